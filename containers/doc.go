@@ -1,0 +1,25 @@
+// Package containers gives every caller a disposable computer of its own.
+//
+// # Nouns
+//
+// An [Engine] starts, finds and removes containers and hands over a byte
+// stream to the runner inside; nothing else. The runner (`ramus runner`, the
+// same static binary, mounted read-only) is process 1: an SSH server. A [Host]
+// is the executor's SSH connection to one runner; through it go commands,
+// their output, files, terminals and forwarded ports. A [Fleet] keeps one Host
+// per caller: made at the first command, reused while warm, removed when idle,
+// built anew at the next command.
+//
+// # Invariants
+//
+// A container has no network but the door, a reverse forward at
+// 127.0.0.1:7070 that the host answers, and no secret. A container holds
+// nothing that cannot be lost: what counts was committed and pushed through
+// the door.
+//
+// # What survives
+//
+// The runner keeps each command's exit code and output until the executor has
+// taken them ([Host.Forget]); a restart of ramus, or of the container engine,
+// in the middle of a command loses neither.
+package containers

@@ -1,0 +1,72 @@
+package containers
+
+import (
+	"context"
+	"net"
+	"time"
+)
+
+// Engine starts, finds and removes containers. Implementations: Sandbox
+// (bubblewrap) and docker.Engine. All methods are safe for concurrent use.
+type Engine interface {
+	// Name is "sandbox" or "docker", for people and journals.
+	Name() string
+	// Check tells whether the engine can start containers here; the error says what to do.
+	Check(ctx context.Context) error
+	// Start makes a container whose process 1 is the runner and returns when
+	// the runner can be dialled. On error nothing is left behind.
+	Start(ctx context.Context, s Spec) (Container, error)
+	// List finds the containers of one owner, running or dead, also those an earlier process started.
+	List(ctx context.Context, owner string) ([]Container, error)
+	// Dial opens a stream to the runner of a running container.
+	Dial(ctx context.Context, id string) (net.Conn, error)
+	// Remove kills the container and frees everything it held. Removing one that is gone is no error.
+	Remove(ctx context.Context, id string) error
+	// Close releases the engine's own connections; containers go on.
+	Close() error
+}
+
+// Spec describes a container.
+type Spec struct {
+	// Key names the caller, "run:fancy-mallard"; the container is "container:" + Key
+	// where the engine's rules for names allow it, and is labelled with Key always.
+	Key string
+	// Owner is the installation (a random id in the data folder): an engine
+	// shared by several never shows one the other's containers.
+	Owner string
+	// Image to start from; the Sandbox ignores it.
+	Image string
+	// Dir is a folder on the host, mode 0700, that belongs to this container
+	// alone until Remove: sockets, and where the Sandbox keeps the work tree.
+	Dir string
+	// ClientKey is the SSH public key (authorized_keys form) the runner lets in.
+	ClientKey string
+	// Env is added to the environment of every command, "K=V".
+	Env    []string
+	Limits Limits
+	// Labels are kept with the container and come back from List.
+	Labels map[string]string
+}
+
+// Limits of one container. Zero fields take defaults.
+type Limits struct {
+	Memory   int64   `json:"memory"`    // bytes, swap included; default 2 GiB
+	CPUs     float64 `json:"cpus"`      // default 2
+	PIDs     int64   `json:"pids"`      // default 512
+	Tmp      int64   `json:"tmp"`       // bytes of /tmp; default 512 MiB
+	FileSize int64   `json:"file_size"` // largest single file; default 8 GiB
+	Output   int64   `json:"output"`    // bytes of stdout, and of stderr, kept per command; default 1 GiB
+	// DiskFree is how much the file system of the work tree must keep free; a
+	// command that goes below is killed and reports [ReasonDiskFull]. Default 512 MiB.
+	DiskFree int64 `json:"disk_free"`
+}
+
+// Container is what an engine knows of one container.
+type Container struct {
+	ID      string
+	Key     string // the caller
+	Image   string // with digest where there is one
+	Running bool
+	Created time.Time
+	Labels  map[string]string
+}

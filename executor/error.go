@@ -1,0 +1,17 @@
+package executor
+
+import "errors"
+
+// The kinds of error of this package, beside those of gitd and containers.
+var (
+	// ErrNotFound: no such caller, run, step or workflow.
+	ErrNotFound = errors.New("not found")
+	// ErrInvalid: the request cannot be carried out as it stands; the text says why.
+	ErrInvalid = errors.New("invalid")
+	// ErrConflict: it is in the wrong state for that (already ended, already approved …).
+	ErrConflict = errors.New("conflict")
+	// ErrAmbiguous: a partial id fits several.
+	ErrAmbiguous = errors.New("ambiguous")
+	// ErrClosed: the executor is shutting down.
+	ErrClosed = errors.New("shutting down")
+)

@@ -1,0 +1,147 @@
+package executor
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// State of a run.
+type State string
+
+// The states of a run (seed 3).
+const (
+	StateSubmitted          State = "submitted"
+	StateRunning            State = "running"
+	StateAwaitingReview     State = "awaiting_review"
+	StateAddressingComments State = "addressing_comments"
+	StateComplete           State = "complete"
+	StateFailed             State = "failed"
+)
+
+// Reason why a run failed: a closed list; each has a sentence of what to do, see Reason.Hint.
+type Reason string
+
+// The reasons.
+const (
+	ReasonCommandFailed Reason = "command_failed" // a step failed and no transition handled it
+	ReasonTimedOut      Reason = "timed_out"
+	ReasonCancelled     Reason = "cancelled"
+	ReasonRejected      Reason = "rejected" // a person said no at a gate
+	ReasonMergeConflict Reason = "merge_conflict"
+	ReasonContainerLost Reason = "container_lost"
+	ReasonUnavailable   Reason = "engine_unavailable"
+	ReasonDiskFull      Reason = "disk_full"
+	ReasonOutOfMemory   Reason = "out_of_memory"
+	ReasonInterrupted   Reason = "interrupted" // the server was stopped in the middle, and it could not go on
+	ReasonBadInput      Reason = "bad_input"
+	ReasonModel         Reason = "model_failed"
+	ReasonInternal      Reason = "internal"
+)
+
+// Kind of a run.
+type Kind string
+
+// The kinds of runs.
+const (
+	KindWorkflow Kind = "workflow"
+	KindExec     Kind = "exec" // one command
+	KindTask     Kind = "task" // one library task
+)
+
+// Run is one piece of work of a caller, as it is kept in run.json and shown to people.
+type Run struct {
+	ID         string         `json:"id"`     // unique within the caller
+	Caller     Caller         `json:"caller"` // "run:fancy-mallard"
+	Kind       Kind           `json:"kind"`
+	Repo       string         `json:"repo"`
+	Base       string         `json:"base"`        // branch it was cut from
+	BaseCommit gitd.Hash      `json:"base_commit"` // and where that stood
+	Branch     string         `json:"branch"`
+	Start      gitd.Hash      `json:"start"`          // branch tip when the run began
+	Head       gitd.Hash      `json:"head,omitempty"` // branch tip when last looked at
+	Workflow   string         `json:"workflow,omitempty"`
+	File       string         `json:"file,omitempty"` // where the workflow was read from
+	Input      map[string]any `json:"input,omitempty"`
+	Command    string         `json:"command,omitempty"`
+	Asker      gitd.Person    `json:"asker"`
+	State      State          `json:"state"`
+	Reason     Reason         `json:"reason,omitempty"`
+	Error      string         `json:"error,omitempty"`  // in words
+	Hint       string         `json:"hint,omitempty"`   // what to do
+	Parent     string         `json:"parent,omitempty"` // CALLER/RUN it was started, retried or forked from
+	From       string         `json:"from,omitempty"`   // node it was resumed at
+	Step       string         `json:"step,omitempty"`   // current or last step
+	Gate       *Gate          `json:"gate,omitempty"`   // what a person is asked
+	Place      int            `json:"place,omitempty"`  // in line for a container
+	Exit       *int           `json:"exit,omitempty"`   // of KindExec
+	Merged     gitd.Hash      `json:"merged,omitempty"` // base's tip after merge_on_success
+	CreatedAt  time.Time      `json:"created_at"`
+	StartedAt  time.Time      `json:"started_at,omitzero"`
+	EndedAt    time.Time      `json:"ended_at,omitzero"`
+}
+
+// Name is how a run is written: "run:fancy-mallard/RUN".
+func (r Run) Name() string { return r.Caller.String() + "/" + r.ID }
+
+// Ended tells whether the run is complete or failed.
+func (r Run) Ended() bool { return r.State == StateComplete || r.State == StateFailed }
+
+// Gate is a question that a run waits with.
+type Gate struct {
+	Step    string   `json:"step"`
+	Message string   `json:"message"`
+	Allowed []string `json:"allowed,omitempty"`
+}
+
+// Event is one line of a journal.
+type Event struct {
+	Seq     int64     `json:"seq"` // 1, 2, 3 … within the run
+	Time    time.Time `json:"time"`
+	Type    string    `json:"type"`          // one of the Event constants
+	Run     string    `json:"run,omitempty"` // Run.Name, in streams of several runs
+	Step    string    `json:"step,omitempty"`
+	Node    string    `json:"node,omitempty"`
+	Kind    string    `json:"kind,omitempty"` // of the step
+	Command string    `json:"command,omitempty"`
+	Task    string    `json:"task,omitempty"`
+	// Parent and Commit: the branch before and after a command. Commit is empty when nothing changed.
+	Parent     gitd.Hash       `json:"parent,omitempty"`
+	Commit     gitd.Hash       `json:"commit,omitempty"`
+	Exit       *int            `json:"exit,omitempty"`
+	OK         *bool           `json:"ok,omitempty"`
+	Reason     string          `json:"reason,omitempty"`
+	DurationMS int64           `json:"duration_ms,omitempty"`
+	Stdout     *Stream         `json:"stdout,omitempty"`
+	Stderr     *Stream         `json:"stderr,omitempty"`
+	State      State           `json:"state,omitempty"`
+	Message    string          `json:"message,omitempty"`
+	Data       json.RawMessage `json:"data,omitempty"` // of the type's own
+}
+
+// The types of events.
+const (
+	EventRunCreated   = "run.created"
+	EventRunState     = "run.state"     // state, reason, message
+	EventQueued       = "run.queued"    // message: place in line
+	EventStepStarted  = "step.started"  // step, node, kind, command, parent
+	EventOutput       = "step.output"   // live only, never stored: message is text, kind "stdout" or "stderr"
+	EventStepFinished = "step.finished" // exit, ok, commit, streams, data: result for the machine
+	EventContainer    = "container"     // message: started, asleep, lost …
+	EventEgress       = "egress"        // message: host name; reason: allowed, refused
+	EventDoor         = "door"          // a git request through the door that was refused
+	EventGate         = "gate"          // a person is asked
+	EventDecision     = "decision"      // and has answered; data {approved, by, comment}
+	EventMerge        = "merge"         // data: gitd.MergeResult
+	EventRecovered    = "recovered"     // the server was restarted; message: what became of the step
+	EventNote         = "note"
+)
+
+// Stream is one output stream of a command.
+type Stream struct {
+	Bytes     int64  `json:"bytes"`
+	File      string `json:"file,omitempty"`      // below output/ in the sealed run
+	Tail      string `json:"tail,omitempty"`      // the last 2 KiB as valid UTF-8
+	Truncated bool   `json:"truncated,omitempty"` // more was written than is kept
+}

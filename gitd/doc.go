@@ -1,0 +1,27 @@
+// Package gitd hosts Git repositories: bare folders on disk, served by smart
+// HTTP and SSH to stock git clients, with grants that say who may write which
+// ref, merges that need no work tree, and pushes that are durable before they
+// are acknowledged.
+//
+// # Nouns
+//
+// A [Server] owns a folder of bare repositories. A [Repo] is one of them; its
+// objects are read in process (go-git), its wire protocol and every ref change
+// are native git's: refs have one writer. A [Grant] is a signed token (EdDSA
+// JWT) that says which repository its bearer may read and which refs it may
+// write, until when; nothing about it is stored.
+//
+// # What survives
+//
+// A ref change that was reported as done is on disk: git runs with
+// core.fsync=all and the repository's file system is synced once before the
+// report leaves the server. A push that was refused, or that died half way,
+// leaves nothing: git's quarantine holds its objects until then.
+//
+// # What is hostile
+//
+// Everything a client sends. Packs are scanned for their size, object count
+// and declared object sizes before git indexes them; git children run without
+// a shell, with a scrubbed environment, without system or user configuration,
+// without hooks, and under limits of CPU, memory and time.
+package gitd

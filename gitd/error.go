@@ -1,0 +1,20 @@
+package gitd
+
+import "errors"
+
+// The kinds of error of this package; every error it returns wraps at most one
+// of them. Callers map them to HTTP statuses and exit codes with [errors.Is].
+var (
+	// ErrNotFound: no such repository, ref, commit or file.
+	ErrNotFound = errors.New("not found")
+	// ErrExists: the repository is there already.
+	ErrExists = errors.New("already exists")
+	// ErrInvalid: a name, ref or argument that git or ramus cannot accept.
+	ErrInvalid = errors.New("invalid")
+	// ErrConflict: a ref was not at the expected value; nothing was changed.
+	ErrConflict = errors.New("changed meanwhile")
+	// ErrDenied: the grant does not allow it.
+	ErrDenied = errors.New("not allowed")
+	// ErrTooLarge: a limit on size, count or time was reached.
+	ErrTooLarge = errors.New("too large")
+)

@@ -1,0 +1,109 @@
+package gitd
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Server serves the bare repositories below Root. Its exported fields are its
+// options; they may be changed until [Server.Open] is called. All methods are
+// safe for concurrent use.
+type Server struct {
+	// Root is the folder of bare repositories; NAME.git below it is served as
+	// /NAME.git. Required. Names may have one or more folders in front.
+	Root string
+	// KeyFile holds the Ed25519 key that signs grants (PKCS#8 PEM, mode 0600);
+	// made at first start. Empty means a key in memory only, gone with the process.
+	KeyFile string
+	// AuthorizedKeys is an authorized_keys file for SSH, read at each login.
+	// Empty means nobody may log in by SSH.
+	AuthorizedKeys string
+	// HostKeyFile holds the SSH host key; made at first start. Empty: in memory.
+	HostKeyFile string
+	// Anonymous lets everybody read and write without a token (`ramus gitd
+	// --anonymous`). A single repository opts in to anonymous reading with
+	// ramus.anonymous=true in its own configuration.
+	Anonymous bool
+	// OwnConfig makes git obey the repository's own config file as it stands
+	// (`ramus gitd`: repositories as they are on disk).
+	OwnConfig bool
+	// Limits bound what a client can cost; zero fields take defaults.
+	Limits Limits
+	// Log receives what is worth knowing; nil discards it.
+	Log *slog.Logger
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+}
+
+// Limits bound what one client can cost. A zero field means its default.
+type Limits struct {
+	PackBytes   int64         // largest pack of a push; default 2 GiB
+	Objects     int64         // most objects in one push; default 5,000,000
+	ObjectBytes int64         // largest declared size of one object; default 512 MiB
+	Time        time.Duration // longest life of one git child; default 1 h
+	CPU         time.Duration // CPU time of one git child; default 10 min
+	Memory      int64         // address space of one git child; default 4 GiB
+	Processes   int           // git children at once; default 4 × cores
+	Idle        time.Duration // longest wait for a client's next byte; default 2 min
+}
+
+// Open makes Root and the keys where they are missing. It must be called before any other method.
+func (s *Server) Open(ctx context.Context) error { panic("not built") }
+
+// Close stops kept git processes and waits for requests' children.
+func (s *Server) Close() error { panic("not built") }
+
+// Create makes an empty bare repository whose HEAD is refs/heads/main.
+func (s *Server) Create(ctx context.Context, name string) (*Repo, error) { panic("not built") }
+
+// Import makes a repository from source (a path or URL that git can clone),
+// with its branches and tags; HEAD becomes the base branch. Progress lines go
+// to progress, which may be nil. A failed import leaves nothing behind.
+func (s *Server) Import(ctx context.Context, name, source string, progress io.Writer) (*Repo, error) {
+	panic("not built")
+}
+
+// Refresh fast-forwards the repository's base branch from where it was imported.
+// It never forces: a base that has diverged is an error that says so.
+func (s *Server) Refresh(ctx context.Context, name string, progress io.Writer) (Refreshed, error) {
+	panic("not built")
+}
+
+// Refreshed is the outcome of [Server.Refresh].
+type Refreshed struct {
+	Branch string `json:"branch"`
+	Old    Hash   `json:"old"`
+	New    Hash   `json:"new"`
+}
+
+// Repo returns the repository called name, or an error that is [ErrNotFound] or [ErrInvalid].
+func (s *Server) Repo(name string) (*Repo, error) { panic("not built") }
+
+// Repos lists the repositories by name.
+func (s *Server) Repos(ctx context.Context) ([]*Repo, error) { panic("not built") }
+
+// Handler serves smart HTTP at /NAME.git/… and /.well-known/jwks.json.
+// A grant is taken from the Basic password or the Bearer token.
+func (s *Server) Handler() http.Handler { panic("not built") }
+
+// GrantHandler serves smart HTTP under one grant that the connection stands
+// for; no token is asked for, and one that is sent is ignored. The
+// Git-Protocol header is not forwarded: with protocol v2 hidden commits could
+// be fetched by their hash. Used behind a container's door.
+func (s *Server) GrantHandler(g Grant) http.Handler { panic("not built") }
+
+// ServeSSH serves git-upload-pack, git-receive-pack and whoami on l until ctx ends.
+func (s *Server) ServeSSH(ctx context.Context, l net.Listener) error { panic("not built") }
+
+// Sign makes a token of a grant. An expiry is required.
+func (s *Server) Sign(g Grant) (string, error) { panic("not built") }
+
+// Verify reads a token; the error says why it is refused.
+func (s *Server) Verify(token string) (Grant, error) { panic("not built") }
+
+// JWKS is the public half of the signing key as a JSON Web Key Set (RFC 7517, RFC 8037).
+func (s *Server) JWKS() []byte { panic("not built") }
