@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/pkg/sftp"
+	"golang.org/x/crypto/ssh"
 )
 
 // Paths inside every container.
@@ -27,6 +28,8 @@ var (
 	ErrUnavailable = errors.New("container engine unavailable")
 	// ErrUnknownCommand: the runner remembers no command of that id.
 	ErrUnknownCommand = errors.New("unknown command")
+	// ErrImpostor: what answered has not the host key the runner had.
+	ErrImpostor = errors.New("the runner is not the one that was started")
 	// ErrBusy: the queue for a container is full.
 	ErrBusy = errors.New("too many callers are waiting")
 )
@@ -46,10 +49,22 @@ type Pin interface {
 // Dialer says how to open a Host.
 type Dialer struct {
 	Engine Engine
-	Signer interface{} // golang.org/x/crypto/ssh.Signer whose public half is Spec.ClientKey
+	// Signer is the private half of Spec.ClientKey.
+	Signer ssh.Signer
 	Pin    Pin
 	// Door answers what the container asks at 127.0.0.1:7070; nil closes it.
 	Door http.Handler
+}
+
+// Dial connects to the runner in a container. It tries again until the runner
+// answers, the container is found to be gone, or ctx ends; the connection
+// outlives ctx. A runner whose host key is not the pinned one is refused with
+// [ErrImpostor].
+func (d *Dialer) Dial(ctx context.Context, id string) (*Host, error) { panic("not built") }
+
+// NewHost is Dial over a connection that is there already. On error conn is closed.
+func (d *Dialer) NewHost(ctx context.Context, conn net.Conn, c Container) (*Host, error) {
+	panic("not built")
 }
 
 // Command is one command line for a container.
