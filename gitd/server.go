@@ -37,6 +37,8 @@ type Server struct {
 	Log *slog.Logger
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
+
+	family family // the git children; see git.go
 }
 
 // Limits bound what one client can cost. A zero field means its default.
