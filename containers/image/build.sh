@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# Builds the task image (make image). Quick when nothing changed: the image
+# carries a hash of what it was made from.
+#
+#   IMAGE           the tag to give, default ramus/task:latest
+#   BASE_IMAGE      the base; default node:22-bookworm-slim where it can be
+#                   pulled, else one that base.sh makes here
+#   EXTRA_PACKAGES  further Debian packages, "golang-go cargo"
+#   FORCE=1         builds anew, from the newest packages
+#   V=1             shows the builders' own output
+#
+# Certificates of this machine's owner (/usr/local/share/ca-certificates) and of
+# containers/image/certs are trusted in the image: behind a proxy that re-signs
+# https nothing could be fetched otherwise.
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+image=${IMAGE:-ramus/task:latest}
+upstream=node:22-bookworm-slim
+local_base=ramus/base:local
+
+say() { echo "image: $*"; }
+die() { echo "image: $*" >&2; exit 1; }
+
+command -v docker >/dev/null || die "cannot run here: there is no docker command (make setup)"
+timeout 30 docker version --format '{{.Server.Version}}' >/dev/null 2>&1 ||
+    die "cannot run here: no Docker engine answers (make setup starts one; DOCKER_HOST is ${DOCKER_HOST:-not set})"
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+context=$work/context
+mkdir -p "$context/certs"
+cp "$here/Dockerfile" "$context/"
+for cert in /usr/local/share/ca-certificates/*.crt "$here"/certs/*.crt; do
+    if [ -f "$cert" ]; then cp "$cert" "$context/certs/"; fi
+done
+touch "$context/certs/.keep"
+
+inputs=$( (cd "$context" && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
+    sha256sum <"$here/base.sh"
+    printf '%s\n' "${BASE_IMAGE:-}" "${EXTRA_PACKAGES:-}" "$(uname -m)") | sha256sum | cut -d' ' -f1)
+if [ -z "${FORCE:-}" ] &&
+    [ "$(docker image inspect --format '{{index .Config.Labels "ramus.inputs"}}' "$image" 2>/dev/null)" = "$inputs" ]; then
+    say "$image is up to date"
+    exit 0
+fi
+
+# quietly runs a command; its output is shown when it fails, or with V=1.
+quietly() {
+    if [ -n "${V:-}" ]; then "$@"; return; fi
+    "$@" >"$work/log" 2>&1 || { local code=$?; tail -n 60 "$work/log" >&2; return "$code"; }
+}
+
+# pull fetches an image. A registry that has said nothing for 30 s counts as
+# out of reach; one that has begun may take its time.
+pull() {
+    local out=$work/pull pid waited=0 result=0
+    docker pull "$1" >"$out" 2>&1 &
+    pid=$!
+    while kill -0 "$pid" 2>/dev/null; do
+        sleep 0.2
+        waited=$((waited + 1))
+        if { [ ! -s "$out" ] && [ "$waited" -gt 150 ]; } || [ "$waited" -gt 4500 ]; then kill "$pid" 2>/dev/null || true; fi
+    done
+    wait "$pid" || result=$?
+    if [ "$result" -ne 0 ]; then say "cannot pull $1: $(tail -n 1 "$out" | cut -c 1-200)"; fi
+    return "$result"
+}
+
+base=${BASE_IMAGE:-}
+if [ -z "$base" ]; then
+    if docker image inspect "$upstream" >/dev/null 2>&1 && [ -z "${FORCE:-}" ]; then
+        base=$upstream
+    elif say "pulling $upstream" && pull "$upstream"; then
+        base=$upstream
+    elif docker image inspect "$upstream" >/dev/null 2>&1; then
+        base=$upstream
+    else
+        say "making a base here instead"
+        if [ -n "${FORCE:-}" ]; then docker image rm --no-prune "$local_base" >/dev/null 2>&1 || true; fi
+        "$here/base.sh" "$local_base"
+        base=$local_base
+    fi
+fi
+
+args=(--build-arg "BASE_IMAGE=$base" --build-arg "EXTRA_PACKAGES=${EXTRA_PACKAGES:-}")
+for name in HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy; do
+    if [ -n "${!name:-}" ]; then args+=(--build-arg "$name"); fi # predeclared: not kept in the image
+done
+if command -v npm >/dev/null; then
+    registry=$(npm config get registry 2>/dev/null || true)
+    case "$registry" in
+    *@* | "" | undefined) ;; # an address with a password in it would stay in the image's history
+    *) args+=(--build-arg "NPM_CONFIG_REGISTRY=$registry") ;;
+    esac
+fi
+if [ -n "${FORCE:-}" ]; then args+=(--no-cache); fi
+
+say "building $image on $base (packages, Node tools, user)"
+# The host's network: proxies on its loopback are reached, and an engine whose
+# bridge is missing or switched off can build too.
+quietly docker build --network host --label "ramus.inputs=$inputs" "${args[@]}" -t "$image" "$context" ||
+    die "building $image failed"
+size=$(docker image inspect --format '{{.Size}}' "$image")
+say "$image is built ($((size / 1000000)) MB, $SECONDS s)"

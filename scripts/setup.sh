@@ -1,0 +1,167 @@
+#!/usr/bin/env bash
+# Makes a Debian or Ubuntu machine ready for ramus: installs the packages that
+# are missing and starts a Docker engine if none answers. What it may not or
+# cannot do it says, and goes on: the tests name what could not run.
+#
+#   scripts/setup.sh         for make test
+#   scripts/setup.sh demo    for make demo: no Docker, no test tools
+#
+# Needs root or sudo only where something is missing. DOCKERD_ARGS are further
+# arguments for an engine that is started here.
+set -uo pipefail
+
+what=${1:-test}
+state=${XDG_STATE_HOME:-$HOME/.local/state}/ramus
+
+say() { echo "setup: $*"; }
+
+# as_root runs a command as root; fails without a question where nobody could answer it.
+if [ "$(id -u)" -eq 0 ]; then
+    may_root=yes
+    as_root() { "$@"; }
+elif command -v sudo >/dev/null && { [ -t 0 ] || sudo -n true 2>/dev/null; }; then
+    may_root=yes
+    as_root() { sudo "$@"; }
+else
+    may_root=
+    as_root() { return 1; }
+fi
+
+has() { command -v "$1" >/dev/null 2>&1; }
+# Debian's own interpreter: the one that sees Debian's python3-* packages.
+has_module() { [ -x /usr/bin/python3 ] && /usr/bin/python3 -c "import $1" >/dev/null 2>&1; }
+has_headers() { [ -e /usr/include/stdlib.h ]; }
+engine_answers() { has docker && timeout 15 docker version --format '{{.Server.Version}}' >/dev/null 2>&1; }
+# With an engine elsewhere (DOCKER_HOST) only the client is needed here.
+has_engine() { has docker && { has dockerd || engine_answers; }; }
+
+# probe, then the package that satisfies it
+needs=("has git:git" "has make:make" "has bwrap:bubblewrap")
+if [ "$what" = test ]; then
+    needs+=(
+        "has_engine:docker.io" "has iptables:iptables"       # the container engine
+        "has mmdebstrap:mmdebstrap" "has newuidmap:uidmap" "has jq:jq" # the image
+        "has gcc:gcc" "has_headers:libc6-dev"                # the race detector
+        "has ssh:openssh-client" "has curl:curl" "has capsh:libcap2-bin"
+        "has ps:procps" "has xz:xz-utils" "has python3:python3"
+        "has jgit:jgit-cli" "has_module dulwich:python3-dulwich" "has_module pygit2:python3-pygit2"
+    )
+fi
+missing=()
+for need in "${needs[@]}"; do
+    ${need%%:*} || missing+=("${need#*:}")
+done
+
+if [ "${#missing[@]}" -eq 0 ]; then
+    say "all packages are here"
+elif ! has apt-get; then
+    say "missing: ${missing[*]} (their Debian names); this is no Debian: install them by hand"
+elif [ -z "$may_root" ]; then
+    say "missing, and neither root nor sudo to install it: apt-get install ${missing[*]}"
+else
+    say "installing ${missing[*]}"
+    log=$(mktemp)
+    install() {
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
+            install --no-install-recommends "$@" >"$log" 2>&1
+    }
+    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 update >"$log" 2>&1 ||
+        say "cannot refresh the package lists: $(tail -n 1 "$log")"
+    if ! install "${missing[@]}"; then
+        # One by one: a package this release does not know must not cost the others.
+        for package in "${missing[@]}"; do
+            install "$package" || say "cannot install $package: $(tail -n 1 "$log")"
+        done
+    fi
+    rm -f "$log"
+fi
+
+if has go; then say "$(go version)"; else say "missing: Go (https://go.dev/dl)"; fi
+if [ "$what" = test ] && ! has npm; then
+    say "missing: Node and npm; the image cannot be built without an image registry, and the JavaScript git client is not tested"
+fi
+
+if has bwrap; then
+    if said=$(bwrap --unshare-all --ro-bind / / true 2>&1); then
+        say "Sandbox: works"
+    else
+        say "Sandbox: does not work: $said"
+        say "  where the kernel forbids user namespaces: sysctl kernel.unprivileged_userns_clone=1 (Debian), kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu)"
+    fi
+fi
+if [ "$what" != test ]; then exit 0; fi
+
+# wait_for_engine SECONDS [PID]: until the engine answers; stops early when the process is gone.
+wait_for_engine() {
+    local end=$((SECONDS + $1))
+    while [ "$SECONDS" -lt "$end" ]; do
+        if engine_answers; then return 0; fi
+        if [ -n "${2:-}" ] && ! as_root kill -0 "$2" 2>/dev/null; then return 1; fi
+        sleep 0.5
+    done
+    return 1
+}
+
+# mount_cgroups does what an init system would have done: without the
+# controllers an engine starts, but no container does.
+mount_cgroups() {
+    if grep -q ' cgroup2\? ' /proc/mounts || [ ! -d /sys/fs/cgroup ]; then return 0; fi
+    local names name
+    # Controllers that already belong to version 1 somewhere cannot be had as version 2.
+    names=$(awk '!/^#/ && $2 != 0 && $4 == 1 { print $1 }' /proc/cgroups)
+    if [ -z "$names" ]; then
+        as_root mount -t cgroup2 cgroup2 /sys/fs/cgroup && say "cgroups: version 2 mounted"
+        return 0
+    fi
+    as_root mount -t tmpfs -o mode=0755 cgroup /sys/fs/cgroup || return 0
+    for name in $names; do
+        as_root mkdir -p "/sys/fs/cgroup/$name"
+        as_root mount -t cgroup -o "$name" cgroup "/sys/fs/cgroup/$name" || as_root rmdir "/sys/fs/cgroup/$name"
+    done
+    say "cgroups: version 1 mounted"
+}
+
+# start_dockerd runs an engine in the background, for machines without an init system.
+start_dockerd() {
+    local log=$state/dockerd.log pid
+    mkdir -p "$state"
+    # shellcheck disable=SC2024,SC2086 # the log is ours; the arguments are words
+    as_root setsid -f sh -c 'echo $$ >"$0"; exec dockerd "$@"' "$state/dockerd.pid" "$@" ${DOCKERD_ARGS:-} </dev/null >"$log" 2>&1
+    sleep 1
+    pid=$(cat "$state/dockerd.pid" 2>/dev/null || true)
+    if wait_for_engine 60 "$pid"; then
+        say "Docker: started dockerd, its log is $log"
+        return 0
+    fi
+    say "Docker: dockerd does not answer; the end of $log:"
+    tail -n 15 "$log" | sed 's/^/    /'
+    if [ -n "$pid" ]; then as_root kill "$pid" 2>/dev/null; fi
+    return 1
+}
+
+if engine_answers; then
+    :
+elif [ -n "${DOCKER_HOST:-}" ]; then
+    say "Docker: no answer from DOCKER_HOST=$DOCKER_HOST"
+elif ! has dockerd; then
+    say "Docker: no engine is installed"
+elif [ -z "$may_root" ]; then
+    say "Docker: no engine answers, and neither root nor sudo to start one"
+elif [ -S /var/run/docker.sock ] && [ ! -w /var/run/docker.sock ] && as_root docker version >/dev/null 2>&1; then
+    say "Docker: an engine runs, but not for this user: sudo usermod -aG docker $(id -un), then log in again"
+elif [ -d /run/systemd/system ]; then
+    as_root systemctl start docker || say "Docker: systemctl start docker failed"
+    wait_for_engine 60 || say "Docker: started by systemd, but no answer: journalctl -u docker"
+else
+    mount_cgroups
+    if [ -x /etc/init.d/docker ] && [ -z "${DOCKERD_ARGS:-}" ] && as_root service docker start >/dev/null 2>&1; then
+        wait_for_engine 30 || true
+    fi
+    # Networks are not needed: containers have none, and the image is built in
+    # the host's. So an engine that cannot set up its own is still good.
+    engine_answers || start_dockerd || start_dockerd --bridge=none --iptables=false --ip6tables=false
+fi
+if engine_answers; then
+    say "Docker: $(docker version --format 'Engine {{.Server.Version}}, API {{.Server.APIVersion}}')"
+fi
+exit 0
