@@ -1,0 +1,629 @@
+package containers
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ramus-dev/ramus/containers/runner"
+)
+
+// SandboxUID is the host user that sandboxes run as when ramus is root and
+// [Sandbox.UID] is zero. It lies in a range that no distribution hands out. It
+// is not "nobody", whom other daemons share: they could trace a sandbox, and
+// one that escaped could trace them.
+const SandboxUID = 60999
+
+// Abilities an engine may lack; see [Sandbox.Lacks].
+const (
+	AbilityMemory   = "memory limit"
+	AbilityCPU      = "cpu limit"
+	AbilityPIDs     = "pids limit by cgroup"
+	AbilityTmpSize  = "limit of /tmp"
+	AbilityNoUserNS = "user namespaces switched off inside"
+	AbilityImage    = "images"
+	AbilityRootUser = "root inside"
+)
+
+// Sandbox is an [Engine] made of bubblewrap: no daemon, no image, no root. A
+// container is a set of namespaces over the host's own /usr, read-only; the
+// user inside is a plain one, outside as well as inside. Its processes belong
+// to nobody but the kernel: they outlive ramus, and another Sandbox value over
+// the same Dir finds them again.
+//
+// When ramus itself is root, bubblewrap is started as an unprivileged user all
+// the same ([Sandbox.UID]): an escape would not be root's, and the way that is
+// taken is the one that runs everywhere.
+//
+// The zero value with Dir set is ready to use. Fields must not change after the
+// first call.
+type Sandbox struct {
+	// Dir holds one folder a container: its state and its socket. Mode 0700,
+	// made when missing.
+	Dir string
+	// Runner is the program whose `runner` subcommand becomes process 1; it
+	// must be static, or its libraries lie below /usr. Default: this program.
+	Runner string
+	// ReadOnly are paths of the host shown read-only at the same place inside,
+	// such as a module cache. Missing ones are left out.
+	ReadOnly []string
+	// Bwrap is bubblewrap's program; default "bwrap", found in PATH.
+	Bwrap string
+	// UID and its group of the same number are who sandboxes run as when ramus
+	// is root; default [SandboxUID]. Otherwise they run as ramus's own user.
+	UID int
+	// Log hears of what went wrong where no caller can be told; default none.
+	Log *slog.Logger
+	// Now is the clock; default time.Now.
+	Now func() time.Time
+
+	mu       sync.Mutex // guards the below
+	probed   *bwrapProbe
+	cgroups  *cgroupRoot // nil until probed; its zero value when there is none
+	starting map[string]bool
+}
+
+var _ Engine = (*Sandbox)(nil)
+
+// Name is "sandbox".
+func (s *Sandbox) Name() string { return "sandbox" }
+
+// Close does nothing: containers go on, and the engine holds nothing open.
+func (s *Sandbox) Close() error { return nil }
+
+func (s *Sandbox) now() time.Time {
+	if s.Now != nil {
+		return s.Now()
+	}
+	return time.Now()
+}
+
+func (s *Sandbox) log() *slog.Logger {
+	if s.Log != nil {
+		return s.Log
+	}
+	return slog.New(slog.DiscardHandler)
+}
+
+// user is who bubblewrap runs as, and whether that differs from ramus's user.
+func (s *Sandbox) user() (id int, other bool) {
+	if os.Geteuid() != 0 {
+		return os.Geteuid(), false
+	}
+	if s.UID != 0 {
+		return s.UID, true
+	}
+	return SandboxUID, true
+}
+
+func (s *Sandbox) runnerPath() (string, error) {
+	if s.Runner != "" {
+		return filepath.Abs(s.Runner)
+	}
+	return os.Executable()
+}
+
+// home is the folder of one container below Dir.
+func (s *Sandbox) home(id string) string { return filepath.Join(s.Dir, id) }
+
+// sandboxState is what is known of a container, written before it starts so
+// that a crash of ramus at any moment leaves something to find it by.
+type sandboxState struct {
+	ID      string            `json:"id"`
+	Key     string            `json:"key"`
+	Owner   string            `json:"owner"`
+	Dir     string            `json:"dir"` // Spec.Dir
+	Created time.Time         `json:"created"`
+	Labels  map[string]string `json:"labels,omitempty"`
+	// Boot is the kernel's boot id: a process id means nothing after a reboot.
+	Boot string `json:"boot"`
+	// PID is process 1 of the container as the host counts, Start its start
+	// time in clock ticks since boot: together they name a process for ever.
+	PID   int    `json:"pid,omitempty"`
+	Start uint64 `json:"start,omitempty"`
+	// Cgroups are absolute folders to be emptied and removed.
+	Cgroups []string `json:"cgroups,omitempty"`
+}
+
+const maxSandboxState = 1 << 20 // bytes of a state file; labels are the only part that grows
+
+func (s *Sandbox) load(id string) (sandboxState, error) {
+	var st sandboxState
+	if !validSandboxID(id) {
+		return st, fmt.Errorf("cannot read the state of container %q: %w", id, ErrGone)
+	}
+	f, err := os.Open(filepath.Join(s.home(id), "state.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return st, fmt.Errorf("no container %s: %w", id, ErrGone)
+	} else if err != nil {
+		return st, fmt.Errorf("cannot read the state of container %s: %w", id, err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxSandboxState))
+	if err == nil {
+		err = json.Unmarshal(b, &st)
+	}
+	if err == nil && st.ID != id {
+		err = fmt.Errorf("it names %q", st.ID)
+	}
+	if err != nil {
+		return st, fmt.Errorf("cannot read the state of container %s: %w", id, err)
+	}
+	return st, nil
+}
+
+func (s *Sandbox) save(st sandboxState) error {
+	b, err := json.Marshal(st)
+	if err == nil && len(b) > maxSandboxState {
+		err = fmt.Errorf("its labels take more than %d bytes", maxSandboxState)
+	}
+	if err == nil {
+		err = writeFileAtomic(filepath.Join(s.home(st.ID), "state.json"), b)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot keep the state of container %s: %w", st.ID, err)
+	}
+	return nil
+}
+
+// writeFileAtomic replaces a file in one step, so that a reader, or ramus after
+// a crash, finds the old content or the new, never half of it.
+func writeFileAtomic(name string, b []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(name), ".new-*") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil {
+		err = f.Sync()
+	}
+	if cerr := f.Close(); err == nil {
+		err = cerr
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
+
+func newSandboxID() string {
+	var b [8]byte
+	rand.Read(b[:])
+	return "sb" + hex.EncodeToString(b[:])
+}
+
+// validSandboxID keeps an id from naming a file elsewhere.
+func validSandboxID(id string) bool {
+	rest, ok := strings.CutPrefix(id, "sb")
+	if !ok || len(rest) != 16 {
+		return false
+	}
+	_, err := hex.DecodeString(rest)
+	return err == nil
+}
+
+// Start makes a container and returns when its runner answers.
+func (s *Sandbox) Start(ctx context.Context, spec Spec) (_ Container, err error) {
+	if spec.Dir == "" || spec.Key == "" || spec.Owner == "" {
+		return Container{}, errors.New("cannot start a sandbox: a key, an owner and a folder are needed")
+	}
+	probe, cgroups, err := s.probe(ctx)
+	if err != nil {
+		return Container{}, err
+	}
+	dir, err := filepath.Abs(spec.Dir)
+	if err != nil {
+		return Container{}, fmt.Errorf("cannot start a sandbox: %w", err)
+	}
+	st := sandboxState{
+		ID: newSandboxID(), Key: spec.Key, Owner: spec.Owner, Dir: dir,
+		Created: s.now().UTC(), Labels: spec.Labels, Boot: bootID(),
+	}
+	limits := spec.Limits.withDefaults()
+	wrap := func(err error) error { return fmt.Errorf("cannot start a sandbox for %s: %w", spec.Key, err) }
+
+	s.mu.Lock()
+	if s.starting == nil {
+		s.starting = map[string]bool{}
+	}
+	s.starting[st.ID] = true
+	s.mu.Unlock()
+	defer func() {
+		s.mu.Lock()
+		delete(s.starting, st.ID)
+		s.mu.Unlock()
+	}()
+
+	if err := os.MkdirAll(s.home(st.ID), 0o700); err != nil {
+		return Container{}, wrap(err)
+	}
+	defer func() {
+		if err == nil {
+			return
+		}
+		// The caller may have given up already; what was begun is undone all the same.
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeTimeout)
+		defer cancel()
+		if rerr := s.Remove(undo, st.ID); rerr != nil {
+			err = errors.Join(err, rerr)
+		}
+	}()
+	if cgroups.usable() {
+		st.Cgroups = cgroups.folders(st.ID)
+	}
+	if err := s.save(st); err != nil {
+		return Container{}, wrap(err)
+	}
+	if err := s.makeFolders(dir); err != nil {
+		return Container{}, wrap(err)
+	}
+	if err := cgroups.create(st.Cgroups, limits); err != nil {
+		return Container{}, wrap(err)
+	}
+	ln, err := listenUnixIn(s.home(st.ID), "runner.sock")
+	if err != nil {
+		return Container{}, wrap(err)
+	}
+	defer ln.Close()
+	spool, err := os.Open(filepath.Join(dir, "spool"))
+	if err != nil {
+		return Container{}, wrap(err)
+	}
+	defer spool.Close()
+
+	b, err := s.newBox(probe, dir, limits.Tmp)
+	if err != nil {
+		return Container{}, wrap(err)
+	}
+	defer b.close()
+	cfg, err := json.Marshal(runner.Config{
+		Listen: "fd:3", ClientKey: spec.ClientKey,
+		// By this path the runner reaches its spool and nobody else does: the
+		// folder has no name inside, and process 1 does not let others look
+		// through its descriptors.
+		Spool: "/proc/self/fd/4",
+		Work:  WorkDir,
+		// The id on the command line is how a process is known to be ours when
+		// ramus died before it could note its number.
+		Env:      append(append(b.env(), "RAMUS_CONTAINER="+st.ID), spec.Env...),
+		Output:   limits.Output,
+		FileSize: limits.FileSize, DiskFree: limits.DiskFree, PIDs: limits.PIDs,
+	})
+	if err != nil {
+		return Container{}, wrap(err)
+	}
+	status, err := os.OpenFile(filepath.Join(s.home(st.ID), "status"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return Container{}, wrap(err)
+	}
+	defer status.Close()
+	logFile, err := os.OpenFile(filepath.Join(s.home(st.ID), "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return Container{}, wrap(err)
+	}
+	defer logFile.Close()
+
+	cmd := b.command([]*os.File{ln, spool}, status, []string{boxRunner, "runner", string(cfg)})
+	cmd.Stdout, cmd.Stderr = logFile, logFile
+	if err := b.start(cmd, cgroups, st.Cgroups); err != nil {
+		return Container{}, wrap(err)
+	}
+	// bubblewrap's outer process only waits for the inner one; it is ended below,
+	// which leaves one process fewer a container and nothing to wait for.
+	ended := make(chan struct{})
+	go func() { cmd.Wait(); close(ended) }()
+	defer func() { cmd.Process.Kill(); <-ended }()
+	// The copies of this process would keep the socket answering after the runner died.
+	ln.Close()
+
+	if err := s.awaitRunner(ctx, st.ID, ended); err != nil {
+		return Container{}, wrap(err)
+	}
+	st.PID, err = statusPID(filepath.Join(s.home(st.ID), "status"))
+	if err == nil {
+		st.Start, err = processStart(st.PID)
+	}
+	if err != nil {
+		return Container{}, wrap(err)
+	}
+	if err := s.save(st); err != nil {
+		return Container{}, wrap(err)
+	}
+	return Container{ID: st.ID, Key: st.Key, Running: true, Created: st.Created, Labels: st.Labels}, nil
+}
+
+// awaitRunner returns when the runner greets a connection. The socket listens
+// before the runner lives, so a connection alone proves nothing.
+func (s *Sandbox) awaitRunner(ctx context.Context, id string, ended <-chan struct{}) error {
+	conn, err := dialUnixIn(ctx, s.home(id), "runner.sock")
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	greeted := make(chan error, 1)
+	go func() {
+		var b [4]byte
+		_, err := io.ReadFull(conn, b[:])
+		if err == nil && string(b[:]) != "SSH-" {
+			err = fmt.Errorf("the runner greets with %q", b)
+		}
+		greeted <- err
+	}()
+	select {
+	case err = <-greeted:
+		if err == nil {
+			return nil
+		}
+		select { // the end of the process explains a broken connection best
+		case <-ended:
+		case <-time.After(time.Second):
+		}
+	case <-ended:
+		err = errors.New("the runner ended at once")
+		conn.Close()
+		<-greeted
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+		conn.Close()
+		<-greeted
+	}
+	if said := tail(filepath.Join(s.home(id), "log"), 2000); said != "" {
+		err = fmt.Errorf("%w: %s", err, said)
+	}
+	return err
+}
+
+// makeFolders makes what the container may write. They belong to the user that
+// the container runs as; the folder above them stays closed to it.
+func (s *Sandbox) makeFolders(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	uid, other := s.user()
+	for _, name := range []string{"work", "artifacts", "cache", "cache/home", "spool"} {
+		p := filepath.Join(dir, name)
+		if err := os.Mkdir(p, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		if other {
+			if err := os.Lchown(p, uid, uid); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// List finds the containers of one owner. One whose state cannot be read is
+// logged and left out: nothing is known of it that could be told.
+func (s *Sandbox) List(ctx context.Context, owner string) ([]Container, error) {
+	entries, err := os.ReadDir(s.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	} else if err != nil {
+		return nil, fmt.Errorf("cannot list sandboxes: %w", err)
+	}
+	var list []Container
+	for _, e := range entries {
+		id := e.Name()
+		s.mu.Lock()
+		starting := s.starting[id]
+		s.mu.Unlock()
+		if starting || !validSandboxID(id) {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, fmt.Errorf("cannot list sandboxes: %w", err)
+		}
+		st, err := s.load(id)
+		if errors.Is(err, ErrGone) {
+			continue
+		} else if err != nil {
+			s.log().Warn("a container is left out of the list", "id", id, "err", err)
+			continue
+		}
+		if st.Owner != owner {
+			continue
+		}
+		list = append(list, Container{ID: id, Key: st.Key, Running: s.alive(&st), Created: st.Created, Labels: st.Labels})
+	}
+	slices.SortFunc(list, func(a, b Container) int { return a.Created.Compare(b.Created) })
+	return list, nil
+}
+
+// Dial connects to the runner's socket.
+func (s *Sandbox) Dial(ctx context.Context, id string) (net.Conn, error) {
+	st, err := s.load(id)
+	if err != nil {
+		return nil, err
+	}
+	if !s.alive(&st) {
+		return nil, fmt.Errorf("cannot reach container %s: its process 1 has ended: %w", id, ErrGone)
+	}
+	conn, err := dialUnixIn(ctx, s.home(id), "runner.sock")
+	if errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("cannot reach container %s: %w: %w", id, ErrGone, err)
+	} else if err != nil {
+		return nil, fmt.Errorf("cannot reach container %s: %w", id, err)
+	}
+	return conn, nil
+}
+
+const (
+	// removeTimeout bounds the clean-up of a start that failed.
+	removeTimeout = 30 * time.Second
+	// statusGrace is how long bubblewrap may take from its start to naming its
+	// child; only a ramus that died in between ever waits for it.
+	statusGrace = 5 * time.Second
+)
+
+// Remove kills the container, waits until its last process is gone, and deletes
+// its work tree and everything else it wrote.
+func (s *Sandbox) Remove(ctx context.Context, id string) error {
+	st, err := s.load(id)
+	if errors.Is(err, ErrGone) {
+		if validSandboxID(id) {
+			if err := os.RemoveAll(s.home(id)); err != nil { // begun, and nothing noted yet
+				return fmt.Errorf("cannot remove container %s: %w", id, err)
+			}
+		}
+		return nil
+	} else if err != nil {
+		return err
+	}
+	if st.PID == 0 && st.Boot == bootID() && s.now().Sub(st.Created) < statusGrace {
+		s.awaitStatus(ctx, &st)
+	}
+	if s.alive(&st) {
+		if err := killAndWait(ctx, st.PID, func() bool { return s.alive(&st) }); err != nil {
+			return fmt.Errorf("cannot remove container %s: %w", id, err)
+		}
+	}
+	if err := removeCgroups(ctx, st.Cgroups); err != nil {
+		return fmt.Errorf("cannot remove container %s: %w", id, err)
+	}
+	for _, name := range []string{"work", "artifacts", "cache", "spool"} {
+		if err := removeTree(filepath.Join(st.Dir, name)); err != nil {
+			return fmt.Errorf("cannot remove container %s: %w", id, err)
+		}
+	}
+	// Last: until here a second Remove finds what a first one left.
+	if err := os.RemoveAll(s.home(id)); err != nil {
+		return fmt.Errorf("cannot remove container %s: %w", id, err)
+	}
+	return nil
+}
+
+// awaitStatus gives bubblewrap, started by a ramus that died at once, the time
+// to say which process it made.
+func (s *Sandbox) awaitStatus(ctx context.Context, st *sandboxState) {
+	s.mu.Lock()
+	ours := s.starting[st.ID]
+	s.mu.Unlock()
+	if ours { // Start has waited for its processes itself
+		return
+	}
+	deadline := time.NewTimer(statusGrace)
+	defer deadline.Stop()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for !s.alive(st) {
+		select {
+		case <-tick.C:
+		case <-deadline.C:
+			return
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// alive tells whether process 1 of the container runs. Where ramus died before
+// it could note the process, it is found by what bubblewrap wrote and its
+// command line, and noted in st.
+func (s *Sandbox) alive(st *sandboxState) bool {
+	if st.Boot != bootID() {
+		return false
+	}
+	if st.PID == 0 {
+		pid, err := statusPID(filepath.Join(s.home(st.ID), "status"))
+		if err != nil {
+			return false
+		}
+		line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
+		if err != nil || !bytes.Contains(line, []byte("RAMUS_CONTAINER="+st.ID)) {
+			return false
+		}
+		start, err := processStart(pid)
+		if err != nil {
+			return false
+		}
+		st.PID, st.Start = pid, start
+		return true
+	}
+	start, err := processStart(st.PID)
+	return err == nil && start == st.Start
+}
+
+// statusPID reads the process that bubblewrap says it made.
+func statusPID(name string) (int, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	var v struct {
+		PID int `json:"child-pid"`
+	}
+	if err := json.NewDecoder(io.LimitReader(f, 64<<10)).Decode(&v); err != nil {
+		return 0, fmt.Errorf("cannot read bubblewrap's status: %w", err)
+	}
+	if v.PID <= 1 {
+		return 0, errors.New("bubblewrap's status names no process")
+	}
+	return v.PID, nil
+}
+
+// tail is the end of a small text file, for an error message.
+func tail(name string, n int) string {
+	b, err := os.ReadFile(name)
+	if err != nil {
+		return ""
+	}
+	if len(b) > n {
+		b = b[len(b)-n:]
+	}
+	return strings.TrimSpace(strings.ToValidUTF8(string(b), "?"))
+}
+
+// lookBwrap finds bubblewrap, or says how to get it.
+func (s *Sandbox) lookBwrap() (string, error) {
+	name := s.Bwrap
+	if name == "" {
+		name = "bwrap"
+	}
+	p, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("cannot find bubblewrap (%w); install the package \"bubblewrap\": %w", err, ErrUnavailable)
+	}
+	return filepath.Abs(p)
+}
+
+// withDefaults fills in what the caller left open.
+func (l Limits) withDefaults() Limits {
+	set := func(v *int64, d int64) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	set(&l.Memory, 2<<30)
+	set(&l.PIDs, 512)
+	set(&l.Tmp, 512<<20)
+	set(&l.FileSize, 8<<30)
+	set(&l.Output, 1<<30)
+	set(&l.DiskFree, 512<<20)
+	if l.CPUs == 0 {
+		l.CPUs = 2
+	}
+	return l
+}

@@ -1,0 +1,378 @@
+package containers
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// boxRunner is the runner's path inside a sandbox.
+const boxRunner = "/ramus"
+
+// boxEtc is what a sandbox sees of the host's /etc: what programs need to find
+// their libraries, certificates and time zone, and nothing that tells of the
+// host's users, network or services. Patterns as of [filepath.Match].
+var boxEtc = []string{
+	"alternatives", "ca-certificates", "ca-certificates.conf", "debian_version", "fonts", "java-*",
+	"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "lsb-release", "magic", "mime.types",
+	"os-release", "perl", "php", "pki/ca-trust", "pki/tls/certs", "protocols", "python3*", "services",
+	"ssl/cert.pem", "ssl/certs", "ssl/openssl.cnf", "terminfo", "timezone",
+}
+
+// boxFiles are made for the sandbox.
+var boxFiles = []struct{ path, text string }{
+	{"/etc/passwd", "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n" +
+		"ramus:x:1000:1000:ramus:" + CacheDir + "/home:/bin/bash\n" +
+		"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
+	{"/etc/group", "root:x:0:\nramus:x:1000:\nnogroup:x:65534:\n"},
+	{"/etc/hosts", "127.0.0.1 localhost ramus\n::1 localhost ramus\n"},
+	{"/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"},
+	{"/etc/hostname", "ramus\n"},
+}
+
+// spots are folders that every distribution has and no program of it lives in.
+var spots = []string{"/mnt", "/media", "/srv", "/opt"}
+
+// sandboxBox is the command line of one bubblewrap and what it inherits.
+type sandboxBox struct {
+	bwrap *bwrapProbe
+	path  []string // for PATH
+	tmp   int64
+	chdir string
+	// binds are folders and files that the user of the sandbox may have no way
+	// to: they lie below private folders of ramus.
+	binds []boxBind
+	uid   int
+	// spot, when set, is where binds are laid out in a mount namespace of
+	// root's, so that an unprivileged bubblewrap finds them.
+	spot    string
+	seccomp *os.File   // the filter
+	data    []*os.File // the content of boxFiles
+	files   []*os.File // all that close closes
+}
+
+type boxBind struct {
+	src, dst string
+	writable bool
+}
+
+// newBox collects what a sandbox over dir shows. dir "" is a sandbox without
+// folders of its own, for [Sandbox.Check].
+func (s *Sandbox) newBox(probe *bwrapProbe, dir string, tmp int64) (*sandboxBox, error) {
+	b := &sandboxBox{bwrap: probe, tmp: tmp, chdir: "/"}
+	var other bool
+	if b.uid, other = s.user(); other {
+		i := slices.IndexFunc(spots, func(p string) bool { fi, err := os.Lstat(p); return err == nil && fi.IsDir() })
+		if i < 0 {
+			return nil, fmt.Errorf("none of %s is a folder; one is needed to start as another user", strings.Join(spots, ", "))
+		}
+		b.spot = spots[i]
+	}
+	self, err := s.runnerPath()
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the runner's program: %w", err)
+	}
+	b.binds = append(b.binds, boxBind{src: self, dst: boxRunner})
+	visible := []string{"/usr", "/bin", "/sbin"}
+	for _, p := range s.ReadOnly {
+		p, err := filepath.Abs(p)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := os.Stat(p); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		b.binds = append(b.binds, boxBind{src: p, dst: p})
+		visible = append(visible, p)
+	}
+	if dir != "" {
+		b.chdir = WorkDir
+		for _, name := range []string{WorkDir, ArtifactsDir, CacheDir} {
+			b.binds = append(b.binds, boxBind{src: filepath.Join(dir, name), dst: name, writable: true})
+		}
+	}
+	b.path = visiblePath(os.Getenv("PATH"), visible)
+	if err := b.prepare(); err != nil {
+		b.close()
+		return nil, err
+	}
+	return b, nil
+}
+
+// visiblePath is a PATH of those folders of the host's that a sandbox shows.
+func visiblePath(host string, visible []string) []string {
+	dirs := []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
+	extra := append(filepath.SplitList(host), "/usr/local/go/bin", "/usr/lib/go/bin")
+	for _, p := range extra {
+		p = filepath.Clean(p)
+		if slices.Contains(dirs, p) || !slices.ContainsFunc(visible, func(v string) bool { return within(p, v) }) {
+			continue
+		}
+		if fi, err := os.Stat(p); err == nil && fi.IsDir() {
+			dirs = append(dirs, p)
+		}
+	}
+	return dirs
+}
+
+// within tells whether clean path p is dir or lies below it.
+func within(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// env is the environment of every command.
+func (b *sandboxBox) env() []string {
+	return []string{
+		"PATH=" + strings.Join(b.path, ":"), "HOME=" + CacheDir + "/home", "LANG=C.UTF-8",
+		"USER=ramus", "LOGNAME=ramus", "SHELL=/bin/sh",
+	}
+}
+
+// command is bubblewrap around args. The inherited files become descriptors 3
+// and up inside.
+func (b *sandboxBox) command(inherited []*os.File, status *os.File, args []string) *exec.Cmd {
+	files := slices.Clone(inherited)
+	pass := func(f *os.File) string {
+		files = append(files, f)
+		return strconv.Itoa(2 + len(files))
+	}
+	a := []string{
+		"--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000", "--hostname", "ramus",
+		"--new-session", "--as-pid-1", "--clearenv", "--cap-drop", "ALL",
+	}
+	if b.bwrap.disableUserNS {
+		a = append(a, "--disable-userns")
+	}
+	if status != nil {
+		a = append(a, "--json-status-fd", pass(status))
+	}
+	a = append(a, "--ro-bind", "/usr", "/usr")
+	for _, p := range []string{"/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"} {
+		a = append(a, showHost(p)...)
+	}
+	// Without a line of its own bubblewrap closes such a folder to others.
+	for _, p := range []string{"/etc", "/etc/pki", "/etc/pki/tls", "/etc/ssl"} {
+		if fi, err := os.Stat(p); err == nil && fi.IsDir() {
+			a = append(a, "--perms", "0755", "--dir", p)
+		}
+	}
+	for _, pattern := range boxEtc {
+		names, _ := filepath.Glob("/etc/" + pattern) // the patterns are ours and well formed
+		for _, p := range names {
+			a = append(a, showHost(p)...)
+		}
+	}
+	for i, d := range b.data {
+		a = append(a, "--perms", "0444", "--ro-bind-data", pass(d), boxFiles[i].path)
+	}
+	a = append(a, "--proc", "/proc", "--dev", "/dev")
+	a = append(a, b.tmpfs("/dev/shm")...)
+	a = append(a, "--remount-ro", "/dev")
+	a = append(a, b.tmpfs("/tmp")...)
+	a = append(a, "--dir", "/var", "--symlink", "/tmp", "/var/tmp", "--dir", "/run")
+	for i, v := range b.binds {
+		src, flag := v.src, "--ro-bind"
+		if b.spot != "" {
+			src = filepath.Join(b.spot, strconv.Itoa(i))
+		}
+		if v.writable {
+			flag = "--bind"
+		}
+		a = append(a, flag, src, v.dst)
+	}
+	if b.seccomp != nil {
+		a = append(a, "--seccomp", pass(b.seccomp))
+	}
+	a = append(a, "--remount-ro", "/", "--chdir", b.chdir)
+	for _, kv := range b.env() {
+		k, v, _ := strings.Cut(kv, "=")
+		a = append(a, "--setenv", k, v)
+	}
+	a = append(append(a, "--"), args...)
+
+	cmd := exec.Command(b.bwrap.path, a...)
+	cmd.ExtraFiles = files
+	cmd.Env = []string{}
+	cmd.Dir = "/"
+	// Its own session: what ends ramus's terminal does not end containers.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if b.spot != "" {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(b.uid), Gid: uint32(b.uid)}
+	}
+	return cmd
+}
+
+// tmpfs is a folder in memory, of at most b.tmp bytes.
+func (b *sandboxBox) tmpfs(dst string) []string {
+	a := []string{"--perms", "1777"}
+	if b.bwrap.size && b.tmp > 0 {
+		a = append(a, "--size", strconv.FormatInt(b.tmp, 10))
+	}
+	return append(a, "--tmpfs", dst)
+}
+
+// showHost shows a path of the host's as it is: a symlink as a symlink.
+func showHost(p string) []string {
+	fi, err := os.Lstat(p)
+	if err != nil {
+		return nil
+	}
+	if fi.Mode()&fs.ModeSymlink != 0 {
+		to, err := os.Readlink(p)
+		if err != nil {
+			return nil
+		}
+		abs := to
+		if !filepath.IsAbs(abs) {
+			abs = filepath.Join(filepath.Dir(p), to)
+		}
+		if within(abs, "/usr") || within(abs, "/etc/alternatives") {
+			return []string{"--symlink", to, p}
+		}
+	}
+	return []string{"--ro-bind-try", p, p}
+}
+
+// start starts the command in its control groups.
+//
+// The groups of version 1 and the mount namespace belong to a thread, and a
+// child inherits those of the thread that forks it. So a thread is taken, bent
+// to the child's needs, and thrown away.
+func (b *sandboxBox) start(cmd *exec.Cmd, cgroups *cgroupRoot, dirs []string) error {
+	if cgroups.usable() && cgroups.v2 != "" && len(dirs) > 0 {
+		d, err := os.Open(dirs[0])
+		if err != nil {
+			return err
+		}
+		defer d.Close()
+		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(d.Fd())
+	}
+	// A descriptor that ramus was born with would reach into the sandbox.
+	// Kernels before 5.11 do not know the call; there the runner's own closing must do.
+	unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
+	done := make(chan error)
+	go onOwnThread(func() {
+		err := b.layOut()
+		if err == nil && cgroups.usable() {
+			err = cgroups.join(dirs)
+		}
+		if err == nil {
+			err = cmd.Start()
+		}
+		done <- err
+	})
+	return <-done
+}
+
+// onOwnThread runs f on a thread that dies with it, never the process's first:
+// that one cannot be ended, and is what others see of the process.
+func onOwnThread(f func()) {
+	runtime.LockOSThread() // without Unlock, the thread ends with the goroutine
+	if unix.Gettid() != os.Getpid() {
+		f()
+		return
+	}
+	done := make(chan struct{})
+	go func() { defer close(done); onOwnThread(f) }()
+	<-done
+	runtime.UnlockOSThread()
+}
+
+// layOut makes, on the calling thread alone, a mount namespace in which the
+// sandbox's folders are at b.spot. It vanishes with the last process in it.
+func (b *sandboxBox) layOut() error {
+	if b.spot == "" {
+		return nil
+	}
+	wrap := func(err error) error { return fmt.Errorf("cannot lay out the sandbox's folders: %w", err) }
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		return wrap(err)
+	}
+	// What is mounted here must not reach the host; what the host unmounts must
+	// be let go here.
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
+		return wrap(err)
+	}
+	fds := make([]int, len(b.binds))
+	for i, v := range b.binds {
+		fd, err := unix.Open(v.src, unix.O_PATH|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return wrap(fmt.Errorf("%s: %w", v.src, err))
+		}
+		defer unix.Close(fd)
+		fds[i] = fd
+	}
+	if err := unix.Mount("ramus", b.spot, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755,size=1m"); err != nil {
+		return wrap(err)
+	}
+	for i, v := range b.binds {
+		at := filepath.Join(b.spot, strconv.Itoa(i))
+		var st unix.Stat_t
+		err := unix.Fstat(fds[i], &st)
+		if err == nil {
+			if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+				err = unix.Mkdir(at, 0o755)
+			} else {
+				err = unix.Mknod(at, unix.S_IFREG|0o644, 0)
+			}
+		}
+		if err == nil {
+			err = unix.Mount("/proc/self/fd/"+strconv.Itoa(fds[i]), at, "", unix.MS_BIND|unix.MS_REC, "")
+		}
+		if err != nil {
+			return wrap(fmt.Errorf("%s: %w", v.src, err))
+		}
+	}
+	return nil
+}
+
+// prepare makes the files that bubblewrap reads from its descriptors.
+func (b *sandboxBox) prepare() error {
+	filter, err := seccompFilter()
+	if err != nil {
+		return err
+	}
+	if b.seccomp, err = b.textFile(filter); err != nil {
+		return err
+	}
+	for _, f := range boxFiles {
+		d, err := b.textFile([]byte(f.text))
+		if err != nil {
+			return err
+		}
+		b.data = append(b.data, d)
+	}
+	return nil
+}
+
+// textFile is a nameless file with this content, read from its start.
+func (b *sandboxBox) textFile(text []byte) (*os.File, error) {
+	fd, err := unix.MemfdCreate("ramus", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a file in memory: %w", err)
+	}
+	f := os.NewFile(uintptr(fd), "memory")
+	b.files = append(b.files, f)
+	if _, err := f.Write(text); err != nil {
+		return nil, err
+	}
+	_, err = f.Seek(0, 0)
+	return f, err
+}
+
+func (b *sandboxBox) close() {
+	for _, f := range b.files {
+		f.Close()
+	}
+}

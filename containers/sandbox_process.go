@@ -1,0 +1,124 @@
+package containers
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// bootID names this boot of the kernel.
+var bootID = sync.OnceValue(func() string {
+	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	return strings.TrimSpace(string(b))
+})
+
+// processStart is when a process started, in clock ticks since boot. A process
+// that has ended and waits for its parent to notice counts as gone.
+func processStart(pid int) (uint64, error) {
+	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return 0, err
+	}
+	// The second field is the program's name in parentheses and may hold anything.
+	i := bytes.LastIndexByte(b, ')')
+	fields := strings.Fields(string(b[i+1:]))
+	if i < 0 || len(fields) < 20 {
+		return 0, fmt.Errorf("cannot read /proc/%d/stat", pid)
+	}
+	if fields[0] == "Z" || fields[0] == "X" {
+		return 0, fs.ErrNotExist
+	}
+	return strconv.ParseUint(fields[19], 10, 64)
+}
+
+// killAndWait kills process 1 of a container and returns when it is gone. The
+// kernel lets it go only after every other process of its namespace. still
+// tells whether the number means the same process as before.
+func killAndWait(ctx context.Context, pid int, still func() bool) error {
+	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
+	if errors.Is(err, unix.ESRCH) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("cannot open process %d: %w", pid, err)
+	}
+	defer unix.Close(fd)
+	if !still() { // the descriptor holds whoever has the number now
+		return nil
+	}
+	if err := unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0); err != nil && !errors.Is(err, unix.ESRCH) {
+		return fmt.Errorf("cannot kill process %d: %w", pid, err)
+	}
+	for {
+		n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 50)
+		if err != nil && !errors.Is(err, unix.EINTR) {
+			return fmt.Errorf("cannot wait for process %d: %w", pid, err)
+		}
+		if n > 0 {
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("process %d does not end: %w", pid, err)
+		}
+	}
+}
+
+// removeTree deletes a tree whose folders may deny reading and entering to
+// their own owner, as a module cache or a hostile command leaves them.
+func removeTree(dir string) error {
+	err := os.RemoveAll(dir)
+	if err == nil || !errors.Is(err, fs.ErrPermission) {
+		return err
+	}
+	filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+		// WalkDir names a folder before it reads it, so this opens the way down.
+		// A symlink is not a folder to it: nothing outside is touched.
+		if d != nil && d.IsDir() {
+			os.Chmod(p, 0o700)
+		}
+		return nil
+	})
+	return os.RemoveAll(dir)
+}
+
+// A unix socket's path holds 107 bytes at most; a folder's may be longer. The
+// socket is therefore named through a descriptor of its folder.
+
+// listenUnixIn returns a listening socket; closing it leaves the name in place.
+func listenUnixIn(dir, name string) (*os.File, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), name), Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen at %s: %w", filepath.Join(dir, name), err)
+	}
+	ln.SetUnlinkOnClose(false)
+	defer ln.Close()
+	return ln.File()
+}
+
+func dialUnixIn(ctx context.Context, dir, name string) (net.Conn, error) {
+	d, err := os.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.Close()
+	var nd net.Dialer
+	// A full backlog makes connect wait; a runner that is stuck must not hold us.
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	return nd.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), name))
+}
