@@ -1,0 +1,199 @@
+package gateway
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/tasks"
+)
+
+// Health is what /health tells.
+type Health struct {
+	Status  string         `json:"status"` // ok
+	Version string         `json:"version"`
+	Engine  string         `json:"engine"`
+	Limits  HealthLimits   `json:"limits"`
+	Runs    executor.Stats `json:"runs"`
+}
+
+// HealthLimits are the borders a caller can run into.
+type HealthLimits struct {
+	Capacity   int     `json:"capacity"` // containers at once
+	Memory     int64   `json:"memory"`   // bytes a container; 0: the engine's default
+	CPUs       float64 `json:"cpus"`
+	PIDs       int64   `json:"pids"`
+	TimeoutMS  int64   `json:"timeout_ms"`     // of a command; 0: the executor's default
+	RunLimitMS int64   `json:"run_timeout_ms"` // of a run
+	Streams    int     `json:"streams"`        // open event streams
+}
+
+func (c *call) health() error {
+	stats := c.Executor.Stats()
+	limits := c.Executor.Limits
+	return c.reply(Health{
+		Status: "ok", Version: c.Version, Engine: c.Engine, Runs: stats,
+		Limits: HealthLimits{
+			Capacity: stats.Capacity, Memory: limits.Memory, CPUs: limits.CPUs, PIDs: limits.PIDs,
+			TimeoutMS: c.Executor.Timeout.Milliseconds(), RunLimitMS: c.Executor.RunTimeout.Milliseconds(),
+			Streams: c.Streams,
+		},
+	})
+}
+
+func (c *call) scrape() error {
+	c.metrics.handler.ServeHTTP(c.W, c.R)
+	return nil
+}
+
+func (c *call) jwks() error           { return c.raw(c.Git.JWKS()) }
+func (c *call) openapi() error        { return c.raw(c.spec) }
+func (c *call) workflowSchema() error { return c.raw(tasks.WorkflowSchema()) }
+
+func (c *call) raw(b []byte) error {
+	c.W.Header().Set("Content-Type", "application/json")
+	_, err := c.W.Write(b)
+	return err
+}
+
+func (c *call) whoami() error { return c.reply(c.Who) }
+
+func (c *call) tasks() error {
+	list := []TaskInfo{}
+	for _, t := range tasks.Library() {
+		list = append(list, TaskInfo{t.Name, t.Doc, t.ReadOnly, t.Schema})
+	}
+	return c.reply(list)
+}
+
+type checkQuery struct {
+	Name string `json:"name,omitempty" jsonschema:"what the file is called in messages"`
+	Repo string `json:"repo,omitempty" jsonschema:"the repository whose base has the sub-workflows"`
+}
+
+// subWorkflows loads sub-workflows from where the executor does: a repository's
+// base. It is nil when no repository is named.
+func subWorkflows(ctx context.Context, repo *gitd.Repo) func(id string) ([]byte, error) {
+	if repo == nil {
+		return nil
+	}
+	return func(id string) ([]byte, error) {
+		base, err := repo.Base(ctx)
+		if err != nil {
+			return nil, err
+		}
+		return repo.ReadFile(ctx, base, ".ramus/workflows/"+id+".yaml", 0)
+	}
+}
+
+func (c *call) check() error {
+	var q checkQuery
+	if err := c.query(&q); err != nil {
+		return err
+	}
+	var repo *gitd.Repo
+	if q.Repo != "" {
+		var err error
+		if repo, err = c.findRepo(q.Repo); err != nil {
+			return err
+		}
+	}
+	lift := c.hurry()
+	text, err := io.ReadAll(c.R.Body)
+	lift()
+	if err != nil {
+		return err
+	}
+	if q.Name == "" {
+		q.Name = "workflow"
+	}
+	w, err := tasks.Parse(q.Name, text, tasks.Options{Load: subWorkflows(c.R.Context(), repo), LLM: c.LLM})
+	if err != nil {
+		return err
+	}
+	return c.reply(Checked{w.ID, w.Repo})
+}
+
+// NewToken asks for a token.
+type NewToken struct {
+	Subject string   `json:"subject" jsonschema:"who will use it"`
+	Repo    string   `json:"repo,omitempty" jsonschema:"the one repository it is for; empty or * is every one"`
+	Scopes  []string `json:"scopes" jsonschema:"of read, write, admin, metrics"`
+	// Read and Write limit git's refs, see gitd.Grant. Write empty: with the scope
+	// write or admin all branches and tags, otherwise none.
+	Read   []string `json:"read,omitempty"`
+	Write  []string `json:"write,omitempty"`
+	Force  bool     `json:"force,omitempty"`
+	Delete bool     `json:"delete,omitempty"`
+	// Seconds until it ends; 0 means 30 days, the most is 10 years.
+	Seconds int64 `json:"seconds,omitempty"`
+}
+
+// Token is a new token with what it stands for.
+type Token struct {
+	Token string     `json:"token"`
+	Grant gitd.Grant `json:"grant"`
+}
+
+const (
+	tokenLife    = 30 * 24 * time.Hour
+	tokenLongest = 10 * 366 * 24 * time.Hour
+)
+
+func (c *call) newToken() error {
+	var n NewToken
+	if err := c.body(&n); err != nil {
+		return err
+	}
+	g := gitd.Grant{Subject: n.Subject, Repo: n.Repo, Scopes: n.Scopes, Read: n.Read, Write: n.Write, Force: n.Force, Delete: n.Delete}
+	if g.Repo == "" {
+		g.Repo = "*"
+	}
+	life := time.Duration(n.Seconds) * time.Second
+	switch {
+	case g.Subject == "":
+		return problem(KindInvalid, "a token needs a subject")
+	case len(g.Scopes) == 0:
+		return problem(KindInvalid, "a token needs scopes: read, write, admin, metrics")
+	case n.Seconds < 0 || n.Seconds > int64(tokenLongest/time.Second):
+		return problem(KindInvalid, "a token lives between one second and ten years")
+	case life == 0:
+		life = tokenLife
+	}
+	for _, scope := range g.Scopes {
+		if !slices.Contains([]string{"read", "write", "admin", "metrics"}, scope) {
+			return problem(KindInvalid, "unknown scope %q: want read, write, admin or metrics", scope)
+		}
+	}
+	if g.Repo != "*" {
+		if _, err := c.Git.Repo(g.Repo); err != nil {
+			return err
+		}
+	}
+	if len(g.Write) == 0 && (slices.Contains(g.Scopes, "write") || slices.Contains(g.Scopes, "admin")) {
+		g.Write = []string{"refs/heads/*", "refs/tags/*"}
+	}
+	g.Expires = c.Now().Add(life).Truncate(time.Second)
+	signed, err := c.Git.Sign(g)
+	if err != nil {
+		return err
+	}
+	return c.replyStatus(http.StatusCreated, Token{signed, g})
+}
+
+// Reindexed tells how many runs the new index has.
+type Reindexed struct {
+	Runs int `json:"runs"`
+}
+
+func (c *call) reindex() error {
+	n, err := c.Executor.Reindex(c.R.Context())
+	if err != nil {
+		return err
+	}
+	return c.reply(Reindexed{n})
+}

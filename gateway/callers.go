@@ -1,0 +1,382 @@
+package gateway
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// findCaller is Executor.Caller for the caller's eyes.
+func (c *call) findCaller(name string) (executor.CallerStatus, error) {
+	st, err := c.Executor.Caller(c.R.Context(), name)
+	if err != nil {
+		return st, c.narrow("caller", name, err)
+	}
+	if !c.Who.Sees(st.Repo) {
+		return executor.CallerStatus{}, notFound("caller", name)
+	}
+	return st, nil
+}
+
+func (c *call) namedCaller() (executor.CallerStatus, error) {
+	return c.findCaller(c.R.PathValue("caller"))
+}
+
+func (c *call) callers() error {
+	f, err := c.filter()
+	if err != nil {
+		return err
+	}
+	list, err := c.Executor.Callers(c.R.Context(), f)
+	if err != nil {
+		return err
+	}
+	if list == nil {
+		list = []executor.CallerStatus{}
+	}
+	return c.reply(list)
+}
+
+func (c *call) caller() error {
+	st, err := c.namedCaller()
+	if err != nil {
+		return err
+	}
+	return c.reply(st)
+}
+
+// span is where a caller's work begins and ends in its repository.
+func (c *call) span(st executor.CallerStatus) (r *gitd.Repo, from, to string, err error) {
+	ctx := c.R.Context()
+	if r, err = c.Git.Repo(st.Repo); err != nil {
+		return nil, "", "", err
+	}
+	head, err := r.Resolve(ctx, "refs/heads/"+st.Branch)
+	switch {
+	case errors.Is(err, gitd.ErrNotFound) && st.Head != "":
+		head = st.Head // merged, and the branch deleted
+	case errors.Is(err, gitd.ErrNotFound) && st.Last.Head != "":
+		head = st.Last.Head
+	case err != nil:
+		return nil, "", "", err
+	}
+	start := st.Last.BaseCommit
+	// A caller that rebased onto a newer base brought the base's commits along,
+	// which are not its work; one that was merged has all its work in the base.
+	if base, err := r.MergeBase(ctx, "refs/heads/"+st.Last.Base, string(head)); err == nil && base != head {
+		start = base
+	} else if err != nil && !errors.Is(err, gitd.ErrNotFound) {
+		return nil, "", "", err
+	}
+	return r, string(start), string(head), nil
+}
+
+type callerDiffQuery struct {
+	Stat bool     `json:"stat,omitempty" jsonschema:"a diffstat instead of a patch"`
+	Path []string `json:"path,omitempty" jsonschema:"only these files or folders"`
+}
+
+func (c *call) callerDiff() error {
+	var q callerDiffQuery
+	if err := c.query(&q); err != nil {
+		return err
+	}
+	st, err := c.namedCaller()
+	if err != nil {
+		return err
+	}
+	r, from, to, err := c.span(st)
+	if err != nil {
+		return err
+	}
+	return c.diff(r, from, to, gitd.DiffOptions{Stat: q.Stat, Paths: q.Path})
+}
+
+func (c *call) callerChanges() error {
+	st, err := c.namedCaller()
+	if err != nil {
+		return err
+	}
+	r, from, to, err := c.span(st)
+	if err != nil {
+		return err
+	}
+	return c.changes(r, from, to, false)
+}
+
+// LogEntry is a command of a caller, the commit that holds what it changed, or
+// both: commands that changed nothing have no commit, and commits that a
+// command (or a person) made by itself have no command.
+type LogEntry struct {
+	Time    time.Time     `json:"time"`
+	Run     string        `json:"run,omitempty"` // CALLER/RUN
+	Step    string        `json:"step,omitempty"`
+	Node    string        `json:"node,omitempty"`
+	Command string        `json:"command,omitempty"`
+	Task    string        `json:"task,omitempty"`
+	Exit    *int          `json:"exit,omitempty"`
+	Reason  string        `json:"reason,omitempty"` // why it ended, other than by itself
+	TookMS  int64         `json:"took_ms,omitempty"`
+	Stdout  string        `json:"stdout,omitempty"` // the last of it
+	Stderr  string        `json:"stderr,omitempty"`
+	Commit  *gitd.Commit  `json:"commit,omitempty"`
+	Changes []gitd.Change `json:"changes,omitempty"`
+	// Patch is there when it was asked for; one larger than 256 KiB is cut.
+	Patch    string `json:"patch,omitempty"`
+	PatchCut bool   `json:"patch_cut,omitempty"`
+}
+
+type callerLogQuery struct {
+	Patch bool `json:"patch,omitempty" jsonschema:"with what each commit changed"`
+	Max   int  `json:"max,omitempty" jsonschema:"at most so many entries; 200 if 0, 1000 at most"`
+}
+
+func (c *call) callerLog() error {
+	var q callerLogQuery
+	if err := c.query(&q); err != nil {
+		return err
+	}
+	if q.Max == 0 {
+		q.Max = 200
+	}
+	q.Max = min(q.Max, 1000)
+	st, err := c.namedCaller()
+	if err != nil {
+		return err
+	}
+	entries, err := c.commands(st)
+	if err != nil {
+		return err
+	}
+	r, from, to, err := c.span(st)
+	if err != nil {
+		return err
+	}
+	ctx := c.R.Context()
+	commits, err := r.Log(ctx, to, gitd.LogOptions{Not: from, Max: 1000})
+	if err != nil {
+		return err
+	}
+	byHash := map[gitd.Hash]*LogEntry{}
+	for i := range entries {
+		if entries[i].Commit != nil {
+			byHash[entries[i].Commit.Hash] = &entries[i]
+		}
+	}
+	var own []LogEntry
+	for _, commit := range commits {
+		if e := byHash[commit.Hash]; e != nil {
+			e.Commit = &commit
+		} else {
+			own = append(own, LogEntry{Time: commit.When, Run: trailerRun(commit), Step: commit.Trailer("Ramus-Step"), Commit: &commit})
+		}
+	}
+	entries = append(entries, own...)
+	slices.SortStableFunc(entries, func(a, b LogEntry) int { return b.Time.Compare(a.Time) })
+	entries = entries[:min(len(entries), q.Max)]
+	for i := range entries {
+		if err := c.fill(r, &entries[i], q.Patch); err != nil {
+			return err
+		}
+	}
+	if entries == nil {
+		entries = []LogEntry{}
+	}
+	return c.reply(entries)
+}
+
+func trailerRun(commit gitd.Commit) string {
+	caller, run := commit.Trailer("Ramus-Caller"), commit.Trailer("Ramus-Run")
+	if run == "" || strings.Contains(run, "/") {
+		return run
+	}
+	return caller + "/" + run
+}
+
+// commands reads a caller's commands from the journals of its runs, newest first.
+func (c *call) commands(st executor.CallerStatus) ([]LogEntry, error) {
+	ctx := c.R.Context()
+	runs, err := c.Executor.Runs(ctx, executor.Filter{Caller: st.Caller.String(), Max: 1000})
+	if err != nil {
+		return nil, err
+	}
+	var entries []LogEntry
+	for _, run := range runs {
+		open := map[string]executor.Event{}
+		for e, err := range c.Executor.Events(ctx, run.Name(), 0, false) {
+			if err != nil {
+				return nil, err
+			}
+			switch e.Type {
+			case executor.EventStepStarted:
+				open[e.Step] = e
+			case executor.EventStepFinished:
+				entries = append(entries, entry(run, open[e.Step], e))
+				delete(open, e.Step)
+			}
+		}
+	}
+	return entries, nil
+}
+
+func entry(run executor.Run, start, end executor.Event) LogEntry {
+	e := LogEntry{
+		Time: end.Time, Run: run.Name(), Step: end.Step, Node: start.Node, Command: start.Command, Task: start.Task,
+		Exit: end.Exit, Reason: end.Reason, TookMS: end.DurationMS,
+	}
+	for _, later := range []struct {
+		into *string
+		from string
+	}{{&e.Node, end.Node}, {&e.Command, end.Command}, {&e.Task, end.Task}} {
+		if *later.into == "" {
+			*later.into = later.from
+		}
+	}
+	if end.Stdout != nil {
+		e.Stdout = end.Stdout.Tail
+	}
+	if end.Stderr != nil {
+		e.Stderr = end.Stderr.Tail
+	}
+	if end.Commit != "" {
+		e.Commit = &gitd.Commit{Hash: end.Commit}
+	}
+	return e
+}
+
+const longestPatch = 256 << 10
+
+// fill adds what git knows of an entry's commit.
+func (c *call) fill(r *gitd.Repo, e *LogEntry, patch bool) error {
+	if e.Commit == nil {
+		return nil
+	}
+	ctx := c.R.Context()
+	commit, err := r.Commit(ctx, string(e.Commit.Hash))
+	if errors.Is(err, gitd.ErrNotFound) {
+		return nil // rewritten since by the caller, and packed away
+	}
+	if err != nil {
+		return err
+	}
+	e.Commit = &commit
+	if !patch || len(commit.Parents) == 0 {
+		return nil
+	}
+	parent := string(commit.Parents[0])
+	if e.Changes, err = r.Changed(ctx, parent, string(commit.Hash), false); err != nil {
+		return err
+	}
+	var text capped
+	if err := r.Diff(ctx, parent, string(commit.Hash), gitd.DiffOptions{}, &text); err != nil {
+		return err
+	}
+	e.Patch, e.PatchCut = strings.ToValidUTF8(text.String(), "\uFFFD"), text.cut
+	return nil
+}
+
+// capped keeps the first longestPatch bytes and swallows the rest.
+type capped struct {
+	bytes.Buffer
+	cut bool
+}
+
+func (b *capped) Write(p []byte) (int, error) {
+	if room := longestPatch - b.Len(); len(p) > room {
+		b.cut = true
+		b.Buffer.Write(p[:room])
+	} else {
+		b.Buffer.Write(p)
+	}
+	return len(p), nil
+}
+
+func (c *call) merge() error {
+	var m executor.Merge
+	if err := c.optionalBody(&m); err != nil {
+		return err
+	}
+	st, err := c.namedCaller()
+	if err != nil {
+		return err
+	}
+	m.By = c.Who.Person(m.By)
+	result, err := c.Executor.Merge(c.R.Context(), st.Caller.String(), m)
+	if err != nil {
+		return err
+	}
+	return c.reply(result)
+}
+
+// Rollback names the commit to go back to.
+type Rollback struct {
+	To string      `json:"to"`
+	By gitd.Person `json:"by,omitzero"`
+}
+
+// RolledBack is the commit that a rollback made.
+type RolledBack struct {
+	Commit gitd.Hash `json:"commit"`
+}
+
+func (c *call) rollback() error {
+	var b Rollback
+	if err := c.body(&b); err != nil {
+		return err
+	}
+	st, err := c.namedCaller()
+	if err != nil {
+		return err
+	}
+	commit, err := c.Executor.Rollback(c.R.Context(), st.Caller.String(), b.To, c.Who.Person(b.By))
+	if err != nil {
+		return err
+	}
+	return c.reply(RolledBack{commit})
+}
+
+func (c *call) stopCaller() error {
+	st, err := c.namedCaller()
+	if err != nil {
+		return err
+	}
+	if err := c.Executor.Stop(c.R.Context(), st.Caller.String(), c.Who.Person(st.Last.Asker)); err != nil {
+		return err
+	}
+	if st, err = c.namedCaller(); err != nil {
+		return err
+	}
+	return c.reply(st)
+}
+
+func (c *call) processes() error {
+	st, err := c.namedCaller()
+	if err != nil {
+		return err
+	}
+	list, err := c.Executor.Processes(c.R.Context(), st.Caller.String())
+	if err != nil {
+		return err
+	}
+	if list == nil {
+		list = []containers.CommandState{}
+	}
+	return c.reply(list)
+}
+
+func (c *call) stopProcess() error {
+	st, err := c.namedCaller()
+	if err != nil {
+		return err
+	}
+	if err := c.Executor.StopProcess(c.R.Context(), st.Caller.String(), c.R.PathValue("process")); err != nil {
+		return err
+	}
+	return c.reply(struct{}{})
+}

@@ -1,0 +1,555 @@
+// Package client speaks to a ramus server: by the unix socket of its data
+// folder, or by a URL and a token.
+//
+// Its types are those of package gateway, and what the server refuses comes
+// back as the *gateway.Problem that the server wrote.
+package client
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// Client is a way to one server. Its fields may be changed until the first
+// call. Methods are safe for concurrent use.
+type Client struct {
+	// URL is the server's address, "https://ramus.example.org". Empty: see Dial.
+	URL string
+	// Token is sent as Bearer token; empty sends none.
+	Token string
+	// Dial, when set, opens connections instead of the network: by it the client
+	// reaches a unix socket.
+	Dial func(ctx context.Context) (net.Conn, error)
+	// Agent is sent as User-Agent; empty means "ramus".
+	Agent string
+
+	http *http.Client
+}
+
+// New makes a client of a URL and a token.
+func New(url, token string) *Client {
+	return (&Client{URL: url, Token: token}).init()
+}
+
+// Socket makes a client of whatever dial connects to.
+func Socket(dial func(ctx context.Context) (net.Conn, error)) *Client {
+	return (&Client{URL: "http://socket", Dial: dial}).init()
+}
+
+func (c *Client) init() *Client {
+	t := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableCompression: true}
+	if c.Dial != nil {
+		t.Proxy = nil
+		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx) }
+	}
+	c.http = &http.Client{Transport: t}
+	return c
+}
+
+// Close gives up idle connections.
+func (c *Client) Close() { c.http.CloseIdleConnections() }
+
+// segment is a name as one path segment.
+func segment(name string) string { return url.PathEscape(name) }
+
+// query makes a query of a struct's JSON, so that names stand in one place.
+func query(v any) string {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	var fields map[string]any
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	if err := d.Decode(&fields); err != nil {
+		return ""
+	}
+	values := url.Values{}
+	for k, v := range fields {
+		if list, ok := v.([]any); ok {
+			for _, e := range list {
+				values.Add(k, fmt.Sprint(e))
+			}
+			continue
+		}
+		values.Set(k, fmt.Sprint(v))
+	}
+	if len(values) == 0 {
+		return ""
+	}
+	return "?" + values.Encode()
+}
+
+// send makes a request and returns its answer when that is a success.
+func (c *Client) send(ctx context.Context, method, path string, body io.Reader, header http.Header) (*http.Response, error) {
+	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, body)
+	if err != nil {
+		return nil, err
+	}
+	for k, v := range header {
+		r.Header[k] = v
+	}
+	agent := c.Agent
+	if agent == "" {
+		agent = "ramus"
+	}
+	r.Header.Set("User-Agent", agent)
+	if c.Token != "" {
+		r.Header.Set("Authorization", "Bearer "+c.Token)
+	}
+	resp, err := c.http.Do(r)
+	if err != nil {
+		var ue *url.Error
+		if errors.As(err, &ue) {
+			err = ue.Err // the socket's made-up URL tells nobody anything
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, fmt.Errorf("cannot reach the ramus server: %w", err)
+	}
+	if resp.StatusCode < 300 {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	return nil, readProblem(resp)
+}
+
+func readProblem(resp *http.Response) error {
+	b, err := io.ReadAll(io.LimitReader(resp.Body, 4<<20))
+	if err != nil {
+		return fmt.Errorf("cannot read the server's answer (%s): %w", resp.Status, err)
+	}
+	p := new(gateway.Problem)
+	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/problem+json") || json.Unmarshal(b, p) != nil || p.Kind == "" {
+		text := strings.TrimSpace(string(b[:min(len(b), 200)]))
+		return fmt.Errorf("the server is not a ramus server, or something stands between: %s: %s", resp.Status, text)
+	}
+	return p
+}
+
+// do is send with JSON both ways; nil sends, or expects, nothing.
+func (c *Client) do(ctx context.Context, method, path string, in, out any) error {
+	var body io.Reader
+	header := http.Header{}
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(b)
+		header.Set("Content-Type", "application/json")
+	}
+	resp, err := c.send(ctx, method, path, body, header)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if out == nil {
+		_, err := io.Copy(io.Discard, resp.Body)
+		return err
+	}
+	if err := json.NewDecoder(resp.Body).Decode(out); err != nil {
+		return fmt.Errorf("cannot read the server's answer: %w", err)
+	}
+	return nil
+}
+
+func get[T any](ctx context.Context, c *Client, path string) (out T, err error) {
+	return out, c.do(ctx, "GET", path, nil, &out)
+}
+
+func post[T any](ctx context.Context, c *Client, path string, in any) (out T, err error) {
+	return out, c.do(ctx, "POST", path, in, &out)
+}
+
+// copyTo copies an answer that is no JSON.
+func (c *Client) copyTo(ctx context.Context, path string, w io.Writer) error {
+	resp, err := c.send(ctx, "GET", path, nil, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(w, resp.Body)
+	return err
+}
+
+// Health asks for version, engine and limits.
+func (c *Client) Health(ctx context.Context) (gateway.Health, error) {
+	return get[gateway.Health](ctx, c, "/health")
+}
+
+// Whoami tells whom the token stands for.
+func (c *Client) Whoami(ctx context.Context) (gateway.Who, error) {
+	return get[gateway.Who](ctx, c, "/api/whoami")
+}
+
+// Tasks lists the task library.
+func (c *Client) Tasks(ctx context.Context) ([]gateway.TaskInfo, error) {
+	return get[[]gateway.TaskInfo](ctx, c, "/api/tasks")
+}
+
+// Check checks the text of a workflow; repo, when not empty, has its sub-workflows.
+func (c *Client) Check(ctx context.Context, name, repo string, text []byte) (out gateway.Checked, err error) {
+	q := struct {
+		Name string `json:"name,omitempty"`
+		Repo string `json:"repo,omitempty"`
+	}{name, repo}
+	resp, err := c.send(ctx, "POST", "/api/check"+query(q), bytes.NewReader(text), nil)
+	if err != nil {
+		return out, err
+	}
+	defer resp.Body.Close()
+	return out, json.NewDecoder(resp.Body).Decode(&out)
+}
+
+// Repos lists repositories.
+func (c *Client) Repos(ctx context.Context) ([]gateway.Repo, error) {
+	return get[[]gateway.Repo](ctx, c, "/api/repos")
+}
+
+// Repo describes one.
+func (c *Client) Repo(ctx context.Context, name string) (gateway.Repo, error) {
+	return get[gateway.Repo](ctx, c, "/api/repos/"+segment(name))
+}
+
+// CreateRepo makes or imports a repository; text hears the lines of progress.
+func (c *Client) CreateRepo(ctx context.Context, n gateway.CreateRepo, text func(string)) (gateway.Repo, error) {
+	p, err := c.progress(ctx, "/api/repos", n, text)
+	if err != nil || p.Repo == nil {
+		return gateway.Repo{}, err
+	}
+	return *p.Repo, nil
+}
+
+// RefreshRepo fast-forwards a repository's base.
+func (c *Client) RefreshRepo(ctx context.Context, name string, text func(string)) (gitd.Refreshed, error) {
+	p, err := c.progress(ctx, "/api/repos/"+segment(name)+"/refresh", nil, text)
+	if err != nil || p.Refreshed == nil {
+		return gitd.Refreshed{}, err
+	}
+	return *p.Refreshed, nil
+}
+
+func (c *Client) progress(ctx context.Context, path string, in any, text func(string)) (last gateway.Progress, err error) {
+	var body io.Reader
+	if in != nil {
+		b, err := json.Marshal(in)
+		if err != nil {
+			return last, err
+		}
+		body = bytes.NewReader(b)
+	}
+	resp, err := c.send(ctx, "POST", path, body, http.Header{"Content-Type": {"application/json"}})
+	if err != nil {
+		return last, err
+	}
+	defer resp.Body.Close()
+	d := json.NewDecoder(resp.Body)
+	for {
+		var p gateway.Progress
+		if err := d.Decode(&p); err != nil {
+			return last, broken(ctx, err)
+		}
+		switch {
+		case p.Problem != nil:
+			return last, p.Problem
+		case p.Repo != nil || p.Refreshed != nil:
+			return p, nil
+		case p.Text != "" && text != nil:
+			text(p.Text)
+		}
+	}
+}
+
+// broken is what the end of a stream means that had not come to its end.
+func broken(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return fmt.Errorf("the connection to the ramus server broke: %w", err)
+}
+
+// Filter narrows lists, as executor.Filter does.
+type Filter struct {
+	Repo   string `json:"repo,omitempty"`
+	Caller string `json:"caller,omitempty"`
+	State  string `json:"state,omitempty"`
+	Live   bool   `json:"live,omitempty"`
+	Max    int    `json:"max,omitempty"`
+}
+
+// Runs lists runs, newest first.
+func (c *Client) Runs(ctx context.Context, f Filter) ([]executor.Run, error) {
+	return get[[]executor.Run](ctx, c, "/api/runs"+query(f))
+}
+
+// Submit starts a run.
+func (c *Client) Submit(ctx context.Context, r executor.Request) (executor.Run, error) {
+	return post[executor.Run](ctx, c, "/api/runs", r)
+}
+
+// Run finds a run by name, or a part of it.
+func (c *Client) Run(ctx context.Context, name string) (executor.Run, error) {
+	return get[executor.Run](ctx, c, "/api/runs/"+segment(name))
+}
+
+// StopRun stops a run.
+func (c *Client) StopRun(ctx context.Context, name string) (executor.Run, error) {
+	return post[executor.Run](ctx, c, "/api/runs/"+segment(name)+"/stop", nil)
+}
+
+// Retry starts a failed run again.
+func (c *Client) Retry(ctx context.Context, name string) (executor.Run, error) {
+	return post[executor.Run](ctx, c, "/api/runs/"+segment(name)+"/retry", nil)
+}
+
+// Decide answers a gate.
+func (c *Client) Decide(ctx context.Context, name string, d executor.Decision) (executor.Run, error) {
+	return post[executor.Run](ctx, c, "/api/runs/"+segment(name)+"/decide", d)
+}
+
+// Output copies a step's whole stdout or stderr.
+func (c *Client) Output(ctx context.Context, run, step, stream string, w io.Writer) error {
+	return c.copyTo(ctx, "/api/runs/"+segment(run)+"/output/"+segment(step)+"/"+stream, w)
+}
+
+// Callers lists callers, the most recently active first.
+func (c *Client) Callers(ctx context.Context, f Filter) ([]executor.CallerStatus, error) {
+	return get[[]executor.CallerStatus](ctx, c, "/api/callers"+query(f))
+}
+
+// Caller finds a caller by name, or a part of it.
+func (c *Client) Caller(ctx context.Context, name string) (executor.CallerStatus, error) {
+	return get[executor.CallerStatus](ctx, c, "/api/callers/"+segment(name))
+}
+
+// Log lists a caller's commands and commits, newest first.
+func (c *Client) Log(ctx context.Context, caller string, patch bool, max int) ([]gateway.LogEntry, error) {
+	q := struct {
+		Patch bool `json:"patch,omitempty"`
+		Max   int  `json:"max,omitempty"`
+	}{patch, max}
+	return get[[]gateway.LogEntry](ctx, c, "/api/callers/"+segment(caller)+"/log"+query(q))
+}
+
+// Diff writes what a caller changed, as a patch or a diffstat.
+func (c *Client) Diff(ctx context.Context, caller string, stat bool, paths []string, w io.Writer) error {
+	q := struct {
+		Stat bool     `json:"stat,omitempty"`
+		Path []string `json:"path,omitempty"`
+	}{stat, paths}
+	return c.copyTo(ctx, "/api/callers/"+segment(caller)+"/diff"+query(q), w)
+}
+
+// Changes lists the files a caller changed.
+func (c *Client) Changes(ctx context.Context, caller string) ([]gitd.Change, error) {
+	return get[[]gitd.Change](ctx, c, "/api/callers/"+segment(caller)+"/changes")
+}
+
+// Merge brings a caller's branch into another; a conflict is a result.
+func (c *Client) Merge(ctx context.Context, caller string, m executor.Merge) (gitd.MergeResult, error) {
+	return post[gitd.MergeResult](ctx, c, "/api/callers/"+segment(caller)+"/merge", m)
+}
+
+// Rollback makes a caller's branch look as it did at an earlier commit.
+func (c *Client) Rollback(ctx context.Context, caller string, b gateway.Rollback) (gateway.RolledBack, error) {
+	return post[gateway.RolledBack](ctx, c, "/api/callers/"+segment(caller)+"/rollback", b)
+}
+
+// StopCaller stops all of a caller's runs and its container.
+func (c *Client) StopCaller(ctx context.Context, name string) (executor.CallerStatus, error) {
+	return post[executor.CallerStatus](ctx, c, "/api/callers/"+segment(name)+"/stop", nil)
+}
+
+// Processes lists a caller's background processes.
+func (c *Client) Processes(ctx context.Context, caller string) ([]containers.CommandState, error) {
+	return get[[]containers.CommandState](ctx, c, "/api/callers/"+segment(caller)+"/processes")
+}
+
+// StopProcess ends one of them.
+func (c *Client) StopProcess(ctx context.Context, caller, id string) error {
+	return c.do(ctx, "DELETE", "/api/callers/"+segment(caller)+"/processes/"+segment(id), nil, nil)
+}
+
+// NewToken makes a token.
+func (c *Client) NewToken(ctx context.Context, n gateway.NewToken) (gateway.Token, error) {
+	return post[gateway.Token](ctx, c, "/api/tokens", n)
+}
+
+// Reindex builds the index anew.
+func (c *Client) Reindex(ctx context.Context) (gateway.Reindexed, error) {
+	return post[gateway.Reindexed](ctx, c, "/api/reindex", nil)
+}
+
+// ExecOptions are what is beside the request of [Client.Exec].
+type ExecOptions struct {
+	// Stdin is copied to the command; nil gives it none.
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	// Detach lets the command go on when ctx ends.
+	Detach bool
+}
+
+// Exec runs a command for a caller ("new" for a fresh one) and copies its
+// output as it comes. When ctx ends, the command is stopped.
+func (c *Client) Exec(ctx context.Context, caller string, x gateway.ExecRequest, o ExecOptions) (executor.Result, error) {
+	var none executor.Result
+	x.Stdin = o.Stdin != nil
+	b, err := json.Marshal(x)
+	if err != nil {
+		return none, err
+	}
+	var body io.Reader = bytes.NewReader(append(b, '\n'))
+	if o.Stdin != nil {
+		body = io.MultiReader(body, o.Stdin)
+	}
+	path := "/api/callers/" + segment(caller) + "/exec"
+	if o.Detach {
+		path += "?detach=1"
+	}
+	resp, err := c.send(ctx, "POST", path, body, http.Header{"Content-Type": {"application/json"}})
+	if err != nil {
+		return none, err
+	}
+	defer resp.Body.Close()
+	streams := map[string]io.Writer{"stdout": o.Stdout, "stderr": o.Stderr}
+	d := json.NewDecoder(resp.Body)
+	for {
+		var l gateway.ExecLine
+		if err := d.Decode(&l); err != nil {
+			return none, broken(ctx, err)
+		}
+		switch {
+		case l.Problem != nil:
+			return none, l.Problem
+		case l.Result != nil:
+			return *l.Result, nil
+		case streams[l.Stream] != nil:
+			if _, err := streams[l.Stream].Write(l.Data); err != nil {
+				return none, err
+			}
+		}
+	}
+}
+
+// Journal lists what is journalled of a run so far.
+func (c *Client) Journal(ctx context.Context, run string) ([]executor.Event, error) {
+	return get[[]executor.Event](ctx, c, "/api/runs/"+segment(run)+"/events?follow=0")
+}
+
+// Events follows a run from after an event's number until the run has ended,
+// coming back by itself where the connection breaks.
+func (c *Client) Events(ctx context.Context, run string, after int64) iter.Seq2[executor.Event, error] {
+	return c.follow(ctx, "/api/runs/"+segment(run)+"/events", after)
+}
+
+// Watch follows what happens in every run, or those of one caller. It ends
+// with an error when the connection breaks: what was missed is not known.
+func (c *Client) Watch(ctx context.Context, caller string) iter.Seq2[executor.Event, error] {
+	q := struct {
+		Caller string `json:"caller,omitempty"`
+	}{caller}
+	return c.follow(ctx, "/api/watch"+query(q), -1)
+}
+
+// follow reads server-sent events; after is below zero when they cannot be resumed.
+func (c *Client) follow(ctx context.Context, path string, after int64) iter.Seq2[executor.Event, error] {
+	return func(yield func(executor.Event, error) bool) {
+		for failures := 0; ; {
+			header := http.Header{"Accept": {"text/event-stream"}}
+			if after > 0 {
+				header.Set("Last-Event-ID", strconv.FormatInt(after, 10))
+			}
+			resp, err := c.send(ctx, "GET", path, nil, header)
+			if err == nil {
+				var done bool
+				done, err = c.frames(resp.Body, &after, &failures, yield)
+				resp.Body.Close()
+				if done {
+					return
+				}
+			}
+			var refused *gateway.Problem
+			failures++
+			switch {
+			case ctx.Err() != nil:
+				yield(executor.Event{}, ctx.Err())
+				return
+			case errors.As(err, &refused) && refused.Kind != gateway.KindUnavailable, after < 0, failures > 10:
+				yield(executor.Event{}, err)
+				return
+			}
+			if !pause(ctx, failures) {
+				yield(executor.Event{}, ctx.Err())
+				return
+			}
+		}
+	}
+}
+
+// frames reads one connection's events. done tells that there is nothing to come back for.
+func (c *Client) frames(body io.Reader, after *int64, failures *int, yield func(executor.Event, error) bool) (done bool, err error) {
+	s := bufio.NewScanner(body)
+	s.Buffer(nil, 16<<20)
+	var name, data string
+	for s.Scan() {
+		key, value, _ := strings.Cut(s.Text(), ":")
+		value = strings.TrimPrefix(value, " ")
+		switch key {
+		case "event":
+			name = value
+		case "data":
+			data = value
+		case "":
+			if s.Text() != "" || data == "" {
+				continue
+			}
+			*failures = 0
+			switch name {
+			case "end":
+				return true, nil
+			case "drain":
+				return false, errors.New("the server is shutting down")
+			case "error":
+				p := new(gateway.Problem)
+				if err := json.Unmarshal([]byte(data), p); err != nil {
+					return false, err
+				}
+				return false, p
+			default:
+				var e executor.Event
+				if err := json.Unmarshal([]byte(data), &e); err != nil {
+					return false, err
+				}
+				if *after >= 0 && e.Seq > 0 {
+					*after = e.Seq
+				}
+				if !yield(e, nil) {
+					return true, nil
+				}
+			}
+			name, data = "", ""
+		}
+	}
+	if err := s.Err(); err != nil {
+		return false, err
+	}
+	return false, io.ErrUnexpectedEOF
+}

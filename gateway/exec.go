@@ -1,0 +1,244 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// ExecRequest asks for a command.
+type ExecRequest struct {
+	Repo    string           `json:"repo,omitempty" jsonschema:"required for a caller that is new"`
+	Base    string           `json:"base,omitempty" jsonschema:"branch to start from; the repository's base if empty"`
+	Key     string           `json:"key,omitempty" jsonschema:"makes the request idempotent"`
+	Command executor.Command `json:"command"`
+	Asker   gitd.Person      `json:"asker,omitzero"`
+	// Stdin says that what follows this object in the body is the command's
+	// standard input, to the body's end.
+	Stdin bool `json:"stdin,omitempty"`
+}
+
+// ExecLine is one line of the answer: a piece of output, or at the end how the
+// command ended, or a problem. Lines with nothing in them show that the
+// connection is alive.
+type ExecLine struct {
+	Caller  string           `json:"caller,omitempty"` // the first line's: for whom it runs
+	Stream  string           `json:"stream,omitempty"` // stdout, stderr
+	Data    []byte           `json:"data,omitempty"`   // base64: output need not be text
+	Result  *executor.Result `json:"result,omitempty"`
+	Problem *Problem         `json:"problem,omitempty"`
+}
+
+type execQuery struct {
+	Detach bool `json:"detach,omitempty" jsonschema:"the command goes on when the connection breaks"`
+}
+
+// NewCaller stands in a path for a caller that the server names.
+const NewCaller = "new"
+
+// execCaller finds the caller that a path names, or makes one of it.
+func (c *call) execCaller(name, repo string) (executor.Caller, string, error) {
+	if name == NewCaller {
+		return executor.Caller{}, repo, nil
+	}
+	st, err := c.findCaller(name)
+	if err == nil {
+		if repo != "" && repo != st.Repo {
+			return executor.Caller{}, "", problem(KindConflict, "%s works on repository %s, not on %s", st.Caller, st.Repo, repo)
+		}
+		return st.Caller, st.Repo, nil
+	}
+	if kind := asProblem(err, c.Who).Kind; kind != KindNotFound || repo == "" {
+		if kind == KindNotFound {
+			return executor.Caller{}, "", notFound("caller", name).withHint("name a repository to begin a new one")
+		}
+		return executor.Caller{}, "", err
+	}
+	full := name
+	if !strings.Contains(full, ":") {
+		full = "run:" + full
+	}
+	fresh, err := executor.ParseCaller(full)
+	return fresh, repo, err
+}
+
+func (c *call) exec() error {
+	var q execQuery
+	if err := c.query(&q); err != nil {
+		return err
+	}
+	x, stdin, err := c.execRequest()
+	if err != nil {
+		return err
+	}
+	caller, repo, err := c.execCaller(c.R.PathValue("caller"), x.Repo)
+	if err != nil {
+		return err
+	}
+	request := executor.Request{Key: x.Key, Caller: caller, Repo: repo, Base: x.Base, Command: &x.Command, Asker: x.Asker}
+	if err := c.permit(&request); err != nil {
+		return err
+	}
+	if len(x.Command.Args) == 0 && x.Command.Shell == "" {
+		return problem(KindInvalid, "there is no command: want args or shell")
+	}
+	if stdin != nil {
+		request.Command.Stdin = stdin
+	}
+
+	ctx, cancel := context.WithCancel(c.R.Context())
+	if q.Detach {
+		ctx, cancel = context.WithCancel(context.WithoutCancel(ctx))
+	}
+	defer cancel()
+	out := &execLines{call: c, hangUp: cancel}
+	if q.Detach {
+		out.hangUp = func() {}
+	}
+	stop := out.keepAlive(c.Heartbeat)
+	result, err := c.Executor.Exec(ctx, request, out.to("stdout"), out.to("stderr"))
+	stop()
+	if err != nil {
+		return out.fail(err)
+	}
+	return out.send(ExecLine{Result: &result})
+}
+
+// execRequest reads the JSON object at the body's beginning. What follows is
+// standard input, or must be nothing.
+func (c *call) execRequest() (ExecRequest, io.Reader, error) {
+	const limit = 1 << 20
+	var x ExecRequest
+	defer c.hurry()()
+	// A command may answer before it has read all its input.
+	rc := http.NewResponseController(c.W)
+	if err := rc.EnableFullDuplex(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return x, nil, err
+	}
+	head := &io.LimitedReader{R: c.R.Body, N: limit}
+	d := json.NewDecoder(head)
+	d.DisallowUnknownFields()
+	if err := d.Decode(&x); err != nil {
+		if head.N == 0 {
+			return x, nil, problem(KindTooLarge, "the request is larger than %d bytes", limit)
+		}
+		return x, nil, badJSON(err)
+	}
+	rest := io.MultiReader(d.Buffered(), c.R.Body)
+	if x.Stdin {
+		return x, &afterNewline{r: rest}, nil
+	}
+	// Reading to the end lets the server see when the caller hangs up.
+	tail, err := io.ReadAll(io.LimitReader(rest, 64))
+	if err != nil {
+		return x, nil, err
+	}
+	if strings.TrimSpace(string(tail)) != "" {
+		return x, nil, problem(KindInvalid, "the request's body goes on after its JSON object; standard input needs \"stdin\": true")
+	}
+	return x, nil, nil
+}
+
+// afterNewline leaves out one newline at the beginning: the one that ends the
+// request's line.
+type afterNewline struct {
+	r     io.Reader
+	begun bool
+}
+
+func (a *afterNewline) Read(p []byte) (int, error) {
+	if a.begun || len(p) == 0 {
+		return a.r.Read(p)
+	}
+	a.begun = true
+	n, err := a.r.Read(p)
+	if n > 0 && p[0] == '\n' {
+		n = copy(p, p[1:n])
+	}
+	return n, err
+}
+
+// execLines writes the answer's lines. mu guards all below it: both streams
+// and the heartbeat write.
+type execLines struct {
+	call   *call
+	hangUp context.CancelFunc
+
+	mu    sync.Mutex
+	begun bool
+	gone  error // why nobody reads any more
+	out   writer
+}
+
+func (l *execLines) send(v ExecLine) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gone != nil {
+		return l.gone
+	}
+	if !l.begun {
+		l.begun, l.out = true, l.call.stream(mediaLines)
+	}
+	if l.gone = l.out.line(v); l.gone != nil {
+		l.hangUp()
+	}
+	return l.gone
+}
+
+// fail reports why there is no result: as the answer itself while there is none yet.
+func (l *execLines) fail(err error) error {
+	l.mu.Lock()
+	begun := l.begun
+	l.mu.Unlock()
+	if !begun || l.call.R.Context().Err() != nil {
+		return err
+	}
+	p := asProblem(err, l.call.Who)
+	p.Request = l.call.ID
+	if werr := l.send(ExecLine{Problem: p}); werr != nil {
+		return werr
+	}
+	return err
+}
+
+// keepAlive writes empty lines; a caller who is gone shows by them even while
+// the command is silent. The function stops it.
+func (l *execLines) keepAlive(every time.Duration) (stop func()) {
+	done := make(chan struct{})
+	var beats sync.WaitGroup
+	beats.Go(func() {
+		t := time.NewTicker(every)
+		defer t.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-t.C:
+				_ = l.send(ExecLine{}) // an error hangs up
+			}
+		}
+	})
+	return func() { close(done); beats.Wait() }
+}
+
+// to is one of the two streams. It never fails: a command does not end because
+// its reader went away; hanging up ends it, where that was asked for.
+func (l *execLines) to(stream string) io.Writer { return execStream{l, stream} }
+
+type execStream struct {
+	lines *execLines
+	name  string
+}
+
+func (s execStream) Write(p []byte) (int, error) {
+	_ = s.lines.send(ExecLine{Stream: s.name, Data: p})
+	return len(p), nil
+}

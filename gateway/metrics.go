@@ -1,0 +1,87 @@
+package gateway
+
+import (
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// metrics is what /metrics tells: requests as they were counted, all else as
+// the executor's numbers stand when somebody asks.
+type metrics struct {
+	latency *prometheus.HistogramVec
+	handler http.Handler
+}
+
+func newMetrics(s *Server) *metrics {
+	r := prometheus.NewRegistry()
+	m := &metrics{
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "ramus_http_request_duration_seconds",
+			Help: "Time to answer, streams to their end, by route.",
+			// Streams last for hours; one bucket for them is enough.
+			Buckets: []float64{.001, .005, .025, .1, .5, 2.5, 10, 60, 600},
+		}, []string{"method", "route", "status"}),
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "ramus_build_info", Help: "Always 1.",
+		ConstLabels: prometheus.Labels{"version": s.Version, "engine": s.Engine},
+	})
+	build.Set(1)
+	r.MustRegister(m.latency, build, newStatsCollector(s), collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.handler = promhttp.HandlerFor(r, promhttp.HandlerOpts{})
+	return m
+}
+
+func (m *metrics) request(route Route, status int, took time.Duration) {
+	m.latency.WithLabelValues(route.Method, route.Pattern, strconv.Itoa(status)).Observe(took.Seconds())
+}
+
+// statsCollector reads the executor's numbers at each scrape, all at once.
+type statsCollector struct {
+	server                                          *Server
+	commands, commits, runs, queue, hosts, capacity *prometheus.Desc
+}
+
+func newStatsCollector(s *Server) *statsCollector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("ramus_"+name, help, labels, nil)
+	}
+	return &statsCollector{
+		server:   s,
+		commands: desc("commands_total", "Commands that ended since the start."),
+		commits:  desc("commits_total", "Commits made after commands since the start."),
+		runs:     desc("runs", "Runs seen since the start, by the state they are in now.", "state"),
+		queue:    desc("queue", "Callers that wait for a container."),
+		hosts:    desc("hosts", "Containers, by state.", "state"),
+		capacity: desc("capacity", "How many containers may exist at once."),
+	}
+}
+
+// Describe tells the names.
+func (c *statsCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.commands, c.commits, c.runs, c.queue, c.hosts, c.capacity} {
+		ch <- d
+	}
+}
+
+// Collect tells the numbers.
+func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
+	st := c.server.Executor.Stats()
+	counter, gauge := prometheus.CounterValue, prometheus.GaugeValue
+	ch <- prometheus.MustNewConstMetric(c.commands, counter, float64(st.Commands))
+	ch <- prometheus.MustNewConstMetric(c.commits, counter, float64(st.Commits))
+	ch <- prometheus.MustNewConstMetric(c.queue, gauge, float64(st.Queue))
+	ch <- prometheus.MustNewConstMetric(c.capacity, gauge, float64(st.Capacity))
+	for state, n := range st.Runs {
+		ch <- prometheus.MustNewConstMetric(c.runs, gauge, float64(n), string(state))
+	}
+	for state, n := range st.Hosts {
+		ch <- prometheus.MustNewConstMetric(c.hosts, gauge, float64(n), state)
+	}
+}

@@ -1,0 +1,162 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/ramus-dev/ramus/executor"
+)
+
+type object = map[string]any
+
+// openAPI makes the OpenAPI 3.1 document of the table. It panics when a type in
+// the table has no schema: that is a fault of the program which a test finds.
+func (s *Server) openAPI() []byte {
+	schemas := object{}
+	paths := map[string]object{}
+	for _, route := range s.routes() {
+		if route.Access == AccessGit {
+			continue // git's own protocol
+		}
+		if paths[route.Pattern] == nil {
+			paths[route.Pattern] = object{}
+		}
+		paths[route.Pattern][strings.ToLower(route.Method)] = operation(route, schemas)
+	}
+	schemaOf(reflect.TypeFor[Problem](), schemas)
+	doc := object{
+		"openapi": "3.1.0",
+		"info": object{
+			"title": "ramus", "version": s.Version,
+			"description": "A name stands in one path segment; slashes inside it are written %2F. " +
+				"Runs and callers may be named by any part that is unique. Durations are nanoseconds where a field's name has no unit. " +
+				"Repositories are at /NAME.git for git clients.",
+			"license": object{"name": "Apache-2.0", "identifier": "Apache-2.0"},
+		},
+		"servers": []object{{"url": "/"}},
+		"paths":   paths,
+		"components": object{
+			"schemas": schemas,
+			"securitySchemes": object{
+				"bearer": object{"type": "http", "scheme": "bearer", "bearerFormat": "JWT"},
+				"basic":  object{"type": "http", "scheme": "basic", "description": "The password is the token."},
+			},
+			"responses": object{"Problem": object{
+				"description": "What went wrong (RFC 9457)",
+				"content":     object{"application/problem+json": object{"schema": object{"$ref": "#/components/schemas/Problem"}}},
+			}},
+		},
+	}
+	b, err := json.MarshalIndent(doc, "", "  ")
+	if err != nil {
+		panic(fmt.Sprintf("the OpenAPI document: %v", err))
+	}
+	return append(b, '\n')
+}
+
+var wildcard = regexp.MustCompile(`\{(\w+)\}`)
+
+func operation(route Route, schemas object) object {
+	status := http.StatusOK
+	answer := object{"description": "Done"}
+	if route.Response != nil || route.Media != "" {
+		media := route.Media
+		if media == "" {
+			media = "application/json"
+		}
+		schema := object{"type": "string"}
+		if route.Response != nil {
+			schema = schemaOf(reflect.TypeOf(route.Response), schemas)
+		}
+		if route.Media == mediaSSE || route.Media == mediaLines {
+			answer["description"] = "A stream; the schema is that of one event or line"
+		}
+		answer["content"] = object{strings.TrimSuffix(media, "; charset=utf-8"): object{"schema": schema}}
+	}
+	op := object{
+		"operationId": operationID(route),
+		"summary":     route.Summary,
+		"x-access":    route.Access,
+		"responses": object{
+			strconv.Itoa(status): answer,
+			"default":            object{"$ref": "#/components/responses/Problem"},
+		},
+	}
+	if route.Access == AccessPublic {
+		op["security"] = []object{}
+	} else {
+		op["security"] = []object{{"bearer": []string{}}, {"basic": []string{}}}
+	}
+	if parameters := parameters(route); len(parameters) > 0 {
+		op["parameters"] = parameters
+	}
+	if route.Request != nil {
+		op["requestBody"] = object{"required": true, "content": object{
+			"application/json": object{"schema": schemaOf(reflect.TypeOf(route.Request), schemas)}}}
+	}
+	return op
+}
+
+// operationID is made of method and path: "get_api_runs_run_events".
+func operationID(route Route) string {
+	words := strings.FieldsFunc(strings.ToLower(route.Method)+route.Pattern, func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
+	})
+	return strings.Join(words, "_")
+}
+
+func parameters(route Route) []object {
+	var list []object
+	for _, m := range wildcard.FindAllStringSubmatch(route.Pattern, -1) {
+		list = append(list, object{"name": m[1], "in": "path", "required": true, "schema": object{"type": "string"}})
+	}
+	if route.Query == nil {
+		return list
+	}
+	schema := mustSchema(reflect.TypeOf(route.Query))
+	for _, name := range schema.PropertyOrder {
+		p := schema.Properties[name]
+		doc := p.Description
+		p.Description = ""
+		list = append(list, object{"name": name, "in": "query", "description": doc, "schema": p})
+	}
+	return list
+}
+
+// schemaOf refers to a type's schema, and puts it among the components when it has a name.
+func schemaOf(t reflect.Type, schemas object) object {
+	if t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct {
+		return object{"type": "array", "items": schemaOf(t.Elem(), schemas)}
+	}
+	if t == reflect.TypeFor[json.RawMessage]() || t.Name() == "" {
+		return object{"type": "object"}
+	}
+	if _, there := schemas[t.Name()]; !there {
+		schemas[t.Name()] = mustSchema(t)
+	}
+	return object{"$ref": "#/components/schemas/" + t.Name()}
+}
+
+// special are types whose JSON is not what their Go fields say.
+var special = map[reflect.Type]*jsonschema.Schema{
+	reflect.TypeFor[executor.Caller](): {Type: "string", Description: "run:ID or conv:ID"},
+	reflect.TypeFor[time.Duration]():   {Type: "integer", Description: "nanoseconds"},
+	reflect.TypeFor[json.RawMessage](): {},
+	reflect.TypeFor[[]byte]():          {Type: "string", Description: "base64"},
+}
+
+func mustSchema(t reflect.Type) *jsonschema.Schema {
+	schema, err := jsonschema.ForType(t, &jsonschema.ForOptions{TypeSchemas: special, IgnoreInvalidTypes: true})
+	if err != nil {
+		panic(fmt.Sprintf("no schema of %v: %v", t, err))
+	}
+	return schema
+}

@@ -1,0 +1,133 @@
+package gateway
+
+import (
+	"encoding/json"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/tasks"
+)
+
+// The types of streams and of answers that are no JSON.
+const (
+	mediaSSE   = "text/event-stream"
+	mediaLines = "application/x-ndjson"
+	mediaText  = "text/plain; charset=utf-8"
+	mediaBytes = "application/octet-stream"
+)
+
+// workflowBody bounds requests that carry a workflow; the parser has a tighter
+// limit of its own, whose message says more.
+const workflowBody = 16 << 20
+
+// routes is every way in, on one screen.
+func (s *Server) routes() []Route {
+	type none = struct{}
+	return []Route{
+		// About the server.
+		{Method: "GET", Pattern: "/health", Access: AccessPublic, Summary: "Version, engine, limits and what is going on",
+			Response: Health{}, Handle: (*call).health},
+		{Method: "GET", Pattern: "/metrics", Access: AccessMetrics, Summary: "Numbers for Prometheus",
+			Media: mediaText, Handle: (*call).scrape},
+		{Method: "GET", Pattern: "/.well-known/jwks.json", Access: AccessPublic, Summary: "The key that signs grants (RFC 7517)",
+			Response: json.RawMessage{}, Handle: (*call).jwks},
+		{Method: "GET", Pattern: "/api/openapi.json", Access: AccessPublic, Summary: "This document",
+			Response: json.RawMessage{}, Handle: (*call).openapi},
+		{Method: "GET", Pattern: "/api/schema/workflow", Access: AccessPublic, Summary: "The JSON Schema of workflow files",
+			Response: json.RawMessage{}, Handle: (*call).workflowSchema},
+		{Method: "GET", Pattern: "/api/whoami", Access: AccessRead, Summary: "Whom the token stands for",
+			Response: Who{}, Handle: (*call).whoami},
+		{Method: "GET", Pattern: "/api/tasks", Access: AccessRead, Summary: "The task library with the schemas of its parameters",
+			Response: []TaskInfo{}, Handle: (*call).tasks},
+		{Method: "POST", Pattern: "/api/check", Access: AccessRead, Summary: "Check a workflow file, which is the body",
+			Query: checkQuery{}, Response: Checked{}, Body: workflowBody, Handle: (*call).check},
+
+		// Repositories.
+		{Method: "GET", Pattern: "/api/repos", Access: AccessRead, Summary: "List repositories",
+			Response: []Repo{}, Handle: (*call).repos},
+		{Method: "POST", Pattern: "/api/repos", Access: AccessAdmin, Summary: "Create an empty repository, or import one; the answer streams progress",
+			Request: CreateRepo{}, Response: Progress{}, Media: mediaLines, Handle: (*call).createRepo},
+		{Method: "GET", Pattern: "/api/repos/{repo}", Access: AccessRead, Summary: "One repository",
+			Response: Repo{}, Handle: (*call).repo},
+		{Method: "POST", Pattern: "/api/repos/{repo}/refresh", Access: AccessWrite, Summary: "Fast-forward the base from where it was imported; the answer streams progress",
+			Response: Progress{}, Media: mediaLines, Handle: (*call).refreshRepo},
+		{Method: "GET", Pattern: "/api/repos/{repo}/log", Access: AccessRead, Summary: "Commits, newest first",
+			Query: logQuery{}, Response: []gitd.Commit{}, Handle: (*call).repoLog},
+		{Method: "GET", Pattern: "/api/repos/{repo}/diff", Access: AccessRead, Summary: "The difference between two commits, as git writes it",
+			Query: diffQuery{}, Media: mediaText, Handle: (*call).repoDiff},
+		{Method: "GET", Pattern: "/api/repos/{repo}/changes", Access: AccessRead, Summary: "The files that differ between two commits",
+			Query: diffQuery{}, Response: []gitd.Change{}, Handle: (*call).repoChanges},
+		{Method: "GET", Pattern: "/api/repos/{repo}/tree", Access: AccessRead, Summary: "A folder at a commit",
+			Query: treeQuery{}, Response: []gitd.TreeEntry{}, Handle: (*call).repoTree},
+		{Method: "GET", Pattern: "/api/repos/{repo}/file", Access: AccessRead, Summary: "A file at a commit",
+			Query: treeQuery{}, Media: mediaBytes, Handle: (*call).repoFile},
+
+		// Runs.
+		{Method: "GET", Pattern: "/api/runs", Access: AccessRead, Summary: "List runs, newest first",
+			Query: listQuery{}, Response: []executor.Run{}, Handle: (*call).runs},
+		{Method: "POST", Pattern: "/api/runs", Access: AccessWrite, Summary: "Start a run: a workflow, a command or a task",
+			Request: executor.Request{}, Response: executor.Run{}, Body: workflowBody, Handle: (*call).submit},
+		{Method: "GET", Pattern: "/api/runs/{run}", Access: AccessRead, Summary: "One run",
+			Response: executor.Run{}, Handle: (*call).run},
+		{Method: "GET", Pattern: "/api/runs/{run}/events", Access: AccessRead, Summary: "Follow a run's journal and live output; resumes at Last-Event-ID; follow=0 lists the journal as JSON",
+			Query: eventsQuery{}, Response: executor.Event{}, Media: mediaSSE, Handle: (*call).events},
+		{Method: "GET", Pattern: "/api/runs/{run}/output/{step}/{stream}", Access: AccessRead, Summary: "A step's whole stdout or stderr",
+			Media: mediaBytes, Handle: (*call).output},
+		{Method: "POST", Pattern: "/api/runs/{run}/stop", Access: AccessWrite, Summary: "Stop a run; what stands is committed",
+			Response: executor.Run{}, Handle: (*call).stopRun},
+		{Method: "POST", Pattern: "/api/runs/{run}/retry", Access: AccessWrite, Summary: "Start a failed run again where it failed",
+			Response: executor.Run{}, Handle: (*call).retry},
+		{Method: "POST", Pattern: "/api/runs/{run}/decide", Access: AccessWrite, Summary: "Answer the question a run waits with",
+			Request: executor.Decision{}, Response: executor.Run{}, Handle: (*call).decide},
+
+		// Callers.
+		{Method: "GET", Pattern: "/api/callers", Access: AccessRead, Summary: "List callers, the most recently active first",
+			Query: listQuery{}, Response: []executor.CallerStatus{}, Handle: (*call).callers},
+		{Method: "GET", Pattern: "/api/callers/{caller}", Access: AccessRead, Summary: "One caller",
+			Response: executor.CallerStatus{}, Handle: (*call).caller},
+		{Method: "POST", Pattern: "/api/callers/{caller}/exec", Access: AccessWrite, Summary: "Run a command and stream its output; hanging up stops it, unless detach=1. CALLER may be \"new\", or an id that is free, with a repo",
+			Query: execQuery{}, Request: ExecRequest{}, Response: ExecLine{}, Media: mediaLines, Body: -1, Handle: (*call).exec},
+		{Method: "GET", Pattern: "/api/callers/{caller}/log", Access: AccessRead, Summary: "Every command and commit of a caller, newest first",
+			Query: callerLogQuery{}, Response: []LogEntry{}, Handle: (*call).callerLog},
+		{Method: "GET", Pattern: "/api/callers/{caller}/diff", Access: AccessRead, Summary: "What a caller changed, as git writes it",
+			Query: callerDiffQuery{}, Media: mediaText, Handle: (*call).callerDiff},
+		{Method: "GET", Pattern: "/api/callers/{caller}/changes", Access: AccessRead, Summary: "The files a caller changed",
+			Response: []gitd.Change{}, Handle: (*call).callerChanges},
+		{Method: "POST", Pattern: "/api/callers/{caller}/merge", Access: AccessWrite, Summary: "Bring a caller's branch into another; a conflict is an answer",
+			Request: executor.Merge{}, Response: gitd.MergeResult{}, Handle: (*call).merge},
+		{Method: "POST", Pattern: "/api/callers/{caller}/rollback", Access: AccessWrite, Summary: "Make a caller's branch look as it did at an earlier commit, by a new commit",
+			Request: Rollback{}, Response: RolledBack{}, Handle: (*call).rollback},
+		{Method: "POST", Pattern: "/api/callers/{caller}/stop", Access: AccessWrite, Summary: "Stop all runs of a caller and remove its container",
+			Response: executor.CallerStatus{}, Handle: (*call).stopCaller},
+		{Method: "GET", Pattern: "/api/callers/{caller}/processes", Access: AccessRead, Summary: "A caller's background processes",
+			Response: []containers.CommandState{}, Handle: (*call).processes},
+		{Method: "DELETE", Pattern: "/api/callers/{caller}/processes/{process}", Access: AccessWrite, Summary: "End a background process",
+			Response: none{}, Handle: (*call).stopProcess},
+
+		// Everything at once, and administration.
+		{Method: "GET", Pattern: "/api/watch", Access: AccessRead, Summary: "Follow all that happens from now on",
+			Query: watchQuery{}, Response: executor.Event{}, Media: mediaSSE, Handle: (*call).watch},
+		{Method: "POST", Pattern: "/api/tokens", Access: AccessAdmin, Summary: "Make a token",
+			Request: NewToken{}, Response: Token{}, Handle: (*call).newToken},
+		{Method: "POST", Pattern: "/api/reindex", Access: AccessAdmin, Summary: "Build the index anew from the repositories",
+			Response: Reindexed{}, Handle: (*call).reindex},
+
+		// /NAME.git/…, and the answer to what is no route.
+		{Pattern: "/", Access: AccessGit, Summary: "Repositories, for git clients", Body: -1, Handle: (*call).fallback},
+	}
+}
+
+// TaskInfo describes a library task.
+type TaskInfo struct {
+	Name     string          `json:"name"`
+	Doc      string          `json:"doc"`
+	ReadOnly bool            `json:"read_only,omitempty"`
+	Schema   json.RawMessage `json:"schema"` // JSON Schema of the parameters
+}
+
+// Checked is the outcome of a check that found nothing; mistakes are a Problem.
+type Checked struct {
+	ID   string         `json:"id"`
+	Repo tasks.RepoSpec `json:"repo"`
+}

@@ -1,0 +1,298 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/ramus-dev/ramus/executor"
+)
+
+type listQuery struct {
+	Repo   string `json:"repo,omitempty" jsonschema:"only of this repository"`
+	Caller string `json:"caller,omitempty" jsonschema:"only of this caller"`
+	State  string `json:"state,omitempty" jsonschema:"only in this state"`
+	Live   bool   `json:"live,omitempty" jsonschema:"only what has not ended"`
+	Max    int    `json:"max,omitempty" jsonschema:"at most so many; 100 if 0, 1000 at most"`
+}
+
+// filter is what the caller asked for, inside what it may see.
+func (c *call) filter() (executor.Filter, error) {
+	var q listQuery
+	if err := c.query(&q); err != nil {
+		return executor.Filter{}, err
+	}
+	if q.Repo != "" && !c.Who.Sees(q.Repo) {
+		return executor.Filter{}, notFound("repository", q.Repo)
+	}
+	if c.Who.Repo != "*" {
+		q.Repo = c.Who.Repo
+	}
+	states := []executor.State{"", executor.StateSubmitted, executor.StateRunning, executor.StateAwaitingReview,
+		executor.StateAddressingComments, executor.StateComplete, executor.StateFailed}
+	if !slices.Contains(states, executor.State(q.State)) {
+		return executor.Filter{}, problem(KindInvalid, "unknown state %q: want one of %v", q.State, states[1:])
+	}
+	return executor.Filter{Repo: q.Repo, Caller: q.Caller, State: executor.State(q.State), Live: q.Live, Max: min(q.Max, 1000)}, nil
+}
+
+func (c *call) runs() error {
+	f, err := c.filter()
+	if err != nil {
+		return err
+	}
+	runs, err := c.Executor.Runs(c.R.Context(), f)
+	if err != nil {
+		return err
+	}
+	if runs == nil {
+		runs = []executor.Run{}
+	}
+	return c.reply(runs)
+}
+
+// narrow hides from callers of one repository what a name means in the others.
+func (c *call) narrow(what, name string, err error) error {
+	if c.Who.Repo != "*" && errors.Is(err, executor.ErrAmbiguous) {
+		return problem(KindAmbiguous, "%q is not enough to name a %s", name, what).withHint("give the whole name")
+	}
+	return err
+}
+
+// findRun is Executor.Run for the caller's eyes.
+func (c *call) findRun(name string) (executor.Run, error) {
+	r, err := c.Executor.Run(c.R.Context(), name)
+	if err != nil {
+		return r, c.narrow("run", name, err)
+	}
+	if !c.Who.Sees(r.Repo) {
+		return executor.Run{}, notFound("run", name)
+	}
+	return r, nil
+}
+
+// named is findRun for the name in the path.
+func (c *call) named() (executor.Run, error) { return c.findRun(c.R.PathValue("run")) }
+
+func (c *call) run() error {
+	r, err := c.named()
+	if err != nil {
+		return err
+	}
+	return c.reply(r)
+}
+
+// permit makes a request the caller's own: the repository it may see, the
+// caller it may work for, the name it goes by.
+func (c *call) permit(r *executor.Request) error {
+	r.Asker = c.Who.Person(r.Asker)
+	if r.Repo != "" && !c.Who.Sees(r.Repo) {
+		return notFound("repository", r.Repo)
+	}
+	if !r.Caller.IsZero() {
+		switch st, err := c.Executor.Caller(c.R.Context(), r.Caller.String()); {
+		case errors.Is(err, executor.ErrNotFound): // one that will be new
+		case err != nil:
+			return c.narrow("caller", r.Caller.String(), err)
+		case st.Caller == r.Caller && !c.Who.Sees(st.Repo):
+			return notFound("caller", r.Caller.String())
+		case st.Caller == r.Caller && r.Repo == "":
+			r.Repo = st.Repo
+		}
+	}
+	if r.Repo == "" && c.Who.Repo != "*" {
+		r.Repo = c.Who.Repo
+	}
+	if r.Of != "" {
+		of, err := c.findRun(r.Of)
+		if err != nil {
+			return err
+		}
+		r.Of = of.Name()
+	}
+	return nil
+}
+
+func (c *call) submit() error {
+	var r executor.Request
+	if err := c.body(&r); err != nil {
+		return err
+	}
+	if err := c.permit(&r); err != nil {
+		return err
+	}
+	run, err := c.Executor.Submit(c.R.Context(), r)
+	if err != nil {
+		return err
+	}
+	return c.replyStatus(http.StatusCreated, run)
+}
+
+type eventsQuery struct {
+	After  int64  `json:"after,omitempty" jsonschema:"only events after this number; Last-Event-ID goes before"`
+	Follow string `json:"follow,omitempty" jsonschema:"0 lists the journal as a JSON array instead of a stream"`
+}
+
+func (c *call) events() error {
+	q := eventsQuery{Follow: "1"}
+	if err := c.query(&q); err != nil {
+		return err
+	}
+	r, err := c.named()
+	if err != nil {
+		return err
+	}
+	if last := c.R.Header.Get("Last-Event-ID"); last != "" {
+		if q.After, err = strconv.ParseInt(last, 10, 64); err != nil || q.After < 0 {
+			return problem(KindInvalid, "Last-Event-ID %q is no number of an event", last)
+		}
+	}
+	switch q.Follow {
+	case "0", "false":
+		return c.journal(r, q.After)
+	case "1", "true", "":
+	default:
+		return problem(KindInvalid, "query parameter follow: %q is neither 1 nor 0", q.Follow)
+	}
+	return c.follow(func(ctx context.Context) iter.Seq2[executor.Event, error] {
+		return c.Executor.Events(ctx, r.Name(), q.After, true)
+	}, true, nil, func() (any, error) { return c.findRun(r.Name()) })
+}
+
+// journal lists events, written as they come: a journal may be long.
+func (c *call) journal(r executor.Run, after int64) error {
+	separator := "["
+	for e, err := range c.Executor.Events(c.R.Context(), r.Name(), after, false) {
+		if err != nil {
+			return c.cutShort(err)
+		}
+		b, err := json.Marshal(e)
+		if err != nil {
+			return c.cutShort(err)
+		}
+		c.W.Header().Set("Content-Type", "application/json")
+		if _, err := io.WriteString(c.W, separator+string(b)); err != nil {
+			return err
+		}
+		separator = ","
+	}
+	if separator == "[" {
+		return c.reply([]executor.Event{})
+	}
+	_, err := io.WriteString(c.W, "]\n")
+	return err
+}
+
+func (c *call) output() error {
+	r, err := c.named()
+	if err != nil {
+		return err
+	}
+	step, stream := c.R.PathValue("step"), c.R.PathValue("stream")
+	if stream != "stdout" && stream != "stderr" {
+		return problem(KindNotFound, "there is no stream %q: want stdout or stderr", stream)
+	}
+	out, err := c.Executor.Output(c.R.Context(), r.Name(), step, stream)
+	if err != nil {
+		return err
+	}
+	defer out.Close()
+	c.attachment(step + "." + stream)
+	if _, err := io.Copy(c.W, out); err != nil {
+		return c.cutShort(err)
+	}
+	return nil
+}
+
+func (c *call) stopRun() error {
+	r, err := c.named()
+	if err != nil {
+		return err
+	}
+	if err := c.Executor.Stop(c.R.Context(), r.Name(), c.Who.Person(r.Asker)); err != nil {
+		return err
+	}
+	if r, err = c.findRun(r.Name()); err != nil {
+		return err
+	}
+	return c.reply(r)
+}
+
+func (c *call) retry() error {
+	r, err := c.named()
+	if err != nil {
+		return err
+	}
+	again, err := c.Executor.Retry(c.R.Context(), r.Name(), c.Who.Person(r.Asker))
+	if err != nil {
+		return err
+	}
+	return c.replyStatus(http.StatusCreated, again)
+}
+
+func (c *call) decide() error {
+	var d executor.Decision
+	if err := c.body(&d); err != nil {
+		return err
+	}
+	r, err := c.named()
+	if err != nil {
+		return err
+	}
+	if !c.Who.Admin() || d.By == "" {
+		d.By = c.Who.Subject // a gate may name who answers it: nobody answers as somebody else
+	}
+	if r, err = c.Executor.Decide(c.R.Context(), r.Name(), d); err != nil {
+		return err
+	}
+	return c.reply(r)
+}
+
+type watchQuery struct {
+	Caller string `json:"caller,omitempty" jsonschema:"only of this caller"`
+}
+
+func (c *call) watch() error {
+	var q watchQuery
+	if err := c.query(&q); err != nil {
+		return err
+	}
+	if q.Caller != "" {
+		st, err := c.findCaller(q.Caller)
+		if err != nil {
+			return err
+		}
+		q.Caller = st.Caller.String()
+	}
+	var keep func(executor.Event) bool
+	if c.Who.Repo != "*" {
+		keep = c.ofRepo()
+	}
+	return c.follow(func(ctx context.Context) iter.Seq2[executor.Event, error] {
+		return c.Executor.Watch(ctx, q.Caller)
+	}, false, keep, nil)
+}
+
+// ofRepo tells which events are of runs that the caller may see. A run's
+// repository never changes, so it is looked up once.
+func (c *call) ofRepo() func(executor.Event) bool {
+	const most = 10_000 // forgetting costs a look-up, remembering for ever costs memory
+	seen := map[string]bool{}
+	return func(e executor.Event) bool {
+		ok, known := seen[e.Run]
+		if !known {
+			r, err := c.Executor.Run(c.R.Context(), e.Run)
+			ok = err == nil && c.Who.Sees(r.Repo)
+			if len(seen) >= most {
+				clear(seen)
+			}
+			seen[e.Run] = ok
+		}
+		return ok
+	}
+}

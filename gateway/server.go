@@ -1,0 +1,188 @@
+package gateway
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// Server is the HTTP interface. Its exported fields are its options; they may
+// be changed until the first call of [Server.Handler] or [Server.LocalHandler].
+// All methods are safe for concurrent use.
+type Server struct {
+	// Executor and Git are required, and open.
+	Executor *executor.Executor
+	Git      *gitd.Server
+	// Version and Engine are told by /health and /metrics.
+	Version, Engine string
+	// URL is where people reach this server ("https://ramus.example.org"), for
+	// clone lines; empty: the address a request came to.
+	URL string
+	// CORS lists origins whose pages may call the API ("https://app.example.org";
+	// "*" is any). Empty: none.
+	CORS []string
+	// Streams bounds how many streams are open at once; default 256. One caller
+	// may hold a quarter of them.
+	Streams int
+	// LLM tells whether llm nodes have an endpoint, for checking workflows.
+	LLM bool
+	// Heartbeat is how often a silent stream shows that it is alive; default 15 s.
+	Heartbeat time.Duration
+	// Log hears of requests: refused ones at Info, faults at Error, all others
+	// at Debug. nil discards.
+	Log *slog.Logger
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+
+	once    sync.Once
+	metrics *metrics
+	streams *streams
+	git     http.Handler // the Git server, which asks for grants
+	openGit http.Handler // and the same for the unix socket, which needs none
+	spec    []byte       // the OpenAPI document
+	drained chan struct{}
+	drain   sync.Once
+}
+
+func (s *Server) setUp() {
+	s.once.Do(func() {
+		s.setUpAlone()
+		s.git = s.Git.Handler()
+		s.openGit = s.Git.GrantHandler(gitd.Grant{
+			Subject: local.Subject, Repo: "*", Write: []string{"refs/*"}, Force: true, Delete: true,
+		})
+	})
+}
+
+// setUpAlone is what needs no other room.
+func (s *Server) setUpAlone() {
+	if s.Log == nil {
+		s.Log = slog.New(slog.DiscardHandler)
+	}
+	if s.Now == nil {
+		s.Now = time.Now
+	}
+	if s.Streams == 0 {
+		s.Streams = 256
+	}
+	if s.Heartbeat == 0 {
+		s.Heartbeat = 15 * time.Second
+	}
+	s.drained = make(chan struct{})
+	s.metrics = newMetrics(s)
+	s.streams = &streams{max: s.Streams, by: map[string]int{}}
+	s.spec = s.openAPI()
+}
+
+// Handler serves the API and the Git server to callers that show a grant.
+func (s *Server) Handler() http.Handler {
+	s.setUp()
+	return s.cors(s.mux(s.routes(), nil))
+}
+
+// LocalHandler serves the same to whoever can open the unix socket, as an
+// administrator. The socket's folder and mode are the lock: serve it nowhere else.
+func (s *Server) LocalHandler() http.Handler {
+	s.setUp()
+	return s.mux(s.routes(), &local)
+}
+
+// Drain ends the streams of events, whose readers come back by themselves, and
+// refuses new ones, so that http.Server.Shutdown waits for work alone. Commands
+// that run in a request go on.
+func (s *Server) Drain() {
+	s.setUp()
+	s.drain.Do(func() { close(s.drained) })
+}
+
+// mux makes the handler of a table. It panics on a row without access class:
+// that is a fault of the program which a test finds, never a state to serve in.
+func (s *Server) mux(routes []Route, fixed *Who) http.Handler {
+	m := http.NewServeMux()
+	classes := []Access{AccessPublic, AccessMetrics, AccessRead, AccessWrite, AccessAdmin, AccessGit}
+	for _, route := range routes {
+		if !slices.Contains(classes, route.Access) {
+			panic(fmt.Sprintf("route %s %s has no access class", route.Method, route.Pattern))
+		}
+		m.Handle(strings.TrimSpace(route.Method+" "+route.Pattern), s.serve(route, fixed))
+	}
+	return m
+}
+
+// fallback serves repositories, whose names no pattern of ServeMux can say,
+// and answers everything that is no route.
+func (c *call) fallback() error {
+	if name, _, ok := strings.Cut(c.R.URL.Path, ".git/"); ok && len(name) > 1 {
+		handler := c.git
+		if c.Who.Local {
+			handler = c.openGit
+		}
+		handler.ServeHTTP(c.W, c.R)
+		return nil
+	}
+	if allowed := c.methods(c.R.URL.Path); len(allowed) > 0 {
+		c.W.Header().Set("Allow", strings.Join(allowed, ", "))
+		return problem(KindMethod, "%s has only %s", c.R.URL.Path, strings.Join(allowed, ", "))
+	}
+	return problem(KindNotFound, "there is nothing at %s", c.R.URL.Path).
+		withHint("/api/openapi.json lists all there is")
+}
+
+// methods lists the methods that some route has for a path.
+func (s *Server) methods(path string) []string {
+	var found []string
+	for _, route := range s.routes() {
+		if route.Access != AccessGit && matches(route.Pattern, path) && !slices.Contains(found, route.Method) {
+			found = append(found, route.Method)
+		}
+	}
+	slices.Sort(found)
+	return found
+}
+
+func matches(pattern, path string) bool {
+	want, have := strings.Split(pattern, "/"), strings.Split(path, "/")
+	if len(want) != len(have) {
+		return false
+	}
+	for i := range want {
+		if want[i] != have[i] && (!strings.HasPrefix(want[i], "{") || have[i] == "") {
+			return false
+		}
+	}
+	return true
+}
+
+// cors lets the configured origins' pages in. Tokens travel in a header that
+// pages must set themselves, never in cookies, so no credentials are allowed.
+func (s *Server) cors(next http.Handler) http.Handler {
+	if len(s.CORS) == 0 {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		origin := r.Header.Get("Origin")
+		w.Header().Add("Vary", "Origin")
+		if origin == "" || !slices.Contains(s.CORS, origin) && !slices.Contains(s.CORS, "*") {
+			next.ServeHTTP(w, r)
+			return
+		}
+		h := w.Header()
+		h.Set("Access-Control-Allow-Origin", origin)
+		h.Set("Access-Control-Expose-Headers", "X-Request-Id, Retry-After")
+		if r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != "" {
+			h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
+			h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Last-Event-ID")
+			h.Set("Access-Control-Max-Age", "600")
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}

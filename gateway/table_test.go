@@ -1,0 +1,242 @@
+package gateway
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// bare is a server that needs no rooms below it: its handlers are not called.
+func bare(t *testing.T) *Server {
+	t.Helper()
+	s := &Server{Version: "v0", Engine: "none"}
+	s.once.Do(func() {}) // everything but the rooms
+	s.setUpAlone()
+	return s
+}
+
+func TestEveryRouteIsReachableByItsPattern(t *testing.T) {
+	s := bare(t)
+	var hit string
+	routes := s.routes()
+	for i := range routes {
+		name := routes[i].Method + " " + routes[i].Pattern
+		routes[i].Handle = func(c *call) error {
+			hit = name
+			for _, m := range wildcard.FindAllStringSubmatch(c.R.Pattern, -1) {
+				if got := c.R.PathValue(m[1]); got != "team/a:b" {
+					t.Errorf("%s: %s is %q, want the unescaped name", name, m[1], got)
+				}
+			}
+			return nil
+		}
+	}
+	h := s.mux(routes, &local)
+	for _, route := range routes {
+		method := route.Method
+		if method == "" {
+			method = "GET"
+		}
+		path := wildcard.ReplaceAllString(route.Pattern, "team%2Fa:b")
+		hit = ""
+		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, path, nil))
+		if want := route.Method + " " + route.Pattern; hit != want {
+			t.Errorf("%s %s reached %q, want %q", method, path, hit, want)
+		}
+	}
+}
+
+func TestWhatIsNoRoute(t *testing.T) {
+	h := bare(t).cors(bare(t).mux(bare(t).routes(), nil))
+	for _, x := range []struct {
+		method, path string
+		status       int
+		kind         Kind
+		allow        string
+	}{
+		{"GET", "/", 404, KindNotFound, ""},
+		{"GET", "/nothing", 404, KindNotFound, ""},
+		{"DELETE", "/health", 405, KindMethod, "GET"},
+		{"PUT", "/api/repos", 405, KindMethod, "GET, POST"},
+		{"GET", "/api/runs/x/stop", 405, KindMethod, "POST"},
+		{"GET", "/api/repos/a/b/c", 404, KindNotFound, ""},
+	} {
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, httptest.NewRequest(x.method, x.path, nil))
+		var p Problem
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+			t.Fatalf("%s %s: %v: %s", x.method, x.path, err, w.Body)
+		}
+		if w.Code != x.status || p.Kind != x.kind || p.Status != x.status || w.Header().Get("Allow") != x.allow ||
+			w.Header().Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s %s: %d %q allow %q, want %d %s %q", x.method, x.path, w.Code, p.Kind, w.Header().Get("Allow"), x.status, x.kind, x.allow)
+		}
+		if p.Request == "" || p.Request != w.Header().Get("X-Request-Id") {
+			t.Errorf("%s %s: the answer names request %q, its header %q", x.method, x.path, p.Request, w.Header().Get("X-Request-Id"))
+		}
+	}
+}
+
+func TestOpenAPIDescribesEveryRoute(t *testing.T) {
+	s := bare(t)
+	var doc struct {
+		OpenAPI string
+		Paths   map[string]map[string]struct {
+			OperationID string
+			Summary     string
+			Parameters  []struct{ Name, In string }
+			Responses   map[string]any
+		}
+		Components struct{ Schemas map[string]any }
+	}
+	text := s.openAPI()
+	if err := json.Unmarshal(text, &doc); err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]bool{}
+	for _, route := range s.routes() {
+		if route.Access == AccessGit {
+			continue
+		}
+		op, ok := doc.Paths[route.Pattern][strings.ToLower(route.Method)]
+		if !ok {
+			t.Errorf("%s %s is not described", route.Method, route.Pattern)
+			continue
+		}
+		if op.Summary == "" || op.Responses["200"] == nil || ids[op.OperationID] {
+			t.Errorf("%s %s: summary %q, id %q", route.Method, route.Pattern, op.Summary, op.OperationID)
+		}
+		ids[op.OperationID] = true
+		for _, m := range wildcard.FindAllStringSubmatch(route.Pattern, -1) {
+			found := false
+			for _, p := range op.Parameters {
+				found = found || p.Name == m[1] && p.In == "path"
+			}
+			if !found {
+				t.Errorf("%s %s: parameter %s is not described", route.Method, route.Pattern, m[1])
+			}
+		}
+	}
+	for _, m := range regexp.MustCompile(`#/components/schemas/(\w+)`).FindAllSubmatch(text, -1) {
+		if doc.Components.Schemas[string(m[1])] == nil {
+			t.Errorf("the document refers to %s, which it does not have", m[1])
+		}
+	}
+}
+
+func TestCORS(t *testing.T) {
+	s := bare(t)
+	s.CORS = []string{"https://app.example.org"}
+	h := s.cors(s.mux(s.routes(), nil))
+	for _, x := range []struct {
+		origin, want string
+	}{{"https://app.example.org", "https://app.example.org"}, {"https://evil.example.org", ""}, {"", ""}} {
+		r := httptest.NewRequest("OPTIONS", "/api/runs", nil)
+		if x.origin != "" {
+			r.Header.Set("Origin", x.origin)
+		}
+		r.Header.Set("Access-Control-Request-Method", "POST")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if got := w.Header().Get("Access-Control-Allow-Origin"); got != x.want {
+			t.Errorf("origin %q is allowed as %q, want %q", x.origin, got, x.want)
+		}
+		if x.want != "" && w.Code != http.StatusNoContent {
+			t.Errorf("preflight: status %d", w.Code)
+		}
+		if w.Header().Get("Access-Control-Allow-Credentials") != "" {
+			t.Error("credentials are allowed")
+		}
+	}
+}
+
+func TestPanicIsAnAnswer(t *testing.T) {
+	s := bare(t)
+	h := s.serve(Route{Method: "GET", Pattern: "/", Access: AccessPublic, Handle: func(*call) error { panic("boom") }}, nil)
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
+	if w.Code != 500 || strings.Contains(w.Body.String(), "boom") {
+		t.Errorf("%d %s: want 500 without the fault's text", w.Code, w.Body)
+	}
+}
+
+func TestQuery(t *testing.T) {
+	type q struct {
+		Max  int      `json:"max,omitempty"`
+		Live bool     `json:"live,omitempty"`
+		Path []string `json:"path,omitempty"`
+		Repo string   `json:"repo,omitempty"`
+	}
+	for _, x := range []struct {
+		query string
+		ok    bool
+	}{
+		{"max=3&live&path=a&path=b&repo=x", true},
+		{"live=0", true},
+		{"max=-1", false},
+		{"max=x", false},
+		{"max=99999999999999999999", false},
+		{"live=maybe", false},
+		{"mxa=3", false},
+	} {
+		var got q
+		c := &call{R: httptest.NewRequest("GET", "/?"+x.query, nil)}
+		if err := c.query(&got); (err == nil) != x.ok {
+			t.Errorf("%s: %v", x.query, err)
+		}
+	}
+}
+
+func TestBody(t *testing.T) {
+	type b struct {
+		Name string `json:"name"`
+	}
+	for body, ok := range map[string]bool{
+		`{"name":"x"}`: true, `{"name":"x"} `: true, `{}`: true,
+		``: false, `{"nmae":"x"}`: false, `{"name":"x"}{}`: false, `[]`: false, `{"name":1}`: false, `{`: false,
+	} {
+		var got b
+		c := &call{W: httptest.NewRecorder(), R: httptest.NewRequest("POST", "/", strings.NewReader(body))}
+		err := c.body(&got)
+		if (err == nil) != ok {
+			t.Errorf("%s: %v", body, err)
+		}
+		if err != nil && asProblem(err, Who{}).Kind != KindInvalid {
+			t.Errorf("%s: kind %s", body, asProblem(err, Who{}).Kind)
+		}
+	}
+}
+
+// deadlineless stands for a connection where a recorder has none.
+type deadlineless struct{ *httptest.ResponseRecorder }
+
+func (deadlineless) SetWriteDeadline(time.Time) error { return nil }
+
+func TestProgressLines(t *testing.T) {
+	s := bare(t)
+	w := httptest.NewRecorder()
+	c := &call{Server: s, W: deadlineless{w}, R: httptest.NewRequest("POST", "/", nil)}
+	p := &progressLines{call: c, cancel: func(error) {}}
+	for _, piece := range []string{"one\rtw", "o\r\nthr", "ee", strings.Repeat("x", longestProgress)} {
+		if _, err := p.Write([]byte(piece)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.rest()
+	var got []string
+	d := json.NewDecoder(w.Body)
+	for d.More() {
+		var l Progress
+		if err := d.Decode(&l); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, l.Text)
+	}
+	if len(got) != 4 || got[0] != "one" || got[1] != "two" || len(got[2]) != longestProgress || got[3] != "xxxxx" {
+		t.Errorf("%q", got)
+	}
+}

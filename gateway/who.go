@@ -1,0 +1,113 @@
+package gateway
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// Access is what a route asks of its caller. The zero value is no access class
+// at all: a route that forgot its column is refused when the server is built.
+type Access string
+
+// The classes of access.
+const (
+	AccessPublic  Access = "public"  // anybody
+	AccessMetrics Access = "metrics" // the scope "metrics", or "admin"
+	AccessRead    Access = "read"    // the scope "read", "write" or "admin"
+	AccessWrite   Access = "write"   // the scope "write" or "admin"
+	AccessAdmin   Access = "admin"   // the scope "admin" for every repository, or the unix socket
+	// AccessGit: the Git server checks the grant itself, ref by ref.
+	AccessGit Access = "git"
+)
+
+// Who is the caller of a request. The zero value is nobody.
+type Who struct {
+	Subject string   `json:"subject"` // "admin", "run:fancy-mallard"; "local" on the unix socket
+	Repo    string   `json:"repo"`    // the one repository it may see; "*" is every one
+	Scopes  []string `json:"scopes"`
+	// Local callers came by the unix socket: they can read the data folder anyway.
+	Local bool `json:"local"`
+}
+
+var local = Who{Subject: "local", Repo: "*", Scopes: []string{"admin"}, Local: true}
+
+// Nobody tells whether the request carried no valid token.
+func (w Who) Nobody() bool { return w.Subject == "" }
+
+func (w Who) has(scopes ...string) bool {
+	return slices.ContainsFunc(scopes, func(s string) bool { return slices.Contains(w.Scopes, s) })
+}
+
+// Admin tells whether the caller may do everything. An "admin" scope that is
+// limited to one repository is not enough: what administrators do (import any
+// path, mint any grant) has no repository as its border.
+func (w Who) Admin() bool { return w.has("admin") && w.Repo == "*" }
+
+// May tells whether the caller is let in to routes of class a.
+func (w Who) May(a Access) bool {
+	switch a {
+	case AccessPublic, AccessGit:
+		return true
+	case AccessMetrics:
+		return w.has("metrics") && w.Repo == "*" || w.Admin()
+	case AccessRead:
+		return w.has("read", "write", "admin")
+	case AccessWrite:
+		return w.has("write", "admin")
+	case AccessAdmin:
+		return w.Admin()
+	}
+	return false
+}
+
+// Sees tells whether the caller may know of a repository.
+func (w Who) Sees(repo string) bool { return w.Repo == "*" || w.Repo != "" && w.Repo == repo }
+
+// Person is whom an action is attributed to. Only administrators act in the
+// name of somebody else; all others are who their grant says.
+func (w Who) Person(claimed gitd.Person) gitd.Person {
+	if w.Admin() && claimed.Name != "" {
+		return claimed
+	}
+	return gitd.Person{Name: w.Subject, Email: mailbox(w.Subject) + "@localhost"}
+}
+
+// mailbox makes a subject fit to stand before the @ of an address in a commit.
+func mailbox(subject string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-+", r) {
+			return r
+		}
+		return '-'
+	}, subject)
+}
+
+// token finds a grant in a request: a Bearer token, or the password of Basic
+// authentication, which is all that git clients can send.
+func token(r *http.Request) string {
+	if _, password, ok := r.BasicAuth(); ok {
+		return password
+	}
+	scheme, rest, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if strings.EqualFold(scheme, "Bearer") {
+		return strings.TrimSpace(rest)
+	}
+	return ""
+}
+
+// identify reads the request's grant. The error says why a token is refused;
+// a request without one is nobody's.
+func (s *Server) identify(r *http.Request) (Who, error) {
+	t := token(r)
+	if t == "" {
+		return Who{}, nil
+	}
+	g, err := s.Git.Verify(t)
+	if err != nil {
+		return Who{}, err
+	}
+	return Who{Subject: g.Subject, Repo: g.Repo, Scopes: g.Scopes}, nil
+}
