@@ -61,6 +61,9 @@ type Limits struct {
 	DiskFree int64 `json:"disk_free"`
 }
 
+// WithDefaults fills in what was left zero.
+func (l Limits) WithDefaults() Limits { return l.withDefaults() }
+
 // Container is what an engine knows of one container.
 type Container struct {
 	ID      string

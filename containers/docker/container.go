@@ -1,0 +1,250 @@
+package docker
+
+import (
+	"crypto/rand"
+	"debug/elf"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/mount"
+	"github.com/moby/moby/client"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/runner"
+)
+
+// Labels that say whose a container is.
+const (
+	labelOwner = "ramus.owner"
+	labelKey   = "ramus.key"
+	labelImage = "ramus.image" // name and digest of the image it was made from
+	// labelNames lists the caller's own labels: an image's labels become the
+	// container's too and must not be taken for them.
+	labelNames = "ramus.labels"
+)
+
+// Places inside that are root's alone.
+const (
+	insideDir       = "/run/ramus" // memory, mode 0700: what is below has no way in for others
+	insideRunner    = insideDir + "/ramus"
+	insideSocketDir = insideDir + "/run"
+	insideSpool     = insideDir + "/spool" // a volume: output is kept on disk, not in memory
+	socketName      = "runner.sock"
+)
+
+// The user of commands, as in the image.
+const taskUID, taskGID = 1000, 1000
+
+// maxArgument is the kernel's limit for one argument (MAX_ARG_STRLEN).
+const maxArgument = 128 << 10
+
+// containerName makes a name people recognise. Docker allows [a-zA-Z0-9_.-],
+// not the colon of keys. The random end lets a caller's next container be made
+// while the last one is still being removed; it is the labels that count.
+func containerName(key string) string {
+	var b [4]byte
+	rand.Read(b[:])
+	return "container-" + plain(key, 80) + "-" + hex.EncodeToString(b[:])
+}
+
+// plain replaces what names of containers and hosts do not allow.
+func plain(s string, limit int) string {
+	s = strings.Map(func(r rune) rune {
+		switch {
+		case r >= 'a' && r <= 'z', r >= '0' && r <= '9', r == '-':
+			return r
+		case r >= 'A' && r <= 'Z':
+			return r - 'A' + 'a'
+		}
+		return '-'
+	}, s)
+	s = strings.Trim(s[:min(len(s), limit)], "-")
+	if s == "" {
+		return "task"
+	}
+	return s
+}
+
+// parts is what a container is made from besides its Spec.
+type parts struct {
+	image  client.ImageInspectResult
+	name   string // of the image, as it was asked for
+	runner string // program on the host
+	cpus   int    // of the engine's machine
+}
+
+// recipe is what the engine is asked to create.
+func recipe(s containers.Spec, p parts) (client.ContainerCreateOptions, error) {
+	none := client.ContainerCreateOptions{}
+	limits := s.Limits.WithDefaults()
+
+	var env []string
+	if p.image.Config != nil {
+		env = p.image.Config.Env
+	}
+	cfg, err := json.Marshal(runner.Config{
+		Listen:    "unix:" + insideSocketDir + "/" + socketName,
+		ClientKey: s.ClientKey,
+		UID:       taskUID, GID: taskGID,
+		Spool:    insideSpool,
+		Work:     containers.WorkDir,
+		Env:      slices.Concat(env, s.Env),
+		Output:   limits.Output,
+		FileSize: limits.FileSize,
+		DiskFree: limits.DiskFree,
+		PIDs:     limits.PIDs,
+	})
+	if err != nil {
+		return none, err
+	}
+	if len(cfg) >= maxArgument {
+		return none, fmt.Errorf("the environment takes %d bytes; %d are possible", len(cfg), maxArgument)
+	}
+
+	labels := make(map[string]string)
+	maps.Copy(labels, s.Labels)
+	names, err := json.Marshal(slices.Sorted(maps.Keys(s.Labels)))
+	if err != nil {
+		return none, err
+	}
+	labels[labelNames] = string(names)
+	labels[labelOwner] = s.Owner
+	labels[labelKey] = s.Key
+	labels[labelImage] = digested(p.name, p.image)
+
+	volume := func(target string) mount.Mount {
+		return mount.Mount{Type: mount.TypeVolume, Target: target, VolumeOptions: &mount.VolumeOptions{
+			Labels: map[string]string{labelOwner: s.Owner, labelKey: s.Key},
+		}}
+	}
+	no := false
+	return client.ContainerCreateOptions{
+		Name: containerName(s.Key),
+		Config: &container.Config{
+			// By id: the name may have come to mean another image meanwhile.
+			Image:      p.image.ID,
+			Hostname:   plain(s.Key, 63),
+			User:       "0:0", // whatever the image says; the runner needs it to become the task's user
+			WorkingDir: "/",
+			Entrypoint: []string{insideRunner},
+			Cmd:        []string{"runner", string(cfg)},
+			Labels:     labels,
+			StopSignal: "SIGKILL", // process 1 has nothing to save
+			// An image's own check would be run beside the runner, as root.
+			Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
+		},
+		HostConfig: &container.HostConfig{
+			NetworkMode:    "none",
+			IpcMode:        container.IPCModePrivate,
+			CgroupnsMode:   container.CgroupnsModePrivate,
+			ReadonlyRootfs: true,
+			CapDrop:        []string{"ALL"},
+			// For the runner; it hands none of them on.
+			CapAdd:        []string{"SETUID", "SETGID", "KILL", "CHOWN"},
+			SecurityOpt:   []string{"no-new-privileges"},
+			LogConfig:     container.LogConfig{Type: "none"},
+			RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
+			Init:          &no, // the runner is one
+			// When the host runs out of memory, containers go before its own services.
+			OomScoreAdj: 500,
+			Tmpfs: map[string]string{
+				"/tmp":    fmt.Sprintf("rw,exec,nosuid,nodev,mode=1777,size=%d", limits.Tmp),
+				insideDir: "rw,noexec,nosuid,nodev,mode=0700,size=65536",
+			},
+			Mounts: []mount.Mount{
+				{Type: mount.TypeBind, Source: p.runner, Target: insideRunner, ReadOnly: true},
+				{Type: mount.TypeBind, Source: filepath.Join(s.Dir, "run"), Target: insideSocketDir},
+				volume(insideSpool),
+				volume(containers.WorkDir),
+				volume(containers.ArtifactsDir),
+				volume(containers.CacheDir),
+			},
+			Resources: container.Resources{
+				Memory:     limits.Memory,
+				MemorySwap: limits.Memory, // memory and swap together: no swap
+				// An engine refuses more than its machine has.
+				NanoCPUs:  int64(min(limits.CPUs, float64(p.cpus)) * 1e9),
+				PidsLimit: &limits.PIDs,
+				// Only ever less than the engine's own: an engine that is itself
+				// confined may not give more.
+				Ulimits: []*container.Ulimit{{Name: "core", Soft: 0, Hard: 0}},
+			},
+		},
+	}, nil
+}
+
+// digested is an image's name with its digest: the registry's where it came
+// from one, else the image's own id.
+func digested(name string, image client.ImageInspectResult) string {
+	name, _, _ = strings.Cut(name, "@")
+	for _, d := range image.RepoDigests {
+		if _, digest, ok := strings.Cut(d, "@"); ok {
+			return name + "@" + digest
+		}
+	}
+	if name == image.ID {
+		return name
+	}
+	return name + "@" + image.ID
+}
+
+// callersLabels picks the labels of [containers.Spec] out of a container's.
+func callersLabels(all map[string]string) map[string]string {
+	var names []string
+	if err := json.Unmarshal([]byte(all[labelNames]), &names); err != nil || len(names) == 0 {
+		return nil
+	}
+	labels := make(map[string]string, len(names))
+	for _, name := range names {
+		labels[name] = all[name]
+	}
+	return labels
+}
+
+// program finds the runner's binary and refuses what could not run in every
+// container, where the error would be "no such file" about a file that is there.
+func (e *Engine) program() (string, error) {
+	path := e.Runner
+	if path == "" {
+		var err error
+		if path, err = os.Executable(); err != nil {
+			return "", fmt.Errorf("cannot find this program: %w", err)
+		}
+	}
+	path, err := filepath.Abs(path)
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot find the runner: %w", err)
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot find the runner: %w", err)
+	}
+	// Commands' user starts it too, to serve files.
+	if !info.Mode().IsRegular() || info.Mode().Perm()&0o005 != 0o005 {
+		return "", fmt.Errorf("cannot use %s as the runner: it must be executable for everyone (chmod a+rx)", path)
+	}
+	f, err := elf.Open(path)
+	if err != nil {
+		return "", fmt.Errorf("cannot use %s as the runner: %w", path, err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return "", fmt.Errorf("cannot use %s as the runner: %w", path, errDynamic)
+		}
+	}
+	return path, nil
+}
+
+var errDynamic = errors.New("it is not static and would not start in images without its libraries (build with CGO_ENABLED=0)")

@@ -1,0 +1,278 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+
+	"github.com/ramus-dev/ramus/containers"
+)
+
+// DefaultImage is what make image builds.
+const DefaultImage = "ramus/task:latest"
+
+// Limits of time for one request, for callers whose context has none that is
+// shorter. An engine that takes longer counts as not answering.
+const (
+	shortWait  = 15 * time.Second // what an engine knows by heart
+	createWait = time.Minute      // also starting: runtimes are slow on a machine that is out of breath
+	removeWait = time.Minute      // killing, unmounting and deleting volumes
+	runnerWait = 30 * time.Second // from the start of the container until the runner greets
+
+	// removePatience is how long a removal that the engine refuses is tried again.
+	removePatience = 30 * time.Second
+)
+
+// Engine is a [containers.Engine] over a Docker Engine. The zero value is ready
+// to use; fields must not change after the first call.
+type Engine struct {
+	// Host is the engine's address, "unix:///var/run/docker.sock"; default
+	// DOCKER_HOST with the variables that belong to it, else the usual socket.
+	Host string
+	// Runner is the program whose `runner` subcommand becomes process 1; it must
+	// be static and executable for everyone. Default: this program.
+	Runner string
+	// Image is used where a Spec names none; default [DefaultImage].
+	Image string
+	// Log hears of what went wrong where no caller can be told; default none.
+	Log *slog.Logger
+
+	mu       sync.Mutex // guards the below
+	api      *client.Client
+	cpus     int               // of the engine's machine; 0 until asked
+	starting map[string]bool   // names of containers that Start has not handed over yet
+	dirs     map[string]string // host folder of the socket by container id, for Dial
+	undoing  sync.WaitGroup    // clean-ups of starts whose callers have gone
+}
+
+var _ containers.Engine = (*Engine)(nil)
+
+// Name is "docker".
+func (e *Engine) Name() string { return "docker" }
+
+// Close waits for clean-ups under way and releases the engine's connections.
+// Containers go on.
+func (e *Engine) Close() error {
+	e.undoing.Wait()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.api == nil {
+		return nil
+	}
+	return e.api.Close()
+}
+
+func (e *Engine) log() *slog.Logger {
+	if e.Log != nil {
+		return e.Log
+	}
+	return slog.New(slog.DiscardHandler)
+}
+
+func (e *Engine) image(s containers.Spec) string {
+	switch {
+	case s.Image != "":
+		return s.Image
+	case e.Image != "":
+		return e.Image
+	}
+	return DefaultImage
+}
+
+// client returns the one client, made at first use: an engine that is down when
+// ramus starts is found when it is back.
+func (e *Engine) client() (*client.Client, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.api != nil {
+		return e.api, nil
+	}
+	opts := []client.Opt{client.FromEnv}
+	if e.Host != "" {
+		opts = append(opts, client.WithHost(e.Host))
+	}
+	api, err := client.New(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the Docker engine's address: %w", err)
+	}
+	switch scheme, _, _ := strings.Cut(api.DaemonHost(), "://"); scheme {
+	case "unix", "tcp", "http", "https":
+	default:
+		return nil, fmt.Errorf("cannot use %s: the engine must run on this machine, unix:///path", api.DaemonHost())
+	}
+	e.api = api
+	return api, nil
+}
+
+// ask runs one exchange with the engine within a limit of time and tells what
+// was attempted when it fails.
+func (e *Engine) ask(ctx context.Context, limit time.Duration, what string, exchange func(context.Context, *client.Client) error) error {
+	api, err := e.client()
+	if err != nil {
+		return fmt.Errorf("cannot %s: %w", what, err)
+	}
+	limited, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	err = exchange(limited, api)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("cannot %s: %w", what, context.Cause(ctx))
+	case limited.Err() != nil:
+		return fmt.Errorf("cannot %s: no answer from %s within %v: %w", what, api.DaemonHost(), limit, containers.ErrUnavailable)
+	case !answered(err):
+		return fmt.Errorf("cannot %s: %w: %w", what, containers.ErrUnavailable, err)
+	}
+	return fmt.Errorf("cannot %s: %w", what, err)
+}
+
+// answered tells an engine's refusal from an engine that is not there, or went
+// away in the middle of an answer.
+func answered(err error) bool {
+	if client.IsErrConnectionFailed(err) {
+		return false
+	}
+	for _, is := range []func(error) bool{
+		errdefs.IsInvalidArgument, errdefs.IsNotFound, errdefs.IsConflict, errdefs.IsPermissionDenied,
+		errdefs.IsUnauthorized, errdefs.IsNotImplemented, errdefs.IsInternal, errdefs.IsNotModified,
+	} {
+		if is(err) {
+			return true
+		}
+	}
+	return false
+}
+
+// List finds the containers of one owner, the newest last. One that Start has
+// not handed over yet is left out.
+func (e *Engine) List(ctx context.Context, owner string) ([]containers.Container, error) {
+	if owner == "" {
+		return nil, errors.New("cannot list containers: an owner is needed")
+	}
+	var found client.ContainerListResult
+	err := e.ask(ctx, shortWait, "list containers", func(ctx context.Context, api *client.Client) (err error) {
+		found, err = api.ContainerList(ctx, client.ContainerListOptions{
+			All:     true,
+			Filters: make(client.Filters).Add("label", labelOwner+"="+owner),
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var list []containers.Container
+	for _, c := range found.Items {
+		if slices.ContainsFunc(c.Names, func(name string) bool { return e.starting[strings.TrimPrefix(name, "/")] }) {
+			continue
+		}
+		list = append(list, containers.Container{
+			ID:      c.ID,
+			Key:     c.Labels[labelKey],
+			Image:   c.Labels[labelImage],
+			Running: c.State == container.StateRunning,
+			Created: time.Unix(c.Created, 0).UTC(),
+			Labels:  callersLabels(c.Labels),
+		})
+	}
+	slices.SortStableFunc(list, func(a, b containers.Container) int { return a.Created.Compare(b.Created) })
+	return list, nil
+}
+
+// Remove kills the container and deletes its volumes and its socket. It returns
+// when they are gone, also when somebody else was removing it already.
+func (e *Engine) Remove(ctx context.Context, id string) error {
+	what := "remove container " + id
+	dir, err := e.socketDir(ctx, id)
+	if err != nil && !errors.Is(err, containers.ErrGone) {
+		return fmt.Errorf("cannot %s: %w", what, err)
+	}
+	patience := time.After(removePatience)
+	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		err = e.ask(ctx, removeWait, what, func(ctx context.Context, api *client.Client) error {
+			_, err := api.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+			return err
+		})
+		if err == nil || errdefs.IsNotFound(err) {
+			break
+		}
+		// A conflict is a removal under way elsewhere, an internal error a mount
+		// that is still busy: both pass.
+		if !errdefs.IsConflict(err) && !errdefs.IsInternal(err) {
+			return err
+		}
+		select {
+		case <-time.After(pause):
+		case <-patience:
+			return err
+		case <-ctx.Done():
+			return fmt.Errorf("cannot %s: %w", what, context.Cause(ctx))
+		}
+	}
+	e.mu.Lock()
+	delete(e.dirs, id)
+	e.mu.Unlock()
+	if dir != "" {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("cannot %s: its folder stays: %w", what, err)
+		}
+	}
+	return nil
+}
+
+// inspect asks for a container; one that does not exist is [containers.ErrGone].
+func (e *Engine) inspect(ctx context.Context, id string) (container.InspectResponse, error) {
+	var found client.ContainerInspectResult
+	err := e.ask(ctx, shortWait, "look at container "+id, func(ctx context.Context, api *client.Client) (err error) {
+		found, err = api.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
+		return err
+	})
+	if errdefs.IsNotFound(err) || errdefs.IsInvalidArgument(err) {
+		return found.Container, fmt.Errorf("%w: %w", containers.ErrGone, err)
+	}
+	return found.Container, err
+}
+
+// socketDir is the host folder with a container's socket. It is read from the
+// container's mounts, so that nothing but the engine need remember it.
+func (e *Engine) socketDir(ctx context.Context, id string) (string, error) {
+	e.mu.Lock()
+	dir, ok := e.dirs[id]
+	e.mu.Unlock()
+	if ok {
+		return dir, nil
+	}
+	c, err := e.inspect(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	for _, m := range c.Mounts {
+		if m.Destination == insideSocketDir && filepath.IsAbs(m.Source) {
+			e.keepDir(c.ID, m.Source)
+			return m.Source, nil
+		}
+	}
+	return "", fmt.Errorf("container %s is not one of ramus: nothing is mounted at %s", id, insideSocketDir)
+}
+
+func (e *Engine) keepDir(id, dir string) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.dirs == nil {
+		e.dirs = make(map[string]string)
+	}
+	e.dirs[id] = dir
+}
