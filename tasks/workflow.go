@@ -2,15 +2,145 @@ package tasks
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
-// Workflow is a parsed and checked workflow file. It is immutable.
+// Workflow is a parsed and checked workflow file. It is immutable and may be
+// used by several machines at once.
 type Workflow struct {
 	ID   string
 	Repo RepoSpec
-	// … nodes, transitions, inputs; see Parse.
+
+	file        string
+	source      string
+	description string
+	inputs      []Input
+	nodes       []*node
+	byID        map[string]*node
+	start       *node
+	needs       []string
 }
+
+// Description is what the file says about itself.
+func (w *Workflow) Description() string { return w.description }
+
+// File is the name that was given to Parse.
+func (w *Workflow) File() string { return w.file }
+
+// Source is the text that was parsed.
+func (w *Workflow) Source() []byte { return []byte(w.source) }
+
+// Inputs are the declared inputs, in written order.
+func (w *Workflow) Inputs() []Input { return slices.Clone(w.inputs) }
+
+// Needs names the sub-workflows that it calls itself, sorted.
+func (w *Workflow) Needs() []string { return slices.Clone(w.needs) }
+
+// Nodes lists the nodes in written order, for display.
+func (w *Workflow) Nodes() []Node {
+	list := make([]Node, len(w.nodes))
+	for i, n := range w.nodes {
+		list[i] = n.Node
+	}
+	return list
+}
+
+// Node is what can be shown of a node before it runs.
+type Node struct {
+	ID          string `json:"id"`
+	Kind        Kind   `json:"kind"`
+	Description string `json:"description,omitempty"`
+	Line        int    `json:"line"` // in the file
+	// Action is the command template, the task, the sub-workflow, the model or the gate's message, as written.
+	Action string `json:"action"`
+	// Section is the first node of the fan-out section it belongs to, or "".
+	Section string `json:"section,omitempty"`
+}
+
+// Input is a declared input of a workflow.
+type Input struct {
+	Name        string `json:"name"`
+	Type        string `json:"type"` // string (default), number, integer, boolean, list, object, any
+	Required    bool   `json:"required,omitempty"`
+	Default     any    `json:"default,omitempty"` // nil: none
+	Description string `json:"description,omitempty"`
+}
+
+// node is a node of the graph.
+type node struct {
+	Node
+	column int
+
+	command    *template // shell
+	background bool
+	task       string // task
+	params     *param // task and workflow; nil: none
+	llm        *llmNode
+	gate       *gateNode
+	workflow   string // workflow
+	inherit    bool
+
+	timeout   time.Duration
+	retries   int
+	maxVisits int
+	when      *condition
+	outputs   []output
+	dependsOn []string
+
+	next    []*transition // in written order
+	section *section      // the fan-out section it belongs to; nil: the main line
+}
+
+type llmNode struct {
+	model, system, prompt *template // system and model may be nil
+	maxTokens             int
+	schema                json.RawMessage
+}
+
+type gateNode struct {
+	message *template
+	allowed []string
+}
+
+// output is one entry of an output mapping.
+type output struct {
+	key  string
+	expr *condition
+}
+
+// transition leads from one node to the next.
+type transition struct {
+	from, to     string
+	on           string // success, failure or always
+	when         *condition
+	fanOut       *fanOut
+	fanIn        bool
+	into         string // of a fan-in: the state key of the lines' outputs
+	line, column int
+}
+
+// fanOut starts several lines.
+type fanOut struct {
+	count  int        // lines, when over is nil
+	over   *condition // a list: one line for each element
+	branch bool       // each line has a branch of its own
+	as     string     // state key of the element in each line
+}
+
+// section is the part of the graph that runs once in each line of a fan-out.
+type section struct {
+	entry  *node
+	out    *fanOut
+	target string // of the fan-in
+	into   string
+}
+
+// The ends of a run that a transition can name instead of a node.
+const (
+	endComplete = "$complete"
+	endFailed   = "$failed"
+)
 
 // RepoSpec is the repo block of a workflow.
 type RepoSpec struct {
@@ -27,28 +157,6 @@ type Options struct {
 	// LLM tells whether an endpoint is configured; without one an llm node is a mistake.
 	LLM bool
 }
-
-// Parse reads and checks a workflow file. All mistakes are reported at once:
-// the error is then of type Problems.
-func Parse(name string, data []byte, o Options) (*Workflow, error) { panic("not built") }
-
-// Problem is one mistake in a file.
-type Problem struct {
-	File    string `json:"file"`
-	Line    int    `json:"line"`
-	Column  int    `json:"column"`
-	Message string `json:"message"`
-	Source  string `json:"source"` // the line itself
-}
-
-// Problems are all mistakes of a file, in order of their place.
-type Problems []Problem
-
-// Error lists them, each with file:line:column, the line and a mark below it.
-func (p Problems) Error() string { panic("not built") }
-
-// WorkflowSchema is the JSON Schema of workflow files, for editors.
-func WorkflowSchema() json.RawMessage { panic("not built") }
 
 // Kind of a step.
 type Kind string
@@ -86,8 +194,11 @@ type Step struct {
 	// Sub of a workflow step.
 	Sub *SubCall `json:"sub,omitempty"`
 	// Lines of a join step: the lines whose branches are merged, in order.
-	Lines   []string      `json:"lines,omitempty"`
-	Timeout time.Duration `json:"timeout,omitempty"` // from execution.timeout_ms; 0 is the executor's default
+	Lines []string `json:"lines,omitempty"`
+	// Background shell steps start a process that later steps find running; the
+	// step ends when it has started.
+	Background bool          `json:"background,omitempty"`
+	Timeout    time.Duration `json:"timeout,omitempty"` // from execution.timeout_ms; 0 is the executor's default
 }
 
 // LLMCall is a question to a model.
@@ -123,21 +234,6 @@ type StepResult struct {
 	Error  string         `json:"error,omitempty"` // the step could not be done at all
 }
 
-// Machine is the state of one run of a workflow. It is not safe for concurrent
-// use: one goroutine owns it. The same calls in the same order give the same steps.
-type Machine struct{}
-
-// NewMachine starts a run. context is what templates see as `context`
-// (run_id, branch, base_branch, repo_id, caller); input is checked against the
-// workflow's declared inputs.
-func NewMachine(w *Workflow, input, context map[string]any) (*Machine, error) { panic("not built") }
-
-// Next returns the steps that became ready since the last call, in a fixed order.
-func (m *Machine) Next() ([]Step, error) { panic("not built") }
-
-// Finish takes a step's result and follows its transitions.
-func (m *Machine) Finish(id string, r StepResult) error { panic("not built") }
-
 // Outcome is how a run ended.
 type Outcome struct {
 	OK bool `json:"ok"`
@@ -145,9 +241,3 @@ type Outcome struct {
 	Failed string `json:"failed,omitempty"`
 	Error  string `json:"error,omitempty"`
 }
-
-// Done tells whether the run has ended: no step is ready or running.
-func (m *Machine) Done() (Outcome, bool) { panic("not built") }
-
-// State is the run's state as output mappings have made it (a deep copy).
-func (m *Machine) State() map[string]any { panic("not built") }

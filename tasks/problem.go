@@ -1,0 +1,132 @@
+package tasks
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxProblems bounds how many mistakes of one file are reported: a file that is
+// wrong everywhere is not a reason to write megabytes of complaints.
+const maxProblems = 100
+
+// Problem is one mistake in a file.
+type Problem struct {
+	File    string `json:"file"`
+	Line    int    `json:"line"`   // from 1
+	Column  int    `json:"column"` // from 1, in characters
+	Message string `json:"message"`
+	Source  string `json:"source"` // the line itself
+}
+
+// String is the problem as a compiler would print it: place and message, the
+// line, and a caret below the column.
+func (p Problem) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s:%d:%d: %s", p.File, p.Line, p.Column, p.Message)
+	if strings.TrimSpace(p.Source) != "" {
+		// A tab in front of the caret must stay a tab, or the caret stands elsewhere than the mistake.
+		pad := []rune(p.Source)
+		pad = pad[:min(max(p.Column-1, 0), len(pad))]
+		for i, r := range pad {
+			if r != '\t' {
+				pad[i] = ' '
+			}
+		}
+		fmt.Fprintf(&b, "\n    %s\n    %s^", p.Source, string(pad))
+	}
+	return b.String()
+}
+
+// Problems are all mistakes of a file, in order of their place.
+type Problems []Problem
+
+// Error lists them, each with file:line:column, the line and a mark below it.
+func (p Problems) Error() string {
+	var b strings.Builder
+	for i, one := range p {
+		if i > 0 {
+			b.WriteByte('\n')
+		}
+		b.WriteString(one.String())
+	}
+	return b.String()
+}
+
+// sorted puts problems in order of their place, without repetitions.
+func (p Problems) sorted() Problems {
+	slices.SortStableFunc(p, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Message, b.Message))
+	})
+	p = slices.Compact(p)
+	if len(p) > maxProblems {
+		rest := len(p) - maxProblems
+		last := p[maxProblems]
+		last.Message = fmt.Sprintf("and %d more mistakes from here on", rest)
+		p = append(p[:maxProblems:maxProblems], last)
+	}
+	return p
+}
+
+// sourceLine is line n of a text, cut so that one endless line does not flood a terminal.
+func sourceLine(lines []string, n int) string {
+	const most = 200
+	if n < 1 || n > len(lines) {
+		return ""
+	}
+	s := strings.TrimSuffix(lines[n-1], "\r")
+	if utf8.RuneCountInString(s) > most {
+		s = string([]rune(s)[:most]) + "…"
+	}
+	return s
+}
+
+// nearest is the candidate that a person most likely meant by name, or "".
+func nearest(name string, candidates []string) string {
+	best, least := "", len(name)/3+2
+	for _, c := range candidates {
+		if d := distance(strings.ToLower(name), strings.ToLower(c), least); d < least {
+			best, least = c, d
+		}
+	}
+	return best
+}
+
+// suggest is nearest as the end of a sentence: "; did you mean X?".
+func suggest(name string, candidates []string) string {
+	if n := nearest(name, candidates); n != "" {
+		return fmt.Sprintf("; did you mean %q?", n)
+	}
+	return ""
+}
+
+// distance is the number of letters to insert, remove, replace or swap with
+// their neighbour to get from a to b; anything from limit on is reported as limit.
+func distance(a, b string, limit int) int {
+	if len(a) > 64 || len(b) > 64 || len(a)-len(b) >= limit || len(b)-len(a) >= limit {
+		return limit
+	}
+	before := make([]int, len(b)+1)
+	above := make([]int, len(b)+1)
+	here := make([]int, len(b)+1)
+	for j := range above {
+		above[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		here[0] = i
+		for j := 1; j <= len(b); j++ {
+			step := 1
+			if a[i-1] == b[j-1] {
+				step = 0
+			}
+			here[j] = min(above[j]+1, here[j-1]+1, above[j-1]+step)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				here[j] = min(here[j], before[j-2]+1)
+			}
+		}
+		before, above, here = above, here, before
+	}
+	return min(above[len(b)], limit)
+}
