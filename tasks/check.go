@@ -121,7 +121,7 @@ func (p *parsing) shadowed() {
 				p.problem(t.line, t.column, "this transition is never taken: the one in line %d always comes first (to run several nodes at once use fan_out)", first)
 				continue
 			}
-			if t.when == nil {
+			if !t.sometimes {
 				for _, c := range covers {
 					if taken[c] == 0 {
 						taken[c] = t.line

@@ -173,6 +173,7 @@ func compileCondition(source string, want *cel.Type, after, path bool) (*conditi
 		for _, issue := range issues.Errors() {
 			message, _, _ := strings.Cut(issue.Message, "\n")
 			message = strings.ReplaceAll(message, " (in container '')", "")
+			message, _, _ = strings.Cut(message, " expecting {") // a list of every token there is
 			if !after && strings.Contains(c.source, "result") {
 				message += "; there is no result yet before a node has run"
 			}

@@ -117,6 +117,7 @@ type transition struct {
 	fanOut       *fanOut
 	fanIn        bool
 	into         string // of a fan-in: the state key of the lines' outputs
+	sometimes    bool   // it has a condition, if perhaps a wrong one
 	line, column int
 }
 

@@ -861,7 +861,7 @@ func (p *parsing) transition(v *value) {
 	t.when = p.condition(v.get("when"), "when", cel.BoolType, n, true, false)
 	t.on = "success"
 	if v.get("when") != nil {
-		t.on = "always"
+		t.on, t.sometimes = "always", true
 	}
 	t.on = p.choice(v.get("on"), "on", outcomes, t.on)
 
