@@ -1,10 +1,21 @@
 package containers
 
 import (
+	"cmp"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
 	"time"
+
+	"golang.org/x/crypto/ssh"
 )
 
 // Fleet keeps one Host per caller. Its exported fields are its options and may
@@ -20,11 +31,42 @@ type Fleet struct {
 	// SleepAfter removes a container that had no command and no live background
 	// process for so long; default 10 min.
 	SleepAfter time.Duration
-	Log        *slog.Logger
-	Now        func() time.Time
-	// Event, when set, hears of containers started, adopted, asleep, lost and removed.
+	// StartTimeout bounds the engine's start and the first connection; default
+	// 2 min. ProvisionTimeout bounds Request.Provision; default 10 min.
+	StartTimeout, ProvisionTimeout time.Duration
+	// Log hears of clean-up that failed; default none.
+	Log *slog.Logger
+	// Now is the clock that idle time is measured by; default time.Now.
+	Now func() time.Time
+	// Event, when set, hears of containers started, adopted, asleep, lost and
+	// removed. It must not block, nor call the fleet.
 	Event func(FleetEvent)
+
+	owner     string
+	signer    ssh.Signer
+	clientKey string
+	opened    time.Time
+	base      context.Context // ends with Close
+	stop      context.CancelCauseFunc
+	tasks     sync.WaitGroup // every goroutine of the fleet
+
+	mu      sync.Mutex // guards the below and the fields of every berth
+	open    bool
+	closed  bool
+	berths  map[string]*berth // by key; each takes one place of Capacity
+	line    []*waiter         // first come, first served
+	moved   chan struct{}     // closed and replaced when the line moves
+	making  bool              // a goroutine looks for a host to put to sleep
+	again   bool              // and shall look once more
+	unclean map[string]string // ids that could not be removed, to their folder; tried again
 }
+
+// Why a start ends before its time.
+var (
+	errClosed  = errors.New("the fleet is closed")
+	errLeft    = errors.New("nobody waits for it any more")
+	errRemoved = errors.New("it was removed meanwhile")
+)
 
 // FleetEvent tells of a change in the fleet.
 type FleetEvent struct {
@@ -60,25 +102,866 @@ type Lease struct {
 	Release func()
 }
 
+// A berth is the place of one caller's container, from the decision to make it
+// until the last trace of it is removed.
+type berth struct {
+	key   string
+	state berthState
+	since time.Time
+	// settled is closed when state leaves berthStarting or berthStopping.
+	settled chan struct{}
+	err     error // why it could not start
+	// waiting counts callers that wait for the start; when the last one leaves,
+	// abandon ends it.
+	waiting   int
+	abandon   context.CancelCauseFunc
+	abandoned bool
+
+	id     string
+	dir    string
+	labels map[string]string
+	host   *Host
+	door   door
+	fresh  bool // made, and not yet handed out
+	leases int
+	uses   int       // leases ever given
+	idle   time.Time // since when no lease is held
+	live   int       // running commands when last asked
+	misses int       // times in a row that the runner did not answer
+}
+
+type berthState int
+
+const (
+	berthStarting berthState = iota // being made, or being connected to
+	berthReady                      // host is connected, or was
+	berthOrphan                     // left by an earlier process, not connected
+	berthStopping
+)
+
+// door hands requests to the handler of the latest [Request]: the connection
+// stays while callers' requests come and go.
+type door struct {
+	mu sync.Mutex
+	h  http.Handler // guarded by mu
+}
+
+func (d *door) set(h http.Handler) {
+	if h == nil {
+		return
+	}
+	d.mu.Lock()
+	d.h = h
+	d.mu.Unlock()
+}
+
+func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d.mu.Lock()
+	h := d.h
+	d.mu.Unlock()
+	if h == nil {
+		http.Error(w, "the door is closed", http.StatusServiceUnavailable)
+		return
+	}
+	h.ServeHTTP(w, r)
+}
+
+// A waiter is a key in line. Several callers may wait by one.
+type waiter struct {
+	key     string
+	req     Request
+	callers int
+	since   time.Time
+}
+
+const (
+	askTimeout    = 5 * time.Second  // for asking a runner what it runs
+	dialTimeout   = 20 * time.Second // for finding a runner again
+	fleetRemoving = time.Minute      // for removing one container
+	cleanGrace    = 5 * time.Second  // for tidying up after a time-out
+	// maxMisses is how many times in a row a runner may fail to answer before
+	// its container is given up. Once is not enough: engines restart.
+	maxMisses = 3
+)
+
+func (f *Fleet) now() time.Time {
+	if f.Now != nil {
+		return f.Now()
+	}
+	return time.Now()
+}
+
+func (f *Fleet) log() *slog.Logger {
+	if f.Log != nil {
+		return f.Log
+	}
+	return slog.New(slog.DiscardHandler)
+}
+
+func (f *Fleet) event(e FleetEvent) {
+	if f.Event != nil {
+		e.Time = f.now()
+		f.Event(e)
+	}
+}
+
+func (f *Fleet) capacity() int { return cmp.Or(f.Capacity, max(4, 2*runtime.NumCPU())) }
+func (f *Fleet) queue() int    { return cmp.Or(f.Queue, 1000) }
+func (f *Fleet) sleepAfter() time.Duration {
+	return cmp.Or(f.SleepAfter, 10*time.Minute)
+}
+
+// folder is the private folder of one container.
+func (f *Fleet) folder(name string) string { return filepath.Join(f.Dir, "hosts", name) }
+
 // Open lists the containers that an earlier process left: dead ones are removed,
 // live ones kept for Adopt until the first SleepAfter has passed.
-func (f *Fleet) Open(ctx context.Context) error { panic("not built") }
+func (f *Fleet) Open(ctx context.Context) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.open {
+		return errors.New("cannot open the fleet: it is open")
+	}
+	wrap := func(err error) error { return fmt.Errorf("cannot open the fleet: %w", err) }
+	if f.Engine == nil || f.Dir == "" {
+		return wrap(errors.New("an engine and a folder are needed"))
+	}
+	if err := os.MkdirAll(filepath.Join(f.Dir, "hosts"), 0o700); err != nil {
+		return wrap(err)
+	}
+	var err error
+	if f.owner, err = keepOwner(filepath.Join(f.Dir, "owner")); err != nil {
+		return wrap(err)
+	}
+	if f.signer, err = keepClientKey(filepath.Join(f.Dir, "client_key")); err != nil {
+		return wrap(err)
+	}
+	f.clientKey = string(ssh.MarshalAuthorizedKey(f.signer.PublicKey()))
+	f.berths = map[string]*berth{}
+	f.unclean = map[string]string{}
+	f.moved = make(chan struct{})
+	f.opened = f.now()
 
-// Acquire returns the caller's host, made if there is none. One caller may hold several leases at once.
-func (f *Fleet) Acquire(ctx context.Context, r Request) (*Lease, error) { panic("not built") }
+	list, err := f.listEngine(ctx)
+	if err != nil {
+		return wrap(err)
+	}
+	// Newest first: of two with one key the newer one is the caller's.
+	slices.SortFunc(list, func(a, b Container) int { return b.Created.Compare(a.Created) })
+	inUse := map[string]bool{}
+	for _, c := range list {
+		name, ok := folderLabel(c.Labels)
+		if c.Running && ok && c.Key != "" && f.berths[c.Key] == nil {
+			inUse[name] = true
+			f.berths[c.Key] = &berth{
+				key: c.Key, state: berthOrphan, since: f.opened, idle: f.opened,
+				id: c.ID, dir: f.folder(name), labels: c.Labels,
+			}
+			continue
+		}
+		if ok {
+			inUse[name] = true // removed with its container, below
+		}
+		f.unclean[c.ID] = name
+	}
+	entries, err := os.ReadDir(filepath.Join(f.Dir, "hosts"))
+	if err != nil {
+		return wrap(err)
+	}
+	for _, e := range entries {
+		if !inUse[e.Name()] {
+			if err := removeTree(f.folder(e.Name())); err != nil {
+				f.log().Warn("a folder of a container that is gone stays", "folder", e.Name(), "err", err)
+			}
+		}
+	}
+	f.base, f.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	f.open = true
+	f.tasks.Go(f.watch)
+	return nil
+}
+
+func (f *Fleet) listEngine(ctx context.Context) ([]Container, error) {
+	return bounded(f, ctx, f.startTimeout(), func(ctx context.Context) ([]Container, error) {
+		return f.Engine.List(ctx, f.owner)
+	}, nil)
+}
+
+func (f *Fleet) startTimeout() time.Duration { return cmp.Or(f.StartTimeout, 2*time.Minute) }
+
+// bounded calls fn and returns what it does, or, when the time is over and a
+// little more for cleaning up, an error, whether or not fn heeds its context: an
+// engine that hangs costs a goroutine, not a caller. A value that comes later
+// is given to late.
+func bounded[T any](f *Fleet, ctx context.Context, d time.Duration, fn func(context.Context) (T, error), late func(T)) (T, error) {
+	type result struct {
+		v   T
+		err error
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, d, fmt.Errorf("no answer within %v", d))
+	defer cancel()
+	done := make(chan result)
+	left := make(chan struct{})
+	f.tasks.Go(func() {
+		var r result
+		r.v, r.err = fn(ctx)
+		select {
+		case done <- r:
+		case <-left:
+			if r.err == nil && late != nil {
+				late(r.v)
+			}
+		}
+	})
+	select {
+	case r := <-done:
+		return r.v, r.err
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(cleanGrace)
+	defer grace.Stop()
+	select {
+	case r := <-done:
+		if r.err != nil && ctx.Err() != nil {
+			r.err = fmt.Errorf("%w: %w", context.Cause(ctx), r.err)
+		}
+		return r.v, r.err
+	case <-grace.C:
+		close(left)
+		var zero T
+		return zero, fmt.Errorf("%w: %w", ErrUnavailable, context.Cause(ctx))
+	}
+}
+
+// Acquire returns the caller's host, made if there is none. One caller may hold
+// several leases at once. A host that is there is used as it is: Image, Env,
+// Limits and Labels of later requests do not change it.
+//
+// The error is [ErrBusy] when too many wait already, and the context's when it
+// ends first.
+func (f *Fleet) Acquire(ctx context.Context, r Request) (*Lease, error) {
+	if r.Key == "" {
+		return nil, errors.New("cannot acquire a container: a key is needed")
+	}
+	var w *waiter // our place in line
+	told := 0
+	f.mu.Lock()
+	for {
+		if !f.open || f.closed {
+			f.leaveLocked(w)
+			f.mu.Unlock()
+			return nil, fmt.Errorf("cannot acquire a container for %s: %w", r.Key, errClosed)
+		}
+		if b := f.berths[r.Key]; b != nil {
+			w = nil // the place in line became this berth, if there was one
+			lease, err, again := f.boardLocked(ctx, b, r)
+			if !again {
+				f.mu.Unlock()
+				if lease != nil && !lease.Fresh {
+					f.event(FleetEvent{Key: r.Key, What: "warm", ID: lease.Host.Container().ID})
+				}
+				return lease, err
+			}
+			continue
+		}
+		if w == nil {
+			if i := slices.IndexFunc(f.line, func(w *waiter) bool { return w.key == r.Key }); i >= 0 {
+				w = f.line[i]
+				w.callers++
+			} else if len(f.line) == 0 && len(f.berths) < f.capacity() {
+				f.launchLocked(r)
+				continue
+			} else if len(f.line) >= f.queue() {
+				f.mu.Unlock()
+				return nil, fmt.Errorf("cannot acquire a container for %s: %w", r.Key, ErrBusy)
+			} else {
+				w = &waiter{key: r.Key, req: r, callers: 1, since: f.now()}
+				f.line = append(f.line, w)
+				f.makeRoomLocked()
+			}
+		}
+		place := slices.Index(f.line, w) + 1
+		if place == 0 { // taken out of the line: the berth was made, and may be gone again
+			w = nil
+			continue
+		}
+		moved := f.moved
+		f.mu.Unlock()
+		if place != told {
+			if told == 0 {
+				f.event(FleetEvent{Key: r.Key, What: "queued", Place: place})
+			}
+			told = place
+			if r.Waiting != nil {
+				r.Waiting(place)
+			}
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			f.mu.Lock()
+			f.leaveLocked(w)
+			f.mu.Unlock()
+			return nil, fmt.Errorf("cannot acquire a container for %s: %w", r.Key, context.Cause(ctx))
+		}
+		f.mu.Lock()
+	}
+}
+
+// leaveLocked gives a caller's place in line up.
+func (f *Fleet) leaveLocked(w *waiter) {
+	if w == nil {
+		return
+	}
+	w.callers--
+	if i := slices.Index(f.line, w); i >= 0 && w.callers == 0 {
+		f.line = slices.Delete(f.line, i, i+1)
+		f.movedLocked()
+	}
+}
+
+// movedLocked tells everyone in line to look where it stands.
+func (f *Fleet) movedLocked() {
+	close(f.moved)
+	f.moved = make(chan struct{})
+}
+
+// boardLocked takes a lease on a berth, waiting until it can be had. again
+// means that the berth is gone or was abandoned, and the caller should look anew.
+func (f *Fleet) boardLocked(ctx context.Context, b *berth, r Request) (_ *Lease, err error, again bool) {
+	switch b.state {
+	case berthReady:
+		if !lost(b.host) {
+			return f.leaseLocked(b, r), nil, false
+		}
+		f.reconnectLocked(b, r)
+	case berthOrphan:
+		f.reconnectLocked(b, r)
+	}
+	b.waiting++
+	settled := b.settled
+	stopping := b.state == berthStopping
+	f.mu.Unlock()
+	select {
+	case <-settled:
+	case <-ctx.Done():
+		err = fmt.Errorf("cannot acquire a container for %s: %w", r.Key, context.Cause(ctx))
+	}
+	f.mu.Lock()
+	b.waiting--
+	if err != nil {
+		if b.waiting == 0 && b.state == berthStarting && b.abandon != nil {
+			b.abandoned = true
+			b.abandon(errLeft)
+		}
+		return nil, err, false
+	}
+	if b.err != nil && !b.abandoned && !stopping {
+		return nil, b.err, false
+	}
+	return nil, nil, true
+}
+
+// leaseLocked hands the host of a ready berth out.
+func (f *Fleet) leaseLocked(b *berth, r Request) *Lease {
+	b.door.set(r.Door)
+	b.leases++
+	b.uses++
+	fresh := b.fresh
+	b.fresh = false
+	release := sync.OnceFunc(func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		b.leases--
+		if b.leases == 0 {
+			b.idle = f.now()
+			if len(f.line) > 0 && !f.closed {
+				f.makeRoomLocked()
+			}
+		}
+	})
+	return &Lease{Host: b.host, Fresh: fresh, Release: release}
+}
+
+// settleLocked moves a berth out of berthStarting.
+func (f *Fleet) settleLocked(b *berth, s berthState) {
+	b.state, b.since = s, f.now()
+	close(b.settled)
+}
+
+// vacateLocked gives a berth's place to the next in line.
+func (f *Fleet) vacateLocked(b *berth) {
+	if f.berths[b.key] == b {
+		delete(f.berths, b.key)
+	}
+	for len(f.line) > 0 && len(f.berths) < f.capacity() && !f.closed {
+		w := f.line[0]
+		f.line = slices.Delete(f.line, 0, 1)
+		if f.berths[w.key] == nil {
+			f.launchLocked(w.req)
+		}
+	}
+	f.movedLocked()
+}
+
+// launchLocked makes a berth and starts its container.
+func (f *Fleet) launchLocked(r Request) {
+	ctx, cancel := context.WithCancelCause(f.base)
+	b := &berth{key: r.Key, state: berthStarting, since: f.now(), settled: make(chan struct{}), abandon: cancel, fresh: true}
+	b.door.set(r.Door)
+	f.berths[r.Key] = b
+	f.tasks.Go(func() {
+		defer cancel(nil)
+		f.launch(ctx, b, r)
+	})
+}
+
+func (f *Fleet) launch(ctx context.Context, b *berth, r Request) {
+	began := f.now()
+	host, c, name, err := f.start(ctx, b, r)
+	f.mu.Lock()
+	if err == nil && ctx.Err() != nil { // closed, or everybody left, at the last moment
+		err = context.Cause(ctx)
+	}
+	if err == nil {
+		b.host, b.id, b.dir, b.labels, b.idle = host, c.ID, f.folder(name), c.Labels, f.now()
+		f.settleLocked(b, berthReady)
+		if len(f.line) > 0 {
+			f.makeRoomLocked() // nobody may be left to take it
+		}
+		f.mu.Unlock()
+		f.event(FleetEvent{Key: b.key, What: "started", ID: c.ID, Took: f.now().Sub(began)})
+		return
+	}
+	f.mu.Unlock()
+	if host != nil {
+		host.Close()
+	}
+	f.discard(c.ID, name)
+	f.mu.Lock()
+	b.err = fmt.Errorf("cannot start a container for %s: %w", b.key, err)
+	f.settleLocked(b, berthStopping)
+	f.vacateLocked(b)
+	f.mu.Unlock()
+}
+
+// start makes, connects and provisions a container. On error the container is
+// the caller's to remove, by its id when it has one, and by its folder's name.
+func (f *Fleet) start(ctx context.Context, b *berth, r Request) (host *Host, c Container, name string, err error) {
+	name = newFolderName()
+	if err := os.MkdirAll(f.folder(name), 0o700); err != nil {
+		return nil, c, name, err
+	}
+	labels := map[string]string{labelFolder: name}
+	for k, v := range r.Labels {
+		if k != labelFolder {
+			labels[k] = v
+		}
+	}
+	spec := Spec{
+		Key: r.Key, Owner: f.owner, Image: r.Image, Dir: f.folder(name), ClientKey: f.clientKey,
+		Env: r.Env, Limits: r.Limits, Labels: labels,
+	}
+	c, err = bounded(f, ctx, f.startTimeout(), func(ctx context.Context) (Container, error) {
+		return f.Engine.Start(ctx, spec)
+	}, func(c Container) { f.discard(c.ID, name) })
+	if err != nil {
+		return nil, c, name, err
+	}
+	if host, err = f.dial(ctx, f.startTimeout(), b, name, c.ID); err != nil {
+		return nil, c, name, err
+	}
+	if r.Provision != nil {
+		limit := cmp.Or(f.ProvisionTimeout, 10*time.Minute)
+		provision, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("provisioning takes longer than %v", limit))
+		defer cancel()
+		if err := r.Provision(provision, host); err != nil {
+			return host, c, name, err
+		}
+	}
+	return host, c, name, nil
+}
+
+func (f *Fleet) dial(ctx context.Context, limit time.Duration, b *berth, name, id string) (*Host, error) {
+	d := &Dialer{Engine: f.Engine, Signer: f.signer, Pin: filePin(filepath.Join(f.folder(name), "host_key")), Door: &b.door}
+	return bounded(f, ctx, limit, func(ctx context.Context) (*Host, error) { return d.Dial(ctx, id) }, func(h *Host) { h.Close() })
+}
+
+// reconnectLocked looks for the runner of a berth whose connection was lost or
+// never made.
+func (f *Fleet) reconnectLocked(b *berth, r Request) {
+	ctx, cancel := context.WithCancelCause(f.base)
+	b.state, b.since = berthStarting, f.now()
+	b.settled, b.err, b.abandon, b.abandoned = make(chan struct{}), nil, cancel, false
+	b.door.set(r.Door)
+	f.tasks.Go(func() {
+		defer cancel(nil)
+		old := b.host // nobody else writes it while the berth is starting
+		if old != nil {
+			old.Close()
+		}
+		host, err := f.dial(ctx, dialTimeout, b, filepath.Base(b.dir), b.id)
+		f.reconnected(ctx, b, host, err)
+	})
+}
+
+func (f *Fleet) reconnected(ctx context.Context, b *berth, host *Host, err error) {
+	f.mu.Lock()
+	switch {
+	case err == nil:
+		b.host, b.idle, b.misses = host, f.now(), 0
+		f.settleLocked(b, berthReady)
+		f.mu.Unlock()
+		f.event(FleetEvent{Key: b.key, What: "adopted", ID: b.id})
+	case ctx.Err() != nil || !errors.Is(err, ErrGone) && !errors.Is(err, ErrImpostor) && b.missed(err):
+		// Nothing is known of the container: it may be alive and well.
+		b.err = fmt.Errorf("cannot reach the container of %s: %w", b.key, err)
+		if b.host == nil {
+			f.settleLocked(b, berthOrphan)
+		} else {
+			f.settleLocked(b, berthReady) // with a host that is lost
+		}
+		f.mu.Unlock()
+	default:
+		// Gone, or something else answers in its place: either way what was
+		// in it cannot be had again, and the next Acquire makes a new one.
+		f.log().Info("a container is lost", "key", b.key, "id", b.id, "err", err)
+		settled := b.settled
+		f.stopLocked(b)
+		close(settled)
+		f.mu.Unlock()
+		f.finish(b, "lost")
+	}
+}
+
+// missed counts a runner that did not answer, and tells whether it may be given
+// another chance. An engine that is away says nothing about its containers.
+func (b *berth) missed(err error) bool {
+	if !errors.Is(err, ErrUnavailable) {
+		b.misses++
+	}
+	return b.misses < maxMisses
+}
+
+// stopLocked begins the end of a berth; finish must follow.
+func (f *Fleet) stopLocked(b *berth) {
+	b.state, b.since, b.settled = berthStopping, f.now(), make(chan struct{})
+}
+
+// finish removes the container of a berth that is stopping and gives its place
+// to the next in line.
+func (f *Fleet) finish(b *berth, what string) error {
+	if b.host != nil {
+		b.host.Close()
+	}
+	err := f.discard(b.id, filepath.Base(b.dir))
+	f.mu.Lock()
+	close(b.settled)
+	f.vacateLocked(b)
+	f.mu.Unlock()
+	f.event(FleetEvent{Key: b.key, What: what, ID: b.id})
+	return err
+}
+
+// discard removes a container and its folder. It does so whatever became of the
+// caller, for a minute. What cannot be removed now is tried again later.
+func (f *Fleet) discard(id, name string) error {
+	var err error
+	if id != "" {
+		_, err = bounded(f, context.WithoutCancel(f.base), fleetRemoving, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, f.Engine.Remove(ctx, id)
+		}, nil)
+	}
+	if err == nil && name != "" {
+		err = removeTree(f.folder(name))
+	}
+	if id != "" {
+		f.mu.Lock()
+		if err != nil {
+			f.unclean[id] = name
+		} else {
+			delete(f.unclean, id)
+		}
+		f.mu.Unlock()
+	}
+	if err != nil {
+		err = fmt.Errorf("cannot remove container %s: %w", id, err)
+		f.log().Warn("a container is not cleaned up", "id", id, "folder", name, "err", err)
+	}
+	return err
+}
+
+// ask tells how many commands run in a container that nobody leases. An error
+// means that nothing is known.
+func (f *Fleet) ask(b *berth, host *Host) (int, error) {
+	if lost(host) {
+		h, err := f.dial(f.base, dialTimeout, b, filepath.Base(b.dir), b.id)
+		if err != nil {
+			return 0, err
+		}
+		defer h.Close()
+		host = h
+	}
+	return countRunning(f, host)
+}
+
+func countRunning(f *Fleet, host *Host) (int, error) {
+	list, err := bounded(f, f.base, askTimeout, host.Commands, nil)
+	n := 0
+	for _, c := range list {
+		if c.Running {
+			n++
+		}
+	}
+	return n, err
+}
+
+func lost(h *Host) bool {
+	if h == nil {
+		return true
+	}
+	select {
+	case <-h.Done():
+		return true
+	default:
+		return false
+	}
+}
+
+// sleep puts a host to sleep unless it was used since r was taken, or a live
+// process is found in it. The channel is closed when nothing is left of the
+// container; it is nil when the host stays.
+func (f *Fleet) sleep(r resting) <-chan struct{} {
+	b := r.b
+	live, err := f.ask(b, r.host)
+	f.mu.Lock()
+	if f.closed || b.state != berthReady && b.state != berthOrphan || b.leases > 0 || b.uses != r.uses || f.berths[b.key] != b {
+		f.mu.Unlock()
+		return nil
+	}
+	b.live = live
+	switch {
+	case live > 0:
+		b.idle, b.misses = f.now(), 0
+		f.mu.Unlock()
+		return nil
+	case err != nil && !errors.Is(err, ErrGone) && !errors.Is(err, ErrImpostor) && b.missed(err):
+		f.mu.Unlock()
+		return nil
+	}
+	f.stopLocked(b)
+	f.mu.Unlock()
+	what := "asleep"
+	if errors.Is(err, ErrGone) || errors.Is(err, ErrImpostor) {
+		what = "lost"
+	}
+	gone := b.settled
+	f.tasks.Go(func() { f.finish(b, what) })
+	return gone
+}
+
+// resting is a host that nobody leases, as seen under the lock.
+type resting struct {
+	b    *berth
+	host *Host
+	idle time.Time
+	uses int
+}
+
+// restingLocked lists hosts that nobody leases, the longest idle first.
+func (f *Fleet) restingLocked() []resting {
+	var list []resting
+	for _, b := range f.berths {
+		if (b.state == berthReady || b.state == berthOrphan) && b.leases == 0 {
+			list = append(list, resting{b, b.host, b.idle, b.uses})
+		}
+	}
+	slices.SortFunc(list, func(a, b resting) int {
+		return cmp.Or(a.idle.Compare(b.idle), cmp.Compare(a.b.key, b.b.key))
+	})
+	return list
+}
+
+// makeRoomLocked sees to it that hosts are put to sleep for those in line.
+func (f *Fleet) makeRoomLocked() {
+	if f.making {
+		f.again = true
+		return
+	}
+	f.making = true
+	f.tasks.Go(func() {
+		for {
+			f.mu.Lock()
+			f.again = false
+			list := f.restingLocked()
+			f.mu.Unlock()
+			for _, r := range list {
+				f.mu.Lock()
+				stopping := 0
+				for _, b := range f.berths {
+					if b.state == berthStopping {
+						stopping++
+					}
+				}
+				free := f.capacity() - len(f.berths) + stopping // below 0 after an adoption
+				need := !f.closed && len(f.line) > 0 && free < len(f.line)
+				f.mu.Unlock()
+				if !need {
+					break
+				}
+				f.sleep(r) // its end is not awaited: a removal that hangs keeps no other from starting
+			}
+			f.mu.Lock()
+			if !f.again || f.closed {
+				f.making = false
+				f.mu.Unlock()
+				return
+			}
+			f.mu.Unlock()
+		}
+	})
+}
+
+// watch puts idle hosts to sleep until the fleet is closed.
+func (f *Fleet) watch() {
+	tick := time.NewTicker(min(max(f.sleepAfter()/4, 20*time.Millisecond), 30*time.Second))
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			f.sweep()
+		case <-f.base.Done():
+			return
+		}
+	}
+}
+
+// sweep does what time brings: idle hosts go to sleep, containers that died
+// by themselves are cleared away, failed removals are tried again.
+func (f *Fleet) sweep() {
+	f.mu.Lock()
+	var due, missing []resting
+	for _, r := range f.restingLocked() {
+		if f.now().Sub(r.idle) >= f.sleepAfter() {
+			due = append(due, r)
+		}
+	}
+	for _, b := range f.berths {
+		if b.state == berthOrphan || b.state == berthReady && lost(b.host) {
+			missing = append(missing, resting{b, b.host, b.idle, b.uses})
+		}
+	}
+	unclean := maps.Clone(f.unclean)
+	if len(f.line) > 0 && !f.closed {
+		f.makeRoomLocked()
+	}
+	f.mu.Unlock()
+
+	var group sync.WaitGroup
+	for _, r := range due {
+		group.Go(func() {
+			if gone := f.sleep(r); gone != nil {
+				<-gone
+			}
+		})
+	}
+	for id, name := range unclean {
+		group.Go(func() { f.discard(id, name) })
+	}
+	group.Wait()
+	if len(missing) > 0 {
+		f.clearDead(missing)
+	}
+}
+
+// clearDead removes those containers that the engine says are not running.
+func (f *Fleet) clearDead(missing []resting) {
+	list, err := f.listEngine(f.base)
+	if err != nil {
+		return // nothing is known; the next sweep asks again
+	}
+	running := map[string]bool{}
+	for _, c := range list {
+		running[c.ID] = c.Running
+	}
+	for _, r := range missing {
+		f.mu.Lock()
+		gone := !running[r.b.id] && f.berths[r.b.key] == r.b && !f.closed && r.b.host == r.host &&
+			(r.b.state == berthReady || r.b.state == berthOrphan)
+		if gone {
+			f.stopLocked(r.b)
+		}
+		f.mu.Unlock()
+		if gone {
+			f.finish(r.b, "lost")
+		}
+	}
+}
 
 // Adopt connects to the caller's container if one is running (also one of an
 // earlier process), without making one; nil, nil when there is none.
-func (f *Fleet) Adopt(ctx context.Context, r Request) (*Lease, error) { panic("not built") }
+func (f *Fleet) Adopt(ctx context.Context, r Request) (*Lease, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for {
+		if !f.open || f.closed {
+			return nil, fmt.Errorf("cannot adopt the container of %s: %w", r.Key, errClosed)
+		}
+		b := f.berths[r.Key]
+		if b == nil || b.state == berthStopping {
+			return nil, nil
+		}
+		if lease, err, again := f.boardLocked(ctx, b, r); !again {
+			return lease, err
+		}
+	}
+}
 
-// Remove removes the caller's container now; also one that is in use.
-func (f *Fleet) Remove(ctx context.Context, key string) error { panic("not built") }
+// Remove removes the caller's container now; also one that is in use. It
+// returns when nothing is left of it; when ctx ends first the removal goes on.
+func (f *Fleet) Remove(ctx context.Context, key string) error {
+	f.mu.Lock()
+	for {
+		if !f.open || f.closed {
+			f.mu.Unlock()
+			return fmt.Errorf("cannot remove the container of %s: %w", key, errClosed)
+		}
+		b := f.berths[key]
+		if b == nil {
+			f.mu.Unlock()
+			return nil
+		}
+		switch b.state {
+		case berthStarting:
+			b.abandon(errRemoved)
+		case berthReady, berthOrphan:
+			f.stopLocked(b)
+			done := make(chan error, 1)
+			f.tasks.Go(func() { done <- f.finish(b, "removed") })
+			f.mu.Unlock()
+			select {
+			case err := <-done:
+				return err
+			case <-ctx.Done():
+				return fmt.Errorf("cannot await the removal of %s: %w", key, context.Cause(ctx))
+			}
+		}
+		settled := b.settled
+		f.mu.Unlock()
+		select {
+		case <-settled:
+		case <-ctx.Done():
+			return fmt.Errorf("cannot await the removal of %s: %w", key, context.Cause(ctx))
+		}
+		f.mu.Lock()
+	}
+}
 
 // HostStatus is one line of the fleet's list.
 type HostStatus struct {
 	Key      string    `json:"key"`
 	ID       string    `json:"id,omitempty"`
-	State    string    `json:"state"` // starting, busy, idle, queued, orphan
+	State    string    `json:"state"` // starting, busy, idle, queued, orphan, stopping
 	Place    int       `json:"place,omitempty"`
 	Since    time.Time `json:"since"`
 	Leases   int       `json:"leases"`
@@ -86,9 +969,130 @@ type HostStatus struct {
 	SleepsAt time.Time `json:"sleeps_at,omitzero"`
 }
 
-// List tells the state of every container and waiting caller.
-func (f *Fleet) List(ctx context.Context) []HostStatus { panic("not built") }
+// List tells the state of every container and waiting caller, by key; those in
+// line last, by place. Runners that can be asked at once are asked for their live
+// processes; of others it tells what was known last.
+func (f *Fleet) List(ctx context.Context) []HostStatus {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	f.mu.Lock()
+	if !f.open || f.closed {
+		f.mu.Unlock()
+		return nil
+	}
+	type line struct {
+		b    *berth
+		host *Host
+	}
+	var ask []line
+	var list []HostStatus
+	for _, b := range f.berths {
+		s := HostStatus{Key: b.key, ID: b.id, Since: b.since, Leases: b.leases, Live: b.live}
+		switch {
+		case b.state == berthStarting:
+			s.State = "starting"
+		case b.state == berthStopping:
+			s.State = "stopping"
+		case b.leases > 0:
+			s.State = "busy"
+		default:
+			s.State, s.Since, s.SleepsAt = "idle", b.idle, b.idle.Add(f.sleepAfter())
+			if b.state == berthOrphan {
+				s.State = "orphan"
+			}
+		}
+		if b.state == berthReady && !lost(b.host) {
+			ask = append(ask, line{b, b.host})
+		}
+		list = append(list, s)
+	}
+	slices.SortFunc(list, func(a, b HostStatus) int { return cmp.Compare(a.Key, b.Key) })
+	for i, w := range f.line {
+		list = append(list, HostStatus{Key: w.key, State: "queued", Place: i + 1, Since: w.since})
+	}
+	f.mu.Unlock()
+
+	var group sync.WaitGroup
+	var mu sync.Mutex // guards live
+	live := map[string]int{}
+	for _, l := range ask {
+		group.Go(func() {
+			cmds, err := l.host.Commands(ctx)
+			if err != nil {
+				return
+			}
+			n := 0
+			for _, c := range cmds {
+				if c.Running && c.Background {
+					n++
+				}
+			}
+			mu.Lock()
+			live[l.b.key] = n
+			mu.Unlock()
+		})
+	}
+	group.Wait()
+	for i, s := range list {
+		if n, ok := live[s.Key]; ok {
+			list[i].Live = n
+		}
+	}
+	return list
+}
 
 // Close stops the fleet's goroutines. Containers stay when keep is set, for the
-// next process to adopt; otherwise they are removed.
-func (f *Fleet) Close(ctx context.Context, keep bool) error { panic("not built") }
+// next process to adopt; otherwise they are removed. Who waits for a container
+// gets an error; a start that is under way is undone.
+func (f *Fleet) Close(ctx context.Context, keep bool) error {
+	f.mu.Lock()
+	if !f.open || f.closed {
+		f.mu.Unlock()
+		return nil
+	}
+	f.closed = true
+	f.movedLocked()
+	f.mu.Unlock()
+	f.stop(errClosed)
+	if err := f.wait(ctx); err != nil {
+		return err
+	}
+	// Nothing but this runs now.
+	var errs []error
+	var group sync.WaitGroup
+	var mu sync.Mutex // guards errs
+	for _, b := range slices.Collect(maps.Values(f.berths)) {
+		if keep {
+			if b.host != nil {
+				b.host.Close()
+			}
+			continue
+		}
+		f.stopLocked(b)
+		f.tasks.Add(1)
+		group.Go(func() {
+			defer f.tasks.Done()
+			if err := f.finish(b, "removed"); err != nil {
+				mu.Lock()
+				errs = append(errs, err)
+				mu.Unlock()
+			}
+		})
+	}
+	if err := f.wait(ctx); err != nil {
+		return err
+	}
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+func (f *Fleet) wait(ctx context.Context) error {
+	done := make(chan struct{})
+	go func() { f.tasks.Wait(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("cannot close the fleet: its engine does not answer: %w", context.Cause(ctx))
+	}
+}
