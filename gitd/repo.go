@@ -2,27 +2,81 @@ package gitd
 
 import (
 	"context"
+	"fmt"
 	"io"
+	"path/filepath"
+	"strings"
 	"time"
 )
 
 // Hash is a Git object name, 40 hexadecimal digits (64 for SHA-256). The empty Hash means "none".
 type Hash string
 
-// Repo is one bare repository. Methods are safe for concurrent use.
-type Repo struct{}
+// Repo is one bare repository. Methods are safe for concurrent use. A Repo
+// holds processes and file handles only while it is used; it needs no closing.
+type Repo struct {
+	server  *Server
+	name    string
+	dir     string
+	id      fileID // the folder that dir was when this Repo was made
+	refs    refWriter
+	objects objectReader
+	// merging and maintaining hold one token each: merges of one repository
+	// take turns instead of losing against each other's compare-and-swap, and
+	// two repacks at once would do the same work twice. Channels, so that a
+	// waiting caller can give up.
+	merging, maintaining chan struct{}
+}
 
 // Name is the repository's name without ".git".
-func (r *Repo) Name() string { panic("not built") }
+func (r *Repo) Name() string { return r.name }
 
 // Dir is the repository's folder on disk.
-func (r *Repo) Dir() string { panic("not built") }
+func (r *Repo) Dir() string { return r.dir }
 
 // Base is the branch that HEAD names, without refs/heads/: the canonical base.
-func (r *Repo) Base(ctx context.Context) (string, error) { panic("not built") }
+func (r *Repo) Base(ctx context.Context) (string, error) {
+	b, err := readSmall(filepath.Join(r.dir, "HEAD"))
+	if err != nil {
+		return "", fmt.Errorf("cannot read the base of %s: %w", r.name, err)
+	}
+	name, ok := strings.CutPrefix(strings.TrimSpace(string(b)), "ref: refs/heads/")
+	if !ok {
+		return "", fmt.Errorf("repository %s has no base: its HEAD names no branch: %w", r.name, ErrInvalid)
+	}
+	return name, nil
+}
 
-// Upstream is where the repository was imported from; empty when it was created here.
-func (r *Repo) Upstream(ctx context.Context) (string, error) { panic("not built") }
+// Upstream is where the repository was imported from, without credentials;
+// empty when it was created here.
+func (r *Repo) Upstream(ctx context.Context) (string, error) {
+	for _, key := range []string{"ramus.upstream", "remote.origin.url"} {
+		out, err := r.output(ctx, "config", "--local", "--get", key)
+		if err == nil {
+			return withoutPassword(strings.TrimSuffix(string(out), "\n")), nil
+		}
+		// git config exits with 1 when there is no such key.
+		if exitCode(err) != 1 {
+			return "", fmt.Errorf("cannot read the upstream of %s: %w", r.name, err)
+		}
+	}
+	return "", nil
+}
+
+// output runs git in the repository and returns what it prints.
+func (r *Repo) output(ctx context.Context, args ...string) ([]byte, error) {
+	return r.server.output(ctx, child{repo: r.dir, args: args})
+}
+
+// turn takes the token of ch, or gives up with ctx; the result gives it back.
+func turn(ctx context.Context, ch chan struct{}) (func(), error) {
+	select {
+	case ch <- struct{}{}:
+		return func() { <-ch }, nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
 
 // Ref is a ref and what it points to.
 type Ref struct {

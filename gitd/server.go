@@ -38,7 +38,8 @@ type Server struct {
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
-	family family // the git children; see git.go
+	family  family  // the git children; see git.go
+	library library // the repositories in use; see root.go
 }
 
 // Limits bound what one client can cost. A zero field means its default.
@@ -81,12 +82,6 @@ type Refreshed struct {
 	Old    Hash   `json:"old"`
 	New    Hash   `json:"new"`
 }
-
-// Repo returns the repository called name, or an error that is [ErrNotFound] or [ErrInvalid].
-func (s *Server) Repo(name string) (*Repo, error) { panic("not built") }
-
-// Repos lists the repositories by name.
-func (s *Server) Repos(ctx context.Context) ([]*Repo, error) { panic("not built") }
 
 // Handler serves smart HTTP at /NAME.git/… and /.well-known/jwks.json.
 // A grant is taken from the Basic password or the Bearer token.

@@ -1,0 +1,314 @@
+package gitd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// nameMax bounds a repository's name, so that it fits into URLs, ref
+	// names and file names with room for what is put around it.
+	nameMax = 100
+	// smallMax bounds the files that are read whole: HEAD and loose refs.
+	smallMax = 4 << 10
+	// newFolder below Root is where repositories grow until they are complete;
+	// its name cannot be a repository's.
+	newFolder = ".ramus-new"
+	lockName  = ".ramus-lock"
+)
+
+// CheckName says whether name can be a repository's, and if not, what can.
+func CheckName(name string) error {
+	if reason := badName(name); reason != "" {
+		return fmt.Errorf("repository name %.120q %s; allowed are up to %d letters, digits, '.', '_', '-', in parts separated by '/': %w",
+			name, reason, nameMax, ErrInvalid)
+	}
+	return nil
+}
+
+func badName(name string) string {
+	switch {
+	case name == "":
+		return "is empty"
+	case len(name) > nameMax:
+		return "is too long"
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		switch {
+		case part == "":
+			return "has an empty part"
+		case part[0] == '-' || part[0] == '.':
+			return "has a part that begins with '" + part[:1] + "'"
+		case strings.Contains(part, ".."):
+			return "contains '..'"
+		case strings.HasSuffix(part, ".git"):
+			return "has a part that ends in '.git'"
+		case strings.HasSuffix(part, ".lock"):
+			return "has a part that ends in '.lock'"
+		case strings.HasSuffix(part, "."):
+			return "has a part that ends in '.'"
+		}
+		for i := range len(part) {
+			switch c := part[i]; {
+			case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
+			default:
+				return "contains a character that is not allowed"
+			}
+		}
+	}
+	return ""
+}
+
+// fileID tells one folder from another that took its name.
+type fileID struct{ dev, ino uint64 }
+
+// library holds the repositories in use.
+type library struct {
+	mu    sync.Mutex // guards the map
+	repos map[string]*Repo
+	// alone is set by Open when no git child of an earlier server lives:
+	// lock files older than opened are then nobody's.
+	alone  bool
+	opened time.Time
+}
+
+// openRoot makes Root and finds out whether anything of an earlier server is
+// still at work in it.
+func (s *Server) openRoot() error {
+	if s.Root == "" {
+		return fmt.Errorf("cannot open the repositories: no root folder given: %w", ErrInvalid)
+	}
+	root, err := filepath.Abs(s.Root)
+	if err != nil {
+		return fmt.Errorf("cannot open the repositories: %w", err)
+	}
+	s.Root = root
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return fmt.Errorf("cannot open the repositories: %w", err)
+	}
+	if _, err := gitPath(); err != nil {
+		return err
+	}
+	lock, err := os.OpenFile(filepath.Join(root, lockName), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		if s.OwnConfig && errors.Is(err, fs.ErrPermission) {
+			return nil // a folder that is only ours to read is served all the same
+		}
+		return fmt.Errorf("cannot open the repositories: %w", err)
+	}
+	// Each child inherits the lock: having it alone, even for an instant,
+	// proves that every child of an earlier server is gone.
+	fd := int(lock.Fd())
+	s.library.alone = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil
+	if s.library.alone {
+		// The time of the file system's own, coarser clock.
+		if _, err := lock.WriteAt([]byte("held by a Git server of ramus\n"), 0); err != nil {
+			lock.Close()
+			return fmt.Errorf("cannot open the repositories: %w", err)
+		}
+		info, err := lock.Stat()
+		if err != nil {
+			lock.Close()
+			return fmt.Errorf("cannot open the repositories: %w", err)
+		}
+		s.library.opened = info.ModTime()
+		if err := os.RemoveAll(filepath.Join(root, newFolder)); err != nil {
+			lock.Close()
+			return fmt.Errorf("cannot remove unfinished repositories: %w", err)
+		}
+	}
+	if err := unix.Flock(fd, unix.LOCK_SH); err != nil {
+		lock.Close()
+		return fmt.Errorf("cannot lock %s: %w", root, err)
+	}
+	s.family.lock = lock
+	return nil
+}
+
+// closeRoot ends the kept processes and all other children.
+func (s *Server) closeRoot() error {
+	s.library.mu.Lock()
+	repos := s.library.repos
+	s.library.repos = nil
+	s.library.mu.Unlock()
+	for _, r := range repos {
+		r.release()
+	}
+	s.family.close()
+	if s.family.lock != nil {
+		return s.family.lock.Close()
+	}
+	return nil
+}
+
+// release gives back what the repository holds; it may be used again after.
+func (r *Repo) release() {
+	r.refs.close()
+	r.objects.close()
+}
+
+// Repo returns the repository called name, or an error that is [ErrNotFound] or [ErrInvalid].
+func (s *Server) Repo(name string) (*Repo, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	dir := filepath.Join(s.Root, filepath.FromSlash(name)+".git")
+	id, err := bareRepository(dir)
+	s.library.mu.Lock()
+	old := s.library.repos[name]
+	if err == nil && old != nil && old.id == id {
+		s.library.mu.Unlock()
+		return old, nil
+	}
+	var r *Repo
+	if err == nil {
+		r = &Repo{server: s, name: name, dir: dir, id: id,
+			merging: make(chan struct{}, 1), maintaining: make(chan struct{}, 1)}
+		r.refs.repo, r.objects.repo = r, r
+		if s.library.repos == nil {
+			s.library.repos = map[string]*Repo{}
+		}
+		s.library.repos[name] = r
+	} else {
+		delete(s.library.repos, name)
+	}
+	s.library.mu.Unlock()
+	if old != nil {
+		old.release()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("repository %s: %w", name, err)
+	}
+	r.removeStaleLocks()
+	return r, nil
+}
+
+// bareRepository says whether dir is one, by the rules of git itself: HEAD, objects and refs.
+func bareRepository(dir string) (fileID, error) {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return fileID{}, ErrNotFound
+	case err != nil:
+		return fileID{}, fmt.Errorf("cannot look at it: %w", err)
+	case !info.IsDir():
+		return fileID{}, fmt.Errorf("%s is a file, not a bare repository: %w", filepath.Base(dir), ErrInvalid)
+	}
+	for _, need := range []string{"HEAD", "objects", "refs"} {
+		if _, err := os.Lstat(filepath.Join(dir, need)); errors.Is(err, fs.ErrNotExist) {
+			return fileID{}, fmt.Errorf("%s is not a bare repository: it has no %s: %w", filepath.Base(dir), need, ErrInvalid)
+		} else if err != nil {
+			return fileID{}, fmt.Errorf("cannot look at it: %w", err)
+		}
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return fileID{}, errors.New("cannot tell its folder from another")
+	}
+	return fileID{uint64(st.Dev), st.Ino}, nil
+}
+
+// Repos lists the repositories by name. Folders that are no repositories, and
+// names that could not be served, are left out.
+func (s *Server) Repos(ctx context.Context) ([]*Repo, error) {
+	var repos []*Repo
+	var walk func(folder string, depth int) error
+	walk = func(folder string, depth int) error {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		entries, err := os.ReadDir(filepath.Join(s.Root, folder))
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // removed meanwhile
+		} else if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			path := filepath.ToSlash(filepath.Join(folder, e.Name()))
+			if name, ok := strings.CutSuffix(path, ".git"); ok {
+				if badName(name) != "" {
+					continue
+				}
+				if r, err := s.Repo(name); err == nil {
+					repos = append(repos, r)
+				}
+				continue
+			}
+			// A symlink to a folder is not entered: it could lead back here.
+			if e.IsDir() && badName(path) == "" && depth < nameMax/2 {
+				if err := walk(path, depth+1); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}
+	if err := walk("", 0); err != nil {
+		return nil, fmt.Errorf("cannot list the repositories: %w", err)
+	}
+	slices.SortFunc(repos, func(a, b *Repo) int { return strings.Compare(a.name, b.name) })
+	return repos, nil
+}
+
+// removeStaleLocks takes away the lock files that a power cut or a SIGKILL of
+// git left behind, each of which would make its ref unwritable for ever. It
+// acts only where Open proved that their makers are gone, and never in folders
+// that others may work in.
+func (r *Repo) removeStaleLocks() {
+	lib := &r.server.library
+	if !lib.alone || r.server.OwnConfig {
+		return
+	}
+	stale := func(path string, d fs.DirEntry) {
+		info, err := d.Info()
+		if err != nil || !info.Mode().IsRegular() || !info.ModTime().Before(lib.opened) {
+			return
+		}
+		if err := os.Remove(path); err == nil {
+			r.server.log().Warn("removed a lock file that nobody holds", "repo", r.name, "file", path)
+		}
+	}
+	entries, err := os.ReadDir(r.dir)
+	if err != nil {
+		return
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), ".lock") {
+			stale(filepath.Join(r.dir, e.Name()), e)
+		}
+	}
+	for _, folder := range []string{"refs", "objects/info", "objects/pack"} {
+		filepath.WalkDir(filepath.Join(r.dir, folder), func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && strings.HasSuffix(path, ".lock") {
+				stale(path, d)
+			}
+			return nil
+		})
+	}
+}
+
+// readSmall reads a file that has no reason to be large.
+func readSmall(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, smallMax+1))
+	if err == nil && len(b) > smallMax {
+		err = fmt.Errorf("%s has more than %d bytes: %w", filepath.Base(path), smallMax, ErrTooLarge)
+	}
+	return b, err
+}
