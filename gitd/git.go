@@ -48,6 +48,8 @@ type child struct {
 	// args is the verb and its arguments. Whatever comes from outside stands
 	// after --end-of-options or --.
 	args []string
+	// dir is the working directory; "/" when empty.
+	dir string
 	// config is a list of "key=value" that stand above every config file.
 	// They travel in the environment: git's own children get them too, and
 	// the process list does not show them.
@@ -62,6 +64,8 @@ type child struct {
 	// means no bound. Time is bounded by the context.
 	cpu    time.Duration
 	memory int64
+	// file bounds, in bytes, each file that the child writes.
+	file int64
 }
 
 // configAlways is what every child runs with.
@@ -165,7 +169,9 @@ func (s *Server) start(ctx context.Context, c child) (*process, error) {
 	p := &process{ctx: ctx, verb: c.args[0], stderr: &tail{max: stderrMax}, done: done}
 	cmd := exec.CommandContext(ctx, path, c.args...)
 	cmd.Env = c.environ()
-	cmd.Dir = "/"
+	if cmd.Dir = c.dir; c.dir == "" {
+		cmd.Dir = "/"
+	}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = c.in, c.out, p.stderr
 	if c.progress != nil {
 		cmd.Stderr = io.MultiWriter(p.stderr, c.progress)
@@ -188,7 +194,7 @@ func (s *Server) start(ctx context.Context, c child) (*process, error) {
 		done()
 		return nil, fmt.Errorf("cannot start git %s: %w", c.args[0], err)
 	}
-	if err := p.bound(c.cpu, c.memory); err != nil {
+	if err := p.bound(c); err != nil {
 		unix.Kill(-cmd.Process.Pid, unix.SIGKILL)
 		p.wait()
 		return nil, fmt.Errorf("cannot limit git %s: %w", c.args[0], err)
@@ -198,7 +204,7 @@ func (s *Server) start(ctx context.Context, c child) (*process, error) {
 
 // bound sets resource limits on the running child. It has read nothing of its
 // input yet, or next to nothing, and what it forks inherits them.
-func (p *process) bound(cpu time.Duration, memory int64) error {
+func (p *process) bound(c child) error {
 	pid := p.cmd.Process.Pid
 	set := func(what int, n uint64) error {
 		err := unix.Prlimit(pid, what, &unix.Rlimit{Cur: n, Max: n}, nil)
@@ -208,11 +214,14 @@ func (p *process) bound(cpu time.Duration, memory int64) error {
 		return err
 	}
 	var err error
-	if cpu > 0 {
-		err = errors.Join(err, set(unix.RLIMIT_CPU, uint64((cpu+time.Second-1)/time.Second)))
+	if c.cpu > 0 {
+		err = errors.Join(err, set(unix.RLIMIT_CPU, uint64((c.cpu+time.Second-1)/time.Second)))
 	}
-	if memory > 0 {
-		err = errors.Join(err, set(unix.RLIMIT_AS, uint64(memory)))
+	if c.memory > 0 {
+		err = errors.Join(err, set(unix.RLIMIT_AS, uint64(c.memory)))
+	}
+	if c.file > 0 {
+		err = errors.Join(err, set(unix.RLIMIT_FSIZE, uint64(c.file)))
 	}
 	return errors.Join(err, set(unix.RLIMIT_CORE, 0))
 }

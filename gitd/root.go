@@ -297,6 +297,19 @@ func (r *Repo) removeStaleLocks() {
 			return nil
 		})
 	}
+	// What git and Merge keep apart until it is accepted.
+	if entries, err = os.ReadDir(filepath.Join(r.dir, "objects")); err != nil {
+		return
+	}
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !info.ModTime().Before(lib.opened) {
+			continue
+		}
+		if strings.HasPrefix(e.Name(), scratchPrefix) || strings.HasPrefix(e.Name(), "tmp_obj_") {
+			os.RemoveAll(filepath.Join(r.dir, "objects", e.Name()))
+		}
+	}
 }
 
 // readSmall reads a file that has no reason to be large.

@@ -2,7 +2,6 @@ package gitd
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -55,32 +54,23 @@ type Limits struct {
 }
 
 // Open makes Root and the keys where they are missing. It must be called before any other method.
-func (s *Server) Open(ctx context.Context) error { panic("not built") }
+func (s *Server) Open(ctx context.Context) error { return s.openRoot() }
 
 // Close stops kept git processes and waits for requests' children.
-func (s *Server) Close() error { panic("not built") }
+func (s *Server) Close() error { return s.closeRoot() }
 
-// Create makes an empty bare repository whose HEAD is refs/heads/main.
-func (s *Server) Create(ctx context.Context, name string) (*Repo, error) { panic("not built") }
-
-// Import makes a repository from source (a path or URL that git can clone),
-// with its branches and tags; HEAD becomes the base branch. Progress lines go
-// to progress, which may be nil. A failed import leaves nothing behind.
-func (s *Server) Import(ctx context.Context, name, source string, progress io.Writer) (*Repo, error) {
-	panic("not built")
+func (s *Server) log() *slog.Logger {
+	if s.Log == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return s.Log
 }
 
-// Refresh fast-forwards the repository's base branch from where it was imported.
-// It never forces: a base that has diverged is an error that says so.
-func (s *Server) Refresh(ctx context.Context, name string, progress io.Writer) (Refreshed, error) {
-	panic("not built")
-}
-
-// Refreshed is the outcome of [Server.Refresh].
-type Refreshed struct {
-	Branch string `json:"branch"`
-	Old    Hash   `json:"old"`
-	New    Hash   `json:"new"`
+func (s *Server) now() time.Time {
+	if s.Now == nil {
+		return time.Now()
+	}
+	return s.Now()
 }
 
 // Handler serves smart HTTP at /NAME.git/… and /.well-known/jwks.json.

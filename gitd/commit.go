@@ -1,0 +1,504 @@
+package gitd
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/objfile"
+	"golang.org/x/sys/unix"
+)
+
+// Person is an author or committer.
+type Person struct {
+	Name  string `json:"name"`
+	Email string `json:"email"`
+}
+
+// signature is the person in a commit object. What would end a name, an
+// address or a line there is left out, as git does.
+func (p Person) signature(when time.Time) string {
+	clean := func(s string) string {
+		s = strings.Map(func(c rune) rune {
+			if c == '<' || c == '>' || c < ' ' || c == 0x7f {
+				return -1
+			}
+			return c
+		}, strings.ToValidUTF8(s, ""))
+		return strings.Trim(s, " .,:;\"'\\")
+	}
+	name, email := clean(p.Name), clean(p.Email)
+	if name == "" {
+		name = "unknown"
+	}
+	return fmt.Sprintf("%s <%s> %d %s", name, email, max(when.Unix(), 0), when.Format("-0700"))
+}
+
+// NewCommit describes a commit for [Repo.WriteCommit].
+type NewCommit struct {
+	// From is a commit whose tree is the starting point; empty starts from an empty tree.
+	From Hash
+	// Put adds or replaces files by slash-separated path; Delete removes files
+	// and folders, before Put adds. What is not there need not be removed. A
+	// folder that becomes empty is gone; a file takes the place of a folder and
+	// the other way round. A Put with Source streams, so that a large output
+	// needs no memory.
+	Put               []File
+	Delete            []string
+	Parents           []Hash
+	Author, Committer Person    // an empty Committer is the Author
+	When              time.Time // zero: now
+	Message           string
+}
+
+// File is one file to be written.
+type File struct {
+	Path    string
+	Mode    uint32 // git mode: 0o100644 (also when zero), 0o100755, 0o120000
+	Content []byte
+	// Source, when not empty, is a regular file on disk that is read instead of Content.
+	Source string
+}
+
+// WriteCommit writes blobs, trees and the commit, durably; no ref is changed.
+func (r *Repo) WriteCommit(ctx context.Context, c NewCommit) (Hash, error) {
+	h, err := r.writeCommit(ctx, c)
+	if err == nil {
+		err = syncfs(r.dir)
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot write a commit in %s: %w", r.name, err)
+	}
+	return h, nil
+}
+
+func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
+	if _, err := os.Lstat(filepath.Join(r.dir, "objects")); err != nil {
+		return "", fmt.Errorf("the repository is gone: %w", ErrNotFound)
+	}
+	if err := r.needSHA1(ctx); err != nil {
+		return "", err
+	}
+	for _, p := range c.Parents {
+		if kind, err := r.objects.kind(ctx, p); err != nil {
+			return "", fmt.Errorf("parent %s: %w", p, err)
+		} else if kind != "commit" {
+			return "", fmt.Errorf("parent %s is a %s: %w", p, kind, ErrInvalid)
+		}
+	}
+	root := &folder{entries: map[string]node{}}
+	if c.From != "" {
+		tree, err := r.treeOf(ctx, c.From)
+		if err != nil {
+			return "", fmt.Errorf("starting point %s: %w", c.From, err)
+		}
+		root = &folder{was: tree}
+	}
+	for _, p := range c.Delete {
+		parts, err := splitPath(p)
+		if err != nil {
+			return "", err
+		}
+		if err := r.remove(ctx, root, parts); err != nil {
+			return "", err
+		}
+	}
+	put := map[string]bool{}
+	for _, f := range c.Put {
+		parts, err := splitPath(f.Path)
+		if err != nil {
+			return "", err
+		}
+		if put[f.Path] {
+			return "", fmt.Errorf("file %.200q is put twice: %w", f.Path, ErrInvalid)
+		}
+		put[f.Path] = true
+		for _, part := range parts {
+			if dotGit(part) {
+				return "", fmt.Errorf("path %.200q has a part that git keeps for itself: %w", f.Path, ErrInvalid)
+			}
+		}
+	}
+	for _, f := range c.Put {
+		for dir := f.Path; strings.Contains(dir, "/"); {
+			dir = dir[:strings.LastIndexByte(dir, '/')]
+			if put[dir] {
+				return "", fmt.Errorf("%.200q is put as a file and as a folder: %w", dir, ErrInvalid)
+			}
+		}
+		if f.Mode == 0 {
+			f.Mode = modeFile
+		}
+		if f.Mode != modeFile && f.Mode != modeExecutable && f.Mode != modeSymlink {
+			return "", fmt.Errorf("file %.200q has mode %o, allowed are 100644, 100755 and 120000: %w", f.Path, f.Mode, ErrInvalid)
+		}
+		h, err := r.writeBlob(ctx, f)
+		if err != nil {
+			return "", fmt.Errorf("file %.200q: %w", f.Path, err)
+		}
+		if err := r.insert(ctx, root, strings.Split(f.Path, "/"), node{mode: f.Mode, hash: h}); err != nil {
+			return "", err
+		}
+	}
+	tree, _, err := r.writeFolder(ctx, root)
+	if err != nil {
+		return "", err
+	}
+	when := c.When
+	if when.IsZero() {
+		when = r.server.now()
+	}
+	if c.Committer == (Person{}) {
+		c.Committer = c.Author
+	}
+	return r.writeObject("objects", "commit", rawCommit{
+		tree: tree, parents: c.Parents,
+		author: c.Author.signature(when), committer: c.Committer.signature(when),
+		message: []byte(cleanMessage(c.Message)),
+	}.encode())
+}
+
+// needSHA1 refuses a repository whose objects have SHA-256 names: it is served,
+// but nothing here writes into it.
+func (r *Repo) needSHA1(ctx context.Context) error {
+	format := r.format.Load()
+	if format == nil {
+		out, err := r.output(ctx, "rev-parse", "--show-object-format")
+		if err != nil {
+			return fmt.Errorf("cannot find out the object format: %w", err)
+		}
+		name := strings.TrimSpace(string(out))
+		format = &name
+		r.format.Store(format)
+	}
+	if *format != "sha1" {
+		return fmt.Errorf("its objects are named by %s, only sha1 can be written: %w", *format, ErrInvalid)
+	}
+	return nil
+}
+
+// cleanMessage makes a message git can read back: no NUL, one newline at the end.
+func cleanMessage(s string) string {
+	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\ufffd"), "\x00", "")
+	s = strings.TrimRight(s, "\n")
+	if s == "" {
+		return ""
+	}
+	return s + "\n"
+}
+
+// rawCommit is a commit object, with the headers that a replay keeps.
+type rawCommit struct {
+	tree              Hash
+	parents           []Hash
+	author, committer string // with date
+	encoding          string // empty: UTF-8
+	message           []byte
+}
+
+func (c rawCommit) encode() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "tree %s\n", c.tree)
+	for _, p := range c.parents {
+		fmt.Fprintf(&b, "parent %s\n", p)
+	}
+	fmt.Fprintf(&b, "author %s\ncommitter %s\n", c.author, c.committer)
+	if c.encoding != "" {
+		fmt.Fprintf(&b, "encoding %s\n", c.encoding)
+	}
+	b.WriteByte('\n')
+	b.Write(c.message)
+	return b.Bytes()
+}
+
+func parseCommit(data []byte) (rawCommit, error) {
+	var c rawCommit
+	head, message, _ := bytes.Cut(data, []byte("\n\n"))
+	c.message = message
+	for line := range strings.SplitSeq(string(head), "\n") {
+		key, value, _ := strings.Cut(line, " ")
+		switch key {
+		case "tree":
+			c.tree = Hash(value)
+		case "parent":
+			c.parents = append(c.parents, Hash(value))
+		case "author":
+			c.author = value
+		case "committer":
+			c.committer = value
+		case "encoding":
+			c.encoding = value
+		}
+	}
+	if CheckHash(c.tree) != nil {
+		return c, errors.New("damaged commit")
+	}
+	return c, nil
+}
+
+// rawCommit reads the commit h.
+func (r *Repo) rawCommit(ctx context.Context, h Hash) (rawCommit, error) {
+	obj, _, err := r.objects.small(ctx, h)
+	if err != nil {
+		return rawCommit{}, err
+	}
+	if obj.kind != "commit" {
+		return rawCommit{}, fmt.Errorf("object %s is a %s, no commit: %w", h, obj.kind, ErrNotFound)
+	}
+	c, err := parseCommit(obj.data)
+	if err != nil {
+		return c, fmt.Errorf("object %s: %w", h, err)
+	}
+	return c, nil
+}
+
+// folder is a folder under change. Its entries are read when they are needed,
+// so that a change costs the folders on its path only.
+type folder struct {
+	was     Hash            // empty: new
+	entries map[string]node // nil: not read yet
+}
+
+// node is one entry of a folder: an object, or a folder under change.
+type node struct {
+	mode uint32
+	hash Hash
+	open *folder
+}
+
+func (r *Repo) read(ctx context.Context, f *folder) error {
+	if f.entries != nil {
+		return nil
+	}
+	entries, err := r.tree(ctx, f.was)
+	if err != nil {
+		return err
+	}
+	f.entries = make(map[string]node, len(entries))
+	for _, e := range entries {
+		f.entries[e.name] = node{mode: e.mode, hash: e.hash}
+	}
+	return nil
+}
+
+// enter opens the folder called name in f; create puts one there if need be.
+func (r *Repo) enter(ctx context.Context, f *folder, name string, create bool) (*folder, error) {
+	if err := r.read(ctx, f); err != nil {
+		return nil, err
+	}
+	n, ok := f.entries[name]
+	switch {
+	case ok && n.open != nil:
+		return n.open, nil
+	case ok && n.mode == modeFolder:
+		n.open = &folder{was: n.hash}
+	case create:
+		n = node{mode: modeFolder, open: &folder{entries: map[string]node{}}}
+	default:
+		return nil, nil
+	}
+	f.entries[name] = n
+	return n.open, nil
+}
+
+func (r *Repo) insert(ctx context.Context, f *folder, parts []string, n node) error {
+	for ; len(parts) > 1; parts = parts[1:] {
+		var err error
+		if f, err = r.enter(ctx, f, parts[0], true); err != nil {
+			return err
+		}
+	}
+	if err := r.read(ctx, f); err != nil {
+		return err
+	}
+	f.entries[parts[0]] = n
+	return nil
+}
+
+func (r *Repo) remove(ctx context.Context, f *folder, parts []string) error {
+	for ; len(parts) > 1; parts = parts[1:] {
+		var err error
+		if f, err = r.enter(ctx, f, parts[0], false); err != nil || f == nil {
+			return err
+		}
+	}
+	if err := r.read(ctx, f); err != nil {
+		return err
+	}
+	delete(f.entries, parts[0])
+	return nil
+}
+
+// writeFolder writes the trees that were opened, the innermost first.
+func (r *Repo) writeFolder(ctx context.Context, f *folder) (Hash, bool, error) {
+	if err := ctx.Err(); err != nil {
+		return "", false, context.Cause(ctx)
+	}
+	if f.entries == nil {
+		return f.was, false, nil
+	}
+	entries := make([]entry, 0, len(f.entries))
+	for name, n := range f.entries {
+		if n.open != nil {
+			h, empty, err := r.writeFolder(ctx, n.open)
+			if err != nil {
+				return "", false, err
+			}
+			if empty {
+				continue
+			}
+			n.hash = h
+		}
+		entries = append(entries, entry{name: name, mode: n.mode, hash: n.hash})
+	}
+	data, err := encodeTree(entries)
+	if err != nil {
+		return "", false, err
+	}
+	h, err := r.writeObject("objects", "tree", data)
+	return h, len(entries) == 0, err
+}
+
+// encodeTree sorts as git does: a folder's name counts as if it ended in '/'.
+func encodeTree(entries []entry) ([]byte, error) {
+	key := func(e entry) string {
+		if e.mode == modeFolder {
+			return e.name + "/"
+		}
+		return e.name
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(key(a), key(b)) })
+	var b bytes.Buffer
+	for _, e := range entries {
+		raw, err := hex.DecodeString(string(e.hash))
+		if err != nil {
+			return nil, fmt.Errorf("object name of %.200q: %w", e.name, err)
+		}
+		fmt.Fprintf(&b, "%o %s\x00", e.mode, e.name)
+		b.Write(raw)
+	}
+	return b.Bytes(), nil
+}
+
+// dotGit says whether a file system could take part for ".git": other case,
+// Windows' short name, characters that HFS+ does not see. A checkout of such a
+// file could plant hooks; git's fsck refuses it, too.
+func dotGit(part string) bool {
+	part = strings.Map(func(c rune) rune {
+		switch {
+		case c >= 0x200c && c <= 0x200f, c >= 0x202a && c <= 0x202e, c >= 0x206a && c <= 0x206f, c == 0xfeff:
+			return -1
+		}
+		return c
+	}, part)
+	part = strings.TrimRight(part, ". ")
+	if i := strings.IndexByte(part, ':'); i >= 0 { // an NTFS stream
+		part = part[:i]
+	}
+	return strings.EqualFold(part, ".git") || strings.EqualFold(part, "git~1")
+}
+
+// writeBlob writes a file's content.
+func (r *Repo) writeBlob(ctx context.Context, f File) (Hash, error) {
+	if f.Source == "" {
+		return r.writeObject("objects", "blob", f.Content)
+	}
+	// NOFOLLOW: the name may stand in a folder that a task has written.
+	// NONBLOCK: opening a named pipe must not wait for a writer.
+	in, err := os.OpenFile(f.Source, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	info, err := in.Stat()
+	if err != nil {
+		return "", err
+	}
+	if !info.Mode().IsRegular() {
+		return "", fmt.Errorf("%s is no regular file: %w", f.Source, ErrInvalid)
+	}
+	return r.writeLoose("objects", "blob", info.Size(), contextReader{ctx, in})
+}
+
+// contextReader stops reading when its context has ended.
+type contextReader struct {
+	ctx context.Context
+	in  io.Reader
+}
+
+func (c contextReader) Read(p []byte) (int, error) {
+	if c.ctx.Err() != nil {
+		return 0, context.Cause(c.ctx)
+	}
+	return c.in.Read(p)
+}
+
+func (r *Repo) writeObject(store, kind string, data []byte) (Hash, error) {
+	return r.writeLoose(store, kind, int64(len(data)), bytes.NewReader(data))
+}
+
+// writeLoose writes an object as a file of its own into the object store,
+// a folder relative to the repository. It is not durable yet.
+func (r *Repo) writeLoose(store, kind string, size int64, in io.Reader) (_ Hash, err error) {
+	t, err := plumbing.ParseObjectType(kind)
+	if err != nil {
+		return "", err
+	}
+	dir := filepath.Join(r.dir, store)
+	// Git's own name for unfinished objects, which its prune removes.
+	f, err := os.CreateTemp(dir, "tmp_obj_")
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		f.Close()
+		if err != nil {
+			os.Remove(f.Name())
+		}
+	}()
+	w := objfile.NewWriter(f)
+	if err := w.WriteHeader(t, size); err != nil {
+		return "", err
+	}
+	n, err := io.Copy(w, io.LimitReader(in, size))
+	if err != nil {
+		return "", err
+	}
+	if n != size {
+		return "", fmt.Errorf("it shrank from %d to %d bytes while it was read: %w", size, n, ErrConflict)
+	}
+	h := w.Hash().String()
+	if err := w.Close(); err != nil {
+		return "", err
+	}
+	if err := f.Chmod(0o444); err != nil {
+		return "", err
+	}
+	if err := f.Close(); err != nil {
+		return "", err
+	}
+	return Hash(h), placeObject(f.Name(), dir, h)
+}
+
+// placeObject moves a finished object to its place in an object store.
+func placeObject(file, dir, h string) error {
+	place := filepath.Join(dir, h[:2], h[2:])
+	err := os.Rename(file, place)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := os.Mkdir(filepath.Dir(place), 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+		err = os.Rename(file, place)
+	}
+	return err
+}

@@ -1,0 +1,142 @@
+package gitd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+)
+
+// DiffOptions shape [Repo.Diff].
+type DiffOptions struct {
+	Stat  bool     // a diffstat instead of a patch
+	Paths []string // only these files and folders, taken literally
+	// MergeBase compares to with the merge base of both, as "from...to" does.
+	MergeBase bool
+}
+
+// Change is one changed file.
+type Change struct {
+	Path    string `json:"path"`
+	OldPath string `json:"old_path,omitempty"` // of a rename or copy
+	Status  string `json:"status"`             // git's letter: A, M, D, R, C, T
+	Added   int    `json:"added"`              // lines; -1 for binary files
+	Deleted int    `json:"deleted"`
+}
+
+// ends resolves both ends of a comparison.
+func (r *Repo) ends(ctx context.Context, from, to string, mergeBase bool) (a, b Hash, err error) {
+	if b, err = r.resolve(ctx, to); err != nil {
+		return "", "", fmt.Errorf("%.200q: %w", to, err)
+	}
+	if a, err = r.resolve(ctx, from); err != nil {
+		return "", "", fmt.Errorf("%.200q: %w", from, err)
+	}
+	if mergeBase {
+		a, err = r.mergeBase(ctx, string(a), string(b))
+	}
+	return a, b, err
+}
+
+// diff is git's comparison as configuration cannot change it: no external
+// program, no text conversion, no colour, renames found.
+func (r *Repo) diff(format []string, a, b Hash, paths []string) child {
+	args := append([]string{"diff-tree", "-r", "-M", "--no-ext-diff", "--no-textconv", "--no-color"}, format...)
+	args = append(args, string(a), string(b), "--")
+	return child{repo: r.dir, args: append(args, paths...), env: []string{"GIT_LITERAL_PATHSPECS=1"}}
+}
+
+// Diff writes the difference between two commits as git does, with binary patches, never with colour.
+func (r *Repo) Diff(ctx context.Context, from, to string, o DiffOptions, w io.Writer) error {
+	a, b, err := r.ends(ctx, from, to, o.MergeBase)
+	if err == nil {
+		format := []string{"--patch", "--binary"}
+		if o.Stat {
+			format = []string{"--stat=100", "--summary"}
+		}
+		c := r.diff(format, a, b, o.Paths)
+		c.out = w
+		err = r.server.run(ctx, c)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot compare %.200q with %.200q in %s: %w", from, to, r.name, err)
+	}
+	return nil
+}
+
+// Changed lists what differs between two commits (from the merge base when mergeBase is set).
+func (r *Repo) Changed(ctx context.Context, from, to string, mergeBase bool) ([]Change, error) {
+	a, b, err := r.ends(ctx, from, to, mergeBase)
+	var list []Change
+	if err == nil {
+		var out []byte
+		if out, err = r.server.output(ctx, r.diff([]string{"-z", "--raw", "--numstat"}, a, b, nil)); err == nil {
+			list, err = parseChanges(string(out))
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot compare %.200q with %.200q in %s: %w", from, to, r.name, err)
+	}
+	return list, nil
+}
+
+// parseChanges reads the output of `diff-tree -z --raw --numstat`: all raw
+// records, then the line counts in the same order.
+func parseChanges(out string) ([]Change, error) {
+	fields := strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
+	next := func() (string, bool) {
+		if len(fields) == 0 {
+			return "", false
+		}
+		f := fields[0]
+		fields = fields[1:]
+		return f, true
+	}
+	bad := errors.New("git listed changes in an unknown form")
+	list := []Change{}
+	if out == "" {
+		return list, nil
+	}
+	for len(fields) > 0 && strings.HasPrefix(fields[0], ":") {
+		head, _ := next()
+		words := strings.Fields(head)
+		if len(words) != 5 || words[4] == "" {
+			return nil, bad
+		}
+		c := Change{Status: words[4][:1]}
+		var ok bool
+		if c.Status == "R" || c.Status == "C" {
+			if c.OldPath, ok = next(); !ok {
+				return nil, bad
+			}
+		}
+		if c.Path, ok = next(); !ok {
+			return nil, bad
+		}
+		list = append(list, c)
+	}
+	for i := range list {
+		f, _ := next()
+		counts := strings.SplitN(f, "\t", 3)
+		if len(counts) != 3 {
+			return nil, bad
+		}
+		if counts[2] == "" { // of a rename both paths follow
+			next()
+			next()
+		}
+		for j, n := range []*int{&list[i].Added, &list[i].Deleted} {
+			if counts[j] == "-" {
+				*n = -1
+				continue
+			}
+			var err error
+			if *n, err = strconv.Atoi(counts[j]); err != nil {
+				return nil, bad
+			}
+		}
+	}
+	return list, nil
+}

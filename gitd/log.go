@@ -1,0 +1,174 @@
+package gitd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// logMax is how many commits [Repo.Log] lists when it is not told.
+const logMax = 1000
+
+// Trailer is one "Key: value" line at a commit message's end.
+type Trailer struct{ Key, Value string }
+
+// Commit is a commit as people read it.
+type Commit struct {
+	Hash      Hash      `json:"hash"`
+	Tree      Hash      `json:"tree"`
+	Parents   []Hash    `json:"parents"`
+	Author    Person    `json:"author"`
+	Committer Person    `json:"committer"`
+	When      time.Time `json:"when"` // committer date
+	Subject   string    `json:"subject"`
+	Body      string    `json:"body"` // with the trailers
+	Trailers  []Trailer `json:"trailers"`
+}
+
+// Trailer returns the last value of a trailer, or "".
+func (c Commit) Trailer(key string) string {
+	for i := len(c.Trailers) - 1; i >= 0; i-- {
+		if c.Trailers[i].Key == key {
+			return c.Trailers[i].Value
+		}
+	}
+	return ""
+}
+
+// LogOptions narrow [Repo.Log].
+type LogOptions struct {
+	Not   string // leave out what is reachable from this rev
+	Max   int    // at most so many; 0 means 1000
+	First bool   // follow first parents only
+}
+
+// commitFormat separates fields by NUL, which no commit can contain. Trailers
+// are found by git, one a line.
+const commitFormat = "%H%x00%T%x00%P%x00%an%x00%ae%x00%cn%x00%ce%x00%cI%x00%s%x00%b%x00%(trailers:only,unfold)%x00"
+
+const commitFields = 11
+
+// Log lists commits reachable from rev, newest first.
+func (r *Repo) Log(ctx context.Context, rev string, o LogOptions) ([]Commit, error) {
+	list, err := r.log(ctx, rev, o)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the commits of %.200q in %s: %w", rev, r.name, err)
+	}
+	return list, nil
+}
+
+func (r *Repo) log(ctx context.Context, rev string, o LogOptions) ([]Commit, error) {
+	tip, err := r.resolve(ctx, rev)
+	if err != nil {
+		return nil, err
+	}
+	if o.Max <= 0 {
+		o.Max = logMax
+	}
+	// rev-list, not log: it obeys no log.* configuration.
+	args := []string{"rev-list", "--no-commit-header", "--format=" + commitFormat, "--max-count=" + strconv.Itoa(o.Max)}
+	if o.First {
+		args = append(args, "--first-parent")
+	}
+	args = append(args, string(tip))
+	if o.Not != "" {
+		not, err := r.resolve(ctx, o.Not)
+		if err != nil {
+			return nil, fmt.Errorf("%.200q: %w", o.Not, err)
+		}
+		args = append(args, "^"+string(not))
+	}
+	out, err := r.output(ctx, append(args, "--")...)
+	if err != nil {
+		return nil, err
+	}
+	return parseCommits(string(out))
+}
+
+func parseCommits(out string) ([]Commit, error) {
+	fields := strings.Split(out, "\x00")
+	if (len(fields)-1)%commitFields != 0 {
+		return nil, errors.New("git listed commits in an unknown form")
+	}
+	list := make([]Commit, 0, len(fields)/commitFields)
+	for ; len(fields) > commitFields; fields = fields[commitFields:] {
+		c := Commit{
+			Hash:      Hash(strings.TrimPrefix(fields[0], "\n")),
+			Tree:      Hash(fields[1]),
+			Parents:   []Hash{},
+			Author:    Person{fields[3], fields[4]},
+			Committer: Person{fields[5], fields[6]},
+			Subject:   fields[8],
+			Body:      strings.TrimRight(fields[9], "\n"),
+			Trailers:  []Trailer{},
+		}
+		for p := range strings.FieldsSeq(fields[2]) {
+			c.Parents = append(c.Parents, Hash(p))
+		}
+		// A date that git itself cannot read is no reason to hide the commit.
+		if when, err := time.Parse(time.RFC3339, fields[7]); err == nil {
+			c.When = when
+		}
+		for line := range strings.SplitSeq(fields[10], "\n") {
+			if key, value, ok := strings.Cut(line, ":"); ok {
+				c.Trailers = append(c.Trailers, Trailer{key, strings.TrimSpace(value)})
+			}
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// Commit returns one commit.
+func (r *Repo) Commit(ctx context.Context, rev string) (Commit, error) {
+	list, err := r.log(ctx, rev, LogOptions{Max: 1})
+	if err == nil && len(list) != 1 {
+		err = ErrNotFound
+	}
+	if err != nil {
+		return Commit{}, fmt.Errorf("cannot read the commit %.200q in %s: %w", rev, r.name, err)
+	}
+	return list[0], nil
+}
+
+// MergeBase returns the best common ancestor, or [ErrNotFound].
+func (r *Repo) MergeBase(ctx context.Context, a, b string) (Hash, error) {
+	h, err := r.mergeBase(ctx, a, b)
+	if err != nil {
+		return "", fmt.Errorf("cannot find where %.200q and %.200q in %s part: %w", a, b, r.name, err)
+	}
+	return h, nil
+}
+
+func (r *Repo) mergeBase(ctx context.Context, a, b string) (Hash, error) {
+	x, err := r.resolve(ctx, a)
+	if err != nil {
+		return "", fmt.Errorf("%.200q: %w", a, err)
+	}
+	y, err := r.resolve(ctx, b)
+	if err != nil {
+		return "", fmt.Errorf("%.200q: %w", b, err)
+	}
+	out, err := r.output(ctx, "merge-base", string(x), string(y))
+	if exitCode(err) == 1 {
+		return "", fmt.Errorf("they have no commit in common: %w", ErrNotFound)
+	} else if err != nil {
+		return "", err
+	}
+	return Hash(strings.TrimSpace(string(out))), nil
+}
+
+// reaches says whether commit is new or an ancestor of new.
+func (r *Repo) reaches(ctx context.Context, commit, new Hash) (bool, error) {
+	if commit == new {
+		return true, nil
+	}
+	_, err := r.output(ctx, "merge-base", "--is-ancestor", string(commit), string(new))
+	if exitCode(err) == 1 {
+		return false, nil
+	}
+	return err == nil, err
+}

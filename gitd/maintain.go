@@ -1,0 +1,46 @@
+package gitd
+
+import (
+	"context"
+	"fmt"
+	"io"
+)
+
+// Maintain packs the repository without removing any object: a geometric
+// repack (its work is in proportion to what is new), one bitmap over all
+// packs, a commit-graph, packed refs. It may run beside everything else; a
+// second call waits for the first.
+//
+// Nothing is pruned. An object that no ref reaches yet may be a commit that
+// WriteCommit has returned and Update has not yet named.
+func (r *Repo) Maintain(ctx context.Context) error {
+	done, err := turn(ctx, r.maintaining)
+	if err == nil {
+		defer done()
+		if err = r.tidy(ctx, nil); err == nil {
+			err = syncfs(r.dir)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("cannot maintain %s: %w", r.name, fullDisk(err, r.dir))
+	}
+	return nil
+}
+
+func (r *Repo) tidy(ctx context.Context, progress io.Writer, config ...string) error {
+	config = append([]string{
+		"repack.writeBitmaps=true",
+		"pack.threads=1", // the cores are for the people who wait
+		"commitGraph.generationVersion=2",
+	}, config...)
+	for _, args := range [][]string{
+		{"pack-refs", "--all", "--prune"},
+		{"repack", "-d", "-l", "-q", "--geometric=2", "--write-midx", "--write-bitmap-index"},
+		{"commit-graph", "write", "--reachable", "--split", "--no-progress"},
+	} {
+		if err := r.server.run(ctx, child{repo: r.dir, args: args, config: config, progress: progress}); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,391 @@
+package gitd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// mergeTries is how often a merge starts anew because its target moved.
+const mergeTries = 5
+
+// scratchPrefix begins the names of folders in objects/ that hold objects
+// which may yet turn out to be of no use; git's own prune knows the name.
+const scratchPrefix = "tmp_objdir-"
+
+// Strategy is how a branch is brought into another.
+type Strategy string
+
+// The merge strategies.
+const (
+	StrategyMerge  Strategy = "merge"  // a merge commit, always; history kept
+	StrategyRebase Strategy = "rebase" // the branch's commits replayed on the target
+	StrategySquash Strategy = "squash" // one commit on the target
+	StrategyFF     Strategy = "ff"     // only if the target has not moved; else ErrConflict
+)
+
+// MergeRequest asks for a merge.
+type MergeRequest struct {
+	From, Into string // branch names; Into's ref is changed by compare-and-swap, From never
+	Strategy   Strategy
+	// Message of the merge or squash commit; empty: a subject that names both
+	// branches. Replayed commits keep their own.
+	Message string
+	// Author and Committer of the merge or squash commit; one that is empty is
+	// taken from the other. Replayed commits keep their author.
+	Author, Committer Person
+	When              time.Time // zero: now
+	// Keep makes rebase keep commits that become empty.
+	Keep bool
+}
+
+// MergeResult is the outcome of a merge. Conflicts are a result, not an error:
+// nothing was changed then.
+type MergeResult struct {
+	Merged    bool     `json:"merged"`               // Into now contains From's work
+	Commit    Hash     `json:"commit,omitempty"`     // Into's new tip
+	Old       Hash     `json:"old,omitempty"`        // Into's tip before
+	UpToDate  bool     `json:"up_to_date,omitempty"` // there was nothing to merge: Merged, and Commit is Old
+	Conflicts []string `json:"conflicts,omitempty"`  // paths
+	At        Hash     `json:"at,omitempty"`         // rebase: the commit that did not apply
+}
+
+// Merge brings From into Into without a work tree. When Into moves meanwhile,
+// it starts anew on the new tip.
+//
+// Rebase does as git rebase does: merge commits are flattened, commits whose
+// change the target has already are left out, so are those that become empty;
+// commits that stand on the target already are kept as they are.
+func (r *Repo) Merge(ctx context.Context, m MergeRequest) (MergeResult, error) {
+	res, err := r.merge(ctx, m)
+	if err != nil {
+		return MergeResult{}, fmt.Errorf("cannot merge %.200q into %.200q in %s: %w", m.From, m.Into, r.name, fullDisk(err, r.dir))
+	}
+	return res, nil
+}
+
+func branchRef(name string) (string, error) {
+	ref := name
+	if !strings.HasPrefix(name, "refs/heads/") {
+		ref = "refs/heads/" + name
+	}
+	return ref, CheckRef(ref)
+}
+
+func (r *Repo) merge(ctx context.Context, m MergeRequest) (MergeResult, error) {
+	into, err := branchRef(m.Into)
+	if err != nil {
+		return MergeResult{}, err
+	}
+	from, err := branchRef(m.From)
+	if err != nil {
+		return MergeResult{}, err
+	}
+	switch m.Strategy {
+	case StrategyMerge, StrategyRebase, StrategySquash, StrategyFF:
+	default:
+		return MergeResult{}, fmt.Errorf("merge strategy %.40q is none of merge, rebase, squash, ff: %w", m.Strategy, ErrInvalid)
+	}
+	if m.Author == (Person{}) {
+		m.Author = m.Committer
+	}
+	if m.Committer == (Person{}) {
+		m.Committer = m.Author
+	}
+	if m.Committer == (Person{}) && m.Strategy != StrategyFF {
+		return MergeResult{}, fmt.Errorf("nobody is named as the committer: %w", ErrInvalid)
+	}
+	if m.When.IsZero() {
+		m.When = r.server.now()
+	}
+	if err := r.needSHA1(ctx); err != nil {
+		return MergeResult{}, err
+	}
+	done, err := turn(ctx, r.merging)
+	if err != nil {
+		return MergeResult{}, err
+	}
+	defer done()
+	theirs, err := r.tip(ctx, from)
+	if err != nil {
+		return MergeResult{}, err
+	}
+	for try := 1; ; try++ {
+		ours, err := r.tip(ctx, into)
+		if err != nil {
+			return MergeResult{}, err
+		}
+		res, err := r.mergeOnce(ctx, m, into, ours, theirs)
+		// The target moved: everything is computed anew from where it is now,
+		// so nothing of the other's work is lost.
+		if !errors.Is(err, errMoved) || try == mergeTries {
+			return res, err
+		}
+	}
+}
+
+// tip is where a branch stands.
+func (r *Repo) tip(ctx context.Context, ref string) (Hash, error) {
+	h, err := r.ref(ctx, ref)
+	if err != nil {
+		return "", fmt.Errorf("branch %s: %w", strings.TrimPrefix(ref, "refs/heads/"), err)
+	}
+	return h, nil
+}
+
+// errMoved is the conflict that a new try can solve.
+var errMoved = fmt.Errorf("the target branch moved: %w", ErrConflict)
+
+func (r *Repo) mergeOnce(ctx context.Context, m MergeRequest, into string, ours, theirs Hash) (MergeResult, error) {
+	res := MergeResult{Old: ours}
+	upToDate := MergeResult{Merged: true, UpToDate: true, Old: ours, Commit: ours}
+	if contained, err := r.reaches(ctx, theirs, ours); err != nil {
+		return res, err
+	} else if contained {
+		return upToDate, nil
+	}
+	if _, err := r.mergeBase(ctx, string(ours), string(theirs)); errors.Is(err, ErrNotFound) {
+		return res, fmt.Errorf("the branches have no commit in common: %w", ErrInvalid)
+	} else if err != nil {
+		return res, err
+	}
+	sc, err := r.newScratch()
+	if err != nil {
+		return res, err
+	}
+	defer sc.remove()
+	switch m.Strategy {
+	case StrategyFF:
+		ahead, err := r.reaches(ctx, ours, theirs)
+		if err != nil {
+			return res, err
+		}
+		if !ahead {
+			return res, fmt.Errorf("no fast-forward: %s has commits that %s lacks: %w", m.Into, m.From, ErrConflict)
+		}
+		res.Commit = theirs
+	case StrategyMerge, StrategySquash:
+		tree, conflicts, err := sc.mergeTree(ctx, ours, theirs)
+		if err != nil || conflicts != nil {
+			res.Conflicts = conflicts
+			return res, err
+		}
+		c := rawCommit{
+			tree: tree, parents: []Hash{ours, theirs},
+			author: m.Author.signature(m.When), committer: m.Committer.signature(m.When),
+			message: []byte(cleanMessage(m.Message)),
+		}
+		verb := "Merge"
+		if m.Strategy == StrategySquash {
+			verb = "Squash"
+			c.parents = c.parents[:1]
+			if was, err := r.treeOf(ctx, ours); err != nil {
+				return res, err
+			} else if was == tree {
+				return upToDate, nil
+			}
+		}
+		if len(c.message) == 0 {
+			c.message = fmt.Appendf(nil, "%s branch '%s' into %s\n", verb, m.From, m.Into)
+		}
+		if res.Commit, err = r.writeObject(sc.store, "commit", c.encode()); err != nil {
+			return res, err
+		}
+	case StrategyRebase:
+		res.Commit, res.Conflicts, res.At, err = sc.replay(ctx, m, ours, theirs)
+		if err != nil || res.Conflicts != nil {
+			return res, err
+		}
+		if res.Commit == ours {
+			return upToDate, nil
+		}
+	}
+	// The objects are on disk before a ref names them.
+	if err := sc.adopt(); err != nil {
+		return res, err
+	}
+	if err := syncfs(r.dir); err != nil {
+		return res, err
+	}
+	err = r.Update(ctx, RefUpdate{Name: into, New: res.Commit, Old: &ours})
+	if errors.Is(err, ErrConflict) {
+		return res, errors.Join(errMoved, err)
+	}
+	res.Merged = err == nil
+	return res, err
+}
+
+// scratch is an object store beside the repository's own, for the objects of a
+// merge that may fail; nothing here ever prunes what a failed one would leave.
+type scratch struct {
+	r     *Repo
+	store string // relative to the repository
+	empty string // an empty work tree
+}
+
+func (r *Repo) newScratch() (*scratch, error) {
+	dir, err := os.MkdirTemp(filepath.Join(r.dir, "objects"), scratchPrefix+"merge-")
+	if err != nil {
+		return nil, err
+	}
+	sc := &scratch{r: r, store: filepath.Join("objects", filepath.Base(dir)), empty: filepath.Join(dir, "empty")}
+	if err := os.Mkdir(sc.empty, 0o777); err != nil {
+		sc.remove()
+		return nil, err
+	}
+	return sc, nil
+}
+
+func (sc *scratch) remove() {
+	if err := os.RemoveAll(filepath.Join(sc.r.dir, sc.store)); err != nil {
+		sc.r.server.log().Warn("cannot remove the objects of a merge", "repo", sc.r.name, "error", err)
+	}
+}
+
+// adopt moves the objects into the repository.
+func (sc *scratch) adopt() error {
+	from := filepath.Join(sc.r.dir, sc.store)
+	folders, err := os.ReadDir(from)
+	if err != nil {
+		return err
+	}
+	for _, f := range folders {
+		if len(f.Name()) != 2 || !isHex(f.Name()) {
+			continue
+		}
+		objects, err := os.ReadDir(filepath.Join(from, f.Name()))
+		if err != nil {
+			return err
+		}
+		for _, o := range objects {
+			if strings.HasPrefix(o.Name(), "tmp_obj_") {
+				continue
+			}
+			err := placeObject(filepath.Join(from, f.Name(), o.Name()), filepath.Join(sc.r.dir, "objects"), f.Name()+o.Name())
+			if err != nil && !errors.Is(err, fs.ErrExist) {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// mergeTree merges two commits with git; conflicts are paths, or nil. An empty
+// work tree makes git read .gitattributes from the merged trees, which it does
+// not do in a bare repository.
+func (sc *scratch) mergeTree(ctx context.Context, ours, theirs Hash, more ...string) (tree Hash, conflicts []string, err error) {
+	args := append([]string{"merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"}, more...)
+	out, err := sc.r.server.output(ctx, child{
+		repo: sc.r.dir, dir: sc.empty,
+		args: append(args, string(ours), string(theirs)),
+		// One syncfs makes all objects durable at the end.
+		config: []string{"core.fsync=none", "core.bare=false"},
+		env: []string{
+			"GIT_WORK_TREE=" + sc.empty,
+			"GIT_OBJECT_DIRECTORY=" + filepath.Join(sc.r.dir, sc.store),
+			"GIT_ALTERNATE_OBJECT_DIRECTORIES=" + strconv.Quote(filepath.Join(sc.r.dir, "objects")),
+		},
+	})
+	code := exitCode(err)
+	if err != nil && code != 1 {
+		return "", nil, err
+	}
+	fields := strings.Split(strings.TrimRight(string(out), "\x00"), "\x00")
+	tree = Hash(fields[0])
+	if err := CheckHash(tree); err != nil {
+		return "", nil, fmt.Errorf("git merge-tree answered %.100q", out)
+	}
+	if code != 1 {
+		return tree, nil, nil
+	}
+	seen := map[string]bool{}
+	conflicts = []string{}
+	for _, path := range fields[1:] {
+		if path != "" && !seen[path] {
+			seen[path] = true
+			conflicts = append(conflicts, path)
+		}
+	}
+	return "", conflicts, nil
+}
+
+// replay puts the commits of theirs that ours lacks on top of ours.
+func (sc *scratch) replay(ctx context.Context, m MergeRequest, ours, theirs Hash) (tip Hash, conflicts []string, at Hash, err error) {
+	r := sc.r
+	out, err := r.output(ctx, "rev-list", "--topo-order", "--reverse", "--no-merges", "--right-only", "--cherry-pick",
+		string(ours)+"..."+string(theirs), "--")
+	if err != nil {
+		return "", nil, "", err
+	}
+	tip = ours
+	onto, err := r.treeOf(ctx, ours)
+	if err != nil {
+		return "", nil, "", err
+	}
+	for name := range strings.FieldsSeq(string(out)) {
+		h := Hash(name)
+		pick, err := r.rawCommit(ctx, h)
+		if err != nil {
+			return "", nil, "", err
+		}
+		if len(pick.parents) == 1 && pick.parents[0] == tip {
+			tip, onto = h, pick.tree
+			continue
+		}
+		tree, conflicts, err := sc.apply(ctx, pick, h, onto)
+		if err != nil || conflicts != nil {
+			return "", conflicts, h, err
+		}
+		if tree == onto && !m.Keep {
+			// Empty from the start is what its author meant; become empty is not.
+			empty, err := r.isEmpty(ctx, pick)
+			if err != nil {
+				return "", nil, "", err
+			}
+			if !empty {
+				continue
+			}
+		}
+		pick.tree, pick.parents = tree, []Hash{tip}
+		pick.committer = m.Committer.signature(m.When)
+		if tip, err = r.writeObject(sc.store, "commit", pick.encode()); err != nil {
+			return "", nil, "", err
+		}
+		onto = tree
+	}
+	return tip, nil, "", nil
+}
+
+// isEmpty says whether a commit changes nothing.
+func (r *Repo) isEmpty(ctx context.Context, c rawCommit) (bool, error) {
+	if len(c.parents) == 0 {
+		return c.tree == emptyTree, nil
+	}
+	before, err := r.treeOf(ctx, c.parents[0])
+	return before == c.tree, err
+}
+
+// emptyTree is the name of the tree without entries.
+const emptyTree Hash = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
+
+// apply merges the change of one commit into a tree. merge-tree can be told
+// its merge base only since git 2.40; before, it finds one by itself. So it is
+// given a commit that stands on the picked commit's parent and has the tree to
+// be changed: the two then part at that parent.
+func (sc *scratch) apply(ctx context.Context, pick rawCommit, h, onto Hash) (Hash, []string, error) {
+	who := Person{"merge", "merge"}.signature(time.Unix(0, 0))
+	stand := rawCommit{tree: onto, parents: pick.parents, author: who, committer: who}
+	ours, err := sc.r.writeObject(sc.store, "commit", stand.encode())
+	if err != nil {
+		return "", nil, err
+	}
+	// It is only a crutch of this merge: adopt must not take it along.
+	defer os.Remove(filepath.Join(sc.r.dir, sc.store, string(ours[:2]), string(ours[2:])))
+	return sc.mergeTree(ctx, ours, h, "--allow-unrelated-histories")
+}

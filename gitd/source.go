@@ -1,0 +1,148 @@
+package gitd
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// source is a place to import from: a path, or an http, https or ssh URL.
+type source struct {
+	where  string   // what git is given and what is remembered; without credentials
+	local  bool     // where is a path on this machine
+	config []string // for the children that talk to it
+	env    []string
+}
+
+// parseSource reads what a person gave as a source. Git knows more transports
+// than these; some of them run programs.
+func parseSource(text string) (source, error) {
+	bad := func(why string) (source, error) {
+		return source{}, fmt.Errorf("source %.200q %s; allowed are a path, file://, http://, https:// and ssh:// URLs, and user@host:path: %w",
+			withoutPassword(text), why, ErrInvalid)
+	}
+	switch {
+	case text == "":
+		return bad("is empty")
+	case strings.HasPrefix(text, "-"):
+		return bad("begins with '-'")
+	case strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c == 0x7f }):
+		return bad("contains a control character")
+	case strings.Contains(text, "::"):
+		// "NAME::ADDRESS" makes git run the program git-remote-NAME.
+		if _, err := os.Stat(text); err != nil {
+			return bad("names a transport that is not allowed")
+		}
+		text = "./" + text
+	}
+	s := source{where: text}
+	scheme, rest, isURL := strings.Cut(text, "://")
+	switch {
+	case isURL && strings.EqualFold(scheme, "file"):
+		path, err := url.PathUnescape(rest)
+		if err != nil || !strings.HasPrefix(path, "/") {
+			return bad("is no file:///PATH")
+		}
+		return localSource(path)
+	case isURL:
+		u, err := url.Parse(text)
+		if err != nil || u.Host == "" {
+			return bad("is no URL")
+		}
+		switch strings.ToLower(u.Scheme) {
+		case "http", "https":
+			if u.User != nil {
+				pass, _ := u.User.Password()
+				header := "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+pass))
+				u.User = nil
+				// For this host only: a redirect must not carry the password away.
+				s.config = append(s.config, "http."+u.Scheme+"://"+u.Host+"/.extraHeader="+header)
+			}
+			s.where = u.String()
+			s.env = fromServer("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY",
+				"SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO")
+			s.config = append(s.config, "protocol.http.allow=always", "protocol.https.allow=always")
+		case "ssh":
+			if strings.HasPrefix(u.Hostname(), "-") || strings.HasPrefix(u.Path, "/-") || strings.HasPrefix(u.User.Username(), "-") {
+				return bad("has a part that begins with '-'")
+			}
+			if _, ok := u.User.Password(); ok {
+				return bad("has a password, which ssh does not take from a URL")
+			}
+			s.overSSH()
+		default:
+			return bad("names a transport that is not allowed")
+		}
+		return s, nil
+	}
+	// As git does: host:path is ssh, unless a slash comes first or it is there.
+	colon := strings.IndexByte(text, ':')
+	slash := strings.IndexByte(text, '/')
+	if colon > 0 && (slash < 0 || colon < slash) {
+		if _, err := os.Stat(text); err != nil {
+			host, path := text[:colon], text[colon+1:]
+			if strings.HasPrefix(path, "-") || strings.Contains(host, "@-") {
+				return bad("has a part that begins with '-'")
+			}
+			s.overSSH()
+			return s, nil
+		}
+	}
+	return localSource(text)
+}
+
+func localSource(path string) (source, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return source{}, err
+	}
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return source{}, fmt.Errorf("source %.200q: %w", path, ErrNotFound)
+	} else if err != nil {
+		return source{}, err
+	}
+	return source{where: path, local: true, config: []string{"protocol.file.allow=always"}}, nil
+}
+
+func (s *source) overSSH() {
+	// Nobody is there to be asked for a password or about a host's key.
+	s.env = append(fromServer("SSH_AUTH_SOCK"), "GIT_SSH_COMMAND=ssh -o BatchMode=yes", "GIT_SSH_VARIANT=ssh")
+	s.config = append(s.config, "protocol.ssh.allow=always")
+}
+
+// fromServer picks variables of the server's own environment.
+func fromServer(keys ...string) []string {
+	var env []string
+	for _, k := range keys {
+		if v, ok := os.LookupEnv(k); ok {
+			env = append(env, k+"="+v)
+		}
+	}
+	return env
+}
+
+// withoutPassword hides the credentials of a URL from logs and lists.
+func withoutPassword(text string) string {
+	scheme, rest, ok := strings.Cut(text, "://")
+	if !ok {
+		return text
+	}
+	authority, path, hasPath := strings.Cut(rest, "/")
+	at := strings.LastIndexByte(authority, '@')
+	if at < 0 {
+		return text
+	}
+	if user := authority[:at]; strings.EqualFold(scheme, "ssh") && !strings.Contains(user, ":") {
+		return text // who, not a secret
+	}
+	text = scheme + "://" + authority[at+1:]
+	if hasPath {
+		text += "/" + path
+	}
+	return text
+}

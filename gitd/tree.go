@@ -1,0 +1,271 @@
+package gitd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strconv"
+	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/storage/filesystem"
+)
+
+const (
+	modeFile       = 0o100644
+	modeExecutable = 0o100755
+	modeSymlink    = 0o120000
+	modeFolder     = 0o040000
+	modeCommit     = 0o160000 // a submodule
+)
+
+// treeListMax bounds [Repo.Tree].
+const treeListMax = 1_000_000
+
+// TreeEntry is one entry of a folder at a commit.
+type TreeEntry struct {
+	Path string `json:"path"` // from the root of the tree
+	Mode string `json:"mode"` // six octal digits
+	Type string `json:"type"` // blob, tree, commit
+	Hash Hash   `json:"hash"`
+	Size int64  `json:"size"` // of blobs; 0 for others
+}
+
+// entry is one line of a tree object.
+type entry struct {
+	name string
+	mode uint32
+	hash Hash
+}
+
+func (e entry) kind() string {
+	switch e.mode {
+	case modeFolder:
+		return "tree"
+	case modeCommit:
+		return "commit"
+	}
+	return "blob"
+}
+
+// parseTree reads a tree object of objects named by hashLen bytes.
+func parseTree(data []byte, hashLen int) ([]entry, error) {
+	var entries []entry
+	for len(data) > 0 {
+		mode, rest, ok := bytes.Cut(data, []byte(" "))
+		name, rest, ok2 := bytes.Cut(rest, []byte{0})
+		m, err := strconv.ParseUint(string(mode), 8, 32)
+		if !ok || !ok2 || err != nil || len(name) == 0 || len(rest) < hashLen {
+			return nil, errors.New("damaged tree")
+		}
+		entries = append(entries, entry{name: string(name), mode: uint32(m), hash: Hash(fmt.Sprintf("%x", rest[:hashLen]))})
+		data = rest[hashLen:]
+	}
+	return entries, nil
+}
+
+// tree reads the tree called h.
+func (r *Repo) tree(ctx context.Context, h Hash) ([]entry, error) {
+	obj, _, err := r.objects.small(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	if obj.kind != "tree" {
+		return nil, fmt.Errorf("object %s is a %s, no folder: %w", h, obj.kind, ErrInvalid)
+	}
+	entries, err := parseTree(obj.data, len(h)/2)
+	if err != nil {
+		return nil, fmt.Errorf("object %s: %w", h, err)
+	}
+	return entries, nil
+}
+
+// treeOf returns the root tree of a commit.
+func (r *Repo) treeOf(ctx context.Context, commit Hash) (Hash, error) {
+	c, err := r.rawCommit(ctx, commit)
+	return c.tree, err
+}
+
+// splitPath checks a slash-separated path inside a tree.
+func splitPath(p string) ([]string, error) {
+	switch {
+	case p == "":
+		return nil, fmt.Errorf("the path is empty: %w", ErrInvalid)
+	case len(p) > 4096:
+		return nil, fmt.Errorf("path %.100q… is longer than 4096 bytes: %w", p, ErrInvalid)
+	case strings.Contains(p, "\x00"):
+		return nil, fmt.Errorf("path %.100q contains a NUL: %w", p, ErrInvalid)
+	}
+	parts := strings.Split(p, "/")
+	for _, part := range parts {
+		if part == "" || part == "." || part == ".." {
+			return nil, fmt.Errorf("path %.100q has a part that is empty, '.' or '..': %w", p, ErrInvalid)
+		}
+	}
+	return parts, nil
+}
+
+// find walks from the root of rev to path; "" is the root itself.
+func (r *Repo) find(ctx context.Context, rev, p string) (entry, error) {
+	commit, err := r.resolve(ctx, rev)
+	if err != nil {
+		return entry{}, fmt.Errorf("%.200q: %w", rev, err)
+	}
+	root, err := r.treeOf(ctx, commit)
+	if err != nil {
+		return entry{}, err
+	}
+	at := entry{mode: modeFolder, hash: root}
+	if p == "" {
+		return at, nil
+	}
+	parts, err := splitPath(p)
+	if err != nil {
+		return entry{}, err
+	}
+walk:
+	for _, part := range parts {
+		if at.mode != modeFolder {
+			return entry{}, ErrNotFound
+		}
+		entries, err := r.tree(ctx, at.hash)
+		if err != nil {
+			return entry{}, err
+		}
+		for _, e := range entries {
+			if e.name == part {
+				at = e
+				continue walk
+			}
+		}
+		return entry{}, ErrNotFound
+	}
+	return at, nil
+}
+
+// ReadFile returns a file at a commit; of a symbolic link, what it points to.
+// A file larger than max bytes is [ErrTooLarge]; max 0 means 64 MiB.
+func (r *Repo) ReadFile(ctx context.Context, rev, path string, max int64) ([]byte, error) {
+	if max <= 0 {
+		max = fileMax
+	}
+	in, size, err := r.OpenFile(ctx, rev, path)
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	if size > max {
+		return nil, fmt.Errorf("cannot read %.200q: it has %d bytes, allowed are %d: %w", path, size, max, ErrTooLarge)
+	}
+	data := make([]byte, size)
+	if _, err := io.ReadFull(in, data); err != nil {
+		return nil, fmt.Errorf("cannot read %.200q: %w", path, err)
+	}
+	return data, nil
+}
+
+// OpenFile is ReadFile as a stream, with the file's size. It must be closed.
+func (r *Repo) OpenFile(ctx context.Context, rev, path string) (io.ReadCloser, int64, error) {
+	e, err := r.find(ctx, rev, path)
+	if err == nil && e.kind() != "blob" {
+		err = fmt.Errorf("it is a %s, no file: %w", map[string]string{"tree": "folder", "commit": "submodule"}[e.kind()], ErrInvalid)
+	}
+	var in io.ReadCloser
+	var size int64
+	if err == nil {
+		in, size, err = r.objects.stream(ctx, e.hash)
+	}
+	if err != nil {
+		return nil, 0, fmt.Errorf("cannot open %.200q at %.200q in %s: %w", path, rev, r.name, err)
+	}
+	return in, size, nil
+}
+
+// Tree lists the folder path ("" is the root) at a commit; recursive lists
+// files of all folders below, without the folders themselves.
+func (r *Repo) Tree(ctx context.Context, rev, path string, recursive bool) ([]TreeEntry, error) {
+	list, err := r.listTree(ctx, rev, path, recursive)
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the folder %.200q at %.200q in %s: %w", path, rev, r.name, err)
+	}
+	return list, nil
+}
+
+func (r *Repo) listTree(ctx context.Context, rev, folder string, recursive bool) ([]TreeEntry, error) {
+	top, err := r.find(ctx, rev, folder)
+	if err != nil {
+		return nil, err
+	}
+	var list []TreeEntry
+	var walk func(h Hash, at string, depth int) error
+	walk = func(h Hash, at string, depth int) error {
+		if depth > 1000 {
+			return fmt.Errorf("folders are nested more than 1000 deep: %w", ErrTooLarge)
+		}
+		entries, err := r.tree(ctx, h)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			p := path.Join(at, e.name)
+			if recursive && e.mode == modeFolder {
+				if err := walk(e.hash, p, depth+1); err != nil {
+					return err
+				}
+				continue
+			}
+			if len(list) == treeListMax {
+				return fmt.Errorf("more than %d entries: %w", treeListMax, ErrTooLarge)
+			}
+			list = append(list, TreeEntry{Path: p, Mode: fmt.Sprintf("%06o", e.mode), Type: e.kind(), Hash: e.hash})
+		}
+		return nil
+	}
+	if err := walk(top.hash, folder, 0); err != nil {
+		return nil, err
+	}
+	return list, r.sizes(ctx, list)
+}
+
+// sizes fills in the sizes of the blobs.
+func (r *Repo) sizes(ctx context.Context, list []TreeEntry) error {
+	err := r.objects.with(ctx, func(store *filesystem.Storage) error {
+		for i := range list {
+			if list[i].Type != "blob" {
+				continue
+			}
+			n, err := store.EncodedObjectSize(plumbing.NewHash(string(list[i].Hash)))
+			if err != nil {
+				return err
+			}
+			list[i].Size = n
+		}
+		return nil
+	})
+	if err == nil && (len(list) == 0 || len(list[0].Hash) == 40) {
+		return nil
+	}
+	var in bytes.Buffer
+	for _, e := range list {
+		in.WriteString(string(e.Hash) + "\n")
+	}
+	out, err := r.server.output(ctx, child{repo: r.dir, args: []string{"cat-file", "--batch-check=%(objecttype) %(objectsize)"}, in: &in})
+	if err != nil {
+		return fmt.Errorf("cannot read the sizes: %w", err)
+	}
+	lines := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+	if len(lines) != len(list) {
+		return fmt.Errorf("cannot read the sizes: %d answers for %d objects", len(lines), len(list))
+	}
+	for i, line := range lines {
+		if n, ok := strings.CutPrefix(line, "blob "); ok {
+			if list[i].Size, err = strconv.ParseInt(n, 10, 64); err != nil {
+				return fmt.Errorf("cannot read the sizes: %w", err)
+			}
+		}
+	}
+	return nil
+}
