@@ -2,14 +2,22 @@ package containers
 
 import (
 	"context"
+	"crypto/subtle"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/pkg/sftp"
 	"golang.org/x/crypto/ssh"
+
+	"github.com/ramus-dev/ramus/containers/runner"
 )
 
 // Paths inside every container.
@@ -30,14 +38,31 @@ var (
 	ErrUnknownCommand = errors.New("unknown command")
 	// ErrImpostor: what answered has not the host key the runner had.
 	ErrImpostor = errors.New("the runner is not the one that was started")
+	// ErrKnownCommand: a command of that id was started before; attach to it.
+	ErrKnownCommand = errors.New("command was started before")
 	// ErrBusy: the queue for a container is full.
 	ErrBusy = errors.New("too many callers are waiting")
+)
+
+const (
+	handshakeTime = 10 * time.Second
+	// A runner that does not answer for so long is taken for gone.
+	keepaliveEvery = 15 * time.Second
+	keepaliveTime  = 30 * time.Second
+	// maxAnswer bounds what a runner may answer to a question, in bytes.
+	maxAnswer = 64 << 20
 )
 
 // Host is an SSH connection to the runner in one container. Methods are safe
 // for concurrent use. When the connection breaks every method fails with an
 // error that is [ErrGone].
-type Host struct{}
+type Host struct {
+	container Container
+	client    *ssh.Client
+	done      chan struct{}  // closed when the connection is lost
+	owned     sync.WaitGroup // the host's goroutines
+	door      *doorServer    // nil without a door
+}
 
 // Pin remembers a runner's SSH host key, so that nothing inside a container
 // can take the runner's place later. First use stores, later uses compare.
@@ -60,113 +85,285 @@ type Dialer struct {
 // answers, the container is found to be gone, or ctx ends; the connection
 // outlives ctx. A runner whose host key is not the pinned one is refused with
 // [ErrImpostor].
-func (d *Dialer) Dial(ctx context.Context, id string) (*Host, error) { panic("not built") }
+func (d *Dialer) Dial(ctx context.Context, id string) (*Host, error) {
+	wait := 5 * time.Millisecond
+	for {
+		h, err := d.dialOnce(ctx, id)
+		if err == nil {
+			return h, nil
+		}
+		// Only a runner that is not there yet is worth another try.
+		if !errors.Is(err, errNotYet) {
+			return nil, fmt.Errorf("cannot connect to container %s: %w", id, err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil, fmt.Errorf("cannot connect to container %s: %w (%w)", id, ctx.Err(), err)
+		case <-time.After(wait):
+		}
+		wait = min(wait*2, 250*time.Millisecond)
+	}
+}
+
+// errNotYet: the runner did not answer, but may soon.
+var errNotYet = errors.New("the runner does not answer")
+
+func (d *Dialer) dialOnce(ctx context.Context, id string) (*Host, error) {
+	conn, err := d.Engine.Dial(ctx, id)
+	if errors.Is(err, ErrGone) || ctx.Err() != nil && err != nil {
+		return nil, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errNotYet, err)
+	}
+	return d.NewHost(ctx, conn, Container{ID: id, Running: true})
+}
 
 // NewHost is Dial over a connection that is there already. On error conn is closed.
 func (d *Dialer) NewHost(ctx context.Context, conn net.Conn, c Container) (*Host, error) {
-	panic("not built")
+	impostor := false
+	config := &ssh.ClientConfig{
+		User:          "task",
+		Auth:          []ssh.AuthMethod{ssh.PublicKeys(d.Signer)},
+		ClientVersion: "SSH-2.0-ramus",
+		HostKeyCallback: func(_ string, _ net.Addr, key ssh.PublicKey) error {
+			if d.Pin == nil {
+				return nil
+			}
+			pinned := d.Pin.Key()
+			if pinned == nil {
+				if err := d.Pin.Store(key.Marshal()); err != nil {
+					return fmt.Errorf("cannot store the runner's host key: %w", err)
+				}
+				return nil
+			}
+			if subtle.ConstantTimeCompare(pinned, key.Marshal()) != 1 {
+				impostor = true
+				return ErrImpostor
+			}
+			return nil
+		},
+	}
+	// The handshake knows no context; closing the connection ends it.
+	hctx, cancel := context.WithTimeout(ctx, handshakeTime)
+	defer cancel()
+	stop := context.AfterFunc(hctx, func() { conn.Close() })
+	sc, chans, reqs, err := ssh.NewClientConn(conn, c.ID, config)
+	if !stop() && err == nil {
+		sc.Close()
+		err = hctx.Err()
+	}
+	if err != nil {
+		conn.Close()
+		switch {
+		case impostor:
+			return nil, ErrImpostor
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case broken(err) || hctx.Err() != nil:
+			return nil, fmt.Errorf("%w: %w", errNotYet, err)
+		}
+		return nil, fmt.Errorf("cannot speak to the runner: %w", err)
+	}
+	h := &Host{container: c, client: ssh.NewClient(sc, chans, reqs), done: make(chan struct{})}
+	h.owned.Go(func() {
+		_ = h.client.Wait()
+		close(h.done)
+	})
+	h.owned.Go(h.keepalive)
+	if err := h.openDoor(d.Door); err != nil {
+		h.Close()
+		return nil, err
+	}
+	return h, nil
 }
 
-// Command is one command line for a container.
-type Command struct {
-	// ID names the command while the runner remembers it: [A-Za-z0-9._-]{1,64}, unique in the container.
-	ID string
-	// Args is run without a shell. Shell, when Args is empty, is run by `sh -c`.
-	Args  []string
-	Shell string
-	Dir   string   // below /work; default /work
-	Env   []string // "K=V", after the container's own
-	Stdin io.Reader
-	// TTY asks for a terminal; stdout then carries both streams.
-	TTY *Window
-	// Timeout kills the whole process group (and what left it by setsid) with
-	// SIGTERM, and Grace later with SIGKILL. Zero: no limit.
-	Timeout time.Duration
-	Grace   time.Duration // default 5 s
-	// Background commands may outlive later commands and count as activity;
-	// foreground commands take what they started with them when they end.
-	Background bool
+// broken tells whether err is a connection that ended rather than a refusal.
+func broken(err error) bool {
+	for _, e := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE, io.ErrClosedPipe} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
 }
 
-// Window is a terminal's size and kind.
-type Window struct {
-	Rows, Cols int
-	Term       string // TERM; default xterm-256color
+// keepalive closes the connection when the runner stops answering: a paused or
+// dead machine at the other end of a network says nothing by itself.
+func (h *Host) keepalive() {
+	tick := time.NewTicker(keepaliveEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-h.done:
+			return
+		case <-tick.C:
+		}
+		late := time.AfterFunc(keepaliveTime, func() { h.client.Close() })
+		_, _, _ = h.client.SendRequest("keepalive@openssh.com", true, nil)
+		late.Stop()
+	}
 }
-
-// Reasons why a command ended other than by itself.
-const (
-	ReasonTimeout  = "timeout"
-	ReasonKilled   = "killed"    // by Process.Kill or Host.Kill
-	ReasonDiskFull = "disk_full" // see Limits.DiskFree
-	ReasonMemory   = "memory"    // the kernel's out-of-memory killer
-)
-
-// Exit is how a command ended.
-type Exit struct {
-	Code     int           // 0-255; 128+n when ended by signal n; 126/127 when it could not start
-	Signal   string        // "KILL", … or ""
-	Reason   string        // one of the Reason constants, or "" when it ended by itself
-	Duration time.Duration // measured by the runner
-	// Stdout and Stderr count all bytes written; more than Limits.Output of
-	// either were dropped after that many.
-	Stdout, Stderr int64
-}
-
-// CommandState is what the runner remembers of a command.
-type CommandState struct {
-	ID         string
-	Started    time.Time
-	Background bool
-	Running    bool
-	Exit       Exit // when not Running
-	Line       string
-}
-
-// Process is a command as seen from outside. Its output is read from the
-// runner's memory, so it may be attached any number of times.
-type Process struct{}
-
-// Start runs a command. Its context ends the attachment, not the command.
-func (h *Host) Start(ctx context.Context, c Command) (*Process, error) { panic("not built") }
-
-// Attach follows a remembered command again, its output from the given offsets on.
-func (h *Host) Attach(ctx context.Context, id string, stdout, stderr int64) (*Process, error) {
-	panic("not built")
-}
-
-// Output copies the command's output to the writers and returns how it ended.
-// It returns early with the context's error, or ErrGone; the command goes on then.
-// A nil writer discards.
-func (p *Process) Output(stdout, stderr io.Writer) (Exit, error) { panic("not built") }
-
-// Resize tells a terminal its new size.
-func (p *Process) Resize(w Window) error { panic("not built") }
 
 // Commands lists what the runner remembers, oldest first.
-func (h *Host) Commands(ctx context.Context) ([]CommandState, error) { panic("not built") }
+func (h *Host) Commands(ctx context.Context) ([]CommandState, error) {
+	var states []runner.State
+	if err := h.ask(ctx, &runner.Request{Op: runner.OpList}, &states); err != nil {
+		return nil, fmt.Errorf("cannot list commands: %w", err)
+	}
+	all := make([]CommandState, len(states))
+	for i, s := range states {
+		all[i] = CommandState{ID: s.ID, Started: s.Started, Background: s.Background, Running: s.Running, Exit: Exit(s.Exit), Line: s.Line}
+	}
+	return all, nil
+}
 
-// Kill ends a command as a timeout would, with reason "killed".
-func (h *Host) Kill(ctx context.Context, id string) error { panic("not built") }
+// Kill ends a command as a timeout would, with reason "killed". It does not
+// wait for the end: [Process.Output] does. Killing one that ended is no error.
+func (h *Host) Kill(ctx context.Context, id string) error {
+	if err := h.ask(ctx, &runner.Request{Op: runner.OpKill, ID: id}, nil); err != nil {
+		return fmt.Errorf("cannot kill command %s: %w", id, err)
+	}
+	return nil
+}
 
 // Forget frees the output of a command that has ended.
-func (h *Host) Forget(ctx context.Context, id string) error { panic("not built") }
+func (h *Host) Forget(ctx context.Context, id string) error {
+	if err := h.ask(ctx, &runner.Request{Op: runner.OpForget, ID: id}, nil); err != nil {
+		return fmt.Errorf("cannot forget command %s: %w", id, err)
+	}
+	return nil
+}
 
 // Files opens SFTP, served by a child process of the task's user that cannot
 // leave /work, /artifacts, /cache and /tmp by "..", absolute path or symlink.
-func (h *Host) Files(ctx context.Context) (*sftp.Client, error) { panic("not built") }
+// The caller closes it; ctx bounds only the opening.
+func (h *Host) Files(ctx context.Context) (*sftp.Client, error) {
+	ch, reqs, err := h.channel(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open files: %w", err)
+	}
+	go ssh.DiscardRequests(reqs) // until the channel is closed, by the client or with the connection
+	stop := context.AfterFunc(ctx, func() { ch.Close() })
+	defer stop()
+	if ok, err := ch.SendRequest("subsystem", true, ssh.Marshal(struct{ Name string }{"sftp"})); err != nil || !ok {
+		ch.Close()
+		return nil, fmt.Errorf("cannot open files: %w", h.why(ctx, err))
+	}
+	c, err := sftp.NewClientPipe(ch, ch, sftp.UseConcurrentWrites(true))
+	if err != nil {
+		ch.Close()
+		return nil, fmt.Errorf("cannot open files: %w", h.why(ctx, err))
+	}
+	return c, nil
+}
 
 // Dial connects to a port inside the container ("127.0.0.1:5173").
-func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) { panic("not built") }
+func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil, fmt.Errorf("cannot dial %q: %w", addr, err)
+	}
+	n, err := strconv.ParseUint(port, 10, 16)
+	if err != nil {
+		return nil, fmt.Errorf("cannot dial %q: %w", addr, err)
+	}
+	ch, reqs, err := h.open(ctx, "direct-tcpip", ssh.Marshal(struct {
+		Addr       string
+		Port       uint32
+		Origin     string
+		OriginPort uint32
+	}{host, uint32(n), "127.0.0.1", 0}))
+	if err != nil {
+		return nil, fmt.Errorf("cannot dial %s in the container: %w", addr, err)
+	}
+	return newChannelConn(ch, reqs, addr), nil
+}
 
 // Ports lists the TCP ports that listen inside, the door's left out.
-func (h *Host) Ports(ctx context.Context) ([]int, error) { panic("not built") }
+func (h *Host) Ports(ctx context.Context) ([]int, error) {
+	var ports []int
+	if err := h.ask(ctx, &runner.Request{Op: runner.OpPorts}, &ports); err != nil {
+		return nil, fmt.Errorf("cannot list ports: %w", err)
+	}
+	return slices.Clip(ports), nil
+}
 
 // Done is closed when the connection is lost.
-func (h *Host) Done() <-chan struct{} { panic("not built") }
+func (h *Host) Done() <-chan struct{} { return h.done }
 
 // Container tells which container this is.
-func (h *Host) Container() Container { panic("not built") }
+func (h *Host) Container() Container { return h.container }
 
-// Close ends the connection; the container and its commands go on.
-func (h *Host) Close() error { panic("not built") }
+// Close ends the connection; the container and its commands go on. It waits
+// for the door's handlers, whose requests' contexts are cancelled.
+func (h *Host) Close() error {
+	err := h.client.Close()
+	h.door.close()
+	h.owned.Wait()
+	if err != nil && !broken(err) {
+		return fmt.Errorf("cannot close the connection: %w", err)
+	}
+	return nil
+}
+
+// why turns a failed exchange into its cause.
+func (h *Host) why(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	select {
+	case <-h.done:
+		return ErrGone
+	default:
+	}
+	if err == nil {
+		return errors.New("the runner refused")
+	}
+	if broken(err) {
+		return fmt.Errorf("%w: %w", ErrGone, err)
+	}
+	return err
+}
+
+// channel opens a session channel.
+func (h *Host) channel(ctx context.Context) (ssh.Channel, <-chan *ssh.Request, error) {
+	return h.open(ctx, "session", nil)
+}
+
+// open opens a channel. The library's call cannot be interrupted; when ctx
+// ends first its outcome is thrown away by the goroutine that waits for it.
+func (h *Host) open(ctx context.Context, kind string, data []byte) (ssh.Channel, <-chan *ssh.Request, error) {
+	type result struct {
+		ch   ssh.Channel
+		reqs <-chan *ssh.Request
+		err  error
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, nil, err
+	}
+	got := make(chan result)
+	left := make(chan struct{})
+	defer close(left)
+	h.owned.Go(func() {
+		ch, reqs, err := h.client.OpenChannel(kind, data)
+		select {
+		case got <- result{ch, reqs, err}:
+		case <-left:
+			if err == nil {
+				go ssh.DiscardRequests(reqs)
+				ch.Close()
+			}
+		}
+	})
+	select {
+	case r := <-got:
+		var refused *ssh.OpenChannelError
+		if r.err != nil && !errors.As(r.err, &refused) {
+			r.err = h.why(ctx, r.err)
+		}
+		return r.ch, r.reqs, r.err
+	case <-ctx.Done():
+		return nil, nil, ctx.Err()
+	}
+}

@@ -1,14 +1,291 @@
-// Package runner is process 1 of every container: an SSH server that starts
-// commands, remembers what they printed and how they ended, and outlives them.
 package runner
 
 import (
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
 	"fmt"
+	"log/slog"
+	"net"
 	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/gliderlabs/ssh"
+	gossh "golang.org/x/crypto/ssh"
+	"golang.org/x/sys/unix"
 )
 
-// Main is `ramus runner JSON`: JSON is a [Config]. It returns the exit status.
+const (
+	// idleTime ends connections whose peer is dead: a living one sends keepalives far more often.
+	idleTime = 2 * time.Minute
+	// spareThreads are made at the start. A fork bomb takes every place in the
+	// container's limit of processes, threads included, and a Go program that
+	// cannot have the thread it wants dies.
+	spareThreads = 24
+	// maxDescriptors is how many files the runner may hold itself, where it is allowed to.
+	maxDescriptors = 1 << 20
+)
+
+// Main is `ramus runner JSON`: JSON is a [Config]. It returns the exit status,
+// and only if the runner could not start.
 func Main(args []string) int {
-	fmt.Fprintln(os.Stderr, "cannot run the runner: not built")
-	return 1
+	var err error
+	switch {
+	case len(args) == 2 && args[0] == "sftp":
+		err = serveFiles(args[1])
+	case len(args) == 1:
+		err = run(args[0])
+	default:
+		fmt.Fprintln(os.Stderr, "usage: ramus runner JSON (started by a container engine, as process 1)")
+		return 2
+	}
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "ramus runner: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+func run(text string) error {
+	cfg, key, err := parseConfig(text)
+	if err != nil {
+		return err
+	}
+	if os.Getpid() != 1 {
+		// It kills whatever is left over; beyond a container that would be the host.
+		return errors.New("cannot start: not process 1 of a pid namespace")
+	}
+	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
+	score := openOOMScore()
+	if err := unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0); err != nil {
+		return fmt.Errorf("cannot become undumpable: %w", err)
+	}
+	if err := closeOnExec(); err != nil {
+		return err
+	}
+	childEnded := catchSignals()
+	warmThreads(spareThreads)
+	unix.Umask(0o022)
+	if err := limitChildren(cfg); err != nil {
+		return err
+	}
+	if cfg.UID != 0 {
+		if err := giveFolders(cfg); err != nil {
+			return err
+		}
+		if err := setCapabilitiesEverywhere(1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL | 1<<unix.CAP_SETPCAP); err != nil {
+			return err
+		}
+	}
+	user, err := startUserThread(cfg.UID, cfg.GID)
+	if err != nil {
+		return err
+	}
+	spool, err := openSpoolFolder(cfg.Spool, cfg.Output)
+	if err != nil {
+		return err
+	}
+	ln, err := listen(cfg.Listen)
+	if err != nil {
+		return err
+	}
+	door, err := openDoor(cfg.Door, log)
+	if err != nil {
+		return err
+	}
+	s := &server{
+		cfg: cfg, log: log, user: user, spool: spool, door: door, score: score,
+		env:      baseEnvironment(cfg),
+		commands: map[string]*command{}, children: map[int]*child{},
+	}
+	user.do(func() {
+		// Best effort: an engine may give a home of its own, or none.
+		_ = os.MkdirAll(home, 0o755)
+	})
+	go func() {
+		for range childEnded {
+			s.reap()
+		}
+	}()
+	return s.serve(ln, key)
+}
+
+// home is where programs keep caches and settings.
+const home = "/cache/home"
+
+func baseEnvironment(c Config) []string {
+	env := []string{"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LANG=C.UTF-8", "USER=task", "LOGNAME=task"}
+	env = append(env, os.Environ()...)
+	env = append(env, "HOME="+home)
+	return lastWins(append(env, c.Env...))
+}
+
+// serve answers SSH connections for ever.
+func (s *server) serve(ln net.Listener, client ssh.PublicKey) error {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		return fmt.Errorf("cannot make a host key: %w", err)
+	}
+	signer, err := gossh.NewSignerFromKey(private)
+	if err != nil {
+		return fmt.Errorf("cannot make a host key: %w", err)
+	}
+	srv := &ssh.Server{
+		Version:     "ramus-runner",
+		HostSigners: []ssh.Signer{signer},
+		IdleTimeout: idleTime,
+		// One key and no identity derived from it: that a key was merely
+		// offered before another one signed cannot matter.
+		PublicKeyHandler: func(_ ssh.Context, key ssh.PublicKey) bool { return ssh.KeysEqual(key, client) },
+		ChannelHandlers:  map[string]ssh.ChannelHandler{"session": s.session, "direct-tcpip": s.door.dial},
+		RequestHandlers:  map[string]ssh.RequestHandler{"tcpip-forward": s.door.forward, "cancel-tcpip-forward": s.door.forward},
+	}
+	if err := srv.Serve(ln); err != nil {
+		return fmt.Errorf("cannot accept connections: %w", err)
+	}
+	return nil
+}
+
+// listen makes or takes over the socket of the SSH server.
+func listen(where string) (net.Listener, error) {
+	if path, ok := strings.CutPrefix(where, "unix:"); ok {
+		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, fmt.Errorf("cannot listen: %w", err)
+		}
+		// Bound closed: nobody else may connect before its mode is set.
+		old := unix.Umask(0o177)
+		ln, err := net.Listen("unix", path)
+		unix.Umask(old)
+		if err != nil {
+			return nil, fmt.Errorf("cannot listen: %w", err)
+		}
+		return ln, nil
+	}
+	if n, ok := strings.CutPrefix(where, "fd:"); ok {
+		fd, err := strconv.Atoi(n)
+		if err != nil || fd < 3 {
+			return nil, fmt.Errorf("cannot listen at %q: no descriptor", where)
+		}
+		f := os.NewFile(uintptr(fd), "listener")
+		defer f.Close() // FileListener has a copy
+		ln, err := net.FileListener(f)
+		if err != nil {
+			return nil, fmt.Errorf("cannot listen at %q: %w", where, err)
+		}
+		return ln, nil
+	}
+	return nil, fmt.Errorf("cannot listen at %q: neither unix:PATH nor fd:N", where)
+}
+
+// closeOnExec keeps every descriptor the runner was started with from commands.
+func closeOnExec() error {
+	if unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC) == nil {
+		return nil
+	}
+	// Linux before 5.11.
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		return fmt.Errorf("cannot list open files: %w", err)
+	}
+	for _, e := range entries {
+		if fd, err := strconv.Atoi(e.Name()); err == nil && fd > 2 {
+			unix.CloseOnExec(fd)
+		}
+	}
+	return nil
+}
+
+// catchSignals drops every signal but SIGCHLD. They are caught, not ignored:
+// what is ignored stays ignored in every command.
+func catchSignals() <-chan os.Signal {
+	childEnded := make(chan os.Signal, 1)
+	dropped := make(chan os.Signal, 1) // never read; a full channel drops
+	signal.Notify(childEnded, syscall.SIGCHLD)
+	var all []os.Signal
+	for n := syscall.Signal(1); n <= 64; n++ {
+		switch n {
+		// Go sends itself SIGURG thousands of times; it comes to no harm from others'.
+		case syscall.SIGCHLD, syscall.SIGURG, syscall.SIGKILL, syscall.SIGSTOP:
+		default:
+			all = append(all, n)
+		}
+	}
+	signal.Notify(dropped, all...)
+	return childEnded
+}
+
+func warmThreads(n int) {
+	var ready, done sync.WaitGroup
+	gate := make(chan struct{})
+	for range n {
+		ready.Add(1)
+		done.Go(func() {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			ready.Done()
+			<-gate
+		})
+	}
+	ready.Wait()
+	close(gate)
+	done.Wait()
+}
+
+// limitChildren sets the limits that commands inherit. They hold for the
+// runner as well: its spools are never larger than a command's files.
+func limitChildren(c Config) error {
+	limit := func(what int, n uint64) error {
+		var now unix.Rlimit
+		if err := unix.Getrlimit(what, &now); err != nil {
+			return err
+		}
+		n = min(n, now.Max)
+		return unix.Setrlimit(what, &unix.Rlimit{Cur: n, Max: n})
+	}
+	if err := limit(unix.RLIMIT_CORE, 0); err != nil {
+		return fmt.Errorf("cannot forbid core dumps: %w", err)
+	}
+	if err := limit(unix.RLIMIT_FSIZE, uint64(c.FileSize)); err != nil {
+		return fmt.Errorf("cannot limit the size of files: %w", err)
+	}
+	if c.UID == 0 && c.PIDs > 0 {
+		if err := limit(unix.RLIMIT_NPROC, uint64(c.PIDs)); err != nil {
+			return fmt.Errorf("cannot limit processes: %w", err)
+		}
+	}
+	return nil
+}
+
+// giveFolders makes the commands' user the owner of the folders that are theirs.
+func giveFolders(c Config) error {
+	for _, dir := range []string{c.Work, "/artifacts", "/cache"} {
+		var st unix.Stat_t
+		if err := unix.Stat(dir, &st); err != nil {
+			if dir == c.Work {
+				return fmt.Errorf("cannot use the work tree %s: %w", dir, err)
+			}
+			continue
+		}
+		if int(st.Uid) == c.UID {
+			continue
+		}
+		if err := os.Chown(dir, c.UID, c.GID); err != nil {
+			return fmt.Errorf("cannot give %s to the commands' user: %w", filepath.Clean(dir), err)
+		}
+	}
+	return nil
+}
+
+func randomName() string {
+	var b [8]byte
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
 }

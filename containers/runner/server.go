@@ -1,0 +1,243 @@
+package runner
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"sync"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// server is the runner's state.
+type server struct {
+	cfg   Config
+	log   *slog.Logger
+	user  *userThread
+	spool *spoolFolder
+	door  *door
+	env   []string
+	score *oomScore
+
+	// mu guards what follows. It is held over fork and over every look at the
+	// process table, so that a pid cannot be reaped and given to somebody else
+	// between finding it and using it.
+	mu       sync.Mutex
+	commands map[string]*command
+	order    []*command // oldest first
+	children map[int]*child
+}
+
+// child is a process that the runner started itself.
+type child struct {
+	command *command // nil for SFTP servers
+	ended   func(syscall.WaitStatus)
+}
+
+// fork starts a process of the commands' user. The caller holds mu and runs on
+// the user thread. ended is called with mu held and must not wait.
+func (s *server) fork(program string, argv, env []string, dir string, files [3]uintptr, tty bool, c *child) (int, error) {
+	attr := &syscall.ProcAttr{Dir: dir, Env: env, Files: files[:], Sys: &syscall.SysProcAttr{Setsid: true, Setctty: tty}}
+	if s.cfg.UID != 0 {
+		attr.Sys.Credential = &syscall.Credential{Uid: uint32(s.cfg.UID), Gid: uint32(s.cfg.GID)}
+	}
+	// The score is inherited at the fork; the runner's own is put back at once.
+	s.score.raise()
+	pid, err := syscall.ForkExec(program, argv, attr)
+	s.score.restore()
+	if err != nil {
+		return 0, err
+	}
+	s.children[pid] = c
+	return pid, nil
+}
+
+// reap takes the exit status of every process that ended: the runner's own
+// children and the orphans that process 1 inherits. It is the only place that
+// waits, so nothing is stolen.
+func (s *server) reap() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		var ws syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &ws, syscall.WNOHANG, nil)
+		if errors.Is(err, syscall.EINTR) {
+			continue
+		}
+		if err != nil || pid <= 0 {
+			return
+		}
+		if c := s.children[pid]; c != nil {
+			delete(s.children, pid)
+			c.ended(ws)
+		}
+	}
+}
+
+// others tells whether anything the runner started is alive that is not c's.
+func (s *server) others(c *command) bool {
+	for _, ch := range s.children {
+		if ch.command == nil || ch.command != c {
+			return true
+		}
+	}
+	for _, o := range s.commands {
+		if o != c && o.running {
+			return true
+		}
+	}
+	return false
+}
+
+// belongings finds the processes that belong to c, and those that belong to no
+// running command. A process belongs to the command whose main process is its
+// ancestor, that leads its session, or whose cookie it or an ancestor carries.
+func (s *server) belongings(c *command) (its, nobodys []int) {
+	mains := map[int]*command{}
+	spared := map[int]bool{}
+	for pid, ch := range s.children {
+		if ch.command == nil {
+			spared[pid] = true
+		}
+	}
+	running := map[string]*command{}
+	for _, o := range s.commands {
+		if o.running && o.pid > 0 {
+			mains[o.pid] = o
+			running[o.id] = o
+		}
+	}
+	var all []process
+	cookies := map[int]string{}
+	s.user.do(func() {
+		all = processes()
+		for _, p := range all {
+			if !p.zombie && !spared[p.pid] && mains[p.session] == nil {
+				cookies[p.pid] = cookie(p.pid)
+			}
+		}
+	})
+	parents := make(map[int]process, len(all))
+	for _, p := range all {
+		parents[p.pid] = p
+	}
+	var owner func(p process, depth int) (*command, bool)
+	owner = func(p process, depth int) (o *command, isSpared bool) {
+		if spared[p.pid] || spared[p.session] {
+			return nil, true
+		}
+		if o := mains[p.pid]; o != nil {
+			return o, false
+		}
+		if o := mains[p.session]; o != nil {
+			return o, false
+		}
+		if o := running[cookies[p.pid]]; o != nil {
+			return o, false
+		}
+		if up, ok := parents[p.parent]; ok && depth < 4096 {
+			return owner(up, depth+1)
+		}
+		return nil, false
+	}
+	for _, p := range all {
+		if p.zombie {
+			continue
+		}
+		switch o, isSpared := owner(p, 0); {
+		case isSpared:
+		case o == nil:
+			nobodys = append(nobodys, p.pid)
+		case o == c:
+			its = append(its, p.pid)
+		}
+	}
+	return its, nobodys
+}
+
+// signal sends sig to everything that belongs to c, and wakes what is stopped.
+func (s *server) signal(c *command, sig syscall.Signal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	its, nobodys := s.belongings(c)
+	// The group first, as a terminal would; then who left it.
+	if c.pid > 0 {
+		_ = syscall.Kill(-c.pid, sig)
+		_ = syscall.Kill(-c.pid, syscall.SIGCONT)
+	}
+	for _, pid := range append(its, nobodys...) {
+		if g, err := unix.Getpgid(pid); err == nil && g == c.pid {
+			continue
+		}
+		_ = syscall.Kill(pid, sig)
+		_ = syscall.Kill(pid, syscall.SIGCONT)
+	}
+}
+
+// sweep kills everything that belongs to c or to nobody. When nothing else
+// runs the kernel does it in one step, which no fork bomb outruns.
+func (s *server) sweep(c *command) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.pid > 0 {
+		_ = syscall.Kill(-c.pid, syscall.SIGKILL)
+	}
+	if !s.others(c) {
+		_ = syscall.Kill(-1, syscall.SIGKILL)
+		return
+	}
+	// Stop, look again, and kill when nothing new appears: a bomb whose parts
+	// were killed one by one would find their places free.
+	stopped := map[int]bool{}
+	for range 100 {
+		its, nobodys := s.belongings(c)
+		victims := append(its, nobodys...)
+		fresh := false
+		for _, pid := range victims {
+			if !stopped[pid] {
+				stopped[pid], fresh = true, true
+				_ = syscall.Kill(pid, syscall.SIGSTOP)
+			}
+		}
+		if !fresh {
+			for _, pid := range victims {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+			return
+		}
+	}
+	// Whatever outruns a hundred looks endangers the rest anyway.
+	s.log.Warn("killing every process: one command's could not be caught", "command", c.id)
+	_ = syscall.Kill(-1, syscall.SIGKILL)
+}
+
+// oomScore makes the kernel prefer commands to the runner when memory ends.
+type oomScore struct {
+	file *os.File // opened before the runner became undumpable; nil where it cannot be
+	own  string
+}
+
+const commandScore = "500"
+
+func openOOMScore() *oomScore {
+	own, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		return &oomScore{}
+	}
+	f, err := os.OpenFile("/proc/self/oom_score_adj", os.O_WRONLY, 0)
+	if err != nil {
+		return &oomScore{}
+	}
+	return &oomScore{file: f, own: string(own)}
+}
+
+func (o *oomScore) raise()   { o.write(commandScore) }
+func (o *oomScore) restore() { o.write(o.own) }
+
+func (o *oomScore) write(v string) {
+	if o.file != nil {
+		// Best effort: without it the kernel still takes the largest process first.
+		_, _ = o.file.WriteAt([]byte(v), 0)
+	}
+}

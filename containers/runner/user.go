@@ -1,0 +1,204 @@
+package runner
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// userThread is one operating system thread that has, for the file system, the
+// rights of the commands' user and no capability to hand on. What is forked
+// from it can never gain any; files, pipes and terminals made on it belong to
+// the commands' user; and it may look into the user's processes, which root
+// without CAP_SYS_PTRACE may not.
+type userThread struct {
+	calls chan func()
+}
+
+func startUserThread(uid, gid int) (*userThread, error) {
+	u := &userThread{calls: make(chan func())}
+	ready := make(chan error)
+	go func() {
+		// Never unlocked: the thread's rights must not reach other goroutines.
+		runtime.LockOSThread()
+		if err := becomeUser(uid, gid); err != nil {
+			ready <- err
+			return
+		}
+		ready <- nil
+		for f := range u.calls {
+			f()
+		}
+	}()
+	return u, <-ready
+}
+
+// do runs f on the thread. Calls must not be nested.
+func (u *userThread) do(f func()) {
+	done := make(chan struct{})
+	u.calls <- func() {
+		defer close(done)
+		f()
+	}
+	<-done
+}
+
+// becomeUser changes the calling thread alone.
+func becomeUser(uid, gid int) error {
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		return fmt.Errorf("cannot set no_new_privs: %w", err)
+	}
+	// Without CAP_SETPCAP the bounding set stays; no_new_privs alone already
+	// keeps commands from gaining what is in it.
+	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
+		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
+			break
+		}
+	}
+	if err := unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0); err != nil {
+		return fmt.Errorf("cannot clear the ambient capabilities: %w", err)
+	}
+	if uid == 0 {
+		if err := setCapabilities(0); err != nil {
+			return err
+		}
+		return refuseSignalForgery()
+	}
+	if err := setCapabilities(1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL); err != nil {
+		return err
+	}
+	// Raw system calls: the standard library's change every thread.
+	if _, _, e := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); e != 0 {
+		return fmt.Errorf("cannot leave root's groups: %w", e)
+	}
+	if _, _, e := unix.RawSyscall(unix.SYS_SETFSGID, uintptr(gid), 0, 0); e != 0 {
+		return fmt.Errorf("cannot take the group of commands: %w", e)
+	}
+	if _, _, e := unix.RawSyscall(unix.SYS_SETFSUID, uintptr(uid), 0, 0); e != 0 {
+		return fmt.Errorf("cannot take the user of commands: %w", e)
+	}
+	// setfsuid reports no failure, it returns the former one.
+	if is, _, _ := unix.RawSyscall(unix.SYS_SETFSUID, ^uintptr(0), 0, 0); int(is) != uid {
+		return fmt.Errorf("cannot take the user of commands: still %d", int(is))
+	}
+	return nil
+}
+
+// setCapabilities keeps of the thread's capabilities those in keep, and makes none inheritable.
+func setCapabilities(keep uint64) error {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&head, &data[0]); err != nil {
+		return fmt.Errorf("cannot read the capabilities: %w", err)
+	}
+	for i := range data {
+		k := uint32(keep >> (32 * i))
+		data[i].Permitted &= k
+		data[i].Effective = data[i].Permitted
+		data[i].Inheritable = 0
+	}
+	if err := unix.Capset(&head, &data[0]); err != nil {
+		return fmt.Errorf("cannot drop capabilities: %w", err)
+	}
+	return nil
+}
+
+// setCapabilitiesEverywhere is setCapabilities for all threads there are and will be.
+func setCapabilitiesEverywhere(keep uint64) error {
+	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&head, &data[0]); err != nil {
+		return fmt.Errorf("cannot read the capabilities: %w", err)
+	}
+	for i := range data {
+		k := uint32(keep >> (32 * i))
+		data[i].Permitted &= k
+		data[i].Effective = data[i].Permitted
+		data[i].Inheritable = 0
+	}
+	_, _, e := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&data[0])), 0)
+	runtime.KeepAlive(&head)
+	runtime.KeepAlive(&data)
+	// A binary with cgo cannot change all threads; it then only keeps more than it needs.
+	if e != 0 && e != syscall.ENOTSUP {
+		return fmt.Errorf("cannot drop capabilities: %w", e)
+	}
+	return nil
+}
+
+// process is what /proc tells about one process.
+type process struct {
+	pid, parent, group, session int
+	zombie                      bool
+}
+
+// processes lists all but process 1.
+func processes() []process {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	var all []process
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil || pid == 1 {
+			continue
+		}
+		stat, err := os.ReadFile("/proc/" + e.Name() + "/stat")
+		if err != nil {
+			continue
+		}
+		if p, ok := parseStat(pid, string(stat)); ok {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// parseStat reads /proc/PID/stat. The name in it is the process's own choice
+// and may hold spaces and brackets; the last bracket ends it.
+func parseStat(pid int, stat string) (process, bool) {
+	i := strings.LastIndexByte(stat, ')')
+	if i < 0 {
+		return process{}, false
+	}
+	f := strings.Fields(stat[i+1:])
+	if len(f) < 4 || len(f[0]) != 1 {
+		return process{}, false
+	}
+	p := process{pid: pid, zombie: f[0] == "Z" || f[0] == "X"}
+	for j, at := range []*int{&p.parent, &p.group, &p.session} {
+		n, err := strconv.Atoi(f[j+1])
+		if err != nil {
+			return process{}, false
+		}
+		*at = n
+	}
+	return p, true
+}
+
+// cookie is the command id a process carries in its environment; it may be
+// missing or forged, so it can only ever spare a process, and only for as long
+// as the command it names runs.
+func cookie(pid int) string {
+	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
+	if err != nil {
+		return ""
+	}
+	const name = cookieName + "="
+	var id string
+	for kv := range strings.SplitSeq(string(env), "\x00") {
+		if strings.HasPrefix(kv, name) {
+			id = kv[len(name):]
+		}
+	}
+	return id
+}
+
+const cookieName = "RAMUS_COMMAND"
