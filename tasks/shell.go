@@ -2,25 +2,36 @@ package tasks
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"path"
+	"strings"
 	"time"
 )
 
 // Shell is what a task needs of the world: a work tree and a way to run
 // commands in it. The executor provides one over a container; LocalShell is one
-// over a plain folder.
+// over a plain folder. Package taskstest says in tests what every Shell keeps.
 type Shell interface {
 	// Exec runs one command line with `sh -c` in the work tree's root. A
-	// command that fails is a Result with its exit code, not an error.
+	// command that fails is a Result with its exit code, not an error. A timeout
+	// of 0 is the Shell's default. A command with a NUL byte is an error.
 	Exec(ctx context.Context, command string, timeout time.Duration) (Result, error)
 	// ReadFile, WriteFile and ListFiles name files by slash-separated path below
 	// the work tree; a path that leaves it (by "..", absolute, or through a
-	// symlink) is refused.
+	// symlink) is refused with ErrRefused, and so is .git and what is in it. A
+	// symlink that stays in the work tree is followed. Files above MaxFile are
+	// refused with ErrTooLarge. A file that is missing is fs.ErrNotExist.
 	ReadFile(ctx context.Context, path string) ([]byte, error)
+	// WriteFile makes missing folders and keeps the mode of a file that exists;
+	// a new one has mode 0644.
 	WriteFile(ctx context.Context, path string, content []byte) error
-	// ListFiles lists files (not folders) that match a glob with ** ("" is all);
-	// .git and what .gitignore excludes are left out.
+	// ListFiles lists files and symlinks (not folders) that match a glob with **
+	// ("" is all), sorted; see [ParseGlob]. .git and what .gitignore excludes are
+	// left out.
 	ListFiles(ctx context.Context, pattern string) ([]string, error)
-	// Commit commits what changed now; empty hash when nothing did.
+	// Commit commits what changed now; empty hash when nothing did. Paths name
+	// files or folders to which the commit is limited; none means everything.
 	Commit(ctx context.Context, message string, paths []string) (hash string, err error)
 	// Push makes the branch's commits visible on the server. The executor does
 	// so after every command anyway. Remote and branch may be empty.
@@ -38,4 +49,52 @@ type Result struct {
 	TimedOut   bool   `json:"timed_out,omitempty"`
 	Truncated  bool   `json:"truncated,omitempty"`
 	DurationMS int64  `json:"duration_ms"`
+}
+
+// MaxFile is the size in bytes of the largest file that a Shell reads or writes.
+const MaxFile = 16 << 20
+
+// What a Shell refuses.
+var (
+	// ErrRefused: the path is none of the work tree's files.
+	ErrRefused = errors.New("refused")
+	// ErrTooLarge: the file is larger than MaxFile.
+	ErrTooLarge = fmt.Errorf("file is larger than %d MiB", MaxFile>>20)
+)
+
+// maxPath is PATH_MAX of Linux.
+const maxPath = 4096
+
+// CleanPath checks the name of a file below a work tree and returns it in its
+// shortest form; "." is the work tree itself. It looks at the text alone: that
+// no symlink leads out is for the Shell to see.
+//
+// .git is refused, in any case of its letters and at any depth, for reading and
+// writing: a line in .git/config or a hook is a program that the next git
+// command would run, with the rights of whoever runs it; and a remote's URL may
+// hold a password.
+func CleanPath(name string) (string, error) {
+	refuse := func(why string) (string, error) {
+		return "", fmt.Errorf("%w path %.200q: %s", ErrRefused, name, why)
+	}
+	switch {
+	case name == "":
+		return refuse("it is empty")
+	case len(name) > maxPath:
+		return refuse(fmt.Sprintf("it is longer than %d bytes", maxPath))
+	case strings.IndexByte(name, 0) >= 0:
+		return refuse("it contains a NUL byte")
+	case strings.HasPrefix(name, "/"):
+		return refuse("it is absolute; name files relative to the work tree")
+	}
+	for part := range strings.SplitSeq(name, "/") {
+		if part == ".." {
+			// Also where it would come back ("a/../b"): behind a symlink it does not.
+			return refuse(`it contains ".."`)
+		}
+		if strings.EqualFold(part, ".git") {
+			return refuse("it is git's own folder, not one of the work tree's files")
+		}
+	}
+	return path.Clean(name), nil
 }

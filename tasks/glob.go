@@ -1,0 +1,166 @@
+package tasks
+
+import (
+	"fmt"
+	"path"
+	"strings"
+)
+
+// Glob is a pattern for paths. Matching takes time proportional to the product
+// of the lengths of pattern and path, whatever the pattern.
+type Glob struct {
+	alternatives [][]string // segments; nil matches everything
+}
+
+// Bounds of a pattern: it comes from models and clients.
+const (
+	maxGlob             = 1024
+	maxGlobAlternatives = 256
+)
+
+// ParseGlob reads a pattern over slash-separated paths:
+//
+//   - * is any number of characters but "/", ? one, [a-z] and [^a-z] one of a class
+//   - ** as a whole segment is any number of folders, also none: "src/**/*.go"
+//   - {a,b} is either; not nested
+//   - \ takes the next character as it is
+//
+// A pattern stands for the whole path: "*.go" matches in the root only,
+// "**/*.go" everywhere. A leading "./" is ignored, a trailing "/" means all that
+// is below the folder, "" means everything. Names that begin with a dot are
+// matched like any other.
+func ParseGlob(pattern string) (Glob, error) {
+	fail := func(why string) (Glob, error) {
+		return Glob{}, fmt.Errorf("cannot use glob %.200q: %s", pattern, why)
+	}
+	if len(pattern) > maxGlob {
+		return fail(fmt.Sprintf("longer than %d bytes", maxGlob))
+	}
+	if strings.IndexByte(pattern, 0) >= 0 {
+		return fail("contains a NUL byte")
+	}
+	p := strings.TrimPrefix(pattern, "./")
+	if p == "" || p == "." {
+		return Glob{}, nil
+	}
+	if strings.HasPrefix(p, "/") {
+		return fail("it is absolute; patterns are relative to the work tree")
+	}
+	if strings.HasSuffix(p, "/") {
+		p += "**"
+	}
+	texts, why := expandBraces(p)
+	if why != "" {
+		return fail(why)
+	}
+	var g Glob
+	for _, text := range texts {
+		var segments []string
+		for s := range strings.SplitSeq(text, "/") {
+			if s == ".." {
+				return fail(`contains ".."`)
+			}
+			if _, err := path.Match(s, ""); err != nil {
+				return fail("a class or an escape is not closed")
+			}
+			if s == "**" && len(segments) > 0 && segments[len(segments)-1] == "**" {
+				continue
+			}
+			if s != "" && s != "." {
+				segments = append(segments, s)
+			}
+		}
+		g.alternatives = append(g.alternatives, segments)
+	}
+	return g, nil
+}
+
+// expandBraces writes out every combination of the alternatives in p.
+func expandBraces(p string) (texts []string, why string) {
+	texts = []string{""}
+	add := func(s string) {
+		for i := range texts {
+			texts[i] += s
+		}
+	}
+	for p != "" {
+		i := strings.IndexAny(p, `\{[`)
+		if i < 0 {
+			add(p)
+			break
+		}
+		add(p[:i])
+		p = p[i:]
+		switch p[0] {
+		case '\\':
+			n := min(2, len(p))
+			add(p[:n])
+			p = p[n:]
+		case '[':
+			// Braces in a class are members of it.
+			n := strings.IndexByte(p, ']') + 1
+			if n == 0 {
+				return nil, "a class is not closed"
+			}
+			add(p[:n])
+			p = p[n:]
+		case '{':
+			end := strings.IndexByte(p, '}')
+			if end < 0 {
+				return nil, "a brace is not closed"
+			}
+			if strings.IndexByte(p[1:end], '{') >= 0 {
+				return nil, "braces are nested"
+			}
+			var next []string
+			for alternative := range strings.SplitSeq(p[1:end], ",") {
+				for _, t := range texts {
+					next = append(next, t+alternative)
+				}
+				if len(next) > maxGlobAlternatives {
+					return nil, fmt.Sprintf("more than %d combinations of braces", maxGlobAlternatives)
+				}
+			}
+			texts, p = next, p[end+1:]
+		}
+	}
+	return texts, ""
+}
+
+// Match tells whether the pattern matches a whole path.
+func (g Glob) Match(name string) bool {
+	if g.alternatives == nil {
+		return true
+	}
+	parts := strings.Split(name, "/")
+	for _, segments := range g.alternatives {
+		if matchSegments(segments, parts) {
+			return true
+		}
+	}
+	return false
+}
+
+// matchSegments fills, one segment after another, the row of places in parts up
+// to which the pattern so far can reach; backtracking over ** would cost
+// exponential time on patterns made for that.
+func matchSegments(segments, parts []string) bool {
+	reach := make([]bool, len(parts)+1)
+	reach[0] = true
+	for _, s := range segments {
+		if s == "**" {
+			for i := 1; i < len(reach); i++ {
+				reach[i] = reach[i] || reach[i-1]
+			}
+			continue
+		}
+		for i := len(parts); i > 0; i-- {
+			reach[i] = false
+			if reach[i-1] {
+				reach[i], _ = path.Match(s, parts[i-1]) // its syntax was checked by ParseGlob
+			}
+		}
+		reach[0] = false
+	}
+	return reach[len(parts)]
+}
