@@ -1,0 +1,67 @@
+package tasks
+
+import (
+	"bytes"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+var (
+	cargoSum    = regexp.MustCompile(`^test result: (?:ok|FAILED)\. ([0-9]{1,9}) passed; ([0-9]{1,9}) failed; ([0-9]{1,9}) ignored;.*?(?:finished in ([0-9.]+)s)?\s*$`)
+	cargoFailed = regexp.MustCompile(`^test (.+?) \.\.\. FAILED\s*$`)
+	cargoStdout = regexp.MustCompile(`^---- (.+?) stdout ----\s*$`)
+)
+
+// parseCargo reads what `cargo test` prints, over all its test programs. A
+// crate that does not compile prints no result: that is unknown, not 0 failed.
+func parseCargo(out []byte) (*Tests, bool) {
+	var (
+		r     = newTests()
+		names []Failure
+		texts = map[string]*strings.Builder{}
+		text  *strings.Builder
+		seen  bool
+	)
+	for raw := range bytes.Lines(ansi.ReplaceAll(out, nil)) {
+		line := strings.TrimRight(string(raw), "\r\n")
+		if m := cargoSum.FindStringSubmatch(line); m != nil {
+			seen, text = true, nil
+			for i, to := range []*int{&r.Passed, &r.Failed, &r.Skipped} {
+				n, _ := strconv.Atoi(m[i+1])
+				*to += n
+			}
+			s, _ := strconv.ParseFloat(m[4], 64)
+			r.seconds(s)
+			continue
+		}
+		if m := cargoFailed.FindStringSubmatch(line); m != nil {
+			if len(names) < maxFailedNames {
+				names = append(names, Failure{Name: m[1]})
+			}
+			continue
+		}
+		if m := cargoStdout.FindStringSubmatch(line); m != nil {
+			text = nil
+			if len(texts) < maxFailedNames && texts[m[1]] == nil {
+				text = &strings.Builder{}
+				texts[m[1]] = text
+			}
+			continue
+		}
+		if line == "failures:" {
+			text = nil
+		}
+		if text != nil {
+			appendText(text, line+"\n")
+		}
+	}
+	r.Total = r.Passed + r.Failed + r.Skipped
+	for i := range names {
+		if b := texts[names[i].Name]; b != nil {
+			names[i].Text = b.String()
+		}
+	}
+	r.takeNames(names)
+	return r, seen
+}

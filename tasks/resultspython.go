@@ -1,0 +1,193 @@
+package tasks
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// parseJUnit reads a JUnit XML report, as pytest writes it.
+func parseJUnit(out []byte) (*Tests, bool) {
+	if i := bytes.IndexByte(out, '<'); i >= 0 {
+		out = out[i:]
+	}
+	var (
+		r       = newTests()
+		d       = xml.NewDecoder(bytes.NewReader(out))
+		suites  int // open testsuite elements; only the outermost have the time
+		seen    bool
+		name    string
+		outcome string // of the open testcase
+		text    strings.Builder
+		inText  bool
+	)
+	for depth := 0; ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) {
+			return r, seen && depth == 0
+		}
+		if err != nil {
+			return nil, false
+		}
+		switch e := token.(type) {
+		case xml.StartElement:
+			if depth++; depth > maxDepth {
+				return nil, false
+			}
+			switch e.Name.Local {
+			case "testsuites":
+				seen = true
+			case "testsuite":
+				seen = true
+				if suites++; suites == 1 {
+					s, _ := strconv.ParseFloat(attr(e, "time"), 64)
+					r.seconds(s)
+				}
+			case "testcase":
+				outcome = "passed"
+				text.Reset()
+				name = attr(e, "name")
+				if class := attr(e, "classname"); class != "" {
+					name = class + "::" + name
+				}
+			case "failure", "error":
+				// A test may fail and then have an error in its teardown too.
+				outcome, inText = "failed", true
+				if text.Len() == 0 {
+					appendText(&text, attr(e, "message")+"\n")
+				}
+			case "skipped":
+				if outcome == "passed" {
+					outcome = "skipped"
+				}
+			}
+		case xml.CharData:
+			if inText {
+				appendText(&text, string(e))
+			}
+		case xml.EndElement:
+			depth--
+			switch e.Name.Local {
+			case "testsuite":
+				suites--
+			case "failure", "error":
+				inText = false
+			case "testcase":
+				switch outcome {
+				case "passed":
+					r.pass()
+				case "skipped":
+					r.skip()
+				case "failed":
+					r.fail(name, text.String())
+				}
+				outcome = ""
+			}
+		}
+	}
+}
+
+func attr(e xml.StartElement, name string) string {
+	for _, a := range e.Attr {
+		if a.Name.Local == name {
+			return a.Value
+		}
+	}
+	return ""
+}
+
+var (
+	// "=== 1 failed, 2 passed, 1 warning in 0.12s (0:00:01) ===", with -q without the signs
+	pytestSum    = regexp.MustCompile(`^(?:=+ )?((?:[0-9]+ [a-z]+(?:, )?)+|no tests ran) in ([0-9.]+)s(?: \([0-9:]+\))?(?: =+)?\s*$`)
+	pytestFailed = regexp.MustCompile(`^(?:FAILED|ERROR) (\S.*?)(?: - (.*))?\s*$`)
+)
+
+// parsePytest reads what pytest prints for people: the last line and the short
+// summary. A fall-back for when the report is missing.
+func parsePytest(out []byte) (*Tests, bool) {
+	r, seen := newTests(), false
+	var names []Failure
+	for line := range bytes.Lines(ansi.ReplaceAll(out, nil)) {
+		if m := pytestSum.FindSubmatch(line); m != nil {
+			seen = true
+			*r = *newTests() // the last one counts: a test may print one, pytest has the last word
+			r.addCounts(m[1])
+			s, _ := strconv.ParseFloat(string(m[2]), 64)
+			r.seconds(s)
+		} else if m := pytestFailed.FindSubmatch(line); m != nil && len(names) < maxFailedNames {
+			names = append(names, Failure{string(m[1]), string(m[2])})
+		}
+	}
+	r.takeNames(names)
+	return r, seen
+}
+
+// takeNames gives failed tests that were counted already their names.
+func (t *Tests) takeNames(names []Failure) {
+	failed, total := t.Failed, t.Total
+	for _, n := range names[:min(len(names), failed)] {
+		t.fail(n.Name, n.Text)
+	}
+	t.Failed, t.Total = failed, total
+}
+
+var (
+	unittestRan    = regexp.MustCompile(`^Ran ([0-9]{1,9}) tests? in ([0-9.]+)s\s*$`)
+	unittestResult = regexp.MustCompile(`^(?:OK|FAILED|NO TESTS RAN)(?: \(([a-z= ,0-9]+)\))?\s*$`)
+	unittestCount  = regexp.MustCompile(`([a-z ]+)=([0-9]{1,9})`)
+	unittestFailed = regexp.MustCompile(`^(?:FAIL|ERROR|UNEXPECTED SUCCESS): (.*?)\s*$`)
+)
+
+// parseUnittest reads what Python's unittest prints. A test with several
+// failed subtests counts once for each.
+func parseUnittest(out []byte) (*Tests, bool) {
+	var (
+		r       = newTests()
+		names   []Failure
+		ran     = -1
+		seen    bool
+		collect *Failure // whose traceback we are in
+		rules   int
+	)
+	for raw := range bytes.Lines(ansi.ReplaceAll(out, nil)) {
+		line := strings.TrimRight(string(raw), "\r\n")
+		switch {
+		case strings.HasPrefix(line, "======") || strings.HasPrefix(line, "------"):
+			if rules++; rules > 1 {
+				collect = nil
+			}
+		case unittestFailed.MatchString(line):
+			collect = nil
+			if len(names) < maxFailedNames {
+				names = append(names, Failure{Name: unittestFailed.FindStringSubmatch(line)[1]})
+				collect, rules = &names[len(names)-1], 0
+			}
+		case unittestRan.MatchString(line):
+			m := unittestRan.FindStringSubmatch(line)
+			ran, _ = strconv.Atoi(m[1])
+			s, _ := strconv.ParseFloat(m[2], 64)
+			r.DurationMS = 0
+			r.seconds(s)
+			collect = nil
+		case ran >= 0 && unittestResult.MatchString(line):
+			seen = true
+			counts := map[string]int{}
+			for _, m := range unittestCount.FindAllStringSubmatch(unittestResult.FindStringSubmatch(line)[1], -1) {
+				counts[strings.TrimSpace(m[1])], _ = strconv.Atoi(m[2])
+			}
+			r.Failed = counts["failures"] + counts["errors"] + counts["unexpected successes"]
+			r.Skipped = counts["skipped"] + counts["expected failures"]
+			// An error in setUpClass fails without having been run.
+			r.Passed = max(0, ran-r.Failed-r.Skipped)
+			r.Total = r.Passed + r.Failed + r.Skipped
+		case collect != nil && len(collect.Text) < maxText:
+			collect.Text += line + "\n"
+		}
+	}
+	r.takeNames(names)
+	return r, seen
+}
