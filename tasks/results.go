@@ -57,9 +57,9 @@ const (
 	maxFailedNames = 200
 	maxFailures    = 20
 	maxFindings    = 100
-	maxText        = 2 << 10 // bytes of a failure's text or a finding's message
+	maxFailureText = 2 << 10 // bytes of a failure's text or a finding's message
 	maxName        = 500     // bytes of a test's name
-	maxDepth       = 100     // of nested suites; what is deeper is not looked at
+	maxSuiteDepth  = 100     // of nested suites; what is deeper is not looked at
 )
 
 func newTests() *Tests { return &Tests{FailedNames: []string{}} }
@@ -74,7 +74,7 @@ func (t *Tests) fail(name, text string) {
 		t.FailedNames = append(t.FailedNames, clip(name, maxName))
 	}
 	if len(t.Failures) < maxFailures {
-		t.Failures = append(t.Failures, Failure{clip(name, maxName), clip(strings.TrimSpace(text), maxText)})
+		t.Failures = append(t.Failures, Failure{clip(name, maxName), clip(strings.TrimSpace(text), maxFailureText)})
 	}
 }
 
@@ -103,7 +103,7 @@ func clip(s string, n int) string {
 func (l *Lint) add(f Finding) {
 	l.Count++
 	if len(l.Findings) < maxFindings {
-		f.File, f.Message = clip(f.File, maxName), clip(strings.TrimSpace(f.Message), maxText)
+		f.File, f.Message = clip(f.File, maxName), clip(strings.TrimSpace(f.Message), maxFailureText)
 		l.Findings = append(l.Findings, f)
 	}
 }

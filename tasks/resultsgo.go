@@ -104,7 +104,7 @@ func parseGoTest(out []byte) (*Tests, bool) {
 	}
 	for _, t := range order {
 		// A subtest's own name may have slashes, so every prefix may be the parent.
-		for i, depth := len(t.name)-1, 0; i > 0 && depth < maxDepth; i-- {
+		for i, depth := len(t.name)-1, 0; i > 0 && depth < maxSuiteDepth; i-- {
 			if t.name[i] != '/' {
 				continue
 			}
@@ -148,7 +148,7 @@ func parseGoTest(out []byte) (*Tests, bool) {
 
 // appendText collects a little more than is shown of a text in the end.
 func appendText(b *strings.Builder, s string) {
-	if b.Len() <= maxText {
+	if b.Len() <= maxFailureText {
 		b.WriteString(s)
 	}
 }

@@ -35,7 +35,7 @@ func parseJUnit(out []byte) (*Tests, bool) {
 		}
 		switch e := token.(type) {
 		case xml.StartElement:
-			if depth++; depth > maxDepth {
+			if depth++; depth > maxSuiteDepth {
 				return nil, false
 			}
 			switch e.Name.Local {
@@ -184,7 +184,7 @@ func parseUnittest(out []byte) (*Tests, bool) {
 			// An error in setUpClass fails without having been run.
 			r.Passed = max(0, ran-r.Failed-r.Skipped)
 			r.Total = r.Passed + r.Failed + r.Skipped
-		case collect != nil && len(collect.Text) < maxText:
+		case collect != nil && len(collect.Text) < maxFailureText:
 			collect.Text += line + "\n"
 		}
 	}

@@ -25,7 +25,7 @@ func parseTAP(out []byte) (*Tests, bool) {
 	}
 	var (
 		r      = newTests()
-		levels = make([]level, maxDepth+2)
+		levels = make([]level, maxSuiteDepth+2)
 		seen   bool
 		yaml   = -1 // indentation of the YAML block we are in
 		text   strings.Builder
@@ -33,7 +33,7 @@ func parseTAP(out []byte) (*Tests, bool) {
 	)
 	finish := func() {
 		if last != nil {
-			last.Text = clip(strings.TrimSpace(text.String()), maxText)
+			last.Text = clip(strings.TrimSpace(text.String()), maxFailureText)
 		}
 		last, yaml = nil, -1
 		text.Reset()
@@ -59,7 +59,7 @@ func parseTAP(out []byte) (*Tests, bool) {
 			yaml = indent
 			continue
 		}
-		if indent%4 != 0 || depth > maxDepth {
+		if indent%4 != 0 || depth > maxSuiteDepth {
 			continue
 		}
 		switch {
