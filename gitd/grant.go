@@ -1,6 +1,14 @@
 package gitd
 
-import "time"
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/golang-jwt/jwt/v5"
+)
 
 // Grant says what its bearer may do. It travels as an EdDSA JWT (RFC 8037)
 // and is never stored.
@@ -12,7 +20,9 @@ type Grant struct {
 	// Read lists the refs that may be seen and fetched: full names, or a
 	// prefix ending in "/*". Empty means all refs.
 	Read []string `json:"read,omitempty"`
-	// Write lists the refs that may be updated, in the same form. Empty means none.
+	// Write lists the refs that may be updated, in the same form. Empty means
+	// none. Refs below refs/ramus/ hold what ramus itself writes: only a
+	// pattern that begins with refs/ramus/ covers them.
 	Write []string `json:"write,omitempty"`
 	// Force allows updates that are no fast-forward; Delete allows deletions.
 	Force  bool `json:"force,omitempty"`
@@ -21,4 +31,133 @@ type Grant struct {
 	Scopes []string `json:"scopes,omitempty"`
 	// Expires is when the grant ends.
 	Expires time.Time `json:"exp"`
+}
+
+const (
+	// tokenMax bounds a token before anything of it is decoded.
+	tokenMax = 16 << 10
+	issuer   = "ramus"
+	// ownRefs is where ramus keeps journals and base manifests.
+	ownRefs = "refs/ramus/"
+)
+
+// check refuses a grant that could not mean what its author meant.
+func (g Grant) check() error {
+	if g.Subject == "" || len(g.Subject) > 200 || strings.ContainsFunc(g.Subject, unicode.IsControl) {
+		return fmt.Errorf("cannot use a grant with the subject %q: %w", g.Subject, ErrInvalid)
+	}
+	if g.Repo != "*" {
+		if err := CheckName(g.Repo); err != nil {
+			return fmt.Errorf("cannot use a grant: %w", err)
+		}
+	}
+	for _, p := range slices.Concat(g.Read, g.Write) {
+		if p == "refs/*" {
+			continue
+		}
+		if err := CheckRef(strings.TrimSuffix(p, "/*")); err != nil {
+			return fmt.Errorf("cannot use a grant with the pattern %.80q: %w", p, err)
+		}
+	}
+	return nil
+}
+
+// covers says whether the grant is for the repository name.
+func (g Grant) covers(name string) bool { return g.Repo == "*" || g.Repo == name }
+
+// mayWrite says whether ref is among those that may be updated.
+func (g Grant) mayWrite(ref string) bool {
+	return slices.ContainsFunc(g.Write, func(p string) bool {
+		if strings.HasPrefix(ref, ownRefs) && !strings.HasPrefix(p, ownRefs) {
+			return false
+		}
+		return matchRef(p, ref)
+	})
+}
+
+// mayRead says whether ref may be seen. What may be written may be seen: git
+// cannot push what it must not know.
+func (g Grant) mayRead(ref string) bool {
+	if len(g.Read) == 0 {
+		return true
+	}
+	return g.mayWrite(ref) || slices.ContainsFunc(g.Read, func(p string) bool { return matchRef(p, ref) })
+}
+
+// matchRef matches a full ref name, or a prefix that ends in "/*".
+func matchRef(pattern, ref string) bool {
+	if prefix, ok := strings.CutSuffix(pattern, "*"); ok && strings.HasSuffix(prefix, "/") {
+		return strings.HasPrefix(ref, prefix)
+	}
+	return pattern == ref
+}
+
+// claims is a grant as a JWT. The registered names are RFC 7519's.
+type claims struct {
+	Repo   string   `json:"repo"`
+	Read   []string `json:"read,omitempty"`
+	Write  []string `json:"write,omitempty"`
+	Force  bool     `json:"force,omitempty"`
+	Delete bool     `json:"delete,omitempty"`
+	Scopes []string `json:"scopes,omitempty"`
+	jwt.RegisteredClaims
+}
+
+// Sign makes a token of a grant. An expiry is required; a token keeps it to
+// the second.
+func (s *Server) Sign(g Grant) (string, error) {
+	if err := g.check(); err != nil {
+		return "", err
+	}
+	if g.Expires.IsZero() {
+		return "", fmt.Errorf("cannot sign a grant that never ends: %w", ErrInvalid)
+	}
+	t := jwt.NewWithClaims(jwt.SigningMethodEdDSA, claims{
+		Repo: g.Repo, Read: g.Read, Write: g.Write, Force: g.Force, Delete: g.Delete, Scopes: g.Scopes,
+		RegisteredClaims: jwt.RegisteredClaims{
+			Issuer: issuer, Subject: g.Subject,
+			IssuedAt: jwt.NewNumericDate(s.now()), ExpiresAt: jwt.NewNumericDate(g.Expires),
+		},
+	})
+	t.Header["kid"] = s.keyID
+	token, err := t.SignedString(s.key)
+	if err != nil {
+		return "", fmt.Errorf("cannot sign a grant: %w", err)
+	}
+	if len(token) > tokenMax {
+		return "", fmt.Errorf("cannot sign a grant: the token would have %d bytes: %w", len(token), ErrTooLarge)
+	}
+	return token, nil
+}
+
+// Verify reads a token; the error, which is [ErrDenied], says why it is refused.
+func (s *Server) Verify(token string) (Grant, error) {
+	if len(token) > tokenMax {
+		return Grant{}, fmt.Errorf("cannot accept the token: %d bytes: %w", len(token), ErrDenied)
+	}
+	var c claims
+	parser := jwt.NewParser(
+		jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}),
+		jwt.WithIssuer(issuer),
+		jwt.WithExpirationRequired(),
+		jwt.WithStrictDecoding(),
+		jwt.WithTimeFunc(s.now),
+	)
+	_, err := parser.ParseWithClaims(token, &c, func(t *jwt.Token) (any, error) {
+		if kid, _ := t.Header["kid"].(string); kid != s.keyID {
+			return nil, fmt.Errorf("signed by another key")
+		}
+		return s.key.Public(), nil
+	})
+	if err != nil {
+		return Grant{}, fmt.Errorf("cannot accept the token: %w: %w", err, ErrDenied)
+	}
+	g := Grant{
+		Subject: c.Subject, Repo: c.Repo, Read: c.Read, Write: c.Write, Force: c.Force, Delete: c.Delete,
+		Scopes: c.Scopes, Expires: c.ExpiresAt.Time,
+	}
+	if err := g.check(); err != nil {
+		return Grant{}, fmt.Errorf("cannot accept the token: %w: %w", err, ErrDenied)
+	}
+	return g, nil
 }

@@ -2,9 +2,8 @@ package gitd
 
 import (
 	"context"
+	"crypto/ed25519"
 	"log/slog"
-	"net"
-	"net/http"
 	"time"
 )
 
@@ -39,6 +38,14 @@ type Server struct {
 
 	family  family  // the git children; see git.go
 	library library // the repositories in use; see root.go
+
+	// Set by Open, read only after.
+	limits Limits
+	key    ed25519.PrivateKey
+	keyID  string
+	slots  *slots
+
+	requests family // what is being answered; see http.go and ssh.go
 }
 
 // Limits bound what one client can cost. A zero field means its default.
@@ -54,10 +61,27 @@ type Limits struct {
 }
 
 // Open makes Root and the keys where they are missing. It must be called before any other method.
-func (s *Server) Open(ctx context.Context) error { return s.openRoot() }
+func (s *Server) Open(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	key, err := loadKey(s.KeyFile)
+	if err != nil {
+		return err
+	}
+	s.key, s.keyID = key, keyID(key.Public().(ed25519.PublicKey))
+	s.limits = s.Limits.withDefaults()
+	s.slots = newSlots(s.limits.Processes)
+	return s.openRoot()
+}
 
-// Close stops kept git processes and waits for requests' children.
-func (s *Server) Close() error { return s.closeRoot() }
+// Close ends what is being answered, stops kept git processes and waits for
+// both. The listeners that Handler and ServeSSH answer on are their owners' to
+// close.
+func (s *Server) Close() error {
+	s.requests.close()
+	return s.closeRoot()
+}
 
 func (s *Server) log() *slog.Logger {
 	if s.Log == nil {
@@ -72,25 +96,3 @@ func (s *Server) now() time.Time {
 	}
 	return s.Now()
 }
-
-// Handler serves smart HTTP at /NAME.git/… and /.well-known/jwks.json.
-// A grant is taken from the Basic password or the Bearer token.
-func (s *Server) Handler() http.Handler { panic("not built") }
-
-// GrantHandler serves smart HTTP under one grant that the connection stands
-// for; no token is asked for, and one that is sent is ignored. The
-// Git-Protocol header is not forwarded: with protocol v2 hidden commits could
-// be fetched by their hash. Used behind a container's door.
-func (s *Server) GrantHandler(g Grant) http.Handler { panic("not built") }
-
-// ServeSSH serves git-upload-pack, git-receive-pack and whoami on l until ctx ends.
-func (s *Server) ServeSSH(ctx context.Context, l net.Listener) error { panic("not built") }
-
-// Sign makes a token of a grant. An expiry is required.
-func (s *Server) Sign(g Grant) (string, error) { panic("not built") }
-
-// Verify reads a token; the error says why it is refused.
-func (s *Server) Verify(token string) (Grant, error) { panic("not built") }
-
-// JWKS is the public half of the signing key as a JSON Web Key Set (RFC 7517, RFC 8037).
-func (s *Server) JWKS() []byte { panic("not built") }

@@ -1,0 +1,401 @@
+package gitd
+
+import (
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// access is one request's standing: which repository, under which grant.
+type access struct {
+	name     string // of the repository
+	dir      string
+	grant    Grant
+	client   string // who takes up places among the git children
+	protocol string // GIT_PROTOCOL for the child; empty: protocol v0
+	own      ownConfig
+}
+
+// config is git's configuration for this access. It stands above the
+// repository's own.
+func (a access) config(l Limits) []string {
+	c := []string{
+		"receive.unpackLimit=1", // 200 pushes kept as loose objects make a clone 20 times dearer
+		"receive.certNonceSeed=",
+		"receive.advertisePushOptions=false",
+		fmt.Sprintf("receive.maxInputSize=%d", l.PackBytes),
+		// What git maps at once has to fit into its address space with the
+		// objects that it works on.
+		"core.packedGitWindowSize=64m",
+		fmt.Sprintf("core.packedGitLimit=%d", l.Memory/4),
+		"pack.threads=2",
+	}
+	if !a.grant.Force {
+		c = append(c, "receive.denyNonFastForwards=true")
+	}
+	if !a.grant.Delete {
+		c = append(c, "receive.denyDeletes=true")
+	}
+	for _, d := range [][2]string{
+		{"receive.fsckobjects", "true"},
+		// Old tools wrote these three; none of them harms anybody.
+		{"receive.fsck.badtimezone", "ignore"},
+		{"receive.fsck.missingspacebeforedate", "ignore"},
+		{"receive.fsck.zeropaddedfilemode", "ignore"},
+		{"uploadpack.allowfilter", "true"},
+	} {
+		if !a.own.names(d[0]) {
+			c = append(c, d[0]+"="+d[1])
+		}
+	}
+	if len(a.grant.Read) == 0 {
+		if !a.own.names("uploadpack.allowanysha1inwant") {
+			// Who may read all refs may read all objects, as protocol v2
+			// lets them anyhow: fetches of a partial clone need it.
+			c = append(c, "uploadpack.allowAnySHA1InWant=true")
+		}
+		return c
+	}
+	c = append(c,
+		"uploadpack.allowAnySHA1InWant=false",
+		"uploadpack.allowReachableSHA1InWant=false",
+		"uploadpack.allowTipSHA1InWant=false",
+	)
+	// Git takes the last pattern that matches a ref.
+	show := func(patterns []string, own bool) {
+		for _, p := range patterns {
+			if strings.HasPrefix(p, ownRefs) == own {
+				c = append(c, "transfer.hideRefs=!"+strings.TrimSuffix(p, "/*"))
+			}
+		}
+	}
+	c = append(c, "transfer.hideRefs=refs")
+	show(a.grant.Write, false)
+	c = append(c, "transfer.hideRefs="+strings.TrimSuffix(ownRefs, "/"))
+	show(a.grant.Read, false)
+	show(a.grant.Read, true)
+	show(a.grant.Write, true)
+	if head, err := readHead(a.dir); err != nil || !a.grant.mayRead(head) {
+		c = append(c, "transfer.hideRefs=HEAD")
+	}
+	return c
+}
+
+// env is what the child's environment needs beyond the usual.
+func (a access) env() []string {
+	if a.protocol == "" {
+		return nil
+	}
+	return []string{"GIT_PROTOCOL=" + a.protocol}
+}
+
+// validProtocol filters what a client may put into GIT_PROTOCOL.
+func validProtocol(p string) string {
+	switch p {
+	case "version=0", "version=1", "version=2":
+		return p
+	}
+	return ""
+}
+
+// httpError is a refusal of a request; text is shown to the user by git.
+type httpError struct {
+	status int
+	text   string
+}
+
+func (e *httpError) Error() string { return fmt.Sprintf("%d: %s", e.status, e.text) }
+
+// noRepository is the one answer for a repository that is not there and for
+// one that the client may not know of.
+var noRepository = &httpError{http.StatusNotFound, "repository not found, or not covered by this token"}
+
+// Handler serves smart HTTP at /NAME.git/… and /.well-known/jwks.json.
+// A grant is taken from the Basic password or the Bearer token.
+func (s *Server) Handler() http.Handler {
+	return s.httpHandler(s.credentials, true)
+}
+
+// GrantHandler serves smart HTTP under one grant that the connection stands
+// for; no token is asked for, and one that is sent is ignored. The
+// Git-Protocol header is not forwarded: with protocol v2 hidden commits could
+// be fetched by their hash. Used behind a container's door.
+func (s *Server) GrantHandler(g Grant) http.Handler {
+	return s.httpHandler(func(r *http.Request) (Grant, bool, error) {
+		if err := g.check(); err != nil {
+			return g, true, &httpError{http.StatusForbidden, err.Error()}
+		}
+		if !g.Expires.IsZero() && !s.now().Before(g.Expires) {
+			return g, true, &httpError{http.StatusForbidden, "the grant has ended"}
+		}
+		return g, true, nil
+	}, false)
+}
+
+// credentials reads the request's token; known is false when there is none.
+func (s *Server) credentials(r *http.Request) (g Grant, known bool, err error) {
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		return Grant{}, false, nil
+	}
+	token := ""
+	scheme, rest, _ := strings.Cut(header, " ")
+	switch {
+	case strings.EqualFold(scheme, "Bearer"):
+		token = strings.TrimSpace(rest)
+	case strings.EqualFold(scheme, "Basic"):
+		user, password, _ := r.BasicAuth()
+		if token = password; token == "" {
+			token = user // as in http://TOKEN@host/
+		}
+	}
+	if g, err = s.Verify(token); err != nil {
+		s.log().Info("token refused", "client", clientAddr(r), "err", err)
+		return Grant{}, true, &httpError{http.StatusUnauthorized, "the token was refused: it is malformed, has ended or was signed by another server"}
+	}
+	return g, true, nil
+}
+
+func (s *Server) httpHandler(who func(*http.Request) (Grant, bool, error), forward bool) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, leave, err := s.requests.enter(r.Context())
+		if err != nil {
+			http.Error(w, "the server is shutting down", http.StatusServiceUnavailable)
+			return
+		}
+		defer leave()
+		h := w.Header()
+		h.Set("Cache-Control", "no-cache, max-age=0, must-revalidate")
+		h.Set("X-Content-Type-Options", "nosniff")
+		reply := &httpReply{w: w, ctl: http.NewResponseController(w), idle: s.limits.Idle}
+		err = s.serveHTTP(ctx, reply, r, who, forward)
+		if err == nil {
+			return
+		}
+		if reply.begun {
+			// The client must not take what it has for the whole.
+			s.log().Info("request broken off", "path", r.URL.Path, "err", err)
+			panic(http.ErrAbortHandler)
+		}
+		status, text := httpStatus(err)
+		if status >= 500 {
+			s.log().Warn("request failed", "path", r.URL.Path, "err", err)
+		}
+		switch status {
+		case http.StatusUnauthorized:
+			h.Set("WWW-Authenticate", `Basic realm="ramus", charset="UTF-8"`)
+			h.Add("WWW-Authenticate", `Bearer realm="ramus"`)
+		case http.StatusServiceUnavailable:
+			h.Set("Retry-After", "30")
+		}
+		h.Del("Content-Encoding")
+		_ = reply.ctl.SetWriteDeadline(time.Now().Add(s.limits.Idle))
+		http.Error(w, text, status)
+	})
+}
+
+// httpStatus maps errors to what the client is told.
+func httpStatus(err error) (int, string) {
+	var he *httpError
+	switch {
+	case errors.As(err, &he):
+		return he.status, he.text
+	case errors.Is(err, errBusy):
+		return http.StatusServiceUnavailable, errBusy.Error()
+	case errors.Is(err, errIdle):
+		return http.StatusRequestTimeout, "nothing was sent for too long"
+	}
+	text := clientText(err, "")
+	switch {
+	case text == "":
+		return http.StatusInternalServerError, "git failed on the server; its log says why"
+	case errors.Is(err, ErrTooLarge):
+		return http.StatusRequestEntityTooLarge, text
+	case errors.Is(err, ErrDenied):
+		return http.StatusForbidden, text
+	}
+	return http.StatusBadRequest, text
+}
+
+func (s *Server) serveHTTP(ctx context.Context, w *httpReply, r *http.Request, who func(*http.Request) (Grant, bool, error), forward bool) error {
+	path := r.URL.Path
+	if path == "/.well-known/jwks.json" && forward {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			return &httpError{http.StatusMethodNotAllowed, "GET only"}
+		}
+		w.w.Header().Set("Content-Type", "application/jwk-set+json")
+		_, err := w.Write(s.JWKS())
+		return err
+	}
+	name, verb, ok := splitURL(path)
+	if !ok {
+		return &httpError{http.StatusNotFound, "not found; repositories are served at /NAME.git"}
+	}
+	var service string
+	switch verb {
+	case "info/refs":
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			return &httpError{http.StatusMethodNotAllowed, "GET only"}
+		}
+		service = r.URL.Query().Get("service")
+	case "git-upload-pack", "git-receive-pack":
+		if r.Method != http.MethodPost {
+			return &httpError{http.StatusMethodNotAllowed, "POST only"}
+		}
+		if r.Header.Get("Content-Type") != "application/x-"+verb+"-request" {
+			return &httpError{http.StatusUnsupportedMediaType, "the content type must be application/x-" + verb + "-request"}
+		}
+		service = verb
+	}
+	if service != "git-upload-pack" && service != "git-receive-pack" {
+		return &httpError{http.StatusForbidden, "the dumb HTTP protocol is not served; any git since 1.6.6 speaks the smart one"}
+	}
+	a, err := s.admit(r, name, service == "git-receive-pack", who)
+	if err != nil {
+		return err
+	}
+	if forward && len(a.grant.Read) == 0 {
+		a.protocol = validProtocol(r.Header.Get("Git-Protocol"))
+	}
+	h := w.w.Header()
+	if verb == "info/refs" {
+		h.Set("Content-Type", "application/x-"+service+"-advertisement")
+		if r.Method == http.MethodHead {
+			return nil
+		}
+		var out io.Writer = w
+		if a.protocol != "version=2" || service == "git-receive-pack" {
+			out = &prefixWriter{w: w, prefix: append(appendPkt(nil, "# service=", service, "\n"), flushPkt...)}
+		}
+		return s.advertise(ctx, a, strings.TrimPrefix(service, "git-"), out)
+	}
+	body := &httpBody{body: r.Body, ctl: w.ctl, idle: s.limits.Idle}
+	in := io.Reader(body)
+	switch enc := r.Header.Get("Content-Encoding"); enc {
+	case "", "identity":
+	case "gzip", "x-gzip":
+		// What it inflates to is bounded by whoever reads it, and nothing is
+		// inflated ahead of that.
+		z, err := gzip.NewReader(body)
+		if err != nil {
+			return refuse(ErrInvalid, "the request is not gzip, as it says it is")
+		}
+		in = &gzipBody{z}
+	default:
+		return &httpError{http.StatusUnsupportedMediaType, "the content encoding is not known here; gzip is"}
+	}
+	h.Set("Content-Type", "application/x-"+service+"-result")
+	if service == "git-upload-pack" {
+		return s.upload(ctx, a, in, body.done, w)
+	}
+	return s.receive(ctx, a, in, body.done, w)
+}
+
+// gzipBody tells damaged data from a damaged connection.
+type gzipBody struct{ z *gzip.Reader }
+
+func (g *gzipBody) Read(p []byte) (int, error) {
+	n, err := g.z.Read(p)
+	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) {
+		err = refuse(ErrInvalid, "the request's gzip data are damaged")
+	}
+	return n, err
+}
+
+// prefixWriter writes prefix in front of the first byte, and nothing if there
+// is none.
+type prefixWriter struct {
+	w      io.Writer
+	prefix []byte
+}
+
+func (p *prefixWriter) Write(b []byte) (int, error) {
+	if p.prefix != nil {
+		if _, err := p.w.Write(p.prefix); err != nil {
+			return 0, err
+		}
+		p.prefix = nil
+	}
+	return p.w.Write(b)
+}
+
+// splitURL splits a URL path into a repository's name and what is asked of it.
+func splitURL(path string) (name, verb string, ok bool) {
+	path, ok = strings.CutPrefix(path, "/")
+	if !ok {
+		return "", "", false
+	}
+	for _, verb := range []string{"info/refs", "git-upload-pack", "git-receive-pack"} {
+		if name, ok := strings.CutSuffix(path, "/"+verb); ok {
+			return name, verb, true
+		}
+	}
+	// The files that the dumb protocol reads.
+	for _, verb := range []string{"/HEAD", "/objects/", "/info/"} {
+		if i := strings.Index(path, ".git"+verb); i >= 0 {
+			return path[:i+len(".git")], "dumb", true
+		}
+	}
+	return "", "", false
+}
+
+// admit decides whether and how a request may go on.
+func (s *Server) admit(r *http.Request, path string, write bool, who func(*http.Request) (Grant, bool, error)) (access, error) {
+	grant, known, err := who(r)
+	if err != nil {
+		return access{}, err
+	}
+	a, findErr := s.locate(path)
+	a.client = "http:" + grant.Subject
+	if !known {
+		a.client = clientAddr(r)
+		switch {
+		case s.Anonymous:
+			grant = Grant{Subject: "anonymous", Repo: "*", Write: []string{"refs/*"}, Force: true, Delete: true}
+			if s.OwnConfig {
+				grant.Write = append(grant.Write, ownRefs+"*")
+			}
+		case findErr == nil && !write && a.own.flag("ramus.anonymous", false):
+			grant = Grant{Subject: "anonymous", Repo: "*"}
+		default:
+			// The same whether there is such a repository or not.
+			return access{}, &httpError{http.StatusUnauthorized, "a token is needed: give it as the password"}
+		}
+	}
+	a.grant = grant
+	if !grant.covers(a.name) {
+		if findErr == nil && !write && a.own.flag("ramus.anonymous", false) {
+			a.grant = Grant{Subject: grant.Subject, Repo: a.name}
+		} else {
+			return access{}, noRepository
+		}
+	}
+	if errors.Is(findErr, ErrNotFound) || errors.Is(findErr, ErrInvalid) {
+		return access{}, noRepository
+	}
+	if findErr != nil {
+		return access{}, findErr
+	}
+	if write && len(a.grant.Write) == 0 {
+		return access{}, &httpError{http.StatusForbidden, "this token may only read " + a.name}
+	}
+	if err := a.enabled(s, write); err != nil {
+		return access{}, &httpError{http.StatusForbidden, err.Error()}
+	}
+	return a, nil
+}
+
+// clientAddr is the address that a request came from, without the port.
+func clientAddr(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}

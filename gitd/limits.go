@@ -1,0 +1,154 @@
+package gitd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"sync"
+	"time"
+)
+
+// withDefaults fills in what is zero.
+func (l Limits) withDefaults() Limits {
+	def := func(v *int64, d int64) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	dur := func(v *time.Duration, d time.Duration) {
+		if *v <= 0 {
+			*v = d
+		}
+	}
+	def(&l.PackBytes, 2<<30)
+	def(&l.Objects, 5_000_000)
+	def(&l.ObjectBytes, 512<<20)
+	def(&l.Memory, 4<<30)
+	dur(&l.Time, time.Hour)
+	dur(&l.CPU, 10*time.Minute)
+	dur(&l.Idle, 2*time.Minute)
+	if l.Processes <= 0 {
+		l.Processes = 4 * runtime.NumCPU()
+	}
+	return l
+}
+
+// slotWait is how long a request waits for a free place among the git
+// children before it is told to come back.
+const slotWait = 30 * time.Second
+
+var errBusy = refuse(ErrTooLarge, "the server is busy; try again in a minute")
+
+// slots bounds the git children at work for clients, and how many of them one
+// client may hold: somebody who opens clones and reads nothing from them must
+// not keep everybody else out.
+type slots struct {
+	all chan struct{}
+	max int // of one client
+
+	mu   sync.Mutex // guards each
+	each map[string]int
+}
+
+func newSlots(n int) *slots {
+	return &slots{all: make(chan struct{}, n), max: max(1, n*3/4), each: map[string]int{}}
+}
+
+// take waits for a place; give must be called once.
+func (s *slots) take(ctx context.Context, client string) (give func(), err error) {
+	timer := time.NewTimer(slotWait)
+	defer timer.Stop()
+	retry := time.NewTicker(20 * time.Millisecond)
+	defer retry.Stop()
+	for !s.count(client) {
+		select {
+		case <-retry.C:
+		case <-timer.C:
+			return nil, errBusy
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+	select {
+	case s.all <- struct{}{}:
+	case <-timer.C:
+		s.discount(client)
+		return nil, errBusy
+	case <-ctx.Done():
+		s.discount(client)
+		return nil, context.Cause(ctx)
+	}
+	return sync.OnceFunc(func() {
+		<-s.all
+		s.discount(client)
+	}), nil
+}
+
+func (s *slots) count(client string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.each[client] >= s.max {
+		return false
+	}
+	s.each[client]++
+	return true
+}
+
+func (s *slots) discount(client string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.each[client]--; s.each[client] <= 0 {
+		delete(s.each, client)
+	}
+}
+
+// errIdle ends a transfer whose client neither sends nor takes anything.
+var errIdle = errors.New("the client was idle for too long")
+
+// httpBody reads a request's body; each read may take no longer than idle.
+type httpBody struct {
+	body io.Reader
+	ctl  *http.ResponseController
+	idle time.Duration
+}
+
+func (b *httpBody) Read(p []byte) (int, error) {
+	// Connections that know no deadlines (a container's door) are bounded by
+	// the time of the request as a whole.
+	_ = b.ctl.SetReadDeadline(time.Now().Add(b.idle))
+	n, err := b.body.Read(p)
+	var timeout interface{ Timeout() bool }
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		err = fmt.Errorf("cannot read the request: %w", errIdle)
+	}
+	return n, err
+}
+
+// done takes the deadline away: net/http goes on reading in the background to
+// notice a client that hangs up, and would take its passing for just that.
+func (b *httpBody) done() { _ = b.ctl.SetReadDeadline(time.Time{}) }
+
+// httpReply writes an answer. The status goes out with the first byte of it,
+// so that what fails before can still be reported as a failure.
+type httpReply struct {
+	w     http.ResponseWriter
+	ctl   *http.ResponseController
+	idle  time.Duration
+	begun bool
+}
+
+func (r *httpReply) Write(p []byte) (int, error) {
+	_ = r.ctl.SetWriteDeadline(time.Now().Add(r.idle))
+	if !r.begun {
+		r.begun = true
+		r.w.WriteHeader(http.StatusOK)
+	}
+	n, err := r.w.Write(p)
+	if err == nil {
+		err = r.ctl.Flush()
+	}
+	return n, err
+}

@@ -1,0 +1,167 @@
+package gitd
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"unicode"
+
+	"github.com/go-git/go-git/v5/plumbing/format/config"
+)
+
+// configMax bounds the config file of a repository; longer ones are refused.
+const configMax = 1 << 20
+
+// ownConfig is what a repository's own config file says, as far as the server
+// has to know it in front of git: keys in lower case, the last value of each.
+// Git itself reads the whole file again, included files too.
+type ownConfig map[string]string
+
+// readOwnConfig reads dir's config file.
+func readOwnConfig(dir string) (ownConfig, error) {
+	f, err := os.Open(filepath.Join(dir, "config"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil {
+		return nil, err
+	} else if st.Size() > configMax {
+		return nil, fmt.Errorf("config has more than %d bytes: %w", configMax, ErrTooLarge)
+	}
+	cfg := config.New()
+	if err := config.NewDecoder(f).Decode(cfg); err != nil {
+		return nil, err
+	}
+	own := ownConfig{}
+	for _, sec := range cfg.Sections {
+		for _, o := range sec.Options {
+			own[strings.ToLower(sec.Name+"."+o.Key)] = o.Value
+		}
+		for _, sub := range sec.Subsections {
+			for _, o := range sub.Options {
+				own[strings.ToLower(sec.Name)+"."+sub.Name+"."+strings.ToLower(o.Key)] = o.Value
+			}
+		}
+	}
+	return own, nil
+}
+
+// names says whether the file gives key a value.
+func (o ownConfig) names(key string) bool {
+	_, ok := o[key]
+	return ok
+}
+
+// flag is a boolean as git reads it; what git would not read counts as false.
+func (o ownConfig) flag(key string, missing bool) bool {
+	v, ok := o[key]
+	if !ok {
+		return missing
+	}
+	switch strings.ToLower(v) {
+	case "true", "yes", "on", "1", "":
+		// A key without "=" is true for git; go-git cannot tell it from an
+		// empty value, which is false: only a written word opens anything.
+		return v != ""
+	}
+	return false
+}
+
+// enabled says whether the repository lets itself be read or written at all.
+func (a access) enabled(s *Server, write bool) error {
+	if !s.OwnConfig {
+		return nil
+	}
+	if write && !a.own.flag("http.receivepack", true) {
+		return errors.New("pushing to this repository is switched off (http.receivepack)")
+	}
+	if !write && !a.own.flag("http.uploadpack", true) {
+		return errors.New("reading this repository is switched off (http.uploadpack)")
+	}
+	return nil
+}
+
+// locate finds the repository that a client means by path.
+func (s *Server) locate(path string) (access, error) {
+	if s.OwnConfig {
+		return s.locateOwn(path)
+	}
+	name, ok := strings.CutSuffix(path, ".git")
+	if !ok {
+		return access{name: path}, fmt.Errorf("repository %.120q: %w", path, ErrNotFound)
+	}
+	repo, err := s.Repo(name)
+	if err != nil {
+		return access{name: name}, err
+	}
+	a := access{name: name, dir: repo.Dir()}
+	own, err := readOwnConfig(a.dir)
+	if err != nil {
+		return a, fmt.Errorf("cannot read the configuration of %s: %w", name, err)
+	}
+	// Of our own repositories only this is theirs to say.
+	if v, ok := own["ramus.anonymous"]; ok {
+		a.own = ownConfig{"ramus.anonymous": v}
+	}
+	return a, nil
+}
+
+// locateOwn finds a repository among folders that others made: with or without
+// ".git", and under names that ramus would not give.
+func (s *Server) locateOwn(path string) (access, error) {
+	a := access{name: strings.TrimSuffix(path, ".git")}
+	if !servable(path) {
+		return a, fmt.Errorf("repository %.120q: %w", path, ErrInvalid)
+	}
+	for _, try := range []string{path, path + ".git"} {
+		dir := filepath.Join(s.Root, filepath.FromSlash(try))
+		if _, err := bareRepository(dir); err != nil {
+			if errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) {
+				continue
+			}
+			return a, fmt.Errorf("repository %s: %w", a.name, err)
+		}
+		own, err := readOwnConfig(dir)
+		if err != nil {
+			return a, fmt.Errorf("cannot read the configuration of %s: %w", a.name, err)
+		}
+		a.dir, a.own = dir, own
+		return a, nil
+	}
+	return a, fmt.Errorf("repository %s: %w", a.name, ErrNotFound)
+}
+
+// servable says whether a path can be looked up below Root without leaving it,
+// being taken for an option, or reaching into a repository's inside.
+func servable(path string) bool {
+	if path == "" || len(path) > 1024 || strings.ContainsFunc(path, unicode.IsControl) || strings.ContainsAny(path, `\`) {
+		return false
+	}
+	parts := strings.Split(path, "/")
+	for i, p := range parts {
+		if p == "" || p[0] == '-' || p[0] == '.' || strings.HasSuffix(p, ".lock") {
+			return false
+		}
+		if i < len(parts)-1 && strings.HasSuffix(p, ".git") {
+			return false
+		}
+	}
+	return true
+}
+
+// readHead is the ref that HEAD names; empty when HEAD is detached.
+func readHead(dir string) (string, error) {
+	text, err := readSmall(filepath.Join(dir, "HEAD"))
+	if err != nil {
+		return "", fmt.Errorf("cannot read HEAD: %w", err)
+	}
+	ref, _ := strings.CutPrefix(strings.TrimSpace(string(text)), "ref: ")
+	return strings.TrimSpace(ref), nil
+}

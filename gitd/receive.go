@@ -1,0 +1,343 @@
+package gitd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+)
+
+const (
+	// commandsMax and commandsBytes bound the commands of one push, which are
+	// held in memory: a mirror of 50,000 branches fits.
+	commandsMax   = 50_000
+	commandsBytes = 16 << 20
+	// reportMax bounds what git may answer to them.
+	reportMax = 32 << 20
+	// drainMax is how much of a refused push is read to its end although it
+	// is not wanted, so that the client comes to read why.
+	drainMax = 1 << 30
+)
+
+// command is one ref change that a push asks for (gitprotocol-pack).
+type command struct {
+	old, new string // hexadecimal; all zeros: no such ref
+	ref      string
+}
+
+func (c command) creates() bool { return isZero(c.old) }
+func (c command) deletes() bool { return isZero(c.new) }
+
+func isZero(hex string) bool { return strings.Trim(hex, "0") == "" }
+
+// pushRequest is the part of a push in front of its pack.
+type pushRequest struct {
+	commands []command
+	report   bool // the client wants a report at all
+	band     int  // longest side-band packet; 0: no side bands
+	hashLen  int
+}
+
+// packed says whether a pack follows.
+func (p pushRequest) packed() bool {
+	for _, c := range p.commands {
+		if !c.deletes() {
+			return true
+		}
+	}
+	return false
+}
+
+// parsePush reads commands and push options up to where the pack begins. A
+// request without any command, which clients send to try their credentials,
+// gives none.
+func parsePush(r io.Reader) (pushRequest, error) {
+	var p pushRequest
+	lines := pktReader{r: r}
+	options := false
+	for {
+		line, kind, err := lines.next()
+		if err == io.EOF && len(p.commands) == 0 {
+			return p, nil
+		}
+		if err != nil {
+			return p, pushError(err)
+		}
+		if kind == pktFlush {
+			break
+		}
+		if kind != pktData {
+			return p, refuse(ErrInvalid, "unexpected packet among the commands")
+		}
+		if rest, ok := bytes.CutPrefix(line, []byte("shallow ")); ok {
+			if !isObjectName(strings.TrimSuffix(string(rest), "\n")) {
+				return p, refuse(ErrInvalid, "malformed shallow line")
+			}
+			continue
+		}
+		text, caps, _ := strings.Cut(string(line), "\x00")
+		if len(p.commands) == 0 {
+			for c := range strings.FieldsSeq(caps) {
+				switch c {
+				case "report-status", "report-status-v2":
+					p.report = true
+				case "side-band-64k":
+					p.band = pktMax
+				case "side-band":
+					p.band = max(p.band, 1000)
+				case "push-options":
+					options = true
+				}
+			}
+		}
+		c, err := parseCommand(strings.TrimSuffix(text, "\n"))
+		if err != nil {
+			return p, err
+		}
+		p.hashLen = len(c.old) / 2
+		if p.commands = append(p.commands, c); len(p.commands) > commandsMax {
+			return p, refuse(ErrTooLarge, "more than %d refs in one push", commandsMax)
+		}
+	}
+	for n := 0; options && len(p.commands) > 0; n++ {
+		_, kind, err := lines.next()
+		if err != nil {
+			return p, pushError(err)
+		}
+		if kind == pktFlush {
+			break
+		}
+		if n > 1000 {
+			return p, refuse(ErrTooLarge, "too many push options")
+		}
+	}
+	return p, nil
+}
+
+func pushError(err error) error {
+	switch {
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return refuse(ErrInvalid, "the push ends within its commands")
+	case errors.Is(err, errPktLine):
+		return refuse(ErrInvalid, "malformed packet among the commands")
+	}
+	return err
+}
+
+func parseCommand(line string) (command, error) {
+	old, rest, _ := strings.Cut(line, " ")
+	new, ref, ok := strings.Cut(rest, " ")
+	if !ok || !isObjectName(old) || !isObjectName(new) || len(old) != len(new) {
+		if strings.HasPrefix(line, "push-cert") {
+			return command{}, refuse(ErrInvalid, "signed pushes are not accepted")
+		}
+		return command{}, refuse(ErrInvalid, "malformed command")
+	}
+	return command{old, new, ref}, nil
+}
+
+func isObjectName(s string) bool { return CheckHash(Hash(s)) == nil }
+
+// judge says why a command is not allowed, or "".
+func (a access) judge(c command) string {
+	if CheckRef(c.ref) != nil {
+		return "not a valid ref name"
+	}
+	switch {
+	case !a.grant.mayWrite(c.ref):
+		return "not allowed: " + a.scope()
+	case c.deletes() && !a.grant.Delete:
+		return "not allowed: this token may not delete refs"
+	case !c.creates() && !c.deletes() && !a.grant.Force && !strings.HasPrefix(c.ref, "refs/heads/"):
+		// Outside refs/heads/ git knows no fast-forward: each change is a forced one.
+		return "not allowed: this token may not move tags and notes, only add them"
+	}
+	return ""
+}
+
+// scope tells what the grant may write.
+func (a access) scope() string {
+	if n := len(a.grant.Write); n > 3 {
+		return fmt.Sprintf("this token may write only %s and %d more", strings.Join(a.grant.Write[:3], ", "), n-3)
+	}
+	return "this token may write only " + strings.Join(a.grant.Write, ", ")
+}
+
+// receive serves one push: the client's commands and pack are read from in,
+// the answer goes to out. Nothing of the repository is touched before all
+// commands were found to be allowed and the whole pack was scanned. ended, if
+// the transport tells where the client's input ends, is called there. The
+// error is one that the client could not be told.
+func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func(), out io.Writer) error {
+	store := &spool{dir: filepath.Join(a.dir, "objects")}
+	defer store.close()
+	t := newTap(in, store, commandsBytes)
+	// An HTTP client sends all it has before it reads the answer.
+	drain := func() {
+		if ended != nil {
+			t.drain(drainMax)
+			ended()
+		}
+	}
+	p, err := parsePush(t)
+	if err != nil {
+		drain()
+		return s.refusePush(a, p, err, nil, out)
+	}
+	if len(p.commands) == 0 {
+		return nil
+	}
+	reasons := make([]string, len(p.commands))
+	refused := false
+	for i, c := range p.commands {
+		reasons[i] = a.judge(c)
+		refused = refused || reasons[i] != ""
+	}
+	if refused {
+		drain()
+		return s.refusePush(a, p, nil, reasons, out)
+	}
+	if p.packed() {
+		t.limit = t.consumed() + s.limits.PackBytes
+		st, err := scanPack(t, p.hashLen, packLimits{s.limits.PackBytes, s.limits.Objects, s.limits.ObjectBytes})
+		if err == nil {
+			err = t.atEnd(ended != nil)
+		}
+		if err != nil {
+			drain()
+			return s.refusePush(a, p, err, nil, out)
+		}
+		s.log().Debug("pack scanned", "repo", a.name, "objects", st.objects, "declared", st.declared)
+	}
+	if err := t.flush(); err != nil {
+		return s.refusePush(a, p, err, nil, out)
+	}
+	if ended != nil {
+		ended()
+	}
+	body, err := store.reader()
+	if err != nil {
+		return s.refusePush(a, p, err, nil, out)
+	}
+	report := &report{band: p.band}
+	err = s.serveChild(ctx, a, child{
+		args: []string{"receive-pack", "--stateless-rpc", a.dir},
+		// As in upload: git gets a pipe.
+		in: struct{ io.Reader }{body},
+	}, out, report.read)
+	if err == nil {
+		err = syncfs(a.dir)
+	}
+	if err != nil {
+		s.log().Warn("push failed", "repo", a.name, "subject", a.grant.Subject, "err", err)
+		return s.refusePush(a, p, err, nil, out)
+	}
+	s.log().Info("push", "repo", a.name, "subject", a.grant.Subject, "refs", len(p.commands))
+	return report.release(out)
+}
+
+var errChildTime = refuse(ErrTooLarge, "git took longer than allowed")
+
+// atEnd refuses what follows the pack. Where the transport tells the end of
+// what the client sends, all of it must have been read; elsewhere waiting for
+// more would be waiting for ever.
+func (t *tap) atEnd(known bool) error {
+	if known {
+		t.limit++
+		switch err := t.fill(); {
+		case err == io.EOF:
+			return nil
+		case err != nil:
+			return err
+		}
+	}
+	if t.buffered() > 0 {
+		return refuse(ErrInvalid, "there is something behind the pack's end")
+	}
+	return nil
+}
+
+// refusePush answers a push that was not done: cause is what was wrong with
+// all of it, reasons what was with single commands.
+func (s *Server) refusePush(a access, p pushRequest, cause error, reasons []string, out io.Writer) error {
+	unpack := "ok"
+	if cause != nil {
+		unpack = clientText(cause, "the server could not take the push")
+		s.log().Info("push refused", "repo", a.name, "subject", a.grant.Subject, "err", cause)
+	}
+	if len(p.commands) == 0 || !p.report {
+		if cause == nil {
+			cause = refuse(ErrDenied, "%s", a.scope())
+		}
+		return cause
+	}
+	body := appendPkt(nil, "unpack ", unpack, "\n")
+	for i, c := range p.commands {
+		var why string
+		switch {
+		case reasons == nil:
+			why = unpack
+		case reasons[i] != "":
+			why = reasons[i]
+		default:
+			why = "not done: another ref of this push is not allowed"
+		}
+		if len(c.ref) > refMax {
+			continue // it would not fit into the answer
+		}
+		body = appendPkt(body, "ng ", c.ref, " ", why, "\n")
+	}
+	if reasons != nil {
+		s.log().Info("push refused", "repo", a.name, "subject", a.grant.Subject, "refs", len(p.commands))
+	}
+	body = append(body, flushPkt...)
+	if p.band > 0 {
+		var msg []byte
+		if cause != nil {
+			msg = appendBand(msg, bandProgress, []byte("error: "+unpack+"\n"), p.band)
+		}
+		body = append(appendBand(msg, bandData, body, p.band), flushPkt...)
+	}
+	_, err := out.Write(body)
+	return err
+}
+
+// report passes git's progress on at once and keeps its report until it is
+// released: what it says is not true before it is on disk.
+type report struct {
+	band int
+	held []byte
+}
+
+// read takes git's whole answer from r.
+func (h *report) read(r io.Reader, out io.Writer) error {
+	lines := pktReader{r: r}
+	for {
+		raw, kind, err := lines.nextRaw()
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read git's report: %w", err)
+		}
+		// An empty data packet keeps the connection alive while git works.
+		if h.band > 0 && kind == pktData && len(raw) > 4 && (raw[4] != bandData || len(raw) == 5) {
+			if _, err := out.Write(raw); err != nil {
+				return fmt.Errorf("cannot send git's progress: %w", err)
+			}
+			continue
+		}
+		if len(h.held)+len(raw) > reportMax {
+			return fmt.Errorf("git's report is longer than %d bytes: %w", reportMax, ErrTooLarge)
+		}
+		h.held = append(h.held, raw...)
+	}
+}
+
+func (h *report) release(out io.Writer) error {
+	_, err := out.Write(h.held)
+	return err
+}

@@ -1,0 +1,112 @@
+package gitd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+)
+
+// wantsMax bounds what a client may say in one request of a fetch: the wants of
+// a partial clone's check-out and the haves of a long negotiation fit.
+const wantsMax = 32 << 20
+
+// serveChild runs one git child for a client within all limits; answer copies
+// what it writes. The child's place is given back when the child has ended,
+// even if the copying hangs on a client that takes nothing.
+func (s *Server) serveChild(ctx context.Context, a access, c child, out io.Writer, answer func(io.Reader, io.Writer) error) error {
+	give, err := s.slots.take(ctx, a.client)
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeoutCause(ctx, s.limits.Time, errChildTime)
+	defer stop()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	c.cpu, c.memory = s.limits.CPU, s.limits.Memory
+	c.config = a.config(s.limits)
+	r, w, err := os.Pipe()
+	if err != nil {
+		give()
+		return fmt.Errorf("cannot start git %s: %w", c.args[0], err)
+	}
+	defer r.Close()
+	c.out = w
+	p, err := s.start(ctx, c)
+	w.Close()
+	if err != nil {
+		give()
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() {
+		err := p.wait()
+		give()
+		ended <- err
+	}()
+	guard := &idleWriter{w: out, idle: s.limits.Idle, idled: func() { cancel(errIdle) }}
+	copyErr := answer(r, guard)
+	if copyErr != nil {
+		cancel(copyErr) // nobody reads what git would still compute
+	}
+	return errors.Join(<-ended, copyErr)
+}
+
+// idleWriter calls idled when a single write takes longer than idle: not every
+// connection knows deadlines.
+type idleWriter struct {
+	w     io.Writer
+	idle  time.Duration
+	idled func()
+}
+
+func (w *idleWriter) Write(p []byte) (int, error) {
+	t := time.AfterFunc(w.idle, w.idled)
+	defer t.Stop()
+	return w.w.Write(p)
+}
+
+// copyAnswer copies git's answer as it comes.
+func copyAnswer(r io.Reader, w io.Writer) error {
+	_, err := io.CopyBuffer(onlyWriter{w}, struct{ io.Reader }{r}, make([]byte, 64<<10))
+	if err != nil {
+		return fmt.Errorf("cannot pass git's answer on: %w", err)
+	}
+	return nil
+}
+
+// advertise writes the refs and capabilities that open a conversation.
+func (s *Server) advertise(ctx context.Context, a access, service string, out io.Writer) error {
+	return s.serveChild(ctx, a, child{
+		args: []string{service, "--stateless-rpc", "--advertise-refs", a.dir},
+		env:  a.env(),
+	}, out, copyAnswer)
+}
+
+// upload answers one request of a fetch over HTTP; read is called when all of
+// it was read.
+func (s *Server) upload(ctx context.Context, a access, in io.Reader, read func(), out io.Writer) error {
+	store := &spool{dir: os.TempDir()}
+	defer store.close()
+	t := newTap(in, store, wantsMax)
+	if _, err := io.Copy(io.Discard, t); err != nil {
+		return err
+	}
+	if err := t.flush(); err != nil {
+		return err
+	}
+	read()
+	body, err := store.reader()
+	if err != nil {
+		return err
+	}
+	return s.serveChild(ctx, a, child{
+		args: []string{"upload-pack", "--stateless-rpc", a.dir},
+		env:  a.env(),
+		// Behind a type of its own, so that git gets a pipe and not the file:
+		// it must not begin before its limits are set.
+		in: struct{ io.Reader }{body},
+	}, out, copyAnswer)
+}
