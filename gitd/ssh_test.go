@@ -1,0 +1,409 @@
+package gitd
+
+import (
+	"context"
+	"crypto/ed25519"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	gossh "golang.org/x/crypto/ssh"
+)
+
+// sshKey makes a key and gives its signer, its authorized_keys line and the
+// private key's file.
+func sshKey(t testing.TB) (signer gossh.Signer, line, file string) {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if signer, err = gossh.NewSignerFromKey(key); err != nil {
+		t.Fatal(err)
+	}
+	block, err := gossh.MarshalPrivateKey(key, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return signer, strings.TrimSpace(string(gossh.MarshalAuthorizedKey(signer.PublicKey()))), file
+}
+
+// serveSSH serves on a free port of host until the test ends.
+func (w *wire) serveSSH(host string) string {
+	w.t.Helper()
+	l, err := net.Listen("tcp", host+":0")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- w.ServeSSH(ctx, l) }()
+	w.t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Error(err)
+		}
+	})
+	return l.Addr().String()
+}
+
+// sshGit is the environment that makes git use stock ssh with one key.
+func sshGit(t testing.TB, keyFile string) []string {
+	if _, err := exec.LookPath("ssh"); err != nil {
+		t.Skip("cannot run here: no ssh client is installed")
+	}
+	return []string{"GIT_SSH_COMMAND=ssh -F /dev/null -o IdentitiesOnly=yes -o StrictHostKeyChecking=no -o UserKnownHostsFile=/dev/null -o LogLevel=ERROR -i " + keyFile}
+}
+
+func newSSHWire(t testing.TB, keys ...string) *wire {
+	return newWire(t, func(s *Server) {
+		s.AuthorizedKeys = filepath.Join(t.TempDir(), "authorized_keys")
+		write(t, s.AuthorizedKeys, strings.Join(keys, "\n")+"\n")
+	})
+}
+
+func TestSSHStockClient(t *testing.T) {
+	_, ada, file := sshKey(t)
+	w := newSSHWire(t, "# people", ada+" ada@example.org")
+	dir := w.repo("team/a")
+	env := sshGit(t, file)
+	url := "ssh://git@" + w.serveSSH("127.0.0.1") + "/team/a.git"
+	run := func(dir string, args ...string) string {
+		t.Helper()
+		out, err := stockEnvTry(env, dir, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return strings.TrimSpace(out)
+	}
+	for _, v := range []string{"0", "1", "2"} {
+		v = "protocol.version=" + v
+		c := filepath.Join(t.TempDir(), "c")
+		run("", "clone", "-q", "-c", v, url, c)
+		for i := range 3 {
+			addFile(t, c, fmt.Sprint("f", i, v), v)
+		}
+		run(c, "push", "-q", "origin", "HEAD:main")
+		s := filepath.Join(t.TempDir(), "s")
+		run("", "clone", "-q", "-c", v, "--depth=1", url, s)
+		run(s, "fetch", "-q", "--unshallow")
+		b := filepath.Join(t.TempDir(), "b")
+		run("", "clone", "-q", "-c", v, "--filter=blob:none", url, b)
+		fsck(t, dir)
+		fsck(t, s)
+	}
+}
+
+func TestSSHScope(t *testing.T) {
+	_, reader, readerFile := sshKey(t)
+	_, writer, writerFile := sshKey(t)
+	_, nobody, nobodyFile := sshKey(t)
+	w := newSSHWire(t,
+		`ramus-read-only,command="touch /tmp/never",environment="A=b" `+reader+" reader",
+		`ramus-repos="a",ramus-refs="refs/heads/w/*",ramus-no-force `+writer+" writer",
+		`strange-option `+nobody+" nobody")
+	dir := w.repo("a")
+	w.repo("b")
+	base := "ssh://git@" + w.serveSSH("127.0.0.1")
+	c := w.clone(dir)
+	addFile(t, c, "x", "x")
+	try := func(key string, args ...string) (string, error) {
+		return stockEnvTry(sshGit(t, key), c, args...)
+	}
+	if out, err := try(readerFile, "ls-remote", base+"/b.git"); err != nil {
+		t.Fatal(out, err)
+	}
+	out, err := try(readerFile, "push", base+"/a.git", "HEAD:refs/heads/new")
+	refused(t, out, err, "may only read a")
+	if out, err = try(writerFile, "push", base+"/a.git", "HEAD:refs/heads/w/1"); err != nil {
+		t.Fatal(out, err)
+	}
+	out, err = try(writerFile, "push", base+"/a.git", "HEAD:refs/heads/main")
+	refused(t, out, err, "may write only refs/heads/w/*")
+	out, err = try(writerFile, "push", base+"/a.git", ":refs/heads/w/1")
+	refused(t, out, err, "may not delete")
+	out, err = try(writerFile, "push", base+"/a.git", "+HEAD~1:refs/heads/w/1")
+	refused(t, out, err, "non-fast-forward")
+	for _, path := range []string{"/b.git", "/missing.git", "/../root/a.git", "/-x.git", "/a.lock.git", "/a", "/a.git/objects"} {
+		out, err = try(writerFile, "ls-remote", base+path)
+		refused(t, out, err, "not found")
+	}
+	out, err = try(nobodyFile, "ls-remote", base+"/a.git")
+	refused(t, out, err, "denied")
+	fsck(t, dir)
+}
+
+// TestSSHVerbs: nothing but Git, and no shell, terminal or forwarding.
+func TestSSHVerbs(t *testing.T) {
+	signer, line, _ := sshKey(t)
+	w := newSSHWire(t, line+" ada")
+	w.repo("a")
+	client := dialSSH(t, w.serveSSH("127.0.0.1"), gossh.PublicKeys(signer))
+	defer client.Close()
+	for cmd, want := range map[string]string{
+		"whoami":                                              "ada\n",
+		"ls":                                                  "not a command",
+		"git-upload-pack":                                     "not a command",
+		"git-upload-archive '/a.git'":                         "not a command",
+		"git-upload-pack '/a.git'; id":                        "not a command",
+		"git-upload-pack $(id)":                               "not a command",
+		"git-upload-pack --help":                              "not found",
+		"git-upload-pack --strict '/a.git'":                   "not a command",
+		"git-upload-pack '/a.git' '/a.git'":                   "not a command",
+		"git  upload-pack '/a.git'":                           "not a command",
+		"whoami; id":                                          "not a command",
+		"git-receive-pack '/../../etc'":                       "not found",
+		"git-upload-pack '/a.git'\n id":                       "not a command",
+		"git-upload-pack 'it'\\''s not there'":                "not found",
+		"git --exec-path=/tmp upload-pack 'a'":                "not a command",
+		"git-upload-pack '" + strings.Repeat("a", 5000) + "'": "not a command",
+	} {
+		s, err := client.NewSession()
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := s.CombinedOutput(cmd)
+		if !strings.Contains(string(out), want) || (err == nil) != (cmd == "whoami") {
+			t.Errorf("%.80q: %q, %v; want %q", cmd, out, err, want)
+		}
+		s.Close()
+	}
+	s, err := client.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.RequestPty("xterm", 25, 80, nil); err == nil {
+		t.Error("a terminal was given")
+	}
+	if err := s.Setenv("LD_PRELOAD", "/tmp/x.so"); err == nil {
+		t.Error("an environment variable was taken")
+	}
+	if err := s.Setenv("GIT_PROTOCOL", "version=2:x"); err == nil {
+		t.Error("a malformed GIT_PROTOCOL was taken")
+	}
+	if err := s.RequestSubsystem("sftp"); err == nil {
+		t.Error("there is a subsystem")
+	}
+	out, err := func() ([]byte, error) {
+		var b strings.Builder
+		s.Stderr = &b
+		if err := s.Shell(); err != nil {
+			return nil, err
+		}
+		err := s.Wait()
+		return []byte(b.String()), err
+	}()
+	if err == nil || !strings.Contains(string(out), "no shell") {
+		t.Errorf("shell: %q, %v", out, err)
+	}
+	if c, err := client.Dial("tcp", strings.TrimPrefix(w.http.URL, "http://")); err == nil {
+		c.Close()
+		t.Error("connections are forwarded")
+	}
+	if l, err := client.Listen("tcp", "127.0.0.1:0"); err == nil {
+		l.Close()
+		t.Error("listeners are forwarded")
+	}
+}
+
+func dialSSH(t testing.TB, addr string, auth ...gossh.AuthMethod) *gossh.Client {
+	t.Helper()
+	client, err := tryDialSSH(addr, auth...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client
+}
+
+func tryDialSSH(addr string, auth ...gossh.AuthMethod) (*gossh.Client, error) {
+	return gossh.Dial("tcp", addr, &gossh.ClientConfig{
+		User: "git", Auth: auth, HostKeyCallback: gossh.InsecureIgnoreHostKey(), Timeout: time.Minute,
+	})
+}
+
+// forged offers one public key and signs with another.
+type forged struct {
+	offered gossh.PublicKey
+	gossh.Signer
+}
+
+func (f forged) PublicKey() gossh.PublicKey { return f.offered }
+
+// TestSSHOfferedKey: somebody who offers an administrator's public key, is told
+// that its signature would do, and then signs with a key of their own, is who
+// they signed as.
+func TestSSHOfferedKey(t *testing.T) {
+	admin, adminLine, _ := sshKey(t)
+	mallory, malloryLine, malloryFile := sshKey(t)
+	w := newSSHWire(t, adminLine+" admin", "ramus-read-only "+malloryLine+" mallory")
+	w.repo("a")
+	addr := w.serveSSH("127.0.0.1")
+	sshGit(t, malloryFile) // skips without ssh
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Public halves without a private one: offered, then not signed with. The
+	// server remembers that it was asked about mallory before it is asked
+	// about admin; the last key asked about is not the one that signs.
+	public := t.TempDir()
+	for _, name := range []string{"1", "2"} {
+		if err := os.WriteFile(filepath.Join(public, name), []byte("no private key\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(t, filepath.Join(public, "1.pub"), malloryLine+"\n")
+	write(t, filepath.Join(public, "2.pub"), adminLine+"\n")
+	for _, command := range []string{"whoami", "git-receive-pack '/a.git'"} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, "ssh", "-v", "-F", "/dev/null", "-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes",
+			"-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
+			"-i", filepath.Join(public, "1"), "-i", filepath.Join(public, "2"), "-i", malloryFile,
+			"-p", port, "git@"+host, command)
+		var stderr strings.Builder
+		cmd.Stderr = &stderr
+		out, _ := cmd.Output()
+		for _, k := range []gossh.Signer{mallory, admin} {
+			if want := "Server accepts key: " + filepath.Join(public, map[bool]string{true: "1", false: "2"}[k == mallory]); !strings.Contains(stderr.String(), want) {
+				t.Fatalf("the client did not offer as it should: no %q in\n%s", want, stderr.String())
+			}
+		}
+		if command == "whoami" && string(out) != "mallory\n" {
+			t.Errorf("whoami: %q\n%s", out, stderr.String())
+		}
+		if command != "whoami" && !strings.Contains(stderr.String(), "your key may only read a") {
+			t.Errorf("%s: %q\n%s", command, out, stderr.String())
+		}
+	}
+	if _, err := tryDialSSH(addr, gossh.PublicKeys(forged{admin.PublicKey(), mallory})); err == nil {
+		t.Error("logged in with a key that did not sign")
+	}
+	if _, err := tryDialSSH(addr); err == nil {
+		t.Error("logged in without a key")
+	}
+	if _, err := tryDialSSH(addr, gossh.Password("")); err == nil {
+		t.Error("logged in with a password")
+	}
+}
+
+// TestSSHStalledHandshakes: hundreds of connections that never log in cost
+// those who do nothing, even from the same address.
+func TestSSHStalledHandshakes(t *testing.T) {
+	signer, line, _ := sshKey(t)
+	w := newSSHWire(t, line+" ada")
+	addr := w.serveSSH("127.0.0.1")
+	var stalled []net.Conn
+	defer func() {
+		for _, c := range stalled {
+			c.Close()
+		}
+	}()
+	for i := range 3 * strangersPerAddr {
+		c, err := net.Dial("tcp", addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		stalled = append(stalled, c)
+		if i%2 == 0 {
+			io.WriteString(c, "SSH-2.0-stalled\r\n")
+		}
+	}
+	client := dialSSH(t, addr, gossh.PublicKeys(signer))
+	defer client.Close()
+	s, err := client.NewSession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out, err := s.CombinedOutput("whoami"); err != nil || string(out) != "ada\n" {
+		t.Fatalf("%q, %v", out, err)
+	}
+	// The ones that waited longest were closed to make room.
+	stalled[1].SetReadDeadline(time.Now().Add(time.Minute))
+	if _, err := io.Copy(io.Discard, stalled[1]); err != nil && errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Error("the oldest stalled connection is still open")
+	}
+}
+
+func TestAuthorizedKeys(t *testing.T) {
+	_, key, _ := sshKey(t)
+	at := func(s string) time.Time {
+		v, err := time.Parse(time.DateOnly, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+	for _, tt := range []struct {
+		line, addr, now string
+		usable, admits  bool
+	}{
+		{key, "10.1.2.3", "2026-01-01", true, true},
+		{`from="10.0.0.0/8" ` + key, "10.1.2.3", "2026-01-01", true, true},
+		{`from="10.0.0.0/8,!10.1.*" ` + key, "10.1.2.3", "2026-01-01", true, false},
+		{`from="192.168.1.?" ` + key, "192.168.1.7", "2026-01-01", true, true},
+		{`from="192.168.1.?" ` + key, "192.168.1.77", "2026-01-01", true, false},
+		{`from="host.example.org" ` + key, "10.1.2.3", "2026-01-01", true, false},
+		{`from="" ` + key, "10.1.2.3", "2026-01-01", false, false},
+		{`expiry-time="20260102" ` + key, "10.1.2.3", "2026-01-01", true, true},
+		{`expiry-time="20260102" ` + key, "10.1.2.3", "2026-01-02", true, false},
+		{`expiry-time="soon" ` + key, "10.1.2.3", "2026-01-02", false, false},
+		{`restrict,no-pty,command="a \"b\", c" ` + key, "10.1.2.3", "2026-01-01", true, true},
+		{`cert-authority ` + key, "10.1.2.3", "2026-01-01", false, false},
+		{`ramus-repos="" ` + key, "10.1.2.3", "2026-01-01", false, false},
+		{`ramus-repos="../x" ` + key, "10.1.2.3", "2026-01-01", false, false},
+		{`ramus-refs="refs/heads/a..b" ` + key, "10.1.2.3", "2026-01-01", false, false},
+		{`ssh-ed25519 AAAA rubbish`, "10.1.2.3", "2026-01-01", false, false},
+	} {
+		bad := 0
+		keys := parseAuthorizedKeys([]byte("# a comment\n\n"+tt.line+"\n"), func(int, error) { bad++ })
+		if (len(keys) == 1) != tt.usable || len(keys)+bad != 1 {
+			t.Errorf("%.60s: %d keys, %d faults", tt.line, len(keys), bad)
+			continue
+		}
+		if tt.usable && keys[0].admits(netip.MustParseAddr(tt.addr), at(tt.now)) != tt.admits {
+			t.Errorf("%.60s: from %s on %s: want %v", tt.line, tt.addr, tt.now, tt.admits)
+		}
+	}
+}
+
+func FuzzAuthorizedKeys(f *testing.F) {
+	_, key, _ := sshKey(f)
+	f.Add([]byte(key + " ada"))
+	f.Add([]byte(`ramus-repos="a,b",ramus-read-only,from="10.*" ` + key))
+	f.Add([]byte(`expiry-time="2026",command="\"" ` + key + "\n#\n"))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, k := range parseAuthorizedKeys(text, func(int, error) {}) {
+			k.admits(netip.MustParseAddr("::1"), time.Unix(0, 0))
+			g, ok := k.grant("a")
+			if ok && g.check() != nil {
+				t.Errorf("a grant that is none: %+v", g)
+			}
+		}
+	})
+}
+
+func FuzzSSHCommand(f *testing.F) {
+	for _, s := range []string{"whoami", "git-upload-pack '/a.git'", `git receive-pack 'it'\''s'\!''`, "git-upload-pack a'b"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		verb, path, ok := parseSSHCommand(line)
+		if ok && verb != "whoami" && verb != "upload-pack" && verb != "receive-pack" {
+			t.Errorf("%q: verb %q, path %q", line, verb, path)
+		}
+	})
+}
