@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"regexp"
 	"strings"
+
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/tasks"
 )
 
 // Caller is on whose behalf commands run. The zero value is invalid.
@@ -60,4 +63,29 @@ func (c *Caller) UnmarshalText(b []byte) (err error) {
 	}
 	*c, err = ParseCaller(string(b))
 	return err
+}
+
+// orElse is p, or otherwise when p has no name.
+func orElse(p, otherwise gitd.Person) gitd.Person {
+	if p.Name == "" {
+		return otherwise
+	}
+	if p.Email == "" {
+		p.Email = otherwise.Email
+	}
+	return p
+}
+
+// quoteArgs writes an argument vector as a person would type it.
+func quoteArgs(args []string) string {
+	words := make([]string, len(args))
+	for i, a := range args {
+		words[i] = a
+		if a == "" || strings.ContainsFunc(a, func(r rune) bool {
+			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./=:,+@%", r))
+		}) {
+			words[i] = tasks.Quote(a)
+		}
+	}
+	return strings.Join(words, " ")
 }

@@ -2,15 +2,21 @@ package executor
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
-	"iter"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
+	bolt "go.etcd.io/bbolt"
 )
 
 // Executor runs commands for callers. Its exported fields are its options and
@@ -40,6 +46,19 @@ type Executor struct {
 	Door map[string]func(Caller) http.Handler
 	Log  *slog.Logger
 	Now  func() time.Time
+
+	ctx   context.Context // ends with cause ErrClosed
+	close context.CancelCauseFunc
+	wg    sync.WaitGroup // the runs' goroutines
+	index *index
+	hub   hub
+
+	commands, commits atomic.Int64
+
+	mu      sync.Mutex // guards all below
+	closed  bool
+	targets map[Caller]*target
+	live    map[string]*liveRun // by Run.Name
 }
 
 // LLM is a model endpoint.
@@ -47,11 +66,98 @@ type LLM interface {
 	Ask(ctx context.Context, call tasks.LLMCall) (text string, err error)
 }
 
-// Open starts the fleet, adopts what an earlier process left, and resumes every run that had not ended.
-func (x *Executor) Open(ctx context.Context) error { panic("not built") }
+// Open starts the fleet, adopts what an earlier process left, and resumes every
+// run that had not ended. A damaged or missing index is built anew from the refs.
+func (x *Executor) Open(ctx context.Context) error {
+	x.defaults()
+	x.ctx, x.close = context.WithCancelCause(context.WithoutCancel(ctx))
+	x.targets, x.live = make(map[Caller]*target), make(map[string]*liveRun)
+	if err := os.MkdirAll(filepath.Join(x.Data, "live"), 0o700); err != nil {
+		return fmt.Errorf("cannot open the data folder: %w", err)
+	}
+	if err := x.openIndex(ctx); err != nil {
+		return err
+	}
+	if err := x.Fleet.Open(ctx); err != nil {
+		return errors.Join(err, x.index.close())
+	}
+	if err := x.resumeAll(ctx); err != nil {
+		return errors.Join(err, x.Close(ctx, true))
+	}
+	return nil
+}
 
-// Close stops taking work, waits for commands until ctx ends, and leaves containers for the next process when keep is set.
-func (x *Executor) Close(ctx context.Context, keep bool) error { panic("not built") }
+func (x *Executor) defaults() {
+	if x.Log == nil {
+		x.Log = slog.New(slog.DiscardHandler)
+	}
+	if x.Now == nil {
+		x.Now = time.Now
+	}
+	if x.Timeout <= 0 {
+		x.Timeout = 30 * time.Minute
+	}
+	if x.RunTimeout <= 0 {
+		x.RunTimeout = 24 * time.Hour
+	}
+	if x.Bot.Name == "" {
+		x.Bot.Name = "ramus"
+	}
+	if x.Bot.Email == "" {
+		x.Bot.Email = "ramus@localhost"
+	}
+}
+
+func (x *Executor) openIndex(ctx context.Context) (err error) {
+	path := filepath.Join(x.Data, "index.db")
+	var fresh bool
+	x.index, fresh, err = openIndex(path)
+	if errors.Is(err, errDamaged) || errors.Is(err, bolt.ErrInvalid) || errors.Is(err, bolt.ErrChecksum) || errors.Is(err, bolt.ErrVersionMismatch) {
+		x.Log.Warn("the index is damaged and is built anew from the refs", "err", err)
+		if err := os.Remove(path); err != nil {
+			return fmt.Errorf("cannot remove the damaged index: %w", err)
+		}
+		x.index, fresh, err = openIndex(path)
+	}
+	if err != nil {
+		return err
+	}
+	if !fresh {
+		if _, err = x.index.all(); err == nil {
+			return nil
+		}
+		x.Log.Warn("the index is damaged and is built anew from the refs", "err", err)
+	}
+	_, err = x.Reindex(ctx)
+	return err
+}
+
+// Close stops taking work. Runs are not ended by it: they go on at the next
+// Open. Containers are left for the next process when keep is set.
+func (x *Executor) Close(ctx context.Context, keep bool) error {
+	x.mu.Lock()
+	closed := x.closed
+	x.closed = true
+	x.mu.Unlock()
+	if closed {
+		return nil
+	}
+	x.close(ErrClosed)
+	ended := make(chan struct{})
+	go func() {
+		x.wg.Wait()
+		close(ended)
+	}()
+	var err error
+	select {
+	case <-ended:
+	case <-ctx.Done():
+		err = fmt.Errorf("cannot wait for the runs to pause: %w", context.Cause(ctx))
+	}
+	err = errors.Join(err, x.Fleet.Close(ctx, keep))
+	<-ended // with the fleet closed every container's connection is, and nothing can hang on one
+	return errors.Join(err, x.index.close())
+}
 
 // Request asks for a run.
 type Request struct {
@@ -69,6 +175,9 @@ type Request struct {
 	Command  *Command       `json:"command,omitempty"`
 	Task     *TaskCall      `json:"task,omitempty"`
 	Input    map[string]any `json:"input,omitempty"`
+	// Sub holds the texts of sub-workflows that a person named along with
+	// Workflow, by id; others are read from the base's .ramus/workflows.
+	Sub map[string]string `json:"sub,omitempty"`
 	// Retry or resume: the run ("CALLER/RUN") whose results up to the node From are taken over.
 	Of    string      `json:"of,omitempty"`
 	From  string      `json:"from,omitempty"`
@@ -96,26 +205,17 @@ type TaskCall struct {
 	Params map[string]any `json:"params,omitempty"`
 }
 
-// Submit claims a run and starts it. It returns once the claim is durable.
-func (x *Executor) Submit(ctx context.Context, r Request) (Run, error) { panic("not built") }
-
 // Result is what a command came to.
 type Result struct {
-	Run      string        `json:"run"`
-	ExitCode int           `json:"exit_code"`
-	TimedOut bool          `json:"timed_out,omitempty"`
-	Reason   string        `json:"reason,omitempty"`
-	Commit   gitd.Hash     `json:"commit,omitempty"` // empty: nothing changed
-	Duration time.Duration `json:"duration"`
-	Stdout   Stream        `json:"stdout"`
-	Stderr   Stream        `json:"stderr"`
-}
-
-// Exec runs one command for a caller as a run of its own and copies its output
-// as it comes; nil writers discard. A command that fails is a Result, not an error.
-// When ctx ends the command is stopped.
-func (x *Executor) Exec(ctx context.Context, r Request, stdout, stderr io.Writer) (Result, error) {
-	panic("not built")
+	Run        string    `json:"run"`
+	ExitCode   int       `json:"exit_code"`
+	TimedOut   bool      `json:"timed_out,omitempty"`
+	Reason     string    `json:"reason,omitempty"`
+	Commit     gitd.Hash `json:"commit,omitempty"` // empty: nothing changed
+	DurationMS int64     `json:"duration_ms"`
+	Message    string    `json:"message,omitempty"` // what the executor has to say about it
+	Stdout     Stream    `json:"stdout"`
+	Stderr     Stream    `json:"stderr"`
 }
 
 // Filter narrows a listing; zero fields do not.
@@ -125,12 +225,6 @@ type Filter struct {
 	Live         bool // only what has not ended
 	Max          int  // default 100
 }
-
-// Runs lists runs, newest first.
-func (x *Executor) Runs(ctx context.Context, f Filter) ([]Run, error) { panic("not built") }
-
-// Run finds a run by "CALLER/RUN", by caller (its latest run), by id, or by a unique part of one.
-func (x *Executor) Run(ctx context.Context, name string) (Run, error) { panic("not built") }
 
 // CallerStatus is one line of `ramus ps`.
 type CallerStatus struct {
@@ -143,48 +237,12 @@ type CallerStatus struct {
 	Container *containers.HostStatus `json:"container,omitempty"`
 }
 
-// Callers lists callers, the most recently active first.
-func (x *Executor) Callers(ctx context.Context, f Filter) ([]CallerStatus, error) { panic("not built") }
-
-// Caller finds a caller by "run:ID", "ID", or a unique part of it.
-func (x *Executor) Caller(ctx context.Context, name string) (CallerStatus, error) { panic("not built") }
-
-// Events follows a run from after sequence number after: first what is
-// journalled, then what happens, live output included, until the run has ended
-// (or ctx). With follow unset it stops at the journal's end.
-func (x *Executor) Events(ctx context.Context, run string, after int64, follow bool) iter.Seq2[Event, error] {
-	panic("not built")
-}
-
-// Watch follows what happens in every run (of one caller, when named) from now on.
-func (x *Executor) Watch(ctx context.Context, caller string) iter.Seq2[Event, error] {
-	panic("not built")
-}
-
-// Output opens a command's whole output; stream is "stdout" or "stderr".
-func (x *Executor) Output(ctx context.Context, run, step, stream string) (io.ReadCloser, error) {
-	panic("not built")
-}
-
-// Stop cancels a run, or all of a caller's runs and its container when name is a caller. What stands is committed first.
-func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error { panic("not built") }
-
-// Retry starts a failed run again: a workflow at the failed step, a command from its beginning.
-func (x *Executor) Retry(ctx context.Context, run string, by gitd.Person) (Run, error) {
-	panic("not built")
-}
-
 // Decision answers a gate.
 type Decision struct {
 	Step     string `json:"step,omitempty"` // empty: the only one open
 	Approved bool   `json:"approved"`
 	By       string `json:"by"`
 	Comment  string `json:"comment,omitempty"`
-}
-
-// Decide answers a run's gate; the run goes on.
-func (x *Executor) Decide(ctx context.Context, run string, d Decision) (Run, error) {
-	panic("not built")
 }
 
 // Merge brings a caller's branch into a branch (default: its base) of its repository.
@@ -196,28 +254,6 @@ type Merge struct {
 	By       gitd.Person   `json:"by,omitzero"`
 }
 
-// Merge merges a caller's branch. A conflict is a result.
-func (x *Executor) Merge(ctx context.Context, caller string, m Merge) (gitd.MergeResult, error) {
-	panic("not built")
-}
-
-// Rollback moves a caller's branch to an earlier commit of its own by a new
-// commit with that tree; nothing is lost.
-func (x *Executor) Rollback(ctx context.Context, caller, to string, by gitd.Person) (gitd.Hash, error) {
-	panic("not built")
-}
-
-// Processes lists a caller's background processes.
-func (x *Executor) Processes(ctx context.Context, caller string) ([]containers.CommandState, error) {
-	panic("not built")
-}
-
-// StopProcess ends one background process.
-func (x *Executor) StopProcess(ctx context.Context, caller, id string) error { panic("not built") }
-
-// Reindex rebuilds the index from refs alone.
-func (x *Executor) Reindex(ctx context.Context) (runs int, err error) { panic("not built") }
-
 // Stats are the numbers behind /metrics and /health.
 type Stats struct {
 	Runs     map[State]int  `json:"runs"` // since start, by state now
@@ -227,6 +263,3 @@ type Stats struct {
 	Hosts    map[string]int `json:"hosts"` // by state
 	Capacity int            `json:"capacity"`
 }
-
-// Stats returns them.
-func (x *Executor) Stats() Stats { panic("not built") }

@@ -64,6 +64,10 @@ type Run struct {
 	Workflow   string         `json:"workflow,omitempty"`
 	File       string         `json:"file,omitempty"` // where the workflow was read from
 	Input      map[string]any `json:"input,omitempty"`
+	Output     map[string]any `json:"output,omitempty"` // a workflow's state at its end
+	Task       *TaskCall      `json:"task,omitempty"`
+	Exec       *Command       `json:"exec,omitempty"`
+	Sub        bool           `json:"sub,omitempty"` // started by a node of Parent, which goes on with it
 	Command    string         `json:"command,omitempty"`
 	Asker      gitd.Person    `json:"asker"`
 	State      State          `json:"state"`

@@ -1,0 +1,164 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/tasks"
+)
+
+// childRun is a sub-workflow: a run of its own that its parent's node waits for.
+type childRun struct {
+	x      *Executor
+	parent *liveRun
+	name   string
+	own    bool // it has a branch, and so a turn, of its own
+	ended  *Run // it ended before the server was restarted
+	l      *liveRun
+}
+
+// child claims the run of a sub-workflow, or finds it when the step began
+// before. Its caller and id follow from the step, so there is only ever one.
+func (x *Executor) child(ctx context.Context, parent *liveRun, s tasks.Step) (*childRun, error) {
+	text, ok := parent.files.Sub[s.Sub.Workflow]
+	if !ok {
+		return nil, &failure{ReasonBadInput, fmt.Sprintf("there is no workflow %q", s.Sub.Workflow)}
+	}
+	files := runFiles{Workflow: text, Sub: parent.files.Sub}
+	w, err := files.parse(x)
+	if err != nil {
+		return nil, &failure{ReasonBadInput, err.Error()}
+	}
+	on, err := parent.targetOf(s)
+	if err != nil {
+		return nil, err
+	}
+	r := Run{ID: parent.run.ID + "." + fileName(s.ID), Caller: on.caller, Kind: KindWorkflow, Repo: parent.run.Repo, Base: parent.run.Base,
+		BaseCommit: parent.run.BaseCommit, Workflow: w.ID, Input: s.Sub.Input, Asker: parent.run.Asker, State: StateSubmitted,
+		Parent: parent.run.Name(), Sub: true, CreatedAt: x.Now().UTC()}
+	if len(r.ID) > 100 {
+		r.ID = r.ID[:80] + "-" + parent.commandID(s.ID, 0)[:16]
+	}
+	repo := on.repo
+	if r.Start, err = on.tip(ctx); err != nil {
+		return nil, err
+	}
+	if !s.Sub.InheritBranch {
+		if r.Caller, err = lineCaller(on.caller, s.ID); err != nil {
+			return nil, err
+		}
+		// An isolated branch is cut from the base that the sub-workflow names,
+		// or else from where its parent stands.
+		r.Base = on.caller.Branch()
+		if w.Repo.BaseBranch != "" {
+			r.Base = w.Repo.BaseBranch
+			if r.Start, err = repo.Resolve(ctx, "refs/heads/"+r.Base); err != nil {
+				return nil, &failure{ReasonBadInput, fmt.Sprintf("workflow %s: %v", w.ID, err)}
+			}
+		}
+		r.BaseCommit = r.Start
+	}
+	r.Branch, r.Head = r.Caller.Branch(), r.Start
+	c := &childRun{x: x, parent: parent, name: r.Name(), own: !s.Sub.InheritBranch}
+	ref, err := x.claim(ctx, &plan{run: r, repo: repo, files: files, fresh: c.own})
+	if errors.Is(err, errClaimed) {
+		kept, err := x.Run(ctx, r.Name())
+		if err != nil {
+			return nil, err
+		}
+		if kept.Ended() {
+			c.ended = &kept
+			return c, nil
+		}
+		if c.l, err = x.reopen(ctx, kept); err != nil {
+			return nil, err
+		}
+		if c.l == nil { // it was sealed, only the index had not heard
+			kept, err := x.Run(ctx, r.Name())
+			c.ended = &kept
+			return c, err
+		}
+		return c, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := x.index.put(r); err != nil {
+		return nil, err
+	}
+	if c.l, err = x.newLive(r, ref, files, x.target(r.Caller, repo, r.Base)); err != nil {
+		return nil, err
+	}
+	return c, c.l.emit(Event{Type: EventRunCreated, Message: r.title(), Commit: r.Start, State: StateSubmitted}, false)
+}
+
+// run works the sub-workflow to its end, or until it waits for a person.
+func (c *childRun) run(ctx context.Context, answers map[string]Decision) (Run, map[string]any, error) {
+	if c.ended != nil {
+		return *c.ended, c.ended.Output, nil
+	}
+	l := c.l
+	l.ctx, l.cancel = context.WithCancelCause(ctx)
+	defer l.cancel(nil)
+	c.x.mu.Lock()
+	c.x.live[l.run.Name()] = l
+	c.x.mu.Unlock()
+	defer close(l.done)
+	for step, d := range decisions(l.journalled()) {
+		if _, ok := answers[step]; !ok {
+			answers[step] = d
+		}
+	}
+	var err error
+	release := func() {}
+	if c.own {
+		release, err = l.target.take(l.ctx)
+	}
+	var output map[string]any
+	if err == nil {
+		output, err = l.perform(l.ctx, answers)
+		release()
+	}
+	c.x.settle(l.ctx, l, output, err)
+	if err != nil && errors.Is(context.Cause(ctx), ErrClosed) {
+		return Run{}, nil, ErrClosed
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return Run{}, nil, cause
+	}
+	return l.snapshot(), output, nil
+}
+
+// restore puts the tree of an earlier commit on top of a caller's branch.
+func (x *Executor) restore(ctx context.Context, repo *gitd.Repo, c Caller, to gitd.Hash, by gitd.Person) (gitd.Hash, error) {
+	ref := "refs/heads/" + c.Branch()
+	for attempt := 0; ; attempt++ {
+		tip, err := repo.Resolve(ctx, ref)
+		if err != nil {
+			return "", err
+		}
+		now, err := repo.Commit(ctx, string(tip))
+		if err != nil {
+			return "", err
+		}
+		then, err := repo.Commit(ctx, string(to))
+		if err != nil {
+			return "", err
+		}
+		if now.Tree == then.Tree {
+			return tip, nil
+		}
+		commit, err := repo.WriteCommit(ctx, gitd.NewCommit{From: to, Parents: []gitd.Hash{tip}, Author: orElse(by, x.Bot), Committer: x.Bot, When: x.Now(),
+			Message: fmt.Sprintf("Go back to %s\n\n    %s\n\n%s: %s\n", string(to)[:min(12, len(to))], strings.TrimSpace(then.Subject), trailerCaller, c)})
+		if err != nil {
+			return "", err
+		}
+		err = repo.Update(ctx, gitd.RefUpdate{Name: ref, New: commit, Old: &tip})
+		if err == nil || !errors.Is(err, gitd.ErrConflict) || attempt == 5 {
+			return commit, err
+		}
+	}
+}

@@ -1,0 +1,343 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// Stop cancels a run, or all of a caller's runs and its container when name is
+// a caller. What stands is committed first. It returns when that is done.
+func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error {
+	runs, caller, err := x.named(ctx, name)
+	if err != nil {
+		return err
+	}
+	stopped := 0
+	for _, r := range runs {
+		x.mu.Lock()
+		l := x.live[r.Name()]
+		x.mu.Unlock()
+		switch {
+		case l != nil:
+		case r.State == StateAwaitingReview:
+			// It waits in its ref only: it is taken up to be ended.
+			if l, err = x.reopen(ctx, r); err != nil {
+				return err
+			}
+			if l == nil {
+				continue
+			}
+			l.cancel(errCancelled)
+			if err := x.launch(l, nil); err != nil {
+				return err
+			}
+		default:
+			continue
+		}
+		if err := l.emit(Event{Type: EventNote, Message: "stopped by " + orElse(by, x.Bot).Name}, false); err != nil {
+			return err
+		}
+		l.cancel(errCancelled)
+		stopped++
+		select {
+		case <-l.done:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	if !caller.IsZero() {
+		return x.Fleet.Remove(ctx, caller.String())
+	}
+	if stopped == 0 {
+		return fmt.Errorf("cannot stop %s: %w: it has ended", name, ErrConflict)
+	}
+	return nil
+}
+
+// named returns the runs that a name means: one run, or all live ones of a caller.
+func (x *Executor) named(ctx context.Context, name string) ([]Run, Caller, error) {
+	if !strings.Contains(name, "/") {
+		c, err := x.Caller(ctx, name)
+		if err == nil {
+			runs, err := x.Runs(ctx, Filter{Caller: c.Caller.String(), Live: true, Max: 10000})
+			return runs, c.Caller, err
+		}
+		if !errors.Is(err, ErrNotFound) {
+			return nil, Caller{}, err
+		}
+	}
+	r, err := x.Run(ctx, name)
+	return []Run{r}, Caller{}, err
+}
+
+// Retry starts a failed run again: a workflow at the failed step, a command
+// from its beginning, both on the same branch with the step's input restored.
+func (x *Executor) Retry(ctx context.Context, run string, by gitd.Person) (Run, error) {
+	r, err := x.Run(ctx, run)
+	if err != nil {
+		return Run{}, err
+	}
+	switch {
+	case r.Sub:
+		return Run{}, fmt.Errorf("cannot retry %s: %w: it is a part of %s; retry that", r.Name(), ErrConflict, r.Parent)
+	case !r.Ended():
+		return Run{}, fmt.Errorf("cannot retry %s: %w: it has not ended", r.Name(), ErrConflict)
+	case r.State == StateComplete:
+		return Run{}, fmt.Errorf("cannot retry %s: %w: it is complete", r.Name(), ErrConflict)
+	}
+	req := Request{Caller: r.Caller, Repo: r.Repo, Base: r.Base, Of: r.Name(), Asker: orElse(by, r.Asker), Input: r.Input}
+	switch r.Kind {
+	case KindExec:
+		req.Command = r.Exec
+	case KindTask:
+		req.Task = r.Task
+	default:
+		repo, err := x.Git.Repo(r.Repo)
+		if err != nil {
+			return Run{}, err
+		}
+		ref, err := repo.Resolve(ctx, runRef(r.Caller, r.ID))
+		if err != nil {
+			return Run{}, err
+		}
+		files, err := x.runFiles(ctx, repo, ref)
+		if err != nil {
+			return Run{}, err
+		}
+		req.Workflow, req.Sub = files.Workflow, files.Sub
+		if req.From, err = x.failedNode(ctx, r); err != nil {
+			return Run{}, err
+		}
+	}
+	return x.Submit(ctx, req)
+}
+
+// failedNode is the node of a run's last step that failed or has no result; "" when there is none.
+func (x *Executor) failedNode(ctx context.Context, r Run) (string, error) {
+	open := make(map[string]string)
+	node := ""
+	for e, err := range x.Events(ctx, r.Name(), 0, false) {
+		if err != nil {
+			return "", err
+		}
+		switch e.Type {
+		case EventStepStarted:
+			open[e.Step] = e.Node
+		case EventStepFinished:
+			delete(open, e.Step)
+			if e.OK != nil && !*e.OK {
+				node = e.Node
+			}
+		}
+	}
+	for _, n := range open {
+		node = n
+	}
+	return node, nil
+}
+
+// Decide answers a run's gate; the run goes on.
+func (x *Executor) Decide(ctx context.Context, run string, d Decision) (Run, error) {
+	r, err := x.Run(ctx, run)
+	if err != nil {
+		return Run{}, err
+	}
+	switch {
+	case r.Sub:
+		return Run{}, fmt.Errorf("cannot answer %s: %w: it is a part of %s; answer that", r.Name(), ErrConflict, r.Parent)
+	case r.State != StateAwaitingReview || r.Gate == nil:
+		return Run{}, fmt.Errorf("cannot answer %s: %w: it does not wait for anybody", r.Name(), ErrConflict)
+	case d.Step != "" && d.Step != r.Gate.Step:
+		return Run{}, fmt.Errorf("cannot answer %s: %w: it waits at %s, not at %s", r.Name(), ErrConflict, r.Gate.Step, d.Step)
+	case len(r.Gate.Allowed) > 0 && !slices.Contains(r.Gate.Allowed, d.By):
+		return Run{}, fmt.Errorf("cannot answer %s: %w: only %s may", r.Name(), gitd.ErrDenied, strings.Join(r.Gate.Allowed, ", "))
+	}
+	d.Step = r.Gate.Step
+	if err := x.resume(ctx, r, &d); err != nil {
+		return Run{}, err
+	}
+	return x.Run(ctx, r.Name())
+}
+
+// Merge brings a caller's branch into a branch (default: its base) of its
+// repository. A conflict is a result. With Delete the caller's branch and
+// container go; its runs, and through them its commits, stay.
+func (x *Executor) Merge(ctx context.Context, caller string, m Merge) (gitd.MergeResult, error) {
+	c, err := x.Caller(ctx, caller)
+	if err != nil {
+		return gitd.MergeResult{}, err
+	}
+	repo, err := x.Git.Repo(c.Repo)
+	if err != nil {
+		return gitd.MergeResult{}, err
+	}
+	if m.Into == "" {
+		m.Into = c.Last.Base
+	}
+	t := x.target(c.Caller, repo, c.Last.Base)
+	release, err := t.take(ctx)
+	if err != nil {
+		return gitd.MergeResult{}, err
+	}
+	defer release()
+	res, err := x.mergeInto(ctx, t, m)
+	if err != nil || len(res.Conflicts) > 0 || !m.Delete {
+		return res, err
+	}
+	tip, err := t.tip(ctx)
+	if err != nil {
+		return res, err
+	}
+	if err := x.Fleet.Remove(ctx, c.Caller.String()); err != nil {
+		return res, err
+	}
+	return res, repo.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + c.Branch, Old: &tip})
+}
+
+func (x *Executor) mergeInto(ctx context.Context, t *target, m Merge) (gitd.MergeResult, error) {
+	if m.Strategy == "" {
+		m.Strategy = gitd.StrategyRebase
+	}
+	for attempt := 0; ; attempt++ {
+		res, err := t.repo.Merge(ctx, gitd.MergeRequest{From: t.caller.Branch(), Into: m.Into, Strategy: m.Strategy, Message: m.Message,
+			Author: orElse(m.By, x.Bot), Committer: x.Bot, When: x.Now()})
+		// Somebody else merged first: the next try is against what they made.
+		if !errors.Is(err, gitd.ErrConflict) || attempt == 10 {
+			return res, err
+		}
+	}
+}
+
+// Rollback moves a caller's branch to an earlier commit of its own by a new
+// commit with that tree; nothing is lost.
+func (x *Executor) Rollback(ctx context.Context, caller, to string, by gitd.Person) (gitd.Hash, error) {
+	c, err := x.Caller(ctx, caller)
+	if err != nil {
+		return "", err
+	}
+	repo, err := x.Git.Repo(c.Repo)
+	if err != nil {
+		return "", err
+	}
+	commit, err := repo.Resolve(ctx, to)
+	if err != nil {
+		return "", err
+	}
+	t := x.target(c.Caller, repo, c.Last.Base)
+	release, err := t.take(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer release()
+	tip, err := t.tip(ctx)
+	if err != nil {
+		return "", err
+	}
+	if base, err := repo.MergeBase(ctx, string(commit), string(tip)); err != nil || base != commit {
+		return "", fmt.Errorf("cannot go back to %s: %w: it is no commit of %s", to, ErrInvalid, c.Branch)
+	}
+	return x.restore(ctx, repo, c.Caller, commit, by)
+}
+
+// Processes lists a caller's background processes.
+func (x *Executor) Processes(ctx context.Context, caller string) ([]containers.CommandState, error) {
+	var list []containers.CommandState
+	err := x.withHost(ctx, caller, func(h *containers.Host) error {
+		commands, err := h.Commands(ctx)
+		for _, c := range commands {
+			if c.Background {
+				list = append(list, c)
+			}
+		}
+		return err
+	})
+	if errors.Is(err, containers.ErrGone) {
+		return nil, nil // no container, no processes
+	}
+	return list, err
+}
+
+// ProcessOutput copies what a background process has printed; with follow also what it prints until it ends.
+func (x *Executor) ProcessOutput(ctx context.Context, caller, id string, follow bool, stdout, stderr io.Writer) error {
+	return x.withHost(ctx, caller, func(h *containers.Host) error {
+		commands, err := h.Commands(ctx)
+		if err != nil {
+			return err
+		}
+		for _, c := range commands {
+			if c.ID != id || !c.Background {
+				continue
+			}
+			if c.Running && !follow {
+				return x.printed(ctx, h, c, stdout, stderr)
+			}
+			p, err := h.Attach(ctx, id, 0, 0)
+			if err != nil {
+				return err
+			}
+			_, err = p.Output(stdout, stderr)
+			return err
+		}
+		return fmt.Errorf("process %s of %s: %w", id, caller, ErrNotFound)
+	})
+}
+
+// StopProcess ends one background process.
+func (x *Executor) StopProcess(ctx context.Context, caller, id string) error {
+	return x.withHost(ctx, caller, func(h *containers.Host) error {
+		if err := h.Kill(ctx, id); errors.Is(err, containers.ErrUnknownCommand) {
+			return fmt.Errorf("process %s of %s: %w", id, caller, ErrNotFound)
+		} else if err != nil {
+			return err
+		}
+		return nil
+	})
+}
+
+// withHost uses a caller's running container; ErrGone when it has none.
+func (x *Executor) withHost(ctx context.Context, caller string, f func(*containers.Host) error) error {
+	c, err := x.Caller(ctx, caller)
+	if err != nil {
+		return err
+	}
+	repo, err := x.Git.Repo(c.Repo)
+	if err != nil {
+		return err
+	}
+	t := x.target(c.Caller, repo, c.Last.Base)
+	lease, err := x.Fleet.Adopt(ctx, t.request(c.Last.Asker, nil))
+	if err != nil {
+		return err
+	}
+	if lease == nil {
+		return fmt.Errorf("%s has no container at the moment: %w", c.Caller, containers.ErrGone)
+	}
+	defer lease.Release()
+	return f(lease.Host)
+}
+
+// printed copies what a running process has printed so far.
+func (x *Executor) printed(ctx context.Context, h *containers.Host, c containers.CommandState, stdout, stderr io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	left := &countdown{stdout: c.Exit.Stdout, stderr: c.Exit.Stderr, done: cancel}
+	if left.stdout+left.stderr == 0 {
+		return nil
+	}
+	p, err := h.Attach(ctx, c.ID, 0, 0)
+	if err != nil {
+		return err
+	}
+	_, err = p.Output(left.writer(stdout, &left.stdout), left.writer(stderr, &left.stderr))
+	if errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}

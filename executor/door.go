@@ -1,0 +1,80 @@
+package executor
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// grant is what the door lets the caller's container do: read the base and its
+// own branch, write its own branch, forward only. It never leaves the host:
+// the connection stands for it.
+func (t *target) grant() gitd.Grant {
+	own := "refs/heads/" + t.caller.Branch()
+	return gitd.Grant{
+		Subject: t.caller.String(),
+		Repo:    t.repo.Name(),
+		Read:    []string{"refs/heads/" + t.base, own},
+		Write:   []string{own},
+		Expires: t.x.Now().AddDate(1, 0, 0), // not a bound: the grant ends with the connection
+	}
+}
+
+// door answers what the container asks at 127.0.0.1:7070: its repository, the
+// egress proxy, and what other rooms hang behind it. The caller is known by
+// the connection, so nothing in a request is believed about who asks.
+func (t *target) door() http.Handler {
+	git := t.x.Git.GrantHandler(t.grant())
+	out := &egress{allow: t.x.Egress, tell: t.tell}
+	more := make(map[string]http.Handler, len(t.x.Door))
+	for prefix, handler := range t.x.Door {
+		more[prefix] = handler(t.caller)
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodConnect || r.URL.IsAbs() {
+			out.ServeHTTP(w, r)
+			return
+		}
+		if strings.HasPrefix(r.URL.Path, "/"+t.repo.Name()+".git/") {
+			git.ServeHTTP(w, r)
+			return
+		}
+		for prefix, handler := range more {
+			if strings.HasPrefix(r.URL.Path, prefix) {
+				handler.ServeHTTP(w, r)
+				return
+			}
+		}
+		http.Error(w, fmt.Sprintf("ramus: this is the door of %s; behind it are /%s.git and, by http_proxy, the hosts that are allowed",
+			t.caller, t.repo.Name()), http.StatusNotFound)
+	})
+}
+
+// containerEnv is the environment of every command: the door is the proxy.
+func (x *Executor) containerEnv() []string {
+	proxy := "http://" + containers.DoorAddr
+	env := []string{
+		"RAMUS=1",
+		"http_proxy=" + proxy, "https_proxy=" + proxy, "HTTP_PROXY=" + proxy, "HTTPS_PROXY=" + proxy,
+		"no_proxy=127.0.0.1,localhost,::1", "NO_PROXY=127.0.0.1,localhost,::1",
+	}
+	return append(env, x.Env...)
+}
+
+// identity makes the asker the author and ramus the committer of what git
+// commits, also when the command itself runs `git commit`.
+func (x *Executor) identity(author gitd.Person) []string {
+	if author.Name == "" {
+		author.Name = x.Bot.Name
+	}
+	if author.Email == "" {
+		author.Email = x.Bot.Email
+	}
+	return []string{
+		"GIT_AUTHOR_NAME=" + author.Name, "GIT_AUTHOR_EMAIL=" + author.Email,
+		"GIT_COMMITTER_NAME=" + x.Bot.Name, "GIT_COMMITTER_EMAIL=" + x.Bot.Email,
+	}
+}

@@ -1,0 +1,201 @@
+package executor_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// runnerBinary is the static ramus that is process 1 in the tests' containers.
+var runnerBinary string
+
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	dir, err := os.MkdirTemp("", "ramus-executor-")
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	runnerBinary = filepath.Join(dir, "ramus")
+	build := exec.Command("go", "build", "-o", runnerBinary, "github.com/ramus-dev/ramus/cmd/ramus")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		fmt.Fprintf(os.Stderr, "cannot build ramus: %v\n%s", err, out)
+		return 1
+	}
+	return m.Run()
+}
+
+// world is an executor over a repository called "demo", on the Sandbox engine
+// unless another is asked for.
+type world struct {
+	t    *testing.T
+	data string
+	git  *gitd.Server
+	x    *executor.Executor
+	opts func(*executor.Executor)
+}
+
+func newWorld(t *testing.T, opts func(*executor.Executor)) *world {
+	t.Helper()
+	w := &world{t: t, data: t.TempDir(), opts: opts}
+	before := runtime.NumGoroutine()
+	t.Cleanup(func() {
+		w.stop(false)
+		w.check()
+		for range 200 {
+			if runtime.NumGoroutine() <= before {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		buf := make([]byte, 1<<20)
+		t.Errorf("goroutines left: %d before, %d after\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
+	})
+	w.start()
+	src := filepath.Join(t.TempDir(), "src")
+	w.sh(t.TempDir(), `git init -q -b main `+src+` && cd `+src+` && git config user.name T && git config user.email t@example.com &&
+		printf 'hello\n' >greeting.txt && mkdir sub && printf 'a\n' >sub/a && printf '*.log\n' >.gitignore && git add -A && git commit -qm first`)
+	if _, err := w.git.Import(t.Context(), "demo", src, nil); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *world) start() {
+	w.t.Helper()
+	level := slog.LevelWarn
+	log := slog.New(slog.NewTextHandler(w.t.Output(), &slog.HandlerOptions{Level: level}))
+	w.git = &gitd.Server{Root: filepath.Join(w.data, "repos"), Log: log}
+	if err := w.git.Open(context.Background()); err != nil {
+		w.t.Fatal(err)
+	}
+	w.x = &executor.Executor{
+		Data: w.data, Git: w.git, Log: log,
+		Fleet: &containers.Fleet{Dir: filepath.Join(w.data, "fleet"), Log: log, Capacity: 32,
+			Engine: &containers.Sandbox{Dir: filepath.Join(w.data, "sandbox"), Runner: runnerBinary, Log: log}},
+	}
+	if w.opts != nil {
+		w.opts(w.x)
+	}
+	if err := w.x.Fleet.Engine.Check(context.Background()); err != nil {
+		w.t.Skipf("cannot run here: %v", err)
+	}
+	if err := w.x.Open(context.Background()); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func (w *world) stop(keep bool) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	if err := w.x.Close(ctx, keep); err != nil {
+		w.t.Errorf("close: %v", err)
+	}
+	if err := w.x.Fleet.Engine.Close(); err != nil {
+		w.t.Errorf("close engine: %v", err)
+	}
+	if err := w.git.Close(); err != nil {
+		w.t.Errorf("close git: %v", err)
+	}
+}
+
+// check looks at the whole store: every test ends with it.
+func (w *world) check() {
+	w.t.Helper()
+	repos, _ := filepath.Glob(filepath.Join(w.data, "repos", "*.git"))
+	for _, repo := range repos {
+		if out, err := exec.Command("git", "-C", repo, "fsck", "--strict", "--no-dangling").CombinedOutput(); err != nil {
+			w.t.Errorf("git fsck: %v\n%s", err, out)
+		}
+	}
+	live, err := (&containers.Sandbox{Dir: filepath.Join(w.data, "sandbox"), Runner: runnerBinary}).List(context.Background(), "")
+	if err == nil && len(live) > 0 {
+		w.t.Errorf("%d containers left", len(live))
+	}
+}
+
+func (w *world) sh(dir, script string) string {
+	w.t.Helper()
+	cmd := exec.Command("sh", "-ec", script)
+	cmd.Dir = dir
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		w.t.Fatalf("%s: %v\n%s", script, err, out)
+	}
+	return string(out)
+}
+
+// inRepo runs git in the served repository.
+func (w *world) inRepo(args ...string) string {
+	w.t.Helper()
+	out, err := exec.Command("git", append([]string{"-C", filepath.Join(w.data, "repos", "demo.git")}, args...)...).CombinedOutput()
+	if err != nil {
+		w.t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
+	}
+	return strings.TrimSpace(string(out))
+}
+
+func caller(t *testing.T, s string) executor.Caller {
+	t.Helper()
+	c, err := executor.ParseCaller(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// exec runs a shell line for a caller.
+func (w *world) exec(name, line string) (executor.Result, string, string) {
+	w.t.Helper()
+	var stdout, stderr bytes.Buffer
+	res, err := w.x.Exec(w.t.Context(), executor.Request{Caller: caller(w.t, name), Repo: "demo",
+		Command: &executor.Command{Shell: line}, Asker: gitd.Person{Name: "Ada", Email: "ada@example.com"}}, &stdout, &stderr)
+	if err != nil {
+		w.t.Fatalf("exec %q: %v", line, err)
+	}
+	return res, stdout.String(), stderr.String()
+}
+
+func TestExecCommits(t *testing.T) {
+	w := newWorld(t, nil)
+	res, out, errs := w.exec("run:one", "echo out; echo err >&2; echo more >>greeting.txt; exit 3")
+	if res.ExitCode != 3 || out != "out\n" || errs != "err\n" || res.Commit == "" {
+		t.Fatalf("result %+v, stdout %q, stderr %q", res, out, errs)
+	}
+	if got := w.inRepo("show", "ramus/run-one:greeting.txt"); got != "hello\nmore" {
+		t.Errorf("greeting.txt on the branch: %q", got)
+	}
+	trailers := w.inRepo("log", "-1", "--format=%(trailers)%an <%ae> %cn", "ramus/run-one")
+	for _, want := range []string{"Ramus-Caller: run:one", "Ramus-Step: exec", "Ramus-Exit: 3", "Ada <ada@example.com> ramus"} {
+		if !strings.Contains(trailers, want) {
+			t.Errorf("no %q in %q", want, trailers)
+		}
+	}
+	res, out, _ = w.exec("run:one", "cat greeting.txt")
+	if res.Commit != "" || out != "hello\nmore\n" {
+		t.Errorf("second command: %+v, %q", res, out)
+	}
+	runs, err := w.x.Runs(t.Context(), executor.Filter{})
+	if err != nil || len(runs) != 2 {
+		t.Fatalf("runs: %v, %v", runs, err)
+	}
+	if w.inRepo("show", "refs/ramus/runs/run-one/"+runs[0].ID+":evidence/manifest.json") == "" {
+		t.Error("no manifest")
+	}
+}

@@ -1,0 +1,242 @@
+package executor
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/gitd"
+	bolt "go.etcd.io/bbolt"
+)
+
+// runsPrefix is where every run has its ref: refs/ramus/runs/CALLER/RUN.
+const runsPrefix = "refs/ramus/runs"
+
+// runs holds every run. claims holds the keys of runs whose ref is about to be
+// made: what is left there after a crash is looked up in the refs.
+var runsBucket, claimsBucket = []byte("runs"), []byte("claims")
+
+// errDamaged: an index entry does not carry its own checksum.
+var errDamaged = errors.New("index is damaged")
+
+// index answers lists of runs. It holds nothing that the refs do not: each
+// value is the run.json of a run's ref behind a checksum, because bbolt checks
+// only its own meta pages and would hand out damaged values as good ones.
+type index struct {
+	path string
+	db   *bolt.DB
+}
+
+func openIndex(path string) (ix *index, fresh bool, err error) {
+	_, statErr := os.Stat(path)
+	ix = &index{path: path}
+	if err := ix.open(); err != nil {
+		return nil, false, err
+	}
+	return ix, statErr != nil, nil
+}
+
+func (ix *index) open() error {
+	err := guard(func() (err error) {
+		ix.db, err = bolt.Open(ix.path, 0o600, &bolt.Options{Timeout: 5 * time.Second})
+		if err != nil {
+			return err
+		}
+		return ix.db.Update(func(tx *bolt.Tx) error {
+			for _, name := range [][]byte{runsBucket, claimsBucket} {
+				if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("cannot open index %s: %w", ix.path, err)
+	}
+	return nil
+}
+
+// guard turns a panic of bbolt, which a damaged file can cause, into errDamaged.
+func guard(f func() error) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%w: %v", errDamaged, p)
+		}
+	}()
+	return f()
+}
+
+func runKey(repo string, c Caller, run string) []byte {
+	return []byte(repo + "\x00" + c.Slug() + "\x00" + run)
+}
+
+func seal32(v []byte) []byte {
+	return append(binary.BigEndian.AppendUint32(nil, crc32.ChecksumIEEE(v)), v...)
+}
+
+func unseal32(v []byte) ([]byte, error) {
+	if len(v) < 4 || binary.BigEndian.Uint32(v) != crc32.ChecksumIEEE(v[4:]) {
+		return nil, errDamaged
+	}
+	return v[4:], nil
+}
+
+func (ix *index) put(runs ...Run) error {
+	err := guard(func() error {
+		return ix.db.Update(func(tx *bolt.Tx) error {
+			b := tx.Bucket(runsBucket)
+			for _, r := range runs {
+				v, err := json.Marshal(r)
+				if err != nil {
+					return err
+				}
+				key := runKey(r.Repo, r.Caller, r.ID)
+				if err := errors.Join(b.Put(key, seal32(v)), tx.Bucket(claimsBucket).Delete(key)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("cannot write index: %w", err)
+	}
+	return nil
+}
+
+// claim notes that a run's ref is about to be made.
+func (ix *index) claim(r Run) error {
+	err := guard(func() error {
+		return ix.db.Update(func(tx *bolt.Tx) error {
+			return tx.Bucket(claimsBucket).Put(runKey(r.Repo, r.Caller, r.ID), nil)
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("cannot write index: %w", err)
+	}
+	return nil
+}
+
+// claimed returns repository and ref of the claims that were never indexed, and forgets them.
+func (ix *index) claimed() (refs [][2]string, err error) {
+	err = guard(func() error {
+		return ix.db.Update(func(tx *bolt.Tx) error {
+			b := tx.Bucket(claimsBucket)
+			err := b.ForEach(func(k, _ []byte) error {
+				if parts := strings.Split(string(k), "\x00"); len(parts) == 3 {
+					refs = append(refs, [2]string{parts[0], runsPrefix + "/" + parts[1] + "/" + parts[2]})
+				}
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			if err := tx.DeleteBucket(claimsBucket); err != nil {
+				return err
+			}
+			_, err = tx.CreateBucket(claimsBucket)
+			return err
+		})
+	})
+	return refs, err
+}
+
+// all returns every run, in the order of their keys.
+func (ix *index) all() (runs []Run, err error) {
+	err = guard(func() error {
+		return ix.db.View(func(tx *bolt.Tx) error {
+			return tx.Bucket(runsBucket).ForEach(func(_, v []byte) error {
+				v, err := unseal32(v)
+				if err != nil {
+					return err
+				}
+				var r Run
+				if err := json.Unmarshal(v, &r); err != nil {
+					return fmt.Errorf("%w: %w", errDamaged, err)
+				}
+				runs = append(runs, r)
+				return nil
+			})
+		})
+	})
+	return runs, err
+}
+
+// replace puts a new file with these runs in the old one's place.
+func (ix *index) replace(runs []Run) error {
+	next := &index{path: ix.path + ".new"}
+	if err := os.Remove(next.path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("cannot rebuild index: %w", err)
+	}
+	if err := next.open(); err != nil {
+		return err
+	}
+	if err := next.put(runs...); err != nil {
+		return err
+	}
+	if err := errors.Join(next.db.Close(), guard(ix.db.Close)); err != nil {
+		return fmt.Errorf("cannot rebuild index: %w", err)
+	}
+	if err := os.Rename(next.path, ix.path); err != nil {
+		return fmt.Errorf("cannot rebuild index: %w", err)
+	}
+	return ix.open()
+}
+
+func (ix *index) close() error { return guard(ix.db.Close) }
+
+// runsInRefs reads every run of every repository from its ref.
+func runsInRefs(ctx context.Context, git *gitd.Server) ([]Run, error) {
+	repos, err := git.Repos(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read runs: %w", err)
+	}
+	var runs []Run
+	for _, repo := range repos {
+		refs, err := repo.Refs(ctx, runsPrefix)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read runs of %s: %w", repo.Name(), err)
+		}
+		for _, ref := range refs {
+			r, err := readRun(ctx, repo, ref)
+			if err != nil {
+				return nil, err
+			}
+			runs = append(runs, r)
+		}
+	}
+	return runs, nil
+}
+
+func readRun(ctx context.Context, repo *gitd.Repo, ref gitd.Ref) (Run, error) {
+	text, err := repo.ReadFile(ctx, string(ref.Hash), "run.json", 4<<20)
+	if err != nil {
+		return Run{}, fmt.Errorf("cannot read run %s of %s: %w", ref.Name, repo.Name(), err)
+	}
+	var r Run
+	if err := json.Unmarshal(text, &r); err != nil {
+		return Run{}, fmt.Errorf("cannot read run %s of %s: %w", ref.Name, repo.Name(), err)
+	}
+	return r, nil
+}
+
+// runRef is the ref of a run.
+func runRef(c Caller, run string) string { return runsPrefix + "/" + c.Slug() + "/" + run }
+
+// validRunID tells whether a caller may name a run so: it becomes a part of a ref and of file names.
+func validRunID(id string) bool {
+	if id == "" || len(id) > 100 || strings.HasPrefix(id, ".") || strings.HasPrefix(id, "-") ||
+		strings.HasSuffix(id, ".lock") || strings.HasSuffix(id, ".") || strings.Contains(id, "..") {
+		return false
+	}
+	return !strings.ContainsFunc(id, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')
+	})
+}

@@ -1,0 +1,122 @@
+package executor
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// maxEventLine bounds one line of a journal; what a command can put into one
+// (its command line, tails of its output) is cut long before.
+const maxEventLine = 4 << 20
+
+// Journal is the append-only file of one run's events while it works.
+// It has one owner, the run's goroutine; it is not safe for concurrent use.
+type Journal struct {
+	file *os.File
+	seq  int64
+}
+
+// OpenJournal opens or makes a journal and reads what is in it. A last line
+// that was cut off when the machine stopped is removed: it was never acknowledged.
+func OpenJournal(path string) (*Journal, []Event, error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nil, nil, fmt.Errorf("cannot open journal: %w", err)
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot open journal: %w", err)
+	}
+	events, good, err := readEvents(f)
+	if err == nil {
+		err = f.Truncate(good)
+	}
+	if err == nil {
+		_, err = f.Seek(good, io.SeekStart)
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, fmt.Errorf("cannot read journal %s: %w", path, err)
+	}
+	j := &Journal{file: f}
+	if n := len(events); n > 0 {
+		j.seq = events[n-1].Seq
+	}
+	return j, events, nil
+}
+
+// ParseJournal reads the events of a journal file's text.
+func ParseJournal(text []byte) ([]Event, error) {
+	events, _, err := readEvents(bytes.NewReader(text))
+	return events, err
+}
+
+// readEvents returns the whole events of r and the offset behind the last of
+// them. A broken line in the middle is an error, at the end it is left out.
+func readEvents(r io.Reader) (events []Event, good int64, err error) {
+	br := bufio.NewReaderSize(r, 64<<10)
+	for {
+		line, err := readLine(br)
+		if errors.Is(err, io.EOF) {
+			return events, good, nil
+		}
+		if err != nil {
+			return events, good, err
+		}
+		var e Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			if _, next := readLine(br); errors.Is(next, io.EOF) {
+				return events, good, nil
+			}
+			return events, good, fmt.Errorf("event %d: %w", len(events)+1, err)
+		}
+		events = append(events, e)
+		good += int64(len(line))
+	}
+}
+
+// readLine returns a line with its end; io.EOF when no whole line is left.
+func readLine(br *bufio.Reader) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := br.ReadSlice('\n')
+		line = append(line, part...)
+		if err == nil {
+			return line, nil
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return nil, err
+		}
+		if len(line) > maxEventLine {
+			return nil, fmt.Errorf("a line is longer than %d bytes", maxEventLine)
+		}
+	}
+}
+
+// Append numbers the event and writes it. When sync is set it is on disk when
+// Append returns: events that decide what is done again after a crash need that.
+func (j *Journal) Append(e *Event, sync bool) error {
+	e.Seq = j.seq + 1
+	line, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("cannot journal %s: %w", e.Type, err)
+	}
+	if _, err := j.file.Write(append(line, '\n')); err != nil {
+		return fmt.Errorf("cannot journal %s: %w", e.Type, err)
+	}
+	j.seq++
+	if sync {
+		if err := j.file.Sync(); err != nil {
+			return fmt.Errorf("cannot journal %s: %w", e.Type, err)
+		}
+	}
+	return nil
+}
+
+// Close closes the file.
+func (j *Journal) Close() error { return j.file.Close() }

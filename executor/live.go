@@ -1,0 +1,293 @@
+package executor
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// backlogBytes is how much live output a follower may be behind before
+// chunks are dropped for it; the whole output is kept elsewhere.
+const backlogBytes = 1 << 20
+
+// liveRun is a run that works or waits in line. One goroutine owns it (see
+// Executor.work); what others touch stands below the mutex.
+type liveRun struct {
+	x      *Executor
+	target *target
+	files  runFiles
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when the run's goroutine has ended
+
+	// stdout and stderr get a copy of every command's output as it comes; see Executor.Exec.
+	stdout, stderr io.Writer
+	stdin          io.Reader // of the first command, when there is somebody to give it
+
+	mu       sync.Mutex // guards all below
+	run      Run
+	ref      gitd.Hash // what the run's ref points to
+	journal  *Journal
+	events   []Event
+	followed map[*follower]struct{}
+	over     bool  // nothing is journalled any more
+	err      error // why the record could not be kept
+}
+
+// runFiles are the texts a run was started with; they are kept in its ref.
+type runFiles struct {
+	Workflow string            // the workflow file
+	Sub      map[string]string // sub-workflows by id
+}
+
+// liveDir is where a run's journal and outputs are while it works.
+func (x *Executor) liveDir(c Caller) string { return filepath.Join(x.Data, "live", c.Slug()) }
+
+func (x *Executor) journalPath(r Run) string {
+	return filepath.Join(x.liveDir(r.Caller), r.ID+".jsonl")
+}
+
+func (x *Executor) outputDir(r Run) string {
+	return filepath.Join(x.liveDir(r.Caller), r.ID+".output")
+}
+
+// newLive prepares a run to be worked on; its journal is opened or made.
+func (x *Executor) newLive(r Run, ref gitd.Hash, files runFiles, t *target) (*liveRun, error) {
+	j, events, err := OpenJournal(x.journalPath(r))
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(x.outputDir(r), 0o700); err != nil {
+		j.Close()
+		return nil, fmt.Errorf("cannot keep outputs: %w", err)
+	}
+	l := &liveRun{x: x, target: t, files: files, run: r, ref: ref, journal: j, events: events,
+		done: make(chan struct{}), followed: make(map[*follower]struct{})}
+	l.ctx, l.cancel = context.WithCancelCause(x.ctx)
+	return l, nil
+}
+
+// snapshot is the run as it stands.
+func (l *liveRun) snapshot() Run {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.run
+}
+
+// change alters the run's record; it is stored with the next seal.
+func (l *liveRun) change(f func(*Run)) {
+	l.mu.Lock()
+	f(&l.run)
+	l.mu.Unlock()
+}
+
+// emit journals an event and tells those who follow. With sync it is on disk when emit returns.
+func (l *liveRun) emit(e Event, sync bool) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.emitLocked(e, sync)
+}
+
+func (l *liveRun) emitLocked(e Event, sync bool) error {
+	if l.over {
+		return nil
+	}
+	e.Time = l.x.Now().UTC()
+	if err := l.journal.Append(&e, sync); err != nil {
+		if l.err == nil {
+			l.err = err
+		}
+		return err
+	}
+	l.events = append(l.events, e)
+	l.publish(e)
+	return nil
+}
+
+// output tells those who follow what a command prints; it is not journalled.
+func (l *liveRun) output(step, stream string, p []byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.followed) == 0 && !l.x.hub.watched() {
+		return
+	}
+	l.publish(Event{Time: l.x.Now().UTC(), Type: EventOutput, Step: step, Kind: stream, Message: string(p)})
+}
+
+func (l *liveRun) publish(e Event) {
+	for f := range l.followed {
+		f.push(e)
+	}
+	e.Run = l.run.Name()
+	l.x.hub.push(e)
+}
+
+// state moves the run to a state and journals it durably.
+func (l *liveRun) state(s State, reason Reason, text string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.run.State, l.run.Reason, l.run.Error, l.run.Hint = s, reason, text, reason.Hint()
+	now := l.x.Now().UTC()
+	switch s {
+	case StateRunning:
+		if l.run.StartedAt.IsZero() {
+			l.run.StartedAt = now
+		}
+		l.run.Place, l.run.Gate = 0, nil
+	case StateComplete, StateFailed:
+		l.run.EndedAt, l.run.Place, l.run.Gate = now, 0, nil
+	}
+	return l.emitLocked(Event{Type: EventRunState, State: s, Reason: string(reason), Message: text}, true)
+}
+
+// follow attaches a reader: it gets everything journalled after a sequence number, then what comes.
+func (l *liveRun) follow(after int64) *follower {
+	f := newFollower()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.events {
+		if e.Seq > after {
+			f.push(e)
+		}
+	}
+	if l.over {
+		f.end()
+	} else {
+		l.followed[f] = struct{}{}
+	}
+	return f
+}
+
+func (l *liveRun) unfollow(f *follower) {
+	l.mu.Lock()
+	delete(l.followed, f)
+	l.mu.Unlock()
+}
+
+// end closes the journal; followers get to its end.
+func (l *liveRun) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.over = true
+	_ = l.journal.Close() // everything in it that counts was synced
+	for f := range l.followed {
+		f.end()
+	}
+	clear(l.followed)
+}
+
+// follower is a queue between a run and one reader. Journalled events are
+// never dropped from it, live output is when the reader is far behind.
+type follower struct {
+	mu     sync.Mutex // guards all below
+	queue  []Event
+	output int // bytes of live output in queue
+	ended  bool
+	wake   chan struct{} // one token: something changed
+}
+
+func newFollower() *follower { return &follower{wake: make(chan struct{}, 1)} }
+
+func (f *follower) push(e Event) {
+	f.mu.Lock()
+	if e.Type == EventOutput {
+		if f.output += len(e.Message); f.output > backlogBytes {
+			f.output -= len(e.Message)
+			f.mu.Unlock()
+			return
+		}
+	}
+	f.queue = append(f.queue, e)
+	f.mu.Unlock()
+	f.signal()
+}
+
+func (f *follower) end() {
+	f.mu.Lock()
+	f.ended = true
+	f.mu.Unlock()
+	f.signal()
+}
+
+func (f *follower) signal() {
+	select {
+	case f.wake <- struct{}{}:
+	default:
+	}
+}
+
+// events yields what is queued until the end, or until ctx ends.
+func (f *follower) events(ctx context.Context) iter.Seq[Event] {
+	return func(yield func(Event) bool) {
+		for {
+			f.mu.Lock()
+			queue, ended := f.queue, f.ended
+			f.queue, f.output = nil, 0
+			f.mu.Unlock()
+			for _, e := range queue {
+				if !yield(e) {
+					return
+				}
+			}
+			if ended && len(queue) == 0 {
+				return
+			}
+			if len(queue) > 0 {
+				continue
+			}
+			select {
+			case <-f.wake:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}
+}
+
+// hub tells watchers what happens in all runs.
+type hub struct {
+	mu       sync.Mutex // guards watchers
+	watchers map[*follower]Caller
+}
+
+func (h *hub) watched() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return len(h.watchers) > 0
+}
+
+func (h *hub) push(e Event) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for f, c := range h.watchers {
+		if c.IsZero() || hasCaller(e.Run, c) {
+			f.push(e)
+		}
+	}
+}
+
+func hasCaller(run string, c Caller) bool {
+	prefix := c.String() + "/"
+	return len(run) > len(prefix) && run[:len(prefix)] == prefix
+}
+
+func (h *hub) add(f *follower, c Caller) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.watchers == nil {
+		h.watchers = make(map[*follower]Caller)
+	}
+	h.watchers[f] = c
+}
+
+func (h *hub) remove(f *follower) {
+	h.mu.Lock()
+	delete(h.watchers, f)
+	h.mu.Unlock()
+}

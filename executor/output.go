@@ -1,0 +1,123 @@
+package executor
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// Of a command's output the journal holds the last journalTail bytes, a
+// step's result (what templates and conditions see) the last resultTail; all
+// of it is in a file.
+const (
+	journalTail = 2 << 10
+	resultTail  = 256 << 10
+)
+
+// outputs are the two streams of a step, on their way to files, to whoever
+// waits for them, and to whoever follows the run.
+type outputs struct{ stdout, stderr *capture }
+
+type capture struct {
+	l      *liveRun
+	step   string
+	stream string
+	file   *os.File
+	copy   io.Writer // may be nil; an error ends the copying, not the command
+	tail   tail
+	total  int64 // as the runner counted; more than was kept means truncated
+}
+
+// openOutputs makes the files of a step's streams, named by the sequence number of its beginning.
+func (l *liveRun) openOutputs(s stepInfo, seq int64, keep bool) (*outputs, error) {
+	dir := l.x.outputDir(l.run)
+	name := fmt.Sprintf("%04d-%s", seq, fileName(s.ID))
+	open := func(stream string, copy io.Writer) (*capture, error) {
+		mode := os.O_RDWR | os.O_CREATE | os.O_TRUNC
+		if keep {
+			mode = os.O_RDWR | os.O_CREATE
+		}
+		f, err := os.OpenFile(filepath.Join(dir, name+"."+stream), mode, 0o600)
+		if err != nil {
+			return nil, fmt.Errorf("cannot keep the output: %w", err)
+		}
+		c := &capture{l: l, step: s.ID, stream: stream, file: f, copy: copy, tail: tail{max: resultTail}}
+		if keep {
+			if _, err := io.Copy(&c.tail, f); err != nil {
+				f.Close()
+				return nil, fmt.Errorf("cannot read the output: %w", err)
+			}
+		}
+		return c, nil
+	}
+	stdout, err := open("stdout", l.stdout)
+	if err != nil {
+		return nil, err
+	}
+	stderr, err := open("stderr", l.stderr)
+	if err != nil {
+		stdout.file.Close()
+		return nil, err
+	}
+	return &outputs{stdout, stderr}, nil
+}
+
+// fileName makes a step's id fit for a file: "judge[3]#2" becomes "judge_3__2".
+func fileName(step string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' {
+			return r
+		}
+		return '_'
+	}, clip(step, 100))
+}
+
+func (c *capture) Write(p []byte) (int, error) {
+	if _, err := c.file.Write(p); err != nil {
+		return 0, fmt.Errorf("cannot keep the output: %w", err)
+	}
+	_, _ = c.tail.Write(p) // never fails
+	if c.copy != nil {
+		if _, err := c.copy.Write(p); err != nil {
+			c.copy = nil
+		}
+	}
+	c.l.output(c.step, c.stream, p)
+	return len(p), nil
+}
+
+func (c *capture) describe() *Stream {
+	s := &Stream{Bytes: max(c.total, c.tail.n), Truncated: c.total > c.tail.n}
+	if c.tail.n > 0 {
+		s.File = filepath.Base(c.file.Name())
+		short := tail{max: journalTail}
+		_, _ = short.Write([]byte(c.tail.String()))
+		s.Tail = short.String()
+	}
+	return s
+}
+
+// streams describes both for the journal; the files are on disk then.
+func (o *outputs) streams() (stdout, stderr *Stream, err error) {
+	for _, c := range []*capture{o.stdout, o.stderr} {
+		if c.tail.n > 0 {
+			if err := c.file.Sync(); err != nil {
+				return nil, nil, fmt.Errorf("cannot keep the output: %w", err)
+			}
+		}
+	}
+	return o.stdout.describe(), o.stderr.describe(), nil
+}
+
+func (o *outputs) close() {
+	o.stdout.file.Close()
+	o.stderr.file.Close()
+}
+
+func isNoSpace(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT)
+}

@@ -1,0 +1,367 @@
+package executor
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/tasks"
+)
+
+func newToken() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+// launch registers a run and starts the goroutine that owns it.
+func (x *Executor) launch(l *liveRun, answers map[string]Decision) error {
+	name := l.run.Name()
+	x.mu.Lock()
+	switch {
+	case x.closed:
+		x.mu.Unlock()
+		l.end()
+		return ErrClosed
+	case x.live[name] != nil:
+		x.mu.Unlock()
+		l.end()
+		return fmt.Errorf("%s: %w: it is at work", name, ErrConflict)
+	}
+	x.live[name] = l
+	x.wg.Add(1)
+	x.mu.Unlock()
+	go func() {
+		defer x.wg.Done()
+		x.own(l, answers)
+	}()
+	return nil
+}
+
+// own takes a run from its turn to its end.
+func (x *Executor) own(l *liveRun, answers map[string]Decision) {
+	defer close(l.done)
+	ctx, cancel := context.WithTimeoutCause(l.ctx, x.RunTimeout, errRunTimeout)
+	defer cancel()
+	release, err := l.target.take(ctx)
+	var output map[string]any
+	if err == nil {
+		output, err = l.perform(ctx, answers)
+		release()
+	}
+	x.settle(ctx, l, output, err)
+}
+
+// perform does the run's work.
+func (l *liveRun) perform(ctx context.Context, answers map[string]Decision) (map[string]any, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	if err := l.state(StateRunning, "", ""); err != nil {
+		return nil, err
+	}
+	switch l.run.Kind {
+	case KindWorkflow:
+		return l.workflow(ctx, answers)
+	case KindExec:
+		c := *l.run.Exec
+		c.Stdin = l.stdin
+		timeout := c.Timeout
+		if timeout <= 0 && !c.Background {
+			timeout = l.x.Timeout
+		}
+		return nil, l.single(ctx, stepInfo{ID: "exec", Kind: string(tasks.KindShell), Command: l.run.Command, Background: c.Background}, l.shell(c, timeout))
+	case KindTask:
+		info := stepInfo{ID: l.run.Task.Name, Kind: string(tasks.KindTask), Task: l.run.Task.Name}
+		do, err := l.task(l.run.Task.Name, marshal(l.run.Task.Params), l.x.Timeout, &info)
+		if err != nil {
+			return nil, err
+		}
+		return nil, l.single(ctx, info, do)
+	}
+	return nil, &failure{ReasonInternal, fmt.Sprintf("a run of the unknown kind %q", l.run.Kind)}
+}
+
+// single runs the only step of a run. Unlike a workflow's steps it is not begun
+// again when it was lost half way: nobody said that it may happen twice.
+func (l *liveRun) single(ctx context.Context, info stepInfo, do func(context.Context, *work) (outcome, error)) error {
+	b := l.beginning(info.ID)
+	var res tasks.StepResult
+	var err error
+	switch {
+	case b.done != nil:
+		var f finished
+		if err := json.Unmarshal(b.done.Data, &f); err != nil {
+			return fmt.Errorf("cannot read the journal's result: %w", err)
+		}
+		res = f.Result
+	case b.last != nil:
+		var done bool
+		res, done, err = l.takeUp(ctx, l.target, info, b, do)
+		if err == nil && !done {
+			err = &failure{ReasonInterrupted, "the server stopped while the command ran, and its container is gone; nothing it did was committed"}
+		}
+	default:
+		res, err = l.begin(ctx, l.target, info, 1, do)
+	}
+	if errors.Is(err, containers.ErrGone) && ctx.Err() == nil {
+		err = &failure{ReasonContainerLost, "the container was lost while the command ran; nothing it did was committed"}
+	}
+	if err != nil {
+		return err
+	}
+	if done := l.beginning(info.ID).done; done != nil {
+		l.change(func(r *Run) { r.Exit = done.Exit })
+	}
+	if !res.OK {
+		text := res.Error
+		if text == "" {
+			text = fmt.Sprintf("the command ended with %v", l.snapshot().exitCode())
+		}
+		return &failure{l.reasonOfStep(info.ID, ReasonCommandFailed), text}
+	}
+	return nil
+}
+
+func (r Run) exitCode() int {
+	if r.Exit == nil {
+		return 0
+	}
+	return *r.Exit
+}
+
+// settle writes down how a run ended, or that it waits, and lets go of it.
+func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any, err error) {
+	name := l.run.Name()
+	defer func() {
+		l.end()
+		x.mu.Lock()
+		delete(x.live, name)
+		x.mu.Unlock()
+	}()
+	cause := context.Cause(ctx)
+	if err != nil && errors.Is(cause, ErrClosed) {
+		return // its journal stays in live/ and the next process goes on with it
+	}
+	if err != nil && errors.Is(err, context.Canceled) && cause != nil {
+		err = cause
+	}
+	// Clean-up outlives cancellation.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), housekeeping)
+	defer cancel()
+	if output != nil {
+		l.change(func(r *Run) { r.Output = output })
+	}
+	var jerr error
+	switch {
+	case err == nil:
+		jerr = l.state(StateComplete, "", "")
+	case errors.Is(err, errParked):
+		gate := *l.snapshot().Gate
+		jerr = l.state(StateAwaitingReview, "", gate.Message)
+		// A question to a person may be open for days: it holds no container.
+		if !l.run.Sub {
+			jerr = errors.Join(jerr, x.Fleet.Remove(ctx, l.run.Caller.String()))
+		}
+	default:
+		reason := reasonOf(err)
+		if reason == ReasonInternal {
+			x.Log.Error("a run failed for a reason that is not its own", "run", name, "err", err)
+		}
+		jerr = l.state(StateFailed, reason, err.Error())
+	}
+	if tip, err := l.target.tip(ctx); err == nil {
+		l.change(func(r *Run) { r.Head = tip })
+	}
+	if jerr = errors.Join(jerr, x.seal(ctx, l)); jerr != nil {
+		x.Log.Error("cannot seal a run; it is tried again at the next start", "run", name, "err", jerr)
+		return
+	}
+	if err := x.index.put(l.snapshot()); err != nil {
+		x.Log.Error("cannot index a run; `ramus reindex` mends that", "run", name, "err", err)
+	}
+	x.discard(l.run)
+}
+
+// discard removes what a run had in live/: it is in its ref now.
+func (x *Executor) discard(r Run) {
+	err := errors.Join(os.RemoveAll(x.outputDir(r)), os.Remove(x.journalPath(r)))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		x.Log.Warn("cannot remove the live files of a run that is sealed", "run", r.Name(), "err", err)
+	}
+	_ = os.Remove(x.liveDir(r.Caller)) // only when it was the caller's last
+}
+
+// resumeAll goes on with every run that had not ended when the last process did.
+func (x *Executor) resumeAll(ctx context.Context) error {
+	claimed, err := x.index.claimed()
+	if err != nil {
+		return err
+	}
+	for _, c := range claimed {
+		if err := x.indexClaim(ctx, c[0], c[1]); err != nil {
+			return err
+		}
+	}
+	runs, err := x.index.all()
+	if err != nil {
+		return err
+	}
+	for _, r := range runs {
+		_, statErr := os.Stat(x.journalPath(r))
+		if r.Ended() && statErr != nil || r.State == StateAwaitingReview && statErr != nil || r.Sub {
+			continue
+		}
+		if err := x.resume(ctx, r, nil); err != nil {
+			x.Log.Error("cannot resume a run", "run", r.Name(), "err", err)
+		}
+	}
+	return nil
+}
+
+// indexClaim indexes a run whose ref was made just before the last process ended, if it was.
+func (x *Executor) indexClaim(ctx context.Context, name, ref string) error {
+	repo, err := x.Git.Repo(name)
+	if err != nil {
+		return nil // removed since
+	}
+	hash, err := repo.Resolve(ctx, ref)
+	if errors.Is(err, gitd.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r, err := readRun(ctx, repo, gitd.Ref{Name: ref, Hash: hash})
+	if err != nil {
+		return err
+	}
+	return x.index.put(r)
+}
+
+// resume takes up a run where its journal stands.
+func (x *Executor) resume(ctx context.Context, r Run, decide *Decision) error {
+	l, err := x.reopen(ctx, r)
+	if err != nil || l == nil {
+		return err
+	}
+	if decide != nil {
+		if err := l.emit(Event{Type: EventDecision, Step: decide.Step, Message: decide.Comment, Data: marshal(*decide)}, true); err != nil {
+			return err
+		}
+	}
+	return x.launch(l, decisions(l.journalled()))
+}
+
+// decisions are the answers that a journal holds, by step.
+func decisions(events []Event) map[string]Decision {
+	answers := make(map[string]Decision)
+	for _, e := range events {
+		var d Decision
+		if e.Type == EventDecision && json.Unmarshal(e.Data, &d) == nil {
+			answers[e.Step] = d
+		}
+	}
+	return answers
+}
+
+// reopen makes a liveRun of a run that is in its ref; nil when it has ended there.
+func (x *Executor) reopen(ctx context.Context, r Run) (*liveRun, error) {
+	repo, err := x.Git.Repo(r.Repo)
+	if err != nil {
+		return nil, err
+	}
+	ref, err := repo.Resolve(ctx, runRef(r.Caller, r.ID))
+	if err != nil {
+		return nil, err
+	}
+	kept, err := readRun(ctx, repo, gitd.Ref{Name: runRef(r.Caller, r.ID), Hash: ref})
+	if err != nil {
+		return nil, err
+	}
+	if kept.Ended() {
+		if err := x.index.put(kept); err != nil {
+			return nil, err
+		}
+		x.discard(kept)
+		return nil, nil
+	}
+	files, err := x.runFiles(ctx, repo, ref)
+	if err != nil {
+		return nil, err
+	}
+	if err := x.restoreJournal(ctx, repo, ref, kept); err != nil {
+		return nil, err
+	}
+	l, err := x.newLive(kept, ref, files, x.target(kept.Caller, repo, kept.Base))
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range l.events {
+		if e.Type == EventRunState && e.State == StateRunning && l.run.StartedAt.IsZero() {
+			l.run.StartedAt = e.Time
+		}
+		if e.Type == EventStepStarted {
+			l.run.Step = e.Step
+		}
+	}
+	l.run.Gate = nil
+	return l, nil
+}
+
+// restoreJournal puts the sealed journal of a run that waited back in its place.
+func (x *Executor) restoreJournal(ctx context.Context, repo *gitd.Repo, ref gitd.Hash, r Run) error {
+	path := x.journalPath(r)
+	if _, err := os.Stat(path); err == nil {
+		return nil
+	}
+	text, err := repo.ReadFile(ctx, string(ref), "journal.jsonl", 1<<30)
+	if errors.Is(err, gitd.ErrNotFound) {
+		return nil // claimed, and then the process ended
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return fmt.Errorf("cannot restore journal: %w", err)
+	}
+	if err := os.WriteFile(path+".new", text, 0o600); err != nil {
+		return fmt.Errorf("cannot restore journal: %w", err)
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return fmt.Errorf("cannot restore journal: %w", err)
+	}
+	return nil
+}
+
+func (x *Executor) runFiles(ctx context.Context, repo *gitd.Repo, ref gitd.Hash) (runFiles, error) {
+	files := runFiles{Sub: map[string]string{}}
+	entries, err := repo.Tree(ctx, string(ref), "", true)
+	if err != nil {
+		return files, err
+	}
+	for _, e := range entries {
+		id, isSub := strings.CutPrefix(e.Path, "sub/")
+		if e.Path != "workflow.yaml" && !isSub {
+			continue
+		}
+		text, err := repo.ReadFile(ctx, string(ref), e.Path, maxWorkflow)
+		if err != nil {
+			return files, err
+		}
+		if isSub {
+			files.Sub[strings.TrimSuffix(id, ".yaml")] = string(text)
+		} else {
+			files.Workflow = string(text)
+		}
+	}
+	return files, nil
+}

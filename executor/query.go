@@ -1,0 +1,396 @@
+package executor
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// current returns every run: as sealed, and those at work as they stand now.
+func (x *Executor) current() ([]Run, error) {
+	runs, err := x.index.all()
+	if err != nil {
+		return nil, err
+	}
+	x.mu.Lock()
+	live := make(map[string]*liveRun, len(x.live))
+	for name, l := range x.live {
+		live[name] = l
+	}
+	x.mu.Unlock()
+	for i := range runs {
+		if l := live[runs[i].Name()]; l != nil && l.run.Repo == runs[i].Repo {
+			runs[i] = l.snapshot()
+		}
+	}
+	return runs, nil
+}
+
+func (f Filter) fits(r Run) bool {
+	return (f.Repo == "" || r.Repo == f.Repo) &&
+		(f.Caller == "" || r.Caller.String() == f.Caller || r.Caller.ID() == f.Caller) &&
+		(f.State == "" || r.State == f.State) &&
+		(!f.Live || !r.Ended())
+}
+
+// Runs lists runs, newest first.
+func (x *Executor) Runs(_ context.Context, f Filter) ([]Run, error) {
+	all, err := x.current()
+	if err != nil {
+		return nil, err
+	}
+	runs := []Run{}
+	for _, r := range all {
+		if f.fits(r) {
+			runs = append(runs, r)
+		}
+	}
+	sort.SliceStable(runs, func(i, j int) bool { return newer(runs[i], runs[j]) })
+	if f.Max <= 0 {
+		f.Max = 100
+	}
+	return runs[:min(len(runs), f.Max)], nil
+}
+
+func newer(a, b Run) bool {
+	if !a.CreatedAt.Equal(b.CreatedAt) {
+		return a.CreatedAt.After(b.CreatedAt)
+	}
+	return a.Name() > b.Name()
+}
+
+// Run finds a run by "CALLER/RUN", by caller (its latest run), by id, or by a unique part of one.
+func (x *Executor) Run(ctx context.Context, name string) (Run, error) {
+	if name == "" {
+		return Run{}, fmt.Errorf("%w run: it has no name", ErrInvalid)
+	}
+	all, err := x.current()
+	if err != nil {
+		return Run{}, err
+	}
+	caller, id, both := strings.Cut(name, "/")
+	var found []Run
+	for _, r := range all {
+		if both && (r.Caller.String() == caller || r.Caller.ID() == caller || r.Caller.Slug() == caller) && r.ID == id || !both && r.ID == name {
+			return r, nil
+		}
+		if both && strings.Contains(r.Caller.String(), caller) && strings.Contains(r.ID, id) || !both && strings.Contains(r.ID, name) {
+			found = append(found, r)
+		}
+	}
+	if !both {
+		if c, err := x.Caller(ctx, name); err == nil {
+			return c.Last, nil
+		} else if !errors.Is(err, ErrNotFound) {
+			return Run{}, err
+		}
+	}
+	switch len(found) {
+	case 0:
+		return Run{}, fmt.Errorf("run %q: %w; `ramus ps` lists them", name, ErrNotFound)
+	case 1:
+		return found[0], nil
+	}
+	return Run{}, fmt.Errorf("run %q: %w: %s and %d more", name, ErrAmbiguous, found[0].Name(), len(found)-1)
+}
+
+// Callers lists callers, the most recently active first.
+func (x *Executor) Callers(ctx context.Context, f Filter) ([]CallerStatus, error) {
+	all, err := x.current()
+	if err != nil {
+		return nil, err
+	}
+	byCaller := make(map[string]*CallerStatus)
+	list := []*CallerStatus{}
+	for _, r := range all {
+		key := r.Repo + " " + r.Caller.String()
+		c := byCaller[key]
+		if c == nil {
+			c = &CallerStatus{Caller: r.Caller, Repo: r.Repo, Branch: r.Branch, Last: r}
+			byCaller[key] = c
+			list = append(list, c)
+		}
+		c.Runs++
+		// What a sub-workflow did on the caller's own branch is a part of the run that started it.
+		if c.Last.Sub && !r.Sub || c.Last.Sub == r.Sub && newer(r, c.Last) {
+			c.Last = r
+		}
+	}
+	hosts := x.Fleet.List(ctx)
+	kept := []CallerStatus{}
+	sort.SliceStable(list, func(i, j int) bool { return newer(list[i].Last, list[j].Last) })
+	if f.Max <= 0 {
+		f.Max = 100
+	}
+	for _, c := range list {
+		if !f.fits(c.Last) {
+			continue
+		}
+		if len(kept) == f.Max {
+			break
+		}
+		for i := range hosts {
+			if hosts[i].Key == c.Caller.String() {
+				c.Container = &hosts[i]
+			}
+		}
+		if repo, err := x.Git.Repo(c.Repo); err == nil {
+			c.Head, err = repo.Resolve(ctx, "refs/heads/"+c.Branch)
+			if err != nil && !errors.Is(err, gitd.ErrNotFound) {
+				return nil, err
+			}
+		}
+		kept = append(kept, *c)
+	}
+	return kept, nil
+}
+
+// Caller finds a caller by "run:ID", "ID", or a unique part of it.
+func (x *Executor) Caller(ctx context.Context, name string) (CallerStatus, error) {
+	if name == "" {
+		return CallerStatus{}, fmt.Errorf("%w caller: it has no name", ErrInvalid)
+	}
+	name = strings.TrimPrefix(name, "ramus/")
+	all, err := x.Callers(ctx, Filter{Max: 1 << 30})
+	if err != nil {
+		return CallerStatus{}, err
+	}
+	var found []CallerStatus
+	for _, c := range all {
+		if c.Caller.String() == name || c.Caller.ID() == name || c.Caller.Slug() == name {
+			return c, nil
+		}
+		if strings.Contains(c.Caller.String(), name) {
+			found = append(found, c)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return CallerStatus{}, fmt.Errorf("caller %q: %w; `ramus ps` lists them", name, ErrNotFound)
+	case 1:
+		return found[0], nil
+	}
+	return CallerStatus{}, fmt.Errorf("caller %q: %w: %s and %d more", name, ErrAmbiguous, found[0].Caller, len(found)-1)
+}
+
+// Events follows a run from after sequence number after: first what is
+// journalled, then what happens, live output included, until the run has ended
+// or waits for a person (or ctx ends). With follow unset it stops at the journal's end.
+func (x *Executor) Events(ctx context.Context, run string, after int64, follow bool) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		r, err := x.Run(ctx, run)
+		if err != nil {
+			yield(Event{}, err)
+			return
+		}
+		x.mu.Lock()
+		l := x.live[r.Name()]
+		x.mu.Unlock()
+		if l == nil {
+			events, err := x.sealedEvents(ctx, r)
+			if err != nil {
+				yield(Event{}, err)
+				return
+			}
+			for _, e := range events {
+				if e.Seq > after && !yield(e, nil) {
+					return
+				}
+			}
+			return
+		}
+		if !follow {
+			for _, e := range l.journalled() {
+				if e.Seq > after && !yield(e, nil) {
+					return
+				}
+			}
+			return
+		}
+		f := l.follow(after)
+		defer l.unfollow(f)
+		for e := range f.events(ctx) {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// sealedEvents reads the journal of a run that is not at work here.
+func (x *Executor) sealedEvents(ctx context.Context, r Run) ([]Event, error) {
+	repo, err := x.Git.Repo(r.Repo)
+	if err != nil {
+		return nil, err
+	}
+	text, err := repo.ReadFile(ctx, runRef(r.Caller, r.ID), "journal.jsonl", 1<<30)
+	if errors.Is(err, gitd.ErrNotFound) {
+		// Not sealed: the server that worked on it ended. Its journal lies in live/.
+		text, err = os.ReadFile(x.journalPath(r))
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, nil
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot read the journal of %s: %w", r.Name(), err)
+	}
+	return ParseJournal(text)
+}
+
+// Watch follows what happens in every run (of one caller, when named) from now on.
+func (x *Executor) Watch(ctx context.Context, caller string) iter.Seq2[Event, error] {
+	return func(yield func(Event, error) bool) {
+		var c Caller
+		if caller != "" {
+			status, err := x.Caller(ctx, caller)
+			if err != nil {
+				yield(Event{}, err)
+				return
+			}
+			c = status.Caller
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(x.ctx, cancel)()
+		f := newFollower()
+		x.hub.add(f, c)
+		defer x.hub.remove(f)
+		for e := range f.events(ctx) {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// Output opens a command's whole output; stream is "stdout" or "stderr". A
+// command that is at work gives what it has printed so far.
+func (x *Executor) Output(ctx context.Context, run, step, stream string) (io.ReadCloser, error) {
+	if stream != "stdout" && stream != "stderr" {
+		return nil, fmt.Errorf("%w stream %q: stdout or stderr", ErrInvalid, stream)
+	}
+	r, err := x.Run(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	var seq int64 = -1
+	for e, err := range x.Events(ctx, r.Name(), 0, false) {
+		if err != nil {
+			return nil, err
+		}
+		if e.Step == step && e.Type == EventStepStarted {
+			seq = e.Seq
+		}
+	}
+	if seq < 0 {
+		return nil, fmt.Errorf("step %q of %s: %w", step, r.Name(), ErrNotFound)
+	}
+	name := fmt.Sprintf("%04d-%s.%s", seq, fileName(step), stream)
+	f, err := os.Open(filepath.Join(x.outputDir(r), name))
+	if err == nil {
+		return f, nil
+	}
+	return x.sealedOutput(ctx, r, "output/"+name)
+}
+
+func (x *Executor) sealedOutput(ctx context.Context, r Run, name string) (io.ReadCloser, error) {
+	repo, err := x.Git.Repo(r.Repo)
+	if err != nil {
+		return nil, err
+	}
+	ref := runRef(r.Caller, r.ID)
+	out, _, err := repo.OpenFile(ctx, ref, name)
+	if err == nil {
+		return out, nil
+	}
+	if !errors.Is(err, gitd.ErrNotFound) {
+		return nil, err
+	}
+	m, err := x.Manifest(ctx, r.Name())
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range m.Files {
+		if f.Name == name && f.Stored {
+			file, err := os.Open(x.storePath(f.SHA256))
+			if err != nil {
+				return nil, fmt.Errorf("cannot open the stored output %s: %w", name, err)
+			}
+			return file, nil
+		}
+	}
+	return io.NopCloser(bytes.NewReader(nil)), nil // it printed nothing
+}
+
+// Manifest returns the evidence of a run that has ended or waits for a person.
+func (x *Executor) Manifest(ctx context.Context, run string) (Manifest, error) {
+	r, err := x.Run(ctx, run)
+	if err != nil {
+		return Manifest{}, err
+	}
+	repo, err := x.Git.Repo(r.Repo)
+	if err != nil {
+		return Manifest{}, err
+	}
+	var m Manifest
+	text, err := repo.ReadFile(ctx, runRef(r.Caller, r.ID), "evidence/manifest.json", 256<<20)
+	if errors.Is(err, gitd.ErrNotFound) {
+		return m, fmt.Errorf("the evidence of %s: %w: it is made when the run ends", r.Name(), ErrNotFound)
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &m)
+	}
+	if err != nil {
+		return m, fmt.Errorf("cannot read the evidence of %s: %w", r.Name(), err)
+	}
+	return m, nil
+}
+
+// Reindex rebuilds the index from refs alone.
+func (x *Executor) Reindex(ctx context.Context) (int, error) {
+	runs, err := runsInRefs(ctx, x.Git)
+	if err != nil {
+		return 0, err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(runs), x.index.replace(runs)
+}
+
+// Stats returns the numbers behind /metrics and /health.
+func (x *Executor) Stats() Stats {
+	s := Stats{Runs: make(map[State]int), Hosts: make(map[string]int), Commands: x.commands.Load(), Commits: x.commits.Load(), Capacity: x.Fleet.Capacity}
+	x.mu.Lock()
+	live := make([]*liveRun, 0, len(x.live))
+	for _, l := range x.live {
+		live = append(live, l)
+	}
+	x.mu.Unlock()
+	for _, l := range live {
+		s.Runs[l.snapshot().State]++
+	}
+	for _, h := range x.Fleet.List(x.ctx) {
+		s.Hosts[h.State]++
+		if h.State == "queued" {
+			s.Queue++
+		}
+	}
+	return s
+}
+
+func (x *Executor) count(committed bool) {
+	x.commands.Add(1)
+	if committed {
+		x.commits.Add(1)
+	}
+}

@@ -1,0 +1,44 @@
+package executor
+
+import "errors"
+
+// Hint says what a person can do about a run that failed for this reason.
+func (r Reason) Hint() string {
+	switch r {
+	case ReasonCommandFailed:
+		return "read the step's output with `ramus log`, mend the cause, then `ramus retry`"
+	case ReasonTimedOut:
+		return "give the step a larger execution.timeout_ms (or --timeout), or make it faster; what stood was committed"
+	case ReasonCancelled:
+		return "what stood was committed; `ramus retry` goes on from there"
+	case ReasonRejected:
+		return "a person said no at a gate; `ramus retry` asks again"
+	case ReasonMergeConflict:
+		return "merge or rebase the branch by hand (`ramus checkout`), push it, then `ramus merge`"
+	case ReasonContainerLost:
+		return "the container ended again and again while the command ran; look for what kills it, then `ramus retry`"
+	case ReasonUnavailable:
+		return "no container could be had; `ramus doctor` tells what the engine lacks, then `ramus retry`"
+	case ReasonDiskFull:
+		return "make room on the disk, or write less, then `ramus retry`"
+	case ReasonOutOfMemory:
+		return "raise limits.memory, or use less, then `ramus retry`"
+	case ReasonInterrupted:
+		return "the server stopped while the command ran; `ramus retry` runs it again"
+	case ReasonBadInput:
+		return "mend the request and send it again"
+	case ReasonModel:
+		return "look at the model endpoint's answer in the journal, then `ramus retry`"
+	case ReasonInternal:
+		return "this is a fault of ramus: look at the server's log and report it"
+	}
+	return ""
+}
+
+// Why a run's context ended.
+var (
+	errCancelled  = errors.New("cancelled")
+	errRunTimeout = errors.New("the run's time is up")
+	errDiskFull   = errors.New("disk full")
+	errParked     = errors.New("waits for a person")
+)

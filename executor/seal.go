@@ -1,0 +1,260 @@
+package executor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// Outputs up to storeOver bytes are sealed into the run's ref; larger ones go
+// to the artifact store and the manifest names them by their hash.
+const (
+	storeOver   = 8 << 20
+	maxDiff     = 32 << 20 // of a diff in a sealed run; the branch has all of it anyway
+	maxFileList = 10_000   // changed files named in a manifest
+)
+
+// Manifest is the evidence of a run: what was done and what came of it, as the
+// executor saw it. It is evidence/manifest.json of the run's ref.
+type Manifest struct {
+	Run        string            `json:"run"`
+	State      State             `json:"state"`
+	Reason     Reason            `json:"reason,omitempty"`
+	Repo       string            `json:"repo"`
+	Branch     string            `json:"branch"`
+	Base       string            `json:"base"`
+	BaseCommit gitd.Hash         `json:"base_commit"`
+	Start      gitd.Hash         `json:"start"`
+	Head       gitd.Hash         `json:"head"`
+	Engine     string            `json:"engine"`
+	Image      string            `json:"image,omitempty"`
+	Commands   []ManifestCommand `json:"commands"`
+	Changed    []gitd.Change     `json:"changed"`
+	Files      []ManifestFile    `json:"files"`
+	Egress     []ManifestEgress  `json:"egress,omitempty"`
+	Unverified []string          `json:"unverified,omitempty"` // what could not be run or checked, in words
+}
+
+// ManifestCommand is one command of a run.
+type ManifestCommand struct {
+	Step       string    `json:"step"`
+	Node       string    `json:"node,omitempty"`
+	Task       string    `json:"task,omitempty"`
+	Command    string    `json:"command"`
+	Exit       *int      `json:"exit,omitempty"`
+	OK         bool      `json:"ok"`
+	Reason     string    `json:"reason,omitempty"`
+	DurationMS int64     `json:"duration_ms"`
+	Commit     gitd.Hash `json:"commit,omitempty"`
+}
+
+// ManifestFile is one file of the run's evidence.
+type ManifestFile struct {
+	Name   string `json:"name"` // path in the sealed run
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+	Stored bool   `json:"stored,omitempty"` // in the artifact store, by its hash, not in git
+}
+
+// ManifestEgress is a host that a container asked for.
+type ManifestEgress struct {
+	Host    string `json:"host"`
+	Verdict string `json:"verdict"` // allowed, refused
+}
+
+// storePath is where the artifact store keeps a file.
+func (x *Executor) storePath(sum string) string {
+	return filepath.Join(x.Data, "artifacts", "sha256", sum[:2], sum)
+}
+
+// seal writes a run's record into one commit and moves the run's ref to it.
+// Its parents are the run's record before and the branch's tip: the commits of
+// the run stay reachable when the branch is deleted.
+func (x *Executor) seal(ctx context.Context, l *liveRun) error {
+	r := l.snapshot()
+	repo := l.target.repo
+	events := l.journalled()
+	m := x.manifest(r, events)
+	files, stored, err := x.outputFiles(r)
+	if err != nil {
+		return err
+	}
+	m.Files = append(m.Files, stored...)
+	if m.Changed, err = repo.Changed(ctx, string(r.Start), string(r.Head), false); err != nil {
+		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
+	}
+	if len(m.Changed) > maxFileList {
+		m.Unverified = append(m.Unverified, fmt.Sprintf("only %d of %d changed files are listed", maxFileList, len(m.Changed)))
+		m.Changed = m.Changed[:maxFileList]
+	}
+	diff := filepath.Join(x.outputDir(r), "changes.diff")
+	whole, err := x.writeDiff(ctx, repo, r, diff)
+	if err != nil {
+		return err
+	}
+	if !whole {
+		m.Unverified = append(m.Unverified, fmt.Sprintf("evidence/changes.diff is cut at %d MiB; the branch has everything", maxDiff>>20))
+	}
+	runText, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
+	}
+	manifest, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
+	}
+	files = append(files,
+		gitd.File{Path: "run.json", Content: runText},
+		gitd.File{Path: "journal.jsonl", Source: x.journalPath(r)},
+		gitd.File{Path: "evidence/manifest.json", Content: manifest},
+		gitd.File{Path: "evidence/changes.diff", Source: diff})
+	l.mu.Lock()
+	ref := l.ref
+	l.mu.Unlock()
+	parents := []gitd.Hash{ref}
+	if r.Head != "" {
+		parents = append(parents, r.Head)
+	}
+	commit, err := repo.WriteCommit(ctx, gitd.NewCommit{From: ref, Put: files, Parents: parents,
+		Author: orElse(r.Asker, x.Bot), Committer: x.Bot, When: x.Now(),
+		Message: fmt.Sprintf("%s: %s\n\n%s: %s\n%s: %s\n", r.Name(), sealedAs(r), trailerCaller, r.Caller, trailerRun, r.ID)})
+	if err != nil {
+		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
+	}
+	if err := repo.Update(ctx, gitd.RefUpdate{Name: runRef(r.Caller, r.ID), New: commit, Old: &ref}); err != nil {
+		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
+	}
+	l.mu.Lock()
+	l.ref = commit
+	l.mu.Unlock()
+	return nil
+}
+
+func sealedAs(r Run) string {
+	if r.Reason != "" {
+		return fmt.Sprintf("%s, %s", r.State, r.Reason)
+	}
+	return string(r.State)
+}
+
+func (x *Executor) manifest(r Run, events []Event) Manifest {
+	m := Manifest{Run: r.Name(), State: r.State, Reason: r.Reason, Repo: r.Repo, Branch: r.Branch, Base: r.Base, BaseCommit: r.BaseCommit,
+		Start: r.Start, Head: r.Head, Engine: x.Fleet.Engine.Name(), Image: x.Image, Commands: []ManifestCommand{}, Files: []ManifestFile{}}
+	begun := make(map[string]bool)
+	for _, e := range events {
+		switch e.Type {
+		case EventStepStarted:
+			begun[e.Step] = true
+		case EventStepFinished:
+			delete(begun, e.Step)
+			m.Commands = append(m.Commands, ManifestCommand{Step: e.Step, Node: e.Node, Task: e.Task, Command: e.Command, Exit: e.Exit,
+				OK: e.OK != nil && *e.OK, Reason: e.Reason, DurationMS: e.DurationMS, Commit: e.Commit})
+			for _, s := range []*Stream{e.Stdout, e.Stderr} {
+				if s != nil && s.Truncated {
+					m.Unverified = append(m.Unverified, fmt.Sprintf("of the %d bytes that %s printed only a part is kept", s.Bytes, e.Step))
+				}
+			}
+		case EventEgress:
+			m.Egress = append(m.Egress, ManifestEgress{Host: e.Message, Verdict: e.Reason})
+		}
+	}
+	for _, e := range events {
+		if e.Type == EventStepStarted && begun[e.Step] {
+			delete(begun, e.Step)
+			m.Unverified = append(m.Unverified, fmt.Sprintf("%s began but has no result", e.Step))
+		}
+	}
+	return m
+}
+
+// outputFiles lists a run's outputs: small ones to be sealed, large ones moved to the artifact store.
+func (x *Executor) outputFiles(r Run) (files []gitd.File, listed []ManifestFile, err error) {
+	dir := x.outputDir(r)
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil, nil, fmt.Errorf("cannot seal outputs: %w", err)
+	}
+	for _, entry := range entries {
+		name := entry.Name()
+		if !strings.HasSuffix(name, ".stdout") && !strings.HasSuffix(name, ".stderr") {
+			continue
+		}
+		path := filepath.Join(dir, name)
+		size, sum, err := digest(path)
+		if err != nil {
+			return nil, nil, fmt.Errorf("cannot seal outputs: %w", err)
+		}
+		if size == 0 {
+			continue
+		}
+		f := ManifestFile{Name: "output/" + name, Size: size, SHA256: sum, Stored: size > storeOver}
+		listed = append(listed, f)
+		if !f.Stored {
+			files = append(files, gitd.File{Path: f.Name, Source: path})
+			continue
+		}
+		if err := os.MkdirAll(filepath.Dir(x.storePath(sum)), 0o700); err != nil {
+			return nil, nil, fmt.Errorf("cannot store outputs: %w", err)
+		}
+		// Linked, not moved: a seal that fails half way is done again from the same files.
+		if err := os.Link(path, x.storePath(sum)); err != nil && !errors.Is(err, os.ErrExist) {
+			return nil, nil, fmt.Errorf("cannot store outputs: %w", err)
+		}
+	}
+	return files, listed, nil
+}
+
+func digest(path string) (size int64, sum string, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return 0, "", err
+	}
+	defer f.Close()
+	h := sha256.New()
+	size, err = io.Copy(h, f)
+	return size, hex.EncodeToString(h.Sum(nil)), err
+}
+
+// writeDiff writes what the run changed to a file; whole is false when it was cut.
+func (x *Executor) writeDiff(ctx context.Context, repo *gitd.Repo, r Run, path string) (whole bool, err error) {
+	f, err := os.Create(path)
+	if err != nil {
+		return false, fmt.Errorf("cannot keep the diff: %w", err)
+	}
+	w := &limitWriter{w: f, left: maxDiff}
+	if r.Start != "" && r.Head != "" && r.Start != r.Head {
+		err = repo.Diff(ctx, string(r.Start), string(r.Head), gitd.DiffOptions{}, w)
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		return false, fmt.Errorf("cannot keep the diff: %w", err)
+	}
+	return !w.cut, nil
+}
+
+// limitWriter passes on so many bytes and swallows the rest.
+type limitWriter struct {
+	w    io.Writer
+	left int64
+	cut  bool
+}
+
+func (l *limitWriter) Write(p []byte) (int, error) {
+	n := len(p)
+	if int64(n) > l.left {
+		p, l.cut = p[:l.left], true
+	}
+	l.left -= int64(len(p))
+	if _, err := l.w.Write(p); err != nil {
+		return 0, err
+	}
+	return n, nil
+}

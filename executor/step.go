@@ -1,0 +1,507 @@
+package executor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/tasks"
+)
+
+// The trailers of every commit that a command made.
+const (
+	trailerCaller = "Ramus-Caller"
+	trailerRun    = "Ramus-Run"
+	trailerStep   = "Ramus-Step"
+	trailerExit   = "Ramus-Exit"
+	trailerReason = "Ramus-Reason" // only of commands that did not end by themselves
+)
+
+// losses is how often a step is begun again because its container ended under it.
+const losses = 3
+
+// killWait is how long a stopped command may take to end and to be committed.
+const killWait = time.Minute
+
+// stepInfo is what is known of a step before it begins.
+type stepInfo struct {
+	ID, Node, Kind string
+	Task           string
+	Command        string // as people read it
+	Background     bool
+}
+
+// started is the data of a step.started event: enough to find the command in its container again.
+type started struct {
+	ID     string `json:"id"`     // of the command in the runner; of tasks, its prefix
+	Caller Caller `json:"caller"` // whose container, when it is not the run's own
+}
+
+// finished is the data of a step.finished event.
+type finished struct {
+	Result tasks.StepResult `json:"result"`
+}
+
+// failure is a run's end for a reason of the closed list.
+type failure struct {
+	reason Reason
+	text   string
+}
+
+func (f *failure) Error() string { return f.text }
+
+// reasonOf finds the reason for an error that ended a run.
+func reasonOf(err error) Reason {
+	var f *failure
+	var s *scriptError
+	switch {
+	case errors.As(err, &f):
+		return f.reason
+	case errors.Is(err, errCancelled), errors.Is(err, context.Canceled):
+		return ReasonCancelled
+	case errors.Is(err, errRunTimeout), errors.Is(err, context.DeadlineExceeded):
+		return ReasonTimedOut
+	case errors.Is(err, errDiskFull), isNoSpace(err):
+		return ReasonDiskFull
+	case errors.Is(err, containers.ErrUnavailable), errors.Is(err, containers.ErrBusy):
+		return ReasonUnavailable
+	case errors.Is(err, containers.ErrGone):
+		return ReasonContainerLost
+	case errors.As(err, &s) && s.Code == scriptMerge:
+		return ReasonMergeConflict
+	case errors.As(err, &s) && s.Code == scriptNoGit, errors.Is(err, ErrInvalid), errors.Is(err, gitd.ErrInvalid):
+		return ReasonBadInput
+	}
+	return ReasonInternal
+}
+
+// beginning is how a step stood in the journal when the run was taken up.
+type beginning struct {
+	last   *Event // its last step.started
+	starts int
+	done   *Event // its step.finished
+}
+
+func (l *liveRun) beginning(step string) beginning {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var b beginning
+	for i := range l.events {
+		if e := &l.events[i]; e.Step == step {
+			switch e.Type {
+			case EventStepStarted:
+				b.last = e
+				b.starts++
+			case EventStepFinished:
+				b.done = e
+			}
+		}
+	}
+	return b
+}
+
+// commandID names a step's command in its runner; each beginning has its own.
+func (l *liveRun) commandID(step string, start int) string {
+	sum := sha256.Sum256([]byte(l.run.Name() + "\x00" + step))
+	return hex.EncodeToString(sum[:10]) + "-" + strconv.Itoa(start)
+}
+
+// onHost runs a step in its caller's container: it begins it, takes it up again
+// after a restart of the server, begins it anew when the container was lost,
+// and commits and journals what came of it. do runs the step's commands and
+// returns its outcome; attached is set when the command began before.
+func (l *liveRun) onHost(ctx context.Context, t *target, s stepInfo, do func(context.Context, *work) (outcome, error)) (tasks.StepResult, error) {
+	b := l.beginning(s.ID)
+	if b.last != nil {
+		res, done, err := l.takeUp(ctx, t, s, b, do)
+		if done || err != nil {
+			return res, err
+		}
+	}
+	for start := b.starts + 1; ; start++ {
+		res, err := l.begin(ctx, t, s, start, do)
+		if err == nil || !errors.Is(err, containers.ErrGone) || ctx.Err() != nil {
+			return res, err
+		}
+		if start-b.starts >= losses {
+			return tasks.StepResult{}, &failure{ReasonContainerLost, fmt.Sprintf("the container was lost %d times while %s ran: %v", losses, s.ID, err)}
+		}
+		if err := l.emit(Event{Type: EventContainer, Step: s.ID, Message: "lost; the command begins again in a new one from the branch"}, false); err != nil {
+			return tasks.StepResult{}, err
+		}
+	}
+}
+
+// work is a step while it runs in a container.
+type work struct {
+	l      *liveRun
+	t      *target
+	host   *containers.Host
+	s      stepInfo
+	id     string    // of its command, or the prefix of its commands'
+	before gitd.Hash // the branch's tip when it began
+	out    *outputs
+	again  bool      // its command began before the server was restarted
+	n      int       // commands of a task so far
+	head   gitd.Hash // the branch's tip as its own commits have moved it
+}
+
+// outcome is how a step's commands ended.
+type outcome struct {
+	exit   containers.Exit
+	result tasks.StepResult
+	// subject is the commit's first line; empty: made from the step.
+	subject string
+}
+
+func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, do func(context.Context, *work) (outcome, error)) (tasks.StepResult, error) {
+	lease, tip, err := t.ready(ctx, l.run.Asker, l.waiting)
+	if err != nil {
+		return tasks.StepResult{}, err
+	}
+	defer lease.Release()
+	w := &work{l: l, t: t, host: lease.Host, s: s, id: l.commandID(s.ID, start), before: tip, head: tip}
+	data := started{ID: w.id}
+	if t.caller != l.run.Caller {
+		data.Caller = t.caller
+	}
+	e := Event{Type: EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind, Command: clip(s.Command, 16<<10), Task: s.Task, Parent: tip, Data: marshal(data)}
+	l.change(func(r *Run) { r.Step, r.Place = s.ID, 0 })
+	if err := l.emit(e, true); err != nil {
+		return tasks.StepResult{}, err
+	}
+	return w.run(ctx, do)
+}
+
+// takeUp finds out what became of a step that had begun when the server
+// stopped. done is false when it did not happen and must begin again.
+func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning, do func(context.Context, *work) (outcome, error)) (res tasks.StepResult, done bool, err error) {
+	var st started
+	_ = json.Unmarshal(b.last.Data, &st) // an event of ours; a broken one means "begin again"
+	lease, err := l.x.Fleet.Adopt(ctx, t.request(l.run.Asker, l.waiting))
+	if err != nil && !errors.Is(err, containers.ErrGone) {
+		return res, false, err
+	}
+	if lease != nil {
+		defer lease.Release()
+		commands, err := lease.Host.Commands(ctx)
+		if err != nil && !errors.Is(err, containers.ErrGone) {
+			return res, false, err
+		}
+		w := &work{l: l, t: t, host: lease.Host, s: s, id: st.ID, before: b.last.Parent, head: b.last.Parent, again: true}
+		for _, c := range commands {
+			if c.ID == st.ID {
+				l.note(s.ID, "the server was restarted; the command went on meanwhile")
+				res, err := w.run(ctx, do)
+				if errors.Is(err, containers.ErrGone) && ctx.Err() == nil {
+					return res, false, nil
+				}
+				return res, true, err
+			}
+			// Commands of a task, and scripts, cannot be taken up in the middle:
+			// they are ended before the step begins again.
+			if c.Running && !c.Background && (strings.HasPrefix(c.ID, st.ID+".") || strings.HasPrefix(c.ID, "script-")) {
+				if err := lease.Host.Kill(ctx, c.ID); err != nil && !errors.Is(err, containers.ErrGone) {
+					return res, false, err
+				}
+			}
+		}
+		t.setKnown("")
+	}
+	// The container is gone, or has never heard of the command. Was it committed?
+	commit, err := l.committed(ctx, t, s.ID, b.last.Parent)
+	if err != nil {
+		return res, false, err
+	}
+	if commit == nil {
+		l.note(s.ID, "the server was restarted; the command had not been committed, so it begins again")
+		return res, false, nil
+	}
+	code, _ := strconv.Atoi(commit.Trailer(trailerExit))
+	exit := containers.Exit{Code: code, Reason: commit.Trailer(trailerReason)}
+	l.note(s.ID, "the server was restarted; the command had been committed, only the end of its output is missing")
+	w := &work{l: l, t: t, s: s, before: b.last.Parent}
+	w.out, err = l.openOutputs(s, b.last.Seq, true)
+	if err != nil {
+		return res, false, err
+	}
+	o := shellOutcome(exit, w.out)
+	res, err = w.finish(o, commit.Hash, "")
+	return res, true, err
+}
+
+// committed finds the commit that a step made after a tip.
+func (l *liveRun) committed(ctx context.Context, t *target, step string, after gitd.Hash) (*gitd.Commit, error) {
+	commits, err := t.repo.Log(ctx, "refs/heads/"+t.caller.Branch(), gitd.LogOptions{Not: string(after), Max: 100})
+	if err != nil {
+		return nil, err
+	}
+	for i := range commits {
+		c := &commits[i]
+		if c.Trailer(trailerRun) == l.run.ID && c.Trailer(trailerStep) == step && c.Trailer(trailerExit) != "" {
+			return c, nil
+		}
+	}
+	return nil, nil
+}
+
+// run does the step's work, then commits and journals it. When ctx ends the
+// command is stopped and what stands is committed all the same.
+func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome, error)) (tasks.StepResult, error) {
+	l := w.l
+	b := l.beginning(w.s.ID)
+	var err error
+	if w.out, err = l.openOutputs(w.s, b.last.Seq, false); err != nil {
+		return tasks.StepResult{}, err
+	}
+	defer w.out.close()
+	w.t.setListen(func(e Event) {
+		e.Step = w.s.ID
+		_ = l.emit(e, false) // the run's own events will meet the same error
+	})
+	defer w.t.setListen(nil)
+
+	o, err := do(ctx, w)
+	if err != nil {
+		return tasks.StepResult{}, err
+	}
+	// From here on nothing may stop the record: the command has happened.
+	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), housekeeping)
+	defer cancel()
+	after, notes, err := w.t.commit(cctx, w.host, w.head, l.run.Asker, w.message(o), nil)
+	var refused *scriptError
+	switch {
+	case errors.As(err, &refused), errors.Is(err, errDiskFull):
+		o.result.OK = false
+		o.result.Error = "the command ran, but what it changed could not be committed and was thrown away: " + err.Error()
+		after = w.head
+	case err != nil:
+		return tasks.StepResult{}, err
+	}
+	if after == w.before {
+		after = ""
+	}
+	res, err := w.finish(o, after, notes)
+	w.forget(cctx)
+	return res, err
+}
+
+// finish journals a step's end.
+func (w *work) finish(o outcome, commit gitd.Hash, notes string) (tasks.StepResult, error) {
+	l := w.l
+	stdout, stderr, err := w.out.streams()
+	if err != nil {
+		return tasks.StepResult{}, err
+	}
+	ok, exit := o.result.OK, o.exit.Code
+	message := o.result.Error
+	if message == "" {
+		message = strings.TrimSpace(notes)
+	}
+	e := Event{Type: EventStepFinished, Step: w.s.ID, Node: w.s.Node, Kind: w.s.Kind, Command: clip(w.s.Command, 16<<10), Task: w.s.Task,
+		Parent: w.before, Commit: commit, Exit: &exit, OK: &ok, Reason: o.exit.Reason, DurationMS: o.exit.Duration.Milliseconds(),
+		Stdout: stdout, Stderr: stderr, Message: clip(message, 16<<10), Data: marshal(finished{o.result})}
+	l.x.count(commit != "")
+	if commit != "" {
+		l.change(func(r *Run) {
+			if w.t.caller == r.Caller {
+				r.Head = commit
+			}
+		})
+	}
+	return o.result, l.emit(e, true)
+}
+
+func (w *work) forget(ctx context.Context) {
+	if w.s.Background {
+		return // its output is asked for later
+	}
+	for i := 0; i <= w.n; i++ {
+		id := w.id
+		if i > 0 {
+			id += "." + strconv.Itoa(i)
+		} else if w.n > 0 {
+			continue
+		}
+		_ = w.host.Forget(ctx, id) // the runner's memory ends with the container anyway
+	}
+}
+
+// message is the commit message of a step.
+func (w *work) message(o outcome) string {
+	subject := o.subject
+	if subject == "" {
+		subject = w.s.Command
+		if w.s.Task != "" {
+			subject = w.s.Task
+		}
+		if w.s.Node != "" {
+			subject = w.s.Node + ": " + subject
+		}
+	}
+	first, _, more := strings.Cut(strings.TrimSpace(subject), "\n")
+	first = strings.TrimSpace(strings.ToValidUTF8(first, "\uFFFD"))
+	if first == "" {
+		first = w.s.ID
+	}
+	if len([]rune(first)) > 72 {
+		first, more = string([]rune(first)[:71])+"…", true
+	}
+	var b strings.Builder
+	b.WriteString(first + "\n\n")
+	if more {
+		// Indented, so that no line of a command is taken for a trailer.
+		for line := range strings.Lines(clip(strings.ToValidUTF8(w.s.Command, "\uFFFD"), 8<<10)) {
+			b.WriteString("    " + strings.TrimRight(line, "\n") + "\n")
+		}
+		b.WriteString("\n")
+	}
+	fmt.Fprintf(&b, "%s: %s\n%s: %s\n%s: %s\n%s: %d\n", trailerCaller, w.t.caller, trailerRun, w.l.run.ID,
+		trailerStep, w.s.ID, trailerExit, o.exit.Code)
+	if o.exit.Reason != "" {
+		fmt.Fprintf(&b, "%s: %s\n", trailerReason, o.exit.Reason)
+	}
+	return strings.ReplaceAll(b.String(), "\x00", "\uFFFD")
+}
+
+// attend follows one command of the step to its end. When ctx ends it is
+// stopped, unless the executor is closing: then it goes on, to be adopted.
+func (w *work) attend(ctx context.Context, id string, command *containers.Command, stdout, stderr io.Writer) (containers.Exit, error) {
+	attach, detach := context.WithCancel(context.WithoutCancel(ctx))
+	defer detach()
+	var p *containers.Process
+	var err error
+	if command != nil {
+		p, err = w.host.Start(attach, *command)
+	} else {
+		p, err = w.host.Attach(attach, id, 0, 0)
+	}
+	if err != nil {
+		return containers.Exit{}, fmt.Errorf("cannot run %s: %w", w.s.ID, err)
+	}
+	ended := make(chan struct{})
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		select {
+		case <-ended:
+			return
+		case <-ctx.Done():
+		}
+		if errors.Is(context.Cause(ctx), ErrClosed) {
+			detach()
+			return
+		}
+		kill, cancel := context.WithTimeout(attach, killWait)
+		defer cancel()
+		if err := w.host.Kill(kill, id); err == nil {
+			select {
+			case <-ended:
+				return
+			case <-kill.Done():
+			}
+		}
+		detach() // it cannot be stopped: the container has to go
+	}()
+	exit, err := p.Output(stdout, stderr)
+	close(ended)
+	<-stopped
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil && !errors.Is(err, containers.ErrGone) {
+			err = cause
+		}
+		return exit, fmt.Errorf("cannot run %s: %w", w.s.ID, err)
+	}
+	return exit, nil
+}
+
+// shell is the work of a step that is one command.
+func (l *liveRun) shell(c Command, timeout time.Duration) func(context.Context, *work) (outcome, error) {
+	return func(ctx context.Context, w *work) (outcome, error) {
+		command := &containers.Command{ID: w.id, Args: c.Args, Shell: c.Shell, Dir: c.Dir, Stdin: c.Stdin,
+			Env: append(l.x.identity(l.run.Asker), c.Env...), Timeout: timeout, Background: c.Background}
+		if w.again {
+			command = nil
+		}
+		if c.Background {
+			return w.background(ctx, command)
+		}
+		exit, err := w.attend(ctx, w.id, command, w.out.stdout, w.out.stderr)
+		if err != nil {
+			return outcome{}, err
+		}
+		return shellOutcome(exit, w.out), nil
+	}
+}
+
+// background starts a process that later commands find running. It is over
+// for the step when the process has started.
+func (w *work) background(ctx context.Context, c *containers.Command) (outcome, error) {
+	if c != nil {
+		if _, err := w.host.Start(ctx, *c); err != nil {
+			return outcome{}, fmt.Errorf("cannot run %s: %w", w.s.ID, err)
+		}
+	}
+	return outcome{result: tasks.StepResult{OK: true, Output: map[string]any{
+		"process": w.id, "stdout": "", "stderr": "", "exit_code": 0, "timed_out": false}}}, nil
+}
+
+func shellOutcome(exit containers.Exit, out *outputs) outcome {
+	timedOut := exit.Reason == containers.ReasonTimeout
+	o := outcome{exit: exit, result: tasks.StepResult{
+		OK: exit.Code == 0 && exit.Reason == "",
+		Output: map[string]any{
+			"stdout": out.stdout.tail.String(), "stderr": out.stderr.tail.String(),
+			"exit_code": exit.Code, "timed_out": timedOut,
+		},
+	}}
+	switch exit.Reason {
+	case containers.ReasonTimeout:
+		o.result.Error = "the command took too long and was ended"
+	case containers.ReasonDiskFull:
+		o.result.Error = "the command filled the disk and was ended"
+	case containers.ReasonMemory:
+		o.result.Error = "the command used more memory than it may and was ended"
+	case containers.ReasonKilled:
+		o.result.Error = "the command was stopped"
+	}
+	out.stdout.total, out.stderr.total = exit.Stdout, exit.Stderr
+	return o
+}
+
+// waiting tells those who follow the place in line for a container.
+func (l *liveRun) waiting(place int) {
+	l.change(func(r *Run) { r.Place = place })
+	if place > 0 {
+		_ = l.emit(Event{Type: EventQueued, Message: strconv.Itoa(place)}, false) // told again with the next place
+	}
+}
+
+func (l *liveRun) note(step, text string) {
+	_ = l.emit(Event{Type: EventRecovered, Step: step, Message: text}, false) // an event that counts follows and meets the same error
+}
+
+func marshal(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("cannot marshal %T: %v", v, err)) // a type of ours that JSON cannot hold
+	}
+	return b
+}
+
+// clip cuts text to at most n bytes, at a rune's boundary.
+func clip(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "") + "…"
+}

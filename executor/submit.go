@@ -1,0 +1,563 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"strings"
+
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/tasks"
+)
+
+// WorkflowDir is where a repository keeps its own workflows, ID.yaml each.
+// They are read from the base, never from the branch under work.
+const WorkflowDir = ".ramus/workflows"
+
+// maxWorkflow bounds a workflow file.
+const maxWorkflow = 1 << 20
+
+// Submit claims a run and starts it. It returns once the claim is durable: from
+// then on the run goes on or ends with a reason, whatever is killed.
+func (x *Executor) Submit(ctx context.Context, r Request) (Run, error) {
+	_, run, err := x.submit(ctx, r, nil, nil)
+	return run, err
+}
+
+// Exec runs one command for a caller as a run of its own and copies its output
+// as it comes; nil writers discard. A command that fails is a Result, not an error.
+// When ctx ends the command is stopped.
+func (x *Executor) Exec(ctx context.Context, r Request, stdout, stderr io.Writer) (Result, error) {
+	if r.Command == nil {
+		return Result{}, fmt.Errorf("%w request: it has no command", ErrInvalid)
+	}
+	l, run, err := x.submit(ctx, r, stdout, stderr)
+	if err != nil {
+		return Result{}, err
+	}
+	if l != nil {
+		select {
+		case <-l.done:
+		case <-ctx.Done():
+			l.cancel(errCancelled)
+			<-l.done
+		}
+		run = l.snapshot()
+	}
+	return x.result(ctx, run)
+}
+
+// result reads a command's outcome from its run's journal.
+func (x *Executor) result(ctx context.Context, run Run) (Result, error) {
+	res := Result{Run: run.Name()}
+	for e, err := range x.Events(ctx, run.Name(), 0, false) {
+		if err != nil {
+			return res, err
+		}
+		if e.Type != EventStepFinished {
+			continue
+		}
+		res.Commit, res.Reason, res.Message = e.Commit, e.Reason, e.Message
+		res.TimedOut = e.Reason == "timeout"
+		res.DurationMS = e.DurationMS
+		if e.Exit != nil {
+			res.ExitCode = *e.Exit
+		}
+		if e.Stdout != nil {
+			res.Stdout = *e.Stdout
+		}
+		if e.Stderr != nil {
+			res.Stderr = *e.Stderr
+		}
+		return res, nil
+	}
+	if !run.Ended() {
+		return res, fmt.Errorf("%s has not ended: %w", run.Name(), ErrClosed)
+	}
+	return res, &RunError{run}
+}
+
+// RunError is a run that ended before its command did.
+type RunError struct{ Run Run }
+
+func (e *RunError) Error() string {
+	return fmt.Sprintf("%s failed (%s): %s", e.Run.Name(), e.Run.Reason, e.Run.Error)
+}
+
+// submit plans, claims and launches a run. The liveRun is nil when the request's
+// key was claimed before and that run is not at work here.
+func (x *Executor) submit(ctx context.Context, r Request, stdout, stderr io.Writer) (*liveRun, Run, error) {
+	if err := x.isOpen(); err != nil {
+		return nil, Run{}, err
+	}
+	p, err := x.plan(ctx, r)
+	if err != nil {
+		return nil, Run{}, err
+	}
+	if r.CancelPrevious {
+		if err := x.cancelPrevious(ctx, p.run); err != nil {
+			return nil, Run{}, err
+		}
+	}
+	ref, err := x.claim(ctx, p)
+	if errors.Is(err, errClaimed) {
+		x.mu.Lock()
+		l := x.live[p.run.Name()]
+		x.mu.Unlock()
+		run, err := x.Run(ctx, p.run.Name())
+		return l, run, err
+	}
+	if err != nil {
+		return nil, Run{}, err
+	}
+	if err := x.index.put(p.run); err != nil {
+		return nil, Run{}, err
+	}
+	t := x.target(p.run.Caller, p.repo, p.run.Base)
+	l, err := x.newLive(p.run, ref, p.files, t)
+	if err != nil {
+		return nil, Run{}, err
+	}
+	l.stdout, l.stderr = stdout, stderr
+	if p.command != nil {
+		l.stdin = p.command.Stdin
+	}
+	if err := l.emit(Event{Type: EventRunCreated, Message: p.run.title(), Commit: p.run.Start, State: StateSubmitted}, false); err != nil {
+		return nil, Run{}, err
+	}
+	for _, e := range p.taken {
+		if err := l.emit(e, false); err != nil {
+			return nil, Run{}, err
+		}
+	}
+	if err := x.launch(l, nil); err != nil {
+		return nil, Run{}, err
+	}
+	return l, l.snapshot(), nil
+}
+
+func (x *Executor) isOpen() error {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.closed {
+		return ErrClosed
+	}
+	return nil
+}
+
+// title is what a run is about, in one line.
+func (r Run) title() string {
+	switch {
+	case r.Workflow != "":
+		return "workflow " + r.Workflow
+	case r.Task != nil:
+		return "task " + r.Task.Name
+	}
+	return clip(r.Command, 200)
+}
+
+// plan is a request that was understood.
+type plan struct {
+	run     Run
+	repo    *gitd.Repo
+	files   runFiles
+	command *Command
+	fresh   bool    // the caller's branch is to be made, at run.Start
+	draw    bool    // the caller's id was drawn and may be drawn again
+	taken   []Event // results taken over from the run that is resumed
+}
+
+func (x *Executor) plan(ctx context.Context, r Request) (*plan, error) {
+	kinds := 0
+	for _, set := range []bool{r.Workflow != "", r.File != "", r.Command != nil, r.Task != nil} {
+		if set {
+			kinds++
+		}
+	}
+	if kinds != 1 {
+		return nil, fmt.Errorf("%w request: it needs exactly one of workflow, file, command and task", ErrInvalid)
+	}
+	if r.Key != "" && !validRunID(r.Key) {
+		return nil, fmt.Errorf("%w key %q: letters, digits, '.', '_' and '-', at most 100, not beginning with '.' or '-'", ErrInvalid, r.Key)
+	}
+	p := &plan{command: r.Command, files: runFiles{Sub: map[string]string{}}}
+	now := x.Now().UTC()
+	p.run = Run{ID: r.Key, Caller: r.Caller, Repo: r.Repo, Base: r.Base, Asker: r.Asker, State: StateSubmitted,
+		Input: r.Input, From: r.From, Parent: r.Of, CreatedAt: now}
+	if p.run.ID == "" {
+		p.run.ID = now.Format("20060102-150405") + "-" + newToken()[:4]
+	}
+	if r.Caller.IsZero() {
+		p.draw, p.fresh = true, true
+	} else if err := x.planCaller(ctx, p); err != nil {
+		return nil, err
+	}
+	if err := x.planWork(ctx, r, p); err != nil {
+		return nil, err
+	}
+	if p.repo == nil {
+		return nil, fmt.Errorf("%w request: it names no repository; `ramus repo list` shows them", ErrInvalid)
+	}
+	if p.run.Base == "" {
+		base, err := p.repo.Base(ctx)
+		if err != nil {
+			return nil, err
+		}
+		p.run.Base = base
+	}
+	base, err := p.repo.Resolve(ctx, "refs/heads/"+p.run.Base)
+	if err != nil {
+		return nil, fmt.Errorf("cannot begin from %s of %s: %w", p.run.Base, p.repo.Name(), err)
+	}
+	p.run.BaseCommit = base
+	if p.fresh {
+		p.run.Start = base
+	} else {
+		tip, err := p.repo.Resolve(ctx, "refs/heads/"+p.run.Caller.Branch())
+		if err != nil {
+			return nil, err
+		}
+		p.run.Start = tip
+	}
+	if p.draw {
+		p.run.Caller, _ = RunCaller(newID(2)) // ids that are drawn fit the form
+	}
+	p.run.Branch = p.run.Caller.Branch()
+	p.run.Head = p.run.Start
+	if r.From != "" {
+		if err := x.takeOver(ctx, r, p); err != nil {
+			return nil, err
+		}
+	}
+	if p.run.Kind == KindWorkflow {
+		w, err := p.files.parse(x)
+		if err == nil {
+			_, err = tasks.NewMachine(w, p.run.Input, p.run.context())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("cannot run workflow %s: %w: %w", p.run.Workflow, ErrInvalid, err)
+		}
+	}
+	return p, nil
+}
+
+// planCaller finds where a named caller lives, or that it is new.
+func (x *Executor) planCaller(ctx context.Context, p *plan) error {
+	repo, base, err := x.home(ctx, p.run.Caller)
+	switch {
+	case err == nil:
+		if p.run.Repo != "" && p.run.Repo != repo.Name() {
+			return fmt.Errorf("%w repository %q: %s belongs to %s", ErrInvalid, p.run.Repo, p.run.Caller, repo.Name())
+		}
+		p.repo, p.run.Repo = repo, repo.Name()
+		if p.run.Base == "" {
+			p.run.Base = base
+		}
+	case errors.Is(err, ErrNotFound) && p.run.Repo != "":
+		p.fresh = true
+	case errors.Is(err, ErrNotFound):
+		return fmt.Errorf("%s: %w; name a repository (--repo) to begin it", p.run.Caller, ErrNotFound)
+	default:
+		return err
+	}
+	return nil
+}
+
+// home finds a caller's repository and base.
+func (x *Executor) home(ctx context.Context, c Caller) (*gitd.Repo, string, error) {
+	runs, err := x.index.all()
+	if err != nil {
+		return nil, "", err
+	}
+	for i := len(runs) - 1; i >= 0; i-- {
+		if runs[i].Caller != c {
+			continue
+		}
+		repo, err := x.Git.Repo(runs[i].Repo)
+		if err != nil {
+			continue // removed since; another may have it
+		}
+		if _, err := repo.Resolve(ctx, "refs/heads/"+c.Branch()); err == nil {
+			return repo, runs[i].Base, nil
+		}
+	}
+	return nil, "", fmt.Errorf("caller %s: %w", c, ErrNotFound)
+}
+
+// planWork fills in what is to be done.
+func (x *Executor) planWork(ctx context.Context, r Request, p *plan) error {
+	switch {
+	case r.Command != nil:
+		c := *r.Command
+		if len(c.Args) == 0 && strings.TrimSpace(c.Shell) == "" {
+			return fmt.Errorf("%w request: the command is empty", ErrInvalid)
+		}
+		c.Stdin = nil
+		p.run.Kind, p.run.Exec, p.run.Command = KindExec, &c, c.Shell
+		if len(c.Args) > 0 {
+			p.run.Command = quoteArgs(c.Args)
+		}
+	case r.Task != nil:
+		if _, ok := tasks.Lookup(r.Task.Name); !ok {
+			return fmt.Errorf("%w task %q; `ramus tasks` lists them", ErrInvalid, r.Task.Name)
+		}
+		p.run.Kind, p.run.Task = KindTask, r.Task
+	default:
+		return x.planWorkflow(ctx, r, p)
+	}
+	return x.planRepo(p)
+}
+
+func (x *Executor) planRepo(p *plan) (err error) {
+	if p.repo == nil && p.run.Repo != "" {
+		p.repo, err = x.Git.Repo(p.run.Repo)
+	}
+	return err
+}
+
+func (x *Executor) planWorkflow(ctx context.Context, r Request, p *plan) error {
+	p.run.Kind = KindWorkflow
+	p.files.Workflow, p.run.File = r.Workflow, r.File
+	if err := x.planRepo(p); err != nil {
+		return err
+	}
+	// rev is where the repository's own workflow files are read: the base.
+	rev := func() (string, error) {
+		if p.repo == nil {
+			return "", fmt.Errorf("%w request: a workflow file of a repository needs the repository's name", ErrInvalid)
+		}
+		base := p.run.Base
+		if base == "" {
+			b, err := p.repo.Base(ctx)
+			if err != nil {
+				return "", err
+			}
+			base = b
+		}
+		return "refs/heads/" + base, nil
+	}
+	read := func(name string) (string, error) {
+		at, err := rev()
+		if err != nil {
+			return "", err
+		}
+		text, err := p.repo.ReadFile(ctx, at, name, maxWorkflow)
+		return string(text), err
+	}
+	if r.File != "" {
+		text, err := read(path.Clean(r.File))
+		if err != nil {
+			return fmt.Errorf("cannot read workflow %s: %w", r.File, err)
+		}
+		p.files.Workflow = text
+	}
+	load := func(id string) ([]byte, error) {
+		if text, ok := r.Sub[id]; ok {
+			p.files.Sub[id] = text
+			return []byte(text), nil
+		}
+		text, err := read(WorkflowDir + "/" + id + ".yaml")
+		if err != nil {
+			return nil, fmt.Errorf("workflow %q: %w", id, err)
+		}
+		p.files.Sub[id] = text
+		return []byte(text), nil
+	}
+	name := r.File
+	if name == "" {
+		name = "workflow.yaml"
+	}
+	w, err := tasks.Parse(name, []byte(p.files.Workflow), tasks.Options{Load: load, LLM: x.LLM != nil})
+	if err != nil {
+		return fmt.Errorf("cannot run workflow: %w: %w", ErrInvalid, err)
+	}
+	p.run.Workflow = w.ID
+	if p.run.Repo == "" {
+		p.run.Repo = w.Repo.ID
+	}
+	if p.run.Base == "" {
+		p.run.Base = w.Repo.BaseBranch
+	}
+	return x.planRepo(p)
+}
+
+// parse reads a run's own workflow again; it was checked when the run was planned.
+func (f runFiles) parse(x *Executor) (*tasks.Workflow, error) {
+	return tasks.Parse("workflow.yaml", []byte(f.Workflow), tasks.Options{LLM: x.LLM != nil, Load: func(id string) ([]byte, error) {
+		if text, ok := f.Sub[id]; ok {
+			return []byte(text), nil
+		}
+		return nil, fmt.Errorf("workflow %q: %w", id, ErrNotFound)
+	}})
+}
+
+// takeOver copies the results of an earlier run up to a node: the new run's
+// branch begins at the commit that was the node's input.
+func (x *Executor) takeOver(ctx context.Context, r Request, p *plan) error {
+	if p.run.Kind != KindWorkflow {
+		return fmt.Errorf("%w request: only a workflow can begin at a node", ErrInvalid)
+	}
+	of, err := x.resumable(ctx, r.Of, p.run)
+	if err != nil {
+		return err
+	}
+	if of.Repo != p.run.Repo {
+		return fmt.Errorf("%w request: %s is a run on %s, not on %s", ErrInvalid, of.Name(), of.Repo, p.run.Repo)
+	}
+	if p.run.Input == nil {
+		p.run.Input = of.Input
+	}
+	var events []Event
+	for e, err := range x.Events(ctx, of.Name(), 0, false) {
+		if err != nil {
+			return err
+		}
+		events = append(events, e)
+	}
+	w, err := p.files.parse(x)
+	if err != nil {
+		return err
+	}
+	machine, err := tasks.NewMachine(w, p.run.Input, p.run.context())
+	if err != nil {
+		return fmt.Errorf("%w input: %w", ErrInvalid, err)
+	}
+	c := &conductor{machine: machine}
+	used, pending, err := c.replayUntil(events, r.From)
+	if err != nil {
+		return fmt.Errorf("cannot resume %s at %s: %w: %w", of.Name(), r.From, ErrInvalid, err)
+	}
+	reached := ""
+	for id, s := range pending {
+		if s.Node == r.From {
+			reached = id
+		}
+	}
+	if reached == "" {
+		return fmt.Errorf("cannot resume %s at %q: %w: the run never came to that node", of.Name(), r.From, ErrInvalid)
+	}
+	start := of.Start
+	for _, e := range used {
+		if e.Type == EventStepFinished && e.Commit != "" && e.Kind != string(tasks.KindWorkflow) {
+			start = e.Commit
+		}
+		if e.Type == EventStepStarted || e.Type == EventStepFinished {
+			for _, s := range []*Stream{e.Stdout, e.Stderr} {
+				if s != nil {
+					s.File = "" // it lies with the run it was printed in
+				}
+			}
+			p.taken = append(p.taken, e)
+		}
+	}
+	for _, e := range events {
+		if e.Type == EventStepStarted && e.Step == reached && e.Parent != "" {
+			start = e.Parent
+			break
+		}
+	}
+	p.run.Parent = of.Name()
+	if p.fresh {
+		p.run.Start, p.run.Head = start, start
+		return nil
+	}
+	// On a branch that goes on, the node's input is put back by a commit, so nothing is lost.
+	tip, err := x.restore(ctx, p.repo, p.run.Caller, start, r.Asker)
+	if err != nil {
+		return err
+	}
+	p.run.Start, p.run.Head = tip, tip
+	return nil
+}
+
+// resumable is the run to take over from: the one named, or the last of this workflow on this repository.
+func (x *Executor) resumable(ctx context.Context, name string, like Run) (Run, error) {
+	if name != "" {
+		return x.Run(ctx, name)
+	}
+	runs, err := x.Runs(ctx, Filter{Repo: like.Repo, Max: 10000})
+	if err != nil {
+		return Run{}, err
+	}
+	for _, r := range runs {
+		if r.Workflow == like.Workflow && r.Ended() && !r.Sub {
+			return r, nil
+		}
+	}
+	return Run{}, fmt.Errorf("cannot resume workflow %s: %w: it has no ended run on %s", like.Workflow, ErrNotFound, like.Repo)
+}
+
+// errClaimed: another request made the run's ref first.
+var errClaimed = errors.New("claimed already")
+
+// claim makes the run's ref against zero, and with it the branch of a caller
+// that is new. Whoever makes the ref owns the run.
+func (x *Executor) claim(ctx context.Context, p *plan) (gitd.Hash, error) {
+	for attempt := 0; ; attempt++ {
+		text, err := json.MarshalIndent(p.run, "", "  ")
+		if err != nil {
+			return "", fmt.Errorf("%w request: %w", ErrInvalid, err)
+		}
+		files := []gitd.File{{Path: "run.json", Content: text}}
+		if p.files.Workflow != "" {
+			files = append(files, gitd.File{Path: "workflow.yaml", Content: []byte(p.files.Workflow)})
+		}
+		for id, text := range p.files.Sub {
+			files = append(files, gitd.File{Path: "sub/" + id + ".yaml", Content: []byte(text)})
+		}
+		ref, err := p.repo.WriteCommit(ctx, gitd.NewCommit{Put: files, Author: orElse(p.run.Asker, x.Bot), Committer: x.Bot, When: p.run.CreatedAt,
+			Message: fmt.Sprintf("Claim %s\n\n%s: %s\n%s: %s\n", p.run.Name(), trailerCaller, p.run.Caller, trailerRun, p.run.ID)})
+		if err != nil {
+			return "", fmt.Errorf("cannot claim a run: %w", err)
+		}
+		if err := x.index.claim(p.run); err != nil {
+			return "", err
+		}
+		none := gitd.Hash("")
+		updates := []gitd.RefUpdate{{Name: runRef(p.run.Caller, p.run.ID), New: ref, Old: &none}}
+		if p.fresh {
+			updates = append(updates, gitd.RefUpdate{Name: "refs/heads/" + p.run.Branch, New: p.run.Start, Old: &none})
+		}
+		err = p.repo.Update(ctx, updates...)
+		if err == nil {
+			return ref, nil
+		}
+		if !errors.Is(err, gitd.ErrConflict) || attempt >= 20 {
+			return "", fmt.Errorf("cannot claim a run: %w", err)
+		}
+		if _, err := p.repo.Resolve(ctx, runRef(p.run.Caller, p.run.ID)); err == nil && !p.draw {
+			return "", errClaimed
+		}
+		switch {
+		case p.draw:
+			p.run.Caller, _ = RunCaller(newID(2 + attempt/8))
+			p.run.Branch = p.run.Caller.Branch()
+		default:
+			// The branch was made meanwhile by another run of the caller.
+			tip, err := p.repo.Resolve(ctx, "refs/heads/"+p.run.Branch)
+			if err != nil {
+				return "", fmt.Errorf("cannot claim a run: %w", err)
+			}
+			p.fresh, p.run.Start, p.run.Head = false, tip, tip
+		}
+	}
+}
+
+// cancelPrevious stops the runs of the same workflow and repository that still wait or work.
+func (x *Executor) cancelPrevious(ctx context.Context, like Run) error {
+	runs, err := x.Runs(ctx, Filter{Repo: like.Repo, Live: true, Max: 10000})
+	if err != nil {
+		return err
+	}
+	for _, r := range runs {
+		if r.Workflow == like.Workflow && r.Workflow != "" && !r.Sub {
+			if err := x.Stop(ctx, r.Name(), like.Asker); err != nil && !errors.Is(err, ErrConflict) {
+				return err
+			}
+		}
+	}
+	return nil
+}

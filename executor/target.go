@@ -1,0 +1,265 @@
+package executor
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// The scripts run inside the container: git never runs on the host in a tree
+// that a container wrote.
+var (
+	//go:embed scripts/git.sh
+	gitScript string
+	//go:embed scripts/provision.sh
+	provisionScript string
+	//go:embed scripts/sync.sh
+	syncScript string
+	//go:embed scripts/commit.sh
+	commitScript string
+)
+
+// Exit codes of the scripts.
+const (
+	scriptNoGit = 97
+	scriptMerge = 93
+)
+
+// housekeeping is the longest time for a clone, a checkout or a commit.
+const housekeeping = 15 * time.Minute
+
+// target is where a caller's commands run: its branch and its container. A
+// fan-out line with a branch of its own has a target of its own.
+type target struct {
+	x      *Executor
+	caller Caller
+	repo   *gitd.Repo
+	base   string        // branch name
+	turn   chan struct{} // holds one token: commands run one after another
+
+	mu     sync.Mutex
+	known  gitd.Hash   // where the container's branch stands; "" when that is not known
+	listen func(Event) // the run that works now hears of egress and refusals
+}
+
+// target returns the caller's target, the same one as long as anybody holds it.
+func (x *Executor) target(c Caller, repo *gitd.Repo, base string) *target {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	t := x.targets[c]
+	if t == nil {
+		t = &target{x: x, caller: c, repo: repo, base: base, turn: make(chan struct{}, 1)}
+		x.targets[c] = t
+	}
+	return t
+}
+
+// tip is where the branch stands on the server.
+func (t *target) tip(ctx context.Context) (gitd.Hash, error) {
+	return t.repo.Resolve(ctx, "refs/heads/"+t.caller.Branch())
+}
+
+// take waits for the caller's turn; the returned function gives it back.
+func (t *target) take(ctx context.Context) (func(), error) {
+	select {
+	case t.turn <- struct{}{}:
+		return sync.OnceFunc(func() { <-t.turn }), nil
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (t *target) tell(e Event) {
+	t.mu.Lock()
+	f := t.listen
+	t.mu.Unlock()
+	if f != nil {
+		f(e)
+	}
+}
+
+func (t *target) setListen(f func(Event)) {
+	t.mu.Lock()
+	t.listen = f
+	t.mu.Unlock()
+}
+
+func (t *target) setKnown(h gitd.Hash) {
+	t.mu.Lock()
+	t.known = h
+	t.mu.Unlock()
+}
+
+func (t *target) request(author gitd.Person, waiting func(int)) containers.Request {
+	return containers.Request{
+		Key:    t.caller.String(),
+		Image:  t.x.Image,
+		Env:    t.x.containerEnv(),
+		Limits: t.x.Limits,
+		Labels: map[string]string{"ramus.repo": t.repo.Name()},
+		Door:   t.door(),
+		Provision: func(ctx context.Context, h *containers.Host) error {
+			t.setKnown("")
+			_, err := t.script(ctx, h, provisionScript, t.scriptEnv(author, "", ""), nil)
+			return err
+		},
+		Waiting: waiting,
+	}
+}
+
+// ready returns a lease of the caller's container with its work tree at the
+// branch's tip, and that tip.
+func (t *target) ready(ctx context.Context, author gitd.Person, waiting func(int)) (*containers.Lease, gitd.Hash, error) {
+	for attempt := 0; ; attempt++ {
+		lease, err := t.x.Fleet.Acquire(ctx, t.request(author, waiting))
+		if err != nil {
+			return nil, "", err
+		}
+		tip, err := t.tip(ctx)
+		if err == nil {
+			err = t.sync(ctx, lease.Host, tip, author)
+		}
+		if err == nil {
+			return lease, tip, nil
+		}
+		lease.Release()
+		if !errors.Is(err, containers.ErrGone) || attempt == 2 {
+			return nil, "", err
+		}
+	}
+}
+
+func (t *target) sync(ctx context.Context, h *containers.Host, tip gitd.Hash, author gitd.Person) error {
+	t.mu.Lock()
+	known := t.known
+	t.mu.Unlock()
+	if known == tip {
+		return nil
+	}
+	if _, err := t.script(ctx, h, syncScript, t.scriptEnv(author, tip, tip), nil); err != nil {
+		return err
+	}
+	t.setKnown(tip)
+	return nil
+}
+
+// commit records what the container's work tree is on the branch and returns
+// the branch's new tip; equal to before when nothing changed.
+func (t *target) commit(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string, paths []string) (gitd.Hash, string, error) {
+	tip, err := t.tip(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	// A step that is taken up again after a crash may have been pushed already:
+	// the container then knows the tip, and the script finds nothing to do.
+	out, err := t.script(ctx, h, commitScript, t.scriptEnv(author, before, tip), strings.NewReader(message), paths...)
+	if err != nil {
+		t.setKnown("")
+		return "", "", err
+	}
+	// The server's word counts, not what the container printed.
+	after, err := t.tip(ctx)
+	if err != nil {
+		return "", "", err
+	}
+	t.setKnown(after)
+	return after, out.stderr, nil
+}
+
+func (t *target) scriptEnv(author gitd.Person, known, tip gitd.Hash) []string {
+	env := t.x.identity(author)
+	return append(env,
+		"RAMUS_BRANCH="+t.caller.Branch(),
+		"RAMUS_REMOTE="+t.remote(),
+		"RAMUS_KNOWN="+string(known),
+		"RAMUS_TIP="+string(tip),
+	)
+}
+
+// remote is the repository's address as a container sees it.
+func (t *target) remote() string {
+	return "http://" + containers.DoorAddr + "/" + t.repo.Name() + ".git"
+}
+
+type scriptOutput struct{ stdout, stderr string }
+
+// scriptError is a script that said no.
+type scriptError struct {
+	Code   int
+	Stderr string
+}
+
+func (e *scriptError) Error() string {
+	text := strings.TrimSpace(e.Stderr)
+	if i := strings.LastIndex(text, "ramus: "); i >= 0 {
+		text = text[i+len("ramus: "):] + " (" + strings.Join(strings.Fields(text[:i]), " ") + ")"
+	}
+	return strings.TrimSuffix(text, " ()")
+}
+
+// script runs one of the scripts in the container, under an id of its own.
+func (t *target) script(ctx context.Context, h *containers.Host, text string, env []string, stdin io.Reader, args ...string) (scriptOutput, error) {
+	id := "script-" + newToken()
+	ctx, cancel := context.WithTimeout(ctx, housekeeping)
+	defer cancel()
+	p, err := h.Start(ctx, containers.Command{
+		ID:      id,
+		Args:    append([]string{"sh", "-c", gitScript + text, "ramus"}, args...),
+		Dir:     containers.WorkDir,
+		Env:     env,
+		Stdin:   stdin,
+		Timeout: housekeeping,
+	})
+	if err != nil {
+		return scriptOutput{}, fmt.Errorf("cannot run git in the container: %w", err)
+	}
+	var stdout, stderr tail
+	stdout.max, stderr.max = 64<<10, 64<<10
+	exit, err := p.Output(&stdout, &stderr)
+	if err != nil {
+		return scriptOutput{}, fmt.Errorf("cannot run git in the container: %w", err)
+	}
+	_ = h.Forget(context.WithoutCancel(ctx), id) // only memory is lost when the runner does not hear it
+	out := scriptOutput{stdout.String(), stderr.String()}
+	if exit.Code != 0 {
+		if exit.Reason == containers.ReasonDiskFull {
+			return out, fmt.Errorf("%w: the work tree's disk is full", errDiskFull)
+		}
+		return out, &scriptError{exit.Code, out.stderr}
+	}
+	return out, nil
+}
+
+// tail keeps the last max bytes that were written to it.
+type tail struct {
+	max int
+	buf bytes.Buffer
+	n   int64
+}
+
+func (w *tail) Write(p []byte) (int, error) {
+	w.n += int64(len(p))
+	w.buf.Write(p)
+	if over := w.buf.Len() - 2*w.max; over > 0 {
+		w.buf.Next(w.buf.Len() - w.max)
+	}
+	return len(p), nil
+}
+
+// String is the tail as valid UTF-8.
+func (w *tail) String() string {
+	b := w.buf.Bytes()
+	if len(b) > w.max {
+		b = b[len(b)-w.max:]
+	}
+	return strings.ToValidUTF8(string(b), "\uFFFD")
+}

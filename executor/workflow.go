@@ -1,0 +1,531 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/tasks"
+)
+
+// conductor drives one workflow run. Its goroutine alone touches the machine;
+// steps run in goroutines of their own, get copies and send results back.
+type conductor struct {
+	l       *liveRun
+	machine *tasks.Machine
+	answers map[string]Decision // to gates, by step; those of sub-workflows as STEP/GATE
+	results chan stepDone
+	running int
+	gates   []Gate
+}
+
+type stepDone struct {
+	step   tasks.Step
+	result tasks.StepResult
+	gate   *Gate // a sub-workflow waits for a person
+	err    error
+}
+
+// workflow runs a workflow from where its journal stands to its end, or until
+// nothing is left but questions to people.
+func (l *liveRun) workflow(ctx context.Context, answers map[string]Decision) (map[string]any, error) {
+	w, err := l.files.parse(l.x)
+	if err != nil {
+		return nil, &failure{ReasonBadInput, err.Error()}
+	}
+	machine, err := tasks.NewMachine(w, l.run.Input, l.run.context())
+	if err != nil {
+		return nil, &failure{ReasonBadInput, err.Error()}
+	}
+	c := &conductor{l: l, machine: machine, answers: answers, results: make(chan stepDone)}
+	pending, err := c.replay(l.journalled())
+	if err != nil {
+		return nil, err
+	}
+	outcome, err := c.run(ctx, pending)
+	if err != nil {
+		return nil, err
+	}
+	if !outcome.OK {
+		reason := ReasonCommandFailed
+		text := outcome.Error
+		if text == "" {
+			text = fmt.Sprintf("step %s failed", outcome.Failed)
+		}
+		return machine.State(), &failure{l.reasonOfStep(outcome.Failed, reason), text}
+	}
+	if w.Repo.MergeOnSuccess {
+		if err := l.mergeOnSuccess(ctx, w); err != nil {
+			return machine.State(), err
+		}
+	}
+	return machine.State(), nil
+}
+
+// reasonOfStep is the reason that the journal holds for a failed step.
+func (l *liveRun) reasonOfStep(step string, otherwise Reason) Reason {
+	b := l.beginning(step)
+	if b.done == nil {
+		return otherwise
+	}
+	switch b.done.Reason {
+	case "timeout":
+		return ReasonTimedOut
+	case "disk_full":
+		return ReasonDiskFull
+	case "memory":
+		return ReasonOutOfMemory
+	case string(ReasonRejected), string(ReasonModel), string(ReasonMergeConflict):
+		return Reason(b.done.Reason)
+	}
+	return otherwise
+}
+
+// context is what templates see as `context`.
+func (r Run) context() map[string]any {
+	return map[string]any{"run_id": r.Caller.ID(), "run": r.Name(), "caller": r.Caller.String(), "branch": r.Branch,
+		"base_branch": r.Base, "base_commit": string(r.BaseCommit), "repo_id": r.Repo, "asker": r.Asker.Name}
+}
+
+func (l *liveRun) journalled() []Event {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]Event(nil), l.events...)
+}
+
+// replay brings the machine to where the journal stands and returns the steps
+// that are issued but not finished.
+func (c *conductor) replay(events []Event) (map[string]tasks.Step, error) {
+	_, pending, err := c.replayUntil(events, "")
+	return pending, err
+}
+
+// replayUntil stops where a node is about to begin for the first time, and
+// returns the events that led there as well.
+func (c *conductor) replayUntil(events []Event, until string) (used []Event, pending map[string]tasks.Step, err error) {
+	pending = make(map[string]tasks.Step)
+	issue := func() (reached bool, err error) {
+		steps, err := c.machine.Next()
+		if err != nil {
+			return false, &failure{ReasonCommandFailed, err.Error()}
+		}
+		for _, s := range steps {
+			pending[s.ID] = s
+			reached = reached || s.Node == until && until != ""
+		}
+		return reached, nil
+	}
+	reached, err := issue()
+	if err != nil || reached {
+		return nil, pending, err
+	}
+	for i, e := range events {
+		if e.Type != EventStepFinished {
+			continue
+		}
+		if _, ok := pending[e.Step]; !ok {
+			return nil, nil, &failure{ReasonInternal, fmt.Sprintf("the journal has a result of %s, which the workflow did not begin there", e.Step)}
+		}
+		var f finished
+		if err := json.Unmarshal(e.Data, &f); err != nil {
+			return nil, nil, fmt.Errorf("cannot read the journal's result of %s: %w", e.Step, err)
+		}
+		delete(pending, e.Step)
+		if err := c.machine.Finish(e.Step, f.Result); err != nil {
+			return nil, nil, &failure{ReasonCommandFailed, err.Error()}
+		}
+		if reached, err := issue(); err != nil || reached {
+			return events[:i+1], pending, err
+		}
+	}
+	return events, pending, nil
+}
+
+// run issues steps and takes their results until the machine has ended or only gates are open.
+func (c *conductor) run(ctx context.Context, pending map[string]tasks.Step) (tasks.Outcome, error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	for _, s := range pending {
+		c.start(ctx, s)
+	}
+	var first error
+	for c.running > 0 {
+		d := <-c.results
+		c.running--
+		switch {
+		case d.gate != nil:
+			c.gates = append(c.gates, *d.gate)
+			continue
+		case d.err != nil:
+			// One step could not be done at all: the others are stopped and waited for.
+			if first == nil {
+				first = d.err
+				stop(d.err)
+			}
+			continue
+		case first != nil:
+			continue
+		}
+		if err := c.machine.Finish(d.step.ID, d.result); err != nil {
+			first = &failure{ReasonCommandFailed, err.Error()}
+			stop(first)
+			continue
+		}
+		steps, err := c.machine.Next()
+		if err != nil {
+			first = &failure{ReasonCommandFailed, err.Error()}
+			stop(first)
+			continue
+		}
+		for _, s := range steps {
+			c.start(ctx, s)
+		}
+	}
+	if first != nil {
+		return tasks.Outcome{}, first
+	}
+	if len(c.gates) > 0 {
+		return tasks.Outcome{}, c.park()
+	}
+	outcome, done := c.machine.Done()
+	if !done {
+		return tasks.Outcome{}, &failure{ReasonInternal, "the workflow stands still: no step is ready and it has not ended"}
+	}
+	return outcome, nil
+}
+
+// park journals what people are asked.
+func (c *conductor) park() error {
+	for _, g := range c.gates {
+		if err := c.l.emit(Event{Type: EventGate, Step: g.Step, Message: g.Message, Data: marshal(g)}, true); err != nil {
+			return err
+		}
+	}
+	gate := c.gates[0]
+	c.l.change(func(r *Run) { r.Gate = &gate })
+	return errParked
+}
+
+// start runs a step in a goroutine; its result comes back on the channel.
+func (c *conductor) start(ctx context.Context, s tasks.Step) {
+	c.running++
+	go func() {
+		d := stepDone{step: s}
+		d.result, d.gate, d.err = c.step(ctx, s)
+		c.results <- d
+	}()
+}
+
+func (c *conductor) step(ctx context.Context, s tasks.Step) (tasks.StepResult, *Gate, error) {
+	if err := context.Cause(ctx); err != nil {
+		return tasks.StepResult{}, nil, err
+	}
+	l := c.l
+	info := stepInfo{ID: s.ID, Node: s.Node, Kind: string(s.Kind), Command: s.Command, Task: s.Task}
+	switch s.Kind {
+	case tasks.KindShell, tasks.KindTask:
+		t, err := l.targetOf(s)
+		if err != nil {
+			return tasks.StepResult{}, nil, err
+		}
+		do, err := l.doStep(s, &info)
+		if err != nil {
+			return tasks.StepResult{}, nil, err
+		}
+		res, err := l.onHost(ctx, t, info, do)
+		return res, nil, err
+	case tasks.KindHuman:
+		d, ok := c.answers[s.ID]
+		if !ok {
+			return tasks.StepResult{}, &Gate{Step: s.ID, Message: s.Human.Message, Allowed: s.Human.Allowed}, nil
+		}
+		res, err := l.aside(info, func() (tasks.StepResult, Reason) {
+			r := tasks.StepResult{OK: d.Approved, Output: map[string]any{"approved": d.Approved, "by": d.By, "comment": d.Comment}}
+			if d.Approved {
+				return r, ""
+			}
+			r.Error = strings.TrimSuffix(fmt.Sprintf("%s said no: %s", d.By, d.Comment), ": ")
+			return r, ReasonRejected
+		})
+		return res, nil, err
+	case tasks.KindLLM:
+		res, err := l.ask(ctx, info, s)
+		return res, nil, err
+	case tasks.KindFork:
+		res, err := l.fork(ctx, info, s)
+		return res, nil, err
+	case tasks.KindJoin:
+		res, err := l.join(ctx, info, s)
+		return res, nil, err
+	case tasks.KindWorkflow:
+		return c.sub(ctx, info, s)
+	}
+	return tasks.StepResult{}, nil, &failure{ReasonInternal, fmt.Sprintf("step %s is of the unknown kind %q", s.ID, s.Kind)}
+}
+
+// doStep is what a shell or task step does in its container.
+func (l *liveRun) doStep(s tasks.Step, info *stepInfo) (func(context.Context, *work) (outcome, error), error) {
+	timeout := s.Timeout
+	if timeout <= 0 {
+		timeout = l.x.Timeout
+	}
+	if s.Kind == tasks.KindShell {
+		return l.shell(Command{Shell: s.Command}, timeout), nil
+	}
+	return l.task(s.Task, s.Params, timeout, info)
+}
+
+// task is the work of a step that is a library task.
+func (l *liveRun) task(name string, params json.RawMessage, timeout time.Duration, info *stepInfo) (func(context.Context, *work) (outcome, error), error) {
+	task, ok := tasks.Lookup(name)
+	if !ok {
+		return nil, &failure{ReasonBadInput, fmt.Sprintf("there is no task %q; `ramus tasks` lists them", name)}
+	}
+	info.Command = name
+	if len(params) > 0 && string(params) != "{}" && string(params) != "null" {
+		info.Command += " " + string(params)
+	}
+	return func(ctx context.Context, w *work) (outcome, error) {
+		begun := l.x.Now()
+		out, err := task.Run(ctx, &taskShell{w: w, timeout: timeout}, params)
+		if err != nil && !isOwnFault(ctx, err) {
+			return outcome{}, err
+		}
+		return taskOutcome(out, err, l.x.Now().Sub(begun)), nil
+	}, nil
+}
+
+// isOwnFault tells a task that could not be done as asked (a file that is not
+// there, a path that leaves the work tree) from a container that failed under it.
+func isOwnFault(ctx context.Context, err error) bool {
+	switch reasonOf(err) {
+	case ReasonInternal, ReasonBadInput:
+		return ctx.Err() == nil
+	}
+	return false
+}
+
+func taskOutcome(out tasks.Output, err error, took time.Duration) outcome {
+	o := outcome{result: tasks.StepResult{OK: out.OK, Output: map[string]any{}}}
+	o.exit.Duration = took
+	if err != nil {
+		o.result.OK, o.result.Error = false, err.Error()
+	}
+	if r := out.Result; r != nil {
+		o.exit.Code = r.ExitCode
+		if r.TimedOut {
+			o.exit.Reason = "timeout"
+		}
+		o.result.Output["stdout"], o.result.Output["stderr"] = clipTail(r.Stdout), clipTail(r.Stderr)
+		o.result.Output["exit_code"], o.result.Output["timed_out"] = r.ExitCode, r.TimedOut
+	}
+	if !o.result.OK && o.exit.Code == 0 {
+		o.exit.Code = 1
+	}
+	o.result.Output["value"] = out.Value
+	// The fields of a structured result stand beside the others: result.failed_names.
+	var fields map[string]any
+	if json.Unmarshal(marshal(out.Value), &fields) == nil {
+		for k, v := range fields {
+			if _, taken := o.result.Output[k]; !taken {
+				o.result.Output[k] = v
+			}
+		}
+	}
+	return o
+}
+
+func clipTail(s string) string {
+	if len(s) > resultTail {
+		s = strings.ToValidUTF8(s[len(s)-resultTail:], "")
+	}
+	return s
+}
+
+// aside journals a step that needs no container.
+func (l *liveRun) aside(s stepInfo, do func() (res tasks.StepResult, reason Reason)) (tasks.StepResult, error) {
+	if err := l.emit(Event{Type: EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind, Command: s.Command}, true); err != nil {
+		return tasks.StepResult{}, err
+	}
+	begun := l.x.Now()
+	res, reason := do()
+	ok := res.OK
+	return res, l.emit(Event{Type: EventStepFinished, Step: s.ID, Node: s.Node, Kind: s.Kind, OK: &ok, Reason: string(reason), Message: clip(res.Error, 16<<10),
+		DurationMS: l.x.Now().Sub(begun).Milliseconds(), Data: marshal(finished{res})}, true)
+}
+
+// ask puts an llm step's question to the model.
+func (l *liveRun) ask(ctx context.Context, info stepInfo, s tasks.Step) (tasks.StepResult, error) {
+	info.Command = clip(s.LLM.Prompt, 4<<10)
+	if l.x.LLM == nil {
+		return tasks.StepResult{}, &failure{ReasonBadInput, "no model is configured: set `llm` in the configuration"}
+	}
+	if s.Timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, s.Timeout)
+		defer cancel()
+	}
+	return l.aside(info, func() (tasks.StepResult, Reason) {
+		text, err := l.x.LLM.Ask(ctx, *s.LLM)
+		if err != nil {
+			return tasks.StepResult{Error: err.Error()}, ReasonModel
+		}
+		res := tasks.StepResult{OK: true, Output: map[string]any{"text": text}}
+		if len(s.LLM.Schema) > 0 {
+			var v any
+			if err := json.Unmarshal([]byte(text), &v); err != nil {
+				return tasks.StepResult{Output: res.Output, Error: "the model's answer is not JSON: " + err.Error()}, ReasonModel
+			}
+			res.Output["json"] = v
+		}
+		return res, ""
+	})
+}
+
+var notCallerID = regexp.MustCompile(`[^a-z0-9]+`)
+
+// lineCaller is the caller of a fan-out line with a branch of its own.
+func lineCaller(parent Caller, line string) (Caller, error) {
+	part := strings.Trim(notCallerID.ReplaceAllString(strings.ToLower(line), "-"), "-")
+	id := parent.ID() + "-" + part
+	if len(id) > 80 {
+		id = id[:64] + "-" + newID(2)
+	}
+	return ParseCaller(parent.Kind() + ":" + id)
+}
+
+// targetOf is where a step's commands run: the run's own branch, or its fan-out line's.
+func (l *liveRun) targetOf(s tasks.Step) (*target, error) {
+	if s.Line == "" || !s.Branch {
+		return l.target, nil
+	}
+	c, err := lineCaller(l.run.Caller, s.Line)
+	if err != nil {
+		return nil, err
+	}
+	return l.x.target(c, l.target.repo, l.run.Base), nil
+}
+
+// fork gives a fan-out line a branch of its own, cut from the run's.
+func (l *liveRun) fork(ctx context.Context, info stepInfo, s tasks.Step) (tasks.StepResult, error) {
+	s.Branch = true
+	t, err := l.targetOf(s)
+	if err != nil {
+		return tasks.StepResult{}, err
+	}
+	info.Command = "branch " + t.caller.Branch()
+	tip, err := l.target.tip(ctx)
+	if err != nil {
+		return tasks.StepResult{}, err
+	}
+	none := gitd.Hash("")
+	err = t.repo.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + t.caller.Branch(), New: tip, Old: &none})
+	if err != nil && !errors.Is(err, gitd.ErrConflict) {
+		return tasks.StepResult{}, err
+	}
+	return l.aside(info, func() (tasks.StepResult, Reason) {
+		return tasks.StepResult{OK: true, Output: map[string]any{"branch": t.caller.Branch()}}, ""
+	})
+}
+
+// join merges the branches of fan-out lines into the run's, in order.
+func (l *liveRun) join(ctx context.Context, info stepInfo, s tasks.Step) (tasks.StepResult, error) {
+	info.Command = "merge " + strings.Join(s.Lines, ", ")
+	var failed error
+	res, err := l.aside(info, func() (res tasks.StepResult, reason Reason) {
+		res, reason, failed = l.mergeLines(ctx, s)
+		return res, reason
+	})
+	return res, errors.Join(failed, err)
+}
+
+func (l *liveRun) mergeLines(ctx context.Context, s tasks.Step) (tasks.StepResult, Reason, error) {
+	for _, line := range s.Lines {
+		c, err := lineCaller(l.run.Caller, line)
+		if err != nil {
+			return tasks.StepResult{}, ReasonInternal, err
+		}
+		m, err := l.target.repo.Merge(ctx, gitd.MergeRequest{From: c.Branch(), Into: l.run.Branch, Strategy: gitd.StrategyMerge,
+			Message: fmt.Sprintf("Merge line %s\n\n%s: %s\n%s: %s\n%s: %s\n", line, trailerCaller, l.run.Caller, trailerRun, l.run.ID, trailerStep, s.ID),
+			Author:  l.run.Asker, Committer: l.x.Bot, When: l.x.Now()})
+		if err != nil {
+			return tasks.StepResult{}, ReasonInternal, err
+		}
+		if len(m.Conflicts) > 0 {
+			return tasks.StepResult{Output: map[string]any{"conflicts": m.Conflicts, "line": line},
+				Error: fmt.Sprintf("line %s conflicts in %s", line, strings.Join(m.Conflicts, ", "))}, ReasonMergeConflict, nil
+		}
+		// What the line's container held is on the branch; it is not needed again.
+		if err := l.x.Fleet.Remove(context.WithoutCancel(ctx), c.String()); err != nil {
+			l.x.Log.Warn("cannot remove the container of a line that was merged", "caller", c, "err", err)
+		}
+	}
+	return tasks.StepResult{OK: true, Output: map[string]any{"conflicts": []string{}}}, "", nil
+}
+
+// sub runs a sub-workflow as a run of its own: on this run's branch, or on one of its own.
+func (c *conductor) sub(ctx context.Context, info stepInfo, s tasks.Step) (tasks.StepResult, *Gate, error) {
+	l := c.l
+	info.Command = "workflow " + s.Sub.Workflow
+	child, err := l.x.child(ctx, l, s)
+	if err != nil {
+		return tasks.StepResult{}, nil, err
+	}
+	if b := l.beginning(s.ID); b.last == nil {
+		if err := l.emit(Event{Type: EventStepStarted, Step: s.ID, Node: s.Node, Kind: info.Kind, Command: info.Command, Message: child.name}, true); err != nil {
+			return tasks.StepResult{}, nil, err
+		}
+	}
+	answers := make(map[string]Decision)
+	for step, d := range c.answers {
+		if rest, ok := strings.CutPrefix(step, s.ID+"/"); ok {
+			answers[rest] = d
+		}
+	}
+	run, state, err := child.run(ctx, answers)
+	if err != nil {
+		return tasks.StepResult{}, nil, err
+	}
+	if run.State == StateAwaitingReview {
+		return tasks.StepResult{}, &Gate{Step: s.ID + "/" + run.Gate.Step, Message: run.Gate.Message, Allowed: run.Gate.Allowed}, nil
+	}
+	ok := run.State == StateComplete
+	res := tasks.StepResult{OK: ok, Output: map[string]any{"status": string(run.State), "state": state, "run": run.Name(), "branch": run.Branch}}
+	if !ok {
+		res.Error = fmt.Sprintf("%s failed (%s): %s", run.Name(), run.Reason, run.Error)
+	}
+	if s.Sub.InheritBranch {
+		l.change(func(r *Run) { r.Head = run.Head })
+	}
+	reason := ""
+	if !ok {
+		reason = string(run.Reason)
+	}
+	return res, nil, l.emit(Event{Type: EventStepFinished, Step: s.ID, Node: s.Node, Kind: info.Kind, Command: info.Command, OK: &ok, Reason: reason,
+		Message: clip(res.Error, 16<<10), DurationMS: run.EndedAt.Sub(run.StartedAt).Milliseconds(), Data: marshal(finished{res})}, true)
+}
+
+// mergeOnSuccess brings a finished workflow's branch into its base.
+func (l *liveRun) mergeOnSuccess(ctx context.Context, w *tasks.Workflow) error {
+	strategy := gitd.Strategy(w.Repo.MergeStrategy)
+	if strategy == "" {
+		strategy = gitd.StrategyRebase
+	}
+	res, err := l.x.mergeInto(ctx, l.target, Merge{Into: l.run.Base, Strategy: strategy, By: l.run.Asker})
+	if err != nil {
+		return err
+	}
+	if err := l.emit(Event{Type: EventMerge, Message: l.run.Base, Commit: res.Commit, Data: marshal(res)}, true); err != nil {
+		return err
+	}
+	if len(res.Conflicts) > 0 {
+		return &failure{ReasonMergeConflict, fmt.Sprintf("%s cannot be brought into %s: conflicts in %s", l.run.Branch, l.run.Base, strings.Join(res.Conflicts, ", "))}
+	}
+	l.change(func(r *Run) { r.Merged = res.Commit })
+	return nil
+}
