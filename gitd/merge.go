@@ -1,12 +1,15 @@
 package gitd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -171,6 +174,9 @@ func (r *Repo) mergeOnce(ctx context.Context, m MergeRequest, into string, ours,
 		}
 		res.Commit = theirs
 	case StrategyMerge, StrategySquash:
+		if err := sc.obey(ctx, ours); err != nil {
+			return res, err
+		}
 		tree, conflicts, err := sc.mergeTree(ctx, ours, theirs)
 		if err != nil || conflicts != nil {
 			res.Conflicts = conflicts
@@ -226,7 +232,9 @@ func (r *Repo) mergeOnce(ctx context.Context, m MergeRequest, into string, ours,
 type scratch struct {
 	r     *Repo
 	store string // relative to the repository
-	empty string // an empty work tree
+	// attributes is a work tree with nothing in it but .gitattributes: there git
+	// looks for merge=union and the like, never in the trees that it merges.
+	attributes string
 }
 
 func (r *Repo) newScratch() (*scratch, error) {
@@ -234,8 +242,8 @@ func (r *Repo) newScratch() (*scratch, error) {
 	if err != nil {
 		return nil, err
 	}
-	sc := &scratch{r: r, store: filepath.Join("objects", filepath.Base(dir)), empty: filepath.Join(dir, "empty")}
-	if err := os.Mkdir(sc.empty, 0o777); err != nil {
+	sc := &scratch{r: r, store: filepath.Join("objects", filepath.Base(dir)), attributes: filepath.Join(dir, "attributes")}
+	if err := os.Mkdir(sc.attributes, 0o777); err != nil {
 		sc.remove()
 		return nil, err
 	}
@@ -276,22 +284,82 @@ func (sc *scratch) adopt() error {
 	return nil
 }
 
-// mergeTree merges two commits with git; conflicts are paths, or nil. An empty
-// work tree makes git read .gitattributes from the merged trees, which it does
-// not do in a bare repository.
-func (sc *scratch) mergeTree(ctx context.Context, ours, theirs Hash, more ...string) (tree Hash, conflicts []string, err error) {
-	args := append([]string{"merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"}, more...)
-	out, err := sc.r.server.output(ctx, child{
-		repo: sc.r.dir, dir: sc.empty,
-		args: append(args, string(ours), string(theirs)),
+// git describes a child that writes into the scratch store.
+func (sc *scratch) git(args ...string) child {
+	return child{
+		repo: sc.r.dir, dir: sc.attributes, args: args,
 		// One syncfs makes all objects durable at the end.
 		config: []string{"core.fsync=none", "core.bare=false"},
 		env: []string{
-			"GIT_WORK_TREE=" + sc.empty,
+			"GIT_WORK_TREE=" + sc.attributes,
 			"GIT_OBJECT_DIRECTORY=" + filepath.Join(sc.r.dir, sc.store),
 			"GIT_ALTERNATE_OBJECT_DIRECTORIES=" + strconv.Quote(filepath.Join(sc.r.dir, "objects")),
 		},
-	})
+	}
+}
+
+const (
+	attributesFile  = ".gitattributes"
+	attributesMax   = 1 << 20 // bytes of one file
+	attributesFiles = 1000
+)
+
+// obey puts the .gitattributes files of a commit or tree into the work tree.
+func (sc *scratch) obey(ctx context.Context, tree Hash) error {
+	if err := os.RemoveAll(sc.attributes); err != nil {
+		return err
+	}
+	if err := os.Mkdir(sc.attributes, 0o777); err != nil {
+		return err
+	}
+	// Names come from whoever pushed: none may lead out of the folder.
+	root, err := os.OpenRoot(sc.attributes)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	out, err := sc.r.server.output(ctx, sc.git("ls-tree", "-r", "-z", "--full-tree", string(tree)))
+	if err != nil {
+		return err
+	}
+	files := 0
+	for line := range strings.SplitSeq(string(out), "\x00") {
+		head, file, _ := strings.Cut(line, "\t")
+		words := strings.Fields(head)
+		if path.Base(file) != attributesFile || len(words) != 3 || words[0] == "120000" || words[1] != "blob" {
+			continue
+		}
+		if _, err := splitPath(file); err != nil {
+			continue
+		}
+		if files++; files > attributesFiles {
+			return fmt.Errorf("more than %d %s files: %w", attributesFiles, attributesFile, ErrTooLarge)
+		}
+		ctx, cancel := context.WithCancelCause(ctx)
+		b := &bounded{max: attributesMax, full: func() {
+			cancel(fmt.Errorf("%.200q has more than %d bytes: %w", file, attributesMax, ErrTooLarge))
+		}}
+		c := sc.git("cat-file", "blob", words[2])
+		c.out = b
+		err := sc.r.server.run(ctx, c)
+		cancel(nil)
+		if err != nil {
+			return err
+		}
+		if err := root.MkdirAll(filepath.FromSlash(path.Dir(file)), 0o777); err != nil {
+			return err
+		}
+		if err := root.WriteFile(filepath.FromSlash(file), b.buf.Bytes(), 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mergeTree merges two commits with git; conflicts are paths, or nil.
+func (sc *scratch) mergeTree(ctx context.Context, ours, theirs Hash, more ...string) (tree Hash, conflicts []string, err error) {
+	args := append([]string{"merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"}, more...)
+	out, err := sc.r.server.output(ctx, sc.git(append(args, string(ours), string(theirs))...))
 	code := exitCode(err)
 	if err != nil && code != 1 {
 		return "", nil, err
@@ -318,9 +386,17 @@ func (sc *scratch) mergeTree(ctx context.Context, ours, theirs Hash, more ...str
 // replay puts the commits of theirs that ours lacks on top of ours.
 func (sc *scratch) replay(ctx context.Context, m MergeRequest, ours, theirs Hash) (tip Hash, conflicts []string, at Hash, err error) {
 	r := sc.r
-	out, err := r.output(ctx, "rev-list", "--topo-order", "--reverse", "--no-merges", "--right-only", "--cherry-pick",
-		string(ours)+"..."+string(theirs), "--")
+	picks := []string{"rev-list", "--topo-order", "--reverse", "--no-merges", "--right-only", "--cherry-mark",
+		string(ours) + "..." + string(theirs), "--"}
+	out, err := r.output(ctx, picks...)
 	if err != nil {
+		return "", nil, "", err
+	}
+	touching, err := r.output(ctx, append(slices.Insert(picks, 1, "--full-history"), ":(glob)**/"+attributesFile)...)
+	if err != nil {
+		return "", nil, "", err
+	}
+	if err := sc.obey(ctx, ours); err != nil {
 		return "", nil, "", err
 	}
 	tip = ours
@@ -328,29 +404,38 @@ func (sc *scratch) replay(ctx context.Context, m MergeRequest, ours, theirs Hash
 	if err != nil {
 		return "", nil, "", err
 	}
-	for name := range strings.FieldsSeq(string(out)) {
-		h := Hash(name)
+	for marked := range strings.FieldsSeq(string(out)) {
+		h := Hash(marked[1:])
 		pick, err := r.rawCommit(ctx, h)
 		if err != nil {
 			return "", nil, "", err
 		}
+		// Empty from the start is what its author meant; become empty, or on the
+		// target already, is not.
+		empty, err := r.isEmpty(ctx, pick)
+		if err != nil {
+			return "", nil, "", err
+		}
+		if marked[0] == '=' && !empty {
+			continue
+		}
+		reread := func() error { return nil }
+		if bytes.Contains(touching, []byte(h)) {
+			reread = func() error { return sc.obey(ctx, onto) }
+		}
 		if len(pick.parents) == 1 && pick.parents[0] == tip {
 			tip, onto = h, pick.tree
+			if err := reread(); err != nil {
+				return "", nil, "", err
+			}
 			continue
 		}
 		tree, conflicts, err := sc.apply(ctx, pick, h, onto)
 		if err != nil || conflicts != nil {
 			return "", conflicts, h, err
 		}
-		if tree == onto && !m.Keep {
-			// Empty from the start is what its author meant; become empty is not.
-			empty, err := r.isEmpty(ctx, pick)
-			if err != nil {
-				return "", nil, "", err
-			}
-			if !empty {
-				continue
-			}
+		if tree == onto && !empty && !m.Keep {
+			continue
 		}
 		pick.tree, pick.parents = tree, []Hash{tip}
 		pick.committer = m.Committer.signature(m.When)
@@ -358,6 +443,9 @@ func (sc *scratch) replay(ctx context.Context, m MergeRequest, ours, theirs Hash
 			return "", nil, "", err
 		}
 		onto = tree
+		if err := reread(); err != nil {
+			return "", nil, "", err
+		}
 	}
 	return tip, nil, "", nil
 }
