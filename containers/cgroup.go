@@ -221,7 +221,8 @@ func (c *cgroupRoot) folders(id string) []string {
 	return dirs
 }
 
-// runnerTasks is what the runner's own threads may take beyond the commands'
+// runnerTasks is what the runner's own threads may take beyond what commands
+// are allowed. The group's limit lies as much higher again than the user's
 // limit: a fork storm must not keep process 1 from starting a thread.
 const runnerTasks = 64
 
@@ -229,7 +230,7 @@ const cpuPeriod = 100_000 // µs
 
 // create makes the groups and sets their limits.
 func (c *cgroupRoot) create(dirs []string, l Limits) error {
-	memory, pids := strconv.FormatInt(l.Memory, 10), strconv.FormatInt(l.PIDs+runnerTasks, 10)
+	memory, pids := strconv.FormatInt(l.Memory, 10), strconv.FormatInt(l.PIDs+2*runnerTasks, 10)
 	quota := strconv.FormatInt(max(int64(l.CPUs*cpuPeriod), 1000), 10)
 	for _, dir := range dirs {
 		parent := filepath.Dir(dir)
@@ -263,6 +264,23 @@ func (c *cgroupRoot) create(dirs []string, l Limits) error {
 		}
 	}
 	return nil
+}
+
+// oomFile opens the file in which the kernel counts what it killed for want of
+// memory; nil when memory is not limited.
+func (c *cgroupRoot) oomFile(dirs []string) (*os.File, error) {
+	if !c.limits("memory") {
+		return nil, nil
+	}
+	for _, dir := range dirs {
+		if c.v2 != "" {
+			return os.Open(filepath.Join(dir, "memory.events"))
+		}
+		if filepath.Dir(dir) == c.v1["memory"] {
+			return os.Open(filepath.Join(dir, "memory.oom_control"))
+		}
+	}
+	return nil, nil
 }
 
 // makeGroup makes a group and its parent. The removal of the last container

@@ -296,6 +296,16 @@ func (s *Sandbox) Start(ctx context.Context, spec Spec) (_ Container, err error)
 		return Container{}, wrap(err)
 	}
 	defer b.close()
+	inherited := []*os.File{ln, spool}
+	memory, err := cgroups.oomFile(st.Cgroups)
+	if err != nil {
+		return Container{}, wrap(err)
+	}
+	oomPath := ""
+	if memory != nil {
+		defer memory.Close()
+		inherited, oomPath = append(inherited, memory), "/proc/self/fd/5"
+	}
 	cfg, err := json.Marshal(runner.Config{
 		Listen: "fd:3", ClientKey: spec.ClientKey,
 		// By this path the runner reaches its spool and nobody else does: the
@@ -305,9 +315,10 @@ func (s *Sandbox) Start(ctx context.Context, spec Spec) (_ Container, err error)
 		Work:  WorkDir,
 		// The id on the command line is how a process is known to be ours when
 		// ramus died before it could note its number.
-		Env:      append(append(b.env(), "RAMUS_CONTAINER="+st.ID), spec.Env...),
-		Output:   limits.Output,
-		FileSize: limits.FileSize, DiskFree: limits.DiskFree, PIDs: limits.PIDs,
+		Env:    append([]string{"RAMUS_CONTAINER=" + st.ID}, spec.Env...),
+		Output: limits.Output, FileSize: limits.FileSize, DiskFree: limits.DiskFree,
+		PIDs:   limits.PIDs + runnerTasks,
+		Memory: oomPath,
 	})
 	if err != nil {
 		return Container{}, wrap(err)
@@ -323,7 +334,7 @@ func (s *Sandbox) Start(ctx context.Context, spec Spec) (_ Container, err error)
 	}
 	defer logFile.Close()
 
-	cmd := b.command([]*os.File{ln, spool}, status, []string{boxRunner, "runner", string(cfg)})
+	cmd := b.command(inherited, status, []string{boxRunner, "runner", string(cfg)})
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	if err := b.start(cmd, cgroups, st.Cgroups); err != nil {
 		return Container{}, wrap(err)

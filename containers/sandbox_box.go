@@ -33,9 +33,9 @@ var boxEtc = []string{
 // boxFiles are made for the sandbox.
 var boxFiles = []struct{ path, text string }{
 	{"/etc/passwd", "root:x:0:0:root:/nonexistent:/usr/sbin/nologin\n" +
-		"ramus:x:1000:1000:ramus:" + CacheDir + "/home:/bin/bash\n" +
+		"task:x:1000:1000:task:" + CacheDir + "/home:/bin/bash\n" +
 		"nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"},
-	{"/etc/group", "root:x:0:\nramus:x:1000:\nnogroup:x:65534:\n"},
+	{"/etc/group", "root:x:0:\ntask:x:1000:\nnogroup:x:65534:\n"},
 	{"/etc/hosts", "127.0.0.1 localhost ramus\n::1 localhost ramus\n"},
 	{"/etc/nsswitch.conf", "passwd: files\ngroup: files\nhosts: files\n"},
 	{"/etc/hostname", "ramus\n"},
@@ -134,8 +134,7 @@ func within(p, dir string) bool {
 // env is the environment of every command.
 func (b *sandboxBox) env() []string {
 	return []string{
-		"PATH=" + strings.Join(b.path, ":"), "HOME=" + CacheDir + "/home", "LANG=C.UTF-8",
-		"USER=ramus", "LOGNAME=ramus", "SHELL=/bin/sh",
+		"PATH=" + strings.Join(b.path, ":"), "HOME=" + CacheDir + "/home", "LANG=C.UTF-8", "SHELL=/bin/sh",
 	}
 }
 

@@ -106,6 +106,27 @@ func seccompProgram(arch uint32) []unix.SockFilter {
 	jump(unix.BPF_JEQ, unix.TIOCLINUX, 0, 1)
 	refuse(unix.EPERM)
 	ret(unix.SECCOMP_RET_ALLOW)
+	// The runner has the user of the commands, and these calls ask for no more
+	// than that: a command could take process 1's descriptors away, or its turn.
+	jump(unix.BPF_JEQ, unix.SYS_PRLIMIT64, 0, 4)
+	load(seccompArg0)
+	jump(unix.BPF_JEQ, 0, 1, 0) // of itself
+	refuse(unix.EPERM)
+	ret(unix.SECCOMP_RET_ALLOW)
+	for _, nr := range []uint32{unix.SYS_SETPRIORITY, unix.SYS_IOPRIO_SET} {
+		jump(unix.BPF_JEQ, nr, 0, 4)
+		load(seccompArg1)
+		jump(unix.BPF_JEQ, 0, 1, 0)
+		refuse(unix.EPERM)
+		ret(unix.SECCOMP_RET_ALLOW)
+	}
+	for _, nr := range []uint32{unix.SYS_SCHED_SETAFFINITY, unix.SYS_SCHED_SETATTR, unix.SYS_SCHED_SETPARAM, unix.SYS_SCHED_SETSCHEDULER} {
+		jump(unix.BPF_JEQ, nr, 0, 4)
+		load(seccompArg0)
+		jump(unix.BPF_JEQ, 1, 0, 1)
+		refuse(unix.EPERM)
+		ret(unix.SECCOMP_RET_ALLOW)
+	}
 	jump(unix.BPF_JEQ, unix.SYS_PERSONALITY, 0, uint8(len(personalities)+2))
 	load(seccompArg0)
 	for i, v := range personalities {

@@ -1,0 +1,298 @@
+package containerstest
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/containers"
+)
+
+type diskSpace struct{ free int64 }
+
+func (d *diskSpace) read(dir string) error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return fmt.Errorf("cannot measure %s: %w", dir, err)
+	}
+	d.free = int64(st.Bavail) * st.Bsize
+	return nil
+}
+
+func testList(s *suite, t *testing.T) {
+	b := s.start(t, containers.Limits{})
+	list, err := s.engine.List(t.Context(), s.owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(list) != 1 {
+		t.Fatalf("%d containers are listed, not 1: %+v", len(list), list)
+	}
+	c := list[0]
+	if c.ID != b.c.ID || c.Key != b.spec.Key || !c.Running || c.Labels["ramus.test"] != b.spec.Labels["ramus.test"] {
+		t.Errorf("it is listed as %+v", c)
+	}
+	if d := time.Since(c.Created); d < -time.Minute || d > 10*time.Minute {
+		t.Errorf("it was made at %v", c.Created)
+	}
+	if others, err := s.engine.List(t.Context(), "someone else"); err != nil || len(others) != 0 {
+		t.Errorf("another owner sees %+v, %v", others, err)
+	}
+	if conn, err := s.engine.Dial(t.Context(), "no-such-container"); err == nil {
+		conn.Close()
+		t.Error("a container that is none can be dialled")
+	} else if !isGone(err) {
+		t.Errorf("dialling no container: %v", err)
+	}
+	if err := s.engine.Remove(t.Context(), "no-such-container"); err != nil {
+		t.Errorf("removing no container: %v", err)
+	}
+}
+
+// counting prints numbers for a while, so that a connection can break in the middle.
+const counting = "i=0; while [ $i -lt 60 ]; do i=$((i+1)); echo out $i; echo err $i >&2; sleep 0.02; done; exit 9"
+
+func counted(word string) string {
+	var b strings.Builder
+	for i := 1; i <= 60; i++ {
+		fmt.Fprintf(&b, "%s %d\n", word, i)
+	}
+	return b.String()
+}
+
+// stopAfter makes its reader see an error after some bytes.
+type stopAfter struct {
+	bytes.Buffer
+	n    int
+	stop func()
+}
+
+func (w *stopAfter) Write(p []byte) (int, error) {
+	n, err := w.Buffer.Write(p)
+	if w.Len() >= w.n && w.stop != nil {
+		w.stop()
+		w.stop = nil
+	}
+	return n, err
+}
+
+func testAttachAgain(s *suite, t *testing.T) {
+	b := s.start(t, containers.Limits{})
+	id := rand.Text()
+	p, err := b.host.Start(t.Context(), containers.Command{ID: id, Shell: counting})
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := &stopAfter{n: 40, stop: func() { go b.host.Close() }}
+	var errOut bytes.Buffer
+	if _, err := p.Output(out, &errOut); !isGone(err) {
+		t.Errorf("a broken connection says %v", err)
+	}
+	b.dial(t, s.engine, nil)
+	p, err = b.host.Attach(t.Context(), id, int64(out.Len()), int64(errOut.Len()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	out.stop = nil
+	exit, err := p.Output(out, &errOut)
+	if err != nil || exit.Code != 9 {
+		t.Errorf("%+v, %v", exit, err)
+	}
+	if out.String() != counted("out") || errOut.String() != counted("err") {
+		t.Errorf("something is lost:\n%s%s", out.String(), errOut.String())
+	}
+	// And from the start, after its end, until it is forgotten.
+	p, err = b.host.Attach(t.Context(), id, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var again bytes.Buffer
+	if exit, err := p.Output(&again, io.Discard); err != nil || exit.Code != 9 || again.String() != counted("out") {
+		t.Errorf("the second time: %+v, %v, %q", exit, err, again.String())
+	}
+	if err := b.host.Forget(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+	if _, err := b.host.Attach(t.Context(), id, 0, 0); !errors.Is(err, containers.ErrUnknownCommand) {
+		t.Errorf("a forgotten command: %v", err)
+	}
+}
+
+func testAdopt(s *suite, t *testing.T) {
+	first := s.open(t)
+	b := s.startSpec(t, s.spec(containers.Limits{}))
+	b.dial(t, first, nil)
+	id := rand.Text()
+	if _, err := b.host.Start(t.Context(), containers.Command{ID: id, Shell: counting}); err != nil {
+		t.Fatal(err)
+	}
+	b.ok(t, "echo kept > /work/file")
+	b.host.Close()
+	if err := first.Close(); err != nil {
+		t.Error(err)
+	}
+
+	second := s.open(t)
+	defer second.Close()
+	list, err := second.List(t.Context(), s.owner)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := false
+	for _, c := range list {
+		found = found || c.ID == b.c.ID && c.Running && c.Key == b.spec.Key
+	}
+	if !found {
+		t.Fatalf("the container of an earlier engine is not found in %+v", list)
+	}
+	b.dial(t, second, nil)
+	p, err := b.host.Attach(t.Context(), id, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, errOut bytes.Buffer
+	exit, err := p.Output(&out, &errOut)
+	if err != nil || exit.Code != 9 || out.String() != counted("out") || errOut.String() != counted("err") {
+		t.Errorf("%+v, %v, %q %q", exit, err, out.String(), errOut.String())
+	}
+	if got := b.ok(t, "cat /work/file"); got != "kept" {
+		t.Errorf("the work tree holds %q", got)
+	}
+	b.host.Close()
+	if err := second.Remove(t.Context(), b.c.ID); err != nil {
+		t.Error(err)
+	}
+}
+
+func testRemoveInMidCommand(s *suite, t *testing.T) {
+	b := s.start(t, containers.Limits{})
+	// What a removal has to cope with: a tree that denies entry, many processes,
+	// some of them deaf.
+	b.ok(t, "mkdir -p a/b/c && touch a/b/c/d && chmod 000 a/b/c a/b && ln -s /nowhere link && mkdir -m 0500 closed")
+	p, err := b.host.Start(t.Context(), containers.Command{Shell: "trap '' TERM HUP; for i in 1 2 3 4 5; do setsid sleep 600 & done; echo ready; while :; do sleep 600; done", ID: rand.Text()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ready := make(chan struct{})
+	ended := make(chan error, 1)
+	go func() {
+		_, err := p.Output(&stopAfter{n: 1, stop: func() { close(ready) }}, nil)
+		ended <- err
+	}()
+	<-ready
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := s.engine.Remove(ctx, b.c.ID); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !isGone(err) {
+		t.Errorf("the command's follower hears %v", err)
+	}
+	if _, err := s.engine.Dial(ctx, b.c.ID); !isGone(err) {
+		t.Errorf("dialling a removed container: %v", err)
+	}
+	if err := s.engine.Remove(ctx, b.c.ID); err != nil {
+		t.Errorf("removing it again: %v", err)
+	}
+	if entries, err := os.ReadDir(b.spec.Dir); err == nil && len(entries) > 0 {
+		t.Errorf("its folder holds %v", entries)
+	}
+}
+
+// A start that is given up, at whatever moment, leaves nothing behind. The
+// check for that is the last of the suite.
+func testStartGivenUp(s *suite, t *testing.T) {
+	began := time.Now()
+	b := s.start(t, containers.Limits{})
+	took := time.Since(began)
+	b.host.Close()
+	for i := range 8 {
+		spec := s.spec(containers.Limits{})
+		if err := os.Mkdir(spec.Dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), took*time.Duration(i)/7)
+		c, err := s.engine.Start(ctx, spec)
+		cancel()
+		if err == nil {
+			if err := s.engine.Remove(t.Context(), c.ID); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	list, err := s.engine.List(t.Context(), s.owner)
+	if err != nil || len(list) != 1 {
+		t.Errorf("containers are left: %+v, %v", list, err)
+	}
+}
+
+func testManyAtOnce(s *suite, t *testing.T) {
+	boxes := make([]*box, s.Many)
+	var group sync.WaitGroup
+	for i := range boxes {
+		spec := s.spec(containers.Limits{PIDs: 64, Memory: 256 << 20})
+		if err := os.Mkdir(spec.Dir, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		group.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+			defer cancel()
+			c, err := s.engine.Start(ctx, spec)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			s.mu.Lock()
+			s.ids = append(s.ids, c.ID)
+			s.mu.Unlock()
+			b := &box{s: s, spec: spec, c: c, pin: &memoryPin{}}
+			boxes[i] = b
+			b.host, err = (&containers.Dialer{Engine: s.engine, Signer: s.signer, Pin: b.pin}).Dial(ctx, c.ID)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			for n := range 5 {
+				p, err := b.host.Start(ctx, containers.Command{ID: fmt.Sprint("n", n), Shell: fmt.Sprintf("echo %d %d >> log; cat log | wc -l; tail -n 1 log", i, n)})
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				var out bytes.Buffer
+				exit, err := p.Output(&out, nil)
+				if want := fmt.Sprintf("%d\n%d %d\n", n+1, i, n); err != nil || exit.Code != 0 || out.String() != want {
+					t.Errorf("container %d says %q, not %q: %+v, %v", i, out.String(), want, exit, err)
+				}
+			}
+		})
+	}
+	group.Wait()
+	list, err := s.engine.List(t.Context(), s.owner)
+	if err != nil || len(list) != s.Many {
+		t.Errorf("%d containers are listed, not %d; %v", len(list), s.Many, err)
+	}
+	for _, b := range boxes {
+		if b == nil {
+			continue
+		}
+		group.Go(func() {
+			if b.host != nil {
+				b.host.Close()
+			}
+			if err := s.engine.Remove(context.WithoutCancel(t.Context()), b.c.ID); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+}

@@ -1,0 +1,334 @@
+// Package containerstest is the test that every [containers.Engine] has to pass.
+//
+// It starts real containers and looks at them from inside, as the hostile
+// command would, and from outside. At its end nothing may be left of them:
+// no process, mount, control group, folder or socket.
+package containerstest
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"github.com/ramus-dev/ramus/containers"
+)
+
+// Options tells the suite about an engine.
+type Options struct {
+	// Image to start containers from.
+	Image string
+	// Lacks names abilities ([containers.AbilityMemory] and so on) that the
+	// engine does not have here. Their tests are left out, and the log says so.
+	Lacks []string
+	// Many is how many containers are started at once; default 20.
+	Many int
+}
+
+// Run tests an engine. Each call of open returns a new value over the same
+// state, as after a restart of the process; it must not close it.
+func Run(t *testing.T, open func(t *testing.T) containers.Engine, o Options) {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	signer, err := ssh.NewSignerFromKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if o.Many == 0 {
+		o.Many = 20
+	}
+	s := &suite{
+		Options: o, open: open, engine: open(t), signer: signer,
+		owner: "owner-" + rand.Text(), mark: "mark" + rand.Text(), dir: t.TempDir(),
+	}
+	if err := s.engine.Check(t.Context()); err != nil {
+		t.Skipf("cannot run here: engine %s: %v", s.engine.Name(), err)
+	}
+	for _, name := range o.Lacks {
+		t.Logf("not given by engine %s here, and not tested: %s", s.engine.Name(), name)
+	}
+	before := runtime.NumGoroutine()
+	for _, test := range []struct {
+		name  string
+		needs string
+		run   func(*suite, *testing.T)
+	}{
+		{"Commands", "", testCommands},
+		{"Output", "", testOutput},
+		{"Terminal", "", testTerminal},
+		{"Files", "", testFiles},
+		{"Door", "", testDoor},
+		{"Ports", "", testPorts},
+		{"Timeout", "", testTimeout},
+		{"Privileges", "", testPrivileges},
+		{"Network", "", testNetwork},
+		{"ReadOnly", "", testReadOnly},
+		{"HostOutOfSight", "", testHostOutOfSight},
+		{"RunnerOutOfReach", "", testRunnerOutOfReach},
+		{"KillAll", "", testKillAll},
+		{"MemoryHog", containers.AbilityMemory, testMemoryHog},
+		{"ForkStorm", "", testForkStorm},
+		{"TmpSize", containers.AbilityTmpSize, testTmpSize},
+		{"FileSize", "", testFileSize},
+		{"OutputSize", "", testOutputSize},
+		{"DiskFull", "", testDiskFull},
+		{"List", "", testList},
+		{"AttachAgain", "", testAttachAgain},
+		{"Adopt", "", testAdopt},
+		{"RemoveInMidCommand", "", testRemoveInMidCommand},
+		{"StartGivenUp", "", testStartGivenUp},
+		{"ManyAtOnce", "", testManyAtOnce},
+	} {
+		if test.needs != "" && slices.Contains(o.Lacks, test.needs) {
+			continue // named above
+		}
+		t.Run(test.name, func(t *testing.T) { test.run(s, t) })
+	}
+	t.Run("NothingLeft", s.nothingLeft)
+	if err := s.engine.Close(); err != nil {
+		t.Error(err)
+	}
+	noGoroutinesLeft(t, before)
+}
+
+// suite is one run over one engine.
+type suite struct {
+	Options
+	open   func(*testing.T) containers.Engine
+	engine containers.Engine
+	signer ssh.Signer
+	owner  string
+	mark   string // in the environment of every container, to find its processes by
+	dir    string
+
+	mu   sync.Mutex // guards the below
+	n    int
+	ids  []string
+	dirs []string
+}
+
+// box is one container under test.
+type box struct {
+	s    *suite
+	spec containers.Spec
+	c    containers.Container
+	pin  *memoryPin
+	host *containers.Host
+}
+
+type memoryPin struct {
+	mu  sync.Mutex
+	key []byte // guarded by mu
+}
+
+func (p *memoryPin) Key() []byte {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.key
+}
+
+func (p *memoryPin) Store(key []byte) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.key = key
+	return nil
+}
+
+func (s *suite) spec(l containers.Limits) containers.Spec {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.n++
+	name := "suite-" + strings.ToLower(rand.Text()[:8])
+	dir := filepath.Join(s.dir, name)
+	s.dirs = append(s.dirs, dir)
+	return containers.Spec{
+		Key: "run:" + name, Owner: s.owner, Image: s.Image, Dir: dir,
+		ClientKey: string(ssh.MarshalAuthorizedKey(s.signer.PublicKey())),
+		Env:       []string{"SUITE_MARK=" + s.mark},
+		Limits:    l, Labels: map[string]string{"ramus.test": name},
+	}
+}
+
+// start makes a container that is removed when the test ends.
+func (s *suite) start(t *testing.T, l containers.Limits) *box {
+	t.Helper()
+	b := s.startSpec(t, s.spec(l))
+	b.dial(t, s.engine, nil)
+	return b
+}
+
+func (s *suite) startSpec(t *testing.T, spec containers.Spec) *box {
+	t.Helper()
+	if err := os.Mkdir(spec.Dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	c, err := s.engine.Start(ctx, spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	s.ids = append(s.ids, c.ID)
+	s.mu.Unlock()
+	b := &box{s: s, spec: spec, c: c, pin: &memoryPin{}}
+	t.Cleanup(func() {
+		if b.host != nil {
+			b.host.Close()
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := s.engine.Remove(ctx, c.ID); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func (s *suite) dialer(b *box) *containers.Dialer {
+	return &containers.Dialer{Engine: s.engine, Signer: s.signer, Pin: b.pin}
+}
+
+// run runs a shell script to its end.
+func (b *box) run(t *testing.T, script string) (stdout, stderr string, exit containers.Exit) {
+	t.Helper()
+	return b.command(t, containers.Command{Shell: script})
+}
+
+func (b *box) command(t *testing.T, c containers.Command) (stdout, stderr string, exit containers.Exit) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if c.ID == "" {
+		c.ID = rand.Text()
+	}
+	p, err := b.host.Start(ctx, c)
+	if err != nil {
+		t.Fatalf("cannot start %q: %v", c.Shell, err)
+	}
+	var out, errOut bytes.Buffer
+	exit, err = p.Output(&out, &errOut)
+	if err != nil {
+		t.Fatalf("cannot follow %q: %v", c.Shell, err)
+	}
+	return out.String(), errOut.String(), exit
+}
+
+// ok runs a script that must succeed and returns its trimmed stdout.
+func (b *box) ok(t *testing.T, script string) string {
+	t.Helper()
+	out, errOut, exit := b.run(t, script)
+	if exit.Code != 0 || exit.Reason != "" {
+		t.Fatalf("%s\nexit %+v\nstdout: %s\nstderr: %s", script, exit, out, errOut)
+	}
+	return strings.TrimSpace(out)
+}
+
+// usable checks that the container still does its work.
+func (b *box) usable(t *testing.T) {
+	t.Helper()
+	if got := b.ok(t, "echo still here"); got != "still here" {
+		t.Errorf("after all that the container says %q", got)
+	}
+}
+
+// nothingLeft looks for traces of every container that was started.
+func (s *suite) nothingLeft(t *testing.T) {
+	list, err := s.engine.List(t.Context(), s.owner)
+	if err != nil {
+		t.Error(err)
+	}
+	for _, c := range list {
+		t.Errorf("container %s (%s) is left", c.ID, c.Key)
+	}
+	for _, dir := range s.dirs {
+		filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
+			if p != dir {
+				t.Errorf("%s is left", p)
+			}
+			return nil
+		})
+	}
+	self := os.Getpid()
+	eventually(t, "processes of containers are left", func() []string {
+		var left []string
+		for _, pid := range processes() {
+			if pid == self {
+				continue
+			}
+			for _, file := range []string{"cmdline", "environ"} {
+				b, err := os.ReadFile(procFile(pid, file))
+				if err == nil && bytes.Contains(b, []byte("SUITE_MARK="+s.mark)) {
+					left = append(left, string(bytes.ReplaceAll(b[:min(len(b), 200)], []byte{0}, []byte{' '})))
+					break
+				}
+			}
+		}
+		return left
+	})
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		t.Error(err)
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Contains(line, s.dir) {
+			t.Errorf("a mount is left: %s", line)
+		}
+	}
+	eventually(t, "control groups are left", func() []string {
+		var left []string
+		filepath.WalkDir("/sys/fs/cgroup", func(p string, d fs.DirEntry, err error) error {
+			if err != nil || !d.IsDir() {
+				return nil
+			}
+			for _, id := range s.ids {
+				if strings.Contains(d.Name(), id) {
+					left = append(left, p)
+				}
+			}
+			return nil
+		})
+		return left
+	})
+}
+
+// eventually gives the kernel a while to finish what was asked of it.
+func eventually(t *testing.T, what string, left func() []string) {
+	t.Helper()
+	var last []string
+	for range 200 {
+		if last = left(); len(last) == 0 {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Errorf("%s:\n%s", what, strings.Join(last, "\n"))
+}
+
+func noGoroutinesLeft(t *testing.T, before int) {
+	t.Helper()
+	for range 100 {
+		if runtime.NumGoroutine() <= before {
+			return
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	b := make([]byte, 1<<20)
+	t.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, b[:runtime.Stack(b, true)])
+}
+
+func isGone(err error) bool { return errors.Is(err, containers.ErrGone) }

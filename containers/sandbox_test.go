@@ -1,0 +1,24 @@
+package containers_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/containerstest"
+	"github.com/ramus-dev/ramus/containers/runner"
+)
+
+// The test program is its own runner, as ramus is.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == "runner" {
+		os.Exit(runner.Main(os.Args[2:]))
+	}
+	os.Exit(m.Run())
+}
+
+func TestSandbox(t *testing.T) {
+	dir := t.TempDir()
+	open := func(*testing.T) containers.Engine { return &containers.Sandbox{Dir: dir} }
+	containerstest.Run(t, open, containerstest.Options{Lacks: (&containers.Sandbox{Dir: dir}).Lacks()})
+}
