@@ -86,17 +86,13 @@ func recipe(s containers.Spec, p parts) (client.ContainerCreateOptions, error) {
 	none := client.ContainerCreateOptions{}
 	limits := s.Limits.WithDefaults()
 
-	var env []string
-	if p.image.Config != nil {
-		env = p.image.Config.Env
-	}
 	cfg, err := json.Marshal(runner.Config{
 		Listen:    "unix:" + insideSocketDir + "/" + socketName,
 		ClientKey: s.ClientKey,
 		UID:       taskUID, GID: taskGID,
 		Spool:    insideSpool,
 		Work:     containers.WorkDir,
-		Env:      slices.Concat(env, s.Env),
+		Env:      s.Env, // the image's own come by process 1's environment
 		Output:   limits.Output,
 		FileSize: limits.FileSize,
 		DiskFree: limits.DiskFree,
@@ -147,8 +143,10 @@ func recipe(s containers.Spec, p parts) (client.ContainerCreateOptions, error) {
 			CgroupnsMode:   container.CgroupnsModePrivate,
 			ReadonlyRootfs: true,
 			CapDrop:        []string{"ALL"},
-			// For the runner; it hands none of them on.
-			CapAdd:        []string{"SETUID", "SETGID", "KILL", "CHOWN"},
+			// For the runner: to be the task's user where it starts commands, to end
+			// them, to give it its folders, and to take even the possibility of
+			// capabilities from it. It hands none of them on.
+			CapAdd:        []string{"SETUID", "SETGID", "KILL", "CHOWN", "SETPCAP"},
 			SecurityOpt:   []string{"no-new-privileges"},
 			LogConfig:     container.LogConfig{Type: "none"},
 			RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},

@@ -4,7 +4,7 @@
 //
 // Process 1 is the runner, ramus's own static binary, mounted read-only below
 // /run/ramus: any image will do, also one without a shell or a libc. The
-// runner is root inside, with the four capabilities it needs to start commands
+// runner is root inside, with the five capabilities it needs to start commands
 // as uid 1000, to end them and to give them their folders; the commands have
 // none. There is no network but the loopback. The image is read-only; /work,
 // /artifacts and /cache are volumes that are freed with the container, /tmp is

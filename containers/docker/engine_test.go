@@ -425,7 +425,7 @@ func TestRecipe(t *testing.T) {
 	if h.NetworkMode != "none" || h.IpcMode != container.IPCModePrivate || h.PidMode != "" || h.UTSMode != "" || h.CgroupnsMode != container.CgroupnsModePrivate {
 		t.Errorf("namespaces: %+v", h)
 	}
-	if !h.ReadonlyRootfs || h.Privileged || !slices.Equal(h.CapDrop, []string{"ALL"}) || len(h.CapAdd) != 4 ||
+	if !h.ReadonlyRootfs || h.Privileged || !slices.Equal(h.CapDrop, []string{"ALL"}) || len(h.CapAdd) != 5 ||
 		!slices.Equal(h.SecurityOpt, []string{"no-new-privileges"}) || len(h.Devices) != 0 {
 		t.Errorf("rights: %+v", h)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 )
 
 func main() {
@@ -30,7 +31,7 @@ func main() {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(2)
 		}
-		select {}
+		time.Sleep(time.Hour)
 	}
 	l, err := net.Listen("unix", path)
 	if err != nil {
