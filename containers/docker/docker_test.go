@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -41,6 +42,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
+	built.dir = dir
 	build := func(name, pkg string) func() (string, error) {
 		return sync.OnceValues(func() (string, error) {
 			path := filepath.Join(dir, name)
@@ -264,6 +266,59 @@ func TestRunnersThatFail(t *testing.T) {
 				t.Errorf("left: %v (%v)", list, err)
 			}
 		})
+	}
+}
+
+// TestOtherUser: ramus need not be root, only be let in by the engine. The
+// test starts itself as such a user.
+func TestOtherUser(t *testing.T) {
+	const uid = 60998
+	if os.Getenv("OTHER_USER") != "" {
+		e := &docker.Engine{Runner: os.Getenv("OTHER_USER")}
+		defer e.Close()
+		spec, signer := newSpec(t)
+		_, h := start(t, e, spec, signer)
+		if got, _ := run(t, h, containers.Command{Shell: "id -u"}); got != "1000\n" {
+			t.Error(got)
+		}
+		return
+	}
+	if os.Getuid() != 0 {
+		return // all other tests are this one
+	}
+	newEngine(t, built.ramus)
+	program, _ := built.ramus()
+	socket, ok := strings.CutPrefix(newAPI(t).DaemonHost(), "unix://")
+	if !ok {
+		t.Skip("the engine is not behind a socket with an owner")
+	}
+	info, err := os.Stat(socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		t.Fatal(err)
+	}
+	copied := filepath.Join(built.dir, "tests")
+	if err := os.WriteFile(copied, self, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp(built.dir, "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chown(dir, uid, uid); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), copied, "-test.run=^TestOtherUser$", "-test.timeout=2m")
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "OTHER_USER="+program, "TMPDIR="+dir, "HOME="+dir)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{
+		Uid: uid, Gid: uid, Groups: []uint32{info.Sys().(*syscall.Stat_t).Gid},
+	}}
+	if said, err := cmd.CombinedOutput(); err != nil {
+		t.Errorf("%v\n%s", err, said)
 	}
 }
 

@@ -160,8 +160,9 @@ func listen(where string) (net.Listener, error) {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("cannot listen: %w", err)
 		}
-		// Bound closed: nobody else may connect before its mode is set.
-		old := unix.Umask(0o177)
+		// Open to everyone who can come near it, which the folder decides: the
+		// host's side may be another user than the container's root.
+		old := unix.Umask(0o111)
 		ln, err := net.Listen("unix", path)
 		unix.Umask(old)
 		if err != nil {
