@@ -4,6 +4,8 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 
@@ -214,14 +216,20 @@ func (s *server) sweep(c *command) {
 
 // oomScore makes the kernel prefer commands to the runner when memory ends.
 type oomScore struct {
-	file *os.File // opened before the runner became undumpable; nil where it cannot be
-	own  string
+	file     *os.File // opened before the runner became undumpable; nil where it cannot be
+	own      string
+	commands string
 }
 
-const commandScore = "500"
+// likelier is how much more than the runner the kernel wants commands gone; 1000 is all.
+const likelier = 300
 
 func openOOMScore() *oomScore {
 	own, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		return &oomScore{}
+	}
+	n, err := strconv.Atoi(strings.TrimSpace(string(own)))
 	if err != nil {
 		return &oomScore{}
 	}
@@ -229,10 +237,10 @@ func openOOMScore() *oomScore {
 	if err != nil {
 		return &oomScore{}
 	}
-	return &oomScore{file: f, own: string(own)}
+	return &oomScore{file: f, own: strconv.Itoa(n), commands: strconv.Itoa(min(n+likelier, 1000))}
 }
 
-func (o *oomScore) raise()   { o.write(commandScore) }
+func (o *oomScore) raise()   { o.write(o.commands) }
 func (o *oomScore) restore() { o.write(o.own) }
 
 func (o *oomScore) write(v string) {
