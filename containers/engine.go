@@ -53,7 +53,7 @@ type Limits struct {
 	Memory   int64   `json:"memory"`    // bytes, swap included; default 2 GiB
 	CPUs     float64 `json:"cpus"`      // default 2
 	PIDs     int64   `json:"pids"`      // default 512
-	Tmp      int64   `json:"tmp"`       // bytes of /tmp; default 512 MiB
+	Tmp      int64   `json:"tmp"`       // bytes of /tmp, which are memory: never more than half of it; default 512 MiB
 	FileSize int64   `json:"file_size"` // largest single file; default 8 GiB
 	Output   int64   `json:"output"`    // bytes of stdout, and of stderr, kept per command; default 1 GiB
 	// DiskFree is how much the file system of the work tree must keep free; a
@@ -61,8 +61,27 @@ type Limits struct {
 	DiskFree int64 `json:"disk_free"`
 }
 
-// WithDefaults fills in what was left zero.
-func (l Limits) WithDefaults() Limits { return l.withDefaults() }
+// WithDefaults fills in what was left zero, and keeps Tmp to half of Memory:
+// files there are memory, and stay when who wrote them is killed for it, so that
+// the kernel would go on to the runner.
+func (l Limits) WithDefaults() Limits {
+	set := func(v *int64, d int64) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	set(&l.Memory, 2<<30)
+	set(&l.PIDs, 512)
+	set(&l.Tmp, 512<<20)
+	set(&l.FileSize, 8<<30)
+	set(&l.Output, 1<<30)
+	set(&l.DiskFree, 512<<20)
+	if l.CPUs == 0 {
+		l.CPUs = 2
+	}
+	l.Tmp = min(l.Tmp, l.Memory/2)
+	return l
+}
 
 // Container is what an engine knows of one container.
 type Container struct {

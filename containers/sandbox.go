@@ -239,7 +239,7 @@ func (s *Sandbox) Start(ctx context.Context, spec Spec) (_ Container, err error)
 		ID: newSandboxID(), Key: spec.Key, Owner: spec.Owner, Dir: dir,
 		Created: s.now().UTC(), Labels: spec.Labels, Boot: bootID(),
 	}
-	limits := spec.Limits.withDefaults()
+	limits := spec.Limits.WithDefaults()
 	wrap := func(err error) error { return fmt.Errorf("cannot start a sandbox for %s: %w", spec.Key, err) }
 
 	s.mu.Lock()
@@ -291,7 +291,7 @@ func (s *Sandbox) Start(ctx context.Context, spec Spec) (_ Container, err error)
 	}
 	defer spool.Close()
 
-	b, err := s.newBox(probe, dir, limits.Tmp)
+	b, err := s.newBox(probe, dir, limits)
 	if err != nil {
 		return Container{}, wrap(err)
 	}
@@ -343,7 +343,15 @@ func (s *Sandbox) Start(ctx context.Context, spec Spec) (_ Container, err error)
 	// which leaves one process fewer a container and nothing to wait for.
 	ended := make(chan struct{})
 	go func() { cmd.Wait(); close(ended) }()
-	defer func() { cmd.Process.Kill(); <-ended }()
+	defer func() {
+		if err != nil {
+			// Killed before it told its child to go on, it would leave one that
+			// waits for ever, and that nobody knows of.
+			s.awaitChild(st.ID, ended)
+		}
+		cmd.Process.Kill()
+		<-ended
+	}()
 	// The copies of this process would keep the socket answering after the runner died.
 	ln.Close()
 
@@ -531,16 +539,31 @@ func (s *Sandbox) awaitStatus(ctx context.Context, st *sandboxState) {
 	s.mu.Lock()
 	ours := s.starting[st.ID]
 	s.mu.Unlock()
-	if ours { // Start has waited for its processes itself
+	if ours { // Start has waited itself
 		return
 	}
-	deadline := time.NewTimer(statusGrace)
+	poll(ctx, statusGrace, nil, func() bool { return s.alive(st) })
+}
+
+// awaitChild waits until bubblewrap has noted the process it made, or has ended.
+func (s *Sandbox) awaitChild(id string, ended <-chan struct{}) {
+	poll(context.Background(), statusGrace, ended, func() bool {
+		_, err := statusPID(filepath.Join(s.home(id), "status"))
+		return err == nil
+	})
+}
+
+// poll returns when done says so, at the latest after d.
+func poll(ctx context.Context, d time.Duration, ended <-chan struct{}, done func() bool) {
+	deadline := time.NewTimer(d)
 	defer deadline.Stop()
-	tick := time.NewTicker(20 * time.Millisecond)
+	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
-	for !s.alive(st) {
+	for !done() {
 		select {
 		case <-tick.C:
+		case <-ended:
+			return
 		case <-deadline.C:
 			return
 		case <-ctx.Done():
@@ -618,23 +641,4 @@ func (s *Sandbox) lookBwrap() (string, error) {
 		return "", fmt.Errorf("cannot find bubblewrap (%w); install the package \"bubblewrap\": %w", err, ErrUnavailable)
 	}
 	return filepath.Abs(p)
-}
-
-// withDefaults fills in what the caller left open.
-func (l Limits) withDefaults() Limits {
-	set := func(v *int64, d int64) {
-		if *v == 0 {
-			*v = d
-		}
-	}
-	set(&l.Memory, 2<<30)
-	set(&l.PIDs, 512)
-	set(&l.Tmp, 512<<20)
-	set(&l.FileSize, 8<<30)
-	set(&l.Output, 1<<30)
-	set(&l.DiskFree, 512<<20)
-	if l.CPUs == 0 {
-		l.CPUs = 2
-	}
-	return l
 }

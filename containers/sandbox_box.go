@@ -46,10 +46,10 @@ var spots = []string{"/mnt", "/media", "/srv", "/opt"}
 
 // sandboxBox is the command line of one bubblewrap and what it inherits.
 type sandboxBox struct {
-	bwrap *bwrapProbe
-	path  []string // for PATH
-	tmp   int64
-	chdir string
+	bwrap  *bwrapProbe
+	path   []string // for PATH
+	limits Limits
+	chdir  string
 	// binds are folders and files that the user of the sandbox may have no way
 	// to: they lie below private folders of ramus.
 	binds []boxBind
@@ -69,8 +69,8 @@ type boxBind struct {
 
 // newBox collects what a sandbox over dir shows. dir "" is a sandbox without
 // folders of its own, for [Sandbox.Check].
-func (s *Sandbox) newBox(probe *bwrapProbe, dir string, tmp int64) (*sandboxBox, error) {
-	b := &sandboxBox{bwrap: probe, tmp: tmp, chdir: "/"}
+func (s *Sandbox) newBox(probe *bwrapProbe, dir string, l Limits) (*sandboxBox, error) {
+	b := &sandboxBox{bwrap: probe, limits: l, chdir: "/"}
 	var other bool
 	if b.uid, other = s.user(); other {
 		i := slices.IndexFunc(spots, func(p string) bool { fi, err := os.Lstat(p); return err == nil && fi.IsDir() })
@@ -176,9 +176,9 @@ func (b *sandboxBox) command(inherited []*os.File, status *os.File, args []strin
 		a = append(a, "--perms", "0444", "--ro-bind-data", pass(d), boxFiles[i].path)
 	}
 	a = append(a, "--proc", "/proc", "--dev", "/dev")
-	a = append(a, b.tmpfs("/dev/shm")...)
+	a = append(a, b.tmpfs("/dev/shm", min(b.limits.Memory/8, maxShm))...)
 	a = append(a, "--remount-ro", "/dev")
-	a = append(a, b.tmpfs("/tmp")...)
+	a = append(a, b.tmpfs("/tmp", b.limits.Tmp)...)
 	a = append(a, "--dir", "/var", "--symlink", "/tmp", "/var/tmp", "--dir", "/run")
 	for i, v := range b.binds {
 		src, flag := v.src, "--ro-bind"
@@ -212,11 +212,14 @@ func (b *sandboxBox) command(inherited []*os.File, status *os.File, args []strin
 	return cmd
 }
 
-// tmpfs is a folder in memory, of at most b.tmp bytes.
-func (b *sandboxBox) tmpfs(dst string) []string {
+// maxShm is enough for a browser, which keeps its windows in /dev/shm.
+const maxShm = 256 << 20
+
+// tmpfs is a folder in memory, of at most size bytes.
+func (b *sandboxBox) tmpfs(dst string, size int64) []string {
 	a := []string{"--perms", "1777"}
-	if b.bwrap.size && b.tmp > 0 {
-		a = append(a, "--size", strconv.FormatInt(b.tmp, 10))
+	if b.bwrap.size {
+		a = append(a, "--size", strconv.FormatInt(max(size, 1<<20), 10))
 	}
 	return append(a, "--tmpfs", dst)
 }

@@ -55,7 +55,7 @@ func (s *Sandbox) Check(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	b, err := s.newBox(probe, "", 1<<20)
+	b, err := s.newBox(probe, "", Limits{}.WithDefaults())
 	if err != nil {
 		return fmt.Errorf("cannot start sandboxes here: %w: %w", ErrUnavailable, err)
 	}
