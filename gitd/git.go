@@ -235,7 +235,8 @@ func (p *process) wait() error {
 		unix.Kill(-p.cmd.Process.Pid, unix.SIGKILL)
 	}
 	p.mu.Unlock()
-	p.done()
+	cause := context.Cause(p.ctx)
+	p.done() // ends p.ctx
 	if err == nil {
 		return nil
 	}
@@ -244,8 +245,8 @@ func (p *process) wait() error {
 	if errors.As(err, &exit) {
 		e.code = exit.ExitCode()
 	}
-	if ctxErr := context.Cause(p.ctx); ctxErr != nil {
-		e.err = ctxErr
+	if cause != nil {
+		e.err = cause
 	}
 	return e
 }

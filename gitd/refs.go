@@ -441,16 +441,26 @@ type refWriter struct {
 	done context.CancelFunc
 }
 
+const (
+	// refWriterFails is how often git may refuse a transaction for reasons that
+	// can pass: what a kept process believes may no longer be so, and another
+	// writer may hold a lock.
+	refWriterFails = 3
+	// refWriterDeaths is how often git may be killed from outside.
+	refWriterDeaths = 20
+)
+
 // write makes the updates in one transaction.
 func (w *refWriter) write(ctx context.Context, updates []RefUpdate) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for attempt := 1; ; attempt++ {
+	fails, deaths := 0, 0
+	for {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
 		}
-		fresh := w.p == nil
-		if fresh {
+		kept := w.p != nil
+		if !kept {
 			if err := w.start(); err != nil {
 				return err
 			}
@@ -470,37 +480,48 @@ func (w *refWriter) write(ctx context.Context, updates []RefUpdate) error {
 			err = ended // git's own words instead of "EOF"
 		}
 		if prepared {
-			// The locks were ours, so a ref that stands at New was put there by
-			// this transaction.
-			return w.settled(ctx, updates, err)
+			// Git held all locks and had found every ref at its old value: what
+			// stands at New now was put there by this transaction. The rest is
+			// done anew.
+			left, e := w.left(ctx, updates)
+			if e != nil {
+				return errors.Join(err, e)
+			}
+			if len(left) == 0 {
+				return nil
+			}
+			updates = left
 		}
-		// Git ended before it changed anything.
 		if conflict := w.repo.expect(ctx, updates); conflict != nil {
 			return conflict
 		}
 		if conflict := w.repo.standsInTheWay(ctx, updates); conflict != nil {
 			return conflict
 		}
-		// A kept process may have believed what is no longer so, and another
-		// writer may have held a lock or come and gone: try again.
-		if attempt >= 4 || (fresh && attempt >= 3) {
+		if exitCode(ended) < 0 {
+			deaths++
+		} else if !kept {
+			fails++
+		}
+		if deaths >= refWriterDeaths || fails >= refWriterFails {
 			return err
 		}
 	}
 }
 
-// settled finds out what became of a transaction that git did not answer.
-func (w *refWriter) settled(ctx context.Context, updates []RefUpdate, cause error) error {
+// left returns the updates whose ref is not at its new value.
+func (w *refWriter) left(ctx context.Context, updates []RefUpdate) ([]RefUpdate, error) {
+	var left []RefUpdate
 	for _, u := range updates {
 		is, err := w.repo.ref(ctx, u.Name)
 		if err != nil && !errors.Is(err, ErrNotFound) {
-			return errors.Join(cause, err)
+			return nil, err
 		}
 		if is != u.New {
-			return fmt.Errorf("git ended while it wrote %s: %w", u.Name, cause)
+			left = append(left, u)
 		}
 	}
-	return nil
+	return left, nil
 }
 
 // start starts git. It outlives the call that needed it: its life is the
