@@ -178,11 +178,13 @@ const (
 	askTimeout    = 5 * time.Second  // for asking a runner what it runs
 	dialTimeout   = 20 * time.Second // for finding a runner again
 	fleetRemoving = time.Minute      // for removing one container
-	cleanGrace    = 5 * time.Second  // for tidying up after a time-out
 	// maxMisses is how many times in a row a runner may fail to answer before
 	// its container is given up. Once is not enough: engines restart.
 	maxMisses = 3
 )
+
+// cleanGrace is for tidying up after a time-out; tests shorten it.
+var cleanGrace = 5 * time.Second
 
 func (f *Fleet) now() time.Time {
 	if f.Now != nil {
