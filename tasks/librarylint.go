@@ -23,7 +23,7 @@ func runLint() Task {
 		if err != nil {
 			return Output{}, err
 		}
-		out, report, err := j.run(ctx, sh)
+		out, report, root, err := j.run(ctx, sh)
 		if err != nil {
 			return Output{}, err
 		}
@@ -36,6 +36,9 @@ func runLint() Task {
 				e.add(f)
 			}
 			l = e
+		}
+		for i := range l.Findings {
+			l.Findings[i].File = strings.TrimPrefix(l.Findings[i].File, root)
 		}
 		l.Tool = j.tool
 		out.Value = l
@@ -68,7 +71,7 @@ func runBuild() Task {
 		if err != nil {
 			return Output{}, err
 		}
-		out, _, err := j.run(ctx, sh)
+		out, _, _, err := j.run(ctx, sh)
 		if err != nil {
 			return Output{}, err
 		}

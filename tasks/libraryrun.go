@@ -29,30 +29,32 @@ type job struct {
 }
 
 // line makes the whole command line. What the tool wrote to "$d/report" is
-// printed last, behind a mark that the tool cannot know and so not forge.
+// printed last, behind a mark that the tool cannot know and so not forge, and
+// the folder in which it ran.
 // Nothing of it touches the work tree: what stands there afterwards is committed.
 func (j job) line(mark string) string {
 	if !strings.Contains(j.command, `"$d`) {
 		return j.command
 	}
 	return `d=$(mktemp -d) || exit; trap 'rm -rf "$d"' EXIT; ` + j.command +
-		`; rc=$?; [ ! -s "$d/report" ] || { printf '\n%s\n' ` + mark + `; cat "$d/report"; }; exit $rc`
+		`; rc=$?; [ ! -s "$d/report" ] || { printf '\n%s\n' ` + mark + `; pwd; cat "$d/report"; }; exit $rc`
 }
 
-// run runs the job and cuts the report off the output.
-func (j job) run(ctx context.Context, sh Shell) (Output, []byte, error) {
+// run runs the job and cuts the report off the output. The root is where it
+// ran, with a slash at the end, to be cut off the names that tools make absolute.
+func (j job) run(ctx context.Context, sh Shell) (out Output, report []byte, root string, err error) {
 	mark := "ramus-report-" + rand.Text()
 	line := j.line(mark)
 	r, err := sh.Exec(ctx, line, 0)
 	if err != nil {
-		return Output{}, nil, err
+		return Output{}, nil, "", err
 	}
-	var report []byte
 	if i := strings.LastIndex(r.Stdout, "\n"+mark+"\n"); i >= 0 {
-		report = []byte(r.Stdout[i+len(mark)+2:])
+		dir, rest, _ := strings.Cut(r.Stdout[i+len(mark)+2:], "\n")
+		root, report = strings.TrimSuffix(dir, "/")+"/", []byte(rest)
 		r.Stdout = r.Stdout[:i]
 	}
-	return Output{OK: r.ExitCode == 0 && !r.TimedOut, Result: &r, Command: line}, report, nil
+	return Output{OK: r.ExitCode == 0 && !r.TimedOut, Result: &r, Command: line}, report, root, nil
 }
 
 type testParams struct {
@@ -85,7 +87,7 @@ func runTests() Task {
 		if err != nil {
 			return Output{}, err
 		}
-		out, report, err := j.run(ctx, sh)
+		out, report, root, err := j.run(ctx, sh)
 		if err != nil {
 			return Output{}, err
 		}
@@ -100,6 +102,12 @@ func runTests() Task {
 		}
 		if t.Framework == "" {
 			t.Framework = j.tool
+		}
+		for i := range t.FailedNames { // a file that could not be loaded
+			t.FailedNames[i] = strings.TrimPrefix(t.FailedNames[i], root)
+		}
+		for i := range t.Failures {
+			t.Failures[i].Name = strings.TrimPrefix(t.Failures[i].Name, root)
 		}
 		if t.DurationMS == 0 {
 			t.DurationMS = r.DurationMS

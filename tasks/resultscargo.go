@@ -21,12 +21,30 @@ func parseCargo(out []byte) (*Tests, bool) {
 		names []Failure
 		texts = map[string]*strings.Builder{}
 		text  *strings.Builder
+		quote bool // what a test printed is quoted: nothing in it counts
 		seen  bool
 	)
 	for raw := range bytes.Lines(ansi.ReplaceAll(out, nil)) {
 		line := strings.TrimRight(string(raw), "\r\n")
+		if m := cargoStdout.FindStringSubmatch(line); m != nil {
+			quote, text = true, nil
+			if len(texts) < maxFailedNames && texts[m[1]] == nil {
+				text = &strings.Builder{}
+				texts[m[1]] = text
+			}
+			continue
+		}
+		if line == "failures:" {
+			quote = false // the second one, behind all that is quoted
+		}
+		if quote {
+			if text != nil {
+				appendText(text, line+"\n")
+			}
+			continue
+		}
 		if m := cargoSum.FindStringSubmatch(line); m != nil {
-			seen, text = true, nil
+			seen = true
 			for i, to := range []*int{&r.Passed, &r.Failed, &r.Skipped} {
 				n, _ := strconv.Atoi(m[i+1])
 				*to += n
@@ -39,21 +57,6 @@ func parseCargo(out []byte) (*Tests, bool) {
 			if len(names) < maxFailedNames {
 				names = append(names, Failure{Name: m[1]})
 			}
-			continue
-		}
-		if m := cargoStdout.FindStringSubmatch(line); m != nil {
-			text = nil
-			if len(texts) < maxFailedNames && texts[m[1]] == nil {
-				text = &strings.Builder{}
-				texts[m[1]] = text
-			}
-			continue
-		}
-		if line == "failures:" {
-			text = nil
-		}
-		if text != nil {
-			appendText(text, line+"\n")
 		}
 	}
 	r.Total = r.Passed + r.Failed + r.Skipped

@@ -119,10 +119,22 @@ func parseGoTest(out []byte) (*Tests, bool) {
 	for _, t := range order {
 		switch {
 		case t.status == "fail":
-			packages[t.pkg].failedTests++
-			if !t.childFailed {
-				r.fail(t.pkg+"."+t.name, t.text.String())
+			p := packages[t.pkg]
+			p.failedTests++
+			if t.childFailed {
+				break
 			}
+			text := t.text.String()
+			if text == "" { // a panic is told of the outermost test, or of the package
+				root, _, _ := strings.Cut(t.name, "/")
+				if outer := tests[[2]string{t.pkg, root}]; outer != nil {
+					text = outer.text.String()
+				}
+			}
+			if text == "" {
+				text = p.text.String()
+			}
+			r.fail(t.pkg+"."+t.name, text)
 		case t.parent:
 		case t.status == "pass":
 			r.pass()

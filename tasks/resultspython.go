@@ -152,9 +152,13 @@ func parseUnittest(out []byte) (*Tests, bool) {
 		seen    bool
 		collect *Failure // whose traceback we are in
 		rules   int
+		oks     int // lines of -v
 	)
 	for raw := range bytes.Lines(ansi.ReplaceAll(out, nil)) {
 		line := strings.TrimRight(string(raw), "\r\n")
+		if ran < 0 && strings.HasSuffix(line, " ... ok") {
+			oks++
+		}
 		switch {
 		case strings.HasPrefix(line, "======") || strings.HasPrefix(line, "------"):
 			if rules++; rules > 1 {
@@ -181,8 +185,11 @@ func parseUnittest(out []byte) (*Tests, bool) {
 			}
 			r.Failed = counts["failures"] + counts["errors"] + counts["unexpected successes"]
 			r.Skipped = counts["skipped"] + counts["expected failures"]
-			// An error in setUpClass fails without having been run.
-			r.Passed = max(0, ran-r.Failed-r.Skipped)
+			// An error in setUpClass fails without having been run, and a test
+			// with subtests may fail more than once; so what is left of those
+			// that ran may be too few. The lines that end in "ok" may be too
+			// few as well, where a test printed something in between.
+			r.Passed = min(ran, max(ran-r.Failed-r.Skipped, oks, 0))
 			r.Total = r.Passed + r.Failed + r.Skipped
 		case collect != nil && len(collect.Text) < maxFailureText:
 			collect.Text += line + "\n"
