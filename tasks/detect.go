@@ -32,17 +32,13 @@ type nodePackage struct {
 	deps    map[string]bool // of all kinds
 }
 
-// markers are the files looked for in the root, in the order of priority in
-// which their languages are taken.
-var markers = []string{
-	"go.mod", "Cargo.toml", "package.json",
-	"pyproject.toml", "pytest.ini", "setup.cfg", "setup.py", "tox.ini", "conftest.py", "requirements.txt",
-	"GNUmakefile", "makefile", "Makefile",
-}
-
 var (
-	pythonMarkers = markers[3:10]
-	makefiles     = markers[10:] // in the order in which make itself takes them
+	pythonMarkers = []string{"pyproject.toml", "pytest.ini", "setup.cfg", "setup.py", "tox.ini", "conftest.py", "requirements.txt", "ruff.toml", ".ruff.toml", ".flake8"}
+	makefiles     = []string{"GNUmakefile", "makefile", "Makefile"} // in the order in which make itself takes them
+
+	// markers are the files looked for in the root, in the order of priority in
+	// which their languages are taken.
+	markers = slices.Concat([]string{"go.mod", "Cargo.toml", "package.json"}, pythonMarkers, makefiles)
 )
 
 // look reads the root of the work tree.

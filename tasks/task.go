@@ -114,7 +114,8 @@ func decodeParams[P any](schema *jsonschema.Schema, params json.RawMessage) (p P
 	fail := func(format string, args ...any) (P, error) {
 		return p, fmt.Errorf("%w: %s", ErrParams, fmt.Sprintf(format, args...))
 	}
-	if len(bytes.TrimSpace(params)) == 0 {
+	// A step without parameters says nothing or null.
+	if given := bytes.TrimSpace(params); len(given) == 0 || string(given) == "null" {
 		params = json.RawMessage("{}")
 	}
 	if got := jsonKind(params); got != "an object" {
