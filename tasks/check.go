@@ -32,7 +32,8 @@ func (p *parsing) order(root *value) {
 		return
 	}
 	if root.get("transitions") != nil && len(root.get("transitions").items) > 0 {
-		return // there are some, all of them wrong
+		p.unordered = true // there are some, all of them wrong
+		return
 	}
 	sorted := p.nodes
 	if depends {
@@ -40,6 +41,7 @@ func (p *parsing) order(root *value) {
 			p.at(start, "with depends_on the order follows from it; start is not used")
 		}
 		if sorted = p.dependencies(); sorted == nil {
+			p.unordered = true
 			return
 		}
 	}
@@ -253,8 +255,8 @@ func (p *parsing) allowedInLine(n *node, s *section, out *transition) {
 
 // reachable reports nodes that no path leads to.
 func (p *parsing) reachable() {
-	if p.start == nil || len(p.nodes) != len(p.byID) {
-		return // ids are wrong; what follows from that would only distract
+	if p.start == nil || p.unordered || len(p.nodes) != len(p.byID) {
+		return // ids or the order are wrong; what follows from that would only distract
 	}
 	seen := map[string]bool{}
 	todo := []string{p.start.ID}

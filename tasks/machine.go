@@ -331,8 +331,8 @@ func (n *node) taskParams(s scope) (json.RawMessage, error) {
 	if n.params == nil || !n.params.slotted {
 		return raw, nil
 	}
-	if len(raw) > maxText {
-		return nil, fmt.Errorf("the parameters are longer than %d bytes", maxText)
+	if len(raw) > maxExpanded {
+		return nil, fmt.Errorf("the parameters are longer than %d bytes", maxExpanded)
 	}
 	t, ok := Lookup(n.task)
 	var schema jsonschema.Schema

@@ -25,8 +25,8 @@ func (m *Machine) spread(l *line, t *transition, id string, r StepResult) {
 		}
 		count, items = len(list), list
 	}
-	if count > maxLines {
-		m.fail(id, fmt.Sprintf("cannot fan out to %s: %d lines, and %d is the most", t.to, count, maxLines))
+	if count > maxFanOut {
+		m.fail(id, fmt.Sprintf("cannot fan out to %s: %d lines, and %d is the most", t.to, count, maxFanOut))
 		return
 	}
 	m.visits[t.to]++

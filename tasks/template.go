@@ -12,8 +12,8 @@ import (
 // argument of 128 KiB at most, and `sh -c COMMAND` is one argument.
 const maxCommand = 120_000
 
-// maxText bounds an expanded prompt, message or parameter in bytes.
-const maxText = 4 << 20
+// maxExpanded bounds an expanded prompt, message or parameter in bytes.
+const maxExpanded = 4 << 20
 
 // template is text with slots, {{path}}. It is immutable.
 //
@@ -215,8 +215,8 @@ func (t *template) expand(s scope) (string, error) {
 			return "", err
 		}
 		b.WriteString(plain(v))
-		if b.Len() > maxText {
-			return "", fmt.Errorf("the text with the value of %s is longer than %d bytes", p.slot, maxText)
+		if b.Len() > maxExpanded {
+			return "", fmt.Errorf("the text with the value of %s is longer than %d bytes", p.slot, maxExpanded)
 		}
 	}
 	return b.String(), nil

@@ -226,7 +226,7 @@ func (l *shellLexer) wordEnds(i int) bool {
 
 func (l *shellLexer) single() {
 	if l.i > 0 && l.text[l.i-1] == '$' {
-		l.lose("$'…', which bash and sh read differently,")
+		l.lose("$'…' (bash and sh read it differently)")
 		return
 	}
 	n := bytes.IndexByte(l.text[l.i+1:], '\'')

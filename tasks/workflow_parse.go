@@ -18,7 +18,7 @@ import (
 const (
 	maxNodes       = 1_000
 	maxTransitions = 5_000
-	maxLines       = 256 // of one fan-out
+	maxFanOut      = 256 // of one fan-out
 	maxRetries     = 100
 	maxTimeout     = 7 * 24 * time.Hour
 	defaultVisits  = 100
@@ -89,12 +89,11 @@ type parsing struct {
 	*Workflow
 
 	transitions []*transition
+	unordered   bool // no order of the nodes could be found; that has been said
 	// uses are the names that templates and conditions read, checked once all
 	// nodes are known.
 	uses []use
-	// outputs of all nodes and fan-ins: the keys that state may hold.
-	stateKeys map[string]bool
-	subs      []subUse
+	subs []subUse
 }
 
 // use is one reading of state, input or context.
@@ -867,7 +866,7 @@ func (p *parsing) transition(v *value) {
 
 	if out := v.get("fan_out"); out != nil && p.object(out, "fan_out", fanOutKeys) {
 		t.fanOut = &fanOut{
-			count:  p.integer(out.get("spawn_count"), "spawn_count", 1, maxLines, 0),
+			count:  p.integer(out.get("spawn_count"), "spawn_count", 1, maxFanOut, 0),
 			over:   p.condition(out.get("over"), "over", cel.ListType(cel.DynType), n, true, false),
 			branch: p.flag(out.get("branch"), "branch", false),
 			as:     "item",
@@ -916,8 +915,11 @@ func (p *parsing) known(at *value, id string) *node {
 	}
 	n, ok := p.byID[id]
 	if !ok {
-		ids := slices.Sorted(maps.Keys(p.byID))
-		p.at(at, "there is no node %q%s", id, suggest(id, ids))
+		hint := suggest(id, slices.Sorted(maps.Keys(p.byID)))
+		if strings.HasPrefix(id, "$") {
+			hint = "; the ends of a run are " + endComplete + " and " + endFailed
+		}
+		p.at(at, "there is no node %q%s", id, hint)
 	}
 	return n
 }

@@ -18,10 +18,10 @@ import (
 // Bounds on the YAML of a workflow file. They are far above what people write
 // and far below what hurts: a file is checked in well under a second.
 const (
-	maxFile   = 1 << 20 // bytes
-	maxTokens = 100_000 // lexical tokens; the YAML parser is a recursive one
-	maxDepth  = 64      // nesting
-	maxValues = 50_000  // values once aliases are expanded
+	maxYAMLFile   = 1 << 20 // bytes
+	maxYAMLTokens = 100_000 // lexical tokens; the YAML parser is a recursive one
+	maxYAMLDepth  = 64      // nesting
+	maxYAMLValues = 50_000  // values once aliases are expanded
 )
 
 // value is a YAML value that knows its place. A tree of values has no aliases
@@ -53,11 +53,12 @@ const (
 	stringValue
 	listValue
 	mapValue
+	brokenValue // has been complained about; nothing more is said of it
 )
 
 // String names the kind as a sentence needs it.
 func (k valueKind) String() string {
-	return [...]string{"nothing", "true or false", "a number", "text", "a list", "a mapping"}[k]
+	return [...]string{"nothing", "true or false", "a number", "text", "a list", "a mapping", "nothing"}[k]
 }
 
 type style int
@@ -120,6 +121,9 @@ func (d *document) problem(line, column int, format string, args ...any) {
 
 // at notes a mistake at a value.
 func (d *document) at(v *value, format string, args ...any) {
+	if v.kind == brokenValue {
+		return
+	}
 	d.problem(v.line, v.column, format, args...)
 }
 
@@ -172,8 +176,8 @@ func (d *document) place(v *value, offset int) (line, column int) {
 // that there is nothing to look at.
 func parseYAML(file string, data []byte) (*document, *value) {
 	d := &document{file: file}
-	if len(data) > maxFile {
-		d.problem(1, 1, "the file has %d bytes; a workflow file may have %d", len(data), maxFile)
+	if len(data) > maxYAMLFile {
+		d.problem(1, 1, "the file has %d bytes; a workflow file may have %d", len(data), maxYAMLFile)
 		return d, nil
 	}
 	text := strings.TrimPrefix(string(data), "\ufeff")
@@ -233,9 +237,9 @@ func parseYAML(file string, data []byte) (*document, *value) {
 // bounded looks at the tokens before the parser does, since the parser follows
 // nesting by recursion and a Go stack that overflows cannot be recovered from.
 func (d *document) bounded(tokens token.Tokens) bool {
-	if len(tokens) > maxTokens {
-		at := tokens[maxTokens].Position
-		d.problem(at.Line, at.Column, "the file has %d YAML tokens; a workflow file may have %d", len(tokens), maxTokens)
+	if len(tokens) > maxYAMLTokens {
+		at := tokens[maxYAMLTokens].Position
+		d.problem(at.Line, at.Column, "the file has %d YAML tokens; a workflow file may have %d", len(tokens), maxYAMLTokens)
 		return false
 	}
 	depth, line, inLine := 0, 0, 0
@@ -251,8 +255,8 @@ func (d *document) bounded(tokens token.Tokens) bool {
 		case token.SequenceEntryType, token.MappingKeyType, token.AnchorType, token.TagType:
 			inLine++ // "- - - -" nests within one line
 		}
-		if depth > maxDepth || depth == 0 && inLine > maxDepth || t.Position.Column > 16*maxDepth && isBlockEntry(t) {
-			d.problem(t.Position.Line, t.Position.Column, "nested more than %d deep", maxDepth)
+		if depth > maxYAMLDepth || depth == 0 && inLine > maxYAMLDepth || t.Position.Column > 16*maxYAMLDepth && isBlockEntry(t) {
+			d.problem(t.Position.Line, t.Position.Column, "nested more than %d deep", maxYAMLDepth)
 			return false
 		}
 	}
@@ -302,6 +306,12 @@ func (e *expander) stop(t *token.Token, format string, args ...any) *value {
 	return &value{line: t.Position.Line, column: t.Position.Column}
 }
 
+// broken notes a mistake at a value that nothing can be made of.
+func (e *expander) broken(v *value, format string, args ...any) {
+	e.at(v, format, args...)
+	v.kind = brokenValue
+}
+
 func (e *expander) expand(n ast.Node, depth int) *value {
 	if n == nil {
 		return &value{line: 1, column: 1}
@@ -310,11 +320,11 @@ func (e *expander) expand(n ast.Node, depth int) *value {
 	if e.stopped {
 		return &value{line: t.Position.Line, column: t.Position.Column}
 	}
-	if depth > maxDepth {
-		return e.stop(t, "nested more than %d deep", maxDepth)
+	if depth > maxYAMLDepth {
+		return e.stop(t, "nested more than %d deep", maxYAMLDepth)
 	}
-	if e.count++; e.count > maxValues {
-		return e.stop(t, "the file has more than %d values once its aliases are expanded", maxValues)
+	if e.count++; e.count > maxYAMLValues {
+		return e.stop(t, "the file has more than %d values once its aliases are expanded", maxYAMLValues)
 	}
 	v := &value{line: t.Position.Line, column: t.Position.Column, text: t.Value}
 	switch n := n.(type) {
@@ -336,15 +346,15 @@ func (e *expander) expand(n ast.Node, depth int) *value {
 		name := n.Value.GetToken().Value
 		target, ok := e.anchors[name]
 		if !ok {
-			e.problem(v.line, v.column, "no anchor &%s stands before this alias", name)
+			e.broken(v, "no anchor &%s stands before this alias", name)
 			return v
 		}
 		size, deep := e.measure(target)
-		if depth+deep > maxDepth {
-			return e.stop(t, "nested more than %d deep once its aliases are expanded", maxDepth)
+		if depth+deep > maxYAMLDepth {
+			return e.stop(t, "nested more than %d deep once its aliases are expanded", maxYAMLDepth)
 		}
-		if e.count += size; e.count > maxValues {
-			return e.stop(t, "the file has more than %d values once its aliases are expanded", maxValues)
+		if e.count += size; e.count > maxYAMLValues {
+			return e.stop(t, "the file has more than %d values once its aliases are expanded", maxYAMLValues)
 		}
 		return target
 	case *ast.LiteralNode:
@@ -376,20 +386,19 @@ func (e *expander) expand(n ast.Node, depth int) *value {
 				v.any = int64(i)
 			}
 		default:
-			e.at(v, "%s is not a number that can be used here", strconv.Quote(v.text))
+			e.broken(v, "%s is not a number that can be used here", strconv.Quote(v.text))
 		}
 	case *ast.FloatNode:
 		v.kind, v.any = numberValue, n.Value
 		if math.IsInf(n.Value, 0) || math.IsNaN(n.Value) {
-			e.at(v, "%s is too large a number", v.text)
-			v.any = float64(0)
+			e.broken(v, "%s is not a number that can be used here", v.text)
 		}
 	case *ast.TagNode:
-		e.at(v, "tags (%s) are not used here", v.text)
+		e.broken(v, "tags (%s) are not used here", v.text)
 	case *ast.MergeKeyNode:
-		e.at(v, "merge keys (<<) are not used here; repeat the keys, or give the whole mapping by an alias")
+		e.broken(v, "merge keys (<<) are not used here; repeat the keys, or give the whole mapping by an alias")
 	default:
-		e.at(v, "%s cannot stand in a workflow file", strings.ToLower(n.Type().String()))
+		e.broken(v, "%s cannot stand in a workflow file", strings.ToLower(n.Type().String()))
 	}
 	return v
 }
@@ -441,7 +450,7 @@ func (e *expander) measure(v *value) (size, deep int) {
 	size = 1
 	add := func(child *value) {
 		s, d := e.measure(child)
-		size, deep = min(size+s, maxValues+1), max(deep, d)
+		size, deep = min(size+s, maxYAMLValues+1), max(deep, d)
 	}
 	for _, item := range v.items {
 		add(item)
@@ -456,6 +465,9 @@ func (e *expander) measure(v *value) (size, deep int) {
 
 // kindOf says what a value is, for a message about what it should have been.
 func kindOf(v *value) string {
+	if v.kind == numberValue {
+		return v.text
+	}
 	if v.kind == stringValue && v.text != "" && len(v.text) <= 40 && !strings.Contains(v.text, "\n") {
 		return fmt.Sprintf("the text %q", v.text)
 	}
