@@ -46,7 +46,9 @@ type line struct {
 	visits map[string]int // by node
 	issues map[string]int // by node: steps made, retries too
 	group  *group         // nil: the main line
-	ended  bool
+	// failed is the last failure that a transition of this line handled; it is
+	// the run's when that path ends in $failed.
+	failed Outcome
 }
 
 // group is one fan-out that has not come together yet.
@@ -425,6 +427,11 @@ func (m *Machine) follow(l *line, n *node, id string, r StepResult) {
 				result = r.visible()
 			}
 			holds, err := t.when.holds(m.scope(l), result)
+			if err != nil && !r.OK {
+				// A step that failed early may have nothing of what the condition
+				// asks for. The failure is the news, not that.
+				continue
+			}
 			if err != nil {
 				m.fail(id, fmt.Sprintf("cannot tell whether to go on to %s: %v", t.to, err))
 				return
@@ -432,6 +439,9 @@ func (m *Machine) follow(l *line, n *node, id string, r StepResult) {
 			if !holds {
 				continue
 			}
+		}
+		if !r.OK {
+			l.failed = Outcome{Failed: id, Error: failure(n, r)}
 		}
 		m.take(l, t, id, r)
 		return
@@ -472,11 +482,11 @@ func failure(n *node, r StepResult) string {
 func (m *Machine) take(l *line, t *transition, id string, r StepResult) {
 	switch {
 	case t.to == endFailed:
-		why := "the workflow leads from here to " + endFailed
-		if r.Error != "" {
-			why += ": " + r.Error
+		if l.failed.Failed != "" {
+			m.end(l.failed)
+			return
 		}
-		m.fail(id, why)
+		m.fail(id, "the workflow leads from here to "+endFailed)
 	case t.to == endComplete, t.fanIn:
 		m.finished(l)
 	case t.fanOut != nil:
@@ -488,7 +498,6 @@ func (m *Machine) take(l *line, t *transition, id string, r StepResult) {
 
 // finished ends a line: the run with the main one, the fan-out with the last of its lines.
 func (m *Machine) finished(l *line) {
-	l.ended = true
 	g := l.group
 	if g == nil {
 		m.end(Outcome{OK: true})

@@ -12,6 +12,9 @@ import (
 // wrong everywhere is not a reason to write megabytes of complaints.
 const maxProblems = 100
 
+// maxMessage bounds one message, in bytes.
+const maxMessage = 1000
+
 // Problem is one mistake in a file.
 type Problem struct {
 	File    string `json:"file"`

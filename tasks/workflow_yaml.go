@@ -113,9 +113,14 @@ type document struct {
 
 // problem notes a mistake at a place.
 func (d *document) problem(line, column int, format string, args ...any) {
+	message := fmt.Sprintf(format, args...)
+	if len(message) > maxMessage {
+		// What was written is part of many messages, and may be anything.
+		message = strings.ToValidUTF8(message[:maxMessage], "") + "…"
+	}
 	d.problems = append(d.problems, Problem{
 		File: d.file, Line: max(line, 1), Column: max(column, 1),
-		Message: fmt.Sprintf(format, args...), Source: sourceLine(d.lines, max(line, 1)),
+		Message: message, Source: sourceLine(d.lines, max(line, 1)),
 	})
 }
 
@@ -181,6 +186,7 @@ func parseYAML(file string, data []byte) (*document, *value) {
 		return d, nil
 	}
 	text := strings.TrimPrefix(string(data), "\ufeff")
+	text = strings.ReplaceAll(text, "\r\n", "\n")
 	d.lines = strings.Split(text, "\n")
 	for i, line := range d.lines {
 		if !utf8.ValidString(line) {
@@ -196,14 +202,14 @@ func parseYAML(file string, data []byte) (*document, *value) {
 			return d, nil
 		}
 		if j := strings.IndexFunc(line, func(r rune) bool {
-			return r < ' ' && r != '\t' && r != '\r' || r == 0x7f
+			return r < ' ' && r != '\t' || r == 0x7f
 		}); j >= 0 {
 			d.problem(i+1, utf8.RuneCountInString(line[:j])+1, "a control character (%#02x) may not stand in a YAML file", line[j])
 			return d, nil
 		}
 	}
 	tokens := lexer.Tokenize(text)
-	if !d.bounded(tokens) {
+	if !d.bounded(tokens) || !d.tabs(tokens) {
 		return d, nil
 	}
 	tree, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
@@ -261,6 +267,30 @@ func (d *document) bounded(tokens token.Tokens) bool {
 		}
 	}
 	return true
+}
+
+// tabs reports tabs that the YAML parser would get wrong: it drops them from
+// plain text, and loses count of lines behind them in double quotes.
+func (d *document) tabs(tokens token.Tokens) bool {
+	good := true
+	for _, t := range tokens {
+		switch {
+		case t.Type == token.DoubleQuoteType && strings.Contains(t.Origin, "\t"):
+			d.problem(t.Position.Line, t.Position.Column, `a tab stands in this text; write \t for it, or put the text into a | block`)
+			return false // further places cannot be told
+		case t.Type == token.StringType && t.CharacterType == token.CharacterTypeMiscellaneous && strings.Contains(strings.TrimSpace(t.Origin), "\t") && !d.inBlock(t):
+			d.problem(t.Position.Line, t.Position.Column, "a tab stands in this text and would be lost; put the text into quotes or into a | block")
+			good = false
+		}
+	}
+	return good
+}
+
+// inBlock tells whether a token is the text of a | or > block.
+func (d *document) inBlock(t *token.Token) bool {
+	for t = t.Prev; t != nil && t.Type == token.CommentType; t = t.Prev {
+	}
+	return t != nil && (t.Type == token.LiteralType || t.Type == token.FoldedType)
 }
 
 // isBlockEntry tells whether a token opens a level of a block by its indentation.
