@@ -150,9 +150,11 @@ func findCgroups() *cgroupRoot {
 		if !m.v2 {
 			continue
 		}
-		// The nearest group above us that may hand its controllers on. Our own
+		// The nearest group from ours up that may hand its controllers on. Ours
 		// cannot as long as it holds processes, unless it is the root.
-		for dir := m.folder(paths[""]); ; dir = filepath.Dir(dir) {
+		own := m.folder(paths[""])
+		stepAside(own)
+		for dir := own; ; dir = filepath.Dir(dir) {
 			if got := enableControllers(dir); slices.Contains(got, "memory") && slices.Contains(got, "pids") && canMakeGroup(dir) {
 				return &cgroupRoot{v2: filepath.Join(dir, "ramus"), controllers: got}
 			}
@@ -192,6 +194,32 @@ func enableControllers(dir string) []string {
 		return nil
 	}
 	return strings.Fields(string(on))
+}
+
+// stepAside moves this process, where it is alone in a group that is its own,
+// into a group below: only a group without processes hands controllers on. That
+// is how `systemd-run --scope -p Delegate=yes` starts ramus.
+func stepAside(dir string) {
+	if len(enableControllers(dir)) > 0 {
+		return // the root, or done already
+	}
+	self := strconv.Itoa(os.Getpid())
+	procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	if err != nil || strings.TrimSpace(string(procs)) != self || unix.Access(filepath.Join(dir, "cgroup.subtree_control"), unix.W_OK) != nil {
+		return
+	}
+	below := filepath.Join(dir, "ramus-server")
+	if os.Mkdir(below, 0o755) != nil {
+		return
+	}
+	if writeControl(filepath.Join(below, "cgroup.procs"), self) != nil {
+		os.Remove(below)
+		return
+	}
+	if len(enableControllers(dir)) == 0 { // there are none to be had
+		writeControl(filepath.Join(dir, "cgroup.procs"), self)
+		os.Remove(below)
+	}
 }
 
 // writeControl writes a control file, which must exist.

@@ -824,8 +824,10 @@ func (f *Fleet) makeRoomLocked() {
 	})
 }
 
-// watch puts idle hosts to sleep until the fleet is closed.
+// watch puts idle hosts to sleep until the fleet is closed. It begins with the
+// dead ones that Open found.
 func (f *Fleet) watch() {
+	f.sweep()
 	tick := time.NewTicker(min(max(f.sleepAfter()/4, 20*time.Millisecond), 30*time.Second))
 	defer tick.Stop()
 	for {
@@ -1057,6 +1059,13 @@ func (f *Fleet) Close(ctx context.Context, keep bool) error {
 	f.mu.Unlock()
 	f.stop(errClosed)
 	if err := f.wait(ctx); err != nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		for _, b := range f.berths {
+			if b.host != nil {
+				b.host.Close()
+			}
+		}
 		return err
 	}
 	// Nothing but this runs now.

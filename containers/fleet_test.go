@@ -373,9 +373,7 @@ func TestFleetAdopts(t *testing.T) {
 	f = newFleet(t, dir, nil)
 	f.clock.add(11 * time.Minute)
 	containers.Sweep(f.Fleet)
-	if list := f.List(t.Context()); len(list) != 0 {
-		t.Errorf("orphans nobody wanted stay: %+v", list)
-	}
+	f.await("the removal of orphans nobody wants", func() bool { return len(f.List(t.Context())) == 0 })
 	if left, err := os.ReadDir(filepath.Join(dir, "fleet", "hosts")); err != nil || len(left) != 0 {
 		t.Errorf("folders stay: %v, %v", left, err)
 	}
