@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"os/user"
+
+	"github.com/ramus-dev/ramus/executor"
+)
+
+func approveCommand() command {
+	var (
+		d      executor.Decision
+		reject bool
+		o      followOptions
+	)
+	return command{
+		name: "approve", args: "RUN [--reject] [--comment TEXT]",
+		short: "answer the question a run waits with, and follow it on",
+		set: func(fs *flag.FlagSet, e *env) {
+			fs.BoolVar(&reject, "reject", false, "say no")
+			fs.StringVar(&d.Comment, "comment", "", "`text` that the workflow and people can read")
+			fs.StringVar(&d.Step, "step", "", "the `step` that asks, where several do")
+			fs.StringVar(&d.By, "by", "", "`who` answers (default you)")
+			fs.BoolVar(&o.output, "output", false, "show what the commands print")
+			fs.BoolVar(&o.wait, "wait", false, "stay while it waits for a person again")
+			fs.BoolVar(&e.json, "json", false, "events as JSON, one a line")
+		},
+		run: func(ctx context.Context, e *env, args []string) error {
+			if err := want(args, 1, 1, "RUN"); err != nil {
+				return err
+			}
+			c, err := e.client(ctx)
+			if err != nil {
+				return err
+			}
+			if d.Approved = !reject; d.By == "" {
+				d.By = asker(ctx, e).Name
+			}
+			if u, err := user.Current(); d.By == "" && err == nil {
+				d.By = u.Username
+			}
+			before, err := c.Run(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			seen, err := c.Journal(ctx, before.Name())
+			if err != nil {
+				return err
+			}
+			r, err := c.Decide(ctx, before.Name(), d)
+			if err != nil {
+				return err
+			}
+			o.json = e.json
+			if len(seen) > 0 {
+				o.after = seen[len(seen)-1].Seq
+			}
+			return follow(ctx, e, c, r, o)
+		},
+	}
+}

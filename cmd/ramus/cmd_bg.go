@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+)
+
+func bgCommand() command {
+	return command{name: "bg", args: "list|stop", short: "list and stop background processes of a caller", subs: []command{
+		{
+			name: "list", args: "CALLER", short: "list background processes",
+			set: func(fs *flag.FlagSet, e *env) { fs.BoolVar(&e.json, "json", false, "as JSON") },
+			run: func(ctx context.Context, e *env, args []string) error {
+				if err := want(args, 1, 1, "CALLER"); err != nil {
+					return err
+				}
+				c, err := e.client(ctx)
+				if err != nil {
+					return err
+				}
+				e.conn.leave = true // to look at them is not to end them
+				list, err := c.Processes(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				if e.json {
+					return e.writeJSON(list)
+				}
+				var rows [][]string
+				for _, p := range list {
+					st := "running"
+					if !p.Running {
+						st = fmt.Sprintf("exit %d", p.Exit.Code)
+					}
+					rows = append(rows, []string{p.ID, st, ago(p.Started), p.Line})
+				}
+				return e.table([]string{"PROCESS", "STATE", "STARTED", "COMMAND"}, rows)
+			},
+		}, {
+			name: "stop", args: "CALLER PROCESS", short: "end a background process",
+			run: func(ctx context.Context, e *env, args []string) error {
+				if err := want(args, 2, 2, "CALLER or PROCESS"); err != nil {
+					return err
+				}
+				c, err := e.client(ctx)
+				if err != nil {
+					return err
+				}
+				e.conn.leave = true
+				return c.StopProcess(ctx, args[0], args[1])
+			},
+		},
+	}}
+}

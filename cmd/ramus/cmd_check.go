@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/ramus-dev/ramus/tasks"
+)
+
+func checkCommand() command {
+	var schema bool
+	return command{
+		name: "check", args: "FILE… | --schema",
+		short: "check workflow files without running them",
+		long: `
+All mistakes are shown at once, each with its line. Sub-workflows are looked for
+beside the file, as ID.yaml. No server is needed. Exit status: 0 valid, 1
+invalid, 2 unreadable.
+
+--schema prints the JSON Schema of workflow files, for editors.`,
+		set: func(fs *flag.FlagSet, e *env) {
+			fs.BoolVar(&schema, "schema", false, "print the JSON Schema")
+			fs.BoolVar(&e.json, "json", false, "the mistakes as JSON")
+		},
+		run: func(_ context.Context, e *env, args []string) error {
+			if schema {
+				if err := want(args, 0, 0, ""); err != nil {
+					return err
+				}
+				return e.writeJSON(tasks.WorkflowSchema())
+			}
+			if len(args) == 0 {
+				return usage("FILE is missing")
+			}
+			c, err := e.config()
+			if err != nil {
+				return err
+			}
+			all := tasks.Problems{}
+			var broken error
+			for _, name := range args {
+				problems, err := checkFile(e, name, c.LLM.Kind != "")
+				if err != nil {
+					broken = errors.Join(broken, err)
+					continue
+				}
+				all = append(all, problems...)
+			}
+			if e.json {
+				if err := e.writeJSON(all); err != nil {
+					return err
+				}
+			} else if len(all) > 0 {
+				fmt.Fprintln(e.out, e.safe(all.Error()))
+			}
+			switch {
+			case broken != nil:
+				return &unreadable{broken}
+			case len(all) > 0:
+				return &exitStatus{code: exitFailed}
+			}
+			return nil
+		},
+	}
+}
+
+func checkFile(e *env, name string, llm bool) (tasks.Problems, error) {
+	text, err := readInput(e, name)
+	if err != nil {
+		return nil, err
+	}
+	w, err := tasks.Parse(name, text, tasks.Options{Load: besides(name), LLM: llm})
+	var problems tasks.Problems
+	switch {
+	case errors.As(err, &problems):
+		return problems, nil
+	case err != nil:
+		return nil, err
+	}
+	if !e.json {
+		fmt.Fprintf(e.out, "%s: %s is valid\n", name, e.oneLine(w.ID, 100))
+	}
+	return nil, nil
+}
+
+// besides loads sub-workflows from a file's folder. Ids are names, never paths.
+func besides(name string) func(string) ([]byte, error) {
+	return func(id string) ([]byte, error) {
+		if !filepath.IsLocal(id) || filepath.Base(id) != id {
+			return nil, fmt.Errorf("%q is no name of a workflow", id)
+		}
+		for _, suffix := range []string{".yaml", ".yml"} {
+			b, err := os.ReadFile(filepath.Join(filepath.Dir(name), id+suffix))
+			if err == nil || !errors.Is(err, os.ErrNotExist) {
+				return b, err
+			}
+		}
+		return nil, fmt.Errorf("there is no %s.yaml beside %s", id, filepath.Base(name))
+	}
+}

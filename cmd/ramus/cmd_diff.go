@@ -1,0 +1,98 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"io"
+	"strings"
+)
+
+func diffCommand() command {
+	var stat, asJSON bool
+	return command{
+		name: "diff", args: "CALLER [--stat] [PATH…]",
+		short: "show what a caller changed",
+		long: `
+From where its branch left the base to where it stands. Written to a file or a
+pipe it is a patch for "git apply", binary files and all.`,
+		set: func(fs *flag.FlagSet, _ *env) {
+			fs.BoolVar(&stat, "stat", false, "a diffstat instead of a patch")
+			fs.BoolVar(&asJSON, "json", false, "the changed files as JSON")
+		},
+		run: func(ctx context.Context, e *env, args []string) error {
+			if len(args) == 0 {
+				return usage("CALLER is missing")
+			}
+			c, err := e.client(ctx)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				changes, err := c.Changes(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				return e.writeJSON(changes)
+			}
+			if !terminal(e.out) {
+				return c.Diff(ctx, args[0], stat, args[1:], e.out)
+			}
+			w := &diffWriter{e: e}
+			if err := c.Diff(ctx, args[0], stat, args[1:], w); err != nil {
+				return err
+			}
+			return w.Close()
+		},
+	}
+}
+
+// diffWriter makes a diff, which has what commands wrote in it, fit for a terminal.
+type diffWriter struct {
+	e    *env
+	line bytes.Buffer
+}
+
+func (w *diffWriter) Write(b []byte) (int, error) {
+	n := len(b)
+	for {
+		line, rest, found := bytes.Cut(b, []byte("\n"))
+		w.line.Write(line)
+		if !found {
+			return n, nil
+		}
+		if err := w.flush(); err != nil {
+			return n, err
+		}
+		b = rest
+	}
+}
+
+func (w *diffWriter) flush() error {
+	text := w.e.safe(w.line.String())
+	w.line.Reset()
+	paint := ""
+	switch {
+	case strings.HasPrefix(text, "diff "), strings.HasPrefix(text, "+++"), strings.HasPrefix(text, "---"):
+		paint = "1"
+	case strings.HasPrefix(text, "+"):
+		paint = green
+	case strings.HasPrefix(text, "-"):
+		paint = red
+	case strings.HasPrefix(text, "@@"):
+		paint = blue
+	}
+	if paint != "" {
+		text = w.e.colour(paint, text)
+	}
+	_, err := io.WriteString(w.e.out, text+"\n")
+	return err
+}
+
+// Close writes a last line that has no end.
+func (w *diffWriter) Close() error {
+	if w.line.Len() == 0 {
+		return nil
+	}
+	return w.flush()
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/docker"
+)
+
+// finding is one line of a diagnosis.
+type finding struct {
+	What  string `json:"what"`
+	OK    bool   `json:"ok"`
+	Needs bool   `json:"needed"` // without it ramus cannot work as configured
+	Says  string `json:"says"`
+}
+
+func doctorCommand() command {
+	return command{
+		name: "doctor", args: "",
+		short: "tell what works on this machine, and what to do about the rest",
+		long: `
+Exit status 0 when ramus can work as it is configured, 1 otherwise.`,
+		set: func(fs *flag.FlagSet, e *env) { fs.BoolVar(&e.json, "json", false, "as JSON") },
+		run: func(ctx context.Context, e *env, args []string) error {
+			if err := want(args, 0, 0, ""); err != nil {
+				return err
+			}
+			ctx, cancel := context.WithTimeout(ctx, time.Minute)
+			defer cancel()
+			list := diagnose(ctx, e)
+			bad := false
+			for _, f := range list {
+				bad = bad || f.Needs && !f.OK
+			}
+			if e.json {
+				if err := e.writeJSON(list); err != nil {
+					return err
+				}
+			} else {
+				for _, f := range list {
+					mark := e.colour(green, "ok  ")
+					switch {
+					case !f.OK && f.Needs:
+						mark = e.colour(red, "BAD ")
+					case !f.OK:
+						mark = e.colour(yellow, "none")
+					}
+					fmt.Fprintf(e.out, "%s  %-14s %s\n", mark, f.What, e.oneLine(f.Says, 500))
+				}
+			}
+			if bad {
+				return &exitStatus{code: exitFailed}
+			}
+			return nil
+		},
+	}
+}
+
+func diagnose(ctx context.Context, e *env) []finding {
+	var list []finding
+	add := func(what string, needed bool, says string, err error) {
+		if err != nil {
+			says = err.Error()
+		}
+		list = append(list, finding{what, err == nil, needed, says})
+	}
+	c, err := e.config()
+	add("configuration", true, "data folder "+c.Data, err)
+	if err != nil {
+		return list
+	}
+	version, err := gitVersion(ctx, e)
+	add("git", true, version, err)
+
+	sandbox := &containers.Sandbox{Dir: filepath.Join(c.Data, "sandbox"), ReadOnly: c.Sandbox.ReadOnly}
+	says := "bubblewrap starts containers"
+	sandboxErr := sandbox.Check(ctx)
+	if sandboxErr == nil {
+		if lacks := sandbox.Lacks(); len(lacks) > 0 {
+			says += "; what it cannot give here: " + strings.Join(lacks, ", ")
+		}
+	}
+	moby := &docker.Engine{Image: c.Image}
+	dockerErr := moby.Check(ctx)
+	defer moby.Close()
+	neither := sandboxErr != nil && dockerErr != nil
+	add("sandbox", c.Engine == "sandbox" || neither, says, sandboxErr)
+	add("docker", c.Engine == "docker" || neither, "the Docker engine answers", dockerErr)
+
+	if conn, err := dialSocket(ctx, c.Data); err == nil {
+		conn.Close()
+		add("server", false, "runs on "+socketPath(c.Data), nil)
+	} else {
+		add("server", false, "", errors.New("none runs; commands bring their own (`ramus serve` starts one that stays)"))
+	}
+	_, err = newLLM(c.LLM, e.environ)
+	switch {
+	case err == nil && c.LLM.Kind == "":
+		add("llm", false, "", errors.New("no endpoint is configured; workflows with llm nodes are refused"))
+	default:
+		add("llm", c.LLM.Kind != "", c.LLM.Kind+" at "+c.LLM.BaseURL, err)
+	}
+	return list
+}
+
+// oldestGit is the first release with `merge-tree --write-tree`.
+const oldestGit = "2.38"
+
+func gitVersion(ctx context.Context, e *env) (string, error) {
+	cmd := exec.CommandContext(ctx, "git", "version")
+	cmd.Env = e.environ
+	b, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("git cannot be run: %w; install git %s or newer", err, oldestGit)
+	}
+	text := strings.TrimSpace(string(b))
+	var major, minor int
+	if _, err := fmt.Sscanf(strings.TrimPrefix(text, "git version "), "%d.%d", &major, &minor); err != nil {
+		return "", fmt.Errorf("cannot read %q", text)
+	}
+	if major < 2 || major == 2 && minor < 38 {
+		return "", fmt.Errorf("%s is too old; install %s or newer", text, oldestGit)
+	}
+	return text, nil
+}

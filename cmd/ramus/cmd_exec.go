@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/client"
+)
+
+func execCommand() command {
+	var (
+		x       gateway.ExecRequest
+		timeout time.Duration
+		stdin   bool
+		env_    listFlag
+	)
+	return command{
+		name: "exec", args: "CALLER [--repo NAME] [--timeout D] -- CMD…",
+		short: "run a command for a caller, and commit what it changed",
+		long: `
+CALLER is a run or a conversation, or any unique part of its name. "new", or a
+name that is free, begins a new caller on --repo.
+
+One argument after -- is a shell line; several are a program and its arguments,
+which no shell touches. Output streams as it comes; an interrupt stops the
+command. The exit status is the command's own, or 125 when ramus itself failed.
+
+  ramus exec new --repo app -- 'go test ./... | tail'
+  ramus exec fancy-mallard -- go test ./...`,
+		rest: true,
+		set: func(fs *flag.FlagSet, e *env) {
+			fs.StringVar(&x.Repo, "repo", "", "`name` of the repository of a new caller")
+			fs.StringVar(&x.Base, "base", "", "`branch` that a new caller starts from")
+			fs.DurationVar(&timeout, "timeout", 0, "stop the command after this `duration`")
+			fs.StringVar(&x.Command.Dir, "dir", "", "`folder` of the work tree to run in")
+			fs.Var(&env_, "env", "`K=V` for the command's environment; may be repeated")
+			fs.BoolVar(&x.Command.Background, "background", false, "start it and leave it running; see ramus bg")
+			fs.BoolVar(&stdin, "i", false, "give the command this standard input")
+			fs.BoolVar(&e.json, "json", false, "the result as JSON at the end, on standard error")
+		},
+		run: func(ctx context.Context, e *env, args []string) error {
+			if len(args) == 0 {
+				return usage("CALLER is missing")
+			}
+			switch cmd := args[1:]; len(cmd) {
+			case 0:
+				return usage("the command is missing: ramus exec %s -- CMD…", args[0])
+			case 1:
+				x.Command.Shell = cmd[0]
+			default:
+				x.Command.Args = cmd
+			}
+			x.Command.Timeout, x.Command.Env = timeout, env_
+			result, err := execute(ctx, e, args[0], x, stdin)
+			if err != nil {
+				var p *gateway.Problem
+				switch {
+				case errors.Is(err, context.Canceled):
+					return err
+				case errors.As(err, &p):
+					return &exitStatus{exitExec, p}
+				}
+				return &exitStatus{exitExec, err}
+			}
+			return execResult(e, result)
+		},
+	}
+}
+
+func execute(ctx context.Context, e *env, caller string, x gateway.ExecRequest, stdin bool) (executor.Result, error) {
+	c, err := e.client(ctx)
+	if err != nil {
+		return executor.Result{}, err
+	}
+	if x.Command.Background {
+		e.conn.leave = true // it shall outlive this command, and so our own server
+	}
+	x.Asker = asker(ctx, e)
+	o := client.ExecOptions{Stdout: e.out, Stderr: e.err}
+	if stdin {
+		o.Stdin = readerOnly{e.in}
+	}
+	return c.Exec(ctx, caller, x, o)
+}
+
+// readerOnly keeps net/http from closing standard input.
+type readerOnly struct{ io.Reader }
+
+// execResult tells, apart from the command's own output, what became of it.
+func execResult(e *env, r executor.Result) error {
+	if e.json {
+		err := (&env{stdio: stdio{out: e.err}}).line(r)
+		return errors.Join(err, status(r))
+	}
+	if terminal(e.err) {
+		text := fmt.Sprintf("%s: exit %d in %s", r.Run, r.ExitCode, took(r.Duration))
+		if r.Reason != "" {
+			text += ", " + r.Reason
+		}
+		if r.Commit != "" {
+			text += ", commit " + short(string(r.Commit))
+		}
+		fmt.Fprintln(e.err, e.colour(dim, e.oneLine(text, 300)))
+	} else if r.Reason != "" {
+		fmt.Fprintf(e.err, "ramus: the command was ended: %s\n", e.oneLine(r.Reason, 100))
+	}
+	return status(r)
+}
+
+func status(r executor.Result) error {
+	if r.ExitCode != 0 {
+		return &exitStatus{code: r.ExitCode}
+	}
+	return nil
+}
+
+// listFlag collects a flag that may be repeated.
+type listFlag []string
+
+func (l *listFlag) String() string { return "" }
+
+// Set adds one.
+func (l *listFlag) Set(s string) error { *l = append(*l, s); return nil }

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/client"
+)
+
+func psCommand() command {
+	var (
+		f    client.Filter
+		runs bool
+	)
+	return command{
+		name: "ps", args: "[--repo NAME] [--live] [--runs]",
+		short: "list callers, or their runs, and what they are doing",
+		set: func(fs *flag.FlagSet, e *env) {
+			fs.StringVar(&f.Repo, "repo", "", "only of this repository `name`")
+			fs.StringVar(&f.Caller, "caller", "", "only of this `caller`")
+			fs.StringVar(&f.State, "state", "", "only in this `state`: submitted, running, awaiting_review, addressing_comments, complete, failed")
+			fs.BoolVar(&f.Live, "live", false, "only what has not ended")
+			fs.BoolVar(&runs, "runs", false, "runs instead of callers")
+			fs.IntVar(&f.Max, "n", 50, "at most `n` lines")
+			fs.BoolVar(&e.json, "json", false, "as JSON")
+		},
+		run: func(ctx context.Context, e *env, args []string) error {
+			if err := want(args, 0, 0, ""); err != nil {
+				return err
+			}
+			c, err := e.client(ctx)
+			if err != nil {
+				return err
+			}
+			if runs {
+				list, err := c.Runs(ctx, f)
+				if err != nil {
+					return err
+				}
+				if e.json {
+					return e.writeJSON(list)
+				}
+				var rows [][]string
+				for _, r := range list {
+					rows = append(rows, []string{r.Name(), r.Repo, state(r), work(r), ago(r.CreatedAt)})
+				}
+				return e.table([]string{"RUN", "REPO", "STATE", "WORK", "CREATED"}, rows)
+			}
+			list, err := c.Callers(ctx, f)
+			if err != nil {
+				return err
+			}
+			if e.json {
+				return e.writeJSON(list)
+			}
+			var rows [][]string
+			for _, st := range list {
+				container := ""
+				if st.Container != nil {
+					container = st.Container.State
+				}
+				rows = append(rows, []string{st.Caller.String(), st.Repo, short(string(st.Head)), state(st.Last), work(st.Last), container, ago(latest(st.Last))})
+			}
+			return e.table([]string{"CALLER", "REPO", "HEAD", "STATE", "LAST", "CONTAINER", "ACTIVE"}, rows)
+		},
+	}
+}
+
+// state is a run's state in one word, with the reason for a bad one.
+func state(r executor.Run) string {
+	switch {
+	case r.Reason != "":
+		return string(r.State) + ": " + string(r.Reason)
+	case r.Place > 0:
+		return "queued"
+	}
+	return string(r.State)
+}
+
+// work is what a run does or did.
+func work(r executor.Run) string {
+	switch {
+	case r.Command != "":
+		return r.Command
+	case r.Workflow != "" && r.Step != "" && !r.Ended():
+		return r.Workflow + " at " + r.Step
+	}
+	return r.Workflow
+}
+
+// latest is when something last happened to a run.
+func latest(r executor.Run) time.Time {
+	for _, t := range []time.Time{r.EndedAt, r.StartedAt} {
+		if !t.IsZero() {
+			return t
+		}
+	}
+	return r.CreatedAt
+}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+)
+
+func retryCommand() command {
+	var o followOptions
+	return command{
+		name: "retry", args: "RUN",
+		short: "start a failed run again where it failed",
+		long: `
+A workflow begins at the step that failed, with the results of those before it;
+a command begins anew.`,
+		set: func(fs *flag.FlagSet, e *env) {
+			fs.BoolVar(&o.output, "output", false, "show what the commands print")
+			fs.BoolVar(&o.wait, "wait", false, "stay while it waits for a person")
+			fs.BoolVar(&e.json, "json", false, "events as JSON, one a line")
+		},
+		run: func(ctx context.Context, e *env, args []string) error {
+			if err := want(args, 1, 1, "RUN"); err != nil {
+				return err
+			}
+			c, err := e.client(ctx)
+			if err != nil {
+				return err
+			}
+			r, err := c.Retry(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if o.json = e.json; !o.json {
+				fmt.Fprintf(e.out, "%s on %s, branch %s\n", e.colour("1", r.Name()), e.oneLine(r.Repo, 100), r.Branch)
+			}
+			return follow(ctx, e, c, r, o)
+		},
+	}
+}

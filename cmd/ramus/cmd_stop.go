@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+)
+
+func stopCommand() command {
+	return command{
+		name: "stop", args: "CALLER | CALLER/RUN",
+		short: "stop a caller's runs and remove its container, or stop one run",
+		long: `
+What stands is committed first; the branch stays, and the next command for the
+caller goes on with it.`,
+		run: func(ctx context.Context, e *env, args []string) error {
+			if err := want(args, 1, 1, "CALLER"); err != nil {
+				return err
+			}
+			c, err := e.client(ctx)
+			if err != nil {
+				return err
+			}
+			if strings.Contains(args[0], "/") {
+				r, err := c.StopRun(ctx, args[0])
+				if err == nil {
+					fmt.Fprintf(e.out, "%s is %s\n", r.Name(), state(r))
+				}
+				return err
+			}
+			st, err := c.StopCaller(ctx, args[0])
+			if err == nil {
+				fmt.Fprintf(e.out, "%s stopped; its branch is %s\n", st.Caller, st.Branch)
+			}
+			return err
+		},
+	}
+}

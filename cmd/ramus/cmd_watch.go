@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"strings"
+
+	"github.com/ramus-dev/ramus/executor"
+)
+
+func watchCommand() command {
+	var output bool
+	return command{
+		name: "watch", args: "[CALLER]",
+		short: "follow everything that happens, or what one caller does",
+		set: func(fs *flag.FlagSet, e *env) {
+			fs.BoolVar(&output, "output", false, "show what the commands print")
+			fs.BoolVar(&e.json, "json", false, "events as JSON, one a line")
+		},
+		run: func(ctx context.Context, e *env, args []string) error {
+			if err := want(args, 0, 1, ""); err != nil {
+				return err
+			}
+			c, err := e.client(ctx)
+			if err != nil {
+				return err
+			}
+			caller := ""
+			if len(args) == 1 {
+				caller = args[0]
+			}
+			if e.conn.own != nil {
+				fmt.Fprintln(e.err, "ramus: no server was running; this one sees what other commands do meanwhile")
+			}
+			for ev, err := range c.Watch(ctx, caller) {
+				if err != nil {
+					return err
+				}
+				switch {
+				case e.json:
+					err = e.line(ev)
+				case ev.Type == executor.EventOutput:
+					if output {
+						_, err = fmt.Fprint(e.out, e.safe(ev.Message))
+					}
+				default:
+					_, err = fmt.Fprintf(e.out, "%s  %s  %s\n", e.colour(dim, ev.Time.Local().Format("15:04:05")),
+						e.colour("1", e.oneLine(ev.Run, 60)), e.oneLine(told(ev), 160))
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+	}
+}
+
+// told is an event in one line.
+func told(ev executor.Event) string {
+	parts := []string{ev.Type, name(ev)}
+	switch ev.Type {
+	case executor.EventStepStarted:
+		parts = append(parts, ev.Command, ev.Task)
+	case executor.EventStepFinished:
+		if ev.Exit != nil {
+			parts = append(parts, fmt.Sprintf("exit %d", *ev.Exit))
+		}
+		parts = append(parts, ev.Reason, short(string(ev.Commit)))
+	default:
+		parts = append(parts, string(ev.State), ev.Reason, ev.Message)
+	}
+	return strings.Join(parts, " ")
+}

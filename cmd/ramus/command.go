@@ -1,0 +1,229 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// command is one subcommand, with the text that explains it.
+type command struct {
+	name  string
+	args  string // "CALLER [--patch]"
+	short string // one line for the list
+	long  string // the rest of its help
+	// set declares its flags; run does it. A command with subcommands has neither.
+	set  func(*flag.FlagSet, *env)
+	run  func(context.Context, *env, []string) error
+	subs []command
+	// rest says that arguments after the first belong to somebody else, flags and all.
+	rest bool
+}
+
+// commands is every subcommand, in the order of the list that help shows.
+func commands() []command {
+	return []command{
+		runCommand(), execCommand(), psCommand(), logCommand(), diffCommand(), watchCommand(),
+		mergeCommand(), applyCommand(), checkoutCommand(), cloneCommand(),
+		stopCommand(), retryCommand(), approveCommand(), rollbackCommand(), bgCommand(),
+		checkCommand(), tasksCommand(), repoCommand(), tokenCommand(),
+		serveCommand(), gitdCommand(), reindexCommand(), doctorCommand(), completionCommand(), versionCommand(),
+	}
+}
+
+// usageError is a command line that makes no sense.
+type usageError struct {
+	text string
+	help string // the command to ask for help, "ramus exec"
+}
+
+func (e *usageError) Error() string { return e.text }
+
+func usage(format string, args ...any) error { return &usageError{text: fmt.Sprintf(format, args...)} }
+
+// run does one command line.
+func run(ctx context.Context, args []string, io stdio, environ []string) int {
+	e := newEnv(io, environ)
+	err := dispatch(ctx, e, commands(), "ramus", args)
+	if cerr := e.close(); err == nil {
+		err = cerr
+	}
+	return e.report(err)
+}
+
+// dispatch finds the command and parses its flags.
+func dispatch(ctx context.Context, e *env, table []command, path string, args []string) error {
+	if len(args) == 0 {
+		if path == "ramus" {
+			overview(e.out)
+			return &exitStatus{code: exitUsage}
+		}
+		return &usageError{"which one? " + strings.Join(names(table), ", "), path}
+	}
+	name := args[0]
+	switch name {
+	case "-h", "--help", "help":
+		return help(e, table, path, args[1:])
+	case "--version":
+		name = "version"
+	}
+	i := slices.IndexFunc(table, func(c command) bool { return c.name == name })
+	if i < 0 {
+		text := fmt.Sprintf("there is no command %q", strings.TrimPrefix(path+" "+name, "ramus "))
+		if near := nearest(name, names(table)); near != "" {
+			text += fmt.Sprintf("; did you mean %q?", strings.TrimPrefix(path+" "+near, "ramus "))
+		}
+		return &usageError{text, path}
+	}
+	c := table[i]
+	path += " " + name
+	if c.subs != nil {
+		return dispatch(ctx, e, c.subs, path, args[1:])
+	}
+	rest, err := c.parse(e, path, args[1:])
+	if errors.Is(err, flag.ErrHelp) {
+		c.help(e.out, path)
+		return nil
+	}
+	if err == nil {
+		err = c.run(ctx, e, rest)
+	}
+	var u *usageError
+	if errors.As(err, &u) && u.help == "" {
+		u.help = path
+	}
+	return err
+}
+
+func names(table []command) []string {
+	var list []string
+	for _, c := range table {
+		list = append(list, c.name)
+	}
+	return list
+}
+
+// flags are the command's own and those of every command.
+func (c command) flags(e *env, path string) *flag.FlagSet {
+	fs := flag.NewFlagSet(path, flag.ContinueOnError)
+	fs.SetOutput(io.Discard) // errors are reported in one place
+	fs.StringVar(&e.dataFlag, "data", "", "data `folder` (default $RAMUS_DATA, or ~/.local/share/ramus)")
+	fs.StringVar(&e.configFlag, "config", "", "configuration `file` (default $RAMUS_CONFIG, or ramus.yaml in the data folder)")
+	fs.BoolVar(&e.keep, "keep", false, "leave containers for the next command, where this one starts the server itself")
+	if c.set != nil {
+		c.set(fs, e)
+	}
+	return fs
+}
+
+// parse reads flags and arguments in any order; -- ends flags.
+func (c command) parse(e *env, path string, args []string) ([]string, error) {
+	fs := c.flags(e, path)
+	var rest []string
+	for {
+		if err := fs.Parse(args); err != nil {
+			if errors.Is(err, flag.ErrHelp) {
+				return nil, err
+			}
+			text := err.Error()
+			if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
+				var known []string
+				fs.VisitAll(func(f *flag.Flag) { known = append(known, f.Name) })
+				text = fmt.Sprintf("there is no flag --%s", name)
+				if near := nearest(name, known); near != "" {
+					text += fmt.Sprintf("; did you mean --%s?", near)
+				}
+			}
+			return nil, &usageError{text, path}
+		}
+		left := fs.Args()
+		// What flag.Parse stopped at was "--" when that stands right before the rest.
+		if ended := len(args) - len(left); len(left) == 0 || ended > 0 && args[ended-1] == "--" {
+			return append(rest, left...), nil
+		}
+		rest = append(rest, left[0])
+		if args = left[1:]; c.rest && len(rest) == 2 {
+			return append(rest, args...), nil
+		}
+	}
+}
+
+// want checks the number of arguments.
+func want(args []string, least, most int, what string) error {
+	switch {
+	case len(args) < least:
+		return usage("%s is missing", what)
+	case len(args) > most:
+		return usage("unexpected argument %q", args[most])
+	}
+	return nil
+}
+
+func overview(w io.Writer) {
+	fmt.Fprint(w, `ramus runs work on a branch of a repository it serves, in a disposable
+container, and commits after every command.
+
+Usage: ramus COMMAND [ARGUMENTS]
+
+`)
+	for _, c := range commands() {
+		fmt.Fprintf(w, "  %-11s %s\n", c.name, c.short)
+	}
+	fmt.Fprint(w, `
+"ramus COMMAND -h" explains one. Names of callers, runs and commits may be cut
+short. With RAMUS_URL and RAMUS_TOKEN commands speak to that server, otherwise
+to the one of the data folder; where none runs they bring their own.
+`)
+}
+
+// help is `ramus help COMMAND…`.
+func help(e *env, table []command, path string, args []string) error {
+	for _, name := range args {
+		i := slices.IndexFunc(table, func(c command) bool { return c.name == name })
+		if i < 0 {
+			return &usageError{fmt.Sprintf("there is no command %q", name), path}
+		}
+		path += " " + name
+		if c := table[i]; c.subs == nil {
+			c.help(e.out, path)
+			return nil
+		}
+		table = table[i].subs
+	}
+	if path == "ramus" {
+		overview(e.out)
+		return nil
+	}
+	fmt.Fprintf(e.out, "Usage: %s COMMAND [ARGUMENTS]\n\n", path)
+	for _, c := range table {
+		fmt.Fprintf(e.out, "  %-8s %s\n", c.name, c.short)
+	}
+	return nil
+}
+
+func (c command) help(w io.Writer, path string) {
+	fmt.Fprintf(w, "Usage: %s %s\n\n%s\n", path, c.args, sentence(c.short))
+	if c.long != "" {
+		fmt.Fprintf(w, "\n%s\n", strings.Trim(c.long, "\n"))
+	}
+	fmt.Fprintln(w, "\nFlags:")
+	c.flags(newEnv(stdio{}, nil), path).VisitAll(func(f *flag.Flag) {
+		kind, text := flag.UnquoteUsage(f)
+		head := "--" + f.Name
+		if kind != "" {
+			head += " " + kind
+		}
+		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0" && f.DefValue != "0s" && !strings.Contains(text, "(default") {
+			text += fmt.Sprintf(" (default %s)", f.DefValue)
+		}
+		fmt.Fprintf(w, "  %-18s %s\n", head, text)
+	})
+}
+
+func sentence(s string) string {
+	return strings.ToUpper(s[:1]) + s[1:] + "."
+}

@@ -1,0 +1,481 @@
+package main
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// Config is ramus.yaml. Every key is documented in ramus.example.yaml, whose
+// values are the defaults; a test holds the two together. A key a.b is
+// overridden by the environment variable RAMUS_A_B.
+type Config struct {
+	Data           string            `yaml:"data"`
+	Listen         string            `yaml:"listen"`
+	SSHListen      string            `yaml:"ssh_listen"`
+	URL            string            `yaml:"url"`
+	Engine         string            `yaml:"engine"`
+	Image          string            `yaml:"image"`
+	Capacity       int               `yaml:"capacity"`
+	Queue          int               `yaml:"queue"`
+	SleepAfter     Duration          `yaml:"sleep_after"`
+	Timeout        Duration          `yaml:"timeout"`
+	RunTimeout     Duration          `yaml:"run_timeout"`
+	Limits         LimitsConfig      `yaml:"limits"`
+	Egress         []string          `yaml:"egress"`
+	Env            map[string]string `yaml:"env"`
+	Sandbox        SandboxConfig     `yaml:"sandbox"`
+	AuthorizedKeys string            `yaml:"authorized_keys"`
+	Git            GitConfig         `yaml:"git"`
+	LLM            LLMConfig         `yaml:"llm"`
+	Bot            BotConfig         `yaml:"bot"`
+	CORS           []string          `yaml:"cors"`
+	Streams        int               `yaml:"streams"`
+	Log            LogConfig         `yaml:"log"`
+}
+
+// LimitsConfig bounds one container.
+type LimitsConfig struct {
+	Memory   Size    `yaml:"memory"`
+	CPUs     float64 `yaml:"cpus"`
+	PIDs     int64   `yaml:"pids"`
+	Tmp      Size    `yaml:"tmp"`
+	FileSize Size    `yaml:"file_size"`
+	Output   Size    `yaml:"output"`
+	DiskFree Size    `yaml:"disk_free"`
+}
+
+// SandboxConfig is of the Sandbox engine alone.
+type SandboxConfig struct {
+	ReadOnly []string `yaml:"read_only"`
+}
+
+// GitConfig is of the Git server.
+type GitConfig struct {
+	Limits GitLimits `yaml:"limits"`
+}
+
+// GitLimits bound what one Git client can cost.
+type GitLimits struct {
+	PackBytes   Size     `yaml:"pack_bytes"`
+	Objects     int64    `yaml:"objects"`
+	ObjectBytes Size     `yaml:"object_bytes"`
+	Time        Duration `yaml:"time"`
+	CPU         Duration `yaml:"cpu"`
+	Memory      Size     `yaml:"memory"`
+	Processes   int      `yaml:"processes"`
+	Idle        Duration `yaml:"idle"`
+}
+
+// LLMConfig is the endpoint of llm nodes.
+type LLMConfig struct {
+	Kind       string   `yaml:"kind"`
+	BaseURL    string   `yaml:"base_url"`
+	Model      string   `yaml:"model"`
+	APIKeyEnv  string   `yaml:"api_key_env"`
+	APIKeyFile string   `yaml:"api_key_file"`
+	Timeout    Duration `yaml:"timeout"`
+}
+
+// BotConfig is the committer of every commit.
+type BotConfig struct {
+	Name  string `yaml:"name"`
+	Email string `yaml:"email"`
+}
+
+// LogConfig shapes the log, which goes to standard error.
+type LogConfig struct {
+	Level  string `yaml:"level"`
+	Format string `yaml:"format"`
+}
+
+// Defaults are the values of keys that nobody set.
+func Defaults() Config {
+	const mib, gib = 1 << 20, 1 << 30
+	return Config{
+		Data: "~/.local/share/ramus", Listen: "127.0.0.1:8080",
+		Engine: "auto", Image: "ramus/task:latest", Queue: 1000,
+		SleepAfter: Duration(10 * time.Minute), Timeout: Duration(30 * time.Minute), RunTimeout: Duration(24 * time.Hour),
+		Limits: LimitsConfig{Memory: 2 * gib, CPUs: 2, PIDs: 512, Tmp: 512 * mib, FileSize: 8 * gib, Output: gib, DiskFree: 512 * mib},
+		Egress: []string{}, Env: map[string]string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},
+		Git: GitConfig{Limits: GitLimits{PackBytes: 2 * gib, Objects: 5_000_000, ObjectBytes: 512 * mib, Time: Duration(time.Hour),
+			CPU: Duration(10 * time.Minute), Memory: 4 * gib, Idle: Duration(2 * time.Minute)}},
+		LLM:     LLMConfig{Timeout: Duration(5 * time.Minute)},
+		Bot:     BotConfig{Name: "ramus", Email: "ramus@localhost"},
+		CORS:    []string{},
+		Streams: 256,
+		Log:     LogConfig{Level: "info", Format: "text"},
+	}
+}
+
+// Duration is a time.Duration written as Go does: 90s, 10m, 24h.
+type Duration time.Duration
+
+// UnmarshalText reads one.
+func (d *Duration) UnmarshalText(b []byte) error {
+	v, err := time.ParseDuration(string(b))
+	if err != nil || v < 0 {
+		return fmt.Errorf("%q is no duration such as 90s, 10m or 24h", b)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// Size is a number of bytes: 512MiB, 2GiB, 1000.
+type Size int64
+
+// UnmarshalText reads one.
+func (s *Size) UnmarshalText(b []byte) error {
+	text := strings.TrimSpace(string(b))
+	unit := int64(1)
+	for i, suffix := range []string{"KiB", "MiB", "GiB", "TiB"} {
+		if rest, ok := strings.CutSuffix(text, suffix); ok {
+			text, unit = strings.TrimSpace(rest), 1<<(10*(i+1))
+		}
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n > math.MaxInt64/unit {
+		return fmt.Errorf("%q is no size such as 512MiB, 2GiB or a number of bytes", b)
+	}
+	*s = Size(n * unit)
+	return nil
+}
+
+// choices are the keys with a closed list of values.
+var choices = map[string][]string{
+	"engine": {"auto", "sandbox", "docker"}, "llm.kind": {"", "openai", "anthropic"},
+	"log.level": {"debug", "info", "warn", "error"}, "log.format": {"text", "json"},
+}
+
+// ConfigError is all mistakes of a configuration, in order of their place.
+type ConfigError []string
+
+func (e ConfigError) Error() string { return strings.Join(e, "\n") }
+
+// largestConfig bounds the file; a configuration is some kilobytes.
+const largestConfig = 1 << 20
+
+// LoadConfig reads the defaults, over them the file at path (which may be
+// missing when optional is set), over them the environment.
+func LoadConfig(path string, optional bool, environ []string) (Config, error) {
+	c := Defaults()
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist) && optional:
+	case err != nil:
+		return c, fmt.Errorf("cannot read the configuration: %w", err)
+	case info.Size() > largestConfig:
+		return c, fmt.Errorf("cannot read the configuration %s: it is larger than %d bytes", path, largestConfig)
+	default:
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return c, fmt.Errorf("cannot read the configuration: %w", err)
+		}
+		if err := parseConfig(path, text, &c); err != nil {
+			return c, err
+		}
+	}
+	return c, overrideConfig(environ, &c)
+}
+
+// configReader walks a YAML tree beside a Go value and collects every mistake.
+type configReader struct {
+	name   string
+	lines  []string
+	errors ConfigError
+}
+
+// parseConfig reads text over c.
+func parseConfig(name string, text []byte, c *Config) error {
+	r := &configReader{name: name, lines: strings.Split(string(text), "\n")}
+	file, err := parser.ParseBytes(text, 0)
+	if err != nil {
+		var place yaml.Error
+		if errors.As(err, &place) && place.GetToken() != nil {
+			r.fault(place.GetToken(), "%s", place.GetMessage())
+			return r.errors
+		}
+		return fmt.Errorf("cannot read %s: %w", name, err)
+	}
+	docs := 0
+	for _, doc := range file.Docs {
+		if doc.Body == nil || doc.Body.Type() == ast.CommentType || doc.Body.Type() == ast.NullType {
+			continue
+		}
+		if docs++; docs > 1 {
+			r.fault(doc.Body.GetToken(), "a configuration is one YAML document, this is a second one")
+			break
+		}
+		r.mapping(doc.Body, reflect.ValueOf(c).Elem(), "")
+	}
+	if len(r.errors) > 0 {
+		return r.errors
+	}
+	return nil
+}
+
+func (r *configReader) fault(t *token.Token, format string, args ...any) {
+	line, column := 1, 1
+	if t != nil && t.Position != nil {
+		line, column = t.Position.Line, t.Position.Column
+	}
+	e := fmt.Sprintf("%s:%d:%d: %s", r.name, line, column, fmt.Sprintf(format, args...))
+	if line >= 1 && line <= len(r.lines) {
+		e += "\n    " + strings.TrimRight(r.lines[line-1], "\r")
+	}
+	r.errors = append(r.errors, e)
+}
+
+// pairs lists a mapping's entries; the parser has two forms of it.
+func pairs(n ast.Node) ([]*ast.MappingValueNode, bool) {
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		return n.Values, true
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{n}, true
+	}
+	return nil, false
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+// mapping fills a struct.
+func (r *configReader) mapping(n ast.Node, v reflect.Value, path string) {
+	entries, ok := pairs(n)
+	if !ok {
+		what := "the configuration"
+		if path != "" {
+			what = path
+		}
+		r.fault(n.GetToken(), "%s must be a mapping of keys to values", what)
+		return
+	}
+	fields := keys(v.Type())
+	for _, entry := range entries { // each key once: the parser sees to that
+		key := entry.Key.GetToken().Value
+		if field := slices.Index(fields, key); field >= 0 {
+			r.value(entry.Value, v.Field(field), join(path, key))
+		} else if near := nearest(key, fields); near != "" {
+			r.fault(entry.Key.GetToken(), "unknown key %q; did you mean %q?", join(path, key), join(path, near))
+		} else {
+			r.fault(entry.Key.GetToken(), "unknown key %q; known are %s", join(path, key), strings.Join(fields, ", "))
+		}
+	}
+}
+
+// value fills a field.
+func (r *configReader) value(n ast.Node, v reflect.Value, path string) {
+	if n.Type() == ast.NullType {
+		return // a key without a value is a key that nobody set
+	}
+	if _, isText := v.Addr().Interface().(encoding.TextUnmarshaler); !isText {
+		switch v.Kind() {
+		case reflect.Struct:
+			r.mapping(n, v, path)
+			return
+		case reflect.Slice:
+			r.list(n, v, path)
+			return
+		case reflect.Map:
+			r.dictionary(n, v, path)
+			return
+		}
+	}
+	if text, ok := r.text(n, path); ok {
+		if err := set(v, text, path); err != nil {
+			r.fault(n.GetToken(), "%v", err)
+		}
+	}
+}
+
+// text is a scalar as it is written. Anchors and aliases are refused: nothing
+// here is long enough to need them, and they make small files large.
+func (r *configReader) text(n ast.Node, path string) (string, bool) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.LiteralNode:
+		return n.Value.Value, true
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		return n.GetToken().Value, true
+	}
+	r.fault(n.GetToken(), "%s must be a single value", path)
+	return "", false
+}
+
+func (r *configReader) list(n ast.Node, v reflect.Value, path string) {
+	seq, ok := n.(*ast.SequenceNode)
+	if !ok {
+		r.fault(n.GetToken(), "%s must be a list", path)
+		return
+	}
+	list := []string{}
+	for _, e := range seq.Values {
+		if text, ok := r.text(e, path); ok {
+			list = append(list, text)
+		}
+	}
+	v.Set(reflect.ValueOf(list))
+}
+
+func (r *configReader) dictionary(n ast.Node, v reflect.Value, path string) {
+	entries, ok := pairs(n)
+	if !ok {
+		r.fault(n.GetToken(), "%s must be a mapping of names to values", path)
+		return
+	}
+	m := map[string]string{}
+	for _, entry := range entries {
+		key := entry.Key.GetToken().Value
+		if text, ok := r.text(entry.Value, join(path, key)); ok {
+			m[key] = text
+		}
+	}
+	v.Set(reflect.ValueOf(m))
+}
+
+// keys lists a struct's keys, in order of its fields.
+func keys(t reflect.Type) []string {
+	var list []string
+	for i := range t.NumField() {
+		list = append(list, t.Field(i).Tag.Get("yaml"))
+	}
+	return list
+}
+
+// set fills a field from text, as the file and the environment have it.
+func set(v reflect.Value, text, path string) error {
+	if list, closed := choices[path]; closed && !slices.Contains(list, text) {
+		if near := nearest(text, list); near != "" {
+			return fmt.Errorf("%s: %q is none of its values; did you mean %q?", path, text, near)
+		}
+		return fmt.Errorf("%s: want one of %s", path, strings.TrimPrefix(strings.Join(list, ", "), ", "))
+	}
+	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		if err := u.UnmarshalText([]byte(text)); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return nil
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(text)
+	case reflect.Int, reflect.Int64:
+		n, err := strconv.ParseInt(strings.ReplaceAll(text, "_", ""), 10, v.Type().Bits())
+		if err != nil || n < 0 {
+			return fmt.Errorf("%s: %q is no whole number", path, text)
+		}
+		v.SetInt(n)
+	case reflect.Float64:
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil || !(f >= 0) || math.IsInf(f, 0) {
+			return fmt.Errorf("%s: %q is no number", path, text)
+		}
+		v.SetFloat(f)
+	case reflect.Slice:
+		list := []string{}
+		for _, e := range strings.Split(text, ",") {
+			if e = strings.TrimSpace(e); e != "" {
+				list = append(list, e)
+			}
+		}
+		v.Set(reflect.ValueOf(list))
+	case reflect.Map:
+		m := map[string]string{}
+		for _, e := range strings.Split(text, ",") {
+			if key, value, ok := strings.Cut(e, "="); ok {
+				m[strings.TrimSpace(key)] = value
+			} else if e != "" {
+				return fmt.Errorf("%s: %q is not NAME=VALUE", path, e)
+			}
+		}
+		v.Set(reflect.ValueOf(m))
+	default:
+		return fmt.Errorf("%s cannot be set by text", path)
+	}
+	return nil
+}
+
+// notKeys are variables of ramus that are no configuration.
+var notKeys = []string{"RAMUS_CONFIG", "RAMUS_TOKEN"}
+
+// overrideConfig reads the environment over c.
+func overrideConfig(environ []string, c *Config) error {
+	fields := map[string]string{}
+	values := map[string]reflect.Value{}
+	var walk func(v reflect.Value, path string)
+	walk = func(v reflect.Value, path string) {
+		for i, key := range keys(v.Type()) {
+			f, p := v.Field(i), join(path, key)
+			if f.Kind() == reflect.Struct {
+				walk(f, p)
+				continue
+			}
+			name := "RAMUS_" + strings.ToUpper(strings.ReplaceAll(p, ".", "_"))
+			fields[name], values[name] = p, f
+		}
+	}
+	walk(reflect.ValueOf(c).Elem(), "")
+	known := slices.Collect(func(yield func(string) bool) {
+		for name := range fields {
+			if !yield(name) {
+				return
+			}
+		}
+	})
+	slices.Sort(known)
+
+	var faults ConfigError
+	for _, kv := range environ {
+		name, text, _ := strings.Cut(kv, "=")
+		if !strings.HasPrefix(name, "RAMUS_") || slices.Contains(notKeys, name) {
+			continue
+		}
+		v, ok := values[name]
+		if !ok {
+			// Others may use the prefix too; only what looks like a slip is refused.
+			if near := nearest(name, known); near != "" && edits(name, near) <= 2 {
+				faults = append(faults, fmt.Sprintf("unknown environment variable %s; did you mean %s?", name, near))
+			}
+			continue
+		}
+		if err := set(v, text, fields[name]); err != nil {
+			faults = append(faults, name+": "+err.Error())
+		}
+	}
+	if len(faults) > 0 {
+		return faults
+	}
+	return nil
+}
+
+// folder is path with ~ read as the home folder, absolute.
+func folder(path string) (string, error) {
+	if rest, ok := strings.CutPrefix(path, "~"); ok && (rest == "" || rest[0] == '/') {
+		home, err := os.UserHomeDir()
+		if err != nil {
+			return "", fmt.Errorf("cannot find the home folder for %s: %w", path, err)
+		}
+		path = home + rest
+	}
+	return filepath.Abs(path)
+}

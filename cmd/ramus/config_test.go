@@ -1,0 +1,136 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+)
+
+const example = "../../ramus.example.yaml"
+
+func TestExampleIsTheDefaults(t *testing.T) {
+	text, err := os.ReadFile(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// From nothing, not from the defaults: a key that the example lacks shows.
+	var got Config
+	if err := parseConfig(example, text, &got); err != nil {
+		t.Fatal(err)
+	}
+	if want := Defaults(); !reflect.DeepEqual(got, want) {
+		t.Errorf("the example says\n%+v\nthe defaults are\n%+v", got, want)
+	}
+}
+
+func TestExampleHasEveryKey(t *testing.T) {
+	text, err := os.ReadFile(example)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var walk func(reflect.Type, int)
+	walk = func(typ reflect.Type, depth int) {
+		for i, key := range keys(typ) {
+			if !strings.Contains(string(text), "\n"+strings.Repeat("  ", depth)+key+":") {
+				t.Errorf("%s has no key %s", example, key)
+			}
+			if f := typ.Field(i).Type; f.Kind() == reflect.Struct {
+				walk(f, depth+1)
+			}
+		}
+	}
+	walk(reflect.TypeFor[Config](), 0)
+}
+
+func TestConfigMistakes(t *testing.T) {
+	for _, x := range []struct{ text, want string }{
+		{"lisen: x", `f:1:1: unknown key "lisen"; did you mean "listen"?` + "\n    lisen: x"},
+		{"limits:\n  memroy: 1GiB", `f:2:3: unknown key "limits.memroy"; did you mean "limits.memory"?`},
+		{"zzzzzzzzzzzz: 1", `unknown key "zzzzzzzzzzzz"; known are data, listen`},
+		{"listen: a\nlisten: b", "already defined"},
+		{"limits: 3", "limits must be a mapping"},
+		{"egress: one", "egress must be a list"},
+		{"listen: [a]", "listen must be a single value"},
+		{"capacity: many", `capacity: "many" is no whole number`},
+		{"capacity: -1", "no whole number"},
+		{"timeout: 10", "no duration"},
+		{"timeout: -1s", "no duration"},
+		{"limits:\n  memory: 2GB", "no size"},
+		{"limits:\n  memory: 9999999TiB", "no size"},
+		{"limits:\n  cpus: .nan", "single value"},
+		{"limits:\n  cpus: \"nan\"", "no number"},
+		{"engine: dcoker", `did you mean "docker"?`},
+		{"- a", "must be a mapping"},
+		{"a: b: c", "f:1:"},
+		{"listen: &a x\nurl: *a", "single value"},
+		{"listen: x\n---\nurl: y", "second one"},
+		{"listen: \"x", "f:1:"},
+	} {
+		c := Defaults()
+		err := parseConfig("f", []byte(x.text), &c)
+		if err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%q: %v, want %q", x.text, err, x.want)
+		}
+	}
+	c := Defaults()
+	err := parseConfig("f", []byte("lisen: 1\nengin: docker\ntimeout: x\n"), &c)
+	if list, ok := err.(ConfigError); !ok || len(list) != 3 {
+		t.Errorf("three mistakes are reported as %v", err)
+	}
+}
+
+func TestConfigLayers(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "ramus.yaml")
+	if err := os.WriteFile(path, []byte("timeout: 1m\nlimits:\n  memory: 1GiB\negress: [a.example.org]\nenv:\n  A: b\nlisten:\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := LoadConfig(path, false, []string{"RAMUS_LIMITS_MEMORY=3GiB", "RAMUS_EGRESS=x, y", "RAMUS_ENV=K=V,L=a=b",
+		"RAMUS_GIT_LIMITS_IDLE=3s", "RAMUS_TOKEN=t", "RAMUS_SOMETHING_ELSE_ENTIRELY=1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Defaults()
+	want.Timeout, want.Limits.Memory, want.Egress = Duration(time.Minute), 3<<30, []string{"x", "y"}
+	want.Env, want.Git.Limits.Idle = map[string]string{"K": "V", "L": "a=b"}, Duration(3*time.Second)
+	if !reflect.DeepEqual(c, want) {
+		t.Errorf("%+v\nwant\n%+v", c, want)
+	}
+	for _, env := range []string{"RAMUS_LISTN=x", "RAMUS_TIMEOUT=soon"} {
+		if _, err := LoadConfig(path, false, []string{env}); err == nil {
+			t.Errorf("%s is accepted", env)
+		}
+	}
+	if _, err := LoadConfig(path+"x", true, nil); err != nil {
+		t.Error(err)
+	}
+	if _, err := LoadConfig(path+"x", false, nil); err == nil {
+		t.Error("a missing file that was named is no error")
+	}
+}
+
+func FuzzConfig(f *testing.F) {
+	text, err := os.ReadFile(example)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(text))
+	for _, s := range []string{"a: b", "- a", "&a [*a]", "? {a: b}\n: c", "a: |\n x", "{}", "<<: *x", "!!binary x", "1: 2", "env: {1: 2, a: [b]}", "limits: {memory: }", "egress: [a, [b]]"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		c := Defaults()
+		_ = parseConfig("f", []byte(text), &c)
+	})
+}
+
+func TestNearest(t *testing.T) {
+	known := []string{"serve", "run", "exec", "merge", "checkout"}
+	for word, want := range map[string]string{"sevre": "serve", "mrege": "merge", "chekout": "checkout", "exce": "exec", "zzzz": "", "": ""} {
+		if got := nearest(word, known); got != want {
+			t.Errorf("nearest(%q) = %q, want %q", word, got, want)
+		}
+	}
+}

@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ramus-dev/ramus/gateway/client"
+)
+
+// connection is the way to a server: one far away, the one of the data folder,
+// or our own.
+type connection struct {
+	env    *env
+	config Config
+	client *client.Client
+	// remote is set for servers by URL: repositories are not on this disk.
+	remote bool
+	// leave keeps containers when our own server ends.
+	leave bool
+
+	mu    sync.Mutex // guards own and front
+	own   *installation
+	front *front
+}
+
+// connect finds the server that the environment or the data folder names.
+func connect(ctx context.Context, e *env) (*connection, error) {
+	c := &connection{env: e, leave: e.keep}
+	if url := e.getenv("RAMUS_URL"); url != "" && e.dataFlag == "" {
+		if !strings.HasPrefix(url, "http://") && !strings.HasPrefix(url, "https://") {
+			return nil, usage("RAMUS_URL is %q; want http://… or https://…", url)
+		}
+		c.remote, c.client = true, client.New(url, e.getenv("RAMUS_TOKEN"))
+		return c, nil
+	}
+	var err error
+	if c.config, err = e.config(); err != nil {
+		return nil, err
+	}
+	c.client = client.Socket(c.dial)
+	// At once, so that what keeps a server from starting is told as it is.
+	conn, err := c.dial(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return c, conn.Close()
+}
+
+// patience is how long to wait silently for another process to be ready.
+const patience = 2 * time.Second
+
+// dial connects to the data folder's server. Where none runs it becomes that
+// server: so a command whose server ends in the middle goes on as its own.
+func (c *connection) dial(ctx context.Context) (net.Conn, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	begun, told := time.Now(), false
+	for {
+		conn, err := dialSocket(ctx, c.config.Data)
+		if err == nil || ctx.Err() != nil {
+			return conn, err
+		}
+		lock, err := lockFolder(c.config.Data)
+		switch {
+		case err == nil:
+			if err := c.start(ctx, lock); err != nil {
+				return nil, err
+			}
+			continue
+		case !errors.Is(err, errLocked):
+			return nil, err
+		case time.Since(begun) > patience && !told:
+			told = true
+			fmt.Fprintf(c.env.err, "ramus: waiting for another ramus%s, which is starting or ending\n", owner(c.config.Data))
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// owner tells who has the lock, for people.
+func owner(data string) string {
+	b, err := os.ReadFile(filepath.Join(data, "ramus.lock"))
+	if pid := strings.TrimSpace(string(b)); err == nil && pid != "" {
+		return " (process " + pid + ")"
+	}
+	return ""
+}
+
+// start makes this process the server.
+func (c *connection) start(ctx context.Context, lock *os.File) error {
+	if c.own != nil {
+		lock.Close()
+		return errors.New("the server inside this process has ended")
+	}
+	log := newLog(c.env.err, c.config.Log, slog.LevelWarn)
+	// The command's context ends at an interrupt; the server still has to
+	// commit what stands after that.
+	i, err := open(context.WithoutCancel(ctx), c.config, lock, c.env.environ, log)
+	if err != nil {
+		return err
+	}
+	f, err := i.listen(ctx, true)
+	if err != nil {
+		return errors.Join(err, i.close(context.WithoutCancel(ctx), true))
+	}
+	c.own, c.front = i, f
+	return nil
+}
+
+// How long our own server may take to end: others may be using it, and commands
+// that were stopped still have to be committed.
+const (
+	othersMay = 10 * time.Minute
+	endWithin = time.Minute
+)
+
+func (c *connection) close() error {
+	c.client.Close()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.own == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), othersMay)
+	defer cancel()
+	err := c.front.shutdown(ctx)
+	ctx, cancel = context.WithTimeout(context.Background(), endWithin)
+	defer cancel()
+	return errors.Join(err, c.own.close(ctx, c.leave))
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/client"
+)
+
+// env is what every command has: its streams, the environment, the flags that
+// all have, and the way to a server.
+type env struct {
+	stdio
+	environ []string
+
+	dataFlag, configFlag string
+	json, keep           bool
+
+	conn *connection // nil until a command asks for a server
+}
+
+func newEnv(io stdio, environ []string) *env { return &env{stdio: io, environ: environ} }
+
+// getenv is os.Getenv over the environment that run was given.
+func (e *env) getenv(name string) string {
+	for i := len(e.environ) - 1; i >= 0; i-- {
+		if value, ok := strings.CutPrefix(e.environ[i], name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// config reads the configuration; Data in it is absolute.
+func (e *env) config() (Config, error) {
+	// The data folder has the file that may name the data folder: the flag and
+	// the environment decide first, then the default.
+	data := e.dataFlag
+	if data == "" {
+		data = e.getenv("RAMUS_DATA")
+	}
+	if data == "" {
+		data = Defaults().Data
+	}
+	data, err := folder(data)
+	if err != nil {
+		return Config{}, err
+	}
+	path, optional := e.configFlag, false
+	if path == "" {
+		path = e.getenv("RAMUS_CONFIG")
+	}
+	if path == "" {
+		path, optional = filepath.Join(data, "ramus.yaml"), true
+	}
+	c, err := LoadConfig(path, optional, e.environ)
+	if err != nil {
+		return c, &unreadable{err}
+	}
+	if e.dataFlag != "" || e.getenv("RAMUS_DATA") != "" || c.Data == Defaults().Data {
+		c.Data = data
+	}
+	c.Data, err = folder(c.Data)
+	return c, err
+}
+
+// client connects to the server, starting one where none runs.
+func (e *env) client(ctx context.Context) (*client.Client, error) {
+	if e.conn == nil {
+		conn, err := connect(ctx, e)
+		if err != nil {
+			return nil, err
+		}
+		e.conn = conn
+	}
+	return e.conn.client, nil
+}
+
+// close gives up the connection, and the server behind it where it is our own.
+func (e *env) close() error {
+	if e.conn == nil {
+		return nil
+	}
+	return e.conn.close()
+}
+
+// The exit statuses of every command; see the package comment.
+const (
+	exitFailed      = 1
+	exitUsage       = 2
+	exitNotFound    = 3
+	exitInTheWay    = 4
+	exitAway        = 5
+	exitExec        = 125
+	exitInterrupted = 130
+)
+
+// exitStatus ends the command with a status; err, when there is one, is reported.
+type exitStatus struct {
+	code int
+	err  error
+}
+
+func (e *exitStatus) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit status %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitStatus) Unwrap() error { return e.err }
+
+// unreadable is input that cannot be read at all.
+type unreadable struct{ error }
+
+func (e *unreadable) Unwrap() error { return e.error }
+
+// exitCode is the one place where errors become exit statuses.
+func exitCode(err error) int {
+	var (
+		status  *exitStatus
+		wrong   *usageError
+		unread  *unreadable
+		problem *gateway.Problem
+	)
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &status):
+		return status.code
+	case errors.As(err, &wrong), errors.As(err, &unread):
+		return exitUsage
+	case errors.Is(err, context.Canceled):
+		return exitInterrupted
+	case errors.As(err, &problem):
+		switch problem.Kind {
+		case gateway.KindNotFound:
+			return exitNotFound
+		case gateway.KindConflict, gateway.KindExists, gateway.KindAmbiguous, gateway.KindDenied, gateway.KindUnauthorized:
+			return exitInTheWay
+		case gateway.KindUnavailable, gateway.KindTimeout, gateway.KindStreams:
+			return exitAway
+		}
+	}
+	return exitFailed
+}
+
+// report tells the person what went wrong, and what to do, and returns the exit status.
+func (e *env) report(err error) int {
+	code := exitCode(err)
+	var (
+		status  *exitStatus
+		wrong   *usageError
+		problem *gateway.Problem
+	)
+	if err == nil || errors.As(err, &status) && status.err == nil {
+		return code
+	}
+	if code == exitInterrupted {
+		fmt.Fprintln(e.err, "ramus: interrupted")
+		return code
+	}
+	fmt.Fprintf(e.err, "ramus: %s\n", e.safe(err.Error()))
+	if errors.As(err, &problem) && problem.Hint != "" {
+		fmt.Fprintf(e.err, "  hint: %s\n", e.safe(problem.Hint))
+	}
+	if errors.As(err, &wrong) && wrong.help != "" {
+		fmt.Fprintf(e.err, "  hint: %s -h\n", wrong.help)
+	}
+	return code
+}

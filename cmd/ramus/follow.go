@@ -1,0 +1,304 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/client"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// followOptions shape what is shown of a run while it works.
+type followOptions struct {
+	output bool  // the commands' output, live
+	wait   bool  // stay while a person is asked
+	json   bool  // events as they are, one a line
+	after  int64 // leave out events up to this number
+}
+
+// follow shows a run line by line until it has ended, and then what it came to.
+// At an interrupt the run is stopped, as a terminal would.
+func follow(ctx context.Context, e *env, c *client.Client, r executor.Run, o followOptions) error {
+	p := &progress{env: e, start: time.Now(), steps: map[string]step{}, options: o}
+	for event, err := range c.Events(ctx, r.Name(), o.after) {
+		if err != nil {
+			if ctx.Err() != nil {
+				return stopRun(ctx, e, c, r)
+			}
+			return err
+		}
+		if o.json {
+			if err := e.line(event); err != nil {
+				return err
+			}
+		} else {
+			p.show(event)
+		}
+		if event.Type == executor.EventGate && !o.wait {
+			if !o.json {
+				fmt.Fprintf(e.out, "\nIt waits for a person. Go on with: ramus approve %s   (or --reject)\n", r.Name())
+			}
+			return nil
+		}
+	}
+	r, err := c.Run(ctx, r.Name())
+	if err != nil {
+		return err
+	}
+	if !o.json {
+		if err := summary(ctx, e, c, r, p); err != nil {
+			return err
+		}
+	}
+	if r.State == executor.StateFailed {
+		return &exitStatus{code: exitFailed}
+	}
+	return nil
+}
+
+func (e *env) line(v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(e.out, "%s\n", b)
+	return err
+}
+
+// stopRun stops a run whose follower was interrupted.
+func stopRun(ctx context.Context, e *env, c *client.Client, r executor.Run) error {
+	fmt.Fprintf(e.err, "\nramus: interrupted; stopping %s\n", r.Name())
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
+	defer cancel()
+	if _, err := c.StopRun(ctx, r.Name()); err != nil {
+		return err
+	}
+	return &exitStatus{code: exitInterrupted}
+}
+
+type step struct {
+	node, command string
+	started       time.Time
+}
+
+// progress turns events into lines for people.
+type progress struct {
+	*env
+	start   time.Time
+	steps   map[string]step
+	commits int
+	options followOptions
+	// The stream and step that the last piece of output was of, to begin a new
+	// line where another begins.
+	last string
+}
+
+func (p *progress) line(node, format string, args ...any) {
+	if p.last != "" {
+		fmt.Fprintln(p.out)
+		p.last = ""
+	}
+	at := p.colour(dim, fmt.Sprintf("%7s", took(time.Since(p.start))))
+	fmt.Fprintf(p.out, "%s  %s  %s\n", at, p.colour(blue, fmt.Sprintf("%-12s", p.oneLine(node, 24))), fmt.Sprintf(format, args...))
+}
+
+// name is what people call a step: its node, and which of several visits.
+func name(ev executor.Event) string {
+	if ev.Step != "" {
+		return ev.Step
+	}
+	return ev.Node
+}
+
+func (p *progress) show(ev executor.Event) {
+	switch ev.Type {
+	case executor.EventStepStarted:
+		what := ev.Command
+		if what == "" {
+			what = ev.Task
+		}
+		if what == "" {
+			what = ev.Kind
+		}
+		p.steps[ev.Step] = step{ev.Node, what, ev.Time}
+		p.line(name(ev), "%s", p.oneLine(what, 100))
+	case executor.EventOutput:
+		if p.options.output {
+			if p.last != ev.Kind+ev.Step && p.last != "" {
+				fmt.Fprintln(p.out)
+			}
+			text := p.safe(ev.Message)
+			fmt.Fprint(p.out, text)
+			p.last = ev.Kind + ev.Step
+			if strings.HasSuffix(text, "\n") {
+				p.last = ""
+			}
+		}
+	case executor.EventStepFinished:
+		p.finished(ev)
+	case executor.EventQueued:
+		p.line("", "waiting for a container, place %s in line", p.oneLine(ev.Message, 20))
+	case executor.EventGate:
+		p.line(name(ev), "%s", p.colour(yellow, "? "+p.oneLine(ev.Message, 200)))
+	case executor.EventDecision:
+		p.line(name(ev), "%s", p.oneLine(decided(ev), 200))
+	case executor.EventEgress:
+		if ev.Reason == "refused" {
+			p.line("", "%s", p.colour(yellow, "the network refused "+p.oneLine(ev.Message, 100)))
+		}
+	case executor.EventMerge:
+		p.merged(ev)
+	case executor.EventRecovered, executor.EventNote:
+		p.line(name(ev), "%s", p.oneLine(ev.Message, 200))
+	}
+}
+
+func decided(ev executor.Event) string {
+	var d executor.Decision
+	if err := json.Unmarshal(ev.Data, &d); err != nil {
+		return ev.Message
+	}
+	word := "rejected"
+	if d.Approved {
+		word = "approved"
+	}
+	if d.By != "" {
+		word += " by " + d.By
+	}
+	if d.Comment != "" {
+		word += ": " + d.Comment
+	}
+	return word
+}
+
+func (p *progress) finished(ev executor.Event) {
+	ok := ev.OK == nil || *ev.OK
+	var parts []string
+	switch {
+	case ev.Exit != nil:
+		parts = append(parts, fmt.Sprintf("exit %d", *ev.Exit))
+		ok = ok && *ev.Exit == 0
+	case ok:
+		parts = append(parts, "ok")
+	default:
+		parts = append(parts, "failed")
+	}
+	if ev.Reason != "" {
+		parts = append(parts, p.oneLine(ev.Reason, 40))
+	}
+	mark, paint := "✓", green
+	if !ok {
+		mark, paint = "✗", red
+	}
+	text := p.colour(paint, mark+" "+strings.Join(parts, ", ")) + "  " + took(time.Duration(ev.DurationMS)*time.Millisecond)
+	if ev.Commit != "" {
+		p.commits++
+		text += "  " + p.colour(yellow, short(string(ev.Commit)))
+	}
+	p.line(name(ev), "%s", text)
+	if !ok && !p.options.output {
+		for _, s := range []*executor.Stream{ev.Stdout, ev.Stderr} {
+			if s != nil {
+				p.tail(s.Tail)
+			}
+		}
+		if ev.Message != "" {
+			p.tail(ev.Message)
+		}
+	}
+}
+
+// tail shows the last lines of what a failed command said.
+func (p *progress) tail(text string) {
+	const most = 12
+	text = strings.TrimRight(p.safe(text), "\n")
+	if strings.TrimSpace(text) == "" {
+		return
+	}
+	lines := strings.Split(text, "\n")
+	for _, l := range lines[max(0, len(lines)-most):] {
+		fmt.Fprintf(p.out, "         %s %s\n", p.colour(dim, "|"), l)
+	}
+}
+
+func (p *progress) merged(ev executor.Event) {
+	var m gitd.MergeResult
+	if json.Unmarshal(ev.Data, &m) != nil {
+		return
+	}
+	switch {
+	case m.Merged:
+		p.line("merge", "%s  %s", p.colour(green, "✓ merged"), p.colour(yellow, short(string(m.Commit))))
+	case len(m.Conflicts) > 0:
+		p.line("merge", "%s", p.colour(red, "✗ conflict in "+p.oneLine(strings.Join(m.Conflicts, ", "), 200)))
+	}
+}
+
+// summary tells what a run came to, and how to look at it.
+func summary(ctx context.Context, e *env, c *client.Client, r executor.Run, p *progress) error {
+	word := e.colour(green, string(r.State))
+	if r.State == executor.StateFailed {
+		word = e.colour(red, string(r.State))
+		if r.Reason != "" {
+			word += " (" + string(r.Reason) + ")"
+		}
+	}
+	fmt.Fprintf(e.out, "\n%s  %s in %s, %s on %s\n", e.colour("1", e.oneLine(r.Name(), 200)), word,
+		took(time.Since(p.start)), count(p.commits, "commit"), e.oneLine(r.Branch, 200))
+	if r.Error != "" {
+		fmt.Fprintf(e.out, "  %s\n", e.oneLine(r.Error, 400))
+	}
+	if r.Hint != "" {
+		fmt.Fprintf(e.out, "  hint: %s\n", e.oneLine(r.Hint, 400))
+	}
+	if r.Merged != "" {
+		fmt.Fprintf(e.out, "  merged into %s at %s\n", e.oneLine(r.Base, 100), short(string(r.Merged)))
+	}
+	if p.commits > 0 {
+		if err := c.Diff(ctx, r.Caller.String(), true, nil, &indented{e: e}); err != nil {
+			return err
+		}
+	}
+	line, err := cloneLine(ctx, c, r.Repo, r.Branch)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(e.out, "\n  %s\n", line)
+	return nil
+}
+
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// indented writes text for people, two columns in.
+type indented struct {
+	e   *env
+	mid bool // in the middle of a line
+}
+
+func (w *indented) Write(b []byte) (int, error) {
+	for _, line := range strings.SplitAfter(w.e.safe(string(b)), "\n") {
+		if line == "" {
+			continue
+		}
+		if !w.mid {
+			if _, err := io.WriteString(w.e.out, "  "); err != nil {
+				return 0, err
+			}
+		}
+		if _, err := io.WriteString(w.e.out, line); err != nil {
+			return 0, err
+		}
+		w.mid = !strings.HasSuffix(line, "\n")
+	}
+	return len(b), nil
+}

@@ -1,0 +1,353 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/docker"
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/llm"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// installation is a data folder at work: all rooms, opened in order. Whoever
+// holds the folder's lock is the only one, so a second `ramus serve` on the same
+// folder is refused and a second command finds the first one's socket.
+type installation struct {
+	config   Config
+	log      *slog.Logger
+	lock     *os.File
+	git      *gitd.Server
+	engine   containers.Engine
+	executor *executor.Executor
+	gateway  *gateway.Server
+}
+
+// errLocked: another process has the data folder.
+var errLocked = errors.New("the data folder is in use")
+
+// lockFolder takes a data folder, made where it is missing.
+func lockFolder(data string) (*os.File, error) {
+	if err := os.MkdirAll(data, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the data folder: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(data, "ramus.lock"), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("cannot lock the data folder: %w", err)
+	}
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+		f.Close()
+		if errors.Is(err, unix.EWOULDBLOCK) {
+			return nil, errLocked
+		}
+		return nil, fmt.Errorf("cannot lock the data folder: %w", err)
+	}
+	// For people who wonder; the lock itself is the kernel's.
+	if err := f.Truncate(0); err == nil {
+		fmt.Fprintf(f, "%d\n", os.Getpid())
+	}
+	return f, nil
+}
+
+// newEngine chooses the container engine.
+func newEngine(ctx context.Context, c Config, log *slog.Logger) (containers.Engine, error) {
+	sandbox := &containers.Sandbox{Dir: filepath.Join(c.Data, "sandbox"), ReadOnly: c.Sandbox.ReadOnly, Log: log}
+	moby := &docker.Engine{Image: c.Image, Log: log}
+	switch c.Engine {
+	case "sandbox":
+		return sandbox, nil
+	case "docker":
+		return moby, nil
+	}
+	first := sandbox.Check(ctx)
+	if first == nil {
+		return sandbox, nil
+	}
+	if second := moby.Check(ctx); second != nil {
+		// Not a reason to stop: repositories can be served without containers.
+		log.Warn("no container engine works here; `ramus doctor` tells more", "sandbox", first, "docker", second)
+		return sandbox, nil
+	}
+	return moby, nil
+}
+
+// open opens a data folder whose lock is held; the lock is given back by close, or on error.
+func open(ctx context.Context, c Config, lock *os.File, environ []string, log *slog.Logger) (_ *installation, err error) {
+	i := &installation{config: c, lock: lock, log: log}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, i.close(context.WithoutCancel(ctx), true))
+		}
+	}()
+	keys := filepath.Join(c.Data, "keys")
+	if err := os.MkdirAll(keys, 0o700); err != nil {
+		return nil, fmt.Errorf("cannot make the folder of keys: %w", err)
+	}
+	l := c.Git.Limits
+	git := &gitd.Server{
+		Root: filepath.Join(c.Data, "repos"), KeyFile: filepath.Join(keys, "grants.pem"), HostKeyFile: filepath.Join(keys, "ssh_host.pem"),
+		Limits: gitd.Limits{PackBytes: int64(l.PackBytes), Objects: l.Objects, ObjectBytes: int64(l.ObjectBytes), Time: time.Duration(l.Time),
+			CPU: time.Duration(l.CPU), Memory: int64(l.Memory), Processes: l.Processes, Idle: time.Duration(l.Idle)},
+		Log: log,
+	}
+	if c.AuthorizedKeys != "" {
+		if git.AuthorizedKeys, err = folder(c.AuthorizedKeys); err != nil {
+			return nil, err
+		}
+	}
+	if err := git.Open(ctx); err != nil {
+		return nil, fmt.Errorf("cannot open the repositories: %w", err)
+	}
+	i.git = git
+	engine, err := newEngine(ctx, c, log)
+	if err != nil {
+		return nil, err
+	}
+	i.engine = engine
+	model, err := newLLM(c.LLM, environ)
+	if err != nil {
+		return nil, err
+	}
+	x := &executor.Executor{
+		Data: c.Data, Git: git, Image: c.Image, Egress: c.Egress,
+		Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(c.Data, "hosts"), Capacity: c.Capacity, Queue: c.Queue,
+			SleepAfter: time.Duration(c.SleepAfter), Log: log},
+		Limits: containers.Limits{Memory: int64(c.Limits.Memory), CPUs: c.Limits.CPUs, PIDs: c.Limits.PIDs, Tmp: int64(c.Limits.Tmp),
+			FileSize: int64(c.Limits.FileSize), Output: int64(c.Limits.Output), DiskFree: int64(c.Limits.DiskFree)},
+		Timeout: time.Duration(c.Timeout), RunTimeout: time.Duration(c.RunTimeout),
+		Bot: gitd.Person{Name: c.Bot.Name, Email: c.Bot.Email}, Log: log,
+	}
+	for name, value := range c.Env {
+		x.Env = append(x.Env, name+"="+value)
+	}
+	slices.Sort(x.Env)
+	if model != nil {
+		x.LLM = model
+	}
+	if err := x.Open(ctx); err != nil {
+		return nil, fmt.Errorf("cannot open the executor: %w", err)
+	}
+	i.executor = x
+	i.gateway = &gateway.Server{
+		Executor: x, Git: git, Version: buildVersion(), Engine: engine.Name(), URL: c.URL, CORS: c.CORS, Streams: c.Streams,
+		LLM: model != nil, Log: log,
+	}
+	return i, nil
+}
+
+// newLLM makes the model endpoint of a configuration; nil where there is none.
+func newLLM(c LLMConfig, environ []string) (*llm.Client, error) {
+	if c.Kind == "" && c.BaseURL == "" {
+		return nil, nil
+	}
+	key := ""
+	switch {
+	case c.APIKeyEnv != "" && c.APIKeyFile != "":
+		return nil, errors.New("llm.api_key_env and llm.api_key_file are both set: want one")
+	case c.APIKeyEnv != "":
+		for _, kv := range environ {
+			if value, ok := strings.CutPrefix(kv, c.APIKeyEnv+"="); ok {
+				key = value
+			}
+		}
+		if key == "" {
+			return nil, fmt.Errorf("llm.api_key_env names %s, which is not in the environment", c.APIKeyEnv)
+		}
+	case c.APIKeyFile != "":
+		path, err := folder(c.APIKeyFile)
+		if err != nil {
+			return nil, err
+		}
+		b, err := os.ReadFile(path)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read llm.api_key_file: %w", err)
+		}
+		key = strings.TrimSpace(string(b))
+	}
+	return llm.New(llm.Client{Kind: llm.Kind(c.Kind), BaseURL: c.BaseURL, Model: c.Model, Key: key, Timeout: time.Duration(c.Timeout)})
+}
+
+// close closes the rooms in the order from the door inwards.
+func (i *installation) close(ctx context.Context, keep bool) error {
+	var errs []error
+	if i.executor != nil {
+		errs = append(errs, i.executor.Close(ctx, keep))
+	}
+	if i.engine != nil {
+		errs = append(errs, i.engine.Close())
+	}
+	if i.git != nil {
+		errs = append(errs, i.git.Close())
+	}
+	if i.lock != nil {
+		errs = append(errs, i.lock.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// socketPath is where commands find the server of a data folder.
+func socketPath(data string) string { return filepath.Join(data, "ramus.sock") }
+
+// throughFolder calls f with a path to the socket that fits into a socket
+// address, which holds 107 bytes, however deep the data folder lies.
+func throughFolder(data string, f func(path string) error) error {
+	d, err := os.Open(data)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return f(fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), filepath.Base(socketPath(data))))
+}
+
+// listenSocket opens the unix socket. The lock is held: a socket that is there
+// is one that a dead process left.
+func listenSocket(data string) (net.Listener, error) {
+	if err := os.Remove(socketPath(data)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("cannot remove the old socket: %w", err)
+	}
+	var l *net.UnixListener
+	err := throughFolder(data, func(path string) (err error) {
+		l, err = net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %s: %w", socketPath(data), err)
+	}
+	l.SetUnlinkOnClose(false) // it would use the path through the folder's descriptor, which is closed
+	if err := os.Chmod(socketPath(data), 0o600); err != nil {
+		l.Close()
+		return nil, fmt.Errorf("cannot close the socket to others: %w", err)
+	}
+	return l, nil
+}
+
+func dialSocket(ctx context.Context, data string) (conn net.Conn, err error) {
+	err = throughFolder(data, func(path string) (err error) {
+		conn, err = new(net.Dialer).DialContext(ctx, "unix", path)
+		return err
+	})
+	return conn, err
+}
+
+// newHTTPServer is http.Server with the bounds that hold for every client.
+func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+	}
+}
+
+// front is the servers of an installation, started together and stopped together.
+type front struct {
+	i       *installation
+	servers []*http.Server
+	stopSSH context.CancelFunc
+	group   errgroup.Group
+}
+
+// listen serves the unix socket and, unless alone, what the configuration says.
+func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err error) {
+	sshContext, stopSSH := context.WithCancel(context.WithoutCancel(ctx))
+	f := &front{i: i, stopSSH: stopSSH}
+	var listeners []net.Listener
+	defer func() {
+		if err != nil {
+			stopSSH()
+			for _, l := range listeners {
+				l.Close()
+			}
+		}
+	}()
+	socket, err := listenSocket(i.config.Data)
+	if err != nil {
+		return nil, err
+	}
+	listeners = append(listeners, socket)
+	serve := func(l net.Listener, h http.Handler) {
+		s := newHTTPServer(h, i.log)
+		f.servers = append(f.servers, s)
+		f.group.Go(func() error {
+			if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+				return err
+			}
+			return nil
+		})
+	}
+	if alone {
+		serve(socket, i.gateway.LocalHandler())
+		return f, nil
+	}
+	listenTCP := func(addr, key string) (net.Listener, error) {
+		l, err := net.Listen("tcp", addr)
+		if err != nil {
+			return nil, fmt.Errorf("cannot listen where %s says: %w", key, err)
+		}
+		listeners = append(listeners, l)
+		return l, nil
+	}
+	var web, ssh net.Listener
+	if i.config.Listen != "" {
+		if web, err = listenTCP(i.config.Listen, "listen"); err != nil {
+			return nil, err
+		}
+	}
+	if i.config.SSHListen != "" {
+		if ssh, err = listenTCP(i.config.SSHListen, "ssh_listen"); err != nil {
+			return nil, err
+		}
+	}
+	serve(socket, i.gateway.LocalHandler())
+	i.log.Info("serving", "version", buildVersion(), "engine", i.engine.Name(), "socket", socketPath(i.config.Data))
+	if web != nil {
+		serve(web, i.gateway.Handler())
+		i.log.Info("serving HTTP", "address", web.Addr().String())
+	}
+	if ssh != nil {
+		f.group.Go(func() error { return i.git.ServeSSH(sshContext, ssh) })
+		i.log.Info("serving SSH", "address", ssh.Addr().String())
+	}
+	return f, nil
+}
+
+// shutdown ends streams, waits for work that clients still watch until ctx ends, and stops.
+func (f *front) shutdown(ctx context.Context) error {
+	f.i.gateway.Drain()
+	f.stopSSH()
+	var errs []error
+	for _, s := range f.servers {
+		if err := s.Shutdown(ctx); err != nil {
+			errs = append(errs, s.Close())
+		}
+	}
+	errs = append(errs, f.group.Wait())
+	if err := os.Remove(socketPath(f.i.config.Data)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// newLog is the log as the configuration wants it.
+func newLog(w io.Writer, c LogConfig, least slog.Level) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.Level)) // one of a closed list
+	o := &slog.HandlerOptions{Level: max(level, least)}
+	if c.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, o))
+	}
+	return slog.New(slog.NewTextHandler(w, o))
+}

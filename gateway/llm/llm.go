@@ -1,0 +1,240 @@
+// Package llm asks a model endpoint for the answers of llm nodes: one question,
+// one answer, over HTTP.
+//
+// Two protocols are spoken: Chat Completions, which most servers and proxies
+// offer, and Messages. An endpoint that is busy is asked again, with the pauses
+// it asks for; one that refuses is not. The key goes into one header of one
+// request and nowhere else: not into errors, not into logs, not along redirects.
+package llm
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/tasks"
+)
+
+// Kind is the protocol of an endpoint.
+type Kind string
+
+// The protocols.
+const (
+	OpenAI    Kind = "openai"    // POST BASE/chat/completions
+	Anthropic Kind = "anthropic" // POST BASE/v1/messages
+)
+
+// The kinds of error of this package; every error wraps one, or the context's.
+var (
+	// ErrBusy: the endpoint was busy or away each time it was asked.
+	ErrBusy = errors.New("model endpoint is busy or away")
+	// ErrRefused: the endpoint does not accept the question (key, model, size).
+	ErrRefused = errors.New("model endpoint refused")
+	// ErrAnswer: there is an answer, but none that can be used: cut off, withheld, or not in the protocol.
+	ErrAnswer = errors.New("unusable answer of the model endpoint")
+)
+
+// Client asks one endpoint. It is safe for concurrent use after New.
+type Client struct {
+	Kind    Kind
+	BaseURL string // "https://llm.example.org/v1"
+	Model   string // for questions that name none
+	Key     string // empty: the endpoint asks for none
+	// Timeout of one question, all attempts and pauses included; default 5 min.
+	Timeout time.Duration
+	// Attempts is how often a busy endpoint is asked; default 5.
+	Attempts int
+	// HTTP makes the requests; nil means a client of its own. Redirects are
+	// never followed: they would carry the question to who knows whom.
+	HTTP *http.Client
+	// Sleep pauses between attempts; nil means real time. For tests.
+	Sleep func(ctx context.Context, d time.Duration) error
+
+	endpoint string
+}
+
+// Bounds of an exchange.
+const (
+	largestAnswer = 16 << 20
+	largestSaid   = 500 // of an error text of the endpoint's
+	longestPause  = time.Minute
+	maxTokens     = 4096 // where neither the node nor the protocol has a default
+)
+
+// New checks an endpoint's options and fills in what is missing.
+func New(c Client) (*Client, error) {
+	u, err := url.Parse(c.BaseURL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return nil, fmt.Errorf("cannot use the model endpoint %q: want a URL such as https://llm.example.org/v1", c.BaseURL)
+	}
+	if u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, errors.New("cannot use the model endpoint: its URL must have no user, query or fragment")
+	}
+	base := strings.TrimRight(c.BaseURL, "/")
+	switch c.Kind {
+	case OpenAI:
+		c.endpoint = base + "/chat/completions"
+	case Anthropic:
+		c.endpoint = strings.TrimSuffix(base, "/v1") + "/v1/messages"
+	default:
+		return nil, fmt.Errorf("cannot use a model endpoint of kind %q: want %s or %s", c.Kind, OpenAI, Anthropic)
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 5 * time.Minute
+	}
+	if c.Attempts == 0 {
+		c.Attempts = 5
+	}
+	if c.HTTP == nil {
+		c.HTTP = &http.Client{}
+	}
+	own := *c.HTTP
+	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	c.HTTP = &own
+	if c.Sleep == nil {
+		c.Sleep = sleep
+	}
+	return &c, nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Ask puts one question. With a schema the answer is JSON text; whether it fits
+// is for the caller to check.
+func (c *Client) Ask(ctx context.Context, call tasks.LLMCall) (string, error) {
+	if call.Model == "" {
+		call.Model = c.Model
+	}
+	if call.Model == "" {
+		return "", fmt.Errorf("cannot ask a model: %w: neither the node nor the configuration names one", ErrRefused)
+	}
+	body, err := c.encode(call)
+	if err != nil {
+		return "", fmt.Errorf("cannot write the question to the model: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	for attempt := 1; ; attempt++ {
+		answer, pause, err := c.once(ctx, body)
+		if err == nil {
+			text, err := c.decode(answer, call)
+			if err != nil {
+				return "", fmt.Errorf("cannot use the answer of %s: %w", call.Model, err)
+			}
+			return text, nil
+		}
+		err = fmt.Errorf("cannot ask %s: %w", call.Model, err)
+		if !errors.Is(err, ErrBusy) || attempt >= c.Attempts {
+			return "", err
+		}
+		if pause == 0 {
+			// Each attempt waits twice as long, spread so that many runs that
+			// were turned away together do not come back together.
+			most := min(500*time.Millisecond<<(attempt-1), 20*time.Second)
+			pause = most/2 + rand.N(most/2+1)
+		}
+		if serr := c.Sleep(ctx, pause); serr != nil {
+			return "", errors.Join(serr, err)
+		}
+	}
+}
+
+// once makes one attempt. With ErrBusy pause is how long the endpoint asked to
+// wait, or 0.
+func (c *Client) once(ctx context.Context, body []byte) (answer []byte, pause time.Duration, err error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, bytes.NewReader(body))
+	if err != nil {
+		return nil, 0, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Accept", "application/json")
+	c.authorise(r)
+	resp, err := c.HTTP.Do(r)
+	if err != nil {
+		if ctx.Err() != nil {
+			return nil, 0, ctx.Err()
+		}
+		return nil, 0, fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, largestAnswer+1))
+	switch {
+	case ctx.Err() != nil:
+		return nil, 0, ctx.Err()
+	case err != nil:
+		return nil, 0, fmt.Errorf("%w: the answer broke off: %w", ErrBusy, err)
+	case len(b) > largestAnswer:
+		return nil, 0, fmt.Errorf("%w: it is larger than %d bytes", ErrAnswer, largestAnswer)
+	case resp.StatusCode == http.StatusOK:
+		return b, 0, nil
+	}
+	said := c.said(b)
+	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusRequestTimeout || resp.StatusCode >= 500 {
+		return nil, retryAfter(resp.Header.Get("Retry-After")), fmt.Errorf("%w: status %d: %s", ErrBusy, resp.StatusCode, said)
+	}
+	return nil, 0, fmt.Errorf("%w: status %d: %s", ErrRefused, resp.StatusCode, said)
+}
+
+// said is the endpoint's own words about an error, without the key, which some
+// endpoints repeat.
+func (c *Client) said(b []byte) string {
+	var e struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	text := string(b)
+	if json.Unmarshal(b, &e) == nil && e.Error.Message != "" {
+		text = e.Error.Message
+	}
+	if c.Key != "" {
+		text = strings.ReplaceAll(text, c.Key, "[key]")
+	}
+	text = strings.ToValidUTF8(strings.TrimSpace(text), "\uFFFD")
+	if len(text) > largestSaid {
+		text = strings.ToValidUTF8(text[:largestSaid], "") + "…"
+	}
+	return text
+}
+
+// retryAfter reads the header of RFC 9110, seconds or a date.
+func retryAfter(h string) time.Duration {
+	var d time.Duration
+	if n, err := strconv.ParseFloat(h, 64); err == nil && n >= 0 {
+		d = time.Duration(min(n, longestPause.Seconds()) * float64(time.Second))
+	} else if t, err := http.ParseTime(h); err == nil {
+		d = time.Until(t)
+	}
+	return max(0, min(d, longestPause))
+}
+
+func (c *Client) authorise(r *http.Request) {
+	if c.Kind == Anthropic {
+		r.Header.Set("Anthropic-Version", "2023-06-01")
+	}
+	switch {
+	case c.Key == "":
+	case c.Kind == Anthropic:
+		r.Header.Set("X-Api-Key", c.Key)
+	default:
+		r.Header.Set("Authorization", "Bearer "+c.Key)
+	}
+}
