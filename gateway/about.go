@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"path"
 	"slices"
 	"time"
 
@@ -86,7 +87,7 @@ func subWorkflows(ctx context.Context, repo *gitd.Repo) func(id string) ([]byte,
 		if err != nil {
 			return nil, err
 		}
-		return repo.ReadFile(ctx, base, ".ramus/workflows/"+id+".yaml", 0)
+		return repo.ReadFile(ctx, base, path.Join(executor.WorkflowDir, id+".yaml"), 0)
 	}
 }
 

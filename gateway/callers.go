@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -368,6 +369,37 @@ func (c *call) processes() error {
 		list = []containers.CommandState{}
 	}
 	return c.reply(list)
+}
+
+type processQuery struct {
+	Follow bool `json:"follow,omitempty" jsonschema:"go on until the process ends"`
+}
+
+func (c *call) processOutput() error {
+	var q processQuery
+	if err := c.query(&q); err != nil {
+		return err
+	}
+	st, err := c.namedCaller()
+	if err != nil {
+		return err
+	}
+	done, err := c.streams.open(c.Who)
+	if err != nil {
+		return err
+	}
+	defer done()
+	ctx, cancel := context.WithCancel(c.R.Context())
+	defer cancel()
+	out := &execLines{call: c, hangUp: cancel}
+	stop := out.keepAlive(c.Heartbeat)
+	defer context.AfterFunc(c.draining, cancel)()
+	err = c.Executor.ProcessOutput(ctx, st.Caller.String(), c.R.PathValue("process"), q.Follow, out.to("stdout"), out.to("stderr"))
+	stop()
+	if err != nil {
+		return out.fail(err)
+	}
+	return out.send(ExecLine{End: true})
 }
 
 func (c *call) stopProcess() error {

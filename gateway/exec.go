@@ -34,6 +34,7 @@ type ExecLine struct {
 	Stream  string           `json:"stream,omitempty"` // stdout, stderr
 	Data    []byte           `json:"data,omitempty"`   // base64: output need not be text
 	Result  *executor.Result `json:"result,omitempty"`
+	End     bool             `json:"end,omitempty"` // of a background process's output
 	Problem *Problem         `json:"problem,omitempty"`
 }
 

@@ -30,6 +30,7 @@ const (
 	KindTooLarge     Kind = "too_large"     // 413: a limit on size, count or time
 	KindProblems     Kind = "problems"      // 422: a file with mistakes, see Problem.Problems
 	KindStreams      Kind = "streams"       // 429: the caller follows too many streams
+	KindFailed       Kind = "failed"        // 500: the run ended before its command did
 	KindInternal     Kind = "internal"      // 500: a fault of ramus; the log has the rest
 	KindUnavailable  Kind = "unavailable"   // 503: container engine away, queue full, shutting down
 	KindTimeout      Kind = "timeout"       // 504
@@ -39,7 +40,7 @@ const (
 var statuses = map[Kind]int{
 	KindInvalid: 400, KindUnauthorized: 401, KindDenied: 403, KindNotFound: 404, KindMethod: 405,
 	KindConflict: 409, KindExists: 409, KindAmbiguous: 409, KindTooLarge: 413, KindProblems: 422,
-	KindStreams: 429, KindInternal: 500, KindUnavailable: 503, KindTimeout: 504, kindGone: 499,
+	KindStreams: 429, KindFailed: 500, KindInternal: 500, KindUnavailable: 503, KindTimeout: 504, kindGone: 499,
 }
 
 // Problem is an answer that is not a success, as application/problem+json (RFC
@@ -104,6 +105,14 @@ var kinds = []struct {
 	{os.ErrDeadlineExceeded, KindTimeout, ""},
 }
 
+// reasons maps why a run ended before its command did, where that has a kind of its own.
+var reasons = map[executor.Reason]Kind{
+	executor.ReasonUnavailable: KindUnavailable,
+	executor.ReasonTimedOut:    KindTimeout,
+	executor.ReasonCancelled:   KindConflict,
+	executor.ReasonBadInput:    KindInvalid,
+}
+
 // asProblem is the one place where errors become answers. What it does not
 // know is internal: its text goes to the log, and only administrators see it.
 func asProblem(err error, who Who) *Problem {
@@ -111,6 +120,7 @@ func asProblem(err error, who Who) *Problem {
 	var (
 		known   *Problem
 		files   tasks.Problems
+		ended   *executor.RunError
 		tooBig  *http.MaxBytesError
 		syntax  *json.SyntaxError
 		badType *json.UnmarshalTypeError
@@ -126,6 +136,11 @@ func asProblem(err error, who Who) *Problem {
 		p.Kind, p.Detail = KindTooLarge, fmt.Sprintf("the request's body is larger than %d bytes", tooBig.Limit)
 	case errors.As(err, &syntax), errors.As(err, &badType):
 		p.Kind, p.Detail = KindInvalid, err.Error()
+	case errors.As(err, &ended):
+		p.Kind, p.Detail, p.Hint = KindFailed, ended.Error(), ended.Run.Hint
+		if kind, ok := reasons[ended.Run.Reason]; ok {
+			p.Kind = kind
+		}
 	case errors.Is(err, context.Canceled):
 		p.Kind = kindGone
 	default:

@@ -74,6 +74,8 @@ func (s *Server) routes() []Route {
 			Query: eventsQuery{}, Response: executor.Event{}, Media: mediaSSE, Handle: (*call).events},
 		{Method: "GET", Pattern: "/api/runs/{run}/output/{step}/{stream}", Access: AccessRead, Summary: "A step's whole stdout or stderr",
 			Media: mediaBytes, Handle: (*call).output},
+		{Method: "GET", Pattern: "/api/runs/{run}/evidence", Access: AccessRead, Summary: "What was run and changed, with checksums, once the run has ended or waits",
+			Response: executor.Manifest{}, Handle: (*call).evidence},
 		{Method: "POST", Pattern: "/api/runs/{run}/stop", Access: AccessWrite, Summary: "Stop a run; what stands is committed",
 			Response: executor.Run{}, Handle: (*call).stopRun},
 		{Method: "POST", Pattern: "/api/runs/{run}/retry", Access: AccessWrite, Summary: "Start a failed run again where it failed",
@@ -102,6 +104,8 @@ func (s *Server) routes() []Route {
 			Response: executor.CallerStatus{}, Handle: (*call).stopCaller},
 		{Method: "GET", Pattern: "/api/callers/{caller}/processes", Access: AccessRead, Summary: "A caller's background processes",
 			Response: []containers.CommandState{}, Handle: (*call).processes},
+		{Method: "GET", Pattern: "/api/callers/{caller}/processes/{process}/output", Access: AccessRead, Summary: "What a background process has printed; follow=1 goes on until it ends",
+			Query: processQuery{}, Response: ExecLine{}, Media: mediaLines, Handle: (*call).processOutput},
 		{Method: "DELETE", Pattern: "/api/callers/{caller}/processes/{process}", Access: AccessWrite, Summary: "End a background process",
 			Response: none{}, Handle: (*call).stopProcess},
 

@@ -209,6 +209,18 @@ func (c *call) output() error {
 	return nil
 }
 
+func (c *call) evidence() error {
+	r, err := c.named()
+	if err != nil {
+		return err
+	}
+	m, err := c.Executor.Manifest(c.R.Context(), r.Name())
+	if err != nil {
+		return err
+	}
+	return c.reply(m)
+}
+
 func (c *call) stopRun() error {
 	r, err := c.named()
 	if err != nil {

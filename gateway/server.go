@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -47,8 +48,9 @@ type Server struct {
 	git     http.Handler // the Git server, which asks for grants
 	openGit http.Handler // and the same for the unix socket, which needs none
 	spec    []byte       // the OpenAPI document
-	drained chan struct{}
-	drain   sync.Once
+	// draining ends with Drain.
+	draining context.Context
+	drain    context.CancelFunc
 }
 
 func (s *Server) setUp() {
@@ -75,7 +77,7 @@ func (s *Server) setUpAlone() {
 	if s.Heartbeat == 0 {
 		s.Heartbeat = 15 * time.Second
 	}
-	s.drained = make(chan struct{})
+	s.draining, s.drain = context.WithCancel(context.Background())
 	s.metrics = newMetrics(s)
 	s.streams = &streams{max: s.Streams, by: map[string]int{}}
 	s.spec = s.openAPI()
@@ -99,7 +101,7 @@ func (s *Server) LocalHandler() http.Handler {
 // that run in a request go on.
 func (s *Server) Drain() {
 	s.setUp()
-	s.drain.Do(func() { close(s.drained) })
+	s.drain()
 }
 
 // mux makes the handler of a table. It panics on a row without access class:

@@ -120,10 +120,8 @@ func (c *call) follow(events func(context.Context) iter.Seq2[executor.Event, err
 		return err
 	}
 	defer done()
-	select {
-	case <-c.drained:
+	if c.draining.Err() != nil {
 		return executor.ErrClosed
-	default:
 	}
 	ctx, cancel := context.WithCancel(c.R.Context())
 	type item struct {
@@ -155,7 +153,7 @@ func (c *call) follow(events func(context.Context) iter.Seq2[executor.Event, err
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-c.drained:
+		case <-c.draining.Done():
 			return w.sse(0, frameDrain, struct{}{})
 		case <-beat.C:
 			if err := w.write([]byte(": \n\n")); err != nil {

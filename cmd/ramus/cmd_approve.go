@@ -23,7 +23,6 @@ func approveCommand() command {
 			fs.StringVar(&d.Step, "step", "", "the `step` that asks, where several do")
 			fs.StringVar(&d.By, "by", "", "`who` answers (default you)")
 			fs.BoolVar(&o.output, "output", false, "show what the commands print")
-			fs.BoolVar(&o.wait, "wait", false, "stay while it waits for a person again")
 			fs.BoolVar(&e.json, "json", false, "events as JSON, one a line")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {

@@ -7,7 +7,8 @@ import (
 )
 
 func bgCommand() command {
-	return command{name: "bg", args: "list|stop", short: "list and stop background processes of a caller", subs: []command{
+	var follow bool
+	return command{name: "bg", args: "list|logs|stop", short: "list, read and stop background processes of a caller", subs: []command{
 		{
 			name: "list", args: "CALLER", short: "list background processes",
 			set: func(fs *flag.FlagSet, e *env) { fs.BoolVar(&e.json, "json", false, "as JSON") },
@@ -36,6 +37,20 @@ func bgCommand() command {
 					rows = append(rows, []string{p.ID, st, ago(p.Started), p.Line})
 				}
 				return e.table([]string{"PROCESS", "STATE", "STARTED", "COMMAND"}, rows)
+			},
+		}, {
+			name: "logs", args: "CALLER PROCESS [--follow]", short: "show what a background process has printed",
+			set: func(fs *flag.FlagSet, _ *env) { fs.BoolVar(&follow, "follow", false, "go on until it ends") },
+			run: func(ctx context.Context, e *env, args []string) error {
+				if err := want(args, 2, 2, "CALLER or PROCESS"); err != nil {
+					return err
+				}
+				c, err := e.client(ctx)
+				if err != nil {
+					return err
+				}
+				e.conn.leave = true
+				return c.ProcessOutput(ctx, args[0], args[1], follow, e.out, e.err)
 			},
 		}, {
 			name: "stop", args: "CALLER PROCESS", short: "end a background process",

@@ -99,7 +99,7 @@ func execResult(e *env, r executor.Result) error {
 		return errors.Join(err, status(r))
 	}
 	if terminal(e.err) {
-		text := fmt.Sprintf("%s: exit %d in %s", r.Run, r.ExitCode, took(r.Duration))
+		text := fmt.Sprintf("%s: exit %d in %s", r.Run, r.ExitCode, took(time.Duration(r.DurationMS)*time.Millisecond))
 		if r.Reason != "" {
 			text += ", " + r.Reason
 		}
@@ -109,6 +109,9 @@ func execResult(e *env, r executor.Result) error {
 		fmt.Fprintln(e.err, e.colour(dim, e.oneLine(text, 300)))
 	} else if r.Reason != "" {
 		fmt.Fprintf(e.err, "ramus: the command was ended: %s\n", e.oneLine(r.Reason, 100))
+	}
+	if r.Message != "" {
+		fmt.Fprintf(e.err, "ramus: %s\n", e.oneLine(r.Message, 400))
 	}
 	return status(r)
 }

@@ -84,6 +84,8 @@ func work(r executor.Run) string {
 	switch {
 	case r.Command != "":
 		return r.Command
+	case r.Task != nil:
+		return r.Task.Name
 	case r.Workflow != "" && r.Step != "" && !r.Ended():
 		return r.Workflow + " at " + r.Step
 	}

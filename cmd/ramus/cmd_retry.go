@@ -16,7 +16,6 @@ A workflow begins at the step that failed, with the results of those before it;
 a command begins anew.`,
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.BoolVar(&o.output, "output", false, "show what the commands print")
-			fs.BoolVar(&o.wait, "wait", false, "stay while it waits for a person")
 			fs.BoolVar(&e.json, "json", false, "events as JSON, one a line")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {

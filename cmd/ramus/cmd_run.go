@@ -13,6 +13,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/tasks"
 )
 
 func runCommand() command {
@@ -46,7 +47,6 @@ An interrupt stops the run; what stands is committed.`,
 			fs.BoolVar(&fromBase, "in-repo", false, "FILE is a path in the repository's base")
 			fs.BoolVar(&detached, "detach", false, "start it and return; needs a server that stays")
 			fs.BoolVar(&o.output, "output", false, "show what the commands print")
-			fs.BoolVar(&o.wait, "wait", false, "stay while it waits for a person")
 			fs.BoolVar(&e.json, "json", false, "events as JSON, one a line")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
@@ -63,7 +63,7 @@ An interrupt stops the run; what stands is committed.`,
 				if err != nil {
 					return err
 				}
-				r.Workflow = string(text)
+				r.Workflow, r.Sub = string(text), subWorkflows(args[0], text)
 			}
 			if len(inputs) > 0 {
 				r.Input = inputs
@@ -101,6 +101,23 @@ An interrupt stops the run; what stands is committed.`,
 			return follow(ctx, e, c, run, o)
 		},
 	}
+}
+
+// subWorkflows collects the sub-workflows that lie beside a file and that it
+// uses, directly or not. Those that do not are looked for in the repository.
+func subWorkflows(name string, text []byte) map[string]string {
+	found := map[string]string{}
+	beside := besides(name)
+	load := func(id string) ([]byte, error) {
+		b, err := beside(id)
+		if err == nil {
+			found[id] = string(b)
+		}
+		return b, err
+	}
+	// Only for what it asks for: the server, which knows more, finds the mistakes.
+	_, _ = tasks.Parse(name, text, tasks.Options{Load: load, LLM: true})
+	return found
 }
 
 // inputFlag collects --input.

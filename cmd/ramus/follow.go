@@ -16,12 +16,12 @@ import (
 // followOptions shape what is shown of a run while it works.
 type followOptions struct {
 	output bool  // the commands' output, live
-	wait   bool  // stay while a person is asked
 	json   bool  // events as they are, one a line
 	after  int64 // leave out events up to this number
 }
 
-// follow shows a run line by line until it has ended, and then what it came to.
+// follow shows a run line by line until it has ended or waits for a person, and
+// then what it came to.
 // At an interrupt the run is stopped, as a terminal would.
 func follow(ctx context.Context, e *env, c *client.Client, r executor.Run, o followOptions) error {
 	p := &progress{env: e, start: time.Now(), steps: map[string]step{}, options: o}
@@ -38,12 +38,6 @@ func follow(ctx context.Context, e *env, c *client.Client, r executor.Run, o fol
 			}
 		} else {
 			p.show(event)
-		}
-		if event.Type == executor.EventGate && !o.wait {
-			if !o.json {
-				fmt.Fprintf(e.out, "\nIt waits for a person. Go on with: ramus approve %s   (or --reject)\n", r.Name())
-			}
-			return nil
 		}
 	}
 	r, err := c.Run(ctx, r.Name())
@@ -242,7 +236,10 @@ func (p *progress) merged(ev executor.Event) {
 // summary tells what a run came to, and how to look at it.
 func summary(ctx context.Context, e *env, c *client.Client, r executor.Run, p *progress) error {
 	word := e.colour(green, string(r.State))
-	if r.State == executor.StateFailed {
+	switch {
+	case r.Gate != nil:
+		word = e.colour(yellow, string(r.State))
+	case r.State == executor.StateFailed:
 		word = e.colour(red, string(r.State))
 		if r.Reason != "" {
 			word += " (" + string(r.Reason) + ")"
@@ -255,6 +252,9 @@ func summary(ctx context.Context, e *env, c *client.Client, r executor.Run, p *p
 	}
 	if r.Hint != "" {
 		fmt.Fprintf(e.out, "  hint: %s\n", e.oneLine(r.Hint, 400))
+	}
+	if r.Gate != nil {
+		fmt.Fprintf(e.out, "  it waits for a person: %s\n  go on with: ramus approve %s   (or --reject)\n", e.oneLine(r.Gate.Message, 200), r.Name())
 	}
 	if r.Merged != "" {
 		fmt.Fprintf(e.out, "  merged into %s at %s\n", e.oneLine(r.Base, 100), short(string(r.Merged)))

@@ -330,6 +330,11 @@ func (c *Client) Output(ctx context.Context, run, step, stream string, w io.Writ
 	return c.copyTo(ctx, "/api/runs/"+segment(run)+"/output/"+segment(step)+"/"+stream, w)
 }
 
+// Evidence is what was run and changed, once the run has ended or waits.
+func (c *Client) Evidence(ctx context.Context, run string) (executor.Manifest, error) {
+	return get[executor.Manifest](ctx, c, "/api/runs/"+segment(run)+"/evidence")
+}
+
 // Callers lists callers, the most recently active first.
 func (c *Client) Callers(ctx context.Context, f Filter) ([]executor.CallerStatus, error) {
 	return get[[]executor.CallerStatus](ctx, c, "/api/callers"+query(f))
@@ -388,6 +393,22 @@ func (c *Client) StopProcess(ctx context.Context, caller, id string) error {
 	return c.do(ctx, "DELETE", "/api/callers/"+segment(caller)+"/processes/"+segment(id), nil, nil)
 }
 
+// ProcessOutput copies what a background process has printed; with follow also
+// what it prints until it ends.
+func (c *Client) ProcessOutput(ctx context.Context, caller, id string, follow bool, stdout, stderr io.Writer) error {
+	path := "/api/callers/" + segment(caller) + "/processes/" + segment(id) + "/output"
+	if follow {
+		path += "?follow=1"
+	}
+	resp, err := c.send(ctx, "GET", path, nil, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, err = execLines(ctx, resp.Body, stdout, stderr)
+	return err
+}
+
 // NewToken makes a token.
 func (c *Client) NewToken(ctx context.Context, n gateway.NewToken) (gateway.Token, error) {
 	return post[gateway.Token](ctx, c, "/api/tokens", n)
@@ -429,8 +450,13 @@ func (c *Client) Exec(ctx context.Context, caller string, x gateway.ExecRequest,
 		return none, err
 	}
 	defer resp.Body.Close()
-	streams := map[string]io.Writer{"stdout": o.Stdout, "stderr": o.Stderr}
-	d := json.NewDecoder(resp.Body)
+	return execLines(ctx, resp.Body, o.Stdout, o.Stderr)
+}
+
+// execLines copies output until the stream's end says how it ended.
+func execLines(ctx context.Context, body io.Reader, stdout, stderr io.Writer) (none executor.Result, err error) {
+	streams := map[string]io.Writer{"stdout": stdout, "stderr": stderr}
+	d := json.NewDecoder(body)
 	for {
 		var l gateway.ExecLine
 		if err := d.Decode(&l); err != nil {
@@ -441,6 +467,8 @@ func (c *Client) Exec(ctx context.Context, caller string, x gateway.ExecRequest,
 			return none, l.Problem
 		case l.Result != nil:
 			return *l.Result, nil
+		case l.End:
+			return none, nil
 		case streams[l.Stream] != nil:
 			if _, err := streams[l.Stream].Write(l.Data); err != nil {
 				return none, err
