@@ -18,7 +18,7 @@ type doorServer struct {
 	conns    chan net.Conn
 	closed   chan struct{}
 	cancel   context.CancelFunc
-	handlers sync.WaitGroup
+	handlers group
 	serving  sync.WaitGroup
 
 	mu   sync.Mutex            // guards open
@@ -50,9 +50,9 @@ func (h *Host) openDoor(handler http.Handler) error {
 	d := &doorServer{conns: make(chan net.Conn), closed: make(chan struct{}), cancel: cancel, open: map[net.Conn]struct{}{}}
 	d.http = &http.Server{
 		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			d.handlers.Add(1)
-			defer d.handlers.Done()
-			handler.ServeHTTP(w, r)
+			if !d.handlers.Do(func() { handler.ServeHTTP(w, r) }) {
+				http.Error(w, "closing", http.StatusServiceUnavailable)
+			}
 		}),
 		// What a container sends is hostile: headers are small and come soon.
 		// Bodies may be large and slow; the handlers bound those.

@@ -59,9 +59,9 @@ const (
 type Host struct {
 	container Container
 	client    *ssh.Client
-	done      chan struct{}  // closed when the connection is lost
-	owned     sync.WaitGroup // the host's goroutines
-	door      *doorServer    // nil without a door
+	done      chan struct{} // closed when the connection is lost
+	door      *doorServer   // nil without a door
+	owned     group
 }
 
 // Pin remembers a runner's SSH host key, so that nothing inside a container
@@ -345,7 +345,7 @@ func (h *Host) open(ctx context.Context, kind string, data []byte) (ssh.Channel,
 	got := make(chan result)
 	left := make(chan struct{})
 	defer close(left)
-	h.owned.Go(func() {
+	ok := h.owned.Go(func() {
 		ch, reqs, err := h.client.OpenChannel(kind, data)
 		select {
 		case got <- result{ch, reqs, err}:
@@ -356,6 +356,9 @@ func (h *Host) open(ctx context.Context, kind string, data []byte) (ssh.Channel,
 			}
 		}
 	})
+	if !ok {
+		return nil, nil, ErrGone
+	}
 	select {
 	case r := <-got:
 		var refused *ssh.OpenChannelError
@@ -366,4 +369,43 @@ func (h *Host) open(ctx context.Context, kind string, data []byte) (ssh.Channel,
 	case <-ctx.Done():
 		return nil, nil, ctx.Err()
 	}
+}
+
+// group is goroutines that are waited for once; none can join afterwards.
+type group struct {
+	mu     sync.Mutex // guards closed, and Go against Wait
+	closed bool
+	wg     sync.WaitGroup
+}
+
+// Go runs f unless Wait was called.
+func (g *group) Go(f func()) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return false
+	}
+	g.wg.Go(f)
+	return true
+}
+
+// Do is Go for f in the caller's own goroutine.
+func (g *group) Do(f func()) bool {
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return false
+	}
+	g.wg.Add(1)
+	g.mu.Unlock()
+	defer g.wg.Done()
+	f()
+	return true
+}
+
+func (g *group) Wait() {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
+	g.wg.Wait()
 }

@@ -172,7 +172,10 @@ func (h *Host) request(ctx context.Context, r *runner.Request) (*Process, error)
 	}
 	p := &Process{id: r.ID, host: h, ctx: ctx, ch: ch, started: make(chan struct{}), ended: make(chan struct{})}
 	p.stop = context.AfterFunc(ctx, func() { ch.Close() })
-	h.owned.Go(func() { p.listen(reqs) })
+	if !h.owned.Go(func() { p.listen(reqs) }) {
+		p.close()
+		return nil, ErrGone // and the library closes reqs
+	}
 	ok, err := ch.SendRequest("exec", true, ssh.Marshal(struct{ Command string }{string(text)}))
 	if err != nil || !ok {
 		p.close()

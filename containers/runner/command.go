@@ -73,6 +73,8 @@ func (s *server) start(r *Request) (*command, error) {
 		killed: make(chan struct{}), exited: make(chan syscall.WaitStatus, 1),
 		drained: make(chan struct{}), done: make(chan struct{}), running: true,
 	}
+	// What stands before it runs, to compare with afterwards.
+	disk, memory := newDiskGuard(s.cfg), s.oomKills()
 	var err error
 	s.user.do(func() { err = s.launch(c, r) })
 	if err != nil {
@@ -91,7 +93,7 @@ func (s *server) start(r *Request) (*command, error) {
 	s.commands[c.id] = c
 	s.order = append(s.order, c)
 	if c.running {
-		go s.follow(c)
+		go s.follow(c, disk, memory)
 	}
 	return c, nil
 }
@@ -417,10 +419,9 @@ func lookUp(name string, env []string, dir string) []string {
 	return all
 }
 
-// follow owns a command from its start to its end.
-func (s *server) follow(c *command) {
-	disk := newDiskGuard(s.cfg)
-	memory := s.oomKills()
+// follow owns a command from its start to its end. disk and memory are from
+// before the start.
+func (s *server) follow(c *command, disk *diskGuard, memory int64) {
 	poll := time.NewTicker(pollTime)
 	defer poll.Stop()
 	var deadline, force, give <-chan time.Time

@@ -39,7 +39,11 @@ func TestMain(m *testing.M) {
 			os.Exit(1)
 		}
 	}
-	os.Exit(m.Run())
+	code := m.Run()
+	if dir, _ := copied(); dir != "" {
+		os.RemoveAll(dir)
+	}
+	os.Exit(code)
 }
 
 // two are the modes a runner can be started in.
@@ -111,6 +115,9 @@ func newBox(t testing.TB, mode string, change ...func(*runner.Config)) *box {
 		}
 	}
 	b.socket = filepath.Join(dir, "run", "s")
+	if err := os.Chmod(filepath.Join(dir, "run"), 0o700); err != nil {
+		t.Fatal(err)
+	}
 	cfg := runner.Config{
 		Listen:    "unix:/run/ramus/s",
 		ClientKey: string(ssh.MarshalAuthorizedKey(b.signer.PublicKey())),
@@ -128,10 +135,11 @@ func newBox(t testing.TB, mode string, change ...func(*runner.Config)) *box {
 	if err != nil {
 		t.Fatal(err)
 	}
-	self, err := os.Executable()
+	bin, err := copied()
 	if err != nil {
 		t.Fatal(err)
 	}
+	self := filepath.Join(bin, "ramus")
 	env := []string{"PATH=/usr/local/bin:/usr/bin:/bin", "IMAGE=yes", "GORACE=halt_on_error=1 exitcode=66"}
 	if cover := os.Getenv("GOCOVERDIR"); cover != "" {
 		env = append(env, "GOCOVERDIR="+cover)
@@ -167,6 +175,19 @@ func newBox(t testing.TB, mode string, change ...func(*runner.Config)) *box {
 			"--bind", dir + "/spool", "/spool", "--ro-bind", self, "/ramus", "--chdir", "/", "--", "/ramus", "runner", string(text)}
 		b.cmd = exec.Command(bwrap, args...)
 		b.cmd.ExtraFiles = []*os.File{f}
+		if os.Getuid() == 0 {
+			// As its own engine does: root mapped to a user inside would still
+			// own what the kernel keeps for root.
+			b.cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+			for _, d := range []string{"root/work", "root/artifacts", "root/cache", "spool"} {
+				if err := os.Chown(filepath.Join(dir, d), nobody, nobody); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.Chmod(dir, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
 	}
 	b.cmd.Env = env
 	log := &lockedBuffer{b: b.log}
@@ -185,6 +206,24 @@ func newBox(t testing.TB, mode string, change ...func(*runner.Config)) *box {
 	})
 	return b
 }
+
+const nobody = 65534
+
+// copied is a folder with a copy of the test binary that other users can read.
+var copied = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "runner")
+	if err != nil {
+		return "", err
+	}
+	if err := os.Chmod(dir, 0o755); err != nil {
+		return dir, err
+	}
+	self, err := os.ReadFile("/proc/self/exe")
+	if err != nil {
+		return dir, err
+	}
+	return dir, os.WriteFile(filepath.Join(dir, "ramus"), self, 0o755)
+})
 
 type lockedBuffer struct {
 	mu sync.Mutex

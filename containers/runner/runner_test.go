@@ -93,7 +93,7 @@ func TestDir(t *testing.T) {
 func TestStreamsApartAndIntact(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		h := b.host(nil)
-		in := make([]byte, 3<<20)
+		in := make([]byte, 1<<20+7)
 		for i := range in {
 			in[i] = byte(i * 7 >> 3)
 		}
@@ -110,7 +110,7 @@ func TestStreamsApartAndIntact(t *testing.T) {
 			t.Error("changed on the way")
 		}
 		// Again, from any offset.
-		for _, off := range []int64{0, 1, 4095, 4096, 1 << 20, int64(len(in)) - 1, int64(len(in)), 1 << 40} {
+		for _, off := range []int64{0, 1, 4095, 4096, 1 << 19, int64(len(in)) - 1, int64(len(in)), 1 << 40} {
 			p, err := h.Attach(t.Context(), "copy", off, off)
 			if err != nil {
 				t.Fatal(err)
@@ -419,7 +419,7 @@ func TestRunnerCannotBeHurt(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		h := b.host(nil)
 		shell(t, h, `for s in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30 31 34 35 50 64; do kill -$s 1 2>/dev/null; done; true`)
-		exit, _, _ := shell(t, h, "kill -9 -1") // spares the shell itself
+		exit, _, _ := shell(t, h, "sleep 1000 & kill -9 -1") // spares the shell itself
 		if exit.Code != 0 {
 			t.Errorf("%+v", exit)
 		}
@@ -492,7 +492,7 @@ func (b *box) descriptors() int {
 	b.t.Helper()
 	pid := b.cmd.Process.Pid
 	if b.mode == "single" {
-		// bubblewrap's child is process 1.
+		// Bubblewrap's child is process 1.
 		all, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 		if err != nil {
 			b.t.Fatal(err)
@@ -939,13 +939,13 @@ func TestMemoryReason(t *testing.T) {
 			t.Fatal(err)
 		}
 		h := b.host(nil)
-		for script, reason := range map[string]string{
-			"kill -9 $$": "",
-			"printf 'oom_kill_disable 0\\noom_kill 4\\n' > events; kill -9 $$": containers.ReasonMemory,
-			"echo oom_kill 5 > events; exit 0":                                 "",
+		for _, c := range [][2]string{
+			{"kill -9 $$", ""},
+			{"printf 'oom_kill_disable 0\\noom_kill 4\\n' > events; kill -9 $$", containers.ReasonMemory},
+			{"echo oom_kill 5 > events; exit 0", ""},
 		} {
-			if exit, _, _ := shell(t, h, script); exit.Reason != reason {
-				t.Errorf("%s: %+v", script, exit)
+			if exit, _, errs := shell(t, h, c[0]); exit.Reason != c[1] {
+				t.Errorf("%s: %+v %s", c[0], exit, errs)
 			}
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -177,17 +178,23 @@ func (s *server) signal(c *command, sig syscall.Signal) {
 	}
 }
 
-// sweep kills everything that belongs to c or to nobody. When nothing else
-// runs the kernel does it in one step, which no fork bomb outruns.
+// sweep kills everything that belongs to c or to nobody, and waits until it is
+// dead: after a command nothing may write to the work tree any more. The wait
+// is bounded by [drainTime]; only what hangs in the kernel outlives it.
 func (s *server) sweep(c *command) {
+	late := time.Now().Add(drainTime)
+	for wait := 100 * time.Microsecond; s.sweepOnce(c) && time.Now().Before(late); wait = min(wait*2, 50*time.Millisecond) {
+		time.Sleep(wait) // meanwhile the dead are reaped, for which mu must be free
+	}
+}
+
+// sweepOnce tells whether there was anything to kill.
+func (s *server) sweepOnce(c *command) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.pid > 0 {
-		_ = syscall.Kill(-c.pid, syscall.SIGKILL)
-	}
 	if !s.others(c) {
-		_ = syscall.Kill(-1, syscall.SIGKILL)
-		return
+		// The kernel does it in one step, which no fork bomb outruns.
+		return !errors.Is(syscall.Kill(-1, syscall.SIGKILL), syscall.ESRCH)
 	}
 	// Stop, look again, and kill when nothing new appears: a bomb whose parts
 	// were killed one by one would find their places free.
@@ -206,12 +213,13 @@ func (s *server) sweep(c *command) {
 			for _, pid := range victims {
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
-			return
+			return len(victims) > 0
 		}
 	}
 	// Whatever outruns a hundred looks endangers the rest anyway.
 	s.log.Warn("killing every process: one command's could not be caught", "command", c.id)
 	_ = syscall.Kill(-1, syscall.SIGKILL)
+	return true
 }
 
 // oomScore makes the kernel prefer commands to the runner when memory ends.

@@ -32,18 +32,19 @@ func (s *server) session(_ *ssh.Server, _ *gossh.ServerConn, nc gossh.NewChannel
 	begun, announced := false, false
 	for req := range reqs {
 		ok := false
+		var job func()
 		switch req.Type {
 		case "exec":
 			var p struct{ Command string }
 			if ok = !begun && gossh.Unmarshal(req.Payload, &p) == nil; ok {
 				begun = true
-				work.Go(func() { v.answer(ctx, p.Command) })
+				job = func() { v.answer(ctx, p.Command) }
 			}
 		case "subsystem":
 			var p struct{ Name string }
 			if ok = !begun && gossh.Unmarshal(req.Payload, &p) == nil && p.Name == "sftp"; ok {
 				begun = true
-				work.Go(func() { v.sftp(ctx) })
+				job = func() { v.sftp(ctx) }
 			}
 		case "window-change":
 			var p struct{ Cols, Rows, Width, Height uint32 }
@@ -67,6 +68,10 @@ func (s *server) session(_ *ssh.Server, _ *gossh.ServerConn, nc gossh.NewChannel
 		}
 		if req.WantReply {
 			_ = req.Reply(ok, nil)
+		}
+		if job != nil {
+			// After the reply: the job may close the channel.
+			work.Go(job)
 		}
 	}
 	// The channel is closed or the connection lost.
