@@ -24,6 +24,13 @@ var runnerBinary string
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
+	if dir := os.Getenv("RAMUS_TEST_CRASH"); dir != "" {
+		if err := crashChild(dir); err != nil {
+			fmt.Fprintln(os.Stderr, "crash child:", err)
+			return 1
+		}
+		return 0
+	}
 	dir, err := os.MkdirTemp("", "ramus-executor-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -198,21 +198,23 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 			return res, false, err
 		}
 		w := &work{l: l, t: t, host: lease.Host, s: s, id: st.ID, before: b.last.Parent, head: b.last.Parent, again: true}
+		// Scripts, and commands of a task, cannot be taken up in the middle: they
+		// are ended first. A commit that was half way is made again by the next.
+		for _, c := range commands {
+			if c.Running && !c.Background && (strings.HasPrefix(c.ID, st.ID+".") || strings.HasPrefix(c.ID, scriptPrefix)) {
+				if err := end(ctx, lease.Host, c.ID); err != nil && !errors.Is(err, containers.ErrGone) {
+					return res, false, err
+				}
+			}
+		}
 		for _, c := range commands {
 			if c.ID == st.ID {
 				l.note(s.ID, "the server was restarted; the command went on meanwhile")
 				res, err := w.run(ctx, do)
 				if errors.Is(err, containers.ErrGone) && ctx.Err() == nil {
-					return res, false, nil
+					break
 				}
 				return res, true, err
-			}
-			// Commands of a task, and scripts, cannot be taken up in the middle:
-			// they are ended before the step begins again.
-			if c.Running && !c.Background && (strings.HasPrefix(c.ID, st.ID+".") || strings.HasPrefix(c.ID, "script-")) {
-				if err := lease.Host.Kill(ctx, c.ID); err != nil && !errors.Is(err, containers.ErrGone) {
-					return res, false, err
-				}
 			}
 		}
 		t.setKnown("")
@@ -237,6 +239,21 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 	o := shellOutcome(exit, w.out)
 	res, err = w.finish(o, commit.Hash, "")
 	return res, true, err
+}
+
+// end stops a command and waits until it is over.
+func end(ctx context.Context, h *containers.Host, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, killWait)
+	defer cancel()
+	if err := h.Kill(ctx, id); err != nil {
+		return err
+	}
+	p, err := h.Attach(ctx, id, 0, 0)
+	if err != nil {
+		return err
+	}
+	_, err = p.Output(nil, nil)
+	return err
 }
 
 // committed finds the commit that a step made after a tip.

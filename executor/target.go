@@ -30,9 +30,13 @@ var (
 
 // Exit codes of the scripts.
 const (
-	scriptNoGit = 97
 	scriptMerge = 93
+	scriptPush  = 94
+	scriptNoGit = 97
 )
+
+// scriptPrefix begins the ids of the scripts' commands.
+const scriptPrefix = "script-"
 
 // housekeeping is the longest time for a clone, a checkout or a commit.
 const housekeeping = 15 * time.Minute
@@ -155,14 +159,23 @@ func (t *target) sync(ctx context.Context, h *containers.Host, tip gitd.Hash, au
 // commit records what the container's work tree is on the branch and returns
 // the branch's new tip; equal to before when nothing changed.
 func (t *target) commit(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string, paths []string) (gitd.Hash, string, error) {
-	tip, err := t.tip(ctx)
-	if err != nil {
-		return "", "", err
-	}
-	// A step that is taken up again after a crash may have been pushed already:
-	// the container then knows the tip, and the script finds nothing to do.
-	out, err := t.script(ctx, h, commitScript, t.scriptEnv(author, before, tip), strings.NewReader(message), paths...)
-	if err != nil {
+	var out scriptOutput
+	for attempt := 1; ; attempt++ {
+		tip, err := t.tip(ctx)
+		if err != nil {
+			return "", "", err
+		}
+		// A step that is taken up again after a crash may have been pushed already:
+		// the container then knows the tip, and the script finds nothing to do.
+		out, err = t.script(ctx, h, commitScript, t.scriptEnv(author, before, tip), strings.NewReader(message), paths...)
+		if err == nil {
+			break
+		}
+		// Somebody else may have pushed, or the door may have been shut for a moment.
+		var s *scriptError
+		if attempt < 3 && errors.As(err, &s) && (s.Code == scriptPush || s.Code == scriptMerge) {
+			continue
+		}
 		t.setKnown("")
 		return "", "", err
 	}
@@ -208,7 +221,7 @@ func (e *scriptError) Error() string {
 
 // script runs one of the scripts in the container, under an id of its own.
 func (t *target) script(ctx context.Context, h *containers.Host, text string, env []string, stdin io.Reader, args ...string) (scriptOutput, error) {
-	id := "script-" + newToken()
+	id := scriptPrefix + newToken()
 	ctx, cancel := context.WithTimeout(ctx, housekeeping)
 	defer cancel()
 	p, err := h.Start(ctx, containers.Command{
