@@ -57,6 +57,9 @@ func (x *Executor) own(l *liveRun, answers map[string]Decision) {
 		output, err = l.perform(ctx, answers)
 		release()
 	}
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = cause // the step that was stopped for it is only the way it showed
+	}
 	x.settle(ctx, l, output, err)
 }
 
@@ -150,9 +153,6 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 	cause := context.Cause(ctx)
 	if err != nil && errors.Is(cause, ErrClosed) {
 		return // its journal stays in live/ and the next process goes on with it
-	}
-	if err != nil && errors.Is(err, context.Canceled) && cause != nil {
-		err = cause
 	}
 	// Clean-up outlives cancellation.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), housekeeping)

@@ -107,8 +107,12 @@ func (x *Executor) submit(ctx context.Context, r Request, stdout, stderr io.Writ
 		x.mu.Lock()
 		l := x.live[p.run.Name()]
 		x.mu.Unlock()
-		run, err := x.Run(ctx, p.run.Name())
-		return l, run, err
+		if l != nil {
+			return l, l.snapshot(), nil
+		}
+		// Whoever claimed it may not have indexed it yet: its ref is what counts.
+		run, err := x.claimed(ctx, p)
+		return nil, run, err
 	}
 	if err != nil {
 		return nil, Run{}, err
@@ -544,6 +548,16 @@ func (x *Executor) claim(ctx context.Context, p *plan) (gitd.Hash, error) {
 			p.fresh, p.run.Start, p.run.Head = false, tip, tip
 		}
 	}
+}
+
+// claimed reads the run that another request claimed first.
+func (x *Executor) claimed(ctx context.Context, p *plan) (Run, error) {
+	name := runRef(p.run.Caller, p.run.ID)
+	hash, err := p.repo.Resolve(ctx, name)
+	if err != nil {
+		return Run{}, err
+	}
+	return readRun(ctx, p.repo, gitd.Ref{Name: name, Hash: hash})
 }
 
 // cancelPrevious stops the runs of the same workflow and repository that still wait or work.

@@ -4,7 +4,7 @@
 # the server now: they differ when somebody else pushed meanwhile.
 # Prints the new tip.
 msg=$(mktemp) || fail 90 "cannot make a temporary file"
-trap 'rm -f "$msg" "$msg.index"' EXIT
+trap 'rm -f "$msg" "$msg.index" "$msg.add"' EXIT
 cat >"$msg" || fail 90 "cannot keep the message"
 
 # A repository that the command broke or deleted is made anew around the files.
@@ -19,20 +19,17 @@ rm -f .git/index.lock .git/HEAD.lock ".git/$ref.lock"
 [ "$(g config --bool core.bare 2>/dev/null)" = true ] && g config core.bare false
 
 add() {
-	# Unreadable files are the only thing that add leaves out; make them readable first.
-	g add -A --ignore-errors -- "$@" 2>"$msg.add" && { rm -f "$msg.add"; return 0; }
-	find . -path ./.git -prune -o ! -type l ! -perm -u+r -exec chmod u+r {} + 2>/dev/null
-	find . -path ./.git -prune -o -type d ! -perm -u+x -exec chmod u+rx {} + 2>/dev/null
-	g add -A --ignore-errors -- "$@" 2>"$msg.add" || {
-		# The index itself may be what is broken.
-		rm -f .git/index
-		g reset -q && g add -A --ignore-errors -- "$@" 2>"$msg.add"
-	} || {
-		cat "$msg.add" >&2
-		rm -f "$msg.add"
-		return 1
-	}
-	rm -f "$msg.add"
+	# What cannot be read is the only thing that git leaves out, of folders with
+	# no more than a warning: whatever it says, all is made readable and added again.
+	g add -A --ignore-errors -- "$@" 2>"$msg.add" && [ ! -s "$msg.add" ] && return 0
+	find . -path ./.git -prune -o -type d ! -perm -u+rwx -exec chmod u+rwx {} + 2>/dev/null
+	find . -path ./.git -prune -o -type d ! -perm -u+rwx -exec chmod u+rwx {} \; -o ! -type l ! -perm -u+r -exec chmod u+r {} + 2>/dev/null
+	g add -A --ignore-errors -- "$@" 2>"$msg.add" && return 0
+	# The index itself may be what is broken.
+	rm -f .git/index
+	g reset -q && g add -A --ignore-errors -- "$@" 2>"$msg.add" && return 0
+	cat "$msg.add" >&2
+	return 1
 }
 [ $# -gt 0 ] || set -- .
 
