@@ -66,7 +66,7 @@ type CommandState struct {
 	Started    time.Time
 	Background bool
 	Running    bool
-	Exit       Exit // when not Running
+	Exit       Exit // when not Running; while Running only what was printed so far
 	Line       string
 }
 

@@ -20,7 +20,12 @@ const runsPrefix = "refs/ramus/runs"
 
 // runs holds every run. claims holds the keys of runs whose ref is about to be
 // made: what is left there after a crash is looked up in the refs.
-var runsBucket, claimsBucket = []byte("runs"), []byte("claims")
+// The meta bucket holds wholeKey once the refs were read into the file: an
+// index without it is new, or was emptied.
+var (
+	runsBucket, claimsBucket, metaBucket = []byte("runs"), []byte("claims"), []byte("meta")
+	wholeKey                             = []byte("whole")
+)
 
 // errDamaged: an index entry does not carry its own checksum.
 var errDamaged = errors.New("index is damaged")
@@ -34,12 +39,17 @@ type index struct {
 }
 
 func openIndex(path string) (ix *index, fresh bool, err error) {
-	_, statErr := os.Stat(path)
 	ix = &index{path: path}
 	if err := ix.open(); err != nil {
 		return nil, false, err
 	}
-	return ix, statErr != nil, nil
+	err = guard(func() error {
+		return ix.db.View(func(tx *bolt.Tx) error {
+			fresh = tx.Bucket(metaBucket).Get(wholeKey) == nil
+			return nil
+		})
+	})
+	return ix, fresh, err
 }
 
 func (ix *index) open() error {
@@ -49,7 +59,7 @@ func (ix *index) open() error {
 			return err
 		}
 		return ix.db.Update(func(tx *bolt.Tx) error {
-			for _, name := range [][]byte{runsBucket, claimsBucket} {
+			for _, name := range [][]byte{runsBucket, claimsBucket, metaBucket} {
 				if _, err := tx.CreateBucketIfNotExists(name); err != nil {
 					return err
 				}
@@ -181,7 +191,8 @@ func (ix *index) replace(runs []Run) error {
 	if err := next.put(runs...); err != nil {
 		return err
 	}
-	if err := errors.Join(next.db.Close(), guard(ix.db.Close)); err != nil {
+	whole := func(tx *bolt.Tx) error { return tx.Bucket(metaBucket).Put(wholeKey, []byte{1}) }
+	if err := errors.Join(next.db.Update(whole), next.db.Close(), guard(ix.db.Close)); err != nil {
 		return fmt.Errorf("cannot rebuild index: %w", err)
 	}
 	if err := os.Rename(next.path, ix.path); err != nil {

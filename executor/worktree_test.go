@@ -338,11 +338,11 @@ func TestEgress(t *testing.T) {
 func TestDoorIsTheOwnBranch(t *testing.T) {
 	w := newWorld(t, nil)
 	w.exec("run:other", "echo secret >s")
-	res, out, errs := w.exec("run:thief", `git ls-remote origin; git commit -q --allow-empty -m mine; git push -q origin HEAD:main; echo $?; git push -q -f origin HEAD~1:ramus/run-thief; echo $?; git push -q origin :ramus/run-thief; echo $?; git fetch -q origin ramus/run-other; echo $?; curl -sS http://127.0.0.1:7070/other.git/info/refs?service=git-upload-pack`)
+	res, out, errs := w.exec("run:thief", `git ls-remote origin; git commit -q --allow-empty -m mine; git push -q origin HEAD:ramus/run-thief && echo own; git push -q origin HEAD:main; echo $?; git push -q -f origin HEAD~1:ramus/run-thief; echo $?; git push -q origin :ramus/run-thief; echo $?; git fetch -q origin ramus/run-other; echo $?; curl -sS http://127.0.0.1:7070/other.git/info/refs?service=git-upload-pack`)
 	if strings.Contains(out, "run-other") {
 		t.Errorf("another caller's branch is in sight: %s", out)
 	}
-	if strings.Contains(out, "\n0\n") {
+	if strings.Contains(out, "\n0\n") || !strings.Contains(out, "own\n1\n1\n1\n") {
 		t.Errorf("something was let through: %+v %s %s", res, out, errs)
 	}
 	if got := w.inRepo("log", "-1", "--format=%s", "main"); got != "first" {

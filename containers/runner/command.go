@@ -611,7 +611,11 @@ func (s *server) list() []State {
 	defer s.mu.Unlock()
 	all := make([]State, 0, len(s.order))
 	for _, c := range s.order {
-		all = append(all, State{ID: c.id, Started: c.started, Background: c.background, Running: c.running, Exit: c.exit, Line: c.line})
+		exit := c.exit
+		if c.running {
+			exit.Stdout, exit.Stderr = c.stdout.count(), c.stderr.count()
+		}
+		all = append(all, State{ID: c.id, Started: c.started, Background: c.background, Running: c.running, Exit: exit, Line: c.line})
 	}
 	return all
 }

@@ -112,7 +112,7 @@ type State struct {
 	Started    time.Time `json:"started"`
 	Background bool      `json:"background,omitempty"`
 	Running    bool      `json:"running"`
-	Exit       Exit      `json:"exit"`
+	Exit       Exit      `json:"exit"` // while Running only the counts, as they are so far
 	Line       string    `json:"line"` // for people; not always UTF-8 in origin, always cut at 1 KiB
 }
 
