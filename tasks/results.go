@@ -85,19 +85,22 @@ func (t *Tests) seconds(s float64) {
 	}
 }
 
-// clip cuts s to n bytes at a rune's border and makes it valid UTF-8.
+// clip makes s valid UTF-8 of at most n bytes, and an ellipsis where it cut.
 func clip(s string, n int) string {
-	if len(s) <= n {
-		return strings.ToValidUTF8(s, "\uFFFD")
-	}
-	s = s[:n]
-	for range utf8.UTFMax {
-		if r, size := utf8.DecodeLastRuneInString(s); r != utf8.RuneError || size != 1 {
-			break
+	cut := len(s) > n
+	s = strings.ToValidUTF8(s[:min(len(s), n)], "\uFFFD")
+	// A byte that is not UTF-8 has become three.
+	if len(s) > n {
+		cut = true
+		for n > 0 && !utf8.RuneStart(s[n]) {
+			n--
 		}
-		s = s[:len(s)-1]
+		s = s[:n]
 	}
-	return strings.ToValidUTF8(s, "\uFFFD") + "…"
+	if cut {
+		s += "…"
+	}
+	return s
 }
 
 func (l *Lint) add(f Finding) {

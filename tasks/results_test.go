@@ -173,6 +173,26 @@ func TestParseAnyAddsUp(t *testing.T) {
 	}
 }
 
+func TestClip(t *testing.T) {
+	for _, c := range []struct {
+		in   string
+		n    int
+		want string
+	}{
+		{"", 5, ""},
+		{"abcde", 5, "abcde"},
+		{"abcdef", 5, "abcde…"},
+		{"éééé", 8, "éééé"},
+		{"éééé", 7, "ééé…"},
+		{"\xff\xff\xff", 5, "\uFFFD"},
+		{"\xffa\xff\xff", 4, "\uFFFDa…"},
+	} {
+		if got := clip(c.in, c.n); got != c.want {
+			t.Errorf("%q to %d: got %q, want %q", c.in, c.n, got, c.want)
+		}
+	}
+}
+
 func TestParseStatus(t *testing.T) {
 	const in = "# branch.oid 0123\n# branch.head work\n# branch.upstream origin/work\n# branch.ab +2 -3\n# unknown thing\n" +
 		"1 .M N... 100644 100644 100644 aa bb a b.txt\n" +

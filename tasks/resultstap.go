@@ -137,7 +137,7 @@ func parseTAPSums(out []byte) (*Tests, bool) {
 	partial, _ := parseTAP(out)
 	r := newTests()
 	r.Passed = count(sums["pass"])
-	r.Failed = count(sums["fail"] + sums["cancelled"])
+	r.Failed = max(count(sums["fail"]+sums["cancelled"]), partial.Failed)
 	r.Skipped = count(sums["skipped"] + sums["todo"])
 	r.Total = r.Passed + r.Failed + r.Skipped
 	r.FailedNames, r.Failures, r.DurationMS = partial.FailedNames, partial.Failures, partial.DurationMS
