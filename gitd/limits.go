@@ -113,6 +113,7 @@ type httpBody struct {
 	body io.Reader
 	ctl  *http.ResponseController
 	idle time.Duration
+	eof  bool
 }
 
 func (b *httpBody) Read(p []byte) (int, error) {
@@ -120,6 +121,7 @@ func (b *httpBody) Read(p []byte) (int, error) {
 	// the time of the request as a whole.
 	_ = b.ctl.SetReadDeadline(time.Now().Add(b.idle))
 	n, err := b.body.Read(p)
+	b.eof = b.eof || err == io.EOF
 	var timeout interface{ Timeout() bool }
 	if errors.As(err, &timeout) && timeout.Timeout() {
 		err = fmt.Errorf("cannot read the request: %w", errIdle)
@@ -129,7 +131,12 @@ func (b *httpBody) Read(p []byte) (int, error) {
 
 // done takes the deadline away: net/http goes on reading in the background to
 // notice a client that hangs up, and would take its passing for just that.
-func (b *httpBody) done() { _ = b.ctl.SetReadDeadline(time.Time{}) }
+// Where there is more to read it stays: net/http reads it before it answers.
+func (b *httpBody) done() {
+	if b.eof {
+		_ = b.ctl.SetReadDeadline(time.Time{})
+	}
+}
 
 // httpReply writes an answer. The status goes out with the first byte of it,
 // so that what fails before can still be reported as a failure.

@@ -76,6 +76,7 @@ type tap struct {
 	passed   int64 // bytes consumed before buf[0]
 	limit    int64 // most bytes to consume
 	err      error // of src, given once the buffer is empty
+	over     bool  // there was more than limit
 }
 
 func newTap(src io.Reader, sink io.Writer, limit int64) *tap {
@@ -104,13 +105,16 @@ func (t *tap) fill() error {
 	if err := t.flush(); err != nil {
 		return err
 	}
+	if t.over {
+		return t.overLimit()
+	}
 	if t.err != nil {
 		return t.err
 	}
 	t.passed += int64(t.off)
 	t.off, t.end, t.mark = 0, 0, 0
 	if t.passed >= t.limit {
-		return refuse(ErrTooLarge, "larger than the limit of %s", bytesText(t.limit))
+		return t.overLimit()
 	}
 	for t.end == 0 && t.err == nil {
 		t.end, t.err = t.src.Read(t.buf)
@@ -118,12 +122,16 @@ func (t *tap) fill() error {
 	// The limit is exact: what lies beyond it is never given out.
 	if rest := t.limit - t.passed; int64(t.end) > rest {
 		t.end = int(rest)
-		t.err = refuse(ErrTooLarge, "larger than the limit of %s", bytesText(t.limit))
+		t.over = true
 	}
 	if t.end == 0 {
 		return t.err
 	}
 	return nil
+}
+
+func (t *tap) overLimit() error {
+	return refuse(ErrTooLarge, "larger than the limit of %s", bytesText(t.limit))
 }
 
 func (t *tap) Read(p []byte) (int, error) {
