@@ -22,6 +22,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/containerstest"
 	"github.com/ramus-dev/ramus/containers/docker"
 )
 
@@ -175,6 +176,13 @@ func run(t *testing.T, h *containers.Host, c containers.Command) (string, contai
 		t.Fatal(err)
 	}
 	return said.String(), exit
+}
+
+func TestConformance(t *testing.T) {
+	newEngine(t, built.ramus)
+	program, _ := built.ramus()
+	open := func(t *testing.T) containers.Engine { return &docker.Engine{Runner: program} }
+	containerstest.Run(t, open, containerstest.Options{Image: docker.DefaultImage})
 }
 
 func TestLife(t *testing.T) {
