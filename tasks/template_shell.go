@@ -127,6 +127,11 @@ func (l *shellLexer) code() {
 			l.i++
 			return
 		}
+		if l.i > 0 && l.text[l.i-1] == ')' {
+			// Behind $(…) it belongs to the word, behind (…) it begins a comment.
+			l.lose("a # right behind a parenthesis")
+			return
+		}
 		end := len(l.text)
 		if n := bytes.IndexByte(l.text[l.i:], '\n'); n >= 0 {
 			end = l.i + n
@@ -253,7 +258,9 @@ func (l *shellLexer) backslash() {
 	} else if l.peek(1) == slotMark {
 		l.refuse(l.i+1, "this slot stands right behind a backslash")
 	}
-	l.i += 2
+	if l.i += 2; l.peek(0) == '#' && l.text[l.i-1] != '\n' {
+		l.i++ // the word goes on, though a blank may stand before the #
+	}
 }
 
 func (l *shellLexer) dollar() {

@@ -2,7 +2,9 @@ package tasks
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -44,6 +46,47 @@ func (w *Workflow) Nodes() []Node {
 		list[i] = n.Node
 	}
 	return list
+}
+
+// Describe draws the workflow for a terminal: each node with what it does, and
+// where its transitions lead.
+func (w *Workflow) Describe() string {
+	var b strings.Builder
+	b.WriteString(w.ID)
+	if w.description != "" {
+		b.WriteString(": " + w.description)
+	}
+	b.WriteByte('\n')
+	for _, n := range w.nodes {
+		action, _, more := strings.Cut(strings.TrimSpace(n.Action), "\n")
+		if more {
+			action += " …"
+		}
+		indent := "  "
+		if n.section != nil {
+			indent += "| "
+		}
+		fmt.Fprintf(&b, "%s%s  [%s] %s\n", indent, n.ID, n.Kind, action)
+		for _, t := range n.next {
+			fmt.Fprintf(&b, "%s    → %s", indent, t.to)
+			if t.on != "success" && t.when == nil {
+				b.WriteString(" on " + t.on)
+			}
+			if t.when != nil {
+				b.WriteString(" when " + strings.Join(strings.Fields(t.when.source), " "))
+			}
+			switch {
+			case t.fanOut != nil && t.fanOut.over != nil:
+				b.WriteString(", a line for each of " + t.fanOut.over.source)
+			case t.fanOut != nil:
+				fmt.Fprintf(&b, ", %d lines", t.fanOut.count)
+			case t.fanIn:
+				b.WriteString(", together")
+			}
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
 }
 
 // Node is what can be shown of a node before it runs.

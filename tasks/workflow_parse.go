@@ -337,6 +337,7 @@ func (p *parsing) workflow(root *value) {
 		p.at(root, "a workflow needs an id")
 	}
 	p.description = p.text(root.get("description"), "description")
+	p.Repo.MergeStrategy = "rebase"
 	p.repo(root.get("repo"))
 	p.inputs = p.declared(root.get("input"))
 
@@ -373,7 +374,7 @@ func (p *parsing) repo(v *value) {
 		ID:             p.text(v.get("id"), "repo.id"),
 		BaseBranch:     p.text(v.get("base_branch"), "repo.base_branch"),
 		MergeOnSuccess: p.flag(v.get("merge_on_success"), "merge_on_success", false),
-		MergeStrategy:  p.choice(v.get("merge_strategy"), "merge_strategy", strategies, ""),
+		MergeStrategy:  p.choice(v.get("merge_strategy"), "merge_strategy", strategies, "rebase"),
 	}
 	if b := v.get("base_branch"); b != nil && b.kind == stringValue && !branchName(b.text) {
 		p.at(b, "%q cannot be the name of a branch", b.text)
