@@ -328,53 +328,19 @@ func (x *Executor) planWorkflow(ctx context.Context, r Request, p *plan) error {
 	if err := x.planRepo(p); err != nil {
 		return err
 	}
-	// rev is where the repository's own workflow files are read: the base.
-	rev := func() (string, error) {
-		if p.repo == nil {
-			return "", fmt.Errorf("%w request: a workflow file of a repository needs the repository's name", ErrInvalid)
-		}
-		base := p.run.Base
-		if base == "" {
-			b, err := p.repo.Base(ctx)
-			if err != nil {
-				return "", err
-			}
-			base = b
-		}
-		return "refs/heads/" + base, nil
-	}
-	read := func(name string) (string, error) {
-		at, err := rev()
-		if err != nil {
-			return "", err
-		}
-		text, err := p.repo.ReadFile(ctx, at, name, maxWorkflow)
-		return string(text), err
-	}
+	load := loader{repo: p.repo, base: p.run.Base, sub: r.Sub, used: p.files.Sub}
 	if r.File != "" {
-		text, err := read(path.Clean(r.File))
+		text, err := load.read(ctx, path.Clean(r.File))
 		if err != nil {
 			return fmt.Errorf("cannot read workflow %s: %w", r.File, err)
 		}
 		p.files.Workflow = text
 	}
-	load := func(id string) ([]byte, error) {
-		if text, ok := r.Sub[id]; ok {
-			p.files.Sub[id] = text
-			return []byte(text), nil
-		}
-		text, err := read(WorkflowDir + "/" + id + ".yaml")
-		if err != nil {
-			return nil, fmt.Errorf("workflow %q: %w", id, err)
-		}
-		p.files.Sub[id] = text
-		return []byte(text), nil
-	}
 	name := r.File
 	if name == "" {
 		name = "workflow.yaml"
 	}
-	w, err := tasks.Parse(name, []byte(p.files.Workflow), tasks.Options{Load: load, LLM: x.LLM != nil})
+	w, err := tasks.Parse(name, []byte(p.files.Workflow), tasks.Options{Load: load.load(ctx), LLM: x.LLM != nil})
 	if err != nil {
 		return fmt.Errorf("cannot run workflow: %w: %w", ErrInvalid, err)
 	}

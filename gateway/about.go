@@ -1,16 +1,13 @@
 package gateway
 
 import (
-	"context"
 	"io"
 	"net/http"
-	"path"
 	"slices"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
-	"github.com/ramus-dev/ramus/tasks"
 )
 
 // Health is what /health tells.
@@ -53,7 +50,7 @@ func (c *call) scrape() error {
 
 func (c *call) jwks() error           { return c.raw(c.Git.JWKS()) }
 func (c *call) openapi() error        { return c.raw(c.spec) }
-func (c *call) workflowSchema() error { return c.raw(tasks.WorkflowSchema()) }
+func (c *call) workflowSchema() error { return c.raw(executor.WorkflowSchema()) }
 
 func (c *call) raw(b []byte) error {
 	c.W.Header().Set("Content-Type", "application/json")
@@ -65,7 +62,7 @@ func (c *call) whoami() error { return c.reply(c.Who) }
 
 func (c *call) tasks() error {
 	list := []TaskInfo{}
-	for _, t := range tasks.Library() {
+	for _, t := range executor.Library() {
 		list = append(list, TaskInfo{t.Name, t.Doc, t.ReadOnly, t.Schema})
 	}
 	return c.reply(list)
@@ -76,30 +73,13 @@ type checkQuery struct {
 	Repo string `json:"repo,omitempty" jsonschema:"the repository whose base has the sub-workflows"`
 }
 
-// subWorkflows loads sub-workflows from where the executor does: a repository's
-// base. It is nil when no repository is named.
-func subWorkflows(ctx context.Context, repo *gitd.Repo) func(id string) ([]byte, error) {
-	if repo == nil {
-		return nil
-	}
-	return func(id string) ([]byte, error) {
-		base, err := repo.Base(ctx)
-		if err != nil {
-			return nil, err
-		}
-		return repo.ReadFile(ctx, base, path.Join(executor.WorkflowDir, id+".yaml"), 0)
-	}
-}
-
 func (c *call) check() error {
 	var q checkQuery
 	if err := c.query(&q); err != nil {
 		return err
 	}
-	var repo *gitd.Repo
 	if q.Repo != "" {
-		var err error
-		if repo, err = c.findRepo(q.Repo); err != nil {
+		if _, err := c.findRepo(q.Repo); err != nil {
 			return err
 		}
 	}
@@ -112,7 +92,7 @@ func (c *call) check() error {
 	if q.Name == "" {
 		q.Name = "workflow"
 	}
-	w, err := tasks.Parse(q.Name, text, tasks.Options{Load: subWorkflows(c.R.Context(), repo), LLM: c.LLM})
+	w, err := c.Executor.Check(c.R.Context(), q.Name, text, q.Repo, nil)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -366,7 +365,7 @@ func (c *call) processes() error {
 		return err
 	}
 	if list == nil {
-		list = []containers.CommandState{}
+		list = []executor.Process{}
 	}
 	return c.reply(list)
 }

@@ -8,10 +8,8 @@ import (
 	"net/http"
 	"os"
 
-	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
-	"github.com/ramus-dev/ramus/tasks"
 )
 
 // Kind says in one word what went wrong, for programs; it never changes its meaning.
@@ -53,7 +51,7 @@ type Problem struct {
 	Detail string `json:"detail,omitempty"`
 	Hint   string `json:"hint,omitempty"` // what to do
 	// Problems are the mistakes of a file, all of them.
-	Problems tasks.Problems `json:"problems,omitempty"`
+	Problems executor.Problems `json:"problems,omitempty"`
 	// Request names the request in the server's log.
 	Request string `json:"request,omitempty"`
 
@@ -97,10 +95,10 @@ var kinds = []struct {
 	{gitd.ErrConflict, KindConflict, "somebody else changed it at the same time; look and try again"},
 	{gitd.ErrDenied, KindDenied, ""},
 	{gitd.ErrTooLarge, KindTooLarge, ""},
-	{containers.ErrBusy, KindUnavailable, "too many callers wait for a container; try again later or raise `queue`"},
-	{containers.ErrUnavailable, KindUnavailable, "`ramus doctor` tells what the container engine lacks"},
-	{containers.ErrGone, KindUnavailable, "the container was lost; the next command gets a new one from the branch"},
-	{containers.ErrUnknownCommand, KindNotFound, ""},
+	{executor.ErrBusy, KindUnavailable, "too many callers wait for a container; try again later or raise `queue`"},
+	{executor.ErrUnavailable, KindUnavailable, "`ramus doctor` tells what the container engine lacks"},
+	{executor.ErrGone, KindUnavailable, "the container was lost; the next command gets a new one from the branch"},
+	{executor.ErrUnknownProcess, KindNotFound, ""},
 	{context.DeadlineExceeded, KindTimeout, ""},
 	{os.ErrDeadlineExceeded, KindTimeout, ""},
 }
@@ -119,7 +117,7 @@ func asProblem(err error, who Who) *Problem {
 	p := &Problem{cause: err}
 	var (
 		known   *Problem
-		files   tasks.Problems
+		files   executor.Problems
 		ended   *executor.RunError
 		tooBig  *http.MaxBytesError
 		syntax  *json.SyntaxError

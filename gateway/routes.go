@@ -3,10 +3,8 @@ package gateway
 import (
 	"encoding/json"
 
-	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
-	"github.com/ramus-dev/ramus/tasks"
 )
 
 // The types of streams and of answers that are no JSON.
@@ -103,7 +101,7 @@ func (s *Server) routes() []Route {
 		{Method: "POST", Pattern: "/api/callers/{caller}/stop", Access: AccessWrite, Summary: "Stop all runs of a caller and remove its container",
 			Response: executor.CallerStatus{}, Handle: (*call).stopCaller},
 		{Method: "GET", Pattern: "/api/callers/{caller}/processes", Access: AccessRead, Summary: "A caller's background processes",
-			Response: []containers.CommandState{}, Handle: (*call).processes},
+			Response: []executor.Process{}, Handle: (*call).processes},
 		{Method: "GET", Pattern: "/api/callers/{caller}/processes/{process}/output", Access: AccessRead, Summary: "What a background process has printed; follow=1 goes on until it ends",
 			Query: processQuery{}, Response: ExecLine{}, Media: mediaLines, Handle: (*call).processOutput},
 		{Method: "DELETE", Pattern: "/api/callers/{caller}/processes/{process}", Access: AccessWrite, Summary: "End a background process",
@@ -132,6 +130,6 @@ type TaskInfo struct {
 
 // Checked is the outcome of a check that found nothing; mistakes are a Problem.
 type Checked struct {
-	ID   string         `json:"id"`
-	Repo tasks.RepoSpec `json:"repo"`
+	ID   string            `json:"id"`
+	Repo executor.RepoSpec `json:"repo"`
 }

@@ -32,8 +32,6 @@ type Server struct {
 	// Streams bounds how many streams are open at once; default 256. One caller
 	// may hold a quarter of them.
 	Streams int
-	// LLM tells whether llm nodes have an endpoint, for checking workflows.
-	LLM bool
 	// Heartbeat is how often a silent stream shows that it is alive; default 15 s.
 	Heartbeat time.Duration
 	// Log hears of requests: refused ones at Info, faults at Error, all others

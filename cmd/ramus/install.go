@@ -145,7 +145,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	i.executor = x
 	i.gateway = &gateway.Server{
 		Executor: x, Git: git, Version: buildVersion(), Engine: engine.Name(), URL: c.URL, CORS: c.CORS, Streams: c.Streams,
-		LLM: model != nil, Log: log,
+		Log: log,
 	}
 	return i, nil
 }

@@ -20,7 +20,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gitd"
@@ -384,8 +383,8 @@ func (c *Client) StopCaller(ctx context.Context, name string) (executor.CallerSt
 }
 
 // Processes lists a caller's background processes.
-func (c *Client) Processes(ctx context.Context, caller string) ([]containers.CommandState, error) {
-	return get[[]containers.CommandState](ctx, c, "/api/callers/"+segment(caller)+"/processes")
+func (c *Client) Processes(ctx context.Context, caller string) ([]executor.Process, error) {
+	return get[[]executor.Process](ctx, c, "/api/callers/"+segment(caller)+"/processes")
 }
 
 // StopProcess ends one of them.

@@ -13,6 +13,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/ramus-dev/ramus/executor"
 	"io"
 	"math/rand/v2"
 	"net/http"
@@ -20,8 +21,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/ramus-dev/ramus/tasks"
 )
 
 // Kind is the protocol of an endpoint.
@@ -119,7 +118,7 @@ func sleep(ctx context.Context, d time.Duration) error {
 
 // Ask puts one question. With a schema the answer is JSON text; whether it fits
 // is for the caller to check.
-func (c *Client) Ask(ctx context.Context, call tasks.LLMCall) (string, error) {
+func (c *Client) Ask(ctx context.Context, call executor.LLMCall) (string, error) {
 	if call.Model == "" {
 		call.Model = c.Model
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/executor"
 )
 
 const key = "sk-very-secret"
@@ -209,11 +209,11 @@ func both(t *testing.T, f func(t *testing.T, e *endpoint)) {
 func TestAnswers(t *testing.T) {
 	both(t, func(t *testing.T, e *endpoint) {
 		c := e.client(t, nil)
-		got, err := c.Ask(t.Context(), tasks.LLMCall{System: "be brief", Prompt: "is it good?"})
+		got, err := c.Ask(t.Context(), executor.LLMCall{System: "be brief", Prompt: "is it good?"})
 		if err != nil || got != "m|be brief|is it good?" {
 			t.Errorf("%q, %v", got, err)
 		}
-		got, err = c.Ask(t.Context(), tasks.LLMCall{Model: "n", System: "s", Prompt: "p", MaxTokens: 7,
+		got, err = c.Ask(t.Context(), executor.LLMCall{Model: "n", System: "s", Prompt: "p", MaxTokens: 7,
 			Schema: json.RawMessage(`{"type":"object","properties":{"said":{"type":"string"}}}`)})
 		if err != nil || got != `{"said":"n|s|p"}` {
 			t.Errorf("structured: %q, %v", got, err)
@@ -225,7 +225,7 @@ func TestBusyIsAskedAgain(t *testing.T) {
 	both(t, func(t *testing.T, e *endpoint) {
 		e.faults = []fault{{status: 429, retryAfter: "7"}, {status: 529}, {cut: true}, {status: 503, retryAfter: "86400"}}
 		var pauses []time.Duration
-		if _, err := e.client(t, &pauses).Ask(t.Context(), tasks.LLMCall{Prompt: "p"}); err != nil {
+		if _, err := e.client(t, &pauses).Ask(t.Context(), executor.LLMCall{Prompt: "p"}); err != nil {
 			t.Fatal(err)
 		}
 		if len(pauses) != 4 || pauses[0] != 7*time.Second || pauses[3] != longestPause {
@@ -244,7 +244,7 @@ func TestBusyForEver(t *testing.T) {
 	for range 9 {
 		e.faults = append(e.faults, fault{status: 500})
 	}
-	_, err := e.client(t, nil).Ask(t.Context(), tasks.LLMCall{Prompt: "p"})
+	_, err := e.client(t, nil).Ask(t.Context(), executor.LLMCall{Prompt: "p"})
 	if !errors.Is(err, ErrBusy) || e.asked != 5 {
 		t.Errorf("%v after %d attempts", err, e.asked)
 	}
@@ -254,7 +254,7 @@ func TestRefusalsAreNotAskedAgain(t *testing.T) {
 	both(t, func(t *testing.T, e *endpoint) {
 		for _, status := range []int{400, 401, 403, 404, 413, 302} {
 			e.faults, e.asked = []fault{{status: status}}, 0
-			_, err := e.client(t, nil).Ask(t.Context(), tasks.LLMCall{Prompt: "p"})
+			_, err := e.client(t, nil).Ask(t.Context(), executor.LLMCall{Prompt: "p"})
 			if !errors.Is(err, ErrRefused) || e.asked != 1 {
 				t.Errorf("status %d: %v after %d attempts", status, err, e.asked)
 			}
@@ -266,7 +266,7 @@ func TestKeyIsNeverTold(t *testing.T) {
 	both(t, func(t *testing.T, e *endpoint) {
 		c := e.client(t, nil)
 		c.Key = key + "x" // the endpoint repeats the wrong key in its error
-		_, err := c.Ask(t.Context(), tasks.LLMCall{Prompt: "p"})
+		_, err := c.Ask(t.Context(), executor.LLMCall{Prompt: "p"})
 		if !errors.Is(err, ErrRefused) || strings.Contains(err.Error(), key) {
 			t.Errorf("%v", err)
 		}
@@ -278,13 +278,13 @@ func TestUnusableAnswers(t *testing.T) {
 		e := newEndpoint(t, kind)
 		for _, stop := range stops {
 			e.stop = stop
-			if _, err := e.client(t, nil).Ask(t.Context(), tasks.LLMCall{Prompt: "p"}); !errors.Is(err, ErrAnswer) {
+			if _, err := e.client(t, nil).Ask(t.Context(), executor.LLMCall{Prompt: "p"}); !errors.Is(err, ErrAnswer) {
 				t.Errorf("%s: %v", stop, err)
 			}
 		}
 		for _, raw := range []string{"<html>", "{}", `{"choices":[{}],"content":[{"type":"image"}]}`, strings.Repeat(" ", largestAnswer+1)} {
 			e.raw = raw
-			if _, err := e.client(t, nil).Ask(t.Context(), tasks.LLMCall{Prompt: "p"}); !errors.Is(err, ErrAnswer) {
+			if _, err := e.client(t, nil).Ask(t.Context(), executor.LLMCall{Prompt: "p"}); !errors.Is(err, ErrAnswer) {
 				t.Errorf("%s: %.20q: %v", kind, raw, err)
 			}
 		}
@@ -297,7 +297,7 @@ func TestEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	c := e.client(t, nil)
 	c.Sleep = func(ctx context.Context, _ time.Duration) error { cancel(); return ctx.Err() }
-	if _, err := c.Ask(ctx, tasks.LLMCall{Prompt: "p"}); !errors.Is(err, context.Canceled) {
+	if _, err := c.Ask(ctx, executor.LLMCall{Prompt: "p"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }
@@ -319,7 +319,7 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte, structured bool) {
 		for _, kind := range []Kind{OpenAI, Anthropic} {
 			c := &Client{Kind: kind}
-			call := tasks.LLMCall{}
+			call := executor.LLMCall{}
 			if structured {
 				call.Schema = json.RawMessage(`{}`)
 			}

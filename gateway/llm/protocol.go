@@ -3,8 +3,7 @@ package llm
 import (
 	"encoding/json"
 	"fmt"
-
-	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/executor"
 )
 
 type message struct {
@@ -74,7 +73,7 @@ type messagesAnswer struct {
 const answerTool = "answer"
 
 // encode writes a question in the endpoint's protocol.
-func (c *Client) encode(call tasks.LLMCall) ([]byte, error) {
+func (c *Client) encode(call executor.LLMCall) ([]byte, error) {
 	if c.Kind == Anthropic {
 		q := messagesQuestion{Model: call.Model, System: call.System, MaxTokens: call.MaxTokens,
 			Messages: []message{{"user", call.Prompt}}}
@@ -100,7 +99,7 @@ func (c *Client) encode(call tasks.LLMCall) ([]byte, error) {
 
 // decode reads an answer. One that was cut off at the token limit is no answer:
 // half a verdict could say the opposite of the whole.
-func (c *Client) decode(b []byte, call tasks.LLMCall) (string, error) {
+func (c *Client) decode(b []byte, call executor.LLMCall) (string, error) {
 	if c.Kind == Anthropic {
 		return decodeMessages(b, len(call.Schema) > 0)
 	}

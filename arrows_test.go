@@ -1,0 +1,58 @@
+package ramus_test
+
+import (
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/ramus-dev/ramus"
+
+// arrows says which room may import which. Sub-packages belong to their room;
+// internal/ and a room itself are open to every room that needs them.
+var arrows = map[string][]string{
+	"gitd":       nil,
+	"containers": nil,
+	"tasks":      nil,
+	"executor":   {"gitd", "containers", "tasks"},
+	"gateway":    {"executor", "gitd"},
+	"cmd":        {"gitd", "containers", "tasks", "executor", "gateway"},
+	"internal":   nil,
+	"examples":   nil,
+}
+
+// TestArrows keeps the rooms apart: an import that is no arrow of the design fails it.
+func TestArrows(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}{{range .TestImports}} {{.}}{{end}}{{range .XTestImports}} {{.}}{{end}}`, "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		from := room(fields[0])
+		if from == "" {
+			continue
+		}
+		may, known := arrows[from]
+		if !known {
+			t.Errorf("%s stands in no room", fields[0])
+		}
+		for _, imported := range fields[1:] {
+			to := room(imported)
+			if to != "" && to != from && to != "internal" && !slices.Contains(may, to) {
+				t.Errorf("%s imports %s: %s may import only %v", fields[0], imported, from, may)
+			}
+		}
+	}
+}
+
+// room is the first folder of a package of ours; "" for the root and for others' packages.
+func room(path string) string {
+	rest, ok := strings.CutPrefix(path, module+"/")
+	if !ok {
+		return ""
+	}
+	name, _, _ := strings.Cut(rest, "/")
+	return name
+}

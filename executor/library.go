@@ -1,0 +1,95 @@
+package executor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/tasks"
+)
+
+// What the rooms above the executor see of the rooms below it: they import
+// neither tasks nor containers.
+type (
+	// TaskInfo is a library task.
+	TaskInfo = tasks.Task
+	// Workflow is a checked workflow.
+	Workflow = tasks.Workflow
+	// RepoSpec is a workflow's repo block.
+	RepoSpec = tasks.RepoSpec
+	// Problems are all mistakes of a workflow file.
+	Problems = tasks.Problems
+	// LLMCall is a question to a model.
+	LLMCall = tasks.LLMCall
+	// Process is a background process of a caller.
+	Process = containers.CommandState
+)
+
+// The kinds of error of containers that reach an executor's user.
+var (
+	ErrBusy           = containers.ErrBusy
+	ErrUnavailable    = containers.ErrUnavailable
+	ErrGone           = containers.ErrGone
+	ErrUnknownProcess = containers.ErrUnknownCommand
+)
+
+// Library lists the library tasks by name.
+func Library() []TaskInfo { return tasks.Library() }
+
+// WorkflowSchema is the JSON Schema of workflow files, for editors.
+func WorkflowSchema() json.RawMessage { return tasks.WorkflowSchema() }
+
+// Check reads a workflow as Submit would: sub-workflows are those given, or
+// else the base's. Mistakes are all in the error, which is then [Problems].
+func (x *Executor) Check(ctx context.Context, name string, text []byte, repo string, sub map[string]string) (*Workflow, error) {
+	load := loader{sub: sub, used: map[string]string{}}
+	if repo != "" {
+		r, err := x.Git.Repo(repo)
+		if err != nil {
+			return nil, err
+		}
+		load.repo = r
+	}
+	return tasks.Parse(name, text, tasks.Options{Load: load.load(ctx), LLM: x.LLM != nil})
+}
+
+// loader finds workflow files: those a person gave along, or else the base's.
+// It keeps what was used, so that a run carries its own text.
+type loader struct {
+	repo *gitd.Repo // nil: only what was given along
+	base string     // branch; empty: the repository's own
+	sub  map[string]string
+	used map[string]string
+}
+
+// read returns a file of the base.
+func (l *loader) read(ctx context.Context, name string) (string, error) {
+	if l.repo == nil {
+		return "", fmt.Errorf("%w request: a workflow file of a repository needs the repository's name", ErrInvalid)
+	}
+	base := l.base
+	if base == "" {
+		var err error
+		if base, err = l.repo.Base(ctx); err != nil {
+			return "", err
+		}
+	}
+	text, err := l.repo.ReadFile(ctx, "refs/heads/"+base, name, maxWorkflow)
+	return string(text), err
+}
+
+func (l *loader) load(ctx context.Context) func(id string) ([]byte, error) {
+	return func(id string) ([]byte, error) {
+		text, given := l.sub[id]
+		if !given {
+			var err error
+			if text, err = l.read(ctx, WorkflowDir+"/"+id+".yaml"); err != nil {
+				return nil, fmt.Errorf("workflow %q: %w", id, err)
+			}
+		}
+		l.used[id] = text
+		return []byte(text), nil
+	}
+}
