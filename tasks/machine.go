@@ -78,7 +78,7 @@ type running struct {
 var ErrNoStep = errors.New("no such step is running")
 
 // NewMachine starts a run. context is what templates see as `context`
-// (run_id, branch, base_branch, repo_id, caller); input is checked against the
+// (run_id, run, caller, branch, base_branch, base_commit, repo_id, asker); input is checked against the
 // workflow's declared inputs, an [InputError] says what does not fit.
 func NewMachine(w *Workflow, input, context map[string]any) (*Machine, error) {
 	m := &Machine{w: w, running: map[string]*running{}, visits: map[string]int{}, main: newLine(nil)}

@@ -48,7 +48,7 @@ var (
 	inputTypes  = []string{"string", "number", "integer", "boolean", "list", "object", "any"}
 	strategies  = []string{"rebase", "merge", "squash", "ff"}
 	outcomes    = []string{"success", "failure", "always"}
-	contextKeys = []string{"run_id", "branch", "base_branch", "repo_id", "caller"}
+	contextKeys = []string{"run_id", "run", "caller", "branch", "base_branch", "base_commit", "repo_id", "asker"}
 	// resultKeys are what conditions see as result.KEY behind a node of a kind
 	// whose results have a fixed shape.
 	resultKeys = map[Kind][]string{
