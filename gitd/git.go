@@ -56,6 +56,8 @@ type child struct {
 	config []string
 	// env adds "KEY=value" to the scrubbed environment.
 	env []string
+	// in must return from Read when the context ends, or be an [os.File]: the
+	// goroutine that copies it is waited for.
 	in  io.Reader
 	out io.Writer
 	// progress receives stderr as it comes, beside the error's copy.
@@ -365,6 +367,16 @@ func (f *family) enter(ctx context.Context) (context.Context, func(), error) {
 		cancel(nil)
 		f.live.Done()
 	}, nil
+}
+
+// err is errClosed after close.
+func (f *family) err() error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return errClosed
+	}
+	return nil
 }
 
 // close ends all children and waits for them.

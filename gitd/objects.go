@@ -17,6 +17,7 @@ import (
 	"github.com/go-git/go-billy/v5/osfs"
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/cache"
+	"github.com/go-git/go-git/v5/plumbing/format/objfile"
 	"github.com/go-git/go-git/v5/storage/filesystem"
 )
 
@@ -38,7 +39,7 @@ type object struct {
 	data []byte
 }
 
-// objectReader reads objects with go-git, in process, and asks native git
+// objectReader reads packed objects with go-git, in process, and asks native git
 // about whatever go-git does not find, does not stand, or would hold in memory
 // as a whole. go-git's handles are not safe for concurrent use and do not see
 // packs that came or went after they were opened: each is used by one
@@ -96,6 +97,9 @@ func (o *objectReader) with(ctx context.Context, use func(*filesystem.Storage) e
 }
 
 func (o *objectReader) take(ctx context.Context) (*objectHandle, error) {
+	if err := o.repo.server.family.err(); err != nil {
+		return nil, err
+	}
 	state := o.state()
 	for {
 		o.mu.Lock()
@@ -170,8 +174,14 @@ func (o *objectReader) small(ctx context.Context, h Hash) (object, int64, error)
 	if err := CheckHash(h); err != nil {
 		return object{}, 0, err
 	}
-	var obj object
-	size := int64(-1)
+	obj, size, err := o.loose(h, inMemoryMax)
+	if err == nil {
+		if size > inMemoryMax {
+			err = ErrTooLarge
+		}
+		return obj, size, err
+	}
+	obj, size = object{}, -1
 	// go-git is built for SHA-1.
 	if len(h) == 40 {
 		err := o.with(ctx, func(store *filesystem.Storage) error {
@@ -218,6 +228,43 @@ func (o *objectReader) small(ctx context.Context, h Hash) (object, int64, error)
 		return object{}, 0, fmt.Errorf("cannot read object %s: %w", h, err)
 	}
 	return object{kind: kind, data: data}, size, nil
+}
+
+// loose reads an object that has a file of its own, or only its kind and size
+// when it is larger than max. go-git could do so too, but its question for a
+// size leaves the file open.
+func (o *objectReader) loose(h Hash, max int64) (object, int64, error) {
+	f, err := os.Open(filepath.Join(o.repo.dir, "objects", string(h[:2]), string(h[2:])))
+	if err != nil {
+		return object{}, 0, err
+	}
+	defer f.Close()
+	in, err := objfile.NewReader(bufio.NewReader(f))
+	if err != nil {
+		return object{}, 0, fmt.Errorf("cannot read object %s: %w", h, err)
+	}
+	defer in.Close()
+	kind, size, err := in.Header()
+	if err != nil {
+		return object{}, 0, fmt.Errorf("cannot read object %s: %w", h, err)
+	}
+	obj := object{kind: kind.String()}
+	if size < 0 || size > max {
+		return obj, size, nil
+	}
+	obj.data = make([]byte, size)
+	if _, err := io.ReadFull(in, obj.data); err != nil {
+		return object{}, 0, fmt.Errorf("cannot read object %s: %w", h, err)
+	}
+	return obj, size, nil
+}
+
+// size returns an object's size as store knows it.
+func (o *objectReader) size(store *filesystem.Storage, h Hash) (int64, error) {
+	if _, size, err := o.loose(h, -1); err == nil {
+		return size, nil
+	}
+	return store.EncodedObjectSize(plumbing.NewHash(string(h)))
 }
 
 // look asks native git for an object's kind and size.

@@ -325,6 +325,7 @@ func (r *Repo) Update(ctx context.Context, updates ...RefUpdate) error {
 	if err == nil {
 		return nil
 	}
+	err = fullDisk(err, r.dir)
 	if len(updates) == 1 {
 		return fmt.Errorf("cannot change %s in %s: %w", updates[0].Name, r.name, err)
 	}
@@ -551,6 +552,12 @@ func (w *refWriter) start() error {
 		cancel()
 		return err
 	}
+	// The server's end must find nobody idle: it waits for every child.
+	context.AfterFunc(p.ctx, func() {
+		if context.Cause(p.ctx) == errClosed {
+			w.close()
+		}
+	})
 	w.p, w.in, w.outf, w.out, w.used, w.done = p, inW, outR, bufio.NewReader(outR), 0, cancel
 	return nil
 }
@@ -631,7 +638,7 @@ func (w *refWriter) end() error {
 func (w *refWriter) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.end(); err != nil {
+	if err := w.end(); err != nil && !errors.Is(err, errClosed) {
 		w.repo.server.log().Warn("the kept git update-ref failed", "repo", w.repo.name, "error", err)
 	}
 }

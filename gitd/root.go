@@ -143,10 +143,10 @@ func (s *Server) closeRoot() error {
 	repos := s.library.repos
 	s.library.repos = nil
 	s.library.mu.Unlock()
+	s.family.close()
 	for _, r := range repos {
 		r.release()
 	}
-	s.family.close()
 	if s.family.lock != nil {
 		return s.family.lock.Close()
 	}

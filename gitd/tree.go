@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/storage/filesystem"
 )
 
@@ -237,7 +236,7 @@ func (r *Repo) sizes(ctx context.Context, list []TreeEntry) error {
 			if list[i].Type != "blob" {
 				continue
 			}
-			n, err := store.EncodedObjectSize(plumbing.NewHash(string(list[i].Hash)))
+			n, err := r.objects.size(store, list[i].Hash)
 			if err != nil {
 				return err
 			}
