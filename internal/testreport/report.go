@@ -212,13 +212,21 @@ func (r *report) end(ci bool) int {
 			fmt.Fprintf(r.out, "  %s: %s\n", s.testName, s.reason)
 		}
 	}
-	if len(cannot) > 0 {
+	if missing := len(cannot); missing > 0 {
 		fmt.Fprintln(r.out)
-		for _, s := range cannot {
-			fmt.Fprintf(r.out, "%s %s: %s\n", cannotRun, s.testName, strings.TrimSpace(strings.TrimPrefix(s.reason, cannotRun)))
+		// By reason: one missing program keeps many tests from running.
+		for len(cannot) > 0 {
+			reason := cannot[0].reason
+			fmt.Fprintln(r.out, reason)
+			cannot = slices.DeleteFunc(cannot, func(s skip) bool {
+				if s.reason == reason {
+					fmt.Fprintf(r.out, "  %s\n", s.testName)
+				}
+				return s.reason == reason
+			})
 		}
 		if ci {
-			fmt.Fprintf(r.out, "FAIL  CI is set and %d tests cannot run on this machine\n", len(cannot))
+			fmt.Fprintf(r.out, "FAIL  CI is set and %d tests cannot run on this machine\n", missing)
 			code = 1
 		}
 	}

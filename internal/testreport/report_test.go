@@ -71,7 +71,7 @@ func TestRun(t *testing.T) {
 		name: "skips are named",
 		files: map[string]string{"b/b_test.go": "package b\nimport \"testing\"\n" +
 			"func TestB(t *testing.T) { t.Skip(\"cannot run here: there is no frobnicator\") }\nfunc TestC(t *testing.T) { t.Skip(\"only with -long\") }\n"},
-		want: []string{"\ncannot run here: example.test/m/b TestB: there is no frobnicator\n", "\nskipped:\n  example.test/m/b TestC: only with -long\n"},
+		want: []string{"\ncannot run here: there is no frobnicator\n  example.test/m/b TestB\n", "\nskipped:\n  example.test/m/b TestC: only with -long\n"},
 		last: "0 passed, 0 failed, 2 skipped",
 	}, {
 		name:  "in CI what cannot run is a failure",

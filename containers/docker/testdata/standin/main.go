@@ -1,5 +1,7 @@
 // Command standin takes the runner's place in tests of what happens when the
-// runner misbehaves; STANDIN in the commands' environment says how.
+// runner misbehaves; STANDIN in the commands' environment says how. As "standin
+// wait" it is the one program of an image that has no other: it waits for
+// /work/go and exits with 3.
 package main
 
 import (
@@ -13,6 +15,16 @@ import (
 )
 
 func main() {
+	if os.Args[1] == "wait" {
+		fmt.Println("waiting")
+		for {
+			if _, err := os.Stat("/work/go"); err == nil {
+				fmt.Println("gone")
+				os.Exit(3)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
 	var cfg struct {
 		Listen string
 		Env    []string
