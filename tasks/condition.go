@@ -33,9 +33,6 @@ type condition struct {
 	program cel.Program
 	// refs are the names of state, input, context and result that it uses.
 	refs []reference
-	// offset of the CEL text in what was written: negative when "result." was put before it.
-	shift int
-	kind  *cel.Type
 }
 
 // reference is a use of ROOT.NAME in an expression.
@@ -161,8 +158,9 @@ func compileCondition(source string, want *cel.Type, after, path bool) (*conditi
 		e = env.after
 	}
 	c := &condition{source: strings.TrimRight(source, " \t\n")}
+	shift := 0 // of columns, from the expression to what was written
 	if first, _, _ := strings.Cut(c.source, "."); path && barePath.MatchString(c.source) && !celWords[first] {
-		c.source, c.shift = "result."+c.source, -len("result.")
+		c.source, shift = "result."+c.source, -len("result.")
 	}
 	if c.source == "" {
 		return nil, []celMistake{{1, 0, "an expression cannot be empty"}}
@@ -177,15 +175,14 @@ func compileCondition(source string, want *cel.Type, after, path bool) (*conditi
 			if !after && strings.Contains(c.source, "result") {
 				message += "; there is no result yet before a node has run"
 			}
-			wrong = append(wrong, celMistake{issue.Location.Line(), max(issue.Location.Column()+c.shift, 0), "CEL: " + message})
+			wrong = append(wrong, celMistake{issue.Location.Line(), max(issue.Location.Column()+shift, 0), "CEL: " + message})
 		}
 		return nil, wrong
 	}
-	c.kind = ast.OutputType()
-	if want != nil && !c.kind.IsExactType(cel.DynType) && c.kind.Kind() != want.Kind() {
-		return nil, []celMistake{{1, 0, fmt.Sprintf("this gives %s, not %s", c.kind, want)}}
+	if kind := ast.OutputType(); want != nil && !kind.IsExactType(cel.DynType) && kind.Kind() != want.Kind() {
+		return nil, []celMistake{{1, 0, fmt.Sprintf("this gives %s, not %s", kind, want)}}
 	}
-	c.refs = references(ast.NativeRep(), c.shift)
+	c.refs = references(ast.NativeRep(), shift)
 	c.program, err = e.Program(ast, cel.CostLimit(maxCost), cel.CostTracking(textCost{}))
 	if err != nil {
 		return nil, []celMistake{{1, 0, fmt.Sprintf("CEL: %v", err)}}

@@ -284,21 +284,3 @@ func (p *param) object(s scope) (map[string]any, error) {
 	}
 	return m, nil
 }
-
-// templates lists every template in a parameter.
-func (p *param) templates() []*template {
-	if p == nil {
-		return nil
-	}
-	var all []*template
-	if p.text != nil {
-		all = append(all, p.text)
-	}
-	for _, item := range p.list {
-		all = append(all, item.templates()...)
-	}
-	for _, field := range p.fields {
-		all = append(all, field.templates()...)
-	}
-	return all
-}

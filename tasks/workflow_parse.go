@@ -131,8 +131,7 @@ func (p *parsing) object(v *value, what string, known []string) bool {
 	return true
 }
 
-// text is a scalar as text; numbers and booleans that were meant as text are
-// taken as they are written.
+// text is a value that must be text; "" when it is not there or is something else.
 func (p *parsing) text(v *value, what string) string {
 	switch {
 	case v == nil:
@@ -843,6 +842,7 @@ func (p *parsing) output(n *node, v *value) {
 // transition reads one transition.
 func (p *parsing) transition(v *value) {
 	if !p.object(v, "a transition", transitionKeys) {
+		p.unordered = true
 		return
 	}
 	t := &transition{line: v.line, column: v.column}
@@ -855,8 +855,8 @@ func (p *parsing) transition(v *value) {
 	}
 	t.from, t.to = p.text(from, "from"), p.text(to, "to")
 	n := p.known(from, t.from)
-	if t.to != endComplete && t.to != endFailed {
-		p.known(to, t.to)
+	if t.to != endComplete && t.to != endFailed && p.known(to, t.to) == nil || n == nil {
+		p.unordered = true
 	}
 	t.when = p.condition(v.get("when"), "when", cel.BoolType, n, true, false)
 	t.on = "success"

@@ -452,9 +452,6 @@ func (e *expander) mapping(v *value, n *ast.MappingNode, depth int) {
 			continue
 		}
 		f.value = e.expand(entry.Value, depth+1)
-		if f.value.kind == nullValue && f.value.line <= 1 {
-			f.value.line, f.value.column = f.line, f.column
-		}
 		if first, ok := seen[f.key]; ok {
 			e.problem(f.line, f.column, "the key %q stands here twice, first in line %d", f.key, first.line)
 			continue
