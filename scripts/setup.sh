@@ -159,7 +159,9 @@ else
     fi
     # Networks are not needed: containers have none, and the image is built in
     # the host's. So an engine that cannot set up its own is still good.
-    engine_answers || start_dockerd || start_dockerd --bridge=none --iptables=false --ip6tables=false
+    # With live-restore a restart of the engine leaves containers alone.
+    engine_answers || start_dockerd --live-restore ||
+        start_dockerd --live-restore --bridge=none --iptables=false --ip6tables=false
 fi
 if engine_answers; then
     say "Docker: $(docker version --format 'Engine {{.Server.Version}}, API {{.Server.APIVersion}}')"

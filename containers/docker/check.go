@@ -70,6 +70,9 @@ func (e *Engine) Check(ctx context.Context) error {
 	if i.Driver == "vfs" {
 		e.log().Warn("the engine's storage driver is vfs: each container copies its whole image; overlay2 does not", "root", i.DockerRootDir)
 	}
+	if !i.LiveRestoreEnabled {
+		e.log().Info(`the engine ends its containers when it is restarted; "live-restore": true in its daemon.json keeps them`)
+	}
 	if !i.SwapLimit {
 		e.log().Warn("the engine cannot limit swap: containers may use more than their memory limit of it")
 	}
