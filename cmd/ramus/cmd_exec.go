@@ -68,7 +68,7 @@ command. The exit status is the command's own, or 125 when ramus itself failed.
 				}
 				return &exitStatus{exitExec, err}
 			}
-			return execResult(e, result)
+			return execResult(e, result, args[0] == gateway.NewCaller)
 		},
 	}
 }
@@ -93,12 +93,12 @@ func execute(ctx context.Context, e *env, caller string, x gateway.ExecRequest, 
 type readerOnly struct{ io.Reader }
 
 // execResult tells, apart from the command's own output, what became of it.
-func execResult(e *env, r executor.Result) error {
+func execResult(e *env, r executor.Result, fresh bool) error {
 	if e.json {
 		err := (&env{stdio: stdio{out: e.err}}).line(r)
 		return errors.Join(err, status(r))
 	}
-	if terminal(e.err) {
+	if terminal(e.err) || fresh { // how else to know what it is called?
 		text := fmt.Sprintf("%s: exit %d in %s", r.Run, r.ExitCode, took(time.Duration(r.DurationMS)*time.Millisecond))
 		if r.Reason != "" {
 			text += ", " + r.Reason

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"strings"
 
 	"github.com/ramus-dev/ramus/gateway"
 )
@@ -102,15 +103,17 @@ func createRepo(ctx context.Context, e *env, n gateway.CreateRepo) error {
 	return nil
 }
 
-// progressLine shows what git tells of its progress: all of it to a log, on a
+// progressLine shows what git tells of its progress: to a log what is done, on a
 // terminal each line over the one before.
 func (e *env) progressLine(text string) {
 	if terminal(e.err) {
 		fmt.Fprintf(e.err, "\r\x1b[K%s", e.oneLine(text, 78))
-		if len(text) > 5 && text[len(text)-5:] == "done." {
+		if strings.HasSuffix(text, "done.") {
 			fmt.Fprintln(e.err)
 		}
 		return
 	}
-	fmt.Fprintln(e.err, e.oneLine(text, 200))
+	if !strings.Contains(text, "% (") || strings.HasSuffix(text, "done.") {
+		fmt.Fprintln(e.err, e.oneLine(text, 200))
+	}
 }

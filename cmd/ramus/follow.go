@@ -247,7 +247,7 @@ func summary(ctx context.Context, e *env, c *client.Client, r executor.Run, p *p
 	}
 	fmt.Fprintf(e.out, "\n%s  %s in %s, %s on %s\n", e.colour("1", e.oneLine(r.Name(), 200)), word,
 		took(time.Since(p.start)), count(p.commits, "commit"), e.oneLine(r.Branch, 200))
-	if r.Error != "" {
+	if r.Error != "" && r.Gate == nil {
 		fmt.Fprintf(e.out, "  %s\n", e.oneLine(r.Error, 400))
 	}
 	if r.Hint != "" {

@@ -1,0 +1,140 @@
+package gateway_test
+
+import (
+	"context"
+	"net"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/client"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// rooms is a server with everything below it, in a folder of the test's own.
+type rooms struct {
+	*gateway.Server
+	web, socket *httptest.Server
+	local       *client.Client // by the socket
+}
+
+// open makes rooms over the Sandbox, or, without containers, over one that
+// cannot start any: runs then fail at once, which is all that some tests need.
+func open(t *testing.T, withContainers bool, change func(*gateway.Server)) *rooms {
+	t.Helper()
+	before := runtime.NumGoroutine()
+	// Short: sockets lie below it.
+	dir, err := os.MkdirTemp("", "gw")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	engine := &containers.Sandbox{Dir: filepath.Join(dir, "sandbox")}
+	if withContainers {
+		engine.Runner = ramusBinary(t)
+		if err := engine.Check(t.Context()); err != nil {
+			t.Skipf("cannot run here: sandboxes: %v", err)
+		}
+	} else {
+		engine.Bwrap = "/nonexistent/bwrap"
+	}
+	git := &gitd.Server{Root: filepath.Join(dir, "repos"), KeyFile: filepath.Join(dir, "key.pem")}
+	if err := git.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	x := &executor.Executor{Data: dir, Git: git, Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(dir, "hosts")}}
+	if err := x.Open(context.WithoutCancel(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	s := &gateway.Server{Executor: x, Git: git, Version: "v0", Engine: engine.Name()}
+	if change != nil {
+		change(s)
+	}
+	r := &rooms{Server: s, web: httptest.NewServer(s.Handler()), socket: httptest.NewUnstartedServer(s.LocalHandler())}
+	l, err := net.Listen("unix", filepath.Join(dir, "s"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.socket.Listener.Close()
+	r.socket.Listener = l
+	r.socket.Start()
+	r.local = client.Socket(func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", l.Addr().String())
+	})
+	t.Cleanup(func() {
+		s.Drain()
+		r.local.Close()
+		r.web.Client().CloseIdleConnections()
+		r.web.Close()
+		r.socket.Close()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		defer cancel()
+		if err := x.Close(ctx, false); err != nil {
+			t.Error(err)
+		}
+		if err := git.Close(); err != nil {
+			t.Error(err)
+		}
+		for range 500 {
+			if runtime.NumGoroutine() <= before {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		stacks := make([]byte, 1<<20)
+		t.Errorf("%d goroutines are left of %d:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
+	})
+	return r
+}
+
+// repo makes a repository with one commit.
+func (r *rooms) repo(t *testing.T, name string) {
+	t.Helper()
+	repo, err := r.Git.Create(t.Context(), name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commit, err := repo.WriteCommit(t.Context(), gitd.NewCommit{
+		Put:    []gitd.File{{Path: "README", Content: []byte("hello\n")}, {Path: "a/b", Content: []byte("b\n")}},
+		Author: gitd.Person{Name: "A", Email: "a@example.org"}, Committer: gitd.Person{Name: "A", Email: "a@example.org"},
+		When: time.Unix(1_700_000_000, 0), Message: "begin",
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := repo.Update(t.Context(), gitd.RefUpdate{Name: "refs/heads/main", New: commit}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// token signs a grant.
+func (r *rooms) token(t *testing.T, g gitd.Grant) string {
+	t.Helper()
+	if g.Expires.IsZero() {
+		g.Expires = time.Now().Add(time.Hour)
+	}
+	token, err := r.Git.Sign(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// bearer is a client with a token.
+func (r *rooms) bearer(t *testing.T, token string) *client.Client {
+	c := client.New(r.web.URL, token)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func dialUnix(path string) func(ctx context.Context, _, _ string) (net.Conn, error) {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", path)
+	}
+}
