@@ -1,0 +1,159 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/ramus-dev/ramus/containers"
+)
+
+// TestScript runs the stories in testdata/script: the real binary, real git,
+// real sandboxes. Beside testscript's own commands there are
+//
+//	server [ARG…]         start `ramus serve`; its address is $URL
+//	kill-server           SIGKILL, as a power cut would
+//	stop-server           SIGTERM; it must end well
+//	capture NAME REGEXP   put the first group found in stdout into $NAME
+func TestScript(t *testing.T) {
+	bin := t.TempDir()
+	// Containers of another user must be able to start it.
+	for dir := bin; dir != os.TempDir() && len(dir) > 1; dir = filepath.Dir(dir) {
+		if err := os.Chmod(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	build := exec.Command("go", "build", "-o", filepath.Join(bin, "ramus"), ".")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("cannot build ramus: %v\n%s", err, out)
+	}
+	sandbox := &containers.Sandbox{Dir: t.TempDir(), Runner: filepath.Join(bin, "ramus")}
+	sandboxError := sandbox.Check(t.Context())
+	testscript.Run(t, testscript.Params{
+		Dir:                 "testdata/script",
+		RequireExplicitExec: true,
+		RequireUniqueNames:  true,
+		Condition: func(cond string) (bool, error) {
+			if cond == "sandbox" {
+				return sandboxError == nil, nil
+			}
+			return false, fmt.Errorf("unknown condition %q", cond)
+		},
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("PATH", bin+string(os.PathListSeparator)+e.Getenv("PATH"))
+			e.Setenv("RAMUS_DATA", filepath.Join(e.WorkDir, "data"))
+			e.Setenv("HOME", e.WorkDir)
+			e.Setenv("GIT_CONFIG_NOSYSTEM", "1")
+			e.Setenv("NO_COLOR", "1")
+			e.Setenv("TZ", "UTC")
+			if err := os.WriteFile(filepath.Join(e.WorkDir, ".gitconfig"),
+				[]byte("[user]\n\tname = Ada\n\temail = ada@example.org\n[init]\n\tdefaultBranch = main\n[advice]\n\tdetachedHead = false\n"), 0o600); err != nil {
+				return err
+			}
+			s := &scriptServer{}
+			e.Values[serverKey{}] = s
+			e.Defer(func() { _ = s.signal(syscall.SIGTERM) })
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"server": func(ts *testscript.TestScript, neg bool, args []string) {
+				url, err := ts.Value(serverKey{}).(*scriptServer).start(ts, args)
+				ts.Check(err)
+				ts.Setenv("URL", url)
+			},
+			"kill-server": func(ts *testscript.TestScript, neg bool, args []string) {
+				_ = ts.Value(serverKey{}).(*scriptServer).signal(syscall.SIGKILL)
+			},
+			"stop-server": func(ts *testscript.TestScript, neg bool, args []string) {
+				ts.Check(ts.Value(serverKey{}).(*scriptServer).signal(syscall.SIGTERM))
+			},
+			"capture": func(ts *testscript.TestScript, neg bool, args []string) {
+				if len(args) != 2 {
+					ts.Fatalf("usage: capture NAME REGEXP")
+				}
+				m := regexp.MustCompile(args[1]).FindStringSubmatch(ts.ReadFile("stdout"))
+				if len(m) < 2 {
+					ts.Fatalf("%s is not in the output", args[1])
+				}
+				ts.Setenv(args[0], m[1])
+			},
+		},
+	})
+	if sandboxError != nil {
+		t.Skipf("cannot run here: sandboxes: %v", sandboxError)
+	}
+}
+
+type serverKey struct{}
+
+// scriptServer is the `ramus serve` of one story.
+type scriptServer struct {
+	cmd *exec.Cmd
+}
+
+var serving = regexp.MustCompile(`msg="serving HTTP" address=(\S+)`)
+
+func (s *scriptServer) start(ts *testscript.TestScript, args []string) (string, error) {
+	if s.cmd != nil {
+		return "", errors.New("a server runs already")
+	}
+	binary := filepath.Join(filepath.SplitList(ts.Getenv("PATH"))[0], "ramus")
+	cmd := exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	cmd.Dir = ts.Getenv("WORK")
+	for _, name := range []string{"PATH", "HOME", "RAMUS_DATA", "GIT_CONFIG_NOSYSTEM", "TMPDIR"} {
+		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
+	}
+	stderr, err := cmd.StderrPipe()
+	if err != nil {
+		return "", err
+	}
+	if err := cmd.Start(); err != nil {
+		return "", err
+	}
+	s.cmd = cmd
+	address := make(chan string, 1)
+	go func() {
+		lines := bufio.NewScanner(stderr)
+		for lines.Scan() {
+			if m := serving.FindStringSubmatch(lines.Text()); m != nil {
+				address <- m[1]
+			}
+			if strings.Contains(lines.Text(), "level=ERROR") {
+				fmt.Fprintln(os.Stderr, "server:", lines.Text())
+			}
+		}
+		close(address)
+	}()
+	select {
+	case a, ok := <-address:
+		if !ok {
+			return "", errors.New("the server ended before it served")
+		}
+		return "http://" + a, nil
+	case <-time.After(time.Minute):
+		return "", errors.New("the server does not serve")
+	}
+}
+
+func (s *scriptServer) signal(sig syscall.Signal) error {
+	if s.cmd == nil {
+		return nil
+	}
+	err := s.cmd.Process.Signal(sig)
+	werr := s.cmd.Wait()
+	s.cmd = nil
+	if sig == syscall.SIGKILL {
+		return nil
+	}
+	return errors.Join(err, werr)
+}
