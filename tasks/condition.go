@@ -21,7 +21,7 @@ import (
 // so it bounds time and memory at once, and the same on every machine.
 const (
 	maxExpression = 10_000    // bytes of text
-	maxCost       = 1_000_000 // steps of one evaluation
+	maxCost       = 500_000 // steps of one evaluation
 	maxElements   = 100_000   // values in one result
 )
 

@@ -143,7 +143,7 @@ func play(t *testing.T, w *Workflow, seed uint64, pick func(n int) int) (Outcome
 func TestRandomRuns(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	valid, succeeded, steps := 0, 0, 0
-	rounds := 150
+	rounds := 80
 	if testing.Short() {
 		rounds = 60
 	}

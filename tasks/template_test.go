@@ -141,7 +141,7 @@ var pieces = []string{
 func TestAcceptedSlotsAreData(t *testing.T) {
 	found := shells(t)
 	r := rand.New(rand.NewPCG(3, 4))
-	rounds := 6_000
+	rounds := 4_000
 	if n, err := strconv.Atoi(os.Getenv("RAMUS_TEMPLATE_ROUNDS")); err == nil {
 		rounds = n
 	}
