@@ -20,9 +20,9 @@ import (
 // Bounds on expressions. An expression's cost counts what it reads and makes,
 // so it bounds time and memory at once, and the same on every machine.
 const (
-	maxExpression = 10_000    // bytes of text
+	maxExpression = 10_000  // bytes of text
 	maxCost       = 500_000 // steps of one evaluation
-	maxElements   = 100_000   // values in one result
+	maxElements   = 100_000 // values in one result
 )
 
 // condition is a CEL expression: the `when` of a transition or a node, the
