@@ -23,7 +23,8 @@ const (
 	drainTime = 2 * time.Second
 	pollTime  = 200 * time.Millisecond
 	// pipeSize lets a command print a good deal while the runner is not scheduled.
-	pipeSize = 256 << 10
+	pipeSize    = 256 << 10
+	streamPause = 200 * time.Microsecond
 )
 
 // command is one command line, from its start until it is forgotten.
@@ -232,10 +233,19 @@ func (f stream) stopRead() { _ = f.SetReadDeadline(time.Unix(1, 0)) }
 // pump copies until nobody can write any more, or until it is told to stop.
 func pump(to *spool, from *os.File) {
 	buf := make([]byte, 4<<10)
+	flowing := 0
 	for {
 		n, err := from.Read(buf)
 		if n > 0 {
 			_, _ = to.Write(buf[:n])
+		}
+		// Programs that print much print it in small pieces, each of which
+		// would cost a write, a read and a packet. Once it is a stream, a pause
+		// in which the pipe fills makes few large ones of them.
+		if n >= len(buf)/2 {
+			flowing = 0
+		} else if flowing += n; flowing > 1<<20 {
+			time.Sleep(streamPause)
 		}
 		if err != nil {
 			// A terminal whose last user left says EIO, which is its end of file.
