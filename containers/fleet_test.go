@@ -561,11 +561,58 @@ func TestFleetRemovesLater(t *testing.T) {
 	}
 }
 
-// Twenty callers at ten places, each with ten commands: all are served, none
+// counting is an engine that counts what is there.
+type counting struct {
+	containers.Engine
+	mu        sync.Mutex
+	keys      map[string]int    // containers by key; guarded by mu, as all below
+	ids       map[string]string // to the key
+	now, most int
+	twice     bool // two of one key at one time
+}
+
+func (e *counting) add(key string, n int) {
+	e.keys[key] += n
+	e.now += n
+	e.most = max(e.most, e.now)
+	e.twice = e.twice || e.keys[key] > 1
+}
+
+func (e *counting) Start(ctx context.Context, s containers.Spec) (containers.Container, error) {
+	e.mu.Lock()
+	e.add(s.Key, 1)
+	e.mu.Unlock()
+	c, err := e.Engine.Start(ctx, s)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if err != nil {
+		e.add(s.Key, -1)
+		return c, err
+	}
+	e.ids[c.ID] = s.Key
+	return c, nil
+}
+
+func (e *counting) Remove(ctx context.Context, id string) error {
+	err := e.Engine.Remove(ctx, id)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if key, ok := e.ids[id]; ok && err == nil {
+		delete(e.ids, id)
+		e.add(key, -1)
+	}
+	return err
+}
+
+// Twenty callers at five places, each with five commands: all are served, none
 // sees another's files, and no goroutine stays.
 func TestFleetManyCallers(t *testing.T) {
 	before := runtime.NumGoroutine()
-	f := newFleet(t, t.TempDir(), func(f *containers.Fleet) { f.Capacity = 5 })
+	count := &counting{keys: map[string]int{}, ids: map[string]string{}}
+	f := newFleet(t, t.TempDir(), func(f *containers.Fleet) {
+		count.Engine, f.Engine = f.Engine, count
+		f.Capacity = 5
+	})
 	var group sync.WaitGroup
 	for i := range 20 {
 		group.Go(func() {
@@ -591,6 +638,9 @@ func TestFleetManyCallers(t *testing.T) {
 	}
 	group.Wait()
 	f.close(false)
+	if count.most > 5 || count.twice || count.now != 0 {
+		t.Errorf("%d containers at once at a capacity of 5, two of one key: %v, left: %d", count.most, count.twice, count.now)
+	}
 	for range 100 {
 		if runtime.NumGoroutine() <= before {
 			return

@@ -52,6 +52,12 @@ const (
 // the same ([Sandbox.UID]): an escape would not be root's, and the way that is
 // taken is the one that runs everywhere.
 //
+// What it cannot give, here or anywhere: images (the tools are the host's, as
+// installed, and readable), root inside, and a runner of another user than the
+// commands' (the kernel's rules for process 1 and a system call filter keep them
+// apart instead). A command can read on its list of mounts where on the host its
+// folders lie. What it cannot give on this machine, [Sandbox.Lacks] tells.
+//
 // The zero value with Dir set is ready to use. Fields must not change after the
 // first call.
 type Sandbox struct {
