@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -12,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
 )
@@ -85,7 +87,7 @@ An interrupt stops the run; what stands is committed.`,
 			r.Asker = asker(ctx, e)
 			run, err := c.Submit(ctx, r)
 			if err != nil {
-				return err
+				return named(err, args[0], fromBase)
 			}
 			o.json = e.json
 			if detached {
@@ -101,6 +103,19 @@ An interrupt stops the run; what stands is committed.`,
 			return follow(ctx, e, c, run, o)
 		},
 	}
+}
+
+// named gives the mistakes of a file that was sent the name that the person knows it by.
+func named(err error, name string, fromBase bool) error {
+	var p *gateway.Problem
+	if errors.As(err, &p) && !fromBase {
+		for i := range p.Problems {
+			if p.Problems[i].File == "workflow.yaml" {
+				p.Problems[i].File = name
+			}
+		}
+	}
+	return err
 }
 
 // subWorkflows collects the sub-workflows that lie beside a file and that it

@@ -85,7 +85,6 @@ type progress struct {
 	*env
 	start   time.Time
 	steps   map[string]step
-	commits int
 	options followOptions
 	// The stream and step that the last piece of output was of, to begin a new
 	// line where another begins.
@@ -191,7 +190,6 @@ func (p *progress) finished(ev executor.Event) {
 	}
 	text := p.colour(paint, mark+" "+strings.Join(parts, ", ")) + "  " + took(time.Duration(ev.DurationMS)*time.Millisecond)
 	if ev.Commit != "" {
-		p.commits++
 		text += "  " + p.colour(yellow, short(string(ev.Commit)))
 	}
 	p.line(name(ev), "%s", text)
@@ -245,8 +243,16 @@ func summary(ctx context.Context, e *env, c *client.Client, r executor.Run, p *p
 			word += " (" + string(r.Reason) + ")"
 		}
 	}
+	commits := 0
+	if r.Head != "" && r.Head != r.Start {
+		list, err := c.Commits(ctx, r.Repo, string(r.Head), string(r.Start))
+		if err != nil {
+			return err
+		}
+		commits = len(list)
+	}
 	fmt.Fprintf(e.out, "\n%s  %s in %s, %s on %s\n", e.colour("1", e.oneLine(r.Name(), 200)), word,
-		took(time.Since(p.start)), count(p.commits, "commit"), e.oneLine(r.Branch, 200))
+		took(time.Since(p.start)), count(commits, "commit"), e.oneLine(r.Branch, 200))
 	if r.Error != "" && r.Gate == nil {
 		fmt.Fprintf(e.out, "  %s\n", e.oneLine(r.Error, 400))
 	}
@@ -259,7 +265,7 @@ func summary(ctx context.Context, e *env, c *client.Client, r executor.Run, p *p
 	if r.Merged != "" {
 		fmt.Fprintf(e.out, "  merged into %s at %s\n", e.oneLine(r.Base, 100), short(string(r.Merged)))
 	}
-	if p.commits > 0 {
+	if commits > 0 {
 		if err := c.Diff(ctx, r.Caller.String(), true, nil, &indented{e: e}); err != nil {
 			return err
 		}

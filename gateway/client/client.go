@@ -228,6 +228,16 @@ func (c *Client) Repo(ctx context.Context, name string) (gateway.Repo, error) {
 	return get[gateway.Repo](ctx, c, "/api/repos/"+segment(name))
 }
 
+// Commits lists what is reachable from rev and not from not, newest first, at most 1000.
+func (c *Client) Commits(ctx context.Context, repo, rev, not string) ([]gitd.Commit, error) {
+	q := struct {
+		Rev string `json:"rev,omitempty"`
+		Not string `json:"not,omitempty"`
+		Max int    `json:"max"`
+	}{rev, not, 1000}
+	return get[[]gitd.Commit](ctx, c, "/api/repos/"+segment(repo)+"/log"+query(q))
+}
+
 // CreateRepo makes or imports a repository; text hears the lines of progress.
 func (c *Client) CreateRepo(ctx context.Context, n gateway.CreateRepo, text func(string)) (gateway.Repo, error) {
 	p, err := c.progress(ctx, "/api/repos", n, text)
