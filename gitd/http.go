@@ -189,8 +189,9 @@ func (s *Server) httpHandler(who func(*http.Request) (Grant, bool, error), forwa
 		}
 		switch status {
 		case http.StatusUnauthorized:
-			h.Set("WWW-Authenticate", `Basic realm="ramus", charset="UTF-8"`)
-			h.Add("WWW-Authenticate", `Bearer realm="ramus"`)
+			// Bearer tokens are taken, too, but not asked for: JGit does not
+			// look at the schemes behind one that it does not know.
+			h.Set("WWW-Authenticate", `Basic realm="ramus"`)
 		case http.StatusServiceUnavailable:
 			h.Set("Retry-After", "30")
 		}
