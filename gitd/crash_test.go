@@ -1,0 +1,180 @@
+package gitd
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// TestCrashServer is the server that TestCrash kills: this test's own binary,
+// started again.
+func TestCrashServer(t *testing.T) {
+	root, addr := os.Getenv("RAMUS_CRASH_ROOT"), os.Getenv("RAMUS_CRASH_ADDR")
+	if root == "" {
+		return // an ordinary run of the tests
+	}
+	s := &Server{Root: root, KeyFile: filepath.Join(root, ".key"), Anonymous: true}
+	if err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Fatal(http.Serve(l, s.Handler()))
+}
+
+// TestCrash kills the server under push load, again and again: no push that
+// was acknowledged is lost, and the server is soon there again. RAMUS_CRASHES
+// says how often; 15 times if it says nothing.
+func TestCrash(t *testing.T) {
+	crashes := 15
+	if testing.Short() {
+		crashes = 3
+	}
+	if n, err := strconv.Atoi(os.Getenv("RAMUS_CRASHES")); err == nil {
+		crashes = n
+	}
+	const pushers = 3
+	root := t.TempDir()
+	bare := filepath.Join(root, "a.git")
+	stock(t, "", "init", "-q", "--bare", "-b", "main", bare)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	l.Close()
+	url := "http://" + addr + "/a.git"
+
+	start := func() *exec.Cmd {
+		cmd := exec.Command(os.Args[0], "-test.run=^TestCrashServer$", "-test.timeout=0")
+		cmd.Env = append(os.Environ(), "RAMUS_CRASH_ROOT="+root, "RAMUS_CRASH_ADDR="+addr)
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return cmd
+	}
+	// ready counts how often it had to ask until the server answered.
+	ready := func() int {
+		for n := range 3000 {
+			resp, err := http.Get(url + "/info/refs?service=git-upload-pack")
+			if err == nil {
+				resp.Body.Close()
+				if resp.StatusCode == 200 {
+					return n
+				}
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Fatal("the server does not come back")
+		return 0
+	}
+
+	type pusher struct {
+		dir   string
+		mu    sync.Mutex // guards acked
+		acked []string
+	}
+	all := make([]*pusher, pushers)
+	for i := range all {
+		all[i] = &pusher{dir: t.TempDir()}
+		stock(t, all[i].dir, "init", "-q", "-b", "main")
+	}
+	acked := make(chan struct{}, 1)
+	stop := make(chan struct{})
+	var pushing sync.WaitGroup
+	defer pushing.Wait()
+	stopOnce := sync.OnceFunc(func() { close(stop) })
+	defer stopOnce()
+	server := start()
+	defer func() { server.Process.Kill(); server.Wait() }()
+	ready()
+	for i, p := range all {
+		pushing.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				write(t, filepath.Join(p.dir, "file"), fmt.Sprint(n))
+				if _, err := stockTry(p.dir, "add", "file"); err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := stockTry(p.dir, "commit", "-q", "-m", fmt.Sprint(n)); err != nil {
+					t.Error(err)
+					return
+				}
+				head, err := stockTry(p.dir, "rev-parse", "HEAD")
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := stockTry(p.dir, "push", "-q", url, fmt.Sprintf("HEAD:refs/heads/p%d", i)); err != nil {
+					continue // not acknowledged: nothing is promised
+				}
+				p.mu.Lock()
+				p.acked = append(p.acked, head[:40])
+				p.mu.Unlock()
+				select {
+				case acked <- struct{}{}:
+				default:
+				}
+			}
+		})
+	}
+	// verify looks with stock git, behind the server's back.
+	verify := func() (n int) {
+		for i, p := range all {
+			p.mu.Lock()
+			list := p.acked
+			p.mu.Unlock()
+			if len(list) == 0 {
+				continue
+			}
+			// Each commit is the next one's parent: the last stands for all.
+			if _, err := stockTry(bare, "merge-base", "--is-ancestor", list[len(list)-1], fmt.Sprintf("refs/heads/p%d", i)); err != nil {
+				t.Errorf("an acknowledged push is lost: %v", err)
+			}
+			n += len(list)
+		}
+		return n
+	}
+	var slowest time.Duration
+	for range crashes {
+		select {
+		case <-acked:
+		case <-time.After(2 * time.Minute):
+			t.Fatal("no push gets through any more")
+		}
+		time.Sleep(rand.N(300 * time.Millisecond)) // anywhere in a push
+		if err := server.Process.Signal(syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		server.Wait()
+		select {
+		case <-acked:
+		default:
+		}
+		verify()
+		begun := time.Now()
+		server = start()
+		ready()
+		slowest = max(slowest, time.Since(begun))
+	}
+	stopOnce()
+	pushing.Wait()
+	t.Logf("%d kills, %d acknowledged pushes, none lost; back after at most %v", crashes, verify(), slowest.Round(time.Millisecond))
+	fsck(t, bare)
+}
