@@ -494,7 +494,12 @@ func (r *Repo) writeLoose(store, kind string, size int64, in io.Reader) (_ Hash,
 func placeObject(file, dir, h string) error {
 	place := filepath.Join(dir, h[:2], h[2:])
 	err := os.Rename(file, place)
-	if errors.Is(err, fs.ErrNotExist) {
+	// Maintenance removes a folder that has become empty, also right after it
+	// was made here.
+	for range 1000 {
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
 		if err := os.Mkdir(filepath.Dir(place), 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
 		}

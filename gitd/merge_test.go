@@ -160,7 +160,7 @@ func newHistory(t *testing.T, r *Repo, seed uint64) {
 	}
 }
 
-var mergeRounds = flag.Int("merge-rounds", 25, "random histories that are merged")
+var mergeRounds = flag.Int("merge-rounds", 15, "random histories that are merged")
 
 // TestMergeLikeGit merges random histories and compares with git at work in a
 // work tree: the same trees and messages, or a conflict for both.

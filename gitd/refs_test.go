@@ -217,7 +217,7 @@ func TestUpdateSurvivesItsGit(t *testing.T) {
 	stop := make(chan struct{})
 	var killer sync.WaitGroup
 	killer.Go(func() {
-		for kills := 0; kills < refWriterDeaths; {
+		for kills := 0; kills < refWriterDeaths/2; {
 			select {
 			case <-stop:
 				return
@@ -305,14 +305,14 @@ func TestUpdateInMaintenance(t *testing.T) {
 				t.Error(err)
 				return
 			}
-			for i := range 10 {
+			for i := range 5 {
 				text := fmt.Sprintf("%d of %d", i, g)
 				commit(t, r, branch, text, "dir/"+text, text)
 				if b, err := r.ReadFile(context.Background(), branch, "dir/"+text, 0); string(b) != text || err != nil {
 					t.Error(string(b), err)
 				}
 			}
-			if log, err := r.Log(context.Background(), branch, LogOptions{}); len(log) != 11 || err != nil {
+			if log, err := r.Log(context.Background(), branch, LogOptions{}); len(log) != 6 || err != nil {
 				t.Error(len(log), err)
 			}
 		})
