@@ -152,7 +152,7 @@ func TestAuthorisation(t *testing.T) {
 					t.Errorf("%s, %s: status %d, want %d: %s", key, k.name, status, k.status, body)
 				}
 			case k.other && want.of == "repo":
-				if status != 404 || strings.Contains(body, "team/app") && !strings.Contains(path, "team") {
+				if status != 404 || strings.Contains(body, "team/app") && !strings.Contains(path+want.body, "team") {
 					t.Errorf("%s, %s: status %d, want 404 without a word of the other repository: %s", key, k.name, status, body)
 				}
 			case k.other && want.of == "list":
