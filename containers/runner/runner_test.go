@@ -56,7 +56,8 @@ func TestExitCodes(t *testing.T) {
 			{"relative program", containers.Command{Args: []string{"./s", "you"}}, 0, "", "hi you\n"},
 			{"arguments", containers.Command{Args: []string{"printf", "%s|", "a b", "", "$x", "\xff"}}, 0, "", "a b||$x|\xff|"},
 			{"environment", containers.Command{Shell: "echo $A $HOME $IMAGE", Env: []string{"A=1", "A=2"}}, 0, "", "2 /cache/home yes\n"},
-			{"signals are at their defaults", containers.Command{Shell: "grep -E 'Sig(Blk|Ign)' /proc/self/status"}, 0, "", "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n"},
+			// But for 32 and 33, which are glibc's own and ignored below a make that uses posix_spawn.
+			{"signals are at their defaults", containers.Command{Shell: "grep -E 'Sig(Blk|Ign)' /proc/self/status | sed 's/0000000[01]80000000$/0000000000000000/'"}, 0, "", "SigBlk:\t0000000000000000\nSigIgn:\t0000000000000000\n"},
 			{"no descriptors but three", containers.Command{Args: []string{"ls", "/proc/self/fd"}}, 0, "", "0\n1\n2\n3\n"}, // 3 is ls's own
 		} {
 			exit, out, errs := run(t, h, c.cmd)
