@@ -63,7 +63,6 @@ type objectHandle struct {
 // packsState changes whenever a pack, or the list of alternates, does.
 type packsState struct {
 	packs, alternates time.Time
-	id                fileID
 }
 
 func (o *objectReader) state() packsState {
