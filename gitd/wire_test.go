@@ -60,7 +60,6 @@ type wire struct {
 	*Server
 	t    testing.TB
 	http *httptest.Server
-	log  *bytes.Buffer
 }
 
 // newWire opens a server; options changes its options before that.
