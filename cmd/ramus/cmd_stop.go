@@ -21,7 +21,8 @@ caller goes on with it.`,
 			if err != nil {
 				return err
 			}
-			if strings.Contains(args[0], "/") {
+			_, unknown := c.Caller(ctx, args[0])
+			if strings.Contains(args[0], "/") || exitCode(unknown) == exitNotFound {
 				r, err := c.StopRun(ctx, args[0])
 				if err == nil {
 					fmt.Fprintf(e.out, "%s is %s\n", r.Name(), state(r))

@@ -28,7 +28,8 @@ func tokenCommand() command {
 The token goes to RAMUS_TOKEN, to an Authorization: Bearer header, or to git as
 the password. It is not kept anywhere: who loses it makes another. Scopes: read;
 write (start runs, run commands, merge, push); admin (everything, with --repo
-left out); metrics.`,
+left out); metrics. Refs bound what git may push; runs and merges that the
+scope write allows are bound by the repository alone.`,
 			set: func(fs *flag.FlagSet, e *env) {
 				fs.StringVar(&n.Subject, "subject", "", "`name` of who will use it")
 				fs.StringVar(&n.Repo, "repo", "", "`name` of the one repository it is for (default every one)")

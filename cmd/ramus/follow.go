@@ -24,7 +24,7 @@ type followOptions struct {
 // then what it came to.
 // At an interrupt the run is stopped, as a terminal would.
 func follow(ctx context.Context, e *env, c *client.Client, r executor.Run, o followOptions) error {
-	p := &progress{env: e, start: time.Now(), steps: map[string]step{}, options: o}
+	p := &progress{env: e, options: o}
 	for event, err := range c.Events(ctx, r.Name(), o.after) {
 		if err != nil {
 			if ctx.Err() != nil {
@@ -75,17 +75,12 @@ func stopRun(ctx context.Context, e *env, c *client.Client, r executor.Run) erro
 	return &exitStatus{code: exitInterrupted}
 }
 
-type step struct {
-	node, command string
-	started       time.Time
-}
-
 // progress turns events into lines for people.
 type progress struct {
 	*env
-	start   time.Time
-	steps   map[string]step
 	options followOptions
+	// Of the first and the latest event, which may lie in the past.
+	start, now time.Time
 	// The stream and step that the last piece of output was of, to begin a new
 	// line where another begins.
 	last string
@@ -96,7 +91,7 @@ func (p *progress) line(node, format string, args ...any) {
 		fmt.Fprintln(p.out)
 		p.last = ""
 	}
-	at := p.colour(dim, fmt.Sprintf("%7s", took(time.Since(p.start))))
+	at := p.colour(dim, fmt.Sprintf("%7s", took(p.now.Sub(p.start))))
 	fmt.Fprintf(p.out, "%s  %s  %s\n", at, p.colour(blue, fmt.Sprintf("%-12s", p.oneLine(node, 24))), fmt.Sprintf(format, args...))
 }
 
@@ -109,6 +104,9 @@ func name(ev executor.Event) string {
 }
 
 func (p *progress) show(ev executor.Event) {
+	if p.now = ev.Time; p.start.IsZero() {
+		p.start = ev.Time
+	}
 	switch ev.Type {
 	case executor.EventStepStarted:
 		what := ev.Command
@@ -118,7 +116,6 @@ func (p *progress) show(ev executor.Event) {
 		if what == "" {
 			what = ev.Kind
 		}
-		p.steps[ev.Step] = step{ev.Node, what, ev.Time}
 		p.line(name(ev), "%s", p.oneLine(what, 100))
 	case executor.EventOutput:
 		if p.options.output {
@@ -252,7 +249,7 @@ func summary(ctx context.Context, e *env, c *client.Client, r executor.Run, p *p
 		commits = len(list)
 	}
 	fmt.Fprintf(e.out, "\n%s  %s in %s, %s on %s\n", e.colour("1", e.oneLine(r.Name(), 200)), word,
-		took(time.Since(p.start)), count(commits, "commit"), e.oneLine(r.Branch, 200))
+		took(p.now.Sub(p.start)), count(commits, "commit"), e.oneLine(r.Branch, 200))
 	if r.Error != "" && r.Gate == nil {
 		fmt.Fprintf(e.out, "  %s\n", e.oneLine(r.Error, 400))
 	}

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+)
+
+func followCommand() command {
+	var o followOptions
+	return command{
+		name: "follow", args: "RUN",
+		short: "show a run from its beginning, and stay with it to its end",
+		long: `
+For a run that was started with --detach, or whose command was killed: where no
+server runs, this one goes on with it. An interrupt stops the run, as with
+"ramus run".`,
+		set: func(fs *flag.FlagSet, e *env) {
+			fs.BoolVar(&o.output, "output", false, "show what the commands print")
+			fs.BoolVar(&e.json, "json", false, "events as JSON, one a line")
+		},
+		run: func(ctx context.Context, e *env, args []string) error {
+			if err := want(args, 1, 1, "RUN"); err != nil {
+				return err
+			}
+			c, err := e.client(ctx)
+			if err != nil {
+				return err
+			}
+			r, err := c.Run(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			if o.json = e.json; !o.json {
+				fmt.Fprintf(e.out, "%s on %s, branch %s\n", e.colour("1", r.Name()), e.oneLine(r.Repo, 100), r.Branch)
+			}
+			return follow(ctx, e, c, r, o)
+		},
+	}
+}
