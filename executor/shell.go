@@ -1,10 +1,12 @@
 package executor
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path"
 	"slices"
@@ -29,95 +31,136 @@ var _ tasks.Shell = (*taskShell)(nil)
 
 func (s *taskShell) Exec(ctx context.Context, command string, timeout time.Duration) (tasks.Result, error) {
 	w := s.w
+	if err := tasks.Quotable(command); err != nil {
+		return tasks.Result{}, fmt.Errorf("cannot run the command: %w", err)
+	}
 	if timeout <= 0 || s.timeout > 0 && timeout > s.timeout {
 		timeout = s.timeout
 	}
 	w.n++
 	id := w.id + "." + strconv.Itoa(w.n)
-	stdout, stderr := &tail{max: 1 << 20}, &tail{max: 1 << 20}
+	var stdout, stderr tasks.HeadTail
 	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Shell: command, Env: w.l.x.identity(w.l.run.Asker), Timeout: timeout},
-		io.MultiWriter(w.out.stdout, stdout), io.MultiWriter(w.out.stderr, stderr))
+		io.MultiWriter(w.out.stdout, &stdout), io.MultiWriter(w.out.stderr, &stderr))
+	if err == nil {
+		err = context.Cause(ctx) // the command was stopped for it
+	}
 	if err != nil {
 		return tasks.Result{}, err
 	}
 	return tasks.Result{Stdout: stdout.String(), Stderr: stderr.String(), ExitCode: exit.Code,
 		TimedOut:   exit.Reason == containers.ReasonTimeout,
-		Truncated:  stdout.n > int64(stdout.max) || stderr.n > int64(stderr.max),
+		Truncated:  stdout.Truncated() || stderr.Truncated(),
 		DurationMS: exit.Duration.Milliseconds()}, nil
 }
 
-// inside turns a task's path into one for SFTP; the container's side refuses what leaves the work tree through a symlink.
-func inside(name string) (string, error) {
-	clean, err := tasks.CleanPath(name)
-	if err != nil {
-		return "", err
-	}
-	return containers.WorkDir + "/" + clean, nil
+// links looks at a container's work tree for tasks.ResolvePath.
+type links struct{ files *sftp.Client }
+
+func (l links) Lstat(name string) (fs.FileInfo, error) {
+	return l.files.Lstat(path.Join(containers.WorkDir, name))
 }
 
-func (s *taskShell) files(ctx context.Context) (*sftp.Client, error) {
-	c, err := s.w.host.Files(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("cannot open the container's files: %w", err)
+func (l links) Readlink(name string) (string, error) {
+	return l.files.ReadLink(path.Join(containers.WorkDir, name))
+}
+
+// open connects to the container's files and finds what a path names there.
+// The container's side opens files in a way that no symlink leads out of.
+func (s *taskShell) open(ctx context.Context, name string) (*sftp.Client, string, error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, "", err
 	}
-	return c, nil
+	clean, err := tasks.CleanPath(name)
+	if err != nil {
+		return nil, "", err
+	}
+	files, err := s.w.host.Files(ctx)
+	if err != nil {
+		return nil, "", fmt.Errorf("cannot open the container's files: %w", err)
+	}
+	target, err := tasks.ResolvePath(links{files}, clean)
+	if err != nil {
+		files.Close()
+		return nil, "", err
+	}
+	return files, path.Join(containers.WorkDir, target), nil
 }
 
 func (s *taskShell) ReadFile(ctx context.Context, name string) ([]byte, error) {
-	p, err := inside(name)
+	content, err := s.readFile(ctx, name)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("cannot read file: %w", err)
 	}
-	files, err := s.files(ctx)
+	return content, nil
+}
+
+func (s *taskShell) readFile(ctx context.Context, name string) ([]byte, error) {
+	files, at, err := s.open(ctx, name)
 	if err != nil {
 		return nil, err
 	}
 	defer files.Close()
-	f, err := files.Open(p)
+	info, err := files.Lstat(at)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", name, err)
+		return nil, err
+	}
+	if err := tasks.Regular(name, info); err != nil {
+		return nil, err
+	}
+	if info.Size() > tasks.MaxFile {
+		return nil, fmt.Errorf("%.200q: %w", name, tasks.ErrTooLarge)
+	}
+	f, err := files.Open(at)
+	if err != nil {
+		return nil, err
 	}
 	defer f.Close()
-	if info, err := f.Stat(); err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", name, err)
-	} else if info.IsDir() {
-		return nil, fmt.Errorf("cannot read %s: %w: it is a folder", name, tasks.ErrRefused)
-	}
-	b, err := io.ReadAll(io.LimitReader(f, tasks.MaxFile+1))
+	content, err := io.ReadAll(io.LimitReader(f, tasks.MaxFile+1))
 	if err != nil {
-		return nil, fmt.Errorf("cannot read %s: %w", name, err)
+		return nil, err
 	}
-	if len(b) > tasks.MaxFile {
-		return nil, fmt.Errorf("cannot read %s: %w", name, tasks.ErrTooLarge)
+	if len(content) > tasks.MaxFile {
+		return nil, fmt.Errorf("%.200q: %w", name, tasks.ErrTooLarge) // it grew meanwhile
 	}
-	return b, nil
+	return content, nil
 }
 
 func (s *taskShell) WriteFile(ctx context.Context, name string, content []byte) error {
-	p, err := inside(name)
-	if err != nil {
-		return err
+	if err := s.writeFile(ctx, name, content); err != nil {
+		return fmt.Errorf("cannot write file: %w", err)
 	}
+	return nil
+}
+
+func (s *taskShell) writeFile(ctx context.Context, name string, content []byte) error {
 	if len(content) > tasks.MaxFile {
-		return fmt.Errorf("cannot write %s: %w", name, tasks.ErrTooLarge)
+		return fmt.Errorf("%.200q: %w", name, tasks.ErrTooLarge)
 	}
-	files, err := s.files(ctx)
+	files, at, err := s.open(ctx, name)
 	if err != nil {
 		return err
 	}
 	defer files.Close()
-	if err := files.MkdirAll(path.Dir(p)); err != nil {
-		return fmt.Errorf("cannot write %s: %w", name, err)
+	info, err := files.Lstat(at)
+	switch {
+	case err == nil:
+		if err := tasks.Regular(name, info); err != nil {
+			return err
+		}
+	case !errors.Is(err, fs.ErrNotExist):
+		return err
+	default:
+		if err := files.MkdirAll(path.Dir(at)); err != nil {
+			return err
+		}
 	}
-	f, err := files.OpenFile(p, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
+	f, err := files.OpenFile(at, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
 	if err != nil {
-		return fmt.Errorf("cannot write %s: %w", name, err)
+		return err
 	}
 	_, err = f.Write(content)
-	if err := errors.Join(err, f.Close()); err != nil {
-		return fmt.Errorf("cannot write %s: %w", name, err)
-	}
-	return nil
+	return errors.Join(err, f.Close())
 }
 
 func (s *taskShell) ListFiles(ctx context.Context, pattern string) ([]string, error) {
@@ -125,21 +168,19 @@ func (s *taskShell) ListFiles(ctx context.Context, pattern string) ([]string, er
 	if err != nil {
 		return nil, err
 	}
-	w := s.w
-	w.n++
-	id := w.id + "." + strconv.Itoa(w.n)
-	out := &tail{max: 16 << 20}
-	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Timeout: s.timeout,
-		Args: []string{"git", "-c", "core.fsmonitor=false", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--deduplicate"}}, out, io.Discard)
+	listed, err := s.listed(ctx, "--cached", "--others", "--exclude-standard", "--deduplicate")
 	if err != nil {
 		return nil, err
 	}
-	if exit.Code != 0 {
-		return nil, fmt.Errorf("cannot list files: git ls-files ended with %d", exit.Code)
+	// The index also names files that were deleted.
+	gone, err := s.listed(ctx, "--deleted")
+	if err != nil {
+		return nil, err
 	}
 	names := []string{}
-	for name := range strings.SplitSeq(out.buf.String(), "\x00") {
-		if name != "" && (pattern == "" || glob.Match(name)) {
+	for name := range listed {
+		// A name with a slash at its end is a repository inside this one.
+		if !gone[name] && !strings.HasSuffix(name, "/") && (pattern == "" || glob.Match(name)) {
 			names = append(names, name)
 		}
 	}
@@ -147,12 +188,53 @@ func (s *taskShell) ListFiles(ctx context.Context, pattern string) ([]string, er
 	return names, nil
 }
 
+// maxListing bounds a list of files, in bytes.
+const maxListing = 64 << 20
+
+func (s *taskShell) listed(ctx context.Context, args ...string) (map[string]bool, error) {
+	w := s.w
+	w.n++
+	id := w.id + "." + strconv.Itoa(w.n)
+	var out bytes.Buffer
+	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Timeout: s.timeout,
+		Args: append([]string{"git", "-c", "core.fsmonitor=false", "ls-files", "-z"}, args...)},
+		&limitWriter{w: &out, left: maxListing}, io.Discard)
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot list files: %w", err)
+	}
+	switch {
+	case exit.Code != 0:
+		return nil, fmt.Errorf("cannot list files: git ls-files ended with %d", exit.Code)
+	case out.Len() >= maxListing:
+		return nil, fmt.Errorf("cannot list files: their names alone are more than %d MiB", maxListing>>20)
+	}
+	names := make(map[string]bool)
+	for name := range strings.SplitSeq(out.String(), "\x00") {
+		if name != "" {
+			names[name] = true
+		}
+	}
+	return names, nil
+}
+
 func (s *taskShell) Commit(ctx context.Context, message string, paths []string) (string, error) {
 	w := s.w
-	for _, p := range paths {
-		if _, err := inside(p); err != nil {
-			return "", err
+	if strings.TrimSpace(message) == "" {
+		return "", fmt.Errorf("cannot commit: %w: the message is empty", ErrInvalid)
+	}
+	if err := tasks.Quotable(message); err != nil {
+		return "", fmt.Errorf("cannot commit: the message %w", err)
+	}
+	paths = slices.Clone(paths)
+	for i, p := range paths {
+		clean, err := tasks.CleanPath(p)
+		if err != nil {
+			return "", fmt.Errorf("cannot commit: %w", err)
 		}
+		paths[i] = clean
 	}
 	text := w.message(outcome{subject: message})
 	if body := strings.TrimSpace(message); strings.Contains(body, "\n") {

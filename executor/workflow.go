@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
 )
@@ -275,7 +276,11 @@ func (l *liveRun) doStep(s tasks.Step, info *stepInfo) (func(context.Context, *w
 		timeout = l.x.Timeout
 	}
 	if s.Kind == tasks.KindShell {
-		return l.shell(Command{Shell: s.Command}, timeout), nil
+		info.Background = s.Background
+		if s.Background {
+			timeout = s.Timeout // a server may run as long as its container
+		}
+		return l.shell(Command{Shell: s.Command, Background: s.Background}, timeout), nil
 	}
 	return l.task(s.Task, s.Params, timeout, info)
 }
@@ -293,7 +298,13 @@ func (l *liveRun) task(name string, params json.RawMessage, timeout time.Duratio
 	return func(ctx context.Context, w *work) (outcome, error) {
 		begun := l.x.Now()
 		out, err := task.Run(ctx, &taskShell{w: w, timeout: timeout}, params)
-		if err != nil && !isOwnFault(ctx, err) {
+		switch {
+		case err == nil || isOwnFault(ctx, err):
+		case ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrClosed) && !errors.Is(err, containers.ErrGone):
+			// It was stopped; what stands is committed all the same.
+			return outcome{exit: containers.Exit{Code: 143, Reason: containers.ReasonKilled, Duration: l.x.Now().Sub(begun)},
+				result: tasks.StepResult{Error: "the task was stopped"}}, nil
+		default:
 			return outcome{}, err
 		}
 		return taskOutcome(out, err, l.x.Now().Sub(begun)), nil

@@ -260,7 +260,7 @@ func TestTheProjectsOwnWayIsFound(t *testing.T) {
 	}{
 		{"go", files("go.mod"), "tests", nil, "go", "go test -json ./..."},
 		{"go regexp", files("go.mod"), "tests", p{"pattern": "TestA/x"}, "go", "go test -json -run=TestA/x ./..."},
-		{"go package", files("go.mod"), "tests", p{"pattern": "./a/..."}, "go", "go test -json -- ./a/..."},
+		{"go package", files("go.mod"), "tests", p{"pattern": "./a/..."}, "go", "go test -json ./a/..."},
 		{"go before all", with(pkg(`"test":"jest"`, ``), "go.mod", "Makefile=test:", "Cargo.toml"), "tests", nil, "go", "go test -json ./..."},
 		{"framework chooses", with(pkg(`"test":"jest"`, ``), "go.mod", "Makefile=test:"), "tests", p{"framework": "make"}, "make", "make test"},
 		{"cargo", files("Cargo.toml"), "tests", p{"pattern": "a b"}, "cargo", "cargo test --no-fail-fast -- -- a b"},

@@ -219,10 +219,11 @@ func goTests(pattern string) job {
 	switch {
 	case pattern == "":
 	case pattern == "." || strings.HasPrefix(pattern, "./") || strings.HasSuffix(pattern, "/..."):
-		args = "-- " + Quote(pattern)
+		// Not behind "--": go test passes what stands there on to the tests.
 		if strings.HasPrefix(pattern, "-") {
-			args = "-- " + Quote("./"+pattern)
+			pattern = "./" + pattern
 		}
+		args = Quote(pattern)
 	default:
 		args = "-run=" + Quote(pattern) + " ./..."
 	}

@@ -81,7 +81,7 @@ func (l *LocalShell) run(ctx context.Context, timeout time.Duration, stdin io.Re
 	}
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	var stdout, stderr headTail
+	var stdout, stderr HeadTail
 	cmd := exec.CommandContext(limited, name, args...)
 	cmd.Dir, cmd.Env, cmd.Stdin = l.Dir, l.environ(), stdin
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -131,13 +131,14 @@ func (l *LocalShell) environ() []string {
 	return env
 }
 
-// headTail keeps the first and the last half of maxStream bytes.
-type headTail struct {
+// HeadTail is a writer that keeps the first and the last half MiB of what it is
+// given: reports of machines stand at the end. The zero value is ready to use.
+type HeadTail struct {
 	head, tail bytes.Buffer
 	dropped    int64
 }
 
-func (h *headTail) Write(p []byte) (int, error) {
+func (h *HeadTail) Write(p []byte) (int, error) {
 	n := len(p)
 	if room := maxStream/2 - h.head.Len(); room > 0 {
 		k := min(room, len(p))
@@ -156,7 +157,12 @@ func (h *headTail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-func (h *headTail) String() string {
+// Truncated tells whether something was left out.
+func (h *HeadTail) Truncated() bool { return h.dropped > 0 }
+
+// String is what was kept, with a note where something was left out. Bytes that
+// are no UTF-8 are kept.
+func (h *HeadTail) String() string {
 	if h.dropped == 0 {
 		return h.head.String() + h.tail.String()
 	}
@@ -175,7 +181,7 @@ func (l *LocalShell) open(name string) (*os.Root, string, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	target, err := resolve(root, name)
+	target, err := ResolvePath(root, name)
 	if err != nil {
 		_ = root.Close()
 		return nil, "", err
@@ -183,7 +189,17 @@ func (l *LocalShell) open(name string) (*os.Root, string, error) {
 	return root, target, nil
 }
 
-func resolve(root *os.Root, name string) (string, error) {
+// Links is what [ResolvePath] asks of a folder; *os.Root is one.
+type Links interface {
+	Lstat(name string) (fs.FileInfo, error)
+	Readlink(name string) (string, error)
+}
+
+// ResolvePath follows the symlinks in a clean path below a work tree by hand
+// and returns a path without any. What leads out of the work tree or into .git
+// is [ErrRefused]. The path may name nothing yet. Whoever opens it has to open
+// it in a way that cannot be led out (os.Root): the work tree may change meanwhile.
+func ResolvePath(root Links, name string) (string, error) {
 	refuse := func(why string) (string, error) {
 		return "", fmt.Errorf("%w path %.200q: %s", ErrRefused, name, why)
 	}
@@ -267,7 +283,7 @@ func (l *LocalShell) readFile(ctx context.Context, name string) ([]byte, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := regular(name, info); err != nil {
+	if err := Regular(name, info); err != nil {
 		return nil, err
 	}
 	if info.Size() > MaxFile {
@@ -283,7 +299,8 @@ func (l *LocalShell) readFile(ctx context.Context, name string) ([]byte, error) 
 	return content, nil
 }
 
-func regular(name string, info fs.FileInfo) error {
+// Regular refuses what is no regular file.
+func Regular(name string, info fs.FileInfo) error {
 	switch {
 	case info.IsDir():
 		return fmt.Errorf("%w path %.200q: it is a folder", ErrRefused, name)
@@ -318,7 +335,7 @@ func (l *LocalShell) writeFile(ctx context.Context, name string, content []byte)
 	info, err := root.Lstat(name)
 	switch {
 	case err == nil:
-		if err := regular(name, info); err != nil {
+		if err := Regular(name, info); err != nil {
 			return err
 		}
 		mode = info.Mode().Perm()
@@ -443,7 +460,7 @@ func (l *LocalShell) git(ctx context.Context, args ...string) *exec.Cmd {
 
 // output runs git and returns what it printed; its own words are in the error.
 func (l *LocalShell) output(ctx context.Context, stdin string, args ...string) (string, error) {
-	var stderr headTail
+	var stderr HeadTail
 	stdout := limitedBuffer{left: maxGitOutput}
 	cmd := l.git(ctx, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &stdout, &stderr

@@ -4,7 +4,7 @@
 # the server now: they differ when somebody else pushed meanwhile.
 # Prints the new tip.
 msg=$(mktemp) || fail 90 "cannot make a temporary file"
-trap 'rm -f "$msg" "$msg.index" "$msg.add"' EXIT
+trap 'rm -f "$msg" "$msg.index" "$msg.add" "$msg.paths"' EXIT
 cat >"$msg" || fail 90 "cannot keep the message"
 
 # A repository that the command broke or deleted is made anew around the files.
@@ -31,12 +31,29 @@ add() {
 	cat "$msg.add" >&2
 	return 1
 }
-[ $# -gt 0 ] || set -- .
+
+# stage adds everything, or what changed below the paths that were given; git
+# itself would refuse them all if one of them meant nothing to it.
+stage() {
+	[ $# -gt 0 ] || { add .; return; }
+	{
+		g --literal-pathspecs ls-files -z --modified --deleted --others --exclude-standard -- "$@"
+		g --literal-pathspecs diff --cached --name-only --no-renames -z -- "$@"
+	} >"$msg.paths"
+	only=--pathspec-from-file=$msg.paths
+	[ -s "$msg.paths" ] || return 0
+	g --literal-pathspecs add -A "$only" --pathspec-file-nul
+}
+only=
 
 on=$(g symbolic-ref -q HEAD || true)
 if [ "$on" = "$ref" ] && g rev-parse -q --verify HEAD >/dev/null && [ ! -d .git/rebase-merge ] && [ ! -d .git/rebase-apply ]; then
-	add "$@" || echo "ramus: some files could not be committed" >&2
-	if ! g diff --cached --quiet || [ -f .git/MERGE_HEAD ]; then
+	stage "$@" || echo "ramus: some files could not be committed" >&2
+	if [ -n "$only" ]; then
+		if [ -s "$msg.paths" ] && ! g diff --cached --quiet; then
+			g --literal-pathspecs commit -q --no-verify --cleanup=verbatim -F "$msg" "$only" --pathspec-file-nul || fail 92 "cannot commit"
+		fi
+	elif ! g diff --cached --quiet || [ -f .git/MERGE_HEAD ]; then
 		g commit -q --no-verify --allow-empty --cleanup=verbatim -F "$msg" || fail 92 "cannot commit"
 	fi
 	new=$(g rev-parse HEAD) || fail 92 "cannot commit"

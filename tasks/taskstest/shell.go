@@ -313,7 +313,7 @@ func largeFile(t *testing.T, s shell) {
 	if err := s.WriteFile(t.Context(), "t-large", append(largest, 'x')); !errors.Is(err, tasks.ErrTooLarge) {
 		t.Errorf("got %v, want ErrTooLarge", err)
 	}
-	s.must("printf x >>t-large; truncate -s 1000000000000 t-sparse")
+	s.must("printf x >>t-large; truncate -s 1000000000 t-sparse")
 	for _, name := range []string{"t-large", "t-sparse"} {
 		if _, err := s.ReadFile(t.Context(), name); !errors.Is(err, tasks.ErrTooLarge) {
 			t.Errorf("%s: got %v, want ErrTooLarge", name, err)

@@ -1,0 +1,48 @@
+package executor
+
+import (
+	"context"
+	"testing"
+
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/tasks"
+)
+
+// OpenShell gives tests the Shell that a library task would get for a caller.
+func OpenShell(t *testing.T, x *Executor, c Caller, repo string) tasks.Shell {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context())
+	r, err := x.Git.Repo(repo)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := r.Resolve(ctx, "refs/heads/main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	none := gitd.Hash("")
+	if err := r.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + c.Branch(), New: base, Old: &none}); err != nil {
+		t.Fatal(err)
+	}
+	l, err := x.newLive(Run{ID: "shell", Caller: c, Repo: repo, Base: "main"}, "", runFiles{}, x.target(c, r, "main"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lease, tip, err := l.target.ready(ctx, gitd.Person{}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &work{l: l, t: l.target, host: lease.Host, id: "shell", before: tip, head: tip, s: stepInfo{ID: "shell"}}
+	if w.out, err = l.openOutputs(w.s, 1, false); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		w.out.close()
+		l.end()
+		lease.Release()
+		if err := x.Fleet.Remove(ctx, c.String()); err != nil {
+			t.Error(err)
+		}
+	})
+	return &taskShell{w: w}
+}
