@@ -16,7 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
-	bolt "go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
 )
 
 // Executor runs commands for callers. Its exported fields are its options and
@@ -112,7 +112,7 @@ func (x *Executor) openIndex(ctx context.Context) (err error) {
 	path := filepath.Join(x.Data, "index.db")
 	var fresh bool
 	x.index, fresh, err = openIndex(path)
-	if errors.Is(err, errDamaged) || errors.Is(err, bolt.ErrInvalid) || errors.Is(err, bolt.ErrChecksum) || errors.Is(err, bolt.ErrVersionMismatch) {
+	if errors.Is(err, errDamaged) || errors.Is(err, bolterrors.ErrInvalid) || errors.Is(err, bolterrors.ErrChecksum) || errors.Is(err, bolterrors.ErrVersionMismatch) {
 		x.Log.Warn("the index is damaged and is built anew from the refs", "err", err)
 		if err := os.Remove(path); err != nil {
 			return fmt.Errorf("cannot remove the damaged index: %w", err)

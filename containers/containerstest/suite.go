@@ -199,10 +199,6 @@ func (s *suite) startSpec(t *testing.T, spec containers.Spec) *box {
 	return b
 }
 
-func (s *suite) dialer(b *box) *containers.Dialer {
-	return &containers.Dialer{Engine: s.engine, Signer: s.signer, Pin: b.pin}
-}
-
 // run runs a shell script to its end.
 func (b *box) run(t *testing.T, script string) (stdout, stderr string, exit containers.Exit) {
 	t.Helper()

@@ -68,13 +68,13 @@ func parseConfig(text string) (Config, ssh.PublicKey, error) {
 		return c, nil, fmt.Errorf("cannot read ClientKey: %w", err)
 	}
 	if c.UID < 0 || c.GID < 0 {
-		return c, nil, errors.New("UID and GID cannot be negative")
+		return c, nil, errors.New("a negative UID or GID")
 	}
 	if c.UID != 0 && c.GID == 0 {
-		return c, nil, errors.New("GID is missing: commands would have the group root")
+		return c, nil, errors.New("no GID: commands would have the group root")
 	}
 	if c.Spool == "" {
-		return c, nil, errors.New("Spool is missing")
+		return c, nil, errors.New("no Spool")
 	}
 	c.Work = defaulted(c.Work, "/work")
 	c.Door = defaulted(c.Door, "127.0.0.1:7070")
@@ -83,11 +83,11 @@ func parseConfig(text string) (Config, ssh.PublicKey, error) {
 	c.DiskFree = defaulted(c.DiskFree, 512<<20)
 	c.Commands = defaulted(c.Commands, 10_000)
 	if !filepath.IsAbs(c.Work) || !filepath.IsAbs(c.Spool) {
-		return c, nil, errors.New("Work and Spool must be absolute paths")
+		return c, nil, errors.New("cannot use relative paths as Work and Spool")
 	}
 	for _, kv := range c.Env {
 		if !validVariable(kv) {
-			return c, nil, fmt.Errorf("Env: %q is not K=V", kv)
+			return c, nil, fmt.Errorf("cannot use %q in Env: it is not K=V", kv)
 		}
 	}
 	return c, key, nil

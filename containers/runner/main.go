@@ -30,8 +30,6 @@ const (
 	// container's limit of processes, threads included, and a Go program that
 	// cannot have the thread it wants dies.
 	spareThreads = 24
-	// maxDescriptors is how many files the runner may hold itself, where it is allowed to.
-	maxDescriptors = 1 << 20
 )
 
 // Main is `ramus runner JSON`: JSON is a [Config]. It returns the exit status,
