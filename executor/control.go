@@ -21,6 +21,9 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 	}
 	stopped := 0
 	for _, r := range runs {
+		if r, err = x.settled(ctx, r); err != nil {
+			return err
+		}
 		x.mu.Lock()
 		l := x.live[r.Name()]
 		x.mu.Unlock()
@@ -61,6 +64,26 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 	return nil
 }
 
+// settled waits while a run that has ended, or that waits for a person, is
+// still being written down: only then can it be taken up again.
+func (x *Executor) settled(ctx context.Context, r Run) (Run, error) {
+	x.mu.Lock()
+	l := x.live[r.Name()]
+	x.mu.Unlock()
+	if l == nil {
+		return r, nil
+	}
+	if s := l.snapshot(); !s.Ended() && s.State != StateAwaitingReview {
+		return s, nil
+	}
+	select {
+	case <-l.done:
+		return l.snapshot(), nil
+	case <-ctx.Done():
+		return r, context.Cause(ctx)
+	}
+}
+
 // named returns the runs that a name means: one run, or all live ones of a caller.
 func (x *Executor) named(ctx context.Context, name string) ([]Run, Caller, error) {
 	if !strings.Contains(name, "/") {
@@ -81,6 +104,9 @@ func (x *Executor) named(ctx context.Context, name string) ([]Run, Caller, error
 // from its beginning, both on the same branch with the step's input restored.
 func (x *Executor) Retry(ctx context.Context, run string, by gitd.Person) (Run, error) {
 	r, err := x.Run(ctx, run)
+	if err == nil {
+		r, err = x.settled(ctx, r)
+	}
 	if err != nil {
 		return Run{}, err
 	}
@@ -146,6 +172,9 @@ func (x *Executor) failedNode(ctx context.Context, r Run) (string, error) {
 // Decide answers a run's gate; the run goes on.
 func (x *Executor) Decide(ctx context.Context, run string, d Decision) (Run, error) {
 	r, err := x.Run(ctx, run)
+	if err == nil {
+		r, err = x.settled(ctx, r)
+	}
 	if err != nil {
 		return Run{}, err
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -50,8 +51,9 @@ func testMain(m *testing.M) int {
 // world is an executor over a repository called "demo", on the Sandbox engine
 // unless another is asked for.
 type world struct {
-	t    *testing.T
-	data string
+	t      *testing.T
+	engine string // "sandbox" or "docker"
+	data   string
 	git  *gitd.Server
 	x    *executor.Executor
 	opts func(*executor.Executor)
@@ -59,7 +61,19 @@ type world struct {
 
 func newWorld(t *testing.T, opts func(*executor.Executor)) *world {
 	t.Helper()
-	w := &world{t: t, data: t.TempDir(), opts: opts}
+	return newWorldOn(t, "sandbox", opts)
+}
+
+// onEngines runs a test on every engine.
+func onEngines(t *testing.T, test func(t *testing.T, engine string)) {
+	for _, engine := range []string{"sandbox", "docker"} {
+		t.Run(engine, func(t *testing.T) { test(t, engine) })
+	}
+}
+
+func newWorldOn(t *testing.T, engine string, opts func(*executor.Executor)) *world {
+	t.Helper()
+	w := &world{t: t, engine: engine, data: t.TempDir(), opts: opts}
 	before := runtime.NumGoroutine()
 	t.Cleanup(func() {
 		w.stop(false)
@@ -94,7 +108,7 @@ func (w *world) start() {
 	w.x = &executor.Executor{
 		Data: w.data, Git: w.git, Log: log,
 		Fleet: &containers.Fleet{Dir: filepath.Join(w.data, "fleet"), Log: log, Capacity: 32,
-			Engine: &containers.Sandbox{Dir: filepath.Join(w.data, "sandbox"), Runner: runnerBinary, Log: log}},
+			Engine: w.newEngine(log)},
 	}
 	if w.opts != nil {
 		w.opts(w.x)
@@ -105,6 +119,13 @@ func (w *world) start() {
 	if err := w.x.Open(context.Background()); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+func (w *world) newEngine(log *slog.Logger) containers.Engine {
+	if w.engine == "docker" {
+		return &docker.Engine{Runner: runnerBinary, Log: log}
+	}
+	return &containers.Sandbox{Dir: filepath.Join(w.data, "sandbox"), Runner: runnerBinary, Log: log}
 }
 
 func (w *world) stop(keep bool) {
@@ -131,9 +152,18 @@ func (w *world) check() {
 			w.t.Errorf("git fsck: %v\n%s", err, out)
 		}
 	}
-	live, err := (&containers.Sandbox{Dir: filepath.Join(w.data, "sandbox"), Runner: runnerBinary}).List(context.Background(), "")
-	if err == nil && len(live) > 0 {
-		w.t.Errorf("%d containers left", len(live))
+	owner, err := os.ReadFile(filepath.Join(w.data, "fleet", "owner"))
+	if err != nil {
+		w.t.Errorf("the fleet's owner: %v", err)
+		return
+	}
+	engine := w.newEngine(slog.New(slog.DiscardHandler))
+	live, err := engine.List(context.Background(), strings.TrimSpace(string(owner)))
+	if err != nil || len(live) > 0 {
+		w.t.Errorf("%d containers left, %v", len(live), err)
+	}
+	if err := engine.Close(); err != nil {
+		w.t.Errorf("close engine: %v", err)
 	}
 }
 

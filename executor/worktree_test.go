@@ -138,9 +138,13 @@ func TestPushMeanwhile(t *testing.T) {
 	}
 }
 
-func TestManyCallers(t *testing.T) {
+// TestManyCallers has 20 callers on one repository at once, each with 10
+// commands; half of them wait for a container's place first.
+func TestManyCallers(t *testing.T) { onEngines(t, manyCallers) }
+
+func manyCallers(t *testing.T, engine string) {
 	const callers, commands = 20, 10
-	w := newWorld(t, nil)
+	w := newWorldOn(t, engine, func(x *executor.Executor) { x.Fleet.Capacity = callers / 2 })
 	base := w.inRepo("rev-parse", "main")
 	var wg sync.WaitGroup
 	for i := range callers {

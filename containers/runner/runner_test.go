@@ -365,7 +365,7 @@ func TestForkBomb(t *testing.T) {
 					defer h.Kill(context.Background(), "beside")
 				}
 				exit, _, _ := run(t, h, containers.Command{
-					Shell:   `bomb() { bomb & bomb & sleep 1000; }; trap '' TERM; bomb & bomb; sleep 1000`,
+					Shell:   `bomb() { bomb & bomb & sleep 1000; }; trap '' TERM; bomb & exec sleep 1000`, // a shell that cannot fork would end
 					Timeout: time.Second, Grace: 500 * time.Millisecond,
 				})
 				if exit.Reason != containers.ReasonTimeout {
