@@ -54,9 +54,9 @@ type world struct {
 	t      *testing.T
 	engine string // "sandbox" or "docker"
 	data   string
-	git  *gitd.Server
-	x    *executor.Executor
-	opts func(*executor.Executor)
+	git    *gitd.Server
+	x      *executor.Executor
+	opts   func(*executor.Executor)
 }
 
 func newWorld(t *testing.T, opts func(*executor.Executor)) *world {

@@ -300,10 +300,30 @@ func (x *Executor) Output(ctx context.Context, run, step, stream string) (io.Rea
 	if err == nil {
 		return f, nil
 	}
-	return x.sealedOutput(ctx, r, "output/"+name)
+	return x.sealedFile(ctx, r, "output/"+name)
 }
 
-func (x *Executor) sealedOutput(ctx context.Context, r Run, name string) (io.ReadCloser, error) {
+// Artifact opens a file of a run's evidence by its name in the manifest, such
+// as "artifacts/report.html". The run has ended or waits for a person.
+func (x *Executor) Artifact(ctx context.Context, run, name string) (io.ReadCloser, error) {
+	m, err := x.Manifest(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	r, err := x.Run(ctx, run)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range m.Files {
+		if f.Name == name {
+			return x.sealedFile(ctx, r, name)
+		}
+	}
+	return nil, fmt.Errorf("artifact %q of %s: %w", name, r.Name(), ErrNotFound)
+}
+
+// sealedFile opens a file of a sealed run, from git or the artifact store.
+func (x *Executor) sealedFile(ctx context.Context, r Run, name string) (io.ReadCloser, error) {
 	repo, err := x.Git.Repo(r.Repo)
 	if err != nil {
 		return nil, err

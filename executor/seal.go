@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -176,41 +178,70 @@ func (x *Executor) manifest(r Run, events []Event) Manifest {
 	return m
 }
 
-// outputFiles lists a run's outputs: small ones to be sealed, large ones moved to the artifact store.
+// outputFiles lists a run's outputs and artifacts: small ones to be sealed,
+// large ones put into the artifact store.
 func (x *Executor) outputFiles(r Run) (files []gitd.File, listed []ManifestFile, err error) {
 	dir := x.outputDir(r)
-	entries, err := os.ReadDir(dir)
+	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		name, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		switch {
+		case strings.HasSuffix(name, ".stdout"), strings.HasSuffix(name, ".stderr"):
+			name = "output/" + name
+		case !strings.HasPrefix(name, "artifacts/"):
+			return nil
+		}
+		size, sum, err := digest(path)
+		if err != nil {
+			return err
+		}
+		f := ManifestFile{Name: name, Size: size, SHA256: sum, Stored: size > storeOver}
+		switch {
+		case size == 0 && strings.HasPrefix(name, "output/"):
+			return nil
+		case !f.Stored && gitCanHold(name):
+			files = append(files, gitd.File{Path: f.Name, Source: path})
+		default:
+			f.Stored = true
+			if err := x.store(path, sum); err != nil {
+				return err
+			}
+		}
+		listed = append(listed, f)
+		return nil
+	})
 	if err != nil {
 		return nil, nil, fmt.Errorf("cannot seal outputs: %w", err)
 	}
-	for _, entry := range entries {
-		name := entry.Name()
-		if !strings.HasSuffix(name, ".stdout") && !strings.HasSuffix(name, ".stderr") {
-			continue
-		}
-		path := filepath.Join(dir, name)
-		size, sum, err := digest(path)
-		if err != nil {
-			return nil, nil, fmt.Errorf("cannot seal outputs: %w", err)
-		}
-		if size == 0 {
-			continue
-		}
-		f := ManifestFile{Name: "output/" + name, Size: size, SHA256: sum, Stored: size > storeOver}
-		listed = append(listed, f)
-		if !f.Stored {
-			files = append(files, gitd.File{Path: f.Name, Source: path})
-			continue
-		}
-		if err := os.MkdirAll(filepath.Dir(x.storePath(sum)), 0o700); err != nil {
-			return nil, nil, fmt.Errorf("cannot store outputs: %w", err)
-		}
-		// Linked, not moved: a seal that fails half way is done again from the same files.
-		if err := os.Link(path, x.storePath(sum)); err != nil && !errors.Is(err, os.ErrExist) {
-			return nil, nil, fmt.Errorf("cannot store outputs: %w", err)
+	return files, listed, nil
+}
+
+// gitCanHold tells whether a name chosen in a container may stand in a tree; a
+// file with any other name is kept by its hash alone.
+func gitCanHold(name string) bool {
+	for part := range strings.SplitSeq(name, "/") {
+		if strings.HasPrefix(strings.ToLower(part), ".git") || strings.HasPrefix(strings.ToLower(part), "git~") || !utf8.ValidString(part) {
+			return false
 		}
 	}
-	return files, listed, nil
+	return true
+}
+
+// store links a file into the artifact store. It is not moved: a seal that
+// fails half way is done again from the same files.
+func (x *Executor) store(path, sum string) error {
+	if err := os.MkdirAll(filepath.Dir(x.storePath(sum)), 0o700); err != nil {
+		return err
+	}
+	if err := os.Link(path, x.storePath(sum)); err != nil && !errors.Is(err, os.ErrExist) {
+		return err
+	}
+	return nil
 }
 
 func digest(path string) (size int64, sum string, err error) {

@@ -241,15 +241,15 @@ func (s *taskShell) Commit(ctx context.Context, message string, paths []string) 
 		_, trailers, _ := strings.Cut(text, trailerCaller+": ")
 		text = body + "\n\n" + trailerCaller + ": " + trailers
 	}
-	after, _, err := w.t.commit(ctx, w.host, w.head, w.l.run.Asker, text, paths)
+	made, err := w.t.commit(ctx, w.host, w.head, w.l.run.Asker, text, paths)
 	if err != nil {
 		return "", fmt.Errorf("cannot commit: %w", err)
 	}
-	if after == w.head {
+	if made.tip == w.head {
 		return "", nil
 	}
-	w.head = after
-	return string(after), nil
+	w.head = made.tip
+	return string(made.tip), nil
 }
 
 // Push has nothing to send: every command's commits are pushed when it ends,

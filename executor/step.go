@@ -294,7 +294,8 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 	// From here on nothing may stop the record: the command has happened.
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), housekeeping)
 	defer cancel()
-	after, notes, err := w.t.commit(cctx, w.host, w.head, l.run.Asker, w.message(o), nil)
+	made, err := w.t.commit(cctx, w.host, w.head, l.run.Asker, w.message(o), nil)
+	after := made.tip
 	var refused *scriptError
 	switch {
 	case errors.As(err, &refused), errors.Is(err, errDiskFull):
@@ -307,7 +308,12 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 	if after == w.before {
 		after = ""
 	}
-	res, err := w.finish(o, after, notes)
+	if made.artifacts {
+		if err := w.collect(cctx); err != nil {
+			return tasks.StepResult{}, err
+		}
+	}
+	res, err := w.finish(o, after, made.notes)
 	w.forget(cctx)
 	return res, err
 }

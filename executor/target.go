@@ -158,12 +158,12 @@ func (t *target) sync(ctx context.Context, h *containers.Host, tip gitd.Hash, au
 
 // commit records what the container's work tree is on the branch and returns
 // the branch's new tip; equal to before when nothing changed.
-func (t *target) commit(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string, paths []string) (gitd.Hash, string, error) {
+func (t *target) commit(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string, paths []string) (committed, error) {
 	var out scriptOutput
 	for attempt := 1; ; attempt++ {
 		tip, err := t.tip(ctx)
 		if err != nil {
-			return "", "", err
+			return committed{}, err
 		}
 		// A step that is taken up again after a crash may have been pushed already:
 		// the container then knows the tip, and the script finds nothing to do.
@@ -177,15 +177,22 @@ func (t *target) commit(ctx context.Context, h *containers.Host, before gitd.Has
 			continue
 		}
 		t.setKnown("")
-		return "", "", err
+		return committed{}, err
 	}
 	// The server's word counts, not what the container printed.
 	after, err := t.tip(ctx)
 	if err != nil {
-		return "", "", err
+		return committed{}, err
 	}
 	t.setKnown(after)
-	return after, out.stderr, nil
+	return committed{tip: after, notes: out.stderr, artifacts: strings.HasSuffix(out.stdout, "\nartifacts\n")}, nil
+}
+
+// committed is what the commit script has to say.
+type committed struct {
+	tip       gitd.Hash
+	notes     string // for people
+	artifacts bool   // there are files in /artifacts
 }
 
 func (t *target) scriptEnv(author gitd.Person, known, tip gitd.Hash) []string {

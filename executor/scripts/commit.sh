@@ -2,7 +2,7 @@
 # The message comes on standard input, paths to be limited to as arguments.
 # RAMUS_KNOWN is the branch's tip when the command began, RAMUS_TIP its tip on
 # the server now: they differ when somebody else pushed meanwhile.
-# Prints the new tip.
+# Prints the new tip, and "artifacts" when a command left any.
 msg=$(mktemp) || fail 90 "cannot make a temporary file"
 trap 'rm -f "$msg" "$msg.index" "$msg.add" "$msg.paths"' EXIT
 cat >"$msg" || fail 90 "cannot keep the message"
@@ -100,3 +100,4 @@ if [ "$new" != "$RAMUS_TIP" ]; then
 fi
 g update-ref "refs/remotes/origin/$RAMUS_BRANCH" "$new" 2>/dev/null
 echo "$new"
+[ -z "$(ls -A "${RAMUS_ARTIFACTS:-/artifacts}" 2>/dev/null)" ] || echo artifacts

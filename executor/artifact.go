@@ -1,0 +1,92 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+
+	"github.com/ramus-dev/ramus/containers"
+)
+
+// Bounds of what is taken from a container's /artifacts.
+const (
+	maxArtifacts     = 1000
+	maxArtifactBytes = 1 << 30 // of one run together
+)
+
+// collect copies what commands left in /artifacts to the run's live folder,
+// as soon as the command has ended: the container may be gone by the run's end.
+// Names come from the container: os.Root keeps them inside the folder.
+func (w *work) collect(ctx context.Context) error {
+	files, err := w.host.Files(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot collect artifacts: %w", err)
+	}
+	defer files.Close()
+	dir := filepath.Join(w.l.x.outputDir(w.l.run), "artifacts")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("cannot collect artifacts: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("cannot collect artifacts: %w", err)
+	}
+	defer root.Close()
+	var count int
+	var total int64
+	walk := files.Walk(containers.ArtifactsDir)
+	for walk.Step() {
+		if walk.Err() != nil {
+			continue // gone meanwhile, or closed to the task's own user
+		}
+		info := walk.Stat()
+		name := strings.TrimPrefix(walk.Path(), containers.ArtifactsDir+"/")
+		if !info.Mode().IsRegular() || !filepath.IsLocal(name) {
+			continue
+		}
+		if count++; count > maxArtifacts {
+			return w.skipped(fmt.Sprintf("more than %d artifacts: the rest is left out", maxArtifacts))
+		}
+		if total += info.Size(); total > maxArtifactBytes {
+			return w.skipped(fmt.Sprintf("artifacts are larger than %d MiB together: the rest is left out", maxArtifactBytes>>20))
+		}
+		if have, err := root.Stat(name); err == nil && have.Size() == info.Size() && have.ModTime().Equal(info.ModTime()) {
+			continue
+		}
+		from, err := files.Open(walk.Path())
+		if err != nil {
+			continue
+		}
+		err = keep(root, name, from, info)
+		from.Close()
+		if err != nil {
+			return fmt.Errorf("cannot collect artifact %q: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func keep(root *os.Root, name string, from io.Reader, info os.FileInfo) error {
+	if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
+		return err
+	}
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	// No more than was counted, however fast it grows.
+	_, err = io.Copy(f, io.LimitReader(from, info.Size()))
+	if err := errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	return root.Chtimes(name, info.ModTime(), info.ModTime())
+}
+
+func (w *work) skipped(text string) error {
+	return w.l.emit(Event{Type: EventNote, Step: w.s.ID, Message: text}, false)
+}
