@@ -55,7 +55,7 @@ started=$(date +%s)
 "$ramus" run examples/workflows/demo.yaml --repo demo
 echo "that took $(($(date +%s) - started)) s"
 
-caller=$("$ramus" ps --json | jq -r '.[0].caller')
+caller=$("$ramus" ps | awk 'NR == 2 { print $1 }')
 branch=ramus/${caller/:/-}
 
 say "the branch, one commit a command that changed something"

@@ -27,7 +27,7 @@ func runCommand() command {
 		fromBase, detached bool
 	)
 	return command{
-		name: "run", args: "FILE [--repo NAME] [--input K=V]… [--from NODE --of RUN]",
+		name: "run", args: "FILE [--repo NAME] [--input K=V]… [--from NODE [--of RUN]]",
 		short: "run a workflow and show it line by line",
 		long: `
 FILE is a workflow on this machine ("-" is standard input), or with --in-repo a
@@ -41,8 +41,8 @@ An interrupt stops the run; what stands is committed.`,
 			fs.StringVar(&r.Repo, "repo", "", "`name` of the repository (default the workflow's own)")
 			fs.StringVar(&r.Base, "base", "", "`branch` to start from (default the workflow's, or the repository's base)")
 			fs.Var(&inputs, "input", "`K=V` sets an input to text, K:=JSON to any value; may be repeated")
-			fs.StringVar(&r.From, "from", "", "`node` to begin at; earlier results are taken from --of")
-			fs.StringVar(&r.Of, "of", "", "the `run` that is resumed")
+			fs.StringVar(&r.From, "from", "", "`node` to begin at, with the results before it of --of taken over")
+			fs.StringVar(&r.Of, "of", "", "the `run` that is resumed (default the last of this workflow that has ended)")
 			fs.StringVar(&caller, "caller", "", "work for this `caller`, on its branch (default a new one)")
 			fs.StringVar(&r.Key, "key", "", "`id` of the run; asking twice with the same starts it once")
 			fs.BoolVar(&r.CancelPrevious, "cancel-previous", false, "stop runs of the same workflow that still wait or work")
@@ -55,8 +55,8 @@ An interrupt stops the run; what stands is committed.`,
 			if err := want(args, 1, 1, "FILE"); err != nil {
 				return err
 			}
-			if r.From != "" && r.Of == "" {
-				return usage("--from needs --of: whose results are taken over?")
+			if r.Of != "" && r.From == "" {
+				return usage("--of needs --from: at which node shall it begin?")
 			}
 			if fromBase {
 				r.File = args[0]

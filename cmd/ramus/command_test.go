@@ -35,7 +35,7 @@ func TestWrongUsage(t *testing.T) {
 		{"exec mallard", "the command is missing"},
 		{"merge x --strategy octopus", `there is no strategy "octopus"`},
 		{"run", "FILE is missing"},
-		{"run f --from n", "--from needs --of"},
+		{"run f --of r", "--of needs --from"},
 		{"run f --input novalue", "want K=V"},
 		{"exec x --timeout soon -- ls", "invalid value"},
 		{"gitd", "--root is missing"},
