@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -236,11 +237,12 @@ func (c gitClient) missing() string {
 }
 
 // TestClients lets every client do what people do, on a repository of its own:
-// clone, push, push 100 MB, fetch, shallow and back, and be refused.
+// clone, push, push much, fetch, shallow and back, and be refused. How much is
+// said by RAMUS_PUSH_MB; TestLargePush pushes 100 MB in any case.
 func TestClients(t *testing.T) {
-	size := int64(100 << 20)
-	if testing.Short() {
-		size = 1 << 20
+	size := int64(4 << 20)
+	if n, err := strconv.Atoi(os.Getenv("RAMUS_PUSH_MB")); err == nil {
+		size = int64(n) << 20
 	}
 	large := filepath.Join(t.TempDir(), "large")
 	f, err := os.Create(large)
