@@ -391,37 +391,38 @@ func (x *Executor) takeOver(ctx context.Context, r Request, p *plan) error {
 	if err != nil {
 		return err
 	}
-	machine, err := tasks.NewMachine(w, p.run.Input, p.run.context())
+	results, err := recorded(events)
 	if err != nil {
-		return fmt.Errorf("%w input: %w", ErrInvalid, err)
+		return err
 	}
-	c := &conductor{machine: machine}
-	used, pending, err := c.replayUntil(events, r.From)
+	_, pending, used, err := tasks.Replay(w, p.run.Input, p.run.context(), results, r.From)
 	if err != nil {
-		return fmt.Errorf("cannot resume %s at %s: %w: %w", of.Name(), r.From, ErrInvalid, err)
+		return fmt.Errorf("cannot resume %s: %w: %w", of.Name(), ErrInvalid, err)
 	}
 	reached := ""
-	for id, s := range pending {
-		if s.Node == r.From {
-			reached = id
+	for _, s := range pending {
+		if s.Node == r.From || s.ID == r.From {
+			reached = s.ID
 		}
 	}
-	if reached == "" {
-		return fmt.Errorf("cannot resume %s at %q: %w: the run never came to that node", of.Name(), r.From, ErrInvalid)
+	taken := make(map[string]bool)
+	for _, r := range results[:used] {
+		taken[r.Step] = true
 	}
 	start := of.Start
-	for _, e := range used {
-		if e.Type == EventStepFinished && e.Commit != "" && e.Kind != string(tasks.KindWorkflow) {
+	for _, e := range events {
+		if !taken[e.Step] || e.Type != EventStepStarted && e.Type != EventStepFinished {
+			continue
+		}
+		if e.Commit != "" && e.Kind != string(tasks.KindWorkflow) {
 			start = e.Commit
 		}
-		if e.Type == EventStepStarted || e.Type == EventStepFinished {
-			for _, s := range []*Stream{e.Stdout, e.Stderr} {
-				if s != nil {
-					s.File = "" // it lies with the run it was printed in
-				}
+		for _, s := range []*Stream{e.Stdout, e.Stderr} {
+			if s != nil {
+				s.File = "" // it lies with the run it was printed in
 			}
-			p.taken = append(p.taken, e)
 		}
+		p.taken = append(p.taken, e)
 	}
 	for _, e := range events {
 		if e.Type == EventStepStarted && e.Step == reached && e.Parent != "" {

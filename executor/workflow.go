@@ -39,15 +39,15 @@ func (l *liveRun) workflow(ctx context.Context, answers map[string]Decision) (ma
 	if err != nil {
 		return nil, &failure{ReasonBadInput, err.Error()}
 	}
-	machine, err := tasks.NewMachine(w, l.run.Input, l.run.context())
+	results, err := recorded(l.journalled())
+	if err != nil {
+		return nil, err
+	}
+	machine, pending, _, err := tasks.Replay(w, l.run.Input, l.run.context(), results, "")
 	if err != nil {
 		return nil, &failure{ReasonBadInput, err.Error()}
 	}
 	c := &conductor{l: l, machine: machine, answers: answers, results: make(chan stepDone)}
-	pending, err := c.replay(l.journalled())
-	if err != nil {
-		return nil, err
-	}
 	outcome, err := c.run(ctx, pending)
 	if err != nil {
 		return nil, err
@@ -99,56 +99,24 @@ func (l *liveRun) journalled() []Event {
 	return append([]Event(nil), l.events...)
 }
 
-// replay brings the machine to where the journal stands and returns the steps
-// that are issued but not finished.
-func (c *conductor) replay(events []Event) (map[string]tasks.Step, error) {
-	_, pending, err := c.replayUntil(events, "")
-	return pending, err
-}
-
-// replayUntil stops where a node is about to begin for the first time, and
-// returns the events that led there as well.
-func (c *conductor) replayUntil(events []Event, until string) (used []Event, pending map[string]tasks.Step, err error) {
-	pending = make(map[string]tasks.Step)
-	issue := func() (reached bool, err error) {
-		steps, err := c.machine.Next()
-		if err != nil {
-			return false, &failure{ReasonCommandFailed, err.Error()}
-		}
-		for _, s := range steps {
-			pending[s.ID] = s
-			reached = reached || s.Node == until && until != ""
-		}
-		return reached, nil
-	}
-	reached, err := issue()
-	if err != nil || reached {
-		return nil, pending, err
-	}
-	for i, e := range events {
+// recorded lists the results that a journal holds, in the order in which they came.
+func recorded(events []Event) ([]tasks.Recorded, error) {
+	var results []tasks.Recorded
+	for _, e := range events {
 		if e.Type != EventStepFinished {
 			continue
 		}
-		if _, ok := pending[e.Step]; !ok {
-			return nil, nil, &failure{ReasonInternal, fmt.Sprintf("the journal has a result of %s, which the workflow did not begin there", e.Step)}
-		}
 		var f finished
 		if err := json.Unmarshal(e.Data, &f); err != nil {
-			return nil, nil, fmt.Errorf("cannot read the journal's result of %s: %w", e.Step, err)
+			return nil, fmt.Errorf("cannot read the journal's result of %s: %w", e.Step, err)
 		}
-		delete(pending, e.Step)
-		if err := c.machine.Finish(e.Step, f.Result); err != nil {
-			return nil, nil, &failure{ReasonCommandFailed, err.Error()}
-		}
-		if reached, err := issue(); err != nil || reached {
-			return events[:i+1], pending, err
-		}
+		results = append(results, tasks.Recorded{Step: e.Step, Result: f.Result})
 	}
-	return events, pending, nil
+	return results, nil
 }
 
 // run issues steps and takes their results until the machine has ended or only gates are open.
-func (c *conductor) run(ctx context.Context, pending map[string]tasks.Step) (tasks.Outcome, error) {
+func (c *conductor) run(ctx context.Context, pending []tasks.Step) (tasks.Outcome, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	for _, s := range pending {

@@ -19,30 +19,30 @@ type Recorded struct {
 // server was killed. With until the ID of a node or of a step, the machine
 // stops where that is about to be done for the first time, and it is among the
 // pending steps: that is how a run is resumed at a node. Results behind that
-// point are left aside; an until that was never reached is an error, and so is
-// a result that the workflow, as it is now, has no step for.
-func Replay(w *Workflow, input, context map[string]any, results []Recorded, until string) (*Machine, []Step, error) {
-	m, err := NewMachine(w, input, context)
-	if err != nil {
-		return nil, nil, err
+// point are left aside, used tells how many were not; an until that was never
+// reached is an error, and so is a result that the workflow, as it is now, has
+// no step for.
+func Replay(w *Workflow, input, context map[string]any, results []Recorded, until string) (m *Machine, pending []Step, used int, err error) {
+	if m, err = NewMachine(w, input, context); err != nil {
+		return nil, nil, 0, err
 	}
-	for i := 0; ; i++ {
+	for ; ; used++ {
 		steps, err := m.Next()
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, 0, err
 		}
 		if until != "" && slices.ContainsFunc(steps, func(s Step) bool { return s.Node == until || s.ID == until }) {
-			return m, m.Running(), nil
+			return m, m.Running(), used, nil
 		}
-		if i == len(results) {
+		if used == len(results) {
 			break
 		}
-		if err := m.Finish(results[i].Step, results[i].Result); err != nil {
-			return nil, nil, fmt.Errorf("the recorded run does not fit the workflow %s: %w", w.ID, err)
+		if err := m.Finish(results[used].Step, results[used].Result); err != nil {
+			return nil, nil, 0, fmt.Errorf("the recorded run does not fit the workflow %s: %w", w.ID, err)
 		}
 	}
 	if until != "" {
-		return nil, nil, fmt.Errorf("the recorded run never came to %q", until)
+		return nil, nil, 0, fmt.Errorf("the recorded run never came to %q", until)
 	}
-	return m, m.Running(), nil
+	return m, m.Running(), used, nil
 }

@@ -190,7 +190,7 @@ func TestRandomRuns(t *testing.T) {
 		if len(read) > 0 {
 			cut = r.IntN(len(read) + 1)
 		}
-		m, pending, err := Replay(w, nil, nil, read[:cut], "")
+		m, pending, _, err := Replay(w, nil, nil, read[:cut], "")
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
@@ -214,7 +214,7 @@ func TestRandomRuns(t *testing.T) {
 		}
 		if len(read) > 0 {
 			until := read[r.IntN(len(read))].Step
-			_, pending, err := Replay(w, nil, nil, read, until)
+			_, pending, _, err := Replay(w, nil, nil, read, until)
 			if err != nil || !slices.ContainsFunc(pending, func(s Step) bool { return s.ID == until }) {
 				t.Errorf("a replay until %s waits for %v (%v)", until, pending, err)
 			}
@@ -243,14 +243,14 @@ func TestReplayUntilNode(t *testing.T) {
 		{"a", StepResult{OK: true, Output: map[string]any{"stdout": "from a"}}},
 		{"b", StepResult{OK: false, Output: map[string]any{"exit_code": 1}}},
 	}
-	_, pending, err := Replay(w, nil, map[string]any{"branch": "new"}, recorded, "b")
+	_, pending, _, err := Replay(w, nil, map[string]any{"branch": "new"}, recorded, "b")
 	if err != nil || len(pending) != 1 || pending[0].Command != "b 'from a' 'new'" {
 		t.Errorf("got %v, %v", pending, err)
 	}
-	if _, _, err := Replay(w, nil, nil, recorded, "c"); err == nil {
+	if _, _, _, err := Replay(w, nil, nil, recorded, "c"); err == nil {
 		t.Error("a node that was never reached was accepted")
 	}
-	if _, _, err := Replay(w, nil, nil, append(recorded, Recorded{Step: "zzz"}), ""); !errors.Is(err, ErrNoStep) {
+	if _, _, _, err := Replay(w, nil, nil, append(recorded, Recorded{Step: "zzz"}), ""); !errors.Is(err, ErrNoStep) {
 		t.Errorf("a result without its step: %v", err)
 	}
 }
@@ -390,7 +390,7 @@ func FuzzMachine(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		again, _, err := Replay(w, input, map[string]any{"branch": "b", "run_id": "r"}, recorded, "")
+		again, _, _, err := Replay(w, input, map[string]any{"branch": "b", "run_id": "r"}, recorded, "")
 		if err != nil {
 			t.Fatal(err)
 		}
