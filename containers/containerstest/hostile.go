@@ -262,11 +262,12 @@ func testDiskFull(s *suite, t *testing.T) {
 	if err := disk.read(s.dir); err != nil {
 		t.Fatal(err)
 	}
-	// So much must stay free that a few megabytes more are too much.
-	b := s.start(t, containers.Limits{DiskFree: disk.free - 32<<20})
+	// So much must stay free that half a gigabyte more is too much. Others use
+	// the same disk meanwhile, so the hog goes on until it is noticed.
+	b := s.start(t, containers.Limits{DiskFree: disk.free - 512<<20})
 	out, _, exit := b.command(t, containers.Command{
-		Shell:   "head -c 200000000 /dev/urandom > /work/fill; sync; sleep 20",
-		Timeout: 30 * time.Second,
+		Shell:   "while head -c 50000000 /dev/zero >> /work/fill; do sleep 0.05; done; sleep 60",
+		Timeout: 60 * time.Second,
 	})
 	if exit.Reason != containers.ReasonDiskFull {
 		t.Errorf("a hog of disk ends with %+v %s", exit, out)
