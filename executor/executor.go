@@ -50,8 +50,10 @@ type Executor struct {
 	ctx   context.Context // ends with cause ErrClosed
 	close context.CancelCauseFunc
 	wg    sync.WaitGroup // the runs' goroutines
-	index *index
-	hub   hub
+	// sealEvery is how long a run waits that could not be sealed.
+	sealEvery time.Duration
+	index     *index
+	hub       hub
 
 	commands, commits atomic.Int64
 
@@ -99,6 +101,9 @@ func (x *Executor) defaults() {
 	}
 	if x.RunTimeout <= 0 {
 		x.RunTimeout = 24 * time.Hour
+	}
+	if x.sealEvery <= 0 {
+		x.sealEvery = 5 * time.Second
 	}
 	if x.Bot.Name == "" {
 		x.Bot.Name = "ramus"

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/gitd"
@@ -182,9 +183,58 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 		l.change(func(r *Run) { r.Head = tip })
 	}
 	if jerr = errors.Join(jerr, x.seal(ctx, l)); jerr != nil {
-		x.Log.Error("cannot seal a run; it is tried again at the next start", "run", name, "err", jerr)
+		x.Log.Error("cannot seal a run; it is tried again until it can be", "run", name, "err", jerr)
+		x.wg.Go(func() { x.sealLater(l) })
 		return
 	}
+	x.sealed(l)
+}
+
+// sealLater seals a run that could not be when it ended, on a full disk for one:
+// until then it cannot be retried, and the process may have months to live.
+func (x *Executor) sealLater(l *liveRun) {
+	tick := time.NewTicker(x.sealEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-x.ctx.Done():
+			return // the next process finds its journal in live/
+		case <-tick.C:
+		}
+		if err := x.sealAgain(l); err != nil {
+			x.Log.Debug("still cannot seal a run", "run", l.run.Name(), "err", err)
+			continue
+		}
+		x.Log.Info("sealed a run that could not be when it ended", "run", l.run.Name())
+		x.sealed(l)
+		return
+	}
+}
+
+func (x *Executor) sealAgain(l *liveRun) error {
+	ctx, cancel := context.WithTimeout(x.ctx, housekeeping)
+	defer cancel()
+	r := l.snapshot()
+	journal, events, err := OpenJournal(x.journalPath(r))
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.journal, l.events, l.over = journal, events, false
+	l.mu.Unlock()
+	defer l.end()
+	// What kept the run from being sealed may have kept its end out of the journal.
+	if n := len(events); n == 0 || events[n-1].Type != EventRunState || events[n-1].State != r.State {
+		if err := l.state(r.State, r.Reason, r.Error); err != nil {
+			return err
+		}
+	}
+	return x.seal(ctx, l)
+}
+
+// sealed indexes a run that is in its ref, and removes what it had elsewhere.
+func (x *Executor) sealed(l *liveRun) {
+	name := l.run.Name()
 	if err := x.index.put(l.snapshot()); err != nil {
 		x.Log.Error("cannot index a run; `ramus reindex` mends that", "run", name, "err", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"syscall"
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
@@ -32,13 +33,14 @@ const (
 	KindInternal     Kind = "internal"      // 500: a fault of ramus; the log has the rest
 	KindUnavailable  Kind = "unavailable"   // 503: container engine away, queue full, shutting down
 	KindTimeout      Kind = "timeout"       // 504
+	KindDiskFull     Kind = "disk_full"     // 507: nothing was changed
 	kindGone         Kind = "client_closed" // 499: nobody is there to read it; only the log sees this
 )
 
 var statuses = map[Kind]int{
 	KindInvalid: 400, KindUnauthorized: 401, KindDenied: 403, KindNotFound: 404, KindMethod: 405,
 	KindConflict: 409, KindExists: 409, KindAmbiguous: 409, KindTooLarge: 413, KindProblems: 422,
-	KindStreams: 429, KindFailed: 500, KindInternal: 500, KindUnavailable: 503, KindTimeout: 504, kindGone: 499,
+	KindStreams: 429, KindFailed: 500, KindInternal: 500, KindUnavailable: 503, KindTimeout: 504, KindDiskFull: 507, kindGone: 499,
 }
 
 // Problem is an answer that is not a success, as application/problem+json (RFC
@@ -78,12 +80,16 @@ func problem(kind Kind, format string, args ...any) *Problem {
 
 func (p *Problem) withHint(hint string) *Problem { p.Hint = hint; return p }
 
+const roomHint = "make room on the disk of the data folder; `ramus stop CALLER` removes a container with what it has not committed"
+
 // kinds maps the errors of the rooms below; the first that fits is taken.
 var kinds = []struct {
 	is   error
 	kind Kind
 	hint string
 }{
+	{syscall.ENOSPC, KindDiskFull, roomHint},
+	{syscall.EDQUOT, KindDiskFull, roomHint},
 	{executor.ErrAmbiguous, KindAmbiguous, "give more of the name"},
 	{executor.ErrNotFound, KindNotFound, ""},
 	{executor.ErrInvalid, KindInvalid, ""},

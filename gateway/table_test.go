@@ -2,10 +2,13 @@ package gateway
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -47,6 +50,15 @@ func TestEveryRouteIsReachableByItsPattern(t *testing.T) {
 		if want := route.Method + " " + route.Pattern; hit != want {
 			t.Errorf("%s %s reached %q, want %q", method, path, hit, want)
 		}
+	}
+}
+
+// A full disk is told as one, whatever room it was met in.
+func TestFullDisk(t *testing.T) {
+	err := fmt.Errorf("cannot claim a run: %w", &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
+	p := asProblem(err, Who{})
+	if p.Kind != KindDiskFull || p.Status != http.StatusInsufficientStorage || p.Hint == "" {
+		t.Errorf("%+v", p)
 	}
 }
 

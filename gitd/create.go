@@ -162,7 +162,7 @@ func fullDisk(err error, dir string) error {
 	// Git tells it in words only; the file system is asked instead.
 	if code := exitCode(err); code > 0 && unix.Statfs(dir, &st) == nil &&
 		(st.Bavail*uint64(st.Bsize) < 1<<20 || st.Files > 0 && st.Ffree < 16) {
-		return fmt.Errorf("the disk of %s is full: %w", dir, err)
+		return fmt.Errorf("the disk of %s is full: %w: %w", dir, err, unix.ENOSPC)
 	}
 	return err
 }
@@ -210,7 +210,7 @@ func (s *Server) fill(ctx context.Context, dir string, src source, progress io.W
 		if outgrown(dir, bytes) {
 			return fmt.Errorf("it is larger than the %d bytes that the disk has to spare: %w", bytes, ErrTooLarge)
 		}
-		return err
+		return unreadable(err)
 	}
 	r := &Repo{server: s, name: "the new repository", dir: dir}
 	r.refs.repo, r.objects.repo = r, r
@@ -249,12 +249,21 @@ func (s *Server) refusePartial(ctx context.Context, dir string) error {
 	return fmt.Errorf("%s is no Git repository: %w", dir, ErrInvalid)
 }
 
+// unreadable blames the source for what git said of it: there is no repository,
+// it is damaged, or nobody answers.
+func unreadable(err error) error {
+	if exitCode(err) > 0 {
+		return fmt.Errorf("no whole Git repository can be read there: %w: %w", err, ErrInvalid)
+	}
+	return err
+}
+
 // remoteHead asks a source for its HEAD: the branch it names, or its commit.
 func (s *Server) remoteHead(ctx context.Context, src source) (Ref, error) {
 	out, err := s.output(ctx, child{config: src.config, env: src.env,
 		args: []string{"ls-remote", "--symref", "--end-of-options", src.where, "HEAD"}})
 	if err != nil {
-		return Ref{}, err
+		return Ref{}, unreadable(err)
 	}
 	var head Ref
 	for line := range strings.SplitSeq(string(out), "\n") {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
@@ -50,6 +51,11 @@ func (r *Repo) diff(format []string, a, b Hash, paths []string) child {
 
 // Diff writes the difference between two commits as git does, with binary patches, never with colour.
 func (r *Repo) Diff(ctx context.Context, from, to string, o DiffOptions, w io.Writer) error {
+	for _, p := range o.Paths {
+		if !filepath.IsLocal(p) {
+			return fmt.Errorf("cannot compare %.200q in %s: it is no path below the repository's root: %w", p, r.name, ErrInvalid)
+		}
+	}
 	a, b, err := r.ends(ctx, from, to, o.MergeBase)
 	if err == nil {
 		format := []string{"--patch", "--binary"}

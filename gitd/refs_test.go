@@ -55,7 +55,7 @@ func TestRepositoryNames(t *testing.T) {
 	for name, ok := range map[string]bool{
 		"a": true, "a-b_c.d/E9": true, "a/b/c": true, strings.Repeat("x", 100): true,
 		"": false, "-x": false, "../x": false, "a..b": false, "x.lock": false, "x.git": false, ".x": false, "a/.x": false,
-		"a//b": false, "/a": false, "a/": false, "a b": false, "a\x00": false, "ä": false, "refs/heads/main": true,
+		"a//b": false, "/a": false, "a/": false, "a b": false, "a\x00": false, "ä": false, "refs/heads/main": false, "refs": true, "my/refs/x": true,
 		strings.Repeat("x", 101): false, "a.git/b": false, "a.": false,
 	} {
 		_, err := s.Repo(name)

@@ -44,6 +44,8 @@ func badName(name string) string {
 		return "is empty"
 	case len(name) > nameMax:
 		return "is too long"
+	case strings.HasPrefix(name, "refs/"):
+		return "is that of a ref"
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		switch {

@@ -21,7 +21,7 @@ pipe it is a patch for "git apply", binary files and all.`,
 			fs.BoolVar(&asJSON, "json", false, "the changed files as JSON")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
-			if len(args) == 0 {
+			if len(args) == 0 || args[0] == "" {
 				return usage("CALLER is missing")
 			}
 			c, err := e.client(ctx)

@@ -45,7 +45,7 @@ command. The exit status is the command's own, or 125 when ramus itself failed.
 			fs.BoolVar(&e.json, "json", false, "the result as JSON at the end, on standard error")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
-			if len(args) == 0 {
+			if len(args) == 0 || args[0] == "" {
 				return usage("CALLER is missing")
 			}
 			switch cmd := args[1:]; len(cmd) {

@@ -65,6 +65,9 @@ An interrupt stops the run; what stands is committed.`,
 				if err != nil {
 					return err
 				}
+				if len(text) == 0 {
+					return &unreadable{fmt.Errorf("%s is empty", args[0])}
+				}
 				r.Workflow, r.Sub = string(text), subWorkflows(args[0], text)
 			}
 			if len(inputs) > 0 {

@@ -159,6 +159,8 @@ func want(args []string, least, most int, what string) error {
 		return usage("%s is missing", what)
 	case len(args) > most:
 		return usage("unexpected argument %q", args[most])
+	case slices.Contains(args, ""):
+		return usage("an argument is empty") // as a path of the API it would be another route
 	}
 	return nil
 }

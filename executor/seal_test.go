@@ -1,0 +1,47 @@
+package executor_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+)
+
+// A run that could not be sealed when it ended is sealed as soon as it can be,
+// by the same process; its caller works on meanwhile.
+func TestSealedLater(t *testing.T) {
+	w := newWorld(t, func(x *executor.Executor) { x.SetSealEvery(20 * time.Millisecond) })
+	// A folder in the place of a file that sealing writes: so does a full disk
+	// stop it, after the command and before the ref.
+	block := filepath.Join(w.data, "live", "run-late", "k.output", "changes.diff")
+	if err := os.MkdirAll(block, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r, err := w.x.Submit(t.Context(), executor.Request{Repo: "demo", Caller: caller(t, "run:late"), Key: "k",
+		Command: &executor.Command{Shell: "echo x > x"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, err := range w.x.Events(t.Context(), r.Name(), 0, true) {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.exec("run:late", "test -e x")
+	if refs := w.inRepo("show", "refs/ramus/runs/run-late/k:run.json"); strings.Contains(refs, `"complete"`) {
+		t.Fatal("it was sealed although it could not be")
+	}
+	if err := os.Remove(block); err != nil {
+		t.Fatal(err)
+	}
+	if r = w.wait(r.Name()); r.State != executor.StateComplete {
+		t.Errorf("state %s, want complete", r.State)
+	}
+	w.inRepo("cat-file", "-e", "refs/ramus/runs/run-late/k:evidence/changes.diff")
+	if got := w.inRepo("show", "refs/ramus/runs/run-late/k:run.json"); !strings.Contains(got, `"complete"`) {
+		t.Errorf("sealed as\n%s", got)
+	}
+}
