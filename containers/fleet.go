@@ -238,6 +238,7 @@ func (f *Fleet) Open(ctx context.Context) error {
 	if f.signer, err = keepClientKey(filepath.Join(f.Dir, "client_key")); err != nil {
 		return wrap(err)
 	}
+	f.Capacity, f.Queue = f.capacity(), f.queue() // for who asks what is in effect
 	f.clientKey = string(ssh.MarshalAuthorizedKey(f.signer.PublicKey()))
 	f.berths = map[string]*berth{}
 	f.unclean = map[string]string{}

@@ -28,7 +28,7 @@ func (w *work) collect(ctx context.Context) error {
 		return fmt.Errorf("cannot collect artifacts: %w", err)
 	}
 	defer files.Close()
-	dir := filepath.Join(w.l.x.outputDir(w.l.run), "artifacts")
+	dir := filepath.Join(w.l.x.outputDir(w.l.claim), "artifacts")
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("cannot collect artifacts: %w", err)
 	}

@@ -104,7 +104,7 @@ func (c *childRun) run(ctx context.Context, answers map[string]Decision) (Run, m
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	defer l.cancel(nil)
 	c.x.mu.Lock()
-	c.x.live[l.run.Name()] = l
+	c.x.live[l.claim.Name()] = l
 	c.x.mu.Unlock()
 	defer close(l.done)
 	for step, d := range decisions(l.journalled()) {

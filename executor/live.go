@@ -22,6 +22,7 @@ type liveRun struct {
 	x      *Executor
 	target *target
 	files  runFiles
+	claim  Run // as it was claimed: what never changes is read from here
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the run's goroutine has ended
@@ -67,7 +68,7 @@ func (x *Executor) newLive(r Run, ref gitd.Hash, files runFiles, t *target) (*li
 		j.Close()
 		return nil, fmt.Errorf("cannot keep outputs: %w", err)
 	}
-	l := &liveRun{x: x, target: t, files: files, run: r, ref: ref, journal: j, events: events,
+	l := &liveRun{x: x, target: t, files: files, claim: r, run: r, ref: ref, journal: j, events: events,
 		done: make(chan struct{}), followed: make(map[*follower]struct{})}
 	l.ctx, l.cancel = context.WithCancelCause(x.ctx)
 	return l, nil
@@ -124,7 +125,7 @@ func (l *liveRun) publish(e Event) {
 	for f := range l.followed {
 		f.push(e)
 	}
-	e.Run = l.run.Name()
+	e.Run = l.claim.Name()
 	l.x.hub.push(e)
 }
 

@@ -25,7 +25,7 @@ func newToken() string {
 
 // launch registers a run and starts the goroutine that owns it.
 func (x *Executor) launch(l *liveRun, answers map[string]Decision) error {
-	name := l.run.Name()
+	name := l.claim.Name()
 	x.mu.Lock()
 	switch {
 	case x.closed:
@@ -72,26 +72,26 @@ func (l *liveRun) perform(ctx context.Context, answers map[string]Decision) (map
 	if err := l.state(StateRunning, "", ""); err != nil {
 		return nil, err
 	}
-	switch l.run.Kind {
+	switch l.claim.Kind {
 	case KindWorkflow:
 		return l.workflow(ctx, answers)
 	case KindExec:
-		c := *l.run.Exec
+		c := *l.claim.Exec
 		c.Stdin = l.stdin
 		timeout := c.Timeout
 		if timeout <= 0 && !c.Background {
 			timeout = l.x.Timeout
 		}
-		return nil, l.single(ctx, stepInfo{ID: "exec", Kind: string(tasks.KindShell), Command: l.run.Command, Background: c.Background}, l.shell(c, timeout))
+		return nil, l.single(ctx, stepInfo{ID: "exec", Kind: string(tasks.KindShell), Command: l.claim.Command, Background: c.Background}, l.shell(c, timeout))
 	case KindTask:
-		info := stepInfo{ID: l.run.Task.Name, Kind: string(tasks.KindTask), Task: l.run.Task.Name}
-		do, err := l.task(l.run.Task.Name, marshal(l.run.Task.Params), l.x.Timeout, &info)
+		info := stepInfo{ID: l.claim.Task.Name, Kind: string(tasks.KindTask), Task: l.claim.Task.Name}
+		do, err := l.task(l.claim.Task.Name, marshal(l.claim.Task.Params), l.x.Timeout, &info)
 		if err != nil {
 			return nil, err
 		}
 		return nil, l.single(ctx, info, do)
 	}
-	return nil, &failure{ReasonInternal, fmt.Sprintf("a run of the unknown kind %q", l.run.Kind)}
+	return nil, &failure{ReasonInternal, fmt.Sprintf("a run of the unknown kind %q", l.claim.Kind)}
 }
 
 // single runs the only step of a run. Unlike a workflow's steps it is not begun
@@ -144,7 +144,7 @@ func (r Run) exitCode() int {
 
 // settle writes down how a run ended, or that it waits, and lets go of it.
 func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any, err error) {
-	name := l.run.Name()
+	name := l.claim.Name()
 	defer func() {
 		l.end()
 		x.mu.Lock()
@@ -169,8 +169,8 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 		gate := *l.snapshot().Gate
 		jerr = l.state(StateAwaitingReview, "", gate.Message)
 		// A question to a person may be open for days: it holds no container.
-		if !l.run.Sub {
-			jerr = errors.Join(jerr, x.Fleet.Remove(ctx, l.run.Caller.String()))
+		if !l.claim.Sub {
+			jerr = errors.Join(jerr, x.Fleet.Remove(ctx, l.claim.Caller.String()))
 		}
 	default:
 		reason := reasonOf(err)
@@ -238,7 +238,7 @@ func (x *Executor) sealed(l *liveRun) {
 	if err := x.index.put(l.snapshot()); err != nil {
 		x.Log.Error("cannot index a run; `ramus reindex` mends that", "run", name, "err", err)
 	}
-	x.discard(l.run)
+	x.discard(l.claim)
 }
 
 // discard removes what a run had in live/: it is in its ref now.

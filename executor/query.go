@@ -29,7 +29,7 @@ func (x *Executor) current() ([]Run, error) {
 	}
 	x.mu.Unlock()
 	for i := range runs {
-		if l := live[runs[i].Name()]; l != nil && l.run.Repo == runs[i].Repo {
+		if l := live[runs[i].Name()]; l != nil && l.claim.Repo == runs[i].Repo {
 			runs[i] = l.snapshot()
 		}
 	}

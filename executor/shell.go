@@ -40,7 +40,7 @@ func (s *taskShell) Exec(ctx context.Context, command string, timeout time.Durat
 	w.n++
 	id := w.id + "." + strconv.Itoa(w.n)
 	var stdout, stderr tasks.HeadTail
-	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Shell: command, Env: w.l.x.identity(w.l.run.Asker), Timeout: timeout},
+	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Shell: command, Env: w.l.x.identity(w.l.claim.Asker), Timeout: timeout},
 		io.MultiWriter(w.out.stdout, &stdout), io.MultiWriter(w.out.stderr, &stderr))
 	if err == nil {
 		err = context.Cause(ctx) // the command was stopped for it
@@ -241,7 +241,7 @@ func (s *taskShell) Commit(ctx context.Context, message string, paths []string) 
 		_, trailers, _ := strings.Cut(text, trailerCaller+": ")
 		text = body + "\n\n" + trailerCaller + ": " + trailers
 	}
-	made, err := w.t.commit(ctx, w.host, w.head, w.l.run.Asker, text, paths)
+	made, err := w.t.commit(ctx, w.host, w.head, w.l.claim.Asker, text, paths)
 	if err != nil {
 		return "", fmt.Errorf("cannot commit: %w", err)
 	}

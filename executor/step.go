@@ -111,7 +111,7 @@ func (l *liveRun) beginning(step string) beginning {
 
 // commandID names a step's command in its runner; each beginning has its own.
 func (l *liveRun) commandID(step string, start int) string {
-	sum := sha256.Sum256([]byte(l.run.Name() + "\x00" + step))
+	sum := sha256.Sum256([]byte(l.claim.Name() + "\x00" + step))
 	return hex.EncodeToString(sum[:10]) + "-" + strconv.Itoa(start)
 }
 
@@ -164,14 +164,14 @@ type outcome struct {
 }
 
 func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, do func(context.Context, *work) (outcome, error)) (tasks.StepResult, error) {
-	lease, tip, err := t.ready(ctx, l.run.Asker, l.waiting)
+	lease, tip, err := t.ready(ctx, l.claim.Asker, l.waiting)
 	if err != nil {
 		return tasks.StepResult{}, err
 	}
 	defer lease.Release()
 	w := &work{l: l, t: t, host: lease.Host, s: s, id: l.commandID(s.ID, start), before: tip, head: tip}
 	data := started{ID: w.id}
-	if t.caller != l.run.Caller {
+	if t.caller != l.claim.Caller {
 		data.Caller = t.caller
 	}
 	e := Event{Type: EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind, Command: clip(s.Command, 16<<10), Task: s.Task, Parent: tip, Data: marshal(data)}
@@ -187,7 +187,7 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning, do func(context.Context, *work) (outcome, error)) (res tasks.StepResult, done bool, err error) {
 	var st started
 	_ = json.Unmarshal(b.last.Data, &st) // an event of ours; a broken one means "begin again"
-	lease, err := l.x.Fleet.Adopt(ctx, t.request(l.run.Asker, l.waiting))
+	lease, err := l.x.Fleet.Adopt(ctx, t.request(l.claim.Asker, l.waiting))
 	if err != nil && !errors.Is(err, containers.ErrGone) {
 		return res, false, err
 	}
@@ -264,7 +264,7 @@ func (l *liveRun) committed(ctx context.Context, t *target, step string, after g
 	}
 	for i := range commits {
 		c := &commits[i]
-		if c.Trailer(trailerRun) == l.run.ID && c.Trailer(trailerStep) == step && c.Trailer(trailerExit) != "" {
+		if c.Trailer(trailerRun) == l.claim.ID && c.Trailer(trailerStep) == step && c.Trailer(trailerExit) != "" {
 			return c, nil
 		}
 	}
@@ -294,7 +294,7 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 	// From here on nothing may stop the record: the command has happened.
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), housekeeping)
 	defer cancel()
-	made, err := w.t.commit(cctx, w.host, w.head, l.run.Asker, w.message(o), nil)
+	made, err := w.t.commit(cctx, w.host, w.head, l.claim.Asker, w.message(o), nil)
 	after := made.tip
 	var refused *scriptError
 	switch {
@@ -388,7 +388,7 @@ func (w *work) message(o outcome) string {
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "%s: %s\n%s: %s\n%s: %s\n%s: %d\n", trailerCaller, w.t.caller, trailerRun, w.l.run.ID,
+	fmt.Fprintf(&b, "%s: %s\n%s: %s\n%s: %s\n%s: %d\n", trailerCaller, w.t.caller, trailerRun, w.l.claim.ID,
 		trailerStep, w.s.ID, trailerExit, o.exit.Code)
 	if o.exit.Reason != "" {
 		fmt.Fprintf(&b, "%s: %s\n", trailerReason, o.exit.Reason)
@@ -451,7 +451,7 @@ func (w *work) attend(ctx context.Context, id string, command *containers.Comman
 func (l *liveRun) shell(c Command, timeout time.Duration) func(context.Context, *work) (outcome, error) {
 	return func(ctx context.Context, w *work) (outcome, error) {
 		command := &containers.Command{ID: w.id, Args: c.Args, Shell: c.Shell, Dir: c.Dir, Stdin: c.Stdin,
-			Env: append(l.x.identity(l.run.Asker), c.Env...), Timeout: timeout, Background: c.Background}
+			Env: append(l.x.identity(l.claim.Asker), c.Env...), Timeout: timeout, Background: c.Background}
 		if w.again {
 			command = nil
 		}

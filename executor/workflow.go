@@ -43,7 +43,7 @@ func (l *liveRun) workflow(ctx context.Context, answers map[string]Decision) (ma
 	if err != nil {
 		return nil, err
 	}
-	machine, pending, _, err := tasks.Replay(w, l.run.Input, l.run.context(), results, "")
+	machine, pending, _, err := tasks.Replay(w, l.claim.Input, l.claim.context(), results, "")
 	if err != nil {
 		return nil, &failure{ReasonBadInput, err.Error()}
 	}
@@ -383,11 +383,11 @@ func (l *liveRun) targetOf(s tasks.Step) (*target, error) {
 	if s.Line == "" || !s.Branch {
 		return l.target, nil
 	}
-	c, err := lineCaller(l.run.Caller, s.Line)
+	c, err := lineCaller(l.claim.Caller, s.Line)
 	if err != nil {
 		return nil, err
 	}
-	return l.x.target(c, l.target.repo, l.run.Base), nil
+	return l.x.target(c, l.target.repo, l.claim.Base), nil
 }
 
 // fork gives a fan-out line a branch of its own, cut from the run's.
@@ -425,13 +425,13 @@ func (l *liveRun) join(ctx context.Context, info stepInfo, s tasks.Step) (tasks.
 
 func (l *liveRun) mergeLines(ctx context.Context, s tasks.Step) (tasks.StepResult, Reason, error) {
 	for _, line := range s.Lines {
-		c, err := lineCaller(l.run.Caller, line)
+		c, err := lineCaller(l.claim.Caller, line)
 		if err != nil {
 			return tasks.StepResult{}, ReasonInternal, err
 		}
-		m, err := l.target.repo.Merge(ctx, gitd.MergeRequest{From: c.Branch(), Into: l.run.Branch, Strategy: gitd.StrategyMerge,
-			Message: fmt.Sprintf("Merge line %s\n\n%s: %s\n%s: %s\n%s: %s\n", line, trailerCaller, l.run.Caller, trailerRun, l.run.ID, trailerStep, s.ID),
-			Author:  l.run.Asker, Committer: l.x.Bot, When: l.x.Now()})
+		m, err := l.target.repo.Merge(ctx, gitd.MergeRequest{From: c.Branch(), Into: l.claim.Branch, Strategy: gitd.StrategyMerge,
+			Message: fmt.Sprintf("Merge line %s\n\n%s: %s\n%s: %s\n%s: %s\n", line, trailerCaller, l.claim.Caller, trailerRun, l.claim.ID, trailerStep, s.ID),
+			Author:  l.claim.Asker, Committer: l.x.Bot, When: l.x.Now()})
 		if err != nil {
 			return tasks.StepResult{}, ReasonInternal, err
 		}
@@ -495,15 +495,15 @@ func (l *liveRun) mergeOnSuccess(ctx context.Context, w *tasks.Workflow) error {
 	if strategy == "" {
 		strategy = gitd.StrategyRebase
 	}
-	res, err := l.x.mergeInto(ctx, l.target, Merge{Into: l.run.Base, Strategy: strategy, By: l.run.Asker})
+	res, err := l.x.mergeInto(ctx, l.target, Merge{Into: l.claim.Base, Strategy: strategy, By: l.claim.Asker})
 	if err != nil {
 		return err
 	}
-	if err := l.emit(Event{Type: EventMerge, Message: l.run.Base, Commit: res.Commit, Data: marshal(res)}, true); err != nil {
+	if err := l.emit(Event{Type: EventMerge, Message: l.claim.Base, Commit: res.Commit, Data: marshal(res)}, true); err != nil {
 		return err
 	}
 	if len(res.Conflicts) > 0 {
-		return &failure{ReasonMergeConflict, fmt.Sprintf("%s cannot be brought into %s: conflicts in %s", l.run.Branch, l.run.Base, strings.Join(res.Conflicts, ", "))}
+		return &failure{ReasonMergeConflict, fmt.Sprintf("%s cannot be brought into %s: conflicts in %s", l.claim.Branch, l.claim.Base, strings.Join(res.Conflicts, ", "))}
 	}
 	l.change(func(r *Run) { r.Merged = res.Commit })
 	return nil

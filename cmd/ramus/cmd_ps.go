@@ -86,6 +86,8 @@ func work(r executor.Run) string {
 		return r.Command
 	case r.Task != nil:
 		return r.Task.Name
+	case r.Gate != nil:
+		return r.Workflow + " at " + r.Gate.Step
 	case r.Workflow != "" && r.Step != "" && !r.Ended():
 		return r.Workflow + " at " + r.Step
 	}

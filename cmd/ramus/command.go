@@ -216,6 +216,9 @@ func (c command) help(w io.Writer, path string) {
 	c.flags(newEnv(stdio{}, nil), path).VisitAll(func(f *flag.Flag) {
 		kind, text := flag.UnquoteUsage(f)
 		head := "--" + f.Name
+		if len(f.Name) == 1 {
+			head = head[1:]
+		}
 		if kind != "" {
 			head += " " + kind
 		}

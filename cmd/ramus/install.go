@@ -123,8 +123,12 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if err != nil {
 		return nil, err
 	}
+	image := c.Image
+	if _, ok := engine.(*containers.Sandbox); ok {
+		image = "" // it has none, and evidence names what was used
+	}
 	x := &executor.Executor{
-		Data: c.Data, Git: git, Image: c.Image, Egress: c.Egress,
+		Data: c.Data, Git: git, Image: image, Egress: c.Egress,
 		Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(c.Data, "hosts"), Capacity: c.Capacity, Queue: c.Queue,
 			SleepAfter: time.Duration(c.SleepAfter), Log: log},
 		Limits: containers.Limits{Memory: int64(c.Limits.Memory), CPUs: c.Limits.CPUs, PIDs: c.Limits.PIDs, Tmp: int64(c.Limits.Tmp),

@@ -25,7 +25,7 @@ func (e *Engine) Start(ctx context.Context, s containers.Spec) (_ containers.Con
 	if s.Key == "" || s.Owner == "" || s.Dir == "" {
 		return none, errors.New("cannot start a container: a key, an owner and a folder are needed")
 	}
-	wrap := func(err error) error { return fmt.Errorf("cannot start a container for %s: %w", s.Key, err) }
+	wrap := func(err error) error { return fmt.Errorf("docker: %w", err) }
 	if s.Dir, err = filepath.Abs(s.Dir); err != nil {
 		return none, wrap(err)
 	}
@@ -137,9 +137,9 @@ func (e *Engine) findImage(ctx context.Context, name string) (client.ImageInspec
 	})
 	switch {
 	case errdefs.IsNotFound(err) && name == DefaultImage:
-		return image, fmt.Errorf("the image %s is not there: make image builds it: %w", name, err)
+		return image, fmt.Errorf("the image %s is not there: make image builds it: %w: %w", name, containers.ErrUnavailable, err)
 	case errdefs.IsNotFound(err):
-		return image, fmt.Errorf("the image %s is not there: docker pull %s fetches it: %w", name, name, err)
+		return image, fmt.Errorf("the image %s is not there: docker pull %s fetches it: %w: %w", name, name, containers.ErrUnavailable, err)
 	case err != nil:
 		return image, err
 	case image.Os != "" && image.Os != "linux":
