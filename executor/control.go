@@ -64,6 +64,13 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 	return nil
 }
 
+// unsealed says whether a run that has ended is still not in its ref; see sealLater.
+func (x *Executor) unsealed(r Run) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.live[r.Name()] != nil
+}
+
 // settled waits while a run that has ended, or that waits for a person, is
 // still being written down: only then can it be taken up again.
 func (x *Executor) settled(ctx context.Context, r Run) (Run, error) {
@@ -115,6 +122,8 @@ func (x *Executor) Retry(ctx context.Context, run string, by gitd.Person) (Run, 
 		return Run{}, fmt.Errorf("cannot retry %s: %w: it is a part of %s; retry that", r.Name(), ErrConflict, r.Parent)
 	case !r.Ended():
 		return Run{}, fmt.Errorf("cannot retry %s: %w: it has not ended", r.Name(), ErrConflict)
+	case x.unsealed(r):
+		return Run{}, fmt.Errorf("cannot retry %s: %w: its record is not written yet; the server's log tells why", r.Name(), ErrConflict)
 	case r.State == StateComplete:
 		return Run{}, fmt.Errorf("cannot retry %s: %w: it is complete", r.Name(), ErrConflict)
 	}

@@ -145,11 +145,12 @@ func (r Run) exitCode() int {
 // settle writes down how a run ended, or that it waits, and lets go of it.
 func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any, err error) {
 	name := l.claim.Name()
+	unsealed := false
 	defer func() {
 		l.end()
-		x.mu.Lock()
-		delete(x.live, name)
-		x.mu.Unlock()
+		if !unsealed {
+			x.leave(l)
+		}
 	}()
 	cause := context.Cause(ctx)
 	if err != nil && errors.Is(cause, ErrClosed) {
@@ -184,7 +185,11 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 	}
 	if jerr = errors.Join(jerr, x.seal(ctx, l)); jerr != nil {
 		x.Log.Error("cannot seal a run; it is tried again until it can be", "run", name, "err", jerr)
-		x.wg.Go(func() { x.sealLater(l) })
+		// Until it is sealed only its liveRun knows how it ended.
+		unsealed = l.snapshot().Ended()
+		if unsealed {
+			x.wg.Go(func() { x.sealLater(l) })
+		}
 		return
 	}
 	x.sealed(l)
@@ -207,8 +212,16 @@ func (x *Executor) sealLater(l *liveRun) {
 		}
 		x.Log.Info("sealed a run that could not be when it ended", "run", l.run.Name())
 		x.sealed(l)
+		x.leave(l)
 		return
 	}
+}
+
+// leave takes a run out of those that live.
+func (x *Executor) leave(l *liveRun) {
+	x.mu.Lock()
+	delete(x.live, l.run.Name())
+	x.mu.Unlock()
 }
 
 func (x *Executor) sealAgain(l *liveRun) error {
