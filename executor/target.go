@@ -255,7 +255,7 @@ func (t *target) script(ctx context.Context, h *containers.Host, text string, en
 			return out, fmt.Errorf("%w: the work tree's disk is full", errDiskFull)
 		}
 		if exit.Code == 127 {
-			return out, &scriptError{scriptNoGit, "ramus: the container's image lacks a program that ramus needs: " + out.stderr}
+			return out, &scriptError{scriptNoGit, "ramus: the container's image lacks a program that ramus needs: " + strings.ReplaceAll(out.stderr, "ramus: ", "")}
 		}
 		return out, &scriptError{exit.Code, out.stderr}
 	}
