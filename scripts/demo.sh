@@ -13,6 +13,8 @@ finish() {
     if [ -n "$server" ]; then
         kill "$server" 2>/dev/null || true
         wait "$server" 2>/dev/null || true
+        # The server leaves its containers to the next one; a command that brings its own removes them.
+        "$ramus" ps >/dev/null 2>&1 || true
     fi
     if [ -n "${KEEP:-}" ]; then echo "kept: $work"; else rm -rf "$work"; fi
 }

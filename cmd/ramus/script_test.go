@@ -62,7 +62,17 @@ func TestScript(t *testing.T) {
 			}
 			s := &scriptServer{}
 			e.Values[serverKey{}] = s
-			e.Defer(func() { _ = s.signal(syscall.SIGTERM) })
+			e.Defer(func() {
+				_ = s.signal(syscall.SIGTERM)
+				if _, err := os.Stat(filepath.Join(e.WorkDir, "data", "hosts")); err != nil {
+					return
+				}
+				// A server leaves its containers to the next one; a command that
+				// brings its own server removes them.
+				last := exec.Command(filepath.Join(bin, "ramus"), "ps", "--data", filepath.Join(e.WorkDir, "data"))
+				last.Env = e.Vars
+				_ = last.Run() // a story that breaks its data folder has nothing to remove
+			})
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
