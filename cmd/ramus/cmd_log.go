@@ -23,7 +23,7 @@ func logCommand() command {
 Newest first, as git log does. Commands that changed nothing have no commit;
 commits that a command made by itself stand alone.`,
 		set: func(fs *flag.FlagSet, e *env) {
-			fs.BoolVar(&patch, "patch", false, "with what each commit changed")
+			fs.BoolVar(&patch, "patch", false, "with what each command printed and each commit changed")
 			fs.BoolVar(&patch, "p", false, "the same")
 			fs.BoolVar(&output, "output", false, "with the end of what each command printed")
 			fs.BoolVar(&reverse, "reverse", false, "oldest first")
