@@ -187,8 +187,8 @@ type Request struct {
 	Of    string      `json:"of,omitempty"`
 	From  string      `json:"from,omitempty"`
 	Asker gitd.Person `json:"asker,omitzero"`
-	// Priority of waiting: cancel runs of the same workflow and repository that
-	// still wait or work ("cancel previous").
+	// CancelPrevious stops the runs of the same workflow and repository that
+	// still wait or work.
 	CancelPrevious bool `json:"cancel_previous,omitempty"`
 }
 

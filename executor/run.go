@@ -134,7 +134,6 @@ const (
 	EventStepFinished = "step.finished" // exit, ok, commit, streams, data: result for the machine
 	EventContainer    = "container"     // message: started, asleep, lost …
 	EventEgress       = "egress"        // message: host name; reason: allowed, refused
-	EventDoor         = "door"          // a git request through the door that was refused
 	EventGate         = "gate"          // a person is asked
 	EventDecision     = "decision"      // and has answered; data {approved, by, comment}
 	EventMerge        = "merge"         // data: gitd.MergeResult
