@@ -90,18 +90,25 @@ func becomeUser(uid, gid int) error {
 	return nil
 }
 
-// setCapabilities keeps of the thread's capabilities those in keep, and makes none inheritable.
-func setCapabilities(keep uint64) error {
-	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
+// keptCapabilities are those of the thread that are in keep, none of them inheritable, as capset(2) takes them.
+func keptCapabilities(keep uint64) (head unix.CapUserHeader, data [2]unix.CapUserData, err error) {
+	head.Version = unix.LINUX_CAPABILITY_VERSION_3
 	if err := unix.Capget(&head, &data[0]); err != nil {
-		return fmt.Errorf("cannot read the capabilities: %w", err)
+		return head, data, fmt.Errorf("cannot read the capabilities: %w", err)
 	}
 	for i := range data {
-		k := uint32(keep >> (32 * i))
-		data[i].Permitted &= k
+		data[i].Permitted &= uint32(keep >> (32 * i))
 		data[i].Effective = data[i].Permitted
 		data[i].Inheritable = 0
+	}
+	return head, data, nil
+}
+
+// setCapabilities keeps of the thread's capabilities those in keep, and makes none inheritable.
+func setCapabilities(keep uint64) error {
+	head, data, err := keptCapabilities(keep)
+	if err != nil {
+		return err
 	}
 	if err := unix.Capset(&head, &data[0]); err != nil {
 		return fmt.Errorf("cannot drop capabilities: %w", err)
@@ -111,16 +118,9 @@ func setCapabilities(keep uint64) error {
 
 // setCapabilitiesEverywhere is setCapabilities for all threads there are and will be.
 func setCapabilitiesEverywhere(keep uint64) error {
-	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	var data [2]unix.CapUserData
-	if err := unix.Capget(&head, &data[0]); err != nil {
-		return fmt.Errorf("cannot read the capabilities: %w", err)
-	}
-	for i := range data {
-		k := uint32(keep >> (32 * i))
-		data[i].Permitted &= k
-		data[i].Effective = data[i].Permitted
-		data[i].Inheritable = 0
+	head, data, err := keptCapabilities(keep)
+	if err != nil {
+		return err
 	}
 	_, _, e := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&data[0])), 0)
 	runtime.KeepAlive(&head)
