@@ -23,6 +23,18 @@ func (t *target) grant() gitd.Grant {
 	}
 }
 
+// Visitor is the container that asks at a door, known by its connection.
+type Visitor struct {
+	Caller Caller
+	t      *target
+}
+
+// Run is the caller's run that works now; its ID is empty between runs.
+func (v Visitor) Run() Run { return v.t.working() }
+
+// Tell journals an event in the run that works now; between runs it is dropped.
+func (v Visitor) Tell(e Event) { v.t.tell(e) }
+
 // door answers what the container asks at 127.0.0.1:7070: its repository, the
 // egress proxy, and what other rooms hang behind it. The caller is known by
 // the connection, so nothing in a request is believed about who asks.
@@ -31,7 +43,7 @@ func (t *target) door() http.Handler {
 	out := &egress{allow: t.x.Egress, tell: t.tell}
 	more := make(map[string]http.Handler, len(t.x.Door))
 	for prefix, handler := range t.x.Door {
-		more[prefix] = handler(t.caller)
+		more[prefix] = handler(Visitor{Caller: t.caller, t: t})
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodConnect || r.URL.IsAbs() {

@@ -15,8 +15,10 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/tasks"
 	bolterrors "go.etcd.io/bbolt/errors"
+	"gocloud.dev/blob"
 )
 
 // Executor runs commands for callers. Its exported fields are its options and
@@ -41,9 +43,15 @@ type Executor struct {
 	Bot gitd.Person
 	// LLM answers llm nodes; nil: there is none.
 	LLM LLM
+	// Agents are the coding agents that requests may name.
+	Agents map[string]Agent
+	// Secrets are removed from all that is journalled, sealed, stored or shown. nil: there are none.
+	Secrets *redact.Secrets
+	// Store keeps what is too large for git, below the key "sha256/"; nil: a folder of Data.
+	Store *blob.Bucket
 	// Door, when set, serves what a container asks at its door beside git and
-	// the proxy, by path prefix ("/mcp/").
-	Door map[string]func(Caller) http.Handler
+	// the proxy, by path prefix ("/model/").
+	Door map[string]func(Visitor) http.Handler
 	Log  *slog.Logger
 	Now  func() time.Time
 
@@ -174,12 +182,14 @@ type Request struct {
 	Repo   string `json:"repo,omitempty"` // required for a caller that is new
 	Base   string `json:"base,omitempty"` // branch; default the repository's HEAD
 	// Exactly one of: Workflow (the text of a file that a person named), File (a path read
-	// from the repository's base), Command, Task.
+	// from the repository's base), Command, Task, Agent.
 	Workflow string         `json:"workflow,omitempty"`
 	File     string         `json:"file,omitempty"`
 	Command  *Command       `json:"command,omitempty"`
 	Task     *TaskCall      `json:"task,omitempty"`
+	Agent    *AgentCall     `json:"agent,omitempty"`
 	Input    map[string]any `json:"input,omitempty"`
+	Origin   *Origin        `json:"origin,omitempty"`
 	// Sub holds the texts of sub-workflows that a person named along with
 	// Workflow, by id; others are read from the base's .ramus/workflows.
 	Sub map[string]string `json:"sub,omitempty"`

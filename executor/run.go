@@ -46,8 +46,12 @@ type Kind string
 // The kinds of runs.
 const (
 	KindWorkflow Kind = "workflow"
-	KindExec     Kind = "exec" // one command
-	KindTask     Kind = "task" // one library task
+	KindExec     Kind = "exec"  // one command
+	KindTask     Kind = "task"  // one library task
+	KindAgent    Kind = "agent" // a coding agent, and the checks after it
+	// KindRequest: it is not yet decided what is to be done, or the request
+	// was answered without running anything. See [Executor.Claim].
+	KindRequest Kind = "request"
 )
 
 // Run is one piece of work of a caller, as it is kept in run.json and shown to people.
@@ -67,7 +71,11 @@ type Run struct {
 	Output     map[string]any `json:"output,omitempty"` // a workflow's state at its end
 	Task       *TaskCall      `json:"task,omitempty"`
 	Exec       *Command       `json:"exec,omitempty"`
-	Sub        bool           `json:"sub,omitempty"` // started by a node of Parent, which goes on with it
+	Agent      *AgentCall     `json:"agent,omitempty"`
+	Origin     *Origin        `json:"origin,omitempty"` // nil: asked for by the command line or the API
+	Told       *Told          `json:"told,omitempty"`   // that, and how, the origin was told of the run's end
+	Usage      *Usage         `json:"usage,omitempty"`  // of models, by the run's agent
+	Sub        bool           `json:"sub,omitempty"`    // started by a node of Parent, which goes on with it
 	Command    string         `json:"command,omitempty"`
 	Asker      gitd.Person    `json:"asker"`
 	State      State          `json:"state"`
@@ -84,6 +92,30 @@ type Run struct {
 	CreatedAt  time.Time      `json:"created_at"`
 	StartedAt  time.Time      `json:"started_at,omitzero"`
 	EndedAt    time.Time      `json:"ended_at,omitzero"`
+}
+
+// Origin is where a run was asked for outside ramus: a mention in a thread.
+type Origin struct {
+	Source  string          `json:"source"`          // "slack"
+	Session string          `json:"session"`         // key of the conversation: "slack:T1:C1:1700000000.000100"
+	Key     string          `json:"key"`             // of the event: "C1:1700000000.000100"
+	Event   json.RawMessage `json:"event,omitempty"` // the event, as the gateway understood it
+}
+
+// Told is the proof that a run's origin knows how the run ended: what was
+// posted, where. A run with an Origin and without Told is taken up again when
+// the server starts.
+type Told struct {
+	Time time.Time       `json:"time"`
+	Data json.RawMessage `json:"data,omitempty"` // of the source's own: channel and ts of the message
+}
+
+// Usage is what a run's agent used of models.
+type Usage struct {
+	Calls        int64 `json:"calls"`
+	InputTokens  int64 `json:"input_tokens"`
+	OutputTokens int64 `json:"output_tokens"`
+	CostMicros   int64 `json:"cost_micros"` // millionths of the prices' currency unit; 0 where no price is known
 }
 
 // Name is how a run is written: "run:fancy-mallard/RUN".
@@ -139,6 +171,12 @@ const (
 	EventMerge        = "merge"         // data: gitd.MergeResult
 	EventRecovered    = "recovered"     // the server was restarted; message: what became of the step
 	EventNote         = "note"
+	EventPolicy       = "policy"      // which runner was chosen; message: runner, reason: why
+	EventPrompt       = "prompt"      // somebody said something to the agent; message: the text, data: Prompt
+	EventUsage        = "model.usage" // a call of a model; message: provider and model, data: Usage of the call
+	EventMessage      = "message"     // something was posted at the run's origin; data: of the source's own
+	EventSecret       = "secret"      // a secret's value was removed; message: its name and where
+	EventCheck        = "check"       // a check that was skipped or could not run; message: why, task: which
 )
 
 // Stream is one output stream of a command.

@@ -286,6 +286,8 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 		_ = l.emit(e, false) // the run's own events will meet the same error
 	})
 	defer w.t.setListen(nil)
+	w.t.setWorking(l.snapshot)
+	defer w.t.setWorking(nil)
 
 	o, err := do(ctx, w)
 	if err != nil {

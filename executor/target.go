@@ -53,6 +53,7 @@ type target struct {
 	mu     sync.Mutex
 	known  gitd.Hash   // where the container's branch stands; "" when that is not known
 	listen func(Event) // the run that works now hears of egress and refusals
+	now    func() Run  // and says what it is
 }
 
 // target returns the caller's target, the same one as long as anybody holds it.
@@ -94,6 +95,23 @@ func (t *target) tell(e Event) {
 func (t *target) setListen(f func(Event)) {
 	t.mu.Lock()
 	t.listen = f
+	t.mu.Unlock()
+}
+
+// working is the run that works now.
+func (t *target) working() Run {
+	t.mu.Lock()
+	now := t.now
+	t.mu.Unlock()
+	if now == nil {
+		return Run{}
+	}
+	return now()
+}
+
+func (t *target) setWorking(now func() Run) {
+	t.mu.Lock()
+	t.now = now
 	t.mu.Unlock()
 }
 

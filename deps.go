@@ -1,0 +1,14 @@
+//go:build deps
+
+// Package ramus lists the libraries that are chosen and not yet used.
+package ramus
+
+import (
+	_ "github.com/gorilla/websocket"
+	_ "github.com/slack-go/slack"
+	_ "github.com/slack-go/slack/socketmode"
+	_ "gocloud.dev/blob"
+	_ "gocloud.dev/blob/fileblob"
+	_ "gocloud.dev/blob/memblob"
+	_ "gocloud.dev/blob/s3blob"
+)
