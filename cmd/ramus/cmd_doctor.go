@@ -101,7 +101,7 @@ func diagnose(ctx context.Context, e *env) []finding {
 	} else {
 		add("server", false, "", errors.New("none runs; commands bring their own (`ramus serve` starts one that stays)"))
 	}
-	_, err = newLLM(c.LLM, e.environ)
+	_, err = newLLM(c.LLM, &secrets{environ: e.environ})
 	switch {
 	case err == nil && c.LLM.Kind == "":
 		add("llm", false, "", errors.New("no endpoint is configured; workflows with llm nodes are refused"))

@@ -43,6 +43,8 @@ type Config struct {
 	Git            GitConfig         `yaml:"git"`
 	LLM            LLMConfig         `yaml:"llm"`
 	Bot            BotConfig         `yaml:"bot"`
+	Slack          SlackConfig       `yaml:"slack"`
+	Gate           GateConfig        `yaml:"gate"`
 	CORS           []string          `yaml:"cors"`
 	Streams        int               `yaml:"streams"`
 	Log            LogConfig         `yaml:"log"`
@@ -91,6 +93,40 @@ type LLMConfig struct {
 	Timeout    Duration `yaml:"timeout"`
 }
 
+// SlackConfig is the Slack app that people mention. Without a token there is none.
+type SlackConfig struct {
+	TokenEnv          string                   `yaml:"token_env"`
+	TokenFile         string                   `yaml:"token_file"`
+	SigningSecretEnv  string                   `yaml:"signing_secret_env"`
+	SigningSecretFile string                   `yaml:"signing_secret_file"`
+	AppTokenEnv       string                   `yaml:"app_token_env"`
+	AppTokenFile      string                   `yaml:"app_token_file"`
+	URL               string                   `yaml:"url"`
+	Repo              string                   `yaml:"repo"`
+	Agent             string                   `yaml:"agent"`
+	Channels          map[string]ChannelConfig `yaml:"channels"`
+	ThreadReplies     string                   `yaml:"thread_replies"`
+	EditEvery         Duration                 `yaml:"edit_every"`
+}
+
+// ChannelConfig is what a channel's threads work on.
+type ChannelConfig struct {
+	Repo  string `yaml:"repo"`
+	Base  string `yaml:"base"`
+	Agent string `yaml:"agent"`
+}
+
+// GateConfig says which threads ramus works for.
+type GateConfig struct {
+	Enabled        bool     `yaml:"enabled"`
+	ThreadStarters []string `yaml:"thread_starters"`
+	Requesters     []string `yaml:"requesters"`
+	Prefix         string   `yaml:"prefix"`
+	Channels       []string `yaml:"channels"`
+	Repos          []string `yaml:"repos"`
+	Percentage     float64  `yaml:"percentage"`
+}
+
 // BotConfig is the committer of every commit.
 type BotConfig struct {
 	Name  string `yaml:"name"`
@@ -114,8 +150,11 @@ func Defaults() Config {
 		Egress: []string{}, Env: map[string]string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},
 		Git: GitConfig{Limits: GitLimits{PackBytes: 2 * gib, Objects: 5_000_000, ObjectBytes: 512 * mib, Time: Duration(time.Hour),
 			CPU: Duration(10 * time.Minute), Memory: 4 * gib, Idle: Duration(2 * time.Minute)}},
-		LLM:     LLMConfig{Timeout: Duration(5 * time.Minute)},
-		Bot:     BotConfig{Name: "ramus", Email: "ramus@localhost"},
+		LLM: LLMConfig{Timeout: Duration(5 * time.Minute)},
+		Bot: BotConfig{Name: "ramus", Email: "ramus@localhost"},
+		Slack: SlackConfig{URL: "https://slack.com/api/", Channels: map[string]ChannelConfig{}, ThreadReplies: "mention",
+			EditEvery: Duration(3 * time.Second)},
+		Gate:    GateConfig{ThreadStarters: []string{}, Requesters: []string{}, Prefix: "!!!", Channels: []string{}, Repos: []string{}},
 		CORS:    []string{},
 		Streams: 256,
 		Log:     LogConfig{Level: "info", Format: "text"},
@@ -158,7 +197,21 @@ func (s *Size) UnmarshalText(b []byte) error {
 // choices are the keys with a closed list of values.
 var choices = map[string][]string{
 	"engine": {"auto", "sandbox", "docker"}, "llm.kind": {"", "openai", "anthropic"},
-	"log.level": {"debug", "info", "warn", "error"}, "log.format": {"text", "json"},
+	"slack.thread_replies": {"mention", "all"},
+	"log.level":            {"debug", "info", "warn", "error"}, "log.format": {"text", "json"},
+}
+
+// choicesOf looks a key up; a name in the middle of its path may be any.
+func choicesOf(path string) ([]string, bool) {
+	if list, closed := choices[path]; closed {
+		return list, true
+	}
+	parts := strings.Split(path, ".")
+	if len(parts) < 3 {
+		return nil, false
+	}
+	list, closed := choices[parts[0]+".*."+parts[len(parts)-1]]
+	return list, closed
 }
 
 // ConfigError is all mistakes of a configuration, in order of their place.
@@ -337,20 +390,21 @@ func (r *configReader) list(n ast.Node, v reflect.Value, path string) {
 	v.Set(reflect.ValueOf(list))
 }
 
+// dictionary fills a map of names to values, or to mappings of their own.
 func (r *configReader) dictionary(n ast.Node, v reflect.Value, path string) {
 	entries, ok := pairs(n)
 	if !ok {
 		r.fault(n.GetToken(), "%s must be a mapping of names to values", path)
 		return
 	}
-	m := map[string]string{}
+	m := reflect.MakeMap(v.Type())
 	for _, entry := range entries {
 		key := entry.Key.GetToken().Value
-		if text, ok := r.text(entry.Value, join(path, key)); ok {
-			m[key] = text
-		}
+		value := reflect.New(v.Type().Elem()).Elem()
+		r.value(entry.Value, value, join(path, key))
+		m.SetMapIndex(reflect.ValueOf(key), value)
 	}
-	v.Set(reflect.ValueOf(m))
+	v.Set(m)
 }
 
 // keys lists a struct's keys, in order of its fields.
@@ -364,7 +418,7 @@ func keys(t reflect.Type) []string {
 
 // set fills a field from text, as the file and the environment have it.
 func set(v reflect.Value, text, path string) error {
-	if list, closed := choices[path]; closed && !slices.Contains(list, text) {
+	if list, closed := choicesOf(path); closed && !slices.Contains(list, text) {
 		if near := nearest(text, list); near != "" {
 			return fmt.Errorf("%s: %q is none of its values; did you mean %q?", path, text, near)
 		}
@@ -385,6 +439,12 @@ func set(v reflect.Value, text, path string) error {
 			return fmt.Errorf("%s: %q is no whole number", path, text)
 		}
 		v.SetInt(n)
+	case reflect.Bool:
+		b, ok := map[string]bool{"true": true, "yes": true, "on": true, "1": true, "false": false, "no": false, "off": false, "0": false}[strings.ToLower(text)]
+		if !ok {
+			return fmt.Errorf("%s: %q is neither true nor false", path, text)
+		}
+		v.SetBool(b)
 	case reflect.Float64:
 		f, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(f >= 0) || math.IsInf(f, 0) {
@@ -429,6 +489,9 @@ func overrideConfig(environ []string, c *Config) error {
 			if f.Kind() == reflect.Struct {
 				walk(f, p)
 				continue
+			}
+			if f.Kind() == reflect.Map && f.Type().Elem().Kind() != reflect.String {
+				continue // a mapping of mappings does not fit into a variable
 			}
 			name := "RAMUS_" + strings.ToUpper(strings.ReplaceAll(p, ".", "_"))
 			fields[name], values[name] = p, f

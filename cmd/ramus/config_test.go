@@ -111,6 +111,28 @@ func TestConfigLayers(t *testing.T) {
 	}
 }
 
+func TestConfigOfMappings(t *testing.T) {
+	c := Defaults()
+	text := "slack:\n  channels:\n    C1: {repo: app, base: next}\n    C2:\n      agent: codex\ngate:\n  enabled: true\n  percentage: 2.5\n"
+	if err := parseConfig("f", []byte(text), &c); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]ChannelConfig{"C1": {Repo: "app", Base: "next"}, "C2": {Agent: "codex"}}
+	if !reflect.DeepEqual(c.Slack.Channels, want) || !c.Gate.Enabled || c.Gate.Percentage != 2.5 {
+		t.Errorf("%+v %+v", c.Slack, c.Gate)
+	}
+	for text, want := range map[string]string{
+		"slack:\n  channels:\n    C1: {rep: app}": `unknown key "slack.channels.C1.rep"; did you mean "slack.channels.C1.repo"?`,
+		"slack:\n  channels: {C1: app}":           "slack.channels.C1 must be a mapping",
+		"slack:\n  channels: [C1]":                "slack.channels must be a mapping of names",
+		"gate:\n  enabled: perhaps":               `gate.enabled: "perhaps" is neither true nor false`,
+	} {
+		if err := parseConfig("f", []byte(text), &c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}
+
 func FuzzConfig(f *testing.F) {
 	text, err := os.ReadFile(example)
 	if err != nil {

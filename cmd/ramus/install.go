@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -119,7 +118,8 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		return nil, err
 	}
 	i.engine = engine
-	model, err := newLLM(c.LLM, environ)
+	secret := &secrets{environ: environ}
+	model, err := newLLM(c.LLM, secret)
 	if err != nil {
 		return nil, err
 	}
@@ -155,33 +155,13 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 }
 
 // newLLM makes the model endpoint of a configuration; nil where there is none.
-func newLLM(c LLMConfig, environ []string) (*llm.Client, error) {
+func newLLM(c LLMConfig, secret *secrets) (*llm.Client, error) {
 	if c.Kind == "" && c.BaseURL == "" {
 		return nil, nil
 	}
-	key := ""
-	switch {
-	case c.APIKeyEnv != "" && c.APIKeyFile != "":
-		return nil, errors.New("llm.api_key_env and llm.api_key_file are both set: want one")
-	case c.APIKeyEnv != "":
-		for _, kv := range environ {
-			if value, ok := strings.CutPrefix(kv, c.APIKeyEnv+"="); ok {
-				key = value
-			}
-		}
-		if key == "" {
-			return nil, fmt.Errorf("llm.api_key_env names %s, which is not in the environment", c.APIKeyEnv)
-		}
-	case c.APIKeyFile != "":
-		path, err := folder(c.APIKeyFile)
-		if err != nil {
-			return nil, err
-		}
-		b, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read llm.api_key_file: %w", err)
-		}
-		key = strings.TrimSpace(string(b))
+	key, err := secret.value("llm.api_key", c.APIKeyEnv, c.APIKeyFile)
+	if err != nil {
+		return nil, err
 	}
 	return llm.New(llm.Client{Kind: llm.Kind(c.Kind), BaseURL: c.BaseURL, Model: c.Model, Key: key, Timeout: time.Duration(c.Timeout)})
 }
