@@ -25,54 +25,6 @@ const (
 	maxFileList = 10_000   // changed files named in a manifest
 )
 
-// Manifest is the evidence of a run: what was done and what came of it, as the
-// executor saw it. It is evidence/manifest.json of the run's ref.
-type Manifest struct {
-	Run        string            `json:"run"`
-	State      State             `json:"state"`
-	Reason     Reason            `json:"reason,omitempty"`
-	Repo       string            `json:"repo"`
-	Branch     string            `json:"branch"`
-	Base       string            `json:"base"`
-	BaseCommit gitd.Hash         `json:"base_commit"`
-	Start      gitd.Hash         `json:"start"`
-	Head       gitd.Hash         `json:"head"`
-	Engine     string            `json:"engine"`
-	Image      string            `json:"image,omitempty"`
-	Commands   []ManifestCommand `json:"commands"`
-	Changed    []gitd.Change     `json:"changed"`
-	Files      []ManifestFile    `json:"files"`
-	Egress     []ManifestEgress  `json:"egress,omitempty"`
-	Unverified []string          `json:"unverified,omitempty"` // what could not be run or checked, in words
-}
-
-// ManifestCommand is one command of a run.
-type ManifestCommand struct {
-	Step       string    `json:"step"`
-	Node       string    `json:"node,omitempty"`
-	Task       string    `json:"task,omitempty"`
-	Command    string    `json:"command"`
-	Exit       *int      `json:"exit,omitempty"`
-	OK         bool      `json:"ok"`
-	Reason     string    `json:"reason,omitempty"`
-	DurationMS int64     `json:"duration_ms"`
-	Commit     gitd.Hash `json:"commit,omitempty"`
-}
-
-// ManifestFile is one file of the run's evidence.
-type ManifestFile struct {
-	Name   string `json:"name"` // path in the sealed run
-	Size   int64  `json:"size"`
-	SHA256 string `json:"sha256"`
-	Stored bool   `json:"stored,omitempty"` // in the artifact store, by its hash, not in git
-}
-
-// ManifestEgress is a host that a container asked for.
-type ManifestEgress struct {
-	Host    string `json:"host"`
-	Verdict string `json:"verdict"` // allowed, refused
-}
-
 // storePath is where the artifact store keeps a file.
 func (x *Executor) storePath(sum string) string {
 	return filepath.Join(x.Data, "artifacts", "sha256", sum[:2], sum)

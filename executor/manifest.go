@@ -1,0 +1,146 @@
+package executor
+
+import (
+	"time"
+
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// Manifest is the evidence of a run: what was done and what came of it, as the
+// executor saw it. It is evidence/manifest.json of the run's ref, made for every
+// run that has ended, however it did, and for those that wait for a person.
+// Fields are only ever added; docs/evidence.md explains them.
+type Manifest struct {
+	Run    string `json:"run"`
+	Kind   Kind   `json:"kind,omitempty"`
+	State  State  `json:"state"`
+	Reason Reason `json:"reason,omitempty"`
+	Error  string `json:"error,omitempty"` // why it failed, in words
+	// Verdict says in one word whether what stands on the branch was checked. Why
+	// it is not verified stands in Unverified.
+	Verdict    Verdict   `json:"verdict,omitempty"`
+	Repo       string    `json:"repo"`
+	Branch     string    `json:"branch"`
+	Base       string    `json:"base"`
+	BaseCommit gitd.Hash `json:"base_commit"`
+	// BaseRefreshed is when the base was last brought up to date with its upstream; zero: not known.
+	BaseRefreshed time.Time         `json:"base_refreshed,omitzero"`
+	Start         gitd.Hash         `json:"start"`
+	Head          gitd.Hash         `json:"head"`
+	Merged        gitd.Hash         `json:"merged,omitempty"` // the base's tip after the branch was merged into it
+	Engine        string            `json:"engine"`
+	Image         string            `json:"image,omitempty"`
+	Agent         string            `json:"agent,omitempty"`
+	Policy        *ManifestPolicy   `json:"policy,omitempty"`
+	Prompts       []ManifestPrompt  `json:"prompts,omitempty"` // what the agent was asked, in order
+	Usage         *Usage            `json:"usage,omitempty"`   // of models
+	Commands      []ManifestCommand `json:"commands"`
+	Tests         []ManifestTests   `json:"tests,omitempty"`  // every time that tests were run, in order
+	Checks        []ManifestCheck   `json:"checks,omitempty"` // every check, those that did not run too, in order
+	Changed       []gitd.Change     `json:"changed"`
+	Files         []ManifestFile    `json:"files"`
+	Egress        []ManifestEgress  `json:"egress,omitempty"`
+	Unverified    []string          `json:"unverified,omitempty"` // what could not be run, checked or kept, in words
+	CreatedAt     time.Time         `json:"created_at,omitzero"`
+	StartedAt     time.Time         `json:"started_at,omitzero"` // zero: it ended before its turn came
+	EndedAt       time.Time         `json:"ended_at,omitzero"`   // zero: it waits for a person
+	DurationMS    int64             `json:"duration_ms"`         // from StartedAt to EndedAt
+}
+
+// Verdict says whether what a run left on its branch was checked.
+type Verdict string
+
+// The verdicts.
+const (
+	// VerdictVerified: the last change was followed by a check that ran and
+	// passed, and by none that failed.
+	VerdictVerified Verdict = "verified"
+	// VerdictUnverified: something changed, or was to be checked, and was not.
+	VerdictUnverified Verdict = "unverified"
+	// VerdictFailed: the run failed, or a check of what stands now did.
+	VerdictFailed Verdict = "failed"
+	// VerdictNone: nothing changed and there was nothing to check.
+	VerdictNone Verdict = "none"
+)
+
+// CheckResult is how a check ended.
+type CheckResult string
+
+// The results of checks.
+const (
+	CheckPassed  CheckResult = "passed"
+	CheckFailed  CheckResult = "failed"
+	CheckSkipped CheckResult = "skipped" // it had nothing to look at, or was not wanted
+	CheckNotRun  CheckResult = "not_run" // it was to run and could not
+)
+
+// ManifestCheck is one check: tests, lint or build by a task of the library.
+type ManifestCheck struct {
+	Check  string      `json:"check"` // "tests", "lint", "build"
+	Task   string      `json:"task"`
+	Step   string      `json:"step,omitempty"`
+	Tool   string      `json:"tool,omitempty"` // "go", "eslint"
+	Result CheckResult `json:"result"`
+	Why    string      `json:"why,omitempty"` // it did not pass, in words
+	// Commit is what was checked. Current tells that this is what stands at the
+	// run's end: of a check of anything earlier the verdict takes no notice.
+	Commit     gitd.Hash `json:"commit,omitempty"`
+	Current    bool      `json:"current,omitempty"`
+	DurationMS int64     `json:"duration_ms,omitempty"`
+}
+
+// ManifestTests is what one run of tests came to.
+type ManifestTests struct {
+	Step      string `json:"step"`
+	Framework string `json:"framework"`
+	Passed    int    `json:"passed"`
+	Failed    int    `json:"failed"`
+	Skipped   int    `json:"skipped"`
+	// FailedNames are the first 200 that failed.
+	FailedNames []string `json:"failed_names,omitempty"`
+	// Unknown: the output could not be counted; only the exit code speaks.
+	Unknown bool      `json:"unknown,omitempty"`
+	OK      bool      `json:"ok"` // the exit code was 0
+	Commit  gitd.Hash `json:"commit,omitempty"`
+}
+
+// ManifestPolicy is which runner was chosen for a request, and why.
+type ManifestPolicy struct {
+	Runner string `json:"runner"`
+	Reason string `json:"reason"`
+}
+
+// ManifestPrompt is something that was said to the run's agent.
+type ManifestPrompt struct {
+	Time time.Time `json:"time,omitzero"`
+	By   string    `json:"by,omitempty"`
+	Text string    `json:"text"` // its first 4 KiB; all of it is in the journal
+}
+
+// ManifestCommand is one command of a run.
+type ManifestCommand struct {
+	Step       string    `json:"step"`
+	Node       string    `json:"node,omitempty"`
+	Task       string    `json:"task,omitempty"`
+	Command    string    `json:"command"`
+	Exit       *int      `json:"exit,omitempty"`
+	OK         bool      `json:"ok"`
+	Reason     string    `json:"reason,omitempty"`
+	DurationMS int64     `json:"duration_ms"`
+	Commit     gitd.Hash `json:"commit,omitempty"` // empty: nothing changed
+}
+
+// ManifestFile is one file of the run's evidence.
+type ManifestFile struct {
+	Name   string `json:"name"` // path in the sealed run
+	Size   int64  `json:"size"`
+	SHA256 string `json:"sha256"`
+	Type   string `json:"type,omitempty"`   // media type, from its content
+	Stored bool   `json:"stored,omitempty"` // in the artifact store, by its hash, not in git
+}
+
+// ManifestEgress is a host that a container asked for.
+type ManifestEgress struct {
+	Host    string `json:"host"`
+	Verdict string `json:"verdict"` // allowed, refused
+}
