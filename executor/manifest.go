@@ -1,6 +1,9 @@
 package executor
 
 import (
+	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd"
@@ -76,12 +79,14 @@ const (
 
 // ManifestCheck is one check: tests, lint or build by a task of the library.
 type ManifestCheck struct {
-	Check  string      `json:"check"` // "tests", "lint", "build"
-	Task   string      `json:"task"`
-	Step   string      `json:"step,omitempty"`
-	Tool   string      `json:"tool,omitempty"` // "go", "eslint"
-	Result CheckResult `json:"result"`
-	Why    string      `json:"why,omitempty"` // it did not pass, in words
+	Check string `json:"check"` // "tests", "lint", "build"
+	Task  string `json:"task"`
+	// Command is the task with its parameters: what of the code it looked at.
+	Command string      `json:"command,omitempty"`
+	Step    string      `json:"step,omitempty"`
+	Tool    string      `json:"tool,omitempty"` // "go", "eslint"
+	Result  CheckResult `json:"result"`
+	Why     string      `json:"why,omitempty"` // it did not pass, in words
 	// Commit is what was checked. Current tells that this is what stands at the
 	// run's end: of a check of anything earlier the verdict takes no notice.
 	Commit     gitd.Hash `json:"commit,omitempty"`
@@ -143,4 +148,105 @@ type ManifestFile struct {
 type ManifestEgress struct {
 	Host    string `json:"host"`
 	Verdict string `json:"verdict"` // allowed, refused
+}
+
+// changed tells whether the run moved its branch. A request that was answered
+// without running anything may have none.
+func (r Run) changed() bool { return r.Start != "" && r.Head != "" && r.Start != r.Head }
+
+// manifest makes the evidence of a run from its record and its journal; what
+// lies in git and on disk is added by seal.
+func (x *Executor) manifest(r Run, events []Event) Manifest {
+	m := Manifest{Run: r.Name(), Kind: r.Kind, State: r.State, Reason: r.Reason, Error: r.Error, Repo: r.Repo, Branch: r.Branch,
+		Base: r.Base, BaseCommit: r.BaseCommit, Start: r.Start, Head: r.Head, Merged: r.Merged, Engine: x.Fleet.Engine.Name(), Image: x.Image,
+		Usage: used(r, events), Commands: []ManifestCommand{}, Changed: []gitd.Change{}, Files: []ManifestFile{},
+		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, EndedAt: r.EndedAt}
+	if !r.StartedAt.IsZero() && !r.EndedAt.IsZero() {
+		m.DurationMS = r.EndedAt.Sub(r.StartedAt).Milliseconds()
+	}
+	if r.Agent != nil {
+		m.Agent = r.Agent.Name
+		m.Prompts = append(m.Prompts, ManifestPrompt{Time: r.CreatedAt, By: r.Asker.Name, Text: clip(r.Agent.Prompt, maxPromptText)})
+	}
+	for _, e := range events {
+		m.add(e)
+	}
+	m.Unverified = append(m.Unverified, unfinished(events)...)
+	m.Tests, m.Checks = checks(r, events)
+	var why []string
+	m.Verdict, why = verdict(r, m.Checks)
+	m.Unverified = append(m.Unverified, why...)
+	return m
+}
+
+// maxPromptText is how much of a prompt the manifest repeats.
+const maxPromptText = 4 << 10
+
+// add takes up what one event says.
+func (m *Manifest) add(e Event) {
+	switch e.Type {
+	case EventStepFinished:
+		m.Commands = append(m.Commands, ManifestCommand{Step: e.Step, Node: e.Node, Task: e.Task, Command: e.Command, Exit: e.Exit,
+			OK: e.OK != nil && *e.OK, Reason: e.Reason, DurationMS: e.DurationMS, Commit: e.Commit})
+		for _, s := range []*Stream{e.Stdout, e.Stderr} {
+			if s != nil && s.Truncated {
+				m.Unverified = append(m.Unverified, fmt.Sprintf("of the %d bytes that %s printed only a part is kept", s.Bytes, e.Step))
+			}
+		}
+	case EventEgress:
+		m.Egress = append(m.Egress, ManifestEgress{Host: e.Message, Verdict: e.Reason})
+	case EventPolicy:
+		m.Policy = &ManifestPolicy{Runner: e.Message, Reason: e.Reason}
+	case EventPrompt:
+		var p Prompt
+		_ = json.Unmarshal(e.Data, &p) // who said it is all that would be missing
+		m.Prompts = append(m.Prompts, ManifestPrompt{Time: e.Time, By: p.By.Name, Text: clip(e.Message, maxPromptText)})
+	}
+}
+
+// used is what the run's agent used of models: the sum that the run's record
+// has, or, when the server was stopped before there was one, that of the calls.
+func used(r Run, events []Event) *Usage {
+	if r.Usage != nil {
+		return r.Usage
+	}
+	var sum Usage
+	for _, e := range events {
+		var u Usage
+		if e.Type == EventUsage && json.Unmarshal(e.Data, &u) == nil {
+			sum.Calls += u.Calls
+			sum.InputTokens += u.InputTokens
+			sum.OutputTokens += u.OutputTokens
+			sum.CostMicros += u.CostMicros
+		}
+	}
+	if sum == (Usage{}) {
+		return nil
+	}
+	return &sum
+}
+
+// unfinished names the steps that began and have no result.
+func unfinished(events []Event) (words []string) {
+	for _, e := range open(events) {
+		words = append(words, fmt.Sprintf("%s began but has no result", e.Step))
+	}
+	return words
+}
+
+// open lists the beginnings of steps that have no end, each step once.
+func open(events []Event) (steps []Event) {
+	for _, e := range events {
+		switch e.Type {
+		case EventStepStarted:
+			steps = append(closed(steps, e.Step), e)
+		case EventStepFinished:
+			steps = closed(steps, e.Step)
+		}
+	}
+	return steps
+}
+
+func closed(steps []Event, step string) []Event {
+	return slices.DeleteFunc(steps, func(e Event) bool { return e.Step == step })
 }

@@ -176,7 +176,7 @@ const (
 	EventUsage        = "model.usage" // a call of a model; message: provider and model, data: Usage of the call
 	EventMessage      = "message"     // something was posted at the run's origin; data: of the source's own
 	EventSecret       = "secret"      // a secret's value was removed; message: its name and where
-	EventCheck        = "check"       // a check that was skipped or could not run; message: why, task: which
+	EventCheck        = "check"       // a check that was skipped or (reason "not_run") could not run; message: why, task: which, step: the one that tried
 )
 
 // Stream is one output stream of a command.

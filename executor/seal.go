@@ -36,15 +36,16 @@ func (x *Executor) storePath(sum string) string {
 func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	r := l.snapshot()
 	repo := l.target.repo
-	events := l.journalled()
-	m := x.manifest(r, events)
+	m := x.manifest(r, l.journalled())
 	files, stored, err := x.outputFiles(r)
 	if err != nil {
 		return err
 	}
 	m.Files = append(m.Files, stored...)
-	if m.Changed, err = repo.Changed(ctx, string(r.Start), string(r.Head), false); err != nil {
-		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
+	if r.changed() {
+		if m.Changed, err = repo.Changed(ctx, string(r.Start), string(r.Head), false); err != nil {
+			return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
+		}
 	}
 	if len(m.Changed) > maxFileList {
 		m.Unverified = append(m.Unverified, fmt.Sprintf("only %d of %d changed files are listed", maxFileList, len(m.Changed)))
@@ -98,36 +99,6 @@ func sealedAs(r Run) string {
 		return fmt.Sprintf("%s, %s", r.State, r.Reason)
 	}
 	return string(r.State)
-}
-
-func (x *Executor) manifest(r Run, events []Event) Manifest {
-	m := Manifest{Run: r.Name(), State: r.State, Reason: r.Reason, Repo: r.Repo, Branch: r.Branch, Base: r.Base, BaseCommit: r.BaseCommit,
-		Start: r.Start, Head: r.Head, Engine: x.Fleet.Engine.Name(), Image: x.Image, Commands: []ManifestCommand{}, Files: []ManifestFile{}}
-	begun := make(map[string]bool)
-	for _, e := range events {
-		switch e.Type {
-		case EventStepStarted:
-			begun[e.Step] = true
-		case EventStepFinished:
-			delete(begun, e.Step)
-			m.Commands = append(m.Commands, ManifestCommand{Step: e.Step, Node: e.Node, Task: e.Task, Command: e.Command, Exit: e.Exit,
-				OK: e.OK != nil && *e.OK, Reason: e.Reason, DurationMS: e.DurationMS, Commit: e.Commit})
-			for _, s := range []*Stream{e.Stdout, e.Stderr} {
-				if s != nil && s.Truncated {
-					m.Unverified = append(m.Unverified, fmt.Sprintf("of the %d bytes that %s printed only a part is kept", s.Bytes, e.Step))
-				}
-			}
-		case EventEgress:
-			m.Egress = append(m.Egress, ManifestEgress{Host: e.Message, Verdict: e.Reason})
-		}
-	}
-	for _, e := range events {
-		if e.Type == EventStepStarted && begun[e.Step] {
-			delete(begun, e.Step)
-			m.Unverified = append(m.Unverified, fmt.Sprintf("%s began but has no result", e.Step))
-		}
-	}
-	return m
 }
 
 // outputFiles lists a run's outputs and artifacts: small ones to be sealed,
@@ -214,7 +185,7 @@ func (x *Executor) writeDiff(ctx context.Context, repo *gitd.Repo, r Run, path s
 		return false, fmt.Errorf("cannot keep the diff: %w", err)
 	}
 	w := &limitWriter{w: f, left: maxDiff}
-	if r.Start != "" && r.Head != "" && r.Start != r.Head {
+	if r.changed() {
 		err = repo.Diff(ctx, string(r.Start), string(r.Head), gitd.DiffOptions{}, w)
 	}
 	if err := errors.Join(err, f.Close()); err != nil {

@@ -1,0 +1,185 @@
+package executor
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/ramus-dev/ramus/tasks"
+)
+
+// checkTasks are the tasks whose outcome says something about the code, and
+// how the manifest calls what they check.
+var checkTasks = map[string]string{"lib_run_tests": "tests", "lib_run_lint": "lint", "lib_run_build": "build"}
+
+// notInstalled is the shell's exit code for a program that is not there: the
+// check has not said anything about the code.
+const notInstalled = 127
+
+// checkOutcome is what a check's step.finished event holds of its result.
+type checkOutcome struct {
+	Result struct {
+		Error  string `json:"error"`
+		Output struct {
+			ExitCode *int `json:"exit_code"` // nil: no command was run
+			TimedOut bool `json:"timed_out"`
+			Value    struct {
+				tasks.Tests
+				Tool  string `json:"tool"`  // of lint and build
+				Count int    `json:"count"` // of findings
+			} `json:"value"`
+		} `json:"output"`
+	} `json:"result"`
+}
+
+// checks reads from a journal what was checked and how it went. What a check
+// says, it says of the commit it ran on.
+func checks(r Run, events []Event) (tests []ManifestTests, list []ManifestCheck) {
+	for _, e := range events {
+		switch {
+		case e.Type == EventCheck:
+			c := withdrawn(&list, e)
+			list = append(list, c)
+		case e.Type == EventStepFinished && checkTasks[e.Task] != "":
+			var o checkOutcome
+			_ = json.Unmarshal(e.Data, &o) // an event of ours; of a broken one only the exit code is known
+			c := ManifestCheck{Check: checkTasks[e.Task], Task: e.Task, Command: e.Command, Step: e.Step, Tool: o.Result.Output.Value.Tool, Commit: e.Parent, DurationMS: e.DurationMS}
+			if t := o.Result.Output.Value.Tests; c.Check == "tests" && o.Result.Output.ExitCode != nil {
+				c.Tool = t.Framework
+				tests = append(tests, ManifestTests{Step: e.Step, Framework: t.Framework, Passed: t.Passed, Failed: t.Failed, Skipped: t.Skipped,
+					FailedNames: t.FailedNames, Unknown: t.Unknown, OK: e.OK != nil && *e.OK, Commit: e.Parent})
+			}
+			c.Result, c.Why = o.judge(e)
+			list = append(list, c)
+		}
+	}
+	for _, e := range open(events) {
+		if check := checkTasks[e.Task]; check != "" {
+			list = append(list, ManifestCheck{Check: check, Task: e.Task, Command: e.Command, Step: e.Step, Result: CheckNotRun, Commit: e.Parent,
+				Why: "it began but has no result"})
+		}
+	}
+	for i := range list {
+		list[i].Current = list[i].Commit != "" && list[i].Commit == r.Head
+	}
+	return tests, list
+}
+
+// withdrawn is a check of which an event says that it was skipped or could not
+// run; a step that tried it is no check then.
+func withdrawn(list *[]ManifestCheck, e Event) ManifestCheck {
+	c := ManifestCheck{Check: orName(checkTasks[e.Task], e.Task), Task: e.Task, Command: e.Command, Step: e.Step, Result: CheckSkipped, Why: e.Message}
+	if e.Reason == string(CheckNotRun) {
+		c.Result = CheckNotRun
+	}
+	if e.Step != "" {
+		*list = slices.DeleteFunc(*list, func(d ManifestCheck) bool {
+			if d.Step == e.Step {
+				c.Command, c.Commit = d.Command, d.Commit
+			}
+			return d.Step == e.Step
+		})
+	}
+	return c
+}
+
+func orName(name, otherwise string) string {
+	if name == "" {
+		return otherwise
+	}
+	return name
+}
+
+// judge says how a check ended, and in words why it did not pass.
+func (o checkOutcome) judge(e Event) (CheckResult, string) {
+	out := o.Result.Output
+	value := out.Value
+	switch {
+	case e.OK == nil || !*e.OK:
+		switch {
+		case out.ExitCode == nil:
+			return CheckNotRun, orName(o.Result.Error, e.Message)
+		case *out.ExitCode == notInstalled:
+			return CheckNotRun, fmt.Sprintf("exit code %d: what it runs is not installed", notInstalled)
+		case out.TimedOut:
+			return CheckFailed, "it took too long and was ended"
+		case value.Failed > 0:
+			return CheckFailed, fmt.Sprintf("%d of %d failed", value.Failed, value.Passed+value.Failed)
+		case value.Count > 0:
+			return CheckFailed, fmt.Sprintf("%d findings", value.Count)
+		}
+		return CheckFailed, fmt.Sprintf("exit code %d", *out.ExitCode)
+	case e.Task == "lib_run_tests" && !value.Unknown && value.Passed == 0:
+		if value.Skipped > 0 {
+			return CheckSkipped, fmt.Sprintf("all %d tests were skipped", value.Skipped)
+		}
+		return CheckSkipped, "no tests were found"
+	case e.Commit != "":
+		return CheckPassed, fmt.Sprintf("it changed files itself: what it left (%.10s) was not checked again", e.Commit)
+	}
+	return CheckPassed, ""
+}
+
+// verdict says whether what stands at the run's end was checked; why names what
+// was not. A check counts when it ran on the branch's last commit: a change
+// after it, whoever made it, the check's own too, takes its word away. A check
+// that failed earlier and never ran again keeps the rest from being called verified.
+func verdict(r Run, list []ManifestCheck) (v Verdict, why []string) {
+	list = lastWords(list)
+	known := make(map[string]bool) // the kinds of checks that ran on what stands
+	var passed, failed, owed bool
+	for _, c := range list {
+		if c.Current && c.Result.ran() {
+			known[c.Check] = true
+			passed = passed || c.Result == CheckPassed
+			failed = failed || c.Result == CheckFailed
+		}
+	}
+	for _, c := range list {
+		switch {
+		case c.Result == CheckSkipped:
+			why = append(why, fmt.Sprintf("%s skipped: %s", c.Check, c.Why))
+		case c.Result == CheckNotRun:
+			why = append(why, fmt.Sprintf("%s could not run: %s", c.Check, c.Why))
+			owed = true
+		case c.Current || known[c.Check]:
+		case c.Result == CheckFailed:
+			why = append(why, c.Check+" failed before the last change and did not run again")
+			owed, passed = true, false
+		case c.Why != "":
+			why = append(why, fmt.Sprintf("%s passed, but %s", c.Check, c.Why))
+		default:
+			why = append(why, c.Check+" passed before the last change and did not run again")
+		}
+	}
+	if r.changed() && len(known) == 0 {
+		why = append(why, "no check ran on the last change")
+	}
+	if r.Merged != "" && r.Merged != r.Head {
+		why = append(why, fmt.Sprintf("%s had moved: what was merged into it (%.10s) is another commit than the branch's last", r.Base, r.Merged))
+	}
+	switch {
+	case r.State == StateFailed || failed:
+		return VerdictFailed, why
+	case passed:
+		return VerdictVerified, why
+	case r.changed() || owed:
+		return VerdictUnverified, why
+	}
+	return VerdictNone, why
+}
+
+// ran tells whether a check has said something about the code.
+func (r CheckResult) ran() bool { return r == CheckPassed || r == CheckFailed }
+
+// lastWords keeps of each check what it said last. Checks of one kind may look
+// at different parts (a pattern, a target), so each command has a word of its own.
+func lastWords(list []ManifestCheck) (kept []ManifestCheck) {
+	for i, c := range list {
+		again := func(d ManifestCheck) bool { return d.Task == c.Task && d.Command == c.Command }
+		if !slices.ContainsFunc(list[i+1:], again) {
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}
