@@ -1,6 +1,9 @@
 package gateway
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"strings"
+)
 
 // Tool is one thing that a model or an agent may ask for.
 type Tool struct {
@@ -19,5 +22,50 @@ const (
 )
 
 // Catalog is the tools of a policy: the fallback alone, or all. It is built before any model
-// or agent sees anything: what is not in it does not exist for them.
-func Catalog(p Policy) []Tool { panic("not built") }
+// or agent sees anything: what is not in it does not exist for them. A policy
+// that names no known runner gets the fallback alone. No tool takes the thread as
+// a parameter: whoever calls one can reach the thread it was called in and no other.
+func Catalog(p Policy) []Tool {
+	fallback := Tool{ToolFallback, `Hands the request over to the fallback runner, with the whole thread. It works on its own and answers in the thread itself. It is for work that needs a Mac, a desktop or Docker inside, or a session longer than a run in a container may last.`,
+		strictObject(`"prompt":`+promptSchema("What is to be done, complete in itself."), "prompt")}
+	if p.Runner != RunnerContainer {
+		return []Tool{fallback}
+	}
+	return []Tool{
+		{ToolStart, `Starts a run in a disposable container, on the thread's own branch of a repository: a coding agent is given the prompt, what it changes is committed after every step, and the project's checks are run at its end. The thread gets the changed files and the evidence. A thread that has a branch goes on with it.`,
+			strictObject(`"prompt":`+promptSchema("What is to be done, complete in itself: the agent sees the thread, but not this conversation.")+`,`+
+				`"repo":{"type":"string","description":"The repository to work in. Leave it out to take the thread's, the channel's or the default one.","minLength":1,"maxLength":100},`+
+				`"base":{"type":"string","description":"The branch that a new thread branch is cut from. Leave it out to take the repository's own base.","minLength":1,"maxLength":200},`+
+				`"agent":{"type":"string","description":"The coding agent, by its name in the configuration. Leave it out to take the default.","minLength":1,"maxLength":64}`, "prompt")},
+		{ToolResume, `Says something more to the thread's run: the agent that is at work gets the prompt at its next turn; when none is at work, a new run goes on with the thread's branch and the agent's own memory.`,
+			strictObject(`"prompt":`+promptSchema("What to say to the agent."), "prompt")},
+		{ToolBrowser, `Runs a Playwright test in the container, against the app as it stands on the thread's branch, and keeps screenshots, trace, console and network errors as evidence. It passes or fails as Playwright says.`,
+			strictObject(`"test":{"type":"string","description":"The test file to run, as a path in the repository.","minLength":1,"maxLength":1000},`+
+				`"start":{"type":"string","description":"The command that starts the app, unless it runs already. It goes on in the background.","minLength":1,"maxLength":4000},`+
+				`"url":`+pageURL+`,"viewports":`+viewports, "test")},
+		{ToolScreenshot, `Opens a page of the app that runs in the container and keeps a screenshot of it in each viewport as evidence, with the page's console and network errors.`,
+			strictObject(`"url":`+pageURL+`,`+
+				`"start":{"type":"string","description":"The command that starts the app, unless it runs already. It goes on in the background.","minLength":1,"maxLength":4000},`+
+				`"full_page":{"type":"boolean","description":"The whole page, not what fits into the viewport.","default":false},`+
+				`"viewports":`+viewports, "url")},
+		fallback,
+	}
+}
+
+const (
+	pageURL = `{"type":"string","description":"The page, on the container's own loopback: nothing else can be reached.",` +
+		`"pattern":"^http://(127\\.0\\.0\\.1|localhost)(:[0-9]{1,5})?(/.*)?$","maxLength":2000}`
+	viewports = `{"type":"array","description":"Sizes in CSS pixels. Ask for others than desktop and mobile only when the task is about them.",` +
+		`"items":{"type":"object","properties":{"width":{"type":"integer","minimum":200,"maximum":4000},"height":{"type":"integer","minimum":200,"maximum":4000}},` +
+		`"required":["width","height"],"additionalProperties":false},` +
+		`"minItems":1,"maxItems":6,"default":[{"width":1440,"height":1000},{"width":390,"height":844}]}`
+)
+
+func promptSchema(description string) string {
+	return `{"type":"string","description":"` + description + `","minLength":1,"maxLength":20000}`
+}
+
+// strictObject is the strict schema of an object: what is not named in it is refused.
+func strictObject(properties string, required ...string) json.RawMessage {
+	return json.RawMessage(`{"type":"object","properties":{` + properties + `},"required":["` + strings.Join(required, `","`) + `"],"additionalProperties":false}`)
+}
