@@ -30,7 +30,12 @@ type Visitor struct {
 }
 
 // Run is the caller's run that works now; its ID is empty between runs.
-func (v Visitor) Run() Run { return v.t.working() }
+func (v Visitor) Run() Run {
+	if w := v.t.atWork(); w != nil {
+		return w.l.snapshot()
+	}
+	return Run{}
+}
 
 // Tell journals an event in the run that works now; between runs it is dropped.
 func (v Visitor) Tell(e Event) { v.t.tell(e) }

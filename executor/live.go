@@ -107,6 +107,7 @@ func (l *liveRun) emitLocked(e Event, sync bool) error {
 		return err
 	}
 	l.events = append(l.events, e)
+	l.run.used(e)
 	l.publish(e)
 	return nil
 }

@@ -368,7 +368,9 @@ func (x *Executor) reopen(ctx context.Context, r Run) (*liveRun, error) {
 	if err != nil {
 		return nil, err
 	}
+	l.run.Usage = nil // what it was when the run was last sealed; the journal has all of it
 	for _, e := range l.events {
+		l.run.used(e)
 		if e.Type == EventRunState && e.State == StateRunning && l.run.StartedAt.IsZero() {
 			l.run.StartedAt = e.Time
 		}

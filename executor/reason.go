@@ -38,6 +38,7 @@ func (r Reason) Hint() string {
 // Why a run's context ended.
 var (
 	errCancelled  = errors.New("cancelled")
+	errStepOver   = errors.New("the command at work has ended")
 	errRunTimeout = errors.New("the run's time is up")
 	errDiskFull   = errors.New("disk full")
 	errParked     = errors.New("waits for a person")

@@ -173,7 +173,7 @@ const (
 	EventNote         = "note"
 	EventPolicy       = "policy"      // which runner was chosen; message: runner, reason: why
 	EventPrompt       = "prompt"      // somebody said something to the agent; message: the text, data: Prompt
-	EventUsage        = "model.usage" // a call of a model; message: provider and model, data: Usage of the call
+	EventUsage        = "model.usage" // a call of a model; message: provider and model, data: ModelCall
 	EventMessage      = "message"     // something was posted at the run's origin; data: of the source's own
 	EventSecret       = "secret"      // a secret's value was removed; message: its name and where
 	EventCheck        = "check"       // a check that was skipped or (reason "not_run") could not run; message: why, task: which, step: the one that tried

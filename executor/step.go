@@ -153,6 +153,7 @@ type work struct {
 	again  bool      // its command began before the server was restarted
 	n      int       // commands of a task so far
 	head   gitd.Hash // the branch's tip as its own commits have moved it
+	guests guests    // requests at the door that are for this step
 }
 
 // outcome is how a step's commands ended.
@@ -286,10 +287,11 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 		_ = l.emit(e, false) // the run's own events will meet the same error
 	})
 	defer w.t.setListen(nil)
-	w.t.setWorking(l.snapshot)
-	defer w.t.setWorking(nil)
+	w.t.setAtWork(w)
+	defer w.t.setAtWork(nil)
 
 	o, err := do(ctx, w)
+	w.guests.close()
 	if err != nil {
 		return tasks.StepResult{}, err
 	}

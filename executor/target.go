@@ -53,7 +53,7 @@ type target struct {
 	mu     sync.Mutex
 	known  gitd.Hash   // where the container's branch stands; "" when that is not known
 	listen func(Event) // the run that works now hears of egress and refusals
-	now    func() Run  // and says what it is
+	step   *work       // the step that runs now
 }
 
 // target returns the caller's target, the same one as long as anybody holds it.
@@ -98,20 +98,16 @@ func (t *target) setListen(f func(Event)) {
 	t.mu.Unlock()
 }
 
-// working is the run that works now.
-func (t *target) working() Run {
+// atWork is the step that runs now; nil between steps.
+func (t *target) atWork() *work {
 	t.mu.Lock()
-	now := t.now
-	t.mu.Unlock()
-	if now == nil {
-		return Run{}
-	}
-	return now()
+	defer t.mu.Unlock()
+	return t.step
 }
 
-func (t *target) setWorking(now func() Run) {
+func (t *target) setAtWork(w *work) {
 	t.mu.Lock()
-	t.now = now
+	t.step = w
 	t.mu.Unlock()
 }
 

@@ -13,14 +13,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/ramus-dev/ramus/executor"
 	"io"
-	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/retry"
 )
 
 // Kind is the protocol of an endpoint.
@@ -100,20 +100,9 @@ func New(c Client) (*Client, error) {
 	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	c.HTTP = &own
 	if c.Sleep == nil {
-		c.Sleep = sleep
+		c.Sleep = retry.Sleep
 	}
 	return &c, nil
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Ask puts one question. With a schema the answer is JSON text; whether it fits
@@ -145,10 +134,7 @@ func (c *Client) Ask(ctx context.Context, call executor.LLMCall) (string, error)
 			return "", err
 		}
 		if pause == 0 {
-			// Each attempt waits twice as long, spread so that many runs that
-			// were turned away together do not come back together.
-			most := min(500*time.Millisecond<<(attempt-1), 20*time.Second)
-			pause = most/2 + rand.N(most/2+1)
+			pause = retry.Backoff(attempt, 20*time.Second)
 		}
 		if serr := c.Sleep(ctx, pause); serr != nil {
 			return "", errors.Join(serr, err)
@@ -187,7 +173,7 @@ func (c *Client) once(ctx context.Context, body []byte) (answer []byte, pause ti
 	}
 	said := c.said(b)
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusRequestTimeout || resp.StatusCode >= 500 {
-		return nil, retryAfter(resp.Header.Get("Retry-After")), fmt.Errorf("%w: status %d: %s", ErrBusy, resp.StatusCode, said)
+		return nil, retry.After(resp.Header.Get("Retry-After"), time.Now(), longestPause), fmt.Errorf("%w: status %d: %s", ErrBusy, resp.StatusCode, said)
 	}
 	return nil, 0, fmt.Errorf("%w: status %d: %s", ErrRefused, resp.StatusCode, said)
 }
@@ -212,17 +198,6 @@ func (c *Client) said(b []byte) string {
 		text = strings.ToValidUTF8(text[:largestSaid], "") + "…"
 	}
 	return text
-}
-
-// retryAfter reads the header of RFC 9110, seconds or a date.
-func retryAfter(h string) time.Duration {
-	var d time.Duration
-	if n, err := strconv.ParseFloat(h, 64); err == nil && n >= 0 {
-		d = time.Duration(min(n, longestPause.Seconds()) * float64(time.Second))
-	} else if t, err := http.ParseTime(h); err == nil {
-		d = time.Until(t)
-	}
-	return max(0, min(d, longestPause))
 }
 
 func (c *Client) authorise(r *http.Request) {

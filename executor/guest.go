@@ -1,0 +1,105 @@
+package executor
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// guestWait is how long a step waits for those who do not leave when asked to.
+const guestWait = 30 * time.Second
+
+// Guest is a request at a container's door for which a run answers: what it
+// costs is journalled in that run, however late it becomes known.
+type Guest struct {
+	w    *work
+	ctx  context.Context
+	exit func()
+}
+
+// Enter makes a request a guest of the step that runs now; false between steps.
+// The guest's context ends with ctx and with the step's command, and the step is
+// not finished before Leave: a process that a command left behind cannot go on at
+// the run's expense, and nothing that was used goes unrecorded.
+func (v Visitor) Enter(ctx context.Context) (*Guest, bool) {
+	w := v.t.atWork()
+	if w == nil {
+		return nil, false
+	}
+	return w.guests.enter(ctx, w)
+}
+
+// Context ends when the guest has to leave.
+func (g *Guest) Context() context.Context { return g.ctx }
+
+// Run is the run as it stands.
+func (g *Guest) Run() Run { return g.w.l.snapshot() }
+
+// Tell journals an event in the guest's run and step.
+func (g *Guest) Tell(e Event) {
+	e.Step = g.w.s.ID
+	_ = g.w.l.emit(e, false) // the run's own events will meet the same error
+}
+
+// Leave ends the visit; a second time it does nothing.
+func (g *Guest) Leave() { g.exit() }
+
+// guests are those of one step.
+type guests struct {
+	mu     sync.Mutex // guards all below
+	in     map[*Guest]context.CancelCauseFunc
+	closed bool
+	gone   chan struct{} // closed when the last one left after close
+}
+
+func (gs *guests) enter(ctx context.Context, w *work) (*Guest, bool) {
+	gs.mu.Lock()
+	defer gs.mu.Unlock()
+	if gs.closed {
+		return nil, false
+	}
+	g := &Guest{w: w}
+	var cancel context.CancelCauseFunc
+	g.ctx, cancel = context.WithCancelCause(ctx)
+	g.exit = sync.OnceFunc(func() {
+		cancel(nil)
+		gs.mu.Lock()
+		defer gs.mu.Unlock()
+		delete(gs.in, g)
+		if gs.gone != nil && len(gs.in) == 0 {
+			close(gs.gone)
+		}
+	})
+	if gs.in == nil {
+		gs.in = make(map[*Guest]context.CancelCauseFunc)
+	}
+	gs.in[g] = cancel
+	return g, true
+}
+
+// close asks all guests to leave, waits until they have, and lets nobody in any
+// more. What one of them does that will not leave in time may go unrecorded.
+func (gs *guests) close() {
+	gs.mu.Lock()
+	if gs.closed {
+		gs.mu.Unlock()
+		return
+	}
+	gs.closed = true
+	gone := make(chan struct{})
+	if len(gs.in) == 0 {
+		close(gone)
+	} else {
+		gs.gone = gone
+	}
+	for _, cancel := range gs.in {
+		cancel(errStepOver)
+	}
+	gs.mu.Unlock()
+	late := time.NewTimer(guestWait)
+	defer late.Stop()
+	select {
+	case <-gone:
+	case <-late.C:
+	}
+}
