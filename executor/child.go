@@ -63,7 +63,7 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s tasks.Step) (*c
 	}
 	r.Branch, r.Head = r.Caller.Branch(), r.Start
 	c := &childRun{x: x, parent: parent, name: r.Name(), own: !s.Sub.InheritBranch}
-	ref, err := x.claim(ctx, &plan{run: r, repo: repo, files: files, fresh: c.own})
+	ref, err := x.claim(ctx, &plan{run: r, repo: repo, files: files, fresh: c.own}, "")
 	if errors.Is(err, errClaimed) {
 		kept, err := x.Run(ctx, r.Name())
 		if err != nil {

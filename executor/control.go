@@ -29,6 +29,12 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 		x.mu.Unlock()
 		switch {
 		case l != nil:
+		case r.Kind == KindRequest && !r.Ended():
+			if _, err := x.End(ctx, r.Name(), Ending{Reason: ReasonCancelled, Error: "stopped by " + orElse(by, x.Bot).Name}); err != nil {
+				return err
+			}
+			stopped++
+			continue
 		case r.State == StateAwaitingReview:
 			// It waits in its ref only: it is taken up to be ended.
 			if l, err = x.reopen(ctx, r); err != nil {
@@ -110,22 +116,31 @@ func (x *Executor) named(ctx context.Context, name string) ([]Run, Caller, error
 // Retry starts a failed run again: a workflow at the failed step, a command
 // from its beginning, both on the same branch with the step's input restored.
 func (x *Executor) Retry(ctx context.Context, run string, by gitd.Person) (Run, error) {
+	req, err := x.Again(ctx, run, by)
+	if err != nil {
+		return Run{}, err
+	}
+	return x.Submit(ctx, req)
+}
+
+// Again is the request that Retry submits, for [Executor.Begin].
+func (x *Executor) Again(ctx context.Context, run string, by gitd.Person) (Request, error) {
 	r, err := x.Run(ctx, run)
 	if err == nil {
 		r, err = x.settled(ctx, r)
 	}
 	if err != nil {
-		return Run{}, err
+		return Request{}, err
 	}
 	switch {
 	case r.Sub:
-		return Run{}, fmt.Errorf("cannot retry %s: %w: it is a part of %s; retry that", r.Name(), ErrConflict, r.Parent)
+		return Request{}, fmt.Errorf("cannot retry %s: %w: it is a part of %s; retry that", r.Name(), ErrConflict, r.Parent)
 	case !r.Ended():
-		return Run{}, fmt.Errorf("cannot retry %s: %w: it has not ended", r.Name(), ErrConflict)
+		return Request{}, fmt.Errorf("cannot retry %s: %w: it has not ended", r.Name(), ErrConflict)
 	case x.unsealed(r):
-		return Run{}, fmt.Errorf("cannot retry %s: %w: its record is not written yet; the server's log tells why", r.Name(), ErrConflict)
+		return Request{}, fmt.Errorf("cannot retry %s: %w: its record is not written yet; the server's log tells why", r.Name(), ErrConflict)
 	case r.State == StateComplete:
-		return Run{}, fmt.Errorf("cannot retry %s: %w: it is complete", r.Name(), ErrConflict)
+		return Request{}, fmt.Errorf("cannot retry %s: %w: it is complete", r.Name(), ErrConflict)
 	}
 	req := Request{Caller: r.Caller, Repo: r.Repo, Base: r.Base, Of: r.Name(), Asker: orElse(by, r.Asker), Input: r.Input}
 	switch r.Kind {
@@ -136,22 +151,22 @@ func (x *Executor) Retry(ctx context.Context, run string, by gitd.Person) (Run, 
 	default:
 		repo, err := x.Git.Repo(r.Repo)
 		if err != nil {
-			return Run{}, err
+			return Request{}, err
 		}
 		ref, err := repo.Resolve(ctx, runRef(r.Caller, r.ID))
 		if err != nil {
-			return Run{}, err
+			return Request{}, err
 		}
 		files, err := x.runFiles(ctx, repo, ref)
 		if err != nil {
-			return Run{}, err
+			return Request{}, err
 		}
 		req.Workflow, req.Sub = files.Workflow, files.Sub
 		if req.From, err = x.failedNode(ctx, r); err != nil {
-			return Run{}, err
+			return Request{}, err
 		}
 	}
-	return x.Submit(ctx, req)
+	return req, nil
 }
 
 // failedNode is the node of a run's last step that failed or has no result; "" when there is none.

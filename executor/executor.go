@@ -65,6 +65,8 @@ type Executor struct {
 
 	commands, commits atomic.Int64
 
+	noting sync.Mutex // serialises what is journalled in runs at which nothing works
+
 	mu      sync.Mutex // guards all below
 	closed  bool
 	targets map[Caller]*target
@@ -136,7 +138,7 @@ func (x *Executor) openIndex(ctx context.Context) (err error) {
 		return err
 	}
 	if !fresh {
-		if _, err = x.index.all(); err == nil {
+		if err = x.index.load(); err == nil {
 			return nil
 		}
 		x.Log.Warn("the index is damaged and is built anew from the refs", "err", err)

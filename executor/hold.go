@@ -3,6 +3,11 @@ package executor
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"sort"
+
+	"github.com/ramus-dev/ramus/gitd"
 )
 
 // Claim makes a run durable before it is known what is to be done: a run of
@@ -11,17 +16,120 @@ import (
 // key returns the first one's run, and fresh is false. The caller's branch is
 // not made before Begin.
 func (x *Executor) Claim(ctx context.Context, r Request) (run Run, fresh bool, err error) {
-	panic("not built")
+	if err := x.isOpen(); err != nil {
+		return Run{}, false, err
+	}
+	if !validRunID(r.Key) || r.Caller.IsZero() {
+		return Run{}, false, fmt.Errorf("%w claim: it needs a caller and a key of letters, digits, '.', '_' and '-'", ErrInvalid)
+	}
+	repo, err := x.Git.Repo(r.Repo)
+	if err != nil {
+		return Run{}, false, err
+	}
+	if have, known := x.index.get(repo.Name(), r.Caller, r.Key); known {
+		return x.asItStands(have), false, nil
+	}
+	p := &plan{repo: repo, run: Run{ID: r.Key, Caller: r.Caller, Kind: KindRequest, Repo: repo.Name(), Base: r.Base, Branch: r.Caller.Branch(),
+		Origin: r.Origin, Asker: r.Asker, Input: r.Input, State: StateSubmitted, CreatedAt: x.Now().UTC()}}
+	_, err = x.claim(ctx, p, "")
+	if errors.Is(err, errClaimed) {
+		run, err := x.claimed(ctx, p)
+		return run, false, err
+	}
+	if err != nil {
+		return Run{}, false, err
+	}
+	return p.run, true, x.index.put(p.run)
+}
+
+// asItStands is a run as it is now, when it is at work here.
+func (x *Executor) asItStands(r Run) Run {
+	x.mu.Lock()
+	l := x.live[r.Name()]
+	x.mu.Unlock()
+	if l != nil && l.claim.Repo == r.Repo {
+		return l.snapshot()
+	}
+	return r
 }
 
 // Begin gives a claimed run its work and starts it. Of the request only the
-// work, Input, Sub, Base and Asker count. A run that has begun already is returned as it is.
+// work, Input, Sub, Of, From, Base and Asker count. A run that has begun
+// already is returned as it is.
 func (x *Executor) Begin(ctx context.Context, run string, r Request) (Run, error) {
-	panic("not built")
+	if err := x.isOpen(); err != nil {
+		return Run{}, err
+	}
+	held, repo, ref, err := x.held(ctx, run)
+	if err != nil || held.Kind != KindRequest || held.Ended() {
+		return held, err
+	}
+	r.Key, r.Caller, r.Repo, r.Origin, r.CancelPrevious = held.ID, held.Caller, repo.Name(), held.Origin, false
+	if r.Base == "" {
+		r.Base = held.Base
+	}
+	if r.Asker.Name == "" {
+		r.Asker = held.Asker
+	}
+	p, err := x.plan(ctx, r)
+	if err != nil {
+		return held, err
+	}
+	p.run.CreatedAt = held.CreatedAt
+	ref, err = x.claim(ctx, p, ref)
+	if errors.Is(err, errClaimed) {
+		return held, fmt.Errorf("cannot begin %s: %w: somebody else began or ended it", run, ErrConflict)
+	}
+	if err != nil {
+		return held, err
+	}
+	_, begun, err := x.start(p, ref, nil, nil)
+	return begun, err
+}
+
+// held reads a run that may be claimed only, with its ref.
+func (x *Executor) held(ctx context.Context, run string) (Run, *gitd.Repo, gitd.Hash, error) {
+	r, err := x.Run(ctx, run)
+	if err != nil {
+		return Run{}, nil, "", err
+	}
+	repo, err := x.Git.Repo(r.Repo)
+	if err != nil {
+		return r, nil, "", err
+	}
+	ref, err := repo.Resolve(ctx, runRef(r.Caller, r.ID))
+	return r, repo, ref, err
 }
 
 // Note journals an event in a run that has not ended.
-func (x *Executor) Note(ctx context.Context, run string, e Event) error { panic("not built") }
+func (x *Executor) Note(ctx context.Context, run string, e Event) error {
+	r, err := x.Run(ctx, run)
+	if err != nil {
+		return err
+	}
+	x.mu.Lock()
+	l := x.live[r.Name()]
+	x.mu.Unlock()
+	switch {
+	case l != nil:
+		return l.emit(e, false)
+	case r.Ended() || r.Kind != KindRequest:
+		return fmt.Errorf("cannot journal in %s: %w: nothing works at it", r.Name(), ErrConflict)
+	}
+	// Its journal is opened for this one event: claims may wait in great
+	// number, for as long as their source does not answer.
+	x.noting.Lock()
+	defer x.noting.Unlock()
+	j, _, err := OpenJournal(x.journalPath(r))
+	if err != nil {
+		return err
+	}
+	e.Time = x.Now().UTC()
+	if err := j.Append(&e, false); err != nil {
+		return errors.Join(err, j.Close())
+	}
+	return j.Close()
+}
 
 // Ending is how a claimed run ends that is never begun.
 type Ending struct {
@@ -30,14 +138,91 @@ type Ending struct {
 	Output map[string]any
 }
 
-// End seals a claimed run that was answered without running anything.
-func (x *Executor) End(ctx context.Context, run string, e Ending) (Run, error) { panic("not built") }
+// End seals a claimed run that was answered without running anything. It
+// returns when that is done; a run that has begun or ended is returned as it is.
+func (x *Executor) End(ctx context.Context, run string, e Ending) (Run, error) {
+	held, repo, _, err := x.held(ctx, run)
+	if err != nil || held.Kind != KindRequest || held.Ended() {
+		return held, err
+	}
+	l, err := x.reopen(ctx, held)
+	if err != nil || l == nil {
+		return held, err
+	}
+	l.target, l.ending = x.target(held.Caller, repo, held.Base), &e
+	if err := x.launch(l, nil); err != nil {
+		return held, err
+	}
+	select {
+	case <-l.done:
+		return l.snapshot(), nil
+	case <-ctx.Done():
+		return l.snapshot(), context.Cause(ctx)
+	}
+}
 
-// Tell records in an ended run that its origin knows. It is durable when Tell returns.
+// answer is the work of a run that is ended without any.
+func (l *liveRun) answer() (map[string]any, error) {
+	if l.ending == nil {
+		return nil, &failure{ReasonInternal, "a request is not work"}
+	}
+	if l.ending.Reason != "" {
+		return l.ending.Output, &failure{l.ending.Reason, l.ending.Error}
+	}
+	return l.ending.Output, nil
+}
+
+// Tell records in an ended run that its origin knows. It is durable when Tell
+// returns; a run that was told is left as it is.
 func (x *Executor) Tell(ctx context.Context, run string, data json.RawMessage) error {
-	panic("not built")
+	r, err := x.Run(ctx, run)
+	if err == nil {
+		r, err = x.settled(ctx, r)
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case r.Told != nil:
+		return nil
+	case !r.Ended() || x.unsealed(r):
+		return fmt.Errorf("cannot record that %s is told: %w: it has not ended", r.Name(), ErrConflict)
+	}
+	repo, err := x.Git.Repo(r.Repo)
+	if err != nil {
+		return err
+	}
+	name := runRef(r.Caller, r.ID)
+	ref, err := repo.Resolve(ctx, name)
+	if err != nil {
+		return err
+	}
+	r.Told = &Told{Time: x.Now().UTC(), Data: data}
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("cannot record that %s is told: %w", r.Name(), err)
+	}
+	commit, err := repo.WriteCommit(ctx, gitd.NewCommit{From: ref, Parents: []gitd.Hash{ref}, Put: []gitd.File{{Path: "run.json", Content: text}},
+		Author: x.Bot, Committer: x.Bot, When: x.Now(),
+		Message: fmt.Sprintf("%s: told\n\n%s: %s\n%s: %s\n", r.Name(), trailerCaller, r.Caller, trailerRun, r.ID)})
+	if err != nil {
+		return fmt.Errorf("cannot record that %s is told: %w", r.Name(), err)
+	}
+	if err := repo.Update(ctx, gitd.RefUpdate{Name: name, New: commit, Old: &ref}); err != nil {
+		return fmt.Errorf("cannot record that %s is told: %w", r.Name(), err)
+	}
+	return x.index.put(r)
 }
 
 // Untold lists the runs with an Origin that is not known to have been told of
 // their end: those that are claimed, at work, waiting for a person, or ended. Oldest first.
-func (x *Executor) Untold(ctx context.Context) ([]Run, error) { panic("not built") }
+func (x *Executor) Untold(context.Context) ([]Run, error) {
+	var runs []Run
+	for _, r := range x.current() {
+		if r.Origin != nil && r.Told == nil && !r.Sub {
+			runs = append(runs, r)
+		}
+	}
+	sort.SliceStable(runs, func(i, j int) bool { return newer(runs[j], runs[i]) })
+	return runs, nil
+}

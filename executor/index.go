@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"encoding/json"
@@ -8,7 +9,9 @@ import (
 	"fmt"
 	"hash/crc32"
 	"os"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd"
@@ -20,8 +23,9 @@ const runsPrefix = "refs/ramus/runs"
 
 // runs holds every run. claims holds the keys of runs whose ref is about to be
 // made: what is left there after a crash is looked up in the refs.
-// The meta bucket holds wholeKey once the refs were read into the file: an
-// index without it is new, or was emptied.
+// The meta bucket holds wholeKey once the refs were read into the file, with
+// the id of the machine's boot: an index without it is new, or was emptied, or
+// was last written before the machine went down.
 var (
 	runsBucket, claimsBucket, metaBucket = []byte("runs"), []byte("claims"), []byte("meta")
 	wholeKey                             = []byte("whole")
@@ -32,10 +36,19 @@ var errDamaged = errors.New("index is damaged")
 
 // index answers lists of runs. It holds nothing that the refs do not: each
 // value is the run.json of a run's ref behind a checksum, because bbolt checks
-// only its own meta pages and would hand out damaged values as good ones.
+// only its own meta pages and would hand out damaged values as good ones. The
+// file is read once; questions are answered from memory.
+//
+// The file is not synced: that would be four waits for the disk in every claim.
+// A process that is killed loses nothing by it, and after the machine itself
+// went down the index is built anew from the refs, which are on disk.
 type index struct {
 	path string
 	db   *bolt.DB
+
+	mu   sync.RWMutex // guards all below
+	runs map[string]Run
+	keys []string // of runs, sorted
 }
 
 func openIndex(path string) (ix *index, fresh bool, err error) {
@@ -45,16 +58,26 @@ func openIndex(path string) (ix *index, fresh bool, err error) {
 	}
 	err = guard(func() error {
 		return ix.db.View(func(tx *bolt.Tx) error {
-			fresh = tx.Bucket(metaBucket).Get(wholeKey) == nil
+			fresh = !bytes.Equal(tx.Bucket(metaBucket).Get(wholeKey), bootID())
 			return nil
 		})
 	})
 	return ix, fresh, err
 }
 
+// bootID names the boot of the machine; where the kernel does not say, every
+// start counts as one.
+func bootID() []byte {
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return []byte(newToken())
+	}
+	return bytes.TrimSpace(id)
+}
+
 func (ix *index) open() error {
 	err := guard(func() (err error) {
-		ix.db, err = bolt.Open(ix.path, 0o600, &bolt.Options{Timeout: 5 * time.Second})
+		ix.db, err = bolt.Open(ix.path, 0o600, &bolt.Options{Timeout: 5 * time.Second, NoSync: true})
 		if err != nil {
 			return err
 		}
@@ -101,6 +124,12 @@ func unseal32(v []byte) ([]byte, error) {
 func (ix *index) put(runs ...Run) error {
 	err := guard(func() error {
 		return ix.db.Update(func(tx *bolt.Tx) error {
+			// In the order of the file's changes, whoever else writes at the same time.
+			tx.OnCommit(func() {
+				ix.mu.Lock()
+				ix.remember(runs)
+				ix.mu.Unlock()
+			})
 			b := tx.Bucket(runsBucket)
 			for _, r := range runs {
 				v, err := json.Marshal(r)
@@ -158,9 +187,10 @@ func (ix *index) claimed() (refs [][2]string, err error) {
 	return refs, err
 }
 
-// all returns every run, in the order of their keys.
-func (ix *index) all() (runs []Run, err error) {
-	err = guard(func() error {
+// load reads every run of the file; one that is damaged is errDamaged.
+func (ix *index) load() error {
+	var found []Run
+	err := guard(func() error {
 		return ix.db.View(func(tx *bolt.Tx) error {
 			return tx.Bucket(runsBucket).ForEach(func(_, v []byte) error {
 				v, err := unseal32(v)
@@ -171,12 +201,53 @@ func (ix *index) all() (runs []Run, err error) {
 				if err := json.Unmarshal(v, &r); err != nil {
 					return fmt.Errorf("%w: %w", errDamaged, err)
 				}
-				runs = append(runs, r)
+				found = append(found, r)
 				return nil
 			})
 		})
 	})
-	return runs, err
+	if err != nil {
+		return err
+	}
+	ix.mu.Lock()
+	defer ix.mu.Unlock()
+	ix.runs, ix.keys = make(map[string]Run, len(found)), nil
+	ix.remember(found)
+	return nil
+}
+
+// remember takes runs into memory. The caller holds the lock.
+func (ix *index) remember(runs []Run) {
+	if ix.runs == nil {
+		ix.runs = make(map[string]Run)
+	}
+	for _, r := range runs {
+		key := string(runKey(r.Repo, r.Caller, r.ID))
+		if _, known := ix.runs[key]; !known {
+			at, _ := slices.BinarySearch(ix.keys, key)
+			ix.keys = slices.Insert(ix.keys, at, key)
+		}
+		ix.runs[key] = r
+	}
+}
+
+// all returns every run, in the order of their keys.
+func (ix *index) all() []Run {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	runs := make([]Run, len(ix.keys))
+	for i, key := range ix.keys {
+		runs[i] = ix.runs[key]
+	}
+	return runs
+}
+
+// get returns one run.
+func (ix *index) get(repo string, c Caller, id string) (Run, bool) {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	r, ok := ix.runs[string(runKey(repo, c, id))]
+	return r, ok
 }
 
 // replace puts a new file with these runs in the old one's place.
@@ -191,14 +262,17 @@ func (ix *index) replace(runs []Run) error {
 	if err := next.put(runs...); err != nil {
 		return err
 	}
-	whole := func(tx *bolt.Tx) error { return tx.Bucket(metaBucket).Put(wholeKey, []byte{1}) }
+	whole := func(tx *bolt.Tx) error { return tx.Bucket(metaBucket).Put(wholeKey, bootID()) }
 	if err := errors.Join(next.db.Update(whole), next.db.Close(), guard(ix.db.Close)); err != nil {
 		return fmt.Errorf("cannot rebuild index: %w", err)
 	}
 	if err := os.Rename(next.path, ix.path); err != nil {
 		return fmt.Errorf("cannot rebuild index: %w", err)
 	}
-	return ix.open()
+	if err := ix.open(); err != nil {
+		return err
+	}
+	return ix.load()
 }
 
 func (ix *index) close() error { return guard(ix.db.Close) }

@@ -29,6 +29,7 @@ type liveRun struct {
 
 	// stdout and stderr get a copy of every command's output as it comes; see Executor.Exec.
 	stdout, stderr io.Writer
+	ending         *Ending   // of a request that is answered without work
 	stdin          io.Reader // of the first command, when there is somebody to give it
 
 	mu       sync.Mutex // guards all below

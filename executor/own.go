@@ -52,11 +52,16 @@ func (x *Executor) own(l *liveRun, answers map[string]Decision) {
 	defer close(l.done)
 	ctx, cancel := context.WithTimeoutCause(l.ctx, x.RunTimeout, errRunTimeout)
 	defer cancel()
-	release, err := l.target.take(ctx)
 	var output map[string]any
-	if err == nil {
-		output, err = l.perform(ctx, answers)
-		release()
+	var err error
+	if l.claim.Kind == KindRequest {
+		output, err = l.answer() // it needs no container, so it waits for nobody's turn
+	} else {
+		var release func()
+		if release, err = l.target.take(ctx); err == nil {
+			output, err = l.perform(ctx, answers)
+			release()
+		}
 	}
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		err = cause // the step that was stopped for it is only the way it showed
@@ -274,11 +279,10 @@ func (x *Executor) resumeAll(ctx context.Context) error {
 			return err
 		}
 	}
-	runs, err := x.index.all()
-	if err != nil {
-		return err
-	}
-	for _, r := range runs {
+	for _, r := range x.index.all() {
+		if r.Kind == KindRequest {
+			continue // whoever claimed it takes it up: see Untold
+		}
 		_, statErr := os.Stat(x.journalPath(r))
 		if r.Ended() && statErr != nil || r.State == StateAwaitingReview && statErr != nil || r.Sub {
 			continue

@@ -17,11 +17,8 @@ import (
 )
 
 // current returns every run: as sealed, and those at work as they stand now.
-func (x *Executor) current() ([]Run, error) {
-	runs, err := x.index.all()
-	if err != nil {
-		return nil, err
-	}
+func (x *Executor) current() []Run {
+	runs := x.index.all()
 	x.mu.Lock()
 	live := make(map[string]*liveRun, len(x.live))
 	for name, l := range x.live {
@@ -33,7 +30,7 @@ func (x *Executor) current() ([]Run, error) {
 			runs[i] = l.snapshot()
 		}
 	}
-	return runs, nil
+	return runs
 }
 
 func (f Filter) fits(r Run) bool {
@@ -45,10 +42,7 @@ func (f Filter) fits(r Run) bool {
 
 // Runs lists runs, newest first.
 func (x *Executor) Runs(_ context.Context, f Filter) ([]Run, error) {
-	all, err := x.current()
-	if err != nil {
-		return nil, err
-	}
+	all := x.current()
 	runs := []Run{}
 	for _, r := range all {
 		if f.fits(r) {
@@ -74,10 +68,7 @@ func (x *Executor) Run(ctx context.Context, name string) (Run, error) {
 	if name == "" {
 		return Run{}, fmt.Errorf("%w run: it has no name", ErrInvalid)
 	}
-	all, err := x.current()
-	if err != nil {
-		return Run{}, err
-	}
+	all := x.current()
 	caller, id, both := strings.Cut(name, "/")
 	var found []Run
 	for _, r := range all {
@@ -106,10 +97,7 @@ func (x *Executor) Run(ctx context.Context, name string) (Run, error) {
 
 // Callers lists callers, the most recently active first.
 func (x *Executor) Callers(ctx context.Context, f Filter) ([]CallerStatus, error) {
-	all, err := x.current()
-	if err != nil {
-		return nil, err
-	}
+	all := x.current()
 	byCaller := make(map[string]*CallerStatus)
 	list := []*CallerStatus{}
 	for _, r := range all {

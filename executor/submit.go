@@ -102,7 +102,7 @@ func (x *Executor) submit(ctx context.Context, r Request, stdout, stderr io.Writ
 			return nil, Run{}, err
 		}
 	}
-	ref, err := x.claim(ctx, p)
+	ref, err := x.claim(ctx, p, "")
 	if errors.Is(err, errClaimed) {
 		x.mu.Lock()
 		l := x.live[p.run.Name()]
@@ -117,6 +117,11 @@ func (x *Executor) submit(ctx context.Context, r Request, stdout, stderr io.Writ
 	if err != nil {
 		return nil, Run{}, err
 	}
+	return x.start(p, ref, stdout, stderr)
+}
+
+// start launches a run that is claimed and planned.
+func (x *Executor) start(p *plan, ref gitd.Hash, stdout, stderr io.Writer) (*liveRun, Run, error) {
 	if err := x.index.put(p.run); err != nil {
 		return nil, Run{}, err
 	}
@@ -189,7 +194,7 @@ func (x *Executor) plan(ctx context.Context, r Request) (*plan, error) {
 	}
 	p := &plan{command: r.Command, files: runFiles{Sub: map[string]string{}}}
 	now := x.Now().UTC()
-	p.run = Run{ID: r.Key, Caller: r.Caller, Repo: r.Repo, Base: r.Base, Asker: r.Asker, State: StateSubmitted,
+	p.run = Run{ID: r.Key, Caller: r.Caller, Repo: r.Repo, Base: r.Base, Asker: r.Asker, Origin: r.Origin, State: StateSubmitted,
 		Input: r.Input, From: r.From, Parent: r.Of, CreatedAt: now}
 	if p.run.ID == "" {
 		p.run.ID = now.Format("20060102-150405") + "-" + newToken()[:4]
@@ -272,10 +277,7 @@ func (x *Executor) planCaller(ctx context.Context, p *plan) error {
 
 // home finds a caller's repository and base.
 func (x *Executor) home(ctx context.Context, c Caller) (*gitd.Repo, string, error) {
-	runs, err := x.index.all()
-	if err != nil {
-		return nil, "", err
-	}
+	runs := x.index.all()
 	for i := len(runs) - 1; i >= 0; i-- {
 		if runs[i].Caller != c {
 			continue
@@ -464,9 +466,14 @@ func (x *Executor) resumable(ctx context.Context, name string, like Run) (Run, e
 // errClaimed: another request made the run's ref first.
 var errClaimed = errors.New("claimed already")
 
-// claim makes the run's ref against zero, and with it the branch of a caller
-// that is new. Whoever makes the ref owns the run.
-func (x *Executor) claim(ctx context.Context, p *plan) (gitd.Hash, error) {
+// claim makes the run's ref, and with it the branch of a caller that is new.
+// The ref is made against zero, or moved from old, where an earlier claim left
+// it: whoever does that owns the run.
+func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash, error) {
+	var parents []gitd.Hash
+	if old != "" {
+		parents = []gitd.Hash{old}
+	}
 	for attempt := 0; ; attempt++ {
 		text, err := json.MarshalIndent(p.run, "", "  ")
 		if err != nil {
@@ -479,7 +486,7 @@ func (x *Executor) claim(ctx context.Context, p *plan) (gitd.Hash, error) {
 		for id, text := range p.files.Sub {
 			files = append(files, gitd.File{Path: "sub/" + id + ".yaml", Content: []byte(text)})
 		}
-		ref, err := p.repo.WriteCommit(ctx, gitd.NewCommit{Put: files, Author: orElse(p.run.Asker, x.Bot), Committer: x.Bot, When: p.run.CreatedAt,
+		ref, err := p.repo.WriteCommit(ctx, gitd.NewCommit{Put: files, Parents: parents, Author: orElse(p.run.Asker, x.Bot), Committer: x.Bot, When: x.Now(),
 			Message: fmt.Sprintf("Claim %s\n\n%s: %s\n%s: %s\n", p.run.Name(), trailerCaller, p.run.Caller, trailerRun, p.run.ID)})
 		if err != nil {
 			return "", fmt.Errorf("cannot claim a run: %w", err)
@@ -488,7 +495,7 @@ func (x *Executor) claim(ctx context.Context, p *plan) (gitd.Hash, error) {
 			return "", err
 		}
 		none := gitd.Hash("")
-		updates := []gitd.RefUpdate{{Name: runRef(p.run.Caller, p.run.ID), New: ref, Old: &none}}
+		updates := []gitd.RefUpdate{{Name: runRef(p.run.Caller, p.run.ID), New: ref, Old: &old}}
 		if p.fresh {
 			updates = append(updates, gitd.RefUpdate{Name: "refs/heads/" + p.run.Branch, New: p.run.Start, Old: &none})
 		}
@@ -499,7 +506,7 @@ func (x *Executor) claim(ctx context.Context, p *plan) (gitd.Hash, error) {
 		if !errors.Is(err, gitd.ErrConflict) || attempt >= 20 {
 			return "", fmt.Errorf("cannot claim a run: %w", err)
 		}
-		if _, err := p.repo.Resolve(ctx, runRef(p.run.Caller, p.run.ID)); err == nil && !p.draw {
+		if now, err := p.repo.Resolve(ctx, runRef(p.run.Caller, p.run.ID)); err == nil && now != old && !p.draw {
 			return "", errClaimed
 		}
 		switch {

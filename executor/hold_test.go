@@ -1,0 +1,153 @@
+package executor_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+func mention(t *testing.T, conv, key string) executor.Request {
+	t.Helper()
+	c, err := executor.ConvCaller(conv)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return executor.Request{Caller: c, Repo: "demo", Key: key, Asker: gitd.Person{Name: "ann"},
+		Origin: &executor.Origin{Source: "test", Session: "test:" + conv, Key: key, Event: json.RawMessage(`{"a":1}`)}}
+}
+
+func TestClaimOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	var mu sync.Mutex
+	first, names := 0, map[string]bool{}
+	var wg sync.WaitGroup
+	for range 40 {
+		wg.Go(func() {
+			run, fresh, err := w.x.Claim(t.Context(), mention(t, "c", "C1-1.1"))
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				t.Error(err)
+			}
+			if fresh {
+				first++
+			}
+			names[run.Name()] = true
+		})
+	}
+	wg.Wait()
+	if first != 1 || len(names) != 1 || !names["conv:c/C1-1.1"] {
+		t.Errorf("%d of 40 claims were first, for %v", first, names)
+	}
+	if refs := w.sh(w.data, "git -C repos/demo.git for-each-ref refs/heads/ramus"); refs != "" {
+		t.Errorf("a claim made a branch: %s", refs)
+	}
+}
+
+func TestBeginGivesAClaimItsWork(t *testing.T) {
+	w := newWorld(t, nil)
+	claimed, _, err := w.x.Claim(t.Context(), mention(t, "c", "C1-1.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if claimed.Kind != executor.KindRequest || claimed.State != executor.StateSubmitted {
+		t.Errorf("claimed: %+v", claimed)
+	}
+	if err := w.x.Note(t.Context(), claimed.Name(), executor.Event{Type: executor.EventPolicy, Message: "container", Reason: "why"}); err != nil {
+		t.Fatal(err)
+	}
+	// The claim survives, and nothing begins it but whoever claimed it.
+	w.stop(true)
+	w.start()
+	untold, err := w.x.Untold(t.Context())
+	if err != nil || len(untold) != 1 || untold[0].Name() != claimed.Name() {
+		t.Fatalf("untold after a restart: %v %v", untold, err)
+	}
+	run, err := w.x.Begin(t.Context(), claimed.Name(), executor.Request{Command: &executor.Command{Shell: "echo one > a.txt"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if run.Kind != executor.KindExec || run.ID != claimed.ID || run.Origin == nil {
+		t.Errorf("begun: %+v", run)
+	}
+	again, err := w.x.Begin(t.Context(), claimed.Name(), executor.Request{Command: &executor.Command{Shell: "echo two > a.txt"}})
+	if err != nil || again.Name() != run.Name() || again.Command != run.Command {
+		t.Errorf("a second beginning: %+v %v", again, err)
+	}
+	run = w.wait(run.Name())
+	if run.State != executor.StateComplete {
+		t.Fatalf("%+v", run)
+	}
+	var types []string
+	for e, err := range w.x.Events(t.Context(), run.Name(), 0, false) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		types = append(types, e.Type)
+	}
+	if types[0] != executor.EventPolicy || !slices.Contains(types, executor.EventRunCreated) {
+		t.Errorf("journal: %v", types)
+	}
+	if err := w.x.Tell(t.Context(), run.Name(), json.RawMessage(`{"ts":"5"}`)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.x.Tell(t.Context(), run.Name(), json.RawMessage(`{"ts":"6"}`)); err != nil {
+		t.Fatal(err)
+	}
+	// What was told is in the ref, not only in the index.
+	w.stop(true)
+	w.start()
+	if _, err := w.x.Reindex(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	run, err = w.x.Run(t.Context(), run.Name())
+	if err != nil || run.Told == nil || string(run.Told.Data) != `{"ts":"5"}` {
+		t.Errorf("told: %+v %v", run.Told, err)
+	}
+	if untold, _ := w.x.Untold(t.Context()); len(untold) != 0 {
+		t.Errorf("untold: %v", untold)
+	}
+}
+
+func TestEndOfARequest(t *testing.T) {
+	w := newWorld(t, nil)
+	for i, e := range []executor.Ending{
+		{Output: map[string]any{"answer": "a"}},
+		{Reason: executor.ReasonBadInput, Error: "no such workflow"},
+	} {
+		claimed, _, err := w.x.Claim(t.Context(), mention(t, "c", fmt.Sprintf("C1-1.%d", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		run, err := w.x.End(t.Context(), claimed.Name(), e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !run.Ended() || run.Reason != e.Reason {
+			t.Errorf("%+v", run)
+		}
+		m, err := w.x.Manifest(t.Context(), run.Name())
+		if err != nil || m.State != run.State {
+			t.Errorf("%+v %v", m, err)
+		}
+		if err := w.x.Note(t.Context(), run.Name(), executor.Event{Type: executor.EventNote}); !errors.Is(err, executor.ErrConflict) {
+			t.Errorf("a note behind the end: %v", err)
+		}
+	}
+	claimed, _, err := w.x.Claim(t.Context(), mention(t, "c", "C1-2.1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.x.Stop(t.Context(), claimed.Name(), gitd.Person{Name: "bob"}); err != nil {
+		t.Fatal(err)
+	}
+	if run, _ := w.x.Run(t.Context(), claimed.Name()); run.Reason != executor.ReasonCancelled {
+		t.Errorf("%+v", run)
+	}
+}
