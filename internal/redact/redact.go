@@ -5,11 +5,25 @@
 // a library may quote one. [Secrets] knows the exact values and takes them out
 // wherever something is journalled, stored or shown: as they are, and in their
 // base64 (both alphabets, at each of the three offsets), hexadecimal (both
-// cases) and URL-encoded forms, also where a value is split over several writes.
+// cases) and URL-encoded forms, as JSON, a shell, Go and HTML quote them, also
+// where a value is split over several writes, or an encoding over several lines.
+// Of a value of several lines, such as a private key, each longer line is a
+// secret by itself.
+//
+// What is removed is exact: text without a value passes byte for byte. It is no
+// defence against somebody who has a value and wants to hide that he shows it.
+// Where base64 text begins or ends within a value's first or last three bytes,
+// the characters that carry bits of a neighbour too are left; they tell
+// at most four bits of the value at either end.
 package redact
 
 import (
+	"bytes"
+	"errors"
 	"io"
+	"maps"
+	"slices"
+	"strings"
 )
 
 // MinLength is the shortest value that is removed; shorter ones would be found everywhere.
@@ -17,32 +31,246 @@ const MinLength = 8
 
 // Secrets is a set of values to remove. A nil *Secrets removes nothing. It is
 // immutable and safe for concurrent use.
-type Secrets struct{}
+type Secrets struct {
+	// patterns, by their first eight bytes, the longest first.
+	patterns map[uint64][]*pattern
+	// heads are the first one to seven bytes of all patterns; true for those of
+	// a pattern that lines may break.
+	heads map[uint64]bool
+	// first knows the first four bytes of all patterns, blocks any four of their first eight.
+	first, blocks filter
+}
 
 // New makes a set from values by name; values shorter than MinLength are left
-// out and their names returned. In text a value becomes "[secret NAME]".
-func New(values map[string]string) (s *Secrets, short []string) { return nil, nil }
+// out and their names returned. In text a value becomes "[secret NAME]". White
+// space around a value does not belong to it.
+func New(values map[string]string) (s *Secrets, short []string) {
+	s = &Secrets{patterns: make(map[uint64][]*pattern), heads: make(map[uint64]bool)}
+	known := make(map[string]*pattern)
+	// In the order of names, so that of two names for one value it is always the same that is shown.
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		value := strings.TrimSpace(values[name])
+		if len(value) < MinLength {
+			short = append(short, name)
+			continue
+		}
+		for _, f := range formsOf(value) {
+			if known[f.text] == nil {
+				known[f.text] = &pattern{text: []byte(f.text), wraps: f.wraps, name: name}
+			}
+		}
+	}
+	for _, p := range known {
+		s.add(p)
+	}
+	for _, list := range s.patterns {
+		slices.SortFunc(list, func(a, b *pattern) int { return len(b.text) - len(a.text) })
+	}
+	s.label(known)
+	return s, short
+}
 
-// String is text without secrets. Bytes the same for bytes; it returns b itself when there is none.
-func (s *Secrets) String(text string) string { return text }
-func (s *Secrets) Bytes(b []byte) []byte     { return b }
-
-// Find names the secrets that r holds, reading it to its end.
-func (s *Secrets) Find(r io.Reader) (names []string, err error) { return nil, nil }
+// label gives each pattern the text that takes its place. A name that holds a
+// secret, its own or another, must not bring it back.
+func (s *Secrets) label(known map[string]*pattern) {
+	for _, p := range known {
+		p.label = []byte("[secret " + p.name + "]")
+	}
+	for _, p := range known {
+		if found := s.find(p.label); len(found) > 0 {
+			p.label, p.name = []byte("[…]"), "…" // shorter than any value
+		}
+	}
+}
 
 // Empty tells whether there is nothing to remove.
-func (s *Secrets) Empty() bool { return s == nil }
+func (s *Secrets) Empty() bool { return s == nil || len(s.patterns) == 0 }
+
+// String is text without secrets; the same text when there is none.
+func (s *Secrets) String(text string) string {
+	if s.Empty() || len(text) < MinLength {
+		return text
+	}
+	b := []byte(text)
+	if out := s.Bytes(b); len(out) != len(b) || &out[0] != &b[0] {
+		return string(out)
+	}
+	return text
+}
+
+// Bytes is b without secrets; b itself when there is none. b is not changed.
+func (s *Secrets) Bytes(b []byte) []byte {
+	if s.Empty() || len(b) < MinLength {
+		return b
+	}
+	if _, p, _, _ := s.next(b, 0, true); p == nil {
+		return b
+	}
+	var c cut
+	out, _ := c.take(s, nil, b, true)
+	return out
+}
+
+// Name is a file's path without secrets, fit to be a path: what takes a value's
+// place holds no slash. Two paths may become the same.
+func (s *Secrets) Name(path string) string {
+	if s.Empty() || len(path) < MinLength {
+		return path
+	}
+	var out []byte
+	b, start, covered := []byte(path), 0, 0
+	for i := 0; ; {
+		at, p, n, _ := s.next(b, i, true)
+		if p == nil {
+			break
+		}
+		if at >= covered {
+			out = append(append(out, b[start:at]...), bytes.ReplaceAll(p.label, []byte("/"), []byte("_"))...)
+		}
+		covered = max(covered, at+n)
+		start, i = covered, at+1
+	}
+	if start == 0 {
+		return path
+	}
+	return string(append(out, b[start:]...))
+}
+
+// Find names the secrets that r holds, in alphabetical order, reading it to its
+// end. With an error it names those that were found before.
+func (s *Secrets) Find(r io.Reader) (names []string, err error) {
+	if s.Empty() {
+		_, err = io.Copy(io.Discard, r)
+		return nil, err
+	}
+	f := s.Finder()
+	_, err = io.Copy(f, r)
+	return f.Names(), err
+}
+
+// find names the secrets in b.
+func (s *Secrets) find(b []byte) []string {
+	f := s.Finder()
+	_, _ = f.Write(b) // never fails
+	return f.Names()
+}
+
+// Finder names the secrets in what is written to it; it keeps no text.
+// It is not safe for concurrent use.
+type Finder struct {
+	s     *Secrets
+	held  []byte
+	names map[string]bool
+}
+
+// Finder makes a Finder.
+func (s *Secrets) Finder() *Finder { return &Finder{s: s} }
+
+// Write never fails.
+func (f *Finder) Write(p []byte) (int, error) {
+	if !f.s.Empty() {
+		b := p
+		if len(f.held) > 0 {
+			b = append(f.held, p...)
+		}
+		f.held = append(f.held[:0], b[f.scan(b, false):]...)
+	}
+	return len(p), nil
+}
+
+// Names is what was found in all that was written, in alphabetical order; what
+// is written afterwards is another text.
+func (f *Finder) Names() []string {
+	if !f.s.Empty() {
+		f.scan(f.held, true)
+	}
+	names := slices.Sorted(maps.Keys(f.names))
+	f.held, f.names = f.held[:0], nil
+	return names
+}
+
+func (f *Finder) scan(b []byte, final bool) (done int) {
+	for i := 0; ; {
+		at, p, _, _ := f.s.next(b, i, final)
+		if p == nil {
+			return at
+		}
+		if f.names == nil {
+			f.names = make(map[string]bool)
+		}
+		f.names[p.name] = true
+		i = at + 1
+	}
+}
 
 // Writer removes secrets from what is written through it, also where a value is
-// split over writes: it holds back at most the length of the longest form until
-// Flush, which must be called at the end.
-type Writer struct{ w io.Writer }
+// split over writes: it holds back what may be the beginning of one until it is
+// none, or until Flush, which must be called at the end. Everything else goes
+// on at once. It is not safe for concurrent use.
+type Writer struct {
+	s    *Secrets
+	w    io.Writer
+	cut  cut
+	held []byte
+	out  []byte
+	err  error
+}
 
 // Writer makes a Writer that writes to w.
-func (s *Secrets) Writer(w io.Writer) *Writer { return &Writer{w} }
+func (s *Secrets) Writer(w io.Writer) *Writer { return &Writer{s: s, w: w} }
 
-// Write takes all of p; the error is w's.
-func (w *Writer) Write(p []byte) (int, error) { return w.w.Write(p) }
+// Write takes all of p; the error is w's, and stays.
+func (w *Writer) Write(p []byte) (int, error) {
+	if w.s.Empty() {
+		return w.w.Write(p)
+	}
+	if w.err != nil {
+		return 0, w.err
+	}
+	b := p
+	if len(w.held) > 0 {
+		w.held = append(w.held, p...)
+		b = w.held
+	}
+	if err := w.pass(b, false); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
 
-// Flush writes what was held back.
-func (w *Writer) Flush() error { return nil }
+// Flush writes what was held back. What is written afterwards is another text.
+func (w *Writer) Flush() error {
+	if w.s.Empty() || w.err != nil {
+		return w.err
+	}
+	return w.pass(w.held, true)
+}
+
+// Found tells how many values were removed.
+func (w *Writer) Found() int { return w.cut.found }
+
+func (w *Writer) pass(b []byte, final bool) error {
+	out, rest := w.cut.take(w.s, w.out[:0], b, final)
+	if len(out) > 0 {
+		n, err := w.w.Write(out)
+		if err == nil && n < len(out) {
+			err = io.ErrShortWrite
+		}
+		if w.err = err; err != nil {
+			return err
+		}
+	}
+	// Large writes are rare; their memory is not kept for the small ones.
+	if w.out = out; cap(out) > 1<<20 {
+		w.out = nil
+	}
+	w.held = append(w.held[:0], rest...)
+	return nil
+}
+
+// Copy copies from r to w without secrets, to r's end, and tells how many values were removed.
+func (s *Secrets) Copy(w io.Writer, r io.Reader) (found int, err error) {
+	out := s.Writer(w)
+	_, err = io.Copy(out, r)
+	return out.Found(), errors.Join(err, out.Flush())
+}

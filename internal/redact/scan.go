@@ -1,0 +1,319 @@
+package redact
+
+import (
+	"bytes"
+	"encoding/binary"
+)
+
+// The search needs one look-up for five positions: a pattern that begins at one
+// of them has, with its first eight bytes, all of the four that follow the fourth.
+// Where a filter knows those four, the first eight bytes of each position
+// lead to the few patterns that are compared. An automaton would read every byte, in
+// tables that no cache holds once a private key is among the values.
+
+// filterBits: 8 KiB, which stay in the first cache.
+const filterBits = 16
+
+const (
+	head  = MinLength // how many first bytes lead to a pattern; no pattern is shorter
+	block = 4         // how many bytes a filter looks at
+	step  = head - block + 1
+	// stretch is how far ahead line breaks are looked for.
+	stretch = 512
+)
+
+// filter is a set of blocks that now and then says yes to another.
+type filter [1 << (filterBits - 6)]uint64
+
+func (f *filter) add(b []byte) {
+	h := hash(binary.LittleEndian.Uint32(b))
+	f[h>>6] |= 1 << (h & 63)
+}
+
+func (f *filter) has(block uint32) bool {
+	h := hash(block)
+	return f[h>>6&(1<<(filterBits-6)-1)]>>(h&63)&1 != 0
+}
+
+// pattern is one form of one value.
+type pattern struct {
+	text  []byte
+	wraps bool // line breaks may stand within: base64 and hexadecimal are printed in lines
+	name  string
+	label []byte
+}
+
+func hash(block uint32) uint32 { return block * 0x9E3779B1 >> (32 - filterBits) }
+
+// headKey is the key of up to seven first bytes; their number stands above them.
+func headKey(b []byte) uint64 {
+	var k [8]byte
+	copy(k[:7], b)
+	k[7] = byte(len(b))
+	return binary.LittleEndian.Uint64(k[:])
+}
+
+func (s *Secrets) add(p *pattern) {
+	s.first.add(p.text)
+	for i := range step {
+		s.blocks.add(p.text[i:])
+	}
+	key := binary.LittleEndian.Uint64(p.text)
+	s.patterns[key] = append(s.patterns[key], p)
+	for n := 1; n < head; n++ {
+		key := headKey(p.text[:n])
+		s.heads[key] = s.heads[key] || p.wraps
+	}
+}
+
+// breaks are the bytes that a line break begins with.
+var breaks = [256]bool{'\n': true, '\r': true, '\\': true}
+
+// lineBreak is the length of the line break that b begins with, as it is or as
+// JSON has it: 0 when there is none, -1 when more of b is needed to tell.
+func lineBreak(b []byte) int {
+	if b[0] == '\n' {
+		return 1
+	}
+	for _, text := range []string{"\r\n", `\n`, `\r\n`} {
+		switch {
+		case len(b) >= len(text) && string(b[:len(text)]) == text:
+			return len(text)
+		case len(b) < len(text) && string(b) == text[:len(b)]:
+			return -1
+		}
+	}
+	return 0
+}
+
+// encoded tells the characters of patterns that lines may break: base64, also
+// within URLs and JSON, and hexadecimal.
+var encoded = func() (set [256]bool) {
+	for _, c := range `ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_=%\` {
+		set[c] = true
+	}
+	return set
+}()
+
+// next finds the first position from i on where a pattern begins, which is n
+// bytes long there. Without one, p is nil and at is the length of b or, unless
+// b is final, the first position where with more text there may be one: pending.
+func (s *Secrets) next(b []byte, i int, final bool) (at int, p *pattern, n int, pending bool) {
+	for i < len(b) {
+		// Up to whole no line break stands within the first bytes of a position, from
+		// there to broken one may.
+		whole := max(i, min(i+stretch, len(b)-head+1))
+		broken := whole
+		if whole == len(b)-head+1 || whole == i {
+			broken = len(b)
+		}
+		if q := nextBreak(b, i+1, min(whole+head, len(b))); q >= 0 {
+			whole, broken = max(i, q-head+1), q
+		}
+		if i = s.skip(b, i, whole); i < whole {
+			if p, n, pending = s.at(b[i:], final); p != nil || pending {
+				return i, p, n, pending
+			}
+			i++
+			continue
+		}
+		for ; i < broken; i++ {
+			if p, n, pending = s.at(b[i:], final); p != nil || pending {
+				return i, p, n, pending
+			}
+		}
+	}
+	return len(b), nil, 0, false
+}
+
+// skip finds the first position in b[i:end] where a pattern may begin, or end.
+// Eight bytes can be read at each of them.
+func (s *Secrets) skip(b []byte, i, end int) int {
+	for i < end {
+		v := binary.LittleEndian.Uint64(b[i:])
+		if !s.blocks.has(uint32(v >> (8 * (head - block)))) {
+			i += step
+			continue
+		}
+		for last := min(i+step, end); i < last; i++ {
+			if s.first.has(binary.LittleEndian.Uint32(b[i:])) {
+				return i
+			}
+		}
+	}
+	return end
+}
+
+// nextBreak finds the first line break in b[i:end] behind which an encoding may
+// go on; -1 when there is none.
+func nextBreak(b []byte, i, end int) int {
+	for i < end {
+		n := bytes.IndexByte(b[i:end], '\n')
+		if n < 0 {
+			n = end - i
+		}
+		if m := bytes.IndexByte(b[i:i+n], '\\'); m >= 0 {
+			n = m
+		} else if n == end-i {
+			// The last byte may be the first of two.
+			if b[end-1] != '\r' {
+				return -1
+			}
+			n--
+		} else if n > 0 && b[i+n-1] == '\r' {
+			n--
+		}
+		if i += n; joins(b, i) {
+			return i
+		}
+		i++
+	}
+	return -1
+}
+
+// joins tells whether an encoding may go on behind a line break at b[i].
+func joins(b []byte, i int) bool {
+	if !encoded[b[i-1]] {
+		return false
+	}
+	n := lineBreak(b[i:])
+	return n < 0 || n > 0 && (i+n == len(b) || encoded[b[i+n]])
+}
+
+// beginning lists the patterns that begin with the first bytes of b.
+func (s *Secrets) beginning(b []byte) []*pattern {
+	if !s.first.has(binary.LittleEndian.Uint32(b)) {
+		return nil
+	}
+	return s.patterns[binary.LittleEndian.Uint64(b)]
+}
+
+// at tells which pattern b begins with: the longest, and how long it is here.
+// pending: with more text there might be one, or a longer one.
+func (s *Secrets) at(b []byte, final bool) (p *pattern, n int, pending bool) {
+	consider := func(c *pattern, wrapped bool) {
+		if !wrapped {
+			switch {
+			case len(b) >= len(c.text):
+				if len(c.text) > n && string(b[:len(c.text)]) == string(c.text) {
+					p, n = c, len(c.text)
+				}
+			case !final && bytes.HasPrefix(c.text, b):
+				pending = true
+			}
+		}
+		if !c.wraps {
+			return
+		}
+		m, more := c.wrapped(b)
+		if m > n {
+			p, n = c, m
+		}
+		pending = pending || more && !final
+	}
+	if len(b) >= head {
+		for _, c := range s.beginning(b) {
+			consider(c, false)
+		}
+	} else if _, ok := s.heads[headKey(b)]; ok && !final {
+		pending = true
+	}
+	// The same without line breaks.
+	var first [head]byte
+	k, i := 0, 0
+	for k < head && i < len(b) {
+		if breaks[b[i]] && k > 0 {
+			m := lineBreak(b[i:])
+			if m < 0 {
+				i = len(b)
+				break
+			}
+			if m > 0 {
+				i += m
+				// One line break, and then the encoding goes on.
+				if i < len(b) && (!encoded[b[i]] || breaks[b[i]] && lineBreak(b[i:]) > 0) {
+					return choose(p, n, pending)
+				}
+				continue
+			}
+		}
+		first[k] = b[i]
+		k++
+		i++
+	}
+	switch {
+	case i == k: // no line break among them
+	case k == head:
+		for _, c := range s.beginning(first[:]) {
+			if c.wraps {
+				consider(c, true)
+			}
+		}
+	case s.heads[headKey(first[:k])] && !final:
+		pending = true
+	}
+	return choose(p, n, pending)
+}
+
+// choose: what is pending comes first, because it may turn out to be longer.
+func choose(p *pattern, n int, pending bool) (*pattern, int, bool) {
+	if pending {
+		return nil, 0, true
+	}
+	return p, n, false
+}
+
+// wrapped is the length of the pattern at the beginning of b with line breaks
+// within, 0 when it is not there. more: b ends before that can be told.
+func (p *pattern) wrapped(b []byte) (n int, more bool) {
+	for k := 0; k < len(p.text); {
+		switch {
+		case n == len(b):
+			return 0, true
+		case b[n] == p.text[k]:
+			k++
+			n++
+			continue
+		case k == 0 || !breaks[b[n]]:
+			return 0, false
+		}
+		m := lineBreak(b[n:])
+		if m < 0 {
+			return 0, true
+		}
+		if m == 0 || n+m < len(b) && b[n+m] != p.text[k] {
+			return 0, false
+		}
+		n += m
+	}
+	return n, false
+}
+
+// cut takes values out of a text that comes in parts.
+type cut struct {
+	covered int // bytes at the beginning of the next part that belong to a value
+	found   int
+}
+
+// take appends b without its values to out. Values that overlap are one: no
+// byte of either is left. rest is the end of b that has to be looked at again
+// with what follows; none when b is final.
+func (c *cut) take(s *Secrets, out, b []byte, final bool) (_, rest []byte) {
+	start := c.covered
+	for i := 0; ; {
+		at, p, n, _ := s.next(b, i, final)
+		if p == nil {
+			if start < at {
+				out = append(out, b[start:at]...)
+			}
+			c.covered = max(0, start-at)
+			return out, b[at:]
+		}
+		if at >= c.covered {
+			out = append(append(out, b[start:at]...), p.label...)
+			c.found++
+		}
+		c.covered = max(c.covered, at+n)
+		start, i = c.covered, at+1
+	}
+}
