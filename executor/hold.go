@@ -26,8 +26,8 @@ func (x *Executor) Claim(ctx context.Context, r Request) (run Run, fresh bool, e
 	if err != nil {
 		return Run{}, false, err
 	}
-	if have, known := x.index.get(repo.Name(), r.Caller, r.Key); known {
-		return x.asItStands(have), false, nil
+	if have, known := x.Find(r.Caller, r.Key); known {
+		return have, false, nil
 	}
 	p := &plan{repo: repo, run: Run{ID: r.Key, Caller: r.Caller, Kind: KindRequest, Repo: repo.Name(), Base: r.Base, Branch: r.Caller.Branch(),
 		Origin: r.Origin, Asker: r.Asker, Input: r.Input, State: StateSubmitted, CreatedAt: x.Now().UTC()}}
@@ -42,15 +42,20 @@ func (x *Executor) Claim(ctx context.Context, r Request) (run Run, fresh bool, e
 	return p.run, true, x.index.put(p.run)
 }
 
-// asItStands is a run as it is now, when it is at work here.
-func (x *Executor) asItStands(r Run) Run {
+// Find returns the run of a caller with this very id, in whatever repository it
+// is. Unlike [Executor.Run] it looks nowhere else, and takes no time.
+func (x *Executor) Find(c Caller, id string) (Run, bool) {
+	r, known := x.index.get(c, id)
+	if !known {
+		return Run{}, false
+	}
 	x.mu.Lock()
 	l := x.live[r.Name()]
 	x.mu.Unlock()
 	if l != nil && l.claim.Repo == r.Repo {
-		return l.snapshot()
+		return l.snapshot(), true
 	}
-	return r
+	return r, true
 }
 
 // Begin gives a claimed run its work and starts it. Of the request only the

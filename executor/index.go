@@ -47,8 +47,9 @@ type index struct {
 	db   *bolt.DB
 
 	mu   sync.RWMutex // guards all below
-	runs map[string]Run
-	keys []string // of runs, sorted
+	runs  map[string]Run
+	keys  []string          // of runs, sorted
+	named map[string]string // the latest key of each Run.Name
 }
 
 func openIndex(path string) (ix *index, fresh bool, err error) {
@@ -211,7 +212,7 @@ func (ix *index) load() error {
 	}
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	ix.runs, ix.keys = make(map[string]Run, len(found)), nil
+	ix.runs, ix.keys, ix.named = make(map[string]Run, len(found)), nil, nil
 	ix.remember(found)
 	return nil
 }
@@ -221,6 +222,9 @@ func (ix *index) remember(runs []Run) {
 	if ix.runs == nil {
 		ix.runs = make(map[string]Run)
 	}
+	if ix.named == nil {
+		ix.named = make(map[string]string)
+	}
 	for _, r := range runs {
 		key := string(runKey(r.Repo, r.Caller, r.ID))
 		if _, known := ix.runs[key]; !known {
@@ -228,6 +232,7 @@ func (ix *index) remember(runs []Run) {
 			ix.keys = slices.Insert(ix.keys, at, key)
 		}
 		ix.runs[key] = r
+		ix.named[r.Name()] = key
 	}
 }
 
@@ -242,11 +247,11 @@ func (ix *index) all() []Run {
 	return runs
 }
 
-// get returns one run.
-func (ix *index) get(repo string, c Caller, id string) (Run, bool) {
+// get returns the run of a caller by its id, whatever repository it is in.
+func (ix *index) get(c Caller, id string) (Run, bool) {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
-	r, ok := ix.runs[string(runKey(repo, c, id))]
+	r, ok := ix.runs[ix.named[c.String()+"/"+id]]
 	return r, ok
 }
 

@@ -106,7 +106,7 @@ func (s *Server) Drain() {
 // that is a fault of the program which a test finds, never a state to serve in.
 func (s *Server) mux(routes []Route, fixed *Who) http.Handler {
 	m := http.NewServeMux()
-	classes := []Access{AccessPublic, AccessMetrics, AccessRead, AccessWrite, AccessAdmin, AccessGit}
+	classes := []Access{AccessPublic, AccessMetrics, AccessRead, AccessWrite, AccessAdmin, AccessGit, AccessHook}
 	for _, route := range routes {
 		if !slices.Contains(classes, route.Access) {
 			panic(fmt.Sprintf("route %s %s has no access class", route.Method, route.Pattern))

@@ -21,6 +21,9 @@ const (
 	AccessAdmin   Access = "admin"   // the scope "admin" for every repository, or the unix socket
 	// AccessGit: the Git server checks the grant itself, ref by ref.
 	AccessGit Access = "git"
+	// AccessHook: the handler checks the sender's signature over the raw body
+	// before it reads anything in it.
+	AccessHook Access = "hook"
 )
 
 // Who is the caller of a request. The zero value is nobody.
@@ -49,7 +52,7 @@ func (w Who) Admin() bool { return w.has("admin") && w.Repo == "*" }
 // May tells whether the caller is let in to routes of class a.
 func (w Who) May(a Access) bool {
 	switch a {
-	case AccessPublic, AccessGit:
+	case AccessPublic, AccessGit, AccessHook:
 		return true
 	case AccessMetrics:
 		return w.has("metrics") && w.Repo == "*" || w.Admin()
