@@ -1,0 +1,45 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// HelpText says what can be written in a mention, in Slack's mrkdwn: which
+// commands there are, and what becomes of plain words. agents are the
+// configured agents' names, the default first; tools are the thread's catalog.
+func HelpText(agents []string, tools []Tool) string {
+	if !slices.ContainsFunc(tools, func(t Tool) bool { return t.Name == ToolStart }) {
+		return "This thread's requests are handed over to the fallback runner: say in plain words what is to be done."
+	}
+	var b strings.Builder
+	switch len(agents) {
+	case 0:
+		b.WriteString("No coding agent is set up here, so plain words find nobody. These commands need none:\n")
+	case 1:
+		fmt.Fprintf(&b, "Say in plain words what is to be done: the agent `%s` does it on this thread's branch, and its work is checked. These commands need no agent:\n", agents[0])
+	default:
+		fmt.Fprintf(&b, "Say in plain words what is to be done: the agent `%s` does it on this thread's branch, and its work is checked. For another, add `agent:NAME` (%s). These commands need no agent:\n",
+			agents[0], strings.Join(agents[1:], ", "))
+	}
+	for _, line := range [][2]string{
+		{"run WORKFLOW [key=value …]", "runs a workflow of the repository"},
+		{"exec COMMAND", "runs the rest of the line, or a code block"},
+		{"test [PATTERN]", "runs the project's tests, or some"},
+		{"lint [fix]", "runs its linters, and repairs"},
+		{"build [TARGET]", "builds it, or a part"},
+		{"diff [--stat]", "shows what changed on this thread's branch"},
+		{"log [N]", "lists the branch's commits"},
+		{"status", "says what runs and what ran"},
+		{"why", "says why the last run ended as it did"},
+		{"merge [into BRANCH] [squash]", "merges the branch; also `merge`, `rebase`, `ff`"},
+		{"stop", "stops what runs; what stands is committed"},
+		{"retry", "runs the last run again"},
+		{"help", "says this"},
+	} {
+		fmt.Fprintf(&b, "• `%s` %s\n", line[0], line[1])
+	}
+	b.WriteString("Add `repo:NAME` or `base:BRANCH` to choose where. A second mention in the thread goes on with the same branch.")
+	return b.String()
+}
