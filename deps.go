@@ -7,8 +7,6 @@ import (
 	_ "github.com/gorilla/websocket"
 	_ "github.com/slack-go/slack"
 	_ "github.com/slack-go/slack/socketmode"
-	_ "gocloud.dev/blob"
-	_ "gocloud.dev/blob/fileblob"
 	_ "gocloud.dev/blob/memblob"
 	_ "gocloud.dev/blob/s3blob"
 )

@@ -12,6 +12,10 @@ var (
 	ErrConflict = errors.New("conflict")
 	// ErrAmbiguous: a partial id fits several.
 	ErrAmbiguous = errors.New("ambiguous")
+	// ErrDamaged: a file of a run's evidence is gone, or is not what its SHA-256 says.
+	ErrDamaged = errors.New("damaged")
+	// ErrStoreAway: the artifact store does not answer.
+	ErrStoreAway = errors.New("the artifact store does not answer")
 	// ErrClosed: the executor is shutting down.
 	ErrClosed = errors.New("shutting down")
 )

@@ -47,7 +47,8 @@ type Executor struct {
 	Agents map[string]Agent
 	// Secrets are removed from all that is journalled, sealed, stored or shown. nil: there are none.
 	Secrets *redact.Secrets
-	// Store keeps what is too large for git, below the key "sha256/"; nil: a folder of Data.
+	// Store keeps what is too large for git, below the key "sha256/"; nil: the
+	// folder artifacts of Data. The executor does not close it.
 	Store *blob.Bucket
 	// Door, when set, serves what a container asks at its door beside git and
 	// the proxy, by path prefix ("/model/").
@@ -61,6 +62,9 @@ type Executor struct {
 	// sealEvery is how long a run waits that could not be sealed.
 	sealEvery time.Duration
 	index     *index
+	bucket    *blob.Bucket // the artifact store
+	folder    *blob.Bucket // the store in Data; nil: there is none
+	checked   checked
 	hub       hub
 
 	commands, commits atomic.Int64
@@ -87,11 +91,14 @@ func (x *Executor) Open(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Join(x.Data, "live"), 0o700); err != nil {
 		return fmt.Errorf("cannot open the data folder: %w", err)
 	}
-	if err := x.openIndex(ctx); err != nil {
+	if err := x.openStore(); err != nil {
 		return err
 	}
+	if err := x.openIndex(ctx); err != nil {
+		return errors.Join(err, x.closeStore())
+	}
 	if err := x.Fleet.Open(ctx); err != nil {
-		return errors.Join(err, x.index.close())
+		return errors.Join(err, x.index.close(), x.closeStore())
 	}
 	if err := x.resumeAll(ctx); err != nil {
 		return errors.Join(err, x.Close(ctx, true))
@@ -171,7 +178,7 @@ func (x *Executor) Close(ctx context.Context, keep bool) error {
 	}
 	err = errors.Join(err, x.Fleet.Close(ctx, keep))
 	<-ended // with the fleet closed every container's connection is, and nothing can hang on one
-	return errors.Join(err, x.index.close())
+	return errors.Join(err, x.index.close(), x.closeStore())
 }
 
 // Request asks for a run.

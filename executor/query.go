@@ -3,6 +3,7 @@ package executor
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -288,40 +289,18 @@ func (x *Executor) Output(ctx context.Context, run, step, stream string) (io.Rea
 	if err == nil {
 		return f, nil
 	}
-	return x.sealedFile(ctx, r, "output/"+name)
+	out, err := x.Artifact(ctx, r.Name(), "output/"+name)
+	if errors.Is(err, ErrNotFound) {
+		return io.NopCloser(bytes.NewReader(nil)), nil // it printed nothing
+	}
+	return out, err
 }
 
 // Artifact opens a file of a run's evidence by its name in the manifest, such
 // as "artifacts/report.html". The run has ended or waits for a person.
-func (x *Executor) Artifact(ctx context.Context, run, name string) (io.ReadCloser, error) {
-	m, err := x.Manifest(ctx, run)
-	if err != nil {
-		return nil, err
-	}
+func (x *Executor) Artifact(ctx context.Context, run, name string) (*File, error) {
 	r, err := x.Run(ctx, run)
 	if err != nil {
-		return nil, err
-	}
-	for _, f := range m.Files {
-		if f.Name == name {
-			return x.sealedFile(ctx, r, name)
-		}
-	}
-	return nil, fmt.Errorf("artifact %q of %s: %w", name, r.Name(), ErrNotFound)
-}
-
-// sealedFile opens a file of a sealed run, from git or the artifact store.
-func (x *Executor) sealedFile(ctx context.Context, r Run, name string) (io.ReadCloser, error) {
-	repo, err := x.Git.Repo(r.Repo)
-	if err != nil {
-		return nil, err
-	}
-	ref := runRef(r.Caller, r.ID)
-	out, _, err := repo.OpenFile(ctx, ref, name)
-	if err == nil {
-		return out, nil
-	}
-	if !errors.Is(err, gitd.ErrNotFound) {
 		return nil, err
 	}
 	m, err := x.Manifest(ctx, r.Name())
@@ -329,16 +308,68 @@ func (x *Executor) sealedFile(ctx context.Context, r Run, name string) (io.ReadC
 		return nil, err
 	}
 	for _, f := range m.Files {
-		if f.Name == name && f.Stored {
-			file, err := os.Open(x.storePath(f.SHA256))
-			if err != nil {
-				return nil, fmt.Errorf("cannot open the stored output %s: %w", name, err)
-			}
-			return file, nil
+		if f.Name == name {
+			return x.open(ctx, r, f)
 		}
 	}
-	return io.NopCloser(bytes.NewReader(nil)), nil // it printed nothing
+	return nil, fmt.Errorf("artifact %q of %s: %w", name, r.Name(), ErrNotFound)
 }
+
+// open opens a file of a sealed run, from git or the artifact store.
+func (x *Executor) open(ctx context.Context, r Run, f ManifestFile) (*File, error) {
+	if f.Stored {
+		return x.openStored(ctx, f)
+	}
+	repo, err := x.Git.Repo(r.Repo)
+	if err != nil {
+		return nil, err
+	}
+	in := &gitFile{open: func() (io.ReadCloser, error) {
+		out, _, err := repo.OpenFile(ctx, runRef(r.Caller, r.ID), f.Name)
+		return out, err
+	}}
+	if in.in, err = in.open(); errors.Is(err, gitd.ErrNotFound) {
+		return nil, fmt.Errorf("cannot open %q: %w: it is not in the run's ref", f.Name, ErrDamaged)
+	} else if err != nil {
+		return nil, err
+	}
+	return &File{ManifestFile: f, from: in, hash: sha256.New()}, nil
+}
+
+// gitFile is a file in git that can be read from any place on: what stands
+// before it is read again and thrown away.
+type gitFile struct {
+	open func() (io.ReadCloser, error)
+	in   io.ReadCloser
+	at   int64 // of in
+	want int64 // of the next Read
+}
+
+func (g *gitFile) Read(p []byte) (int, error) {
+	if g.want < g.at {
+		in, err := g.open()
+		if err != nil {
+			return 0, err
+		}
+		_ = g.in.Close() // it was only read from
+		g.in, g.at = in, 0
+	}
+	if n, err := io.CopyN(io.Discard, g.in, g.want-g.at); err != nil {
+		g.at += n
+		return 0, err
+	}
+	n, err := g.in.Read(p)
+	g.at = g.want + int64(n)
+	g.want = g.at
+	return n, err
+}
+
+func (g *gitFile) Seek(offset int64, _ int) (int64, error) {
+	g.want = offset // File always counts from the start
+	return offset, nil
+}
+
+func (g *gitFile) Close() error { return g.in.Close() }
 
 // Manifest returns the evidence of a run that has ended or waits for a person.
 func (x *Executor) Manifest(ctx context.Context, run string) (Manifest, error) {

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -25,11 +27,6 @@ const (
 	maxFileList = 10_000   // changed files named in a manifest
 )
 
-// storePath is where the artifact store keeps a file.
-func (x *Executor) storePath(sum string) string {
-	return filepath.Join(x.Data, "artifacts", "sha256", sum[:2], sum)
-}
-
 // seal writes a run's record into one commit and moves the run's ref to it.
 // Its parents are the run's record before and the branch's tip: the commits of
 // the run stay reachable when the branch is deleted.
@@ -37,7 +34,7 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	r := l.snapshot()
 	repo := l.target.repo
 	m := x.manifest(r, l.journalled())
-	files, stored, err := x.outputFiles(r)
+	files, stored, err := x.outputFiles(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -59,6 +56,18 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	if !whole {
 		m.Unverified = append(m.Unverified, fmt.Sprintf("evidence/changes.diff is cut at %d MiB; the branch has everything", maxDiff>>20))
 	}
+	journal := filepath.Join(x.outputDir(r), "journal")
+	if err := l.copyJournal(journal); err != nil {
+		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
+	}
+	for _, f := range []gitd.File{{Path: "evidence/changes.diff", Source: diff}, {Path: "journal.jsonl", Source: journal}} {
+		described, err := describe(f.Path, f.Source)
+		if err != nil {
+			return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
+		}
+		m.Files = append(m.Files, described)
+		files = append(files, f)
+	}
 	runText, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
@@ -69,9 +78,7 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	}
 	files = append(files,
 		gitd.File{Path: "run.json", Content: runText},
-		gitd.File{Path: "journal.jsonl", Source: x.journalPath(r)},
-		gitd.File{Path: "evidence/manifest.json", Content: manifest},
-		gitd.File{Path: "evidence/changes.diff", Source: diff})
+		gitd.File{Path: "evidence/manifest.json", Content: manifest})
 	l.mu.Lock()
 	ref := l.ref
 	l.mu.Unlock()
@@ -94,6 +101,24 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	return nil
 }
 
+// copyJournal copies the journal as it stands: a note may still come while the
+// run is sealed, and then the file would not be what the manifest says.
+func (l *liveRun) copyJournal(to string) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	from, err := os.Open(l.x.journalPath(l.claim))
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	f, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, from)
+	return errors.Join(err, f.Close())
+}
+
 func sealedAs(r Run) string {
 	if r.Reason != "" {
 		return fmt.Sprintf("%s, %s", r.State, r.Reason)
@@ -103,7 +128,7 @@ func sealedAs(r Run) string {
 
 // outputFiles lists a run's outputs and artifacts: small ones to be sealed,
 // large ones put into the artifact store.
-func (x *Executor) outputFiles(r Run) (files []gitd.File, listed []ManifestFile, err error) {
+func (x *Executor) outputFiles(ctx context.Context, r Run) (files []gitd.File, listed []ManifestFile, err error) {
 	dir := x.outputDir(r)
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -119,19 +144,18 @@ func (x *Executor) outputFiles(r Run) (files []gitd.File, listed []ManifestFile,
 		case !strings.HasPrefix(name, "artifacts/"):
 			return nil
 		}
-		size, sum, err := digest(path)
+		f, err := describe(name, path)
 		if err != nil {
 			return err
 		}
-		f := ManifestFile{Name: name, Size: size, SHA256: sum, Stored: size > storeOver}
 		switch {
-		case size == 0 && strings.HasPrefix(name, "output/"):
+		case f.Size == 0 && strings.HasPrefix(name, "output/"):
 			return nil
-		case !f.Stored && gitCanHold(name):
+		case f.Size <= storeOver && gitCanHold(name):
 			files = append(files, gitd.File{Path: f.Name, Source: path})
 		default:
 			f.Stored = true
-			if err := x.store(path, sum); err != nil {
+			if err := x.store(ctx, path, f.SHA256, f.Size); err != nil {
 				return err
 			}
 		}
@@ -155,27 +179,19 @@ func gitCanHold(name string) bool {
 	return true
 }
 
-// store links a file into the artifact store. It is not moved: a seal that
-// fails half way is done again from the same files.
-func (x *Executor) store(path, sum string) error {
-	if err := os.MkdirAll(filepath.Dir(x.storePath(sum)), 0o700); err != nil {
-		return err
-	}
-	if err := os.Link(path, x.storePath(sum)); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
-	}
-	return nil
-}
-
-func digest(path string) (size int64, sum string, err error) {
+// describe reads a file for the manifest.
+func describe(name, path string) (m ManifestFile, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return 0, "", err
+		return m, err
 	}
 	defer f.Close()
 	h := sha256.New()
-	size, err = io.Copy(h, f)
-	return size, hex.EncodeToString(h.Sum(nil)), err
+	head := &limitWriter{w: new(bytes.Buffer), left: 512}
+	size, err := io.Copy(io.MultiWriter(h, head), f)
+	// By its content: a name says nothing about what a browser would make of it.
+	kind := http.DetectContentType(head.w.(*bytes.Buffer).Bytes())
+	return ManifestFile{Name: name, Size: size, SHA256: hex.EncodeToString(h.Sum(nil)), Type: kind}, err
 }
 
 // writeDiff writes what the run changed to a file; whole is false when it was cut.

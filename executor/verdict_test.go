@@ -18,15 +18,15 @@ type branch struct {
 }
 
 func newBranch() *branch {
-	return &branch{run: Run{Start: hash(0), Head: hash(0), Base: "main", State: StateComplete}}
+	return &branch{run: Run{Start: commitHash(0), Head: commitHash(0), Base: "main", State: StateComplete}}
 }
 
-func hash(n int) gitd.Hash { return gitd.Hash(fmt.Sprintf("%040x", n)) }
+func commitHash(n int) gitd.Hash { return gitd.Hash(fmt.Sprintf("%040x", n)) }
 
 // move makes a commit: of a step's, or by somebody else.
 func (b *branch) move() gitd.Hash {
 	b.n++
-	b.run.Head = hash(b.n)
+	b.run.Head = commitHash(b.n)
 	return b.run.Head
 }
 
@@ -133,7 +133,7 @@ func TestVerdict(t *testing.T) {
 			b.events = append(b.events, Event{Type: EventStepStarted, Step: "t", Task: "lib_run_tests", Command: "lib_run_tests", Parent: b.run.Head})
 			b.tests("t", 3, 0, 0)
 		}, VerdictVerified, nil},
-		{"merged into a base that had moved", func(b *branch) { b.change("a"); b.tests("t", 3, 0, 0); b.run.Merged = hash(999) }, VerdictVerified,
+		{"merged into a base that had moved", func(b *branch) { b.change("a"); b.tests("t", 3, 0, 0); b.run.Merged = commitHash(999) }, VerdictVerified,
 			[]string{"main had moved"}},
 		{"answered without running anything", func(b *branch) { b.run = Run{State: StateComplete, Kind: KindRequest} }, VerdictNone, nil},
 	} {
