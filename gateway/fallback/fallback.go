@@ -59,7 +59,7 @@ const (
 	maxAnswer = 256 << 10
 	maxPause  = time.Minute // between attempts
 	maxAsked  = time.Hour   // the same, where the runner asks for it
-	maxSaid   = 500 // of an error text of the runner's
+	maxSaid   = 500         // of an error text of the runner's
 )
 
 // ErrRefused: the runner does not take the thread, or gave an answer that is

@@ -1,0 +1,494 @@
+package model
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+)
+
+// Bounds of an answer.
+const (
+	maxAnswer  = 32 << 20
+	maxRefused = 64 << 10 // of the provider's words about an error
+	// writeTime is how long the container may leave what is written to it unread.
+	// It is less than a step waits for its guests.
+	writeTime = 20 * time.Second
+)
+
+var errTimeout = errors.New("the call took too long")
+
+// guest is a call as the executor sees it; *executor.Guest is one.
+type guest interface {
+	Context() context.Context
+	Run() executor.Run
+	Tell(executor.Event)
+	Leave()
+}
+
+// visit serves one container.
+type visit struct {
+	p     *Proxy
+	enter func(*http.Request) (guest, bool)
+
+	mu   sync.Mutex
+	told string // the run in whose journal it stands that a call was refused; guarded by mu
+}
+
+func (s *visit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	name, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, Prefix), "/")
+	v := s.p.providers[name]
+	if v == nil {
+		s.notServed(w, name)
+		return
+	}
+	e, at, model, no := v.find(r.Method, "/"+path)
+	if no != nil {
+		no.write(w, v)
+		return
+	}
+	g, ok := s.enter(r)
+	if !ok {
+		refusal{kind: kindRefused, text: "ramus: models are served while a command of a run is at work, and none is"}.write(w, v)
+		return
+	}
+	defer g.Leave()
+	c := &call{visit: s, provider: v, endpoint: e, path: at, guest: g, began: s.p.now(), account: s.p.ledger.open(g.Run().Name())}
+	defer c.account.close()
+	if no := c.serve(w, r, model); no != nil {
+		no.write(w, v)
+	}
+}
+
+func (s *visit) notServed(w http.ResponseWriter, name string) {
+	a := apis[name]
+	if a == nil {
+		http.Error(w, fmt.Sprintf("ramus: no such model provider; served are %v below %s", s.p.known(), Prefix), http.StatusNotFound)
+		return
+	}
+	refusal{kind: kindNotFound, text: fmt.Sprintf("ramus: no key is configured for %s; whoever runs ramus sets models.%s.api_key_env or models.%s.api_key_file", name, name, name)}.
+		write(w, &provider{api: a, name: name})
+}
+
+// call is one request on its way.
+type call struct {
+	*visit
+	provider *provider
+	endpoint endpoint
+	path     string // at the provider
+	guest    guest
+	account  *account
+	began    time.Time
+	held     int64 // bytes of memory
+
+	question question
+	tally    tally
+	sent     atomic.Bool // the provider has the whole question: it may work on it
+	status   int
+	ended    string
+	// What the account holds of this call; guarded by account.mu.
+	tokens, micros int64
+}
+
+// serve takes a call from its request to its answer. What it returns is still to be answered.
+func (c *call) serve(w http.ResponseWriter, r *http.Request, model string) *refusal {
+	if !c.takeSlot() {
+		return &refusal{kind: kindBusy, text: fmt.Sprintf("ramus: %d calls of this run are at work; try again when one has ended", c.p.slots())}
+	}
+	defer c.giveSlot()
+	defer func() { c.account.release(c.held) }()
+	if r.Method == http.MethodPost {
+		body, no := c.readBody(w, r)
+		if no == nil {
+			c.question, no = c.endpoint.parse(c.provider, c.path, model, body)
+		}
+		if no != nil {
+			return no
+		}
+	}
+	if c.endpoint.counted != countNothing {
+		if no := c.admit(); no != nil {
+			return no
+		}
+		defer c.finish()
+	}
+	ctx, cancel := context.WithTimeoutCause(c.guest.Context(), c.p.timeout(), errTimeout)
+	defer cancel()
+	control := http.NewResponseController(w)
+	defer func() { _ = control.SetWriteDeadline(time.Time{}) }()
+	resp, err := c.ask(ctx, r)
+	if err != nil {
+		return c.unanswered(ctx, err)
+	}
+	defer resp.Body.Close()
+	return c.answer(ctx, &client{w, control}, resp)
+}
+
+func (p *Proxy) slots() int {
+	if p.Calls <= 0 {
+		return 16
+	}
+	return p.Calls
+}
+
+func (c *call) takeSlot() bool {
+	c.account.mu.Lock()
+	defer c.account.mu.Unlock()
+	if c.account.slots >= c.p.slots() {
+		return false
+	}
+	c.account.slots++
+	return true
+}
+
+func (c *call) giveSlot() {
+	c.account.mu.Lock()
+	c.account.slots--
+	c.account.mu.Unlock()
+}
+
+// admit lets a call in that the budget has room for.
+func (c *call) admit() *refusal {
+	if _, ok := c.provider.price(c.question.model); !ok && c.p.Budget.CostMicros > 0 {
+		return &refusal{kind: kindBadRequest, text: fmt.Sprintf("ramus: the budget is in money and no price of %s is known; whoever runs ramus adds it to models.%s.prices",
+			c.question.model, c.provider.name)}
+	}
+	c.tally = tally{model: c.question.model, guess: guessInput(c.question.body), most: c.question.most}
+	a := c.account
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	text := c.exhausted()
+	calls := a.calls
+	if used := c.guest.Run().Usage; used != nil {
+		calls += used.Calls
+	}
+	if calls >= c.p.Budget.calls() {
+		text = fmt.Sprintf("ramus: this run has called models %d times, which is all it may%s", calls, advice)
+	}
+	if text != "" {
+		c.tellRefused()
+		return &refusal{kind: kindBudget, text: text}
+	}
+	a.calls++
+	c.book()
+	return nil
+}
+
+// advice is for the model that reads why it was refused.
+const advice = "; commit what stands and stop"
+
+// exhausted says in words that the budget is used up; "" when it is not. Called under account.mu.
+func (c *call) exhausted() string {
+	used, b := c.guest.Run().Usage, c.p.Budget
+	tokens, micros := used.Tokens()+c.account.tokens, c.account.micros
+	if used != nil {
+		micros += used.CostMicros
+	}
+	switch {
+	case b.Tokens > 0 && tokens >= b.Tokens:
+		return fmt.Sprintf("ramus: this run has used its budget for models: %d of %d tokens%s", tokens, b.Tokens, advice)
+	case b.CostMicros > 0 && micros >= b.CostMicros:
+		return fmt.Sprintf("ramus: this run has used its budget for models: %.2f of %.2f%s", float64(micros)/1e6, float64(b.CostMicros)/1e6, advice)
+	}
+	return ""
+}
+
+// book brings the account up to what is known of the call. Called under account.mu.
+func (c *call) book() {
+	n, _ := c.tally.tokens()
+	price, _ := c.provider.price(c.tally.model, c.question.model)
+	total, micros := max(1, n.total()), price.cost(n)
+	c.account.tokens += total - c.tokens
+	c.account.micros += micros - c.micros
+	c.tokens, c.micros = total, micros
+}
+
+// progress books what an answer has used so far; text says that the budget is used up.
+func (c *call) progress() (text string) {
+	c.account.mu.Lock()
+	defer c.account.mu.Unlock()
+	c.book()
+	if c.tally.whole {
+		return "" // it is at its end; the next call will hear of it
+	}
+	return c.exhausted()
+}
+
+// finish moves what a call has used from the account to the run's journal.
+func (c *call) finish() {
+	c.tally.waited = c.p.now().Sub(c.began)
+	n, estimated := c.tally.tokens()
+	if c.status >= 400 || c.status == 0 && !c.sent.Load() {
+		n, estimated = tokens{}, false
+	}
+	price, _ := c.provider.price(c.tally.model, c.question.model)
+	done := executor.ModelCall{
+		Provider: c.provider.name, Model: c.model(), Status: c.status,
+		InputTokens: n.input, OutputTokens: n.output, CacheRead: n.cacheRead, CacheWrite: n.cacheWrite, CostMicros: price.cost(n),
+		DurationMS: c.tally.waited.Milliseconds(), Estimated: estimated, Ended: c.ended,
+	}
+	message := done.Provider + " " + done.Model
+	if estimated {
+		message += ", estimated: the answer ended before its usage was told"
+	}
+	c.account.mu.Lock()
+	defer c.account.mu.Unlock()
+	c.account.calls--
+	c.account.tokens -= c.tokens
+	c.account.micros -= c.micros
+	c.tokens, c.micros = 0, 0
+	c.guest.Tell(executor.Event{Type: executor.EventUsage, Message: message, Reason: done.Ended, DurationMS: done.DurationMS, Data: marshal(done)})
+}
+
+// model is the name for the journal.
+func (c *call) model() string {
+	if bodyModel.MatchString(c.tally.model) {
+		return c.tally.model
+	}
+	return c.question.model
+}
+
+// tellRefused journals that a call was refused for the budget: once, whatever
+// the container keeps asking.
+func (c *call) tellRefused() {
+	run := c.guest.Run().Name()
+	c.visit.mu.Lock()
+	told := c.visit.told == run
+	c.visit.told = run
+	c.visit.mu.Unlock()
+	if told {
+		return
+	}
+	no := executor.ModelCall{Provider: c.provider.name, Model: c.question.model, Status: refusal{kind: kindBudget}.status(c.provider.name),
+		Ended: endedBudget, Refused: true}
+	c.guest.Tell(executor.Event{Type: executor.EventUsage, Message: no.Provider + " " + no.Model + ", refused: the budget is used up",
+		Reason: no.Ended, Data: marshal(no)})
+}
+
+// Why a call was ended.
+const (
+	endedBudget = "budget"
+	endedTime   = "time"
+)
+
+// ask makes the request: everything in it is named here.
+func (c *call) ask(ctx context.Context, r *http.Request) (*http.Response, error) {
+	query := url.Values{}
+	asked := r.URL.Query()
+	for _, name := range c.endpoint.query {
+		if value := asked.Get(name); value != "" && len(value) <= 256 {
+			query.Set(name, value)
+		}
+	}
+	to := c.provider.base + c.path
+	if len(query) > 0 {
+		to += "?" + query.Encode()
+	}
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(info httptrace.WroteRequestInfo) {
+		c.sent.Store(info.Err == nil)
+	}})
+	var body io.Reader = http.NoBody
+	if c.question.body != nil {
+		body = bytes.NewReader(c.question.body)
+	}
+	out, err := http.NewRequestWithContext(ctx, r.Method, to, body)
+	if err != nil {
+		return nil, err
+	}
+	h := out.Header
+	for _, name := range append([]string{"Accept"}, c.provider.headers...) {
+		for _, value := range r.Header.Values(name) {
+			h.Add(name, value)
+		}
+	}
+	if c.question.body != nil {
+		h.Set("Content-Type", "application/json")
+	}
+	h.Set("Accept-Encoding", "identity") // what is compressed comes late, and has to be undone to be counted
+	h.Set("User-Agent", "ramus")
+	c.provider.authorise(h, c.provider.key)
+	return c.p.transport().RoundTrip(out) // which follows no redirect
+}
+
+// unanswered is for a call that got no answer, or only the beginning of one of
+// which nothing was passed on.
+func (c *call) unanswered(ctx context.Context, err error) *refusal {
+	switch {
+	case errors.Is(context.Cause(ctx), errTimeout):
+		c.ended = endedTime
+		return &refusal{kind: kindTime, text: fmt.Sprintf("ramus: %s did not answer within %v", c.provider.name, c.p.timeout())}
+	case ctx.Err() != nil:
+		panic(http.ErrAbortHandler) // the client has gone, or the command that it is of
+	}
+	c.p.log().Warn("cannot ask a model provider", "provider", c.provider.name, "err", err)
+	return &refusal{kind: kindGateway, text: "ramus: " + c.provider.name + " cannot be reached, or its answer broke off; try again"}
+}
+
+// client is the container's end of a call.
+type client struct {
+	w       http.ResponseWriter
+	control *http.ResponseController
+}
+
+// write sends on at once.
+func (c *client) write(p []byte) error {
+	_ = c.control.SetWriteDeadline(time.Now().Add(writeTime))
+	if _, err := c.w.Write(p); err != nil {
+		return err
+	}
+	return c.control.Flush()
+}
+
+// answerHeaders are passed on; those that end in "-" begin the names of many.
+var answerHeaders = []string{"Content-Type", "Retry-After", "Retry-After-Ms", "X-Should-Retry", "Request-Id", "X-Request-Id",
+	"Anthropic-Ratelimit-", "X-Ratelimit-"}
+
+func (c *client) header(from http.Header) {
+	for name, values := range from {
+		for _, known := range answerHeaders {
+			if name == known || strings.HasSuffix(known, "-") && strings.HasPrefix(name, known) {
+				c.w.Header()[name] = values
+			}
+		}
+	}
+	c.w.Header().Set("X-Content-Type-Options", "nosniff")
+}
+
+// answer passes the provider's answer on.
+func (c *call) answer(ctx context.Context, w *client, resp *http.Response) *refusal {
+	c.status = resp.StatusCode
+	if resp.StatusCode >= 400 {
+		return c.providerRefused(w, resp)
+	}
+	if resp.StatusCode != http.StatusOK {
+		c.p.log().Warn("a model provider answered in an odd way", "provider", c.provider.name, "status", resp.StatusCode)
+		return &refusal{kind: kindGateway, text: fmt.Sprintf("ramus: %s answered with status %d, which is not passed on", c.provider.name, resp.StatusCode)}
+	}
+	body := io.Reader(resp.Body)
+	switch encoding := resp.Header.Get("Content-Encoding"); encoding {
+	case "", "identity":
+	case "gzip":
+		z, err := gzip.NewReader(body)
+		if err != nil {
+			return c.unanswered(ctx, err)
+		}
+		body = z
+	default:
+		return &refusal{kind: kindGateway, text: fmt.Sprintf("ramus: %s answered in the encoding %q, which cannot be counted", c.provider.name, clip(encoding))}
+	}
+	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	if kind == "text/event-stream" {
+		c.stream(ctx, w, resp, body)
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(body, maxAnswer+1))
+	c.tally.visible = int64(len(text))
+	if err == nil && len(text) > maxAnswer {
+		err = errors.New("the answer is too large")
+	}
+	if err != nil {
+		return c.unanswered(ctx, err)
+	}
+	c.provider.read(&c.tally, text)
+	c.tally.whole = c.tally.whole || c.endpoint.counted == countInput
+	w.header(resp.Header)
+	w.w.WriteHeader(resp.StatusCode)
+	if c.endpoint.counted != countNothing {
+		c.progress()
+	}
+	_ = w.write(c.provider.secrets.Bytes(text)) // who does not read the answer does not get it
+	return nil
+}
+
+// stream passes events on as they come.
+func (c *call) stream(ctx context.Context, w *client, resp *http.Response, body io.Reader) {
+	w.header(resp.Header)
+	w.w.Header().Set("Cache-Control", "no-store")
+	w.w.WriteHeader(resp.StatusCode)
+	_ = w.control.Flush()
+	for in := newEvents(body); ; {
+		event, err := in.next()
+		if len(event) > 0 {
+			object := data(event)
+			c.provider.read(&c.tally, object)
+			over := ""
+			if c.endpoint.counted != countNothing {
+				over = c.progress()
+			}
+			if !c.question.usageAdded || !onlyUsage(object) {
+				if w.write(c.provider.secrets.Bytes(event)) != nil {
+					panic(http.ErrAbortHandler)
+				}
+			}
+			if over != "" {
+				c.ended = endedBudget
+				_ = w.write(refusal{kind: kindBudget, text: over}.event(c.provider, c.path)) // the end is the same when it is not read
+				return
+			}
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, io.EOF):
+			return
+		case errors.Is(context.Cause(ctx), errTimeout):
+			c.ended = endedTime
+			_ = w.write(refusal{kind: kindTime, text: fmt.Sprintf("ramus: the answer took longer than %v", c.p.timeout())}.event(c.provider, c.path))
+			return
+		default:
+			if ctx.Err() == nil {
+				c.p.log().Warn("a model provider's stream broke off", "provider", c.provider.name, "err", err)
+			}
+			panic(http.ErrAbortHandler) // the client shall see that it is not whole
+		}
+	}
+}
+
+// onlyUsage tells the chunk that ends a streamed completion when the usage was
+// asked for. Clients that did not ask take a chunk's first choice without looking.
+func onlyUsage(object []byte) bool {
+	var chunk struct {
+		Choices *[]json.RawMessage `json:"choices"`
+		Usage   *json.RawMessage   `json:"usage"`
+	}
+	return json.Unmarshal(object, &chunk) == nil && chunk.Choices != nil && len(*chunk.Choices) == 0 && chunk.Usage != nil
+}
+
+// accounts are the organisations, projects and users that providers name in errors.
+var accounts = regexp.MustCompile(`\b(org|proj|user)-[A-Za-z0-9]{6,}|\b(org|proj|user)_[A-Za-z0-9]{6,}|\bprojects?/[0-9]{6,}`)
+
+// providerRefused passes an error of the provider's on, without what it says
+// about the server's account there.
+func (c *call) providerRefused(w *client, resp *http.Response) *refusal {
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefused+1)) // half an error is not JSON
+	switch {
+	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
+		// Its words would be about a key that the container has never seen.
+		c.p.log().Warn("a model provider refuses the key", "provider", c.provider.name, "status", resp.StatusCode)
+		return &refusal{kind: kindRefused, code: resp.StatusCode,
+			text: fmt.Sprintf("ramus: %s does not allow this with the key that ramus has for it (status %d); whoever runs ramus looks at models.%s.api_key_env or models.%s.api_key_file",
+				c.provider.name, resp.StatusCode, c.provider.name, c.provider.name)}
+	case len(text) > maxRefused || resp.Header.Get("Content-Encoding") != "" || !json.Valid(text):
+		w.header(resp.Header)
+		return &refusal{kind: kindGateway, code: resp.StatusCode, text: fmt.Sprintf("ramus: %s answered with status %d", c.provider.name, resp.StatusCode)}
+	}
+	w.header(resp.Header)
+	w.w.Header().Set("Content-Type", "application/json")
+	w.w.WriteHeader(resp.StatusCode)
+	text = accounts.ReplaceAll(c.provider.secrets.Bytes(text), []byte("[account]"))
+	_ = w.write(text) // who does not read it does not get it
+	return nil
+}

@@ -1,0 +1,231 @@
+package model
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"os"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+// Bounds of a request.
+const (
+	maxRequest = 32 << 20
+	// bodyTime is how long a body may take to come.
+	bodyTime = 2 * time.Minute
+)
+
+// question is what is asked of a model.
+type question struct {
+	body   []byte
+	model  string
+	stream bool
+	most   int64 // tokens that may come out; 0: not said
+	// usageAdded: the last chunk of the stream is one that the client did not ask for.
+	usageAdded bool
+}
+
+// bodyModel is a model's name as it may stand in a body; endpoints that serve
+// many makers' models have slashes in theirs.
+var bodyModel = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127}$`)
+
+// readBody reads a request's body into memory that the run's account answers for.
+func (c *call) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
+	tooLarge := &refusal{kind: kindTooLarge, text: fmt.Sprintf("ramus: the request is larger than %d MiB", maxRequest>>20)}
+	if r.ContentLength > maxRequest {
+		return nil, tooLarge
+	}
+	control := http.NewResponseController(w)
+	_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // a server without deadlines is a test's
+	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+	var body []byte
+	for {
+		if len(body) == cap(body) {
+			// One byte more than allowed shows that there is more.
+			size := min(max(2*cap(body), 64<<10), maxRequest+1)
+			if !c.account.hold(int64(size - cap(body))) {
+				return nil, &refusal{kind: kindBusy, text: "ramus: too many large requests at once; try again"}
+			}
+			c.held += int64(size - cap(body))
+			body = append(make([]byte, 0, size), body...)
+		}
+		n, err := r.Body.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		switch {
+		case len(body) > maxRequest:
+			return nil, tooLarge
+		case errors.Is(err, io.EOF):
+			return body, nil
+		case errors.Is(err, os.ErrDeadlineExceeded):
+			return nil, &refusal{kind: kindTime, text: fmt.Sprintf("ramus: the request did not come within %v", bodyTime)}
+		case err != nil:
+			return nil, &refusal{kind: kindBadRequest, text: "ramus: the request broke off"}
+		}
+	}
+}
+
+// parse reads what matters here from a body, and makes of it what is sent on.
+// model is the one that the path names, if it does.
+func (e *endpoint) parse(v *provider, path, model string, body []byte) (question, *refusal) {
+	q := question{body: body, model: model}
+	bad := func(format string, args ...any) (question, *refusal) {
+		return q, &refusal{kind: kindBadRequest, text: "ramus: " + fmt.Sprintf(format, args...)}
+	}
+	body = bytes.TrimSpace(body)
+	if len(body) == 0 || body[0] != '{' || !json.Valid(body) {
+		return bad("the body must be a JSON object")
+	}
+	seen := make(map[string]bool)
+	var options member
+	for m := range members(body) {
+		// Of two keys the provider may take the one that was not looked at here.
+		if seen[m.key] {
+			return bad("the body has the key %q twice", clip(m.key))
+		}
+		seen[m.key] = true
+		switch m.key {
+		case "model":
+			if model != "" {
+				continue // Gemini's body has none of any effect
+			}
+			if json.Unmarshal(m.value(body), &q.model) != nil || !bodyModel.MatchString(q.model) {
+				return bad("the body's model is no model's name")
+			}
+		case "stream":
+			q.stream = string(m.value(body)) == "true"
+		case "background":
+			if string(m.value(body)) != "false" && string(m.value(body)) != "null" {
+				return bad("background work is not served: it could not be counted")
+			}
+		case "max_tokens", "max_completion_tokens", "max_output_tokens":
+			if n, err := strconv.ParseInt(string(m.value(body)), 10, 64); err == nil && n > 0 {
+				q.most = max(q.most, min(n, maxTokens))
+			}
+		case "stream_options":
+			options = m
+		}
+	}
+	if e.counted != countNothing && q.model == "" {
+		return bad("the body names no model")
+	}
+	if v.name == "openai" && path == "/chat/completions" && q.stream {
+		q.body, q.usageAdded = withUsage(body, options)
+	}
+	return q, nil
+}
+
+// withUsage asks for the usage in a streamed completion: without it the last
+// chunk does not say what was counted. added tells that the client did not ask.
+func withUsage(body []byte, options member) (with []byte, added bool) {
+	var o map[string]json.RawMessage
+	if options.key != "" && json.Unmarshal(options.value(body), &o) == nil && string(o["include_usage"]) == "true" {
+		return body, false
+	}
+	if o == nil {
+		o = make(map[string]json.RawMessage)
+	}
+	o["include_usage"] = json.RawMessage("true")
+	value := marshal(o)
+	if options.key != "" {
+		return bytes.Join([][]byte{body[:options.from], value, body[options.to:]}, nil), true
+	}
+	// It has a member, the one that says that it is streamed.
+	return bytes.Join([][]byte{[]byte(`{"stream_options":`), value, []byte(`,`), body[1:]}, nil), true
+}
+
+// member is one member of a JSON object: its value is text[from:to].
+type member struct {
+	key      string
+	from, to int
+}
+
+func (m member) value(text []byte) []byte { return text[m.from:m.to] }
+
+// members lists those of a JSON object that is valid and begins with its brace.
+// It copies nothing but keys: bodies are large, and all but a few members are
+// the provider's alone.
+func members(text []byte) iter.Seq[member] {
+	return func(yield func(member) bool) {
+		i := 1
+		space := func() {
+			for i < len(text) && (text[i] == ' ' || text[i] == '\t' || text[i] == '\n' || text[i] == '\r' || text[i] == ',' || text[i] == ':') {
+				i++
+			}
+		}
+		for {
+			space()
+			if i >= len(text) || text[i] != '"' {
+				return
+			}
+			start := i
+			i = stringEnd(text, i)
+			var m member
+			if json.Unmarshal(text[start:i], &m.key) != nil {
+				return
+			}
+			space()
+			m.from = i
+			i = valueEnd(text, i)
+			m.to = i
+			if !yield(m) {
+				return
+			}
+		}
+	}
+}
+
+// stringEnd is the place behind the string that begins at i.
+func stringEnd(text []byte, i int) int {
+	for i++; i < len(text); i++ {
+		switch text[i] {
+		case '\\':
+			i++
+		case '"':
+			return i + 1
+		}
+	}
+	return len(text)
+}
+
+// valueEnd is the place behind the value that begins at i.
+func valueEnd(text []byte, i int) int {
+	for depth := 0; i < len(text); i++ {
+		switch text[i] {
+		case '"':
+			i = stringEnd(text, i) - 1
+		case '{', '[':
+			depth++
+			continue
+		case '}', ']':
+			if depth == 0 {
+				return i // of a number, true, false or null
+			}
+			depth--
+		case ',', ' ', '\t', '\n', '\r':
+			if depth == 0 {
+				return i
+			}
+			continue
+		default:
+			continue // a part of a number, true, false or null; or a colon
+		}
+		if depth == 0 {
+			return i + 1
+		}
+	}
+	return len(text)
+}
+
+// clip shortens what a container wrote, for an error text.
+func clip(s string) string {
+	if len(s) > 40 {
+		return s[:40] + "…"
+	}
+	return s
+}
