@@ -18,6 +18,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/ramus-dev/ramus/gateway/model"
 )
 
 // Config is ramus.yaml. Every key is documented in ramus.example.yaml, whose
@@ -42,9 +44,11 @@ type Config struct {
 	AuthorizedKeys string            `yaml:"authorized_keys"`
 	Git            GitConfig         `yaml:"git"`
 	LLM            LLMConfig         `yaml:"llm"`
+	Models         ModelsConfig      `yaml:"models"`
 	Bot            BotConfig         `yaml:"bot"`
 	Slack          SlackConfig       `yaml:"slack"`
 	Gate           GateConfig        `yaml:"gate"`
+	Fallback       FallbackConfig    `yaml:"fallback"`
 	CORS           []string          `yaml:"cors"`
 	Streams        int               `yaml:"streams"`
 	Log            LogConfig         `yaml:"log"`
@@ -90,6 +94,47 @@ type LLMConfig struct {
 	Model      string   `yaml:"model"`
 	APIKeyEnv  string   `yaml:"api_key_env"`
 	APIKeyFile string   `yaml:"api_key_file"`
+	Timeout    Duration `yaml:"timeout"`
+}
+
+// ModelsConfig is the model APIs that containers reach through their door.
+type ModelsConfig struct {
+	Anthropic ModelConfig  `yaml:"anthropic"`
+	OpenAI    ModelConfig  `yaml:"openai"`
+	Gemini    ModelConfig  `yaml:"gemini"`
+	Budget    BudgetConfig `yaml:"budget"`
+	Timeout   Duration     `yaml:"timeout"`
+	Parallel  int          `yaml:"parallel"`
+}
+
+// ModelConfig is one of them.
+type ModelConfig struct {
+	BaseURL    string                 `yaml:"base_url"`
+	APIKeyEnv  string                 `yaml:"api_key_env"`
+	APIKeyFile string                 `yaml:"api_key_file"`
+	Prices     map[string]PriceConfig `yaml:"prices"`
+}
+
+// PriceConfig is what a million tokens cost.
+type PriceConfig struct {
+	Input      float64 `yaml:"input"`
+	Output     float64 `yaml:"output"`
+	CacheRead  float64 `yaml:"cache_read"`
+	CacheWrite float64 `yaml:"cache_write"`
+}
+
+// BudgetConfig is what one run may use of models.
+type BudgetConfig struct {
+	Tokens int64   `yaml:"tokens"`
+	Cost   float64 `yaml:"cost"`
+	Calls  int64   `yaml:"calls"`
+}
+
+// FallbackConfig is the runner of the threads that ramus does not work for.
+type FallbackConfig struct {
+	URL        string   `yaml:"url"`
+	SecretEnv  string   `yaml:"secret_env"`
+	SecretFile string   `yaml:"secret_file"`
 	Timeout    Duration `yaml:"timeout"`
 }
 
@@ -152,6 +197,13 @@ func Defaults() Config {
 			CPU: Duration(10 * time.Minute), Memory: 4 * gib, Idle: Duration(2 * time.Minute)}},
 		LLM: LLMConfig{Timeout: Duration(5 * time.Minute)},
 		Bot: BotConfig{Name: "ramus", Email: "ramus@localhost"},
+		Models: ModelsConfig{
+			Anthropic: ModelConfig{BaseURL: model.DefaultURL("anthropic"), Prices: map[string]PriceConfig{}},
+			OpenAI:    ModelConfig{BaseURL: model.DefaultURL("openai"), Prices: map[string]PriceConfig{}},
+			Gemini:    ModelConfig{BaseURL: model.DefaultURL("gemini"), Prices: map[string]PriceConfig{}},
+			Budget:    BudgetConfig{Calls: 10_000}, Timeout: Duration(30 * time.Minute), Parallel: 16,
+		},
+		Fallback: FallbackConfig{Timeout: Duration(2 * time.Minute)},
 		Slack: SlackConfig{URL: "https://slack.com/api/", Channels: map[string]ChannelConfig{}, ThreadReplies: "mention",
 			EditEvery: Duration(3 * time.Second)},
 		Gate:    GateConfig{ThreadStarters: []string{}, Requesters: []string{}, Prefix: "!!!", Channels: []string{}, Repos: []string{}},

@@ -20,7 +20,9 @@ import (
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/llm"
+	"github.com/ramus-dev/ramus/gateway/model"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -35,6 +37,7 @@ type installation struct {
 	engine   containers.Engine
 	executor *executor.Executor
 	gateway  *gateway.Server
+	fallback *fallback.Client // nil: there is none
 }
 
 // errLocked: another process has the data folder.
@@ -119,8 +122,15 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	}
 	i.engine = engine
 	secret := &secrets{environ: environ}
-	model, err := newLLM(c.LLM, secret)
+	endpoint, err := newLLM(c.LLM, secret)
 	if err != nil {
+		return nil, err
+	}
+	models, err := newModels(c.Models, secret, log)
+	if err != nil {
+		return nil, err
+	}
+	if i.fallback, err = newFallback(c.Fallback, secret); err != nil {
 		return nil, err
 	}
 	image := c.Image
@@ -135,13 +145,14 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 			FileSize: int64(c.Limits.FileSize), Output: int64(c.Limits.Output), DiskFree: int64(c.Limits.DiskFree)},
 		Timeout: time.Duration(c.Timeout), RunTimeout: time.Duration(c.RunTimeout),
 		Bot: gitd.Person{Name: c.Bot.Name, Email: c.Bot.Email}, Log: log,
+		Door: map[string]func(executor.Visitor) http.Handler{model.Prefix: models.Handler},
 	}
 	for name, value := range c.Env {
 		x.Env = append(x.Env, name+"="+value)
 	}
 	slices.Sort(x.Env)
-	if model != nil {
-		x.LLM = model
+	if endpoint != nil {
+		x.LLM = endpoint
 	}
 	if err := x.Open(ctx); err != nil {
 		return nil, fmt.Errorf("cannot open the executor: %w", err)

@@ -1,0 +1,41 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"time"
+
+	"github.com/ramus-dev/ramus/gateway/model"
+)
+
+// newModels makes what containers find at /model/ of their door. Without any key
+// it says what to configure.
+func newModels(c ModelsConfig, secret *secrets, log *slog.Logger) (*model.Proxy, error) {
+	p := &model.Proxy{
+		Providers: make(map[string]model.Provider),
+		Budget:    model.Budget{Tokens: c.Budget.Tokens, CostMicros: micros(c.Budget.Cost), Calls: c.Budget.Calls},
+		Timeout:   time.Duration(c.Timeout), Calls: c.Parallel, Log: log,
+	}
+	for name, m := range map[string]ModelConfig{"anthropic": c.Anthropic, "openai": c.OpenAI, "gemini": c.Gemini} {
+		key, err := secret.value("models."+name+".api_key", m.APIKeyEnv, m.APIKeyFile)
+		if err != nil {
+			return nil, err
+		}
+		prices := make(map[string]model.Price)
+		for pattern, price := range m.Prices {
+			prices[pattern] = model.Price{Input: micros(price.Input), Output: micros(price.Output),
+				CacheRead: micros(price.CacheRead), CacheWrite: micros(price.CacheWrite)}
+		}
+		p.Providers[name] = model.Provider{BaseURL: m.BaseURL, Key: key, Prices: prices}
+	}
+	if err := p.Check(); err != nil {
+		return nil, fmt.Errorf("cannot serve models: %w", err)
+	}
+	return p, nil
+}
+
+// micros are millionths of a unit; what is too much for them stays the most there is.
+func micros(units float64) int64 {
+	return int64(min(math.Round(units*1e6), math.MaxInt64/2))
+}
