@@ -39,6 +39,7 @@ func (w *work) collect(ctx context.Context) error {
 	defer root.Close()
 	var count int
 	var total int64
+	taken := make(map[string]bool)
 	walk := files.Walk(containers.ArtifactsDir)
 	for walk.Step() {
 		if walk.Err() != nil {
@@ -55,36 +56,51 @@ func (w *work) collect(ctx context.Context) error {
 		if total += info.Size(); total > maxArtifactBytes {
 			return w.skipped(fmt.Sprintf("artifacts are larger than %d MiB together: the rest is left out", maxArtifactBytes>>20))
 		}
-		if have, err := root.Stat(name); err == nil && have.Size() == info.Size() && have.ModTime().Equal(info.ModTime()) {
+		clean := w.cleanName(name, taken)
+		if have, err := root.Stat(clean); err == nil && have.Size() == info.Size() && have.ModTime().Equal(info.ModTime()) {
 			continue
 		}
 		from, err := files.Open(walk.Path())
 		if err != nil {
 			continue
 		}
-		err = keep(root, name, from, info)
+		found, err := w.keep(root, clean, from, info)
 		from.Close()
+		if err == nil {
+			err = w.l.removed(w.s.ID, SecretInArtifact, found, "artifacts/"+clean)
+		}
 		if err != nil {
-			return fmt.Errorf("cannot collect artifact %q: %w", name, err)
+			return fmt.Errorf("cannot collect artifact %q: %w", clean, err)
 		}
 	}
 	return nil
 }
 
-func keep(root *os.Root, name string, from io.Reader, info os.FileInfo) error {
+// cleanName is an artifact's name without secrets. Of two that become the same, the second gets a number.
+func (w *work) cleanName(name string, taken map[string]bool) string {
+	clean := w.l.x.Secrets.Name(name)
+	for n := 2; taken[clean]; n++ {
+		clean = fmt.Sprintf("%s-%d", w.l.x.Secrets.Name(name), n)
+	}
+	taken[clean] = true
+	return clean
+}
+
+// keep copies an artifact and names the secrets that were taken out of it.
+func (w *work) keep(root *os.Root, name string, from io.Reader, info os.FileInfo) (found []string, err error) {
 	if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
-		return err
+		return nil, err
 	}
 	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	// No more than was counted, however fast it grows.
-	_, err = io.Copy(f, io.LimitReader(from, info.Size()))
+	found, err = w.l.x.Secrets.Copy(f, io.LimitReader(from, info.Size()))
 	if err := errors.Join(err, f.Close()); err != nil {
-		return err
+		return nil, err
 	}
-	return root.Chtimes(name, info.ModTime(), info.ModTime())
+	return found, root.Chtimes(name, info.ModTime(), info.ModTime())
 }
 
 func (w *work) skipped(text string) error {

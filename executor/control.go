@@ -227,6 +227,7 @@ func (x *Executor) Merge(ctx context.Context, caller string, m Merge) (gitd.Merg
 	if err != nil {
 		return gitd.MergeResult{}, err
 	}
+	m.Message, m.By = x.Secrets.String(m.Message), x.cleanPerson(m.By)
 	repo, err := x.Git.Repo(c.Repo)
 	if err != nil {
 		return gitd.MergeResult{}, err
@@ -296,7 +297,7 @@ func (x *Executor) Rollback(ctx context.Context, caller, to string, by gitd.Pers
 	if base, err := repo.MergeBase(ctx, string(commit), string(tip)); err != nil || base != commit {
 		return "", fmt.Errorf("cannot go back to %s: %w: it is no commit of %s", to, ErrInvalid, c.Branch)
 	}
-	return x.restore(ctx, repo, c.Caller, commit, by)
+	return x.restore(ctx, repo, c.Caller, commit, x.cleanPerson(by))
 }
 
 // Processes lists a caller's background processes.
@@ -319,6 +320,8 @@ func (x *Executor) Processes(ctx context.Context, caller string) ([]containers.C
 
 // ProcessOutput copies what a background process has printed; with follow also what it prints until it ends.
 func (x *Executor) ProcessOutput(ctx context.Context, caller, id string, follow bool, stdout, stderr io.Writer) error {
+	stdout, stderr, flush := x.cleanCopy(stdout, stderr)
+	defer flush()
 	return x.withHost(ctx, caller, func(h *containers.Host) error {
 		commands, err := h.Commands(ctx)
 		if err != nil {

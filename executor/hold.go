@@ -22,6 +22,10 @@ func (x *Executor) Claim(ctx context.Context, r Request) (run Run, fresh bool, e
 	if !validRunID(r.Key) || r.Caller.IsZero() {
 		return Run{}, false, fmt.Errorf("%w claim: it needs a caller and a key of letters, digits, '.', '_' and '-'", ErrInvalid)
 	}
+	r, err = x.cleanRequest(r)
+	if err != nil {
+		return Run{}, false, err
+	}
 	repo, err := x.Git.Repo(r.Repo)
 	if err != nil {
 		return Run{}, false, err
@@ -125,7 +129,7 @@ func (x *Executor) Note(ctx context.Context, run string, e Event) error {
 	// number, for as long as their source does not answer.
 	x.noting.Lock()
 	defer x.noting.Unlock()
-	j, _, err := OpenJournal(x.journalPath(r))
+	j, _, err := x.openJournal(r)
 	if err != nil {
 		return err
 	}
@@ -202,7 +206,7 @@ func (x *Executor) Tell(ctx context.Context, run string, data json.RawMessage) e
 	if err != nil {
 		return err
 	}
-	r.Told = &Told{Time: x.Now().UTC(), Data: data}
+	r.Told = &Told{Time: x.Now().UTC(), Data: x.Secrets.JSON(data)}
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return fmt.Errorf("cannot record that %s is told: %w", r.Name(), err)

@@ -9,6 +9,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/ramus-dev/ramus/internal/redact"
 )
 
 // maxEventLine bounds one line of a journal; what a command can put into one
@@ -20,6 +22,8 @@ const maxEventLine = 4 << 20
 type Journal struct {
 	file *os.File
 	seq  int64
+	// secrets are taken out of events before they are written.
+	secrets *redact.Secrets
 }
 
 // OpenJournal opens or makes a journal and reads what is in it. A last line
@@ -98,10 +102,15 @@ func readLine(br *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// Append numbers the event and writes it. When sync is set it is on disk when
+// Append numbers the event, takes secrets out of it and writes it. When sync is set it is on disk when
 // Append returns: events that decide what is done again after a crash need that.
 func (j *Journal) Append(e *Event, sync bool) error {
 	e.Seq = j.seq + 1
+	clean, err := redact.Clean(j.secrets, *e)
+	if err != nil {
+		return fmt.Errorf("cannot journal %s: %w", e.Type, err)
+	}
+	*e = clean
 	line, err := json.Marshal(e)
 	if err != nil {
 		return fmt.Errorf("cannot journal %s: %w", e.Type, err)

@@ -55,13 +55,23 @@ func (x *Executor) journalPath(r Run) string {
 	return filepath.Join(x.liveDir(r.Caller), r.ID+".jsonl")
 }
 
+// openJournal opens a run's journal, which keeps no secrets.
+func (x *Executor) openJournal(r Run) (*Journal, []Event, error) {
+	j, events, err := OpenJournal(x.journalPath(r))
+	if err != nil {
+		return nil, nil, err
+	}
+	j.secrets = x.Secrets
+	return j, events, nil
+}
+
 func (x *Executor) outputDir(r Run) string {
 	return filepath.Join(x.liveDir(r.Caller), r.ID+".output")
 }
 
 // newLive prepares a run to be worked on; its journal is opened or made.
 func (x *Executor) newLive(r Run, ref gitd.Hash, files runFiles, t *target) (*liveRun, error) {
-	j, events, err := OpenJournal(x.journalPath(r))
+	j, events, err := x.openJournal(r)
 	if err != nil {
 		return nil, err
 	}
@@ -86,6 +96,7 @@ func (l *liveRun) snapshot() Run {
 func (l *liveRun) change(f func(*Run)) {
 	l.mu.Lock()
 	f(&l.run)
+	l.run = l.x.cleanRun(l.run)
 	l.mu.Unlock()
 }
 
@@ -146,6 +157,7 @@ func (l *liveRun) state(s State, reason Reason, text string) error {
 	case StateComplete, StateFailed:
 		l.run.EndedAt, l.run.Place, l.run.Gate = now, 0, nil
 	}
+	l.run = l.x.cleanRun(l.run)
 	return l.emitLocked(Event{Type: EventRunState, State: s, Reason: string(reason), Message: text}, true)
 }
 

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/ramus-dev/ramus/internal/redact"
 )
 
 // Of a command's output the journal holds the last journalTail bytes, a
@@ -29,7 +31,9 @@ type capture struct {
 	file   *os.File
 	copy   io.Writer // may be nil; an error ends the copying, not the command
 	tail   tail
-	total  int64 // as the runner counted; more than was kept means truncated
+	clean  *redact.Writer // takes secrets out on the way to all of these
+	got    int64          // bytes that were written, secrets and all
+	total  int64          // as the runner counted; more than came here means truncated
 }
 
 // openOutputs makes the files of a step's streams, named by the sequence number of its beginning.
@@ -46,11 +50,13 @@ func (l *liveRun) openOutputs(s stepInfo, seq int64, keep bool) (*outputs, error
 			return nil, fmt.Errorf("cannot keep the output: %w", err)
 		}
 		c := &capture{l: l, step: s.ID, stream: stream, file: f, copy: copy, tail: tail{max: resultTail}}
+		c.clean = l.x.Secrets.Writer(kept{c})
 		if keep {
 			if _, err := io.Copy(&c.tail, f); err != nil {
 				f.Close()
 				return nil, fmt.Errorf("cannot read the output: %w", err)
 			}
+			c.got = c.tail.n
 		}
 		return c, nil
 	}
@@ -76,7 +82,16 @@ func fileName(step string) string {
 	}, clip(step, 100))
 }
 
+// Write takes what a command printed.
 func (c *capture) Write(p []byte) (int, error) {
+	c.got += int64(len(p))
+	return c.clean.Write(p)
+}
+
+// kept is where a capture's output goes without secrets.
+type kept struct{ *capture }
+
+func (c kept) Write(p []byte) (int, error) {
 	if _, err := c.file.Write(p); err != nil {
 		return 0, fmt.Errorf("cannot keep the output: %w", err)
 	}
@@ -91,7 +106,7 @@ func (c *capture) Write(p []byte) (int, error) {
 }
 
 func (c *capture) describe() *Stream {
-	s := &Stream{Bytes: max(c.total, c.tail.n), Truncated: c.total > c.tail.n}
+	s := &Stream{Bytes: max(c.total, c.got), Truncated: c.total > c.got}
 	if c.tail.n > 0 {
 		s.File = filepath.Base(c.file.Name())
 		short := tail{max: journalTail}
@@ -101,8 +116,16 @@ func (c *capture) describe() *Stream {
 	return s
 }
 
+// flush writes the ends of both streams, which might have been the beginning of a secret.
+func (o *outputs) flush() error {
+	return errors.Join(o.stdout.clean.Flush(), o.stderr.clean.Flush())
+}
+
 // streams describes both for the journal; the files are on disk then.
 func (o *outputs) streams() (stdout, stderr *Stream, err error) {
+	if err := o.flush(); err != nil {
+		return nil, nil, err
+	}
 	for _, c := range []*capture{o.stdout, o.stderr} {
 		if c.tail.n > 0 {
 			if err := c.file.Sync(); err != nil {

@@ -233,7 +233,7 @@ func (x *Executor) sealAgain(l *liveRun) error {
 	ctx, cancel := context.WithTimeout(x.ctx, housekeeping)
 	defer cancel()
 	r := l.snapshot()
-	journal, events, err := OpenJournal(x.journalPath(r))
+	journal, events, err := x.openJournal(r)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/redact"
 )
 
 // Outputs up to storeOver bytes are sealed into the run's ref; larger ones go
@@ -70,6 +71,9 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	}
 	runText, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
+		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
+	}
+	if m, err = redact.Clean(x.Secrets, m); err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
 	}
 	manifest, err := json.MarshalIndent(m, "", "  ")
@@ -201,8 +205,11 @@ func (x *Executor) writeDiff(ctx context.Context, repo *gitd.Repo, r Run, path s
 		return false, fmt.Errorf("cannot keep the diff: %w", err)
 	}
 	w := &limitWriter{w: f, left: maxDiff}
+	clean := x.Secrets.Writer(w)
 	if r.changed() {
-		err = repo.Diff(ctx, string(r.Start), string(r.Head), gitd.DiffOptions{}, w)
+		// The base may hold a secret that a commit of ours may not.
+		err = repo.Diff(ctx, string(r.Start), string(r.Head), gitd.DiffOptions{}, clean)
+		err = errors.Join(err, clean.Flush())
 	}
 	if err := errors.Join(err, f.Close()); err != nil {
 		return false, fmt.Errorf("cannot keep the diff: %w", err)

@@ -40,8 +40,11 @@ func (s *taskShell) Exec(ctx context.Context, command string, timeout time.Durat
 	w.n++
 	id := w.id + "." + strconv.Itoa(w.n)
 	var stdout, stderr tasks.HeadTail
+	// What the task sees is cut in the middle when it is long: secrets are taken out before.
+	cleanOut, cleanErr, flush := w.l.x.cleanCopy(&stdout, &stderr)
 	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Shell: command, Env: w.l.x.identity(w.l.claim.Asker), Timeout: timeout},
-		io.MultiWriter(w.out.stdout, &stdout), io.MultiWriter(w.out.stderr, &stderr))
+		io.MultiWriter(w.out.stdout, cleanOut), io.MultiWriter(w.out.stderr, cleanErr))
+	flush()
 	if err == nil {
 		err = context.Cause(ctx) // the command was stopped for it
 	}

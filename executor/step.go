@@ -295,6 +295,7 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 	if err != nil {
 		return tasks.StepResult{}, err
 	}
+	o.result = l.x.cleanResult(o.result)
 	// From here on nothing may stop the record: the command has happened.
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), housekeeping)
 	defer cancel()
@@ -304,7 +305,7 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 	switch {
 	case errors.As(err, &refused), errors.Is(err, errDiskFull):
 		o.result.OK = false
-		o.result.Error = "the command ran, but what it changed could not be committed and was thrown away: " + err.Error()
+		o.result.Error = l.x.Secrets.String("the command ran, but what it changed could not be committed and was thrown away: " + err.Error())
 		after = w.head
 	case err != nil:
 		return tasks.StepResult{}, err
@@ -314,6 +315,11 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 	}
 	if made.artifacts {
 		if err := w.collect(cctx); err != nil {
+			return tasks.StepResult{}, err
+		}
+	}
+	for _, c := range []*capture{w.out.stdout, w.out.stderr} {
+		if err := l.removed(w.s.ID, SecretInOutput, c.clean.Found(), "the "+c.stream+" of "+w.s.ID); err != nil {
 			return tasks.StepResult{}, err
 		}
 	}
@@ -397,7 +403,7 @@ func (w *work) message(o outcome) string {
 	if o.exit.Reason != "" {
 		fmt.Fprintf(&b, "%s: %s\n", trailerReason, o.exit.Reason)
 	}
-	return strings.ReplaceAll(b.String(), "\x00", "\uFFFD")
+	return strings.ReplaceAll(w.l.x.Secrets.String(b.String()), "\x00", "\uFFFD")
 }
 
 // attend follows one command of the step to its end. When ctx ends it is
@@ -463,6 +469,9 @@ func (l *liveRun) shell(c Command, timeout time.Duration) func(context.Context, 
 			return w.background(ctx, command)
 		}
 		exit, err := w.attend(ctx, w.id, command, w.out.stdout, w.out.stderr)
+		if err == nil {
+			err = w.out.flush()
+		}
 		if err != nil {
 			return outcome{}, err
 		}

@@ -180,6 +180,10 @@ type plan struct {
 }
 
 func (x *Executor) plan(ctx context.Context, r Request) (*plan, error) {
+	r, err := x.cleanRequest(r)
+	if err != nil {
+		return nil, err
+	}
 	kinds := 0
 	for _, set := range []bool{r.Workflow != "", r.File != "", r.Command != nil, r.Task != nil} {
 		if set {

@@ -333,6 +333,7 @@ func (l *liveRun) aside(s stepInfo, do func() (res tasks.StepResult, reason Reas
 	}
 	begun := l.x.Now()
 	res, reason := do()
+	res = l.x.cleanResult(res)
 	ok := res.OK
 	return res, l.emit(Event{Type: EventStepFinished, Step: s.ID, Node: s.Node, Kind: s.Kind, OK: &ok, Reason: string(reason), Message: clip(res.Error, 16<<10),
 		DurationMS: l.x.Now().Sub(begun).Milliseconds(), Data: marshal(finished{res})}, true)
@@ -481,6 +482,7 @@ func (c *conductor) sub(ctx context.Context, info stepInfo, s tasks.Step) (tasks
 	if s.Sub.InheritBranch {
 		l.change(func(r *Run) { r.Head = run.Head })
 	}
+	res = l.x.cleanResult(res)
 	reason := ""
 	if !ok {
 		reason = string(run.Reason)

@@ -24,6 +24,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // MinLength is the shortest value that is removed; shorter ones would be found everywhere.
@@ -70,10 +71,18 @@ func New(values map[string]string) (s *Secrets, short []string) {
 	return s, short
 }
 
-// label gives each pattern the text that takes its place. A name that holds a
-// secret, its own or another, must not bring it back.
+// label gives each pattern the text that takes its place. It means nothing to
+// JSON, HTML or a shell's quotes, so that it can stand where the value stood. A name
+// that holds a secret, its own or another, must not bring it back.
 func (s *Secrets) label(known map[string]*pattern) {
+	plain := func(r rune) rune {
+		if r < ' ' || strings.ContainsRune("\"\\'`<>&$%", r) || r == utf8.RuneError {
+			return '_'
+		}
+		return r
+	}
 	for _, p := range known {
+		p.name = strings.Map(plain, p.name)
 		p.label = []byte("[secret " + p.name + "]")
 	}
 	for _, p := range known {
@@ -246,8 +255,8 @@ func (w *Writer) Flush() error {
 	return w.pass(w.held, true)
 }
 
-// Found tells how many values were removed.
-func (w *Writer) Found() int { return w.cut.found }
+// Found names the secrets that were removed, in alphabetical order.
+func (w *Writer) Found() []string { return slices.Sorted(maps.Keys(w.cut.found)) }
 
 func (w *Writer) pass(b []byte, final bool) error {
 	out, rest := w.cut.take(w.s, w.out[:0], b, final)
@@ -268,8 +277,8 @@ func (w *Writer) pass(b []byte, final bool) error {
 	return nil
 }
 
-// Copy copies from r to w without secrets, to r's end, and tells how many values were removed.
-func (s *Secrets) Copy(w io.Writer, r io.Reader) (found int, err error) {
+// Copy copies from r to w without secrets, to r's end, and names those that were removed.
+func (s *Secrets) Copy(w io.Writer, r io.Reader) (found []string, err error) {
 	out := s.Writer(w)
 	_, err = io.Copy(out, r)
 	return out.Found(), errors.Join(err, out.Flush())

@@ -276,6 +276,9 @@ func inParts(t testing.TB, r *rand.Rand, s *Secrets, text []byte) []byte {
 	if err := w.Flush(); err != nil {
 		t.Fatal(err)
 	}
+	if found, _ := s.Find(bytes.NewReader(text)); !slices.Equal(w.Found(), found) {
+		t.Fatalf("removed %v, found %v", w.Found(), found)
+	}
 	return out.Bytes()
 }
 

@@ -291,8 +291,8 @@ func (p *pattern) wrapped(b []byte) (n int, more bool) {
 
 // cut takes values out of a text that comes in parts.
 type cut struct {
-	covered int // bytes at the beginning of the next part that belong to a value
-	found   int
+	covered int             // bytes at the beginning of the next part that belong to a value
+	found   map[string]bool // names
 }
 
 // take appends b without its values to out. Values that overlap are one: no
@@ -311,8 +311,11 @@ func (c *cut) take(s *Secrets, out, b []byte, final bool) (_, rest []byte) {
 		}
 		if at >= c.covered {
 			out = append(append(out, b[start:at]...), p.label...)
-			c.found++
 		}
+		if c.found == nil {
+			c.found = make(map[string]bool)
+		}
+		c.found[p.name] = true
 		c.covered = max(c.covered, at+n)
 		start, i = c.covered, at+1
 	}

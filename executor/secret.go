@@ -1,0 +1,118 @@
+package executor
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/redact"
+	"github.com/ramus-dev/ramus/tasks"
+)
+
+// Secrets are removed where something is about to be kept, not where it is
+// read: from requests before they are claimed, from a run's record whenever it
+// changes, from events in [Journal.Append], from output before its first byte
+// is written, from results before the workflow sees them. What is shown is what was kept.
+
+// cleanRequest takes secrets out of a request: it is kept in the run's ref. What
+// names refs and files cannot be changed without meaning something else, and is refused.
+func (x *Executor) cleanRequest(r Request) (Request, error) {
+	if x.Secrets.Empty() {
+		return r, nil
+	}
+	for what, name := range map[string]string{"key": r.Key, "caller": r.Caller.String(), "repository": r.Repo, "base": r.Base, "file": r.File} {
+		if x.Secrets.String(name) != name {
+			return r, fmt.Errorf("%w request: its %s holds the value of a secret", ErrInvalid, what)
+		}
+	}
+	clean, err := redact.Clean(x.Secrets, r)
+	if err != nil {
+		return r, err
+	}
+	// What JSON does not show: input of the command, which is kept nowhere, and files.
+	if r.Command != nil {
+		clean.Command.Stdin = r.Command.Stdin
+	}
+	if r.Agent != nil {
+		agent := *clean.Agent
+		agent.Files = x.cleanFiles(r.Agent.Files)
+		clean.Agent = &agent
+	}
+	return clean, nil
+}
+
+func (x *Executor) cleanFiles(files []Attachment) []Attachment {
+	var clean []Attachment
+	for _, f := range files {
+		clean = append(clean, Attachment{Name: x.Secrets.Name(f.Name), Type: x.Secrets.String(f.Type), Content: x.Secrets.Bytes(f.Content)})
+	}
+	return clean
+}
+
+// cleanRun takes secrets out of a run's record. A record that cannot be looked
+// through cannot be stored either: whoever stores it says so.
+func (x *Executor) cleanRun(r Run) Run {
+	clean, err := redact.Clean(x.Secrets, r)
+	if err != nil {
+		x.Log.Error("cannot look for secrets in a run's record", "run", r.Name(), "err", err)
+		return r
+	}
+	if r.Agent != nil && clean.Agent != r.Agent {
+		clean.Agent.Files = x.cleanFiles(r.Agent.Files)
+	}
+	return clean
+}
+
+// Where a secret's value was: the kind of an [EventSecret].
+const (
+	SecretInOutput   = "output"
+	SecretInArtifact = "artifact"
+	SecretInCommit   = "commit" // what is committed is not what the command left
+)
+
+// removed journals which secrets were taken out of what, once each.
+func (l *liveRun) removed(step, kind string, names []string, where string) error {
+	for _, name := range names {
+		message := name + " in " + where
+		known := false
+		for _, e := range l.journalled() {
+			known = known || e.Type == EventSecret && e.Kind == kind && e.Message == message
+		}
+		if known {
+			continue
+		}
+		if err := l.emit(Event{Type: EventSecret, Step: step, Kind: kind, Message: message}, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (x *Executor) cleanPerson(p gitd.Person) gitd.Person {
+	return gitd.Person{Name: x.Secrets.String(p.Name), Email: x.Secrets.String(p.Email)}
+}
+
+// cleanResult takes secrets out of what a workflow gets to see of a step: it
+// must be what the journal says when the run is taken up again.
+func (x *Executor) cleanResult(r tasks.StepResult) tasks.StepResult {
+	clean, err := redact.Clean(x.Secrets, r)
+	if err != nil {
+		return tasks.StepResult{Error: err.Error()}
+	}
+	return clean
+}
+
+// cleanCopy wraps writers that somebody reads a command's output from. flush
+// writes what was held back; a reader who hung up is no error of the command.
+func (x *Executor) cleanCopy(stdout, stderr io.Writer) (cleanOut, cleanErr io.Writer, flush func()) {
+	wrap := func(w io.Writer) (io.Writer, func()) {
+		if w == nil {
+			return nil, func() {}
+		}
+		clean := x.Secrets.Writer(w)
+		return clean, func() { _ = clean.Flush() }
+	}
+	cleanOut, flushOut := wrap(stdout)
+	cleanErr, flushErr := wrap(stderr)
+	return cleanOut, cleanErr, func() { flushOut(); flushErr() }
+}
