@@ -5,7 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sort"
+	"time"
 
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -60,6 +63,60 @@ func (x *Executor) Find(c Caller, id string) (Run, bool) {
 		return l.snapshot(), true
 	}
 	return r, true
+}
+
+// OfCaller lists a caller's runs as they stand, oldest first.
+func (x *Executor) OfCaller(c Caller) []Run {
+	runs := x.index.ofCaller(c)
+	for i := range runs {
+		if now, ok := x.Find(c, runs[i].ID); ok && now.Repo == runs[i].Repo {
+			runs[i] = now
+		}
+	}
+	sort.SliceStable(runs, func(i, j int) bool { return newer(runs[j], runs[i]) })
+	return runs
+}
+
+// AgentNames lists the agents that requests may name.
+func (x *Executor) AgentNames() []string { return slices.Sorted(maps.Keys(x.Agents)) }
+
+// Home is where a caller's branch is, and its base. A caller without a branch is ErrNotFound.
+func (x *Executor) Home(ctx context.Context, c Caller) (repo, base string, err error) {
+	r, base, err := x.home(ctx, c)
+	if err != nil {
+		return "", "", err
+	}
+	return r.Name(), base, nil
+}
+
+// Settled waits until a run has ended, or waits for a person, and all of that
+// is in its ref: then its manifest can be read.
+func (x *Executor) Settled(ctx context.Context, c Caller, id string) (Run, error) {
+	for {
+		r, known := x.Find(c, id)
+		if !known {
+			return Run{}, fmt.Errorf("run %s/%s: %w", c, id, ErrNotFound)
+		}
+		x.mu.Lock()
+		l := x.live[r.Name()]
+		x.mu.Unlock()
+		if l == nil {
+			return r, nil
+		}
+		select {
+		case <-l.done:
+		case <-ctx.Done():
+			return r, context.Cause(ctx)
+		}
+		// Its goroutine has ended, and it is still not in its ref: a full disk, or the end of the server.
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return r, context.Cause(ctx)
+		case <-x.ctx.Done():
+			return r, ErrClosed
+		}
+	}
 }
 
 // Begin gives a claimed run its work and starts it. Of the request only the

@@ -46,10 +46,11 @@ type index struct {
 	path string
 	db   *bolt.DB
 
-	mu   sync.RWMutex // guards all below
+	mu    sync.RWMutex // guards all below
 	runs  map[string]Run
-	keys  []string          // of runs, sorted
-	named map[string]string // the latest key of each Run.Name
+	keys  []string            // of runs, sorted
+	named map[string]string   // the latest key of each Run.Name
+	of    map[Caller][]string // the keys of a caller's runs, as they came
 }
 
 func openIndex(path string) (ix *index, fresh bool, err error) {
@@ -212,7 +213,7 @@ func (ix *index) load() error {
 	}
 	ix.mu.Lock()
 	defer ix.mu.Unlock()
-	ix.runs, ix.keys, ix.named = make(map[string]Run, len(found)), nil, nil
+	ix.runs, ix.keys, ix.named, ix.of = nil, nil, nil, nil
 	ix.remember(found)
 	return nil
 }
@@ -220,16 +221,14 @@ func (ix *index) load() error {
 // remember takes runs into memory. The caller holds the lock.
 func (ix *index) remember(runs []Run) {
 	if ix.runs == nil {
-		ix.runs = make(map[string]Run)
-	}
-	if ix.named == nil {
-		ix.named = make(map[string]string)
+		ix.runs, ix.named, ix.of = make(map[string]Run), make(map[string]string), make(map[Caller][]string)
 	}
 	for _, r := range runs {
 		key := string(runKey(r.Repo, r.Caller, r.ID))
 		if _, known := ix.runs[key]; !known {
 			at, _ := slices.BinarySearch(ix.keys, key)
 			ix.keys = slices.Insert(ix.keys, at, key)
+			ix.of[r.Caller] = append(ix.of[r.Caller], key)
 		}
 		ix.runs[key] = r
 		ix.named[r.Name()] = key
@@ -253,6 +252,17 @@ func (ix *index) get(c Caller, id string) (Run, bool) {
 	defer ix.mu.RUnlock()
 	r, ok := ix.runs[ix.named[c.String()+"/"+id]]
 	return r, ok
+}
+
+// ofCaller returns the runs of a caller, as they came.
+func (ix *index) ofCaller(c Caller) []Run {
+	ix.mu.RLock()
+	defer ix.mu.RUnlock()
+	runs := make([]Run, len(ix.of[c]))
+	for i, key := range ix.of[c] {
+		runs[i] = ix.runs[key]
+	}
+	return runs
 }
 
 // replace puts a new file with these runs in the old one's place.

@@ -56,42 +56,44 @@ const (
 
 // Run is one piece of work of a caller, as it is kept in run.json and shown to people.
 type Run struct {
-	ID         string         `json:"id"`     // unique within the caller
-	Caller     Caller         `json:"caller"` // "run:fancy-mallard"
-	Kind       Kind           `json:"kind"`
-	Repo       string         `json:"repo"`
-	Base       string         `json:"base"`        // branch it was cut from
-	BaseCommit gitd.Hash      `json:"base_commit"` // and where that stood
-	Branch     string         `json:"branch"`
-	Start      gitd.Hash      `json:"start"`          // branch tip when the run began
-	Head       gitd.Hash      `json:"head,omitempty"` // branch tip when last looked at
-	Workflow   string         `json:"workflow,omitempty"`
-	File       string         `json:"file,omitempty"` // where the workflow was read from
-	Input      map[string]any `json:"input,omitempty"`
-	Output     map[string]any `json:"output,omitempty"` // a workflow's state at its end
-	Task       *TaskCall      `json:"task,omitempty"`
-	Exec       *Command       `json:"exec,omitempty"`
-	Agent      *AgentCall     `json:"agent,omitempty"`
-	Origin     *Origin        `json:"origin,omitempty"` // nil: asked for by the command line or the API
-	Told       *Told          `json:"told,omitempty"`   // that, and how, the origin was told of the run's end
-	Usage      *Usage         `json:"usage,omitempty"`  // of models, by the run's agent
-	Sub        bool           `json:"sub,omitempty"`    // started by a node of Parent, which goes on with it
-	Command    string         `json:"command,omitempty"`
-	Asker      gitd.Person    `json:"asker"`
-	State      State          `json:"state"`
-	Reason     Reason         `json:"reason,omitempty"`
-	Error      string         `json:"error,omitempty"`  // in words
-	Hint       string         `json:"hint,omitempty"`   // what to do
-	Parent     string         `json:"parent,omitempty"` // CALLER/RUN it was started, retried or forked from
-	From       string         `json:"from,omitempty"`   // node it was resumed at
-	Step       string         `json:"step,omitempty"`   // current or last step
-	Gate       *Gate          `json:"gate,omitempty"`   // what a person is asked
-	Place      int            `json:"place,omitempty"`  // in line for a container
-	Exit       *int           `json:"exit,omitempty"`   // of KindExec
-	Merged     gitd.Hash      `json:"merged,omitempty"` // base's tip after merge_on_success
-	CreatedAt  time.Time      `json:"created_at"`
-	StartedAt  time.Time      `json:"started_at,omitzero"`
-	EndedAt    time.Time      `json:"ended_at,omitzero"`
+	ID         string    `json:"id"`     // unique within the caller
+	Caller     Caller    `json:"caller"` // "run:fancy-mallard"
+	Kind       Kind      `json:"kind"`
+	Repo       string    `json:"repo"`
+	Base       string    `json:"base"`        // branch it was cut from
+	BaseCommit gitd.Hash `json:"base_commit"` // and where that stood
+	// BaseRefreshed is when the base was last brought up to date from upstream; zero: never, or not known.
+	BaseRefreshed time.Time      `json:"base_refreshed,omitzero"`
+	Branch        string         `json:"branch"`
+	Start         gitd.Hash      `json:"start"`          // branch tip when the run began
+	Head          gitd.Hash      `json:"head,omitempty"` // branch tip when last looked at
+	Workflow      string         `json:"workflow,omitempty"`
+	File          string         `json:"file,omitempty"` // where the workflow was read from
+	Input         map[string]any `json:"input,omitempty"`
+	Output        map[string]any `json:"output,omitempty"` // a workflow's state at its end
+	Task          *TaskCall      `json:"task,omitempty"`
+	Exec          *Command       `json:"exec,omitempty"`
+	Agent         *AgentCall     `json:"agent,omitempty"`
+	Origin        *Origin        `json:"origin,omitempty"` // nil: asked for by the command line or the API
+	Told          *Told          `json:"told,omitempty"`   // that, and how, the origin was told of the run's end
+	Usage         *Usage         `json:"usage,omitempty"`  // of models, by the run's agent
+	Sub           bool           `json:"sub,omitempty"`    // started by a node of Parent, which goes on with it
+	Command       string         `json:"command,omitempty"`
+	Asker         gitd.Person    `json:"asker"`
+	State         State          `json:"state"`
+	Reason        Reason         `json:"reason,omitempty"`
+	Error         string         `json:"error,omitempty"`  // in words
+	Hint          string         `json:"hint,omitempty"`   // what to do
+	Parent        string         `json:"parent,omitempty"` // CALLER/RUN it was started, retried or forked from
+	From          string         `json:"from,omitempty"`   // node it was resumed at
+	Step          string         `json:"step,omitempty"`   // current or last step
+	Gate          *Gate          `json:"gate,omitempty"`   // what a person is asked
+	Place         int            `json:"place,omitempty"`  // in line for a container
+	Exit          *int           `json:"exit,omitempty"`   // of KindExec
+	Merged        gitd.Hash      `json:"merged,omitempty"` // base's tip after merge_on_success
+	CreatedAt     time.Time      `json:"created_at"`
+	StartedAt     time.Time      `json:"started_at,omitzero"`
+	EndedAt       time.Time      `json:"ended_at,omitzero"`
 }
 
 // Origin is where a run was asked for outside ramus: a mention in a thread.

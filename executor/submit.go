@@ -281,11 +281,8 @@ func (x *Executor) planCaller(ctx context.Context, p *plan) error {
 
 // home finds a caller's repository and base.
 func (x *Executor) home(ctx context.Context, c Caller) (*gitd.Repo, string, error) {
-	runs := x.index.all()
+	runs := x.index.ofCaller(c)
 	for i := len(runs) - 1; i >= 0; i-- {
-		if runs[i].Caller != c {
-			continue
-		}
 		repo, err := x.Git.Repo(runs[i].Repo)
 		if err != nil {
 			continue // removed since; another may have it

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
@@ -21,6 +22,13 @@ const workflowBody = 16 << 20
 
 // routes is every way in, on one screen.
 func (s *Server) routes() []Route {
+	return slices.Concat(s.apiRoutes(), slackHooks(), []Route{
+		// /NAME.git/…, and the answer to what is no route.
+		{Pattern: "/", Access: AccessGit, Summary: "Repositories, for git clients", Body: -1, Handle: (*call).fallback},
+	})
+}
+
+func (s *Server) apiRoutes() []Route {
 	type none = struct{}
 	return []Route{
 		// About the server.
@@ -114,9 +122,6 @@ func (s *Server) routes() []Route {
 			Request: NewToken{}, Response: Token{}, Handle: (*call).newToken},
 		{Method: "POST", Pattern: "/api/reindex", Access: AccessAdmin, Summary: "Build the index anew from the repositories",
 			Response: Reindexed{}, Handle: (*call).reindex},
-
-		// /NAME.git/…, and the answer to what is no route.
-		{Pattern: "/", Access: AccessGit, Summary: "Repositories, for git clients", Body: -1, Handle: (*call).fallback},
 	}
 }
 

@@ -23,6 +23,8 @@ type Server struct {
 	Git      *gitd.Server
 	// Version and Engine are told by /health and /metrics.
 	Version, Engine string
+	// Chat serves Slack; nil: there is none.
+	Chat *Chat
 	// URL is where people reach this server ("https://ramus.example.org"), for
 	// clone lines; empty: the address a request came to.
 	URL string

@@ -1,0 +1,333 @@
+package gateway
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/fallback"
+	"github.com/ramus-dev/ramus/gateway/slack"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// houseRepo is where a mention is claimed for which no repository is known, or
+// none that is here: it has no branch, only the records of such runs.
+const houseRepo = "ramus-inbox"
+
+// deciding bounds how many mentions are read and decided on at once: more
+// would only wait for each other at the platform's rate limits.
+const deciding = 16
+
+// Chat turns mentions into runs and runs into replies. Its exported fields are
+// its options and may be changed until Open. Methods are safe for concurrent use.
+//
+// A mention is claimed first, durably, and answered then; everything after
+// that can be killed at any moment and is taken up by the next Open: a run that
+// was not yet told about ([executor.Executor.Untold]) is decided on, followed or
+// reported from where its journal and its thread stand.
+type Chat struct {
+	Slack    *slack.Client
+	Executor *executor.Executor
+	Git      *gitd.Server
+	// SigningSecret checks what arrives over HTTP; empty: nothing may (Socket Mode).
+	SigningSecret string
+	// Socket receives by Socket Mode as well.
+	Socket bool
+	Gate   Gate
+	// Fallback takes the threads that the gate does not let through; nil: they
+	// are recorded and get no answer.
+	Fallback *fallback.Client
+	// Repo and Agent are for threads that name none and whose channel has none.
+	// With Repo empty the only repository there is, or else the person is asked.
+	Repo, Agent string
+	Channels    map[string]Channel // by id
+	// AllReplies takes every reply in a thread of ramus for a mention.
+	AllReplies bool
+	// EditEvery is the least time between two edits of a progress message; default 3 s.
+	EditEvery time.Duration
+	// Links makes links to evidence; nil: messages have none.
+	Links *Links
+	Log   *slog.Logger
+	Now   func() time.Time
+
+	ctx    context.Context
+	stop   context.CancelFunc
+	wg     sync.WaitGroup // sessions, and what serves actions
+	slots  chan struct{}
+	socket func() error // waits for Socket Mode to end
+	me     atomic.Pointer[slack.Identity]
+
+	mu       sync.Mutex // guards all below
+	closed   bool
+	sessions map[string]*session // by key
+}
+
+// Channel is what the threads of a channel work on.
+type Channel struct{ Repo, Base, Agent string }
+
+// Open takes up what an earlier process left, and begins to receive.
+func (c *Chat) Open(ctx context.Context) error {
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.EditEvery <= 0 {
+		c.EditEvery = 3 * time.Second
+	}
+	if c.Gate.Prefix == "" {
+		c.Gate.Prefix = "!!!"
+	}
+	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
+	c.slots = make(chan struct{}, deciding)
+	c.sessions = make(map[string]*session)
+	if _, err := c.Git.Repo(houseRepo); errors.Is(err, gitd.ErrNotFound) {
+		if _, err := c.Git.Create(ctx, houseRepo); err != nil && !errors.Is(err, gitd.ErrExists) {
+			return fmt.Errorf("cannot make the repository of mentions: %w", err)
+		}
+	} else if err != nil {
+		return err
+	}
+	left, err := c.Executor.Untold(ctx)
+	if err != nil {
+		return err
+	}
+	for _, run := range left {
+		if run.Origin.Source == slackSource {
+			c.take(Session{run.Origin.Session}, task{run: run, again: true})
+		}
+	}
+	c.background(func(ctx context.Context) {
+		me, err := c.Slack.Me(ctx)
+		if err != nil {
+			if ctx.Err() == nil {
+				c.Log.Error("Slack refuses the app's token", "err", err)
+			}
+			return
+		}
+		c.me.Store(&me)
+		c.Log.Info("Slack knows the app", "team", me.Team, "user", me.User)
+	})
+	if c.Socket {
+		ended := make(chan error, 1)
+		go func() { ended <- c.Slack.Socket(c.ctx, c.Deliver) }()
+		c.socket = func() error { return <-ended }
+	}
+	return nil
+}
+
+// bot is ramus's own user id, "" as long as Slack has not said it: most envelopes do.
+func (c *Chat) bot() string {
+	if me := c.me.Load(); me != nil {
+		return me.User
+	}
+	return ""
+}
+
+// Close stops receiving and waits for what is under way to stand still; the
+// next Open goes on with it.
+func (c *Chat) Close() error {
+	c.mu.Lock()
+	closed := c.closed
+	c.closed = true
+	c.mu.Unlock()
+	if closed || c.stop == nil {
+		return nil
+	}
+	c.stop()
+	var err error
+	if c.socket != nil {
+		if err = c.socket(); errors.Is(err, context.Canceled) {
+			err = nil
+		}
+	}
+	c.wg.Wait()
+	return err
+}
+
+const slackSource = "slack"
+
+// Session is a conversation: all of a thread. Everything about it follows from its key.
+type Session struct {
+	Key string // "slack:{team}:{channel}:{thread_ts}"
+}
+
+// Caller is on whose behalf the session's runs are: "conv:" and a hash of the key.
+func (s Session) Caller() executor.Caller {
+	sum := sha256.Sum256([]byte(s.Key))
+	c, err := executor.ConvCaller(hex.EncodeToString(sum[:8]))
+	if err != nil {
+		panic(err) // sixteen hexadecimal digits are an id
+	}
+	return c
+}
+
+// runID is the run of a mention, from "{channel}:{ts}": a ref cannot hold a colon.
+func runID(m slack.Mention) string { return strings.ReplaceAll(m.Key(), ":", "-") }
+
+// Claimed is the answer to a mention: its run and where that stands. A retry gets the same.
+type Claimed struct {
+	Run   string         `json:"run"`
+	State executor.State `json:"state"`
+}
+
+// Deliver takes one thing that Slack sent. It returns when it is durable; what
+// is to be sent back, if anything, is reply.
+func (c *Chat) Deliver(ctx context.Context, d slack.Delivery) (reply any, err error) {
+	switch {
+	case d.Challenge != "":
+		return map[string]string{"challenge": d.Challenge}, nil
+	case d.Mention != nil:
+		return c.claim(ctx, *d.Mention)
+	case d.Reply != nil:
+		if !c.AllReplies || len(c.Executor.OfCaller(Session{d.Reply.Session()}.Caller())) == 0 {
+			return nil, nil
+		}
+		return c.claim(ctx, *d.Reply)
+	case d.Action != nil:
+		return nil, c.press(ctx, *d.Action)
+	case d.Command != nil:
+		return c.command(ctx, *d.Command)
+	}
+	return nil, nil
+}
+
+// claim makes the mention's run, or finds it.
+func (c *Chat) claim(ctx context.Context, m slack.Mention) (any, error) {
+	event, err := json.Marshal(m)
+	if err != nil {
+		return nil, fmt.Errorf("cannot claim a mention: %w", err)
+	}
+	s := Session{m.Session()}
+	words, _ := ParseWords(m.Said()) // a mistake in it is answered later
+	place := c.place(ctx, s, m.Channel, words)
+	run, fresh, err := c.Executor.Claim(ctx, executor.Request{
+		Key: runID(m), Caller: s.Caller(), Repo: place.claim, Base: place.base, Asker: asker(m.User, ""),
+		Origin: &executor.Origin{Source: slackSource, Session: s.Key, Key: m.Key(), Event: event},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot claim a mention: %w", err)
+	}
+	if fresh {
+		c.take(s, task{run: run})
+	}
+	return Claimed{Run: run.Name(), State: run.State}, nil
+}
+
+// asker is a Slack user as the author of commits. The address cannot be
+// anybody's: it only keeps users with the same name apart.
+func asker(user, name string) gitd.Person {
+	if name == "" {
+		name = user
+	}
+	return gitd.Person{Name: name, Email: mailbox(user) + "@slack.invalid"}
+}
+
+// place is where a session's work is to be done.
+type place struct {
+	repo, base, agent string
+	claim             string // repository of the claim: repo, or the house's where that is not here
+	home              string // where the session has its branch already
+}
+
+// place decides by the text, the session's branch, the channel, the
+// configuration, or because there is one repository only.
+func (c *Chat) place(ctx context.Context, s Session, channel string, words Words) place {
+	var p place
+	set := c.Channels[channel]
+	p.agent = first(words.Agent, set.Agent, c.Agent)
+	home, base, err := c.Executor.Home(ctx, s.Caller())
+	if err == nil {
+		p.home = home
+		p.repo, p.base = home, base
+	}
+	switch {
+	case words.Repo != "":
+		if words.Repo != p.repo {
+			p.repo, p.base = words.Repo, ""
+		}
+	case p.repo != "":
+	case set.Repo != "":
+		p.repo, p.base = set.Repo, set.Base
+	case c.Repo != "":
+		p.repo = c.Repo
+	default:
+		if all := c.repos(ctx); len(all) == 1 {
+			p.repo = all[0]
+		}
+	}
+	p.base = first(words.Base, p.base)
+	p.claim = houseRepo
+	if p.repo != "" {
+		if _, err := c.Git.Repo(p.repo); err == nil {
+			p.claim = p.repo
+		}
+	}
+	return p
+}
+
+func first(texts ...string) string {
+	for _, t := range texts {
+		if t != "" {
+			return t
+		}
+	}
+	return ""
+}
+
+// repos lists the repositories that people may name.
+func (c *Chat) repos(ctx context.Context) []string {
+	all, err := c.Git.Repos(ctx)
+	if err != nil {
+		c.Log.Error("cannot list repositories", "err", err)
+		return nil
+	}
+	var names []string
+	for _, r := range all {
+		if r.Name() != houseRepo {
+			names = append(names, r.Name())
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// take gives a run to its session, which is made where there is none at work.
+func (c *Chat) take(s Session, t task) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return // the next Open finds it
+	}
+	own := c.sessions[s.Key]
+	if own == nil {
+		own = &session{Chat: c, Session: s, caller: s.Caller(), wake: make(chan struct{}, 1)}
+		c.sessions[s.Key] = own
+		c.wg.Go(own.own)
+	}
+	own.queue = append(own.queue, t)
+	select {
+	case own.wake <- struct{}{}:
+	default:
+	}
+}
+
+// background runs f beside the request that asked for it; Close waits for it.
+func (c *Chat) background(f func(ctx context.Context)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.closed {
+		c.wg.Go(func() { f(c.ctx) })
+	}
+}

@@ -1,0 +1,190 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/slack"
+)
+
+// press does what a button asks for. Buttons that begin something are claimed
+// like mentions, so that a second press, or a retry, finds the first one's run.
+func (c *Chat) press(ctx context.Context, a slack.Action) error {
+	name, choice := a.Value, ""
+	if a.ID == actionRepo {
+		name, choice, _ = strings.Cut(a.Value, " ")
+	}
+	caller, id, _ := strings.Cut(name, "/")
+	who, err := executor.ParseCaller(caller)
+	if err != nil {
+		return nil // a button of somebody else's message
+	}
+	run, known := c.Executor.Find(who, id)
+	if !known || run.Origin == nil {
+		return nil
+	}
+	d, _ := c.policy(ctx, run.Name())
+	if why := c.mayPress(d.Policy, a); why != "" {
+		c.whisper(a, why)
+		return nil
+	}
+	switch a.ID {
+	case actionRetry:
+		return c.again(ctx, run, d, a, "retry", "-retry")
+	case actionDiff:
+		return c.again(ctx, run, d, a, "diff", "-diff-"+mailbox(a.TriggerID))
+	case actionRepo:
+		m, err := event(run)
+		if err != nil {
+			return err
+		}
+		return c.again(ctx, run, d, a, m.Said()+" repo:"+choice, "-repo")
+	case actionStop, actionApprove, actionReject:
+		c.background(func(ctx context.Context) {
+			if err := c.control(ctx, run, a); err != nil && ctx.Err() == nil {
+				c.whisper(a, asProblem(err, Who{}).Error())
+			}
+		})
+	}
+	return nil
+}
+
+// The buttons of messages.
+const (
+	actionStop    = "stop"
+	actionRetry   = "retry"
+	actionDiff    = "diff"
+	actionApprove = "approve"
+	actionReject  = "reject"
+	actionRepo    = "repo" // the value: the asking run, a space, the repository
+)
+
+// mayPress tells why a user may not press a button, or "". A thread that was
+// let through is open to those who speak in it; one that is open to a single
+// requester's prefix is open to allowed requesters alone.
+func (c *Chat) mayPress(p Policy, a slack.Action) string {
+	switch {
+	case !c.Gate.Enabled && a.ID != actionStop:
+		return "ramus is switched off here at the moment."
+	case p.Reason == ReasonExplicitPrefix && !slices.Contains(c.Gate.Requesters, a.User):
+		return "Only those who may start runs in this thread can do that."
+	}
+	return ""
+}
+
+// control stops a run, or answers its gate. The user's id decides who may
+// answer: names can be chosen.
+func (c *Chat) control(ctx context.Context, run executor.Run, a slack.Action) error {
+	if a.ID == actionStop {
+		return c.Executor.Stop(ctx, run.Name(), asker(a.User, ""))
+	}
+	_, err := c.Executor.Decide(ctx, run.Name(), executor.Decision{Approved: a.ID == actionApprove, By: "slack:" + a.User})
+	return err
+}
+
+// again claims a run in the thread of another one, as if somebody had said text there.
+func (c *Chat) again(ctx context.Context, of executor.Run, d decided, a slack.Action, text, suffix string) error {
+	m, err := event(of)
+	if err != nil {
+		return err
+	}
+	m.User, m.Text = a.User, text
+	data, err := json.Marshal(m)
+	if err != nil {
+		return err
+	}
+	s := Session{of.Origin.Session}
+	words, _ := ParseWords(text)
+	at := c.place(ctx, s, m.Channel, words)
+	run, fresh, err := c.Executor.Claim(ctx, executor.Request{
+		Key: of.ID + suffix, Caller: of.Caller, Repo: at.claim, Base: at.base, Asker: asker(a.User, ""),
+		Origin: &executor.Origin{Source: slackSource, Session: s.Key, Key: of.Origin.Key + suffix, Event: data},
+	})
+	if err != nil {
+		return fmt.Errorf("cannot claim what a button asks for: %w", err)
+	}
+	if !fresh {
+		return nil
+	}
+	d.Prompt = text
+	if data, err = json.Marshal(d); err != nil {
+		return err
+	}
+	if err := c.Executor.Note(ctx, run.Name(), executor.Event{Type: executor.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: data}); err != nil {
+		return err
+	}
+	c.take(s, task{run: run})
+	return nil
+}
+
+// whisper tells one user something that the others need not see.
+func (c *Chat) whisper(a slack.Action, text string) {
+	c.background(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, soon)
+		defer cancel()
+		if err := c.Slack.Ephemeral(ctx, a.Channel, a.ThreadTS, a.User, text); err != nil {
+			c.Log.Warn("cannot answer a button", "err", err)
+		}
+	})
+}
+
+// commandMay is how long a slash command may take: Slack waits three seconds.
+const commandMay = 2500 * time.Millisecond
+
+// ephemeral answers a slash command to its user alone.
+type ephemeral struct {
+	Type string `json:"response_type"`
+	Text string `json:"text"`
+}
+
+// command serves "/ramus …". There is no message of a person that could be
+// claimed: ramus begins a thread itself, which is the claim's key.
+func (c *Chat) command(ctx context.Context, d slack.Command) (any, error) {
+	answer := func(text string) (any, error) { return ephemeral{"ephemeral", text}, nil }
+	words, err := ParseWords(d.Text)
+	switch {
+	case strings.TrimSpace(d.Text) == "", words.Verb == "help":
+		return answer(HelpText(c.Executor.AgentNames(), Catalog(Policy{Runner: RunnerContainer})))
+	case err != nil:
+		return answer(err.Error())
+	case words.Verb == "status":
+		return answer(c.overview())
+	case slices.Contains([]string{"diff", "log", "why", "merge", "stop", "retry"}, words.Verb):
+		return answer(fmt.Sprintf("Mention ramus with %q in the thread that it is about.", words.Verb))
+	}
+	ctx, cancel := context.WithTimeout(ctx, commandMay)
+	defer cancel()
+	parent := RenderText(fmt.Sprintf("%s %s", d.Name, d.Text), "")
+	parent.Channel, parent.Mark = d.Channel, slack.Mark{Run: "slash", Key: d.User, Part: slashPart}
+	ts, err := c.Slack.Post(ctx, parent, false)
+	if err != nil {
+		if errors.Is(err, slack.ErrRefused) {
+			return answer("I cannot post in this channel: invite me to it first, with /invite.")
+		}
+		return answer("Slack does not take messages at the moment; try again in a minute.")
+	}
+	me, err := c.Slack.Me(ctx)
+	if err != nil {
+		return answer("Slack does not answer at the moment; try again in a minute.")
+	}
+	_, err = c.claim(ctx, slack.Mention{Team: d.Team, Channel: d.Channel, TS: ts, ThreadTS: ts, User: d.User, Bot: me.User, Text: d.Text,
+		Slash: true, Time: c.Now().UTC()})
+	return nil, err
+}
+
+// overview lists what is at work for threads.
+func (c *Chat) overview() string {
+	c.mu.Lock()
+	threads := len(c.sessions)
+	c.mu.Unlock()
+	if threads == 0 {
+		return "Nothing is at work. Mention ramus with `status` in a thread to hear about that one."
+	}
+	return fmt.Sprintf("ramus is at work in %s. Mention it with `status` in a thread to hear about that one.", plural(threads, "thread"))
+}

@@ -1,0 +1,378 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/slack"
+)
+
+// The parts that messages of ramus play in a thread; each run has at most one of each.
+const (
+	partProgress = "progress" // edited in place while the run works
+	partResult   = "result"   // how it ended
+)
+
+// posted is the data of a message event, and of what a run's origin was told.
+type posted struct {
+	Channel string `json:"channel"`
+	TS      string `json:"ts"`
+	Part    string `json:"part"`
+}
+
+// report follows a run to its end, keeps its progress message up to date, posts
+// how it ended, and records that the thread knows. All of it can be done again.
+func (s *session) report(ctx context.Context, t task) error {
+	m, err := event(t.run)
+	if err != nil {
+		return err
+	}
+	r := &reporter{session: s, run: t.run, m: m, look: t.again}
+	d, _ := s.policy(ctx, t.run.Name())
+	r.policy = d.Policy
+	if t.run.Kind != executor.KindRequest {
+		if err := r.follow(ctx); err != nil {
+			return err
+		}
+	}
+	return r.finish(ctx)
+}
+
+// reporter is what one run's report needs.
+type reporter struct {
+	*session
+	run    executor.Run
+	m      slack.Mention
+	policy Policy
+	look   bool // for a message that an earlier process may have posted
+
+	ts      string // of the progress message
+	step    string
+	steps   int
+	changed bool // since the last edit
+	edited  time.Time
+}
+
+func (r *reporter) mark(part string) slack.Mark {
+	return slack.Mark{Run: r.run.Name(), Key: r.run.Origin.Key, Part: part}
+}
+
+// address makes a message one of this thread.
+func (r *reporter) address(msg slack.Message, part string) slack.Message {
+	msg.Channel, msg.ThreadTS, msg.Mark = r.m.Channel, r.m.ThreadTS, r.mark(part)
+	return msg
+}
+
+// refresh is how often a message is edited although nothing happened: the time that it shows goes on.
+const refresh = 15 * time.Second
+
+// follow shows the run's progress until it has ended.
+func (r *reporter) follow(ctx context.Context) error {
+	for {
+		if err := r.watch(ctx); err != nil {
+			return err
+		}
+		run, err := r.Executor.Settled(ctx, r.run.Caller, r.run.ID)
+		if err != nil {
+			return err
+		}
+		r.run = run
+		if run.Ended() {
+			return nil
+		}
+		if run.State != executor.StateAwaitingReview {
+			return fmt.Errorf("cannot follow %s: %w", run.Name(), executor.ErrClosed)
+		}
+		if err := r.show(ctx); err != nil {
+			return err
+		}
+		if err := r.awaitDecision(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitDecision returns when a run that waits for a person goes on, whoever let it.
+func (r *reporter) awaitDecision(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	happened := make(chan struct{}, 1)
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		for e, err := range r.Executor.Watch(ctx, r.run.Caller.String()) {
+			if err != nil {
+				return
+			}
+			if e.Run == r.run.Name() && e.Type != executor.EventOutput {
+				select {
+				case happened <- struct{}{}:
+				default:
+				}
+			}
+		}
+	}()
+	defer func() { cancel(); <-watched }()
+	// Nothing tells when the watch began: a decision before that is seen by looking.
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		run, ok := r.Executor.Find(r.run.Caller, r.run.ID)
+		if !ok || run.State != executor.StateAwaitingReview {
+			return nil
+		}
+		select {
+		case <-happened:
+		case <-tick.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// watch takes the run's events until they end for now.
+func (r *reporter) watch(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	events, ended := make(chan executor.Event), make(chan error, 1)
+	go func() {
+		defer close(events)
+		for e, err := range r.Executor.Events(ctx, r.run.Name(), 0, true) {
+			if err != nil {
+				ended <- err
+				return
+			}
+			if e.Type == executor.EventOutput {
+				continue
+			}
+			select {
+			case events <- e:
+			case <-ctx.Done():
+				ended <- context.Cause(ctx)
+				return
+			}
+		}
+		ended <- nil
+	}()
+	defer func() {
+		cancel()
+		for range events { // until the goroutine has seen it
+		}
+	}()
+	r.step, r.steps, r.changed = "", 0, true
+	caughtUp := time.NewTimer(50 * time.Millisecond) // what is journalled comes at once: one message for all of it
+	defer caughtUp.Stop()
+	due := caughtUp.C
+	for {
+		select {
+		case e, more := <-events:
+			if !more {
+				return <-ended
+			}
+			r.take(e)
+			if r.changed && due == nil {
+				due = time.After(max(0, r.EditEvery-r.Now().Sub(r.edited)))
+			}
+		case <-due:
+			if err := r.show(ctx); err != nil {
+				return err
+			}
+			due = time.After(max(refresh, r.EditEvery))
+			if r.changed {
+				due = time.After(r.EditEvery)
+			}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// take notes what an event changes in the progress message.
+func (r *reporter) take(e executor.Event) {
+	switch e.Type {
+	case executor.EventStepStarted:
+		r.step = first(e.Node, e.Task, e.Command, e.Step)
+	case executor.EventStepFinished:
+		r.step, r.steps = "", r.steps+1
+	case executor.EventMessage:
+		var p posted
+		if json.Unmarshal(e.Data, &p) == nil && p.Part == partProgress {
+			r.ts = p.TS
+		}
+		return
+	case executor.EventQueued, executor.EventRunState, executor.EventGate, executor.EventPrompt, executor.EventCheck:
+	default:
+		return
+	}
+	r.changed = true
+}
+
+// show posts or edits the progress message.
+func (r *reporter) show(ctx context.Context) error {
+	if run, ok := r.Executor.Find(r.run.Caller, r.run.ID); ok {
+		r.run = run
+	}
+	r.changed = false
+	since := r.run.StartedAt
+	if since.IsZero() {
+		since = r.run.CreatedAt
+	}
+	msg := r.address(RenderProgress(Standing{Run: r.run, Policy: r.policy, Step: r.step, Steps: r.steps, Since: since, Now: r.Now(),
+		Base: r.run.BaseRefreshed, Link: r.page()}), partProgress)
+	r.edited = r.Now()
+	if r.ts != "" {
+		err := r.Slack.Update(ctx, msg, r.ts)
+		if err != nil && errors.Is(err, slack.ErrRefused) {
+			r.Log.Warn("cannot edit a progress message", "run", r.run.Name(), "err", err)
+			return nil // somebody deleted it; the result is what counts
+		}
+		return err
+	}
+	ts, err := r.Slack.Post(ctx, msg, r.look)
+	if err != nil {
+		return err
+	}
+	r.ts = ts
+	data, err := json.Marshal(posted{r.m.Channel, ts, partProgress})
+	if err != nil {
+		return err
+	}
+	err = r.Executor.Note(ctx, r.run.Name(), executor.Event{Type: executor.EventMessage, Message: partProgress, Data: data})
+	if errors.Is(err, executor.ErrConflict) {
+		return nil // the run has ended meanwhile; the message is found by its mark
+	}
+	return err
+}
+
+func (c *Chat) link(run executor.Run) string {
+	if c.Links == nil {
+		return ""
+	}
+	return c.Links.Run(run)
+}
+
+func (r *reporter) page() string { return r.link(r.run) }
+
+// finish posts how the run ended and records that the thread knows.
+func (r *reporter) finish(ctx context.Context) error {
+	run, err := r.Executor.Settled(ctx, r.run.Caller, r.run.ID)
+	if err != nil {
+		return err
+	}
+	r.run = run
+	if run.Told != nil {
+		return nil
+	}
+	msg, silent, err := r.result(ctx)
+	if err != nil {
+		return err
+	}
+	told := posted{Channel: r.m.Channel, Part: partResult}
+	if !silent {
+		told.TS, err = r.Slack.Post(ctx, r.address(msg, partResult), r.look)
+		if err != nil && !errors.Is(err, slack.ErrRefused) {
+			return err
+		}
+		if err != nil {
+			// Nobody can be told, now or ever: the channel is gone or archived.
+			r.Log.Error("cannot post a result", "run", run.Name(), "err", err)
+		}
+	}
+	r.tidy(ctx)
+	data, err := json.Marshal(told)
+	if err != nil {
+		return err
+	}
+	return r.Executor.Tell(ctx, run.Name(), data)
+}
+
+// result is the message that says how a run ended. A request that was answered
+// without running anything is answered; it has no evidence to show.
+func (r *reporter) result(ctx context.Context) (msg slack.Message, silent bool, err error) {
+	if r.run.Kind != executor.KindRequest {
+		m, err := r.Executor.Manifest(ctx, r.run.Name())
+		if err != nil {
+			return msg, false, err
+		}
+		var file func(string) string
+		if r.Links != nil {
+			file = func(name string) string { return r.Links.File(r.run, name) }
+		}
+		return RenderResult(m, r.run, r.policy, r.page(), file), false, nil
+	}
+	out := r.run.Output
+	if silent, _ := out["silent"].(bool); silent {
+		return msg, true, nil
+	}
+	switch {
+	case r.run.Reason == executor.ReasonCancelled:
+		return RenderText("🛑 Stopped.", ""), false, nil
+	case r.run.State == executor.StateFailed:
+		return RenderText("⚠️ "+r.run.Error, ""), false, nil
+	case out["ask"] != nil:
+		return RenderAsk(r.run.Name(), texts(out["ask"])), false, nil
+	}
+	text, _ := out["text"].(string)
+	code, _ := out["code"].(string)
+	return RenderText(text, code), false, nil
+}
+
+// texts reads a list of strings that may have been through JSON.
+func texts(v any) []string {
+	switch v := v.(type) {
+	case []string:
+		return v
+	case []any:
+		var list []string
+		for _, e := range v {
+			if s, ok := e.(string); ok {
+				list = append(list, s)
+			}
+		}
+		return list
+	}
+	return nil
+}
+
+// tidy brings the looks of the thread up to date: the progress message and the
+// reaction on the mention. What cannot be done soon is left.
+func (r *reporter) tidy(ctx context.Context) {
+	if r.run.Kind != executor.KindRequest {
+		tctx, cancel := context.WithTimeout(ctx, soon)
+		if err := r.last(tctx); err != nil && ctx.Err() == nil {
+			r.Log.Warn("cannot bring a progress message up to date", "run", r.run.Name(), "err", err)
+		}
+		cancel()
+	}
+	mark := "white_check_mark"
+	if r.run.State == executor.StateFailed {
+		mark = "x"
+	}
+	r.react(ctx, r.m, mark)
+	r.unreact(ctx, r.m, "eyes")
+}
+
+// last edits the progress message for the last time.
+func (r *reporter) last(ctx context.Context) error {
+	if r.ts == "" {
+		ts, found, err := r.Slack.Find(ctx, r.m.Channel, r.m.ThreadTS, r.mark(partProgress))
+		if err != nil || !found {
+			return err
+		}
+		r.ts = ts
+	}
+	r.step = ""
+	return r.Slack.Update(ctx, r.address(RenderProgress(Standing{Run: r.run, Policy: r.policy, Steps: r.steps, Since: r.run.StartedAt,
+		Now: r.run.EndedAt, Base: r.run.BaseRefreshed, Link: r.page()}), partProgress), r.ts)
+}
+
+func plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + one + "s"
+}

@@ -1,0 +1,481 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/fallback"
+	"github.com/ramus-dev/ramus/gateway/slack"
+)
+
+// Bounds of what an agent is given along with its prompt.
+const (
+	maxFiles     = 5
+	maxFileBytes = 25 << 20 // together
+	maxPrompt    = 64 << 10
+)
+
+// task is a run that its session has to bring to its end.
+type task struct {
+	run   executor.Run
+	again bool // another process may have begun with it: look before anything is posted
+}
+
+// session is a conversation at work. One goroutine owns it: it decides on the
+// mentions of a thread one after another. Runs that it began are followed by
+// goroutines of its own, which it waits for.
+type session struct {
+	*Chat
+	Session
+	caller executor.Caller
+	wake   chan struct{}  // one token: there is something in queue
+	runs   sync.WaitGroup // that are followed
+
+	queue    []task // guarded by Chat.mu
+	followed int    // guarded by Chat.mu
+}
+
+// own decides on what is queued until nothing is left and nothing is followed.
+func (s *session) own() {
+	defer s.runs.Wait()
+	for {
+		t, state := s.next()
+		switch state {
+		case sessionIdle:
+			return
+		case sessionWaits:
+			select {
+			case <-s.wake:
+			case <-s.ctx.Done():
+				return
+			}
+			continue
+		}
+		select {
+		case s.slots <- struct{}{}:
+		case <-s.ctx.Done():
+			return
+		}
+		begun, err := s.decide(s.ctx, t)
+		<-s.slots
+		switch {
+		case s.ctx.Err() != nil:
+			return
+		case err != nil:
+			s.Log.Error("cannot decide on a mention; it is tried again at the next start", "run", t.run.Name(), "err", err)
+		case begun != nil:
+			s.follow(task{run: *begun, again: t.again})
+		}
+	}
+}
+
+type sessionState int
+
+const (
+	sessionBusy sessionState = iota
+	sessionWaits
+	sessionIdle
+)
+
+// next takes a task from the queue, or says that the session is over: then
+// nobody can give it another one.
+func (s *session) next() (task, sessionState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.queue) > 0 {
+		t := s.queue[0]
+		s.queue = s.queue[1:]
+		return t, sessionBusy
+	}
+	if s.followed > 0 {
+		return task{}, sessionWaits
+	}
+	delete(s.sessions, s.Key)
+	return task{}, sessionIdle
+}
+
+// follow reports a run until it has ended and the thread knows.
+func (s *session) follow(t task) {
+	s.mu.Lock()
+	s.followed++
+	s.mu.Unlock()
+	s.runs.Go(func() {
+		if err := s.report(s.ctx, t); err != nil && s.ctx.Err() == nil {
+			s.Log.Error("cannot report a run; it is tried again at the next start", "run", t.run.Name(), "err", err)
+		}
+		s.mu.Lock()
+		s.followed--
+		s.mu.Unlock()
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
+	})
+}
+
+// event is what a run was asked for with.
+func event(run executor.Run) (slack.Mention, error) {
+	var m slack.Mention
+	if run.Origin == nil {
+		return m, fmt.Errorf("%s has no origin", run.Name())
+	}
+	if err := json.Unmarshal(run.Origin.Event, &m); err != nil {
+		return m, fmt.Errorf("cannot read the event of %s: %w", run.Name(), err)
+	}
+	return m, nil
+}
+
+// decided is the data of a policy event.
+type decided struct {
+	Policy
+	Tools []string `json:"tools"`
+}
+
+// policy is the decision that a run's journal holds.
+func (c *Chat) policy(ctx context.Context, run string) (decided, bool) {
+	for e, err := range c.Executor.Events(ctx, run, 0, false) {
+		var d decided
+		if err == nil && e.Type == executor.EventPolicy && json.Unmarshal(e.Data, &d) == nil {
+			return d, true
+		}
+	}
+	return decided{}, false
+}
+
+// decide finds out what a mention wants and does it, or begins it. The run that
+// is to be followed, if any, is returned.
+func (s *session) decide(ctx context.Context, t task) (*executor.Run, error) {
+	run := t.run
+	if now, ok := s.Executor.Find(run.Caller, run.ID); ok {
+		run = now
+	}
+	if run.Told != nil {
+		return nil, nil
+	}
+	if run.Kind != executor.KindRequest || run.Ended() {
+		return &run, nil
+	}
+	m, err := event(run)
+	if err != nil {
+		return nil, err
+	}
+	thread, err := s.thread(ctx, m)
+	if err != nil {
+		if ctx.Err() == nil && errors.Is(err, slack.ErrRefused) {
+			// The thread cannot be read, now or ever: there is nobody to tell either.
+			return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: err.Error()})
+		}
+		return nil, err
+	}
+	words, mistake := ParseWords(m.Said())
+	at := s.place(ctx, s.Session, m.Channel, words)
+	d, known := s.policy(ctx, run.Name())
+	if !known {
+		d.Policy = s.Gate.Resolve(Asked{ThreadStarter: threadStarter(thread), Requester: m.User, Text: m.Said(),
+			Channel: m.Channel, Repo: at.repo, Session: s.Key})
+		for _, tool := range Catalog(d.Policy) {
+			d.Tools = append(d.Tools, tool.Name)
+		}
+		data, err := json.Marshal(d)
+		if err != nil {
+			return nil, err
+		}
+		s.Log.Info("policy", "run", run.Name(), "session", s.Key, "runner", d.Runner, "reason", d.Reason)
+		if err := s.Executor.Note(ctx, run.Name(), executor.Event{Type: executor.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: data}); err != nil {
+			return nil, err
+		}
+	}
+	s.react(ctx, m, "eyes")
+	if d.Runner != RunnerContainer {
+		return s.handOver(ctx, run, m, thread, d.Policy)
+	}
+	if d.Prompt != m.Said() {
+		words, mistake = ParseWords(d.Prompt)
+		at = s.place(ctx, s.Session, m.Channel, words)
+	}
+	if mistake != nil {
+		return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: mistake.Error()})
+	}
+	return s.act(ctx, run, m, thread, words, at)
+}
+
+// thread reads the conversation. What a slash command began has no message of
+// a person: its parent is ramus's own.
+func (s *session) thread(ctx context.Context, m slack.Mention) (slack.Thread, error) {
+	return s.Slack.Thread(ctx, m.Team, m.Channel, m.ThreadTS)
+}
+
+// slashPart marks the message that a slash command began a thread with; the
+// mark's key is the user.
+const slashPart = "slash"
+
+// threadStarter is who began a thread.
+func threadStarter(t slack.Thread) string {
+	if t.Parent.Own {
+		if mark := t.Parent.Mark; mark != nil && mark.Part == slashPart {
+			return mark.Key
+		}
+		return ""
+	}
+	if t.Parent.Bot {
+		return "" // a name that any app can give itself is nobody's
+	}
+	return t.Parent.User
+}
+
+// handOver gives a thread to the fallback runner.
+func (s *session) handOver(ctx context.Context, run executor.Run, m slack.Mention, thread slack.Thread, p Policy) (*executor.Run, error) {
+	output := map[string]any{"runner": string(RunnerFallback)}
+	if s.Fallback == nil {
+		s.Log.Warn("a thread is not let through the gate, and no fallback runner is configured", "run", run.Name(), "reason", p.Reason)
+		output["silent"] = true
+		return s.end(ctx, run, executor.Ending{Output: output})
+	}
+	tools, err := json.Marshal(Catalog(p))
+	if err != nil {
+		return nil, err
+	}
+	answer, err := s.Fallback.Send(ctx, fallback.Packet{Session: s.Key, Key: m.Key(), Mention: m, Text: p.Prompt, Thread: before(thread, m.TS), Tools: tools})
+	switch {
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	case err != nil:
+		return s.end(ctx, run, executor.Ending{Reason: executor.ReasonUnavailable, Error: err.Error(), Output: output})
+	}
+	output["text"], output["silent"] = answer.Text, answer.Accepted || answer.Text == ""
+	return s.end(ctx, run, executor.Ending{Output: output})
+}
+
+// before is a thread as it stood when a message was posted: what came later
+// does not change what is handed over, however late that happens.
+func before(t slack.Thread, ts string) slack.Thread {
+	var replies []slack.Post
+	for _, p := range t.Replies {
+		if p.TS <= ts {
+			replies = append(replies, p)
+		}
+	}
+	t.Replies = replies
+	return t
+}
+
+// end answers a mention without running anything; it is reported like a run.
+func (s *session) end(ctx context.Context, run executor.Run, e executor.Ending) (*executor.Run, error) {
+	run, err := s.Executor.End(ctx, run.Name(), e)
+	if err != nil {
+		return nil, err
+	}
+	return &run, nil
+}
+
+// say ends a mention with a text.
+func (s *session) say(ctx context.Context, run executor.Run, text, code string) (*executor.Run, error) {
+	return s.end(ctx, run, executor.Ending{Output: map[string]any{"text": text, "code": code}})
+}
+
+// begin gives the mention's run its work. Where the claim lies in another
+// repository than the work, the work is a run of its own and the claim points to it.
+func (s *session) begin(ctx context.Context, run executor.Run, at place, asked executor.Request) (*executor.Run, error) {
+	asked.Base = at.base
+	var begun executor.Run
+	var err error
+	if at.repo == run.Repo {
+		begun, err = s.Executor.Begin(ctx, run.Name(), asked)
+	} else {
+		asked.Key, asked.Caller, asked.Repo, asked.Origin = run.ID+"-work", run.Caller, at.repo, run.Origin
+		begun, err = s.Executor.Submit(ctx, asked)
+		if err == nil {
+			if _, err := s.Executor.End(ctx, run.Name(), executor.Ending{Output: map[string]any{"run": begun.Name(), "silent": true}}); err != nil {
+				return nil, err
+			}
+			d, _ := s.policy(ctx, run.Name())
+			data, err := json.Marshal(d)
+			if err != nil {
+				return nil, err
+			}
+			if err := s.Executor.Note(ctx, begun.Name(), executor.Event{Type: executor.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: data}); err != nil && !errors.Is(err, executor.ErrConflict) {
+				return nil, err
+			}
+			if err := s.Executor.Tell(ctx, run.Name(), nil); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err != nil {
+		if p := asProblem(err, local); p.Status < 500 {
+			return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: p.Error()})
+		}
+		return nil, err
+	}
+	return &begun, nil
+}
+
+// act does what the words of a mention say.
+func (s *session) act(ctx context.Context, run executor.Run, m slack.Mention, thread slack.Thread, words Words, at place) (*executor.Run, error) {
+	who := asker(m.User, name(thread, m.User))
+	switch words.Verb {
+	case "help":
+		return s.say(ctx, run, HelpText(s.Executor.AgentNames(), Catalog(Policy{Runner: RunnerContainer})), "")
+	case "status", "log", "diff", "why", "stop", "merge":
+		text, code, err := s.answer(ctx, words, run, who)
+		if err != nil {
+			if p := asProblem(err, local); p.Status < 500 {
+				return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: p.Error()})
+			}
+			return nil, err
+		}
+		return s.say(ctx, run, text, code)
+	}
+	if at.repo == "" {
+		return s.end(ctx, run, executor.Ending{Output: map[string]any{"ask": s.repos(ctx)}})
+	}
+	if at.home != "" && at.repo != at.home {
+		return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput,
+			Error: fmt.Sprintf("This thread works on %s; begin a new thread for %s.", at.home, at.repo)})
+	}
+	asked := executor.Request{Asker: who}
+	switch words.Verb {
+	case "run":
+		asked.File, asked.Input = workflowFile(words.Workflow), words.Input
+	case "exec":
+		asked.Command = &executor.Command{Shell: words.Command}
+	case "test", "lint", "build":
+		asked.Task = taskCall(words)
+	case "retry":
+		last, ok := s.lastFailed()
+		if !ok {
+			return s.say(ctx, run, "Nothing in this thread has failed, so there is nothing to run again.", "")
+		}
+		again, err := s.Executor.Again(ctx, last.Name(), who)
+		if err != nil {
+			return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: asProblem(err, local).Error()})
+		}
+		asked = again
+		asked.Asker = who
+	default:
+		return s.prompt(ctx, run, m, thread, words, at, asked)
+	}
+	return s.begin(ctx, run, at, asked)
+}
+
+// prompt hands plain words to the agent: to the one that is at work, or to a new run of one.
+func (s *session) prompt(ctx context.Context, run executor.Run, m slack.Mention, thread slack.Thread, words Words, at place, asked executor.Request) (*executor.Run, error) {
+	agents := s.Executor.AgentNames()
+	if at.agent == "" && len(agents) == 1 {
+		at.agent = agents[0]
+	}
+	switch {
+	case len(agents) == 0:
+		return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput,
+			Error: "No agent is configured here, so plain words have nobody to go to. `help` lists the commands that need none."})
+	case at.agent == "":
+		return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput,
+			Error: fmt.Sprintf("Say which agent is meant: agent:%s.", agents[0])})
+	}
+	text := words.Text
+	files, skipped := s.files(ctx, m, thread)
+	if live, ok := s.liveAgent(); ok {
+		err := s.Executor.Say(ctx, live.Name(), executor.Prompt{Key: run.ID, Text: text, By: asked.Asker, Files: files})
+		if err == nil {
+			return s.end(ctx, run, executor.Ending{Output: map[string]any{"run": live.Name(),
+				"text": fmt.Sprintf("Handed on: the agent reads it at its next turn (%s).", live.Name())}})
+		}
+		if !errors.Is(err, executor.ErrConflict) {
+			return nil, err
+		}
+	}
+	asked.Agent = &executor.AgentCall{Name: at.agent, Prompt: agentPrompt(thread, m, text, skipped), Files: files}
+	return s.begin(ctx, run, at, asked)
+}
+
+// files downloads what was shared along with the mention, and with the thread's first message.
+func (s *session) files(ctx context.Context, m slack.Mention, thread slack.Thread) (files []executor.Attachment, skipped []string) {
+	left := int64(maxFileBytes)
+	taken := map[string]bool{}
+	for _, p := range append([]slack.Post{thread.Parent}, thread.Replies...) {
+		if p.TS != m.TS && p.TS != thread.TS || p.Own {
+			continue
+		}
+		for _, f := range p.Files {
+			if taken[f.ID] {
+				continue
+			}
+			taken[f.ID] = true
+			if len(files) == maxFiles || f.Size > left {
+				skipped = append(skipped, f.Name)
+				continue
+			}
+			body, err := s.Slack.Download(ctx, f, left)
+			if err != nil {
+				s.Log.Warn("cannot download a file that was shared", "session", s.Key, "file", f.ID, "err", err)
+				skipped = append(skipped, f.Name)
+				continue
+			}
+			left -= int64(len(body))
+			files = append(files, executor.Attachment{Name: f.Name, Type: f.MIME, Content: body})
+		}
+	}
+	return files, skipped
+}
+
+// name is how a user is called in a thread.
+func name(t slack.Thread, user string) string {
+	for _, p := range append(t.Replies, t.Parent) {
+		if p.User == user && p.Name != "" {
+			return p.Name
+		}
+	}
+	return user
+}
+
+// liveAgent is the latest run of an agent in the thread that has not ended.
+func (s *session) liveAgent() (executor.Run, bool) {
+	runs := s.Executor.OfCaller(s.caller)
+	for i := len(runs) - 1; i >= 0; i-- {
+		if runs[i].Kind == executor.KindAgent && !runs[i].Ended() {
+			return runs[i], true
+		}
+	}
+	return executor.Run{}, false
+}
+
+// lastFailed is the latest run of the thread that ended, if it failed.
+func (s *session) lastFailed() (executor.Run, bool) {
+	runs := s.Executor.OfCaller(s.caller)
+	for i := len(runs) - 1; i >= 0; i-- {
+		if r := runs[i]; r.Kind != executor.KindRequest && !r.Sub && r.Ended() {
+			return r, r.State == executor.StateFailed
+		}
+	}
+	return executor.Run{}, false
+}
+
+// soon bounds what is done for looks: a reaction that cannot be set holds nothing up.
+const soon = 20 * time.Second
+
+func (s *session) react(ctx context.Context, m slack.Mention, name string) {
+	if m.Slash {
+		return // there is no message of a person to react to
+	}
+	ctx, cancel := context.WithTimeout(ctx, soon)
+	defer cancel()
+	if err := s.Slack.React(ctx, m.Channel, m.TS, name); err != nil && s.ctx.Err() == nil {
+		s.Log.Warn("cannot react to a mention", "session", s.Key, "err", err)
+	}
+}
+
+func (s *session) unreact(ctx context.Context, m slack.Mention, name string) {
+	if m.Slash {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, soon)
+	defer cancel()
+	if err := s.Slack.Unreact(ctx, m.Channel, m.TS, name); err != nil && s.ctx.Err() == nil {
+		s.Log.Warn("cannot take a reaction back", "session", s.Key, "err", err)
+	}
+}
