@@ -38,6 +38,7 @@ type installation struct {
 	executor *executor.Executor
 	gateway  *gateway.Server
 	fallback *fallback.Client // nil: there is none
+	chat     *gateway.Chat    // nil: no Slack app is configured; only a server that stays opens it
 }
 
 // errLocked: another process has the data folder.
@@ -133,6 +134,9 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if i.fallback, err = newFallback(c.Fallback, secret); err != nil {
 		return nil, err
 	}
+	if i.chat, err = newChat(c, secret, log); err != nil {
+		return nil, err
+	}
 	image := c.Image
 	if _, ok := engine.(*containers.Sandbox); ok {
 		image = "" // it has none, and evidence names what was used
@@ -160,7 +164,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	i.executor = x
 	i.gateway = &gateway.Server{
 		Executor: x, Git: git, Version: buildVersion(), Engine: engine.Name(), URL: c.URL, CORS: c.CORS, Streams: c.Streams,
-		Log: log,
+		Log: log, Chat: i.chat,
 	}
 	return i, nil
 }
@@ -180,6 +184,9 @@ func newLLM(c LLMConfig, secret *secrets) (*llm.Client, error) {
 // close closes the rooms in the order from the door inwards.
 func (i *installation) close(ctx context.Context, keep bool) error {
 	var errs []error
+	if i.chat != nil {
+		errs = append(errs, i.chat.Close())
+	}
 	if i.executor != nil {
 		errs = append(errs, i.executor.Close(ctx, keep))
 	}
@@ -303,6 +310,11 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 	}
 	if i.config.SSHListen != "" {
 		if ssh, err = listenTCP(i.config.SSHListen, "ssh_listen"); err != nil {
+			return nil, err
+		}
+	}
+	if i.chat != nil {
+		if err := i.openChat(ctx); err != nil {
 			return nil, err
 		}
 	}

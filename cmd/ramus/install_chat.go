@@ -1,0 +1,55 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/slack"
+)
+
+// newChat makes the Slack front of a configuration; nil where there is no app.
+func newChat(c Config, secret *secrets, log *slog.Logger) (*gateway.Chat, error) {
+	s := c.Slack
+	token, err := secret.value("slack.token", s.TokenEnv, s.TokenFile)
+	if err != nil {
+		return nil, err
+	}
+	signing, err := secret.value("slack.signing_secret", s.SigningSecretEnv, s.SigningSecretFile)
+	if err != nil {
+		return nil, err
+	}
+	app, err := secret.value("slack.app_token", s.AppTokenEnv, s.AppTokenFile)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case token == "" && signing == "" && app == "":
+		return nil, nil
+	case token == "":
+		return nil, errors.New("slack.token_env or slack.token_file is missing: without the bot's token ramus cannot read a thread or answer in it")
+	case signing == "" && app == "":
+		return nil, errors.New("slack has neither signing_secret_env (for the Events API) nor app_token_env (for Socket Mode): nothing could arrive")
+	}
+	chat := &gateway.Chat{
+		Slack:         &slack.Client{URL: s.URL, Token: token, AppToken: app, Log: log},
+		SigningSecret: signing, Socket: app != "",
+		Gate: gateway.Gate{Enabled: c.Gate.Enabled, ThreadStarters: c.Gate.ThreadStarters, Requesters: c.Gate.Requesters, Prefix: c.Gate.Prefix,
+			Channels: c.Gate.Channels, Repos: c.Gate.Repos, Percentage: c.Gate.Percentage},
+		Repo: s.Repo, Agent: s.Agent, Channels: map[string]gateway.Channel{},
+		AllReplies: s.ThreadReplies == "all", EditEvery: time.Duration(s.EditEvery), Log: log,
+	}
+	for id, set := range s.Channels {
+		chat.Channels[id] = gateway.Channel{Repo: set.Repo, Base: set.Base, Agent: set.Agent}
+	}
+	return chat, nil
+}
+
+// openChat opens the Slack front over the rooms it speaks for. A command that
+// brings its own server does not: it would begin with mentions and be gone.
+func (i *installation) openChat(ctx context.Context) error {
+	i.chat.Executor, i.chat.Git, i.chat.Fallback = i.executor, i.git, i.fallback
+	return i.chat.Open(ctx)
+}
