@@ -136,9 +136,13 @@ type decided struct {
 	Tools []string `json:"tools"`
 }
 
-// policy is the decision that a run's journal holds.
 func (c *Chat) policy(ctx context.Context, run string) (decided, bool) {
-	for e, err := range c.Executor.Events(ctx, run, 0, false) {
+	return policyOf(ctx, c.Executor, run)
+}
+
+// policyOf is the decision that a run's journal holds.
+func policyOf(ctx context.Context, x *executor.Executor, run string) (decided, bool) {
+	for e, err := range x.Events(ctx, run, 0, false) {
 		var d decided
 		if err == nil && e.Type == executor.EventPolicy && json.Unmarshal(e.Data, &d) == nil {
 			return d, true

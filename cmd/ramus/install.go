@@ -151,6 +151,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		Bot: gitd.Person{Name: c.Bot.Name, Email: c.Bot.Email}, Log: log,
 		Door: map[string]func(executor.Visitor) http.Handler{model.Prefix: models.Handler},
 	}
+	x.Door[gateway.ToolsPath] = gateway.ToolDoor(x)
 	for name, value := range c.Env {
 		x.Env = append(x.Env, name+"="+value)
 	}
