@@ -2,17 +2,27 @@ package executor
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/tasks"
 )
 
 // Agent is a coding agent that runs as a command in the caller's container:
 // one invocation a turn, the prompt in, its output streamed, what it changed
 // committed. It is configured by whoever runs the server, never by a repository.
 type Agent struct {
-	Name string
-	// Image to run in, where the engine has images; empty: Executor.Image.
+	Name string // lower-case letters, digits and hyphens; empty: its key in Executor.Agents
+	// Image to run in, where the engine has images; empty: Executor.Image, or
+	// whatever the caller's container is made of already.
 	Image string
 	// Command is an argument vector for the first turn. Resume, when set, is the one
 	// for every later turn of the caller, in this container or a new one.
@@ -26,6 +36,9 @@ type Agent struct {
 	State []string
 	// Timeout of one turn; default Executor.Timeout.
 	Timeout time.Duration
+	// Output is how many bytes a turn may print before it is taken for a loop
+	// and ended; default 256 MiB.
+	Output int64
 	// Checks are the library tasks that are run after the last turn: "lib_run_tests".
 	// A check that finds nothing to run is journalled as skipped.
 	Checks []string
@@ -33,7 +46,7 @@ type Agent struct {
 
 // AgentCall asks for an agent.
 type AgentCall struct {
-	Name   string `json:"name"`
+	Name   string `json:"name,omitempty"` // empty: the only one there is
 	Prompt string `json:"prompt"`
 	// Files are offered to the agent beside the work tree; they are kept in the run's ref.
 	Files []Attachment `json:"files,omitempty"`
@@ -55,9 +68,323 @@ type Prompt struct {
 	Files []Attachment `json:"files,omitempty"`
 }
 
+// Bounds of what is said to agents.
+const (
+	maxPrompt = 256 << 10
+	// Linux takes no single argument of 128 KiB or more.
+	maxArgument = 120 << 10
+	// Prompts that wait are given together, as far as they fit into one turn.
+	maxTurnText = 1 << 20
+	maxUnheard  = 100
+	agentOutput = 256 << 20
+)
+
+var agentName = regexp.MustCompile(`^[a-z0-9]+(?:-[a-z0-9]+)*$`)
+
+// checkAgents refuses agents that could not run, and fills in what was left out.
+func (x *Executor) checkAgents() error {
+	agents := make(map[string]Agent, len(x.Agents))
+	for name, a := range x.Agents {
+		if a.Name == "" {
+			a.Name = name
+		}
+		fault := func(format string, args ...any) error {
+			return fmt.Errorf("cannot use agent %q: %w: %s", name, ErrInvalid, fmt.Sprintf(format, args...))
+		}
+		switch {
+		case a.Name != name:
+			return fault("it calls itself %q", a.Name)
+		case !agentName.MatchString(name) || len(name) > 40:
+			return fault("a name is lower-case letters, digits and single hyphens, at most 40")
+		case len(a.Command) == 0:
+			return fault("it has no command")
+		}
+		for i, p := range a.State {
+			p = filepath.Clean(strings.TrimPrefix(p, "~/"))
+			if !filepath.IsLocal(p) || p == "." || !gitCanHold(p) {
+				return fault("state %q: want a file or folder below the home folder", a.State[i])
+			}
+			a.State = slices.Clone(a.State)
+			a.State[i] = p
+		}
+		for _, check := range a.Checks {
+			if _, ok := tasks.Lookup(check); !ok {
+				return fault("there is no task %q to check with; `ramus tasks` lists them", check)
+			}
+		}
+		for _, kv := range a.Env {
+			if k, _, ok := strings.Cut(kv, "="); !ok || k == "" {
+				return fault("environment %q is not NAME=VALUE", kv)
+			}
+		}
+		if a.Timeout <= 0 {
+			a.Timeout = x.Timeout
+		}
+		if a.Output <= 0 {
+			a.Output = agentOutput
+		}
+		agents[name] = a
+	}
+	x.Agents = agents
+	return nil
+}
+
+// agent finds an agent by its name; the only one has no need of it.
+func (x *Executor) agent(name string) (Agent, error) {
+	names := slices.Sorted(maps.Keys(x.Agents))
+	if name == "" && len(names) == 1 {
+		name = names[0]
+	}
+	if a, ok := x.Agents[name]; ok {
+		return a, nil
+	}
+	switch {
+	case len(names) == 0:
+		return Agent{}, fmt.Errorf("%w agent %q: none is configured; see `agents` in the configuration", ErrInvalid, name)
+	case name == "":
+		return Agent{}, fmt.Errorf("%w request: it names no agent; known are %s", ErrInvalid, strings.Join(names, ", "))
+	}
+	return Agent{}, fmt.Errorf("%w agent %q; known are %s", ErrInvalid, name, strings.Join(names, ", "))
+}
+
+// accepts tells whether a prompt can be given to the agent.
+func (a Agent) accepts(text string, files []Attachment) error {
+	most := a.maxPrompt()
+	switch {
+	case strings.TrimSpace(text) == "":
+		return fmt.Errorf("%w prompt: it is empty", ErrInvalid)
+	case len(text) > most:
+		return fmt.Errorf("%w prompt: it has %d bytes, at most %d can be given to %s; attach the rest as a file", ErrInvalid, len(text), most, a.Name)
+	case strings.ContainsRune(text, 0):
+		return fmt.Errorf("%w prompt: it contains a NUL byte", ErrInvalid)
+	}
+	return acceptFiles(files)
+}
+
+// maxPrompt is how long one prompt may be, in bytes.
+func (a Agent) maxPrompt() int {
+	if a.Argument {
+		return maxArgument / 2 // the names of its files are added
+	}
+	return maxPrompt
+}
+
+// planAgent fills in a plan for an agent.
+func (x *Executor) planAgent(call AgentCall, p *plan) error {
+	a, err := x.agent(call.Name)
+	if err != nil {
+		return err
+	}
+	if err := a.accepts(call.Prompt, call.Files); err != nil {
+		return err
+	}
+	call.Name = a.Name
+	p.given = named(call.Files)
+	call.Files = withoutContent(p.given)
+	p.run.Kind, p.run.Agent, p.run.Command = KindAgent, &call, a.Name+": "+firstLine(call.Prompt)
+	return nil
+}
+
+// image is the image that the run's container has to be made of; empty: any.
+func (l *liveRun) image() string {
+	if l.claim.Agent == nil {
+		return ""
+	}
+	return l.x.Agents[l.claim.Agent.Name].Image
+}
+
+func firstLine(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return strings.TrimSpace(line)
+}
+
 // Say hands text to a run's agent at its next turn. It is durable when Say
 // returns. A run that is not an agent's, or has had its last turn, is ErrConflict:
-// then it takes a new run.
+// then it takes a new run. A key that was said before to this run is no error,
+// also when the run has ended meanwhile.
 func (x *Executor) Say(ctx context.Context, run string, p Prompt) error {
-	panic("not built")
+	if err := x.say(ctx, run, p); err != nil {
+		return fmt.Errorf("cannot speak to %s: %w", run, err)
+	}
+	return nil
+}
+
+// errOver: the run takes nothing more.
+var errOver = fmt.Errorf("%w: its agent has had its last turn; start a new run", ErrConflict)
+
+func (x *Executor) say(ctx context.Context, run string, p Prompt) error {
+	r, err := x.Run(ctx, run)
+	if err != nil {
+		return err
+	}
+	if r.Kind != KindAgent || r.Agent == nil {
+		return fmt.Errorf("%w: it is no agent's run", ErrConflict)
+	}
+	if err := x.Agents[r.Agent.Name].accepts(p.Text, p.Files); err != nil {
+		return err
+	}
+	if p.Key == "" {
+		p.Key = newToken() + newToken()
+	}
+	if len(p.Key) > 200 {
+		return fmt.Errorf("%w key: it has more than 200 bytes", ErrInvalid)
+	}
+	x.mu.Lock()
+	l := x.live[r.Name()]
+	x.mu.Unlock()
+	if l != nil {
+		if err = l.say(p); !errors.Is(err, errOver) {
+			return err
+		}
+	}
+	if err := x.isOpen(); err != nil {
+		return err // the next process goes on with the run
+	}
+	// It may have been said before the run ended, and only the answer was lost.
+	for e, err := range x.Events(ctx, r.Name(), 0, false) {
+		if err != nil {
+			return err
+		}
+		if said, ok := e.prompt(); ok && said.Key == p.Key {
+			return nil
+		}
+	}
+	return errOver
+}
+
+// say journals a prompt. That there is another turn for it is decided under the
+// same lock under which the run's owner decides that there is none.
+func (l *liveRun) say(p Prompt) error {
+	given := named(p.Files)
+	p.Files = withoutContent(given)
+	dir, discard, err := l.x.keepFiles(l.claim, given)
+	if err != nil {
+		return err
+	}
+	defer discard()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	said, heard := 0, 0
+	for _, e := range l.events {
+		if before, ok := e.prompt(); ok {
+			if before.Key == p.Key {
+				return nil
+			}
+			said++
+		}
+		if n := e.heard(); n > 0 {
+			heard = n - 1 // the first is the request's own
+		}
+	}
+	switch {
+	case l.over || l.deaf:
+		return errOver
+	case said-heard >= maxUnheard:
+		return fmt.Errorf("%w: %d prompts wait for its agent already", ErrConflict, maxUnheard)
+	}
+	if dir != "" {
+		if err := l.x.placeFiles(l.claim, dir, p.Key); err != nil {
+			return err
+		}
+	}
+	return l.emitLocked(Event{Type: EventPrompt, Message: clip(p.Text, 4<<10), Data: marshal(p)}, true)
+}
+
+// prompt is what an event of a journal says to the run's agent.
+func (e Event) prompt() (p Prompt, ok bool) {
+	return p, e.Type == EventPrompt && json.Unmarshal(e.Data, &p) == nil
+}
+
+// heard is how many prompts an agent has heard with the turn that an event begins.
+func (e Event) heard() int {
+	var s started
+	if e.Type != EventStepStarted || e.Kind != string(KindAgent) || json.Unmarshal(e.Data, &s) != nil {
+		return 0
+	}
+	return s.Prompts
+}
+
+// firstPrompt is the key of the prompt that a run was asked with.
+const firstPrompt = "0"
+
+// prompts lists what was said to a run's agent, in order.
+func (r Run) prompts(events []Event) []Prompt {
+	list := []Prompt{{Key: firstPrompt, Text: r.Agent.Prompt, By: r.Asker, Files: r.Agent.Files}}
+	for _, e := range events {
+		if p, ok := e.prompt(); ok {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// unheard tells whether more was said than a number of prompts.
+func (l *liveRun) unheard(than int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.unheardLocked(than)
+}
+
+func (l *liveRun) unheardLocked(than int) bool {
+	said := 1
+	for _, e := range l.events {
+		if e.Type == EventPrompt {
+			said++
+		}
+	}
+	return said > than
+}
+
+// lastTurn ends the conversation when nothing more was said; from then on Say refuses.
+func (l *liveRun) lastTurn(heard int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deaf = !l.unheardLocked(heard)
+	return l.deaf
+}
+
+// deafen ends the conversation whatever was said.
+func (l *liveRun) deafen() {
+	l.mu.Lock()
+	l.deaf = true
+	l.mu.Unlock()
+}
+
+// saidTo is all that was said to a run's agent, as one call.
+func (x *Executor) saidTo(ctx context.Context, r Run) (*AgentCall, error) {
+	a, err := x.agent(r.Agent.Name)
+	if err != nil {
+		return nil, err
+	}
+	var events []Event
+	for e, err := range x.Events(ctx, r.Name(), 0, false) {
+		if err != nil {
+			return nil, err
+		}
+		events = append(events, e)
+	}
+	prompts := r.prompts(events)
+	call := &AgentCall{Name: a.Name, Prompt: joinPrompts(prompts)}
+	if len(call.Prompt) > a.maxPrompt() {
+		// Each was short enough, all of them are not: they become a file.
+		call.Files = []Attachment{{Name: "prompts.txt", Type: "text/plain", Content: []byte(call.Prompt)}}
+		call.Prompt = prompts[0].Text
+	}
+	for _, p := range prompts {
+		files, err := x.givenFiles(ctx, r, p)
+		if err != nil {
+			return nil, err
+		}
+		call.Files = append(call.Files, files...)
+	}
+	return call, nil
+}
+
+// joinPrompts is the text of several prompts for one turn.
+func joinPrompts(prompts []Prompt) string {
+	texts := make([]string, len(prompts))
+	for i, p := range prompts {
+		texts[i] = strings.TrimSpace(p.Text)
+	}
+	return strings.Join(texts, "\n\n")
 }

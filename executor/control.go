@@ -114,7 +114,8 @@ func (x *Executor) named(ctx context.Context, name string) ([]Run, Caller, error
 }
 
 // Retry starts a failed run again: a workflow at the failed step, a command
-// from its beginning, both on the same branch with the step's input restored.
+// from its beginning, both on the same branch with the step's input restored; an
+// agent with all that was said to it.
 func (x *Executor) Retry(ctx context.Context, run string, by gitd.Person) (Run, error) {
 	req, err := x.Again(ctx, run, by)
 	if err != nil {
@@ -148,6 +149,10 @@ func (x *Executor) Again(ctx context.Context, run string, by gitd.Person) (Reque
 		req.Command = r.Exec
 	case KindTask:
 		req.Task = r.Task
+	case KindAgent:
+		if req.Agent, err = x.saidTo(ctx, r); err != nil {
+			return Request{}, err
+		}
 	default:
 		repo, err := x.Git.Repo(r.Repo)
 		if err != nil {
@@ -368,7 +373,7 @@ func (x *Executor) withHost(ctx context.Context, caller string, f func(*containe
 		return err
 	}
 	t := x.target(c.Caller, repo, c.Last.Base)
-	lease, err := x.Fleet.Adopt(ctx, t.request(c.Last.Asker, nil))
+	lease, err := x.Fleet.Adopt(ctx, t.request("", c.Last.Asker, nil))
 	if err != nil {
 		return err
 	}

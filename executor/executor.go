@@ -86,6 +86,9 @@ type LLM interface {
 // run that had not ended. A damaged or missing index is built anew from the refs.
 func (x *Executor) Open(ctx context.Context) error {
 	x.defaults()
+	if err := x.checkAgents(); err != nil {
+		return err
+	}
 	x.ctx, x.close = context.WithCancelCause(context.WithoutCancel(ctx))
 	x.targets, x.live = make(map[Caller]*target), make(map[string]*liveRun)
 	if err := os.MkdirAll(filepath.Join(x.Data, "live"), 0o700); err != nil {

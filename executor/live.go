@@ -39,6 +39,7 @@ type liveRun struct {
 	events   []Event
 	followed map[*follower]struct{}
 	over     bool  // nothing is journalled any more
+	deaf     bool  // its agent has had its last turn
 	err      error // why the record could not be kept
 }
 

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -158,7 +159,7 @@ func (r Run) changed() bool { return r.Start != "" && r.Head != "" && r.Start !=
 // lies in git and on disk is added by seal.
 func (x *Executor) manifest(r Run, events []Event) Manifest {
 	m := Manifest{Run: r.Name(), Kind: r.Kind, State: r.State, Reason: r.Reason, Error: r.Error, Repo: r.Repo, Branch: r.Branch,
-		Base: r.Base, BaseCommit: r.BaseCommit, Start: r.Start, Head: r.Head, Merged: r.Merged, Engine: x.Fleet.Engine.Name(), Image: x.Image,
+		Base: r.Base, BaseCommit: r.BaseCommit, Start: r.Start, Head: r.Head, Merged: r.Merged, Engine: x.Fleet.Engine.Name(), Image: cmp.Or(r.Image, x.Image),
 		Usage: used(r, events), Commands: []ManifestCommand{}, Changed: []gitd.Change{}, Files: []ManifestFile{},
 		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, EndedAt: r.EndedAt}
 	if !r.StartedAt.IsZero() && !r.EndedAt.IsZero() {

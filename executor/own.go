@@ -95,35 +95,15 @@ func (l *liveRun) perform(ctx context.Context, answers map[string]Decision) (map
 			return nil, err
 		}
 		return nil, l.single(ctx, info, do)
+	case KindAgent:
+		return l.converse(ctx)
 	}
 	return nil, &failure{ReasonInternal, fmt.Sprintf("a run of the unknown kind %q", l.claim.Kind)}
 }
 
-// single runs the only step of a run. Unlike a workflow's steps it is not begun
-// again when it was lost half way: nobody said that it may happen twice.
+// single runs the only step of a run.
 func (l *liveRun) single(ctx context.Context, info stepInfo, do func(context.Context, *work) (outcome, error)) error {
-	b := l.beginning(info.ID)
-	var res tasks.StepResult
-	var err error
-	switch {
-	case b.done != nil:
-		var f finished
-		if err := json.Unmarshal(b.done.Data, &f); err != nil {
-			return fmt.Errorf("cannot read the journal's result: %w", err)
-		}
-		res = f.Result
-	case b.last != nil:
-		var done bool
-		res, done, err = l.takeUp(ctx, l.target, info, b, do)
-		if err == nil && !done {
-			err = &failure{ReasonInterrupted, "the server stopped while the command ran, and its container is gone; nothing it did was committed"}
-		}
-	default:
-		res, err = l.begin(ctx, l.target, info, 1, do)
-	}
-	if errors.Is(err, containers.ErrGone) && ctx.Err() == nil {
-		err = &failure{ReasonContainerLost, "the container was lost while the command ran; nothing it did was committed"}
-	}
+	res, err := l.once(ctx, info, do)
 	if err != nil {
 		return err
 	}
@@ -138,6 +118,36 @@ func (l *liveRun) single(ctx context.Context, info stepInfo, do func(context.Con
 		return &failure{l.reasonOfStep(info.ID, ReasonCommandFailed), text}
 	}
 	return nil
+}
+
+// once runs a step, or finds its result in the journal. Unlike a workflow's
+// steps it is not begun again when it was lost half way: nobody said that it
+// may happen twice.
+func (l *liveRun) once(ctx context.Context, info stepInfo, do func(context.Context, *work) (outcome, error)) (tasks.StepResult, error) {
+	b := l.beginning(info.ID)
+	var res tasks.StepResult
+	var err error
+	switch {
+	case b.done != nil:
+		return b.result()
+	case b.last != nil:
+		var f fate
+		res, f, err = l.takeUp(ctx, l.target, info, b, do)
+		switch {
+		case err != nil || f == fateEnded:
+		case f == fateUnheard && l.stdin == nil && info.Kind == string(KindAgent):
+			// All that it is given is in the run's record.
+			res, err = l.begin(ctx, l.target, info, b.starts+1, do)
+		default:
+			err = &failure{ReasonInterrupted, "the server stopped while the command ran, and its container is gone; nothing it did was committed"}
+		}
+	default:
+		res, err = l.begin(ctx, l.target, info, 1, do)
+	}
+	if errors.Is(err, containers.ErrGone) && ctx.Err() == nil {
+		err = &failure{ReasonContainerLost, "the container was lost while the command ran; nothing it did was committed"}
+	}
+	return res, err
 }
 
 func (r Run) exitCode() int {

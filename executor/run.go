@@ -90,6 +90,7 @@ type Run struct {
 	Gate          *Gate          `json:"gate,omitempty"`   // what a person is asked
 	Place         int            `json:"place,omitempty"`  // in line for a container
 	Exit          *int           `json:"exit,omitempty"`   // of KindExec
+	Image         string         `json:"image,omitempty"`  // of the container, with its digest; empty: the engine has no images
 	Merged        gitd.Hash      `json:"merged,omitempty"` // base's tip after merge_on_success
 	CreatedAt     time.Time      `json:"created_at"`
 	StartedAt     time.Time      `json:"started_at,omitzero"`

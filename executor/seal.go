@@ -142,10 +142,11 @@ func (x *Executor) outputFiles(ctx context.Context, r Run) (files []gitd.File, l
 		if err != nil {
 			return err
 		}
-		switch {
-		case strings.HasSuffix(name, ".stdout"), strings.HasSuffix(name, ".stderr"):
+		switch top, _, below := strings.Cut(name, "/"); {
+		case below && (top == "artifacts" || top == filesDir):
+		case !below && (strings.HasSuffix(name, ".stdout") || strings.HasSuffix(name, ".stderr")):
 			name = "output/" + name
-		case !strings.HasPrefix(name, "artifacts/"):
+		default:
 			return nil
 		}
 		f, err := describe(name, path)

@@ -28,7 +28,7 @@ func OpenShell(t *testing.T, x *Executor, c Caller, repo string) tasks.Shell {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease, tip, err := l.target.ready(ctx, gitd.Person{}, nil)
+	lease, tip, err := l.target.ready(ctx, "", gitd.Person{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

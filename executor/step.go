@@ -38,12 +38,15 @@ type stepInfo struct {
 	Task           string
 	Command        string // as people read it
 	Background     bool
+	Prompts        int // of an agent's turn: how many were said until then
 }
 
 // started is the data of a step.started event: enough to find the command in its container again.
 type started struct {
 	ID     string `json:"id"`     // of the command in the runner; of tasks, its prefix
 	Caller Caller `json:"caller"` // whose container, when it is not the run's own
+	// Prompts is how many of the run's prompts its agent has heard with this turn.
+	Prompts int `json:"prompts,omitempty"`
 }
 
 // finished is the data of a step.finished event.
@@ -109,6 +112,15 @@ func (l *liveRun) beginning(step string) beginning {
 	return b
 }
 
+// result is the result of a step that has ended.
+func (b beginning) result() (tasks.StepResult, error) {
+	var f finished
+	if err := json.Unmarshal(b.done.Data, &f); err != nil {
+		return f.Result, fmt.Errorf("cannot read the journal's result: %w", err)
+	}
+	return f.Result, nil
+}
+
 // commandID names a step's command in its runner; each beginning has its own.
 func (l *liveRun) commandID(step string, start int) string {
 	sum := sha256.Sum256([]byte(l.claim.Name() + "\x00" + step))
@@ -122,8 +134,8 @@ func (l *liveRun) commandID(step string, start int) string {
 func (l *liveRun) onHost(ctx context.Context, t *target, s stepInfo, do func(context.Context, *work) (outcome, error)) (tasks.StepResult, error) {
 	b := l.beginning(s.ID)
 	if b.last != nil {
-		res, done, err := l.takeUp(ctx, t, s, b, do)
-		if done || err != nil {
+		res, f, err := l.takeUp(ctx, t, s, b, do)
+		if f == fateEnded || err != nil {
 			return res, err
 		}
 	}
@@ -162,41 +174,51 @@ type outcome struct {
 	result tasks.StepResult
 	// subject is the commit's first line; empty: made from the step.
 	subject string
+	fault   error // why a task could not be done as asked
 }
 
 func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, do func(context.Context, *work) (outcome, error)) (tasks.StepResult, error) {
-	lease, tip, err := t.ready(ctx, l.claim.Asker, l.waiting)
+	lease, tip, err := t.ready(ctx, l.image(), l.claim.Asker, l.waiting)
 	if err != nil {
 		return tasks.StepResult{}, err
 	}
 	defer lease.Release()
 	w := &work{l: l, t: t, host: lease.Host, s: s, id: l.commandID(s.ID, start), before: tip, head: tip}
-	data := started{ID: w.id}
+	data := started{ID: w.id, Prompts: s.Prompts}
 	if t.caller != l.claim.Caller {
 		data.Caller = t.caller
 	}
 	e := Event{Type: EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind, Command: clip(s.Command, 16<<10), Task: s.Task, Parent: tip, Data: marshal(data)}
-	l.change(func(r *Run) { r.Step, r.Place = s.ID, 0 })
+	l.change(func(r *Run) { r.Step, r.Place, r.Image = s.ID, 0, lease.Host.Container().Image })
 	if err := l.emit(e, true); err != nil {
 		return tasks.StepResult{}, err
 	}
 	return w.run(ctx, do)
 }
 
+// fate is what became of a step that had begun when the server stopped.
+type fate int
+
+const (
+	fateLost    fate = iota // it may have run, and nothing of it is left
+	fateUnheard             // its container is there and has never heard of it
+	fateEnded               // it has ended, and its result is journalled
+)
+
 // takeUp finds out what became of a step that had begun when the server
-// stopped. done is false when it did not happen and must begin again.
-func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning, do func(context.Context, *work) (outcome, error)) (res tasks.StepResult, done bool, err error) {
+// stopped, and takes it to its end where that is possible.
+func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning, do func(context.Context, *work) (outcome, error)) (res tasks.StepResult, f fate, err error) {
 	var st started
 	_ = json.Unmarshal(b.last.Data, &st) // an event of ours; a broken one means "begin again"
-	lease, err := l.x.Fleet.Adopt(ctx, t.request(l.claim.Asker, l.waiting))
+	lease, err := l.x.Fleet.Adopt(ctx, t.request(l.image(), l.claim.Asker, l.waiting))
 	if err != nil && !errors.Is(err, containers.ErrGone) {
-		return res, false, err
+		return res, fateLost, err
 	}
 	if lease != nil {
 		defer lease.Release()
 		commands, err := lease.Host.Commands(ctx)
 		if err != nil && !errors.Is(err, containers.ErrGone) {
-			return res, false, err
+			return res, fateLost, err
 		}
 		w := &work{l: l, t: t, host: lease.Host, s: s, id: st.ID, before: b.last.Parent, head: b.last.Parent, again: true}
 		// Scripts, and commands of a task, cannot be taken up in the middle: they
@@ -204,18 +226,22 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 		for _, c := range commands {
 			if c.Running && !c.Background && (strings.HasPrefix(c.ID, st.ID+".") || strings.HasPrefix(c.ID, scriptPrefix)) {
 				if err := end(ctx, lease.Host, c.ID); err != nil && !errors.Is(err, containers.ErrGone) {
-					return res, false, err
+					return res, fateLost, err
 				}
 			}
 		}
+		if err == nil {
+			f = fateUnheard
+		}
 		for _, c := range commands {
 			if c.ID == st.ID {
+				f = fateLost
 				l.note(s.ID, "the server was restarted; the command went on meanwhile")
 				res, err := w.run(ctx, do)
 				if errors.Is(err, containers.ErrGone) && ctx.Err() == nil {
 					break
 				}
-				return res, true, err
+				return res, fateEnded, err
 			}
 		}
 		t.setKnown("")
@@ -223,11 +249,11 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 	// The container is gone, or has never heard of the command. Was it committed?
 	commit, err := l.committed(ctx, t, s.ID, b.last.Parent)
 	if err != nil {
-		return res, false, err
+		return res, fateLost, err
 	}
 	if commit == nil {
 		l.note(s.ID, "the server was restarted; the command had not been committed, so it begins again")
-		return res, false, nil
+		return res, f, nil
 	}
 	code, _ := strconv.Atoi(commit.Trailer(trailerExit))
 	exit := containers.Exit{Code: code, Reason: commit.Trailer(trailerReason)}
@@ -235,11 +261,11 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 	w := &work{l: l, t: t, s: s, before: b.last.Parent}
 	w.out, err = l.openOutputs(s, b.last.Seq, true)
 	if err != nil {
-		return res, false, err
+		return res, fateLost, err
 	}
 	o := shellOutcome(exit, w.out)
 	res, err = w.finish(o, commit.Hash, "")
-	return res, true, err
+	return res, fateEnded, err
 }
 
 // end stops a command and waits until it is over.

@@ -174,9 +174,10 @@ type plan struct {
 	repo    *gitd.Repo
 	files   runFiles
 	command *Command
-	fresh   bool    // the caller's branch is to be made, at run.Start
-	draw    bool    // the caller's id was drawn and may be drawn again
-	taken   []Event // results taken over from the run that is resumed
+	given   []Attachment // along with an agent's prompt
+	fresh   bool         // the caller's branch is to be made, at run.Start
+	draw    bool         // the caller's id was drawn and may be drawn again
+	taken   []Event      // results taken over from the run that is resumed
 }
 
 func (x *Executor) plan(ctx context.Context, r Request) (*plan, error) {
@@ -185,13 +186,13 @@ func (x *Executor) plan(ctx context.Context, r Request) (*plan, error) {
 		return nil, err
 	}
 	kinds := 0
-	for _, set := range []bool{r.Workflow != "", r.File != "", r.Command != nil, r.Task != nil} {
+	for _, set := range []bool{r.Workflow != "", r.File != "", r.Command != nil, r.Task != nil, r.Agent != nil} {
 		if set {
 			kinds++
 		}
 	}
 	if kinds != 1 {
-		return nil, fmt.Errorf("%w request: it needs exactly one of workflow, file, command and task", ErrInvalid)
+		return nil, fmt.Errorf("%w request: it needs exactly one of workflow, file, command, task and agent", ErrInvalid)
 	}
 	if r.Key != "" && !validRunID(r.Key) {
 		return nil, fmt.Errorf("%w key %q: letters, digits, '.', '_' and '-', at most 100, not beginning with '.' or '-'", ErrInvalid, r.Key)
@@ -312,6 +313,10 @@ func (x *Executor) planWork(ctx context.Context, r Request, p *plan) error {
 			return fmt.Errorf("%w task %q; `ramus tasks` lists them", ErrInvalid, r.Task.Name)
 		}
 		p.run.Kind, p.run.Task = KindTask, r.Task
+	case r.Agent != nil:
+		if err := x.planAgent(*r.Agent, p); err != nil {
+			return err
+		}
 	default:
 		return x.planWorkflow(ctx, r, p)
 	}
@@ -486,6 +491,9 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 		}
 		for id, text := range p.files.Sub {
 			files = append(files, gitd.File{Path: "sub/" + id + ".yaml", Content: []byte(text)})
+		}
+		for _, a := range p.given {
+			files = append(files, gitd.File{Path: path.Join(filesDir, firstPrompt, a.Name), Content: x.Secrets.Bytes(a.Content)})
 		}
 		ref, err := p.repo.WriteCommit(ctx, gitd.NewCommit{Put: files, Parents: parents, Author: orElse(p.run.Asker, x.Bot), Committer: x.Bot, When: x.Now(),
 			Message: fmt.Sprintf("Claim %s\n\n%s: %s\n%s: %s\n", p.run.Name(), trailerCaller, p.run.Caller, trailerRun, p.run.ID)})

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	_ "embed"
 	"errors"
@@ -117,13 +118,17 @@ func (t *target) setKnown(h gitd.Hash) {
 	t.mu.Unlock()
 }
 
-func (t *target) request(author gitd.Person, waiting func(int)) containers.Request {
+// labelAsked is the image that a container was asked with, by the name it had in the request.
+const labelAsked = "ramus.asked"
+
+func (t *target) request(image string, author gitd.Person, waiting func(int)) containers.Request {
+	image = cmp.Or(image, t.x.Image)
 	return containers.Request{
 		Key:    t.caller.String(),
-		Image:  t.x.Image,
+		Image:  image,
 		Env:    t.x.containerEnv(),
 		Limits: t.x.Limits,
-		Labels: map[string]string{"ramus.repo": t.repo.Name()},
+		Labels: map[string]string{"ramus.repo": t.repo.Name(), labelAsked: image},
 		Door:   t.door(),
 		Provision: func(ctx context.Context, h *containers.Host) error {
 			t.setKnown("")
@@ -135,12 +140,20 @@ func (t *target) request(author gitd.Person, waiting func(int)) containers.Reque
 }
 
 // ready returns a lease of the caller's container with its work tree at the
-// branch's tip, and that tip.
-func (t *target) ready(ctx context.Context, author gitd.Person, waiting func(int)) (*containers.Lease, gitd.Hash, error) {
+// branch's tip, and that tip. A container of another image than the one that is
+// needed is removed first; with no image named, any is good.
+func (t *target) ready(ctx context.Context, image string, author gitd.Person, waiting func(int)) (*containers.Lease, gitd.Hash, error) {
 	for attempt := 0; ; attempt++ {
-		lease, err := t.x.Fleet.Acquire(ctx, t.request(author, waiting))
+		lease, err := t.x.Fleet.Acquire(ctx, t.request(image, author, waiting))
 		if err != nil {
 			return nil, "", err
+		}
+		if attempt == 0 && !t.madeOf(lease.Host.Container(), image) {
+			lease.Release()
+			if err := t.x.Fleet.Remove(ctx, t.caller.String()); err != nil {
+				return nil, "", err
+			}
+			continue
 		}
 		tip, err := t.tip(ctx)
 		if err == nil {
@@ -154,6 +167,11 @@ func (t *target) ready(ctx context.Context, author gitd.Person, waiting func(int
 			return nil, "", err
 		}
 	}
+}
+
+// madeOf tells whether a container is of an image, as far as its engine has images.
+func (t *target) madeOf(c containers.Container, image string) bool {
+	return image == "" || c.Image == "" || cmp.Or(c.Labels[labelAsked], t.x.Image) == image
 }
 
 func (t *target) sync(ctx context.Context, h *containers.Host, tip gitd.Hash, author gitd.Person) error {

@@ -293,6 +293,7 @@ func taskOutcome(out tasks.Output, err error, took time.Duration) outcome {
 	o := outcome{result: tasks.StepResult{OK: out.OK, Output: map[string]any{}}}
 	o.exit.Duration = took
 	if err != nil {
+		o.fault = err
 		o.result.OK, o.result.Error = false, err.Error()
 	}
 	if r := out.Result; r != nil {

@@ -81,8 +81,14 @@ func (p *project) none(job, more string) error {
 	if len(found) > 0 {
 		seen = "of these " + strings.Join(found, ", ") + " is there, without a way to " + job
 	}
-	return fmt.Errorf("cannot find out how to %s: looked in the root of the work tree for %s; %s. %s", job, strings.Join(markers, ", "), seen, more)
+	return &noWay{fmt.Sprintf("cannot find out how to %s: looked in the root of the work tree for %s; %s. %s", job, strings.Join(markers, ", "), seen, more)}
 }
+
+// noWay is an [ErrNoWay] that says where was looked.
+type noWay struct{ text string }
+
+func (e *noWay) Error() string     { return e.text }
+func (e *noWay) Is(err error) bool { return err == ErrNoWay }
 
 // contains tells whether a file in the root has a line that re matches.
 func (p *project) contains(ctx context.Context, name string, re *regexp.Regexp) (bool, error) {

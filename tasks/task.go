@@ -42,6 +42,10 @@ type Output struct {
 // ErrParams is what every mistake in a task's parameters is.
 var ErrParams = errors.New("wrong parameters")
 
+// ErrNoWay is the kind of error when a work tree has nothing that a task could
+// run: no tests, no linter, no build that is known.
+var ErrNoWay = errors.New("nothing to run")
+
 // Library lists the tasks of ramus, sorted by name.
 func Library() []Task { return slices.Clone(library()) }
 

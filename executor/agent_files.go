@@ -1,0 +1,219 @@
+package executor
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+	"unicode"
+
+	"github.com/pkg/sftp"
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// filesDir is where a run's live folder and its ref keep what was given along
+// with prompts: files/PROMPT/NAME.
+const filesDir = "files"
+
+// Bounds of what is given along with one prompt.
+const (
+	maxFiles     = 32
+	maxFileBytes = 64 << 20 // together
+)
+
+func acceptFiles(files []Attachment) error {
+	if len(files) > maxFiles {
+		return fmt.Errorf("%w prompt: %d files are attached, at most %d can be", ErrInvalid, len(files), maxFiles)
+	}
+	var total int
+	for _, f := range files {
+		total += len(f.Content)
+	}
+	if total > maxFileBytes {
+		return fmt.Errorf("%w prompt: its files have %d MiB together, at most %d can be given", ErrInvalid, total>>20, maxFileBytes>>20)
+	}
+	return nil
+}
+
+// named gives files names that a folder and git can hold, each its own. They
+// come from people's machines, by way of a chat: nothing in them is believed.
+func named(files []Attachment) []Attachment {
+	taken := make(map[string]bool)
+	list := make([]Attachment, len(files))
+	for i, f := range files {
+		f.Name = fileNamed(f.Name, taken)
+		list[i] = f
+	}
+	return list
+}
+
+func fileNamed(name string, taken map[string]bool) string {
+	name = path.Base(strings.ReplaceAll(strings.ToValidUTF8(name, "_"), `\`, "/"))
+	name = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) || strings.ContainsRune("/:\"'`$<>|*?&;", r) {
+			return '_'
+		}
+		return r
+	}, name)
+	name = strings.TrimLeft(name, "-. ") // no option, no hidden file, no ".."
+	ext := path.Ext(name)
+	if len(ext) > 16 {
+		ext = ""
+	}
+	stem := strings.TrimSuffix(clip(strings.TrimSuffix(name, ext), 120), "…")
+	if stem == "" || !gitCanHold(stem+ext) {
+		stem = "file"
+	}
+	free := stem + ext
+	for n := 2; taken[strings.ToLower(free)]; n++ {
+		free = fmt.Sprintf("%s-%d%s", stem, n, ext)
+	}
+	taken[strings.ToLower(free)] = true
+	return free
+}
+
+func withoutContent(files []Attachment) []Attachment {
+	var list []Attachment
+	for _, f := range files {
+		f.Content = nil
+		list = append(list, f)
+	}
+	return list
+}
+
+// promptDir is the folder of a prompt's files. A key may hold anything.
+func promptDir(key string) string {
+	if key == firstPrompt {
+		return key
+	}
+	sum := sha256.Sum256([]byte(key))
+	return hex.EncodeToString(sum[:8])
+}
+
+// keepFiles writes a prompt's files to a folder of their own in the run's live
+// folder, on disk when it returns; placeFiles makes them the prompt's.
+func (x *Executor) keepFiles(r Run, files []Attachment) (dir string, discard func(), err error) {
+	if len(files) == 0 {
+		return "", func() {}, nil
+	}
+	dir, err = os.MkdirTemp(x.outputDir(r), "given-")
+	if err != nil {
+		return "", nil, fmt.Errorf("cannot keep the files: %w", err)
+	}
+	discard = func() { _ = os.RemoveAll(dir) } // what is left goes with the live folder
+	for _, f := range files {
+		if err := writeDurable(filepath.Join(dir, f.Name), x.Secrets.Bytes(f.Content)); err != nil {
+			discard()
+			return "", nil, fmt.Errorf("cannot keep the file %q: %w", f.Name, err)
+		}
+	}
+	return dir, discard, nil
+}
+
+func (x *Executor) placeFiles(r Run, dir, key string) error {
+	to := filepath.Join(x.outputDir(r), filesDir, promptDir(key))
+	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
+		return fmt.Errorf("cannot keep the files: %w", err)
+	}
+	// A crash may have left them there without the prompt.
+	if err := errors.Join(os.RemoveAll(to), os.Rename(dir, to), syncDir(to), syncDir(filepath.Dir(to))); err != nil {
+		return fmt.Errorf("cannot keep the files: %w", err)
+	}
+	return nil
+}
+
+func writeDurable(name string, content []byte) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(content)
+	return errors.Join(err, f.Sync(), f.Close())
+}
+
+func syncDir(name string) error {
+	d, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// openGiven opens a file that was given along with a prompt: from the live
+// folder while the run works, else from its ref.
+func (x *Executor) openGiven(ctx context.Context, r Run, p Prompt, name string) (io.ReadCloser, error) {
+	at := path.Join(filesDir, promptDir(p.Key), name)
+	f, err := os.Open(filepath.Join(x.outputDir(r), filepath.FromSlash(at)))
+	if err == nil {
+		return f, nil
+	}
+	return x.sealedFile(ctx, r, at)
+}
+
+// givenFiles reads the files of a prompt.
+func (x *Executor) givenFiles(ctx context.Context, r Run, p Prompt) ([]Attachment, error) {
+	var list []Attachment
+	for _, f := range p.Files {
+		in, err := x.openGiven(ctx, r, p, f.Name)
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the file %q of a prompt: %w", f.Name, err)
+		}
+		f.Content, err = io.ReadAll(io.LimitReader(in, maxFileBytes))
+		in.Close()
+		if err != nil {
+			return nil, fmt.Errorf("cannot read the file %q of a prompt: %w", f.Name, err)
+		}
+		list = append(list, f)
+	}
+	return list, nil
+}
+
+// offered is where a run's agent finds the files: outside the work tree, so
+// that they are not committed.
+func (r Run) offered() string { return path.Join(containers.CacheDir, "files", r.ID) }
+
+// offer puts the files of prompts into the container and returns their names there, by prompt.
+func (x *Executor) offer(ctx context.Context, r Run, files *sftp.Client, prompts []Prompt) (names [][]string, err error) {
+	if err := files.MkdirAll(r.offered()); err != nil {
+		return nil, err
+	}
+	taken := make(map[string]bool)
+	for _, p := range prompts {
+		var own []string
+		for _, f := range p.Files {
+			name := path.Join(r.offered(), fileNamed(f.Name, taken))
+			own = append(own, name)
+			in, err := x.openGiven(ctx, r, p, f.Name)
+			if errors.Is(err, gitd.ErrNotFound) {
+				continue
+			}
+			if err != nil {
+				return nil, err
+			}
+			err = put(files, name, in, 0o644)
+			in.Close()
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		names = append(names, own)
+	}
+	return names, nil
+}
+
+// put writes a file in the container.
+func put(files *sftp.Client, name string, from io.Reader, mode os.FileMode) error {
+	f, err := files.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, from)
+	return errors.Join(err, f.Chmod(mode), f.Close())
+}

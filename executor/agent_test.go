@@ -1,0 +1,266 @@
+package executor_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// scripted is the stand-in agent of the examples.
+func scripted(t *testing.T) executor.Agent {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("..", "examples", "agents", "scripted.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := []string{"sh", "-c", string(text), "scripted"}
+	return executor.Agent{Command: command, Resume: append(command[:len(command):len(command)], "--resume"), State: []string{".scripted"}}
+}
+
+// withAgent gives the world one agent, "scripted".
+func withAgent(t *testing.T, change func(*executor.Agent)) func(*executor.Executor) {
+	a := scripted(t)
+	if change != nil {
+		change(&a)
+	}
+	return func(x *executor.Executor) { x.Agents = map[string]executor.Agent{"scripted": a} }
+}
+
+// ask starts an agent's run.
+func (w *world) ask(name, prompt string, files ...executor.Attachment) executor.Run {
+	w.t.Helper()
+	r, err := w.x.Submit(w.t.Context(), executor.Request{Caller: caller(w.t, name), Repo: "demo",
+		Agent: &executor.AgentCall{Prompt: prompt, Files: files}, Asker: gitd.Person{Name: "Ada", Email: "ada@example.com"}})
+	if err != nil {
+		w.t.Fatalf("ask %q: %v", prompt, err)
+	}
+	return r
+}
+
+// ended waits for a run's end.
+func (w *world) ended(run string) executor.Run {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	for {
+		for _, err := range w.x.Events(ctx, run, 0, true) {
+			if err != nil {
+				w.t.Fatal(err)
+			}
+		}
+		r, err := w.x.Run(ctx, run)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if r.Ended() {
+			return r
+		}
+		if ctx.Err() != nil {
+			w.t.Fatalf("%s has not ended: %s\n%s", run, r.State, w.journal(run))
+		}
+	}
+}
+
+// until waits for an event of a run, live output included.
+func (w *world) until(run string, is func(executor.Event) bool) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	for e, err := range w.x.Events(ctx, run, 0, true) {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if is(e) {
+			return
+		}
+	}
+	w.t.Fatalf("%s ended without what was waited for\n%s", run, w.journal(run))
+}
+
+func printed(text string) func(executor.Event) bool {
+	said := ""
+	return func(e executor.Event) bool {
+		if e.Type == executor.EventOutput {
+			said += e.Message
+		}
+		return strings.Contains(said, text)
+	}
+}
+
+// stdout is what a step printed.
+func (w *world) stdout(run, step string) string {
+	w.t.Helper()
+	out, err := w.x.Output(w.t.Context(), run, step, "stdout")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer out.Close()
+	text, err := io.ReadAll(out)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return string(text)
+}
+
+func (w *world) events(run, kind string) (list []executor.Event) {
+	w.t.Helper()
+	for e, err := range w.x.Events(w.t.Context(), run, 0, false) {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if e.Type == kind {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+func TestAgent(t *testing.T) { onEngines(t, testAgent) }
+
+func testAgent(t *testing.T, engine string) {
+	w := newWorldOn(t, engine, withAgent(t, func(a *executor.Agent) {
+		a.Checks = []string{"lib_run_tests", "lib_run_lint"}
+		a.Env = []string{"COLOUR=green"}
+	}))
+	r := w.ended(w.ask("conv:happy", "write made.txt by an agent\nrun printf 'test:\\n\\t@echo all is well\\n' >Makefile\nrun echo $COLOUR\nrun cat \"$RAMUS_FILES/note.txt\"\nremember the milk",
+		executor.Attachment{Name: "../note.txt", Content: []byte("attached\n")}).Name())
+	if r.State != executor.StateComplete {
+		t.Errorf("%+v", r)
+	}
+	out := w.stdout(r.Name(), "turn-1")
+	for _, want := range []string{"wrote made.txt\n", "green\n", "attached\n", "heard: Files that were given along:\n", "/note.txt\n", "done\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in %q", want, out)
+		}
+	}
+	if got := w.inRepo("show", "ramus/conv-happy:made.txt"); got != "by an agent" {
+		t.Errorf("made.txt: %q", got)
+	}
+	log := w.inRepo("log", "--format=%s|%an|%(trailers:key=Ramus-Step,valueonly)", "ramus/conv-happy")
+	if !strings.Contains(log, "write made.txt by an agent|Ada|turn-1") {
+		t.Errorf("log: %s", log)
+	}
+	if checks := w.events(r.Name(), executor.EventStepFinished); len(checks) != 3 || checks[1].Step != "check-lib_run_tests" || checks[2].Step != "check-lib_run_lint" {
+		t.Errorf("steps: %s", w.journal(r.Name()))
+	}
+	if skipped := w.events(r.Name(), executor.EventCheck); len(skipped) != 1 || skipped[0].Task != "lib_run_lint" || skipped[0].Step != "check-lib_run_lint" {
+		t.Errorf("skipped checks: %+v", skipped)
+	}
+	if got := w.inRepo("show", "refs/ramus/runs/conv-happy/"+r.ID+":files/0/note.txt"); got != "attached" {
+		t.Errorf("the file in the run's ref: %q", got)
+	}
+	if got := w.inRepo("show", "refs/ramus/state/conv-happy:scripted/.scripted/session"); !strings.Contains(got, "remember: the milk") {
+		t.Errorf("the agent's memory: %q", got)
+	}
+	// A container that is gone takes nothing with it, and the index neither.
+	w.stop(false)
+	if err := os.Remove(filepath.Join(w.data, "index.db")); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	again := w.ended(w.ask("conv:happy", "recall\nremember the bread\nrun cat made.txt").Name())
+	if out := w.stdout(again.Name(), "turn-1"); again.State != executor.StateComplete || out != "the milk\nby an agent\ndone\n" {
+		t.Errorf("%+v\n%s", again, out)
+	}
+	if got := w.inRepo("show", "refs/ramus/state/conv-happy:scripted/.scripted/session"); !strings.Contains(got, "the milk") || !strings.Contains(got, "the bread") {
+		t.Errorf("the agent's memory: %q", got)
+	}
+}
+
+// What is said while the agent works is its next turn; what was said twice is heard once.
+func TestSay(t *testing.T) {
+	w := newWorld(t, withAgent(t, nil))
+	r := w.ask("conv:talk", "say one\nwait go\nremember first")
+	w.until(r.Name(), printed("one"))
+	say := func(key, text string) {
+		t.Helper()
+		if err := w.x.Say(t.Context(), r.Name(), executor.Prompt{Key: key, Text: text, By: gitd.Person{Name: "Grace"},
+			Files: []executor.Attachment{{Name: "a.txt", Content: []byte(key)}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say("k1", "recall\nfiles")
+	say("k2", "write two.txt")
+	say("k1", "recall")
+	w.release(r, "go")
+	r = w.ended(r.Name())
+	if r.State != executor.StateComplete {
+		t.Fatalf("%+v", r)
+	}
+	out := w.stdout(r.Name(), "turn-2")
+	if !strings.HasPrefix(out, "first\na-2.txt\na.txt\nwrote two.txt\n") {
+		t.Errorf("turn-2: %q", out)
+	}
+	said := w.events(r.Name(), executor.EventPrompt)
+	var p executor.Prompt
+	if len(said) != 2 || json.Unmarshal(said[0].Data, &p) != nil || p.By.Name != "Grace" || len(p.Files) != 1 {
+		t.Errorf("prompts: %+v", said)
+	}
+	say("k2", "write two.txt") // the answer was lost, and it is said again
+	if err := w.x.Say(t.Context(), r.Name(), executor.Prompt{Key: "k3", Text: "too late"}); !errors.Is(err, executor.ErrConflict) {
+		t.Errorf("said after the end: %v", err)
+	}
+	res, _, _ := w.exec("conv:talk", "true")
+	if err := w.x.Say(t.Context(), res.Run, executor.Prompt{Text: "x"}); !errors.Is(err, executor.ErrConflict) {
+		t.Errorf("said to a command: %v", err)
+	}
+}
+
+// release makes a file in the work tree of a run that waits for it.
+func (w *world) release(r executor.Run, name string) {
+	w.t.Helper()
+	if err := w.x.Touch(w.t.Context(), r.Caller.String(), name); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// Whatever is said to a run is heard by its agent, or refused: never both, never neither.
+func TestSayAtTheEnd(t *testing.T) {
+	w := newWorld(t, withAgent(t, nil))
+	for round := range 2 {
+		r := w.ask(fmt.Sprintf("conv:race-%d", round), "say hello")
+		var taken []string
+		for i := 0; ; i++ {
+			text := fmt.Sprintf("say word-%d", i)
+			err := w.x.Say(t.Context(), r.Name(), executor.Prompt{Text: text})
+			if errors.Is(err, executor.ErrConflict) {
+				if strings.Contains(err.Error(), "wait for its agent already") {
+					continue
+				}
+				break
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			taken = append(taken, fmt.Sprintf("word-%d\n", i))
+			if i > 300 {
+				w.until(r.Name(), func(e executor.Event) bool {
+					return e.Type == executor.EventRunState && e.State == executor.StateComplete
+				})
+			}
+		}
+		r = w.ended(r.Name())
+		said := ""
+		for _, e := range w.events(r.Name(), executor.EventStepFinished) {
+			said += w.stdout(r.Name(), e.Step)
+		}
+		for _, word := range taken {
+			if strings.Count(said, word) != 1 {
+				t.Errorf("%q was taken and heard %d times", word, strings.Count(said, word))
+			}
+		}
+		if len(taken) == 0 || r.State != executor.StateComplete {
+			t.Errorf("%d prompts were taken: %+v", len(taken), r)
+		}
+	}
+}

@@ -1,0 +1,313 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/tasks"
+)
+
+// conversation is an agent's run: turns, as long as somebody has something to
+// say, and then the checks. The run's goroutine alone touches it.
+type conversation struct {
+	l      *liveRun
+	a      Agent
+	turns  int
+	heard  int               // prompts that the agent has been given
+	checks map[string]string // how each ended the last time: passed, failed, skipped
+}
+
+// converse takes an agent's run to its end, from where its journal stands.
+func (l *liveRun) converse(ctx context.Context) (map[string]any, error) {
+	defer l.deafen()
+	a, err := l.x.agent(l.claim.Agent.Name)
+	if err != nil {
+		return nil, &failure{ReasonBadInput, err.Error()}
+	}
+	c := &conversation{l: l, a: a, checks: map[string]string{}}
+	err = c.run(ctx)
+	return map[string]any{"agent": a.Name, "turns": c.turns, "checks": c.checks}, err
+}
+
+func (c *conversation) run(ctx context.Context) error {
+	for n := 1; ; n++ {
+		failed, err := c.turn(ctx, n)
+		if err != nil {
+			return err
+		}
+		if failed != nil {
+			// What it did not hear stays in the journal, for `ramus retry`.
+			c.l.deafen()
+		} else {
+			c.turns = n
+			// Checks that had begun when the server was stopped come first.
+			if !c.checking(n) && c.l.unheard(c.heard) {
+				continue
+			}
+		}
+		bad, err := c.check(ctx, n)
+		switch {
+		case failed != nil:
+			return failed // the first cause; that checks could not run besides is journalled
+		case err != nil:
+			return err
+		case !c.l.lastTurn(c.heard):
+			continue
+		case len(bad) > 0:
+			return &failure{ReasonCommandFailed, "the agent has ended its work, but a check failed: " + strings.Join(bad, ", ")}
+		}
+		return nil
+	}
+}
+
+// turn runs the agent once; failed is why it did not end well.
+func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
+	l := c.l
+	id := "turn-" + strconv.Itoa(n)
+	prompts := l.claim.prompts(l.journalled())
+	upto := c.fit(prompts)
+	if b := l.beginning(id); b.last != nil {
+		upto = min(max(b.last.heard(), c.heard), len(prompts))
+	}
+	t := &turn{conversation: c, first: n == 1, all: prompts[:upto], now: prompts[c.heard:upto]}
+	c.heard = upto
+	res, err := l.once(ctx, stepInfo{ID: id, Kind: string(KindAgent), Command: c.a.Name + ": " + joinPrompts(t.now), Prompts: upto}, t.do)
+	if err != nil {
+		return nil, err
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		return nil, cause
+	}
+	if res.OK {
+		return nil, nil
+	}
+	text := res.Error
+	if text == "" {
+		code := 0
+		if done := l.beginning(id).done; done != nil && done.Exit != nil {
+			code = *done.Exit
+		}
+		text = fmt.Sprintf("the agent ended with %d", code)
+	}
+	return &failure{l.reasonOfStep(id, ReasonCommandFailed), text}, nil
+}
+
+// fit is how many of the prompts have been heard after a turn that takes as
+// many of those that wait as go into one.
+func (c *conversation) fit(prompts []Prompt) int {
+	most, n, size := maxTurnText, c.heard, 0
+	if c.a.Argument {
+		most = c.a.maxPrompt()
+	}
+	for n < len(prompts) {
+		if size += len(prompts[n].Text) + 2; size > most && n > c.heard {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// turn is one invocation of the agent.
+type turn struct {
+	*conversation
+	first bool     // of the run
+	all   []Prompt // what it has heard, with this turn
+	now   []Prompt // and what is new to it
+}
+
+// do is the work of the turn's step.
+func (t *turn) do(ctx context.Context, w *work) (outcome, error) {
+	var command *containers.Command
+	if !w.again {
+		var err error
+		if command, err = t.prepare(ctx, w); err != nil {
+			if lostHost(w.host) {
+				err = fmt.Errorf("%w: %w", containers.ErrGone, err)
+			}
+			return outcome{}, fmt.Errorf("cannot prepare %s: %w", w.s.ID, err)
+		}
+	}
+	// Whoever prints for ever works no more: it is ended as one that hangs is.
+	tctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	left := new(atomic.Int64)
+	left.Store(t.a.Output)
+	exit, err := w.attend(tctx, w.id, command, &metered{w.out.stdout, left, end}, &metered{w.out.stderr, left, end})
+	if err != nil {
+		return outcome{}, err
+	}
+	o := shellOutcome(exit, w.out)
+	o.subject = joinPrompts(t.now)
+	switch {
+	case errors.Is(context.Cause(tctx), errBabble):
+		o.result.Error = fmt.Sprintf("the agent printed more than %d MiB and was ended", t.a.Output>>20)
+	case exit.Reason == containers.ReasonTimeout:
+		o.result.Error = fmt.Sprintf("the agent took longer than %s and was ended", t.a.Timeout)
+	}
+	t.remember(ctx, w)
+	return o, nil
+}
+
+// errBabble: a turn printed more than it may.
+var errBabble = errors.New("too much output")
+
+// metered ends a turn that prints too much.
+type metered struct {
+	to   io.Writer
+	left *atomic.Int64
+	end  context.CancelCauseFunc
+}
+
+func (m *metered) Write(p []byte) (int, error) {
+	if m.left.Add(-int64(len(p))) < 0 {
+		m.end(errBabble)
+	}
+	return m.to.Write(p)
+}
+
+// prepare gives the container what the agent needs, and says how it is called.
+func (t *turn) prepare(ctx context.Context, w *work) (*containers.Command, error) {
+	l := t.l
+	files, err := w.host.Files(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer files.Close()
+	known, err := t.recall(ctx, w, files)
+	if err != nil {
+		return nil, err
+	}
+	if t.first && !known && len(t.a.State) == 0 && len(t.a.Resume) > 0 {
+		if known, err = l.x.knows(ctx, l.claim); err != nil {
+			return nil, err
+		}
+	}
+	names, err := l.x.offer(ctx, l.claim, files, t.all)
+	if err != nil {
+		return nil, fmt.Errorf("cannot give the agent its files: %w", err)
+	}
+	text := joinPrompts(t.now)
+	if added := slices.Concat(names[len(t.all)-len(t.now):]...); len(added) > 0 {
+		text += "\n\nFiles that were given along:\n" + strings.Join(added, "\n")
+	}
+	c := &containers.Command{ID: w.id, Args: t.a.Command, Timeout: t.a.Timeout,
+		Env: slices.Concat(l.x.identity(l.claim.Asker), t.a.Env, []string{"RAMUS_FILES=" + l.claim.offered()})}
+	if len(t.a.Resume) > 0 && (known || !t.first) {
+		c.Args = t.a.Resume
+	}
+	if t.a.Argument {
+		c.Args = append(slices.Clone(c.Args), text)
+	} else {
+		c.Stdin = strings.NewReader(text + "\n")
+	}
+	return c, nil
+}
+
+// knows tells whether the run's agent has ended a turn for its caller before.
+func (x *Executor) knows(ctx context.Context, r Run) (bool, error) {
+	runs, err := x.Runs(ctx, Filter{Repo: r.Repo, Caller: r.Caller.String(), Max: 50})
+	if err != nil {
+		return false, err
+	}
+	for _, before := range runs {
+		if before.Caller != r.Caller || before.ID == r.ID || before.Agent == nil || before.Agent.Name != r.Agent.Name {
+			continue
+		}
+		for e, err := range x.Events(ctx, before.Name(), 0, false) {
+			if err != nil {
+				return false, err
+			}
+			if e.Type == EventStepFinished && e.Kind == string(KindAgent) && e.OK != nil && *e.OK {
+				return true, nil
+			}
+		}
+	}
+	return false, nil
+}
+
+func checkStep(name string, n int) string {
+	if n == 1 {
+		return "check-" + name
+	}
+	return "check-" + name + "#" + strconv.Itoa(n)
+}
+
+// checking tells whether checks of turn n began before the server was restarted.
+func (c *conversation) checking(n int) bool {
+	for _, name := range c.a.Checks {
+		if c.l.beginning(checkStep(name, n)).last != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// reasonSkipped is the reason of a check's step that found nothing to run.
+const reasonSkipped = "skipped"
+
+// check runs the checks after turn n, all of them, and names those that failed.
+func (c *conversation) check(ctx context.Context, n int) (bad []string, err error) {
+	l := c.l
+	for _, name := range c.a.Checks {
+		info := stepInfo{ID: checkStep(name, n), Kind: string(tasks.KindTask), Task: name}
+		do, err := l.task(name, nil, l.x.Timeout, &info)
+		if err != nil {
+			return nil, err
+		}
+		var res tasks.StepResult
+		if b := l.beginning(info.ID); b.done != nil {
+			res, err = b.result()
+		} else {
+			res, err = l.onHost(ctx, l.target, info, skipping(do))
+		}
+		if cause := context.Cause(ctx); cause != nil {
+			return nil, cause
+		}
+		if err != nil {
+			c.checks[name] = "not_run"
+			return nil, errors.Join(err, l.emit(Event{Type: EventCheck, Step: info.ID, Task: name, Reason: "not_run", Message: err.Error()}, true))
+		}
+		c.checks[name] = "passed"
+		switch done := l.beginning(info.ID).done; {
+		case done != nil && done.Reason == reasonSkipped:
+			c.checks[name] = reasonSkipped
+			if err := c.tellSkipped(info.ID, name, done.Message); err != nil {
+				return nil, err
+			}
+		case !res.OK:
+			c.checks[name] = "failed"
+			bad = append(bad, name)
+		}
+	}
+	return bad, nil
+}
+
+// skipping makes a check that found nothing to run one that did not fail.
+func skipping(do func(context.Context, *work) (outcome, error)) func(context.Context, *work) (outcome, error) {
+	return func(ctx context.Context, w *work) (outcome, error) {
+		o, err := do(ctx, w)
+		if err == nil && errors.Is(o.fault, tasks.ErrNoWay) {
+			o.exit.Code, o.exit.Reason = 0, reasonSkipped
+			o.result.OK = true
+		}
+		return o, err
+	}
+}
+
+// tellSkipped journals once that a check was skipped.
+func (c *conversation) tellSkipped(step, task, why string) error {
+	for _, e := range c.l.journalled() {
+		if e.Type == EventCheck && e.Step == step {
+			return nil
+		}
+	}
+	return c.l.emit(Event{Type: EventCheck, Step: step, Task: task, Reason: reasonSkipped, Message: why}, true)
+}
