@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/tasks"
 )
 
@@ -229,6 +230,12 @@ func (x *Executor) say(ctx context.Context, run string, p Prompt) error {
 	if len(p.Key) > 200 {
 		return fmt.Errorf("%w key: it has more than 200 bytes", ErrInvalid)
 	}
+	files := x.cleanFiles(p.Files)
+	// Its key, too: it is compared with what was journalled.
+	if p, err = redact.Clean(x.Secrets, p); err != nil {
+		return err
+	}
+	p.Files = files
 	x.mu.Lock()
 	l := x.live[r.Name()]
 	x.mu.Unlock()

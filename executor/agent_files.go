@@ -109,7 +109,7 @@ func (x *Executor) keepFiles(r Run, files []Attachment) (dir string, discard fun
 	}
 	discard = func() { _ = os.RemoveAll(dir) } // what is left goes with the live folder
 	for _, f := range files {
-		if err := writeDurable(filepath.Join(dir, f.Name), x.Secrets.Bytes(f.Content)); err != nil {
+		if err := writeDurable(filepath.Join(dir, f.Name), f.Content); err != nil {
 			discard()
 			return "", nil, fmt.Errorf("cannot keep the file %q: %w", f.Name, err)
 		}
@@ -138,23 +138,24 @@ func writeDurable(name string, content []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-func syncDir(name string) error {
-	d, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
 // openGiven opens a file that was given along with a prompt: from the live
-// folder while the run works, else from its ref.
+// folder while the run works, from its ref what it was asked with and, once it
+// has ended, everything.
 func (x *Executor) openGiven(ctx context.Context, r Run, p Prompt, name string) (io.ReadCloser, error) {
 	at := path.Join(filesDir, promptDir(p.Key), name)
 	f, err := os.Open(filepath.Join(x.outputDir(r), filepath.FromSlash(at)))
 	if err == nil {
 		return f, nil
 	}
-	return x.sealedFile(ctx, r, at)
+	repo, err := x.Git.Repo(r.Repo)
+	if err != nil {
+		return nil, err
+	}
+	in, _, err := repo.OpenFile(ctx, runRef(r.Caller, r.ID), at)
+	if !errors.Is(err, gitd.ErrNotFound) {
+		return in, err
+	}
+	return x.Artifact(ctx, r.Name(), at) // too large for git
 }
 
 // givenFiles reads the files of a prompt.
@@ -188,15 +189,12 @@ func (x *Executor) offer(ctx context.Context, r Run, files *sftp.Client, prompts
 	for _, p := range prompts {
 		var own []string
 		for _, f := range p.Files {
-			name := path.Join(r.offered(), fileNamed(f.Name, taken))
-			own = append(own, name)
 			in, err := x.openGiven(ctx, r, p, f.Name)
-			if errors.Is(err, gitd.ErrNotFound) {
-				continue
-			}
 			if err != nil {
 				return nil, err
 			}
+			name := path.Join(r.offered(), fileNamed(f.Name, taken))
+			own = append(own, name)
 			err = put(files, name, in, 0o644)
 			in.Close()
 			if err != nil {

@@ -141,6 +141,9 @@ func (t *turn) do(ctx context.Context, w *work) (outcome, error) {
 	left := new(atomic.Int64)
 	left.Store(t.a.Output)
 	exit, err := w.attend(tctx, w.id, command, &metered{w.out.stdout, left, end}, &metered{w.out.stderr, left, end})
+	if err == nil {
+		err = w.out.flush()
+	}
 	if err != nil {
 		return outcome{}, err
 	}

@@ -67,6 +67,7 @@ func (x *Executor) cleanRun(r Run) Run {
 const (
 	SecretInOutput   = "output"
 	SecretInArtifact = "artifact"
+	SecretInState    = "state"  // an agent's memory
 	SecretInCommit   = "commit" // what is committed is not what the command left
 )
 

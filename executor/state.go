@@ -139,7 +139,7 @@ func (t *turn) keepState(ctx context.Context, w *work) error {
 		}
 		// By number: the names are the container's, and only git gets them.
 		f.source = filepath.Join(dir, fmt.Sprintf("%06d", len(kept)))
-		if err := t.l.x.fetch(files, f); err != nil {
+		if err := t.fetch(w, files, f); err != nil {
 			left++ // gone meanwhile, or closed to the task's own user
 			continue
 		}
@@ -194,7 +194,7 @@ func (a Agent) memory(files *sftp.Client) (found []stateFile, left int) {
 	return found, left
 }
 
-func (x *Executor) fetch(files *sftp.Client, f stateFile) error {
+func (t *turn) fetch(w *work, files *sftp.Client, f stateFile) error {
 	from, err := files.Open(path.Join(homeDir, f.name))
 	if err != nil {
 		return err
@@ -204,10 +204,9 @@ func (x *Executor) fetch(files *sftp.Client, f stateFile) error {
 	if err != nil {
 		return err
 	}
-	clean := x.Secrets.Writer(to)
 	// No more than was counted, however fast it grows.
-	_, err = io.Copy(clean, io.LimitReader(from, f.info.Size()))
-	return errors.Join(err, clean.Flush(), to.Close())
+	found, err := t.l.x.Secrets.Copy(to, io.LimitReader(from, f.info.Size()))
+	return errors.Join(err, to.Close(), t.l.removed(w.s.ID, SecretInState, found, "the agent's memory"))
 }
 
 // commitState makes files the agent's memory, in the caller's ref.
@@ -226,12 +225,13 @@ func (t *turn) commitState(ctx context.Context, w *work, files []stateFile) erro
 	if old != "" {
 		c.Parents = []gitd.Hash{old}
 	}
+	taken := make(map[string]bool)
 	for _, f := range files {
 		mode := uint32(0o100644)
 		if f.info.Mode()&0o100 != 0 {
 			mode = 0o100755
 		}
-		c.Put = append(c.Put, gitd.File{Path: path.Join(t.a.Name, f.name), Mode: mode, Source: f.source})
+		c.Put = append(c.Put, gitd.File{Path: path.Join(t.a.Name, w.cleanName(f.name, taken)), Mode: mode, Source: f.source})
 	}
 	commit, err := repo.WriteCommit(ctx, c)
 	if err != nil {
