@@ -69,8 +69,13 @@ func (x *Executor) Run(ctx context.Context, name string) (Run, error) {
 	if name == "" {
 		return Run{}, fmt.Errorf("%w run: it has no name", ErrInvalid)
 	}
-	all := x.current()
 	caller, id, both := strings.Cut(name, "/")
+	if c, err := ParseCaller(caller); both && err == nil {
+		if r, known := x.Find(c, id); known {
+			return r, nil
+		}
+	}
+	all := x.current()
 	var found []Run
 	for _, r := range all {
 		if both && (r.Caller.String() == caller || r.Caller.ID() == caller || r.Caller.Slug() == caller) && r.ID == id || !both && r.ID == name {
@@ -150,7 +155,11 @@ func (x *Executor) Caller(ctx context.Context, name string) (CallerStatus, error
 		return CallerStatus{}, fmt.Errorf("%w caller: it has no name", ErrInvalid)
 	}
 	name = strings.TrimPrefix(name, "ramus/")
-	all, err := x.Callers(ctx, Filter{Max: 1 << 30})
+	f := Filter{Max: 1 << 30}
+	if c, err := ParseCaller(name); err == nil && len(x.index.ofCaller(c)) > 0 {
+		f.Caller = name // the others need not be looked at
+	}
+	all, err := x.Callers(ctx, f)
 	if err != nil {
 		return CallerStatus{}, err
 	}
