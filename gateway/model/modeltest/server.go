@@ -1,0 +1,409 @@
+// Package modeltest stands in for the model APIs of Anthropic, OpenAI and
+// Google: an HTTP server with state that speaks their protocols, streams, counts
+// tokens, refuses what the real ones refuse and complains when it is misused.
+//
+// It counts words as tokens and answers with what [Server.Reply] makes of the
+// last thing said. A [Fault] makes it busy, slow, away or break off.
+package modeltest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Key is what every provider of a stand-in wants unless it is told otherwise.
+const Key = "sk-stand-in-0123456789abcdefghij"
+
+// Server is the stand-in: an http.Handler that serves /anthropic, /openai/v1 and
+// /gemini. Its exported fields are its options and may be changed until the
+// first request. It is safe for concurrent use.
+type Server struct {
+	// Key that requests must carry; default [Key].
+	Key string
+	// Reply is the text of an answer; nil repeats what was said.
+	Reply func(said string) string
+	// CacheRead and CacheWrite are tokens that each answer says came from, and went
+	// into, a cache, beside the words of the request.
+	CacheRead, CacheWrite int64
+	// Split writes streams in pieces of so many bytes, each flushed; 0: an event at a time.
+	Split int
+	// Pause between the events of a stream.
+	Pause time.Duration
+
+	mu         sync.Mutex // guards all below
+	calls      []Call
+	faults     []Fault
+	complaints []string
+}
+
+// Call is one request as it came.
+type Call struct {
+	Provider string // "anthropic", "openai", "gemini"
+	Method   string
+	Path     string // below the provider
+	Query    url.Values
+	Header   http.Header
+	Body     []byte
+	Status   int
+	// Input and Output are the tokens that were told, caches included; of a stream
+	// that broke off, those that would have been.
+	Input, Output int64
+}
+
+// Fault is what goes wrong with one request.
+type Fault struct {
+	Status     int    // answer with this error; 0: answer
+	RetryAfter string // header
+	Body       string // of the error, in place of the provider's own format
+	Header     http.Header
+	// Cut breaks the connection after so many events of a stream (or, with -1,
+	// before anything).
+	Cut int
+	// Hold waits, after so many events as Cut says (0: before the answer), until
+	// it is closed or the client has gone. The stream then goes on.
+	Hold <-chan struct{}
+	// Held, when set, is closed when the waiting begins.
+	Held chan<- struct{}
+	// Gzip compresses the answer, though it was not asked for.
+	Gzip bool
+	// NoUsage leaves the usage out.
+	NoUsage bool
+	// Redirect sends the client there.
+	Redirect string
+}
+
+// New starts a stand-in on loopback; the returned server is closed by the caller.
+func New() (*Server, *httptest.Server) {
+	s := &Server{}
+	return s, httptest.NewServer(s)
+}
+
+// BaseURL is a provider's address at a stand-in that answers at root.
+func BaseURL(root, provider string) string {
+	if provider == "openai" {
+		return root + "/openai/v1"
+	}
+	return root + "/" + provider
+}
+
+// Fail has the next requests fail, one fault each.
+func (s *Server) Fail(faults ...Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = append(s.faults, faults...)
+}
+
+// Calls are the requests so far.
+func (s *Server) Calls() []Call {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.calls)
+}
+
+// Complaints are what clients did that no good client does.
+func (s *Server) Complaints() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.complaints)
+}
+
+func (s *Server) complain(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.complaints = append(s.complaints, fmt.Sprintf(format, args...))
+}
+
+func (s *Server) key() string {
+	if s.Key == "" {
+		return Key
+	}
+	return s.Key
+}
+
+// maxBody is more than any provider takes.
+const maxBody = 64 << 20
+
+// keyHeaders are where each provider wants its key, and nowhere else.
+var keyHeaders = map[string]string{"anthropic": "X-Api-Key", "openai": "Authorization", "gemini": "X-Goog-Api-Key"}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	provider, path, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	path = "/" + path
+	if keyHeaders[provider] == "" {
+		s.complain("a request for %s", r.URL.Path)
+		http.NotFound(w, r)
+		return
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
+	if err != nil {
+		return // the client has gone
+	}
+	x := &exchange{s: s, w: w, r: r, provider: provider, path: path, body: body, call: Call{
+		Provider: provider, Method: r.Method, Path: path, Query: r.URL.Query(), Header: r.Header.Clone(), Body: body, Status: 200}}
+	s.mu.Lock()
+	if len(s.faults) > 0 {
+		x.fault, s.faults = s.faults[0], s.faults[1:]
+	}
+	s.mu.Unlock()
+	defer x.record()
+	x.complain()
+	x.serve()
+}
+
+// exchange is one request and its answer.
+type exchange struct {
+	s        *Server
+	w        http.ResponseWriter
+	r        *http.Request
+	provider string
+	path     string
+	body     []byte
+	fault    Fault
+	call     Call
+	recorded bool
+	events   int
+}
+
+// record remembers the request, before the client has its answer.
+func (x *exchange) record() {
+	if x.recorded {
+		return
+	}
+	x.recorded = true
+	x.s.mu.Lock()
+	defer x.s.mu.Unlock()
+	x.s.calls = append(x.s.calls, x.call)
+}
+
+// complain notes what the client should not have sent.
+func (x *exchange) complain() {
+	for provider, name := range keyHeaders {
+		if provider != x.provider && x.r.Header.Get(name) != "" {
+			x.s.complain("%s: a header %s", x.provider, name)
+		}
+	}
+	for _, name := range []string{"Cookie", "Proxy-Authorization", "X-Forwarded-For", "Forwarded", "Openai-Organization", "Openai-Project", "X-Goog-User-Project"} {
+		if x.r.Header.Get(name) != "" {
+			x.s.complain("%s: a header %s", x.provider, name)
+		}
+	}
+	for _, name := range []string{"key", "api_key", "access_token"} {
+		if x.r.URL.Query().Has(name) {
+			x.s.complain("%s: a query parameter %s", x.provider, name)
+		}
+	}
+	if x.r.ContentLength < 0 {
+		x.s.complain("%s: a body of unknown length", x.provider)
+	}
+}
+
+func (x *exchange) serve() {
+	switch {
+	case x.fault.Redirect != "":
+		x.call.Status = http.StatusTemporaryRedirect
+		x.record()
+		http.Redirect(x.w, x.r, x.fault.Redirect, http.StatusTemporaryRedirect)
+		return
+	case x.fault.Cut < 0:
+		panic(http.ErrAbortHandler)
+	case x.fault.Cut == 0:
+		x.hold()
+	}
+	for name, values := range x.fault.Header {
+		x.w.Header()[name] = values
+	}
+	// What real ones send along, and what nobody in a container shall see.
+	x.w.Header().Set("Set-Cookie", "__cf_bm=session; Path=/")
+	x.w.Header().Set("Anthropic-Organization-Id", "0b1e55ed-0000-4000-8000-000000000000")
+	x.w.Header().Set("Openai-Organization", "org-standin1234567890")
+	x.w.Header().Set("Request-Id", fmt.Sprintf("req_%d", len(x.body)))
+	if x.fault.Status != 0 {
+		if x.fault.RetryAfter != "" {
+			x.w.Header().Set("Retry-After", x.fault.RetryAfter)
+		}
+		x.refuse(x.fault.Status, "%s", "a fault of organization org-standin1234567890")
+		return
+	}
+	if got := strings.TrimPrefix(x.r.Header.Get(keyHeaders[x.provider]), "Bearer "); got != x.s.key() {
+		x.refuse(http.StatusUnauthorized, "the key "+got+" is wrong")
+		return
+	}
+	if x.r.Method == http.MethodPost && x.r.Header.Get("Content-Type") != "application/json" {
+		x.refuse(http.StatusUnsupportedMediaType, "want application/json")
+		return
+	}
+	switch x.provider {
+	case "anthropic":
+		x.anthropic()
+	case "openai":
+		x.openai()
+	case "gemini":
+		x.gemini()
+	}
+}
+
+// hold waits as the fault says.
+func (x *exchange) hold() {
+	if x.fault.Hold == nil {
+		return
+	}
+	if x.fault.Held != nil {
+		close(x.fault.Held)
+	}
+	select {
+	case <-x.fault.Hold:
+	case <-x.r.Context().Done():
+		panic(http.ErrAbortHandler)
+	}
+}
+
+type object = map[string]any
+
+// refuse answers with an error as the provider does.
+func (x *exchange) refuse(status int, format string, args ...any) {
+	x.call.Status = status
+	x.record()
+	text := fmt.Sprintf(format, args...)
+	var body any
+	switch x.provider {
+	case "anthropic":
+		kind := map[int]string{400: "invalid_request_error", 401: "authentication_error", 403: "permission_error", 404: "not_found_error",
+			413: "request_too_large", 429: "rate_limit_error", 529: "overloaded_error"}[status]
+		if kind == "" {
+			kind = "api_error"
+		}
+		body = object{"type": "error", "error": object{"type": kind, "message": text}}
+	case "openai":
+		body = object{"error": object{"message": text, "type": "invalid_request_error", "param": nil, "code": nil}}
+	case "gemini":
+		body = object{"error": object{"code": status, "message": text, "status": "INVALID_ARGUMENT"}}
+	}
+	b, _ := json.Marshal(body) // of strings
+	if x.fault.Body != "" {
+		b = []byte(x.fault.Body)
+	}
+	x.w.Header().Set("Content-Type", "application/json")
+	x.w.WriteHeader(status)
+	_, _ = x.w.Write(b)
+}
+
+// question reads the body; false when it was refused.
+func (x *exchange) question(into any) bool {
+	if x.r.Method != http.MethodPost {
+		x.refuse(http.StatusMethodNotAllowed, "method not allowed")
+		return false
+	}
+	if err := json.Unmarshal(x.body, into); err != nil {
+		x.refuse(http.StatusBadRequest, "the body is not JSON: %v", err)
+		return false
+	}
+	return true
+}
+
+// say is what comes out for what was said, word by word, and counts both.
+func (x *exchange) say(said string) []string {
+	reply := said
+	if x.s.Reply != nil {
+		reply = x.s.Reply(said)
+	}
+	words := strings.SplitAfter(reply, " ")
+	x.call.Input = int64(len(strings.Fields(said))) + x.s.CacheRead + x.s.CacheWrite
+	x.call.Output = int64(len(words))
+	return words
+}
+
+// whole answers with one object.
+func (x *exchange) whole(v any) {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // of a type of ours
+	}
+	x.w.Header().Set("Content-Type", "application/json")
+	w, end := x.writer()
+	defer end()
+	_, _ = w.Write(b)
+}
+
+// writer is the answer's body, compressed where the fault says so.
+func (x *exchange) writer() (w io.Writer, end func()) {
+	x.record()
+	if !x.fault.Gzip {
+		return x.w, func() {}
+	}
+	x.w.Header().Set("Content-Encoding", "gzip")
+	z := gzip.NewWriter(x.w)
+	return z, func() { _ = z.Close() } // the client notices
+}
+
+// stream is an answer in pieces.
+type stream struct {
+	x   *exchange
+	w   io.Writer
+	end func()
+}
+
+func (x *exchange) stream(kind string) *stream {
+	x.w.Header().Set("Content-Type", kind)
+	w, end := x.writer()
+	return &stream{x, w, end}
+}
+
+// event sends a named event with an object; name "" is none.
+func (s *stream) event(name string, v any) {
+	var b bytes.Buffer
+	if name != "" {
+		fmt.Fprintf(&b, "event: %s\n", name)
+	}
+	data, ok := v.(string)
+	if !ok {
+		text, err := json.Marshal(v)
+		if err != nil {
+			panic(err) // of a type of ours
+		}
+		data = string(text)
+	}
+	fmt.Fprintf(&b, "data: %s\n\n", data)
+	s.send(b.Bytes())
+}
+
+// send writes a piece, then does what the fault says.
+func (s *stream) send(b []byte) {
+	x := s.x
+	size := x.s.Split
+	if size <= 0 {
+		size = len(b)
+	}
+	for piece := range slices.Chunk(b, size) {
+		if _, err := s.w.Write(piece); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		if z, ok := s.w.(*gzip.Writer); ok {
+			_ = z.Flush()
+		}
+		_ = http.NewResponseController(x.w).Flush()
+	}
+	if x.events++; x.fault.Cut > 0 && x.events == x.fault.Cut {
+		if x.fault.Hold == nil {
+			panic(http.ErrAbortHandler)
+		}
+		x.hold()
+	}
+	if x.s.Pause > 0 {
+		select {
+		case <-time.After(x.s.Pause):
+		case <-x.r.Context().Done():
+			panic(http.ErrAbortHandler)
+		}
+	}
+}
