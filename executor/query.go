@@ -318,14 +318,14 @@ func (x *Executor) Artifact(ctx context.Context, run, name string) (*File, error
 	}
 	for _, f := range m.Files {
 		if f.Name == name {
-			return x.open(ctx, r, f)
+			return x.OpenFile(ctx, r, f)
 		}
 	}
 	return nil, fmt.Errorf("artifact %q of %s: %w", name, r.Name(), ErrNotFound)
 }
 
-// open opens a file of a sealed run, from git or the artifact store.
-func (x *Executor) open(ctx context.Context, r Run, f ManifestFile) (*File, error) {
+// OpenFile opens a file that a run's manifest names, from git or the artifact store.
+func (x *Executor) OpenFile(ctx context.Context, r Run, f ManifestFile) (*File, error) {
 	if f.Stored {
 		return x.openStored(ctx, f)
 	}

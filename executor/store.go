@@ -202,6 +202,14 @@ func (f *File) Read(p []byte) (int, error) {
 	return n, err
 }
 
+// Verify compares the whole file with its hash now.
+func (f *File) Verify() error {
+	if f.whole {
+		return nil
+	}
+	return f.compare()
+}
+
 // compare reads the file from its beginning, once, so that any part of it may be read then.
 func (f *File) compare() error {
 	f.whole = f.checked.has(f.SHA256)

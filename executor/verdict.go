@@ -129,7 +129,7 @@ func verdict(r Run, list []ManifestCheck) (v Verdict, why []string) {
 	known := make(map[string]bool) // the kinds of checks that ran on what stands
 	var passed, failed, owed bool
 	for _, c := range list {
-		if c.Current && c.Result.ran() {
+		if c.Current && c.Result.Ran() {
 			known[c.Check] = true
 			passed = passed || c.Result == CheckPassed
 			failed = failed || c.Result == CheckFailed
@@ -169,8 +169,8 @@ func verdict(r Run, list []ManifestCheck) (v Verdict, why []string) {
 	return VerdictNone, why
 }
 
-// ran tells whether a check has said something about the code.
-func (r CheckResult) ran() bool { return r == CheckPassed || r == CheckFailed }
+// Ran tells whether a check has said something about the code.
+func (r CheckResult) Ran() bool { return r == CheckPassed || r == CheckFailed }
 
 // lastWords keeps of each check what it said last. Checks of one kind may look
 // at different parts (a pattern, a target), so each command has a word of its own.

@@ -67,6 +67,11 @@ var expected = map[string]row{
 	"GET /api/callers/{caller}/processes/{process}/output": {gateway.AccessRead, "repo", "/api/callers/run:subject/processes/1/output", ""},
 	"DELETE /api/callers/{caller}/processes/{process}":     {gateway.AccessWrite, "repo", "/api/callers/run:subject/processes/1", ""},
 	"GET /api/watch":                                       {gateway.AccessRead, "repo", "/api/watch?caller=run:subject", ""},
+	"POST /api/runs/{run}/link":                            {gateway.AccessRead, "repo", "/api/runs/RUN/link", ""},
+	"GET /evidence/{caller}/{run}":                         {gateway.AccessSigned, "repo", "/evidence/NAME", ""},
+	"GET /evidence/{caller}/{run}/status.json":             {gateway.AccessSigned, "repo", "/evidence/NAME/status.json", ""},
+	"GET /evidence/{caller}/{run}/bundle.tar.gz":           {gateway.AccessSigned, "repo", "/evidence/NAME/bundle.tar.gz", ""},
+	"GET /evidence/{caller}/{run}/files/{name...}":         {gateway.AccessSigned, "repo", "/evidence/NAME/files/journal.jsonl", ""},
 	"POST /api/tokens":                                     {gateway.AccessAdmin, "", "/api/tokens", `{"subject":"x","scopes":["read"]}`},
 	"POST /api/reindex":                                    {gateway.AccessAdmin, "", "/api/reindex", ""},
 	"POST /slack/events":                                   {gateway.AccessHook, "", "/slack/events", "{}"},
@@ -93,13 +98,13 @@ var callerKinds = []struct {
 	{name: "no scopes", grant: &gitd.Grant{Repo: "*", Write: []string{"refs/heads/*"}}, status: 403},
 	{name: "metrics", grant: &gitd.Grant{Repo: "*", Scopes: []string{"metrics"}}, may: []gateway.Access{gateway.AccessMetrics}, status: 403},
 	{name: "metrics of a repository", grant: &gitd.Grant{Repo: "team/app", Scopes: []string{"metrics"}}, status: 403},
-	{name: "read other", grant: &gitd.Grant{Repo: "other", Scopes: []string{"read"}}, may: []gateway.Access{gateway.AccessRead}, other: true, status: 403},
-	{name: "write other", grant: &gitd.Grant{Repo: "other", Scopes: []string{"write"}}, may: []gateway.Access{gateway.AccessRead, gateway.AccessWrite}, other: true, status: 403},
-	{name: "admin other", grant: &gitd.Grant{Repo: "other", Scopes: []string{"admin"}}, may: []gateway.Access{gateway.AccessRead, gateway.AccessWrite}, other: true, status: 403},
-	{name: "read", grant: &gitd.Grant{Repo: "team/app", Scopes: []string{"read"}}, may: []gateway.Access{gateway.AccessRead}, status: 403},
-	{name: "write", grant: &gitd.Grant{Repo: "team/app", Scopes: []string{"write"}}, may: []gateway.Access{gateway.AccessRead, gateway.AccessWrite}, status: 403},
-	{name: "admin", grant: &gitd.Grant{Repo: "*", Scopes: []string{"admin"}}, may: []gateway.Access{gateway.AccessMetrics, gateway.AccessRead, gateway.AccessWrite, gateway.AccessAdmin}},
-	{name: "socket", local: true, may: []gateway.Access{gateway.AccessMetrics, gateway.AccessRead, gateway.AccessWrite, gateway.AccessAdmin}},
+	{name: "read other", grant: &gitd.Grant{Repo: "other", Scopes: []string{"read"}}, may: []gateway.Access{gateway.AccessRead, gateway.AccessSigned}, other: true, status: 403},
+	{name: "write other", grant: &gitd.Grant{Repo: "other", Scopes: []string{"write"}}, may: []gateway.Access{gateway.AccessRead, gateway.AccessSigned, gateway.AccessWrite}, other: true, status: 403},
+	{name: "admin other", grant: &gitd.Grant{Repo: "other", Scopes: []string{"admin"}}, may: []gateway.Access{gateway.AccessRead, gateway.AccessSigned, gateway.AccessWrite}, other: true, status: 403},
+	{name: "read", grant: &gitd.Grant{Repo: "team/app", Scopes: []string{"read"}}, may: []gateway.Access{gateway.AccessRead, gateway.AccessSigned}, status: 403},
+	{name: "write", grant: &gitd.Grant{Repo: "team/app", Scopes: []string{"write"}}, may: []gateway.Access{gateway.AccessRead, gateway.AccessSigned, gateway.AccessWrite}, status: 403},
+	{name: "admin", grant: &gitd.Grant{Repo: "*", Scopes: []string{"admin"}}, may: []gateway.Access{gateway.AccessMetrics, gateway.AccessRead, gateway.AccessSigned, gateway.AccessWrite, gateway.AccessAdmin}},
+	{name: "socket", local: true, may: []gateway.Access{gateway.AccessMetrics, gateway.AccessRead, gateway.AccessSigned, gateway.AccessWrite, gateway.AccessAdmin}},
 }
 
 // TestAuthorisation tries every kind of caller on every route.
@@ -138,6 +143,7 @@ func TestAuthorisation(t *testing.T) {
 			continue // the Git server's own tests; see also TestGitIsMounted
 		}
 		path := strings.ReplaceAll(want.path, "RUN", strings.ReplaceAll(run.Name(), "/", "%2F"))
+		path = strings.ReplaceAll(path, "NAME", run.Name())
 		for _, k := range callerKinds {
 			token := k.token
 			if k.grant != nil {

@@ -26,10 +26,11 @@ func (s *Server) openAPI() []byte {
 		if route.Access == AccessGit {
 			continue // git's own protocol
 		}
-		if paths[route.Pattern] == nil {
-			paths[route.Pattern] = object{}
+		path := strings.ReplaceAll(route.Pattern, "...}", "}")
+		if paths[path] == nil {
+			paths[path] = object{}
 		}
-		paths[route.Pattern][strings.ToLower(route.Method)] = operation(route, schemas)
+		paths[path][strings.ToLower(route.Method)] = operation(route, schemas)
 	}
 	schemaOf(reflect.TypeFor[Problem](), schemas)
 	doc := object{
@@ -62,7 +63,7 @@ func (s *Server) openAPI() []byte {
 	return append(b, '\n')
 }
 
-var wildcard = regexp.MustCompile(`\{(\w+)\}`)
+var wildcard = regexp.MustCompile(`\{(\w+)(?:\.\.\.)?\}`)
 
 func operation(route Route, schemas object) object {
 	status := http.StatusOK

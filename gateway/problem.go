@@ -30,6 +30,7 @@ const (
 	KindProblems     Kind = "problems"      // 422: a file with mistakes, see Problem.Problems
 	KindStreams      Kind = "streams"       // 429: the caller follows too many streams
 	KindFailed       Kind = "failed"        // 500: the run ended before its command did
+	KindDamaged      Kind = "damaged"       // 500: a file of a run's evidence is gone, or not what its hash says
 	KindInternal     Kind = "internal"      // 500: a fault of ramus; the log has the rest
 	KindUnavailable  Kind = "unavailable"   // 503: container engine away, queue full, shutting down
 	KindTimeout      Kind = "timeout"       // 504
@@ -40,7 +41,7 @@ const (
 var statuses = map[Kind]int{
 	KindInvalid: 400, KindUnauthorized: 401, KindDenied: 403, KindNotFound: 404, KindMethod: 405,
 	KindConflict: 409, KindExists: 409, KindAmbiguous: 409, KindTooLarge: 413, KindProblems: 422,
-	KindStreams: 429, KindFailed: 500, KindInternal: 500, KindUnavailable: 503, KindTimeout: 504, KindDiskFull: 507, kindGone: 499,
+	KindStreams: 429, KindFailed: 500, KindDamaged: 500, KindInternal: 500, KindUnavailable: 503, KindTimeout: 504, KindDiskFull: 507, kindGone: 499,
 }
 
 // Problem is an answer that is not a success, as application/problem+json (RFC
@@ -94,6 +95,8 @@ var kinds = []struct {
 	{executor.ErrNotFound, KindNotFound, ""},
 	{executor.ErrInvalid, KindInvalid, ""},
 	{executor.ErrConflict, KindConflict, ""},
+	{executor.ErrDamaged, KindDamaged, "the artifact store or the repository was changed by another program, or its disk is failing: look at a backup"},
+	{executor.ErrStoreAway, KindUnavailable, "the artifact store does not answer; try again in a moment"},
 	{executor.ErrClosed, KindUnavailable, "the server is shutting down; try again in a moment"},
 	{gitd.ErrNotFound, KindNotFound, ""},
 	{gitd.ErrExists, KindExists, ""},

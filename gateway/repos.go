@@ -72,20 +72,26 @@ func (c *call) describe(r *gitd.Repo) (Repo, error) {
 	return out, nil
 }
 
-// cloneURL is what `git clone` takes.
+// cloneURL is what `git clone` takes; "" when git has no way here.
 func (c *call) cloneURL(repo string) string {
-	base := strings.TrimSuffix(c.URL, "/")
-	if base == "" {
-		if c.Who.Local {
-			return "" // a unix socket has no address that git could use
-		}
-		scheme := "http"
-		if c.R.TLS != nil {
-			scheme = "https"
-		}
-		base = scheme + "://" + c.R.Host
+	address := c.address()
+	if address == "" {
+		return ""
 	}
-	return base + (&url.URL{Path: "/" + repo + ".git"}).EscapedPath()
+	return address + (&url.URL{Path: "/" + repo + ".git"}).EscapedPath()
+}
+
+// address is where people reach this server; "" when only a unix socket is known.
+func (c *call) address() string {
+	switch {
+	case c.URL != "":
+		return strings.TrimSuffix(c.URL, "/")
+	case c.Who.Local:
+		return ""
+	case c.R.TLS != nil:
+		return "https://" + c.R.Host
+	}
+	return "http://" + c.R.Host
 }
 
 func (c *call) repos() error {

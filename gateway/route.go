@@ -43,6 +43,8 @@ type call struct {
 	R   *http.Request
 	Who Who
 	ID  string // names the request in the log
+	// Until is when the signed link ends by which the request came; zero: it came by a token.
+	Until time.Time
 }
 
 // reply writes a success.
@@ -222,7 +224,7 @@ func (s *Server) serve(route Route, fixed *Who) http.Handler {
 			p = asProblem(err, c.Who)
 			p.Request = c.ID
 			if w.status == 0 {
-				c.refuse(p)
+				c.refuse(route, p)
 			}
 		}
 		took := s.Now().Sub(start)
@@ -244,6 +246,12 @@ func (c *call) admit(route Route, fixed *Who) error {
 	if route.Access == AccessGit {
 		return nil
 	}
+	unsigned := errLinkUnsigned
+	if route.Access == AccessSigned && c.Links != nil {
+		if c.Until, unsigned = c.Links.check(c.R); unsigned == nil {
+			return nil
+		}
+	}
 	who, err := c.identify(c.R)
 	if err == nil {
 		c.Who = who
@@ -253,6 +261,8 @@ func (c *call) admit(route Route, fixed *Who) error {
 	case err != nil:
 		return &Problem{Kind: KindUnauthorized, Detail: "the token is refused: " + err.Error(),
 			Hint: "`ramus token create` makes a new one", cause: err}
+	case !errors.Is(unsigned, errLinkUnsigned):
+		return linkProblem(unsigned)
 	case who.Nobody():
 		return problem(KindUnauthorized, "this needs a token").
 			withHint("send `Authorization: Bearer TOKEN`; `ramus token create` makes one")
@@ -270,8 +280,8 @@ func notFound(what, name string) *Problem {
 	return problem(KindNotFound, "there is no %s %q", what, name)
 }
 
-// refuse writes a problem.
-func (c *call) refuse(p *Problem) {
+// refuse writes a problem: as a page where people follow links.
+func (c *call) refuse(route Route, p *Problem) {
 	h := c.W.Header()
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Cache-Control", "no-store")
@@ -281,6 +291,10 @@ func (c *call) refuse(p *Problem) {
 		h.Set("WWW-Authenticate", `Bearer realm="ramus"`)
 	case KindUnavailable, KindStreams:
 		h.Set("Retry-After", "2")
+	}
+	if route.Access == AccessSigned && c.wantsPage() {
+		c.refusePage(p)
+		return
 	}
 	b, err := json.Marshal(p)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 const (
 	mediaSSE   = "text/event-stream"
 	mediaLines = "application/x-ndjson"
+	mediaHTML  = "text/html; charset=utf-8"
 	mediaText  = "text/plain; charset=utf-8"
 	mediaBytes = "application/octet-stream"
 )
@@ -82,6 +83,8 @@ func (s *Server) apiRoutes() []Route {
 			Media: mediaBytes, Handle: (*call).output},
 		{Method: "GET", Pattern: "/api/runs/{run}/evidence", Access: AccessRead, Summary: "What was run and changed, with checksums, once the run has ended or waits",
 			Response: executor.Manifest{}, Handle: (*call).evidence},
+		{Method: "POST", Pattern: "/api/runs/{run}/link", Access: AccessRead, Summary: "Make a link to the page of a run's evidence that opens without a token until it expires",
+			Response: EvidenceLink{}, Handle: (*call).evidenceLink},
 		{Method: "POST", Pattern: "/api/runs/{run}/stop", Access: AccessWrite, Summary: "Stop a run; what stands is committed",
 			Response: executor.Run{}, Handle: (*call).stopRun},
 		{Method: "POST", Pattern: "/api/runs/{run}/retry", Access: AccessWrite, Summary: "Start a failed run again where it failed",
@@ -114,6 +117,16 @@ func (s *Server) apiRoutes() []Route {
 			Query: processQuery{}, Response: ExecLine{}, Media: mediaLines, Handle: (*call).processOutput},
 		{Method: "DELETE", Pattern: "/api/callers/{caller}/processes/{process}", Access: AccessWrite, Summary: "End a background process",
 			Response: none{}, Handle: (*call).stopProcess},
+
+		// Evidence, for people: by a signed link.
+		{Method: "GET", Pattern: "/evidence/{caller}/{run}", Access: AccessSigned, Summary: "The page of a run: what was asked, run, changed and checked",
+			Query: signedQuery{}, Media: mediaHTML, Handle: (*call).evidencePage},
+		{Method: "GET", Pattern: "/evidence/{caller}/{run}/status.json", Access: AccessSigned, Summary: "How a run stands",
+			Query: signedQuery{}, Response: EvidenceStatus{}, Handle: (*call).evidenceStatus},
+		{Method: "GET", Pattern: "/evidence/{caller}/{run}/bundle.tar.gz", Access: AccessSigned, Summary: "All files of a run's evidence, once the run has ended or waits",
+			Query: signedQuery{}, Media: "application/gzip", Handle: (*call).evidenceBundle},
+		{Method: "GET", Pattern: "/evidence/{caller}/{run}/files/{name...}", Access: AccessSigned, Summary: "One file of a run's evidence, by its name in the manifest; view=1 shows text, pictures and films in a page",
+			Query: fileQuery{}, Media: mediaBytes, Handle: (*call).evidenceFile},
 
 		// Everything at once, and administration.
 		{Method: "GET", Pattern: "/api/watch", Access: AccessRead, Summary: "Follow all that happens from now on",

@@ -28,6 +28,8 @@ type Server struct {
 	// URL is where people reach this server ("https://ramus.example.org"), for
 	// clone lines; empty: the address a request came to.
 	URL string
+	// Links signs and checks links to evidence; nil: it takes a token.
+	Links *Links
 	// CORS lists origins whose pages may call the API ("https://app.example.org";
 	// "*" is any). Empty: none.
 	CORS []string
@@ -108,7 +110,7 @@ func (s *Server) Drain() {
 // that is a fault of the program which a test finds, never a state to serve in.
 func (s *Server) mux(routes []Route, fixed *Who) http.Handler {
 	m := http.NewServeMux()
-	classes := []Access{AccessPublic, AccessMetrics, AccessRead, AccessWrite, AccessAdmin, AccessGit, AccessHook}
+	classes := []Access{AccessPublic, AccessMetrics, AccessRead, AccessWrite, AccessAdmin, AccessSigned, AccessGit, AccessHook}
 	for _, route := range routes {
 		if !slices.Contains(classes, route.Access) {
 			panic(fmt.Sprintf("route %s %s has no access class", route.Method, route.Pattern))

@@ -114,7 +114,7 @@ func TestOpenAPIDescribesEveryRoute(t *testing.T) {
 		if route.Access == AccessGit {
 			continue
 		}
-		op, ok := doc.Paths[route.Pattern][strings.ToLower(route.Method)]
+		op, ok := doc.Paths[strings.ReplaceAll(route.Pattern, "...}", "}")][strings.ToLower(route.Method)]
 		if !ok {
 			t.Errorf("%s %s is not described", route.Method, route.Pattern)
 			continue

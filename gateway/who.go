@@ -19,6 +19,9 @@ const (
 	AccessRead    Access = "read"    // the scope "read", "write" or "admin"
 	AccessWrite   Access = "write"   // the scope "write" or "admin"
 	AccessAdmin   Access = "admin"   // the scope "admin" for every repository, or the unix socket
+	// AccessSigned: a link that was signed for the path, see [Links], or the
+	// scope of AccessRead for the repository.
+	AccessSigned Access = "signed"
 	// AccessGit: the Git server checks the grant itself, ref by ref.
 	AccessGit Access = "git"
 	// AccessHook: the handler checks the sender's signature over the raw body
@@ -56,7 +59,7 @@ func (w Who) May(a Access) bool {
 		return true
 	case AccessMetrics:
 		return w.has("metrics") && w.Repo == "*" || w.Admin()
-	case AccessRead:
+	case AccessRead, AccessSigned:
 		return w.has("read", "write", "admin")
 	case AccessWrite:
 		return w.has("write", "admin")

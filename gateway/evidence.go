@@ -1,0 +1,297 @@
+package gateway
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// signedQuery is what a signed link carries; see [Links].
+type signedQuery struct {
+	Expires   string `json:"expires,omitempty" jsonschema:"of a signed link: when it ends, in seconds since 1970"`
+	Signature string `json:"signature,omitempty" jsonschema:"of a signed link"`
+}
+
+type fileQuery struct {
+	Expires   string `json:"expires,omitempty" jsonschema:"of a signed link: when it ends, in seconds since 1970"`
+	Signature string `json:"signature,omitempty" jsonschema:"of a signed link"`
+	View      bool   `json:"view,omitempty" jsonschema:"show it in a page instead of saving it"`
+}
+
+// EvidenceLink is a link that opens without a token.
+type EvidenceLink struct {
+	URL     string    `json:"url"`
+	Expires time.Time `json:"expires"`
+}
+
+// EvidenceStatus is how a run stands, for whoever has a link to it.
+type EvidenceStatus struct {
+	Run       string           `json:"run"`
+	State     executor.State   `json:"state"`
+	Reason    executor.Reason  `json:"reason,omitempty"`
+	Error     string           `json:"error,omitempty"`
+	Verdict   executor.Verdict `json:"verdict,omitempty"` // empty: the run goes on
+	Repo      string           `json:"repo"`
+	Branch    string           `json:"branch"`
+	Base      string           `json:"base"`
+	Head      gitd.Hash        `json:"head,omitempty"`
+	Step      string           `json:"step,omitempty"`  // current or last
+	Place     int              `json:"place,omitempty"` // in line for a container
+	Waits     string           `json:"waits,omitempty"` // what a person is asked
+	Usage     *executor.Usage  `json:"usage,omitempty"`
+	CreatedAt time.Time        `json:"created_at"`
+	StartedAt time.Time        `json:"started_at,omitzero"`
+	EndedAt   time.Time        `json:"ended_at,omitzero"`
+}
+
+// linkProblem says why a link does not open, and how to get one that does.
+func linkProblem(err error) *Problem {
+	p := problem(KindDenied, "this link does not open: %v", err)
+	p.cause = err
+	return p.withHint("ask for `status` in the thread, or run `ramus evidence RUN --link`, for a new one")
+}
+
+// evidenceOf is the run that the path names, for whoever may see it. The name
+// is taken as it stands: a link was signed for one run, never for what is like it.
+func (c *call) evidenceOf() (executor.Run, error) {
+	name := c.R.PathValue("caller") + "/" + c.R.PathValue("run")
+	r, err := c.Executor.Run(c.R.Context(), name)
+	if errors.Is(err, executor.ErrNotFound) || errors.Is(err, executor.ErrAmbiguous) ||
+		err == nil && (r.Name() != name || c.Until.IsZero() && !c.Who.Sees(r.Repo)) {
+		return executor.Run{}, notFound("run", name)
+	}
+	return r, err
+}
+
+// manifestOf is the evidence of a run; nil when there is none yet.
+func (c *call) manifestOf(r executor.Run) (*executor.Manifest, error) {
+	if !r.Ended() && r.State != executor.StateAwaitingReview {
+		return nil, nil
+	}
+	m, err := c.Executor.Manifest(c.R.Context(), r.Name())
+	if errors.Is(err, executor.ErrNotFound) {
+		return nil, nil // it is being written
+	}
+	return &m, err
+}
+
+// link is where a path of this server is found from one of its pages: signed
+// anew when the page was opened by a signed link, with the same end.
+func (c *call) link(to string) string {
+	prefix := ""
+	if u, err := url.Parse(c.URL); err == nil {
+		prefix = strings.TrimSuffix(u.Path, "/")
+	}
+	if c.Until.IsZero() {
+		return prefix + (&url.URL{Path: to}).String()
+	}
+	return prefix + c.Links.until(to, c.Until)
+}
+
+// private marks an answer that only whoever was given it may keep, and that
+// must not tell other servers where it was found.
+func (c *call) private() {
+	h := c.W.Header()
+	h.Set("Cache-Control", "private, no-cache")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("X-Robots-Tag", "noindex, nofollow")
+}
+
+func (c *call) evidenceStatus() error {
+	var q signedQuery
+	if err := c.query(&q); err != nil {
+		return err
+	}
+	r, err := c.evidenceOf()
+	if err != nil {
+		return err
+	}
+	m, err := c.manifestOf(r)
+	if err != nil {
+		return err
+	}
+	s := EvidenceStatus{Run: r.Name(), State: r.State, Reason: r.Reason, Error: r.Error, Repo: r.Repo, Branch: r.Branch, Base: r.Base, Head: r.Head,
+		Step: r.Step, Place: r.Place, Usage: r.Usage, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, EndedAt: r.EndedAt}
+	if r.Gate != nil {
+		s.Waits = r.Gate.Message
+	}
+	if m != nil {
+		s.Verdict, s.Usage = m.Verdict, m.Usage
+	}
+	c.private()
+	return c.reply(s)
+}
+
+func (c *call) evidenceLink() error {
+	r, err := c.named()
+	if err != nil {
+		return err
+	}
+	if c.Links == nil {
+		return problem(KindConflict, "this server signs no links")
+	}
+	address := c.address()
+	if address == "" {
+		return problem(KindConflict, "this server does not know where people reach it").withHint("set `url` in the configuration")
+	}
+	until := c.Links.expiry()
+	return c.reply(EvidenceLink{URL: address + c.Links.until(runPath(r), until), Expires: until.UTC().Truncate(time.Second)})
+}
+
+// verifyFirst is up to which size a file is compared with its hash before an answer begins.
+const verifyFirst = 16 << 20
+
+// evidenceFile serves one file: to be saved, or in a page of its own.
+func (c *call) evidenceFile() error {
+	var q fileQuery
+	if err := c.query(&q); err != nil {
+		return err
+	}
+	r, err := c.evidenceOf()
+	if err != nil {
+		return err
+	}
+	if c.R.PathValue("name") == manifestName {
+		return c.evidenceManifest(r)
+	}
+	f, err := c.Executor.Artifact(c.R.Context(), r.Name(), c.R.PathValue("name"))
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	if f.Size <= verifyFirst { // a larger one is compared while it is sent, and its answer cut short
+		if err := f.Verify(); err != nil {
+			return err
+		}
+	}
+	c.private()
+	if q.View {
+		return c.viewFile(r, f)
+	}
+	c.attachment(path.Base(f.Name))
+	if media := showable(f.Type); media != "" {
+		c.W.Header().Set("Content-Type", media)
+	}
+	c.W.Header().Set("ETag", `"`+f.SHA256+`"`)
+	in := &watchedFile{File: f}
+	http.ServeContent(c.W, c.R, "", time.Time{}, in)
+	if in.err != nil {
+		return c.cutShort(in.err)
+	}
+	return nil
+}
+
+func (c *call) evidenceManifest(r executor.Run) error {
+	m, err := c.Executor.Manifest(c.R.Context(), r.Name())
+	if err != nil {
+		return err
+	}
+	c.private()
+	c.attachment("manifest.json")
+	return c.reply(m)
+}
+
+// showable is the media type of pictures and films that a browser shows without
+// running anything of theirs; "" for all else. SVG is none of them.
+func showable(media string) string {
+	switch media {
+	case "image/png", "image/jpeg", "image/gif", "image/webp", "video/webm", "video/mp4":
+		return media
+	}
+	return ""
+}
+
+// watchedFile keeps the error of a read, which http.ServeContent does not tell.
+type watchedFile struct {
+	*executor.File
+	err error
+}
+
+func (f *watchedFile) Read(p []byte) (int, error) {
+	n, err := f.File.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		f.err = err
+	}
+	return n, err
+}
+
+// evidenceBundle streams all files, the manifest first.
+func (c *call) evidenceBundle() error {
+	var q signedQuery
+	if err := c.query(&q); err != nil {
+		return err
+	}
+	r, err := c.evidenceOf()
+	if err != nil {
+		return err
+	}
+	m, err := c.Executor.Manifest(c.R.Context(), r.Name())
+	if err != nil {
+		return err
+	}
+	c.private()
+	c.attachment(strings.NewReplacer(":", "-", "/", "-").Replace(r.Name()) + ".tar.gz")
+	c.W.Header().Set("Content-Type", "application/gzip")
+	z := gzip.NewWriter(c.W)
+	t := tar.NewWriter(z)
+	if err := c.bundle(c.R.Context(), t, r, m); err != nil {
+		return c.cutShort(err) // without its end nobody takes it for whole
+	}
+	if err := errors.Join(t.Close(), z.Close()); err != nil {
+		return c.cutShort(err)
+	}
+	return nil
+}
+
+func (c *call) bundle(ctx context.Context, t *tar.Writer, r executor.Run, m executor.Manifest) error {
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	header := func(name string, size int64) error {
+		return t.WriteHeader(&tar.Header{Name: r.ID + "/" + bundleName(name), Size: size, Mode: 0o644, ModTime: m.EndedAt, Format: tar.FormatPAX})
+	}
+	if err := header("evidence/manifest.json", int64(len(text))); err != nil {
+		return err
+	}
+	if _, err := t.Write(text); err != nil {
+		return err
+	}
+	for _, f := range m.Files {
+		in, err := c.Executor.OpenFile(ctx, r, f)
+		if err != nil {
+			return err
+		}
+		if err = header(f.Name, f.Size); err == nil {
+			_, err = io.Copy(t, in)
+		}
+		if err := errors.Join(err, in.Close()); err != nil {
+			return fmt.Errorf("cannot bundle %q: %w", f.Name, err)
+		}
+	}
+	return nil
+}
+
+// bundleName is a file's name where somebody unpacks it: in a folder called
+// .git a container's file would be a program of theirs.
+func bundleName(name string) string {
+	parts := strings.Split(strings.ToValidUTF8(name, "\uFFFD"), "/")
+	for i, part := range parts {
+		if lower := strings.ToLower(part); strings.HasPrefix(lower, ".git") || strings.HasPrefix(lower, "git~") {
+			parts[i] = "_" + part
+		}
+	}
+	return strings.Join(parts, "/")
+}

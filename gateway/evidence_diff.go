@@ -1,0 +1,196 @@
+package gateway
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// Of a diff a page shows so many bytes and lines, and of a line so many bytes.
+const (
+	diffBytes = 2 << 20
+	diffLines = 5000
+	diffLine  = 2000
+)
+
+// diffFile is one changed file.
+type diffFile struct {
+	Status, Path, Added, Deleted, Note string
+	Open                               bool
+	Lines                              []diffText
+}
+
+// diffText is one line of a diff.
+type diffText struct{ Class, Text string }
+
+// showDiff shows the changed files, each with its part of the diff as far as that is not too long.
+func (c *call) showDiff(p *runPage, r executor.Run, m *executor.Manifest) error {
+	if len(m.Changed) == 0 {
+		return nil
+	}
+	in, err := c.Executor.Artifact(c.R.Context(), r.Name(), "evidence/changes.diff")
+	var parts map[string][]diffText
+	var whole bool
+	switch {
+	case err == nil:
+		parts, whole, err = readDiff(in)
+		if err := errors.Join(err, in.Close()); err != nil {
+			return err
+		}
+	case !errors.Is(err, executor.ErrNotFound):
+		return err
+	}
+	var added, deleted, lines int
+	for _, change := range m.Changed {
+		added, deleted = added+max(change.Added, 0), deleted+max(change.Deleted, 0)
+		if len(p.Files) >= pageFilesMax {
+			continue
+		}
+		f := &diffFile{Status: change.Status, Path: cleanCut(change.Path, 500), Lines: parts[diffHead(change)]}
+		if change.OldPath != "" {
+			f.Path = cleanCut(change.OldPath, 500) + " → " + f.Path
+		}
+		switch {
+		case change.Added < 0:
+			f.Note, f.Lines = "binary", nil
+		default:
+			f.Added, f.Deleted = fmt.Sprintf("+%d", change.Added), fmt.Sprintf("−%d", change.Deleted)
+			if len(f.Lines) == 0 && !whole {
+				f.Note = "not shown"
+			}
+		}
+		lines += len(f.Lines)
+		f.Open = lines <= 200
+		p.Files = append(p.Files, f)
+	}
+	p.FilesNote = fmt.Sprintf("%d, %d lines added, %d deleted", len(m.Changed), added, deleted)
+	if len(m.Changed) > len(p.Files) {
+		p.FilesNote += fmt.Sprintf("; the first %d are listed", len(p.Files))
+	}
+	if !whole {
+		p.FilesNote += "; the diff is longer than a page can be, see the link below"
+	}
+	return nil
+}
+
+// diffHead is the line with which git begins a file's part of a diff.
+func diffHead(c gitd.Change) string {
+	old := c.OldPath
+	if old == "" {
+		old = c.Path
+	}
+	return "diff --git " + quotePath("a/"+old) + " " + quotePath("b/"+c.Path)
+}
+
+// quotePath writes a path as git does with core.quotePath unset: names with
+// unusual bytes stand in quotes.
+func quotePath(name string) string {
+	var b strings.Builder
+	quoted := false
+	for i := range len(name) {
+		switch ch := name[i]; {
+		case ch == '"' || ch == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(ch)
+			quoted = true
+		case ch >= 0x20 && ch < 0x7f:
+			b.WriteByte(ch)
+		default:
+			quoted = true
+			if at := strings.IndexByte("\a\b\t\n\v\f\r", ch); at >= 0 {
+				b.WriteByte('\\')
+				b.WriteByte("abtnvfr"[at])
+			} else {
+				fmt.Fprintf(&b, "\\%03o", ch)
+			}
+		}
+	}
+	if quoted {
+		return `"` + b.String() + `"`
+	}
+	return b.String()
+}
+
+// readDiff cuts a diff into the parts of its files, by their first lines. It
+// stops at the limits; whole tells whether it did not.
+func readDiff(r io.Reader) (parts map[string][]diffText, whole bool, err error) {
+	parts = make(map[string][]diffText)
+	in := bufio.NewReaderSize(io.LimitReader(r, diffBytes), 64<<10)
+	var head string
+	inHunk, binary := false, false
+	count, read := 0, 0
+	for count < diffLines {
+		line, err := diffReadLine(in)
+		read += line.size
+		if errors.Is(err, io.EOF) {
+			return parts, read < diffBytes, nil
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		text := line.text
+		switch {
+		case strings.HasPrefix(text, "diff --git "):
+			head, inHunk, binary = text, false, false
+			parts[head] = nil
+			continue
+		case head == "" || binary:
+			continue
+		case !inHunk && text == "GIT binary patch":
+			binary = true
+			continue
+		case strings.HasPrefix(text, "@@"):
+			inHunk = true
+		}
+		parts[head] = append(parts[head], diffText{diffClass(text, inHunk), cleanCut(text, diffLine)})
+		count++
+	}
+	return parts, false, nil
+}
+
+func diffClass(text string, inHunk bool) string {
+	switch {
+	case !inHunk:
+		return "meta"
+	case strings.HasPrefix(text, "@@"):
+		return "hunk"
+	case strings.HasPrefix(text, "+"):
+		return "add"
+	case strings.HasPrefix(text, "-"):
+		return "del"
+	case strings.HasPrefix(text, `\`):
+		return "meta"
+	}
+	return "same"
+}
+
+type readLine struct {
+	text string // its beginning, without the end of the line
+	size int
+}
+
+// diffReadLine reads a line of any length and keeps its beginning.
+func diffReadLine(in *bufio.Reader) (readLine, error) {
+	var l readLine
+	for {
+		part, err := in.ReadSlice('\n')
+		l.size += len(part)
+		if room := 2*diffLine - len(l.text); room > 0 {
+			l.text += string(part[:min(room, len(part))])
+		}
+		switch {
+		case err == nil:
+			l.text = strings.TrimSuffix(l.text, "\n")
+			return l, nil
+		case errors.Is(err, io.EOF) && l.size > 0:
+			return l, nil
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return l, err
+		}
+	}
+}

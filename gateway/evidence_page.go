@@ -1,0 +1,518 @@
+package gateway
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// What a page shows at most; the evidence has the rest.
+const (
+	pageSteps    = 300
+	pageFilesMax = 500
+	pageShots    = 24
+	pageText     = 4 << 10 // of a command, a prompt, an error
+	pageLive     = 4 << 10 // of the output of the command at work
+	pageView     = 1 << 20 // of a text file
+	pageReload   = 5       // seconds between two looks at a run that goes on
+)
+
+// runPage is what the page of a run is made from. Every text in it is clean.
+type runPage struct {
+	Run                      executor.Run
+	Title                    string
+	State                    badge
+	Verdict                  *badge
+	Badges                   []badge
+	Doing                    string
+	Unverified               []string
+	Facts                    []fact
+	Prompts                  []promptRow
+	Tests                    []testRow
+	Checks                   []checkRow
+	Steps                    []*stepRow
+	StepsNote                string
+	Files                    []*diffFile
+	FilesNote                string
+	Shots, Artifacts         []fileRow
+	ArtifactsNote            string
+	Egress                   []egressRow
+	Clone, Fetch, Now, Until string
+	Links                    []pageLink
+	Reload                   int // seconds; 0: the run has ended
+}
+
+type (
+	badge struct{ Text, Class string }
+	fact  struct {
+		Label, Value string
+		Mono         bool
+	}
+	promptRow struct{ By, When, Text string }
+	testRow   struct {
+		Mark, Class, Framework, Step, Counts string
+		Failed                               bool
+		FailedNames                          []string
+	}
+	checkRow  struct{ Mark, Class, Check, Tool, Why, Result string }
+	egressRow struct{ Host, Verdict, Class string }
+	fileRow   struct{ Name, Size, SHA256, View, File string }
+	pageLink  struct{ Text, Href string }
+	stepRow   struct {
+		Step, Mark, Class, Command, End, Commit, Reason, Message string
+		Open, Over                                               bool
+		Streams                                                  []streamRow
+	}
+	streamRow struct{ Name, Note, Link, Tail string }
+)
+
+// evidencePage shows a run: as it stands, or, when it has ended, what came of it.
+func (c *call) evidencePage() error {
+	var q signedQuery
+	if err := c.query(&q); err != nil {
+		return err
+	}
+	r, err := c.evidenceOf()
+	if err != nil {
+		return err
+	}
+	m, err := c.manifestOf(r)
+	if err != nil {
+		return err
+	}
+	p, err := c.runPage(r, m)
+	if err != nil {
+		return err
+	}
+	return c.page(200, pagePolicy, "run.html", p)
+}
+
+// runPage fills in a page; m is nil while the run goes on.
+func (c *call) runPage(r executor.Run, m *executor.Manifest) (*runPage, error) {
+	p := &runPage{Run: r, Title: runTitle(r), State: stateBadge(r), Now: timeText(c.Now())}
+	p.Run.Error, p.Run.Hint = cleanCut(r.Error, pageText), cleanCut(r.Hint, pageText)
+	if r.Gate != nil {
+		p.Run.Gate = &executor.Gate{Step: r.Gate.Step, Message: cleanCut(r.Gate.Message, pageText), Allowed: r.Gate.Allowed}
+	}
+	if !c.Until.IsZero() {
+		p.Until = timeText(c.Until)
+	}
+	var policy *executor.ManifestPolicy
+	kept := map[string]bool{}
+	if m != nil {
+		policy = m.Policy
+		for _, f := range m.Files {
+			kept[f.Name] = true
+		}
+		c.showManifest(p, r, m)
+		if err := c.showDiff(p, r, m); err != nil {
+			return nil, err
+		}
+	}
+	steps := steps{page: c, run: r, kept: kept, by: map[string]*stepRow{}}
+	for e, err := range c.Executor.Events(c.R.Context(), r.Name(), 0, false) {
+		if err != nil {
+			return nil, err
+		}
+		if e.Type == executor.EventPolicy {
+			policy = &executor.ManifestPolicy{Runner: e.Message, Reason: e.Reason}
+		}
+		steps.add(e)
+	}
+	p.Steps, p.StepsNote = steps.rows(m == nil)
+	if m == nil {
+		p.Reload = pageReload
+		p.Doing = c.doing(r)
+	}
+	p.Facts = c.facts(r, m, policy)
+	c.showWays(p, r, m)
+	return p, nil
+}
+
+// runTitle is what a run is about, in one line.
+func runTitle(r executor.Run) string {
+	switch {
+	case r.Workflow != "":
+		return "Workflow " + cleanCut(r.Workflow, 200)
+	case r.Task != nil:
+		return "Task " + cleanCut(r.Task.Name, 200)
+	case r.Agent != nil:
+		line, _, _ := strings.Cut(strings.TrimSpace(r.Agent.Prompt), "\n")
+		return cleanCut(line, 200)
+	case r.Command != "":
+		line, _, _ := strings.Cut(strings.TrimSpace(r.Command), "\n")
+		return cleanCut(line, 200)
+	}
+	return "Request"
+}
+
+func stateBadge(r executor.Run) badge {
+	switch r.State {
+	case executor.StateComplete:
+		return badge{"Complete", "good"}
+	case executor.StateFailed:
+		switch r.Reason {
+		case executor.ReasonCancelled:
+			return badge{"Cancelled", "warn"}
+		case executor.ReasonTimedOut:
+			return badge{"Timed out", "bad"}
+		}
+		return badge{"Failed", "bad"}
+	case executor.StateAwaitingReview:
+		return badge{"Waits for an answer", "calm"}
+	case executor.StateSubmitted:
+		return badge{"Submitted", "calm"}
+	}
+	return badge{"Running", "calm"}
+}
+
+func verdictBadge(v executor.Verdict) *badge {
+	switch v {
+	case executor.VerdictVerified:
+		return &badge{"Verified", "good"}
+	case executor.VerdictUnverified:
+		return &badge{"Not verified", "warn"}
+	case executor.VerdictFailed:
+		return &badge{"Failed verification", "bad"}
+	case executor.VerdictNone:
+		return &badge{"Nothing to verify", ""}
+	}
+	return nil
+}
+
+// doing says what a run that goes on does now.
+func (c *call) doing(r executor.Run) string {
+	since := r.CreatedAt
+	if !r.StartedAt.IsZero() {
+		since = r.StartedAt
+	}
+	took := spanText(c.Now().Sub(since))
+	switch {
+	case r.Ended():
+		return "It has ended; its evidence is being written."
+	case r.Place > 0:
+		return fmt.Sprintf("Place %d in line for a container, for %s.", r.Place, took)
+	case r.StartedAt.IsZero():
+		return fmt.Sprintf("It waits for its turn, for %s.", took)
+	case r.Step != "":
+		return fmt.Sprintf("At work for %s; now at %s.", took, cleanCut(r.Step, 200))
+	}
+	return fmt.Sprintf("At work for %s.", took)
+}
+
+// facts are the small print above all else.
+func (c *call) facts(r executor.Run, m *executor.Manifest, policy *executor.ManifestPolicy) []fact {
+	var list []fact
+	add := func(label, value string, mono bool) {
+		if value != "" {
+			list = append(list, fact{label, cleanCut(value, 500), mono})
+		}
+	}
+	add("Asked by", r.Asker.Name, false)
+	if r.Origin != nil {
+		add("Asked in", r.Origin.Source, false)
+	}
+	add("Asked at", timeText(r.CreatedAt), false)
+	if policy != nil {
+		add("Runner", policy.Runner+" ("+policy.Reason+")", false)
+	}
+	if r.Agent != nil {
+		add("Agent", r.Agent.Name, false)
+	}
+	switch {
+	case !r.StartedAt.IsZero() && !r.EndedAt.IsZero():
+		add("Took", spanText(r.EndedAt.Sub(r.StartedAt))+", after waiting "+spanText(r.StartedAt.Sub(r.CreatedAt)), false)
+	case !r.EndedAt.IsZero():
+		add("Ended after", spanText(r.EndedAt.Sub(r.CreatedAt)), false)
+	}
+	base := r.Base + " at " + shortHash(r.BaseCommit)
+	if m != nil && !m.BaseRefreshed.IsZero() {
+		base += ", refreshed " + spanText(r.CreatedAt.Sub(m.BaseRefreshed)) + " before"
+	}
+	add("Base", base, false)
+	add("Branch", r.Branch, true)
+	if r.Head != "" {
+		head := shortHash(r.Head)
+		if r.Head == r.Start {
+			head += " (not moved)"
+		}
+		add("Branch stands at", head, true)
+	}
+	if r.Merged != "" {
+		add("Merged", r.Base+" is at "+shortHash(r.Merged), false)
+	}
+	usage := r.Usage
+	if m != nil {
+		usage = m.Usage
+		image := m.Engine
+		if m.Image != "" {
+			image += ", " + m.Image
+		}
+		add("Engine", image, false)
+	}
+	if usage != nil {
+		text := fmt.Sprintf("%d calls, %d tokens in, %d out", usage.Calls, usage.InputTokens, usage.OutputTokens)
+		if usage.CostMicros > 0 {
+			text += fmt.Sprintf(", cost %.4f", float64(usage.CostMicros)/1e6)
+		}
+		add("Model", text, false)
+	}
+	return list
+}
+
+func shortHash(h gitd.Hash) string { return string(h)[:min(10, len(h))] }
+
+// showManifest shows what the manifest alone knows.
+func (c *call) showManifest(p *runPage, r executor.Run, m *executor.Manifest) {
+	p.Verdict = verdictBadge(m.Verdict)
+	for _, text := range m.Unverified {
+		p.Unverified = append(p.Unverified, cleanCut(text, 500))
+	}
+	for _, q := range m.Prompts {
+		row := promptRow{By: cleanCut(q.By, 100), Text: cleanCut(q.Text, pageText)}
+		if !q.Time.IsZero() {
+			row.When = timeText(q.Time)
+		}
+		p.Prompts = append(p.Prompts, row)
+	}
+	for _, t := range m.Tests {
+		row := testRow{Framework: cleanCut(t.Framework, 100), Step: cleanCut(t.Step, 100), Failed: !t.OK, Mark: "✓", Class: "good",
+			Counts: fmt.Sprintf("%d passed, %d failed, %d skipped", t.Passed, t.Failed, t.Skipped)}
+		if t.Unknown {
+			row.Counts = "not counted"
+		}
+		if !t.OK {
+			row.Mark, row.Class = "✗", "bad-text"
+		}
+		for _, name := range t.FailedNames {
+			row.FailedNames = append(row.FailedNames, cleanCut(name, 500))
+		}
+		p.Tests = append(p.Tests, row)
+	}
+	for _, k := range m.Checks {
+		if k.Check == "tests" && k.Result.Ran() {
+			continue // shown with its counts
+		}
+		row := checkRow{Check: cleanCut(k.Check, 100), Tool: cleanCut(k.Tool, 100), Why: cleanCut(k.Why, 500), Result: string(k.Result), Mark: "✓", Class: "good"}
+		switch k.Result {
+		case executor.CheckFailed:
+			row.Mark, row.Class = "✗", "bad-text"
+		case executor.CheckSkipped:
+			row.Mark, row.Class = "–", "warn-text"
+		case executor.CheckNotRun:
+			row.Mark, row.Class, row.Result = "!", "warn-text", "could not run"
+		}
+		p.Checks = append(p.Checks, row)
+	}
+	for _, e := range m.Egress {
+		row := egressRow{Host: cleanCut(e.Host, 300), Verdict: e.Verdict}
+		if e.Verdict != "allowed" {
+			row.Class = "warn-text"
+		}
+		if !slices.Contains(p.Egress, row) && len(p.Egress) < pageFilesMax {
+			p.Egress = append(p.Egress, row)
+		}
+	}
+	c.showArtifacts(p, r, m)
+}
+
+func (c *call) showArtifacts(p *runPage, r executor.Run, m *executor.Manifest) {
+	count := 0
+	for _, f := range m.Files {
+		name, ok := strings.CutPrefix(f.Name, "artifacts/")
+		if !ok {
+			continue
+		}
+		if count++; len(p.Artifacts) >= pageFilesMax {
+			continue
+		}
+		row := fileRow{Name: cleanCut(name, 500), Size: bytesText(f.Size), SHA256: f.SHA256, File: c.link(filePath(r, f.Name))}
+		if viewable(f.Type) {
+			row.View = c.viewLink(r, f.Name)
+		}
+		if strings.HasPrefix(showable(f.Type), "image/") && len(p.Shots) < pageShots {
+			p.Shots = append(p.Shots, row)
+		}
+		p.Artifacts = append(p.Artifacts, row)
+	}
+	if count > len(p.Artifacts) {
+		p.ArtifactsNote = fmt.Sprintf("the first %d of %d; the bundle has all", len(p.Artifacts), count)
+	}
+}
+
+// viewable tells what has a page of its own.
+func viewable(media string) bool { return strings.HasPrefix(media, "text/") || showable(media) != "" }
+
+func (c *call) viewLink(r executor.Run, name string) string {
+	link := c.link(filePath(r, name))
+	if strings.Contains(link, "?") {
+		return link + "&view=1"
+	}
+	return link + "?view=1"
+}
+
+// showWays tells how to get at everything.
+func (c *call) showWays(p *runPage, r executor.Run, m *executor.Manifest) {
+	if address := c.cloneURL(r.Repo); address != "" && r.Head != "" {
+		p.Clone = fmt.Sprintf("git clone -b %s %s", r.Branch, address)
+	}
+	if m == nil {
+		return
+	}
+	if p.Clone != "" {
+		ref := "refs/ramus/runs/" + r.Caller.Slug() + "/" + r.ID
+		p.Fetch = fmt.Sprintf("git fetch origin %s:%s", ref, ref)
+	}
+	p.Links = []pageLink{
+		{"all files (.tar.gz)", c.link(runPath(r) + "/bundle.tar.gz")},
+		{"manifest", c.link(filePath(r, manifestName))},
+		{"journal", c.viewLink(r, "journal.jsonl")},
+		{"diff", c.viewLink(r, "evidence/changes.diff")},
+	}
+}
+
+// steps collects the commands of a run from its journal.
+type steps struct {
+	page *call
+	run  executor.Run
+	kept map[string]bool // files of the manifest
+	list []*stepRow
+	by   map[string]*stepRow
+}
+
+func (s *steps) add(e executor.Event) {
+	switch e.Type {
+	case executor.EventStepStarted:
+		row := s.by[e.Step]
+		if row == nil {
+			row = &stepRow{Step: cleanCut(e.Step, 200)}
+			s.by[e.Step] = row
+			s.list = append(s.list, row)
+		}
+		row.Command, row.Mark, row.Class, row.Open, row.Over, row.End = commandText(e), "·", "soft", true, false, "no result"
+	case executor.EventStepFinished:
+		row := s.by[e.Step]
+		if row == nil {
+			row = &stepRow{Step: cleanCut(e.Step, 200), Command: commandText(e)}
+			s.by[e.Step] = row
+			s.list = append(s.list, row)
+		}
+		ok := e.OK != nil && *e.OK
+		row.Over, row.Open, row.Mark, row.Class = true, !ok, "✓", "good"
+		if !ok {
+			row.Mark, row.Class = "✗", "bad-text"
+		}
+		row.End = spanText(time.Duration(e.DurationMS) * time.Millisecond)
+		if e.Exit != nil {
+			row.End = fmt.Sprintf("exit %d · %s", *e.Exit, row.End)
+		}
+		row.Commit, row.Reason, row.Message = shortHash(e.Commit), cleanCut(e.Reason, 100), cleanCut(e.Message, pageText)
+		row.Streams = nil
+		s.stream(row, "output", e.Stdout)
+		s.stream(row, "errors", e.Stderr)
+	}
+}
+
+func commandText(e executor.Event) string {
+	if e.Command != "" {
+		return cleanCut(e.Command, pageText)
+	}
+	return cleanCut(e.Step, 200)
+}
+
+func (s *steps) stream(row *stepRow, name string, st *executor.Stream) {
+	if st == nil || st.Bytes == 0 {
+		return
+	}
+	out := streamRow{Name: name, Tail: clean(st.Tail)}
+	if int64(len(st.Tail)) < st.Bytes {
+		out.Note = "the end of " + bytesText(st.Bytes)
+	}
+	if file := "output/" + st.File; st.File != "" && s.kept[file] {
+		out.Link = s.page.viewLink(s.run, file)
+	}
+	row.Streams = append(row.Streams, out)
+}
+
+// rows are the commands to show; of one at work, what it prints.
+func (s *steps) rows(live bool) ([]*stepRow, string) {
+	note := ""
+	list := s.list
+	if len(list) > pageSteps {
+		note = fmt.Sprintf("the last %d of %d; the journal has all", pageSteps, len(list))
+		list = list[len(list)-pageSteps:]
+	}
+	if len(list) == 1 {
+		list[0].Open = true
+	}
+	if !live {
+		return list, note
+	}
+	for step, row := range s.by {
+		if row.Over || !slices.Contains(list, row) {
+			continue
+		}
+		row.Mark, row.Class, row.End = "▸", "calm", "at work"
+		for name, stream := range map[string]string{"output": "stdout", "errors": "stderr"} {
+			if tail := s.page.liveTail(s.run, step, stream); tail != "" {
+				row.Streams = append(row.Streams, streamRow{Name: name, Tail: tail})
+			}
+		}
+		slices.SortFunc(row.Streams, func(a, b streamRow) int { return strings.Compare(b.Name, a.Name) })
+	}
+	return list, note
+}
+
+// liveTail is the end of what a command at work has printed.
+func (c *call) liveTail(r executor.Run, step, stream string) string {
+	out, err := c.Executor.Output(c.R.Context(), r.Name(), step, stream)
+	if err != nil {
+		return "" // it has only just begun, or ended meanwhile: the next look tells
+	}
+	defer out.Close()
+	if f, ok := out.(io.Seeker); ok {
+		_, err = f.Seek(-pageLive, io.SeekEnd) // shorter ones are read from their beginning
+	}
+	b, _ := io.ReadAll(io.LimitReader(out, pageLive))
+	return clean(string(b))
+}
+
+// viewPage is what the page of one file is made from.
+type viewPage struct {
+	Run, Name, Size, Type, SHA256 string
+	Page, File                    string
+	Image, Film, IsText           bool
+	Text, Cut                     string
+}
+
+// viewFile shows a file in a sandboxed page, never as a page of its own making.
+func (c *call) viewFile(r executor.Run, f *executor.File) error {
+	p := viewPage{Run: r.Name(), Name: cleanCut(f.Name, 500), Size: bytesText(f.Size), Type: f.Type, SHA256: f.SHA256,
+		Page: c.link(runPath(r)), File: c.link(filePath(r, f.Name))}
+	media := showable(f.Type)
+	switch {
+	case strings.HasPrefix(media, "image/"):
+		p.Image = true
+	case media != "":
+		p.Film = true
+	case strings.HasPrefix(f.Type, "text/"):
+		b := make([]byte, min(f.Size, pageView))
+		if _, err := io.ReadFull(f, b); err != nil && !errors.Is(err, io.EOF) {
+			return err
+		}
+		p.IsText, p.Text = true, clean(string(b))
+		if f.Size > pageView {
+			p.Cut = fmt.Sprintf("Only the first %s are shown.", bytesText(pageView))
+		}
+	}
+	return c.page(200, sandboxPolicy, "view.html", p)
+}
+
+// manifestName is where the manifest lies in a sealed run.
+const manifestName = "evidence/manifest.json"

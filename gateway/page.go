@@ -1,0 +1,134 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+	"unicode"
+)
+
+// Pages are whole in themselves: no script, nothing from elsewhere, one style
+// that the policy names by its hash. All text in them is hostile: html/template
+// escapes it, and clean makes visible what would deceive the eye.
+
+//go:embed pages
+var pageFiles embed.FS
+
+var (
+	pageStyle = string(must(pageFiles.ReadFile("pages/style.css")))
+	// pagePolicy lets a page show its style, and this server's pictures and films.
+	pagePolicy = "default-src 'none'; style-src 'sha256-" + styleHash() +
+		"'; img-src 'self'; media-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	// sandboxPolicy is for pages that show what a container made. A sandboxed page
+	// cannot reload itself, so the page of a run is not.
+	sandboxPolicy = pagePolicy + "; sandbox allow-downloads"
+
+	pages = must(template.New("").Funcs(template.FuncMap{
+		"style": func() template.CSS { return template.CSS(pageStyle) },
+	}).ParseFS(pageFiles, "pages/*.html"))
+)
+
+// must is for what is part of the program: a test that runs it finds its faults.
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func styleHash() string {
+	sum := sha256.Sum256([]byte(pageStyle))
+	return base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// page writes a page. It is made whole before its first byte is sent, so that a
+// fault in it is a problem and no half of a page.
+func (c *call) page(status int, policy, name string, data any) error {
+	var b strings.Builder
+	if err := pages.ExecuteTemplate(&b, name, data); err != nil {
+		return fmt.Errorf("cannot make the page: %w", err)
+	}
+	c.private()
+	h := c.W.Header()
+	h.Set("Content-Type", mediaHTML)
+	h.Set("Content-Security-Policy", policy)
+	h.Del("Content-Disposition")
+	c.W.WriteHeader(status)
+	_, err := c.W.Write([]byte(b.String()))
+	return err
+}
+
+// wantsPage tells a browser that followed a link from a program.
+func (c *call) wantsPage() bool { return strings.Contains(c.R.Header.Get("Accept"), "text/html") }
+
+// refusePage is a problem for people.
+func (c *call) refusePage(p *Problem) {
+	if err := c.page(p.Status, pagePolicy, "problem.html", p); err != nil {
+		http.Error(c.W, p.Error(), p.Status)
+	}
+}
+
+// ansi are the sequences by which programs colour a terminal.
+var ansi = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-_])")
+
+// clean makes text from anywhere fit to be read: without a terminal's colours,
+// and with characters visible that are not, or that turn the order of others round.
+func clean(s string) string {
+	s = strings.ToValidUTF8(ansi.ReplaceAllString(s, ""), "\uFFFD")
+	s = strings.ReplaceAll(s, "\r\n", "\n")
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\r':
+			return '\n' // a line that was drawn over
+		case r == '\n' || r == '\t' || r == '\u200d': // the last joins emoji
+			return r
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r):
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}
+
+// cleanCut is clean text of at most n bytes.
+func cleanCut(s string, n int) string {
+	if len(s) <= n {
+		return clean(s)
+	}
+	return clean(s[:n]) + "…"
+}
+
+// bytesText is a size for people.
+func bytesText(n int64) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	case n < 1<<30:
+		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+	}
+	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
+}
+
+// spanText is a duration for people.
+func spanText(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %02d s", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h %02d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}
+
+func timeText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
