@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -29,13 +30,21 @@ func (s *Server) Create(ctx context.Context, name string) (*Repo, error) {
 // to progress, which may be nil. A failed import leaves nothing behind.
 // Credentials in the URL are used, but neither stored nor logged.
 func (s *Server) Import(ctx context.Context, name, source string, progress io.Writer) (*Repo, error) {
-	src, err := parseSource(source)
+	return s.ImportFrom(ctx, name, Upstream{URL: source}, false, progress)
+}
+
+// ImportFrom is Import with all that can be said of an upstream. With shallow
+// set only the newest commit of the base is fetched, without its history, other
+// branches or tags: it can be worked on at once, and the next refresh brings the
+// rest.
+func (s *Server) ImportFrom(ctx context.Context, name string, up Upstream, shallow bool, progress io.Writer) (*Repo, error) {
+	src, err := up.source(ctx)
 	var r *Repo
 	if err == nil {
-		r, err = s.grow(ctx, name, func(dir string) error { return s.fill(ctx, dir, src, progress) })
+		r, err = s.grow(ctx, name, func(dir string) error { return s.fill(ctx, dir, src, up.Branch, shallow, progress) })
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot import %.120q from %.200s: %w", name, withoutPassword(source), err)
+		return nil, fmt.Errorf("cannot import %.120q from %.200s: %w", name, withoutPassword(up.URL), src.quietly(err))
 	}
 	return r, nil
 }
@@ -176,8 +185,9 @@ var oldSins = []string{
 	"multipleAuthors", "nulInCommit", "treeNotSorted", "zeroPaddedDate", "zeroPaddedFilemode",
 }
 
-// fill fetches branches and tags of a source into a new repository.
-func (s *Server) fill(ctx context.Context, dir string, src source, progress io.Writer) error {
+// fill fetches branches and tags of a source into a new repository. Branch,
+// when it is not empty, becomes the base.
+func (s *Server) fill(ctx context.Context, dir string, src source, branch string, shallow bool, progress io.Writer) error {
 	if src.local {
 		if err := s.refusePartial(ctx, src.where); err != nil {
 			return err
@@ -191,25 +201,23 @@ func (s *Server) fill(ctx context.Context, dir string, src source, progress io.W
 	if err != nil {
 		return err
 	}
-	config := append([]string{
-		"core.fsync=none", // one syncfs at the end; until then there is nothing to lose
-		"fetch.unpackLimit=1",
-		"fetch.fsckObjects=true",
-	}, src.config...)
-	for _, sin := range oldSins {
-		config = append(config, "fetch.fsck."+sin+"=ignore")
-	}
-	lines := newProgress(progress)
-	err = s.run(ctx, child{
-		repo: dir, config: config, env: src.env, progress: lines, file: bytes,
-		args: []string{"fetch", "--progress", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules",
-			"--end-of-options", src.where, "+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"},
-	})
-	lines.flush()
-	if err != nil {
-		if outgrown(dir, bytes) {
-			return fmt.Errorf("it is larger than the %d bytes that the disk has to spare: %w", bytes, ErrTooLarge)
+	if branch != "" {
+		head = Ref{Name: "refs/heads/" + branch}
+		if err := CheckRef(head.Name); err != nil {
+			return err
 		}
+	}
+	fetch := fetch{dir: dir, specs: []string{"+refs/heads/*:refs/heads/*", "+refs/tags/*:refs/tags/*"},
+		config: []string{"core.fsync=none"}} // one syncfs at the end; until then there is nothing to lose
+	if shallow {
+		if CheckRef(head.Name) != nil {
+			return fmt.Errorf("its HEAD names no branch: name the base: %w", ErrInvalid)
+		}
+		fetch.depth, fetch.specs = "--depth=1", []string{"+" + head.Name + ":" + head.Name}
+	}
+	lines, done := src.listen(progress)
+	defer done()
+	if err := s.fetch(ctx, src, fetch, bytes, lines); err != nil {
 		return unreadable(err)
 	}
 	r := &Repo{server: s, name: "the new repository", dir: dir}
@@ -219,15 +227,42 @@ func (s *Server) fill(ctx context.Context, dir string, src source, progress io.W
 	if err != nil {
 		return err
 	}
-	for _, args := range [][]string{
-		{"symbolic-ref", "HEAD", "refs/heads/" + base},
-		{"config", "--local", "ramus.upstream", src.where},
-	} {
-		if err := s.run(ctx, child{repo: dir, args: args}); err != nil {
-			return err
-		}
+	if branch != "" && base != branch {
+		return fmt.Errorf("it has no branch %.200q: %w", branch, ErrNotFound)
+	}
+	if err := s.run(ctx, child{repo: dir, args: []string{"symbolic-ref", "HEAD", "refs/heads/" + base}}); err != nil {
+		return err
+	}
+	if err := r.remember(ctx, src); err != nil {
+		return err
 	}
 	return r.tidy(ctx, lines, "core.fsync=none")
+}
+
+// fetch is one conversation with a source.
+type fetch struct {
+	dir    string // the repository's
+	specs  []string
+	depth  string // "--depth=1", "--unshallow" or empty
+	config []string
+}
+
+// fetch runs git fetch. No file that it writes becomes larger than room bytes.
+func (s *Server) fetch(ctx context.Context, src source, f fetch, room int64, lines *progressLines) error {
+	config := slices.Concat([]string{"fetch.unpackLimit=1", "fetch.fsckObjects=true"}, f.config, src.config)
+	for _, sin := range oldSins {
+		config = append(config, "fetch.fsck."+sin+"=ignore")
+	}
+	args := []string{"fetch", "--progress", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules"}
+	if f.depth != "" {
+		args = append(args, f.depth)
+	}
+	args = append(append(args, "--end-of-options", src.where), f.specs...)
+	err := s.run(ctx, child{repo: f.dir, config: config, env: src.env, progress: lines, file: room, args: args})
+	if err != nil && outgrown(f.dir, room) {
+		return fmt.Errorf("it is larger than the %d bytes that the disk has to spare: %w", room, ErrTooLarge)
+	}
+	return err
 }
 
 // refusePartial refuses a local clone that lacks objects: reading it would

@@ -15,6 +15,8 @@ var (
 	ErrConflict = errors.New("changed meanwhile")
 	// ErrDenied: the grant does not allow it.
 	ErrDenied = errors.New("not allowed")
+	// ErrUpstream: where a repository comes from does not answer, or does not let us in.
+	ErrUpstream = errors.New("upstream cannot be read")
 	// ErrTooLarge: a limit on size, count or time was reached.
 	ErrTooLarge = errors.New("too large")
 )

@@ -6,95 +6,190 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 )
 
 // Refreshed is the outcome of [Server.Refresh]. Old and New are the same when
-// upstream had nothing new.
+// the base did not move.
 type Refreshed struct {
 	Branch string `json:"branch"`
 	Old    Hash   `json:"old"`
 	New    Hash   `json:"new"`
+	// Commit is what the base was to be brought to: the commit that was asked
+	// for, or upstream's newest. The base may contain it without being at it.
+	Commit Hash `json:"commit"`
 }
 
 // Refresh fast-forwards the repository's base branch from where it was imported.
 // It never forces: a base that has diverged is an error that says so, and is [ErrConflict].
 func (s *Server) Refresh(ctx context.Context, name string, progress io.Writer) (Refreshed, error) {
+	return s.RefreshFrom(ctx, name, Upstream{}, "", progress)
+}
+
+// RefreshFrom is Refresh with all that can be said of an upstream, whose URL may
+// be empty for where the repository was imported, and up to a certain commit,
+// which must be on upstream's branch: an upstream may hand out commits by name
+// that nobody ever accepted there. A commit that the base contains already
+// leaves it where it is. A shallow repository is made whole.
+func (s *Server) RefreshFrom(ctx context.Context, name string, up Upstream, commit Hash, progress io.Writer) (Refreshed, error) {
 	r, err := s.Repo(name)
 	if err != nil {
 		return Refreshed{}, fmt.Errorf("cannot refresh: %w", err)
 	}
-	res, err := r.refresh(ctx, progress)
+	res, err := r.refresh(ctx, up, commit, progress)
 	if err != nil {
 		return res, fmt.Errorf("cannot refresh %s: %w", name, err)
 	}
 	return res, nil
 }
 
-func (r *Repo) refresh(ctx context.Context, progress io.Writer) (Refreshed, error) {
-	upstream, err := r.Upstream(ctx)
-	if err != nil {
-		return Refreshed{}, err
-	}
-	if upstream == "" {
-		return Refreshed{}, fmt.Errorf("it was created here and has no upstream: %w", ErrInvalid)
-	}
-	src, err := parseSource(upstream)
-	if err != nil {
-		return Refreshed{}, err
-	}
-	if src.local {
-		if err := r.server.refusePartial(ctx, src.where); err != nil {
-			return Refreshed{}, err
+// incomingRefs is where what was fetched is kept until the base has it.
+const incomingRefs = "refs/ramus/incoming"
+
+// Shallow tells whether the repository lacks history that upstream has.
+func (r *Repo) Shallow() bool {
+	_, err := os.Lstat(filepath.Join(r.dir, "shallow"))
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+func (r *Repo) refresh(ctx context.Context, up Upstream, commit Hash, progress io.Writer) (res Refreshed, err error) {
+	if commit != "" {
+		if err := CheckHash(commit); err != nil {
+			return res, err
 		}
+	}
+	if up.URL == "" {
+		if up.URL, err = r.Upstream(ctx); err != nil {
+			return res, err
+		}
+	}
+	if up.URL == "" {
+		return res, fmt.Errorf("it was created here and has no upstream: %w", ErrInvalid)
 	}
 	base, err := r.Base(ctx)
 	if err != nil {
-		return Refreshed{}, err
+		return res, err
 	}
-	bytes, err := room(r.dir)
+	if up.Branch == "" {
+		up.Branch = base
+	}
+	if err := CheckRef("refs/heads/" + up.Branch); err != nil {
+		return res, err
+	}
+	done, err := turn(ctx, r.refreshing)
 	if err != nil {
-		return Refreshed{}, err
+		return res, err
 	}
-	// A ref of its own keeps what was fetched until the base has it, and keeps
-	// two refreshes at once apart.
-	fetched := "refs/ramus/incoming/" + rand.Text()
-	config := append([]string{"fetch.unpackLimit=1", "fetch.fsckObjects=true"}, src.config...)
-	for _, sin := range oldSins {
-		config = append(config, "fetch.fsck."+sin+"=ignore")
-	}
-	lines := newProgress(progress)
-	err = r.server.run(ctx, child{
-		repo: r.dir, config: config, env: src.env, progress: lines, file: bytes,
-		args: []string{"fetch", "--progress", "--no-tags", "--no-write-fetch-head", "--no-recurse-submodules",
-			"--end-of-options", src.where, "+refs/heads/" + base + ":" + fetched},
-	})
-	lines.flush()
-	if err != nil && outgrown(r.dir, bytes) {
-		err = fmt.Errorf("it is larger than the %d bytes that the disk has to spare: %w", bytes, ErrTooLarge)
-	}
+	defer done()
+	src, err := up.source(ctx)
 	if err != nil {
-		return Refreshed{}, fullDisk(err, r.dir)
+		return res, err
 	}
-	res, err := r.forward(ctx, base, fetched)
-	// Also when ctx has ended: a forgotten ref would hold its objects for ever.
-	if e := r.Update(context.WithoutCancel(ctx), RefUpdate{Name: fetched}); e != nil && err == nil {
-		err = e
+	if src.local {
+		if err := r.server.refusePartial(ctx, src.where); err != nil {
+			return res, err
+		}
 	}
-	return res, err
+	// Those of a server that was killed; their objects would stay for ever.
+	if err := r.dropIncoming(ctx); err != nil {
+		return res, err
+	}
+	defer func() {
+		// Also when ctx has ended.
+		if e := r.dropIncoming(context.WithoutCancel(ctx)); e != nil && err == nil {
+			err = e
+		}
+	}()
+	fetched, whole, err := r.fetchIncoming(ctx, src, up.Branch, progress)
+	if err != nil {
+		return res, src.quietly(fullDisk(err, r.dir))
+	}
+	if res, err = r.forward(ctx, base, up.Branch, fetched+"/heads/"+up.Branch, commit); err != nil {
+		return res, err
+	}
+	if whole {
+		if err := r.adoptIncoming(ctx, fetched); err != nil {
+			return res, err
+		}
+	}
+	return res, r.remember(ctx, src)
 }
 
-// forward moves the base to what was fetched, if that is ahead of it.
-func (r *Repo) forward(ctx context.Context, base, fetched string) (Refreshed, error) {
-	res := Refreshed{Branch: base}
-	var err error
-	if res.New, err = r.ref(ctx, fetched); err != nil {
+// fetchIncoming fetches upstream's branch to a place of its own; of a shallow
+// repository everything, which makes it whole.
+func (r *Repo) fetchIncoming(ctx context.Context, src source, branch string, progress io.Writer) (place string, whole bool, err error) {
+	bytes, err := room(r.dir)
+	if err != nil {
+		return "", false, err
+	}
+	place = incomingRefs + "/" + rand.Text()
+	f := fetch{dir: r.dir, specs: []string{"+refs/heads/" + branch + ":" + place + "/heads/" + branch}}
+	if r.Shallow() {
+		whole, f.depth = true, "--unshallow"
+		f.specs = []string{"+refs/heads/*:" + place + "/heads/*", "+refs/tags/*:" + place + "/tags/*"}
+	}
+	lines, done := src.listen(progress)
+	defer done()
+	err = r.server.fetch(ctx, src, f, bytes, lines)
+	if exitCode(err) > 0 && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", err, ErrUpstream)
+	}
+	return place, whole, err
+}
+
+// adoptIncoming makes the branches and tags that are not here yet. Of those
+// that are, callers may have made more than upstream knows.
+func (r *Repo) adoptIncoming(ctx context.Context, place string) error {
+	refs, err := r.Refs(ctx, place)
+	if err != nil {
+		return err
+	}
+	var updates []RefUpdate
+	none := Hash("")
+	for _, ref := range refs {
+		name := "refs" + strings.TrimPrefix(ref.Name, place)
+		if _, err := r.ref(ctx, name); errors.Is(err, ErrNotFound) {
+			updates = append(updates, RefUpdate{Name: name, New: ref.Hash, Old: &none})
+		} else if err != nil {
+			return err
+		}
+	}
+	return r.Update(ctx, updates...)
+}
+
+func (r *Repo) dropIncoming(ctx context.Context) error {
+	refs, err := r.Refs(ctx, incomingRefs)
+	if err != nil {
+		return err
+	}
+	var updates []RefUpdate
+	for _, ref := range refs {
+		updates = append(updates, RefUpdate{Name: ref.Name})
+	}
+	return r.Update(ctx, updates...)
+}
+
+// forward moves the base to a commit of what was fetched, or to its tip, if that is ahead of it.
+func (r *Repo) forward(ctx context.Context, base, branch, fetched string, commit Hash) (Refreshed, error) {
+	res := Refreshed{Branch: base, Commit: commit}
+	tip, err := r.ref(ctx, fetched)
+	if err != nil {
 		return res, err
+	}
+	if commit == "" {
+		res.Commit = tip
+	} else if err := r.onBranch(ctx, commit, tip); err != nil {
+		return res, fmt.Errorf("upstream's %s, which is at %s, does not contain the commit %s: %w", branch, tip, commit, err)
 	}
 	for range mergeTries {
 		res.Old, err = r.ref(ctx, "refs/heads/"+base)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return res, err
 		}
+		res.New = res.Commit
 		if res.Old != "" {
 			if ok, err := r.reaches(ctx, res.Old, res.New); err != nil {
 				return res, err
@@ -118,4 +213,16 @@ func (r *Repo) forward(ctx context.Context, base, fetched string) (Refreshed, er
 		}
 	}
 	return res, err
+}
+
+// onBranch returns nil when commit is reachable from tip.
+func (r *Repo) onBranch(ctx context.Context, commit, tip Hash) error {
+	if _, err := r.objects.commit(ctx, commit); err != nil {
+		return err
+	}
+	ok, err := r.reaches(ctx, commit, tip)
+	if err == nil && !ok {
+		err = ErrNotFound
+	}
+	return err
 }

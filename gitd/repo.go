@@ -21,11 +21,11 @@ type Repo struct {
 	refs    refWriter
 	objects objectReader
 	format  atomic.Pointer[string] // of object names, once it was asked for
-	// merging and maintaining hold one token each: merges of one repository
-	// take turns instead of losing against each other's compare-and-swap, and
-	// two repacks at once would do the same work twice. Channels, so that a
-	// waiting caller can give up.
-	merging, maintaining chan struct{}
+	// merging, maintaining and refreshing hold one token each: merges of one
+	// repository take turns instead of losing against each other's
+	// compare-and-swap, and two repacks or two fetches at once would do the same
+	// work twice. Channels, so that a waiting caller can give up.
+	merging, maintaining, refreshing chan struct{}
 }
 
 // Name is the repository's name without ".git".
@@ -50,7 +50,7 @@ func (r *Repo) Base(ctx context.Context) (string, error) {
 // Upstream is where the repository was imported from, without credentials;
 // empty when it was created here.
 func (r *Repo) Upstream(ctx context.Context) (string, error) {
-	for _, key := range []string{"ramus.upstream", "remote.origin.url"} {
+	for _, key := range []string{keyUpstream, "remote.origin.url"} {
 		out, err := r.output(ctx, "config", "--local", "--get", key)
 		if err == nil {
 			return withoutPassword(strings.TrimSuffix(string(out), "\n")), nil

@@ -177,7 +177,7 @@ func (s *Server) Repo(name string) (*Repo, error) {
 	var r *Repo
 	if err == nil {
 		r = &Repo{server: s, name: name, dir: dir, id: id,
-			merging: make(chan struct{}, 1), maintaining: make(chan struct{}, 1)}
+			merging: make(chan struct{}, 1), maintaining: make(chan struct{}, 1), refreshing: make(chan struct{}, 1)}
 		r.refs.repo, r.objects.repo = r, r
 		if s.library.repos == nil {
 			s.library.repos = map[string]*Repo{}

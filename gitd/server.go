@@ -17,6 +17,10 @@ type Server struct {
 	// KeyFile holds the Ed25519 key that signs grants (PKCS#8 PEM, mode 0600);
 	// made at first start. Empty means a key in memory only, gone with the process.
 	KeyFile string
+	// BaseKeyFile holds the Ed25519 key that signs the manifests of bases, in the
+	// same form. It is a key of its own: taking back all grants must not make
+	// every manifest worthless. Empty means a key in memory only.
+	BaseKeyFile string
 	// AuthorizedKeys is an authorized_keys file for SSH, read at each login.
 	// Empty means nobody may log in by SSH.
 	AuthorizedKeys string
@@ -40,10 +44,11 @@ type Server struct {
 	library library // the repositories in use; see root.go
 
 	// Set by Open, read only after.
-	limits Limits
-	key    ed25519.PrivateKey
-	keyID  string
-	slots  *slots
+	limits  Limits
+	key     ed25519.PrivateKey
+	keyID   string
+	baseKey ed25519.PrivateKey
+	slots   *slots
 
 	requests family // what is being answered; see http.go and ssh.go
 }
@@ -70,6 +75,9 @@ func (s *Server) Open(ctx context.Context) error {
 		return err
 	}
 	s.key, s.keyID = key, keyID(key.Public().(ed25519.PublicKey))
+	if s.baseKey, err = loadKey(s.BaseKeyFile); err != nil {
+		return err
+	}
 	s.limits = s.Limits.withDefaults()
 	s.slots = newSlots(s.limits.Processes)
 	return s.openRoot()

@@ -1,7 +1,6 @@
 package gitd
 
 import (
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,8 +14,10 @@ import (
 type source struct {
 	where  string   // what git is given and what is remembered; without credentials
 	local  bool     // where is a path on this machine
+	site   string   // of http and https: "https://HOST/"
 	config []string // for the children that talk to it
 	env    []string
+	hidden map[string]string // what lets git in, by what it is called in its place
 }
 
 // parseSource reads what a person gave as a source. Git knows more transports
@@ -56,17 +57,16 @@ func parseSource(text string) (source, error) {
 		}
 		switch strings.ToLower(u.Scheme) {
 		case "http", "https":
+			s.site = u.Scheme + "://" + u.Host + "/"
 			if u.User != nil {
-				pass, _ := u.User.Password()
-				header := "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(u.User.Username()+":"+pass))
+				s.basic(u.User)
 				u.User = nil
-				// For this host only: a redirect must not carry the password away.
-				s.config = append(s.config, "http."+u.Scheme+"://"+u.Host+"/.extraHeader="+header)
 			}
 			s.where = u.String()
 			s.env = fromServer("http_proxy", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY", "no_proxy", "NO_PROXY",
 				"SSL_CERT_FILE", "SSL_CERT_DIR", "GIT_SSL_CAINFO")
-			s.config = append(s.config, "protocol.http.allow=always", "protocol.https.allow=always")
+			s.config = append(s.config, "protocol.http.allow=always", "protocol.https.allow=always",
+				"http.lowSpeedLimit=1", "http.lowSpeedTime=60") // a server that says nothing more is given up
 		case "ssh":
 			if strings.HasPrefix(u.Hostname(), "-") || strings.HasPrefix(u.Path, "/-") || strings.HasPrefix(u.User.Username(), "-") {
 				return bad("has a part that begins with '-'")
@@ -109,9 +109,11 @@ func localSource(path string) (source, error) {
 	return source{where: path, local: true, config: []string{"protocol.file.allow=always"}}, nil
 }
 
+const sshCommand = "ssh -o BatchMode=yes -o ConnectTimeout=15 -o ServerAliveInterval=15"
+
 func (s *source) overSSH() {
 	// Nobody is there to be asked for a password or about a host's key.
-	s.env = append(fromServer("SSH_AUTH_SOCK"), "GIT_SSH_COMMAND=ssh -o BatchMode=yes", "GIT_SSH_VARIANT=ssh")
+	s.env = append(fromServer("SSH_AUTH_SOCK"), "GIT_SSH_COMMAND="+sshCommand, "GIT_SSH_VARIANT=ssh")
 	s.config = append(s.config, "protocol.ssh.allow=always")
 }
 
