@@ -50,6 +50,9 @@ type Executor struct {
 	// Store keeps what is too large for git, below the key "sha256/"; nil: the
 	// folder artifacts of Data. The executor does not close it.
 	Store *blob.Bucket
+	// Upstreams are where repositories come from, by name: those that were imported
+	// from elsewhere, or not yet. The others are refreshed from where they were imported.
+	Upstreams map[string]Upstream
 	// Door, when set, serves what a container asks at its door beside git and
 	// the proxy, by path prefix ("/model/").
 	Door map[string]func(Visitor) http.Handler
@@ -61,11 +64,13 @@ type Executor struct {
 	wg    sync.WaitGroup // the runs' goroutines
 	// sealEvery is how long a run waits that could not be sealed.
 	sealEvery time.Duration
-	index     *index
-	bucket    *blob.Bucket // the artifact store
-	folder    *blob.Bucket // the store in Data; nil: there is none
-	checked   checked
-	hub       hub
+	// refreshEvery is how long a deploy waits whose first attempt failed; twice as long after each.
+	refreshEvery time.Duration
+	index        *index
+	bucket       *blob.Bucket // the artifact store
+	folder       *blob.Bucket // the store in Data; nil: there is none
+	checked      checked
+	hub          hub
 
 	commands, commits atomic.Int64
 
@@ -75,6 +80,7 @@ type Executor struct {
 	closed  bool
 	targets map[Caller]*target
 	live    map[string]*liveRun // by Run.Name
+	bases   map[string]*basing  // by repository
 }
 
 // LLM is a model endpoint.
@@ -91,6 +97,7 @@ func (x *Executor) Open(ctx context.Context) error {
 	}
 	x.ctx, x.close = context.WithCancelCause(context.WithoutCancel(ctx))
 	x.targets, x.live = make(map[Caller]*target), make(map[string]*liveRun)
+	x.bases = make(map[string]*basing)
 	if err := os.MkdirAll(filepath.Join(x.Data, "live"), 0o700); err != nil {
 		return fmt.Errorf("cannot open the data folder: %w", err)
 	}
@@ -103,7 +110,7 @@ func (x *Executor) Open(ctx context.Context) error {
 	if err := x.Fleet.Open(ctx); err != nil {
 		return errors.Join(err, x.index.close(), x.closeStore())
 	}
-	if err := x.resumeAll(ctx); err != nil {
+	if err := errors.Join(x.resumeAll(ctx), x.resumeDeploys()); err != nil {
 		return errors.Join(err, x.Close(ctx, true))
 	}
 	return nil
@@ -121,6 +128,9 @@ func (x *Executor) defaults() {
 	}
 	if x.RunTimeout <= 0 {
 		x.RunTimeout = 24 * time.Hour
+	}
+	if x.refreshEvery <= 0 {
+		x.refreshEvery = 5 * time.Second
 	}
 	if x.sealEvery <= 0 {
 		x.sealEvery = 5 * time.Second

@@ -29,7 +29,7 @@ func (x *Executor) Claim(ctx context.Context, r Request) (run Run, fresh bool, e
 	if err != nil {
 		return Run{}, false, err
 	}
-	repo, err := x.Git.Repo(r.Repo)
+	repo, err := x.openRepo(ctx, r.Repo)
 	if err != nil {
 		return Run{}, false, err
 	}

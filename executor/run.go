@@ -62,7 +62,8 @@ type Run struct {
 	Repo       string    `json:"repo"`
 	Base       string    `json:"base"`        // branch it was cut from
 	BaseCommit gitd.Hash `json:"base_commit"` // and where that stood
-	// BaseRefreshed is when the base was last brought up to date from upstream; zero: never, or not known.
+	// BaseRefreshed is when the base was last known to be what its upstream has, as
+	// of the run's beginning; zero: never, or it has no upstream.
 	BaseRefreshed time.Time      `json:"base_refreshed,omitzero"`
 	Branch        string         `json:"branch"`
 	Start         gitd.Hash      `json:"start"`          // branch tip when the run began

@@ -227,6 +227,9 @@ func (x *Executor) plan(ctx context.Context, r Request) (*plan, error) {
 		return nil, fmt.Errorf("cannot begin from %s of %s: %w", p.run.Base, p.repo.Name(), err)
 	}
 	p.run.BaseCommit = base
+	if p.run.BaseRefreshed, err = p.repo.RefreshedAt(ctx); err != nil {
+		return nil, err
+	}
 	if p.fresh {
 		p.run.Start = base
 	} else {
@@ -320,12 +323,12 @@ func (x *Executor) planWork(ctx context.Context, r Request, p *plan) error {
 	default:
 		return x.planWorkflow(ctx, r, p)
 	}
-	return x.planRepo(p)
+	return x.planRepo(ctx, p)
 }
 
-func (x *Executor) planRepo(p *plan) (err error) {
+func (x *Executor) planRepo(ctx context.Context, p *plan) (err error) {
 	if p.repo == nil && p.run.Repo != "" {
-		p.repo, err = x.Git.Repo(p.run.Repo)
+		p.repo, err = x.openRepo(ctx, p.run.Repo)
 	}
 	return err
 }
@@ -333,7 +336,7 @@ func (x *Executor) planRepo(p *plan) (err error) {
 func (x *Executor) planWorkflow(ctx context.Context, r Request, p *plan) error {
 	p.run.Kind = KindWorkflow
 	p.files.Workflow, p.run.File = r.Workflow, r.File
-	if err := x.planRepo(p); err != nil {
+	if err := x.planRepo(ctx, p); err != nil {
 		return err
 	}
 	load := loader{repo: p.repo, base: p.run.Base, sub: r.Sub, used: p.files.Sub}
@@ -359,7 +362,7 @@ func (x *Executor) planWorkflow(ctx context.Context, r Request, p *plan) error {
 	if p.run.Base == "" {
 		p.run.Base = w.Repo.BaseBranch
 	}
-	return x.planRepo(p)
+	return x.planRepo(ctx, p)
 }
 
 // parse reads a run's own workflow again; it was checked when the run was planned.

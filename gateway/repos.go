@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -21,6 +22,8 @@ type Repo struct {
 	Head     gitd.Hash `json:"head,omitempty"` // where it stands; empty: no commit yet
 	Upstream string    `json:"upstream,omitempty"`
 	CloneURL string    `json:"clone_url,omitempty"`
+	// Status is how it stands to its upstream.
+	Status executor.BaseStatus `json:"status"`
 	// Dir is the folder on disk, told to local callers, who can clone from it without a token.
 	Dir string `json:"dir,omitempty"`
 }
@@ -38,7 +41,9 @@ type Progress struct {
 	Text      string          `json:"text,omitempty"`
 	Repo      *Repo           `json:"repo,omitempty"`
 	Refreshed *gitd.Refreshed `json:"refreshed,omitempty"`
-	Problem   *Problem        `json:"problem,omitempty"`
+	// Base is the manifest that a refresh made; nil: the newest one says the same.
+	Base    *gitd.SignedBase `json:"base,omitempty"`
+	Problem *Problem         `json:"problem,omitempty"`
 }
 
 // findRepo is Git.Repo for the caller's eyes.
@@ -60,6 +65,12 @@ func (c *call) describe(r *gitd.Repo) (Repo, error) {
 		return Repo{}, err
 	} else if len(refs) > 0 && refs[0].Name == "refs/heads/"+base {
 		out.Head = refs[0].Hash
+	}
+	if out.Status, err = c.Executor.BaseStatus(ctx, r); err != nil {
+		return Repo{}, err
+	}
+	if !c.Who.Admin() { // an error may quote where it was met
+		out.Status.Error = ""
 	}
 	if c.Who.Admin() { // an upstream's URL may hold a password
 		if out.Upstream, err = r.Upstream(ctx); err != nil {
@@ -148,9 +159,21 @@ func (c *call) createRepo() error {
 
 func (c *call) refreshRepo() error {
 	name := c.R.PathValue("repo")
+	var q RefreshRepo
+	if err := c.optionalBody(&q); err != nil {
+		return err
+	}
 	return c.progress(func(ctx context.Context, text io.Writer) (Progress, error) {
-		done, err := c.Git.Refresh(ctx, name, text)
-		return Progress{Refreshed: &done}, err
+		done, err := c.Executor.RefreshBase(ctx, executor.Deploy{Repo: name, Commit: q.Commit}, text)
+		if err != nil {
+			return Progress{}, err
+		}
+		if q.Wait {
+			err = c.Executor.Warm(ctx, name, done.Commit, text)
+		} else {
+			err = c.Executor.WarmLater(ctx, name, done.Commit)
+		}
+		return Progress{Refreshed: &done.Refreshed, Base: done.Base}, err
 	})
 }
 

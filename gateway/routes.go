@@ -57,8 +57,10 @@ func (s *Server) apiRoutes() []Route {
 			Request: CreateRepo{}, Response: Progress{}, Media: mediaLines, Handle: (*call).createRepo},
 		{Method: "GET", Pattern: "/api/repos/{repo}", Access: AccessRead, Summary: "One repository",
 			Response: Repo{}, Handle: (*call).repo},
-		{Method: "POST", Pattern: "/api/repos/{repo}/refresh", Access: AccessWrite, Summary: "Fast-forward the base from where it was imported; the answer streams progress",
-			Response: Progress{}, Media: mediaLines, Handle: (*call).refreshRepo},
+		{Method: "POST", Pattern: "/api/repos/{repo}/refresh", Access: AccessWrite, Summary: "Fast-forward the base from its upstream; the answer streams progress",
+			Request: RefreshRepo{}, Response: Progress{}, Media: mediaLines, Handle: (*call).refreshRepo},
+		{Method: "GET", Pattern: "/api/repos/{repo}/bases", Access: AccessRead, Summary: "The signed manifests of the base, newest first, checked",
+			Query: basesQuery{}, Response: Bases{}, Handle: (*call).bases},
 		{Method: "GET", Pattern: "/api/repos/{repo}/log", Access: AccessRead, Summary: "Commits, newest first",
 			Query: logQuery{}, Response: []gitd.Commit{}, Handle: (*call).repoLog},
 		{Method: "GET", Pattern: "/api/repos/{repo}/diff", Access: AccessRead, Summary: "The difference between two commits, as git writes it",
@@ -127,6 +129,10 @@ func (s *Server) apiRoutes() []Route {
 			Query: signedQuery{}, Media: "application/gzip", Handle: (*call).evidenceBundle},
 		{Method: "GET", Pattern: "/evidence/{caller}/{run}/files/{name...}", Access: AccessSigned, Summary: "One file of a run's evidence, by its name in the manifest; view=1 shows text, pictures and films in a page",
 			Query: fileQuery{}, Media: mediaBytes, Handle: (*call).evidenceFile},
+
+		// Messages that are signed by who sends them.
+		{Method: "POST", Pattern: "/hooks/deploy", Access: AccessHook, Summary: "Hear of a deploy: the base follows to its commit",
+			Request: executor.Deploy{}, Response: Deployed{}, Body: deployBody, Handle: (*call).deployHook},
 
 		// Everything at once, and administration.
 		{Method: "GET", Pattern: "/api/watch", Access: AccessRead, Summary: "Follow all that happens from now on",

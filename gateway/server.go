@@ -30,6 +30,8 @@ type Server struct {
 	URL string
 	// Links signs and checks links to evidence; nil: it takes a token.
 	Links *Links
+	// DeploySecret is what messages to /hooks/deploy are signed with; empty: none are taken.
+	DeploySecret string
 	// CORS lists origins whose pages may call the API ("https://app.example.org";
 	// "*" is any). Empty: none.
 	CORS []string

@@ -6,12 +6,19 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gitd"
 )
 
 func repoCommand() command {
+	var (
+		commit    string
+		wait, key bool
+		most      int
+	)
 	asJSON := func(fs *flag.FlagSet, e *env) { fs.BoolVar(&e.json, "json", false, "as JSON") }
-	return command{name: "repo", args: "create|import|list|refresh", short: "create, import, list and refresh repositories", subs: []command{
+	return command{name: "repo", args: "create|import|list|refresh|verify", short: "create, import, list, refresh and verify repositories", subs: []command{
 		{
 			name: "create", args: "NAME", short: "make an empty repository", set: asJSON,
 			run: func(ctx context.Context, e *env, args []string) error {
@@ -54,14 +61,21 @@ again. An import that fails leaves nothing behind.`,
 					if at == "" {
 						at = r.Dir
 					}
-					rows = append(rows, []string{r.Name, r.Base, short(string(r.Head)), at, r.Upstream})
+					rows = append(rows, []string{r.Name, r.Base, short(string(r.Head)), at, r.Upstream, e.refreshed(r.Status)})
 				}
-				return e.table([]string{"REPO", "BASE", "HEAD", "AT", "UPSTREAM"}, rows)
+				return e.table([]string{"REPO", "BASE", "HEAD", "AT", "UPSTREAM", "REFRESHED"}, rows)
 			},
 		}, {
-			name: "refresh", args: "NAME", short: "fast-forward the base from where it was imported", set: asJSON,
+			name: "refresh", args: "NAME [--commit COMMIT] [--wait]", short: "fast-forward the base from its upstream",
 			long: `
-A base that has diverged from its upstream is an error: nothing is forced.`,
+The upstream is the one that the configuration names, or else where the
+repository was imported from. A signed manifest records the base that comes of
+it. A base that has diverged from its upstream is an error: nothing is forced.`,
+			set: func(fs *flag.FlagSet, e *env) {
+				asJSON(fs, e)
+				fs.StringVar(&commit, "commit", "", "up to this `commit` of upstream's branch, instead of its newest")
+				fs.BoolVar(&wait, "wait", false, "until the base's dependencies are in the cache")
+			},
 			run: func(ctx context.Context, e *env, args []string) error {
 				if err := want(args, 1, 1, "NAME"); err != nil {
 					return err
@@ -70,21 +84,96 @@ A base that has diverged from its upstream is an error: nothing is forced.`,
 				if err != nil {
 					return err
 				}
-				r, err := c.RefreshRepo(ctx, args[0], e.progressLine)
+				r, base, err := c.RefreshRepo(ctx, args[0], gateway.RefreshRepo{Commit: gitd.Hash(commit), Wait: wait}, e.progressLine)
 				switch {
 				case err != nil:
 					return err
 				case e.json:
-					return e.writeJSON(r)
-				case r.Old == r.New:
-					fmt.Fprintf(e.out, "%s is up to date at %s\n", r.Branch, short(string(r.New)))
-				default:
+					return e.writeJSON(gateway.Progress{Refreshed: &r, Base: base})
+				case r.Old != r.New:
 					fmt.Fprintf(e.out, "%s moved from %s to %s\n", r.Branch, short(string(r.Old)), short(string(r.New)))
+				case r.Commit != r.New:
+					fmt.Fprintf(e.out, "%s stays at %s, which contains %s\n", r.Branch, short(string(r.New)), short(string(r.Commit)))
+				default:
+					fmt.Fprintf(e.out, "%s is up to date at %s\n", r.Branch, short(string(r.New)))
+				}
+				if base != nil {
+					fmt.Fprintf(e.out, "manifest %s\n", base.Ref)
+				}
+				return nil
+			},
+		}, {
+			name: "verify", args: "NAME [-n N] [--key]", short: "check the signed manifests of the base",
+			long: `
+Each manifest is checked against the server's key, and against what the
+repository holds. --key prints the key as a line of an allowed_signers file, for
+checks without ramus:
+
+    git show REF:base.json >base.json; git show REF:base.json.sig >base.json.sig
+    ssh-keygen -Y verify -f SIGNERS -I ramus -n ramus-base -s base.json.sig <base.json`,
+			set: func(fs *flag.FlagSet, e *env) {
+				asJSON(fs, e)
+				fs.IntVar(&most, "n", 1, "the `N` newest")
+				fs.BoolVar(&key, "key", false, "print the key, and check nothing")
+			},
+			run: func(ctx context.Context, e *env, args []string) error {
+				if err := want(args, 1, 1, "NAME"); err != nil {
+					return err
+				}
+				c, err := e.client(ctx)
+				if err != nil {
+					return err
+				}
+				list, err := c.Bases(ctx, args[0], most)
+				switch {
+				case err != nil:
+					return err
+				case key:
+					_, err := fmt.Fprint(e.out, list.Key)
+					return err
+				case e.json:
+					if err := e.writeJSON(list); err != nil {
+						return err
+					}
+				case len(list.Bases) == 0:
+					return &exitStatus{exitNotFound, fmt.Errorf("%s has no manifest of its base; `ramus repo refresh %[1]s` makes one", args[0])}
+				}
+				bad := 0
+				for _, b := range list.Bases {
+					word := "ok"
+					if !b.Valid {
+						bad++
+						word = b.Problem
+					}
+					if !e.json {
+						fmt.Fprintf(e.out, "%s  %s at %s  %d lock files  %s\n", b.Ref, b.Branch, short(string(b.Commit)), len(b.Lockfiles), e.safe(word))
+					}
+				}
+				if bad > 0 {
+					return &exitStatus{exitFailed, fmt.Errorf("%d of %d manifests are not to be trusted", bad, len(list.Bases))}
 				}
 				return nil
 			},
 		},
 	}}
+}
+
+// refreshed tells how old a base is.
+func (e *env) refreshed(s executor.BaseStatus) string {
+	text := ""
+	if !s.Refreshed.IsZero() {
+		text = ago(s.Refreshed)
+	}
+	if s.Shallow {
+		text += ", shallow"
+	}
+	if s.Waiting > 0 {
+		text += fmt.Sprintf(", %d deploys wait", s.Waiting)
+	}
+	if s.Error != "" {
+		text += ", failing: " + e.oneLine(s.Error, 80)
+	}
+	return strings.TrimPrefix(text, ", ")
 }
 
 func createRepo(ctx context.Context, e *env, n gateway.CreateRepo) error {

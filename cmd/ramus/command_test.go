@@ -27,7 +27,7 @@ func TestWrongUsage(t *testing.T) {
 	for _, x := range []struct{ line, want string }{
 		{"sevre", `there is no command "sevre"; did you mean "serve"?`},
 		{"repo crate", `there is no command "repo crate"; did you mean "repo create"?`},
-		{"repo", "which one? create, import, list, refresh"},
+		{"repo", "which one? create, import, list, refresh, verify"},
 		{"ps --lvie", "there is no flag --lvie; did you mean --live?"},
 		{"ps extra", `unexpected argument "extra"`},
 		{"log", "CALLER is missing"},

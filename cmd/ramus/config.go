@@ -26,32 +26,34 @@ import (
 // values are the defaults; a test holds the two together. A key a.b is
 // overridden by the environment variable RAMUS_A_B.
 type Config struct {
-	Data           string            `yaml:"data"`
-	Listen         string            `yaml:"listen"`
-	SSHListen      string            `yaml:"ssh_listen"`
-	URL            string            `yaml:"url"`
-	Engine         string            `yaml:"engine"`
-	Image          string            `yaml:"image"`
-	Capacity       int               `yaml:"capacity"`
-	Queue          int               `yaml:"queue"`
-	SleepAfter     Duration          `yaml:"sleep_after"`
-	Timeout        Duration          `yaml:"timeout"`
-	RunTimeout     Duration          `yaml:"run_timeout"`
-	Limits         LimitsConfig      `yaml:"limits"`
-	Egress         []string          `yaml:"egress"`
-	Env            map[string]string `yaml:"env"`
-	Sandbox        SandboxConfig     `yaml:"sandbox"`
-	AuthorizedKeys string            `yaml:"authorized_keys"`
-	Git            GitConfig         `yaml:"git"`
-	LLM            LLMConfig         `yaml:"llm"`
-	Models         ModelsConfig      `yaml:"models"`
-	Bot            BotConfig         `yaml:"bot"`
-	Slack          SlackConfig       `yaml:"slack"`
-	Gate           GateConfig        `yaml:"gate"`
-	Fallback       FallbackConfig    `yaml:"fallback"`
-	CORS           []string          `yaml:"cors"`
-	Streams        int               `yaml:"streams"`
-	Log            LogConfig         `yaml:"log"`
+	Data           string                `yaml:"data"`
+	Listen         string                `yaml:"listen"`
+	SSHListen      string                `yaml:"ssh_listen"`
+	URL            string                `yaml:"url"`
+	Engine         string                `yaml:"engine"`
+	Image          string                `yaml:"image"`
+	Capacity       int                   `yaml:"capacity"`
+	Queue          int                   `yaml:"queue"`
+	SleepAfter     Duration              `yaml:"sleep_after"`
+	Timeout        Duration              `yaml:"timeout"`
+	RunTimeout     Duration              `yaml:"run_timeout"`
+	Limits         LimitsConfig          `yaml:"limits"`
+	Egress         []string              `yaml:"egress"`
+	Env            map[string]string     `yaml:"env"`
+	Sandbox        SandboxConfig         `yaml:"sandbox"`
+	AuthorizedKeys string                `yaml:"authorized_keys"`
+	Git            GitConfig             `yaml:"git"`
+	LLM            LLMConfig             `yaml:"llm"`
+	Models         ModelsConfig          `yaml:"models"`
+	Bot            BotConfig             `yaml:"bot"`
+	Slack          SlackConfig           `yaml:"slack"`
+	Gate           GateConfig            `yaml:"gate"`
+	Fallback       FallbackConfig        `yaml:"fallback"`
+	Repos          map[string]RepoConfig `yaml:"repos"`
+	Hooks          HooksConfig           `yaml:"hooks"`
+	CORS           []string              `yaml:"cors"`
+	Streams        int                   `yaml:"streams"`
+	Log            LogConfig             `yaml:"log"`
 }
 
 // LimitsConfig bounds one container.
@@ -207,6 +209,7 @@ func Defaults() Config {
 		Slack: SlackConfig{URL: "https://slack.com/api/", Channels: map[string]ChannelConfig{}, ThreadReplies: "mention",
 			EditEvery: Duration(3 * time.Second)},
 		Gate:    GateConfig{ThreadStarters: []string{}, Requesters: []string{}, Prefix: "!!!", Channels: []string{}, Repos: []string{}},
+		Repos:   map[string]RepoConfig{},
 		CORS:    []string{},
 		Streams: 256,
 		Log:     LogConfig{Level: "info", Format: "text"},

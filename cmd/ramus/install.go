@@ -104,6 +104,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	l := c.Git.Limits
 	git := &gitd.Server{
 		Root: filepath.Join(c.Data, "repos"), KeyFile: filepath.Join(keys, "grants.pem"), HostKeyFile: filepath.Join(keys, "ssh_host.pem"),
+		BaseKeyFile: filepath.Join(keys, "bases.pem"),
 		Limits: gitd.Limits{PackBytes: int64(l.PackBytes), Objects: l.Objects, ObjectBytes: int64(l.ObjectBytes), Time: time.Duration(l.Time),
 			CPU: time.Duration(l.CPU), Memory: int64(l.Memory), Processes: l.Processes, Idle: time.Duration(l.Idle)},
 		Log: log,
@@ -127,6 +128,14 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if err != nil {
 		return nil, err
 	}
+	upstreams, err := newUpstreams(c.Repos, secret)
+	if err != nil {
+		return nil, err
+	}
+	deploySecret, err := secret.value("hooks.deploy_secret", c.Hooks.DeploySecretEnv, c.Hooks.DeploySecretFile)
+	if err != nil {
+		return nil, err
+	}
 	models, err := newModels(c.Models, secret, log)
 	if err != nil {
 		return nil, err
@@ -142,7 +151,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		image = "" // it has none, and evidence names what was used
 	}
 	x := &executor.Executor{
-		Data: c.Data, Git: git, Image: image, Egress: c.Egress,
+		Data: c.Data, Git: git, Image: image, Egress: c.Egress, Upstreams: upstreams,
 		Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(c.Data, "hosts"), Capacity: c.Capacity, Queue: c.Queue,
 			SleepAfter: time.Duration(c.SleepAfter), Log: log},
 		Limits: containers.Limits{Memory: int64(c.Limits.Memory), CPUs: c.Limits.CPUs, PIDs: c.Limits.PIDs, Tmp: int64(c.Limits.Tmp),
@@ -165,7 +174,8 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	i.executor = x
 	i.gateway = &gateway.Server{
 		Executor: x, Git: git, Version: buildVersion(), Engine: engine.Name(), URL: c.URL, CORS: c.CORS, Streams: c.Streams,
-		Log: log, Chat: i.chat,
+		DeploySecret: deploySecret,
+		Log:          log, Chat: i.chat,
 	}
 	return i, nil
 }

@@ -24,6 +24,7 @@ import (
 //	server [ARG…]         start `ramus serve`; its address is $URL
 //	kill-server           SIGKILL, as a power cut would
 //	stop-server           SIGTERM; it must end well
+//	$EXAMPLES             the folder of examples
 //	capture NAME REGEXP   put the first group found in stdout into $NAME
 func TestScript(t *testing.T) {
 	bin := t.TempDir()
@@ -39,6 +40,10 @@ func TestScript(t *testing.T) {
 	}
 	sandbox := &containers.Sandbox{Dir: t.TempDir(), Runner: filepath.Join(bin, "ramus")}
 	sandboxError := sandbox.Check(t.Context())
+	examples, err := filepath.Abs("../../examples")
+	if err != nil {
+		t.Fatal(err)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir:                 "testdata/script",
 		RequireExplicitExec: true,
@@ -56,6 +61,7 @@ func TestScript(t *testing.T) {
 			e.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 			e.Setenv("NO_COLOR", "1")
 			e.Setenv("TZ", "UTC")
+			e.Setenv("EXAMPLES", examples)
 			if err := os.WriteFile(filepath.Join(e.WorkDir, ".gitconfig"),
 				[]byte("[user]\n\tname = Ada\n\temail = ada@example.org\n[init]\n\tdefaultBranch = main\n[advice]\n\tdetachedHead = false\n"), 0o600); err != nil {
 				return err

@@ -247,13 +247,22 @@ func (c *Client) CreateRepo(ctx context.Context, n gateway.CreateRepo, text func
 	return *p.Repo, nil
 }
 
-// RefreshRepo fast-forwards a repository's base.
-func (c *Client) RefreshRepo(ctx context.Context, name string, text func(string)) (gitd.Refreshed, error) {
-	p, err := c.progress(ctx, "/api/repos/"+segment(name)+"/refresh", nil, text)
+// RefreshRepo fast-forwards a repository's base. The manifest is nil when the
+// newest one says the same already.
+func (c *Client) RefreshRepo(ctx context.Context, name string, r gateway.RefreshRepo, text func(string)) (gitd.Refreshed, *gitd.SignedBase, error) {
+	p, err := c.progress(ctx, "/api/repos/"+segment(name)+"/refresh", r, text)
 	if err != nil || p.Refreshed == nil {
-		return gitd.Refreshed{}, err
+		return gitd.Refreshed{}, nil, err
 	}
-	return *p.Refreshed, nil
+	return *p.Refreshed, p.Base, nil
+}
+
+// Bases lists the manifests of a repository's bases, newest first.
+func (c *Client) Bases(ctx context.Context, name string, max int) (gateway.Bases, error) {
+	q := struct {
+		Max int `json:"max,omitempty"`
+	}{max}
+	return get[gateway.Bases](ctx, c, "/api/repos/"+segment(name)+"/bases"+query(q))
 }
 
 func (c *Client) progress(ctx context.Context, path string, in any, text func(string)) (last gateway.Progress, err error) {

@@ -1,0 +1,159 @@
+package gateway
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// The headers of a deploy's message.
+const (
+	headerTimestamp = "X-Ramus-Timestamp" // seconds since 1970
+	headerSignature = "X-Ramus-Signature" // see Signature
+)
+
+const (
+	// hookWindow is how far a message's time may be from ours, either way.
+	hookWindow = 5 * time.Minute
+	deployBody = 64 << 10
+)
+
+// Signature is how a message to /hooks/deploy is signed: "v0=" and the
+// hexadecimal HMAC-SHA256, with the shared secret, of "v0:TIMESTAMP:BODY".
+func Signature(secret, timestamp string, body []byte) string {
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write([]byte("v0:" + timestamp + ":"))
+	mac.Write(body)
+	return "v0=" + hex.EncodeToString(mac.Sum(nil))
+}
+
+// Deployed is the answer to the news of a deploy.
+type Deployed struct {
+	Repo   string    `json:"repo"`
+	Commit gitd.Hash `json:"commit"`
+	// Known: the same was heard before, and nothing is done again.
+	Known bool `json:"known,omitempty"`
+}
+
+// deployHook hears of a deploy. The answer goes out once the news are durable;
+// upstream is asked after it.
+func (c *call) deployHook() error {
+	if c.DeploySecret == "" {
+		return problem(KindNotFound, "this server hears of no deploys").
+			withHint("hooks.deploy in the configuration names the secret that they are signed with")
+	}
+	lift := c.hurry()
+	body, err := io.ReadAll(c.R.Body)
+	lift()
+	if err != nil {
+		return badJSON(err)
+	}
+	sent, err := c.signed(body)
+	if err != nil {
+		return err
+	}
+	var d executor.Deploy
+	in := json.NewDecoder(bytes.NewReader(body))
+	in.DisallowUnknownFields()
+	if err := in.Decode(&d); err != nil {
+		return badJSON(err)
+	}
+	if _, err := in.Token(); !errors.Is(err, io.EOF) {
+		return problem(KindInvalid, "the request's body goes on after its JSON object")
+	}
+	d.SentAt = sent
+	known, err := c.Executor.Deployed(c.R.Context(), d)
+	if err != nil {
+		return err
+	}
+	return c.replyStatus(http.StatusAccepted, Deployed{d.Repo, d.Commit, known})
+}
+
+// signed checks the signature over the raw body and returns the time that was
+// signed with it.
+func (c *call) signed(body []byte) (time.Time, error) {
+	refused := func(why string) (time.Time, error) {
+		return time.Time{}, problem(KindUnauthorized, "%s", why).
+			withHint(headerSignature + " is v0= and the HMAC-SHA256 of v0:TIMESTAMP:BODY; examples/deploy-hook makes one")
+	}
+	timestamp, signature := c.R.Header.Get(headerTimestamp), c.R.Header.Get(headerSignature)
+	seconds, err := strconv.ParseInt(timestamp, 10, 64)
+	if err != nil {
+		return refused(headerTimestamp + " is not a number of seconds since 1970")
+	}
+	want := Signature(c.DeploySecret, timestamp, body)
+	if subtle.ConstantTimeCompare([]byte(want), []byte(signature)) != 1 {
+		return refused(headerSignature + " does not fit the message")
+	}
+	sent := time.Unix(seconds, 0).UTC()
+	if off := c.Now().Sub(sent); off > hookWindow || off < -hookWindow {
+		return refused("the message was signed at another time: five minutes are allowed either way")
+	}
+	return sent, nil
+}
+
+// Bases are the manifests of a repository's bases, newest first.
+type Bases struct {
+	// Key is what they are signed with, as a line of an allowed_signers file:
+	// `ssh-keygen -Y verify -n ramus-base -I ramus` checks one without ramus.
+	Key   string        `json:"key"`
+	Bases []CheckedBase `json:"bases"`
+}
+
+// CheckedBase is a manifest that the server checked against its own key and the repository.
+type CheckedBase struct {
+	gitd.SignedBase
+	Valid   bool   `json:"valid"`
+	Problem string `json:"problem,omitempty"` // why it is not
+}
+
+type basesQuery struct {
+	Max int `json:"max,omitempty" jsonschema:"at most so many; 100 if 0, 1000 at most"`
+}
+
+func (c *call) bases() error {
+	var q basesQuery
+	if err := c.query(&q); err != nil {
+		return err
+	}
+	r, err := c.findRepo(c.R.PathValue("repo"))
+	if err != nil {
+		return err
+	}
+	list, err := r.Bases(c.R.Context(), min(q.Max, 1000))
+	if err != nil {
+		return err
+	}
+	out := Bases{Key: c.Git.BaseKey(), Bases: []CheckedBase{}}
+	for _, b := range list {
+		checked := CheckedBase{SignedBase: b, Valid: true}
+		if err := r.CheckBase(c.R.Context(), b.Hash); err != nil {
+			if ctx := c.R.Context(); ctx.Err() != nil {
+				return ctx.Err()
+			}
+			checked.Valid, checked.Problem = false, err.Error()
+		}
+		out.Bases = append(out.Bases, checked)
+	}
+	return c.reply(out)
+}
+
+// RefreshRepo asks for a refresh.
+type RefreshRepo struct {
+	// Commit is what the base is to be brought to; empty: upstream's newest.
+	Commit gitd.Hash `json:"commit,omitempty"`
+	// Wait goes on until the dependencies of the base are in the cache; otherwise
+	// they are fetched after the answer.
+	Wait bool `json:"wait,omitempty"`
+}
