@@ -23,5 +23,6 @@
 // Everything a client sends. Packs are scanned for their size, object count
 // and declared object sizes before git indexes them; git children run without
 // a shell, with a scrubbed environment, without system or user configuration,
-// without hooks, and under limits of CPU, memory and time.
+// without hooks of repositories, and under limits of CPU, memory and time. A push that holds the value
+// of one of Server.Secrets in a file, a name or a message is refused before it is in the repository.
 package gitd

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -60,6 +61,8 @@ type child struct {
 	// goroutine that copies it is waited for.
 	in  io.Reader
 	out io.Writer
+	// files are the child's file descriptors from 3 on; its own children get them, too.
+	files []*os.File
 	// progress receives stderr as it comes, beside the error's copy.
 	progress io.Writer
 	// cpu and memory bound the child and, each for itself, its children; zero
@@ -178,8 +181,9 @@ func (s *Server) start(ctx context.Context, c child) (*process, error) {
 	if c.progress != nil {
 		cmd.Stderr = io.MultiWriter(p.stderr, c.progress)
 	}
+	cmd.ExtraFiles = c.files
 	if s.family.lock != nil {
-		cmd.ExtraFiles = []*os.File{s.family.lock}
+		cmd.ExtraFiles = append(slices.Clip(c.files), s.family.lock)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error {

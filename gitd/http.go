@@ -20,6 +20,7 @@ type access struct {
 	client   string // who takes up places among the git children
 	protocol string // GIT_PROTOCOL for the child; empty: protocol v0
 	own      ownConfig
+	leaked   func([]Leak) // hears of secrets in a push that was refused; may be nil
 }
 
 // config is git's configuration for this access. It stands above the
@@ -119,14 +120,18 @@ var noRepository = &httpError{http.StatusNotFound, "repository not found, or not
 // Handler serves smart HTTP at /NAME.git/… and /.well-known/jwks.json.
 // A grant is taken from the Basic password or the Bearer token.
 func (s *Server) Handler() http.Handler {
-	return s.httpHandler(s.credentials, true)
+	return s.httpHandler(s.credentials, true, nil)
 }
 
 // GrantHandler serves smart HTTP under one grant that the connection stands
 // for; no token is asked for, and one that is sent is ignored. The
 // Git-Protocol header is not forwarded: with protocol v2 hidden commits could
 // be fetched by their hash. Used behind a container's door.
-func (s *Server) GrantHandler(g Grant) http.Handler {
+func (s *Server) GrantHandler(g Grant) http.Handler { return s.DoorHandler(g, nil) }
+
+// DoorHandler is GrantHandler for somebody who wants to hear of pushes that were refused
+// because they hold a secret. leaked is called before the client gets its answer.
+func (s *Server) DoorHandler(g Grant, leaked func([]Leak)) http.Handler {
 	return s.httpHandler(func(r *http.Request) (Grant, bool, error) {
 		if err := g.check(); err != nil {
 			return g, true, &httpError{http.StatusForbidden, err.Error()}
@@ -135,7 +140,7 @@ func (s *Server) GrantHandler(g Grant) http.Handler {
 			return g, true, &httpError{http.StatusForbidden, "the grant has ended"}
 		}
 		return g, true, nil
-	}, false)
+	}, false, leaked)
 }
 
 // credentials reads the request's token; known is false when there is none.
@@ -162,7 +167,7 @@ func (s *Server) credentials(r *http.Request) (g Grant, known bool, err error) {
 	return g, true, nil
 }
 
-func (s *Server) httpHandler(who func(*http.Request) (Grant, bool, error), forward bool) http.Handler {
+func (s *Server) httpHandler(who func(*http.Request) (Grant, bool, error), forward bool, leaked func([]Leak)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, leave, err := s.requests.enter(r.Context())
 		if err != nil {
@@ -174,7 +179,7 @@ func (s *Server) httpHandler(who func(*http.Request) (Grant, bool, error), forwa
 		h.Set("Cache-Control", "no-cache, max-age=0, must-revalidate")
 		h.Set("X-Content-Type-Options", "nosniff")
 		reply := &httpReply{w: w, ctl: http.NewResponseController(w), idle: s.limits.Idle}
-		err = s.serveHTTP(ctx, reply, r, who, forward)
+		err = s.serveHTTP(ctx, reply, r, who, forward, leaked)
 		if err == nil {
 			return
 		}
@@ -224,7 +229,7 @@ func httpStatus(err error) (int, string) {
 	return http.StatusBadRequest, text
 }
 
-func (s *Server) serveHTTP(ctx context.Context, w *httpReply, r *http.Request, who func(*http.Request) (Grant, bool, error), forward bool) error {
+func (s *Server) serveHTTP(ctx context.Context, w *httpReply, r *http.Request, who func(*http.Request) (Grant, bool, error), forward bool, leaked func([]Leak)) error {
 	path := r.URL.Path
 	if path == "/.well-known/jwks.json" && forward {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -261,6 +266,7 @@ func (s *Server) serveHTTP(ctx context.Context, w *httpReply, r *http.Request, w
 	if err != nil {
 		return err
 	}
+	a.leaked = leaked
 	if forward && len(a.grant.Read) == 0 {
 		a.protocol = validProtocol(r.Header.Get("Git-Protocol"))
 	}

@@ -194,6 +194,9 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 	refused := false
 	for i, c := range p.commands {
 		reasons[i] = a.judge(c)
+		if reasons[i] == "" && s.Secrets.String(c.ref) != c.ref {
+			reasons[i] = "its name holds the value of a secret"
+		}
 		refused = refused || reasons[i] != ""
 	}
 	if refused {
@@ -223,11 +226,30 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 		return s.refusePush(a, p, err, nil, out)
 	}
 	report := &report{band: p.band}
-	err = s.serveChild(ctx, a, child{
+	git := child{
 		args: []string{"receive-pack", "--stateless-rpc", a.dir},
 		// As in upload: git gets a pipe.
 		in: struct{ io.Reader }{body},
-	}, out, report.read)
+	}
+	var watch *watch
+	if p.packed() && !s.Secrets.Empty() {
+		if watch, err = s.watch(ctx, a, p); err != nil {
+			s.log().Error("push refused", "repo", a.name, "err", err)
+			return s.refusePush(a, p, err, nil, out)
+		}
+		git = watch.child(git)
+	}
+	err = s.serveChild(ctx, a, git, out, report.read)
+	if watch != nil {
+		err = errors.Join(err, watch.end(err == nil && report.accepted()))
+		if len(watch.leaks) > 0 {
+			s.log().Warn("push refused: it holds secrets", "repo", a.name, "subject", a.grant.Subject, "leaks", watch.leaks)
+			if a.leaked != nil {
+				a.leaked(watch.leaks)
+			}
+			return errors.Join(err, report.release(out))
+		}
+	}
 	if err == nil {
 		err = syncfs(a.dir)
 	}
@@ -334,6 +356,38 @@ func (h *report) read(r io.Reader, out io.Writer) error {
 			return fmt.Errorf("git's report is longer than %d bytes: %w", reportMax, ErrTooLarge)
 		}
 		h.held = append(h.held, raw...)
+	}
+}
+
+// accepted tells whether git says of any ref that it moved it; true also where
+// the client wanted no report, and nothing is known.
+func (h *report) accepted() bool {
+	if len(h.held) == 0 {
+		return true
+	}
+	var inner bytes.Buffer
+	outer := pktReader{r: bytes.NewReader(h.held)}
+	for {
+		raw, kind, err := outer.nextRaw()
+		if err != nil {
+			break
+		}
+		switch {
+		case h.band == 0:
+			inner.Write(raw)
+		case kind == pktData && len(raw) > 5:
+			inner.Write(raw[5:])
+		}
+	}
+	lines := pktReader{r: &inner}
+	for {
+		line, kind, err := lines.next()
+		if err != nil {
+			return false
+		}
+		if kind == pktData && bytes.HasPrefix(line, []byte("ok ")) {
+			return true
+		}
 	}
 }
 

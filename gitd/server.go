@@ -5,6 +5,8 @@ import (
 	"crypto/ed25519"
 	"log/slog"
 	"time"
+
+	"github.com/ramus-dev/ramus/internal/redact"
 )
 
 // Server serves the bare repositories below Root. Its exported fields are its
@@ -35,6 +37,9 @@ type Server struct {
 	OwnConfig bool
 	// Limits bound what a client can cost; zero fields take defaults.
 	Limits Limits
+	// Secrets are what no push may bring into a repository; nil: there are none.
+	// Unlike the other fields it may be set after Open, until the first push.
+	Secrets *redact.Secrets
 	// Log receives what is worth knowing; nil discards it.
 	Log *slog.Logger
 	// Now is the clock; nil means time.Now.
@@ -42,6 +47,7 @@ type Server struct {
 
 	family  family  // the git children; see git.go
 	library library // the repositories in use; see root.go
+	hook    hook    // looks for Secrets; see leak.go
 
 	// Set by Open, read only after.
 	limits  Limits

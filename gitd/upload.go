@@ -26,7 +26,7 @@ func (s *Server) serveChild(ctx context.Context, a access, c child, out io.Write
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	c.cpu, c.memory = s.limits.CPU, s.limits.Memory
-	c.config = a.config(s.limits)
+	c.config = append(a.config(s.limits), c.config...)
 	r, w, err := os.Pipe()
 	if err != nil {
 		give()
