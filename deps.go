@@ -8,5 +8,4 @@ import (
 	_ "github.com/slack-go/slack"
 	_ "github.com/slack-go/slack/socketmode"
 	_ "gocloud.dev/blob/memblob"
-	_ "gocloud.dev/blob/s3blob"
 )

@@ -19,6 +19,8 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
+	"github.com/ramus-dev/ramus/gateway"
+
 	"github.com/ramus-dev/ramus/gateway/model"
 )
 
@@ -51,6 +53,7 @@ type Config struct {
 	Fallback       FallbackConfig        `yaml:"fallback"`
 	Repos          map[string]RepoConfig `yaml:"repos"`
 	Hooks          HooksConfig           `yaml:"hooks"`
+	Artifacts      ArtifactsConfig       `yaml:"artifacts"`
 	CORS           []string              `yaml:"cors"`
 	Streams        int                   `yaml:"streams"`
 	Log            LogConfig             `yaml:"log"`
@@ -174,6 +177,12 @@ type GateConfig struct {
 	Percentage     float64  `yaml:"percentage"`
 }
 
+// ArtifactsConfig is where large outputs and artifacts are kept, and how long links to evidence open.
+type ArtifactsConfig struct {
+	URL     string   `yaml:"url"`
+	LinkTTL Duration `yaml:"link_ttl"`
+}
+
 // BotConfig is the committer of every commit.
 type BotConfig struct {
 	Name  string `yaml:"name"`
@@ -192,6 +201,7 @@ func Defaults() Config {
 	return Config{
 		Data: "~/.local/share/ramus", Listen: "127.0.0.1:8080",
 		Engine: "auto", Image: "ramus/task:latest", Queue: 1000,
+		Artifacts:  ArtifactsConfig{LinkTTL: Duration(gateway.DefaultLinkTTL)},
 		SleepAfter: Duration(10 * time.Minute), Timeout: Duration(30 * time.Minute), RunTimeout: Duration(24 * time.Hour),
 		Limits: LimitsConfig{Memory: 2 * gib, CPUs: 2, PIDs: 512, Tmp: 512 * mib, FileSize: 8 * gib, Output: gib, DiskFree: 512 * mib},
 		Egress: []string{}, Env: map[string]string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},

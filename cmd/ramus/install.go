@@ -13,6 +13,7 @@ import (
 	"slices"
 	"time"
 
+	"gocloud.dev/blob"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
@@ -35,6 +36,7 @@ type installation struct {
 	lock     *os.File
 	git      *gitd.Server
 	engine   containers.Engine
+	store    *blob.Bucket // of large artifacts; nil: the executor has a folder of its own
 	executor *executor.Executor
 	gateway  *gateway.Server
 	fallback *fallback.Client // nil: there is none
@@ -146,12 +148,22 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if i.chat, err = newChat(c, secret, log); err != nil {
 		return nil, err
 	}
+	if i.store, err = openStore(ctx, c.Artifacts.URL, secret); err != nil {
+		return nil, err
+	}
+	links, err := newLinks(keys, c, secret)
+	if err != nil {
+		return nil, err
+	}
+	if i.chat != nil {
+		i.chat.Links = links
+	}
 	image := c.Image
 	if _, ok := engine.(*containers.Sandbox); ok {
 		image = "" // it has none, and evidence names what was used
 	}
 	x := &executor.Executor{
-		Data: c.Data, Git: git, Image: image, Egress: c.Egress, Upstreams: upstreams,
+		Data: c.Data, Git: git, Image: image, Egress: c.Egress, Store: i.store, Upstreams: upstreams,
 		Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(c.Data, "hosts"), Capacity: c.Capacity, Queue: c.Queue,
 			SleepAfter: time.Duration(c.SleepAfter), Log: log},
 		Limits: containers.Limits{Memory: int64(c.Limits.Memory), CPUs: c.Limits.CPUs, PIDs: c.Limits.PIDs, Tmp: int64(c.Limits.Tmp),
@@ -175,7 +187,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	i.gateway = &gateway.Server{
 		Executor: x, Git: git, Version: buildVersion(), Engine: engine.Name(), URL: c.URL, CORS: c.CORS, Streams: c.Streams,
 		DeploySecret: deploySecret,
-		Log:          log, Chat: i.chat,
+		Log:          log, Chat: i.chat, Links: links,
 	}
 	return i, nil
 }
@@ -200,6 +212,9 @@ func (i *installation) close(ctx context.Context, keep bool) error {
 	}
 	if i.executor != nil {
 		errs = append(errs, i.executor.Close(ctx, keep))
+	}
+	if i.store != nil {
+		errs = append(errs, i.store.Close())
 	}
 	if i.engine != nil {
 		errs = append(errs, i.engine.Close())

@@ -25,12 +25,7 @@ func (s *secrets) value(path, env, file string) (string, error) {
 	case env != "" && file != "":
 		return "", fmt.Errorf("%s_env and %s_file are both set: want one", path, path)
 	case env != "":
-		for _, kv := range s.environ {
-			if v, ok := strings.CutPrefix(kv, env+"="); ok {
-				value = v
-			}
-		}
-		if value == "" {
+		if value = s.env(env); value == "" {
 			return "", fmt.Errorf("%s_env names %s, which is not in the environment", path, env)
 		}
 	case file != "":
@@ -55,9 +50,27 @@ func (s *secrets) value(path, env, file string) (string, error) {
 	default:
 		return "", nil
 	}
+	s.known(path, value)
+	return value, nil
+}
+
+// env is a variable of the environment; "" when it is not set.
+func (s *secrets) env(name string) (value string) {
+	for _, kv := range s.environ {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			value = v
+		}
+	}
+	return value
+}
+
+// known remembers a secret that was read in another way.
+func (s *secrets) known(path, value string) {
+	if value == "" {
+		return
+	}
 	if s.values == nil {
 		s.values = make(map[string]string)
 	}
 	s.values[path] = value
-	return value, nil
 }

@@ -1,0 +1,59 @@
+package main
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/ramus-dev/ramus/gateway"
+)
+
+// linkKeyBytes is the length of the key that signs links.
+const linkKeyBytes = 32
+
+// newLinks makes what signs links to evidence, with the key in the folder of
+// keys, which is made when it is missing. Who deletes it ends all links.
+func newLinks(keys string, c Config, secret *secrets) (*gateway.Links, error) {
+	key, err := linkKey(filepath.Join(keys, "links.key"))
+	if err != nil {
+		return nil, err
+	}
+	secret.known("links.key", string(key))
+	return &gateway.Links{Key: key, URL: c.URL, TTL: time.Duration(c.Artifacts.LinkTTL)}, nil
+}
+
+func linkKey(path string) ([]byte, error) {
+	key, err := os.ReadFile(path)
+	switch {
+	case err == nil && len(key) == linkKeyBytes:
+		return key, nil
+	case err == nil:
+		return nil, fmt.Errorf("the key of links in %s has %d bytes, want %d; remove it and start again: a new one is made, and links that were given out end", path, len(key), linkKeyBytes)
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, fmt.Errorf("cannot read the key of links: %w", err)
+	}
+	key = make([]byte, linkKeyBytes)
+	_, _ = rand.Read(key) // never fails
+	if err := writeKey(path, key); err != nil {
+		return nil, fmt.Errorf("cannot write the key of links: %w", err)
+	}
+	return key, nil
+}
+
+// writeKey writes a file that is whole or not there, for its owner alone.
+func writeKey(path string, key []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".key-*") // made with mode 0600
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name()) // gone already when it was renamed
+	_, err = f.Write(key)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), path)
+}
