@@ -4,8 +4,5 @@
 package ramus
 
 import (
-	_ "github.com/gorilla/websocket"
-	_ "github.com/slack-go/slack"
-	_ "github.com/slack-go/slack/socketmode"
 	_ "gocloud.dev/blob/memblob"
 )

@@ -1,12 +1,41 @@
 package slack
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"log/slog"
+	"math/rand/v2"
+	"net"
 	"net/http"
+	"net/url"
+	"path"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
+
+	slackgo "github.com/slack-go/slack"
+)
+
+// DefaultURL is Slack's Web API.
+const DefaultURL = "https://slack.com/api/"
+
+const (
+	// maxAnswer bounds an answer of the Web API. A page of 200 messages of the
+	// greatest length comes near it.
+	maxAnswer = 32 << 20
+	// attemptTime is what one attempt may take. Slack answers within some seconds or not at all.
+	attemptTime = 30 * time.Second
+	// maxRetryAfter bounds what a Retry-After may ask for.
+	maxRetryAfter = time.Hour
+	// abreast is how many requests of one method are under way at once: Slack
+	// counts them by the minute, and a burst would only earn a 429.
+	abreast = 8
 )
 
 // Client reads and writes through the Web API. Its exported fields are its
@@ -14,81 +43,252 @@ import (
 // concurrent use. They wait out rate limits (Retry-After) and Slack being
 // down until ctx ends; an error means that Slack refused for good.
 type Client struct {
-	URL   string // of the Web API; default https://slack.com/api/
+	URL   string // of the Web API; default [DefaultURL]
 	Token string // xoxb-…
 	// AppToken (xapp-…) is for Socket Mode alone.
 	AppToken string
-	HTTP     *http.Client
-	Log      *slog.Logger
+	HTTP     *http.Client // default http.DefaultClient; each attempt has a time limit of its own
+	Log      *slog.Logger // default slog.Default
 	Now      func() time.Time
-	// Patience is the longest pause between two attempts; default 30 s.
+	// Patience is the longest pause between two attempts that the client chooses itself; default 30 s. A
+	// Retry-After is kept to even where it is longer.
 	Patience time.Duration
+	// Sleep waits for d or until ctx ends, then with its error; default a timer.
+	Sleep func(ctx context.Context, d time.Duration) error
+
+	once  sync.Once
+	api   *slackgo.Client
+	base  string // URL with a slash at its end
+	lanes lanes
+	names names
+
+	mu sync.Mutex // guards me
+	me Identity
 }
 
 // ErrRefused: Slack will not do it, whoever asks again (channel_not_found, not_in_channel, invalid_auth …).
+// The error is a [*RefusedError], which has the code.
 var ErrRefused = errors.New("Slack refuses")
+
+// RefusedError is an answer of Slack's that asking again will not change.
+type RefusedError struct {
+	Method string // of the Web API, such as chat.postMessage
+	Code   string // of Slack, such as channel_not_found
+	Needed string // the scope that the token lacks, for missing_scope
+	Detail string // what Slack adds, as for invalid_blocks
+}
+
+func (e *RefusedError) Error() string {
+	text := fmt.Sprintf("%v %s: %s", ErrRefused, e.Method, e.Code)
+	if e.Needed != "" {
+		text += ": the app lacks the scope " + e.Needed
+	}
+	if e.Detail != "" {
+		text += " (" + e.Detail + ")"
+	}
+	return text
+}
+
+func (e *RefusedError) Unwrap() error { return ErrRefused }
+
+// passing is a failure that may be gone at the next attempt.
+type passing struct {
+	err   error
+	after time.Duration // what Slack asked to wait; 0 when it did not say
+	// unknown: what was asked may have been done all the same.
+	unknown bool
+}
+
+func (e *passing) Error() string { return e.err.Error() }
+func (e *passing) Unwrap() error { return e.err }
+
+// codes that pass, and whether Slack may have done what it was asked. Every other code is a refusal.
+var passingCodes = map[string]bool{
+	"ratelimited":                false,
+	"rate_limited":               false,
+	"service_unavailable":        false,
+	"request_timeout":            false, // the body did not arrive in full
+	"team_added_to_org":          false,
+	"accesslimited":              false,
+	"internal_error":             true,
+	"fatal_error":                true, // "some aspect of the operation may have succeeded"
+	"external_channel_migrating": false,
+}
+
+func (c *Client) setup() {
+	c.once.Do(func() {
+		c.base = strings.TrimSuffix(cmp.Or(c.URL, DefaultURL), "/") + "/"
+		c.HTTP = cmp.Or(c.HTTP, http.DefaultClient)
+		c.Log = cmp.Or(c.Log, slog.Default())
+		c.Patience = cmp.Or(c.Patience, 30*time.Second)
+		if c.Now == nil {
+			c.Now = time.Now
+		}
+		if c.Sleep == nil {
+			c.Sleep = sleep
+		}
+		c.api = slackgo.New(c.Token, slackgo.OptionAPIURL(c.base), slackgo.OptionHTTPClient((*wire)(c)),
+			slackgo.OptionAppLevelToken(c.AppToken))
+	})
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// call makes attempts until one succeeds, Slack refuses, or ctx ends. before,
+// which may be nil, runs ahead of an attempt that follows one of unknown outcome; when it returns true the
+// call is done.
+func (c *Client) call(ctx context.Context, method string, attempt func(context.Context) error, before func() (bool, error)) error {
+	c.setup()
+	unknown := false
+	for n := 1; ; n++ {
+		if unknown && before != nil {
+			if done, err := before(); done || err != nil {
+				return err
+			}
+		}
+		err := c.attempt(ctx, method, attempt)
+		var pass *passing
+		if err == nil || !errors.As(err, &pass) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("%s: %w (the last attempt: %v)", method, context.Cause(ctx), err)
+		}
+		// An attempt that surely did nothing says nothing about one before it.
+		unknown = unknown || pass.unknown
+		pause := c.pause(n, pass.after)
+		c.Log.LogAttrs(ctx, slog.LevelWarn, "Slack did not answer; waiting", slog.String("method", method),
+			slog.Int("attempt", n), slog.Duration("pause", pause), slog.Any("err", err))
+		if err := c.Sleep(ctx, pause); err != nil {
+			return fmt.Errorf("%s: %w (the last attempt: %v)", method, err, pass)
+		}
+	}
+}
+
+// attempt makes one request, in its method's lane.
+func (c *Client) attempt(ctx context.Context, method string, f func(context.Context) error) error {
+	leave, err := c.lanes.enter(ctx, method, abreast, c)
+	if err != nil {
+		return fmt.Errorf("%s: %w", method, err)
+	}
+	short, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	err = f(short)
+	var pass *passing
+	if errors.As(err, &pass) && method != postMessage {
+		// Slack limits postMessage by channel, whose lane the caller of call
+		// keeps meanwhile; everything else by method.
+		leave(pass.after)
+		return err
+	}
+	leave(0)
+	return err
+}
+
+// pause doubles from a second, with jitter, up to Patience. What Slack asks for comes first.
+func (c *Client) pause(attempt int, after time.Duration) time.Duration {
+	if after > 0 {
+		return min(after, maxRetryAfter)
+	}
+	d := min(time.Second<<min(attempt-1, 20), c.Patience)
+	return d/2 + rand.N(d/2+1)
+}
+
+// wire is the Client as the HTTP client of slack-go. It reads answers within
+// bounds and tells the three kinds apart: done, refused, passing.
+type wire Client
+
+func (w *wire) Do(req *http.Request) (*http.Response, error) {
+	method := path.Base(req.URL.Path)
+	resp, err := w.HTTP.Do(req)
+	if err != nil {
+		// Where no connection was made nothing was asked.
+		var op *net.OpError
+		dial := errors.As(err, &op) && op.Op == "dial"
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err
+		}
+		return nil, &passing{err: fmt.Errorf("%s: %w", method, err), unknown: !dial}
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	if err == nil && len(body) > maxAnswer {
+		err = fmt.Errorf("the answer has more than %d bytes", maxAnswer)
+	}
+	if err != nil {
+		return nil, &passing{err: fmt.Errorf("%s: cannot read the answer: %w", method, err), unknown: true}
+	}
+	if resp.StatusCode == http.StatusTooManyRequests {
+		return nil, &passing{err: fmt.Errorf("%s: rate-limited", method), after: retryAfter(resp.Header)}
+	}
+	var answer struct {
+		OK       bool   `json:"ok"`
+		Error    string `json:"error"`
+		Needed   string `json:"needed"`
+		Metadata struct {
+			Messages []string `json:"messages"`
+		} `json:"response_metadata"`
+	}
+	err = json.Unmarshal(body, &answer)
+	switch {
+	case err == nil && answer.Error != "" && !answer.OK:
+		if unknown, passes := passingCodes[answer.Error]; passes {
+			return nil, &passing{err: fmt.Errorf("%s: %s", method, answer.Error), after: retryAfter(resp.Header), unknown: unknown}
+		}
+		return nil, &RefusedError{Method: method, Code: answer.Error, Needed: answer.Needed, Detail: clip(strings.Join(answer.Metadata.Messages, "; "))}
+	case resp.StatusCode/100 != 2:
+		return nil, &passing{err: fmt.Errorf("%s: status %d", method, resp.StatusCode), unknown: true}
+	case err != nil || !answer.OK:
+		return nil, &passing{err: fmt.Errorf("%s: the answer is not Slack's: %q", method, clip(string(body))), unknown: true}
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return resp, nil
+}
+
+func retryAfter(h http.Header) time.Duration {
+	if seconds, err := strconv.Atoi(h.Get("Retry-After")); err == nil && seconds > 0 {
+		return time.Duration(min(seconds, int(maxRetryAfter/time.Second))) * time.Second
+	}
+	return 0
+}
+
+// Me asks auth.test; the answer is remembered.
+func (c *Client) Me(ctx context.Context) (Identity, error) {
+	c.mu.Lock()
+	me := c.me
+	c.mu.Unlock()
+	if me != (Identity{}) {
+		return me, nil
+	}
+	err := c.call(ctx, "auth.test", func(ctx context.Context) error {
+		answer, err := c.api.AuthTestContext(ctx)
+		if err != nil {
+			return err
+		}
+		me = Identity{Team: answer.TeamID, User: answer.UserID, Bot: answer.BotID}
+		return nil
+	}, nil)
+	if err == nil {
+		err = check(idOf("team_id", me.Team), idOf("user_id", me.User))
+	}
+	if err != nil {
+		return Identity{}, fmt.Errorf("cannot tell whom Slack's token belongs to: %w", err)
+	}
+	c.mu.Lock()
+	c.me = me
+	c.mu.Unlock()
+	return me, nil
+}
 
 // Identity is whom the token belongs to.
 type Identity struct{ Team, User, Bot string }
-
-// Me asks auth.test; the answer is remembered.
-func (c *Client) Me(ctx context.Context) (Identity, error) { panic("not built") }
-
-// Mark makes a message of ours known again: it travels in the message's metadata.
-type Mark struct {
-	Run  string `json:"run"`  // Run.Name
-	Key  string `json:"key"`  // of the event
-	Part string `json:"part"` // "progress", "result", "answer" …
-}
-
-// Message is what is posted. Blocks are Block Kit blocks, already within Slack's limits.
-type Message struct {
-	Channel  string
-	ThreadTS string
-	Text     string // the fallback for notifications, and all there is without blocks
-	Blocks   []Block
-	Mark     Mark
-}
-
-// Block is one block of Block Kit as JSON.
-type Block = json.RawMessage
-
-// Post posts a message once: when an attempt's outcome is unknown (a time-out, a broken
-// connection, a 5xx), the thread is read back and the message with the same
-// Mark is taken for it. With look set that is done before the first attempt too.
-func (c *Client) Post(ctx context.Context, m Message, look bool) (ts string, err error) {
-	panic("not built")
-}
-
-// Find looks for a message of ours with this mark in a thread.
-func (c *Client) Find(ctx context.Context, channel, threadTS string, mark Mark) (ts string, found bool, err error) {
-	panic("not built")
-}
-
-// Update edits a message of ours.
-func (c *Client) Update(ctx context.Context, m Message, ts string) error { panic("not built") }
-
-// React adds a reaction (name without colons) to a message, Unreact removes
-// one; there already, or gone already, is no error.
-func (c *Client) React(ctx context.Context, channel, ts, name string) error   { panic("not built") }
-func (c *Client) Unreact(ctx context.Context, channel, ts, name string) error { panic("not built") }
-
-// Ephemeral shows a text to one user alone.
-func (c *Client) Ephemeral(ctx context.Context, channel, threadTS, user, text string) error {
-	panic("not built")
-}
-
-// Respond answers at a response_url, which must lie below one of Slack's hosts or the configured URL's.
-func (c *Client) Respond(ctx context.Context, url, text string) error { panic("not built") }
-
-// Download fetches a file that was shared, at most max bytes.
-func (c *Client) Download(ctx context.Context, f File, max int64) ([]byte, error) {
-	panic("not built")
-}
-
-// Socket receives deliveries by Socket Mode until ctx ends, reconnecting. Each is
-// acknowledged after handle has returned nil; one that fails is not, so that Slack sends it again.
-// The payload that handle's reply returns (may be nil) goes with the acknowledgement.
-func (c *Client) Socket(ctx context.Context, handle func(context.Context, Delivery) (reply any, err error)) error {
-	panic("not built")
-}

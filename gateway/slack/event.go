@@ -1,9 +1,6 @@
 package slack
 
-import (
-	"net/http"
-	"time"
-)
+import "time"
 
 // Mention is a message that speaks to ramus.
 type Mention struct {
@@ -25,10 +22,6 @@ func (m Mention) Key() string { return m.Channel + ":" + m.TS }
 func (m Mention) Session() string {
 	return "slack:" + m.Team + ":" + m.Channel + ":" + m.ThreadTS
 }
-
-// Said is the text for people and agents: mentions of ramus itself taken out,
-// entities (&amp;, links) undone, trimmed. Other users stay as <@U…>.
-func (m Mention) Said() string { panic("not built") }
 
 // Action is a button that was pressed.
 type Action struct {
@@ -61,17 +54,3 @@ type Delivery struct {
 	EventID string
 	Retry   int // X-Slack-Retry-Num, for the log alone: no event is dropped for it
 }
-
-// Verify checks Slack's v0 signature over the raw body (X-Slack-Signature,
-// X-Slack-Request-Timestamp), in constant time, five minutes either way.
-func Verify(secret string, h http.Header, body []byte, now time.Time) error { panic("not built") }
-
-// ParseEvent reads a body of the Events API. bot is ramus's own user id, for
-// envelopes that do not say.
-func ParseEvent(body []byte, bot string) (Delivery, error) { panic("not built") }
-
-// ParseInteraction reads a body (form with a payload) of an interaction.
-func ParseInteraction(body []byte) (Delivery, error) { panic("not built") }
-
-// ParseCommand reads a body (form) of a slash command.
-func ParseCommand(body []byte) (Delivery, error) { panic("not built") }

@@ -1,6 +1,17 @@
 package slack
 
-import "context"
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+)
 
 // Thread is a conversation, normalised: everything that was said, oldest first.
 type Thread struct {
@@ -10,6 +21,9 @@ type Thread struct {
 	// Parent is the first message. Its User is the thread's starter.
 	Parent  Post   `json:"parent"`
 	Replies []Post `json:"replies"`
+	// Omitted is how many messages are left out between Parent and Replies, of
+	// which only the newest 999 are kept.
+	Omitted int `json:"omitted,omitempty"`
 }
 
 // Post is one message of a thread.
@@ -33,8 +47,210 @@ type File struct {
 	Download string `json:"-"` // url_private_download: it needs the token, so it is told to nobody
 }
 
+const (
+	pageSize   = 200 // what Slack recommends as the most
+	maxPages   = 100 // of a thread
+	maxReplies = 999
+	maxFiles   = 20 // of a message; Slack's clients share 10 at most
+)
+
 // Thread reads a thread to the end of its pages (conversations.replies) and
 // resolves the names of those who speak in it.
 func (c *Client) Thread(ctx context.Context, team, channel, ts string) (Thread, error) {
-	panic("not built")
+	me, err := c.Me(ctx)
+	if err != nil {
+		return Thread{}, fmt.Errorf("cannot read a thread in Slack: %w", err)
+	}
+	t := Thread{Team: team, Channel: channel, TS: ts}
+	var parent *message
+	var replies []*message
+	err = c.pages(ctx, channel, ts, func(m *message) bool {
+		// Slack repeats the parent on pages after the first.
+		if m.TS == ts {
+			parent = m
+			return true
+		}
+		replies = append(replies, m)
+		if len(replies) >= 2*maxReplies {
+			t.Omitted += len(replies) - maxReplies
+			replies = slices.Clone(replies[len(replies)-maxReplies:])
+		}
+		return true
+	})
+	if err != nil {
+		return Thread{}, fmt.Errorf("cannot read thread %s of channel %s in Slack: %w", ts, channel, err)
+	}
+	if parent == nil {
+		return Thread{}, fmt.Errorf("cannot read thread %s of channel %s in Slack: %w", ts, channel,
+			&RefusedError{Method: "conversations.replies", Code: "thread_not_found", Detail: "the answer lacks the parent"})
+	}
+	if n := len(replies) - maxReplies; n > 0 {
+		t.Omitted += n
+		replies = replies[n:]
+	}
+	names, err := c.resolve(ctx, parent, replies)
+	if err != nil {
+		return Thread{}, fmt.Errorf("cannot read thread %s of channel %s in Slack: %w", ts, channel, err)
+	}
+	t.Parent = parent.post(me, names)
+	t.Replies = make([]Post, 0, len(replies))
+	for _, m := range replies {
+		t.Replies = append(t.Replies, m.post(me, names))
+	}
+	return t, nil
+}
+
+// message is what is read of a message of Slack's. Everything else in it, which
+// grows with every feature of Slack's, cannot make it unreadable.
+type message struct {
+	TS         string `json:"ts"`
+	User       string `json:"user"`
+	Username   string `json:"username"`
+	BotID      string `json:"bot_id"`
+	BotProfile struct {
+		Name string `json:"name"`
+	} `json:"bot_profile"`
+	Text        string `json:"text"`
+	Attachments []struct {
+		Pretext  string `json:"pretext"`
+		Title    string `json:"title"`
+		Text     string `json:"text"`
+		Fallback string `json:"fallback"`
+	} `json:"attachments"`
+	Files []struct {
+		ID       string `json:"id"`
+		Name     string `json:"name"`
+		Title    string `json:"title"`
+		MIME     string `json:"mimetype"`
+		Size     int64  `json:"size"`
+		Mode     string `json:"mode"`
+		Download string `json:"url_private_download"`
+		Private  string `json:"url_private"`
+	} `json:"files"`
+	Metadata struct {
+		Type    string          `json:"event_type"`
+		Payload json.RawMessage `json:"event_payload"`
+	} `json:"metadata"`
+}
+
+// own says whether ramus posted the message.
+func (m *message) own(me Identity) bool {
+	return m.BotID != "" && m.BotID == me.Bot || m.User != "" && m.User == me.User
+}
+
+// mark is the mark of a message of ramus's own. Others may write the same metadata; it says nothing there.
+func (m *message) mark(me Identity) *Mark {
+	if m.Metadata.Type != markType || !m.own(me) {
+		return nil
+	}
+	var mark Mark
+	if err := json.Unmarshal(m.Metadata.Payload, &mark); err != nil {
+		return nil
+	}
+	return &mark
+}
+
+func (m *message) post(me Identity, names map[string]string) Post {
+	p := Post{
+		TS:   m.TS,
+		User: m.User,
+		Name: cmp.Or(names[m.User], m.Username, m.BotProfile.Name, m.User, m.BotID),
+		Bot:  m.BotID != "",
+		Own:  m.own(me),
+		Mark: m.mark(me),
+	}
+	write := func(text string) string {
+		return strings.TrimSpace(plain(text, func(user, label string) (string, bool) {
+			return "@" + cmp.Or(names[user], label, user), false
+		}))
+	}
+	p.Text = write(m.Text)
+	// What is forwarded, and what most bots say, stands in attachments.
+	for _, a := range m.Attachments[:min(len(m.Attachments), maxFiles)] {
+		parts := []string{a.Pretext, a.Title, a.Text}
+		if a.Pretext+a.Title+a.Text == "" {
+			parts = []string{a.Fallback}
+		}
+		for _, part := range parts {
+			if part = write(part); part != "" && !strings.Contains(p.Text, part) {
+				p.Text = strings.TrimSpace(p.Text + "\n" + part)
+			}
+		}
+	}
+	for _, f := range m.Files {
+		// Deleted, or too old to be shown in a free workspace.
+		if f.Mode == "tombstone" || f.Mode == "hidden_by_limit" || len(p.Files) == maxFiles {
+			continue
+		}
+		p.Files = append(p.Files, File{ID: f.ID, Name: cmp.Or(f.Name, f.Title, f.ID), MIME: f.MIME, Size: f.Size, Download: cmp.Or(f.Download, f.Private)})
+	}
+	return p
+}
+
+// pages reads the messages of a thread, oldest first, or with threadTS "" those
+// of a channel, newest first, until each returns false.
+func (c *Client) pages(ctx context.Context, channel, threadTS string, each func(*message) bool) error {
+	c.setup()
+	form := url.Values{"channel": {channel}, "limit": {strconv.Itoa(pageSize)}, "include_all_metadata": {"true"}}
+	method, most := "conversations.replies", maxPages
+	if threadTS != "" {
+		form.Set("ts", threadTS)
+	} else {
+		method, most = "conversations.history", 5
+	}
+	for range most {
+		var page struct {
+			Messages []json.RawMessage `json:"messages"`
+			Metadata struct {
+				Cursor string `json:"next_cursor"`
+			} `json:"response_metadata"`
+		}
+		err := c.call(ctx, method, func(ctx context.Context) error {
+			return c.form(ctx, method, form, &page)
+		}, nil)
+		if err != nil {
+			return err
+		}
+		for _, raw := range page.Messages {
+			m := new(message)
+			if err := json.Unmarshal(raw, m); err != nil || !isStamp(m.TS) {
+				// One message in an unknown form must not hide the rest of the thread.
+				c.Log.LogAttrs(ctx, slog.LevelWarn, "a message of Slack's cannot be read", slog.String("channel", channel), slog.String("ts", clip(m.TS)), slog.Any("err", err))
+				if !isStamp(m.TS) {
+					continue
+				}
+			}
+			if !each(m) {
+				return nil
+			}
+		}
+		if page.Metadata.Cursor == "" {
+			return nil
+		}
+		form.Set("cursor", page.Metadata.Cursor)
+	}
+	if threadTS != "" {
+		c.Log.LogAttrs(ctx, slog.LevelWarn, "a thread in Slack is too long to be read to its end", slog.String("channel", channel), slog.String("thread", threadTS))
+	}
+	return nil
+}
+
+// form calls a method where slack-go is in the way: it reads all of a message,
+// and a message that it cannot read makes a page unreadable.
+func (c *Client) form(ctx context.Context, method string, form url.Values, answer any) error {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+method, strings.NewReader(form.Encode()))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	req.Header.Set("Authorization", "Bearer "+c.Token)
+	resp, err := (*wire)(c).Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(resp.Body).Decode(answer); err != nil {
+		return fmt.Errorf("%s: cannot read the answer: %w", method, err)
+	}
+	return nil
 }

@@ -1,0 +1,135 @@
+package slack
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+	"unicode"
+)
+
+const (
+	maxNames = 4096           // kept; the least used is forgotten
+	nameTime = 12 * time.Hour // after which a name is asked for again
+	maxAsked = 100            // users that are asked for in one thread; beyond it, ids stay
+)
+
+// names remembers what users are called. The zero value is ready.
+type names struct {
+	mu    sync.Mutex // guards everything below
+	byID  map[string]*list.Element
+	order list.List // of called, the latest used first
+}
+
+type called struct {
+	id, name string
+	asked    time.Time
+}
+
+func (n *names) get(id string, now time.Time) (string, bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	e := n.byID[id]
+	if e == nil || now.Sub(e.Value.(called).asked) > nameTime {
+		return "", false
+	}
+	n.order.MoveToFront(e)
+	return e.Value.(called).name, true
+}
+
+func (n *names) put(id, name string, now time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.byID == nil {
+		n.byID = map[string]*list.Element{}
+	}
+	if e := n.byID[id]; e != nil {
+		n.order.Remove(e)
+	}
+	n.byID[id] = n.order.PushFront(called{id, name, now})
+	if n.order.Len() > maxNames {
+		last := n.order.Back()
+		n.order.Remove(last)
+		delete(n.byID, last.Value.(called).id)
+	}
+}
+
+// mentioned finds users in a text.
+var mentioned = regexp.MustCompile(`<@([A-Za-z0-9]{1,64})[|>]`)
+
+// resolve tells the names of those who speak in a thread, and of those who are
+// spoken of. Ids without a name there stay ids.
+func (c *Client) resolve(ctx context.Context, parent *message, replies []*message) (map[string]string, error) {
+	known := map[string]string{}
+	asked := 0
+	ask := func(id string) error {
+		if _, done := known[id]; done || !isID(id) {
+			return nil
+		}
+		name, ok := c.names.get(id, c.Now())
+		if !ok {
+			if asked == maxAsked {
+				return nil
+			}
+			asked++
+			var err error
+			if name, err = c.name(ctx, id); err != nil {
+				return err
+			}
+			c.names.put(id, name, c.Now())
+		}
+		known[id] = name
+		return nil
+	}
+	// Those who speak first, the latest before the others, so that the bound takes the least.
+	all := append([]*message{parent}, replies...)
+	for i := len(all) - 1; i >= 0; i-- {
+		if err := ask(all[i].User); err != nil {
+			return nil, err
+		}
+	}
+	if err := ask(parent.User); err != nil {
+		return nil, err
+	}
+	for i := len(all) - 1; i >= 0; i-- {
+		for _, m := range mentioned.FindAllStringSubmatch(all[i].Text, maxAsked) {
+			if err := ask(m[1]); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return known, nil
+}
+
+// name asks users.info. Where there is no answer to be had (a stranger of another
+// workspace, no scope), the id is the name.
+func (c *Client) name(ctx context.Context, id string) (string, error) {
+	name := id
+	err := c.call(ctx, "users.info", func(ctx context.Context) error {
+		user, err := c.api.GetUserInfoContext(ctx, id)
+		if err != nil {
+			return err
+		}
+		name = cmp.Or(oneLine(user.Profile.DisplayName), oneLine(user.Profile.RealName), oneLine(user.RealName), oneLine(user.Name), id)
+		return nil
+	}, nil)
+	if err != nil && ctx.Err() != nil {
+		return "", err
+	}
+	return name, nil
+}
+
+// oneLine is a name that a person chose, kept from looking like anything else in a transcript.
+func oneLine(name string) string {
+	words := strings.Fields(strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) {
+			return ' '
+		}
+		return c
+	}, name))
+	short := []rune(strings.Join(words, " "))
+	return string(short[:min(len(short), 80)])
+}

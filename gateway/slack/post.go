@@ -1,0 +1,186 @@
+package slack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	slackgo "github.com/slack-go/slack"
+)
+
+const (
+	postMessage = "chat.postMessage"
+	// markType is the event_type of the metadata that carries a Mark.
+	markType = "ramus_message"
+)
+
+// Mark makes a message of ours known again: it travels in the message's
+// metadata. At least Run or Key must be set.
+type Mark struct {
+	Run  string `json:"run"`  // Run.Name
+	Key  string `json:"key"`  // of the event
+	Part string `json:"part"` // "progress", "result", "answer" …
+}
+
+func (m Mark) metadata() slackgo.SlackMetadata {
+	return slackgo.SlackMetadata{EventType: markType, EventPayload: map[string]any{"run": m.Run, "key": m.Key, "part": m.Part}}
+}
+
+// Message is what is posted. Blocks are Block Kit blocks, already within Slack's limits.
+type Message struct {
+	Channel  string
+	ThreadTS string // "" begins a thread
+	Text     string // the fallback for notifications, and all there is without blocks
+	Blocks   []Block
+	Mark     Mark
+}
+
+// Block is one block of Block Kit as JSON.
+type Block = json.RawMessage
+
+// rawBlock is a Block as slack-go takes it.
+type rawBlock Block
+
+func (b rawBlock) BlockType() slackgo.MessageBlockType { return "" }
+func (b rawBlock) ID() string                          { return "" }
+func (b rawBlock) MarshalJSON() ([]byte, error)        { return b, nil }
+
+// options are the message as chat.postMessage and chat.update take it. Links
+// are not unfurled: they lead to evidence, and Slack would fetch it.
+func (m Message) options() ([]slackgo.MsgOption, error) {
+	if m.Mark.Run == "" && m.Mark.Key == "" {
+		return nil, errors.New("it has no mark, so it could not be found again")
+	}
+	options := []slackgo.MsgOption{
+		slackgo.MsgOptionText(m.Text, false),
+		slackgo.MsgOptionMetadata(m.Mark.metadata()),
+		slackgo.MsgOptionDisableLinkUnfurl(),
+		slackgo.MsgOptionDisableMediaUnfurl(),
+	}
+	// Not nil even when empty: an edit without blocks must take the old ones away.
+	blocks := make([]slackgo.Block, 0, len(m.Blocks))
+	for i, b := range m.Blocks {
+		if !json.Valid(b) {
+			return nil, fmt.Errorf("its block %d is no JSON", i)
+		}
+		blocks = append(blocks, rawBlock(b))
+	}
+	return append(options, slackgo.MsgOptionBlocks(blocks...)), nil
+}
+
+// Post posts a message once: when an attempt's outcome is unknown (a time-out, a broken
+// connection, a 5xx), the thread is read back and the message with the same
+// Mark is taken for it. With look set that is done before the first attempt too.
+//
+// Messages for one channel go one after another, in the order of the calls as
+// far as they are apart: Slack takes about one a second for a channel.
+func (c *Client) Post(ctx context.Context, m Message, look bool) (ts string, err error) {
+	c.setup()
+	options, err := m.options()
+	if err != nil {
+		return "", fmt.Errorf("cannot post to Slack: %w", err)
+	}
+	if m.ThreadTS != "" {
+		options = append(options, slackgo.MsgOptionTS(m.ThreadTS))
+	}
+	leave, err := c.lanes.enter(ctx, postMessage+" "+m.Channel, 1, c)
+	if err != nil {
+		return "", fmt.Errorf("cannot post to Slack: %w", err)
+	}
+	defer leave(0)
+
+	find := func() (found bool, err error) {
+		ts, found, err = c.Find(ctx, m.Channel, m.ThreadTS, m.Mark)
+		return found, err
+	}
+	if look {
+		if found, err := find(); found || err != nil {
+			return ts, err
+		}
+	}
+	err = c.call(ctx, postMessage, func(ctx context.Context) error {
+		_, ts, err = c.api.PostMessageContext(ctx, m.Channel, options...)
+		if err == nil && !isStamp(ts) {
+			err = fmt.Errorf("the answer's ts is %q", clip(ts))
+		}
+		return err
+	}, find)
+	if err != nil && !errors.Is(err, ErrRefused) && ctx.Err() == nil {
+		// Slack said ok in a way that could not be read.
+		if found, findErr := find(); found && findErr == nil {
+			return ts, nil
+		}
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot post to Slack: %w", err)
+	}
+	return ts, nil
+}
+
+// Find looks for a message of ours with this mark in a thread; with threadTS "",
+// among the channel's latest 1,000 messages.
+func (c *Client) Find(ctx context.Context, channel, threadTS string, mark Mark) (ts string, found bool, err error) {
+	me, err := c.Me(ctx)
+	if err != nil {
+		return "", false, err
+	}
+	err = c.pages(ctx, channel, threadTS, func(m *message) bool {
+		if own := m.mark(me); own != nil && *own == mark {
+			ts, found = m.TS, true
+		}
+		return !found
+	})
+	var refused *RefusedError
+	if errors.As(err, &refused) && refused.Code == "thread_not_found" {
+		// Nothing of ours is in a thread that is not there.
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("cannot look for a message in Slack: %w", err)
+	}
+	return ts, found, nil
+}
+
+// Update edits a message of ours. Its outcome does not matter before a repetition: an edit may be made twice.
+func (c *Client) Update(ctx context.Context, m Message, ts string) error {
+	c.setup()
+	options, err := m.options()
+	if err == nil {
+		err = c.call(ctx, "chat.update", func(ctx context.Context) error {
+			_, _, _, err := c.api.UpdateMessageContext(ctx, m.Channel, ts, options...)
+			return err
+		}, nil)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot edit a message in Slack: %w", err)
+	}
+	return nil
+}
+
+// React adds a reaction (name without colons) to a message; there already is no error.
+func (c *Client) React(ctx context.Context, channel, ts, name string) error {
+	c.setup()
+	err := c.call(ctx, "reactions.add", func(ctx context.Context) error {
+		return c.api.AddReactionContext(ctx, name, slackgo.NewRefToMessage(channel, ts))
+	}, nil)
+	return unless(err, "already_reacted", "cannot react in Slack")
+}
+
+// Unreact removes a reaction; gone already is no error.
+func (c *Client) Unreact(ctx context.Context, channel, ts, name string) error {
+	c.setup()
+	err := c.call(ctx, "reactions.remove", func(ctx context.Context) error {
+		return c.api.RemoveReactionContext(ctx, name, slackgo.NewRefToMessage(channel, ts))
+	}, nil)
+	return unless(err, "no_reaction", "cannot take back a reaction in Slack")
+}
+
+// unless forgives the refusal that says that nothing is left to do.
+func unless(err error, code, what string) error {
+	var refused *RefusedError
+	if err == nil || errors.As(err, &refused) && refused.Code == code {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

@@ -1,0 +1,455 @@
+package slacktest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Server is a workspace of Slack's with one app in it. Its exported fields are
+// its options and may be changed until Start; methods are safe for concurrent use after it.
+type Server struct {
+	Addr          string // to listen on; default 127.0.0.1 and any port
+	Team          string // team id; default T01
+	App           string // app id; default A01
+	BotUser       string // the app's user id; default U0RAMUS
+	Bot           string // its bot id; default B0RAMUS
+	BotName       string // default ramus
+	Token         string // xoxb-…; default xoxb-stand-in
+	AppToken      string // xapp-…; default xapp-stand-in
+	SigningSecret string // default "signing-secret"
+
+	// Where Slack delivers to; "" for nowhere. They may be set with SetRequestURLs later.
+	EventsURL, CommandsURL, InteractionsURL string
+	// SocketMode delivers over the sockets that the app has opened, and to no URL.
+	SocketMode bool
+
+	Now func() time.Time // default time.Now
+	// Sleep is the pause before a delivery is repeated, and of a slow answer; default a timer.
+	Sleep func(context.Context, time.Duration) error
+	// Retries are the pauses before a delivery is repeated; default none, a
+	// minute, and five, as Slack's are.
+	Retries []time.Duration
+	// AckTime is how long a delivery waits for its answer; default 3 s.
+	AckTime time.Duration
+	// On is told of every change, one after another, in order. It must not call the Server.
+	On  func(Change)
+	Log *slog.Logger // default none
+
+	ctx    context.Context // of deliveries; ends with Close
+	cancel context.CancelFunc
+	ending sync.Mutex     // guards beginnings against Close
+	work   sync.WaitGroup // deliveries and sockets
+
+	addr      string     // listened on; set once, by Start
+	listening sync.Mutex // guards http and served; is taken before mu
+	http      *http.Server
+	served    chan struct{}
+
+	mu    sync.Mutex // guards everything below
+	state state
+	moved chan struct{} // closed and made anew at every change
+}
+
+// Change is something that happened in a channel.
+type Change struct {
+	Kind    string // "post", "edit", "reaction", "unreaction", "ephemeral", "response"
+	Message Message
+	User    string // who reacted, or whom an ephemeral message is shown to
+	Name    string // of the reaction
+}
+
+// Request is one request to the Web API, or for a file.
+type Request struct {
+	At     time.Time
+	Method string // of the Web API (chat.postMessage), or the path
+	Header http.Header
+	Body   []byte
+	Form   url.Values // of the body and the query, without the token
+	Status int        // 0 when it was cut off without an answer
+	Answer []byte
+}
+
+const (
+	maxBody     = 4 << 20
+	maxRequests = 200_000 // kept; beyond it the oldest half is forgotten
+)
+
+// T is what New needs of a test.
+type T interface {
+	Helper()
+	Cleanup(func())
+	Errorf(string, ...any)
+	Fatalf(string, ...any)
+}
+
+// New starts a workspace with three users (U01, U02, U03), the channels C01
+// and C02, which the app is a member of, C03, which it is not, and a direct one, D01. It
+// ends with the test, and fails it for every complaint.
+func New(t T, options ...func(*Server)) *Server {
+	t.Helper()
+	s := &Server{Retries: []time.Duration{0, 0, 0}}
+	for _, option := range options {
+		option(s)
+	}
+	if err := s.Start(); err != nil {
+		t.Fatalf("slacktest: %v", err)
+	}
+	s.AddUser("U01", "first")
+	s.AddUser("U02", "second")
+	s.AddUser("U03", "third")
+	s.AddChannel("C01", "one", true)
+	s.AddChannel("C02", "two", true)
+	s.AddChannel("C03", "three", false)
+	s.AddDirect("D01", "U01")
+	t.Cleanup(func() {
+		s.Close()
+		for _, complaint := range s.Complaints() {
+			t.Errorf("slacktest: %s", complaint)
+		}
+	})
+	return s
+}
+
+// Start listens.
+func (s *Server) Start() error {
+	s.Team = cmp.Or(s.Team, "T01")
+	s.App = cmp.Or(s.App, "A01")
+	s.BotUser = cmp.Or(s.BotUser, "U0RAMUS")
+	s.Bot = cmp.Or(s.Bot, "B0RAMUS")
+	s.BotName = cmp.Or(s.BotName, "ramus")
+	s.Token = cmp.Or(s.Token, "xoxb-stand-in")
+	s.AppToken = cmp.Or(s.AppToken, "xapp-stand-in")
+	s.SigningSecret = cmp.Or(s.SigningSecret, "signing-secret")
+	s.AckTime = cmp.Or(s.AckTime, 3*time.Second)
+	s.Log = cmp.Or(s.Log, slog.New(slog.DiscardHandler))
+	if s.Now == nil {
+		s.Now = time.Now
+	}
+	if s.Sleep == nil {
+		s.Sleep = sleep
+	}
+	if s.Retries == nil {
+		s.Retries = []time.Duration{0, time.Minute, 5 * time.Minute}
+	}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.moved = make(chan struct{})
+	s.state = newState()
+	s.AddUser(s.BotUser, s.BotName)
+	return s.Up()
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// Up listens again after Down, at the same address.
+func (s *Server) Up() error {
+	s.listening.Lock()
+	defer s.listening.Unlock()
+	if s.http != nil {
+		return nil
+	}
+	l, err := net.Listen("tcp", cmp.Or(s.addr, s.Addr, "127.0.0.1:0"))
+	if err != nil {
+		return fmt.Errorf("cannot stand in for Slack: %w", err)
+	}
+	if s.addr == "" {
+		s.addr = l.Addr().String()
+	}
+	server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug)}
+	s.http, s.served = server, make(chan struct{})
+	go func(served chan struct{}) {
+		defer close(served)
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			s.Log.Error("the stand-in ended", "err", err)
+		}
+	}(s.served)
+	return nil
+}
+
+// Down listens no more and cuts every connection: whoever comes is refused.
+func (s *Server) Down() {
+	s.listening.Lock()
+	defer s.listening.Unlock()
+	if s.http == nil {
+		return
+	}
+	s.http.Close()
+	<-s.served
+	s.http = nil
+	s.closeSockets()
+}
+
+// Close ends deliveries and connections, and waits for them.
+func (s *Server) Close() {
+	s.ending.Lock()
+	s.cancel()
+	s.ending.Unlock()
+	s.Down()
+	s.work.Wait()
+}
+
+// background runs f unless the Server is closed, whose Close waits for it.
+func (s *Server) background(f func(context.Context)) {
+	s.ending.Lock()
+	defer s.ending.Unlock()
+	if s.ctx.Err() == nil {
+		s.work.Go(func() { f(s.ctx) })
+	}
+}
+
+// URL is where the stand-in listens, without a slash at its end.
+func (s *Server) URL() string { return "http://" + s.addr }
+
+// API is the URL of the Web API.
+func (s *Server) API() string { return s.URL() + "/api/" }
+
+// SetRequestURLs tells where the app wants its deliveries; all three may be the same address.
+func (s *Server) SetRequestURLs(events, commands, interactions string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.EventsURL, s.CommandsURL, s.InteractionsURL = events, commands, interactions
+}
+
+// ServeHTTP answers the Web API, files, response_urls and sockets.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path == "/socket" {
+		s.serveSocket(w, r)
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		http.Error(w, "cannot read the body", http.StatusRequestEntityTooLarge)
+		return
+	}
+	method, isAPI := strings.CutPrefix(r.URL.Path, "/api/")
+	if !isAPI {
+		method = r.URL.Path
+	}
+	q := &Request{At: s.Now(), Method: method, Header: r.Header.Clone(), Body: body}
+	q.Form, err = formOf(r, body)
+	token := tokenOf(r, q.Form)
+	q.Form.Del("token")
+
+	fault := s.fault(method)
+	if fault.Delay > 0 {
+		if s.Sleep(r.Context(), fault.Delay) != nil {
+			fault.Cut = true
+		}
+	}
+	a := answer{}
+	switch {
+	case fault.Cut:
+	case fault.RetryAfter > 0:
+		a = rateLimited(fault.RetryAfter)
+	case fault.Status != 0:
+		a = answer{status: fault.Status, body: []byte("<html>upstream request timeout</html>"), kind: "text/html"}
+	case fault.Error != "":
+		a = refuse(fault.Error)
+	default:
+		if after := s.overBudget(q); after > 0 {
+			a = rateLimited(after)
+			break
+		}
+		switch {
+		case err != nil:
+			a = refuse("invalid_form_data")
+		case isAPI:
+			a = s.method(r, method, token, q.Form)
+		case strings.HasPrefix(r.URL.Path, "/files/"):
+			a = s.file(r, token)
+		case strings.HasPrefix(r.URL.Path, "/response/"):
+			a = s.response(r, body)
+		default:
+			a = answer{status: http.StatusNotFound, body: []byte("not found"), kind: "text/plain"}
+		}
+	}
+	if fault.Lose {
+		fault.Cut = true
+	}
+	if !fault.Cut {
+		q.Status, q.Answer = cmp.Or(a.status, http.StatusOK), a.body
+	}
+	s.mu.Lock()
+	if len(s.state.requests) >= maxRequests {
+		s.state.requests = append([]Request(nil), s.state.requests[maxRequests/2:]...)
+	}
+	s.state.requests = append(s.state.requests, *q)
+	if a.complaint != "" {
+		s.state.complaints = append(s.state.complaints, method+": "+a.complaint)
+	}
+	s.move()
+	s.mu.Unlock()
+	if fault.Cut {
+		panic(http.ErrAbortHandler)
+	}
+	for name, value := range a.header {
+		w.Header().Set(name, value)
+	}
+	w.Header().Set("Content-Type", cmp.Or(a.kind, "application/json; charset=utf-8"))
+	w.WriteHeader(q.Status)
+	_, _ = w.Write(a.body)
+}
+
+// answer is what is sent back.
+type answer struct {
+	status    int
+	kind      string
+	header    map[string]string
+	body      []byte
+	complaint string
+}
+
+// refuse is ok:false with a code. Those that only a mistake in the app can earn are complaints.
+func refuse(code string, details ...string) answer {
+	body := map[string]any{"ok": false, "error": code}
+	if len(details) > 0 {
+		var messages []string
+		for _, d := range details {
+			messages = append(messages, "[ERROR] "+d)
+		}
+		body["errors"] = details
+		body["response_metadata"] = map[string]any{"messages": messages}
+	}
+	a := jsonAnswer(body)
+	if mistakes[code] {
+		a.complaint = strings.TrimSpace(code + " " + strings.Join(details, "; "))
+	}
+	return a
+}
+
+var mistakes = map[string]bool{
+	"unknown_method": true, "invalid_form_data": true, "invalid_post_type": true, "invalid_arguments": true, "not_authed": true,
+	"invalid_blocks": true, "invalid_blocks_format": true, "msg_too_long": true, "msg_blocks_too_long": true, "no_text": true,
+	"invalid_metadata_format": true, "invalid_metadata_schema": true, "metadata_too_large": true, "invalid_name": true,
+	"bad_timestamp": true, "invalid_cursor": true, "json_not_object": true, "thread_not_found": true, "invalid_limit": true,
+	"cant_update_message": true,
+}
+
+func jsonAnswer(v any) answer {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return answer{status: http.StatusInternalServerError, body: []byte(err.Error()), kind: "text/plain"}
+	}
+	return answer{body: bytes.TrimSuffix(b.Bytes(), []byte("\n"))}
+}
+
+func rateLimited(after time.Duration) answer {
+	a := jsonAnswer(map[string]any{"ok": false, "error": "ratelimited"})
+	a.status = http.StatusTooManyRequests
+	a.header = map[string]string{"Retry-After": fmt.Sprint(int64((after + time.Second - 1) / time.Second))}
+	return a
+}
+
+// formOf reads what was asked: the query, a form, or an object of JSON.
+func formOf(r *http.Request, body []byte) (url.Values, error) {
+	form := r.URL.Query()
+	switch kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";"); kind {
+	case "application/x-www-form-urlencoded":
+		more, err := url.ParseQuery(string(body))
+		if err != nil {
+			return form, err
+		}
+		for name, values := range more {
+			form[name] = append(form[name], values...)
+		}
+	case "application/json":
+		if len(bytes.TrimSpace(body)) == 0 || string(bytes.TrimSpace(body)) == "null" {
+			return form, nil
+		}
+		var object map[string]json.RawMessage
+		if err := json.Unmarshal(body, &object); err != nil {
+			return form, err
+		}
+		for name, raw := range object {
+			var text string
+			if json.Unmarshal(raw, &text) != nil {
+				text = string(raw)
+			}
+			form.Set(name, text)
+		}
+	}
+	return form, nil
+}
+
+func tokenOf(r *http.Request, form url.Values) string {
+	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		return bearer
+	}
+	return form.Get("token")
+}
+
+// Requests are all requests so far, in the order of their answers.
+func (s *Server) Requests() []Request {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]Request(nil), s.state.requests...)
+}
+
+// Complaints are the app's mistakes so far.
+func (s *Server) Complaints() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append([]string(nil), s.state.complaints...)
+}
+
+// Forgive forgets the complaints so far, for a test that makes mistakes on purpose, and returns them.
+func (s *Server) Forgive() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := s.state.complaints
+	s.state.complaints = nil
+	return all
+}
+
+// move tells those who wait that something changed. s.mu is held.
+func (s *Server) move() {
+	close(s.moved)
+	s.moved = make(chan struct{})
+}
+
+// change tells On. s.mu is held, which keeps the order.
+func (s *Server) change(c Change) {
+	if s.On != nil {
+		s.On(c)
+	}
+	s.move()
+}
+
+// Until waits until done is true, which is asked again after every change. An error is ctx's.
+func (s *Server) Until(ctx context.Context, done func() bool) error {
+	for {
+		s.mu.Lock()
+		moved := s.moved
+		s.mu.Unlock()
+		if done() {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}

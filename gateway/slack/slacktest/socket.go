@@ -1,0 +1,182 @@
+package slacktest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gorilla/websocket"
+)
+
+// socket is one connection of Socket Mode.
+type socket struct {
+	conn    *websocket.Conn
+	writing sync.Mutex // guards writes to conn
+}
+
+func (k *socket) write(v any) error {
+	k.writing.Lock()
+	defer k.writing.Unlock()
+	_ = k.conn.SetWriteDeadline(time.Now().Add(10 * time.Second))
+	return k.conn.WriteJSON(v)
+}
+
+// openSocket answers apps.connections.open with an address that can be used once.
+func (s *Server) openSocket() answer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.events++
+	ticket := fmt.Sprintf("ticket-%d", s.state.events)
+	s.state.tickets[ticket] = true
+	return jsonAnswer(map[string]any{"ok": true, "url": "ws" + strings.TrimPrefix(s.URL(), "http") + "/socket?ticket=" + ticket + "&app_id=" + s.App})
+}
+
+func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request) {
+	ticket := r.URL.Query().Get("ticket")
+	s.mu.Lock()
+	good := s.state.tickets[ticket]
+	delete(s.state.tickets, ticket)
+	crowded := len(s.state.sockets) >= 10
+	s.mu.Unlock()
+	if !good || crowded {
+		http.Error(w, "invalid ticket, or ten connections already", http.StatusForbidden)
+		return
+	}
+	up := websocket.Upgrader{CheckOrigin: func(*http.Request) bool { return true }}
+	conn, err := up.Upgrade(w, r, nil)
+	if err != nil {
+		return
+	}
+	k := &socket{conn: conn}
+	conn.SetReadLimit(maxBody)
+	s.mu.Lock()
+	s.state.sockets[k] = true
+	open := len(s.state.sockets)
+	s.mu.Unlock()
+	_ = k.write(map[string]any{"type": "hello", "num_connections": open, "connection_info": map[string]any{"app_id": s.App},
+		"debug_info": map[string]any{"host": "stand-in", "build_number": 1, "approximate_connection_time": 18060}})
+	s.mu.Lock()
+	s.move()
+	s.mu.Unlock()
+	done := make(chan struct{})
+	defer close(done)
+	s.background(func(ctx context.Context) {
+		// Slack pings every few seconds, and clients take silence for a dead connection.
+		tick := time.NewTicker(5 * time.Second)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				_ = conn.WriteControl(websocket.PingMessage, []byte("Ping from the stand-in"), time.Now().Add(10*time.Second))
+			case <-ctx.Done():
+				conn.Close()
+				<-done
+				return
+			case <-done:
+				return
+			}
+		}
+	})
+	for {
+		_, message, err := conn.ReadMessage()
+		if err != nil {
+			break
+		}
+		var ack struct {
+			EnvelopeID string          `json:"envelope_id"`
+			Payload    json.RawMessage `json:"payload"`
+		}
+		_ = json.Unmarshal(message, &ack)
+		s.mu.Lock()
+		waiting := s.state.waiting[ack.EnvelopeID]
+		delete(s.state.waiting, ack.EnvelopeID)
+		switch {
+		case waiting == nil:
+			s.state.complaints = append(s.state.complaints, fmt.Sprintf("socket: nobody waits for an acknowledgement of %q", ack.EnvelopeID))
+		case len(message) >= 20_000:
+			// Slack drops these without a word.
+			s.state.complaints = append(s.state.complaints, fmt.Sprintf("socket: an acknowledgement of %d bytes", len(message)))
+		default:
+			waiting <- ack.Payload
+		}
+		s.mu.Unlock()
+	}
+	s.mu.Lock()
+	delete(s.state.sockets, k)
+	s.move()
+	s.mu.Unlock()
+	conn.Close()
+}
+
+// Sockets is how many connections of Socket Mode are open.
+func (s *Server) Sockets() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.state.sockets)
+}
+
+// Disconnect asks every socket to go, as Slack does when it refreshes a
+// connection ("refresh_requested"), warns ("warning"), or the app's Socket Mode was switched off ("link_disabled").
+func (s *Server) Disconnect(reason string) {
+	for _, k := range s.allSockets() {
+		_ = k.write(map[string]any{"type": "disconnect", "reason": reason, "debug_info": map[string]any{"host": "stand-in"}})
+	}
+}
+
+// closeSockets cuts every connection: a hijacked one does not end with its HTTP server.
+func (s *Server) closeSockets() {
+	for _, k := range s.allSockets() {
+		k.conn.Close()
+	}
+}
+
+func (s *Server) allSockets() (all []*socket) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for k := range s.state.sockets {
+		all = append(all, k)
+	}
+	return all
+}
+
+// overSocket delivers over one of the app's connections and waits for the acknowledgement.
+func (s *Server) overSocket(ctx context.Context, a Attempt, kind string, payload any) Attempt {
+	a.URL = "socket"
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, s.AckTime)
+	defer cancel()
+	all := s.allSockets()
+	if len(all) == 0 {
+		a.Err = fmt.Errorf("the app has no connection")
+		return a
+	}
+	acknowledged := make(chan json.RawMessage, 1)
+	s.mu.Lock()
+	s.state.events++
+	id := fmt.Sprintf("envelope-%d", s.state.events)
+	s.state.waiting[id] = acknowledged
+	s.mu.Unlock()
+	envelope := map[string]any{"envelope_id": id, "type": kind, "accepts_response_payload": kind != "events_api", "payload": payload}
+	if kind == "events_api" {
+		envelope["retry_attempt"], envelope["retry_reason"] = a.Retry, a.Reason
+	}
+	if a.Err = all[a.Retry%len(all)].write(envelope); a.Err == nil {
+		select {
+		case answer := <-acknowledged:
+			a.Status = http.StatusOK
+			if !bytes.Equal(answer, []byte("null")) {
+				a.Answer = answer
+			}
+		case <-ctx.Done():
+			a.Err = ctx.Err()
+		}
+	}
+	// A late acknowledgement is no mistake of the app's: the place stays, nobody reads it.
+	a.Took = time.Since(began)
+	return a
+}

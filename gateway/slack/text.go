@@ -1,0 +1,172 @@
+package slack
+
+import (
+	"strings"
+	"unicode/utf8"
+)
+
+// Said is the text for people and agents: mentions of ramus itself taken out,
+// entities (&amp;, links) undone, trimmed. Other users stay as <@U…>. Within
+// code (`…`, ```…```) nothing but the entities changes.
+func (m Mention) Said() string {
+	said := plain(m.Text, func(user, _ string) (string, bool) {
+		if m.Bot != "" && user == m.Bot {
+			return "", true
+		}
+		return "<@" + user + ">", false
+	})
+	return strings.TrimSpace(said)
+}
+
+// maxEntity bounds the search for an entity's end, which keeps the time linear. URLs in Slack are shorter.
+const maxEntity = 8 << 10
+
+// plain undoes Slack's markup of a text (https://docs.slack.dev/messaging/formatting-message-text):
+// what people typed as <, > and & arrives as an entity, so every <…> is Slack's own. name tells how a user
+// is written, or that the mention is dropped, with the space after it. A mention within code
+// was typed as code and is never dropped.
+func plain(text string, name func(user, label string) (written string, drop bool)) string {
+	var out strings.Builder
+	out.Grow(len(text))
+	var fence string // what ends the code that we are in
+	for len(text) > 0 {
+		switch {
+		case fence == "" && strings.HasPrefix(text, "```") && strings.Contains(text[3:], "```"):
+			fence = "```"
+		case fence == "" && text[0] == '`' && inline(text[1:]):
+			fence = "`"
+		case fence != "" && strings.HasPrefix(text, fence):
+			out.WriteString(fence)
+			text = text[len(fence):]
+			fence = ""
+			continue
+		case text[0] == '<':
+			end := strings.IndexByte(text[:min(len(text), maxEntity)], '>')
+			if end < 0 {
+				break
+			}
+			inner := text[1:end]
+			if strings.ContainsAny(inner, "<\n") {
+				break
+			}
+			written, drop := entity(inner, fence != "", name)
+			text = text[end+1:]
+			if drop {
+				text = closeGap(&out, text)
+				continue
+			}
+			out.WriteString(written)
+			continue
+		case text[0] == '&':
+			if c, rest, ok := unescape(text); ok {
+				out.WriteByte(c)
+				text = rest
+				continue
+			}
+		}
+		if fence != "" && strings.HasPrefix(text, fence) {
+			out.WriteString(fence)
+			text = text[len(fence):]
+			continue
+		}
+		c, size := utf8.DecodeRuneInString(text)
+		text = text[size:]
+		switch {
+		case c == '\u00a0' && fence == "":
+			// Slack's editor puts these around mentions; they would hide the words of a command.
+			out.WriteByte(' ')
+		case c < ' ' && c != '\n' && c != '\t', c == 0x7f:
+			// Control characters do something to terminals and nothing for readers.
+		default:
+			out.WriteRune(c)
+		}
+	}
+	return out.String()
+}
+
+// inline says whether a backtick that is followed by rest begins code: it is closed on the same line.
+func inline(rest string) bool {
+	end := strings.IndexAny(rest, "`\n")
+	return end > 0 && rest[end] == '`'
+}
+
+// closeGap takes away what a dropped mention leaves behind: "@ramus: run" becomes "run", "hey @ramus run" "hey run".
+func closeGap(out *strings.Builder, text string) string {
+	said := out.String()
+	begins := len(said) < 64 && strings.TrimSpace(said) == "" // bounded: a text may be nothing but gaps
+	if begins && text != "" && (text[0] == ':' || text[0] == ',') {
+		text = text[1:]
+	}
+	if begins || strings.HasSuffix(said, " ") || strings.HasSuffix(said, "\n") {
+		text = strings.TrimLeft(text, " \u00a0")
+	}
+	return text
+}
+
+func unescape(text string) (c byte, rest string, ok bool) {
+	for _, e := range [...]struct {
+		name string
+		c    byte
+	}{{"&lt;", '<'}, {"&gt;", '>'}, {"&amp;", '&'}} {
+		if rest, ok = strings.CutPrefix(text, e.name); ok {
+			return e.c, rest, true
+		}
+	}
+	return 0, text, false
+}
+
+// unescapeAll undoes the entities of a label or a URL.
+var unescapeAll = strings.NewReplacer("&lt;", "<", "&gt;", ">", "&amp;", "&").Replace
+
+// entity writes what stands between < and >.
+func entity(inner string, code bool, name func(user, label string) (string, bool)) (written string, drop bool) {
+	target, label, labelled := strings.Cut(inner, "|")
+	target, label = unescapeAll(target), unescapeAll(label)
+	switch {
+	case strings.HasPrefix(target, "@") && isID(target[1:]):
+		written, drop = name(target[1:], label)
+		if drop && code {
+			return "<" + target + ">", false
+		}
+		return written, drop
+	case strings.HasPrefix(target, "#") && isID(target[1:]):
+		if label != "" {
+			return "#" + label, false
+		}
+		return "<" + target + ">", false
+	case strings.HasPrefix(target, "!"):
+		return special(target[1:], label), false
+	case !labelled || label == "":
+		return target, false
+	case code, label == target, shown(target) == shown(label):
+		// Slack made a link of what was typed; the label is what was typed.
+		return label, false
+	}
+	return label + " (" + target + ")", false
+}
+
+// shown is a link as people type it.
+func shown(link string) string {
+	for _, scheme := range [...]string{"https://", "http://", "mailto:", "tel:"} {
+		if rest, ok := strings.CutPrefix(link, scheme); ok {
+			return strings.TrimSuffix(rest, "/")
+		}
+	}
+	return strings.TrimSuffix(link, "/")
+}
+
+// special writes <!here>, <!subteam^S1|@team> and <!date^…|text>.
+func special(what, label string) string {
+	switch what {
+	case "here", "channel", "everyone":
+		return "@" + what
+	}
+	if label != "" {
+		return label
+	}
+	kind, id, _ := strings.Cut(what, "^")
+	if kind == "subteam" {
+		return "@" + id
+	}
+	return "@" + kind
+}
