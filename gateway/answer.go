@@ -34,7 +34,7 @@ func (s *session) answer(ctx context.Context, words Words, asked executor.Run, w
 	case "stop":
 		return s.stopAll(ctx, runs, who)
 	case "merge":
-		return s.merge(ctx, last, words.Args, who)
+		return s.merge(ctx, last, words, who)
 	}
 	return "", "", fmt.Errorf("%q: %w word", words.Verb, executor.ErrInvalid)
 }
@@ -163,6 +163,9 @@ func (s *session) diff(ctx context.Context, last executor.Run, args []string) (t
 	if b.cut {
 		text += " (cut; the branch has all of it)"
 	}
+	if link := s.link(last); link != "" {
+		text += " (" + link + ")"
+	}
 	return text, b.String(), nil
 }
 
@@ -211,24 +214,15 @@ func (s *session) stopAll(ctx context.Context, runs []executor.Run, who gitd.Per
 	return fmt.Sprintf("Stopping %s; what stands is committed.", plural(len(names), "run")), "", nil
 }
 
-func (s *session) merge(ctx context.Context, last executor.Run, args []string, who gitd.Person) (text, code string, err error) {
+func (s *session) merge(ctx context.Context, last executor.Run, words Words, who gitd.Person) (text, code string, err error) {
 	if !last.Ended() {
 		return "A run is at work on this branch: wait for it, or `stop` it, then `merge`.", "", nil
 	}
-	m := executor.Merge{By: who}
-	for _, a := range args {
-		switch strategy := gitd.Strategy(a); strategy {
-		case gitd.StrategyMerge, gitd.StrategyRebase, gitd.StrategySquash, gitd.StrategyFF:
-			m.Strategy = strategy
-		default:
-			m.Into = a
-		}
-	}
-	res, err := s.Executor.Merge(ctx, s.caller.String(), m)
+	res, err := s.Executor.Merge(ctx, s.caller.String(), executor.Merge{By: who, Into: words.Into, Strategy: words.Strategy})
 	if err != nil {
 		return "", "", err
 	}
-	into := first(m.Into, last.Base)
+	into := first(words.Into, last.Base)
 	switch {
 	case len(res.Conflicts) > 0:
 		return fmt.Sprintf("`%s` cannot be brought into %s: it conflicts in", last.Branch, into), strings.Join(res.Conflicts, "\n"), nil

@@ -16,10 +16,7 @@ import (
 // press does what a button asks for. Buttons that begin something are claimed
 // like mentions, so that a second press, or a retry, finds the first one's run.
 func (c *Chat) press(ctx context.Context, a slack.Action) error {
-	name, choice := a.Value, ""
-	if a.ID == actionRepo {
-		name, choice, _ = strings.Cut(a.Value, " ")
-	}
+	name, choice, _ := strings.Cut(a.Value, " ")
 	caller, id, _ := strings.Cut(name, "/")
 	who, err := executor.ParseCaller(caller)
 	if err != nil {
@@ -40,14 +37,11 @@ func (c *Chat) press(ctx context.Context, a slack.Action) error {
 	case actionDiff:
 		return c.again(ctx, run, d, a, "diff", "-diff-"+mailbox(a.TriggerID))
 	case actionRepo:
-		m, err := event(run)
-		if err != nil {
-			return err
-		}
-		return c.again(ctx, run, d, a, m.Said()+" repo:"+choice, "-repo")
+		// Before the words: behind them it would be a part of exec's command.
+		return c.again(ctx, run, d, a, "repo:"+choice+" "+d.Prompt, "-repo")
 	case actionStop, actionApprove, actionReject:
 		c.background(func(ctx context.Context) {
-			if err := c.control(ctx, run, a); err != nil && ctx.Err() == nil {
+			if err := c.control(ctx, run, a, choice); err != nil && ctx.Err() == nil {
 				c.whisper(a, asProblem(err, Who{}).Error())
 			}
 		})
@@ -55,14 +49,16 @@ func (c *Chat) press(ctx context.Context, a slack.Action) error {
 	return nil
 }
 
-// The buttons of messages.
+// The buttons of messages. A button's value is the run's name; that of an
+// answer to a gate goes on with a space and the step that asks, that of a
+// choice with a space and the repository.
 const (
 	actionStop    = "stop"
 	actionRetry   = "retry"
 	actionDiff    = "diff"
 	actionApprove = "approve"
 	actionReject  = "reject"
-	actionRepo    = "repo" // the value: the asking run, a space, the repository
+	actionRepo    = "repo"
 )
 
 // mayPress tells why a user may not press a button, or "". A thread that was
@@ -80,11 +76,11 @@ func (c *Chat) mayPress(p Policy, a slack.Action) string {
 
 // control stops a run, or answers its gate. The user's id decides who may
 // answer: names can be chosen.
-func (c *Chat) control(ctx context.Context, run executor.Run, a slack.Action) error {
+func (c *Chat) control(ctx context.Context, run executor.Run, a slack.Action, step string) error {
 	if a.ID == actionStop {
 		return c.Executor.Stop(ctx, run.Name(), asker(a.User, ""))
 	}
-	_, err := c.Executor.Decide(ctx, run.Name(), executor.Decision{Approved: a.ID == actionApprove, By: "slack:" + a.User})
+	_, err := c.Executor.Decide(ctx, run.Name(), executor.Decision{Step: step, Approved: a.ID == actionApprove, By: "slack:" + a.User})
 	return err
 }
 

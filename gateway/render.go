@@ -1,10 +1,17 @@
 package gateway
 
 import (
+	"fmt"
+	"html"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/slack"
+	"github.com/ramus-dev/ramus/gitd"
 )
 
 // Standing is what a run's one progress message is made from.
@@ -21,16 +28,679 @@ type Standing struct {
 }
 
 // RenderProgress makes the progress message of a run that has not ended, with its buttons.
-func RenderProgress(p Standing) slack.Message { panic("not built") }
+func RenderProgress(p Standing) slack.Message {
+	var l layout
+	head := p.head()
+	l.section("*" + escape(head) + "*" + p.doing())
+	if g := p.gate(); g != nil {
+		l.section("A person is asked:\n" + quote(g.Message, 20, 400))
+	}
+	l.context(p.count(), p.elapsed(), whereabouts(p.Run.Repo, p.Run.Branch, p.Run.Base), refreshed(p.Base, p.Now), policyWords(p.Policy), shownPage(p.Link))
+	var buttons []any
+	if g := p.gate(); g != nil {
+		buttons = append(buttons, press(actionApprove, "Approve", "primary", p.Run.Name(), g.Step), press(actionReject, "Reject", "danger", p.Run.Name(), g.Step))
+	}
+	if !p.Run.Ended() {
+		buttons = append(buttons, press(actionStop, "Stop", "", p.Run.Name()))
+	}
+	l.actions(buttons...)
+	return slack.Message{Text: notification(head, p.notice()), Blocks: l.blocks}
+}
 
-// RenderResult makes the final message of a run from its manifest alone: an agent's words are no evidence.
-// links gives a link for a file of the manifest; nil: none are shown.
-func RenderResult(m executor.Manifest, r executor.Run, p Policy, page string, links func(name string) string) slack.Message {
-	panic("not built")
+func (p Standing) gate() *executor.Gate {
+	if p.Run.State != executor.StateAwaitingReview {
+		return nil
+	}
+	return p.Run.Gate
+}
+
+func (p Standing) head() string {
+	switch p.Run.State {
+	case executor.StateSubmitted:
+		if p.Run.Place > 0 {
+			return fmt.Sprintf("⏳ In line, place %d", p.Run.Place)
+		}
+		return "👀 On it"
+	case executor.StateRunning:
+		if p.Run.Place > 0 {
+			return fmt.Sprintf("⏳ In line for a container, place %d", p.Run.Place)
+		}
+		return "⚙️ Working"
+	case executor.StateAwaitingReview:
+		return "✋ Waiting for an answer"
+	case executor.StateAddressingComments:
+		return "✍️ Addressing comments"
+	case executor.StateComplete:
+		return "🏁 Ended"
+	case executor.StateFailed:
+		return "🏁 Ended: " + reasonWords(p.Run.Reason)
+	}
+	return "⚙️ " + noTicks(oneLine(string(p.Run.State), 60))
+}
+
+// doing is the current step, behind the headline.
+func (p Standing) doing() string {
+	if p.Step == "" || p.Run.Ended() {
+		return ""
+	}
+	return " " + codeSpan(p.Step, 200)
+}
+
+func (p Standing) notice() string {
+	if p.Run.Ended() {
+		return ""
+	}
+	if g := p.gate(); g != nil {
+		return g.Message
+	}
+	return p.Step
+}
+
+func (p Standing) count() string {
+	switch {
+	case p.Steps <= 0:
+		return ""
+	case p.Steps == 1:
+		return "1 step done"
+	}
+	return fmt.Sprintf("%d steps done", p.Steps)
+}
+
+func (p Standing) elapsed() string {
+	if p.Since.IsZero() || p.Now.Before(p.Since) {
+		return ""
+	}
+	return spanText(p.Now.Sub(p.Since))
+}
+
+// Result is what the final message of a run is made from. What is said about
+// the run's outcome comes from Manifest alone.
+type Result struct {
+	Manifest executor.Manifest
+	Policy   Policy
+	// Page is a link to the run's page, Links gives one for a file of the
+	// manifest; without them none are shown.
+	Page  string
+	Links func(name string) string
+	Clone string // URL that git can clone the repository from; empty: none is shown
+	// Says is what the agent said last. It is shown as the agent's words, and decides nothing.
+	Says string
+}
+
+// Message renders the result. A request that was answered without running
+// anything has none: the message is empty.
+func (r Result) Message() slack.Message {
+	m := &r.Manifest
+	if m.Kind == executor.KindRequest {
+		return slack.Message{}
+	}
+	var l layout
+	head, what := headline(m)
+	l.header(head)
+	l.section(join("\n", what, r.why(), r.next()))
+	l.section(r.changed())
+	l.section(checked(m))
+	l.section(unverified(m))
+	l.section(commands(m))
+	l.section(r.says())
+	l.section(r.links())
+	if r.Clone != "" && m.Branch != "" {
+		l.context("`git clone -b " + said(m.Branch, 200) + " " + said(r.Clone, 300) + "`")
+	}
+	l.context(whereabouts(m.Repo, m.Branch, m.Base), refreshed(m.BaseRefreshed, m.EndedAt), policyWords(r.Policy))
+	l.context(duration(m), agentWords(m))
+	var buttons []any
+	if m.State == executor.StateFailed || m.Verdict == executor.VerdictFailed || m.Verdict == executor.VerdictUnverified {
+		buttons = append(buttons, press(actionRetry, "Retry", "", m.Run))
+	}
+	if len(m.Changed) > 0 {
+		buttons = append(buttons, press(actionDiff, "Show diff", "", m.Run))
+	}
+	l.actions(buttons...)
+	return slack.Message{Text: notification(head, changes(m)), Blocks: l.blocks}
+}
+
+// headline says how the run ended, and what is known of what it left.
+func headline(m *executor.Manifest) (head, what string) {
+	switch m.State {
+	case executor.StateComplete:
+	case executor.StateFailed:
+		what = "What stands was committed."
+		if m.Start == m.Head {
+			what = "Nothing was changed."
+		}
+		switch m.Reason {
+		case executor.ReasonCancelled:
+			return "🛑 Stopped", what
+		case executor.ReasonRejected:
+			return "🛑 Rejected", "A person said no. " + what
+		case executor.ReasonTimedOut:
+			return "⏱ Timed out", what
+		}
+		return "❌ Failed: " + reasonWords(m.Reason), what
+	default:
+		return "✋ Not ended", "It waits for a person."
+	}
+	switch m.Verdict {
+	case executor.VerdictVerified:
+		return "✅ Done", "Verified: what stands on the branch was checked after its last change, and passed."
+	case executor.VerdictNone:
+		return "✅ Done", "Nothing was changed, and there was nothing to check."
+	case executor.VerdictFailed:
+		return "❌ Checks failed", "The run came to its end, but what stands on the branch did not pass its checks."
+	}
+	return "⚠️ Done, unverified", "Unverified: nobody has checked what stands on the branch now."
+}
+
+func (r Result) why() string {
+	m := &r.Manifest
+	if m.State != executor.StateFailed || m.Error == "" {
+		return ""
+	}
+	return quote(m.Error, 8, 400)
+}
+
+// next says what can be done now, in words that a mention understands.
+func (r Result) next() string {
+	m := &r.Manifest
+	switch {
+	case m.State == executor.StateFailed:
+		return "What to do: " + hint(m.Reason)
+	case m.Merged != "":
+		return "Merged into " + codeSpan(m.Base, 100) + " as " + codeSpan(string(m.Merged[:min(10, len(m.Merged))]), 10) + "."
+	case m.State == executor.StateComplete && m.Verdict != executor.VerdictFailed && len(m.Changed) > 0:
+		return "To merge it, say `merge` in this thread."
+	}
+	return ""
+}
+
+// hint is [executor.Reason.Hint] for somebody who has only the thread.
+func hint(reason executor.Reason) string {
+	switch reason {
+	case executor.ReasonCommandFailed:
+		return "read the output on the run's page, say what to mend, or say `retry`."
+	case executor.ReasonTimedOut:
+		return "make it faster, ask for less at once, or have whoever runs ramus give it more time; then say `retry`."
+	case executor.ReasonCancelled:
+		return "say `retry`, or what to do instead: it goes on from there."
+	case executor.ReasonRejected:
+		return "say what to change; `retry` asks again."
+	case executor.ReasonMergeConflict:
+		return "bring the branch up to date with its base, then say `merge`."
+	case executor.ReasonContainerLost, executor.ReasonInterrupted, executor.ReasonUnavailable:
+		return "say `retry`; if it happens again, whoever runs ramus can find out more with `ramus doctor`."
+	case executor.ReasonDiskFull:
+		return "whoever runs ramus has to make room; then say `retry`."
+	case executor.ReasonOutOfMemory:
+		return "use less memory, or have whoever runs ramus raise limits.memory; then say `retry`."
+	case executor.ReasonBadInput:
+		return "mend the request and say it again; `help` lists what can be said."
+	case executor.ReasonModel:
+		return "look at the run's page for the model's answer; then say `retry`."
+	case executor.ReasonInternal:
+		return "this is a fault of ramus: whoever runs it finds more in the server's log."
+	}
+	if h := reason.Hint(); h != "" {
+		return escape(h) + "."
+	}
+	return "say `retry`, or what to do instead."
+}
+
+func reasonWords(reason executor.Reason) string {
+	switch reason {
+	case "":
+		return "no reason is known"
+	case executor.ReasonCommandFailed:
+		return "a command failed"
+	case executor.ReasonTimedOut:
+		return "timed out"
+	case executor.ReasonCancelled:
+		return "stopped"
+	case executor.ReasonContainerLost:
+		return "the container was lost"
+	case executor.ReasonUnavailable:
+		return "no container could be had"
+	case executor.ReasonDiskFull:
+		return "the disk is full"
+	case executor.ReasonInterrupted:
+		return "the server stopped in the middle"
+	case executor.ReasonModel:
+		return "a model failed"
+	case executor.ReasonInternal:
+		return "a fault of ramus"
+	}
+	return noTicks(oneLine(strings.ReplaceAll(string(reason), "_", " "), 60))
+}
+
+// changes sums up the changed files: "3 files changed, +10 −2".
+func changes(m *executor.Manifest) string {
+	if len(m.Changed) == 0 {
+		return ""
+	}
+	added, deleted := 0, 0
+	for _, c := range m.Changed {
+		added += max(c.Added, 0)
+		deleted += max(c.Deleted, 0)
+	}
+	return fmt.Sprintf("%s changed, +%d −%d", plural(len(m.Changed), "file"), added, deleted)
+}
+
+func (r Result) changed() string {
+	m := &r.Manifest
+	if len(m.Changed) == 0 {
+		return ""
+	}
+	return "*" + changes(m) + "*" + bullets(len(m.Changed), 12, 2000, "and %d more", func(i int) string {
+		c := m.Changed[i]
+		line := codeSpan(c.Path, 150)
+		if c.OldPath != "" {
+			line = codeSpan(c.OldPath, 100) + " → " + line
+		}
+		switch {
+		case c.Added < 0 || c.Deleted < 0:
+			line += " binary"
+		default:
+			line += fmt.Sprintf(" +%d −%d", c.Added, c.Deleted)
+		}
+		switch c.Status {
+		case "A":
+			line += ", new"
+		case "D":
+			line += ", deleted"
+		}
+		return line
+	})
+}
+
+// checked lists the checks that have said something, each with its last word, and tests that no check ran.
+func checked(m *executor.Manifest) string {
+	var ran []executor.ManifestCheck
+	told := map[string]bool{}
+	for i, c := range m.Checks {
+		told[c.Step] = true
+		again := func(d executor.ManifestCheck) bool { return d.Task == c.Task && d.Command == c.Command }
+		if (c.Result == executor.CheckPassed || c.Result == executor.CheckFailed) && !slices.ContainsFunc(m.Checks[i+1:], again) {
+			ran = append(ran, c)
+		}
+	}
+	var alone []executor.ManifestTests
+	for _, t := range m.Tests {
+		if !told[t.Step] && !t.Unknown {
+			alone = append(alone, t)
+		}
+	}
+	if len(ran)+len(alone) == 0 {
+		return ""
+	}
+	return "*Checks*" + bullets(len(ran)+len(alone), 8, 2400, "and %d more", func(i int) string {
+		if i >= len(ran) {
+			t := alone[i-len(ran)]
+			return mark(t.OK && t.Failed == 0) + tool("tests", t.Framework) + ": " + counted(t)
+		}
+		c := ran[i]
+		came := ""
+		if n := slices.IndexFunc(m.Tests, func(t executor.ManifestTests) bool { return t.Step == c.Step && c.Step != "" }); n >= 0 && c.Check == "tests" {
+			came = counted(m.Tests[n])
+		}
+		if came == "" {
+			came = said(c.Why, 150)
+		}
+		if came == "" {
+			came = string(c.Result)
+		}
+		line := mark(c.Result == executor.CheckPassed) + tool(c.Check, c.Tool) + ": " + came
+		if !c.Current {
+			line += ", before the last change"
+		}
+		return line
+	})
+}
+
+func mark(ok bool) string {
+	if ok {
+		return "✅ "
+	}
+	return "❌ "
+}
+
+func tool(check, by string) string {
+	if by == "" {
+		return said(check, 40)
+	}
+	return said(check, 40) + " (" + said(by, 40) + ")"
+}
+
+// counted says what tests came to, and which failed; empty when it could not be counted.
+func counted(t executor.ManifestTests) string {
+	if t.Unknown {
+		return ""
+	}
+	s := fmt.Sprintf("%d passed", t.Passed)
+	if t.Failed > 0 {
+		s += fmt.Sprintf(", %d failed", t.Failed)
+	}
+	if t.Skipped > 0 {
+		s += fmt.Sprintf(", %d skipped", t.Skipped)
+	}
+	const most = 5
+	for i, name := range t.FailedNames {
+		if i == most {
+			s += fmt.Sprintf(" and %d more", len(t.FailedNames)-most)
+			break
+		}
+		s += " " + codeSpan(name, 80)
+	}
+	return s
+}
+
+// unverified names what nobody has checked.
+func unverified(m *executor.Manifest) string {
+	list := slices.Clone(m.Unverified)
+	// The manifest names them already, unless it was written by something older.
+	for _, c := range m.Checks {
+		words := ""
+		switch c.Result {
+		case executor.CheckSkipped:
+			words = c.Check + " skipped: " + c.Why
+		case executor.CheckNotRun:
+			words = c.Check + " could not run: " + c.Why
+		}
+		if words != "" && !slices.Contains(list, words) {
+			list = append(list, words)
+		}
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	return "*Not verified*" + bullets(len(list), 8, 2000, "and %d more", func(i int) string { return said(list[i], 300) })
+}
+
+// commands lists the last commands.
+func commands(m *executor.Manifest) string {
+	const most = 6
+	if len(m.Commands) == 0 {
+		return ""
+	}
+	title := "*Commands*"
+	last := m.Commands
+	if len(last) > most {
+		title = fmt.Sprintf("*Commands*, the last %d of %d", most, len(last))
+		last = last[len(last)-most:]
+	}
+	return title + bullets(len(last), most, 2400, "and %d more", func(i int) string {
+		c := last[i]
+		line := codeSpan(c.Command, 160)
+		if line == "" {
+			line = codeSpan(c.Step, 160)
+		}
+		switch {
+		case c.Exit != nil:
+			line += " exit " + strconv.Itoa(*c.Exit)
+		case c.OK:
+			line += " ok"
+		default:
+			line += " failed"
+		}
+		if c.Reason != "" && !c.OK {
+			line += ", " + said(c.Reason, 100)
+		}
+		return line + ", " + spanText(time.Duration(max(c.DurationMS, 0))*time.Millisecond)
+	})
+}
+
+func (r Result) says() string {
+	q := quote(ending(r.Says, 10, 450), 11, 500)
+	if q == "" {
+		return ""
+	}
+	who := "The agent"
+	if r.Manifest.Agent != "" {
+		who += " " + codeSpan(r.Manifest.Agent, 64)
+	}
+	return who + " says (its own words, nobody has checked them):\n" + q
+}
+
+// links lists the page and the files that people look for.
+func (r Result) links() string {
+	const most = 8
+	var list []string
+	if p := shownPage(r.Page); p != "" {
+		list = append(list, p)
+	}
+	named := func(name, label string) {
+		if r.Links != nil {
+			if l := link(r.Links(name), label); strings.HasPrefix(l, "<") {
+				list = append(list, l)
+			}
+		}
+	}
+	var artifacts []executor.ManifestFile
+	for _, f := range r.Manifest.Files {
+		switch {
+		case f.Name == "evidence/changes.diff":
+			named(f.Name, "Diff")
+		case f.Name == "journal.jsonl":
+			named(f.Name, "Journal")
+		case strings.HasPrefix(f.Name, "artifacts/"):
+			artifacts = append(artifacts, f)
+		}
+	}
+	for i, f := range artifacts {
+		if i == most {
+			list = append(list, fmt.Sprintf("and %s more", plural(len(artifacts)-most, "artifact")))
+			break
+		}
+		named(f.Name, strings.TrimPrefix(f.Name, "artifacts/")+" ("+bytesText(f.Size)+")")
+	}
+	// Whole links only: one that is cut is none.
+	text := ""
+	for i, item := range list {
+		if next := join(" · ", text, item); width(next) <= sectionMax-40 {
+			text = next
+			continue
+		}
+		return text + fmt.Sprintf(" · and %d more", len(list)-i)
+	}
+	return text
+}
+
+func duration(m *executor.Manifest) string {
+	if m.StartedAt.IsZero() || m.EndedAt.IsZero() {
+		return ""
+	}
+	return "took " + spanText(time.Duration(max(m.DurationMS, 0))*time.Millisecond)
+}
+
+// agentWords tell which agent worked, and what of models it used.
+func agentWords(m *executor.Manifest) string {
+	s := ""
+	if m.Agent != "" {
+		s = "agent " + codeSpan(m.Agent, 64)
+	}
+	if u := m.Usage; u != nil && u.Calls > 0 {
+		s = join(" · ", s, fmt.Sprintf("%s to models, %s tokens in, %s out", plural(int(u.Calls), "call"), thousands(u.InputTokens), thousands(u.OutputTokens)))
+		if u.CostMicros > 0 {
+			s += fmt.Sprintf(", cost %.4f", float64(u.CostMicros)/1e6)
+		}
+	}
+	return s
+}
+
+func policyWords(p Policy) string {
+	if p.Runner == "" {
+		return ""
+	}
+	return "runner " + said(string(p.Runner), 40) + " (" + said(string(p.Reason), 60) + ")"
+}
+
+func whereabouts(repo, branch, base string) string {
+	s := ""
+	if repo != "" {
+		s = codeSpan(repo, 100)
+	}
+	if branch != "" {
+		s = join(" ", s, "branch "+codeSpan(branch, 120))
+	}
+	if base != "" && base != branch {
+		s = join(" ", s, "from "+codeSpan(base, 100))
+	}
+	return s
+}
+
+// refreshed says how old the base is: a thread must show when upstream could not be reached for long.
+func refreshed(base, now time.Time) string {
+	if base.IsZero() || now.Before(base) {
+		return ""
+	}
+	return "base " + spanText(now.Sub(base)) + " old"
+}
+
+func shownPage(page string) string {
+	if l := link(page, "Run's page"); strings.HasPrefix(l, "<") {
+		return l
+	}
+	return ""
+}
+
+// notification is a message's text where blocks are not shown; what follows the
+// headline may be of strangers.
+func notification(head, rest string) string {
+	text := escape(head)
+	if rest = said(rest, 200); rest != "" {
+		text += ": " + rest
+	}
+	return cutEscaped(text, notifiableMax)
+}
+
+// Answer is a message that is no run's progress or result.
+type Answer struct {
+	Text string // prose in mrkdwn; nothing in it mentions anybody or links
+	Code string // shown as a block
+	Page string // a link to where all of Code is, for when it is cut; empty: none
+	// Own is where people reach this server. Its signed links in Text are
+	// shown as links; those of anybody else are not.
+	Own string
 }
 
 // RenderText makes a message of plain text: an answer, a question, an error. Code is shown as a block.
-func RenderText(text, code string) slack.Message { panic("not built") }
+func RenderText(text, code string) slack.Message { return Answer{Text: text, Code: code}.Message() }
 
-// RenderAsk asks which repository is meant, with one choice for each.
-func RenderAsk(key string, repos []string) slack.Message { panic("not built") }
+// Message renders the answer. Code of more than about 8,000 characters is cut at a line's end.
+func (a Answer) Message() slack.Message {
+	const (
+		pieces = 3
+		piece  = sectionMax - 100
+	)
+	var l layout
+	text := strings.TrimSpace(readable(a.Text))
+	if text != "" {
+		// Escaping makes text longer: what is cut must be cut before.
+		short := cut(text, sectionMax-200)
+		for width(escape(short)) > sectionMax-100 {
+			short = cut(short, width(short)*3/4)
+		}
+		l.section(a.ownLinks(closeFences(escape(short))))
+	}
+	code, left, short := strings.Trim(readable(a.Code), "\n"), 0, false
+	for range pieces {
+		var shown string
+		var cutLine bool
+		if shown, left, cutLine = codeBlock(code, piece); shown == "" {
+			break
+		}
+		l.section(shown)
+		short = short || cutLine
+		if left == 0 {
+			break
+		}
+		lines := strings.Split(code, "\n")
+		code = strings.Join(lines[len(lines)-left:], "\n")
+	}
+	switch {
+	case left > 0:
+		l.context(plural(left, "line")+" more", shownPage(a.Page))
+	case short:
+		l.context("a line is cut", shownPage(a.Page))
+	}
+	if len(l.blocks) == 0 {
+		l.section("(nothing to show)")
+	}
+	notice := text
+	if notice == "" {
+		notice, _, _ = strings.Cut(strings.TrimSpace(readable(a.Code)), "\n")
+	}
+	if notice == "" {
+		notice = "(nothing to show)"
+	}
+	return slack.Message{Text: cutEscaped(escape(noFences(oneLine(notice, notifiableMax/2))), notifiableMax), Blocks: l.blocks}
+}
+
+// ownLinks makes links of the signed addresses of this server's pages.
+func (a Answer) ownLinks(escaped string) string {
+	if a.Own == "" {
+		return escaped
+	}
+	left := 12 // a link is longer than its address, and there is room for so many
+	own := regexp.MustCompile(regexp.QuoteMeta(escape(strings.TrimSuffix(a.Own, "/"))+"/evidence/") + "[^\\s()<>|`]*")
+	return own.ReplaceAllStringFunc(escaped, func(address string) string {
+		// What is not shown as it stands was cut, or is none of ours.
+		l := link(html.UnescapeString(address), "page")
+		if left == 0 || !strings.Contains(address, linkSignature+"=") || l != "<"+address+"|page>" {
+			return address
+		}
+		left--
+		return l
+	})
+}
+
+// closeFences closes a block of code that a text, perhaps by being cut, leaves open.
+func closeFences(s string) string {
+	if strings.Count(s, "```")%2 == 1 {
+		return s + "\n```"
+	}
+	return s
+}
+
+// RenderAsk asks which repository is meant, with one choice for each. key comes
+// back in the choice's value, before the repository's name.
+func RenderAsk(key string, repos []string) slack.Message {
+	var l layout
+	const ask = "Which repository is this about?"
+	var options []option
+	left := 0
+	for _, r := range repos {
+		value := key + " " + r
+		if len(options) == optionsMax || width(value) > optionValue || gitd.CheckName(r) != nil {
+			left++
+			continue
+		}
+		options = append(options, option{plainText(cut(r, optionMax)), value})
+	}
+	text := ask + " Choose it, or mention me again with `repo:NAME`."
+	if len(options) == 0 {
+		text = ask + " Mention me again with `repo:NAME`."
+	}
+	if left > 0 {
+		text += fmt.Sprintf(" (%d more are not listed.)", left)
+	}
+	l.section(text)
+	if len(options) > 0 {
+		l.actions(choice{"static_select", plainText("Repository"), actionRepo, options})
+	}
+	return slack.Message{Text: ask, Blocks: l.blocks}
+}
+
+func join(between string, parts ...string) string {
+	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), between)
+}
+
+// thousands is a large number, as exact as people care.
+func thousands(n int64) string {
+	switch {
+	case n < 1000:
+		return strconv.FormatInt(n, 10)
+	case n < 1_000_000:
+		return fmt.Sprintf("%.1fk", float64(n)/1000)
+	}
+	return fmt.Sprintf("%.1fM", float64(n)/1e6)
+}

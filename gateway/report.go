@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
@@ -54,7 +55,8 @@ type reporter struct {
 	ts      string // of the progress message
 	step    string
 	steps   int
-	changed bool // since the last edit
+	says    string // what the agent printed last
+	changed bool   // since the last edit
 	edited  time.Time
 }
 
@@ -198,6 +200,9 @@ func (r *reporter) take(e executor.Event) {
 		r.step = first(e.Node, e.Task, e.Command, e.Step)
 	case executor.EventStepFinished:
 		r.step, r.steps = "", r.steps+1
+		if e.Kind == string(executor.KindAgent) && e.Stdout != nil {
+			r.says = e.Stdout.Tail
+		}
 	case executor.EventMessage:
 		var p posted
 		if json.Unmarshal(e.Data, &p) == nil && p.Part == partProgress {
@@ -257,6 +262,22 @@ func (c *Chat) link(run executor.Run) string {
 
 func (r *reporter) page() string { return r.link(r.run) }
 
+// public is where people reach the server; empty: not known.
+func (r *reporter) public() string {
+	if r.Links == nil {
+		return ""
+	}
+	return strings.TrimSuffix(r.Links.URL, "/")
+}
+
+// clone is the URL of the run's repository for git.
+func (r *reporter) clone() string {
+	if r.public() == "" {
+		return ""
+	}
+	return r.public() + "/" + r.run.Repo + ".git"
+}
+
 // finish posts how the run ended and records that the thread knows.
 func (r *reporter) finish(ctx context.Context) error {
 	run, err := r.Executor.Settled(ctx, r.run.Caller, r.run.ID)
@@ -302,7 +323,7 @@ func (r *reporter) result(ctx context.Context) (msg slack.Message, silent bool, 
 		if r.Links != nil {
 			file = func(name string) string { return r.Links.File(r.run, name) }
 		}
-		return RenderResult(m, r.run, r.policy, r.page(), file), false, nil
+		return Result{Manifest: m, Policy: r.policy, Page: r.page(), Links: file, Clone: r.clone(), Says: r.says}.Message(), false, nil
 	}
 	out := r.run.Output
 	if silent, _ := out["silent"].(bool); silent {
@@ -318,7 +339,7 @@ func (r *reporter) result(ctx context.Context) (msg slack.Message, silent bool, 
 	}
 	text, _ := out["text"].(string)
 	code, _ := out["code"].(string)
-	return RenderText(text, code), false, nil
+	return Answer{Text: text, Code: code, Own: r.public()}.Message(), false, nil
 }
 
 // texts reads a list of strings that may have been through JSON.

@@ -465,7 +465,7 @@ func (w *Words) cutOptions(text string) (string, error) {
 		return text, nil
 	}
 	var b strings.Builder
-	code := codeSpans(text)
+	code := codeParts(text)
 	at := 0
 	for line := range strings.SplitAfterSeq(text, "\n") {
 		for len(code) > 0 && code[0].end <= at {
@@ -483,7 +483,7 @@ func (w *Words) cutOptions(text string) (string, error) {
 			line, at = line[len(space)+len(word):], to
 			taken := false
 			// What touches code is no word of its own.
-			if !slices.ContainsFunc(code, func(c span) bool { return c.start <= to && from <= c.end }) {
+			if !slices.ContainsFunc(code, func(c part) bool { return c.start <= to && from <= c.end }) {
 				var err error
 				if taken, err = w.option(word); err != nil {
 					return "", err
@@ -498,17 +498,17 @@ func (w *Words) cutOptions(text string) (string, error) {
 	return b.String(), nil
 }
 
-// span is a part of a text, from start to before end.
-type span struct{ start, end int }
+// part is a piece of a text, from start to before end.
+type part struct{ start, end int }
 
-// codeSpans finds code in a text: ``` blocks, and `code` within a line. A block
+// codeParts finds code in a text: ``` blocks, and `code` within a line. A block
 // that is not closed reaches to the end: Slack shows what follows as prose,
 // but its writer meant code.
-func codeSpans(text string) (spans []span) {
+func codeParts(text string) (parts []part) {
 	for at := 0; ; {
 		n := strings.IndexByte(text[at:], '`')
 		if n < 0 {
-			return spans
+			return parts
 		}
 		start := at + n
 		fence := "`"
@@ -520,9 +520,9 @@ func codeSpans(text string) (spans []span) {
 		switch {
 		case n >= 0 && (fence == "```" || !strings.Contains(inner[:n], "\n")):
 			at = start + n + 2*len(fence)
-			spans = append(spans, span{start, at})
+			parts = append(parts, part{start, at})
 		case fence == "```":
-			return append(spans, span{start, len(text)})
+			return append(parts, part{start, len(text)})
 		default:
 			at = start + 1
 		}

@@ -1,0 +1,564 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	slackgo "github.com/slack-go/slack"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/slack"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// renderedAt is the tests' clock.
+var renderedAt = time.Date(2026, 3, 4, 12, 0, 0, 0, time.UTC)
+
+// shown is a message as people read JSON.
+func shown(t *testing.T, m slack.Message) string {
+	t.Helper()
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	e.SetIndent("", "  ")
+	var blocks []any
+	for _, raw := range m.Blocks {
+		var v any
+		if err := json.Unmarshal(raw, &v); err != nil {
+			t.Fatal(err)
+		}
+		blocks = append(blocks, v)
+	}
+	if err := e.Encode(map[string]any{"text": m.Text, "blocks": blocks}); err != nil {
+		t.Fatal(err)
+	}
+	return b.String()
+}
+
+var (
+	entity = regexp.MustCompile(`&[^;]{0,5};?`)
+	// A link as it is rendered; nothing else may follow a <.
+	linked = regexp.MustCompile(`<(https?://[^<>|\s]+)\|([^<>|\n]+)>`)
+)
+
+// withinLimits checks a message against what Slack accepts and what it shows:
+// every limit, nothing of strangers that is read as markup, nothing that is invisible.
+func withinLimits(t *testing.T, m slack.Message) {
+	t.Helper()
+	fail := func(format string, args ...any) {
+		t.Helper()
+		t.Fatalf(format+"\n%s", append(args, shown(t, m))...)
+	}
+	if m.Text == "" || width(m.Text) > notifiableMax {
+		fail("the text has %d characters", width(m.Text))
+	}
+	if len(m.Blocks) == 0 || len(m.Blocks) > 50 {
+		fail("%d blocks", len(m.Blocks))
+	}
+	markup := func(text string) {
+		t.Helper()
+		if !utf8.ValidString(text) {
+			fail("%q is no UTF-8", text)
+		}
+		rest := linked.ReplaceAllStringFunc(text, func(l string) string {
+			address := strings.ReplaceAll(linked.FindStringSubmatch(l)[1], "&amp;", "&")
+			if u, err := url.Parse(address); err != nil || u.Host != "ramus.example" {
+				fail("%q leads elsewhere", l)
+			}
+			return ""
+		})
+		for line := range strings.SplitSeq(rest, "\n") {
+			if strings.ContainsAny(strings.TrimPrefix(line, ">"), "<>") {
+				fail("%q is markup, or a broken link", line)
+			}
+		}
+		for _, e := range entity.FindAllString(rest, -1) {
+			if !strings.HasPrefix(e, "&amp;") && !strings.HasPrefix(e, "&lt;") && !strings.HasPrefix(e, "&gt;") {
+				fail("%q is no entity", e)
+			}
+		}
+		if strings.Count(text, "```")%2 != 0 {
+			fail("a block of code is left open in %q", text)
+		}
+		for _, r := range text {
+			if invisible(r) || r == '\u200d' || r == '\u200c' {
+				fail("%U is shown", r)
+			}
+		}
+	}
+	markup(m.Text)
+	total := 0
+	actions := map[string]bool{}
+	text := func(v any, kind string, most int) {
+		t.Helper()
+		o, ok := v.(map[string]any)
+		if !ok {
+			fail("%v is no text", v)
+		}
+		s, _ := o["text"].(string)
+		total += width(s)
+		if o["type"] != kind || s == "" || width(s) > most {
+			fail("a %v of %d characters, want %s of 1 to %d", o["type"], width(s), kind, most)
+		}
+		if kind == "mrkdwn" {
+			if o["verbatim"] != true {
+				fail("%q may be turned into links and mentions", s)
+			}
+			markup(s)
+		}
+	}
+	for _, raw := range m.Blocks {
+		var b map[string]any
+		if err := json.Unmarshal(raw, &b); err != nil {
+			fail("%v", err)
+		}
+		elements, _ := b["elements"].([]any)
+		switch b["type"] {
+		case "header":
+			text(b["text"], "plain_text", 150)
+		case "section":
+			text(b["text"], "mrkdwn", 3000)
+		case "context":
+			if len(elements) == 0 || len(elements) > 10 {
+				fail("%d elements", len(elements))
+			}
+			for _, e := range elements {
+				text(e, "mrkdwn", 3000)
+			}
+		case "actions":
+			if len(elements) == 0 || len(elements) > 25 {
+				fail("%d elements", len(elements))
+			}
+			for _, e := range elements {
+				e := e.(map[string]any)
+				id, _ := e["action_id"].(string)
+				if id == "" || len(id) > 255 || actions[id] {
+					fail("action id %q", id)
+				}
+				actions[id] = true
+				switch e["type"] {
+				case "button":
+					text(e["text"], "plain_text", 75)
+					if v, _ := e["value"].(string); v == "" || width(v) > 2000 {
+						fail("a value of %d characters", width(v))
+					}
+					if s, ok := e["style"]; ok && s != "primary" && s != "danger" {
+						fail("style %v", s)
+					}
+				case "static_select":
+					text(e["placeholder"], "plain_text", 150)
+					options, _ := e["options"].([]any)
+					if len(options) == 0 || len(options) > 100 {
+						fail("%d options", len(options))
+					}
+					for _, o := range options {
+						o := o.(map[string]any)
+						text(o["text"], "plain_text", 75)
+						if v, _ := o["value"].(string); v == "" || width(v) > 150 {
+							fail("an option's value of %d characters", width(v))
+						}
+					}
+				default:
+					fail("element %v", e["type"])
+				}
+			}
+		default:
+			fail("block %v", b["type"])
+		}
+	}
+	if total > 16000 {
+		fail("%d characters together", total)
+	}
+	// Blocks are read by a library of Slack's protocol as what they are meant to be.
+	list, err := json.Marshal(m.Blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var blocks slackgo.Blocks
+	if err := json.Unmarshal(list, &blocks); err != nil || len(blocks.BlockSet) != len(m.Blocks) {
+		fail("%d of %d blocks are read: %v", len(blocks.BlockSet), len(m.Blocks), err)
+	}
+	for _, b := range blocks.BlockSet {
+		if _, unknown := b.(*slackgo.UnknownBlock); unknown {
+			fail("block %s is unknown", b.BlockType())
+		}
+	}
+}
+
+const (
+	page = "https://ramus.example/evidence/conv%3A7c1d/01k9?expires=1772999999&signature=c2lnbmF0dXJl"
+	runs = "conv:7c1d0a4be2f3/01k9abc"
+)
+
+func pageOf(name string) string {
+	return "https://ramus.example/" + url.PathEscape(name) + "?expires=1772999999&signature=c2ln"
+}
+
+func someRun(state executor.State) executor.Run {
+	caller, err := executor.ParseCaller("conv:7c1d0a4be2f3")
+	if err != nil {
+		panic(err)
+	}
+	return executor.Run{ID: "01k9abc", Caller: caller, Kind: executor.KindAgent, Repo: "team/app", Base: "main", Branch: "ramus/conv-7c1d0a4be2f3", State: state}
+}
+
+func number(n int) *int { return &n }
+
+// done is the manifest of a run in which everything went well.
+func done() executor.Manifest {
+	return executor.Manifest{
+		Run: runs, Kind: executor.KindAgent, State: executor.StateComplete, Verdict: executor.VerdictVerified,
+		Repo: "team/app", Branch: "ramus/conv-7c1d0a4be2f3", Base: "main", BaseRefreshed: renderedAt.Add(-3 * time.Hour), Start: "a1", Head: "b2", Agent: "coder",
+		Usage: &executor.Usage{Calls: 14, InputTokens: 182340, OutputTokens: 9120, CostMicros: 412300},
+		Commands: []executor.ManifestCommand{
+			{Step: "agent", Command: "codex exec", Exit: number(0), OK: true, DurationMS: 192400},
+			{Step: "tests", Task: "lib_run_tests", Command: "lib_run_tests", Exit: number(0), OK: true, DurationMS: 8340},
+			{Step: "lint", Task: "lib_run_lint", Command: "lib_run_lint", Exit: number(0), OK: true, DurationMS: 950},
+		},
+		Tests: []executor.ManifestTests{{Step: "tests", Framework: "go", Passed: 42, Skipped: 1, OK: true}},
+		Checks: []executor.ManifestCheck{
+			{Check: "tests", Task: "lib_run_tests", Command: "lib_run_tests", Step: "tests", Tool: "go", Result: executor.CheckPassed, Current: true},
+			{Check: "lint", Task: "lib_run_lint", Command: "lib_run_lint", Step: "lint", Tool: "go vet", Result: executor.CheckPassed, Current: true},
+			{Check: "build", Task: "lib_run_build", Result: executor.CheckSkipped, Why: "there is nothing to build"},
+		},
+		Unverified: []string{"build skipped: there is nothing to build"},
+		Changed: []gitd.Change{
+			{Path: "store/store.go", Status: "M", Added: 12, Deleted: 3},
+			{Path: "store/store_test.go", Status: "A", Added: 40},
+			{Path: "web/new.png", Status: "A", Added: -1, Deleted: -1},
+			{Path: "web/b.js", OldPath: "web/a.js", Status: "R"},
+		},
+		Files: []executor.ManifestFile{
+			{Name: "artifacts/browser/desktop.png", Size: 81234, Type: "image/png"}, {Name: "artifacts/trace.zip", Size: 5 << 20, Stored: true},
+			{Name: "evidence/changes.diff", Size: 1234}, {Name: "journal.jsonl", Size: 9999}, {Name: "output/1.stdout", Size: 10},
+		},
+		StartedAt: renderedAt.Add(-4 * time.Minute), EndedAt: renderedAt, DurationMS: 240000,
+	}
+}
+
+var through = Policy{Runner: RunnerContainer, Reason: ReasonThreadStarter}
+
+func TestRenderResult(t *testing.T) {
+	with := func(change func(*executor.Manifest)) Result {
+		m := done()
+		change(&m)
+		return Result{Manifest: m, Policy: through, Page: page, Links: pageOf}
+	}
+	failed := func(reason executor.Reason, text string) Result {
+		return with(func(m *executor.Manifest) {
+			m.State, m.Reason, m.Error, m.Verdict = executor.StateFailed, reason, text, executor.VerdictFailed
+		})
+	}
+	full := with(func(*executor.Manifest) {})
+	full.Clone, full.Says = "https://ramus.example/team/app.git", "I fixed the store.\n\n✅ All tests pass, <!channel>!"
+	for name, r := range map[string]Result{
+		"done":   full,
+		"merged": with(func(m *executor.Manifest) { m.Merged = "0123456789abcdef" }),
+		"nothing": with(func(m *executor.Manifest) {
+			*m = executor.Manifest{Run: runs, State: m.State, Verdict: executor.VerdictNone}
+		}),
+		"unverified": with(func(m *executor.Manifest) { m.Verdict, m.Checks, m.Tests = executor.VerdictUnverified, nil, nil }),
+		"red": with(func(m *executor.Manifest) {
+			m.Verdict = executor.VerdictFailed
+			m.Tests[0] = executor.ManifestTests{Step: "tests", Framework: "go", Passed: 40, Failed: 7, FailedNames: []string{"TestA", "TestB", "TestC", "TestD", "TestE", "TestF", "TestG"}}
+			m.Checks[0].Result, m.Checks[0].Why = executor.CheckFailed, "7 of 47 failed"
+		}),
+		"failed":    failed(executor.ReasonCommandFailed, "step build failed: exit code 2"),
+		"stopped":   failed(executor.ReasonCancelled, "stopped by Ann"),
+		"timed-out": failed(executor.ReasonTimedOut, "the run's time is up"),
+		"rejected":  failed(executor.ReasonRejected, "not on a Friday"),
+	} {
+		m := r.Message()
+		withinLimits(t, m)
+		golden(t, "result-"+name+".json", shown(t, m))
+	}
+}
+
+// What the agent says never reaches a headline, a notification or a verdict.
+func TestAgentsWordsAreNoEvidence(t *testing.T) {
+	m := done()
+	m.Verdict, m.Checks, m.Tests = executor.VerdictUnverified, nil, nil
+	quiet := Result{Manifest: m, Policy: through}
+	loud := quiet
+	loud.Says = "✅ Done\n*Verified*: all 900 tests pass\n```\n> quoted\n<https://evil.example|Run's page> <@U1>"
+	a, b := quiet.Message(), loud.Message()
+	if a.Text != b.Text {
+		t.Errorf("the notification became %q", b.Text)
+	}
+	if len(b.Blocks) != len(a.Blocks)+1 {
+		t.Fatalf("%d blocks became %d", len(a.Blocks), len(b.Blocks))
+	}
+	extra := 0
+	for i := range b.Blocks {
+		if extra == 0 && (i >= len(a.Blocks) || string(a.Blocks[i]) != string(b.Blocks[i])) {
+			extra = 1
+			var s struct{ Text struct{ Text string } }
+			if err := json.Unmarshal(b.Blocks[i], &s); err != nil {
+				t.Fatal(err)
+			}
+			first, rest, _ := strings.Cut(s.Text.Text, "\n")
+			if !strings.Contains(first, "its own words, nobody has checked them") {
+				t.Errorf("the quotation begins %q", first)
+			}
+			for line := range strings.SplitSeq(rest, "\n") {
+				if !strings.HasPrefix(line, ">") {
+					t.Errorf("%q stands outside of the quotation", line)
+				}
+			}
+			continue
+		}
+		if string(a.Blocks[i-extra]) != string(b.Blocks[i]) {
+			t.Errorf("block %d became %s", i, b.Blocks[i])
+		}
+	}
+	withinLimits(t, b)
+}
+
+func TestRequestHasNoResult(t *testing.T) {
+	m := Result{Manifest: executor.Manifest{Kind: executor.KindRequest, State: executor.StateComplete}, Policy: through, Page: page, Links: pageOf}.Message()
+	if m.Text != "" || len(m.Blocks) > 0 {
+		t.Errorf("%s", shown(t, m))
+	}
+}
+
+// An agent's last words are the last that it printed.
+func TestAgentsLastWords(t *testing.T) {
+	var b strings.Builder
+	for i := range 500 {
+		fmt.Fprintf(&b, "line %d\n", i)
+	}
+	m := Result{Manifest: done(), Says: b.String()}.Message()
+	withinLimits(t, m)
+	if all := shown(t, m); !strings.Contains(all, `>…\n>line 490\n`) || !strings.Contains(all, "line 499") {
+		t.Error(all)
+	}
+}
+
+func TestRenderProgress(t *testing.T) {
+	standing := func(state executor.State, change func(*Standing)) Standing {
+		p := Standing{Run: someRun(state), Policy: through, Since: renderedAt.Add(-95 * time.Second), Now: renderedAt, Base: renderedAt.Add(-50 * time.Hour), Link: page}
+		if change != nil {
+			change(&p)
+		}
+		return p
+	}
+	for name, p := range map[string]Standing{
+		"claimed":    {Run: someRun(executor.StateSubmitted), Policy: through, Now: renderedAt},
+		"queued":     standing(executor.StateSubmitted, func(p *Standing) { p.Run.Place = 3 }),
+		"running":    standing(executor.StateRunning, func(p *Standing) { p.Step, p.Steps = "lib_run_tests", 4 }),
+		"addressing": standing(executor.StateAddressingComments, func(p *Standing) { p.Steps = 1 }),
+		"gate": standing(executor.StateAwaitingReview, func(p *Standing) {
+			p.Run.Gate = &executor.Gate{Step: "deploy/ok", Message: "Deploy to production?"}
+		}),
+		"ended": standing(executor.StateFailed, func(p *Standing) { p.Run.Reason = executor.ReasonDiskFull }),
+	} {
+		m := RenderProgress(p)
+		withinLimits(t, m)
+		golden(t, "progress-"+name+".json", shown(t, m))
+	}
+}
+
+func TestRenderText(t *testing.T) {
+	for name, a := range map[string]Answer{
+		"text":  {Text: "There is no repository `x<y>`: say `repo:NAME`."},
+		"code":  {Text: "What changed:", Code: "diff --git a/x b/x\n+<b>&amp;</b>\n"},
+		"empty": {},
+	} {
+		m := a.Message()
+		withinLimits(t, m)
+		golden(t, "text-"+name+".json", shown(t, m))
+	}
+	// Long code is cut at a line's end, says so and leads to all of it.
+	var lines []string
+	for i := range 1000 {
+		lines = append(lines, fmt.Sprintf("line %d <&>", i))
+	}
+	m := Answer{Text: "The log:", Code: strings.Join(lines, "\n"), Page: page}.Message()
+	withinLimits(t, m)
+	var last struct{ Elements []struct{ Text string } }
+	if err := json.Unmarshal(m.Blocks[len(m.Blocks)-1], &last); err != nil {
+		t.Fatal(err)
+	}
+	if len(m.Blocks) != 5 || !strings.Contains(last.Elements[0].Text, "lines more") || !strings.Contains(last.Elements[0].Text, "ramus.example") {
+		t.Errorf("%s", shown(t, m))
+	}
+	all := shown(t, m)
+	for i := range 100 {
+		if !strings.Contains(all, fmt.Sprintf(`line %d &lt;&amp;&gt;\n`, i)) {
+			t.Fatalf("line %d is missing", i)
+		}
+	}
+	m = Answer{Text: "one (" + page + ") two " + page + " and https://evil.example/evidence/?signature=x, cut " + page + "…", Own: "https://ramus.example/"}.Message()
+	withinLimits(t, m)
+	linkTo := strings.ReplaceAll("<"+page+"|page>", "&", "&amp;")
+	if all := shown(t, m); strings.Count(all, linkTo) != 2 || !strings.Contains(all, "one ("+linkTo+") two "+linkTo+" and https://evil") {
+		t.Error(all)
+	}
+	withinLimits(t, Answer{Text: strings.Repeat(page+" ", 200), Own: "https://ramus.example"}.Message())
+	withinLimits(t, RenderText(HelpText([]string{"coder", "reviewer"}, Catalog(through)), ""))
+}
+
+func TestRenderAsk(t *testing.T) {
+	m := RenderAsk("C061EG9SL:1700000099.000200", []string{"team/app", "lib"})
+	withinLimits(t, m)
+	golden(t, "ask.json", shown(t, m))
+	for _, n := range []int{0, 1, 100, 250} {
+		var repos []string
+		for i := range n {
+			repos = append(repos, fmt.Sprintf("team/%s%d", strings.Repeat("x", i%95), i))
+		}
+		withinLimits(t, RenderAsk("C061EG9SL:1700000099.000200", repos))
+	}
+}
+
+// strange makes texts as strangers would.
+type strange struct{ *rand.Rand }
+
+var hostile = []string{"<!channel>", "<!here|x>", "<@U0A5KQ7U3N3>", "<#C1>", "<https://evil.example|Run's page>", "https://evil.example/", "`", "```", "\n", "\r", "\r\n", "\t",
+	"&", "&lt;", "&amp", "<", ">", "|", "*", "_", "~", ":white_check_mark:", "✅ Done", "\x00", "\x1b[31m", "\x1b]8;;http://evil.example\x07", "\u202e", "\u2066", "\u200b", "\u200d", "\ufeff",
+	"👩‍👩‍👧‍👦", "🇩🇪", "e\u0301", "\u0301", "日本語", "\xff\xfe", "plain words ", "go test ./...", "\u2028", "\U000e0041", "> quote", "@channel"}
+
+func (s strange) text() string {
+	var b strings.Builder
+	for range s.IntN(8) {
+		w := hostile[s.IntN(len(hostile))]
+		n := 1
+		if s.IntN(6) == 0 {
+			n = s.IntN(3000)
+		}
+		b.WriteString(strings.Repeat(w, n))
+	}
+	return b.String()
+}
+
+func (s strange) some(f func()) {
+	n := s.IntN(4)
+	if s.IntN(8) == 0 {
+		n = s.IntN(200)
+	}
+	for range n {
+		f()
+	}
+}
+
+func (s strange) manifest() executor.Manifest {
+	pick := func(list ...string) string { return list[s.IntN(len(list))] }
+	m := executor.Manifest{Run: runs, Kind: executor.Kind(pick("workflow", "exec", "agent")), State: executor.State(pick("complete", "failed", "awaiting_review", s.text())),
+		Reason: executor.Reason(pick("", "cancelled", "timed_out", "command_failed", "something_new", s.text())), Error: s.text(),
+		Verdict: executor.Verdict(pick("verified", "unverified", "failed", "none", "", s.text())), Repo: s.text(), Branch: s.text(), Base: s.text(), BaseRefreshed: renderedAt.Add(time.Duration(s.Int64N(1e15)) - 1e12),
+		Start: gitd.Hash(pick("", "a")), Head: gitd.Hash(pick("", "a")), Merged: gitd.Hash(pick("", "a", s.text())), Agent: s.text(), StartedAt: renderedAt, EndedAt: renderedAt, DurationMS: s.Int64() - 1<<62}
+	if s.IntN(2) == 0 {
+		m.Usage = &executor.Usage{Calls: s.Int64N(1e9), InputTokens: s.Int64N(1e12), OutputTokens: s.Int64N(1e12), CostMicros: s.Int64()}
+	}
+	s.some(func() {
+		m.Commands = append(m.Commands, executor.ManifestCommand{Step: s.text(), Command: s.text(), Exit: number(s.IntN(256)), Reason: s.text(), DurationMS: s.Int64N(1e9)})
+	})
+	s.some(func() {
+		m.Changed = append(m.Changed, gitd.Change{Path: s.text(), OldPath: s.text(), Status: pick("A", "M", "D", "R"), Added: s.IntN(1000) - 1, Deleted: s.IntN(1000) - 1})
+	})
+	s.some(func() {
+		m.Checks = append(m.Checks, executor.ManifestCheck{Check: s.text(), Task: s.text(), Command: s.text(), Step: pick("1", "2"), Tool: s.text(), Why: s.text(),
+			Result: executor.CheckResult(pick("passed", "failed", "skipped", "not_run", s.text())), Current: s.IntN(2) == 0})
+	})
+	s.some(func() {
+		m.Tests = append(m.Tests, executor.ManifestTests{Step: pick("1", "2", "3"), Framework: s.text(), Passed: s.IntN(1000), Failed: s.IntN(3), FailedNames: []string{s.text(), s.text()}, Unknown: s.IntN(3) == 0})
+	})
+	s.some(func() {
+		m.Files = append(m.Files, executor.ManifestFile{Name: pick("artifacts/", "evidence/changes.diff", "journal.jsonl", "output/") + s.text(), Size: s.Int64N(1 << 40)})
+	})
+	s.some(func() { m.Unverified = append(m.Unverified, s.text()) })
+	return m
+}
+
+// Whatever a run did, its messages are within Slack's limits and say nothing
+// that strangers could have said in ramus's name.
+func TestRenderHostile(t *testing.T) {
+	rounds := 500
+	if testing.Short() {
+		rounds = 50
+	}
+	for seed := range rounds {
+		s := strange{rand.New(rand.NewPCG(uint64(seed), 7))}
+		withinLimits(t, Result{Manifest: s.manifest(), Policy: Policy{Runner: Runner(s.text()), Reason: PolicyReason(s.text())}, Page: page, Links: pageOf, Clone: s.text(), Says: s.text()}.Message())
+		r := someRun(executor.State([]string{"submitted", "running", "awaiting_review", "addressing_comments", "complete", "failed", s.text()}[s.IntN(7)]))
+		r.Repo, r.Branch, r.Base, r.Place, r.Reason = s.text(), s.text(), s.text(), s.IntN(100), executor.Reason(s.text())
+		if s.IntN(2) == 0 {
+			r.Gate = &executor.Gate{Step: s.text(), Message: s.text()}
+		}
+		withinLimits(t, RenderProgress(Standing{Run: r, Policy: through, Step: s.text(), Steps: s.IntN(1000), Since: renderedAt, Now: renderedAt.Add(time.Duration(s.Int64N(1e16))), Base: renderedAt, Link: page}))
+		withinLimits(t, RenderText(s.text(), s.text()))
+		withinLimits(t, RenderAsk(runs, []string{s.text(), "app", s.text()}))
+	}
+}
+
+func FuzzRender(f *testing.F) {
+	for _, s := range hostile {
+		f.Add(s, s+s, strings.Repeat(s, 1000))
+	}
+	f.Fuzz(func(t *testing.T, a, b, c string) {
+		m := done()
+		m.Error, m.State, m.Repo, m.Branch, m.Agent = a, executor.State(b), a, b, c
+		m.Commands[0].Command, m.Changed[0].Path, m.Checks[0].Why, m.Tests[0].FailedNames, m.Files[0].Name = c, b, a, []string{a, b, c}, "artifacts/"+a
+		m.Unverified = []string{a, b, c}
+		withinLimits(t, Result{Manifest: m, Policy: through, Page: page, Links: pageOf, Clone: b, Says: c}.Message())
+		withinLimits(t, RenderText(a, c))
+		withinLimits(t, RenderText(c, b))
+		r := someRun(executor.StateAwaitingReview)
+		r.Gate = &executor.Gate{Step: "s", Message: c}
+		withinLimits(t, RenderProgress(Standing{Run: r, Policy: through, Step: b, Now: renderedAt}))
+	})
+}
+
+func TestLink(t *testing.T) {
+	for address, want := range map[string]string{
+		"https://ramus.example/a?x=1&y=2": "<https://ramus.example/a?x=1&amp;y=2|a &lt;b&gt;>",
+		"http://ramus.example/a|b>c":      "<http://ramus.example/a%7Cb%3Ec|a &lt;b&gt;>",
+		"/evidence/x":                     "a &lt;b&gt;",
+		"javascript:alert(1)":             "a &lt;b&gt;",
+		"":                                "a &lt;b&gt;",
+		"https:///x":                      "a &lt;b&gt;",
+	} {
+		if got := link(address, "a <b>"); got != want {
+			t.Errorf("%q: %q, want %q", address, got, want)
+		}
+	}
+}
+
+// A cut never goes through what is one sign to its reader.
+func TestCut(t *testing.T) {
+	for _, x := range []struct {
+		text string
+		most int
+		want string
+	}{
+		{"abc", 3, "abc"},
+		{"abcd", 3, "ab…"},
+		{"ae\u0301x", 3, "a…"},
+		{"ae\u0301xx", 4, "ae\u0301…"},
+		{"a👩‍👧b", 4, "a…"},
+		{"a👍🏽b", 5, "a…"},
+		{"🇩🇪🇫🇷", 6, "🇩🇪…"},
+		{"日本語", 2, "日…"},
+		{"a\u0301\u0301", 2, "…"},
+	} {
+		if got := cut(x.text, x.most); got != x.want || width(got) > x.most {
+			t.Errorf("%q to %d: %q, want %q", x.text, x.most, got, x.want)
+		}
+	}
+	for _, s := range []string{"ab&amp;cd", "&lt;&gt;&amp;", "x&amp;"} {
+		for most := 1; most < 12; most++ {
+			got := cutEscaped(s, most)
+			if width(got) > most || strings.Contains(entity.ReplaceAllString(got, ""), "&") || strings.HasSuffix(strings.TrimSuffix(got, "…"), "&") {
+				t.Errorf("%q to %d: %q", s, most, got)
+			}
+		}
+	}
+}
