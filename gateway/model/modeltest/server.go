@@ -236,7 +236,7 @@ func (x *exchange) serve() {
 		return
 	}
 	if got := strings.TrimPrefix(x.r.Header.Get(keyHeaders[x.provider]), "Bearer "); got != x.s.key() {
-		x.refuse(http.StatusUnauthorized, "the key "+got+" is wrong")
+		x.refuse(http.StatusUnauthorized, "the key %s is wrong", got)
 		return
 	}
 	if x.r.Method == http.MethodPost && x.r.Header.Get("Content-Type") != "application/json" {
