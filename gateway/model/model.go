@@ -107,7 +107,7 @@ func (b Budget) calls() int64 {
 	return b.Calls
 }
 
-// maxPrice keeps a cost within 63 bits: 4·10⁹ tokens at this price.
+// maxPrice keeps the cost of the most tokens within 63 bits.
 const maxPrice = 1 << 30
 
 // DefaultURL is a provider's own address, "" for a name that is none's.

@@ -12,7 +12,7 @@ type tokens struct{ input, output, cacheRead, cacheWrite int64 }
 func (t tokens) total() int64 { return t.input + t.output }
 
 // maxTokens is more than any call can have; what an endpoint says beyond it is no count.
-const maxTokens = 1 << 31
+const maxTokens = 1 << 28
 
 // tally is what is known of a call's use while its answer comes.
 type tally struct {
