@@ -261,7 +261,7 @@ func (c *call) bundle(ctx context.Context, t *tar.Writer, r executor.Run, m exec
 		return err
 	}
 	header := func(name string, size int64) error {
-		return t.WriteHeader(&tar.Header{Name: r.ID + "/" + bundleName(name), Size: size, Mode: 0o644, ModTime: m.EndedAt, Format: tar.FormatPAX})
+		return t.WriteHeader(&tar.Header{Name: r.ID + "/" + FileName(name), Size: size, Mode: 0o644, ModTime: m.EndedAt, Format: tar.FormatPAX})
 	}
 	if err := header("evidence/manifest.json", int64(len(text))); err != nil {
 		return err
@@ -284,9 +284,9 @@ func (c *call) bundle(ctx context.Context, t *tar.Writer, r executor.Run, m exec
 	return nil
 }
 
-// bundleName is a file's name where somebody unpacks it: in a folder called
-// .git a container's file would be a program of theirs.
-func bundleName(name string) string {
+// FileName is a name of the manifest as a file should be called where somebody
+// saves it: in a folder called .git a container's file would be a program of theirs.
+func FileName(name string) string {
 	parts := strings.Split(strings.ToValidUTF8(name, "\uFFFD"), "/")
 	for i, part := range parts {
 		if lower := strings.ToLower(part); strings.HasPrefix(lower, ".git") || strings.HasPrefix(lower, "git~") {

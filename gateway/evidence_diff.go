@@ -146,6 +146,8 @@ func readDiff(r io.Reader) (parts map[string][]diffText, whole bool, err error) 
 			continue
 		case strings.HasPrefix(text, "@@"):
 			inHunk = true
+		case !inHunk && (strings.HasPrefix(text, "index ") || strings.HasPrefix(text, "--- ") || strings.HasPrefix(text, "+++ ")):
+			continue // the row above says it
 		}
 		parts[head] = append(parts[head], diffText{diffClass(text, inHunk), cleanCut(text, diffLine)})
 		count++

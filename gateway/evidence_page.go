@@ -56,9 +56,8 @@ type (
 	}
 	promptRow struct{ By, When, Text string }
 	testRow   struct {
-		Mark, Class, Framework, Step, Counts string
-		Failed                               bool
-		FailedNames                          []string
+		Mark, Class, Framework, Step, Note, Counts string
+		FailedNames                                []string
 	}
 	checkRow  struct{ Mark, Class, Check, Tool, Why, Result string }
 	egressRow struct{ Host, Verdict, Class string }
@@ -268,6 +267,9 @@ func (c *call) facts(r executor.Run, m *executor.Manifest, policy *executor.Mani
 
 func shortHash(h gitd.Hash) string { return string(h)[:min(10, len(h))] }
 
+// earlier is said of what was checked and is not what stands.
+const earlier = "before the last change"
+
 // showManifest shows what the manifest alone knows.
 func (c *call) showManifest(p *runPage, r executor.Run, m *executor.Manifest) {
 	p.Verdict = verdictBadge(m.Verdict)
@@ -282,13 +284,16 @@ func (c *call) showManifest(p *runPage, r executor.Run, m *executor.Manifest) {
 		p.Prompts = append(p.Prompts, row)
 	}
 	for _, t := range m.Tests {
-		row := testRow{Framework: cleanCut(t.Framework, 100), Step: cleanCut(t.Step, 100), Failed: !t.OK, Mark: "✓", Class: "good",
+		row := testRow{Framework: cleanCut(t.Framework, 100), Step: cleanCut(t.Step, 100), Mark: "✓", Class: "good",
 			Counts: fmt.Sprintf("%d passed, %d failed, %d skipped", t.Passed, t.Failed, t.Skipped)}
 		if t.Unknown {
 			row.Counts = "not counted"
 		}
 		if !t.OK {
 			row.Mark, row.Class = "✗", "bad-text"
+		}
+		if t.Commit != m.Head {
+			row.Note = earlier
 		}
 		for _, name := range t.FailedNames {
 			row.FailedNames = append(row.FailedNames, cleanCut(name, 500))
@@ -299,7 +304,8 @@ func (c *call) showManifest(p *runPage, r executor.Run, m *executor.Manifest) {
 		if k.Check == "tests" && k.Result.Ran() {
 			continue // shown with its counts
 		}
-		row := checkRow{Check: cleanCut(k.Check, 100), Tool: cleanCut(k.Tool, 100), Why: cleanCut(k.Why, 500), Result: string(k.Result), Mark: "✓", Class: "good"}
+		row := checkRow{Check: cleanCut(k.Check, 100), Tool: cleanCut(k.Tool, 100), Why: cleanCut(k.Why, 500),
+			Result: string(k.Result), Mark: "✓", Class: "good"}
 		switch k.Result {
 		case executor.CheckFailed:
 			row.Mark, row.Class = "✗", "bad-text"
@@ -307,6 +313,9 @@ func (c *call) showManifest(p *runPage, r executor.Run, m *executor.Manifest) {
 			row.Mark, row.Class = "–", "warn-text"
 		case executor.CheckNotRun:
 			row.Mark, row.Class, row.Result = "!", "warn-text", "could not run"
+		}
+		if k.Result.Ran() && !k.Current {
+			row.Why = strings.TrimPrefix(row.Why+", "+earlier, ", ")
 		}
 		p.Checks = append(p.Checks, row)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 	"unicode"
+	"unicode/utf8"
 )
 
 // Pages are whole in themselves: no script, nothing from elsewhere, one style
@@ -30,7 +31,8 @@ var (
 	sandboxPolicy = pagePolicy + "; sandbox allow-downloads"
 
 	pages = must(template.New("").Funcs(template.FuncMap{
-		"style": func() template.CSS { return template.CSS(pageStyle) },
+		"style":    func() template.CSS { return template.CSS(pageStyle) },
+		"sentence": sentence,
 	}).ParseFS(pageFiles, "pages/*.html"))
 )
 
@@ -72,6 +74,15 @@ func (c *call) refusePage(p *Problem) {
 	if err := c.page(p.Status, pagePolicy, "problem.html", p); err != nil {
 		http.Error(c.W, p.Error(), p.Status)
 	}
+}
+
+// sentence makes the text of a problem one, for a page.
+func sentence(s string) string {
+	first, size := utf8.DecodeRuneInString(s)
+	if size == 0 {
+		return s
+	}
+	return string(unicode.ToUpper(first)) + s[size:] + "."
 }
 
 // ansi are the sequences by which programs colour a terminal.

@@ -353,6 +353,16 @@ func (c *Client) Evidence(ctx context.Context, run string) (executor.Manifest, e
 	return get[executor.Manifest](ctx, c, "/api/runs/"+segment(run)+"/evidence")
 }
 
+// EvidenceLink makes a link to the page of a run's evidence that opens without a token.
+func (c *Client) EvidenceLink(ctx context.Context, run string) (gateway.EvidenceLink, error) {
+	return post[gateway.EvidenceLink](ctx, c, "/api/runs/"+segment(run)+"/link", nil)
+}
+
+// EvidenceFile copies a file of a run's evidence; run is the whole name, file the one in the manifest.
+func (c *Client) EvidenceFile(ctx context.Context, run, file string, w io.Writer) error {
+	return c.copyTo(ctx, (&url.URL{Path: "/evidence/" + run + "/files/" + file}).EscapedPath(), w)
+}
+
 // Callers lists callers, the most recently active first.
 func (c *Client) Callers(ctx context.Context, f Filter) ([]executor.CallerStatus, error) {
 	return get[[]executor.CallerStatus](ctx, c, "/api/callers"+query(f))

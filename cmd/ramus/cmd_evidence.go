@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/client"
+)
+
+func evidenceCommand() command {
+	var link bool
+	var save string
+	return command{
+		name: "evidence", args: "RUN [--json | --link | --save DIR]",
+		short: "show what a run did, changed and checked, or save all files of it",
+		long: `
+RUN is a run, or a caller for its latest. The evidence is made when a run ends,
+however it does, or waits for a person; it is what the server saw, never what an
+agent said. "verified" means that the last change was followed by a check that
+ran and passed, and by none that failed.
+
+With --link: a link to the same as a page, which opens without a token until it expires.
+With --save: every file (outputs, artifacts, diff, journal, manifest) into a new
+folder, each compared with its SHA-256.`,
+		set: func(fs *flag.FlagSet, e *env) {
+			fs.BoolVar(&e.json, "json", false, "the manifest, as JSON")
+			fs.BoolVar(&link, "link", false, "a signed link to the page")
+			fs.StringVar(&save, "save", "", "save all files into the new `folder`")
+		},
+		run: func(ctx context.Context, e *env, args []string) error {
+			if err := want(args, 1, 1, "RUN"); err != nil {
+				return err
+			}
+			c, err := e.client(ctx)
+			if err != nil {
+				return err
+			}
+			if link {
+				l, err := c.EvidenceLink(ctx, args[0])
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(e.out, l.URL)
+				return nil
+			}
+			m, err := c.Evidence(ctx, args[0])
+			switch {
+			case err != nil:
+				return err
+			case save != "":
+				return e.saveEvidence(ctx, c, m, save)
+			case e.json:
+				return e.writeJSON(m)
+			}
+			e.showEvidence(m)
+			return nil
+		},
+	}
+}
+
+// marks show results in one character.
+var marks = map[bool]string{true: "✓", false: "✗"}
+
+func (e *env) showEvidence(m executor.Manifest) {
+	paint := map[executor.Verdict]string{executor.VerdictVerified: green, executor.VerdictUnverified: yellow, executor.VerdictFailed: red}[m.Verdict]
+	verdict := string(m.Verdict)
+	if paint != "" {
+		verdict = e.colour(paint, verdict)
+	}
+	state := string(m.State)
+	if m.Reason != "" {
+		state += " (" + string(m.Reason) + ")"
+	}
+	fmt.Fprintf(e.out, "%s  %s, verification: %s, %s\n", m.Run, state, verdict, took(time.Duration(m.DurationMS)*time.Millisecond))
+	if m.Error != "" {
+		fmt.Fprintf(e.out, "  %s\n", e.oneLine(m.Error, 400))
+	}
+	section := func(title string, n int) bool {
+		if n > 0 {
+			fmt.Fprintf(e.out, "\n%s\n", e.colour(dim, title))
+		}
+		return n > 0
+	}
+	if section("not verified", len(m.Unverified)) {
+		for _, text := range m.Unverified {
+			fmt.Fprintf(e.out, "  %s\n", e.oneLine(text, 200))
+		}
+	}
+	if section("commands", len(m.Commands)) {
+		for _, c := range m.Commands {
+			exit := ""
+			if c.Exit != nil {
+				exit = fmt.Sprintf("exit %d", *c.Exit)
+			}
+			fmt.Fprintf(e.out, "  %s %-8s %7s  %-16s %s\n", marks[c.OK], exit, took(time.Duration(c.DurationMS)*time.Millisecond), e.oneLine(c.Step, 16), e.oneLine(c.Command, 100))
+		}
+	}
+	if section("checks", len(m.Checks)) {
+		counts := make(map[string]string)
+		for _, t := range m.Tests {
+			counts[t.Step] = fmt.Sprintf("%d passed, %d failed, %d skipped", t.Passed, t.Failed, t.Skipped)
+		}
+		for _, c := range m.Checks {
+			words := []string{strings.ReplaceAll(string(c.Result), "_", " ")}
+			for _, text := range []string{counts[c.Step], c.Why} {
+				if text != "" {
+					words = append(words, text)
+				}
+			}
+			if c.Result.Ran() && !c.Current {
+				words = append(words, "before the last change")
+			}
+			fmt.Fprintf(e.out, "  %-6s %-10s %s\n", e.oneLine(c.Check, 20), e.oneLine(c.Tool, 20), e.oneLine(strings.Join(words, "; "), 200))
+		}
+	}
+	if section("changed files", len(m.Changed)) {
+		for _, c := range m.Changed {
+			fmt.Fprintf(e.out, "  %s +%d -%d  %s\n", c.Status, max(c.Added, 0), max(c.Deleted, 0), e.oneLine(c.Path, 150))
+		}
+	}
+	if section("files", len(m.Files)) {
+		for _, f := range m.Files {
+			fmt.Fprintf(e.out, "  %s  %9d  %s\n", f.SHA256[:min(12, len(f.SHA256))], f.Size, e.oneLine(f.Name, 150))
+		}
+	}
+}
+
+// saveEvidence writes all files into a new folder. Names come from containers:
+// os.Root keeps them inside, and none of them replaces another.
+func (e *env) saveEvidence(ctx context.Context, c *client.Client, m executor.Manifest, dir string) error {
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		return fmt.Errorf("cannot save the evidence: %w", err)
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return fmt.Errorf("cannot save the evidence: %w", err)
+	}
+	defer root.Close()
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return fmt.Errorf("cannot save the evidence: %w", err)
+	}
+	_, err = saveFile(root, "evidence/manifest.json", func(w io.Writer) error {
+		_, err := w.Write(append(text, '\n'))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("cannot save the manifest: %w", err)
+	}
+	for _, f := range m.Files {
+		sum, err := saveFile(root, gateway.FileName(f.Name), func(w io.Writer) error { return c.EvidenceFile(ctx, m.Run, f.Name, w) })
+		if err == nil && sum != f.SHA256 {
+			err = fmt.Errorf("its SHA-256 is %s, want %s", sum, f.SHA256)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot save %q: %w", f.Name, err)
+		}
+	}
+	fmt.Fprintf(e.out, "%d files in %s\n", len(m.Files)+1, dir)
+	return nil
+}
+
+// saveFile writes a new file and returns its SHA-256.
+func saveFile(root *os.Root, name string, write func(io.Writer) error) (sum string, err error) {
+	if err := root.MkdirAll(path.Dir(name), 0o777); err != nil {
+		return "", err
+	}
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return "", err
+	}
+	h := sha256.New()
+	err = write(io.MultiWriter(f, h))
+	return hex.EncodeToString(h.Sum(nil)), errors.Join(err, f.Close())
+}
