@@ -76,14 +76,25 @@ func (w *work) collect(ctx context.Context) error {
 	return nil
 }
 
-// cleanName is an artifact's name without secrets. Of two that become the same, the second gets a number.
+// cleanName is a file's path without secrets. Two may become the same, or one a
+// folder of the other: the second gets a number then.
 func (w *work) cleanName(name string, taken map[string]bool) string {
 	clean := w.l.x.Secrets.Name(name)
-	for n := 2; taken[clean]; n++ {
-		clean = fmt.Sprintf("%s-%d", w.l.x.Secrets.Name(name), n)
+	for dir := path.Dir(clean); dir != "."; dir = path.Dir(dir) {
+		if taken[dir] {
+			clean = strings.ReplaceAll(clean, "/", "_")
+			break
+		}
 	}
-	taken[clean] = true
-	return clean
+	free := clean
+	for n := 2; taken[free] || taken[free+"/"]; n++ {
+		free = fmt.Sprintf("%s-%d", clean, n)
+	}
+	taken[free] = true
+	for dir := path.Dir(free); dir != "."; dir = path.Dir(dir) {
+		taken[dir+"/"] = true // a folder
+	}
+	return free
 }
 
 // keep copies an artifact and names the secrets that were taken out of it.

@@ -44,7 +44,7 @@ func (v Visitor) Tell(e Event) { v.t.tell(e) }
 // egress proxy, and what other rooms hang behind it. The caller is known by
 // the connection, so nothing in a request is believed about who asks.
 func (t *target) door() http.Handler {
-	git := t.x.Git.GrantHandler(t.grant())
+	git := t.x.Git.DoorHandler(t.grant(), t.heardLeaks)
 	out := &egress{allow: t.x.Egress, tell: t.tell}
 	more := make(map[string]http.Handler, len(t.x.Door))
 	for prefix, handler := range t.x.Door {

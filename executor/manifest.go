@@ -194,6 +194,11 @@ func (m *Manifest) add(e Event) {
 				m.Unverified = append(m.Unverified, fmt.Sprintf("of the %d bytes that %s printed only a part is kept", s.Bytes, e.Step))
 			}
 		}
+	case EventSecret:
+		// What the command left, and what it may have been tested with, is not what is kept.
+		if e.Kind == SecretInCommit || e.Kind == SecretInArtifact {
+			m.Unverified = append(m.Unverified, "the value of a secret was taken out: "+e.Message)
+		}
 	case EventEgress:
 		m.Egress = append(m.Egress, ManifestEgress{Host: e.Message, Verdict: e.Reason})
 	case EventPolicy:

@@ -27,6 +27,8 @@ var (
 	syncScript string
 	//go:embed scripts/commit.sh
 	commitScript string
+	//go:embed scripts/flatten.sh
+	flattenScript string
 )
 
 // Exit codes of the scripts.
@@ -52,6 +54,7 @@ type target struct {
 	turn   chan struct{} // holds one token: commands run one after another
 
 	mu     sync.Mutex
+	leaks  []gitd.Leak // of the last push that was refused for them
 	known  gitd.Hash   // where the container's branch stands; "" when that is not known
 	listen func(Event) // the run that works now hears of egress and refusals
 	step   *work       // the step that runs now
@@ -192,7 +195,9 @@ func (t *target) sync(ctx context.Context, h *containers.Host, tip gitd.Hash, au
 // the branch's new tip; equal to before when nothing changed.
 func (t *target) commit(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string, paths []string) (committed, error) {
 	var out scriptOutput
-	for attempt := 1; ; attempt++ {
+	var cleaned []gitd.Leak
+	t.takeLeaks() // of pushes of the command's own
+	for attempt, cleaning := 1, 0; ; attempt++ {
 		tip, err := t.tip(ctx)
 		if err != nil {
 			return committed{}, err
@@ -203,8 +208,21 @@ func (t *target) commit(ctx context.Context, h *containers.Host, before gitd.Has
 		if err == nil {
 			break
 		}
-		// Somebody else may have pushed, or the door may have been shut for a moment.
 		var s *scriptError
+		if leaks := t.takeLeaks(); len(leaks) > 0 && errors.As(err, &s) && s.Code == scriptPush {
+			if cleaning++; cleaning <= cleanings {
+				cleaned = append(cleaned, leaks...)
+				cerr := t.cleanTree(ctx, h, t.scriptEnv(author, before, tip), leaks)
+				if cerr == nil {
+					attempt = 0
+					continue
+				}
+				err = fmt.Errorf("%w (%w)", err, cerr)
+			}
+			t.setKnown("")
+			return committed{}, err
+		}
+		// Somebody else may have pushed, or the door may have been shut for a moment.
 		if attempt < 3 && errors.As(err, &s) && (s.Code == scriptPush || s.Code == scriptMerge) {
 			continue
 		}
@@ -217,6 +235,9 @@ func (t *target) commit(ctx context.Context, h *containers.Host, before gitd.Has
 		return committed{}, err
 	}
 	t.setKnown(after)
+	if len(cleaned) > 0 {
+		out.stderr += leakNote(cleaned)
+	}
 	return committed{tip: after, notes: out.stderr, artifacts: strings.HasSuffix(out.stdout, "\nartifacts\n")}, nil
 }
 
@@ -260,6 +281,13 @@ func (e *scriptError) Error() string {
 
 // script runs one of the scripts in the container, under an id of its own.
 func (t *target) script(ctx context.Context, h *containers.Host, text string, env []string, stdin io.Reader, args ...string) (scriptOutput, error) {
+	stdout := tail{max: 64 << 10}
+	stderr, err := t.scriptTo(ctx, h, text, env, stdin, &stdout, args...)
+	return scriptOutput{stdout.String(), stderr}, err
+}
+
+// scriptTo is script for one that prints more than a few lines.
+func (t *target) scriptTo(ctx context.Context, h *containers.Host, text string, env []string, stdin io.Reader, stdout io.Writer, args ...string) (string, error) {
 	id := scriptPrefix + newToken()
 	ctx, cancel := context.WithTimeout(ctx, housekeeping)
 	defer cancel()
@@ -272,24 +300,23 @@ func (t *target) script(ctx context.Context, h *containers.Host, text string, en
 		Timeout: housekeeping,
 	})
 	if err != nil {
-		return scriptOutput{}, fmt.Errorf("cannot run git in the container: %w", err)
+		return "", fmt.Errorf("cannot run git in the container: %w", err)
 	}
-	var stdout, stderr tail
-	stdout.max, stderr.max = 64<<10, 64<<10
-	exit, err := p.Output(&stdout, &stderr)
+	stderr := tail{max: 64 << 10}
+	exit, err := p.Output(stdout, &stderr)
 	if err != nil {
-		return scriptOutput{}, fmt.Errorf("cannot run git in the container: %w", err)
+		return "", fmt.Errorf("cannot run git in the container: %w", err)
 	}
 	_ = h.Forget(context.WithoutCancel(ctx), id) // only memory is lost when the runner does not hear it
-	out := scriptOutput{stdout.String(), stderr.String()}
+	out := stderr.String()
 	if exit.Code != 0 {
 		if exit.Reason == containers.ReasonDiskFull {
 			return out, fmt.Errorf("%w: the work tree's disk is full", errDiskFull)
 		}
 		if exit.Code == 127 {
-			return out, &scriptError{scriptNoGit, "ramus: the container's image lacks a program that ramus needs: " + strings.ReplaceAll(out.stderr, "ramus: ", "")}
+			return out, &scriptError{scriptNoGit, "ramus: the container's image lacks a program that ramus needs: " + strings.ReplaceAll(out, "ramus: ", "")}
 		}
-		return out, &scriptError{exit.Code, out.stderr}
+		return out, &scriptError{exit.Code, out}
 	}
 	return out, nil
 }

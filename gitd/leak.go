@@ -52,19 +52,23 @@ type Leak struct {
 	Path   string // of a blob or a tree, where it is known; without secrets
 }
 
-func (l Leak) String() string {
-	where := l.Kind + " " + string(l.Object)[:min(12, len(l.Object))]
+func (l Leak) String() string { return l.Secret + " in " + l.Where() }
+
+// Where tells people where the value was.
+func (l Leak) Where() string {
 	switch {
 	case l.Kind == "ref":
-		where = "the name of a ref"
+		return "the name of a ref"
 	case l.Kind == "tree" && l.Path == "":
-		where = "the name of a file"
+		return "the name of a file"
 	case l.Kind == "tree":
-		where = fmt.Sprintf("the name of a file in %q", l.Path)
+		return fmt.Sprintf("the name of a file in %q", l.Path)
 	case l.Path != "":
-		where = fmt.Sprintf("%q", l.Path)
+		return fmt.Sprintf("%q", l.Path)
+	case l.Object == "":
+		return "a " + l.Kind
 	}
-	return l.Secret + " in " + where
+	return l.Kind + " " + string(l.Object)[:min(12, len(l.Object))]
 }
 
 // leakText tells a client why its push was refused, in one line.

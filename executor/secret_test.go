@@ -1,0 +1,273 @@
+package executor_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/redact"
+	"github.com/ramus-dev/ramus/internal/redact/redacttest"
+)
+
+// canary stands in the environment of every command, so that commands can leave
+// it where they like; it is never a part of a command or a workflow itself.
+const canary = "c4n4ry+VALUE&of='a'secret"
+
+func newCanaryWorld(t *testing.T, opts func(*executor.Executor)) *world {
+	t.Helper()
+	return newWorld(t, func(x *executor.Executor) {
+		s, short := redact.New(map[string]string{"CANARY": canary})
+		if len(short) > 0 {
+			t.Fatal(short)
+		}
+		x.Secrets, x.Git.Secrets = s, s
+		x.Env = append(x.Env, "CANARY="+canary)
+		if opts != nil {
+			opts(x)
+		}
+	})
+}
+
+// noCanary searches all that was left behind; containers are not, they are thrown away.
+func (w *world) noCanary() {
+	w.t.Helper()
+	hits, err := redacttest.Folder(context.Background(), w.data, canary, "sandbox", "fleet/hosts")
+	if err != nil || len(hits) > 0 {
+		w.t.Errorf("found %q, %v", hits, err)
+	}
+}
+
+// secrets lists what was removed from a run's journal's point of view.
+func (w *world) secrets(run string) (messages []string) {
+	for e, err := range w.x.Events(context.Background(), run, 0, false) {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if e.Type == executor.EventSecret {
+			messages = append(messages, e.Kind+": "+e.Message)
+		}
+	}
+	return messages
+}
+
+// TestSecretsInOutput: nobody sees a value that a command prints, however it does.
+func TestSecretsInOutput(t *testing.T) {
+	w := newCanaryWorld(t, nil)
+	var stdout, stderr bytes.Buffer
+	res, err := w.x.Exec(t.Context(), executor.Request{Repo: "demo", Command: &executor.Command{Shell: `
+		echo "plain $CANARY."
+		printf %s "$CANARY" | head -c 10; sleep 0.3; printf %s "$CANARY" | tail -c +11; echo
+		printf %s "$CANARY" | base64 -w 0; echo
+		printf 'x%s' "$CANARY" | base64 -w 12
+		printf %s "$CANARY" | od -An -v -tx1 | tr -d ' \n' >&2
+		exit 3`}}, &stdout, &stderr)
+	if err != nil || res.ExitCode != 3 {
+		t.Fatal(res, err)
+	}
+	if !strings.HasPrefix(stdout.String(), "plain [secret CANARY].\n[secret CANARY]\n[secret CANARY]\n") || !strings.HasSuffix(stderr.String(), "[secret CANARY]") {
+		t.Errorf("printed %q, %q", stdout.String(), stderr.String())
+	}
+	if res.Stdout.Truncated || res.Stderr.Truncated {
+		t.Error("what was removed is taken for lost")
+	}
+	if got := w.secrets(res.Run); !slices.Equal(got, []string{"output: CANARY in the stdout of exec", "output: CANARY in the stderr of exec"}) {
+		t.Errorf("journalled %q", got)
+	}
+	out, err := w.x.Output(t.Context(), res.Run, "exec", "stdout")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	if b, err := io.ReadAll(out); err != nil || string(b) != stdout.String() {
+		t.Errorf("kept %q, %v", b, err)
+	}
+	w.noCanary()
+}
+
+// TestSecretsInRequests: what a person pastes is not kept either, and what cannot be changed is refused.
+func TestSecretsInRequests(t *testing.T) {
+	w := newCanaryWorld(t, nil)
+	res, err := w.x.Exec(t.Context(), executor.Request{Repo: "demo", Asker: gitd.Person{Name: canary, Email: "a@example.org"},
+		Input:   map[string]any{"token": canary, canary: 1},
+		Command: &executor.Command{Args: []string{"echo", canary}, Env: []string{"X=" + canary}, Stdin: strings.NewReader(canary)}}, nil, nil)
+	if err != nil || res.ExitCode != 0 {
+		t.Fatal(res, err)
+	}
+	run, err := w.x.Run(t.Context(), res.Run)
+	if err != nil || run.Input["token"] != "[secret CANARY]" || run.Asker.Name != "[secret CANARY]" {
+		t.Errorf("%+v, %v", run, err)
+	}
+	if _, err := w.x.Submit(t.Context(), executor.Request{Repo: "demo", Key: fmt.Sprintf("%x", canary), Command: &executor.Command{Shell: "true"}}); err == nil {
+		t.Error("a key that holds a secret is taken")
+	}
+	origin := &executor.Origin{Source: "slack", Session: "s", Key: "k", Event: json.RawMessage(`{"text":"` + canary + `"}`)}
+	caller, err := executor.ParseCaller("conv:c1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	claimed, _, err := w.x.Claim(t.Context(), executor.Request{Repo: "demo", Key: "k1", Caller: caller, Origin: origin})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := w.x.Note(t.Context(), claimed.Name(), executor.Event{Type: executor.EventNote, Message: canary, Data: json.RawMessage(`["` + canary + `"]`)}); err != nil {
+		t.Fatal(err)
+	}
+	w.noCanary()
+	if _, err := w.x.End(t.Context(), claimed.Name(), executor.Ending{Error: canary, Output: map[string]any{"x": canary}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.x.Tell(t.Context(), claimed.Name(), json.RawMessage(`{"x":"`+canary+`"}`)); err != nil {
+		t.Fatal(err)
+	}
+	w.noCanary()
+}
+
+// TestSecretsInCommits: what a command leaves with a value in it is committed without.
+func TestSecretsInCommits(t *testing.T) {
+	w := newCanaryWorld(t, nil)
+	for _, c := range []struct {
+		name, command string
+		events, files []string
+	}{
+		{"file", `mkdir -p deep && printf 'a %s b' "$CANARY" >deep/f && chmod 755 deep/f`,
+			[]string{`commit: CANARY in "deep/f"`}, []string{"deep/f: a [secret CANARY] b"}},
+		{"name", `mkdir -p "x$H/sub" && echo 1 >"x$H/sub/$H" && echo 2 >"x$H/sub/y"`,
+			[]string{`commit: CANARY in the name of a file`, `commit: CANARY in the name of a file in "x[secret CANARY]/sub"`},
+			[]string{"x[secret CANARY]/sub/[secret CANARY]: 1\n", "x[secret CANARY]/sub/y: 2\n"}},
+		{"link", `ln -s "/nowhere/$H" link`, []string{`commit: CANARY in "link"`}, nil},
+		{"message", `echo new >f && git add f && git commit -q -m "about $CANARY" && echo more >>f`,
+			[]string{"commit: CANARY in a commit"}, []string{"f: new\nmore\n"}},
+		{"author", `echo new >f && git add f && git commit -q -m x --author "$H <a@example.org>"`,
+			[]string{"commit: CANARY in a commit"}, []string{"f: new\n"}},
+		{"history", `echo "$CANARY" >f && git add f && git commit -q -m one && echo clean >f && git commit -qam two`,
+			[]string{`commit: CANARY in "f"`}, []string{"f: clean\n"}},
+		{"own push", `echo one >f && git add f && git commit -q -m one && git push -q origin HEAD && echo "$CANARY" >>f && git commit -qam two; ! git push -q origin HEAD`,
+			[]string{`commit: CANARY in "f"`}, []string{"f: one\n[secret CANARY]\n"}},
+		{"rebase half way", `echo one >f && git add f && git commit -q -m one && git checkout -q HEAD~1 && echo "$CANARY" >f && git add f && git commit -q -m "two $CANARY" &&
+			! git rebase -q "$(git rev-parse --abbrev-ref '@{-1}')" 2>/dev/null; true`,
+			[]string{`commit: CANARY in "f"`}, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w.t = t
+			res, err := w.x.Exec(t.Context(), executor.Request{Repo: "demo", Command: &executor.Command{Shell: "H=" + `$(printf %s "$CANARY" | od -An -v -tx1 | tr -d ' \n'); ` + c.command}}, nil, nil)
+			if err != nil || res.ExitCode != 0 || res.Commit == "" {
+				t.Fatalf("%+v, %v", res, err)
+			}
+			if !strings.Contains(res.Message, "CANARY") {
+				t.Errorf("the message is %q", res.Message)
+			}
+			got := w.secrets(res.Run)
+			for _, want := range c.events {
+				if !slices.Contains(got, want) {
+					t.Errorf("journalled %q, want %q", got, want)
+				}
+			}
+			m, err := w.x.Manifest(t.Context(), res.Run)
+			if err != nil || !slices.ContainsFunc(m.Unverified, func(s string) bool { return strings.Contains(s, "CANARY") }) {
+				t.Errorf("unverified: %q, %v", m.Unverified, err)
+			}
+			repo, err := w.git.Repo("demo")
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, file := range c.files {
+				name, content, _ := strings.Cut(file, ": ")
+				if b, err := repo.ReadFile(t.Context(), string(res.Commit), name, 1000); err != nil || string(b) != content {
+					t.Errorf("%s is %q, %v", name, b, err)
+				}
+			}
+			if c.name == "file" {
+				entries, err := repo.Tree(t.Context(), string(res.Commit), "deep", false)
+				if err != nil || len(entries) != 1 || entries[0].Mode != "100755" {
+					t.Errorf("%+v, %v", entries, err)
+				}
+			}
+			w.noCanary()
+		})
+	}
+}
+
+// TestSecretsThatComeBack: what cannot be cleaned is not committed, and said so.
+func TestSecretsThatComeBack(t *testing.T) {
+	w := newCanaryWorld(t, nil)
+	// A filter puts the value into every blob.
+	res, err := w.x.Exec(t.Context(), executor.Request{Repo: "demo", Command: &executor.Command{
+		Shell: `git config filter.x.clean 'cat; printenv CANARY'; echo '* filter=x' >.gitattributes; echo 1 >f`}}, nil, nil)
+	if err != nil || res.Commit != "" {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if !strings.Contains(res.Message, "could not be committed") || !strings.Contains(res.Message, "CANARY in") {
+		t.Errorf("the message is %q", res.Message)
+	}
+	w.noCanary()
+	res, err = w.x.Exec(t.Context(), executor.Request{Repo: "demo", Command: &executor.Command{Shell: `echo 2 >g`}}, nil, nil)
+	if err != nil || res.Commit == "" {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+// TestSecretsInArtifacts: contents and names, the same two names apart.
+func TestSecretsInArtifacts(t *testing.T) {
+	w := newCanaryWorld(t, nil)
+	res, err := w.x.Exec(t.Context(), executor.Request{Repo: "demo", Command: &executor.Command{Shell: `
+		H=$(printf %s "$CANARY" | od -An -v -tx1 | tr -d ' \n')
+		mkdir -p /artifacts/$H && echo "is $CANARY" >/artifacts/report && echo a >/artifacts/$H/a
+		echo 1 >"/artifacts/$CANARY" && echo 2 >/artifacts/x$H && echo 3 >"/artifacts/x$CANARY"`}}, nil, nil)
+	if err != nil || res.ExitCode != 0 {
+		t.Fatal(res, err)
+	}
+	m, err := w.x.Manifest(t.Context(), res.Run)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range m.Files {
+		if strings.HasPrefix(f.Name, "artifacts/") {
+			names = append(names, f.Name)
+		}
+	}
+	slices.Sort(names)
+	want := []string{"artifacts/[secret CANARY]-2", "artifacts/[secret CANARY]/a", "artifacts/report", "artifacts/x[secret CANARY]", "artifacts/x[secret CANARY]-2"}
+	if !slices.Equal(names, want) {
+		t.Errorf("artifacts %q, want %q", names, want)
+	}
+	w.noCanary()
+}
+
+// TestSecretsInWorkflows: steps see results without values; input is cleaned before
+// it is used, and what templates put together before it is kept.
+func TestSecretsInWorkflows(t *testing.T) {
+	w := newCanaryWorld(t, nil)
+	run := w.submit(executor.Request{Input: map[string]any{"token": canary, "half": canary[:10], "rest": canary[10:]}, Workflow: `
+id: leaky
+input: {token: {type: string}, half: {type: string}, rest: {type: string}}
+nodes:
+  - id: print
+    run: 'printf %s "$CANARY"; printf %s "$CANARY" >&2'
+    output: {said: result.stdout}
+  - id: look
+    run: 'test {{ state.said }} = "[secret CANARY]" && test {{ input.token }} = "[secret CANARY]"'
+  - id: together
+    run: 'echo {{ input.half }}{{ input.rest }} >f'
+  - id: gate
+    human: {message: 'go on with {{ input.half }}{{ input.rest }}?'}
+`})
+	if run.State != executor.StateAwaitingReview || run.Gate.Message != "go on with [secret CANARY]?" {
+		t.Fatalf("%+v\n%s", run, w.journal(run.Name()))
+	}
+	w.noCanary()
+	if _, err := w.x.Decide(t.Context(), run.Name(), executor.Decision{Approved: true, By: "Ada", Comment: "use " + canary}); err != nil {
+		t.Fatal(err)
+	}
+	if run = w.wait(run.Name()); run.State != executor.StateComplete {
+		t.Errorf("%+v\n%s", run, w.journal(run.Name()))
+	}
+	w.noCanary()
+}
