@@ -14,7 +14,9 @@ import (
 
 // Slack's limits on Block Kit, in characters (docs.slack.dev, Block Kit
 // reference). What they are counted in is not said: here it is UTF-16 units
-// after escaping, which is never less than what a reader would count.
+// after escaping, which is never less than what a reader would count. The texts
+// of a message's blocks may have about 13,000 together, so that most parts are
+// held far below their own limit.
 const (
 	sectionMax    = 3000
 	headerMax     = 150
@@ -157,16 +159,16 @@ func escape(s string) string { return entities.Replace(s) }
 // noTicks keeps text from ending the code it stands in; mrkdwn has no escape for it.
 func noTicks(s string) string { return strings.ReplaceAll(s, "`", "ˋ") }
 
-// codeSpan shows a text of strangers as code on one line, cut before it is escaped.
+// codeSpan shows a text of strangers as code on one line.
 func codeSpan(s string, most int) string {
-	if s = noTicks(oneLine(s, most)); s == "" {
+	if s = said(s, most); s == "" {
 		return ""
 	}
-	return "`" + escape(s) + "`"
+	return "`" + s + "`"
 }
 
 // said is a text of strangers within a sentence of ours.
-func said(s string, most int) string { return escape(noTicks(oneLine(s, most))) }
+func said(s string, most int) string { return cutEscaped(escape(noTicks(oneLine(s, most))), most) }
 
 // quote shows a text of strangers as a quotation: no line of it stands outside.
 func quote(s string, lines, most int) string {
@@ -179,14 +181,14 @@ func quote(s string, lines, most int) string {
 	if len(list) > lines {
 		list, cutOff = list[:lines], true
 	}
-	s = strings.Join(list, "\n")
-	if shorter := cut(s, most); shorter != s {
+	s = escape(noFences(strings.Join(list, "\n")))
+	if shorter := cutEscaped(s, most); shorter != s {
 		s, cutOff = shorter, false // it ends in … already
 	}
 	if cutOff {
 		s += "\n…"
 	}
-	return ">" + strings.ReplaceAll(escape(noFences(s)), "\n", "\n>")
+	return ">" + strings.ReplaceAll(s, "\n", "\n>")
 }
 
 // ending is the last lines of a text, at most most units of them.

@@ -145,7 +145,7 @@ func TestGateWidening(t *testing.T) {
 // A percentage lets through about that part of all threads, always the same
 // ones, and none that was in is out when it is raised.
 func TestGatePercentage(t *testing.T) {
-	const threads = 20000
+	const threads = 10000
 	in := make([]bool, threads)
 	for _, percentage := range []float64{0, 0.5, 10, 20, 50, 99, 100, 1000} {
 		n := 0
@@ -244,7 +244,7 @@ func TestGateDecidesAsSketched(t *testing.T) {
 		}
 		return list
 	}
-	for range 20000 {
+	for range 5000 {
 		asSketched(t,
 			Gate{Enabled: r.IntN(4) > 0, ThreadStarters: some("U1", "U2", ""), Requesters: some("U1", "U3", ""), Prefix: pick("", "", "!!!", "go!", "!"),
 				Channels: some("C1", ""), Repos: some("app", ""), Percentage: r.Float64()*140 - 20},

@@ -290,7 +290,7 @@ func (r Result) changed() string {
 	if len(m.Changed) == 0 {
 		return ""
 	}
-	return "*" + changes(m) + "*" + bullets(len(m.Changed), 12, 2000, "and %d more", func(i int) string {
+	return "*" + changes(m) + "*" + bullets(len(m.Changed), 12, 1600, "and %d more", func(i int) string {
 		c := m.Changed[i]
 		line := codeSpan(c.Path, 150)
 		if c.OldPath != "" {
@@ -332,7 +332,7 @@ func checked(m *executor.Manifest) string {
 	if len(ran)+len(alone) == 0 {
 		return ""
 	}
-	return "*Checks*" + bullets(len(ran)+len(alone), 8, 2400, "and %d more", func(i int) string {
+	return "*Checks*" + bullets(len(ran)+len(alone), 8, 1600, "and %d more", func(i int) string {
 		if i >= len(ran) {
 			t := alone[i-len(ran)]
 			return mark(t.OK && t.Failed == 0) + tool("tests", t.Framework) + ": " + counted(t)
@@ -412,7 +412,7 @@ func unverified(m *executor.Manifest) string {
 	if len(list) == 0 {
 		return ""
 	}
-	return "*Not verified*" + bullets(len(list), 8, 2000, "and %d more", func(i int) string { return said(list[i], 300) })
+	return "*Not verified*" + bullets(len(list), 8, 1400, "and %d more", func(i int) string { return said(list[i], 300) })
 }
 
 // commands lists the last commands.
@@ -427,7 +427,7 @@ func commands(m *executor.Manifest) string {
 		title = fmt.Sprintf("*Commands*, the last %d of %d", most, len(last))
 		last = last[len(last)-most:]
 	}
-	return title + bullets(len(last), most, 2400, "and %d more", func(i int) string {
+	return title + bullets(len(last), most, 1600, "and %d more", func(i int) string {
 		c := last[i]
 		line := codeSpan(c.Command, 160)
 		if line == "" {
@@ -462,7 +462,10 @@ func (r Result) says() string {
 
 // links lists the page and the files that people look for.
 func (r Result) links() string {
-	const most = 8
+	const (
+		most     = 8
+		linksMax = 2400
+	)
 	var list []string
 	if p := shownPage(r.Page); p != "" {
 		list = append(list, p)
@@ -495,7 +498,7 @@ func (r Result) links() string {
 	// Whole links only: one that is cut is none.
 	text := ""
 	for i, item := range list {
-		if next := join(" · ", text, item); width(next) <= sectionMax-40 {
+		if next := join(" · ", text, item); width(next) <= linksMax {
 			text = next
 			continue
 		}
