@@ -1,0 +1,258 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/slack"
+	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
+)
+
+// talk is rooms with a workspace of Slack's in front of them.
+type talk struct {
+	*rooms
+	chat  *gateway.Chat
+	slack *slacktest.Server
+	t     *testing.T
+}
+
+// owner is the user whose threads the gate of a talk lets through.
+const owner = "U01"
+
+func openTalk(t *testing.T, withContainers bool, change func(*gateway.Chat)) *talk {
+	t.Helper()
+	k := &talk{slack: slacktest.New(t), t: t}
+	k.rooms = open(t, withContainers, func(s *gateway.Server) {
+		k.chat = &gateway.Chat{
+			Slack:         &slack.Client{URL: k.slack.API(), Token: k.slack.Token},
+			SigningSecret: k.slack.SigningSecret, Executor: s.Executor, Git: s.Git,
+			Gate: gateway.Gate{Enabled: true, ThreadStarters: []string{owner}}, EditEvery: 20 * time.Millisecond,
+		}
+		if change != nil {
+			change(k.chat)
+		}
+		s.Chat = k.chat
+	})
+	k.slack.SetRequestURLs(k.web.URL+"/slack/events", k.web.URL+"/slack/commands", k.web.URL+"/slack/interactions")
+	k.repo(t, "app")
+	if err := k.chat.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := k.chat.Close(); err != nil {
+			t.Error(err)
+		}
+		k.slack.Close()
+	})
+	return k
+}
+
+// until waits for something to be true of the workspace.
+func (k *talk) until(what string, done func() bool) {
+	k.t.Helper()
+	ctx, cancel := context.WithTimeout(k.t.Context(), time.Minute)
+	defer cancel()
+	if err := k.slack.Until(ctx, done); err != nil {
+		k.t.Fatalf("%s: %v\n%s", what, err, k.transcript())
+	}
+}
+
+func (k *talk) transcript() string {
+	var b strings.Builder
+	for _, channel := range []string{"C01", "C02", "D01"} {
+		for _, m := range k.slack.Messages(channel) {
+			fmt.Fprintf(&b, "%s %s %s%s: %s %s\n", channel, m.TS, m.User, m.BotID, m.Text, m.Blocks)
+		}
+	}
+	return b.String()
+}
+
+// part returns the messages of ramus in a thread that play a part, of all runs or one.
+func (k *talk) part(channel, thread, part string) []slacktest.Message {
+	var found []slacktest.Message
+	for _, m := range k.slack.Own(channel, thread) {
+		var mark slack.Mark
+		if m.Metadata != nil && json.Unmarshal(m.Metadata.Payload, &mark) == nil && mark.Part == part {
+			found = append(found, m)
+		}
+	}
+	return found
+}
+
+// ask mentions ramus and waits for the answer to it, the nth result of the thread.
+func (k *talk) ask(user, thread, text string, n int) (ts string, result slacktest.Message) {
+	k.t.Helper()
+	ts = k.slack.Say(user, "C01", thread, "<@"+k.slack.BotUser+"> "+text)
+	if thread == "" {
+		thread = ts
+	}
+	k.until("the answer to "+text, func() bool { return len(k.part("C01", thread, "result")) >= n })
+	return ts, k.part("C01", thread, "result")[n-1]
+}
+
+func says(m slacktest.Message) string { return m.Text + " " + string(m.Blocks) }
+
+func (k *talk) runs(channel, thread string) []executor.Run {
+	return k.Executor.OfCaller(gateway.Session{Key: "slack:" + k.slack.Team + ":" + channel + ":" + thread}.Caller())
+}
+
+func TestSessionCaller(t *testing.T) {
+	a, b := gateway.Session{Key: "slack:T1:C1:1700000000.000100"}, gateway.Session{Key: "slack:T1:C1:1700000000.000200"}
+	if a.Caller() != a.Caller() || a.Caller() == b.Caller() || a.Caller().Kind() != "conv" {
+		t.Errorf("%v, %v", a.Caller(), b.Caller())
+	}
+}
+
+// TestSlackRetryIdempotency delivers one mention many times at once, by both of its envelopes.
+func TestSlackRetryIdempotency(t *testing.T) {
+	k := openTalk(t, false, nil)
+	ts := k.slack.Write(owner, "C01", "", "<@"+k.slack.BotUser+"> help")
+	var wg sync.WaitGroup
+	var mu sync.Mutex
+	answers := map[string]int{}
+	for i := range 10 {
+		wg.Go(func() {
+			for _, body := range k.slack.Envelopes("C01", ts)[i%2 : i%2+1] {
+				for _, a := range k.slack.Deliver(t.Context(), body) {
+					var c gateway.Claimed
+					if err := json.Unmarshal(a.Answer, &c); a.Status != 200 || err != nil {
+						t.Errorf("status %d, %s, %v", a.Status, a.Answer, a.Err)
+					}
+					mu.Lock()
+					answers[c.Run]++
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if len(answers) != 1 {
+		t.Errorf("ten deliveries were answered with the runs %v", answers)
+	}
+	k.until("the answer", func() bool { return len(k.part("C01", ts, "result")) > 0 })
+	for _, body := range k.slack.Envelopes("C01", ts) { // and again when it is over
+		k.slack.Deliver(t.Context(), body)
+	}
+	if runs := k.runs("C01", ts); len(runs) != 1 || len(k.part("C01", ts, "result")) != 1 {
+		t.Errorf("%d runs, %d answers", len(runs), len(k.part("C01", ts, "result")))
+	}
+}
+
+func TestMentionRunsACommand(t *testing.T) {
+	k := openTalk(t, true, nil)
+	ts, result := k.ask(owner, "", "exec echo hello > greeting.txt && cat greeting.txt", 1)
+	progress := k.part("C01", ts, "progress")
+	if len(progress) != 1 || !strings.Contains(says(progress[0]), "thread-starter-allowlist") {
+		t.Errorf("the progress messages: %+v", progress)
+	}
+	if !strings.Contains(says(result), "greeting.txt") {
+		t.Errorf("the result: %s", says(result))
+	}
+	k.until("the reactions", func() bool {
+		m := k.slack.Thread("C01", ts)[0]
+		return len(m.Reactions["white_check_mark"]) == 1 && len(m.Reactions["eyes"]) == 0
+	})
+	runs := k.runs("C01", ts)
+	if len(runs) != 1 || runs[0].State != executor.StateComplete || runs[0].ID != "C01-"+ts {
+		t.Errorf("runs: %+v", runs)
+	}
+	// A second mention goes on with the same branch.
+	_, result = k.ask(owner, ts, "exec cat greeting.txt && rm greeting.txt && exit 3", 2)
+	if !strings.Contains(says(result), "retry") {
+		t.Errorf("the result of a failure: %s", says(result))
+	}
+	runs = k.runs("C01", ts)
+	if len(runs) != 2 || runs[0].Branch != runs[1].Branch || runs[1].Exit == nil || *runs[1].Exit != 3 {
+		t.Errorf("runs: %+v", runs)
+	}
+	for i, x := range []struct{ say, want string }{
+		{"status", "2 runs"}, {"log", "exit 3"}, {"why", "What to do"}, {"diff", "does not differ"}, {"stop", "Nothing is at work"},
+		{"merge", "already"}, {"exec", "exec"}, {"repo:other test", "new thread"},
+		{"please mend it", "No agent"},
+	} {
+		if _, m := k.ask(owner, ts, x.say, 3+i); !strings.Contains(says(m), x.want) {
+			t.Errorf("%s: %s", x.say, says(m))
+		}
+	}
+	// The button does what the word does, once.
+	if _, err := k.slack.Press(t.Context(), owner, "C01", k.part("C01", ts, "result")[1].TS, "retry", runs[1].Name()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.slack.Press(t.Context(), owner, "C01", k.part("C01", ts, "result")[1].TS, "retry", runs[1].Name()); err != nil {
+		t.Fatal(err)
+	}
+	k.until("the retry", func() bool { return len(k.part("C01", ts, "result")) == 12 })
+	retried := 0
+	for _, r := range k.runs("C01", ts) {
+		if r.Parent == runs[1].Name() {
+			retried++
+		}
+	}
+	if retried != 1 {
+		t.Errorf("%d retries", retried)
+	}
+}
+
+func TestAsksWhichRepositoryIsMeant(t *testing.T) {
+	k := openTalk(t, true, nil)
+	k.repo(t, "other")
+	ts, question := k.ask(owner, "", "exec cat README", 1)
+	if !strings.Contains(says(question), "other") || !strings.Contains(says(question), "app") {
+		t.Fatalf("the question: %s", says(question))
+	}
+	runs := k.runs("C01", ts)
+	if len(runs) != 1 {
+		t.Fatalf("runs: %+v", runs)
+	}
+	if _, err := k.slack.Press(t.Context(), owner, "C01", question.TS, "repo", runs[0].Name()+" other"); err != nil {
+		t.Fatal(err)
+	}
+	k.until("the result", func() bool { return len(k.part("C01", ts, "result")) == 2 })
+	runs = k.runs("C01", ts)
+	if len(runs) != 2 || runs[1].Repo != "other" || runs[1].State != executor.StateComplete {
+		t.Errorf("runs: %+v", runs)
+	}
+	// The thread stays with it.
+	k.ask(owner, ts, "exec true", 3)
+	if runs = k.runs("C01", ts); len(runs) != 3 || runs[2].Repo != "other" {
+		t.Errorf("runs: %+v", runs)
+	}
+}
+
+func TestTooFastForSlackIsWaitedOut(t *testing.T) {
+	k := openTalk(t, true, nil)
+	k.slack.Fail(
+		slacktest.Fault{Method: "conversations.replies", RetryAfter: time.Second},
+		slacktest.Fault{Method: "chat.postMessage", Lose: true},
+		slacktest.Fault{Method: "chat.postMessage", Status: 503},
+		slacktest.Fault{Method: "chat.postMessage", Lose: true},
+	)
+	ts, _ := k.ask(owner, "", "exec true", 1)
+	if p, r := k.part("C01", ts, "progress"), k.part("C01", ts, "result"); len(p) != 1 || len(r) != 1 {
+		t.Errorf("%d progress messages, %d results", len(p), len(r))
+	}
+}
+
+// TestWithoutSignature is what a stranger can do.
+func TestWithoutSignature(t *testing.T) {
+	k := openTalk(t, false, nil)
+	ts := k.slack.Write(owner, "C01", "", "<@"+k.slack.BotUser+"> help")
+	k.slack.SigningSecret = "another-secret"
+	for _, body := range k.slack.Envelopes("C01", ts) {
+		for _, a := range k.slack.Deliver(t.Context(), body) {
+			if a.Status != 401 {
+				t.Errorf("status %d: %s", a.Status, a.Answer)
+			}
+		}
+	}
+	if runs := k.runs("C01", ts); len(runs) != 0 {
+		t.Errorf("runs: %+v", runs)
+	}
+}
