@@ -207,7 +207,7 @@ type Ending struct {
 // End seals a claimed run that was answered without running anything. It
 // returns when that is done; a run that has begun or ended is returned as it is.
 func (x *Executor) End(ctx context.Context, run string, e Ending) (Run, error) {
-	held, repo, _, err := x.held(ctx, run)
+	held, _, _, err := x.held(ctx, run)
 	if err != nil || held.Kind != KindRequest || held.Ended() {
 		return held, err
 	}
@@ -215,7 +215,7 @@ func (x *Executor) End(ctx context.Context, run string, e Ending) (Run, error) {
 	if err != nil || l == nil {
 		return held, err
 	}
-	l.target, l.ending = x.target(held.Caller, repo, held.Base), &e
+	l.ending = &e
 	if err := x.launch(l, nil); err != nil {
 		return held, err
 	}

@@ -378,7 +378,12 @@ func (x *Executor) reopen(ctx context.Context, r Run) (*liveRun, error) {
 	if err := x.restoreJournal(ctx, repo, ref, kept); err != nil {
 		return nil, err
 	}
-	l, err := x.newLive(kept, ref, files, x.target(kept.Caller, repo, kept.Base))
+	// A request needs no container, and may lie in another repository than the caller's branch.
+	t := &target{x: x, caller: kept.Caller, repo: repo, base: kept.Base}
+	if kept.Kind != KindRequest {
+		t = x.target(kept.Caller, repo, kept.Base)
+	}
+	l, err := x.newLive(kept, ref, files, t)
 	if err != nil {
 		return nil, err
 	}

@@ -65,7 +65,7 @@ func (x *Executor) target(c Caller, repo *gitd.Repo, base string) *target {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	t := x.targets[c]
-	if t == nil {
+	if t == nil || t.repo.Name() != repo.Name() {
 		t = &target{x: x, caller: c, repo: repo, base: base, turn: make(chan struct{}, 1)}
 		x.targets[c] = t
 	}

@@ -71,6 +71,13 @@ func (k *talk) transcript() string {
 			fmt.Fprintf(&b, "%s %s %s%s: %s %s\n", channel, m.TS, m.User, m.BotID, m.Text, m.Blocks)
 		}
 	}
+	runs, err := k.Executor.Runs(context.Background(), executor.Filter{})
+	for _, r := range runs {
+		fmt.Fprintf(&b, "%s on %s: %s %s %s\n", r.Name(), r.Repo, r.State, r.Reason, r.Error)
+	}
+	if err != nil {
+		fmt.Fprintln(&b, err)
+	}
 	return b.String()
 }
 
@@ -174,7 +181,7 @@ func TestMentionRunsACommand(t *testing.T) {
 	}
 	for i, x := range []struct{ say, want string }{
 		{"status", "2 runs"}, {"log", "exit 3"}, {"why", "What to do"}, {"diff", "does not differ"}, {"stop", "Nothing is at work"},
-		{"merge", "already"}, {"exec", "exec"}, {"repo:other test", "new thread"},
+		{"merge", "is in main now"}, {"exec", "exec"}, {"repo:other test", "new thread"},
 		{"please mend it", "No agent"},
 	} {
 		if _, m := k.ask(owner, ts, x.say, 3+i); !strings.Contains(says(m), x.want) {
