@@ -24,7 +24,6 @@ type Standing struct {
 	Now    time.Time
 	Base   time.Time // when the base was refreshed; zero: not known
 	Link   string    // to the run's page; empty: none
-	Links  bool
 }
 
 // RenderProgress makes the progress message of a run that has not ended, with its buttons.
@@ -123,6 +122,9 @@ type Result struct {
 	Page  string
 	Links func(name string) string
 	Clone string // URL that git can clone the repository from; empty: none is shown
+	// Output is what the command that matters printed last, as the executor kept
+	// it: that of a single command, or the last that failed.
+	Output string
 	// Says is what the agent said last. It is shown as the agent's words, and decides nothing.
 	Says string
 }
@@ -142,6 +144,7 @@ func (r Result) Message() slack.Message {
 	l.section(checked(m))
 	l.section(unverified(m))
 	l.section(commands(m))
+	l.section(r.printed())
 	l.section(r.says())
 	l.section(r.links())
 	if r.Clone != "" && m.Branch != "" {
@@ -185,7 +188,7 @@ func headline(m *executor.Manifest) (head, what string) {
 	case executor.VerdictVerified:
 		return "✅ Done", "Verified: what stands on the branch was checked after its last change, and passed."
 	case executor.VerdictNone:
-		return "✅ Done", "Nothing was changed, and there was nothing to check."
+		return "✅ Done", "Nothing was changed."
 	case executor.VerdictFailed:
 		return "❌ Checks failed", "The run came to its end, but what stands on the branch did not pass its checks."
 	}
@@ -429,7 +432,11 @@ func commands(m *executor.Manifest) string {
 	}
 	return title + bullets(len(last), most, 1600, "and %d more", func(i int) string {
 		c := last[i]
-		line := codeSpan(c.Command, 160)
+		first, _, more := strings.Cut(strings.TrimSpace(c.Command), "\n")
+		line := codeSpan(first, 160)
+		if more {
+			line += " …" // joined, its lines would read as another command
+		}
 		if line == "" {
 			line = codeSpan(c.Step, 160)
 		}
@@ -448,6 +455,12 @@ func commands(m *executor.Manifest) string {
 	})
 }
 
+// printed is the end of the output.
+func (r Result) printed() string {
+	text, _, _ := codeBlock(ending(r.Output, 15, 900), 1000)
+	return text
+}
+
 func (r Result) says() string {
 	q := quote(ending(r.Says, 10, 450), 11, 500)
 	if q == "" {
@@ -464,7 +477,7 @@ func (r Result) says() string {
 func (r Result) links() string {
 	const (
 		most     = 8
-		linksMax = 2400
+		linksMax = 2000
 	)
 	var list []string
 	if p := shownPage(r.Page); p != "" {

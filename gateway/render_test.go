@@ -237,6 +237,8 @@ func TestRenderResult(t *testing.T) {
 			m.Tests[0] = executor.ManifestTests{Step: "tests", Framework: "go", Passed: 40, Failed: 7, FailedNames: []string{"TestA", "TestB", "TestC", "TestD", "TestE", "TestF", "TestG"}}
 			m.Checks[0].Result, m.Checks[0].Why = executor.CheckFailed, "7 of 47 failed"
 		}),
+		"exec": {Manifest: executor.Manifest{Run: runs, Kind: executor.KindExec, State: executor.StateComplete, Verdict: executor.VerdictNone,
+			Commands: []executor.ManifestCommand{{Step: "1", Command: "node --version\nnpm --version", Exit: number(0), OK: true, DurationMS: 41}}}, Policy: through, Output: "v22.1.0\n10.7.0\n"},
 		"failed":    failed(executor.ReasonCommandFailed, "step build failed: exit code 2"),
 		"stopped":   failed(executor.ReasonCancelled, "stopped by Ann"),
 		"timed-out": failed(executor.ReasonTimedOut, "the run's time is up"),
@@ -453,7 +455,7 @@ func TestRenderHostile(t *testing.T) {
 	}
 	for seed := range rounds {
 		s := strange{rand.New(rand.NewPCG(uint64(seed), 7))}
-		withinLimits(t, Result{Manifest: s.manifest(), Policy: Policy{Runner: Runner(s.text()), Reason: PolicyReason(s.text())}, Page: page, Links: pageOf, Clone: s.text(), Says: s.text()}.Message())
+		withinLimits(t, Result{Manifest: s.manifest(), Policy: Policy{Runner: Runner(s.text()), Reason: PolicyReason(s.text())}, Page: page, Links: pageOf, Clone: s.text(), Output: s.text(), Says: s.text()}.Message())
 		r := someRun(executor.State([]string{"submitted", "running", "awaiting_review", "addressing_comments", "complete", "failed", s.text()}[s.IntN(7)]))
 		r.Repo, r.Branch, r.Base, r.Place, r.Reason = s.text(), s.text(), s.text(), s.IntN(100), executor.Reason(s.text())
 		if s.IntN(2) == 0 {
@@ -474,7 +476,7 @@ func FuzzRender(f *testing.F) {
 		m.Error, m.State, m.Repo, m.Branch, m.Agent = a, executor.State(b), a, b, c
 		m.Commands[0].Command, m.Changed[0].Path, m.Checks[0].Why, m.Tests[0].FailedNames, m.Files[0].Name = c, b, a, []string{a, b, c}, "artifacts/"+a
 		m.Unverified = []string{a, b, c}
-		withinLimits(t, Result{Manifest: m, Policy: through, Page: page, Links: pageOf, Clone: b, Says: c}.Message())
+		withinLimits(t, Result{Manifest: m, Policy: through, Page: page, Links: pageOf, Clone: b, Output: a, Says: c}.Message())
 		withinLimits(t, RenderText(a, c))
 		withinLimits(t, RenderText(c, b))
 		r := someRun(executor.StateAwaitingReview)

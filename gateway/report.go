@@ -56,6 +56,7 @@ type reporter struct {
 	step    string
 	steps   int
 	says    string // what the agent printed last
+	output  string // of a single command, or of the last that failed
 	changed bool   // since the last edit
 	edited  time.Time
 }
@@ -200,9 +201,7 @@ func (r *reporter) take(e executor.Event) {
 		r.step = first(e.Node, e.Task, e.Command, e.Step)
 	case executor.EventStepFinished:
 		r.step, r.steps = "", r.steps+1
-		if e.Kind == string(executor.KindAgent) && e.Stdout != nil {
-			r.says = e.Stdout.Tail
-		}
+		r.hear(e)
 	case executor.EventMessage:
 		var p posted
 		if json.Unmarshal(e.Data, &p) == nil && p.Part == partProgress {
@@ -214,6 +213,22 @@ func (r *reporter) take(e executor.Event) {
 		return
 	}
 	r.changed = true
+}
+
+// hear keeps what a step printed where the result quotes it.
+func (r *reporter) hear(e executor.Event) {
+	var printed string
+	for _, s := range []*executor.Stream{e.Stdout, e.Stderr} {
+		if s != nil {
+			printed += s.Tail
+		}
+	}
+	switch {
+	case e.Kind == string(executor.KindAgent):
+		r.says = printed
+	case r.run.Kind == executor.KindExec, e.OK != nil && !*e.OK:
+		r.output = printed
+	}
 }
 
 // show posts or edits the progress message.
@@ -323,7 +338,7 @@ func (r *reporter) result(ctx context.Context) (msg slack.Message, silent bool, 
 		if r.Links != nil {
 			file = func(name string) string { return r.Links.File(r.run, name) }
 		}
-		return Result{Manifest: m, Policy: r.policy, Page: r.page(), Links: file, Clone: r.clone(), Says: r.says}.Message(), false, nil
+		return Result{Manifest: m, Policy: r.policy, Page: r.page(), Links: file, Clone: r.clone(), Output: r.output, Says: r.says}.Message(), false, nil
 	}
 	out := r.run.Output
 	if silent, _ := out["silent"].(bool); silent {
