@@ -58,7 +58,8 @@ type Client struct {
 
 	once  sync.Once
 	api   *slackgo.Client
-	base  string // URL with a slash at its end
+	base  string      // URL with a slash at its end
+	web   http.Client // HTTP for the Web API
 	lanes lanes
 	names names
 
@@ -119,6 +120,9 @@ func (c *Client) setup() {
 	c.once.Do(func() {
 		c.base = strings.TrimSuffix(cmp.Or(c.URL, DefaultURL), "/") + "/"
 		c.HTTP = cmp.Or(c.HTTP, http.DefaultClient)
+		// A redirect would carry the token to wherever it leads.
+		c.web = *c.HTTP
+		c.web.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		c.Log = cmp.Or(c.Log, slog.Default())
 		c.Patience = cmp.Or(c.Patience, 30*time.Second)
 		if c.Now == nil {
@@ -180,7 +184,11 @@ func (c *Client) attempt(ctx context.Context, method string, f func(context.Cont
 	if err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}
-	short, cancel := context.WithTimeout(ctx, attemptTime)
+	limit := attemptTime
+	if method == download {
+		limit = downloadTime
+	}
+	short, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err = f(short)
 	var pass *passing
@@ -209,7 +217,7 @@ type wire Client
 
 func (w *wire) Do(req *http.Request) (*http.Response, error) {
 	method := path.Base(req.URL.Path)
-	resp, err := w.HTTP.Do(req)
+	resp, err := w.web.Do(req)
 	if err != nil {
 		// Where no connection was made nothing was asked.
 		var op *net.OpError

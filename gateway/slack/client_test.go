@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -44,16 +45,32 @@ func (c *clock) Sleep(ctx context.Context, d time.Duration) error {
 }
 
 // start gives a workspace and a client of it, on one clock.
-func start(t *testing.T) (*slacktest.Server, *slack.Client, *clock) {
+func start(t *testing.T, options ...func(*slacktest.Server)) (*slacktest.Server, *slack.Client, *clock) {
 	t.Helper()
+	noneLeft(t)
 	c := newClock()
-	s := slacktest.New(t, func(s *slacktest.Server) { s.Now, s.Sleep = c.Now, c.Sleep })
+	s := slacktest.New(t, append(options, func(s *slacktest.Server) { s.Now, s.Sleep = c.Now, c.Sleep })...)
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	return s, &slack.Client{
 		URL: s.API(), Token: s.Token, AppToken: s.AppToken, HTTP: &http.Client{Transport: transport},
 		Log: slog.New(slog.DiscardHandler), Now: c.Now, Sleep: c.Sleep,
 	}, c
+}
+
+// noneLeft fails the test when goroutines are left at its end.
+func noneLeft(t *testing.T) {
+	before := runtime.NumGoroutine()
+	t.Cleanup(func() {
+		for range 500 {
+			if runtime.NumGoroutine() <= before {
+				return
+			}
+			time.Sleep(10 * time.Millisecond) // connections that were closed take a moment to notice
+		}
+		stacks := make([]byte, 1<<20)
+		t.Errorf("%d goroutines are left of %d:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
+	})
 }
 
 func deadline(t *testing.T) context.Context {

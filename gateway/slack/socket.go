@@ -1,23 +1,289 @@
 package slack
 
-import "context"
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
 
-// Ephemeral shows a text to one user alone.
-func (c *Client) Ephemeral(ctx context.Context, channel, threadTS, user, text string) error {
-	panic("not built")
-}
+	"github.com/gorilla/websocket"
+)
 
-// Respond answers at a response_url, which must lie below one of Slack's hosts or the configured URL's.
-func (c *Client) Respond(ctx context.Context, url, text string) error { panic("not built") }
+const (
+	// silence is how long a socket may say nothing. Slack pings every few
+	// seconds; a connection that died without a word is noticed by this.
+	silence = time.Minute
+	// farewell is how long a socket that Slack is about to close is still read.
+	farewell = 10 * time.Second
+	// atOnce is how many deliveries of a socket are handled at a time; more wait unread.
+	atOnce = 32
+	// maxAck is what an acknowledgement may have; Slack drops longer ones without a word.
+	maxAck = 20_000
+	// shortLived is a connection that failed, whatever it says: reconnecting at once would go on and on.
+	shortLived = 10 * time.Second
+)
 
-// Download fetches a file that was shared, at most max bytes.
-func (c *Client) Download(ctx context.Context, f File, max int64) ([]byte, error) {
-	panic("not built")
-}
+// errDisabled: somebody switched the app's Socket Mode off.
+var errDisabled = fmt.Errorf("%w: the app's Socket Mode is switched off", ErrRefused)
+
+// Handle does what a delivery asks for. Its reply, which may be nil, goes with the
+// acknowledgement of a command or an interaction.
+type Handle = func(context.Context, Delivery) (reply any, err error)
 
 // Socket receives deliveries by Socket Mode until ctx ends, reconnecting. Each is
 // acknowledged after handle has returned nil; one that fails is not, so that Slack sends it again.
 // The payload that handle's reply returns (may be nil) goes with the acknowledgement.
-func (c *Client) Socket(ctx context.Context, handle func(context.Context, Delivery) (reply any, err error)) error {
-	panic("not built")
+//
+// handle is called by several goroutines at once, and all of them have
+// returned when Socket returns. Where Slack announces the end of a connection, the next
+// is open before the last has been read to its end. The error is ctx's, or that Slack refuses.
+//
+// See https://docs.slack.dev/apis/events-api/using-socket-mode.
+func (c *Client) Socket(ctx context.Context, handle Handle) error {
+	c.setup()
+	me, err := c.Me(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var sockets sync.WaitGroup
+	defer sockets.Wait()
+	defer cancel()
+	for failures := 0; ; {
+		began := c.Now()
+		conn, err := c.dial(ctx)
+		if err == nil {
+			k := &socket{c: c, conn: conn, bot: me.User, handle: handle, next: make(chan error, 1)}
+			sockets.Go(func() { k.run(ctx) })
+			err = <-k.next
+		}
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("cannot receive from Slack any longer: %w", context.Cause(ctx))
+		case errors.Is(err, ErrRefused):
+			return fmt.Errorf("cannot receive from Slack by Socket Mode: %w", err)
+		case err == nil && c.Now().Sub(began) >= shortLived:
+			failures = 0
+			continue
+		}
+		failures++
+		pause := c.pause(failures, 0)
+		c.Log.LogAttrs(ctx, slog.LevelWarn, "the connection to Slack ended; connecting again", slog.Duration("pause", pause), slog.Any("err", err))
+		if err := c.Sleep(ctx, pause); err != nil {
+			return fmt.Errorf("cannot receive from Slack any longer: %w", err)
+		}
+	}
+}
+
+// dial opens a connection with an address that Slack gives for it alone.
+func (c *Client) dial(ctx context.Context) (*websocket.Conn, error) {
+	var address string
+	err := c.call(ctx, "apps.connections.open", func(ctx context.Context) error {
+		_, got, err := c.api.StartSocketModeContext(ctx)
+		address = got
+		return err
+	}, nil)
+	if err != nil {
+		return nil, err
+	}
+	// The address has a secret in it, so errors do not show it.
+	u, err := url.Parse(address)
+	if err != nil || !c.trusted(&url.URL{Scheme: strings.Replace(u.Scheme, "ws", "http", 1), Host: u.Host}) {
+		return nil, errors.New("the address that Slack gave for a socket is not Slack's")
+	}
+	dialer := websocket.Dialer{Proxy: http.ProxyFromEnvironment, HandshakeTimeout: attemptTime}
+	conn, resp, err := dialer.DialContext(ctx, address, nil)
+	if resp != nil && resp.Body != nil {
+		resp.Body.Close()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot open a socket to %s: %w", u.Host, err)
+	}
+	return conn, nil
+}
+
+// socket is one connection of Socket Mode.
+type socket struct {
+	c      *Client
+	conn   *websocket.Conn
+	bot    string
+	handle Handle
+	// next is told once, when it is time for the next connection: with nil where Slack asked for that.
+	next chan error
+
+	writing sync.Mutex // guards writes to conn
+
+	waking sync.Mutex // guards the two below, and conn's read deadline
+	until  time.Time  // when it is read no longer, once Slack has said goodbye
+	ended  bool       // ctx is over
+}
+
+// socketMessage is what Slack sends over a socket.
+type socketMessage struct {
+	Type       string          `json:"type"`
+	Reason     string          `json:"reason"`
+	EnvelopeID string          `json:"envelope_id"`
+	Accepts    bool            `json:"accepts_response_payload"`
+	Retry      int             `json:"retry_attempt"`
+	Payload    json.RawMessage `json:"payload"`
+}
+
+// run reads until the connection ends and what it delivered has been handled.
+func (k *socket) run(ctx context.Context) {
+	stop := context.AfterFunc(ctx, func() {
+		k.waking.Lock()
+		defer k.waking.Unlock()
+		k.ended = true
+		_ = k.conn.NetConn().SetReadDeadline(time.Unix(1, 0))
+	})
+	err := k.read(ctx)
+	stop()
+	select {
+	case k.next <- err:
+	default: // told already
+	}
+	_ = k.conn.Close()
+}
+
+func (k *socket) read(ctx context.Context) error {
+	var handlers sync.WaitGroup
+	defer handlers.Wait()
+	places := make(chan struct{}, atOnce)
+	k.conn.SetReadLimit(2 * MaxBody)
+	answerPing := k.conn.PingHandler()
+	k.conn.SetPingHandler(func(data string) error {
+		if err := k.awake(); err != nil {
+			return err
+		}
+		return answerPing(data)
+	})
+	for {
+		if err := k.awake(); err != nil {
+			return err
+		}
+		_, body, err := k.conn.ReadMessage()
+		if err != nil {
+			return err
+		}
+		var m socketMessage
+		if err := json.Unmarshal(body, &m); err != nil {
+			k.c.Log.LogAttrs(ctx, slog.LevelWarn, "a message of Slack's socket cannot be read", slog.Any("err", err))
+			continue
+		}
+		switch {
+		case m.Type == "disconnect" && m.Reason == "link_disabled":
+			return errDisabled
+		case m.Type == "disconnect":
+			if k.leave() {
+				k.next <- nil
+			}
+		case m.EnvelopeID != "":
+			select {
+			case places <- struct{}{}:
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			}
+			handlers.Go(func() {
+				defer func() { <-places }()
+				k.deliver(ctx, m)
+			})
+		}
+	}
+}
+
+// awake lets the connection live on: it has said something. The network keeps
+// its own time, whatever clock the Client has.
+func (k *socket) awake() error {
+	k.waking.Lock()
+	defer k.waking.Unlock()
+	switch {
+	case k.ended:
+		return net.ErrClosed
+	case k.until.IsZero():
+		return k.conn.SetReadDeadline(time.Now().Add(silence))
+	}
+	return k.conn.SetReadDeadline(k.until)
+}
+
+// leave sets the end of a connection that Slack is about to close; false when it was set before.
+func (k *socket) leave() bool {
+	k.waking.Lock()
+	defer k.waking.Unlock()
+	if !k.until.IsZero() {
+		return false
+	}
+	k.until = time.Now().Add(farewell)
+	return true
+}
+
+// deliver hands a delivery over and acknowledges it.
+func (k *socket) deliver(ctx context.Context, m socketMessage) {
+	log := k.c.Log.With("type", m.Type, "retry", m.Retry)
+	d, err := parseEnvelope(m, k.bot)
+	if err != nil {
+		// It will not be better the next time: acknowledged, so that it does not come again.
+		log.LogAttrs(ctx, slog.LevelWarn, "a delivery of Slack's cannot be read", slog.Any("err", err))
+	}
+	var reply any
+	if err == nil && d != (Delivery{EventID: d.EventID, Retry: d.Retry}) {
+		if reply, err = k.handle(ctx, d); err != nil {
+			log.LogAttrs(ctx, slog.LevelError, "a delivery of Slack's failed; Slack sends it again", slog.Any("err", err))
+			return
+		}
+	}
+	if err := k.acknowledge(m, reply); err != nil {
+		log.LogAttrs(ctx, slog.LevelWarn, "a delivery of Slack's could not be acknowledged; Slack sends it again", slog.Any("err", err))
+	}
+}
+
+func (k *socket) acknowledge(m socketMessage, reply any) error {
+	ack := map[string]any{"envelope_id": m.EnvelopeID}
+	if reply != nil && m.Accepts {
+		ack["payload"] = reply
+	}
+	body, err := json.Marshal(ack)
+	if err != nil {
+		return err
+	}
+	if len(body) >= maxAck {
+		k.c.Log.Warn("an answer is too long to go with an acknowledgement", "bytes", len(body))
+		delete(ack, "payload")
+		if body, err = json.Marshal(ack); err != nil {
+			return err
+		}
+	}
+	k.writing.Lock()
+	defer k.writing.Unlock()
+	if err := k.conn.SetWriteDeadline(time.Now().Add(farewell)); err != nil {
+		return err
+	}
+	return k.conn.WriteMessage(websocket.TextMessage, body)
+}
+
+// parseEnvelope reads what comes in an envelope: bodies as by HTTP, without the forms.
+func parseEnvelope(m socketMessage, bot string) (d Delivery, err error) {
+	switch m.Type {
+	case "events_api":
+		d, err = ParseEvent(m.Payload, bot)
+	case "interactive":
+		d, err = parseAction(m.Payload)
+	case "slash_commands":
+		var fields map[string]any
+		if err = unmarshal(m.Payload, &fields); err != nil {
+			return Delivery{}, fmt.Errorf("cannot read a slash command of Slack's: %w", err)
+		}
+		d, err = newCommand(func(name string) string {
+			text, _ := fields[name].(string)
+			return text
+		})
+	}
+	d.Retry = m.Retry
+	return d, err
 }

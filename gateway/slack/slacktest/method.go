@@ -366,6 +366,13 @@ type responseURL struct {
 	used                   int
 }
 
+// ResponseURL makes one for a person in a channel, as for a button or a command.
+func (s *Server) ResponseURL(channel, user string) string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.newResponseURL(channel, user, "")
+}
+
 // newResponseURL makes one. s.mu is held.
 func (s *Server) newResponseURL(channel, user, message string) string {
 	path := fmt.Sprintf("/response/%s/%d", s.Team, len(s.state.urls)+1)

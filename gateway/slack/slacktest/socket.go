@@ -16,6 +16,7 @@ import (
 // socket is one connection of Socket Mode.
 type socket struct {
 	conn    *websocket.Conn
+	leaving bool       // told to go; nothing is delivered over it any more. s.mu guards it
 	writing sync.Mutex // guards writes to conn
 }
 
@@ -113,33 +114,37 @@ func (s *Server) serveSocket(w http.ResponseWriter, r *http.Request) {
 	conn.Close()
 }
 
-// Sockets is how many connections of Socket Mode are open.
-func (s *Server) Sockets() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.state.sockets)
-}
+// Sockets is how many connections of Socket Mode deliveries go over.
+func (s *Server) Sockets() int { return len(s.allSockets(false)) }
 
 // Disconnect asks every socket to go, as Slack does when it refreshes a
 // connection ("refresh_requested"), warns ("warning"), or the app's Socket Mode was switched off ("link_disabled").
 func (s *Server) Disconnect(reason string) {
-	for _, k := range s.allSockets() {
+	for _, k := range s.allSockets(false) {
+		s.mu.Lock()
+		k.leaving = true
+		s.mu.Unlock()
 		_ = k.write(map[string]any{"type": "disconnect", "reason": reason, "debug_info": map[string]any{"host": "stand-in"}})
+		if reason == "refresh_requested" {
+			_ = k.conn.WriteControl(websocket.CloseMessage, websocket.FormatCloseMessage(websocket.CloseNormalClosure, ""), time.Now().Add(time.Second))
+		}
 	}
 }
 
 // closeSockets cuts every connection: a hijacked one does not end with its HTTP server.
 func (s *Server) closeSockets() {
-	for _, k := range s.allSockets() {
+	for _, k := range s.allSockets(true) {
 		k.conn.Close()
 	}
 }
 
-func (s *Server) allSockets() (all []*socket) {
+func (s *Server) allSockets(leaving bool) (all []*socket) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for k := range s.state.sockets {
-		all = append(all, k)
+		if leaving || !k.leaving {
+			all = append(all, k)
+		}
 	}
 	return all
 }
@@ -150,7 +155,7 @@ func (s *Server) overSocket(ctx context.Context, a Attempt, kind string, payload
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, s.AckTime)
 	defer cancel()
-	all := s.allSockets()
+	all := s.allSockets(false)
 	if len(all) == 0 {
 		a.Err = fmt.Errorf("the app has no connection")
 		return a

@@ -218,6 +218,20 @@ func (s *Server) Write(user, channel, threadTS, text string, files ...File) (ts 
 	return m.TS
 }
 
+// WriteAs puts the message of another app's bot into a channel.
+func (s *Server) WriteAs(bot, channel, threadTS, text string, metadata *Metadata) (ts string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.state.channels[channel]
+	if c == nil || threadTS != "" && c.byTS[threadTS] == nil {
+		panic(fmt.Sprintf("slacktest: there is no channel %q or thread %q", channel, threadTS))
+	}
+	m := &Message{TS: s.stamp(), ThreadTS: threadTS, User: "U" + bot, BotID: bot, Text: text, Metadata: metadata}
+	c.add(m)
+	s.change(Change{Kind: "post", Message: m.clone()})
+	return m.TS
+}
+
 // Delete takes a person's message away, as its author can.
 func (s *Server) Delete(channel, ts string) {
 	s.mu.Lock()
@@ -240,7 +254,11 @@ func (s *Server) object(c *channel, m *Message, metadata bool) map[string]any {
 	if m.BotID != "" {
 		o["bot_id"] = m.BotID
 		o["app_id"] = s.App
-		o["bot_profile"] = map[string]any{"id": s.Bot, "app_id": s.App, "name": s.BotName, "team_id": s.Team, "deleted": false, "updated": 1, "icons": map[string]any{}}
+		o["bot_profile"] = map[string]any{"id": m.BotID, "app_id": s.App, "name": s.BotName, "team_id": s.Team, "deleted": false, "updated": 1, "icons": map[string]any{}}
+		if m.BotID != s.Bot {
+			o["app_id"] = "AOTHER"
+			o["bot_profile"] = map[string]any{"id": m.BotID, "app_id": "AOTHER", "name": "other", "team_id": s.Team, "deleted": false, "updated": 1, "icons": map[string]any{}}
+		}
 	}
 	if len(m.Blocks) > 0 {
 		o["blocks"] = m.Blocks

@@ -1,0 +1,172 @@
+package slack
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	slackgo "github.com/slack-go/slack"
+)
+
+// Ephemeral shows a text to one user alone. It may be shown twice where the first outcome was
+// unknown: it leaves nothing in the thread by which it could be found.
+func (c *Client) Ephemeral(ctx context.Context, channel, threadTS, user, text string) error {
+	c.setup()
+	options := []slackgo.MsgOption{slackgo.MsgOptionText(text, false)}
+	if threadTS != "" {
+		options = append(options, slackgo.MsgOptionTS(threadTS))
+	}
+	err := c.call(ctx, "chat.postEphemeral", func(ctx context.Context) error {
+		_, err := c.api.PostEphemeralContext(ctx, channel, user, options...)
+		return err
+	}, nil)
+	if err != nil {
+		return fmt.Errorf("cannot show a message to one user in Slack: %w", err)
+	}
+	return nil
+}
+
+// Respond answers at a response_url, which must lie below one of Slack's hosts or the configured URL's.
+// Only who pressed the button or typed the command sees it. Slack takes five
+// answers within half an hour, then refuses.
+func (c *Client) Respond(ctx context.Context, responseURL, text string) error {
+	c.setup()
+	const method = "response_url"
+	u, err := url.Parse(responseURL)
+	if err != nil || !c.trusted(u) {
+		return fmt.Errorf("cannot answer at a response_url: %w", &RefusedError{Method: method, Code: "foreign_url", Detail: "it is not Slack's"})
+	}
+	body, err := json.Marshal(map[string]any{"text": text, "response_type": "ephemeral", "replace_original": false})
+	if err != nil {
+		return err
+	}
+	err = c.call(ctx, method, func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, responseURL, bytes.NewReader(body))
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Content-Type", "application/json; charset=utf-8")
+		answer, err := c.fetch(req, method, 1<<16, func(http.Header) error { return nil })
+		if err != nil {
+			return err
+		}
+		// "ok" as text, or an object.
+		var said struct {
+			OK    bool   `json:"ok"`
+			Error string `json:"error"`
+		}
+		if json.Unmarshal(answer, &said) == nil && !said.OK {
+			return &RefusedError{Method: method, Code: clip(said.Error)}
+		}
+		return nil
+	}, nil)
+	if err != nil {
+		return fmt.Errorf("cannot answer at a response_url: %w", err)
+	}
+	return nil
+}
+
+// download is the name of the lane of files.
+const download = "files"
+
+// Download fetches a file that was shared, at most max bytes. A file that is
+// longer, deleted, or kept somewhere else than at Slack is refused.
+func (c *Client) Download(ctx context.Context, f File, max int64) ([]byte, error) {
+	c.setup()
+	refuse := func(code, detail string) error {
+		return fmt.Errorf("cannot fetch file %q from Slack: %w", clip(f.Name), &RefusedError{Method: download, Code: code, Detail: detail})
+	}
+	u, err := url.Parse(f.Download)
+	if err != nil || !c.trusted(u) {
+		// The link of an external file is whatever its author wrote; the token must not go there.
+		return nil, refuse("foreign_url", "it is not kept at Slack")
+	}
+	if f.Size > max {
+		return nil, refuse("file_too_large", fmt.Sprintf("%d bytes, more than %d", f.Size, max))
+	}
+	var data []byte
+	err = c.call(ctx, download, func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, f.Download, nil)
+		if err != nil {
+			return err
+		}
+		req.Header.Set("Authorization", "Bearer "+c.Token)
+		data, err = c.fetch(req, download, max, func(h http.Header) error {
+			if strings.HasPrefix(h.Get("Content-Type"), "text/html") && !strings.HasPrefix(f.MIME, "text/html") {
+				return &RefusedError{Method: download, Code: "not_readable", Needed: "files:read", Detail: "Slack answers with its sign-in page"}
+			}
+			return nil
+		})
+		return err
+	}, nil)
+	if err != nil {
+		return nil, fmt.Errorf("cannot fetch file %q from Slack: %w", clip(f.Name), err)
+	}
+	return data, nil
+}
+
+// downloadTime is what one attempt to fetch a file may take.
+const downloadTime = 5 * time.Minute
+
+// fetch makes a request outside of the Web API and, where good finds nothing
+// wrong with the answer's header, reads at most most bytes.
+func (c *Client) fetch(req *http.Request, method string, most int64, good func(http.Header) error) ([]byte, error) {
+	client := *c.HTTP
+	client.CheckRedirect = func(to *http.Request, via []*http.Request) error {
+		// Slack sends those who may not read a file to its sign-in page.
+		if len(via) >= 5 || !c.trusted(to.URL) || to.URL.Query().Has("redir") {
+			return http.ErrUseLastResponse
+		}
+		return nil
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		var u *url.Error
+		if errors.As(err, &u) {
+			err = u.Err // a response_url is a secret
+		}
+		return nil, &passing{err: fmt.Errorf("%s: %w", method, err), unknown: true}
+	}
+	defer resp.Body.Close()
+	switch {
+	case resp.StatusCode/100 == 2:
+	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusRequestTimeout, resp.StatusCode/100 == 5:
+		return nil, &passing{err: fmt.Errorf("%s: status %d", method, resp.StatusCode), after: retryAfter(resp.Header), unknown: true}
+	default:
+		code, _ := io.ReadAll(io.LimitReader(resp.Body, 80))
+		return nil, &RefusedError{Method: method, Code: fmt.Sprintf("status %d", resp.StatusCode), Detail: strings.ToValidUTF8(string(code), "?")}
+	}
+	if err := good(resp.Header); err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
+	if err != nil {
+		return nil, &passing{err: fmt.Errorf("%s: cannot read the answer: %w", method, err), unknown: true}
+	}
+	if int64(len(body)) > most {
+		return nil, &RefusedError{Method: method, Code: "file_too_large", Detail: fmt.Sprintf("more than %d bytes", most)}
+	}
+	return body, nil
+}
+
+// trusted says whether a URL is Slack's, or the configured stand-in's: what
+// people and payloads name may be anybody's.
+func (c *Client) trusted(u *url.URL) bool {
+	if base, err := url.Parse(c.base); err == nil && u.Scheme == base.Scheme && strings.EqualFold(u.Host, base.Host) && u.User == nil {
+		return true
+	}
+	host := strings.ToLower(u.Hostname())
+	for _, domain := range [...]string{"slack.com", "slack-gov.com"} {
+		if u.Scheme == "https" && u.User == nil && (u.Port() == "" || u.Port() == "443") && (host == domain || strings.HasSuffix(host, "."+domain)) {
+			return true
+		}
+	}
+	return false
+}
