@@ -153,7 +153,7 @@ func (r Result) Message() slack.Message {
 	l.context(whereabouts(m.Repo, m.Branch, m.Base), refreshed(m.BaseRefreshed, m.EndedAt), policyWords(r.Policy))
 	l.context(duration(m), agentWords(m))
 	var buttons []any
-	if m.State == executor.StateFailed || m.Verdict == executor.VerdictFailed || m.Verdict == executor.VerdictUnverified {
+	if m.State == executor.StateFailed {
 		buttons = append(buttons, press(actionRetry, "Retry", "", m.Run))
 	}
 	if len(m.Changed) > 0 {

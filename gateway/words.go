@@ -41,7 +41,7 @@ const (
 	// 40,000 characters.
 	wordsMax  = 160 << 10
 	inputsMax = 64
-	logMax    = 1000
+	logMax    = 100
 )
 
 // Mistake is what is wrong with a command, and what to write instead, for the
@@ -143,7 +143,7 @@ func (w *Words) command(text string) error {
 			w.Verb = verb
 		} else if strings.Trim(one.text, "0123456789") == "" && one.text != "" {
 			if n, err := strconv.Atoi(one.text); err != nil || n < 1 || n > logMax {
-				return mistake("`log` shows 1 to %d commits: write `log 20`", logMax)
+				return mistake("`log` shows 1 to %d commands: write `log 20`", logMax)
 			}
 			return w.set(verb, one.text)
 		}

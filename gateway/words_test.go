@@ -3,11 +3,13 @@ package gateway
 import (
 	"encoding/json"
 	"errors"
+	"os"
 	"reflect"
 	"strings"
 	"testing"
 	"unicode/utf8"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -73,7 +75,7 @@ func TestWords(t *testing.T) {
 		{"diff –stat", verb("diff", "--stat")},
 		{"diff stat", verb("diff", "--stat")},
 		{"log 5", verb("log", "5")},
-		{"Log 1000", verb("log", "1000")},
+		{"Log 100", verb("log", "100")},
 
 		// merge
 		{"merge squash", Words{Verb: "merge", Strategy: gitd.StrategySquash}},
@@ -250,8 +252,8 @@ func TestWordsMistakes(t *testing.T) {
 		{"run deploy a=it's", "not closed"},
 		{"run deploy l:=[1,", "no JSON"},
 		{"run deploy " + strings.Repeat("a=1 ", inputsMax+1), "at most"},
-		{"log 0", "1 to 1000"},
-		{"log 99999999999999999999", "1 to 1000"},
+		{"log 0", "1 to 100"},
+		{"log 99999999999999999999", "1 to 100"},
 		{"merge into a..b", "cannot be a branch"},
 		{"merge into -x", "cannot be a branch"},
 		{"test '-run x'", "dash"},
@@ -335,6 +337,41 @@ func TestHelpText(t *testing.T) {
 			"[--stat]", "--stat", "[N]", "5", "[into BRANCH]", "into main", "[squash]", "squash").Replace(example)
 		if w, err := ParseWords(example); err != nil || w.Verb != verb {
 			t.Errorf("help says %q: %+v, %v", example, w, err)
+		}
+	}
+}
+
+// The guide names every word, reason, tool and headline there is.
+func TestGuide(t *testing.T) {
+	text, err := os.ReadFile("../docs/slack.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	guide := string(text)
+	var names []string
+	for line := range strings.SplitSeq(HelpText(nil, Catalog(Policy{Runner: RunnerContainer})), "\n") {
+		if command, ok := strings.CutPrefix(line, "• `"); ok {
+			verb, _, _ := strings.Cut(command, " ")
+			names = append(names, "`"+strings.Trim(verb, "`"))
+		}
+	}
+	for _, reason := range []PolicyReason{ReasonGlobalDisabled, ReasonThreadStarter, ReasonExplicitPrefix, ReasonNotAllowlisted, ReasonChannelAllowlist, ReasonRepoAllowlist, ReasonPercentage} {
+		names = append(names, "`"+string(reason)+"`")
+	}
+	for _, tool := range Catalog(Policy{Runner: RunnerContainer}) {
+		names = append(names, "`"+tool.Name+"`")
+	}
+	for _, m := range []executor.Manifest{
+		{State: executor.StateComplete, Verdict: executor.VerdictVerified}, {State: executor.StateComplete, Verdict: executor.VerdictUnverified},
+		{State: executor.StateComplete, Verdict: executor.VerdictFailed}, {State: executor.StateFailed, Reason: executor.ReasonCancelled},
+		{State: executor.StateFailed, Reason: executor.ReasonTimedOut}, {State: executor.StateFailed, Reason: executor.ReasonRejected},
+	} {
+		head, _ := headline(&m)
+		names = append(names, head)
+	}
+	for _, name := range names {
+		if !strings.Contains(guide, name) {
+			t.Errorf("docs/slack.md does not speak of %s", name)
 		}
 	}
 }
