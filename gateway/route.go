@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ramus-dev/ramus/internal/redact"
 )
 
 // Route is one row of the table: everything about one way in, for the mux,
@@ -55,6 +57,7 @@ func (c *call) replyStatus(status int, v any) error {
 	if err != nil {
 		return fmt.Errorf("cannot encode the answer: %w", err)
 	}
+	b = c.Secrets.JSON(b) // also a number that is one
 	c.W.Header().Set("Content-Type", "application/json")
 	c.W.Header().Set("Cache-Control", "no-store")
 	c.W.WriteHeader(status)
@@ -163,22 +166,52 @@ type recorder struct {
 	http.ResponseWriter
 	status int
 	bytes  int64
+	clean  *redact.Writer // takes secrets out of the answer; nil where it goes out as it is
 }
 
 func (w *recorder) WriteHeader(status int) {
 	if w.status == 0 && status >= 200 {
-		w.status = status
+		w.begin(status)
 	}
 	w.ResponseWriter.WriteHeader(status)
 }
 
+// begin: an answer whose length was given is something stored, which was
+// cleaned when it was, or a file of a repository, which git gives as it is, too.
+func (w *recorder) begin(status int) {
+	w.status = status
+	if w.Header().Get("Content-Length") != "" {
+		w.clean = nil
+	}
+}
+
 func (w *recorder) Write(b []byte) (int, error) {
 	if w.status == 0 {
-		w.status = http.StatusOK
+		w.begin(http.StatusOK)
 	}
+	if w.clean != nil {
+		return w.clean.Write(b)
+	}
+	return w.send(b)
+}
+
+func (w *recorder) send(b []byte) (int, error) {
 	n, err := w.ResponseWriter.Write(b)
 	w.bytes += int64(n)
 	return n, err
+}
+
+// sender is a recorder behind its writer without secrets.
+type sender struct{ *recorder }
+
+func (w sender) Write(b []byte) (int, error) { return w.send(b) }
+
+// end writes what may have been the beginning of a secret.
+func (w *recorder) end() error {
+	if w.clean == nil {
+		return nil
+	}
+	return w.clean.Flush()
 }
 
 // Flush is there for the Git server, which streams packs.
@@ -197,6 +230,9 @@ func (s *Server) serve(route Route, fixed *Who) http.Handler {
 	return http.HandlerFunc(func(hw http.ResponseWriter, r *http.Request) {
 		start := s.Now()
 		w := &recorder{ResponseWriter: hw}
+		if route.Access != AccessGit && !s.Secrets.Empty() {
+			w.clean = s.Secrets.Writer(sender{w})
+		}
 		c := &call{Server: s, W: w, R: r, ID: rand.Text()[:12]}
 		w.Header().Set("X-Request-Id", c.ID)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -223,10 +259,12 @@ func (s *Server) serve(route Route, fixed *Who) http.Handler {
 		if err != nil {
 			p = asProblem(err, c.Who)
 			p.Request = c.ID
+			p.Detail = s.Secrets.String(p.Detail)
 			if w.status == 0 {
 				c.refuse(route, p)
 			}
 		}
+		_ = w.end() // the caller may be gone, which is no fault of the answer
 		took := s.Now().Sub(start)
 		status := w.status
 		if p != nil && p.Kind == kindGone {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/redact"
 )
 
 // Server is the HTTP interface. Its exported fields are its options; they may
@@ -40,6 +41,9 @@ type Server struct {
 	Streams int
 	// Heartbeat is how often a silent stream shows that it is alive; default 15 s.
 	Heartbeat time.Duration
+	// Secrets are removed from all answers but those of the Git server, whose
+	// objects would be others then, and from files that were cleaned when they were stored. nil: there are none.
+	Secrets *redact.Secrets
 	// Log hears of requests: refused ones at Info, faults at Error, all others
 	// at Debug. nil discards.
 	Log *slog.Logger

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/docker"
+	"github.com/ramus-dev/ramus/internal/redact"
 )
 
 // finding is one line of a diagnosis.
@@ -101,6 +102,12 @@ func diagnose(ctx context.Context, e *env) []finding {
 	} else {
 		add("server", false, "", errors.New("none runs; commands bring their own (`ramus serve` starts one that stays)"))
 	}
+	known := &secrets{environ: e.environ}
+	err = known.all(c)
+	if _, short := redact.New(known.values); err == nil && len(short) > 0 {
+		err = errors.New(shortSecrets(short))
+	}
+	add("secrets", true, fmt.Sprintf("%d values are kept out of logs, commits and messages", len(known.values)), err)
 	_, err = newLLM(c.LLM, &secrets{environ: e.environ})
 	switch {
 	case err == nil && c.LLM.Kind == "":

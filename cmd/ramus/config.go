@@ -42,6 +42,7 @@ type Config struct {
 	Limits         LimitsConfig          `yaml:"limits"`
 	Egress         []string              `yaml:"egress"`
 	Env            map[string]string     `yaml:"env"`
+	Secrets        []string              `yaml:"secrets"`
 	Sandbox        SandboxConfig         `yaml:"sandbox"`
 	AuthorizedKeys string                `yaml:"authorized_keys"`
 	Git            GitConfig             `yaml:"git"`
@@ -204,7 +205,7 @@ func Defaults() Config {
 		Artifacts:  ArtifactsConfig{LinkTTL: Duration(gateway.DefaultLinkTTL)},
 		SleepAfter: Duration(10 * time.Minute), Timeout: Duration(30 * time.Minute), RunTimeout: Duration(24 * time.Hour),
 		Limits: LimitsConfig{Memory: 2 * gib, CPUs: 2, PIDs: 512, Tmp: 512 * mib, FileSize: 8 * gib, Output: gib, DiskFree: 512 * mib},
-		Egress: []string{}, Env: map[string]string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},
+		Egress: []string{}, Env: map[string]string{}, Secrets: []string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},
 		Git: GitConfig{Limits: GitLimits{PackBytes: 2 * gib, Objects: 5_000_000, ObjectBytes: 512 * mib, Time: Duration(time.Hour),
 			CPU: Duration(10 * time.Minute), Memory: 4 * gib, Idle: Duration(2 * time.Minute)}},
 		LLM: LLMConfig{Timeout: Duration(5 * time.Minute)},

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"gocloud.dev/blob"
@@ -25,6 +26,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/llm"
 	"github.com/ramus-dev/ramus/gateway/model"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/redact"
 )
 
 // installation is a data folder at work: all rooms, opened in order. Whoever
@@ -93,6 +95,13 @@ func newEngine(ctx context.Context, c Config, log *slog.Logger) (containers.Engi
 
 // open opens a data folder whose lock is held; the lock is given back by close, or on error.
 func open(ctx context.Context, c Config, lock *os.File, environ []string, log *slog.Logger) (_ *installation, err error) {
+	secret := &secrets{environ: environ}
+	if err := secret.all(c); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	var removed atomic.Pointer[redact.Secrets]
+	removed.Store(secret.set(log))
+	log = slog.New(secretLog{log.Handler(), &removed})
 	i := &installation{config: c, lock: lock, log: log}
 	defer func() {
 		if err != nil {
@@ -125,7 +134,6 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		return nil, err
 	}
 	i.engine = engine
-	secret := &secrets{environ: environ}
 	endpoint, err := newLLM(c.LLM, secret)
 	if err != nil {
 		return nil, err
@@ -158,12 +166,18 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if i.chat != nil {
 		i.chat.Links = links
 	}
+	if err := secret.keys(keys); err != nil {
+		return nil, err
+	}
+	set := secret.set(slog.New(slog.DiscardHandler)) // what is too short was told of above
+	removed.Store(set)
+	git.Secrets = set
 	image := c.Image
 	if _, ok := engine.(*containers.Sandbox); ok {
 		image = "" // it has none, and evidence names what was used
 	}
 	x := &executor.Executor{
-		Data: c.Data, Git: git, Image: image, Egress: c.Egress, Store: i.store, Upstreams: upstreams,
+		Data: c.Data, Git: git, Image: image, Egress: c.Egress, Store: i.store, Upstreams: upstreams, Secrets: set,
 		Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(c.Data, "hosts"), Capacity: c.Capacity, Queue: c.Queue,
 			SleepAfter: time.Duration(c.SleepAfter), Log: log},
 		Limits: containers.Limits{Memory: int64(c.Limits.Memory), CPUs: c.Limits.CPUs, PIDs: c.Limits.PIDs, Tmp: int64(c.Limits.Tmp),
@@ -186,8 +200,8 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	i.executor = x
 	i.gateway = &gateway.Server{
 		Executor: x, Git: git, Version: buildVersion(), Engine: engine.Name(), URL: c.URL, CORS: c.CORS, Streams: c.Streams,
-		DeploySecret: deploySecret,
-		Log:          log, Chat: i.chat, Links: links,
+		DeploySecret: deploySecret, Secrets: set,
+		Log: log, Chat: i.chat, Links: links,
 	}
 	return i, nil
 }

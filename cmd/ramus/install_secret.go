@@ -1,9 +1,17 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
+	"path/filepath"
+	"reflect"
 	"strings"
+	"sync/atomic"
+
+	"github.com/ramus-dev/ramus/internal/redact"
 )
 
 // largestSecret bounds a file that holds one; a private key is some kilobytes.
@@ -15,6 +23,18 @@ const largestSecret = 64 << 10
 type secrets struct {
 	environ []string
 	values  map[string]string
+}
+
+// readSecret reads a file that is a secret.
+func readSecret(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > largestSecret {
+		return nil, fmt.Errorf("%s is larger than %d bytes", name, largestSecret)
+	}
+	return os.ReadFile(name)
 }
 
 // value reads a secret from the environment variable or the file that the keys
@@ -33,14 +53,7 @@ func (s *secrets) value(path, env, file string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		info, err := os.Stat(name)
-		if err != nil {
-			return "", fmt.Errorf("cannot read %s_file: %w", path, err)
-		}
-		if info.Size() > largestSecret {
-			return "", fmt.Errorf("cannot read %s_file: %s is larger than %d bytes", path, name, largestSecret)
-		}
-		b, err := os.ReadFile(name)
+		b, err := readSecret(name)
 		if err != nil {
 			return "", fmt.Errorf("cannot read %s_file: %w", path, err)
 		}
@@ -73,4 +86,124 @@ func (s *secrets) known(path, value string) {
 		s.values = make(map[string]string)
 	}
 	s.values[path] = value
+}
+
+// all reads every secret that a configuration names: the values of NAME_env and
+// NAME_file wherever they stand, the keys for SSH, and what `secrets` lists. The
+// parts that are opened read theirs again; this is for those that are not, and for who only asks.
+func (s *secrets) all(c Config) error {
+	var errs []error
+	for _, name := range c.Secrets {
+		if s.env(name) == "" {
+			errs = append(errs, fmt.Errorf("secrets names %s, which is not in the environment", name))
+		}
+		s.known(name, s.env(name))
+	}
+	errs = append(errs, s.named(reflect.ValueOf(c), ""))
+	for name, repo := range c.Repos {
+		if repo.SSHKey != "" {
+			errs = append(errs, s.file("repos."+name+".ssh_key", repo.SSHKey))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// named reads the values of NAME_env and NAME_file in a part of the configuration.
+func (s *secrets) named(v reflect.Value, path string) error {
+	var errs []error
+	switch v.Kind() {
+	case reflect.Map:
+		for it := v.MapRange(); it.Next(); {
+			errs = append(errs, s.named(it.Value(), join(path, it.Key().String())))
+		}
+	case reflect.Struct:
+		texts := make(map[string]string)
+		for i, key := range keys(v.Type()) {
+			switch f := v.Field(i); f.Kind() {
+			case reflect.String:
+				texts[key] = f.String()
+			case reflect.Struct, reflect.Map:
+				errs = append(errs, s.named(f, join(path, key)))
+			}
+		}
+		for key := range texts {
+			if name, ok := strings.CutSuffix(key, "_env"); ok {
+				_, err := s.value(join(path, name), texts[key], texts[name+"_file"])
+				errs = append(errs, err)
+			} else if name, ok := strings.CutSuffix(key, "_file"); ok && texts[name+"_env"] == "" {
+				_, err := s.value(join(path, name), "", texts[key])
+				errs = append(errs, err)
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// file remembers what a file holds.
+func (s *secrets) file(path, name string) error {
+	name, err := folder(name)
+	if err != nil {
+		return err
+	}
+	b, err := readSecret(name)
+	if err != nil {
+		return fmt.Errorf("cannot read %s: %w", path, err)
+	}
+	s.known(path, string(b))
+	return nil
+}
+
+// keys remembers the keys that the server has made for itself.
+func (s *secrets) keys(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return fmt.Errorf("cannot read the folder of keys: %w", err)
+	}
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			if err := s.file("keys/"+e.Name(), filepath.Join(dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// set is what is removed from all that the server writes; those that are too
+// short to be are named in a warning.
+func (s *secrets) set(log *slog.Logger) *redact.Secrets {
+	set, short := redact.New(s.values)
+	if len(short) > 0 {
+		log.Warn(shortSecrets(short))
+	}
+	return set
+}
+
+func shortSecrets(names []string) string {
+	return fmt.Sprintf("%s: shorter than %d characters, so that it cannot be kept out of logs, commits and messages; use a longer one",
+		strings.Join(names, ", "), redact.MinLength)
+}
+
+// secretLog is a log without secrets, from when they are known.
+type secretLog struct {
+	next    slog.Handler
+	secrets *atomic.Pointer[redact.Secrets]
+}
+
+func (h secretLog) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.next.Enabled(ctx, level)
+}
+
+func (h secretLog) Handle(ctx context.Context, r slog.Record) error {
+	return h.secrets.Load().Handler(h.next).Handle(ctx, r)
+}
+
+func (h secretLog) WithAttrs(attrs []slog.Attr) slog.Handler {
+	h.next = h.secrets.Load().Handler(h.next).WithAttrs(attrs)
+	return h
+}
+
+func (h secretLog) WithGroup(name string) slog.Handler {
+	h.next = h.secrets.Load().Handler(h.next).WithGroup(name)
+	return h
 }
