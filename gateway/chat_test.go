@@ -11,6 +11,8 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/fallback"
+	"github.com/ramus-dev/ramus/gateway/fallback/fallbacktest"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
 )
@@ -26,9 +28,9 @@ type talk struct {
 // owner is the user whose threads the gate of a talk lets through.
 const owner = "U01"
 
-func openTalk(t *testing.T, withContainers bool, change func(*gateway.Chat)) *talk {
+func openTalk(t *testing.T, withContainers bool, change func(*gateway.Chat), workspace ...func(*slacktest.Server)) *talk {
 	t.Helper()
-	k := &talk{slack: slacktest.New(t), t: t}
+	k := &talk{slack: slacktest.New(t, workspace...), t: t}
 	k.rooms = open(t, withContainers, func(s *gateway.Server) {
 		k.chat = &gateway.Chat{
 			Slack:         &slack.Client{URL: k.slack.API(), Token: k.slack.Token},
@@ -261,5 +263,93 @@ func TestWithoutSignature(t *testing.T) {
 	}
 	if runs := k.runs("C01", ts); len(runs) != 0 {
 		t.Errorf("runs: %+v", runs)
+	}
+}
+
+// TestThreadOutsideTheGate compares what a thread that is not let through
+// causes with what it causes while ramus's own runner is switched off.
+func TestThreadOutsideTheGate(t *testing.T) {
+	record := func(gate gateway.Gate) (lines []string) {
+		t.Run("", func(t *testing.T) {
+			now := func() time.Time { return time.Unix(1_700_000_000, 0) }
+			runner, web := fallbacktest.New()
+			t.Cleanup(web.Close)
+			runner.Now, runner.Secret = now, "a-shared-secret"
+			k := openTalk(t, false, func(c *gateway.Chat) {
+				c.Now, c.Gate = now, gate
+				c.Slack.Now = now
+				c.Fallback = &fallback.Client{URL: web.URL, Secret: runner.Secret, Now: now}
+			}, func(s *slacktest.Server) { s.Now = now })
+			k.Now = now
+			k.until("auth.test", func() bool { return len(k.slack.Requests()) > 0 })
+			ts := k.slack.Write("U02", "C01", "", "the build is red & <@U03> is away")
+			k.slack.Write("U03", "C01", ts, "```make``` fails")
+			mention := k.slack.Say(owner, "C01", ts, "<@"+k.slack.BotUser+"> !!! please mend it")
+			k.until("the answer", func() bool { return len(k.part("C01", ts, "result")) == 1 })
+			k.until("the reactions", func() bool {
+				for _, m := range k.slack.Thread("C01", ts) {
+					if m.TS == mention && len(m.Reactions["white_check_mark"]) == 1 && len(m.Reactions["eyes"]) == 0 {
+						return true
+					}
+				}
+				return false
+			})
+			for _, r := range k.slack.Requests() {
+				lines = append(lines, fmt.Sprintf("%s %s %s", r.Method, r.Header.Get("Content-Type"), r.Body))
+			}
+			for _, r := range runner.Requests() {
+				lines = append(lines, fmt.Sprintf("%s %v %s", r.Method, r.Header, r.Body))
+			}
+			if runs := k.runs("C01", ts); len(runs) != 1 || runs[0].Kind != executor.KindRequest {
+				t.Errorf("runs: %+v", runs)
+			}
+		})
+		return lines
+	}
+	off := record(gateway.Gate{ThreadStarters: []string{"U02"}, Requesters: []string{owner}})
+	out := record(gateway.Gate{Enabled: true, ThreadStarters: []string{"U09"}, Requesters: []string{"U09"}, Percentage: 0})
+	if len(off) < 5 || strings.Join(off, "\n") != strings.Join(out, "\n") {
+		t.Errorf("switched off:\n%s\n\nnot let through:\n%s", strings.Join(off, "\n"), strings.Join(out, "\n"))
+	}
+}
+
+// TestGateAtWork is the source's smoke: one thread that is not allowed, one that is, one by its prefix.
+func TestGateAtWork(t *testing.T) {
+	runner, web := fallbacktest.New()
+	t.Cleanup(web.Close)
+	runner.Secret = "a-shared-secret"
+	runner.Answer = func(fallback.Packet) string { return "done elsewhere" }
+	k := openTalk(t, true, func(c *gateway.Chat) {
+		c.Gate.Requesters = []string{"U02"}
+		c.Fallback = &fallback.Client{URL: web.URL, Secret: runner.Secret}
+	})
+	for _, x := range []struct{ user, text, runner, reason, want string }{
+		{"U03", "exec echo one", "fallback", "not-allowlisted", "done elsewhere"},
+		{owner, "exec echo two", "container", "thread-starter-allowlist", "echo two"},
+		{"U02", "!!! exec echo three", "container", "explicit-prefix", "echo three"},
+		{"U03", "!!! exec echo four", "fallback", "not-allowlisted", "done elsewhere"},
+	} {
+		ts, result := k.ask(x.user, "", x.text, 1)
+		if !strings.Contains(says(result), x.want) || strings.Contains(says(result), "!!!") {
+			t.Errorf("%s: %s", x.text, says(result))
+		}
+		run := k.runs("C01", ts)[0]
+		var policies []string
+		for e, err := range k.Executor.Events(t.Context(), run.Name(), 0, false) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if e.Type == executor.EventPolicy {
+				policies = append(policies, e.Message+" "+e.Reason)
+			}
+		}
+		if len(policies) != 1 || policies[0] != x.runner+" "+x.reason {
+			t.Errorf("%s: the journal says %v", x.text, policies)
+		}
+		if x.runner == "container" {
+			if p := k.part("C01", ts, "progress"); len(p) != 1 || !strings.Contains(says(p[0]), x.reason) {
+				t.Errorf("%s: the first message: %+v", x.text, p)
+			}
+		}
 	}
 }
