@@ -64,6 +64,7 @@ type Server struct {
 
 // Change is something that happened in a channel.
 type Change struct {
+	At      time.Time
 	Kind    string // "post", "edit", "reaction", "unreaction", "ephemeral", "response"
 	Message Message
 	User    string // who reacted, or whom an ephemeral message is shown to
@@ -432,6 +433,7 @@ func (s *Server) move() {
 // change tells On. s.mu is held, which keeps the order.
 func (s *Server) change(c Change) {
 	if s.On != nil {
+		c.At = s.Now()
 		s.On(c)
 	}
 	s.move()

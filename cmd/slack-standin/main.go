@@ -1,0 +1,136 @@
+// Slack-standin is a workspace of Slack's on this machine, to try ramus
+// without Slack: it speaks the Web API and delivers signed events, and shows in
+// the terminal what is said.
+//
+//	slack-standin -listen 127.0.0.1:7080 -events http://127.0.0.1:7077/slack/events
+//
+// Who says what is read from standard input, a line each:
+//
+//	verify SECONDS              wait until the app answers Slack's challenge
+//	say NAME #CHANNEL TEXT      begin a thread
+//	reply NAME TEXT             answer in the last thread that was begun or chosen
+//	thread N                    choose the Nth thread that was begun
+//	command NAME #CHANNEL TEXT  type /ramus TEXT
+//	press NAME ACTION [VALUE]   press a button of the app's latest message that has it
+//	wait SECONDS REGEXP         until what the app said after the last line of a person's matches
+//	sleep SECONDS
+//
+// In a TEXT, @ramus and @NAME are mentions, and \n is a new line. A line that
+// begins with # is skipped. It ends with its input, or with -serve when it is interrupted; the exit
+// status is 1 when something that was waited for did not come.
+//
+// Slack's secrets are read from SLACK_BOT_TOKEN, SLACK_APP_TOKEN and
+// SLACK_SIGNING_SECRET, and are those of package slacktest otherwise.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "slack-standin:", err)
+		}
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, getenv func(string) string, in io.Reader, out io.Writer) error {
+	flags := flag.NewFlagSet("slack-standin", flag.ContinueOnError)
+	listen := flags.String("listen", "127.0.0.1:7080", "`address` of the Web API")
+	base := flags.String("ramus", "http://127.0.0.1:7077", "`URL` of ramus, below which /slack/events, /slack/commands and /slack/interactions are")
+	events := flags.String("events", "", "`URL` for events, instead of the one below -ramus")
+	commands := flags.String("commands", "", "`URL` for slash commands, instead")
+	interactions := flags.String("interactions", "", "`URL` for buttons, instead")
+	socket := flags.Bool("socket", false, "deliver by Socket Mode, to no URL")
+	users := flags.String("users", "U01=developer,U02=reviewer,U03=visitor", "people, as `ID=NAME,…`")
+	channels := flags.String("channels", "C01=builds,C02=general", "channels that the app is in, as `ID=NAME,…`")
+	serve := flags.Bool("serve", false, "go on when the input has ended")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("what is %q? everything is said by flags and on standard input", flags.Arg(0))
+	}
+	url := func(given, path string) string {
+		if given != "" {
+			return given
+		}
+		return strings.TrimSuffix(*base, "/") + path
+	}
+	people, err := pairs(*users)
+	if err != nil {
+		return fmt.Errorf("-users: %w", err)
+	}
+	places, err := pairs(*channels)
+	if err != nil {
+		return fmt.Errorf("-channels: %w", err)
+	}
+	w := &workspace{screen: &screen{out: out, users: map[string]string{}, channels: map[string]string{}}, users: map[string]string{}, channels: map[string]string{}}
+	w.Server = &slacktest.Server{
+		Addr:            *listen,
+		Token:           getenv("SLACK_BOT_TOKEN"),
+		AppToken:        getenv("SLACK_APP_TOKEN"),
+		SigningSecret:   getenv("SLACK_SIGNING_SECRET"),
+		EventsURL:       url(*events, "/slack/events"),
+		CommandsURL:     url(*commands, "/slack/commands"),
+		InteractionsURL: url(*interactions, "/slack/interactions"),
+		SocketMode:      *socket,
+		On:              w.screen.change,
+	}
+	for _, p := range people {
+		w.users[p.name] = p.id
+		w.screen.users[p.id] = p.name
+	}
+	for _, p := range places {
+		w.channels[p.name] = p.id
+		w.screen.channels[p.id] = p.name
+	}
+	if err := w.Start(); err != nil {
+		return err
+	}
+	defer w.Close()
+	w.users[w.BotName] = w.BotUser
+	w.screen.name(w.BotUser, w.BotName)
+	for _, p := range people {
+		w.AddUser(p.id, p.name)
+	}
+	for _, p := range places {
+		w.AddChannel(p.id, p.name, true)
+	}
+	w.screen.say("Slack's stand-in: %s", w.API())
+	err = w.play(ctx, in)
+	if err == nil && *serve {
+		<-ctx.Done()
+	}
+	for _, complaint := range w.Complaints() {
+		w.screen.say("refused: %s", complaint)
+	}
+	return err
+}
+
+type pair struct{ id, name string }
+
+func pairs(text string) (all []pair, err error) {
+	for one := range strings.SplitSeq(text, ",") {
+		id, name, ok := strings.Cut(one, "=")
+		if !ok || id == "" || name == "" {
+			return nil, fmt.Errorf("%q is not ID=NAME", one)
+		}
+		all = append(all, pair{id, name})
+	}
+	return all, nil
+}
