@@ -96,7 +96,11 @@ func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
 		}
 		text = fmt.Sprintf("the agent ended with %d", code)
 	}
-	return &failure{l.reasonOfStep(id, ReasonCommandFailed), text}, nil
+	reason := l.reasonOfStep(id, ReasonCommandFailed)
+	if u := l.snapshot().Usage; reason == ReasonCommandFailed && u != nil && u.Exhausted {
+		reason, text = ReasonBudget, text+": the run's budget for models is used up"
+	}
+	return &failure{reason, text}, nil
 }
 
 // fit is how many of the prompts have been heard after a turn that takes as

@@ -160,7 +160,7 @@ func (r Run) changed() bool { return r.Start != "" && r.Head != "" && r.Start !=
 func (x *Executor) manifest(r Run, events []Event) Manifest {
 	m := Manifest{Run: r.Name(), Kind: r.Kind, State: r.State, Reason: r.Reason, Error: r.Error, Repo: r.Repo, Branch: r.Branch,
 		Base: r.Base, BaseCommit: r.BaseCommit, Start: r.Start, Head: r.Head, Merged: r.Merged, Engine: x.Fleet.Engine.Name(), Image: cmp.Or(r.Image, x.Image),
-		Usage: used(r, events), Commands: []ManifestCommand{}, Changed: []gitd.Change{}, Files: []ManifestFile{},
+		Usage: r.Usage, Commands: []ManifestCommand{}, Changed: []gitd.Change{}, Files: []ManifestFile{},
 		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, EndedAt: r.EndedAt}
 	if !r.StartedAt.IsZero() && !r.EndedAt.IsZero() {
 		m.DurationMS = r.EndedAt.Sub(r.StartedAt).Milliseconds()
@@ -208,28 +208,6 @@ func (m *Manifest) add(e Event) {
 		_ = json.Unmarshal(e.Data, &p) // who said it is all that would be missing
 		m.Prompts = append(m.Prompts, ManifestPrompt{Time: e.Time, By: p.By.Name, Text: clip(e.Message, maxPromptText)})
 	}
-}
-
-// used is what the run's agent used of models: the sum that the run's record
-// has, or, when the server was stopped before there was one, that of the calls.
-func used(r Run, events []Event) *Usage {
-	if r.Usage != nil {
-		return r.Usage
-	}
-	var sum Usage
-	for _, e := range events {
-		var u Usage
-		if e.Type == EventUsage && json.Unmarshal(e.Data, &u) == nil {
-			sum.Calls += u.Calls
-			sum.InputTokens += u.InputTokens
-			sum.OutputTokens += u.OutputTokens
-			sum.CostMicros += u.CostMicros
-		}
-	}
-	if sum == (Usage{}) {
-		return nil
-	}
-	return &sum
 }
 
 // unfinished names the steps that began and have no result.

@@ -29,6 +29,8 @@ func (r Reason) Hint() string {
 		return "mend the request and send it again"
 	case ReasonModel:
 		return "look at the model endpoint's answer in the journal, then `ramus retry`"
+	case ReasonBudget:
+		return "ask for less at once, or raise models.budget, then `ramus retry`: a new run has a budget of its own"
 	case ReasonInternal:
 		return "this is a fault of ramus: look at the server's log and report it"
 	}

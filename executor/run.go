@@ -37,6 +37,7 @@ const (
 	ReasonInterrupted   Reason = "interrupted" // the server was stopped in the middle, and it could not go on
 	ReasonBadInput      Reason = "bad_input"
 	ReasonModel         Reason = "model_failed"
+	ReasonBudget        Reason = "over_budget" // an agent failed when its run might use no more of models
 	ReasonInternal      Reason = "internal"
 )
 
@@ -120,6 +121,8 @@ type Usage struct {
 	InputTokens  int64 `json:"input_tokens"`
 	OutputTokens int64 `json:"output_tokens"`
 	CostMicros   int64 `json:"cost_micros"` // millionths of the prices' currency unit; 0 where no price is known
+	// Exhausted: a call was refused or ended because the budget was used up.
+	Exhausted bool `json:"exhausted,omitempty"`
 }
 
 // Name is how a run is written: "run:fancy-mallard/RUN".

@@ -20,11 +20,17 @@ type ModelCall struct {
 	DurationMS   int64 `json:"duration_ms"`
 	// Estimated: the answer ended before the provider said what it counted.
 	Estimated bool `json:"estimated,omitempty"`
-	// Ended says why ramus ended or refused the call: "budget". Empty: it did not.
+	// Ended says why ramus ended or refused the call: [EndedBudget], [EndedTime]. Empty: it did not.
 	Ended string `json:"ended,omitempty"`
 	// Refused: the call never reached the provider.
 	Refused bool `json:"refused,omitempty"`
 }
+
+// Why ramus ended a call of a model.
+const (
+	EndedBudget = "budget" // the run's budget was used up
+	EndedTime   = "time"   // it took too long
+)
 
 // Tokens is what counts against a budget of tokens; 0 for nil.
 func (u *Usage) Tokens() int64 {
@@ -47,6 +53,7 @@ func (u *Usage) Plus(c ModelCall) *Usage {
 		v.OutputTokens = sum(v.OutputTokens, c.OutputTokens)
 		v.CostMicros = sum(v.CostMicros, c.CostMicros)
 	}
+	v.Exhausted = v.Exhausted || c.Ended == EndedBudget
 	return &v
 }
 

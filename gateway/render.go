@@ -240,6 +240,8 @@ func hint(reason executor.Reason) string {
 		return "mend the request and say it again; `help` lists what can be said."
 	case executor.ReasonModel:
 		return "look at the run's page for the model's answer; then say `retry`."
+	case executor.ReasonBudget:
+		return "ask for less at once, or have whoever runs ramus raise models.budget; `retry` begins with a new budget."
 	case executor.ReasonInternal:
 		return "this is a fault of ramus: whoever runs it finds more in the server's log."
 	}
@@ -269,6 +271,8 @@ func reasonWords(reason executor.Reason) string {
 		return "the server stopped in the middle"
 	case executor.ReasonModel:
 		return "a model failed"
+	case executor.ReasonBudget:
+		return "the budget for models is used up"
 	case executor.ReasonInternal:
 		return "a fault of ramus"
 	}

@@ -274,16 +274,10 @@ func (c *call) tellRefused() {
 		return
 	}
 	no := executor.ModelCall{Provider: c.provider.name, Model: c.question.model, Status: refusal{kind: kindBudget}.status(c.provider.name),
-		Ended: endedBudget, Refused: true}
+		Ended: executor.EndedBudget, Refused: true}
 	c.guest.Tell(executor.Event{Type: executor.EventUsage, Message: no.Provider + " " + no.Model + ", refused: the budget is used up",
 		Reason: no.Ended, Data: marshal(no)})
 }
-
-// Why a call was ended.
-const (
-	endedBudget = "budget"
-	endedTime   = "time"
-)
 
 // ask makes the request: everything in it is named here.
 func (c *call) ask(ctx context.Context, r *http.Request) (*http.Response, error) {
@@ -329,7 +323,7 @@ func (c *call) ask(ctx context.Context, r *http.Request) (*http.Response, error)
 func (c *call) unanswered(ctx context.Context, err error) *refusal {
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeout):
-		c.ended = endedTime
+		c.ended = executor.EndedTime
 		return &refusal{kind: kindTime, text: fmt.Sprintf("ramus: %s did not answer within %v", c.provider.name, c.p.timeout())}
 	case ctx.Err() != nil:
 		panic(http.ErrAbortHandler) // the client has gone, or the command that it is of
@@ -435,7 +429,7 @@ func (c *call) stream(ctx context.Context, w *client, resp *http.Response, body 
 				}
 			}
 			if over != "" {
-				c.ended = endedBudget
+				c.ended = executor.EndedBudget
 				_ = w.write(refusal{kind: kindBudget, text: over}.event(c.provider, c.path)) // the end is the same when it is not read
 				return
 			}
@@ -445,7 +439,7 @@ func (c *call) stream(ctx context.Context, w *client, resp *http.Response, body 
 		case errors.Is(err, io.EOF):
 			return
 		case errors.Is(context.Cause(ctx), errTimeout):
-			c.ended = endedTime
+			c.ended = executor.EndedTime
 			_ = w.write(refusal{kind: kindTime, text: fmt.Sprintf("ramus: the answer took longer than %v", c.p.timeout())}.event(c.provider, c.path))
 			return
 		default:

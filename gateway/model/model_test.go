@@ -326,7 +326,7 @@ func TestProviderSlow(t *testing.T) {
 		if after == 0 && got.status != 504 || after > 0 && (got.status != 200 || !strings.Contains(got.body, "event: error\n") || got.err != nil) {
 			t.Errorf("after %d: %d %v %s", after, got.status, got.err, got.body)
 		}
-		if c := w.call(); c.Ended != endedTime || !c.Estimated || c.InputTokens == 0 {
+		if c := w.call(); c.Ended != executor.EndedTime || !c.Estimated || c.InputTokens == 0 {
 			t.Errorf("%+v", c)
 		}
 	}
