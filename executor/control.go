@@ -28,6 +28,10 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 		l := x.live[r.Name()]
 		x.mu.Unlock()
 		switch {
+		case l != nil && r.Ended():
+			continue
+		case l != nil && r.State == StateAwaitingReview:
+			return fmt.Errorf("cannot stop %s: %w", r.Name(), errUnsealed)
 		case l != nil:
 		case r.Kind == KindRequest && !r.Ended():
 			if _, err := x.End(ctx, r.Name(), Ending{Reason: ReasonCancelled, Error: "stopped by " + orElse(by, x.Bot).Name}); err != nil {
@@ -70,7 +74,10 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 	return nil
 }
 
-// unsealed says whether a run that has ended is still not in its ref; see sealLater.
+// errUnsealed: what is asked for needs the run's record in its ref.
+var errUnsealed = fmt.Errorf("%w: its record is not written yet; the server's log tells why", ErrConflict)
+
+// unsealed says whether a run that has ended, or waits, is still not in its ref; see sealLater.
 func (x *Executor) unsealed(r Run) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -212,6 +219,8 @@ func (x *Executor) Decide(ctx context.Context, run string, d Decision) (Run, err
 		return Run{}, fmt.Errorf("cannot answer %s: %w: it is a part of %s; answer that", r.Name(), ErrConflict, r.Parent)
 	case r.State != StateAwaitingReview || r.Gate == nil:
 		return Run{}, fmt.Errorf("cannot answer %s: %w: it does not wait for anybody", r.Name(), ErrConflict)
+	case x.unsealed(r):
+		return Run{}, fmt.Errorf("cannot answer %s: %w", r.Name(), errUnsealed)
 	case d.Step != "" && d.Step != r.Gate.Step:
 		return Run{}, fmt.Errorf("cannot answer %s: %w: it waits at %s, not at %s", r.Name(), ErrConflict, r.Gate.Step, d.Step)
 	case len(r.Gate.Allowed) > 0 && !slices.Contains(r.Gate.Allowed, d.By):

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"iter"
@@ -149,6 +150,7 @@ func (l *liveRun) state(s State, reason Reason, text string) error {
 	defer l.mu.Unlock()
 	l.run.State, l.run.Reason, l.run.Error, l.run.Hint = s, reason, text, reason.Hint()
 	now := l.x.Now().UTC()
+	e := Event{Type: EventRunState, State: s, Reason: string(reason)}
 	switch s {
 	case StateRunning:
 		if l.run.StartedAt.IsZero() {
@@ -157,9 +159,58 @@ func (l *liveRun) state(s State, reason Reason, text string) error {
 		l.run.Place, l.run.Gate = 0, nil
 	case StateComplete, StateFailed:
 		l.run.EndedAt, l.run.Place, l.run.Gate = now, 0, nil
+		e.Commit = l.run.Head
+		if data := marshal(ended{l.run.Output}); len(data) <= maxOutput {
+			e.Data = data
+		}
 	}
 	l.run = l.x.cleanRun(l.run)
-	return l.emitLocked(Event{Type: EventRunState, State: s, Reason: string(reason), Message: text}, true)
+	e.Message = text
+	return l.emitLocked(e, true)
+}
+
+// ended is the data of the run.state event with which a run ends: with it the
+// journal alone knows how, should the server be stopped before the run is sealed.
+type ended struct {
+	Output map[string]any `json:"output,omitempty"`
+}
+
+// maxOutput is how large a run's output may be to stand in its journal, too.
+const maxOutput = 1 << 20
+
+// hadEnded takes over from the journal how the run ended, when it had.
+func (l *liveRun) hadEnded() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var end *Event
+	for i := range l.events {
+		switch e := &l.events[i]; e.Type {
+		case EventRunState:
+			end = e
+		case EventStepFinished:
+			if l.run.Kind == KindExec || l.run.Kind == KindTask {
+				l.run.Exit = e.Exit
+			}
+		case EventMerge:
+			var m gitd.MergeResult
+			if json.Unmarshal(e.Data, &m) == nil && len(m.Conflicts) == 0 {
+				l.run.Merged = m.Commit
+			}
+		}
+	}
+	if end == nil || end.State != StateComplete && end.State != StateFailed {
+		return false
+	}
+	l.run.State, l.run.Reason, l.run.Error, l.run.EndedAt = end.State, Reason(end.Reason), end.Message, end.Time
+	l.run.Hint, l.run.Place = l.run.Reason.Hint(), 0
+	if end.Commit != "" {
+		l.run.Head = end.Commit
+	}
+	var data ended
+	if json.Unmarshal(end.Data, &data) == nil {
+		l.run.Output = data.Output
+	}
+	return true
 }
 
 // follow attaches a reader: it gets everything journalled after a sequence number, then what comes.

@@ -177,6 +177,9 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 	if output != nil {
 		l.change(func(r *Run) { r.Output = output })
 	}
+	if tip, err := l.target.tip(ctx); err == nil {
+		l.change(func(r *Run) { r.Head = tip })
+	}
 	var jerr error
 	switch {
 	case err == nil:
@@ -195,41 +198,48 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 		}
 		jerr = l.state(StateFailed, reason, err.Error())
 	}
-	if tip, err := l.target.tip(ctx); err == nil {
-		l.change(func(r *Run) { r.Head = tip })
-	}
 	if jerr = errors.Join(jerr, x.seal(ctx, l)); jerr != nil {
 		x.Log.Error("cannot seal a run; it is tried again until it can be", "run", name, "err", jerr)
-		// Until it is sealed only its liveRun knows how it ended.
-		unsealed = l.snapshot().Ended()
-		if unsealed {
-			x.wg.Go(func() { x.sealLater(l) })
-		}
+		// Until it is sealed only its liveRun knows how it ended, or what it asks.
+		unsealed = true
+		x.wg.Go(func() { x.sealLater(l, x.sealEvery) })
 		return
 	}
 	x.sealed(l)
 }
 
-// sealLater seals a run that could not be when it ended, on a full disk for one:
-// until then it cannot be retried, and the process may have months to live.
-func (x *Executor) sealLater(l *liveRun) {
-	tick := time.NewTicker(x.sealEvery)
-	defer tick.Stop()
+// sealLater seals a run that could not be when it ended, on a full disk or
+// without the artifact store: until then it cannot be retried, and the process
+// may have months to live.
+func (x *Executor) sealLater(l *liveRun, first time.Duration) {
+	timer := time.NewTimer(first)
+	defer timer.Stop()
 	for {
 		select {
 		case <-x.ctx.Done():
 			return // the next process finds its journal in live/
-		case <-tick.C:
+		case <-timer.C:
 		}
 		if err := x.sealAgain(l); err != nil {
-			x.Log.Debug("still cannot seal a run", "run", l.run.Name(), "err", err)
+			x.Log.Debug("still cannot seal a run", "run", l.claim.Name(), "err", err)
+			timer.Reset(x.sealEvery)
 			continue
 		}
-		x.Log.Info("sealed a run that could not be when it ended", "run", l.run.Name())
+		x.Log.Info("sealed a run that could not be when it ended", "run", l.claim.Name())
 		x.sealed(l)
 		x.leave(l)
 		return
 	}
+}
+
+// sealOnly takes up a run that had ended before the server was stopped, and was not sealed.
+func (x *Executor) sealOnly(l *liveRun) {
+	x.mu.Lock()
+	x.live[l.claim.Name()] = l
+	x.mu.Unlock()
+	l.end()
+	close(l.done)
+	x.wg.Go(func() { x.sealLater(l, 0) })
 }
 
 // leave takes a run out of those that live.
@@ -329,6 +339,10 @@ func (x *Executor) resume(ctx context.Context, r Run, decide *Decision) error {
 	l, err := x.reopen(ctx, r)
 	if err != nil || l == nil {
 		return err
+	}
+	if l.hadEnded() {
+		x.sealOnly(l)
+		return nil
 	}
 	if decide != nil {
 		if err := l.emit(Event{Type: EventDecision, Step: decide.Step, Message: decide.Comment, Data: marshal(*decide)}, true); err != nil {
