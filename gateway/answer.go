@@ -65,9 +65,6 @@ func (s *session) status(runs []executor.Run) string {
 			}
 			fmt.Fprintf(&b, ", %s", end.Sub(r.StartedAt).Round(time.Second))
 		}
-		if link := s.link(r); link != "" {
-			fmt.Fprintf(&b, " (%s)", link)
-		}
 		b.WriteString("\n")
 	}
 	return b.String()
