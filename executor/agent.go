@@ -72,8 +72,8 @@ type Prompt struct {
 // Bounds of what is said to agents.
 const (
 	maxPrompt = 256 << 10
-	// Linux takes no single argument of 128 KiB or more.
-	maxArgument = 120 << 10
+	// Linux takes no single argument of 128 KiB or more; the names of files are added.
+	maxArgument = 112 << 10
 	// Prompts that wait are given together, as far as they fit into one turn.
 	maxTurnText = 1 << 20
 	maxUnheard  = 100
@@ -165,7 +165,7 @@ func (a Agent) accepts(text string, files []Attachment) error {
 // maxPrompt is how long one prompt may be, in bytes.
 func (a Agent) maxPrompt() int {
 	if a.Argument {
-		return maxArgument / 2 // the names of its files are added
+		return maxArgument
 	}
 	return maxPrompt
 }

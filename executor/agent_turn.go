@@ -202,7 +202,10 @@ func (t *turn) prepare(ctx context.Context, w *work) (*containers.Command, error
 		return nil, fmt.Errorf("cannot give the agent its files: %w", err)
 	}
 	text := joinPrompts(t.now)
-	if added := slices.Concat(names[len(t.all)-len(t.now):]...); len(added) > 0 {
+	switch added := slices.Concat(names[len(t.all)-len(t.now):]...); {
+	case len(added) > maxFiles:
+		text += "\n\nFiles that were given along are in " + l.claim.offered()
+	case len(added) > 0:
 		text += "\n\nFiles that were given along:\n" + strings.Join(added, "\n")
 	}
 	c := &containers.Command{ID: w.id, Args: t.a.Command, Timeout: t.a.Timeout,

@@ -54,6 +54,7 @@ var expected = map[string]row{
 	"GET /api/runs/{run}/evidence":                         {gateway.AccessRead, "repo", "/api/runs/RUN/evidence", ""},
 	"POST /api/runs/{run}/stop":                            {gateway.AccessWrite, "repo", "/api/runs/RUN/stop", ""},
 	"POST /api/runs/{run}/retry":                           {gateway.AccessWrite, "repo", "/api/runs/RUN/retry", ""},
+	"POST /api/runs/{run}/say":                             {gateway.AccessWrite, "repo", "/api/runs/RUN/say", `{"text":"go on"}`},
 	"POST /api/runs/{run}/decide":                          {gateway.AccessWrite, "repo", "/api/runs/RUN/decide", `{"approved":true}`},
 	"GET /api/callers":                                     {gateway.AccessRead, "list", "/api/callers", ""},
 	"GET /api/callers/{caller}":                            {gateway.AccessRead, "repo", "/api/callers/run:subject", ""},

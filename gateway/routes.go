@@ -21,6 +21,10 @@ const (
 // limit of its own, whose message says more.
 const workflowBody = 16 << 20
 
+// promptBody bounds what is said to an agent; the executor has a tighter limit
+// of its own, but JSON may write a byte as six.
+const promptBody = 2 << 20
+
 // routes is every way in, on one screen.
 func (s *Server) routes() []Route {
 	return slices.Concat(s.apiRoutes(), slackHooks(), []Route{
@@ -75,7 +79,7 @@ func (s *Server) apiRoutes() []Route {
 		// Runs.
 		{Method: "GET", Pattern: "/api/runs", Access: AccessRead, Summary: "List runs, newest first",
 			Query: listQuery{}, Response: []executor.Run{}, Handle: (*call).runs},
-		{Method: "POST", Pattern: "/api/runs", Access: AccessWrite, Summary: "Start a run: a workflow, a command or a task",
+		{Method: "POST", Pattern: "/api/runs", Access: AccessWrite, Summary: "Start a run: a workflow, a command, a task or an agent",
 			Request: executor.Request{}, Response: executor.Run{}, Body: workflowBody, Handle: (*call).submit},
 		{Method: "GET", Pattern: "/api/runs/{run}", Access: AccessRead, Summary: "One run",
 			Response: executor.Run{}, Handle: (*call).run},
@@ -91,6 +95,8 @@ func (s *Server) apiRoutes() []Route {
 			Response: executor.Run{}, Handle: (*call).stopRun},
 		{Method: "POST", Pattern: "/api/runs/{run}/retry", Access: AccessWrite, Summary: "Start a failed run again where it failed",
 			Response: executor.Run{}, Handle: (*call).retry},
+		{Method: "POST", Pattern: "/api/runs/{run}/say", Access: AccessWrite, Summary: "Say something to a run's agent, for its next turn; with a key, once however often it is sent",
+			Request: executor.Prompt{}, Response: executor.Run{}, Body: promptBody, Handle: (*call).say},
 		{Method: "POST", Pattern: "/api/runs/{run}/decide", Access: AccessWrite, Summary: "Answer the question a run waits with",
 			Request: executor.Decision{}, Response: executor.Run{}, Handle: (*call).decide},
 

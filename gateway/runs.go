@@ -265,6 +265,25 @@ func (c *call) decide() error {
 	return c.reply(r)
 }
 
+func (c *call) say() error {
+	var p executor.Prompt
+	if err := c.body(&p); err != nil {
+		return err
+	}
+	r, err := c.named()
+	if err != nil {
+		return err
+	}
+	p.By = c.Who.Person(p.By)
+	if err := c.Executor.Say(c.R.Context(), r.Name(), p); err != nil {
+		return err
+	}
+	if r, err = c.findRun(r.Name()); err != nil {
+		return err
+	}
+	return c.reply(r)
+}
+
 type watchQuery struct {
 	Caller string `json:"caller,omitempty" jsonschema:"only of this caller"`
 }

@@ -28,36 +28,37 @@ import (
 // values are the defaults; a test holds the two together. A key a.b is
 // overridden by the environment variable RAMUS_A_B.
 type Config struct {
-	Data           string                `yaml:"data"`
-	Listen         string                `yaml:"listen"`
-	SSHListen      string                `yaml:"ssh_listen"`
-	URL            string                `yaml:"url"`
-	Engine         string                `yaml:"engine"`
-	Image          string                `yaml:"image"`
-	Capacity       int                   `yaml:"capacity"`
-	Queue          int                   `yaml:"queue"`
-	SleepAfter     Duration              `yaml:"sleep_after"`
-	Timeout        Duration              `yaml:"timeout"`
-	RunTimeout     Duration              `yaml:"run_timeout"`
-	Limits         LimitsConfig          `yaml:"limits"`
-	Egress         []string              `yaml:"egress"`
-	Env            map[string]string     `yaml:"env"`
-	Secrets        []string              `yaml:"secrets"`
-	Sandbox        SandboxConfig         `yaml:"sandbox"`
-	AuthorizedKeys string                `yaml:"authorized_keys"`
-	Git            GitConfig             `yaml:"git"`
-	LLM            LLMConfig             `yaml:"llm"`
-	Models         ModelsConfig          `yaml:"models"`
-	Bot            BotConfig             `yaml:"bot"`
-	Slack          SlackConfig           `yaml:"slack"`
-	Gate           GateConfig            `yaml:"gate"`
-	Fallback       FallbackConfig        `yaml:"fallback"`
-	Repos          map[string]RepoConfig `yaml:"repos"`
-	Hooks          HooksConfig           `yaml:"hooks"`
-	Artifacts      ArtifactsConfig       `yaml:"artifacts"`
-	CORS           []string              `yaml:"cors"`
-	Streams        int                   `yaml:"streams"`
-	Log            LogConfig             `yaml:"log"`
+	Data           string                 `yaml:"data"`
+	Listen         string                 `yaml:"listen"`
+	SSHListen      string                 `yaml:"ssh_listen"`
+	URL            string                 `yaml:"url"`
+	Engine         string                 `yaml:"engine"`
+	Image          string                 `yaml:"image"`
+	Capacity       int                    `yaml:"capacity"`
+	Queue          int                    `yaml:"queue"`
+	SleepAfter     Duration               `yaml:"sleep_after"`
+	Timeout        Duration               `yaml:"timeout"`
+	RunTimeout     Duration               `yaml:"run_timeout"`
+	Limits         LimitsConfig           `yaml:"limits"`
+	Egress         []string               `yaml:"egress"`
+	Env            map[string]string      `yaml:"env"`
+	Secrets        []string               `yaml:"secrets"`
+	Sandbox        SandboxConfig          `yaml:"sandbox"`
+	AuthorizedKeys string                 `yaml:"authorized_keys"`
+	Git            GitConfig              `yaml:"git"`
+	LLM            LLMConfig              `yaml:"llm"`
+	Models         ModelsConfig           `yaml:"models"`
+	Agents         map[string]AgentConfig `yaml:"agents"`
+	Bot            BotConfig              `yaml:"bot"`
+	Slack          SlackConfig            `yaml:"slack"`
+	Gate           GateConfig             `yaml:"gate"`
+	Fallback       FallbackConfig         `yaml:"fallback"`
+	Repos          map[string]RepoConfig  `yaml:"repos"`
+	Hooks          HooksConfig            `yaml:"hooks"`
+	Artifacts      ArtifactsConfig        `yaml:"artifacts"`
+	CORS           []string               `yaml:"cors"`
+	Streams        int                    `yaml:"streams"`
+	Log            LogConfig              `yaml:"log"`
 }
 
 // LimitsConfig bounds one container.
@@ -184,6 +185,20 @@ type ArtifactsConfig struct {
 	LinkTTL Duration `yaml:"link_ttl"`
 }
 
+// AgentConfig is one coding agent.
+type AgentConfig struct {
+	Kind    string            `yaml:"kind"`
+	Image   string            `yaml:"image"`
+	Command []string          `yaml:"command"`
+	Resume  []string          `yaml:"resume"`
+	Prompt  string            `yaml:"prompt"`
+	Env     map[string]string `yaml:"env"`
+	State   []string          `yaml:"state"`
+	Timeout Duration          `yaml:"timeout"`
+	Output  Size              `yaml:"output"`
+	Checks  []string          `yaml:"checks"`
+}
+
 // BotConfig is the committer of every commit.
 type BotConfig struct {
 	Name  string `yaml:"name"`
@@ -216,6 +231,7 @@ func Defaults() Config {
 			Gemini:    ModelConfig{BaseURL: model.DefaultURL("gemini"), Prices: map[string]PriceConfig{}},
 			Budget:    BudgetConfig{Calls: 10_000}, Timeout: Duration(30 * time.Minute), Parallel: 16,
 		},
+		Agents:   map[string]AgentConfig{},
 		Fallback: FallbackConfig{Timeout: Duration(2 * time.Minute)},
 		Slack: SlackConfig{URL: "https://slack.com/api/", Channels: map[string]ChannelConfig{}, ThreadReplies: "mention",
 			EditEvery: Duration(3 * time.Second)},
@@ -263,6 +279,7 @@ func (s *Size) UnmarshalText(b []byte) error {
 // choices are the keys with a closed list of values.
 var choices = map[string][]string{
 	"engine": {"auto", "sandbox", "docker"}, "llm.kind": {"", "openai", "anthropic"},
+	"agents.*.kind": {"command"}, "agents.*.prompt": {"stdin", "argument"},
 	"slack.thread_replies": {"mention", "all"},
 	"log.level":            {"debug", "info", "warn", "error"}, "log.format": {"text", "json"},
 }
@@ -273,7 +290,7 @@ func choicesOf(path string) ([]string, bool) {
 		return list, true
 	}
 	parts := strings.Split(path, ".")
-	if len(parts) < 3 {
+	if len(parts) != 3 {
 		return nil, false
 	}
 	list, closed := choices[parts[0]+".*."+parts[len(parts)-1]]

@@ -143,6 +143,12 @@ func (p *progress) show(ev executor.Event) {
 		}
 	case executor.EventMerge:
 		p.merged(ev)
+	case executor.EventPrompt:
+		var said executor.Prompt
+		_ = json.Unmarshal(ev.Data, &said) // only who said it is missing without
+		p.line("", "%s", p.oneLine(strings.TrimPrefix(said.By.Name+": ", ": ")+ev.Message, 200))
+	case executor.EventCheck:
+		p.line(name(ev), "%s", p.colour(yellow, p.oneLine(strings.ReplaceAll(ev.Reason, "_", " ")+": "+ev.Message, 200)))
 	case executor.EventRecovered, executor.EventNote:
 		p.line(name(ev), "%s", p.oneLine(ev.Message, 200))
 	}

@@ -184,7 +184,8 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 			FileSize: int64(c.Limits.FileSize), Output: int64(c.Limits.Output), DiskFree: int64(c.Limits.DiskFree)},
 		Timeout: time.Duration(c.Timeout), RunTimeout: time.Duration(c.RunTimeout),
 		Bot: gitd.Person{Name: c.Bot.Name, Email: c.Bot.Email}, Log: log,
-		Door: map[string]func(executor.Visitor) http.Handler{model.Prefix: models.Handler},
+		Agents: newAgents(c.Agents),
+		Door:   map[string]func(executor.Visitor) http.Handler{model.Prefix: models.Handler},
 	}
 	x.Door[gateway.ToolsPath] = gateway.ToolDoor(x)
 	for name, value := range c.Env {

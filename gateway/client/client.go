@@ -343,6 +343,11 @@ func (c *Client) Decide(ctx context.Context, name string, d executor.Decision) (
 	return post[executor.Run](ctx, c, "/api/runs/"+segment(name)+"/decide", d)
 }
 
+// Say says something to a run's agent, for its next turn.
+func (c *Client) Say(ctx context.Context, name string, p executor.Prompt) (executor.Run, error) {
+	return post[executor.Run](ctx, c, "/api/runs/"+segment(name)+"/say", p)
+}
+
 // Output copies a step's whole stdout or stderr.
 func (c *Client) Output(ctx context.Context, run, step, stream string, w io.Writer) error {
 	return c.copyTo(ctx, "/api/runs/"+segment(run)+"/output/"+segment(step)+"/"+stream, w)

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"slices"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+)
+
+// checkTasks are the library tasks that an agent's checks are.
+var checkTasks = map[string]string{"test": "lib_run_tests", "lint": "lib_run_lint", "build": "lib_run_build"}
+
+// newAgents makes the coding agents of a configuration; the executor checks them.
+func newAgents(c map[string]AgentConfig) map[string]executor.Agent {
+	agents := make(map[string]executor.Agent, len(c))
+	for name, a := range c {
+		agent := executor.Agent{Name: name, Image: a.Image, Command: a.Command, Resume: a.Resume, Argument: a.Prompt == "argument",
+			State: a.State, Timeout: time.Duration(a.Timeout), Output: int64(a.Output)}
+		for k, v := range a.Env {
+			agent.Env = append(agent.Env, k+"="+v)
+		}
+		slices.Sort(agent.Env)
+		for _, check := range a.Checks {
+			if task, ok := checkTasks[check]; ok {
+				check = task
+			}
+			agent.Checks = append(agent.Checks, check)
+		}
+		agents[name] = agent
+	}
+	return agents
+}
