@@ -2,8 +2,11 @@ package main
 
 import (
 	"bufio"
+	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/internal/redact/redacttest"
 )
 
 // TestScript runs the stories in testdata/script: the real binary, real git,
@@ -26,6 +30,7 @@ import (
 //	stop-server           SIGTERM; it must end well
 //	$EXAMPLES             the folder of examples
 //	capture NAME REGEXP   put the first group found in stdout into $NAME
+//	leaks PATH            nothing below it may hold the value of $CANARY, in any form
 func TestScript(t *testing.T) {
 	bin := t.TempDir()
 	// Containers of another user must be able to start it.
@@ -62,6 +67,7 @@ func TestScript(t *testing.T) {
 			e.Setenv("NO_COLOR", "1")
 			e.Setenv("TZ", "UTC")
 			e.Setenv("EXAMPLES", examples)
+			e.Setenv("CANARY", "c4n4ry+/&="+rand.Text()+"'s")
 			if err := os.WriteFile(filepath.Join(e.WorkDir, ".gitconfig"),
 				[]byte("[user]\n\tname = Ada\n\temail = ada@example.org\n[init]\n\tdefaultBranch = main\n[advice]\n\tdetachedHead = false\n"), 0o600); err != nil {
 				return err
@@ -103,6 +109,19 @@ func TestScript(t *testing.T) {
 				}
 				ts.Setenv(args[0], m[1])
 			},
+			"leaks": func(ts *testscript.TestScript, neg bool, args []string) {
+				if len(args) != 1 {
+					ts.Fatalf("usage: leaks PATH")
+				}
+				hits, err := redacttest.Folder(context.Background(), ts.MkAbs(args[0]), ts.Getenv("CANARY"))
+				ts.Check(err)
+				for _, hit := range hits {
+					ts.Logf("the secret is in %s", hit)
+				}
+				if len(hits) > 0 {
+					ts.Fatalf("the secret was found %d times", len(hits))
+				}
+			},
 		},
 	})
 	if sandboxError != nil {
@@ -126,20 +145,26 @@ func (s *scriptServer) start(ts *testscript.TestScript, args []string) (string, 
 	binary := filepath.Join(filepath.SplitList(ts.Getenv("PATH"))[0], "ramus")
 	cmd := exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
 	cmd.Dir = ts.Getenv("WORK")
-	for _, name := range []string{"PATH", "HOME", "RAMUS_DATA", "GIT_CONFIG_NOSYSTEM", "TMPDIR"} {
+	for _, name := range []string{"PATH", "HOME", "RAMUS_DATA", "GIT_CONFIG_NOSYSTEM", "TMPDIR", "CANARY", "RAMUS_SECRETS", "RAMUS_ENV"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
 	stderr, err := cmd.StderrPipe()
 	if err != nil {
 		return "", err
 	}
+	log, err := os.OpenFile(filepath.Join(cmd.Dir, "server.log"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return "", err
+	}
 	if err := cmd.Start(); err != nil {
+		log.Close()
 		return "", err
 	}
 	s.cmd = cmd
 	address := make(chan string, 1)
 	go func() {
-		lines := bufio.NewScanner(stderr)
+		defer log.Close()
+		lines := bufio.NewScanner(io.TeeReader(stderr, log))
 		for lines.Scan() {
 			if m := serving.FindStringSubmatch(lines.Text()); m != nil {
 				address <- m[1]

@@ -19,6 +19,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -69,11 +70,12 @@ func Text(text []byte, value string) (found []string) {
 			text = bytes.ReplaceAll(text, []byte(b), nil)
 		}
 		for name, form := range Forms(value) {
-			if bytes.Contains(text, []byte(form)) {
+			if !slices.Contains(found, name) && bytes.Contains(text, []byte(form)) {
 				found = append(found, name)
 			}
 		}
 	}
+	slices.Sort(found)
 	return found
 }
 
