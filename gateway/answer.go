@@ -57,7 +57,7 @@ func (s *session) status(runs []executor.Run) string {
 	fmt.Fprintf(&b, "%s on `%s` of %s:\n", plural(len(runs), "run"), last.Branch, last.Repo)
 	for i := len(runs) - 1; i >= 0 && i >= len(runs)-10; i-- {
 		r := runs[i]
-		fmt.Fprintf(&b, "• %s — %s", title(r), standing(r))
+		fmt.Fprintf(&b, "• `%s` — %s", noTicks(title(r)), standing(r))
 		if !r.StartedAt.IsZero() {
 			end := r.EndedAt
 			if end.IsZero() {
@@ -169,9 +169,9 @@ func (s *session) diff(ctx context.Context, last executor.Run, args []string) (t
 // why explains how the last run ended.
 func (s *session) why(ctx context.Context, last executor.Run) (text, code string, err error) {
 	if last.State != executor.StateFailed {
-		return fmt.Sprintf("The last run (%s) %s.", title(last), map[bool]string{true: "is done", false: "has not ended: " + standing(last)}[last.State == executor.StateComplete]), "", nil
+		return fmt.Sprintf("The last run (`%s`) %s.", noTicks(title(last)), map[bool]string{true: "is done", false: "has not ended: " + standing(last)}[last.State == executor.StateComplete]), "", nil
 	}
-	text = fmt.Sprintf("%s failed (%s): %s\nWhat to do: %s", title(last), strings.ReplaceAll(string(last.Reason), "_", " "), last.Error, last.Hint)
+	text = fmt.Sprintf("`%s` failed (%s): %s\nWhat to do: %s", noTicks(title(last)), reasonWords(last.Reason), last.Error, hint(last.Reason))
 	for e, err := range s.Executor.Events(ctx, last.Name(), 0, false) {
 		if err != nil {
 			return "", "", err

@@ -150,8 +150,7 @@ func (r Result) Message() slack.Message {
 	if r.Clone != "" && m.Branch != "" {
 		l.context("`git clone -b " + said(m.Branch, 200) + " " + said(r.Clone, 300) + "`")
 	}
-	l.context(whereabouts(m.Repo, m.Branch, m.Base), refreshed(m.BaseRefreshed, m.EndedAt), policyWords(r.Policy))
-	l.context(duration(m), agentWords(m))
+	l.context(whereabouts(m.Repo, m.Branch, m.Base), refreshed(m.BaseRefreshed, m.EndedAt), policyWords(r.Policy), duration(m), agentWords(m))
 	var buttons []any
 	if m.State == executor.StateFailed {
 		buttons = append(buttons, press(actionRetry, "Retry", "", m.Run))
@@ -208,7 +207,7 @@ func (r Result) next() string {
 	m := &r.Manifest
 	switch {
 	case m.State == executor.StateFailed:
-		return "What to do: " + hint(m.Reason)
+		return "What to do: " + escape(hint(m.Reason))
 	case m.Merged != "":
 		return "Merged into " + codeSpan(m.Base, 100) + " as " + codeSpan(string(m.Merged[:min(10, len(m.Merged))]), 10) + "."
 	case m.State == executor.StateComplete && m.Verdict != executor.VerdictFailed && len(m.Changed) > 0:
@@ -246,7 +245,7 @@ func hint(reason executor.Reason) string {
 		return "this is a fault of ramus: whoever runs it finds more in the server's log."
 	}
 	if h := reason.Hint(); h != "" {
-		return escape(h) + "."
+		return h + "."
 	}
 	return "say `retry`, or what to do instead."
 }
@@ -419,7 +418,12 @@ func unverified(m *executor.Manifest) string {
 	if len(list) == 0 {
 		return ""
 	}
-	return "*Not verified*" + bullets(len(list), 8, 1400, "and %d more", func(i int) string { return said(list[i], 300) })
+	return "*Not verified*" + bullets(len(list), 8, 1400, "and %d more", func(i int) string {
+		if m.State == executor.StateFailed && m.Error != "" && strings.HasSuffix(list[i], m.Error) {
+			return said(strings.TrimSuffix(list[i], m.Error), 100) + " see above"
+		}
+		return said(list[i], 300)
+	})
 }
 
 // commands lists the last commands.
@@ -497,7 +501,7 @@ func (r Result) links() string {
 	var artifacts []executor.ManifestFile
 	for _, f := range r.Manifest.Files {
 		switch {
-		case f.Name == "evidence/changes.diff":
+		case f.Name == "evidence/changes.diff" && len(r.Manifest.Changed) > 0:
 			named(f.Name, "Diff")
 		case f.Name == "journal.jsonl":
 			named(f.Name, "Journal")
@@ -645,7 +649,7 @@ func (a Answer) Message() slack.Message {
 	if len(l.blocks) == 0 {
 		l.section("(nothing to show)")
 	}
-	notice := text
+	notice, _, _ := strings.Cut(text, "\n")
 	if notice == "" {
 		notice, _, _ = strings.Cut(strings.TrimSpace(readable(a.Code)), "\n")
 	}

@@ -239,8 +239,13 @@ func TestRenderResult(t *testing.T) {
 		}),
 		"exec": {Manifest: executor.Manifest{Run: runs, Kind: executor.KindExec, State: executor.StateComplete, Verdict: executor.VerdictNone,
 			Commands: []executor.ManifestCommand{{Step: "1", Command: "node --version\nnpm --version", Exit: number(0), OK: true, DurationMS: 41}}}, Policy: through, Output: "v22.1.0\n10.7.0\n"},
-		"failed":    failed(executor.ReasonCommandFailed, "step build failed: exit code 2"),
-		"stopped":   failed(executor.ReasonCancelled, "stopped by Ann"),
+		"failed":  failed(executor.ReasonCommandFailed, "step build failed: exit code 2"),
+		"stopped": failed(executor.ReasonCancelled, "stopped by Ann"),
+		"unable": with(func(m *executor.Manifest) {
+			m.State, m.Reason, m.Error, m.Verdict, m.Changed, m.Head = executor.StateFailed, executor.ReasonCommandFailed, "cannot run lib_run_tests: there is no go.mod", executor.VerdictFailed, nil, m.Start
+			m.Checks, m.Tests = nil, nil
+			m.Unverified = []string{"tests could not run: cannot run lib_run_tests: there is no go.mod"}
+		}),
 		"timed-out": failed(executor.ReasonTimedOut, "the run's time is up"),
 		"rejected":  failed(executor.ReasonRejected, "not on a Friday"),
 	} {
