@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/url"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -293,6 +294,31 @@ func TestAgentsWordsAreNoEvidence(t *testing.T) {
 		}
 	}
 	withinLimits(t, b)
+}
+
+// Every reason has a hint of its own, that needs no command line.
+func TestHints(t *testing.T) {
+	source, err := os.ReadFile("../executor/run.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := regexp.MustCompile(`Reason[A-Z]\w+ +Reason = "(\w+)"`).FindAllSubmatch(source, -1)
+	if len(reasons) < 10 {
+		t.Fatalf("%d reasons", len(reasons))
+	}
+	seen := map[string]bool{}
+	for _, m := range reasons {
+		reason := executor.Reason(m[1])
+		h := hint(reason)
+		if h == hint("something new") || strings.Contains(h, "`ramus re") || !strings.HasSuffix(h, ".") {
+			t.Errorf("%s: %s", reason, h)
+		}
+		if words := reasonWords(reason); seen[words] {
+			t.Errorf("%s has another's words: %s", reason, words)
+		} else {
+			seen[words] = true
+		}
+	}
 }
 
 func TestRequestHasNoResult(t *testing.T) {
