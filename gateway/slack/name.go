@@ -5,6 +5,7 @@ import (
 	"container/list"
 	"context"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -84,18 +85,19 @@ func (c *Client) resolve(ctx context.Context, parent *message, replies []*messag
 		known[id] = name
 		return nil
 	}
-	// Those who speak first, the latest before the others, so that the bound takes the least.
-	all := append([]*message{parent}, replies...)
-	for i := len(all) - 1; i >= 0; i-- {
-		if err := ask(all[i].User); err != nil {
-			return nil, err
-		}
-	}
+	// Whom the bound leaves out are the last here: who began the thread comes
+	// first, then who spoke, the latest before the others, then who is spoken of.
 	if err := ask(parent.User); err != nil {
 		return nil, err
 	}
-	for i := len(all) - 1; i >= 0; i-- {
-		for _, m := range mentioned.FindAllStringSubmatch(all[i].Text, maxAsked) {
+	all := append([]*message{parent}, replies...)
+	for _, m := range slices.Backward(all) {
+		if err := ask(m.User); err != nil {
+			return nil, err
+		}
+	}
+	for _, said := range slices.Backward(all) {
+		for _, m := range mentioned.FindAllStringSubmatch(said.Text, maxAsked) {
 			if err := ask(m[1]); err != nil {
 				return nil, err
 			}

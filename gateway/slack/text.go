@@ -1,6 +1,7 @@
 package slack
 
 import (
+	"encoding/json"
 	"strings"
 	"unicode/utf8"
 )
@@ -169,4 +170,73 @@ func special(what, label string) string {
 		return "@" + id
 	}
 	return "@" + kind
+}
+
+// maxBlockDepth is deeper than Block Kit nests: a list in a rich text has four levels.
+const maxBlockDepth = 12
+
+// blocksText is what blocks say, in Slack's markup, for messages that have no
+// text beside them: a line a block.
+func blocksText(raw json.RawMessage) string {
+	var blocks []any
+	if len(raw) == 0 || json.Unmarshal(raw, &blocks) != nil {
+		return ""
+	}
+	var lines []string
+	for _, b := range blocks {
+		var line strings.Builder
+		blockText(&line, b, 0)
+		if text := strings.TrimSpace(line.String()); text != "" {
+			lines = append(lines, text)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+func blockText(out *strings.Builder, v any, depth int) {
+	b, ok := v.(map[string]any)
+	if !ok || depth > maxBlockDepth {
+		return
+	}
+	text := func(name string) string {
+		text, _ := b[name].(string)
+		return text
+	}
+	switch text("type") {
+	case "button", "image", "static_select", "overflow":
+		return // for hands and eyes
+	case "user":
+		out.WriteString("<@" + text("user_id") + ">")
+	case "channel":
+		out.WriteString("<#" + text("channel_id") + ">")
+	case "emoji":
+		out.WriteString(":" + text("name") + ":")
+	case "link":
+		out.WriteString("<" + text("url"))
+		if label := text("text"); label != "" {
+			out.WriteString("|" + label)
+		}
+		out.WriteString(">")
+	case "rich_text_section", "rich_text_preformatted", "rich_text_quote", "rich_text_list":
+		if out.Len() > 0 && !strings.HasSuffix(out.String(), "\n") {
+			out.WriteByte('\n')
+		}
+	case "text":
+		// Here alone a text is as it was typed, not in markup.
+		out.WriteString(strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text("text")))
+	default:
+		out.WriteString(text("text"))
+	}
+	if o, ok := b["text"].(map[string]any); ok {
+		blockText(out, o, depth+1)
+	}
+	for _, name := range [...]string{"fields", "elements"} {
+		list, _ := b[name].([]any)
+		for i, e := range list {
+			if name == "fields" || i > 0 && text("type") == "context" {
+				out.WriteByte(' ')
+			}
+			blockText(out, e, depth+1)
+		}
+	}
 }

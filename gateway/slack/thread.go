@@ -52,6 +52,7 @@ const (
 	maxPages   = 100 // of a thread
 	maxReplies = 999
 	maxFiles   = 20 // of a message; Slack's clients share 10 at most
+	maxShared  = 20 // attachments of a message that are read
 )
 
 // Thread reads a thread to the end of its pages (conversations.replies) and
@@ -65,6 +66,7 @@ func (c *Client) Thread(ctx context.Context, team, channel, ts string) (Thread, 
 	var parent *message
 	var replies []*message
 	err = c.pages(ctx, channel, ts, func(m *message) bool {
+		m.gather()
 		// Slack repeats the parent on pages after the first.
 		if m.TS == ts {
 			parent = m
@@ -110,12 +112,15 @@ type message struct {
 	BotProfile struct {
 		Name string `json:"name"`
 	} `json:"bot_profile"`
-	Text        string `json:"text"`
+	Text        string          `json:"text"`
+	Blocks      json.RawMessage `json:"blocks"`
 	Attachments []struct {
 		Pretext  string `json:"pretext"`
 		Title    string `json:"title"`
 		Text     string `json:"text"`
 		Fallback string `json:"fallback"`
+
+		Blocks json.RawMessage `json:"blocks"`
 	} `json:"attachments"`
 	Files []struct {
 		ID       string `json:"id"`
@@ -150,6 +155,24 @@ func (m *message) mark(me Identity) *Mark {
 	return &mark
 }
 
+// gather puts all that the message says into its text, in Slack's markup. What is
+// forwarded, and what most bots say, stands in attachments or blocks.
+func (m *message) gather() {
+	m.Text = cmp.Or(m.Text, blocksText(m.Blocks))
+	for _, a := range m.Attachments[:min(len(m.Attachments), maxShared)] {
+		parts := []string{a.Pretext, a.Title, a.Text}
+		if a.Pretext+a.Title+a.Text == "" {
+			parts = []string{cmp.Or(blocksText(a.Blocks), a.Fallback)}
+		}
+		for _, part := range parts {
+			if part != "" && !strings.Contains(m.Text, part) {
+				m.Text = strings.TrimSpace(m.Text + "\n" + part)
+			}
+		}
+	}
+	m.Blocks, m.Attachments = nil, nil
+}
+
 func (m *message) post(me Identity, names map[string]string) Post {
 	p := Post{
 		TS:   m.TS,
@@ -159,24 +182,9 @@ func (m *message) post(me Identity, names map[string]string) Post {
 		Own:  m.own(me),
 		Mark: m.mark(me),
 	}
-	write := func(text string) string {
-		return strings.TrimSpace(plain(text, func(user, label string) (string, bool) {
-			return "@" + cmp.Or(names[user], label, user), false
-		}))
-	}
-	p.Text = write(m.Text)
-	// What is forwarded, and what most bots say, stands in attachments.
-	for _, a := range m.Attachments[:min(len(m.Attachments), maxFiles)] {
-		parts := []string{a.Pretext, a.Title, a.Text}
-		if a.Pretext+a.Title+a.Text == "" {
-			parts = []string{a.Fallback}
-		}
-		for _, part := range parts {
-			if part = write(part); part != "" && !strings.Contains(p.Text, part) {
-				p.Text = strings.TrimSpace(p.Text + "\n" + part)
-			}
-		}
-	}
+	p.Text = strings.TrimSpace(plain(m.Text, func(user, label string) (string, bool) {
+		return "@" + cmp.Or(names[user], label, user), false
+	}))
 	for _, f := range m.Files {
 		// Deleted, or too old to be shown in a free workspace.
 		if f.Mode == "tombstone" || f.Mode == "hidden_by_limit" || len(p.Files) == maxFiles {

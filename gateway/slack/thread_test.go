@@ -4,6 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"path"
 	"reflect"
 	"strings"
 	"testing"
@@ -145,6 +149,48 @@ func TestForeignMark(t *testing.T) {
 	th, err := c.Thread(ctx, "T01", "C01", parent)
 	if err != nil || len(th.Replies) != 1 || th.Replies[0].Own || th.Replies[0].Mark != nil || !th.Replies[0].Bot {
 		t.Errorf("%+v, %v", th.Replies, err)
+	}
+}
+
+// TestWhatBotsSay: blocks and attachments speak where there is no text.
+func TestWhatBotsSay(t *testing.T) {
+	page := func(message string) string {
+		return `{"ok":true,"messages":[{"ts":"1.000001","user":"U01","text":"parent"},` + message + `],"response_metadata":{"next_cursor":""}}`
+	}
+	for _, c := range []struct{ message, want string }{
+		{`{"ts":"1.000002","bot_id":"B1","text":"","blocks":[{"type":"header","text":{"type":"plain_text","text":"Build 7"}},
+			{"type":"section","text":{"type":"mrkdwn","text":"failed &amp; <https://example.com|gone>"},"fields":[{"type":"mrkdwn","text":"*a*"},{"type":"mrkdwn","text":"b"}],"accessory":{"type":"button"}},
+			{"type":"divider"},{"type":"actions","elements":[{"type":"button","text":{"type":"plain_text","text":"Retry"}}]},
+			{"type":"context","elements":[{"type":"mrkdwn","text":"one"},{"type":"image","alt_text":"x"},{"type":"mrkdwn","text":"two"}]}]}`,
+			"Build 7\nfailed & gone (https://example.com) *a* b\none  two"},
+		{`{"ts":"1.000002","bot_id":"B1","blocks":[{"type":"rich_text","elements":[{"type":"rich_text_section","elements":[{"type":"text","text":"see <b> "},
+			{"type":"user","user_id":"U02"},{"type":"text","text":" "},{"type":"link","url":"https://example.com/x"},{"type":"emoji","name":"eyes"}]},
+			{"type":"rich_text_preformatted","elements":[{"type":"text","text":"go test"}]}]}]}`,
+			"see <b> @second https://example.com/x:eyes:\ngo test"},
+		{`{"ts":"1.000002","user":"U01","text":"look","attachments":[{"text":"forwarded","fallback":"no"},{"fallback":"[no preview]"},{"blocks":[{"type":"section","text":{"type":"mrkdwn","text":"in blocks"}}],"fallback":"no"}]}`,
+			"look\nforwarded\n[no preview]\nin blocks"},
+		{`{"ts":"1.000002","user":"U01","text":"odd","blocks":{"not":"a list"},"files":[{"id":"F1","mode":"tombstone"},{"id":"F2","title":"a title","size":3}],"metadata":{"event_type":"x","event_payload":7}}`, "odd"},
+		{`{"ts":"1.000002","user":"U01","text":7}`, ""},
+	} {
+		_, client, clock := start(t)
+		s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			switch path.Base(r.URL.Path) {
+			case "auth.test":
+				_, _ = io.WriteString(w, `{"ok":true,"team_id":"T01","user_id":"U0RAMUS","bot_id":"B0RAMUS"}`)
+			case "users.info":
+				_ = r.ParseForm()
+				_, _ = io.WriteString(w, `{"ok":true,"user":{"id":"U","name":"n","profile":{"display_name":"`+map[string]string{"U01": "first", "U02": "second"}[r.Form.Get("user")]+`"}}}`)
+			default:
+				_, _ = io.WriteString(w, page(c.message))
+			}
+		}))
+		api := &slack.Client{URL: s.URL, Token: "x", HTTP: client.HTTP, Log: client.Log, Now: clock.Now, Sleep: clock.Sleep}
+		th, err := api.Thread(deadline(t), "T01", "C01", "1.000001")
+		if err != nil || len(th.Replies) != 1 || th.Replies[0].Text != c.want {
+			t.Errorf("%s: %+v, %v; want %q", c.message, th.Replies, err, c.want)
+		}
+		client.HTTP.CloseIdleConnections()
+		s.Close()
 	}
 }
 

@@ -205,7 +205,7 @@ func (s *Server) send(ctx context.Context, a Attempt, kind string) (_ Attempt, a
 		req.Header.Set("X-Slack-Retry-Reason", a.Reason)
 	}
 	began := time.Now()
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := s.deliveries.Do(req)
 	if err == nil {
 		defer resp.Body.Close()
 		a.Status = resp.StatusCode

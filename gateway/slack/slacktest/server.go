@@ -52,6 +52,8 @@ type Server struct {
 	ending sync.Mutex     // guards beginnings against Close
 	work   sync.WaitGroup // deliveries and sockets
 
+	deliveries http.Client // has connections of its own, which end with Close
+
 	addr      string     // listened on; set once, by Start
 	listening sync.Mutex // guards http and served; is taken before mu
 	http      *http.Server
@@ -147,6 +149,7 @@ func (s *Server) Start() error {
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	s.moved = make(chan struct{})
 	s.state = newState()
+	s.deliveries.Transport = &http.Transport{MaxIdleConnsPerHost: 100, IdleConnTimeout: 10 * time.Second}
 	s.AddUser(s.BotUser, s.BotName)
 	return s.Up()
 }
@@ -207,6 +210,7 @@ func (s *Server) Close() {
 	s.ending.Unlock()
 	s.Down()
 	s.work.Wait()
+	s.deliveries.CloseIdleConnections()
 }
 
 // background runs f unless the Server is closed, whose Close waits for it.
