@@ -3,6 +3,7 @@ package slack
 import (
 	"encoding/json"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -72,17 +73,19 @@ func plain(text string, name func(user, label string) (written string, drop bool
 		}
 		c, size := utf8.DecodeRuneInString(text)
 		text = text[size:]
-		switch {
-		case c == '\u00a0' && fence == "":
+		if c == '\u00a0' && fence == "" {
 			// Slack's editor puts these around mentions; they would hide the words of a command.
-			out.WriteByte(' ')
-		case c < ' ' && c != '\n' && c != '\t', c == 0x7f:
-			// Control characters do something to terminals and nothing for readers.
-		default:
-			out.WriteRune(c)
+			c = ' '
 		}
+		out.WriteRune(c)
 	}
-	return out.String()
+	// Control characters do something to terminals and nothing for readers.
+	return strings.Map(func(c rune) rune {
+		if unicode.IsControl(c) && c != '\n' && c != '\t' {
+			return -1
+		}
+		return c
+	}, out.String())
 }
 
 // inline says whether a backtick that is followed by rest begins code: it is closed on the same line.
