@@ -186,9 +186,56 @@ func TestAuthorisation(t *testing.T) {
 			}
 		}
 	}
+	r.tryLinks(t, run)
 	for key := range expected {
 		if !seen[key] {
 			t.Errorf("the authorisation test has a row for %s, which is no route", key)
+		}
+	}
+}
+
+// tryLinks tries on every route what a signed link opens: the path that it was
+// signed for, until it expires, and nothing else.
+func (r *rooms) tryLinks(t *testing.T, run executor.Run) {
+	t.Helper()
+	now := time.Now()
+	expired := *r.Links
+	expired.Now = func() time.Time { return now.Add(-8 * 24 * time.Hour) }
+	forged := *r.Links
+	forged.Key = []byte(strings.Repeat("x", 32))
+	other := r.token(t, gitd.Grant{Subject: "other", Repo: "other", Scopes: []string{"read"}})
+	own := r.token(t, gitd.Grant{Subject: "own", Repo: "team/app", Scopes: []string{"read"}})
+	for _, route := range r.Table() {
+		row := expected[route.Method+" "+route.Pattern]
+		if route.Access == gateway.AccessGit || route.Access == gateway.AccessPublic || route.Access == gateway.AccessHook {
+			continue
+		}
+		name := route.Method + " " + route.Pattern
+		path, query, _ := strings.Cut(strings.ReplaceAll(strings.ReplaceAll(row.path, "RUN", run.Name()), "NAME", run.Name()), "?")
+		with := func(link string) string {
+			if query != "" {
+				link += "&" + query
+			}
+			return link
+		}
+		for _, k := range []struct {
+			who, path, token string
+			status           int
+		}{
+			{"a link", with(r.Links.Sign(path)), "", 200},
+			{"a link, and a token for another repository", with(r.Links.Sign(path)), other, 200},
+			{"an expired link", with(expired.Sign(path)), "", 403},
+			{"an expired link, and a token", with(expired.Sign(path)), own, 200},
+			{"a link by another key", with(forged.Sign(path)), "", 403},
+			{"a link to another path", strings.Replace(with(r.Links.Sign(path+"x")), path+"x", path, 1), "", 403},
+		} {
+			status, body := r.ask(t, false, k.token, route.Method, k.path, row.body)
+			switch {
+			case route.Access == gateway.AccessSigned && status != k.status:
+				t.Errorf("%s, %s: status %d, want %d: %s", name, k.who, status, k.status, body)
+			case route.Access != gateway.AccessSigned && k.token == "" && status != 401 && status != 404:
+				t.Errorf("%s, %s: status %d, want 401: only evidence is opened by links: %s", name, k.who, status, body)
+			}
 		}
 	}
 }

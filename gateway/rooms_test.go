@@ -52,7 +52,7 @@ func open(t *testing.T, withContainers bool, change func(*gateway.Server)) *room
 	if err := x.Open(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	s := &gateway.Server{Executor: x, Git: git, Version: "v0", Engine: engine.Name(), DeploySecret: "the secret of deploys"}
+	s := &gateway.Server{Executor: x, Git: git, Version: "v0", Engine: engine.Name(), Links: &gateway.Links{Key: []byte("0123456789abcdef0123456789abcdef")}, DeploySecret: "the secret of deploys"}
 	if change != nil {
 		change(s)
 	}
