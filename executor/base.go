@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
 	"strings"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/redact"
 )
 
 // Upstream is where the configuration says that a repository comes from.
@@ -142,13 +144,13 @@ func (b *basing) take(ctx context.Context) (func(), error) {
 	}
 }
 
-// note remembers how an attempt ended, for people.
-func (b *basing) note(err error) {
+// noteBase remembers how an attempt ended, for people.
+func (x *Executor) noteBase(b *basing, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.failed = ""
 	if err != nil {
-		b.failed = err.Error()
+		b.failed = x.Secrets.String(err.Error())
 	}
 }
 
@@ -161,6 +163,8 @@ type BaseStatus struct {
 	Shallow bool `json:"shallow,omitempty"`
 	// Waiting deploys were accepted and are not done.
 	Waiting int `json:"waiting,omitempty"`
+	// Warming: the base's dependencies are being fetched.
+	Warming bool `json:"warming,omitempty"`
 	// Error is why the last attempt to refresh failed; empty when it did not.
 	Error string `json:"error,omitempty"`
 }
@@ -174,7 +178,7 @@ func (x *Executor) BaseStatus(ctx context.Context, repo *gitd.Repo) (BaseStatus,
 	b := x.basing(repo.Name())
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return BaseStatus{Refreshed: at, Shallow: repo.Shallow(), Waiting: len(b.refresh.waiting), Error: b.failed}, nil
+	return BaseStatus{Refreshed: at, Shallow: repo.Shallow(), Waiting: len(b.refresh.waiting), Warming: len(b.warm.waiting) > 0, Error: b.failed}, nil
 }
 
 // BaseRefreshed is the outcome of [Executor.RefreshBase].
@@ -198,7 +202,7 @@ func (x *Executor) RefreshBase(ctx context.Context, d Deploy, progress io.Writer
 	defer done()
 	res, err := x.refreshBase(ctx, d, progress)
 	if ctx.Err() == nil {
-		b.note(err)
+		x.noteBase(b, err)
 	}
 	return res, err
 }
@@ -271,7 +275,7 @@ func (x *Executor) openRepo(ctx context.Context, name string) (*gitd.Repo, error
 	}
 	repo, err = x.Git.ImportFrom(ctx, name, up.Upstream, true, nil)
 	if err != nil {
-		b.note(err)
+		x.noteBase(b, err)
 		return nil, err
 	}
 	x.Log.Info("fetched a repository that was never imported, without its history", "repo", name)
@@ -284,6 +288,9 @@ func (x *Executor) openRepo(ctx context.Context, name string) (*gitd.Repo, error
 func (x *Executor) Deployed(ctx context.Context, d Deploy) (known bool, err error) {
 	if err := d.check(); err != nil {
 		return false, err
+	}
+	if clean, err := redact.Clean(x.Secrets, d); err != nil || !reflect.DeepEqual(clean, d) {
+		return false, errors.Join(err, fmt.Errorf("%w deploy: it holds the value of a secret", ErrInvalid))
 	}
 	repo, err := x.Git.Repo(d.Repo)
 	switch {
@@ -510,7 +517,7 @@ func (x *Executor) tryAgain(w *waitingDeploy, err error, tries int) (over bool) 
 	}
 	w.Tries++
 	log := x.Log.With("repo", w.Repo, "commit", w.Commit, "tries", w.Tries, "err", err)
-	if errors.Is(err, gitd.ErrConflict) || w.Tries >= tries {
+	if errors.Is(err, gitd.ErrConflict) || errors.Is(err, errNotWarmed) || w.Tries >= tries {
 		log.Error("cannot do what a deploy asked for; what was there serves")
 		x.forgetDeploy(w)
 		return true

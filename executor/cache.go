@@ -1,16 +1,493 @@
 package executor
 
 import (
+	"cmp"
+	"compress/gzip"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
 	"io"
+	"maps"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+	"sync"
+	"time"
 
+	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+
+	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Warm fetches the dependencies of a commit of a base into the cache.
-func (x *Executor) Warm(ctx context.Context, repo string, commit gitd.Hash, progress io.Writer) error {
-	return nil
+// The dependency cache saves containers from fetching what the base depends on:
+// a container fetches it once, from a commit of the base, and what it has then in
+// its package managers' folders is kept as a tarball in the artifact store. A new
+// container finds the one that fits its lock files below /cache before its first
+// command, and installs from there.
+//
+// What a container hands out is hostile. A tarball is opened nowhere but inside
+// containers, by the task's user; it is bounded in size; it is made from a base
+// alone, never by a task that works on a branch; and it is shared with nobody but
+// the tasks of the same repository.
+
+// ecosystem is a package manager that can be asked to fetch and not to build.
+type ecosystem struct {
+	name  string
+	locks []string // names of its lock files
+	// folder below /cache is where it keeps what it fetched; see cacheEnv.
+	folder string
+	// fetch is run in the folder of each lock file. Scripts of dependencies are
+	// not run: they have nothing to do here.
+	fetch []string
+}
+
+var ecosystems = []ecosystem{
+	{"pnpm", []string{"pnpm-lock.yaml"}, "pnpm", []string{"pnpm", "install", "--frozen-lockfile", "--ignore-scripts", "--ignore-pnpmfile"}},
+	{"npm", []string{"package-lock.json", "npm-shrinkwrap.json"}, "npm", []string{"npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"}},
+	{"go", []string{"go.sum"}, "go", []string{"go", "mod", "download"}},
+	{"cargo", []string{"Cargo.lock"}, "cargo", []string{"cargo", "fetch", "--locked"}},
+}
+
+// cacheEnv tells package managers where the cache is. pnpm is told by a file
+// (scripts/provision.sh): its variable is npm's too, which complains about it.
+var cacheEnv = []string{
+	"npm_config_cache=" + containers.CacheDir + "/npm",
+	"GOMODCACHE=" + containers.CacheDir + "/go",
+	"CARGO_HOME=" + containers.CacheDir + "/cargo",
+}
+
+// Bounds of the dependency cache.
+const (
+	cacheMax     = 1 << 30          // bytes of one tarball, as the container gives it
+	cacheKept    = 3                // newest tarballs of a repository and ecosystem
+	cacheLocks   = 50               // lock files of one ecosystem
+	fetchWithin  = 20 * time.Minute // one lock file's dependencies
+	unpackWithin = 5 * time.Minute
+)
+
+// cachePrefix is where an ecosystem's tarballs lie in the artifact store. The
+// repository is part of it: who can change one base could otherwise decide what
+// the tasks of another find.
+func cachePrefix(repo, eco string) string { return "cache/" + platform + "/" + eco + "/" + repo + "/" }
+
+// lockHash is one hash over all lock files of an ecosystem, or "" when there are none.
+func (e ecosystem) lockHash(files map[string]string) string {
+	names := e.lockfiles(files)
+	if len(names) == 0 {
+		return ""
+	}
+	h := sha256.New()
+	for _, name := range names {
+		fmt.Fprintf(h, "%s  %s\n", files[name], name)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func (e ecosystem) lockfiles(files map[string]string) []string {
+	return slices.Sorted(func(yield func(string) bool) {
+		for name := range files {
+			if slices.Contains(e.locks, path.Base(name)) && !yield(name) {
+				return
+			}
+		}
+	})
+}
+
+// cold lists the ecosystems whose dependencies at a commit are not in the cache,
+// and of each the tarball's key.
+func (x *Executor) cold(ctx context.Context, repo *gitd.Repo, commit gitd.Hash) (cold []ecosystem, keys map[string]string, err error) {
+	files, err := repo.Lockfiles(ctx, commit)
+	if err != nil {
+		return nil, nil, err
+	}
+	keys = make(map[string]string)
+	for _, e := range ecosystems {
+		hash := e.lockHash(files)
+		if hash == "" {
+			continue
+		}
+		keys[e.name] = cachePrefix(repo.Name(), e.name) + hash
+		there, err := x.bucket.Exists(ctx, keys[e.name])
+		if err != nil {
+			return nil, nil, fmt.Errorf("cannot look into the dependency cache: %w", err)
+		}
+		if !there {
+			cold = append(cold, e)
+		}
+	}
+	return cold, keys, nil
+}
+
+// errNotWarmed: the dependencies cannot be fetched, now or later, as things are.
+var errNotWarmed = errors.New("the dependencies cannot be fetched")
+
+// Warm fetches the dependencies of a commit of a base into the cache, by a
+// container on that commit. Those that are there already cost nothing. Progress
+// goes to progress, which may be nil. What cannot be fetched is an error; what
+// could be is kept all the same.
+func (x *Executor) Warm(ctx context.Context, name string, commit gitd.Hash, progress io.Writer) error {
+	if err := x.isOpen(); err != nil {
+		return err
+	}
+	if progress == nil {
+		progress = io.Discard
+	}
+	repo, err := x.Git.Repo(name)
+	if err != nil {
+		return err
+	}
+	cold, keys, err := x.cold(ctx, repo, commit)
+	if err != nil {
+		return err
+	}
+	if len(cold) == 0 {
+		fmt.Fprintf(progress, "dependencies: %d of %d ecosystems are in the cache\n", len(keys), len(keys))
+		return nil
+	}
+	if len(x.Egress) == 0 {
+		return fmt.Errorf("%w: containers reach no host; list the registry's in `egress`", errNotWarmed)
+	}
+	// A container of its own: of the callers' nobody may have been in it.
+	w, err := x.openWarmer(ctx, repo, commit)
+	if err != nil {
+		return fmt.Errorf("cannot fetch the dependencies of %s: %w", name, err)
+	}
+	defer w.close()
+	var errs []error
+	for _, e := range cold {
+		size, err := w.warm(ctx, e, keys[e.name])
+		if err != nil {
+			errs = append(errs, fmt.Errorf("cannot fetch the %s dependencies of %s: %w", e.name, name, err))
+			fmt.Fprintf(progress, "dependencies: %s: %v\n", e.name, err)
+			continue
+		}
+		fmt.Fprintf(progress, "dependencies: %s: %d KiB are in the cache now\n", e.name, size>>10)
+		x.Log.Info("the dependencies of a base are in the cache", "repo", name, "commit", commit, "ecosystem", e.name, "bytes", size)
+		x.pruneCache(ctx, name, e.name)
+	}
+	return errors.Join(errs...)
 }
 
 // WarmLater is Warm in the background. When it returns the wish is durable.
-func (x *Executor) WarmLater(ctx context.Context, repo string, commit gitd.Hash) error { return nil }
+func (x *Executor) WarmLater(ctx context.Context, name string, commit gitd.Hash) error {
+	repo, err := x.Git.Repo(name)
+	if err != nil {
+		return err
+	}
+	cold, _, err := x.cold(ctx, repo, commit)
+	if err != nil || len(cold) == 0 || len(x.Egress) == 0 {
+		return err
+	}
+	w := &waitingDeploy{Deploy: Deploy{Repo: name, Commit: commit}, Accepted: x.Now().UTC(), Fetched: commit}
+	w.file = w.name()
+	b := x.basing(name)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if slices.ContainsFunc(b.warm.waiting, func(o *waitingDeploy) bool { return o.Fetched == commit }) {
+		return nil
+	}
+	if err := x.keepDeploy(w); err != nil {
+		return fmt.Errorf("cannot remember to fetch dependencies: %w", err)
+	}
+	return x.enqueueLocked(b, &b.warm, w, x.tryWarm)
+}
+
+// pruneCache removes an ecosystem's oldest tarballs of a repository.
+func (x *Executor) pruneCache(ctx context.Context, repo, eco string) {
+	var all []*blob.ListObject
+	list := x.bucket.List(&blob.ListOptions{Prefix: cachePrefix(repo, eco)})
+	for {
+		o, err := list.Next(ctx)
+		if err != nil {
+			break // the end, or the next one prunes
+		}
+		all = append(all, o)
+	}
+	slices.SortFunc(all, func(a, b *blob.ListObject) int {
+		return cmp.Or(b.ModTime.Compare(a.ModTime), cmp.Compare(a.Key, b.Key))
+	})
+	for _, o := range all[min(cacheKept, len(all)):] {
+		if err := x.bucket.Delete(ctx, o.Key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+			x.Log.Warn("cannot remove an old tarball of the dependency cache", "key", o.Key, "err", err)
+		}
+	}
+}
+
+// warmer is a container that fetches a base's dependencies.
+type warmer struct {
+	x     *Executor
+	t     *target // of no caller
+	lease *containers.Lease
+	key   string
+	files map[string]string
+	n     int
+}
+
+func (x *Executor) openWarmer(ctx context.Context, repo *gitd.Repo, commit gitd.Hash) (_ *warmer, err error) {
+	base, err := repo.Base(ctx)
+	if err != nil {
+		return nil, err
+	}
+	sum := sha256.Sum256([]byte(repo.Name()))
+	w := &warmer{x: x, t: &target{x: x, repo: repo, base: base}, key: "base:" + hex.EncodeToString(sum[:8])}
+	if w.files, err = repo.Lockfiles(ctx, commit); err != nil {
+		return nil, err
+	}
+	// One that a killed process left may have been half way.
+	if err := x.Fleet.Remove(ctx, w.key); err != nil {
+		return nil, err
+	}
+	w.lease, err = x.Fleet.Acquire(ctx, containers.Request{Key: w.key, Image: x.Image, Env: x.containerEnv(), Limits: x.Limits, Door: w.door(),
+		Labels: map[string]string{"ramus.repo": repo.Name(), labelAsked: x.Image},
+		Provision: func(ctx context.Context, h *containers.Host) error {
+			_, err := w.t.script(ctx, h, provisionScript, append(x.identity(x.Bot),
+				"RAMUS_BRANCH="+base, "RAMUS_REMOTE="+w.t.remote(), "RAMUS_AT="+string(commit)), nil)
+			return err
+		}})
+	return w, err
+}
+
+// door lets the container read the base, and reach the hosts that are allowed.
+func (w *warmer) door() http.Handler {
+	git := w.x.Git.GrantHandler(gitd.Grant{Subject: w.key, Repo: w.t.repo.Name(), Read: []string{"refs/heads/" + w.t.base},
+		Expires: w.x.Now().AddDate(1, 0, 0)}) // not a bound: the grant ends with the connection
+	out := &egress{allow: w.x.Egress, tell: func(e Event) {
+		w.x.Log.Debug("the fetching of a base's dependencies asked for a host", "repo", w.t.repo.Name(), "host", e.Message, "verdict", e.Reason)
+	}}
+	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodConnect || r.URL.IsAbs():
+			out.ServeHTTP(rw, r)
+		case strings.HasPrefix(r.URL.Path, "/"+w.t.repo.Name()+".git/"):
+			git.ServeHTTP(rw, r)
+		default:
+			http.NotFound(rw, r)
+		}
+	})
+}
+
+// close removes the container.
+func (w *warmer) close() {
+	w.lease.Release()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.x.ctx), time.Minute)
+	defer cancel()
+	if err := w.x.Fleet.Remove(ctx, w.key); err != nil {
+		w.x.Log.Warn("cannot remove the container that fetched dependencies; it goes to sleep by itself", "repo", w.t.repo.Name(), "err", err)
+	}
+}
+
+// run runs a command in the container; what it prints goes to stdout.
+func (w *warmer) run(ctx context.Context, dir string, within time.Duration, stdout io.Writer, args ...string) (containers.Exit, error) {
+	w.n++
+	ctx, cancel := context.WithTimeout(ctx, within+time.Minute) // the runner is the one to end it
+	defer cancel()
+	p, err := w.lease.Host.Start(ctx, containers.Command{ID: fmt.Sprintf("warm-%d", w.n), Args: args, Dir: dir, Timeout: within})
+	if err != nil {
+		return containers.Exit{}, err
+	}
+	said := tail{max: 2 << 10}
+	if stdout == nil {
+		stdout = &said
+	}
+	exit, err := p.Output(stdout, &said)
+	if err == nil && exit.Code != 0 {
+		err = fmt.Errorf("%s ended with %d%s: %s", quoteArgs(args[:min(2, len(args))]), exit.Code, map[string]string{containers.ReasonTimeout: " (it took too long)"}[exit.Reason],
+			strings.Join(strings.Fields(w.x.Secrets.String(said.String())), " "))
+	}
+	return exit, err
+}
+
+// warm fetches an ecosystem's dependencies and keeps them.
+func (w *warmer) warm(ctx context.Context, e ecosystem, key string) (size int64, err error) {
+	locks := e.lockfiles(w.files)
+	if len(locks) > cacheLocks {
+		return 0, fmt.Errorf("%w: it has %d lock files, allowed are %d", errNotWarmed, len(locks), cacheLocks)
+	}
+	for _, lock := range locks {
+		exit, err := w.run(ctx, path.Join(containers.WorkDir, path.Dir(lock)), fetchWithin, nil, e.fetch...)
+		if exit.Code == 127 {
+			return 0, fmt.Errorf("%w: containers have no %s", errNotWarmed, e.name)
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+	return w.keep(ctx, e, key)
+}
+
+// keep takes what was fetched out of the container.
+func (w *warmer) keep(ctx context.Context, e ecosystem, key string) (size int64, err error) {
+	ctx, cancel := context.WithCancelCause(ctx) // which ends a tarball that is not whole
+	defer cancel(nil)
+	out, err := w.x.bucket.NewWriter(ctx, key, &blob.WriterOptions{ContentType: "application/gzip"})
+	if err != nil {
+		return 0, err
+	}
+	// Packed by us: so that what is unpacked later is as large as what was taken.
+	pack, err := gzip.NewWriterLevel(out, gzip.BestSpeed)
+	if err != nil {
+		return 0, err
+	}
+	limit := &limitWriter{w: pack, left: cacheMax}
+	exit, err := w.run(ctx, containers.WorkDir, fetchWithin, limit, "tar", "-C", containers.CacheDir, "-cf", "-", "--", e.folder)
+	size = cacheMax - limit.left
+	if err == nil && (limit.cut || exit.Stdout != size) {
+		err = fmt.Errorf("%w: they have %d MiB, kept are at most %d", errNotWarmed, exit.Stdout>>20, min(cacheMax, w.x.Limits.WithDefaults().Output)>>20)
+	}
+	if err != nil {
+		cancel(err)
+		return 0, errors.Join(err, closeQuietly(out))
+	}
+	return size, errors.Join(pack.Close(), out.Close())
+}
+
+// closeQuietly closes a writer whose object is not wanted: that it was not
+// written is what was asked for.
+func closeQuietly(w io.Closer) error {
+	_ = w.Close()
+	return nil
+}
+
+// furnish puts the dependencies that fit the branch below /cache of a new
+// container. It is a help, never a condition: what fails is noted, and the
+// container is as good as one without a cache.
+func (t *target) furnish(ctx context.Context, h *containers.Host) {
+	ctx, cancel := context.WithTimeout(ctx, unpackWithin)
+	defer cancel()
+	base, err := t.repo.LatestBase(ctx)
+	if errors.Is(err, gitd.ErrNotFound) {
+		return // nothing was ever fetched from it
+	}
+	var put []string
+	if err == nil {
+		put, err = t.unpackAll(ctx, h, base.Base)
+	}
+	if err != nil && ctx.Err() == nil {
+		t.x.Log.Warn("a container begins with a cold cache", "caller", t.caller, "err", err)
+	}
+	t.mu.Lock()
+	t.furniture = strings.Join(put, ", ")
+	t.mu.Unlock()
+}
+
+// takeFurniture tells once what a new container found in its cache.
+func (t *target) takeFurniture() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	found := t.furniture
+	t.furniture = ""
+	return found
+}
+
+func (t *target) unpackAll(ctx context.Context, h *containers.Host, base gitd.Base) (put []string, err error) {
+	own, err := t.lockfilesLike(ctx, base.Lockfiles)
+	if err != nil {
+		return nil, err
+	}
+	var errs []error
+	for _, e := range ecosystems {
+		// The branch's own, or else the base's: most of what both need is the same.
+		for _, hash := range slices.Compact([]string{e.lockHash(own), e.lockHash(base.Lockfiles)}) {
+			if hash == "" {
+				continue
+			}
+			err := t.unpack(ctx, h, e, cachePrefix(t.repo.Name(), e.name)+hash)
+			if gcerrors.Code(err) == gcerrors.NotFound {
+				continue
+			}
+			if err != nil {
+				errs = append(errs, err)
+			} else {
+				put = append(put, e.name)
+			}
+			break
+		}
+	}
+	return put, errors.Join(errs...)
+}
+
+// lockfilesLike are the hashes of the branch's files where the base has lock files.
+func (t *target) lockfilesLike(ctx context.Context, base map[string]string) (map[string]string, error) {
+	tip, err := t.tip(ctx)
+	if err != nil {
+		return nil, err
+	}
+	own := make(map[string]string)
+	for _, name := range slices.Sorted(maps.Keys(base)) {
+		in, _, err := t.repo.OpenFile(ctx, string(tip), name)
+		if errors.Is(err, gitd.ErrNotFound) || errors.Is(err, gitd.ErrInvalid) {
+			continue // removed, or something else now
+		}
+		if err != nil {
+			return nil, err
+		}
+		h := sha256.New()
+		_, err = io.Copy(h, in)
+		if err := errors.Join(err, in.Close()); err != nil {
+			return nil, err
+		}
+		own[name] = hex.EncodeToString(h.Sum(nil))
+	}
+	return own, nil
+}
+
+// unpack unpacks a tarball inside the container, as its user, and of it only
+// what lies in the ecosystem's folder.
+func (t *target) unpack(ctx context.Context, h *containers.Host, e ecosystem, key string) error {
+	in, err := t.x.bucket.NewReader(ctx, key, nil)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	tarball, err := gzip.NewReader(in)
+	if err != nil {
+		return fmt.Errorf("cannot read %s: %w", key, err)
+	}
+	whole := &endingReader{r: io.LimitReader(tarball, cacheMax)}
+	p, err := h.Start(ctx, containers.Command{ID: scriptPrefix + newToken(), Stdin: whole, Timeout: unpackWithin,
+		Args: []string{"tar", "-C", containers.CacheDir, "-xf", "-", "--", e.folder}})
+	if err != nil {
+		return fmt.Errorf("cannot unpack %s: %w", key, err)
+	}
+	said := tail{max: 1 << 10}
+	exit, err := p.Output(io.Discard, &said)
+	if err == nil {
+		err = whole.failed()
+	}
+	if err == nil && exit.Code != 0 {
+		err = fmt.Errorf("tar ended with %d: %s", exit.Code, strings.Join(strings.Fields(said.String()), " "))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot unpack %s: %w", key, err)
+	}
+	return nil
+}
+
+// endingReader ends where what it reads from fails: who reads from it would
+// otherwise wait for the rest.
+type endingReader struct {
+	r   io.Reader
+	mu  sync.Mutex // guards err
+	err error
+}
+
+func (e *endingReader) Read(p []byte) (int, error) {
+	n, err := e.r.Read(p)
+	if err != nil && err != io.EOF {
+		e.mu.Lock()
+		e.err, err = err, io.EOF
+		e.mu.Unlock()
+	}
+	return n, err
+}
+
+func (e *endingReader) failed() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.err
+}

@@ -3,6 +3,7 @@ package executor
 import (
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/ramus-dev/ramus/containers"
@@ -78,7 +79,7 @@ func (x *Executor) containerEnv() []string {
 		"http_proxy=" + proxy, "https_proxy=" + proxy, "HTTP_PROXY=" + proxy, "HTTPS_PROXY=" + proxy,
 		"no_proxy=127.0.0.1,localhost,::1", "NO_PROXY=127.0.0.1,localhost,::1",
 	}
-	return append(env, x.Env...)
+	return slices.Concat(env, cacheEnv, x.Env)
 }
 
 // identity makes the asker the author and ramus the committer of what git

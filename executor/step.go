@@ -183,6 +183,11 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 		return tasks.StepResult{}, err
 	}
 	defer lease.Release()
+	if found := t.takeFurniture(); found != "" {
+		if err := l.emit(Event{Type: EventContainer, Step: s.ID, Message: "started with the base's dependencies from the cache: " + found}, false); err != nil {
+			return tasks.StepResult{}, err
+		}
+	}
 	w := &work{l: l, t: t, host: lease.Host, s: s, id: l.commandID(s.ID, start), before: tip, head: tip}
 	data := started{ID: w.id, Prompts: s.Prompts}
 	if t.caller != l.claim.Caller {

@@ -57,7 +57,9 @@ type target struct {
 	leaks  []gitd.Leak // of the last push that was refused for them
 	known  gitd.Hash   // where the container's branch stands; "" when that is not known
 	listen func(Event) // the run that works now hears of egress and refusals
-	step   *work       // the step that runs now
+	// furniture is what the newest container found in its cache; the first step in it tells.
+	furniture string
+	step      *work // the step that runs now
 }
 
 // target returns the caller's target, the same one as long as anybody holds it.
@@ -135,8 +137,11 @@ func (t *target) request(image string, author gitd.Person, waiting func(int)) co
 		Door:   t.door(),
 		Provision: func(ctx context.Context, h *containers.Host) error {
 			t.setKnown("")
-			_, err := t.script(ctx, h, provisionScript, t.scriptEnv(author, "", ""), nil)
-			return err
+			if _, err := t.script(ctx, h, provisionScript, t.scriptEnv(author, "", ""), nil); err != nil {
+				return err
+			}
+			t.furnish(ctx, h)
+			return nil
 		},
 		Waiting: waiting,
 	}

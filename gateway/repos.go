@@ -42,8 +42,10 @@ type Progress struct {
 	Repo      *Repo           `json:"repo,omitempty"`
 	Refreshed *gitd.Refreshed `json:"refreshed,omitempty"`
 	// Base is the manifest that a refresh made; nil: the newest one says the same.
-	Base    *gitd.SignedBase `json:"base,omitempty"`
-	Problem *Problem         `json:"problem,omitempty"`
+	Base *gitd.SignedBase `json:"base,omitempty"`
+	// Cold is why the dependencies of a base that was refreshed are not in the cache.
+	Cold    string   `json:"cold,omitempty"`
+	Problem *Problem `json:"problem,omitempty"`
 }
 
 // findRepo is Git.Repo for the caller's eyes.
@@ -168,12 +170,17 @@ func (c *call) refreshRepo() error {
 		if err != nil {
 			return Progress{}, err
 		}
-		if q.Wait {
-			err = c.Executor.Warm(ctx, name, done.Commit, text)
-		} else {
-			err = c.Executor.WarmLater(ctx, name, done.Commit)
+		out := Progress{Refreshed: &done.Refreshed, Base: done.Base}
+		if !q.Wait {
+			return out, c.Executor.WarmLater(ctx, name, done.Commit)
 		}
-		return Progress{Refreshed: &done.Refreshed, Base: done.Base}, err
+		if err := c.Executor.Warm(ctx, name, done.Commit, text); err != nil {
+			if ctx.Err() != nil {
+				return out, err
+			}
+			out.Cold = err.Error()
+		}
+		return out, nil
 	})
 }
 

@@ -84,12 +84,16 @@ it. A base that has diverged from its upstream is an error: nothing is forced.`,
 				if err != nil {
 					return err
 				}
-				r, base, err := c.RefreshRepo(ctx, args[0], gateway.RefreshRepo{Commit: gitd.Hash(commit), Wait: wait}, e.progressLine)
-				switch {
-				case err != nil:
+				done, err := c.RefreshRepo(ctx, args[0], gateway.RefreshRepo{Commit: gitd.Hash(commit), Wait: wait}, e.progressLine)
+				if err != nil {
 					return err
+				}
+				r := done.Refreshed
+				switch {
 				case e.json:
-					return e.writeJSON(gateway.Progress{Refreshed: &r, Base: base})
+					if err := e.writeJSON(done); err != nil {
+						return err
+					}
 				case r.Old != r.New:
 					fmt.Fprintf(e.out, "%s moved from %s to %s\n", r.Branch, short(string(r.Old)), short(string(r.New)))
 				case r.Commit != r.New:
@@ -97,8 +101,11 @@ it. A base that has diverged from its upstream is an error: nothing is forced.`,
 				default:
 					fmt.Fprintf(e.out, "%s is up to date at %s\n", r.Branch, short(string(r.New)))
 				}
-				if base != nil {
-					fmt.Fprintf(e.out, "manifest %s\n", base.Ref)
+				if done.Base != nil && !e.json {
+					fmt.Fprintf(e.out, "manifest %s\n", done.Base.Ref)
+				}
+				if done.Cold != "" {
+					return &exitStatus{exitFailed, fmt.Errorf("the base is refreshed, but its dependencies are not in the cache: %s", done.Cold)}
 				}
 				return nil
 			},

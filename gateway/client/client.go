@@ -247,14 +247,9 @@ func (c *Client) CreateRepo(ctx context.Context, n gateway.CreateRepo, text func
 	return *p.Repo, nil
 }
 
-// RefreshRepo fast-forwards a repository's base. The manifest is nil when the
-// newest one says the same already.
-func (c *Client) RefreshRepo(ctx context.Context, name string, r gateway.RefreshRepo, text func(string)) (gitd.Refreshed, *gitd.SignedBase, error) {
-	p, err := c.progress(ctx, "/api/repos/"+segment(name)+"/refresh", r, text)
-	if err != nil || p.Refreshed == nil {
-		return gitd.Refreshed{}, nil, err
-	}
-	return *p.Refreshed, p.Base, nil
+// RefreshRepo fast-forwards a repository's base: of the answer Refreshed, Base and Cold are set.
+func (c *Client) RefreshRepo(ctx context.Context, name string, r gateway.RefreshRepo, text func(string)) (gateway.Progress, error) {
+	return c.progress(ctx, "/api/repos/"+segment(name)+"/refresh", r, text)
 }
 
 // Bases lists the manifests of a repository's bases, newest first.
