@@ -271,3 +271,34 @@ nodes:
 	}
 	w.noCanary()
 }
+
+// TestSecretsOfAgents: in prompts, offered files, output, and the agent's memory, its file names too.
+func TestSecretsOfAgents(t *testing.T) {
+	agent := executor.Agent{State: []string{".memory"}, Command: []string{"sh", "-c", `
+		cat; ls "$RAMUS_FILES" && cat "$RAMUS_FILES"/*
+		H=$(printf %s "$CANARY" | od -An -v -tx1 | tr -d ' \n')
+		mkdir -p ~/.memory/$H && echo "I know $CANARY" >~/.memory/$H/said && printf %s "$CANARY" | base64 >>~/.memory/log
+		find ~/.memory -type f | sort; echo "$CANARY" >f`}}
+	w := newCanaryWorld(t, func(x *executor.Executor) { x.Agents = map[string]executor.Agent{"scripted": agent} })
+	for range 2 {
+		run := w.ask("conv:c1", "log in with "+canary, executor.Attachment{Name: "x" + fmt.Sprintf("%x", canary) + ".txt", Content: []byte("file " + canary + "\n")})
+		if run = w.ended(run.Name()); run.State != executor.StateComplete {
+			t.Fatalf("%+v\n%s", run, w.journal(run.Name()))
+		}
+		out := w.stdout(run.Name(), "turn-1")
+		for _, want := range []string{"log in with [secret CANARY]", "x[secret CANARY].txt", "file [secret CANARY]", "/.memory/[secret CANARY]/said"} {
+			if !strings.Contains(out, want) {
+				t.Errorf("no %q in %s", want, out)
+			}
+		}
+		w.noCanary()
+		// The next turn is in a new container, with what is remembered.
+		if err := w.x.Stop(t.Context(), "conv:c1", gitd.Person{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.x.Say(t.Context(), "conv:c1", executor.Prompt{Text: canary}); err == nil {
+		t.Error("a run that has ended hears something")
+	}
+	w.noCanary()
+}
