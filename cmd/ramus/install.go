@@ -172,6 +172,9 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	set := secret.set(slog.New(slog.DiscardHandler)) // what is too short was told of above
 	removed.Store(set)
 	git.Secrets = set
+	if i.chat != nil {
+		i.chat.Slack.Secrets = set
+	}
 	image := c.Image
 	if _, ok := engine.(*containers.Sandbox); ok {
 		image = "" // it has none, and evidence names what was used

@@ -19,7 +19,7 @@ import (
 // unknown: it leaves nothing in the thread by which it could be found.
 func (c *Client) Ephemeral(ctx context.Context, channel, threadTS, user, text string) error {
 	c.setup()
-	options := []slackgo.MsgOption{slackgo.MsgOptionText(text, false)}
+	options := []slackgo.MsgOption{slackgo.MsgOptionText(c.Secrets.String(text), false)}
 	if threadTS != "" {
 		options = append(options, slackgo.MsgOptionTS(threadTS))
 	}
@@ -43,7 +43,7 @@ func (c *Client) Respond(ctx context.Context, responseURL, text string) error {
 	if err != nil || !c.trusted(u) {
 		return fmt.Errorf("cannot answer at a response_url: %w", &RefusedError{Method: method, Code: "foreign_url", Detail: "it is not Slack's"})
 	}
-	body, err := json.Marshal(map[string]any{"text": text, "response_type": "ephemeral", "replace_original": false})
+	body, err := json.Marshal(map[string]any{"text": c.Secrets.String(text), "response_type": "ephemeral", "replace_original": false})
 	if err != nil {
 		return err
 	}

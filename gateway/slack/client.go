@@ -19,6 +19,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ramus-dev/ramus/internal/redact"
 	slackgo "github.com/slack-go/slack"
 )
 
@@ -47,9 +48,11 @@ type Client struct {
 	Token string // xoxb-…
 	// AppToken (xapp-…) is for Socket Mode alone.
 	AppToken string
-	HTTP     *http.Client // default http.DefaultClient; each attempt has a time limit of its own
-	Log      *slog.Logger // default slog.Default
-	Now      func() time.Time
+	// Secrets are removed from all that is posted. nil: there are none.
+	Secrets *redact.Secrets
+	HTTP    *http.Client // default http.DefaultClient; each attempt has a time limit of its own
+	Log     *slog.Logger // default slog.Default
+	Now     func() time.Time
 	// Patience is the longest pause between two attempts that the client chooses itself; default 30 s. A
 	// Retry-After is kept to even where it is longer.
 	Patience time.Duration

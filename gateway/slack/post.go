@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ramus-dev/ramus/internal/redact"
 	slackgo "github.com/slack-go/slack"
 )
 
@@ -48,12 +49,12 @@ func (b rawBlock) MarshalJSON() ([]byte, error)        { return b, nil }
 
 // options are the message as chat.postMessage and chat.update take it. Links
 // are not unfurled: they lead to evidence, and Slack would fetch it.
-func (m Message) options() ([]slackgo.MsgOption, error) {
+func (m Message) options(s *redact.Secrets) ([]slackgo.MsgOption, error) {
 	if m.Mark.Run == "" && m.Mark.Key == "" {
 		return nil, errors.New("it has no mark, so it could not be found again")
 	}
 	options := []slackgo.MsgOption{
-		slackgo.MsgOptionText(m.Text, false),
+		slackgo.MsgOptionText(s.String(m.Text), false),
 		slackgo.MsgOptionMetadata(m.Mark.metadata()),
 		slackgo.MsgOptionDisableLinkUnfurl(),
 		slackgo.MsgOptionDisableMediaUnfurl(),
@@ -64,7 +65,7 @@ func (m Message) options() ([]slackgo.MsgOption, error) {
 		if !json.Valid(b) {
 			return nil, fmt.Errorf("its block %d is no JSON", i)
 		}
-		blocks = append(blocks, rawBlock(b))
+		blocks = append(blocks, rawBlock(s.JSON(b)))
 	}
 	return append(options, slackgo.MsgOptionBlocks(blocks...)), nil
 }
@@ -77,7 +78,7 @@ func (m Message) options() ([]slackgo.MsgOption, error) {
 // far as they are apart: Slack takes about one a second for a channel.
 func (c *Client) Post(ctx context.Context, m Message, look bool) (ts string, err error) {
 	c.setup()
-	options, err := m.options()
+	options, err := m.options(c.Secrets)
 	if err != nil {
 		return "", fmt.Errorf("cannot post to Slack: %w", err)
 	}
@@ -145,7 +146,7 @@ func (c *Client) Find(ctx context.Context, channel, threadTS string, mark Mark) 
 // Update edits a message of ours. Its outcome does not matter before a repetition: an edit may be made twice.
 func (c *Client) Update(ctx context.Context, m Message, ts string) error {
 	c.setup()
-	options, err := m.options()
+	options, err := m.options(c.Secrets)
 	if err == nil {
 		err = c.call(ctx, "chat.update", func(ctx context.Context) error {
 			_, _, _, err := c.api.UpdateMessageContext(ctx, m.Channel, ts, options...)
