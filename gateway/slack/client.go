@@ -19,8 +19,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ramus-dev/ramus/internal/redact"
 	slackgo "github.com/slack-go/slack"
+
+	"github.com/ramus-dev/ramus/internal/redact"
 )
 
 // DefaultURL is Slack's Web API.
@@ -44,20 +45,20 @@ const (
 // concurrent use. They wait out rate limits (Retry-After) and Slack being
 // down until ctx ends; an error means that Slack refused for good.
 type Client struct {
-	URL   string // of the Web API; default [DefaultURL]
-	Token string // xoxb-…
-	// AppToken (xapp-…) is for Socket Mode alone.
-	AppToken string
+	URL      string // of the Web API; default [DefaultURL]
+	Token    string // xoxb-…
+	AppToken string // xapp-…, for Socket Mode alone
 	// Secrets are removed from all that is posted. nil: there are none.
 	Secrets *redact.Secrets
 	HTTP    *http.Client // default http.DefaultClient; each attempt has a time limit of its own
 	Log     *slog.Logger // default slog.Default
-	Now     func() time.Time
-	// Patience is the longest pause between two attempts that the client chooses itself; default 30 s. A
-	// Retry-After is kept to even where it is longer.
-	Patience time.Duration
-	// Sleep waits for d or until ctx ends, then with its error; default a timer.
+	// Now and Sleep are the clock that pauses are measured by; a test replaces
+	// both or none. Sleep waits for d or until ctx ends, then with its cause.
+	Now   func() time.Time
 	Sleep func(ctx context.Context, d time.Duration) error
+	// Patience is the longest pause between two attempts that the client chooses
+	// itself; default 30 s. A Retry-After is kept to even where it is longer.
+	Patience time.Duration
 
 	once  sync.Once
 	api   *slackgo.Client
@@ -70,9 +71,9 @@ type Client struct {
 	me Identity
 }
 
-// ErrRefused: Slack will not do it, whoever asks again (channel_not_found, not_in_channel, invalid_auth …).
-// The error is a [*RefusedError], which has the code.
-var ErrRefused = errors.New("Slack refuses")
+// ErrRefused: Slack will not do it, however often it is asked (channel_not_found,
+// not_in_channel, invalid_auth …). [RefusedError] has the code.
+var ErrRefused = errors.New("refused by Slack")
 
 // RefusedError is an answer of Slack's that asking again will not change.
 type RefusedError struct {
@@ -83,7 +84,7 @@ type RefusedError struct {
 }
 
 func (e *RefusedError) Error() string {
-	text := fmt.Sprintf("%v %s: %s", ErrRefused, e.Method, e.Code)
+	text := fmt.Sprintf("%v: %s: %s", ErrRefused, e.Method, e.Code)
 	if e.Needed != "" {
 		text += ": the app lacks the scope " + e.Needed
 	}
@@ -106,17 +107,19 @@ type passing struct {
 func (e *passing) Error() string { return e.err.Error() }
 func (e *passing) Unwrap() error { return e.err }
 
-// codes that pass, and whether Slack may have done what it was asked. Every other code is a refusal.
+// passingCodes are Slack's codes of failures that pass, and whether it may have
+// done what it was asked. Every other code is a refusal.
 var passingCodes = map[string]bool{
 	"ratelimited":                false,
 	"rate_limited":               false,
 	"service_unavailable":        false,
 	"request_timeout":            false, // the body did not arrive in full
-	"team_added_to_org":          false,
-	"accesslimited":              false,
+	"team_added_to_org":          false, // and the next two: a workspace is being moved
+	"org_login_required":         false,
+	"external_channel_migrating": false,
 	"internal_error":             true,
 	"fatal_error":                true, // "some aspect of the operation may have succeeded"
-	"external_channel_migrating": false,
+	"update_failed":              true,
 }
 
 func (c *Client) setup() {
@@ -150,15 +153,15 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// call makes attempts until one succeeds, Slack refuses, or ctx ends. before,
-// which may be nil, runs ahead of an attempt that follows one of unknown outcome; when it returns true the
-// call is done.
-func (c *Client) call(ctx context.Context, method string, attempt func(context.Context) error, before func() (bool, error)) error {
+// call makes attempts until one succeeds, Slack refuses, or ctx ends. done,
+// which may be nil, is asked ahead of every attempt that follows one of unknown
+// outcome, and says whether that one did it.
+func (c *Client) call(ctx context.Context, method string, attempt func(context.Context) error, done func() (bool, error)) error {
 	c.setup()
 	unknown := false
 	for n := 1; ; n++ {
-		if unknown && before != nil {
-			if done, err := before(); done || err != nil {
+		if unknown && done != nil {
+			if was, err := done(); was || err != nil {
 				return err
 			}
 		}
@@ -170,7 +173,7 @@ func (c *Client) call(ctx context.Context, method string, attempt func(context.C
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s: %w (the last attempt: %v)", method, context.Cause(ctx), err)
 		}
-		// An attempt that surely did nothing says nothing about one before it.
+		// That this attempt surely did nothing says nothing about those before it.
 		unknown = unknown || pass.unknown
 		pause := c.pause(n, pass.after)
 		c.Log.LogAttrs(ctx, slog.LevelWarn, "Slack did not answer; waiting", slog.String("method", method),
@@ -273,6 +276,9 @@ func retryAfter(h http.Header) time.Duration {
 	return 0
 }
 
+// Identity is whom the token belongs to: ids of the workspace, of ramus as a user, and of its bot.
+type Identity struct{ Team, User, Bot string }
+
 // Me asks auth.test; the answer is remembered.
 func (c *Client) Me(ctx context.Context) (Identity, error) {
 	c.mu.Lock()
@@ -300,6 +306,3 @@ func (c *Client) Me(ctx context.Context) (Identity, error) {
 	c.mu.Unlock()
 	return me, nil
 }
-
-// Identity is whom the token belongs to.
-type Identity struct{ Team, User, Bot string }

@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ramus-dev/ramus/internal/redact"
 	slackgo "github.com/slack-go/slack"
+
+	"github.com/ramus-dev/ramus/internal/redact"
 )
 
 const (
@@ -74,8 +75,8 @@ func (m Message) options(s *redact.Secrets) ([]slackgo.MsgOption, error) {
 // connection, a 5xx), the thread is read back and the message with the same
 // Mark is taken for it. With look set that is done before the first attempt too.
 //
-// Messages for one channel go one after another, in the order of the calls as
-// far as they are apart: Slack takes about one a second for a channel.
+// Messages for one channel go one after another: Slack takes about one a second
+// for each. m must have a mark.
 func (c *Client) Post(ctx context.Context, m Message, look bool) (ts string, err error) {
 	c.setup()
 	options, err := m.options(c.Secrets)
@@ -143,7 +144,7 @@ func (c *Client) Find(ctx context.Context, channel, threadTS string, mark Mark) 
 	return ts, found, nil
 }
 
-// Update edits a message of ours. Its outcome does not matter before a repetition: an edit may be made twice.
+// Update edits a message of ours. An edit may be made twice, so an unknown outcome is none to look into.
 func (c *Client) Update(ctx context.Context, m Message, ts string) error {
 	c.setup()
 	options, err := m.options(c.Secrets)

@@ -33,17 +33,19 @@ const (
 // errDisabled: somebody switched the app's Socket Mode off.
 var errDisabled = fmt.Errorf("%w: the app's Socket Mode is switched off", ErrRefused)
 
-// Handle does what a delivery asks for. Its reply, which may be nil, goes with the
-// acknowledgement of a command or an interaction.
+// Handle does what a delivery asks for. Its reply goes with the acknowledgement
+// of a command or an interaction; nil is none.
 type Handle = func(context.Context, Delivery) (reply any, err error)
 
-// Socket receives deliveries by Socket Mode until ctx ends, reconnecting. Each is
-// acknowledged after handle has returned nil; one that fails is not, so that Slack sends it again.
-// The payload that handle's reply returns (may be nil) goes with the acknowledgement.
+// Socket receives deliveries by Socket Mode until ctx ends, reconnecting. Each
+// is acknowledged after handle has returned nil, with its reply; one that fails
+// is not, so that Slack sends it again. What means nothing to ramus, or cannot be
+// read, is acknowledged without handle.
 //
-// handle is called by several goroutines at once, and all of them have
-// returned when Socket returns. Where Slack announces the end of a connection, the next
-// is open before the last has been read to its end. The error is ctx's, or that Slack refuses.
+// handle is called by several goroutines at once; all of them have returned when
+// Socket returns. Where Slack announces the end of a connection the next one is
+// opened while the last is read to its end. The error is the cause of ctx's end,
+// or that Slack refuses.
 //
 // See https://docs.slack.dev/apis/events-api/using-socket-mode.
 func (c *Client) Socket(ctx context.Context, handle Handle) error {
@@ -69,9 +71,12 @@ func (c *Client) Socket(ctx context.Context, handle Handle) error {
 			return fmt.Errorf("cannot receive from Slack any longer: %w", context.Cause(ctx))
 		case errors.Is(err, ErrRefused):
 			return fmt.Errorf("cannot receive from Slack by Socket Mode: %w", err)
-		case err == nil && c.Now().Sub(began) >= shortLived:
+		}
+		if c.Now().Sub(began) >= shortLived {
 			failures = 0
-			continue
+			if err == nil {
+				continue
+			}
 		}
 		failures++
 		pause := c.pause(failures, 0)

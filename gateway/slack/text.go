@@ -23,52 +23,37 @@ func (m Mention) Said() string {
 // maxEntity bounds the search for an entity's end, which keeps the time linear. URLs in Slack are shorter.
 const maxEntity = 8 << 10
 
-// plain undoes Slack's markup of a text (https://docs.slack.dev/messaging/formatting-message-text):
-// what people typed as <, > and & arrives as an entity, so every <…> is Slack's own. name tells how a user
-// is written, or that the mention is dropped, with the space after it. A mention within code
-// was typed as code and is never dropped.
+// plain undoes Slack's markup of a text
+// (https://docs.slack.dev/messaging/formatting-message-text). What people typed
+// as <, > and & arrives as an entity, so every <…> is Slack's own. name tells how
+// a user is written, or that the mention is dropped, and the gap after it. A
+// mention within code was typed as code and is never dropped.
 func plain(text string, name func(user, label string) (written string, drop bool)) string {
 	var out strings.Builder
 	out.Grow(len(text))
-	var fence string // what ends the code that we are in
-	for len(text) > 0 {
-		switch {
-		case fence == "" && strings.HasPrefix(text, "```") && strings.Contains(text[3:], "```"):
-			fence = "```"
-		case fence == "" && text[0] == '`' && inline(text[1:]):
-			fence = "`"
-		case fence != "" && strings.HasPrefix(text, fence):
+	fence := "" // what ends the code that we are in
+	for text != "" {
+		if fence == "" {
+			fence = opens(text)
 			out.WriteString(fence)
 			text = text[len(fence):]
-			fence = ""
+		} else if rest, closes := strings.CutPrefix(text, fence); closes {
+			out.WriteString(fence)
+			fence, text = "", rest
 			continue
-		case text[0] == '<':
-			end := strings.IndexByte(text[:min(len(text), maxEntity)], '>')
-			if end < 0 {
-				break
-			}
-			inner := text[1:end]
-			if strings.ContainsAny(inner, "<\n") {
-				break
-			}
+		}
+		if inner, rest, ok := angled(text); ok {
 			written, drop := entity(inner, fence != "", name)
-			text = text[end+1:]
+			text = rest
 			if drop {
 				text = closeGap(&out, text)
-				continue
 			}
 			out.WriteString(written)
 			continue
-		case text[0] == '&':
-			if c, rest, ok := unescape(text); ok {
-				out.WriteByte(c)
-				text = rest
-				continue
-			}
 		}
-		if fence != "" && strings.HasPrefix(text, fence) {
-			out.WriteString(fence)
-			text = text[len(fence):]
+		if c, rest, ok := unescape(text); ok {
+			out.WriteByte(c)
+			text = rest
 			continue
 		}
 		c, size := utf8.DecodeRuneInString(text)
@@ -88,13 +73,34 @@ func plain(text string, name func(user, label string) (written string, drop bool
 	}, out.String())
 }
 
-// inline says whether a backtick that is followed by rest begins code: it is closed on the same line.
-func inline(rest string) bool {
-	end := strings.IndexAny(rest, "`\n")
-	return end > 0 && rest[end] == '`'
+// opens is the fence of the code that the text begins with; "" where it begins
+// with none. Code that nobody closes is none, and `…` ends on its line.
+func opens(text string) string {
+	if rest, ok := strings.CutPrefix(text, "```"); ok && strings.Contains(rest, "```") {
+		return "```"
+	}
+	if rest, ok := strings.CutPrefix(text, "`"); ok {
+		if end := strings.IndexAny(rest, "`\n"); end > 0 && rest[end] == '`' {
+			return "`"
+		}
+	}
+	return ""
 }
 
-// closeGap takes away what a dropped mention leaves behind: "@ramus: run" becomes "run", "hey @ramus run" "hey run".
+// angled is what stands between the < that the text begins with and its >.
+func angled(text string) (inner, rest string, ok bool) {
+	if text == "" || text[0] != '<' {
+		return "", text, false
+	}
+	end := strings.IndexByte(text[:min(len(text), maxEntity)], '>')
+	if end < 0 || strings.ContainsAny(text[1:end], "<\n") {
+		return "", text, false
+	}
+	return text[1:end], text[end+1:], true
+}
+
+// closeGap takes away what a dropped mention leaves behind: "@ramus: run"
+// becomes "run", "hey @ramus run" becomes "hey run".
 func closeGap(out *strings.Builder, text string) string {
 	said := out.String()
 	begins := len(said) < 64 && strings.TrimSpace(said) == "" // bounded: a text may be nothing but gaps
@@ -108,6 +114,9 @@ func closeGap(out *strings.Builder, text string) string {
 }
 
 func unescape(text string) (c byte, rest string, ok bool) {
+	if text == "" || text[0] != '&' {
+		return 0, text, false
+	}
 	for _, e := range [...]struct {
 		name string
 		c    byte

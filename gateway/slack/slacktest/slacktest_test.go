@@ -174,8 +174,7 @@ func TestDelivery(t *testing.T) {
 	var seen []http.Header
 	status := func(int) int { return 500 }
 	hang := make(chan struct{})
-	var app *httptest.Server
-	app = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err == nil {
 			err = slack.Verify(s.SigningSecret, r.Header, body, time.Now())
