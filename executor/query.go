@@ -57,6 +57,11 @@ func (x *Executor) Runs(_ context.Context, f Filter) ([]Run, error) {
 	return runs[:min(len(runs), f.Max)], nil
 }
 
+// aside tells whether a run is not what its caller is about: what a sub-workflow
+// did on the caller's own branch is a part of the run that started it, and a
+// question that was answered changed nothing.
+func (r Run) aside() bool { return r.Sub || r.Kind == KindRequest }
+
 func newer(a, b Run) bool {
 	if !a.CreatedAt.Equal(b.CreatedAt) {
 		return a.CreatedAt.After(b.CreatedAt)
@@ -115,8 +120,7 @@ func (x *Executor) Callers(ctx context.Context, f Filter) ([]CallerStatus, error
 			list = append(list, c)
 		}
 		c.Runs++
-		// What a sub-workflow did on the caller's own branch is a part of the run that started it.
-		if c.Last.Sub && !r.Sub || c.Last.Sub == r.Sub && newer(r, c.Last) {
+		if a, b := c.Last.aside(), r.aside(); a && !b || a == b && newer(r, c.Last) {
 			c.Last = r
 		}
 	}

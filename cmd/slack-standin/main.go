@@ -19,8 +19,11 @@
 // begins with # is skipped. It ends with its input, or with -serve when it is interrupted; the exit
 // status is 1 when something that was waited for did not come.
 //
+// With -fallback it is the fallback runner too, and shows what it is handed.
+//
 // Slack's secrets are read from SLACK_BOT_TOKEN, SLACK_APP_TOKEN and
-// SLACK_SIGNING_SECRET, and are those of package slacktest otherwise.
+// SLACK_SIGNING_SECRET, and are those of package slacktest otherwise;
+// the fallback runner's from FALLBACK_SECRET.
 package main
 
 import (
@@ -29,11 +32,16 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
+	"github.com/ramus-dev/ramus/gateway/fallback"
+	"github.com/ramus-dev/ramus/gateway/fallback/fallbacktest"
 	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
 )
 
@@ -58,6 +66,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, in io.R
 	socket := flags.Bool("socket", false, "deliver by Socket Mode, to no URL")
 	users := flags.String("users", "U01=developer,U02=reviewer,U03=visitor", "people, as `ID=NAME,…`")
 	channels := flags.String("channels", "C01=builds,C02=general", "channels that the app is in, as `ID=NAME,…`")
+	elsewhere := flags.String("fallback", "", "`address` to be a fallback runner at; empty: none")
 	serve := flags.Bool("serve", false, "go on when the input has ended")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -112,6 +121,13 @@ func run(ctx context.Context, args []string, getenv func(string) string, in io.R
 		w.AddChannel(p.id, p.name, true)
 	}
 	w.screen.say("Slack's stand-in: %s", w.API())
+	if *elsewhere != "" {
+		stop, err := serveFallback(*elsewhere, getenv("FALLBACK_SECRET"), w.screen)
+		if err != nil {
+			return err
+		}
+		defer stop()
+	}
 	err = w.play(ctx, in)
 	if err == nil && *serve {
 		<-ctx.Done()
@@ -120,6 +136,28 @@ func run(ctx context.Context, args []string, getenv func(string) string, in io.R
 		w.screen.say("refused: %s", complaint)
 	}
 	return err
+}
+
+// serveFallback is a runner elsewhere until stop is called.
+func serveFallback(addr, secret string, s *screen) (stop func(), err error) {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return nil, fmt.Errorf("cannot be a fallback runner: %w", err)
+	}
+	runner := &fallbacktest.Runner{Secret: secret, Answer: func(p fallback.Packet) string {
+		s.say("the fallback runner takes %s: %s", p.Session, p.Text)
+		return "The fallback runner looks after this."
+	}}
+	server := &http.Server{Handler: runner, ReadHeaderTimeout: 10 * time.Second}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(l) // until it is closed
+	}()
+	return func() {
+		server.Close()
+		<-ended
+	}, nil
 }
 
 type pair struct{ id, name string }

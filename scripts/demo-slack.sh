@@ -1,0 +1,103 @@
+#!/usr/bin/env bash
+# Shows ramus in a Slack thread, without Slack: a stand-in of Slack on loopback
+# delivers signed events and shows the threads here. A mention tests the sample
+# repository in a sandbox; a second mention goes on with the same branch; a
+# thread that the gate does not let through goes to the fallback runner.
+# Ends with 0 only if all of that happened. Everything lies in a temporary
+# folder; KEEP=1 leaves it behind.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+ramus=$PWD/bin/ramus
+work=$(mktemp -d "${TMPDIR:-/tmp}/ramus-slack.XXXXXX")
+server=
+finish() {
+    if [ -n "$server" ]; then
+        kill "$server" 2>/dev/null || true
+        wait "$server" 2>/dev/null || true
+        "$ramus" ps >/dev/null 2>&1 || true # removes the containers that the server left
+    fi
+    if [ -n "${KEEP:-}" ]; then echo "kept: $work"; else rm -rf "$work"; fi
+}
+trap finish EXIT
+
+# port prints a free one: the stand-in and ramus have to know each other's.
+port() {
+    local p
+    while :; do
+        p=$((20000 + RANDOM % 20000))
+        (exec 3<>"/dev/tcp/127.0.0.1/$p") 2>/dev/null || { echo "$p"; return; }
+    done
+}
+
+go build -o "$work/slack-standin" ./cmd/slack-standin
+slack=127.0.0.1:$(port) web=127.0.0.1:$(port) elsewhere=127.0.0.1:$(port)
+
+export SLACK_BOT_TOKEN=xoxb-demo-token SLACK_SIGNING_SECRET=demo-signing-secret FALLBACK_SECRET=demo-fallback-secret
+export RAMUS_DATA=$work/data
+mkdir -p "$RAMUS_DATA"
+goroot=$(go env GOROOT)
+cat >"$RAMUS_DATA/ramus.yaml" <<YAML
+listen: $web
+url: http://$web
+engine: sandbox
+sandbox:
+  read_only: ["$goroot"]
+env:
+  PATH: "$goroot/bin:/usr/local/bin:/usr/bin:/bin"
+  GOROOT: "$goroot"
+  GOTOOLCHAIN: local
+  GOPROXY: "off"
+slack:
+  token_env: SLACK_BOT_TOKEN
+  signing_secret_env: SLACK_SIGNING_SECRET
+  url: http://$slack/api/
+gate:
+  enabled: true
+  thread_starters: [U0A5KQ7U3N3]
+  requesters: [U0REVIEW]
+fallback:
+  url: http://$elsewhere/
+  secret_env: FALLBACK_SECRET
+YAML
+
+git init -q -b main "$work/sample"
+cp -r examples/sample/. "$work/sample"
+git -C "$work/sample" add -A
+git -C "$work/sample" -c user.name=demo -c user.email=demo@localhost commit -qm "The sample"
+"$ramus" repo import sample "$work/sample"
+
+"$ramus" serve >"$work/serve.log" 2>&1 &
+server=$!
+
+"$work/slack-standin" -listen "$slack" -ramus "http://$web" -fallback "$elsewhere" \
+    -users U0A5KQ7U3N3=developer,U0REVIEW=reviewer,U0GUEST=visitor <<'THREADS' || { cat "$work/serve.log" >&2; exit 1; }
+verify 30
+# A thread of somebody whose threads are let through.
+say developer #builds @ramus test ./units/...
+wait 300 (?s)Done.*passed
+# The same thread, the same branch: a change, the tests again, and what changed.
+reply developer @ramus exec echo '// Checked by hand.' >> units/units.go && go vet ./units/...
+wait 120 unverified
+reply developer @ramus test ./units/...
+wait 300 (?s)Done.*passed
+reply developer @ramus diff
+wait 60 Checked by hand
+reply developer @ramus status
+wait 60 3 runs
+# A visitor's thread goes to the fallback runner, as if ramus were not there.
+say visitor #builds @ramus the nightly build is red, please look
+wait 60 fallback runner looks after this
+# The prefix lets one mention of an allowed user through.
+reply reviewer @ramus !!! exec git log --oneline -1
+wait 120 explicit-prefix
+wait 120 Done
+THREADS
+
+echo
+echo "== what the threads left behind"
+"$ramus" ps
+for b in $(git -C "$RAMUS_DATA/repos/sample.git" for-each-ref --format='%(refname:short)' refs/heads/ramus); do
+    git -C "$RAMUS_DATA/repos/sample.git" log --format='%h %an: %s' "main..$b"
+done
+git -C "$RAMUS_DATA/repos/sample.git" fsck --strict --no-dangling
