@@ -98,6 +98,8 @@ type Request struct {
 type Lease struct {
 	Host  *Host
 	Fresh bool // this call made the container
+	// Container is what the engine knew of it when it was started, or found: its image, its labels.
+	Container Container
 	// Release gives the host back; idle time starts now. Safe to call twice.
 	Release func()
 }
@@ -119,7 +121,7 @@ type berth struct {
 
 	id     string
 	dir    string
-	labels map[string]string
+	made   Container
 	host   *Host
 	door   door
 	fresh  bool // made, and not yet handed out
@@ -258,7 +260,7 @@ func (f *Fleet) Open(ctx context.Context) error {
 			inUse[name] = true
 			f.berths[c.Key] = &berth{
 				key: c.Key, state: berthOrphan, since: f.opened, idle: f.opened,
-				id: c.ID, dir: f.folder(name), labels: c.Labels,
+				id: c.ID, dir: f.folder(name), made: c,
 			}
 			continue
 		}
@@ -483,7 +485,7 @@ func (f *Fleet) leaseLocked(b *berth, r Request) *Lease {
 			}
 		}
 	})
-	return &Lease{Host: b.host, Fresh: fresh, Release: release}
+	return &Lease{Host: b.host, Fresh: fresh, Container: b.made, Release: release}
 }
 
 // settleLocked moves a berth out of berthStarting.
@@ -527,7 +529,7 @@ func (f *Fleet) launch(ctx context.Context, b *berth, r Request) {
 		err = context.Cause(ctx)
 	}
 	if err == nil {
-		b.host, b.id, b.dir, b.labels, b.idle = host, c.ID, f.folder(name), c.Labels, f.now()
+		b.host, b.id, b.dir, b.made, b.idle = host, c.ID, f.folder(name), c, f.now()
 		f.settleLocked(b, berthReady)
 		if len(f.line) > 0 {
 			f.makeRoomLocked() // nobody may be left to take it

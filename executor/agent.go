@@ -83,14 +83,14 @@ const (
 var agentName = regexp.MustCompile(`^[a-z0-9]+(?:-[a-z0-9]+)*$`)
 
 // checkAgents refuses agents that could not run, and fills in what was left out.
-func (x *Executor) checkAgents() error {
-	agents := make(map[string]Agent, len(x.Agents))
-	for name, a := range x.Agents {
+func checkAgents(given map[string]Agent) (map[string]Agent, error) {
+	agents := make(map[string]Agent, len(given))
+	for name, a := range given {
 		if a.Name == "" {
 			a.Name = name
 		}
-		fault := func(format string, args ...any) error {
-			return fmt.Errorf("cannot use agent %q: %w: %s", name, ErrInvalid, fmt.Sprintf(format, args...))
+		fault := func(format string, args ...any) (map[string]Agent, error) {
+			return nil, fmt.Errorf("cannot use agent %q: %w: %s", name, ErrInvalid, fmt.Sprintf(format, args...))
 		}
 		switch {
 		case a.Name != name:
@@ -118,16 +118,12 @@ func (x *Executor) checkAgents() error {
 				return fault("environment %q is not NAME=VALUE", kv)
 			}
 		}
-		if a.Timeout <= 0 {
-			a.Timeout = x.Timeout
-		}
 		if a.Output <= 0 {
 			a.Output = agentOutput
 		}
 		agents[name] = a
 	}
-	x.Agents = agents
-	return nil
+	return agents, nil
 }
 
 // agent finds an agent by its name; the only one has no need of it.

@@ -31,6 +31,9 @@ func (l *liveRun) converse(ctx context.Context) (map[string]any, error) {
 	if err != nil {
 		return nil, &failure{ReasonBadInput, err.Error()}
 	}
+	if a.Timeout <= 0 {
+		a.Timeout = l.x.Timeout
+	}
 	c := &conversation{l: l, a: a, checks: map[string]string{}}
 	err = c.run(ctx)
 	return map[string]any{"agent": a.Name, "turns": c.turns, "checks": c.checks}, err

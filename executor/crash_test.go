@@ -144,18 +144,27 @@ func TestCrash(t *testing.T) {
 // killContainers kills what runs below a data folder: what an engine that died, or a kernel, would do.
 func killContainers(t *testing.T, data string) {
 	t.Helper()
-	s := &containers.Sandbox{Dir: filepath.Join(data, "sandbox"), Runner: runnerBinary}
+	homes, err := os.ReadDir(filepath.Join(data, "sandbox"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, p := range procs {
 		line, err := os.ReadFile(p)
-		if err != nil || !strings.Contains(string(line), s.Dir) {
+		if err != nil {
 			continue
 		}
-		if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(p))); err == nil && pid != os.Getpid() {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
+		for _, home := range homes {
+			// Process 1 of a container has the container's id on its command line.
+			if !strings.Contains(string(line), "RAMUS_CONTAINER="+home.Name()) {
+				continue
+			}
+			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(p))); err == nil && pid != os.Getpid() {
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
 		}
 	}
 }

@@ -92,9 +92,11 @@ type LLM interface {
 // run that had not ended. A damaged or missing index is built anew from the refs.
 func (x *Executor) Open(ctx context.Context) error {
 	x.defaults()
-	if err := x.checkAgents(); err != nil {
+	agents, err := checkAgents(x.Agents)
+	if err != nil {
 		return err
 	}
+	x.Agents = agents
 	x.ctx, x.close = context.WithCancelCause(context.WithoutCancel(ctx))
 	x.targets, x.live = make(map[Caller]*target), make(map[string]*liveRun)
 	x.bases = make(map[string]*basing)

@@ -194,7 +194,7 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 		data.Caller = t.caller
 	}
 	e := Event{Type: EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind, Command: clip(s.Command, 16<<10), Task: s.Task, Parent: tip, Data: marshal(data)}
-	l.change(func(r *Run) { r.Step, r.Place, r.Image = s.ID, 0, lease.Host.Container().Image })
+	l.change(func(r *Run) { r.Step, r.Place, r.Image = s.ID, 0, lease.Container.Image })
 	if err := l.emit(e, true); err != nil {
 		return tasks.StepResult{}, err
 	}

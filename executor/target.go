@@ -156,7 +156,7 @@ func (t *target) ready(ctx context.Context, image string, author gitd.Person, wa
 		if err != nil {
 			return nil, "", err
 		}
-		if attempt == 0 && !t.madeOf(lease.Host.Container(), image) {
+		if attempt == 0 && !t.madeOf(lease.Container, image) {
 			lease.Release()
 			if err := t.x.Fleet.Remove(ctx, t.caller.String()); err != nil {
 				return nil, "", err

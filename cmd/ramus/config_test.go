@@ -156,3 +156,31 @@ func TestNearest(t *testing.T) {
 		}
 	}
 }
+
+// The agents of the examples are read as a server's configuration would be.
+func TestExampleAgents(t *testing.T) {
+	c, err := LoadConfig("../../examples/agents/ramus.yaml", false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	agents := newAgents(c.Agents)
+	for _, name := range []string{"codex", "claude", "scripted"} {
+		a := agents[name]
+		if len(a.Command) == 0 || len(a.Resume) <= len(a.Command)-1 || len(a.State) == 0 || a.Checks[0] != "lib_run_tests" || a.Timeout == 0 {
+			t.Errorf("%s: %+v", name, a)
+		}
+	}
+	for text, want := range map[string]string{
+		"agents:\n  x: {kind: acp, command: [x]}": `agents.x.kind: want one of command`,
+		"agents:\n  x: {prompt: file}":            `agents.x.prompt: want one of stdin, argument`,
+		"agents:\n  x: {comand: [x]}":             `did you mean "agents.x.command"?`,
+		"agents:\n  x: {timeout: soon}":           "no duration",
+		"agents: [x]":                             "agents must be a mapping of names",
+		"agents:\n  x: {command: x}":              "agents.x.command must be a list",
+	} {
+		c := Defaults()
+		if err := parseConfig("f", []byte(text), &c); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package executor_test
+
+import (
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+)
+
+// However an agent ends, its run says why, nothing of it lives on, and what it did is committed.
+func TestAgentEndsBadly(t *testing.T) {
+	w := newWorld(t, withAgent(t, func(a *executor.Agent) { a.Timeout, a.Output = 2*time.Second, 1<<20 }))
+	for name, x := range map[string]struct {
+		prompt string
+		reason executor.Reason
+		text   string
+	}{
+		"hang":   {"hang", executor.ReasonTimedOut, "took longer than 2s"},
+		"babble": {"babble", executor.ReasonCommandFailed, "printed more than 1 MiB"},
+		"die":    {"die", executor.ReasonCommandFailed, "ended with 137"},
+		"fail":   {"fail 7", executor.ReasonCommandFailed, "ended with 7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := &world{t: t, engine: w.engine, data: w.data, git: w.git, x: w.x}
+			r := w.ended(w.ask("conv:"+name, "fork 98765\nwrite stands.txt "+name+"\n"+x.prompt).Name())
+			if r.State != executor.StateFailed || r.Reason != x.reason || !strings.Contains(r.Error, x.text) {
+				t.Errorf("%s %s: %s\n%s", r.State, r.Reason, r.Error, w.journal(r.Name()))
+			}
+			if got := w.inRepo("show", "ramus/conv-"+name+":stands.txt"); got != name {
+				t.Errorf("committed: %q", got)
+			}
+			if _, out, _ := w.exec("conv:"+name, "grep -l '9876[5]' /proc/[0-9]*/cmdline"); out != "" {
+				t.Errorf("alive: %s", out)
+			}
+			if err := w.x.Say(t.Context(), r.Name(), executor.Prompt{Text: "hello?"}); !errors.Is(err, executor.ErrConflict) {
+				t.Errorf("said after the end: %v", err)
+			}
+		})
+	}
+}
+
+// A turn that runs while the server is restarted goes on, and what was said before is heard.
+func TestAgentOverRestart(t *testing.T) { onEngines(t, agentOverRestart) }
+
+func agentOverRestart(t *testing.T, engine string) {
+	w := newWorldOn(t, engine, withAgent(t, nil))
+	r := w.ask("conv:restart", "say ready\nwait go\nwrite after.txt yes\nremember it")
+	w.until(r.Name(), printed("ready"))
+	say := func(key, text string) {
+		t.Helper()
+		if err := w.x.Say(t.Context(), r.Name(), executor.Prompt{Key: key, Text: text,
+			Files: []executor.Attachment{{Name: key + ".txt", Content: []byte("of " + key)}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	say("before", "recall\nrun cat $RAMUS_FILES/before.txt")
+	w.stop(true)
+	if err := w.x.Say(t.Context(), r.Name(), executor.Prompt{Text: "nobody is there"}); !errors.Is(err, executor.ErrClosed) {
+		t.Errorf("said to a server that is closed: %v", err)
+	}
+	w.start()
+	say("before", "recall")
+	say("after", "run cat $RAMUS_FILES/after.txt")
+	w.release(r, "go")
+	r = w.ended(r.Name())
+	if r.State != executor.StateComplete || w.inRepo("show", r.Branch+":after.txt") != "yes" {
+		t.Fatalf("%+v\n%s", r, w.journal(r.Name()))
+	}
+	if out := w.stdout(r.Name(), "turn-2"); !strings.HasPrefix(out, "it\nof before") || !strings.Contains(out, "of after") {
+		t.Errorf("turn-2: %q", out)
+	}
+}
+
+// When the container is lost along with the server, the turn is not begun twice
+// by itself; asked again, the agent is told all that was said.
+func TestAgentLost(t *testing.T) {
+	w := newWorld(t, withAgent(t, nil))
+	r := w.ask("conv:lost", "say ready\nwait go", executor.Attachment{Name: "given.txt", Content: []byte("given")})
+	w.until(r.Name(), printed("ready"))
+	if err := w.x.Say(t.Context(), r.Name(), executor.Prompt{Key: "k", Text: "write said.txt more\nrun cat $RAMUS_FILES/*.txt",
+		Files: []executor.Attachment{{Name: "given.txt", Content: []byte("besides")}}}); err != nil {
+		t.Fatal(err)
+	}
+	w.stop(true)
+	killContainers(t, w.data)
+	w.start()
+	r = w.ended(r.Name())
+	if r.State != executor.StateFailed || r.Reason != executor.ReasonInterrupted {
+		t.Fatalf("%+v\n%s", r, w.journal(r.Name()))
+	}
+	again, err := w.x.Retry(t.Context(), r.Name(), r.Asker)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.until(again.Name(), printed("ready"))
+	w.release(again, "go")
+	again = w.ended(again.Name())
+	if out := w.stdout(again.Name(), "turn-1"); again.State != executor.StateComplete || !strings.Contains(out, "wrote said.txt\n") || !strings.Contains(out, "besides") || !strings.Contains(out, "given") {
+		t.Errorf("%+v\n%s", again, out)
+	}
+}
+
+// A container that dies under the agent ends its run, and the next one has its memory.
+func TestAgentContainerKilled(t *testing.T) {
+	w := newWorld(t, withAgent(t, nil))
+	w.ended(w.ask("conv:killed", "remember before\nwrite a.txt a").Name())
+	r := w.ask("conv:killed", "say ready\nremember nothing\nwait go")
+	w.until(r.Name(), printed("ready"))
+	killContainers(t, w.data)
+	if r = w.ended(r.Name()); r.Reason != executor.ReasonContainerLost {
+		t.Errorf("%+v", r)
+	}
+	r = w.ended(w.ask("conv:killed", "recall\nrun cat a.txt").Name())
+	if out := w.stdout(r.Name(), "turn-1"); out != "before\na\ndone\n" {
+		t.Errorf("%q\n%s", out, w.journal(r.Name()))
+	}
+}
+
+// makefile is a prompt that makes a Makefile whose tests are a shell line.
+func makefile(line string) string {
+	return `run printf 'test:\n\t@` + line + `\n' >Makefile`
+}
+
+func TestAgentChecks(t *testing.T) {
+	w := newWorld(t, withAgent(t, func(a *executor.Agent) { a.Checks = []string{"lib_run_tests"} }))
+	r := w.ended(w.ask("conv:red", makefile("echo broken; false")).Name())
+	if r.State != executor.StateFailed || r.Reason != executor.ReasonCommandFailed || !strings.Contains(r.Error, "lib_run_tests") {
+		t.Errorf("%s %s: %s", r.State, r.Reason, r.Error)
+	}
+	// What the agent failed at comes first, and the checks tell what it left all the same.
+	r = w.ended(w.ask("conv:red", "fail 9").Name())
+	if !strings.Contains(r.Error, "ended with 9") || fmt.Sprint(r.Output["checks"]) != "map[lib_run_tests:failed]" {
+		t.Errorf("%s: %v", r.Error, r.Output)
+	}
+
+	// Who speaks while checks run is heard, and the checks are made again.
+	r = w.ask("conv:green", makefile("echo checking; until [ -e go ]; do sleep 0.05; done"))
+	w.until(r.Name(), printed("checking"))
+	if err := w.x.Say(t.Context(), r.Name(), executor.Prompt{Text: "write late.txt late"}); err != nil {
+		t.Fatal(err)
+	}
+	w.release(r, "go")
+	r = w.ended(r.Name())
+	var steps []string
+	for _, e := range w.events(r.Name(), executor.EventStepFinished) {
+		steps = append(steps, e.Step)
+	}
+	if got := strings.Join(steps, " "); r.State != executor.StateComplete || got != "turn-1 check-lib_run_tests turn-2 check-lib_run_tests#2" {
+		t.Errorf("%s: %s\n%s", r.State, got, r.Error)
+	}
+}
+
+// What a container calls its agent's memory is not believed.
+func TestAgentHostileMemory(t *testing.T) {
+	w := newWorld(t, withAgent(t, func(a *executor.Agent) { a.State = []string{".scripted", "more/deep", "link"} }))
+	r := w.ended(w.ask("conv:hostile", strings.Join([]string{
+		`run ln -s /etc/passwd ~/.scripted/passwd; ln -s / ~/link; ln -s /etc ~/.scripted/etc`,
+		`run mkfifo ~/.scripted/fifo; mkdir -p ~/.scripted/.git/hooks ~/more/deep; echo x >~/.scripted/.git/config`,
+		`run echo x >~/.scripted/"$(printf 'a\nb')"; echo x >~/.scripted/'..x'; echo x >~/.scripted/.GITMODULES; echo kept >~/more/deep/file; chmod 700 ~/more/deep/file`,
+		`run echo x >~/.scripted/closed; chmod 0 ~/.scripted/closed; truncate -s 1T ~/.scripted/large || truncate -s 1G ~/.scripted/large`,
+	}, "\n")).Name())
+	if r.State != executor.StateComplete {
+		t.Fatalf("%+v", r)
+	}
+	tree := w.inRepo("ls-tree", "-r", "--full-tree", "refs/ramus/state/conv-hostile")
+	for _, bad := range []string{"passwd", "etc", "fifo", ".git", "GITMODULES", "large", "120000", "closed"} {
+		if strings.Contains(tree, bad) {
+			t.Errorf("%s in\n%s", bad, tree)
+		}
+	}
+	if !strings.Contains(tree, "100755 blob") || !strings.Contains(tree, "scripted/more/deep/file") || !strings.Contains(tree, "scripted/.scripted/session") {
+		t.Error(tree)
+	}
+	said := w.events(r.Name(), executor.EventNote)
+	if len(said) != 1 || !strings.Contains(said[0].Message, "were left out") {
+		t.Errorf("notes: %+v", said)
+	}
+	w.stop(false)
+	w.start()
+	r = w.ended(w.ask("conv:hostile", `run cat ~/more/deep/file; test -x ~/more/deep/file && echo executable`).Name())
+	if out := w.stdout(r.Name(), "turn-1"); out != "kept\nexecutable\ndone\n" {
+		t.Errorf("%q", out)
+	}
+}
+
+// An agent that has an image of its own gets it, though the caller's container is of another.
+func TestAgentImage(t *testing.T) {
+	const image = "ramus/agent-test:latest"
+	if out, err := exec.Command("docker", "tag", "ramus/task:latest", image).CombinedOutput(); err != nil {
+		t.Skipf("cannot run here: docker tag: %v %s", err, out)
+	}
+	t.Cleanup(func() { _ = exec.Command("docker", "rmi", "--no-prune", image).Run() })
+	w := newWorldOn(t, "docker", withAgent(t, func(a *executor.Agent) { a.Image = image }))
+	res, _, _ := w.exec("conv:image", "touch /cache/mark")
+	first, err := w.x.Run(t.Context(), res.Run)
+	if err != nil || !strings.HasPrefix(first.Image, "ramus/task") {
+		t.Errorf("image %q, %v", first.Image, err)
+	}
+	r := w.ended(w.ask("conv:image", "run ls /cache/mark").Name())
+	m, err := w.x.Manifest(t.Context(), r.Name())
+	if err != nil || !strings.HasPrefix(r.Image, "ramus/agent-test") || m.Image != r.Image {
+		t.Errorf("image %q, manifest %q, %v", r.Image, m.Image, err)
+	}
+	if out := w.stdout(r.Name(), "turn-1"); strings.HasPrefix(out, "/cache/mark") {
+		t.Errorf("the old container: %q", out)
+	}
+	// Others use what is there.
+	w.exec("conv:image", "touch /cache/mark")
+	r = w.ended(w.ask("conv:image", "run ls /cache/mark").Name())
+	if out := w.stdout(r.Name(), "turn-1"); !strings.HasPrefix(out, "/cache/mark") {
+		t.Errorf("a new container: %q", out)
+	}
+}
