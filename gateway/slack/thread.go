@@ -72,10 +72,8 @@ func (c *Client) Thread(ctx context.Context, team, channel, ts string) (Thread, 
 			parent = m
 			return true
 		}
-		replies = append(replies, m)
-		if len(replies) >= 2*maxReplies {
-			t.Omitted += len(replies) - maxReplies
-			replies = slices.Clone(replies[len(replies)-maxReplies:])
+		if replies = append(replies, m); len(replies) >= 2*maxReplies {
+			replies = newest(replies, &t.Omitted)
 		}
 		return true
 	})
@@ -86,10 +84,7 @@ func (c *Client) Thread(ctx context.Context, team, channel, ts string) (Thread, 
 		return Thread{}, fmt.Errorf("cannot read thread %s of channel %s in Slack: %w", ts, channel,
 			&RefusedError{Method: "conversations.replies", Code: "thread_not_found", Detail: "the answer lacks the parent"})
 	}
-	if n := len(replies) - maxReplies; n > 0 {
-		t.Omitted += n
-		replies = replies[n:]
-	}
+	replies = newest(replies, &t.Omitted)
 	names, err := c.resolve(ctx, parent, replies)
 	if err != nil {
 		return Thread{}, fmt.Errorf("cannot read thread %s of channel %s in Slack: %w", ts, channel, err)
@@ -100,6 +95,17 @@ func (c *Client) Thread(ctx context.Context, team, channel, ts string) (Thread, 
 		t.Replies = append(t.Replies, m.post(me, names))
 	}
 	return t, nil
+}
+
+// newest puts messages in order, each once, and keeps the latest; it counts those it leaves out.
+func newest(all []*message, omitted *int) []*message {
+	slices.SortStableFunc(all, func(a, b *message) int { return strings.Compare(a.TS, b.TS) })
+	all = slices.CompactFunc(all, func(a, b *message) bool { return a.TS == b.TS })
+	if n := len(all) - maxReplies; n > 0 {
+		*omitted += n
+		all = slices.Clone(all[n:])
+	}
+	return all
 }
 
 // message is what is read of a message of Slack's. Everything else in it, which

@@ -60,7 +60,7 @@ func (s *Server) envelopes(c *channel, m *Message) (all [][]byte) {
 	if !c.member {
 		return nil
 	}
-	event := s.object(c, m, true)
+	event := s.object(c, m, false)
 	delete(event, "reply_count")
 	delete(event, "latest_reply")
 	if m.ThreadTS == "" {
@@ -107,7 +107,7 @@ func (s *Server) echo(c *channel, m *Message, subtype string) {
 		body = all[len(all)-1]
 	} else {
 		body = s.envelope(map[string]any{"type": "message", "subtype": subtype, "hidden": true, "channel": c.id, "channel_type": c.kind,
-			"ts": s.stamp(), "event_ts": m.TS, "message": s.object(c, m, true), "previous_message": map[string]any{"type": "message", "ts": m.TS, "user": m.User, "bot_id": m.BotID}})
+			"ts": s.stamp(), "event_ts": m.TS, "message": s.object(c, m, false), "previous_message": map[string]any{"type": "message", "ts": m.TS, "user": m.User, "bot_id": m.BotID}})
 	}
 	s.background(func(ctx context.Context) { s.Deliver(ctx, body) })
 }
@@ -316,7 +316,7 @@ func (s *Server) Press(ctx context.Context, user, channel, messageTS, actionID, 
 	payload := map[string]any{
 		"type": "block_actions", "user": map[string]any{"id": user, "username": s.state.users[user].Name, "name": s.state.users[user].Name, "team_id": s.Team},
 		"api_app_id": s.App, "token": "deprecated", "container": container, "trigger_id": "1." + s.stamp(), "team": map[string]any{"id": s.Team, "domain": "stand-in"},
-		"enterprise": nil, "is_enterprise_install": false, "channel": map[string]any{"id": channel, "name": c.name}, "message": s.object(c, m, true),
+		"enterprise": nil, "is_enterprise_install": false, "channel": map[string]any{"id": channel, "name": c.name}, "message": s.object(c, m, false),
 		"response_url": s.newResponseURL(channel, user, messageTS), "actions": []any{action},
 	}
 	target, socket := s.InteractionsURL, s.SocketMode

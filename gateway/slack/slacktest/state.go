@@ -248,7 +248,8 @@ func (s *Server) Delete(channel, ts string) {
 	s.move()
 }
 
-// object is a message as Slack writes it. s.mu is held.
+// object is a message as Slack writes it. Of its metadata it tells the type
+// alone where not all of it was asked for. s.mu is held.
 func (s *Server) object(c *channel, m *Message, metadata bool) map[string]any {
 	o := map[string]any{"type": "message", "user": m.User, "ts": m.TS, "team": s.Team, "text": m.Text}
 	if m.BotID != "" {
@@ -263,8 +264,11 @@ func (s *Server) object(c *channel, m *Message, metadata bool) map[string]any {
 	if len(m.Blocks) > 0 {
 		o["blocks"] = m.Blocks
 	}
-	if m.Metadata != nil && metadata {
-		o["metadata"] = m.Metadata
+	if m.Metadata != nil {
+		o["metadata"] = Metadata{Type: m.Metadata.Type, Payload: json.RawMessage("{}")}
+		if metadata {
+			o["metadata"] = m.Metadata
+		}
 	}
 	if len(m.Edits) > 0 {
 		o["edited"] = map[string]any{"user": m.User, "ts": fmt.Sprintf("%d.000000", m.Edits[len(m.Edits)-1].At.Unix())}
