@@ -157,7 +157,9 @@ func (c *Chat) command(ctx context.Context, d slack.Command) (any, error) {
 	ctx, cancel := context.WithTimeout(ctx, commandMay)
 	defer cancel()
 	parent := RenderText(fmt.Sprintf("%s %s", d.Name, d.Text), "")
-	parent.Channel, parent.Mark = d.Channel, slack.Mark{Run: "slash", Key: d.User, Part: slashPart}
+	// The trigger tells this command from an earlier one of the same person, whose
+	// thread would be taken for it where an answer of Slack's is lost.
+	parent.Channel, parent.Mark = d.Channel, slack.Mark{Run: "slash " + d.TriggerID, Key: d.User, Part: slashPart}
 	ts, err := c.Slack.Post(ctx, parent, false)
 	if err != nil {
 		if errors.Is(err, slack.ErrRefused) {

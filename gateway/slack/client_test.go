@@ -79,15 +79,6 @@ func deadline(t *testing.T) context.Context {
 	return ctx
 }
 
-func count(s *slacktest.Server, method string) (n int) {
-	for _, q := range s.Requests() {
-		if q.Method == method {
-			n++
-		}
-	}
-	return n
-}
-
 var mark = slack.Mark{Run: "run-1", Key: "C01:1.000001", Part: "progress"}
 
 func TestMe(t *testing.T) {
@@ -98,7 +89,7 @@ func TestMe(t *testing.T) {
 			t.Fatalf("Me: %+v, %v; want %+v", me, err, want)
 		}
 	}
-	if n := count(s, "auth.test"); n != 1 {
+	if n := s.Count("auth.test"); n != 1 {
 		t.Errorf("auth.test was asked %d times", n)
 	}
 }
@@ -272,7 +263,7 @@ func TestRefused(t *testing.T) {
 	if got := s.Forgive(); len(got) != 4 {
 		t.Errorf("complaints: %q", got)
 	}
-	if n := count(s, "chat.postMessage"); n != 5 {
+	if n := s.Count("chat.postMessage"); n != 5 {
 		t.Errorf("%d posts were asked for", n)
 	}
 	for _, m := range []slack.Message{
@@ -328,7 +319,7 @@ func TestCrowd(t *testing.T) {
 	if n := len(s.Own("C01", parents[0])) + len(s.Own("C02", parents[1])); n != posts {
 		t.Errorf("%d of %d messages were posted", n, posts)
 	}
-	if n := count(s, "chat.postMessage"); n > 3*posts {
+	if n := s.Count("chat.postMessage"); n > 3*posts {
 		t.Errorf("%d requests for %d posts", n, posts)
 	}
 }
@@ -347,7 +338,7 @@ func TestBudget(t *testing.T) {
 	if waited := clock.Now().Sub(began); waited < 2*time.Minute {
 		t.Errorf("12 reactions at 5 a minute took %v", waited)
 	}
-	if n := count(s, "reactions.add"); n != 14 {
+	if n := s.Count("reactions.add"); n != 14 {
 		t.Errorf("%d requests; want 12 and one 429 each minute", n)
 	}
 }

@@ -133,9 +133,9 @@ func TestSocketReconnects(t *testing.T) {
 			var h heard
 			listen(t, s, c, h.handle)
 			for i := range 3 {
-				opened := count(s, "apps.connections.open")
+				opened := s.Count("apps.connections.open")
 				what(s)
-				err := s.Until(ctx, func() bool { return count(s, "apps.connections.open") > opened && s.Sockets() > 0 })
+				err := s.Until(ctx, func() bool { return s.Count("apps.connections.open") > opened && s.Sockets() > 0 })
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -54,8 +54,8 @@ func TestThread(t *testing.T) {
 	if strings.Contains(string(got), "/files/") {
 		t.Errorf("the way to a file is told: %s", got)
 	}
-	asked := count(s, "users.info")
-	if _, err := c.Thread(ctx, "T01", "C01", parent); err != nil || count(s, "users.info") != asked {
+	asked := s.Count("users.info")
+	if _, err := c.Thread(ctx, "T01", "C01", parent); err != nil || s.Count("users.info") != asked {
 		t.Errorf("a second reading asks for names again: %v", err)
 	}
 	for _, q := range s.Requests() {
@@ -80,7 +80,7 @@ func TestThreadIsPaged(t *testing.T) {
 			t.Fatalf("reply %d is %q", i, p.Text)
 		}
 	}
-	if n := count(s, "conversations.replies"); n != 3 {
+	if n := s.Count("conversations.replies"); n != 3 {
 		t.Errorf("%d pages", n)
 	}
 }

@@ -412,6 +412,18 @@ func (s *Server) Requests() []Request {
 	return append([]Request(nil), s.state.requests...)
 }
 
+// Count is how many requests of a method there were so far.
+func (s *Server) Count(method string) (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.state.requests {
+		if s.state.requests[i].Method == method {
+			n++
+		}
+	}
+	return n
+}
+
 // Complaints are the app's mistakes so far.
 func (s *Server) Complaints() []string {
 	s.mu.Lock()
