@@ -216,8 +216,10 @@ func TestBudgetRace(t *testing.T) {
 func TestCallsAtOnce(t *testing.T) {
 	w := newWorld(t, func(p *Proxy) { p.Calls = 3 })
 	free := make(chan struct{})
+	var held []chan struct{}
 	for range 3 {
-		w.stand.Fail(modeltest.Fault{Hold: free})
+		held = append(held, make(chan struct{}))
+		w.stand.Fail(modeltest.Fault{Hold: free, Held: held[len(held)-1]})
 	}
 	var wg sync.WaitGroup
 	var at atomic.Int64
@@ -229,25 +231,18 @@ func TestCallsAtOnce(t *testing.T) {
 			at.Add(1)
 		})
 	}
-	// The three are in when a fourth is refused.
-	var got reply
-	for got.status != http.StatusTooManyRequests {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.door.URL+"/model/openai/models", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.run.mu.Lock()
-		in := w.run.guests
-		w.run.mu.Unlock()
-		if in < 3 {
-			continue
-		}
-		got = w.do(r)
+	for _, h := range held {
+		<-h
 	}
-	if got.header.Get("Retry-After") != "1" || !strings.Contains(got.body, "3 calls of this run are at work") {
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, w.door.URL+"/model/openai/models", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := w.do(r)
+	if got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") != "1" || !strings.Contains(got.body, "3 calls of this run are at work") {
 		t.Errorf("%d %v %s", got.status, got.header, got.body)
 	}
-	for i := range 2000 {
+	for i := range 1000 {
 		resp, err := w.door.Client().Post(w.door.URL+protocols[i%4].path, "application/json", strings.NewReader(protocols[i%4].whole))
 		if err != nil {
 			t.Fatal(err)
@@ -262,9 +257,10 @@ func TestCallsAtOnce(t *testing.T) {
 	}
 	close(free)
 	wg.Wait()
-	if got := w.post(protocols[0].path, protocols[0].whole); got.status != 200 {
+	if got = w.post(protocols[0].path, protocols[0].whole); got.status != 200 {
 		t.Errorf("%d %s", got.status, got.body)
 	}
+	w.settle()
 	if u := w.run.Run().Usage; u.Calls != 4 {
 		t.Errorf("usage %+v", u)
 	}
