@@ -289,8 +289,8 @@ func (x *Executor) Deployed(ctx context.Context, d Deploy) (known bool, err erro
 	if err := d.check(); err != nil {
 		return false, err
 	}
-	if clean, err := redact.Clean(x.Secrets, d); err != nil || !reflect.DeepEqual(clean, d) {
-		return false, errors.Join(err, fmt.Errorf("%w deploy: it holds the value of a secret", ErrInvalid))
+	if !reflect.DeepEqual(redact.Clean(x.Secrets, d), d) {
+		return false, fmt.Errorf("%w deploy: it holds the value of a secret", ErrInvalid)
 	}
 	repo, err := x.Git.Repo(d.Repo)
 	switch {

@@ -73,9 +73,7 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	if err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
 	}
-	if m, err = redact.Clean(x.Secrets, m); err != nil {
-		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
-	}
+	m = redact.Clean(x.Secrets, m)
 	manifest, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)

@@ -25,15 +25,8 @@ func (x *Executor) cleanRequest(r Request) (Request, error) {
 			return r, fmt.Errorf("%w request: its %s holds the value of a secret", ErrInvalid, what)
 		}
 	}
-	clean, err := redact.Clean(x.Secrets, r)
-	if err != nil {
-		return r, err
-	}
-	// What JSON does not show: input of the command, which is kept nowhere, and files.
-	if r.Command != nil {
-		clean.Command.Stdin = r.Command.Stdin
-	}
-	if r.Agent != nil {
+	clean := redact.Clean(x.Secrets, r)
+	if r.Agent != nil && len(r.Agent.Files) > 0 {
 		agent := *clean.Agent
 		agent.Files = x.cleanFiles(r.Agent.Files)
 		clean.Agent = &agent
@@ -49,17 +42,11 @@ func (x *Executor) cleanFiles(files []Attachment) []Attachment {
 	return clean
 }
 
-// cleanRun takes secrets out of a run's record. A record that cannot be looked
-// through cannot be stored either: whoever stores it says so.
+// cleanRun takes secrets out of a run's record. By what names it is found was
+// looked at when it was asked for.
 func (x *Executor) cleanRun(r Run) Run {
-	clean, err := redact.Clean(x.Secrets, r)
-	if err != nil {
-		x.Log.Error("cannot look for secrets in a run's record", "run", r.Name(), "err", err)
-		return r
-	}
-	if r.Agent != nil && clean.Agent != r.Agent {
-		clean.Agent.Files = x.cleanFiles(r.Agent.Files)
-	}
+	clean := redact.Clean(x.Secrets, r)
+	clean.ID, clean.Repo, clean.Base, clean.Branch = r.ID, r.Repo, r.Base, r.Branch
 	return clean
 }
 
@@ -96,11 +83,7 @@ func (x *Executor) cleanPerson(p gitd.Person) gitd.Person {
 // cleanResult takes secrets out of what a workflow gets to see of a step: it
 // must be what the journal says when the run is taken up again.
 func (x *Executor) cleanResult(r tasks.StepResult) tasks.StepResult {
-	clean, err := redact.Clean(x.Secrets, r)
-	if err != nil {
-		return tasks.StepResult{Error: err.Error()}
-	}
-	return clean
+	return redact.Clean(x.Secrets, r)
 }
 
 // cleanCopy wraps writers that somebody reads a command's output from. flush
