@@ -211,7 +211,7 @@ func (c *call) exhausted() string {
 func (c *call) book() {
 	n, _ := c.tally.tokens()
 	price, _ := c.provider.price(c.tally.model, c.question.model)
-	total, micros := max(1, n.total()), price.cost(n)
+	total, micros := n.total(), price.cost(n)
 	c.account.tokens += total - c.tokens
 	c.account.micros += micros - c.micros
 	c.tokens, c.micros = total, micros
