@@ -264,3 +264,59 @@ func TestSayAtTheEnd(t *testing.T) {
 		}
 	}
 }
+
+func TestAgentRefused(t *testing.T) {
+	w := newWorld(t, withAgent(t, func(a *executor.Agent) { a.Argument = true }))
+	for want, call := range map[string]executor.AgentCall{
+		`agent "other"; known are scripted`: {Name: "other", Prompt: "x"},
+		"it is empty":                       {Prompt: " \n"},
+		"at most 114688 can be given":       {Prompt: strings.Repeat("x", 120<<10)},
+		"NUL byte":                          {Prompt: "a\x00b"},
+		"at most 32":                        {Prompt: "x", Files: make([]executor.Attachment, 33)},
+		"at most 64 can be given":           {Prompt: "x", Files: []executor.Attachment{{Content: make([]byte, 65<<20)}}},
+	} {
+		_, err := w.x.Submit(t.Context(), executor.Request{Repo: "demo", Agent: &call})
+		if !errors.Is(err, executor.ErrInvalid) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	// As an argument a prompt is never an option: there is no session to resume.
+	r := w.ended(w.ask("conv:argument", "--resume").Name())
+	if out := w.stdout(r.Name(), "turn-1"); r.State != executor.StateComplete || out != "done\n" {
+		t.Errorf("%s %s: %q", r.State, r.Error, out)
+	}
+}
+
+// What is said to a run that waits in line is a part of its first turn, and a
+// container can neither see nor fetch what agents remember.
+func TestSayInLine(t *testing.T) {
+	w := newWorld(t, withAgent(t, func(a *executor.Agent) {
+		a.State = nil
+		a.Resume = []string{"sh", "-c", "echo resumed; cat"}
+	}))
+	first := w.ask("conv:line", "say ready\nwait go\nremember something")
+	w.until(first.Name(), printed("ready"))
+	second := w.ask("conv:line", "asked first")
+	if err := w.x.Say(t.Context(), second.Name(), executor.Prompt{Text: "said in line"}); err != nil {
+		t.Fatal(err)
+	}
+	w.release(first, "go")
+	w.ended(first.Name())
+	// Without a memory to go by, an agent that has ended a turn for the caller is resumed.
+	second = w.ended(second.Name())
+	if out := w.stdout(second.Name(), "turn-1"); out != "resumed\nasked first\n\nsaid in line\n" {
+		t.Errorf("%q", out)
+	}
+}
+
+func TestAgentMemoryIsHidden(t *testing.T) {
+	w := newWorld(t, withAgent(t, nil))
+	w.ended(w.ask("conv:hidden", "remember the word").Name())
+	secret := w.inRepo("rev-parse", "refs/ramus/state/conv-hidden")
+	for _, name := range []string{"conv:hidden", "conv:other"} {
+		_, out, errs := w.exec(name, "git ls-remote origin; git fetch origin refs/ramus/state/conv-hidden && echo fetched; git fetch origin "+secret+" && echo fetched")
+		if strings.Contains(out, "refs/ramus/state") || strings.Contains(out, "fetched") || !strings.Contains(out, "refs/heads/main") {
+			t.Errorf("%s: %s\n%s", name, out, errs)
+		}
+	}
+}

@@ -46,8 +46,9 @@ func (c *conversation) run(ctx context.Context) error {
 			return err
 		}
 		if failed != nil {
-			// What it did not hear stays in the journal, for `ramus retry`.
-			c.l.deafen()
+			if err := c.giveUp(); err != nil {
+				return err
+			}
 		} else {
 			c.turns = n
 			// Checks that had begun when the server was stopped come first.
@@ -68,6 +69,16 @@ func (c *conversation) run(ctx context.Context) error {
 		}
 		return nil
 	}
+}
+
+// giveUp ends the conversation with what the agent has not heard in the journal.
+func (c *conversation) giveUp() error {
+	c.l.deafen()
+	left := len(c.l.claim.prompts(c.l.journalled())) - c.heard
+	if left == 0 {
+		return nil
+	}
+	return c.l.emit(Event{Type: EventNote, Message: fmt.Sprintf("the agent did not hear %d of the prompts; `ramus retry` gives it all of them", left)}, false)
 }
 
 // turn runs the agent once; failed is why it did not end well.
@@ -217,6 +228,9 @@ func (t *turn) prepare(ctx context.Context, w *work) (*containers.Command, error
 		c.Args = t.a.Resume
 	}
 	if t.a.Argument {
+		if strings.HasPrefix(text, "-") {
+			text = " " + text // words of a person, never an option
+		}
 		c.Args = append(slices.Clone(c.Args), text)
 	} else {
 		c.Stdin = strings.NewReader(text + "\n")

@@ -9,12 +9,16 @@
 // of a caller: a workflow, or a single command; a caller may have many, one
 // after another. A [Journal] is what happened in a run, one [Event] a line.
 //
+// An [Agent] is a program that does what it is told, in turns: what is said to
+// it while it works ([Executor.Say]) is its next turn.
+//
 // # Where it lives
 //
 // While a run works: DATA/live/CALLER/RUN.jsonl, appended, and the run's ref
 // refs/ramus/runs/CALLER/RUN, made first, against zero: whoever makes it owns
 // the run. When it has ended or waits for a person: one commit at that ref
-// with run.json, journal.jsonl, output/ and evidence/manifest.json.
+// with run.json, journal.jsonl, output/ and evidence/manifest.json. What an
+// agent remembers between turns: refs/ramus/state/CALLER.
 //
 // # What survives
 //
