@@ -114,6 +114,9 @@ func (w *work) keep(root *os.Root, name string, from io.Reader, info os.FileInfo
 	return found, root.Chtimes(name, info.ModTime(), info.ModTime())
 }
 
+// reasonLeftOut is of a note about what the evidence lacks.
+const reasonLeftOut = "left_out"
+
 func (w *work) skipped(text string) error {
-	return w.l.emit(Event{Type: EventNote, Step: w.s.ID, Message: text}, false)
+	return w.l.emit(Event{Type: EventNote, Step: w.s.ID, Reason: reasonLeftOut, Message: text}, false)
 }

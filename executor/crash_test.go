@@ -50,7 +50,11 @@ func crashChild(dir string) error {
 		return err
 	}
 	nodes, _ := strconv.Atoi(os.Getenv("RAMUS_TEST_NODES"))
-	r, err := x.Submit(ctx, executor.Request{Key: "job", Caller: c, Repo: "demo", Workflow: crashWorkflow(nodes)})
+	key := os.Getenv("RAMUS_TEST_KEY")
+	if key == "" {
+		key = "job"
+	}
+	r, err := x.Submit(ctx, executor.Request{Key: key, Caller: c, Repo: "demo", Workflow: crashWorkflow(nodes)})
 	if err != nil {
 		return err
 	}

@@ -201,6 +201,10 @@ func (m *Manifest) add(e Event) {
 		}
 	case EventEgress:
 		m.Egress = append(m.Egress, ManifestEgress{Host: e.Message, Verdict: e.Reason})
+	case EventNote:
+		if e.Reason == reasonLeftOut {
+			m.Unverified = append(m.Unverified, e.Step+": "+e.Message)
+		}
 	case EventPolicy:
 		m.Policy = &ManifestPolicy{Runner: e.Message, Reason: e.Reason}
 	case EventPrompt:

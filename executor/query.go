@@ -395,7 +395,7 @@ func (x *Executor) Manifest(ctx context.Context, run string) (Manifest, error) {
 		return Manifest{}, err
 	}
 	var m Manifest
-	text, err := repo.ReadFile(ctx, runRef(r.Caller, r.ID), "evidence/manifest.json", 256<<20)
+	text, err := repo.ReadFile(ctx, runRef(r.Caller, r.ID), manifestPath, maxManifest)
 	if errors.Is(err, gitd.ErrNotFound) {
 		return m, fmt.Errorf("the evidence of %s: %w: it is made when the run ends", r.Name(), ErrNotFound)
 	}

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -23,6 +24,9 @@ import (
 // Outputs up to storeOver bytes are sealed into the run's ref; larger ones go
 // to the artifact store and the manifest names them by their hash.
 const (
+	manifestPath = "evidence/manifest.json"
+	maxManifest  = 256 << 20
+
 	storeOver   = 8 << 20
 	maxDiff     = 32 << 20 // of a diff in a sealed run; the branch has all of it anyway
 	maxFileList = 10_000   // changed files named in a manifest
@@ -69,6 +73,9 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 		m.Files = append(m.Files, described)
 		files = append(files, f)
 	}
+	if err := x.listEarlier(ctx, repo, l, &m); err != nil {
+		return err
+	}
 	runText, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
@@ -80,7 +87,7 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	}
 	files = append(files,
 		gitd.File{Path: "run.json", Content: runText},
-		gitd.File{Path: "evidence/manifest.json", Content: manifest})
+		gitd.File{Path: manifestPath, Content: manifest})
 	l.mu.Lock()
 	ref := l.ref
 	l.mu.Unlock()
@@ -100,6 +107,31 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	l.mu.Lock()
 	l.ref = commit
 	l.mu.Unlock()
+	return nil
+}
+
+// listEarlier adds the files of the record before: a run that waited for a
+// person was sealed then, and what it had in live/ was removed.
+func (x *Executor) listEarlier(ctx context.Context, repo *gitd.Repo, l *liveRun, m *Manifest) error {
+	l.mu.Lock()
+	ref := l.ref
+	l.mu.Unlock()
+	text, err := repo.ReadFile(ctx, string(ref), manifestPath, maxManifest)
+	if errors.Is(err, gitd.ErrNotFound) {
+		return nil
+	}
+	var before Manifest
+	if err == nil {
+		err = json.Unmarshal(text, &before)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot seal %s: cannot read its record before: %w", l.claim.Name(), err)
+	}
+	for _, f := range before.Files {
+		if !slices.ContainsFunc(m.Files, func(now ManifestFile) bool { return now.Name == f.Name }) {
+			m.Files = append(m.Files, f)
+		}
+	}
 	return nil
 }
 

@@ -1,0 +1,228 @@
+package executor_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// makes leaves a small and a hidden artifact, a change, and words on both streams.
+const makes = "mkdir -p /artifacts/sub; echo report >/artifacts/sub/report.txt; echo x >>made; echo out; echo err >&2; "
+
+// TestEveryEndingHasEvidence ends runs in every way there is, the server's
+// death included: each has its journal, its manifest and its artifacts, whole.
+// RAMUS_ENDINGS says how often (1).
+func TestEveryEndingHasEvidence(t *testing.T) {
+	rounds := 1
+	if n, err := strconv.Atoi(os.Getenv("RAMUS_ENDINGS")); err == nil {
+		rounds = n
+	}
+	w := newWorld(t, nil)
+	by := gitd.Person{Name: "Ada", Email: "ada@example.com"}
+	count := 0
+	for round := range rounds {
+		id := func(kind string) executor.Caller { return caller(t, fmt.Sprintf("run:%s-%d", kind, round)) }
+		submit := func(kind string, req executor.Request) executor.Run {
+			t.Helper()
+			req.Caller, req.Repo, req.Asker = id(kind), "demo", by
+			r, err := w.x.Submit(t.Context(), req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return r
+		}
+		shell := func(kind, line string, timeout time.Duration) executor.Run {
+			t.Helper()
+			return submit(kind, executor.Request{Command: &executor.Command{Shell: line, Timeout: timeout}})
+		}
+		printed := func(r executor.Run) {
+			t.Helper()
+			w.until(r.Name(), func(e executor.Event) bool { return e.Type == executor.EventOutput })
+		}
+		for _, ending := range []struct {
+			name    string
+			end     func(name string) executor.Run
+			state   executor.State
+			reason  executor.Reason
+			verdict executor.Verdict
+			files   []string
+			said    string // in Unverified
+		}{
+			{"success", func(name string) executor.Run {
+				return submit(name, executor.Request{Workflow: "id: w\nnodes:\n  - id: make\n    run: " + strconv.Quote(makes+"printf 'test:\\n\\t@echo fine\\n' >Makefile") + "\n  - id: check\n    task: lib_run_tests\n"})
+			}, executor.StateComplete, "", executor.VerdictVerified, []string{"artifacts/sub/report.txt", "evidence/changes.diff"}, ""},
+			{"unverified", func(name string) executor.Run { return shell(name, makes, 0) },
+				executor.StateComplete, "", executor.VerdictUnverified, []string{"artifacts/sub/report.txt"}, "no check ran"},
+			{"failure", func(name string) executor.Run { return shell(name, makes+"exit 3", 0) },
+				executor.StateFailed, executor.ReasonCommandFailed, executor.VerdictFailed, []string{"artifacts/sub/report.txt"}, "no check ran"},
+			{"timeout", func(name string) executor.Run { return shell(name, makes+"sleep 600", time.Second) },
+				executor.StateFailed, executor.ReasonTimedOut, executor.VerdictFailed, []string{"artifacts/sub/report.txt"}, "no check ran"},
+			{"cancel", func(name string) executor.Run {
+				r := shell(name, makes+"sleep 600", 0)
+				printed(r)
+				if err := w.x.Stop(t.Context(), r.Name(), by); err != nil {
+					t.Error(err)
+				}
+				return r
+			}, executor.StateFailed, executor.ReasonCancelled, executor.VerdictFailed, []string{"artifacts/sub/report.txt"}, ""},
+			{"cancel-in-line", func(name string) executor.Run {
+				first := shell(name, "echo begun; sleep 600", 0)
+				printed(first)
+				second := shell(name, "echo never", 0)
+				for _, r := range []executor.Run{second, first} {
+					if err := w.x.Stop(t.Context(), r.Name(), by); err != nil {
+						t.Error(err)
+					}
+				}
+				return second
+			}, executor.StateFailed, executor.ReasonCancelled, executor.VerdictFailed, nil, ""},
+			{"rejected", func(name string) executor.Run {
+				r := submit(name, executor.Request{Workflow: "id: w\nnodes:\n  - id: make\n    run: " + strconv.Quote(makes) + "\n  - id: ask\n    human: {message: fine?}\n"})
+				if r = w.wait(r.Name()); r.State != executor.StateAwaitingReview {
+					t.Fatalf("%+v", r)
+				}
+				if m := w.sealed(r.Name()); m.State != executor.StateAwaitingReview || m.Verdict != executor.VerdictUnverified {
+					t.Errorf("while it waits: %s, %s", m.State, m.Verdict)
+				}
+				if _, err := w.x.Decide(t.Context(), r.Name(), executor.Decision{By: "Ada"}); err != nil {
+					t.Error(err)
+				}
+				return r
+			}, executor.StateFailed, executor.ReasonRejected, executor.VerdictFailed, []string{"artifacts/sub/report.txt"}, ""},
+			{"container-killed", func(name string) executor.Run {
+				r := shell(name, makes+"sleep 600", 0)
+				printed(r)
+				killContainers(t, w.data)
+				return r
+			}, executor.StateFailed, executor.ReasonContainerLost, executor.VerdictFailed, nil, "began but has no result"},
+			{"answered", func(name string) executor.Run {
+				r, _, err := w.x.Claim(t.Context(), executor.Request{Key: "k", Caller: id(name), Repo: "demo", Asker: by})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if r, err = w.x.End(t.Context(), r.Name(), executor.Ending{Output: map[string]any{"answer": "forty-two"}}); err != nil {
+					t.Fatal(err)
+				}
+				return r
+			}, executor.StateComplete, "", executor.VerdictNone, nil, ""},
+			{"server-killed", func(string) executor.Run { return w.killedServer(round) },
+				executor.StateComplete, "", executor.VerdictUnverified, []string{"output/"}, "no check ran"},
+		} {
+			count++
+			r := w.wait(ending.end(ending.name).Name())
+			if r.State != ending.state || r.Reason != ending.reason {
+				t.Errorf("%s: %s %s %s, want %s %s", ending.name, r.State, r.Reason, r.Error, ending.state, ending.reason)
+			}
+			m := w.complete(r)
+			if m.Verdict != ending.verdict || !strings.Contains(strings.Join(m.Unverified, "\n"), ending.said) {
+				t.Errorf("%s: verdict %s, want %s; %q", ending.name, m.Verdict, ending.verdict, m.Unverified)
+			}
+			for _, name := range ending.files {
+				if !slices.ContainsFunc(m.Files, func(f executor.ManifestFile) bool { return strings.HasPrefix(f.Name, name) }) {
+					t.Errorf("%s: %s is missing in %+v", ending.name, name, m.Files)
+				}
+			}
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(w.data, "live", "*", "*")); err != nil || len(left) > 0 {
+		t.Errorf("left in live/: %v, %v", left, err)
+	}
+	t.Logf("%d runs, all complete", count)
+}
+
+// complete reads all evidence of a run that has ended and compares it.
+func (w *world) complete(r executor.Run) executor.Manifest {
+	t := w.t
+	t.Helper()
+	m := w.sealed(r.Name())
+	for m.State != r.State { // of a run that waited, the evidence of that is there first
+		time.Sleep(10 * time.Millisecond)
+		m = w.sealed(r.Name())
+	}
+	if m.Run != r.Name() || m.Reason != r.Reason || m.EndedAt.IsZero() || m.CreatedAt.IsZero() || m.Verdict == "" || m.Repo != "demo" {
+		t.Errorf("%s: %+v", r.Name(), m)
+	}
+	for _, f := range m.Files {
+		in, err := w.x.Artifact(t.Context(), r.Name(), f.Name)
+		if err != nil {
+			t.Errorf("%s: %v", r.Name(), err)
+			continue
+		}
+		h := sha256.New()
+		n, err := io.Copy(h, in)
+		if err = errors.Join(err, in.Close()); err != nil || n != f.Size || hex.EncodeToString(h.Sum(nil)) != f.SHA256 || f.Type == "" {
+			t.Errorf("%s: %s has %d bytes: %v; %+v", r.Name(), f.Name, n, err, f)
+		}
+	}
+	var last executor.Event
+	steps := 0
+	for e, err := range w.x.Events(t.Context(), r.Name(), 0, false) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Seq != last.Seq+1 {
+			t.Errorf("%s: event %d after %d", r.Name(), e.Seq, last.Seq)
+		}
+		if e.Type == executor.EventStepFinished {
+			steps++
+		}
+		last = e
+	}
+	if last.Type != executor.EventRunState || last.State != r.State {
+		t.Errorf("%s: the journal ends with %+v", r.Name(), last)
+	}
+	if len(m.Commands) != steps {
+		t.Errorf("%s: %d commands in the manifest, %d in the journal", r.Name(), len(m.Commands), steps)
+	}
+	if _, err := w.x.Artifact(t.Context(), r.Name(), "journal.jsonl"); err != nil {
+		t.Errorf("%s: %v", r.Name(), err)
+	}
+	return m
+}
+
+// killedServer runs a workflow in another process, which is killed in the middle; this one goes on with it.
+func (w *world) killedServer(round int) executor.Run {
+	w.t.Helper()
+	w.stop(true)
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, os.Args[0])
+	key := fmt.Sprint("job-", round)
+	cmd.Env = append(os.Environ(), "RAMUS_TEST_CRASH="+w.data, "RAMUS_TEST_RUNNER="+runnerBinary, "RAMUS_TEST_NODES=6", "RAMUS_TEST_KEY="+key)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		w.t.Fatal(err)
+	}
+	for lines := bufio.NewScanner(out); lines.Scan() && lines.Text() != "claimed"; {
+	}
+	timer := time.AfterFunc(time.Duration(rand.IntN(1000))*time.Millisecond, func() { _ = cmd.Process.Kill() })
+	defer timer.Stop()
+	_, _ = io.Copy(io.Discard, out)
+	_ = cmd.Wait() // killed, or done before it could be
+	w.start()
+	r, err := w.x.Run(w.t.Context(), "run:crash/"+key)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r
+}
