@@ -52,6 +52,7 @@ type Fleet struct {
 
 	mu      sync.Mutex // guards the below and the fields of every berth
 	open    bool
+	known   chan struct{} // closed once the engine was listed
 	closed  bool
 	berths  map[string]*berth // by key; each takes one place of Capacity
 	line    []*waiter         // first come, first served
@@ -247,10 +248,89 @@ func (f *Fleet) Open(ctx context.Context) error {
 	f.moved = make(chan struct{})
 	f.opened = f.now()
 
-	list, err := f.listEngine(ctx)
-	if err != nil {
+	f.base, f.stop = context.WithCancelCause(context.WithoutCancel(ctx))
+	f.known = make(chan struct{})
+	first, cancel := context.WithTimeout(ctx, firstList)
+	defer cancel()
+	list, err := f.listEngine(first)
+	switch {
+	case err == nil:
+		if err := f.knowLocked(list); err != nil {
+			return wrap(err)
+		}
+	case errors.Is(err, ErrUnavailable) || first.Err() != nil && ctx.Err() == nil:
+		// Everything but containers can be served without the engine.
+		f.log().Warn("the container engine does not answer; containers wait for it", "err", err)
+		f.tasks.Go(f.awaitEngine)
+	default:
 		return wrap(err)
 	}
+	f.open = true
+	f.tasks.Go(f.watch)
+	return nil
+}
+
+// Waiting for an engine that does not answer: at Open, then between two tries,
+// and at most, for a caller that wants a new container.
+const (
+	firstList    = 5 * time.Second
+	listAgain    = 2 * time.Second
+	engineAwaits = 30 * time.Second
+)
+
+// awaitEngine lists the engine until it answers.
+func (f *Fleet) awaitEngine() {
+	for {
+		select {
+		case <-f.base.Done():
+			return
+		case <-time.After(listAgain):
+		}
+		list, err := f.listEngine(f.base)
+		if err != nil {
+			continue
+		}
+		f.mu.Lock()
+		err = f.knowLocked(list)
+		f.mu.Unlock()
+		if err == nil {
+			f.log().Info("the container engine answers")
+			return
+		}
+		f.log().Error("cannot take over what the container engine has", "err", err)
+	}
+}
+
+// engineKnown waits until the engine was listed: before that nobody can say
+// whether a caller has a container already.
+func (f *Fleet) engineKnown(ctx context.Context, limit time.Duration) error {
+	f.mu.Lock()
+	known, base, ready := f.known, f.base, f.open && !f.closed
+	f.mu.Unlock()
+	if !ready {
+		return errClosed
+	}
+	select {
+	case <-known:
+		return nil
+	default:
+	}
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-known:
+		return nil
+	case <-timer.C:
+		return fmt.Errorf("%w: the engine has not answered since the start", ErrUnavailable)
+	case <-base.Done():
+		return errClosed
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// knowLocked takes over the containers of an earlier process.
+func (f *Fleet) knowLocked(list []Container) error {
 	// Newest first: of two with one key the newer one is the caller's.
 	slices.SortFunc(list, func(a, b Container) int { return b.Created.Compare(a.Created) })
 	inUse := map[string]bool{}
@@ -271,7 +351,7 @@ func (f *Fleet) Open(ctx context.Context) error {
 	}
 	entries, err := os.ReadDir(filepath.Join(f.Dir, "hosts"))
 	if err != nil {
-		return wrap(err)
+		return err
 	}
 	for _, e := range entries {
 		if !inUse[e.Name()] {
@@ -280,9 +360,7 @@ func (f *Fleet) Open(ctx context.Context) error {
 			}
 		}
 	}
-	f.base, f.stop = context.WithCancelCause(context.WithoutCancel(ctx))
-	f.open = true
-	f.tasks.Go(f.watch)
+	close(f.known)
 	return nil
 }
 
@@ -347,6 +425,9 @@ func bounded[T any](f *Fleet, ctx context.Context, d time.Duration, fn func(cont
 func (f *Fleet) Acquire(ctx context.Context, r Request) (*Lease, error) {
 	if r.Key == "" {
 		return nil, errors.New("cannot acquire a container: a key is needed")
+	}
+	if err := f.engineKnown(ctx, engineAwaits); err != nil {
+		return nil, fmt.Errorf("cannot acquire a container for %s: %w", r.Key, err)
 	}
 	var w *waiter // our place in line
 	told := 0
@@ -908,6 +989,9 @@ func (f *Fleet) clearDead(missing []resting) {
 // Adopt connects to the caller's container if one is running (also one of an
 // earlier process), without making one; nil, nil when there is none.
 func (f *Fleet) Adopt(ctx context.Context, r Request) (*Lease, error) {
+	if err := f.engineKnown(ctx, f.startTimeout()); err != nil {
+		return nil, fmt.Errorf("cannot adopt the container of %s: %w", r.Key, err)
+	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for {
@@ -927,6 +1011,9 @@ func (f *Fleet) Adopt(ctx context.Context, r Request) (*Lease, error) {
 // Remove removes the caller's container now; also one that is in use. It
 // returns when nothing is left of it; when ctx ends first the removal goes on.
 func (f *Fleet) Remove(ctx context.Context, key string) error {
+	if err := f.engineKnown(ctx, engineAwaits); err != nil {
+		return fmt.Errorf("cannot remove the container of %s: %w", key, err)
+	}
 	f.mu.Lock()
 	for {
 		if !f.open || f.closed {

@@ -43,6 +43,9 @@ func (c *call) fromSlack(parse func(*call, []byte) (slack.Delivery, error)) erro
 	if err != nil {
 		return problem(KindInvalid, "cannot read what Slack sent: %v", err)
 	}
+	if retry := c.R.Header.Get("X-Slack-Retry-Num"); retry != "" {
+		c.Log.Debug("Slack delivers again", "request", c.ID, "retry", retry, "reason", c.R.Header.Get("X-Slack-Retry-Reason"))
+	}
 	reply, err := c.Chat.Deliver(c.R.Context(), d)
 	if err != nil {
 		return err

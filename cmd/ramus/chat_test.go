@@ -380,3 +380,54 @@ func TestChatBursts(t *testing.T) {
 		}
 	}
 }
+
+// TestChatEngineHangs mentions ramus while the container engine takes requests and never answers.
+func TestChatEngineHangs(t *testing.T) {
+	s := newChatServer(t, "")
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var held sync.WaitGroup
+	held.Go(func() {
+		var all []net.Conn
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				break
+			}
+			all = append(all, c)
+		}
+		for _, c := range all {
+			c.Close()
+		}
+	})
+	defer held.Wait()
+	defer l.Close()
+	config := filepath.Join(s.data, "ramus.yaml")
+	s.sh(s.data, `sed -i 's/^engine: .*/engine: docker/' "$0"`, config)
+	s.environ = append(s.environ, "DOCKER_HOST=unix://"+socket)
+	s.start()
+	for i := range 20 {
+		ts := s.slack.Write(chatOwner, "C01", "", fmt.Sprintf("<@%s> exec echo %d", s.slack.BotUser, i))
+		for _, a := range s.slack.Deliver(t.Context(), s.slack.Envelopes("C01", ts)[0]) {
+			if a.Status != 200 || a.Retry > 0 {
+				t.Errorf("status %d after %s: %s %v", a.Status, a.Took, a.Answer, a.Err)
+			}
+		}
+	}
+	s.until("the progress messages", time.Minute, func() bool {
+		n := 0
+		for _, m := range s.slack.Messages("C01") {
+			if m.BotID != "" {
+				n++
+			}
+		}
+		return n >= 20
+	})
+	s.kill(syscall.SIGTERM)
+	s.sh(s.data, `sed -i 's/^engine: .*/engine: sandbox/' "$0"`, config)
+	s.start()
+	s.settle()
+}
