@@ -26,7 +26,7 @@ type form struct {
 // formsOf lists the ways to write a value that are looked for, each once.
 func formsOf(value string) []form {
 	var list []form
-	for _, v := range append(lines(value), value) {
+	for _, v := range append(parts(value), value) {
 		for _, text := range slices.Concat(quoted(v), escapedURL(v)) {
 			list = append(list, form{text, false})
 		}
@@ -44,6 +44,22 @@ func formsOf(value string) []form {
 		seen[f.text] = true
 		return drop
 	})
+}
+
+// parts are what of a value is a secret by itself: the longer lines or, of the
+// JSON of a service's account, whose lines are mostly the same for everybody, the keys in it.
+func parts(value string) (list []string) {
+	var fields map[string]any
+	if json.Unmarshal([]byte(value), &fields) != nil {
+		return lines(value)
+	}
+	for _, field := range fields {
+		if text, ok := field.(string); ok && strings.Contains(text, "\n") {
+			text = strings.TrimSpace(text)
+			list = append(append(list, text), lines(text)...)
+		}
+	}
+	return list
 }
 
 // lines are those lines of a value that tell something: no frame of a PEM

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -112,6 +113,25 @@ func TestLines(t *testing.T) {
 	} {
 		if got := s.String(text); got != want {
 			t.Errorf("%q becomes %q", text, got)
+		}
+	}
+}
+
+func TestAccount(t *testing.T) {
+	b, err := json.MarshalIndent(map[string]string{"type": "service_account_of_somebody", "private_key": privateKey}, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := set(t, map[string]string{"ACCOUNT": string(b)})
+	line := strings.Split(privateKey, "\n")[1]
+	for text, want := range map[string]string{
+		string(b):   "[secret ACCOUNT]",
+		privateKey:  "[secret ACCOUNT]\n",
+		"  " + line: "  [secret ACCOUNT]",
+		`  "type": "service_account_of_somebody"`: `  "type": "service_account_of_somebody"`,
+	} {
+		if got := s.String(text); got != want {
+			t.Errorf("%s becomes %s", text, got)
 		}
 	}
 }
