@@ -259,9 +259,6 @@ func (l *liveRun) say(p Prompt) error {
 	given := named(p.Files)
 	p.Files = withoutContent(given)
 	dir, discard, err := l.x.keepFiles(l.claim, given)
-	if err != nil {
-		return err
-	}
 	defer discard()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -279,7 +276,9 @@ func (l *liveRun) say(p Prompt) error {
 	}
 	switch {
 	case l.over || l.deaf:
-		return errOver
+		return errOver // and its folder may be gone already
+	case err != nil:
+		return err
 	case said-heard >= maxUnheard:
 		return fmt.Errorf("%w: %d prompts wait for its agent already", ErrConflict, maxUnheard)
 	}

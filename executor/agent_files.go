@@ -98,20 +98,20 @@ func promptDir(key string) string {
 }
 
 // keepFiles writes a prompt's files to a folder of their own in the run's live
-// folder, on disk when it returns; placeFiles makes them the prompt's.
+// folder, on disk when it returns; placeFiles makes them the prompt's. discard
+// is never nil.
 func (x *Executor) keepFiles(r Run, files []Attachment) (dir string, discard func(), err error) {
 	if len(files) == 0 {
 		return "", func() {}, nil
 	}
 	dir, err = os.MkdirTemp(x.outputDir(r), "given-")
 	if err != nil {
-		return "", nil, fmt.Errorf("cannot keep the files: %w", err)
+		return "", func() {}, fmt.Errorf("cannot keep the files: %w", err)
 	}
 	discard = func() { _ = os.RemoveAll(dir) } // what is left goes with the live folder
 	for _, f := range files {
 		if err := writeDurable(filepath.Join(dir, f.Name), f.Content); err != nil {
-			discard()
-			return "", nil, fmt.Errorf("cannot keep the file %q: %w", f.Name, err)
+			return "", discard, fmt.Errorf("cannot keep the file %q: %w", f.Name, err)
 		}
 	}
 	return dir, discard, nil

@@ -27,6 +27,9 @@ type conversation struct {
 // converse takes an agent's run to its end, from where its journal stands.
 func (l *liveRun) converse(ctx context.Context) (map[string]any, error) {
 	defer l.deafen()
+	if l.claim.Agent == nil {
+		return nil, &failure{ReasonInternal, "an agent's run that names no agent"}
+	}
 	a, err := l.x.agent(l.claim.Agent.Name)
 	if err != nil {
 		return nil, &failure{ReasonBadInput, err.Error()}

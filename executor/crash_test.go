@@ -3,6 +3,7 @@ package executor_test
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -39,7 +40,7 @@ func crashChild(dir string) error {
 	if err := git.Open(ctx); err != nil {
 		return err
 	}
-	x := &executor.Executor{Data: dir, Git: git, Fleet: &containers.Fleet{Dir: filepath.Join(dir, "fleet"),
+	x := &executor.Executor{Data: dir, Git: git, Agents: crashAgents(), Fleet: &containers.Fleet{Dir: filepath.Join(dir, "fleet"),
 		Engine: &containers.Sandbox{Dir: filepath.Join(dir, "sandbox"), Runner: os.Getenv("RAMUS_TEST_RUNNER")}}}
 	if err := x.Open(ctx); err != nil {
 		return err
@@ -59,26 +60,89 @@ func crashChild(dir string) error {
 		return err
 	}
 	fmt.Println("claimed")
+	if r, err = crashWait(ctx, x, r); err != nil {
+		return err
+	}
+	fmt.Println("ended", r.State, r.Reason, r.Error)
+	return x.Close(ctx, false)
+}
+
+func crashWait(ctx context.Context, x *executor.Executor, r executor.Run) (_ executor.Run, err error) {
 	for !r.Ended() {
 		for _, err := range x.Events(ctx, r.Name(), 0, true) {
 			if err != nil {
-				return err
+				return r, err
 			}
 		}
 		time.Sleep(5 * time.Millisecond)
 		if r, err = x.Run(ctx, r.Name()); err != nil {
+			return r, err
+		}
+	}
+	return r, nil
+}
+
+func crashAgents() map[string]executor.Agent {
+	script := os.Getenv("RAMUS_TEST_AGENT")
+	if script == "" {
+		return nil
+	}
+	return map[string]executor.Agent{"scripted": {Command: []string{"sh", "-c", script, "scripted"},
+		Resume: []string{"sh", "-c", script, "scripted", "--resume"}, State: []string{".scripted"}}}
+}
+
+// crashTalk says words to an agent, one after another: to the run that is at
+// work or, where that takes no more, to a new one.
+func crashTalk(ctx context.Context, x *executor.Executor, c executor.Caller, words int) error {
+	r, err := x.Submit(ctx, executor.Request{Key: "job", Caller: c, Repo: "demo", Agent: &executor.AgentCall{Prompt: "remember nothing"}})
+	if err != nil {
+		return err
+	}
+	runs := []executor.Run{r}
+	for i := range words {
+		key, text := fmt.Sprintf("word-%d", i), fmt.Sprintf("append log %d", i)
+		own, begun := x.Find(c, key)
+		if !begun {
+			err := x.Say(ctx, r.Name(), executor.Prompt{Key: key, Text: text})
+			if err == nil {
+				fmt.Println("said", i)
+				continue
+			}
+			if !errors.Is(err, executor.ErrConflict) {
+				return err
+			}
+			if own, err = x.Submit(ctx, executor.Request{Key: key, Caller: c, Repo: "demo", Agent: &executor.AgentCall{Prompt: text}}); err != nil {
+				return err
+			}
+		}
+		r = own
+		runs = append(runs, r)
+	}
+	for i := range runs {
+		if r, err = crashWait(ctx, x, runs[i]); err != nil {
 			return err
+		}
+		if r.State != executor.StateComplete {
+			break
 		}
 	}
 	fmt.Println("ended", r.State, r.Reason, r.Error)
 	return x.Close(ctx, false)
 }
 
+// TestCrashTalk kills the server at random moments while somebody speaks to an
+// agent: each word that was taken is heard once, in order.
+func TestCrashTalk(t *testing.T) { crash(t, scripted(t).Command[2], 10) }
+
 // TestCrash kills the server, and now and then the containers with it, at
 // random moments, until the run has ended: every command is there once, in
 // order. RAMUS_CRASHES says how many runs; each is killed a dozen times.
-func TestCrash(t *testing.T) {
-	const nodes = 12
+func TestCrash(t *testing.T) { crash(t, "", 12) }
+
+// crash works a workflow of so many nodes; where an agent's script is given, it
+// is spoken to so many times instead, and only the server is killed: a turn that
+// is lost with its container is not begun twice.
+func crash(t *testing.T, agent string, nodes int) {
 	rounds := 2
 	if n, err := strconv.Atoi(os.Getenv("RAMUS_CRASHES")); err == nil {
 		rounds = n
@@ -86,63 +150,69 @@ func TestCrash(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
-	for round := range rounds {
-		w := newWorld(t, nil)
-		w.stop(false)
-		kills := 0
-		for {
-			cmd := exec.Command(os.Args[0])
-			cmd.Env = append(os.Environ(), "RAMUS_TEST_CRASH="+w.data, "RAMUS_TEST_RUNNER="+runnerBinary, "RAMUS_TEST_NODES="+strconv.Itoa(nodes))
-			cmd.Stderr = os.Stderr
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			lines := bufio.NewScanner(out)
-			if !lines.Scan() || lines.Text() != "open" {
-				t.Fatalf("round %d: the server did not open after %d kills: %q", round, kills, lines.Text())
-			}
-			ended := ""
-			timer := time.AfterFunc(time.Duration(rnd.IntN(1200))*time.Millisecond, func() {
-				if kills < 25 {
-					_ = cmd.Process.Kill()
-				}
-			})
-			for lines.Scan() {
-				if rest, ok := strings.CutPrefix(lines.Text(), "ended "); ok {
-					ended = rest
-				}
-			}
-			_, _ = io.Copy(io.Discard, out)
-			timer.Stop()
-			_ = cmd.Wait()
-			if ended != "" {
-				if !strings.HasPrefix(ended, "complete") {
-					t.Fatalf("round %d: after %d kills the run ended as %s", round, kills, ended)
-				}
-				break
-			}
-			kills++
-			if rnd.IntN(3) == 0 {
-				killContainers(t, w.data)
-			}
-		}
-		w.start()
-		got := strings.Fields(w.inRepo("show", "ramus/run-crash:log"))
-		if len(got) != nodes {
-			t.Errorf("round %d, %d kills: log is %v\n%s", round, kills, got, w.journal("run:crash/job"))
-		}
-		for i, s := range got {
-			if s != strconv.Itoa(i) {
-				t.Errorf("round %d, %d kills: log is %v", round, kills, got)
-				break
-			}
-		}
-		t.Logf("round %d: complete after %d kills", round, kills)
+	for range rounds {
+		// Each has a world of its own, which is looked over before the next.
+		t.Run("round", func(t *testing.T) { crashRound(t, rnd, agent, nodes) })
 	}
+}
+
+func crashRound(t *testing.T, rnd *rand.Rand, agent string, nodes int) {
+	w := newWorld(t, nil)
+	w.stop(false)
+	kills := 0
+	for {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "RAMUS_TEST_CRASH="+w.data, "RAMUS_TEST_RUNNER="+runnerBinary, "RAMUS_TEST_NODES="+strconv.Itoa(nodes),
+			"RAMUS_TEST_AGENT="+agent)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		lines := bufio.NewScanner(out)
+		if !lines.Scan() || lines.Text() != "open" {
+			t.Fatalf("the server did not open after %d kills: %q", kills, lines.Text())
+		}
+		ended := ""
+		timer := time.AfterFunc(time.Duration(rnd.IntN(1200))*time.Millisecond, func() {
+			if kills < 25 {
+				_ = cmd.Process.Kill()
+			}
+		})
+		for lines.Scan() {
+			if rest, ok := strings.CutPrefix(lines.Text(), "ended "); ok {
+				ended = rest
+			}
+		}
+		_, _ = io.Copy(io.Discard, out)
+		timer.Stop()
+		_ = cmd.Wait()
+		if ended != "" {
+			if !strings.HasPrefix(ended, "complete") {
+				t.Fatalf("after %d kills the run ended as %s", kills, ended)
+			}
+			break
+		}
+		kills++
+		if agent == "" && rnd.IntN(3) == 0 {
+			killContainers(t, w.data)
+		}
+	}
+	w.start()
+	got := strings.Fields(w.inRepo("show", "ramus/run-crash:log"))
+	if len(got) != nodes {
+		t.Errorf("%d kills: log is %v\n%s", kills, got, w.journal("run:crash/job"))
+	}
+	for i, s := range got {
+		if s != strconv.Itoa(i) {
+			t.Errorf("%d kills: log is %v", kills, got)
+			break
+		}
+	}
+	t.Logf("complete after %d kills", kills)
 }
 
 // killContainers kills what runs below a data folder: what an engine that died, or a kernel, would do.

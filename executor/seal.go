@@ -165,12 +165,19 @@ func sealedAs(r Run) string {
 func (x *Executor) outputFiles(ctx context.Context, r Run) (files []gitd.File, listed []ManifestFile, err error) {
 	dir := x.outputDir(r)
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+		if err != nil {
 			return err
 		}
 		name, err := filepath.Rel(dir, path)
 		if err != nil {
 			return err
+		}
+		if entry.IsDir() {
+			// Other folders come and go: what is being said just now, and refused.
+			if top, _, _ := strings.Cut(name, "/"); top != "." && top != "artifacts" && top != filesDir {
+				return fs.SkipDir
+			}
+			return nil
 		}
 		switch top, _, below := strings.Cut(name, "/"); {
 		case below && (top == "artifacts" || top == filesDir):

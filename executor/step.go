@@ -257,7 +257,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 		return res, fateLost, err
 	}
 	if commit == nil {
-		l.note(s.ID, "the server was restarted; the command had not been committed, so it begins again")
+		l.note(s.ID, "the server was restarted; the command had not been committed, what it did is gone")
 		return res, f, nil
 	}
 	code, _ := strconv.Atoi(commit.Trailer(trailerExit))
