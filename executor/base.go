@@ -503,8 +503,12 @@ func (x *Executor) tryWarm(b *basing, w *waitingDeploy) (over bool) {
 		x.forgetDeploy(w)
 		return true
 	}
-	if err := x.Warm(x.ctx, w.Repo, w.Fetched, nil); err != nil {
+	err := x.Warm(x.ctx, w.Repo, w.Fetched, nil)
+	if err != nil && !errors.Is(err, errNotWarmed) {
 		return x.tryAgain(w, err, warmTries)
+	}
+	if err != nil {
+		x.Log.Info("containers on this base begin with a cold cache", "repo", w.Repo, "commit", w.Fetched, "err", err)
 	}
 	x.forgetDeploy(w)
 	return true
@@ -517,7 +521,7 @@ func (x *Executor) tryAgain(w *waitingDeploy, err error, tries int) (over bool) 
 	}
 	w.Tries++
 	log := x.Log.With("repo", w.Repo, "commit", w.Commit, "tries", w.Tries, "err", err)
-	if errors.Is(err, gitd.ErrConflict) || errors.Is(err, errNotWarmed) || w.Tries >= tries {
+	if errors.Is(err, gitd.ErrConflict) || w.Tries >= tries {
 		log.Error("cannot do what a deploy asked for; what was there serves")
 		x.forgetDeploy(w)
 		return true

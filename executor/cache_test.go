@@ -161,7 +161,12 @@ func (w *world) result(name, line string) executor.Result {
 // onBase puts files onto the base of demo.
 func (w *world) onBase(files map[string]string) (*gitd.Repo, gitd.Hash) {
 	w.t.Helper()
-	repo, err := w.git.Repo("demo")
+	return w.onBaseOf("demo", files)
+}
+
+func (w *world) onBaseOf(name string, files map[string]string) (*gitd.Repo, gitd.Hash) {
+	w.t.Helper()
+	repo, err := w.git.Repo(name)
 	if err != nil {
 		w.t.Fatal(err)
 	}

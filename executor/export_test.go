@@ -26,3 +26,10 @@ func (x *Executor) Touch(ctx context.Context, caller, name string) error {
 		return f.Close()
 	})
 }
+
+// SetRefreshEvery makes a deploy wait only so long after its first failed attempt.
+func (x *Executor) SetRefreshEvery(d time.Duration) { x.refreshEvery = d }
+
+// Check tells whether a deploy can be accepted, and File what it would be kept as.
+func (d Deploy) Check() error { return d.check() }
+func (d Deploy) File() string { return (&waitingDeploy{Deploy: d, Accepted: d.DeployedAt}).name() }

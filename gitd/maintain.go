@@ -29,13 +29,18 @@ func (r *Repo) Maintain(ctx context.Context) error {
 
 func (r *Repo) tidy(ctx context.Context, progress io.Writer, config ...string) error {
 	config = append([]string{
-		"repack.writeBitmaps=true",
 		"pack.threads=1", // the cores are for the people who wait
 		"commitGraph.generationVersion=2",
 	}, config...)
+	// A bitmap says what a commit reaches. One that was made without the history
+	// would be believed after that has come, and hide it from clones.
+	bitmap := "--write-bitmap-index"
+	if r.Shallow() {
+		bitmap = "--no-write-bitmap-index"
+	}
 	for _, args := range [][]string{
 		{"pack-refs", "--all", "--prune"},
-		{"repack", "-d", "-l", "-q", "--geometric=2", "--write-midx", "--write-bitmap-index"},
+		{"repack", "-d", "-l", "-q", "--geometric=2", "--write-midx", bitmap},
 		{"commit-graph", "write", "--reachable", "--split", "--no-progress"},
 	} {
 		if err := r.server.run(ctx, child{repo: r.dir, args: args, config: config, progress: progress}); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/gateway/github/githubtest"
 	"github.com/ramus-dev/ramus/internal/redact/redacttest"
 )
 
@@ -29,6 +30,7 @@ import (
 //	kill-server           SIGKILL, as a power cut would
 //	stop-server           SIGTERM; it must end well
 //	$EXAMPLES             the folder of examples
+//	github …              a stand-in of GitHub; see githubCommand
 //	capture NAME REGEXP   put the first group found in stdout into $NAME
 //	leaks PATH            nothing below it may hold the value of $CANARY, in any form
 func TestScript(t *testing.T) {
@@ -74,6 +76,7 @@ func TestScript(t *testing.T) {
 			}
 			s := &scriptServer{}
 			e.Values[serverKey{}] = s
+			e.Values[githubKey{}] = new(*githubtest.Server)
 			e.Defer(func() {
 				_ = s.signal(syscall.SIGTERM)
 				if _, err := os.Stat(filepath.Join(e.WorkDir, "data", "hosts")); err != nil {
@@ -99,6 +102,7 @@ func TestScript(t *testing.T) {
 			"stop-server": func(ts *testscript.TestScript, neg bool, args []string) {
 				ts.Check(ts.Value(serverKey{}).(*scriptServer).signal(syscall.SIGTERM))
 			},
+			"github": githubCommand,
 			"capture": func(ts *testscript.TestScript, neg bool, args []string) {
 				if len(args) != 2 {
 					ts.Fatalf("usage: capture NAME REGEXP")

@@ -1,0 +1,85 @@
+package main
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/ramus-dev/ramus/gateway/github/githubtest"
+)
+
+type githubKey struct{}
+
+// githubCommand is "github" of the stories: a stand-in of GitHub with one App.
+//
+//	github start                start it over $WORK/github; its address is $GITHUB, the App's key app.pem
+//	github calm|down|limited    change the weather
+//	github tokens MIN FILE…     fail if fewer tokens were given out, if something was done wrong,
+//	                            or if a token is in one of the files, or a file below one of the folders
+func githubCommand(ts *testscript.TestScript, neg bool, args []string) {
+	if len(args) == 0 {
+		ts.Fatalf("usage: github start|calm|down|limited|tokens")
+	}
+	hub, _ := ts.Value(githubKey{}).(**githubtest.Server)
+	switch args[0] {
+	case "start":
+		s := &githubtest.Server{Root: ts.MkAbs("github")}
+		ts.Check(s.Start(context.Background()))
+		*hub = s
+		ts.Defer(func() { ts.Check(s.Close()) })
+		text := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(s.Key)})
+		ts.Check(os.WriteFile(ts.MkAbs("app.pem"), text, 0o600))
+		ts.Setenv("GITHUB", s.URL())
+		ts.Setenv("APP", strconv.FormatInt(s.App, 10))
+		ts.Setenv("INSTALLATION", strconv.FormatInt(s.Installation, 10))
+	case "calm":
+		(*hub).Set(githubtest.Weather{})
+	case "down":
+		(*hub).Set(githubtest.Weather{Down: true})
+	case "limited":
+		(*hub).Set(githubtest.Weather{Limited: time.Second})
+	case "tokens":
+		ts.Check(tokensAreNowhere(*hub, args[1:], ts.MkAbs))
+	default:
+		ts.Fatalf("unknown: github %s", args[0])
+	}
+}
+
+func tokensAreNowhere(hub *githubtest.Server, args []string, abs func(string) string) error {
+	least, err := strconv.Atoi(args[0])
+	if err != nil {
+		return err
+	}
+	if n := hub.Minted(); n < least {
+		return fmt.Errorf("%d tokens were given out, want at least %d", n, least)
+	}
+	if c := hub.Complaints(); len(c) > 0 {
+		return fmt.Errorf("GitHub complains: %s", strings.Join(c, "; "))
+	}
+	for _, place := range args[1:] {
+		err := filepath.WalkDir(abs(place), func(path string, d os.DirEntry, err error) error {
+			if err != nil || !d.Type().IsRegular() {
+				return err
+			}
+			b, err := os.ReadFile(path)
+			for _, token := range hub.Tokens() {
+				if strings.Contains(string(b), token) {
+					return fmt.Errorf("a token is in %s", path)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
