@@ -71,12 +71,10 @@ type (
 	streamRow struct{ Name, Note, Link, Tail string }
 )
 
-// evidencePage shows a run: as it stands, or, when it has ended, what came of it.
+// evidencePage shows a run: as it stands, or, when it has ended, what came of
+// it. Parameters that it does not know are ignored: on their way to people,
+// programs add some to links.
 func (c *call) evidencePage() error {
-	var q signedQuery
-	if err := c.query(&q); err != nil {
-		return err
-	}
 	r, err := c.evidenceOf()
 	if err != nil {
 		return err
