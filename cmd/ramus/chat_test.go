@@ -27,7 +27,7 @@ import (
 // chatServer is the real binary serving a stand-in of Slack. It can be killed
 // and started again on the same data folder and address.
 type chatServer struct {
-	t       *testing.T
+	t       testing.TB
 	slack   *slacktest.Server
 	binary  string
 	data    string
@@ -44,7 +44,7 @@ const chatOwner = "U01"
 
 // newChatServer makes the data folder, with the sample as the repository
 // "sample", and does not start the server. settings are lines of the configuration.
-func newChatServer(t *testing.T, settings string) *chatServer {
+func newChatServer(t testing.TB, settings string) *chatServer {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "chat")
 	if err != nil {
@@ -114,7 +114,7 @@ gate:
 	return s
 }
 
-func abs(t *testing.T, path string) string {
+func abs(t testing.TB, path string) string {
 	t.Helper()
 	path, err := filepath.Abs(path)
 	if err != nil {
