@@ -221,7 +221,8 @@ func (s *Server) fill(ctx context.Context, dir string, src source, branch string
 		return unreadable(err)
 	}
 	r := &Repo{server: s, name: "the new repository", dir: dir}
-	r.refs.repo, r.objects.repo = r, r
+	r.refs.init(r)
+	r.objects.repo = r
 	defer r.release()
 	base, err := r.chooseBase(ctx, head)
 	if err != nil {

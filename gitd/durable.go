@@ -3,6 +3,7 @@ package gitd
 import (
 	"fmt"
 	"os"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -10,15 +11,65 @@ import (
 // syncfs returns when everything written so far to dir's file system is on
 // disk. One call covers objects, refs, reflogs and the folders that name them,
 // which an fsync of single files does not: git leaves the entries of new
-// folders to chance.
+// folders to chance. Who comes while the disk is busy with a call waits for the next
+// one together with all others who do.
 func syncfs(dir string) error {
 	f, err := os.Open(dir)
 	if err != nil {
 		return fmt.Errorf("cannot make %s durable: %w", dir, err)
 	}
 	defer f.Close()
-	if err := unix.Syncfs(int(f.Fd())); err != nil {
+	var at unix.Stat_t
+	if err := unix.Fstat(int(f.Fd()), &at); err != nil {
+		return fmt.Errorf("cannot make %s durable: %w", dir, err)
+	}
+	if err := syncing(at.Dev).wait(func() error { return unix.Syncfs(int(f.Fd())) }); err != nil {
 		return fmt.Errorf("cannot make %s durable: %w", dir, err)
 	}
 	return nil
+}
+
+// syncs has a syncer for every file system, by device.
+var syncs sync.Map
+
+func syncing(device uint64) *syncer {
+	s, _ := syncs.LoadOrStore(device, &syncer{})
+	return s.(*syncer)
+}
+
+// syncer lets those who wait for one file system share its calls.
+type syncer struct {
+	turn sync.Mutex // held during a call
+
+	mu   sync.Mutex // guards next
+	next *round     // the call that has not begun; nil: nobody waits for one
+}
+
+type round struct {
+	done chan struct{}
+	err  error // to be read when done is closed
+}
+
+// wait returns the outcome of a call that begins after wait did. The first who
+// waits for a round makes its call.
+func (s *syncer) wait(call func() error) error {
+	s.mu.Lock()
+	r := s.next
+	if r != nil {
+		s.mu.Unlock()
+		<-r.done
+		return r.err
+	}
+	r = &round{done: make(chan struct{})}
+	s.next = r
+	s.mu.Unlock()
+
+	s.turn.Lock()
+	defer s.turn.Unlock()
+	s.mu.Lock()
+	s.next = nil // who comes from here on may have written behind the call's back
+	s.mu.Unlock()
+	r.err = call()
+	close(r.done)
+	return r.err
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"io/fs"
 	"os"
@@ -425,12 +426,43 @@ const (
 	refWriterMax = 2000
 )
 
+// refWriters is how many transactions a repository makes at once. Most of a
+// transaction is waiting for the disk, which waits for many as long as for one.
+const refWriters = 4
+
+// refWriting makes the changes of a repository's refs.
+type refWriting struct {
+	packed  packed
+	writers [refWriters]refWriter
+}
+
+// init must be called before anything else.
+func (w *refWriting) init(r *Repo) {
+	for i := range w.writers {
+		w.writers[i].repo = r
+	}
+}
+
+// write makes the updates in one transaction. Those of one ref take turns, so
+// that they never meet each other's locks.
+func (w *refWriting) write(ctx context.Context, updates []RefUpdate) error {
+	h := fnv.New32a()
+	h.Write([]byte(updates[0].Name))
+	return w.writers[h.Sum32()%refWriters].write(ctx, updates)
+}
+
+// close ends what is idle, and awaits what is not.
+func (w *refWriting) close() {
+	for i := range w.writers {
+		w.writers[i].close()
+	}
+}
+
 // refWriter keeps one `git update-ref --stdin` for a repository: a change
 // costs a third of a millisecond instead of a process start. It writes for one
 // caller at a time and ends when it is idle.
 type refWriter struct {
-	repo   *Repo
-	packed packed
+	repo *Repo
 
 	mu   sync.Mutex // guards all fields below; held during a transaction
 	p    *process

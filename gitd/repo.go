@@ -18,7 +18,7 @@ type Repo struct {
 	name    string
 	dir     string
 	id      fileID // the folder that dir was when this Repo was made
-	refs    refWriter
+	refs    refWriting
 	objects objectReader
 	format  atomic.Pointer[string] // of object names, once it was asked for
 	// merging, maintaining and refreshing hold one token each: merges of one

@@ -178,7 +178,8 @@ func (s *Server) Repo(name string) (*Repo, error) {
 	if err == nil {
 		r = &Repo{server: s, name: name, dir: dir, id: id,
 			merging: make(chan struct{}, 1), maintaining: make(chan struct{}, 1), refreshing: make(chan struct{}, 1)}
-		r.refs.repo, r.objects.repo = r, r
+		r.refs.init(r)
+		r.objects.repo = r
 		if s.library.repos == nil {
 			s.library.repos = map[string]*Repo{}
 		}
