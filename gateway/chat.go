@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -24,9 +25,11 @@ import (
 // none that is here: it has no branch, only the records of such runs.
 const houseRepo = "ramus-inbox"
 
-// deciding bounds how many mentions are read and decided on at once: more
-// would only wait for each other at the platform's rate limits.
-const deciding = 16
+// deciding bounds how many mentions are read and decided on at once. More would
+// wait for each other at the platform's rate limits, and would take the machine
+// from the mentions that are to be acknowledged: 16 on two cores made these wait
+// four times as long as 4.
+func deciding() int { return max(4, runtime.NumCPU()) }
 
 // Chat turns mentions into runs and runs into replies. Its exported fields are
 // its options and may be changed until Open. Methods are safe for concurrent use.
@@ -90,7 +93,7 @@ func (c *Chat) Open(ctx context.Context) error {
 		c.Gate.Prefix = "!!!"
 	}
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
-	c.slots = make(chan struct{}, deciding)
+	c.slots = make(chan struct{}, deciding())
 	c.sessions = make(map[string]*session)
 	if _, err := c.Git.Repo(houseRepo); errors.Is(err, gitd.ErrNotFound) {
 		if _, err := c.Git.Create(ctx, houseRepo); err != nil && !errors.Is(err, gitd.ErrExists) {

@@ -11,6 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/slack"
+	"github.com/ramus-dev/ramus/internal/redact"
 )
 
 // Bounds of what an agent is given along with its prompt.
@@ -244,7 +245,8 @@ func (s *session) handOver(ctx context.Context, run executor.Run, m slack.Mentio
 	if err != nil {
 		return nil, err
 	}
-	answer, err := s.Fallback.Send(ctx, fallback.Packet{Session: s.Key, Key: m.Key(), Mention: m, Text: p.Prompt, Thread: before(thread, m.TS), Tools: tools})
+	answer, err := s.Fallback.Send(ctx, redact.Clean(s.Executor.Secrets,
+		fallback.Packet{Session: s.Key, Key: m.Key(), Mention: m, Text: p.Prompt, Thread: before(thread, m.TS), Tools: tools}))
 	switch {
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
