@@ -1,0 +1,59 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+)
+
+// The job that tells of deploys fails nothing, waits for the deploy, and gives
+// the script what it reads; the script itself is run by the story "deploy".
+func TestDeployHookExample(t *testing.T) {
+	dir := filepath.Join("..", "..", "examples", "deploy-hook")
+	text, err := os.ReadFile(filepath.Join(dir, "github-actions.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var workflow struct {
+		Jobs map[string]struct {
+			Needs           string            `yaml:"needs"`
+			ContinueOnError bool              `yaml:"continue-on-error"`
+			Timeout         int               `yaml:"timeout-minutes"`
+			Permissions     map[string]string `yaml:"permissions"`
+			Steps           []struct {
+				Run string            `yaml:"run"`
+				Env map[string]string `yaml:"env"`
+			} `yaml:"steps"`
+		} `yaml:"jobs"`
+	}
+	if err := yaml.Unmarshal(text, &workflow); err != nil {
+		t.Fatal(err)
+	}
+	job := workflow.Jobs["tell-ramus"]
+	if !job.ContinueOnError || job.Needs != "deploy" || job.Timeout == 0 || len(job.Permissions) != 1 || job.Permissions["contents"] != "read" {
+		t.Errorf("%+v", job)
+	}
+	script, err := os.ReadFile(filepath.Join(dir, "notify.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var reads []string
+	for _, m := range regexp.MustCompile(`\$\{?((?:RAMUS|DEPLOY)_[A-Z_]+)`).FindAllSubmatch(script, -1) {
+		reads = append(reads, string(m[1]))
+	}
+	last := job.Steps[len(job.Steps)-1]
+	for name := range last.Env {
+		if !slices.Contains(reads, name) {
+			t.Errorf("the script does not read %s", name)
+		}
+	}
+	for _, name := range []string{"RAMUS_URL", "RAMUS_DEPLOY_SECRET", "RAMUS_REPO", "DEPLOY_COMMIT"} {
+		if last.Env[name] == "" || !slices.Contains(reads, name) {
+			t.Errorf("the job does not give the script %s", name)
+		}
+	}
+}
