@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -421,8 +422,20 @@ func (s *steps) add(e executor.Event) {
 		}
 		row.Commit, row.Reason, row.Message = shortHash(e.Commit), cleanCut(e.Reason, 100), cleanCut(e.Message, pageText)
 		row.Streams = nil
-		s.stream(row, "output", e.Stdout)
-		s.stream(row, "errors", e.Stderr)
+		// What a task made of its tool's output is easier to read than what the tool printed for it.
+		var task struct {
+			Result struct {
+				Output struct {
+					Stdout string `json:"stdout"`
+					Stderr string `json:"stderr"`
+				} `json:"output"`
+			} `json:"result"`
+		}
+		if e.Task != "" {
+			_ = json.Unmarshal(e.Data, &task) // without it the stream's own end is shown
+		}
+		s.stream(row, "output", e.Stdout, task.Result.Output.Stdout)
+		s.stream(row, "errors", e.Stderr, task.Result.Output.Stderr)
 	}
 }
 
@@ -433,12 +446,19 @@ func commandText(e executor.Event) string {
 	return cleanCut(e.Step, 200)
 }
 
-func (s *steps) stream(row *stepRow, name string, st *executor.Stream) {
+func (s *steps) stream(row *stepRow, name string, st *executor.Stream, better string) {
 	if st == nil || st.Bytes == 0 {
 		return
 	}
 	out := streamRow{Name: name, Tail: clean(st.Tail)}
-	if int64(len(st.Tail)) < st.Bytes {
+	switch {
+	case better != "":
+		out.Tail = clean(better[max(0, len(better)-pageLive):])
+		out.Note = "as the task read it"
+		if len(better) > pageLive {
+			out.Note = "the end, " + out.Note
+		}
+	case int64(len(st.Tail)) < st.Bytes:
 		out.Note = "the end of " + bytesText(st.Bytes)
 	}
 	if file := "output/" + st.File; st.File != "" && s.kept[file] {
