@@ -157,7 +157,7 @@ func (r Run) changed() bool { return r.Start != "" && r.Head != "" && r.Start !=
 
 // manifest makes the evidence of a run from its record and its journal; what
 // lies in git and on disk is added by seal.
-func (x *Executor) manifest(r Run, events []Event) Manifest {
+func (x *Executor) manifest(r Run, events []Event, subs map[string]Manifest) Manifest {
 	m := Manifest{Run: r.Name(), Kind: r.Kind, State: r.State, Reason: r.Reason, Error: r.Error, Repo: r.Repo, Branch: r.Branch,
 		Base: r.Base, BaseCommit: r.BaseCommit, Start: r.Start, Head: r.Head, Merged: r.Merged, Engine: x.Fleet.Engine.Name(), Image: cmp.Or(r.Image, x.Image),
 		Usage: r.Usage, Commands: []ManifestCommand{}, Changed: []gitd.Change{}, Files: []ManifestFile{},
@@ -173,7 +173,7 @@ func (x *Executor) manifest(r Run, events []Event) Manifest {
 		m.add(e)
 	}
 	m.Unverified = append(m.Unverified, unfinished(events)...)
-	m.Tests, m.Checks = checks(r, events)
+	m.Tests, m.Checks = checks(r, events, subs)
 	var why []string
 	m.Verdict, why = verdict(r, m.Checks)
 	m.Unverified = append(m.Unverified, why...)

@@ -19,6 +19,7 @@ import (
 
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
+	"github.com/ramus-dev/ramus/tasks"
 )
 
 // Outputs up to storeOver bytes are sealed into the run's ref; larger ones go
@@ -38,7 +39,8 @@ const (
 func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	r := l.snapshot()
 	repo := l.target.repo
-	m := x.manifest(r, l.journalled())
+	events := l.journalled()
+	m := x.manifest(r, events, x.subManifests(ctx, r, events))
 	files, stored, err := x.outputFiles(ctx, r)
 	if err != nil {
 		return err
@@ -108,6 +110,33 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	l.ref = commit
 	l.mu.Unlock()
 	return nil
+}
+
+// subManifests reads the evidence of the sub-workflows that worked on the run's
+// own branch, by step. One that cannot be read has checked nothing that could be told.
+func (x *Executor) subManifests(ctx context.Context, r Run, events []Event) map[string]Manifest {
+	subs := make(map[string]Manifest)
+	for _, e := range events {
+		var data struct {
+			Result struct {
+				Output struct {
+					Run string `json:"run"`
+				} `json:"output"`
+			} `json:"result"`
+		}
+		if e.Type != EventStepFinished || e.Kind != string(tasks.KindWorkflow) || json.Unmarshal(e.Data, &data) != nil {
+			continue
+		}
+		m, err := x.Manifest(ctx, data.Result.Output.Run)
+		if err != nil {
+			x.Log.Warn("cannot read the evidence of a sub-workflow", "run", data.Result.Output.Run, "err", err)
+			continue
+		}
+		if m.Branch == r.Branch {
+			subs[e.Step] = m
+		}
+	}
+	return subs
 }
 
 // listEarlier adds the files of the record before: a run that waited for a

@@ -32,21 +32,31 @@ type checkOutcome struct {
 	} `json:"result"`
 }
 
-// checks reads from a journal what was checked and how it went. What a check
-// says, it says of the commit it ran on.
-func checks(r Run, events []Event) (tests []ManifestTests, list []ManifestCheck) {
+// checks reads from a journal what was checked and how it went; subs are the
+// manifests of sub-workflows, by step: what they checked, the run has checked.
+// What a check says, it says of the commit it ran on.
+func checks(r Run, events []Event, subs map[string]Manifest) (tested []ManifestTests, list []ManifestCheck) {
 	for _, e := range events {
 		switch {
 		case e.Type == EventCheck:
 			c := withdrawn(&list, e)
 			list = append(list, c)
+		case e.Type == EventStepFinished && e.Kind == string(tasks.KindWorkflow):
+			for _, c := range subs[e.Step].Checks {
+				c.Step = e.Step + "/" + c.Step
+				list = append(list, c)
+			}
+			for _, t := range subs[e.Step].Tests {
+				t.Step = e.Step + "/" + t.Step
+				tested = append(tested, t)
+			}
 		case e.Type == EventStepFinished && checkTasks[e.Task] != "":
 			var o checkOutcome
 			_ = json.Unmarshal(e.Data, &o) // an event of ours; of a broken one only the exit code is known
 			c := ManifestCheck{Check: checkTasks[e.Task], Task: e.Task, Command: e.Command, Step: e.Step, Tool: o.Result.Output.Value.Tool, Commit: e.Parent, DurationMS: e.DurationMS}
 			if t := o.Result.Output.Value.Tests; c.Check == "tests" && o.Result.Output.ExitCode != nil {
 				c.Tool = t.Framework
-				tests = append(tests, ManifestTests{Step: e.Step, Framework: t.Framework, Passed: t.Passed, Failed: t.Failed, Skipped: t.Skipped,
+				tested = append(tested, ManifestTests{Step: e.Step, Framework: t.Framework, Passed: t.Passed, Failed: t.Failed, Skipped: t.Skipped,
 					FailedNames: t.FailedNames, Unknown: t.Unknown, OK: e.OK != nil && *e.OK, Commit: e.Parent})
 			}
 			c.Result, c.Why = o.judge(e)
@@ -62,7 +72,7 @@ func checks(r Run, events []Event) (tests []ManifestTests, list []ManifestCheck)
 	for i := range list {
 		list[i].Current = list[i].Commit != "" && list[i].Commit == r.Head
 	}
-	return tests, list
+	return tested, list
 }
 
 // withdrawn is a check of which an event says that it was skipped or could not

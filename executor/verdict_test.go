@@ -14,6 +14,7 @@ import (
 type branch struct {
 	run    Run
 	events []Event
+	subs   map[string]Manifest
 	n      int
 }
 
@@ -63,7 +64,7 @@ func (b *branch) lint(id string, findings int) {
 }
 
 func (b *branch) judge() (Verdict, []ManifestCheck, string) {
-	_, list := checks(b.run, b.events)
+	_, list := checks(b.run, b.events, b.subs)
 	v, why := verdict(b.run, list)
 	return v, list, strings.Join(why, "\n")
 }
@@ -132,6 +133,16 @@ func TestVerdict(t *testing.T) {
 			b.change("a")
 			b.events = append(b.events, Event{Type: EventStepStarted, Step: "t", Task: "lib_run_tests", Command: "lib_run_tests", Parent: b.run.Head})
 			b.tests("t", 3, 0, 0)
+		}, VerdictVerified, nil},
+		{"a sub-workflow changes, checks and passes", func(b *branch) {
+			sub := newBranch()
+			sub.change("a")
+			sub.tests("t", 3, 0, 0)
+			_, list := checks(sub.run, sub.events, nil)
+			ok := true
+			b.run.Head = sub.run.Head
+			b.subs = map[string]Manifest{"sub": {Checks: list}}
+			b.events = append(b.events, Event{Type: EventStepFinished, Kind: string(tasks.KindWorkflow), Step: "sub", OK: &ok})
 		}, VerdictVerified, nil},
 		{"merged into a base that had moved", func(b *branch) { b.change("a"); b.tests("t", 3, 0, 0); b.run.Merged = commitHash(999) }, VerdictVerified,
 			[]string{"main had moved"}},
