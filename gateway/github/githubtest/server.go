@@ -9,7 +9,6 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -181,11 +180,12 @@ func refuse(w http.ResponseWriter, status int, message string) {
 	_ = json.NewEncoder(w).Encode(map[string]string{"message": message})
 }
 
-// asserted checks the App's assertion as GitHub documents it.
-func (s *Server) asserted(r *http.Request) error {
+// asserted checks the App's assertion as GitHub documents it; the result is
+// GitHub's complaint, or empty.
+func (s *Server) asserted(r *http.Request) string {
 	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	if !ok {
-		return errors.New("A JSON web token could not be decoded")
+		return "A JSON web token could not be decoded"
 	}
 	var c jwt.RegisteredClaims
 	_, err := jwt.ParseWithClaims(text, &c, func(*jwt.Token) (any, error) { return &s.Key.PublicKey, nil },
@@ -193,20 +193,20 @@ func (s *Server) asserted(r *http.Request) error {
 		jwt.WithExpirationRequired(), jwt.WithTimeFunc(s.Now))
 	switch {
 	case err != nil:
-		return fmt.Errorf("A JSON web token could not be decoded: %w", err)
+		return "A JSON web token could not be decoded: " + err.Error()
 	case c.IssuedAt == nil:
-		return errors.New("'Issued at' claim ('iat') must be an Integer representing the time that the assertion was issued")
+		return "'Issued at' claim ('iat') must be an Integer representing the time that the assertion was issued"
 	case c.ExpiresAt.Sub(s.Now()) > 10*time.Minute:
-		return errors.New("'Expiration time' claim ('exp') is too far in the future")
+		return "'Expiration time' claim ('exp') is too far in the future"
 	}
-	return nil
+	return ""
 }
 
 // mint is POST /app/installations/ID/access_tokens.
 func (s *Server) mint(w http.ResponseWriter, r *http.Request) {
-	if err := s.asserted(r); err != nil {
-		s.complain("assertion: %v", err)
-		refuse(w, http.StatusUnauthorized, err.Error())
+	if complaint := s.asserted(r); complaint != "" {
+		s.complain("assertion: %s", complaint)
+		refuse(w, http.StatusUnauthorized, complaint)
 		return
 	}
 	if r.PathValue("id") != strconv.FormatInt(s.Installation, 10) {
