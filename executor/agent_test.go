@@ -243,7 +243,7 @@ func TestSayAtTheEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			taken = append(taken, fmt.Sprintf("word-%d\n", i))
-			if i > 300 {
+			if i > 40 {
 				w.until(r.Name(), func(e executor.Event) bool {
 					return e.Type == executor.EventRunState && e.State == executor.StateComplete
 				})
