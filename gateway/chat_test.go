@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -350,6 +352,91 @@ func TestGateAtWork(t *testing.T) {
 			if p := k.part("C01", ts, "progress"); len(p) != 1 || !strings.Contains(says(p[0]), x.reason) {
 				t.Errorf("%s: the first message: %+v", x.text, p)
 			}
+		}
+	}
+}
+
+// TestResumeStartBranching hands plain words to an agent: a second mention reaches it
+// at its next turn while it works, and a new run on the same branch when it has
+// ended; files that were shared are at hand, and its memory is kept.
+func TestResumeStartBranching(t *testing.T) {
+	script, err := os.ReadFile(filepath.Join("..", "examples", "agents", "scripted.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := []string{"sh", "-c", string(script), "scripted"}
+	k := openTalk(t, true, func(c *gateway.Chat) {
+		c.Executor.Agents = map[string]executor.Agent{"scripted": {Name: "scripted", Command: command, Resume: append(command[:len(command):len(command)], "--resume"),
+			State: []string{".scripted"}, Timeout: time.Minute, Output: 1 << 20}}
+	})
+	mention := "<@" + k.slack.BotUser + "> "
+	ts := k.slack.Say(owner, "C01", "", mention+"remember the blue one\nfiles\nwait go.txt\nwrite first.txt one",
+		slacktest.File{ID: "F1", Name: "plan.md", MIME: "text/markdown", Data: []byte("# the plan\n")})
+	k.until("the agent at work", func() bool {
+		p := k.part("C01", ts, "progress")
+		return len(p) == 1 && strings.Contains(says(p[0]), "remember the blue one")
+	})
+	k.slack.Say(owner, "C01", ts, mention+"recall\nwrite second.txt two")
+	k.until("the words handed on", func() bool { return len(k.part("C01", ts, "result")) == 1 })
+	if m := k.part("C01", ts, "result")[0]; !strings.Contains(says(m), "next turn") {
+		t.Errorf("the answer: %s", says(m))
+	}
+	// Somebody lets it go on, from outside.
+	runs := k.runs("C01", ts)
+	if len(runs) != 2 || runs[0].Kind != executor.KindAgent || runs[1].Kind != executor.KindRequest {
+		t.Fatalf("runs: %+v", runs)
+	}
+	k.touch(runs[0].Caller, "go.txt")
+	k.until("the agent's end", func() bool { return len(k.part("C01", ts, "result")) == 2 })
+	result := says(k.part("C01", ts, "result")[1])
+	for _, want := range []string{"first.txt", "second.txt"} {
+		if !strings.Contains(result, want) {
+			t.Errorf("the result lacks %s: %s", want, result)
+		}
+	}
+	journal := k.journal(runs[0].Name())
+	if !strings.Contains(journal, "plan.md") || !strings.Contains(journal, "turn-2") || !strings.Contains(journal, "the blue one") {
+		t.Errorf("the journal:\n%s", journal)
+	}
+	// It has ended: the next words are a run of their own, which remembers.
+	_, m := k.ask(owner, ts, "recall\nrun cat first.txt second.txt", 3)
+	if !strings.Contains(says(m), "Done") && !strings.Contains(says(m), "Nothing") {
+		t.Errorf("the result: %s", says(m))
+	}
+	runs = k.runs("C01", ts)
+	if len(runs) != 3 || runs[2].Branch != runs[0].Branch || !strings.Contains(k.journal(runs[2].Name()), "the blue one") {
+		t.Errorf("runs: %+v\n%s", runs, k.journal(runs[2].Name()))
+	}
+}
+
+// journal is all that a run's commands printed, and its events.
+func (k *talk) journal(run string) string {
+	k.t.Helper()
+	var b strings.Builder
+	for e, err := range k.Executor.Events(k.t.Context(), run, 0, false) {
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		fmt.Fprintf(&b, "%s %s %s\n", e.Type, e.Step, e.Message)
+		for _, s := range []*executor.Stream{e.Stdout, e.Stderr} {
+			if s != nil {
+				b.WriteString(s.Tail)
+			}
+		}
+	}
+	return b.String()
+}
+
+// touch makes a file in a caller's container, as a process beside the agent would.
+func (k *talk) touch(c executor.Caller, name string) {
+	k.t.Helper()
+	found, err := filepath.Glob(filepath.Join(k.Executor.Data, "hosts", "hosts", "*", "work"))
+	if err != nil || len(found) == 0 {
+		k.t.Fatalf("the work tree of %s: %v %v", c, found, err)
+	}
+	for _, dir := range found {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o666); err != nil {
+			k.t.Fatal(err)
 		}
 	}
 }
