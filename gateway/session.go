@@ -391,6 +391,9 @@ func (s *session) prompt(ctx context.Context, run executor.Run, m slack.Mention,
 			return s.end(ctx, run, executor.Ending{Output: map[string]any{"run": live.Name(),
 				"text": fmt.Sprintf("Handed on: the agent reads it at its next turn (%s).", live.Name())}})
 		}
+		if p := asProblem(err, local); !errors.Is(err, executor.ErrConflict) && p.Status < 500 {
+			return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: p.Error()})
+		}
 		if !errors.Is(err, executor.ErrConflict) {
 			return nil, err
 		}

@@ -95,6 +95,13 @@ wait 120 Done
 THREADS
 
 echo
+echo "== which runner each mention got, and why (the server's log)"
+grep -o 'runner=[a-z]* reason=[a-z-]*' "$work/serve.log" | sort | uniq -c
+for line in "runner=container reason=thread-starter-allowlist" "runner=fallback reason=not-allowlisted" "runner=container reason=explicit-prefix"; do
+    grep -q "$line" "$work/serve.log" || { echo "the log lacks $line" >&2; exit 1; }
+done
+
+echo
 echo "== what the threads left behind"
 "$ramus" ps
 for b in $(git -C "$RAMUS_DATA/repos/sample.git" for-each-ref --format='%(refname:short)' refs/heads/ramus); do
