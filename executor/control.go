@@ -34,11 +34,20 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 			return fmt.Errorf("cannot stop %s: %w", r.Name(), errUnsealed)
 		case l != nil:
 		case r.Kind == KindRequest && !r.Ended():
-			if _, err := x.End(ctx, r.Name(), Ending{Reason: ReasonCancelled, Error: "stopped by " + orElse(by, x.Bot).Name}); err != nil {
+			if r, err = x.End(ctx, r.Name(), Ending{Reason: ReasonCancelled, Error: "stopped by " + orElse(by, x.Bot).Name}); err != nil {
 				return err
 			}
-			stopped++
-			continue
+			if r.Ended() {
+				stopped++
+				continue
+			}
+			// It was begun meanwhile.
+			x.mu.Lock()
+			l = x.live[r.Name()]
+			x.mu.Unlock()
+			if l == nil {
+				continue
+			}
 		case r.State == StateAwaitingReview:
 			// It waits in its ref only: it is taken up to be ended.
 			if l, err = x.reopen(ctx, r); err != nil {

@@ -74,13 +74,12 @@ type Executor struct {
 
 	commands, commits atomic.Int64
 
-	noting sync.Mutex // serialises what is journalled in runs at which nothing works
-
 	mu      sync.Mutex // guards all below
 	closed  bool
 	targets map[Caller]*target
 	live    map[string]*liveRun // by Run.Name
 	bases   map[string]*basing  // by repository
+	holds   map[string]*hold    // by Run.Name
 }
 
 // LLM is a model endpoint.

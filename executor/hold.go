@@ -126,9 +126,13 @@ func (x *Executor) Begin(ctx context.Context, run string, r Request) (Run, error
 	if err := x.isOpen(); err != nil {
 		return Run{}, err
 	}
-	held, repo, ref, err := x.held(ctx, run)
-	if err != nil || held.Kind != KindRequest || held.Ended() {
+	held, repo, ref, release, err := x.held(ctx, run)
+	if err != nil {
 		return held, err
+	}
+	defer release()
+	if held.Kind != KindRequest || held.Ended() {
+		return held, nil
 	}
 	r.Key, r.Caller, r.Repo, r.Origin, r.CancelPrevious = held.ID, held.Caller, repo.Name(), held.Origin, false
 	if r.Base == "" {
@@ -153,18 +157,63 @@ func (x *Executor) Begin(ctx context.Context, run string, r Request) (Run, error
 	return begun, err
 }
 
-// held reads a run that may be claimed only, with its ref.
-func (x *Executor) held(ctx context.Context, run string) (Run, *gitd.Repo, gitd.Hash, error) {
+// held reads a run that may be claimed only, with its ref, and keeps everybody
+// else from beginning, ending or journalling in it until release is called.
+func (x *Executor) held(ctx context.Context, run string) (_ Run, _ *gitd.Repo, ref gitd.Hash, release func(), err error) {
 	r, err := x.Run(ctx, run)
 	if err != nil {
-		return Run{}, nil, "", err
+		return r, nil, "", nil, err
+	}
+	if release, err = x.alone(ctx, r.Name()); err != nil {
+		return r, nil, "", nil, err
+	}
+	if now, known := x.Find(r.Caller, r.ID); known {
+		r = now
 	}
 	repo, err := x.Git.Repo(r.Repo)
-	if err != nil {
-		return r, nil, "", err
+	if err == nil {
+		ref, err = repo.Resolve(ctx, runRef(r.Caller, r.ID))
 	}
-	ref, err := repo.Resolve(ctx, runRef(r.Caller, r.ID))
-	return r, repo, ref, err
+	if err != nil {
+		release()
+		return r, nil, "", nil, err
+	}
+	return r, repo, ref, release, nil
+}
+
+// hold is a claimed run in somebody's hands.
+type hold struct {
+	turn  chan struct{} // one token
+	users int           // guarded by Executor.mu
+}
+
+// alone waits for a claimed run to be in nobody's hands.
+func (x *Executor) alone(ctx context.Context, run string) (release func(), err error) {
+	x.mu.Lock()
+	if x.holds == nil {
+		x.holds = make(map[string]*hold)
+	}
+	h := x.holds[run]
+	if h == nil {
+		h = &hold{turn: make(chan struct{}, 1)}
+		x.holds[run] = h
+	}
+	h.users++
+	x.mu.Unlock()
+	left := func() {
+		x.mu.Lock()
+		defer x.mu.Unlock()
+		if h.users--; h.users == 0 {
+			delete(x.holds, run)
+		}
+	}
+	select {
+	case h.turn <- struct{}{}:
+		return func() { <-h.turn; left() }, nil
+	case <-ctx.Done():
+		left()
+		return nil, context.Cause(ctx)
+	}
 }
 
 // Note journals an event in a run that has not ended.
@@ -182,10 +231,16 @@ func (x *Executor) Note(ctx context.Context, run string, e Event) error {
 	case r.Ended() || r.Kind != KindRequest:
 		return fmt.Errorf("cannot journal in %s: %w: nothing works at it", r.Name(), ErrConflict)
 	}
+	_, _, _, release, err := x.held(ctx, r.Name())
+	if err != nil {
+		return err
+	}
+	defer release()
+	if now, known := x.Find(r.Caller, r.ID); known && (now.Ended() || now.Kind != KindRequest) {
+		return fmt.Errorf("cannot journal in %s: %w: it was begun or ended meanwhile", r.Name(), ErrConflict)
+	}
 	// Its journal is opened for this one event: claims may wait in great
 	// number, for as long as their source does not answer.
-	x.noting.Lock()
-	defer x.noting.Unlock()
 	j, _, err := x.openJournal(r)
 	if err != nil {
 		return err
@@ -207,22 +262,30 @@ type Ending struct {
 // End seals a claimed run that was answered without running anything. It
 // returns when that is done; a run that has begun or ended is returned as it is.
 func (x *Executor) End(ctx context.Context, run string, e Ending) (Run, error) {
-	held, _, _, err := x.held(ctx, run)
-	if err != nil || held.Kind != KindRequest || held.Ended() {
+	held, _, _, release, err := x.held(ctx, run)
+	if err != nil {
 		return held, err
+	}
+	if held.Kind != KindRequest || held.Ended() {
+		release()
+		return held, nil
 	}
 	l, err := x.reopen(ctx, held)
 	if err != nil || l == nil {
+		release()
 		return held, err
 	}
 	l.ending = &e
 	if err := x.launch(l, nil); err != nil {
+		release()
 		return held, err
 	}
 	select {
 	case <-l.done:
+		release()
 		return l.snapshot(), nil
 	case <-ctx.Done():
+		x.wg.Go(func() { <-l.done; release() })
 		return l.snapshot(), context.Cause(ctx)
 	}
 }

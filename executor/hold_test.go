@@ -151,3 +151,40 @@ func TestEndOfARequest(t *testing.T) {
 		t.Errorf("%+v", run)
 	}
 }
+
+// TestStopWhileItBegins: whoever is first, the run ends, and what was stopped is
+// not done behind anybody's back.
+func TestStopWhileItBegins(t *testing.T) {
+	w := newWorld(t, nil)
+	for i := range 12 {
+		claimed, _, err := w.x.Claim(t.Context(), mention(t, "c", fmt.Sprintf("C1-1.%d", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if _, err := w.x.Begin(t.Context(), claimed.Name(), executor.Request{Command: &executor.Command{Shell: "sleep 300"}}); err != nil {
+				t.Error(err)
+			}
+		})
+		wg.Go(func() {
+			if err := w.x.Stop(t.Context(), claimed.Name(), gitd.Person{Name: "bob"}); err != nil {
+				t.Error(err)
+			}
+		})
+		wg.Go(func() {
+			err := w.x.Note(t.Context(), claimed.Name(), executor.Event{Type: executor.EventNote, Message: "a note"})
+			if err != nil && !errors.Is(err, executor.ErrConflict) {
+				t.Error(err)
+			}
+		})
+		wg.Wait()
+		run, err := w.x.Settled(t.Context(), claimed.Caller, claimed.ID)
+		if err != nil || run.Reason != executor.ReasonCancelled {
+			t.Fatalf("%+v %v", run, err)
+		}
+		if _, err := w.x.Manifest(t.Context(), run.Name()); err != nil {
+			t.Error(err)
+		}
+	}
+}
