@@ -96,6 +96,17 @@ func (e *RefusedError) Error() string {
 
 func (e *RefusedError) Unwrap() error { return ErrRefused }
 
+// ofApp are the codes that say something about the app and its token.
+var ofApp = map[string]bool{
+	"invalid_auth": true, "not_authed": true, "account_inactive": true, "token_revoked": true, "token_expired": true,
+	"no_permission": true, "missing_scope": true, "not_allowed_token_type": true, "access_denied": true, "ekm_access_denied": true,
+	"two_factor_setup_required": true, "accesslimited": true, "team_access_not_granted": true,
+}
+
+// OfApp tells whether Slack refuses the app or its token, and not what was
+// asked: whoever has set the app up can mend that, and then it may be asked again.
+func (e *RefusedError) OfApp() bool { return ofApp[e.Code] || e.Needed != "" }
+
 // passing is a failure that may be gone at the next attempt.
 type passing struct {
 	err   error
