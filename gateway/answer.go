@@ -215,6 +215,9 @@ func (s *session) merge(ctx context.Context, last executor.Run, words Words, who
 	if !last.Ended() {
 		return "A run is at work on this branch: wait for it, or `stop` it, then `merge`.", "", nil
 	}
+	if isOurs(words.Into) {
+		return fmt.Sprintf("`%s` is a branch that callers work on: merge into one of people's.", words.Into), "", nil
+	}
 	res, err := s.Executor.Merge(ctx, s.caller.String(), executor.Merge{By: who, Into: words.Into, Strategy: words.Strategy})
 	if err != nil {
 		return "", "", err
@@ -228,6 +231,10 @@ func (s *session) merge(ctx context.Context, last executor.Run, words Words, who
 	}
 	return fmt.Sprintf("`%s` is in %s now, at `%.10s`.", last.Branch, into, res.Commit), "", nil
 }
+
+// isOurs tells whether a branch is one that callers work on. As a base it would
+// make what an agent wrote its own configuration, and others own what is on it.
+func isOurs(branch string) bool { return strings.HasPrefix(branch, "ramus/") }
 
 // workflowFile is where a workflow that was named is read from: a path, or an
 // id below the folder of the repository's own. It is read from the base.

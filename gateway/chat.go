@@ -31,6 +31,10 @@ const houseRepo = "ramus-inbox"
 // four times as long as 4.
 func deciding() int { return max(4, runtime.NumCPU()) }
 
+// handing is the same for threads that are handed over: a runner elsewhere may
+// take minutes for each.
+const handing = 128
+
 // Chat turns mentions into runs and runs into replies. Its exported fields are
 // its options and may be changed until Open. Methods are safe for concurrent use.
 //
@@ -58,6 +62,9 @@ type Chat struct {
 	AllReplies bool
 	// EditEvery is the least time between two edits of a progress message; default 3 s.
 	EditEvery time.Duration
+	// RetryEvery is the first pause before something that failed is tried again;
+	// it doubles up to five minutes. Default 2 s.
+	RetryEvery time.Duration
 	// Links makes links to evidence; nil: messages have none.
 	Links *Links
 	Log   *slog.Logger
@@ -67,7 +74,8 @@ type Chat struct {
 	stop   context.CancelFunc
 	wg     sync.WaitGroup // sessions, and what serves actions
 	slots  chan struct{}
-	socket func() error // waits for Socket Mode to end
+	hands  chan struct{} // of hand-overs to the fallback runner
+	socket func() error  // waits for Socket Mode to end
 	me     atomic.Pointer[slack.Identity]
 
 	mu       sync.Mutex // guards all below
@@ -89,11 +97,15 @@ func (c *Chat) Open(ctx context.Context) error {
 	if c.EditEvery <= 0 {
 		c.EditEvery = 3 * time.Second
 	}
+	if c.RetryEvery <= 0 {
+		c.RetryEvery = 2 * time.Second
+	}
 	if c.Gate.Prefix == "" {
 		c.Gate.Prefix = "!!!"
 	}
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	c.slots = make(chan struct{}, deciding())
+	c.hands = make(chan struct{}, handing)
 	c.sessions = make(map[string]*session)
 	if _, err := c.Git.Repo(houseRepo); errors.Is(err, gitd.ErrNotFound) {
 		if _, err := c.Git.Create(ctx, houseRepo); err != nil && !errors.Is(err, gitd.ErrExists) {
@@ -124,7 +136,13 @@ func (c *Chat) Open(ctx context.Context) error {
 	})
 	if c.Socket {
 		ended := make(chan error, 1)
-		go func() { ended <- c.Slack.Socket(c.ctx, c.Deliver) }()
+		go func() {
+			err := c.Slack.Socket(c.ctx, c.Deliver)
+			if c.ctx.Err() == nil {
+				c.Log.Error("nothing arrives from Slack by Socket Mode any more", "err", err)
+			}
+			ended <- err
+		}()
 		c.socket = func() error { return <-ended }
 	}
 	return nil
@@ -179,6 +197,16 @@ func (s Session) Caller() executor.Caller {
 // runID is the run of a mention, from "{channel}:{ts}": a ref cannot hold a colon.
 func runID(m slack.Mention) string { return strings.ReplaceAll(m.Key(), ":", "-") }
 
+// derivedID is the id of a run that comes of another one.
+func derivedID(id, suffix string) string {
+	const most = 90 // an id may have 100 bytes
+	if len(id)+len(suffix) <= most {
+		return id + suffix
+	}
+	sum := sha256.Sum256([]byte(id + suffix))
+	return strings.TrimRight(id[:min(len(id), 50)], ".-") + "-" + hex.EncodeToString(sum[:8])
+}
+
 // Claimed is the answer to a mention: its run and where that stands. A retry gets the same.
 type Claimed struct {
 	Run   string         `json:"run"`
@@ -201,7 +229,7 @@ func (c *Chat) Deliver(ctx context.Context, d slack.Delivery) (reply any, err er
 	case d.Action != nil:
 		return nil, c.press(ctx, *d.Action)
 	case d.Command != nil:
-		return c.command(ctx, *d.Command)
+		return c.command(ctx, *d.Command, d.Retry > 0)
 	}
 	return nil, nil
 }
@@ -315,15 +343,16 @@ func (c *Chat) take(s Session, t task) {
 	}
 	own := c.sessions[s.Key]
 	if own == nil {
-		own = &session{Chat: c, Session: s, caller: s.Caller(), wake: make(chan struct{}, 1)}
+		own = &session{Chat: c, Session: s, caller: s.Caller(), wake: make(chan struct{}, 1), has: make(map[string]bool)}
 		c.sessions[s.Key] = own
 		c.wg.Go(own.own)
 	}
-	own.queue = append(own.queue, t)
-	select {
-	case own.wake <- struct{}{}:
-	default:
+	if own.has[t.run.Name()] {
+		return
 	}
+	own.has[t.run.Name()] = true
+	own.queue = append(own.queue, t)
+	own.awake()
 }
 
 // background runs f beside the request that asked for it; Close waits for it.

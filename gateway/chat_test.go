@@ -4,6 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -65,6 +68,22 @@ func (k *talk) until(what string, done func() bool) {
 	defer cancel()
 	if err := k.slack.Until(ctx, done); err != nil {
 		k.t.Fatalf("%s: %v\n%s", what, err, k.transcript())
+	}
+}
+
+// recorded waits for something to be true of the runs: nothing in the workspace tells of it.
+func (k *talk) recorded(what string, done func() bool) {
+	k.t.Helper()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	ctx, cancel := context.WithTimeout(k.t.Context(), time.Minute)
+	defer cancel()
+	for !done() {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			k.t.Fatalf("%s: %v\n%s", what, ctx.Err(), k.transcript())
+		}
 	}
 }
 
@@ -437,6 +456,102 @@ func (k *talk) touch(c executor.Caller, name string) {
 	for _, dir := range found {
 		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o666); err != nil {
 			k.t.Fatal(err)
+		}
+	}
+}
+
+// TestRunnerElsewhereHoldsUpNobody: threads that are handed over wait for their
+// runner, and nobody else does.
+func TestRunnerElsewhereHoldsUpNobody(t *testing.T) {
+	down := make(chan struct{})
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // so that its end is noticed
+		select {
+		case <-down:
+		case <-r.Context().Done():
+		}
+		fmt.Fprint(w, `{"text": "done elsewhere"}`)
+	}))
+	t.Cleanup(web.Close)
+	k := openTalk(t, false, func(c *gateway.Chat) {
+		c.Fallback = &fallback.Client{URL: web.URL, Secret: "a-shared-secret"}
+	})
+	var outside []string
+	for range 40 {
+		outside = append(outside, k.slack.Say("U02", "C01", "", "<@"+k.slack.BotUser+"> please mend it"))
+	}
+	k.ask(owner, "", "help", 1)
+	close(down)
+	k.until("the answers of the runner", func() bool {
+		for _, ts := range outside {
+			if len(k.part("C01", ts, "result")) != 1 {
+				return false
+			}
+		}
+		return true
+	})
+}
+
+// TestTokenIsMended: a mention outlives a token that Slack refuses for a while.
+func TestTokenIsMended(t *testing.T) {
+	k := openTalk(t, false, func(c *gateway.Chat) { c.RetryEvery = time.Millisecond })
+	k.slack.Fail(
+		slacktest.Fault{Method: "conversations.replies", Error: "token_expired", Times: 3},
+		slacktest.Fault{Method: "chat.postMessage", Error: "missing_scope", Times: 3},
+	)
+	ts, _ := k.ask(owner, "", "help", 1)
+	k.recorded("the record", func() bool { return k.runs("C01", ts)[0].Told != nil })
+	if n := len(k.part("C01", ts, "result")); n != 1 {
+		t.Errorf("%d answers", n)
+	}
+}
+
+// TestChannelIsArchived: a run whose thread takes no messages ends like any.
+func TestChannelIsArchived(t *testing.T) {
+	k := openTalk(t, true, nil)
+	k.slack.Fail(slacktest.Fault{Method: "chat.postMessage", Error: "is_archived", Times: -1})
+	ts := k.slack.Say(owner, "C01", "", "<@"+k.slack.BotUser+"> exec true")
+	k.recorded("the end", func() bool {
+		runs := k.runs("C01", ts)
+		return len(runs) == 1 && runs[0].State == executor.StateComplete && runs[0].Told != nil
+	})
+}
+
+// TestRepositoryThatIsOpenToAll opens no other one: a thread works where it has its branch.
+func TestRepositoryThatIsOpenToAll(t *testing.T) {
+	k := openTalk(t, true, func(c *gateway.Chat) {
+		c.Gate.Repos, c.Gate.Requesters, c.Repo = []string{"open"}, []string{"U02"}, "app"
+	})
+	k.repo(t, "open")
+	ts, _ := k.ask("U02", "", "!!! exec echo x > a.txt", 1)
+	for _, text := range []string{"repo:open merge", "repo:open diff", "repo:open exec true"} {
+		mention := k.slack.Say("U03", "C01", ts, "<@"+k.slack.BotUser+"> "+text)
+		k.recorded("the end of "+text, func() bool {
+			run, ok := k.Executor.Find(gateway.Session{Key: "slack:" + k.slack.Team + ":C01:" + ts}.Caller(), "C01-"+mention)
+			return ok && run.Told != nil
+		})
+	}
+	if n := len(k.part("C01", ts, "result")); n != 1 {
+		t.Errorf("a stranger was answered\n%s", k.transcript())
+	}
+	if _, m := k.ask("U02", ts, "!!! base:ramus/other exec true", 2); !strings.Contains(says(m), "no base") {
+		t.Errorf("a branch of callers as a base: %s", says(m))
+	}
+	if _, m := k.ask("U02", ts, "!!! merge into ramus/other", 3); !strings.Contains(says(m), "branch that callers work on") {
+		t.Errorf("a merge into a branch of callers: %s", says(m))
+	}
+}
+
+// TestButtonsOfAChain: each retry is a run whose id comes of the last one's.
+func TestButtonsOfAChain(t *testing.T) {
+	id, seen := "C0123456789-1700000000.000100", map[string]bool{}
+	for range 40 {
+		if id = gateway.DerivedID(id, "-retry"); len(id) > 100 || seen[id] {
+			t.Fatalf("%q", id)
+		}
+		seen[id] = true
+		if diff := gateway.DerivedID(id, "-diff-13345224609.738474920.8088930838d88f008e0"); len(diff) > 100 {
+			t.Fatalf("%q", diff)
 		}
 	}
 }

@@ -33,12 +33,12 @@ func (c *Chat) press(ctx context.Context, a slack.Action) error {
 	}
 	switch a.ID {
 	case actionRetry:
-		return c.again(ctx, run, d, a, "retry", "-retry")
+		return c.again(ctx, run, a, "retry", "-retry")
 	case actionDiff:
-		return c.again(ctx, run, d, a, "diff", "-diff-"+mailbox(a.TriggerID))
+		return c.again(ctx, run, a, "diff", "-diff-"+mailbox(a.TriggerID))
 	case actionRepo:
 		// Before the words: behind them it would be a part of exec's command.
-		return c.again(ctx, run, d, a, "repo:"+choice+" "+d.Prompt, "-repo")
+		return c.again(ctx, run, a, "repo:"+choice+" "+d.Prompt, "-repo")
 	case actionStop, actionApprove, actionReject:
 		c.background(func(ctx context.Context) {
 			if err := c.control(ctx, run, a, choice); err != nil && ctx.Err() == nil {
@@ -84,14 +84,20 @@ func (c *Chat) control(ctx context.Context, run executor.Run, a slack.Action, st
 	return err
 }
 
+// pressed is the event of a button: what was said by it, and on which run's message.
+type pressed struct {
+	slack.Mention
+	On string `json:"on,omitempty"`
+}
+
 // again claims a run in the thread of another one, as if somebody had said text there.
-func (c *Chat) again(ctx context.Context, of executor.Run, d decided, a slack.Action, text, suffix string) error {
+func (c *Chat) again(ctx context.Context, of executor.Run, a slack.Action, text, suffix string) error {
 	m, err := event(of)
 	if err != nil {
 		return err
 	}
 	m.User, m.Text = a.User, text
-	data, err := json.Marshal(m)
+	data, err := json.Marshal(pressed{m, of.Name()})
 	if err != nil {
 		return err
 	}
@@ -99,23 +105,15 @@ func (c *Chat) again(ctx context.Context, of executor.Run, d decided, a slack.Ac
 	words, _ := ParseWords(text)
 	at := c.place(ctx, s, m.Channel, words)
 	run, fresh, err := c.Executor.Claim(ctx, executor.Request{
-		Key: of.ID + suffix, Caller: of.Caller, Repo: at.claim, Base: at.base, Asker: asker(a.User, ""),
+		Key: derivedID(of.ID, suffix), Caller: of.Caller, Repo: at.claim, Base: at.base, Asker: asker(a.User, ""),
 		Origin: &executor.Origin{Source: slackSource, Session: s.Key, Key: of.Origin.Key + suffix, Event: data},
 	})
 	if err != nil {
 		return fmt.Errorf("cannot claim what a button asks for: %w", err)
 	}
-	if !fresh {
-		return nil
+	if fresh {
+		c.take(s, task{run: run})
 	}
-	d.Prompt = text
-	if data, err = json.Marshal(d); err != nil {
-		return err
-	}
-	if err := c.Executor.Note(ctx, run.Name(), executor.Event{Type: executor.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: data}); err != nil {
-		return err
-	}
-	c.take(s, task{run: run})
 	return nil
 }
 
@@ -141,7 +139,7 @@ type ephemeral struct {
 
 // command serves "/ramus …". There is no message of a person that could be
 // claimed: ramus begins a thread itself, which is the claim's key.
-func (c *Chat) command(ctx context.Context, d slack.Command) (any, error) {
+func (c *Chat) command(ctx context.Context, d slack.Command, retry bool) (any, error) {
 	answer := func(text string) (any, error) { return ephemeral{"ephemeral", text}, nil }
 	words, err := ParseWords(d.Text)
 	switch {
@@ -160,7 +158,7 @@ func (c *Chat) command(ctx context.Context, d slack.Command) (any, error) {
 	// The trigger tells this command from an earlier one of the same person, whose
 	// thread would be taken for it where an answer of Slack's is lost.
 	parent.Channel, parent.Mark = d.Channel, slack.Mark{Run: "slash " + d.TriggerID, Key: d.User, Part: slashPart}
-	ts, err := c.Slack.Post(ctx, parent, false)
+	ts, err := c.Slack.Post(ctx, parent, retry)
 	if err != nil {
 		if errors.Is(err, slack.ErrRefused) {
 			return answer("I cannot post in this channel: invite me to it first, with /invite.")

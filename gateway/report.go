@@ -33,7 +33,7 @@ func (s *session) report(ctx context.Context, t task) error {
 	if err != nil {
 		return err
 	}
-	r := &reporter{session: s, run: t.run, m: m, look: t.again}
+	r := &reporter{session: s, run: t.run, m: m, look: t.again, seen: t.seen}
 	d, _ := s.policy(ctx, t.run.Name())
 	r.policy = d.Policy
 	if t.run.Kind != executor.KindRequest {
@@ -51,6 +51,7 @@ type reporter struct {
 	m      slack.Mention
 	policy Policy
 	look   bool // for a message that an earlier process may have posted
+	seen   <-chan struct{}
 
 	ts      string // of the progress message
 	step    string
@@ -59,6 +60,7 @@ type reporter struct {
 	output  string // of a single command, or of the last that failed
 	changed bool   // since the last edit
 	edited  time.Time
+	mute    bool // Slack refuses the progress message
 }
 
 func (r *reporter) mark(part string) slack.Mark {
@@ -237,6 +239,9 @@ func (r *reporter) show(ctx context.Context) error {
 		r.run = run
 	}
 	r.changed = false
+	if r.mute {
+		return nil
+	}
 	since := r.run.StartedAt
 	if since.IsZero() {
 		since = r.run.CreatedAt
@@ -253,6 +258,11 @@ func (r *reporter) show(ctx context.Context) error {
 		return err
 	}
 	ts, err := r.Slack.Post(ctx, msg, r.look)
+	if refusedHere(err) {
+		r.Log.Warn("cannot post a progress message", "run", r.run.Name(), "err", err)
+		r.mute = true // the run goes on all the same, and the result is tried too
+		return nil
+	}
 	if err != nil {
 		return err
 	}
@@ -310,7 +320,7 @@ func (r *reporter) finish(ctx context.Context) error {
 	told := posted{Channel: r.m.Channel, Part: partResult}
 	if !silent {
 		told.TS, err = r.Slack.Post(ctx, r.address(msg, partResult), r.look)
-		if err != nil && !errors.Is(err, slack.ErrRefused) {
+		if err != nil && !refusedHere(err) {
 			return err
 		}
 		if err != nil {
@@ -318,12 +328,21 @@ func (r *reporter) finish(ctx context.Context) error {
 			r.Log.Error("cannot post a result", "run", run.Name(), "err", err)
 		}
 	}
-	r.tidy(ctx)
+	if _, elsewhere := run.Output["run"]; !silent || !elsewhere {
+		r.tidy(ctx)
+	}
 	data, err := json.Marshal(told)
 	if err != nil {
 		return err
 	}
 	return r.Executor.Tell(ctx, run.Name(), data)
+}
+
+// refusedHere tells whether Slack refuses a message for what it is or where it
+// goes. A token that is refused may be mended.
+func refusedHere(err error) bool {
+	var refused *slack.RefusedError
+	return errors.As(err, &refused) && !refused.OfApp()
 }
 
 // result is the message that says how a run ended. A request that was answered
@@ -383,6 +402,9 @@ func (r *reporter) tidy(ctx context.Context) {
 			r.Log.Warn("cannot bring a progress message up to date", "run", r.run.Name(), "err", err)
 		}
 		cancel()
+	}
+	if r.seen != nil {
+		<-r.seen
 	}
 	mark := "white_check_mark"
 	if r.run.State == executor.StateFailed {

@@ -11,6 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/slack"
+	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
@@ -23,8 +24,10 @@ const (
 
 // task is a run that its session has to bring to its end.
 type task struct {
-	run   executor.Run
-	again bool // another process may have begun with it: look before anything is posted
+	run    executor.Run
+	again  bool            // somebody may have begun with it: look before anything is posted
+	failed int             // how often it could not be brought further
+	seen   <-chan struct{} // closed when the first reaction on the mention is set, or left; nil: there is none
 }
 
 // session is a conversation at work. One goroutine owns it: it decides on the
@@ -37,8 +40,10 @@ type session struct {
 	wake   chan struct{}  // one token: there is something in queue
 	runs   sync.WaitGroup // that are followed
 
-	queue    []task // guarded by Chat.mu
-	followed int    // guarded by Chat.mu
+	// All below is guarded by Chat.mu.
+	queue []task
+	busy  int             // goroutines of runs
+	has   map[string]bool // the runs that are in queue, decided on or followed
 }
 
 // own decides on what is queued until nothing is left and nothing is followed.
@@ -62,17 +67,137 @@ func (s *session) own() {
 		case <-s.ctx.Done():
 			return
 		}
-		begun, err := s.decide(s.ctx, t)
+		next, err := s.decide(s.ctx, t)
 		<-s.slots
 		switch {
 		case s.ctx.Err() != nil:
 			return
 		case err != nil:
-			s.Log.Error("cannot decide on a mention; it is tried again at the next start", "run", t.run.Name(), "err", err)
-		case begun != nil:
-			s.follow(task{run: *begun, again: t.again})
+			// What can never succeed is told, where it can be.
+			if run, failed := s.mistake(t.run, err); failed == nil {
+				s.goOn(t, following{run: run})
+			} else {
+				s.later(t, "cannot decide on a mention", err)
+			}
+		default:
+			s.goOn(t, next)
 		}
 	}
+}
+
+// following is what comes behind a decision: nothing; a run to be followed; or
+// work that takes its time and ends with one.
+type following struct {
+	run  *executor.Run
+	work func(context.Context) (*executor.Run, error)
+	seen <-chan struct{} // of the task
+}
+
+// goOn does what a decision leaves to be done, beside the decisions on other mentions.
+func (s *session) goOn(t task, next following) {
+	if next.run != nil && next.run.Name() != t.run.Name() {
+		s.mu.Lock()
+		delete(s.has, t.run.Name())
+		known := s.has[next.run.Name()]
+		s.has[next.run.Name()] = true
+		s.mu.Unlock()
+		if known {
+			return
+		}
+	}
+	if next.run == nil && next.work == nil {
+		s.mu.Lock()
+		delete(s.has, t.run.Name())
+		s.mu.Unlock()
+		return
+	}
+	s.beside(func() {
+		run := next.run
+		if next.work != nil {
+			var err error
+			if run, err = next.work(s.ctx); err != nil {
+				s.later(t, "cannot hand a mention over", err)
+				return
+			}
+		}
+		t := task{run: *run, again: t.again, failed: t.failed, seen: next.seen}
+		if err := s.report(s.ctx, t); err != nil {
+			s.later(t, "cannot report a run", err)
+			return
+		}
+		s.mu.Lock()
+		delete(s.has, run.Name())
+		s.mu.Unlock()
+	})
+}
+
+// beside runs f in a goroutine that the session waits for.
+func (s *session) beside(f func()) {
+	s.mu.Lock()
+	s.busy++
+	s.mu.Unlock()
+	s.runs.Go(func() {
+		f()
+		s.mu.Lock()
+		s.busy--
+		s.mu.Unlock()
+		s.awake()
+	})
+}
+
+func (s *session) awake() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// maxPause bounds how long something that failed is left alone.
+const maxPause = 5 * time.Minute
+
+// lasting tells whether asking again cannot help.
+func lasting(err error) bool {
+	p := asProblem(err, local)
+	return p.Status < 500 && p.Kind != KindConflict && p.Kind != kindGone
+}
+
+// mistake ends a mention for an error that asking again does not help; what
+// else there is is returned as it is.
+func (s *session) mistake(run executor.Run, err error) (*executor.Run, error) {
+	if !lasting(err) {
+		return nil, err
+	}
+	return s.end(s.ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: asProblem(err, local).Error()})
+}
+
+// later tries a task again after a pause: the process may have months to live,
+// and what keeps a mention from its answer (a full disk, a token that was
+// changed) may be gone in minutes. What can never succeed is left to the next start.
+func (s *session) later(t task, what string, err error) {
+	if s.ctx.Err() != nil {
+		return
+	}
+	if lasting(err) {
+		s.Log.Error(what+"; it is tried again at the next start", "run", t.run.Name(), "err", err)
+		s.mu.Lock()
+		delete(s.has, t.run.Name())
+		s.mu.Unlock()
+		return
+	}
+	pause := min(s.RetryEvery<<min(t.failed, 20), maxPause)
+	s.Log.Error(what+"; it is tried again", "run", t.run.Name(), "pause", pause, "err", err)
+	s.beside(func() {
+		timer := time.NewTimer(pause)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-s.ctx.Done():
+			return
+		}
+		s.mu.Lock()
+		s.queue = append(s.queue, task{run: t.run, again: true, failed: t.failed + 1})
+		s.mu.Unlock()
+	})
 }
 
 type sessionState int
@@ -93,30 +218,11 @@ func (s *session) next() (task, sessionState) {
 		s.queue = s.queue[1:]
 		return t, sessionBusy
 	}
-	if s.followed > 0 {
+	if s.busy > 0 {
 		return task{}, sessionWaits
 	}
 	delete(s.sessions, s.Key)
 	return task{}, sessionIdle
-}
-
-// follow reports a run until it has ended and the thread knows.
-func (s *session) follow(t task) {
-	s.mu.Lock()
-	s.followed++
-	s.mu.Unlock()
-	s.runs.Go(func() {
-		if err := s.report(s.ctx, t); err != nil && s.ctx.Err() == nil {
-			s.Log.Error("cannot report a run; it is tried again at the next start", "run", t.run.Name(), "err", err)
-		}
-		s.mu.Lock()
-		s.followed--
-		s.mu.Unlock()
-		select {
-		case s.wake <- struct{}{}:
-		default:
-		}
-	})
 }
 
 // event is what a run was asked for with.
@@ -152,61 +258,109 @@ func policyOf(ctx context.Context, x *executor.Executor, run string) (decided, b
 	return decided{}, false
 }
 
-// decide finds out what a mention wants and does it, or begins it. The run that
-// is to be followed, if any, is returned.
-func (s *session) decide(ctx context.Context, t task) (*executor.Run, error) {
+// decide finds out what a mention wants and does it, or begins it.
+func (s *session) decide(ctx context.Context, t task) (next following, err error) {
 	run := t.run
 	if now, ok := s.Executor.Find(run.Caller, run.ID); ok {
 		run = now
 	}
 	if run.Told != nil {
-		return nil, nil
+		return next, nil
 	}
 	if run.Kind != executor.KindRequest || run.Ended() {
-		return &run, nil
+		return following{run: &run}, nil
 	}
 	m, err := event(run)
 	if err != nil {
-		return nil, err
+		return next, err
 	}
 	thread, err := s.thread(ctx, m)
 	if err != nil {
-		if ctx.Err() == nil && errors.Is(err, slack.ErrRefused) {
+		var refused *slack.RefusedError
+		if ctx.Err() == nil && errors.As(err, &refused) && !refused.OfApp() {
 			// The thread cannot be read, now or ever: there is nobody to tell either.
-			return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: err.Error()})
+			next.run, err = s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: err.Error()})
 		}
-		return nil, err
+		return next, err
+	}
+	if m.Bot == "" { // it came before Slack had told who ramus is
+		me, err := s.Slack.Me(ctx)
+		if err != nil {
+			return next, err
+		}
+		m.Bot = me.User
 	}
 	words, mistake := ParseWords(m.Said())
 	at := s.place(ctx, s.Session, m.Channel, words)
 	d, known := s.policy(ctx, run.Name())
 	if !known {
-		d.Policy = s.Gate.Resolve(Asked{ThreadStarter: threadStarter(thread), Requester: m.User, Text: m.Said(),
-			Channel: m.Channel, Repo: at.repo, Session: s.Key})
-		for _, tool := range Catalog(d.Policy) {
-			d.Tools = append(d.Tools, tool.Name)
+		if d, err = s.judge(ctx, run, m, thread, at); err != nil {
+			return next, err
 		}
 		data, err := json.Marshal(d)
 		if err != nil {
-			return nil, err
+			return next, err
 		}
 		s.Log.Info("policy", "run", run.Name(), "session", s.Key, "runner", d.Runner, "reason", d.Reason)
 		if err := s.Executor.Note(ctx, run.Name(), executor.Event{Type: executor.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: data}); err != nil {
-			return nil, err
+			return next, err
 		}
 	}
-	s.react(ctx, m, "eyes")
+	seen := make(chan struct{})
+	next.seen = seen
+	s.beside(func() { // Slack's limit of reactions is no reason to wait
+		defer close(seen)
+		s.react(s.ctx, m, "eyes")
+	})
 	if d.Runner != RunnerContainer {
-		return s.handOver(ctx, run, m, thread, d.Policy)
+		// A runner that is slow, or down, must not hold up who is let through.
+		next.work = func(ctx context.Context) (*executor.Run, error) {
+			select {
+			case s.hands <- struct{}{}:
+				defer func() { <-s.hands }()
+			case <-ctx.Done():
+				return nil, context.Cause(ctx)
+			}
+			ended, err := s.handOver(ctx, run, m, thread, d.Policy)
+			<-seen
+			return ended, err
+		}
+		return next, nil
 	}
 	if d.Prompt != m.Said() {
 		words, mistake = ParseWords(d.Prompt)
 		at = s.place(ctx, s.Session, m.Channel, words)
 	}
 	if mistake != nil {
-		return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: mistake.Error()})
+		next.run, err = s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: mistake.Error()})
+		return next, err
 	}
-	return s.act(ctx, run, m, thread, words, at)
+	next.run, err = s.act(ctx, run, m, thread, words, at)
+	return next, err
+}
+
+// judge asks the gate about a mention. A button is a part of the thread that it
+// was let through for.
+func (s *session) judge(ctx context.Context, run executor.Run, m slack.Mention, thread slack.Thread, at place) (decided, error) {
+	var p pressed
+	if err := json.Unmarshal(run.Origin.Event, &p); err != nil {
+		return decided{}, fmt.Errorf("cannot read the event of %s: %w", run.Name(), err)
+	}
+	if p.On != "" {
+		d, known := s.policy(ctx, p.On)
+		if !known {
+			return d, fmt.Errorf("cannot read the policy of %s, whose button was pressed", p.On)
+		}
+		d.Prompt = p.Text
+		return d, nil
+	}
+	// What the thread has done already is where it works, whatever a text names.
+	d := decided{Policy: s.Gate.Resolve(Asked{ThreadStarter: threadStarter(thread), Requester: m.User, Text: m.Said(),
+		Channel: m.Channel, Repo: first(at.home, at.repo), Session: s.Key})}
+	for _, tool := range Catalog(d.Policy) {
+		d.Tools = append(d.Tools, tool.Name)
+	}
+	return d, nil
 }
 
 // thread reads the conversation. What a slash command began has no message of
@@ -287,31 +441,15 @@ func (s *session) say(ctx context.Context, run executor.Run, text, code string) 
 // begin gives the mention's run its work. Where the claim lies in another
 // repository than the work, the work is a run of its own and the claim points to it.
 func (s *session) begin(ctx context.Context, run executor.Run, at place, asked executor.Request) (*executor.Run, error) {
-	asked.Base = at.base
-	var begun executor.Run
-	var err error
-	if at.repo == run.Repo {
-		begun, err = s.Executor.Begin(ctx, run.Name(), asked)
-	} else {
-		asked.Key, asked.Caller, asked.Repo, asked.Origin = run.ID+"-work", run.Caller, at.repo, run.Origin
-		begun, err = s.Executor.Submit(ctx, asked)
-		if err == nil {
-			if _, err := s.Executor.End(ctx, run.Name(), executor.Ending{Output: map[string]any{"run": begun.Name(), "silent": true}}); err != nil {
-				return nil, err
-			}
-			d, _ := s.policy(ctx, run.Name())
-			data, err := json.Marshal(d)
-			if err != nil {
-				return nil, err
-			}
-			if err := s.Executor.Note(ctx, begun.Name(), executor.Event{Type: executor.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: data}); err != nil && !errors.Is(err, executor.ErrConflict) {
-				return nil, err
-			}
-			if err := s.Executor.Tell(ctx, run.Name(), nil); err != nil {
-				return nil, err
-			}
+	if at.repo != run.Repo {
+		work, err := s.move(ctx, run, at, asked.Asker)
+		if err != nil {
+			return s.mistake(run, err)
 		}
+		run = work
 	}
+	asked.Base = at.base
+	begun, err := s.Executor.Begin(ctx, run.Name(), asked)
 	if err != nil {
 		if p := asProblem(err, local); p.Status < 500 {
 			return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: p.Error()})
@@ -319,6 +457,31 @@ func (s *session) begin(ctx context.Context, run executor.Run, at place, asked e
 		return nil, err
 	}
 	return &begun, nil
+}
+
+// move claims the mention again where its work is, with its policy, and ends
+// the first claim. It can be done again at whatever point it was left.
+func (s *session) move(ctx context.Context, run executor.Run, at place, by gitd.Person) (executor.Run, error) {
+	work, _, err := s.Executor.Claim(ctx, executor.Request{Key: derivedID(run.ID, "-work"), Caller: run.Caller, Repo: at.repo, Base: at.base,
+		Asker: by, Origin: run.Origin})
+	if err != nil {
+		return work, err
+	}
+	if _, known := s.policy(ctx, work.Name()); !known {
+		d, _ := s.policy(ctx, run.Name())
+		data, err := json.Marshal(d)
+		if err != nil {
+			return work, err
+		}
+		err = s.Executor.Note(ctx, work.Name(), executor.Event{Type: executor.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: data})
+		if err != nil && !errors.Is(err, executor.ErrConflict) {
+			return work, err
+		}
+	}
+	if _, err := s.Executor.End(ctx, run.Name(), executor.Ending{Output: map[string]any{"run": work.Name(), "silent": true}}); err != nil {
+		return work, err
+	}
+	return work, s.Executor.Tell(ctx, run.Name(), nil)
 }
 
 // act does what the words of a mention say.
@@ -336,6 +499,9 @@ func (s *session) act(ctx context.Context, run executor.Run, m slack.Mention, th
 			return nil, err
 		}
 		return s.say(ctx, run, text, code)
+	}
+	if isOurs(words.Base) {
+		return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: fmt.Sprintf("%s is a branch that callers work on, and no base.", words.Base)})
 	}
 	if at.repo == "" {
 		return s.end(ctx, run, executor.Ending{Output: map[string]any{"ask": s.repos(ctx)}})
@@ -395,7 +561,7 @@ func (s *session) prompt(ctx context.Context, run executor.Run, m slack.Mention,
 			return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: p.Error()})
 		}
 		if !errors.Is(err, executor.ErrConflict) {
-			return nil, err
+			return s.mistake(run, err)
 		}
 	}
 	asked.Agent = &executor.AgentCall{Name: at.agent, Prompt: agentPrompt(thread, m, text, skipped), Files: files}
