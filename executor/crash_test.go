@@ -51,6 +51,9 @@ func crashChild(dir string) error {
 		return err
 	}
 	nodes, _ := strconv.Atoi(os.Getenv("RAMUS_TEST_NODES"))
+	if crashAgents() != nil {
+		return crashTalk(ctx, x, c, nodes)
+	}
 	key := os.Getenv("RAMUS_TEST_KEY")
 	if key == "" {
 		key = "job"
@@ -177,7 +180,11 @@ func crashRound(t *testing.T, rnd *rand.Rand, agent string, nodes int) {
 			t.Fatalf("the server did not open after %d kills: %q", kills, lines.Text())
 		}
 		ended := ""
-		timer := time.AfterFunc(time.Duration(rnd.IntN(1200))*time.Millisecond, func() {
+		window := 1200
+		if agent != "" {
+			window = 400 // a turn is quick
+		}
+		timer := time.AfterFunc(time.Duration(rnd.IntN(window))*time.Millisecond, func() {
 			if kills < 25 {
 				_ = cmd.Process.Kill()
 			}

@@ -504,7 +504,7 @@ func (c *call) liveTail(r executor.Run, step, stream string) string {
 	}
 	defer out.Close()
 	if f, ok := out.(io.Seeker); ok {
-		_, err = f.Seek(-pageLive, io.SeekEnd) // shorter ones are read from their beginning
+		_, _ = f.Seek(-pageLive, io.SeekEnd) // shorter ones are read from their beginning
 	}
 	b, _ := io.ReadAll(io.LimitReader(out, pageLive))
 	return clean(string(b))

@@ -183,7 +183,7 @@ exit 3
 	r.tryBundle(t, run, m)
 
 	// The status, and a page for whoever comes too late.
-	resp, text = r.get(t, r.Links.Sign("/evidence/run:otter/k/status.json"))
+	_, text = r.get(t, r.Links.Sign("/evidence/run:otter/k/status.json"))
 	var status gateway.EvidenceStatus
 	if err := json.Unmarshal([]byte(text), &status); err != nil || status.State != executor.StateFailed || status.Verdict != executor.VerdictFailed || status.Head != m.Head {
 		t.Errorf("status: %v, %s", err, text)
