@@ -4,7 +4,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-slack test test-quick bench image setup lint cover fuzz vuln clean
+.PHONY: help build demo demo-slack smoke-slack test test-quick bench image setup lint cover fuzz vuln clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -22,6 +22,11 @@ demo-slack: ## the same from a Slack thread, with a stand-in of Slack in the ter
 	@scripts/setup.sh demo
 	@$(MAKE) --no-print-directory build
 	@scripts/demo-slack.sh
+
+smoke-slack: ## three threads at the gate: not allowed, allowed, by prefix
+	@scripts/setup.sh demo
+	@$(MAKE) --no-print-directory build
+	@scripts/demo-slack.sh smoke
 
 # Where the image cannot be built the tests that need it say so, and are failures with CI=true.
 test: ## set-up, image, vet, staticcheck and all tests with the race detector

@@ -5,10 +5,20 @@
 # thread that the gate does not let through goes to the fallback runner.
 # Ends with 0 only if all of that happened. Everything lies in a temporary
 # folder; KEEP=1 leaves it behind.
+#
+#   scripts/demo-slack.sh         the demo (make demo-slack)
+#   scripts/demo-slack.sh smoke   only the smoke test of the gate (make smoke-slack): a
+#                                 thread that is not allowed, one that is, one by its
+#                                 prefix; the runner of each is logged and posted
+#
+# RAMUS names a binary that is built already.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-ramus=$PWD/bin/ramus
+ramus=${RAMUS:-$PWD/bin/ramus}
+unset RAMUS
+what=${1:-demo}
+case $what in demo | smoke) ;; *) echo "usage: demo-slack.sh [smoke]" >&2; exit 2 ;; esac
 work=$(mktemp -d "${TMPDIR:-/tmp}/ramus-slack.XXXXXX")
 server=
 finish() {
@@ -70,8 +80,28 @@ git -C "$work/sample" -c user.name=demo -c user.email=demo@localhost commit -qm 
 "$ramus" serve >"$work/serve.log" 2>&1 &
 server=$!
 
-"$work/slack-standin" -listen "$slack" -ramus "http://$web" -fallback "$elsewhere" \
-    -users U0A5KQ7U3N3=developer,U0REVIEW=reviewer,U0GUEST=visitor <<'THREADS' || { cat "$work/serve.log" >&2; exit 1; }
+smoke() {
+    cat <<'THREADS'
+verify 30
+# A visitor's thread goes to the fallback runner, as if ramus were not there.
+say visitor #builds @ramus the nightly build is red, please look
+wait 60 fallback runner looks after this
+# The prefix lets one mention of an allowed user through, in anybody's thread.
+reply reviewer @ramus !!! exec git log --oneline -1
+wait 120 explicit-prefix
+wait 120 Done
+# For others it is just three characters.
+reply visitor @ramus !!! exec git log --oneline -1
+wait 60 fallback runner looks after this
+# A thread of somebody whose threads are let through.
+say developer #general @ramus exec git log --oneline -1
+wait 120 thread-starter-allowlist
+wait 120 Done
+THREADS
+}
+
+demo() {
+    cat <<'THREADS'
 verify 30
 # A thread of somebody whose threads are let through.
 say developer #builds @ramus test ./units/...
@@ -85,14 +115,13 @@ reply developer @ramus diff
 wait 60 Checked by hand
 reply developer @ramus status
 wait 60 3 runs
-# A visitor's thread goes to the fallback runner, as if ramus were not there.
-say visitor #builds @ramus the nightly build is red, please look
-wait 60 fallback runner looks after this
-# The prefix lets one mention of an allowed user through.
-reply reviewer @ramus !!! exec git log --oneline -1
-wait 120 explicit-prefix
-wait 120 Done
 THREADS
+    smoke | grep -v '^verify'
+}
+
+"$what" >"$work/threads"
+"$work/slack-standin" -listen "$slack" -ramus "http://$web" -fallback "$elsewhere" \
+    -users U0A5KQ7U3N3=developer,U0REVIEW=reviewer,U0GUEST=visitor <"$work/threads" || { cat "$work/serve.log" >&2; exit 1; }
 
 echo
 echo "== which runner each mention got, and why (the server's log)"

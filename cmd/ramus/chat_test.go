@@ -253,6 +253,16 @@ func (s *chatServer) settle() {
 	s.t.Errorf("after half a minute %s", open)
 }
 
+// TestChatSmoke runs the smoke test of the gate as people do, by its script.
+func TestChatSmoke(t *testing.T) {
+	s := newChatServer(t, "")
+	cmd := exec.Command(abs(t, "../../scripts/demo-slack.sh"), "smoke")
+	cmd.Env = append(os.Environ(), "RAMUS="+s.binary, "TMPDIR="+t.TempDir())
+	if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "runner=container reason=explicit-prefix") {
+		t.Errorf("the smoke test: %v\n%s", err, out)
+	}
+}
+
 // TestChatMention is the shortest story: a mention, its evidence, a second mention.
 func TestChatMention(t *testing.T) {
 	s := newChatServer(t, "")
@@ -270,9 +280,9 @@ func TestChatMention(t *testing.T) {
 	s.until("the second result", time.Minute, func() bool { return len(s.part(ts, "result")) == 2 })
 	s.say(ts, "status")
 	s.until("the status", time.Minute, func() bool { return len(s.part(ts, "result")) == 3 })
-	status := s.part(ts, "result")[2]
-	if !strings.Contains(status.Text, "2 runs") || !strings.Contains(status.Text, "echo one") {
-		t.Errorf("the status: %s", status.Text)
+	status := string(s.part(ts, "result")[2].Blocks)
+	if !strings.Contains(status, "2 runs") || !strings.Contains(status, "echo one") {
+		t.Errorf("the status: %s", status)
 	}
 	runs := s.runs()
 	if len(runs) != 3 || runs[0].Branch != runs[1].Branch || runs[0].State != executor.StateComplete || runs[1].State != executor.StateComplete {
