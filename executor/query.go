@@ -108,10 +108,13 @@ func (x *Executor) Run(ctx context.Context, name string) (Run, error) {
 
 // Callers lists callers, the most recently active first.
 func (x *Executor) Callers(ctx context.Context, f Filter) ([]CallerStatus, error) {
-	all := x.current()
+	all := x.current
+	if c, err := ParseCaller(f.Caller); err == nil {
+		all = func() []Run { return x.OfCaller(c) } // in thousands of threads each asks for its own
+	}
 	byCaller := make(map[string]*CallerStatus)
 	list := []*CallerStatus{}
-	for _, r := range all {
+	for _, r := range all() {
 		key := r.Repo + " " + r.Caller.String()
 		c := byCaller[key]
 		if c == nil {
