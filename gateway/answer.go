@@ -279,14 +279,17 @@ func agentPrompt(t slack.Thread, m slack.Mention, text string, skipped []string)
 			if p.TS == m.TS || p.Own || strings.TrimSpace(p.Text) == "" {
 				continue
 			}
-			fmt.Fprintf(&b, "\n%s:\n", first(p.Name, p.User, "somebody"))
+			var said strings.Builder
+			fmt.Fprintf(&said, "\n%s:\n", first(p.Name, p.User, "somebody"))
 			for line := range strings.Lines(p.Text) {
-				b.WriteString("> " + strings.TrimRight(line, "\n") + "\n")
+				said.WriteString("> " + strings.TrimRight(line, "\n") + "\n")
 			}
-			if b.Len() > maxPrompt {
+			// An agent refuses a prompt that is too long, and would for ever in this thread.
+			if b.Len()+said.Len() > maxPrompt {
 				b.WriteString("\n(the rest of the conversation is left out)\n")
 				break
 			}
+			b.WriteString(said.String())
 		}
 	}
 	if len(skipped) > 0 {

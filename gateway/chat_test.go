@@ -428,6 +428,56 @@ func TestResumeStartBranching(t *testing.T) {
 	}
 }
 
+// TestSaidBeforeTheEnd: an agent was told, the process ended before it could say
+// so, and so did the agent's run: nobody is told again.
+func TestSaidBeforeTheEnd(t *testing.T) {
+	script, err := os.ReadFile(filepath.Join("..", "examples", "agents", "scripted.sh"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	k := openTalk(t, true, func(c *gateway.Chat) {
+		c.RetryEvery = time.Millisecond
+		c.Executor.Agents = map[string]executor.Agent{"scripted": {Name: "scripted", Command: []string{"sh", "-c", string(script), "scripted"},
+			Timeout: time.Minute, Output: 1 << 20}}
+	})
+	mention := "<@" + k.slack.BotUser + "> "
+	ts := k.slack.Say(owner, "C01", "", mention+"wait go.txt")
+	k.until("the agent at work", func() bool {
+		p := k.part("C01", ts, "progress")
+		return len(p) == 1 && strings.Contains(says(p[0]), "go.txt")
+	})
+	k.slack.Fail(slacktest.Fault{Method: "conversations.replies", Error: "token_expired", Times: -1})
+	second := k.slack.Say(owner, "C01", ts, mention+"write second.txt two")
+	run := k.runs("C01", ts)[0]
+	if err := k.Executor.Say(t.Context(), run.Name(), executor.Prompt{Key: "C01-" + second, Text: "write second.txt two"}); err != nil {
+		t.Fatal(err)
+	}
+	k.touch(run.Caller, "go.txt")
+	k.recorded("the agent's end", func() bool { return k.runs("C01", ts)[0].Ended() })
+	k.slack.Heal()
+	k.until("both answers", func() bool { return len(k.part("C01", ts, "result")) == 2 })
+	if runs := k.runs("C01", ts); len(runs) != 2 || runs[1].Kind != executor.KindRequest || runs[1].State != executor.StateComplete {
+		t.Errorf("%s", k.transcript())
+	}
+}
+
+// TestLongConversation: a thread that says more than an agent takes is cut for it.
+func TestLongConversation(t *testing.T) {
+	k := openTalk(t, true, func(c *gateway.Chat) {
+		c.Executor.Agents = map[string]executor.Agent{"short": {Name: "short", Command: []string{"sh", "-c", `printf %s "$1" | wc -c`, "short"}, Argument: true,
+			Timeout: time.Minute, Output: 1 << 20}}
+	})
+	ts := k.slack.Write(owner, "C01", "", "it begins")
+	for range 3 {
+		k.slack.Write("U02", "C01", ts, strings.Repeat("much is said. ", 2800))
+	}
+	k.slack.Say(owner, "C01", ts, "<@"+k.slack.BotUser+"> "+strings.Repeat("mend it all ", 3000))
+	k.until("the answer", func() bool { return len(k.part("C01", ts, "result")) == 1 })
+	if runs := k.runs("C01", ts); len(runs) != 1 || runs[0].Kind != executor.KindAgent || runs[0].State != executor.StateComplete {
+		t.Errorf("%s", k.transcript())
+	}
+}
+
 // journal is all that a run's commands printed, and its events.
 func (k *talk) journal(run string) string {
 	k.t.Helper()

@@ -26,7 +26,11 @@ func (c *Chat) press(ctx context.Context, a slack.Action) error {
 	if !known || run.Origin == nil {
 		return nil
 	}
-	d, _ := c.policy(ctx, run.Name())
+	d, known := c.policy(ctx, run.Name())
+	if !known {
+		c.whisper(a, "I cannot tell who may do that: the run's record cannot be read at the moment.")
+		return nil
+	}
 	if why := c.mayPress(d.Policy, a); why != "" {
 		c.whisper(a, why)
 		return nil

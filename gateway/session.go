@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -551,14 +552,11 @@ func (s *session) prompt(ctx context.Context, run executor.Run, m slack.Mention,
 	}
 	text := words.Text
 	files, skipped := s.files(ctx, m, thread)
-	if live, ok := s.liveAgent(); ok {
+	for _, live := range s.agents(run) {
 		err := s.Executor.Say(ctx, live.Name(), executor.Prompt{Key: run.ID, Text: text, By: asked.Asker, Files: files})
 		if err == nil {
 			return s.end(ctx, run, executor.Ending{Output: map[string]any{"run": live.Name(),
 				"text": fmt.Sprintf("Handed on: the agent reads it at its next turn (%s).", live.Name())}})
-		}
-		if p := asProblem(err, local); !errors.Is(err, executor.ErrConflict) && p.Status < 500 {
-			return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: p.Error()})
 		}
 		if !errors.Is(err, executor.ErrConflict) {
 			return s.mistake(run, err)
@@ -608,15 +606,17 @@ func name(t slack.Thread, user string) string {
 	return user
 }
 
-// liveAgent is the latest run of an agent in the thread that has not ended.
-func (s *session) liveAgent() (executor.Run, bool) {
-	runs := s.Executor.OfCaller(s.caller)
-	for i := len(runs) - 1; i >= 0; i-- {
-		if runs[i].Kind == executor.KindAgent && !runs[i].Ended() {
-			return runs[i], true
+// agents are the runs of agents in the thread that may have heard, or still
+// hear, what a mention says, the latest first: one that ended meanwhile
+// remembers what it was told before this process began.
+func (s *session) agents(asked executor.Run) []executor.Run {
+	var list []executor.Run
+	for _, r := range slices.Backward(s.Executor.OfCaller(s.caller)) {
+		if r.Kind == executor.KindAgent && (!r.Ended() || r.EndedAt.After(asked.CreatedAt)) {
+			list = append(list, r)
 		}
 	}
-	return executor.Run{}, false
+	return list
 }
 
 // lastFailed is the latest run of the thread that ended, if it failed.
