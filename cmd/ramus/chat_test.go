@@ -290,6 +290,27 @@ func TestChatMention(t *testing.T) {
 	}
 }
 
+// TestChatSocketMode is the same without any address that Slack could reach.
+func TestChatSocketMode(t *testing.T) {
+	s := newChatServer(t, "")
+	s.sh(s.data, `sed -i -e 's/^  signing_secret_env: .*/  app_token_env: SLACK_APP_TOKEN/' "$0"`, filepath.Join(s.data, "ramus.yaml"))
+	s.environ = append(s.environ, "SLACK_APP_TOKEN="+s.slack.AppToken)
+	s.slack.SocketMode = true // nothing is delivered yet
+	s.start()
+	s.until("a socket", time.Minute, func() bool { return s.slack.Sockets() > 0 })
+	ts := s.say("", "exec echo one > one.txt")
+	s.until("the first result", time.Minute, func() bool { return len(s.part(ts, "result")) == 1 })
+	s.slack.Disconnect("refresh_requested")
+	s.until("a new socket", time.Minute, func() bool { return s.slack.Sockets() > 0 })
+	s.say(ts, "exec cat one.txt")
+	s.until("the second result", time.Minute, func() bool { return len(s.part(ts, "result")) == 2 })
+	if _, err := s.slack.Press(t.Context(), chatOwner, "C01", s.part(ts, "result")[0].TS, "diff", ""); err != nil {
+		t.Error(err)
+	}
+	s.until("the diff", time.Minute, func() bool { return len(s.part(ts, "result")) == 3 })
+	s.settle()
+}
+
 // TestChatKilled kills the server between claim and answer, and between a run's
 // end and its reply: each mention has one run and one reply.
 func TestChatKilled(t *testing.T) {
