@@ -20,10 +20,10 @@ import (
 )
 
 func evidenceCommand() command {
-	var link bool
+	var link, verified bool
 	var save string
 	return command{
-		name: "evidence", args: "RUN [--json | --link | --save DIR]",
+		name: "evidence", args: "RUN [--json | --link | --save DIR] [--verified]",
 		short: "show what a run did, changed and checked, or save all files of it",
 		long: `
 RUN is a run, or a caller for its latest. The evidence is made when a run ends,
@@ -33,10 +33,13 @@ ran and passed, and by none that failed.
 
 With --link: a link to the same as a page, which opens without a token until it expires.
 With --save: every file (outputs, artifacts, diff, journal, manifest) into a new
-folder, each compared with its SHA-256.`,
+folder, each compared with its SHA-256.
+With --verified the exit status is 1 unless the run is verified: for continuous
+integration, before what a run did is taken over.`,
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.BoolVar(&e.json, "json", false, "the manifest, as JSON")
 			fs.BoolVar(&link, "link", false, "a signed link to the page")
+			fs.BoolVar(&verified, "verified", false, "end with 1 unless the run is verified")
 			fs.StringVar(&save, "save", "", "save all files into the new `folder`")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
@@ -60,12 +63,16 @@ folder, each compared with its SHA-256.`,
 			case err != nil:
 				return err
 			case save != "":
-				return e.saveEvidence(ctx, c, m, save)
+				err = e.saveEvidence(ctx, c, m, save)
 			case e.json:
-				return e.writeJSON(m)
+				err = e.writeJSON(m)
+			default:
+				e.showEvidence(m)
 			}
-			e.showEvidence(m)
-			return nil
+			if err == nil && verified && m.Verdict != executor.VerdictVerified {
+				return fmt.Errorf("%s is not verified: %s", m.Run, m.Verdict)
+			}
+			return err
 		},
 	}
 }
