@@ -242,6 +242,15 @@ func (x *Executor) Decide(ctx context.Context, run string, d Decision) (Run, err
 	return x.Run(ctx, r.Name())
 }
 
+// baseOf is a run's base. One that was only claimed may name none, and the
+// caller's target would keep that for all that come after.
+func baseOf(ctx context.Context, repo *gitd.Repo, r Run) (string, error) {
+	if r.Base != "" {
+		return r.Base, nil
+	}
+	return repo.Base(ctx)
+}
+
 // Merge brings a caller's branch into a branch (default: its base) of its
 // repository. A conflict is a result. With Delete the caller's branch and
 // container go; its runs, and through them its commits, stay.
@@ -255,10 +264,14 @@ func (x *Executor) Merge(ctx context.Context, caller string, m Merge) (gitd.Merg
 	if err != nil {
 		return gitd.MergeResult{}, err
 	}
-	if m.Into == "" {
-		m.Into = c.Last.Base
+	base, err := baseOf(ctx, repo, c.Last)
+	if err != nil {
+		return gitd.MergeResult{}, err
 	}
-	t := x.target(c.Caller, repo, c.Last.Base)
+	if m.Into == "" {
+		m.Into = base
+	}
+	t := x.target(c.Caller, repo, base)
 	release, err := t.take(ctx)
 	if err != nil {
 		return gitd.MergeResult{}, err
@@ -307,7 +320,11 @@ func (x *Executor) Rollback(ctx context.Context, caller, to string, by gitd.Pers
 	if err != nil {
 		return "", err
 	}
-	t := x.target(c.Caller, repo, c.Last.Base)
+	last, err := baseOf(ctx, repo, c.Last)
+	if err != nil {
+		return "", err
+	}
+	t := x.target(c.Caller, repo, last)
 	release, err := t.take(ctx)
 	if err != nil {
 		return "", err
@@ -390,7 +407,11 @@ func (x *Executor) withHost(ctx context.Context, caller string, f func(*containe
 	if err != nil {
 		return err
 	}
-	t := x.target(c.Caller, repo, c.Last.Base)
+	base, err := baseOf(ctx, repo, c.Last)
+	if err != nil {
+		return err
+	}
+	t := x.target(c.Caller, repo, base)
 	lease, err := x.Fleet.Adopt(ctx, t.request("", c.Last.Asker, nil))
 	if err != nil {
 		return err

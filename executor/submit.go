@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/ramus-dev/ramus/gitd"
@@ -283,17 +284,23 @@ func (x *Executor) planCaller(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// home finds a caller's repository and base.
+// home finds a caller's repository and base. What was only asked for counts for
+// neither: whoever may speak in a thread can name a base, allowed to work or not.
 func (x *Executor) home(ctx context.Context, c Caller) (*gitd.Repo, string, error) {
 	runs := x.index.ofCaller(c)
-	for i := len(runs) - 1; i >= 0; i-- {
-		repo, err := x.Git.Repo(runs[i].Repo)
+	without := map[string]bool{} // repositories
+	for _, r := range slices.Backward(runs) {
+		if r.Kind == KindRequest || without[r.Repo] {
+			continue
+		}
+		repo, err := x.Git.Repo(r.Repo)
 		if err != nil {
 			continue // removed since; another may have it
 		}
 		if _, err := repo.Resolve(ctx, "refs/heads/"+c.Branch()); err == nil {
-			return repo, runs[i].Base, nil
+			return repo, r.Base, nil
 		}
+		without[r.Repo] = true
 	}
 	return nil, "", fmt.Errorf("caller %s: %w", c, ErrNotFound)
 }

@@ -478,6 +478,35 @@ func TestLongConversation(t *testing.T) {
 	}
 }
 
+// TestRepositoryIsRemoved: a thread whose repository is gone is still answered.
+func TestRepositoryIsRemoved(t *testing.T) {
+	k := openTalk(t, true, nil)
+	k.repo(t, "other")
+	ts, _ := k.ask(owner, "", "repo:app exec echo x > a.txt", 1)
+	k.recorded("the record", func() bool { return k.runs("C01", ts)[0].Told != nil })
+	if err := os.Rename(filepath.Join(k.Executor.Data, "repos", "app.git"), filepath.Join(t.TempDir(), "app.git")); err != nil {
+		t.Fatal(err)
+	}
+	for i, text := range []string{"status", "log", "diff", "why", "merge", "retry", "exec true"} {
+		mention := "repo:other " + text
+		k.ask(owner, ts, mention, 2+i)
+	}
+	runs := k.runs("C01", ts)
+	if last := runs[len(runs)-1]; last.Repo != "other" || last.State != executor.StateComplete {
+		t.Errorf("%s", k.transcript())
+	}
+}
+
+// TestBlocksAreRefused: where Slack does not take the blocks, the text is the answer.
+func TestBlocksAreRefused(t *testing.T) {
+	k := openTalk(t, false, nil)
+	k.slack.Fail(slacktest.Fault{Method: "chat.postMessage", Error: "invalid_blocks"})
+	if _, m := k.ask(owner, "", "help", 1); len(m.Blocks) > 0 && string(m.Blocks) != "[]" || m.Text == "" {
+		t.Errorf("%+v", m)
+	}
+	k.slack.Forgive() // the fault was not a mistake
+}
+
 // journal is all that a run's commands printed, and its events.
 func (k *talk) journal(run string) string {
 	k.t.Helper()
@@ -574,7 +603,7 @@ func TestRepositoryThatIsOpenToAll(t *testing.T) {
 	})
 	k.repo(t, "open")
 	ts, _ := k.ask("U02", "", "!!! exec echo x > a.txt", 1)
-	for _, text := range []string{"repo:open merge", "repo:open diff", "repo:open exec true"} {
+	for _, text := range []string{"repo:open merge", "repo:open diff", "repo:open exec true", "base:ramus/other exec true"} {
 		mention := k.slack.Say("U03", "C01", ts, "<@"+k.slack.BotUser+"> "+text)
 		k.recorded("the end of "+text, func() bool {
 			run, ok := k.Executor.Find(gateway.Session{Key: "slack:" + k.slack.Team + ":C01:" + ts}.Caller(), "C01-"+mention)
@@ -587,7 +616,12 @@ func TestRepositoryThatIsOpenToAll(t *testing.T) {
 	if _, m := k.ask("U02", ts, "!!! base:ramus/other exec true", 2); !strings.Contains(says(m), "no base") {
 		t.Errorf("a branch of callers as a base: %s", says(m))
 	}
-	if _, m := k.ask("U02", ts, "!!! merge into ramus/other", 3); !strings.Contains(says(m), "branch that callers work on") {
+	// Nor does what a stranger named become what the thread works from.
+	k.ask("U02", ts, "!!! exec true", 3)
+	if runs := k.runs("C01", ts); runs[len(runs)-1].Base != "main" || runs[len(runs)-1].State != executor.StateComplete {
+		t.Errorf("the base of a run: %+v", runs[len(runs)-1])
+	}
+	if _, m := k.ask("U02", ts, "!!! merge into ramus/other", 4); !strings.Contains(says(m), "branch that callers work on") {
 		t.Errorf("a merge into a branch of callers: %s", says(m))
 	}
 }

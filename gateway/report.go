@@ -320,6 +320,12 @@ func (r *reporter) finish(ctx context.Context) error {
 	told := posted{Channel: r.m.Channel, Part: partResult}
 	if !silent {
 		told.TS, err = r.Slack.Post(ctx, r.address(msg, partResult), r.look)
+		if refusedHere(err) && len(msg.Blocks) > 0 {
+			// Where it is for what the blocks are, the text alone is an answer too.
+			r.Log.Error("Slack refuses a result; its text is posted alone", "run", run.Name(), "err", err)
+			msg.Blocks = nil
+			told.TS, err = r.Slack.Post(ctx, r.address(msg, partResult), r.look)
+		}
 		if err != nil && !refusedHere(err) {
 			return err
 		}
