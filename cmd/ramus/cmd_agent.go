@@ -67,7 +67,7 @@ checks. An interrupt stops it.
 			if err != nil {
 				return err
 			}
-			o.json = e.json
+			o.json, o.turns = e.json, true
 			switch {
 			case detached && o.json:
 				return e.line(run)

@@ -16,6 +16,7 @@ import (
 // followOptions shape what is shown of a run while it works.
 type followOptions struct {
 	output bool  // the commands' output, live
+	turns  bool  // of that, only what agents print: their checks' results are enough
 	json   bool  // events as they are, one a line
 	after  int64 // leave out events up to this number
 }
@@ -81,6 +82,7 @@ type progress struct {
 	options followOptions
 	// Of the first and the latest event, which may lie in the past.
 	start, now time.Time
+	agent      bool // the latest step is an agent's turn
 	// The stream and step that the last piece of output was of, to begin a new
 	// line where another begins.
 	last string
@@ -117,8 +119,9 @@ func (p *progress) show(ev executor.Event) {
 			what = ev.Kind
 		}
 		p.line(name(ev), "%s", p.oneLine(what, 100))
+		p.agent = ev.Kind == string(executor.KindAgent)
 	case executor.EventOutput:
-		if p.options.output {
+		if p.options.output && (p.agent || !p.options.turns) {
 			if p.last != ev.Kind+ev.Step && p.last != "" {
 				fmt.Fprintln(p.out)
 			}
@@ -196,7 +199,7 @@ func (p *progress) finished(ev executor.Event) {
 		text += "  " + p.colour(yellow, short(string(ev.Commit)))
 	}
 	p.line(name(ev), "%s", text)
-	if !ok && !p.options.output {
+	if shown := p.options.output && (p.agent || !p.options.turns); !ok && !shown {
 		for _, s := range []*executor.Stream{ev.Stdout, ev.Stderr} {
 			if s != nil {
 				p.tail(s.Tail)
