@@ -152,6 +152,8 @@ func (x *Executor) Again(ctx context.Context, run string, by gitd.Person) (Reque
 	switch {
 	case r.Sub:
 		return Request{}, fmt.Errorf("cannot retry %s: %w: it is a part of %s; retry that", r.Name(), ErrConflict, r.Parent)
+	case r.Kind == KindRequest:
+		return Request{}, fmt.Errorf("cannot retry %s: %w: it was answered, nothing was run for it", r.Name(), ErrConflict)
 	case !r.Ended():
 		return Request{}, fmt.Errorf("cannot retry %s: %w: it has not ended", r.Name(), ErrConflict)
 	case x.unsealed(r):

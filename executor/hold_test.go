@@ -139,6 +139,9 @@ func TestEndOfARequest(t *testing.T) {
 		if err := w.x.Note(t.Context(), run.Name(), executor.Event{Type: executor.EventNote}); !errors.Is(err, executor.ErrConflict) {
 			t.Errorf("a note behind the end: %v", err)
 		}
+		if _, err := w.x.Retry(t.Context(), run.Name(), gitd.Person{}); !errors.Is(err, executor.ErrConflict) {
+			t.Errorf("an answer as a run to be retried: %v", err)
+		}
 	}
 	claimed, _, err := w.x.Claim(t.Context(), mention(t, "c", "C1-2.1"))
 	if err != nil {
