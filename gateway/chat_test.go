@@ -315,6 +315,11 @@ func TestThreadOutsideTheGate(t *testing.T) {
 				}
 				return false
 			})
+			// What a request does is seen before it is on record.
+			k.until("the last request", func() bool {
+				all := k.slack.Requests()
+				return all[len(all)-1].Method == "reactions.remove"
+			})
 			for _, r := range k.slack.Requests() {
 				lines = append(lines, fmt.Sprintf("%s %s %s", r.Method, r.Header.Get("Content-Type"), r.Body))
 			}
