@@ -339,6 +339,25 @@ func TestThreadOutsideTheGate(t *testing.T) {
 	}
 }
 
+// TestNobodyToHandOverTo mentions ramus outside the gate where there is no fallback runner.
+func TestNobodyToHandOverTo(t *testing.T) {
+	k := openTalk(t, false, nil)
+	ts := k.slack.Say("U02", "C01", "", "<@"+k.slack.BotUser+"> please mend it")
+	for range 1000 {
+		if runs := k.runs("C01", ts); len(runs) == 1 && runs[0].Told != nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	runs := k.runs("C01", ts)
+	if len(runs) != 1 || runs[0].Told == nil || runs[0].State != executor.StateComplete {
+		t.Errorf("runs: %+v", runs)
+	}
+	if m := k.slack.Thread("C01", ts); len(m) != 1 || len(m[0].Reactions) != 0 {
+		t.Errorf("the thread: %+v", m)
+	}
+}
+
 // TestGateAtWork is the source's smoke: one thread that is not allowed, one that is, one by its prefix.
 func TestGateAtWork(t *testing.T) {
 	runner, web := fallbacktest.New()

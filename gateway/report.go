@@ -334,7 +334,8 @@ func (r *reporter) finish(ctx context.Context) error {
 			r.Log.Error("cannot post a result", "run", run.Name(), "err", err)
 		}
 	}
-	if _, elsewhere := run.Output["run"]; !silent || !elsewhere {
+	_, elsewhere := run.Output["run"]
+	if left, _ := run.Output[outputLeft].(bool); !left && !(silent && elsewhere) {
 		r.tidy(ctx)
 	}
 	data, err := json.Marshal(told)

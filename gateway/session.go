@@ -307,6 +307,12 @@ func (s *session) decide(ctx context.Context, t task) (next following, err error
 			return next, err
 		}
 	}
+	if d.Runner != RunnerContainer && s.Fallback == nil {
+		// As if ramus were not there: not even a reaction.
+		s.Log.Warn("a thread is not let through the gate, and no fallback runner is configured", "run", run.Name(), "reason", d.Reason)
+		next.run, err = s.end(ctx, run, executor.Ending{Output: map[string]any{"runner": string(RunnerFallback), "silent": true, outputLeft: true}})
+		return next, err
+	}
 	seen := make(chan struct{})
 	next.seen = seen
 	s.beside(func() { // Slack's limit of reactions is no reason to wait
@@ -388,14 +394,12 @@ func threadStarter(t slack.Thread) string {
 	return t.Parent.User
 }
 
+// outputLeft marks a run whose mention nobody works for.
+const outputLeft = "left"
+
 // handOver gives a thread to the fallback runner.
 func (s *session) handOver(ctx context.Context, run executor.Run, m slack.Mention, thread slack.Thread, p Policy) (*executor.Run, error) {
 	output := map[string]any{"runner": string(RunnerFallback)}
-	if s.Fallback == nil {
-		s.Log.Warn("a thread is not let through the gate, and no fallback runner is configured", "run", run.Name(), "reason", p.Reason)
-		output["silent"] = true
-		return s.end(ctx, run, executor.Ending{Output: output})
-	}
 	tools, err := json.Marshal(Catalog(p))
 	if err != nil {
 		return nil, err
