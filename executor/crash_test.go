@@ -249,3 +249,43 @@ func killContainers(t *testing.T, data string) {
 		}
 	}
 }
+
+// TestStoppedAsTakenUp: a run that is stopped before the next server has found
+// its command is stopped like any other: nothing of the command lives on, and
+// what it did is committed.
+func TestStoppedAsTakenUp(t *testing.T) {
+	w := newWorld(t, nil)
+	names := map[string]string{"command": "", "workflow": "id: w\nnodes:\n  - id: one\n    run: " + strconv.Quote("echo x >made; echo out; sleep 98123") + "\n"}
+	var runs []executor.Run
+	for name, workflow := range names {
+		req := executor.Request{Caller: caller(t, "run:stopped-"+name), Repo: "demo", Workflow: workflow}
+		if workflow == "" {
+			req.Command = &executor.Command{Shell: "echo x >made; echo out; sleep 98123"}
+		}
+		r, err := w.x.Submit(t.Context(), req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.until(r.Name(), printed("out"))
+		runs = append(runs, r)
+	}
+	w.stop(true)
+	w.start()
+	for _, r := range runs {
+		if err := w.x.Stop(t.Context(), r.Name(), gitd.Person{Name: "Ada", Email: "ada@example.com"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, r := range runs {
+		r = w.ended(r.Name())
+		if r.State != executor.StateFailed || r.Reason != executor.ReasonCancelled {
+			t.Errorf("%s %s: %s", r.State, r.Reason, r.Error)
+		}
+		if got := w.inRepo("show", r.Branch+":made"); got != "x" {
+			t.Errorf("committed: %q\n%s", got, w.journal(r.Name()))
+		}
+		if _, out, _ := w.exec(r.Caller.String(), "grep -l '9812[3]' /proc/[0-9]*/cmdline"); out != "" {
+			t.Errorf("alive: %s", out)
+		}
+	}
+}

@@ -57,8 +57,12 @@ func (x *Executor) own(l *liveRun, answers map[string]Decision) {
 	if l.claim.Kind == KindRequest {
 		output, err = l.answer() // it needs no container, so it waits for nobody's turn
 	} else {
+		turn := ctx
+		if len(open(l.journalled())) > 0 {
+			turn = x.ctx // it had its turn before the server was restarted: stopped or not, its command has to be ended
+		}
 		var release func()
-		if release, err = l.target.take(ctx); err == nil {
+		if release, err = l.target.take(turn); err == nil {
 			output, err = l.perform(ctx, answers)
 			release()
 		}
@@ -71,7 +75,7 @@ func (x *Executor) own(l *liveRun, answers map[string]Decision) {
 
 // perform does the run's work.
 func (l *liveRun) perform(ctx context.Context, answers map[string]Decision) (map[string]any, error) {
-	if err := context.Cause(ctx); err != nil {
+	if err := context.Cause(ctx); err != nil && (errors.Is(err, ErrClosed) || len(open(l.journalled())) == 0) {
 		return nil, err
 	}
 	if err := l.state(StateRunning, "", ""); err != nil {

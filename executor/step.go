@@ -211,17 +211,21 @@ const (
 )
 
 // takeUp finds out what became of a step that had begun when the server
-// stopped, and takes it to its end where that is possible.
+// stopped, and takes it to its end where that is possible. A run that is stopped
+// meanwhile is taken up all the same: its command would go on otherwise, in a
+// container that nobody may have because of it.
 func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning, do func(context.Context, *work) (outcome, error)) (res tasks.StepResult, f fate, err error) {
 	var st started
 	_ = json.Unmarshal(b.last.Data, &st) // an event of ours; a broken one means "begin again"
-	lease, err := l.x.Fleet.Adopt(ctx, t.request(l.image(), l.claim.Asker, l.waiting))
+	looking, cancel := context.WithTimeout(l.x.ctx, housekeeping)
+	defer cancel()
+	lease, err := l.x.Fleet.Adopt(looking, t.request(l.image(), l.claim.Asker, l.waiting))
 	if err != nil && !errors.Is(err, containers.ErrGone) {
 		return res, fateLost, err
 	}
 	if lease != nil {
 		defer lease.Release()
-		commands, err := lease.Host.Commands(ctx)
+		commands, err := lease.Host.Commands(looking)
 		if err != nil && !errors.Is(err, containers.ErrGone) {
 			return res, fateLost, err
 		}
@@ -230,7 +234,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 		// are ended first. A commit that was half way is made again by the next.
 		for _, c := range commands {
 			if c.Running && !c.Background && (strings.HasPrefix(c.ID, st.ID+".") || strings.HasPrefix(c.ID, scriptPrefix)) {
-				if err := end(ctx, lease.Host, c.ID); err != nil && !errors.Is(err, containers.ErrGone) {
+				if err := end(looking, lease.Host, c.ID); err != nil && !errors.Is(err, containers.ErrGone) {
 					return res, fateLost, err
 				}
 			}
@@ -252,7 +256,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 		t.setKnown("")
 	}
 	// The container is gone, or has never heard of the command. Was it committed?
-	commit, err := l.committed(ctx, t, s.ID, b.last.Parent)
+	commit, err := l.committed(looking, t, s.ID, b.last.Parent)
 	if err != nil {
 		return res, fateLost, err
 	}
