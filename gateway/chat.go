@@ -241,7 +241,9 @@ func (c *Chat) claim(ctx context.Context, m slack.Mention) (any, error) {
 		return nil, fmt.Errorf("cannot claim a mention: %w", err)
 	}
 	s := Session{m.Session()}
-	words, _ := ParseWords(m.Said()) // a mistake in it is answered later
+	// A mistake in it is answered later. What is kept, and decided on then, has no
+	// secrets: a base that is one would have the whole mention refused, unanswered.
+	words, _ := ParseWords(c.Slack.Secrets.String(m.Said()))
 	place := c.place(ctx, s, m.Channel, words)
 	run, fresh, err := c.Executor.Claim(ctx, executor.Request{
 		Key: runID(m), Caller: s.Caller(), Repo: place.claim, Base: place.base, Asker: asker(m.User, ""),
