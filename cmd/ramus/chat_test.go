@@ -43,7 +43,8 @@ type chatServer struct {
 const chatOwner = "U01"
 
 // newChatServer makes the data folder, with the sample as the repository
-// "sample", and does not start the server. settings are lines of the configuration.
+// "sample", and does not start the server. settings are lines of the configuration; without an
+// engine in them it is the Sandbox.
 func newChatServer(t testing.TB, settings string) *chatServer {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "chat")
@@ -66,9 +67,12 @@ func newChatServer(t testing.TB, settings string) *chatServer {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("cannot build ramus: %v\n%s", err, out)
 	}
-	sandbox := &containers.Sandbox{Dir: t.TempDir(), Runner: s.binary}
-	if err := sandbox.Check(t.Context()); err != nil {
-		t.Skipf("cannot run here: sandboxes: %v", err)
+	if !strings.Contains(settings, "engine:") {
+		settings = "engine: sandbox\n" + settings
+		sandbox := &containers.Sandbox{Dir: t.TempDir(), Runner: s.binary}
+		if err := sandbox.Check(t.Context()); err != nil {
+			t.Skipf("cannot run here: sandboxes: %v", err)
+		}
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -82,7 +86,6 @@ func newChatServer(t testing.TB, settings string) *chatServer {
 	}
 	config := fmt.Sprintf(`listen: %s
 url: http://%s
-engine: sandbox
 slack:
   token_env: SLACK_TOKEN
   signing_secret_env: SLACK_SIGNING_SECRET
