@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -28,10 +29,10 @@ type door struct {
 	ln   net.Listener
 	log  *slog.Logger
 
-	mu      sync.Mutex // guards what follows
-	host    *gossh.ServerConn
-	shut    bool          // the host said that there is no door
-	changed chan struct{} // closed when host or shut change
+	mu      sync.Mutex          // guards what follows
+	hosts   []*gossh.ServerConn // that asked for it, the latest last
+	shut    bool                // the host said that there is no door
+	changed chan struct{}       // closed when hosts get more, or shut changes
 }
 
 // openDoor takes the address before any command can.
@@ -80,7 +81,11 @@ func (d *door) pass(conn net.Conn) {
 	host, _, _ := net.SplitHostPort(d.addr)
 	for {
 		d.mu.Lock()
-		at, shut, changed := d.host, d.shut, d.changed
+		var at *gossh.ServerConn
+		if n := len(d.hosts); n > 0 {
+			at = d.hosts[n-1]
+		}
+		shut, changed := d.shut, d.changed
 		d.mu.Unlock()
 		if shut {
 			return
@@ -134,21 +139,29 @@ func splice(conn *net.TCPConn, ch gossh.Channel, reqs <-chan *gossh.Request) {
 	ch.Close()
 }
 
-func (d *door) set(host *gossh.ServerConn, shut bool) {
+// give gives the door to a host; nil shuts it.
+func (d *door) give(host *gossh.ServerConn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.host, d.shut = host, shut
+	d.shut = host == nil
+	if d.shut {
+		d.hosts = nil
+	} else {
+		d.hosts = append(slices.DeleteFunc(d.hosts, func(h *gossh.ServerConn) bool { return h == host }), host)
+	}
 	close(d.changed)
 	d.changed = make(chan struct{})
 }
 
-// leave gives the door up if host has it.
+// leave takes a host that is gone from the list. One that asked before it, and
+// is there, has the door again: of a server's connections the last to ask need
+// not be the last to stay.
 func (d *door) leave(host *gossh.ServerConn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.host == host {
-		d.host = nil
-	}
+	d.hosts = slices.DeleteFunc(d.hosts, func(h *gossh.ServerConn) bool { return h == host })
+	close(d.changed)
+	d.changed = make(chan struct{})
 }
 
 // forward serves "tcpip-forward" and "cancel-tcpip-forward".
@@ -165,10 +178,10 @@ func (d *door) forward(ctx ssh.Context, _ *ssh.Server, req *gossh.Request) (bool
 		return false, nil
 	}
 	if req.Type == "cancel-tcpip-forward" {
-		d.set(nil, true)
+		d.give(nil)
 		return true, nil
 	}
-	d.set(conn, false)
+	d.give(conn)
 	go func() {
 		_ = conn.Wait()
 		d.leave(conn)
