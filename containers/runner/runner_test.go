@@ -840,6 +840,15 @@ print(b.decode())
 		if got := get(h2, "/"); got != "two / 0" {
 			t.Errorf("the second host's door: %q", got)
 		}
+		// One that asks and leaves gives it back to one that stays.
+		brief := b.host(answer("brief"))
+		if got := get(brief, "/"); got != "brief / 0" {
+			t.Errorf("the third host's door: %q", got)
+		}
+		brief.Close()
+		if got := get(h2, "/"); got != "two / 0" {
+			t.Errorf("the door after its latest host has left: %q", got)
+		}
 		// While no host is there, who knocks waits.
 		p, err := h2.Start(t.Context(), containers.Command{ID: "knock", Shell: "sleep 0.3; curl -sS --max-time 20 http://127.0.0.1:7070/later"})
 		if err != nil {
