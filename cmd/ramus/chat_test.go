@@ -443,14 +443,17 @@ func TestChatEngineHangs(t *testing.T) {
 	s.sh(s.data, `sed -i 's/^engine: .*/engine: docker/' "$0"`, config)
 	s.environ = append(s.environ, "DOCKER_HOST=unix://"+socket)
 	s.start()
+	var slowest time.Duration
 	for i := range 20 {
 		ts := s.slack.Write(chatOwner, "C01", "", fmt.Sprintf("<@%s> exec echo %d", s.slack.BotUser, i))
 		for _, a := range s.slack.Deliver(t.Context(), s.slack.Envelopes("C01", ts)[0]) {
+			slowest = max(slowest, a.Took)
 			if a.Status != 200 || a.Retry > 0 {
 				t.Errorf("status %d after %s: %s %v", a.Status, a.Took, a.Answer, a.Err)
 			}
 		}
 	}
+	t.Logf("the slowest acknowledgement took %s", slowest)
 	s.until("the progress messages", time.Minute, func() bool {
 		n := 0
 		for _, m := range s.slack.Messages("C01") {
