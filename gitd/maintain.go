@@ -38,6 +38,8 @@ func (r *Repo) tidy(ctx context.Context, progress io.Writer, config ...string) e
 	if r.Shallow() {
 		bitmap = "--no-write-bitmap-index"
 	}
+	r.locking.RLock()
+	defer r.locking.RUnlock()
 	for _, args := range [][]string{
 		{"pack-refs", "--all", "--prune"},
 		{"repack", "-d", "-l", "-q", "--geometric=2", "--write-midx", bitmap},

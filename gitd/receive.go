@@ -239,6 +239,10 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 		}
 		git = watch.child(git)
 	}
+	if r, err := s.Repo(a.name); err == nil {
+		r.locking.RLock()
+		defer r.locking.RUnlock()
+	}
 	err = s.serveChild(ctx, a, git, out, report.read)
 	if watch != nil {
 		err = errors.Join(err, watch.end(err == nil && report.accepted()))

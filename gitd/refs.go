@@ -498,7 +498,9 @@ func (w *refWriter) write(ctx context.Context, updates []RefUpdate) error {
 				return err
 			}
 		}
+		w.repo.locking.RLock()
 		prepared, err := w.transact(updates)
+		w.repo.locking.RUnlock()
 		if err == nil {
 			w.used++
 			if w.used >= refWriterMax {
@@ -536,11 +538,43 @@ func (w *refWriter) write(ctx context.Context, updates []RefUpdate) error {
 		} else if !kept {
 			fails++
 		}
+		if deaths > 0 {
+			w.repo.unlock(updates)
+		}
 		if deaths >= refWriterDeaths || fails >= refWriterFails {
 			return err
 		}
 	}
 }
+
+// unlock removes the locks that a git which was killed left on refs: even a git
+// that is asked to end has a moment in which it forgets them, and each would
+// make its ref unwritable until the next start. As long as another git may hold
+// them, which a long push can, they stay.
+func (r *Repo) unlock(updates []RefUpdate) {
+	if !r.server.library.alone || r.server.OwnConfig {
+		return
+	}
+	for try := 0; !r.locking.TryLock(); try++ {
+		if try == unlockTries {
+			return
+		}
+		time.Sleep(unlockPause)
+	}
+	defer r.locking.Unlock()
+	for _, u := range updates {
+		lock := filepath.Join(r.dir, filepath.FromSlash(u.Name)+".lock")
+		if err := os.Remove(lock); err == nil {
+			r.server.log().Warn("removed the lock of a git that was killed", "repo", r.name, "ref", u.Name)
+		}
+	}
+}
+
+// unlock waits so often, and so long each time.
+const (
+	unlockTries = 50
+	unlockPause = 10 * time.Millisecond
+)
 
 // left returns the updates whose ref is not at its new value.
 func (w *refWriter) left(ctx context.Context, updates []RefUpdate) ([]RefUpdate, error) {

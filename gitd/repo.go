@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 )
 
@@ -26,6 +27,9 @@ type Repo struct {
 	// compare-and-swap, and two repacks or two fetches at once would do the same
 	// work twice. Channels, so that a waiting caller can give up.
 	merging, maintaining, refreshing chan struct{}
+	// locking is held for reading while a git of this server may hold locks of
+	// refs, so that whoever holds it alone knows a lock that nobody holds.
+	locking sync.RWMutex
 }
 
 // Name is the repository's name without ".git".
