@@ -33,6 +33,7 @@ var (
 
 // Exit codes of the scripts.
 const (
+	scriptFetch = 91
 	scriptMerge = 93
 	scriptPush  = 94
 	scriptNoGit = 97
@@ -137,7 +138,7 @@ func (t *target) request(image string, author gitd.Person, waiting func(int)) co
 		Door:   t.door(),
 		Provision: func(ctx context.Context, h *containers.Host) error {
 			t.setKnown("")
-			if _, err := t.script(ctx, h, provisionScript, t.scriptEnv(author, "", ""), nil); err != nil {
+			if err := t.fetching(ctx, h, provisionScript, t.scriptEnv(author, "", "")); err != nil {
 				return err
 			}
 			t.furnish(ctx, h)
@@ -182,6 +183,26 @@ func (t *target) madeOf(c containers.Container, image string) bool {
 	return image == "" || c.Image == "" || cmp.Or(c.Labels[labelAsked], t.x.Image) == image
 }
 
+// fetchPause is the wait before a fetch is tried again.
+const fetchPause = 300 * time.Millisecond
+
+// fetching runs a script that fetches, again when it could not: a container that
+// outlived its server may knock at a door whose host has just gone.
+func (t *target) fetching(ctx context.Context, h *containers.Host, script string, env []string) error {
+	for attempt := 1; ; attempt++ {
+		_, err := t.script(ctx, h, script, env, nil)
+		var s *scriptError
+		if err == nil || attempt == 3 || !errors.As(err, &s) || s.Code != scriptFetch {
+			return err
+		}
+		select {
+		case <-time.After(time.Duration(attempt) * fetchPause):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
 func (t *target) sync(ctx context.Context, h *containers.Host, tip gitd.Hash, author gitd.Person) error {
 	t.mu.Lock()
 	known := t.known
@@ -189,7 +210,7 @@ func (t *target) sync(ctx context.Context, h *containers.Host, tip gitd.Hash, au
 	if known == tip {
 		return nil
 	}
-	if _, err := t.script(ctx, h, syncScript, t.scriptEnv(author, tip, tip), nil); err != nil {
+	if err := t.fetching(ctx, h, syncScript, t.scriptEnv(author, tip, tip)); err != nil {
 		return err
 	}
 	t.setKnown(tip)
@@ -228,7 +249,7 @@ func (t *target) commit(ctx context.Context, h *containers.Host, before gitd.Has
 			return committed{}, err
 		}
 		// Somebody else may have pushed, or the door may have been shut for a moment.
-		if attempt < 3 && errors.As(err, &s) && (s.Code == scriptPush || s.Code == scriptMerge) {
+		if attempt < 3 && errors.As(err, &s) && (s.Code == scriptPush || s.Code == scriptMerge || s.Code == scriptFetch) {
 			continue
 		}
 		t.setKnown("")
