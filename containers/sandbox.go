@@ -380,9 +380,23 @@ func (s *Sandbox) Start(ctx context.Context, spec Spec) (_ Container, err error)
 // awaitRunner returns when the runner greets a connection. The socket listens
 // before the runner lives, so a connection alone proves nothing.
 func (s *Sandbox) awaitRunner(ctx context.Context, id string, ended <-chan struct{}) error {
+	explain := func(err error) error {
+		if said := tail(filepath.Join(s.home(id), "log"), 2000); said != "" {
+			err = fmt.Errorf("%w: %s", err, said)
+		}
+		return err
+	}
+	// The end of the process explains a broken connection best.
+	settle := func() {
+		select {
+		case <-ended:
+		case <-time.After(time.Second):
+		}
+	}
 	conn, err := dialUnixIn(ctx, s.home(id), "runner.sock")
 	if err != nil {
-		return err
+		settle() // a runner that ends at once takes the socket with it
+		return explain(err)
 	}
 	defer conn.Close()
 	greeted := make(chan error, 1)
@@ -399,10 +413,7 @@ func (s *Sandbox) awaitRunner(ctx context.Context, id string, ended <-chan struc
 		if err == nil {
 			return nil
 		}
-		select { // the end of the process explains a broken connection best
-		case <-ended:
-		case <-time.After(time.Second):
-		}
+		settle()
 	case <-ended:
 		err = errors.New("the runner ended at once")
 		conn.Close()
@@ -412,10 +423,7 @@ func (s *Sandbox) awaitRunner(ctx context.Context, id string, ended <-chan struc
 		conn.Close()
 		<-greeted
 	}
-	if said := tail(filepath.Join(s.home(id), "log"), 2000); said != "" {
-		err = fmt.Errorf("%w: %s", err, said)
-	}
-	return err
+	return explain(err)
 }
 
 // makeFolders makes what the container may write. They belong to the user that
