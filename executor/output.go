@@ -7,7 +7,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
+	"time"
 
 	"github.com/ramus-dev/ramus/internal/redact"
 )
@@ -31,9 +33,13 @@ type capture struct {
 	file   *os.File
 	copy   io.Writer // may be nil; an error ends the copying, not the command
 	tail   tail
-	clean  *redact.Writer // takes secrets out on the way to all of these
-	got    int64          // bytes that were written, secrets and all
-	total  int64          // as the runner counted; more than came here means truncated
+
+	mu    sync.Mutex     // guards all below while the command prints
+	clean *redact.Writer // takes secrets out on the way to all of these
+	idle  *time.Timer    // nil: nothing waits to be let go
+	over  bool
+	got   int64 // bytes that were written, secrets and all
+	total int64 // as the runner counted; more than came here means truncated
 }
 
 // openOutputs makes the files of a step's streams, named by the sequence number of its beginning.
@@ -82,10 +88,46 @@ func fileName(step string) string {
 	}, clip(step, 100))
 }
 
+// What is held back for a secret that may follow is let go after idleHold when
+// it is at most idleBytes long: a prompt or the end of a line must not wait for
+// the next one, and so few bytes give nothing away.
+const (
+	idleHold  = time.Second
+	idleBytes = 3
+)
+
 // Write takes what a command printed.
 func (c *capture) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	c.got += int64(len(p))
-	return c.clean.Write(p)
+	n, err := c.clean.Write(p)
+	if c.idle != nil {
+		c.idle.Stop()
+		c.idle = nil
+	}
+	if held := c.clean.Held(); err == nil && held > 0 && held <= idleBytes {
+		c.idle = time.AfterFunc(idleHold, func() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			if held := c.clean.Held(); !c.over && held > 0 && held <= idleBytes {
+				_ = c.clean.Flush() // the next write meets the same error
+			}
+		})
+	}
+	return n, err
+}
+
+// end writes the rest.
+func (c *capture) end() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.over = true
+	if c.idle != nil {
+		c.idle.Stop()
+		c.idle = nil
+	}
+	return c.clean.Flush()
 }
 
 // kept is where a capture's output goes without secrets.
@@ -118,7 +160,7 @@ func (c *capture) describe() *Stream {
 
 // flush writes the ends of both streams, which might have been the beginning of a secret.
 func (o *outputs) flush() error {
-	return errors.Join(o.stdout.clean.Flush(), o.stderr.clean.Flush())
+	return errors.Join(o.stdout.end(), o.stderr.end())
 }
 
 // streams describes both for the journal; the files are on disk then.
@@ -137,6 +179,7 @@ func (o *outputs) streams() (stdout, stderr *Stream, err error) {
 }
 
 func (o *outputs) close() {
+	_ = o.flush() // nothing is left, or the step has failed already
 	o.stdout.file.Close()
 	o.stderr.file.Close()
 }

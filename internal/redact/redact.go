@@ -255,6 +255,9 @@ func (w *Writer) Flush() error {
 	return w.pass(w.held, true)
 }
 
+// Held is how many bytes are held back: they may be the beginning of a secret.
+func (w *Writer) Held() int { return len(w.held) }
+
 // Found names the secrets that were removed, in alphabetical order.
 func (w *Writer) Found() []string { return slices.Sorted(maps.Keys(w.cut.found)) }
 
