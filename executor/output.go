@@ -37,9 +37,8 @@ type capture struct {
 	mu    sync.Mutex     // guards all below while the command prints
 	clean *redact.Writer // takes secrets out on the way to all of these
 	idle  *time.Timer    // nil: nothing waits to be let go
-	over  bool
-	got   int64 // bytes that were written, secrets and all
-	total int64 // as the runner counted; more than came here means truncated
+	got   int64          // bytes that were written, secrets and all
+	total int64          // as the runner counted; more than came here means truncated
 }
 
 // openOutputs makes the files of a step's streams, named by the sequence number of its beginning.
@@ -88,9 +87,9 @@ func fileName(step string) string {
 	}, clip(step, 100))
 }
 
-// What is held back for a secret that may follow is let go after idleHold when
-// it is at most idleBytes long: a prompt or the end of a line must not wait for
-// the next one, and so few bytes give nothing away.
+// What is held back for a secret that may follow is shown after idleHold when it
+// is at most idleBytes long: a prompt or the end of a line must not wait for the
+// next one. More of a secret than so few bytes is never shown.
 const (
 	idleHold  = time.Second
 	idleBytes = 3
@@ -110,8 +109,8 @@ func (c *capture) Write(p []byte) (int, error) {
 		c.idle = time.AfterFunc(idleHold, func() {
 			c.mu.Lock()
 			defer c.mu.Unlock()
-			if held := c.clean.Held(); !c.over && held > 0 && held <= idleBytes {
-				_ = c.clean.Flush() // the next write meets the same error
+			if c.clean.Held() <= idleBytes {
+				_ = c.clean.LetGo() // the next write meets the same error
 			}
 		})
 	}
@@ -122,7 +121,6 @@ func (c *capture) Write(p []byte) (int, error) {
 func (c *capture) end() error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.over = true
 	if c.idle != nil {
 		c.idle.Stop()
 		c.idle = nil

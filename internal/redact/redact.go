@@ -255,8 +255,19 @@ func (w *Writer) Flush() error {
 	return w.pass(w.held, true)
 }
 
-// Held is how many bytes are held back: they may be the beginning of a secret.
+// Held is how many bytes may be the beginning of a secret.
 func (w *Writer) Held() int { return len(w.held) }
+
+// LetGo writes what is held back and goes on looking. Where a secret follows
+// after all, so much of its beginning has been shown, and the rest is removed.
+func (w *Writer) LetGo() error {
+	if w.err != nil || w.cut.covered >= len(w.held) {
+		return w.err
+	}
+	_, w.err = w.w.Write(w.held[w.cut.covered:])
+	w.cut.covered = len(w.held)
+	return w.err
+}
 
 // Found names the secrets that were removed, in alphabetical order.
 func (w *Writer) Found() []string { return slices.Sorted(maps.Keys(w.cut.found)) }

@@ -177,6 +177,34 @@ type errWriter struct{ err error }
 
 func (w errWriter) Write([]byte) (int, error) { return 0, w.err }
 
+// TestLetGo: what was let go is not written again, and a secret whose beginning
+// was shown is removed from there on.
+func TestLetGo(t *testing.T) {
+	s, _ := New(map[string]string{"KEY": "secret-value-1"})
+	for _, x := range []struct{ parts, want string }{
+		{"rea|dy\nse|cond line", "ready\nsecond line"},
+		{"a s|ecret-value-1 b", "a s b"},
+		{"a s|e|cret-value-1|", "a se"},
+		{"a se|cond s|ecret-value-1 and secret-value-1.", "a second s and [secret KEY]."},
+	} {
+		var b strings.Builder
+		w := s.Writer(&b)
+		for part := range strings.SplitSeq(x.parts, "|") {
+			if _, err := w.Write([]byte(part)); err != nil {
+				t.Fatal(err)
+			}
+			if w.Held() <= 3 {
+				if err := w.LetGo(); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		if err := w.Flush(); err != nil || b.String() != x.want {
+			t.Errorf("%q became %q, %v; want %q", x.parts, b.String(), err, x.want)
+		}
+	}
+}
+
 // TestAtOnce: only what may be the beginning of a value is held back.
 func TestAtOnce(t *testing.T) {
 	s := set(t, map[string]string{"A": "hunter22"})
