@@ -11,6 +11,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/fallback"
+	"github.com/ramus-dev/ramus/gateway/retry"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -188,11 +189,7 @@ func (s *session) later(t task, what string, err error) {
 	pause := min(s.RetryEvery<<min(t.failed, 20), maxPause)
 	s.Log.Error(what+"; it is tried again", "run", t.run.Name(), "pause", pause, "err", err)
 	s.beside(func() {
-		timer := time.NewTimer(pause)
-		defer timer.Stop()
-		select {
-		case <-timer.C:
-		case <-s.ctx.Done():
+		if retry.Sleep(s.ctx, pause) != nil {
 			return
 		}
 		s.mu.Lock()

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/url"
@@ -21,6 +20,7 @@ import (
 
 	slackgo "github.com/slack-go/slack"
 
+	"github.com/ramus-dev/ramus/gateway/retry"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
@@ -146,22 +146,11 @@ func (c *Client) setup() {
 			c.Now = time.Now
 		}
 		if c.Sleep == nil {
-			c.Sleep = sleep
+			c.Sleep = retry.Sleep
 		}
 		c.api = slackgo.New(c.Token, slackgo.OptionAPIURL(c.base), slackgo.OptionHTTPClient((*wire)(c)),
 			slackgo.OptionAppLevelToken(c.AppToken))
 	})
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // call makes attempts until one succeeds, Slack refuses, or ctx ends. done,
@@ -219,13 +208,12 @@ func (c *Client) attempt(ctx context.Context, method string, f func(context.Cont
 	return err
 }
 
-// pause doubles from a second, with jitter, up to Patience. What Slack asks for comes first.
+// pause is what Slack asks for, or else longer each time, up to Patience.
 func (c *Client) pause(attempt int, after time.Duration) time.Duration {
 	if after > 0 {
 		return min(after, maxRetryAfter)
 	}
-	d := min(time.Second<<min(attempt-1, 20), c.Patience)
-	return d/2 + rand.N(d/2+1)
+	return retry.Backoff(attempt, c.Patience)
 }
 
 // wire is the Client as the HTTP client of slack-go. It reads answers within

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/ramus-dev/ramus/gateway/retry"
 )
 
 // Server is a workspace of Slack's with one app in it. Its exported fields are
@@ -141,7 +143,7 @@ func (s *Server) Start() error {
 		s.Now = time.Now
 	}
 	if s.Sleep == nil {
-		s.Sleep = sleep
+		s.Sleep = retry.Sleep
 	}
 	if s.Retries == nil {
 		s.Retries = []time.Duration{0, time.Minute, 5 * time.Minute}
@@ -152,17 +154,6 @@ func (s *Server) Start() error {
 	s.deliveries.Transport = &http.Transport{MaxIdleConnsPerHost: 100, IdleConnTimeout: 10 * time.Second}
 	s.AddUser(s.BotUser, s.BotName)
 	return s.Up()
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // Up listens again after Down, at the same address.
