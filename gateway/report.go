@@ -178,8 +178,8 @@ func (r *reporter) watch(ctx context.Context) error {
 			if !more {
 				return <-ended
 			}
-			r.take(e)
-			if r.changed && due == nil {
+			shown := !r.changed
+			if r.take(e); shown && r.changed {
 				due = time.After(max(0, r.EditEvery-r.Now().Sub(r.edited)))
 			}
 		case <-due:
@@ -187,9 +187,6 @@ func (r *reporter) watch(ctx context.Context) error {
 				return err
 			}
 			due = time.After(max(refresh, r.EditEvery))
-			if r.changed {
-				due = time.After(r.EditEvery)
-			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
