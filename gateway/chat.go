@@ -236,26 +236,32 @@ func (c *Chat) Deliver(ctx context.Context, d slack.Delivery) (reply any, err er
 
 // claim makes the mention's run, or finds it.
 func (c *Chat) claim(ctx context.Context, m slack.Mention) (any, error) {
-	event, err := json.Marshal(m)
+	run, err := c.hold(ctx, Session{m.Session()}, runID(m), m.Key(), m, m.Said(), m)
 	if err != nil {
 		return nil, fmt.Errorf("cannot claim a mention: %w", err)
-	}
-	s := Session{m.Session()}
-	// A mistake in it is answered later. What is kept, and decided on then, has no
-	// secrets: a base that is one would have the whole mention refused, unanswered.
-	words, _ := ParseWords(c.Slack.Secrets.String(m.Said()))
-	place := c.place(ctx, s, m.Channel, words)
-	run, fresh, err := c.Executor.Claim(ctx, executor.Request{
-		Key: runID(m), Caller: s.Caller(), Repo: place.claim, Base: place.base, Asker: asker(m.User, ""),
-		Origin: &executor.Origin{Source: slackSource, Session: s.Key, Key: m.Key(), Event: event},
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot claim a mention: %w", err)
-	}
-	if fresh {
-		c.take(s, task{run: run})
 	}
 	return Claimed{Run: run.Name(), State: run.State}, nil
+}
+
+// hold claims a run for what somebody said in a session, with the event that
+// said it, and gives it to the session; a second time it finds the first run.
+func (c *Chat) hold(ctx context.Context, s Session, id, key string, m slack.Mention, said string, event any) (executor.Run, error) {
+	data, err := json.Marshal(event)
+	if err != nil {
+		return executor.Run{}, err
+	}
+	// A mistake in it is answered later. What is kept, and decided on then, has no
+	// secrets: a base that is one would have the whole mention refused, unanswered.
+	words, _ := ParseWords(c.Slack.Secrets.String(said))
+	place := c.place(ctx, s, m.Channel, words)
+	run, fresh, err := c.Executor.Claim(ctx, executor.Request{
+		Key: id, Caller: s.Caller(), Repo: place.claim, Base: place.base, Asker: asker(m.User, ""),
+		Origin: &executor.Origin{Source: slackSource, Session: s.Key, Key: key, Event: data},
+	})
+	if err == nil && fresh {
+		c.take(s, task{run: run})
+	}
+	return run, err
 }
 
 // asker is a Slack user as the author of commits. The address cannot be

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -101,22 +100,9 @@ func (c *Chat) again(ctx context.Context, of executor.Run, a slack.Action, text,
 		return err
 	}
 	m.User, m.Text = a.User, text
-	data, err := json.Marshal(pressed{m, of.Name()})
-	if err != nil {
-		return err
-	}
-	s := Session{of.Origin.Session}
-	words, _ := ParseWords(text)
-	at := c.place(ctx, s, m.Channel, words)
-	run, fresh, err := c.Executor.Claim(ctx, executor.Request{
-		Key: derivedID(of.ID, suffix), Caller: of.Caller, Repo: at.claim, Base: at.base, Asker: asker(a.User, ""),
-		Origin: &executor.Origin{Source: slackSource, Session: s.Key, Key: of.Origin.Key + suffix, Event: data},
-	})
+	_, err = c.hold(ctx, Session{of.Origin.Session}, derivedID(of.ID, suffix), of.Origin.Key+suffix, m, text, pressed{m, of.Name()})
 	if err != nil {
 		return fmt.Errorf("cannot claim what a button asks for: %w", err)
-	}
-	if fresh {
-		c.take(s, task{run: run})
 	}
 	return nil
 }
