@@ -116,7 +116,7 @@ func (c *childRun) run(ctx context.Context, answers map[string]Decision) (Run, m
 	var err error
 	release := func() {}
 	if c.own {
-		release, err = l.target.take(l.ctx)
+		release, err = l.turn(l.ctx)
 	}
 	var output map[string]any
 	if err == nil {

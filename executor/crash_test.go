@@ -176,6 +176,8 @@ func crashRound(t *testing.T, rnd *rand.Rand, agent string, nodes int) {
 			t.Fatal(err)
 		}
 		lines := bufio.NewScanner(out)
+		// One that stands still says where.
+		stuck := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Signal(syscall.SIGQUIT) })
 		if !lines.Scan() || lines.Text() != "open" {
 			t.Fatalf("the server did not open after %d kills: %q", kills, lines.Text())
 		}
@@ -196,6 +198,7 @@ func crashRound(t *testing.T, rnd *rand.Rand, agent string, nodes int) {
 		}
 		_, _ = io.Copy(io.Discard, out)
 		timer.Stop()
+		stuck.Stop()
 		_ = cmd.Wait()
 		if ended != "" {
 			if !strings.HasPrefix(ended, "complete") {
@@ -255,37 +258,56 @@ func killContainers(t *testing.T, data string) {
 // what it did is committed.
 func TestStoppedAsTakenUp(t *testing.T) {
 	w := newWorld(t, nil)
-	names := map[string]string{"command": "", "workflow": "id: w\nnodes:\n  - id: one\n    run: " + strconv.Quote("echo x >made; echo out; sleep 98123") + "\n"}
-	var runs []executor.Run
-	for name, workflow := range names {
-		req := executor.Request{Caller: caller(t, "run:stopped-"+name), Repo: "demo", Workflow: workflow}
-		if workflow == "" {
-			req.Command = &executor.Command{Shell: "echo x >made; echo out; sleep 98123"}
-		}
-		r, err := w.x.Submit(t.Context(), req)
-		if err != nil {
+	const long = "echo x >made; echo out; sleep 98123"
+	sub := map[string]string{"w": "id: w\nnodes:\n  - {id: one, run: " + strconv.Quote(long) + "}\n"}
+	parent := func(inherit bool) string {
+		return fmt.Sprintf("id: p\nnodes:\n  - {id: n, kind: workflow, implementation: {workflow_def_id: w, inherit_branch: %t}}\n", inherit)
+	}
+	type stopped struct {
+		req         executor.Request
+		child, line string // the sub-workflow's, where that does the work
+		run         executor.Run
+	}
+	all := map[string]*stopped{
+		"command":  {req: executor.Request{Command: &executor.Command{Shell: long}}},
+		"workflow": {req: executor.Request{Workflow: sub["w"]}},
+		"shared":   {req: executor.Request{Workflow: parent(true), Sub: sub}, child: ".n"},
+		"isolated": {req: executor.Request{Workflow: parent(false), Sub: sub}, child: ".n", line: "-n"},
+	}
+	for name, s := range all {
+		s.req.Repo, s.req.Caller = "demo", caller(t, "run:stopped-"+name)
+		var err error
+		if s.run, err = w.x.Submit(t.Context(), s.req); err != nil {
 			t.Fatal(err)
 		}
-		w.until(r.Name(), printed("out"))
-		runs = append(runs, r)
+		at := s.run.Caller.String() + s.line + "/" + s.run.ID + s.child
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
+			if r, err := w.x.Run(t.Context(), at); err == nil && r.State == executor.StateRunning {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s does not run", at)
+			}
+		}
+		w.until(at, printed("out"))
 	}
 	w.stop(true)
 	w.start()
-	for _, r := range runs {
-		if err := w.x.Stop(t.Context(), r.Name(), gitd.Person{Name: "Ada", Email: "ada@example.com"}); err != nil {
+	for _, s := range all {
+		if err := w.x.Stop(t.Context(), s.run.Name(), gitd.Person{Name: "Ada", Email: "ada@example.com"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, r := range runs {
-		r = w.ended(r.Name())
+	for name, s := range all {
+		r := w.ended(s.run.Name())
 		if r.State != executor.StateFailed || r.Reason != executor.ReasonCancelled {
-			t.Errorf("%s %s: %s", r.State, r.Reason, r.Error)
+			t.Errorf("%s: %s %s: %s", name, r.State, r.Reason, r.Error)
 		}
-		if got := w.inRepo("show", r.Branch+":made"); got != "x" {
-			t.Errorf("committed: %q\n%s", got, w.journal(r.Name()))
+		if got := w.inRepo("show", r.Branch+s.line+":made"); got != "x" {
+			t.Errorf("%s: committed: %q\n%s", name, got, w.journal(r.Name()))
 		}
-		if _, out, _ := w.exec(r.Caller.String(), "grep -l '9812[3]' /proc/[0-9]*/cmdline"); out != "" {
-			t.Errorf("alive: %s", out)
+		if _, out, _ := w.exec(r.Caller.String()+s.line, "grep -l '9812[3]' /proc/[0-9]*/cmdline"); out != "" {
+			t.Errorf("%s: alive: %s", name, out)
 		}
 	}
 }

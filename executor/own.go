@@ -57,12 +57,8 @@ func (x *Executor) own(l *liveRun, answers map[string]Decision) {
 	if l.claim.Kind == KindRequest {
 		output, err = l.answer() // it needs no container, so it waits for nobody's turn
 	} else {
-		turn := ctx
-		if len(open(l.journalled())) > 0 {
-			turn = x.ctx // it had its turn before the server was restarted: stopped or not, its command has to be ended
-		}
 		var release func()
-		if release, err = l.target.take(turn); err == nil {
+		if release, err = l.turn(ctx); err == nil {
 			output, err = l.perform(ctx, answers)
 			release()
 		}
@@ -71,6 +67,14 @@ func (x *Executor) own(l *liveRun, answers map[string]Decision) {
 		err = cause // the step that was stopped for it is only the way it showed
 	}
 	x.settle(ctx, l, output, err)
+}
+
+// turn waits for the run's turn on its branch.
+func (l *liveRun) turn(ctx context.Context) (release func(), err error) {
+	if len(open(l.journalled())) > 0 {
+		ctx = l.x.ctx // it had its turn before the server was restarted: stopped or not, its command has to be ended
+	}
+	return l.target.take(ctx)
 }
 
 // perform does the run's work.

@@ -178,6 +178,9 @@ type outcome struct {
 }
 
 func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, do func(context.Context, *work) (outcome, error)) (tasks.StepResult, error) {
+	if err := context.Cause(ctx); err != nil {
+		return tasks.StepResult{}, err // what a stopped run left behind was seen to, nothing new begins
+	}
 	lease, tip, err := t.ready(ctx, l.image(), l.claim.Asker, l.waiting)
 	if err != nil {
 		return tasks.StepResult{}, err

@@ -191,10 +191,10 @@ func (c *conductor) start(ctx context.Context, s tasks.Step) {
 }
 
 func (c *conductor) step(ctx context.Context, s tasks.Step) (tasks.StepResult, *Gate, error) {
-	if err := context.Cause(ctx); err != nil {
+	l := c.l
+	if err := context.Cause(ctx); err != nil && (errors.Is(err, ErrClosed) || !l.left(s)) {
 		return tasks.StepResult{}, nil, err
 	}
-	l := c.l
 	info := stepInfo{ID: s.ID, Node: s.Node, Kind: string(s.Kind), Command: s.Command, Task: s.Task}
 	switch s.Kind {
 	case tasks.KindShell, tasks.KindTask:
@@ -235,6 +235,17 @@ func (c *conductor) step(ctx context.Context, s tasks.Step) (tasks.StepResult, *
 		return c.sub(ctx, info, s)
 	}
 	return tasks.StepResult{}, nil, &failure{ReasonInternal, fmt.Sprintf("step %s is of the unknown kind %q", s.ID, s.Kind)}
+}
+
+// left tells whether a step was at work in a container when the last server
+// stopped. Even in a run that is stopped by now its command has to be ended.
+func (l *liveRun) left(s tasks.Step) bool {
+	switch s.Kind {
+	case tasks.KindShell, tasks.KindTask, tasks.KindWorkflow:
+		b := l.beginning(s.ID)
+		return b.last != nil && b.done == nil
+	}
+	return false
 }
 
 // doStep is what a shell or task step does in its container.
@@ -453,7 +464,7 @@ func (l *liveRun) mergeLines(ctx context.Context, s tasks.Step) (tasks.StepResul
 func (c *conductor) sub(ctx context.Context, info stepInfo, s tasks.Step) (tasks.StepResult, *Gate, error) {
 	l := c.l
 	info.Command = "workflow " + s.Sub.Workflow
-	child, err := l.x.child(ctx, l, s)
+	child, err := l.x.child(context.WithoutCancel(ctx), l, s)
 	if err != nil {
 		return tasks.StepResult{}, nil, err
 	}
