@@ -37,6 +37,18 @@ type Agent struct {
 	State []string
 	// Timeout of one turn; default Executor.Timeout.
 	Timeout time.Duration
+	// Protocol is how it is spoken to: [ProtocolText], the default, is one invocation
+	// a turn with the prompt going in. With [ProtocolACP] Command starts an agent of
+	// the Agent Client Protocol on standard input and output, and Resume is not used:
+	// a session goes on by its id.
+	Protocol string
+	// Permission answers what an agent of ProtocolACP asks leave for, unless Allow
+	// lists the kind of tool call ("read", "edit", "execute" …): [PermissionAllow], the default,
+	// [PermissionAsk] a person, [PermissionDeny].
+	Permission string
+	Allow      []string
+	// Mode is the session mode to set, where the agent has modes ("plan"); empty: its own.
+	Mode string
 	// Output is how many bytes a turn may print before it is taken for a loop
 	// and ended; default 256 MiB.
 	Output int64
@@ -45,10 +57,26 @@ type Agent struct {
 	Checks []string
 }
 
+// How agents are spoken to.
+const (
+	ProtocolText = "text"
+	ProtocolACP  = "acp" // https://agentclientprotocol.com
+)
+
+// What is said to an agent that asks for leave.
+const (
+	PermissionAllow = "allow"
+	PermissionAsk   = "ask" // the run's Gate is the question, [Executor.Decide] answers it
+	PermissionDeny  = "deny"
+)
+
 // AgentCall asks for an agent.
 type AgentCall struct {
 	Name   string `json:"name,omitempty"` // empty: the only one there is
 	Prompt string `json:"prompt"`
+	// Session labels the agent's memory: calls of the same caller and agent with
+	// the same label go on with one session. Empty is a label too.
+	Session string `json:"session,omitempty"`
 	// Files are offered to the agent beside the work tree; they are kept in the run's ref.
 	Files []Attachment `json:"files,omitempty"`
 }

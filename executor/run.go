@@ -53,6 +53,8 @@ const (
 	// KindRequest: it is not yet decided what is to be done, or the request
 	// was answered without running anything. See [Executor.Claim].
 	KindRequest Kind = "request"
+	// KindConversation: a task that goes on over several runs. See [Executor.Stand].
+	KindConversation Kind = "conversation"
 )
 
 // Run is one piece of work of a caller, as it is kept in run.json and shown to people.
@@ -65,38 +67,39 @@ type Run struct {
 	BaseCommit gitd.Hash `json:"base_commit"` // and where that stood
 	// BaseRefreshed is when the base was last known to be what its upstream has, as
 	// of the run's beginning; zero: never, or it has no upstream.
-	BaseRefreshed time.Time      `json:"base_refreshed,omitzero"`
-	Branch        string         `json:"branch"`
-	Start         gitd.Hash      `json:"start"`          // branch tip when the run began
-	Head          gitd.Hash      `json:"head,omitempty"` // branch tip when last looked at
-	Workflow      string         `json:"workflow,omitempty"`
-	File          string         `json:"file,omitempty"` // where the workflow was read from
-	Input         map[string]any `json:"input,omitempty"`
-	Output        map[string]any `json:"output,omitempty"` // a workflow's state at its end
-	Task          *TaskCall      `json:"task,omitempty"`
-	Exec          *Command       `json:"exec,omitempty"`
-	Agent         *AgentCall     `json:"agent,omitempty"`
-	Origin        *Origin        `json:"origin,omitempty"` // nil: asked for by the command line or the API
-	Told          *Told          `json:"told,omitempty"`   // that, and how, the origin was told of the run's end
-	Usage         *Usage         `json:"usage,omitempty"`  // of models, by the run's agent
-	Sub           bool           `json:"sub,omitempty"`    // started by a node of Parent, which goes on with it
-	Command       string         `json:"command,omitempty"`
-	Asker         gitd.Person    `json:"asker"`
-	State         State          `json:"state"`
-	Reason        Reason         `json:"reason,omitempty"`
-	Error         string         `json:"error,omitempty"`  // in words
-	Hint          string         `json:"hint,omitempty"`   // what to do
-	Parent        string         `json:"parent,omitempty"` // CALLER/RUN it was started, retried or forked from
-	From          string         `json:"from,omitempty"`   // node it was resumed at
-	Step          string         `json:"step,omitempty"`   // current or last step
-	Gate          *Gate          `json:"gate,omitempty"`   // what a person is asked
-	Place         int            `json:"place,omitempty"`  // in line for a container
-	Exit          *int           `json:"exit,omitempty"`   // of KindExec
-	Image         string         `json:"image,omitempty"`  // of the container, with its digest; empty: the engine has no images
-	Merged        gitd.Hash      `json:"merged,omitempty"` // base's tip after merge_on_success
-	CreatedAt     time.Time      `json:"created_at"`
-	StartedAt     time.Time      `json:"started_at,omitzero"`
-	EndedAt       time.Time      `json:"ended_at,omitzero"`
+	BaseRefreshed time.Time       `json:"base_refreshed,omitzero"`
+	Branch        string          `json:"branch"`
+	Start         gitd.Hash       `json:"start"`          // branch tip when the run began
+	Head          gitd.Hash       `json:"head,omitempty"` // branch tip when last looked at
+	Workflow      string          `json:"workflow,omitempty"`
+	File          string          `json:"file,omitempty"` // where the workflow was read from
+	Input         map[string]any  `json:"input,omitempty"`
+	Output        map[string]any  `json:"output,omitempty"` // a workflow's state at its end
+	Task          *TaskCall       `json:"task,omitempty"`
+	Exec          *Command        `json:"exec,omitempty"`
+	Agent         *AgentCall      `json:"agent,omitempty"`
+	Origin        *Origin         `json:"origin,omitempty"` // nil: asked for by the command line or the API
+	Told          *Told           `json:"told,omitempty"`   // that, and how, the origin was told of the run's end
+	Record        json.RawMessage `json:"record,omitempty"` // of KindConversation: what its owner keeps
+	Usage         *Usage          `json:"usage,omitempty"`  // of models, by the run's agent
+	Sub           bool            `json:"sub,omitempty"`    // started by a node of Parent, which goes on with it
+	Command       string          `json:"command,omitempty"`
+	Asker         gitd.Person     `json:"asker"`
+	State         State           `json:"state"`
+	Reason        Reason          `json:"reason,omitempty"`
+	Error         string          `json:"error,omitempty"`  // in words
+	Hint          string          `json:"hint,omitempty"`   // what to do
+	Parent        string          `json:"parent,omitempty"` // CALLER/RUN it was started, retried or forked from
+	From          string          `json:"from,omitempty"`   // node it was resumed at
+	Step          string          `json:"step,omitempty"`   // current or last step
+	Gate          *Gate           `json:"gate,omitempty"`   // what a person is asked
+	Place         int             `json:"place,omitempty"`  // in line for a container
+	Exit          *int            `json:"exit,omitempty"`   // of KindExec
+	Image         string          `json:"image,omitempty"`  // of the container, with its digest; empty: the engine has no images
+	Merged        gitd.Hash       `json:"merged,omitempty"` // base's tip after merge_on_success
+	CreatedAt     time.Time       `json:"created_at"`
+	StartedAt     time.Time       `json:"started_at,omitzero"`
+	EndedAt       time.Time       `json:"ended_at,omitzero"`
 }
 
 // Origin is where a run was asked for outside ramus: a mention in a thread.
@@ -182,6 +185,8 @@ const (
 	EventPrompt       = "prompt"      // somebody said something to the agent; message: the text, data: Prompt
 	EventUsage        = "model.usage" // a call of a model; message: provider and model, data: ModelCall
 	EventMessage      = "message"     // something was posted at the run's origin; data: of the source's own
+	EventAgent        = "agent"       // what an agent of ProtocolACP did; kind: of the update ("tool_call", "plan" …), message: in words, data: as it came
+	EventTool         = "tool"        // an agent called a tool at its door; message: its name, ok, data: what came of it
 	EventSecret       = "secret"      // a secret's value was removed; message: its name and where
 	EventCheck        = "check"       // a check that was skipped or (reason "not_run") could not run; message: why, task: which, step: the one that tried
 )

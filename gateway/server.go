@@ -26,6 +26,10 @@ type Server struct {
 	Version, Engine string
 	// Chat serves Slack; nil: there is none.
 	Chat *Chat
+	// Engineer serves tasks; nil: there is none.
+	Engineer *Engineer
+	// GitHubSecret is what GitHub signs its webhooks with; empty: none are taken.
+	GitHubSecret string
 	// URL is where people reach this server ("https://ramus.example.org"), for
 	// clone lines; empty: the address a request came to.
 	URL string

@@ -32,6 +32,8 @@ type Server struct {
 	Key string
 	// Reply is the text of an answer; nil repeats what was said.
 	Reply func(said string) string
+	// Answer, when set, is asked instead of Reply: it may call tools.
+	Answer func(Question) Answer
 	// CacheRead and CacheWrite are tokens that each answer says came from, and went
 	// into, a cache, beside the words of the request.
 	CacheRead, CacheWrite int64

@@ -1,0 +1,9 @@
+//go:build deps
+
+// Package ramus keeps here what it is about to use.
+package ramus
+
+import (
+	_ "github.com/coder/acp-go-sdk"
+	_ "github.com/modelcontextprotocol/go-sdk/mcp"
+)
