@@ -48,6 +48,8 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 			if l == nil {
 				continue
 			}
+		case r.Kind == KindConversation:
+			continue // its owner ends it
 		case r.State == StateAwaitingReview:
 			// It waits in its ref only: it is taken up to be ended.
 			if l, err = x.reopen(ctx, r); err != nil {
@@ -152,6 +154,8 @@ func (x *Executor) Again(ctx context.Context, run string, by gitd.Person) (Reque
 	switch {
 	case r.Sub:
 		return Request{}, fmt.Errorf("cannot retry %s: %w: it is a part of %s; retry that", r.Name(), ErrConflict, r.Parent)
+	case r.Kind == KindConversation:
+		return Request{}, fmt.Errorf("cannot retry %s: %w: it is a task; `ramus task retry %s` takes it up again", r.Name(), ErrConflict, r.Caller.ID())
 	case r.Kind == KindRequest:
 		return Request{}, fmt.Errorf("cannot retry %s: %w: it was answered, nothing was run for it", r.Name(), ErrConflict)
 	case !r.Ended():

@@ -19,6 +19,11 @@ import (
 // key returns the first one's run, and fresh is false. The caller's branch is
 // not made before Begin.
 func (x *Executor) Claim(ctx context.Context, r Request) (run Run, fresh bool, err error) {
+	return x.hold(ctx, KindRequest, r, nil)
+}
+
+// hold claims a run at which nothing works.
+func (x *Executor) hold(ctx context.Context, kind Kind, r Request, record json.RawMessage) (run Run, fresh bool, err error) {
 	if err := x.isOpen(); err != nil {
 		return Run{}, false, err
 	}
@@ -36,7 +41,7 @@ func (x *Executor) Claim(ctx context.Context, r Request) (run Run, fresh bool, e
 	if have, known := x.Find(r.Caller, r.Key); known {
 		return have, false, nil
 	}
-	p := &plan{repo: repo, run: Run{ID: r.Key, Caller: r.Caller, Kind: KindRequest, Repo: repo.Name(), Base: r.Base, Branch: r.Caller.Branch(),
+	p := &plan{repo: repo, run: Run{ID: r.Key, Caller: r.Caller, Kind: kind, Record: record, Repo: repo.Name(), Base: r.Base, Branch: r.Caller.Branch(),
 		Origin: r.Origin, Asker: r.Asker, Input: r.Input, State: StateSubmitted, CreatedAt: x.Now().UTC()}}
 	_, err = x.claim(ctx, p, "")
 	if errors.Is(err, errClaimed) {

@@ -308,8 +308,8 @@ func (x *Executor) resumeAll(ctx context.Context) error {
 		}
 	}
 	for _, r := range x.index.all() {
-		if r.Kind == KindRequest {
-			continue // whoever claimed it takes it up: see Untold
+		if r.idle() {
+			continue // whoever claimed it takes it up: see Untold and Standing
 		}
 		_, statErr := os.Stat(x.journalPath(r))
 		if r.Ended() && statErr != nil || r.State == StateAwaitingReview && statErr != nil || r.Sub {
@@ -429,7 +429,7 @@ func (x *Executor) restoreJournal(ctx context.Context, repo *gitd.Repo, ref gitd
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}
-	text, err := repo.ReadFile(ctx, string(ref), "journal.jsonl", 1<<30)
+	text, err := repo.ReadFile(ctx, string(ref), journalFile, 1<<30)
 	if errors.Is(err, gitd.ErrNotFound) {
 		return nil // claimed, and then the process ended
 	}

@@ -59,8 +59,11 @@ func (x *Executor) Runs(_ context.Context, f Filter) ([]Run, error) {
 
 // aside tells whether a run is not what its caller is about: what a sub-workflow
 // did on the caller's own branch is a part of the run that started it, and a
-// question that was answered changed nothing.
-func (r Run) aside() bool { return r.Sub || r.Kind == KindRequest }
+// question that was answered, or a conversation's own record, changed nothing.
+func (r Run) aside() bool { return r.Sub || r.idle() }
+
+// idle tells whether nothing of the executor works at a run, ever.
+func (r Run) idle() bool { return r.Kind == KindRequest || r.Kind == KindConversation }
 
 func newer(a, b Run) bool {
 	if !a.CreatedAt.Equal(b.CreatedAt) {
@@ -238,7 +241,7 @@ func (x *Executor) sealedEvents(ctx context.Context, r Run) ([]Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := repo.ReadFile(ctx, runRef(r.Caller, r.ID), "journal.jsonl", 1<<30)
+	text, err := repo.ReadFile(ctx, runRef(r.Caller, r.ID), journalFile, 1<<30)
 	if errors.Is(err, gitd.ErrNotFound) {
 		// Not sealed: the server that worked on it ended. Its journal lies in live/.
 		text, err = os.ReadFile(x.journalPath(r))

@@ -25,6 +25,7 @@ import (
 // Outputs up to storeOver bytes are sealed into the run's ref; larger ones go
 // to the artifact store and the manifest names them by their hash.
 const (
+	journalFile  = "journal.jsonl"
 	manifestPath = "evidence/manifest.json"
 	maxManifest  = 256 << 20
 
@@ -67,7 +68,7 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	if err := l.copyJournal(journal); err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
 	}
-	for _, f := range []gitd.File{{Path: "evidence/changes.diff", Source: diff}, {Path: "journal.jsonl", Source: journal}} {
+	for _, f := range []gitd.File{{Path: "evidence/changes.diff", Source: diff}, {Path: journalFile, Source: journal}} {
 		described, err := describe(f.Path, f.Source)
 		if err != nil {
 			return fmt.Errorf("cannot seal %s: %w", r.Name(), err)

@@ -1,9 +1,22 @@
 package executor
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/redact"
 )
+
+// maxStanding bounds the journal of a run of KindConversation, in bytes: all of
+// it is read and written with every amendment.
+const maxStanding = 8 << 20
 
 // Amendment is what changes in a run of KindConversation.
 type Amendment struct {
@@ -17,12 +30,13 @@ type Amendment struct {
 	Record json.RawMessage
 }
 
-// Stand claims a run of KindConversation: one that nothing of the executor works at.
-// Whoever claimed it keeps its journal and its record by [Executor.Amend]; the work is done by other
-// runs of the same caller. The request needs Key, Caller and Repo. A second
-// claim with the same caller and key returns the first one's run, and fresh is false.
+// Stand claims a run of KindConversation: one that nothing of the executor works
+// at. Whoever claimed it keeps its journal and its record by [Executor.Amend]; the
+// work is done by other runs of the same caller. The request needs Key, Caller
+// and Repo. A second claim with the same caller and key returns the first one's
+// run, and fresh is false. The caller's branch is made by the first run that works.
 func (x *Executor) Stand(ctx context.Context, r Request, record json.RawMessage) (run Run, fresh bool, err error) {
-	panic("not built")
+	return x.hold(ctx, KindConversation, r, x.Secrets.JSON(record))
 }
 
 // Amend changes a run of KindConversation. When it returns, all of it is in the
@@ -30,8 +44,118 @@ func (x *Executor) Stand(ctx context.Context, r Request, record json.RawMessage)
 // event that the change is based on: when there are later ones it is
 // ErrConflict, and nothing happened. Below 0 it is not looked at.
 func (x *Executor) Amend(ctx context.Context, run string, was int64, a Amendment) (Run, error) {
-	panic("not built")
+	r, err := x.amend(ctx, run, was, a)
+	if err != nil {
+		return r, fmt.Errorf("cannot amend %s: %w", run, err)
+	}
+	return r, nil
+}
+
+func (x *Executor) amend(ctx context.Context, run string, was int64, a Amendment) (Run, error) {
+	if err := x.isOpen(); err != nil {
+		return Run{}, err
+	}
+	_, repo, ref, release, err := x.held(ctx, run)
+	if err != nil {
+		return Run{}, err
+	}
+	defer release()
+	// The ref is the truth: the index may be behind it after a kill.
+	r, err := readRun(ctx, repo, gitd.Ref{Name: run, Hash: ref})
+	if err != nil {
+		return r, err
+	}
+	if r.Kind != KindConversation {
+		return r, fmt.Errorf("%w: it is no conversation", ErrConflict)
+	}
+	journal, err := repo.ReadFile(ctx, string(ref), journalFile, 2*maxStanding)
+	if err != nil && !errors.Is(err, gitd.ErrNotFound) {
+		return r, err
+	}
+	before, err := ParseJournal(journal)
+	if err != nil {
+		return r, err
+	}
+	last := int64(0)
+	if n := len(before); n > 0 {
+		last = before[n-1].Seq
+	}
+	if was >= 0 && was != last {
+		return r, fmt.Errorf("%w: it has gone on since: %d events, not %d", ErrConflict, last, was)
+	}
+	now := x.Now().UTC()
+	if a.State != "" {
+		a.Events = append(slices.Clone(a.Events), r.become(a, now))
+	}
+	text := bytes.NewBuffer(journal)
+	added := make([]Event, len(a.Events))
+	for i, e := range a.Events {
+		last++
+		kind := e.Type // of a closed list
+		e = redact.Clean(x.Secrets, e)
+		e.Seq, e.Time, e.Type = last, now, kind
+		line, err := json.Marshal(e)
+		if err != nil {
+			return r, fmt.Errorf("%w event: %w", ErrInvalid, err)
+		}
+		text.Write(append(line, '\n'))
+		added[i] = e
+	}
+	if text.Len() > maxStanding {
+		return r, fmt.Errorf("%w: its journal would have more than %d MiB", ErrConflict, maxStanding>>20)
+	}
+	if a.Record != nil {
+		r.Record = x.Secrets.JSON(a.Record)
+	}
+	r = x.cleanRun(r)
+	if err := x.keepStanding(ctx, repo, ref, r, text.Bytes()); err != nil {
+		return r, err
+	}
+	for _, e := range added {
+		e.Run = r.Name()
+		x.hub.push(e)
+	}
+	return r, nil
+}
+
+// become moves the run to the amendment's state.
+func (r *Run) become(a Amendment, now time.Time) Event {
+	r.State, r.Reason, r.Error, r.Hint = a.State, a.Reason, a.Error, a.Reason.Hint()
+	if a.State != StateSubmitted && r.StartedAt.IsZero() {
+		r.StartedAt = now
+	}
+	r.EndedAt = time.Time{} // one that had failed may be taken up again
+	if r.Ended() {
+		r.EndedAt = now
+	}
+	return Event{Type: EventRunState, State: a.State, Reason: string(a.Reason), Message: a.Error}
+}
+
+func (x *Executor) keepStanding(ctx context.Context, repo *gitd.Repo, ref gitd.Hash, r Run, journal []byte) error {
+	text, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	commit, err := repo.WriteCommit(ctx, gitd.NewCommit{From: ref, Parents: []gitd.Hash{ref},
+		Put:    []gitd.File{{Path: "run.json", Content: text}, {Path: journalFile, Content: journal}},
+		Author: orElse(r.Asker, x.Bot), Committer: x.Bot, When: x.Now(),
+		Message: fmt.Sprintf("%s: %s\n\n%s: %s\n%s: %s\n", r.Name(), sealedAs(r), trailerCaller, r.Caller, trailerRun, r.ID)})
+	if err != nil {
+		return err
+	}
+	// Noted first: a kill between the ref and the index would leave the index behind.
+	if err := x.index.claim(r); err != nil {
+		return err
+	}
+	if err := repo.Update(ctx, gitd.RefUpdate{Name: runRef(r.Caller, r.ID), New: commit, Old: &ref}); err != nil {
+		return err
+	}
+	return x.index.put(r)
 }
 
 // Standing lists the runs of KindConversation, oldest first.
-func (x *Executor) Standing() []Run { panic("not built") }
+func (x *Executor) Standing() []Run {
+	runs := slices.DeleteFunc(x.index.all(), func(r Run) bool { return r.Kind != KindConversation })
+	sort.SliceStable(runs, func(i, j int) bool { return newer(runs[j], runs[i]) })
+	return runs
+}

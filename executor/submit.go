@@ -290,7 +290,7 @@ func (x *Executor) home(ctx context.Context, c Caller) (*gitd.Repo, string, erro
 	runs := x.index.ofCaller(c)
 	without := map[string]bool{} // repositories
 	for _, r := range slices.Backward(runs) {
-		if r.Kind == KindRequest || without[r.Repo] {
+		if r.idle() || without[r.Repo] {
 			continue
 		}
 		repo, err := x.Git.Repo(r.Repo)

@@ -1,0 +1,99 @@
+package executor_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// TestStanding: what a conversation's owner keeps is in its ref, in order,
+// whoever else amends it at the same time, and is there without the index.
+func TestStanding(t *testing.T) {
+	w := newWorld(t, nil)
+	ctx := t.Context()
+	req := executor.Request{Key: "task", Caller: caller(t, "conv:abc"), Repo: "demo", Asker: gitd.Person{Name: "Ada", Email: "ada@example.com"}}
+	r, fresh, err := w.x.Stand(ctx, req, json.RawMessage(`{"n":0}`))
+	if err != nil || !fresh || r.State != executor.StateSubmitted || r.Kind != executor.KindConversation {
+		t.Fatalf("%+v, %v, %v", r, fresh, err)
+	}
+	if again, fresh, err := w.x.Stand(ctx, req, json.RawMessage(`{"n":1}`)); err != nil || fresh || string(again.Record) != `{"n":0}` {
+		t.Fatalf("a second claim: %+v, %v, %v", again, fresh, err)
+	}
+	const writers, each = 4, 5
+	var wg sync.WaitGroup
+	for i := range writers {
+		wg.Go(func() {
+			for n := range each {
+				for {
+					last := int64(len(events(t, w, r.Name())))
+					_, err := w.x.Amend(ctx, r.Name(), last, executor.Amendment{Events: []executor.Event{
+						{Type: executor.EventNote, Message: fmt.Sprintf("%d.%d", i, n)}, {Type: executor.EventNote, Message: "and"}}})
+					if err == nil {
+						break
+					}
+					if !errors.Is(err, executor.ErrConflict) {
+						t.Error(err)
+						return
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	got, err := w.x.Amend(ctx, r.Name(), -1, executor.Amendment{State: executor.StateFailed, Reason: executor.ReasonCancelled, Error: "enough", Record: json.RawMessage(`{"n":2}`)})
+	if err != nil || !got.Ended() || got.EndedAt.IsZero() {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if got, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{State: executor.StateRunning}); err != nil || got.Ended() || !got.EndedAt.IsZero() {
+		t.Fatalf("taken up again: %+v, %v", got, err)
+	}
+	check := func() {
+		t.Helper()
+		list := events(t, w, r.Name())
+		if len(list) != 2*writers*each+2 {
+			t.Fatalf("%d events", len(list))
+		}
+		for i, e := range list {
+			if e.Seq != int64(i+1) || i < 2*writers*each && (i%2 == 1) != (e.Message == "and") {
+				t.Errorf("event %d: %+v", i, e)
+			}
+		}
+		standing := w.x.Standing()
+		var record struct{ N int }
+		if len(standing) != 1 || json.Unmarshal(standing[0].Record, &record) != nil || record.N != 2 || standing[0].State != executor.StateRunning {
+			t.Errorf("%+v", standing)
+		}
+	}
+	check()
+	w.stop(false)
+	if err := os.Remove(filepath.Join(w.data, "index.db")); err != nil {
+		t.Fatal(err)
+	}
+	w.start()
+	check()
+	if text := w.inRepo("show", "refs/ramus/runs/conv-abc/task:run.json"); !strings.Contains(text, `"kind": "conversation"`) {
+		t.Error(text)
+	}
+	if _, err := w.x.Retry(ctx, r.Name(), gitd.Person{}); !errors.Is(err, executor.ErrConflict) {
+		t.Errorf("retried: %v", err)
+	}
+}
+
+func events(t *testing.T, w *world, run string) (list []executor.Event) {
+	t.Helper()
+	for e, err := range w.x.Events(t.Context(), run, 0, false) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, e)
+	}
+	return list
+}
