@@ -146,3 +146,11 @@ func (x *exchange) embeddings() {
 	x.whole(object{"object": "list", "model": q.Model, "data": []any{object{"object": "embedding", "index": 0, "embedding": []float64{0.5, -0.5}}},
 		"usage": object{"prompt_tokens": x.call.Input, "total_tokens": x.call.Input}})
 }
+
+func said(messages []message) string {
+	var all []string
+	for _, m := range messages {
+		all = append(all, textOf(m.Content))
+	}
+	return strings.Join(all, " ")
+}

@@ -2,8 +2,10 @@
 // Google: an HTTP server with state that speaks their protocols, streams, counts
 // tokens, refuses what the real ones refuse and complains when it is misused.
 //
-// It counts words as tokens and answers with what [Server.Reply] makes of the
-// last thing said. A [Fault] makes it busy, slow, away or break off.
+// It counts words as tokens, and answers with what [Server.Reply] makes of what was
+// said, or with what [Server.Answer] makes of the question: words, and calls of the tools
+// that the client offers. [Play] is an Answer that has coding agents do a piece of
+// work. A [Fault] makes it busy, slow, away or break off.
 package modeltest
 
 import (
@@ -32,7 +34,8 @@ type Server struct {
 	Key string
 	// Reply is the text of an answer; nil repeats what was said.
 	Reply func(said string) string
-	// Answer, when set, is asked instead of Reply: it may call tools.
+	// Answer, when set, is asked instead of Reply: it may call tools. It is called
+	// from several goroutines, and again for a request that is repeated.
 	Answer func(Question) Answer
 	// CacheRead and CacheWrite are tokens that each answer says came from, and went
 	// into, a cache, beside the words of the request.
@@ -46,6 +49,7 @@ type Server struct {
 	calls      []Call
 	faults     []Fault
 	complaints []string
+	ids        int
 }
 
 // Call is one request as it came.
@@ -313,15 +317,11 @@ func (x *exchange) question(into any) bool {
 	return true
 }
 
-// say is what comes out for what was said, word by word, and counts both.
+// say answers what has no conversation: words for words.
 func (x *exchange) say(said string) []string {
-	reply := said
-	if x.s.Reply != nil {
-		reply = x.s.Reply(said)
-	}
-	words := strings.SplitAfter(reply, " ")
-	x.call.Input = int64(len(strings.Fields(said))) + x.s.CacheRead + x.s.CacheWrite
-	x.call.Output = int64(len(words))
+	t := &talk{}
+	t.person(said)
+	words, _ := x.answer(t)
 	return words
 }
 
