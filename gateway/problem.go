@@ -105,6 +105,7 @@ var kinds = []struct {
 	{gitd.ErrDenied, KindDenied, ""},
 	{gitd.ErrTooLarge, KindTooLarge, ""},
 	{gitd.ErrUpstream, KindUnavailable, "the last base serves; try again later, and look at the repository's upstream and credential in `repos`"},
+	{gitd.ErrUpstreamRefused, KindDenied, "a protected branch or a hook of upstream says no: its rules have to change, or the branch's name"},
 	{executor.ErrBusy, KindUnavailable, "too many callers wait for a container; try again later or raise `queue`"},
 	{executor.ErrUnavailable, KindUnavailable, "`ramus doctor` tells what the container engine lacks"},
 	{executor.ErrGone, KindUnavailable, "the container was lost; the next command gets a new one from the branch"},

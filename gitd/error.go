@@ -16,7 +16,10 @@ var (
 	// ErrDenied: the grant does not allow it.
 	ErrDenied = errors.New("not allowed")
 	// ErrUpstream: where a repository comes from does not answer, or does not let us in.
-	ErrUpstream = errors.New("upstream cannot be read")
+	ErrUpstream = errors.New("upstream cannot be reached")
+	// ErrUpstreamRefused: upstream's own rules do not allow a push: a protected branch, a
+	// hook. Trying again does not help.
+	ErrUpstreamRefused = errors.New("upstream refused")
 	// ErrTooLarge: a limit on size, count or time was reached.
 	ErrTooLarge = errors.New("too large")
 )
