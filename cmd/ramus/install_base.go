@@ -85,7 +85,7 @@ func newUpstream(c RepoConfig, path string, secret *secrets) (executor.Upstream,
 			return up, err
 		}
 		a := &github.App{ID: c.GitHubApp.AppID, Installation: c.GitHubApp.InstallationID, Key: key, URL: c.GitHubApp.APIURL}
-		up.Credential = func(ctx context.Context) (gitd.Credential, error) { return a.Credential(ctx, c.Upstream) }
+		up.Credential = github.Credential(a, c.Upstream, github.AccessRead)
 	}
 	return up, nil
 }

@@ -1,9 +1,3 @@
-// Package github speaks to GitHub: here as an App that is installed in an
-// account, which gets tokens that let git read a repository for an hour.
-//
-// The App's private key signs short-lived assertions (RS256 JWTs), each good for
-// asking for tokens alone; a token is asked for one repository and for reading
-// its contents, whatever more the installation may do.
 package github
 
 import (
@@ -13,6 +7,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -23,26 +18,40 @@ import (
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/go-github/v66/github"
 
-	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gateway/retry"
 )
 
-// App is one installation of a GitHub App. Its exported fields are its options
-// and may be changed until the first call. Methods are safe for concurrent use.
+// App is a GitHub App as it is installed in one account or several. Its exported
+// fields are its options and may be changed until the first call. Methods are
+// safe for concurrent use. They ask once: waiting is for who calls them.
 type App struct {
-	// ID is the App's id, Installation the id of its installation.
-	ID, Installation int64
+	// ID is the App's id.
+	ID int64
+	// Installation is the id of its installation; 0: GitHub is asked which one a repository's is.
+	Installation int64
 	// Key is the App's private key; see [ParseKey].
 	Key *rsa.PrivateKey
 	// URL of the API; default https://api.github.com/.
 	URL string
-	// HTTP is the client for the API; nil: one with a time-out of 30 s.
+	// HTTP is the client for the API; nil: the default one. Each request ends after 30 s.
 	HTTP *http.Client
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
-	mu     sync.Mutex // guards all below; held while a token is asked for, so that it is asked for once
+	once   sync.Once
 	client *github.Client
-	tokens map[string]token // by repository
+	bad    error       // URL is none
+	lanes  retry.Lanes // one for each token that is asked for, so that it is asked for once
+
+	mu            sync.Mutex // guards all below
+	tokens        map[tokenKey]token
+	installations map[string]int64 // by account
+	login         string
+}
+
+type tokenKey struct {
+	repo string // in lower case
+	a    Access
 }
 
 type token struct {
@@ -57,9 +66,8 @@ const (
 	clockSkew     = time.Minute
 	// tokenLeft is how long a token that is handed out is good for at least: a
 	// clone may take so long. GitHub's live an hour.
-	tokenLeft   = 15 * time.Minute
-	requestTime = 30 * time.Second
-	keyBits     = 2048 // at least
+	tokenLeft = 15 * time.Minute
+	keyBits   = 2048 // at least
 )
 
 // ParseKey reads the private key of an App, as GitHub gives it out: PEM, PKCS#1 or PKCS#8.
@@ -85,99 +93,164 @@ func ParseKey(text []byte) (*rsa.PrivateKey, error) {
 	return key, nil
 }
 
-// Credential is what lets git read the repository at upstream, a URL such as
-// https://github.com/acme/app.git. It is a token that was made before, as long
-// as that is good for a while.
-func (a *App) Credential(ctx context.Context, upstream string) (gitd.Credential, error) {
-	repo, err := repository(upstream)
+// permissions are what an access takes. Comments in a pull request's conversation,
+// and its labels, are the pull request's as much as an issue's.
+func (a Access) permissions() (*github.InstallationPermissions, error) {
+	read, write := "read", "write"
+	switch a {
+	case AccessRead:
+		return &github.InstallationPermissions{Contents: &read}, nil
+	case AccessWrite:
+		return &github.InstallationPermissions{Contents: &write, PullRequests: &write}, nil
+	case AccessChecks:
+		return &github.InstallationPermissions{Checks: &read}, nil
+	}
+	return nil, &RefusedError{Message: fmt.Sprintf("%q is no access", string(a))}
+}
+
+// Token is an installation token that is good for one repository and what a
+// names: one that was made before, as long as it lives for another 15 minutes.
+// No repository, the zero Name, is refused: such a token would be good for all.
+func (a *App) Token(ctx context.Context, repo Name, access Access) (string, error) {
+	text, err := a.token(ctx, repo, access)
 	if err != nil {
-		return gitd.Credential{}, err
+		return "", fmt.Errorf("cannot get a token of the GitHub App %d for %s: %w", a.ID, repo, plain(err))
 	}
-	text, err := a.Token(ctx, repo)
-	return gitd.Credential{User: "x-access-token", Password: text}, err
+	return text, nil
 }
 
-// repository is the last part of a repository's URL: an installation is in one account.
-func repository(upstream string) (string, error) {
-	u, err := url.Parse(upstream)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" {
-		return "", fmt.Errorf("cannot get a token for %.200q: want an https:// URL", upstream)
+func (a *App) token(ctx context.Context, repo Name, access Access) (string, error) {
+	if err := a.setup(); err != nil {
+		return "", err
 	}
-	path := strings.TrimSuffix(strings.Trim(u.Path, "/"), ".git")
-	name := path[strings.LastIndexByte(path, '/')+1:]
-	if name == "" {
-		return "", fmt.Errorf("cannot get a token for %.200q: it names no repository", upstream)
+	if !repo.valid() {
+		return "", &RefusedError{Message: "that is no name of a repository"}
 	}
-	return name, nil
-}
-
-// Token is an installation token that reads the contents of one repository, by
-// its name without the owner.
-func (a *App) Token(ctx context.Context, repo string) (string, error) {
+	allowed, err := access.permissions()
+	if err != nil {
+		return "", err
+	}
+	key := tokenKey{strings.ToLower(repo.String()), access}
+	leave, err := a.lanes.Enter(ctx, key.repo+" "+string(access), 1)
+	if err != nil {
+		return "", err
+	}
+	defer leave(0)
 	a.mu.Lock()
-	defer a.mu.Unlock()
-	if t, ok := a.tokens[repo]; ok && a.now().Add(tokenLeft).Before(t.expires) {
+	t, ok := a.tokens[key]
+	a.mu.Unlock()
+	if ok && a.Now().Add(tokenLeft).Before(t.expires) {
 		return t.text, nil
 	}
-	t, err := a.mint(ctx, repo)
-	if err != nil {
-		return "", fmt.Errorf("cannot get a token of the GitHub App %d for %s: %w", a.ID, repo, err)
-	}
-	if a.tokens == nil {
-		a.tokens = make(map[string]token)
-	}
-	a.tokens[repo] = t
-	return t.text, nil
-}
-
-func (a *App) now() time.Time {
-	if a.Now == nil {
-		return time.Now()
-	}
-	return a.Now()
-}
-
-// mint asks for a token. Called under mu.
-func (a *App) mint(ctx context.Context, repo string) (token, error) {
-	if a.client == nil {
-		if err := a.dial(); err != nil {
-			return token{}, err
-		}
-	}
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
-	read := "read"
-	t, _, err := a.client.Apps.CreateInstallationToken(ctx, a.Installation, &github.InstallationTokenOptions{
-		Repositories: []string{repo}, Permissions: &github.InstallationPermissions{Contents: &read}})
+	installation, err := a.installation(ctx, repo)
 	if err != nil {
-		return token{}, err
+		return "", err
 	}
-	if t.GetToken() == "" || t.GetExpiresAt().IsZero() {
-		return token{}, errors.New("the answer has no token")
+	made, _, err := a.client.Apps.CreateInstallationToken(ctx, installation, &github.InstallationTokenOptions{
+		Repositories: []string{repo.Repo}, Permissions: allowed})
+	if err != nil {
+		if errors.Is(err, ErrNotFound) {
+			a.forgetInstallation(repo) // it may be installed anew
+		}
+		return "", err
 	}
-	return token{t.GetToken(), t.GetExpiresAt().Time}, nil
+	if made.GetToken() == "" || made.GetExpiresAt().IsZero() {
+		return "", errors.New("the answer has no token")
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.tokens == nil {
+		a.tokens = make(map[tokenKey]token)
+	}
+	maps.DeleteFunc(a.tokens, func(_ tokenKey, t token) bool { return !a.Now().Before(t.expires) })
+	a.tokens[key] = token{made.GetToken(), made.GetExpiresAt().Time}
+	return made.GetToken(), nil
 }
 
-func (a *App) dial() error {
-	base := a.URL
-	if base == "" {
-		base = "https://api.github.com/"
+// installation finds the id of the installation that may see a repository.
+func (a *App) installation(ctx context.Context, repo Name) (int64, error) {
+	if a.Installation != 0 {
+		return a.Installation, nil
 	}
-	u, err := url.Parse(strings.TrimSuffix(base, "/") + "/")
-	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		return fmt.Errorf("%q is no URL of GitHub's API", a.URL)
+	account := strings.ToLower(repo.Owner)
+	a.mu.Lock()
+	id := a.installations[account]
+	a.mu.Unlock()
+	if id != 0 {
+		return id, nil
 	}
-	plain := a.HTTP
-	if plain == nil {
-		plain = &http.Client{}
+	found, _, err := a.client.Apps.FindRepositoryInstallation(ctx, repo.Owner, repo.Repo)
+	if err != nil {
+		return 0, fmt.Errorf("cannot find where it is installed for that repository: %w", err)
 	}
-	own := *plain
-	own.Transport = &asserting{app: a, next: own.Transport}
-	// A redirect would carry the assertion to whoever is named there.
-	own.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	a.client = github.NewClient(&own)
-	a.client.BaseURL, a.client.UserAgent = u, "ramus"
-	return nil
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.installations == nil {
+		a.installations = make(map[string]int64)
+	}
+	a.installations[account] = found.GetID()
+	return found.GetID(), nil
+}
+
+func (a *App) forgetInstallation(repo Name) {
+	a.mu.Lock()
+	delete(a.installations, strings.ToLower(repo.Owner))
+	a.mu.Unlock()
+}
+
+// Forget drops a token that GitHub does not take any more.
+func (a *App) Forget(text string) {
+	a.mu.Lock()
+	maps.DeleteFunc(a.tokens, func(_ tokenKey, t token) bool { return t.text == text })
+	a.mu.Unlock()
+}
+
+// Login is whom the App's posts come from, such as "ramus[bot]". It is remembered.
+func (a *App) Login(ctx context.Context) (string, error) {
+	if err := a.setup(); err != nil {
+		return "", err
+	}
+	a.mu.Lock()
+	login := a.login
+	a.mu.Unlock()
+	if login != "" {
+		return login, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	app, _, err := a.client.Apps.Get(ctx, "")
+	if err == nil && app.GetSlug() == "" {
+		err = errors.New("the answer has no slug")
+	}
+	if err != nil {
+		return "", fmt.Errorf("cannot tell the name of the GitHub App %d: %w", a.ID, plain(err))
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.login = app.GetSlug() + "[bot]"
+	return a.login, nil
+}
+
+func (a *App) setup() error {
+	a.once.Do(func() {
+		if a.Now == nil {
+			a.Now = time.Now
+		}
+		a.lanes.Now, a.lanes.Sleep = a.Now, retry.Sleep
+		var base *url.URL
+		if base, a.bad = baseURL(a.URL); a.bad != nil {
+			return
+		}
+		t := &asserting{app: a}
+		if a.HTTP != nil {
+			t.next = a.HTTP.Transport
+		}
+		a.client = github.NewClient(&http.Client{Transport: t, CheckRedirect: stay})
+		a.client.BaseURL, a.client.UserAgent = base, "ramus"
+	})
+	return a.bad
 }
 
 // asserting puts an assertion into each request.
@@ -187,7 +260,7 @@ type asserting struct {
 }
 
 func (t *asserting) RoundTrip(r *http.Request) (*http.Response, error) {
-	now := t.app.now()
+	now := t.app.Now()
 	assertion := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.RegisteredClaims{
 		Issuer: strconv.FormatInt(t.app.ID, 10),
 		// In the past, for a clock that is behind ours.
@@ -195,13 +268,9 @@ func (t *asserting) RoundTrip(r *http.Request) (*http.Response, error) {
 	})
 	text, err := assertion.SignedString(t.app.Key)
 	if err != nil {
-		return nil, fmt.Errorf("cannot sign an assertion: %w", err)
+		return nil, &RefusedError{Message: fmt.Sprintf("cannot sign an assertion: %v", err)}
 	}
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+text)
-	next := t.next
-	if next == nil {
-		next = http.DefaultTransport
-	}
-	return next.RoundTrip(r)
+	return send(r, t.next, t.app.Now)
 }

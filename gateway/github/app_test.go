@@ -87,8 +87,10 @@ func newWorld(t *testing.T) *world {
 
 func (w *world) upstream() gitd.Upstream {
 	url := w.hub.Upstream("app")
-	return gitd.Upstream{URL: url, Credential: func(ctx context.Context) (gitd.Credential, error) { return w.app.Credential(ctx, url) }}
+	return gitd.Upstream{URL: url, Credential: github.Credential(w.app, url, github.AccessRead)}
 }
+
+func (w *world) name(repo string) github.Name { return github.Name{Owner: w.hub.Account, Repo: repo} }
 
 // push moves upstream by one commit and returns it.
 func (w *world) push(t *testing.T) gitd.Hash {
@@ -173,7 +175,7 @@ func TestRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			change(w)
-			if token, err := w.app.Token(t.Context(), "app"); err == nil {
+			if token, err := w.app.Token(t.Context(), w.name("app"), github.AccessRead); err == nil {
 				t.Errorf("token %q", token)
 			} else if strings.Contains(err.Error(), "Bearer") {
 				t.Errorf("the error quotes the assertion: %v", err)
@@ -183,16 +185,16 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 	w := newWorld(t)
-	if _, err := w.app.Token(t.Context(), "none"); err == nil {
+	if _, err := w.app.Token(t.Context(), w.name("none"), github.AccessRead); err == nil {
 		t.Error("a token for a repository that is not there")
 	}
 	// A clock that is a little behind is common.
 	w.app.Now = func() time.Time { return w.clock.Now().Add(30 * time.Second) }
-	if _, err := w.app.Token(t.Context(), "app"); err != nil {
+	if _, err := w.app.Token(t.Context(), w.name("app"), github.AccessRead); err != nil {
 		t.Error(err)
 	}
 	for _, url := range []string{"", "git@github.com:acme/app.git", "ssh://git@github.com/acme/app.git", "/srv/app.git", "https://github.com/"} {
-		if _, err := w.app.Credential(t.Context(), url); err == nil {
+		if _, err := github.Credential(w.app, url, github.AccessRead)(t.Context()); err == nil {
 			t.Errorf("a token for %q", url)
 		}
 	}
@@ -204,13 +206,13 @@ func TestManyAskAtOnce(t *testing.T) {
 	w.hub.Set(githubtest.Weather{Slow: slow})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := w.app.Token(ctx, "app"); err == nil {
+	if _, err := w.app.Token(ctx, w.name("app"), github.AccessRead); err == nil {
 		t.Error("a token without an answer")
 	}
 	var group sync.WaitGroup
 	for range 20 {
 		group.Go(func() {
-			if _, err := w.app.Token(context.Background(), "app"); err != nil {
+			if _, err := w.app.Token(context.Background(), w.name("app"), github.AccessRead); err != nil {
 				t.Error(err)
 			}
 		})

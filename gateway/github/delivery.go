@@ -1,9 +1,22 @@
 package github
 
 import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
+	"strings"
+
+	"github.com/google/go-github/v66/github"
 )
+
+// MaxDelivery is the most bytes that a delivery may have; GitHub sends no more.
+const MaxDelivery = 25 << 20
 
 // Delivery is what a webhook said, as far as ramus cares. Nothing of it is
 // believed beyond that something happened: see [Client] for how things stand.
@@ -11,7 +24,8 @@ type Delivery struct {
 	ID     string `json:"id"`    // X-GitHub-Delivery; the same when it is delivered again
 	Event  string `json:"event"` // X-GitHub-Event
 	Action string `json:"action,omitempty"`
-	// Digest is of the body: a delivery with another ID and the same content is the same news.
+	// Digest is of the content: a delivery with another ID and the same Digest is
+	// the same news, such as one that a repository's webhook sends beside the App's.
 	Digest string `json:"digest"`
 	Repo   Name   `json:"repo"`
 	Sender string `json:"sender,omitempty"`
@@ -36,10 +50,188 @@ type Push struct {
 	Deleted bool   `json:"deleted,omitempty"`
 }
 
-// ErrSignature: the delivery was not signed with the secret. It wraps ErrRefused.
-var ErrSignature = fmt.Errorf("%w: wrong signature", ErrRefused)
+// ErrSignature: a delivery was not signed with the webhook's secret.
+var ErrSignature = errors.New("not signed by GitHub")
+
+// head is what the bodies of all events have.
+type head struct {
+	Action     string `json:"action"`
+	Repository *struct {
+		Name  string `json:"name"`
+		Owner struct {
+			Login string `json:"login"`
+		} `json:"owner"`
+	} `json:"repository"`
+	Sender *github.User `json:"sender"`
+}
+
+// payload is what is read of the bodies of those events that are known.
+type payload struct {
+	PullRequest *github.PullRequest       `json:"pull_request"`
+	Issue       *github.Issue             `json:"issue"`
+	Review      *github.PullRequestReview `json:"review"`
+	Comment     json.RawMessage           `json:"comment"` // of one of several kinds
+	CheckRun    *github.CheckRun          `json:"check_run"`
+	WorkflowRun *github.WorkflowRun       `json:"workflow_run"`
+	Push
+}
 
 // ParseDelivery checks the signature (X-Hub-Signature-256, HMAC-SHA256 over the
 // body as it came, compared in constant time) and reads the delivery. Events and actions
 // that ramus does not know are a Delivery with nothing but its head.
-func ParseDelivery(h http.Header, body []byte, secret string) (Delivery, error) { panic("not built") }
+//
+// See https://docs.github.com/en/webhooks/webhook-events-and-payloads.
+func ParseDelivery(h http.Header, body []byte, secret string) (Delivery, error) {
+	if err := verify(h, body, secret); err != nil {
+		return Delivery{}, err
+	}
+	d := Delivery{ID: h.Get("X-GitHub-Delivery"), Event: h.Get("X-GitHub-Event")}
+	if d.ID == "" || len(d.ID) > 100 || d.Event == "" || len(d.Event) > 100 {
+		return Delivery{}, errors.New("cannot read a delivery: X-GitHub-Delivery or X-GitHub-Event is missing or too long")
+	}
+	if kind, _, _ := strings.Cut(h.Get("Content-Type"), ";"); kind != "application/json" {
+		return Delivery{}, fmt.Errorf("cannot read a delivery: its content type is %.100q; set the webhook's to application/json", kind)
+	}
+	var p head
+	err := json.Unmarshal(body, &p)
+	if err != nil {
+		return Delivery{}, fmt.Errorf("cannot read a delivery: %w", err)
+	}
+	if d.Digest, err = digest(d.Event, body); err != nil {
+		return Delivery{}, fmt.Errorf("cannot read a delivery: %w", err)
+	}
+	d.Action, d.Sender, d.Bot = clip(p.Action, 100), clip(p.Sender.GetLogin(), 100), isBot(p.Sender)
+	if p.Repository != nil {
+		if d.Repo = (Name{p.Repository.Owner.Login, p.Repository.Name}); !d.Repo.valid() {
+			return Delivery{}, fmt.Errorf("cannot read a delivery: %.200q is no name of a repository", d.Repo)
+		}
+	}
+	if err := d.read(body); err != nil {
+		return Delivery{}, fmt.Errorf("cannot read a delivery of %s: %w", d.Event, err)
+	}
+	return d, nil
+}
+
+// verify checks a signature.
+func verify(h http.Header, body []byte, secret string) error {
+	if secret == "" {
+		return fmt.Errorf("%w: no secret is configured", ErrSignature)
+	}
+	if len(body) > MaxDelivery {
+		return fmt.Errorf("%w: the body has more than %d bytes", ErrSignature, MaxDelivery)
+	}
+	text, ok := strings.CutPrefix(h.Get("X-Hub-Signature-256"), "sha256=")
+	given, err := hex.DecodeString(text)
+	if !ok || err != nil {
+		return fmt.Errorf("%w: X-Hub-Signature-256 is missing or no SHA-256: does the webhook have a secret?", ErrSignature)
+	}
+	mac := hmac.New(sha256.New, []byte(secret))
+	mac.Write(body)
+	if !hmac.Equal(mac.Sum(nil), given) {
+		return fmt.Errorf("%w: it does not fit: is the secret the webhook's?", ErrSignature)
+	}
+	return nil
+}
+
+// read fills in what the known events are about.
+func (d *Delivery) read(body []byte) error {
+	switch d.Event {
+	case "ping":
+		d.Ping = true
+		return nil
+	case "pull_request", "pull_request_review", "pull_request_review_comment", "issue_comment", "check_run", "workflow_run", "push":
+	default:
+		return nil
+	}
+	var p payload
+	if err := json.Unmarshal(body, &p); err != nil {
+		return err
+	}
+	need := func(there bool, what string) error {
+		if !there || d.Repo == (Name{}) {
+			return fmt.Errorf("it has no %s, or no repository", what)
+		}
+		return nil
+	}
+	pull := func() error {
+		if p.PullRequest != nil {
+			one := pullOf(p.PullRequest)
+			d.Pull, d.Number, d.IsPull = &one, one.Number, true
+		}
+		return need(p.PullRequest != nil, "pull_request")
+	}
+	switch d.Event {
+	case "pull_request":
+		return pull()
+	case "pull_request_review":
+		if p.Review == nil {
+			return need(false, "review")
+		}
+		one := reviewOf(p.Review)
+		d.Review = &one
+		return pull()
+	case "pull_request_review_comment":
+		var c *github.PullRequestComment
+		if err := json.Unmarshal(p.Comment, &c); len(p.Comment) > 0 && err != nil {
+			return err
+		}
+		if c == nil {
+			return need(false, "comment")
+		}
+		one := commentOf(c)
+		d.Comment = &one
+		return pull()
+	case "issue_comment":
+		var c *github.IssueComment
+		if err := json.Unmarshal(p.Comment, &c); len(p.Comment) > 0 && err != nil {
+			return err
+		}
+		if c == nil || p.Issue == nil {
+			return need(false, "comment, or issue")
+		}
+		one := issueCommentOf(c)
+		d.Comment, d.Number, d.IsPull = &one, p.Issue.GetNumber(), p.Issue.IsPullRequest()
+		return need(true, "")
+	case "check_run":
+		if p.CheckRun == nil {
+			return need(false, "check_run")
+		}
+		one := checkOf(p.CheckRun)
+		d.Check = &one
+		return need(true, "")
+	case "workflow_run":
+		if p.WorkflowRun == nil {
+			return need(false, "workflow_run")
+		}
+		one := workflowOf(p.WorkflowRun)
+		d.Check = &one
+		return need(true, "")
+	case "push":
+		if p.Push.Ref == "" {
+			return need(false, "ref")
+		}
+		d.Push = &p.Push
+		return need(true, "")
+	}
+	return nil
+}
+
+// digest is of what a body says, in whatever order and spelling, but for whom
+// it is told: a repository's webhook and an App's differ in that alone.
+func digest(event string, body []byte) (string, error) {
+	var fields map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(body))
+	decoder.UseNumber()
+	if err := decoder.Decode(&fields); err != nil && !errors.Is(err, io.EOF) {
+		return "", err
+	}
+	for _, audience := range [...]string{"installation", "organization", "enterprise", "hook", "hook_id"} {
+		delete(fields, audience)
+	}
+	sum := sha256.New()
+	fmt.Fprintf(sum, "%s\n", event)
+	if err := json.NewEncoder(sum).Encode(fields); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}

@@ -64,7 +64,7 @@ type Client struct {
 	api   *slackgo.Client
 	base  string      // URL with a slash at its end
 	web   http.Client // HTTP for the Web API
-	lanes lanes
+	lanes retry.Lanes
 	names names
 
 	mu sync.Mutex // guards me
@@ -148,6 +148,7 @@ func (c *Client) setup() {
 		if c.Sleep == nil {
 			c.Sleep = retry.Sleep
 		}
+		c.lanes.Now, c.lanes.Sleep = c.Now, c.Sleep
 		c.api = slackgo.New(c.Token, slackgo.OptionAPIURL(c.base), slackgo.OptionHTTPClient((*wire)(c)),
 			slackgo.OptionAppLevelToken(c.AppToken))
 	})
@@ -186,7 +187,7 @@ func (c *Client) call(ctx context.Context, method string, attempt func(context.C
 
 // attempt makes one request, in its method's lane.
 func (c *Client) attempt(ctx context.Context, method string, f func(context.Context) error) error {
-	leave, err := c.lanes.enter(ctx, method, abreast, c)
+	leave, err := c.lanes.Enter(ctx, method, abreast)
 	if err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}

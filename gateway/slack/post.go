@@ -86,7 +86,7 @@ func (c *Client) Post(ctx context.Context, m Message, look bool) (ts string, err
 	if m.ThreadTS != "" {
 		options = append(options, slackgo.MsgOptionTS(m.ThreadTS))
 	}
-	leave, err := c.lanes.enter(ctx, postMessage+" "+m.Channel, 1, c)
+	leave, err := c.lanes.Enter(ctx, postMessage+" "+m.Channel, 1)
 	if err != nil {
 		return "", fmt.Errorf("cannot post to Slack: %w", err)
 	}

@@ -1,4 +1,4 @@
-package slack
+package retry
 
 import (
 	"context"
@@ -6,9 +6,13 @@ import (
 	"time"
 )
 
-// lanes keeps requests of one kind from crowding: so many are under way at
-// once, and none while Slack wants to be left alone. The zero value is ready.
-type lanes struct {
+// Lanes keep requests of one kind from crowding: so many are under way at once,
+// and none while the server wants to be left alone. Now and Sleep are set before
+// the first use; methods are safe for concurrent use.
+type Lanes struct {
+	Now   func() time.Time
+	Sleep func(ctx context.Context, d time.Duration) error
+
 	mu    sync.Mutex // guards everything below
 	lanes map[string]*lane
 }
@@ -19,8 +23,9 @@ type lane struct {
 	until time.Time // no request before this
 }
 
-// enter waits for a place. leave gives it back, and keeps the lane closed for as long as after says.
-func (l *lanes) enter(ctx context.Context, key string, width int, c *Client) (leave func(after time.Duration), err error) {
+// Enter waits for a place in the lane of key, which is width wide. leave gives
+// it back, and keeps the lane closed for as long as after says.
+func (l *Lanes) Enter(ctx context.Context, key string, width int) (leave func(after time.Duration), err error) {
 	l.mu.Lock()
 	if l.lanes == nil {
 		l.lanes = map[string]*lane{}
@@ -35,7 +40,7 @@ func (l *lanes) enter(ctx context.Context, key string, width int, c *Client) (le
 
 	gone := func() {
 		in.users--
-		if in.users == 0 && !c.Now().Before(in.until) {
+		if in.users == 0 && !l.Now().Before(in.until) {
 			delete(l.lanes, key)
 		}
 	}
@@ -51,19 +56,19 @@ func (l *lanes) enter(ctx context.Context, key string, width int, c *Client) (le
 		<-in.slots
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		if until := c.Now().Add(after); after > 0 && until.After(in.until) {
+		if until := l.Now().Add(after); after > 0 && until.After(in.until) {
 			in.until = until
 		}
 		gone()
 	}
 	for {
 		l.mu.Lock()
-		wait := in.until.Sub(c.Now())
+		wait := in.until.Sub(l.Now())
 		l.mu.Unlock()
 		if wait <= 0 {
 			return leave, nil
 		}
-		if err := c.Sleep(ctx, wait); err != nil {
+		if err := l.Sleep(ctx, wait); err != nil {
 			leave(0)
 			return nil, err
 		}

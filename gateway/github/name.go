@@ -1,0 +1,47 @@
+package github
+
+import (
+	"net/url"
+	"strings"
+)
+
+// Name is a repository at GitHub.
+type Name struct{ Owner, Repo string }
+
+// String is "owner/repo".
+func (n Name) String() string { return n.Owner + "/" + n.Repo }
+
+// ParseName reads the name from an upstream's URL, https:// or ssh, or from "owner/repo".
+func ParseName(upstream string) (Name, bool) {
+	path := upstream
+	if strings.Contains(upstream, "://") {
+		u, err := url.Parse(upstream)
+		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" && u.Scheme != "ssh" {
+			return Name{}, false
+		}
+		path = strings.Trim(u.Path, "/")
+	} else if host, rest, ok := strings.Cut(upstream, ":"); ok {
+		// git@github.com:owner/repo.git, as scp writes it.
+		if host == "" || strings.Contains(host, "/") {
+			return Name{}, false
+		}
+		path = strings.Trim(rest, "/")
+	}
+	owner, repo, ok := strings.Cut(path, "/")
+	n := Name{owner, strings.TrimSuffix(repo, ".git")}
+	return n, ok && n.valid()
+}
+
+// valid tells whether a name can stand in a URL's path and mean what it says.
+func (n Name) valid() bool {
+	return len(n.Owner) <= 100 && isLogin(n.Owner) && len(n.Repo) <= 100 && n.Repo != "" && n.Repo != "." && n.Repo != ".." &&
+		strings.Trim(n.Repo, alnum+"-_.") == ""
+}
+
+const alnum = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+
+// isLogin tells whether text can be the login of a user or an organisation.
+// Underscores are in those of managed users.
+func isLogin(text string) bool {
+	return text != "" && strings.Trim(text, alnum+"-_") == "" && text[0] != '-'
+}

@@ -1,0 +1,191 @@
+package github
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/google/go-github/v66/github"
+)
+
+// Pull is a pull request.
+type Pull struct {
+	Number      int       `json:"number"`
+	URL         string    `json:"url"` // for people
+	Title       string    `json:"title"`
+	Body        string    `json:"body,omitempty"`
+	Open        bool      `json:"open"`
+	Draft       bool      `json:"draft,omitempty"`
+	Merged      bool      `json:"merged,omitempty"`
+	MergeCommit string    `json:"merge_commit,omitempty"`
+	Head        string    `json:"head"` // branch
+	HeadSHA     string    `json:"head_sha"`
+	Base        string    `json:"base"` // branch
+	Author      string    `json:"author"`
+	Requested   []string  `json:"requested,omitempty"` // users whose review is asked for
+	Labels      []string  `json:"labels,omitempty"`
+	UpdatedAt   time.Time `json:"updated_at,omitzero"`
+}
+
+// NewPull asks for a pull request. Head is a branch of the same repository.
+type NewPull struct {
+	Head, Base, Title, Body string
+	Draft                   bool
+}
+
+// pullOf and its like take nil, which is a null in the answer, or no answer at all.
+func pullOf(p *github.PullRequest) Pull {
+	if p == nil {
+		return Pull{}
+	}
+	out := Pull{
+		Number: p.GetNumber(), URL: p.GetHTMLURL(), Title: p.GetTitle(), Body: bounded(p.GetBody()), Open: p.GetState() == "open",
+		Draft: p.GetDraft(), Merged: p.GetMerged() || !p.GetMergedAt().IsZero(),
+		Head: p.GetHead().GetRef(), HeadSHA: p.GetHead().GetSHA(), Base: p.GetBase().GetRef(), Author: p.GetUser().GetLogin(),
+		UpdatedAt: p.GetUpdatedAt().Time,
+	}
+	if out.Merged { // before that, it is a commit that GitHub tries the merge with
+		out.MergeCommit = p.GetMergeCommitSHA()
+	}
+	for _, u := range p.RequestedReviewers {
+		out.Requested = append(out.Requested, u.GetLogin())
+	}
+	for _, l := range p.Labels {
+		out.Labels = append(out.Labels, l.GetName())
+	}
+	return out
+}
+
+// Pull reads a pull request.
+func (c *Client) Pull(ctx context.Context, repo Name, number int) (Pull, error) {
+	var out Pull
+	err := c.call(ctx, request{what: "read a pull request", repo: repo}, func(ctx context.Context, gh *github.Client) error {
+		p, _, err := gh.PullRequests.Get(ctx, repo.Owner, repo.Repo, number)
+		out = pullOf(p)
+		return err
+	})
+	return out, err
+}
+
+// FindPull finds the newest pull request of a branch, open or not.
+func (c *Client) FindPull(ctx context.Context, repo Name, head string) (p Pull, found bool, err error) {
+	return c.findPull(ctx, repo, head, "", "all")
+}
+
+// findPull finds the newest pull request of a branch in a state, into a base
+// unless that is empty.
+func (c *Client) findPull(ctx context.Context, repo Name, head, base, state string) (p Pull, found bool, err error) {
+	all, err := list(ctx, c, request{what: "look for a pull request", repo: repo},
+		func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.PullRequest, *github.Response, error) {
+			return gh.PullRequests.List(ctx, repo.Owner, repo.Repo, &github.PullRequestListOptions{State: state, Head: repo.Owner + ":" + head, Base: base,
+				Sort: "created", Direction: "desc", ListOptions: o})
+		})
+	for _, one := range all {
+		// A fork may have a branch of the same name, and GitHub ignores a filter
+		// that it does not understand.
+		if one.GetHead().GetRef() == head && one.GetHead().GetRepo().GetID() == one.GetBase().GetRepo().GetID() &&
+			(base == "" || one.GetBase().GetRef() == base) {
+			return pullOf(one), true, nil
+		}
+	}
+	return Pull{}, false, err
+}
+
+// CreatePull opens a pull request. Where GitHub says that there is one for the
+// branch already, that one is returned: an answer that was lost opens no second.
+func (c *Client) CreatePull(ctx context.Context, repo Name, p NewPull) (Pull, error) {
+	var out Pull
+	err := c.call(ctx, request{what: "open a pull request", repo: repo, write: true}, func(ctx context.Context, gh *github.Client) error {
+		made, _, err := gh.PullRequests.Create(ctx, repo.Owner, repo.Repo, &github.NewPullRequest{
+			Title: github.String(c.title(p.Title)), Body: github.String(c.text(p.Body, "")), Head: &p.Head, Base: &p.Base, Draft: &p.Draft})
+		out = pullOf(made)
+		return err
+	})
+	if !hasStatus(err, http.StatusUnprocessableEntity) {
+		return out, err
+	}
+	there, found, findErr := c.findPull(ctx, repo, p.Head, p.Base, "open")
+	if findErr != nil {
+		return Pull{}, errors.Join(err, findErr)
+	}
+	if !found {
+		return Pull{}, err
+	}
+	return there, nil
+}
+
+// EditPull replaces title and body; an empty one is left as it is.
+func (c *Client) EditPull(ctx context.Context, repo Name, number int, title, body string) (Pull, error) {
+	var change github.PullRequest
+	if title != "" {
+		change.Title = github.String(c.title(title))
+	}
+	if body != "" {
+		change.Body = github.String(c.text(body, ""))
+	}
+	var out Pull
+	err := c.call(ctx, request{what: "edit a pull request", repo: repo, write: true}, func(ctx context.Context, gh *github.Client) error {
+		p, _, err := gh.PullRequests.Edit(ctx, repo.Owner, repo.Repo, number, &change)
+		out = pullOf(p)
+		return err
+	})
+	return out, err
+}
+
+// AddLabels adds labels; those that are there stay.
+func (c *Client) AddLabels(ctx context.Context, repo Name, number int, labels []string) error {
+	if len(labels) == 0 {
+		return nil
+	}
+	return c.call(ctx, request{what: "label a pull request", repo: repo, write: true}, func(ctx context.Context, gh *github.Client) error {
+		_, _, err := gh.Issues.AddLabelsToIssue(ctx, repo.Owner, repo.Repo, number, labels)
+		return err
+	})
+}
+
+// RequestReview asks users for a review (again). Those who cannot be asked are left out.
+func (c *Client) RequestReview(ctx context.Context, repo Name, number int, users []string) error {
+	var ask []string
+	for _, user := range users {
+		if isLogin(user) { // an App is none
+			ask = append(ask, user)
+		}
+	}
+	if len(ask) == 0 {
+		return nil
+	}
+	request := func(users ...string) error {
+		return c.call(ctx, request{what: "ask for a review", repo: repo, write: true}, func(ctx context.Context, gh *github.Client) error {
+			_, _, err := gh.PullRequests.RequestReviewers(ctx, repo.Owner, repo.Repo, number, github.ReviewersRequest{Reviewers: users})
+			return err
+		})
+	}
+	err := request(ask...)
+	if !hasStatus(err, http.StatusUnprocessableEntity) {
+		return err
+	}
+	// One of them is the author, or no collaborator, and GitHub asks all or none.
+	for _, user := range ask {
+		if err := request(user); err != nil && (len(ask) == 1 || !hasStatus(err, http.StatusUnprocessableEntity)) {
+			if hasStatus(err, http.StatusUnprocessableEntity) {
+				return nil
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// maxTitle is GitHub's limit in characters.
+const maxTitle = 256
+
+// title makes a text fit to be one line of a title, without secrets.
+func (c *Client) title(text string) string {
+	text = strings.Join(strings.Fields(strings.ToValidUTF8(c.Secrets.String(text), "�")), " ")
+	if runes := []rune(text); len(runes) > maxTitle {
+		text = string(runes[:maxTitle-1]) + "…"
+	}
+	return text
+}

@@ -1,0 +1,346 @@
+package github
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/go-github/v66/github"
+
+	"github.com/ramus-dev/ramus/gateway/retry"
+)
+
+const (
+	// maxAnswer bounds an answer: a page of 100 comments of the greatest length,
+	// escaped, with what they are about.
+	maxAnswer = 64 << 20
+	// attemptTime is what one attempt may take. GitHub ends its own after 10 s.
+	attemptTime = 30 * time.Second
+	// maxPause bounds what a Retry-After or a reset may ask for; a primary limit lasts an hour.
+	maxPause = time.Hour + time.Minute
+	// limitPause is how long GitHub wants to be left alone when it does not say.
+	limitPause = time.Minute
+	// abreast is how many requests for one account are under way at once. Those
+	// that write go one after another, as GitHub asks.
+	abreast   = 8
+	redirects = 5 // at most
+)
+
+// passing is a failure that may be gone at the next attempt.
+type passing struct {
+	err   error
+	after time.Duration // what GitHub asked to wait; 0 when it did not say
+	// limited: it was not done because too much was asked; otherwise it may have been done all the same.
+	limited bool
+}
+
+func (e *passing) Error() string { return e.err.Error() }
+func (e *passing) Unwrap() error { return e.err }
+
+// request says what a call is for.
+type request struct {
+	what  string // for "cannot WHAT"
+	repo  Name
+	free  bool // it is about no repository
+	need  Access
+	write bool
+	// done, which may be nil, is asked ahead of every attempt that follows one
+	// which may have been done, and says whether it was.
+	done func() (bool, error)
+}
+
+// call makes attempts until one succeeds, GitHub refuses, or ctx ends.
+func (c *Client) call(ctx context.Context, r request, attempt func(context.Context, *github.Client) error) error {
+	if err := c.setup(); err != nil {
+		return fmt.Errorf("cannot %s: %w", r.what, err)
+	}
+	if !r.free && !r.repo.valid() {
+		return fmt.Errorf("cannot %s: %w", r.what, &RefusedError{Message: fmt.Sprintf("%.200q is no name of a repository", r.repo)})
+	}
+	if r.need == "" {
+		r.need = AccessWrite
+	}
+	w := &wire{c: c, r: r}
+	gh := w.client()
+	renewed, unsure := false, false
+	for n := 1; ; n++ {
+		if unsure && r.done != nil {
+			if was, err := r.done(); was || err != nil {
+				return err
+			}
+		}
+		err := w.attempt(ctx, gh, attempt)
+		if err == nil {
+			return nil
+		}
+		if hasStatus(err, http.StatusUnauthorized) && !renewed && w.forget() {
+			renewed = true
+			continue
+		}
+		if errors.Is(err, ErrRefused) || errors.Is(err, ErrNotFound) {
+			return fmt.Errorf("cannot %s: %w", r.what, err)
+		}
+		if ctx.Err() != nil {
+			return fmt.Errorf("cannot %s: %w (the last attempt: %v)", r.what, context.Cause(ctx), err)
+		}
+		var pass *passing
+		if !errors.As(err, &pass) {
+			pass = &passing{err: err} // an answer that could not be read
+		}
+		// That this attempt surely did nothing says nothing about those before it.
+		unsure = unsure || !pass.limited
+		pause := pass.after
+		switch {
+		case pause > 0:
+			pause = min(pause, maxPause)
+		case pass.limited:
+			pause = min(limitPause<<min(n-1, 6), maxPause)
+		default:
+			pause = retry.Backoff(n, c.Patience)
+		}
+		c.Log.LogAttrs(ctx, slog.LevelWarn, "GitHub did not answer; waiting", slog.String("to", r.what),
+			slog.Int("attempt", n), slog.Duration("pause", pause), slog.Any("err", err))
+		if err := c.Sleep(ctx, pause); err != nil {
+			return fmt.Errorf("cannot %s: %w (the last attempt: %v)", r.what, err, pass)
+		}
+	}
+}
+
+// wire is the transport of one call below go-github. It puts the token in,
+// reads answers within bounds, and tells the three kinds apart: done, refused, passing.
+type wire struct {
+	c     *Client
+	r     request
+	token string // of the last attempt
+}
+
+func (w *wire) client() *github.Client {
+	gh := github.NewClient(&http.Client{Transport: w, CheckRedirect: stay})
+	gh.BaseURL, gh.UserAgent = w.c.base, "ramus"
+	return gh
+}
+
+// stay leaves redirects to the wire: net/http would make a GET of a POST.
+func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// attempt makes one, in its account's lane.
+func (w *wire) attempt(ctx context.Context, gh *github.Client, f func(context.Context, *github.Client) error) error {
+	lane := "account " + strings.ToLower(w.r.repo.Owner)
+	leave, err := w.c.lanes.Enter(ctx, lane, abreast)
+	if err != nil {
+		return err
+	}
+	if w.r.write {
+		alone, err := w.c.lanes.Enter(ctx, lane+" writes", 1)
+		if err != nil {
+			leave(0)
+			return err
+		}
+		defer alone(0)
+	}
+	short, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	err = plain(f(short, gh))
+	var pass *passing
+	if errors.As(err, &pass) && pass.limited {
+		leave(min(pass.after, maxPause)) // nobody else need try
+	} else {
+		leave(0)
+	}
+	return err
+}
+
+// forget tells whether another token may be had instead of one that GitHub does not take.
+func (w *wire) forget() bool {
+	t, ok := w.c.Tokens.(interface{ Forget(token string) })
+	if ok {
+		t.Forget(w.token)
+	}
+	return ok
+}
+
+// RoundTrip makes one request and follows where it is sent on, at the same host.
+func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	token, err := w.c.Tokens.Token(r.Context(), w.r.repo, w.r.need)
+	if err != nil {
+		return nil, err
+	}
+	w.token = token
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+token)
+	return send(r, w.c.HTTP.Transport, w.c.Now)
+}
+
+// send makes a request. The answer is a success, and its body has been read;
+// everything else is an error, refused or passing.
+func send(r *http.Request, next http.RoundTripper, now func() time.Time) (*http.Response, error) {
+	if next == nil {
+		next = http.DefaultTransport
+	}
+	for n := 0; ; n++ {
+		resp, err := next.RoundTrip(r)
+		if err != nil {
+			// Where no connection was made nothing was asked; but the next attempt
+			// looks first all the same, which costs little.
+			var op *net.OpError
+			if errors.As(err, &op) {
+				err = op
+			}
+			return nil, &passing{err: err}
+		}
+		body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+		_ = resp.Body.Close()
+		if err == nil && len(body) > maxAnswer {
+			return nil, &RefusedError{Status: resp.StatusCode, Message: fmt.Sprintf("the answer has more than %d bytes", maxAnswer)}
+		}
+		if err != nil {
+			return nil, &passing{err: fmt.Errorf("cannot read the answer: %w", err)}
+		}
+		switch {
+		case resp.StatusCode/100 == 2:
+			resp.Body = io.NopCloser(bytes.NewReader(body))
+			// go-github would go by them, and by a clock of its own.
+			for _, h := range [...]string{"Limit", "Remaining", "Reset", "Used", "Resource"} {
+				resp.Header.Del("X-RateLimit-" + h)
+			}
+			return resp, nil
+		case resp.StatusCode/100 != 3:
+			return nil, classify(resp, body, now())
+		}
+		if r, err = follow(r, resp, n); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// follow is a request at the place where an answer sends it: with its method and
+// body, and at the same host only, for it carries a token.
+func follow(r *http.Request, resp *http.Response, n int) (*http.Request, error) {
+	to, err := resp.Location()
+	if err != nil || n >= redirects {
+		return nil, &RefusedError{Status: resp.StatusCode, Message: "it is sent on and on, or nowhere"}
+	}
+	if to.Scheme != r.URL.Scheme || !strings.EqualFold(to.Host, r.URL.Host) || to.User != nil {
+		return nil, &RefusedError{Status: resp.StatusCode, Message: fmt.Sprintf("it is sent on to another host, %.100q", to.Host)}
+	}
+	r = r.Clone(r.Context())
+	r.URL, r.Host = to, ""
+	if r.GetBody != nil {
+		if r.Body, err = r.GetBody(); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// classify makes an error of an answer that is no success.
+func classify(resp *http.Response, body []byte, now time.Time) error {
+	var said struct {
+		Message string `json:"message"`
+		Errors  []struct {
+			Resource string `json:"resource"`
+			Field    string `json:"field"`
+			Code     string `json:"code"`
+			Message  string `json:"message"`
+		} `json:"errors"`
+		Documentation string `json:"documentation_url"`
+	}
+	_ = json.Unmarshal(body, &said) // a proxy's answer is none of GitHub's
+	message := clip(said.Message, 500)
+	for i, e := range said.Errors {
+		if i == 10 {
+			break
+		}
+		text := e.Message
+		if text == "" {
+			text = strings.TrimSpace(e.Resource + " " + e.Field + " " + e.Code)
+		}
+		message += "; " + clip(text, 500)
+	}
+	refused := &RefusedError{Status: resp.StatusCode, Message: message,
+		Needed: clip(resp.Header.Get("X-Accepted-GitHub-Permissions"), 200), Request: clip(resp.Header.Get("X-GitHub-Request-Id"), 100)}
+	after := retry.After(resp.Header.Get("Retry-After"), now, maxPause)
+	switch code := resp.StatusCode; {
+	case code == http.StatusTooManyRequests || code == http.StatusForbidden:
+		spent := resp.Header.Get("X-RateLimit-Remaining") == "0"
+		// The documentation that it names is all that tells some secondary limits from a lack of permissions.
+		secondary := strings.HasSuffix(said.Documentation, "secondary-rate-limits") || strings.HasSuffix(said.Documentation, "#abuse-rate-limits")
+		if code == http.StatusForbidden && !spent && !secondary && after == 0 {
+			return refused
+		}
+		if reset, err := strconv.ParseInt(resp.Header.Get("X-RateLimit-Reset"), 10, 64); err == nil && spent && after == 0 {
+			// A second more: the reset is in whole seconds, and of GitHub's clock.
+			after = max(time.Second, min(time.Unix(reset, 0).Sub(now)+time.Second, maxPause))
+		}
+		return &passing{err: fmt.Errorf("rate-limited: %s", message), after: after, limited: true}
+	case code == http.StatusRequestTimeout || code >= 500:
+		return &passing{err: fmt.Errorf("status %d: %s", code, message), after: after}
+	}
+	return refused
+}
+
+func hasStatus(err error, code int) bool {
+	var refused *RefusedError
+	return errors.As(err, &refused) && refused.Status == code
+}
+
+// clip bounds a text of GitHub's for an error.
+func clip(text string, most int) string {
+	text = strings.ToValidUTF8(text, "?")
+	if len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return text
+}
+
+// plain is an error of net/http without the URL that it repeats.
+func plain(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		return u.Err
+	}
+	return err
+}
+
+// pageSize and maxItems bound what is listed.
+const (
+	pageSize = 100
+	maxItems = 5000
+)
+
+// list reads all pages of a list.
+func list[T any](ctx context.Context, c *Client, r request, page func(context.Context, *github.Client, github.ListOptions) ([]T, *github.Response, error)) ([]T, error) {
+	var all []T
+	options := github.ListOptions{PerPage: pageSize}
+	for {
+		var next int
+		err := c.call(ctx, r, func(ctx context.Context, gh *github.Client) error {
+			items, resp, err := page(ctx, gh, options)
+			if err != nil {
+				return err
+			}
+			all, next = append(all, items...), resp.NextPage
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+		if len(all) > maxItems {
+			return nil, fmt.Errorf("cannot %s: %w", r.what, &RefusedError{Message: fmt.Sprintf("there are more than %d", maxItems)})
+		}
+		if next <= options.Page {
+			return all, nil
+		}
+		options.Page = next
+	}
+}
