@@ -1,0 +1,252 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/gateway/model/modeltest"
+)
+
+// npmAgent is a coding agent as it is released on npm, and how it does the edit task.
+type npmAgent struct {
+	target   string   // of examples/agents/Dockerfile, and its image, ramus/TARGET
+	file     string   // in examples/agents
+	agents   []string // in the file: each does all that is tried
+	provider string   // whose API it speaks
+	// edit is the task as calls of its tools: read sum.js, edit it, run the tests.
+	edit []modeltest.ToolCall
+}
+
+var npmAgents = []npmAgent{
+	{target: "claude-code", file: "claude-code.yaml", agents: []string{"claude-code"}, provider: "anthropic", edit: []modeltest.ToolCall{
+		{Name: "Read", Input: map[string]any{"file_path": "/work/sum.js"}},
+		{Name: "Edit", Input: map[string]any{"file_path": "/work/sum.js", "old_string": "a - b", "new_string": "a + b"}},
+		{Name: "Bash", Input: map[string]any{"command": "npm test", "description": "Run the tests"}},
+	}},
+	{target: "opencode", file: "opencode.yaml", agents: []string{"opencode"}, provider: "anthropic", edit: []modeltest.ToolCall{
+		{Name: "read", Input: map[string]any{"filePath": "/work/sum.js"}},
+		{Name: "edit", Input: map[string]any{"filePath": "/work/sum.js", "oldString": "a - b", "newString": "a + b"}},
+		{Name: "bash", Input: map[string]any{"command": "npm test", "description": "Run the tests"}},
+	}},
+}
+
+const (
+	editPrompt   = "The test of sum.js fails. Make it pass."
+	resumePrompt = "What was the first thing I asked for?"
+	remembered   = "You asked me to make the test of sum.js pass."
+)
+
+// TestAgentsFromNPM has real coding agents work in containers without network
+// against a scripted model: each reads, edits and tests, goes on with its session in another
+// container, and comes through a busy, an overloaded and a broken model.
+func TestAgentsFromNPM(t *testing.T) {
+	if testing.Short() {
+		t.Skip("downloads and runs coding agents")
+	}
+	for _, a := range npmAgents {
+		t.Run(a.target, func(t *testing.T) {
+			image := a.build(t)
+			for _, name := range a.agents {
+				t.Run(name, func(t *testing.T) { a.try(t, name, image) })
+			}
+		})
+	}
+}
+
+// build makes the agent's image; the engine's own cache makes it quick when
+// nothing has changed, and possible without npm.
+func (a npmAgent) build(t *testing.T) string {
+	t.Helper()
+	image := "ramus/" + a.target + ":test"
+	if out, err := exec.CommandContext(t.Context(), "docker", "image", "inspect", "ramus/task:latest").CombinedOutput(); err != nil {
+		t.Skipf("cannot run here: no image ramus/task:latest (make image): %v: %.200s", err, out)
+	}
+	args := []string{"build", "--network", "host", "--target", a.target, "-t", image}
+	if registry, err := exec.CommandContext(t.Context(), "npm", "config", "get", "registry").Output(); err == nil && !bytes.Contains(registry, []byte("@")) {
+		args = append(args, "--build-arg", "NPM_CONFIG_REGISTRY="+strings.TrimSpace(string(registry)))
+	}
+	out, err := exec.CommandContext(t.Context(), "docker", append(args, abs(t, "../../examples/agents"))...).CombinedOutput()
+	if err == nil {
+		return image
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if ping := exec.CommandContext(ctx, "npm", "ping").Run(); ping != nil {
+		t.Skipf("cannot run here: npm cannot be reached, and no image of %s is there: %v", a.target, ping)
+	}
+	t.Fatalf("cannot build %s: %v\n%s", image, err, out)
+	return ""
+}
+
+// agentSite is a data folder whose containers reach a scripted model.
+type agentSite struct {
+	t       *testing.T
+	model   *modeltest.Server
+	binary  string
+	data    string
+	environ []string
+
+	mu    sync.Mutex
+	asked []modeltest.Question // with tools: those of the agent's own loop
+}
+
+func (a npmAgent) site(t *testing.T, image string) *agentSite {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "agents") // short: sockets lie below it
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	s := &agentSite{t: t, binary: filepath.Join(dir, "ramus"), data: filepath.Join(dir, "data")}
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", s.binary, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("cannot build ramus: %v\n%s", err, out)
+	}
+	var answers []modeltest.Answer
+	for _, c := range a.edit {
+		answers = append(answers, modeltest.Answer{Text: "I call " + c.Name + ".", Calls: []modeltest.ToolCall{c}})
+	}
+	play := modeltest.Play(
+		modeltest.Scene{Prompt: editPrompt, Answers: append(answers, modeltest.Answer{Text: "The test passes now."})},
+		modeltest.Scene{Prompt: resumePrompt, Answers: []modeltest.Answer{{Text: remembered}}},
+	)
+	stand, remote := modeltest.New()
+	t.Cleanup(remote.Close)
+	stand.Answer = func(q modeltest.Question) modeltest.Answer {
+		if len(q.Tools) > 0 {
+			s.mu.Lock()
+			s.asked = append(s.asked, q)
+			s.mu.Unlock()
+		}
+		return play(q)
+	}
+	s.model = stand
+	text, err := os.ReadFile(filepath.Join("..", "..", "examples", "agents", a.file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	config := regexp.MustCompile(`(?m)^(    image: ramus/\S+)$`).ReplaceAllString(string(text), "${1}:test") +
+		fmt.Sprintf("\nengine: docker\nimage: %s\nmodels:\n  %s:\n    base_url: %s\n    api_key_env: MODEL_KEY\n",
+			image, a.provider, modeltest.BaseURL(remote.URL, a.provider))
+	if err := os.Mkdir(s.data, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(s.data, "ramus.yaml"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "RAMUS_DATA=" + s.data, "NO_COLOR=1", "GIT_CONFIG_NOSYSTEM=1",
+		"DOCKER_HOST=" + os.Getenv("DOCKER_HOST"), "MODEL_KEY=" + modeltest.Key}
+	if os.Getenv("DOCKER_HOST") == "" {
+		s.environ = slices.DeleteFunc(s.environ, func(kv string) bool { return kv == "DOCKER_HOST=" })
+	}
+	src := filepath.Join(dir, "app")
+	for name, text := range map[string]string{
+		"package.json": `{"name": "app", "scripts": {"test": "node --test"}}`,
+		"sum.js":       "exports.sum = (a, b) => a - b;\n",
+		"sum.test.js":  "const { test } = require('node:test');\nconst assert = require('node:assert');\nconst { sum } = require('./sum.js');\n\ntest('sum', () => assert.equal(sum(2, 3), 5));\n",
+	} {
+		if err := os.MkdirAll(src, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(src, name), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"add", "-A"}, {"-c", "user.name=T", "-c", "user.email=t@example.org", "commit", "-qm", "begin"}} {
+		cmd := exec.CommandContext(t.Context(), "git", args...)
+		cmd.Dir, cmd.Env = src, s.environ
+		if out, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("git %q: %v\n%s", args, err, out)
+		}
+	}
+	s.ramus("repo", "import", "app", src)
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, c := range stand.Calls() {
+				t.Logf("%s %s: %d", c.Method, c.Path, c.Status)
+			}
+		}
+		for _, c := range stand.Complaints() {
+			t.Errorf("the model complains: %s", c)
+		}
+	})
+	return s
+}
+
+// ramus runs one command, with a server of its own: when it ends, so does the
+// container.
+func (s *agentSite) ramus(args ...string) string {
+	s.t.Helper()
+	cmd := exec.CommandContext(s.t.Context(), s.binary, args...)
+	cmd.Env = s.environ
+	var log bytes.Buffer
+	cmd.Stderr = &log
+	out, err := cmd.Output()
+	if err != nil {
+		s.t.Errorf("ramus %s: %v\n%s\n%s", strings.Join(args, " "), err, out, log.Bytes())
+	}
+	return string(out)
+}
+
+// try has one of the agents do the edit task.
+func (a npmAgent) try(t *testing.T, name, image string) {
+	s := a.site(t, image)
+	t.Run("edit", func(t *testing.T) {
+		s.t = t
+		s.edit("conv:one", name)
+	})
+	t.Run("resume", func(t *testing.T) {
+		s.t = t
+		out := s.ramus("agent", "conv:one", "--agent", name, "--", resumePrompt)
+		if !strings.Contains(out, remembered) {
+			t.Errorf("the answer is not shown:\n%s", out)
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if last := s.asked[len(s.asked)-1]; !strings.Contains(last.Said, editPrompt) || !strings.Contains(last.Said, "pass 1") {
+			t.Errorf("the model was not told what had been said, and what the tests had printed, before:\n%.4000s", last.Said)
+		}
+	})
+	t.Run("faults", func(t *testing.T) {
+		s.t = t
+		before := len(s.model.Calls())
+		s.model.Fail(
+			modeltest.Fault{Status: http.StatusTooManyRequests, RetryAfter: "1"},
+			modeltest.Fault{Status: 529},
+			modeltest.Fault{Cut: 3}, // within a stream
+			modeltest.Fault{Cut: -1},
+		)
+		s.edit("conv:two", name)
+		var statuses []int
+		for _, c := range s.model.Calls()[before:] {
+			statuses = append(statuses, c.Status)
+		}
+		if !slices.Contains(statuses, 429) || !slices.Contains(statuses, 529) {
+			t.Errorf("not all faults came about: %v", statuses)
+		}
+	})
+}
+
+// edit has the agent do the edit task for a caller.
+func (s *agentSite) edit(caller, agent string) {
+	s.t.Helper()
+	out := s.ramus("agent", caller, "--repo", "app", "--agent", agent, "--", editPrompt)
+	if !strings.Contains(out, "The test passes now.") || !strings.Contains(out, "check-lib_run_tests") {
+		s.t.Errorf("what the agent said, and the check, are not shown:\n%s", out)
+	}
+	if diff := s.ramus("diff", caller); !strings.Contains(diff, "+exports.sum = (a, b) => a + b;") || strings.Count(diff, "diff --git") != 1 {
+		s.t.Errorf("it changed:\n%s", diff)
+	}
+}
