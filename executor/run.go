@@ -187,6 +187,10 @@ const (
 	EventMessage      = "message"     // something was posted at the run's origin; data: of the source's own
 	EventAgent        = "agent"       // what an agent of ProtocolACP did; kind: of the update ("tool_call", "plan" …), message: in words, data: as it came
 	EventTool         = "tool"        // an agent called a tool at its door; message: its name, ok, data: what came of it
+	EventHeard        = "heard"       // of a conversation: something to be worked on was said; step: its key, data: of the owner's own
+	EventWork         = "work"        // of a conversation: step: the run, kind: begun, ended, published, failed, retried
+	EventOutbox       = "outbox"      // of a conversation: something is to be posted; step: its key, data: of the owner's own
+	EventPosted       = "posted"      // and was; message: where, ok: unset when it never can be
 	EventSecret       = "secret"      // a secret's value was removed; message: its name and where
 	EventCheck        = "check"       // a check that was skipped or (reason "not_run") could not run; message: why, task: which, step: the one that tried
 )

@@ -79,6 +79,7 @@ var expected = map[string]row{
 	"POST /api/reindex":                                    {gateway.AccessAdmin, "", "/api/reindex", ""},
 	"POST /slack/events":                                   {gateway.AccessHook, "", "/slack/events", "{}"},
 	"POST /webhooks/slack":                                 {gateway.AccessHook, "", "/webhooks/slack", "{}"},
+	"POST /webhooks/github":                                {gateway.AccessHook, "", "/webhooks/github", "{}"},
 	"POST /slack/interactions":                             {gateway.AccessHook, "", "/slack/interactions", "payload={}"},
 	"POST /slack/commands":                                 {gateway.AccessHook, "", "/slack/commands", "command=/ramus"},
 	" /":                                                   {gateway.AccessGit, "", "/team/app.git/info/refs?service=git-upload-pack", ""},

@@ -2,7 +2,16 @@ package gateway
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
+	"slices"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
@@ -16,16 +25,18 @@ import (
 // for concurrent use.
 //
 // A task is a conversation, and one standing run of it is its record: what was
-// asked, heard and posted, event by event. What is to be done next follows from that
-// journal and from how things stand at GitHub, never from what a delivery
-// claims; so deliveries may be lost, doubled and late, and the server killed at any moment.
+// asked, heard and posted, event by event. What is to be done next follows from
+// that journal and from how things stand at GitHub, never from what a delivery
+// claims; so deliveries may be lost, doubled and late, and the server killed at
+// any moment.
 type Engineer struct {
 	Executor *executor.Executor
 	Git      *gitd.Server
 	// GitHub opens pull requests and answers reviews; nil: tasks end when their work
 	// does, on their branch.
 	GitHub *github.Client
-	// Upstream says where a repository of ours is at GitHub, and lets git in to write.
+	// Upstream says where a repository of ours is at GitHub, and lets git in to
+	// write. False: it is not there, and its tasks end as without GitHub.
 	Upstream func(repo string) (gitd.Upstream, github.Name, bool)
 	// Slack and Channel: where each task gets a thread; nil or empty: nowhere.
 	Slack   *slack.Client
@@ -52,8 +63,22 @@ type Engineer struct {
 	Gather time.Duration
 	// Every is how often a pull request is looked at when nothing was heard of it; default 10 min.
 	Every time.Duration
-	Log   *slog.Logger
-	Now   func() time.Time
+	// RetryEvery is the first pause before something that failed is tried again;
+	// it doubles up to five minutes. Default 2 s.
+	RetryEvery time.Duration
+	Log        *slog.Logger
+	Now        func() time.Time
+
+	ctx     context.Context
+	stop    context.CancelFunc
+	wg      sync.WaitGroup // jobs, and refreshes of bases
+	looking chan struct{}  // bounds how many pull requests are looked at at once
+
+	mu     sync.Mutex // guards all below
+	closed bool
+	tasks  map[string]Task // by id
+	jobs   map[string]*job // of tasks that have something to do
+	bases  map[string]bool // repositories whose base is being refreshed; true: once more
 }
 
 // Submission asks for a task.
@@ -67,9 +92,23 @@ type Submission struct {
 	// same key is the first one.
 	Key   string      `json:"key,omitempty"`
 	Asker gitd.Person `json:"asker,omitzero"`
-	// Parent is the task that asks for this one; see MaxChildren.
+	// Parent is the task whose agent asks for this one.
 	Parent string `json:"parent,omitempty"`
 }
+
+// Bounds of what is submitted, in bytes.
+const (
+	maxDescription = 20_000
+	maxContext     = 60_000
+)
+
+// Bounds of tasks that tasks ask for: how deep, how many of each, how many at
+// work for all of one first task.
+const (
+	maxTaskDepth    = 3
+	maxTaskChildren = 5
+	maxTaskFamily   = 10
+)
 
 // Task is the record of a task. The states are those of runs.
 type Task struct {
@@ -80,7 +119,7 @@ type Task struct {
 	SessionID     string         `json:"session_id,omitempty"`    // of the agent's, for resuming
 	AgentID       string         `json:"agent_id,omitempty"`      // the agent's name
 	WorktreePath  string         `json:"worktree_path,omitempty"` // in the container
-	Branch        string         `json:"branch"`
+	Branch        string         `json:"branch"`                  // of the pull request
 	PRURL         string         `json:"pr_url,omitempty"`
 	PRNumber      int            `json:"pr_number,omitempty"`
 	SlackThreadTS string         `json:"slack_thread_ts,omitempty"`
@@ -95,7 +134,29 @@ type Task struct {
 	Run      string      `json:"run"`            // the record's own run
 	Work     []string    `json:"work,omitempty"` // the runs that worked for it, in order
 	Approved bool        `json:"approved,omitempty"`
+	// Unposted is how many messages of it are still to be posted.
+	Unposted int `json:"unposted,omitempty"`
 }
+
+// Ended tells whether the task is complete or failed.
+func (t Task) Ended() bool {
+	return t.Status == executor.StateComplete || t.Status == executor.StateFailed
+}
+
+// Caller is on whose behalf the task's work is done.
+func (t Task) Caller() executor.Caller {
+	c, err := executor.ConvCaller(t.ID)
+	if err != nil {
+		panic(err) // ids are made by newTaskID alone
+	}
+	return c
+}
+
+// standingRun is the id of the run that is a task's record.
+const standingRun = "task"
+
+// worktree is where a task's branch is checked out in its container.
+const worktree = "/work"
 
 // TaskFilter narrows a listing; zero fields do not.
 type TaskFilter struct {
@@ -105,37 +166,473 @@ type TaskFilter struct {
 	Max    int  // default 100
 }
 
+func (f TaskFilter) fits(t Task) bool {
+	return (f.Repo == "" || t.Repo == f.Repo) && (f.Status == "" || t.Status == f.Status) && (!f.Active || !t.Ended())
+}
+
 // Open takes up what an earlier process left.
-func (e *Engineer) Open(ctx context.Context) error { panic("not built") }
+func (e *Engineer) Open(ctx context.Context) error {
+	e.fill()
+	e.ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
+	e.looking = make(chan struct{}, 8)
+	e.tasks, e.jobs, e.bases = make(map[string]Task), make(map[string]*job), make(map[string]bool)
+	for _, run := range e.Executor.Standing() {
+		t, err := readTask(run)
+		if err != nil {
+			e.Log.Error("cannot read the record of a task", "run", run.Name(), "err", err)
+			continue
+		}
+		e.tasks[t.ID] = t
+		if !t.Ended() || t.Unposted > 0 {
+			e.wake(t.ID, true)
+		}
+	}
+	return nil
+}
+
+func (e *Engineer) fill() {
+	if e.Log == nil {
+		e.Log = slog.New(slog.DiscardHandler)
+	}
+	if e.Now == nil {
+		e.Now = time.Now
+	}
+	if e.Branch == "" {
+		e.Branch = "ramus/conv-{task_id}"
+	}
+	if e.Mention == "" {
+		e.Mention = "@ramus"
+	}
+	if e.Repairs == 0 {
+		e.Repairs = 3
+	}
+	if e.Gather <= 0 {
+		e.Gather = 2 * time.Second
+	}
+	if e.Every <= 0 {
+		e.Every = 10 * time.Minute
+	}
+	if e.RetryEvery <= 0 {
+		e.RetryEvery = 2 * time.Second
+	}
+}
 
 // Close stops working for tasks and waits; the next Open goes on.
-func (e *Engineer) Close() error { panic("not built") }
+func (e *Engineer) Close() error {
+	e.mu.Lock()
+	closed := e.closed
+	e.closed = true
+	e.mu.Unlock()
+	if closed || e.stop == nil {
+		return nil
+	}
+	e.stop()
+	e.wg.Wait()
+	return nil
+}
+
+// readTask reads the record that a standing run holds; what the run itself says comes first.
+func readTask(run executor.Run) (Task, error) {
+	var t Task
+	if err := json.Unmarshal(run.Record, &t); err != nil {
+		return t, fmt.Errorf("cannot read the record of %s: %w", run.Name(), err)
+	}
+	t.Status, t.Error, t.Run, t.CreatedAt = run.State, run.Error, run.Name(), run.CreatedAt
+	if t.UpdatedAt.IsZero() {
+		t.UpdatedAt = run.CreatedAt
+	}
+	return t, nil
+}
+
+// newTaskID is random, or follows from a key.
+func newTaskID(by gitd.Person, key string) string {
+	var b [8]byte
+	if key == "" {
+		_, _ = rand.Read(b[:]) // it never fails
+	} else {
+		sum := sha256.Sum256([]byte(by.Email + "\x00" + by.Name + "\x00" + key))
+		copy(b[:], sum[:])
+	}
+	return hex.EncodeToString(b[:])
+}
+
+// invalid is an error of whoever asks.
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("%w task: %s", executor.ErrInvalid, fmt.Sprintf(format, args...))
+}
 
 // Submit accepts a task. It is durable when Submit returns.
-func (e *Engineer) Submit(ctx context.Context, s Submission) (Task, error) { panic("not built") }
+func (e *Engineer) Submit(ctx context.Context, s Submission) (Task, error) {
+	t, err := e.submit(ctx, s)
+	if err != nil {
+		return t, fmt.Errorf("cannot submit a task: %w", err)
+	}
+	return t, nil
+}
+
+func (e *Engineer) submit(ctx context.Context, s Submission) (Task, error) {
+	switch {
+	case strings.TrimSpace(s.Description) == "":
+		return Task{}, invalid("it has no description; say what to build or fix")
+	case len(s.Description) > maxDescription:
+		return Task{}, invalid("its description has %d bytes, at most %d; put the rest into the context", len(s.Description), maxDescription)
+	case len(s.Context) > maxContext:
+		return Task{}, invalid("its context has %d bytes, at most %d", len(s.Context), maxContext)
+	case len(s.Key) > 200:
+		return Task{}, invalid("its key has more than 200 bytes")
+	case isOurs(s.Base):
+		return Task{}, invalid("%s is a branch that callers work on, and no base", s.Base)
+	}
+	id := newTaskID(s.Asker, s.Key)
+	if t, err := e.Task(ctx, id); err == nil {
+		return t, nil // heard before
+	}
+	repo, base, err := e.workplace(ctx, s)
+	if err != nil {
+		return Task{}, err
+	}
+	agent, err := e.agent(s.Agent)
+	if err != nil {
+		return Task{}, err
+	}
+	if err := e.mayBear(s.Parent); err != nil {
+		return Task{}, err
+	}
+	t := Task{ID: id, Description: s.Description, Context: s.Context, Status: executor.StateSubmitted, AgentID: agent, WorktreePath: worktree,
+		Repo: repo, Base: base, Asker: s.Asker, Parent: s.Parent, CreatedAt: e.Now().UTC()}
+	t.UpdatedAt = t.CreatedAt
+	t.Branch = strings.NewReplacer("{task_id}", id, "{caller}", t.Caller().Slug()).Replace(e.Branch)
+	if err := gitd.CheckRef("refs/heads/" + t.Branch); err != nil {
+		return Task{}, invalid("engineer.branch makes %q of it, which is no name of a branch", t.Branch)
+	}
+	record, err := json.Marshal(t)
+	if err != nil {
+		return Task{}, err
+	}
+	run, _, err := e.Executor.Stand(ctx, executor.Request{Key: standingRun, Caller: t.Caller(), Repo: repo, Base: base, Asker: s.Asker}, record)
+	if err != nil {
+		return Task{}, err
+	}
+	if t, err = readTask(run); err != nil {
+		return t, err
+	}
+	e.mu.Lock()
+	if known, ok := e.tasks[id]; ok {
+		t = known
+	} else {
+		e.tasks[id] = t
+	}
+	e.mu.Unlock()
+	e.wake(id, false)
+	return t, nil
+}
+
+// workplace is the repository and base of a submission.
+func (e *Engineer) workplace(ctx context.Context, s Submission) (repo, base string, err error) {
+	repo = first(s.Repo, e.Repo)
+	if repo == "" {
+		all, err := e.Git.Repos(ctx)
+		if err != nil {
+			return "", "", err
+		}
+		var names []string
+		for _, r := range all {
+			if r.Name() != houseRepo {
+				names = append(names, r.Name())
+			}
+		}
+		if len(names) != 1 {
+			slices.Sort(names)
+			return "", "", invalid("it names no repository; there are %s", strings.Join(names, ", "))
+		}
+		repo = names[0]
+	}
+	r, err := e.Git.Repo(repo)
+	if err != nil {
+		return "", "", err
+	}
+	base = s.Base
+	if base == "" {
+		if base, err = r.Base(ctx); err != nil {
+			return "", "", err
+		}
+	}
+	if _, err := r.Resolve(ctx, "refs/heads/"+base); err != nil {
+		return "", "", fmt.Errorf("base %s of %s: %w", base, repo, err)
+	}
+	return repo, base, nil
+}
+
+// agent is the agent of a submission.
+func (e *Engineer) agent(asked string) (string, error) {
+	names := e.Executor.AgentNames()
+	name := first(asked, e.Agent)
+	switch {
+	case len(names) == 0:
+		return "", invalid("no agent is configured here; see `agents` in the configuration")
+	case name == "" && len(names) == 1:
+		return names[0], nil
+	case name == "":
+		return "", invalid("say which agent is meant: %s; or set engineer.agent", strings.Join(names, ", "))
+	case !slices.Contains(names, name):
+		return "", invalid("there is no agent %q; known are %s", name, strings.Join(names, ", "))
+	}
+	return name, nil
+}
+
+// mayBear tells whether a task may ask for one more.
+func (e *Engineer) mayBear(parent string) error {
+	if parent == "" {
+		return nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	root, depth := parent, 1
+	for {
+		t, ok := e.tasks[root]
+		if !ok {
+			return fmt.Errorf("task %s: %w", root, executor.ErrNotFound)
+		}
+		if t.Parent == "" {
+			break
+		}
+		root = t.Parent
+		depth++
+	}
+	children, family := 0, 0
+	for _, t := range e.tasks {
+		if t.Parent == parent {
+			children++
+		}
+		if !t.Ended() && t.ID != root && e.descends(t, root) {
+			family++
+		}
+	}
+	switch {
+	case depth > maxTaskDepth:
+		return fmt.Errorf("%w: tasks of tasks of tasks go %d deep and no deeper", executor.ErrConflict, maxTaskDepth)
+	case children >= maxTaskChildren:
+		return fmt.Errorf("%w: a task may ask for %d others", executor.ErrConflict, maxTaskChildren)
+	case family >= maxTaskFamily:
+		return fmt.Errorf("%w: %d tasks of this one are at work already", executor.ErrConflict, maxTaskFamily)
+	}
+	return nil
+}
+
+// descends tells whether a task comes of another. Called under mu.
+func (e *Engineer) descends(t Task, of string) bool {
+	for range maxTaskDepth + 1 {
+		if t.ID == of {
+			return true
+		}
+		next, ok := e.tasks[t.Parent]
+		if !ok {
+			return false
+		}
+		t = next
+	}
+	return false
+}
 
 // Task finds a task by its id. There is none: [executor.ErrNotFound].
-func (e *Engineer) Task(ctx context.Context, id string) (Task, error) { panic("not built") }
+func (e *Engineer) Task(_ context.Context, id string) (Task, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if t, ok := e.tasks[strings.TrimPrefix(id, "conv:")]; ok {
+		return t, nil
+	}
+	return Task{}, fmt.Errorf("task %.100q: %w; `ramus task list` shows them", id, executor.ErrNotFound)
+}
 
 // Tasks lists tasks, newest first.
-func (e *Engineer) Tasks(ctx context.Context, f TaskFilter) ([]Task, error) { panic("not built") }
+func (e *Engineer) Tasks(_ context.Context, f TaskFilter) ([]Task, error) {
+	if f.Max <= 0 {
+		f.Max = 100
+	}
+	e.mu.Lock()
+	list := []Task{}
+	for _, t := range e.tasks {
+		if f.fits(t) {
+			list = append(list, t)
+		}
+	}
+	e.mu.Unlock()
+	slices.SortFunc(list, func(a, b Task) int {
+		if c := b.CreatedAt.Compare(a.CreatedAt); c != 0 {
+			return c
+		}
+		return strings.Compare(b.ID, a.ID)
+	})
+	return list[:min(len(list), f.Max)], nil
+}
 
 // Retry takes a failed task up again where it stands.
 func (e *Engineer) Retry(ctx context.Context, id string, by gitd.Person) (Task, error) {
-	panic("not built")
+	return e.command(ctx, id, "retry", func(ctx context.Context, j *job) error { return j.retry(ctx, by) })
 }
 
 // Cancel ends a task: what runs is stopped and the container removed. Its branch
 // here is kept unless drop is set; the pull request stays as it is.
 func (e *Engineer) Cancel(ctx context.Context, id string, drop bool, by gitd.Person) (Task, error) {
-	panic("not built")
+	return e.command(ctx, id, "cancel", func(ctx context.Context, j *job) error { return j.cancel(ctx, drop, by) })
 }
 
 // Say gives a task something more to do, as a comment on its pull request would.
 // A key that was said before is said once.
 func (e *Engineer) Say(ctx context.Context, id, key, text string, by gitd.Person) (Task, error) {
-	panic("not built")
+	return e.command(ctx, id, "speak to", func(ctx context.Context, j *job) error { return j.say(ctx, key, text, by) })
 }
 
-// Deliver takes what a webhook said. It is durable when it returns.
-func (e *Engineer) Deliver(ctx context.Context, d github.Delivery) error { panic("not built") }
+// command does something to a task's record and wakes whoever works at it.
+func (e *Engineer) command(ctx context.Context, id, what string, f func(context.Context, *job) error) (Task, error) {
+	t, err := e.Task(ctx, id)
+	if err == nil {
+		var j *job
+		if j, err = e.wake(t.ID, false); err == nil {
+			if err = f(ctx, j); err == nil {
+				_, err = e.wake(t.ID, false) // the job may have left meanwhile
+			}
+		}
+	}
+	if err != nil {
+		return t, fmt.Errorf("cannot %s a task: %w", what, err)
+	}
+	return e.Task(ctx, t.ID)
+}
+
+// errClosing: the server is shutting down.
+var errClosing = executor.ErrClosed
+
+// wake finds the job of a task, or makes it. look: GitHub may have news.
+func (e *Engineer) wake(id string, look bool) (*job, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil, errClosing // the next Open finds it
+	}
+	j := e.jobs[id]
+	if j == nil {
+		j = newJob(e, e.tasks[id])
+		e.jobs[id] = j
+		e.wg.Go(j.own)
+	}
+	if look {
+		j.news.Store(true)
+	}
+	j.awake()
+	return j, nil
+}
+
+// leave forgets a job that has nothing to do, unless it was woken meanwhile.
+func (e *Engineer) leave(j *job) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(j.wakes) > 0 && !e.closed {
+		return false
+	}
+	delete(e.jobs, j.id)
+	return true
+}
+
+// keep shows a task's record as it is now.
+func (e *Engineer) keep(t Task) {
+	e.mu.Lock()
+	e.tasks[t.ID] = t
+	e.mu.Unlock()
+}
+
+// Deliver takes what a webhook said. It is durable when it returns: every pull
+// request is looked at anew when the server starts, so that nothing is lost
+// that GitHub still knows.
+func (e *Engineer) Deliver(_ context.Context, d github.Delivery) error {
+	if d.Push != nil && !d.Push.Deleted {
+		e.pushed(d)
+	}
+	for _, id := range e.concerned(d) {
+		if _, err := e.wake(id, true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// concerned lists the tasks whose pull requests a delivery may be about.
+func (e *Engineer) concerned(d github.Delivery) []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var ids []string
+	for id, t := range e.tasks {
+		if t.Ended() && (d.Pull == nil || d.Action != "reopened") {
+			continue
+		}
+		if _, name, ok := e.upstream(t.Repo); !ok || !name.Is(d.Repo) {
+			continue
+		}
+		switch {
+		case d.Number != 0 && d.Number == t.PRNumber,
+			d.Check != nil && (d.Check.Branch == t.Branch || slices.Contains(d.Check.Pulls, t.PRNumber)),
+			d.Push != nil && d.Push.Ref == "refs/heads/"+t.Branch:
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// upstream is where a repository is at GitHub.
+func (e *Engineer) upstream(repo string) (gitd.Upstream, github.Name, bool) {
+	if e.GitHub == nil || e.Upstream == nil {
+		return gitd.Upstream{}, github.Name{}, false
+	}
+	return e.Upstream(repo)
+}
+
+// pushed has the base follow upstream, in the background; a push that comes
+// while it does is one more round.
+func (e *Engineer) pushed(d github.Delivery) {
+	repos, err := e.Git.Repos(e.ctx)
+	if err != nil {
+		e.Log.Error("cannot list repositories", "err", err)
+		return
+	}
+	for _, r := range repos {
+		if _, name, ok := e.upstream(r.Name()); !ok || !name.Is(d.Repo) {
+			continue
+		}
+		base, err := r.Base(e.ctx)
+		if err != nil || d.Push.Ref != "refs/heads/"+base {
+			continue
+		}
+		e.mu.Lock()
+		_, busy := e.bases[r.Name()]
+		e.bases[r.Name()] = busy
+		if !busy && !e.closed {
+			e.wg.Go(func() { e.refresh(r.Name()) })
+		}
+		e.mu.Unlock()
+	}
+}
+
+func (e *Engineer) refresh(repo string) {
+	for {
+		if _, err := e.Executor.RefreshBase(e.ctx, executor.Deploy{Repo: repo}, nil); err != nil && e.ctx.Err() == nil {
+			e.Log.Warn("cannot refresh a base that was pushed to", "repo", repo, "err", err)
+		}
+		e.mu.Lock()
+		if e.bases[repo] && !e.closed {
+			e.bases[repo] = false
+			e.mu.Unlock()
+			continue
+		}
+		delete(e.bases, repo)
+		e.mu.Unlock()
+		return
+	}
+}
+
+// errEnded: a task takes nothing more.
+var errEnded = fmt.Errorf("%w: it has ended", executor.ErrConflict)
+
+// isConflict tells whether an error says that somebody else was faster.
+func isConflict(err error) bool {
+	return errors.Is(err, executor.ErrConflict) || errors.Is(err, gitd.ErrConflict)
+}

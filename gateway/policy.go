@@ -29,6 +29,7 @@ const (
 	ReasonChannelAllowlist PolicyReason = "channel-allowlist" // widening, by configuration alone
 	ReasonRepoAllowlist    PolicyReason = "repo-allowlist"
 	ReasonPercentage       PolicyReason = "percentage"
+	ReasonGrant            PolicyReason = "grant" // a program asked, with a token that may
 )
 
 // Policy is the decision about one mention.

@@ -49,6 +49,7 @@ type Config struct {
 	LLM            LLMConfig              `yaml:"llm"`
 	Models         ModelsConfig           `yaml:"models"`
 	Agents         map[string]AgentConfig `yaml:"agents"`
+	Engineer       EngineerConfig         `yaml:"engineer"`
 	Bot            BotConfig              `yaml:"bot"`
 	Slack          SlackConfig            `yaml:"slack"`
 	Gate           GateConfig             `yaml:"gate"`
@@ -233,6 +234,7 @@ func Defaults() Config {
 		},
 		Agents:   map[string]AgentConfig{},
 		Fallback: FallbackConfig{Timeout: Duration(2 * time.Minute)},
+		Engineer: EngineerConfig{Branch: "ramus/conv-{task_id}", Labels: []string{}, Mention: "@ramus", Repairs: 3, Gather: Duration(2 * time.Second), Every: Duration(10 * time.Minute)},
 		Slack: SlackConfig{URL: "https://slack.com/api/", Channels: map[string]ChannelConfig{}, ThreadReplies: "mention",
 			EditEvery: Duration(3 * time.Second)},
 		Gate:    GateConfig{ThreadStarters: []string{}, Requesters: []string{}, Prefix: "!!!", Channels: []string{}, Repos: []string{}},

@@ -23,6 +23,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/fallback"
+	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/llm"
 	"github.com/ramus-dev/ramus/gateway/model"
 	"github.com/ramus-dev/ramus/gitd"
@@ -41,8 +42,10 @@ type installation struct {
 	store    *blob.Bucket // of large artifacts; nil: the executor has a folder of its own
 	executor *executor.Executor
 	gateway  *gateway.Server
-	fallback *fallback.Client // nil: there is none
-	chat     *gateway.Chat    // nil: no Slack app is configured; only a server that stays opens it
+	fallback *fallback.Client  // nil: there is none
+	chat     *gateway.Chat     // nil: no Slack app is configured; only a server that stays opens it
+	engineer *gateway.Engineer // the same
+	github   *github.Client    // nil: none is configured
 }
 
 // errLocked: another process has the data folder.
@@ -156,6 +159,9 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if i.chat, err = newChat(c, secret, log); err != nil {
 		return nil, err
 	}
+	if i.engineer, err = newEngineer(c.Engineer, log); err != nil {
+		return nil, err
+	}
 	if i.store, err = openStore(ctx, c.Artifacts.URL, secret); err != nil {
 		return nil, err
 	}
@@ -166,6 +172,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if i.chat != nil {
 		i.chat.Links = links
 	}
+	i.engineer.Links = links
 	if err := secret.keys(keys); err != nil {
 		return nil, err
 	}
@@ -227,6 +234,9 @@ func (i *installation) close(ctx context.Context, keep bool) error {
 	var errs []error
 	if i.chat != nil {
 		errs = append(errs, i.chat.Close())
+	}
+	if i.engineer != nil {
+		errs = append(errs, i.engineer.Close())
 	}
 	if i.executor != nil {
 		errs = append(errs, i.executor.Close(ctx, keep))
@@ -362,6 +372,10 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 			return nil, err
 		}
 	}
+	if err := i.openEngineer(ctx); err != nil {
+		return nil, err
+	}
+	i.gateway.Engineer = i.engineer
 	serve(socket, i.gateway.LocalHandler())
 	i.log.Info("serving", "version", buildVersion(), "engine", i.engine.Name(), "socket", socketPath(i.config.Data))
 	if web != nil {

@@ -11,6 +11,11 @@ type Name struct{ Owner, Repo string }
 // String is "owner/repo".
 func (n Name) String() string { return n.Owner + "/" + n.Repo }
 
+// Is tells whether two names are of the same repository: GitHub ignores case.
+func (n Name) Is(o Name) bool {
+	return strings.EqualFold(n.Owner, o.Owner) && strings.EqualFold(n.Repo, o.Repo)
+}
+
 // ParseName reads the name from an upstream's URL, https:// or ssh, or from "owner/repo".
 func ParseName(upstream string) (Name, bool) {
 	path := upstream

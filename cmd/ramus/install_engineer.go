@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/ramus-dev/ramus/gateway"
+)
+
+// EngineerConfig is how tasks become pull requests.
+type EngineerConfig struct {
+	Repo         string   `yaml:"repo"`
+	Agent        string   `yaml:"agent"`
+	SlackChannel string   `yaml:"slack_channel"`
+	Branch       string   `yaml:"branch"`
+	Draft        bool     `yaml:"draft"`
+	Labels       []string `yaml:"labels"`
+	PromptFile   string   `yaml:"prompt_file"`
+	Mention      string   `yaml:"mention"`
+	Repairs      int      `yaml:"repairs"`
+	DeleteBranch bool     `yaml:"delete_branch"`
+	Gather       Duration `yaml:"gather"`
+	Every        Duration `yaml:"every"`
+}
+
+// maxPromptFile bounds the template of the first prompt.
+const maxPromptFile = 256 << 10
+
+// newEngineer makes what takes tasks.
+func newEngineer(c EngineerConfig, log *slog.Logger) (*gateway.Engineer, error) {
+	e := &gateway.Engineer{Repo: c.Repo, Agent: c.Agent, Channel: c.SlackChannel, Branch: c.Branch, Draft: c.Draft, Labels: c.Labels, Mention: c.Mention,
+		Repairs: c.Repairs, DeleteBranch: c.DeleteBranch, Gather: time.Duration(c.Gather), Every: time.Duration(c.Every), Log: log}
+	if e.Repairs == 0 {
+		e.Repairs = -1 // nil is not a number here: 0 says never
+	}
+	if c.PromptFile == "" {
+		return e, nil
+	}
+	text, err := os.ReadFile(c.PromptFile)
+	if err == nil && len(text) > maxPromptFile {
+		err = fmt.Errorf("it has more than %d KiB", maxPromptFile>>10)
+	}
+	if err == nil {
+		_, err = gateway.RenderPrompt(string(text), gateway.PromptData{})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot use engineer.prompt_file: %w", err)
+	}
+	e.Prompt = string(text)
+	return e, nil
+}
+
+// openEngineer opens it over the rooms that it works with. A command that brings
+// its own server does not: it would begin with tasks and be gone.
+func (i *installation) openEngineer(ctx context.Context) error {
+	e := i.engineer
+	e.Executor, e.Git, e.GitHub = i.executor, i.git, i.github
+	if i.chat != nil {
+		e.Slack = i.chat.Slack
+	}
+	return e.Open(ctx)
+}

@@ -1,0 +1,296 @@
+package gateway
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// history is what the journal of a task says: all that decides what is done next.
+type history struct {
+	last   int64           // number of its last event
+	heard  []item          // what was said, in order
+	known  map[string]bool // keys of heard
+	left   map[string]bool // keys of what is not worked on
+	works  []work
+	outbox []message
+	queued map[string]bool // keys of outbox
+	posted map[string]bool // and those that are done with
+	pushed gitd.Hash       // what ramus last knew to be on the branch at GitHub
+	people []string        // commits of people that were taken in since the last work began
+	merged bool
+	closed bool // the pull request, unmerged
+	fails  int
+	reason executor.Reason // of the last failure
+	// retried: it was taken up again since something was published.
+	retried bool
+}
+
+// item is one thing that people, or checks, say about a task's work.
+type item struct {
+	Key     string          `json:"key"` // "comment:12", "review:3", "check:4", "word:k"
+	By      string          `json:"by,omitempty"`
+	Comment *github.Comment `json:"comment,omitempty"`
+	Review  *github.Review  `json:"review,omitempty"`
+	Check   *github.Check   `json:"check,omitempty"`
+	Word    *Word           `json:"word,omitempty"`
+}
+
+// excerpt is the beginning of what was said.
+func (i item) excerpt() string {
+	switch {
+	case i.Comment != nil:
+		return i.Comment.Body
+	case i.Review != nil:
+		return first(i.Review.Body, "changes requested")
+	case i.Check != nil:
+		return i.Check.Name + " failed"
+	case i.Word != nil:
+		return i.Word.Text
+	}
+	return ""
+}
+
+// work is one run that works for a task, for what was said under Keys; without
+// any, for the task itself.
+type work struct {
+	N         int       `json:"n"`
+	Run       string    `json:"run,omitempty"`
+	Keys      []string  `json:"keys,omitempty"`
+	Commits   []string  `json:"commits,omitempty"` // of people, that came before it
+	Ended     bool      `json:"ended,omitempty"`
+	OK        bool      `json:"ok,omitempty"`
+	Error     string    `json:"error,omitempty"`
+	Head      gitd.Hash `json:"head,omitempty"`
+	Published gitd.Hash `json:"published,omitempty"` // the branch, once others can see it
+}
+
+// id is the id of its run.
+func (w work) id() string { return "work-" + strconv.Itoa(w.N) }
+
+// message is something that is to be posted, once.
+type message struct {
+	Key  string `json:"key"`
+	Lane lane   `json:"lane"`
+	Kind string `json:"kind"`
+	Work int    `json:"work,omitempty"` // it is about
+	Item string `json:"item,omitempty"` // it answers
+	Text string `json:"text,omitempty"`
+}
+
+// lane is where messages go, one after another.
+type lane string
+
+const (
+	laneSlack  lane = "slack"
+	laneGitHub lane = "github"
+)
+
+// The kinds of messages.
+const (
+	mailThread   = "thread"   // begins the thread in Slack
+	mailPost     = "post"     // in it
+	mailPull     = "pull"     // opens the pull request
+	mailBody     = "body"     // brings its text up to date
+	mailReply    = "reply"    // to what was said
+	mailReview   = "review"   // asks for another review
+	mailSay      = "say"      // in the conversation of the pull request
+	mailFailed   = "failed"   // the same
+	mailUnbranch = "unbranch" // deletes the branch
+	mailLabels   = "labels"   // of the pull request
+)
+
+// The kinds of EventHeard beside those of items.
+const (
+	heardItem     = "said"
+	heardLeft     = "left"     // it is not worked on
+	heardCommits  = "commits"  // of people; commit: the branch with them
+	heardMerged   = "merged"   // the pull request
+	heardClosed   = "closed"   // unmerged
+	heardReopened = "reopened" // after all
+)
+
+// The kinds of EventWork.
+const (
+	workBegun     = "begun"
+	workEnded     = "ended"
+	workPublished = "published"
+	workFailed    = "failed" // the task
+	workRetried   = "retried"
+)
+
+func heard(i item) executor.Event {
+	return executor.Event{Type: executor.EventHeard, Kind: heardItem, Step: i.Key, Message: firstOf(i.excerpt()), Data: encode(i)}
+}
+
+// add takes up one event.
+func (h *history) add(e executor.Event) error {
+	if h.known == nil {
+		h.known, h.left, h.queued, h.posted = map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
+	}
+	h.last = max(h.last, e.Seq)
+	bad := func(err error) error {
+		return fmt.Errorf("cannot read event %d (%s): %w", e.Seq, e.Type, err)
+	}
+	switch e.Type {
+	case executor.EventHeard:
+		switch e.Kind {
+		case heardItem:
+			var i item
+			if err := json.Unmarshal(e.Data, &i); err != nil {
+				return bad(err)
+			}
+			if !h.known[i.Key] {
+				h.known[i.Key] = true
+				h.heard = append(h.heard, i)
+			}
+		case heardLeft:
+			h.left[e.Step] = true
+		case heardCommits:
+			var commits []string
+			if err := json.Unmarshal(e.Data, &commits); err != nil {
+				return bad(err)
+			}
+			h.people, h.pushed = append(h.people, commits...), e.Commit
+		case heardMerged:
+			h.merged = true
+		case heardClosed:
+			h.closed = true
+		case heardReopened:
+			h.closed = false
+		}
+	case executor.EventWork:
+		switch e.Kind {
+		case workBegun, workEnded:
+			var w work
+			if err := json.Unmarshal(e.Data, &w); err != nil {
+				return bad(err)
+			}
+			if e.Kind == workBegun {
+				h.works, h.people = append(h.works, w), nil
+			} else if n := w.N - 1; n >= 0 && n < len(h.works) {
+				own := &h.works[n]
+				own.Ended, own.OK, own.Error, own.Head = true, w.OK, w.Error, w.Head
+			}
+		case workPublished:
+			if n := len(h.works); n > 0 {
+				h.works[n-1].Published = e.Commit
+			}
+			h.pushed, h.retried = e.Commit, false
+		case workRetried:
+			h.retried = true
+		case workFailed:
+			h.fails++
+			h.reason = executor.Reason(e.Reason)
+		}
+	case executor.EventOutbox:
+		var m message
+		if err := json.Unmarshal(e.Data, &m); err != nil {
+			return bad(err)
+		}
+		if !h.queued[m.Key] {
+			h.queued[m.Key] = true
+			h.outbox = append(h.outbox, m)
+		}
+	case executor.EventPosted:
+		h.posted[e.Step] = true
+	}
+	return nil
+}
+
+func (h history) clone() history {
+	h.heard, h.works, h.outbox, h.people = slices.Clone(h.heard), slices.Clone(h.works), slices.Clone(h.outbox), slices.Clone(h.people)
+	h.known, h.left, h.queued, h.posted = maps.Clone(h.known), maps.Clone(h.left), maps.Clone(h.queued), maps.Clone(h.posted)
+	return h
+}
+
+// latest is the last piece of work.
+func (h history) latest() (w work, any bool) {
+	if n := len(h.works); n > 0 {
+		return h.works[n-1], true
+	}
+	return w, false
+}
+
+// unposted lists what is still to be posted in a lane; "" is any.
+func (h history) unposted(l lane) (list []message) {
+	for _, m := range h.outbox {
+		if !h.posted[m.Key] && (l == "" || m.Lane == l) {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// waiting lists what was said that no work was begun for.
+func (h history) waiting() (list []item) {
+	begun := make(map[string]bool)
+	for _, w := range h.works {
+		for _, k := range w.Keys {
+			begun[k] = true
+		}
+	}
+	for _, i := range h.heard {
+		if !begun[i.Key] && !h.left[i.Key] {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// said finds what was said under keys.
+func (h history) said(keys []string) (list []item) {
+	for _, i := range h.heard {
+		if slices.Contains(keys, i.Key) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+// repairs is how many works in a row were for checks alone.
+func (h history) repairs() (n int) {
+	for _, w := range slices.Backward(h.works) {
+		items := h.said(w.Keys)
+		if len(items) == 0 || slices.ContainsFunc(items, func(i item) bool { return i.Check == nil }) {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// excerpt is the beginning of the first thing that was said under keys.
+func (h history) excerpt(keys []string) string {
+	for _, i := range h.said(keys) {
+		if text := strings.TrimSpace(i.excerpt()); text != "" {
+			return text
+		}
+	}
+	return ""
+}
+
+// feedback is all that a piece of work is for.
+func (h history) feedback(w work) (f Feedback) {
+	for _, i := range h.said(w.Keys) {
+		switch {
+		case i.Comment != nil:
+			f.Comments = append(f.Comments, *i.Comment)
+		case i.Review != nil:
+			f.Reviews = append(f.Reviews, *i.Review)
+		case i.Check != nil:
+			f.Checks = append(f.Checks, *i.Check)
+		case i.Word != nil:
+			f.Words = append(f.Words, *i.Word)
+		}
+	}
+	f.Commits = w.Commits
+	return f
+}

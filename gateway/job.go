@@ -1,0 +1,680 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// job is a task at work. Its goroutine takes one step after another, each of
+// which can be taken again; two more empty its outbox, one to Slack and one to
+// GitHub, so that neither waits for the other.
+type job struct {
+	*Engineer
+	id    string
+	wakes chan struct{} // one token
+	news  atomic.Bool   // GitHub may know something new
+
+	// The goroutine's own.
+	looked   time.Time           // when the pull request was looked at
+	gathered time.Time           // when the first comment came that waits to be worked on
+	writers  map[string]mayWrite // by login
+	follow   *follower           // of the run that works now
+	failures int
+
+	mu   sync.Mutex // guards all below; held while the journal is amended
+	read bool       // the journal
+	task Task
+	past history
+	mail chan struct{} // closed, and made anew, when the outbox has changed
+}
+
+type mayWrite struct {
+	yes bool
+	at  time.Time
+}
+
+func newJob(e *Engineer, t Task) *job {
+	return &job{Engineer: e, id: t.ID, task: t, wakes: make(chan struct{}, 1), writers: make(map[string]mayWrite), mail: make(chan struct{})}
+}
+
+func (j *job) awake() {
+	select {
+	case j.wakes <- struct{}{}:
+	default:
+	}
+}
+
+// own takes steps until there is nothing left to do.
+func (j *job) own() {
+	ctx, cancel := context.WithCancel(j.ctx)
+	var lanes sync.WaitGroup
+	for _, lane := range []lane{laneSlack, laneGitHub} {
+		lanes.Go(func() { j.deliver(ctx, lane) })
+	}
+	defer func() {
+		cancel()
+		lanes.Wait()
+		if j.follow != nil {
+			<-j.follow.gone
+		}
+	}()
+	for {
+		pause, err := j.step(ctx)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			j.failures++
+			pause = min(j.RetryEvery<<min(j.failures-1, 20), maxPause)
+			j.Log.Error("cannot go on with a task; it is tried again", "task", j.id, "pause", pause, "err", err)
+		default:
+			j.failures = 0
+		}
+		if err == nil && j.over() && j.leave(j) {
+			return
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-j.wakes:
+		case <-j.ended():
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+}
+
+// over tells whether the task has ended and all about it is posted.
+func (j *job) over() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.task.Ended() && len(j.past.unposted("")) == 0
+}
+
+// load reads the journal. Called under mu.
+func (j *job) load(ctx context.Context) error {
+	if j.read {
+		return nil
+	}
+	run, known := j.Executor.Find(j.task.Caller(), standingRun)
+	if !known {
+		return fmt.Errorf("task %s: %w", j.id, executor.ErrNotFound)
+	}
+	t, err := readTask(run)
+	if err != nil {
+		return err
+	}
+	var past history
+	for e, err := range j.Executor.Events(ctx, t.Run, 0, false) {
+		if err != nil {
+			return err
+		}
+		if err := past.add(e); err != nil {
+			return err
+		}
+	}
+	j.task, j.past, j.read = t, past, true
+	if past.last == 0 { // nothing was ever said about it
+		return j.amendLocked(ctx, nil, append(j.toSlack("received", taskReceived(t)), executor.Event{Type: executor.EventPolicy,
+			Message: string(RunnerContainer), Reason: "grant", Data: encode(decided{Policy: Policy{Runner: RunnerContainer, Reason: ReasonGrant, Prompt: t.Description}})})...)
+	}
+	return nil
+}
+
+// now is the task, and its past, as they stand.
+func (j *job) now(ctx context.Context) (Task, history, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	err := j.load(ctx)
+	return j.task, j.past.clone(), err
+}
+
+// amend journals events and changes the record, all or nothing.
+func (j *job) amend(ctx context.Context, change func(*Task), events ...executor.Event) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for attempt := 1; ; attempt++ {
+		err := j.load(ctx)
+		if err == nil {
+			err = j.amendLocked(ctx, change, events...)
+		}
+		if err == nil || attempt == 3 || !isConflict(err) {
+			return err
+		}
+	}
+}
+
+func (j *job) amendLocked(ctx context.Context, change func(*Task), events ...executor.Event) error {
+	t, past := j.task, j.past.clone()
+	t.Work = slices.Clone(t.Work)
+	if change != nil {
+		change(&t)
+	}
+	for _, e := range events {
+		if err := past.add(e); err != nil {
+			return err
+		}
+	}
+	t.UpdatedAt, t.Unposted = j.Now().UTC(), len(past.unposted(""))
+	a := executor.Amendment{Events: events, Record: encode(t)}
+	if t.Status != j.task.Status || t.Error != j.task.Error {
+		a.State, a.Error = t.Status, t.Error
+		if t.Status == executor.StateFailed {
+			a.Reason = past.reason
+		}
+	}
+	run, err := j.Executor.Amend(ctx, j.task.Run, j.past.last, a)
+	if err != nil {
+		j.read = false // it is read again: somebody may have been faster
+		return err
+	}
+	past.last = j.past.last + int64(len(events))
+	if a.State != "" {
+		past.last++
+	}
+	if t, err = readTask(run); err != nil {
+		return err
+	}
+	j.task, j.past = t, past
+	j.keep(t)
+	close(j.mail)
+	j.mail = make(chan struct{})
+	return nil
+}
+
+// encode is JSON of a value of ours.
+func encode(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // strings, numbers and lists of them
+	}
+	return b
+}
+
+// step does what is to be done next, if anything, and says how long nothing is.
+func (j *job) step(ctx context.Context) (pause time.Duration, err error) {
+	for {
+		t, past, err := j.now(ctx)
+		if err != nil {
+			return 0, err
+		}
+		if t.PRNumber != 0 && (!t.Ended() || past.closed) && (j.news.Swap(false) || !t.Ended() && j.Now().Sub(j.looked) >= j.Every) {
+			if err := j.look(ctx); err != nil {
+				j.news.Store(true)
+				return 0, err
+			}
+			continue
+		}
+		if t.Ended() {
+			return maxPause, j.clear(ctx, t)
+		}
+		_, _, shared := j.upstream(t.Repo)
+		w, any := past.latest()
+		switch {
+		case !any:
+			err = j.begin(ctx, nil)
+		case !w.Ended:
+			var over bool
+			if over, err = j.attend(ctx, w); !over && err == nil {
+				return j.Every, nil
+			}
+		case w.Published == "":
+			err = j.publish(ctx, w)
+		case shared && t.PRNumber == 0:
+			return j.Every, nil // it is in the outbox
+		default:
+			waiting := past.waiting()
+			if len(waiting) == 0 {
+				j.gathered = time.Time{}
+				return j.Every - j.Now().Sub(j.looked), nil
+			}
+			if j.gathered.IsZero() {
+				j.gathered = j.Now()
+			}
+			if left := j.Gather - j.Now().Sub(j.gathered); left > 0 {
+				return left, nil
+			}
+			j.gathered = time.Time{}
+			// What came meanwhile belongs to it.
+			if err = j.look(ctx); err == nil {
+				err = j.address(ctx)
+			}
+		}
+		if err != nil {
+			return 0, err
+		}
+	}
+}
+
+// clear removes the container of a task that has ended.
+func (j *job) clear(ctx context.Context, t Task) error {
+	if j.follow != nil {
+		j.follow.stop()
+		<-j.follow.gone
+		j.follow = nil
+	}
+	if err := j.Executor.Stop(ctx, t.Caller().String(), j.Executor.Bot); err != nil && !errors.Is(err, executor.ErrNotFound) {
+		return fmt.Errorf("cannot remove the container: %w", err)
+	}
+	return nil
+}
+
+// address begins with what was said since.
+func (j *job) address(ctx context.Context) error {
+	_, past, err := j.now(ctx)
+	if err != nil {
+		return err
+	}
+	waiting := past.waiting()
+	if len(waiting) == 0 {
+		return nil
+	}
+	byPeople := slices.ContainsFunc(waiting, func(i item) bool { return i.Check == nil })
+	if !byPeople && past.repairs() >= max(j.Repairs, 0) {
+		var events []executor.Event
+		for _, i := range waiting {
+			events = append(events, executor.Event{Type: executor.EventHeard, Kind: heardLeft, Step: i.Key})
+		}
+		text := fmt.Sprintf("%s, and was repaired %s already. A person has to look: a comment goes on.", failing(waiting), times(past.repairs()))
+		events = append(events, j.toGitHub("left:"+waiting[0].Key, message{Kind: mailSay, Text: text})...)
+		events = append(events, j.toSlack("left:"+waiting[0].Key, text)...)
+		return j.amend(ctx, nil, events...)
+	}
+	var keys []string
+	for _, i := range waiting {
+		keys = append(keys, i.Key)
+	}
+	return j.begin(ctx, keys)
+}
+
+func times(n int) string {
+	if n == 1 {
+		return "once"
+	}
+	return strconv.Itoa(n) + " times"
+}
+
+// failing names the checks that failed.
+func failing(items []item) string {
+	var names []string
+	for _, i := range items {
+		if i.Check != nil {
+			names = append(names, i.Check.Name)
+		}
+	}
+	slices.Sort(names)
+	return "The check " + strings.Join(slices.Compact(names), ", ") + " failed"
+}
+
+// begin journals that work is begun: with the task itself, or with what was said.
+func (j *job) begin(ctx context.Context, keys []string) error {
+	t, past, err := j.now(ctx)
+	if err != nil {
+		return err
+	}
+	if past.pushed != "" {
+		if done, err := j.takeIn(ctx); err != nil || done {
+			return err
+		}
+		if t, past, err = j.now(ctx); err != nil {
+			return err
+		}
+	}
+	w := work{N: len(past.works) + 1, Keys: keys, Commits: past.people}
+	w.Run = t.Caller().String() + "/" + w.id()
+	events := []executor.Event{{Type: executor.EventWork, Step: w.id(), Kind: workBegun, Data: encode(w)}}
+	status := executor.StateRunning
+	if t.PRNumber != 0 {
+		status = executor.StateAddressingComments
+	}
+	if excerpt := past.excerpt(keys); excerpt != "" {
+		events = append(events, j.toSlack("addressing:"+w.id(), taskAddressing(excerpt))...)
+	}
+	return j.amend(ctx, func(t *Task) {
+		t.Status, t.Error = status, ""
+		t.Work = append(t.Work, w.Run)
+	}, events...)
+}
+
+// prompt is what the agent is told for a piece of work.
+func (j *job) prompt(ctx context.Context, t Task, past history, w work) (string, error) {
+	if len(w.Keys) == 0 {
+		files, err := j.conventions(ctx, t)
+		if err != nil {
+			return "", err
+		}
+		return RenderPrompt(first(j.Prompt, DefaultPrompt), PromptData{Task: t, Conventions: files})
+	}
+	return RenderFeedback(t, past.feedback(w)), nil
+}
+
+// conventionFiles say how to work in a repository, where they are in its base.
+var conventionFiles = []string{"AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "CONTRIBUTING.md"}
+
+func (j *job) conventions(ctx context.Context, t Task) (found []string, err error) {
+	repo, err := j.Git.Repo(t.Repo)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range conventionFiles {
+		in, _, err := repo.OpenFile(ctx, "refs/heads/"+t.Base, name)
+		if errors.Is(err, gitd.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		in.Close()
+		found = append(found, name)
+	}
+	return found, nil
+}
+
+// attend sees to the run of a piece of work; over is true when it has ended and
+// that is journalled.
+func (j *job) attend(ctx context.Context, w work) (over bool, err error) {
+	if j.follow == nil || j.follow.work != w.N {
+		if err := j.start(ctx, w); err != nil {
+			var refused *refusedWork
+			if errors.As(err, &refused) {
+				return true, j.fail(ctx, executor.ReasonBadInput, refused.Error(), executor.Event{Type: executor.EventWork, Step: w.id(), Kind: workEnded,
+					Data: encode(work{N: w.N, Ended: true, Error: refused.Error()})})
+			}
+			return false, err
+		}
+		j.follow = j.watch(ctx, w)
+	}
+	select {
+	case <-j.follow.gone:
+	default:
+		return false, nil
+	}
+	run, err := j.follow.run, j.follow.err
+	j.follow = nil
+	if err != nil {
+		return false, err
+	}
+	return true, j.finished(ctx, w, run)
+}
+
+// ended is closed when the run that works has ended; nil where none does.
+func (j *job) ended() <-chan struct{} {
+	if j.follow == nil {
+		return nil
+	}
+	return j.follow.gone
+}
+
+// refusedWork: the executor will never do it.
+type refusedWork struct{ err error }
+
+func (r *refusedWork) Error() string { return r.err.Error() }
+func (r *refusedWork) Unwrap() error { return r.err }
+
+// start begins the run of a piece of work, or finds it. Its policy is journalled
+// before its agent is started: the agent's tools follow from that.
+func (j *job) start(ctx context.Context, w work) error {
+	t, past, err := j.now(ctx)
+	if err != nil {
+		return err
+	}
+	asked := executor.Request{Key: w.id(), Caller: t.Caller(), Repo: t.Repo, Base: t.Base, Asker: t.Asker}
+	run, _, err := j.Executor.Claim(ctx, asked)
+	if err != nil {
+		return err
+	}
+	if run.Kind != executor.KindRequest || run.Ended() {
+		return nil
+	}
+	if _, known := policyOf(ctx, j.Executor, run.Name()); !known {
+		d := decided{Policy: Policy{Runner: RunnerContainer, Reason: ReasonGrant, Prompt: t.Description}}
+		for _, tool := range Catalog(d.Policy) {
+			d.Tools = append(d.Tools, tool.Name)
+		}
+		err := j.Executor.Note(ctx, run.Name(), executor.Event{Type: executor.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: encode(d)})
+		if err != nil {
+			return err
+		}
+	}
+	prompt, err := j.prompt(ctx, t, past, w)
+	if err == nil {
+		_, err = j.Executor.Begin(ctx, run.Name(), executor.Request{Agent: &executor.AgentCall{Name: t.AgentID, Prompt: prompt}, Base: t.Base})
+	}
+	if p := asProblem(err, local); err != nil && p.Status < 500 && !isConflict(err) {
+		return &refusedWork{err}
+	}
+	return err
+}
+
+// finished journals how a piece of work ended.
+func (j *job) finished(ctx context.Context, w work, run executor.Run) error {
+	end := work{N: w.N, Ended: true, OK: run.State == executor.StateComplete, Error: run.Error, Head: run.Head}
+	e := executor.Event{Type: executor.EventWork, Step: w.id(), Kind: workEnded, OK: &end.OK, Commit: run.Head, Reason: string(run.Reason), Message: run.Error, Data: encode(end)}
+	if !end.OK {
+		return j.fail(ctx, run.Reason, fmt.Sprintf("%s (%s)", first(run.Error, string(run.Reason)), run.Name()), e)
+	}
+	return j.amend(ctx, nil, e)
+}
+
+// fail ends a task, with other events that belong to it.
+func (j *job) fail(ctx context.Context, reason executor.Reason, text string, events ...executor.Event) error {
+	t, past, err := j.now(ctx)
+	if err != nil {
+		return err
+	}
+	text = clipText(text, 2000)
+	key := "failed:" + strconv.Itoa(past.fails+1)
+	events = append(events, executor.Event{Type: executor.EventWork, Kind: workFailed, Reason: string(reason), Message: text})
+	t.Error = text
+	events = append(events, j.toSlack(key, taskFailed(t))...)
+	if t.PRNumber != 0 && !past.closed {
+		events = append(events, j.toGitHub(key, message{Kind: mailFailed, Text: text})...)
+	}
+	return j.amend(ctx, func(t *Task) { t.Status, t.Error = executor.StateFailed, text }, events...)
+}
+
+// clipText cuts a text to so many bytes, at a character.
+func clipText(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
+// retry takes a failed task up again.
+func (j *job) retry(ctx context.Context, by gitd.Person) error {
+	t, past, err := j.now(ctx)
+	if err != nil {
+		return err
+	}
+	if t.Status != executor.StateFailed {
+		return fmt.Errorf("%w: it is %s, not failed", executor.ErrConflict, t.Status)
+	}
+	if past.merged {
+		return errEnded
+	}
+	events := []executor.Event{{Type: executor.EventWork, Kind: workRetried, Message: "retried by " + first(by.Name, j.Executor.Bot.Name)}}
+	w, any := past.latest()
+	status := executor.StateSubmitted
+	switch {
+	case any && w.Ended && !w.OK:
+		again := work{N: len(past.works) + 1, Keys: w.Keys}
+		again.Run = t.Caller().String() + "/" + again.id()
+		events = append(events, executor.Event{Type: executor.EventWork, Step: again.id(), Kind: workBegun, Data: encode(again)})
+		t.Work = append(t.Work, again.Run)
+		status = executor.StateRunning
+	case any && w.Published != "":
+		status = executor.StateAwaitingReview
+		if _, _, shared := j.upstream(t.Repo); shared && (t.PRNumber == 0 || past.closed) {
+			// The one there is was closed, or could not be opened.
+			t.PRNumber, t.PRURL, status = 0, "", executor.StateRunning
+			events = append(events, executor.Event{Type: executor.EventHeard, Kind: heardReopened})
+			events = append(events, j.toGitHub("pull:again-"+strconv.Itoa(past.fails), message{Kind: mailPull, Work: w.N})...)
+		}
+	case any:
+		status = executor.StateRunning
+	}
+	if t.PRNumber != 0 && status == executor.StateRunning {
+		status = executor.StateAddressingComments
+	}
+	j.news.Store(true)
+	return j.amend(ctx, func(now *Task) {
+		now.Status, now.Error, now.Work, now.PRNumber, now.PRURL = status, "", t.Work, t.PRNumber, t.PRURL
+	}, events...)
+}
+
+// cancel ends the task.
+func (j *job) cancel(ctx context.Context, drop bool, by gitd.Person) error {
+	t, _, err := j.now(ctx)
+	if err != nil {
+		return err
+	}
+	if t.Status == executor.StateComplete {
+		return errEnded
+	}
+	if !t.Ended() {
+		if err := j.fail(ctx, executor.ReasonCancelled, "cancelled by "+first(by.Name, j.Executor.Bot.Name)); err != nil {
+			return err
+		}
+	}
+	// Now, not when its goroutine comes to it: who cancels wants to see it gone.
+	if err := j.Executor.Stop(ctx, t.Caller().String(), by); err != nil && !errors.Is(err, executor.ErrNotFound) {
+		return err
+	}
+	if !drop {
+		return nil
+	}
+	repo, err := j.Git.Repo(t.Repo)
+	if err != nil {
+		return err
+	}
+	return repo.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + t.Caller().Branch()})
+}
+
+// say hears words that came another way than by GitHub.
+func (j *job) say(ctx context.Context, key, text string, by gitd.Person) error {
+	t, past, err := j.now(ctx)
+	switch {
+	case err != nil:
+		return err
+	case strings.TrimSpace(text) == "":
+		return fmt.Errorf("%w text: it is empty", executor.ErrInvalid)
+	case len(text) > maxDescription:
+		return fmt.Errorf("%w text: it has %d bytes, at most %d", executor.ErrInvalid, len(text), maxDescription)
+	case len(key) > 200:
+		return fmt.Errorf("%w key: it has more than 200 bytes", executor.ErrInvalid)
+	}
+	if key == "" {
+		key = newTaskID(by, "")
+	}
+	key = "word:" + key
+	if past.known[key] {
+		return nil
+	}
+	if t.Ended() {
+		return errEnded
+	}
+	return j.amend(ctx, nil, heard(item{Key: key, By: by.Name, Word: &Word{Key: key, By: by.Name, Text: text}}))
+}
+
+// follower watches the run of a piece of work.
+type follower struct {
+	work int
+	stop context.CancelFunc
+	gone chan struct{} // closed when all below is set
+	run  executor.Run
+	err  error
+}
+
+// workingEvery is how often a task's thread hears what is being done, at most.
+const workingEvery = time.Minute
+
+// watch follows a run to its end and tells the thread about it, now and then.
+func (j *job) watch(ctx context.Context, w work) *follower {
+	ctx, cancel := context.WithCancel(ctx)
+	f := &follower{work: w.N, stop: cancel, gone: make(chan struct{})}
+	go func() {
+		defer close(f.gone)
+		defer cancel()
+		caller := j.task.Caller()
+		var told time.Time
+		said := 0
+		for e, err := range j.Executor.Events(ctx, w.Run, 0, true) {
+			if err != nil {
+				break // Settled meets the same one
+			}
+			doing, bad := doing(e)
+			if doing == "" || !bad && j.Now().Sub(told) < workingEvery {
+				continue
+			}
+			if bad && said >= maxWorking {
+				continue
+			}
+			told = j.Now()
+			said++
+			if events := j.toSlack(fmt.Sprintf("working:%s:%d", w.id(), e.Seq), taskWorking(doing)); len(events) > 0 {
+				if err := j.amendNew(ctx, events[0]); err != nil && ctx.Err() == nil {
+					j.Log.Warn("cannot tell what a task is doing", "task", j.id, "err", err)
+				}
+			}
+		}
+		f.run, f.err = j.Executor.Settled(ctx, caller, w.id())
+		if f.err == nil && !f.run.Ended() {
+			f.err = fmt.Errorf("cannot follow %s: %w", w.Run, executor.ErrClosed)
+		}
+	}()
+	return f
+}
+
+// maxWorking bounds the messages about one run's failures.
+const maxWorking = 30
+
+// amendNew journals a message that may be there already.
+func (j *job) amendNew(ctx context.Context, e executor.Event) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.load(ctx); err != nil {
+		return err
+	}
+	if j.task.Ended() || j.past.queued[e.Step] {
+		return nil
+	}
+	return j.amendLocked(ctx, nil, e)
+}
+
+// doing is what an event of a run says about what is being done, in words.
+func doing(e executor.Event) (text string, bad bool) {
+	switch e.Type {
+	case executor.EventStepStarted:
+		if e.Task != "" {
+			return e.Task, false
+		}
+		return firstOf(e.Command), false
+	case executor.EventAgent:
+		if e.Kind == "tool_call" {
+			return firstOf(e.Message), false
+		}
+	case executor.EventStepFinished:
+		if e.OK != nil && !*e.OK {
+			return firstOf(e.Command) + " failed", true
+		}
+	}
+	return "", false
+}
+
+// firstOf is the first line of a text, cut to a length for messages.
+func firstOf(text string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	return clipText(line, 200)
+}

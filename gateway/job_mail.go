@@ -1,0 +1,276 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/retry"
+	"github.com/ramus-dev/ramus/gateway/slack"
+)
+
+// toSlack is the event that puts a text into the task's thread; none where there is none.
+func (j *job) toSlack(key, text string) []executor.Event {
+	if j.Slack == nil || j.Channel == "" {
+		return nil
+	}
+	m := message{Key: "slack:" + key, Lane: laneSlack, Kind: mailPost, Text: text}
+	if key == "received" {
+		m.Kind = mailThread
+	}
+	return []executor.Event{queued(m)}
+}
+
+// toGitHub is the event that does something to the task's pull request.
+func (j *job) toGitHub(key string, m message) []executor.Event {
+	m.Key, m.Lane = "github:"+key, laneGitHub
+	return []executor.Event{queued(m)}
+}
+
+func queued(m message) executor.Event {
+	return executor.Event{Type: executor.EventOutbox, Kind: m.Kind, Step: m.Key, Data: encode(m)}
+}
+
+// deliver posts what is in the outbox for a lane, in order, until ctx ends. What
+// was posted is journalled behind it; what a kill comes between is looked for first.
+func (j *job) deliver(ctx context.Context, l lane) {
+	failures := 0
+	for {
+		next, changed, err := j.nextMessage(ctx, l)
+		if err == nil && next == nil {
+			select {
+			case <-changed:
+			case <-ctx.Done():
+				return
+			}
+			continue
+		}
+		if err == nil {
+			err = j.post(ctx, *next)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil {
+			failures = 0
+			continue
+		}
+		failures++
+		pause := min(j.RetryEvery<<min(failures-1, 20), maxPause)
+		j.Log.Error("cannot post what a task has to say; it is tried again", "task", j.id, "to", string(l), "pause", pause, "err", err)
+		if retry.Sleep(ctx, pause) != nil {
+			return
+		}
+	}
+}
+
+// nextMessage is what is to be posted next; nil: nothing until changed is closed.
+func (j *job) nextMessage(ctx context.Context, l lane) (next *message, changed <-chan struct{}, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if err := j.load(ctx); err != nil {
+		return nil, nil, err
+	}
+	if list := j.past.unposted(l); len(list) > 0 {
+		return &list[0], j.mail, nil
+	}
+	return nil, j.mail, nil
+}
+
+// post posts one message and journals that.
+func (j *job) post(ctx context.Context, m message) error {
+	t, past, err := j.now(ctx)
+	if err != nil {
+		return err
+	}
+	posted := executor.Event{Type: executor.EventPosted, Kind: m.Kind, Step: m.Key}
+	var where string
+	var change func(*Task)
+	var more []executor.Event
+	if m.Lane == laneSlack {
+		where, change, err = j.postSlack(ctx, t, m)
+	} else {
+		where, change, more, err = j.postGitHub(ctx, t, past, m)
+	}
+	ok := err == nil
+	posted.OK, posted.Message = &ok, where
+	if err != nil {
+		if ctx.Err() != nil || !lasting(err) && !errors.Is(err, github.ErrRefused) && !errors.Is(err, github.ErrNotFound) {
+			return err
+		}
+		// It never can be: what waits behind it must not wait for ever.
+		j.Log.Warn("what a task has to say is refused", "task", j.id, "message", m.Key, "err", err)
+		posted.Message = clipText(err.Error(), 1000)
+		if m.Kind == mailPull {
+			return j.fail(ctx, executor.ReasonBadInput, "no pull request can be opened: "+err.Error(), posted)
+		}
+	}
+	if err := j.amend(ctx, change, append([]executor.Event{posted}, more...)...); err != nil {
+		return err
+	}
+	j.awake()
+	return nil
+}
+
+// postSlack posts into the task's thread, or begins it.
+func (j *job) postSlack(ctx context.Context, t Task, m message) (where string, change func(*Task), err error) {
+	if m.Kind != mailThread && t.SlackThreadTS == "" {
+		return "", nil, fmt.Errorf("%w: the task has no thread", github.ErrRefused)
+	}
+	msg := slack.Message{Channel: j.Channel, ThreadTS: t.SlackThreadTS, Text: m.Text, Mark: slack.Mark{Run: t.Run, Key: m.Key, Part: m.Kind}}
+	ts, err := j.Slack.Post(ctx, msg, true)
+	if err != nil {
+		return "", nil, err
+	}
+	if m.Kind == mailThread {
+		change = func(t *Task) { t.SlackThreadTS = ts }
+	}
+	return ts, change, nil
+}
+
+// postGitHub does to the pull request what a message says.
+func (j *job) postGitHub(ctx context.Context, t Task, past history, m message) (where string, change func(*Task), more []executor.Event, err error) {
+	_, name, ok := j.upstream(t.Repo)
+	if !ok {
+		return "", nil, nil, fmt.Errorf("%w: %s is at no GitHub any more", github.ErrRefused, t.Repo)
+	}
+	switch m.Kind {
+	case mailPull:
+		return j.openPull(ctx, t, name)
+	case mailLabels:
+		return "", nil, nil, j.GitHub.AddLabels(ctx, name, t.PRNumber, j.Labels)
+	case mailBody:
+		work, err := j.manifests(ctx, t)
+		if err != nil {
+			return "", nil, nil, err
+		}
+		_, body := RenderPull(t, work, j.link())
+		p, err := j.GitHub.EditPull(ctx, name, t.PRNumber, "", body)
+		return p.URL, nil, nil, err
+	case mailReply:
+		said := past.said([]string{m.Item})
+		if len(said) == 0 || m.Work < 1 || m.Work > len(past.works) {
+			return "", nil, nil, fmt.Errorf("%w: it answers nothing", github.ErrRefused)
+		}
+		manifest, err := j.Executor.Manifest(ctx, past.works[m.Work-1].Run)
+		if err != nil {
+			return "", nil, nil, err
+		}
+		var to github.Comment
+		if c := said[0].Comment; c != nil {
+			to = *c
+		}
+		body := RenderReply(t, to, manifest, j.link())
+		var c github.Comment
+		if to.ID != 0 {
+			c, err = j.GitHub.Reply(ctx, name, t.PRNumber, to, body, m.Key)
+		} else {
+			c, err = j.GitHub.Say(ctx, name, t.PRNumber, body, m.Key)
+		}
+		return c.URL, nil, nil, err
+	case mailReview:
+		users := reviewers(past, m.Work)
+		return strings.Join(users, ", "), nil, nil, j.GitHub.RequestReview(ctx, name, t.PRNumber, users)
+	case mailSay, mailFailed:
+		text := m.Text
+		if m.Kind == mailFailed {
+			text = "ramus could not finish this:\n\n" + quoted(text)
+		}
+		c, err := j.GitHub.Say(ctx, name, t.PRNumber, text, m.Key)
+		return c.URL, nil, nil, err
+	case mailUnbranch:
+		return "", nil, nil, j.GitHub.DeleteBranch(ctx, name, t.Branch)
+	}
+	return "", nil, nil, fmt.Errorf("%w: an unknown kind of message, %q", github.ErrRefused, m.Kind)
+}
+
+// quoted is a text of others as a block of Markdown in which nothing comes alive.
+func quoted(text string) string {
+	fence := "```"
+	for strings.Contains(text, fence) {
+		fence += "`"
+	}
+	return fence + "text\n" + text + "\n" + fence
+}
+
+// openPull opens the task's pull request, or finds it.
+func (j *job) openPull(ctx context.Context, t Task, name github.Name) (where string, change func(*Task), more []executor.Event, err error) {
+	work, err := j.manifests(ctx, t)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	title, body := RenderPull(t, work, j.link())
+	p, err := j.GitHub.CreatePull(ctx, name, github.NewPull{Head: t.Branch, Base: j.upstreamBase(t), Title: title, Body: body, Draft: j.Draft})
+	if err != nil {
+		return "", nil, nil, err
+	}
+	t.PRURL, t.PRNumber = p.URL, p.Number
+	more = j.toSlack("raised", taskRaised(t))
+	if len(j.Labels) > 0 {
+		more = append(more, j.toGitHub("labels", message{Kind: mailLabels})...)
+	}
+	j.news.Store(true)
+	return p.URL, func(now *Task) {
+		now.PRURL, now.PRNumber = p.URL, p.Number
+		if !now.Ended() {
+			now.Status = executor.StateAwaitingReview
+		}
+	}, more, nil
+}
+
+// upstreamBase is the base's name at GitHub.
+func (j *job) upstreamBase(t Task) string {
+	if up, _, ok := j.upstream(t.Repo); ok && up.Branch != "" {
+		if repo, err := j.Git.Repo(t.Repo); err == nil {
+			if base, err := repo.Base(j.ctx); err == nil && base == t.Base {
+				return up.Branch
+			}
+		}
+	}
+	return t.Base
+}
+
+// manifests are the evidence of a task's work, oldest first.
+func (j *job) manifests(ctx context.Context, t Task) (list []executor.Manifest, err error) {
+	for _, run := range t.Work {
+		m, err := j.Executor.Manifest(ctx, run)
+		if errors.Is(err, executor.ErrNotFound) || errors.Is(err, executor.ErrConflict) {
+			continue // it was never begun, or goes on
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, m)
+	}
+	return list, nil
+}
+
+// link makes links to pages of runs; nil: there are none.
+func (j *job) link() func(run string) string {
+	if j.Links == nil {
+		return nil
+	}
+	return func(run string) string {
+		caller, id, _ := strings.Cut(run, "/")
+		return j.Links.Sign("/evidence/" + caller + "/" + id)
+	}
+}
+
+// reviewers are who said what a piece of work was for, by a review or on a line.
+func reviewers(past history, n int) []string {
+	if n < 1 || n > len(past.works) {
+		return nil
+	}
+	var users []string
+	for _, i := range past.said(past.works[n-1].Keys) {
+		if i.Review != nil || i.Comment != nil {
+			users = append(users, i.By)
+		}
+	}
+	slices.Sort(users)
+	return slices.Compact(users)
+}

@@ -1,0 +1,391 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// look finds out how the task's pull request stands and journals what is new.
+// It goes by what GitHub says now: the order and number of deliveries do not matter.
+func (j *job) look(ctx context.Context) error {
+	select {
+	case j.looking <- struct{}{}:
+		defer func() { <-j.looking }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	t, past, err := j.now(ctx)
+	if err != nil {
+		return err
+	}
+	_, name, ok := j.upstream(t.Repo)
+	if !ok || t.PRNumber == 0 {
+		return nil
+	}
+	j.looked = j.Now()
+	pull, err := j.GitHub.Pull(ctx, name, t.PRNumber)
+	if errors.Is(err, github.ErrNotFound) && !t.Ended() {
+		return j.fail(ctx, executor.ReasonBadInput, fmt.Sprintf("the pull request %s is not there any more, or is hidden from ramus", t.PRURL),
+			executor.Event{Type: executor.EventHeard, Kind: heardClosed})
+	}
+	if err != nil {
+		return err
+	}
+	switch {
+	case pull.Merged && !past.merged:
+		return j.merged(ctx, t)
+	case pull.Merged:
+		return nil
+	case !pull.Open && !past.closed && !t.Ended():
+		return j.fail(ctx, executor.ReasonCancelled, "the pull request was closed without being merged",
+			executor.Event{Type: executor.EventHeard, Kind: heardClosed})
+	case !pull.Open:
+		return nil
+	case past.closed:
+		return j.reopened(ctx)
+	}
+	if t.Ended() {
+		return nil
+	}
+	items, approved, err := j.listen(ctx, t, past, name)
+	if err != nil {
+		return err
+	}
+	var events []executor.Event
+	for _, i := range items {
+		if !past.known[i.Key] {
+			events = append(events, heard(i))
+		}
+	}
+	if len(events) == 0 && approved == t.Approved {
+		return nil
+	}
+	return j.amend(ctx, func(t *Task) { t.Approved = approved }, events...)
+}
+
+// listen reads all that was said on a pull request, as far as it is for ramus,
+// and whether it is approved.
+func (j *job) listen(ctx context.Context, t Task, past history, name github.Name) (items []item, approved bool, err error) {
+	me, err := j.GitHub.Me(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	// A bot's words are nobody's: two bots would talk for ever.
+	counts := func(user string, bot bool) (bool, error) {
+		if bot || user == "" || strings.EqualFold(user, me) {
+			return false, nil
+		}
+		return j.mayWrite(ctx, name, user)
+	}
+	reviews, err := j.GitHub.Reviews(ctx, name, t.PRNumber)
+	if err != nil {
+		return nil, false, err
+	}
+	verdicts := map[string]string{}
+	for _, r := range reviews {
+		yes, err := counts(r.User, r.Bot)
+		if err != nil {
+			return nil, false, err
+		}
+		if !yes {
+			continue
+		}
+		if r.State != github.ReviewCommented {
+			verdicts[r.User] = r.State
+		}
+		if r.State == github.ReviewChanges || r.State == github.ReviewCommented && j.isMentioned(r.Body) {
+			items = append(items, item{Key: key("review", r.ID), By: r.User, Review: &r})
+		}
+	}
+	for _, v := range verdicts {
+		approved = approved || v == github.ReviewApproved
+	}
+	for _, v := range verdicts {
+		approved = approved && v != github.ReviewChanges
+	}
+	comments, err := j.GitHub.Comments(ctx, name, t.PRNumber)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, c := range comments {
+		if past.known[key("comment", c.ID)] || past.known[key("issue-comment", c.ID)] || c.Issue && !j.isMentioned(c.Body) {
+			continue
+		}
+		yes, err := counts(c.User, c.Bot)
+		if err != nil {
+			return nil, false, err
+		}
+		if yes {
+			kind := "comment"
+			if c.Issue {
+				kind = "issue-comment" // their numbers are counted apart
+			}
+			items = append(items, item{Key: key(kind, c.ID), By: c.User, Comment: &c})
+		}
+	}
+	if past.pushed == "" || j.Repairs < 0 {
+		return items, approved, nil
+	}
+	checks, err := j.GitHub.Checks(ctx, name, string(past.pushed))
+	if err != nil {
+		return nil, false, err
+	}
+	for _, c := range checks {
+		if c.Failed() {
+			items = append(items, item{Key: key("check", c.ID), Check: &c})
+		}
+	}
+	return items, approved, nil
+}
+
+func key(kind string, id int64) string { return kind + ":" + strconv.FormatInt(id, 10) }
+
+// isMentioned tells whether a text speaks to ramus: the word stands by itself.
+func (j *job) isMentioned(text string) bool {
+	lower, word := strings.ToLower(text), strings.ToLower(j.Mention)
+	for from := 0; ; {
+		i := strings.Index(lower[from:], word)
+		if i < 0 {
+			return false
+		}
+		i += from
+		from = i + len(word)
+		before, after := lower[:i], lower[from:]
+		if (before == "" || !isWordByte(before[len(before)-1])) && (after == "" || !isWordByte(after[0])) {
+			return true
+		}
+	}
+}
+
+func isWordByte(b byte) bool {
+	return b >= 'a' && b <= 'z' || b >= '0' && b <= '9' || b == '_' || b == '-' || b == '/' || b >= 0x80
+}
+
+// permissionLasts is how long it is believed that somebody may write, or not.
+const permissionLasts = 5 * time.Minute
+
+// mayWrite tells whether somebody may write to the repository: only who could
+// push the change himself may have it made.
+func (j *job) mayWrite(ctx context.Context, name github.Name, user string) (bool, error) {
+	login := strings.ToLower(user)
+	if m, ok := j.writers[login]; ok && j.Now().Sub(m.at) < permissionLasts {
+		return m.yes, nil
+	}
+	yes, err := j.GitHub.CanWrite(ctx, name, user)
+	if err != nil {
+		return false, err
+	}
+	if !yes {
+		j.Log.Info("words of somebody who may not write to the repository are left alone", "task", j.id, "user", user)
+	}
+	j.writers[login] = mayWrite{yes, j.Now()}
+	return yes, nil
+}
+
+// merged ends the task well.
+func (j *job) merged(ctx context.Context, t Task) error {
+	if err := j.clear(ctx, t); err != nil {
+		return err
+	}
+	events := []executor.Event{{Type: executor.EventHeard, Kind: heardMerged}}
+	events = append(events, j.toSlack("merged", taskMerged(t))...)
+	if j.DeleteBranch {
+		events = append(events, j.toGitHub("unbranch", message{Kind: mailUnbranch})...)
+	}
+	return j.amend(ctx, func(t *Task) { t.Status, t.Error = executor.StateComplete, "" }, events...)
+}
+
+// reopened goes on with a task whose pull request had been closed.
+func (j *job) reopened(ctx context.Context) error {
+	return j.amend(ctx, func(t *Task) {
+		if t.Status == executor.StateFailed {
+			t.Status, t.Error = executor.StateAwaitingReview, ""
+		}
+	}, executor.Event{Type: executor.EventHeard, Kind: heardReopened})
+}
+
+// publish shows others what a piece of work made: the branch goes to GitHub, and
+// what is to be said about it into the outbox.
+func (j *job) publish(ctx context.Context, w work) error {
+	t, past, err := j.now(ctx)
+	if err != nil {
+		return err
+	}
+	repo, err := j.Git.Repo(t.Repo)
+	if err != nil {
+		return err
+	}
+	own := "refs/heads/" + t.Caller().Branch()
+	tip, err := repo.Resolve(ctx, own)
+	if err != nil {
+		return err
+	}
+	up, _, shared := j.upstream(t.Repo)
+	published := executor.Event{Type: executor.EventWork, Step: w.id(), Kind: workPublished, Commit: tip}
+	if !shared {
+		text := fmt.Sprintf("✅ Done: the work is on branch %s of %s", t.Caller().Branch(), t.Repo)
+		return j.amend(ctx, func(t *Task) { t.Status = executor.StateComplete }, append(j.toSlack("done", text), published)...)
+	}
+	if past.pushed == "" {
+		base, err := repo.MergeBase(ctx, own, "refs/heads/"+t.Base)
+		if err != nil && !errors.Is(err, gitd.ErrNotFound) {
+			return err
+		}
+		if base == tip {
+			return j.fail(ctx, executor.ReasonCommandFailed, "the agent ended without having changed anything, so there is no pull request")
+		}
+	}
+	push := gitd.UpstreamPush{Upstream: up, Branch: t.Branch, Commit: tip, Old: &past.pushed}
+	if err := repo.PushUpstream(ctx, push); err != nil {
+		switch {
+		case errors.Is(err, gitd.ErrConflict):
+			// Somebody was faster: what they made is taken in, and the next attempt has it.
+			_, err = j.takeIn(ctx)
+			return err
+		case errors.Is(err, gitd.ErrUpstreamRefused):
+			return j.fail(ctx, executor.ReasonBadInput, err.Error())
+		}
+		return err
+	}
+	events := []executor.Event{published}
+	if t.PRNumber == 0 {
+		return j.amend(ctx, nil, append(events, j.toGitHub("pull:"+w.id(), message{Kind: mailPull, Work: w.N})...)...)
+	}
+	for _, i := range past.said(w.Keys) {
+		if i.Comment != nil || i.Review != nil && i.Review.Body != "" {
+			events = append(events, j.toGitHub("reply:"+i.Key, message{Kind: mailReply, Work: w.N, Item: i.Key})...)
+		}
+	}
+	events = append(events, j.toGitHub("body:"+w.id(), message{Kind: mailBody, Work: w.N})...)
+	events = append(events, j.toGitHub("review:"+w.id(), message{Kind: mailReview, Work: w.N})...)
+	events = append(events, j.toSlack("pushed:"+w.id(), taskPushed())...)
+	j.news.Store(true) // comments may have come while it worked
+	return j.amend(ctx, func(t *Task) { t.Status = executor.StateAwaitingReview }, events...)
+}
+
+// takeIn brings what people pushed to the branch at GitHub into ours. What
+// cannot be brought together is told, not fought: the task ends, and done is true.
+func (j *job) takeIn(ctx context.Context) (done bool, err error) {
+	t, past, err := j.now(ctx)
+	if err != nil {
+		return false, err
+	}
+	up, _, shared := j.upstream(t.Repo)
+	if !shared {
+		return false, nil
+	}
+	repo, err := j.Git.Repo(t.Repo)
+	if err != nil {
+		return false, err
+	}
+	theirs, err := repo.FetchUpstream(ctx, up, t.Branch)
+	switch {
+	case errors.Is(err, gitd.ErrNotFound) && past.pushed == "":
+		return false, nil
+	case errors.Is(err, gitd.ErrNotFound) && j.retried():
+		// Whoever takes the task up again wants the branch back.
+		return false, j.amend(ctx, nil, executor.Event{Type: executor.EventHeard, Kind: heardCommits, Data: encode([]string{})})
+	case errors.Is(err, gitd.ErrNotFound):
+		return true, j.fail(ctx, executor.ReasonBadInput, fmt.Sprintf("the branch %s was deleted at GitHub; `ramus task retry` pushes it again", t.Branch))
+	case err != nil:
+		return false, err
+	case theirs == past.pushed:
+		return false, nil
+	}
+	own := t.Caller().Branch()
+	ours, err := repo.Resolve(ctx, "refs/heads/"+own)
+	if err != nil {
+		return false, err
+	}
+	// Where nothing is known to have been pushed it may have been all the same, and the answer was lost.
+	kept, err := repo.Descends(ctx, theirs, gitd.Hash(first(string(past.pushed), string(ours))))
+	if err != nil {
+		return false, err
+	}
+	if !kept && past.pushed == "" && !j.retried() {
+		return true, j.fail(ctx, executor.ReasonBadInput, fmt.Sprintf("there is a branch %s at GitHub already, with other work on it; "+
+			"`ramus task retry` goes on from there, or choose other names by engineer.branch", t.Branch))
+	}
+	if !kept && !j.retried() {
+		return true, j.fail(ctx, executor.ReasonMergeConflict, fmt.Sprintf(
+			"somebody force-pushed the branch %s: %s is not in its history any more. ramus does not overwrite it; `ramus task retry` goes on from what is there now", t.Branch, past.pushed[:min(12, len(past.pushed))]))
+	}
+	commits, err := j.subjects(ctx, repo, theirs, ours)
+	if err != nil {
+		return false, err
+	}
+	switch {
+	case !kept:
+		err = j.adopt(ctx, repo, own, ours, theirs)
+	default:
+		var conflict []string
+		if conflict, err = j.mergeIn(ctx, repo, t, own, ours, theirs); err == nil && len(conflict) > 0 {
+			return true, j.fail(ctx, executor.ReasonMergeConflict, fmt.Sprintf(
+				"commits on %s at GitHub conflict with ramus's own in %s; bring them together there, then `ramus task retry`", t.Branch, strings.Join(conflict, ", ")))
+		}
+	}
+	if err != nil {
+		return false, err
+	}
+	return false, j.amend(ctx, nil, executor.Event{Type: executor.EventHeard, Kind: heardCommits, Commit: theirs, Data: encode(commits),
+		Message: strconv.Itoa(len(commits)) + " commits of others on the branch were taken in"})
+}
+
+// retried tells whether the task was taken up again since its last work was published.
+func (j *job) retried() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.past.retried
+}
+
+// maxSubjects bounds how many commits of people an agent is told.
+const maxSubjects = 20
+
+// subjects lists the commits that are in one tip and not in another.
+func (j *job) subjects(ctx context.Context, repo *gitd.Repo, tip, not gitd.Hash) ([]string, error) {
+	commits, err := repo.Log(ctx, string(tip), gitd.LogOptions{Not: string(not), Max: maxSubjects})
+	if err != nil {
+		return nil, err
+	}
+	list := []string{}
+	for _, c := range slices.Backward(commits) {
+		list = append(list, string(c.Hash[:min(12, len(c.Hash))])+" "+clipText(c.Subject, 200))
+	}
+	return list, nil
+}
+
+// mergeIn brings a commit of upstream into our branch: by moving it on where
+// that is enough.
+func (j *job) mergeIn(ctx context.Context, repo *gitd.Repo, t Task, own string, ours, theirs gitd.Hash) (conflict []string, err error) {
+	if known, err := repo.Descends(ctx, ours, theirs); err != nil || known {
+		return nil, err
+	}
+	if ahead, err := repo.Descends(ctx, theirs, ours); err != nil {
+		return nil, err
+	} else if ahead {
+		return nil, repo.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + own, New: theirs, Old: &ours})
+	}
+	m, err := repo.Merge(ctx, gitd.MergeRequest{From: "refs/ramus/upstream/" + t.Branch, Into: own, Strategy: gitd.StrategyMerge,
+		Message: fmt.Sprintf("Merge what was pushed to %s\n\nRamus-Caller: %s\n", t.Branch, t.Caller()), Author: t.Asker, Committer: j.Executor.Bot, When: j.Now()})
+	return m.Conflicts, err
+}
+
+// adopt goes on from a commit that has nothing of ours in it: our branch looks
+// as it does, and keeps what it was in its history.
+func (j *job) adopt(ctx context.Context, repo *gitd.Repo, own string, ours, theirs gitd.Hash) error {
+	commit, err := repo.WriteCommit(ctx, gitd.NewCommit{From: theirs, Parents: []gitd.Hash{theirs, ours}, Author: j.Executor.Bot, When: j.Now(),
+		Message: "Go on from what was force-pushed\n"})
+	if err != nil {
+		return err
+	}
+	return repo.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + own, New: commit, Old: &ours})
+}
