@@ -36,20 +36,27 @@ type anthropicAnswer struct {
 	StopReason string           `json:"stop_reason"`
 }
 
-// ask posts a request to the Messages API.
+// ask posts a request.
 func ask(t *testing.T, url string, body map[string]any) (int, string) {
 	t.Helper()
 	b, err := json.Marshal(body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := http.NewRequestWithContext(t.Context(), "POST", url+"/anthropic/v1/messages", bytes.NewReader(b))
+	r, err := http.NewRequestWithContext(t.Context(), "POST", url, bytes.NewReader(b))
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Anthropic-Version", "2023-06-01")
-	r.Header.Set("X-Api-Key", modeltest.Key)
+	switch {
+	case strings.Contains(url, "/openai/"):
+		r.Header.Set("Authorization", "Bearer "+modeltest.Key)
+	case strings.Contains(url, "/gemini/"):
+		r.Header.Set("X-Goog-Api-Key", modeltest.Key)
+	default:
+		r.Header.Set("X-Api-Key", modeltest.Key)
+	}
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {
 		t.Fatal(err)
@@ -120,7 +127,7 @@ func TestPlay(t *testing.T) {
 		for turn := 1; ; turn++ {
 			request := map[string]any{"model": "claude-x", "max_tokens": 100, "messages": messages, "stream": streamed, "system": "You are a client.",
 				"tools": []any{map[string]any{"name": "Read", "input_schema": map[string]any{}}, map[string]any{"name": "Bash", "input_schema": map[string]any{}}}}
-			status, text := ask(t, remote.URL, request)
+			status, text := ask(t, remote.URL+"/anthropic/v1/messages", request)
 			if status != 200 {
 				t.Fatalf("%d %s", status, text)
 			}
@@ -174,7 +181,7 @@ func TestQuestion(t *testing.T) {
 	defer remote.Close()
 	var got modeltest.Question
 	s.Answer = func(q modeltest.Question) modeltest.Answer { got = q; return modeltest.Answer{Text: "yes"} }
-	status, text := ask(t, remote.URL, map[string]any{"model": "claude-x", "max_tokens": 1, "system": []any{map[string]any{"type": "text", "text": "Be brief."}},
+	status, text := ask(t, remote.URL+"/anthropic/v1/messages", map[string]any{"model": "claude-x", "max_tokens": 1, "system": []any{map[string]any{"type": "text", "text": "Be brief."}},
 		"tools": []any{map[string]any{"name": "Read", "input_schema": map[string]any{}}},
 		"messages": []any{
 			map[string]any{"role": "user", "content": "first"},
@@ -209,7 +216,7 @@ func TestRefusals(t *testing.T) {
 		"an empty text beside others": {map[string]any{"role": "user", "content": []any{
 			map[string]any{"type": "text", "text": "x"}, map[string]any{"type": "text", "text": ""}}}},
 	} {
-		if status, text := ask(t, remote.URL, map[string]any{"model": "m", "max_tokens": 1, "messages": messages}); status != 400 || !strings.Contains(text, "invalid_request_error") {
+		if status, text := ask(t, remote.URL+"/anthropic/v1/messages", map[string]any{"model": "m", "max_tokens": 1, "messages": messages}); status != 400 || !strings.Contains(text, "invalid_request_error") {
 			t.Errorf("%s: %d %s", name, status, text)
 		}
 	}
@@ -217,11 +224,11 @@ func TestRefusals(t *testing.T) {
 		"a tool without a schema": {"name": "Read"},
 		"a tool with a bad name":  {"name": "Read it", "input_schema": map[string]any{}},
 	} {
-		if status, text := ask(t, remote.URL, map[string]any{"model": "m", "max_tokens": 1, "messages": []any{person}, "tools": []any{tool}}); status != 400 {
+		if status, text := ask(t, remote.URL+"/anthropic/v1/messages", map[string]any{"model": "m", "max_tokens": 1, "messages": []any{person}, "tools": []any{tool}}); status != 400 {
 			t.Errorf("%s: %d %s", name, status, text)
 		}
 	}
-	if status, _ := ask(t, remote.URL, map[string]any{"model": "m", "max_tokens": 1, "messages": []any{map[string]any{"role": "user", "content": "make it pass"}},
+	if status, _ := ask(t, remote.URL+"/anthropic/v1/messages", map[string]any{"model": "m", "max_tokens": 1, "messages": []any{map[string]any{"role": "user", "content": "make it pass"}},
 		"tools": []any{map[string]any{"name": "Other", "input_schema": map[string]any{}}}}); status != 200 || len(s.Complaints()) == 0 {
 		t.Error("nobody complained of a script that calls a tool that is not there")
 	}

@@ -3,8 +3,121 @@ package modeltest
 import (
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"strings"
 )
+
+// geminiPart is a part of a content: a text, a call of a tool, or what it gave back.
+type geminiPart struct {
+	Text    string `json:"text"`
+	Thought bool   `json:"thought"`
+	Call    *struct {
+		Name string `json:"name"`
+	} `json:"functionCall"`
+	Response *struct {
+		Name     string          `json:"name"`
+		Response json.RawMessage `json:"response"`
+	} `json:"functionResponse"`
+	Signature string `json:"thoughtSignature"`
+}
+
+type geminiContent struct {
+	Role  string       `json:"role"`
+	Parts []geminiPart `json:"parts"`
+}
+
+// texts are those of a content's parts.
+func (c geminiContent) texts() (texts []string) {
+	for _, p := range c.Parts {
+		if p.Text != "" {
+			texts = append(texts, p.Text)
+		}
+	}
+	return texts
+}
+
+// geminiRequest is what generateContent takes.
+type geminiRequest struct {
+	Contents []geminiContent `json:"contents"`
+	System   geminiContent   `json:"systemInstruction"`
+	Tools    []struct {
+		Functions []struct {
+			Name string `json:"name"`
+		} `json:"functionDeclarations"`
+	} `json:"tools"`
+}
+
+var geminiTool = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}$`)
+
+// readGemini checks a request as the real one does. False: it was refused.
+func (x *exchange) readGemini(model string, q *geminiRequest) (*talk, bool) {
+	refuse := func(format string, args ...any) (*talk, bool) {
+		x.refuse(http.StatusBadRequest, format, args...)
+		return nil, false
+	}
+	if len(q.Contents) == 0 {
+		return refuse("contents is not specified")
+	}
+	t := &talk{Question: Question{Model: model}}
+	if texts := q.System.texts(); len(texts) > 0 {
+		t.system(strings.Join(texts, "\n"))
+	}
+	for _, tool := range q.Tools {
+		for i, f := range tool.Functions {
+			if !geminiTool.MatchString(f.Name) {
+				return refuse("Invalid value at 'tools.function_declarations[%d].name'", i)
+			}
+			t.Tools = append(t.Tools, f.Name)
+		}
+	}
+	var open []string // the calls of the content before
+	for i, c := range q.Contents {
+		var called, answered []string
+		for _, p := range c.Parts {
+			switch {
+			case p.Call != nil:
+				// The newest models want back what they thought, with the first call of each step.
+				if len(called) == 0 && strings.HasPrefix(model, "gemini-3") && p.Signature == "" {
+					return refuse("Function call is missing a thought_signature in functionCall parts. Function call `%s`, position %d.", p.Call.Name, i+1)
+				}
+				called = append(called, p.Call.Name)
+			case p.Response != nil:
+				answered = append(answered, p.Response.Name)
+				t.result(geminiResult(p.Response.Response))
+			}
+		}
+		switch {
+		case c.Role == "model" && len(answered) > 0, c.Role != "model" && len(called) > 0:
+			return refuse("Please ensure that function call turn comes immediately after a user turn or after a function response turn.")
+		case len(answered) != len(open):
+			return refuse("Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn.")
+		case c.Role == "model", len(answered) > 0: // what stands beside results is the client's remark on them
+			for _, text := range c.texts() {
+				t.model(text)
+			}
+		case c.Role == "user", c.Role == "":
+			t.person(c.texts()...)
+		case c.Role != "function":
+			return refuse("Please use a valid role: user, model.")
+		}
+		open = called
+	}
+	if len(open) > 0 {
+		return refuse("Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn.")
+	}
+	return t, true
+}
+
+// geminiResult is the text of what a tool gave back: its output, or all of it.
+func geminiResult(response json.RawMessage) string {
+	var r struct {
+		Output string `json:"output"`
+	}
+	if json.Unmarshal(response, &r) == nil && r.Output != "" {
+		return r.Output
+	}
+	return string(response)
+}
 
 // gemini speaks generateContent and streamGenerateContent.
 func (x *exchange) gemini() {
@@ -18,29 +131,36 @@ func (x *exchange) gemini() {
 		x.refuse(http.StatusNotFound, "no such resource: %s", x.path)
 		return
 	}
-	var q struct {
-		Contents []struct {
-			Parts []struct {
-				Text string `json:"text"`
-			} `json:"parts"`
-		} `json:"contents"`
-	}
+	var q geminiRequest
 	if !x.question(&q) {
 		return
 	}
-	if len(q.Contents) == 0 {
-		x.refuse(http.StatusBadRequest, "contents is not specified")
-		return
-	}
-	var all []string
-	for _, c := range q.Contents {
-		for _, p := range c.Parts {
-			all = append(all, p.Text)
+	if method == "countTokens" {
+		var wrapped struct {
+			Request *geminiRequest `json:"generateContentRequest"`
+		}
+		if json.Unmarshal(x.body, &wrapped) == nil && wrapped.Request != nil {
+			q = *wrapped.Request
 		}
 	}
-	words := x.say(strings.Join(all, " "))
-	answer := func(text string, out int64, finish bool) object {
-		c := object{"index": 0, "content": object{"role": "model", "parts": []any{object{"text": text}}}}
+	t, ok := x.readGemini(model, &q)
+	if !ok {
+		return
+	}
+	words, calls := x.answer(t)
+	var parts []object
+	for _, word := range words {
+		parts = append(parts, object{"text": word})
+	}
+	for i, c := range calls {
+		part := object{"functionCall": object{"name": c.Name, "args": json.RawMessage(c.arguments())}}
+		if i == 0 {
+			part["thoughtSignature"] = x.id("c2lnbmVk") // base64
+		}
+		parts = append(parts, part)
+	}
+	answer := func(out int64, finish bool, parts ...object) object {
+		c := object{"index": 0, "content": object{"role": "model", "parts": parts}}
 		if finish {
 			c["finishReason"] = "STOP"
 		}
@@ -55,16 +175,21 @@ func (x *exchange) gemini() {
 	case "countTokens":
 		x.whole(object{"totalTokens": x.call.Input})
 	case "generateContent":
-		x.whole(answer(strings.Join(words, ""), x.call.Output, true))
+		whole := parts[len(words):]
+		if words != nil {
+			whole = append([]object{{"text": strings.Join(words, "")}}, whole...)
+		}
+		x.whole(answer(x.call.Output, true, whole...))
 	case "streamGenerateContent":
-		x.streamGemini(words, answer)
+		x.streamGemini(parts, answer)
 	default:
 		x.refuse(http.StatusNotFound, "no such method: %s", method)
 	}
 }
 
-// streamGemini sends events with alt=sse, and otherwise one array in pieces.
-func (x *exchange) streamGemini(words []string, answer func(string, int64, bool) object) {
+// streamGemini sends events with alt=sse, and otherwise one array in pieces. A
+// part with a call comes whole: unlike the others', arguments are not cut up.
+func (x *exchange) streamGemini(parts []object, answer func(int64, bool, ...object) object) {
 	events := x.r.URL.Query().Get("alt") == "sse"
 	kind := "application/json"
 	if events {
@@ -72,13 +197,18 @@ func (x *exchange) streamGemini(words []string, answer func(string, int64, bool)
 	}
 	s := x.stream(kind)
 	defer s.end()
-	for i, word := range words {
-		part := answer(word, int64(i+1), i == len(words)-1)
+	for i, part := range parts {
+		last := i == len(parts)-1
+		out := int64(i + 1)
+		if last {
+			out = x.call.Output
+		}
+		piece := answer(out, last, part)
 		if events {
-			s.event("", part)
+			s.event("", piece)
 			continue
 		}
-		text, err := json.Marshal(part)
+		text, err := json.Marshal(piece)
 		if err != nil {
 			panic(err) // of a type of ours
 		}

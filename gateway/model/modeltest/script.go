@@ -3,6 +3,7 @@ package modeltest
 import (
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -14,7 +15,7 @@ type Question struct {
 	Tools           []string // their names
 	// Prompt is what a person said last, Results what the tools that were called
 	// since then gave back, in order. What coding agents put into a person's mouth
-	// themselves, blocks that begin with "<system-reminder>", is no prompt.
+	// themselves, such as blocks that begin with "<system-reminder>", is no prompt.
 	Prompt  string
 	Results []string
 	// Said is all texts of persons and tools so far.
@@ -76,11 +77,16 @@ func (t *talk) system(text string) {
 	t.all = append(t.all, text)
 }
 
+// remarks begin the texts that coding agents put into a person's mouth: Claude
+// Code, Codex and Gemini CLI have their own.
+var remarks = regexp.MustCompile(`^(?:<system-reminder>|<environment_context>|# AGENTS\.md instructions|<session_context>)`)
+
 // person notes what one message of a person says, block by block.
 func (t *talk) person(blocks ...string) {
 	t.all = append(t.all, blocks...)
 	own := slices.DeleteFunc(slices.Clone(blocks), func(b string) bool {
-		return strings.HasPrefix(strings.TrimSpace(b), "<system-reminder>") || strings.TrimSpace(b) == ""
+		b = strings.TrimSpace(b)
+		return b == "" || remarks.MatchString(b)
 	})
 	t.tell(blocks...)
 	if len(own) > 0 {
