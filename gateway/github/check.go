@@ -2,6 +2,7 @@ package github
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/google/go-github/v66/github"
 )
@@ -57,18 +58,16 @@ func numbers(pulls []*github.PullRequest) (out []int) {
 
 // Checks lists the newest check run of each name for a commit.
 func (c *Client) Checks(ctx context.Context, repo Name, commit string) ([]Check, error) {
-	all, err := list(ctx, c, request{what: "list checks", repo: repo, need: AccessChecks},
+	if err := checkRef(commit); err != nil {
+		return nil, fmt.Errorf("cannot list checks: %w", err)
+	}
+	return list(ctx, c, request{what: "list checks", repo: repo, need: AccessChecks}, checkOf,
 		func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.CheckRun, *github.Response, error) {
 			page, resp, err := gh.Checks.ListCheckRunsForRef(ctx, repo.Owner, repo.Repo, commit,
 				&github.ListCheckRunsOptions{Filter: github.String("latest"), ListOptions: o})
-			if err != nil {
+			if err != nil || page == nil {
 				return nil, resp, err
 			}
 			return page.CheckRuns, resp, nil
 		})
-	var out []Check
-	for _, r := range all {
-		out = append(out, checkOf(r))
-	}
-	return out, err
 }

@@ -169,6 +169,9 @@ func (c *Client) CanWrite(ctx context.Context, repo Name, user string) (bool, er
 
 // DeleteBranch deletes a branch; one that is not there is no error.
 func (c *Client) DeleteBranch(ctx context.Context, repo Name, branch string) error {
+	if err := checkRef(branch); err != nil {
+		return fmt.Errorf("cannot delete a branch: %w", err)
+	}
 	ref := "heads/" + branch
 	err := c.call(ctx, request{what: "delete a branch", repo: repo, write: true}, func(ctx context.Context, gh *github.Client) error {
 		_, err := gh.Git.DeleteRef(ctx, repo.Owner, repo.Repo, ref)

@@ -101,18 +101,13 @@ func lastLines(hunk string) string {
 
 // Reviews lists the submitted reviews of a pull request, oldest first.
 func (c *Client) Reviews(ctx context.Context, repo Name, number int) ([]Review, error) {
-	all, err := list(ctx, c, request{what: "list reviews", repo: repo},
+	all, err := list(ctx, c, request{what: "list reviews", repo: repo}, reviewOf,
 		func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.PullRequestReview, *github.Response, error) {
 			return gh.PullRequests.ListReviews(ctx, repo.Owner, repo.Repo, number, &o)
 		})
-	var out []Review
-	for _, r := range all {
-		if one := reviewOf(r); one.State != ReviewPending {
-			out = append(out, one)
-		}
-	}
-	slices.SortStableFunc(out, func(a, b Review) int { return a.SubmittedAt.Compare(b.SubmittedAt) })
-	return out, err
+	all = slices.DeleteFunc(all, func(r Review) bool { return r.State == ReviewPending })
+	slices.SortStableFunc(all, func(a, b Review) int { return a.SubmittedAt.Compare(b.SubmittedAt) })
+	return all, err
 }
 
 // Comments lists all comments of a pull request, on lines and in the
@@ -132,27 +127,17 @@ func (c *Client) Comments(ctx context.Context, repo Name, number int) ([]Comment
 }
 
 func (c *Client) lineComments(ctx context.Context, repo Name, number int) ([]Comment, error) {
-	all, err := list(ctx, c, request{what: "list the comments on lines", repo: repo},
+	return list(ctx, c, request{what: "list the comments on lines", repo: repo}, commentOf,
 		func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.PullRequestComment, *github.Response, error) {
 			return gh.PullRequests.ListComments(ctx, repo.Owner, repo.Repo, number, &github.PullRequestListCommentsOptions{ListOptions: o})
 		})
-	out := make([]Comment, len(all))
-	for i, r := range all {
-		out[i] = commentOf(r)
-	}
-	return out, err
 }
 
 func (c *Client) conversation(ctx context.Context, repo Name, number int) ([]Comment, error) {
-	all, err := list(ctx, c, request{what: "list the comments of the conversation", repo: repo},
+	return list(ctx, c, request{what: "list the comments of the conversation", repo: repo}, issueCommentOf,
 		func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.IssueComment, *github.Response, error) {
 			return gh.Issues.ListComments(ctx, repo.Owner, repo.Repo, number, &github.IssueListCommentsOptions{ListOptions: o})
 		})
-	out := make([]Comment, len(all))
-	for i, r := range all {
-		out[i] = issueCommentOf(r)
-	}
-	return out, err
 }
 
 // Reply answers a comment: in its thread when it is on a line, in the
@@ -259,6 +244,9 @@ func cut(body string, room int) string {
 	return kept + closing(kept) + cutNote
 }
 
+// longestFence is the most characters of a fence that is worth being closed.
+const longestFence = 100
+
 // closing is what closes the code block, or the folded parts, that a text ends in.
 func closing(text string) string {
 	fence, folded := "", 0
@@ -269,7 +257,7 @@ func closing(text string) string {
 			mark = line[:len(line)-len(strings.TrimLeft(line, "~"))]
 		}
 		switch {
-		case fence == "" && len(mark) >= 3:
+		case fence == "" && len(mark) >= 3 && len(mark) <= longestFence:
 			fence = mark
 		case fence != "" && strings.HasPrefix(mark, fence) && mark == line:
 			fence = ""

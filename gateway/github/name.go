@@ -1,6 +1,7 @@
 package github
 
 import (
+	"fmt"
 	"net/url"
 	"strings"
 )
@@ -41,6 +42,17 @@ func ParseName(upstream string) (Name, bool) {
 func (n Name) valid() bool {
 	return len(n.Owner) <= 100 && isLogin(n.Owner) && len(n.Repo) <= 100 && n.Repo != "" && n.Repo != "." && n.Repo != ".." &&
 		strings.Trim(n.Repo, alnum+"-_.") == ""
+}
+
+// checkRef refuses what would be another path in a URL than it seems. Git has no
+// such branches.
+func checkRef(name string) error {
+	for part := range strings.SplitSeq(name, "/") {
+		if part == "" || part[0] == '.' {
+			return &RefusedError{Message: fmt.Sprintf("%.200q is no name of a branch or commit", name)}
+		}
+	}
+	return nil
 }
 
 const alnum = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"

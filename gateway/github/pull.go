@@ -77,12 +77,14 @@ func (c *Client) FindPull(ctx context.Context, repo Name, head string) (p Pull, 
 // findPull finds the newest pull request of a branch in a state, into a base
 // unless that is empty.
 func (c *Client) findPull(ctx context.Context, repo Name, head, base, state string) (p Pull, found bool, err error) {
-	all, err := list(ctx, c, request{what: "look for a pull request", repo: repo},
+	for one, err := range items(ctx, c, request{what: "look for a pull request", repo: repo},
 		func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.PullRequest, *github.Response, error) {
 			return gh.PullRequests.List(ctx, repo.Owner, repo.Repo, &github.PullRequestListOptions{State: state, Head: repo.Owner + ":" + head, Base: base,
 				Sort: "created", Direction: "desc", ListOptions: o})
-		})
-	for _, one := range all {
+		}) {
+		if err != nil {
+			return Pull{}, false, err
+		}
 		// A fork may have a branch of the same name, and GitHub ignores a filter
 		// that it does not understand.
 		if one.GetHead().GetRef() == head && one.GetHead().GetRepo().GetID() == one.GetBase().GetRepo().GetID() &&
@@ -90,7 +92,7 @@ func (c *Client) findPull(ctx context.Context, repo Name, head, base, state stri
 			return pullOf(one), true, nil
 		}
 	}
-	return Pull{}, false, err
+	return Pull{}, false, nil
 }
 
 // CreatePull opens a pull request. Where GitHub says that there is one for the
@@ -166,12 +168,12 @@ func (c *Client) RequestReview(ctx context.Context, repo Name, number int, users
 	if !hasStatus(err, http.StatusUnprocessableEntity) {
 		return err
 	}
+	if len(ask) == 1 {
+		return nil
+	}
 	// One of them is the author, or no collaborator, and GitHub asks all or none.
 	for _, user := range ask {
-		if err := request(user); err != nil && (len(ask) == 1 || !hasStatus(err, http.StatusUnprocessableEntity)) {
-			if hasStatus(err, http.StatusUnprocessableEntity) {
-				return nil
-			}
+		if err := request(user); err != nil && !hasStatus(err, http.StatusUnprocessableEntity) {
 			return err
 		}
 	}

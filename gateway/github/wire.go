@@ -2,13 +2,14 @@ package github
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -39,7 +40,7 @@ const (
 // passing is a failure that may be gone at the next attempt.
 type passing struct {
 	err   error
-	after time.Duration // what GitHub asked to wait; 0 when it did not say
+	after time.Duration // what GitHub asked to wait, at most maxPause; 0 when it did not say
 	// limited: it was not done because too much was asked; otherwise it may have been done all the same.
 	limited bool
 }
@@ -100,12 +101,9 @@ func (c *Client) call(ctx context.Context, r request, attempt func(context.Conte
 		// That this attempt surely did nothing says nothing about those before it.
 		unsure = unsure || !pass.limited
 		pause := pass.after
-		switch {
-		case pause > 0:
-			pause = min(pause, maxPause)
-		case pass.limited:
+		if pause == 0 && pass.limited {
 			pause = min(limitPause<<min(n-1, 6), maxPause)
-		default:
+		} else if pause == 0 {
 			pause = retry.Backoff(n, c.Patience)
 		}
 		c.Log.LogAttrs(ctx, slog.LevelWarn, "GitHub did not answer; waiting", slog.String("to", r.what),
@@ -153,7 +151,7 @@ func (w *wire) attempt(ctx context.Context, gh *github.Client, f func(context.Co
 	err = plain(f(short, gh))
 	var pass *passing
 	if errors.As(err, &pass) && pass.limited {
-		leave(min(pass.after, maxPause)) // nobody else need try
+		leave(cmp.Or(pass.after, limitPause)) // nobody else need try
 	} else {
 		leave(0)
 	}
@@ -171,6 +169,9 @@ func (w *wire) forget() bool {
 
 // RoundTrip makes one request and follows where it is sent on, at the same host.
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	if w.c.Tokens == nil {
+		return nil, &RefusedError{Message: "there is no token"}
+	}
 	token, err := w.c.Tokens.Token(r.Context(), w.r.repo, w.r.need)
 	if err != nil {
 		return nil, err
@@ -190,12 +191,8 @@ func send(r *http.Request, next http.RoundTripper, now func() time.Time) (*http.
 	for n := 0; ; n++ {
 		resp, err := next.RoundTrip(r)
 		if err != nil {
-			// Where no connection was made nothing was asked; but the next attempt
-			// looks first all the same, which costs little.
-			var op *net.OpError
-			if errors.As(err, &op) {
-				err = op
-			}
+			// Where no connection was made nothing was done, but to look before the
+			// next attempt all the same costs little.
 			return nil, &passing{err: err}
 		}
 		body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
@@ -280,7 +277,7 @@ func classify(resp *http.Response, body []byte, now time.Time) error {
 		}
 		if reset, err := strconv.ParseInt(resp.Header.Get("X-RateLimit-Reset"), 10, 64); err == nil && spent && after == 0 {
 			// A second more: the reset is in whole seconds, and of GitHub's clock.
-			after = max(time.Second, min(time.Unix(reset, 0).Sub(now)+time.Second, maxPause))
+			after = max(0, min(time.Unix(reset, 0).Sub(now), maxPause-time.Second)) + time.Second
 		}
 		return &passing{err: fmt.Errorf("rate-limited: %s", message), after: after, limited: true}
 	case code == http.StatusRequestTimeout || code >= 500:
@@ -318,29 +315,53 @@ const (
 	maxItems = 5000
 )
 
-// list reads all pages of a list.
-func list[T any](ctx context.Context, c *Client, r request, page func(context.Context, *github.Client, github.ListOptions) ([]T, *github.Response, error)) ([]T, error) {
-	var all []T
-	options := github.ListOptions{PerPage: pageSize}
-	for {
-		var next int
-		err := c.call(ctx, r, func(ctx context.Context, gh *github.Client) error {
-			items, resp, err := page(ctx, gh, options)
-			if err != nil {
+// getPage gets one page of a list.
+type getPage[T any] func(context.Context, *github.Client, github.ListOptions) ([]T, *github.Response, error)
+
+// items are what a list has on all its pages, read as they are needed. An error
+// is the last.
+func items[T any](ctx context.Context, c *Client, r request, get getPage[T]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		var none T
+		options := github.ListOptions{Page: 1, PerPage: pageSize}
+		for n := 0; ; {
+			var page []T
+			var next int
+			err := c.call(ctx, r, func(ctx context.Context, gh *github.Client) error {
+				got, resp, err := get(ctx, gh, options)
+				if err == nil {
+					page, next = got, resp.NextPage
+				}
 				return err
+			})
+			if n += len(page); n > maxItems {
+				err = fmt.Errorf("cannot %s: %w", r.what, &RefusedError{Message: fmt.Sprintf("there are more than %d", maxItems)})
 			}
-			all, next = append(all, items...), resp.NextPage
-			return nil
-		})
+			if err != nil {
+				yield(none, err)
+				return
+			}
+			for _, item := range page {
+				if !yield(item, nil) {
+					return
+				}
+			}
+			if next <= options.Page {
+				return
+			}
+			options.Page = next
+		}
+	}
+}
+
+// list reads a list to its end.
+func list[T, U any](ctx context.Context, c *Client, r request, of func(T) U, get getPage[T]) ([]U, error) {
+	var all []U
+	for item, err := range items(ctx, c, r, get) {
 		if err != nil {
 			return nil, err
 		}
-		if len(all) > maxItems {
-			return nil, fmt.Errorf("cannot %s: %w", r.what, &RefusedError{Message: fmt.Sprintf("there are more than %d", maxItems)})
-		}
-		if next <= options.Page {
-			return all, nil
-		}
-		options.Page = next
+		all = append(all, of(item))
 	}
+	return all, nil
 }
