@@ -67,6 +67,8 @@ type Chat struct {
 	RetryEvery time.Duration
 	// Links makes links to evidence; nil: messages have none.
 	Links *Links
+	// Engineer hears what is said in the threads of its tasks; nil: there are none.
+	Engineer *Engineer
 	Log   *slog.Logger
 	Now   func() time.Time
 
@@ -220,6 +222,9 @@ func (c *Chat) Deliver(ctx context.Context, d slack.Delivery) (reply any, err er
 	case d.Challenge != "":
 		return map[string]string{"challenge": d.Challenge}, nil
 	case d.Mention != nil:
+		if handled, err := c.toTask(ctx, *d.Mention); handled || err != nil {
+			return nil, err
+		}
 		return c.claim(ctx, *d.Mention)
 	case d.Reply != nil:
 		if !c.AllReplies || len(c.Executor.OfCaller(Session{d.Reply.Session()}.Caller())) == 0 {

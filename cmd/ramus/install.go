@@ -367,15 +367,15 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 			return nil, err
 		}
 	}
+	if err := i.openEngineer(ctx); err != nil {
+		return nil, err
+	}
+	i.gateway.Engineer = i.engineer
 	if i.chat != nil {
 		if err := i.openChat(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if err := i.openEngineer(ctx); err != nil {
-		return nil, err
-	}
-	i.gateway.Engineer = i.engineer
 	serve(socket, i.gateway.LocalHandler())
 	i.log.Info("serving", "version", buildVersion(), "engine", i.engine.Name(), "socket", socketPath(i.config.Data))
 	if web != nil {

@@ -60,6 +60,7 @@ func (i *installation) openEngineer(ctx context.Context) error {
 	e.Executor, e.Git, e.GitHub = i.executor, i.git, i.github
 	if i.chat != nil {
 		e.Slack = i.chat.Slack
+		i.chat.Engineer = e
 	}
 	return e.Open(ctx)
 }

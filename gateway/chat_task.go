@@ -1,0 +1,68 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/slack"
+)
+
+// toTask hands a mention in a task's thread to the task: it is heard as a comment
+// on the pull request would be. The gate decides about who speaks, for ramus
+// itself began the thread. Not handled: it is a mention like any other.
+func (c *Chat) toTask(ctx context.Context, m slack.Mention) (handled bool, err error) {
+	if c.Engineer == nil {
+		return false, nil
+	}
+	t, ok := c.Engineer.inThread(m.Channel, m.ThreadTS)
+	if !ok {
+		return false, nil
+	}
+	p := c.Gate.Resolve(Asked{ThreadStarter: m.User, Requester: m.User, Text: m.Said(), Channel: m.Channel, Repo: t.Repo, Session: m.Session()})
+	if p.Runner != RunnerContainer {
+		return false, nil
+	}
+	by := asker(m.User, "")
+	switch words, _ := ParseWords(p.Prompt); words.Verb {
+	case "stop":
+		_, err = c.Engineer.Cancel(ctx, t.ID, false, by)
+	case "retry":
+		if _, err = c.Engineer.Retry(ctx, t.ID, by); errors.Is(err, executor.ErrConflict) {
+			err = nil // it was delivered before
+		}
+	case "help", "status", "log", "diff", "why", "merge":
+		return false, nil
+	default:
+		_, err = c.Engineer.Say(ctx, t.ID, "slack:"+m.Key(), p.Prompt, by)
+	}
+	if errors.Is(err, executor.ErrConflict) || errors.Is(err, executor.ErrInvalid) {
+		return false, nil // it has ended: whoever goes on in its thread begins anew
+	}
+	if err != nil {
+		return false, err
+	}
+	c.background(func(ctx context.Context) {
+		ctx, cancel := context.WithTimeout(ctx, soon)
+		defer cancel()
+		if err := c.Slack.React(ctx, m.Channel, m.TS, "eyes"); err != nil && ctx.Err() == nil {
+			c.Log.Warn("cannot react to a mention", "task", t.ID, "err", err)
+		}
+	})
+	return true, nil
+}
+
+// inThread finds the task that a thread is about.
+func (e *Engineer) inThread(channel, thread string) (Task, bool) {
+	if channel != e.Channel || thread == "" {
+		return Task{}, false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, t := range e.tasks {
+		if t.SlackThreadTS == thread {
+			return t, true
+		}
+	}
+	return Task{}, false
+}
