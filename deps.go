@@ -4,6 +4,5 @@
 package ramus
 
 import (
-	_ "github.com/coder/acp-go-sdk"
 	_ "github.com/modelcontextprotocol/go-sdk/mcp"
 )

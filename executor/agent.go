@@ -49,6 +49,9 @@ type Agent struct {
 	Allow      []string
 	// Mode is the session mode to set, where the agent has modes ("plan"); empty: its own.
 	Mode string
+	// Auth is the id of the way to sign in ("gemini-api-key") when an agent of
+	// ProtocolACP asks for one; its credentials are in Env, and no secret: the door adds those.
+	Auth string
 	// Output is how many bytes a turn may print before it is taken for a loop
 	// and ended; default 256 MiB.
 	Output int64
@@ -145,6 +148,23 @@ func checkAgents(given map[string]Agent) (map[string]Agent, error) {
 			if k, _, ok := strings.Cut(kv, "="); !ok || k == "" {
 				return fault("environment %q is not NAME=VALUE", kv)
 			}
+		}
+		switch a.Protocol {
+		case "", ProtocolText:
+			a.Protocol = ProtocolText
+		case ProtocolACP:
+			if a.Argument || len(a.Resume) > 0 {
+				return fault("over ACP the prompt is no argument, and a session goes on by its id: leave prompt and resume out")
+			}
+		default:
+			return fault("protocol %q: want %s or %s", a.Protocol, ProtocolText, ProtocolACP)
+		}
+		switch a.Permission {
+		case "":
+			a.Permission = PermissionAllow
+		case PermissionAllow, PermissionAsk, PermissionDeny:
+		default:
+			return fault("permission %q: want %s, %s or %s", a.Permission, PermissionAllow, PermissionAsk, PermissionDeny)
 		}
 		if a.Output <= 0 {
 			a.Output = agentOutput

@@ -22,6 +22,7 @@ type conversation struct {
 	turns  int
 	heard  int               // prompts that the agent has been given
 	checks map[string]string // how each ended the last time: passed, failed, skipped
+	talk   *talk             // of ProtocolACP: the process that is there for the next turn; may be nil
 }
 
 // converse takes an agent's run to its end, from where its journal stands.
@@ -39,6 +40,7 @@ func (l *liveRun) converse(ctx context.Context) (map[string]any, error) {
 	}
 	c := &conversation{l: l, a: a, checks: map[string]string{}}
 	err = c.run(ctx)
+	c.hangUp()
 	return map[string]any{"agent": a.Name, "turns": c.turns, "checks": c.checks}, err
 }
 
@@ -95,7 +97,11 @@ func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
 	}
 	t := &turn{conversation: c, first: n == 1, all: prompts[:upto], now: prompts[c.heard:upto]}
 	c.heard = upto
-	res, err := l.once(ctx, stepInfo{ID: id, Kind: string(KindAgent), Command: c.a.Name + ": " + joinPrompts(t.now), Prompts: upto}, t.do)
+	do := t.do
+	if c.a.Protocol == ProtocolACP {
+		do = t.speak
+	}
+	res, err := l.once(ctx, stepInfo{ID: id, Kind: string(KindAgent), Command: c.a.Name + ": " + joinPrompts(t.now), Prompts: upto}, do)
 	if err != nil {
 		return nil, err
 	}

@@ -229,6 +229,17 @@ func (x *Executor) Decide(ctx context.Context, run string, d Decision) (Run, err
 	if err != nil {
 		return Run{}, err
 	}
+	x.mu.Lock()
+	l := x.live[r.Name()]
+	x.mu.Unlock()
+	if l != nil {
+		switch err := l.decide(d); {
+		case err == nil:
+			return x.Run(ctx, r.Name())
+		case !errors.Is(err, errNotAsked):
+			return Run{}, fmt.Errorf("cannot answer %s: %w", r.Name(), err)
+		}
+	}
 	switch {
 	case r.Sub:
 		return Run{}, fmt.Errorf("cannot answer %s: %w: it is a part of %s; answer that", r.Name(), ErrConflict, r.Parent)

@@ -22,6 +22,9 @@ import (
 // runnerBinary is the static ramus that is process 1 in the tests' containers.
 var runnerBinary string
 
+// standinBinary is an agent that speaks ACP, in a folder of its own that sandboxes may see.
+var standinBinary string
+
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
 func testMain(m *testing.M) int {
@@ -38,12 +41,14 @@ func testMain(m *testing.M) int {
 		return 1
 	}
 	defer os.RemoveAll(dir)
-	runnerBinary = filepath.Join(dir, "ramus")
-	build := exec.Command("go", "build", "-o", runnerBinary, "github.com/ramus-dev/ramus/cmd/ramus")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "cannot build ramus: %v\n%s", err, out)
-		return 1
+	runnerBinary, standinBinary = filepath.Join(dir, "ramus"), filepath.Join(dir, "agents", "acp-standin")
+	for binary, pkg := range map[string]string{runnerBinary: "cmd/ramus", standinBinary: "cmd/acp-standin"} {
+		build := exec.Command("go", "build", "-o", binary, "github.com/ramus-dev/ramus/"+pkg)
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "cannot build %s: %v\n%s", pkg, err, out)
+			return 1
+		}
 	}
 	return m.Run()
 }

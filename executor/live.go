@@ -30,18 +30,21 @@ type liveRun struct {
 
 	// stdout and stderr get a copy of every command's output as it comes; see Executor.Exec.
 	stdout, stderr io.Writer
-	ending         *Ending   // of a request that is answered without work
-	stdin          io.Reader // of the first command, when there is somebody to give it
+	ending         *Ending       // of a request that is answered without work
+	stdin          io.Reader     // of the first command, when there is somebody to give it
+	asking         chan struct{} // holds one token: its agent asks one thing at a time
 
-	mu       sync.Mutex // guards all below
-	run      Run
-	ref      gitd.Hash // what the run's ref points to
-	journal  *Journal
-	events   []Event
-	followed map[*follower]struct{}
-	over     bool  // nothing is journalled any more
-	deaf     bool  // its agent has had its last turn
-	err      error // why the record could not be kept
+	mu        sync.Mutex // guards all below
+	run       Run
+	ref       gitd.Hash // what the run's ref points to
+	journal   *Journal
+	events    []Event
+	followed  map[*follower]struct{}
+	over      bool   // nothing is journalled any more
+	deaf      bool   // its agent has had its last turn
+	asked     *asked // what its agent waits for a person with
+	questions int    // that it asked so
+	err       error  // why the record could not be kept
 }
 
 // runFiles are the texts a run was started with; they are kept in its ref.
@@ -82,7 +85,7 @@ func (x *Executor) newLive(r Run, ref gitd.Hash, files runFiles, t *target) (*li
 		return nil, fmt.Errorf("cannot keep outputs: %w", err)
 	}
 	l := &liveRun{x: x, target: t, files: files, claim: r, run: r, ref: ref, journal: j, events: events,
-		done: make(chan struct{}), followed: make(map[*follower]struct{})}
+		done: make(chan struct{}), asking: make(chan struct{}, 1), followed: make(map[*follower]struct{})}
 	l.ctx, l.cancel = context.WithCancelCause(x.ctx)
 	return l, nil
 }
@@ -122,6 +125,7 @@ func (l *liveRun) emitLocked(e Event, sync bool) error {
 	}
 	l.events = append(l.events, e)
 	l.run.used(e)
+	l.run.inSession(e)
 	l.publish(e)
 	return nil
 }

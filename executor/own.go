@@ -143,8 +143,9 @@ func (l *liveRun) once(ctx context.Context, info stepInfo, do func(context.Conte
 		res, f, err = l.takeUp(ctx, l.target, info, b, do)
 		switch {
 		case err != nil || f == fateEnded:
-		case f == fateUnheard && l.stdin == nil && info.Kind == string(KindAgent):
-			// All that it is given is in the run's record.
+		case f == fateUnheard && l.stdin == nil && info.Kind == string(KindAgent),
+			l.speaks(info) && b.starts < losses && !l.outside(info.ID):
+			// All that it is given is in the run's record, and nothing but the container saw what it did.
 			res, err = l.begin(ctx, l.target, info, b.starts+1, do)
 		default:
 			err = &failure{ReasonInterrupted, "the server stopped while the command ran, and its container is gone; nothing it did was committed"}
@@ -412,6 +413,7 @@ func (x *Executor) reopen(ctx context.Context, r Run) (*liveRun, error) {
 	l.run.Usage = nil // what it was when the run was last sealed; the journal has all of it
 	for _, e := range l.events {
 		l.run.used(e)
+		l.run.inSession(e)
 		if e.Type == EventRunState && e.State == StateRunning && l.run.StartedAt.IsZero() {
 			l.run.StartedAt = e.Time
 		}

@@ -78,11 +78,12 @@ type Run struct {
 	Task          *TaskCall       `json:"task,omitempty"`
 	Exec          *Command        `json:"exec,omitempty"`
 	Agent         *AgentCall      `json:"agent,omitempty"`
-	Origin        *Origin         `json:"origin,omitempty"` // nil: asked for by the command line or the API
-	Told          *Told           `json:"told,omitempty"`   // that, and how, the origin was told of the run's end
-	Record        json.RawMessage `json:"record,omitempty"` // of KindConversation: what its owner keeps
-	Usage         *Usage          `json:"usage,omitempty"`  // of models, by the run's agent
-	Sub           bool            `json:"sub,omitempty"`    // started by a node of Parent, which goes on with it
+	Session       string          `json:"session,omitempty"` // id of the agent's own session, where it tells one
+	Origin        *Origin         `json:"origin,omitempty"`  // nil: asked for by the command line or the API
+	Told          *Told           `json:"told,omitempty"`    // that, and how, the origin was told of the run's end
+	Record        json.RawMessage `json:"record,omitempty"`  // of KindConversation: what its owner keeps
+	Usage         *Usage          `json:"usage,omitempty"`   // of models, by the run's agent
+	Sub           bool            `json:"sub,omitempty"`     // started by a node of Parent, which goes on with it
 	Command       string          `json:"command,omitempty"`
 	Asker         gitd.Person     `json:"asker"`
 	State         State           `json:"state"`

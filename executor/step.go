@@ -245,6 +245,20 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 		if err == nil {
 			f = fateUnheard
 		}
+		if l.speaks(s) && err == nil {
+			// Nobody speaks to that process any more. What it did stands in the work tree, for the next one.
+			_, known, err := l.endTalks(looking, lease.Host)
+			if err != nil && !errors.Is(err, containers.ErrGone) {
+				return res, fateLost, err
+			}
+			if known && err == nil {
+				l.note(s.ID, "the server was restarted; the agent was ended, and another goes on with its session")
+				res, err := w.run(ctx, do)
+				if !errors.Is(err, containers.ErrGone) || ctx.Err() != nil {
+					return res, fateEnded, err
+				}
+			}
+		}
 		for _, c := range commands {
 			if c.ID == st.ID {
 				f = fateLost
@@ -316,7 +330,8 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 	l := w.l
 	b := l.beginning(w.s.ID)
 	var err error
-	if w.out, err = l.openOutputs(w.s, b.last.Seq, false); err != nil {
+	// A command's output comes again from its beginning, what an agent said does not.
+	if w.out, err = l.openOutputs(w.s, b.last.Seq, w.again && l.speaks(w.s)); err != nil {
 		return tasks.StepResult{}, err
 	}
 	defer w.out.close()

@@ -188,16 +188,20 @@ type ArtifactsConfig struct {
 
 // AgentConfig is one coding agent.
 type AgentConfig struct {
-	Kind    string            `yaml:"kind"`
-	Image   string            `yaml:"image"`
-	Command []string          `yaml:"command"`
-	Resume  []string          `yaml:"resume"`
-	Prompt  string            `yaml:"prompt"`
-	Env     map[string]string `yaml:"env"`
-	State   []string          `yaml:"state"`
-	Timeout Duration          `yaml:"timeout"`
-	Output  Size              `yaml:"output"`
-	Checks  []string          `yaml:"checks"`
+	Kind       string            `yaml:"kind"`
+	Image      string            `yaml:"image"`
+	Command    []string          `yaml:"command"`
+	Resume     []string          `yaml:"resume"`
+	Prompt     string            `yaml:"prompt"`
+	Permission string            `yaml:"permission"`
+	Allow      []string          `yaml:"allow"`
+	Mode       string            `yaml:"mode"`
+	Auth       string            `yaml:"auth"`
+	Env        map[string]string `yaml:"env"`
+	State      []string          `yaml:"state"`
+	Timeout    Duration          `yaml:"timeout"`
+	Output     Size              `yaml:"output"`
+	Checks     []string          `yaml:"checks"`
 }
 
 // BotConfig is the committer of every commit.
@@ -281,7 +285,7 @@ func (s *Size) UnmarshalText(b []byte) error {
 // choices are the keys with a closed list of values.
 var choices = map[string][]string{
 	"engine": {"auto", "sandbox", "docker"}, "llm.kind": {"", "openai", "anthropic"},
-	"agents.*.kind": {"command"}, "agents.*.prompt": {"stdin", "argument"},
+	"agents.*.kind": {"command", "acp"}, "agents.*.prompt": {"stdin", "argument"}, "agents.*.permission": {"allow", "ask", "deny"},
 	"slack.thread_replies": {"mention", "all"},
 	"log.level":            {"debug", "info", "warn", "error"}, "log.format": {"text", "json"},
 }

@@ -15,7 +15,11 @@ func newAgents(c map[string]AgentConfig) map[string]executor.Agent {
 	agents := make(map[string]executor.Agent, len(c))
 	for name, a := range c {
 		agent := executor.Agent{Name: name, Image: a.Image, Command: a.Command, Resume: a.Resume, Argument: a.Prompt == "argument",
-			State: a.State, Timeout: time.Duration(a.Timeout), Output: int64(a.Output)}
+			State: a.State, Timeout: time.Duration(a.Timeout), Output: int64(a.Output),
+			Permission: a.Permission, Allow: a.Allow, Mode: a.Mode, Auth: a.Auth}
+		if a.Kind == "acp" {
+			agent.Protocol = executor.ProtocolACP
+		}
 		for k, v := range a.Env {
 			agent.Env = append(agent.Env, k+"="+v)
 		}

@@ -1,0 +1,54 @@
+// Acp-standin is a small coding agent that speaks the Agent Client Protocol: it
+// asks a model by Anthropic's Messages API and does what the model says, with
+// three tools: read, edit and bash. It needs nothing but itself, so demos and tests
+// have an agent where none is installed; it is no match for a real one.
+//
+// Everything comes from its environment, as in a container of ramus:
+//
+//	ANTHROPIC_BASE_URL    default http://127.0.0.1:7070/model/anthropic
+//	ANTHROPIC_AUTH_TOKEN  default "none": the door takes it away
+//	ANTHROPIC_MODEL       default claude-sonnet-4-5
+//	ACP_STANDIN_ASK       kinds of tool calls that it asks leave for: "edit,execute"
+//	ACP_STANDIN_HOME      where it keeps its sessions; default ~/.acp-standin
+//	ACP_STANDIN_SCRIPT    "1": no model; it does what it is told line by line
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor/acp/acptest"
+)
+
+func main() {
+	if err := run(); err != nil {
+		fmt.Fprintln(os.Stderr, "acp-standin:", err)
+		os.Exit(1)
+	}
+}
+
+func run() error {
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return err
+	}
+	a := &acptest.Agent{Name: "acp-standin", Dir: cmp.Or(os.Getenv("ACP_STANDIN_HOME"), filepath.Join(home, ".acp-standin")), HTTP: true}
+	if ask := os.Getenv("ACP_STANDIN_ASK"); ask != "" {
+		a.Ask = strings.Split(ask, ",")
+	}
+	a.Brain = &model{
+		url:    strings.TrimSuffix(cmp.Or(os.Getenv("ANTHROPIC_BASE_URL"), "http://127.0.0.1:7070/model/anthropic"), "/"),
+		token:  cmp.Or(os.Getenv("ANTHROPIC_AUTH_TOKEN"), "none"),
+		model:  cmp.Or(os.Getenv("ANTHROPIC_MODEL"), "claude-sonnet-4-5"),
+		client: &http.Client{Timeout: 10 * time.Minute},
+	}
+	if os.Getenv("ACP_STANDIN_SCRIPT") == "1" {
+		a.Brain = acptest.Script{}
+	}
+	return a.Serve(os.Stdin, os.Stdout)
+}

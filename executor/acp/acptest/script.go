@@ -1,0 +1,118 @@
+package acptest
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	sdk "github.com/coder/acp-go-sdk"
+)
+
+// Script is a brain that does what it is told, a line at a time:
+//
+//	say WORDS            write FILE TEXT      append FILE TEXT    read FILE
+//	run COMMAND          plan A | B           recall              stop REASON
+//	hang                 deaf                 exit CODE           print TEXT
+//	flood NUMBER         think WORDS          wait MILLISECONDS   fail WORDS
+//
+// "recall" says every line it was ever told in the session. Other lines are
+// only heard. What tools give back is said.
+type Script struct{}
+
+// Next implements Brain.
+func (Script) Next(ctx context.Context, history []Entry) (Step, error) {
+	last := len(history) - 1
+	for last >= 0 && history[last].Role != "user" {
+		last--
+	}
+	if last < 0 {
+		return Step{}, nil
+	}
+	lines := strings.Split(history[last].Text, "\n")
+	done := 0
+	var result *Entry
+	for i := last + 1; i < len(history); i++ {
+		switch history[i].Role {
+		case "agent":
+			done++
+			result = nil
+		case "tool":
+			result = &history[i]
+		}
+	}
+	var said strings.Builder
+	if result != nil {
+		said.WriteString(strings.TrimRight(result.Text, "\n") + "\n")
+	}
+	if done >= len(lines) {
+		return Step{Text: said.String() + "done\n"}, nil
+	}
+	step, err := script(ctx, lines[done], history)
+	step.Text = said.String() + step.Text
+	if len(step.Calls) == 0 && step.Stop == "" {
+		step.Calls = []Call{{Tool: "nothing"}} // the next line comes
+	}
+	return step, err
+}
+
+func script(ctx context.Context, line string, history []Entry) (Step, error) {
+	verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+	name, text, _ := strings.Cut(rest, " ")
+	call := func(tool string, args map[string]string) (Step, error) {
+		return Step{Calls: []Call{{Tool: tool, Args: args}}}, nil
+	}
+	switch verb {
+	case "say":
+		return Step{Text: rest + "\n"}, nil
+	case "write":
+		return call("edit", map[string]string{"path": name, "text": text + "\n"})
+	case "append":
+		return call("bash", map[string]string{"command": "printf '%s\\n' '" + strings.ReplaceAll(text, "'", `'\''`) + "' >>'" + name + "'"})
+	case "read":
+		return call("read", map[string]string{"path": rest})
+	case "run":
+		return call("bash", map[string]string{"command": rest})
+	case "plan":
+		return Step{Plan: strings.Split(rest, " | ")}, nil
+	case "recall":
+		var all []string
+		for _, e := range history {
+			if e.Role == "user" {
+				all = append(all, e.Text)
+			}
+		}
+		return Step{Text: "recalled: " + strings.Join(all, " / ") + "\n"}, nil
+	case "stop":
+		return Step{Stop: rest}, nil
+	case "hang":
+		return Step{Text: "hanging\n", Hang: true}, nil
+	case "deaf":
+		return Step{Text: "deaf\n", Deaf: true}, nil
+	case "print":
+		return Step{Print: rest + "\n"}, nil
+	case "think":
+		return Step{Raw: []sdk.SessionUpdate{sdk.UpdateAgentThoughtText(rest)}}, nil
+	case "wait":
+		n, _ := strconv.Atoi(rest)
+		select {
+		case <-time.After(time.Duration(n) * time.Millisecond):
+		case <-ctx.Done():
+		}
+		return Step{}, nil
+	case "fail":
+		return Step{}, fmt.Errorf("%s", rest)
+	case "exit":
+		code, _ := strconv.Atoi(rest)
+		return Step{Exit: &code}, nil
+	case "flood":
+		n, _ := strconv.Atoi(rest)
+		step := Step{}
+		for i := range n {
+			step.Raw = append(step.Raw, sdk.StartToolCall(sdk.ToolCallId("flood-"+strconv.Itoa(i)), "flood "+strconv.Itoa(i)))
+		}
+		return step, nil
+	}
+	return Step{}, nil
+}

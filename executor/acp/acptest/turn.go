@@ -1,0 +1,275 @@
+package acptest
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	sdk "github.com/coder/acp-go-sdk"
+)
+
+// maxSteps is how often a brain is asked in one turn.
+const maxSteps = 200
+
+// Prompt implements sdk.Agent: one turn.
+func (a *Agent) Prompt(ctx context.Context, r sdk.PromptRequest) (sdk.PromptResponse, error) {
+	a.mu.Lock()
+	s, err := a.find(string(r.SessionId))
+	if err != nil {
+		a.mu.Unlock()
+		return sdk.PromptResponse{}, err
+	}
+	// The SDK ends its own context when the turn is cancelled, and the answer then
+	// says so; this one ends by Cancel, which is told what remains to be told.
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	s.cancel = cancel
+	s.History = append(s.History, Entry{Role: "user", Text: promptText(r.Prompt)})
+	a.mu.Unlock()
+	stop, err := a.turn(ctx, s)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s.cancel = nil
+	if serr := a.save(s); err == nil {
+		err = serr
+	}
+	if ctx.Err() != nil {
+		stop, err = "cancelled", nil
+	}
+	return sdk.PromptResponse{StopReason: sdk.StopReason(stop)}, err
+}
+
+func promptText(blocks []sdk.ContentBlock) string {
+	var texts []string
+	for _, b := range blocks {
+		switch {
+		case b.Text != nil:
+			texts = append(texts, b.Text.Text)
+		case b.ResourceLink != nil:
+			texts = append(texts, "file: "+strings.TrimPrefix(b.ResourceLink.Uri, "file://"))
+		}
+	}
+	return strings.Join(texts, "\n")
+}
+
+func (a *Agent) turn(ctx context.Context, s *session) (stop string, err error) {
+	for range maxSteps {
+		a.mu.Lock()
+		history := slices.Clone(s.History)
+		a.mu.Unlock()
+		step, err := a.Brain.Next(ctx, history)
+		if err != nil {
+			return "", err
+		}
+		if err := a.show(ctx, s, step); err != nil {
+			return "", err
+		}
+		for i := range step.Calls {
+			if step.Calls[i].ID == "" {
+				step.Calls[i].ID = fmt.Sprintf("call-%d-%d", len(history), i)
+			}
+		}
+		a.note(s, Entry{Role: "agent", Text: step.Text, Calls: step.Calls})
+		for _, c := range step.Calls {
+			if c.Tool == "nothing" {
+				continue
+			}
+			text, err := a.use(ctx, s, c)
+			if ctx.Err() != nil {
+				return "cancelled", nil
+			}
+			if err != nil {
+				text = err.Error()
+			}
+			a.note(s, Entry{Role: "tool", CallID: c.ID, Text: text, Failed: err != nil})
+		}
+		switch {
+		case step.Stop != "":
+			return step.Stop, nil
+		case len(step.Calls) == 0:
+			return "end_turn", nil
+		}
+	}
+	return "max_turn_requests", nil
+}
+
+func (a *Agent) note(s *session, e Entry) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	s.History = append(s.History, e)
+	_ = a.save(s) // the end of the turn meets the same error
+}
+
+// show does what of a step is no tool call.
+func (a *Agent) show(ctx context.Context, s *session, step Step) error {
+	if step.Text != "" {
+		// In pieces, as a model's words come.
+		for _, piece := range strings.SplitAfter(step.Text, " ") {
+			if err := a.tell(ctx, s, sdk.UpdateAgentMessageText(piece)); err != nil {
+				return err
+			}
+		}
+	}
+	if len(step.Plan) > 0 {
+		entries := make([]sdk.PlanEntry, len(step.Plan))
+		for i, p := range step.Plan {
+			entries[i] = sdk.PlanEntry{Content: p, Priority: sdk.PlanEntryPriorityMedium, Status: sdk.PlanEntryStatusPending}
+		}
+		if err := a.tell(ctx, s, sdk.UpdatePlan(entries...)); err != nil {
+			return err
+		}
+	}
+	for _, u := range step.Raw {
+		if err := a.tell(ctx, s, u); err != nil {
+			return err
+		}
+	}
+	if step.Print != "" {
+		if _, err := io.WriteString(a.out, step.Print); err != nil {
+			return err
+		}
+	}
+	if step.Exit != nil {
+		os.Exit(*step.Exit)
+	}
+	if step.Hang || step.Deaf {
+		<-ctx.Done()
+	}
+	if step.Deaf {
+		select {}
+	}
+	return nil
+}
+
+// kinds are the protocol's names for what the tools do.
+var kinds = map[string]sdk.ToolKind{"read": sdk.ToolKindRead, "edit": sdk.ToolKindEdit, "bash": sdk.ToolKindExecute}
+
+// use runs a tool, when it may, and tells so.
+func (a *Agent) use(ctx context.Context, s *session, c Call) (string, error) {
+	kind := kinds[c.Tool]
+	if kind == "" {
+		return "", fmt.Errorf("there is no tool %q", c.Tool)
+	}
+	title := strings.TrimSpace(c.Tool + " " + c.Args["path"] + c.Args["command"])
+	start := []sdk.ToolCallStartOpt{sdk.WithStartKind(kind), sdk.WithStartStatus(sdk.ToolCallStatusPending), sdk.WithStartRawInput(c.Args)}
+	if p := c.Args["path"]; p != "" {
+		start = append(start, sdk.WithStartLocations([]sdk.ToolCallLocation{{Path: s.at(p)}}))
+	}
+	if err := a.tell(ctx, s, sdk.StartToolCall(sdk.ToolCallId(c.ID), title, start...)); err != nil {
+		return "", err
+	}
+	end := func(status sdk.ToolCallStatus, text string) {
+		_ = a.tell(context.WithoutCancel(ctx), s, sdk.UpdateToolCall(sdk.ToolCallId(c.ID), sdk.WithUpdateStatus(status),
+			sdk.WithUpdateContent([]sdk.ToolCallContent{sdk.ToolContent(sdk.TextBlock(text))}))) // the next message meets the same error
+	}
+	if slices.Contains(a.Ask, string(kind)) {
+		answer, err := a.conn.RequestPermission(ctx, sdk.RequestPermissionRequest{SessionId: sdk.SessionId(s.ID),
+			ToolCall: sdk.ToolCallUpdate{ToolCallId: sdk.ToolCallId(c.ID), Title: &title, Kind: &kind, RawInput: c.Args},
+			Options: []sdk.PermissionOption{
+				{OptionId: "always", Name: "Always", Kind: sdk.PermissionOptionKindAllowAlways},
+				{OptionId: "once", Name: "Once", Kind: sdk.PermissionOptionKindAllowOnce},
+				{OptionId: "no", Name: "No", Kind: sdk.PermissionOptionKindRejectOnce},
+			}})
+		if err != nil {
+			return "", err
+		}
+		if got := answer.Outcome.Selected; got == nil || got.OptionId != "once" {
+			end(sdk.ToolCallStatusFailed, "not allowed")
+			return "", fmt.Errorf("not allowed: %s", title)
+		}
+	}
+	if err := a.tell(ctx, s, sdk.UpdateToolCall(sdk.ToolCallId(c.ID), sdk.WithUpdateStatus(sdk.ToolCallStatusInProgress))); err != nil {
+		return "", err
+	}
+	text, err := a.do(ctx, s, c)
+	if err != nil {
+		end(sdk.ToolCallStatusFailed, err.Error())
+		return text, err
+	}
+	end(sdk.ToolCallStatusCompleted, text)
+	return text, nil
+}
+
+// at is a path of the session's folder.
+func (s *session) at(p string) string {
+	if filepath.IsAbs(p) {
+		return p
+	}
+	return filepath.Join(s.Dir, p)
+}
+
+func (a *Agent) do(ctx context.Context, s *session, c Call) (string, error) {
+	switch c.Tool {
+	case "read":
+		return a.read(ctx, s, s.at(c.Args["path"]))
+	case "edit":
+		text := c.Args["text"]
+		if old, ok := c.Args["old"]; ok {
+			before, err := a.read(ctx, s, s.at(c.Args["path"]))
+			if err != nil {
+				return "", err
+			}
+			if strings.Count(before, old) != 1 {
+				return "", fmt.Errorf("the text to replace is there %d times", strings.Count(before, old))
+			}
+			text = strings.Replace(before, old, c.Args["new"], 1)
+		}
+		return "written", a.write(ctx, s, s.at(c.Args["path"]), text)
+	}
+	return a.bash(ctx, s, c.Args["command"])
+}
+
+func (a *Agent) read(ctx context.Context, s *session, name string) (string, error) {
+	if !a.client.Fs.ReadTextFile {
+		text, err := os.ReadFile(name)
+		return string(text), err
+	}
+	r, err := a.conn.ReadTextFile(ctx, sdk.ReadTextFileRequest{SessionId: sdk.SessionId(s.ID), Path: name})
+	return r.Content, err
+}
+
+func (a *Agent) write(ctx context.Context, s *session, name, text string) error {
+	if !a.client.Fs.WriteTextFile {
+		return os.WriteFile(name, []byte(text), 0o644)
+	}
+	_, err := a.conn.WriteTextFile(ctx, sdk.WriteTextFileRequest{SessionId: sdk.SessionId(s.ID), Path: name, Content: text})
+	return err
+}
+
+func (a *Agent) bash(ctx context.Context, s *session, command string) (string, error) {
+	if !a.client.Terminal {
+		cmd := exec.CommandContext(ctx, "sh", "-c", command)
+		cmd.Dir = s.Dir
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	id := sdk.SessionId(s.ID)
+	t, err := a.conn.CreateTerminal(ctx, sdk.CreateTerminalRequest{SessionId: id, Command: "sh", Args: []string{"-c", command}, Cwd: &s.Dir})
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		_, _ = a.conn.ReleaseTerminal(context.WithoutCancel(ctx), sdk.ReleaseTerminalRequest{SessionId: id, TerminalId: t.TerminalId}) // it goes with the turn
+	}()
+	exit, err := a.conn.WaitForTerminalExit(ctx, sdk.WaitForTerminalExitRequest{SessionId: id, TerminalId: t.TerminalId})
+	if err != nil {
+		return "", err
+	}
+	out, err := a.conn.TerminalOutput(ctx, sdk.TerminalOutputRequest{SessionId: id, TerminalId: t.TerminalId})
+	if err != nil {
+		return "", err
+	}
+	if exit.ExitCode == nil || *exit.ExitCode != 0 {
+		code := -1
+		if exit.ExitCode != nil {
+			code = *exit.ExitCode
+		}
+		return out.Output, fmt.Errorf("%s(exit code %d)", out.Output, code)
+	}
+	return out.Output, nil
+}

@@ -1,0 +1,317 @@
+package acp
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	sdk "github.com/coder/acp-go-sdk"
+)
+
+// Client is what an agent tells, and asks for. Update is called for one update
+// after the other, in order, and is done before the answer to what the update
+// came with is returned; the others are called side by side. Their
+// contexts end when the agent takes a request back or the connection is closed.
+type Client interface {
+	Update(context.Context, Update)
+	// Permit answers a request for leave with the id of one of its options; empty
+	// tells the agent that the turn was cancelled.
+	Permit(context.Context, Question) (option string, err error)
+	ReadFile(context.Context, sdk.ReadTextFileRequest) (text string, err error)
+	WriteFile(context.Context, sdk.WriteTextFileRequest) error
+	StartTerminal(context.Context, sdk.CreateTerminalRequest) (id string, err error)
+	TerminalOutput(ctx context.Context, id string) (sdk.TerminalOutputResponse, error)
+	AwaitTerminal(ctx context.Context, id string) (sdk.TerminalExitStatus, error)
+	KillTerminal(ctx context.Context, id string) error
+	ReleaseTerminal(ctx context.Context, id string) error
+}
+
+// Options of a connection.
+type Options struct {
+	// Name and Version are who the client says it is.
+	Name, Version string
+	// Stray gets what the agent prints that is no message; nil drops it. It is
+	// called from one goroutine.
+	Stray io.Writer
+	// Log hears of what is wrong with the agent's messages; nil: nobody does.
+	Log *slog.Logger
+}
+
+// Agent is what an agent says of itself.
+type Agent struct {
+	Name, Version string
+	Capabilities  sdk.AgentCapabilities
+	Auth          []string // the ids of its ways to sign in
+}
+
+// Conn is a connection to one agent. Methods are safe for concurrent use.
+type Conn struct {
+	Agent Agent
+
+	conn    *sdk.Connection
+	client  Client
+	lines   *lines
+	ctx     context.Context // ends with Close
+	cancel  context.CancelFunc
+	replays atomic.Bool // what comes is of a session that is being loaded
+
+	mu       sync.Mutex // guards closed, and handlers against their Wait
+	closed   bool
+	handlers sync.WaitGroup
+}
+
+// The kinds of error of this package, besides [ErrLine].
+var (
+	// ErrEnded: the agent closed its end.
+	ErrEnded = errors.New("the agent ended")
+	// ErrAuth: the agent wants somebody to sign in first.
+	ErrAuth = errors.New("the agent asks for authentication")
+	// ErrRefused: the agent answered with an error.
+	ErrRefused = errors.New("the agent refused")
+	// ErrVersion: the agent does not speak version 1.
+	ErrVersion = errors.New("the agent speaks another version of the protocol")
+)
+
+// Connect speaks to the agent whose standard input and output are given, and
+// introduces itself. The caller closes both, and the connection, also on error:
+// Close waits for the client's calls, not for the pipes.
+func Connect(ctx context.Context, stdin io.Writer, stdout io.Reader, client Client, o Options) (*Conn, error) {
+	c := &Conn{client: client}
+	c.ctx, c.cancel = context.WithCancel(context.Background())
+	ready := make(chan struct{})
+	stray := o.Stray
+	if stray == nil {
+		stray = io.Discard
+	}
+	c.lines = &lines{from: bufio.NewReaderSize(stdout, 64<<10), stray: stray, ready: ready, over: c.ctx.Done(),
+		requests: make(chan struct{}, maxRequests), notes: make(chan struct{}, maxNotes)}
+	c.conn = sdk.NewConnection(c.handle, stdin, c.lines)
+	log := o.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	c.conn.SetLogger(log)
+	close(ready)
+
+	var hello struct {
+		ProtocolVersion   int                   `json:"protocolVersion"`
+		AgentCapabilities sdk.AgentCapabilities `json:"agentCapabilities"`
+		AgentInfo         struct {
+			Name    string `json:"name"`
+			Version string `json:"version"`
+		} `json:"agentInfo"`
+		AuthMethods []struct {
+			ID string `json:"id"`
+		} `json:"authMethods"`
+	}
+	err := c.call(ctx, sdk.AgentMethodInitialize, sdk.InitializeRequest{
+		ProtocolVersion:    sdk.ProtocolVersionNumber,
+		ClientInfo:         &sdk.Implementation{Name: o.Name, Version: cmp.Or(o.Version, "0")},
+		ClientCapabilities: sdk.ClientCapabilities{Fs: sdk.FileSystemCapabilities{ReadTextFile: true, WriteTextFile: true}, Terminal: true},
+	}, &hello)
+	if err != nil {
+		return c, fmt.Errorf("cannot begin with the agent: %w", err)
+	}
+	if hello.ProtocolVersion != sdk.ProtocolVersionNumber {
+		return c, fmt.Errorf("cannot begin with the agent: %w: %d", ErrVersion, hello.ProtocolVersion)
+	}
+	c.Agent = Agent{Name: hello.AgentInfo.Name, Version: hello.AgentInfo.Version, Capabilities: hello.AgentCapabilities}
+	for _, m := range hello.AuthMethods {
+		c.Agent.Auth = append(c.Agent.Auth, m.ID)
+	}
+	return c, nil
+}
+
+// Session says which session to open.
+type Session struct {
+	ID  string // to go on with; empty: a new one
+	Dir string // absolute, in the agent's world
+	MCP []sdk.McpServer
+	// Mode is set when the agent has one of that id; empty: its own.
+	Mode string
+	// Auth is the id of the way to sign in when the agent asks for that.
+	Auth string
+}
+
+// Open begins a session, or goes on with one, and returns its id. One that the
+// agent cannot go on with is [ErrRefused].
+func (c *Conn) Open(ctx context.Context, s Session) (id string, err error) {
+	id, err = c.open(ctx, s)
+	if errors.Is(err, ErrAuth) && s.Auth != "" {
+		if err := c.call(ctx, sdk.AgentMethodAuthenticate, sdk.AuthenticateRequest{MethodId: s.Auth}, nil); err != nil {
+			return "", fmt.Errorf("cannot authenticate by %s: %w", s.Auth, err)
+		}
+		id, err = c.open(ctx, s)
+	}
+	if err != nil {
+		return "", err
+	}
+	if s.Mode == "" {
+		return id, nil
+	}
+	err = c.call(ctx, sdk.AgentMethodSessionSetMode, sdk.SetSessionModeRequest{SessionId: sdk.SessionId(id), ModeId: sdk.SessionModeId(s.Mode)}, nil)
+	if err != nil {
+		return "", fmt.Errorf("cannot set the session's mode to %s: %w", s.Mode, err)
+	}
+	return id, nil
+}
+
+func (c *Conn) open(ctx context.Context, s Session) (string, error) {
+	servers := s.MCP
+	if servers == nil {
+		servers = []sdk.McpServer{} // null is refused
+	}
+	can := c.Agent.Capabilities
+	switch {
+	case s.ID == "":
+		var got struct {
+			SessionID string `json:"sessionId"`
+		}
+		if err := c.call(ctx, sdk.AgentMethodSessionNew, sdk.NewSessionRequest{Cwd: s.Dir, McpServers: servers}, &got); err != nil {
+			return "", fmt.Errorf("cannot begin a session: %w", err)
+		}
+		if got.SessionID == "" || len(got.SessionID) > maxSessionID {
+			return "", fmt.Errorf("cannot begin a session: %w: its id has %d bytes", ErrRefused, len(got.SessionID))
+		}
+		return got.SessionID, nil
+	case can.SessionCapabilities.Resume != nil:
+		err := c.call(ctx, sdk.AgentMethodSessionResume, sdk.ResumeSessionRequest{SessionId: sdk.SessionId(s.ID), Cwd: s.Dir, McpServers: servers}, nil)
+		if err == nil || !can.LoadSession || !errors.Is(err, ErrRefused) {
+			return s.ID, wrap("cannot resume the session", err)
+		}
+	}
+	if !can.LoadSession {
+		return "", fmt.Errorf("cannot load the session: %w: it cannot load any", ErrRefused)
+	}
+	// The agent tells all that was said in it before it answers.
+	c.replays.Store(true)
+	defer c.replays.Store(false)
+	err := c.call(ctx, sdk.AgentMethodSessionLoad, sdk.LoadSessionRequest{SessionId: sdk.SessionId(s.ID), Cwd: s.Dir, McpServers: servers}, nil)
+	return s.ID, wrap("cannot load the session", err)
+}
+
+// maxSessionID is the longest id of a session that is kept.
+const maxSessionID = 512
+
+func wrap(what string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// Prompt says something in a session and waits until the agent has done with
+// it; stop is why it did: "end_turn", "max_tokens", "max_turn_requests",
+// "refusal", "cancelled". When ctx ends first the agent goes on: see [Conn.Cancel].
+func (c *Conn) Prompt(ctx context.Context, session string, said []sdk.ContentBlock) (stop string, err error) {
+	var got struct {
+		StopReason string `json:"stopReason"`
+	}
+	err = c.call(ctx, sdk.AgentMethodSessionPrompt, sdk.PromptRequest{SessionId: sdk.SessionId(session), Prompt: said}, &got)
+	return got.StopReason, err
+}
+
+// Cancel asks the agent to end what it does in a session; the Prompt that
+// waits for it then returns.
+func (c *Conn) Cancel(session string) error {
+	err := c.conn.SendNotification(c.ctx, sdk.AgentMethodSessionCancel, sdk.CancelNotification{SessionId: sdk.SessionId(session)})
+	return wrap("cannot cancel", err)
+}
+
+// Done is closed when the agent's end is.
+func (c *Conn) Done() <-chan struct{} { return c.conn.Done() }
+
+// Close ends the client's calls and waits for them. Nothing reaches the client afterwards.
+func (c *Conn) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.cancel()
+	c.handlers.Wait()
+}
+
+// call asks the agent something. What it answers is believed as far as it can be decoded.
+func (c *Conn) call(ctx context.Context, method string, params, answer any) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(c.ctx, func() { cancel(ErrEnded) })()
+	raw, err := sdk.SendRequest[json.RawMessage](c.conn, ctx, method, params)
+	var refused *sdk.RequestError
+	switch {
+	case err == nil && answer == nil:
+		return nil
+	case err == nil:
+		if err := json.Unmarshal(raw, answer); err != nil {
+			return fmt.Errorf("cannot read the agent's answer to %s: %w", method, err)
+		}
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	}
+	select {
+	case <-c.conn.Done():
+		return ErrEnded
+	default:
+	}
+	if !errors.As(err, &refused) {
+		return err
+	}
+	if refused.Code == codeAuth {
+		return fmt.Errorf("%w; it knows: %s", ErrAuth, cmp.Or(strings.Join(c.Agent.Auth, ", "), "no way"))
+	}
+	return fmt.Errorf("%w %s: %s", ErrRefused, method, inWords(refused))
+}
+
+// codeAuth is the protocol's code for "authentication required".
+const codeAuth = -32000
+
+// inWords is an agent's error for people; where it tells details they are what matters.
+func inWords(e *sdk.RequestError) string {
+	text := e.Message
+	if e.Data != nil {
+		if data, err := json.Marshal(e.Data); err == nil {
+			text += " " + string(data)
+		}
+	}
+	if len(text) > 2<<10 {
+		text = strings.ToValidUTF8(text[:2<<10], "") + "…"
+	}
+	return fmt.Sprintf("%s (%d)", text, e.Code)
+}
+
+// begin counts a call to the client; false when there are to be no more.
+func (c *Conn) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.handlers.Add(1)
+	return true
+}
+
+// handle answers one message of the agent. It is called once for each that the
+// lines let through.
+func (c *Conn) handle(ctx context.Context, method string, params json.RawMessage) (any, *sdk.RequestError) {
+	slots := c.lines.requests
+	if method == sdk.ClientMethodSessionUpdate {
+		slots = c.lines.notes
+	}
+	defer func() { <-slots }()
+	if !c.begin() {
+		return nil, sdk.NewRequestCancelled(nil)
+	}
+	defer c.handlers.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(c.ctx, cancel)()
+	return c.dispatch(ctx, method, params)
+}

@@ -1,0 +1,145 @@
+package acp
+
+import (
+	"encoding/json"
+	"strings"
+)
+
+// The kinds of updates that are looked into; see [Update].
+const (
+	UpdateMessage  = "agent_message_chunk"
+	UpdateThought  = "agent_thought_chunk"
+	UpdateUser     = "user_message_chunk" // what was said to it, in a session that is loaded
+	UpdateTool     = "tool_call"
+	UpdateToolMore = "tool_call_update"
+	UpdatePlan     = "plan"
+	UpdateMode     = "current_mode_update"
+)
+
+// Update is something an agent tells of its work. Kinds that are not known here
+// come with Kind and Raw alone.
+type Update struct {
+	Kind string
+	Text string     // of UpdateMessage and UpdateThought; empty where the chunk is no text
+	Tool *Tool      // of UpdateTool and UpdateToolMore
+	Plan []PlanItem // of UpdatePlan
+	Mode string     // of UpdateMode
+	Raw  json.RawMessage
+}
+
+// Tool is a tool call as far as an update tells; empty fields are as they were before.
+type Tool struct {
+	ID        string     `json:"toolCallId"`
+	Title     string     `json:"title,omitempty"`
+	Kind      string     `json:"kind,omitempty"`   // "read", "edit", "execute" …
+	Status    string     `json:"status,omitempty"` // "pending", "in_progress", "completed", "failed"
+	Locations []Location `json:"locations,omitempty"`
+	RawInput  any        `json:"rawInput,omitempty"`
+}
+
+// Location is a file that a tool call is about.
+type Location struct {
+	Path string `json:"path"`
+	Line *int   `json:"line,omitempty"`
+}
+
+// PlanItem is one thing an agent means to do.
+type PlanItem struct {
+	Content  string `json:"content"`
+	Status   string `json:"status"`
+	Priority string `json:"priority"`
+}
+
+// ParseUpdate reads the parameters of a session/update.
+func ParseUpdate(params []byte) (session string, u Update, err error) {
+	var n struct {
+		SessionID string          `json:"sessionId"`
+		Update    json.RawMessage `json:"update"`
+	}
+	if err := json.Unmarshal(params, &n); err != nil {
+		return "", Update{}, err
+	}
+	var kind struct {
+		Kind string `json:"sessionUpdate"`
+	}
+	if err := json.Unmarshal(n.Update, &kind); err != nil {
+		return "", Update{}, err
+	}
+	u = Update{Kind: kind.Kind, Raw: n.Update}
+	switch u.Kind {
+	case UpdateMessage, UpdateThought, UpdateUser:
+		var c struct {
+			Content struct {
+				Text string `json:"text"`
+			} `json:"content"`
+		}
+		err = json.Unmarshal(n.Update, &c)
+		u.Text = c.Content.Text
+	case UpdateTool, UpdateToolMore:
+		u.Tool = &Tool{}
+		err = json.Unmarshal(n.Update, u.Tool)
+	case UpdatePlan:
+		var p struct {
+			Entries []PlanItem `json:"entries"`
+		}
+		err = json.Unmarshal(n.Update, &p)
+		u.Plan = p.Entries
+	case UpdateMode:
+		var m struct {
+			Mode string `json:"currentModeId"`
+		}
+		err = json.Unmarshal(n.Update, &m)
+		u.Mode = m.Mode
+	}
+	return n.SessionID, u, err
+}
+
+// Question is an agent's request for leave.
+type Question struct {
+	Tool    Tool
+	Options []Option
+}
+
+// Option is an answer that an agent takes.
+type Option struct {
+	ID   string `json:"optionId"`
+	Name string `json:"name"`
+	Kind string `json:"kind"` // "allow_once", "allow_always", "reject_once", "reject_always"
+}
+
+// The kinds of options.
+const (
+	AllowOnce    = "allow_once"
+	AllowAlways  = "allow_always"
+	RejectOnce   = "reject_once"
+	RejectAlways = "reject_always"
+)
+
+// Pick is the option that says yes or no, for this once where the agent offers
+// that; ok is false when there is none.
+func (q Question) Pick(allow bool) (o Option, ok bool) {
+	kinds := []string{RejectOnce, RejectAlways}
+	if allow {
+		kinds = []string{AllowOnce, AllowAlways}
+	}
+	for _, kind := range kinds {
+		for _, o := range q.Options {
+			if o.Kind == kind {
+				return o, true
+			}
+		}
+	}
+	return Option{}, false
+}
+
+// Words is a tool call in a line.
+func (t Tool) Words() string {
+	words := t.Title
+	if words == "" {
+		words = t.Kind
+	}
+	if words == "" {
+		words = t.ID
+	}
+	return strings.Join(strings.Fields(words), " ")
+}

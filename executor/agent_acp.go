@@ -1,0 +1,358 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"mime"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	sdk "github.com/coder/acp-go-sdk"
+	"github.com/pkg/sftp"
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/acp"
+)
+
+// Waits of an agent of ProtocolACP.
+const (
+	// acpStart is how long its process, and its session, may take to be there.
+	acpStart = 2 * time.Minute
+	// acpGrace is how long a turn that is cancelled may take to end by itself.
+	acpGrace = 10 * time.Second
+	// acpLeave is how long it may take to end when its input has.
+	acpLeave = 5 * time.Second
+)
+
+// spoken is the data of the EventAgent of kind "session": which session a run's turns are said in.
+type spoken struct {
+	ID      string `json:"id"`
+	Agent   string `json:"agent,omitempty"` // as it calls itself
+	Version string `json:"version,omitempty"`
+	Resumed bool   `json:"resumed,omitempty"`
+}
+
+// The kinds of EventAgent that are the executor's own; all others are the protocol's.
+const (
+	agentSession = "session"  // message: its id, data: spoken
+	agentStop    = "stop"     // message: the stop reason
+	agentThought = "thought"  // message: what the agent thought
+	agentLimit   = "flooding" // it tells more than is journalled
+)
+
+// acpReason are the stop reasons that are no success, for people.
+var acpReason = map[string]string{
+	"max_tokens":        "the model may not write more",
+	"max_turn_requests": "it may not ask its model more often",
+	"refusal":           "the model refused to go on",
+	"cancelled":         "it says that the turn was cancelled",
+}
+
+// speak is a turn with an agent of ProtocolACP: the prompt is said in the
+// session, and the turn is over when the agent says so. The process stays for the
+// next turn when somebody has spoken meanwhile.
+//
+// After a restart of the server the agent's input is gone, and with it the
+// agent: another process in the same container loads the session and is told
+// that the turn was interrupted. What had been done stands in the work tree.
+func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
+	began := t.l.x.Now()
+	stop, said := t.stopped(w)
+	if said {
+		t.remember(ctx, w)
+		return t.spokenOutcome(w, containers.Exit{Duration: t.l.x.Now().Sub(began)}, stop, nil), w.out.flush()
+	}
+	tctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	if t.a.Timeout > 0 {
+		timer := time.AfterFunc(t.a.Timeout, func() { end(errTurnTimeout) })
+		defer timer.Stop()
+	}
+	left := new(atomic.Int64)
+	left.Store(t.a.Output)
+	stop, err := t.talkTo(tctx, w, func(n int) {
+		if left.Add(-int64(n)) < 0 {
+			end(errBabble)
+		}
+	})
+	cause := context.Cause(tctx)
+	switch {
+	case errors.Is(cause, ErrClosed):
+		t.hangUp()
+		return outcome{}, cause
+	case lostHost(w.host):
+		t.hangUp()
+		return outcome{}, fmt.Errorf("cannot speak to the agent in %s: %w", w.s.ID, containers.ErrGone)
+	}
+	exit := containers.Exit{Duration: t.l.x.Now().Sub(began)}
+	switch {
+	case errors.Is(cause, errTurnTimeout):
+		exit.Code, exit.Reason = 124, containers.ReasonTimeout
+	case cause != nil:
+		exit.Code, exit.Reason = 143, containers.ReasonKilled
+	case err != nil:
+		exit.Code = 1
+	}
+	if err != nil || !t.l.unheard(t.heard) || !t.talk.lasts() {
+		// Before its memory is read, which it may still be writing.
+		if left := t.hangUp(); left != nil && err != nil && exit.Reason == "" {
+			exit.Code, exit.Reason = max(left.Code, 1), left.Reason
+		}
+	} else {
+		t.talk.turn(nil, nil)
+	}
+	if err := w.out.flush(); err != nil {
+		return outcome{}, err
+	}
+	if err == nil {
+		if err := t.l.emit(Event{Type: EventAgent, Kind: agentStop, Step: w.s.ID, Message: stop}, true); err != nil {
+			return outcome{}, err
+		}
+	}
+	t.remember(ctx, w)
+	if errors.Is(cause, errBabble) {
+		err = cause
+	}
+	return t.spokenOutcome(w, exit, stop, err), nil
+}
+
+// errTurnTimeout: the agent took longer for a turn than it may.
+var errTurnTimeout = errors.New("the turn took too long")
+
+// stopped finds out whether the turn was over when the server was stopped.
+func (t *turn) stopped(w *work) (reason string, ok bool) {
+	if !w.again {
+		return "", false
+	}
+	for _, e := range slices.Backward(t.l.journalled()) {
+		switch {
+		case e.Step != w.s.ID:
+		case e.Type == EventStepStarted:
+			return "", false
+		case e.Type == EventAgent && e.Kind == agentStop:
+			return e.Message, true
+		}
+	}
+	return "", false
+}
+
+func (t *turn) spokenOutcome(w *work, exit containers.Exit, stop string, err error) outcome {
+	o := shellOutcome(exit, w.out)
+	o.subject = joinPrompts(t.now)
+	o.result.Output["stop_reason"] = stop
+	text, short := acpReason[stop]
+	switch {
+	case errors.Is(err, errBabble):
+		o.result.Error = fmt.Sprintf("the agent printed more than %d MiB and was ended", t.a.Output>>20)
+	case exit.Reason == containers.ReasonTimeout:
+		o.result.Error = fmt.Sprintf("the agent took longer than %s and was ended", t.a.Timeout)
+	case exit.Reason != "":
+	case err != nil:
+		o.result.OK, o.result.Error = false, clip(err.Error(), 4<<10)
+		if end := tailOf(w.out.stderr); end != "" {
+			o.result.Error += "; it printed last: " + end
+		}
+	case short:
+		o.result.OK, o.result.Error = false, "the agent ended its turn before it was done: "+text
+	}
+	return o
+}
+
+// tailOf is the end of what an agent printed beside the protocol.
+func tailOf(c *capture) string {
+	short := tail{max: 500}
+	_, _ = short.Write([]byte(c.tail.String()))
+	return strings.TrimSpace(short.String())
+}
+
+// talkTo says the turn's words, in the agent that is there or in a new one.
+func (t *turn) talkTo(ctx context.Context, w *work, meter func(int)) (stop string, err error) {
+	files, err := w.host.Files(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer files.Close()
+	if t.talk != nil && !t.talk.ready(w.host) {
+		t.hangUp()
+	}
+	fresh := t.talk == nil
+	lost := false
+	if fresh {
+		if lost, err = t.call(ctx, w, files, meter); err != nil {
+			return "", err
+		}
+	}
+	blocks, err := t.words(ctx, w, files, lost)
+	if err != nil {
+		return "", err
+	}
+	t.talk.turn(w, meter)
+	return t.talk.say(ctx, blocks)
+}
+
+// call starts the agent and opens the session; lost tells that there was one
+// which the agent could not go on with.
+func (t *turn) call(ctx context.Context, w *work, files *sftp.Client, meter func(int)) (lost bool, err error) {
+	l := t.l
+	if _, err := t.recall(ctx, w, files); err != nil {
+		return false, err
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, acpStart, fmt.Errorf("the agent was not ready after %s", acpStart))
+	defer cancel()
+	k, err := l.newTalk(ctx, w, t.a, meter)
+	t.talk = k // also one that did not come up has to be ended
+	if err != nil {
+		return false, err
+	}
+	open := acp.Session{Dir: containers.WorkDir, Mode: t.a.Mode, Auth: t.a.Auth, MCP: l.x.servers(k.conn.Agent), ID: t.formerSession()}
+	if open.ID != "" {
+		k.session, err = k.conn.Open(ctx, open)
+		if errors.Is(err, acp.ErrRefused) {
+			note := Event{Type: EventNote, Step: w.s.ID, Message: clip("the agent's session could not be gone on with, a new one begins: "+err.Error(), 4<<10)}
+			if err := l.emit(note, false); err != nil {
+				return false, err
+			}
+			lost, open.ID, err = true, "", nil
+		}
+	}
+	if open.ID == "" && err == nil {
+		k.session, err = k.conn.Open(ctx, open)
+	}
+	if err != nil {
+		return false, err
+	}
+	data := spoken{ID: k.session, Agent: k.conn.Agent.Name, Version: k.conn.Agent.Version, Resumed: open.ID != ""}
+	return lost, l.emit(Event{Type: EventAgent, Kind: agentSession, Step: w.s.ID, Message: k.session, Data: marshal(data)}, true)
+}
+
+// inSession takes over which session the run's agent speaks in, if the event tells.
+func (r *Run) inSession(e Event) {
+	if e.Type == EventAgent && e.Kind == agentSession {
+		r.Session = e.Message
+	}
+}
+
+// formerSession is the session that the run's words belong to: its own, or
+// that of the caller's last run with the same agent and label. The runs' refs
+// hold it, so it outlives containers and the index.
+func (t *turn) formerSession() string {
+	if id := t.l.snapshot().Session; id != "" {
+		return id
+	}
+	own := t.l.claim
+	for _, r := range slices.Backward(t.l.x.OfCaller(own.Caller)) {
+		if r.ID != own.ID && r.Agent != nil && r.Agent.Name == own.Agent.Name && r.Agent.Session == own.Agent.Session && r.Session != "" {
+			return r.Session
+		}
+	}
+	return ""
+}
+
+// servers are the MCP servers that an agent in a container gets: the one at its door.
+func (x *Executor) servers(a acp.Agent) []sdk.McpServer {
+	if _, ok := x.Door[mcpPath]; !ok {
+		return nil
+	}
+	if a.Capabilities.McpCapabilities.Http {
+		return []sdk.McpServer{{Http: &sdk.McpServerHttpInline{Type: "http", Name: "ramus", Url: "http://" + containers.DoorAddr + mcpPath, Headers: []sdk.HttpHeader{}}}}
+	}
+	return nil
+}
+
+// mcpPath is where other rooms hang MCP behind the door.
+const mcpPath = "/mcp"
+
+// words is what is said in the turn.
+func (t *turn) words(ctx context.Context, w *work, files *sftp.Client, lost bool) ([]sdk.ContentBlock, error) {
+	l := t.l
+	names, err := l.x.offer(ctx, l.claim, files, t.all)
+	if err != nil {
+		return nil, fmt.Errorf("cannot give the agent its files: %w", err)
+	}
+	prompts := t.now
+	text := joinPrompts(prompts)
+	switch {
+	case lost && !t.first:
+		prompts = t.all
+		text = "The session in which you were told this was lost; what you did until then is in the work tree. You were told:\n\n" + joinPrompts(prompts)
+	case w.again:
+		text = "The connection to you was interrupted in the middle of this turn. What you did until then is in the work tree and may be half done: look first, then go on. You were told:\n\n" + text
+	}
+	blocks := []sdk.ContentBlock{sdk.TextBlock(text)}
+	added := slices.Concat(names[len(t.all)-len(prompts):]...)
+	if len(added) > maxFiles {
+		blocks[0].Text.Text += "\n\nFiles that were given along are in " + l.claim.offered()
+		return blocks, nil
+	}
+	for _, name := range added {
+		link := &sdk.ContentBlockResourceLink{Type: "resource_link", Name: path.Base(name), Uri: "file://" + name}
+		if kind := mime.TypeByExtension(path.Ext(name)); kind != "" {
+			link.MimeType = &kind
+		}
+		blocks = append(blocks, sdk.ContentBlock{ResourceLink: link})
+	}
+	return blocks, nil
+}
+
+// hangUp ends the agent's process, if there is one, and tells how it ended where that is known.
+func (c *conversation) hangUp() *containers.Exit {
+	k := c.talk
+	if k == nil {
+		return nil
+	}
+	c.talk = nil
+	return k.end()
+}
+
+// talkPrefix begins the ids of the processes and terminals of the run's agent.
+func (l *liveRun) talkPrefix() string { return l.commandID("acp", 0) + "." }
+
+// speaks tells whether a step is a turn with an agent of ProtocolACP.
+func (l *liveRun) speaks(s stepInfo) bool {
+	return s.Kind == string(KindAgent) && l.claim.Agent != nil && l.x.Agents[l.claim.Agent.Name].Protocol == ProtocolACP
+}
+
+// endTalks ends what is left of the run's agent in a container and tells the
+// number of the next process; known is false when it never ran there.
+func (l *liveRun) endTalks(ctx context.Context, h *containers.Host) (next int, known bool, err error) {
+	commands, err := h.Commands(ctx)
+	if err != nil {
+		return 0, false, err
+	}
+	next = 1
+	for _, c := range commands {
+		rest, ours := strings.CutPrefix(c.ID, l.talkPrefix())
+		if !ours {
+			continue
+		}
+		known = true
+		if n, err := strconv.Atoi(rest); err == nil {
+			next = max(next, n+1)
+		}
+		if c.Running {
+			if err := end(ctx, h, c.ID); err != nil && !errors.Is(err, containers.ErrUnknownCommand) {
+				return 0, true, err
+			}
+		}
+	}
+	return next, known, nil
+}
+
+// outside tells whether a step did anything outside its container since its
+// last beginning: what the agent may have caused there must not be caused twice.
+func (l *liveRun) outside(step string) bool {
+	for _, e := range slices.Backward(l.journalled()) {
+		switch {
+		case e.Step != step:
+		case e.Type == EventStepStarted:
+			return false
+		case e.Type == EventTool, e.Type == EventEgress && e.Reason == "allowed":
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,166 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor/acp"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// agentPermission is the kind of the EventAgent that tells what an agent asked
+// leave for and, in reason, what the policy said. What people are asked stands in
+// EventGate and EventDecision.
+const agentPermission = "permission"
+
+// permissionWait is how long an agent waits for a person; then it is "no".
+const permissionWait = time.Hour
+
+// Permit implements acp.Client: it answers by the agent's policy.
+func (k *talk) Permit(ctx context.Context, q acp.Question) (option string, err error) {
+	t := k.now()
+	if t == nil {
+		return "", nil
+	}
+	q.Tool = t.about(q.Tool)
+	verdict := k.a.Permission
+	if verdict == "" || slices.Contains(k.a.Allow, q.Tool.Kind) {
+		verdict = PermissionAllow
+	}
+	if verdict == PermissionAsk {
+		approved, err := k.l.askLeave(ctx, t.w.s.ID, q)
+		if err != nil {
+			return "", err
+		}
+		return answered(q, approved), nil
+	}
+	t.permitted(q, verdict)
+	return answered(q, verdict == PermissionAllow), nil
+}
+
+// answered is the option that says yes or no. An agent that offers no way to
+// say it hears that the turn was cancelled, which no agent takes for a yes.
+func answered(q acp.Question, yes bool) string {
+	o, _ := q.Pick(yes)
+	return o.ID
+}
+
+// about is a tool call with what was told of it before.
+func (t *telling) about(u acp.Tool) acp.Tool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	now := t.tools[u.ID]
+	now.ID = u.ID
+	if u.Title != "" {
+		now.Title = u.Title
+	}
+	if u.Kind != "" {
+		now.Kind = u.Kind
+	}
+	now.RawInput = bounded(u.RawInput)
+	return now
+}
+
+// permitted journals what the policy said.
+func (t *telling) permitted(q acp.Question, verdict string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.over {
+		return
+	}
+	t.endThought()
+	t.endMessage()
+	t.emit(agentPermission, verdict+": "+q.Tool.Words(), marshal(q.Tool))
+}
+
+// asked is a question that a run's agent waits with while the run goes on.
+type asked struct {
+	gate   Gate
+	answer chan Decision // takes one
+}
+
+// askLeave asks a person. One question is open at a time; the others wait for their turn.
+func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (approved bool, err error) {
+	select {
+	case l.asking <- struct{}{}:
+		defer func() { <-l.asking }()
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+	a := &asked{answer: make(chan Decision, 1)}
+	l.mu.Lock()
+	l.questions++
+	a.gate = Gate{Step: step + "/permission-" + strconv.Itoa(l.questions), Message: question(q)}
+	a.gate.Message = l.x.Secrets.String(a.gate.Message)
+	e := Event{Type: EventGate, Step: a.gate.Step, Kind: agentPermission, Message: a.gate.Message, Data: marshal(a.gate)}
+	err = l.emitLocked(e, true)
+	if err == nil {
+		gate := a.gate
+		l.asked, l.run.Gate = a, &gate
+	}
+	l.mu.Unlock()
+	if err != nil {
+		return false, err
+	}
+	late := time.NewTimer(permissionWait)
+	defer late.Stop()
+	var d Decision
+	select {
+	case d = <-a.answer:
+	case <-late.C:
+		d = Decision{Step: a.gate.Step, By: l.x.Bot.Name, Comment: fmt.Sprintf("nobody answered within %s", permissionWait)}
+	case <-ctx.Done():
+		d = Decision{Step: a.gate.Step, By: l.x.Bot.Name, Comment: "the agent does not wait for an answer any more"}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.asked != a { // answered at the last moment
+		d = <-a.answer
+	}
+	l.asked = nil
+	if l.run.Gate != nil && l.run.Gate.Step == a.gate.Step {
+		l.run.Gate = nil
+	}
+	err = l.emitLocked(Event{Type: EventDecision, Step: d.Step, Kind: agentPermission, Message: d.Comment, Data: marshal(d)}, true)
+	return d.Approved && err == nil, err
+}
+
+// question is what a person is asked.
+func question(q acp.Question) string {
+	var b strings.Builder
+	b.WriteString("The agent asks for leave: " + q.Tool.Words())
+	if q.Tool.Kind != "" {
+		b.WriteString(" (" + q.Tool.Kind + ")")
+	}
+	if q.Tool.RawInput != nil {
+		b.WriteString("\n" + string(marshal(q.Tool.RawInput)))
+	}
+	return clip(b.String(), 2<<10)
+}
+
+// errNotAsked: the run's agent asks nothing at the moment.
+var errNotAsked = errors.New("nothing is asked")
+
+// decide answers what the run's agent asks; errNotAsked when it asks nothing.
+func (l *liveRun) decide(d Decision) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	a := l.asked
+	switch {
+	case a == nil:
+		return errNotAsked
+	case d.Step != "" && d.Step != a.gate.Step:
+		return fmt.Errorf("%w: it waits at %s, not at %s", ErrConflict, a.gate.Step, d.Step)
+	case len(a.gate.Allowed) > 0 && !slices.Contains(a.gate.Allowed, d.By):
+		return fmt.Errorf("%w: only %s may", gitd.ErrDenied, strings.Join(a.gate.Allowed, ", "))
+	}
+	d.Step = a.gate.Step
+	a.answer <- d
+	l.asked = nil
+	return nil
+}
