@@ -1,78 +1,193 @@
-// Package githubtest is a stand-in of GitHub: the part of its API that gives
-// installation tokens to Apps, and repositories over smart HTTP that ask for
-// them. It refuses what GitHub refuses, remembers what it was asked for, and can
-// be slow, overworked or away.
 package githubtest
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/rsa"
-	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"log/slog"
+	"net"
 	"net/http"
-	"net/http/httptest"
-	"path/filepath"
+	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/golang-jwt/jwt/v5"
-
-	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Server is the stand-in, with one App that is installed in one account. Its
-// exported fields are its options and may be changed until Start.
+// Server is GitHub with one account and one App that is installed in it. Its
+// exported fields are its options and may be changed until Start; methods are
+// safe for concurrent use after it.
 type Server struct {
-	// Root has the account's repositories: ACCOUNT/NAME.git, bare. Required.
+	// Root has the account's repositories: ACCOUNT/NAME.git, bare. Those that are
+	// put there by other means are found. Required.
 	Root string
-	// App and Installation are the ids; default 12 and 34.
+	// Addr to listen on; default 127.0.0.1 and any port.
+	Addr string
+	// App and Installation are the ids; default 12 and 34. Slug is the App's name:
+	// it acts as the user SLUG[bot]; default "ramus".
 	App, Installation int64
-	// Account owns the repositories; default "acme".
+	Slug              string
+	// Account owns the repositories; default "acme". It is an organization.
 	Account string
 	// Key is the App's private key, made when nil.
 	Key *rsa.PrivateKey
+	// Permissions of the installation; default [Granted].
+	Permissions map[string]string
+	// Needed are the permissions that a token may be asked for; more is a complaint. Default [Enough].
+	Needed map[string]string
+
+	// HookURL is where deliveries go; empty: they are kept only. It may be set with SetHook later.
+	HookURL string
+	// HookSecret signs deliveries; default "webhook-secret".
+	HookSecret string
+	// AckTime is how long a delivery waits for its answer; default 10 s.
+	AckTime time.Duration
+
+	// Hourly is how many requests a user or an installation has in an hour; default
+	// 5000. PostsPerMinute is how often one may create something; default 80. Below 0: as one likes.
+	Hourly, PostsPerMinute int
+
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
+	// On is told of every change, one after another, in order. It must not call the Server.
+	On  func(Change)
+	Log *slog.Logger // default none
 
-	http *httptest.Server
-	git  *gitd.Server
+	ctx    context.Context // of deliveries and git; ends with Close
+	cancel context.CancelFunc
+	ending sync.Mutex     // guards beginnings against Close
+	work   sync.WaitGroup // deliveries
 
-	mu         sync.Mutex // guards all below
+	deliveries http.Client // has connections of its own, which end with Close
+	lane       chan struct{}
+	hooks      string // folder of the hooks that git runs
+
+	addr      string     // listened on; set once, by Start
+	listening sync.Mutex // guards http and served; is taken before mu
+	http      *http.Server
+	served    chan struct{}
+
+	mu    sync.Mutex // guards everything below
+	state state
+	moved chan struct{} // closed and made anew at every change
+}
+
+// state is what GitHub knows.
+type state struct {
 	weather    Weather
-	tokens     map[string]grant
-	minted     int
+	faults     []*Fault
+	users      map[string]*user  // by login
+	roles      map[string]string // in all repositories, by login
+	repos      map[string]*repo  // by name
+	tokens     map[string]*actor
+	codes      map[string]*signIn // of OAuth
+	minted     []string
+	ids        int64
+	requests   []Request
 	complaints []string
+	budgets    map[string]*budget // by who asks
+	held       bool
+	deliveries []*Delivery
+	waiting    []*Delivery // for the lane
 }
 
-// Weather is what a caller has to cope with.
-type Weather struct {
-	// Down: everything is answered 503.
-	Down bool
-	// Limited: the API answers 429 with this Retry-After, in whole seconds.
-	Limited time.Duration
-	// Slow holds every answer until it is closed; nil: none.
-	Slow <-chan struct{}
+// user is a person, an organization or a bot.
+type user struct {
+	id    int64
+	login string
+	kind  string // User, Organization, Bot
 }
 
-type grant struct {
-	repos   []string
-	expires time.Time
+// Change is something that happened in a repository.
+type Change struct {
+	At     time.Time
+	Repo   string // without the account
+	Number int    // of the pull request; 0: none
+	// Kind is "push", "delete", "open", "edit", "close", "reopen", "ready", "merge", "comment",
+	// "line", "review", "dismiss", "request", "label", "check", "workflow", "delivery".
+	Kind string
+	User string // who did it
+	Text string // what was said, or what became of it
+	Path string // of a comment on a line
+	Line int
+	Ref  string // a branch, or the state of a review or check
+	SHA  string
 }
 
-// Start begins to serve on loopback.
+// Request is one request to the API, or by git.
+type Request struct {
+	At     time.Time
+	Method string
+	Path   string // with the query
+	Route  string // as it stands in a [Fault]
+	Who    string // login, or "" when nobody knows
+	Header http.Header
+	Body   []byte // of the API
+	Status int    // 0 when it was cut off without an answer
+	Answer []byte // of the API
+}
+
+const (
+	maxBody     = 1 << 20
+	maxRequests = 200_000 // kept; beyond it the oldest half is forgotten
+)
+
+// T is what New needs of a test.
+type T interface {
+	Helper()
+	Cleanup(func())
+	TempDir() string
+	Errorf(string, ...any)
+	Fatalf(string, ...any)
+}
+
+// New starts a stand-in with the users "developer" (may administer), "reviewer"
+// (may write) and "visitor" (may read), who are collaborators of every repository. It
+// ends with the test, and fails it for every complaint.
+func New(t T, options ...func(*Server)) *Server {
+	t.Helper()
+	s := &Server{Root: t.TempDir()}
+	for _, option := range options {
+		option(s)
+	}
+	if err := s.Start(context.Background()); err != nil {
+		t.Fatalf("githubtest: %v", err)
+	}
+	s.AddUser("developer", "admin")
+	s.AddUser("reviewer", "write")
+	s.AddUser("visitor", "read")
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Errorf("githubtest: %v", err)
+		}
+		for _, complaint := range s.Complaints() {
+			t.Errorf("githubtest: %s", complaint)
+		}
+	})
+	return s
+}
+
+// Start begins to serve. The context's end does not end it; Close does.
 func (s *Server) Start(ctx context.Context) (err error) {
-	if s.App == 0 {
-		s.App = 12
+	s.App = cmp.Or(s.App, 12)
+	s.Installation = cmp.Or(s.Installation, 34)
+	s.Slug = cmp.Or(s.Slug, "ramus")
+	s.Account = cmp.Or(s.Account, "acme")
+	s.HookSecret = cmp.Or(s.HookSecret, "webhook-secret")
+	s.AckTime = cmp.Or(s.AckTime, 10*time.Second)
+	s.Hourly = cmp.Or(s.Hourly, 5000)
+	s.PostsPerMinute = cmp.Or(s.PostsPerMinute, 80)
+	s.Log = cmp.Or(s.Log, slog.New(slog.DiscardHandler))
+	if s.Permissions == nil {
+		s.Permissions = Granted
 	}
-	if s.Installation == 0 {
-		s.Installation = 34
-	}
-	if s.Account == "" {
-		s.Account = "acme"
+	if s.Needed == nil {
+		s.Needed = Enough
 	}
 	if s.Now == nil {
 		s.Now = time.Now
@@ -82,193 +197,253 @@ func (s *Server) Start(ctx context.Context) (err error) {
 			return err
 		}
 	}
-	s.tokens = make(map[string]grant)
-	s.git = &gitd.Server{Root: s.Root, Anonymous: true, OwnConfig: true}
-	if err := s.git.Open(ctx); err != nil {
+	if err := s.openGit(); err != nil {
 		return err
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("POST /app/installations/{id}/access_tokens", s.mint)
-	mux.Handle("/"+s.Account+"/", s.repositories(s.git.Handler()))
-	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { refuse(w, http.StatusNotFound, "Not Found") })
-	s.http = httptest.NewServer(s.under(mux))
+	s.ctx, s.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	s.moved = make(chan struct{})
+	s.state = state{users: map[string]*user{}, roles: map[string]string{}, repos: map[string]*repo{}, tokens: map[string]*actor{}, codes: map[string]*signIn{},
+		budgets: map[string]*budget{}, ids: 1000}
+	s.user(s.Account, "Organization")
+	s.user(s.bot(), "Bot")
+	s.deliveries.Transport = &http.Transport{MaxIdleConnsPerHost: 100, IdleConnTimeout: 10 * time.Second}
+	s.deliveries.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	if err := s.Up(); err != nil {
+		return errors.Join(err, s.closeGit())
+	}
+	s.lane = make(chan struct{}, 1)
+	s.background(s.deliverAll)
 	return nil
 }
 
-// Close ends it and everything that is being answered.
+// Up listens again after Down, at the same address.
+func (s *Server) Up() error {
+	s.listening.Lock()
+	defer s.listening.Unlock()
+	if s.http != nil {
+		return nil
+	}
+	l, err := net.Listen("tcp", cmp.Or(s.addr, s.Addr, "127.0.0.1:0"))
+	if err != nil {
+		return fmt.Errorf("cannot stand in for GitHub: %w", err)
+	}
+	if s.addr == "" {
+		s.addr = l.Addr().String()
+	}
+	server := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		BaseContext: func(net.Listener) context.Context { return s.ctx }}
+	s.http, s.served = server, make(chan struct{})
+	go func(served chan struct{}) {
+		defer close(served)
+		if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			s.Log.Error("the stand-in ended", "err", err)
+		}
+	}(s.served)
+	return nil
+}
+
+// Down listens no more and cuts every connection: whoever comes is refused.
+func (s *Server) Down() {
+	s.listening.Lock()
+	defer s.listening.Unlock()
+	if s.http == nil {
+		return
+	}
+	s.http.Close()
+	<-s.served
+	s.http = nil
+}
+
+// Close ends deliveries and connections, and waits for them.
 func (s *Server) Close() error {
 	s.Set(Weather{})
-	s.http.CloseClientConnections()
-	s.http.Close()
-	return s.git.Close()
+	s.ending.Lock()
+	s.cancel()
+	s.ending.Unlock()
+	s.Down()
+	s.work.Wait()
+	s.deliveries.CloseIdleConnections()
+	return s.closeGit()
 }
 
-// URL is the address of the API and of the repositories.
-func (s *Server) URL() string { return s.http.URL }
+// background runs f unless the Server is closed, whose Close waits for it.
+func (s *Server) background(f func(context.Context)) {
+	s.ending.Lock()
+	defer s.ending.Unlock()
+	if s.ctx.Err() == nil {
+		s.work.Go(func() { f(s.ctx) })
+	}
+}
+
+// URL is the address of the API, of the repositories and of the pages, without a slash at its end.
+func (s *Server) URL() string { return "http://" + s.addr }
+
+// API is the address of the API as GitHub Enterprise has it.
+func (s *Server) API() string { return s.URL() + "/api/v3/" }
 
 // Upstream is a repository's clone URL.
-func (s *Server) Upstream(name string) string {
-	return s.http.URL + "/" + s.Account + "/" + name + ".git"
-}
+func (s *Server) Upstream(name string) string { return s.URL() + "/" + s.Account + "/" + name + ".git" }
 
-// Set changes the weather.
-func (s *Server) Set(w Weather) {
-	s.mu.Lock()
-	s.weather = w
-	s.mu.Unlock()
-}
+// bot is the login that the App acts with.
+func (s *Server) bot() string { return s.Slug + "[bot]" }
 
-// Minted is how many tokens were given out, Tokens are their texts.
-func (s *Server) Minted() int {
+// Requests are all requests so far, in the order of their ends.
+func (s *Server) Requests() []Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.minted
-}
-
-// Tokens are all tokens that were given out.
-func (s *Server) Tokens() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var list []string
-	for t := range s.tokens {
-		list = append(list, t)
-	}
-	return list
+	return slices.Clone(s.state.requests)
 }
 
 // Complaints are what callers did wrong.
 func (s *Server) Complaints() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Clone(s.complaints)
+	return slices.Clone(s.state.complaints)
 }
 
-func (s *Server) complain(format string, args ...any) {
+// TakeComplaints are the complaints, which are forgotten: a test has expected them.
+func (s *Server) TakeComplaints() []string {
 	s.mu.Lock()
-	s.complaints = append(s.complaints, fmt.Sprintf(format, args...))
-	s.mu.Unlock()
+	defer s.mu.Unlock()
+	all := s.state.complaints
+	s.state.complaints = nil
+	return all
 }
 
-// under is what the weather does to a request.
-func (s *Server) under(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// complain notes a mistake. s.mu is held.
+func (s *Server) complain(format string, args ...any) {
+	s.state.complaints = append(s.state.complaints, fmt.Sprintf(format, args...))
+}
+
+// Until waits until something is as wanted, looking again after every change.
+func (s *Server) Until(ctx context.Context, what string, ready func() bool) error {
+	for {
 		s.mu.Lock()
-		now := s.weather
+		moved := s.moved
 		s.mu.Unlock()
-		if now.Slow != nil {
-			select {
-			case <-now.Slow:
-			case <-r.Context().Done():
-				return
-			}
+		if ready() {
+			return nil
 		}
-		switch api := strings.HasPrefix(r.URL.Path, "/app/"); {
-		case now.Down:
-			refuse(w, http.StatusServiceUnavailable, "Service unavailable")
-		case api && now.Limited > 0:
-			w.Header().Set("Retry-After", strconv.Itoa(int(now.Limited/time.Second)))
-			refuse(w, http.StatusTooManyRequests, "You have exceeded a secondary rate limit")
-		default:
-			next.ServeHTTP(w, r)
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return fmt.Errorf("waited in vain for %s: %w", what, context.Cause(ctx))
 		}
-	})
+	}
 }
 
-func refuse(w http.ResponseWriter, status int, message string) {
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]string{"message": message})
+// move wakes whoever waits. s.mu is held.
+func (s *Server) move() {
+	close(s.moved)
+	s.moved = make(chan struct{})
 }
 
-// asserted checks the App's assertion as GitHub documents it; the result is
-// GitHub's complaint, or empty.
-func (s *Server) asserted(r *http.Request) string {
-	text, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	if !ok {
-		return "A JSON web token could not be decoded"
+// change tells of a change. s.mu is held.
+func (s *Server) change(c Change) {
+	c.At = s.Now()
+	if s.On != nil {
+		s.On(c)
 	}
-	var c jwt.RegisteredClaims
-	_, err := jwt.ParseWithClaims(text, &c, func(*jwt.Token) (any, error) { return &s.Key.PublicKey, nil },
-		jwt.WithValidMethods([]string{"RS256"}), jwt.WithIssuer(strconv.FormatInt(s.App, 10)), jwt.WithIssuedAt(),
-		jwt.WithExpirationRequired(), jwt.WithTimeFunc(s.Now))
-	switch {
-	case err != nil:
-		return "A JSON web token could not be decoded: " + err.Error()
-	case c.IssuedAt == nil:
-		return "'Issued at' claim ('iat') must be an Integer representing the time that the assertion was issued"
-	case c.ExpiresAt.Sub(s.Now()) > 10*time.Minute:
-		return "'Expiration time' claim ('exp') is too far in the future"
-	}
-	return ""
+	s.move()
 }
 
-// mint is POST /app/installations/ID/access_tokens.
-func (s *Server) mint(w http.ResponseWriter, r *http.Request) {
-	if complaint := s.asserted(r); complaint != "" {
-		s.complain("assertion: %s", complaint)
-		refuse(w, http.StatusUnauthorized, complaint)
-		return
+// id gives a new one. s.mu is held.
+func (s *Server) id() int64 {
+	s.state.ids++
+	return s.state.ids
+}
+
+// user finds or makes an account. s.mu is held.
+func (s *Server) user(login, kind string) *user {
+	for name, u := range s.state.users {
+		if strings.EqualFold(name, login) {
+			return u
+		}
 	}
-	if r.PathValue("id") != strconv.FormatInt(s.Installation, 10) {
-		s.complain("installation %s", r.PathValue("id"))
-		refuse(w, http.StatusNotFound, "Not Found")
-		return
-	}
-	var ask struct {
-		Repositories []string          `json:"repositories"`
-		Permissions  map[string]string `json:"permissions"`
-	}
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&ask); err != nil {
-		s.complain("body: %v", err)
-		refuse(w, http.StatusBadRequest, "Problems parsing JSON")
-		return
-	}
-	for _, name := range ask.Repositories {
-		if _, err := s.git.Repo(s.Account + "/" + name); err != nil {
-			refuse(w, http.StatusUnprocessableEntity, "There is at least one repository that does not exist or is not accessible to the parent installation.")
+	u := &user{id: s.id(), login: login, kind: kind}
+	s.state.users[login] = u
+	return u
+}
+
+// ServeHTTP answers the API, git and browsers.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	path := r.URL.EscapedPath()
+	api := strings.HasPrefix(path, "/api/v3/")
+	path = strings.TrimPrefix(path, "/api/v3")
+	q := &Request{At: s.Now(), Method: r.Method, Path: r.URL.RequestURI(), Header: r.Header.Clone()}
+	s.leaks(r)
+
+	c := &call{s: s, r: r}
+	var serve func() answer
+	if service, name, ok := gitService(r); ok && !api {
+		q.Route = service
+		// Git may send more than is kept, and is answered as it goes on.
+		serve = func() answer { return c.git(w, service, name, q) }
+	} else if rt := findRoute(r.Method, path, c); rt != nil {
+		q.Route = rt.name
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+		if err != nil {
+			http.Error(w, "cannot read the body", http.StatusRequestEntityTooLarge)
 			return
 		}
+		c.body, q.Body = body, body
+		serve = func() answer { return c.serve(rt, q) }
+	} else {
+		serve = func() answer { return c.nowhere(q) }
 	}
-	if len(ask.Repositories) == 0 || len(ask.Permissions) != 1 || ask.Permissions["contents"] != "read" {
-		s.complain("more was asked for than needed: %+v", ask)
+
+	fault := s.fault(q.Route)
+	s.await(r, &fault)
+	var a answer
+	switch {
+	case fault.Cut:
+	case fault.RetryAfter > 0:
+		a = c.secondary(fault.RetryAfter)
+	case fault.Status != 0:
+		a = answer{status: fault.Status, body: []byte("<html><body>Unicorn!</body></html>"), kind: "text/html"}
+	default:
+		c.lost = fault.Lose
+		a = serve()
 	}
-	token, expires := "ghs_"+rand.Text()+rand.Text()[:10], s.Now().Add(time.Hour).UTC().Truncate(time.Second)
+	if fault.Lose {
+		fault.Cut = true
+	}
+	if !fault.Cut {
+		q.Status, q.Answer = a.status, a.body
+	}
 	s.mu.Lock()
-	s.minted++
-	s.tokens[token] = grant{ask.Repositories, expires}
+	if len(s.state.requests) >= maxRequests {
+		s.state.requests = slices.Clone(s.state.requests[maxRequests/2:])
+	}
+	s.state.requests = append(s.state.requests, *q)
+	s.move()
 	s.mu.Unlock()
-	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	w.WriteHeader(http.StatusCreated)
-	_ = json.NewEncoder(w).Encode(map[string]any{"token": token, "expires_at": expires.Format(time.RFC3339), "permissions": ask.Permissions,
-		"repository_selection": "selected"})
+	if fault.Cut {
+		panic(http.ErrAbortHandler)
+	}
+	if a.sent {
+		return
+	}
+	for name, values := range a.header {
+		w.Header()[name] = values
+	}
+	if a.body != nil {
+		w.Header().Set("Content-Type", cmp.Or(a.kind, "application/json; charset=utf-8"))
+	}
+	w.WriteHeader(a.status)
+	_, _ = io.Copy(w, bytes.NewReader(a.body))
 }
 
-// repositories asks git clients for a token.
-func (s *Server) repositories(git http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.Contains(r.URL.RawQuery, "ghs_") || strings.Contains(r.URL.Path, "ghs_") {
+// leaks complains of tokens where they end up in logs.
+func (s *Server) leaks(r *http.Request) {
+	for _, mark := range []string{"ghs_", "ghp_", "gho_", "github_pat_", "access_token="} {
+		if strings.Contains(r.URL.RequestURI(), mark) || strings.Contains(r.Referer(), mark) {
+			s.mu.Lock()
 			s.complain("a token in the URL %s", r.URL.Path)
+			s.mu.Unlock()
 		}
-		user, token, ok := r.BasicAuth()
-		s.mu.Lock()
-		g, known := s.tokens[token]
-		s.mu.Unlock()
-		name := strings.TrimPrefix(r.URL.Path, "/"+s.Account+"/")
-		name, _, _ = strings.Cut(name, ".git/")
-		switch {
-		case !ok || user != "x-access-token" || !known || !s.Now().Before(g.expires):
-			w.Header().Set("WWW-Authenticate", `Basic realm="GitHub"`)
-			refuse(w, http.StatusUnauthorized, "Bad credentials")
-		case !slices.Contains(g.repos, name):
-			refuse(w, http.StatusNotFound, "Repository not found.")
-		case strings.Contains(r.URL.Path+r.URL.RawQuery, "git-receive-pack"):
-			refuse(w, http.StatusForbidden, "Write access to repository not granted.")
-		default:
-			r.Header.Del("Authorization")
-			git.ServeHTTP(w, r)
-		}
-	})
+	}
 }
 
-// Dir is where a repository lies.
-func (s *Server) Dir(name string) string { return filepath.Join(s.Root, s.Account, name+".git") }
+// makeDir makes a folder that is there already, too.
+func makeDir(path string) error { return os.MkdirAll(path, 0o755) }

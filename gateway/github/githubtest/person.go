@@ -1,0 +1,491 @@
+package githubtest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Repo is a repository of the account. Its methods are what people do there; the
+// first argument is who. An error is GitHub's refusal. They are safe for concurrent use.
+type Repo struct {
+	s *Server
+	r *repo
+}
+
+// AddUser makes a person with a role in every repository: "read", "triage",
+// "write", "maintain", "admin", or "" for none.
+func (s *Server) AddUser(login, role string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.user(login, "User")
+	s.state.roles[login] = role
+}
+
+// AddRepo makes a repository: a bare clone of what is at from, or, when that is empty, a new one
+// with a README.
+func (s *Server) AddRepo(name, from string) (*Repo, error) {
+	var err error
+	if from != "" {
+		_, err = s.run(s.Root, nil, "", "clone", "--quiet", "--bare", "--", from, s.Dir(name))
+	} else {
+		_, err = s.run(s.Root, nil, "", "init", "--quiet", "--bare", "--initial-branch=main", s.Dir(name))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the repository %s: %w", name, err)
+	}
+	r, err := s.Repo(name)
+	if err == nil && from == "" {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		owner := s.user(s.Account, "Organization")
+		var sha string
+		if sha, err = s.write(r.r, owner, "", "Initial commit", map[string][]byte{"README.md": []byte("# " + name + "\n")}); err == nil {
+			_, err = s.run(r.r.dir, nil, "", "update-ref", "refs/heads/main", sha)
+			r.r.heads["main"] = sha
+		}
+	}
+	return r, err
+}
+
+// Repo finds a repository by its name without the account.
+func (s *Server) Repo(name string) (*Repo, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r := s.repo(name)
+	if r == nil {
+		return nil, fmt.Errorf("there is no repository %s/%s", s.Account, name)
+	}
+	return &Repo{s, r}, nil
+}
+
+// Name is the repository's, without the account.
+func (r *Repo) Name() string { return r.r.name }
+
+// SetRole gives a person a role in this repository alone; see [Server.AddUser].
+func (r *Repo) SetRole(login, role string) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	r.s.user(login, "User")
+	r.r.roles[login] = role
+}
+
+// SetPublic lets everybody read, and so comment.
+func (r *Repo) SetPublic() {
+	r.s.mu.Lock()
+	r.r.public = true
+	r.s.mu.Unlock()
+}
+
+// Protect lets nobody push to a branch any more; pull requests may be merged into it.
+func (r *Repo) Protect(branch string) {
+	r.s.mu.Lock()
+	r.r.protected[branch] = true
+	r.s.mu.Unlock()
+}
+
+// act does something as a person who has to have a role. write: it changes refs.
+func (r *Repo) act(login, role string, write bool, do func(by *user) error) error {
+	if write {
+		r.r.writing.Lock()
+		defer r.r.writing.Unlock()
+	}
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	u := r.s.state.users[login]
+	if u == nil {
+		return fmt.Errorf("there is nobody called %q", login)
+	}
+	if rank(r.r.role(u)) < rank(role) {
+		return fmt.Errorf("%s may not do that: it takes the role %q", login, role)
+	}
+	return do(u)
+}
+
+// onPull is act on a pull request.
+func (r *Repo) onPull(login, role string, write bool, number int, do func(by *user, p *pull) error) error {
+	return r.act(login, role, write, func(by *user) error {
+		p := r.r.pull(number)
+		if p == nil {
+			return fmt.Errorf("there is no pull request #%d", number)
+		}
+		return do(by, p)
+	})
+}
+
+// Head is a branch's tip; empty: there is no such branch.
+func (r *Repo) Head(branch string) string {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	return r.r.heads[branch]
+}
+
+// File reads a file of a branch or commit.
+func (r *Repo) File(ref, path string) (string, error) {
+	return r.s.run(r.r.dir, nil, "", "cat-file", "blob", ref+":"+path)
+}
+
+// Git runs git in the bare repository and returns what it prints: to look, not to change.
+func (r *Repo) Git(args ...string) (string, error) { return r.s.run(r.r.dir, nil, "", args...) }
+
+func bytesOf(files map[string]string) map[string][]byte {
+	all := map[string][]byte{}
+	for path, content := range files {
+		all[path] = []byte(content)
+	}
+	return all
+}
+
+// Push makes a commit with files on top of a branch, or of the default branch
+// when there is no such branch yet, and pushes it.
+func (r *Repo) Push(login, branch, message string, files map[string]string) (sha string, err error) {
+	err = r.act(login, "write", true, func(by *user) error {
+		parent := r.r.heads[branch]
+		if parent == "" {
+			parent = r.r.heads[r.r.main]
+		}
+		return r.commit(by, branch, parent, message, files, &sha)
+	})
+	return sha, err
+}
+
+// ForcePush does away with a branch's own commits and puts one with files in their place.
+func (r *Repo) ForcePush(login, branch, message string, files map[string]string) (sha string, err error) {
+	err = r.act(login, "write", true, func(by *user) error {
+		parent, err := r.s.mergeBase(r.r, r.r.heads[r.r.main], r.r.heads[branch])
+		if err != nil {
+			return err
+		}
+		return r.commit(by, branch, parent, message, files, &sha)
+	})
+	return sha, err
+}
+
+// commit is Push on a parent. s.mu is held.
+func (r *Repo) commit(by *user, branch, parent, message string, files map[string]string, sha *string) (err error) {
+	if r.r.protected[branch] {
+		return errors.New("GH006: Protected branch update failed for refs/heads/" + branch)
+	}
+	if *sha, err = r.s.write(r.r, by, parent, message, bytesOf(files)); err != nil {
+		return err
+	}
+	return r.s.point(r.r, branch, *sha, by)
+}
+
+// DeleteBranch deletes a branch; its open pull requests are closed by that.
+func (r *Repo) DeleteBranch(login, branch string) error {
+	return r.act(login, "write", true, func(by *user) error {
+		if r.r.heads[branch] == "" {
+			return fmt.Errorf("there is no branch %q", branch)
+		}
+		return r.s.point(r.r, branch, "", by)
+	})
+}
+
+// Open opens a pull request and returns its number.
+func (r *Repo) Open(login, head, base, title, body string) (number int, err error) {
+	err = r.act(login, "read", false, func(by *user) error {
+		p, err := r.s.openPull(r.r, &actor{user: by}, title, body, head, base, false)
+		if err == nil {
+			number = p.number
+		}
+		return err
+	})
+	return number, err
+}
+
+// Comment says something in a pull request's conversation.
+func (r *Repo) Comment(login string, number int, body string) (id int64, err error) {
+	err = r.onPull(login, "read", false, number, func(by *user, p *pull) error {
+		c, err := r.s.addComment(p, by, body)
+		if err == nil {
+			id = c.id
+		}
+		return err
+	})
+	return id, err
+}
+
+// Line is a comment on a line of a pull request's diff.
+type Line struct {
+	Path string
+	Line int
+	Side string // RIGHT (the default) counts lines after the change, LEFT before
+	Body string
+}
+
+// CommentLine comments on one line, outside of a review.
+func (r *Repo) CommentLine(login string, number int, path string, line int, body string) (id int64, err error) {
+	err = r.onPull(login, "read", false, number, func(by *user, p *pull) error {
+		c, err := r.s.newLine(p, by, draftComment{Path: path, Line: line, Body: body}, false)
+		if err != nil {
+			return err
+		}
+		r.s.addReview(p, by, "COMMENTED", "", "", []*lineComment{c})
+		id = c.id
+		return nil
+	})
+	return id, err
+}
+
+// Reply answers in the thread that a comment on a line began.
+func (r *Repo) Reply(login string, number int, to int64, body string) (id int64, err error) {
+	err = r.onPull(login, "read", false, number, func(by *user, p *pull) error {
+		c, err := r.s.addReply(p, by, to, body)
+		if err == nil {
+			id = c.id
+		}
+		return err
+	})
+	return id, err
+}
+
+// Review submits a review: "approved", "changes_requested" or "commented", with comments on lines.
+func (r *Repo) Review(login string, number int, state, body string, lines ...Line) (id int64, err error) {
+	err = r.onPull(login, "read", false, number, func(by *user, p *pull) error {
+		state := strings.ToUpper(state)
+		if !slices.Contains([]string{"APPROVED", "CHANGES_REQUESTED", "COMMENTED"}, state) {
+			return fmt.Errorf("a review is approved, changes_requested or commented, not %q", state)
+		}
+		if err := judge(p, by, state, body, len(lines)); err != nil {
+			return err
+		}
+		var comments []*lineComment
+		for _, l := range lines {
+			c, err := r.s.newLine(p, by, draftComment{Path: l.Path, Line: l.Line, Side: l.Side, Body: l.Body}, false)
+			if err != nil {
+				return err
+			}
+			comments = append(comments, c)
+		}
+		id = r.s.addReview(p, by, state, body, "", comments).id
+		return nil
+	})
+	return id, err
+}
+
+// Approve is a Review that approves.
+func (r *Repo) Approve(login string, number int, body string) error {
+	_, err := r.Review(login, number, "approved", body)
+	return err
+}
+
+// Dismiss dismisses a review.
+func (r *Repo) Dismiss(login string, number int, id int64, message string) error {
+	return r.onPull(login, "write", false, number, func(by *user, p *pull) error {
+		for _, v := range p.reviews {
+			if v.id == id {
+				return r.s.dismissReview(p, v, by, message)
+			}
+		}
+		return fmt.Errorf("there is no review %d", id)
+	})
+}
+
+// RequestReview asks people for their review.
+func (r *Repo) RequestReview(login string, number int, of ...string) error {
+	return r.onPull(login, "write", false, number, func(by *user, p *pull) error {
+		var who []*user
+		for _, name := range of {
+			u := r.s.state.users[name]
+			if u == nil || u == p.author {
+				return fmt.Errorf("%q cannot be asked", name)
+			}
+			who = append(who, u)
+		}
+		r.s.requestReview(p, by, who, true)
+		return nil
+	})
+}
+
+// Label adds labels.
+func (r *Repo) Label(login string, number int, names ...string) error {
+	return r.onPull(login, "triage", false, number, func(by *user, p *pull) error {
+		r.s.label(p, by, names)
+		return nil
+	})
+}
+
+// Merge merges a pull request: "merge" (or empty), "squash" or "rebase".
+func (r *Repo) Merge(login string, number int, method string) (sha string, err error) {
+	err = r.onPull(login, "write", true, number, func(by *user, p *pull) error {
+		sha, err = r.s.mergePullNow(p, by, method, "", "", "")
+		return err
+	})
+	return sha, err
+}
+
+// Close closes a pull request without a merge.
+func (r *Repo) Close(login string, number int) error {
+	return r.onPull(login, "read", false, number, func(by *user, p *pull) error {
+		if p.state != "open" {
+			return errors.New("it is closed already")
+		}
+		r.s.closePull(p, by)
+		return nil
+	})
+}
+
+// Reopen opens it again.
+func (r *Repo) Reopen(login string, number int) error {
+	return r.onPull(login, "read", false, number, func(by *user, p *pull) error {
+		if p.state == "open" {
+			return errors.New("it is open already")
+		}
+		return r.s.reopenPull(p, by)
+	})
+}
+
+// Ready makes a draft a pull request that may be merged.
+func (r *Repo) Ready(login string, number int) error {
+	return r.onPull(login, "write", false, number, func(by *user, p *pull) error {
+		p.draft = false
+		r.s.touch(p)
+		r.s.change(p.change("ready", by, ""))
+		r.s.emitPull(p, "ready_for_review", by, nil)
+		return nil
+	})
+}
+
+// Check is a check run of CI.
+type Check struct {
+	Name       string
+	Conclusion string // success, failure …; empty: it runs
+	Title      string
+	Summary    string
+	Text       string
+}
+
+// Check reports a check run for a commit, or for the tip of a branch, as a CI does: where one of that name
+// is running it is completed, otherwise there is a new one.
+func (r *Repo) Check(ref string, k Check) (id int64, err error) {
+	s := r.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sha, branch := ref, r.r.branchOf(ref)
+	if tip := r.r.heads[ref]; tip != "" {
+		sha, branch = tip, ref
+	}
+	var run *check
+	for _, old := range r.r.checks {
+		if old.sha == sha && old.name == k.Name && old.status != "completed" {
+			run = old
+		}
+	}
+	by := s.user("github-actions[bot]", "Bot")
+	action := "completed"
+	if run == nil {
+		run = &check{id: s.id(), name: k.Name, sha: sha, branch: branch, status: "in_progress", app: "github-actions", started: s.Now()}
+		r.r.checks = append(r.r.checks, run)
+		s.emitCheck(r.r, run, "created", by)
+	}
+	run.title, run.summary, run.text = k.Title, k.Summary, k.Text
+	if k.Conclusion == "" {
+		return run.id, nil
+	}
+	if !slices.Contains(conclusions, k.Conclusion) {
+		return 0, fmt.Errorf("there is no conclusion %q", k.Conclusion)
+	}
+	run.status, run.conclusion, run.completed = "completed", k.Conclusion, s.Now()
+	s.emitCheck(r.r, run, action, by)
+	return run.id, nil
+}
+
+// Workflow reports a run of a workflow for a branch's tip that has ended.
+func (r *Repo) Workflow(branch, name, conclusion string) (id int64, err error) {
+	s := r.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sha := r.r.heads[branch]
+	if sha == "" || !slices.Contains(conclusions, conclusion) {
+		return 0, fmt.Errorf("there is no branch %q, or no conclusion %q", branch, conclusion)
+	}
+	w := &workflowRun{id: s.id(), number: len(r.r.runs) + 1, attempt: 1, name: name, sha: sha, branch: branch, status: "in_progress",
+		by: s.user("github-actions[bot]", "Bot"), created: s.Now()}
+	r.r.runs = append(r.r.runs, w)
+	s.emitRun(r.r, w, "requested")
+	w.status, w.conclusion = "completed", conclusion
+	s.emitRun(r.r, w, "completed")
+	return w.id, nil
+}
+
+// Pull is how a pull request stands.
+type Pull struct {
+	Number      int
+	URL         string // for people
+	Title, Body string
+	State       string // open, closed
+	Draft       bool
+	Merged      bool
+	MergeCommit string
+	Head        string
+	HeadSHA     string
+	Base        string
+	Author      string
+	Requested   []string
+	Labels      []string
+	Comments    []Comment // in the conversation
+	Lines       []Comment // on lines
+	Reviews     []Review
+}
+
+// Comment is one in the conversation or on a line.
+type Comment struct {
+	ID      int64
+	ReplyTo int64
+	Review  int64
+	User    string
+	Body    string
+	Path    string
+	Line    int
+	Created time.Time
+}
+
+// Review is one of a Pull.
+type Review struct {
+	ID    int64
+	User  string
+	State string // in lower case
+	Body  string
+}
+
+// Pull shows a pull request; the zero value when there is none.
+func (r *Repo) Pull(number int) Pull {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	if p := r.r.pull(number); p != nil {
+		return r.s.view(p)
+	}
+	return Pull{}
+}
+
+// Pulls shows all, oldest first.
+func (r *Repo) Pulls() (all []Pull) {
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	for _, p := range r.r.pulls {
+		all = append(all, r.s.view(p))
+	}
+	return all
+}
+
+// view copies how a pull request stands. s.mu is held.
+func (s *Server) view(p *pull) Pull {
+	v := Pull{Number: p.number, URL: s.pullPage(p), Title: p.title, Body: p.body, State: p.state, Draft: p.draft, Merged: p.merged, MergeCommit: p.merge,
+		Head: p.head, HeadSHA: p.headSHA, Base: p.base, Author: p.author.login, Labels: slices.Clone(p.labels)}
+	for _, u := range p.requested {
+		v.Requested = append(v.Requested, u.login)
+	}
+	for _, c := range p.comments {
+		v.Comments = append(v.Comments, Comment{ID: c.id, User: c.user.login, Body: c.body, Created: c.created})
+	}
+	for _, c := range p.lines {
+		v.Lines = append(v.Lines, Comment{ID: c.id, ReplyTo: c.reply, Review: c.review, User: c.user.login, Body: c.body, Path: c.path, Line: c.line, Created: c.created})
+	}
+	for _, w := range p.reviews {
+		v.Reviews = append(v.Reviews, Review{ID: w.id, User: w.user.login, State: strings.ToLower(w.state), Body: w.body})
+	}
+	return v
+}

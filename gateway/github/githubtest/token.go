@@ -1,0 +1,230 @@
+package githubtest
+
+import (
+	"crypto/rand"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+)
+
+// Granted is what an installation may do unless a Server says otherwise.
+var Granted = map[string]string{"metadata": "read", "contents": "write", "pull_requests": "write", "issues": "write", "checks": "write",
+	"statuses": "read", "actions": "read", "members": "read", "administration": "read"}
+
+// Enough is the most that a token may be asked for without a complaint unless a
+// Server says otherwise.
+var Enough = map[string]string{"metadata": "read", "contents": "write", "pull_requests": "write", "issues": "read", "checks": "read",
+	"statuses": "read", "actions": "read", "members": "read"}
+
+// tokenLife is how long a token of an installation is good for.
+const tokenLife = time.Hour
+
+// actor is who a token stands for.
+type actor struct {
+	token string
+	user  *user
+	// app: the token is an installation's, and acts as the App's bot.
+	app bool
+	// repos by name; nil: all that the user may see.
+	repos []string
+	// permissions; nil: all that the user has (a classic token).
+	permissions map[string]string
+	expires     time.Time // zero: never
+}
+
+// may tells whether the token has a permission such as "contents=write".
+func (a *actor) may(permission string) bool {
+	if a.permissions == nil {
+		return true
+	}
+	name, level, _ := strings.Cut(permission, "=")
+	return rank(a.permissions[name]) >= rank(level)
+}
+
+// rank orders levels of permissions, and roles.
+func rank(level string) int {
+	return slices.Index([]string{"read", "triage", "write", "maintain", "admin"}, level) + 1
+}
+
+// AddToken makes a token for a user, as the user would. With repositories and
+// permissions (such as "contents": "write") it is a fine-grained one; with neither it may all that the user may.
+func (s *Server) AddToken(login string, repos []string, permissions map[string]string) string {
+	prefix := "ghp_"
+	if permissions != nil {
+		prefix = "github_pat_"
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.token(prefix, &actor{user: s.user(login, "User"), repos: repos, permissions: permissions}).token
+}
+
+// token gives an actor a token. s.mu is held.
+func (s *Server) token(prefix string, a *actor) *actor {
+	a.token = prefix + rand.Text() + rand.Text()[:10]
+	s.state.tokens[a.token] = a
+	return a
+}
+
+// Minted is how many tokens the App was given.
+func (s *Server) Minted() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.state.minted)
+}
+
+// Tokens are all tokens that are known, the users' too.
+func (s *Server) Tokens() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Keys(s.state.tokens))
+}
+
+// credential is what a request carries: a token, or an App's assertion.
+func credential(r *http.Request) string {
+	kind, text, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	switch strings.ToLower(kind) {
+	case "bearer", "token":
+		return strings.TrimSpace(text)
+	case "basic":
+		if user, password, ok := r.BasicAuth(); ok && password != "" {
+			return password
+		} else if ok {
+			return user
+		}
+	}
+	return ""
+}
+
+// actor finds who asks; nil: nobody that is known. s.mu is held.
+func (s *Server) actor(token string) *actor {
+	a := s.state.tokens[token]
+	if a == nil || !a.expires.IsZero() && !s.Now().Before(a.expires) {
+		return nil
+	}
+	return a
+}
+
+// asserted checks the App's assertion as GitHub documents it; the result is
+// GitHub's complaint, or empty.
+func (s *Server) asserted(text string) string {
+	if text == "" {
+		return "A JSON web token could not be decoded"
+	}
+	var c jwt.RegisteredClaims
+	_, err := jwt.ParseWithClaims(text, &c, func(*jwt.Token) (any, error) { return &s.Key.PublicKey, nil },
+		jwt.WithValidMethods([]string{"RS256"}), jwt.WithIssuer(strconv.FormatInt(s.App, 10)), jwt.WithIssuedAt(),
+		jwt.WithExpirationRequired(), jwt.WithTimeFunc(s.Now))
+	switch {
+	case err != nil:
+		return "A JSON web token could not be decoded: " + err.Error()
+	case c.IssuedAt == nil:
+		return "'Issued at' claim ('iat') must be an Integer representing the time that the assertion was issued"
+	case c.ExpiresAt.Sub(s.Now()) > 10*time.Minute:
+		return "'Expiration time' claim ('exp') is too far in the future"
+	}
+	return ""
+}
+
+// mint is POST /app/installations/ID/access_tokens.
+func (c *call) mint() answer {
+	s := c.s
+	if c.value("installation_id") != strconv.FormatInt(s.Installation, 10) {
+		s.complain("installation %s", c.value("installation_id"))
+		return refused(http.StatusNotFound, "Not Found")
+	}
+	var ask struct {
+		Repositories  []string          `json:"repositories"`
+		RepositoryIDs []int64           `json:"repository_ids"`
+		Permissions   map[string]string `json:"permissions"`
+	}
+	if a := c.read(&ask); a != nil {
+		return *a
+	}
+	names := slices.Clone(ask.Repositories)
+	for _, id := range ask.RepositoryIDs {
+		found := false
+		for name, r := range s.state.repos {
+			if found = r.id == id; found {
+				names = append(names, name)
+				break
+			}
+		}
+		if !found {
+			names = append(names, "")
+		}
+	}
+	var list []any
+	for _, name := range names {
+		r := s.repo(name)
+		if r == nil {
+			return refused(http.StatusUnprocessableEntity, "There is at least one repository that does not exist or is not accessible to the parent installation.")
+		}
+		list = append(list, s.repoObject(r))
+	}
+	granted := map[string]string{"metadata": "read"}
+	for name, level := range ask.Permissions {
+		if rank(level) == 0 || rank(level) > rank(s.Permissions[name]) {
+			s.complain("a token was asked for with %s=%s, which the installation has not got", name, level)
+			return refused(http.StatusUnprocessableEntity, "The permissions requested are not granted to this installation.")
+		}
+		if rank(level) > rank(s.Needed[name]) {
+			s.complain("a token was asked for with %s=%s, which is more than is needed", name, level)
+		}
+		granted[name] = level
+	}
+	if ask.Permissions == nil {
+		granted = s.Permissions
+		s.complain("a token was asked for with all permissions of the installation")
+	}
+	if len(names) != 1 {
+		s.complain("a token was asked for %d repositories (0: all), not for one", len(names))
+	}
+	if len(names) == 0 {
+		names = nil
+	}
+	t := s.token("ghs_", &actor{user: s.user(s.bot(), "Bot"), app: true, repos: names, permissions: granted,
+		expires: s.Now().Add(tokenLife).UTC().Truncate(time.Second)})
+	s.state.minted = append(s.state.minted, t.token)
+	o := object{"token": t.token, "expires_at": stamp(t.expires), "permissions": granted, "repository_selection": "all"}
+	if names != nil {
+		o["repository_selection"], o["repositories"] = "selected", list
+	}
+	return created(o)
+}
+
+// app is GET /app.
+func (c *call) app() answer { return ok(c.s.appObject(true)) }
+
+// appObject shows the App. s.mu is held.
+func (s *Server) appObject(whole bool) object {
+	o := object{"id": s.App, "slug": s.Slug, "node_id": node("A", s.App), "client_id": "Iv1.standin", "owner": s.userObject(s.user(s.Account, "Organization")),
+		"name": s.Slug, "description": "", "external_url": "https://example.org", "html_url": s.URL() + "/apps/" + s.Slug,
+		"created_at": epoch, "updated_at": epoch, "permissions": s.Permissions, "events": events}
+	if whole {
+		o["installations_count"] = 1
+	}
+	return o
+}
+
+// installationObject shows the installation. s.mu is held.
+func (s *Server) installationObject() object {
+	return object{"id": s.Installation, "account": s.userObject(s.user(s.Account, "Organization")), "repository_selection": "all",
+		"access_tokens_url": s.API() + "app/installations/" + strconv.FormatInt(s.Installation, 10) + "/access_tokens",
+		"repositories_url":  s.API() + "installation/repositories", "html_url": s.URL() + "/organizations/" + s.Account + "/settings/installations/" + strconv.FormatInt(s.Installation, 10),
+		"app_id": s.App, "app_slug": s.Slug, "target_id": s.user(s.Account, "Organization").id, "target_type": "Organization", "permissions": s.Permissions,
+		"events": events, "created_at": epoch, "updated_at": epoch, "single_file_name": nil, "suspended_at": nil, "suspended_by": nil}
+}
+
+func (c *call) installations() answer { return c.page([]any{c.s.installationObject()}) }
+
+func (c *call) installation() answer {
+	if id := c.value("installation_id"); id != "" && id != strconv.FormatInt(c.s.Installation, 10) {
+		return refused(http.StatusNotFound, "Not Found")
+	}
+	return ok(c.s.installationObject())
+}
