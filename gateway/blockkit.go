@@ -238,12 +238,20 @@ func codeBlock(s string, most int) (text string, left int, short bool) {
 // absolute http address becomes the label alone: Slack would show it as text.
 func link(address, label string) string {
 	label = said(strings.ReplaceAll(label, "|", "∣"), 80)
-	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(address) > linkMax/2 {
+	to, ok := linkable(address, linkMax/2)
+	if !ok {
 		return label
 	}
-	address = strings.NewReplacer("&", "&amp;", "<", "%3C", ">", "%3E", "|", "%7C", " ", "%20").Replace(u.String())
-	return "<" + address + "|" + label + ">"
+	return "<" + to + "|" + label + ">"
+}
+
+// linkable is an absolute http address of at most most bytes as it stands in a link.
+func linkable(address string, most int) (string, bool) {
+	u, err := url.Parse(address)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(address) > most {
+		return "", false
+	}
+	return strings.NewReplacer("&", "&amp;", "<", "%3C", ">", "%3E", "|", "%7C", " ", "%20").Replace(u.String()), true
 }
 
 // width counts UTF-16 units.

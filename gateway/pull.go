@@ -1,64 +1,406 @@
 package gateway
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gitd"
 )
 
-// DefaultPrompt is the template (text/template over [PromptData]) of what an agent is
-// told first: how an engineer works here, and the task.
-const DefaultPrompt = ""
-
-// PromptData is what a prompt's template may use.
-type PromptData struct {
-	Task Task
-	// Conventions are the files of the base that say how to work in the repository
-	// ("AGENTS.md", "CLAUDE.md"), to be read first.
-	Conventions []string
-}
-
-// Feedback is what people, or checks, ask for on a pull request, to be worked on together.
-
-type Feedback struct {
-	Comments []github.Comment `json:"comments,omitempty"`
-	Reviews  []github.Review  `json:"reviews,omitempty"`
-	Checks   []github.Check   `json:"checks,omitempty"`
-	Words    []Word           `json:"words,omitempty"`
-	// Commits of people that are on the branch since.
-	Commits []string `json:"commits,omitempty"`
-}
-
-// Word is something that was said to a task elsewhere.
-type Word struct {
-	Key, By, Text string
-}
-
-// RenderPrompt is an agent's first prompt.
-func RenderPrompt(template string, d PromptData) (string, error) { panic("not built") }
-
-// RenderFeedback is the prompt for addressing what was said: each comment with file, line
-// and diff hunk, fenced, so that the agent can tell words of people from ramus's own.
-func RenderFeedback(t Task, f Feedback) string { panic("not built") }
+// titleMax is how long a pull request's title is: what a squashed commit's subject may be.
+const titleMax = 72
 
 // RenderPull is title and body of a pull request, from the manifests of the task's work, oldest
 // first: what was asked, what changed, commands and test results, screenshots,
 // links to evidence, what is unverified. link makes a link to a run's page; nil: there are none.
-// Nothing of it is an agent's claim.
+// Nothing of it is an agent's claim. A title has at most 72 characters, a body 60,000.
 func RenderPull(t Task, work []executor.Manifest, link func(run string) string) (title, body string) {
-	panic("not built")
+	p := pullBody{task: t, work: work, link: link}
+	parts := []string{p.asked(), p.changed(), p.checked(), p.unverified(), p.commands(), p.screenshots(), p.runs()}
+	body = join("\n\n", parts...)
+	// Each part is held within its own bounds; together they are below the limit, and
+	// this is for the day when somebody changes one.
+	for i := len(parts) - 1; width(body) > pullMax && i >= 0; i-- {
+		parts[i] = ""
+		body = join("\n\n", parts...)
+	}
+	return pullTitle(t), body + "\n"
+}
+
+// pullTitle is the description's first line. Titles are no Markdown but for code;
+// they become the subject of a squashed commit.
+func pullTitle(t Task) string {
+	for line := range strings.SplitSeq(readable(head(t.Description, 4*titleMax)), "\n") {
+		line = strings.TrimLeft(strings.TrimSpace(line), "#>*-+=~_` \t")
+		line = strings.TrimRight(noTicks(strings.ReplaceAll(oneLine(line, 4*titleMax), "**", "")), " .:;,*_")
+		if line == "" {
+			continue
+		}
+		// The gaps are put in first: they count, too.
+		line = numbered.ReplaceAllString(strings.ReplaceAll(inert(line), "@", "@"+gap), "$1"+gap+"$2")
+		if width(line) > titleMax {
+			line = line[:boundary(line, titleMax-1)]
+			if i := strings.LastIndexByte(line, ' '); i > len(line)/2 {
+				line = line[:i]
+			}
+			line = strings.TrimRight(line, " .:;,") + "…"
+		}
+		return line
+	}
+	return cut("Task "+oneLine(t.ID, titleMax), titleMax)
+}
+
+// pullBody is what the parts of a body are made from.
+type pullBody struct {
+	task Task
+	work []executor.Manifest
+	link func(run string) string
+}
+
+// last is the manifest that speaks for what stands now: the newest, or one before it
+// if those since have changed and checked nothing.
+func (p pullBody) last() *executor.Manifest {
+	for i := len(p.work) - 1; i >= 0; i-- {
+		m := &p.work[i]
+		if m.Verdict != executor.VerdictNone || i == 0 || p.work[i-1].Head != m.Start {
+			return m
+		}
+	}
+	return nil
+}
+
+func (p pullBody) asked() string {
+	text := mdQuote(p.task.Description, 6000)
+	if text == "" {
+		text = "> (no words)"
+	}
+	s := "## What was asked\n\n" + text
+	if who := mdText(p.task.Asker.Name, 100); who != "" {
+		s += "\n\nAsked for by " + who + "."
+	}
+	return join("\n\n", s, mdDetails("Context that was given", mdQuote(p.task.Context, 8000)))
+}
+
+func (p pullBody) changed() string {
+	list, rounds := p.changes()
+	if len(list) == 0 {
+		return "## What changed\n\nNothing."
+	}
+	const shown = 20
+	added, deleted := 0, 0
+	for _, c := range list {
+		added, deleted = added+max(c.Added, 0), deleted+max(c.Deleted, 0)
+	}
+	s := fmt.Sprintf("## What changed\n\n%s, +%d −%d", plural(len(list), "file"), added, deleted)
+	if rounds > 1 {
+		s += fmt.Sprintf(", added up over %d rounds of work", rounds)
+	}
+	s += "\n\n" + mdList(min(len(list), shown), shown, 6000, func(i int) string { return mdChange(list[i]) })
+	if more := list[min(len(list), shown):]; len(more) > 0 {
+		s += "\n\n" + mdDetails(plural(len(more), "more file"), mdList(len(more), 200, 8000, func(i int) string { return mdChange(more[i]) }))
+	}
+	return s
+}
+
+// changes are the files that were changed, by name, and in how many runs.
+func (p pullBody) changes() (list []gitd.Change, rounds int) {
+	at := map[string]int{}
+	for _, m := range p.work {
+		if len(m.Changed) > 0 {
+			rounds++
+		}
+		for _, c := range m.Changed {
+			i, seen := at[c.Path]
+			if !seen {
+				at[c.Path] = len(list)
+				list = append(list, c)
+				continue
+			}
+			was := &list[i]
+			if c.Added < 0 || was.Added < 0 {
+				was.Added, was.Deleted = -1, -1
+			} else {
+				was.Added, was.Deleted = was.Added+c.Added, was.Deleted+c.Deleted
+			}
+			switch {
+			case was.Status == "A" && c.Status == "M": // still new
+			case was.Status == "D" && c.Status == "A":
+				was.Status = "M"
+			default:
+				was.Status = c.Status
+			}
+		}
+	}
+	slices.SortStableFunc(list, func(a, b gitd.Change) int { return strings.Compare(a.Path, b.Path) })
+	return list, rounds
+}
+
+func mdChange(c gitd.Change) string {
+	s := mdCode(c.Path, 200)
+	if c.OldPath != "" {
+		s = mdCode(c.OldPath, 200) + " → " + s
+	}
+	if c.Added < 0 || c.Deleted < 0 {
+		s += " binary"
+	} else {
+		s += fmt.Sprintf(" +%d −%d", c.Added, c.Deleted)
+	}
+	switch c.Status {
+	case "A":
+		s += ", new"
+	case "D":
+		s += ", deleted"
+	}
+	return s
+}
+
+func (p pullBody) checked() string {
+	m := p.last()
+	if m == nil {
+		return "## Checks\n\nNothing has run yet."
+	}
+	head, what := headline(m)
+	return join("\n\n", "## Checks\n\n"+strings.TrimSpace("**"+mdText(head, 100)+"** "+mdText(what, 300)), checkTable(m))
+}
+
+// checkTable says how the checks of a run ended.
+func checkTable(m *executor.Manifest) string {
+	ran, alone := lastChecks(m)
+	if len(ran)+len(alone) == 0 {
+		return ""
+	}
+	return mdTable([]string{"check", "result", ""}, len(ran)+len(alone), 20, 4000, func(i int) []string {
+		if i >= len(ran) {
+			t := alone[i-len(ran)]
+			return []string{mdTool("tests", t.Framework), mdMark(t.OK && t.Failed == 0), mdCounted(t)}
+		}
+		c := ran[i]
+		came := ""
+		if t := testsOf(m, c); t != nil {
+			came = mdCounted(*t)
+		}
+		if came == "" {
+			came = mdText(c.Why, 300)
+		}
+		if !c.Current {
+			came = join(", ", came, earlier)
+		}
+		return []string{mdTool(c.Check, c.Tool), mdMark(c.Result == executor.CheckPassed), came}
+	})
+}
+
+func mdMark(ok bool) string {
+	if ok {
+		return "✅ passed"
+	}
+	return "❌ failed"
+}
+
+func mdTool(check, by string) string {
+	if by == "" {
+		return mdText(check, 40)
+	}
+	return mdText(check, 40) + " (" + mdText(by, 40) + ")"
+}
+
+// mdCounted says what tests came to, and which failed; empty when it could not be counted.
+func mdCounted(t executor.ManifestTests) string {
+	if t.Unknown {
+		return ""
+	}
+	s := fmt.Sprintf("%d passed", t.Passed)
+	if t.Failed > 0 {
+		s += fmt.Sprintf(", %d failed", t.Failed)
+	}
+	if t.Skipped > 0 {
+		s += fmt.Sprintf(", %d skipped", t.Skipped)
+	}
+	const most = 10
+	for i, name := range t.FailedNames {
+		if i == most {
+			return s + fmt.Sprintf(" and %d more", len(t.FailedNames)-most)
+		}
+		s += " " + mdCell(name, 120)
+	}
+	return s
+}
+
+func (p pullBody) unverified() string {
+	m := p.last()
+	if m == nil {
+		return ""
+	}
+	list := unchecked(m)
+	if len(list) == 0 {
+		return ""
+	}
+	return "### Not verified\n\n" + mdList(len(list), 20, 4000, func(i int) string { return mdText(list[i], 400) })
+}
+
+// screenshots lists the pictures and films of the newest run that made any. They are
+// shown by their run's page: what they are a picture of may not be meant for everybody.
+func (p pullBody) screenshots() string {
+	for _, m := range slices.Backward(p.work) {
+		var shots []executor.ManifestFile
+		for _, f := range m.Files {
+			if strings.HasPrefix(f.Name, "artifacts/") && showable(f.Type) != "" {
+				shots = append(shots, f)
+			}
+		}
+		if len(shots) == 0 {
+			continue
+		}
+		s := "## Screenshots\n\n" + mdList(len(shots), 20, 3000, func(i int) string {
+			return mdCode(strings.TrimPrefix(shots[i].Name, "artifacts/"), 200) + " (" + bytesText(shots[i].Size) + ")"
+		})
+		if page := p.page(m.Run, "the run's page"); page != "" {
+			s += "\n\nThey are shown on " + page + "."
+		}
+		return s
+	}
+	return ""
+}
+
+// page is a link to a run's page; empty where there is none.
+func (p pullBody) page(run, label string) string {
+	if p.link == nil {
+		return ""
+	}
+	if l := mdLink(p.link(run), label); strings.HasPrefix(l, "[") {
+		return l
+	}
+	return ""
+}
+
+func (p pullBody) commands() string {
+	var list []executor.ManifestCommand
+	for _, m := range p.work {
+		list = append(list, m.Commands...)
+	}
+	if len(list) == 0 {
+		return ""
+	}
+	slices.Reverse(list) // what is cut is the oldest
+	return mdDetails("Commands ("+strconv.Itoa(len(list))+", the last one first)", mdTable([]string{"command", "result", "took"}, len(list), 60, 10_000, func(i int) []string {
+		c := list[i]
+		first, _, more := strings.Cut(strings.TrimSpace(c.Command), "\n")
+		line := mdCell(cmp.Or(first, c.Step), 200)
+		if more {
+			line += " …"
+		}
+		result := "failed"
+		switch {
+		case c.Exit != nil:
+			result = "exit " + strconv.Itoa(*c.Exit)
+		case c.OK:
+			result = "ok"
+		}
+		if c.Reason != "" && !c.OK {
+			result += ", " + mdText(c.Reason, 100)
+		}
+		return []string{line, result, spanText(time.Duration(max(c.DurationMS, 0)) * time.Millisecond)}
+	}))
+}
+
+// runs lists the runs that worked for the task, who did, and how old the base was.
+func (p pullBody) runs() string {
+	if len(p.work) == 0 {
+		return ""
+	}
+	var usage executor.Usage
+	agents := []string{}
+	for _, m := range p.work {
+		if m.Agent != "" && !slices.Contains(agents, m.Agent) {
+			agents = append(agents, m.Agent)
+		}
+		if u := m.Usage; u != nil {
+			usage.Calls += u.Calls
+			usage.InputTokens += u.InputTokens
+			usage.OutputTokens += u.OutputTokens
+			usage.CostMicros += u.CostMicros
+		}
+	}
+	newest := slices.Clone(p.work)
+	slices.Reverse(newest)
+	s := "## Evidence\n\n" + mdList(len(newest), 20, 8000, func(i int) string {
+		m := &newest[i]
+		head, _ := headline(m)
+		line := mdText(head, 100)
+		if page := p.page(m.Run, m.Run); page != "" {
+			line = page + ": " + line
+		} else {
+			line = mdCode(m.Run, 100) + ": " + line
+		}
+		return join(", ", line, duration(m))
+	})
+	var small []string
+	for _, a := range agents[:min(len(agents), 5)] {
+		small = append(small, "agent "+mdCode(a, 64))
+	}
+	if usage.Calls > 0 {
+		small = append(small, usageWords(usage))
+	}
+	m := &newest[0]
+	if base := mdCode(m.Base, 100); base != "" {
+		if age := refreshed(m.BaseRefreshed, m.EndedAt); age != "" {
+			small = append(small, "cut from "+base+", which was "+strings.TrimPrefix(age, "base "))
+		} else {
+			small = append(small, "cut from "+base)
+		}
+	}
+	if len(small) > 0 {
+		s += "\n\n" + strings.Join(small, " · ")
+	}
+	return s
 }
 
 // RenderReply answers one comment, or in the conversation when c is zero, from the manifest of the
 // work that addressed it: the commit, what changed, how the checks ended.
 func RenderReply(t Task, c github.Comment, work executor.Manifest, link func(run string) string) string {
-	panic("not built")
+	p := pullBody{task: t, work: []executor.Manifest{work}, link: link}
+	m := &p.work[0]
+	head := ""
+	switch {
+	case m.State == executor.StateFailed:
+		what, _ := headline(m)
+		head = mdText(what, 100) + "."
+		if m.Error != "" {
+			head += "\n\n" + mdQuote(m.Error, 1000)
+		}
+	case len(m.Changed) == 0:
+		head = "Nothing was changed for this."
+	default:
+		head = "Addressed in " + mdHash(m.Head) + ": " + changes(m)
+		if i := slices.IndexFunc(m.Changed, func(d gitd.Change) bool { return d.Path == c.Path || d.OldPath == c.Path }); c.Path != "" && i >= 0 {
+			head += ", here " + mdChange(m.Changed[i])
+		}
+		head += "."
+	}
+	files := ""
+	if c.Path == "" {
+		files = mdList(len(m.Changed), 10, 2000, func(i int) string { return mdChange(m.Changed[i]) })
+	}
+	_, what := headline(m)
+	if m.State == executor.StateFailed || m.Verdict == executor.VerdictNone {
+		what = ""
+	}
+	missing := ""
+	if list := unchecked(m); len(list) > 0 && m.State != executor.StateFailed {
+		missing = mdDetails("Not verified", mdList(len(list), 10, 2000, func(i int) string { return mdText(list[i], 300) }))
+	}
+	return join("\n\n", head, files, mdText(what, 300), checkTable(m), missing, p.page(m.Run, "Run's page")) + "\n"
 }
 
-// The texts of a task's thread in Slack.
-func taskReceived(t Task) string           { panic("not built") } // 🔨 New task received: {description}
-func taskWorking(doing string) string      { panic("not built") } // ⚙️ {doing}
-func taskRaised(t Task) string             { panic("not built") } // 🚀 PR raised: {pr_url} — awaiting review
-func taskAddressing(excerpt string) string { panic("not built") } // 💬 Addressing: "{comment_excerpt}"
-func taskPushed() string                   { panic("not built") } // ✅ Changes pushed, re-review requested
-func taskMerged(t Task) string             { panic("not built") } // 🎉 Merged: {pr_url}
-func taskFailed(t Task) string             { panic("not built") } // ❌ Task failed: {error}
+// mdHash is a commit in a form that GitHub makes a link of.
+func mdHash(h gitd.Hash) string {
+	if gitd.CheckHash(h) != nil {
+		return mdCode(string(h), 64)
+	}
+	return shortHash(h)
+}

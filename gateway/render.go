@@ -320,21 +320,7 @@ func (r Result) changed() string {
 
 // checked lists the checks that have said something, each with its last word, and tests that no check ran.
 func checked(m *executor.Manifest) string {
-	var ran []executor.ManifestCheck
-	told := map[string]bool{}
-	for i, c := range m.Checks {
-		told[c.Step] = true
-		again := func(d executor.ManifestCheck) bool { return d.Task == c.Task && d.Command == c.Command }
-		if (c.Result == executor.CheckPassed || c.Result == executor.CheckFailed) && !slices.ContainsFunc(m.Checks[i+1:], again) {
-			ran = append(ran, c)
-		}
-	}
-	var alone []executor.ManifestTests
-	for _, t := range m.Tests {
-		if !told[t.Step] && !t.Unknown {
-			alone = append(alone, t)
-		}
-	}
+	ran, alone := lastChecks(m)
 	if len(ran)+len(alone) == 0 {
 		return ""
 	}
@@ -345,8 +331,8 @@ func checked(m *executor.Manifest) string {
 		}
 		c := ran[i]
 		came := ""
-		if n := slices.IndexFunc(m.Tests, func(t executor.ManifestTests) bool { return t.Step == c.Step && c.Step != "" }); n >= 0 && c.Check == "tests" {
-			came = counted(m.Tests[n])
+		if t := testsOf(m, c); t != nil {
+			came = counted(*t)
 		}
 		if came == "" {
 			came = said(c.Why, 150)
@@ -356,10 +342,38 @@ func checked(m *executor.Manifest) string {
 		}
 		line := mark(c.Result == executor.CheckPassed) + tool(c.Check, c.Tool) + ": " + came
 		if !c.Current {
-			line += ", before the last change"
+			line += ", " + earlier
 		}
 		return line
 	})
+}
+
+// lastChecks are the checks that have said something, each with its last word, and
+// the tests that no check ran.
+func lastChecks(m *executor.Manifest) (ran []executor.ManifestCheck, alone []executor.ManifestTests) {
+	told := map[string]bool{}
+	for i, c := range m.Checks {
+		told[c.Step] = true
+		again := func(d executor.ManifestCheck) bool { return d.Task == c.Task && d.Command == c.Command }
+		if c.Result.Ran() && !slices.ContainsFunc(m.Checks[i+1:], again) {
+			ran = append(ran, c)
+		}
+	}
+	for _, t := range m.Tests {
+		if !told[t.Step] && !t.Unknown {
+			alone = append(alone, t)
+		}
+	}
+	return ran, alone
+}
+
+// testsOf is what the tests of a check came to; nil when it ran none.
+func testsOf(m *executor.Manifest, c executor.ManifestCheck) *executor.ManifestTests {
+	n := slices.IndexFunc(m.Tests, func(t executor.ManifestTests) bool { return t.Step == c.Step && c.Step != "" })
+	if n < 0 || c.Check != "tests" {
+		return nil
+	}
+	return &m.Tests[n]
 }
 
 func mark(ok bool) string {
@@ -399,8 +413,8 @@ func counted(t executor.ManifestTests) string {
 	return s
 }
 
-// unverified names what nobody has checked.
-func unverified(m *executor.Manifest) string {
+// unchecked names what nobody has checked.
+func unchecked(m *executor.Manifest) []string {
 	list := slices.Clone(m.Unverified)
 	// The manifest names them already, unless it was written by something older.
 	for _, c := range m.Checks {
@@ -415,6 +429,11 @@ func unverified(m *executor.Manifest) string {
 			list = append(list, words)
 		}
 	}
+	return list
+}
+
+func unverified(m *executor.Manifest) string {
+	list := unchecked(m)
 	if len(list) == 0 {
 		return ""
 	}
@@ -542,10 +561,15 @@ func agentWords(m *executor.Manifest) string {
 		s = "agent " + codeSpan(m.Agent, 64)
 	}
 	if u := m.Usage; u != nil && u.Calls > 0 {
-		s = join(" · ", s, fmt.Sprintf("%s to models, %s tokens in, %s out", plural(int(u.Calls), "call"), thousands(u.InputTokens), thousands(u.OutputTokens)))
-		if u.CostMicros > 0 {
-			s += fmt.Sprintf(", cost %.4f", float64(u.CostMicros)/1e6)
-		}
+		s = join(" · ", s, usageWords(*u))
+	}
+	return s
+}
+
+func usageWords(u executor.Usage) string {
+	s := fmt.Sprintf("%s to models, %s tokens in, %s out", plural(int(u.Calls), "call"), thousands(u.InputTokens), thousands(u.OutputTokens))
+	if u.CostMicros > 0 {
+		s += fmt.Sprintf(", cost %.4f", float64(u.CostMicros)/1e6)
 	}
 	return s
 }

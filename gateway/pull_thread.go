@@ -1,0 +1,51 @@
+package gateway
+
+import (
+	"strings"
+
+	"github.com/ramus-dev/ramus/gateway/slack"
+)
+
+// The texts of a task's thread in Slack, in mrkdwn: what strangers wrote in them is
+// escaped, so that it mentions nobody. [taskMessage] makes a message of one; RenderText,
+// which escapes, must not.
+
+func taskReceived(t Task) string {
+	return "🔨 New task received: " + cutEscaped(escape(noFences(strings.TrimSpace(readable(head(t.Description, sectionMax))))), sectionMax-200)
+}
+
+func taskWorking(doing string) string { return "⚙️ " + said(doing, 200) }
+
+func taskRaised(t Task) string {
+	return "🚀 PR raised: " + shownURL(t.PRURL) + " — awaiting review"
+}
+
+func taskAddressing(excerpt string) string { return `💬 Addressing: "` + said(excerpt, 140) + `"` }
+
+func taskPushed() string { return "✅ Changes pushed, re-review requested" }
+
+func taskMerged(t Task) string { return "🎉 Merged: " + shownURL(t.PRURL) }
+
+func taskFailed(t Task) string {
+	why := said(t.Error, 400)
+	if why == "" {
+		why = "no reason is known"
+	}
+	return "❌ Task failed: " + why
+}
+
+// shownURL is an address that can be pressed and reads as it is.
+func shownURL(address string) string {
+	if to, ok := linkable(address, notifiableMax/2); ok {
+		return "<" + to + ">"
+	}
+	return said(address, 200)
+}
+
+// taskMessage is a message of one of the texts.
+func taskMessage(text string) slack.Message {
+	var l layout
+	l.section(text)
+	first, _, _ := strings.Cut(text, "\n")
+	return slack.Message{Text: cutEscaped(first, notifiableMax), Blocks: l.blocks}
+}
