@@ -23,7 +23,6 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/fallback"
-	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/llm"
 	"github.com/ramus-dev/ramus/gateway/model"
 	"github.com/ramus-dev/ramus/gitd"
@@ -45,7 +44,7 @@ type installation struct {
 	fallback *fallback.Client  // nil: there is none
 	chat     *gateway.Chat     // nil: no Slack app is configured; only a server that stays opens it
 	engineer *gateway.Engineer // the same
-	github   *github.Client    // nil: none is configured
+	hub      *hub
 }
 
 // errLocked: another process has the data folder.
@@ -141,7 +140,10 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if err != nil {
 		return nil, err
 	}
-	upstreams, err := newUpstreams(c.Repos, secret)
+	if i.hub, err = newHub(c.GitHub, secret, log); err != nil {
+		return nil, err
+	}
+	upstreams, err := newUpstreams(c.Repos, i.hub)
 	if err != nil {
 		return nil, err
 	}
@@ -182,6 +184,9 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if i.chat != nil {
 		i.chat.Slack.Secrets = set
 	}
+	if i.hub.client != nil {
+		i.hub.client.Secrets = set
+	}
 	image := c.Image
 	if _, ok := engine.(*containers.Sandbox); ok {
 		image = "" // it has none, and evidence names what was used
@@ -211,7 +216,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	i.executor = x
 	i.gateway = &gateway.Server{
 		Executor: x, Git: git, Version: buildVersion(), Engine: engine.Name(), URL: c.URL, CORS: c.CORS, Streams: c.Streams,
-		DeploySecret: deploySecret, Secrets: set,
+		DeploySecret: deploySecret, GitHubSecret: i.hub.secret, Secrets: set,
 		Log: log, Chat: i.chat, Links: links,
 	}
 	return i, nil

@@ -57,7 +57,7 @@ func newEngineer(c EngineerConfig, log *slog.Logger) (*gateway.Engineer, error) 
 // its own server does not: it would begin with tasks and be gone.
 func (i *installation) openEngineer(ctx context.Context) error {
 	e := i.engineer
-	e.Executor, e.Git, e.GitHub = i.executor, i.git, i.github
+	e.Executor, e.Git, e.GitHub, e.Upstream = i.executor, i.git, i.hub.client, i.hub.upstream(i.git, i.executor.Upstreams)
 	if i.chat != nil {
 		e.Slack = i.chat.Slack
 		i.chat.Engineer = e

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"net/url"
+	"strings"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// GitHubConfig is the App, or the token, that ramus is at GitHub.
+type GitHubConfig struct {
+	URL               string `yaml:"url"`
+	APIURL            string `yaml:"api_url"`
+	AppID             int64  `yaml:"app_id"`
+	InstallationID    int64  `yaml:"installation_id"`
+	KeyEnv            string `yaml:"key_env"`
+	KeyFile           string `yaml:"key_file"`
+	TokenEnv          string `yaml:"token_env"`
+	TokenFile         string `yaml:"token_file"`
+	WebhookSecretEnv  string `yaml:"webhook_secret_env"`
+	WebhookSecretFile string `yaml:"webhook_secret_file"`
+}
+
+// hub is GitHub as it is configured.
+type hub struct {
+	web    *url.URL       // where its repositories are
+	tokens github.Tokens  // nil: nobody knows ramus there
+	client *github.Client // nil with tokens
+	secret string         // of webhooks; empty: none are taken
+	log    *slog.Logger
+}
+
+const githubURL = "https://github.com"
+
+// newHub makes what a configuration says of GitHub.
+func newHub(c GitHubConfig, secret *secrets, log *slog.Logger) (*hub, error) {
+	h := &hub{log: log}
+	var err error
+	if h.web, err = siteURL("github.url", c.URL); err != nil {
+		return nil, err
+	}
+	api := c.APIURL
+	switch {
+	case api != "":
+		if _, err := siteURL("github.api_url", api); err != nil {
+			return nil, err
+		}
+	case strings.EqualFold(h.web.Host, "github.com"):
+		api = github.DefaultURL
+	default:
+		api = h.web.JoinPath("api", "v3").String() // of an Enterprise Server
+	}
+	if h.tokens, err = newTokens(c, api, secret); err != nil {
+		return nil, err
+	}
+	if h.tokens != nil {
+		h.client = &github.Client{URL: api, Tokens: h.tokens, Log: log}
+	}
+	if h.secret, err = secret.value("github.webhook_secret", c.WebhookSecretEnv, c.WebhookSecretFile); err != nil {
+		return nil, err
+	}
+	if h.secret != "" && h.tokens == nil {
+		return nil, errors.New("github.webhook_secret is set, but neither an App nor a token: ramus could hear of pull requests and not look at them")
+	}
+	return h, nil
+}
+
+// siteURL reads a URL that secrets are sent to.
+func siteURL(key, text string) (*url.URL, error) {
+	u, err := url.Parse(strings.TrimSuffix(text, "/"))
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return nil, fmt.Errorf("%s is %q: want a URL such as %s", key, text, githubURL)
+	}
+	ip, _ := netip.ParseAddr(u.Hostname())
+	if u.Scheme != "https" && (u.Scheme != "http" || !ip.IsLoopback() && u.Hostname() != "localhost") {
+		return nil, fmt.Errorf("%s is %q: want https, since tokens are sent there", key, text)
+	}
+	return u, nil
+}
+
+// newTokens makes what gives tokens; nil where there is nothing.
+func newTokens(c GitHubConfig, api string, secret *secrets) (github.Tokens, error) {
+	key, err := secret.value("github.key", c.KeyEnv, c.KeyFile)
+	if err != nil {
+		return nil, err
+	}
+	token, err := secret.value("github.token", c.TokenEnv, c.TokenFile)
+	if err != nil {
+		return nil, err
+	}
+	switch app := key != "" || c.AppID != 0 || c.InstallationID != 0; {
+	case app && token != "":
+		return nil, errors.New("github has an App and a token: want one")
+	case token != "":
+		return github.Token(token), nil
+	case !app:
+		return nil, nil
+	case key == "" || c.AppID == 0:
+		return nil, errors.New("github needs app_id, and key_env or key_file")
+	}
+	parsed, err := github.ParseKey([]byte(key))
+	if err != nil {
+		return nil, err
+	}
+	return &github.App{ID: c.AppID, Installation: c.InstallationID, Key: parsed, URL: api}, nil
+}
+
+// at tells whether a URL's repository is at this GitHub, and which it is.
+func (h *hub) at(upstream string) (github.Name, bool) {
+	name, ok := github.ParseName(upstream)
+	if !ok || !strings.Contains(upstream, ":") {
+		return name, false // a name alone is of nowhere
+	}
+	host := ""
+	if u, err := url.Parse(upstream); err == nil && u.Host != "" {
+		if u.Scheme == h.web.Scheme {
+			return name, strings.EqualFold(u.Host, h.web.Host)
+		}
+		host = u.Hostname()
+		if u.Scheme != "ssh" {
+			return name, false
+		}
+	} else if host, _, _ = strings.Cut(upstream, ":"); strings.Contains(host, "@") {
+		_, host, _ = strings.Cut(host, "@")
+	}
+	return name, strings.EqualFold(host, h.web.Hostname()) || strings.EqualFold(host, "ssh."+h.web.Hostname())
+}
+
+// isHTTP tells whether git would show a token to an upstream.
+func isHTTP(upstream string) bool {
+	return strings.HasPrefix(upstream, "https://") || strings.HasPrefix(upstream, "http://")
+}
+
+// read lets git read an upstream that lies at this GitHub; nil: it has to do without.
+func (h *hub) read(upstream string) func(context.Context) (gitd.Credential, error) {
+	if _, here := h.at(upstream); !here || h.tokens == nil || !isHTTP(upstream) {
+		return nil
+	}
+	ask := github.Credential(h.tokens, upstream, github.AccessRead)
+	return func(ctx context.Context) (gitd.Credential, error) {
+		c, err := ask(ctx)
+		if errors.Is(err, github.ErrNotFound) {
+			// It may be public.
+			h.log.WarnContext(ctx, "the GitHub App is not installed for a repository, which is read without a token", "upstream", upstream, "err", err)
+			return gitd.Credential{}, nil
+		}
+		return c, err
+	}
+}
+
+// upstream says where a repository of ours is at this GitHub, and lets git in to write.
+func (h *hub) upstream(git *gitd.Server, ups map[string]executor.Upstream) func(repo string) (gitd.Upstream, github.Name, bool) {
+	return func(repo string) (gitd.Upstream, github.Name, bool) {
+		up := ups[repo].Upstream
+		if up.URL == "" {
+			r, err := git.Repo(repo)
+			if err != nil {
+				return gitd.Upstream{}, github.Name{}, false
+			}
+			if up.URL, err = r.Upstream(context.Background()); err != nil {
+				h.log.Warn("cannot tell where a repository comes from", "repo", repo, "err", err)
+			}
+		}
+		name, here := h.at(up.URL)
+		if !here || h.tokens == nil {
+			return gitd.Upstream{}, github.Name{}, false
+		}
+		if isHTTP(up.URL) {
+			up.Credential = github.Credential(h.tokens, up.URL, github.AccessWrite)
+		}
+		return up, name, true
+	}
+}
