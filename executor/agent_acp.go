@@ -350,7 +350,7 @@ func (l *liveRun) outside(step string) bool {
 		case e.Step != step:
 		case e.Type == EventStepStarted:
 			return false
-		case e.Type == EventTool, e.Type == EventEgress && e.Reason == "allowed":
+		case e.Type == EventTool && e.Kind != string(KindTask), e.Type == EventEgress && e.Reason == "allowed":
 			return true
 		}
 	}

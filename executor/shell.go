@@ -43,7 +43,7 @@ func (s *taskShell) Exec(ctx context.Context, command string, timeout time.Durat
 	// What the task sees is cut in the middle when it is long: secrets are taken out before.
 	cleanOut, cleanErr, flush := w.l.x.cleanCopy(&stdout, &stderr)
 	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Shell: command, Env: w.l.x.identity(w.l.claim.Asker), Timeout: timeout},
-		io.MultiWriter(w.out.stdout, cleanOut), io.MultiWriter(w.out.stderr, cleanErr))
+		w.heard(cleanOut, false), w.heard(cleanErr, true))
 	flush()
 	if err == nil {
 		err = context.Cause(ctx) // the command was stopped for it
@@ -55,6 +55,17 @@ func (s *taskShell) Exec(ctx context.Context, command string, timeout time.Durat
 		TimedOut:   exit.Reason == containers.ReasonTimeout,
 		Truncated:  stdout.Truncated() || stderr.Truncated(),
 		DurationMS: exit.Duration.Milliseconds()}, nil
+}
+
+// heard adds the step's own output to who hears a command; a visitor's task has none.
+func (w *work) heard(by io.Writer, stderr bool) io.Writer {
+	switch {
+	case w.out == nil:
+		return by
+	case stderr:
+		return io.MultiWriter(w.out.stderr, by)
+	}
+	return io.MultiWriter(w.out.stdout, by)
 }
 
 // links looks at a container's work tree for tasks.ResolvePath.
@@ -244,14 +255,16 @@ func (s *taskShell) Commit(ctx context.Context, message string, paths []string) 
 		_, trailers, _ := strings.Cut(text, trailerCaller+": ")
 		text = body + "\n\n" + trailerCaller + ": " + trailers
 	}
-	made, err := w.t.commit(ctx, w.host, w.head, w.l.claim.Asker, text, paths)
+	w.head.mu.Lock()
+	defer w.head.mu.Unlock()
+	made, err := w.t.commit(ctx, w.host, w.head.at, w.l.claim.Asker, text, paths)
 	if err != nil {
 		return "", fmt.Errorf("cannot commit: %w", err)
 	}
-	if made.tip == w.head {
+	if made.tip == w.head.at {
 		return "", nil
 	}
-	w.head = made.tip
+	w.head.at = made.tip
 	return string(made.tip), nil
 }
 

@@ -32,7 +32,7 @@ func OpenShell(t *testing.T, x *Executor, c Caller, repo string) tasks.Shell {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &work{l: l, t: l.target, host: lease.Host, id: "shell", before: tip, head: tip, s: stepInfo{ID: "shell"}}
+	w := &work{l: l, t: l.target, host: lease.Host, id: "shell", before: tip, head: &head{at: tip}, s: stepInfo{ID: "shell"}}
 	if w.out, err = l.openOutputs(w.s, 1, false); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"io"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
@@ -162,10 +164,18 @@ type work struct {
 	id     string    // of its command, or the prefix of its commands'
 	before gitd.Hash // the branch's tip when it began
 	out    *outputs
-	again  bool      // its command began before the server was restarted
-	n      int       // commands of a task so far
-	head   gitd.Hash // the branch's tip as its own commits have moved it
-	guests guests    // requests at the door that are for this step
+	again  bool         // its command began before the server was restarted
+	n      int          // commands of a task so far
+	head   *head        // the branch's tip as its own commits have moved it
+	guests guests       // requests at the door that are for this step
+	visits atomic.Int64 // tasks that its agent has run by its door
+}
+
+// head is a branch's tip as a step's own commits move it: those of its task, or
+// of tasks that its agent runs meanwhile.
+type head struct {
+	mu sync.Mutex // held while something is committed; guards at
+	at gitd.Hash
 }
 
 // outcome is how a step's commands ended.
@@ -191,7 +201,7 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 			return tasks.StepResult{}, err
 		}
 	}
-	w := &work{l: l, t: t, host: lease.Host, s: s, id: l.commandID(s.ID, start), before: tip, head: tip}
+	w := &work{l: l, t: t, host: lease.Host, s: s, id: l.commandID(s.ID, start), before: tip, head: &head{at: tip}}
 	data := started{ID: w.id, Prompts: s.Prompts}
 	if t.caller != l.claim.Caller {
 		data.Caller = t.caller
@@ -232,7 +242,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 		if err != nil && !errors.Is(err, containers.ErrGone) {
 			return res, fateLost, err
 		}
-		w := &work{l: l, t: t, host: lease.Host, s: s, id: st.ID, before: b.last.Parent, head: b.last.Parent, again: true}
+		w := &work{l: l, t: t, host: lease.Host, s: s, id: st.ID, before: b.last.Parent, head: &head{at: b.last.Parent}, again: true}
 		// Scripts, and commands of a task, cannot be taken up in the middle: they
 		// are ended first. A commit that was half way is made again by the next.
 		for _, c := range commands {
@@ -352,14 +362,16 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 	// From here on nothing may stop the record: the command has happened.
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), housekeeping)
 	defer cancel()
-	made, err := w.t.commit(cctx, w.host, w.head, l.claim.Asker, w.message(o), nil)
+	w.head.mu.Lock()
+	defer w.head.mu.Unlock()
+	made, err := w.t.commit(cctx, w.host, w.head.at, l.claim.Asker, w.message(o), nil)
 	after := made.tip
 	var refused *scriptError
 	switch {
 	case errors.As(err, &refused), errors.Is(err, errDiskFull):
 		o.result.OK = false
 		o.result.Error = l.x.Secrets.String("the command ran, but what it changed could not be committed and was thrown away: " + err.Error())
-		after = w.head
+		after = w.head.at
 	case err != nil:
 		return tasks.StepResult{}, err
 	}

@@ -3,13 +3,66 @@ package executor
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
 
+	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/tasks"
 )
 
+// maxToolData bounds what of a tool's result the journal keeps, in bytes.
+const maxToolData = 8 << 10
+
 // Task runs a library task in the visitor's container, beside the step that runs
-// now: an agent's tool. It is journalled as an EventTool; what it changes is
-// committed with the step. Between steps it is ErrConflict.
+// now: an agent's tool. It is journalled as an EventTool of kind "task"; what it
+// changes is committed with the step, and the step does not end before it. What it
+// prints is in what it returns, secrets taken out, and not in the step's output.
+// Between steps it is ErrConflict; a task that is not there, or that would not take
+// its parameters, is ErrInvalid.
 func (v Visitor) Task(ctx context.Context, name string, params json.RawMessage) (tasks.Output, error) {
-	panic("not built")
+	g, ok := v.Enter(ctx)
+	if !ok {
+		return tasks.Output{}, fmt.Errorf("cannot run %s: %w: nothing is at work in %s", name, ErrConflict, v.Caller)
+	}
+	defer g.Leave()
+	task, ok := tasks.Lookup(name)
+	if !ok {
+		return tasks.Output{}, fmt.Errorf("%w task %q: there is none of that name", ErrInvalid, name)
+	}
+	if len(params) > 0 && !json.Valid(params) {
+		return tasks.Output{}, fmt.Errorf("%w parameters of %s: they are no JSON", ErrInvalid, name)
+	}
+	x := g.w.l.x
+	begun := x.Now()
+	out, err := task.Run(g.Context(), &taskShell{w: g.w.beside(), timeout: x.Timeout}, params)
+	out = redact.Clean(x.Secrets, out)
+	done := out.OK && err == nil
+	e := Event{Type: EventTool, Kind: string(KindTask), Task: name, Message: name, OK: &done, DurationMS: x.Now().Sub(begun).Milliseconds()}
+	if err != nil {
+		e.Reason = clip(x.Secrets.String(err.Error()), maxAgentWords)
+	}
+	if data := marshal(toolRun{params, out}); len(data) <= maxToolData {
+		e.Data = data
+	}
+	g.Tell(e)
+	switch {
+	case errors.Is(err, tasks.ErrParams):
+		return out, fmt.Errorf("%w: %w", ErrInvalid, err)
+	case err != nil:
+		return out, fmt.Errorf("cannot run %s: %w", name, err)
+	}
+	return out, nil
+}
+
+// toolRun is the data of a task's EventTool, where it is not too long.
+type toolRun struct {
+	Params json.RawMessage `json:"params,omitempty"`
+	Output tasks.Output    `json:"output"`
+}
+
+// beside is the step as a visitor's task sees it: the same container and
+// branch, commands of its own, and no part in what the step prints.
+func (w *work) beside() *work {
+	return &work{l: w.l, t: w.t, host: w.host, s: w.s, before: w.before, head: w.head, id: w.id + ".v" + strconv.FormatInt(w.visits.Add(1), 10)}
 }

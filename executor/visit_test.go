@@ -1,0 +1,63 @@
+package executor_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/ramus-dev/ramus/executor"
+)
+
+// TestVisitorTask has an agent call library tasks at its door: they work in its
+// own work tree, what they change is in the turn's commit, and they are journalled.
+func TestVisitorTask(t *testing.T) {
+	var visitor executor.Visitor
+	w := newWorld(t, func(x *executor.Executor) {
+		withACP(nil)(x)
+		x.Door = map[string]func(executor.Visitor) http.Handler{"/tool/": func(v executor.Visitor) http.Handler {
+			visitor = v
+			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				out, err := v.Task(r.Context(), strings.TrimPrefix(r.URL.Path, "/tool/"), json.RawMessage(r.URL.Query().Get("p")))
+				if err != nil {
+					fmt.Fprintln(rw, "error:", err, errors.Is(err, executor.ErrInvalid))
+					return
+				}
+				fmt.Fprintln(rw, "ok:", out.OK, out.Value)
+			})
+		}}
+	})
+	call := func(name, params string) string {
+		return "run curl -sS -G --noproxy '*' --data-urlencode 'p=" + params + "' http://127.0.0.1:7070/tool/" + name
+	}
+	r := w.ended(w.ask("conv:visited", strings.Join([]string{
+		"write before.txt made by the agent",
+		call("lib_write_file", `{"path":"made.txt","content":"by a tool\n"}`),
+		call("lib_read_file", `{"path":"before.txt"}`),
+		call("lib_git_commit", `{"message":"Half way"}`),
+		"write after.txt more",
+		call("lib_nothing", `{}`),
+		call("lib_read_file", `{"nothing":1}`),
+	}, "\n")).Name())
+	if r.State != executor.StateComplete {
+		t.Fatalf("%+v\n%s", r, w.journal(r.Name()))
+	}
+	if got := w.inRepo("show", "ramus/conv-visited:made.txt"); got != "by a tool" {
+		t.Errorf("made.txt: %q", got)
+	}
+	if got := w.inRepo("log", "--format=%s", "main..ramus/conv-visited"); !strings.Contains(got, "Half way\n") && !strings.HasSuffix(got, "Half way") {
+		t.Errorf("log: %q", got)
+	}
+	var names []string
+	for _, e := range w.events(r.Name(), executor.EventTool) {
+		names = append(names, fmt.Sprint(e.Message, *e.OK, e.Step))
+	}
+	if len(names) != 4 {
+		t.Errorf("%q", names)
+	}
+	if _, err := visitor.Task(t.Context(), "lib_read_file", nil); !errors.Is(err, executor.ErrConflict) {
+		t.Errorf("between steps: %v", err)
+	}
+}
