@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -78,7 +79,7 @@ type AgentCall struct {
 	Name   string `json:"name,omitempty"` // empty: the only one there is
 	Prompt string `json:"prompt"`
 	// Session labels the agent's memory: calls of the same caller and agent with
-	// the same label go on with one session. Empty is a label too.
+	// the same label go on with one session. Empty is a label too, and the only one for agents of ProtocolText.
 	Session string `json:"session,omitempty"`
 	// Files are offered to the agent beside the work tree; they are kept in the run's ref.
 	Files []Attachment `json:"files,omitempty"`
@@ -108,6 +109,7 @@ const (
 	// Prompts that wait are given together, as far as they fit into one turn.
 	maxTurnText = 1 << 20
 	maxUnheard  = 100
+	maxLabel    = 200
 	agentOutput = 256 << 20
 )
 
@@ -222,6 +224,13 @@ func (x *Executor) planAgent(call AgentCall, p *plan) error {
 	}
 	if err := a.accepts(call.Prompt, call.Files); err != nil {
 		return err
+	}
+	switch {
+	case len(call.Session) > maxLabel || !utf8.ValidString(call.Session):
+		return fmt.Errorf("%w session label: at most %d bytes of text", ErrInvalid, maxLabel)
+	case call.Session != "" && a.Protocol != ProtocolACP:
+		return fmt.Errorf("%w session label %q: %s goes on with what it was told last and cannot keep several sessions apart; that takes an agent of kind acp",
+			ErrInvalid, call.Session, a.Name)
 	}
 	call.Name = a.Name
 	p.given = named(call.Files)
@@ -412,7 +421,7 @@ func (x *Executor) saidTo(ctx context.Context, r Run) (*AgentCall, error) {
 		events = append(events, e)
 	}
 	prompts := r.prompts(events)
-	call := &AgentCall{Name: a.Name, Prompt: joinPrompts(prompts)}
+	call := &AgentCall{Name: a.Name, Prompt: joinPrompts(prompts), Session: r.Agent.Session}
 	if len(call.Prompt) > a.maxPrompt() {
 		// Each was short enough, all of them are not: they become a file.
 		call.Files = []Attachment{{Name: "prompts.txt", Type: "text/plain", Content: []byte(call.Prompt)}}

@@ -244,9 +244,9 @@ func (t *turn) formerSession() string {
 		return id
 	}
 	own := t.l.claim
-	for _, r := range slices.Backward(t.l.x.OfCaller(own.Caller)) {
-		if r.ID != own.ID && r.Agent != nil && r.Agent.Name == own.Agent.Name && r.Agent.Session == own.Agent.Session && r.Session != "" {
-			return r.Session
+	for _, s := range sessions(t.l.x.OfCaller(own.Caller)) {
+		if s.Agent == own.Agent.Name && s.Label == own.Agent.Session {
+			return s.ID
 		}
 	}
 	return ""

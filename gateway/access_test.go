@@ -65,6 +65,7 @@ var expected = map[string]row{
 	"POST /api/callers/{caller}/merge":                     {gateway.AccessWrite, "repo", "/api/callers/run:subject/merge", ""},
 	"POST /api/callers/{caller}/rollback":                  {gateway.AccessWrite, "repo", "/api/callers/run:subject/rollback", `{"to":"main"}`},
 	"POST /api/callers/{caller}/stop":                      {gateway.AccessWrite, "repo", "/api/callers/run:subject/stop", ""},
+	"GET /api/callers/{caller}/sessions":                   {gateway.AccessRead, "repo", "/api/callers/run:subject/sessions", ""},
 	"GET /api/callers/{caller}/processes":                  {gateway.AccessRead, "repo", "/api/callers/run:subject/processes", ""},
 	"GET /api/callers/{caller}/processes/{process}/output": {gateway.AccessRead, "repo", "/api/callers/run:subject/processes/1/output", ""},
 	"DELETE /api/callers/{caller}/processes/{process}":     {gateway.AccessWrite, "repo", "/api/callers/run:subject/processes/1", ""},

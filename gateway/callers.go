@@ -51,6 +51,18 @@ func (c *call) caller() error {
 	return c.reply(st)
 }
 
+func (c *call) sessions() error {
+	st, err := c.namedCaller()
+	if err != nil {
+		return err
+	}
+	list, err := c.Executor.Sessions(c.R.Context(), st.Caller.String())
+	if err != nil {
+		return err
+	}
+	return c.reply(list)
+}
+
 // span is where a caller's work begins and ends in its repository.
 func (c *call) span(st executor.CallerStatus) (r *gitd.Repo, from, to string, err error) {
 	ctx := c.R.Context()

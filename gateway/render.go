@@ -46,11 +46,13 @@ func RenderProgress(p Standing) slack.Message {
 	return slack.Message{Text: notification(head, p.notice()), Blocks: l.blocks}
 }
 
+// gate is what a person is asked: by a run that waits, or by an agent at work that asks for leave.
 func (p Standing) gate() *executor.Gate {
-	if p.Run.State != executor.StateAwaitingReview {
-		return nil
+	switch p.Run.State {
+	case executor.StateAwaitingReview, executor.StateRunning:
+		return p.Run.Gate
 	}
-	return p.Run.Gate
+	return nil
 }
 
 func (p Standing) head() string {
@@ -63,6 +65,9 @@ func (p Standing) head() string {
 	case executor.StateRunning:
 		if p.Run.Place > 0 {
 			return fmt.Sprintf("⏳ In line for a container, place %d", p.Run.Place)
+		}
+		if p.gate() != nil {
+			return "✋ Waiting for an answer"
 		}
 		return "⚙️ Working"
 	case executor.StateAwaitingReview:

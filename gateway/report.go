@@ -207,7 +207,7 @@ func (r *reporter) take(e executor.Event) {
 			r.ts = p.TS
 		}
 		return
-	case executor.EventQueued, executor.EventRunState, executor.EventGate, executor.EventPrompt, executor.EventCheck:
+	case executor.EventQueued, executor.EventRunState, executor.EventGate, executor.EventDecision, executor.EventPrompt, executor.EventCheck:
 	default:
 		return
 	}

@@ -119,6 +119,8 @@ func (s *Server) apiRoutes() []Route {
 			Request: Rollback{}, Response: RolledBack{}, Handle: (*call).rollback},
 		{Method: "POST", Pattern: "/api/callers/{caller}/stop", Access: AccessWrite, Summary: "Stop all runs of a caller and remove its container",
 			Response: executor.CallerStatus{}, Handle: (*call).stopCaller},
+		{Method: "GET", Pattern: "/api/callers/{caller}/sessions", Access: AccessRead, Summary: "A caller's sessions with agents, by agent and label, the most recently used first",
+			Response: []executor.Session{}, Handle: (*call).sessions},
 		{Method: "GET", Pattern: "/api/callers/{caller}/processes", Access: AccessRead, Summary: "A caller's background processes",
 			Response: []executor.Process{}, Handle: (*call).processes},
 		{Method: "GET", Pattern: "/api/callers/{caller}/processes/{process}/output", Access: AccessRead, Summary: "What a background process has printed; follow=1 goes on until it ends",

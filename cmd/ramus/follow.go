@@ -140,6 +140,10 @@ func (p *progress) show(ev executor.Event) {
 		p.line(name(ev), "%s", p.colour(yellow, "? "+p.oneLine(ev.Message, 200)))
 	case executor.EventDecision:
 		p.line(name(ev), "%s", p.oneLine(decided(ev), 200))
+	case executor.EventAgent:
+		p.did(ev)
+	case executor.EventTool:
+		p.line(name(ev), "%s", p.colour(dim, "tool "+p.oneLine(ev.Message, 100)))
 	case executor.EventEgress:
 		if ev.Reason == "refused" {
 			p.line("", "%s", p.colour(yellow, "the network refused "+p.oneLine(ev.Message, 100)))
@@ -154,6 +158,18 @@ func (p *progress) show(ev executor.Event) {
 		p.line(name(ev), "%s", p.colour(yellow, p.oneLine(strings.ReplaceAll(ev.Reason, "_", " ")+": "+ev.Message, 200)))
 	case executor.EventRecovered, executor.EventNote:
 		p.line(name(ev), "%s", p.oneLine(ev.Message, 200))
+	}
+}
+
+// did shows what an agent does: each tool call once, when it begins.
+func (p *progress) did(ev executor.Event) {
+	switch ev.Kind {
+	case "tool_call", "plan":
+		p.line(name(ev), "%s", p.colour(dim, p.oneLine(ev.Message, 100)))
+	case "permission":
+		if strings.HasPrefix(ev.Message, executor.PermissionDeny) {
+			p.line(name(ev), "%s", p.colour(yellow, p.oneLine(ev.Message, 200)))
+		}
 	}
 }
 

@@ -411,6 +411,11 @@ func (c *Client) StopCaller(ctx context.Context, name string) (executor.CallerSt
 	return post[executor.CallerStatus](ctx, c, "/api/callers/"+segment(name)+"/stop", nil)
 }
 
+// Sessions lists a caller's sessions with agents, the most recently used first.
+func (c *Client) Sessions(ctx context.Context, caller string) ([]executor.Session, error) {
+	return get[[]executor.Session](ctx, c, "/api/callers/"+segment(caller)+"/sessions")
+}
+
 // Processes lists a caller's background processes.
 func (c *Client) Processes(ctx context.Context, caller string) ([]executor.Process, error) {
 	return get[[]executor.Process](ctx, c, "/api/callers/"+segment(caller)+"/processes")

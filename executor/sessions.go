@@ -1,0 +1,71 @@
+package executor
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+)
+
+// SessionState is how a session with an agent stands.
+type SessionState string
+
+// The states of a session.
+const (
+	SessionRunning SessionState = "running" // a run of it is not over
+	SessionStopped SessionState = "stopped" // it can be gone on with
+	SessionError   SessionState = "error"   // its last run failed; it can be gone on with all the same
+)
+
+// Session is what a caller said to one agent under one label, over all runs.
+type Session struct {
+	Caller Caller       `json:"caller"`
+	Agent  string       `json:"agent"`
+	Label  string       `json:"label"`        // AgentCall.Session
+	ID     string       `json:"id,omitempty"` // of the agent's own, where it tells one
+	State  SessionState `json:"state"`
+	Runs   int          `json:"runs"`
+	Last   string       `json:"last"`            // the name of the last run
+	Error  string       `json:"error,omitempty"` // why that failed
+	At     time.Time    `json:"at"`              // when that ended or, while it has not, began
+}
+
+// Sessions lists the sessions of a caller, the most recently used first. They
+// follow from its runs, so they are there as long as those are.
+func (x *Executor) Sessions(ctx context.Context, caller string) ([]Session, error) {
+	c, err := x.Caller(ctx, caller)
+	if err != nil {
+		return nil, err
+	}
+	return sessions(x.OfCaller(c.Caller)), nil
+}
+
+// sessions are those of a caller's runs, oldest run first.
+func sessions(runs []Run) []Session {
+	list := []Session{}
+	for _, r := range runs {
+		if r.Kind != KindAgent || r.Agent == nil {
+			continue
+		}
+		at := slices.IndexFunc(list, func(s Session) bool { return s.Agent == r.Agent.Name && s.Label == r.Agent.Session })
+		if at < 0 {
+			at = len(list)
+			list = append(list, Session{Caller: r.Caller, Agent: r.Agent.Name, Label: r.Agent.Session})
+		}
+		s := &list[at]
+		s.Runs++
+		s.ID = cmp.Or(r.Session, s.ID)
+		s.Last, s.Error, s.State, s.At = r.Name(), "", SessionStopped, r.EndedAt
+		switch {
+		case !r.Ended():
+			s.State = SessionRunning
+		case r.State == StateFailed && r.Reason != ReasonCancelled:
+			s.State, s.Error = SessionError, r.Error
+		}
+		if s.At.IsZero() {
+			s.At = r.CreatedAt
+		}
+	}
+	slices.SortStableFunc(list, func(a, b Session) int { return b.At.Compare(a.At) })
+	return list
+}
