@@ -451,7 +451,7 @@ func (j *job) start(ctx context.Context, w work) error {
 	if err == nil {
 		_, err = j.Executor.Begin(ctx, run.Name(), executor.Request{Agent: &executor.AgentCall{Name: t.AgentID, Prompt: prompt}, Base: t.Base})
 	}
-	if p := asProblem(err, local); err != nil && p.Status < 500 && !isConflict(err) {
+	if err != nil && !isConflict(err) && asProblem(err, local).Status < 500 {
 		return &refusedWork{err}
 	}
 	return err
@@ -607,7 +607,6 @@ func (j *job) watch(ctx context.Context, w work) *follower {
 	go func() {
 		defer close(f.gone)
 		defer cancel()
-		caller := j.task.Caller()
 		var told time.Time
 		said := 0
 		for e, err := range j.Executor.Events(ctx, w.Run, 0, true) {
@@ -629,7 +628,7 @@ func (j *job) watch(ctx context.Context, w work) *follower {
 				}
 			}
 		}
-		f.run, f.err = j.Executor.Settled(ctx, caller, w.id())
+		f.run, f.err = j.Executor.Settled(ctx, Task{ID: j.id}.Caller(), w.id())
 		if f.err == nil && !f.run.Ended() {
 			f.err = fmt.Errorf("cannot follow %s: %w", w.Run, executor.ErrClosed)
 		}
@@ -655,19 +654,27 @@ func (j *job) amendNew(ctx context.Context, e executor.Event) error {
 
 // doing is what an event of a run says about what is being done, in words.
 func doing(e executor.Event) (text string, bad bool) {
+	what := firstOf(e.Command)
+	switch {
+	case e.Kind == string(executor.KindAgent):
+		agent, _, _ := strings.Cut(what, ":")
+		what = agent
+	case e.Task != "":
+		what = "running " + strings.ReplaceAll(strings.TrimPrefix(strings.TrimPrefix(e.Task, "lib_"), "run_"), "_", " ")
+	}
 	switch e.Type {
 	case executor.EventStepStarted:
-		if e.Task != "" {
-			return e.Task, false
+		if e.Kind == string(executor.KindAgent) {
+			what += " is at work"
 		}
-		return firstOf(e.Command), false
+		return what, false
 	case executor.EventAgent:
 		if e.Kind == "tool_call" {
 			return firstOf(e.Message), false
 		}
 	case executor.EventStepFinished:
 		if e.OK != nil && !*e.OK {
-			return firstOf(e.Command) + " failed", true
+			return what + " failed", true
 		}
 	}
 	return "", false

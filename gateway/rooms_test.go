@@ -49,6 +49,9 @@ func open(t *testing.T, withContainers bool, change func(*gateway.Server)) *room
 		t.Fatal(err)
 	}
 	x := &executor.Executor{Data: dir, Git: git, Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(dir, "hosts")}}
+	if withContainers {
+		x.Agents = map[string]executor.Agent{"scripted": scriptedAgent(t)}
+	}
 	if err := x.Open(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,227 @@
+package gateway_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/github/githubtest"
+	"github.com/ramus-dev/ramus/gateway/slack"
+	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// shop is rooms with an engineer in them, a repository at a GitHub, and a Slack.
+type shop struct {
+	*rooms
+	t        *testing.T
+	engineer *gateway.Engineer
+	github   *githubtest.Server
+	repo     *githubtest.Repo
+	slack    *slacktest.Server
+}
+
+func openShop(t *testing.T, change func(*gateway.Engineer)) *shop {
+	t.Helper()
+	k := &shop{t: t, github: githubtest.New(t), slack: slacktest.New(t)}
+	var err error
+	if k.repo, err = k.github.AddRepo("app", ""); err != nil {
+		t.Fatal(err)
+	}
+	k.rooms = open(t, true, func(s *gateway.Server) {
+		app := &github.App{ID: k.github.App, Installation: k.github.Installation, Key: k.github.Key, URL: k.github.API()}
+		upstream := gitd.Upstream{URL: k.github.Upstream("app"), Credential: github.Credential(app, k.github.Upstream("app"), github.AccessWrite)}
+		k.engineer = &gateway.Engineer{Executor: s.Executor, Git: s.Git, Links: s.Links,
+			GitHub: &github.Client{URL: k.github.API(), Tokens: app},
+			Upstream: func(repo string) (gitd.Upstream, github.Name, bool) {
+				return upstream, github.Name{Owner: "acme", Repo: "app"}, repo == "app"
+			},
+			Slack: &slack.Client{URL: k.slack.API(), Token: k.slack.Token}, Channel: "C01",
+			Gather: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(testWriter{t}, nil)),
+		}
+		s.Engineer, s.GitHubSecret = k.engineer, k.github.HookSecret
+		if change != nil {
+			change(k.engineer)
+		}
+		if _, err := s.Git.ImportFrom(t.Context(), "app", upstream, false, nil); err != nil {
+			t.Fatal(err)
+		}
+	})
+	k.github.SetHook(k.web.URL + "/webhooks/github")
+	k.open()
+	t.Cleanup(func() {
+		if err := k.engineer.Close(); err != nil {
+			t.Error(err)
+		}
+		k.slack.Close()
+	})
+	return k
+}
+
+func (k *shop) open() {
+	k.t.Helper()
+	if err := k.engineer.Open(k.t.Context()); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+type testWriter struct{ t *testing.T }
+
+func (w testWriter) Write(p []byte) (int, error) {
+	w.t.Log(strings.TrimSpace(string(p)))
+	return len(p), nil
+}
+
+// submit hands a task over whose agent does what the lines say.
+func (k *shop) submit(lines ...string) gateway.Task {
+	k.t.Helper()
+	t, err := k.engineer.Submit(k.t.Context(), gateway.Submission{Description: strings.Join(lines, "\n"), Agent: "scripted",
+		Asker: gitd.Person{Name: "Ada", Email: "ada@example.org"}})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	return t
+}
+
+// until waits for a task to be as wanted.
+func (k *shop) until(id, what string, ready func(gateway.Task) bool) gateway.Task {
+	k.t.Helper()
+	ctx, cancel := context.WithTimeout(k.t.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		t, err := k.engineer.Task(ctx, id)
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		if ready(t) {
+			return t
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			k.t.Fatalf("%s: %+v\n%s", what, t, k.story(t))
+		}
+	}
+}
+
+// settled waits until a task is in a state and all is posted.
+func (k *shop) settled(id string, state executor.State) gateway.Task {
+	k.t.Helper()
+	return k.until(id, "waiting for "+string(state), func(t gateway.Task) bool { return t.Status == state && t.Unposted == 0 })
+}
+
+// story is all that is known about a task.
+func (k *shop) story(t gateway.Task) string {
+	var b strings.Builder
+	for _, run := range append([]string{t.Run}, t.Work...) {
+		fmt.Fprintf(&b, "%s\n", run)
+		for e, err := range k.Executor.Events(context.Background(), run, 0, false) {
+			if err != nil {
+				fmt.Fprintln(&b, err)
+				break
+			}
+			fmt.Fprintf(&b, "  %d %s %s %s %s %.300s\n", e.Seq, e.Type, e.Kind, e.Step, e.Message, e.Data)
+		}
+	}
+	for _, p := range k.repo.Pulls() {
+		fmt.Fprintln(&b, p)
+	}
+	for _, m := range k.slack.Messages("C01") {
+		fmt.Fprintln(&b, m.ThreadTS, m.Text)
+	}
+	return b.String()
+}
+
+// thread is what the task's thread in Slack says.
+func (k *shop) thread(t gateway.Task) (texts []string) {
+	for _, m := range k.slack.Messages("C01") {
+		if m.TS == t.SlackThreadTS || m.ThreadTS == t.SlackThreadTS {
+			texts = append(texts, m.Text)
+		}
+	}
+	return texts
+}
+
+// TestEngineer takes a task from its submission to its merge, with a review between.
+func TestEngineer(t *testing.T) {
+	k := openShop(t, func(e *gateway.Engineer) { e.DeleteBranch, e.Labels = true, []string{"ramus"} })
+	task := k.submit("write made.txt made")
+	if task.Status != executor.StateSubmitted || task.ID == "" {
+		t.Fatalf("%+v", task)
+	}
+	task = k.settled(task.ID, executor.StateAwaitingReview)
+	pull := k.repo.Pull(task.PRNumber)
+	if pull.State != "open" || pull.URL != task.PRURL || pull.Head != task.Branch || !strings.Contains(pull.Body, "made.txt") || len(pull.Labels) != 1 {
+		t.Errorf("%v\n%s", pull, k.story(task))
+	}
+	if text, err := k.repo.File(task.Branch, "made.txt"); err != nil || text != "made" {
+		t.Errorf("%q, %v", text, err)
+	}
+	if _, err := k.repo.CommentLine("reviewer", pull.Number, "made.txt", 1, "append made.txt more"); err != nil {
+		t.Fatal(err)
+	}
+	task = k.until(task.ID, "the comment's work", func(t gateway.Task) bool {
+		return len(t.Work) == 2 && t.Status == executor.StateAwaitingReview && t.Unposted == 0
+	})
+	if text, err := k.repo.File(task.Branch, "made.txt"); err != nil || text != "made\nmore" {
+		t.Errorf("%q, %v\n%s", text, err, k.story(task))
+	}
+	pull = k.repo.Pull(task.PRNumber)
+	if len(pull.Lines) != 2 || pull.Lines[1].ReplyTo != pull.Lines[0].ID || len(pull.Requested) != 1 {
+		t.Errorf("%v", pull)
+	}
+	if _, err := k.repo.Review("reviewer", pull.Number, "changes_requested", "append made.txt again"); err != nil {
+		t.Fatal(err)
+	}
+	task = k.until(task.ID, "the review's work", func(t gateway.Task) bool {
+		return len(t.Work) == 3 && t.Status == executor.StateAwaitingReview && t.Unposted == 0
+	})
+	if err := k.repo.Approve("reviewer", pull.Number, "good"); err != nil {
+		t.Fatal(err)
+	}
+	k.until(task.ID, "the approval", func(t gateway.Task) bool { return t.Approved })
+	if _, err := k.repo.Merge("reviewer", pull.Number, "squash"); err != nil {
+		t.Fatal(err)
+	}
+	task = k.settled(task.ID, executor.StateComplete)
+	if head := k.repo.Head(task.Branch); head != "" {
+		t.Errorf("the branch is still at %s", head)
+	}
+	status, err := k.Executor.Caller(t.Context(), "conv:"+task.ID)
+	if err != nil || status.Container != nil {
+		t.Errorf("%+v, %v", status, err)
+	}
+	want := []string{"🔨 New task received: write made.txt made", "⚙️", "🚀 PR raised: " + task.PRURL + " — awaiting review",
+		`💬 Addressing: "append made.txt more"`, "⚙️", "✅ Changes pushed, re-review requested", `💬 Addressing: "append made.txt again"`, "⚙️",
+		"✅ Changes pushed, re-review requested", "🎉 Merged: " + task.PRURL}
+	got := k.thread(task)
+	ok := len(got) == len(want)
+	for i := range want {
+		ok = ok && i < len(got) && strings.HasPrefix(got[i], want[i])
+	}
+	if !ok {
+		t.Errorf("the thread says\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if t.Failed() {
+		t.Log(k.story(task))
+	}
+}
+
+func scriptedAgent(t *testing.T) executor.Agent {
+	t.Helper()
+	script, err := os.ReadFile("../examples/agents/scripted.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return executor.Agent{Command: []string{"sh", "-c", string(script), "scripted"},
+		Resume: []string{"sh", "-c", string(script), "scripted", "--resume"}, State: []string{".scripted"}}
+}
