@@ -121,7 +121,8 @@ func (j *job) postSlack(ctx context.Context, t Task, m message) (where string, c
 	if m.Kind != mailThread && t.SlackThreadTS == "" {
 		return "", nil, fmt.Errorf("%w: the task has no thread", github.ErrRefused)
 	}
-	msg := slack.Message{Channel: j.Channel, ThreadTS: t.SlackThreadTS, Text: m.Text, Mark: slack.Mark{Run: t.Run, Key: m.Key, Part: m.Kind}}
+	msg := taskMessage(m.Text)
+	msg.Channel, msg.ThreadTS, msg.Mark = j.Channel, t.SlackThreadTS, slack.Mark{Run: t.Run, Key: m.Key, Part: m.Kind}
 	ts, err := j.Slack.Post(ctx, msg, true)
 	if err != nil {
 		return "", nil, err

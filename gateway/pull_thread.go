@@ -34,10 +34,10 @@ func taskFailed(t Task) string {
 	return "❌ Task failed: " + why
 }
 
-// shownURL is an address that can be pressed and reads as it is.
+// shownURL is an address as it is: Slack makes it one that can be pressed.
 func shownURL(address string) string {
 	if to, ok := linkable(address, notifiableMax/2); ok {
-		return "<" + to + ">"
+		return to
 	}
 	return said(address, 200)
 }
