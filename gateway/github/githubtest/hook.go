@@ -139,6 +139,8 @@ func (s *Server) deliverAll(ctx context.Context) {
 		if len(s.state.waiting) > 0 {
 			next, s.state.waiting = s.state.waiting[0], s.state.waiting[1:]
 		}
+		s.state.sending = next != nil
+		s.move()
 		s.mu.Unlock()
 		if next != nil {
 			s.attempt(ctx, next)
@@ -150,6 +152,15 @@ func (s *Server) deliverAll(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// Settle waits until all deliveries that are on their way have been tried.
+func (s *Server) Settle(ctx context.Context) error {
+	return s.Until(ctx, "the webhooks", func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return !s.state.sending && len(s.state.waiting) == 0
+	})
 }
 
 // Deliver delivers one, for the first time or again, as "Redeliver" does: with the same id.

@@ -128,7 +128,7 @@ func (s *Server) openPull(r *repo, by *actor, title, body, head, base string, dr
 		head: head, headSHA: r.heads[head], base: base, created: s.Now(), updated: s.Now()}
 	r.pulls = append(r.pulls, p)
 	s.keepHead(p)
-	s.change(p.change("open", by.user, title))
+	s.change(p.change("open", by.user, strings.TrimSpace(title+"\n\n"+body)))
 	s.emitPull(p, "opened", by.user, nil)
 	return p, nil
 }

@@ -399,6 +399,13 @@ func (s *Server) pushCommit(r *repo, sha string) object {
 	return c
 }
 
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
 // maxCommits is how many a push event lists; GitHub lists 2048.
 const maxCommits = 2048
 
@@ -437,7 +444,7 @@ func (s *Server) emitPush(r *repo, branch, from, to string, by *user) {
 	if to == "" {
 		kind = "delete"
 	}
-	s.change(Change{Repo: r.name, Kind: kind, User: by.login, Ref: branch, SHA: to, Text: fmt.Sprintf("%d commits", len(commits))})
+	s.change(Change{Repo: r.name, Kind: kind, User: by.login, Ref: branch, SHA: to, Text: count(len(commits), "commit")})
 	s.emit(r, by, "push", "", object{"ref": "refs/heads/" + branch, "before": before, "after": after, "repository": repository,
 		"pusher":  object{"name": by.login, "email": by.login + "@users.noreply.github.com"},
 		"created": from == "", "deleted": to == "", "forced": from != "" && to != "" && !s.descends(r, to, from), "base_ref": nil,

@@ -99,7 +99,11 @@ func (s *Server) addReview(p *pull, by *user, state, body, commit string, commen
 	o["state"] = strings.ToLower(state)
 	s.emit(p.r, by, "pull_request_review", "submitted", object{"action": "submitted", "review": o, "pull_request": s.pullObject(p), "repository": s.repoObject(p.r)})
 	for _, c := range comments {
-		ch := p.change("line", by, c.body)
+		kind := "line"
+		if c.reply != 0 {
+			kind = "reply"
+		}
+		ch := p.change(kind, by, c.body)
 		ch.Path, ch.Line = c.path, c.line
 		s.change(ch)
 		s.emit(p.r, by, "pull_request_review_comment", "created", object{"action": "created", "comment": s.lineObject(c),

@@ -54,6 +54,8 @@ type Server struct {
 
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
+	// Extra serves what is below /_standin; nil: nothing.
+	Extra http.Handler
 	// On is told of every change, one after another, in order. It must not call the Server.
 	On  func(Change)
 	Log *slog.Logger // default none
@@ -94,6 +96,7 @@ type state struct {
 	held       bool
 	deliveries []*Delivery
 	waiting    []*Delivery // for the lane
+	sending    bool        // the lane is at work
 }
 
 // user is a person, an organization or a bot.
@@ -109,7 +112,7 @@ type Change struct {
 	Repo   string // without the account
 	Number int    // of the pull request; 0: none
 	// Kind is "push", "delete", "open", "edit", "close", "reopen", "ready", "merge", "comment",
-	// "line", "review", "dismiss", "request", "label", "check", "workflow", "delivery".
+	// "line", "reply", "review", "dismiss", "request", "label", "check", "workflow", "delivery".
 	Kind string
 	User string // who did it
 	Text string // what was said, or what became of it
@@ -367,6 +370,10 @@ func (s *Server) user(login, kind string) *user {
 
 // ServeHTTP answers the API, git and browsers.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if s.Extra != nil && strings.HasPrefix(r.URL.Path, "/_standin") {
+		s.Extra.ServeHTTP(w, r)
+		return
+	}
 	path := r.URL.EscapedPath()
 	api := strings.HasPrefix(path, "/api/v3/")
 	path = strings.TrimPrefix(path, "/api/v3")

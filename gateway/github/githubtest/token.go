@@ -63,6 +63,20 @@ func (s *Server) AddToken(login string, repos []string, permissions map[string]s
 	return s.token(prefix, &actor{user: s.user(login, "User"), repos: repos, permissions: permissions}).token
 }
 
+// SetToken makes a given text a user's classic token.
+func (s *Server) SetToken(login, text string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.state.tokens[text] = &actor{token: text, user: s.user(login, "User")}
+}
+
+// Revoke ends a token at once, as an owner or GitHub may.
+func (s *Server) Revoke(text string) {
+	s.mu.Lock()
+	delete(s.state.tokens, text)
+	s.mu.Unlock()
+}
+
 // token gives an actor a token. s.mu is held.
 func (s *Server) token(prefix string, a *actor) *actor {
 	a.token = prefix + rand.Text() + rand.Text()[:10]
