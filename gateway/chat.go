@@ -69,8 +69,8 @@ type Chat struct {
 	Links *Links
 	// Engineer hears what is said in the threads of its tasks; nil: there are none.
 	Engineer *Engineer
-	Log   *slog.Logger
-	Now   func() time.Time
+	Log      *slog.Logger
+	Now      func() time.Time
 
 	ctx    context.Context
 	stop   context.CancelFunc

@@ -97,6 +97,7 @@ const (
 const (
 	mailThread   = "thread"   // begins the thread in Slack
 	mailPost     = "post"     // in it
+	mailAsk      = "ask"      // in it, with buttons that answer
 	mailPull     = "pull"     // opens the pull request
 	mailBody     = "body"     // brings its text up to date
 	mailReply    = "reply"    // to what was said

@@ -464,7 +464,7 @@ func (j *job) finished(ctx context.Context, w work, run executor.Run) error {
 	if !end.OK {
 		return j.fail(ctx, run.Reason, fmt.Sprintf("%s (%s)", first(run.Error, string(run.Reason)), run.Name()), e)
 	}
-	return j.amend(ctx, nil, e)
+	return j.amend(ctx, func(t *Task) { t.SessionID = first(run.Session, t.SessionID) }, e)
 }
 
 // fail ends a task, with other events that belong to it.
@@ -613,6 +613,10 @@ func (j *job) watch(ctx context.Context, w work) *follower {
 			if err != nil {
 				break // Settled meets the same one
 			}
+			if e.Type == executor.EventGate {
+				j.ask(ctx, w, e)
+				continue
+			}
 			doing, bad := doing(e)
 			if doing == "" || !bad && j.Now().Sub(told) < workingEvery {
 				continue
@@ -634,6 +638,20 @@ func (j *job) watch(ctx context.Context, w work) *follower {
 		}
 	}()
 	return f
+}
+
+// ask puts a question of a run that works into the task's thread.
+func (j *job) ask(ctx context.Context, w work, e executor.Event) {
+	for _, q := range j.toSlack("ask:"+w.id()+":"+e.Step, taskAsks(e.Message)) {
+		var m message
+		if json.Unmarshal(q.Data, &m) != nil {
+			return // it was made just now
+		}
+		m.Kind, m.Work, m.Item = mailAsk, w.N, e.Step
+		if err := j.amendNew(ctx, queued(m)); err != nil && ctx.Err() == nil {
+			j.Log.Warn("cannot tell what a task asks leave for", "task", j.id, "err", err)
+		}
+	}
 }
 
 // maxWorking bounds the messages about one run's failures.

@@ -122,6 +122,9 @@ func (j *job) postSlack(ctx context.Context, t Task, m message) (where string, c
 		return "", nil, fmt.Errorf("%w: the task has no thread", github.ErrRefused)
 	}
 	msg := taskMessage(m.Text)
+	if m.Kind == mailAsk && m.Work > 0 && m.Work <= len(t.Work) {
+		msg.Blocks = append(msg.Blocks, answerButtons(t.Work[m.Work-1], m.Item)...)
+	}
 	msg.Channel, msg.ThreadTS, msg.Mark = j.Channel, t.SlackThreadTS, slack.Mark{Run: t.Run, Key: m.Key, Part: m.Kind}
 	ts, err := j.Slack.Post(ctx, msg, true)
 	if err != nil {

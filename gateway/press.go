@@ -22,8 +22,8 @@ func (c *Chat) press(ctx context.Context, a slack.Action) error {
 		return nil // a button of somebody else's message
 	}
 	run, known := c.Executor.Find(who, id)
-	if !known || run.Origin == nil {
-		return nil
+	if !known || run.Origin == nil && !slices.Contains([]string{actionApprove, actionReject, actionStop}, a.ID) {
+		return nil // what a task's thread shows begins nothing
 	}
 	d, known := c.policy(ctx, run.Name())
 	if !known {
@@ -71,6 +71,9 @@ func (c *Chat) mayPress(p Policy, a slack.Action) string {
 	switch {
 	case !c.Gate.Enabled && a.ID != actionStop:
 		return "ramus is switched off here at the moment."
+	case p.Reason == ReasonGrant && c.Gate.Resolve(Asked{ThreadStarter: a.User, Channel: a.Channel}).Runner != RunnerContainer:
+		// ramus began the task's thread itself: who speaks in it has to be let through.
+		return "Only those for whom ramus works can do that."
 	case p.Reason == ReasonExplicitPrefix && !slices.Contains(c.Gate.Requesters, a.User):
 		return "Only those who may start runs in this thread can do that."
 	}

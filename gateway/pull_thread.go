@@ -34,6 +34,16 @@ func taskFailed(t Task) string {
 	return "❌ Task failed: " + why
 }
 
+// taskAsks is a question of an agent that waits for leave.
+func taskAsks(question string) string { return "❓ The agent asks: " + said(question, 400) }
+
+// answerButtons answer the question with which a step of a run waits.
+func answerButtons(run, step string) []slack.Block {
+	var l layout
+	l.actions(press(actionApprove, "Approve", "primary", run, step), press(actionReject, "Reject", "danger", run, step))
+	return l.blocks
+}
+
 // shownURL is an address as it is: Slack makes it one that can be pressed.
 func shownURL(address string) string {
 	if to, ok := linkable(address, notifiableMax/2); ok {
