@@ -1,0 +1,125 @@
+// Model-standin is the model APIs of Anthropic, OpenAI and Google on this
+// machine, to try coding agents without a model: it says what a file tells it to.
+//
+//	model-standin -listen 127.0.0.1:7070 -scenes scenes.yaml
+//
+// A file has scenes, of which the first is played whose prompt is a part of what the agent was told:
+//
+//   - prompt: TestOunces fails
+//     answers:
+//   - text: Let me look.
+//     calls:
+//   - {name: read, input: {path: units/units.go}}
+//   - text: There is nothing to do.
+//
+// Each answer but the last calls tools, and the next one follows when these have
+// given back what they found. It ends when it is interrupted, with status 1 where
+// a provider would have complained of the agent.
+//
+// The key that it wants is read from MODEL_KEY, and is that of package modeltest otherwise.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/goccy/go-yaml"
+
+	"github.com/ramus-dev/ramus/gateway/model/modeltest"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Getenv, os.Stdout); err != nil {
+		if !errors.Is(err, flag.ErrHelp) {
+			fmt.Fprintln(os.Stderr, "model-standin:", err)
+		}
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, getenv func(string) string, out io.Writer) error {
+	flags := flag.NewFlagSet("model-standin", flag.ContinueOnError)
+	listen := flags.String("listen", "127.0.0.1:7070", "`address` of the APIs")
+	path := flags.String("scenes", "", "`file` that says what the model says")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	if flags.NArg() > 0 {
+		return fmt.Errorf("what is %q? everything is said by flags", flags.Arg(0))
+	}
+	text, err := os.ReadFile(*path)
+	if err != nil {
+		return fmt.Errorf("cannot read the scenes: %w", err)
+	}
+	scenes, err := parse(text)
+	if err != nil {
+		return fmt.Errorf("cannot read the scenes of %s: %w", *path, err)
+	}
+	l, err := net.Listen("tcp", *listen)
+	if err != nil {
+		return fmt.Errorf("cannot stand in for models: %w", err)
+	}
+	models := &modeltest.Server{Key: getenv("MODEL_KEY"), Answer: modeltest.Play(scenes...)}
+	server := &http.Server{Handler: models, ReadHeaderTimeout: 10 * time.Second}
+	ended := make(chan error, 1)
+	go func() { ended <- server.Serve(l) }()
+	for _, provider := range []string{"anthropic", "openai", "gemini"} {
+		fmt.Fprintf(out, "%s's stand-in: %s\n", provider, modeltest.BaseURL("http://"+l.Addr().String(), provider))
+	}
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		err = server.Close()
+		<-ended
+	}
+	for _, complaint := range models.Complaints() {
+		fmt.Fprintln(out, "the model complains:", complaint)
+		if err == nil {
+			err = errors.New("the model complained")
+		}
+	}
+	return err
+}
+
+// parse reads scenes.
+func parse(text []byte) (scenes []modeltest.Scene, err error) {
+	var file []struct {
+		Prompt  string
+		Answers []struct {
+			Text  string
+			Calls []struct {
+				Name  string
+				Input map[string]any
+			}
+		}
+	}
+	if err := yaml.UnmarshalWithOptions(text, &file, yaml.DisallowUnknownField()); err != nil {
+		return nil, err
+	}
+	for _, s := range file {
+		scene := modeltest.Scene{Prompt: s.Prompt}
+		for _, a := range s.Answers {
+			answer := modeltest.Answer{Text: a.Text}
+			for _, c := range a.Calls {
+				answer.Calls = append(answer.Calls, modeltest.ToolCall{Name: c.Name, Input: c.Input})
+			}
+			scene.Answers = append(scene.Answers, answer)
+		}
+		if len(scene.Answers) == 0 {
+			return nil, fmt.Errorf("the scene %q has no answers", scene.Prompt)
+		}
+		scenes = append(scenes, scene)
+	}
+	return scenes, nil
+}
