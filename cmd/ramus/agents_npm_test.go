@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
@@ -15,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/model/modeltest"
 )
 
@@ -29,12 +31,12 @@ type npmAgent struct {
 }
 
 var npmAgents = []npmAgent{
-	{target: "claude-code", file: "claude-code.yaml", agents: []string{"claude-code"}, provider: "anthropic", edit: []modeltest.ToolCall{
+	{target: "claude-code", file: "claude-code.yaml", agents: []string{"claude-code", "claude-code-acp"}, provider: "anthropic", edit: []modeltest.ToolCall{
 		{Name: "Read", Input: map[string]any{"file_path": "/work/sum.js"}},
 		{Name: "Edit", Input: map[string]any{"file_path": "/work/sum.js", "old_string": "a - b", "new_string": "a + b"}},
 		{Name: "Bash", Input: map[string]any{"command": "npm test", "description": "Run the tests"}},
 	}},
-	{target: "opencode", file: "opencode.yaml", agents: []string{"opencode"}, provider: "anthropic", edit: []modeltest.ToolCall{
+	{target: "opencode", file: "opencode.yaml", agents: []string{"opencode", "opencode-acp"}, provider: "anthropic", edit: []modeltest.ToolCall{
 		{Name: "read", Input: map[string]any{"filePath": "/work/sum.js"}},
 		{Name: "edit", Input: map[string]any{"filePath": "/work/sum.js", "oldString": "a - b", "newString": "a + b"}},
 		{Name: "bash", Input: map[string]any{"command": "npm test", "description": "Run the tests"}},
@@ -54,11 +56,20 @@ func TestAgentsFromNPM(t *testing.T) {
 	if testing.Short() {
 		t.Skip("downloads and runs coding agents")
 	}
+	binary := filepath.Join(t.TempDir(), "ramus")
+	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("cannot build ramus: %v\n%s", err, out)
+	}
 	for _, a := range npmAgents {
 		t.Run(a.target, func(t *testing.T) {
 			image := a.build(t)
 			for _, name := range a.agents {
-				t.Run(name, func(t *testing.T) { a.try(t, name, image) })
+				t.Run(name, func(t *testing.T) {
+					t.Parallel()
+					a.try(t, name, image, binary)
+				})
 			}
 		})
 	}
@@ -95,25 +106,21 @@ type agentSite struct {
 	model   *modeltest.Server
 	binary  string
 	data    string
+	config  string // the text of ramus.yaml
 	environ []string
 
-	mu    sync.Mutex
+	mu    sync.Mutex           // guards asked
 	asked []modeltest.Question // with tools: those of the agent's own loop
 }
 
-func (a npmAgent) site(t *testing.T, image string) *agentSite {
+func (a npmAgent) site(t *testing.T, image, binary string) *agentSite {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "agents") // short: sockets lie below it
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	s := &agentSite{t: t, binary: filepath.Join(dir, "ramus"), data: filepath.Join(dir, "data")}
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", s.binary, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build ramus: %v\n%s", err, out)
-	}
+	s := &agentSite{t: t, binary: binary, data: filepath.Join(dir, "data")}
 	var answers []modeltest.Answer
 	for _, c := range a.edit {
 		answers = append(answers, modeltest.Answer{Text: "I call " + c.Name + ".", Calls: []modeltest.ToolCall{c}})
@@ -143,9 +150,8 @@ func (a npmAgent) site(t *testing.T, image string) *agentSite {
 	if err := os.Mkdir(s.data, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(s.data, "ramus.yaml"), []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	s.config = config
+	s.configure("\x00", "")
 	s.environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "RAMUS_DATA=" + s.data, "NO_COLOR=1", "GIT_CONFIG_NOSYSTEM=1",
 		"DOCKER_HOST=" + os.Getenv("DOCKER_HOST"), "MODEL_KEY=" + modeltest.Key}
 	if os.Getenv("DOCKER_HOST") == "" {
@@ -185,36 +191,57 @@ func (a npmAgent) site(t *testing.T, image string) *agentSite {
 	return s
 }
 
-// ramus runs one command, with a server of its own: when it ends, so does the
-// container.
-func (s *agentSite) ramus(args ...string) string {
+// configure writes the configuration, with one thing instead of another.
+func (s *agentSite) configure(thing, instead string) {
 	s.t.Helper()
+	if err := os.WriteFile(filepath.Join(s.data, "ramus.yaml"), []byte(strings.ReplaceAll(s.config, thing, instead)), 0o600); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// command runs one command, with a server of its own: when it ends, so does the
+// container.
+func (s *agentSite) command(args ...string) (string, error) {
 	cmd := exec.CommandContext(s.t.Context(), s.binary, args...)
 	cmd.Env = s.environ
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	out, err := cmd.Output()
 	if err != nil {
-		s.t.Errorf("ramus %s: %v\n%s\n%s", strings.Join(args, " "), err, out, log.Bytes())
+		err = fmt.Errorf("ramus %s: %w\n%s\n%s", strings.Join(args, " "), err, out, log.Bytes())
 	}
-	return string(out)
+	return string(out), err
+}
+
+// ramus runs one that ends well.
+func (s *agentSite) ramus(args ...string) string {
+	s.t.Helper()
+	out, err := s.command(args...)
+	if err != nil {
+		s.t.Error(err)
+	}
+	return out
 }
 
 // try has one of the agents do the edit task.
-func (a npmAgent) try(t *testing.T, name, image string) {
-	s := a.site(t, image)
+func (a npmAgent) try(t *testing.T, name, image, binary string) {
+	s := a.site(t, image, binary)
 	t.Run("edit", func(t *testing.T) {
 		s.t = t
 		s.edit("conv:one", name)
 	})
 	t.Run("resume", func(t *testing.T) {
 		s.t = t
+		before := len(s.asked)
 		out := s.ramus("agent", "conv:one", "--agent", name, "--", resumePrompt)
 		if !strings.Contains(out, remembered) {
 			t.Errorf("the answer is not shown:\n%s", out)
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
+		if len(s.asked) == before {
+			t.Fatal("the model was not asked")
+		}
 		if last := s.asked[len(s.asked)-1]; !strings.Contains(last.Said, editPrompt) || !strings.Contains(last.Said, "pass 1") {
 			t.Errorf("the model was not told what had been said, and what the tests had printed, before:\n%.4000s", last.Said)
 		}
@@ -222,10 +249,11 @@ func (a npmAgent) try(t *testing.T, name, image string) {
 	t.Run("faults", func(t *testing.T) {
 		s.t = t
 		before := len(s.model.Calls())
+		// Every second request is answered: agents wait longer after each fault in a row.
 		s.model.Fail(
-			modeltest.Fault{Status: http.StatusTooManyRequests, RetryAfter: "1"},
-			modeltest.Fault{Status: 529},
-			modeltest.Fault{Cut: 3}, // within a stream
+			modeltest.Fault{Status: http.StatusTooManyRequests, RetryAfter: "1"}, modeltest.Fault{},
+			modeltest.Fault{Status: 529}, modeltest.Fault{},
+			modeltest.Fault{Cut: 3}, modeltest.Fault{}, // within a stream
 			modeltest.Fault{Cut: -1},
 		)
 		s.edit("conv:two", name)
@@ -237,6 +265,54 @@ func (a npmAgent) try(t *testing.T, name, image string) {
 			t.Errorf("not all faults came about: %v", statuses)
 		}
 	})
+	if strings.HasSuffix(name, "-acp") {
+		t.Run("denied", func(t *testing.T) {
+			s.t = t
+			s.configure("permission: allow", "permission: deny")
+			out, err := s.command("agent", "conv:three", "--repo", "app", "--agent", name, "--", editPrompt)
+			if err == nil || !strings.Contains(out, "check-lib_run_tests") {
+				t.Errorf("the test passes, or did not run:\n%s", out)
+			}
+			if diff := s.ramus("diff", "conv:three"); diff != "" {
+				t.Errorf("it was denied to, and changed:\n%s", diff)
+			}
+			if !strings.Contains(out, "deny: ") {
+				t.Errorf("that it was denied is not shown:\n%s", out)
+			}
+		})
+	}
+	s.t = t
+	s.silent()
+}
+
+// silent tells whether the agent spoke to nobody but its model, and what it did was verified.
+func (s *agentSite) silent() {
+	s.t.Helper()
+	git := func(args ...string) []byte {
+		cmd := exec.CommandContext(s.t.Context(), "git", append([]string{"-C", filepath.Join(s.data, "repos", "app.git")}, args...)...)
+		cmd.Env = s.environ
+		out, err := cmd.Output()
+		if err != nil {
+			s.t.Fatalf("git %q: %v", args, err)
+		}
+		return out
+	}
+	runs := strings.Fields(string(git("for-each-ref", "--format=%(refname)", "refs/ramus/runs")))
+	if len(runs) < 3 {
+		s.t.Errorf("runs: %q", runs)
+	}
+	for _, ref := range runs {
+		var m executor.Manifest
+		if err := json.Unmarshal(git("cat-file", "blob", ref+":evidence/manifest.json"), &m); err != nil {
+			s.t.Fatal(err)
+		}
+		if m.Usage == nil || m.Usage.Calls == 0 {
+			s.t.Errorf("%s: the calls of models were not counted: %+v", ref, m.Usage)
+		}
+		for _, e := range m.Egress {
+			s.t.Errorf("%s: it spoke to %s, %s", ref, e.Host, e.Verdict)
+		}
+	}
 }
 
 // edit has the agent do the edit task for a caller.
