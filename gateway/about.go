@@ -60,7 +60,7 @@ func (c *call) raw(b []byte) error {
 
 func (c *call) whoami() error { return c.reply(c.Who) }
 
-func (c *call) tasks() error {
+func (c *call) library() error {
 	list := []TaskInfo{}
 	for _, t := range executor.Library() {
 		list = append(list, TaskInfo{t.Name, t.Doc, t.ReadOnly, t.Schema})

@@ -34,7 +34,22 @@ var expected = map[string]row{
 	"GET /api/openapi.json":                                {gateway.AccessPublic, "", "/api/openapi.json", ""},
 	"GET /api/schema/workflow":                             {gateway.AccessPublic, "", "/api/schema/workflow", ""},
 	"GET /api/whoami":                                      {gateway.AccessRead, "", "/api/whoami", ""},
-	"GET /api/tasks":                                       {gateway.AccessRead, "", "/api/tasks", ""},
+	"GET /api/library":                                     {gateway.AccessRead, "", "/api/library", ""},
+	"GET /api/tasks":                                       {gateway.AccessRead, "list", "/api/tasks", ""},
+	"POST /api/tasks":                                      {gateway.AccessWrite, "repo", "/api/tasks", `{"repo":"team/app","description":"x","key":"x"}`},
+	"GET /api/tasks/{task}":                                {gateway.AccessRead, "repo", "/api/tasks/TASK", ""},
+	"POST /api/tasks/{task}/retry":                         {gateway.AccessWrite, "repo", "/api/tasks/TASK/retry", ""},
+	"POST /api/tasks/{task}/say":                           {gateway.AccessWrite, "repo", "/api/tasks/TASK/say", `{"text":"go on"}`},
+	"DELETE /api/tasks/{task}":                             {gateway.AccessWrite, "repo", "/api/tasks/TASK", ""},
+	"GET /engineer/tasks":                                  {gateway.AccessRead, "list", "/engineer/tasks", ""},
+	"POST /engineer/tasks":                                 {gateway.AccessWrite, "repo", "/engineer/tasks", `{"repo":"team/app","description":"x","key":"x"}`},
+	"GET /engineer/tasks/{task}":                           {gateway.AccessRead, "repo", "/engineer/tasks/TASK", ""},
+	"POST /engineer/tasks/{task}/retry":                    {gateway.AccessWrite, "repo", "/engineer/tasks/TASK/retry", ""},
+	"POST /engineer/tasks/{task}/say":                      {gateway.AccessWrite, "repo", "/engineer/tasks/TASK/say", `{"text":"go on"}`},
+	"DELETE /engineer/tasks/{task}":                        {gateway.AccessWrite, "repo", "/engineer/tasks/TASK", ""},
+	"POST /mcp":                                            {gateway.AccessRead, "", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"ping"}`},
+	"GET /mcp":                                             {gateway.AccessRead, "", "/mcp", ""},
+	"DELETE /mcp":                                          {gateway.AccessRead, "", "/mcp", ""},
 	"POST /api/check":                                      {gateway.AccessRead, "repo", "/api/check?repo=team/app", "id: x\nnodes: [{id: a, run: 'true'}]"},
 	"GET /api/repos":                                       {gateway.AccessRead, "list", "/api/repos", ""},
 	"POST /api/repos":                                      {gateway.AccessAdmin, "", "/api/repos", `{"name":"team/app"}`},
@@ -114,9 +129,13 @@ var callerKinds = []struct {
 
 // TestAuthorisation tries every kind of caller on every route.
 func TestAuthorisation(t *testing.T) {
-	r := open(t, false, nil)
+	r := open(t, false, withEngineer(t))
 	r.repo(t, "team/app")
 	r.repo(t, "other")
+	task, err := r.Engineer.Submit(t.Context(), gateway.Submission{Repo: "team/app", Description: "the subject"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	// A caller with a run that failed, for want of containers.
 	subject, err := executor.RunCaller("subject")
 	if err != nil {
@@ -148,7 +167,7 @@ func TestAuthorisation(t *testing.T) {
 			continue // the Git server's own tests; see also TestGitIsMounted
 		}
 		path := strings.ReplaceAll(want.path, "RUN", strings.ReplaceAll(run.Name(), "/", "%2F"))
-		path = strings.ReplaceAll(path, "NAME", run.Name())
+		path = strings.ReplaceAll(strings.ReplaceAll(path, "NAME", run.Name()), "TASK", task.ID)
 		for _, k := range callerKinds {
 			token := k.token
 			if k.grant != nil {
@@ -213,7 +232,7 @@ func (r *rooms) tryLinks(t *testing.T, run executor.Run) {
 			continue
 		}
 		name := route.Method + " " + route.Pattern
-		path, query, _ := strings.Cut(strings.ReplaceAll(strings.ReplaceAll(row.path, "RUN", run.Name()), "NAME", run.Name()), "?")
+		path, query, _ := strings.Cut(strings.NewReplacer("RUN", run.Name(), "NAME", run.Name(), "TASK", "task").Replace(row.path), "?")
 		with := func(link string) string {
 			if query != "" {
 				link += "&" + query

@@ -14,11 +14,15 @@ import (
 
 // findCaller is Executor.Caller for the caller's eyes.
 func (c *call) findCaller(name string) (executor.CallerStatus, error) {
-	st, err := c.Executor.Caller(c.R.Context(), name)
+	return c.callerOf(c.R.Context(), c.Who, name)
+}
+
+func (s *Server) callerOf(ctx context.Context, who Who, name string) (executor.CallerStatus, error) {
+	st, err := s.Executor.Caller(ctx, name)
 	if err != nil {
-		return st, c.narrow("caller", name, err)
+		return st, who.narrow("caller", name, err)
 	}
-	if !c.Who.Sees(st.Repo) {
+	if !who.Sees(st.Repo) {
 		return executor.CallerStatus{}, notFound("caller", name)
 	}
 	return st, nil

@@ -45,19 +45,19 @@ type execQuery struct {
 // NewCaller stands in a path for a caller that the server names.
 const NewCaller = "new"
 
-// execCaller finds the caller that a path names, or makes one of it.
-func (c *call) execCaller(name, repo string) (executor.Caller, string, error) {
+// callerOrNew finds the caller that a name means, or makes one of it.
+func (s *Server) callerOrNew(ctx context.Context, who Who, name, repo string) (executor.Caller, string, error) {
 	if name == NewCaller {
 		return executor.Caller{}, repo, nil
 	}
-	st, err := c.findCaller(name)
+	st, err := s.callerOf(ctx, who, name)
 	if err == nil {
 		if repo != "" && repo != st.Repo {
 			return executor.Caller{}, "", problem(KindConflict, "%s works on repository %s, not on %s", st.Caller, st.Repo, repo)
 		}
 		return st.Caller, st.Repo, nil
 	}
-	if kind := asProblem(err, c.Who).Kind; kind != KindNotFound || repo == "" {
+	if kind := asProblem(err, who).Kind; kind != KindNotFound || repo == "" {
 		if kind == KindNotFound {
 			return executor.Caller{}, "", notFound("caller", name).withHint("name a repository to begin a new one")
 		}
@@ -80,12 +80,12 @@ func (c *call) exec() error {
 	if err != nil {
 		return err
 	}
-	caller, repo, err := c.execCaller(c.R.PathValue("caller"), x.Repo)
+	caller, repo, err := c.callerOrNew(c.R.Context(), c.Who, c.R.PathValue("caller"), x.Repo)
 	if err != nil {
 		return err
 	}
 	request := executor.Request{Key: x.Key, Caller: caller, Repo: repo, Base: x.Base, Command: &x.Command, Asker: x.Asker}
-	if err := c.permit(&request); err != nil {
+	if err := c.permit(c.R.Context(), c.Who, &request); err != nil {
 		return err
 	}
 	if len(x.Command.Args) == 0 && x.Command.Shell == "" {

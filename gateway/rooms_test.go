@@ -48,7 +48,8 @@ func open(t *testing.T, withContainers bool, change func(*gateway.Server)) *room
 	if err := git.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	x := &executor.Executor{Data: dir, Git: git, Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(dir, "hosts")}}
+	x := &executor.Executor{Data: dir, Git: git, Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(dir, "hosts")},
+		Agents: map[string]executor.Agent{"coder": {Command: []string{"cat"}}}}
 	if withContainers {
 		x.Agents = map[string]executor.Agent{"scripted": scriptedAgent(t)}
 	}
@@ -76,6 +77,11 @@ func open(t *testing.T, withContainers bool, change func(*gateway.Server)) *room
 		r.web.Client().CloseIdleConnections()
 		r.web.Close()
 		r.socket.Close()
+		if s.Engineer != nil {
+			if err := s.Engineer.Close(); err != nil {
+				t.Error(err)
+			}
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		defer cancel()
 		if err := x.Close(ctx, false); err != nil {
@@ -94,6 +100,16 @@ func open(t *testing.T, withContainers bool, change func(*gateway.Server)) *room
 		t.Errorf("%d goroutines are left of %d:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
 	})
 	return r
+}
+
+// withEngineer has the rooms take tasks.
+func withEngineer(t *testing.T) func(*gateway.Server) {
+	return func(s *gateway.Server) {
+		s.Engineer = &gateway.Engineer{Executor: s.Executor, Git: s.Git}
+		if err := s.Engineer.Open(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // repo makes a repository with one commit.

@@ -27,7 +27,7 @@ const promptBody = 2 << 20
 
 // routes is every way in, on one screen.
 func (s *Server) routes() []Route {
-	return slices.Concat(s.apiRoutes(), slackHooks(), githubHooks(), []Route{
+	return slices.Concat(s.apiRoutes(), taskRoutes(), mcpRoutes(), slackHooks(), githubHooks(), []Route{
 		// /NAME.git/…, and the answer to what is no route.
 		{Pattern: "/", Access: AccessGit, Summary: "Repositories, for git clients", Body: -1, Handle: (*call).fallback},
 	})
@@ -49,8 +49,8 @@ func (s *Server) apiRoutes() []Route {
 			Response: json.RawMessage{}, Handle: (*call).workflowSchema},
 		{Method: "GET", Pattern: "/api/whoami", Access: AccessRead, Summary: "Whom the token stands for",
 			Response: Who{}, Handle: (*call).whoami},
-		{Method: "GET", Pattern: "/api/tasks", Access: AccessRead, Summary: "The task library with the schemas of its parameters",
-			Response: []TaskInfo{}, Handle: (*call).tasks},
+		{Method: "GET", Pattern: "/api/library", Access: AccessRead, Summary: "The task library with the schemas of its parameters",
+			Response: []TaskInfo{}, Handle: (*call).library},
 		{Method: "POST", Pattern: "/api/check", Access: AccessRead, Summary: "Check a workflow file, which is the body",
 			Query: checkQuery{}, Response: Checked{}, Body: workflowBody, Handle: (*call).check},
 

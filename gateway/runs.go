@@ -7,7 +7,6 @@ import (
 	"io"
 	"iter"
 	"net/http"
-	"slices"
 	"strconv"
 
 	"github.com/ramus-dev/ramus/executor"
@@ -33,12 +32,11 @@ func (c *call) filter() (executor.Filter, error) {
 	if c.Who.Repo != "*" {
 		q.Repo = c.Who.Repo
 	}
-	states := []executor.State{"", executor.StateSubmitted, executor.StateRunning, executor.StateAwaitingReview,
-		executor.StateAddressingComments, executor.StateComplete, executor.StateFailed}
-	if !slices.Contains(states, executor.State(q.State)) {
-		return executor.Filter{}, problem(KindInvalid, "unknown state %q: want one of %v", q.State, states[1:])
+	state, err := knownState(q.State)
+	if err != nil {
+		return executor.Filter{}, err
 	}
-	return executor.Filter{Repo: q.Repo, Caller: q.Caller, State: executor.State(q.State), Live: q.Live, Max: min(q.Max, 1000)}, nil
+	return executor.Filter{Repo: q.Repo, Caller: q.Caller, State: state, Live: q.Live, Max: min(q.Max, 1000)}, nil
 }
 
 func (c *call) runs() error {
@@ -57,8 +55,8 @@ func (c *call) runs() error {
 }
 
 // narrow hides from callers of one repository what a name means in the others.
-func (c *call) narrow(what, name string, err error) error {
-	if c.Who.Repo != "*" && errors.Is(err, executor.ErrAmbiguous) {
+func (w Who) narrow(what, name string, err error) error {
+	if w.Repo != "*" && errors.Is(err, executor.ErrAmbiguous) {
 		return problem(KindAmbiguous, "%q is not enough to name a %s", name, what).withHint("give the whole name")
 	}
 	return err
@@ -66,11 +64,15 @@ func (c *call) narrow(what, name string, err error) error {
 
 // findRun is Executor.Run for the caller's eyes.
 func (c *call) findRun(name string) (executor.Run, error) {
-	r, err := c.Executor.Run(c.R.Context(), name)
+	return c.runOf(c.R.Context(), c.Who, name)
+}
+
+func (s *Server) runOf(ctx context.Context, who Who, name string) (executor.Run, error) {
+	r, err := s.Executor.Run(ctx, name)
 	if err != nil {
-		return r, c.narrow("run", name, err)
+		return r, who.narrow("run", name, err)
 	}
-	if !c.Who.Sees(r.Repo) {
+	if !who.Sees(r.Repo) {
 		return executor.Run{}, notFound("run", name)
 	}
 	return r, nil
@@ -89,27 +91,27 @@ func (c *call) run() error {
 
 // permit makes a request the caller's own: the repository it may see, the
 // caller it may work for, the name it goes by.
-func (c *call) permit(r *executor.Request) error {
-	r.Asker = c.Who.Person(r.Asker)
-	if r.Repo != "" && !c.Who.Sees(r.Repo) {
+func (s *Server) permit(ctx context.Context, who Who, r *executor.Request) error {
+	r.Asker = who.Person(r.Asker)
+	if r.Repo != "" && !who.Sees(r.Repo) {
 		return notFound("repository", r.Repo)
 	}
 	if !r.Caller.IsZero() {
-		switch st, err := c.Executor.Caller(c.R.Context(), r.Caller.String()); {
+		switch st, err := s.Executor.Caller(ctx, r.Caller.String()); {
 		case errors.Is(err, executor.ErrNotFound): // one that will be new
 		case err != nil:
-			return c.narrow("caller", r.Caller.String(), err)
-		case st.Caller == r.Caller && !c.Who.Sees(st.Repo):
+			return who.narrow("caller", r.Caller.String(), err)
+		case st.Caller == r.Caller && !who.Sees(st.Repo):
 			return notFound("caller", r.Caller.String())
 		case st.Caller == r.Caller && r.Repo == "":
 			r.Repo = st.Repo
 		}
 	}
-	if r.Repo == "" && c.Who.Repo != "*" {
-		r.Repo = c.Who.Repo
+	if r.Repo == "" && who.Repo != "*" {
+		r.Repo = who.Repo
 	}
 	if r.Of != "" {
-		of, err := c.findRun(r.Of)
+		of, err := s.runOf(ctx, who, r.Of)
 		if err != nil {
 			return err
 		}
@@ -123,7 +125,7 @@ func (c *call) submit() error {
 	if err := c.body(&r); err != nil {
 		return err
 	}
-	if err := c.permit(&r); err != nil {
+	if err := c.permit(c.R.Context(), c.Who, &r); err != nil {
 		return err
 	}
 	run, err := c.Executor.Submit(c.R.Context(), r)

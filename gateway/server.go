@@ -54,12 +54,13 @@ type Server struct {
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
-	once    sync.Once
-	metrics *metrics
-	streams *streams
-	git     http.Handler // the Git server, which asks for grants
-	openGit http.Handler // and the same for the unix socket, which needs none
-	spec    []byte       // the OpenAPI document
+	once     sync.Once
+	metrics  *metrics
+	streams  *streams
+	mcpFront *mcpFront
+	git      http.Handler // the Git server, which asks for grants
+	openGit  http.Handler // and the same for the unix socket, which needs none
+	spec     []byte       // the OpenAPI document
 	// draining ends with Drain.
 	draining context.Context
 	drain    context.CancelFunc
@@ -92,6 +93,7 @@ func (s *Server) setUpAlone() {
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.metrics = newMetrics(s)
 	s.streams = &streams{max: s.Streams, by: map[string]int{}}
+	s.mcpFront = newMCPFront(s.mcpServer, s.Now)
 	s.spec = s.openAPI()
 }
 
@@ -114,6 +116,7 @@ func (s *Server) LocalHandler() http.Handler {
 func (s *Server) Drain() {
 	s.setUp()
 	s.drain()
+	s.mcpFront.close()
 }
 
 // mux makes the handler of a table. It panics on a row without access class:

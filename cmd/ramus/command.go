@@ -30,6 +30,7 @@ func commands() []command {
 		runCommand(), execCommand(), agentCommand(), sayCommand(), followCommand(), psCommand(), logCommand(), diffCommand(), evidenceCommand(), watchCommand(),
 		mergeCommand(), applyCommand(), checkoutCommand(), cloneCommand(),
 		stopCommand(), retryCommand(), approveCommand(), rollbackCommand(), bgCommand(),
+		taskCommand(), mcpCommand(),
 		checkCommand(), tasksCommand(), repoCommand(), tokenCommand(),
 		serveCommand(), gitdCommand(), reindexCommand(), doctorCommand(), completionCommand(), versionCommand(),
 	}

@@ -34,14 +34,14 @@ type connection struct {
 // connect finds the server that the environment or the data folder names.
 func connect(ctx context.Context, e *env) (*connection, error) {
 	c := &connection{env: e, leave: e.keep}
-	if url := e.getenv("RAMUS_URL"); url != "" && e.dataFlag == "" {
-		if !strings.HasPrefix(url, "http://") && !strings.HasPrefix(url, "https://") {
-			return nil, usage("RAMUS_URL is %q; want http://… or https://…", url)
-		}
-		c.remote, c.client = true, client.New(url, e.getenv("RAMUS_TOKEN"))
+	far, err := remote(e)
+	if err != nil {
+		return nil, err
+	}
+	if far != nil {
+		c.remote, c.client = true, far
 		return c, nil
 	}
-	var err error
 	if c.config, err = e.config(); err != nil {
 		return nil, err
 	}
@@ -52,6 +52,38 @@ func connect(ctx context.Context, e *env) (*connection, error) {
 		return nil, err
 	}
 	return c, conn.Close()
+}
+
+// remote is the server that the environment names; nil where it names none.
+func remote(e *env) (*client.Client, error) {
+	url := e.getenv("RAMUS_URL")
+	if url == "" || e.dataFlag != "" {
+		return nil, nil
+	}
+	if !strings.HasPrefix(url, "http://") && !strings.HasPrefix(url, "https://") {
+		return nil, usage("RAMUS_URL is %q; want http://… or https://…", url)
+	}
+	return client.New(url, e.getenv("RAMUS_TOKEN")), nil
+}
+
+// standing is the way to a server that runs already. What is begun there goes
+// on when this command has ended.
+func standing(ctx context.Context, e *env) (*client.Client, error) {
+	if far, err := remote(e); far != nil || err != nil {
+		return far, err
+	}
+	config, err := e.config()
+	if err != nil {
+		return nil, err
+	}
+	conn, err := dialSocket(ctx, config.Data)
+	if err != nil {
+		return nil, &exitStatus{exitAway, fmt.Errorf("no ramus server runs on %s; start one with `ramus serve`, or set RAMUS_URL and RAMUS_TOKEN: %w", config.Data, err)}
+	}
+	if err := conn.Close(); err != nil {
+		return nil, err
+	}
+	return client.Socket(func(ctx context.Context) (net.Conn, error) { return dialSocket(ctx, config.Data) }), nil
 }
 
 // patience is how long to wait silently for another process to be ready.

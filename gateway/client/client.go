@@ -97,6 +97,16 @@ func query(v any) string {
 
 // send makes a request and returns its answer when that is a success.
 func (c *Client) send(ctx context.Context, method, path string, body io.Reader, header http.Header) (*http.Response, error) {
+	resp, err := c.exchange(ctx, method, path, body, header)
+	if err != nil || resp.StatusCode < 300 {
+		return resp, err
+	}
+	defer resp.Body.Close()
+	return nil, readProblem(resp)
+}
+
+// exchange makes a request and returns its answer, whatever that is.
+func (c *Client) exchange(ctx context.Context, method, path string, body io.Reader, header http.Header) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, body)
 	if err != nil {
 		return nil, err
@@ -123,11 +133,7 @@ func (c *Client) send(ctx context.Context, method, path string, body io.Reader, 
 		}
 		return nil, fmt.Errorf("cannot reach the ramus server: %w", err)
 	}
-	if resp.StatusCode < 300 {
-		return resp, nil
-	}
-	defer resp.Body.Close()
-	return nil, readProblem(resp)
+	return resp, nil
 }
 
 func readProblem(resp *http.Response) error {
@@ -199,9 +205,50 @@ func (c *Client) Whoami(ctx context.Context) (gateway.Who, error) {
 	return get[gateway.Who](ctx, c, "/api/whoami")
 }
 
-// Tasks lists the task library.
-func (c *Client) Tasks(ctx context.Context) ([]gateway.TaskInfo, error) {
-	return get[[]gateway.TaskInfo](ctx, c, "/api/tasks")
+// Library lists the task library.
+func (c *Client) Library(ctx context.Context) ([]gateway.TaskInfo, error) {
+	return get[[]gateway.TaskInfo](ctx, c, "/api/library")
+}
+
+// TaskFilter narrows a listing of tasks, as gateway.TaskFilter does.
+type TaskFilter struct {
+	Repo   string `json:"repo,omitempty"`
+	Status string `json:"status,omitempty"`
+	Active bool   `json:"active,omitempty"`
+	Max    int    `json:"max,omitempty"`
+}
+
+// Tasks lists the engineer's tasks, newest first.
+func (c *Client) Tasks(ctx context.Context, f TaskFilter) ([]gateway.Task, error) {
+	return get[[]gateway.Task](ctx, c, "/api/tasks"+query(f))
+}
+
+// SubmitTask hands over a software task.
+func (c *Client) SubmitTask(ctx context.Context, s gateway.Submission) (gateway.Task, error) {
+	return post[gateway.Task](ctx, c, "/api/tasks", s)
+}
+
+// Task finds a task by its id.
+func (c *Client) Task(ctx context.Context, id string) (gateway.Task, error) {
+	return get[gateway.Task](ctx, c, "/api/tasks/"+segment(id))
+}
+
+// RetryTask takes a failed task up again.
+func (c *Client) RetryTask(ctx context.Context, id string) (gateway.Task, error) {
+	return post[gateway.Task](ctx, c, "/api/tasks/"+segment(id)+"/retry", nil)
+}
+
+// SayTask gives a task something more to do.
+func (c *Client) SayTask(ctx context.Context, id string, m gateway.TaskMessage) (gateway.Task, error) {
+	return post[gateway.Task](ctx, c, "/api/tasks/"+segment(id)+"/say", m)
+}
+
+// CancelTask ends a task; with drop its branch is removed, too.
+func (c *Client) CancelTask(ctx context.Context, id string, drop bool) (t gateway.Task, err error) {
+	q := struct {
+		Drop bool `json:"drop,omitempty"`
+	}{drop}
+	return t, c.do(ctx, "DELETE", "/api/tasks/"+segment(id)+query(q), nil, &t)
 }
 
 // Check checks the text of a workflow; repo, when not empty, has its sub-workflows.

@@ -1,0 +1,294 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// doorInstructions tell the agent in a container what its door has for it.
+const doorInstructions = `These tools work in your own container, on your own branch. What lib_… tools do is recorded as evidence of this run: a check that passes there counts as one, while what you say of your own commands does not.`
+
+// The tools of tasks that ask for tasks.
+const (
+	toolSpawn   = "spawn_task"
+	toolMessage = "message_task"
+	toolCancel  = "cancel_task"
+)
+
+// MCPDoor serves MCP to the agent in a container: the tools of the policy that its
+// run's journal holds, which was decided before the agent was started, and the
+// library tasks, which run beside it in its own container. An agent that works for
+// a task may ask e for others, and has to do with these alone; e may be nil.
+//
+// Each request stands for itself: a container that is gone leaves nothing behind.
+// What goes on for one ends with the request.
+func MCPDoor(x *executor.Executor, e *Engineer) func(executor.Visitor) http.Handler {
+	spawning := new(sync.Mutex)
+	return func(v executor.Visitor) http.Handler {
+		d := &mcpDoor{x: x, engineer: e, visitor: v, spawning: spawning}
+		return http.HandlerFunc(d.serve)
+	}
+}
+
+// mcpDoor is MCP at one container's door.
+type mcpDoor struct {
+	x        *executor.Executor
+	engineer *Engineer
+	visitor  executor.Visitor
+	// spawning is held while a task is asked for, so that many who ask at once are counted.
+	spawning *sync.Mutex
+}
+
+func (d *mcpDoor) serve(w http.ResponseWriter, r *http.Request) {
+	if r.URL.Path != MCPPath {
+		http.NotFound(w, r)
+		return
+	}
+	// A page under test in the container's browser is no agent.
+	if err := rebound(r, "", nil); err != nil {
+		http.Error(w, "ramus: "+err.Error(), http.StatusForbidden)
+		return
+	}
+	log := d.x.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	ts := toolset{tools: d.tools(r.Context()), instructions: doorInstructions, secrets: d.x.Secrets, log: log, now: d.x.Now,
+		who: Who{Subject: d.visitor.Caller.String(), Scopes: []string{"write"}}}
+	server := ts.server(r.Context(), "")
+	out := &mcpWriter{ResponseWriter: w, rc: http.NewResponseController(w)}
+	mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
+		Stateless: true, PropagateRequestCancellation: true, DisableLocalhostProtection: true, MaxRequestBodyBytes: mcpBody,
+	}).ServeHTTP(out, r)
+	if out.refused != 0 {
+		w.WriteHeader(out.refused)
+		_, _ = w.Write(out.text) // the container may have gone
+	}
+}
+
+// tools are what the visitor may use now.
+func (d *mcpDoor) tools(ctx context.Context) []mcpTool {
+	var list []mcpTool
+	run := d.visitor.Run()
+	if run.ID != "" {
+		// A run without a policy came by no gate, and has no session.
+		if p, known := policyOf(ctx, d.x, run.Name()); known {
+			for _, tool := range Catalog(p.Policy) {
+				switch tool.Name {
+				case ToolStart:
+					list = append(list, d.startTool(run, tool))
+				case ToolResume:
+					list = append(list, d.resumeTool(run, tool))
+				}
+			}
+		}
+	}
+	if d.engineer != nil {
+		if own, err := d.engineer.Task(ctx, d.visitor.Caller.ID()); err == nil && own.Caller() == d.visitor.Caller {
+			list = append(list, d.taskTools(own)...)
+		}
+	}
+	for _, t := range executor.Library() {
+		list = append(list, d.libraryTool(t))
+	}
+	return list
+}
+
+// libraryTool is a task of the library, run beside the agent.
+func (d *mcpDoor) libraryTool(t executor.TaskInfo) mcpTool {
+	return mcpTool{
+		Tool: Tool{t.Name, t.Doc, t.Schema}, Access: AccessWrite, Hints: toolHints{ReadOnly: t.ReadOnly, Destructive: !t.ReadOnly},
+		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+			c.tell(t.Name)
+			out, err := d.visitor.Task(ctx, t.Name, c.args)
+			if err != nil {
+				return toolResult{}, err
+			}
+			return toolResult{value: out, failed: !out.OK}, nil
+		},
+	}
+}
+
+// agent is who speaks at the door.
+func (d *mcpDoor) agent() gitd.Person {
+	return gitd.Person{Name: d.visitor.Caller.String(), Email: mailbox(d.visitor.Caller.String()) + "@localhost"}
+}
+
+// longestChain is how many runs may each have asked for the next one.
+const longestChain = 3
+
+// begun is what the session's tools answer: they do not wait for a run that waits for their own.
+type begun struct {
+	Run   string         `json:"run"`
+	State executor.State `json:"state"`
+}
+
+// startTool asks for a run after this one, on the same branch.
+func (d *mcpDoor) startTool(run executor.Run, tool Tool) mcpTool {
+	tool.Description = `Asks for a run on this thread's own branch that begins when yours has ended: a coding agent, another one perhaps, is given the prompt, what it changes is committed after every step, and the project's checks are run at its end. You can ask for one such run; asking again with other words changes nothing.`
+	tool.Schema = strictObject(`"prompt":`+promptSchema("What is to be done, complete in itself.")+`,"agent":`+agentProperty, "prompt")
+	return mcpTool{
+		Tool: tool, Output: schemaFor[begun](), Access: AccessWrite, Hints: toolHints{Idempotent: true},
+		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+			var a struct {
+				Prompt string `json:"prompt"`
+				Agent  string `json:"agent"`
+			}
+			if err := c.read(&a); err != nil {
+				return toolResult{}, err
+			}
+			length := 1
+			for r := run; r.Parent != "" && length <= longestChain; length++ {
+				before, err := d.x.Run(ctx, r.Parent)
+				if err != nil {
+					return toolResult{}, fmt.Errorf("cannot find the run before this one: %w", err)
+				}
+				r = before
+			}
+			if length > longestChain {
+				return toolResult{}, problem(KindConflict, "%d runs have each asked for the next one, which is the most; end here and say what is left", longestChain)
+			}
+			if a.Agent == "" && run.Agent != nil {
+				a.Agent = run.Agent.Name
+			}
+			next, err := d.x.Submit(ctx, executor.Request{Key: derivedID(run.ID, "-next"), Caller: run.Caller, Repo: run.Repo, Base: run.Base, Of: run.Name(),
+				Asker: run.Asker, Agent: &executor.AgentCall{Name: a.Agent, Prompt: a.Prompt}})
+			return toolResult{value: begun{next.Name(), next.State}}, err
+		},
+	}
+}
+
+// resumeTool keeps a note for the agent's own next turn.
+func (d *mcpDoor) resumeTool(run executor.Run, tool Tool) mcpTool {
+	tool.Description = `Says something to your own run: you get the prompt at your next turn, when this one has ended. What was said once is not said again.`
+	return mcpTool{
+		Tool: tool, Output: schemaFor[begun](), Access: AccessWrite, Hints: toolHints{Idempotent: true},
+		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+			var a struct {
+				Prompt string `json:"prompt"`
+			}
+			if err := c.read(&a); err != nil {
+				return toolResult{}, err
+			}
+			err := d.x.Say(ctx, run.Name(), executor.Prompt{Key: "self:" + a.Prompt[:min(len(a.Prompt), 190)], Text: a.Prompt, By: d.agent()})
+			return toolResult{value: begun{run.Name(), run.State}}, err
+		},
+	}
+}
+
+// taskTools ask for tasks, and look after those that were asked for. How many there may be, and how
+// deep, the engineer says.
+func (d *mcpDoor) taskTools(own Task) []mcpTool {
+	child := func(ctx context.Context, id string) (Task, error) {
+		t, err := d.engineer.Task(ctx, id)
+		if err != nil {
+			return Task{}, err
+		}
+		if t.Parent != own.ID {
+			return Task{}, notFound("task", id)
+		}
+		return t, nil
+	}
+	return []mcpTool{
+		{
+			Tool: Tool{toolSpawn, fmt.Sprintf(`Hands a part of your task over to another agent, as a task of its own in the same repository, with its own branch and pull request. Returns immediately with task_id. It does not see what you have not pushed, nor this conversation: describe it completely. At most %d tasks, and not deeper than %d.`, maxTaskChildren, maxTaskDepth),
+				strictObject(descriptionProperties+`,"base":`+baseProperty+`,"agent":`+agentProperty+
+					`,"key":{"type":"string","description":"Makes it idempotent: asking again with the same key is the same task.","maxLength":100}`, "description")},
+			Output: schemaFor[submitted](), Access: AccessWrite, Hints: toolHints{Open: true},
+			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+				var a delegation
+				if err := c.read(&a); err != nil {
+					return toolResult{}, err
+				}
+				s := Submission{Description: a.Description, Context: a.Context, Repo: own.Repo, Base: a.Base, Agent: a.Agent, Asker: own.Asker, Parent: own.ID}
+				if s.Base == "" {
+					s.Base = own.Base
+				}
+				if a.Key != "" {
+					s.Key = own.ID + ":" + a.Key // nobody else's
+				}
+				d.spawning.Lock()
+				defer d.spawning.Unlock()
+				t, err := d.engineer.Submit(ctx, s)
+				return toolResult{value: submitted{t.ID, executor.StateSubmitted}}, err
+			},
+		},
+		{
+			Tool: Tool{toolStatus, `Get current status of a task that you asked for: submitted, running, awaiting_review, addressing_comments, complete or failed; its pull request once there is one; what went wrong if it failed.`,
+				strictObject(`"task_id":`+taskIDProperty, "task_id")},
+			Output: schemaFor[taskStatus](), Access: AccessWrite, Hints: toolHints{ReadOnly: true, Idempotent: true},
+			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+				id, err := c.taskID()
+				if err != nil {
+					return toolResult{}, err
+				}
+				t, err := child(ctx, id)
+				return toolResult{value: statusOf(t)}, err
+			},
+		},
+		{
+			Tool:   Tool{toolActive, `List all non-completed tasks that you asked for.`, noArguments},
+			Output: schemaFor[activeTasks](), Access: AccessWrite, Hints: toolHints{ReadOnly: true, Idempotent: true},
+			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+				all, err := d.engineer.Tasks(ctx, TaskFilter{Repo: own.Repo, Active: true, Max: 1000})
+				var list []Task
+				for _, t := range all {
+					if t.Parent == own.ID {
+						list = append(list, t)
+					}
+				}
+				return activeOf(list), err
+			},
+		},
+		{
+			Tool: Tool{toolMessage, `Gives a task that you asked for something more to do.`,
+				strictObject(`"task_id":`+taskIDProperty+`,"text":`+promptSchema("What to say to its agent.")+
+					`,"key":{"type":"string","description":"Saying it again with the same key says it once.","maxLength":100}`, "task_id", "text")},
+			Output: schemaFor[taskStatus](), Access: AccessWrite,
+			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+				var a struct {
+					ID   string `json:"task_id"`
+					Text string `json:"text"`
+					Key  string `json:"key"`
+				}
+				if err := c.read(&a); err != nil {
+					return toolResult{}, err
+				}
+				t, err := child(ctx, a.ID)
+				if err != nil {
+					return toolResult{}, err
+				}
+				if a.Key != "" {
+					a.Key = own.ID + ":" + a.Key
+				}
+				t, err = d.engineer.Say(ctx, t.ID, a.Key, a.Text, d.agent())
+				return toolResult{value: statusOf(t)}, err
+			},
+		},
+		{
+			Tool: Tool{toolCancel, `End a task that you asked for. Its branch is kept, its pull request stays as it is.`,
+				strictObject(`"task_id":`+taskIDProperty, "task_id")},
+			Output: schemaFor[taskStatus](), Access: AccessWrite, Hints: toolHints{Destructive: true, Idempotent: true},
+			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+				id, err := c.taskID()
+				if err != nil {
+					return toolResult{}, err
+				}
+				t, err := child(ctx, id)
+				if err != nil {
+					return toolResult{}, err
+				}
+				t, err = d.engineer.Cancel(ctx, t.ID, false, d.agent())
+				return toolResult{value: statusOf(t)}, err
+			},
+		},
+	}
+}

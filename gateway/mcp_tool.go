@@ -1,0 +1,234 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/ramus-dev/ramus/internal/redact"
+)
+
+// Bounds of what goes through a tool, in bytes.
+const (
+	maxArguments  = 1 << 20
+	maxStructured = 256 << 10 // beyond that there is only the text
+	maxText       = 128 << 10
+	maxMistake    = 2000 // what is said of wrong arguments may quote them
+)
+
+// mcpTool is a [Tool] that can be called over MCP.
+type mcpTool struct {
+	Tool
+	Output json.RawMessage // JSON Schema of the structured result; nil: it has none
+	// Access is what a bearer needs for the tool to exist: AccessRead or AccessWrite.
+	Access Access
+	Hints  toolHints
+	Call   func(ctx context.Context, c *toolCall) (toolResult, error)
+}
+
+// toolHints tell a client what a tool does to the world.
+type toolHints struct{ ReadOnly, Destructive, Idempotent, Open bool }
+
+// toolCall is one use of a tool.
+type toolCall struct {
+	args json.RawMessage // fit the tool's schema
+	tell func(string)    // shows the client how it goes on; cheap
+}
+
+// read decodes the arguments.
+func (c *toolCall) read(into any) error {
+	d := json.NewDecoder(bytes.NewReader(c.args))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return problem(KindInvalid, "cannot read the arguments: %v", err)
+	}
+	return nil
+}
+
+// toolResult is what a tool answers.
+type toolResult struct {
+	value  any    // structured; what is JSON's object there
+	text   string // the same for people and models; empty: the value's JSON
+	failed bool   // it was done, and came to a bad end
+}
+
+// toolset makes a server of tools for one bearer, or one container.
+type toolset struct {
+	tools        []mcpTool
+	instructions string
+	version      string
+	who          Who
+	secrets      *redact.Secrets
+	log          *slog.Logger
+	now          func() time.Time
+}
+
+// mcpName is how the server calls itself: its tools are mcp__engineer__NAME where
+// clients put the server's name before them.
+const mcpName = "engineer"
+
+// server makes the server. session is its one session's id; what it does ends with ctx.
+func (ts toolset) server(ctx context.Context, session string) *mcp.Server {
+	s := mcp.NewServer(&mcp.Implementation{Name: mcpName, Title: "ramus", Version: ts.version}, &mcp.ServerOptions{
+		Instructions: ts.instructions,
+		// The tools of a bearer do not change while a session lasts.
+		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
+		GetSessionID: func() string { return session },
+	})
+	for _, t := range ts.tools {
+		if !ts.who.May(t.Access) {
+			continue
+		}
+		s.AddTool(t.definition(), func(call context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			call, cancel := context.WithCancel(call)
+			defer cancel()
+			defer context.AfterFunc(ctx, cancel)()
+			return ts.call(call, t, r)
+		})
+	}
+	return s
+}
+
+func (t mcpTool) definition() *mcp.Tool {
+	def := &mcp.Tool{Name: t.Name, Description: t.Description, InputSchema: t.Schema, Annotations: &mcp.ToolAnnotations{
+		ReadOnlyHint: t.Hints.ReadOnly, DestructiveHint: &t.Hints.Destructive, IdempotentHint: t.Hints.Idempotent, OpenWorldHint: &t.Hints.Open,
+	}}
+	if t.Output != nil {
+		def.OutputSchema = t.Output
+	}
+	return def
+}
+
+// call uses a tool. What goes wrong is a result, too: a model can mend its
+// arguments, or do something else, only when it is told.
+func (ts toolset) call(ctx context.Context, t mcpTool, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+	c := &toolCall{tell: ts.progress(ctx, r)}
+	var err error
+	var result toolResult
+	if c.args, err = arguments(t.Schema, r.Params.Arguments); err == nil {
+		result, err = t.Call(ctx, c)
+	}
+	if err == nil {
+		return ts.answer(result)
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err() // nobody waits for it
+	}
+	p := asProblem(err, ts.who)
+	if p.Kind == KindInternal {
+		ts.log.Error("a tool failed", "tool", t.Name, "who", ts.who.Subject, "err", err)
+		p.Hint = "" // it speaks of a request's id
+	}
+	text := p.Error()
+	if p.Hint != "" {
+		text += "\n" + p.Hint
+	}
+	return ts.answer(toolResult{text: text, failed: true})
+}
+
+// answer writes a result, bounded and without secrets.
+func (ts toolset) answer(r toolResult) (*mcp.CallToolResult, error) {
+	out := &mcp.CallToolResult{IsError: r.failed}
+	if r.value != nil {
+		b, err := json.Marshal(r.value)
+		if err != nil {
+			return nil, fmt.Errorf("cannot encode a tool's result: %w", err)
+		}
+		b = ts.secrets.JSON(b)
+		if len(b) <= maxStructured {
+			out.StructuredContent = json.RawMessage(b)
+		}
+		if r.text == "" {
+			r.text = string(b)
+		}
+	}
+	out.Content = []mcp.Content{&mcp.TextContent{Text: cutMiddle(ts.secrets.String(r.text), maxText)}}
+	return out, nil
+}
+
+// cutMiddle cuts a text to about most bytes, in the middle: what a program says
+// that matters stands at its beginning or its end.
+func cutMiddle(s string, most int) string {
+	s = strings.ToValidUTF8(s, "\uFFFD")
+	if len(s) <= most {
+		return s
+	}
+	head, tail := most/2, len(s)-most/2
+	for head > 0 && !utf8.RuneStart(s[head]) {
+		head--
+	}
+	for tail < len(s) && !utf8.RuneStart(s[tail]) {
+		tail++
+	}
+	return fmt.Sprintf("%s\n… %d bytes left out …\n%s", s[:head], tail-head, s[tail:])
+}
+
+// progressEvery is how often a client hears how a call goes on, at most.
+const progressEvery = time.Second
+
+// progress shows how a call goes on to a client that asked for it.
+func (ts toolset) progress(ctx context.Context, r *mcp.CallToolRequest) func(string) {
+	token := r.Params.GetProgressToken()
+	if token == nil {
+		return func(string) {}
+	}
+	var step float64
+	var last time.Time
+	return func(text string) {
+		now := ts.now()
+		if text == "" || now.Sub(last) < progressEvery {
+			return
+		}
+		last = now
+		step++
+		text = ts.secrets.String(strings.Join(strings.Fields(text), " "))
+		// A client that does not read it loses nothing.
+		_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: step, Message: cutMiddle(text, 200)})
+	}
+}
+
+// arguments checks what a client sent against a tool's schema.
+func arguments(schema, args json.RawMessage) (json.RawMessage, error) {
+	if len(args) > maxArguments {
+		return nil, problem(KindTooLarge, "the arguments have %d bytes, at most %d may be sent", len(args), maxArguments)
+	}
+	if given := bytes.TrimSpace(args); len(given) == 0 || string(given) == "null" {
+		args = json.RawMessage("{}")
+	}
+	var s jsonschema.Schema
+	if err := json.Unmarshal(schema, &s); err != nil {
+		return nil, fmt.Errorf("cannot read a tool's schema: %w", err)
+	}
+	resolved, err := s.Resolve(nil)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use a tool's schema: %w", err)
+	}
+	var given map[string]any
+	if err := json.Unmarshal(args, &given); err != nil {
+		return nil, problem(KindInvalid, "the arguments are no JSON object: %v", err)
+	}
+	if err := resolved.Validate(given); err != nil {
+		return nil, problem(KindInvalid, "wrong arguments: %s", cutMiddle(err.Error(), maxMistake))
+	}
+	return args, nil
+}
+
+// schemaFor is the strict schema of an object's struct, for results.
+func schemaFor[T any]() json.RawMessage {
+	schema, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: special, IgnoreInvalidTypes: true})
+	if err == nil {
+		var b []byte
+		if b, err = json.Marshal(schema); err == nil {
+			return b
+		}
+	}
+	panic(fmt.Sprintf("a tool's result: %v", err)) // a fault of the program, which every test finds
+}

@@ -1,0 +1,493 @@
+package gateway
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// mcpInstructions tell an assistant what the server is for; clients put them
+// before the model along with the tools.
+const mcpInstructions = `Use submit_task to delegate software development tasks to the engineer agent.
+
+The engineer runs asynchronously: you get back a task_id immediately, and the work happens in the background, on a branch of its own, until its pull request is merged. Track progress with get_task_status.
+
+Good delegation candidates:
+- Bug fixes (describe: current behaviour, expected behaviour, affected file or feature)
+- New features (describe: what it should do, where it fits in the existing architecture)
+- Refactors (describe: what to change and why)
+- UI improvements (describe: current UX problem and desired outcome)
+
+Always provide context:
+- What is broken or missing
+- Relevant file paths if known
+- Expected behaviour
+- Any constraints or related features
+
+Do not delegate:
+- Tasks requiring real-time data or live state
+- Tasks that need your ongoing reasoning (analysis, recommendations)`
+
+// mcpReadInstructions are for bearers who may look and not ask.
+const mcpReadInstructions = `get_task_status, list_active_tasks and get_run show what the engineer agent and other runs are doing.`
+
+// The tools of the engineer, and the one that shows a run.
+const (
+	toolSubmit = "submit_task"
+	toolStatus = "get_task_status"
+	toolActive = "list_active_tasks"
+	toolRun    = "get_run"
+)
+
+// mcpServer makes the server that a bearer sees.
+func (s *Server) mcpServer(ctx context.Context, who Who, session string) *mcp.Server {
+	ts := toolset{tools: s.mcpTools(who), version: s.Version, who: who, secrets: s.Secrets, log: s.Log, now: s.Now, instructions: mcpInstructions}
+	if !who.May(AccessWrite) {
+		ts.instructions = mcpReadInstructions
+	}
+	if s.Engineer == nil {
+		ts.instructions = ""
+	}
+	return ts.server(ctx, session)
+}
+
+// mcpTools is every tool, with the access that each asks for.
+func (s *Server) mcpTools(who Who) []mcpTool {
+	var list []mcpTool
+	if s.Engineer != nil {
+		list = append(list, s.engineerTools(who)...)
+	}
+	if len(s.Executor.AgentNames()) > 0 {
+		list = append(list, s.sessionTools(who)...)
+	}
+	list = append(list, s.runTool(who))
+	for _, t := range executor.Library() {
+		list = append(list, s.libraryTool(who, t))
+	}
+	return list
+}
+
+// Properties of schemas that several tools have.
+const (
+	repoProperty   = `{"type":"string","description":"The repository to work in. Leave it out to take the default one.","maxLength":100}`
+	baseProperty   = `{"type":"string","description":"The branch to start from. Leave it out to take the repository's own base.","maxLength":200}`
+	agentProperty  = `{"type":"string","description":"The coding agent, by its name in the configuration. Leave it out to take the default.","maxLength":64}`
+	taskIDProperty = `{"type":"string","description":"The id that submit_task returned.","minLength":1,"maxLength":100}`
+)
+
+// submitted is what submit_task answers.
+type submitted struct {
+	TaskID string         `json:"task_id"`
+	Status executor.State `json:"status"`
+}
+
+// taskStatus is what get_task_status answers.
+type taskStatus struct {
+	TaskID   string         `json:"task_id"`
+	Status   executor.State `json:"status"`
+	PRURL    *string        `json:"pr_url"`
+	PRNumber *int           `json:"pr_number"`
+	Error    *string        `json:"error"`
+}
+
+// activeTask is one of what list_active_tasks answers.
+type activeTask struct {
+	TaskID      string         `json:"task_id"`
+	Description string         `json:"description"`
+	Status      executor.State `json:"status"`
+	PRURL       *string        `json:"pr_url"`
+}
+
+// activeTasks holds the list: a structured result is an object.
+type activeTasks struct {
+	Result []activeTask `json:"result"`
+}
+
+// orNull is what a record has, or null.
+func orNull[T comparable](v T) *T {
+	var zero T
+	if v == zero {
+		return nil
+	}
+	return &v
+}
+
+func statusOf(t Task) taskStatus {
+	return taskStatus{t.ID, t.Status, orNull(t.PRURL), orNull(t.PRNumber), orNull(t.Error)}
+}
+
+func activeOf(tasks []Task) toolResult {
+	list := activeTasks{[]activeTask{}}
+	for _, t := range tasks {
+		list.Result = append(list.Result, activeTask{t.ID, t.Description, t.Status, orNull(t.PRURL)})
+	}
+	text, err := json.Marshal(list.Result)
+	if err != nil {
+		text = nil // strings and numbers can always be written
+	}
+	return toolResult{value: list, text: string(text)}
+}
+
+// delegation is what the arguments of submit_task and of spawn_task say.
+type delegation struct {
+	Description string `json:"description"`
+	Context     string `json:"context"`
+	Repo        string `json:"repo"`
+	Base        string `json:"base"`
+	Agent       string `json:"agent"`
+	Key         string `json:"key"`
+}
+
+var descriptionProperties = fmt.Sprintf(`"description":{"type":"string","description":"What to build or fix (be specific).","minLength":1,"maxLength":%d},`+
+	`"context":{"type":"string","description":"Relevant context: current behaviour, desired behaviour, affected files.","maxLength":%d,"default":""}`, maxDescription, maxContext)
+
+// engineerTools hand tasks over, and show what becomes of them.
+func (s *Server) engineerTools(who Who) []mcpTool {
+	return []mcpTool{
+		{
+			Tool: Tool{toolSubmit, `Submit a software development task to the engineer agent. Returns immediately with task_id. Task runs asynchronously: on a branch of its own, to a pull request whose review the engineer answers.
+
+Delegate bug fixes, features, refactors and UI improvements. Say what is broken or missing, what is expected instead, relevant file paths if known, and any constraints. Do not delegate tasks that require real-time data or live state, or that need your ongoing reasoning (analysis, recommendations).`,
+				strictObject(descriptionProperties+`,"repo":`+repoProperty+`,"base":`+baseProperty+`,"agent":`+agentProperty+
+					`,"key":{"type":"string","description":"Makes it idempotent: submitting again with the same key is the same task.","maxLength":200}`, "description")},
+			Output: schemaFor[submitted](), Access: AccessWrite, Hints: toolHints{Open: true},
+			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+				var d delegation
+				if err := c.read(&d); err != nil {
+					return toolResult{}, err
+				}
+				t, err := s.hand(ctx, who, Submission{Description: d.Description, Context: d.Context, Repo: d.Repo, Base: d.Base, Agent: d.Agent, Key: d.Key})
+				return toolResult{value: submitted{t.ID, executor.StateSubmitted}}, err
+			},
+		},
+		{
+			Tool: Tool{toolStatus, `Get current status of an engineer task: submitted, running, awaiting_review, addressing_comments, complete or failed; its pull request once there is one; what went wrong if it failed.`,
+				strictObject(`"task_id":`+taskIDProperty, "task_id")},
+			Output: schemaFor[taskStatus](), Access: AccessRead, Hints: toolHints{ReadOnly: true, Idempotent: true},
+			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+				id, err := c.taskID()
+				if err != nil {
+					return toolResult{}, err
+				}
+				t, err := s.findTask(ctx, who, id)
+				return toolResult{value: statusOf(t)}, err
+			},
+		},
+		{
+			Tool:   Tool{toolActive, `List all non-completed engineer tasks.`, noArguments},
+			Output: schemaFor[activeTasks](), Access: AccessRead, Hints: toolHints{ReadOnly: true, Idempotent: true},
+			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+				f := TaskFilter{Active: true}
+				if who.Repo != "*" {
+					f.Repo = who.Repo
+				}
+				list, err := s.Engineer.Tasks(ctx, f)
+				return activeOf(list), err
+			},
+		},
+	}
+}
+
+func (c *toolCall) taskID() (string, error) {
+	var a struct {
+		ID string `json:"task_id"`
+	}
+	err := c.read(&a)
+	return a.ID, err
+}
+
+// runReport is how a run stands, for a model.
+type runReport struct {
+	Run     string          `json:"run"`
+	Caller  string          `json:"caller"`
+	Repo    string          `json:"repo"`
+	Branch  string          `json:"branch"`
+	State   executor.State  `json:"state"`
+	Reason  executor.Reason `json:"reason,omitempty"`
+	Error   string          `json:"error,omitempty"`
+	Hint    string          `json:"hint,omitempty"`
+	Waiting string          `json:"waiting,omitempty"` // what a person is asked
+	// Verdict tells whether what stands on the branch was checked.
+	Verdict    executor.Verdict `json:"verdict,omitempty"`
+	Unverified []string         `json:"unverified,omitempty"`
+	Changed    []string         `json:"changed,omitempty"` // files, the first 100
+	Evidence   string           `json:"evidence,omitempty"`
+	// OK and Result are of a library task: how it ended, and what it found.
+	OK     *bool          `json:"ok,omitempty"`
+	Result map[string]any `json:"result,omitempty"`
+}
+
+// report tells how a run stands.
+func (s *Server) report(ctx context.Context, run executor.Run) (toolResult, error) {
+	r := runReport{Run: run.Name(), Caller: run.Caller.String(), Repo: run.Repo, Branch: run.Branch, State: run.State, Reason: run.Reason, Error: run.Error, Hint: run.Hint}
+	if run.Gate != nil {
+		r.Waiting = run.Gate.Message
+	}
+	if s.Links != nil && s.Links.URL != "" {
+		r.Evidence = s.Links.Run(run)
+	}
+	if run.Ended() {
+		m, err := s.Executor.Manifest(ctx, run.Name())
+		if err != nil {
+			return toolResult{}, err
+		}
+		r.Verdict, r.Unverified = m.Verdict, m.Unverified
+		for _, change := range m.Changed[:min(len(m.Changed), 100)] {
+			r.Changed = append(r.Changed, change.Path)
+		}
+	}
+	if run.Kind == executor.KindTask {
+		for e, err := range s.Executor.Events(ctx, run.Name(), 0, false) {
+			if err != nil {
+				return toolResult{}, err
+			}
+			var done struct {
+				Result struct {
+					Output map[string]any `json:"output"`
+				} `json:"result"`
+			}
+			if e.Type == executor.EventStepFinished && json.Unmarshal(e.Data, &done) == nil {
+				r.OK, r.Result = e.OK, done.Result.Output
+			}
+		}
+	}
+	return toolResult{value: r, failed: run.State == executor.StateFailed}, nil
+}
+
+// runTool shows a run.
+func (s *Server) runTool(who Who) mcpTool {
+	return mcpTool{
+		Tool: Tool{toolRun, `Show how a run stands, and what came of it: its state, whether what it changed was checked, the changed files, a link to its evidence.`,
+			strictObject(`"run":{"type":"string","description":"The run's name, as a tool returned it.","minLength":1,"maxLength":300}`, "run")},
+		Output: schemaFor[runReport](), Access: AccessRead, Hints: toolHints{ReadOnly: true, Idempotent: true},
+		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+			var a struct {
+				Run string `json:"run"`
+			}
+			if err := c.read(&a); err != nil {
+				return toolResult{}, err
+			}
+			run, err := s.runOf(ctx, who, a.Run)
+			if err != nil {
+				return toolResult{}, err
+			}
+			result, err := s.report(ctx, run)
+			result.failed = false // to look at it did not fail
+			return result, err
+		},
+	}
+}
+
+// await follows a run until it ends or waits for a person, and tells how it goes on.
+func (s *Server) await(ctx context.Context, run executor.Run, tell func(string)) (executor.Run, error) {
+	for e, err := range s.Executor.Events(ctx, run.Name(), 0, true) {
+		if err != nil {
+			return run, err
+		}
+		text, _ := doing(e)
+		switch e.Type {
+		case executor.EventQueued, executor.EventContainer:
+			text = e.Message
+		}
+		tell(text)
+	}
+	if err := ctx.Err(); err != nil {
+		return run, err
+	}
+	return s.Executor.Run(ctx, run.Name())
+}
+
+// sessionTools are those of the catalog that a bearer can use: who may write may
+// start runs by the API, too, so the policy is that of a container. There is no thread
+// here: the caller that start_code_session names is what resume_code_session speaks to.
+func (s *Server) sessionTools(who Who) []mcpTool {
+	const (
+		wait = `"wait":{"type":"boolean","description":"Wait for the run to end. Cancelling the call then only stops the waiting: the run goes on, and get_run shows it.","default":true}`
+	)
+	type arguments struct {
+		Prompt string `json:"prompt"`
+		Repo   string `json:"repo"`
+		Base   string `json:"base"`
+		Agent  string `json:"agent"`
+		Caller string `json:"caller"`
+		Wait   *bool  `json:"wait"`
+	}
+	finish := func(ctx context.Context, c *toolCall, a arguments, run executor.Run) (toolResult, error) {
+		if a.Wait == nil || *a.Wait {
+			var err error
+			if run, err = s.await(ctx, run, c.tell); err != nil {
+				return toolResult{}, err
+			}
+		}
+		return s.report(ctx, run)
+	}
+	return []mcpTool{
+		{
+			Tool: Tool{ToolStart, `Starts a run in a disposable container, on a new branch of a repository: a coding agent is given the prompt, what it changes is committed after every step, and the project's checks are run at its end. The answer names the caller, with which resume_code_session goes on. For work that ends in a reviewed pull request use submit_task.`,
+				strictObject(`"prompt":`+promptSchema("What is to be done, complete in itself.")+`,"repo":`+repoProperty+`,"base":`+baseProperty+`,"agent":`+agentProperty+`,`+wait, "prompt")},
+			Output: schemaFor[runReport](), Access: AccessWrite, Hints: toolHints{},
+			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+				var a arguments
+				if err := c.read(&a); err != nil {
+					return toolResult{}, err
+				}
+				r := executor.Request{Repo: a.Repo, Base: a.Base, Agent: &executor.AgentCall{Name: a.Agent, Prompt: a.Prompt}}
+				if err := s.permit(ctx, who, &r); err != nil {
+					return toolResult{}, err
+				}
+				run, err := s.Executor.Submit(ctx, r)
+				if err != nil {
+					return toolResult{}, err
+				}
+				return finish(ctx, c, a, run)
+			},
+		},
+		{
+			Tool: Tool{ToolResume, `Says something more to a caller's run: the agent that is at work gets the prompt at its next turn; when none is at work, a new run goes on with the caller's branch and the agent's own memory.`,
+				strictObject(`"prompt":`+promptSchema("What to say to the agent.")+`,"caller":{"type":"string","description":"The caller that start_code_session returned.","minLength":1,"maxLength":100},`+wait, "prompt", "caller")},
+			Output: schemaFor[runReport](), Access: AccessWrite, Hints: toolHints{},
+			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+				var a arguments
+				if err := c.read(&a); err != nil {
+					return toolResult{}, err
+				}
+				run, err := s.goOn(ctx, who, a.Caller, a.Prompt)
+				if err != nil {
+					return toolResult{}, err
+				}
+				return finish(ctx, c, a, run)
+			},
+		},
+	}
+}
+
+// goOn says something to the agent of a caller that is at work, or begins a new run of the last one.
+func (s *Server) goOn(ctx context.Context, who Who, caller, prompt string) (executor.Run, error) {
+	st, err := s.callerOf(ctx, who, caller)
+	if err != nil {
+		return executor.Run{}, err
+	}
+	agent := ""
+	for _, run := range slices.Backward(s.Executor.OfCaller(st.Caller)) {
+		if run.Kind != executor.KindAgent {
+			continue
+		}
+		if agent == "" {
+			agent = run.Agent.Name
+		}
+		if run.Ended() {
+			continue
+		}
+		err := s.Executor.Say(ctx, run.Name(), executor.Prompt{Text: prompt, By: who.Person(gitd.Person{})})
+		if err == nil {
+			return run, nil
+		}
+		if !errors.Is(err, executor.ErrConflict) {
+			return executor.Run{}, err
+		}
+	}
+	r := executor.Request{Caller: st.Caller, Repo: st.Repo, Agent: &executor.AgentCall{Name: agent, Prompt: prompt}}
+	if err := s.permit(ctx, who, &r); err != nil {
+		return executor.Run{}, err
+	}
+	return s.Executor.Submit(ctx, r)
+}
+
+// stopWithin is how long a run that nobody waits for any more may take to be stopped.
+const stopWithin = 30 * time.Second
+
+// libraryTool is a task of the library as a tool: a run of its own, on a caller's branch.
+func (s *Server) libraryTool(who Who, t executor.TaskInfo) mcpTool {
+	return mcpTool{
+		Tool: Tool{t.Name, t.Doc + "\n\nIt is a run in a container, on a caller's branch. Leave caller out to begin a new branch; the answer names the caller to go on with. Cancelling the call stops the run.",
+			withProperties(t.Schema, map[string]json.RawMessage{
+				"caller": json.RawMessage(`{"type":"string","description":"The caller on whose branch to work, as a tool returned it.","maxLength":100}`),
+				"repo":   json.RawMessage(`{"type":"string","description":"The repository of a new caller.","maxLength":100}`),
+			})},
+		Output: schemaFor[runReport](), Access: AccessWrite, Hints: toolHints{ReadOnly: t.ReadOnly, Destructive: !t.ReadOnly},
+		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+			var where struct {
+				Caller string `json:"caller"`
+				Repo   string `json:"repo"`
+			}
+			var params map[string]any
+			if err := errors.Join(json.Unmarshal(c.args, &where), json.Unmarshal(c.args, &params)); err != nil {
+				return toolResult{}, problem(KindInvalid, "cannot read the arguments: %v", err)
+			}
+			delete(params, "caller")
+			delete(params, "repo")
+			r := executor.Request{Repo: where.Repo, Task: &executor.TaskCall{Name: t.Name, Params: params}}
+			if where.Caller != "" {
+				var err error
+				if r.Caller, r.Repo, err = s.callerOrNew(ctx, who, where.Caller, where.Repo); err != nil {
+					return toolResult{}, err
+				}
+			}
+			if err := s.permit(ctx, who, &r); err != nil {
+				return toolResult{}, err
+			}
+			run, err := s.Executor.Submit(ctx, r)
+			if err != nil {
+				return toolResult{}, err
+			}
+			ended, err := s.await(ctx, run, c.tell)
+			if err != nil {
+				if ctx.Err() != nil {
+					err = errors.Join(err, s.giveUp(ctx, run, r.Asker))
+				}
+				return toolResult{}, err
+			}
+			return s.report(ctx, ended)
+		},
+	}
+}
+
+// giveUp stops a run that nobody waits for any more.
+func (s *Server) giveUp(ctx context.Context, run executor.Run, by gitd.Person) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
+	defer cancel()
+	if err := s.Executor.Stop(ctx, run.Name(), by); err != nil && !errors.Is(err, executor.ErrConflict) {
+		return err
+	}
+	return nil
+}
+
+// withProperties is an object's schema with more properties; those it has already stay as they are.
+func withProperties(schema json.RawMessage, more map[string]json.RawMessage) json.RawMessage {
+	var s map[string]json.RawMessage
+	properties := map[string]json.RawMessage{}
+	err := json.Unmarshal(schema, &s)
+	if err == nil && s["properties"] != nil {
+		err = json.Unmarshal(s["properties"], &properties)
+	}
+	if err == nil {
+		for name := range more {
+			if properties[name] != nil {
+				err = errors.Join(err, fmt.Errorf("it has a property %q of its own", name))
+			}
+		}
+	}
+	if err == nil {
+		maps.Copy(properties, more)
+		if s["properties"], err = json.Marshal(properties); err == nil {
+			var b []byte
+			if b, err = json.Marshal(s); err == nil {
+				return b
+			}
+		}
+	}
+	panic(fmt.Sprintf("the schema of a task: %v: %s", err, strings.TrimSpace(string(schema)))) // a fault of the program, which every test finds
+}
+
+// noArguments is the schema of a tool that takes none.
+var noArguments = json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`)

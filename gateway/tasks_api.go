@@ -1,0 +1,227 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// tasksPath and engineerPath are where tasks are: the same routes twice, so that programs
+// which were written for an engineer's own server find them where they look.
+const (
+	tasksPath    = "/api/tasks"
+	engineerPath = "/engineer/tasks"
+)
+
+// submissionBody bounds what describes a task; JSON may write a byte as six.
+const submissionBody = 2 << 20
+
+// taskRoutes are the rows of tasks, under both paths.
+func taskRoutes() []Route {
+	var rows []Route
+	for _, at := range []string{tasksPath, engineerPath} {
+		rows = append(rows,
+			Route{Method: "GET", Pattern: at, Access: AccessRead, Summary: "List tasks, newest first",
+				Query: tasksQuery{}, Response: []Task{}, Handle: (*call).listTasks},
+			Route{Method: "POST", Pattern: at, Access: AccessWrite, Summary: "Hand over a software task; it is worked on after the answer. With a key, once however often it is sent",
+				Request: Submission{}, Response: Task{}, Body: submissionBody, Handle: (*call).submitTask},
+			Route{Method: "GET", Pattern: at + "/{task}", Access: AccessRead, Summary: "One task",
+				Response: Task{}, Handle: (*call).task},
+			Route{Method: "POST", Pattern: at + "/{task}/retry", Access: AccessWrite, Summary: "Take a failed task up again where it stands",
+				Response: Task{}, Handle: (*call).retryTask},
+			Route{Method: "POST", Pattern: at + "/{task}/say", Access: AccessWrite, Summary: "Give a task something more to do, as a comment on its pull request would; with a key, once however often it is sent",
+				Request: TaskMessage{}, Response: Task{}, Body: submissionBody, Handle: (*call).sayTask},
+			Route{Method: "DELETE", Pattern: at + "/{task}", Access: AccessWrite, Summary: "End a task and remove its container; its branch is kept unless drop=1, its pull request stays as it is",
+				Query: cancelQuery{}, Response: Task{}, Handle: (*call).cancelTask},
+		)
+	}
+	return rows
+}
+
+// TaskMessage is something more for a task to do.
+type TaskMessage struct {
+	Key  string      `json:"key,omitempty"` // what was said with the same key before is said once
+	Text string      `json:"text"`
+	By   gitd.Person `json:"by,omitzero"`
+}
+
+// engineer is who takes tasks, if anybody does.
+func (c *call) engineer() (*Engineer, error) {
+	if c.Engineer == nil {
+		return nil, problem(KindNotFound, "this server takes no tasks").
+			withHint("start one that stays with `ramus serve`: a command's own server would leave them lying")
+	}
+	return c.Engineer, nil
+}
+
+// findTask is Engineer.Task for the caller's eyes.
+func (s *Server) findTask(ctx context.Context, who Who, id string) (Task, error) {
+	t, err := s.Engineer.Task(ctx, strings.TrimPrefix(id, "conv:"))
+	if err != nil {
+		return Task{}, err
+	}
+	if !who.Sees(t.Repo) {
+		return Task{}, notFound("task", id)
+	}
+	return t, nil
+}
+
+// namedTask is the task that the path names.
+func (c *call) namedTask() (*Engineer, Task, error) {
+	e, err := c.engineer()
+	if err != nil {
+		return nil, Task{}, err
+	}
+	t, err := c.findTask(c.R.Context(), c.Who, c.R.PathValue("task"))
+	return e, t, err
+}
+
+type tasksQuery struct {
+	Repo   string `json:"repo,omitempty" jsonschema:"only of this repository"`
+	Status string `json:"status,omitempty" jsonschema:"only in this state"`
+	Active bool   `json:"active,omitempty" jsonschema:"only what is neither complete nor failed"`
+	Max    int    `json:"max,omitempty" jsonschema:"at most so many; 100 if 0, 1000 at most"`
+}
+
+func (c *call) listTasks() error {
+	var q tasksQuery
+	if err := c.query(&q); err != nil {
+		return err
+	}
+	e, err := c.engineer()
+	if err != nil {
+		return err
+	}
+	if q.Repo != "" && !c.Who.Sees(q.Repo) {
+		return notFound("repository", q.Repo)
+	}
+	if c.Who.Repo != "*" {
+		q.Repo = c.Who.Repo
+	}
+	state, err := knownState(q.Status)
+	if err != nil {
+		return err
+	}
+	list, err := e.Tasks(c.R.Context(), TaskFilter{Repo: q.Repo, Status: state, Active: q.Active, Max: min(q.Max, 1000)})
+	if err != nil {
+		return err
+	}
+	if list == nil {
+		list = []Task{}
+	}
+	return c.reply(list)
+}
+
+// hand submits a task as the caller's own: in a repository that it may see, for
+// a parent that it may see, in its own name.
+func (s *Server) hand(ctx context.Context, who Who, sub Submission) (Task, error) {
+	sub.Asker = who.Person(sub.Asker)
+	if sub.Repo != "" && !who.Sees(sub.Repo) {
+		return Task{}, notFound("repository", sub.Repo)
+	}
+	if sub.Repo == "" && who.Repo != "*" {
+		sub.Repo = who.Repo
+	}
+	if sub.Parent != "" {
+		parent, err := s.findTask(ctx, who, sub.Parent)
+		if err != nil {
+			return Task{}, err
+		}
+		sub.Parent = parent.ID
+	}
+	t, err := s.Engineer.Submit(ctx, sub)
+	if err != nil {
+		return Task{}, err
+	}
+	// With a key it may be an earlier one, by a token for another repository.
+	if !who.Sees(t.Repo) {
+		return Task{}, problem(KindConflict, "the key %q is taken", sub.Key).withHint("use another key")
+	}
+	return t, nil
+}
+
+func (c *call) submitTask() error {
+	var sub Submission
+	if err := c.body(&sub); err != nil {
+		return err
+	}
+	if _, err := c.engineer(); err != nil {
+		return err
+	}
+	t, err := c.hand(c.R.Context(), c.Who, sub)
+	if err != nil {
+		return err
+	}
+	c.W.Header().Set("Location", c.R.URL.Path+"/"+url.PathEscape(t.ID))
+	return c.replyStatus(http.StatusAccepted, t)
+}
+
+func (c *call) task() error {
+	_, t, err := c.namedTask()
+	if err != nil {
+		return err
+	}
+	return c.reply(t)
+}
+
+func (c *call) retryTask() error {
+	e, t, err := c.namedTask()
+	if err != nil {
+		return err
+	}
+	if t, err = e.Retry(c.R.Context(), t.ID, c.Who.Person(t.Asker)); err != nil {
+		return err
+	}
+	return c.replyStatus(http.StatusAccepted, t)
+}
+
+func (c *call) sayTask() error {
+	var m TaskMessage
+	if err := c.body(&m); err != nil {
+		return err
+	}
+	e, t, err := c.namedTask()
+	if err != nil {
+		return err
+	}
+	if t, err = e.Say(c.R.Context(), t.ID, m.Key, m.Text, c.Who.Person(m.By)); err != nil {
+		return err
+	}
+	return c.replyStatus(http.StatusAccepted, t)
+}
+
+type cancelQuery struct {
+	Drop bool `json:"drop,omitempty" jsonschema:"remove the branch, too"`
+}
+
+func (c *call) cancelTask() error {
+	var q cancelQuery
+	if err := c.query(&q); err != nil {
+		return err
+	}
+	e, t, err := c.namedTask()
+	if err != nil {
+		return err
+	}
+	if t, err = e.Cancel(c.R.Context(), t.ID, q.Drop, c.Who.Person(t.Asker)); err != nil {
+		return err
+	}
+	return c.reply(t)
+}
+
+// runStates are the states of runs, and of tasks.
+var runStates = []executor.State{executor.StateSubmitted, executor.StateRunning, executor.StateAwaitingReview,
+	executor.StateAddressingComments, executor.StateComplete, executor.StateFailed}
+
+// knownState refuses what is no state; empty is none in particular.
+func knownState(name string) (executor.State, error) {
+	if state := executor.State(name); name == "" || slices.Contains(runStates, state) {
+		return state, nil
+	}
+	return "", problem(KindInvalid, "unknown state %q: want one of %v", name, runStates)
+}
