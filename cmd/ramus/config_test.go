@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ramus-dev/ramus/executor"
 )
 
 const example = "../../ramus.example.yaml"
@@ -159,15 +161,23 @@ func TestNearest(t *testing.T) {
 
 // The agents of the examples are read as a server's configuration would be.
 func TestExampleAgents(t *testing.T) {
-	c, err := LoadConfig("../../examples/agents/ramus.yaml", false, nil)
-	if err != nil {
-		t.Fatal(err)
+	files, err := filepath.Glob("../../examples/agents/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no examples: %v", err)
 	}
-	agents := newAgents(c.Agents)
-	for _, name := range []string{"codex", "claude", "scripted"} {
-		a := agents[name]
-		if len(a.Command) == 0 || len(a.Resume) <= len(a.Command)-1 || len(a.State) == 0 || a.Checks[0] != "lib_run_tests" || a.Timeout == 0 {
-			t.Errorf("%s: %+v", name, a)
+	for _, file := range files {
+		c, err := LoadConfig(file, false, nil)
+		if err != nil {
+			t.Errorf("%s: %v", file, err)
+		}
+		if len(c.Agents) == 0 {
+			t.Errorf("%s has no agents", file)
+		}
+		for name, a := range newAgents(c.Agents) {
+			resumes := len(a.Resume) > 1 || a.Protocol == executor.ProtocolACP
+			if len(a.Command) == 0 || !resumes || len(a.State) == 0 || a.Checks[0] != "lib_run_tests" || a.Timeout == 0 {
+				t.Errorf("%s: %s: %+v", file, name, a)
+			}
 		}
 	}
 	for text, want := range map[string]string{
