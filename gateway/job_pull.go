@@ -103,6 +103,7 @@ func (j *job) listen(ctx context.Context, t Task, past history, name github.Name
 			verdicts[r.User] = r.State
 		}
 		if r.State == github.ReviewChanges || r.State == github.ReviewCommented && j.isMentioned(r.Body) {
+			r.Body = clipText(r.Body, maxSaid)
 			items = append(items, item{Key: key("review", r.ID), By: r.User, Review: &r})
 		}
 	}
@@ -129,6 +130,7 @@ func (j *job) listen(ctx context.Context, t Task, past history, name github.Name
 			if c.Issue {
 				kind = "issue-comment" // their numbers are counted apart
 			}
+			c.Body, c.DiffHunk = clipText(c.Body, maxSaid), tail(c.DiffHunk, maxHunk)
 			items = append(items, item{Key: key(kind, c.ID), By: c.User, Comment: &c})
 		}
 	}
@@ -141,10 +143,26 @@ func (j *job) listen(ctx context.Context, t Task, past history, name github.Name
 	}
 	for _, c := range checks {
 		if c.Failed() {
+			c.Summary, c.Text = clipText(c.Summary, maxHunk), clipText(c.Text, maxHunk)
 			items = append(items, item{Key: key("check", c.ID), Check: &c})
 		}
 	}
 	return items, approved, nil
+}
+
+// Bounds of what is kept of one thing that was said, in bytes: the journal of a
+// task holds all of them, and an agent is told so much of each.
+const (
+	maxSaid = 20_000
+	maxHunk = 6_000
+)
+
+// tail is the end of a text: of a diff hunk, the lines that a comment is on.
+func tail(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	return "…" + strings.ToValidUTF8(s[len(s)-most:], "")
 }
 
 func key(kind string, id int64) string { return kind + ":" + strconv.FormatInt(id, 10) }
