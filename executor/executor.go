@@ -217,8 +217,10 @@ type Request struct {
 	// Workflow, by id; others are read from the base's .ramus/workflows.
 	Sub map[string]string `json:"sub,omitempty"`
 	// Retry or resume: the run ("CALLER/RUN") whose results up to the node From are taken over.
-	Of    string      `json:"of,omitempty"`
-	From  string      `json:"from,omitempty"`
+	Of   string `json:"of,omitempty"`
+	From string `json:"from,omitempty"`
+	// Fork begins a new caller at a commit of another one; nil: at its base.
+	Fork  *Fork       `json:"fork,omitempty"`
 	Asker gitd.Person `json:"asker,omitzero"`
 	// CancelPrevious stops the runs of the same workflow and repository that
 	// still wait or work.

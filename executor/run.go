@@ -91,6 +91,7 @@ type Run struct {
 	Error         string          `json:"error,omitempty"`  // in words
 	Hint          string          `json:"hint,omitempty"`   // what to do
 	Parent        string          `json:"parent,omitempty"` // CALLER/RUN it was started, retried or forked from
+	Fork          *Fork           `json:"fork,omitempty"`   // where its caller began, of that one's first run
 	From          string          `json:"from,omitempty"`   // node it was resumed at
 	Step          string          `json:"step,omitempty"`   // current or last step
 	Gate          *Gate           `json:"gate,omitempty"`   // what a person is asked

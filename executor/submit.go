@@ -179,6 +179,8 @@ type plan struct {
 	fresh   bool         // the caller's branch is to be made, at run.Start
 	draw    bool         // the caller's id was drawn and may be drawn again
 	taken   []Event      // results taken over from the run that is resumed
+	start   gitd.Hash    // of a fork
+	state   gitd.Hash    // what its agents remember; empty: nothing
 }
 
 func (x *Executor) plan(ctx context.Context, r Request) (*plan, error) {
@@ -205,10 +207,18 @@ func (x *Executor) plan(ctx context.Context, r Request) (*plan, error) {
 	if p.run.ID == "" {
 		p.run.ID = now.Format("20060102-150405") + "-" + newToken()[:4]
 	}
+	if r.Fork != nil {
+		if err := x.planFork(ctx, *r.Fork, p); err != nil {
+			return nil, err
+		}
+	}
 	if r.Caller.IsZero() {
 		p.draw, p.fresh = true, true
 	} else if err := x.planCaller(ctx, p); err != nil {
 		return nil, err
+	}
+	if r.Fork != nil && !p.fresh {
+		return nil, fmt.Errorf("cannot fork: %w: %s is there already; a fork is a new caller", ErrConflict, p.run.Caller)
 	}
 	if err := x.planWork(ctx, r, p); err != nil {
 		return nil, err
@@ -231,9 +241,12 @@ func (x *Executor) plan(ctx context.Context, r Request) (*plan, error) {
 	if p.run.BaseRefreshed, err = p.repo.RefreshedAt(ctx); err != nil {
 		return nil, err
 	}
-	if p.fresh {
+	switch {
+	case p.start != "":
+		p.run.Start = p.start
+	case p.fresh:
 		p.run.Start = base
-	} else {
+	default:
 		tip, err := p.repo.Resolve(ctx, "refs/heads/"+p.run.Caller.Branch())
 		if err != nil {
 			return nil, err
@@ -517,6 +530,9 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 		updates := []gitd.RefUpdate{{Name: runRef(p.run.Caller, p.run.ID), New: ref, Old: &old}}
 		if p.fresh {
 			updates = append(updates, gitd.RefUpdate{Name: "refs/heads/" + p.run.Branch, New: p.run.Start, Old: &none})
+			if p.state != "" {
+				updates = append(updates, gitd.RefUpdate{Name: stateRef(p.run.Caller), New: p.state})
+			}
 		}
 		err = p.repo.Update(ctx, updates...)
 		if err == nil {

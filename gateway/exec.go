@@ -19,6 +19,7 @@ type ExecRequest struct {
 	Repo    string           `json:"repo,omitempty" jsonschema:"required for a caller that is new"`
 	Base    string           `json:"base,omitempty" jsonschema:"branch to start from; the repository's base if empty"`
 	Key     string           `json:"key,omitempty" jsonschema:"makes the request idempotent"`
+	Fork    *executor.Fork   `json:"fork,omitempty" jsonschema:"begin a new caller at a commit of another one"`
 	Command executor.Command `json:"command"`
 	Asker   gitd.Person      `json:"asker,omitzero"`
 	// Stdin says that what follows this object in the body is the command's
@@ -46,7 +47,7 @@ type execQuery struct {
 const NewCaller = "new"
 
 // callerOrNew finds the caller that a name means, or makes one of it.
-func (s *Server) callerOrNew(ctx context.Context, who Who, name, repo string) (executor.Caller, string, error) {
+func (s *Server) callerOrNew(ctx context.Context, who Who, name, repo string, fork bool) (executor.Caller, string, error) {
 	if name == NewCaller {
 		return executor.Caller{}, repo, nil
 	}
@@ -57,7 +58,7 @@ func (s *Server) callerOrNew(ctx context.Context, who Who, name, repo string) (e
 		}
 		return st.Caller, st.Repo, nil
 	}
-	if kind := asProblem(err, who).Kind; kind != KindNotFound || repo == "" {
+	if kind := asProblem(err, who).Kind; kind != KindNotFound || repo == "" && !fork {
 		if kind == KindNotFound {
 			return executor.Caller{}, "", notFound("caller", name).withHint("name a repository to begin a new one")
 		}
@@ -80,11 +81,11 @@ func (c *call) exec() error {
 	if err != nil {
 		return err
 	}
-	caller, repo, err := c.callerOrNew(c.R.Context(), c.Who, c.R.PathValue("caller"), x.Repo)
+	caller, repo, err := c.callerOrNew(c.R.Context(), c.Who, c.R.PathValue("caller"), x.Repo, x.Fork != nil)
 	if err != nil {
 		return err
 	}
-	request := executor.Request{Key: x.Key, Caller: caller, Repo: repo, Base: x.Base, Command: &x.Command, Asker: x.Asker}
+	request := executor.Request{Key: x.Key, Caller: caller, Repo: repo, Base: x.Base, Fork: x.Fork, Command: &x.Command, Asker: x.Asker}
 	if err := c.permit(c.R.Context(), c.Who, &request); err != nil {
 		return err
 	}

@@ -110,6 +110,16 @@ func (s *Server) permit(ctx context.Context, who Who, r *executor.Request) error
 	if r.Repo == "" && who.Repo != "*" {
 		r.Repo = who.Repo
 	}
+	if r.Fork != nil {
+		of, err := s.callerOf(ctx, who, r.Fork.Of)
+		if err != nil {
+			return err
+		}
+		if r.Repo == "" {
+			r.Repo = of.Repo
+		}
+		r.Fork.Of = of.Caller.String()
+	}
 	if r.Of != "" {
 		of, err := s.runOf(ctx, who, r.Of)
 		if err != nil {

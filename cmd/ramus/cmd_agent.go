@@ -38,6 +38,7 @@ checks. An interrupt stops it.
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.StringVar(&r.Repo, "repo", "", "`name` of the repository of a new caller")
 			fs.StringVar(&r.Base, "base", "", "`branch` that a new caller starts from")
+			fs.Var(&forkFlag{&r.Fork}, "fork", "`CALLER[@COMMIT]` that a new caller starts from, with what its agents remember")
 			fs.StringVar(&call.Name, "agent", "", "`name` of the agent (default the only one)")
 			fs.StringVar(&r.Key, "key", "", "`id` of the run; asking twice with the same starts it once")
 			fs.BoolVar(&detached, "detach", false, "start it and return; needs a server that stays")
@@ -142,7 +143,7 @@ func callerOf(ctx context.Context, c *client.Client, name string, r *executor.Re
 	case err == nil:
 		r.Caller, r.Repo = st.Caller, st.Repo
 		return nil
-	case r.Repo == "" || !errors.As(err, &p) || p.Kind != gateway.KindNotFound:
+	case r.Repo == "" && r.Fork == nil || !errors.As(err, &p) || p.Kind != gateway.KindNotFound:
 		return err
 	}
 	if !strings.Contains(name, ":") {

@@ -37,6 +37,7 @@ command. The exit status is the command's own, or 125 when ramus itself failed.
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.StringVar(&x.Repo, "repo", "", "`name` of the repository of a new caller")
 			fs.StringVar(&x.Base, "base", "", "`branch` that a new caller starts from")
+			fs.Var(&forkFlag{&x.Fork}, "fork", "`CALLER[@COMMIT]` that a new caller starts from, with what its agents remember")
 			fs.DurationVar(&timeout, "timeout", 0, "stop the command after this `duration`")
 			fs.StringVar(&x.Command.Dir, "dir", "", "`folder` of the work tree to run in")
 			fs.Var(&env_, "env", "`K=V` for the command's environment; may be repeated")

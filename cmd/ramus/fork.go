@@ -1,0 +1,33 @@
+package main
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// forkFlag reads where a fork begins: "happy-mallard", "conv:ID@COMMIT".
+type forkFlag struct{ fork **executor.Fork }
+
+// String implements flag.Value.
+func (f *forkFlag) String() string {
+	if f.fork == nil || *f.fork == nil {
+		return ""
+	}
+	if (*f.fork).Commit == "" {
+		return (*f.fork).Of
+	}
+	return (*f.fork).Of + "@" + string((*f.fork).Commit)
+}
+
+// Set implements flag.Value.
+func (f *forkFlag) Set(text string) error {
+	of, commit, at := strings.Cut(text, "@")
+	if of == "" || at && commit == "" {
+		return errors.New("want CALLER or CALLER@COMMIT")
+	}
+	*f.fork = &executor.Fork{Of: of, Commit: gitd.Hash(commit)}
+	return nil
+}

@@ -1,0 +1,96 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// maxForks is how many times a fork may be forked.
+const maxForks = 10
+
+// Fork is where a new caller begins: at a commit of another one's branch, with
+// what that one's agents remembered then.
+type Fork struct {
+	Of     string    `json:"of"`               // the other caller
+	Commit gitd.Hash `json:"commit,omitempty"` // empty: its branch's tip
+	Depth  int       `json:"depth,omitempty"`  // forks of forks; set by the executor
+}
+
+// planFork fills in where a fork begins. It is called before the caller is planned.
+func (x *Executor) planFork(ctx context.Context, f Fork, p *plan) error {
+	of, err := x.Caller(ctx, f.Of)
+	if err != nil {
+		return fmt.Errorf("cannot fork: %w", err)
+	}
+	repo, base, err := x.home(ctx, of.Caller)
+	if err != nil {
+		return fmt.Errorf("cannot fork %s: %w", of.Caller, err)
+	}
+	if p.run.Repo != "" && p.run.Repo != repo.Name() {
+		return fmt.Errorf("cannot fork %s: %w repository %q: it is in %s", of.Caller, ErrInvalid, p.run.Repo, repo.Name())
+	}
+	tip, err := repo.Resolve(ctx, "refs/heads/"+of.Caller.Branch())
+	if err != nil {
+		return fmt.Errorf("cannot fork %s: %w", of.Caller, err)
+	}
+	at := tip
+	if f.Commit != "" {
+		if at, err = repo.Resolve(ctx, string(f.Commit)); err != nil {
+			return fmt.Errorf("cannot fork %s at %s: %w", of.Caller, f.Commit, err)
+		}
+		inside, err := repo.Descends(ctx, tip, at)
+		if err != nil {
+			return fmt.Errorf("cannot fork %s at %s: %w", of.Caller, at, err)
+		}
+		if !inside {
+			return fmt.Errorf("cannot fork %s: %w commit: %s is not on its branch; `ramus log %s` lists those that are", of.Caller, ErrInvalid, at, of.Caller)
+		}
+	}
+	depth := 1
+	for _, r := range x.OfCaller(of.Caller) {
+		if r.Fork != nil {
+			depth = r.Fork.Depth + 1
+		}
+	}
+	if depth > maxForks {
+		return fmt.Errorf("cannot fork %s: %w: it is a fork of a fork, %d deep already", of.Caller, ErrConflict, maxForks)
+	}
+	if p.state, err = stateAt(ctx, repo, of.Caller, at, at == tip); err != nil {
+		return fmt.Errorf("cannot fork %s: %w", of.Caller, err)
+	}
+	p.repo, p.run.Repo, p.start = repo, repo.Name(), at
+	if p.run.Base == "" {
+		p.run.Base = base
+	}
+	p.run.Fork = &Fork{Of: of.Caller.String(), Commit: at, Depth: depth}
+	return nil
+}
+
+// stateAt is what a caller's agents remembered when a commit of its branch was
+// the newest; empty where they remembered nothing.
+func stateAt(ctx context.Context, repo *gitd.Repo, c Caller, at gitd.Hash, newest bool) (gitd.Hash, error) {
+	state, err := repo.Resolve(ctx, stateRef(c))
+	if errors.Is(err, gitd.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil || newest {
+		return state, err
+	}
+	then, err := repo.Commit(ctx, string(at))
+	if err != nil {
+		return "", err
+	}
+	log, err := repo.Log(ctx, string(state), gitd.LogOptions{Max: 1000})
+	if err != nil {
+		return "", err
+	}
+	for _, s := range log {
+		if !s.When.After(then.When) {
+			return s.Hash, nil
+		}
+	}
+	return "", nil
+}
