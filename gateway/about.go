@@ -138,25 +138,21 @@ func (c *call) newToken() error {
 	switch {
 	case g.Subject == "":
 		return problem(KindInvalid, "a token needs a subject")
-	case len(g.Scopes) == 0:
-		return problem(KindInvalid, "a token needs scopes: read, write, admin, metrics")
 	case n.Seconds < 0 || n.Seconds > int64(tokenLongest/time.Second):
 		return problem(KindInvalid, "a token lives between one second and ten years")
 	case life == 0:
 		life = tokenLife
 	}
-	for _, scope := range g.Scopes {
-		if !slices.Contains([]string{"read", "write", "admin", "metrics"}, scope) {
-			return problem(KindInvalid, "unknown scope %q: want read, write, admin or metrics", scope)
-		}
+	if err := checkScopes(g.Scopes); err != nil {
+		return err
 	}
 	if g.Repo != "*" {
 		if _, err := c.Git.Repo(g.Repo); err != nil {
 			return err
 		}
 	}
-	if len(g.Write) == 0 && (slices.Contains(g.Scopes, "write") || slices.Contains(g.Scopes, "admin")) {
-		g.Write = []string{"refs/heads/*", "refs/tags/*"}
+	if len(g.Write) == 0 {
+		g.Write = usualRefs(g.Scopes)
 	}
 	g.Expires = c.Now().Add(life).Truncate(time.Second)
 	signed, err := c.Git.Sign(g)
@@ -164,6 +160,26 @@ func (c *call) newToken() error {
 		return err
 	}
 	return c.replyStatus(http.StatusCreated, Token{signed, g})
+}
+
+func checkScopes(scopes []string) error {
+	if len(scopes) == 0 {
+		return problem(KindInvalid, "a token needs scopes: read, write, admin, metrics")
+	}
+	for _, scope := range scopes {
+		if !slices.Contains([]string{"read", "write", "admin", "metrics"}, scope) {
+			return problem(KindInvalid, "unknown scope %q: want read, write, admin or metrics", scope)
+		}
+	}
+	return nil
+}
+
+// usualRefs are the refs that git may push to with such scopes, where nobody says more.
+func usualRefs(scopes []string) []string {
+	if slices.Contains(scopes, "write") || slices.Contains(scopes, "admin") {
+		return []string{"refs/heads/*", "refs/tags/*"}
+	}
+	return nil
 }
 
 // Reindexed tells how many runs the new index has.

@@ -104,7 +104,9 @@ func (c *call) link(to string) string {
 // must not tell other servers where it was found.
 func (c *call) private() {
 	h := c.W.Header()
-	h.Set("Cache-Control", "private, no-cache")
+	if h.Get("Cache-Control") == "" {
+		h.Set("Cache-Control", "private, no-cache")
+	}
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("X-Robots-Tag", "noindex, nofollow")
 }

@@ -330,7 +330,7 @@ func (c *call) refuse(route Route, p *Problem) {
 	case KindUnavailable, KindStreams:
 		h.Set("Retry-After", "2")
 	}
-	if route.Access == AccessSigned && c.wantsPage() {
+	if (route.Access == AccessSigned || route.Media == mediaHTML) && c.wantsPage() {
 		c.refusePage(p)
 		return
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
@@ -30,6 +31,10 @@ type Server struct {
 	Engineer *Engineer
 	// GitHubSecret is what GitHub signs its webhooks with; empty: none are taken.
 	GitHubSecret string
+	// GitHub lists what is there; nil: ramus is nobody at GitHub.
+	GitHub *github.Client
+	// SignIn lets people in by GitHub; nil: nobody.
+	SignIn *SignIn
 	// URL is where people reach this server ("https://ramus.example.org"), for
 	// clone lines; empty: the address a request came to.
 	URL string

@@ -34,6 +34,9 @@ type Who struct {
 	Subject string   `json:"subject"` // "admin", "run:fancy-mallard"; "local" on the unix socket
 	Repo    string   `json:"repo"`    // the one repository it may see; "*" is every one
 	Scopes  []string `json:"scopes"`
+	// Name and Email are those that commits carry; empty: they carry the subject.
+	Name  string `json:"name,omitempty"`
+	Email string `json:"email,omitempty"`
 	// Local callers came by the unix socket: they can read the data folder anyway.
 	Local bool `json:"local"`
 }
@@ -78,6 +81,9 @@ func (w Who) Person(claimed gitd.Person) gitd.Person {
 	if w.Admin() && claimed.Name != "" {
 		return claimed
 	}
+	if w.Name != "" && w.Email != "" {
+		return gitd.Person{Name: w.Name, Email: w.Email}
+	}
 	return gitd.Person{Name: w.Subject, Email: mailbox(w.Subject) + "@localhost"}
 }
 
@@ -115,5 +121,5 @@ func (s *Server) identify(r *http.Request) (Who, error) {
 	if err != nil {
 		return Who{}, err
 	}
-	return Who{Subject: g.Subject, Repo: g.Repo, Scopes: g.Scopes}, nil
+	return Who{Subject: g.Subject, Repo: g.Repo, Scopes: g.Scopes, Name: g.Person.Name, Email: g.Person.Email}, nil
 }

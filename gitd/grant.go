@@ -15,6 +15,9 @@ import (
 type Grant struct {
 	// Subject names the bearer for logs, commits and `whoami`: "run:fancy-mallard", "admin".
 	Subject string `json:"sub"`
+	// Person is whom commits are attributed to that the bearer asks for; gitd ignores
+	// it. Zero: they are known by Subject alone.
+	Person Person `json:"person,omitzero"`
 	// Repo is the repository's name; "*" means every repository.
 	Repo string `json:"repo"`
 	// Read lists the refs that may be seen and fetched: full names, or a
@@ -45,6 +48,11 @@ const (
 func (g Grant) check() error {
 	if g.Subject == "" || len(g.Subject) > 200 || strings.ContainsFunc(g.Subject, unicode.IsControl) {
 		return fmt.Errorf("cannot use a grant with the subject %q: %w", g.Subject, ErrInvalid)
+	}
+	for _, text := range []string{g.Person.Name, g.Person.Email} {
+		if len(text) > 200 || strings.ContainsFunc(text, unicode.IsControl) {
+			return fmt.Errorf("cannot use a grant of the person %q: %w", g.Person, ErrInvalid)
+		}
 	}
 	if g.Repo != "*" {
 		if err := CheckName(g.Repo); err != nil {
@@ -94,6 +102,8 @@ func matchRef(pattern, ref string) bool {
 
 // claims is a grant as a JWT. The registered names are RFC 7519's.
 type claims struct {
+	Name   string   `json:"name,omitempty"`  // of the person, as OpenID Connect has it
+	Email  string   `json:"email,omitempty"` // the same
 	Repo   string   `json:"repo"`
 	Read   []string `json:"read,omitempty"`
 	Write  []string `json:"write,omitempty"`
@@ -113,7 +123,7 @@ func (s *Server) Sign(g Grant) (string, error) {
 		return "", fmt.Errorf("cannot sign a grant that never ends: %w", ErrInvalid)
 	}
 	t := jwt.NewWithClaims(jwt.SigningMethodEdDSA, claims{
-		Repo: g.Repo, Read: g.Read, Write: g.Write, Force: g.Force, Delete: g.Delete, Scopes: g.Scopes,
+		Name: g.Person.Name, Email: g.Person.Email, Repo: g.Repo, Read: g.Read, Write: g.Write, Force: g.Force, Delete: g.Delete, Scopes: g.Scopes,
 		RegisteredClaims: jwt.RegisteredClaims{
 			Issuer: issuer, Subject: g.Subject,
 			IssuedAt: jwt.NewNumericDate(s.now()), ExpiresAt: jwt.NewNumericDate(g.Expires),
@@ -153,7 +163,7 @@ func (s *Server) Verify(token string) (Grant, error) {
 		return Grant{}, fmt.Errorf("cannot accept the token: %w: %w", err, ErrDenied)
 	}
 	g := Grant{
-		Subject: c.Subject, Repo: c.Repo, Read: c.Read, Write: c.Write, Force: c.Force, Delete: c.Delete,
+		Subject: c.Subject, Person: Person{Name: c.Name, Email: c.Email}, Repo: c.Repo, Read: c.Read, Write: c.Write, Force: c.Force, Delete: c.Delete,
 		Scopes: c.Scopes, Expires: c.ExpiresAt.Time,
 	}
 	if err := g.check(); err != nil {

@@ -8,32 +8,47 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
 // GitHubConfig is the App, or the token, that ramus is at GitHub.
 type GitHubConfig struct {
-	URL               string `yaml:"url"`
-	APIURL            string `yaml:"api_url"`
-	AppID             int64  `yaml:"app_id"`
-	InstallationID    int64  `yaml:"installation_id"`
-	KeyEnv            string `yaml:"key_env"`
-	KeyFile           string `yaml:"key_file"`
-	TokenEnv          string `yaml:"token_env"`
-	TokenFile         string `yaml:"token_file"`
-	WebhookSecretEnv  string `yaml:"webhook_secret_env"`
-	WebhookSecretFile string `yaml:"webhook_secret_file"`
+	URL               string       `yaml:"url"`
+	APIURL            string       `yaml:"api_url"`
+	AppID             int64        `yaml:"app_id"`
+	InstallationID    int64        `yaml:"installation_id"`
+	KeyEnv            string       `yaml:"key_env"`
+	KeyFile           string       `yaml:"key_file"`
+	TokenEnv          string       `yaml:"token_env"`
+	TokenFile         string       `yaml:"token_file"`
+	WebhookSecretEnv  string       `yaml:"webhook_secret_env"`
+	WebhookSecretFile string       `yaml:"webhook_secret_file"`
+	SignIn            SignInConfig `yaml:"sign_in"`
+}
+
+// SignInConfig says who gets a token of ramus's for being somebody at GitHub.
+type SignInConfig struct {
+	ClientID         string   `yaml:"client_id"`
+	ClientSecretEnv  string   `yaml:"client_secret_env"`
+	ClientSecretFile string   `yaml:"client_secret_file"`
+	Users            []string `yaml:"users"`
+	Organizations    []string `yaml:"organizations"`
+	Scopes           []string `yaml:"scopes"`
+	Life             Duration `yaml:"life"`
 }
 
 // hub is GitHub as it is configured.
 type hub struct {
-	web    *url.URL       // where its repositories are
-	tokens github.Tokens  // nil: nobody knows ramus there
-	client *github.Client // nil with tokens
-	secret string         // of webhooks; empty: none are taken
+	web    *url.URL        // where its repositories are
+	tokens github.Tokens   // nil: nobody knows ramus there
+	client *github.Client  // nil with tokens
+	secret string          // of webhooks; empty: none are taken
+	signIn *gateway.SignIn // nil: nobody can
 	log    *slog.Logger
 }
 
@@ -69,7 +84,8 @@ func newHub(c GitHubConfig, secret *secrets, log *slog.Logger) (*hub, error) {
 	if h.secret != "" && h.tokens == nil {
 		return nil, errors.New("github.webhook_secret is set, but neither an App nor a token: ramus could hear of pull requests and not look at them")
 	}
-	return h, nil
+	h.signIn, err = newSignIn(c.SignIn, h.web.String(), api, secret, log)
+	return h, err
 }
 
 // siteURL reads a URL that secrets are sent to.
@@ -110,6 +126,25 @@ func newTokens(c GitHubConfig, api string, secret *secrets) (github.Tokens, erro
 		return nil, err
 	}
 	return &github.App{ID: c.AppID, Installation: c.InstallationID, Key: parsed, URL: api}, nil
+}
+
+// newSignIn makes the sign-in; nil where there is none.
+func newSignIn(c SignInConfig, web, api string, secret *secrets, log *slog.Logger) (*gateway.SignIn, error) {
+	text, err := secret.value("github.sign_in.client_secret", c.ClientSecretEnv, c.ClientSecretFile)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case c.ClientID == "" && text == "" && len(c.Users)+len(c.Organizations) == 0:
+		return nil, nil
+	case c.ClientID == "" || text == "":
+		return nil, errors.New("github.sign_in needs client_id, and client_secret_env or client_secret_file")
+	case len(c.Users)+len(c.Organizations) == 0:
+		return nil, errors.New("github.sign_in lets nobody in: name users or organizations")
+	}
+	s := &gateway.SignIn{GitHub: &github.SignIn{URL: web, API: api, ClientID: c.ClientID, ClientSecret: text, Log: log},
+		Users: c.Users, Organizations: c.Organizations, Scopes: c.Scopes, Life: time.Duration(c.Life)}
+	return s, s.Check()
 }
 
 // at tells whether a URL's repository is at this GitHub, and which it is.

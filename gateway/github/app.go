@@ -260,17 +260,26 @@ type asserting struct {
 }
 
 func (t *asserting) RoundTrip(r *http.Request) (*http.Response, error) {
-	now := t.app.Now()
-	assertion := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.RegisteredClaims{
-		Issuer: strconv.FormatInt(t.app.ID, 10),
-		// In the past, for a clock that is behind ours.
-		IssuedAt: jwt.NewNumericDate(now.Add(-clockSkew)), ExpiresAt: jwt.NewNumericDate(now.Add(assertionLife - clockSkew)),
-	})
-	text, err := assertion.SignedString(t.app.Key)
+	text, err := t.app.assertion()
 	if err != nil {
-		return nil, &RefusedError{Message: fmt.Sprintf("cannot sign an assertion: %v", err)}
+		return nil, err
 	}
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+text)
 	return send(r, t.next, t.app.Now)
+}
+
+// assertion says that its bearer is the App, for some minutes.
+func (a *App) assertion() (string, error) {
+	now := a.Now()
+	assertion := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.RegisteredClaims{
+		Issuer: strconv.FormatInt(a.ID, 10),
+		// In the past, for a clock that is behind ours.
+		IssuedAt: jwt.NewNumericDate(now.Add(-clockSkew)), ExpiresAt: jwt.NewNumericDate(now.Add(assertionLife - clockSkew)),
+	})
+	text, err := assertion.SignedString(a.Key)
+	if err != nil {
+		return "", &RefusedError{Message: fmt.Sprintf("cannot sign an assertion: %v", err)}
+	}
+	return text, nil
 }

@@ -55,6 +55,8 @@ type request struct {
 	free  bool // it is about no repository
 	need  Access
 	write bool
+	// tokens gives the token; nil: the Client's Tokens do.
+	tokens func(context.Context) (string, error)
 	// done, which may be nil, is asked ahead of every attempt that follows one
 	// which may have been done, and says whether it was.
 	done func() (bool, error)
@@ -169,16 +171,20 @@ func (w *wire) forget() bool {
 
 // RoundTrip makes one request and follows where it is sent on, at the same host.
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
-	if w.c.Tokens == nil {
-		return nil, &RefusedError{Message: "there is no token"}
+	var err error
+	switch {
+	case w.r.tokens != nil:
+		w.token, err = w.r.tokens(r.Context())
+	case w.c.Tokens != nil:
+		w.token, err = w.c.Tokens.Token(r.Context(), w.r.repo, w.r.need)
+	default:
+		err = &RefusedError{Message: "there is no token"}
 	}
-	token, err := w.c.Tokens.Token(r.Context(), w.r.repo, w.r.need)
 	if err != nil {
 		return nil, err
 	}
-	w.token = token
 	r = r.Clone(r.Context())
-	r.Header.Set("Authorization", "Bearer "+token)
+	r.Header.Set("Authorization", "Bearer "+w.token)
 	return send(r, w.c.HTTP.Transport, w.c.Now)
 }
 

@@ -1,0 +1,210 @@
+package github
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/google/go-github/v66/github"
+)
+
+// SignIn finds out who somebody is at GitHub, by the web application flow of
+// OAuth (RFC 6749, with PKCE, RFC 7636), of a GitHub App or an OAuth App. Nothing is kept: the user's token is
+// used for three questions and then revoked. Its exported fields are its options
+// and may be changed until the first call. Methods are safe for concurrent use.
+//
+// See https://docs.github.com/en/apps/oauth-apps/building-oauth-apps/authorizing-oauth-apps.
+type SignIn struct {
+	URL          string // where people are sent; default https://github.com
+	API          string // default https://api.github.com/
+	ClientID     string
+	ClientSecret string
+	HTTP         *http.Client     // nil: the default one
+	Now          func() time.Time // nil: time.Now
+	Log          *slog.Logger     // nil: slog.Default
+}
+
+// Attempt is one sign-in on its way. It belongs into the browser that began it.
+type Attempt struct {
+	State    string // comes back with the code, and shows that it is the same browser
+	Verifier string // without it, the code is worth nothing
+}
+
+// NewAttempt makes one that nobody can guess.
+func NewAttempt() Attempt { return Attempt{rand.Text(), rand.Text() + rand.Text()} }
+
+// scopes are what an OAuth App asks for; those of a GitHub App are set at GitHub.
+const scopes = "read:user user:email read:org"
+
+// Begin is the page at GitHub that a person is sent to. redirect is where they come back.
+func (s *SignIn) Begin(a Attempt, redirect string) string {
+	sum := sha256.Sum256([]byte(a.Verifier))
+	q := url.Values{"client_id": {s.ClientID}, "redirect_uri": {redirect}, "scope": {scopes}, "state": {a.State}, "allow_signup": {"false"},
+		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"}}
+	return s.site("/login/oauth/authorize") + "?" + q.Encode()
+}
+
+func (s *SignIn) site(path string) string {
+	return strings.TrimSuffix(cmp.Or(s.URL, "https://github.com"), "/") + path
+}
+
+// User is somebody at GitHub.
+type User struct {
+	ID    int64  `json:"id"` // stays, whatever the login becomes
+	Login string `json:"login"`
+	Name  string `json:"name,omitempty"` // as they write it
+	// Email is the verified primary address, or the one that GitHub forwards nothing
+	// from, which makes a commit theirs all the same.
+	Email string `json:"email"`
+	// Organizations that they are a member of, as far as the App may know.
+	Organizations []string `json:"organizations,omitempty"`
+}
+
+// Finish tells who came back with a code.
+func (s *SignIn) Finish(ctx context.Context, a Attempt, code, redirect string) (User, error) {
+	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	token, err := s.exchange(ctx, a, code, redirect)
+	if err != nil {
+		return User{}, fmt.Errorf("cannot exchange the code of a sign-in: %w", plain(err))
+	}
+	u, err := s.user(ctx, token)
+	// It is of no more use, to us or to anybody who finds it. Who
+	// signed in need not care whether that works.
+	if err := s.revoke(context.WithoutCancel(ctx), token); err != nil {
+		cmp.Or(s.Log, slog.Default()).WarnContext(ctx, "cannot revoke the token of a sign-in", "login", u.Login, "err", plain(err))
+	}
+	return u, err
+}
+
+// exchange gets a token for a code.
+func (s *SignIn) exchange(ctx context.Context, a Attempt, code, redirect string) (string, error) {
+	form := url.Values{"client_id": {s.ClientID}, "client_secret": {s.ClientSecret}, "code": {code}, "redirect_uri": {redirect}, "code_verifier": {a.Verifier}}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.site("/login/oauth/access_token"), strings.NewReader(form.Encode()))
+	if err != nil {
+		return "", err
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Accept", "application/json")
+	resp, err := anonymous{s}.RoundTrip(r)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	var said struct {
+		Token       string `json:"access_token"`
+		Error       string `json:"error"`
+		Description string `json:"error_description"`
+	}
+	if err := json.NewDecoder(resp.Body).Decode(&said); err != nil {
+		return "", fmt.Errorf("the answer is not GitHub's: %w", err)
+	}
+	if said.Token == "" {
+		// GitHub says no with status 200.
+		return "", &RefusedError{Status: resp.StatusCode, Message: clip(said.Error+": "+said.Description, 500)}
+	}
+	return said.Token, nil
+}
+
+// anonymous is the transport of a sign-in: to GitHub, within bounds, with our name on it.
+type anonymous struct{ s *SignIn }
+
+func (t anonymous) RoundTrip(r *http.Request) (*http.Response, error) {
+	var next http.RoundTripper
+	if t.s.HTTP != nil {
+		next = t.s.HTTP.Transport
+	}
+	now := time.Now
+	if t.s.Now != nil {
+		now = t.s.Now
+	}
+	r = r.Clone(r.Context())
+	r.Header.Set("User-Agent", "ramus")
+	return send(r, next, now)
+}
+
+// api is a client for the API.
+func (s *SignIn) api() (*github.Client, error) {
+	base, err := baseURL(s.API)
+	if err != nil {
+		return nil, err
+	}
+	gh := github.NewClient(&http.Client{Transport: anonymous{s}, CheckRedirect: stay})
+	gh.BaseURL = base
+	return gh, nil
+}
+
+// user asks who a token's owner is.
+func (s *SignIn) user(ctx context.Context, token string) (User, error) {
+	gh, err := s.api()
+	if err != nil {
+		return User{}, err
+	}
+	gh = gh.WithAuthToken(token)
+	me, _, err := gh.Users.Get(ctx, "")
+	if err == nil && (!isLogin(me.GetLogin()) || me.GetID() == 0) {
+		err = &RefusedError{Message: "the answer names no user"}
+	}
+	if err != nil {
+		return User{}, fmt.Errorf("cannot tell who signed in: %w", plain(err))
+	}
+	u := User{ID: me.GetID(), Login: me.GetLogin(), Name: clip(me.GetName(), 200)}
+	host := "github.com"
+	if site, err := url.Parse(s.site("")); err == nil {
+		host = site.Hostname()
+	}
+	u.Email = strconv.FormatInt(u.ID, 10) + "+" + u.Login + "@users.noreply." + host
+	page := &github.ListOptions{PerPage: pageSize}
+	emails, _, err := gh.Users.ListEmails(ctx, page)
+	if err != nil && !hasStatus(err, http.StatusForbidden) && !hasStatus(err, http.StatusNotFound) {
+		return User{}, fmt.Errorf("cannot ask for the address of %s: %w", u.Login, plain(err))
+	}
+	for _, e := range emails {
+		if e.GetPrimary() && e.GetVerified() && e.GetEmail() != "" && len(e.GetEmail()) <= 200 {
+			u.Email = e.GetEmail()
+		}
+	}
+	for {
+		orgs, resp, err := gh.Organizations.List(ctx, "", page)
+		if hasStatus(err, http.StatusForbidden) || hasStatus(err, http.StatusNotFound) {
+			return u, nil // an App that may not know has users named one by one
+		}
+		if err != nil {
+			return User{}, fmt.Errorf("cannot ask for the organizations of %s: %w", u.Login, plain(err))
+		}
+		for _, o := range orgs {
+			u.Organizations = append(u.Organizations, o.GetLogin())
+		}
+		if resp.NextPage <= page.Page || len(u.Organizations) > maxItems {
+			return u, nil
+		}
+		page.Page = resp.NextPage
+	}
+}
+
+// revoke ends a token.
+func (s *SignIn) revoke(ctx context.Context, token string) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptTime)
+	defer cancel()
+	gh, err := s.api()
+	if err != nil {
+		return err
+	}
+	r, err := gh.NewRequest(http.MethodDelete, "applications/"+url.PathEscape(s.ClientID)+"/token", map[string]string{"access_token": token})
+	if err != nil {
+		return err
+	}
+	r.SetBasicAuth(s.ClientID, s.ClientSecret)
+	_, err = gh.Do(ctx, r, nil)
+	return err
+}

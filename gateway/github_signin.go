@@ -1,0 +1,140 @@
+package gateway
+
+import (
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// SignIn gives people a token for being somebody at GitHub. It knows no session
+// and keeps nothing: who signs in takes a grant home, which ends by itself. Its
+// exported fields are its options and may be changed until the first request.
+type SignIn struct {
+	GitHub *github.SignIn
+	// Users are the logins that are let in, Organizations those whose members are.
+	// A login that its owner gives up is anybody's.
+	Users, Organizations []string
+	Scopes               []string      // of the grant; required
+	Life                 time.Duration // of the grant; required
+
+	asking atomic.Int32 // attempts that GitHub is asked about
+}
+
+// Check finds what could not be meant.
+func (s *SignIn) Check() error {
+	if err := checkScopes(s.Scopes); err != nil {
+		return fmt.Errorf("cannot let people sign in: %w", err)
+	}
+	if s.Life < time.Minute || s.Life > tokenLongest {
+		return fmt.Errorf("cannot let people sign in for %v: want a minute to ten years", s.Life)
+	}
+	return nil
+}
+
+// lets tells whether somebody is let in.
+func (s *SignIn) lets(u github.User) bool {
+	in := func(list []string, name string) bool {
+		return slices.ContainsFunc(list, func(one string) bool { return strings.EqualFold(one, name) })
+	}
+	return in(s.Users, u.Login) || slices.ContainsFunc(u.Organizations, func(org string) bool { return in(s.Organizations, org) })
+}
+
+const (
+	signInPath   = "/auth/github"
+	callbackPath = signInPath + "/callback"
+	// attemptLife is how long somebody may take at GitHub, whose codes live as long.
+	attemptLife = 10 * time.Minute
+	// maxAsking bounds how many attempts GitHub is asked about at once: anybody may make one up.
+	maxAsking = 16
+)
+
+func signInRoutes() []Route {
+	return []Route{
+		{Method: "GET", Pattern: signInPath, Access: AccessPublic, Media: mediaHTML, Summary: "Sign in with GitHub: sends a browser there",
+			Handle: (*call).signIn},
+		{Method: "GET", Pattern: callbackPath, Access: AccessPublic, Media: mediaHTML,
+			Summary: "Where GitHub sends the browser back: a token, as a page or as JSON", Handle: (*call).signedIn},
+	}
+}
+
+// attemptCookie is what remembers an attempt in the browser that began it. It
+// lets nobody in.
+func (c *call) attemptCookie(value string, life time.Duration) *http.Cookie {
+	k := &http.Cookie{Name: "ramus-sign-in", Value: value, Path: "/", MaxAge: int(life / time.Second), HttpOnly: true, SameSite: http.SameSiteLaxMode}
+	if strings.HasPrefix(c.address(), "https://") {
+		// No other host of the domain can set a cookie of such a name.
+		k.Name, k.Secure = "__Host-"+k.Name, true
+	}
+	return k
+}
+
+func (c *call) signIn() error {
+	if c.SignIn == nil || c.address() == "" {
+		return problem(KindInvalid, "nobody can sign in with GitHub here").withHint("set github.sign_in, and url")
+	}
+	a := github.NewAttempt()
+	http.SetCookie(c.W, c.attemptCookie(a.State+"."+a.Verifier, attemptLife))
+	c.private()
+	http.Redirect(c.W, c.R, c.SignIn.GitHub.Begin(a, c.address()+callbackPath), http.StatusFound)
+	return nil
+}
+
+func (c *call) signedIn() error {
+	if c.SignIn == nil || c.address() == "" {
+		return problem(KindInvalid, "nobody can sign in with GitHub here").withHint("set github.sign_in, and url")
+	}
+	const again = "begin again at " + signInPath
+	q := c.R.URL.Query()
+	cookie, err := c.R.Cookie(c.attemptCookie("", 0).Name)
+	if err != nil {
+		cookie = &http.Cookie{}
+	}
+	http.SetCookie(c.W, c.attemptCookie("", -time.Second))
+	c.W.Header().Set("Cache-Control", "no-store")
+	state, verifier, ok := strings.Cut(cookie.Value, ".")
+	if !ok || subtle.ConstantTimeCompare([]byte(state), []byte(q.Get("state"))) != 1 {
+		return problem(KindInvalid, "this browser has not begun to sign in, or more than ten minutes ago").withHint(again)
+	}
+	if q.Get("code") == "" {
+		return problem(KindDenied, "GitHub did not let you sign in: %s", cleanCut(q.Get("error"), 100)).withHint(again)
+	}
+	defer c.SignIn.asking.Add(-1)
+	if c.SignIn.asking.Add(1) > maxAsking {
+		return problem(KindUnavailable, "too many people sign in at once").withHint("try again in a moment")
+	}
+	u, err := c.SignIn.GitHub.Finish(c.R.Context(), github.Attempt{State: state, Verifier: verifier}, q.Get("code"), c.address()+callbackPath)
+	switch {
+	case errors.Is(err, github.ErrRefused) || errors.Is(err, github.ErrNotFound):
+		return &Problem{Kind: KindDenied, Detail: "GitHub refuses the sign-in", Hint: again, cause: err}
+	case err != nil:
+		return &Problem{Kind: KindUnavailable, Detail: "GitHub does not answer", Hint: "try again in a moment", cause: err}
+	case !c.SignIn.lets(u):
+		return problem(KindDenied, "%s is not let in here", u.Login).withHint("ask who runs this server to name you, or one of your organizations, in github.sign_in")
+	}
+	g := gitd.Grant{Subject: "github:" + u.Login, Person: gitd.Person{Name: u.Login, Email: u.Email}, Repo: "*", Scopes: c.SignIn.Scopes,
+		Write: usualRefs(c.SignIn.Scopes), Expires: c.Now().Add(c.SignIn.Life).Truncate(time.Second)}
+	if u.Name != "" {
+		g.Person.Name = u.Name
+	}
+	signed, err := c.Git.Sign(g)
+	if err != nil {
+		return err
+	}
+	c.Log.Info("signed in", "request", c.ID, "subject", g.Subject, "until", g.Expires)
+	if !c.wantsPage() {
+		c.private()
+		return c.reply(Token{signed, g})
+	}
+	return c.page(http.StatusOK, pagePolicy, "sign_in.html", struct {
+		Token
+		Until, URL string
+	}{Token{signed, g}, timeText(g.Expires), c.address()})
+}
