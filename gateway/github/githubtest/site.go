@@ -4,7 +4,9 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -38,6 +40,8 @@ func (c *call) site(path string) (answer, bool) {
 		return c.authorize(), true
 	case path == "/login/oauth/access_token" && c.r.Method == http.MethodPost:
 		return c.exchange(), true
+	case path == "/api/v3/applications/"+ClientID+"/token" && c.r.Method == http.MethodDelete:
+		return c.revoke(), true
 	case c.r.Method == http.MethodGet && len(parts) == 4 && parts[0] == c.s.Account && parts[2] == "pull":
 		r := c.s.repo(parts[1])
 		number, _ := strconv.Atoi(strings.TrimSuffix(parts[3], ".diff"))
@@ -140,6 +144,24 @@ func (c *call) exchange() answer {
 	}
 	t := c.s.token("gho_", &actor{user: in.user})
 	return ok(object{"access_token": t.token, "token_type": "bearer", "scope": ""})
+}
+
+// revoke ends a token that the client was given.
+func (c *call) revoke() answer {
+	if id, secret, _ := c.r.BasicAuth(); id != ClientID || secret != ClientSecret {
+		return notFound.answer()
+	}
+	var ask struct {
+		Token string `json:"access_token"`
+	}
+	if err := json.NewDecoder(io.LimitReader(c.r.Body, maxBody)).Decode(&ask); err != nil {
+		return refused(http.StatusBadRequest, "Problems parsing JSON")
+	}
+	if !strings.HasPrefix(ask.Token, "gho_") || c.s.state.tokens[ask.Token] == nil {
+		return notFound.answer()
+	}
+	delete(c.s.state.tokens, ask.Token)
+	return nothing()
 }
 
 // challenge is the S256 challenge of a verifier (RFC 7636).

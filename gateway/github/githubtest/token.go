@@ -195,7 +195,8 @@ func (c *call) mint() answer {
 		granted = s.Permissions
 		s.complain("a token was asked for with all permissions of the installation")
 	}
-	if len(names) != 1 {
+	// Names alone may be listed for all.
+	if listing := len(ask.Permissions) == 1 && ask.Permissions["metadata"] == "read"; len(names) != 1 && !listing {
 		s.complain("a token was asked for %d repositories (0: all), not for one", len(names))
 	}
 	if len(names) == 0 {
