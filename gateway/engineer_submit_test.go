@@ -1,0 +1,126 @@
+package gateway_test
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// TestSubmissions: what cannot be done is refused with what to do, and what was
+// submitted before, with its key, is found again.
+func TestSubmissions(t *testing.T) {
+	k := openShop(t, nil)
+	ada := gitd.Person{Name: "Ada", Email: "ada@example.org"}
+	for name, x := range map[string]struct {
+		s    gateway.Submission
+		want string
+	}{
+		"empty":          {gateway.Submission{Description: " \n"}, "say what to build or fix"},
+		"long":           {gateway.Submission{Description: strings.Repeat("x", 20_001)}, "put the rest into the context"},
+		"much context":   {gateway.Submission{Description: "x", Context: strings.Repeat("x", 60_001)}, "at most 60000"},
+		"no repository":  {gateway.Submission{Description: "x", Repo: "nowhere"}, "nowhere"},
+		"no base":        {gateway.Submission{Description: "x", Base: "nowhere"}, "nowhere"},
+		"a run's branch": {gateway.Submission{Description: "x", Base: "ramus/run-a"}, "no base"},
+		"no agent":       {gateway.Submission{Description: "x", Agent: "nobody"}, "known are scripted"},
+		"no parent":      {gateway.Submission{Description: "x", Parent: "nobody"}, "nobody"},
+	} {
+		if _, err := k.engineer.Submit(t.Context(), x.s); err == nil || !strings.Contains(err.Error(), x.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	if list, err := k.engineer.Tasks(t.Context(), gateway.TaskFilter{}); err != nil || len(list) != 0 {
+		t.Fatalf("%v, %v", list, err)
+	}
+	var wg sync.WaitGroup
+	ids := make([]string, 8)
+	for i := range ids {
+		wg.Go(func() {
+			got, err := k.engineer.Submit(t.Context(), gateway.Submission{Description: "write once.txt x", Key: "the same", Asker: ada})
+			if err != nil {
+				t.Error(err)
+			}
+			ids[i] = got.ID
+		})
+	}
+	wg.Wait()
+	for _, id := range ids {
+		if id == "" || id != ids[0] {
+			t.Fatalf("%v", ids)
+		}
+	}
+	other, err := k.engineer.Submit(t.Context(), gateway.Submission{Description: "write once.txt x", Key: "the same", Asker: gitd.Person{Name: "Bob"}})
+	if err != nil || other.ID == ids[0] {
+		t.Errorf("somebody else's key: %+v, %v", other, err)
+	}
+	k.settled(ids[0], executor.StateAwaitingReview)
+	k.settled(other.ID, executor.StateAwaitingReview)
+	if n := len(k.repo.Pulls()); n != 2 {
+		t.Errorf("%d pull requests", n)
+	}
+	if _, err := k.engineer.Task(t.Context(), "nobody"); !errors.Is(err, executor.ErrNotFound) {
+		t.Error(err)
+	}
+	if _, err := k.engineer.Retry(t.Context(), ids[0], ada); !errors.Is(err, executor.ErrConflict) {
+		t.Errorf("retried: %v", err)
+	}
+	got, err := k.engineer.Cancel(t.Context(), ids[0], true, ada)
+	if err != nil || got.Status != executor.StateFailed || !strings.Contains(got.Error, "cancelled by Ada") {
+		t.Errorf("%+v, %v", got, err)
+	}
+	repo, err := k.Git.Repo("app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := repo.Resolve(t.Context(), "refs/heads/ramus/conv-"+ids[0]); !errors.Is(err, gitd.ErrNotFound) {
+		t.Errorf("its branch: %v", err)
+	}
+	if _, err := k.engineer.Say(t.Context(), ids[0], "k", "more", ada); !errors.Is(err, executor.ErrConflict) {
+		t.Errorf("spoken to: %v", err)
+	}
+	k.settled(ids[0], executor.StateFailed)
+	if pull := k.repo.Pull(got.PRNumber); pull.State != "open" || len(pull.Comments) != 1 || !strings.Contains(pull.Comments[0].Body, "cancelled by Ada") {
+		t.Errorf("%v", pull)
+	}
+}
+
+// TestFamily: tasks that tasks ask for are bounded in depth and number.
+func TestFamily(t *testing.T) {
+	k := openShop(t, func(e *gateway.Engineer) { e.GitHub, e.Slack = nil, nil })
+	submit := func(parent string) (gateway.Task, error) {
+		return k.engineer.Submit(t.Context(), gateway.Submission{Description: "sleep 600", Parent: parent})
+	}
+	root, err := submit("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	last := root
+	for range 3 {
+		if last, err = submit(last.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := submit(last.ID); !errors.Is(err, executor.ErrConflict) || !strings.Contains(err.Error(), "deep") {
+		t.Errorf("the fifth in a row: %v", err)
+	}
+	for range 4 {
+		if last, err = submit(root.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := submit(root.ID); !errors.Is(err, executor.ErrConflict) {
+		t.Errorf("the sixth child: %v", err)
+	}
+	for range 3 {
+		if _, err = submit(last.ID); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := submit(last.ID); !errors.Is(err, executor.ErrConflict) || !strings.Contains(err.Error(), "at work") {
+		t.Errorf("the eleventh of the family: %v", err)
+	}
+}
