@@ -26,6 +26,9 @@ const (
 	ArtifactsDir = "/artifacts" // files a command wants kept
 	CacheDir     = "/cache"     // package managers' caches; HOME is /cache/home
 	DoorAddr     = "127.0.0.1:7070"
+	// Program is the program that the runner was started from, for commands: as
+	// `/ramus mcp` it is an agent's way to the tools at the door.
+	Program = "/ramus"
 )
 
 // The kinds of error of this package.

@@ -18,7 +18,7 @@ import (
 )
 
 // boxRunner is the runner's path inside a sandbox.
-const boxRunner = "/ramus"
+const boxRunner = Program
 
 // boxEtc is what a sandbox sees of the host's /etc: what programs need to find
 // their libraries, certificates and time zone, and nothing that tells of the

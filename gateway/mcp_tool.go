@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -82,6 +83,7 @@ func (ts toolset) server(ctx context.Context, session string) *mcp.Server {
 		// The tools of a bearer do not change while a session lasts.
 		Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}},
 		GetSessionID: func() string { return session },
+		SetCacheable: func(_ context.Context, _ mcp.Request, c *mcp.Cacheable) { c.CacheScope = "private" }, // another bearer sees others
 	})
 	for _, t := range ts.tools {
 		if !ts.who.May(t.Access) {
@@ -221,10 +223,23 @@ func arguments(schema, args json.RawMessage) (json.RawMessage, error) {
 	return args, nil
 }
 
-// schemaFor is the strict schema of an object's struct, for results.
+// schemaFor is the strict schema of an object's struct, for results. Clients that
+// turn schemas into the dialect of some model's provider know no lists of types:
+// what may be null says so with anyOf, and what may be left out is never null.
 func schemaFor[T any]() json.RawMessage {
 	schema, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: special, IgnoreInvalidTypes: true})
 	if err == nil {
+		for name, p := range schema.Properties {
+			if len(p.Types) != 2 || p.Types[0] != "null" {
+				continue
+			}
+			if slices.Contains(schema.Required, name) {
+				p.AnyOf = []*jsonschema.Schema{{Type: p.Types[1]}, {Type: "null"}}
+			} else {
+				p.Type = p.Types[1]
+			}
+			p.Types = nil
+		}
 		var b []byte
 		if b, err = json.Marshal(schema); err == nil {
 			return b

@@ -159,6 +159,7 @@ func recipe(s containers.Spec, p parts) (client.ContainerCreateOptions, error) {
 			},
 			Mounts: []mount.Mount{
 				{Type: mount.TypeBind, Source: p.runner, Target: insideRunner, ReadOnly: true},
+				{Type: mount.TypeBind, Source: p.runner, Target: containers.Program, ReadOnly: true}, // the commands' way to it
 				{Type: mount.TypeBind, Source: filepath.Join(s.Dir, "run"), Target: insideSocketDir},
 				volume(insideSpool),
 				volume(containers.WorkDir),

@@ -1,0 +1,544 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// withToken sends a token along.
+type withToken struct {
+	token string
+	next  http.RoundTripper
+}
+
+func (w withToken) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	if w.token != "" {
+		r.Header.Set("Authorization", "Bearer "+w.token)
+	}
+	return w.next.RoundTrip(r)
+}
+
+// assistant is a client of MCP with a token; by the socket when local.
+func (r *rooms) assistant(t *testing.T, token string, local bool, o *mcp.ClientOptions) *mcp.ClientSession {
+	t.Helper()
+	url, transport := r.web.URL, http.RoundTripper(r.web.Client().Transport)
+	if local {
+		socket := r.socketTransport()
+		t.Cleanup(socket.CloseIdleConnections)
+		url, transport = "http://socket", socket
+	}
+	c := mcp.NewClient(&mcp.Implementation{Name: "assistant", Version: "1"}, o)
+	session, err := c.Connect(t.Context(), &mcp.StreamableClientTransport{
+		Endpoint: url + gateway.MCPPath, HTTPClient: &http.Client{Transport: withToken{token, transport}},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = session.Close() })
+	return session
+}
+
+// use calls a tool.
+func use(t *testing.T, s *mcp.ClientSession, name string, args any) *mcp.CallToolResult {
+	t.Helper()
+	result, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: args})
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return result
+}
+
+func said(r *mcp.CallToolResult) string {
+	var all strings.Builder
+	for _, c := range r.Content {
+		if text, ok := c.(*mcp.TextContent); ok {
+			all.WriteString(text.Text)
+		}
+	}
+	return all.String()
+}
+
+// structured decodes a tool's structured result.
+func structured[T any](t *testing.T, r *mcp.CallToolResult) (v T) {
+	t.Helper()
+	if r.IsError {
+		t.Fatalf("the tool failed: %s", said(r))
+	}
+	b, err := json.Marshal(r.StructuredContent)
+	if err == nil {
+		err = json.Unmarshal(b, &v)
+	}
+	if err != nil {
+		t.Fatalf("%v: %s", err, b)
+	}
+	return v
+}
+
+func tools(t *testing.T, s *mcp.ClientSession) (names []string) {
+	t.Helper()
+	for tool, err := range s.Tools(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, tool.Name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// A bearer sees the tools that it may use, and no others.
+func TestMCPTools(t *testing.T) {
+	r := open(t, false, withEngineer(t))
+	r.repo(t, "team/app")
+	reading := []string{"get_run", "get_task_status", "list_active_tasks"}
+	var library []string
+	for _, task := range executor.Library() {
+		library = append(library, task.Name)
+	}
+	writing := slices.Concat(reading, library, []string{"resume_code_session", "start_code_session", "submit_task"})
+	slices.Sort(writing)
+	for _, x := range []struct {
+		name  string
+		grant gitd.Grant
+		local bool
+		want  []string
+	}{
+		{"read", gitd.Grant{Repo: "team/app", Scopes: []string{"read"}}, false, reading},
+		{"write", gitd.Grant{Repo: "team/app", Scopes: []string{"write"}}, false, writing},
+		{"admin", gitd.Grant{Repo: "*", Scopes: []string{"admin"}}, false, writing},
+		{"socket", gitd.Grant{}, true, writing},
+	} {
+		t.Run(x.name, func(t *testing.T) {
+			token := ""
+			if !x.local {
+				x.grant.Subject = x.name
+				token = r.token(t, x.grant)
+			}
+			s := r.assistant(t, token, x.local, nil)
+			if got := tools(t, s); !slices.Equal(got, x.want) {
+				t.Errorf("it sees %v\nwant %v", got, x.want)
+			}
+			for _, name := range []string{"submit_task", "lib_write_file", "browser_test", "fallback_session"} {
+				if slices.Contains(x.want, name) {
+					continue
+				}
+				if _, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: name, Arguments: map[string]any{"description": "x"}}); err == nil {
+					t.Errorf("%s can be called", name)
+				}
+			}
+		})
+	}
+}
+
+// What the three tools of tasks take and answer.
+func TestMCPTasks(t *testing.T) {
+	r := open(t, false, withEngineer(t))
+	r.repo(t, "team/app")
+	r.repo(t, "other")
+	s := r.assistant(t, r.token(t, gitd.Grant{Subject: "assistant", Repo: "team/app", Scopes: []string{"write"}}), false, nil)
+	if init := s.InitializeResult(); init.ServerInfo.Name != "engineer" || !strings.Contains(init.Instructions, "Do not delegate") {
+		t.Errorf("the server says %+v", init)
+	}
+	first := structured[map[string]any](t, use(t, s, "submit_task", map[string]any{"description": "make it work", "context": "it does not", "key": "k"}))
+	if len(first) != 2 || first["status"] != "submitted" || first["task_id"] == "" {
+		t.Errorf("submit_task answers %v", first)
+	}
+	id, _ := first["task_id"].(string)
+	if again := structured[map[string]any](t, use(t, s, "submit_task", map[string]any{"description": "make it work", "key": "k"})); again["task_id"] != id {
+		t.Errorf("with the same key it is another task: %v", again)
+	}
+	task, err := r.Engineer.Task(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if task.Repo != "team/app" || task.Description != "make it work" || task.Context != "it does not" || task.Asker.Name != "assistant" {
+		t.Errorf("the task is %+v", task)
+	}
+	status := structured[map[string]any](t, use(t, s, "get_task_status", map[string]any{"task_id": id}))
+	for _, key := range []string{"task_id", "status", "pr_url", "pr_number", "error"} {
+		if _, ok := status[key]; !ok {
+			t.Errorf("get_task_status answers without %s: %v", key, status)
+		}
+	}
+	if status["pr_url"] != nil || status["pr_number"] != nil {
+		t.Errorf("a pull request that is not there: %v", status)
+	}
+	active := use(t, s, "list_active_tasks", map[string]any{})
+	var list []map[string]any
+	if err := json.Unmarshal([]byte(said(active)), &list); err != nil {
+		t.Fatalf("%v: %s", err, said(active))
+	}
+	// The agent may have failed already, for want of containers.
+	if !task.Ended() && len(list) == 1 && (list[0]["task_id"] != id || list[0]["description"] != "make it work") {
+		t.Errorf("list_active_tasks answers %v", list)
+	}
+
+	other := r.assistant(t, r.token(t, gitd.Grant{Subject: "other", Repo: "other", Scopes: []string{"write"}}), false, nil)
+	for name, args := range map[string]map[string]any{
+		"get_task_status": {"task_id": id},
+		"submit_task":     {"description": "x", "repo": "team/app"},
+		"lib_read_file":   {"path": "README", "repo": "team/app"},
+		"get_run":         {"run": task.Run},
+	} {
+		if result := use(t, other, name, args); !result.IsError || strings.Contains(said(result), "make it work") {
+			t.Errorf("%s for another repository: %s", name, said(result))
+		}
+	}
+	if result := use(t, other, "list_active_tasks", map[string]any{}); said(result) != "[]" {
+		t.Errorf("another repository's token lists %s", said(result))
+	}
+	// A key belongs to who gave it, in the repository where it was given.
+	same := r.assistant(t, r.token(t, gitd.Grant{Subject: "assistant", Repo: "other", Scopes: []string{"write"}}), false, nil)
+	if result := use(t, same, "submit_task", map[string]any{"description": "x", "key": "k"}); !result.IsError {
+		t.Errorf("a key shows another repository's task: %s", said(result))
+	}
+}
+
+// Wrong arguments are told to the model, which can mend them.
+func TestMCPArguments(t *testing.T) {
+	r := open(t, false, withEngineer(t))
+	r.repo(t, "team/app")
+	s := r.assistant(t, "", true, nil)
+	for _, x := range []struct {
+		tool string
+		args any
+	}{
+		{"submit_task", map[string]any{}},
+		{"submit_task", map[string]any{"description": ""}},
+		{"submit_task", map[string]any{"description": 1}},
+		{"submit_task", map[string]any{"description": "x", "bogus": true}},
+		{"submit_task", map[string]any{"description": strings.Repeat("x", 20_001)}},
+		{"submit_task", map[string]any{"description": "x", "repo": "nowhere"}},
+		{"submit_task", map[string]any{"description": "x", "agent": "nobody"}},
+		{"get_task_status", map[string]any{"task_id": "nothing"}},
+		{"list_active_tasks", map[string]any{"x": 1}},
+		{"lib_read_file", map[string]any{"repo": "team/app"}},
+		{"lib_read_file", map[string]any{"path": "README"}},
+		{"lib_read_file", map[string]any{"path": "README", "caller": "run:nobody"}},
+		{"resume_code_session", map[string]any{"caller": "run:nobody", "prompt": "x"}},
+		{"get_run", map[string]any{"run": "run:nobody/1"}},
+	} {
+		if result := use(t, s, x.tool, x.args); !result.IsError || said(result) == "" || len(said(result)) > 4000 {
+			t.Errorf("%s %.100v: %.300s", x.tool, x.args, said(result))
+		}
+	}
+}
+
+// Library tasks run for the caller that is named, or for a new one.
+func TestMCPLibrary(t *testing.T) {
+	r := open(t, true, nil)
+	r.repo(t, "team/app")
+	var mu sync.Mutex
+	var progress []string
+	s := r.assistant(t, r.token(t, gitd.Grant{Subject: "assistant", Repo: "team/app", Scopes: []string{"write"}}), false, &mcp.ClientOptions{
+		ProgressNotificationHandler: func(_ context.Context, n *mcp.ProgressNotificationClientRequest) {
+			mu.Lock()
+			defer mu.Unlock()
+			progress = append(progress, n.Params.Message)
+		},
+	})
+	type report struct {
+		Run, Caller, State string
+		OK                 bool
+		Result             map[string]any
+		Changed            []string
+	}
+	params := &mcp.CallToolParams{Name: "lib_write_file", Arguments: map[string]any{"path": "new.txt", "content": "written\n"}}
+	params.SetProgressToken("token")
+	result, err := s.CallTool(t.Context(), params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	wrote := structured[report](t, result)
+	if wrote.State != "complete" || !wrote.OK || !slices.Equal(wrote.Changed, []string{"new.txt"}) {
+		t.Errorf("lib_write_file answers %+v", wrote)
+	}
+	mu.Lock()
+	if len(progress) == 0 {
+		t.Error("nothing was heard of how it went on")
+	}
+	mu.Unlock()
+	read := structured[report](t, use(t, s, "lib_read_file", map[string]any{"path": "new.txt", "caller": wrote.Caller}))
+	if read.Caller != wrote.Caller || !strings.Contains(fmt.Sprint(read.Result), "written") {
+		t.Errorf("lib_read_file answers %+v", read)
+	}
+	if shown := structured[report](t, use(t, s, "get_run", map[string]any{"run": wrote.Run})); shown.State != "complete" {
+		t.Errorf("get_run answers %+v", shown)
+	}
+	// A reader may look at what a writer did.
+	reader := r.assistant(t, r.token(t, gitd.Grant{Subject: "reader", Repo: "team/app", Scopes: []string{"read"}}), false, nil)
+	if shown := structured[report](t, use(t, reader, "get_run", map[string]any{"run": wrote.Run})); shown.Run != wrote.Run {
+		t.Errorf("get_run answers %+v", shown)
+	}
+}
+
+// Who cancels a library task's call stops its run.
+func TestMCPCancel(t *testing.T) {
+	r := open(t, true, nil)
+	repo := "team/app"
+	r.repo(t, repo)
+	writer := r.assistant(t, "", true, nil)
+	type report struct{ Caller string }
+	made := structured[report](t, use(t, writer, "lib_write_file", map[string]any{"repo": repo, "path": "Makefile", "content": "test:\n\tsleep 600\n"}))
+
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	s := r.assistant(t, "", true, &mcp.ClientOptions{
+		ProgressNotificationHandler: func(context.Context, *mcp.ProgressNotificationClientRequest) { cancel() },
+	})
+	params := &mcp.CallToolParams{Name: "lib_run_tests", Arguments: map[string]any{"caller": made.Caller, "framework": "make"}}
+	params.SetProgressToken("token")
+	if result, err := s.CallTool(ctx, params); err == nil {
+		t.Fatalf("it was cancelled: %s", said(result))
+	}
+	caller, err := executor.ParseCaller(made.Caller)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the run is stopped", func() bool {
+		runs := r.Executor.OfCaller(caller)
+		last := runs[len(runs)-1]
+		return last.Task != nil && last.Task.Name == "lib_run_tests" && last.State == executor.StateFailed && last.Reason == executor.ReasonCancelled
+	})
+}
+
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !done(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("never: %s", what)
+		}
+	}
+}
+
+// An agent's session: its run is waited for, and goes on with the same caller.
+func TestMCPSession(t *testing.T) {
+	r := open(t, true, nil)
+	r.repo(t, "team/app")
+	s := r.assistant(t, "", true, nil)
+	type report struct{ Run, Caller, State, Error string }
+	begun := structured[report](t, use(t, s, "start_code_session", map[string]any{"prompt": "say nothing", "repo": "team/app", "wait": false}))
+	if begun.Caller == "" || begun.Run == "" {
+		t.Fatalf("start_code_session answers %+v", begun)
+	}
+	eventually(t, "the first run ends", func() bool {
+		run, err := r.Executor.Run(t.Context(), begun.Run)
+		return err == nil && run.Ended()
+	})
+	next, err := s.CallTool(t.Context(), &mcp.CallToolParams{Name: "resume_code_session", Arguments: map[string]any{"prompt": "go on", "caller": begun.Caller}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := json.Marshal(next.StructuredContent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var after report
+	if err := json.Unmarshal(b, &after); err != nil {
+		t.Fatal(err)
+	}
+	if after.Caller != begun.Caller || after.Run == begun.Run || after.State != "complete" && after.State != "failed" {
+		t.Errorf("resume_code_session answers %s", b)
+	}
+}
+
+// A session is its bearer's, and may be ended; sessions end with the server.
+func TestMCPSessions(t *testing.T) {
+	r := open(t, false, withEngineer(t))
+	r.repo(t, "team/app")
+	own := r.token(t, gitd.Grant{Subject: "own", Repo: "team/app", Scopes: []string{"read"}})
+	begin := func(token string) string {
+		t.Helper()
+		resp := r.mcp(t, "POST", token, "", nil, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+		if resp.status != 200 || resp.header.Get("Mcp-Session-Id") == "" {
+			t.Fatalf("initialize: %d %s", resp.status, resp.body)
+		}
+		return resp.header.Get("Mcp-Session-Id")
+	}
+	const ping = `{"jsonrpc":"2.0","id":2,"method":"ping"}`
+	id := begin(own)
+	for name, token := range map[string]string{
+		"another":     r.token(t, gitd.Grant{Subject: "another", Repo: "team/app", Scopes: []string{"read"}}),
+		"more scopes": r.token(t, gitd.Grant{Subject: "own", Repo: "team/app", Scopes: []string{"read", "write"}}),
+		"other repo":  r.token(t, gitd.Grant{Subject: "own", Repo: "*", Scopes: []string{"read"}}),
+	} {
+		for _, method := range []string{"POST", "GET", "DELETE"} {
+			if resp := r.mcp(t, method, token, id, nil, ping); resp.status != 404 {
+				t.Errorf("%s, %s: status %d: %s", name, method, resp.status, resp.body)
+			}
+		}
+	}
+	if resp := r.mcp(t, "POST", own, id, nil, ping); resp.status != 200 {
+		t.Errorf("its own bearer: status %d: %s", resp.status, resp.body)
+	}
+	if resp := r.mcp(t, "DELETE", own, id, nil, ""); resp.status != 204 {
+		t.Errorf("its end: status %d: %s", resp.status, resp.body)
+	}
+	if resp := r.mcp(t, "POST", own, id, nil, ping); resp.status != 404 {
+		t.Errorf("after its end: status %d: %s", resp.status, resp.body)
+	}
+	for name, x := range map[string]struct {
+		method, body string
+		status       int
+		header       http.Header
+	}{
+		"no message":            {"POST", "", 400, nil},
+		"no JSON":               {"POST", "{", 400, nil},
+		"no session to listen":  {"GET", "", 400, nil},
+		"no session to end":     {"DELETE", "", 400, nil},
+		"unknown version":       {"POST", ping, 400, http.Header{"Mcp-Protocol-Version": {"1999-01-01"}}},
+		"a form":                {"POST", ping, 400, http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}},
+		"an answer as it wants": {"POST", ping, 400, http.Header{"Accept": {"text/html"}}},
+	} {
+		resp := r.mcp(t, x.method, own, "", x.header, x.body)
+		var p gateway.Problem
+		if resp.status != x.status || json.Unmarshal([]byte(resp.body), &p) != nil || p.Detail == "" {
+			t.Errorf("%s: status %d: %s", name, resp.status, resp.body)
+		}
+	}
+	last := begin(own)
+	r.Drain()
+	if resp := r.mcp(t, "POST", own, last, nil, ping); resp.status != 404 {
+		t.Errorf("after the server's end: status %d: %s", resp.status, resp.body)
+	}
+	if resp := r.mcp(t, "POST", own, "", nil, ping); resp.status != 503 {
+		t.Errorf("a new session after the server's end: status %d: %s", resp.status, resp.body)
+	}
+}
+
+// A bearer's sessions are bounded: what it left behind gives way, and others' stay.
+func TestMCPSessionsAreBounded(t *testing.T) {
+	r := open(t, false, nil)
+	gateway.SetMostSessions(r.Server, 8)
+	one, two := r.token(t, gitd.Grant{Subject: "one", Repo: "*", Scopes: []string{"read"}}), r.token(t, gitd.Grant{Subject: "two", Repo: "*", Scopes: []string{"read"}})
+	begin := func(token string) string {
+		resp := r.mcp(t, "POST", token, "", nil, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+		return resp.header.Get("Mcp-Session-Id")
+	}
+	stays := begin(two)
+	var ids []string
+	for range 5 {
+		ids = append(ids, begin(one))
+	}
+	for i, id := range ids {
+		want := 404
+		if i >= 3 {
+			want = 200
+		}
+		if resp := r.mcp(t, "POST", one, id, nil, `{"jsonrpc":"2.0","id":2,"method":"ping"}`); resp.status != want {
+			t.Errorf("session %d of 5: status %d, want %d", i, resp.status, want)
+		}
+	}
+	if resp := r.mcp(t, "POST", two, stays, nil, `{"jsonrpc":"2.0","id":2,"method":"ping"}`); resp.status != 200 {
+		t.Errorf("another's session: status %d", resp.status)
+	}
+}
+
+// Pages of other sites get nowhere, whatever name they gave to this address.
+func TestMCPRebinding(t *testing.T) {
+	r := open(t, false, func(s *gateway.Server) {
+		s.URL = "https://ramus.example.org"
+		s.CORS = []string{"https://app.example.org"}
+	})
+	token := r.token(t, gitd.Grant{Subject: "x", Repo: "*", Scopes: []string{"read"}})
+	for _, x := range []struct {
+		host, origin string
+		ok           bool
+	}{
+		{"", "", true},
+		{"localhost", "", true},
+		{"localhost:1", "http://localhost:6274", true},
+		{"127.0.0.1:9", "http://127.0.0.1:3000", true},
+		{"[::1]:9", "", true},
+		{"ramus.example.org", "https://ramus.example.org", true},
+		{"RAMUS.example.org:443", "", true},
+		{"", "https://app.example.org", true},
+		{"evil.example.org", "", false},
+		{"evil.example.org", "http://evil.example.org", false},
+		{"localhost.evil.example.org", "", false},
+		{"127.0.0.1.evil.example.org", "", false},
+		{"192.0.2.1", "", false},
+		{"ramus.example.org.evil.example.org", "", false},
+		{"", "http://evil.example.org", false},
+		{"", "null", false},
+		{"", "file://localhost", false},
+		{"localhost", "http://localhost.evil.example.org", false},
+	} {
+		header := http.Header{}
+		if x.host != "" {
+			header.Set("Host", x.host)
+		}
+		if x.origin != "" {
+			header.Set("Origin", x.origin)
+		}
+		resp := r.mcp(t, "POST", token, "", header, `{"jsonrpc":"2.0","id":1,"method":"ping"}`)
+		if (resp.status == 403) == x.ok || x.ok && resp.status != 200 {
+			t.Errorf("host %q, origin %q: status %d: %s", x.host, x.origin, resp.status, resp.body)
+		}
+	}
+}
+
+// The newest version has no sessions: each request stands for itself.
+func TestMCPWithoutSessions(t *testing.T) {
+	r := open(t, false, withEngineer(t))
+	r.repo(t, "team/app")
+	token := r.token(t, gitd.Grant{Subject: "x", Repo: "*", Scopes: []string{"read"}})
+	header := http.Header{"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"list_active_tasks"}}
+	resp := r.mcp(t, "POST", token, "", header, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_active_tasks","arguments":{},`+
+		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
+	if resp.status != 200 || !strings.Contains(resp.body, `\"result\":[]`) && !strings.Contains(resp.body, `"result":[]`) || resp.header.Get("Mcp-Session-Id") != "" {
+		t.Errorf("status %d: %s", resp.status, resp.body)
+	}
+}
+
+// plain is an answer, read to its end.
+type plain struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// mcp sends one message by hand.
+func (r *rooms) mcp(t *testing.T, method, token, session string, header http.Header, body string) plain {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, r.web.URL+gateway.MCPPath, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = http.Header{"Authorization": {"Bearer " + token}, "Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+	for k, v := range header {
+		req.Header[k] = v
+	}
+	if host := header.Get("Host"); host != "" {
+		req.Host = host
+	}
+	if session != "" {
+		req.Header.Set("Mcp-Session-Id", session)
+	}
+	resp, err := r.web.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Fatal(err)
+	}
+	return plain{resp.StatusCode, resp.Header, string(b)}
+}
