@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,15 +19,18 @@ import (
 	"github.com/ramus-dev/ramus/executor/acp"
 )
 
-// Waits of an agent of ProtocolACP.
-const (
-	// acpStart is how long its process, and its session, may take to be there.
-	acpStart = 2 * time.Minute
-	// acpGrace is how long a turn that is cancelled may take to end by itself.
-	acpGrace = 10 * time.Second
-	// acpLeave is how long it may take to end when its input has.
-	acpLeave = 5 * time.Second
-)
+// acpWaits is how long ramus waits for an agent of ProtocolACP.
+type acpWaits struct {
+	start  time.Duration // until its process and its session are there; default 2 min
+	grace  time.Duration // until a turn that is cancelled ends by itself; default 10 s
+	leave  time.Duration // until it ends when its input has; default 5 s
+	person time.Duration // until somebody answers what it asks; then it is "no"; default 1 h
+}
+
+func (w *acpWaits) defaults() {
+	w.start, w.grace = cmp.Or(w.start, 2*time.Minute), cmp.Or(w.grace, 10*time.Second)
+	w.leave, w.person = cmp.Or(w.leave, 5*time.Second), cmp.Or(w.person, time.Hour)
+}
 
 // spoken is the data of the EventAgent of kind "session": which session a run's turns are said in.
 type spoken struct {
@@ -183,7 +187,7 @@ func (t *turn) talkTo(ctx context.Context, w *work, meter func(int)) (stop strin
 	lost := false
 	if fresh {
 		if lost, err = t.call(ctx, w, files, meter); err != nil {
-			return "", err
+			return "", fmt.Errorf("cannot speak to %s: %w", t.a.Name, err)
 		}
 	}
 	blocks, err := t.words(ctx, w, files, lost)
@@ -201,7 +205,7 @@ func (t *turn) call(ctx context.Context, w *work, files *sftp.Client, meter func
 	if _, err := t.recall(ctx, w, files); err != nil {
 		return false, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, acpStart, fmt.Errorf("the agent was not ready after %s", acpStart))
+	ctx, cancel := context.WithTimeoutCause(ctx, l.x.waits.start, fmt.Errorf("the agent was not ready after %s", l.x.waits.start))
 	defer cancel()
 	k, err := l.newTalk(ctx, w, t.a, meter)
 	t.talk = k // also one that did not come up has to be ended
@@ -340,6 +344,14 @@ func (l *liveRun) endTalks(ctx context.Context, h *containers.Host) (next int, k
 		}
 	}
 	return next, known, nil
+}
+
+// repeatable tells whether a turn that is gone with its container may be begun
+// again from the branch: its words are in the run's record, the session is as it
+// was before them, and nothing outside the container has seen what it did. An agent
+// of ProtocolText does not tell what it does, so its turns are not.
+func (l *liveRun) repeatable(s stepInfo) bool {
+	return l.speaks(s) && l.beginning(s.ID).starts < losses && !l.outside(s.ID)
 }
 
 // outside tells whether a step did anything outside its container since its

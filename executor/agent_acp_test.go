@@ -1,10 +1,13 @@
 package executor_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor"
@@ -40,5 +43,301 @@ func TestACP(t *testing.T) {
 	}
 	if os.Getenv("RAMUS_SHOW") != "" {
 		t.Log(w.journal(r.Name()))
+	}
+}
+
+// agentEvents are what an agent told of one kind.
+func (w *world) agentEvents(run, kind string) (list []executor.Event) {
+	for _, e := range w.events(run, executor.EventAgent) {
+		if e.Kind == kind {
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// TestACPSay speaks to an agent at work: the next turn is said in the same
+// process, and a later run goes on with the session, also in a new container.
+func TestACPSay(t *testing.T) {
+	w := newWorld(t, withACP(nil))
+	r := w.ask("conv:talk", "say one\nrun while ! [ -e go ]; do sleep 0.05; done; rm go")
+	w.until(r.Name(), printed("one"))
+	if err := w.x.Say(t.Context(), r.Name(), executor.Prompt{Text: "say two\nrecall"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.x.Touch(t.Context(), "conv:talk", "go"); err != nil {
+		t.Fatal(err)
+	}
+	r = w.ended(r.Name())
+	if r.State != executor.StateComplete || r.Output["turns"] != float64(2) && r.Output["turns"] != 2 {
+		t.Fatalf("%+v\n%s", r, w.journal(r.Name()))
+	}
+	if got := len(w.agentEvents(r.Name(), "session")); got != 1 {
+		t.Errorf("%d processes for two turns\n%s", got, w.journal(r.Name()))
+	}
+	if out := w.stdout(r.Name(), "turn-2"); !strings.Contains(out, "recalled: say one") || strings.Contains(out, "one\ntwo") {
+		t.Errorf("turn-2: %q", out)
+	}
+
+	// The container goes; the session comes back with the agent's memory.
+	if err := w.x.Stop(t.Context(), "conv:talk", executor.Run{}.Asker); err != nil {
+		t.Fatal(err)
+	}
+	second := w.ended(w.ask("conv:talk", "recall").Name())
+	if out := w.stdout(second.Name(), "turn-1"); !strings.Contains(out, "say two") || !strings.HasPrefix(out, "recalled: ") {
+		t.Errorf("what was said before is shown again, or lost: %q\n%s", out, w.journal(second.Name()))
+	}
+	if second.Session != r.Session {
+		t.Errorf("session %q, then %q", r.Session, second.Session)
+	}
+}
+
+// TestACPLabels keeps several sessions of a caller apart, and lists them.
+func TestACPLabels(t *testing.T) {
+	w := newWorld(t, withACP(nil))
+	ask := func(label, prompt string) executor.Run {
+		r, err := w.x.Submit(t.Context(), executor.Request{Caller: caller(t, "conv:labels"), Repo: "demo",
+			Agent: &executor.AgentCall{Prompt: prompt, Session: label}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w.ended(r.Name())
+	}
+	a, b := ask("a", "remember apples"), ask("b", "remember bananas\nfail on purpose")
+	again := ask("a", "recall")
+	if out := w.stdout(again.Name(), "turn-1"); !strings.Contains(out, "apples") || strings.Contains(out, "bananas") {
+		t.Errorf("%q", out)
+	}
+	list, err := w.x.Sessions(t.Context(), "conv:labels")
+	if err != nil || len(list) != 2 {
+		t.Fatalf("%+v, %v", list, err)
+	}
+	if s := list[0]; s.Label != "a" || s.ID != a.Session || s.Runs != 2 || s.State != executor.SessionStopped || s.Last != again.Name() {
+		t.Errorf("%+v", s)
+	}
+	if s := list[1]; s.Label != "b" || s.ID != b.Session || s.State != executor.SessionError || !strings.Contains(s.Error, "on purpose") {
+		t.Errorf("%+v", s)
+	}
+}
+
+// TestACPPermission answers an agent's requests for leave by its policy.
+func TestACPPermission(t *testing.T) {
+	const prompt = "write made.txt something\nrun echo ran >ran.txt"
+	asks := func(a *executor.Agent) { a.Env = append(a.Env, "ACP_STANDIN_ASK=edit,execute") }
+	made := func(w *world, run executor.Run) string { return w.inRepo("ls-tree", "--name-only", run.Branch) }
+	t.Run("allow", func(t *testing.T) {
+		w := newWorld(t, withACP(asks))
+		r := w.ended(w.ask("conv:p", prompt).Name())
+		if got := made(w, r); !strings.Contains(got, "made.txt") || !strings.Contains(got, "ran.txt") || len(w.agentEvents(r.Name(), "permission")) != 2 {
+			t.Errorf("%s\n%s", got, w.journal(r.Name()))
+		}
+	})
+	t.Run("deny", func(t *testing.T) {
+		w := newWorld(t, withACP(func(a *executor.Agent) {
+			asks(a)
+			a.Permission, a.Allow = executor.PermissionDeny, []string{"edit"}
+		}))
+		r := w.ended(w.ask("conv:p", prompt).Name())
+		if got := made(w, r); !strings.Contains(got, "made.txt") || strings.Contains(got, "ran.txt") {
+			t.Errorf("%s\n%s", got, w.journal(r.Name()))
+		}
+	})
+	t.Run("ask", func(t *testing.T) {
+		w := newWorld(t, withACP(func(a *executor.Agent) {
+			asks(a)
+			a.Permission, a.Allow = executor.PermissionAsk, []string{"edit"}
+		}))
+		for _, yes := range []bool{true, false} {
+			r := w.ask("conv:p", "run echo ran >>ran.txt")
+			w.until(r.Name(), func(e executor.Event) bool { return e.Type == executor.EventGate })
+			now, err := w.x.Run(t.Context(), r.Name())
+			if err != nil || now.Gate == nil || now.State != executor.StateRunning || !strings.Contains(now.Gate.Message, "echo ran") {
+				t.Fatalf("%+v, %v", now, err)
+			}
+			if _, err := w.x.Decide(t.Context(), r.Name(), executor.Decision{Step: "turn-1/permission-9", Approved: true}); !errors.Is(err, executor.ErrConflict) {
+				t.Errorf("another question was answered: %v", err)
+			}
+			if _, err := w.x.Decide(t.Context(), r.Name(), executor.Decision{Step: now.Gate.Step, Approved: yes, By: "ada"}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.x.Decide(t.Context(), r.Name(), executor.Decision{Approved: true}); !errors.Is(err, executor.ErrConflict) {
+				t.Errorf("it was answered twice: %v", err)
+			}
+			r = w.ended(r.Name())
+			if r.State != executor.StateComplete || r.Gate != nil {
+				t.Errorf("%+v", r)
+			}
+			if d := w.events(r.Name(), executor.EventDecision); len(d) != 1 || !strings.Contains(string(d[0].Data), `"by":"ada"`) {
+				t.Errorf("%+v", d)
+			}
+		}
+		if got := w.inRepo("show", "ramus/conv-p:ran.txt"); got != "ran" {
+			t.Errorf("ran.txt: %q", got)
+		}
+	})
+	t.Run("nobody", func(t *testing.T) {
+		w := newWorld(t, func(x *executor.Executor) {
+			withACP(func(a *executor.Agent) { asks(a); a.Permission = executor.PermissionAsk })(x)
+			x.SetPatience(0, time.Millisecond)
+		})
+		r := w.ended(w.ask("conv:p", "run echo ran >ran.txt").Name())
+		if got := made(w, r); r.State != executor.StateComplete || strings.Contains(got, "ran.txt") {
+			t.Errorf("%s\n%s", got, w.journal(r.Name()))
+		}
+	})
+}
+
+// TestACPStop stops an agent that ends its turn when it is asked to, and one that
+// does not: what either did is committed.
+func TestACPStop(t *testing.T) {
+	for _, verb := range []string{"hang", "deaf"} {
+		t.Run(verb, func(t *testing.T) {
+			w := newWorld(t, func(x *executor.Executor) {
+				withACP(nil)(x)
+				x.SetPatience(100*time.Millisecond, 0)
+			})
+			r := w.ask("conv:stop", "write made.txt half\n"+verb)
+			w.until(r.Name(), printed(map[string]string{"hang": "hanging", "deaf": "deaf"}[verb]))
+			if err := w.x.Stop(t.Context(), r.Name(), executor.Run{}.Asker); err != nil {
+				t.Fatal(err)
+			}
+			r = w.ended(r.Name())
+			if r.State != executor.StateFailed || r.Reason != executor.ReasonCancelled {
+				t.Errorf("%+v", r)
+			}
+			if got := w.inRepo("show", "ramus/conv-stop:made.txt"); got != "half" {
+				t.Errorf("made.txt: %q", got)
+			}
+			next := w.ended(w.ask("conv:stop", "recall").Name())
+			if out := w.stdout(next.Name(), "turn-1"); next.State != executor.StateComplete || !strings.Contains(out, verb) {
+				t.Errorf("%q\n%s", out, w.journal(next.Name()))
+			}
+		})
+	}
+}
+
+// TestACPEndings has agents end in all the ways that are no success.
+func TestACPEndings(t *testing.T) {
+	for name, c := range map[string]struct {
+		prompt string
+		change func(*executor.Agent)
+		reason executor.Reason
+		words  string
+	}{
+		"time":    {"write made.txt x\nhang", func(a *executor.Agent) { a.Timeout = 2 * time.Second }, executor.ReasonTimedOut, "took longer than 2s"},
+		"exit":    {"write made.txt x\nexit 3", nil, executor.ReasonCommandFailed, "exit code 3"},
+		"tokens":  {"write made.txt x\nstop max_tokens", nil, executor.ReasonCommandFailed, "may not write more"},
+		"refusal": {"write made.txt x\nstop refusal", nil, executor.ReasonCommandFailed, "refused to go on"},
+		"error":   {"write made.txt x\nfail with these words", nil, executor.ReasonCommandFailed, "with these words"},
+		"babble":  {"write made.txt x\nrun true\nflood 5000", func(a *executor.Agent) { a.Output = 64 << 10 }, executor.ReasonCommandFailed, "printed more than"},
+		"absent":  {"anything", func(a *executor.Agent) { a.Command = []string{"no-such-agent"} }, executor.ReasonCommandFailed, "exit code 127"},
+		"talkative": {"anything", func(a *executor.Agent) {
+			a.Command = []string{"sh", "-c", "echo usage: agent; echo what is wrong >&2; exit 2"}
+		}, executor.ReasonCommandFailed, "what is wrong"},
+		"long line": {"anything", func(a *executor.Agent) { a.Command = []string{"sh", "-c", "head -c 9000000 /dev/zero"} }, executor.ReasonCommandFailed, "the agent"},
+		"mode":      {"anything", func(a *executor.Agent) { a.Mode = "plan" }, executor.ReasonCommandFailed, "mode to plan"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, func(x *executor.Executor) {
+				withACP(c.change)(x)
+				x.SetPatience(time.Second, 0)
+			})
+			r := w.ended(w.ask("conv:end", c.prompt).Name())
+			if r.State != executor.StateFailed || r.Reason != c.reason || !strings.Contains(r.Error, c.words) {
+				t.Errorf("%s %s %q\n%s", r.State, r.Reason, r.Error, w.journal(r.Name()))
+			}
+			if strings.HasPrefix(c.prompt, "write") && w.inRepo("show", "ramus/conv-end:made.txt") != "x" {
+				t.Error("what it did is not committed")
+			}
+		})
+	}
+}
+
+// TestACPFlood has an agent tell more than anybody wants to know: the journal
+// stays small, and the turn goes on.
+func TestACPFlood(t *testing.T) {
+	w := newWorld(t, withACP(nil))
+	r := w.ended(w.ask("conv:flood", "flood 3000\nwrite made.txt x\nprint no message at all\nthink so\nsay end").Name())
+	if r.State != executor.StateComplete {
+		t.Fatalf("%+v", r)
+	}
+	if n := len(w.events(r.Name(), executor.EventAgent)); n > 2010 || len(w.agentEvents(r.Name(), "flooding")) != 1 {
+		t.Errorf("%d events", n)
+	}
+	if out := w.stdout(r.Name(), "turn-1"); !strings.HasSuffix(out, "end\ndone\n") {
+		t.Errorf("%q", out)
+	}
+}
+
+// TestACPFiles asks for files that are not the agent's to have.
+func TestACPFiles(t *testing.T) {
+	w := newWorld(t, withACP(nil))
+	r := w.ended(w.ask("conv:files", strings.Join([]string{
+		"read /etc/passwd", "read /work/../etc/passwd", "read nowhere", "read sub", "run mkfifo pipe; ln -s /etc/passwd link; chmod 755 sub/a",
+		"read link", "write /etc/x y", "write new/folder/file deep", "write sub/a changed", "run stat -c %a sub/a", "run exit 7", "read new/folder/file"}, "\n")).Name())
+	out := w.stdout(r.Name(), "turn-1")
+	if strings.Contains(out, "root:") || !strings.Contains(out, "755\n") || !strings.Contains(out, "(exit code 7)") || !strings.HasSuffix(out, "deep\ndone\n") {
+		t.Errorf("%s", out)
+	}
+}
+
+// TestACPLost takes the container away under a turn. Nothing it did is on the
+// branch, so it is said again in a new container, and heard once.
+func TestACPLost(t *testing.T) {
+	for _, restart := range []bool{false, true} {
+		t.Run(fmt.Sprint("restart=", restart), func(t *testing.T) {
+			w := newWorld(t, withACP(nil))
+			w.ended(w.ask("conv:lost", "remember the milk").Name())
+			r := w.ask("conv:lost", "recall\nappend log once\nwait 1500")
+			w.until(r.Name(), func(e executor.Event) bool {
+				return e.Kind == "tool_call_update" && strings.Contains(e.Message, "completed")
+			})
+			if restart {
+				w.stop(true)
+			}
+			killContainers(t, w.data)
+			if restart {
+				w.start()
+			}
+			r = w.ended(r.Name())
+			if r.State != executor.StateComplete {
+				t.Errorf("%+v\n%s", r, w.journal(r.Name()))
+			}
+			if got := w.inRepo("show", "ramus/conv-lost:log"); got != "once" {
+				t.Errorf("log: %q", got)
+			}
+			if out := w.stdout(r.Name(), "turn-1"); !strings.Contains(out, "milk") {
+				t.Errorf("%q", out)
+			}
+		})
+	}
+}
+
+// TestACPTakenUp restarts the server in the middle of a turn: another process
+// goes on with the session in the same work tree, and is told so.
+func TestACPTakenUp(t *testing.T) {
+	w := newWorld(t, withACP(nil))
+	r := w.ask("conv:again", "append log once\nrun while ! [ -e go ]; do sleep 0.05; done\nrecall")
+	w.until(r.Name(), func(e executor.Event) bool {
+		return e.Kind == "tool_call_update" && strings.Contains(e.Message, "completed")
+	})
+	w.stop(true)
+	w.start()
+	if err := w.x.Touch(t.Context(), "conv:again", "go"); err != nil {
+		t.Fatal(err)
+	}
+	r = w.ended(r.Name())
+	if r.State != executor.StateComplete || len(w.events(r.Name(), executor.EventStepStarted)) != 1 || len(w.agentEvents(r.Name(), "session")) != 2 {
+		t.Errorf("%+v\n%s", r, w.journal(r.Name()))
+	}
+	if got := w.inRepo("show", "ramus/conv-again:log"); got != "once\nonce" {
+		t.Errorf("log: %q", got)
+	}
+	if out := w.stdout(r.Name(), "turn-1"); !strings.Contains(out, "interrupted in the middle") {
+		t.Errorf("%q", out)
+	}
+	if _, out, _ := w.exec("conv:again", "grep -l acp-stan[d]in /proc/[0-9]*/cmdline"); out != "" {
+		t.Errorf("alive: %s", out)
 	}
 }

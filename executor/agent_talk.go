@@ -70,7 +70,7 @@ func (l *liveRun) newTalk(ctx context.Context, w *work, a Agent, meter func(int)
 		in.Close()
 	}()
 	k.conn, err = acp.Connect(ctx, stdin, stdout, k, acp.Options{Name: "ramus", Stray: stray{k}, Log: l.x.Log})
-	return k, err
+	return k, k.why(err)
 }
 
 // env is the environment of the agent and of its terminals.
@@ -139,7 +139,7 @@ func (k *talk) say(ctx context.Context, said []sdk.ContentBlock) (stop string, e
 	case <-ctx.Done():
 	}
 	if cause := context.Cause(ctx); !errors.Is(cause, ErrClosed) {
-		late := time.NewTimer(acpGrace)
+		late := time.NewTimer(k.l.x.waits.grace)
 		defer late.Stop()
 		if k.conn.Cancel(k.session) == nil {
 			select {
@@ -159,7 +159,7 @@ func (k *talk) why(err error) error {
 	if !errors.Is(err, acp.ErrEnded) {
 		return err
 	}
-	late := time.NewTimer(acpLeave)
+	late := time.NewTimer(k.l.x.waits.leave)
 	defer late.Stop()
 	select {
 	case <-k.ended:
@@ -169,7 +169,7 @@ func (k *talk) why(err error) error {
 	if k.err != nil {
 		return err
 	}
-	return fmt.Errorf("%w with exit code %d, in the middle of the turn", err, k.exit.Code)
+	return fmt.Errorf("%w with exit code %d", err, k.exit.Code)
 }
 
 // end ends the process and everything it asked for. The exit is nil when it is not known.
@@ -189,7 +189,7 @@ func (k *talk) end() *containers.Exit {
 		return nil
 	}
 	k.stdin.Close()
-	late := time.NewTimer(acpLeave)
+	late := time.NewTimer(k.l.x.waits.leave)
 	defer late.Stop()
 	select {
 	case <-k.ended:

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -42,6 +43,9 @@ func crashChild(dir string) error {
 	}
 	x := &executor.Executor{Data: dir, Git: git, Agents: crashAgents(), Fleet: &containers.Fleet{Dir: filepath.Join(dir, "fleet"),
 		Engine: &containers.Sandbox{Dir: filepath.Join(dir, "sandbox"), Runner: os.Getenv("RAMUS_TEST_RUNNER")}}}
+	if a, ok := x.Agents["standin"]; ok {
+		x.Fleet.Engine.(*containers.Sandbox).ReadOnly = []string{filepath.Dir(a.Command[0])}
+	}
 	if err := x.Open(ctx); err != nil {
 		return err
 	}
@@ -90,6 +94,10 @@ func crashAgents() map[string]executor.Agent {
 	if script == "" {
 		return nil
 	}
+	if binary, ok := strings.CutPrefix(script, "acp:"); ok {
+		return map[string]executor.Agent{"standin": {Protocol: executor.ProtocolACP, Command: []string{binary},
+			Env: []string{"ACP_STANDIN_SCRIPT=1"}, State: []string{".acp-standin"}}}
+	}
 	return map[string]executor.Agent{"scripted": {Command: []string{"sh", "-c", script, "scripted"},
 		Resume: []string{"sh", "-c", script, "scripted", "--resume"}, State: []string{".scripted"}}}
 }
@@ -136,6 +144,11 @@ func crashTalk(ctx context.Context, x *executor.Executor, c executor.Caller, wor
 // TestCrashTalk kills the server at random moments while somebody speaks to an
 // agent: each word that was taken is heard once, in order.
 func TestCrashTalk(t *testing.T) { crash(t, scripted(t).Command[2], 10) }
+
+// TestCrashACP is the same with an agent that is spoken to by ACP. A turn in which
+// the server was killed is said again, so its words may have been heard twice,
+// but none is lost, and the work of all of them is in the work tree.
+func TestCrashACP(t *testing.T) { crash(t, "acp:"+standinBinary, 10) }
 
 // TestCrash kills the server, and now and then the containers with it, at
 // random moments, until the run has ended: every command is there once, in
@@ -213,6 +226,14 @@ func crashRound(t *testing.T, rnd *rand.Rand, agent string, nodes int) {
 	}
 	w.start()
 	got := strings.Fields(w.inRepo("show", "ramus/run-crash:log"))
+	if strings.HasPrefix(agent, "acp:") {
+		seen := map[string]bool{}
+		got = slices.DeleteFunc(got, func(word string) bool {
+			again := seen[word]
+			seen[word] = true
+			return again
+		})
+	}
 	if len(got) != nodes {
 		t.Errorf("%d kills: log is %v\n%s", kills, got, w.journal("run:crash/job"))
 	}

@@ -66,6 +66,7 @@ type Executor struct {
 	sealEvery time.Duration
 	// refreshEvery is how long a deploy waits whose first attempt failed; twice as long after each.
 	refreshEvery time.Duration
+	waits        acpWaits
 	index        *index
 	bucket       *blob.Bucket // the artifact store
 	folder       *blob.Bucket // the store in Data; nil: there is none
@@ -133,6 +134,7 @@ func (x *Executor) defaults() {
 	if x.refreshEvery <= 0 {
 		x.refreshEvery = 5 * time.Second
 	}
+	x.waits.defaults()
 	if x.sealEvery <= 0 {
 		x.sealEvery = 5 * time.Second
 	}

@@ -11,6 +11,11 @@ import (
 // SetSealEvery makes a run that could not be sealed wait only so long.
 func (x *Executor) SetSealEvery(d time.Duration) { x.sealEvery = d }
 
+// SetPatience makes agents of ProtocolACP, and questions of theirs, be waited for only so long.
+func (x *Executor) SetPatience(agent, person time.Duration) {
+	x.waits = acpWaits{grace: agent, leave: agent, person: person}
+}
+
 // Touch makes an empty file in the work tree of a caller's container.
 func (x *Executor) Touch(ctx context.Context, caller, name string) error {
 	return x.withHost(ctx, caller, func(h *containers.Host) error {

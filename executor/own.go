@@ -143,15 +143,20 @@ func (l *liveRun) once(ctx context.Context, info stepInfo, do func(context.Conte
 		res, f, err = l.takeUp(ctx, l.target, info, b, do)
 		switch {
 		case err != nil || f == fateEnded:
-		case f == fateUnheard && l.stdin == nil && info.Kind == string(KindAgent),
-			l.speaks(info) && b.starts < losses && !l.outside(info.ID):
-			// All that it is given is in the run's record, and nothing but the container saw what it did.
+		case f == fateUnheard && l.stdin == nil && info.Kind == string(KindAgent), l.repeatable(info):
+			// All that it is given is in the run's record.
 			res, err = l.begin(ctx, l.target, info, b.starts+1, do)
 		default:
 			err = &failure{ReasonInterrupted, "the server stopped while the command ran, and its container is gone; nothing it did was committed"}
 		}
 	default:
 		res, err = l.begin(ctx, l.target, info, 1, do)
+	}
+	for errors.Is(err, containers.ErrGone) && ctx.Err() == nil && l.repeatable(info) {
+		if err := l.emit(Event{Type: EventContainer, Step: info.ID, Message: "lost; the turn begins again in a new one from the branch"}, false); err != nil {
+			return res, err
+		}
+		res, err = l.begin(ctx, l.target, info, l.beginning(info.ID).starts+1, do)
 	}
 	if errors.Is(err, containers.ErrGone) && ctx.Err() == nil {
 		err = &failure{ReasonContainerLost, "the container was lost while the command ran; nothing it did was committed"}

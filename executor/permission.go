@@ -18,9 +18,6 @@ import (
 // EventGate and EventDecision.
 const agentPermission = "permission"
 
-// permissionWait is how long an agent waits for a person; then it is "no".
-const permissionWait = time.Hour
-
 // Permit implements acp.Client: it answers by the agent's policy.
 func (k *talk) Permit(ctx context.Context, q acp.Question) (option string, err error) {
 	t := k.now()
@@ -37,15 +34,15 @@ func (k *talk) Permit(ctx context.Context, q acp.Question) (option string, err e
 		if err != nil {
 			return "", err
 		}
-		return answered(q, approved), nil
+		return optionFor(q, approved), nil
 	}
 	t.permitted(q, verdict)
-	return answered(q, verdict == PermissionAllow), nil
+	return optionFor(q, verdict == PermissionAllow), nil
 }
 
-// answered is the option that says yes or no. An agent that offers no way to
+// optionFor is the option that says yes or no. An agent that offers no way to
 // say it hears that the turn was cancelled, which no agent takes for a yes.
-func answered(q acp.Question, yes bool) string {
+func optionFor(q acp.Question, yes bool) string {
 	o, _ := q.Pick(yes)
 	return o.ID
 }
@@ -107,19 +104,21 @@ func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (ap
 	if err != nil {
 		return false, err
 	}
-	late := time.NewTimer(permissionWait)
+	late := time.NewTimer(l.x.waits.person)
 	defer late.Stop()
 	var d Decision
+	answered := false
 	select {
 	case d = <-a.answer:
+		answered = true
 	case <-late.C:
-		d = Decision{Step: a.gate.Step, By: l.x.Bot.Name, Comment: fmt.Sprintf("nobody answered within %s", permissionWait)}
+		d = Decision{Step: a.gate.Step, By: l.x.Bot.Name, Comment: fmt.Sprintf("nobody answered within %s", l.x.waits.person)}
 	case <-ctx.Done():
 		d = Decision{Step: a.gate.Step, By: l.x.Bot.Name, Comment: "the agent does not wait for an answer any more"}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.asked != a { // answered at the last moment
+	if l.asked != a && !answered { // at the last moment
 		d = <-a.answer
 	}
 	l.asked = nil

@@ -82,7 +82,10 @@ func (l *lines) next() ([]byte, error) {
 	default:
 		return nil, nil // a notification that nobody here understands
 	}
-	return line, err
+	if err != nil {
+		return nil, err // one that was not counted must not be handled
+	}
+	return line, nil
 }
 
 func (l *lines) take(slots chan struct{}) error {
