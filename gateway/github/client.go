@@ -89,6 +89,7 @@ type Client struct {
 	base  *url.URL // URL with a slash at its end
 	bad   error    // URL is none
 	lanes retry.Lanes
+	kept  kept
 
 	mu sync.Mutex // guards me
 	me string

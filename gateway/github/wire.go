@@ -185,11 +185,23 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+w.token)
-	return send(r, w.c.HTTP.Transport, w.c.Now)
+	before := w.c.kept.ask(r)
+	resp, err := send(r, w.c.HTTP.Transport, w.c.Now)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusNotModified {
+		if before == nil {
+			return nil, &RefusedError{Status: resp.StatusCode, Message: "nobody asked whether it has changed"}
+		}
+		return before.answer(resp), nil
+	}
+	w.c.kept.keep(r, resp)
+	return resp, nil
 }
 
-// send makes a request. The answer is a success, and its body has been read;
-// everything else is an error, refused or passing.
+// send makes a request. The answer is a success, or 304, and its body has been
+// read; everything else is an error, refused or passing.
 func send(r *http.Request, next http.RoundTripper, now func() time.Time) (*http.Response, error) {
 	if next == nil {
 		next = http.DefaultTransport
@@ -210,7 +222,7 @@ func send(r *http.Request, next http.RoundTripper, now func() time.Time) (*http.
 			return nil, &passing{err: fmt.Errorf("cannot read the answer: %w", err)}
 		}
 		switch {
-		case resp.StatusCode/100 == 2:
+		case resp.StatusCode/100 == 2 || resp.StatusCode == http.StatusNotModified:
 			resp.Body = io.NopCloser(bytes.NewReader(body))
 			// go-github would go by them, and by a clock of its own.
 			for _, h := range [...]string{"Limit", "Remaining", "Reset", "Used", "Resource"} {
