@@ -256,12 +256,19 @@ func (c *Conn) call(ctx context.Context, method string, params, answer any) erro
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	}
+	broken := !errors.As(err, &refused) || refused.Code == codeInternal
 	select {
 	case <-c.conn.Done():
-		return ErrEnded
+		// The SDK has no error of its own for that.
+		switch {
+		case broken && c.lines.tooLong.Load():
+			return ErrLine
+		case broken:
+			return ErrEnded
+		}
 	default:
 	}
-	if !errors.As(err, &refused) {
+	if refused == nil {
 		return err
 	}
 	if refused.Code == codeAuth {
@@ -270,8 +277,11 @@ func (c *Conn) call(ctx context.Context, method string, params, answer any) erro
 	return fmt.Errorf("%w %s: %s", ErrRefused, method, inWords(refused))
 }
 
-// codeAuth is the protocol's code for "authentication required".
-const codeAuth = -32000
+// Codes of errors: JSON-RPC's "internal error", and the protocol's "authentication required".
+const (
+	codeInternal = -32603
+	codeAuth     = -32000
+)
 
 // inWords is an agent's error for people; where it tells details they are what matters.
 func inWords(e *sdk.RequestError) string {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 
 	sdk "github.com/coder/acp-go-sdk"
 )
@@ -20,7 +21,7 @@ const (
 )
 
 // ErrLine: the agent sent a message longer than [MaxLine].
-var ErrLine = errors.New("a message is too long")
+var ErrLine = fmt.Errorf("the agent sent a message of more than %d MiB", MaxLine>>20)
 
 // envelope is what the SDK decodes a line into, field by field: a line is
 // counted here exactly when it is handled there.
@@ -46,6 +47,8 @@ type lines struct {
 
 	rest []byte // of the line that is being read
 	err  error
+
+	tooLong atomic.Bool // that is how it ended
 }
 
 func (l *lines) Read(p []byte) (int, error) {
@@ -103,7 +106,8 @@ func (l *lines) line() ([]byte, error) {
 	for {
 		part, err := l.from.ReadSlice('\n')
 		if len(line)+len(part) > MaxLine {
-			return nil, fmt.Errorf("%w: more than %d MiB", ErrLine, MaxLine>>20)
+			l.tooLong.Store(true) // before the SDK hears of the end
+			return nil, ErrLine
 		}
 		line = append(line, part...)
 		switch {
