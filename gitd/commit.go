@@ -25,9 +25,14 @@ type Person struct {
 	Email string `json:"email"`
 }
 
-// signature is the person in a commit object. What would end a name, an
-// address or a line there is left out, as git does.
+// signature is the person in a commit object, with the time.
 func (p Person) signature(when time.Time) string {
+	return fmt.Sprintf("%s %d %s", p.ident(), max(when.Unix(), 0), when.Format("-0700"))
+}
+
+// ident is the person in a commit object. What would end a name, an
+// address or a line there is left out, as git does.
+func (p Person) ident() string {
 	clean := func(s string) string {
 		s = strings.Map(func(c rune) rune {
 			if c == '<' || c == '>' || c < ' ' || c == 0x7f {
@@ -41,7 +46,7 @@ func (p Person) signature(when time.Time) string {
 	if name == "" {
 		name = "unknown"
 	}
-	return fmt.Sprintf("%s <%s> %d %s", name, email, max(when.Unix(), 0), when.Format("-0700"))
+	return name + " <" + email + ">"
 }
 
 // NewCommit describes a commit for [Repo.WriteCommit].
@@ -161,11 +166,20 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 	if c.Committer == (Person{}) {
 		c.Committer = c.Author
 	}
-	return r.writeObject("objects", "commit", rawCommit{
+	return r.writeMade("objects", rawCommit{
 		tree: tree, parents: c.Parents,
 		author: c.Author.signature(when), committer: c.Committer.signature(when),
 		message: []byte(cleanMessage(c.Message)),
-	}.encode())
+	})
+}
+
+// writeMade writes a commit that the server makes.
+func (r *Repo) writeMade(store string, c rawCommit) (Hash, error) {
+	data, err := r.server.object(c)
+	if err != nil {
+		return "", err
+	}
+	return r.writeObject(store, "commit", data)
 }
 
 // needSHA1 refuses a repository whose objects have SHA-256 names: it is served,

@@ -200,7 +200,7 @@ func (r *Repo) mergeOnce(ctx context.Context, m MergeRequest, into string, ours,
 		if len(c.message) == 0 {
 			c.message = fmt.Appendf(nil, "%s branch '%s' into %s\n", verb, m.From, m.Into)
 		}
-		if res.Commit, err = r.writeObject(sc.store, "commit", c.encode()); err != nil {
+		if res.Commit, err = r.writeMade(sc.store, c); err != nil {
 			return res, err
 		}
 	case StrategyRebase:
@@ -439,7 +439,7 @@ func (sc *scratch) replay(ctx context.Context, m MergeRequest, ours, theirs Hash
 		}
 		pick.tree, pick.parents = tree, []Hash{tip}
 		pick.committer = m.Committer.signature(m.When)
-		if tip, err = r.writeObject(sc.store, "commit", pick.encode()); err != nil {
+		if tip, err = r.writeMade(sc.store, pick); err != nil {
 			return "", nil, "", err
 		}
 		onto = tree

@@ -40,6 +40,9 @@ type Server struct {
 	// Secrets are what no push may bring into a repository; nil: there are none.
 	// Unlike the other fields it may be set after Open, until the first push.
 	Secrets *redact.Secrets
+	// Signer signs the commits that the server makes: merges, squashes, what a rebase
+	// replays, and those of [Repo.WriteCommit]. nil: they are not signed.
+	Signer *CommitSigner
 	// Log receives what is worth knowing; nil discards it.
 	Log *slog.Logger
 	// Now is the clock; nil means time.Now.

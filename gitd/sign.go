@@ -1,0 +1,174 @@
+package gitd
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"golang.org/x/crypto/ssh"
+)
+
+// CommitSigner signs commits as git does with gpg.format=ssh, with an Ed25519 key that
+// stays in this process: commits that are made elsewhere are handed to
+// [Repo.SignCommit]. Methods are safe for concurrent use.
+type CommitSigner struct{ key ed25519.PrivateKey }
+
+// commitSpace is the namespace of git's signatures.
+const commitSpace = "git"
+
+// NewCommitSigner reads a private key as `ssh-keygen -t ed25519 -N ""` writes it, or in
+// PKCS#8.
+func NewCommitSigner(text []byte) (*CommitSigner, error) {
+	raw, err := ssh.ParseRawPrivateKey(text)
+	var locked *ssh.PassphraseMissingError
+	switch {
+	case errors.As(err, &locked):
+		return nil, fmt.Errorf("cannot use the key for commits: it asks for a passphrase, and nobody is there to give it: %w", ErrInvalid)
+	case err != nil:
+		// What the parser says of a text may quote it.
+		return nil, fmt.Errorf("cannot use the key for commits: it is no private key in OpenSSH's form or PKCS#8: %w", ErrInvalid)
+	}
+	switch key := raw.(type) {
+	case ed25519.PrivateKey:
+		return &CommitSigner{key}, nil
+	case *ed25519.PrivateKey:
+		return &CommitSigner{*key}, nil
+	}
+	return nil, fmt.Errorf("cannot use the key for commits: it is no Ed25519 key; `ssh-keygen -t ed25519` makes one: %w", ErrInvalid)
+}
+
+// PublicKey is the key's public half as a line of authorized_keys, without its end.
+func (s *CommitSigner) PublicKey() string {
+	key, err := ssh.NewPublicKey(s.key.Public())
+	if err != nil {
+		panic(err) // an Ed25519 key always is one
+	}
+	return strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
+}
+
+// AllowedSigner is a line of the file that gpg.ssh.allowedSignersFile names, with its
+// end: whoever has it may check the commits of who signs them.
+func (s *CommitSigner) AllowedSigner(who Person) string {
+	principal := strings.Map(func(c rune) rune {
+		if c <= ' ' || strings.ContainsRune(`",*?!`, c) || c == 0x7f {
+			return '_' // they are patterns there
+		}
+		return c
+	}, who.Email)
+	if principal == "" {
+		principal = "ramus"
+	}
+	return fmt.Sprintf("%s namespaces=%q %s\n", principal, commitSpace, s.PublicKey())
+}
+
+func (s *CommitSigner) sign(commit []byte) ([]byte, error) {
+	return sshSign(s.key, commitSpace, commit)
+}
+
+// object is the commit as it is stored: signed where the server signs.
+func (s *Server) object(c rawCommit) ([]byte, error) {
+	data := c.encode()
+	if s.Signer == nil {
+		return data, nil
+	}
+	signature, err := s.Signer.sign(data)
+	if err != nil {
+		return nil, fmt.Errorf("cannot sign a commit: %w", err)
+	}
+	return withSignature(data, signature), nil
+}
+
+// withSignature puts a signature behind the headers of a commit, as git does.
+func withSignature(commit, signature []byte) []byte {
+	end := bytes.Index(commit, []byte("\n\n")) + 1
+	var b bytes.Buffer
+	b.Write(commit[:end])
+	b.WriteString("gpgsig")
+	for line := range bytes.Lines(bytes.TrimRight(signature, "\n")) {
+		b.WriteByte(' ')
+		b.Write(line)
+	}
+	b.WriteByte('\n')
+	b.Write(commit[end:])
+	return b.Bytes()
+}
+
+const (
+	// commitMax bounds a commit that somebody wants to have signed.
+	commitMax = 1 << 20
+	// parentsMax bounds its parents: each is looked for.
+	parentsMax = 16
+)
+
+// dated is a person in a commit, with the time.
+var dated = regexp.MustCompile(`^(.+ <[^<>\n]*>) [0-9]{1,12} [+-][0-9]{4}$`)
+
+// SignCommit signs a commit object that was made elsewhere and is not signed yet, for
+// somebody who works on the branches. Anything that is not plainly a commit is [ErrInvalid].
+// One that names another committer, begins a history, or stands on a commit of this
+// repository that is on none of the branches, is [ErrDenied]. Parents that are not here may be
+// any: they have not been pushed yet.
+func (r *Repo) SignCommit(ctx context.Context, commit []byte, committer Person, branches ...string) ([]byte, error) {
+	if r.server.Signer == nil {
+		return nil, fmt.Errorf("cannot sign a commit: this server has no key for it: %w", ErrInvalid)
+	}
+	if err := r.maySign(ctx, commit, committer, branches); err != nil {
+		return nil, fmt.Errorf("cannot sign a commit of %s: %w", r.name, err)
+	}
+	return r.server.Signer.sign(commit)
+}
+
+func (r *Repo) maySign(ctx context.Context, commit []byte, committer Person, branches []string) error {
+	if len(commit) > commitMax {
+		return fmt.Errorf("it has more than %d bytes: %w", commitMax, ErrTooLarge)
+	}
+	c, err := parseCommit(commit)
+	// What is not written again just as it was has more in it than was read.
+	if err != nil || !bytes.Equal(c.encode(), commit) || bytes.IndexByte(commit, 0) >= 0 || !dated.MatchString(c.author) {
+		return fmt.Errorf("it is no commit, or one with headers that are not known here: %w", ErrInvalid)
+	}
+	if len(c.parents) > parentsMax {
+		return fmt.Errorf("it has more than %d parents: %w", parentsMax, ErrInvalid)
+	}
+	who := dated.FindStringSubmatch(c.committer)
+	if who == nil || who[1] != committer.ident() {
+		return fmt.Errorf("its committer is %.200q, not %q: %w", c.committer, committer.ident(), ErrDenied)
+	}
+	if len(c.parents) == 0 {
+		return fmt.Errorf("it begins a history of its own: %w", ErrDenied)
+	}
+	for _, p := range c.parents {
+		if err := CheckHash(p); err != nil {
+			return err
+		}
+		if err := r.onAny(ctx, p, branches); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// onAny returns ErrDenied for a commit that is here and on none of the branches.
+func (r *Repo) onAny(ctx context.Context, commit Hash, branches []string) error {
+	if _, err := r.objects.commit(ctx, commit); errors.Is(err, ErrNotFound) {
+		return nil
+	} else if err != nil {
+		return err
+	}
+	for _, b := range branches {
+		tip, err := r.ref(ctx, "refs/heads/"+b)
+		if errors.Is(err, ErrNotFound) {
+			continue
+		} else if err != nil {
+			return err
+		}
+		if ok, err := r.reaches(ctx, commit, tip); err != nil || ok {
+			return err
+		}
+	}
+	return fmt.Errorf("its parent %s is on none of the branches %s: %w", commit, strings.Join(branches, ", "), ErrDenied)
+}
