@@ -27,8 +27,10 @@ const (
 	CacheDir     = "/cache"     // package managers' caches; HOME is /cache/home
 	DoorAddr     = "127.0.0.1:7070"
 	// Program is the program that the runner was started from, for commands: as
-	// `/ramus mcp` it is an agent's way to the tools at the door.
-	Program = "/ramus"
+	// `/ramus mcp` it is an agent's way to the tools at the door, and git has commits
+	// signed by it, at SignPath of the door.
+	Program  = "/ramus"
+	SignPath = runner.SignPath
 )
 
 // The kinds of error of this package.

@@ -340,7 +340,7 @@ func (s *Sandbox) Start(ctx context.Context, spec Spec) (_ Container, err error)
 	}
 	defer logFile.Close()
 
-	cmd := b.command(inherited, status, []string{boxRunner, "runner", string(cfg)})
+	cmd := b.command(inherited, status, []string{Program, "runner", string(cfg)})
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	if err := b.start(cmd, cgroups, st.Cgroups); err != nil {
 		return Container{}, wrap(err)

@@ -17,9 +17,6 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// boxRunner is the runner's path inside a sandbox.
-const boxRunner = Program
-
 // boxEtc is what a sandbox sees of the host's /etc: what programs need to find
 // their libraries, certificates and time zone, and nothing that tells of the
 // host's users, network or services. Patterns as of [filepath.Match].
@@ -83,7 +80,7 @@ func (s *Sandbox) newBox(probe *bwrapProbe, dir string, l Limits) (*sandboxBox, 
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the runner's program: %w", err)
 	}
-	b.binds = append(b.binds, boxBind{src: self, dst: boxRunner})
+	b.binds = append(b.binds, boxBind{src: self, dst: Program})
 	visible := []string{"/usr", "/bin", "/sbin"}
 	for _, p := range s.ReadOnly {
 		p, err := filepath.Abs(p)

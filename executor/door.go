@@ -60,6 +60,10 @@ func (t *target) door() http.Handler {
 			git.ServeHTTP(w, r)
 			return
 		}
+		if r.URL.Path == containers.SignPath && t.x.Git.Signer != nil {
+			t.sign(w, r)
+			return
+		}
 		for prefix, handler := range more {
 			if strings.HasPrefix(r.URL.Path, prefix) {
 				handler.ServeHTTP(w, r)

@@ -275,7 +275,7 @@ type committed struct {
 }
 
 func (t *target) scriptEnv(author gitd.Person, known, tip gitd.Hash) []string {
-	env := t.x.identity(author)
+	env := append(t.x.identity(author), t.x.signing()...)
 	return append(env,
 		"RAMUS_BRANCH="+t.caller.Branch(),
 		"RAMUS_REMOTE="+t.remote(),

@@ -31,6 +31,10 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == "runner" {
 		os.Exit(runner.Main(os.Args[2:]))
 	}
+	// In a container git has its commits signed by this.
+	if len(os.Args) > 1 && os.Args[1] == "-Y" {
+		os.Exit(runner.Sign(os.Args[1:]))
+	}
 	os.Exit(Main())
 }
 

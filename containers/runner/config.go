@@ -55,6 +55,9 @@ type Config struct {
 	Commands int
 }
 
+// doorDefault is where commands find the door unless a Config says otherwise.
+const doorDefault = "127.0.0.1:7070"
+
 // parseConfig reads a Config and fills in the defaults.
 func parseConfig(text string) (Config, ssh.PublicKey, error) {
 	var c Config
@@ -77,7 +80,7 @@ func parseConfig(text string) (Config, ssh.PublicKey, error) {
 		return c, nil, errors.New("no Spool")
 	}
 	c.Work = defaulted(c.Work, "/work")
-	c.Door = defaulted(c.Door, "127.0.0.1:7070")
+	c.Door = defaulted(c.Door, doorDefault)
 	c.FileSize = defaulted(c.FileSize, 8<<30)
 	c.Output = min(defaulted(c.Output, 1<<30), c.FileSize)
 	c.DiskFree = defaulted(c.DiskFree, 512<<20)

@@ -14,6 +14,7 @@ if [ ! -d .git ] || [ -h .git ] || ! g cat-file -e "$RAMUS_KNOWN^{tree}" 2>/dev/
 	g clone -q --no-checkout -b "$RAMUS_BRANCH" "$RAMUS_REMOTE" "$t/r" || fail 91 "cannot clone $RAMUS_BRANCH"
 	mv "$t/r/.git" .git && rmdir "$t/r" "$t" || fail 90 "cannot place the repository"
 	g symbolic-ref HEAD "$ref" && g update-ref "$ref" "$RAMUS_KNOWN" && g reset -q || fail 92 "cannot mend the repository"
+	signs_for_commands
 fi
 rm -f .git/index.lock .git/HEAD.lock ".git/$ref.lock"
 [ "$(g config --bool core.bare 2>/dev/null)" = true ] && g config core.bare false
@@ -51,10 +52,10 @@ if [ "$on" = "$ref" ] && g rev-parse -q --verify HEAD >/dev/null && [ ! -d .git/
 	stage "$@" || echo "ramus: some files could not be committed" >&2
 	if [ -n "$only" ]; then
 		if [ -s "$msg.paths" ] && ! g diff --cached --quiet; then
-			g --literal-pathspecs commit -q --no-verify --cleanup=verbatim -F "$msg" "$only" --pathspec-file-nul || fail 92 "cannot commit"
+			c --literal-pathspecs commit -q --no-verify --cleanup=verbatim -F "$msg" "$only" --pathspec-file-nul || fail 92 "cannot commit"
 		fi
 	elif ! g diff --cached --quiet || [ -f .git/MERGE_HEAD ]; then
-		g commit -q --no-verify --allow-empty --cleanup=verbatim -F "$msg" || fail 92 "cannot commit"
+		c commit -q --no-verify --allow-empty --cleanup=verbatim -F "$msg" || fail 92 "cannot commit"
 	fi
 	new=$(g rev-parse HEAD) || fail 92 "cannot commit"
 else
@@ -74,7 +75,7 @@ else
 	if [ $# -eq 2 ] && [ "$tree" = "$(g rev-parse "$RAMUS_KNOWN^{tree}")" ]; then
 		new=$RAMUS_KNOWN
 	else
-		new=$(g commit-tree "$tree" "$@" -F "$msg") || fail 92 "cannot commit"
+		new=$(commit_tree "$tree" "$@" -F "$msg") || fail 92 "cannot commit"
 	fi
 	if [ ! -d .git/rebase-merge ] && [ ! -d .git/rebase-apply ]; then
 		g symbolic-ref HEAD "$ref" && g update-ref "$ref" "$new" && g reset -q || fail 92 "cannot return to $RAMUS_BRANCH"
@@ -85,13 +86,14 @@ if [ "$RAMUS_TIP" != "$RAMUS_KNOWN" ]; then
 	g fetch -q "$RAMUS_REMOTE" "$ref" || fail 91 "cannot fetch $RAMUS_BRANCH"
 	if ! g merge-base --is-ancestor "$RAMUS_TIP" "$new"; then
 		g checkout -q -f -B "$RAMUS_BRANCH" "$new" || fail 92 "cannot return to $RAMUS_BRANCH"
-		g merge -q --no-verify -X ours -m "Merge what was pushed to $RAMUS_BRANCH meanwhile" "$RAMUS_TIP" >&2 ||
+		merge_tip() { "$1" merge -q --no-verify -X ours -m "Merge what was pushed to $RAMUS_BRANCH meanwhile" "$RAMUS_TIP" >&2; }
+		merge_tip s || { g merge --abort; [ -n "$signing" ] && merge_tip g; } ||
 			{ g merge --abort; fail 93 "what was pushed to $RAMUS_BRANCH meanwhile cannot be merged"; }
 		new=$(g rev-parse HEAD)
 	fi
 elif ! g merge-base --is-ancestor "$RAMUS_TIP" "$new"; then
 	# The caller rewrote its branch. Its history is kept, and so is the old one.
-	new=$(g commit-tree "$new^{tree}" -p "$RAMUS_TIP" -p "$new" -F "$msg") || fail 92 "cannot commit"
+	new=$(commit_tree "$new^{tree}" -p "$RAMUS_TIP" -p "$new" -F "$msg") || fail 92 "cannot commit"
 	g update-ref "$ref" "$new"
 fi
 

@@ -14,10 +14,46 @@ fail() {
 }
 
 g() {
-	git -c core.hooksPath=/dev/null -c commit.gpgSign=false -c gc.auto=0 -c maintenance.auto=false \
+	git -c core.hooksPath=/dev/null -c gc.auto=0 -c maintenance.auto=false \
 		-c core.fsmonitor=false -c advice.detachedHead=false -c core.quotePath=false \
-		-c protocol.version=0 "$@"
+		-c protocol.version=0 -c commit.gpgSign=false "$@"
+}
+
+# s is g for what makes a commit: the host signs it, where RAMUS_SIGN is its public key.
+s() {
+	[ -n "$signing" ] || { g "$@"; return; }
+	g -c gpg.format=ssh -c "gpg.ssh.program=$RAMUS_PROGRAM" -c "user.signingKey=$RAMUS_SIGN" -c commit.gpgSign=true "$@"
+}
+
+# c is s, and what cannot be signed is made without: no work is lost for want of a signature.
+c() {
+	s "$@" || { [ -n "$signing" ] && g "$@"; }
+}
+
+# commit_tree is c for git commit-tree, which signs only when it is told to.
+commit_tree() {
+	[ -n "$signing" ] && s commit-tree -S "$@" || g commit-tree "$@"
+}
+
+# signs_for_commands has commits signed that a command makes itself, and takes back what
+# a server with another key has set.
+signs_for_commands() {
+	[ "$(g config --local --get user.signingKey)" != "$signing" ] || return 0
+	if [ -n "$signing" ]; then
+		g config gpg.format ssh && g config gpg.ssh.program "$RAMUS_PROGRAM" && g config user.signingKey "$signing" && g config commit.gpgSign true
+	elif [ "$(g config --local --get gpg.ssh.program)" = "$RAMUS_PROGRAM" ]; then
+		for key in commit.gpgSign user.signingKey gpg.ssh.program gpg.format; do
+			g config --unset-all $key
+		done
+	fi
 }
 
 command -v git >/dev/null 2>&1 || fail 97 "the container's image has no git: install it in the image"
 cd "$work" || fail 90 "$work is gone"
+
+signing=${RAMUS_SIGN:-}
+if [ -n "$signing" ]; then
+	# Git knows such signatures since 2.34.
+	v=$(git version) && v=${v#git version } && major=${v%%.*} && v=${v#*.} && minor=${v%%[!0-9]*}
+	[ -x "$RAMUS_PROGRAM" ] && { [ "$major" -gt 2 ] || [ "$minor" -ge 34 ]; } 2>/dev/null || signing=
+fi

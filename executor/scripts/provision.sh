@@ -7,6 +7,7 @@ g clone -q --no-checkout -b "$RAMUS_BRANCH" "$RAMUS_REMOTE" "$t/r" || fail 91 "c
 mv "$t/r/.git" .git && rmdir "$t/r" "$t" || fail 90 "cannot place the repository"
 g reset -q --hard "${RAMUS_AT:-$ref}" || fail 91 "cannot check out $RAMUS_BRANCH"
 g config user.name "$GIT_AUTHOR_NAME" && g config user.email "$GIT_AUTHOR_EMAIL" || fail 90 "cannot set the identity"
+signs_for_commands
 # Where pnpm keeps its store. Its environment variable would be npm's too, which complains about it.
 case ${HOME:-} in
 /cache/*)

@@ -6,6 +6,7 @@ if ! g rev-parse -q --verify HEAD >/dev/null 2>&1 || ! g cat-file -e "HEAD^{tree
 	g clone -q --no-checkout -b "$RAMUS_BRANCH" "$RAMUS_REMOTE" "$t/r" || fail 91 "cannot clone $RAMUS_BRANCH"
 	mv "$t/r/.git" .git && rmdir "$t/r" "$t" || fail 90 "cannot place the repository"
 fi
+signs_for_commands
 rm -rf .git/index.lock .git/HEAD.lock .git/rebase-merge .git/rebase-apply .git/MERGE_HEAD .git/CHERRY_PICK_HEAD .git/REVERT_HEAD
 g fetch -q "$RAMUS_REMOTE" "+$ref:refs/remotes/origin/$RAMUS_BRANCH" || fail 91 "cannot fetch $RAMUS_BRANCH"
 g symbolic-ref HEAD "$ref" && g update-ref "$ref" "$RAMUS_TIP" || fail 92 "cannot stand on $RAMUS_BRANCH"
