@@ -48,7 +48,18 @@ func (c *call) scrape() error {
 	return nil
 }
 
-func (c *call) jwks() error           { return c.raw(c.Git.JWKS()) }
+func (c *call) jwks() error { return c.raw(c.Git.JWKS()) }
+
+// allowedSigners answers with no line where commits are not signed.
+func (c *call) allowedSigners() error {
+	c.W.Header().Set("Content-Type", mediaText)
+	if c.Git.Signer == nil {
+		return nil
+	}
+	_, err := io.WriteString(c.W, c.Git.Signer.AllowedSigner(c.Executor.Bot))
+	return err
+}
+
 func (c *call) openapi() error        { return c.raw(c.spec) }
 func (c *call) workflowSchema() error { return c.raw(executor.WorkflowSchema()) }
 

@@ -30,6 +30,7 @@ type row struct {
 var expected = map[string]row{
 	"GET /health":                                          {gateway.AccessPublic, "", "/health", ""},
 	"GET /metrics":                                         {gateway.AccessMetrics, "", "/metrics", ""},
+	"GET /.well-known/allowed_signers":                     {gateway.AccessPublic, "", "/.well-known/allowed_signers", ""},
 	"GET /.well-known/jwks.json":                           {gateway.AccessPublic, "", "/.well-known/jwks.json", ""},
 	"GET /api/openapi.json":                                {gateway.AccessPublic, "", "/api/openapi.json", ""},
 	"GET /api/schema/workflow":                             {gateway.AccessPublic, "", "/api/schema/workflow", ""},

@@ -43,6 +43,8 @@ func (s *Server) apiRoutes() []Route {
 			Media: mediaText, Handle: (*call).scrape},
 		{Method: "GET", Pattern: "/.well-known/jwks.json", Access: AccessPublic, Summary: "The key that signs grants (RFC 7517)",
 			Response: json.RawMessage{}, Handle: (*call).jwks},
+		{Method: "GET", Pattern: "/.well-known/allowed_signers", Access: AccessPublic, Summary: "Who signs commits here: a file for git's gpg.ssh.allowedSignersFile",
+			Media: mediaText, Handle: (*call).allowedSigners},
 		{Method: "GET", Pattern: "/api/openapi.json", Access: AccessPublic, Summary: "This document",
 			Response: json.RawMessage{}, Handle: (*call).openapi},
 		{Method: "GET", Pattern: "/api/schema/workflow", Access: AccessPublic, Summary: "The JSON Schema of workflow files",

@@ -205,10 +205,12 @@ type AgentConfig struct {
 	Checks     []string          `yaml:"checks"`
 }
 
-// BotConfig is the committer of every commit.
+// BotConfig is the committer of every commit, and the key that signs them.
 type BotConfig struct {
-	Name  string `yaml:"name"`
-	Email string `yaml:"email"`
+	Name           string `yaml:"name"`
+	Email          string `yaml:"email"`
+	SigningKeyEnv  string `yaml:"signing_key_env"`
+	SigningKeyFile string `yaml:"signing_key_file"`
 }
 
 // LogConfig shapes the log, which goes to standard error.

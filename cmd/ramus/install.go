@@ -127,6 +127,9 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 			return nil, err
 		}
 	}
+	if git.Signer, err = newSigner(c.Bot, secret); err != nil {
+		return nil, err
+	}
 	if err := git.Open(ctx); err != nil {
 		return nil, fmt.Errorf("cannot open the repositories: %w", err)
 	}
