@@ -8,7 +8,8 @@
 // as uid 1000, to end them and to give them their folders; the commands have
 // none. There is no network but the loopback. The image is read-only; /work,
 // /artifacts and /cache are volumes that are freed with the container, /tmp is
-// memory.
+// memory. The same binary is at /ramus once more, for commands: git has its commits
+// signed by it.
 //
 // The runner listens on a unix socket in [containers.Spec.Dir], a folder of the
 // host mounted at /run/ramus/run. /run/ramus itself belongs to root alone, so

@@ -439,7 +439,7 @@ func TestRecipe(t *testing.T) {
 	if h.Tmpfs["/tmp"] != "rw,exec,nosuid,nodev,mode=1777,size=536870912" || !strings.Contains(h.Tmpfs["/run/ramus"], "mode=0700") {
 		t.Errorf("memory folders: %v", h.Tmpfs)
 	}
-	// What is mounted from the host: two things, nothing else.
+	// What is mounted from the host: the program, twice, and the socket's folder; nothing else.
 	var binds []mount.Mount
 	for _, m := range h.Mounts {
 		if m.Type == mount.TypeBind {
@@ -448,7 +448,8 @@ func TestRecipe(t *testing.T) {
 			t.Errorf("mount %+v", m)
 		}
 	}
-	if len(binds) != 2 || binds[0].Source != "/opt/ramus" || !binds[0].ReadOnly || binds[1].Source != "/data/c1/run" {
+	if len(binds) != 3 || binds[0].Source != "/opt/ramus" || !binds[0].ReadOnly || binds[1].Source != "/opt/ramus" || binds[1].Target != "/ramus" || !binds[1].ReadOnly ||
+		binds[2].Source != "/data/c1/run" {
 		t.Errorf("mounts from the host: %+v", binds)
 	}
 

@@ -224,7 +224,7 @@ while True:
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the race begins", func() error { _, err := f.Lstat("/work/r1"); return err })
+		eventually(t, "the race begins", func() error { _, err := f.Lstat("/work/r2"); return err }) // made last
 		reads := 0
 		for range 400 {
 			got, err := get(f, "/work/r1/etc/passwd")
