@@ -30,7 +30,7 @@ type shop struct {
 
 func openShop(t *testing.T, change func(*gateway.Engineer)) *shop {
 	t.Helper()
-	k := &shop{t: t, github: githubtest.New(t), slack: slacktest.New(t)}
+	k := &shop{t: t, github: githubtest.New(t, func(s *githubtest.Server) { s.PostsPerMinute, s.Hourly = -1, -1 }), slack: slacktest.New(t)}
 	var err error
 	if k.repo, err = k.github.AddRepo("app", ""); err != nil {
 		t.Fatal(err)

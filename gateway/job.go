@@ -142,10 +142,24 @@ func (j *job) now(ctx context.Context) (Task, history, error) {
 
 // amend journals events and changes the record, all or nothing.
 func (j *job) amend(ctx context.Context, change func(*Task), events ...executor.Event) error {
+	return j.amendIf(ctx, func(Task) bool { return true }, change, events...)
+}
+
+// amendOpen is amend, and nothing when the task has ended meanwhile: it was
+// cancelled, or its pull request merged, and what was about to happen to it must not undo that.
+func (j *job) amendOpen(ctx context.Context, change func(*Task), events ...executor.Event) error {
+	return j.amendIf(ctx, func(t Task) bool { return !t.Ended() }, change, events...)
+}
+
+// amendIf is amend if the task is as wanted at that moment.
+func (j *job) amendIf(ctx context.Context, wanted func(Task) bool, change func(*Task), events ...executor.Event) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for attempt := 1; ; attempt++ {
 		err := j.load(ctx)
+		if err == nil && !wanted(j.task) {
+			return nil
+		}
 		if err == nil {
 			err = j.amendLocked(ctx, change, events...)
 		}
@@ -272,12 +286,12 @@ func (j *job) clear(ctx context.Context, t Task) error {
 
 // address begins with what was said since.
 func (j *job) address(ctx context.Context) error {
-	_, past, err := j.now(ctx)
+	t, past, err := j.now(ctx)
 	if err != nil {
 		return err
 	}
 	waiting := past.waiting()
-	if len(waiting) == 0 {
+	if t.Ended() || len(waiting) == 0 {
 		return nil
 	}
 	byPeople := slices.ContainsFunc(waiting, func(i item) bool { return i.Check == nil })
@@ -341,7 +355,7 @@ func (j *job) begin(ctx context.Context, keys []string) error {
 	if excerpt := past.excerpt(keys); excerpt != "" {
 		events = append(events, j.toSlack("addressing:"+w.id(), taskAddressing(excerpt))...)
 	}
-	return j.amend(ctx, func(t *Task) {
+	return j.amendOpen(ctx, func(t *Task) {
 		t.Status, t.Error = status, ""
 		t.Work = append(t.Work, w.Run)
 	}, events...)
@@ -473,6 +487,12 @@ func (j *job) fail(ctx context.Context, reason executor.Reason, text string, eve
 	if err != nil {
 		return err
 	}
+	if t.Ended() { // and stays as it ended
+		if len(events) == 0 {
+			return nil
+		}
+		return j.amend(ctx, nil, events...)
+	}
 	text = clipText(text, 2000)
 	key := "failed:" + strconv.Itoa(past.fails+1)
 	events = append(events, executor.Event{Type: executor.EventWork, Kind: workFailed, Reason: string(reason), Message: text})
@@ -481,7 +501,7 @@ func (j *job) fail(ctx context.Context, reason executor.Reason, text string, eve
 	if t.PRNumber != 0 && !past.closed {
 		events = append(events, j.toGitHub(key, message{Kind: mailFailed, Text: text})...)
 	}
-	return j.amend(ctx, func(t *Task) { t.Status, t.Error = executor.StateFailed, text }, events...)
+	return j.amendOpen(ctx, func(t *Task) { t.Status, t.Error = executor.StateFailed, text }, events...)
 }
 
 // clipText cuts a text to so many bytes, at a character.

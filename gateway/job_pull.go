@@ -251,7 +251,7 @@ func (j *job) publish(ctx context.Context, w work) error {
 	published := executor.Event{Type: executor.EventWork, Step: w.id(), Kind: workPublished, Commit: tip}
 	if !shared {
 		text := fmt.Sprintf("✅ Done: the work is on branch %s of %s", t.Caller().Branch(), t.Repo)
-		return j.amend(ctx, func(t *Task) { t.Status = executor.StateComplete }, append(j.toSlack("done", text), published)...)
+		return j.amendOpen(ctx, func(t *Task) { t.Status = executor.StateComplete }, append(j.toSlack("done", text), published)...)
 	}
 	if past.pushed == "" {
 		base, err := repo.MergeBase(ctx, own, "refs/heads/"+t.Base)
@@ -287,7 +287,7 @@ func (j *job) publish(ctx context.Context, w work) error {
 	events = append(events, j.toGitHub("review:"+w.id(), message{Kind: mailReview, Work: w.N})...)
 	events = append(events, j.toSlack("pushed:"+w.id(), taskPushed())...)
 	j.news.Store(true) // comments may have come while it worked
-	return j.amend(ctx, func(t *Task) { t.Status = executor.StateAwaitingReview }, events...)
+	return j.amendOpen(ctx, func(t *Task) { t.Status = executor.StateAwaitingReview }, events...)
 }
 
 // takeIn brings what people pushed to the branch at GitHub into ours. What

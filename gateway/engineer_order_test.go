@@ -1,0 +1,256 @@
+package gateway_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/github/githubtest"
+)
+
+// happenings are what befalls each pull request here, in a natural order.
+var happenings = []string{"comment", "changes_requested", "push", "approved", "merged"}
+
+// permutations are all orders of a list.
+func permutations(list []string) (all [][]string) {
+	if len(list) == 0 {
+		return [][]string{nil}
+	}
+	for i, first := range list {
+		for _, rest := range permutations(slices.Delete(slices.Clone(list), i, i+1)) {
+			all = append(all, append([]string{first}, rest...))
+		}
+	}
+	return all
+}
+
+// story of one pull request: it happens, and is told to ramus.
+type pullStory struct {
+	*shop
+	n      int
+	random *rand.Rand
+	task   gateway.Task
+	file   string
+	told   map[string]string // ids of deliveries
+	err    error
+}
+
+func (p *pullStory) check(err error) {
+	if p.err == nil {
+		p.err = err
+	}
+}
+
+// happen has people do something at GitHub, and finds the delivery that tells of it.
+func (p *pullStory) happen(what string) {
+	var err error
+	switch number := p.task.PRNumber; what {
+	case "comment":
+		_, err = p.repo.CommentLine("reviewer", number, p.file, 1, "append "+p.file+" more")
+	case "changes_requested":
+		_, err = p.repo.Review("reviewer", number, "changes_requested", "append "+p.file+" again")
+	case "push":
+		_, err = p.repo.Push("reviewer", p.task.Branch, "By hand", map[string]string{"hand-" + p.file: "by hand\n"})
+	case "approved":
+		err = p.repo.Approve("developer", number, "fine")
+	case "merged":
+		_, err = p.repo.Merge("developer", number, "merge")
+	}
+	p.check(err)
+	for _, d := range slices.Backward(p.github.Deliveries()) {
+		if p.tells(d) == what {
+			p.told[what] = d.ID
+			return
+		}
+	}
+	p.check(fmt.Errorf("nothing tells of %s", what))
+}
+
+// looked waits until ramus has seen its pull request as it was opened: what happens
+// from then on, it hears of by deliveries alone.
+func (p *pullStory) looked() {
+	path := "/commits/" + p.repo.Pull(p.task.PRNumber).HeadSHA + "/check-runs"
+	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
+	defer cancel()
+	p.check(p.github.Until(ctx, "a look at the pull request", func() bool {
+		return slices.ContainsFunc(p.github.Requests(), func(r githubtest.Request) bool { return strings.Contains(r.Path, path) })
+	}))
+}
+
+// tells says which happening a delivery is of; "": of none, or of another pull request.
+func (p *pullStory) tells(d githubtest.Delivery) string {
+	var body struct {
+		Ref    string
+		Sender struct{ Login string }
+		Review struct{ State string }
+		Pull   struct{ Number int } `json:"pull_request"`
+	}
+	p.check(json.Unmarshal(d.Body, &body))
+	own := body.Pull.Number == p.task.PRNumber
+	switch {
+	case d.Event == "push" && body.Ref == "refs/heads/"+p.task.Branch && body.Sender.Login == "reviewer":
+		return "push"
+	case own && d.Event == "pull_request" && d.Action == "closed":
+		return "merged"
+	case own && d.Event == "pull_request_review_comment" && d.Action == "created" && body.Sender.Login == "reviewer":
+		return "comment"
+	case own && d.Event == "pull_request_review" && body.Review.State != "commented":
+		return body.Review.State
+	}
+	return ""
+}
+
+// tell delivers, as often as it is in the list; the second time as "Redeliver"
+// does, or with another id, as a second webhook would.
+func (p *pullStory) tell(list ...string) {
+	seen := map[string]bool{}
+	for _, what := range list {
+		id := p.told[what]
+		if seen[what] && p.random.IntN(2) == 0 {
+			twin, err := p.github.Copy(id)
+			p.check(err)
+			id = twin
+		}
+		seen[what] = true
+		a, err := p.github.Deliver(p.t.Context(), id)
+		p.check(err)
+		if a.Status != http.StatusAccepted {
+			p.check(fmt.Errorf("%s was answered with %d, %v %s", what, a.Status, a.Err, a.Answer))
+		}
+	}
+}
+
+// twice puts a second one of each somewhere behind the first.
+func (p *pullStory) twice(order []string) []string {
+	list := slices.Clone(order)
+	for _, what := range order {
+		first := slices.Index(list, what)
+		list = slices.Insert(list, first+1+p.random.IntN(len(list)-first), what)
+	}
+	return list
+}
+
+// ending is how it all stands, without what differs from task to task.
+func (p *pullStory) ending() string {
+	t, pull := p.task, p.repo.Pull(p.task.PRNumber)
+	t.ID, t.Branch, t.PRNumber, t.PRURL, t.Run, t.Description, t.CreatedAt, t.UpdatedAt = "", "", 0, "", "", "", time.Time{}, time.Time{}
+	t.SessionID = ""
+	t.Work = nil
+	status, err := p.Executor.Caller(p.t.Context(), p.task.Caller().String())
+	p.check(err)
+	pulls := 0
+	for _, other := range p.repo.Pulls() {
+		if other.Head == p.task.Branch {
+			pulls++
+		}
+	}
+	var text []string
+	if pull.MergeCommit != "" {
+		content, err := p.repo.File(pull.MergeCommit, p.file)
+		p.check(err)
+		text = strings.Fields(content)
+		slices.Sort(text)
+		_, err = p.repo.File(pull.MergeCommit, "hand-"+p.file)
+		p.check(err)
+	}
+	replies := 0
+	for _, c := range pull.Lines {
+		if c.ReplyTo != 0 {
+			replies++
+		}
+	}
+	return fmt.Sprintf("%+v\ncontainer %v\npull requests %d, %s, merged %v, branch at GitHub %q\nreplies %d, said %d, requested %v, the file %v\n",
+		t, status.Container != nil, pulls, pull.State, pull.Merged, p.repo.Head(p.task.Branch), replies, len(pull.Comments), pull.Requested, text)
+}
+
+// inAnyOrder plays stories side by side and compares how they end.
+func inAnyOrder(t *testing.T, orders [][]string, play func(p *pullStory, order []string)) {
+	t.Helper()
+	k := openShop(t, func(e *gateway.Engineer) { e.DeleteBranch, e.Slack, e.Log = true, nil, nil })
+	k.github.Hold()
+	stories := make([]*pullStory, len(orders))
+	var group sync.WaitGroup
+	places := make(chan struct{}, 8) // more would wait for containers
+	for n, order := range orders {
+		p := &pullStory{shop: k, n: n, random: rand.New(rand.NewPCG(1, uint64(n))), file: fmt.Sprintf("made-%d.txt", n), told: map[string]string{}}
+		stories[n] = p
+		group.Go(func() {
+			places <- struct{}{}
+			defer func() { <-places }()
+			p.task = k.submit("write " + p.file + " made")
+			p.task = k.settled(p.task.ID, executor.StateAwaitingReview)
+			p.looked()
+			play(p, order)
+			p.task = k.settled(p.task.ID, executor.StateComplete)
+		})
+	}
+	group.Wait()
+	var first string
+	for n, p := range stories {
+		ending := p.ending()
+		if first == "" {
+			first = ending
+			t.Logf("each of %d ends so:\n%s", len(orders), ending)
+		}
+		if p.err != nil || ending != first {
+			t.Errorf("%v: %v\n%s%s", orders[n], p.err, ending, k.story(p.task))
+		}
+		if t.Failed() && n > 5 {
+			t.Fatal("…")
+		}
+	}
+}
+
+// TestDeliveriesInAnyOrder: all has happened at GitHub already, and is told in
+// each of the 120 orders, twice each.
+func TestDeliveriesInAnyOrder(t *testing.T) {
+	orders := permutations(happenings)
+	if testing.Short() {
+		orders = orders[:12]
+	}
+	inAnyOrder(t, orders, func(p *pullStory, order []string) {
+		for _, what := range happenings {
+			p.happen(what)
+		}
+		p.tell(p.twice(order)...)
+	})
+}
+
+// TestHappeningsInAnyOrder: what can happen before the merge happens in each of
+// the 24 orders, while the agent may be at work already, and is told twice; after the merge all of
+// it is told once more.
+func TestHappeningsInAnyOrder(t *testing.T) {
+	orders := permutations(happenings[:4])
+	if testing.Short() {
+		orders = orders[:4]
+	}
+	inAnyOrder(t, orders, func(p *pullStory, order []string) {
+		var sofar []string
+		for _, what := range order {
+			p.happen(what)
+			sofar = append(sofar, what)
+			p.tell(what, sofar[p.random.IntN(len(sofar))])
+		}
+		p.until(p.task.ID, "all that was said", func(t gateway.Task) bool {
+			pull := p.repo.Pull(t.PRNumber)
+			answered := 0
+			for _, c := range pull.Lines {
+				if c.ReplyTo != 0 {
+					answered++
+				}
+			}
+			return t.Status == executor.StateAwaitingReview && t.Unposted == 0 && answered+len(pull.Comments) >= 2
+		})
+		p.happen("merged")
+		p.tell(p.twice(append(order, "merged"))...)
+	})
+}
