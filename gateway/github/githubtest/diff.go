@@ -12,14 +12,14 @@ import (
 func makeTemp(in string) (string, error) { return os.MkdirTemp(in, "work") }
 
 func (s *Server) mergeBase(r *repo, a, b string) (string, error) {
-	return s.run(r.dir, nil, "", "merge-base", a, b)
+	return s.fact(r, "merge-base", a, b)
 }
 
 // from is the commit that a pull request's diff begins at. s.mu is held.
 func (s *Server) from(p *pull) string {
 	base := p.r.heads[p.base]
 	if p.merged {
-		if parent, err := s.run(p.r.dir, nil, "", "rev-parse", "--verify", "--quiet", p.merge+"^1"); err == nil {
+		if parent, err := s.fact(p.r, "rev-parse", "--verify", "--quiet", p.merge+"^1"); err == nil {
 			base = parent
 		}
 	}
@@ -36,7 +36,7 @@ func (s *Server) diff(r *repo, from, to, path string, args ...string) string {
 	if path != "" {
 		args = append(args, ":(literal)"+path)
 	}
-	out, err := s.run(r.dir, nil, "", args...)
+	out, err := s.fact(r, args...)
 	if err != nil {
 		return ""
 	}
@@ -62,7 +62,7 @@ func (s *Server) diffSize(p *pull) (added, removed, files int) {
 
 // commitsOf are a pull request's, oldest first.
 func (s *Server) commitsOf(p *pull) []string {
-	out, err := s.run(p.r.dir, nil, "", "rev-list", "--reverse", s.from(p)+".."+p.headSHA)
+	out, err := s.fact(p.r, "rev-list", "--reverse", s.from(p)+".."+p.headSHA)
 	if err != nil {
 		return nil
 	}
@@ -94,7 +94,7 @@ func (c *call) pullFiles() answer {
 		if at := strings.Index(patch, "\n@@"); at >= 0 {
 			patch = patch[at+1:]
 		}
-		blob, _ := s.run(p.r.dir, nil, "", "rev-parse", "--verify", "--quiet", p.headSHA+":"+path)
+		blob, _ := s.fact(p.r, "rev-parse", "--verify", "--quiet", p.headSHA+":"+path)
 		list = append(list, object{"sha": blob, "filename": path, "status": words[status[0]], "additions": number(0), "deletions": number(1),
 			"changes": number(0) + number(1), "patch": patch, "blob_url": s.URL() + "/" + s.Account + "/" + p.r.name + "/blob/" + p.headSHA + "/" + path,
 			"raw_url":      s.URL() + "/" + s.Account + "/" + p.r.name + "/raw/" + p.headSHA + "/" + path,

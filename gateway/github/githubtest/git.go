@@ -78,6 +78,31 @@ func (s *Server) run(dir string, env []string, in string, args ...string) (strin
 	return strings.TrimSuffix(out.String(), "\n"), nil
 }
 
+// maxFacts bounds what is remembered of a repository.
+const maxFacts = 20_000
+
+// fact is what git says about commits, which never changes, so it is asked once.
+// Whatever is named in args is a commit's id or a path. s.mu is held.
+func (s *Server) fact(r *repo, args ...string) (string, error) {
+	key := strings.Join(args, "\x00")
+	if f, known := r.facts[key]; known {
+		return f.text, f.err
+	}
+	if r.facts == nil || len(r.facts) >= maxFacts {
+		r.facts = map[string]fact{}
+	}
+	text, err := s.run(r.dir, nil, "", args...)
+	if s.ctx.Err() == nil {
+		r.facts[key] = fact{text, err}
+	}
+	return text, err
+}
+
+type fact struct {
+	text string
+	err  error
+}
+
 // gitService tells whether a request is git's, for which service and repository.
 func gitService(r *http.Request) (service, name string, ok bool) {
 	path := r.URL.Path
@@ -214,7 +239,7 @@ func (s *Server) heads(r *repo) (map[string]string, error) {
 
 // descends tells whether a commit has another in its history.
 func (s *Server) descends(r *repo, commit, ancestor string) bool {
-	_, err := s.run(r.dir, nil, "", "merge-base", "--is-ancestor", ancestor, commit)
+	_, err := s.fact(r, "merge-base", "--is-ancestor", ancestor, commit)
 	return err == nil
 }
 

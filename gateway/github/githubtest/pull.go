@@ -174,7 +174,7 @@ func (s *Server) mergedPull(p *pull, commit string, by *user) {
 
 // canMerge finds out whether git can merge it, as of now. s.mu is held.
 func (s *Server) canMerge(p *pull) bool {
-	_, err := s.run(p.r.dir, nil, "", "merge-tree", "--write-tree", p.r.heads[p.base], p.headSHA)
+	_, err := s.fact(p.r, "merge-tree", "--write-tree", p.r.heads[p.base], p.headSHA)
 	return err == nil
 }
 
@@ -190,7 +190,7 @@ func (s *Server) mergePullNow(p *pull, by *user, method, sha, title, message str
 	case sha != "" && sha != p.headSHA:
 		return "", &refusal{status: http.StatusConflict, message: "Head branch was modified. Review and try the merge again."}
 	}
-	tree, err := s.run(r.dir, nil, "", "merge-tree", "--write-tree", base, p.headSHA)
+	tree, err := s.fact(r, "merge-tree", "--write-tree", base, p.headSHA)
 	if err != nil {
 		return "", &refusal{status: http.StatusMethodNotAllowed, message: "Pull Request is not mergeable"}
 	}

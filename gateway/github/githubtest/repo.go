@@ -28,6 +28,7 @@ type repo struct {
 	heads     map[string]string // branches, as they were last seen
 	roles     map[string]string // of users, by login
 	public    bool
+	facts     map[string]fact // see Server.fact
 	protected map[string]bool
 	numbers   int
 	pulls     []*pull // oldest first
@@ -99,6 +100,7 @@ func (s *Server) follow(r *repo, by *user) error {
 // branchMoved tells of a branch and does to its pull requests what GitHub does. s.mu is held.
 func (s *Server) branchMoved(r *repo, branch, from, to string, by *user) {
 	s.emitPush(r, branch, from, to, by)
+	arrived := s.between(r, from, to)
 	for _, p := range r.pulls {
 		switch {
 		case p.state != "open":
@@ -110,7 +112,7 @@ func (s *Server) branchMoved(r *repo, branch, from, to string, by *user) {
 			s.touch(p)
 			s.keepHead(p)
 			s.emitPull(p, "synchronize", by, object{"before": before, "after": to})
-		case p.base == branch && p.headSHA != from && s.descends(r, to, p.headSHA):
+		case p.base == branch && slices.Contains(arrived, p.headSHA):
 			s.mergedPull(p, to, by)
 		}
 	}
@@ -338,7 +340,7 @@ func (c *call) commit() answer {
 
 // commitObject shows a commit.
 func (s *Server) commitObject(r *repo, sha string) object {
-	out, err := s.run(r.dir, nil, "", "show", "-s", "--format=%T%n%P%n%an%n%ae%n%aI%n%cn%n%ce%n%cI%n%B", sha)
+	out, err := s.fact(r, "show", "-s", "--format=%T%n%P%n%an%n%ae%n%aI%n%cn%n%ce%n%cI%n%B", sha)
 	f := strings.SplitN(out, "\n", 9)
 	if err != nil || len(f) < 9 {
 		return object{"sha": sha}
@@ -387,7 +389,7 @@ func (s *Server) pushCommit(r *repo, sha string) object {
 	for _, name := range kinds {
 		c[name] = []string{}
 	}
-	out, err := s.run(r.dir, nil, "", "diff-tree", "--root", "--no-commit-id", "--name-status", "--no-renames", "-r", sha)
+	out, err := s.fact(r, "diff-tree", "--root", "--no-commit-id", "--name-status", "--no-renames", "-r", sha)
 	if err == nil {
 		for line := range strings.Lines(out) {
 			if status, path, cut := strings.Cut(strings.TrimSpace(line), "\t"); cut && kinds[status[0]] != "" {
@@ -409,25 +411,35 @@ func count(n int, what string) string {
 // maxCommits is how many a push event lists; GitHub lists 2048.
 const maxCommits = 2048
 
+// between lists the commits that a branch got when it was moved, oldest first. s.mu is held.
+func (s *Server) between(r *repo, from, to string) []string {
+	if to == "" {
+		return nil
+	}
+	args := []string{"rev-list", "--reverse", "--max-count=" + strconv.Itoa(maxCommits), to}
+	main := r.heads[r.main]
+	switch {
+	case from != "":
+		args = append(args, "^"+from)
+	case main == to && len(r.heads) > 1:
+		return nil // a new branch with nothing new in it
+	case main != to:
+		args = append(args, "^"+main)
+	}
+	out, err := s.fact(r, args...)
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(out)
+}
+
 // emitPush makes the push event of a branch. s.mu is held.
 func (s *Server) emitPush(r *repo, branch, from, to string, by *user) {
 	commits := []any{}
 	var head any
 	if to != "" {
-		args := []string{"rev-list", "--reverse", "--max-count=" + strconv.Itoa(maxCommits), to}
-		if from != "" {
-			args = append(args, "^"+from)
-		} else {
-			for name, sha := range r.heads {
-				if name != branch {
-					args = append(args, "^"+sha)
-				}
-			}
-		}
-		if out, err := s.run(r.dir, nil, "", args...); err == nil {
-			for sha := range strings.FieldsSeq(out) {
-				commits = append(commits, s.pushCommit(r, sha))
-			}
+		for _, sha := range s.between(r, from, to) {
+			commits = append(commits, s.pushCommit(r, sha))
 		}
 		head = s.pushCommit(r, to)
 	}
