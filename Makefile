@@ -4,11 +4,11 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-slack smoke-slack test test-quick bench image setup lint cover fuzz vuln clean
+.PHONY: help build demo demo-slack demo-engineer smoke-slack test test-quick bench image setup lint cover fuzz vuln clean
 .NOTPARALLEL:
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## bin/ramus, one static binary
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ramus ./cmd/ramus
@@ -22,6 +22,11 @@ demo-slack: ## the same from a Slack thread, with a stand-in of Slack in the ter
 	@scripts/setup.sh demo
 	@$(MAKE) --no-print-directory build
 	@scripts/demo-slack.sh
+
+demo-engineer: ## a task by MCP, a pull request, its review and merge, with stand-ins of GitHub and a model
+	@scripts/setup.sh demo
+	@$(MAKE) --no-print-directory build
+	@scripts/demo-engineer.sh
 
 smoke-slack: ## three threads at the gate: not allowed, allowed, by prefix
 	@scripts/setup.sh demo

@@ -35,10 +35,18 @@ func (h *hub) change(c githubtest.Change) {
 	}
 	first, rest, _ := strings.Cut(what, "\n")
 	fmt.Fprintf(h.out, "%s %s\n", c.At.Local().Format("15:04:05"), first)
+	shown := 0
 	for line := range strings.Lines(rest) {
+		if shown++; shown > mostLines {
+			fmt.Fprintln(h.out, "           …")
+			break
+		}
 		fmt.Fprintln(h.out, strings.TrimRight("           "+line, " \n"))
 	}
 }
+
+// mostLines of what somebody said are shown; the verb show shows all.
+const mostLines = 12
 
 // told says what happened, in a line and with what was said below it.
 func told(c githubtest.Change) string {

@@ -1,0 +1,259 @@
+#!/usr/bin/env bash
+# Shows ramus as an engineer, without GitHub, Slack or a model: stand-ins of all
+# three on loopback, and an agent in a sandbox that speaks the Agent Client Protocol. A program
+# hands over a task by MCP; a pull request comes of it; a comment and a review are
+# answered; it is merged, and nothing is left behind but the change and the evidence.
+# Ends with 0 only if all of that happened. Everything lies in a temporary
+# folder; KEEP=1 leaves it behind.
+#
+# RAMUS names a binary that is built already.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+ramus=${RAMUS:-$PWD/bin/ramus}
+unset RAMUS
+work=$(mktemp -d "${TMPDIR:-/tmp}/ramus-engineer.XXXXXX")
+server= github= slack= model=
+finish() {
+    if [ -n "$server" ]; then
+        kill "$server" 2>/dev/null || true
+        wait "$server" 2>/dev/null || true
+        "$ramus" ps >/dev/null 2>&1 || true # removes the containers that the server left
+    fi
+    for one in $github $slack $model; do
+        kill "$one" 2>/dev/null || true
+        wait "$one" 2>/dev/null || true
+    done
+    if [ -n "${KEEP:-}" ]; then echo "kept: $work"; else rm -rf "$work"; fi
+}
+trap finish EXIT
+say() { printf '\n== %s\n' "$*"; }
+missed() {
+    printf '\nmissed: %s\n' "$*" >&2
+    [ ! -e "$work/serve.log" ] || tail -n 40 "$work/serve.log" >&2
+    exit 1
+}
+
+# port prints a free one: all have to know each other's.
+port() {
+    local p
+    while :; do
+        p=$((20000 + RANDOM % 20000))
+        (exec 3<>"/dev/tcp/127.0.0.1/$p") 2>/dev/null || { echo "$p"; return; }
+    done
+}
+
+# until waits for a command to succeed.
+until_ok() {
+    local limit=$1
+    shift
+    for _ in $(seq $((limit * 5))); do
+        if "$@" >/dev/null 2>&1; then return; fi
+        sleep 0.2
+    done
+    missed "waited $limit s for: $*"
+}
+
+started=$(date +%s)
+mkdir -p "$work/bin" "$work/data"
+go build -o "$work/bin/" ./cmd/acp-standin ./cmd/github-standin ./cmd/model-standin ./cmd/slack-standin
+web=127.0.0.1:$(port) hub=127.0.0.1:$(port) chat=127.0.0.1:$(port) llm=127.0.0.1:$(port)
+
+export GITHUB_WEBHOOK_SECRET=demo-webhook-secret GITHUB_TOKEN=ghp_demo
+export SLACK_BOT_TOKEN=xoxb-demo-token SLACK_SIGNING_SECRET=demo-signing-secret MODEL_KEY=sk-demo-0123456789
+export RAMUS_DATA=$work/data
+goroot=$(go env GOROOT)
+cat >"$RAMUS_DATA/ramus.yaml" <<YAML
+listen: $web
+url: http://$web
+engine: sandbox
+sandbox:
+  read_only: ["$goroot", "$work/bin"]
+env:
+  PATH: "$goroot/bin:/usr/local/bin:/usr/bin:/bin"
+  GOROOT: "$goroot"
+  GOTOOLCHAIN: local
+  GOPROXY: "off"
+github:
+  url: http://$hub
+  app_id: 12
+  installation_id: 34
+  key_file: $work/app.pem
+  webhook_secret_env: GITHUB_WEBHOOK_SECRET
+repos:
+  sample:
+    upstream: http://$hub/acme/sample.git
+slack:
+  token_env: SLACK_BOT_TOKEN
+  signing_secret_env: SLACK_SIGNING_SECRET
+  url: http://$chat/api/
+models:
+  anthropic:
+    base_url: http://$llm/anthropic
+    api_key_env: MODEL_KEY
+agents:
+  standin:
+    kind: acp
+    command: [$work/bin/acp-standin]
+    state: [.acp-standin]
+    checks: [test]
+engineer:
+  slack_channel: C01
+  labels: [ramus]
+  delete_branch: true
+YAML
+
+# What the model says: it is the only part of an agent that nobody has at hand.
+cat >"$work/scenes.yaml" <<'YAML'
+- prompt: an ounce is exactly
+  answers:
+    - text: The exact value takes the place of the rounded one.
+      calls:
+        - {name: edit, input: {path: units/units.go, old: "28.3495,", new: "28.349523125,"}}
+    - text: Now the tests.
+      calls:
+        - {name: bash, input: {command: go test ./units/}}
+    - text: The ounce is exact now.
+- prompt: Pounds are missing
+  answers:
+    - text: A pound is sixteen ounces.
+      calls:
+        - name: edit
+          input: {path: units/units.go, old: "\t\"oz\":", new: "\t\"lb\": {453.59237, Gram},\n\t\"oz\":"}
+        - name: edit
+          input:
+            path: units/imperial_test.go
+            text: |
+              package units
+
+              import "testing"
+
+              func TestImperial(t *testing.T) {
+              	for in, want := range map[string]string{"1 oz": "28.35 g", "16 oz": "453.592 g", "1 lb": "453.592 g"} {
+              		got, err := Parse(in)
+              		if err != nil || got.String() != want {
+              			t.Errorf("%s: got %v, %v; want %s", in, got, err, want)
+              		}
+              	}
+              }
+    - calls:
+        - {name: bash, input: {command: gofmt -l units; go test ./units/}}
+    - text: Pounds are read, and tested.
+- prompt: TestImperial fails
+  answers:
+    - text: Let me see which units there are.
+      calls:
+        - {name: read, input: {path: units/units.go}}
+        - {name: bash, input: {command: go test ./units/}}
+    - text: Ounces are missing in the scale.
+      calls:
+        - name: edit
+          input: {path: units/units.go, old: "\t\"ml\":", new: "\t\"oz\": {28.3495, Gram},\n\t\"ml\":"}
+    - calls:
+        - {name: bash, input: {command: go test ./units/}}
+    - text: Ounces are read as grams, and the test passes.
+YAML
+
+# The sample repository with a test that fails.
+git init -q -b main "$work/sample"
+cp -r examples/sample/. "$work/sample"
+cat >"$work/sample/units/imperial_test.go" <<'GO'
+package units
+
+import "testing"
+
+func TestImperial(t *testing.T) {
+	got, err := Parse("1 oz")
+	if err != nil || got.String() != "28.35 g" {
+		t.Errorf("got %v, %v; want 28.35 g", got, err)
+	}
+}
+GO
+git -C "$work/sample" add -A
+git -C "$work/sample" -c user.name=demo -c user.email=demo@localhost commit -qm "The sample, with a test that fails"
+
+"$work/bin/github-standin" -serve -listen "$hub" -import "sample=$work/sample" -hook "http://$web/webhooks/github" -key "$work/app.pem" \
+    </dev/null > >(sed -u 's/^/  github | /') &
+github=$!
+"$work/bin/slack-standin" -serve -listen "$chat" -ramus "http://$web" -users U01=developer </dev/null > >(sed -u 's/^/  slack  | /') &
+slack=$!
+"$work/bin/model-standin" -listen "$llm" -scenes "$work/scenes.yaml" >"$work/model.log" &
+model=$!
+until_ok 30 curl -sf "http://$hub/_standin/pulls"
+
+# people does what a line says at GitHub; see cmd/github-standin.
+people() {
+    local answer
+    answer=$(curl -sS --fail-with-body --data-binary "$1" "http://$hub/_standin" 2>&1) || missed "$1: $answer"
+}
+
+"$ramus" repo refresh sample
+"$ramus" serve >"$work/serve.log" 2>&1 &
+server=$!
+people "ping 30"
+token=$("$ramus" token create --subject assistant --repo sample --scope write --for 1h)
+
+# mcp sends one message of the Model Context Protocol and prints the answer's JSON.
+session=()
+mcp() {
+    curl -sS --fail-with-body -D "$work/headers" "http://$web/mcp" -H "Authorization: Bearer $token" -H 'Content-Type: application/json' \
+        -H 'Accept: application/json, text/event-stream' -H 'MCP-Protocol-Version: 2025-06-18' "${session[@]}" -d "$1" | sed 's/^data: //; /^event: /d; /^id: /d; /^$/d'
+}
+call() { mcp "{\"jsonrpc\":\"2.0\",\"id\":$RANDOM,\"method\":\"tools/call\",\"params\":{\"name\":\"$1\",\"arguments\":$2}}"; }
+
+say "a program hands over a task by MCP"
+mcp '{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"demo","version":"1"}}}' >"$work/hello.json"
+id=$(sed -n 's/^mcp-session-id: *\([^[:space:]]*\).*/\1/Ip' "$work/headers")
+[ -n "$id" ] || missed "a session: $(cat "$work/hello.json")"
+session=(-H "Mcp-Session-Id: $id")
+mcp '{"jsonrpc":"2.0","method":"notifications/initialized"}' >/dev/null
+answer=$(call submit_task '{"description":"Read ounces: TestImperial fails","context":"units.Parse knows no oz. An ounce is 28.35 g. See units/units.go."}')
+task=$(grep -o '"task_id": *"[0-9a-f]*"' <<<"$answer" | head -n 1 | grep -o '[0-9a-f]\{16\}') || missed "a task id: $answer"
+echo "submit_task → $task"
+
+say "an agent works on it in a sandbox; a pull request appears"
+people "wait 90 opened #1"
+people "wait 30 labelled #1"
+
+say "a comment on a line"
+people 'line reviewer units/units.go /28.3495/ Please do not round: an ounce is exactly 28.349523125 g.'
+people "wait 60 answered on #1"
+people "wait 30 asked reviewer"
+
+say "a review that asks for more"
+people 'review reviewer changes_requested Pounds are missing, too. Please test them.'
+people "wait 60 commented on #1"
+people "wait 30 asked reviewer"
+
+say "approved, and merged"
+people "review reviewer approved Thank you."
+people "merge reviewer squash"
+people "wait 30 deleted the branch"
+
+status() { call get_task_status "{\"task_id\":\"$task\"}"; }
+is_complete() { status | grep -q '"status": *"complete"'; }
+until_ok 30 is_complete
+echo "get_task_status → $(status | grep -o '{"[a-z_]*":[^{}]*"status":"complete"[^{}]*}' | head -n 1)"
+
+say "the pull request, as people see it"
+people show
+
+say "what is left"
+git -c http.extraHeader="Authorization: Basic $(printf 'developer:%s' "$GITHUB_TOKEN" | base64)" clone -q "http://$hub/acme/sample.git" "$work/clone"
+(cd "$work/clone" && GOTOOLCHAIN=local GOPROXY=off GOFLAGS=-mod=mod go test ./units/) || missed "tests that pass on main"
+git -C "$work/clone" log --format='%h %an: %s' -2
+grep -q 453.59237 "$work/clone/units/units.go" || missed "the pounds"
+[ -z "$(git -C "$work/clone" branch -r --list "*$task*")" ] || missed "the branch is still at GitHub"
+"$ramus" ps | tee "$work/ps"
+awk -v caller="conv:$task" '$1 == caller && /idle|busy/ { exit 1 }' "$work/ps" || missed "the container is still there"
+"$ramus" log "conv:$task" | sed -n 1,12p
+if grep -rlE 'ghs_[A-Z0-9]{20}|sk-demo|xoxb-demo' "$RAMUS_DATA" --include='*' --exclude=ramus.yaml; then missed "a secret is in one of these files"; fi
+
+# The stand-ins say what they would complain of when they end.
+for one in github slack model; do
+    kill "${!one}"
+    wait "${!one}" || missed "$one complains; see above"
+    printf -v "$one" ''
+done
+cat "$work/model.log"
+say "done in $(($(date +%s) - started)) s: task $task is complete, main has it, and the container is gone"
