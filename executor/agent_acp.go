@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"path"
 	"slices"
@@ -212,7 +213,7 @@ func (t *turn) call(ctx context.Context, w *work, files *sftp.Client, meter func
 	if err != nil {
 		return false, err
 	}
-	open := acp.Session{Dir: containers.WorkDir, Mode: t.a.Mode, Auth: t.a.Auth, MCP: l.x.servers(k.conn.Agent), ID: t.formerSession()}
+	open := acp.Session{Dir: containers.WorkDir, Mode: t.a.Mode, Auth: t.a.Auth, MCP: t.servers(ctx, w), ID: t.formerSession()}
 	if open.ID != "" {
 		k.session, err = k.conn.Open(ctx, open)
 		if errors.Is(err, acp.ErrRefused) {
@@ -256,15 +257,22 @@ func (t *turn) formerSession() string {
 	return ""
 }
 
-// servers are the MCP servers that an agent in a container gets: the one at its door.
-func (x *Executor) servers(a acp.Agent) []sdk.McpServer {
-	if _, ok := x.Door[mcpPath]; !ok {
+// servers are the MCP servers that an agent in a container gets: the one at its
+// door, by HTTP or, when the agent cannot do that and ramus's own binary can be
+// run there, through that.
+func (t *turn) servers(ctx context.Context, w *work) []sdk.McpServer {
+	if _, ok := t.l.x.Door[mcpPath]; !ok {
 		return nil
 	}
-	if a.Capabilities.McpCapabilities.Http {
+	if t.talk.conn.Agent.Capabilities.McpCapabilities.Http {
 		return []sdk.McpServer{{Http: &sdk.McpServerHttpInline{Type: "http", Name: "ramus", Url: "http://" + containers.DoorAddr + mcpPath, Headers: []sdk.HttpHeader{}}}}
 	}
-	return nil
+	id := t.talk.id + "-mcp"
+	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Args: []string{"test", "-x", containers.Program}}, io.Discard, io.Discard)
+	if err != nil || exit.Code != 0 {
+		return nil // without them an agent can do its work all the same
+	}
+	return []sdk.McpServer{{Stdio: &sdk.McpServerStdio{Name: "ramus", Command: containers.Program, Args: []string{"mcp"}, Env: []sdk.EnvVariable{{Name: "RAMUS", Value: "1"}}}}}
 }
 
 // mcpPath is where other rooms hang MCP behind the door.

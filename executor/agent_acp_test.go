@@ -3,6 +3,7 @@ package executor_test
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -339,5 +340,19 @@ func TestACPTakenUp(t *testing.T) {
 	}
 	if _, out, _ := w.exec("conv:again", "grep -l acp-stan[d]in /proc/[0-9]*/cmdline"); out != "" {
 		t.Errorf("alive: %s", out)
+	}
+}
+
+// TestACPServers tells an agent of the MCP server at its door, by HTTP or by a command.
+func TestACPServers(t *testing.T) {
+	for want, env := range map[string]string{"http http://127.0.0.1:7070/mcp": "ACP_STANDIN_NO_HTTP=", "stdio /ramus mcp": "ACP_STANDIN_NO_HTTP=1"} {
+		w := newWorld(t, func(x *executor.Executor) {
+			withACP(func(a *executor.Agent) { a.Env = append(a.Env, env) })(x)
+			x.Door = map[string]func(executor.Visitor) http.Handler{"/mcp": func(executor.Visitor) http.Handler { return http.NotFoundHandler() }}
+		})
+		r := w.ended(w.ask("conv:mcp", "servers").Name())
+		if out := w.stdout(r.Name(), "turn-1"); !strings.Contains(out, want+"\n") {
+			t.Errorf("no %q in %q", want, out)
+		}
 	}
 }

@@ -6,10 +6,11 @@
 // Everything comes from its environment, as in a container of ramus:
 //
 //	ANTHROPIC_BASE_URL    default http://127.0.0.1:7070/model/anthropic
-//	ANTHROPIC_AUTH_TOKEN  default "none": the door takes it away
+//	ANTHROPIC_API_KEY     default "none": the door takes it away
 //	ANTHROPIC_MODEL       default claude-sonnet-4-5
 //	ACP_STANDIN_ASK       kinds of tool calls that it asks leave for: "edit,execute"
 //	ACP_STANDIN_HOME      where it keeps its sessions; default ~/.acp-standin
+//	ACP_STANDIN_NO_HTTP   "1": it cannot use MCP servers by HTTP
 //	ACP_STANDIN_SCRIPT    "1": no model; it does what it is told line by line
 package main
 
@@ -37,13 +38,13 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	a := &acptest.Agent{Name: "acp-standin", Dir: cmp.Or(os.Getenv("ACP_STANDIN_HOME"), filepath.Join(home, ".acp-standin")), HTTP: true}
+	a := &acptest.Agent{Name: "acp-standin", Dir: cmp.Or(os.Getenv("ACP_STANDIN_HOME"), filepath.Join(home, ".acp-standin")), HTTP: os.Getenv("ACP_STANDIN_NO_HTTP") == ""}
 	if ask := os.Getenv("ACP_STANDIN_ASK"); ask != "" {
 		a.Ask = strings.Split(ask, ",")
 	}
 	a.Brain = &model{
 		url:    strings.TrimSuffix(cmp.Or(os.Getenv("ANTHROPIC_BASE_URL"), "http://127.0.0.1:7070/model/anthropic"), "/"),
-		token:  cmp.Or(os.Getenv("ANTHROPIC_AUTH_TOKEN"), "none"),
+		key:    cmp.Or(os.Getenv("ANTHROPIC_API_KEY"), "none"),
 		model:  cmp.Or(os.Getenv("ANTHROPIC_MODEL"), "claude-sonnet-4-5"),
 		client: &http.Client{Timeout: 10 * time.Minute},
 	}

@@ -17,8 +17,8 @@ import (
 
 // model is a brain that asks Anthropic's Messages API.
 type model struct {
-	url, token, model string
-	client            *http.Client
+	url, key, model string
+	client          *http.Client
 }
 
 const system = `You are a coding agent in a container. The work tree of the repository is your current folder.
@@ -105,8 +105,8 @@ func messages(history []acptest.Entry) []message {
 }
 
 // Next implements acptest.Brain.
-func (m *model) Next(ctx context.Context, history []acptest.Entry) (acptest.Step, error) {
-	body, err := json.Marshal(map[string]any{"model": m.model, "max_tokens": 8192, "system": system, "tools": tools, "messages": messages(history)})
+func (m *model) Next(ctx context.Context, s acptest.View) (acptest.Step, error) {
+	body, err := json.Marshal(map[string]any{"model": m.model, "max_tokens": 8192, "system": system, "tools": tools, "messages": messages(s.History)})
 	if err != nil {
 		return acptest.Step{}, err
 	}
@@ -180,7 +180,7 @@ func (m *model) once(ctx context.Context, body []byte) (answer []byte, after tim
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Anthropic-Version", "2023-06-01")
-	req.Header.Set("Authorization", "Bearer "+m.token)
+	req.Header.Set("X-Api-Key", m.key)
 	resp, err := m.client.Do(req)
 	if err != nil {
 		return nil, 0, &busy{err}

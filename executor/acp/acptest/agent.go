@@ -48,9 +48,14 @@ type Agent struct {
 
 // Brain decides what an agent does next.
 type Brain interface {
-	// Next is called with all that was said and done in the session, until it
-	// returns a step without calls: that ends the turn.
-	Next(ctx context.Context, history []Entry) (Step, error)
+	// Next is called until it returns a step without calls: that ends the turn.
+	Next(ctx context.Context, s View) (Step, error)
+}
+
+// View is a session as a brain sees it.
+type View struct {
+	History []Entry // all that was said and done
+	Servers []sdk.McpServer
 }
 
 // Step is what an agent says and does.

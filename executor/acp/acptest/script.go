@@ -17,12 +17,13 @@ import (
 //	hang                 deaf                 exit CODE           print TEXT
 //	flood NUMBER         think WORDS          wait MILLISECONDS   fail WORDS
 //
-// "recall" says every line it was ever told in the session. Other lines are
+// "servers" says which MCP servers the session has; "recall" says every line it was ever told in the session. Other lines are
 // only heard. What tools give back is said.
 type Script struct{}
 
 // Next implements Brain.
-func (Script) Next(ctx context.Context, history []Entry) (Step, error) {
+func (Script) Next(ctx context.Context, s View) (Step, error) {
+	history := s.History
 	last := len(history) - 1
 	for last >= 0 && history[last].Role != "user" {
 		last--
@@ -49,7 +50,7 @@ func (Script) Next(ctx context.Context, history []Entry) (Step, error) {
 	if done >= len(lines) {
 		return Step{Text: said.String() + "done\n"}, nil
 	}
-	step, err := script(ctx, lines[done], history)
+	step, err := script(ctx, lines[done], s)
 	step.Text = said.String() + step.Text
 	if len(step.Calls) == 0 && step.Stop == "" {
 		step.Calls = []Call{{Tool: "nothing"}} // the next line comes
@@ -57,7 +58,7 @@ func (Script) Next(ctx context.Context, history []Entry) (Step, error) {
 	return step, err
 }
 
-func script(ctx context.Context, line string, history []Entry) (Step, error) {
+func script(ctx context.Context, line string, s View) (Step, error) {
 	verb, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	name, text, _ := strings.Cut(rest, " ")
 	call := func(tool string, args map[string]string) (Step, error) {
@@ -78,12 +79,23 @@ func script(ctx context.Context, line string, history []Entry) (Step, error) {
 		return Step{Plan: strings.Split(rest, " | ")}, nil
 	case "recall":
 		var all []string
-		for _, e := range history {
+		for _, e := range s.History {
 			if e.Role == "user" {
 				all = append(all, e.Text)
 			}
 		}
 		return Step{Text: "recalled: " + strings.Join(all, " / ") + "\n"}, nil
+	case "servers":
+		var all strings.Builder
+		for _, server := range s.Servers {
+			switch {
+			case server.Http != nil:
+				fmt.Fprintf(&all, "http %s\n", server.Http.Url)
+			case server.Stdio != nil:
+				fmt.Fprintf(&all, "stdio %s %s\n", server.Stdio.Command, strings.Join(server.Stdio.Args, " "))
+			}
+		}
+		return Step{Text: all.String()}, nil
 	case "stop":
 		return Step{Stop: rest}, nil
 	case "hang":

@@ -60,9 +60,9 @@ func promptText(blocks []sdk.ContentBlock) string {
 func (a *Agent) turn(ctx context.Context, s *session) (stop string, err error) {
 	for range maxSteps {
 		a.mu.Lock()
-		history := slices.Clone(s.History)
+		view := View{slices.Clone(s.History), s.Servers}
 		a.mu.Unlock()
-		step, err := a.Brain.Next(ctx, history)
+		step, err := a.Brain.Next(ctx, view)
 		if err != nil {
 			return "", err
 		}
@@ -71,7 +71,7 @@ func (a *Agent) turn(ctx context.Context, s *session) (stop string, err error) {
 		}
 		for i := range step.Calls {
 			if step.Calls[i].ID == "" {
-				step.Calls[i].ID = fmt.Sprintf("call-%d-%d", len(history), i)
+				step.Calls[i].ID = fmt.Sprintf("call-%d-%d", len(view.History), i)
 			}
 		}
 		a.note(s, Entry{Role: "agent", Text: step.Text, Calls: step.Calls})
