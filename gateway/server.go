@@ -62,6 +62,7 @@ type Server struct {
 	once     sync.Once
 	metrics  *metrics
 	streams  *streams
+	heard    chan struct{} // a place for each webhook of GitHub's that is being read
 	mcpFront *mcpFront
 	git      http.Handler // the Git server, which asks for grants
 	openGit  http.Handler // and the same for the unix socket, which needs none
@@ -97,6 +98,7 @@ func (s *Server) setUpAlone() {
 	}
 	s.draining, s.drain = context.WithCancel(context.Background())
 	s.metrics = newMetrics(s)
+	s.heard = make(chan struct{}, maxHeard)
 	s.streams = &streams{max: s.Streams, by: map[string]int{}}
 	s.mcpFront = newMCPFront(s.mcpServer, s.Now)
 	s.spec = s.openAPI()

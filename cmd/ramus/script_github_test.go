@@ -20,7 +20,8 @@ type githubKey struct{}
 
 // githubCommand is "github" of the stories: a stand-in of GitHub with one App.
 //
-//	github start                start it over $WORK/github; its address is $GITHUB, the App's key app.pem
+//	github start                start it over $WORK/github; its address is $GITHUB, the App's key app.pem,
+//	                            its people are developer and visitor
 //	github calm|down|limited    change the weather
 //	github tokens MIN FILE…     fail if fewer tokens were given out, if something was done wrong,
 //	                            or if a token is in one of the files, or a file below one of the folders
@@ -33,6 +34,8 @@ func githubCommand(ts *testscript.TestScript, neg bool, args []string) {
 	case "start":
 		s := &githubtest.Server{Root: ts.MkAbs("github")}
 		ts.Check(s.Start(context.Background()))
+		s.AddUser("developer", "admin")
+		s.AddUser("visitor", "read")
 		*hub = s
 		ts.Defer(func() { ts.Check(s.Close()) })
 		text := pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(s.Key)})

@@ -50,8 +50,13 @@ type Push struct {
 	Deleted bool   `json:"deleted,omitempty"`
 }
 
-// ErrSignature: a delivery was not signed with the webhook's secret.
-var ErrSignature = errors.New("not signed by GitHub")
+// Why a delivery is not taken.
+var (
+	// ErrSignature: it was not signed with the webhook's secret.
+	ErrSignature = errors.New("not signed by GitHub")
+	// ErrDelivery: it was, and cannot be read all the same.
+	ErrDelivery = errors.New("no delivery of GitHub's")
+)
 
 // head is what the bodies of all events have.
 type head struct {
@@ -78,7 +83,8 @@ type payload struct {
 
 // ParseDelivery checks the signature (X-Hub-Signature-256, HMAC-SHA256 over the
 // body as it came, compared in constant time) and reads the delivery. Events and actions
-// that ramus does not know are a Delivery with nothing but its head.
+// that ramus does not know are a Delivery with nothing but its head. The errors are
+// [ErrSignature] and [ErrDelivery].
 //
 // See https://docs.github.com/en/webhooks/webhook-events-and-payloads.
 func ParseDelivery(h http.Header, body []byte, secret string) (Delivery, error) {
@@ -87,27 +93,27 @@ func ParseDelivery(h http.Header, body []byte, secret string) (Delivery, error) 
 	}
 	d := Delivery{ID: h.Get("X-GitHub-Delivery"), Event: h.Get("X-GitHub-Event")}
 	if d.ID == "" || len(d.ID) > 100 || d.Event == "" || len(d.Event) > 100 {
-		return Delivery{}, errors.New("cannot read a delivery: X-GitHub-Delivery or X-GitHub-Event is missing or too long")
+		return Delivery{}, fmt.Errorf("%w: X-GitHub-Delivery or X-GitHub-Event is missing or too long", ErrDelivery)
 	}
 	if kind, _, _ := strings.Cut(h.Get("Content-Type"), ";"); kind != "application/json" {
-		return Delivery{}, fmt.Errorf("cannot read a delivery: its content type is %.100q; set the webhook's to application/json", kind)
+		return Delivery{}, fmt.Errorf("%w: its content type is %.100q; set the webhook's to application/json", ErrDelivery, kind)
 	}
 	var p head
 	err := json.Unmarshal(body, &p)
 	if err != nil {
-		return Delivery{}, fmt.Errorf("cannot read a delivery: %w", err)
+		return Delivery{}, fmt.Errorf("%w: %w", ErrDelivery, err)
 	}
 	if d.Digest, err = digest(d.Event, body); err != nil {
-		return Delivery{}, fmt.Errorf("cannot read a delivery: %w", err)
+		return Delivery{}, fmt.Errorf("%w: %w", ErrDelivery, err)
 	}
 	d.Action, d.Sender, d.Bot = clip(p.Action, 100), clip(p.Sender.GetLogin(), 100), isBot(p.Sender)
 	if p.Repository != nil {
 		if d.Repo = (Name{p.Repository.Owner.Login, p.Repository.Name}); !d.Repo.valid() {
-			return Delivery{}, fmt.Errorf("cannot read a delivery: %.200q is no name of a repository", d.Repo)
+			return Delivery{}, fmt.Errorf("%w: %.200q is no name of a repository", ErrDelivery, d.Repo)
 		}
 	}
 	if err := d.read(body); err != nil {
-		return Delivery{}, fmt.Errorf("cannot read a delivery of %s: %w", d.Event, err)
+		return Delivery{}, fmt.Errorf("%w: event %s: %w", ErrDelivery, d.Event, err)
 	}
 	return d, nil
 }

@@ -258,6 +258,14 @@ func TestTokensOfTheApp(t *testing.T) {
 		}
 	}
 	app := c.Tokens.(*github.App)
+	first, err := app.Token(ctx, repo, github.AccessWrite)
+	if err != nil {
+		t.Fatal(err)
+	}
+	app.Forget(first)
+	if second, err := app.Token(ctx, repo, github.AccessWrite); err != nil || second == first {
+		t.Errorf("a token that was to be forgotten is given out again: %v", err)
+	}
 	for name, bad := range map[string]struct {
 		repo github.Name
 		a    github.Access
