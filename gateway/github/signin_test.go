@@ -74,7 +74,7 @@ func TestFinish(t *testing.T) {
 		"a bad code":     {answers{"POST /login/oauth/access_token": text(`{"error":"bad_verification_code","error_description":"the message"}`)}, nil, true},
 		"no such client": {answers{"POST /login/oauth/access_token": status(404)}, nil, true},
 		"sent elsewhere": {answers{"POST /login/oauth/access_token": func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "https://example.org/the message", 302)
+			http.Redirect(w, r, "https://example.org/the message", http.StatusFound)
 		}}, nil, true},
 		"a page":                   {answers{"POST /login/oauth/access_token": text("<html>the message")}, nil, false},
 		"away":                     {answers{"POST /login/oauth/access_token": status(503)}, nil, false},
