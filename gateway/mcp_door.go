@@ -2,6 +2,8 @@ package gateway
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -14,7 +16,7 @@ import (
 )
 
 // doorInstructions tell the agent in a container what its door has for it.
-const doorInstructions = `These tools work in your own container, on your own branch. What lib_… tools do is recorded as evidence of this run: a check that passes there counts as one, while what you say of your own commands does not.`
+const doorInstructions = `These tools work in your own container, on your own branch. What lib_… tools do is recorded in this run's journal as ramus saw it, and what they change is committed with your step.`
 
 // The tools of tasks that ask for tasks.
 const (
@@ -29,11 +31,11 @@ const (
 // a task may ask e for others, and has to do with these alone; e may be nil.
 //
 // Each request stands for itself: a container that is gone leaves nothing behind.
-// What goes on for one ends with the request.
-func MCPDoor(x *executor.Executor, e *Engineer) func(executor.Visitor) http.Handler {
+// What goes on for one ends with the request. Version is what it calls itself.
+func MCPDoor(x *executor.Executor, e *Engineer, version string) func(executor.Visitor) http.Handler {
 	spawning := new(sync.Mutex)
 	return func(v executor.Visitor) http.Handler {
-		d := &mcpDoor{x: x, engineer: e, visitor: v, spawning: spawning}
+		d := &mcpDoor{x: x, engineer: e, version: version, visitor: v, spawning: spawning}
 		return http.HandlerFunc(d.serve)
 	}
 }
@@ -42,6 +44,7 @@ func MCPDoor(x *executor.Executor, e *Engineer) func(executor.Visitor) http.Hand
 type mcpDoor struct {
 	x        *executor.Executor
 	engineer *Engineer
+	version  string
 	visitor  executor.Visitor
 	// spawning is held while a task is asked for, so that many who ask at once are counted.
 	spawning *sync.Mutex
@@ -61,7 +64,7 @@ func (d *mcpDoor) serve(w http.ResponseWriter, r *http.Request) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	ts := toolset{tools: d.tools(r.Context()), instructions: doorInstructions, secrets: d.x.Secrets, log: log, now: d.x.Now,
+	ts := toolset{tools: d.tools(r.Context()), instructions: doorInstructions, version: d.version, secrets: d.x.Secrets, log: log, now: d.x.Now,
 		who: Who{Subject: d.visitor.Caller.String(), Scopes: []string{"write"}}}
 	server := ts.server(r.Context(), "")
 	out := &mcpWriter{ResponseWriter: w, rc: http.NewResponseController(w)}
@@ -77,23 +80,23 @@ func (d *mcpDoor) serve(w http.ResponseWriter, r *http.Request) {
 // tools are what the visitor may use now.
 func (d *mcpDoor) tools(ctx context.Context) []mcpTool {
 	var list []mcpTool
-	run := d.visitor.Run()
-	if run.ID != "" {
-		// A run without a policy came by no gate, and has no session.
+	bears := false // the visitor works for a task
+	if d.engineer != nil {
+		if own, err := d.engineer.Task(ctx, d.visitor.Caller.ID()); err == nil && own.Caller() == d.visitor.Caller {
+			list, bears = d.taskTools(own), true
+		}
+	}
+	// A run without a policy came by no gate, and has no session.
+	if run := d.visitor.Run(); run.ID != "" {
 		if p, known := policyOf(ctx, d.x, run.Name()); known {
 			for _, tool := range Catalog(p.Policy) {
-				switch tool.Name {
-				case ToolStart:
+				switch {
+				case tool.Name == ToolStart && !bears: // a task's runs are the engineer's to begin
 					list = append(list, d.startTool(run, tool))
-				case ToolResume:
+				case tool.Name == ToolResume:
 					list = append(list, d.resumeTool(run, tool))
 				}
 			}
-		}
-	}
-	if d.engineer != nil {
-		if own, err := d.engineer.Task(ctx, d.visitor.Caller.ID()); err == nil && own.Caller() == d.visitor.Caller {
-			list = append(list, d.taskTools(own)...)
 		}
 	}
 	for _, t := range executor.Library() {
@@ -178,7 +181,8 @@ func (d *mcpDoor) resumeTool(run executor.Run, tool Tool) mcpTool {
 			if err := c.read(&a); err != nil {
 				return toolResult{}, err
 			}
-			err := d.x.Say(ctx, run.Name(), executor.Prompt{Key: "self:" + a.Prompt[:min(len(a.Prompt), 190)], Text: a.Prompt, By: d.agent()})
+			sum := sha256.Sum256([]byte(a.Prompt))
+			err := d.x.Say(ctx, run.Name(), executor.Prompt{Key: "self:" + hex.EncodeToString(sum[:]), Text: a.Prompt, By: d.agent()})
 			return toolResult{value: begun{run.Name(), run.State}}, err
 		},
 	}

@@ -82,7 +82,7 @@ const (
 	repoProperty   = `{"type":"string","description":"The repository to work in. Leave it out to take the default one.","maxLength":100}`
 	baseProperty   = `{"type":"string","description":"The branch to start from. Leave it out to take the repository's own base.","maxLength":200}`
 	agentProperty  = `{"type":"string","description":"The coding agent, by its name in the configuration. Leave it out to take the default.","maxLength":64}`
-	taskIDProperty = `{"type":"string","description":"The id that submit_task returned.","minLength":1,"maxLength":100}`
+	taskIDProperty = `{"type":"string","description":"The task's id.","minLength":1,"maxLength":100}`
 )
 
 // submitted is what submit_task answers.
@@ -333,7 +333,7 @@ func (s *Server) sessionTools(who Who) []mcpTool {
 	}
 	return []mcpTool{
 		{
-			Tool: Tool{ToolStart, `Starts a run in a disposable container, on a new branch of a repository: a coding agent is given the prompt, what it changes is committed after every step, and the project's checks are run at its end. The answer names the caller, with which resume_code_session goes on. For work that ends in a reviewed pull request use submit_task.`,
+			Tool: Tool{ToolStart, `Starts a run in a disposable container, on a new branch of a repository: a coding agent is given the prompt, what it changes is committed after every step, and the project's checks are run at its end. The answer names the caller, with which resume_code_session goes on. For work that ends in a reviewed pull request hand over a task instead.`,
 				strictObject(`"prompt":`+promptSchema("What is to be done, complete in itself.")+`,"repo":`+repoProperty+`,"base":`+baseProperty+`,"agent":`+agentProperty+`,`+wait, "prompt")},
 			Output: schemaFor[runReport](), Access: AccessWrite, Hints: toolHints{},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {

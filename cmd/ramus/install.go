@@ -205,7 +205,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		Agents: newAgents(c.Agents),
 		Door:   map[string]func(executor.Visitor) http.Handler{model.Prefix: models.Handler},
 	}
-	x.Door[gateway.MCPPath] = gateway.MCPDoor(x, i.engineer)
+	x.Door[gateway.MCPPath] = gateway.MCPDoor(x, i.engineer, buildVersion())
 	for name, value := range c.Env {
 		x.Env = append(x.Env, name+"="+value)
 	}
