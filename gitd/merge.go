@@ -35,7 +35,9 @@ const (
 
 // MergeRequest asks for a merge.
 type MergeRequest struct {
-	From, Into string // branch names; Into's ref is changed by compare-and-swap, From never
+	// From and Into are branch names; Into's ref is changed by compare-and-swap, From never.
+	// From may also be a branch of upstream's that was fetched, refs/ramus/upstream/BRANCH.
+	From, Into string
 	Strategy   Strategy
 	// Message of the merge or squash commit; empty: a subject that names both
 	// branches. Replayed commits keep their own.
@@ -86,7 +88,12 @@ func (r *Repo) merge(ctx context.Context, m MergeRequest) (MergeResult, error) {
 	if err != nil {
 		return MergeResult{}, err
 	}
-	from, err := branchRef(m.From)
+	from := m.From
+	if strings.HasPrefix(from, upstreamRefs+"/") {
+		err = CheckRef(from)
+	} else {
+		from, err = branchRef(from)
+	}
 	if err != nil {
 		return MergeResult{}, err
 	}

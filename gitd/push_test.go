@@ -375,6 +375,20 @@ func TestFetchUpstream(t *testing.T) {
 	if _, err := r.Descends(ctx, one, "--help"); !errors.Is(err, ErrInvalid) {
 		t.Error(err)
 	}
+	// What was fetched is merged like a branch of ours.
+	if err := r.Update(ctx, RefUpdate{Name: "refs/heads/mine", New: one}); err != nil {
+		t.Fatal(err)
+	}
+	mine := commit(t, r, "mine", "Mine", "mine", "1")
+	res, err := r.Merge(ctx, MergeRequest{From: "refs/ramus/upstream/b", Into: "mine", Strategy: StrategyMerge, Committer: alice})
+	if err != nil || !res.Merged || res.Old != mine {
+		t.Errorf("%+v, %v", res, err)
+	}
+	for _, from := range []string{"refs/ramus/bases/latest", "refs/ramus/upstream/", "refs/ramus/upstream/gone", "refs/ramus/upstream/../b"} {
+		if _, err := r.Merge(ctx, MergeRequest{From: from, Into: "mine", Strategy: StrategyMerge, Committer: alice}); !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrInvalid) {
+			t.Errorf("%s: %v", from, err)
+		}
+	}
 	// Deleted: told, and the commits stay.
 	git(t, up, "branch", "-q", "-D", "b")
 	if _, err := r.FetchUpstream(ctx, Upstream{}, "b"); !errors.Is(err, ErrNotFound) {
