@@ -212,23 +212,23 @@ task=$(grep -o '"task_id": *"[0-9a-f]*"' <<<"$answer" | head -n 1 | grep -o '[0-
 echo "submit_task → $task"
 
 say "an agent works on it in a sandbox; a pull request appears"
-people "wait 90 opened #1"
-people "wait 30 labelled #1"
+people "wait 300 opened #1" # Go compiles its library into an empty cache first
+people "wait 60 labelled #1"
 
 say "a comment on a line"
 people 'line reviewer units/units.go /28.3495/ Please do not round: an ounce is exactly 28.349523125 g.'
-people "wait 60 answered on #1"
-people "wait 30 asked reviewer"
+people "wait 120 answered on #1"
+people "wait 60 asked reviewer"
 
 say "a review that asks for more"
 people 'review reviewer changes_requested Pounds are missing, too. Please test them.'
-people "wait 60 commented on #1"
-people "wait 30 asked reviewer"
+people "wait 120 commented on #1"
+people "wait 60 asked reviewer"
 
 say "approved, and merged"
 people "review reviewer approved Thank you."
 people "merge reviewer squash"
-people "wait 30 deleted the branch"
+people "wait 60 deleted the branch"
 
 status() { call get_task_status "{\"task_id\":\"$task\"}"; }
 is_complete() { status | grep -q '"status": *"complete"'; }
