@@ -73,10 +73,8 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 	}
 	tctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	if t.a.Timeout > 0 {
-		timer := time.AfterFunc(t.a.Timeout, func() { end(errTurnTimeout) })
-		defer timer.Stop()
-	}
+	t.clock = newTurnClock(t.a.Timeout, func() { end(errTurnTimeout) })
+	defer t.clock.pause()
 	left := new(atomic.Int64)
 	left.Store(t.a.Output)
 	stop, err := t.talkTo(tctx, w, func(n int) {
@@ -84,12 +82,15 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 			end(errBabble)
 		}
 	})
-	cause := context.Cause(tctx)
+	var cause error
+	if err != nil { // otherwise the turn was over before anything else happened
+		cause = context.Cause(tctx)
+	}
 	switch {
 	case errors.Is(cause, ErrClosed):
 		t.hangUp()
 		return outcome{}, cause
-	case lostHost(w.host):
+	case err != nil && lostHost(w.host):
 		t.hangUp()
 		return outcome{}, fmt.Errorf("cannot speak to the agent in %s: %w", w.s.ID, containers.ErrGone)
 	}
@@ -196,7 +197,7 @@ func (t *turn) talkTo(ctx context.Context, w *work, meter func(int)) (stop strin
 		return "", err
 	}
 	t.talk.turn(w, meter)
-	return t.talk.say(ctx, blocks)
+	return t.talk.say(ctx, t.clock, blocks)
 }
 
 // call starts the agent and opens the session; lost tells that there was one

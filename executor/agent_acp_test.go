@@ -176,6 +176,30 @@ func TestACPPermission(t *testing.T) {
 			t.Errorf("ran.txt: %q", got)
 		}
 	})
+	t.Run("stopped", func(t *testing.T) {
+		w := newWorld(t, withACP(func(a *executor.Agent) { asks(a); a.Permission = executor.PermissionAsk }))
+		r := w.ask("conv:p", "run echo ran >ran.txt")
+		w.until(r.Name(), func(e executor.Event) bool { return e.Type == executor.EventGate })
+		if err := w.x.Stop(t.Context(), r.Name(), executor.Run{}.Asker); err != nil {
+			t.Fatal(err)
+		}
+		if r = w.ended(r.Name()); r.Reason != executor.ReasonCancelled || r.Gate != nil || len(w.events(r.Name(), executor.EventDecision)) != 1 {
+			t.Errorf("%+v\n%s", r, w.journal(r.Name()))
+		}
+	})
+	t.Run("slow", func(t *testing.T) {
+		// The turn's time stands while a person is asked.
+		w := newWorld(t, withACP(func(a *executor.Agent) { asks(a); a.Permission, a.Timeout = executor.PermissionAsk, 3*time.Second }))
+		r := w.ask("conv:p", "run echo ran >ran.txt")
+		w.until(r.Name(), func(e executor.Event) bool { return e.Type == executor.EventGate })
+		time.Sleep(3 * time.Second) // the time itself is what is tried
+		if _, err := w.x.Decide(t.Context(), r.Name(), executor.Decision{Approved: true, By: "ada"}); err != nil {
+			t.Fatal(err)
+		}
+		if r = w.ended(r.Name()); r.State != executor.StateComplete {
+			t.Errorf("%+v", r)
+		}
+	})
 	t.Run("nobody", func(t *testing.T) {
 		w := newWorld(t, func(x *executor.Executor) {
 			withACP(func(a *executor.Agent) { asks(a); a.Permission = executor.PermissionAsk })(x)

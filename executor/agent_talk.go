@@ -34,11 +34,48 @@ type talk struct {
 	exit   containers.Exit
 	err    error // why the end is not known
 
+	mu    sync.Mutex      // guards all below
+	w     *work           // of the turn that runs now; nil between turns
+	meter func(int)       // of that turn
+	got   int64           // bytes that the process has printed
+	tells *telling        // of the turn
+	said  context.Context // ends when the turn that is said ends, or is cancelled; nil between turns
+	clock *turnClock      // of the turn
+}
+
+// turnClock ends a turn that takes too long. It stands while a person is asked.
+type turnClock struct {
 	mu    sync.Mutex // guards all below
-	w     *work      // of the turn that runs now; nil between turns
-	meter func(int)  // of that turn
-	got   int64      // bytes that the process has printed
-	tells *telling   // of the turn
+	left  time.Duration
+	since time.Time // when it was started the last time
+	holds int
+	timer *time.Timer
+}
+
+// newTurnClock starts a clock; without a time it never ends anything.
+func newTurnClock(d time.Duration, end func()) *turnClock {
+	c := &turnClock{left: d, since: time.Now()}
+	if d > 0 {
+		c.timer = time.AfterFunc(d, end)
+	}
+	return c
+}
+
+func (c *turnClock) pause() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.holds++; c.timer != nil && c.holds == 1 && c.timer.Stop() {
+		c.left -= time.Since(c.since)
+	}
+}
+
+func (c *turnClock) resume() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.holds--; c.timer != nil && c.holds == 0 {
+		c.since = time.Now()
+		c.timer.Reset(max(c.left, 0))
+	}
 }
 
 // newTalk starts an agent's process and introduces ramus to it. What it
@@ -121,7 +158,12 @@ func (k *talk) lasts() bool {
 
 // say says something and waits until the agent has done with it. When ctx ends
 // the agent is asked to stop, and left when it does not.
-func (k *talk) say(ctx context.Context, said []sdk.ContentBlock) (stop string, err error) {
+func (k *talk) say(ctx context.Context, clock *turnClock, said []sdk.ContentBlock) (stop string, err error) {
+	turn, over := context.WithCancel(context.WithoutCancel(ctx))
+	defer over()
+	k.mu.Lock()
+	k.said, k.clock = turn, clock
+	k.mu.Unlock()
 	type answer struct {
 		stop string
 		err  error
@@ -129,7 +171,7 @@ func (k *talk) say(ctx context.Context, said []sdk.ContentBlock) (stop string, e
 	done := make(chan answer, 1)
 	pctx, leave := context.WithCancel(context.WithoutCancel(ctx))
 	defer leave()
-	go func() {
+	go func() { // it is waited for below
 		stop, err := k.conn.Prompt(pctx, k.session, said)
 		done <- answer{stop, err}
 	}()
@@ -141,6 +183,7 @@ func (k *talk) say(ctx context.Context, said []sdk.ContentBlock) (stop string, e
 	if cause := context.Cause(ctx); !errors.Is(cause, ErrClosed) {
 		late := time.NewTimer(k.l.x.waits.grace)
 		defer late.Stop()
+		over() // what it asks for is answered with "cancelled"
 		if k.conn.Cancel(k.session) == nil {
 			select {
 			case a := <-done:

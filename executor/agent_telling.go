@@ -16,7 +16,7 @@ const (
 	maxAgentEvents = 2000
 	maxAgentData   = 4 << 10
 	maxAgentWords  = 300
-	maxToolCalls   = 10_000 // whose state is kept while the turn runs
+	maxToolCalls   = maxAgentEvents // whose state is kept while the turn runs
 )
 
 // Words come in pieces as small as a model's tokens; they are shown together.
@@ -140,15 +140,12 @@ func (t *telling) tool(u acp.Tool) (now acp.Tool, news bool) {
 	return now, !known || before.Status != now.Status || before.Title != now.Title
 }
 
-// bounded is a value whose JSON is not too long for an event; a longer one is left out.
-func bounded(v any) any {
-	if v == nil {
+// bounded is what fits into an event; what is longer is left out.
+func bounded(data json.RawMessage) json.RawMessage {
+	if len(data) > maxAgentData {
 		return nil
 	}
-	if text, err := json.Marshal(v); err != nil || len(text) > maxAgentData {
-		return nil
-	}
-	return v
+	return data
 }
 
 func statusWords(status string) string {
@@ -169,7 +166,11 @@ func planWords(plan []acp.PlanItem) string {
 			now = p.Content
 		}
 	}
-	return fmt.Sprintf("%d of %d done", done, len(plan)) + map[bool]string{true: "", false: ": " + strings.Join(strings.Fields(clip(now, maxAgentWords)), " ")}[now == ""]
+	text := fmt.Sprintf("%d of %d done", done, len(plan))
+	if now != "" {
+		text += ": " + strings.Join(strings.Fields(clip(now, maxAgentWords)), " ")
+	}
+	return text
 }
 
 // emit journals what the agent did.
@@ -180,10 +181,11 @@ func (t *telling) emit(kind, message string, data json.RawMessage) {
 	case t.events > maxAgentEvents:
 		return
 	}
-	if len(data) > maxAgentData {
-		data = nil
+	most := maxAgentWords
+	if kind == agentThought {
+		most = maxAgentData
 	}
-	e := Event{Type: EventAgent, Kind: clip(kind, 40), Step: t.w.s.ID, Message: clip(message, maxAgentWords), Data: data}
+	e := Event{Type: EventAgent, Kind: clip(kind, 40), Step: t.w.s.ID, Message: clip(message, most), Data: bounded(data)}
 	_ = t.l.emit(e, false) // the run's own events will meet the same error
 }
 
@@ -238,9 +240,6 @@ func (t *telling) endThought() {
 	text := strings.TrimSpace(t.thought.String())
 	t.thought.Reset()
 	if text != "" {
-		switch t.events++; {
-		case t.events <= maxAgentEvents:
-			_ = t.l.emit(Event{Type: EventAgent, Kind: agentThought, Step: t.w.s.ID, Message: clip(text, maxAgentData)}, false)
-		}
+		t.emit(agentThought, text, nil)
 	}
 }

@@ -23,6 +23,7 @@ type conversation struct {
 	heard  int               // prompts that the agent has been given
 	checks map[string]string // how each ended the last time: passed, failed, skipped
 	talk   *talk             // of ProtocolACP: the process that is there for the next turn; may be nil
+	clock  *turnClock        // of the turn with it
 }
 
 // converse takes an agent's run to its end, from where its journal stands.

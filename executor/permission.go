@@ -20,9 +20,11 @@ const agentPermission = "permission"
 
 // Permit implements acp.Client: it answers by the agent's policy.
 func (k *talk) Permit(ctx context.Context, q acp.Question) (option string, err error) {
-	t := k.now()
-	if t == nil {
-		return "", nil
+	k.mu.Lock()
+	t, said, clock := k.tells, k.said, k.clock
+	k.mu.Unlock()
+	if t == nil || said == nil || said.Err() != nil {
+		return "", nil // no turn, nothing that could be allowed
 	}
 	q.Tool = t.about(q.Tool)
 	verdict := k.a.Permission
@@ -30,7 +32,15 @@ func (k *talk) Permit(ctx context.Context, q acp.Question) (option string, err e
 		verdict = PermissionAllow
 	}
 	if verdict == PermissionAsk {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(said, cancel)()
+		clock.pause()
+		defer clock.resume()
 		approved, err := k.l.askLeave(ctx, t.w.s.ID, q)
+		if ctx.Err() != nil {
+			return "", nil
+		}
 		if err != nil {
 			return "", err
 		}
@@ -137,7 +147,7 @@ func question(q acp.Question) string {
 		b.WriteString(" (" + q.Tool.Kind + ")")
 	}
 	if q.Tool.RawInput != nil {
-		b.WriteString("\n" + string(marshal(q.Tool.RawInput)))
+		b.WriteString("\n" + string(q.Tool.RawInput))
 	}
 	return clip(b.String(), 2<<10)
 }

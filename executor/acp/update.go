@@ -34,7 +34,8 @@ type Tool struct {
 	Kind      string     `json:"kind,omitempty"`   // "read", "edit", "execute" …
 	Status    string     `json:"status,omitempty"` // "pending", "in_progress", "completed", "failed"
 	Locations []Location `json:"locations,omitempty"`
-	RawInput  any        `json:"rawInput,omitempty"`
+	// RawInput is what the tool is called with, as the agent has it.
+	RawInput json.RawMessage `json:"rawInput,omitempty"`
 }
 
 // Location is a file that a tool call is about.
