@@ -138,7 +138,9 @@ func (c *Client) Me(ctx context.Context) (string, error) {
 			return err
 		}
 		user, _, err := gh.Users.Get(ctx, "")
-		me = user.GetLogin()
+		if me = user.GetLogin(); err == nil && me == "" {
+			return errEmpty
+		}
 		return err
 	})
 	if err != nil {

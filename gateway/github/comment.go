@@ -201,9 +201,10 @@ func (c *Client) post(ctx context.Context, r request, number int, body, mark str
 	}
 	err = c.call(ctx, r, func(ctx context.Context, gh *github.Client) error {
 		made, err := write(ctx, gh, c.text(body, trailer))
-		if err == nil {
-			out = made
+		if err == nil && made.ID == 0 {
+			return errEmpty
 		}
+		out = made
 		return err
 	})
 	return out, err

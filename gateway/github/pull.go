@@ -63,7 +63,9 @@ func (c *Client) Pull(ctx context.Context, repo Name, number int) (Pull, error) 
 	var out Pull
 	err := c.call(ctx, request{what: "read a pull request", repo: repo}, func(ctx context.Context, gh *github.Client) error {
 		p, _, err := gh.PullRequests.Get(ctx, repo.Owner, repo.Repo, number)
-		out = pullOf(p)
+		if out = pullOf(p); err == nil && out.Number != number {
+			return errEmpty
+		}
 		return err
 	})
 	return out, err
@@ -102,7 +104,9 @@ func (c *Client) CreatePull(ctx context.Context, repo Name, p NewPull) (Pull, er
 	err := c.call(ctx, request{what: "open a pull request", repo: repo, write: true}, func(ctx context.Context, gh *github.Client) error {
 		made, _, err := gh.PullRequests.Create(ctx, repo.Owner, repo.Repo, &github.NewPullRequest{
 			Title: github.String(c.title(p.Title)), Body: github.String(c.text(p.Body, "")), Head: &p.Head, Base: &p.Base, Draft: &p.Draft})
-		out = pullOf(made)
+		if out = pullOf(made); err == nil && out.Number == 0 {
+			return errEmpty
+		}
 		return err
 	})
 	if !hasStatus(err, http.StatusUnprocessableEntity) {
@@ -130,7 +134,9 @@ func (c *Client) EditPull(ctx context.Context, repo Name, number int, title, bod
 	var out Pull
 	err := c.call(ctx, request{what: "edit a pull request", repo: repo, write: true}, func(ctx context.Context, gh *github.Client) error {
 		p, _, err := gh.PullRequests.Edit(ctx, repo.Owner, repo.Repo, number, &change)
-		out = pullOf(p)
+		if out = pullOf(p); err == nil && out.Number != number {
+			return errEmpty
+		}
 		return err
 	})
 	return out, err

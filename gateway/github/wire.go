@@ -136,17 +136,17 @@ func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse
 // attempt makes one, in its account's lane.
 func (w *wire) attempt(ctx context.Context, gh *github.Client, f func(context.Context, *github.Client) error) error {
 	lane := "account " + strings.ToLower(w.r.repo.Owner)
-	leave, err := w.c.lanes.Enter(ctx, lane, abreast)
-	if err != nil {
-		return err
-	}
 	if w.r.write {
+		// First: who waits to write must not keep others from reading.
 		alone, err := w.c.lanes.Enter(ctx, lane+" writes", 1)
 		if err != nil {
-			leave(0)
 			return err
 		}
 		defer alone(0)
+	}
+	leave, err := w.c.lanes.Enter(ctx, lane, abreast)
+	if err != nil {
+		return err
 	}
 	short, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
@@ -293,9 +293,10 @@ func classify(resp *http.Response, body []byte, now time.Time) error {
 		if code == http.StatusForbidden && !spent && !secondary && after == 0 {
 			return refused
 		}
-		if reset, err := strconv.ParseInt(resp.Header.Get("X-RateLimit-Reset"), 10, 64); err == nil && spent && after == 0 {
-			// A second more: the reset is in whole seconds, and of GitHub's clock.
-			after = max(0, min(time.Unix(reset, 0).Sub(now), maxPause-time.Second)) + time.Second
+		reset, err := strconv.ParseInt(resp.Header.Get("X-RateLimit-Reset"), 10, 64)
+		// A reset that is over is one of a clock that is behind ours: then it does not say.
+		if left := time.Unix(reset, 0).Sub(now); err == nil && spent && after == 0 && left > 0 {
+			after = min(left, maxPause-time.Second) + time.Second // it is in whole seconds
 		}
 		return &passing{err: fmt.Errorf("rate-limited: %s", message), after: after, limited: true}
 	case code == http.StatusRequestTimeout || code >= 500:
@@ -303,6 +304,10 @@ func classify(resp *http.Response, body []byte, now time.Time) error {
 	}
 	return refused
 }
+
+// errEmpty: an answer is a success and does not have what was asked for, as those
+// of what stands between GitHub and us. It is no answer of GitHub's.
+var errEmpty = errors.New("the answer does not have what was asked for")
 
 func hasStatus(err error, code int) bool {
 	var refused *RefusedError
