@@ -439,16 +439,25 @@ func TestTaskTexts(t *testing.T) {
 	for _, x := range []struct{ got, want string }{
 		{taskReceived(task), "🔨 New task received: Fix &lt;!channel&gt; &amp; more"},
 		{taskWorking("running the tests"), "⚙️ running the tests"},
-		{taskRaised(task), "🚀 PR raised: <https://github.example/team/app/pull/7> — awaiting review"},
+		{taskRaised(task), "🚀 PR raised: https://github.example/team/app/pull/7 — awaiting review"},
 		{taskAddressing("please\nrename <!here> this"), `💬 Addressing: "please rename &lt;!here&gt; this"`},
 		{taskPushed(), "✅ Changes pushed, re-review requested"},
-		{taskMerged(task), "🎉 Merged: <https://github.example/team/app/pull/7>"},
+		{taskMerged(task), "🎉 Merged: https://github.example/team/app/pull/7"},
 		{taskFailed(task), "❌ Task failed: no &lt;@U1&gt; here"},
 		{taskFailed(Task{}), "❌ Task failed: no reason is known"},
 		{taskMerged(Task{PRURL: "javascript:x<y>"}), "🎉 Merged: javascript:x&lt;y&gt;"},
 	} {
 		if x.got != x.want {
 			t.Errorf("%q, want %q", x.got, x.want)
+		}
+	}
+	for text, want := range map[string]string{
+		taskRaised(task): `"🚀 PR raised: <https://github.example/team/app/pull/7> — awaiting review"`,
+		taskMerged(task): `"🎉 Merged: <https://github.example/team/app/pull/7>"`,
+		taskReceived(Task{Description: "https://evil.example"}): `"🔨 New task received: https://evil.example"`,
+	} {
+		if m := taskMessage(text); m.Text != text || len(m.Blocks) != 1 || !strings.Contains(shown(t, m), want) {
+			t.Errorf("%s", shown(t, m))
 		}
 	}
 	for seed := range 50 {

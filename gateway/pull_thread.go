@@ -16,15 +16,19 @@ func taskReceived(t Task) string {
 
 func taskWorking(doing string) string { return "⚙️ " + said(doing, 200) }
 
-func taskRaised(t Task) string {
-	return "🚀 PR raised: " + shownURL(t.PRURL) + " — awaiting review"
-}
+func taskRaised(t Task) string { return raisedHead + shownURL(t.PRURL) + " — awaiting review" }
 
 func taskAddressing(excerpt string) string { return `💬 Addressing: "` + said(excerpt, 140) + `"` }
 
 func taskPushed() string { return "✅ Changes pushed, re-review requested" }
 
-func taskMerged(t Task) string { return "🎉 Merged: " + shownURL(t.PRURL) }
+func taskMerged(t Task) string { return mergedHead + shownURL(t.PRURL) }
+
+// What stands before the address of a pull request.
+const (
+	raisedHead = "🚀 PR raised: "
+	mergedHead = "🎉 Merged: "
+)
 
 func taskFailed(t Task) string {
 	why := said(t.Error, 400)
@@ -44,7 +48,7 @@ func answerButtons(run, step string) []slack.Block {
 	return l.blocks
 }
 
-// shownURL is an address as it is: Slack makes it one that can be pressed.
+// shownURL is an address as it is; in a block [taskMessage] makes it one that can be pressed.
 func shownURL(address string) string {
 	if to, ok := linkable(address, notifiableMax/2); ok {
 		return to
@@ -52,10 +56,18 @@ func shownURL(address string) string {
 	return said(address, 200)
 }
 
-// taskMessage is a message of one of the texts.
+// taskMessage is a message of one of the texts. The address of a pull request is a link
+// in it; those that strangers wrote are not.
 func taskMessage(text string) slack.Message {
+	shown := text
+	for _, head := range []string{raisedHead, mergedHead} {
+		if rest, ok := strings.CutPrefix(text, head); ok && strings.HasPrefix(rest, "http") {
+			address, more, _ := strings.Cut(rest, " ")
+			shown = strings.TrimSuffix(head+"<"+address+"> "+more, " ")
+		}
+	}
 	var l layout
-	l.section(text)
+	l.section(shown)
 	first, _, _ := strings.Cut(text, "\n")
 	return slack.Message{Text: cutEscaped(first, notifiableMax), Blocks: l.blocks}
 }
