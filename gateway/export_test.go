@@ -1,5 +1,12 @@
 package gateway
 
+import (
+	"encoding/json"
+	"slices"
+
+	"github.com/ramus-dev/ramus/executor"
+)
+
 // Table is the table of routes, for the authorisation test.
 func (s *Server) Table() []Route { return s.routes() }
 
@@ -11,3 +18,23 @@ func SetMostSessions(s *Server, most int) { s.mcpFront.most = most }
 
 // Arguments are what a client sent to a tool, checked against its schema.
 var Arguments = arguments
+
+// EndSessions ends MCP's sessions, as a restart of the server does.
+func EndSessions(s *Server) {
+	s.mcpFront.mu.Lock()
+	defer s.mcpFront.mu.Unlock()
+	for id, session := range s.mcpFront.sessions {
+		session.end()
+		delete(s.mcpFront.sessions, id)
+	}
+}
+
+// ToolSchemas are the schemas of all tools' arguments, by the tools' names.
+func ToolSchemas() map[string]json.RawMessage {
+	s := &Server{Engineer: new(Engineer), Executor: new(executor.Executor)}
+	schemas := map[string]json.RawMessage{}
+	for _, t := range slices.Concat(s.mcpTools(local), s.sessionTools(local), new(mcpDoor).taskTools(Task{})) {
+		schemas[t.Name] = t.Schema
+	}
+	return schemas
+}

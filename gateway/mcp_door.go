@@ -125,16 +125,14 @@ func (d *mcpDoor) agent() gitd.Person {
 	return gitd.Person{Name: d.visitor.Caller.String(), Email: mailbox(d.visitor.Caller.String()) + "@localhost"}
 }
 
-// longestChain is how many runs may each have asked for the next one.
-const longestChain = 3
-
 // begun is what the session's tools answer: they do not wait for a run that waits for their own.
 type begun struct {
 	Run   string         `json:"run"`
 	State executor.State `json:"state"`
 }
 
-// startTool asks for a run after this one, on the same branch.
+// startTool asks for a run after this one, on the same branch. That run came by no
+// gate and has no policy, so it cannot ask for another: one mention is at most two runs.
 func (d *mcpDoor) startTool(run executor.Run, tool Tool) mcpTool {
 	tool.Description = `Asks for a run on this thread's own branch that begins when yours has ended: a coding agent, another one perhaps, is given the prompt, what it changes is committed after every step, and the project's checks are run at its end. You can ask for one such run; asking again with other words changes nothing.`
 	tool.Schema = strictObject(`"prompt":`+promptSchema("What is to be done, complete in itself.")+`,"agent":`+agentProperty, "prompt")
@@ -147,17 +145,6 @@ func (d *mcpDoor) startTool(run executor.Run, tool Tool) mcpTool {
 			}
 			if err := c.read(&a); err != nil {
 				return toolResult{}, err
-			}
-			length := 1
-			for r := run; r.Parent != "" && length <= longestChain; length++ {
-				before, err := d.x.Run(ctx, r.Parent)
-				if err != nil {
-					return toolResult{}, fmt.Errorf("cannot find the run before this one: %w", err)
-				}
-				r = before
-			}
-			if length > longestChain {
-				return toolResult{}, problem(KindConflict, "%d runs have each asked for the next one, which is the most; end here and say what is left", longestChain)
 			}
 			if a.Agent == "" && run.Agent != nil {
 				a.Agent = run.Agent.Name

@@ -1,0 +1,76 @@
+package gateway_test
+
+import (
+	"encoding/json"
+	"slices"
+	"testing"
+
+	"github.com/ramus-dev/ramus/gateway"
+)
+
+// Whatever a client sends to a tool is refused, or is an object that has what the tool's schema asks for.
+func FuzzToolArguments(f *testing.F) {
+	schemas := gateway.ToolSchemas()
+	for _, args := range []string{
+		``, `null`, `{}`, `[]`, `"x"`, `1`, `{`, `{"description":"x"}`, `{"description":""}`, `{"description":"x","bogus":1}`, `{"description":"x","description":1}`,
+		`{"task_id":"x"}`, `{"task_id":"x","text":"y","key":"z"}`, `{"prompt":"x","caller":"run:y","wait":false}`, `{"run":"x/y"}`,
+		`{"path":"a","content":"b","caller":"c","repo":"d"}`, `{"pattern":"**","repo":"app"}`, `{"message":"m","files":["a"]}`, `{"message":"m","files":[1]}`,
+		`{"description":"\ud800"}`, `{"DESCRIPTION":"x"}`, `{"description":{"a":[[[[]]]]}}`, `{"wait":"true","prompt":"x"}`,
+	} {
+		f.Add(args)
+	}
+	f.Fuzz(func(t *testing.T, args string) {
+		for name, schema := range schemas {
+			got, err := gateway.Arguments(schema, json.RawMessage(args))
+			if err != nil {
+				continue
+			}
+			var given map[string]json.RawMessage
+			if err := json.Unmarshal(got, &given); err != nil {
+				t.Fatalf("%s takes %q: %v", name, args, err)
+			}
+			var s struct {
+				Required   []string                   `json:"required"`
+				Properties map[string]json.RawMessage `json:"properties"`
+			}
+			if err := json.Unmarshal(schema, &s); err != nil {
+				t.Fatal(err)
+			}
+			for _, key := range s.Required {
+				if _, ok := given[key]; !ok {
+					t.Errorf("%s takes %q without %s", name, args, key)
+				}
+			}
+			for key := range given {
+				if s.Properties[key] == nil {
+					t.Errorf("%s takes %q with %s", name, args, key)
+				}
+			}
+		}
+	})
+}
+
+// Every tool's schema is strict, and says what each argument is.
+func TestToolSchemas(t *testing.T) {
+	for name, schema := range gateway.ToolSchemas() {
+		var s struct {
+			Type       string
+			Required   []string
+			Properties map[string]struct{ Type, Description string }
+		}
+		if err := json.Unmarshal(schema, &s); err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if s.Type != "object" || slices.Contains(s.Required, "") {
+			t.Errorf("%s: %s", name, schema)
+		}
+		for key, p := range s.Properties {
+			if p.Type == "" || p.Description == "" {
+				t.Errorf("%s: argument %s: %+v", name, key, p)
+			}
+		}
+		if _, err := gateway.Arguments(schema, json.RawMessage(`{"surely_not":1}`)); err == nil {
+			t.Errorf("%s takes what it does not know", name)
+		}
+	}
+}
