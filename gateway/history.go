@@ -31,6 +31,8 @@ type history struct {
 	reason executor.Reason // of the last failure
 	// retried: it was taken up again since something was published.
 	retried bool
+	// gaveUp: since the last work began something was left alone, and that was told.
+	gaveUp bool
 }
 
 // item is one thing that people, or checks, say about a task's work.
@@ -123,8 +125,8 @@ const (
 	workBegun     = "begun"
 	workEnded     = "ended"
 	workPublished = "published"
-	workFailed    = "failed" // the task
-	workRetried   = "retried"
+	workFailed    = "failed"  // the task
+	workRetried   = "retried" // the task; step: work that is published again
 )
 
 func heard(i item) executor.Event {
@@ -153,7 +155,7 @@ func (h *history) add(e executor.Event) error {
 				h.heard = append(h.heard, i)
 			}
 		case heardLeft:
-			h.left[e.Step] = true
+			h.left[e.Step], h.gaveUp = true, true
 		case heardCommits:
 			var commits []string
 			if err := json.Unmarshal(e.Data, &commits); err != nil {
@@ -175,7 +177,7 @@ func (h *history) add(e executor.Event) error {
 				return bad(err)
 			}
 			if e.Kind == workBegun {
-				h.works, h.people = append(h.works, w), nil
+				h.works, h.people, h.gaveUp = append(h.works, w), nil, false
 			} else if n := w.N - 1; n >= 0 && n < len(h.works) {
 				own := &h.works[n]
 				own.Ended, own.OK, own.Error, own.Head = true, w.OK, w.Error, w.Head
@@ -187,6 +189,9 @@ func (h *history) add(e executor.Event) error {
 			h.pushed, h.retried = e.Commit, false
 		case workRetried:
 			h.retried = true
+			if n := len(h.works); n > 0 && e.Step == h.works[n-1].id() {
+				h.works[n-1].Published = ""
+			}
 		case workFailed:
 			h.fails++
 			h.reason = executor.Reason(e.Reason)

@@ -300,6 +300,9 @@ func (j *job) address(ctx context.Context) error {
 		for _, i := range waiting {
 			events = append(events, executor.Event{Type: executor.EventHeard, Kind: heardLeft, Step: i.Key})
 		}
+		if past.gaveUp {
+			return j.amend(ctx, nil, events...)
+		}
 		text := fmt.Sprintf("%s, and was repaired %s already. A person has to look: a comment goes on.", failing(waiting), times(past.repairs()))
 		events = append(events, j.toGitHub("left:"+waiting[0].Key, message{Kind: mailSay, Text: text})...)
 		events = append(events, j.toSlack("left:"+waiting[0].Key, text)...)
@@ -498,7 +501,8 @@ func (j *job) fail(ctx context.Context, reason executor.Reason, text string, eve
 	events = append(events, executor.Event{Type: executor.EventWork, Kind: workFailed, Reason: string(reason), Message: text})
 	t.Error = text
 	events = append(events, j.toSlack(key, taskFailed(t))...)
-	if t.PRNumber != 0 && !past.closed {
+	closed := past.closed || slices.ContainsFunc(events, func(e executor.Event) bool { return e.Kind == heardClosed })
+	if t.PRNumber != 0 && !closed { // who closed it knows
 		events = append(events, j.toGitHub(key, message{Kind: mailFailed, Text: text})...)
 	}
 	return j.amendOpen(ctx, func(t *Task) { t.Status, t.Error = executor.StateFailed, text }, events...)
@@ -537,10 +541,10 @@ func (j *job) retry(ctx context.Context, by gitd.Person) error {
 	case any && w.Published != "":
 		status = executor.StateAwaitingReview
 		if _, _, shared := j.upstream(t.Repo); shared && (t.PRNumber == 0 || past.closed) {
-			// The one there is was closed, or could not be opened.
+			// The one there is was closed, or could not be opened; its branch may be gone, too.
 			t.PRNumber, t.PRURL, status = 0, "", executor.StateRunning
+			events[0].Step = w.id()
 			events = append(events, executor.Event{Type: executor.EventHeard, Kind: heardReopened})
-			events = append(events, j.toGitHub("pull:again-"+strconv.Itoa(past.fails), message{Kind: mailPull, Work: w.N})...)
 		}
 	case any:
 		status = executor.StateRunning

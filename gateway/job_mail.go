@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor"
@@ -213,7 +214,7 @@ func (j *job) openPull(ctx context.Context, t Task, name github.Name) (where str
 		return "", nil, nil, err
 	}
 	t.PRURL, t.PRNumber = p.URL, p.Number
-	more = j.toSlack("raised", taskRaised(t))
+	more = j.toSlack("raised:"+strconv.Itoa(p.Number), taskRaised(t))
 	if len(j.Labels) > 0 {
 		more = append(more, j.toGitHub("labels", message{Kind: mailLabels})...)
 	}

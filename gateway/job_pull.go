@@ -224,6 +224,7 @@ func (j *job) merged(ctx context.Context, t Task) error {
 
 // reopened goes on with a task whose pull request had been closed.
 func (j *job) reopened(ctx context.Context) error {
+	j.news.Store(true) // for what was said meanwhile
 	return j.amend(ctx, func(t *Task) {
 		if t.Status == executor.StateFailed {
 			t.Status, t.Error = executor.StateAwaitingReview, ""
@@ -276,7 +277,9 @@ func (j *job) publish(ctx context.Context, w work) error {
 	}
 	events := []executor.Event{published}
 	if t.PRNumber == 0 {
-		return j.amend(ctx, nil, append(events, j.toGitHub("pull:"+w.id(), message{Kind: mailPull, Work: w.N})...)...)
+		// After a failure the same work may get another one.
+		key := fmt.Sprintf("pull:%s:%d", w.id(), past.fails)
+		return j.amend(ctx, nil, append(events, j.toGitHub(key, message{Kind: mailPull, Work: w.N})...)...)
 	}
 	for _, i := range past.said(w.Keys) {
 		if i.Comment != nil || i.Review != nil && i.Review.Body != "" {

@@ -44,8 +44,8 @@ const chatOwner = "U01"
 
 // newChatServer makes the data folder, with the sample as the repository
 // "sample", and does not start the server. settings are lines of the configuration; without an
-// engine in them it is the Sandbox.
-func newChatServer(t testing.TB, settings string) *chatServer {
+// engine in them it is the Sandbox. options are of the stand-in.
+func newChatServer(t testing.TB, settings string, options ...func(*slacktest.Server)) *chatServer {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "chat")
 	if err != nil {
@@ -60,7 +60,7 @@ func newChatServer(t testing.TB, settings string) *chatServer {
 			t.Fatal(err)
 		}
 	}
-	s := &chatServer{t: t, slack: slacktest.New(t), binary: filepath.Join(dir, "bin", "ramus"), data: filepath.Join(dir, "data")}
+	s := &chatServer{t: t, slack: slacktest.New(t, options...), binary: filepath.Join(dir, "bin", "ramus"), data: filepath.Join(dir, "data")}
 	s.slack.AckTime = 10 * time.Second
 	build := exec.Command("go", "build", "-o", s.binary, ".")
 	build.Env = append(os.Environ(), "CGO_ENABLED=0")
