@@ -46,6 +46,7 @@ func openShop(t *testing.T, change func(*gateway.Engineer)) *shop {
 			Slack: &slack.Client{URL: k.slack.API(), Token: k.slack.Token}, Channel: "C01",
 			Gather: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(testWriter{t}, nil)),
 		}
+		s.Executor.Upstreams = map[string]executor.Upstream{"app": {Upstream: upstream}}
 		s.Engineer, s.GitHubSecret = k.engineer, k.github.HookSecret
 		if change != nil {
 			change(k.engineer)
@@ -93,7 +94,7 @@ func (k *shop) submit(lines ...string) gateway.Task {
 // until waits for a task to be as wanted.
 func (k *shop) until(id, what string, ready func(gateway.Task) bool) gateway.Task {
 	k.t.Helper()
-	ctx, cancel := context.WithTimeout(k.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(k.t.Context(), 2*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()

@@ -1,0 +1,436 @@
+package gateway_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/github/githubtest"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+var ada = gitd.Person{Name: "Ada", Email: "ada@example.org"}
+
+// raised hands over a task and waits for its pull request.
+func (k *shop) raised(lines ...string) gateway.Task {
+	k.t.Helper()
+	return k.settled(k.submit(lines...).ID, executor.StateAwaitingReview)
+}
+
+// worked waits until a task has been worked on so often, and waits for review again.
+func (k *shop) worked(id string, times int) gateway.Task {
+	k.t.Helper()
+	return k.until(id, fmt.Sprintf("work %d", times), func(t gateway.Task) bool {
+		return len(t.Work) == times && t.Status == executor.StateAwaitingReview && t.Unposted == 0
+	})
+}
+
+// failed waits for a task to fail, and holds what is said of it against a text.
+func (k *shop) failed(id, want string) gateway.Task {
+	k.t.Helper()
+	t := k.settled(id, executor.StateFailed)
+	thread := k.thread(t)
+	if last := thread[len(thread)-1]; !strings.Contains(t.Error, want) || !strings.HasPrefix(last, "❌ Task failed: ") {
+		k.t.Errorf("failed with %q, want %q; the thread: %q", t.Error, want, thread)
+	}
+	return t
+}
+
+func (k *shop) retry(id string) {
+	k.t.Helper()
+	if _, err := k.engineer.Retry(k.t.Context(), id, ada); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// reads checks a file of a branch at GitHub.
+func (k *shop) reads(branch, path, want string) {
+	k.t.Helper()
+	if got, err := k.repo.File(branch, path); err != nil || got != want {
+		k.t.Errorf("%s of %s is %q, %v; want %q", path, branch, got, err, want)
+	}
+}
+
+// must ends the test on a refusal of what a person does.
+func must[V any](t *testing.T) func(V, error) V {
+	return func(v V, err error) V {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// told are the comments of ramus in the conversation of a pull request.
+func (k *shop) told(number int) (texts []string) {
+	for _, c := range k.repo.Pull(number).Comments {
+		if c.User == "ramus[bot]" {
+			texts = append(texts, c.Body)
+		}
+	}
+	return texts
+}
+
+// prompts are what the agent was told in a run, if it has begun.
+func (k *shop) prompts(run string) string {
+	var b strings.Builder
+	for e, err := range k.Executor.Events(k.t.Context(), run, 0, false) {
+		if err != nil {
+			break
+		}
+		fmt.Fprintln(&b, e.Command, e.Message)
+	}
+	return b.String()
+}
+
+// TestEngineerTogether: what people pushed to the branch is there before work goes on.
+func TestEngineerTogether(t *testing.T) {
+	k := openShop(t, nil)
+	task := k.raised("write made.txt made")
+	must[string](t)(k.repo.Push("reviewer", task.Branch, "Add theirs", map[string]string{"theirs.txt": "theirs"}))
+	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "run cat theirs.txt >>made.txt"))
+	task = k.worked(task.ID, 2)
+	k.reads(task.Branch, "made.txt", "made\ntheirs")
+	k.reads(task.Branch, "theirs.txt", "theirs")
+	if p := k.prompts(task.Work[1]); !strings.Contains(p, "Add theirs") {
+		t.Errorf("the agent was told\n%s", p)
+	}
+
+	// A commit that comes while the agent works is brought together with its own.
+	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "append late.txt ours\nsleep 1"))
+	k.until(task.ID, "the third work", func(t gateway.Task) bool {
+		return len(t.Work) == 3 && t.Status == executor.StateAddressingComments && strings.Contains(k.prompts(t.Work[2]), "late.txt")
+	})
+	must[string](t)(k.repo.Push("reviewer", task.Branch, "Add more", map[string]string{"theirs.txt": "theirs\nmore"}))
+	task = k.worked(task.ID, 3)
+	k.reads(task.Branch, "late.txt", "ours")
+	k.reads(task.Branch, "theirs.txt", "theirs\nmore")
+
+	// One that says something else about the same line cannot be.
+	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "write made.txt ours\nsleep 1"))
+	k.until(task.ID, "the fourth work", func(t gateway.Task) bool {
+		return len(t.Work) == 4 && t.Status == executor.StateAddressingComments && strings.Contains(k.prompts(t.Work[3]), "made.txt ours")
+	})
+	theirs := must[string](t)(k.repo.Push("reviewer", task.Branch, "Say otherwise", map[string]string{"made.txt": "otherwise"}))
+	task = k.failed(task.ID, "conflict with ramus's own in made.txt")
+	if head := k.repo.Head(task.Branch); head != theirs {
+		t.Errorf("the branch is at %s, want %s", head, theirs)
+	}
+	if told := k.told(task.PRNumber); len(told) != 1 || !strings.Contains(told[0], "could not finish") {
+		t.Errorf("the pull request was told %q", told)
+	}
+	must[string](t)(k.repo.Push("reviewer", task.Branch, "Say nothing", map[string]string{"made.txt": "made\ntheirs"}))
+	k.retry(task.ID)
+	task = k.worked(task.ID, 4)
+	k.reads(task.Branch, "made.txt", "ours")
+	for _, p := range k.repo.Pull(task.PRNumber).Lines {
+		if p.ReplyTo != 0 {
+			continue
+		}
+		replies := 0
+		for _, r := range k.repo.Pull(task.PRNumber).Lines {
+			if r.ReplyTo == p.ID {
+				replies++
+			}
+		}
+		if replies != 1 {
+			t.Errorf("comment %q has %d replies", p.Body, replies)
+		}
+	}
+	if t.Failed() {
+		t.Log(k.story(task))
+	}
+}
+
+// TestEngineerForced: a branch that was force-pushed is told, not fought, and
+// retry goes on from what is there.
+func TestEngineerForced(t *testing.T) {
+	k := openShop(t, nil)
+	task := k.raised("write made.txt made")
+	forced := must[string](t)(k.repo.ForcePush("reviewer", task.Branch, "Begin anew", map[string]string{"anew.txt": "anew\n"}))
+	must[int64](t)(k.repo.Comment("reviewer", task.PRNumber, "@ramus go on\nappend anew.txt more"))
+	task = k.failed(task.ID, "force-pushed the branch")
+	if head := k.repo.Head(task.Branch); head != forced {
+		t.Errorf("the branch is at %s, want %s", head, forced)
+	}
+	if told := k.told(task.PRNumber); len(told) != 1 || !strings.Contains(told[0], "force-pushed") {
+		t.Errorf("the pull request was told %q", told)
+	}
+	k.retry(task.ID)
+	task = k.worked(task.ID, 2)
+	k.reads(task.Branch, "anew.txt", "anew\nmore")
+	if _, err := k.repo.File(task.Branch, "made.txt"); err == nil {
+		t.Error("what was done away with is back")
+	}
+	if _, err := k.repo.Git("merge-base", "--is-ancestor", forced, task.Branch); err != nil {
+		t.Errorf("what was force-pushed is not in the history: %v", err)
+	}
+	if told := k.told(task.PRNumber); len(told) != 2 { // what failed, and the answer
+		t.Errorf("the pull request was told %q", told)
+	}
+	if t.Failed() {
+		t.Log(k.story(task))
+	}
+}
+
+// TestEngineerDeleted: so is one that was deleted, and retry brings it back.
+func TestEngineerDeleted(t *testing.T) {
+	k := openShop(t, nil)
+	task := k.raised("write made.txt made")
+	if err := k.repo.DeleteBranch("reviewer", task.Branch); err != nil {
+		t.Fatal(err)
+	}
+	task = k.failed(task.ID, "closed without being merged")
+	if head := k.repo.Head(task.Branch); head != "" {
+		t.Errorf("the branch is back at %s", head)
+	}
+	was := task.PRNumber
+	k.retry(task.ID)
+	task = k.until(task.ID, "another pull request", func(t gateway.Task) bool {
+		return t.PRNumber != 0 && t.PRNumber != was && t.Status == executor.StateAwaitingReview && t.Unposted == 0
+	})
+	k.reads(task.Branch, "made.txt", "made")
+	must[int64](t)(k.repo.Comment("reviewer", task.PRNumber, "@ramus\nappend made.txt more"))
+	task = k.worked(task.ID, 2)
+	k.reads(task.Branch, "made.txt", "made\nmore")
+	if n := len(k.repo.Pulls()); n != 2 {
+		t.Errorf("%d pull requests", n)
+	}
+	thread := strings.Join(k.thread(task), "\n")
+	if strings.Count(thread, "🚀") != 2 {
+		t.Errorf("the thread says\n%s", thread)
+	}
+	if t.Failed() {
+		t.Log(k.story(task))
+	}
+}
+
+// TestEngineerReopened: closing without a merge ends a task, reopening takes it up
+// again, with what was said meanwhile.
+func TestEngineerReopened(t *testing.T) {
+	k := openShop(t, nil)
+	task := k.raised("write made.txt made")
+	if err := k.repo.Close("reviewer", task.PRNumber); err != nil {
+		t.Fatal(err)
+	}
+	task = k.failed(task.ID, "closed without being merged")
+	k.until(task.ID, "no container", func(gateway.Task) bool {
+		status, err := k.Executor.Caller(t.Context(), "conv:"+task.ID)
+		return err == nil && status.Container == nil
+	})
+	must[int64](t)(k.repo.Comment("reviewer", task.PRNumber, "@ramus\nappend made.txt more"))
+	if err := k.repo.Reopen("reviewer", task.PRNumber); err != nil {
+		t.Fatal(err)
+	}
+	task = k.worked(task.ID, 2)
+	k.reads(task.Branch, "made.txt", "made\nmore")
+	if told := k.told(task.PRNumber); len(told) != 1 {
+		t.Errorf("the pull request was told %q", told)
+	}
+	if t.Failed() {
+		t.Log(k.story(task))
+	}
+}
+
+// TestEngineerChecks: failed checks are repaired, so often and no more, and a
+// person's word goes on.
+func TestEngineerChecks(t *testing.T) {
+	k := openShop(t, func(e *gateway.Engineer) { e.Repairs = 2 })
+	task := k.raised("write made.txt made")
+	fail := func(n int) {
+		t.Helper()
+		must[int64](t)(k.repo.Check(task.Branch, githubtest.Check{Name: "test", Conclusion: "failure", Title: "It fails", Summary: fmt.Sprintf("append made.txt repair-%d", n)}))
+	}
+	must[int64](t)(k.repo.Check(task.Branch, githubtest.Check{Name: "lint", Conclusion: "success"}))
+	for n := 1; n <= 2; n++ {
+		fail(n)
+		task = k.worked(task.ID, n+1)
+	}
+	k.reads(task.Branch, "made.txt", "made\nrepair-1\nrepair-2")
+	fail(3)
+	k.until(task.ID, "the cap", func(t gateway.Task) bool { return t.Unposted == 0 && len(k.told(t.PRNumber)) == 1 })
+	fail(4) // that is told once, however often it fails
+	k.until(task.ID, "what is left", func(t gateway.Task) bool { return strings.Count(k.story(t), " heard left ") == 2 })
+	must[int64](t)(k.repo.Comment("reviewer", task.PRNumber, "@ramus\nappend made.txt by-a-person"))
+	task = k.worked(task.ID, 4)
+	k.reads(task.Branch, "made.txt", "made\nrepair-1\nrepair-2\nby-a-person")
+	fail(5)
+	task = k.worked(task.ID, 5)
+	k.reads(task.Branch, "made.txt", "made\nrepair-1\nrepair-2\nby-a-person\nrepair-5")
+	told := k.told(task.PRNumber)
+	if len(told) != 2 || !strings.Contains(told[0], "A person has to look") || !strings.Contains(told[0], "test") || strings.Contains(told[0], "lint") {
+		t.Errorf("the pull request was told %q", told)
+	}
+	if t.Failed() {
+		t.Log(k.story(task))
+	}
+}
+
+// TestEngineerStrangers: who may not write to the repository is not heard, nor are
+// bots, nor what is said to others.
+func TestEngineerStrangers(t *testing.T) {
+	k := openShop(t, nil)
+	k.repo.SetPublic()
+	k.github.AddUser("stranger", "")
+	k.github.AddUser("other[bot]", "write")
+	task := k.raised("write made.txt made")
+	for _, who := range []string{"visitor", "stranger", "other[bot]"} {
+		must[int64](t)(k.repo.CommentLine(who, task.PRNumber, "made.txt", 1, "append made.txt "+who))
+		must[int64](t)(k.repo.Comment(who, task.PRNumber, "@ramus\nappend made.txt "+who))
+	}
+	must[int64](t)(k.repo.Review("visitor", task.PRNumber, "changes_requested", "append made.txt visitor"))
+	must[int64](t)(k.repo.Review("visitor", task.PRNumber, "approved", "good"))
+	must[int64](t)(k.repo.Comment("reviewer", task.PRNumber, "append made.txt to-others; mail@ramus.example is no mention, nor is @ramus-team"))
+	must[int64](t)(k.repo.Comment("reviewer", task.PRNumber, "Hey @Ramus, please:\nappend made.txt mentioned"))
+	task = k.worked(task.ID, 2)
+	k.reads(task.Branch, "made.txt", "made\nmentioned")
+	pull := k.repo.Pull(task.PRNumber)
+	if told := k.told(task.PRNumber); len(told) != 1 || len(pull.Lines) != 3 || task.Approved {
+		t.Errorf("approved: %v; %q\n%v", task.Approved, told, pull)
+	}
+	if t.Failed() {
+		t.Log(k.story(task))
+	}
+}
+
+// TestEngineerReviews: a later request for changes undoes an approval, and what
+// is said together is worked on together.
+func TestEngineerReviews(t *testing.T) {
+	k := openShop(t, func(e *gateway.Engineer) { e.Gather = 300 * time.Millisecond })
+	k.github.AddUser("second", "write")
+	task := k.raised("write made.txt made", "write other.txt other")
+	if err := k.repo.Approve("reviewer", task.PRNumber, "good"); err != nil {
+		t.Fatal(err)
+	}
+	k.until(task.ID, "the approval", func(t gateway.Task) bool { return t.Approved })
+	must[int64](t)(k.repo.Review("reviewer", task.PRNumber, "changes_requested", "append made.txt review",
+		githubtest.Line{Path: "made.txt", Line: 1, Body: "append made.txt first"}, githubtest.Line{Path: "other.txt", Line: 1, Body: "append other.txt second"}))
+	must[int64](t)(k.repo.CommentLine("second", task.PRNumber, "made.txt", 1, "append made.txt third"))
+	must[int64](t)(k.repo.Comment("second", task.PRNumber, "@ramus\nappend made.txt fourth"))
+	task = k.worked(task.ID, 2)
+	if task.Approved {
+		t.Error("it is still approved")
+	}
+	k.reads(task.Branch, "made.txt", "made\nreview\nfirst\nthird\nfourth")
+	k.reads(task.Branch, "other.txt", "other\nsecond")
+	pull := k.repo.Pull(task.PRNumber)
+	requested := slices.Sorted(slices.Values(pull.Requested))
+	if len(pull.Lines) != 6 || len(k.told(pull.Number)) != 2 || !slices.Equal(requested, []string{"reviewer", "second"}) {
+		t.Errorf("%v %q", pull, k.told(pull.Number))
+	}
+	if thread := strings.Join(k.thread(task), "\n"); strings.Count(thread, "💬") != 1 || strings.Count(thread, "✅") != 1 {
+		t.Errorf("the thread says\n%s", thread)
+	}
+	// What a person says again is said again.
+	must[int64](t)(k.repo.Reply("reviewer", pull.Number, pull.Lines[0].ID, "append made.txt once-more"))
+	task = k.worked(task.ID, 3)
+	k.reads(task.Branch, "made.txt", "made\nreview\nfirst\nthird\nfourth\nonce-more")
+	if err := k.repo.Approve("reviewer", task.PRNumber, "good"); err != nil {
+		t.Fatal(err)
+	}
+	k.until(task.ID, "the approval", func(t gateway.Task) bool { return t.Approved })
+	if t.Failed() {
+		t.Log(k.story(task))
+	}
+}
+
+// TestEngineerCancelled: a task that is cancelled leaves nothing at work, and its
+// branch unless that is to go, too.
+func TestEngineerCancelled(t *testing.T) {
+	for _, drop := range []bool{false, true} {
+		k := openShop(t, nil)
+		task := k.submit("write made.txt made", "hang")
+		k.until(task.ID, "an agent at work", func(t gateway.Task) bool {
+			status, err := k.Executor.Caller(k.t.Context(), "conv:"+t.ID)
+			return err == nil && status.Container != nil && len(t.Work) == 1
+		})
+		if _, err := k.engineer.Cancel(t.Context(), task.ID, drop, ada); err != nil {
+			t.Fatal(err)
+		}
+		task = k.failed(task.ID, "cancelled by Ada")
+		status, err := k.Executor.Caller(t.Context(), "conv:"+task.ID)
+		if err != nil || status.Container != nil {
+			t.Errorf("%+v, %v", status, err)
+		}
+		repo, err := k.Git.Repo("app")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := repo.Resolve(t.Context(), "refs/heads/"+task.Caller().Branch()); (err != nil) != drop {
+			t.Errorf("drop %v: the branch: %v", drop, err)
+		}
+		if len(k.repo.Pulls()) != 0 || k.repo.Head(task.Branch) != "" {
+			t.Errorf("GitHub has it: %v", k.repo.Pulls())
+		}
+		if t.Failed() {
+			t.Log(k.story(task))
+		}
+	}
+}
+
+// TestEngineerRetried: a task whose agent failed is taken up again, with what
+// the agent had done.
+func TestEngineerRetried(t *testing.T) {
+	k := openShop(t, nil)
+	task := k.submit("append made.txt made", "run test -e once || { touch once; kill -KILL $PPID; }", "append made.txt done")
+	task = k.failed(task.ID, "")
+	if len(k.repo.Pulls()) != 0 || len(task.Work) != 1 {
+		t.Errorf("%+v %v", task, k.repo.Pulls())
+	}
+	k.retry(task.ID)
+	task = k.worked(task.ID, 2)
+	k.reads(task.Branch, "made.txt", "made\nmade\ndone")
+	// One that fails in review: the comment is worked on by the next attempt.
+	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "run test -e twice || { touch twice; kill -KILL $PPID; }\nappend made.txt twice"))
+	task = k.failed(task.ID, "")
+	k.retry(task.ID)
+	task = k.worked(task.ID, 4)
+	k.reads(task.Branch, "made.txt", "made\nmade\ndone\ntwice")
+	if pull := k.repo.Pull(task.PRNumber); len(pull.Lines) != 2 || len(k.told(task.PRNumber)) != 1 || len(k.repo.Pulls()) != 1 {
+		t.Errorf("%v", pull)
+	}
+	if _, err := k.engineer.Retry(t.Context(), task.ID, ada); err == nil {
+		t.Error("a task that has not failed was retried")
+	}
+	if t.Failed() {
+		t.Log(k.story(task))
+	}
+}
+
+// TestEngineerTwo: two tasks work on one repository at once, and the base moves meanwhile.
+func TestEngineerTwo(t *testing.T) {
+	k := openShop(t, nil)
+	one, two := k.submit("write one.txt one", "sleep 1"), k.submit("write two.txt two", "sleep 1")
+	one, two = k.settled(one.ID, executor.StateAwaitingReview), k.settled(two.ID, executor.StateAwaitingReview)
+	must[string](t)(k.repo.Merge("reviewer", one.PRNumber, "merge"))
+	k.settled(one.ID, executor.StateComplete)
+	repo, err := k.Git.Repo("app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	follows := func(want string) {
+		t.Helper()
+		k.until(two.ID, "the base", func(gateway.Task) bool {
+			head, err := repo.Resolve(t.Context(), "refs/heads/main")
+			return err == nil && string(head) == want
+		})
+	}
+	follows(k.repo.Head("main"))
+	must[string](t)(k.repo.Push("developer", "main", "Go on", map[string]string{"base.txt": "base"}))
+	follows(k.repo.Head("main"))
+	must[int64](t)(k.repo.CommentLine("reviewer", two.PRNumber, "two.txt", 1, "append two.txt more"))
+	two = k.worked(two.ID, 2)
+	must[string](t)(k.repo.Merge("reviewer", two.PRNumber, "rebase"))
+	k.settled(two.ID, executor.StateComplete)
+	k.reads("main", "one.txt", "one")
+	k.reads("main", "two.txt", "two\nmore")
+	follows(k.repo.Head("main"))
+	if n := len(k.repo.Pulls()); n != 2 {
+		t.Errorf("%d pull requests", n)
+	}
+}
