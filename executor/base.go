@@ -254,9 +254,9 @@ func (x *Executor) refreshBase(ctx context.Context, d Deploy, progress io.Writer
 // platform is what dependencies are fetched for: engines work on this machine.
 const platform = runtime.GOOS + "-" + runtime.GOARCH
 
-// openRepo is Git.Repo, but a repository that is configured and was never
+// OpenRepo is Git.Repo, but a repository that is configured and was never
 // imported is fetched on the spot, as shallow as can be.
-func (x *Executor) openRepo(ctx context.Context, name string) (*gitd.Repo, error) {
+func (x *Executor) OpenRepo(ctx context.Context, name string) (*gitd.Repo, error) {
 	repo, err := x.Git.Repo(name)
 	up := x.Upstreams[name]
 	if !errors.Is(err, gitd.ErrNotFound) || up.URL == "" {

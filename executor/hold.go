@@ -34,7 +34,7 @@ func (x *Executor) hold(ctx context.Context, kind Kind, r Request, record json.R
 	if err != nil {
 		return Run{}, false, err
 	}
-	repo, err := x.openRepo(ctx, r.Repo)
+	repo, err := x.OpenRepo(ctx, r.Repo)
 	if err != nil {
 		return Run{}, false, err
 	}

@@ -348,7 +348,7 @@ func (x *Executor) planWork(ctx context.Context, r Request, p *plan) error {
 
 func (x *Executor) planRepo(ctx context.Context, p *plan) (err error) {
 	if p.repo == nil && p.run.Repo != "" {
-		p.repo, err = x.openRepo(ctx, p.run.Repo)
+		p.repo, err = x.OpenRepo(ctx, p.run.Repo)
 	}
 	return err
 }

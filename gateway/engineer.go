@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -335,19 +336,19 @@ func (e *Engineer) workplace(ctx context.Context, s Submission) (repo, base stri
 		if err != nil {
 			return "", "", err
 		}
-		var names []string
+		names := slices.Collect(maps.Keys(e.Executor.Upstreams)) // some may never have been fetched
 		for _, r := range all {
 			if r.Name() != houseRepo {
 				names = append(names, r.Name())
 			}
 		}
-		if len(names) != 1 {
-			slices.Sort(names)
+		slices.Sort(names)
+		if names = slices.Compact(names); len(names) != 1 {
 			return "", "", invalid("it names no repository; there are %s", strings.Join(names, ", "))
 		}
 		repo = names[0]
 	}
-	r, err := e.Git.Repo(repo)
+	r, err := e.Executor.OpenRepo(ctx, repo)
 	if err != nil {
 		return "", "", err
 	}

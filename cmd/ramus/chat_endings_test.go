@@ -221,7 +221,8 @@ func (s *chatServer) sealed() (runs []sealedRun) {
 		repo, ref, _ := strings.Cut(strings.TrimSpace(line), " ")
 		r := sealedRun{files: untar(s.t, strings.NewReader(s.sh(s.data, `git -C "$0" archive --format=tar "$1"`, repo, ref)))}
 		for name, v := range map[string]any{"run.json": &r.Run, "evidence/manifest.json": &r.manifest} {
-			if err := json.Unmarshal(r.files[name], v); err != nil {
+			// The record of a task is evidence of no work of its own.
+			if err := json.Unmarshal(r.files[name], v); err != nil && (name == "run.json" || r.files[name] != nil || !strings.HasSuffix(ref, "/task")) {
 				s.t.Errorf("%s: %s: %v", ref, name, err)
 			}
 		}
