@@ -35,7 +35,7 @@ func openServer(t testing.TB, keyFile string) *Server {
 func TestToken(t *testing.T) {
 	s := openServer(t, "")
 	in := Grant{
-		Subject: "run:fancy-mallard", Repo: "team/a", Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/*"},
+		Subject: "run:fancy-mallard", Person: Person{Name: "Ann A.", Email: "ann@example.org"}, Repo: "team/a", Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/*"},
 		Force: true, Delete: true, Scopes: []string{"read"}, Expires: time.Now().Add(time.Hour).Truncate(time.Second),
 	}
 	token, err := s.Sign(in)
@@ -55,6 +55,8 @@ func TestToken(t *testing.T) {
 		"all refs":       {Subject: "x", Repo: "a", Write: []string{"*"}, Expires: in.Expires},
 		"bad read":       {Subject: "x", Repo: "a", Read: []string{"!refs/heads/a"}, Expires: in.Expires},
 		"control":        {Subject: "x\n", Repo: "a", Expires: in.Expires},
+		"control name":   {Subject: "x", Person: Person{Name: "a\nb"}, Repo: "a", Expires: in.Expires},
+		"long address":   {Subject: "x", Person: Person{Email: strings.Repeat("x", 201)}, Repo: "a", Expires: in.Expires},
 		"too long":       {Subject: "x", Repo: "a", Scopes: []string{strings.Repeat("x", tokenMax)}, Expires: in.Expires},
 	} {
 		if _, err := s.Sign(g); !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrTooLarge) {

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/google/go-github/v66/github"
 )
@@ -158,7 +159,7 @@ func (s *SignIn) user(ctx context.Context, token string) (User, error) {
 	if err != nil {
 		return User{}, fmt.Errorf("cannot tell who signed in: %w", plain(err))
 	}
-	u := User{ID: me.GetID(), Login: me.GetLogin(), Name: clip(me.GetName(), 200)}
+	u := User{ID: me.GetID(), Login: me.GetLogin(), Name: oneLine(me.GetName())}
 	host := "github.com"
 	if site, err := url.Parse(s.site("")); err == nil {
 		host = site.Hostname()
@@ -190,6 +191,20 @@ func (s *SignIn) user(ctx context.Context, token string) (User, error) {
 		}
 		page.Page = resp.NextPage
 	}
+}
+
+// maxName bounds the name of a person, in bytes.
+const maxName = 150
+
+// oneLine makes a name, which may be anything, fit for a line of a commit or a log.
+func oneLine(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
+			return ' '
+		}
+		return r
+	}, name)
+	return clip(strings.Join(strings.Fields(name), " "), maxName)
 }
 
 // revoke ends a token.

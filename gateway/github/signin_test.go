@@ -60,6 +60,7 @@ func TestFinish(t *testing.T) {
 	}{
 		"as usual":             {nil, func(*github.User) {}, false},
 		"no permission to ask": {answers{"GET /api/v3/user/emails": status(403), "GET /api/v3/user/orgs": status(403)}, func(u *github.User) { u.Email, u.Organizations = "5+ann@users.noreply.127.0.0.1", nil }, false},
+		"an odd name":          {answers{"GET /api/v3/user": text(`{"id":5,"login":"ann","name":" Ann\n\u202eA.\u0000` + strings.Repeat("x", 300) + `"}`)}, func(u *github.User) { u.Name = "Ann A. " + strings.Repeat("x", 143) + "…" }, false},
 		"no address":           {answers{"GET /api/v3/user/emails": text(`[]`)}, func(u *github.User) { u.Email = "5+ann@users.noreply.127.0.0.1" }, false},
 		"not revoked":          {answers{"DELETE /api/v3/applications/x/token": status(500)}, func(*github.User) {}, false},
 		"many organizations": {answers{"GET /api/v3/user/orgs": func(w http.ResponseWriter, r *http.Request) {
