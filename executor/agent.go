@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -78,6 +79,9 @@ const (
 type AgentCall struct {
 	Name   string `json:"name,omitempty"` // empty: the only one there is
 	Prompt string `json:"prompt"`
+	// Title says in a line what the prompt is about, for lists and commits; empty:
+	// its first line.
+	Title string `json:"title,omitempty"`
 	// Session labels the agent's memory: calls of the same caller and agent with
 	// the same label go on with one session. Empty is a label too, and the only one for agents of ProtocolText.
 	Session string `json:"session,omitempty"`
@@ -109,6 +113,7 @@ const (
 	// Prompts that wait are given together, as far as they fit into one turn.
 	maxTurnText = 1 << 20
 	maxUnheard  = 100
+	maxTitle    = 500
 	maxLabel    = 200
 	agentOutput = 256 << 20
 )
@@ -226,6 +231,8 @@ func (x *Executor) planAgent(call AgentCall, p *plan) error {
 		return err
 	}
 	switch {
+	case len(call.Title) > maxTitle:
+		return fmt.Errorf("%w title: it has more than %d bytes", ErrInvalid, maxTitle)
 	case len(call.Session) > maxLabel || !utf8.ValidString(call.Session):
 		return fmt.Errorf("%w session label: at most %d bytes of text", ErrInvalid, maxLabel)
 	case call.Session != "" && a.Protocol != ProtocolACP:
@@ -235,7 +242,7 @@ func (x *Executor) planAgent(call AgentCall, p *plan) error {
 	call.Name = a.Name
 	p.given = named(call.Files)
 	call.Files = withoutContent(p.given)
-	p.run.Kind, p.run.Agent, p.run.Command = KindAgent, &call, a.Name+": "+firstLine(call.Prompt)
+	p.run.Kind, p.run.Agent, p.run.Command = KindAgent, &call, a.Name+": "+cmp.Or(firstLine(call.Title), firstLine(call.Prompt))
 	return nil
 }
 
@@ -421,7 +428,7 @@ func (x *Executor) saidTo(ctx context.Context, r Run) (*AgentCall, error) {
 		events = append(events, e)
 	}
 	prompts := r.prompts(events)
-	call := &AgentCall{Name: a.Name, Prompt: joinPrompts(prompts), Session: r.Agent.Session}
+	call := &AgentCall{Name: a.Name, Prompt: joinPrompts(prompts), Title: r.Agent.Title, Session: r.Agent.Session}
 	if len(call.Prompt) > a.maxPrompt() {
 		// Each was short enough, all of them are not: they become a file.
 		call.Files = []Attachment{{Name: "prompts.txt", Type: "text/plain", Content: []byte(call.Prompt)}}

@@ -148,7 +148,7 @@ func (t *turn) stopped(w *work) (reason string, ok bool) {
 
 func (t *turn) spokenOutcome(w *work, exit containers.Exit, stop string, err error) outcome {
 	o := shellOutcome(exit, w.out)
-	o.subject = joinPrompts(t.now)
+	o.subject = t.about()
 	o.result.Output["stop_reason"] = stop
 	text, short := acpReason[stop]
 	switch {

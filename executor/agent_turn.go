@@ -102,7 +102,7 @@ func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
 	if c.a.Protocol == ProtocolACP {
 		do = t.speak
 	}
-	res, err := l.once(ctx, stepInfo{ID: id, Kind: string(KindAgent), Command: c.a.Name + ": " + joinPrompts(t.now), Prompts: upto}, do)
+	res, err := l.once(ctx, stepInfo{ID: id, Kind: string(KindAgent), Command: c.a.Name + ": " + t.about(), Prompts: upto}, do)
 	if err != nil {
 		return nil, err
 	}
@@ -151,6 +151,14 @@ type turn struct {
 	now   []Prompt // and what is new to it
 }
 
+// about is what the turn is about: what was said, or the title that it was given.
+func (t *turn) about() string {
+	if title := firstLine(t.l.claim.Agent.Title); t.first && len(t.now) == 1 && title != "" {
+		return title
+	}
+	return joinPrompts(t.now)
+}
+
 // do is the work of the turn's step.
 func (t *turn) do(ctx context.Context, w *work) (outcome, error) {
 	var command *containers.Command
@@ -176,7 +184,7 @@ func (t *turn) do(ctx context.Context, w *work) (outcome, error) {
 		return outcome{}, err
 	}
 	o := shellOutcome(exit, w.out)
-	o.subject = joinPrompts(t.now)
+	o.subject = t.about()
 	switch {
 	case errors.Is(context.Cause(tctx), errBabble):
 		o.result.Error = fmt.Sprintf("the agent printed more than %d MiB and was ended", t.a.Output>>20)

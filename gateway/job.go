@@ -376,6 +376,14 @@ func (j *job) prompt(ctx context.Context, t Task, past history, w work) (string,
 	return RenderFeedback(t, past.feedback(w)), nil
 }
 
+// workTitle is what a piece of work is about, in a line: the subject of its commits.
+func workTitle(t Task, past history, w work) string {
+	if len(w.Keys) == 0 {
+		return firstOf(t.Description)
+	}
+	return "Address: " + firstOf(past.excerpt(w.Keys))
+}
+
 // conventionFiles say how to work in a repository, where they are in its base.
 var conventionFiles = []string{"AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "CONTRIBUTING.md"}
 
@@ -466,7 +474,7 @@ func (j *job) start(ctx context.Context, w work) error {
 	}
 	prompt, err := j.prompt(ctx, t, past, w)
 	if err == nil {
-		_, err = j.Executor.Begin(ctx, run.Name(), executor.Request{Agent: &executor.AgentCall{Name: t.AgentID, Prompt: prompt}, Base: t.Base})
+		_, err = j.Executor.Begin(ctx, run.Name(), executor.Request{Agent: &executor.AgentCall{Name: t.AgentID, Prompt: prompt, Title: workTitle(t, past, w)}, Base: t.Base})
 	}
 	if err != nil && !isConflict(err) && asProblem(err, local).Status < 500 {
 		return &refusedWork{err}
