@@ -235,6 +235,14 @@ is_complete() { status | grep -q '"status": *"complete"'; }
 until_ok 30 is_complete
 echo "get_task_status → $(status | grep -o '{"[a-z_]*":[^{}]*"status":"complete"[^{}]*}' | head -n 1)"
 
+say "GitHub delivers all of it once more, the last first; nothing changes"
+pulls() { curl -sf "http://$hub/_standin/pulls"; }
+before=$(pulls)
+people redeliver
+sleep 3
+is_complete || missed "a task that is complete: $(status)"
+[ "$(pulls)" = "$before" ] || missed "a pull request as it was"
+
 say "the pull request, as people see it"
 people show
 

@@ -25,6 +25,7 @@
 //	repo NAME                       choose a repository; otherwise it is the first
 //	hold                            deliver nothing until release
 //	release                         deliver what was held, and all that comes
+//	redeliver                       deliver everything once more, the last first
 //	wait SECONDS REGEXP             until something that the App did after the last line of a person's matches
 //	show                            the pull request as a page
 //	sleep SECONDS

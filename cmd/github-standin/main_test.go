@@ -191,7 +191,7 @@ func TestControl(t *testing.T) {
 
 func TestPlayFails(t *testing.T) {
 	for _, script := range []string{
-		"ping 0.1", "wink", "comment developer hi", "push nobody fix a b", "push visitor fix a b", "pull 7", "repo other", "show",
+		"ping 0.1", "push developer fix a b\nredeliver", "wink", "comment developer hi", "push nobody fix a b", "push visitor fix a b", "pull 7", "repo other", "show",
 		"wait 0.1 .", "wait 1 (", "sleep x", "merge", "push developer fix a b\nopen developer fix main T\nline reviewer README.md /nothing/ x",
 		"push developer fix a b\nopen developer fix main T\nreview reviewer wonderful", "push developer fix a b\nopen developer fix main T\ncheck ci wonderful",
 	} {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -240,6 +241,17 @@ var verbs = map[string]verb{
 		for _, d := range h.Undelivered() {
 			if _, err := h.Deliver(ctx, d.ID); err != nil {
 				return err
+			}
+		}
+		return nil
+	}},
+	"redeliver": {"", 0, ofNothing, func(ctx context.Context, h *hub, _ []string, _ func(int) string) error {
+		for _, d := range slices.Backward(h.Deliveries()) {
+			if d.Event == "ping" {
+				continue
+			}
+			if a, err := h.Deliver(ctx, d.ID); err != nil || !a.OK() {
+				return fmt.Errorf("%s %s: status %d, %w", d.Event, d.Action, a.Status, errors.Join(err, a.Err))
 			}
 		}
 		return nil
