@@ -80,7 +80,8 @@ var apis = map[string]*api{
 			{"GET", pattern(`(?:/v1)?(/models)`), nil, countNothing},
 			{"GET", pattern(`(?:/v1)?(/models/MODEL)`), nil, countNothing},
 		},
-		headers:   []string{"OpenAI-Beta"},
+		// Codex' own says that the tools stand in the conversation.
+		headers:   []string{"OpenAI-Beta", "X-Openai-Internal-Codex-Responses-Lite"},
 		authorise: func(h http.Header, key string) { h.Set("Authorization", "Bearer "+key) },
 		read:      readOpenAI,
 		format: func(r refusal) any {

@@ -423,7 +423,8 @@ func (c *call) stream(ctx context.Context, w *client, resp *http.Response, body 
 			if c.endpoint.counted != countNothing {
 				over = c.progress()
 			}
-			if !c.question.usageAdded || !onlyUsage(object) {
+			half := err != nil && !errors.Is(err, io.EOF) // of an event, which is none
+			if !half && (!c.question.usageAdded || !onlyUsage(object)) {
 				if w.write(c.provider.secrets.Bytes(event)) != nil {
 					panic(http.ErrAbortHandler)
 				}
@@ -445,6 +446,12 @@ func (c *call) stream(ctx context.Context, w *client, resp *http.Response, body 
 		default:
 			if ctx.Err() == nil {
 				c.p.log().Warn("a model provider's stream broke off", "provider", c.provider.name, "err", err)
+				if c.provider.name == "gemini" {
+					// Its clients take an error in place of an event for one, as Google sends it. Gemini
+					// CLI then asks again, but not when it loses the connection.
+					_ = w.write(marshal(c.provider.format(refusal{kind: kindGateway, text: "ramus: gemini's answer broke off; try again"})))
+					return
+				}
 			}
 			panic(http.ErrAbortHandler) // the client shall see that it is not whole
 		}

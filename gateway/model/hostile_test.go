@@ -117,7 +117,7 @@ func TestHeadersAndParameters(t *testing.T) {
 			"X-Api-Key: container\r\nAuthorization: Bearer container\r\nAuthorization: Basic Y29udGFpbmVy\r\nX-Goog-Api-Key: container\r\nApi-Key: container\r\n" +
 			"Cookie: a=container\r\nProxy-Authorization: container\r\nX-Forwarded-For: container\r\nForwarded: for=container\r\nX-Real-Ip: container\r\n" +
 			"OpenAI-Organization: org-container\r\nOpenAI-Project: container\r\nX-Goog-User-Project: container\r\nX-HTTP-Method-Override: DELETE\r\n" +
-			"Anthropic-Version: 2023-06-01\r\nAnthropic-Beta: a\r\nAnthropic-Beta: b\r\nOpenAI-Beta: c\r\nX-Made-Up: container\r\nUser-Agent: container\r\nReferer: container\r\n" +
+			"Anthropic-Version: 2023-06-01\r\nAnthropic-Beta: a\r\nAnthropic-Beta: b\r\nOpenAI-Beta: c\r\nX-OpenAI-Internal-Codex-Responses-Lite: true\r\nX-Made-Up: container\r\nUser-Agent: container\r\nReferer: container\r\n" +
 			"Te: trailers\r\nTrailer: X-Api-Key\r\nUpgrade: websocket\r\nAccept-Encoding: br\r\nContent-Encoding: gzip\r\nAccept: text/event-stream\r\nContent-Type: text/plain\r\n" +
 			"Transfer-Encoding: chunked\r\n\r\n" + fmt.Sprintf("%x\r\n%s\r\n0\r\nX-Api-Key: container\r\n\r\n", len(body), body))
 		if status != 200 {
@@ -132,7 +132,7 @@ func TestHeadersAndParameters(t *testing.T) {
 			t.Errorf("the provider sees\n%s", text)
 		}
 		known := map[string]bool{"Accept": true, "Accept-Encoding": true, "Content-Type": true, "Content-Length": true, "User-Agent": true,
-			"X-Api-Key": i == 0, "Anthropic-Version": i == 0, "Anthropic-Beta": i == 0, "Authorization": i == 1 || i == 2, "Openai-Beta": i == 1 || i == 2, "X-Goog-Api-Key": i == 3}
+			"X-Api-Key": i == 0, "Anthropic-Version": i == 0, "Anthropic-Beta": i == 0, "Authorization": i == 1 || i == 2, "Openai-Beta": i == 1 || i == 2, "X-Openai-Internal-Codex-Responses-Lite": i == 1 || i == 2, "X-Goog-Api-Key": i == 3}
 		for name := range c.Header {
 			if !known[name] {
 				t.Errorf("%s: a header %s", c.Path, name)

@@ -205,7 +205,8 @@ type geminiAnswer struct {
 	Candidates []struct {
 		Content struct {
 			Parts []struct {
-				Text string `json:"text"`
+				Text string          `json:"text"`
+				Call json.RawMessage `json:"functionCall"`
 			} `json:"parts"`
 		} `json:"content"`
 		Finish string `json:"finishReason"`
@@ -236,7 +237,7 @@ func readGemini(t *tally, object []byte) {
 		for _, c := range a.Candidates {
 			finished = finished || c.Finish != ""
 			for _, p := range c.Content.Parts {
-				t.visible += int64(len(p.Text))
+				t.visible += int64(len(p.Text) + len(p.Call))
 			}
 		}
 		if a.Version != "" {

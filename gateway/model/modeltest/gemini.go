@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -45,6 +46,40 @@ type geminiRequest struct {
 			Name string `json:"name"`
 		} `json:"functionDeclarations"`
 	} `json:"tools"`
+	Config struct {
+		MIMEType string        `json:"responseMimeType"`
+		Schema   *geminiSchema `json:"responseJsonSchema"`
+	} `json:"generationConfig"`
+}
+
+// geminiSchema is as much of a schema as it takes to satisfy one.
+type geminiSchema struct {
+	Type       string                  `json:"type"`
+	Properties map[string]geminiSchema `json:"properties"`
+	Required   []string                `json:"required"`
+	Enum       []any                   `json:"enum"`
+}
+
+// least is the smallest value that the schema takes.
+func (s geminiSchema) least() any {
+	if len(s.Enum) > 0 {
+		return s.Enum[0]
+	}
+	switch strings.ToLower(s.Type) {
+	case "string":
+		return ""
+	case "integer", "number":
+		return 1
+	case "boolean":
+		return false
+	case "array":
+		return []any{}
+	}
+	o := object{}
+	for _, name := range s.Required {
+		o[name] = s.Properties[name].least()
+	}
+	return o
 }
 
 var geminiTool = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}$`)
@@ -70,14 +105,20 @@ func (x *exchange) readGemini(model string, q *geminiRequest) (*talk, bool) {
 			t.Tools = append(t.Tools, f.Name)
 		}
 	}
+	turn := 0 // the content that the turn begins with: what a person said last
+	for i, c := range q.Contents {
+		if c.Role != "model" && !slices.ContainsFunc(c.Parts, func(p geminiPart) bool { return p.Response != nil }) {
+			turn = i
+		}
+	}
 	var open []string // the calls of the content before
 	for i, c := range q.Contents {
 		var called, answered []string
 		for _, p := range c.Parts {
 			switch {
 			case p.Call != nil:
-				// The newest models want back what they thought, with the first call of each step.
-				if len(called) == 0 && strings.HasPrefix(model, "gemini-3") && p.Signature == "" {
+				// The newest models want back what they thought, with the first call of each step of this turn.
+				if i > turn && len(called) == 0 && strings.HasPrefix(model, "gemini-3") && p.Signature == "" {
 					return refuse("Function call is missing a thought_signature in functionCall parts. Function call `%s`, position %d.", p.Call.Name, i+1)
 				}
 				called = append(called, p.Call.Name)
@@ -148,6 +189,14 @@ func (x *exchange) gemini() {
 		return
 	}
 	words, calls := x.answer(t)
+	if s := q.Config.Schema; s != nil && q.Config.MIMEType == "application/json" && !json.Valid([]byte(strings.Join(words, ""))) {
+		text, err := json.Marshal(s.least())
+		if err != nil {
+			panic(err) // of what was JSON before
+		}
+		words = []string{string(text)}
+		x.call.Output = int64(len(words))
+	}
 	var parts []object
 	for _, word := range words {
 		parts = append(parts, object{"text": word})

@@ -93,14 +93,14 @@ func TestGeminiRefusals(t *testing.T) {
 	call := map[string]any{"role": "model", "parts": []any{map[string]any{"functionCall": map[string]any{"name": "Read"}, "thoughtSignature": "c2ln"}}}
 	result := map[string]any{"role": "user", "parts": []any{map[string]any{"functionResponse": map[string]any{"name": "Read", "response": map[string]any{"output": "x"}}}}}
 	for name, contents := range map[string][]any{
-		"a result nobody asked for":    {user, result},
-		"a call without a result":      {user, call, user},
-		"a call at the end":            {user, call},
-		"a result twice":               {user, call, result, result},
-		"a call of a person":           {map[string]any{"role": "user", "parts": call["parts"]}},
-		"an unknown role":              {map[string]any{"role": "assistant", "parts": user["parts"]}},
-		"a call without what it meant": {user, map[string]any{"role": "model", "parts": []any{map[string]any{"functionCall": map[string]any{"name": "Read"}}}}, result},
-		"nothing":                      {},
+		"a result nobody asked for":      {user, result},
+		"a call without a result":        {user, call, user},
+		"a call at the end":              {user, call},
+		"a result twice":                 {user, call, result, result},
+		"a call of a person":             {map[string]any{"role": "user", "parts": call["parts"]}},
+		"an unknown role":                {map[string]any{"role": "assistant", "parts": user["parts"]}},
+		"a call without what it thought": {user, map[string]any{"role": "model", "parts": []any{map[string]any{"functionCall": map[string]any{"name": "Read"}}}}, result},
+		"nothing":                        {},
 	} {
 		if status, text := ask(t, remote.URL+"/gemini/v1beta/models/gemini-3-x:generateContent", map[string]any{"contents": contents}); status != 400 || !strings.Contains(text, "INVALID_ARGUMENT") {
 			t.Errorf("%s: %d %s", name, status, text)
@@ -108,6 +108,16 @@ func TestGeminiRefusals(t *testing.T) {
 	}
 	if status, text := ask(t, remote.URL+"/gemini/v1beta/models/gemini-3-x:generateContent", map[string]any{"contents": []any{user, call, result}}); status != 200 {
 		t.Errorf("a call with its result: %d %s", status, text)
+	}
+	bare := map[string]any{"role": "model", "parts": []any{map[string]any{"functionCall": map[string]any{"name": "Read"}}}}
+	if status, text := ask(t, remote.URL+"/gemini/v1beta/models/gemini-3-x:generateContent", map[string]any{"contents": []any{user, bare, result, user}}); status != 200 {
+		t.Errorf("a call of an earlier turn without what it thought: %d %s", status, text)
+	}
+	schema := map[string]any{"type": "OBJECT", "required": []any{"why", "score", "next"}, "properties": map[string]any{"why": map[string]any{"type": "STRING"},
+		"score": map[string]any{"type": "INTEGER"}, "next": map[string]any{"type": "STRING", "enum": []any{"user", "model"}}, "more": map[string]any{"type": "ARRAY"}}}
+	if status, text := ask(t, remote.URL+"/gemini/v1beta/models/gemini-x:generateContent", map[string]any{"contents": []any{user},
+		"generationConfig": map[string]any{"responseMimeType": "application/json", "responseJsonSchema": schema}}); status != 200 || !strings.Contains(text, `{\"next\":\"user\",\"score\":1,\"why\":\"\"}`) {
+		t.Errorf("by a schema: %d %s", status, text)
 	}
 	if status, text := ask(t, remote.URL+"/gemini/v1beta/models/gemini-x:countTokens", map[string]any{"generateContentRequest": map[string]any{"contents": []any{user}}}); status != 200 || !strings.Contains(text, `"totalTokens":1`) {
 		t.Errorf("counting: %d %s", status, text)
