@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -233,6 +234,9 @@ func (s *agentSite) configure(thing, instead string) {
 func (s *agentSite) command(args ...string) (string, error) {
 	cmd := exec.CommandContext(s.t.Context(), s.binary, args...)
 	cmd.Env = s.environ
+	// Killed, it would leave its container behind.
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = time.Minute
 	var log bytes.Buffer
 	cmd.Stderr = &log
 	out, err := cmd.Output()
