@@ -484,6 +484,26 @@ func (e *Engineer) Say(ctx context.Context, id, key, text string, by gitd.Person
 	return e.command(ctx, id, "speak to", func(ctx context.Context, j *job) error { return j.say(ctx, key, text, by) })
 }
 
+// Progress says in a task's thread what its agent is doing. The thread hears of
+// that once a minute at most: told is false when it was not said.
+func (e *Engineer) Progress(ctx context.Context, id, text string) (told bool, err error) {
+	if text = strings.TrimSpace(text); text == "" {
+		return false, fmt.Errorf("%w text: it is empty", executor.ErrInvalid)
+	}
+	_, err = e.command(ctx, id, "speak for", func(ctx context.Context, j *job) (err error) {
+		t, _, err := j.now(ctx)
+		if err != nil {
+			return err
+		}
+		if t.Ended() {
+			return errEnded
+		}
+		told, err = j.working(ctx, "agent:"+newTaskID(gitd.Person{}, ""), text, false)
+		return err
+	})
+	return told, err
+}
+
 // command does something to a task's record and wakes whoever works at it.
 func (e *Engineer) command(ctx context.Context, id, what string, f func(context.Context, *job) error) (Task, error) {
 	t, err := e.Task(ctx, id)

@@ -202,7 +202,7 @@ func TestEngineer(t *testing.T) {
 		t.Errorf("%+v, %v", status, err)
 	}
 	want := []string{"🔨 New task received: write made.txt made", "⚙️", "🚀 PR raised: " + task.PRURL + " — awaiting review",
-		`💬 Addressing: "append made.txt more"`, "⚙️", "✅ Changes pushed, re-review requested", `💬 Addressing: "append made.txt again"`, "⚙️",
+		`💬 Addressing: "append made.txt more"`, "✅ Changes pushed, re-review requested", `💬 Addressing: "append made.txt again"`,
 		"✅ Changes pushed, re-review requested", "🎉 Merged: " + task.PRURL}
 	got := k.thread(task)
 	ok := len(got) == len(want)

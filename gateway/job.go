@@ -34,6 +34,7 @@ type job struct {
 
 	mu   sync.Mutex // guards all below; held while the journal is amended
 	read bool       // the journal
+	told time.Time  // when the thread heard last what is being done
 	task Task
 	past history
 	mail chan struct{} // closed, and made anew, when the outbox has changed
@@ -639,8 +640,7 @@ func (j *job) watch(ctx context.Context, w work) *follower {
 	go func() {
 		defer close(f.gone)
 		defer cancel()
-		var told time.Time
-		said := 0
+		bads := 0
 		for e, err := range j.Executor.Events(ctx, w.Run, 0, true) {
 			if err != nil {
 				break // Settled meets the same one
@@ -650,18 +650,14 @@ func (j *job) watch(ctx context.Context, w work) *follower {
 				continue
 			}
 			doing, bad := doing(e)
-			if doing == "" || !bad && j.Now().Sub(told) < workingEvery {
+			if bad {
+				bads++
+			}
+			if doing == "" || bads > maxWorking {
 				continue
 			}
-			if bad && said >= maxWorking {
-				continue
-			}
-			told = j.Now()
-			said++
-			if events := j.toSlack(fmt.Sprintf("working:%s:%d", w.id(), e.Seq), taskWorking(doing)); len(events) > 0 {
-				if err := j.amendNew(ctx, events[0]); err != nil && ctx.Err() == nil {
-					j.Log.Warn("cannot tell what a task is doing", "task", j.id, "err", err)
-				}
+			if _, err := j.working(ctx, fmt.Sprintf("%s:%d", w.id(), e.Seq), doing, bad); err != nil && ctx.Err() == nil {
+				j.Log.Warn("cannot tell what a task is doing", "task", j.id, "err", err)
 			}
 		}
 		f.run, f.err = j.Executor.Settled(ctx, Task{ID: j.id}.Caller(), w.id())
@@ -670,6 +666,22 @@ func (j *job) watch(ctx context.Context, w work) *follower {
 		}
 	}()
 	return f
+}
+
+// working says in the task's thread what is being done, unless that was said a
+// moment ago. What failed is said all the same.
+func (j *job) working(ctx context.Context, key, text string, bad bool) (said bool, err error) {
+	events := j.toSlack("working:"+key, taskWorking(text))
+	j.mu.Lock()
+	said = len(events) > 0 && (bad || j.Now().Sub(j.told) >= workingEvery)
+	if said {
+		j.told = j.Now()
+	}
+	j.mu.Unlock()
+	if !said {
+		return false, nil
+	}
+	return true, j.amendNew(ctx, events[0])
 }
 
 // ask puts a question of a run that works into the task's thread.

@@ -23,6 +23,7 @@ const (
 	toolSpawn   = "spawn_task"
 	toolMessage = "message_task"
 	toolCancel  = "cancel_task"
+	toolThread  = "reply_to_thread"
 )
 
 // MCPDoor serves MCP to the agent in a container: the tools of the policy that its
@@ -175,6 +176,11 @@ func (d *mcpDoor) resumeTool(run executor.Run, tool Tool) mcpTool {
 	}
 }
 
+// spoken is the answer to what was to be said in a thread.
+type spoken struct {
+	Told bool `json:"told"`
+}
+
 // taskTools ask for tasks, and look after those that were asked for. How many there may be, and how
 // deep, the engineer says.
 func (d *mcpDoor) taskTools(own Task) []mcpTool {
@@ -189,6 +195,21 @@ func (d *mcpDoor) taskTools(own Task) []mcpTool {
 		return t, nil
 	}
 	return []mcpTool{
+		{
+			Tool: Tool{toolThread, `Says in your task's own thread, where people follow it, what you are doing: one line, at milestones. The thread takes one message a minute; told is false when this one was left out. Begin, failure and end are told without you.`,
+				strictObject(`"text":{"type":"string","description":"What you are doing, in a line.","minLength":1,"maxLength":500}`, "text")},
+			Output: schemaFor[spoken](), Access: AccessWrite,
+			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+				var a struct {
+					Text string `json:"text"`
+				}
+				if err := c.read(&a); err != nil {
+					return toolResult{}, err
+				}
+				told, err := d.engineer.Progress(ctx, own.ID, a.Text)
+				return toolResult{value: spoken{told}}, err
+			},
+		},
 		{
 			Tool: Tool{toolSpawn, fmt.Sprintf(`Hands a part of your task over to another agent, as a task of its own in the same repository, with its own branch and pull request. Returns immediately with task_id. It does not see what you have not pushed, nor this conversation: describe it completely. At most %d tasks, and not deeper than %d.`, maxTaskChildren, maxTaskDepth),
 				strictObject(descriptionProperties+`,"base":`+baseProperty+`,"agent":`+agentProperty+
