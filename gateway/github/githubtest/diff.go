@@ -3,13 +3,10 @@ package githubtest
 import (
 	"fmt"
 	"net/http"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
 )
-
-func makeTemp(in string) (string, error) { return os.MkdirTemp(in, "work") }
 
 func (s *Server) mergeBase(r *repo, a, b string) (string, error) {
 	return s.fact(r, "merge-base", a, b)

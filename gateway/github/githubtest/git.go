@@ -45,7 +45,7 @@ func (s *Server) openGit() (err error) {
 	if s.Root, err = filepath.Abs(s.Root); err != nil {
 		return err
 	}
-	if err := makeDir(filepath.Join(s.Root, s.Account)); err != nil {
+	if err := os.MkdirAll(filepath.Join(s.Root, s.Account), 0o755); err != nil {
 		return err
 	}
 	if s.hooks, err = os.MkdirTemp("", "github-stand-in"); err != nil {

@@ -3,6 +3,7 @@ package githubtest
 import (
 	"fmt"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -233,7 +234,7 @@ func (s *Server) mergePullNow(p *pull, by *user, method, sha, title, message str
 
 // rebase copies the commits of head that base has not got onto base.
 func (s *Server) rebase(r *repo, by *user, base, head string) (string, error) {
-	work, err := makeTemp(s.hooks)
+	work, err := os.MkdirTemp(s.hooks, "work")
 	if err != nil {
 		return "", err
 	}

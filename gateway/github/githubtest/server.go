@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -451,6 +450,3 @@ func (s *Server) leaks(r *http.Request) {
 		}
 	}
 }
-
-// makeDir makes a folder that is there already, too.
-func makeDir(path string) error { return os.MkdirAll(path, 0o755) }
