@@ -10,6 +10,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/github/githubtest"
+	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -432,5 +433,34 @@ func TestEngineerTwo(t *testing.T) {
 	follows(k.repo.Head("main"))
 	if n := len(k.repo.Pulls()); n != 2 {
 		t.Errorf("%d pull requests", n)
+	}
+}
+
+// TestEngineerRefused: while ramus is not let in, what it has to say waits; what
+// is refused for good does not hold up the rest.
+func TestEngineerRefused(t *testing.T) {
+	k := openShop(t, func(e *gateway.Engineer) { e.RetryEvery = 10 * time.Millisecond })
+	k.slack.Fail(slacktest.Fault{Method: "chat.postMessage", Times: 3, Error: "not_in_channel"})
+	task := k.raised("write made.txt made")
+	comments := "POST /repos/{owner}/{repo}/pulls/{pull_number}/comments"
+	k.github.Fail(githubtest.Fault{Route: comments, Times: 6, Status: 401})
+	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "append made.txt more"))
+	task = k.worked(task.ID, 2)
+	if pull := k.repo.Pull(task.PRNumber); len(pull.Lines) != 2 {
+		t.Errorf("%v", pull)
+	}
+	k.github.Fail(githubtest.Fault{Route: comments, Status: 422})
+	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "append made.txt again"))
+	task = k.worked(task.ID, 3)
+	pull := k.repo.Pull(task.PRNumber)
+	if len(pull.Lines) != 3 || len(pull.Requested) != 1 {
+		t.Errorf("%v", pull)
+	}
+	thread := strings.Join(k.thread(task), "\n")
+	if strings.Count(thread, "🔨") != 1 || strings.Count(thread, "🚀") != 1 || strings.Count(thread, "✅") != 2 {
+		t.Errorf("the thread says\n%s", thread)
+	}
+	if t.Failed() {
+		t.Log(k.story(task))
 	}
 }

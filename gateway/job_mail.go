@@ -51,7 +51,7 @@ func (j *job) deliver(ctx context.Context, l lane) {
 			continue
 		}
 		if err == nil {
-			err = j.post(ctx, *next)
+			err = j.post(ctx, *next, failures)
 		}
 		if ctx.Err() != nil {
 			return
@@ -82,8 +82,19 @@ func (j *job) nextMessage(ctx context.Context, l lane) (next *message, changed <
 	return nil, j.mail, nil
 }
 
-// post posts one message and journals that.
-func (j *job) post(ctx context.Context, m message) error {
+// patience is how often a message is tried for which GitHub or Slack does not let
+// ramus in: for more than an hour, in which an App that was suspended, a key that is
+// changed or an invitation to the channel may come back.
+const patience = 20
+
+// mendable tells whether a refusal is about ramus and not about what it says.
+func mendable(err error) bool {
+	var hub *github.RefusedError
+	return errors.As(err, &hub) && hub.OfToken() || errors.Is(err, slack.ErrRefused)
+}
+
+// post posts one message and journals that. failures is how often that failed before.
+func (j *job) post(ctx context.Context, m message, failures int) error {
 	t, past, err := j.now(ctx)
 	if err != nil {
 		return err
@@ -100,7 +111,8 @@ func (j *job) post(ctx context.Context, m message) error {
 	ok := err == nil
 	posted.OK, posted.Message = &ok, where
 	if err != nil {
-		if ctx.Err() != nil || !lasting(err) && !errors.Is(err, github.ErrRefused) && !errors.Is(err, github.ErrNotFound) {
+		refused := errors.Is(err, github.ErrRefused) || errors.Is(err, github.ErrNotFound) || errors.Is(err, slack.ErrRefused)
+		if ctx.Err() != nil || !lasting(err) && !refused || mendable(err) && failures < patience {
 			return err
 		}
 		// It never can be: what waits behind it must not wait for ever.
