@@ -105,7 +105,8 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 	}
 	if err != nil || !t.l.unheard(t.heard) || !t.talk.lasts() {
 		// Before its memory is read, which it may still be writing.
-		if left := t.hangUp(); left != nil && err != nil && exit.Reason == "" {
+		left := t.hangUp()
+		if left != nil && err != nil && exit.Reason == "" && left.Reason != containers.ReasonKilled { // by hangUp
 			exit.Code, exit.Reason = max(left.Code, 1), left.Reason
 		}
 	} else {

@@ -243,39 +243,53 @@ func TestACPStop(t *testing.T) {
 
 // TestACPEndings has agents end in all the ways that are no success.
 func TestACPEndings(t *testing.T) {
-	for name, c := range map[string]struct {
+	shell := func(line string) func(*executor.Agent) {
+		return func(a *executor.Agent) { a.Command = []string{"sh", "-c", line} }
+	}
+	endings := map[string]struct {
 		prompt string
 		change func(*executor.Agent)
 		reason executor.Reason
 		words  string
 	}{
-		"time":    {"write made.txt x\nhang", func(a *executor.Agent) { a.Timeout = 2 * time.Second }, executor.ReasonTimedOut, "took longer than 2s"},
-		"exit":    {"write made.txt x\nexit 3", nil, executor.ReasonCommandFailed, "exit code 3"},
-		"tokens":  {"write made.txt x\nstop max_tokens", nil, executor.ReasonCommandFailed, "may not write more"},
-		"refusal": {"write made.txt x\nstop refusal", nil, executor.ReasonCommandFailed, "refused to go on"},
-		"error":   {"write made.txt x\nfail with these words", nil, executor.ReasonCommandFailed, "with these words"},
-		"babble":  {"write made.txt x\nrun true\nflood 5000", func(a *executor.Agent) { a.Output = 64 << 10 }, executor.ReasonCommandFailed, "printed more than"},
-		"absent":  {"anything", func(a *executor.Agent) { a.Command = []string{"no-such-agent"} }, executor.ReasonCommandFailed, "exit code 127"},
-		"talkative": {"anything", func(a *executor.Agent) {
-			a.Command = []string{"sh", "-c", "echo usage: agent; echo what is wrong >&2; exit 2"}
-		}, executor.ReasonCommandFailed, "what is wrong"},
-		"long line": {"anything", func(a *executor.Agent) { a.Command = []string{"sh", "-c", "head -c 9000000 /dev/zero"} }, executor.ReasonCommandFailed, "the agent"},
+		"time":      {"write made.txt x\nhang", func(a *executor.Agent) { a.Timeout = 5 * time.Second }, executor.ReasonTimedOut, "took longer than 5s"},
+		"exit":      {"write made.txt x\nexit 3", nil, executor.ReasonCommandFailed, "exit code 3"},
+		"tokens":    {"write made.txt x\nstop max_tokens", nil, executor.ReasonCommandFailed, "may not write more"},
+		"refusal":   {"write made.txt x\nstop refusal", nil, executor.ReasonCommandFailed, "refused to go on"},
+		"error":     {"write made.txt x\nfail with these words", nil, executor.ReasonCommandFailed, "with these words"},
+		"babble":    {"write made.txt x\nflood 5000", func(a *executor.Agent) { a.Output = 64 << 10 }, executor.ReasonCommandFailed, "printed more than"},
+		"absent":    {"anything", func(a *executor.Agent) { a.Command = []string{"no-such-agent"} }, executor.ReasonCommandFailed, "exit code 127"},
+		"talkative": {"anything", shell("echo usage: agent; echo what is wrong >&2; exit 2"), executor.ReasonCommandFailed, "what is wrong"},
+		"endless":   {"anything", shell("head -c 9000000 /dev/zero; sleep 600"), executor.ReasonCommandFailed, "more than 8 MiB"},
 		"mode":      {"anything", func(a *executor.Agent) { a.Mode = "plan" }, executor.ReasonCommandFailed, "mode to plan"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, func(x *executor.Executor) {
-				withACP(c.change)(x)
-				x.SetPatience(time.Second, 0)
-			})
-			r := w.ended(w.ask("conv:end", c.prompt).Name())
-			if r.State != executor.StateFailed || r.Reason != c.reason || !strings.Contains(r.Error, c.words) {
-				t.Errorf("%s %s %q\n%s", r.State, r.Reason, r.Error, w.journal(r.Name()))
+	}
+	w := newWorld(t, func(x *executor.Executor) {
+		withACP(nil)(x)
+		x.SetPatience(time.Second, 0)
+		for name, c := range endings {
+			a := x.Agents["standin"]
+			if c.change != nil {
+				c.change(&a)
 			}
-			if strings.HasPrefix(c.prompt, "write") && w.inRepo("show", "ramus/conv-end:made.txt") != "x" {
-				t.Error("what it did is not committed")
-			}
-		})
+			a.Name, x.Agents[name] = name, a
+		}
+	})
+	runs := map[string]executor.Run{}
+	for name, c := range endings {
+		r, err := w.x.Submit(t.Context(), executor.Request{Caller: caller(t, "conv:"+name), Repo: "demo", Agent: &executor.AgentCall{Name: name, Prompt: c.prompt}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		runs[name] = r
+	}
+	for name, c := range endings {
+		r := w.ended(runs[name].Name())
+		if r.State != executor.StateFailed || r.Reason != c.reason || !strings.Contains(r.Error, c.words) {
+			t.Errorf("%s: %s %s %q\n%s", name, r.State, r.Reason, r.Error, w.journal(r.Name()))
+		}
+		if strings.HasPrefix(c.prompt, "write") && w.inRepo("show", r.Branch+":made.txt") != "x" {
+			t.Errorf("%s: what it did is not committed", name)
+		}
 	}
 }
 

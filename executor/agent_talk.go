@@ -106,7 +106,7 @@ func (l *liveRun) newTalk(ctx context.Context, w *work, a Agent, meter func(int)
 		out.Close()
 		in.Close()
 	}()
-	k.conn, err = acp.Connect(ctx, stdin, stdout, k, acp.Options{Name: "ramus", Stray: stray{k}, Log: l.x.Log})
+	k.conn, err = acp.Connect(ctx, stdin, stdout, k, acp.Options{Name: "ramus", Stray: stray{k}})
 	return k, k.why(err)
 }
 

@@ -41,8 +41,6 @@ type Options struct {
 	// Stray gets what the agent prints that is no message; nil drops it. It is
 	// called from one goroutine.
 	Stray io.Writer
-	// Log hears of what is wrong with the agent's messages; nil: nobody does.
-	Log *slog.Logger
 }
 
 // Agent is what an agent says of itself.
@@ -94,11 +92,8 @@ func Connect(ctx context.Context, stdin io.Writer, stdout io.Reader, client Clie
 	c.lines = &lines{from: bufio.NewReaderSize(stdout, 64<<10), stray: stray, ready: ready, over: c.ctx.Done(),
 		requests: make(chan struct{}, maxRequests), notes: make(chan struct{}, maxNotes)}
 	c.conn = sdk.NewConnection(c.handle, stdin, c.lines)
-	log := o.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	c.conn.SetLogger(log)
+	// The SDK logs what is wrong with an agent's messages: as much as the agent likes.
+	c.conn.SetLogger(slog.New(slog.DiscardHandler))
 	close(ready)
 
 	var hello struct {
