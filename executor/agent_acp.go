@@ -243,18 +243,30 @@ func (r *Run) inSession(e Event) {
 	}
 }
 
-// formerSession is the session that the run's words belong to: its own, or
-// that of the caller's last run with the same agent and label. The runs' refs
-// hold it, so it outlives containers and the index.
+// formerSession is the session that the run's words belong to: its own, that of
+// the caller's last run with the same agent and label, or that which the caller
+// was forked with. The runs' refs hold it, so it outlives containers and the index.
 func (t *turn) formerSession() string {
 	if id := t.l.snapshot().Session; id != "" {
 		return id
 	}
-	own := t.l.claim
-	for _, s := range sessions(t.l.x.OfCaller(own.Caller)) {
-		if s.Agent == own.Agent.Name && s.Label == own.Agent.Session {
-			return s.ID
+	own := *t.l.claim.Agent
+	for c, depth := t.l.claim.Caller, 0; depth <= maxForks; depth++ {
+		runs := t.l.x.OfCaller(c)
+		for _, s := range sessions(runs) {
+			if s.Agent == own.Name && s.Label == own.Session && s.ID != "" {
+				return s.ID
+			}
 		}
+		at := slices.IndexFunc(runs, func(r Run) bool { return r.Fork != nil })
+		if at < 0 {
+			break
+		}
+		of, err := ParseCaller(runs[at].Fork.Of)
+		if err != nil {
+			break
+		}
+		c = of
 	}
 	return ""
 }

@@ -394,3 +394,17 @@ func TestACPServers(t *testing.T) {
 		}
 	}
 }
+
+// TestACPFork forks a caller: its agent goes on with a copy of the session.
+func TestACPFork(t *testing.T) {
+	w := newWorld(t, withACP(nil))
+	first := w.ended(w.ask("conv:tree", "remember apples").Name())
+	r, err := w.x.Submit(t.Context(), executor.Request{Caller: caller(t, "conv:twig"), Fork: &executor.Fork{Of: "conv:tree"}, Agent: &executor.AgentCall{Prompt: "recall"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r = w.ended(r.Name())
+	if out := w.stdout(r.Name(), "turn-1"); r.Session != first.Session || !strings.Contains(out, "apples") {
+		t.Errorf("%q in %q\n%s", out, r.Session, w.journal(r.Name()))
+	}
+}

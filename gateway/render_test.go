@@ -357,6 +357,9 @@ func TestRenderProgress(t *testing.T) {
 		"gate": standing(executor.StateAwaitingReview, func(p *Standing) {
 			p.Run.Gate = &executor.Gate{Step: "deploy/ok", Message: "Deploy to production?"}
 		}),
+		"leave": standing(executor.StateRunning, func(p *Standing) {
+			p.Run.Gate = &executor.Gate{Step: "turn-1/permission-1", Message: "The agent asks for leave: rm -r build (execute)"}
+		}),
 		"ended": standing(executor.StateFailed, func(p *Standing) { p.Run.Reason = executor.ReasonDiskFull }),
 	} {
 		m := RenderProgress(p)
