@@ -3,6 +3,7 @@ package gateway
 import (
 	"encoding/json"
 	"slices"
+	"time"
 
 	"github.com/ramus-dev/ramus/executor"
 )
@@ -12,6 +13,9 @@ func (s *Server) Table() []Route { return s.routes() }
 
 // DerivedID names a run that comes of another one.
 var DerivedID = derivedID
+
+// SetIdleSessions ends MCP's sessions after another time.
+func SetIdleSessions(s *Server, idle time.Duration) { s.mcpFront.idle = idle }
 
 // SetMostSessions bounds MCP's sessions otherwise.
 func SetMostSessions(s *Server, most int) { s.mcpFront.most = most }

@@ -18,6 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/redact"
 )
 
 // withToken sends a token along.
@@ -365,7 +366,7 @@ func TestMCPSessions(t *testing.T) {
 	own := r.token(t, gitd.Grant{Subject: "own", Repo: "team/app", Scopes: []string{"read"}})
 	begin := func(token string) string {
 		t.Helper()
-		resp := r.mcp(t, "POST", token, "", nil, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+		resp := r.mcp(t, "POST", token, "", nil, hello)
 		if resp.status != 200 || resp.header.Get("Mcp-Session-Id") == "" {
 			t.Fatalf("initialize: %d %s", resp.status, resp.body)
 		}
@@ -413,7 +414,20 @@ func TestMCPSessions(t *testing.T) {
 		}
 	}
 	last := begin(own)
+	listening, err := http.NewRequestWithContext(t.Context(), "GET", r.web.URL+gateway.MCPPath, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listening.Header = http.Header{"Authorization": {"Bearer " + own}, "Accept": {"text/event-stream"}, "Mcp-Session-Id": {last}}
+	stream, err := r.web.Client().Do(listening)
+	if err != nil || stream.StatusCode != 200 {
+		t.Fatalf("%v, %v", stream, err)
+	}
+	defer stream.Body.Close()
 	r.Drain()
+	if _, err := io.Copy(io.Discard, stream.Body); err != nil {
+		t.Errorf("a stream at the server's end: %v", err)
+	}
 	if resp := r.mcp(t, "POST", own, last, nil, ping); resp.status != 404 {
 		t.Errorf("after the server's end: status %d: %s", resp.status, resp.body)
 	}
@@ -428,7 +442,7 @@ func TestMCPSessionsAreBounded(t *testing.T) {
 	gateway.SetMostSessions(r.Server, 8)
 	one, two := r.token(t, gitd.Grant{Subject: "one", Repo: "*", Scopes: []string{"read"}}), r.token(t, gitd.Grant{Subject: "two", Repo: "*", Scopes: []string{"read"}})
 	begin := func(token string) string {
-		resp := r.mcp(t, "POST", token, "", nil, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`)
+		resp := r.mcp(t, "POST", token, "", nil, hello)
 		return resp.header.Get("Mcp-Session-Id")
 	}
 	stays := begin(two)
@@ -447,6 +461,46 @@ func TestMCPSessionsAreBounded(t *testing.T) {
 	}
 	if resp := r.mcp(t, "POST", two, stays, nil, `{"jsonrpc":"2.0","id":2,"method":"ping"}`); resp.status != 200 {
 		t.Errorf("another's session: status %d", resp.status)
+	}
+}
+
+// A session in which nobody speaks ends.
+func TestMCPIdle(t *testing.T) {
+	r := open(t, false, nil)
+	gateway.SetIdleSessions(r.Server, time.Millisecond)
+	token := r.token(t, gitd.Grant{Subject: "x", Repo: "*", Scopes: []string{"read"}})
+	resp := r.mcp(t, "POST", token, "", nil, hello)
+	id := resp.header.Get("Mcp-Session-Id")
+	if id == "" {
+		t.Fatalf("%+v", resp)
+	}
+	eventually(t, "the session ends", func() bool {
+		time.Sleep(10 * time.Millisecond) // whoever asks keeps it alive
+		return r.mcp(t, "POST", token, id, nil, `{"jsonrpc":"2.0","id":2,"method":"ping"}`).status == 404
+	})
+}
+
+// No answer of a tool holds a secret, and a long one is cut without losing its shape.
+func TestMCPResults(t *testing.T) {
+	secrets, _ := redact.New(map[string]string{"KEY": "the-value-of-a-secret"})
+	r := open(t, true, func(s *gateway.Server) { s.Secrets = secrets })
+	r.repo(t, "team/app")
+	s := r.assistant(t, "", true, nil)
+	if got := said(use(t, s, "get_run", map[string]any{"run": "the-value-of-a-secret"})); strings.Contains(got, "the-value") || !strings.Contains(got, "[secret KEY]") {
+		t.Errorf("%s", got)
+	}
+	type report struct {
+		Caller string
+		OK     bool
+		Result map[string]any
+	}
+	made := structured[report](t, use(t, s, "lib_write_file", map[string]any{"repo": "team/app", "path": "long.txt", "content": strings.Repeat("0123456789abcdef\n", 20_000)}))
+	result := use(t, s, "lib_read_file", map[string]any{"caller": made.Caller, "path": "long.txt"})
+	if read := structured[report](t, result); !read.OK || read.Result != nil {
+		t.Errorf("%+v", read)
+	}
+	if text := said(result); len(text) > 150<<10 || !strings.Contains(text, "bytes left out") {
+		t.Errorf("%d bytes: %.200s", len(text), text)
 	}
 }
 

@@ -113,6 +113,9 @@ type activeTasks struct {
 	Result []activeTask `json:"result"`
 }
 
+// maxListed is how many bytes of a text a list shows, so that a whole list fits into an answer.
+const maxListed = 1000
+
 // orNull is what a record has, or null.
 func orNull[T comparable](v T) *T {
 	var zero T
@@ -123,13 +126,13 @@ func orNull[T comparable](v T) *T {
 }
 
 func statusOf(t Task) taskStatus {
-	return taskStatus{t.ID, t.Status, orNull(t.PRURL), orNull(t.PRNumber), orNull(t.Error)}
+	return taskStatus{t.ID, t.Status, orNull(t.PRURL), orNull(t.PRNumber), orNull(clipText(t.Error, maxListed))}
 }
 
 func activeOf(tasks []Task) toolResult {
 	list := activeTasks{[]activeTask{}}
 	for _, t := range tasks {
-		list.Result = append(list.Result, activeTask{t.ID, t.Description, t.Status, orNull(t.PRURL)})
+		list.Result = append(list.Result, activeTask{t.ID, clipText(t.Description, maxListed), t.Status, orNull(t.PRURL)})
 	}
 	text, err := json.Marshal(list.Result)
 	if err != nil {
@@ -261,7 +264,18 @@ func (s *Server) report(ctx context.Context, run executor.Run) (toolResult, erro
 			}
 		}
 	}
-	return toolResult{value: r, failed: run.State == executor.StateFailed}, nil
+	result := toolResult{failed: run.State == executor.StateFailed}
+	if long, err := json.Marshal(r.Result); err == nil && len(long) > maxStructured/2 {
+		// What has a schema has to be there: the long part is in the text alone.
+		r.Result = nil
+		short, err := json.Marshal(r)
+		if err != nil {
+			return toolResult{}, fmt.Errorf("cannot encode a run: %w", err)
+		}
+		result.text = string(short) + "\n" + string(long)
+	}
+	result.value = r
+	return result, nil
 }
 
 // runTool shows a run.
