@@ -12,18 +12,18 @@ import (
 
 // EngineerConfig is how tasks become pull requests.
 type EngineerConfig struct {
-	Repo         string   `yaml:"repo"`
-	Agent        string   `yaml:"agent"`
-	SlackChannel string   `yaml:"slack_channel"`
-	Branch       string   `yaml:"branch"`
-	Draft        bool     `yaml:"draft"`
-	Labels       []string `yaml:"labels"`
-	PromptFile   string   `yaml:"prompt_file"`
-	Mention      string   `yaml:"mention"`
-	Repairs      int      `yaml:"repairs"`
-	DeleteBranch bool     `yaml:"delete_branch"`
-	Gather       Duration `yaml:"gather"`
-	Every        Duration `yaml:"every"`
+	Repo           string   `yaml:"repo"`
+	Agent          string   `yaml:"agent"`
+	SlackChannel   string   `yaml:"slack_channel"`
+	Branch         string   `yaml:"branch"`
+	Draft          bool     `yaml:"draft"`
+	Labels         []string `yaml:"labels"`
+	PromptTemplate string   `yaml:"prompt_template"`
+	Mention        string   `yaml:"mention"`
+	Repairs        int      `yaml:"repairs"`
+	DeleteBranch   bool     `yaml:"delete_branch"`
+	Gather         Duration `yaml:"gather"`
+	Every          Duration `yaml:"every"`
 }
 
 // maxPromptFile bounds the template of the first prompt.
@@ -36,10 +36,10 @@ func newEngineer(c EngineerConfig, log *slog.Logger) (*gateway.Engineer, error) 
 	if e.Repairs == 0 {
 		e.Repairs = -1 // nil is not a number here: 0 says never
 	}
-	if c.PromptFile == "" {
+	if c.PromptTemplate == "" {
 		return e, nil
 	}
-	text, err := os.ReadFile(c.PromptFile)
+	text, err := os.ReadFile(c.PromptTemplate)
 	if err == nil && len(text) > maxPromptFile {
 		err = fmt.Errorf("it has more than %d KiB", maxPromptFile>>10)
 	}
@@ -47,7 +47,7 @@ func newEngineer(c EngineerConfig, log *slog.Logger) (*gateway.Engineer, error) 
 		_, err = gateway.RenderPrompt(string(text), gateway.PromptData{})
 	}
 	if err != nil {
-		return nil, fmt.Errorf("cannot use engineer.prompt_file: %w", err)
+		return nil, fmt.Errorf("cannot use engineer.prompt_template: %w", err)
 	}
 	e.Prompt = string(text)
 	return e, nil
