@@ -351,23 +351,25 @@ func TestStray(t *testing.T) {
 	noLeaks(t)
 	var stray strings.Builder
 	_, err := told(t, acp.Options{Stray: &stray}, "npm warn something\n"+`{"half":`+"\n[]\n"+`{"jsonrpc":"2.0","method":"of/others"}`+"\n"+hello,
-		`{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s"}}`+"\nend")
+		`{"jsonrpc":"2.0","id":2,"result":{"sessionId":"s"}}`+"\n", "")
 	if err != nil {
 		t.Error(err)
 	}
 	if got := stray.String(); !strings.HasPrefix(got, "npm warn something\n{\"half\":\n[]\n") {
 		t.Errorf("%q", got)
 	}
+	// Those that answer stay until the client goes: with an agent that ends at
+	// once, its end may be heard before its answer.
 	for _, c := range []struct {
 		sent []string
 		want error
 	}{
-		{[]string{`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":7}}` + "\n"}, acp.ErrVersion},
+		{[]string{`{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":7}}` + "\n", ""}, acp.ErrVersion},
 		{[]string{hello}, acp.ErrEnded},
 		{nil, acp.ErrEnded},
-		{[]string{hello, `{"jsonrpc":"2.0","id":2,"error":{"code":-32000,"message":"sign in"}}` + "\n"}, acp.ErrAuth},
-		{[]string{hello, `{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"broken"}}` + "\n"}, acp.ErrRefused},
-		{[]string{hello, `{"jsonrpc":"2.0","id":2,"result":{}}` + "\n"}, acp.ErrRefused},
+		{[]string{hello, `{"jsonrpc":"2.0","id":2,"error":{"code":-32000,"message":"sign in"}}` + "\n", ""}, acp.ErrAuth},
+		{[]string{hello, `{"jsonrpc":"2.0","id":2,"error":{"code":-32602,"message":"broken"}}` + "\n", ""}, acp.ErrRefused},
+		{[]string{hello, `{"jsonrpc":"2.0","id":2,"result":{}}` + "\n", ""}, acp.ErrRefused},
 		{[]string{hello, strings.Repeat("x", acp.MaxLine+1)}, acp.ErrLine},
 	} {
 		if _, err := told(t, acp.Options{}, c.sent...); !errors.Is(err, c.want) {
