@@ -79,7 +79,7 @@ func atWork(n int) func(*story) bool {
 // The routes that are cut.
 const (
 	routePulls   = "POST /repos/{owner}/{repo}/pulls"
-	routeReply   = "POST /repos/{owner}/{repo}/pulls/{pull_number}/comments"
+	routeComment = "POST /repos/{owner}/{repo}/pulls/{pull_number}/comments"
 	routeRequest = "POST /repos/{owner}/{repo}/pulls/{pull_number}/requested_reviewers"
 )
 
@@ -95,8 +95,8 @@ var killPoints = []killPoint{
 	{name: "comment-delivered", at: delivered("pull_request_review_comment")},
 	{name: "addressing-at-work", when: atWork(2), comment: "sleep 1"},
 	{name: "change-push-lost", at: pushed(2)},
-	{name: "reply-before", cut: routeReply},
-	{name: "reply-lost", at: changed("line")},
+	{name: "reply-before", cut: routeComment},
+	{name: "reply-lost", at: changed("reply")},
 	{name: "request-before", cut: routeRequest},
 	{name: "request-lost", at: changed("request")},
 	{name: "merged-delivered", at: delivered("pull_request closed")},

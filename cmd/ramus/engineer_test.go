@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -202,14 +203,19 @@ func (y *story) check() (faults []string) {
 		fault("%s is %q, %v", y.file, text, err)
 	}
 	var thread []string
+	working := 0 // as often as a minute has passed, at most once for each work here
 	for _, m := range s.slack.Messages("C01") {
-		if m.TS == task.SlackThreadTS || m.ThreadTS == task.SlackThreadTS {
+		switch {
+		case m.TS != task.SlackThreadTS && m.ThreadTS != task.SlackThreadTS:
+		case strings.HasPrefix(m.Text, "⚙️"):
+			working++
+		default:
 			thread = append(thread, m.Text)
 		}
 	}
-	want := []string{"🔨 New task received: write " + y.file, "⚙️", "🚀 PR raised: " + p.URL, "💬 Addressing: ", "⚙️", "✅ Changes pushed", "🎉 Merged: " + p.URL}
-	if !slices.EqualFunc(thread, want, strings.HasPrefix) {
-		fault("the thread says\n%s", strings.Join(thread, "\n"))
+	want := []string{"🔨 New task received: write " + y.file, "🚀 PR raised: " + p.URL, "💬 Addressing: ", "✅ Changes pushed", "🎉 Merged: " + p.URL}
+	if !slices.EqualFunc(thread, want, strings.HasPrefix) || working < 1 || working > 2 {
+		fault("the thread says, and %d times what is done\n%s", working, strings.Join(thread, "\n"))
 	}
 	return faults
 }
@@ -302,4 +308,87 @@ func TestEngineerServed(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.finish(y)
+}
+
+// TestEngineerAway: GitHub and Slack fail in every phase, in every way, and come
+// back; nothing is lost by that, and nothing is there twice.
+func TestEngineerAway(t *testing.T) {
+	s := newEngineerServer(t, "")
+	s.start()
+	routes := []string{routePulls, routeComment, routeRequest, "PATCH /repos/{owner}/{repo}/pulls/{pull_number}",
+		"POST /repos/{owner}/{repo}/issues/{issue_number}/labels", "DELETE /repos/{owner}/{repo}/git/refs/{ref...}"}
+	stories := []*story{{s: s, name: "lost"}, {s: s, name: "limited"}, {s: s, name: "down"}}
+	for _, y := range stories {
+		y.file = y.name + ".txt"
+		over := make(chan struct{})
+		var weather sync.WaitGroup
+		switch y.name {
+		case "lost":
+			for _, route := range routes {
+				s.github.Fail(githubtest.Fault{Route: route, Lose: true}, githubtest.Fault{Route: route, Status: 502})
+			}
+			for range 2 { // the answer to each push; what goes ahead of it asks where the branch is
+				s.github.Fail(githubtest.Fault{Route: "git-receive-pack", Skip: 1, Lose: true})
+			}
+			s.slack.Fail(slacktest.Fault{Method: "chat.postMessage", Times: 3, Lose: true}, slacktest.Fault{Method: "chat.postMessage", Status: 503})
+		case "limited":
+			for _, route := range append(routes, "GET") {
+				s.github.Fail(githubtest.Fault{Route: route, RetryAfter: time.Second}, githubtest.Fault{Route: route, Cut: true})
+			}
+			s.github.Fail(githubtest.Fault{Route: "git-receive-pack", Status: 503}, githubtest.Fault{Route: "git-upload-pack", Cut: true})
+			s.slack.Fail(slacktest.Fault{Method: "chat.postMessage", RetryAfter: time.Second}, slacktest.Fault{Method: "conversations.replies", Cut: true})
+		case "down":
+			weather.Go(func() {
+				for n := 0; ; n++ {
+					away, back := s.github.Down, s.github.Up
+					if n%2 == 1 {
+						away, back = s.slack.Down, s.slack.Up
+					}
+					away()
+					last := !pause(over, 700*time.Millisecond)
+					if err := back(); err != nil {
+						t.Error(err)
+					}
+					if last || !pause(over, 500*time.Millisecond) {
+						return
+					}
+				}
+			})
+		}
+		began := time.Now()
+		err := y.begin()
+		if err == nil {
+			err = y.end()
+		}
+		close(over)
+		weather.Wait()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range y.check() {
+			t.Error(f)
+		}
+		s.github.Heal()
+		s.slack.Heal()
+		for _, c := range s.github.TakeComplaints() {
+			// A request that is under way beside the one that is limited cannot know of it.
+			if y.name != "limited" || !strings.Contains(c, "came 99") && !strings.Contains(c, "came 1s before") {
+				t.Errorf("githubtest: %s", c)
+			}
+		}
+		t.Logf("%s: %s", y.name, time.Since(began).Round(10*time.Millisecond))
+	}
+	s.finish(stories...)
+}
+
+// pause waits; false: it is over.
+func pause(over <-chan struct{}, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-over:
+		return false
+	case <-timer.C:
+		return true
+	}
 }
