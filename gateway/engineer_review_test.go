@@ -77,14 +77,14 @@ func (k *shop) told(number int) (texts []string) {
 	return texts
 }
 
-// prompts are what the agent was told in a run, if it has begun.
+// prompts are what the agent was told in a run, if it has begun; it tells that back.
 func (k *shop) prompts(run string) string {
 	var b strings.Builder
 	for e, err := range k.Executor.Events(k.t.Context(), run, 0, false) {
 		if err != nil {
 			break
 		}
-		fmt.Fprintln(&b, e.Command, e.Message)
+		fmt.Fprintln(&b, e.Command, e.Message, string(e.Data))
 	}
 	return b.String()
 }
