@@ -35,7 +35,8 @@ func openShop(t *testing.T, change func(*gateway.Engineer)) *shop {
 	if k.repo, err = k.github.AddRepo("app", ""); err != nil {
 		t.Fatal(err)
 	}
-	k.rooms = open(t, true, func(s *gateway.Server) {
+	agents := map[string]executor.Agent{"scripted": scriptedAgent(t)}
+	k.rooms = openWith(t, true, agents, func(s *gateway.Server) {
 		app := &github.App{ID: k.github.App, Installation: k.github.Installation, Key: k.github.Key, URL: k.github.API()}
 		upstream := gitd.Upstream{URL: k.github.Upstream("app"), Credential: github.Credential(app, k.github.Upstream("app"), github.AccessWrite)}
 		k.engineer = &gateway.Engineer{Executor: s.Executor, Git: s.Git, Links: s.Links,

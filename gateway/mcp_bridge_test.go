@@ -76,7 +76,7 @@ const (
 
 // A session that was lost is begun again with the client's own words.
 func TestMCPBridge(t *testing.T) {
-	r := open(t, false, withEngineer(t))
+	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
 	b := bridge(t, r.bearer(t, r.token(t, gitd.Grant{Subject: "x", Repo: "*", Scopes: []string{"read"}})))
 	if a := b.ask(t, hello); a.ID != 1 || !strings.Contains(string(a.Result), `"engineer"`) {

@@ -105,7 +105,7 @@ func tools(t *testing.T, s *mcp.ClientSession) (names []string) {
 
 // A bearer sees the tools that it may use, and no others.
 func TestMCPTools(t *testing.T) {
-	r := open(t, false, withEngineer(t))
+	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
 	reading := []string{"get_run", "get_task_status", "list_active_tasks"}
 	var library []string
@@ -149,7 +149,7 @@ func TestMCPTools(t *testing.T) {
 
 // What the three tools of tasks take and answer.
 func TestMCPTasks(t *testing.T) {
-	r := open(t, false, withEngineer(t))
+	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
 	r.repo(t, "other")
 	s := r.assistant(t, r.token(t, gitd.Grant{Subject: "assistant", Repo: "team/app", Scopes: []string{"write"}}), false, nil)
@@ -213,7 +213,7 @@ func TestMCPTasks(t *testing.T) {
 
 // Wrong arguments are told to the model, which can mend them.
 func TestMCPArguments(t *testing.T) {
-	r := open(t, false, withEngineer(t))
+	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
 	s := r.assistant(t, "", true, nil)
 	for _, x := range []struct {
@@ -243,7 +243,7 @@ func TestMCPArguments(t *testing.T) {
 
 // Library tasks run for the caller that is named, or for a new one.
 func TestMCPLibrary(t *testing.T) {
-	r := open(t, true, nil)
+	r := openWith(t, true, coder, nil)
 	r.repo(t, "team/app")
 	var mu sync.Mutex
 	var progress []string
@@ -291,7 +291,7 @@ func TestMCPLibrary(t *testing.T) {
 
 // Who cancels a library task's call stops its run.
 func TestMCPCancel(t *testing.T) {
-	r := open(t, true, nil)
+	r := openWith(t, true, coder, nil)
 	repo := "team/app"
 	r.repo(t, repo)
 	writer := r.assistant(t, "", true, nil)
@@ -330,7 +330,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 
 // An agent's session: its run is waited for, and goes on with the same caller.
 func TestMCPSession(t *testing.T) {
-	r := open(t, true, nil)
+	r := openWith(t, true, coder, nil)
 	r.repo(t, "team/app")
 	s := r.assistant(t, "", true, nil)
 	type report struct{ Run, Caller, State, Error string }
@@ -361,7 +361,7 @@ func TestMCPSession(t *testing.T) {
 
 // A session is its bearer's, and may be ended; sessions end with the server.
 func TestMCPSessions(t *testing.T) {
-	r := open(t, false, withEngineer(t))
+	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
 	own := r.token(t, gitd.Grant{Subject: "own", Repo: "team/app", Scopes: []string{"read"}})
 	begin := func(token string) string {
@@ -438,7 +438,7 @@ func TestMCPSessions(t *testing.T) {
 
 // A bearer's sessions are bounded: what it left behind gives way, and others' stay.
 func TestMCPSessionsAreBounded(t *testing.T) {
-	r := open(t, false, nil)
+	r := openWith(t, false, coder, nil)
 	gateway.SetMostSessions(r.Server, 8)
 	one, two := r.token(t, gitd.Grant{Subject: "one", Repo: "*", Scopes: []string{"read"}}), r.token(t, gitd.Grant{Subject: "two", Repo: "*", Scopes: []string{"read"}})
 	begin := func(token string) string {
@@ -466,7 +466,7 @@ func TestMCPSessionsAreBounded(t *testing.T) {
 
 // A session in which nobody speaks ends.
 func TestMCPIdle(t *testing.T) {
-	r := open(t, false, nil)
+	r := openWith(t, false, coder, nil)
 	gateway.SetIdleSessions(r.Server, time.Millisecond)
 	token := r.token(t, gitd.Grant{Subject: "x", Repo: "*", Scopes: []string{"read"}})
 	resp := r.mcp(t, "POST", token, "", nil, hello)
@@ -483,7 +483,7 @@ func TestMCPIdle(t *testing.T) {
 // No answer of a tool holds a secret, and a long one is cut without losing its shape.
 func TestMCPResults(t *testing.T) {
 	secrets, _ := redact.New(map[string]string{"KEY": "the-value-of-a-secret"})
-	r := open(t, true, func(s *gateway.Server) { s.Secrets = secrets })
+	r := openWith(t, true, coder, func(s *gateway.Server) { s.Secrets = secrets })
 	r.repo(t, "team/app")
 	s := r.assistant(t, "", true, nil)
 	if got := said(use(t, s, "get_run", map[string]any{"run": "the-value-of-a-secret"})); strings.Contains(got, "the-value") || !strings.Contains(got, "[secret KEY]") {
@@ -506,7 +506,7 @@ func TestMCPResults(t *testing.T) {
 
 // Pages of other sites get nowhere, whatever name they gave to this address.
 func TestMCPRebinding(t *testing.T) {
-	r := open(t, false, func(s *gateway.Server) {
+	r := openWith(t, false, coder, func(s *gateway.Server) {
 		s.URL = "https://ramus.example.org"
 		s.CORS = []string{"https://app.example.org"}
 	})
@@ -550,7 +550,7 @@ func TestMCPRebinding(t *testing.T) {
 
 // The newest version has no sessions: each request stands for itself.
 func TestMCPWithoutSessions(t *testing.T) {
-	r := open(t, false, withEngineer(t))
+	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
 	token := r.token(t, gitd.Grant{Subject: "x", Repo: "*", Scopes: []string{"read"}})
 	header := http.Header{"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"tools/call"}, "Mcp-Name": {"list_active_tasks"}}

@@ -28,6 +28,15 @@ type rooms struct {
 // cannot start any: runs then fail at once, which is all that some tests need.
 func open(t *testing.T, withContainers bool, change func(*gateway.Server)) *rooms {
 	t.Helper()
+	return openWith(t, withContainers, nil, change)
+}
+
+// coder is a coding agent that tells back what it is told.
+var coder = map[string]executor.Agent{"coder": {Command: []string{"cat"}}}
+
+// openWith is open with coding agents.
+func openWith(t *testing.T, withContainers bool, agents map[string]executor.Agent, change func(*gateway.Server)) *rooms {
+	t.Helper()
 	before := runtime.NumGoroutine()
 	// Short: sockets lie below it.
 	dir, err := os.MkdirTemp("", "gw")
@@ -48,11 +57,7 @@ func open(t *testing.T, withContainers bool, change func(*gateway.Server)) *room
 	if err := git.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	x := &executor.Executor{Data: dir, Git: git, Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(dir, "hosts")},
-		Agents: map[string]executor.Agent{"coder": {Command: []string{"cat"}}}}
-	if withContainers {
-		x.Agents = map[string]executor.Agent{"scripted": scriptedAgent(t)}
-	}
+	x := &executor.Executor{Data: dir, Git: git, Agents: agents, Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(dir, "hosts")}}
 	if err := x.Open(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}

@@ -16,7 +16,7 @@ import (
 
 // Tasks are the same under both paths, and a token's are those of its repository.
 func TestTaskRoutes(t *testing.T) {
-	r := open(t, false, withEngineer(t))
+	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
 	r.repo(t, "other")
 	token := r.token(t, gitd.Grant{Subject: "ada", Repo: "team/app", Scopes: []string{"write"}})
@@ -95,7 +95,7 @@ func TestTaskRoutes(t *testing.T) {
 
 // The client, from submission to the end.
 func TestTaskClient(t *testing.T) {
-	r := open(t, false, withEngineer(t))
+	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
 	c := r.local
 	ctx := t.Context()
@@ -128,7 +128,7 @@ func TestTaskClient(t *testing.T) {
 
 // Without an engineer there are no tasks, and it is said what to do.
 func TestNoEngineer(t *testing.T) {
-	r := open(t, false, nil)
+	r := openWith(t, false, coder, nil)
 	_, err := r.local.Tasks(t.Context(), client.TaskFilter{})
 	if p := new(gateway.Problem); !errors.As(err, &p) || p.Kind != gateway.KindNotFound || !strings.Contains(p.Hint, "ramus serve") {
 		t.Errorf("%v", err)
