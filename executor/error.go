@@ -1,6 +1,9 @@
 package executor
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // The kinds of error of this package, beside those of gitd and containers.
 var (
@@ -10,6 +13,8 @@ var (
 	ErrInvalid = errors.New("invalid")
 	// ErrConflict: it is in the wrong state for that (already ended, already approved …).
 	ErrConflict = errors.New("conflict")
+	// ErrFull: a journal takes no more. It is an ErrConflict.
+	ErrFull = fmt.Errorf("%w: its journal is full", ErrConflict)
 	// ErrAmbiguous: a partial id fits several.
 	ErrAmbiguous = errors.New("ambiguous")
 	// ErrDamaged: a file of a run's evidence is gone, or is not what its SHA-256 says.

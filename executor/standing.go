@@ -18,6 +18,10 @@ import (
 // it is read and written with every amendment.
 const maxStanding = 8 << 20
 
+// farewell is how much longer the journal of one that has ended may be: what
+// grew too long has to be able to end, and to tell that it did.
+const farewell = 1 << 20
+
 // Amendment is what changes in a run of KindConversation.
 type Amendment struct {
 	// Events are journalled, in order, all or none.
@@ -43,6 +47,7 @@ func (x *Executor) Stand(ctx context.Context, r Request, record json.RawMessage)
 // run's ref, as one commit, or none of it is. was is the number of the last
 // event that the change is based on: when there are later ones it is
 // ErrConflict, and nothing happened. Below 0 it is not looked at.
+// A journal of 8 MiB takes no more, which is ErrFull, but what ends the run and what follows on that.
 func (x *Executor) Amend(ctx context.Context, run string, was int64, a Amendment) (Run, error) {
 	r, err := x.amend(ctx, run, was, a)
 	if err != nil {
@@ -98,11 +103,18 @@ func (x *Executor) amend(ctx context.Context, run string, was int64, a Amendment
 		if err != nil {
 			return r, fmt.Errorf("%w event: %w", ErrInvalid, err)
 		}
+		if len(line) >= maxEventLine { // none could be read any more
+			return r, fmt.Errorf("%w event: it has %d bytes, at most %d can be read again", ErrInvalid, len(line), maxEventLine)
+		}
 		text.Write(append(line, '\n'))
 		added[i] = e
 	}
-	if text.Len() > maxStanding {
-		return r, fmt.Errorf("%w: its journal would have more than %d MiB", ErrConflict, maxStanding>>20)
+	most := maxStanding
+	if r.Ended() {
+		most += farewell
+	}
+	if text.Len() > most {
+		return r, fmt.Errorf("%w: it would have more than %d MiB", ErrFull, most>>20)
 	}
 	if a.Record != nil {
 		r.Record = x.Secrets.JSON(a.Record)

@@ -87,6 +87,37 @@ func TestStanding(t *testing.T) {
 	}
 }
 
+// TestStandingFull: a journal that takes no more lets its run end all the same, and tell that it did.
+func TestStandingFull(t *testing.T) {
+	w := newWorld(t, nil)
+	ctx := t.Context()
+	r, _, err := w.x.Stand(ctx, executor.Request{Key: "task", Caller: caller(t, "conv:abc"), Repo: "demo"}, json.RawMessage(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	note := func(size int) executor.Event {
+		return executor.Event{Type: executor.EventNote, Message: strings.Repeat("words ", size/6)}
+	}
+	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{Events: []executor.Event{note(5 << 20)}}); !errors.Is(err, executor.ErrInvalid) {
+		t.Errorf("an event that could not be read again: %v", err)
+	}
+	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{Events: []executor.Event{note(3 << 20), note(3 << 20), note(2<<20 - 4<<10)}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{Events: []executor.Event{note(8 << 10)}}); !errors.Is(err, executor.ErrFull) || !errors.Is(err, executor.ErrConflict) {
+		t.Errorf("%v", err)
+	}
+	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{Events: []executor.Event{note(8 << 10)}, State: executor.StateFailed}); err != nil {
+		t.Error(err)
+	}
+	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{Events: []executor.Event{note(8 << 10)}}); err != nil {
+		t.Error(err)
+	}
+	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{State: executor.StateRunning}); !errors.Is(err, executor.ErrFull) {
+		t.Errorf("taken up again: %v", err)
+	}
+}
+
 func events(t *testing.T, w *world, run string) (list []executor.Event) {
 	t.Helper()
 	for e, err := range w.x.Events(t.Context(), run, 0, false) {

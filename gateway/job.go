@@ -72,6 +72,10 @@ func (j *job) own() {
 	}()
 	for {
 		pause, err := j.step(ctx)
+		if errors.Is(err, executor.ErrFull) {
+			// Nothing that is tried again makes room.
+			err = j.fail(ctx, executor.ReasonBadInput, "more was said about it than its record can hold; hand over what is left as a new task")
+		}
 		switch {
 		case ctx.Err() != nil:
 			return
