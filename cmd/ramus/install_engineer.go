@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway"
@@ -33,6 +34,9 @@ const maxPromptFile = 256 << 10
 func newEngineer(c EngineerConfig, log *slog.Logger) (*gateway.Engineer, error) {
 	e := &gateway.Engineer{Repo: c.Repo, Agent: c.Agent, Channel: c.SlackChannel, Branch: c.Branch, Draft: c.Draft, Labels: c.Labels, Mention: c.Mention,
 		Repairs: c.Repairs, DeleteBranch: c.DeleteBranch, Gather: time.Duration(c.Gather), Every: time.Duration(c.Every), Log: log}
+	if !strings.Contains(c.Branch, "{task_id}") && !strings.Contains(c.Branch, "{caller}") {
+		return nil, fmt.Errorf("cannot use engineer.branch %q: without {task_id} or {caller} all tasks would be on one branch", c.Branch)
+	}
 	if e.Repairs == 0 {
 		e.Repairs = -1 // nil is not a number here: 0 says never
 	}
