@@ -191,15 +191,15 @@ func (f *mcpFront) serve(w http.ResponseWriter, r *http.Request, who Who) error 
 		if err != nil {
 			return err
 		}
+		defer f.release(s)
 		s.handler.ServeHTTP(out, r)
-		f.release(s)
 	default:
 		s, err := f.begin(r, who)
 		if err != nil {
 			return err
 		}
+		defer f.release(s)
 		s.handler.ServeHTTP(out, r)
-		f.release(s)
 	}
 	return out.problem()
 }
