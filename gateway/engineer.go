@@ -616,11 +616,18 @@ func (e *Engineer) pushed(d github.Delivery) {
 		return
 	}
 	for _, r := range repos {
-		if _, name, ok := e.upstream(r.Name()); !ok || !name.Is(d.Repo) {
+		up, name, ok := e.upstream(r.Name())
+		if !ok || !name.Is(d.Repo) {
 			continue
 		}
-		base, err := r.Base(e.ctx)
-		if err != nil || d.Push.Ref != "refs/heads/"+base {
+		base := up.Branch // where it goes by another name there
+		if base == "" {
+			if base, err = r.Base(e.ctx); err != nil {
+				e.Log.Error("cannot tell the base of a repository that was pushed to", "repo", r.Name(), "err", err)
+				continue
+			}
+		}
+		if d.Push.Ref != "refs/heads/"+base {
 			continue
 		}
 		e.mu.Lock()
