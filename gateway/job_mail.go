@@ -157,6 +157,9 @@ func (j *job) postGitHub(ctx context.Context, t Task, past history, m message) (
 	}
 	switch m.Kind {
 	case mailPull:
+		if t.Ended() { // cancelled, while GitHub was down
+			return "", nil, nil, fmt.Errorf("%w: the task has ended", github.ErrRefused)
+		}
 		return j.openPull(ctx, t, name)
 	case mailLabels:
 		return "", nil, nil, j.GitHub.AddLabels(ctx, name, t.PRNumber, j.Labels)
