@@ -583,7 +583,8 @@ func (e *Engineer) concerned(d github.Delivery) []string {
 	defer e.mu.Unlock()
 	var ids []string
 	for id, t := range e.tasks {
-		if t.Ended() && (d.Pull == nil || d.Action != "reopened") {
+		// What failed may be merged by a person, or reopened; nothing else brings it back.
+		if t.Ended() && (t.Status == executor.StateComplete || d.Pull == nil || d.Action != "reopened" && d.Action != "closed") {
 			continue
 		}
 		if _, name, ok := e.upstream(t.Repo); !ok || !name.Is(d.Repo) {

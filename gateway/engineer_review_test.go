@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/github/githubtest"
 	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
 	"github.com/ramus-dev/ramus/gitd"
@@ -401,6 +403,75 @@ func TestEngineerRetried(t *testing.T) {
 	if t.Failed() {
 		t.Log(k.story(task))
 	}
+}
+
+// TestEngineerFailedInReview: a task that failed in review has what people pushed when it is
+// taken up again, and is over when they merge what there is instead.
+func TestEngineerFailedInReview(t *testing.T) {
+	k := openShop(t, nil)
+	task := k.raised("write made.txt made")
+	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "run test -e theirs.txt || kill -KILL $PPID\nappend made.txt more"))
+	task = k.failed(task.ID, "")
+	must[string](t)(k.repo.Push("developer", task.Branch, "Help", map[string]string{"theirs.txt": "theirs"}))
+	for range 2 { // whoever is slower finds it at work
+		_, _ = k.engineer.Retry(t.Context(), task.ID, ada)
+	}
+	task = k.worked(task.ID, 3)
+	k.reads(task.Branch, "made.txt", "made\nmore")
+	k.reads(task.Branch, "theirs.txt", "theirs")
+	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "run kill -KILL $PPID"))
+	task = k.failed(task.ID, "")
+	must[string](t)(k.repo.Merge("reviewer", task.PRNumber, "merge"))
+	task = k.settled(task.ID, executor.StateComplete)
+	if thread := k.thread(task); task.Error != "" || !strings.HasPrefix(thread[len(thread)-1], "🎉") {
+		t.Errorf("%q %q", task.Error, thread)
+	}
+	if t.Failed() {
+		t.Log(k.story(task))
+	}
+}
+
+// TestEngineerRewritten: where the branch here was rewritten the task fails, and
+// what is at GitHub stays.
+func TestEngineerRewritten(t *testing.T) {
+	k := openShop(t, nil)
+	task := k.raised("write made.txt made")
+	head := k.repo.Head(task.Branch)
+	repo, err := k.Git.Repo("app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, err := repo.Resolve(t.Context(), "refs/heads/main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := repo.Update(t.Context(), gitd.RefUpdate{Name: "refs/heads/" + task.Caller().Branch(), New: base}); err != nil {
+		t.Fatal(err)
+	}
+	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "write other.txt other"))
+	task = k.failed(task.ID, "was rewritten")
+	if now := k.repo.Head(task.Branch); now != head {
+		t.Errorf("GitHub has %s, had %s", now, head)
+	}
+}
+
+// TestEngineerAlone: a task whose repository is at no GitHub any more ends on its branch.
+func TestEngineerAlone(t *testing.T) {
+	var alone atomic.Bool
+	k := openShop(t, func(e *gateway.Engineer) {
+		e.Every = 10 * time.Millisecond
+		there := e.Upstream
+		e.Upstream = func(repo string) (gitd.Upstream, github.Name, bool) {
+			up, name, ok := there(repo)
+			return up, name, ok && !alone.Load()
+		}
+	})
+	task := k.raised("write made.txt made")
+	alone.Store(true)
+	if _, err := k.engineer.Say(t.Context(), task.ID, "", "append made.txt more", ada); err != nil {
+		t.Fatal(err)
+	}
+	k.settled(task.ID, executor.StateComplete)
 }
 
 // TestEngineerTwo: two tasks work on one repository at once, and the base moves meanwhile.

@@ -228,7 +228,8 @@ func (j *job) step(ctx context.Context) (pause time.Duration, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if t.PRNumber != 0 && (!t.Ended() || past.closed) && (j.news.Swap(false) || !t.Ended() && j.Now().Sub(j.looked) >= j.Every) {
+		// One that failed is looked at when there is news: it may be merged all the same.
+		if t.PRNumber != 0 && t.Status != executor.StateComplete && (j.news.Swap(false) || !t.Ended() && j.Now().Sub(j.looked) >= j.Every) {
 			if err := j.look(ctx); err != nil {
 				j.news.Store(true)
 				return 0, err
@@ -248,6 +249,8 @@ func (j *job) step(ctx context.Context) (pause time.Duration, err error) {
 			if over, err = j.attend(ctx, w); !over && err == nil {
 				return j.Every, nil
 			}
+		case !w.OK: // it was retried
+			err = j.begin(ctx, w.Keys)
 		case w.Published == "":
 			err = j.publish(ctx, w)
 		case shared && t.PRNumber == 0:
@@ -545,12 +548,6 @@ func (j *job) retry(ctx context.Context, by gitd.Person) error {
 	w, any := past.latest()
 	status := executor.StateSubmitted
 	switch {
-	case any && w.Ended && !w.OK:
-		again := work{N: len(past.works) + 1, Keys: w.Keys}
-		again.Run = t.Caller().String() + "/" + again.id()
-		events = append(events, executor.Event{Type: executor.EventWork, Step: again.id(), Kind: workBegun, Data: encode(again)})
-		t.Work = append(t.Work, again.Run)
-		status = executor.StateRunning
 	case any && w.Published != "":
 		status = executor.StateAwaitingReview
 		if _, _, shared := j.upstream(t.Repo); shared && (t.PRNumber == 0 || past.closed) {
@@ -566,8 +563,9 @@ func (j *job) retry(ctx context.Context, by gitd.Person) error {
 		status = executor.StateAddressingComments
 	}
 	j.news.Store(true)
-	return j.amend(ctx, func(now *Task) {
-		now.Status, now.Error, now.Work, now.PRNumber, now.PRURL = status, "", t.Work, t.PRNumber, t.PRURL
+	// Somebody else may have retried it meanwhile, and it is at work again.
+	return j.amendIf(ctx, func(now Task) bool { return now.Status == executor.StateFailed }, func(now *Task) {
+		now.Status, now.Error, now.PRNumber, now.PRURL = status, "", t.PRNumber, t.PRURL
 	}, events...)
 }
 

@@ -27,11 +27,11 @@ func (j *job) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	j.looked = j.Now() // also where there is nothing to see: or it would be due for ever
 	_, name, ok := j.upstream(t.Repo)
 	if !ok || t.PRNumber == 0 {
 		return nil
 	}
-	j.looked = j.Now()
 	pull, err := j.GitHub.Pull(ctx, name, t.PRNumber)
 	if errors.Is(err, github.ErrNotFound) && !t.Ended() {
 		return j.fail(ctx, executor.ReasonBadInput, fmt.Sprintf("the pull request %s is not there any more, or is hidden from ramus", t.PRURL),
@@ -268,8 +268,7 @@ func (j *job) publish(ctx context.Context, w work) error {
 		switch {
 		case errors.Is(err, gitd.ErrConflict):
 			// Somebody was faster: what they made is taken in, and the next attempt has it.
-			_, err = j.takeIn(ctx)
-			return err
+			return j.overtaken(ctx, past.pushed, tip, err)
 		case errors.Is(err, gitd.ErrUpstreamRefused):
 			return j.fail(ctx, executor.ReasonBadInput, err.Error())
 		}
@@ -291,6 +290,33 @@ func (j *job) publish(ctx context.Context, w work) error {
 	events = append(events, j.toSlack("pushed:"+w.id(), taskPushed())...)
 	j.news.Store(true) // comments may have come while it worked
 	return j.amendOpen(ctx, func(t *Task) { t.Status = executor.StateAwaitingReview }, events...)
+}
+
+// overtaken takes in what kept our tip from being pushed on top of what was known
+// to be at GitHub. refused is why it could not be; it is returned where nothing new
+// is there, so that the next attempt is not made at once, and for ever.
+func (j *job) overtaken(ctx context.Context, known, tip gitd.Hash, refused error) error {
+	if done, err := j.takeIn(ctx); err != nil || done {
+		return err
+	}
+	t, past, err := j.now(ctx)
+	if err != nil || past.pushed != known {
+		return err
+	}
+	if known == "" {
+		return refused
+	}
+	repo, err := j.Git.Repo(t.Repo)
+	if err != nil {
+		return err
+	}
+	if has, err := repo.Descends(ctx, tip, known); err != nil {
+		return err
+	} else if has {
+		return refused
+	}
+	return j.fail(ctx, executor.ReasonMergeConflict, fmt.Sprintf("ramus's own branch %s was rewritten: %s, which is at GitHub, is not in its history any more; "+
+		"merge that into it, then `ramus task retry`", t.Caller().Branch(), known[:min(12, len(known))]))
 }
 
 // takeIn brings what people pushed to the branch at GitHub into ours. What
