@@ -247,7 +247,11 @@ func TestEngineerChecks(t *testing.T) {
 	task := k.raised("write made.txt made")
 	fail := func(n int) {
 		t.Helper()
-		must[int64](t)(k.repo.Check(task.Branch, githubtest.Check{Name: "test", Conclusion: "failure", Title: "It fails", Summary: fmt.Sprintf("append made.txt repair-%d", n)}))
+		name := "test"
+		if n == 3 {
+			name = "test <!channel> @acme/all"
+		}
+		must[int64](t)(k.repo.Check(task.Branch, githubtest.Check{Name: name, Conclusion: "failure", Title: "It fails", Summary: fmt.Sprintf("append made.txt repair-%d", n)}))
 	}
 	must[int64](t)(k.repo.Check(task.Branch, githubtest.Check{Name: "lint", Conclusion: "success"}))
 	for n := 1; n <= 2; n++ {
@@ -268,6 +272,9 @@ func TestEngineerChecks(t *testing.T) {
 	told := k.told(task.PRNumber)
 	if len(told) != 2 || !strings.Contains(told[0], "A person has to look") || !strings.Contains(told[0], "test") || strings.Contains(told[0], "lint") {
 		t.Errorf("the pull request was told %q", told)
+	}
+	if thread := strings.Join(k.thread(task), "\n"); strings.Contains(thread, "<!channel>") || !strings.Contains(thread, "&lt;!channel&gt;") || strings.Contains(told[0], "@acme") {
+		t.Errorf("a check's name calls people: %q\n%s", told, thread)
 	}
 	if t.Failed() {
 		t.Log(k.story(task))

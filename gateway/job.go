@@ -311,9 +311,10 @@ func (j *job) address(ctx context.Context) error {
 		if past.gaveUp {
 			return j.amend(ctx, nil, events...)
 		}
-		text := fmt.Sprintf("%s, and was repaired %s already. A person has to look: a comment goes on.", failing(waiting), times(past.repairs()))
-		events = append(events, j.toGitHub("left:"+waiting[0].Key, message{Kind: mailSay, Text: text})...)
-		events = append(events, j.toSlack("left:"+waiting[0].Key, text)...)
+		what := failing(waiting) // who makes a check gives it its name
+		rest := fmt.Sprintf(", and was repaired %s already. A person has to look: a comment goes on.", times(past.repairs()))
+		events = append(events, j.toGitHub("left:"+waiting[0].Key, message{Kind: mailSay, Text: mdText(what, 1000) + rest})...)
+		events = append(events, j.toSlack("left:"+waiting[0].Key, said(what, 400)+rest)...)
 		return j.amend(ctx, nil, events...)
 	}
 	var keys []string
@@ -484,7 +485,8 @@ func (j *job) start(ctx context.Context, w work) error {
 	if err == nil {
 		_, err = j.Executor.Begin(ctx, run.Name(), executor.Request{Agent: &executor.AgentCall{Name: t.AgentID, Prompt: prompt, Title: workTitle(t, past, w)}, Base: t.Base})
 	}
-	if err != nil && !isConflict(err) && asProblem(err, local).Status < 500 {
+	// What the end of the server cuts short is not refused: the next one goes on.
+	if err != nil && ctx.Err() == nil && !isConflict(err) && asProblem(err, local).Status < 500 {
 		return &refusedWork{err}
 	}
 	return err

@@ -143,6 +143,7 @@ func (j *job) listen(ctx context.Context, t Task, past history, name github.Name
 	}
 	for _, c := range checks {
 		if c.Failed() {
+			c.Name, c.Title = firstOf(c.Name), firstOf(c.Title)
 			c.Summary, c.Text = clipText(c.Summary, maxHunk), clipText(c.Text, maxHunk)
 			items = append(items, item{Key: key("check", c.ID), Check: &c})
 		}
