@@ -134,7 +134,7 @@ var callerKinds = []struct {
 
 // TestAuthorisation tries every kind of caller on every route.
 func TestAuthorisation(t *testing.T) {
-	r := open(t, false, withEngineer(t))
+	r := openWith(t, false, coder, withEngineer(t))
 	r.repo(t, "team/app")
 	r.repo(t, "other")
 	task, err := r.Engineer.Submit(t.Context(), gateway.Submission{Repo: "team/app", Description: "the subject"})

@@ -74,6 +74,7 @@ type Engineer struct {
 	stop    context.CancelFunc
 	wg      sync.WaitGroup // jobs, and refreshes of bases
 	looking chan struct{}  // bounds how many pull requests are looked at at once
+	bearing sync.Mutex     // held while a task that another one asks for is accepted
 
 	mu     sync.Mutex // guards all below
 	closed bool
@@ -184,8 +185,10 @@ func (e *Engineer) Open(ctx context.Context) error {
 			continue
 		}
 		e.tasks[t.ID] = t
-		if !t.Ended() || t.Unposted > 0 {
-			e.wake(t.ID, true)
+		// One that failed may have been merged, or reopened, while nobody listened.
+		lately := t.PRNumber != 0 && e.Now().Sub(t.UpdatedAt) < 30*24*time.Hour
+		if !t.Ended() || t.Unposted > 0 || t.Status == executor.StateFailed && lately {
+			_, _ = e.wake(t.ID, true) // it is open
 		}
 	}
 	return nil
@@ -295,6 +298,10 @@ func (e *Engineer) submit(ctx context.Context, s Submission) (Task, error) {
 	agent, err := e.agent(s.Agent)
 	if err != nil {
 		return Task{}, err
+	}
+	if s.Parent != "" {
+		e.bearing.Lock() // many who ask at once are counted one after another
+		defer e.bearing.Unlock()
 	}
 	if err := e.mayBear(s.Parent); err != nil {
 		return Task{}, err
@@ -511,7 +518,11 @@ func (e *Engineer) command(ctx context.Context, id, what string, f func(context.
 		var j *job
 		if j, err = e.wake(t.ID, false); err == nil {
 			if err = f(ctx, j); err == nil {
-				_, err = e.wake(t.ID, false) // the job may have left meanwhile
+				var now *job
+				if now, err = e.wake(t.ID, false); err == nil && now != j { // the first one left meanwhile
+					now.stale.Store(true)
+					now.awake()
+				}
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package gateway_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -235,6 +236,36 @@ func TestEngineerReopened(t *testing.T) {
 	if told := k.told(task.PRNumber); len(told) != 1 {
 		t.Errorf("the pull request was told %q", told)
 	}
+	if t.Failed() {
+		t.Log(k.story(task))
+	}
+}
+
+// TestEngineerReopenedAtWork: work that was stopped because the pull request was
+// closed is begun again when it is opened.
+func TestEngineerReopenedAtWork(t *testing.T) {
+	k := openShop(t, nil)
+	task := k.raised("write made.txt made")
+	must[int64](t)(k.repo.Comment("reviewer", task.PRNumber, "@ramus\nappend made.txt more\nsleep 600"))
+	task = k.until(task.ID, "the work", func(t gateway.Task) bool {
+		run, err := k.Executor.Run(context.Background(), "conv:"+t.ID+"/work-2")
+		return err == nil && run.State == executor.StateRunning && run.Step != ""
+	})
+	if err := k.repo.Close("reviewer", task.PRNumber); err != nil {
+		t.Fatal(err)
+	}
+	k.failed(task.ID, "closed without being merged")
+	if err := k.repo.Reopen("reviewer", task.PRNumber); err != nil {
+		t.Fatal(err)
+	}
+	task = k.until(task.ID, "the work again", func(t gateway.Task) bool {
+		run, err := k.Executor.Run(context.Background(), "conv:"+t.ID+"/work-3")
+		return err == nil && run.State == executor.StateRunning && t.Status == executor.StateAddressingComments
+	})
+	if _, err := k.engineer.Cancel(t.Context(), task.ID, false, gitd.Person{Name: "Ada"}); err != nil {
+		t.Fatal(err)
+	}
+	task = k.failed(task.ID, "cancelled by Ada")
 	if t.Failed() {
 		t.Log(k.story(task))
 	}

@@ -24,6 +24,7 @@ type job struct {
 	id    string
 	wakes chan struct{} // one token
 	news  atomic.Bool   // GitHub may know something new
+	stale atomic.Bool   // the journal has to be read again
 
 	// The goroutine's own.
 	looked   time.Time           // when the pull request was looked at
@@ -109,6 +110,9 @@ func (j *job) over() bool {
 
 // load reads the journal. Called under mu.
 func (j *job) load(ctx context.Context) error {
+	if j.stale.Swap(false) {
+		j.read = false
+	}
 	if j.read {
 		return nil
 	}

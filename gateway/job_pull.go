@@ -225,12 +225,25 @@ func (j *job) merged(ctx context.Context, t Task) error {
 
 // reopened goes on with a task whose pull request had been closed.
 func (j *job) reopened(ctx context.Context) error {
+	t, past, err := j.now(ctx)
+	if err != nil {
+		return err
+	}
+	events := []executor.Event{{Type: executor.EventHeard, Kind: heardReopened}}
+	if w, any := past.latest(); any && !w.Ended {
+		// It was stopped because the pull request was closed, and is begun again.
+		if err := j.clear(ctx, t); err != nil {
+			return err
+		}
+		events = append(events, executor.Event{Type: executor.EventWork, Step: w.id(), Kind: workEnded,
+			Data: encode(work{N: w.N, Ended: true, Error: "the pull request was closed"})})
+	}
 	j.news.Store(true) // for what was said meanwhile
 	return j.amend(ctx, func(t *Task) {
 		if t.Status == executor.StateFailed {
 			t.Status, t.Error = executor.StateAwaitingReview, ""
 		}
-	}, executor.Event{Type: executor.EventHeard, Kind: heardReopened})
+	}, events...)
 }
 
 // publish shows others what a piece of work made: the branch goes to GitHub, and

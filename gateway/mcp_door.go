@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -34,9 +33,8 @@ const (
 // Each request stands for itself: a container that is gone leaves nothing behind.
 // What goes on for one ends with the request. Version is what it calls itself.
 func MCPDoor(x *executor.Executor, e *Engineer, version string) func(executor.Visitor) http.Handler {
-	spawning := new(sync.Mutex)
 	return func(v executor.Visitor) http.Handler {
-		d := &mcpDoor{x: x, engineer: e, version: version, visitor: v, spawning: spawning}
+		d := &mcpDoor{x: x, engineer: e, version: version, visitor: v}
 		return http.HandlerFunc(d.serve)
 	}
 }
@@ -47,8 +45,6 @@ type mcpDoor struct {
 	engineer *Engineer
 	version  string
 	visitor  executor.Visitor
-	// spawning is held while a task is asked for, so that many who ask at once are counted.
-	spawning *sync.Mutex
 }
 
 func (d *mcpDoor) serve(w http.ResponseWriter, r *http.Request) {
@@ -227,8 +223,6 @@ func (d *mcpDoor) taskTools(own Task) []mcpTool {
 				if a.Key != "" {
 					s.Key = own.ID + ":" + a.Key // nobody else's
 				}
-				d.spawning.Lock()
-				defer d.spawning.Unlock()
 				t, err := d.engineer.Submit(ctx, s)
 				return toolResult{value: submitted{t.ID, executor.StateSubmitted}}, err
 			},

@@ -115,10 +115,17 @@ func (s *server) belongings(c *command) (its, nobodys []int) {
 	cookies := map[int]string{}
 	s.user.do(func() {
 		all = processes()
+		patience := 50 // in all, whoever hides its environment on purpose
 		for _, p := range all {
-			if !p.zombie && !spared[p.pid] && mains[p.session] == nil {
-				cookies[p.pid] = cookie(p.pid)
+			if p.zombie || spared[p.pid] || mains[p.session] != nil {
+				continue
 			}
+			id, blank := cookie(p.pid)
+			for ; blank && patience > 0; patience-- {
+				time.Sleep(time.Millisecond)
+				id, blank = cookie(p.pid)
+			}
+			cookies[p.pid] = id
 		}
 	})
 	parents := make(map[int]process, len(all))

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 )
 
@@ -33,13 +34,15 @@ func TestToSign(t *testing.T) {
 }
 
 func TestSign(t *testing.T) {
-	answer := func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "signature") }
+	var answer atomic.Pointer[http.HandlerFunc]
+	answers := func(f http.HandlerFunc) { answer.Store(&f) }
+	answers(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "signature") })
 	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch b, err := io.ReadAll(r.Body); {
 		case r.Method != http.MethodPost || err != nil || string(b) != "commit":
 			t.Errorf("%s %q %v", r.Method, b, err)
 		}
-		answer(w, r)
+		(*answer.Load())(w, r)
 	}))
 	t.Cleanup(door.Close)
 	t.Setenv("http_proxy", "http://127.0.0.1:1")
@@ -65,7 +68,7 @@ func TestSign(t *testing.T) {
 		"redirect": func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere", http.StatusFound) },
 		"cut":      func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
 	} {
-		answer = a
+		answers(a)
 		err := sign(t.Context(), door.URL, file)
 		if err == nil || name == "no" && err.Error() != "no" {
 			t.Errorf("%s: %v", name, err)

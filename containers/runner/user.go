@@ -185,20 +185,20 @@ func parseStat(pid int, stat string) (process, bool) {
 
 // cookie is the command id a process carries in its environment; it may be
 // missing or forged, so it can only ever spare a process, and only for as long
-// as the command it names runs.
-func cookie(pid int) string {
+// as the command it names runs. blank tells that it has no environment at all: a
+// process in the middle of its execve has none for a moment.
+func cookie(pid int) (id string, blank bool) {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {
-		return ""
+		return "", false
 	}
 	const name = cookieName + "="
-	var id string
 	for kv := range strings.SplitSeq(string(env), "\x00") {
 		if strings.HasPrefix(kv, name) {
 			id = kv[len(name):]
 		}
 	}
-	return id
+	return id, len(env) == 0
 }
 
 const cookieName = "RAMUS_COMMAND"
