@@ -21,6 +21,9 @@ import (
 	"gocloud.dev/blob"
 )
 
+// WorkDir is where a caller's branch is checked out in its container.
+const WorkDir = containers.WorkDir
+
 // Executor runs commands for callers. Its exported fields are its options and
 // may be changed until Open. Methods are safe for concurrent use.
 type Executor struct {

@@ -81,6 +81,8 @@ type Engineer struct {
 	tasks  map[string]Task // by id
 	jobs   map[string]*job // of tasks that have something to do
 	bases  map[string]bool // repositories whose base is being refreshed; true: once more
+
+	delivered recent // ids and digests of deliveries
 }
 
 // Submission asks for a task.
@@ -156,9 +158,6 @@ func (t Task) Caller() executor.Caller {
 
 // standingRun is the id of the run that is a task's record.
 const standingRun = "task"
-
-// worktree is where a task's branch is checked out in its container.
-const worktree = "/work"
 
 // TaskFilter narrows a listing; zero fields do not.
 type TaskFilter struct {
@@ -306,7 +305,7 @@ func (e *Engineer) submit(ctx context.Context, s Submission) (Task, error) {
 	if err := e.mayBear(s.Parent); err != nil {
 		return Task{}, err
 	}
-	t := Task{ID: id, Description: s.Description, Context: s.Context, Status: executor.StateSubmitted, AgentID: agent, WorktreePath: worktree,
+	t := Task{ID: id, Description: s.Description, Context: s.Context, Status: executor.StateSubmitted, AgentID: agent, WorktreePath: executor.WorkDir,
 		Repo: repo, Base: base, Asker: s.Asker, Parent: s.Parent, CreatedAt: e.Now().UTC()}
 	t.UpdatedAt = t.CreatedAt
 	t.Branch = strings.NewReplacer("{task_id}", id, "{caller}", t.Caller().Slug()).Replace(e.Branch)
@@ -576,7 +575,14 @@ func (e *Engineer) keep(t Task) {
 // Deliver takes what a webhook said. It is durable when it returns: every pull
 // request is looked at anew when the server starts, so that nothing is lost
 // that GitHub still knows.
+// What was delivered before, by its id or its content, is nothing new.
 func (e *Engineer) Deliver(_ context.Context, d github.Delivery) error {
+	e.mu.Lock()
+	known := e.delivered.has(d.ID) || e.delivered.has(d.Digest)
+	e.mu.Unlock()
+	if known {
+		return nil
+	}
 	if d.Push != nil && !d.Push.Deleted {
 		e.pushed(d)
 	}
@@ -585,7 +591,38 @@ func (e *Engineer) Deliver(_ context.Context, d github.Delivery) error {
 			return err
 		}
 	}
+	e.mu.Lock()
+	e.delivered.add(d.ID)
+	e.delivered.add(d.Digest)
+	e.mu.Unlock()
 	return nil
+}
+
+// maxDelivered is how many ids and digests of deliveries are remembered. What is
+// forgotten and comes again costs a look at a pull request, and no more.
+const maxDelivered = 4096
+
+// recent remembers the latest of many names. The zero value remembers none.
+type recent struct {
+	names map[string]bool
+	order []string // oldest first
+}
+
+func (r *recent) has(name string) bool { return name != "" && r.names[name] }
+
+func (r *recent) add(name string) {
+	if name == "" || r.names[name] {
+		return
+	}
+	if r.names == nil {
+		r.names = make(map[string]bool)
+	}
+	if len(r.order) == maxDelivered {
+		delete(r.names, r.order[0])
+		r.order = r.order[1:]
+	}
+	r.names[name] = true
+	r.order = append(r.order, name)
 }
 
 // concerned lists the tasks whose pull requests a delivery may be about.
@@ -595,7 +632,7 @@ func (e *Engineer) concerned(d github.Delivery) []string {
 	var ids []string
 	for id, t := range e.tasks {
 		// What failed may be merged by a person, or reopened; nothing else brings it back.
-		if t.Ended() && (t.Status == executor.StateComplete || d.Pull == nil || d.Action != "reopened" && d.Action != "closed") {
+		if t.Ended() && (t.Status == executor.StateComplete || d.Event != "pull_request" || d.Action != "reopened" && d.Action != "closed") {
 			continue
 		}
 		if _, name, ok := e.upstream(t.Repo); !ok || !name.Is(d.Repo) {

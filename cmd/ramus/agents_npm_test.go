@@ -35,16 +35,16 @@ type npmAgent struct {
 
 var npmAgents = []npmAgent{
 	{target: "claude-code", file: "claude-code.yaml", agents: []string{"claude-code", "claude-code-acp"}, provider: "anthropic", edit: []modeltest.ToolCall{
-		{Name: "Read", Input: map[string]any{"file_path": "/work/sum.js"}},
-		{Name: "Edit", Input: map[string]any{"file_path": "/work/sum.js", "old_string": "a - b", "new_string": "a + b"}},
+		{Name: "Read", Input: map[string]any{"file_path": executor.WorkDir + "/sum.js"}},
+		{Name: "Edit", Input: map[string]any{"file_path": executor.WorkDir + "/sum.js", "old_string": "a - b", "new_string": "a + b"}},
 		{Name: "Bash", Input: map[string]any{"command": "npm test", "description": "Run the tests"}},
 	}, ramus: []modeltest.ToolCall{ // it tells its model of such tools when they are asked for
 		{Name: "ToolSearch", Input: map[string]any{"query": "select:mcp__ramus__lib_run_tests", "max_results": 1}},
 		{Name: "mcp__ramus__lib_run_tests"},
 	}},
 	{target: "opencode", file: "opencode.yaml", agents: []string{"opencode", "opencode-acp"}, provider: "anthropic", edit: []modeltest.ToolCall{
-		{Name: "read", Input: map[string]any{"filePath": "/work/sum.js"}},
-		{Name: "edit", Input: map[string]any{"filePath": "/work/sum.js", "oldString": "a - b", "newString": "a + b"}},
+		{Name: "read", Input: map[string]any{"filePath": executor.WorkDir + "/sum.js"}},
+		{Name: "edit", Input: map[string]any{"filePath": executor.WorkDir + "/sum.js", "oldString": "a - b", "newString": "a + b"}},
 		{Name: "bash", Input: map[string]any{"command": "npm test", "description": "Run the tests"}},
 	}, ramus: []modeltest.ToolCall{
 		{Name: "ramus_lib_run_tests"},

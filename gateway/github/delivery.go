@@ -18,8 +18,8 @@ import (
 // MaxDelivery is the most bytes that a delivery may have; GitHub sends no more.
 const MaxDelivery = 25 << 20
 
-// Delivery is what a webhook said, as far as ramus cares. Nothing of it is
-// believed beyond that something happened: see [Client] for how things stand.
+// Delivery is what a webhook said, as far as ramus cares: that something happened,
+// and to what. How things stand now is asked of the [Client].
 type Delivery struct {
 	ID     string `json:"id"`    // X-GitHub-Delivery; the same when it is delivered again
 	Event  string `json:"event"` // X-GitHub-Event
@@ -28,25 +28,14 @@ type Delivery struct {
 	// the same news, such as one that a repository's webhook sends beside the App's.
 	Digest string `json:"digest"`
 	Repo   Name   `json:"repo"`
-	Sender string `json:"sender,omitempty"`
-	Bot    bool   `json:"bot,omitempty"`    // the sender
 	Number int    `json:"number,omitempty"` // of the pull request, or issue
-	Pull   *Pull  `json:"pull,omitempty"`
-	// IsPull: the issue of an issue_comment is a pull request.
-	IsPull  bool     `json:"is_pull,omitempty"`
-	Comment *Comment `json:"comment,omitempty"`
-	Review  *Review  `json:"review,omitempty"`
-	Check   *Check   `json:"check,omitempty"`
-	Push    *Push    `json:"push,omitempty"`
-	Ping    bool     `json:"ping,omitempty"`
+	Check  *Check `json:"check,omitempty"`
+	Push   *Push  `json:"push,omitempty"`
 }
 
 // Push is what was pushed.
 type Push struct {
 	Ref     string `json:"ref"` // refs/heads/main
-	Before  string `json:"before"`
-	After   string `json:"after"`
-	Forced  bool   `json:"forced,omitempty"`
 	Deleted bool   `json:"deleted,omitempty"`
 }
 
@@ -67,17 +56,19 @@ type head struct {
 			Login string `json:"login"`
 		} `json:"owner"`
 	} `json:"repository"`
-	Sender *github.User `json:"sender"`
+}
+
+// numbered is a pull request or an issue, of which nothing else counts.
+type numbered struct {
+	Number int `json:"number"`
 }
 
 // payload is what is read of the bodies of those events that are known.
 type payload struct {
-	PullRequest *github.PullRequest       `json:"pull_request"`
-	Issue       *github.Issue             `json:"issue"`
-	Review      *github.PullRequestReview `json:"review"`
-	Comment     json.RawMessage           `json:"comment"` // of one of several kinds
-	CheckRun    *github.CheckRun          `json:"check_run"`
-	WorkflowRun *github.WorkflowRun       `json:"workflow_run"`
+	PullRequest *numbered           `json:"pull_request"`
+	Issue       *numbered           `json:"issue"`
+	CheckRun    *github.CheckRun    `json:"check_run"`
+	WorkflowRun *github.WorkflowRun `json:"workflow_run"`
 	Push
 }
 
@@ -106,7 +97,7 @@ func ParseDelivery(h http.Header, body []byte, secret string) (Delivery, error) 
 	if d.Digest, err = digest(d.Event, body); err != nil {
 		return Delivery{}, fmt.Errorf("%w: %w", ErrDelivery, err)
 	}
-	d.Action, d.Sender, d.Bot = clip(p.Action, 100), clip(p.Sender.GetLogin(), 100), isBot(p.Sender)
+	d.Action = clip(p.Action, 100)
 	if p.Repository != nil {
 		if d.Repo = (Name{p.Repository.Owner.Login, p.Repository.Name}); !d.Repo.valid() {
 			return Delivery{}, fmt.Errorf("%w: %.200q is no name of a repository", ErrDelivery, d.Repo)
@@ -142,9 +133,6 @@ func verify(h http.Header, body []byte, secret string) error {
 // read fills in what the known events are about.
 func (d *Delivery) read(body []byte) error {
 	switch d.Event {
-	case "ping":
-		d.Ping = true
-		return nil
 	case "pull_request", "pull_request_review", "pull_request_review_comment", "issue_comment", "check_run", "workflow_run", "push":
 	default:
 		return nil
@@ -153,71 +141,46 @@ func (d *Delivery) read(body []byte) error {
 	if err := json.Unmarshal(body, &p); err != nil {
 		return err
 	}
-	need := func(there bool, what string) error {
-		if !there || d.Repo == (Name{}) {
-			return fmt.Errorf("it has no %s, or no repository", what)
-		}
-		return nil
-	}
-	pull := func() error {
-		if p.PullRequest != nil {
-			one := pullOf(p.PullRequest)
-			d.Pull, d.Number, d.IsPull = &one, one.Number, true
-		}
-		return need(p.PullRequest != nil, "pull_request")
-	}
+	missing := ""
 	switch d.Event {
-	case "pull_request":
-		return pull()
-	case "pull_request_review":
-		if p.Review == nil {
-			return need(false, "review")
-		}
-		one := reviewOf(p.Review)
-		d.Review = &one
-		return pull()
-	case "pull_request_review_comment":
-		var c *github.PullRequestComment
-		if err := json.Unmarshal(p.Comment, &c); len(p.Comment) > 0 && err != nil {
-			return err
-		}
-		if c == nil {
-			return need(false, "comment")
-		}
-		one := commentOf(c)
-		d.Comment = &one
-		return pull()
 	case "issue_comment":
-		var c *github.IssueComment
-		if err := json.Unmarshal(p.Comment, &c); len(p.Comment) > 0 && err != nil {
-			return err
+		if p.Issue != nil {
+			d.Number = p.Issue.Number
+		} else {
+			missing = "issue"
 		}
-		if c == nil || p.Issue == nil {
-			return need(false, "comment, or issue")
-		}
-		one := issueCommentOf(c)
-		d.Comment, d.Number, d.IsPull = &one, p.Issue.GetNumber(), p.Issue.IsPullRequest()
-		return need(true, "")
 	case "check_run":
-		if p.CheckRun == nil {
-			return need(false, "check_run")
+		if p.CheckRun != nil {
+			one := checkOf(p.CheckRun)
+			d.Check = &one
+		} else {
+			missing = "check_run"
 		}
-		one := checkOf(p.CheckRun)
-		d.Check = &one
-		return need(true, "")
 	case "workflow_run":
-		if p.WorkflowRun == nil {
-			return need(false, "workflow_run")
+		if p.WorkflowRun != nil {
+			one := workflowOf(p.WorkflowRun)
+			d.Check = &one
+		} else {
+			missing = "workflow_run"
 		}
-		one := workflowOf(p.WorkflowRun)
-		d.Check = &one
-		return need(true, "")
 	case "push":
-		if p.Push.Ref == "" {
-			return need(false, "ref")
+		if p.Ref != "" {
+			d.Push = &p.Push
+		} else {
+			missing = "ref"
 		}
-		d.Push = &p.Push
-		return need(true, "")
+	default:
+		if p.PullRequest != nil {
+			d.Number = p.PullRequest.Number
+		} else {
+			missing = "pull_request"
+		}
+	}
+	if missing == "" && d.Repo == (Name{}) {
+		missing = "repository"
+	}
+	if missing != "" {
+		return fmt.Errorf("it has no %s", missing)
 	}
 	return nil
 }

@@ -31,23 +31,20 @@ const pullField = `"pull_request":{"number":7,"state":"closed","title":"T","merg
 
 func TestParseDelivery(t *testing.T) {
 	for _, one := range []struct{ event, body, want string }{
-		{"ping", `{"zen":"Keep it simple.","hook_id":1,"sender":{"login":"ann"}}`, `{"id":"d-1","event":"ping","repo":{},"sender":"ann","ping":true}`},
-		{"pull_request", with(`"action":"closed","number":7,` + pullField),
-			`{"action":"closed","number":7,"is_pull":true,"pull":{"number":7,"url":"","title":"T","open":false,"merged":true,"merge_commit":"abc","head":"work","head_sha":"def","base":"main","author":"ramus[bot]"}}`},
-		{"pull_request", with(`"action":"synchronize","before":"1","after":"2",` + pullField), `{"action":"synchronize","number":7,"is_pull":true}`},
+		{"ping", `{"zen":"Keep it simple.","hook_id":1,"sender":{"login":"ann"}}`, `{"id":"d-1","event":"ping","repo":{}}`},
+		{"pull_request", with(`"action":"closed","number":7,` + pullField), `{"action":"closed","number":7}`},
+		{"pull_request", with(`"action":"synchronize","before":"1","after":"2",` + pullField), `{"action":"synchronize","number":7}`},
 		{"pull_request_review", with(`"action":"submitted","review":{"id":5,"user":{"login":"ann"},"state":"CHANGES_REQUESTED","body":null,"commit_id":"def"},` + pullField),
-			`{"action":"submitted","number":7,"review":{"id":5,"user":"ann","state":"changes_requested","commit":"def"}}`},
-		{"pull_request_review_comment", with(`"action":"created","comment":{"id":6,"in_reply_to_id":4,"pull_request_review_id":5,"user":{"login":"ann"},"body":"why?","path":"a.go","line":3,"side":"RIGHT","diff_hunk":"@@"},` + pullField),
-			`{"action":"created","number":7,"comment":{"id":6,"in_reply_to":4,"review":5,"user":"ann","body":"why?","path":"a.go","line":3,"side":"RIGHT","diff_hunk":"@@"}}`},
+			`{"action":"submitted","number":7}`},
+		{"pull_request_review_comment", with(`"action":"created","comment":{"id":6,"body":"why?","path":"a.go","line":3},` + pullField), `{"action":"created","number":7}`},
 		{"issue_comment", with(`"action":"created","issue":{"number":7,"pull_request":{"url":"x"}},"comment":{"id":8,"user":{"login":"ann"},"body":"@ramus hello"}`),
-			`{"action":"created","number":7,"is_pull":true,"comment":{"id":8,"issue":true,"user":"ann","body":"@ramus hello"}}`},
-		{"issue_comment", with(`"action":"created","issue":{"number":9},"comment":{"id":8,"body":"x"}`), `{"action":"created","number":9,"comment":{"id":8,"issue":true,"user":"","body":"x"}}`},
+			`{"action":"created","number":7}`},
 		{"check_run", with(`"action":"completed","check_run":{"id":3,"name":"test","head_sha":"def","status":"completed","conclusion":"failure","pull_requests":[{"number":7}],"check_suite":{"head_branch":"work"},"output":{"title":"3 failed"}}`),
 			`{"action":"completed","check":{"id":3,"name":"test","commit":"def","branch":"work","status":"completed","conclusion":"failure","title":"3 failed","pulls":[7]}}`},
 		{"workflow_run", with(`"action":"completed","workflow_run":{"id":4,"name":"CI","head_branch":"work","head_sha":"def","status":"completed","conclusion":"success","pull_requests":[]}`),
 			`{"action":"completed","check":{"id":4,"workflow":true,"name":"CI","commit":"def","branch":"work","status":"completed","conclusion":"success"}}`},
-		{"push", with(`"ref":"refs/heads/main","before":"1","after":"2","forced":true,"pusher":{"name":"ann"}`), `{"push":{"ref":"refs/heads/main","before":"1","after":"2","forced":true}}`},
-		{"installation", `{"action":"created","installation":{"id":1},"sender":{"login":"ann","type":"User"},"repositories":[{"name":"app"}]}`, `{"action":"created","sender":"ann"}`},
+		{"push", with(`"ref":"refs/heads/main","before":"1","after":"2","forced":true,"pusher":{"name":"ann"}`), `{"push":{"ref":"refs/heads/main"}}`},
+		{"installation", `{"action":"created","installation":{"id":1},"sender":{"login":"ann","type":"User"},"repositories":[{"name":"app"}]}`, `{"action":"created"}`},
 		{"star", with(`"action":"created","comment":5,"review":[],"ref":{},"pull_request":"x"`), `{"action":"created","repo":{"Owner":"acme","Repo":"app"}}`},
 	} {
 		t.Run(one.event, func(t *testing.T) {
@@ -55,7 +52,7 @@ func TestParseDelivery(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if one.event != "ping" && one.event != "installation" && (d.Repo != repo || d.Sender != "ann" || d.Bot) {
+			if one.event != "ping" && one.event != "installation" && d.Repo != repo {
 				t.Errorf("head %+v", d)
 			}
 			b, err := json.Marshal(d)
@@ -115,10 +112,6 @@ func TestBadDeliveries(t *testing.T) {
 		"a name":        {"star", `{"repository":{"name":"../x","owner":{"login":"acme"}}}`, nil},
 		"no pull":       {"pull_request", with(`"action":"opened"`), nil},
 		"no repository": {"pull_request", `{` + pullField + `}`, nil},
-		"no review":     {"pull_request_review", with(pullField), nil},
-		"no comment":    {"pull_request_review_comment", with(pullField), nil},
-		"null comment":  {"issue_comment", with(`"comment":null,"issue":{"number":1}`), nil},
-		"odd comment":   {"issue_comment", with(`"comment":5,"issue":{"number":1}`), nil},
 		"no issue":      {"issue_comment", with(`"comment":{"id":1}`), nil},
 		"no check":      {"check_run", with(`"action":"completed"`), nil},
 		"no workflow":   {"workflow_run", with(`"action":"completed"`), nil},

@@ -71,17 +71,11 @@ func (c *Client) Pull(ctx context.Context, repo Name, number int) (Pull, error) 
 	return out, err
 }
 
-// FindPull finds the newest pull request of a branch, open or not.
-func (c *Client) FindPull(ctx context.Context, repo Name, head string) (p Pull, found bool, err error) {
-	return c.findPull(ctx, repo, head, "", "all")
-}
-
-// findPull finds the newest pull request of a branch in a state, into a base
-// unless that is empty.
-func (c *Client) findPull(ctx context.Context, repo Name, head, base, state string) (p Pull, found bool, err error) {
+// openPull finds the open pull request of a branch into a base.
+func (c *Client) openPull(ctx context.Context, repo Name, head, base string) (p Pull, found bool, err error) {
 	for one, err := range items(ctx, c, request{what: "look for a pull request", repo: repo},
 		func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.PullRequest, *github.Response, error) {
-			return gh.PullRequests.List(ctx, repo.Owner, repo.Repo, &github.PullRequestListOptions{State: state, Head: repo.Owner + ":" + head, Base: base,
+			return gh.PullRequests.List(ctx, repo.Owner, repo.Repo, &github.PullRequestListOptions{State: "open", Head: repo.Owner + ":" + head, Base: base,
 				Sort: "created", Direction: "desc", ListOptions: o})
 		}) {
 		if err != nil {
@@ -90,7 +84,7 @@ func (c *Client) findPull(ctx context.Context, repo Name, head, base, state stri
 		// A fork may have a branch of the same name, and GitHub ignores a filter
 		// that it does not understand.
 		if one.GetHead().GetRef() == head && one.GetHead().GetRepo().GetID() == one.GetBase().GetRepo().GetID() &&
-			(base == "" || one.GetBase().GetRef() == base) {
+			one.GetBase().GetRef() == base {
 			return pullOf(one), true, nil
 		}
 	}
@@ -112,7 +106,7 @@ func (c *Client) CreatePull(ctx context.Context, repo Name, p NewPull) (Pull, er
 	if !hasStatus(err, http.StatusUnprocessableEntity) {
 		return out, err
 	}
-	there, found, findErr := c.findPull(ctx, repo, p.Head, p.Base, "open")
+	there, found, findErr := c.openPull(ctx, repo, p.Head, p.Base)
 	if findErr != nil {
 		return Pull{}, errors.Join(err, findErr)
 	}
