@@ -198,7 +198,7 @@ func (j *job) postGitHub(ctx context.Context, t Task, past history, m message) (
 	case mailSay, mailFailed:
 		text := m.Text
 		if m.Kind == mailFailed {
-			text = "ramus could not finish this:\n\n" + quoted(text)
+			text = "ramus could not finish this:\n\n" + fence("text", text)
 		}
 		c, err := j.GitHub.Say(ctx, name, t.PRNumber, text, m.Key)
 		return c.URL, nil, nil, err
@@ -206,15 +206,6 @@ func (j *job) postGitHub(ctx context.Context, t Task, past history, m message) (
 		return "", nil, nil, j.GitHub.DeleteBranch(ctx, name, t.Branch)
 	}
 	return "", nil, nil, fmt.Errorf("%w: an unknown kind of message, %q", github.ErrRefused, m.Kind)
-}
-
-// quoted is a text of others as a block of Markdown in which nothing comes alive.
-func quoted(text string) string {
-	fence := "```"
-	for strings.Contains(text, fence) {
-		fence += "`"
-	}
-	return fence + "text\n" + text + "\n" + fence
 }
 
 // openPull opens the task's pull request, or finds it.
@@ -269,15 +260,12 @@ func (j *job) manifests(ctx context.Context, t Task) (list []executor.Manifest, 
 	return list, nil
 }
 
-// link makes links to pages of runs; nil: there are none.
+// link makes links to pages of runs, by their names; nil: there are none.
 func (j *job) link() func(run string) string {
 	if j.Links == nil {
 		return nil
 	}
-	return func(run string) string {
-		caller, id, _ := strings.Cut(run, "/")
-		return j.Links.Sign("/evidence/" + caller + "/" + id)
-	}
+	return j.Links.Named
 }
 
 // reviewers are who said what a piece of work was for, by a review or on a line.

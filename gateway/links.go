@@ -123,8 +123,10 @@ func (l *Links) now() time.Time {
 	return l.Now()
 }
 
-// Run is a link to the page of a run's evidence, File to one file of it by its name in the manifest.
-func (l *Links) Run(r executor.Run) string               { return l.Sign(runPath(r)) }
+// Run is a link to the page of a run's evidence, Named the same by the run's
+// name, File to one file of it by its name in the manifest.
+func (l *Links) Run(r executor.Run) string               { return l.Named(r.Name()) }
+func (l *Links) Named(run string) string                 { return l.Sign("/evidence/" + run) }
 func (l *Links) File(r executor.Run, name string) string { return l.Sign(filePath(r, name)) }
 
 func runPath(r executor.Run) string { return "/evidence/" + r.Name() }

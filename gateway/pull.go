@@ -178,12 +178,12 @@ func checkTable(m *executor.Manifest) string {
 	return mdTable([]string{"check", "result", ""}, len(ran)+len(alone), 20, 4000, func(i int) []string {
 		if i >= len(ran) {
 			t := alone[i-len(ran)]
-			return []string{mdTool("tests", t.Framework), mdMark(t.OK && t.Failed == 0), mdCounted(t)}
+			return []string{writing(mdText).tool("tests", t.Framework), mdMark(t.OK && t.Failed == 0), writing(mdCell).counted(t, 10, 120)}
 		}
 		c := ran[i]
 		came := ""
 		if t := testsOf(m, c); t != nil {
-			came = mdCounted(*t)
+			came = writing(mdCell).counted(*t, 10, 120)
 		}
 		if came == "" {
 			came = mdText(c.Why, 300)
@@ -191,7 +191,7 @@ func checkTable(m *executor.Manifest) string {
 		if !c.Current {
 			came = join(", ", came, earlier)
 		}
-		return []string{mdTool(c.Check, c.Tool), mdMark(c.Result == executor.CheckPassed), came}
+		return []string{writing(mdText).tool(c.Check, c.Tool), mdMark(c.Result == executor.CheckPassed), came}
 	})
 }
 
@@ -200,35 +200,6 @@ func mdMark(ok bool) string {
 		return "✅ passed"
 	}
 	return "❌ failed"
-}
-
-func mdTool(check, by string) string {
-	if by == "" {
-		return mdText(check, 40)
-	}
-	return mdText(check, 40) + " (" + mdText(by, 40) + ")"
-}
-
-// mdCounted says what tests came to, and which failed; empty when it could not be counted.
-func mdCounted(t executor.ManifestTests) string {
-	if t.Unknown {
-		return ""
-	}
-	s := fmt.Sprintf("%d passed", t.Passed)
-	if t.Failed > 0 {
-		s += fmt.Sprintf(", %d failed", t.Failed)
-	}
-	if t.Skipped > 0 {
-		s += fmt.Sprintf(", %d skipped", t.Skipped)
-	}
-	const most = 10
-	for i, name := range t.FailedNames {
-		if i == most {
-			return s + fmt.Sprintf(" and %d more", len(t.FailedNames)-most)
-		}
-		s += " " + mdCell(name, 120)
-	}
-	return s
 }
 
 func (p pullBody) unverified() string {

@@ -332,12 +332,12 @@ func checked(m *executor.Manifest) string {
 	return "*Checks*" + bullets(len(ran)+len(alone), 8, 1600, "and %d more", func(i int) string {
 		if i >= len(ran) {
 			t := alone[i-len(ran)]
-			return mark(t.OK && t.Failed == 0) + tool("tests", t.Framework) + ": " + counted(t)
+			return mark(t.OK && t.Failed == 0) + writing(said).tool("tests", t.Framework) + ": " + writing(codeSpan).counted(t, 5, 80)
 		}
 		c := ran[i]
 		came := ""
 		if t := testsOf(m, c); t != nil {
-			came = counted(*t)
+			came = writing(codeSpan).counted(*t, 5, 80)
 		}
 		if came == "" {
 			came = said(c.Why, 150)
@@ -345,7 +345,7 @@ func checked(m *executor.Manifest) string {
 		if came == "" {
 			came = string(c.Result)
 		}
-		line := mark(c.Result == executor.CheckPassed) + tool(c.Check, c.Tool) + ": " + came
+		line := mark(c.Result == executor.CheckPassed) + writing(said).tool(c.Check, c.Tool) + ": " + came
 		if !c.Current {
 			line += ", " + earlier
 		}
@@ -388,15 +388,20 @@ func mark(ok bool) string {
 	return "❌ "
 }
 
-func tool(check, by string) string {
+// writing shows a stranger's word for one medium, cut to a length.
+type writing func(word string, most int) string
+
+// tool is a check and by what it was made.
+func (show writing) tool(check, by string) string {
 	if by == "" {
-		return said(check, 40)
+		return show(check, 40)
 	}
-	return said(check, 40) + " (" + said(by, 40) + ")"
+	return show(check, 40) + " (" + show(by, 40) + ")"
 }
 
-// counted says what tests came to, and which failed; empty when it could not be counted.
-func counted(t executor.ManifestTests) string {
+// counted says what tests came to, and names some that failed; empty when it
+// could not be counted.
+func (show writing) counted(t executor.ManifestTests, names, most int) string {
 	if t.Unknown {
 		return ""
 	}
@@ -407,13 +412,11 @@ func counted(t executor.ManifestTests) string {
 	if t.Skipped > 0 {
 		s += fmt.Sprintf(", %d skipped", t.Skipped)
 	}
-	const most = 5
 	for i, name := range t.FailedNames {
-		if i == most {
-			s += fmt.Sprintf(" and %d more", len(t.FailedNames)-most)
-			break
+		if i == names {
+			return s + fmt.Sprintf(" and %d more", len(t.FailedNames)-names)
 		}
-		s += " " + codeSpan(name, 80)
+		s += " " + show(name, most)
 	}
 	return s
 }
