@@ -137,6 +137,9 @@ func (w *world) stop(keep bool) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
+	if w.x == nil { // the engine cannot run here, so start gave up
+		return
+	}
 	if err := w.x.Close(ctx, keep); err != nil {
 		w.t.Errorf("close: %v", err)
 	}
