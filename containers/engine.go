@@ -22,6 +22,13 @@ type Engine interface {
 	Dial(ctx context.Context, id string) (net.Conn, error)
 	// Remove kills the container and frees everything it held. Removing one that is gone is no error.
 	Remove(ctx context.Context, id string) error
+	// Beside runs a program in a container of its own that shares the network of a
+	// running container and nothing else; with id "" it has a loopback of its own.
+	// It returns when the program has ended, or ctx has, which kills it; nothing of
+	// the sidecar is left then. A container that is gone is [ErrGone].
+	Beside(ctx context.Context, id string, s Sidecar) (SidecarExit, error)
+	// SweepSidecars removes the sidecars of an owner that an earlier process left.
+	SweepSidecars(ctx context.Context, owner string) error
 	// Close releases the engine's own connections; containers go on.
 	Close() error
 }

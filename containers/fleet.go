@@ -28,6 +28,8 @@ type Fleet struct {
 	Capacity int
 	// Queue is how many callers may wait for one; default 1000. More get ErrBusy.
 	Queue int
+	// Sidecars is how many sidecars may run at once; default the number of cores, at least 2.
+	Sidecars int
 	// SleepAfter removes a container that had no command and no live background
 	// process for so long; default 10 min.
 	SleepAfter time.Duration

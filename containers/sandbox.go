@@ -70,6 +70,9 @@ type Sandbox struct {
 	// ReadOnly are paths of the host shown read-only at the same place inside,
 	// such as a module cache. Missing ones are left out.
 	ReadOnly []string
+	// Browser is a folder of the host with the browser lane's program and driver
+	// (make browser fills one); sidecars see it at [BrowserDir]. Empty: they do not.
+	Browser string
 	// Bwrap is bubblewrap's program; default "bwrap", found in PATH.
 	Bwrap string
 	// UID and its group of the same number are who sandboxes run as when ramus

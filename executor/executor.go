@@ -48,6 +48,9 @@ type Executor struct {
 	LLM LLM
 	// Agents are the coding agents that requests may name.
 	Agents map[string]Agent
+	// Browser says how pages are looked at; nil: there is no browser, and checks by one
+	// end as UNVERIFIED.
+	Browser *Browser
 	// Secrets are removed from all that is journalled, sealed, stored or shown. nil: there are none.
 	Secrets *redact.Secrets
 	// Store keeps what is too large for git, below the key "sha256/"; nil: the

@@ -41,14 +41,17 @@ type Manifest struct {
 	Commands      []ManifestCommand `json:"commands"`
 	Tests         []ManifestTests   `json:"tests,omitempty"`  // every time that tests were run, in order
 	Checks        []ManifestCheck   `json:"checks,omitempty"` // every check, those that did not run too, in order
-	Changed       []gitd.Change     `json:"changed"`
-	Files         []ManifestFile    `json:"files"`
-	Egress        []ManifestEgress  `json:"egress,omitempty"`
-	Unverified    []string          `json:"unverified,omitempty"` // what could not be run, checked or kept, in words
-	CreatedAt     time.Time         `json:"created_at,omitzero"`
-	StartedAt     time.Time         `json:"started_at,omitzero"` // zero: it ended before its turn came
-	EndedAt       time.Time         `json:"ended_at,omitzero"`   // zero: it waits for a person
-	DurationMS    int64             `json:"duration_ms"`         // from StartedAt to EndedAt
+	// Browser are the checks by a browser, in order; their files are below
+	// artifacts/browser/ in Files.
+	Browser    []BrowserCheck   `json:"browser,omitempty"`
+	Changed    []gitd.Change    `json:"changed"`
+	Files      []ManifestFile   `json:"files"`
+	Egress     []ManifestEgress `json:"egress,omitempty"`
+	Unverified []string         `json:"unverified,omitempty"` // what could not be run, checked or kept, in words
+	CreatedAt  time.Time        `json:"created_at,omitzero"`
+	StartedAt  time.Time        `json:"started_at,omitzero"` // zero: it ended before its turn came
+	EndedAt    time.Time        `json:"ended_at,omitzero"`   // zero: it waits for a person
+	DurationMS int64            `json:"duration_ms"`         // from StartedAt to EndedAt
 }
 
 // Verdict says whether what a run left on its branch was checked.

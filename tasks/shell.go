@@ -7,6 +7,8 @@ import (
 	"path"
 	"strings"
 	"time"
+
+	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
 // Shell is what a task needs of the world: a work tree and a way to run
@@ -38,6 +40,16 @@ type Shell interface {
 	Push(ctx context.Context, remote, branch string) error
 	// Branch is the caller's branch.
 	Branch() string
+}
+
+// Browser is a Shell that can look at what its work tree serves, in a real browser.
+type Browser interface {
+	Shell
+	// Browse does one check: it starts the application, looks at the page, ends the
+	// application, and keeps pictures, trace, console and requests as evidence. A
+	// page with faults is a check that says so, not an error; what could not be
+	// looked at is UNVERIFIED with the reason. Mistakes in the spec are [ErrParams].
+	Browse(ctx context.Context, s browser.Spec) (browser.Check, error)
 }
 
 // Result is how a command ended. Stdout and Stderr are capped in memory; the
