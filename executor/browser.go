@@ -2,8 +2,6 @@ package executor
 
 import (
 	"context"
-	"io/fs"
-	"net"
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
@@ -40,19 +38,5 @@ const browserFolder = "browser"
 
 // Browse does one check in the step's container; see [tasks.Browser].
 func (s *taskShell) Browse(ctx context.Context, spec browser.Spec) (browser.Check, error) {
-	panic("not built")
-}
-
-// TraceViewer is Playwright's trace viewer, static files that come with the driver,
-// taken from the browser's sidecar once and kept in Data. Without a browser it is ErrUnavailable.
-func (x *Executor) TraceViewer(ctx context.Context) (fs.FS, error) { panic("not built") }
-
-// Ports lists the TCP ports that listen in a caller's container, the door's left
-// out. A caller without a container is ErrGone; it is not woken up.
-func (x *Executor) Ports(ctx context.Context, c Caller) ([]int, error) { panic("not built") }
-
-// DialPort connects to a port of a caller's container, on its loopback. The container
-// stays awake until the connection is closed. A caller without one is ErrGone.
-func (x *Executor) DialPort(ctx context.Context, c Caller, port int) (net.Conn, error) {
 	panic("not built")
 }
