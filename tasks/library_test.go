@@ -31,6 +31,10 @@ func TestLibraryHasTheParametersOfItsSpecification(t *testing.T) {
 		"lib_read_file":  {"path"},
 		"lib_write_file": {"path", "content"},
 		"lib_list_files": {"pattern?"},
+		"browser_test":   {"spec?", "check?", "compare?"},
+		"capture_screenshot": {
+			"url?", "start?", "dir?", "viewports?", "full_page?", "selector?", "mask?", "name?",
+		},
 	}
 	list := tasks.Library()
 	if len(list) != len(want) {

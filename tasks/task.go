@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/big"
 	"slices"
 	"sort"
 	"strings"
@@ -65,6 +66,7 @@ var library = sync.OnceValue(func() []Task {
 		gitCommit(), gitPush(), gitStatus(),
 		runTests(), runLint(), runBuild(),
 		readFile(), writeFile(), listFiles(),
+		browserTest(), captureScreenshot(),
 	}
 	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
 	return list
@@ -169,9 +171,18 @@ func decodeParams[P any](schema *jsonschema.Schema, params json.RawMessage) (p P
 
 // wrongType says in what value does not fit s, which is a schema without references.
 func wrongType(s *jsonschema.Schema, value json.RawMessage) string {
-	want := map[string]string{"string": "a string", "boolean": "true or false", "array": "a list"}[s.Type]
+	want := map[string]string{
+		"string": "a string", "boolean": "true or false", "array": "a list",
+		"object": "an object", "number": "a number", "integer": "a number",
+	}[s.Type]
 	if got := jsonKind(value); got != want {
 		return fmt.Sprintf("must be %s, not %s", want, got)
+	}
+	if s.Type == "integer" {
+		// As the schema has it: 3.0 is a whole number, 3.5 is none.
+		if n, ok := new(big.Float).SetString(string(bytes.TrimSpace(value))); !ok || !n.IsInt() {
+			return fmt.Sprintf("must be a whole number, not %.40s", value)
+		}
 	}
 	if s.Type == "array" {
 		var items []json.RawMessage

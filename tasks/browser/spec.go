@@ -44,6 +44,9 @@ type Spec struct {
 	Compare *Against `json:"compare,omitempty"`
 	// Clock is what the page takes for the time, RFC 3339; empty: the real one.
 	Clock string `json:"clock,omitempty"`
+	// File is where the spec was read, below the work tree; empty of one given inline. Whoever
+	// reads the file sets it; it is no part of the check.
+	File string `json:"-"`
 }
 
 // Viewport is a size of the window, in CSS pixels. In YAML a string names one of

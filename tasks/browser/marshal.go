@@ -1,0 +1,150 @@
+package browser
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Actions are what a step can do, in the order in which they are documented.
+func Actions() []string { return slices.Clone(actions) }
+
+var actions = []string{
+	"goto", "click", "fill", "press", "select", "check", "uncheck", "hover", "wait_for",
+	"expect_text", "expect_visible", "expect_hidden", "expect_url", "expect_title", "expect_count", "screenshot",
+}
+
+// MarshalJSON writes the action and its target first, as people do.
+func (s Step) MarshalJSON() ([]byte, error) {
+	if !slices.Contains(actions, s.Do) {
+		return nil, fmt.Errorf("cannot write a step: there is no action %.100q", s.Do)
+	}
+	var b bytes.Buffer
+	b.WriteByte('{')
+	field := func(name string, value any) error {
+		text, err := json.Marshal(value)
+		if err != nil {
+			return err
+		}
+		if b.Len() > 1 {
+			b.WriteByte(',')
+		}
+		fmt.Fprintf(&b, "%q:%s", name, text)
+		return nil
+	}
+	errs := []error{field(s.Do, s.Target)}
+	if s.Value != "" {
+		errs = append(errs, field("value", s.Value))
+	}
+	if s.In != "" {
+		errs = append(errs, field("in", s.In))
+	}
+	if s.Secret {
+		errs = append(errs, field("secret", true))
+	}
+	if s.Timeout != 0 {
+		errs = append(errs, field("timeout", s.Timeout))
+	}
+	b.WriteByte('}')
+	return b.Bytes(), errors.Join(errs...)
+}
+
+// UnmarshalJSON takes the keys in any order. It knows a step's shape, not
+// whether what it says makes sense: that is [Parse]'s.
+func (s *Step) UnmarshalJSON(text []byte) error {
+	var fields map[string]json.RawMessage
+	if err := json.Unmarshal(text, &fields); err != nil {
+		return fmt.Errorf("cannot read a step: %w", err)
+	}
+	var step Step
+	for name, value := range fields {
+		var err error
+		switch name {
+		case "value":
+			err = json.Unmarshal(value, &step.Value)
+		case "in":
+			err = json.Unmarshal(value, &step.In)
+		case "secret":
+			err = json.Unmarshal(value, &step.Secret)
+		case "timeout":
+			err = json.Unmarshal(value, &step.Timeout)
+		default:
+			if !slices.Contains(actions, name) {
+				return fmt.Errorf("cannot read a step: there is no action %.100q; known are %s", name, strings.Join(actions, ", "))
+			}
+			if step.Do != "" {
+				return fmt.Errorf("cannot read a step: %s and %s are two actions; a step has one", min(step.Do, name), max(step.Do, name))
+			}
+			step.Do = name
+			err = json.Unmarshal(value, &step.Target)
+		}
+		if err != nil {
+			return fmt.Errorf("cannot read %q of a step: %w", name, err)
+		}
+	}
+	if step.Do == "" {
+		return errors.New("cannot read a step: it has no action")
+	}
+	*s = step
+	return nil
+}
+
+// MarshalJSON writes a duration as people do, "1m30s".
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
+
+// UnmarshalJSON reads what time.ParseDuration does.
+func (d *Duration) UnmarshalJSON(text []byte) error {
+	var s string
+	if err := json.Unmarshal(text, &s); err != nil {
+		return fmt.Errorf(`cannot read a duration: it must be text with a unit, like "90s": %w`, err)
+	}
+	v, err := time.ParseDuration(s)
+	if err != nil {
+		return fmt.Errorf("cannot read a duration: %w", err)
+	}
+	*d = Duration(v)
+	return nil
+}
+
+// String is the duration without units that are zero: "2m", not "2m0s".
+func (d Duration) String() string {
+	s := time.Duration(d).String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// UnmarshalJSON takes the name of a known viewport, or an object.
+func (v *Viewport) UnmarshalJSON(text []byte) error {
+	if text = bytes.TrimSpace(text); len(text) > 0 && text[0] == '"' {
+		var name string
+		if err := json.Unmarshal(text, &name); err != nil {
+			return fmt.Errorf("cannot read a viewport: %w", err)
+		}
+		if known, ok := KnownViewport(name); ok {
+			*v = known
+			return nil
+		}
+		return fmt.Errorf("cannot read a viewport: %.100q is none that is known (desktop, mobile)", name)
+	}
+	type plain Viewport // without this method
+	return json.Unmarshal(text, (*plain)(v))
+}
+
+// KnownViewport finds a viewport by its name.
+func KnownViewport(name string) (Viewport, bool) {
+	for _, v := range []Viewport{Desktop, Mobile} {
+		if v.Name == name {
+			return v, true
+		}
+	}
+	return Viewport{}, false
+}
