@@ -4,11 +4,11 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-slack demo-engineer smoke-slack test test-quick bench image setup lint cover fuzz vuln clean
+.PHONY: help build demo demo-slack demo-engineer demo-browser smoke-slack test test-quick bench image browser-program browser browser-video task-browser setup lint cover fuzz vuln clean
 .NOTPARALLEL:
 
 help: ## this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## bin/ramus, one static binary
 	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ramus ./cmd/ramus
@@ -34,9 +34,10 @@ smoke-slack: ## three threads at the gate: not allowed, allowed, by prefix
 	@scripts/demo-slack.sh smoke
 
 # Where the image cannot be built the tests that need it say so, and are failures with CI=true.
-test: ## set-up, image, vet, staticcheck and all tests with the race detector
+test: ## set-up, images, vet, staticcheck and all tests with the race detector
 	@scripts/setup.sh
-	@containers/image/build.sh || true
+	@$(MAKE) --no-print-directory browser-program || true
+	@containers/image/build.sh task browser || true
 	@go build -o bin/testreport ./internal/testreport
 	@bin/testreport -lint -race ./...
 
@@ -50,6 +51,21 @@ bench: ## the benchmarks
 
 image: ## the task image ramus/task:latest (see containers/image/build.sh)
 	@containers/image/build.sh
+
+# What goes into the images, and what a Sandbox shows its browser's container. Without
+# the state of the checkout, so that an image is not built anew for every commit.
+browser-program:
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o bin/ramus-browser ./cmd/ramus-browser
+	@bin/ramus-browser install bin/browser
+
+browser: browser-program ## bin/browser for the Sandbox, and the image ramus/browser:latest where Docker answers
+	@containers/image/build.sh browser || true
+
+browser-video: browser-program ## the image ramus/browser:video, which can also film
+	@containers/image/build.sh browser-video
+
+task-browser: browser-program ## the image ramus/task-browser:latest, for a project's own tests in a browser
+	@containers/image/build.sh task-browser
 
 setup: ## what make test needs: packages, a Docker engine
 	@scripts/setup.sh

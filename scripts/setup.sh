@@ -5,6 +5,7 @@
 #
 #   scripts/setup.sh         for make test
 #   scripts/setup.sh demo    for make demo: no Docker, no test tools
+#   scripts/setup.sh browser for make demo-browser: the same, and a browser
 #
 # Needs root or sudo only where something is missing. DOCKERD_ARGS are further
 # arguments for an engine that is started here.
@@ -32,17 +33,26 @@ has() { command -v "$1" >/dev/null 2>&1; }
 has_module() { [ -x /usr/bin/python3 ] && /usr/bin/python3 -c "import $1" >/dev/null 2>&1; }
 has_headers() { [ -e /usr/include/stdlib.h ]; }
 engine_answers() { has docker && timeout 15 docker version --format '{{.Server.Version}}' >/dev/null 2>&1; }
+has_chromium() { [ -x /usr/lib/chromium/chromium-headless-shell ]; }
+has_font() { [ -e "/usr/share/fonts/truetype/$1" ]; }
 # With an engine elsewhere (DOCKER_HOST) only the client is needed here.
 has_engine() { has docker && { has dockerd || engine_answers; }; }
 
 # probe, then the package that satisfies it
 needs=("has git:git" "has make:make" "has bwrap:bubblewrap")
+if [ "$what" = test ] || [ "$what" = browser ]; then
+    # The fonts are those of the browser's image.
+    needs+=(
+        "has_chromium:chromium-headless-shell" "has node:nodejs" "has curl:curl" "has jq:jq"
+        "has_font liberation:fonts-liberation" "has_font dejavu:fonts-dejavu-core" "has_font noto/NotoColorEmoji.ttf:fonts-noto-color-emoji"
+    )
+fi
 if [ "$what" = test ]; then
     needs+=(
         "has_engine:docker.io" "has iptables:iptables"       # the container engine
-        "has mmdebstrap:mmdebstrap" "has newuidmap:uidmap" "has jq:jq" # the image
+        "has mmdebstrap:mmdebstrap" "has newuidmap:uidmap" # the image
         "has gcc:gcc" "has_headers:libc6-dev"                # the race detector
-        "has ssh:openssh-client" "has curl:curl" "has capsh:libcap2-bin"
+        "has ssh:openssh-client" "has capsh:libcap2-bin"
         "has ps:procps" "has xz:xz-utils" "has python3:python3"
         "has jgit:jgit-cli" "has_module dulwich:python3-dulwich" "has_module pygit2:python3-pygit2"
     )
@@ -77,8 +87,8 @@ else
 fi
 
 if has go; then say "$(go version)"; else say "missing: Go (https://go.dev/dl)"; fi
-if [ "$what" = test ] && ! has npm; then
-    say "missing: Node and npm; the image cannot be built without an image registry, and the JavaScript git client is not tested"
+if [ "$what" != demo ] && ! has npm; then
+    say "missing: npm; the image cannot be built without an image registry, and neither the JavaScript git client nor pages are tested"
 fi
 
 if has bwrap; then

@@ -1,8 +1,14 @@
 #!/usr/bin/env bash
-# Builds the task image (make image). Quick when nothing changed: the image
+# Builds images of the Dockerfile beside it. Quick when nothing changed: an image
 # carries a hash of what it was made from.
 #
-#   IMAGE           the tag to give, default ramus/task:latest
+#   containers/image/build.sh [task | browser | browser-video | task-browser]…
+#
+# Without a target it is the task image (make image). The browser's take what make browser has put
+# into bin/browser (so does task-browser, for builders that build all targets above one).
+#
+#   IMAGE           the tag to give to the only target; default ramus/task:latest,
+#                   ramus/browser:latest, ramus/browser:video, ramus/task-browser:latest
 #   BASE_IMAGE      the base; default node:22-bookworm-slim where it can be
 #                   pulled, else one that base.sh makes here
 #   EXTRA_PACKAGES  further Debian packages, "golang-go cargo"
@@ -15,7 +21,8 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-image=${IMAGE:-ramus/task:latest}
+driver=$here/../../bin/browser
+targets=("${@:-task}")
 upstream=node:22-bookworm-slim
 local_base=ramus/base:local
 
@@ -29,21 +36,50 @@ timeout 30 docker version --format '{{.Server.Version}}' >/dev/null 2>&1 ||
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 context=$work/context
+
+# tag prints the name of a target's image.
+tag() {
+    case "$1" in
+    task) echo "${IMAGE:-ramus/task:latest}" ;;
+    browser) echo "${IMAGE:-ramus/browser:latest}" ;;
+    browser-video) echo "${IMAGE:-ramus/browser:video}" ;;
+    task-browser) echo "${IMAGE:-ramus/task-browser:latest}" ;;
+    *) die "there is no target $1" ;;
+    esac
+}
+if [ -n "${IMAGE:-}" ] && [ "${#targets[@]}" -gt 1 ]; then die "IMAGE names one image, and ${#targets[@]} are asked for"; fi
+for target in "${targets[@]}"; do
+    tag "$target" >/dev/null
+    if [ "$target" != task ] && [ ! -x "$driver/ramus-browser" ]; then die "bin/browser is empty: make browser fills it"; fi
+done
+
 mkdir -p "$context/certs"
-cp "$here/Dockerfile" "$context/"
+cp "$here/Dockerfile" "$here/chromium.sh" "$context/"
 for cert in /usr/local/share/ca-certificates/*.crt "$here"/certs/*.crt; do
     if [ -f "$cert" ]; then cp "$cert" "$context/certs/"; fi
 done
 touch "$context/certs/.keep"
 
-inputs=$( (cd "$context" && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum
-    sha256sum <"$here/base.sh"
-    printf '%s\n' "${BASE_IMAGE:-}" "${EXTRA_PACKAGES:-}" "$(uname -m)") | sha256sum | cut -d' ' -f1)
-if [ -z "${FORCE:-}" ] &&
-    [ "$(docker image inspect --format '{{index .Config.Labels "ramus.inputs"}}' "$image" 2>/dev/null)" = "$inputs" ]; then
-    say "$image is up to date"
-    exit 0
-fi
+# inputs prints the hash of all that a target is made from.
+inputs() {
+    {
+        (cd "$context" && cat Dockerfile chromium.sh certs/*) | sha256sum
+        sha256sum <"$here/base.sh"
+        # The task images are none the older for a new program of the browser's.
+        if [[ $1 == browser* ]]; then (cd "$driver" && find . -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum); fi
+        printf '%s\n' "$1" "${BASE_IMAGE:-}" "${EXTRA_PACKAGES:-}" "$(uname -m)"
+    } | sha256sum | cut -d' ' -f1
+}
+stale=()
+for target in "${targets[@]}"; do
+    if [ -z "${FORCE:-}" ] &&
+        [ "$(docker image inspect --format '{{index .Config.Labels "ramus.inputs"}}' "$(tag "$target")" 2>/dev/null)" = "$(inputs "$target")" ]; then
+        say "$(tag "$target") is up to date"
+    else
+        stale+=("$target")
+    fi
+done
+if [ "${#stale[@]}" -eq 0 ]; then exit 0; fi
 
 # quietly runs a command; its output is shown when it fails, or with V=1.
 quietly() {
@@ -96,10 +132,15 @@ if command -v npm >/dev/null; then
 fi
 if [ -n "${FORCE:-}" ]; then args+=(--no-cache); fi
 
-say "building $image on $base (packages, Node tools, user)"
-# The host's network: proxies on its loopback are reached, and an engine whose
-# bridge is missing or switched off can build too.
-quietly docker build --network host --label "ramus.inputs=$inputs" "${args[@]}" -t "$image" "$context" ||
-    die "building $image failed"
-size=$(docker image inspect --format '{{.Size}}' "$image")
-say "$image is built ($((size / 1000000)) MB, $SECONDS s)"
+for target in "${stale[@]}"; do
+    image=$(tag "$target") began=$SECONDS
+    rm -rf "$context/browser"
+    if [ "$target" != task ]; then cp -r "$driver" "$context/browser"; fi
+    say "building $image on $base"
+    # The host's network: proxies on its loopback are reached, and an engine whose
+    # bridge is missing or switched off can build too.
+    quietly docker build --network host --target "$target" --label "ramus.inputs=$(inputs "$target")" "${args[@]}" -t "$image" "$context" ||
+        die "building $image failed"
+    size=$(docker image inspect --format '{{.Size}}' "$image")
+    say "$image is built ($((size / 1000000)) MB, $((SECONDS - began)) s)"
+done
