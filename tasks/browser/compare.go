@@ -1,8 +1,358 @@
 package browser
 
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"image"
+	"image/color"
+	"image/draw"
+	"image/png"
+	"math/bits"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/rogpeppe/go-internal/diff"
+)
+
+const (
+	// maxPicture bounds a picture that is compared, and the area that both cover, in pixels.
+	maxPicture = 40_000_000
+	// maxTriptych bounds the picture that shows both, in pixels: a chat and a pull
+	// request show it smaller anyway, and the server holds it in memory.
+	maxTriptych = 16_000_000
+	// maxSide bounds the sides of a picture, in pixels: twice what Chromium can draw.
+	maxSide     = 32_768
+	maxBoxes    = 20
+	maxAria     = 1 << 20  // bytes of an accessibility tree that is compared
+	maxAriaDiff = 64 << 10 // bytes of a diff that is kept
+)
+
 // Compare says what differs between two views of one viewport. before and after are
 // PNG files (nil: there is none), and the accessibility trees as text. The triptych is a PNG,
-// nil when the pictures are equal. Pictures are bounded: more than 40 megapixels are not decoded.
+// nil when the pictures are equal: before, after, and after once more, paled, with what differs in
+// red; where only one picture has pixels, the other is striped. Pictures are bounded: more
+// than 40 megapixels are not decoded, and a triptych above 16 is made smaller.
+//
+// threshold is how far two colours may be from each other, 0 (equal) to 1 (black and
+// white), by how people see them. Edges of letters get no further tolerance: the same browser
+// draws the same page byte for byte, so what differs there has changed.
 func Compare(before, after []byte, ariaBefore, ariaAfter string, threshold float64) (d Diff, triptych []byte) {
-	panic("not built")
+	var notes []string
+	d.Aria, notes = compareText(ariaBefore, ariaAfter)
+	note := func(format string, args ...any) (Diff, []byte) {
+		d.Note = strings.Join(append([]string{fmt.Sprintf(format, args...)}, notes...), "; ")
+		return d, nil
+	}
+	switch {
+	case before == nil && after == nil:
+		return note("there are no pictures")
+	case before == nil:
+		return note("there is no picture of the base")
+	case after == nil:
+		return note("there is a picture of the base alone")
+	}
+	d.Note = strings.Join(notes, "; ")
+	if bytes.Equal(before, after) {
+		return d, nil
+	}
+	old, err := picture(before)
+	if err != nil {
+		return note("cannot compare with the picture of the base: %v", err)
+	}
+	now, err := picture(after)
+	if err != nil {
+		return note("cannot compare the picture of the branch: %v", err)
+	}
+	size := old.Rect.Union(now.Rect).Size()
+	if size.X*size.Y > maxPicture {
+		return note("cannot compare: the pictures cover %d x %d pixels together, which is more than %d megapixels", size.X, size.Y, maxPicture/1_000_000)
+	}
+	m := differing(old, now, size, threshold)
+	if m.count == 0 {
+		return d, nil
+	}
+	d.Pixels = m.count
+	d.Changed = float64(m.count) / float64(size.X*size.Y)
+	d.Boxes = m.boxes()
+	var out bytes.Buffer
+	if err := png.Encode(&out, paint(old, now, m, d.Boxes)); err != nil {
+		return note("cannot write the picture of both: %v", err)
+	}
+	return d, out.Bytes()
+}
+
+// picture decodes a PNG, over white where it is transparent.
+func picture(file []byte) (*image.RGBA, error) {
+	// The header first: what it declares is what the decoder would allocate.
+	c, err := png.DecodeConfig(bytes.NewReader(file))
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case c.Width <= 0 || c.Height <= 0:
+		return nil, errors.New("it is empty")
+	case c.Width > maxSide || c.Height > maxSide:
+		return nil, fmt.Errorf("it has %d x %d pixels, and no side may have more than %d", c.Width, c.Height, maxSide)
+	case c.Width*c.Height > maxPicture:
+		return nil, fmt.Errorf("it has %d x %d pixels, which is more than %d megapixels", c.Width, c.Height, maxPicture/1_000_000)
+	}
+	switch c.ColorModel {
+	case color.RGBA64Model, color.NRGBA64Model, color.Gray16Model:
+		return nil, errors.New("it has 16 bits a channel, which no browser makes")
+	}
+	img, err := png.Decode(bytes.NewReader(file))
+	if err != nil {
+		return nil, err
+	}
+	if rgba, ok := img.(*image.RGBA); ok {
+		return rgba, nil // of a PNG without alpha
+	}
+	rgba := image.NewRGBA(img.Bounds())
+	draw.Draw(rgba, rgba.Rect, image.White, image.Point{}, draw.Src)
+	draw.Draw(rgba, rgba.Rect, img, rgba.Rect.Min, draw.Over)
+	return rgba, nil
+}
+
+// mask is which pixels differ.
+type mask struct {
+	size  image.Point
+	bits  []uint64 // row by row
+	count int
+}
+
+func (m *mask) set(x, y int) {
+	i := y*m.size.X + x
+	m.bits[i/64] |= 1 << (i % 64)
+	m.count++
+}
+
+func (m *mask) has(x, y int) bool {
+	i := y*m.size.X + x
+	return m.bits[i/64]>>(i%64)&1 == 1
+}
+
+// differing lays two pictures over each other at the top left.
+func differing(a, b *image.RGBA, size image.Point, threshold float64) *mask {
+	m := &mask{size: size, bits: make([]uint64, (size.X*size.Y+63)/64)}
+	if !(threshold > 0) {
+		threshold = 0
+	}
+	limit := farthest * min(threshold, 1) * min(threshold, 1)
+	both := a.Rect.Intersect(b.Rect)
+	for y := range size.Y {
+		for x := range size.X {
+			if x >= both.Max.X || y >= both.Max.Y {
+				if at := image.Pt(x, y); at.In(a.Rect) || at.In(b.Rect) {
+					m.set(x, y)
+				}
+				continue
+			}
+			p, q := a.Pix[y*a.Stride+4*x:][:3:3], b.Pix[y*b.Stride+4*x:][:3:3]
+			if p[0] == q[0] && p[1] == q[1] && p[2] == q[2] {
+				continue
+			}
+			if distance(p, q) > limit {
+				m.set(x, y)
+			}
+		}
+	}
+	return m
+}
+
+// distance is how differently two colours look: the squared differences in
+// brightness and in the two axes of colour of YIQ (NTSC), weighted by how much people
+// see of each (Kotsarenko and Ramos, "Measuring perceived color difference using YIQ NTSC
+// transmission color space in mobile applications", 2010).
+func distance(p, q []byte) float64 {
+	r := float64(p[0]) - float64(q[0])
+	g := float64(p[1]) - float64(q[1])
+	b := float64(p[2]) - float64(q[2])
+	y := 0.29889531*r + 0.58662247*g + 0.11448223*b
+	i := 0.59597799*r - 0.27417610*g - 0.32180189*b
+	k := 0.21147017*r - 0.52261711*g + 0.31114694*b
+	return 0.5053*y*y + 0.299*i*i + 0.1957*k*k
+}
+
+// farthest is the distance of black and white; some colours are a little farther from each other.
+var farthest = distance([]byte{0, 0, 0}, []byte{255, 255, 255})
+
+// tile is the side of the squares by which differing pixels are gathered. What is less than
+// two tiles apart is one box: the letters of a word, the lines of a paragraph.
+const tile = 8
+
+// boxes are the connected parts of the mask, the largest first.
+func (m *mask) boxes() []Box {
+	across, down := (m.size.X+tile-1)/tile, (m.size.Y+tile-1)/tile
+	tiles := make([]image.Rectangle, across*down) // what differs in each; empty: nothing, or taken
+	for w, word := range m.bits {
+		for ; word != 0; word &= word - 1 {
+			i := 64*w + bits.TrailingZeros64(word)
+			x, y := i%m.size.X, i/m.size.X
+			t := &tiles[y/tile*across+x/tile]
+			*t = t.Union(image.Rect(x, y, x+1, y+1))
+		}
+	}
+	var found []image.Rectangle
+	var todo []image.Point
+	for i := range tiles {
+		if tiles[i].Empty() {
+			continue
+		}
+		part := tiles[i]
+		tiles[i] = image.Rectangle{}
+		todo = append(todo[:0], image.Pt(i%across, i/across))
+		for len(todo) > 0 {
+			at := todo[len(todo)-1]
+			todo = todo[:len(todo)-1]
+			for y := max(at.Y-2, 0); y <= min(at.Y+2, down-1); y++ {
+				for x := max(at.X-2, 0); x <= min(at.X+2, across-1); x++ {
+					if t := &tiles[y*across+x]; !t.Empty() {
+						part = part.Union(*t)
+						*t = image.Rectangle{}
+						todo = append(todo, image.Pt(x, y))
+					}
+				}
+			}
+		}
+		found = append(found, part)
+	}
+	largest := func(a, b image.Rectangle) int {
+		return cmp.Or(cmp.Compare(b.Dx()*b.Dy(), a.Dx()*a.Dy()), cmp.Compare(a.Min.Y, b.Min.Y), cmp.Compare(a.Min.X, b.Min.X))
+	}
+	slices.SortFunc(found, largest)
+	// A frame around another is one box; only among the largest, since each is held against each.
+	found = joined(found[:min(len(found), 10*maxBoxes)])
+	slices.SortFunc(found, largest)
+	var out []Box
+	for _, r := range found[:min(len(found), maxBoxes)] {
+		out = append(out, Box{X: r.Min.X, Y: r.Min.Y, Width: r.Dx(), Height: r.Dy()})
+	}
+	return out
+}
+
+// joined unites rectangles that overlap, until none do.
+func joined(list []image.Rectangle) []image.Rectangle {
+	for i := 0; i < len(list); i++ {
+		for j := i + 1; j < len(list); j++ {
+			if list[i].Overlaps(list[j]) {
+				list[i] = list[i].Union(list[j])
+				list = slices.Delete(list, j, j+1)
+				i, j = -1, len(list) // it may overlap an earlier one now
+			}
+		}
+	}
+	return list
+}
+
+var (
+	differs   = color.RGBA{0xe0, 0x00, 0x3c, 0xff}
+	separator = color.RGBA{0x33, 0x33, 0x38, 0xff}
+	nothing   = [2]color.RGBA{{0xd8, 0xd8, 0xdc, 0xff}, {0xc4, 0xc4, 0xca, 0xff}} // stripes
+)
+
+// gap is the width of the line between two pictures, in pixels of the triptych.
+const gap = 4
+
+// paint makes the triptych. Each panel is as large as both pictures together.
+func paint(before, after *image.RGBA, m *mask, boxes []Box) *image.RGBA {
+	scale := 1 // so many pixels, squared, become one
+	for (3*((m.size.X+scale-1)/scale)+2*gap)*((m.size.Y+scale-1)/scale) > maxTriptych {
+		scale++
+	}
+	width, height := (m.size.X+scale-1)/scale, (m.size.Y+scale-1)/scale
+	out := image.NewRGBA(image.Rect(0, 0, 3*width+2*gap, height))
+	draw.Draw(out, out.Rect, image.NewUniform(separator), image.Point{}, draw.Src)
+	for y := range height {
+		for x := range width {
+			a, _ := average(before, x, y, scale)
+			b, there := average(after, x, y, scale)
+			out.SetRGBA(x, y, a)
+			out.SetRGBA(x+width+gap, y, b)
+			if there {
+				b = paled(b)
+			}
+			if m.any(x, y, scale) {
+				b = differs
+			}
+			out.SetRGBA(x+2*(width+gap), y, b)
+		}
+	}
+	last := image.Rect(2*(width+gap), 0, 3*width+2*gap, height)
+	for _, box := range boxes {
+		r := image.Rect(box.X/scale, box.Y/scale, (box.X+box.Width+scale-1)/scale, (box.Y+box.Height+scale-1)/scale)
+		frame(out, r.Add(last.Min).Inset(-5), last)
+	}
+	return out
+}
+
+// average is the colour of a square of the picture; stripes, and false, where the picture has ended.
+func average(img *image.RGBA, x, y, scale int) (color.RGBA, bool) {
+	square := image.Rect(x*scale, y*scale, (x+1)*scale, (y+1)*scale).Intersect(img.Rect)
+	if square.Empty() {
+		return nothing[(x+y)/8%2], false
+	}
+	var r, g, b, n int
+	for y := square.Min.Y; y < square.Max.Y; y++ {
+		row := img.Pix[y*img.Stride+4*square.Min.X : y*img.Stride+4*square.Max.X]
+		for ; len(row) >= 4; row = row[4:] {
+			r, g, b, n = r+int(row[0]), g+int(row[1]), b+int(row[2]), n+1
+		}
+	}
+	return color.RGBA{uint8(r / n), uint8(g / n), uint8(b / n), 0xff}, true
+}
+
+// any tells whether anything differs in a square.
+func (m *mask) any(x, y, scale int) bool {
+	for v := y * scale; v < min((y+1)*scale, m.size.Y); v++ {
+		for u := x * scale; u < min((x+1)*scale, m.size.X); u++ {
+			if m.has(u, v) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// paled is the colour as a light grey.
+func paled(c color.RGBA) color.RGBA {
+	grey := (299*int(c.R) + 587*int(c.G) + 114*int(c.B)) / 1000
+	light := uint8(255 - (255-grey)*35/100)
+	return color.RGBA{light, light, light, 0xff}
+}
+
+// frame draws the outline of r, two pixels wide, where it is within bounds.
+func frame(img *image.RGBA, r, bounds image.Rectangle) {
+	const wide = 2
+	for _, side := range []image.Rectangle{
+		image.Rect(r.Min.X, r.Min.Y, r.Max.X, r.Min.Y+wide), image.Rect(r.Min.X, r.Max.Y-wide, r.Max.X, r.Max.Y),
+		image.Rect(r.Min.X, r.Min.Y, r.Min.X+wide, r.Max.Y), image.Rect(r.Max.X-wide, r.Min.Y, r.Max.X, r.Max.Y),
+	} {
+		draw.Draw(img, side.Intersect(bounds), image.NewUniform(differs), image.Point{}, draw.Src)
+	}
+}
+
+// compareText is the unified diff of two accessibility trees, and what must be said of it.
+func compareText(before, after string) (text string, notes []string) {
+	if before == after {
+		return "", nil
+	}
+	if len(before) > maxAria || len(after) > maxAria {
+		return "", []string{fmt.Sprintf("the accessibility trees differ and are too large to compare (%d and %d bytes)", len(before), len(after))}
+	}
+	out := diff.Diff("before", []byte(before), "after", []byte(after))
+	// The first line repeats the names as git's command line would.
+	if _, rest, ok := bytes.Cut(out, []byte("\n")); ok {
+		out = rest
+	}
+	if len(out) > maxAriaDiff {
+		out = out[:bytes.LastIndexByte(out[:maxAriaDiff], '\n')+1]
+		notes = append(notes, fmt.Sprintf("of the accessibility trees' diff the first %d KiB are shown", maxAriaDiff>>10))
+	}
+	if text = string(out); !utf8.ValidString(text) {
+		text = strings.ToValidUTF8(text, "\uFFFD")
+	}
+	return text, notes
 }
