@@ -1,0 +1,155 @@
+package browser
+
+import (
+	"cmp"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+
+// The rules for text. A label that has taken a secret's place may be part of what
+// they match: no rule may cut one in two.
+const label = `\[secret [^\]\n]{0,100}\]`
+
+var (
+	// A parameter of a URL, also of a relative one, and where HTML has escaped the ampersand.
+	parameterRule = regexp.MustCompile(`([?&#;]|&amp;)([A-Za-z0-9_.\-\[\]$]{1,60})=((?:` + label + "|[^&\\s\"'<>#;`\\\\])+)")
+	// user:password@ of a URL.
+	userinfoRule = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.\-]{1,20}://)((?:` + label + "|[^/?#\\s\"'<>@`])+)@")
+	bearerRule   = regexp.MustCompile(`(?i)\b(bearer|basic|negotiate)([ +]|%20)((?:` + label + `|[A-Za-z0-9._~+/=\-]){8,})`)
+	// A JSON Web Token is known by itself: both of its first parts are JSON objects.
+	jwtRule = regexp.MustCompile(`\beyJ[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{4,}\.[A-Za-z0-9_\-]*`)
+	// A header as programs log it, to the end of its line or string.
+	headerRule = regexp.MustCompile(`(?i)\b((?:proxy-)?authorization|(?:set-)?cookie|x-api-key|x-(?:csrf|xsrf|auth)-token)(["']?[ \t]*:[ \t]*["']?)([^\r\n"']+)`)
+	// An element that passwords are typed in, and its value.
+	passwordTag  = regexp.MustCompile(`(?is)<input\b[^>]*?\b(?:type\s*=\s*\\?["']?password|autocomplete\s*=\s*\\?["']?(?:current-password|new-password|one-time-code))[^>]*>`)
+	valueOfTag   = regexp.MustCompile(`(?is)(\svalue\s*=\s*)(\\?"[^"]*"|\\?'[^']*'|[^\s>"']+)`)
+	multipartRow = regexp.MustCompile(`(?is)(\bform-data;[^\r\n]{0,200}?\bname="([^"\r\n]{1,200})"[^\r\n]*\r?\n(?:[^\r\n]+\r?\n){0,10}\r?\n)(.*?)(\r?\n--)`)
+	oneLabel     = regexp.MustCompile(`^(?:` + label + `|\[redacted\])$`)
+)
+
+// isLabel tells whether a text is nothing but what took a secret's place.
+func isLabel(text string) bool { return oneLabel.MatchString(text) }
+
+// text cleans a text of any kind: known secrets first, because a rule might
+// take a part of one, then what was learned, then the rules.
+func (s *scrub) text(t string) string {
+	if t == "" {
+		return t
+	}
+	return s.rules(s.exact(t))
+}
+
+// exact takes known values out.
+func (s *scrub) exact(t string) string {
+	if s.lesson != nil {
+		return t // the first look wants to see what stands there
+	}
+	clean := s.secrets.String(t)
+	if clean != t {
+		f := s.secrets.Finder()
+		_, _ = f.Write([]byte(t)) // never fails
+		for _, name := range f.Names() {
+			s.found[name] = true
+		}
+	}
+	return s.learned.String(clean)
+}
+
+// rules takes out of a text what looks like a credential.
+func (s *scrub) rules(t string) string {
+	if strings.Contains(t, "://") && strings.Contains(t, "@") {
+		t = replace(userinfoRule, t, func(m []string) string {
+			user, password, ok := strings.Cut(m[2], ":")
+			if !ok && !looksSecret(user) {
+				return m[0] // git@host
+			}
+			return m[1] + s.hide("password", cmp.Or(password, user), likely) + "@"
+		})
+	}
+	if strings.Contains(t, "=") && strings.ContainsAny(t, "?&#;") {
+		t = replace(parameterRule, t, func(m []string) string {
+			if !isCredentialParameter(m[2]) {
+				return m[0]
+			}
+			return m[1] + m[2] + "=" + s.hide("parameter "+m[2], m[3], likely)
+		})
+	}
+	if lower := strings.ToLower(t); containsAny(lower, "authorization", "cookie", "x-api-key", "-token") {
+		t = replace(headerRule, t, func(m []string) string {
+			return m[1] + m[2] + s.header(m[1], m[3])
+		})
+	} else if !containsAny(lower, "bearer", "basic", "negotiate") {
+		return s.forms(t)
+	}
+	t = replace(bearerRule, t, func(m []string) string {
+		if strings.EqualFold(m[1], "basic") && !strings.ContainsAny(m[3], "0123456789=") {
+			return m[0] // "basic information" is no credential
+		}
+		return m[1] + m[2] + s.hide("authorization", m[3], likely)
+	})
+	return s.forms(t)
+}
+
+// forms are the rules for what people fill in, and for tokens.
+func (s *scrub) forms(t string) string {
+	if strings.Contains(t, "eyJ") {
+		t = jwtRule.ReplaceAllStringFunc(t, func(m string) string { return s.hide("token", m, likely) })
+	}
+	if strings.Contains(t, "password") || strings.Contains(t, "one-time-code") {
+		t = passwordTag.ReplaceAllStringFunc(t, func(tag string) string {
+			return replace(valueOfTag, tag, func(m []string) string {
+				quote := ""
+				for _, q := range []string{`\"`, `"`, `\'`, `'`} {
+					if strings.HasPrefix(m[2], q) {
+						quote = q
+						break
+					}
+				}
+				inner := strings.TrimSuffix(strings.TrimPrefix(m[2], quote), quote)
+				return m[1] + quote + s.hide("password", inner, certain) + quote
+			})
+		})
+	}
+	if strings.Contains(t, "form-data") {
+		t = replace(multipartRow, t, func(m []string) string {
+			if !isCredentialField(m[2]) {
+				return m[0]
+			}
+			return m[1] + s.hide("field "+m[2], m[3], likely) + m[4]
+		})
+	}
+	return t
+}
+
+func containsAny(t string, parts ...string) bool {
+	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(t, part) })
+}
+
+// replace is [regexp.Regexp.ReplaceAllStringFunc] with the groups of each match.
+func replace(rule *regexp.Regexp, t string, with func(groups []string) string) string {
+	var b strings.Builder
+	end := 0
+	for _, m := range rule.FindAllStringSubmatchIndex(t, -1) {
+		groups := make([]string, len(m)/2)
+		for i := range groups {
+			if m[2*i] >= 0 {
+				groups[i] = t[m[2*i]:m[2*i+1]]
+			}
+		}
+		if b.Len() == 0 && end == 0 {
+			b.Grow(len(t))
+		}
+		b.WriteString(t[end:m[0]])
+		b.WriteString(with(groups))
+		end = m[1]
+	}
+	if end == 0 {
+		return t
+	}
+	b.WriteString(t[end:])
+	return b.String()
+}
