@@ -47,6 +47,8 @@ var (
 	ErrKnownCommand = errors.New("command was started before")
 	// ErrBusy: the queue for a container is full.
 	ErrBusy = errors.New("too many callers are waiting")
+	// ErrNoPort: nothing listens at a port inside.
+	ErrNoPort = errors.New("nothing listens there")
 )
 
 const (
@@ -263,7 +265,8 @@ func (h *Host) Files(ctx context.Context) (*sftp.Client, error) {
 	return c, nil
 }
 
-// Dial connects to a port inside the container ("127.0.0.1:5173").
+// Dial connects to a port inside the container ("127.0.0.1:5173", "[::1]:5173"). One
+// that nothing listens at is [ErrNoPort].
 func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -279,6 +282,10 @@ func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 		Origin     string
 		OriginPort uint32
 	}{host, uint32(n), "127.0.0.1", 0}))
+	var refused *ssh.OpenChannelError
+	if errors.As(err, &refused) && refused.Reason == ssh.ConnectionFailed {
+		err = fmt.Errorf("%w: %w", ErrNoPort, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot dial %s in the container: %w", addr, err)
 	}

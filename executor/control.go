@@ -416,28 +416,37 @@ func (x *Executor) StopProcess(ctx context.Context, caller, id string) error {
 
 // withHost uses a caller's running container; ErrGone when it has none.
 func (x *Executor) withHost(ctx context.Context, caller string, f func(*containers.Host) error) error {
-	c, err := x.Caller(ctx, caller)
+	lease, err := x.adopt(ctx, caller)
 	if err != nil {
 		return err
+	}
+	defer lease.Release()
+	return f(lease.Host)
+}
+
+// adopt leases a caller's running container; ErrGone when it has none.
+func (x *Executor) adopt(ctx context.Context, caller string) (*containers.Lease, error) {
+	c, err := x.Caller(ctx, caller)
+	if err != nil {
+		return nil, err
 	}
 	repo, err := x.Git.Repo(c.Repo)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	base, err := baseOf(ctx, repo, c.Last)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	t := x.target(c.Caller, repo, base)
 	lease, err := x.Fleet.Adopt(ctx, t.request("", c.Last.Asker, nil))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if lease == nil {
-		return fmt.Errorf("%s has no container at the moment: %w", c.Caller, containers.ErrGone)
+		return nil, fmt.Errorf("%s has no container at the moment: %w", c.Caller, containers.ErrGone)
 	}
-	defer lease.Release()
-	return f(lease.Host)
+	return lease, nil
 }
 
 // printed copies what a running process has printed so far.

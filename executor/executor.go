@@ -87,6 +87,7 @@ type Executor struct {
 	live    map[string]*liveRun // by Run.Name
 	bases   map[string]*basing  // by repository
 	holds   map[string]*hold    // by Run.Name
+	ports   map[*portConn]struct{}
 }
 
 // LLM is a model endpoint.
@@ -106,6 +107,7 @@ func (x *Executor) Open(ctx context.Context) error {
 	x.ctx, x.close = context.WithCancelCause(context.WithoutCancel(ctx))
 	x.targets, x.live = make(map[Caller]*target), make(map[string]*liveRun)
 	x.bases = make(map[string]*basing)
+	x.ports = make(map[*portConn]struct{})
 	if err := os.MkdirAll(filepath.Join(x.Data, "live"), 0o700); err != nil {
 		return fmt.Errorf("cannot open the data folder: %w", err)
 	}
@@ -187,6 +189,7 @@ func (x *Executor) Close(ctx context.Context, keep bool) error {
 		return nil
 	}
 	x.close(ErrClosed)
+	x.hangUpPorts()
 	ended := make(chan struct{})
 	go func() {
 		x.wg.Wait()

@@ -32,6 +32,7 @@ var (
 	ErrBusy           = containers.ErrBusy
 	ErrUnavailable    = containers.ErrUnavailable
 	ErrGone           = containers.ErrGone
+	ErrNoPort         = containers.ErrNoPort
 	ErrUnknownProcess = containers.ErrUnknownCommand
 )
 

@@ -2,15 +2,93 @@ package executor
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net"
+	"strconv"
+	"sync"
+
+	"github.com/ramus-dev/ramus/containers"
 )
 
 // Ports lists the TCP ports that listen in a caller's container, the door's left
 // out. A caller without a container is ErrGone; it is not woken up.
-func (x *Executor) Ports(ctx context.Context, c Caller) ([]int, error) { panic("not built") }
+func (x *Executor) Ports(ctx context.Context, c Caller) (ports []int, err error) {
+	err = x.withHost(ctx, c.String(), func(h *containers.Host) error {
+		ports, err = h.Ports(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the open ports of %s: %w", c, err)
+	}
+	return ports, nil
+}
 
 // DialPort connects to a port of a caller's container, on its loopback. The container
-// stays awake until the connection is closed. A caller without one is ErrGone.
+// stays awake until the connection is closed, and Close closes it. A caller without
+// a container is ErrGone, a port that nothing listens at ErrNoPort. ctx bounds the
+// dialling alone.
 func (x *Executor) DialPort(ctx context.Context, c Caller, port int) (net.Conn, error) {
-	panic("not built")
+	wrap := func(err error) error { return fmt.Errorf("cannot connect to port %d of %s: %w", port, c, err) }
+	if port < 1 || port > 65535 {
+		return nil, wrap(fmt.Errorf("%w port: want 1 to 65535", ErrInvalid))
+	}
+	lease, err := x.adopt(ctx, c.String())
+	if err != nil {
+		return nil, wrap(err)
+	}
+	conn, err := lease.Host.Dial(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if errors.Is(err, ErrNoPort) {
+		// A server that listens at "localhost" may have been given the other family alone.
+		var also error
+		if conn, also = lease.Host.Dial(ctx, net.JoinHostPort("::1", strconv.Itoa(port))); also == nil || !errors.Is(also, ErrNoPort) {
+			err = also
+		}
+	}
+	if err != nil {
+		lease.Release()
+		return nil, wrap(err)
+	}
+	p := &portConn{Conn: conn}
+	p.end = sync.OnceValue(func() error {
+		x.mu.Lock()
+		delete(x.ports, p)
+		x.mu.Unlock()
+		err := p.Conn.Close()
+		lease.Release()
+		return err
+	})
+	x.mu.Lock()
+	closed := x.closed
+	if !closed {
+		x.ports[p] = struct{}{}
+	}
+	x.mu.Unlock()
+	if closed {
+		_ = p.Close() // nobody has it yet
+		return nil, wrap(ErrClosed)
+	}
+	return p, nil
+}
+
+// portConn is a connection to a port of a container, which keeps that awake.
+type portConn struct {
+	net.Conn
+	end func() error
+}
+
+// Close ends the connection, once.
+func (p *portConn) Close() error { return p.end() }
+
+// hangUpPorts closes what DialPort gave out.
+func (x *Executor) hangUpPorts() {
+	x.mu.Lock()
+	var open []*portConn
+	for p := range x.ports {
+		open = append(open, p)
+	}
+	x.mu.Unlock()
+	for _, p := range open {
+		_ = p.Close() // whoever has it meets the end of the connection
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -168,6 +169,9 @@ func testPorts(s *suite, t *testing.T) {
 	}
 	if err := b.host.Kill(t.Context(), id); err != nil {
 		t.Error(err)
+	}
+	if conn, err := b.host.Dial(t.Context(), "127.0.0.1:8124"); !errors.Is(err, containers.ErrNoPort) {
+		t.Errorf("a port that nothing listens at: %v, %v", conn, err)
 	}
 }
 
