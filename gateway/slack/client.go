@@ -131,6 +131,7 @@ var passingCodes = map[string]bool{
 	"internal_error":             true,
 	"fatal_error":                true, // "some aspect of the operation may have succeeded"
 	"update_failed":              true,
+	"file_update_failed":         true, // of completeUploadExternal, which is to be asked again
 }
 
 func (c *Client) setup() {
@@ -192,7 +193,7 @@ func (c *Client) attempt(ctx context.Context, method string, f func(context.Cont
 		return fmt.Errorf("%s: %w", method, err)
 	}
 	limit := attemptTime
-	if method == download {
+	if method == download || method == sendUpload {
 		limit = downloadTime
 	}
 	short, cancel := context.WithTimeout(ctx, limit)

@@ -27,8 +27,13 @@ var Scopes = map[string][]string{
 	"reactions.add":         {"reactions:write"},
 	"reactions.remove":      {"reactions:write"},
 	"files":                 {"files:read"},
-	"app_mention":           {"app_mentions:read"},
-	"slash commands":        {"commands"},
+	"files.info":            {"files:read"},
+
+	"files.getUploadURLExternal":   {"files:write"},
+	"files.completeUploadExternal": {"files:write"},
+
+	"app_mention":    {"app_mentions:read"},
+	"slash commands": {"commands"},
 }
 
 // method answers one method of the Web API.
@@ -52,6 +57,9 @@ func (s *Server) method(r *http.Request, method, token string, form url.Values) 
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if needed := Scopes[method]; len(needed) > 0 && !slices.ContainsFunc(needed, s.has) {
+		return s.missing(needed[0])
+	}
 	switch method {
 	case "auth.test":
 		return jsonAnswer(map[string]any{"ok": true, "url": "https://stand-in.slack.com/", "team": "stand-in", "user": s.BotName,
@@ -72,8 +80,29 @@ func (s *Server) method(r *http.Request, method, token string, form url.Values) 
 		return s.react(form, true)
 	case "reactions.remove":
 		return s.react(form, false)
+	case "files.info":
+		return s.filesInfo(form)
+	case "files.getUploadURLExternal":
+		return s.getUploadURL(form)
+	case "files.completeUploadExternal":
+		return s.completeUpload(form)
 	}
 	return refuse("unknown_method", method)
+}
+
+// has tells whether the token has a scope. s.mu is held.
+func (s *Server) has(scope string) bool { return !slices.Contains(s.Lacks, scope) }
+
+// missing is the refusal of a token that lacks a scope.
+func (s *Server) missing(scope string) answer {
+	return jsonAnswer(map[string]any{"ok": false, "error": "missing_scope", "needed": scope, "provided": "identify"})
+}
+
+// Lack takes scopes from the token; without any it gets all of them back.
+func (s *Server) Lack(scopes ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.Lacks = scopes
 }
 
 func (s *Server) usersInfo(form url.Values) answer {

@@ -36,6 +36,8 @@ type Server struct {
 	EventsURL, CommandsURL, InteractionsURL string
 	// SocketMode delivers over the sockets that the app has opened, and to no URL.
 	SocketMode bool
+	// Lacks are scopes that the token has not got; what needs one is refused. See Lack.
+	Lacks []string
 
 	Now func() time.Time // default time.Now
 	// Sleep is the pause before a delivery is repeated, and of a slow answer; default a timer.
@@ -88,7 +90,8 @@ type Request struct {
 
 const (
 	maxBody     = 4 << 20
-	maxRequests = 200_000 // kept; beyond it the oldest half is forgotten
+	maxUpload   = 64 << 20 // of a file
+	maxRequests = 200_000  // kept; beyond it the oldest half is forgotten
 )
 
 // T is what New needs of a test.
@@ -232,13 +235,21 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.serveSocket(w, r)
 		return
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	_, isUpload := strings.CutPrefix(r.URL.Path, uploadPath)
+	most := int64(maxBody)
+	if isUpload {
+		most = maxUpload
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, most))
 	if err != nil {
 		http.Error(w, "cannot read the body", http.StatusRequestEntityTooLarge)
 		return
 	}
 	method, isAPI := strings.CutPrefix(r.URL.Path, "/api/")
-	if !isAPI {
+	switch {
+	case isUpload:
+		method = uploadPath // each has an address of its own
+	case !isAPI:
 		method = r.URL.Path
 	}
 	q := &Request{At: s.Now(), Method: method, Header: r.Header.Clone(), Body: body}
@@ -273,6 +284,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			a = s.method(r, method, token, q.Form)
 		case strings.HasPrefix(r.URL.Path, "/files/"):
 			a = s.file(r, token)
+		case isUpload:
+			a = s.takeUpload(r, body)
 		case strings.HasPrefix(r.URL.Path, "/response/"):
 			a = s.response(r, body)
 		default:
@@ -338,7 +351,7 @@ var mistakes = map[string]bool{
 	"invalid_blocks": true, "invalid_blocks_format": true, "msg_too_long": true, "msg_blocks_too_long": true, "no_text": true,
 	"invalid_metadata_format": true, "invalid_metadata_schema": true, "metadata_too_large": true, "invalid_name": true,
 	"bad_timestamp": true, "invalid_cursor": true, "json_not_object": true, "thread_not_found": true, "invalid_limit": true,
-	"cant_update_message": true,
+	"cant_update_message": true, "invalid_upload": true,
 }
 
 func jsonAnswer(v any) answer {

@@ -52,6 +52,66 @@ func form(pairs ...string) url.Values {
 	return f
 }
 
+// TestUploads refuses what Slack refuses of files that an app shares.
+func TestUploads(t *testing.T) {
+	s := slacktest.New(t)
+	parent := s.Write("U01", "C01", "", "hello")
+	reply := s.Write("U02", "C01", parent, "a reply")
+	announce := func(length int) (at, id string) {
+		t.Helper()
+		_, got, body := call(t, s, "files.getUploadURLExternal", form("filename", "a.png", "length", fmt.Sprint(length)))
+		var answer struct {
+			URL string `json:"upload_url"`
+			ID  string `json:"file_id"`
+		}
+		if err := json.Unmarshal(body, &answer); err != nil || got != "ok" {
+			t.Fatalf("%s %v", body, err)
+		}
+		return answer.URL, answer.ID
+	}
+	send := func(at, data string, want int) {
+		t.Helper()
+		resp, err := http.Post(at, "application/octet-stream", strings.NewReader(data))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("%q: %s, want %d", data, resp.Status, want)
+		}
+	}
+	complete := func(id, want string, pairs ...string) {
+		t.Helper()
+		f := form(append([]string{"files", `[{"id":"` + id + `"}]`}, pairs...)...)
+		if _, got, body := call(t, s, "files.completeUploadExternal", f); got != want {
+			t.Errorf("%v: %s, want %s", f, body, want)
+		}
+	}
+	at, short := announce(3)
+	send(at, "ab", 400)
+	send(at, "abc", 410)
+	complete(short, "file_not_found", "channel_id", "C01")
+	send(s.URL()+"/upload/v1/F99", "abc", 404)
+	at, id := announce(3)
+	complete(id, "file_not_found", "channel_id", "C01")
+	send(at, "abc", 200)
+	send(at, "abc", 410)
+	complete(id, "channel_not_found", "channel_id", "C99")
+	complete(id, "not_in_channel", "channel_id", "C03")
+	complete(id, "thread_not_found", "channel_id", "C01", "thread_ts", reply)
+	s.Lack("files:write")
+	complete(id, "missing_scope", "channel_id", "C01", "thread_ts", parent)
+	s.Lack()
+	complete(id, "ok", "channel_id", "C01", "thread_ts", parent, "initial_comment", "look")
+	complete(id, "file_not_found", "channel_id", "C01")
+	if m := s.Own("C01", parent); len(m) != 1 || m[0].Text != "look" || len(m[0].Files) != 1 || string(m[0].Files[0].Data) != "abc" {
+		t.Errorf("%+v", m)
+	}
+	if n := len(s.Forgive()); n != 5 {
+		t.Errorf("%d complaints", n)
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	s := slacktest.New(t)
 	ts := s.Write("U01", "C01", "", "hello")

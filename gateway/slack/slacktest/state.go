@@ -1,11 +1,11 @@
 package slacktest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -38,11 +38,16 @@ type Metadata struct {
 	Payload json.RawMessage `json:"event_payload"`
 }
 
-// File is a file that a person shares.
+// File is a file that a person, or the app, shares.
 type File struct {
 	ID, Name, MIME string
+	Title, Alt     string // of the app's own
 	Data           []byte
+	shares         map[string]share // by channel
 }
+
+// share is where a file is shown.
+type share struct{ ts, thread string }
 
 // Response is what was sent to a response_url.
 type Response struct {
@@ -70,7 +75,9 @@ type state struct {
 	users      map[string]user
 	channels   map[string]*channel
 	files      map[string]File
-	lastTS     int64 // microseconds; a ts is never given twice
+	uploads    map[string]*upload // by file id
+	dropShares int                // how many completed uploads are shown nowhere
+	lastTS     int64              // microseconds; a ts is never given twice
 	events     int
 	requests   []Request
 	complaints []string
@@ -92,6 +99,7 @@ func newState() state {
 		users:    map[string]user{},
 		channels: map[string]*channel{},
 		files:    map[string]File{},
+		uploads:  map[string]*upload{},
 		urls:     map[string]*responseURL{},
 		limits:   map[string]int{},
 		counted:  map[string][]time.Time{},
@@ -208,7 +216,7 @@ func (s *Server) Write(user, channel, threadTS, text string, files ...File) (ts 
 	}
 	for _, f := range files {
 		if f.ID == "" {
-			f.ID = "F" + strconv.Itoa(len(s.state.files)+1)
+			f.ID = s.newFileID()
 		}
 		s.state.files[f.ID] = f
 		m.Files = append(m.Files, f)
@@ -303,8 +311,22 @@ func (s *Server) object(c *channel, m *Message, metadata bool) map[string]any {
 
 func (s *Server) fileObject(f File) map[string]any {
 	base := s.URL() + "/files/" + f.ID
+	shares := map[string]any{}
+	for channel, at := range f.shares {
+		kind := "public"
+		if s.state.channels[channel].kind != "channel" {
+			kind = "private"
+		}
+		of, _ := shares[kind].(map[string]any)
+		if of == nil {
+			of = map[string]any{}
+			shares[kind] = of
+		}
+		of[channel] = []any{map[string]any{"ts": at.ts, "thread_ts": at.thread}}
+	}
 	return map[string]any{
-		"id": f.ID, "name": f.Name, "title": f.Name, "mimetype": f.MIME, "size": len(f.Data), "mode": "hosted", "is_external": false,
+		"shares": shares,
+		"id":     f.ID, "name": f.Name, "title": cmp.Or(f.Title, f.Name), "alt_txt": f.Alt, "mimetype": f.MIME, "size": len(f.Data), "mode": "hosted", "is_external": false,
 		"url_private": base, "url_private_download": base + "/download/" + strings.ReplaceAll(f.Name, " ", "_"),
 	}
 }
