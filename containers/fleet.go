@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+	"golang.org/x/sync/semaphore"
 )
 
 // Fleet keeps one Host per caller. Its exported fields are its options and may
@@ -51,6 +52,7 @@ type Fleet struct {
 	base      context.Context // ends with Close
 	stop      context.CancelCauseFunc
 	tasks     sync.WaitGroup // every goroutine of the fleet
+	sidecars  *semaphore.Weighted
 
 	mu      sync.Mutex // guards the below and the fields of every berth
 	open    bool
@@ -249,6 +251,7 @@ func (f *Fleet) Open(ctx context.Context) error {
 	f.unclean = map[string]string{}
 	f.moved = make(chan struct{})
 	f.opened = f.now()
+	f.queueSidecars()
 
 	f.base, f.stop = context.WithCancelCause(context.WithoutCancel(ctx))
 	f.known = make(chan struct{})
@@ -363,6 +366,7 @@ func (f *Fleet) knowLocked(list []Container) error {
 		}
 	}
 	close(f.known)
+	f.tasks.Go(f.sweepSidecars)
 	return nil
 }
 

@@ -53,6 +53,7 @@ type Engine struct {
 	cpus     int               // of the engine's machine; 0 until asked
 	starting map[string]bool   // names of containers that Start has not handed over yet
 	dirs     map[string]string // host folder of the socket by container id, for Dial
+	beside   map[string]bool   // names of sidecars that Beside has not finished with
 	undoing  sync.WaitGroup    // clean-ups of starts whose callers have gone
 }
 
@@ -192,22 +193,40 @@ func (e *Engine) List(ctx context.Context, owner string) ([]containers.Container
 	return list, nil
 }
 
-// Remove kills the container and deletes its volumes and its socket. It returns
-// when they are gone, also when somebody else was removing it already.
+// Remove kills the container and its sidecars and deletes its volumes and its
+// socket. It returns when they are gone, also when somebody else was removing it
+// already.
 func (e *Engine) Remove(ctx context.Context, id string) error {
 	what := "remove container " + id
 	dir, err := e.socketDir(ctx, id)
 	if err != nil && !errors.Is(err, containers.ErrGone) {
 		return fmt.Errorf("cannot %s: %w", what, err)
 	}
+	if err := e.destroy(ctx, what, id); err != nil {
+		return err
+	}
+	e.mu.Lock()
+	delete(e.dirs, id)
+	e.mu.Unlock()
+	if dir != "" {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("cannot %s: its folder stays: %w", what, err)
+		}
+	}
+	// Last: one that is being made meanwhile finds no network to share.
+	return e.destroySidecars(ctx, labelSidecarOf+"="+id, nil)
+}
+
+// destroy kills a container and deletes its volumes, whatever it is.
+func (e *Engine) destroy(ctx context.Context, what, id string) error {
 	patience := time.After(removePatience)
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		err = e.ask(ctx, removeWait, what, func(ctx context.Context, api *client.Client) error {
+		err := e.ask(ctx, removeWait, what, func(ctx context.Context, api *client.Client) error {
 			_, err := api.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
 			return err
 		})
 		if err == nil || errdefs.IsNotFound(err) {
-			break
+			return nil
 		}
 		// A conflict is a removal under way elsewhere, an internal error a mount
 		// that is still busy: both pass.
@@ -222,15 +241,6 @@ func (e *Engine) Remove(ctx context.Context, id string) error {
 			return fmt.Errorf("cannot %s: %w", what, context.Cause(ctx))
 		}
 	}
-	e.mu.Lock()
-	delete(e.dirs, id)
-	e.mu.Unlock()
-	if dir != "" {
-		if err := os.RemoveAll(dir); err != nil {
-			return fmt.Errorf("cannot %s: its folder stays: %w", what, err)
-		}
-	}
-	return nil
 }
 
 // inspect asks for a container; one that does not exist is [containers.ErrGone].

@@ -301,6 +301,7 @@ func TestRemove(t *testing.T) {
 	}
 	mounted := body(map[string]any{"Id": "abc", "Mounts": []map[string]any{{"Destination": "/run/ramus/run", "Source": dir}}})
 	conflict := status(409, "removal of container abc is already in progress")
+	none := body([]any{})
 	for _, test := range []struct {
 		name     string
 		inspect  http.HandlerFunc
@@ -316,7 +317,7 @@ func TestRemove(t *testing.T) {
 		{"not ours", body(map[string]any{"Id": "abc"}), nil, 0, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			answers := map[string]http.HandlerFunc{"GET /containers/abc/json": test.inspect}
+			answers := map[string]http.HandlerFunc{"GET /containers/abc/json": test.inspect, "GET /containers/json": none}
 			if test.removals != nil {
 				answers["DELETE /containers/abc"] = inTurn(test.removals...)
 			}

@@ -1,17 +1,367 @@
 package docker
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/moby/moby/api/pkg/stdcopy"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
 
 	"github.com/ramus-dev/ramus/containers"
 )
 
-// Beside runs a program in a container of its own in another one's network.
-func (e *Engine) Beside(ctx context.Context, id string, s containers.Sidecar) (containers.SidecarExit, error) {
-	panic("not built")
+// BrowserImage is what make browser builds, and what sidecars start from that name
+// no image.
+const BrowserImage = "ramus/browser:latest"
+
+// Labels of sidecars. None of them is one of a caller's container, so that
+// nothing that looks for those finds these.
+const (
+	labelSidecar      = "ramus.sidecar"       // its key
+	labelSidecarOf    = "ramus.sidecar.of"    // id of the container whose network it shares
+	labelSidecarOwner = "ramus.sidecar.owner" // the installation
+)
+
+// Beside runs a program in a container of its own in another one's network. With
+// the stream the container's output comes as it is written; the engine keeps none.
+func (e *Engine) Beside(ctx context.Context, id string, s containers.Sidecar) (_ containers.SidecarExit, err error) {
+	exit := containers.SidecarExit{}
+	wrap := func(err error) error { return fmt.Errorf("docker: %w", err) }
+	if err := s.Valid(); err != nil {
+		return exit, wrap(err)
+	}
+	name := cmp.Or(s.Image, BrowserImage)
+	image, err := e.findImage(ctx, name)
+	if err != nil {
+		return exit, wrap(err)
+	}
+	exit.Image = digested(name, image)
+	cpus, err := e.machineCPUs(ctx)
+	if err != nil {
+		return exit, wrap(err)
+	}
+	if id != "" {
+		// The name that the caller knows it by may be a short one; labels are not.
+		if id, err = e.running(ctx, id); err != nil {
+			return exit, wrap(err)
+		}
+	}
+	options := sidecarRecipe(id, s, image.ID, cpus)
+	e.setBeside(options.Name, true)
+	defer e.setBeside(options.Name, false)
+	made, err := e.create(ctx, options)
+	if err != nil {
+		return exit, wrap(e.orGone(ctx, id, err))
+	}
+	defer func() {
+		// Also when ctx is over: that is what ends it.
+		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeWait)
+		defer cancel()
+		if derr := e.destroy(undo, "remove sidecar "+made, made); derr != nil {
+			err = errors.Join(err, wrap(derr))
+		}
+	}()
+	if err := e.follow(ctx, made, s, &exit); err != nil {
+		return containers.SidecarExit{Image: exit.Image}, wrap(e.orGone(ctx, id, err))
+	}
+	if id != "" && exit.Code == 128+9 {
+		// Killed it is, maybe with the container.
+		if _, err := e.running(ctx, id); err != nil {
+			return exit, wrap(err)
+		}
+	}
+	return exit, nil
 }
 
-// SweepSidecars removes what an earlier process left.
+func (e *Engine) setBeside(name string, on bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.beside == nil {
+		e.beside = make(map[string]bool)
+	}
+	if on {
+		e.beside[name] = true
+	} else {
+		delete(e.beside, name)
+	}
+}
+
+// running returns a container's full id; one that does not run is gone.
+func (e *Engine) running(ctx context.Context, id string) (string, error) {
+	c, err := e.inspect(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	if c.State == nil || !c.State.Running {
+		return "", fmt.Errorf("container %s does not run: %w", id, containers.ErrGone)
+	}
+	return c.ID, nil
+}
+
+// orGone explains a failure by the end of the container beside which it happened.
+func (e *Engine) orGone(ctx context.Context, id string, err error) error {
+	if id == "" || ctx.Err() != nil {
+		return err
+	}
+	if _, gone := e.running(ctx, id); errors.Is(gone, containers.ErrGone) {
+		return fmt.Errorf("%w: %w", gone, err)
+	}
+	return err
+}
+
+// sidecarRecipe is what the engine is asked to create. image is an id.
+func sidecarRecipe(id string, s containers.Sidecar, image string, cpus int) client.ContainerCreateOptions {
+	limits := s.Bounds()
+	network := container.NetworkMode("none")
+	if id != "" {
+		network = container.NetworkMode("container:" + id)
+	}
+	// The engine's own init ends nothing that a program as process 1 would: it
+	// takes in what was orphaned, and passes a signal on as 128+n.
+	yes := true
+	// A folder in memory is the task user's, whoever the image says it is.
+	tmpfs := func(mode string, size int64) string {
+		return fmt.Sprintf("rw,exec,nosuid,nodev,mode=%s,uid=%d,gid=%d,size=%d", mode, taskUID, taskGID, size)
+	}
+	return client.ContainerCreateOptions{
+		Name: strings.Replace(containerName(s.Key), "container-", "sidecar-", 1),
+		Config: &container.Config{
+			Image:      image,
+			User:       fmt.Sprintf("%d:%d", taskUID, taskGID),
+			WorkingDir: "/",
+			Env:        append([]string{"HOME=" + containers.SidecarHome}, s.Env...),
+			Entrypoint: s.Args[:1],
+			Cmd:        s.Args[1:],
+			Labels: map[string]string{
+				labelSidecar: s.Key, labelSidecarOf: id, labelSidecarOwner: s.Owner,
+			},
+			OpenStdin: true, StdinOnce: true, AttachStdin: true, AttachStdout: true, AttachStderr: true,
+			StopSignal:  "SIGKILL",
+			Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
+		},
+		HostConfig: &container.HostConfig{
+			NetworkMode:    network,
+			IpcMode:        container.IPCModePrivate,
+			CgroupnsMode:   container.CgroupnsModePrivate,
+			ReadonlyRootfs: true,
+			CapDrop:        []string{"ALL"},
+			SecurityOpt:    []string{"no-new-privileges"},
+			LogConfig:      container.LogConfig{Type: "none"},
+			RestartPolicy:  container.RestartPolicy{Name: container.RestartPolicyDisabled},
+			Init:           &yes,
+			OomScoreAdj:    500,
+			ShmSize:        min(limits.Memory/8, maxShm),
+			Tmpfs: map[string]string{
+				"/tmp":                 tmpfs("1777", limits.Tmp),
+				containers.SidecarHome: tmpfs("0700", min(limits.Tmp, maxHome)),
+			},
+			Resources: container.Resources{
+				Memory:     limits.Memory,
+				MemorySwap: limits.Memory,
+				NanoCPUs:   int64(min(limits.CPUs, float64(cpus)) * 1e9),
+				PidsLimit:  &limits.PIDs,
+				Ulimits:    []*container.Ulimit{{Name: "core", Soft: 0, Hard: 0}},
+			},
+		},
+	}
+}
+
+const (
+	maxShm  = 256 << 20 // enough for a browser, which keeps its windows there
+	maxHome = 64 << 20  // caches of fonts and shaders
+)
+
+// follow starts a sidecar that was made, feeds it, and returns when it has ended
+// and all it wrote was handed on, or when ctx has ended.
+func (e *Engine) follow(ctx context.Context, id string, s containers.Sidecar, exit *containers.SidecarExit) error {
+	api, err := e.client()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+
+	var attached client.ContainerAttachResult
+	err = e.ask(ctx, shortWait, "attach to the sidecar", func(ctx context.Context, api *client.Client) (err error) {
+		attached, err = api.ContainerAttach(ctx, id, client.ContainerAttachOptions{Stream: true, Stdin: true, Stdout: true, Stderr: true})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var copied, measured chan struct{}
+	var peak atomic.Int64
+	defer func() {
+		cancel(nil)
+		attached.Close() // unblocks both directions
+		for _, done := range []chan struct{}{copied, measured} {
+			if done != nil {
+				<-done
+			}
+		}
+	}()
+	// Before the start: a program may end sooner than it can be asked about.
+	type end struct {
+		code int64
+		err  error
+	}
+	ended := make(chan end, 1)
+	wait := api.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
+	go func() { // exactly one of the two says something, at the latest when ctx ends
+		select {
+		case r := <-wait.Result:
+			if r.Error != nil {
+				ended <- end{err: errors.New(r.Error.Message)}
+				return
+			}
+			ended <- end{code: r.StatusCode}
+		case err := <-wait.Error:
+			ended <- end{err: fmt.Errorf("%w: %w", containers.ErrUnavailable, err)}
+		}
+	}()
+
+	began := time.Now()
+	err = e.ask(ctx, createWait, "start the sidecar", func(ctx context.Context, api *client.Client) error {
+		_, err := api.ContainerStart(ctx, id, client.ContainerStartOptions{})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	copied, measured = make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(copied)
+		stdout, stderr := orDiscard(s.Stdout), orDiscard(s.Stderr)
+		if _, err := stdcopy.StdCopy(stdout, stderr, attached.Reader); err != nil {
+			cancel(fmt.Errorf("cannot hand its output on: %w", err))
+		}
+	}()
+	go func() {
+		defer close(measured)
+		e.measure(ctx, api, id, &peak)
+	}()
+	go func() { // as long as Stdin's Read blocks; see containers.Sidecar
+		if s.Stdin != nil {
+			in := source{r: s.Stdin}
+			io.Copy(attached.Conn, &in) // that it does not read to the end is its own affair
+			if in.err != nil {
+				cancel(fmt.Errorf("cannot read its input: %w", in.err))
+				return
+			}
+		}
+		attached.CloseWrite()
+	}()
+
+	select {
+	case r := <-ended:
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if r.err != nil {
+			return fmt.Errorf("cannot wait for the sidecar: %w", r.err)
+		}
+		exit.Duration, exit.Code = time.Since(began), int(r.code)
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	select {
+	case <-copied: // with the container its stream ends
+	case <-ctx.Done():
+	}
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	c, err := e.inspect(ctx, id)
+	if err != nil {
+		return fmt.Errorf("it was removed while it ran: %w", err)
+	}
+	if c.State != nil {
+		exit.OOM = c.State.OOMKilled
+	}
+	exit.Memory = peak.Load()
+	return nil
+}
+
+// source tells a reader that fails from a writer that does.
+type source struct {
+	r   io.Reader
+	err error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
+}
+
+func orDiscard(w io.Writer) io.Writer {
+	if w == nil {
+		return io.Discard
+	}
+	return w
+}
+
+// measure keeps the most memory that the sidecar was seen to use, about once a
+// second: where control groups are of version 1 the kernel keeps the peak between.
+func (e *Engine) measure(ctx context.Context, api *client.Client, id string, peak *atomic.Int64) {
+	stats, err := api.ContainerStats(ctx, id, client.ContainerStatsOptions{Stream: true})
+	if err != nil {
+		return // it may have ended, and the figure is for people
+	}
+	defer stats.Body.Close()
+	// The stream is the engine's, and ends with the container.
+	for d := json.NewDecoder(stats.Body); ; {
+		var sample struct {
+			Memory struct {
+				Usage    int64 `json:"usage"`
+				MaxUsage int64 `json:"max_usage"`
+			} `json:"memory_stats"`
+		}
+		if d.Decode(&sample) != nil {
+			return
+		}
+		peak.Store(max(peak.Load(), sample.Memory.Usage, sample.Memory.MaxUsage))
+	}
+}
+
+// SweepSidecars removes the sidecars of an owner that no Beside of this engine runs.
 func (e *Engine) SweepSidecars(ctx context.Context, owner string) error {
-	panic("not built")
+	if owner == "" {
+		return errors.New("cannot sweep sidecars: an owner is needed")
+	}
+	return e.destroySidecars(ctx, labelSidecarOwner+"="+owner, func(name string) bool {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		return e.beside[name]
+	})
+}
+
+// destroySidecars removes those with a label, but those to be kept.
+func (e *Engine) destroySidecars(ctx context.Context, label string, keep func(name string) bool) error {
+	var found client.ContainerListResult
+	err := e.ask(ctx, shortWait, "list sidecars", func(ctx context.Context, api *client.Client) (err error) {
+		found, err = api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: make(client.Filters).Add("label", label)})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, c := range found.Items {
+		if keep != nil && len(c.Names) > 0 && keep(strings.TrimPrefix(c.Names[0], "/")) {
+			continue
+		}
+		errs = append(errs, e.destroy(ctx, "remove sidecar "+c.ID, c.ID))
+	}
+	return errors.Join(errs...)
 }

@@ -138,6 +138,8 @@ func (e *Engine) findImage(ctx context.Context, name string) (client.ImageInspec
 	switch {
 	case errdefs.IsNotFound(err) && name == DefaultImage:
 		return image, fmt.Errorf("the image %s is not there: make image builds it: %w: %w", name, containers.ErrUnavailable, err)
+	case errdefs.IsNotFound(err) && (strings.HasPrefix(name, "ramus/browser:") || strings.HasPrefix(name, "ramus/task-browser:")):
+		return image, fmt.Errorf("the image %s is not there: make browser builds it: %w: %w", name, containers.ErrUnavailable, err)
 	case errdefs.IsNotFound(err):
 		return image, fmt.Errorf("the image %s is not there: docker pull %s fetches it: %w: %w", name, name, containers.ErrUnavailable, err)
 	case err != nil:
@@ -196,7 +198,7 @@ func (e *Engine) create(ctx context.Context, options client.ContainerCreateOptio
 		}
 		limited, cancel := context.WithTimeout(detached, removeWait)
 		defer cancel()
-		if err := e.Remove(limited, made.ID); err != nil {
+		if err := e.destroy(limited, "remove container "+made.ID, made.ID); err != nil {
 			e.log().Warn("a container that nobody waits for any more stays", "id", made.ID, "err", err)
 		}
 	})

@@ -362,6 +362,10 @@ func (b *box) Start(context.Context, containers.Spec) (containers.Container, err
 func (b *box) List(context.Context, string) ([]containers.Container, error) { return nil, nil }
 func (b *box) Remove(context.Context, string) error                         { return nil }
 func (b *box) Close() error                                                 { return nil }
+func (b *box) SweepSidecars(context.Context, string) error                  { return nil }
+func (b *box) Beside(context.Context, string, containers.Sidecar) (containers.SidecarExit, error) {
+	return containers.SidecarExit{}, errors.ErrUnsupported
+}
 func (b *box) Dial(ctx context.Context, _ string) (net.Conn, error) {
 	var d net.Dialer
 	return d.DialContext(ctx, "unix", b.socket)
