@@ -85,6 +85,8 @@ var expected = map[string]row{
 	"GET /api/callers/{caller}/processes":                  {gateway.AccessRead, "repo", "/api/callers/run:subject/processes", ""},
 	"GET /api/callers/{caller}/processes/{process}/output": {gateway.AccessRead, "repo", "/api/callers/run:subject/processes/1/output", ""},
 	"DELETE /api/callers/{caller}/processes/{process}":     {gateway.AccessWrite, "repo", "/api/callers/run:subject/processes/1", ""},
+	"GET /api/callers/{caller}/ports":                      {gateway.AccessRead, "repo", "/api/callers/run:subject/ports", ""},
+	"POST /api/callers/{caller}/ports/{port}/connect":      {gateway.AccessWrite, "repo", "/api/callers/run:subject/ports/5173/connect", ""},
 	"GET /api/watch":                                       {gateway.AccessRead, "repo", "/api/watch?caller=run:subject", ""},
 	"POST /api/runs/{run}/link":                            {gateway.AccessRead, "repo", "/api/runs/RUN/link", ""},
 	"GET /evidence/{caller}/{run}":                         {gateway.AccessSigned, "repo", "/evidence/NAME", ""},

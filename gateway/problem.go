@@ -108,6 +108,7 @@ var kinds = []struct {
 	{gitd.ErrUpstreamRefused, KindDenied, "a protected branch or a hook of upstream says no: its rules have to change, or the branch's name"},
 	{executor.ErrBusy, KindUnavailable, "too many callers wait for a container; try again later or raise `queue`"},
 	{executor.ErrUnavailable, KindUnavailable, "`ramus doctor` tells what the container engine lacks"},
+	{executor.ErrNoPort, KindNotFound, "`ramus preview CALLER` lists the ports that something listens at"},
 	{executor.ErrGone, KindUnavailable, "the container was lost; the next command gets a new one from the branch"},
 	{executor.ErrUnknownProcess, KindNotFound, ""},
 	{context.DeadlineExceeded, KindTimeout, ""},

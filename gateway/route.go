@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/rand"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"reflect"
 	"runtime/debug"
@@ -174,6 +176,15 @@ func (w *recorder) WriteHeader(status int) {
 		w.begin(status)
 	}
 	w.ResponseWriter.WriteHeader(status)
+}
+
+// Hijack gives the connection away: what is written there is no answer.
+func (w *recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+	conn, buffered, err := http.NewResponseController(w.ResponseWriter).Hijack()
+	if err == nil {
+		w.status, w.clean = http.StatusSwitchingProtocols, nil
+	}
+	return conn, buffered, err
 }
 
 // begin: an answer whose length was given is something stored, which was

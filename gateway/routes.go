@@ -129,6 +129,10 @@ func (s *Server) apiRoutes() []Route {
 			Query: processQuery{}, Response: ExecLine{}, Media: mediaLines, Handle: (*call).processOutput},
 		{Method: "DELETE", Pattern: "/api/callers/{caller}/processes/{process}", Access: AccessWrite, Summary: "End a background process",
 			Response: none{}, Handle: (*call).stopProcess},
+		{Method: "GET", Pattern: "/api/callers/{caller}/ports", Access: AccessRead, Summary: "The ports that something listens at in a caller's container, with links that show it",
+			Response: []Port{}, Handle: (*call).ports},
+		{Method: "POST", Pattern: "/api/callers/{caller}/ports/{port}/connect", Access: AccessWrite, Summary: "A connection to a port of a caller's container, in place of this one: with `Connection: Upgrade`, `Upgrade: ramus-tcp`; the answer is 101",
+			Media: mediaBytes, Body: -1, Handle: (*call).connectPort},
 
 		// Evidence, for people: by a signed link.
 		{Method: "GET", Pattern: "/evidence/{caller}/{run}", Access: AccessSigned, Summary: "The page of a run: what was asked, run, changed and checked",

@@ -62,6 +62,7 @@ type Server struct {
 	once     sync.Once
 	metrics  *metrics
 	streams  *streams
+	previews *streams      // connections to ports of containers
 	heard    chan struct{} // a place for each webhook of GitHub's that is being read
 	mcpFront *mcpFront
 	git      http.Handler // the Git server, which asks for grants
@@ -100,6 +101,7 @@ func (s *Server) setUpAlone() {
 	s.metrics = newMetrics(s)
 	s.heard = make(chan struct{}, maxHeard)
 	s.streams = &streams{max: s.Streams, by: map[string]int{}}
+	s.previews = &streams{max: maxPreviews, by: map[string]int{}}
 	s.mcpFront = newMCPFront(s.mcpServer, s.Now)
 	s.spec = s.openAPI()
 }

@@ -29,7 +29,7 @@ func commands() []command {
 	return []command{
 		runCommand(), execCommand(), agentCommand(), sayCommand(), followCommand(), psCommand(), logCommand(), diffCommand(), evidenceCommand(), watchCommand(),
 		mergeCommand(), applyCommand(), checkoutCommand(), cloneCommand(),
-		stopCommand(), retryCommand(), approveCommand(), rollbackCommand(), bgCommand(),
+		stopCommand(), retryCommand(), approveCommand(), rollbackCommand(), bgCommand(), previewCommand(),
 		taskCommand(), mcpCommand(),
 		checkCommand(), tasksCommand(), repoCommand(), tokenCommand(),
 		serveCommand(), gitdCommand(), reindexCommand(), doctorCommand(), completionCommand(), versionCommand(),

@@ -52,7 +52,8 @@ func Socket(dial func(ctx context.Context) (net.Conn, error)) *Client {
 }
 
 func (c *Client) init() *Client {
-	t := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableCompression: true}
+	t := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableCompression: true, Protocols: new(http.Protocols)}
+	t.Protocols.SetHTTP1(true) // HTTP/2 gives no connections away, see DialPort
 	if c.Dial != nil {
 		t.Proxy = nil
 		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx) }
@@ -466,6 +467,28 @@ func (c *Client) Sessions(ctx context.Context, caller string) ([]executor.Sessio
 // Processes lists a caller's background processes.
 func (c *Client) Processes(ctx context.Context, caller string) ([]executor.Process, error) {
 	return get[[]executor.Process](ctx, c, "/api/callers/"+segment(caller)+"/processes")
+}
+
+// Ports lists what listens in a caller's container.
+func (c *Client) Ports(ctx context.Context, caller string) ([]gateway.Port, error) {
+	return get[[]gateway.Port](ctx, c, "/api/callers/"+segment(caller)+"/ports")
+}
+
+// DialPort connects to a port of a caller's container. ctx bounds the whole life of the connection.
+func (c *Client) DialPort(ctx context.Context, caller string, port int) (io.ReadWriteCloser, error) {
+	resp, err := c.exchange(ctx, "POST", "/api/callers/"+segment(caller)+"/ports/"+strconv.Itoa(port)+"/connect", nil,
+		http.Header{"Connection": {"Upgrade"}, "Upgrade": {gateway.PortUpgrade}})
+	if err != nil {
+		return nil, err
+	}
+	if conn, ok := resp.Body.(io.ReadWriteCloser); ok && resp.StatusCode == http.StatusSwitchingProtocols {
+		return conn, nil
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode < 300 {
+		return nil, fmt.Errorf("the server, or what stands before it, gives no connections away: %s", resp.Status)
+	}
+	return nil, readProblem(resp)
 }
 
 // StopProcess ends one of them.
