@@ -57,3 +57,24 @@ func room(path string) string {
 	name, _, _ := strings.Cut(rest, "/")
 	return name
 }
+
+// playwright is what only one program may link: its client panics in goroutines of its own when
+// the driver surprises it, which no server survives.
+const playwright = "github.com/mxschmitt/playwright-go"
+
+// TestPlaywright keeps Playwright's client out of everything but that program, also by way of others.
+func TestPlaywright(t *testing.T) {
+	out, err := exec.Command("go", "list", "-test", "-f", `{{.ImportPath}}{{range .Deps}} {{.}}{{end}}`, "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		if strings.HasPrefix(fields[0], module+"/cmd/ramus-browser") {
+			continue
+		}
+		if slices.Contains(fields[1:], playwright) {
+			t.Errorf("%s links %s: only cmd/ramus-browser may", fields[0], playwright)
+		}
+	}
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/mxschmitt/playwright-go"
+)
+
+// registryEnv is where the driver's package is got from, npm's registry; when it is empty npm is asked.
+const registryEnv = "PLAYWRIGHT_GO_NPM_REGISTRY"
+
+// install puts Playwright's driver and this program into a folder. It is done when an
+// image is built or a machine set up, never while a task runs: no browser is got,
+// that is the distribution's package.
+func install(ctx context.Context, args []string, w io.Writer) error {
+	if len(args) != 1 {
+		return errors.New("install takes one folder: `ramus-browser install DIR`")
+	}
+	dir, err := filepath.Abs(args[0])
+	if err != nil {
+		return fmt.Errorf("cannot install into %s: %w", args[0], err)
+	}
+	driver := filepath.Join(dir, "driver")
+	if err := os.MkdirAll(driver, 0o755); err != nil {
+		return fmt.Errorf("cannot install into %s: %w", dir, err)
+	}
+	node := os.Getenv("PLAYWRIGHT_NODEJS_PATH")
+	if node == "" {
+		if node, err = exec.LookPath("node"); err != nil {
+			return fmt.Errorf("cannot find node: %w; install Node.js 20 or newer", err)
+		}
+		if err := os.Setenv("PLAYWRIGHT_NODEJS_PATH", node); err != nil {
+			return fmt.Errorf("cannot say where node is: %w", err)
+		}
+	}
+	if os.Getenv(registryEnv) == "" {
+		if registry := npmRegistry(ctx); registry != "" {
+			if err := os.Setenv(registryEnv, registry); err != nil {
+				return fmt.Errorf("cannot say where npm's registry is: %w", err)
+			}
+		}
+	}
+	err = playwright.Install(&playwright.RunOptions{
+		DriverDirectory:     driver,
+		SkipInstallBrowsers: true,
+		Stdout:              w,
+		Stderr:              w,
+		Logger:              slog.New(slog.NewTextHandler(w, nil)),
+	})
+	if err != nil {
+		return fmt.Errorf("cannot install Playwright's driver: %w", err)
+	}
+	if err := link(node, filepath.Join(driver, "node")); err != nil {
+		return err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return fmt.Errorf("cannot find this program: %w", err)
+	}
+	return copyProgram(self, filepath.Join(dir, "ramus-browser"))
+}
+
+// npmRegistry is the registry that npm is configured to ask; "" when npm cannot say.
+func npmRegistry(ctx context.Context) string {
+	out, err := exec.CommandContext(ctx, "npm", "config", "get", "registry").Output()
+	if err != nil {
+		return ""
+	}
+	url := strings.TrimSpace(string(out))
+	if !strings.HasPrefix(url, "http") {
+		return ""
+	}
+	return url
+}
+
+// link replaces what is at name.
+func link(target, name string) error {
+	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("cannot replace %s: %w", name, err)
+	}
+	if err := os.Symlink(target, name); err != nil {
+		return fmt.Errorf("cannot link node: %w", err)
+	}
+	return nil
+}
+
+// copyProgram copies to a new file and moves it there: the old one may be running.
+func copyProgram(from, to string) error {
+	if same, err := filepath.EvalSymlinks(to); err == nil && same == from {
+		return nil
+	}
+	in, err := os.Open(from)
+	if err != nil {
+		return fmt.Errorf("cannot copy this program: %w", err)
+	}
+	defer in.Close()
+	out, err := os.CreateTemp(filepath.Dir(to), ".ramus-browser-*")
+	if err != nil {
+		return fmt.Errorf("cannot copy this program: %w", err)
+	}
+	defer os.Remove(out.Name())
+	_, err = io.Copy(out, in)
+	err = errors.Join(err, out.Chmod(0o755), out.Close())
+	if err == nil {
+		err = os.Rename(out.Name(), to)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot copy this program to %s: %w", to, err)
+	}
+	return nil
+}
