@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/containers/runner"
 )
 
 // cgroupRoot is where sandboxes' control groups are made: below ramus's own
@@ -258,7 +260,7 @@ const cpuPeriod = 100_000 // µs
 
 // create makes the groups and sets their limits.
 func (c *cgroupRoot) create(dirs []string, l Limits) error {
-	memory, pids := strconv.FormatInt(l.Memory, 10), strconv.FormatInt(l.PIDs+2*runnerTasks, 10)
+	memory, pids := strconv.FormatInt(l.Memory, 10), strconv.FormatInt(l.PIDs, 10)
 	quota := strconv.FormatInt(max(int64(l.CPUs*cpuPeriod), 1000), 10)
 	for _, dir := range dirs {
 		parent := filepath.Dir(dir)
@@ -292,6 +294,36 @@ func (c *cgroupRoot) create(dirs []string, l Limits) error {
 		}
 	}
 	return nil
+}
+
+// oomKills counts what the kernel has killed in the groups for want of memory,
+// and peak is the most they used, in bytes; both are 0 where that is not known.
+func (c *cgroupRoot) oomKills(dirs []string) int64 {
+	f, err := c.oomFile(dirs)
+	if err != nil || f == nil {
+		return 0
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, 64<<10))
+	if err != nil {
+		return 0
+	}
+	return runner.ParseOOMKills(string(b))
+}
+
+func (c *cgroupRoot) peak(dirs []string) int64 {
+	for _, dir := range dirs {
+		for _, name := range []string{"memory.peak", "memory.max_usage_in_bytes"} { // of version 2 and 1
+			b, err := os.ReadFile(filepath.Join(dir, name))
+			if err != nil {
+				continue
+			}
+			if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil {
+				return n
+			}
+		}
+	}
+	return 0
 }
 
 // oomFile opens the file in which the kernel counts what it killed for want of

@@ -87,6 +87,7 @@ type Sandbox struct {
 	probed   *bwrapProbe
 	cgroups  *cgroupRoot // nil until probed; its zero value when there is none
 	starting map[string]bool
+	beside   map[string]*sidecarRun // the sidecars of this process, by id
 }
 
 var _ Engine = (*Sandbox)(nil)
@@ -138,7 +139,8 @@ type sandboxState struct {
 	ID      string            `json:"id"`
 	Key     string            `json:"key"`
 	Owner   string            `json:"owner"`
-	Dir     string            `json:"dir"` // Spec.Dir
+	Dir     string            `json:"dir,omitempty"` // Spec.Dir
+	Of      string            `json:"of,omitempty"`  // of a sidecar: the container beside which it runs
 	Created time.Time         `json:"created"`
 	Labels  map[string]string `json:"labels,omitempty"`
 	// Boot is the kernel's boot id: a process id means nothing after a reboot.
@@ -155,7 +157,7 @@ const maxSandboxState = 1 << 20 // bytes of a state file; labels are the only pa
 
 func (s *Sandbox) load(id string) (sandboxState, error) {
 	var st sandboxState
-	if !validSandboxID(id) {
+	if !validSandboxID(id) && !validSidecarID(id) {
 		return st, fmt.Errorf("cannot read the state of container %q: %w", id, ErrGone)
 	}
 	f, err := os.Open(filepath.Join(s.home(id), "state.json"))
@@ -215,15 +217,23 @@ func writeFileAtomic(name string, b []byte) error {
 	return err
 }
 
-func newSandboxID() string {
+func newSandboxID() string { return newID(sandboxPrefix) }
+
+// Ids of containers and of sidecars begin differently, so that neither is taken
+// for the other.
+const sandboxPrefix, sidecarPrefix = "sb", "sc"
+
+func newID(prefix string) string {
 	var b [8]byte
 	rand.Read(b[:])
-	return "sb" + hex.EncodeToString(b[:])
+	return prefix + hex.EncodeToString(b[:])
 }
 
-// validSandboxID keeps an id from naming a file elsewhere.
-func validSandboxID(id string) bool {
-	rest, ok := strings.CutPrefix(id, "sb")
+func validSandboxID(id string) bool { return validID(sandboxPrefix, id) }
+
+// validID keeps an id from naming a file elsewhere.
+func validID(prefix, id string) bool {
+	rest, ok := strings.CutPrefix(id, prefix)
 	if !ok || len(rest) != 16 {
 		return false
 	}
@@ -286,7 +296,9 @@ func (s *Sandbox) Start(ctx context.Context, spec Spec) (_ Container, err error)
 	if err := s.makeFolders(dir); err != nil {
 		return Container{}, wrap(err)
 	}
-	if err := cgroups.create(st.Cgroups, limits); err != nil {
+	group := limits
+	group.PIDs += 2 * runnerTasks
+	if err := cgroups.create(st.Cgroups, group); err != nil {
 		return Container{}, wrap(err)
 	}
 	ln, err := listenUnixIn(s.home(st.ID), "runner.sock")
@@ -332,7 +344,7 @@ func (s *Sandbox) Start(ctx context.Context, spec Spec) (_ Container, err error)
 	if err != nil {
 		return Container{}, wrap(err)
 	}
-	status, err := os.OpenFile(filepath.Join(s.home(st.ID), "status"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	status, err := os.OpenFile(s.statusFile(st.ID), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return Container{}, wrap(err)
 	}
@@ -367,7 +379,7 @@ func (s *Sandbox) Start(ctx context.Context, spec Spec) (_ Container, err error)
 	if err := s.awaitRunner(ctx, st.ID, ended); err != nil {
 		return Container{}, wrap(err)
 	}
-	st.PID, err = statusPID(filepath.Join(s.home(st.ID), "status"))
+	st.PID, err = statusPID(s.statusFile(st.ID))
 	if err == nil {
 		st.Start, err = processStart(st.PID)
 	}
@@ -513,27 +525,27 @@ const (
 	statusGrace = 5 * time.Second
 )
 
-// Remove kills the container, waits until its last process is gone, and deletes
-// its work tree and everything else it wrote.
+// Remove kills the container and its sidecars, waits until the last process is
+// gone, and deletes its work tree and everything else it wrote.
 func (s *Sandbox) Remove(ctx context.Context, id string) error {
+	if !validSandboxID(id) {
+		return nil
+	}
 	st, err := s.load(id)
 	if errors.Is(err, ErrGone) {
-		if validSandboxID(id) {
-			if err := os.RemoveAll(s.home(id)); err != nil { // begun, and nothing noted yet
-				return fmt.Errorf("cannot remove container %s: %w", id, err)
-			}
+		if err := os.RemoveAll(s.home(id)); err != nil { // begun, and nothing noted yet
+			return fmt.Errorf("cannot remove container %s: %w", id, err)
 		}
 		return nil
 	} else if err != nil {
 		return err
 	}
-	if st.PID == 0 && st.Boot == bootID() && s.now().Sub(st.Created) < statusGrace {
-		s.awaitStatus(ctx, &st)
+	if err := s.kill(ctx, &st); err != nil {
+		return fmt.Errorf("cannot remove container %s: %w", id, err)
 	}
-	if s.alive(&st) {
-		if err := killAndWait(ctx, st.PID, func() bool { return s.alive(&st) }); err != nil {
-			return fmt.Errorf("cannot remove container %s: %w", id, err)
-		}
+	// Only now: one that is being started sees that the container is gone, or is seen here.
+	if err := s.endSidecars(ctx, id); err != nil {
+		return fmt.Errorf("cannot remove container %s: %w", id, err)
 	}
 	if err := removeCgroups(ctx, st.Cgroups); err != nil {
 		return fmt.Errorf("cannot remove container %s: %w", id, err)
@@ -550,13 +562,24 @@ func (s *Sandbox) Remove(ctx context.Context, id string) error {
 	return nil
 }
 
+// kill ends process 1, and with it every other, and returns when they are gone.
+func (s *Sandbox) kill(ctx context.Context, st *sandboxState) error {
+	if st.PID == 0 && st.Boot == bootID() && s.now().Sub(st.Created) < statusGrace {
+		s.awaitStatus(ctx, st)
+	}
+	if !s.alive(st) {
+		return nil
+	}
+	return killAndWait(ctx, st.PID, func() bool { return s.alive(st) })
+}
+
 // awaitStatus gives bubblewrap, started by a ramus that died at once, the time
 // to say which process it made.
 func (s *Sandbox) awaitStatus(ctx context.Context, st *sandboxState) {
 	s.mu.Lock()
-	ours := s.starting[st.ID]
+	ours := s.starting[st.ID] || s.beside[st.ID] != nil
 	s.mu.Unlock()
-	if ours { // Start has waited itself
+	if ours { // who started it has waited itself
 		return
 	}
 	poll(ctx, statusGrace, nil, func() bool { return s.alive(st) })
@@ -565,7 +588,7 @@ func (s *Sandbox) awaitStatus(ctx context.Context, st *sandboxState) {
 // awaitChild waits until bubblewrap has noted the process it made, or has ended.
 func (s *Sandbox) awaitChild(id string, ended <-chan struct{}) {
 	poll(context.Background(), statusGrace, ended, func() bool {
-		_, err := statusPID(filepath.Join(s.home(id), "status"))
+		_, err := statusPID(s.statusFile(id))
 		return err == nil
 	})
 }
@@ -597,12 +620,12 @@ func (s *Sandbox) alive(st *sandboxState) bool {
 		return false
 	}
 	if st.PID == 0 {
-		pid, err := statusPID(filepath.Join(s.home(st.ID), "status"))
+		pid, err := statusPID(s.statusFile(st.ID))
 		if err != nil {
 			return false
 		}
 		line, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
-		if err != nil || !bytes.Contains(line, []byte("RAMUS_CONTAINER="+st.ID)) {
+		if err != nil || !bytes.Contains(line, []byte(st.ID)) {
 			return false
 		}
 		start, err := processStart(pid)
@@ -615,6 +638,9 @@ func (s *Sandbox) alive(st *sandboxState) bool {
 	start, err := processStart(st.PID)
 	return err == nil && start == st.Start
 }
+
+// statusFile is where bubblewrap tells of its child.
+func (s *Sandbox) statusFile(id string) string { return filepath.Join(s.home(id), "status") }
 
 // statusPID reads the process that bubblewrap says it made.
 func statusPID(name string) (int, error) {

@@ -51,6 +51,15 @@ type sandboxBox struct {
 	// to: they lie below private folders of ramus.
 	binds []boxBind
 	uid   int
+	home  string
+	more  []string // environment besides
+	// beside makes it a sidecar's: it ends with ramus, and has the network of the
+	// thread that starts it. network, when set, is where that thread goes before.
+	beside  bool
+	network *os.File
+	// hold, when set, keeps that thread until it is closed: its end would be taken
+	// for the end of ramus.
+	hold chan struct{}
 	// spot, when set, is where binds are laid out in a mount namespace of
 	// root's, so that an unprivileged bubblewrap finds them.
 	spot    string
@@ -67,14 +76,9 @@ type boxBind struct {
 // newBox collects what a sandbox over dir shows. dir "" is a sandbox without
 // folders of its own, for [Sandbox.Check].
 func (s *Sandbox) newBox(probe *bwrapProbe, dir string, l Limits) (*sandboxBox, error) {
-	b := &sandboxBox{bwrap: probe, limits: l, chdir: "/"}
-	var other bool
-	if b.uid, other = s.user(); other {
-		i := slices.IndexFunc(spots, func(p string) bool { fi, err := os.Lstat(p); return err == nil && fi.IsDir() })
-		if i < 0 {
-			return nil, fmt.Errorf("none of %s is a folder; one is needed to start as another user", strings.Join(spots, ", "))
-		}
-		b.spot = spots[i]
+	b, err := s.bareBox(probe, l)
+	if err != nil {
+		return nil, err
 	}
 	self, err := s.runnerPath()
 	if err != nil {
@@ -107,6 +111,20 @@ func (s *Sandbox) newBox(probe *bwrapProbe, dir string, l Limits) (*sandboxBox, 
 	return b, nil
 }
 
+// bareBox is a sandbox without anything of ramus's.
+func (s *Sandbox) bareBox(probe *bwrapProbe, l Limits) (*sandboxBox, error) {
+	b := &sandboxBox{bwrap: probe, limits: l, chdir: "/", home: CacheDir + "/home"}
+	var other bool
+	if b.uid, other = s.user(); other {
+		i := slices.IndexFunc(spots, func(p string) bool { fi, err := os.Lstat(p); return err == nil && fi.IsDir() })
+		if i < 0 {
+			return nil, fmt.Errorf("none of %s is a folder; one is needed to start as another user", strings.Join(spots, ", "))
+		}
+		b.spot = spots[i]
+	}
+	return b, nil
+}
+
 // visiblePath is a PATH of those folders of the host's that a sandbox shows.
 func visiblePath(host string, visible []string) []string {
 	dirs := []string{"/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"}
@@ -130,9 +148,9 @@ func within(p, dir string) bool {
 
 // env is the environment of every command.
 func (b *sandboxBox) env() []string {
-	return []string{
-		"PATH=" + strings.Join(b.path, ":"), "HOME=" + CacheDir + "/home", "LANG=C.UTF-8", "SHELL=/bin/sh",
-	}
+	return append([]string{
+		"PATH=" + strings.Join(b.path, ":"), "HOME=" + b.home, "LANG=C.UTF-8", "SHELL=/bin/sh",
+	}, b.more...)
 }
 
 // command is bubblewrap around args. The inherited files become descriptors 3
@@ -145,7 +163,14 @@ func (b *sandboxBox) command(inherited []*os.File, status *os.File, args []strin
 	}
 	a := []string{
 		"--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000", "--hostname", "ramus",
-		"--new-session", "--as-pid-1", "--clearenv", "--cap-drop", "ALL",
+		"--new-session", "--clearenv", "--cap-drop", "ALL",
+	}
+	if b.beside {
+		// Bubblewrap stays process 1: it takes in what is orphaned, and tells how
+		// the program ended.
+		a = append(a, "--share-net", "--die-with-parent")
+	} else {
+		a = append(a, "--as-pid-1")
 	}
 	if b.bwrap.disableUserNS {
 		a = append(a, "--disable-userns")
@@ -176,6 +201,9 @@ func (b *sandboxBox) command(inherited []*os.File, status *os.File, args []strin
 	a = append(a, b.tmpfs("/dev/shm", min(b.limits.Memory/8, maxShm))...)
 	a = append(a, "--remount-ro", "/dev")
 	a = append(a, b.tmpfs("/tmp", b.limits.Tmp)...)
+	if b.beside {
+		a = append(a, "--perms", "0700", "--dir", b.home)
+	}
 	a = append(a, "--dir", "/var", "--symlink", "/tmp", "/var/tmp", "--dir", "/run")
 	for i, v := range b.binds {
 		src, flag := v.src, "--ro-bind"
@@ -262,7 +290,10 @@ func (b *sandboxBox) start(cmd *exec.Cmd, cgroups *cgroupRoot, dirs []string) er
 	unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 	done := make(chan error)
 	go onOwnThread(func() {
-		err := b.layOut()
+		err := b.enterNetwork()
+		if err == nil {
+			err = b.layOut()
+		}
 		if err == nil && cgroups.usable() {
 			err = cgroups.join(dirs)
 		}
@@ -270,8 +301,22 @@ func (b *sandboxBox) start(cmd *exec.Cmd, cgroups *cgroupRoot, dirs []string) er
 			err = cmd.Start()
 		}
 		done <- err
+		if err == nil && b.hold != nil {
+			<-b.hold
+		}
 	})
 	return <-done
+}
+
+// enterNetwork moves the calling thread into b.network.
+func (b *sandboxBox) enterNetwork() error {
+	if b.network == nil {
+		return nil
+	}
+	if err := unix.Setns(int(b.network.Fd()), unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("cannot enter the container's network: %w", err)
+	}
+	return nil
 }
 
 // onOwnThread runs f on a thread that dies with it, never the process's first:

@@ -44,9 +44,9 @@ type Sidecar struct {
 	// Stdin is read until it or the sidecar ends; nil is empty. A Read that blocks
 	// when the sidecar has ended is not waited for.
 	Stdin io.Reader
-	// Stdout and Stderr get what it writes, as it writes it; nil drops it. A Write
-	// that fails ends the sidecar. None is under way when Beside has returned; the
-	// two may be called at the same time unless they are the same Writer.
+	// Stdout and Stderr get what it writes, as it writes it, never both at a time;
+	// nil drops it. A Write that fails ends the sidecar. None is under way when
+	// Beside has returned.
 	Stdout, Stderr io.Writer
 	// Unqueued does not wait for its turn among the checks: for a program that stays
 	// as long as an agent works.
@@ -67,6 +67,31 @@ func (s Sidecar) Valid() error {
 		return errors.New("a key, an owner and a program are needed")
 	}
 	return nil
+}
+
+// Feed copies Stdin to the sidecar, for an engine. The error is Stdin's own: that
+// a program does not read to the end is its affair.
+func (s Sidecar) Feed(w io.Writer) error {
+	in := source{r: s.Stdin}
+	io.Copy(w, &in)
+	if in.err != nil {
+		return fmt.Errorf("cannot read its input: %w", in.err)
+	}
+	return nil
+}
+
+// source tells a reader that fails from a writer that does.
+type source struct {
+	r   io.Reader
+	err error
+}
+
+func (s *source) Read(p []byte) (int, error) {
+	n, err := s.r.Read(p)
+	if err != nil && err != io.EOF {
+		s.err = err
+	}
+	return n, err
 }
 
 // SidecarExit is how a sidecar ended.

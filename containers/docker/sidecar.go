@@ -250,10 +250,8 @@ func (e *Engine) follow(ctx context.Context, id string, s containers.Sidecar, ex
 	}()
 	go func() { // as long as Stdin's Read blocks; see containers.Sidecar
 		if s.Stdin != nil {
-			in := source{r: s.Stdin}
-			io.Copy(attached.Conn, &in) // that it does not read to the end is its own affair
-			if in.err != nil {
-				cancel(fmt.Errorf("cannot read its input: %w", in.err))
+			if err := s.Feed(attached.Conn); err != nil {
+				cancel(err)
 				return
 			}
 		}
@@ -288,20 +286,6 @@ func (e *Engine) follow(ctx context.Context, id string, s containers.Sidecar, ex
 	}
 	exit.Memory = peak.Load()
 	return nil
-}
-
-// source tells a reader that fails from a writer that does.
-type source struct {
-	r   io.Reader
-	err error
-}
-
-func (s *source) Read(p []byte) (int, error) {
-	n, err := s.r.Read(p)
-	if err != nil && err != io.EOF {
-		s.err = err
-	}
-	return n, err
 }
 
 func orDiscard(w io.Writer) io.Writer {

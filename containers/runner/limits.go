@@ -66,12 +66,13 @@ func (s *server) oomKills() int64 {
 		if err != nil {
 			continue
 		}
-		return parseOOMKills(string(b))
+		return ParseOOMKills(string(b))
 	}
 	return 0
 }
 
-func parseOOMKills(text string) int64 {
+// ParseOOMKills reads the count from memory.events or memory.oom_control.
+func ParseOOMKills(text string) int64 {
 	for line := range strings.Lines(text) {
 		if v, ok := strings.CutPrefix(line, "oom_kill "); ok {
 			n, _ := strconv.ParseInt(strings.TrimSpace(v), 10, 64)

@@ -76,7 +76,7 @@ func FuzzParseStat(f *testing.F) {
 				t.Error(n)
 			}
 		}
-		parseOOMKills(s)
+		ParseOOMKills(s)
 	})
 }
 
