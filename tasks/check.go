@@ -6,10 +6,12 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/ramus-dev/ramus/tasks/document"
 )
 
 // check looks at the workflow as a whole, once every node is known.
-func (p *parsing) check(root *value) {
+func (p *parsing) check(root *document.Value) {
 	p.order(root)
 	p.begin(root)
 	p.sections()
@@ -20,25 +22,25 @@ func (p *parsing) check(root *value) {
 
 // order makes transitions where none are written: nodes follow each other as
 // written, or as depends_on wants it.
-func (p *parsing) order(root *value) {
+func (p *parsing) order(root *document.Value) {
 	depends := slices.ContainsFunc(p.nodes, func(n *node) bool { return len(n.dependsOn) > 0 })
 	if len(p.transitions) > 0 {
 		for _, n := range p.nodes {
 			if len(n.dependsOn) > 0 {
-				p.problem(n.Line, n.column, "%s has depends_on, but the workflow has transitions; use one of the two", n.ID)
+				p.Problem(n.Line, n.column, "%s has depends_on, but the workflow has transitions; use one of the two", n.ID)
 			}
 		}
 		p.shadowed()
 		return
 	}
-	if root.get("transitions") != nil && len(root.get("transitions").items) > 0 {
+	if root.Get("transitions") != nil && len(root.Get("transitions").Items) > 0 {
 		p.unordered = true // there are some, all of them wrong
 		return
 	}
 	sorted := p.nodes
 	if depends {
-		if start := root.get("start"); start != nil {
-			p.at(start, "with depends_on the order follows from it; start is not used")
+		if start := root.Get("start"); start != nil {
+			p.At(start, "with depends_on the order follows from it; start is not used")
 		}
 		if sorted = p.dependencies(); sorted == nil {
 			p.unordered = true
@@ -46,8 +48,8 @@ func (p *parsing) order(root *value) {
 		}
 	}
 	begin := 0
-	if start := root.get("start"); start != nil && !depends {
-		begin = max(slices.Index(sorted, p.byID[start.text]), 0)
+	if start := root.Get("start"); start != nil && !depends {
+		begin = max(slices.Index(sorted, p.byID[start.Text]), 0)
 	}
 	for i := begin; i+1 < len(sorted); i++ {
 		t := &transition{from: sorted[i].ID, to: sorted[i+1].ID, on: "success", line: sorted[i].Line, column: sorted[i].column}
@@ -66,7 +68,7 @@ func (p *parsing) dependencies() []*node {
 		for _, d := range n.dependsOn {
 			if _, ok := p.byID[d]; !ok {
 				good = false
-				p.problem(n.Line, n.column, "%s depends on %q, which is no node%s", n.ID, d, suggest(d, slices.Sorted(maps.Keys(p.byID))))
+				p.Problem(n.Line, n.column, "%s depends on %q, which is no node%s", n.ID, d, document.Suggest(d, slices.Sorted(maps.Keys(p.byID))))
 			}
 		}
 	}
@@ -86,7 +88,7 @@ func (p *parsing) dependencies() []*node {
 			for n := p.nodes[i]; ; {
 				if at := slices.Index(path, n.ID); at >= 0 {
 					first := p.byID[path[at]]
-					p.problem(first.Line, first.column, "depends_on goes in a circle: %s", strings.Join(append(path[at:], n.ID), " → "))
+					p.Problem(first.Line, first.column, "depends_on goes in a circle: %s", strings.Join(append(path[at:], n.ID), " → "))
 					return nil
 				}
 				path = append(path, n.ID)
@@ -120,7 +122,7 @@ func (p *parsing) shadowed() {
 				first = max(first, taken[c])
 			}
 			if all {
-				p.problem(t.line, t.column, "this transition is never taken: the one in line %d always comes first (to run several nodes at once use fan_out)", first)
+				p.Problem(t.line, t.column, "this transition is never taken: the one in line %d always comes first (to run several nodes at once use fan_out)", first)
 				continue
 			}
 			if !t.sometimes {
@@ -134,10 +136,10 @@ func (p *parsing) shadowed() {
 	}
 }
 
-func (p *parsing) begin(root *value) {
-	at := root.get("start")
+func (p *parsing) begin(root *document.Value) {
+	at := root.Get("start")
 	if at != nil {
-		id := p.text(at, "start")
+		id := p.Text(at, "start")
 		if n := p.known(at, id); n != nil && p.start == nil {
 			p.start = n
 		}
@@ -156,13 +158,13 @@ func (p *parsing) sections() {
 			continue
 		}
 		if entry.section != nil && entry.section.entry == entry {
-			p.problem(t.line, t.column, "two transitions fan out to %s; one node begins the lines of one fan-out", t.to)
+			p.Problem(t.line, t.column, "two transitions fan out to %s; one node begins the lines of one fan-out", t.to)
 			continue
 		}
 		s := &section{entry: entry, out: t.fanOut}
 		p.gather(s, t)
 		if s.target == "" {
-			p.problem(t.line, t.column, "the lines that fan out to %s never come together; a transition with fan_in must follow", t.to)
+			p.Problem(t.line, t.column, "the lines that fan out to %s never come together; a transition with fan_in must follow", t.to)
 		}
 	}
 	// What the main line reaches must not be part of a section.
@@ -179,13 +181,13 @@ func (p *parsing) sections() {
 		}
 		seen[n] = true
 		if n.section != nil {
-			p.problem(n.Line, n.column, "%s belongs to the fan-out of %s, but is reached from outside of it too", n.ID, n.section.entry.ID)
+			p.Problem(n.Line, n.column, "%s belongs to the fan-out of %s, but is reached from outside of it too", n.ID, n.section.entry.ID)
 			continue
 		}
 		for _, t := range n.next {
 			to := p.byID[t.to]
 			if t.fanIn {
-				p.problem(t.line, t.column, "fan_in outside a fan-out: %s runs in the main line", n.ID)
+				p.Problem(t.line, t.column, "fan_in outside a fan-out: %s runs in the main line", n.ID)
 				continue
 			}
 			if t.fanOut != nil && to != nil && to.section != nil {
@@ -208,7 +210,7 @@ func (p *parsing) gather(s *section, out *transition) {
 			continue
 		}
 		if n.section != nil {
-			p.problem(n.Line, n.column, "%s belongs to two fan-outs, of %s and of %s", n.ID, n.section.entry.ID, s.entry.ID)
+			p.Problem(n.Line, n.column, "%s belongs to two fan-outs, of %s and of %s", n.ID, n.section.entry.ID, s.entry.ID)
 			continue
 		}
 		n.section, n.Section = s, s.entry.ID
@@ -216,21 +218,21 @@ func (p *parsing) gather(s *section, out *transition) {
 		for _, t := range n.next {
 			switch {
 			case t.fanOut != nil:
-				p.problem(t.line, t.column, "a fan-out inside a fan-out; let the lines call a sub-workflow that fans out")
+				p.Problem(t.line, t.column, "a fan-out inside a fan-out; let the lines call a sub-workflow that fans out")
 			case t.fanIn:
 				into := t.into
 				if into == "" {
 					into = strings.ReplaceAll(s.entry.ID, "-", "_")
 				}
 				if s.target != "" && (s.target != t.to || s.into != into) {
-					p.problem(t.line, t.column, "the lines of %s already come together in %s, into state.%s; they must all meet in one place", s.entry.ID, s.target, s.into)
+					p.Problem(t.line, t.column, "the lines of %s already come together in %s, into state.%s; they must all meet in one place", s.entry.ID, s.target, s.into)
 				}
 				if t.to == endComplete || t.to == endFailed {
-					p.problem(t.line, t.column, "a fan_in leads to a node, not to %s", t.to)
+					p.Problem(t.line, t.column, "a fan_in leads to a node, not to %s", t.to)
 				}
 				s.target, s.into = t.to, into
 			case t.to == endComplete:
-				p.problem(t.line, t.column, "a line of a fan-out cannot end the run; use fan_in")
+				p.Problem(t.line, t.column, "a line of a fan-out cannot end the run; use fan_in")
 			default:
 				if to := p.byID[t.to]; to != nil {
 					todo = append(todo, to)
@@ -247,9 +249,9 @@ func (p *parsing) allowedInLine(n *node, s *section, out *transition) {
 	}
 	switch {
 	case n.Kind == KindShell || n.Kind == KindTask:
-		p.problem(n.Line, n.column, "%s needs a shell, and lines of a fan-out have none: several would write to one branch at once; say branch: true in line %d to give each line a branch of its own", n.ID, out.line)
+		p.Problem(n.Line, n.column, "%s needs a shell, and lines of a fan-out have none: several would write to one branch at once; say branch: true in line %d to give each line a branch of its own", n.ID, out.line)
 	case n.Kind == KindWorkflow && n.inherit:
-		p.problem(n.Line, n.column, "%s would share the run's branch with the other lines; say inherit_branch: false, or branch: true in line %d", n.ID, out.line)
+		p.Problem(n.Line, n.column, "%s would share the run's branch with the other lines; say inherit_branch: false, or branch: true in line %d", n.ID, out.line)
 	}
 }
 
@@ -274,7 +276,7 @@ func (p *parsing) reachable() {
 	}
 	for _, n := range p.nodes {
 		if !seen[n.ID] {
-			p.problem(n.Line, n.column, "no transition leads to %s", n.ID)
+			p.Problem(n.Line, n.column, "no transition leads to %s", n.ID)
 		}
 	}
 }
@@ -311,19 +313,19 @@ func (p *parsing) names() {
 		switch u.root {
 		case "":
 			if !state[u.name] && !line[u.name] && !inputs[u.name] {
-				p.problem(u.line, u.column, "{{%s}} is neither an output of a node nor a declared input%s", u.name, suggest(u.name, append(all, slices.Sorted(maps.Keys(inputs))...)))
+				p.Problem(u.line, u.column, "{{%s}} is neither an output of a node nor a declared input%s", u.name, document.Suggest(u.name, append(all, slices.Sorted(maps.Keys(inputs))...)))
 			}
 		case "state":
 			if !state[u.name] && !line[u.name] {
-				p.problem(u.line, u.column, "no node has the output %q%s", u.name, suggest(u.name, all))
+				p.Problem(u.line, u.column, "no node has the output %q%s", u.name, document.Suggest(u.name, all))
 			}
 		case "input":
 			if !inputs[u.name] {
-				p.problem(u.line, u.column, "the input %q is not declared%s", u.name, suggest(u.name, slices.Sorted(maps.Keys(inputs))))
+				p.Problem(u.line, u.column, "the input %q is not declared%s", u.name, document.Suggest(u.name, slices.Sorted(maps.Keys(inputs))))
 			}
 		case "context":
 			if !slices.Contains(contextKeys, u.name) {
-				p.problem(u.line, u.column, "context has no %q; it has %s", u.name, strings.Join(contextKeys, ", "))
+				p.Problem(u.line, u.column, "context has no %q; it has %s", u.name, strings.Join(contextKeys, ", "))
 			}
 		case "result":
 			if u.node == nil {
@@ -331,7 +333,7 @@ func (p *parsing) names() {
 			}
 			keys, ok := resultKeys[u.node.Kind]
 			if ok && u.name != "ok" && u.name != "error" && u.name != "skipped" && !slices.Contains(keys, u.name) {
-				p.problem(u.line, u.column, "the result of a %s node has no %q; it has ok, error, %s", u.node.Kind, u.name, strings.Join(keys, ", "))
+				p.Problem(u.line, u.column, "the result of a %s node has no %q; it has ok, error, %s", u.node.Kind, u.name, strings.Join(keys, ", "))
 			}
 		}
 	}
@@ -381,11 +383,11 @@ func (p *parsing) subworkflows() {
 		id := sub.node.workflow
 		needs[id] = true
 		if i := slices.Index(p.chain, id); i >= 0 {
-			p.at(sub.at, "a workflow cannot call itself: %s", strings.Join(append(slices.Clone(p.chain[i:]), id), " → "))
+			p.At(sub.at, "a workflow cannot call itself: %s", strings.Join(append(slices.Clone(p.chain[i:]), id), " → "))
 			continue
 		}
 		if len(p.chain) > maxNesting {
-			p.at(sub.at, "sub-workflows nest more than %d deep", maxNesting)
+			p.At(sub.at, "sub-workflows nest more than %d deep", maxNesting)
 			continue
 		}
 		child, err := p.load(id)
@@ -396,9 +398,9 @@ func (p *parsing) subworkflows() {
 			if len(inside) > 1 {
 				more = fmt.Sprintf(" (and %d more)", len(inside)-1)
 			}
-			p.at(sub.at, "the sub-workflow %s has mistakes: %s:%d:%d: %s%s", id, inside[0].File, inside[0].Line, inside[0].Column, inside[0].Message, more)
+			p.At(sub.at, "the sub-workflow %s has mistakes: %s:%d:%d: %s%s", id, inside[0].File, inside[0].Line, inside[0].Column, inside[0].Message, more)
 		case err != nil:
-			p.at(sub.at, "cannot find the sub-workflow %q: %v", id, err)
+			p.At(sub.at, "cannot find the sub-workflow %q: %v", id, err)
 		default:
 			p.calls(sub, child)
 		}
@@ -411,26 +413,26 @@ func (p *parsing) calls(sub subUse, child *Workflow) {
 	var names []string
 	for _, in := range child.inputs {
 		names = append(names, in.Name)
-		given := sub.input.get(in.Name)
+		given := sub.input.Get(in.Name)
 		if given == nil {
 			if in.Required {
-				p.at(sub.at, "%s needs the input %q", child.ID, in.Name)
+				p.At(sub.at, "%s needs the input %q", child.ID, in.Name)
 			}
 			continue
 		}
 		if sub.node.params.fields[in.Name].slotted {
 			continue
 		}
-		if _, err := in.accept(normal(given.data())); err != nil {
-			p.at(given, "the input %s of %s does not fit: %v", in.Name, child.ID, err)
+		if _, err := in.accept(normal(given.Data())); err != nil {
+			p.At(given, "the input %s of %s does not fit: %v", in.Name, child.ID, err)
 		}
 	}
 	if sub.input == nil {
 		return
 	}
-	for _, f := range sub.input.fields {
-		if !slices.Contains(names, f.key) {
-			p.problem(f.line, f.column, "%s declares no input %q%s", child.ID, f.key, suggest(f.key, names))
+	for _, f := range sub.input.Fields {
+		if !slices.Contains(names, f.Key) {
+			p.Problem(f.Line, f.Column, "%s declares no input %q%s", child.ID, f.Key, document.Suggest(f.Key, names))
 		}
 	}
 }

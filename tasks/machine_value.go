@@ -9,6 +9,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/ramus-dev/ramus/tasks/document"
 )
 
 // Bounds on a run's state, in bytes of JSON.
@@ -177,7 +179,7 @@ func (w *Workflow) resolveInput(given map[string]any) (map[string]any, error) {
 	}
 	for name := range given {
 		if !slices.Contains(names, name) {
-			wrong = append(wrong, fmt.Sprintf("there is no input %q%s", name, suggest(name, names)))
+			wrong = append(wrong, fmt.Sprintf("there is no input %q%s", name, document.Suggest(name, names)))
 		}
 	}
 	if len(wrong) > 0 {

@@ -35,12 +35,12 @@ func TestSchemaAcceptsValidFiles(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			d, root := parseYAML(file, text)
+			d, root := workflowFile.Parse(file, text)
 			if root == nil {
-				t.Fatal(d.problems)
+				t.Fatal(d.Problems)
 			}
 			n++
-			if err := schema.Validate(normal(root.data())); err != nil {
+			if err := schema.Validate(normal(root.Data())); err != nil {
 				t.Errorf("%s: %v", file, err)
 			}
 		}
@@ -71,11 +71,11 @@ func TestSchemaRejectsGrossMistakes(t *testing.T) {
 		"{id: a, nodes: [{id: a, run: x}], input: {x: {type: text}}}",
 		"[1]",
 	} {
-		_, root := parseYAML("x", []byte(text))
+		_, root := workflowFile.Parse("x", []byte(text))
 		if root == nil {
 			t.Fatalf("%s is not YAML", text)
 		}
-		if schema.Validate(normal(root.data())) == nil {
+		if schema.Validate(normal(root.Data())) == nil {
 			t.Errorf("the schema accepts %s", text)
 		}
 		if _, err := Parse("x", []byte(text), testOptions); err == nil {

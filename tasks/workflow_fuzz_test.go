@@ -21,9 +21,6 @@ func FuzzParse(f *testing.F) {
 			f.Add(text)
 		}
 	}
-	for _, s := range yamlCases {
-		f.Add([]byte(s))
-	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		w, err := Parse("fuzz.yaml", data, Options{LLM: true, Load: loadExample})
 		if err == nil {

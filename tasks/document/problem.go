@@ -1,4 +1,4 @@
-package tasks
+package document
 
 import (
 	"cmp"
@@ -58,8 +58,8 @@ func (p Problems) Error() string {
 	return b.String()
 }
 
-// sorted puts problems in order of their place, without repetitions.
-func (p Problems) sorted() Problems {
+// Sorted puts problems in order of their place, without repetitions.
+func (p Problems) Sorted() Problems {
 	slices.SortStableFunc(p, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Message, b.Message))
 	})
@@ -97,8 +97,8 @@ func nearest(name string, candidates []string) string {
 	return best
 }
 
-// suggest is nearest as the end of a sentence: "; did you mean X?".
-func suggest(name string, candidates []string) string {
+// Suggest is nearest as the end of a sentence: "; did you mean X?".
+func Suggest(name string, candidates []string) string {
 	if n := nearest(name, candidates); n != "" {
 		return fmt.Sprintf("; did you mean %q?", n)
 	}

@@ -1,0 +1,95 @@
+package document
+
+import (
+	"slices"
+	"strings"
+)
+
+// Object checks that v is a mapping with no keys but the known ones.
+func (d *Document) Object(v *Value, what string, known []string) bool {
+	if v == nil {
+		return false
+	}
+	if v.Kind != MapValue {
+		d.At(v, "%s must be a mapping, not %s", what, KindOf(v))
+		return false
+	}
+	for _, f := range v.Fields {
+		if !slices.Contains(known, f.Key) {
+			hint := Suggest(f.Key, known)
+			if hint == "" {
+				hint = "; it has " + strings.Join(known, ", ")
+			}
+			d.Problem(f.Line, f.Column, "%s has no key %q%s", what, f.Key, hint)
+		}
+	}
+	return true
+}
+
+// Text is a value that must be text; "" when it is not there or is something else.
+func (d *Document) Text(v *Value, what string) string {
+	switch {
+	case v == nil:
+		return ""
+	case v.Kind != StringValue:
+		d.At(v, "%s must be text, not %s", what, KindOf(v))
+		return ""
+	}
+	return v.Text
+}
+
+// Flag is a value that must be true or false; otherwise when it is not there.
+func (d *Document) Flag(v *Value, what string, otherwise bool) bool {
+	if v == nil {
+		return otherwise
+	}
+	b, ok := v.Any.(bool)
+	if !ok {
+		d.At(v, "%s must be true or false, not %s", what, KindOf(v))
+	}
+	return b
+}
+
+// Integer is a whole number from least to most; otherwise when it is not there or is none.
+func (d *Document) Integer(v *Value, what string, least, most, otherwise int) int {
+	if v == nil {
+		return otherwise
+	}
+	i, ok := v.Any.(int64)
+	switch {
+	case !ok:
+		d.At(v, "%s must be a whole number, not %s", what, KindOf(v))
+	case i < int64(least):
+		d.At(v, "%s must be at least %d", what, least)
+	case i > int64(most):
+		d.At(v, "%s must be at most %d", what, most)
+	default:
+		return int(i)
+	}
+	return otherwise
+}
+
+// Choice is one of a few texts; otherwise when it is not there or is none of them.
+func (d *Document) Choice(v *Value, what string, from []string, otherwise string) string {
+	s := d.Text(v, what)
+	if v == nil || s == "" {
+		return otherwise
+	}
+	if !slices.Contains(from, s) {
+		d.At(v, "%s must be one of %s, not %q%s", what, strings.Join(from, ", "), s, Suggest(s, from))
+		return otherwise
+	}
+	return s
+}
+
+// List is the items of a value that must be a list; nil when it is not there or is none.
+func (d *Document) List(v *Value, what string) []*Value {
+	if v == nil {
+		return nil
+	}
+	if v.Kind != ListValue {
+		d.At(v, "%s must be a list, not %s", what, KindOf(v))
+		return nil
+	}
+	return v.Items
+}
