@@ -129,6 +129,11 @@ func (l *Links) Run(r executor.Run) string               { return l.Named(r.Name
 func (l *Links) Named(run string) string                 { return l.Sign("/evidence/" + run) }
 func (l *Links) File(r executor.Run, name string) string { return l.Sign(filePath(r, name)) }
 
+// Trace is a link that opens a recording of a page, a file of a run, in the trace viewer.
+func (l *Links) Trace(run, name string) string {
+	return strings.TrimSuffix(l.URL, "/") + "/trace/index.html?trace=" + url.QueryEscape(l.Sign("/evidence/"+run+"/files/"+name))
+}
+
 func runPath(r executor.Run) string { return "/evidence/" + r.Name() }
 
 func filePath(r executor.Run, name string) string { return runPath(r) + "/files/" + name }

@@ -147,6 +147,7 @@ func (r Result) Message() slack.Message {
 	l.section(join("\n", what, r.why(), r.next()))
 	l.section(r.changed())
 	l.section(checked(m))
+	l.section(looked(m))
 	l.section(unverified(m))
 	l.section(commands(m))
 	l.section(r.printed())
@@ -532,6 +533,8 @@ func (r Result) links() string {
 			named(f.Name, "Diff")
 		case f.Name == "journal.jsonl":
 			named(f.Name, "Journal")
+		case strings.HasPrefix(f.Name, browserFiles) && len(r.Manifest.Browser) > 0:
+			// They have a message of their own.
 		case strings.HasPrefix(f.Name, "artifacts/"):
 			artifacts = append(artifacts, f)
 		}

@@ -61,6 +61,8 @@ type reporter struct {
 	changed bool   // since the last edit
 	edited  time.Time
 	mute    bool // Slack refuses the progress message
+
+	evidence *executor.Manifest // of the run; nil until it has ended, and where there is none
 }
 
 func (r *reporter) mark(part string) slack.Mark {
@@ -335,6 +337,11 @@ func (r *reporter) finish(ctx context.Context) error {
 	if left, _ := run.Output[outputLeft].(bool); !left && !(silent && elsewhere) {
 		r.tidy(ctx)
 	}
+	if told.TS != "" {
+		if err := r.showPictures(ctx); err != nil {
+			return err
+		}
+	}
 	data, err := json.Marshal(told)
 	if err != nil {
 		return err
@@ -357,6 +364,7 @@ func (r *reporter) result(ctx context.Context) (msg slack.Message, silent bool, 
 		if err != nil {
 			return msg, false, err
 		}
+		r.evidence = &m
 		var file func(string) string
 		if r.Links != nil {
 			file = func(name string) string { return r.Links.File(r.run, name) }

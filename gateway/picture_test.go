@@ -1,0 +1,255 @@
+package gateway
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/slack"
+	"github.com/ramus-dev/ramus/tasks/browser"
+)
+
+var (
+	desktop = browser.View{Viewport: browser.Desktop, Verdict: browser.Pass, Reason: "3 steps and the page at the end"}
+	mobile  = browser.View{Viewport: browser.Mobile, Verdict: browser.Pass, Reason: "3 steps and the page at the end"}
+)
+
+// looks adds a check by a browser to a manifest, with all files that it names. Each view's files are where they are
+// in a run's evidence.
+func looks(m *executor.Manifest, name string, views ...browser.View) *browser.Check {
+	dir := fmt.Sprintf("%03d-%s", len(m.Browser)+1, name)
+	c := browser.Check{Name: name, Verdict: browser.Pass, Reason: "all is well", Commit: string(m.Head)}
+	keep := func(file, media string, size int64) string {
+		m.Files = append(m.Files, executor.ManifestFile{Name: browserFiles + file, Size: size, Type: media})
+		return file
+	}
+	for _, v := range views {
+		at := dir + "/" + v.Viewport.Name + "/"
+		v.Screenshot, v.Trace = keep(at+"screenshot.png", "image/png", 60_000), keep(at+"trace.zip", "application/zip", 90_000)
+		keep(at+"network.har", "application/json", 5_000)
+		v.Steps = slices.Clone(v.Steps)
+		for i, s := range v.Steps {
+			if !s.OK {
+				v.Steps[i].Screenshot = keep(at+fmt.Sprintf("step-%02d.png", i+1), "image/png", 50_000)
+			}
+		}
+		if v.Verdict != browser.Pass {
+			c.Verdict, c.Reason = v.Verdict, v.Reason
+		}
+		c.Views = append(c.Views, v)
+	}
+	m.Browser = append(m.Browser, c)
+	return &m.Browser[len(m.Browser)-1]
+}
+
+// differing compares a check with its base: the share that changed, by viewport.
+func differing(m *executor.Manifest, c *browser.Check, changed ...float64) {
+	check := *c
+	check.Compare = &browser.Comparison{Base: "main", Verdict: browser.Pass}
+	for i, share := range changed {
+		d := browser.Diff{Viewport: c.Views[i].Viewport.Name, Changed: share}
+		if share > 0 {
+			d.Picture = strings.TrimSuffix(c.Views[i].Screenshot, "screenshot.png") + "triptych.png"
+			m.Files = append(m.Files, executor.ManifestFile{Name: browserFiles + d.Picture, Size: 120_000, Type: "image/png"})
+		}
+		check.Compare.Views = append(check.Compare.Views, d)
+	}
+	*c = check
+}
+
+// red is a view in which a step failed.
+func red(v browser.View, step int, why string) browser.View {
+	v.Verdict, v.Reason, v.Steps = browser.Fail, why, nil
+	for i := range step {
+		v.Steps = append(v.Steps, browser.StepResult{Do: "click", Target: "#add", OK: i+1 < step})
+	}
+	return v
+}
+
+// inOrder names pictures as VIEWPORT/FILE of their check.
+func inOrder(list []picture) (names []string) {
+	for _, p := range list {
+		names = append(names, strings.TrimSuffix(strings.TrimPrefix(p.file.Name, browserFiles), ".png"))
+	}
+	return names
+}
+
+// someLooks is a run with a check that failed on a phone, one that changed, and one that is well.
+func someLooks() executor.Manifest {
+	m := done()
+	m.Head = "b2"
+	m.Files = slices.DeleteFunc(m.Files, func(f executor.ManifestFile) bool { return strings.HasPrefix(f.Name, "artifacts/") })
+	looks(&m, "about", desktop, mobile)
+	differing(&m, looks(&m, "list", desktop, mobile), 0.032, 0)
+	differing(&m, looks(&m, "todo", desktop, red(mobile, 3, "step 3, click \"#add\": nothing matches it within 10 s")), 0.0001, 0.41)
+	m.Verdict = executor.VerdictFailed
+	return m
+}
+
+func TestPictures(t *testing.T) {
+	m := someLooks()
+	shown, rest := pictures(&m)
+	want := []string{"003-todo/mobile/step-03", "002-list/desktop/triptych", "003-todo/desktop/triptych", "003-todo/mobile/triptych", "001-about/desktop/screenshot"}
+	if got := inOrder(shown); !slices.Equal(got, want) {
+		t.Errorf("shown %q, want %q", got, want)
+	}
+	want = []string{"001-about/mobile/screenshot", "002-list/mobile/screenshot", "002-list/desktop/screenshot", "003-todo/desktop/screenshot", "003-todo/mobile/screenshot"}
+	if got := inOrder(rest); !slices.Equal(got, want) {
+		t.Errorf("the rest is %q, want %q", got, want)
+	}
+	var captions []string
+	for _, p := range shown {
+		captions = append(captions, p.caption(oneLine))
+	}
+	golden(t, "pictures-captions.txt", strings.Join(captions, "\n")+"\n")
+	for i, p := range shown {
+		if name := pictureName(p, i+1, "C01-1700.0001"); i == 0 && name != "todo-mobile-1__C01-1700.0001.png" {
+			t.Error(name)
+		}
+	}
+}
+
+// TestPicturesAreBounded leaves out what is too large, what there is no file of, and what an earlier check of the
+// same name took.
+func TestPicturesAreBounded(t *testing.T) {
+	size := func(sizes ...int64) (shown, rest int) {
+		m := executor.Manifest{}
+		for i, n := range sizes {
+			c := looks(&m, fmt.Sprint("c", i), desktop)
+			for j := range m.Files {
+				if m.Files[j].Name == browserFiles+c.Views[0].Screenshot {
+					m.Files[j].Size = n
+				}
+			}
+		}
+		a, b := pictures(&m)
+		return len(a), len(b)
+	}
+	for _, x := range []struct {
+		sizes       []int64
+		shown, rest int
+	}{
+		{nil, 0, 0},
+		{[]int64{maxPicture, maxPicture + 1, 0, 1}, 2, 2},
+		{[]int64{maxPicture, maxPicture, maxPicture, maxPicture, 1}, 4, 1},
+		{slices.Repeat([]int64{9}, 12), 5, 7},
+	} {
+		if shown, rest := size(x.sizes...); shown != x.shown || rest != x.rest {
+			t.Errorf("%v: %d shown, %d left", x.sizes, shown, rest)
+		}
+	}
+	m := executor.Manifest{Head: "b2"}
+	looks(&m, "todo", red(desktop, 1, "no"))
+	looks(&m, "todo", desktop)
+	m.Browser[1].Views[0].Screenshot = "../../evidence/changes.diff"
+	m.Files = append(m.Files, executor.ManifestFile{Name: "evidence/changes.diff", Size: 1, Type: "image/png"},
+		executor.ManifestFile{Name: browserFiles + "002-todo/desktop/page.svg", Size: 1, Type: "image/svg+xml"})
+	if shown, rest := pictures(&m); len(shown)+len(rest) != 0 {
+		t.Errorf("%+v %+v", shown, rest)
+	}
+}
+
+func TestLooked(t *testing.T) {
+	m := executor.Manifest{Head: "b2"}
+	well := looks(&m, "a", desktop, mobile)
+	same := *looks(&m, "b", desktop, mobile)
+	differing(&m, &same, 0, 0)
+	all := *looks(&m, "c", desktop, mobile)
+	differing(&m, &all, 0.0321, 0.0319)
+	some := *looks(&m, "d", desktop, mobile)
+	differing(&m, &some, 0.5, 0.0002)
+	bad := *looks(&m, "e", desktop, red(mobile, 3, "step 3 failed."))
+	both := *looks(&m, "f", red(desktop, 1, "step 1 failed"), red(mobile, 1, "step 1 failed"))
+	over := *looks(&m, "g", desktop)
+	differing(&m, &over, 0.2)
+	over.Verdict, over.Reason = browser.Fail, "20 % of the pixels changed, at most 1 % may"
+	old := *looks(&m, "h", desktop)
+	old.Commit = "a1"
+	for _, x := range []struct {
+		check browser.Check
+		want  string
+	}{
+		{*well, "PASS at desktop and mobile"},
+		{same, "PASS at desktop and mobile; nothing changed"},
+		{all, "PASS at desktop and mobile; 3.2 % changed"},
+		{some, "PASS at desktop and mobile; changed 50 % at desktop and less than 0.1 % at mobile"},
+		{bad, "FAIL at mobile: step 3 failed; PASS at desktop"},
+		{both, "FAIL at desktop and mobile: step 1 failed"},
+		{over, "FAIL: 20 % of the pixels changed, at most 1 % may; PASS at desktop; 20 % changed"},
+		{old, "PASS at desktop; before the last change"},
+		{browser.Check{Name: "dead", Verdict: browser.Fail, Reason: "nothing listens at port 5173"}, "FAIL: nothing listens at port 5173"},
+		{browser.Check{Name: "none", Verdict: browser.Unverified}, "UNVERIFIED"},
+	} {
+		if got := writing(said).looked(&m, x.check); got != x.want {
+			t.Errorf("%s: %q, want %q", x.check.Name, got, x.want)
+		}
+	}
+	for share, want := range map[float64]string{0: "0 %", -1: "0 %", math.NaN(): "0 %", 1e-9: "less than 0.1 %", 0.001: "0.1 %", 0.0994: "9.9 %", 0.0996: "10 %", 0.5: "50 %", 0.9999: "99 %", 1: "100 %", math.Inf(1): "100 %"} {
+		if got := percent(share); got != want {
+			t.Errorf("%v: %q, want %q", share, got, want)
+		}
+	}
+}
+
+// someLinks make links to a run's files.
+func someLinks() pictureLinks {
+	return pictureLinks{file: pageOf, trace: func(name string) string { return "https://ramus.example/trace/index.html?trace=" + pageOf(name) }}
+}
+
+func TestRenderPictures(t *testing.T) {
+	m := someLooks()
+	shown, rest := pictures(&m)
+	golden(t, "pictures-shown.txt", renderShown(shown, rest, traces(&m), someLinks())+"\n")
+	linked := renderLinked("Slack did not take the pictures.", append(shown, rest...), traces(&m), someLinks())
+	withinLimits(t, linked)
+	golden(t, "pictures-linked.json", shownText(t, linked))
+	result := Result{Manifest: m, Policy: through, Page: page, Links: pageOf}.Message()
+	withinLimits(t, result)
+	golden(t, "result-browser.json", shownText(t, result))
+}
+
+// shownText is shown, where shown are pictures.
+func shownText(t *testing.T, m slack.Message) string { t.Helper(); return shown(t, m) }
+
+// strangeLooks adds checks whose words are all of strangers.
+func (s strange) looks(m *executor.Manifest, text func() string) {
+	m.Head = "b2"
+	for range s.IntN(8) {
+		d, p := desktop, red(mobile, 1+s.IntN(3), text())
+		d.Viewport.Name, p.Viewport.Name = text(), text()
+		c := looks(m, text(), d, p)
+		differing(m, c, s.Float64(), s.Float64()/100)
+		c.Reason, c.Commit = text(), text()
+	}
+}
+
+// Whatever pages, repositories and the browser say: it is text.
+func TestPicturesHostile(t *testing.T) {
+	for seed := range 30 {
+		s := strange{rand.New(rand.NewPCG(uint64(seed), 5))}
+		m := s.manifest()
+		s.looks(&m, s.text)
+		withinLimits(t, Result{Manifest: m, Policy: through, Page: page, Links: pageOf}.Message())
+		shown, rest := pictures(&m)
+		if len(shown)+len(rest)+len(traces(&m)) == 0 {
+			continue
+		}
+		withinLimits(t, renderLinked("", append(shown, rest...), traces(&m), someLinks()))
+		text := renderShown(shown, rest, traces(&m), someLinks())
+		if n := width(text); n > 4000 {
+			t.Errorf("%d characters", n)
+		}
+		if left := strings.ContainsAny(linked.ReplaceAllString(text, ""), "<>"); left {
+			t.Errorf("%q is markup", text)
+		}
+		for i, p := range shown {
+			if name := pictureName(p, i, "x-1.2"); strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" || len(name) > 120 {
+				t.Errorf("%q", name)
+			}
+		}
+	}
+}

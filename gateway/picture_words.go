@@ -1,0 +1,201 @@
+package gateway
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/slack"
+)
+
+// looked says in words how a check by a browser ended: "PASS at desktop and mobile; 3.2 %
+// changed", "FAIL at mobile: step 3 …; PASS at desktop".
+func (show writing) looked(m *executor.Manifest, c executor.BrowserCheck) string {
+	var parts []string
+	worst := executor.BrowserPass
+	for _, verdict := range []string{string(executor.BrowserFail), string(executor.BrowserUnverified), string(executor.BrowserPass)} {
+		// Views that ended in the same way for the same reason are told of together.
+		var reasons []string
+		at := map[string][]string{}
+		for _, v := range c.Views {
+			if string(v.Verdict) != verdict {
+				continue
+			}
+			why := v.Reason
+			if v.Verdict == executor.BrowserPass {
+				why = "" // it would say what was looked at
+			}
+			if at[why] == nil {
+				reasons = append(reasons, why)
+			}
+			at[why] = append(at[why], show(v.Viewport.Name, 40))
+			if worst == executor.BrowserPass {
+				worst = v.Verdict
+			}
+		}
+		for _, why := range reasons {
+			part := verdict + " at " + enumerated(at[why])
+			if why != "" {
+				part += ": " + strings.TrimSuffix(show(why, 200), ".")
+			}
+			parts = append(parts, part)
+		}
+	}
+	if c.Verdict != worst || len(c.Views) == 0 {
+		// The check as a whole: nothing listened, or more differs than may.
+		own := show(string(c.Verdict), 20)
+		if c.Reason != "" {
+			own += ": " + strings.TrimSuffix(show(c.Reason, 200), ".")
+		}
+		parts = append([]string{own}, parts...)
+	}
+	parts = append(parts, show.differs(c)...)
+	if isEarlier(m, c) {
+		parts = append(parts, earlier)
+	}
+	return strings.Join(parts, "; ")
+}
+
+// isEarlier tells whether a check looked at something else than what stands at the run's end.
+func isEarlier(m *executor.Manifest, c executor.BrowserCheck) bool {
+	return c.Commit != "" && m.Head != "" && c.Commit != string(m.Head)
+}
+
+// differs says how much of a page changed; nothing where it was not compared.
+func (show writing) differs(c executor.BrowserCheck) []string {
+	if c.Compare == nil || len(c.Compare.Views) == 0 {
+		return nil
+	}
+	var shares []string // by viewport
+	same, compared := true, 0
+	for _, d := range c.Compare.Views {
+		if d.Note != "" {
+			continue
+		}
+		compared++
+		same = same && percent(d.Changed) == percent(c.Compare.Views[0].Changed)
+		if d.Changed > 0 {
+			shares = append(shares, percent(d.Changed)+" at "+show(d.Viewport, 40))
+		}
+	}
+	switch {
+	case compared == 0:
+		return []string{"not compared"}
+	case len(shares) == 0:
+		return []string{"nothing changed"}
+	case same:
+		return []string{percent(c.Compare.Views[0].Changed) + " changed"}
+	}
+	return []string{"changed " + enumerated(shares)}
+}
+
+// enumerated joins words as people do: "a, b and c".
+func enumerated(words []string) string {
+	if n := len(words); n > 1 {
+		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
+	}
+	return strings.Join(words, "")
+}
+
+func lookMark(verdict string) string {
+	switch verdict {
+	case string(executor.BrowserPass):
+		return "✅ "
+	case string(executor.BrowserFail):
+		return "❌ "
+	}
+	return "⚠️ "
+}
+
+// looked is what the message of a run's end says of its checks by a browser.
+func looked(m *executor.Manifest) string {
+	list := lastLooks(m)
+	if len(list) == 0 {
+		return ""
+	}
+	return "*Browser*" + bullets(len(list), 6, 1200, "and %d more", func(i int) string {
+		return lookMark(string(list[i].Verdict)) + said(list[i].Name, 80) + " " + cutEscaped(writing(said).looked(m, list[i]), 500)
+	})
+}
+
+// trace is a recording of a check that can be opened.
+type trace struct {
+	name     string // in the manifest
+	check    string
+	viewport string
+}
+
+// traces lists the recordings of the latest checks, those of views that failed first.
+func traces(m *executor.Manifest) (list []trace) {
+	kept := make(map[string]bool)
+	for _, f := range m.Files {
+		kept[f.Name] = true
+	}
+	for _, bad := range []bool{true, false} {
+		for _, c := range lastLooks(m) {
+			for _, v := range c.Views {
+				name := browserFiles + v.Trace
+				if v.Trace != "" && kept[name] && (v.Verdict != executor.BrowserPass) == bad {
+					list = append(list, trace{name, c.Name, v.Viewport.Name})
+				}
+			}
+		}
+	}
+	return list
+}
+
+// label names a recording where a link to it stands.
+func (t trace) label() string {
+	return fmt.Sprintf("%s, %s", oneLine(t.check, 40), oneLine(t.viewport, 30))
+}
+
+// pictureLinks make links to files of a run by their names; nil: there are none.
+type pictureLinks struct{ file, trace func(name string) string }
+
+// renderShown is the text above pictures in a thread, in mrkdwn: what they show, and links to what is
+// not shown. Unlike a block's it makes links of what looks like one, so words of strangers are code in it.
+func renderShown(shown, rest []picture, recorded []trace, links pictureLinks) string {
+	text := "*Pictures of the pages*"
+	for i, p := range shown {
+		text += fmt.Sprintf("\n%d. %s", i+1, p.caption(codeSpan))
+	}
+	return join("\n", text, links.more(rest, recorded, 2000))
+}
+
+// renderLinked is the message that stands where pictures cannot be shown.
+func renderLinked(why string, rest []picture, recorded []trace, links pictureLinks) slack.Message {
+	var l layout
+	l.section(join("\n", "*Pictures of the pages*", why, links.more(rest, recorded, 2600)))
+	return slack.Message{Text: "Pictures of the pages", Blocks: l.blocks}
+}
+
+// more lists links to pictures and recordings within so many units: whole links, for one that is cut is none.
+func (links pictureLinks) more(rest []picture, recorded []trace, units int) string {
+	list := func(head string, n int, address func(i int) string, label func(i int) string) string {
+		text, left := "", 0
+		for i := range n {
+			l := link(address(i), label(i))
+			next := join(" · ", text, l)
+			if !strings.HasPrefix(l, "<") || width(next) > units/2 {
+				left++
+				continue
+			}
+			text = next
+		}
+		if left > 0 {
+			text = join(" · ", text, fmt.Sprintf("%d more on the run's page", left))
+		}
+		if text == "" {
+			return ""
+		}
+		return head + text
+	}
+	var lines []string
+	if links.file != nil {
+		lines = append(lines, list("Pictures: ", len(rest), func(i int) string { return links.file(rest[i].file.Name) }, func(i int) string { return rest[i].caption(oneLine) }))
+	}
+	if links.trace != nil {
+		lines = append(lines, list("Recordings: ", len(recorded), func(i int) string { return links.trace(recorded[i].name) }, func(i int) string { return recorded[i].label() }))
+	}
+	return join("\n", lines...)
+}
