@@ -373,7 +373,7 @@ func (l *liveRun) endTalks(ctx context.Context, h *containers.Host) (next int, k
 // was before them, and nothing outside the container has seen what it did. An agent
 // of ProtocolText does not tell what it does, so its turns are not.
 func (l *liveRun) repeatable(s stepInfo) bool {
-	return l.speaks(s) && l.beginning(s.ID).starts < losses && !l.outside(s.ID)
+	return l.beginning(s.ID).starts < losses && (browserTasks[s.Task] || l.speaks(s) && !l.outside(s.ID))
 }
 
 // outside tells whether a step did anything outside its container since its

@@ -47,6 +47,13 @@ func (w *work) collect(ctx context.Context) error {
 		}
 		info := walk.Stat()
 		name := strings.TrimPrefix(walk.Path(), containers.ArtifactsDir+"/")
+		if name == browserFolder {
+			// What is kept of that name is what the host saw. See taskShell.Browse.
+			if info.IsDir() {
+				walk.SkipDir()
+			}
+			continue
+		}
 		if !info.Mode().IsRegular() || !filepath.IsLocal(name) {
 			continue
 		}

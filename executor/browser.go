@@ -1,10 +1,25 @@
 package executor
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/redact"
+	"github.com/ramus-dev/ramus/tasks"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
@@ -16,6 +31,9 @@ type Browser struct {
 	// Timeout is the longest that one check may take in the browser; default 15 min.
 	Timeout time.Duration
 }
+
+// BrowserImage is the image of the browser's sidecar that `make browser` builds.
+const BrowserImage = "ramus/browser:latest"
 
 // What the rooms above the executor see of checks by a browser.
 type (
@@ -36,7 +54,303 @@ const (
 // container puts into a folder of that name in /artifacts is no evidence and is left out.
 const browserFolder = "browser"
 
-// Browse does one check in the step's container; see [tasks.Browser].
+// browserTasks are the library tasks that look at pages: they may be done twice.
+var browserTasks = map[string]bool{"browser_test": true, "capture_screenshot": true}
+
+// Bounds of checks by a browser.
+const (
+	browserTimeout = 15 * time.Minute
+	browserGrace   = 30 * time.Second // for ending by itself, after its deadline
+	maxBrowserData = 512 << 10        // bytes of a check in the journal
+	maxBrowserSaid = 4 << 10          // bytes of what a command said in a reason or a Log
+)
+
+func (b *Browser) timeout() time.Duration { return cmp.Or(b.Timeout, browserTimeout) }
+
+func (b *Browser) limits() containers.Limits {
+	l := b.Limits
+	l.Memory = cmp.Or(l.Memory, 1<<30)
+	l.CPUs = cmp.Or(l.CPUs, 2)
+	l.PIDs = cmp.Or(l.PIDs, 256)
+	return l
+}
+
+// browsing is a run's checks by a browser, of which several may be at work at once.
+type browsing struct {
+	mu     sync.Mutex // guards all below, and the folder's index.json
+	opened bool       // what an earlier process left half way was removed
+	last   int        // number of the newest check
+}
+
+// Browse does one check in the step's container; see [tasks.Browser]. What stands in the
+// work tree is committed first, so that the evidence names a commit. Checks that
+// serve their page in one container take turns, since they would take each other's ports.
 func (s *taskShell) Browse(ctx context.Context, spec browser.Spec) (browser.Check, error) {
-	panic("not built")
+	file := spec.File
+	spec, err := spec.Complete()
+	if err != nil {
+		return browser.Check{}, fmt.Errorf("%w: %w", tasks.ErrParams, err)
+	}
+	if spec.Dir != "" {
+		if spec.Dir, err = tasks.CleanPath(spec.Dir); err != nil {
+			return browser.Check{}, fmt.Errorf("%w: dir: %w", tasks.ErrParams, err)
+		}
+	}
+	w := s.w
+	l, x := w.l, w.l.x
+	begun := x.Now()
+	commit, tree, err := w.standing(ctx, "browser check "+spec.Name+": the work so far")
+	if err != nil {
+		return browser.Check{}, fmt.Errorf("cannot check %s in a browser: %w", spec.Name, err)
+	}
+	number, place, err := l.openCheck(spec)
+	if err != nil {
+		return browser.Check{}, fmt.Errorf("cannot check %s in a browser: %w", spec.Name, err)
+	}
+	defer os.RemoveAll(place.part)
+	k := &look{w: w, shell: s, spec: spec, timeout: s.timeout, part: place.part, dir: place.name, secrets: x.Secrets.With(typed(spec))}
+	k.check = browser.Check{Name: spec.Name, Spec: file, Dir: place.name, Commit: string(commit), Tree: string(tree), Branch: w.t.caller.Branch(),
+		Step: w.s.ID, Started: begun.UTC(), Views: []browser.View{}, Images: []browser.Image{{Role: "task", Name: cmp.Or(w.image, x.Fleet.Engine.Name())}}}
+	err = k.run(ctx)
+	if err == nil && k.check.Verdict != browser.Unverified {
+		var b baseline
+		if b, err = k.asBaseline(); err == nil {
+			k.remember(ctx, b)
+		}
+	}
+	if err == nil && spec.Compare != nil {
+		err = k.compare(ctx, number)
+	}
+	if err == nil {
+		err = context.Cause(ctx)
+	}
+	if err != nil {
+		return browser.Check{}, fmt.Errorf("cannot check %s in a browser: %w", spec.Name, err)
+	}
+	k.check.DurationMS = x.Now().Sub(begun).Milliseconds()
+	check, err := k.keep(place)
+	if err != nil {
+		return browser.Check{}, fmt.Errorf("cannot keep the browser check %s: %w", spec.Name, err)
+	}
+	if err := l.checked(w.s.ID, check); err != nil {
+		return browser.Check{}, fmt.Errorf("cannot keep the browser check %s: %w", spec.Name, err)
+	}
+	w.showPictures(ctx, check)
+	return check, nil
+}
+
+// typed are the values of a spec's steps that are secret.
+func typed(spec browser.Spec) map[string]string {
+	values := make(map[string]string)
+	for i, step := range spec.Steps {
+		if step.Secret {
+			values["typed in step "+strconv.Itoa(i+1)] = step.Value
+		}
+	}
+	return values
+}
+
+// standing commits what stands in the work tree and returns where the branch is then.
+func (w *work) standing(ctx context.Context, subject string) (commit, tree gitd.Hash, err error) {
+	w.head.mu.Lock()
+	defer w.head.mu.Unlock()
+	// Without the trailer of an exit code: the step has not ended with this commit.
+	made, err := w.t.commit(ctx, w.host, w.head.at, w.l.claim.Asker, w.halfway(subject), nil)
+	if err != nil {
+		return "", "", err
+	}
+	w.head.at = made.tip
+	c, err := w.t.repo.Commit(ctx, string(made.tip))
+	return made.tip, c.Tree, err
+}
+
+// checkPlace is where a check's files are gathered, and where they are kept then.
+type checkPlace struct {
+	part  string // folder of the host, removed at the end
+	name  string // of the folder below browserFolder, "001-todo"
+	final string // that folder on the host
+}
+
+// openCheck gives a check its number and its folders. What an earlier process left
+// half way is removed before: its step begins again.
+func (l *liveRun) openCheck(spec browser.Spec) (number int, p checkPlace, err error) {
+	b := &l.browsing
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	output := l.x.outputDir(l.claim)
+	folder := filepath.Join(output, "artifacts", browserFolder)
+	if !b.opened {
+		known := make(map[string]bool)
+		for _, c := range browserChecks(l.journalled()) {
+			known[c.Dir] = true
+			digits, _, _ := strings.Cut(c.Dir, "-")
+			n, _ := strconv.Atoi(digits) // a name of ours
+			b.last = max(b.last, n)
+		}
+		left, err := os.ReadDir(folder)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return 0, p, err
+		}
+		for _, e := range left {
+			if e.IsDir() && !known[e.Name()] {
+				if err := os.RemoveAll(filepath.Join(folder, e.Name())); err != nil {
+					return 0, p, err
+				}
+			}
+		}
+		b.opened = true
+	}
+	b.last++
+	p.name = fmt.Sprintf("%03d-%s", b.last, spec.Slug())
+	// Not below artifacts/: what is there is sealed with the run.
+	p.part, p.final = filepath.Join(output, fmt.Sprintf("browser-%03d.part", b.last)), filepath.Join(folder, p.name)
+	return b.last, p, errors.Join(os.RemoveAll(p.part), os.MkdirAll(filepath.Join(p.part, keptFolder), 0o700), os.MkdirAll(folder, 0o700))
+}
+
+// keep moves a check's files to where they are sealed from, and completes the check.
+func (k *look) keep(p checkPlace) (browser.Check, error) {
+	kept := filepath.Join(p.part, keptFolder)
+	c := k.check
+	var err error
+	if c.Files, err = listFiles(kept, p.name); err != nil {
+		return c, err
+	}
+	c = boundedCheck(redact.Clean(k.secrets, c))
+	if err := errors.Join(os.RemoveAll(p.final), os.Rename(kept, p.final)); err != nil {
+		return c, err
+	}
+	return c, nil
+}
+
+// listFiles describes the files below a folder, by their names below another.
+func listFiles(dir, as string) (files []browser.File, err error) {
+	err = filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		rel, err := filepath.Rel(dir, name)
+		if err != nil {
+			return err
+		}
+		f, err := describe(path.Join(as, filepath.ToSlash(rel)), name)
+		files = append(files, browser.File{Name: f.Name, Size: f.Size, SHA256: f.SHA256, Type: f.Type})
+		return err
+	})
+	return files, err
+}
+
+// checked journals a check and writes the run's index of them anew.
+func (l *liveRun) checked(step string, c browser.Check) error {
+	b := &l.browsing
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	ok := c.Verdict == browser.Pass
+	if err := l.emit(Event{Type: EventBrowser, Step: step, Message: c.Name, OK: &ok, Reason: string(c.Verdict), Commit: gitd.Hash(c.Commit),
+		DurationMS: c.DurationMS, Data: marshal(c)}, false); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(browser.Index{Schema: 1, Checks: browserChecks(l.journalled())}, "", "  ")
+	if err != nil {
+		return err
+	}
+	name := filepath.Join(l.x.outputDir(l.claim), "artifacts", browserFolder, "index.json")
+	if err := os.WriteFile(name+".new", append(text, '\n'), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(name+".new", name)
+}
+
+// browserChecks reads the checks by a browser from a journal.
+func browserChecks(events []Event) []browser.Check {
+	checks := []browser.Check{}
+	for _, e := range events {
+		if e.Type != EventBrowser {
+			continue
+		}
+		var c browser.Check
+		if json.Unmarshal(e.Data, &c) == nil { // an event of ours
+			checks = append(checks, c)
+		}
+	}
+	return checks
+}
+
+// showWithin bounds the copying of pictures into a container.
+const showWithin = 30 * time.Second
+
+// showPictures copies a check's pictures and the index to the container's /artifacts,
+// for an agent to look at. They are copies: what is kept is the host's. So nothing
+// that goes wrong here is worth more than a line in the log.
+func (w *work) showPictures(ctx context.Context, c browser.Check) {
+	ctx, cancel := context.WithTimeout(ctx, showWithin)
+	defer cancel()
+	from := filepath.Join(w.l.x.outputDir(w.l.claim), "artifacts", browserFolder)
+	names := []string{"index.json"}
+	for _, f := range c.Files {
+		if path.Ext(f.Name) == ".png" {
+			names = append(names, f.Name)
+		}
+	}
+	if err := w.copyIn(ctx, from, names); err != nil && ctx.Err() == nil {
+		w.l.x.Log.Info("the pictures of a browser check are not in its container", "run", w.l.claim.Name(), "err", err)
+	}
+}
+
+func (w *work) copyIn(ctx context.Context, from string, names []string) error {
+	files, err := w.host.Files(ctx)
+	if err != nil {
+		return err
+	}
+	defer files.Close()
+	// A call that hangs in a container that is hostile, or going away, ends with the context.
+	defer context.AfterFunc(ctx, func() { files.Close() })()
+	for _, name := range names {
+		to := path.Join(containers.ArtifactsDir, browserFolder, name)
+		if err := files.MkdirAll(path.Dir(to)); err != nil {
+			return err
+		}
+		in, err := os.Open(filepath.Join(from, filepath.FromSlash(name)))
+		if err != nil {
+			return err
+		}
+		out, err := files.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
+		if err == nil {
+			_, err = out.ReadFrom(in)
+			err = errors.Join(err, out.Close())
+		}
+		if err := errors.Join(err, in.Close()); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// boundedCheck cuts what a page said in a check until the journal can hold it.
+func boundedCheck(c browser.Check) browser.Check {
+	for most := 2 << 10; ; most /= 2 {
+		c.Reason, c.Log = clip(c.Reason, maxBrowserSaid), clipEnd(c.Log, maxBrowserSaid)
+		c.Views = slices.Clone(c.Views)
+		for i := range c.Views {
+			c.Views[i] = boundedView(c.Views[i], most)
+		}
+		if c.Compare != nil {
+			d := *c.Compare
+			d.Reason, d.Views = clip(d.Reason, most), slices.Clone(d.Views)
+			for i := range d.Views {
+				d.Views[i].Aria = clip(d.Views[i].Aria, 8*most)
+			}
+			c.Compare = &d
+		}
+		if most <= 128 || len(marshal(c)) <= maxBrowserData {
+			return c
+		}
+	}
+}
+
+// clipEnd cuts text to its last n bytes or so, at a rune's boundary.
+func clipEnd(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return "…" + strings.ToValidUTF8(s[len(s)-n:], "")
 }

@@ -238,17 +238,7 @@ func (x *Executor) openWarmer(ctx context.Context, repo *gitd.Repo, commit gitd.
 	if w.files, err = repo.Lockfiles(ctx, commit); err != nil {
 		return nil, err
 	}
-	// One that a killed process left may have been half way.
-	if err := x.Fleet.Remove(ctx, w.key); err != nil {
-		return nil, err
-	}
-	w.lease, err = x.Fleet.Acquire(ctx, containers.Request{Key: w.key, Image: x.Image, Env: x.containerEnv(), Limits: x.Limits, Door: w.door(),
-		Labels: map[string]string{"ramus.repo": repo.Name(), labelAsked: x.Image},
-		Provision: func(ctx context.Context, h *containers.Host) error {
-			_, err := w.t.script(ctx, h, provisionScript, append(x.identity(x.Bot),
-				"RAMUS_BRANCH="+base, "RAMUS_REMOTE="+w.t.remote(), "RAMUS_AT="+string(commit)), nil)
-			return err
-		}})
+	w.lease, err = w.t.apart(ctx, apart{key: w.key, image: x.Image, branch: base, commit: commit, door: w.door()})
 	return w, err
 }
 
@@ -256,30 +246,13 @@ func (x *Executor) openWarmer(ctx context.Context, repo *gitd.Repo, commit gitd.
 func (w *warmer) door() http.Handler {
 	git := w.x.Git.GrantHandler(gitd.Grant{Subject: w.key, Repo: w.t.repo.Name(), Read: []string{"refs/heads/" + w.t.base},
 		Expires: w.x.Now().AddDate(1, 0, 0)}) // not a bound: the grant ends with the connection
-	out := &egress{allow: w.x.Egress, tell: func(e Event) {
+	return apartDoor(w.t.repo, git, &egress{allow: w.x.Egress, tell: func(e Event) {
 		w.x.Log.Debug("the fetching of a base's dependencies asked for a host", "repo", w.t.repo.Name(), "host", e.Message, "verdict", e.Reason)
-	}}
-	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.Method == http.MethodConnect || r.URL.IsAbs():
-			out.ServeHTTP(rw, r)
-		case strings.HasPrefix(r.URL.Path, "/"+w.t.repo.Name()+".git/"):
-			git.ServeHTTP(rw, r)
-		default:
-			http.NotFound(rw, r)
-		}
-	})
+	}})
 }
 
 // close removes the container.
-func (w *warmer) close() {
-	w.lease.Release()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(w.x.ctx), time.Minute)
-	defer cancel()
-	if err := w.x.Fleet.Remove(ctx, w.key); err != nil {
-		w.x.Log.Warn("cannot remove the container that fetched dependencies; it goes to sleep by itself", "repo", w.t.repo.Name(), "err", err)
-	}
-}
+func (w *warmer) close() { w.t.leaveApart(w.lease, w.key) }
 
 // run runs a command in the container; what it prints goes to stdout.
 func (w *warmer) run(ctx context.Context, dir string, within time.Duration, stdout io.Writer, args ...string) (containers.Exit, error) {
@@ -353,10 +326,10 @@ func closeQuietly(w io.Closer) error {
 	return nil
 }
 
-// furnish puts the dependencies that fit the branch below /cache of a new
+// furnish puts the dependencies that fit a commit below /cache of a new
 // container. It is a help, never a condition: what fails is noted, and the
 // container is as good as one without a cache.
-func (t *target) furnish(ctx context.Context, h *containers.Host) {
+func (t *target) furnish(ctx context.Context, h *containers.Host, at gitd.Hash) {
 	ctx, cancel := context.WithTimeout(ctx, unpackWithin)
 	defer cancel()
 	base, err := t.repo.LatestBase(ctx)
@@ -365,7 +338,7 @@ func (t *target) furnish(ctx context.Context, h *containers.Host) {
 	}
 	var put []string
 	if err == nil {
-		put, err = t.unpackAll(ctx, h, base.Base)
+		put, err = t.unpackAll(ctx, h, base.Base, at)
 	}
 	if err != nil && ctx.Err() == nil {
 		t.x.Log.Warn("a container begins with a cold cache", "caller", t.caller, "err", err)
@@ -384,14 +357,14 @@ func (t *target) takeFurniture() string {
 	return found
 }
 
-func (t *target) unpackAll(ctx context.Context, h *containers.Host, base gitd.Base) (put []string, err error) {
-	own, err := t.lockfilesLike(ctx, base.Lockfiles)
+func (t *target) unpackAll(ctx context.Context, h *containers.Host, base gitd.Base, at gitd.Hash) (put []string, err error) {
+	own, err := t.lockfilesLike(ctx, base.Lockfiles, at)
 	if err != nil {
 		return nil, err
 	}
 	var errs []error
 	for _, e := range ecosystems {
-		// The branch's own, or else the base's: most of what both need is the same.
+		// The commit's own, or else the base's: most of what both need is the same.
 		for _, hash := range slices.Compact([]string{e.lockHash(own), e.lockHash(base.Lockfiles)}) {
 			if hash == "" {
 				continue
@@ -411,15 +384,11 @@ func (t *target) unpackAll(ctx context.Context, h *containers.Host, base gitd.Ba
 	return put, errors.Join(errs...)
 }
 
-// lockfilesLike are the hashes of the branch's files where the base has lock files.
-func (t *target) lockfilesLike(ctx context.Context, base map[string]string) (map[string]string, error) {
-	tip, err := t.tip(ctx)
-	if err != nil {
-		return nil, err
-	}
+// lockfilesLike are the hashes of a commit's files where the base has lock files.
+func (t *target) lockfilesLike(ctx context.Context, base map[string]string, at gitd.Hash) (map[string]string, error) {
 	own := make(map[string]string)
 	for _, name := range slices.Sorted(maps.Keys(base)) {
-		in, _, err := t.repo.OpenFile(ctx, string(tip), name)
+		in, _, err := t.repo.OpenFile(ctx, string(at), name)
 		if errors.Is(err, gitd.ErrNotFound) || errors.Is(err, gitd.ErrInvalid) {
 			continue // removed, or something else now
 		}

@@ -56,6 +56,10 @@ func (t *target) door() http.Handler {
 			out.ServeHTTP(w, r)
 			return
 		}
+		if fromPage(r) {
+			refusePage(w)
+			return
+		}
 		if strings.HasPrefix(r.URL.Path, "/"+t.repo.Name()+".git/") {
 			git.ServeHTTP(w, r)
 			return
@@ -73,6 +77,18 @@ func (t *target) door() http.Handler {
 		http.Error(w, fmt.Sprintf("ramus: this is the door of %s; behind it are /%s.git and, by http_proxy, the hosts that are allowed",
 			t.caller, t.repo.Name()), http.StatusNotFound)
 	})
+}
+
+// fromPage tells whether a page in a browser asks, by the headers that no script of a
+// page can leave out. The door knows its caller by the connection, and what stands
+// behind it is for the container's programs: a page that is looked at there, which may
+// come from anywhere, must not push, or ask a model, in the container's name.
+func fromPage(r *http.Request) bool {
+	return len(r.Header["Origin"]) > 0 || len(r.Header["Sec-Fetch-Site"]) > 0
+}
+
+func refusePage(w http.ResponseWriter) {
+	http.Error(w, "ramus: the door is not for pages in a browser", http.StatusForbidden)
 }
 
 // containerEnv is the environment of every command: the door is the proxy.

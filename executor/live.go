@@ -31,6 +31,7 @@ type liveRun struct {
 	// stdout and stderr get a copy of every command's output as it comes; see Executor.Exec.
 	stdout, stderr io.Writer
 	ending         *Ending       // of a request that is answered without work
+	browsing       browsing      // its checks by a browser
 	stdin          io.Reader     // of the first command, when there is somebody to give it
 	asking         chan struct{} // holds one token: its agent asks one thing at a time
 

@@ -81,9 +81,9 @@ const (
 	CheckNotRun  CheckResult = "not_run" // it was to run and could not
 )
 
-// ManifestCheck is one check: tests, lint or build by a task of the library.
+// ManifestCheck is one check: tests, lint, build or a look by a browser, by a task of the library.
 type ManifestCheck struct {
-	Check string `json:"check"` // "tests", "lint", "build"
+	Check string `json:"check"` // "tests", "lint", "build", "browser"
 	Task  string `json:"task"`
 	// Command is the task with its parameters: what of the code it looked at.
 	Command string      `json:"command,omitempty"`
@@ -202,6 +202,8 @@ func (m *Manifest) add(e Event) {
 		if e.Kind == SecretInCommit || e.Kind == SecretInArtifact {
 			m.Unverified = append(m.Unverified, "the value of a secret was taken out: "+e.Message)
 		}
+	case EventBrowser:
+		m.Browser = append(m.Browser, browserChecks([]Event{e})...)
 	case EventEgress:
 		m.Egress = append(m.Egress, ManifestEgress{Host: e.Message, Verdict: e.Reason})
 	case EventNote:

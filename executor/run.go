@@ -194,6 +194,7 @@ const (
 	EventOutbox       = "outbox"      // of a conversation: something is to be posted; step: its key, data: of the owner's own
 	EventPosted       = "posted"      // and was; message: where, ok: unset when it never can be
 	EventSecret       = "secret"      // a secret's value was removed; message: its name and where
+	EventBrowser      = "browser"     // a page was looked at; message: the check's name, reason: the verdict, commit: of what, data: BrowserCheck
 	EventCheck        = "check"       // a check that was skipped or (reason "not_run") could not run; message: why, task: which, step: the one that tried
 )
 

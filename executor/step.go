@@ -160,6 +160,7 @@ type work struct {
 	l      *liveRun
 	t      *target
 	host   *containers.Host
+	image  string // of its container, with digest; empty: the engine has no images
 	s      stepInfo
 	id     string    // of its command, or the prefix of its commands'
 	before gitd.Hash // the branch's tip when it began
@@ -201,7 +202,7 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 			return tasks.StepResult{}, err
 		}
 	}
-	w := &work{l: l, t: t, host: lease.Host, s: s, id: l.commandID(s.ID, start), before: tip, head: &head{at: tip}}
+	w := &work{l: l, t: t, host: lease.Host, image: lease.Container.Image, s: s, id: l.commandID(s.ID, start), before: tip, head: &head{at: tip}}
 	data := started{ID: w.id, Prompts: s.Prompts}
 	if t.caller != l.claim.Caller {
 		data.Caller = t.caller
@@ -242,11 +243,12 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 		if err != nil && !errors.Is(err, containers.ErrGone) {
 			return res, fateLost, err
 		}
-		w := &work{l: l, t: t, host: lease.Host, s: s, id: st.ID, before: b.last.Parent, head: &head{at: b.last.Parent}, again: true}
+		w := &work{l: l, t: t, host: lease.Host, image: lease.Container.Image, s: s, id: st.ID, before: b.last.Parent, head: &head{at: b.last.Parent}, again: true}
 		// Scripts, and commands of a task, cannot be taken up in the middle: they
-		// are ended first. A commit that was half way is made again by the next.
+		// are ended first, what a browser was looking at too. A commit that was half way
+		// is made again by the next.
 		for _, c := range commands {
-			if c.Running && !c.Background && (strings.HasPrefix(c.ID, st.ID+".") || strings.HasPrefix(c.ID, scriptPrefix)) {
+			if c.Running && (strings.HasPrefix(c.ID, st.ID+".") || !c.Background && strings.HasPrefix(c.ID, scriptPrefix)) {
 				if err := end(looking, lease.Host, c.ID); err != nil && !errors.Is(err, containers.ErrGone) {
 					return res, fateLost, err
 				}
@@ -468,7 +470,18 @@ func (w *work) message(o outcome) string {
 	if o.exit.Reason != "" {
 		fmt.Fprintf(&b, "%s: %s\n", trailerReason, o.exit.Reason)
 	}
-	return strings.ReplaceAll(w.l.x.Secrets.String(b.String()), "\x00", "\uFFFD")
+	return w.l.x.commitText(b.String())
+}
+
+// halfway is the commit message of what stands in the middle of a step.
+func (w *work) halfway(subject string) string {
+	return w.l.x.commitText(fmt.Sprintf("%s\n\n%s: %s\n%s: %s\n%s: %s\n", clip(strings.Join(strings.Fields(subject), " "), 72),
+		trailerCaller, w.t.caller, trailerRun, w.l.claim.ID, trailerStep, w.s.ID))
+}
+
+// commitText is a commit message as it may be kept.
+func (x *Executor) commitText(text string) string {
+	return strings.ReplaceAll(x.Secrets.String(text), "\x00", "\uFFFD")
 }
 
 // attend follows one command of the step to its end. When ctx ends it is

@@ -53,6 +53,8 @@ type target struct {
 	repo   *gitd.Repo
 	base   string        // branch name
 	turn   chan struct{} // holds one token: commands run one after another
+	// serving holds one token: one check by a browser at a time serves its page.
+	serving chan struct{}
 
 	mu     sync.Mutex
 	leaks  []gitd.Leak // of the last push that was refused for them
@@ -69,7 +71,7 @@ func (x *Executor) target(c Caller, repo *gitd.Repo, base string) *target {
 	defer x.mu.Unlock()
 	t := x.targets[c]
 	if t == nil || t.repo.Name() != repo.Name() {
-		t = &target{x: x, caller: c, repo: repo, base: base, turn: make(chan struct{}, 1)}
+		t = &target{x: x, caller: c, repo: repo, base: base, turn: make(chan struct{}, 1), serving: make(chan struct{}, 1)}
 		x.targets[c] = t
 	}
 	return t
@@ -141,7 +143,9 @@ func (t *target) request(image string, author gitd.Person, waiting func(int)) co
 			if err := t.fetching(ctx, h, provisionScript, t.scriptEnv(author, "", "")); err != nil {
 				return err
 			}
-			t.furnish(ctx, h)
+			if tip, err := t.tip(ctx); err == nil { // without one, what follows says so
+				t.furnish(ctx, h, tip)
+			}
 			return nil
 		},
 		Waiting: waiting,

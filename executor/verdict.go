@@ -5,12 +5,17 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
 )
 
 // checkTasks are the tasks whose outcome says something about the code, and
 // how the manifest calls what they check.
-var checkTasks = map[string]string{"lib_run_tests": "tests", "lib_run_lint": "lint", "lib_run_build": "build"}
+var checkTasks = map[string]string{"lib_run_tests": "tests", "lib_run_lint": "lint", "lib_run_build": "build", "browser_test": browserCheck}
+
+// browserCheck is how the manifest calls what browser_test checks. A picture alone
+// (capture_screenshot) says nothing about the code.
+const browserCheck = "browser"
 
 // notInstalled is the shell's exit code for a program that is not there: the
 // check has not said anything about the code.
@@ -60,6 +65,9 @@ func checks(r Run, events []Event, subs map[string]Manifest) (tested []ManifestT
 					FailedNames: t.FailedNames, Unknown: t.Unknown, OK: e.OK != nil && *e.OK, Commit: e.Parent})
 			}
 			c.Result, c.Why = o.judge(e)
+			if c.Check == browserCheck {
+				c.sawBy(looksOf(events, e), e)
+			}
 			list = append(list, c)
 		}
 	}
@@ -91,6 +99,53 @@ func withdrawn(list *[]ManifestCheck, e Event) ManifestCheck {
 		})
 	}
 	return c
+}
+
+// looksOf are the checks by a browser that a step did, since its last beginning.
+func looksOf(events []Event, finished Event) (looks []BrowserCheck) {
+	for _, e := range events {
+		switch {
+		case e.Seq > finished.Seq || e.Step != finished.Step:
+		case e.Type == EventStepStarted:
+			looks = nil
+		default:
+			looks = append(looks, browserChecks([]Event{e})...)
+		}
+	}
+	return looks
+}
+
+// sawBy says how a check by a browser ended, and on what commit. A task may have done
+// several: the worst of them counts.
+func (c *ManifestCheck) sawBy(looks []BrowserCheck, e Event) {
+	if len(looks) == 0 {
+		return // it could not be done as asked; the step says why
+	}
+	c.Tool, c.Commit, c.Result, c.Why = looks[0].Browser, gitd.Hash(looks[0].Commit), CheckPassed, ""
+	for _, l := range looks {
+		switch l.Verdict {
+		case BrowserPass:
+			continue
+		case BrowserFail:
+			if c.Result == CheckFailed {
+				continue
+			}
+			c.Result = CheckFailed
+		default:
+			if c.Result != CheckPassed {
+				continue
+			}
+			c.Result = CheckNotRun
+		}
+		c.Why = l.Name + ": " + clip(l.Reason, 1<<10)
+	}
+	switch {
+	case c.Result != CheckPassed:
+	case e.OK == nil || !*e.OK:
+		c.Result, c.Why = CheckNotRun, orName(e.Message, "it was stopped before its end")
+	case e.Commit != "" && e.Commit != c.Commit:
+		c.Why = fmt.Sprintf("it changed files itself: what it left (%.10s) was not checked again", e.Commit)
+	}
 }
 
 func orName(name, otherwise string) string {

@@ -64,5 +64,5 @@ type toolRun struct {
 // beside is the step as a visitor's task sees it: the same container and
 // branch, commands of its own, and no part in what the step prints.
 func (w *work) beside() *work {
-	return &work{l: w.l, t: w.t, host: w.host, s: w.s, before: w.before, head: w.head, id: w.id + ".v" + strconv.FormatInt(w.visits.Add(1), 10)}
+	return &work{l: w.l, t: w.t, host: w.host, image: w.image, s: w.s, before: w.before, head: w.head, id: w.id + ".v" + strconv.FormatInt(w.visits.Add(1), 10)}
 }

@@ -19,8 +19,8 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway"
-
 	"github.com/ramus-dev/ramus/gateway/model"
 )
 
@@ -44,6 +44,7 @@ type Config struct {
 	Env            map[string]string      `yaml:"env"`
 	Secrets        []string               `yaml:"secrets"`
 	Sandbox        SandboxConfig          `yaml:"sandbox"`
+	Browser        BrowserConfig          `yaml:"browser"`
 	AuthorizedKeys string                 `yaml:"authorized_keys"`
 	Git            GitConfig              `yaml:"git"`
 	LLM            LLMConfig              `yaml:"llm"`
@@ -77,6 +78,17 @@ type LimitsConfig struct {
 // SandboxConfig is of the Sandbox engine alone.
 type SandboxConfig struct {
 	ReadOnly []string `yaml:"read_only"`
+}
+
+// BrowserConfig is how web pages are looked at.
+type BrowserConfig struct {
+	Image   string   `yaml:"image"`
+	Dir     string   `yaml:"dir"`
+	Memory  Size     `yaml:"memory"`
+	CPUs    float64  `yaml:"cpus"`
+	PIDs    int64    `yaml:"pids"`
+	Timeout Duration `yaml:"timeout"`
+	AtOnce  int      `yaml:"at_once"`
 }
 
 // GitConfig is of the Git server.
@@ -229,6 +241,7 @@ func Defaults() Config {
 		SleepAfter: Duration(10 * time.Minute), Timeout: Duration(30 * time.Minute), RunTimeout: Duration(24 * time.Hour),
 		Limits: LimitsConfig{Memory: 2 * gib, CPUs: 2, PIDs: 512, Tmp: 512 * mib, FileSize: 8 * gib, Output: gib, DiskFree: 512 * mib},
 		Egress: []string{}, Env: map[string]string{}, Secrets: []string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},
+		Browser: BrowserConfig{Image: executor.BrowserImage, Memory: gib, CPUs: 2, PIDs: 256, Timeout: Duration(15 * time.Minute)},
 		Git: GitConfig{Limits: GitLimits{PackBytes: 2 * gib, Objects: 5_000_000, ObjectBytes: 512 * mib, Time: Duration(time.Hour),
 			CPU: Duration(10 * time.Minute), Memory: 4 * gib, Idle: Duration(2 * time.Minute)}},
 		LLM: LLMConfig{Timeout: Duration(5 * time.Minute)},

@@ -144,6 +144,8 @@ func (p *progress) show(ev executor.Event) {
 		p.did(ev)
 	case executor.EventTool:
 		p.line(name(ev), "%s", p.colour(dim, "tool "+p.oneLine(ev.Message, 100)))
+	case executor.EventBrowser:
+		p.looked(ev)
 	case executor.EventEgress:
 		if ev.Reason == "refused" {
 			p.line("", "%s", p.colour(yellow, "the network refused "+p.oneLine(ev.Message, 100)))
@@ -171,6 +173,20 @@ func (p *progress) did(ev executor.Event) {
 			p.line(name(ev), "%s", p.colour(yellow, p.oneLine(ev.Message, 200)))
 		}
 	}
+}
+
+// looked tells what a browser saw.
+func (p *progress) looked(ev executor.Event) {
+	var c executor.BrowserCheck
+	_ = json.Unmarshal(ev.Data, &c) // only the reason is missing without
+	colour := yellow
+	switch c.Verdict {
+	case executor.BrowserPass:
+		colour = green
+	case executor.BrowserFail:
+		colour = red
+	}
+	p.line(name(ev), "%s", p.colour(colour, "browser "+p.oneLine(ev.Message+" "+ev.Reason+": "+c.Reason, 300)))
 }
 
 func decided(ev executor.Event) string {

@@ -75,7 +75,7 @@ func lockFolder(data string) (*os.File, error) {
 
 // newEngine chooses the container engine.
 func newEngine(ctx context.Context, c Config, log *slog.Logger) (containers.Engine, error) {
-	sandbox := &containers.Sandbox{Dir: filepath.Join(c.Data, "sandbox"), ReadOnly: c.Sandbox.ReadOnly, Log: log}
+	sandbox := &containers.Sandbox{Dir: filepath.Join(c.Data, "sandbox"), ReadOnly: c.Sandbox.ReadOnly, Browser: browserDir(c.Browser), Log: log}
 	moby := &docker.Engine{Image: c.Image, Log: log}
 	switch c.Engine {
 	case "sandbox":
@@ -197,7 +197,8 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	x := &executor.Executor{
 		Data: c.Data, Git: git, Image: image, Egress: c.Egress, Store: i.store, Upstreams: upstreams, Secrets: set,
 		Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(c.Data, "hosts"), Capacity: c.Capacity, Queue: c.Queue,
-			SleepAfter: time.Duration(c.SleepAfter), Log: log},
+			Sidecars: c.Browser.AtOnce, SleepAfter: time.Duration(c.SleepAfter), Log: log},
+		Browser: newBrowser(c.Browser),
 		Limits: containers.Limits{Memory: int64(c.Limits.Memory), CPUs: c.Limits.CPUs, PIDs: c.Limits.PIDs, Tmp: int64(c.Limits.Tmp),
 			FileSize: int64(c.Limits.FileSize), Output: int64(c.Limits.Output), DiskFree: int64(c.Limits.DiskFree)},
 		Timeout: time.Duration(c.Timeout), RunTimeout: time.Duration(c.RunTimeout),

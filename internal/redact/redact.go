@@ -92,6 +92,30 @@ func (s *Secrets) label(known map[string]*pattern) {
 	}
 }
 
+// With is a set of these values and of more. A value that is in both keeps its name.
+func (s *Secrets) With(values map[string]string) *Secrets {
+	more, _ := New(values)
+	if s.Empty() {
+		return more
+	}
+	all := &Secrets{patterns: make(map[uint64][]*pattern), heads: make(map[uint64]bool)}
+	known := make(map[string]bool)
+	for _, set := range []*Secrets{s, more} {
+		for _, list := range set.patterns {
+			for _, p := range list {
+				if !known[string(p.text)] {
+					known[string(p.text)] = true
+					all.add(p)
+				}
+			}
+		}
+	}
+	for _, list := range all.patterns {
+		slices.SortFunc(list, func(a, b *pattern) int { return len(b.text) - len(a.text) })
+	}
+	return all
+}
+
 // Empty tells whether there is nothing to remove.
 func (s *Secrets) Empty() bool { return s == nil || len(s.patterns) == 0 }
 

@@ -24,6 +24,7 @@ type Index struct {
 type Check struct {
 	Name    string  `json:"name"`
 	Spec    string  `json:"spec,omitempty"` // the file it came from
+	Dir     string  `json:"dir,omitempty"`  // the folder of its files, "001-todo"
 	Verdict Verdict `json:"verdict"`
 	Reason  string  `json:"reason"` // in words; of a PASS what was looked at
 	// Commit, Tree and Branch are what stood in the work tree.
