@@ -30,7 +30,7 @@ func commands() []command {
 		runCommand(), execCommand(), agentCommand(), sayCommand(), followCommand(), psCommand(), logCommand(), diffCommand(), evidenceCommand(), watchCommand(),
 		mergeCommand(), applyCommand(), checkoutCommand(), cloneCommand(),
 		stopCommand(), retryCommand(), approveCommand(), rollbackCommand(), bgCommand(), previewCommand(),
-		taskCommand(), mcpCommand(),
+		taskCommand(), mcpCommand(), linkBrowsersCommand(),
 		checkCommand(), tasksCommand(), repoCommand(), tokenCommand(),
 		serveCommand(), gitdCommand(), reindexCommand(), doctorCommand(), completionCommand(), versionCommand(),
 	}
@@ -174,7 +174,7 @@ Usage: ramus COMMAND [ARGUMENTS]
 
 `)
 	for _, c := range commands() {
-		fmt.Fprintf(w, "  %-11s %s\n", c.name, c.short)
+		fmt.Fprintf(w, "  %-13s %s\n", c.name, c.short)
 	}
 	fmt.Fprint(w, `
 "ramus COMMAND -h" explains one. Names of callers, runs and commits may be cut
