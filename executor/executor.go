@@ -77,6 +77,7 @@ type Executor struct {
 	bucket       *blob.Bucket // the artifact store
 	folder       *blob.Bucket // the store in Data; nil: there is none
 	checked      checked
+	viewer       traceViewer
 	hub          hub
 
 	commands, commits atomic.Int64

@@ -93,6 +93,7 @@ var expected = map[string]row{
 	"GET /evidence/{caller}/{run}/status.json":             {gateway.AccessSigned, "repo", "/evidence/NAME/status.json", ""},
 	"GET /evidence/{caller}/{run}/bundle.tar.gz":           {gateway.AccessSigned, "repo", "/evidence/NAME/bundle.tar.gz", ""},
 	"GET /evidence/{caller}/{run}/files/{name...}":         {gateway.AccessSigned, "repo", "/evidence/NAME/files/journal.jsonl", ""},
+	"GET /trace/{file...}":                                 {gateway.AccessPublic, "", "/trace/index.html", ""},
 	"POST /hooks/deploy":                                   {gateway.AccessHook, "", "/hooks/deploy", `{"repo":"team/app","commit":"0000000000000000000000000000000000000000"}`},
 	"POST /api/tokens":                                     {gateway.AccessAdmin, "", "/api/tokens", `{"subject":"x","scopes":["read"]}`},
 	"POST /api/reindex":                                    {gateway.AccessAdmin, "", "/api/reindex", ""},

@@ -90,14 +90,19 @@ func (c *call) manifestOf(r executor.Run) (*executor.Manifest, error) {
 // link is where a path of this server is found from one of its pages: signed
 // anew when the page was opened by a signed link, with the same end.
 func (c *call) link(to string) string {
-	prefix := ""
-	if u, err := url.Parse(c.URL); err == nil {
-		prefix = strings.TrimSuffix(u.Path, "/")
-	}
 	if c.Until.IsZero() {
-		return prefix + (&url.URL{Path: to}).String()
+		return c.prefix() + (&url.URL{Path: to}).String()
 	}
-	return prefix + c.Links.until(to, c.Until)
+	return c.prefix() + c.Links.until(to, c.Until)
+}
+
+// prefix is what stands before this server's paths where people reach it.
+func (c *call) prefix() string {
+	u, err := url.Parse(c.URL)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(u.Path, "/")
 }
 
 // private marks an answer that only whoever was given it may keep, and that
