@@ -38,6 +38,7 @@ const (
 	AbilityPIDs     = "pids limit by cgroup"
 	AbilityTmpSize  = "limit of /tmp"
 	AbilityNoUserNS = "user namespaces switched off inside"
+	AbilityBeside   = "sidecars"
 	AbilityImage    = "images"
 	AbilityRootUser = "root inside"
 )

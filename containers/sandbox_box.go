@@ -57,6 +57,12 @@ type sandboxBox struct {
 	// thread that starts it. network, when set, is where that thread goes before.
 	beside  bool
 	network *os.File
+	// owner is the user namespace that network belongs to, where ramus is not root.
+	// Only who has that namespace's capabilities may enter the network, and a
+	// process of several threads, as every Go program is, may not enter a user
+	// namespace: nsenter does both.
+	owner            *os.File
+	nsenter, setpriv string
 	// hold, when set, keeps that thread until it is closed: its end would be taken
 	// for the end of ramus.
 	hold chan struct{}
@@ -161,19 +167,25 @@ func (b *sandboxBox) command(inherited []*os.File, status *os.File, args []strin
 		files = append(files, f)
 		return strconv.Itoa(2 + len(files))
 	}
-	a := []string{
-		"--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000", "--hostname", "ramus",
-		"--new-session", "--clearenv", "--cap-drop", "ALL",
+	a := []string{"--hostname", "ramus", "--new-session", "--clearenv", "--cap-drop", "ALL"}
+	switch {
+	case !b.beside:
+		a = append(a, "--unshare-all", "--as-pid-1")
+	case b.network != nil:
+		a = append(a, "--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try")
+	default:
+		a = append(a, "--unshare-all")
 	}
 	if b.beside {
 		// Bubblewrap stays process 1: it takes in what is orphaned, and tells how
 		// the program ended.
-		a = append(a, "--share-net", "--die-with-parent")
-	} else {
-		a = append(a, "--as-pid-1")
+		a = append(a, "--die-with-parent")
 	}
-	if b.bwrap.disableUserNS {
-		a = append(a, "--disable-userns")
+	if b.owner == nil {
+		a = append(a, "--unshare-user", "--uid", "1000", "--gid", "1000")
+		if b.bwrap.disableUserNS {
+			a = append(a, "--disable-userns")
+		}
 	}
 	if status != nil {
 		a = append(a, "--json-status-fd", pass(status))
@@ -226,6 +238,18 @@ func (b *sandboxBox) command(inherited []*os.File, status *os.File, args []strin
 	a = append(append(a, "--"), args...)
 
 	cmd := exec.Command(b.bwrap.path, a...)
+	if b.owner != nil {
+		// In the namespace of the network's owner no further one can be made: the
+		// container's own has used up what bubblewrap allows. The user's number is 0
+		// there. It owns nothing that the user does not, but programs it starts would
+		// have capabilities by its number: the bounding set takes them, after
+		// bubblewrap, which gets its own by inheritance. In two steps: what is not
+		// in the bounding set any more cannot be made inheritable.
+		cmd = exec.Command(b.nsenter, append([]string{
+			"--user=" + "/proc/self/fd/" + pass(b.owner), "--net=" + "/proc/self/fd/" + pass(b.network), "--preserve-credentials",
+			"--", b.setpriv, "--inh-caps=+all", "--", b.setpriv, "--bounding-set=-all", "--", b.bwrap.path,
+		}, a...)...)
+	}
 	cmd.ExtraFiles = files
 	cmd.Env = []string{}
 	cmd.Dir = "/"
@@ -310,7 +334,7 @@ func (b *sandboxBox) start(cmd *exec.Cmd, cgroups *cgroupRoot, dirs []string) er
 
 // enterNetwork moves the calling thread into b.network.
 func (b *sandboxBox) enterNetwork() error {
-	if b.network == nil {
+	if b.network == nil || b.owner != nil {
 		return nil
 	}
 	if err := unix.Setns(int(b.network.Fd()), unix.CLONE_NEWNET); err != nil {

@@ -123,6 +123,11 @@ func (s *Sandbox) abilities(given bool) []string {
 	if err != nil {
 		return nil
 	}
+	beside := true
+	if _, other := s.user(); !other {
+		_, _, err := findNsenter()
+		beside = err == nil
+	}
 	var names []string
 	for _, a := range []struct {
 		name string
@@ -133,6 +138,7 @@ func (s *Sandbox) abilities(given bool) []string {
 		{AbilityPIDs, cgroups.limits("pids")},
 		{AbilityTmpSize, probe.size},
 		{AbilityNoUserNS, probe.disableUserNS},
+		{AbilityBeside, beside},
 		{AbilityImage, false},
 		{AbilityRootUser, false},
 	} {

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // sidecarRun is a sidecar of this process.
@@ -98,6 +100,12 @@ func (s *Sandbox) Beside(ctx context.Context, id string, c Sidecar) (_ SidecarEx
 			return exit, wrap(err)
 		}
 		defer b.network.Close()
+		if b.spot == "" {
+			if err := b.findOwner(); err != nil {
+				return exit, wrap(err)
+			}
+			defer b.owner.Close()
+		}
 	}
 	if err := s.follow(ctx, b, c, cgroups, &st, &exit); err != nil {
 		return exit, wrap(err)
@@ -155,6 +163,31 @@ func (s *Sandbox) sidecarBox(probe *bwrapProbe, l Limits) (*sandboxBox, error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// findOwner opens the user namespace that the network belongs to.
+func (b *sandboxBox) findOwner() (err error) {
+	if b.nsenter, b.setpriv, err = findNsenter(); err != nil {
+		return err
+	}
+	fd, err := unix.IoctlRetInt(int(b.network.Fd()), unix.NS_GET_USERNS)
+	if err != nil {
+		return fmt.Errorf("cannot find who the container's network belongs to: %w", err)
+	}
+	unix.CloseOnExec(fd)
+	b.owner = os.NewFile(uintptr(fd), "user namespace")
+	return nil
+}
+
+// findNsenter finds what a ramus that is not root needs besides bubblewrap.
+func findNsenter() (nsenter, setpriv string, err error) {
+	if nsenter, err = exec.LookPath("nsenter"); err == nil {
+		setpriv, err = exec.LookPath("setpriv")
+	}
+	if err != nil {
+		return "", "", fmt.Errorf("cannot enter a container's network (%w); install the package \"util-linux\": %w", err, ErrUnavailable)
+	}
+	return nsenter, setpriv, nil
 }
 
 // follow starts a sidecar, feeds it, and returns when it has ended and all it
@@ -233,7 +266,7 @@ func (s *Sandbox) follow(ctx context.Context, b *sandboxBox, c Sidecar, cgroups 
 	if exit.Code < 0 { // bubblewrap itself was killed
 		exit.Code = 128 + 9
 	}
-	if exit.Code == 1 && !statusExit(s.statusFile(st.ID)) {
+	if exit.Code != 128+9 && !statusExit(s.statusFile(st.ID)) {
 		return fmt.Errorf("%w: %s", ErrUnavailable, out.beginning())
 	}
 	return nil
