@@ -37,7 +37,7 @@ func (s Step) MarshalJSON() ([]byte, error) {
 		return nil
 	}
 	errs := []error{field(s.Do, s.Target)}
-	if s.Value != "" {
+	if s.Value != "" || s.Do == "fill" { // to fill in nothing is to empty a field
 		errs = append(errs, field("value", s.Value))
 	}
 	if s.In != "" {

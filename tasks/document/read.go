@@ -93,3 +93,18 @@ func (d *Document) List(v *Value, what string) []*Value {
 	}
 	return v.Items
 }
+
+// Number is a number; otherwise when it is not there or is none.
+func (d *Document) Number(v *Value, what string, otherwise float64) float64 {
+	if v == nil {
+		return otherwise
+	}
+	switch n := v.Any.(type) {
+	case int64:
+		return float64(n)
+	case float64:
+		return n
+	}
+	d.At(v, "%s must be a number, not %s", what, KindOf(v))
+	return otherwise
+}

@@ -52,7 +52,7 @@ const (
 	StringValue
 	ListValue
 	MapValue
-	brokenValue // has been complained about; nothing more is said of it
+	BrokenValue // has been complained about; nothing more is said of it
 )
 
 // String names the kind as a sentence needs it.
@@ -132,7 +132,7 @@ func (d *Document) Problem(line, column int, format string, args ...any) {
 
 // At notes a mistake At a value.
 func (d *Document) At(v *Value, format string, args ...any) {
-	if v.Kind == brokenValue {
+	if v.Kind == BrokenValue {
 		return
 	}
 	d.Problem(v.Line, v.Column, format, args...)
@@ -353,7 +353,7 @@ func (e *expander) stop(t *token.Token, format string, args ...any) *Value {
 // broken notes a mistake at a value that nothing can be made of.
 func (e *expander) broken(v *Value, format string, args ...any) {
 	e.At(v, format, args...)
-	v.Kind = brokenValue
+	v.Kind = BrokenValue
 }
 
 func (e *expander) expand(n ast.Node, depth int) *Value {
