@@ -28,6 +28,11 @@ demo-engineer: ## a task by MCP, a pull request, its review and merge, with stan
 	@$(MAKE) --no-print-directory build
 	@scripts/demo-engineer.sh
 
+demo-browser: ## a page is changed on a branch and checked in a browser, before and after, and with four faults
+	@scripts/setup.sh browser
+	@$(MAKE) --no-print-directory build browser-program
+	@scripts/demo-browser.sh
+
 smoke-slack: ## three threads at the gate: not allowed, allowed, by prefix
 	@scripts/setup.sh demo
 	@$(MAKE) --no-print-directory build

@@ -53,7 +53,7 @@ export function App() {
               <Row key={item.name} item={item} now={now} onUsed={() => setItems(items.filter((other) => other !== item))} />
             ))}
           </ul>
-          {shown.length === 0 && <p className="empty">Nothing here.</p>}
+          {shown.length === 0 && !trouble && <p className="empty">Nothing here.</p>}
         </section>
         <AddItem onAdd={(item) => setItems([...items.filter((other) => other.name !== item.name), item])} />
       </main>

@@ -1,0 +1,125 @@
+#!/usr/bin/env bash
+# Shows ramus looking at a page: imports examples/web, runs a workflow that changes
+# the page on a branch, and has a real browser check it at both sizes, before and
+# after. Then the page is broken in four ways, and each check has to say how. Everything
+# runs in sandboxes, without Docker. Ends with 0 only if all of that happened.
+#
+# Everything lies in a temporary folder; KEEP=1 leaves it behind, and the server
+# running until Enter is pressed, so that the pages can be opened.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+ramus=$PWD/bin/ramus
+work=$(mktemp -d "${TMPDIR:-/tmp}/ramus-browser.XXXXXX")
+server=
+finish() {
+    if [ -n "$server" ]; then
+        kill "$server" 2>/dev/null || true
+        wait "$server" 2>/dev/null || true
+        "$ramus" ps >/dev/null 2>&1 || true # removes the containers that the server left
+    fi
+    if [ -n "${KEEP:-}" ]; then echo "kept: $work"; else rm -rf "$work"; fi
+}
+trap finish EXIT
+say() { printf '\n== %s\n' "$*"; }
+missed() {
+    printf '\nmissed: %s\n' "$*" >&2
+    [ ! -e "$work/serve.log" ] || tail -n 20 "$work/serve.log" >&2
+    exit 1
+}
+
+# A free port: links have to name it.
+port() {
+    local p
+    while :; do
+        p=$((20000 + RANDOM % 20000))
+        (exec 3<>"/dev/tcp/127.0.0.1/$p") 2>/dev/null || { echo "$p"; return; }
+    done
+}
+
+started=$(date +%s)
+export RAMUS_DATA=$work/data
+mkdir -p "$RAMUS_DATA"
+listen=127.0.0.1:$(port)
+registry=$(npm config get registry 2>/dev/null)
+host=${registry#*://}
+host=${host%%/*}
+host=${host##*@} # a password is not for the list of hosts
+node=$(dirname "$(readlink -f "$(command -v node)")")
+cat >"$RAMUS_DATA/ramus.yaml" <<YAML
+listen: $listen
+url: http://$listen
+engine: sandbox
+sandbox:
+  read_only: ["$(dirname "$node")"]
+# The dependencies of the page come from here, and nothing from anywhere else.
+egress: ["$host"]
+env:
+  PATH: "$node:/usr/local/bin:/usr/bin:/bin"
+  NPM_CONFIG_REGISTRY: "${registry%%://*}://$host/${registry#*://*/}"
+  NODE_EXTRA_CA_CERTS: /etc/ssl/certs/ca-certificates.crt
+YAML
+
+say "importing examples/web"
+git init -q -b main "$work/web"
+git ls-files -z -- examples/web | xargs -0 cp --parents -t "$work"
+cp -r "$work/examples/web/." "$work/web"
+git -C "$work/web" add -A
+git -C "$work/web" -c user.name=demo -c user.email=demo@localhost commit -qm "The page of the larder"
+"$ramus" repo import web "$work/web"
+
+"$ramus" serve >"$work/serve.log" 2>&1 &
+server=$!
+for _ in $(seq 100); do
+    if "$ramus" ps >/dev/null 2>&1 && [ -S "$RAMUS_DATA/ramus.sock" ]; then break; fi
+    sleep 0.1
+done
+
+# look runs a workflow and saves its evidence: $run, $index, the folder $work/NAME.
+look() {
+    "$ramus" run "$work/web/.ramus/workflows/$1.yaml" --repo web | tee "$work/$1.log" || true
+    run=$(grep -o 'run:[a-z0-9-]*/[0-9a-f-]*' "$work/$1.log" | head -n 1)
+    [ -n "$run" ] || missed "a run of $1"
+    "$ramus" evidence "$run" --save "$work/$1" >/dev/null
+    index=$work/$1/artifacts/browser/index.json
+    [ -s "$index" ] || missed "artifacts/browser/index.json of $run"
+}
+# shown prints checks with their reasons, and how they differ from before.
+shown() {
+    jq -r '.checks[] | "  \(.verdict)  \(.name): \(.reason)",
+        (.views[] | "        \(.viewport.name) \(.viewport.width)x\(.viewport.height)  \(.verdict)  \(.requests) requests, \(.duration_ms) ms"),
+        (.compare // empty | "        before: \(.verdict) at \(.commit[:10])",
+            (.views[]? | "        \(.viewport) differs in \(.changed * 1000 | round / 10) % of its pixels, \(.boxes | length) places"))' "$index"
+}
+
+say "a workflow changes the page on a branch, and a browser looks at it"
+look goes-off-next
+shown
+jq -e '.checks | length == 1 and all(.verdict == "PASS" and (.views | length == 2 and all(.verdict == "PASS"))
+    and .compare.verdict == "PASS" and (.compare.views | length == 2 and all(.changed > 0 and .triptych != null)))' "$index" >/dev/null ||
+    missed "a check that passes at both sizes, before and after"
+jq -r '.checks[0].compare.views[] | select(.viewport == "mobile").aria' "$index" | sed 's/^/        /'
+changed=$run page=$("$ramus" evidence "$run" --link)
+
+say "four faults, and what a check says of each"
+look planted-faults
+shown
+# fault NAME PATTERN: both views failed, for this reason.
+fault() {
+    jq -e --arg name "$1" --arg why "$2" '.checks[] | select(.name == $name) | .verdict == "FAIL" and (.reason | test($why))' "$index" >/dev/null ||
+        missed "$1: FAIL because of $2"
+}
+fault "console error" "the larder is on fire"
+fault "answer with 500" "/api/larder.*500|500.*/api/larder"
+fault "failing step" "step 2.*4 things"
+fault "dead port" "5174"
+[ "$(jq '.checks | length' "$index")" = 4 ] || missed "four checks"
+
+say "done in $(($(date +%s) - started)) s: a page was changed and checked, and four faults were found"
+cat <<TEXT
+The pictures:  $work/goes-off-next/artifacts/browser
+The change:    $page
+The faults:    $("$ramus" evidence "$run" --link)
+On this line:  ramus diff ${changed%%/*}, ramus evidence $changed
+TEXT
+if [ -n "${KEEP:-}" ] && [ -t 0 ]; then read -r -p "The pages are there until Enter is pressed. "; fi
