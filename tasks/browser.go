@@ -76,7 +76,11 @@ const (
 	maxSpecs = 50
 )
 
-const browserTestDoc = `Checks a web page in a real browser (Chromium): starts the application, opens the page at each viewport (1440x1000 and 390x844 unless the spec says others), does the spec's steps, ends the application. The check fails on an uncaught exception, a console error, a request that failed or was answered with 500 and above, a step that did not work, a page that did not load. Pictures, trace, requests, console and accessibility tree are kept as evidence.`
+const browserTestDoc = `Checks web pages in a real browser (Chromium) against the work tree as it stands. For each check it starts the application, opens the page at each viewport (1440x1000 and 390x844 unless the spec says others), does the spec's steps, takes a picture, ends the application.
+
+A check fails on an uncaught exception, a console error, a request that failed or was answered with 500 and above, a step that did not work, a page that did not load. It is UNVERIFIED when the page could not be looked at: nothing started, nothing listened. OK means that every check passed; reason says why not, views say it for each viewport. Pictures, trace, requests, console and accessibility tree are kept as the run's evidence below browser/.
+
+Without parameters every .ramus/browser/*.yaml is checked, one after another. spec names one file, check is a spec inline: {"start": "npm run dev", "steps": [{"fill": "#new", "value": "Milk"}, {"press": "Enter", "in": "#new"}, {"expect_text": "#list", "value": "Milk"}]}. Steps take Playwright selectors. start and url may be left out: package.json says how the page is served, and the port that comes to listen is the page's. A server must listen on 127.0.0.1 or all addresses.`
 
 type browserTestParams struct {
 	Spec    string          `json:"spec,omitempty" jsonschema:"A spec file of the repository, like .ramus/browser/todo.yaml."`
@@ -85,7 +89,12 @@ type browserTestParams struct {
 }
 
 func (browserTestParams) adjust(s *jsonschema.Schema) {
-	s.Properties["check"].Types, s.Properties["check"].Type = nil, "object"
+	spec := new(jsonschema.Schema)
+	if err := json.Unmarshal(browser.Schema(), spec); err != nil {
+		panic(fmt.Sprintf("the schema of a spec: %v", err)) // part of the program; every test would see it
+	}
+	spec.Schema, spec.Title, spec.Description = "", "", s.Properties["check"].Description
+	s.Properties["check"] = spec
 }
 
 // browserTest is browser_test: it needs a Shell that is a [Browser].
@@ -169,7 +178,7 @@ func (p browserTestParams) specs(ctx context.Context, sh Shell) ([]browser.Spec,
 	return specs, nil
 }
 
-const captureDoc = `Takes pictures of a web page in a real browser (Chromium), one for each viewport: starts the application, opens the page, waits until it has loaded, takes the picture, ends the application. It is OK when the pictures were taken; what was wrong with the page is told in reason and fails nothing: use browser_test for a verdict.`
+const captureDoc = `Takes pictures of a web page in a real browser (Chromium), one for each viewport: starts the application of the work tree, opens the page, waits until it has loaded, takes the picture, ends the application. The pictures are kept as the run's evidence below browser/; views name them. It is OK when all pictures were taken; what is wrong with the page is told in reason and fails nothing: use browser_test for a verdict.`
 
 type captureParams struct {
 	URL       string   `json:"url,omitempty" jsonschema:"The page, like http://127.0.0.1:5173/about. Without one, the port that the application comes to listen on."`
@@ -260,7 +269,7 @@ func browsed(checks []browser.Check) Browsed {
 func summary(c browser.Check) BrowsedCheck {
 	out := BrowsedCheck{
 		Name: brief(c.Name, 200), Spec: brief(c.Spec, 1000), Verdict: c.Verdict, Reason: brief(c.Reason, 1000),
-		Views: []BrowsedView{}, Log: brief(c.Log, 4000),
+		Views: []BrowsedView{}, Log: strings.ToValidUTF8(c.Log[max(len(c.Log)-4000, 0):], "\uFFFD"),
 	}
 	for _, v := range c.Views {
 		view := BrowsedView{
