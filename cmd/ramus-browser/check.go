@@ -181,9 +181,9 @@ func complete(c *browser.Check, j *job, end error, said string) {
 		switch {
 		case errors.Is(end, errDeadline) && v.Status > 0:
 			// The page answered and then kept the browser from going on.
-			v.Verdict, v.Reason = browser.Fail, "the check "+tooLong(j.deadline).Error()
+			v.Verdict, v.Reason = browser.Fail, "the check "+timeoutError(j.deadline).Error()
 		case errors.Is(end, errDeadline):
-			v.Verdict, v.Reason = browser.Unverified, "not looked at: the check "+tooLong(j.deadline).Error()
+			v.Verdict, v.Reason = browser.Unverified, "not looked at: the check "+timeoutError(j.deadline).Error()
 		case errors.Is(end, errStopped):
 			v.Verdict, v.Reason = browser.Unverified, "not looked at to the end: "+end.Error()
 		case first:

@@ -41,14 +41,14 @@ func drive(ctx context.Context, args []string, std streams) (int, error) {
 	if err != nil {
 		return exitOther, err
 	}
-	hard := begun.Add(j.deadline - time.Second)
-	soft := begun.Add(min(j.timeout, j.deadline-driveGrace(j.deadline)))
-	hardCtx, cancel := context.WithDeadline(ctx, hard)
+	// Evidence is written until shortly before the deadline, and the page is looked at until
+	// there is just time for that.
+	hard, cancel := context.WithDeadlineCause(ctx, begun.Add(j.deadline-time.Second), timeoutError(j.deadline))
 	defer cancel()
-	softCtx, cancelSoft := context.WithDeadlineCause(hardCtx, soft, tooLong(soft.Sub(begun)))
-	defer cancelSoft()
+	ready, cancelReady := context.WithDeadlineCause(hard, begun.Add(j.deadline-driveGrace(j.deadline)), timeoutError(j.deadline))
+	defer cancelReady()
 
-	d := &driver{job: j, place: p, out: out, work: work, hard: hardCtx}
+	d := &driver{job: j, place: p, out: out, work: work, hard: hard}
 	d.check = browser.Check{Name: j.spec.Name, Started: begun.UTC()}
 	for _, v := range j.spec.Viewports {
 		d.check.Views = append(d.check.Views, browser.View{Viewport: v, URL: j.page.String()})
@@ -56,18 +56,20 @@ func drive(ctx context.Context, args []string, std streams) (int, error) {
 	if err := d.save(); err != nil {
 		return exitOther, err
 	}
-	if err := d.awaitPort(softCtx); err != nil {
+	if err := d.awaitPort(ready); err != nil {
 		for i := range d.check.Views {
 			d.check.Views[i].Verdict, d.check.Views[i].Reason = browser.Fail, err.Error()
 		}
 		return exitPass, d.save()
 	}
-	if err := d.launch(softCtx); err != nil {
+	if err := d.launch(ready); err != nil {
 		return exitOther, err
 	}
+	looking, cancelLooking := context.WithTimeoutCause(ready, j.timeout, timeoutError(j.timeout))
+	defer cancelLooking()
 	for i := range d.check.Views {
 		v := &view{driver: d, result: &d.check.Views[i], size: d.check.Views[i].Viewport}
-		v.look(softCtx)
+		v.look(looking)
 		if err := d.save(); err != nil {
 			return exitOther, err
 		}
@@ -86,8 +88,6 @@ type timeoutError time.Duration
 func (t timeoutError) Error() string {
 	return "took longer than " + time.Duration(t).Round(time.Millisecond).String()
 }
-
-func tooLong(d time.Duration) error { return timeoutError(d) }
 
 // driver is one check at work. Only the goroutine of drive touches it.
 type driver struct {
