@@ -173,10 +173,10 @@ func failure(code string, address string, proxied bool) string {
 		return code
 	}
 	switch {
-	case isLocal(u.Hostname()):
+	case u.Port() == doorPort && isLocal(u.Hostname()):
 		return "refused: this port is not for pages"
-	case !proxied:
-		return "refused: only local addresses can be reached from here"
+	case !proxied || isLocal(u.Hostname()):
+		return "refused: from here only 127.0.0.1, localhost and [::1] can be reached"
 	default:
 		return "refused by the egress proxy (" + code + ")"
 	}

@@ -178,3 +178,11 @@ func site(t *testing.T, pages map[string]any) *httptest.Server {
 func spec(s *httptest.Server, path string, steps ...browser.Step) browser.Spec {
 	return browser.Spec{Name: "test", URL: s.URL + path, Steps: steps}
 }
+
+// interrupt asks a program to end.
+func interrupt(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+}
