@@ -245,8 +245,12 @@ func (b *sandboxBox) command(inherited []*os.File, status *os.File, args []strin
 		// have capabilities by its number: the bounding set takes them, after
 		// bubblewrap, which gets its own by inheritance. In two steps: what is not
 		// in the bounding set any more cannot be made inheritable.
+		//
+		// The namespaces are named by descriptors of this process: one that was
+		// inherited would be the program's in the end.
+		ours := func(f *os.File) string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), f.Fd()) }
 		cmd = exec.Command(b.nsenter, append([]string{
-			"--user=" + "/proc/self/fd/" + pass(b.owner), "--net=" + "/proc/self/fd/" + pass(b.network), "--preserve-credentials",
+			"--user=" + ours(b.owner), "--net=" + ours(b.network), "--preserve-credentials",
 			"--", b.setpriv, "--inh-caps=+all", "--", b.setpriv, "--bounding-set=-all", "--", b.bwrap.path,
 		}, a...)...)
 	}
