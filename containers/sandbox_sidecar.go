@@ -203,33 +203,44 @@ func (s *Sandbox) follow(ctx context.Context, b *sandboxBox, c Sidecar, cgroups 
 
 	b.more = append([]string{"RAMUS_SIDECAR=" + st.ID}, c.Env...) // the first names its process
 	cmd := b.command(nil, status, c.Args)
-	// A file of the host's is never inherited, which the program could do more with
-	// than write to its end: for a Writer of our own there is a pipe.
-	out := &sidecarOutput{fail: cancel}
-	cmd.Stdout, cmd.Stderr = sidecarStream{out, c.Stdout, false}, sidecarStream{out, c.Stderr, true}
-	var stdin io.WriteCloser
-	if c.Stdin != nil {
-		if stdin, err = cmd.StdinPipe(); err != nil {
-			return err
-		}
+	// Always pipes: with a file of the host's itself the program could do more than
+	// read it or write to its end.
+	out := &sidecarOutput{}
+	in, err := b.pipes(cmd)
+	if err != nil {
+		return err
 	}
+	defer in.close()
 	began := time.Now()
 	if err := b.start(cmd, cgroups, st.Cgroups); err != nil {
 		return err
 	}
 	defer close(b.hold)
+	in.closeTheirs()
 	var waited error
-	ended := make(chan struct{})
-	go func() { waited = cmd.Wait(); close(ended) }()
-	if stdin != nil {
-		go func() { // as long as Stdin's Read blocks; see Sidecar
-			if err := c.Feed(stdin); err != nil {
-				cancel(err)
-				return
+	var ending sync.WaitGroup
+	ending.Go(func() { waited = cmd.Wait() })
+	for _, stream := range []struct {
+		from *os.File
+		to   io.Writer
+	}{{in.stdout, sidecarStream{out, c.Stdout, false}}, {in.stderr, sidecarStream{out, c.Stderr, true}}} {
+		ending.Go(func() {
+			if _, err := io.Copy(stream.to, stream.from); err != nil {
+				cancel(fmt.Errorf("cannot hand its output on: %w", err))
 			}
-			stdin.Close()
-		}()
+		})
 	}
+	ended := make(chan struct{})
+	go func() { ending.Wait(); close(ended) }()
+	go func() { // as long as Stdin's Read blocks; see Sidecar
+		defer in.stdin.Close()
+		if c.Stdin == nil {
+			return
+		}
+		if err := c.Feed(in.stdin); err != nil {
+			cancel(err)
+		}
+	}()
 	// By its process it is found when ramus dies, and known to have ended below.
 	s.awaitChild(st.ID, ended)
 	if pid, err := statusPID(s.statusFile(st.ID)); err == nil {
@@ -292,10 +303,55 @@ func statusExit(name string) bool {
 	}
 }
 
-// sidecarOutput hands on what a sidecar writes; the first failure ends it.
-type sidecarOutput struct {
-	fail context.CancelCauseFunc
+// sidecarPipes are a sidecar's standard streams: our ends of them, and its own.
+type sidecarPipes struct {
+	stdin, stdout, stderr *os.File
+	theirs                []*os.File
+}
 
+// pipes connects the command's standard streams. They are its user's own, so that
+// it may open /dev/stdout, too.
+func (b *sandboxBox) pipes(cmd *exec.Cmd) (_ *sidecarPipes, err error) {
+	p := &sidecarPipes{}
+	defer func() {
+		if err != nil {
+			p.close()
+		}
+	}()
+	pipe := func() (r, w *os.File) {
+		if err != nil {
+			return nil, nil
+		}
+		if r, w, err = os.Pipe(); err == nil && b.spot != "" {
+			err = r.Chown(b.uid, b.uid)
+		}
+		return r, w
+	}
+	var in, out, errOut *os.File
+	in, p.stdin = pipe()
+	p.stdout, out = pipe()
+	p.stderr, errOut = pipe()
+	p.theirs = []*os.File{in, out, errOut}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, errOut
+	return p, err
+}
+
+// closeTheirs lets the ends of the sidecar be its own: with its last process they close.
+func (p *sidecarPipes) closeTheirs() {
+	for _, f := range p.theirs {
+		f.Close()
+	}
+}
+
+func (p *sidecarPipes) close() {
+	p.closeTheirs()
+	for _, f := range []*os.File{p.stdin, p.stdout, p.stderr} {
+		f.Close()
+	}
+}
+
+// sidecarOutput hands on what a sidecar writes.
+type sidecarOutput struct {
 	mu   sync.Mutex   // guards the below, and the writers
 	said bytes.Buffer // the beginning of stderr, for an error message
 }
@@ -315,14 +371,7 @@ func (k sidecarStream) Write(p []byte) (int, error) {
 	if k.w == nil {
 		return len(p), nil
 	}
-	n, err := k.w.Write(p)
-	if err == nil && n < len(p) {
-		err = io.ErrShortWrite
-	}
-	if err != nil {
-		k.out.fail(fmt.Errorf("cannot hand its output on: %w", err))
-	}
-	return n, err
+	return k.w.Write(p)
 }
 
 func (o *sidecarOutput) beginning() string {

@@ -20,5 +20,14 @@ func TestMain(m *testing.M) {
 func TestSandbox(t *testing.T) {
 	dir := t.TempDir()
 	open := func(*testing.T) containers.Engine { return &containers.Sandbox{Dir: dir} }
-	containerstest.Run(t, open, containerstest.Options{Lacks: (&containers.Sandbox{Dir: dir}).Lacks()})
+	containerstest.Run(t, open, containerstest.Options{
+		Lacks: (&containers.Sandbox{Dir: dir}).Lacks(),
+		Left: func(string) (left []string) {
+			entries, _ := os.ReadDir(dir)
+			for _, e := range entries {
+				left = append(left, e.Name())
+			}
+			return left
+		},
+	})
 }

@@ -33,6 +33,8 @@ type Options struct {
 	// Lacks names abilities ([containers.AbilityMemory] and so on) that the
 	// engine does not have here. Their tests are left out, and the log says so.
 	Lacks []string
+	// Left, when set, names what the engine still has of an owner's sidecars.
+	Left func(owner string) []string
 	// Many is how many containers are started at once; default 20.
 	Many int
 }
@@ -92,6 +94,16 @@ func Run(t *testing.T, open func(t *testing.T) containers.Engine, o Options) {
 		{"RemoveInMidCommand", "", testRemoveInMidCommand},
 		{"StartGivenUp", "", testStartGivenUp},
 		{"ManyAtOnce", "", testManyAtOnce},
+		{"BesideCommands", containers.AbilityBeside, testBesideCommands},
+		{"BesideStreams", containers.AbilityBeside, testBesideStreams},
+		{"BesideNetwork", containers.AbilityBeside, testBesideNetwork},
+		{"BesideApart", containers.AbilityBeside, testBesideApart},
+		{"BesideMemory", containers.AbilityMemory, testBesideMemory},
+		{"BesidePIDs", containers.AbilityPIDs, testBesidePIDs},
+		{"BesideCancel", containers.AbilityBeside, testBesideCancel},
+		{"BesideGone", containers.AbilityBeside, testBesideGone},
+		{"BesideSweep", containers.AbilityBeside, testBesideSweep},
+		{"BesideMany", containers.AbilityBeside, testBesideMany},
 	} {
 		if test.needs != "" && slices.Contains(o.Lacks, test.needs) {
 			continue // named above
@@ -259,23 +271,12 @@ func (s *suite) nothingLeft(t *testing.T) {
 			return nil
 		})
 	}
-	self := os.Getpid()
-	eventually(t, "processes of containers are left", func() []string {
-		var left []string
-		for _, pid := range processes() {
-			if pid == self {
-				continue
-			}
-			for _, file := range []string{"cmdline", "environ"} {
-				b, err := os.ReadFile(procFile(pid, file))
-				if err == nil && bytes.Contains(b, []byte("SUITE_MARK="+s.mark)) {
-					left = append(left, string(bytes.ReplaceAll(b[:min(len(b), 200)], []byte{0}, []byte{' '})))
-					break
-				}
-			}
+	eventually(t, "processes of containers are left", func() []string { return s.marked("SUITE_MARK=" + s.mark) })
+	if s.Left != nil {
+		if left := s.Left(s.owner); len(left) > 0 {
+			t.Errorf("sidecars are left: %s", left)
 		}
-		return left
-	})
+	}
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Error(err)
@@ -300,6 +301,25 @@ func (s *suite) nothingLeft(t *testing.T) {
 		})
 		return left
 	})
+}
+
+// marked finds processes by a part of their command line or environment.
+func (s *suite) marked(mark string) []string {
+	var left []string
+	self := os.Getpid()
+	for _, pid := range processes() {
+		if pid == self {
+			continue
+		}
+		for _, file := range []string{"cmdline", "environ"} {
+			b, err := os.ReadFile(procFile(pid, file))
+			if err == nil && bytes.Contains(b, []byte(mark)) {
+				left = append(left, string(bytes.ReplaceAll(b[:min(len(b), 200)], []byte{0}, []byte{' '})))
+				break
+			}
+		}
+	}
+	return left
 }
 
 // eventually gives the kernel a while to finish what was asked of it.
