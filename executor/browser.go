@@ -41,6 +41,10 @@ type (
 	BrowserView  = browser.View
 	BrowserDiff  = browser.Diff
 	BrowserSpec  = browser.Spec
+
+	BrowserVerdict    = browser.Verdict
+	BrowserStep       = browser.StepResult
+	BrowserComparison = browser.Comparison
 )
 
 // The verdicts of checks by a browser.

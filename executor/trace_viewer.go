@@ -11,7 +11,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -150,7 +149,7 @@ func unpackViewer(dir string, r io.Reader) error {
 		case h.Typeflag != tar.TypeReg || !filepath.IsLocal(h.Name):
 			return fmt.Errorf("the trace viewer has %.100q in it, which is no file", h.Name)
 		}
-		if err := writeInto(root, h.Name, t); err != nil {
+		if err := unpackFile(root, h.Name, t); err != nil {
 			return fmt.Errorf("cannot unpack the trace viewer: %w", err)
 		}
 	}
@@ -158,18 +157,6 @@ func unpackViewer(dir string, r io.Reader) error {
 		return fmt.Errorf("the trace viewer is not whole: %w", err)
 	}
 	return nil
-}
-
-func writeInto(root *os.Root, name string, r io.Reader) error {
-	if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
-		return err
-	}
-	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, r)
-	return errors.Join(err, f.Close())
 }
 
 // cutBuffer keeps the first left bytes and swallows the rest.

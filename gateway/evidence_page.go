@@ -37,6 +37,8 @@ type runPage struct {
 	Prompts                  []promptRow
 	Tests                    []testRow
 	Checks                   []checkRow
+	Browser                  []lookRow
+	BrowserNote              string
 	Steps                    []*stepRow
 	StepsNote                string
 	Files                    []*diffFile
@@ -109,6 +111,7 @@ func (c *call) runPage(r executor.Run, m *executor.Manifest) (*runPage, error) {
 			kept[f.Name] = true
 		}
 		c.showManifest(p, r, m)
+		c.showBrowser(p, r, m, kept)
 		if err := c.showDiff(p, r, m); err != nil {
 			return nil, err
 		}
@@ -344,7 +347,7 @@ func (c *call) showArtifacts(p *runPage, r executor.Run, m *executor.Manifest) {
 		if viewable(f.Type) {
 			row.View = c.viewLink(r, f.Name)
 		}
-		if strings.HasPrefix(showable(f.Type), "image/") && len(p.Shots) < pageShots {
+		if strings.HasPrefix(showable(f.Type), "image/") && !isLook(f.Name) && len(p.Shots) < pageShots {
 			p.Shots = append(p.Shots, row)
 		}
 		p.Artifacts = append(p.Artifacts, row)

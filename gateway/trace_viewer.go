@@ -41,9 +41,9 @@ const workerName = "sw.bundle.js"
 //go:embed pages/trace_guard.js
 var traceGuard []byte
 
-// traceLink is where a page finds the viewer with a trace in it: the link of the file is its parameter.
-func (c *call) traceLink(file string) string {
-	return c.prefix() + tracePath + "index.html?trace=" + url.QueryEscape(c.link(file))
+// traceLink is where a page finds the viewer with a trace in it: the file's link is its parameter.
+func (c *call) traceLink(link string) string {
+	return c.prefix() + tracePath + "index.html?trace=" + url.QueryEscape(link)
 }
 
 // traceFile serves one file of the viewer. They are the same for everybody and

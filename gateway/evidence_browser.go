@@ -1,0 +1,268 @@
+package gateway
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+)
+
+// What the page shows of checks by a browser at most; the evidence has the rest.
+const (
+	pageLooks  = 12 // checks
+	pageFaults = 5  // errors of the console, and of the network, a view
+	pageAria   = 400
+)
+
+type (
+	// lookRow is a check by a browser.
+	lookRow struct {
+		Name, Verdict, Class, Reason, Note, Log string
+		Views                                   []viewRow
+		Compare                                 *compareRow
+		Links                                   []pageLink
+	}
+	// viewRow is a check at one viewport.
+	viewRow struct {
+		Name, Size, Verdict, Class, Reason, Address, Title, Numbers string
+		Shot                                                        *shotRow
+		Faults                                                      []faultRow
+		More                                                        string // faults that are not shown
+		Steps                                                       []doneRow
+		StepsNote                                                   string
+		Open                                                        bool
+		Links                                                       []pageLink
+	}
+	// shotRow is a picture. Its box is known before it is loaded, so that the page does not jump.
+	shotRow struct {
+		Alt, View, File, Class string
+		Width, Height          int
+	}
+	faultRow   struct{ Kind, Text string }
+	doneRow    struct{ Mark, Class, Text, End, Error, View string }
+	compareRow struct {
+		Base, Verdict, Class, Reason, Note string
+		Views                              []changeRow
+	}
+	changeRow struct {
+		Viewport, Changed, Note string
+		Picture                 *shotRow
+		Aria                    []diffText
+		AriaNote                string
+	}
+)
+
+// showBrowser fills in the checks by a browser. kept are the files of the manifest: nothing
+// else is linked to, whatever a check says.
+func (c *call) showBrowser(p *runPage, r executor.Run, m *executor.Manifest, kept map[string]bool) {
+	link := func(name string, view bool) string {
+		switch full := browserFiles + name; {
+		case name == "" || !kept[full]:
+			return ""
+		case view:
+			return c.viewLink(r, full)
+		default:
+			return c.link(filePath(r, full))
+		}
+	}
+	for _, k := range m.Browser {
+		if len(p.Browser) == pageLooks {
+			p.BrowserNote = fmt.Sprintf("the first %d of %d; the bundle has all", pageLooks, len(m.Browser))
+			break
+		}
+		row := lookRow{Name: cleanCut(k.Name, 200), Verdict: verdictWord(k.Verdict), Class: verdictClass(k.Verdict), Reason: cleanCut(k.Reason, 1000), Log: cleanCut(k.Log, pageText)}
+		notes := []string{spanText(time.Duration(k.DurationMS) * time.Millisecond)}
+		if k.Spec != "" {
+			notes = append([]string{k.Spec}, notes...)
+		}
+		if k.Commit != "" {
+			notes = append(notes, "at "+k.Commit[:min(10, len(k.Commit))])
+			if k.Commit != string(m.Head) {
+				notes = append(notes, earlier)
+			}
+		}
+		if k.Browser != "" {
+			notes = append(notes, k.Browser)
+		}
+		if k.MemoryPeak > 0 {
+			notes = append(notes, bytesText(k.MemoryPeak)+" of memory")
+		}
+		row.Note = cleanCut(strings.Join(notes, " · "), 500)
+		for i, v := range k.Views {
+			if i == pageLooks {
+				break
+			}
+			view := c.viewRow(v, link)
+			if view.Reason == row.Reason {
+				view.Reason = "" // it stands above
+			}
+			row.Views = append(row.Views, view)
+		}
+		if k.Compare != nil {
+			row.Compare = compared(*k.Compare, k.Views, link)
+		}
+		p.Browser = append(p.Browser, row)
+	}
+}
+
+func (c *call) viewRow(v executor.BrowserView, link func(name string, view bool) string) viewRow {
+	row := viewRow{Name: cleanCut(v.Viewport.Name, 100), Size: fmt.Sprintf("%d × %d", v.Viewport.Width, v.Viewport.Height),
+		Verdict: verdictWord(v.Verdict), Class: verdictClass(v.Verdict), Reason: cleanCut(v.Reason, 1000), Address: cleanCut(v.FinalURL, 500), Title: cleanCut(v.Title, 200)}
+	if row.Address == "" {
+		row.Address = cleanCut(v.URL, 500)
+	}
+	if v.Viewport.Scale > 1 {
+		row.Size += fmt.Sprintf(" at %g×", v.Viewport.Scale)
+	}
+	numbers := []string{"no answer"}
+	if v.Status > 0 {
+		numbers[0] = fmt.Sprintf("HTTP %d", v.Status)
+	}
+	numbers = append(numbers, plural(v.Requests, "request"))
+	said := 0
+	for _, n := range v.Console.Counts {
+		said += n
+	}
+	numbers = append(numbers, plural(said, "console message"), plural(len(v.Network), "failed request"))
+	if v.Allowed > 0 {
+		numbers = append(numbers, fmt.Sprintf("%d allowed", v.Allowed))
+	}
+	numbers = append(numbers, spanText(time.Duration(v.DurationMS)*time.Millisecond))
+	row.Numbers = strings.Join(numbers, " · ")
+
+	var faults []faultRow
+	for _, t := range v.Console.PageErrors {
+		faults = append(faults, faultRow{"uncaught", cleanCut(t, 500)})
+	}
+	for _, t := range v.Console.Errors {
+		faults = append(faults, faultRow{"console", cleanCut(t, 500)})
+	}
+	for _, n := range v.Network {
+		what := n.Failure
+		if n.Status > 0 {
+			what = fmt.Sprint(n.Status)
+		}
+		faults = append(faults, faultRow{"network", cleanCut(n.Method+" "+n.URL+": "+what, 500)})
+	}
+	row.Faults = faults[:min(len(faults), 2*pageFaults)]
+	if more := len(faults) - len(row.Faults); more > 0 {
+		row.More = fmt.Sprintf("and %d more", more)
+	}
+	for _, s := range v.Steps {
+		row.Steps = append(row.Steps, doneStep(s, link))
+		row.Open = row.Open || !s.OK
+	}
+	if n := len(v.Steps); n > 0 {
+		row.StepsNote = plural(n, "step")
+	}
+	if file := link(v.Screenshot, false); file != "" {
+		row.Shot = &shotRow{Alt: row.Name + " picture of the page", File: file, View: link(v.Screenshot, true), Class: "wide", Width: v.Viewport.Width, Height: v.Viewport.Height}
+		if v.Viewport.Height > v.Viewport.Width {
+			row.Shot.Class = "tall"
+		}
+	}
+	if link(v.Trace, false) != "" {
+		row.Links = append(row.Links, pageLink{"open the trace", c.traceLink(link(v.Trace, false))})
+	}
+	for _, f := range []struct {
+		text, name string
+		view       bool
+	}{{"trace.zip", v.Trace, false}, {"HAR", v.HAR, false}, {"console", v.Console.File, true}, {"accessibility tree", v.Aria, true}, {"video", v.Video, true}, {"PDF", v.PDF, false}} {
+		if to := link(f.name, f.view); to != "" {
+			row.Links = append(row.Links, pageLink{f.text, to})
+		}
+	}
+	return row
+}
+
+// doneStep is a step in words: fill #new with "Write tests".
+func doneStep(s executor.BrowserStep, link func(name string, view bool) string) doneRow {
+	text := strings.ReplaceAll(s.Do, "_", " ")
+	for _, part := range []struct{ before, text string }{{" ", s.Target}, {" · ", s.Value}, {" in ", s.In}} {
+		if part.text != "" {
+			text += part.before + part.text
+		}
+	}
+	row := doneRow{Mark: "✓", Class: "good", Text: cleanCut(text, 300), End: spanText(time.Duration(s.MS) * time.Millisecond),
+		Error: cleanCut(s.Error, 1000), View: link(s.Screenshot, true)}
+	if !s.OK {
+		row.Mark, row.Class = "✗", "bad-text"
+	}
+	return row
+}
+
+// compared is what differs from the base.
+func compared(k executor.BrowserComparison, views []executor.BrowserView, link func(name string, view bool) string) *compareRow {
+	row := &compareRow{Base: cleanCut(k.Base, 200), Verdict: verdictWord(k.Verdict), Class: verdictClass(k.Verdict), Reason: cleanCut(k.Reason, 1000)}
+	if k.Commit != "" {
+		row.Base = strings.TrimPrefix(row.Base+" at "+k.Commit[:min(10, len(k.Commit))], " ")
+	}
+	if k.Cached {
+		row.Note = "from an earlier look"
+	}
+	for _, d := range k.Views {
+		change := changeRow{Viewport: cleanCut(d.Viewport, 100), Changed: "no pixel differs", Note: cleanCut(d.Note, 500)}
+		if d.Pixels > 0 {
+			change.Changed = percent(d.Changed) + " of the pixels differ"
+			if n := len(d.Boxes); n > 0 {
+				change.Changed += fmt.Sprintf(" in %s", plural(n, "place"))
+			}
+		}
+		if d.Note != "" {
+			change.Changed = ""
+		}
+		if file := link(d.Picture, false); file != "" {
+			change.Picture = &shotRow{Alt: "before, after, and what differs", File: file, View: link(d.Picture, true), Class: "triptych", Width: 3, Height: 1}
+			at := slices.IndexFunc(views, func(v executor.BrowserView) bool { return v.Viewport.Name == d.Viewport })
+			if at >= 0 {
+				scale := max(views[at].Viewport.Scale, 1)
+				change.Picture.Width = 3*int(float64(views[at].Viewport.Width)*scale) + 8 // two lines between the panels
+				change.Picture.Height = int(float64(views[at].Viewport.Height) * scale)
+				if views[at].Viewport.Height > views[at].Viewport.Width {
+					change.Picture.Class = "triptych small"
+				}
+			}
+		}
+		if d.Aria != "" {
+			change.AriaNote = "what assistive technology sees"
+			inHunk := false
+			for line := range strings.Lines(d.Aria) {
+				if len(change.Aria) == pageAria {
+					change.AriaNote += fmt.Sprintf(", its first %d lines", pageAria)
+					break
+				}
+				line = strings.TrimRight(line, "\r\n")
+				inHunk = inHunk || strings.HasPrefix(line, "@@")
+				change.Aria = append(change.Aria, diffText{diffClass(line, inHunk), cleanCut(line, diffLine)})
+			}
+		}
+		row.Views = append(row.Views, change)
+	}
+	return row
+}
+
+func verdictWord(v executor.BrowserVerdict) string {
+	switch v {
+	case executor.BrowserPass, executor.BrowserFail:
+		return string(v)
+	}
+	return string(executor.BrowserUnverified)
+}
+
+func verdictClass(v executor.BrowserVerdict) string {
+	switch v {
+	case executor.BrowserPass:
+		return "good"
+	case executor.BrowserFail:
+		return "bad"
+	}
+	return "warn"
+}
+
+// isLook tells the pictures that stand with their check.
+func isLook(name string) bool {
+	return strings.HasPrefix(name, browserFiles) && path.Ext(name) == ".png"
+}
