@@ -94,6 +94,8 @@ var expected = map[string]row{
 	"GET /evidence/{caller}/{run}/bundle.tar.gz":           {gateway.AccessSigned, "repo", "/evidence/NAME/bundle.tar.gz", ""},
 	"GET /evidence/{caller}/{run}/files/{name...}":         {gateway.AccessSigned, "repo", "/evidence/NAME/files/journal.jsonl", ""},
 	"GET /trace/{file...}":                                 {gateway.AccessPublic, "", "/trace/index.html", ""},
+	"GET /preview/{caller}/{port}/{$}":                     {gateway.AccessSigned, "repo", "/preview/run:subject/5173/", ""},
+	" /preview/{caller}/{port}/{pass}/{path...}":           {gateway.AccessPreview, "", "/preview/run:subject/5173/1.x/", ""},
 	"POST /hooks/deploy":                                   {gateway.AccessHook, "", "/hooks/deploy", `{"repo":"team/app","commit":"0000000000000000000000000000000000000000"}`},
 	"POST /api/tokens":                                     {gateway.AccessAdmin, "", "/api/tokens", `{"subject":"x","scopes":["read"]}`},
 	"POST /api/reindex":                                    {gateway.AccessAdmin, "", "/api/reindex", ""},
@@ -184,6 +186,12 @@ func TestAuthorisation(t *testing.T) {
 				token = r.token(t, g)
 			}
 			status, body := r.ask(t, k.local, token, route.Method, path, want.body)
+			if route.Access == gateway.AccessPreview {
+				if status != 403 {
+					t.Errorf("%s, %s: status %d, want 403: only a link leads there: %s", key, k.name, status, body)
+				}
+				continue
+			}
 			if route.Access == gateway.AccessHook {
 				// Nobody's token counts, only the sender's signature; 404 while no sender is configured.
 				if status != 401 && status != 404 {
@@ -236,7 +244,7 @@ func (r *rooms) tryLinks(t *testing.T, run executor.Run) {
 	own := r.token(t, gitd.Grant{Subject: "own", Repo: "team/app", Scopes: []string{"read"}})
 	for _, route := range r.Table() {
 		row := expected[route.Method+" "+route.Pattern]
-		if route.Access == gateway.AccessGit || route.Access == gateway.AccessPublic || route.Access == gateway.AccessHook {
+		if route.Access == gateway.AccessGit || route.Access == gateway.AccessPublic || route.Access == gateway.AccessHook || route.Access == gateway.AccessPreview {
 			continue
 		}
 		name := route.Method + " " + route.Pattern
@@ -258,6 +266,9 @@ func (r *rooms) tryLinks(t *testing.T, run executor.Run) {
 			{"a link by another key", with(forged.Sign(path)), "", 403},
 			{"a link to another path", strings.Replace(with(r.Links.Sign(path+"x")), path+"x", path, 1), "", 403},
 		} {
+			if k.status == 200 && strings.HasPrefix(path, "/preview/") {
+				k.status = 503 // the link leads to where it would be seen, but there is no container
+			}
 			status, body := r.ask(t, false, k.token, route.Method, k.path, row.body)
 			switch {
 			case route.Access == gateway.AccessSigned && status != k.status:

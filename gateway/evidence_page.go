@@ -48,7 +48,8 @@ type runPage struct {
 	Egress                   []egressRow
 	Clone, Fetch, Now, Until string
 	Links                    []pageLink
-	Reload                   int // seconds; 0: the run has ended
+	Ports                    []pageLink // to what listens in its container
+	Reload                   int        // seconds; 0: the run has ended
 }
 
 type (
@@ -130,6 +131,7 @@ func (c *call) runPage(r executor.Run, m *executor.Manifest) (*runPage, error) {
 	if m == nil {
 		p.Reload = pageReload
 		p.Doing = c.doing(r)
+		p.Ports = c.portLinks(r)
 	}
 	p.Facts = c.facts(r, m, policy)
 	c.showWays(p, r, m)

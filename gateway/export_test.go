@@ -1,7 +1,10 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
+	"net"
+	"net/http"
 	"slices"
 	"time"
 
@@ -41,4 +44,33 @@ func ToolSchemas() map[string]json.RawMessage {
 		schemas[t.Name] = t.Schema
 	}
 	return schemas
+}
+
+// DialInside has previews dial otherwise than into containers.
+func DialInside(s *Server, dial func(ctx context.Context, network, address string) (net.Conn, error)) {
+	s.setUp()
+	s.inside.DialContext = dial
+}
+
+// PreviewPass is what opens a preview once its link was followed.
+func PreviewPass(l *Links, c executor.Caller, port int, until time.Time) string {
+	return l.pass(c, port, until)
+}
+
+// CheckPreviewPass says whether a pass opens a preview.
+func CheckPreviewPass(l *Links, c executor.Caller, port int, pass string) error {
+	_, err := l.checkPass(c, port, pass)
+	return err
+}
+
+// PreviewLabel is a preview's name in DNS.
+var PreviewLabel = previewLabel
+
+// PreviewAnswer is what becomes of an application's headers.
+func PreviewAnswer(h http.Header, own bool) {
+	if own {
+		ownHosted{"https://p5173-run-x.preview.example.org", "__Host-ramus-preview"}.answer(h, "localhost:5173")
+		return
+	}
+	sandboxed{base: "/preview/run:x/5173/pass"}.answer(h, "localhost:5173")
 }

@@ -23,10 +23,10 @@ func (s *Server) openAPI() []byte {
 	schemas := object{}
 	paths := map[string]object{}
 	for _, route := range s.routes() {
-		if route.Access == AccessGit {
+		if route.Access == AccessGit || route.Access == AccessPreview {
 			continue // git's own protocol
 		}
-		path := strings.ReplaceAll(route.Pattern, "...}", "}")
+		path := strings.NewReplacer("...}", "}", "{$}", "").Replace(route.Pattern)
 		if paths[path] == nil {
 			paths[path] = object{}
 		}

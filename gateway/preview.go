@@ -127,9 +127,33 @@ func Splice(a, b io.ReadWriteCloser) {
 	<-done
 }
 
+// maxPortLinks is how many ports a run's page leads to.
+const maxPortLinks = 16
+
+// portLinks leads from the page of a run that goes on to what listens in its container.
+func (c *call) portLinks(r executor.Run) []pageLink {
+	if c.Links == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.R.Context(), portsWithin)
+	defer cancel()
+	open, err := c.Executor.Ports(ctx, r.Caller)
+	if err != nil {
+		return nil // it has no container yet, or one that is busy; the next look tells
+	}
+	var list []pageLink
+	for _, port := range open[:min(len(open), maxPortLinks)] {
+		list = append(list, pageLink{strconv.Itoa(port), c.link(previewPath(r.Caller, port))})
+	}
+	return list
+}
+
+// portsWithin is how long a page waits to be told what listens.
+const portsWithin = time.Second
+
 // openPorts are the ports that something listens at, as far as that is known, for people.
 func (c *call) openPorts(caller executor.Caller) string {
-	ctx, cancel := context.WithTimeout(c.R.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(c.R.Context(), 5*portsWithin)
 	defer cancel()
 	open, err := c.Executor.Ports(ctx, caller)
 	switch {

@@ -292,12 +292,14 @@ func (c *call) admit(route Route, fixed *Who) error {
 		c.Who = *fixed
 		return nil
 	}
-	if route.Access == AccessGit {
+	if route.Access == AccessGit || route.Access == AccessPreview {
 		return nil
 	}
 	unsigned := errLinkUnsigned
 	if route.Access == AccessSigned && c.Links != nil {
-		if c.Until, unsigned = c.Links.check(c.R); unsigned == nil {
+		var until time.Time
+		if until, unsigned = c.Links.check(c.R); unsigned == nil {
+			c.Until = until
 			return nil
 		}
 	}

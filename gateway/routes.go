@@ -144,6 +144,12 @@ func (s *Server) apiRoutes() []Route {
 		{Method: "GET", Pattern: "/evidence/{caller}/{run}/files/{name...}", Access: AccessSigned, Summary: "One file of a run's evidence, by its name in the manifest; view=1 shows text, pictures and films in a page",
 			Query: fileQuery{}, Media: mediaBytes, Handle: (*call).evidenceFile},
 
+		// Previews, for people: by a signed link, which leads to where the second row, or a host of its own, shows it.
+		{Method: "GET", Pattern: "/preview/{caller}/{port}/{$}", Access: AccessSigned, Summary: "What listens at a port of a caller's container: leads to its own origin",
+			Query: signedQuery{}, Media: mediaHTML, Handle: (*call).openPreview},
+		{Pattern: "/preview/{caller}/{port}/{pass}/{path...}", Access: AccessPreview, Summary: "What listens at a port of a caller's container, where previews have no origin of their own",
+			Media: mediaHTML, Body: -1, Handle: (*call).pathPreview},
+
 		// Messages that are signed by who sends them.
 		{Method: "POST", Pattern: "/hooks/deploy", Access: AccessHook, Summary: "Hear of a deploy: the base follows to its commit",
 			Request: executor.Deploy{}, Response: Deployed{}, Body: deployBody, Handle: (*call).deployHook},

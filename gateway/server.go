@@ -40,6 +40,8 @@ type Server struct {
 	URL string
 	// Links signs and checks links to evidence; nil: it takes a token.
 	Links *Links
+	// Preview gives each preview an origin of its own; nil: they are shown below a path of this one, sandboxed.
+	Preview *PreviewOrigin
 	// DeploySecret is what messages to /hooks/deploy are signed with; empty: none are taken.
 	DeploySecret string
 	// CORS lists origins whose pages may call the API ("https://app.example.org";
@@ -51,7 +53,7 @@ type Server struct {
 	// Heartbeat is how often a silent stream shows that it is alive; default 15 s.
 	Heartbeat time.Duration
 	// Secrets are removed from all answers but those of the Git server, whose
-	// objects would be others then, and from files that were cleaned when they were stored. nil: there are none.
+	// objects would be others then, of previews, which are the containers' own, and from files that were cleaned when they were stored. nil: there are none.
 	Secrets *redact.Secrets
 	// Log hears of requests: refused ones at Info, faults at Error, all others
 	// at Debug. nil discards.
@@ -62,8 +64,10 @@ type Server struct {
 	once     sync.Once
 	metrics  *metrics
 	streams  *streams
-	previews *streams      // connections to ports of containers
-	heard    chan struct{} // a place for each webhook of GitHub's that is being read
+	previews *streams // connections to ports of containers
+	codes    codes
+	inside   *http.Transport // to what listens in containers
+	heard    chan struct{}   // a place for each webhook of GitHub's that is being read
 	mcpFront *mcpFront
 	git      http.Handler // the Git server, which asks for grants
 	openGit  http.Handler // and the same for the unix socket, which needs none
@@ -102,6 +106,7 @@ func (s *Server) setUpAlone() {
 	s.heard = make(chan struct{}, maxHeard)
 	s.streams = &streams{max: s.Streams, by: map[string]int{}}
 	s.previews = &streams{max: maxPreviews, by: map[string]int{}}
+	s.inside = s.insideContainers()
 	s.mcpFront = newMCPFront(s.mcpServer, s.Now)
 	s.spec = s.openAPI()
 }
@@ -109,7 +114,7 @@ func (s *Server) setUpAlone() {
 // Handler serves the API and the Git server to callers that show a grant.
 func (s *Server) Handler() http.Handler {
 	s.setUp()
-	return s.cors(s.mux(s.routes(), nil))
+	return s.byHost(s.cors(s.mux(s.routes(), nil)))
 }
 
 // LocalHandler serves the same to whoever can open the unix socket, as an
@@ -126,13 +131,14 @@ func (s *Server) Drain() {
 	s.setUp()
 	s.drain()
 	s.mcpFront.close()
+	s.inside.CloseIdleConnections()
 }
 
 // mux makes the handler of a table. It panics on a row without access class:
 // that is a fault of the program which a test finds, never a state to serve in.
 func (s *Server) mux(routes []Route, fixed *Who) http.Handler {
 	m := http.NewServeMux()
-	classes := []Access{AccessPublic, AccessMetrics, AccessRead, AccessWrite, AccessAdmin, AccessSigned, AccessGit, AccessHook}
+	classes := []Access{AccessPublic, AccessMetrics, AccessRead, AccessWrite, AccessAdmin, AccessSigned, AccessPreview, AccessGit, AccessHook}
 	for _, route := range routes {
 		if !slices.Contains(classes, route.Access) {
 			panic(fmt.Sprintf("route %s %s has no access class", route.Method, route.Pattern))
@@ -165,7 +171,7 @@ func (c *call) fallback() error {
 func (s *Server) methods(path string) []string {
 	var found []string
 	for _, route := range s.routes() {
-		if route.Access != AccessGit && matches(route.Pattern, path) && !slices.Contains(found, route.Method) {
+		if route.Access != AccessGit && route.Access != AccessPreview && matches(route.Pattern, path) && !slices.Contains(found, route.Method) {
 			found = append(found, route.Method)
 		}
 	}

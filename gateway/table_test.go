@@ -44,7 +44,7 @@ func TestEveryRouteIsReachableByItsPattern(t *testing.T) {
 		if method == "" {
 			method = "GET"
 		}
-		path := wildcard.ReplaceAllString(route.Pattern, "team%2Fa:b")
+		path := strings.TrimSuffix(wildcard.ReplaceAllString(route.Pattern, "team%2Fa:b"), "{$}")
 		hit = ""
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(method, path, nil))
 		if want := route.Method + " " + route.Pattern; hit != want {
@@ -111,10 +111,10 @@ func TestOpenAPIDescribesEveryRoute(t *testing.T) {
 	}
 	ids := map[string]bool{}
 	for _, route := range s.routes() {
-		if route.Access == AccessGit {
+		if route.Access == AccessGit || route.Access == AccessPreview {
 			continue
 		}
-		op, ok := doc.Paths[strings.ReplaceAll(route.Pattern, "...}", "}")][strings.ToLower(route.Method)]
+		op, ok := doc.Paths[strings.NewReplacer("...}", "}", "{$}", "").Replace(route.Pattern)][strings.ToLower(route.Method)]
 		if !ok {
 			t.Errorf("%s %s is not described", route.Method, route.Pattern)
 			continue

@@ -22,6 +22,9 @@ const (
 	// AccessSigned: a link that was signed for the path, see [Links], or the
 	// scope of AccessRead for the repository.
 	AccessSigned Access = "signed"
+	// AccessPreview: the handler checks what a signed link led to: a cookie of a
+	// host that is all the application's, or a part of the path. Who has a token is nobody here.
+	AccessPreview Access = "preview"
 	// AccessGit: the Git server checks the grant itself, ref by ref.
 	AccessGit Access = "git"
 	// AccessHook: the handler checks the sender's signature over the raw body
@@ -58,7 +61,7 @@ func (w Who) Admin() bool { return w.has("admin") && w.Repo == "*" }
 // May tells whether the caller is let in to routes of class a.
 func (w Who) May(a Access) bool {
 	switch a {
-	case AccessPublic, AccessGit, AccessHook:
+	case AccessPublic, AccessGit, AccessHook, AccessPreview:
 		return true
 	case AccessMetrics:
 		return w.has("metrics") && w.Repo == "*" || w.Admin()
