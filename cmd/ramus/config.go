@@ -45,6 +45,7 @@ type Config struct {
 	Secrets        []string               `yaml:"secrets"`
 	Sandbox        SandboxConfig          `yaml:"sandbox"`
 	Browser        BrowserConfig          `yaml:"browser"`
+	Preview        PreviewConfig          `yaml:"preview"`
 	AuthorizedKeys string                 `yaml:"authorized_keys"`
 	Git            GitConfig              `yaml:"git"`
 	LLM            LLMConfig              `yaml:"llm"`
@@ -89,6 +90,11 @@ type BrowserConfig struct {
 	PIDs    int64    `yaml:"pids"`
 	Timeout Duration `yaml:"timeout"`
 	AtOnce  int      `yaml:"at_once"`
+}
+
+// PreviewConfig is how people see what listens in containers.
+type PreviewConfig struct {
+	URL string `yaml:"url"`
 }
 
 // GitConfig is of the Git server.

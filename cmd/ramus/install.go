@@ -178,6 +178,10 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		i.chat.Links = links
 	}
 	i.engineer.Links = links
+	preview, err := newPreview(c)
+	if err != nil {
+		return nil, err
+	}
 	if err := secret.keys(keys); err != nil {
 		return nil, err
 	}
@@ -221,7 +225,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	i.gateway = &gateway.Server{
 		Executor: x, Git: git, Version: buildVersion(), Engine: engine.Name(), URL: c.URL, CORS: c.CORS, Streams: c.Streams,
 		DeploySecret: deploySecret, GitHubSecret: i.hub.secret, GitHub: i.hub.client, SignIn: i.hub.signIn, Secrets: set,
-		Log: log, Chat: i.chat, Links: links,
+		Log: log, Chat: i.chat, Links: links, Preview: preview,
 	}
 	return i, nil
 }

@@ -1,0 +1,19 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/ramus-dev/ramus/gateway"
+)
+
+// newPreview is where previews have origins of their own; nil: they have none.
+func newPreview(c Config) (*gateway.PreviewOrigin, error) {
+	if c.Preview.URL == "" {
+		return nil, nil
+	}
+	o, err := gateway.ParsePreviewOrigin(c.Preview.URL, c.URL)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use preview.url: %w", err)
+	}
+	return o, nil
+}
