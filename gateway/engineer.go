@@ -59,6 +59,13 @@ type Engineer struct {
 	Repairs int
 	// DeleteBranch deletes the branch at GitHub when its pull request was merged.
 	DeleteBranch bool
+	// Evidence is how pictures of pages get to GitHub; default [EvidenceLinks].
+	Evidence Evidence
+	// DeleteEvidence deletes the branch with the pictures at GitHub when the pull request was merged:
+	// what shows them there goes blank.
+	DeleteEvidence bool
+	// Web is where GitHub's pages are; default https://github.com.
+	Web string
 	// Gather is how long comments may go on arriving before they are worked on together;
 	// default 2 s.
 	Gather time.Duration
@@ -208,6 +215,12 @@ func (e *Engineer) fill() {
 	}
 	if e.Repairs == 0 {
 		e.Repairs = 3
+	}
+	if e.Evidence == "" {
+		e.Evidence = EvidenceLinks
+	}
+	if e.Web == "" {
+		e.Web = "https://github.com"
 	}
 	if e.Gather <= 0 {
 		e.Gather = 2 * time.Second

@@ -72,6 +72,8 @@ type work struct {
 	Error     string    `json:"error,omitempty"`
 	Head      gitd.Hash `json:"head,omitempty"`
 	Published gitd.Hash `json:"published,omitempty"` // the branch, once others can see it
+	// Evidence is the commit with its pictures, once that can be seen at GitHub, too; see [EvidenceBranch].
+	Evidence gitd.Hash `json:"evidence,omitempty"`
 }
 
 // id is the id of its run.
@@ -185,6 +187,10 @@ func (h *history) add(e executor.Event) error {
 		case workPublished:
 			if n := len(h.works); n > 0 {
 				h.works[n-1].Published = e.Commit
+				var w work
+				if len(e.Data) > 0 && json.Unmarshal(e.Data, &w) == nil {
+					h.works[n-1].Evidence = w.Evidence
+				}
 			}
 			h.pushed, h.retried = e.Commit, false
 		case workRetried:
@@ -259,6 +265,16 @@ func (h history) said(keys []string) (list []item) {
 		}
 	}
 	return list
+}
+
+// evidence is the last commit with pictures.
+func (h history) evidence() gitd.Hash {
+	for _, w := range slices.Backward(h.works) {
+		if w.Evidence != "" {
+			return w.Evidence
+		}
+	}
+	return ""
 }
 
 // repairs is how many works in a row were for checks alone.

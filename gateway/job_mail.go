@@ -160,7 +160,7 @@ func (j *job) postGitHub(ctx context.Context, t Task, past history, m message) (
 		if t.Ended() { // cancelled, while GitHub was down
 			return "", nil, nil, fmt.Errorf("%w: the task has ended", github.ErrRefused)
 		}
-		return j.openPull(ctx, t, name)
+		return j.openPull(ctx, t, past, name)
 	case mailLabels:
 		return "", nil, nil, j.GitHub.AddLabels(ctx, name, t.PRNumber, j.Labels)
 	case mailBody:
@@ -168,7 +168,11 @@ func (j *job) postGitHub(ctx context.Context, t Task, past history, m message) (
 		if err != nil {
 			return "", nil, nil, err
 		}
-		_, body := RenderPull(t, work, j.link())
+		links, err := j.pullLinks(ctx, t, past, name)
+		if err != nil {
+			return "", nil, nil, err
+		}
+		_, body := RenderPull(t, work, links)
 		p, err := j.GitHub.EditPull(ctx, name, t.PRNumber, "", body)
 		return p.URL, nil, nil, err
 	case mailReply:
@@ -184,7 +188,11 @@ func (j *job) postGitHub(ctx context.Context, t Task, past history, m message) (
 		if c := said[0].Comment; c != nil {
 			to = *c
 		}
-		body := RenderReply(t, to, manifest, j.link())
+		links, err := j.pullLinks(ctx, t, past, name)
+		if err != nil {
+			return "", nil, nil, err
+		}
+		body := RenderReply(t, to, manifest, links)
 		var c github.Comment
 		if to.ID != 0 {
 			c, err = j.GitHub.Reply(ctx, name, t.PRNumber, to, body, m.Key)
@@ -203,18 +211,22 @@ func (j *job) postGitHub(ctx context.Context, t Task, past history, m message) (
 		c, err := j.GitHub.Say(ctx, name, t.PRNumber, text, m.Key)
 		return c.URL, nil, nil, err
 	case mailUnbranch:
-		return "", nil, nil, j.GitHub.DeleteBranch(ctx, name, t.Branch)
+		return "", nil, nil, j.GitHub.DeleteBranch(ctx, name, first(m.Text, t.Branch))
 	}
 	return "", nil, nil, fmt.Errorf("%w: an unknown kind of message, %q", github.ErrRefused, m.Kind)
 }
 
 // openPull opens the task's pull request, or finds it.
-func (j *job) openPull(ctx context.Context, t Task, name github.Name) (where string, change func(*Task), more []executor.Event, err error) {
+func (j *job) openPull(ctx context.Context, t Task, past history, name github.Name) (where string, change func(*Task), more []executor.Event, err error) {
 	work, err := j.manifests(ctx, t)
 	if err != nil {
 		return "", nil, nil, err
 	}
-	title, body := RenderPull(t, work, j.link())
+	links, err := j.pullLinks(ctx, t, past, name)
+	if err != nil {
+		return "", nil, nil, err
+	}
+	title, body := RenderPull(t, work, links)
 	p, err := j.GitHub.CreatePull(ctx, name, github.NewPull{Head: t.Branch, Base: j.upstreamBase(t), Title: title, Body: body, Draft: j.Draft})
 	if err != nil {
 		return "", nil, nil, err
@@ -258,14 +270,6 @@ func (j *job) manifests(ctx context.Context, t Task) (list []executor.Manifest, 
 		list = append(list, m)
 	}
 	return list, nil
-}
-
-// link makes links to pages of runs, by their names; nil: there are none.
-func (j *job) link() func(run string) string {
-	if j.Links == nil {
-		return nil
-	}
-	return j.Links.Named
 }
 
 // reviewers are who said what a piece of work was for, by a review or on a line.

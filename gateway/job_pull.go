@@ -220,6 +220,11 @@ func (j *job) merged(ctx context.Context, t Task) error {
 	if j.DeleteBranch {
 		events = append(events, j.toGitHub("unbranch", message{Kind: mailUnbranch})...)
 	}
+	if _, past, err := j.now(ctx); err != nil {
+		return err
+	} else if j.DeleteEvidence && past.evidence() != "" {
+		events = append(events, j.toGitHub("unbranch-evidence", message{Kind: mailUnbranch, Text: evidenceBranch(t)})...)
+	}
 	return j.amend(ctx, func(t *Task) { t.Status, t.Error = executor.StateComplete, "" }, events...)
 }
 
@@ -287,6 +292,13 @@ func (j *job) publish(ctx context.Context, w work) error {
 			return j.fail(ctx, executor.ReasonBadInput, err.Error())
 		}
 		return err
+	}
+	pictured, err := j.keepEvidence(ctx, t, past, w, repo, up)
+	if err != nil {
+		return err
+	}
+	if pictured != "" {
+		published.Data = encode(work{N: w.N, Evidence: pictured})
 	}
 	events := []executor.Event{published}
 	if t.PRNumber == 0 {

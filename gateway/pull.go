@@ -17,12 +17,12 @@ import (
 const titleMax = 72
 
 // RenderPull is title and body of a pull request, from the manifests of the task's work, oldest
-// first: what was asked, what changed, commands and test results, screenshots,
-// links to evidence, what is unverified. link makes a link to a run's page; nil: there are none.
+// first: what was asked, what changed, commands and test results, how pages looked, screenshots,
+// links to evidence, what is unverified.
 // Nothing of it is an agent's claim. A title has at most 72 characters, a body 60,000.
-func RenderPull(t Task, work []executor.Manifest, link func(run string) string) (title, body string) {
-	p := pullBody{task: t, work: work, link: link}
-	parts := []string{p.asked(), p.changed(), p.checked(), p.unverified(), p.commands(), p.screenshots(), p.runs()}
+func RenderPull(t Task, work []executor.Manifest, links PullLinks) (title, body string) {
+	p := pullBody{task: t, work: work, links: links}
+	parts := []string{p.asked(), p.changed(), p.checked(), p.looked(), p.unverified(), p.commands(), p.screenshots(), p.runs()}
 	body = join("\n\n", parts...)
 	// Each part is held within its own bounds; together they are below the limit, and
 	// this is for the day when somebody changes one.
@@ -56,11 +56,19 @@ func pullTitle(t Task) string {
 	return cut("Task "+oneLine(t.ID, titleMax), titleMax)
 }
 
+// PullLinks is where the evidence of runs can be seen from a pull request; nil functions, and empty
+// addresses, are of what cannot.
+type PullLinks struct {
+	Page        func(run string) string       // of a run
+	File, Trace func(run, name string) string // of a file of a run, and of a recording in the viewer
+	Picture     func(run, name string) string // of a picture that is shown where it stands
+}
+
 // pullBody is what the parts of a body are made from.
 type pullBody struct {
-	task Task
-	work []executor.Manifest
-	link func(run string) string
+	task  Task
+	work  []executor.Manifest
+	links PullLinks
 }
 
 // last is the manifest that speaks for what stands now: the newest, or one before it
@@ -103,7 +111,7 @@ func (p pullBody) changed() string {
 	}
 	s += "\n\n" + mdList(min(len(list), shown), shown, 6000, func(i int) string { return mdChange(list[i]) })
 	if more := list[min(len(list), shown):]; len(more) > 0 {
-		s += "\n\n" + mdDetails(plural(len(more), "more file"), mdList(len(more), 200, 8000, func(i int) string { return mdChange(more[i]) }))
+		s += "\n\n" + mdDetails(plural(len(more), "more file"), mdList(len(more), 200, 6000, func(i int) string { return mdChange(more[i]) }))
 	}
 	return s
 }
@@ -220,14 +228,15 @@ func (p pullBody) screenshots() string {
 	for _, m := range slices.Backward(p.work) {
 		var shots []executor.ManifestFile
 		for _, f := range m.Files {
-			if strings.HasPrefix(f.Name, "artifacts/") && showable(f.Type) != "" {
+			browser := len(m.Browser) > 0 && strings.HasPrefix(f.Name, browserFiles) // shown elsewhere
+			if strings.HasPrefix(f.Name, "artifacts/") && showable(f.Type) != "" && !browser {
 				shots = append(shots, f)
 			}
 		}
 		if len(shots) == 0 {
 			continue
 		}
-		s := "## Screenshots\n\n" + mdList(len(shots), 20, 3000, func(i int) string {
+		s := "## Screenshots\n\n" + mdList(len(shots), 20, 2000, func(i int) string {
 			return mdCode(strings.TrimPrefix(shots[i].Name, "artifacts/"), 200) + " (" + bytesText(shots[i].Size) + ")"
 		})
 		if page := p.page(m.Run, "the run's page"); page != "" {
@@ -240,10 +249,10 @@ func (p pullBody) screenshots() string {
 
 // page is a link to a run's page; empty where there is none.
 func (p pullBody) page(run, label string) string {
-	if p.link == nil {
+	if p.links.Page == nil {
 		return ""
 	}
-	if l := mdLink(p.link(run), label); strings.HasPrefix(l, "[") {
+	if l := mdLink(p.links.Page(run), label); strings.HasPrefix(l, "[") {
 		return l
 	}
 	return ""
@@ -258,7 +267,7 @@ func (p pullBody) commands() string {
 		return ""
 	}
 	slices.Reverse(list) // what is cut is the oldest
-	return mdDetails("Commands ("+strconv.Itoa(len(list))+", the last one first)", mdTable([]string{"command", "result", "took"}, len(list), 60, 10_000, func(i int) []string {
+	return mdDetails("Commands ("+strconv.Itoa(len(list))+", the last one first)", mdTable([]string{"command", "result", "took"}, len(list), 60, 7000, func(i int) []string {
 		c := list[i]
 		first, _, more := strings.Cut(strings.TrimSpace(c.Command), "\n")
 		line := mdCell(cmp.Or(first, c.Step), 200)
@@ -299,7 +308,7 @@ func (p pullBody) runs() string {
 	}
 	newest := slices.Clone(p.work)
 	slices.Reverse(newest)
-	s := "## Evidence\n\n" + mdList(len(newest), 20, 8000, func(i int) string {
+	s := "## Evidence\n\n" + mdList(len(newest), 20, 7000, func(i int) string {
 		m := &newest[i]
 		head, _ := headline(m)
 		line := mdText(head, 100)
@@ -333,8 +342,8 @@ func (p pullBody) runs() string {
 
 // RenderReply answers one comment, or in the conversation when c is zero, from the manifest of the
 // work that addressed it: the commit, what changed, how the checks ended.
-func RenderReply(t Task, c github.Comment, work executor.Manifest, link func(run string) string) string {
-	p := pullBody{task: t, work: []executor.Manifest{work}, link: link}
+func RenderReply(t Task, c github.Comment, work executor.Manifest, links PullLinks) string {
+	p := pullBody{task: t, work: []executor.Manifest{work}, links: links}
 	m := &p.work[0]
 	head := ""
 	switch {
@@ -365,7 +374,7 @@ func RenderReply(t Task, c github.Comment, work executor.Manifest, link func(run
 	if list := unchecked(m); len(list) > 0 && m.State != executor.StateFailed {
 		missing = mdDetails("Not verified", mdList(len(list), 10, 2000, func(i int) string { return mdText(list[i], 300) }))
 	}
-	return join("\n\n", head, files, mdText(what, 300), checkTable(m), missing, p.page(m.Run, "Run's page")) + "\n"
+	return join("\n\n", head, files, mdText(what, 300), checkTable(m), p.lookTable(m, m.Head), mdDetails("Pictures", p.lookPictures(m)), missing, p.page(m.Run, "Run's page")) + "\n"
 }
 
 // mdHash is a commit in a form that GitHub makes a link of.

@@ -21,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
 // markdown reads a text as GitHub does, HTML included.
@@ -62,10 +63,10 @@ var (
 	issue       = regexp.MustCompile(`(?i)#\d|\bgh-\d`)
 	closes      = regexp.MustCompile(`(?i)\b(close[sd]?|fix(es|ed)?|resolve[sd]?):?\s+(#\d|gh-\d|[\w.-]+/[\w.-]+#\d|https?://)`)
 	skips       = regexp.MustCompile(`(?i)\[(skip|no|ci|actions)[ -]?(ci|skip|actions|checks)?\]`)
-	headings    = []string{"What was asked", "What changed", "Checks", "Not verified", "Screenshots", "Evidence"}
-	summaries   = regexp.MustCompile(`^(Context that was given|\d+ more files?|Commands \(\d+, the last one first\)|Not verified)$`)
+	headings    = []string{"What was asked", "What changed", "Checks", "Browser", "Not verified", "Screenshots", "Evidence"}
+	summaries   = regexp.MustCompile(`^(Context that was given|\d+ more files?|Commands \(\d+, the last one first\)|Not verified|Pictures)$`)
 	pullMarkups = []atom.Atom{atom.Html, atom.Head, atom.Body, atom.H2, atom.H3, atom.P, atom.Br, atom.Blockquote, atom.Ul, atom.Li, atom.Table, atom.Thead,
-		atom.Tbody, atom.Tr, atom.Th, atom.Td, atom.Code, atom.Pre, atom.Details, atom.Summary, atom.A, atom.Strong}
+		atom.Tbody, atom.Tr, atom.Th, atom.Td, atom.Code, atom.Pre, atom.Details, atom.Summary, atom.A, atom.Strong, atom.Img}
 )
 
 // harmless checks what is posted to GitHub: nothing of strangers is markup, a link, a
@@ -119,7 +120,11 @@ func harmless(t *testing.T, body string) {
 				if n.DataAtom == atom.Code && a.Val == "language-text" {
 					continue
 				}
-				if n.DataAtom != atom.A || a.Key != "href" || err != nil || u.Host != "ramus.example" {
+				if n.DataAtom == atom.Img && a.Key == "alt" {
+					continue // it is text
+				}
+				shows := n.DataAtom == atom.A && a.Key == "href" || n.DataAtom == atom.Img && a.Key == "src"
+				if !shows || err != nil || u.Host != "ramus.example" {
 					fail("<%s %s=%q>", n.Data, a.Key, a.Val)
 				}
 			}
@@ -151,6 +156,43 @@ func pageAt(run string) string {
 	return "https://ramus.example/evidence/" + run + "?expires=1772999999&signature=c2ln_bmF0"
 }
 
+func fileAt(run, name string) string { return pageAt(run + "/files/" + name) }
+
+var (
+	pagesAt = PullLinks{Page: pageAt}
+	allAt   = PullLinks{Page: pageAt, File: fileAt, Trace: fileAt, Picture: fileAt}
+)
+
+// TestRenderLooks says how pages looked, and shows pictures where these can be seen.
+func TestRenderLooks(t *testing.T) {
+	first, second := someLooks(), done()
+	first.Run = "conv:7c1d0a4be2f3/work-1"
+	second.Run, second.Start, second.Head = "conv:7c1d0a4be2f3/work-2", first.Head, "c3"
+	m := executor.Manifest{Run: "conv:7c1d0a4be2f3/work-1", State: executor.StateComplete, Verdict: executor.VerdictFailed, Head: "b2"}
+	looks(&m, "dead")
+	m.Browser[0].Verdict, m.Browser[0].Reason = browser.Fail, "nothing listens at port 5173, see @ann | #1"
+	for name, x := range map[string]struct {
+		work  []executor.Manifest
+		links PullLinks
+	}{
+		"pictures": {[]executor.Manifest{first}, allAt},
+		"links":    {[]executor.Manifest{first, second}, PullLinks{Page: pageAt, File: fileAt, Trace: fileAt}},
+		"words":    {[]executor.Manifest{first}, PullLinks{}},
+		"dead":     {[]executor.Manifest{m}, allAt},
+	} {
+		_, body := RenderPull(Task{ID: "x", Description: "Look"}, x.work, x.links)
+		harmless(t, body)
+		_, part, _ := strings.Cut(body, "## Browser\n\n")
+		part, _, _ = strings.Cut(part, "\n## ")
+		part, _, _ = strings.Cut(part, "\n### ")
+		part, _, _ = strings.Cut(part, "\n<details>")
+		golden(t, "pull-browser-"+name+".md", part)
+	}
+	text := RenderReply(someTask(), github.Comment{}, first, allAt)
+	harmless(t, text)
+	golden(t, "reply-browser.md", text)
+}
+
 func TestRenderPull(t *testing.T) {
 	first := done()
 	first.Run, first.Head = "conv:7c1d0a4be2f3/01k9aaa", "b2"
@@ -162,12 +204,12 @@ func TestRenderPull(t *testing.T) {
 	second.Commands[0].Command = "grep -c 'a|b' x_y_z.go\nsecond line"
 	nothing := executor.Manifest{Run: "conv:7c1d0a4be2f3/01k9ccc", State: executor.StateComplete, Verdict: executor.VerdictNone, Start: second.Head, Head: second.Head, Base: "main"}
 	for name, work := range map[string][]executor.Manifest{"one": {first}, "several": {first, second, nothing}, "none": nil} {
-		title, body := RenderPull(someTask(), work, pageAt)
+		title, body := RenderPull(someTask(), work, pagesAt)
 		harmlessTitle(t, title)
 		harmless(t, body)
 		golden(t, "pull-"+name+".md", title+"\n\n"+body)
 	}
-	_, body := RenderPull(Task{ID: "x"}, []executor.Manifest{first}, nil)
+	_, body := RenderPull(Task{ID: "x"}, []executor.Manifest{first}, PullLinks{})
 	harmless(t, body)
 	if strings.Contains(body, "](") {
 		t.Error("there is a link", body)
@@ -203,10 +245,10 @@ func TestRenderReply(t *testing.T) {
 	failed.State, failed.Reason, failed.Error, failed.Verdict = executor.StateFailed, executor.ReasonTimedOut, "the run's time is up, @ann", executor.VerdictFailed
 	nothing := executor.Manifest{Run: runs, State: executor.StateComplete, Verdict: executor.VerdictNone}
 	for name, text := range map[string]string{
-		"comment":      RenderReply(someTask(), comment, m, pageAt),
-		"conversation": RenderReply(someTask(), github.Comment{}, m, pageAt),
-		"failed":       RenderReply(someTask(), comment, failed, pageAt),
-		"nothing":      RenderReply(someTask(), comment, nothing, nil),
+		"comment":      RenderReply(someTask(), comment, m, pagesAt),
+		"conversation": RenderReply(someTask(), github.Comment{}, m, pagesAt),
+		"failed":       RenderReply(someTask(), comment, failed, pagesAt),
+		"nothing":      RenderReply(someTask(), comment, nothing, PullLinks{}),
 	} {
 		harmless(t, text)
 		golden(t, "reply-"+name+".md", text)
@@ -326,6 +368,13 @@ func (s strange) evidence() executor.Manifest {
 	return m
 }
 
+// lookedAt is evidence with pages in it.
+func (s strange) lookedAt() executor.Manifest {
+	m := s.evidence()
+	s.looks(&m, s.markdown)
+	return m
+}
+
 // Whatever strangers wrote, a pull request says nothing in ramus's name that ramus did
 // not say, calls nobody and closes nothing; and an agent can tell their words from ours.
 func TestPullHostile(t *testing.T) {
@@ -341,12 +390,17 @@ func TestPullHostile(t *testing.T) {
 			work = append(work, s.evidence())
 		}
 		page := func(string) string { return "https://ramus.example/a(b)?" + url.QueryEscape(s.markdown()) }
-		title, body := RenderPull(task, work, page)
+		file := func(string, string) string { return page("") }
+		links := PullLinks{Page: page, File: file, Trace: file, Picture: file}
+		for i := range work {
+			s.looks(&work[i], s.markdown)
+		}
+		title, body := RenderPull(task, work, links)
 		harmlessTitle(t, title)
 		harmless(t, body)
 		c := github.Comment{Path: s.markdown(), Body: s.markdown()}
-		harmless(t, RenderReply(task, c, s.evidence(), page))
-		harmless(t, RenderReply(task, github.Comment{}, s.evidence(), page))
+		harmless(t, RenderReply(task, c, s.lookedAt(), links))
+		harmless(t, RenderReply(task, github.Comment{}, s.lookedAt(), links))
 
 		short := task
 		short.Description, short.Context = cut(task.Description, 4000), cut(task.Context, 4000)
@@ -396,8 +450,13 @@ func TestPullBounds(t *testing.T) {
 			m.Files = append(m.Files, executor.ManifestFile{Name: "artifacts/" + long, Type: "image/png"})
 			m.Unverified = append(m.Unverified, long)
 		}
+		for range 20 {
+			d := desktop
+			d.Viewport.Name, d.Reason, d.Verdict = long, long, browser.Fail
+			differing(&m, looks(&m, long+fmt.Sprint(len(m.Browser)), d), 0.3)
+		}
 		work := slices.Repeat([]executor.Manifest{m}, 3)
-		_, body := RenderPull(Task{Description: long, Context: long, Asker: gitd.Person{Name: long}}, work, pageAt)
+		_, body := RenderPull(Task{Description: long, Context: long, Asker: gitd.Person{Name: long}}, work, allAt)
 		harmless(t, body)
 		for _, h := range headings {
 			if !strings.Contains(body, "# "+h+"\n") {
@@ -425,10 +484,10 @@ func FuzzPull(f *testing.F) {
 		m.Commands[0].Command, m.Changed[0].Path, m.Checks[0].Why, m.Tests[0].FailedNames, m.Files[0].Name = c, b, a, []string{a, b, c}, "artifacts/"+a
 		m.Unverified = []string{a, b, c}
 		task := Task{ID: "x", Description: a, Context: b, Asker: gitd.Person{Name: c}}
-		title, body := RenderPull(task, []executor.Manifest{m}, pageAt)
+		title, body := RenderPull(task, []executor.Manifest{m}, allAt)
 		harmlessTitle(t, title)
 		harmless(t, body)
-		harmless(t, RenderReply(task, github.Comment{Path: b}, m, pageAt))
+		harmless(t, RenderReply(task, github.Comment{Path: b}, m, allAt))
 		fenced(t, RenderFeedback(task, Feedback{Comments: []github.Comment{{User: a, Body: canaryWord + b + canaryWord, DiffHunk: c}}}), 1)
 	})
 }

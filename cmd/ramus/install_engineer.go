@@ -23,6 +23,8 @@ type EngineerConfig struct {
 	Mention        string   `yaml:"mention"`
 	Repairs        int      `yaml:"repairs"`
 	DeleteBranch   bool     `yaml:"delete_branch"`
+	Evidence       string   `yaml:"evidence"`
+	DeleteEvidence bool     `yaml:"delete_evidence"`
 	Gather         Duration `yaml:"gather"`
 	Every          Duration `yaml:"every"`
 }
@@ -33,9 +35,14 @@ const maxPromptFile = 256 << 10
 // newEngineer makes what takes tasks.
 func newEngineer(c EngineerConfig, log *slog.Logger) (*gateway.Engineer, error) {
 	e := &gateway.Engineer{Repo: c.Repo, Agent: c.Agent, Channel: c.SlackChannel, Branch: c.Branch, Draft: c.Draft, Labels: c.Labels, Mention: c.Mention,
-		Repairs: c.Repairs, DeleteBranch: c.DeleteBranch, Gather: time.Duration(c.Gather), Every: time.Duration(c.Every), Log: log}
+		Repairs: c.Repairs, DeleteBranch: c.DeleteBranch, Evidence: gateway.Evidence(c.Evidence), DeleteEvidence: c.DeleteEvidence, Gather: time.Duration(c.Gather), Every: time.Duration(c.Every), Log: log}
 	if !strings.Contains(c.Branch, "{task_id}") && !strings.Contains(c.Branch, "{caller}") {
 		return nil, fmt.Errorf("cannot use engineer.branch %q: without {task_id} or {caller} all tasks would be on one branch", c.Branch)
+	}
+	switch e.Evidence {
+	case gateway.EvidenceLinks, gateway.EvidenceBranch, gateway.EvidenceNone:
+	default:
+		return nil, fmt.Errorf("cannot use engineer.evidence %q: want %s, %s or %s", c.Evidence, gateway.EvidenceLinks, gateway.EvidenceBranch, gateway.EvidenceNone)
 	}
 	if e.Repairs == 0 {
 		e.Repairs = -1 // nil is not a number here: 0 says never
@@ -62,6 +69,7 @@ func newEngineer(c EngineerConfig, log *slog.Logger) (*gateway.Engineer, error) 
 func (i *installation) openEngineer(ctx context.Context) error {
 	e := i.engineer
 	e.Executor, e.Git, e.GitHub, e.Upstream = i.executor, i.git, i.hub.client, i.hub.upstream(i.git, i.executor.Upstreams)
+	e.Web = i.hub.web.String()
 	if i.chat != nil {
 		e.Slack = i.chat.Slack
 		i.chat.Engineer = e

@@ -78,6 +78,16 @@ func (s *Server) run(dir string, env []string, in string, args ...string) (strin
 	return strings.TrimSuffix(out.String(), "\n"), nil
 }
 
+// content is a file of a commit, byte for byte. A name of a branch is none of a commit.
+func (s *Server) content(r *repo, commit, file string) ([]byte, error) {
+	if strings.Trim(commit, "0123456789abcdef") != "" || len(commit) != len(zero) {
+		return nil, fmt.Errorf("%q is no commit", commit)
+	}
+	cmd := exec.CommandContext(s.ctx, "git", "-C", r.dir, "cat-file", "blob", commit+":"+file)
+	cmd.Env = s.gitEnv()
+	return cmd.Output()
+}
+
 // maxFacts bounds what is remembered of a repository.
 const maxFacts = 20_000
 

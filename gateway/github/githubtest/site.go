@@ -32,7 +32,7 @@ type signIn struct {
 // codeLife is how long a code is good for.
 const codeLife = 10 * time.Minute
 
-// site answers pages of github.com: OAuth, and pull requests in plain text. s.mu is held.
+// site answers pages of github.com: OAuth, pull requests in plain text, and files as they are. s.mu is held.
 func (c *call) site(path string) (answer, bool) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	switch {
@@ -52,8 +52,30 @@ func (c *call) site(path string) (answer, bool) {
 			return plain(http.StatusOK, c.s.wholeDiff(r.pull(number))), true
 		}
 		return plain(http.StatusOK, c.s.view(r.pull(number)).String()), true
+	case c.r.Method == http.MethodGet && len(parts) > 4 && parts[0] == c.s.Account && (parts[2] == "blob" || parts[2] == "raw"):
+		return c.blob(parts[1], parts[2], parts[3], strings.Join(parts[4:], "/")), true
 	}
 	return answer{}, false
+}
+
+// blob answers with a file at a commit; ?raw=true on its page leads to it, as it does at GitHub.
+func (c *call) blob(name, page, commit, file string) answer {
+	r := c.s.repo(name)
+	if r == nil {
+		return plain(http.StatusNotFound, "Not Found")
+	}
+	content, err := c.s.content(r, commit, file)
+	if err != nil {
+		return plain(http.StatusNotFound, "Not Found")
+	}
+	if page == "raw" {
+		return answer{status: http.StatusOK, kind: http.DetectContentType(content), body: content}
+	}
+	if c.r.URL.Query().Get("raw") != "true" {
+		return plain(http.StatusOK, fmt.Sprintf("%s, %d bytes", file, len(content)))
+	}
+	to := url.URL{Path: "/" + c.s.Account + "/" + name + "/raw/" + commit + "/" + file}
+	return answer{status: http.StatusFound, header: http.Header{"Location": {to.String()}}}
 }
 
 // String shows it as a page would.

@@ -1,0 +1,119 @@
+package gateway
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// looked is how pages looked in the newest work that looked at any.
+func (p pullBody) looked() string {
+	for i := range slices.Backward(p.work) {
+		m := &p.work[i]
+		if len(m.Browser) == 0 {
+			continue
+		}
+		head := m.Head
+		if last := p.last(); last != nil {
+			head = last.Head
+		}
+		return join("\n\n", "## Browser\n\n"+p.lookTable(m, head), p.lookPictures(m))
+	}
+	return ""
+}
+
+// lookTable is a row for each check and viewport; head is what stands on the branch now.
+func (p pullBody) lookTable(m *executor.Manifest, head gitd.Hash) string {
+	var rows [][]string
+	for _, c := range lastLooks(m) {
+		old := ""
+		if c.Commit != "" && head != "" && c.Commit != string(head) {
+			old = earlier
+		}
+		if !slices.ContainsFunc(c.Views, func(v executor.BrowserView) bool { return v.Verdict == c.Verdict }) {
+			// Nothing listened, or more differs than may: the reason is no view's.
+			rows = append(rows, []string{mdText(c.Name, 80), "", mdLook(string(c.Verdict)), join(", ", mdText(c.Reason, 300), old), ""})
+		}
+		for _, v := range c.Views {
+			why := ""
+			if v.Verdict != executor.BrowserPass {
+				why = mdText(v.Reason, 300)
+			}
+			rows = append(rows, []string{mdText(c.Name, 80), mdText(v.Viewport.Name, 40) + fmt.Sprintf(" %d×%d", v.Viewport.Width, v.Viewport.Height),
+				mdLook(string(v.Verdict)), join(", ", why, changedAt(c, v.Viewport.Name), old), p.lookLinks(m, c, v)})
+		}
+	}
+	if len(rows) == 0 {
+		return ""
+	}
+	return mdTable([]string{"check", "at", "verdict", "", "evidence"}, len(rows), 20, 6000, func(i int) []string { return rows[i] })
+}
+
+func mdLook(verdict string) string { return lookMark(verdict) + mdText(verdict, 20) }
+
+// changedAt is how much of a page changed at a viewport; empty where it was not compared.
+func changedAt(c executor.BrowserCheck, viewport string) string {
+	if c.Compare == nil {
+		return ""
+	}
+	for _, d := range c.Compare.Views {
+		switch {
+		case d.Viewport != viewport:
+		case d.Note != "":
+			return "not compared"
+		case d.Changed > 0:
+			return percent(d.Changed) + " changed"
+		default:
+			return "nothing changed"
+		}
+	}
+	return ""
+}
+
+// lookLinks are links to what there is of one view.
+func (p pullBody) lookLinks(m *executor.Manifest, c executor.BrowserCheck, v executor.BrowserView) string {
+	var list []string
+	add := func(to func(run, name string) string, file, label string) {
+		name := browserFiles + file
+		if to == nil || file == "" || !slices.ContainsFunc(m.Files, func(f executor.ManifestFile) bool { return f.Name == name }) {
+			return
+		}
+		if l := mdLink(to(m.Run, name), label); strings.HasPrefix(l, "[") {
+			list = append(list, l)
+		}
+	}
+	for i, s := range v.Steps {
+		if !s.OK {
+			add(p.links.File, s.Screenshot, fmt.Sprintf("step %d", i+1))
+		}
+	}
+	add(p.links.File, v.Screenshot, "picture")
+	if c.Compare != nil {
+		for _, d := range c.Compare.Views {
+			if d.Viewport == v.Viewport.Name {
+				add(p.links.File, d.Picture, "before and after")
+			}
+		}
+	}
+	add(p.links.Trace, v.Trace, "recording")
+	return strings.Join(list, " · ")
+}
+
+// lookPictures shows the pictures that are at GitHub.
+func (p pullBody) lookPictures(m *executor.Manifest) string {
+	if p.links.Picture == nil {
+		return ""
+	}
+	var list []string
+	shown, _ := pictures(m)
+	for _, q := range shown {
+		caption := q.caption(mdText)
+		if l := mdLink(p.links.Picture(m.Run, q.file.Name), q.caption(oneLine)); strings.HasPrefix(l, "[") {
+			list = append(list, caption+"\n\n!"+l)
+		}
+	}
+	return strings.Join(list, "\n\n")
+}

@@ -1,0 +1,187 @@
+package gateway_test
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/github/githubtest"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// openGallery is a shop whose engineer tries again at once and shows evidence in a way.
+func openGallery(t *testing.T, way gateway.Evidence) *shop {
+	return openShop(t, func(e *gateway.Engineer) {
+		e.RetryEvery, e.Evidence, e.DeleteEvidence = 10*time.Millisecond, way, true
+		e.Links = &gateway.Links{Key: e.Links.Key, URL: "https://ramus.example"}
+	})
+}
+
+// looked waits for the end of a task's nth piece of work and gives it evidence of pages. GitHub must take no pushes
+// until then.
+func (k *shop) looked(id string, n int, change func(*executor.Manifest, map[string][]byte)) {
+	k.t.Helper()
+	task := k.until(id, "the work", func(t gateway.Task) bool { return len(t.Work) == n })
+	var run executor.Run
+	k.until(id, "its end", func(gateway.Task) bool {
+		r, ok := k.Executor.Find(task.Caller(), strings.TrimPrefix(task.Work[n-1], task.Caller().String()+"/"))
+		run = r
+		return ok && r.Ended()
+	})
+	run, err := k.Executor.Settled(k.t.Context(), run.Caller, run.ID)
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	lookedAt(k.t, k.rooms, run, 1, change)
+}
+
+// noPushes is GitHub while it takes none.
+var noPushes = githubtest.Fault{Route: "git-receive-pack", Status: 503, Times: -1}
+
+var embedded = regexp.MustCompile(`!\[[^\]]*\]\((http[^)]+)\)`)
+
+// fetched opens what a text shows, as a browser would.
+func (k *shop) fetched(text string) (urls []string, contents [][]byte) {
+	k.t.Helper()
+	for _, m := range embedded.FindAllStringSubmatch(text, -1) {
+		resp, err := http.Get(m[1])
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		content, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if err != nil || resp.StatusCode != http.StatusOK || resp.Header.Get("Content-Type") != "image/png" {
+			k.t.Fatalf("%s: %s %s %v", m[1], resp.Status, resp.Header.Get("Content-Type"), err)
+		}
+		urls, contents = append(urls, m[1]), append(contents, content)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	return urls, contents
+}
+
+// TestPicturesOnAPullRequest shows the pictures of each round by a commit of a branch that has nothing to do with the code.
+func TestPicturesOnAPullRequest(t *testing.T) {
+	k := openGallery(t, gateway.EvidenceBranch)
+	k.engineer.Web = k.github.URL()
+	k.github.Fail(noPushes)
+	task := k.submit("write made.txt made")
+	k.looked(task.ID, 1, nil)
+	k.github.Heal()
+	task = k.settled(task.ID, executor.StateAwaitingReview)
+	body := k.repo.Pull(task.PRNumber).Body
+	first, contents := k.fetched(body)
+	if len(first) != 2 || !bytes.Equal(contents[0], pngOf(t, 0)) || !bytes.Equal(contents[1], pngOf(t, 1)) {
+		t.Fatalf("%q\n%s\n%s", first, body, k.story(task))
+	}
+	branch := "ramus-evidence/" + task.ID
+	files, err := k.repo.Git("ls-tree", "-r", "--name-only", branch)
+	if err != nil || files != "README.md\nwork-1/1-page-1-desktop.png\nwork-1/2-page-1-mobile.png" {
+		t.Errorf("%q, %v", files, err)
+	}
+	if !strings.Contains(first[0], "/blob/"+k.repo.Head(branch)+"/") {
+		t.Errorf("%s does not name the commit %s", first[0], k.repo.Head(branch))
+	}
+
+	// Another round, with another picture.
+	k.github.Fail(noPushes)
+	if _, err := k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "append made.txt more"); err != nil {
+		t.Fatal(err)
+	}
+	k.looked(task.ID, 2, func(_ *executor.Manifest, files map[string][]byte) {
+		files["001-page/desktop/screenshot.png"] = pngOf(t, 9)
+	})
+	k.github.Heal()
+	task = k.until(task.ID, "the answer", func(t gateway.Task) bool { return t.Status == executor.StateAwaitingReview && t.Unposted == 0 })
+	pull := k.repo.Pull(task.PRNumber)
+	if _, now := k.fetched(pull.Body); len(now) != 2 || !bytes.Equal(now[0], pngOf(t, 9)) {
+		t.Errorf("the body shows %d pictures\n%s", len(now), pull.Body)
+	}
+	if _, now := k.fetched(pull.Lines[len(pull.Lines)-1].Body); len(now) != 2 || !bytes.Equal(now[0], pngOf(t, 9)) {
+		t.Errorf("the answer shows %d pictures\n%+v", len(now), pull.Lines)
+	}
+	if _, then := k.fetched("![](" + first[0] + ")"); !bytes.Equal(then[0], pngOf(t, 0)) {
+		t.Error("what the first round showed has changed")
+	}
+	if n, err := k.repo.Git("rev-list", "--count", branch); err != nil || n != "2" {
+		t.Errorf("%s commits, %v", n, err)
+	}
+	if _, err := k.repo.Git("merge-base", branch, "main"); err == nil {
+		t.Error("the pictures have the code in their history")
+	}
+	if err := k.repo.Approve("reviewer", task.PRNumber, "good"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := k.repo.Merge("reviewer", task.PRNumber, "squash"); err != nil {
+		t.Fatal(err)
+	}
+	k.settled(task.ID, executor.StateComplete)
+	if at := k.repo.Head(branch); at != "" {
+		t.Errorf("the branch is still at %s", at)
+	}
+}
+
+// TestPicturesArePushedOnce stops the server when the pictures are a commit that GitHub has not got.
+func TestPicturesArePushedOnce(t *testing.T) {
+	k := openGallery(t, gateway.EvidenceBranch)
+	k.engineer.Web = k.github.URL()
+	k.github.Down()
+	task := k.submit("write made.txt made")
+	k.looked(task.ID, 1, nil)
+	fault := noPushes
+	fault.Skip = 2 // the work's own push
+	k.github.Fail(fault)
+	if err := k.github.Up(); err != nil {
+		t.Fatal(err)
+	}
+	repo, err := k.Git.Repo("app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var commit gitd.Hash
+	k.until(task.ID, "the commit", func(gateway.Task) bool {
+		commit, err = repo.Resolve(t.Context(), "refs/heads/ramus-evidence/"+task.ID)
+		return err == nil
+	})
+	if err := k.engineer.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if now, err := k.engineer.Task(t.Context(), task.ID); err != nil || now.PRNumber != 0 || k.repo.Head("ramus-evidence/"+task.ID) != "" {
+		t.Errorf("%+v, %v", now, err)
+	}
+	e := k.engineer
+	k.engineer = &gateway.Engineer{Executor: e.Executor, Git: e.Git, GitHub: e.GitHub, Upstream: e.Upstream, Slack: e.Slack, Channel: e.Channel, Links: e.Links,
+		Evidence: e.Evidence, Web: e.Web, Gather: e.Gather, RetryEvery: e.RetryEvery, Log: e.Log}
+	k.github.Heal()
+	k.open()
+	done := k.settled(task.ID, executor.StateAwaitingReview)
+	if urls, _ := k.fetched(k.repo.Pull(done.PRNumber).Body); len(urls) != 2 || k.repo.Head("ramus-evidence/"+task.ID) != string(commit) || !strings.Contains(urls[0], string(commit)) {
+		t.Errorf("%q, at %s, was %s", urls, k.repo.Head("ramus-evidence/"+task.ID), commit)
+	}
+}
+
+// TestPicturesAreLinked where nothing else is asked for, and where GitHub does not take the branch.
+func TestPicturesAreLinked(t *testing.T) {
+	for _, way := range []gateway.Evidence{gateway.EvidenceLinks, gateway.EvidenceNone, gateway.EvidenceBranch} {
+		t.Run(string(way), func(t *testing.T) {
+			k := openGallery(t, way)
+			k.github.Fail(noPushes)
+			task := k.submit("write made.txt made")
+			branch := "ramus-evidence/" + task.ID
+			k.repo.Protect(branch)
+			k.looked(task.ID, 1, nil)
+			k.github.Heal()
+			task = k.settled(task.ID, executor.StateAwaitingReview)
+			body := k.repo.Pull(task.PRNumber).Body
+			link := strings.Contains(body, "[picture](https://ramus.example/evidence/")
+			if strings.Contains(body, "![") || link != (way != gateway.EvidenceNone) || k.repo.Head(branch) != "" || !strings.Contains(body, "| page 1 | desktop 1440×1000 | ✅ PASS |") {
+				t.Errorf("at %q\n%s", k.repo.Head(branch), body)
+			}
+		})
+	}
+}
