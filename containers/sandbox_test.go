@@ -9,10 +9,13 @@ import (
 	"github.com/ramus-dev/ramus/containers/runner"
 )
 
-// The test program is its own runner, as ramus is.
+// The test program is its own runner, as ramus is, and a ramus that dies beside a sidecar.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "runner" {
 		os.Exit(runner.Main(os.Args[2:]))
+	}
+	if len(os.Args) > 1 && os.Args[1] == "beside" {
+		os.Exit(besideMain(os.Args[2], os.Args[3]))
 	}
 	os.Exit(m.Run())
 }

@@ -460,6 +460,55 @@ func TestRecipe(t *testing.T) {
 	}
 }
 
+func TestSidecarRecipe(t *testing.T) {
+	s := containers.Sidecar{
+		Owner: "me", Key: "browser:run:x", Args: []string{"/bin/a", "b", "c"}, Env: []string{"A=b"},
+		Limits: containers.Limits{CPUs: 64, Memory: 200 << 20},
+	}
+	o := sidecarRecipe("abc", s, "sha256:1", 4)
+	c, h := o.Config, o.HostConfig
+	if !slices.Equal(c.Entrypoint, []string{"/bin/a"}) || !slices.Equal(c.Cmd, []string{"b", "c"}) || c.Image != "sha256:1" || c.User != "1000:1000" ||
+		!slices.Equal(c.Env, []string{"HOME=/tmp/home", "A=b"}) || !slices.Equal(c.Healthcheck.Test, []string{"NONE"}) {
+		t.Errorf("program: %+v", c)
+	}
+	// None of a caller's container: List and Remove go by those.
+	if len(c.Labels) != 3 || c.Labels["ramus.sidecar"] != s.Key || c.Labels["ramus.sidecar.of"] != "abc" || c.Labels["ramus.sidecar.owner"] != "me" {
+		t.Errorf("labels: %v", c.Labels)
+	}
+	if h.NetworkMode != "container:abc" || h.IpcMode != container.IPCModePrivate || h.PidMode != "" || h.CgroupnsMode != container.CgroupnsModePrivate {
+		t.Errorf("namespaces: %+v", h)
+	}
+	if !h.ReadonlyRootfs || h.Privileged || !slices.Equal(h.CapDrop, []string{"ALL"}) || len(h.CapAdd) != 0 ||
+		!slices.Equal(h.SecurityOpt, []string{"no-new-privileges"}) || len(h.Devices)+len(h.Mounts)+len(h.Binds)+len(h.PortBindings) != 0 {
+		t.Errorf("rights: %+v", h)
+	}
+	if h.LogConfig.Type != "none" || h.RestartPolicy.Name != container.RestartPolicyDisabled || h.OomScoreAdj != 500 {
+		t.Errorf("life: %+v", h)
+	}
+	r := h.Resources
+	if r.Memory != 200<<20 || r.MemorySwap != r.Memory || r.NanoCPUs != 4e9 || *r.PidsLimit != 256 || h.ShmSize != 25<<20 ||
+		!strings.HasSuffix(h.Tmpfs["/tmp"], fmt.Sprintf("size=%d", 100<<20)) || !strings.Contains(h.Tmpfs["/tmp/home"], "mode=0700,uid=1000") {
+		t.Errorf("limits: %+v, %v", h, h.Tmpfs)
+	}
+	if o := sidecarRecipe("", s, "sha256:1", 4); o.HostConfig.NetworkMode != "none" {
+		t.Errorf("alone: %s", o.HostConfig.NetworkMode)
+	}
+}
+
+func TestBesideWithoutImage(t *testing.T) {
+	for image, want := range map[string]string{"": "make browser", "ramus/browser:video": "make browser", "other:1": "docker pull other:1"} {
+		e, _ := fakeEngine(t, "1.41", map[string]http.HandlerFunc{
+			"GET /images/ramus/browser:latest/json": status(404, "No such image"),
+			"GET /images/ramus/browser:video/json":  status(404, "No such image"),
+			"GET /images/other:1/json":              status(404, "No such image"),
+		})
+		_, err := e.Beside(t.Context(), "abc", containers.Sidecar{Owner: "me", Key: "k", Args: []string{"a"}, Image: image})
+		if !errors.Is(err, containers.ErrUnavailable) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v", image, err)
+		}
+	}
+}
+
 func FuzzNames(f *testing.F) {
 	for _, key := range []string{"run:fancy-mallard", "", ":", "-x", "../x", "ALL CAPS", "ä€", strings.Repeat("k", 300), "a\x00b\xff"} {
 		f.Add(key)
