@@ -48,9 +48,16 @@ tag() {
     esac
 }
 if [ -n "${IMAGE:-}" ] && [ "${#targets[@]}" -gt 1 ]; then die "IMAGE names one image, and ${#targets[@]} are asked for"; fi
+wanted=()
+failed=
 for target in "${targets[@]}"; do
     tag "$target" >/dev/null
-    if [ "$target" != task ] && [ ! -x "$driver/ramus-browser" ]; then die "bin/browser is empty: make browser fills it"; fi
+    if [ "$target" = task ] || [ -x "$driver/ramus-browser" ]; then
+        wanted+=("$target")
+    else
+        say "cannot build $target: bin/browser is empty, make browser fills it"
+        failed=1
+    fi
 done
 
 mkdir -p "$context/certs"
@@ -71,7 +78,7 @@ inputs() {
     } | sha256sum | cut -d' ' -f1
 }
 stale=()
-for target in "${targets[@]}"; do
+for target in "${wanted[@]}"; do
     if [ -z "${FORCE:-}" ] &&
         [ "$(docker image inspect --format '{{index .Config.Labels "ramus.inputs"}}' "$(tag "$target")" 2>/dev/null)" = "$(inputs "$target")" ]; then
         say "$(tag "$target") is up to date"
@@ -79,7 +86,7 @@ for target in "${targets[@]}"; do
         stale+=("$target")
     fi
 done
-if [ "${#stale[@]}" -eq 0 ]; then exit 0; fi
+if [ "${#stale[@]}" -eq 0 ]; then exit ${failed:-0}; fi
 
 # quietly runs a command; its output is shown when it fails, or with V=1.
 quietly() {
@@ -144,3 +151,4 @@ for target in "${stale[@]}"; do
     size=$(docker image inspect --format '{{.Size}}' "$image")
     say "$image is built ($((size / 1000000)) MB, $((SECONDS - began)) s)"
 done
+exit ${failed:-0}
