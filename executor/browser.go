@@ -30,10 +30,9 @@ type Browser struct {
 	Limits containers.Limits // of a sidecar; default 1 GiB, 2 CPUs, 256 processes
 	// Timeout is the longest that one check may take in the browser; default 15 min.
 	Timeout time.Duration
-}
 
-// BrowserImage is the image of the browser's sidecar that `make browser` builds.
-const BrowserImage = "ramus/browser:latest"
+	grace time.Duration // for a browser to end by itself after its deadline; default browserGrace
+}
 
 // What the rooms above the executor see of checks by a browser.
 type (
@@ -70,14 +69,6 @@ const (
 )
 
 func (b *Browser) timeout() time.Duration { return cmp.Or(b.Timeout, browserTimeout) }
-
-func (b *Browser) limits() containers.Limits {
-	l := b.Limits
-	l.Memory = cmp.Or(l.Memory, 1<<30)
-	l.CPUs = cmp.Or(l.CPUs, 2)
-	l.PIDs = cmp.Or(l.PIDs, 256)
-	return l
-}
 
 // browsing is a run's checks by a browser, of which several may be at work at once.
 type browsing struct {

@@ -199,6 +199,9 @@ func judge(found browser.Check, views []browser.View, code int) (browser.Verdict
 // readIndex reads a check as a browser wrote it.
 func readIndex(name string) (c browser.Check, err error) {
 	f, err := os.Open(name)
+	if errors.Is(err, fs.ErrNotExist) {
+		return c, errors.New("there is none")
+	}
 	if err != nil {
 		return c, err
 	}

@@ -2,6 +2,7 @@ package executor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -575,7 +576,7 @@ func (k *look) inspect(ctx context.Context, p page, state json.RawMessage) error
 	bctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// The time that it has begins when its turn has come.
-	stdin := &startingReader{r: bytes.NewReader(job), within: deadline + browserGrace, late: func() { cancel(errOverdue) }}
+	stdin := &startingReader{r: bytes.NewReader(job), within: deadline + cmp.Or(x.Browser.grace, browserGrace), late: func() { cancel(errOverdue) }}
 	defer stdin.stop()
 	raw := filepath.Join(k.part, rawFolder)
 	pr, pw := io.Pipe()
@@ -586,10 +587,10 @@ func (k *look) inspect(ctx context.Context, p page, state json.RawMessage) error
 		unpacked <- err
 	}()
 	said := &heardTail{tail: tail{max: maxBrowserSaid}}
-	exit, err := x.Fleet.Beside(bctx, k.w.host.Container().ID, containers.Sidecar{
-		Key: "browser:" + k.w.l.claim.Caller.String(), Image: x.Browser.image(), Limits: x.Browser.limits(),
+	s := containers.Sidecar{Key: "browser:" + k.w.l.claim.Caller.String(), Image: x.Browser.Image, Limits: x.Browser.Limits,
 		Args:  []string{containers.BrowserDir + "/ramus-browser", "check"},
-		Stdin: stdin, Stdout: pw, Stderr: said})
+		Stdin: stdin, Stdout: pw, Stderr: said}
+	exit, err := x.Fleet.Beside(bctx, k.w.host.Container().ID, s)
 	pw.Close()
 	bad := <-unpacked
 	k.check.MemoryPeak = exit.Memory
@@ -608,7 +609,7 @@ func (k *look) inspect(ctx context.Context, p page, state json.RawMessage) error
 	case err != nil:
 		return unverified("the page could not be looked at: %v", err)
 	case exit.OOM:
-		return unverified("the browser used more than %d MiB of memory and was ended", x.Browser.limits().Memory>>20)
+		return unverified("the browser used more than %d MiB of memory and was ended", s.Bounds().Memory>>20)
 	}
 	return k.take(raw, exit.Code, said.String())
 }
@@ -620,13 +621,6 @@ func lost(h *containers.Host) bool {
 	default:
 		return false
 	}
-}
-
-func (b *Browser) image() string {
-	if b.Image == "" {
-		return BrowserImage
-	}
-	return b.Image
 }
 
 // startingReader calls late when so much time has passed since its first read.

@@ -1,18 +1,32 @@
 package executor_test
 
 import (
+	"archive/tar"
+	"archive/zip"
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
 // browserWorld is a world whose pages can be looked at. An engine without a browser
@@ -29,8 +43,8 @@ func browserWorld(t *testing.T, engine string, opts func(*executor.Executor)) *w
 			t.Skip("cannot run here: there is no bin/browser; `make browser` makes it")
 		}
 	case "docker":
-		if err := exec.Command("docker", "image", "inspect", executor.BrowserImage).Run(); err != nil {
-			t.Skipf("cannot run here: there is no image %s; `make browser` makes it", executor.BrowserImage)
+		if err := exec.Command("docker", "image", "inspect", docker.BrowserImage).Run(); err != nil {
+			t.Skipf("cannot run here: there is no image %s; `make browser` makes it", docker.BrowserImage)
 		}
 	}
 	w := newWorldOn(t, engine, func(x *executor.Executor) {
@@ -123,7 +137,490 @@ func TestBrowse(t *testing.T) {
 			if string(b.Verdict) != c.verdict || !strings.Contains(b.Reason, c.reason) || m.Checks[0].Result != c.result {
 				t.Errorf("%s: %s %q, %s, want %s %q\n%s", c.name, b.Verdict, b.Reason, m.Checks[0].Result, c.verdict, c.reason, b.Log)
 			}
-			fmt.Println(c.name, b.Verdict, b.Reason, b.DurationMS, b.MemoryPeak, b.Images, len(b.Files))
+			if b.MemoryPeak > 0 {
+				t.Logf("%s: %d ms, %d MiB", c.name, b.DurationMS, b.MemoryPeak>>20)
+			}
+		}
+	})
+}
+
+// apart counts the containers that were started to look at a base.
+func (w *world) apart() *atomic.Int64 {
+	var n atomic.Int64
+	before := w.opts
+	w.opts = func(x *executor.Executor) {
+		before(x)
+		x.Fleet.Event = func(e containers.FleetEvent) {
+			if e.What == "started" && strings.HasPrefix(e.Key, "look:") {
+				n.Add(1)
+			}
+		}
+	}
+	w.stop(false)
+	w.start()
+	return &n
+}
+
+func TestBrowseCompared(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine string) {
+		w := browserWorld(t, engine, nil)
+		n := w.apart()
+		w.onBase(browserFiles)
+		compared := func(name, more string) executor.BrowserCheck {
+			m := w.browse(name, `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/", "viewports": ["mobile"], "compare": {`+more+`}}`)
+			if len(m.Browser) != 1 || m.Browser[0].Compare == nil || len(m.Browser[0].Compare.Views) != 1 {
+				t.Fatalf("%+v", m)
+			}
+			return m.Browser[0]
+		}
+		w.exec("run:changed", `sed -i 's|<h1>Todo</h1>|<h1 style="color:red">To do</h1>|' index.html`)
+		c := compared("changed", "")
+		base := w.inRepo("rev-parse", "main")
+		if d := c.Compare; d.Cached || d.Verdict != executor.BrowserPass || d.Commit != base || d.Base != "main" || n.Load() != 1 {
+			t.Errorf("%+v, %d containers", d, n.Load())
+		}
+		d := c.Compare.Views[0]
+		if d.Changed <= 0 || d.Changed > 0.5 || len(d.Boxes) == 0 || d.Before == "" || d.Picture == "" || d.After == "" || !strings.Contains(d.Aria, `+- heading "To do"`) {
+			t.Errorf("%+v", d)
+		}
+		for _, name := range []string{d.Before, d.After, d.Picture} {
+			if !slices.ContainsFunc(c.Files, func(f browser.File) bool { return f.Name == name && f.Type == "image/png" && f.Size > 0 }) {
+				t.Errorf("%s is not among the files %+v", name, c.Files)
+			}
+		}
+		// The base is looked at once, whoever asks; and more than may differ is a failure.
+		c = compared("changed", `"max_changed": 0.0001`)
+		if !c.Compare.Cached || n.Load() != 1 || c.Verdict != executor.BrowserFail || !strings.Contains(c.Reason, "mobile differs from main") {
+			t.Errorf("%s %s, %+v, %d containers", c.Verdict, c.Reason, c.Compare, n.Load())
+		}
+		// Nothing changed: nothing is looked at twice.
+		c = compared("same", "")
+		if d := c.Compare; !d.Cached || d.Views[0].Pixels != 0 || d.Views[0].Picture != "" || d.Views[0].Aria != "" || n.Load() != 1 {
+			t.Errorf("%+v, %d containers", d, n.Load())
+		}
+		// What the container may not read is nothing to compare with.
+		w.exec("run:other", "echo more >>greeting.txt")
+		c = w.browse("same", `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/", "viewports": ["mobile"], "compare": {"base": "ramus/run-other"}}`).Browser[0]
+		if d := c.Compare; d.Verdict != executor.BrowserUnverified || !strings.Contains(d.Reason, "all that the container may read") || c.Verdict != executor.BrowserPass {
+			t.Errorf("%+v, %s", d, c.Verdict)
+		}
+		if refs := strings.Fields(w.inRepo("for-each-ref", "--format=%(refname)", "refs/ramus/browser")); len(refs) != 2 {
+			t.Errorf("%d looks are kept: %v", len(refs), refs)
+		}
+	})
+}
+
+// The session of a check, and what is typed in secret, are in nothing that is kept.
+func TestBrowseKeepsSecretsOut(t *testing.T) {
+	const cookie, typed = "cookie-value-0123456789", "typed-in-secret-42"
+	w := browserWorld(t, "sandbox", nil)
+	w.onBase(browserFiles)
+	w.onBase(map[string]string{"auth.sh": `echo "signing in as ` + cookie + `" >&2; test "$RAMUS_PAGE_URL" = http://127.0.0.1:5173/me
+printf '{"cookies":[{"name":"sid","value":"%s-%s","domain":"127.0.0.1","path":"/"}],"origins":[]}' cookie-value 0123456789
+`})
+	m := w.browse("auth", `{"start": "python3 -u serve.py 5173", "url": "http://127.0.0.1:5173/me", "viewports": ["mobile"], "auth": "sh auth.sh",
+		"steps": [{"expect_text": "#who", "value": "sid="}, {"goto": "/"}, {"fill": "#new", "value": "`+typed+`", "secret": true}]}`)
+	if len(m.Browser) != 1 || m.Browser[0].Verdict != executor.BrowserPass || !m.Browser[0].Redacted {
+		t.Fatalf("%+v", m.Browser)
+	}
+	out := filepath.Join(t.TempDir(), "sealed")
+	w.sh(t.TempDir(), "mkdir -p "+out+" && git -C "+filepath.Join(w.data, "repos", "demo.git")+" archive refs/ramus/runs/"+strings.ReplaceAll(strings.Replace(m.Run, "run:", "run-", 1), "..", "")+" | tar -x -C "+out)
+	seen := 0
+	look := func(name string, text []byte) {
+		seen++
+		for _, secret := range []string{cookie, typed} {
+			// What the spec says in the open is in the record of who asked for it; what was made of it is not.
+			if bytes.Contains(text, []byte(secret)) && (secret == cookie || strings.Contains(name, "/artifacts/")) {
+				t.Errorf("%s holds %s", name, secret)
+			}
+		}
+	}
+	err := filepath.WalkDir(out, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		look(name, text)
+		if filepath.Ext(name) != ".zip" {
+			return nil
+		}
+		z, err := zip.NewReader(bytes.NewReader(text), int64(len(text)))
+		if err != nil {
+			return err
+		}
+		for _, f := range z.File {
+			in, err := f.Open()
+			if err != nil {
+				return err
+			}
+			text, err := io.ReadAll(in)
+			if err := errors.Join(err, in.Close()); err != nil {
+				return err
+			}
+			look(name+"!"+f.Name, text)
+		}
+		return nil
+	})
+	if err != nil || seen < 15 {
+		t.Errorf("%d files were looked at: %v", seen, err)
+	}
+	if log, err := os.ReadFile(filepath.Join(out, "artifacts", "browser", m.Browser[0].Dir, "app.log")); err != nil || !strings.Contains(string(log), "asked by sid=[secret") {
+		t.Errorf("app.log: %s, %v", log, err)
+	}
+}
+
+// What a container puts where evidence is kept is no evidence; it gets copies of the pictures.
+func TestBrowseEvidenceIsTheHosts(t *testing.T) {
+	w := browserWorld(t, "sandbox", nil)
+	w.onBase(browserFiles)
+	m := w.browse("forged", `{"install": "mkdir -p /artifacts/browser/001-check/mobile && echo forged | tee /artifacts/browser/001-check/mobile/forged.png /artifacts/browser/index.json /artifacts/own.txt",
+		"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/", "viewports": ["mobile"]}`)
+	var names []string
+	for _, f := range m.Files {
+		if strings.HasPrefix(f.Name, "artifacts/") {
+			names = append(names, f.Name)
+		}
+	}
+	slices.Sort(names)
+	want := []string{"artifacts/browser/001-check/mobile/aria.yml", "artifacts/browser/001-check/mobile/console.jsonl", "artifacts/browser/001-check/mobile/network.har",
+		"artifacts/browser/001-check/mobile/screenshot.png", "artifacts/browser/001-check/mobile/trace.zip", "artifacts/browser/index.json", "artifacts/own.txt"}
+	if !slices.Equal(slices.DeleteFunc(names, func(n string) bool { return strings.HasSuffix(n, "app.log") }), want) {
+		t.Errorf("%v", names)
+	}
+	f, err := w.x.Artifact(t.Context(), m.Run, "artifacts/browser/index.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var index browser.Index
+	if err := json.NewDecoder(f).Decode(&index); err != nil || len(index.Checks) != 1 || !reflect.DeepEqual(index.Checks, m.Browser) {
+		t.Errorf("%+v, %v", index, err)
+	}
+	for _, file := range index.Checks[0].Files {
+		if i := slices.IndexFunc(m.Files, func(f executor.ManifestFile) bool { return f.Name == "artifacts/browser/"+file.Name }); i < 0 || m.Files[i].SHA256 != file.SHA256 {
+			t.Errorf("%s is another file than what is kept", file.Name)
+		}
+	}
+	if _, out, _ := w.exec("run:forged", "cd /artifacts/browser && ls 001-check/mobile && head -c 40 index.json"); !strings.Contains(out, "screenshot.png") || !strings.Contains(out, `"schema": 1`) {
+		t.Errorf("the container has %s", out)
+	}
+}
+
+// fakeBrowser is an engine whose browser hands out what a test wants.
+type fakeBrowser struct {
+	containers.Engine
+	look func(ctx context.Context, job browser.Job, out io.Writer) (containers.SidecarExit, error)
+}
+
+func (f *fakeBrowser) Beside(ctx context.Context, _ string, s containers.Sidecar) (containers.SidecarExit, error) {
+	var job browser.Job
+	if err := json.NewDecoder(s.Stdin).Decode(&job); err != nil {
+		return containers.SidecarExit{}, err
+	}
+	return f.look(ctx, job, s.Stdout)
+}
+
+// tarOf is a tar with an index and more.
+func tarOf(index string, more ...tar.Header) []byte {
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	put := func(h tar.Header, text []byte) {
+		if h.Size = int64(len(text)); h.Typeflag != 0 && h.Typeflag != tar.TypeReg {
+			h.Size, text = 0, nil
+		}
+		h.Mode = 0o644
+		if err := w.WriteHeader(&h); err != nil {
+			panic(err)
+		}
+		if _, err := w.Write(text); err != nil {
+			panic(err)
+		}
+	}
+	for _, h := range more {
+		put(h, []byte(h.Uname)) // a field that nothing looks at carries the content
+	}
+	if index != "" {
+		put(tar.Header{Name: "index.json"}, []byte(index))
+	}
+	if err := w.Close(); err != nil {
+		panic(err)
+	}
+	return b.Bytes()
+}
+
+const fakePNG = "\x89PNG\r\n\x1a\nrest"
+
+// A browser that the page has taken over can end its own check, and nothing else.
+func TestBrowseHostile(t *testing.T) {
+	passed := `{"verdict":"PASS","reason":"all is well","views":[{"viewport":{"name":"mobile"},"verdict":"PASS","screenshot":"../../../run.json","trace":"mobile/trace.zip"}]}`
+	many := func(n int, name func(i int) string) (list []tar.Header) {
+		for i := range n {
+			list = append(list, tar.Header{Name: name(i)})
+		}
+		return list
+	}
+	long := strings.Repeat("x", 256<<10)
+	said := func(code int, tar []byte) func(context.Context, browser.Job, io.Writer) (containers.SidecarExit, error) {
+		return func(_ context.Context, _ browser.Job, out io.Writer) (containers.SidecarExit, error) {
+			_, err := out.Write(tar)
+			return containers.SidecarExit{Code: code, Image: "fake"}, err
+		}
+	}
+	f := &fakeBrowser{}
+	w := newWorld(t, func(x *executor.Executor) {
+		f.Engine, x.Fleet.Engine, x.Browser = x.Fleet.Engine, f, &executor.Browser{Timeout: 2 * time.Second}
+		x.Browser.SetBrowserGrace(time.Second)
+	})
+	w.onBase(browserFiles)
+	for _, c := range []struct {
+		name    string
+		look    func(context.Context, browser.Job, io.Writer) (containers.SidecarExit, error)
+		verdict executor.CheckResult
+		reason  string
+	}{
+		{"fine", said(0, tarOf(passed, tar.Header{Name: "mobile/screenshot.png", Uname: fakePNG})), "passed", "all is well"},
+		{"slip", said(0, tarOf(passed, tar.Header{Name: "../../../slipped"})), "not_run", `"../../../slipped" is no file`},
+		{"absolute", said(0, tarOf(passed, tar.Header{Name: "/tmp/slipped"})), "not_run", "is no file"},
+		{"symlink", said(0, tarOf(passed, tar.Header{Name: "mobile/screenshot.png", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"})), "not_run", "is no file"},
+		{"hard link", said(0, tarOf(passed, tar.Header{Name: "mobile/screenshot.png", Typeflag: tar.TypeLink, Linkname: "index.json"})), "not_run", "is no file"},
+		{"device", said(0, tarOf(passed, tar.Header{Name: "mobile/screenshot.png", Typeflag: tar.TypeChar})), "not_run", "is no file"},
+		{"deep", said(0, tarOf(passed, tar.Header{Name: strings.Repeat("a/", 100) + "b"})), "not_run", "is no file"},
+		{"other viewport", said(0, tarOf(passed, tar.Header{Name: "desktop/screenshot.png"})), "not_run", "is no file"},
+		{"unknown name", said(0, tarOf(passed, tar.Header{Name: "mobile/index.html"})), "not_run", "is no file"},
+		{"twice", said(0, tarOf(passed, tar.Header{Name: "mobile/aria.yml"}, tar.Header{Name: "mobile/aria.yml"})), "not_run", "cannot be kept"},
+		{"many", said(0, tarOf(passed, many(10_000, func(i int) string { return fmt.Sprintf("mobile/step-%d.png", i) })...)), "not_run", "more than 2000 files"},
+		{"large", func(_ context.Context, _ browser.Job, out io.Writer) (containers.SidecarExit, error) {
+			t := tar.NewWriter(out)
+			if err := t.WriteHeader(&tar.Header{Name: "mobile/screenshot.png", Size: 300 << 20, Mode: 0o644}); err != nil {
+				return containers.SidecarExit{}, err
+			}
+			_, err := io.Copy(t, io.LimitReader(zeros{}, 300<<20))
+			return containers.SidecarExit{}, err
+		}, "not_run", "too large"},
+		{"endless", func(_ context.Context, _ browser.Job, out io.Writer) (containers.SidecarExit, error) {
+			if _, err := out.Write(tarOf(passed)); err != nil {
+				return containers.SidecarExit{}, err
+			}
+			_, err := io.Copy(out, zeros{})
+			return containers.SidecarExit{}, err
+		}, "not_run", "larger than 256 MiB"},
+		{"half", said(0, tarOf(passed, tar.Header{Name: "mobile/aria.yml", Uname: "abc"})[:300]), "not_run", "no whole tar"},
+		{"no index", said(0, tarOf("")), "not_run", "its result cannot be read"},
+		{"no JSON", said(0, tarOf("hello")), "not_run", "its result cannot be read"},
+		{"says PASS, ended with 1", said(1, tarOf(passed)), "not_run", "contradicts itself"},
+		{"says PASS of no view", said(0, tarOf(`{"verdict":"PASS"}`)), "not_run", "mobile was not seen to pass"},
+		{"no PNG", said(0, tarOf(passed, tar.Header{Name: "mobile/screenshot.png", Uname: "<script>"})), "passed", "mobile/screenshot.png could not be"},
+		{"no ZIP", said(0, tarOf(passed, tar.Header{Name: "mobile/trace.zip", Uname: "PK none"})), "passed", "mobile/trace.zip could not be"},
+		{"long", said(1, tarOf(`{"verdict":"FAIL","reason":"`+long+`","views":[{"viewport":{"name":"mobile"},"verdict":"FAIL","title":"`+long+`","network_errors":[`+
+			strings.TrimSuffix(strings.Repeat(`{"url":"`+long[:3000]+`"},`, 900), ",")+`]}]}`)), "failed", "xxx"},
+		{"broken", said(2, tarOf(`{"verdict":"UNVERIFIED","reason":"no driver"}`)), "not_run", "no driver"},
+		{"memory", func(context.Context, browser.Job, io.Writer) (containers.SidecarExit, error) {
+			return containers.SidecarExit{OOM: true, Code: 137}, nil
+		}, "not_run", "more than 1024 MiB of memory"},
+		{"away", func(context.Context, browser.Job, io.Writer) (containers.SidecarExit, error) {
+			return containers.SidecarExit{}, containers.ErrUnavailable
+		}, "not_run", "container engine unavailable"},
+		{"hangs", func(ctx context.Context, _ browser.Job, out io.Writer) (containers.SidecarExit, error) {
+			<-ctx.Done()
+			return containers.SidecarExit{}, ctx.Err()
+		}, "not_run", "did not end within 2s"},
+	} {
+		f.look = c.look
+		m := w.browse("hostile", `{"start": "none", "url": "http://page.invalid/", "viewports": ["mobile"]}`)
+		if len(m.Browser) != 1 || len(m.Checks) != 1 {
+			t.Errorf("%s: %+v", c.name, m)
+			continue
+		}
+		b := m.Browser[0]
+		if m.Checks[0].Result != c.verdict || !strings.Contains(b.Reason, c.reason) {
+			t.Errorf("%s: %s, %s %q, want %s %q", c.name, m.Checks[0].Result, b.Verdict, clip(b.Reason), c.verdict, c.reason)
+		}
+		if text, err := json.Marshal(b); err != nil || len(text) > 600<<10 {
+			t.Errorf("%s: %d bytes, %v", c.name, len(text), err)
+		}
+		for _, v := range b.Views {
+			want := ""
+			if c.name == "fine" {
+				want = b.Dir + "/mobile/screenshot.png"
+			}
+			if v.Screenshot != want || v.Trace != "" {
+				t.Errorf("%s: %q, %q", c.name, v.Screenshot, v.Trace)
+			}
+		}
+	}
+	if slipped, _ := filepath.Glob(filepath.Join(w.data, "**", "slipped")); len(slipped) > 0 {
+		t.Errorf("%v", slipped)
+	}
+}
+
+func clip(s string) string { return s[:min(len(s), 300)] }
+
+// zeros are endless.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) {
+	clear(p)
+	return len(p), nil
+}
+
+// crashLook is the server that TestBrowseKilled kills.
+func crashLook(ctx context.Context, x *executor.Executor, c executor.Caller) error {
+	r, err := x.Submit(ctx, executor.Request{Key: "look", Caller: c, Repo: "demo", Task: &executor.TaskCall{Name: "browser_test",
+		Params: map[string]any{"check": map[string]any{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/", "viewports": []any{"mobile"}}}}})
+	if err != nil {
+		return err
+	}
+	_, err = crashWait(ctx, x, r)
+	return err
+}
+
+// A server that is killed while a browser looks begins the check again: it is there
+// once, and neither the browser nor the application of the first are left.
+func TestBrowseKilled(t *testing.T) {
+	w := browserWorld(t, "sandbox", nil)
+	w.onBase(browserFiles)
+	w.stop(false)
+	dir, err := filepath.Abs("../bin/browser")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "RAMUS_TEST_CRASH="+w.data, "RAMUS_TEST_RUNNER="+runnerBinary, "RAMUS_TEST_BROWSER="+dir)
+	cmd.Stderr = os.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	raw := filepath.Join(w.data, "live", "run-crash", "look.output", "browser-001.part", "raw")
+	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(raw); err == nil {
+			break
+		}
+		if time.Now().After(end) {
+			t.Error("the page was not looked at")
+			break
+		}
+	}
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	w.start()
+	r, err := w.x.Settled(t.Context(), caller(t, "run:crash"), "look")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := w.x.Manifest(t.Context(), r.Name())
+	if err != nil || r.State != executor.StateComplete || len(m.Browser) != 1 || m.Browser[0].Verdict != executor.BrowserPass || m.Browser[0].Dir != "001-check" {
+		t.Fatalf("%+v, %v\n%s", r, err, w.journal(r.Name()))
+	}
+	if left, _ := filepath.Glob(filepath.Join(w.data, "live", "*", "*")); len(left) > 0 {
+		t.Errorf("%v is left", left)
+	}
+	// Its port is free again.
+	if res, _, errs := w.exec("run:crash", `python3 -c 'import socket; socket.create_server(("127.0.0.1", 5173))'`); res.ExitCode != 0 {
+		t.Errorf("the application is left: %s", errs)
+	}
+}
+
+// Four checks at once all finish, each with files of its own: two callers' own, and two
+// that an agent asks for beside its turn, in one container.
+func TestBrowseAtOnce(t *testing.T) {
+	w := browserWorld(t, "sandbox", func(x *executor.Executor) {
+		withACP(nil)(x)
+		x.Door = map[string]func(executor.Visitor) http.Handler{"/tool/": func(v executor.Visitor) http.Handler {
+			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+				out, err := v.Task(r.Context(), strings.TrimPrefix(r.URL.Path, "/tool/"), json.RawMessage(r.URL.Query().Get("p")))
+				fmt.Fprintln(rw, out.OK, err)
+			})
+		}}
+	})
+	w.onBase(browserFiles)
+	spec := `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/", "viewports": ["mobile"]}`
+	call := `curl -sS -G --noproxy "*" --data-urlencode "p={\"check\": ` + strings.ReplaceAll(spec, `"`, `\"`) + `}" http://127.0.0.1:7070/tool/browser_test`
+	var group sync.WaitGroup
+	manifests := make([]executor.Manifest, 3)
+	for i := range 2 {
+		group.Go(func() { manifests[i] = w.browse(fmt.Sprintf("at-once-%d", i), spec) })
+	}
+	group.Go(func() {
+		r := w.ended(w.ask("conv:looks", "run "+call+" & "+call+"; wait").Name())
+		manifests[2], _ = w.x.Manifest(t.Context(), r.Name())
+	})
+	group.Wait()
+	for i, want := range []int{1, 1, 2} {
+		m := manifests[i]
+		if len(m.Browser) != want {
+			t.Errorf("%d: %d checks, %+v\n%s", i, len(m.Browser), m, w.journal(m.Run))
+		}
+		seen := map[string]bool{}
+		for _, b := range m.Browser {
+			if b.Verdict != executor.BrowserPass || seen[b.Dir] || b.Views[0].Screenshot == "" {
+				t.Errorf("%d: %s %s %s", i, b.Dir, b.Verdict, b.Reason)
+			}
+			seen[b.Dir] = true
+		}
+	}
+}
+
+// A page must not speak to the door in its container's name; programs of the container, node's
+// fetch too, may.
+func TestDoorRefusesPages(t *testing.T) {
+	w := newWorld(t, nil)
+	const repo = "http://127.0.0.1:7070/demo.git/info/refs?service=git-upload-pack"
+	for header, want := range map[string]string{"X-Nothing: 1": "200", "Origin: http://127.0.0.1:5173": "403", "Origin: null": "403", "Sec-Fetch-Site: none": "403",
+		"Sec-Fetch-Site: same-site": "403", "Sec-Fetch-Mode: cors": "200"} {
+		_, out, _ := w.exec("run:door", `curl -s --noproxy '*' -o /dev/null -w '%{http_code}' -H '`+header+`' '`+repo+`'`)
+		if out != want {
+			t.Errorf("%s: %s, want %s", header, out, want)
+		}
+	}
+	res, out, errs := w.exec("run:door", `env -u http_proxy -u https_proxy -u HTTP_PROXY -u HTTPS_PROXY node -e 'fetch("`+repo+`").then(r => console.log(r.status))'`)
+	if res.ExitCode == 127 {
+		t.Skip("cannot run here: there is no node")
+	}
+	if out != "200\n" {
+		t.Errorf("node's fetch: %s%s", out, errs)
+	}
+}
+
+func FuzzUnpackBrowser(f *testing.F) {
+	f.Add(tarOf(`{}`, tar.Header{Name: "mobile/aria.yml", Uname: "abc"}))
+	f.Add(tarOf(``, tar.Header{Name: "../x"}))
+	f.Add(tarOf(``, tar.Header{Name: "mobile/screenshot.png", Typeflag: tar.TypeSymlink, Linkname: "/"}))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		above := t.TempDir()
+		dir := filepath.Join(above, "raw")
+		_ = executor.Unpack(bytes.NewReader(text), dir, []browser.Viewport{browser.Mobile})
+		err := filepath.WalkDir(above, func(name string, e fs.DirEntry, err error) error {
+			if err != nil || e.IsDir() {
+				return err
+			}
+			in, err := filepath.Rel(dir, name)
+			if base := filepath.Base(in); err != nil || !e.Type().IsRegular() || in != "index.json" && in != filepath.Join("mobile", base) {
+				t.Errorf("%q was unpacked, %v", in, err)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func FuzzParseState(f *testing.F) {
+	f.Add([]byte(`{"cookies":[{"name":"a","value":"b%20c","domain":"127.0.0.1","path":"/","expires":-1,"httpOnly":true,"secure":false,"sameSite":"Lax"}],"origins":[]}`))
+	f.Add([]byte(`{"origins":[{"origin":"http://127.0.0.1:1","localStorage":[{"name":"t","value":"{\"token\":\"0123456789abcdef\"}"}]}]}`))
+	f.Add([]byte(`{"cookies":[]} x`))
+	f.Add([]byte(`{"cookies":[],"more":1}`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		state, values, err := executor.ParseState(text)
+		if err != nil {
+			return
+		}
+		again, more, err := executor.ParseState(state)
+		if err != nil || !bytes.Equal(again, state) || !reflect.DeepEqual(more, values) {
+			t.Errorf("%s becomes %s, then %s, %v", text, state, again, err)
 		}
 	})
 }

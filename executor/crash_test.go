@@ -46,6 +46,9 @@ func crashChild(dir string) error {
 	if a, ok := x.Agents["standin"]; ok {
 		x.Fleet.Engine.(*containers.Sandbox).ReadOnly = []string{filepath.Dir(a.Command[0])}
 	}
+	if browser := os.Getenv("RAMUS_TEST_BROWSER"); browser != "" {
+		x.Browser, x.Fleet.Engine.(*containers.Sandbox).Browser = &executor.Browser{}, browser
+	}
 	if err := x.Open(ctx); err != nil {
 		return err
 	}
@@ -53,6 +56,9 @@ func crashChild(dir string) error {
 	c, err := executor.ParseCaller("run:crash")
 	if err != nil {
 		return err
+	}
+	if os.Getenv("RAMUS_TEST_BROWSER") != "" {
+		return crashLook(ctx, x, c)
 	}
 	nodes, _ := strconv.Atoi(os.Getenv("RAMUS_TEST_NODES"))
 	if crashAgents() != nil {

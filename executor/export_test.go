@@ -32,6 +32,15 @@ func (x *Executor) Touch(ctx context.Context, caller, name string) error {
 	})
 }
 
+// SetBrowserGrace gives a browser only so long to end by itself after its deadline.
+func (b *Browser) SetBrowserGrace(d time.Duration) { b.grace = d }
+
+// Unpack and ParseState read what comes from browsers and from containers.
+var (
+	Unpack     = unpack
+	ParseState = parseState
+)
+
 // SetRefreshEvery makes a deploy wait only so long after its first failed attempt.
 func (x *Executor) SetRefreshEvery(d time.Duration) { x.refreshEvery = d }
 

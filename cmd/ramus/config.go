@@ -19,7 +19,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/model"
 )
@@ -247,7 +247,7 @@ func Defaults() Config {
 		SleepAfter: Duration(10 * time.Minute), Timeout: Duration(30 * time.Minute), RunTimeout: Duration(24 * time.Hour),
 		Limits: LimitsConfig{Memory: 2 * gib, CPUs: 2, PIDs: 512, Tmp: 512 * mib, FileSize: 8 * gib, Output: gib, DiskFree: 512 * mib},
 		Egress: []string{}, Env: map[string]string{}, Secrets: []string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},
-		Browser: BrowserConfig{Image: executor.BrowserImage, Memory: gib, CPUs: 2, PIDs: 256, Timeout: Duration(15 * time.Minute)},
+		Browser: BrowserConfig{Image: docker.BrowserImage, Memory: gib, CPUs: 2, PIDs: 256, Timeout: Duration(15 * time.Minute)},
 		Git: GitConfig{Limits: GitLimits{PackBytes: 2 * gib, Objects: 5_000_000, ObjectBytes: 512 * mib, Time: Duration(time.Hour),
 			CPU: Duration(10 * time.Minute), Memory: 4 * gib, Idle: Duration(2 * time.Minute)}},
 		LLM: LLMConfig{Timeout: Duration(5 * time.Minute)},
