@@ -147,10 +147,7 @@ func (e *env) showEvidence(m executor.Manifest) {
 // saveEvidence writes all files into a new folder. Names come from containers:
 // os.Root keeps them inside, and none of them replaces another.
 func (e *env) saveEvidence(ctx context.Context, c *client.Client, m executor.Manifest, dir string) error {
-	if err := os.Mkdir(dir, 0o777); err != nil {
-		return fmt.Errorf("cannot save the evidence: %w", err)
-	}
-	root, err := os.OpenRoot(dir)
+	root, err := newFolder(dir)
 	if err != nil {
 		return fmt.Errorf("cannot save the evidence: %w", err)
 	}
@@ -166,16 +163,42 @@ func (e *env) saveEvidence(ctx context.Context, c *client.Client, m executor.Man
 	if err != nil {
 		return fmt.Errorf("cannot save the manifest: %w", err)
 	}
-	for _, f := range m.Files {
-		sum, err := saveFile(root, gateway.FileName(f.Name), func(w io.Writer) error { return c.EvidenceFile(ctx, m.Run, f.Name, w) })
-		if err == nil && sum != f.SHA256 {
-			err = fmt.Errorf("its SHA-256 is %s, want %s", sum, f.SHA256)
+	if err := saveFiles(ctx, c, root, m.Run, m.Files, ""); err != nil {
+		return err
+	}
+	fmt.Fprintf(e.out, "%d files in %s\n", len(m.Files)+1, dir)
+	return nil
+}
+
+// newFolder makes a folder and opens it.
+func newFolder(dir string) (*os.Root, error) {
+	if err := os.Mkdir(dir, 0o777); err != nil {
+		return nil, err
+	}
+	return os.OpenRoot(dir)
+}
+
+// saveFiles fetches files of a run's evidence, each compared with its hash. Their names are those
+// of the manifest without prefix.
+func saveFiles(ctx context.Context, c *client.Client, root *os.Root, run string, files []executor.ManifestFile, prefix string) error {
+	for _, f := range files {
+		name := gateway.FileName(strings.TrimPrefix(f.Name, prefix))
+		sum, err := saveFile(root, name, func(w io.Writer) error { return c.EvidenceFile(ctx, run, f.Name, w) })
+		if err == nil {
+			err = rightSum(f, sum)
 		}
 		if err != nil {
 			return fmt.Errorf("cannot save %q: %w", f.Name, err)
 		}
 	}
-	fmt.Fprintf(e.out, "%d files in %s\n", len(m.Files)+1, dir)
+	return nil
+}
+
+// rightSum tells a file that is not what the manifest says.
+func rightSum(f executor.ManifestFile, sum string) error {
+	if sum != f.SHA256 {
+		return fmt.Errorf("its SHA-256 is %s, want %s", sum, f.SHA256)
+	}
 	return nil
 }
 

@@ -27,7 +27,7 @@ type command struct {
 // commands is every subcommand, in the order of the list that help shows.
 func commands() []command {
 	return []command{
-		runCommand(), execCommand(), agentCommand(), sayCommand(), followCommand(), psCommand(), logCommand(), diffCommand(), evidenceCommand(), watchCommand(),
+		runCommand(), execCommand(), agentCommand(), sayCommand(), followCommand(), psCommand(), logCommand(), diffCommand(), evidenceCommand(), artifactsCommand(), watchCommand(),
 		mergeCommand(), applyCommand(), checkoutCommand(), cloneCommand(),
 		stopCommand(), retryCommand(), approveCommand(), rollbackCommand(), bgCommand(), previewCommand(),
 		taskCommand(), mcpCommand(), linkBrowsersCommand(),

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/client"
+)
+
+// artifactsFolder is where the manifest has what commands and browsers left behind.
+const artifactsFolder = "artifacts/"
+
+// artifactList is what `ramus artifacts --json` prints.
+type artifactList struct {
+	Run     string                  `json:"run"`
+	Browser []executor.BrowserCheck `json:"browser,omitempty"`
+	Files   []executor.ManifestFile `json:"files"`
+}
+
+func artifactsCommand() command {
+	var save string
+	return command{
+		name: "artifacts", args: "RUN [NAME] [--save DIR] [--json]",
+		short: "list what a run left behind: checks by a browser, and files; print or save them",
+		long: `
+RUN is a run, or a caller for its latest. Checks by a browser come first, each with
+its verdict for every viewport and its picture; then all files, with size and type.
+NAME is a file as it is listed, or the end of its name where only one ends so.
+
+With NAME the file is printed, as it is: pictures and archives go to a file or
+another program, not to a terminal.
+With --save: the file, or all of them, into a new folder, each compared with its SHA-256.
+A trace opens with "npx playwright show-trace", or on the run's page (ramus evidence RUN --link).`,
+		set: func(fs *flag.FlagSet, e *env) {
+			fs.BoolVar(&e.json, "json", false, "the checks by a browser and the files, as JSON")
+			fs.StringVar(&save, "save", "", "save into the new `folder`")
+		},
+		run: func(ctx context.Context, e *env, args []string) error {
+			if err := want(args, 1, 2, "RUN [NAME]"); err != nil {
+				return err
+			}
+			c, err := e.client(ctx)
+			if err != nil {
+				return err
+			}
+			m, err := c.Evidence(ctx, args[0])
+			if err != nil {
+				return err
+			}
+			var files []executor.ManifestFile
+			for _, f := range m.Files {
+				if strings.HasPrefix(f.Name, artifactsFolder) {
+					files = append(files, f)
+				}
+			}
+			if len(args) == 2 {
+				f, err := artifactNamed(files, args[1])
+				if err != nil {
+					return err
+				}
+				files = []executor.ManifestFile{f}
+			}
+			switch {
+			case save != "":
+				return e.saveArtifacts(ctx, c, m.Run, files, save)
+			case e.json:
+				list := artifactList{Run: m.Run, Browser: m.Browser, Files: files}
+				if len(args) == 2 {
+					list.Browser = nil
+				}
+				return e.writeJSON(list)
+			case len(args) == 2:
+				return e.printArtifact(ctx, c, m.Run, files[0])
+			}
+			return e.showArtifacts(m, files)
+		},
+	}
+}
+
+// artifactNamed finds a file by its name, with or without "artifacts/", or by the
+// end of it after a slash.
+func artifactNamed(files []executor.ManifestFile, name string) (executor.ManifestFile, error) {
+	var found []executor.ManifestFile
+	for _, f := range files {
+		switch {
+		case f.Name == name, f.Name == artifactsFolder+name:
+			return f, nil
+		case strings.HasSuffix(f.Name, "/"+name):
+			found = append(found, f)
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return executor.ManifestFile{}, fmt.Errorf("cannot find the artifact %q: without a name `ramus artifacts` lists all there are", name)
+	}
+	var list []string
+	for _, f := range found[:min(len(found), 5)] {
+		list = append(list, strings.TrimPrefix(f.Name, artifactsFolder))
+	}
+	return executor.ManifestFile{}, fmt.Errorf("cannot tell which artifact is meant by %q: %d end so, among them %s", name, len(found), strings.Join(list, ", "))
+}
+
+func (e *env) showArtifacts(m executor.Manifest, files []executor.ManifestFile) error {
+	if len(m.Browser) == 0 && len(files) == 0 {
+		fmt.Fprintf(e.err, "%s has no artifacts: commands leave them in /artifacts\n", m.Run)
+		return nil
+	}
+	var looks [][]string
+	add := func(verdict executor.BrowserVerdict, name, viewport, file string) {
+		looks = append(looks, []string{string(verdict), name, viewport, file})
+	}
+	for _, k := range m.Browser {
+		if len(k.Views) == 0 { // it did not come to look
+			add(k.Verdict, k.Name, "", k.Reason)
+		}
+		for _, v := range k.Views {
+			file := "browser/" + v.Screenshot
+			if v.Screenshot == "" {
+				file = v.Reason
+			}
+			add(v.Verdict, k.Name, v.Viewport.Name, file)
+		}
+		if k.Compare == nil {
+			continue
+		}
+		for _, d := range k.Compare.Views {
+			if d.Picture != "" {
+				add(executor.BrowserVerdict(fmt.Sprintf("%.1f %%", d.Changed*100)), k.Name, d.Viewport, "browser/"+d.Picture)
+			}
+		}
+	}
+	if len(looks) > 0 {
+		if err := e.table([]string{"VERDICT", "NAME", "VIEWPORT", "FILE"}, looks); err != nil {
+			return err
+		}
+		fmt.Fprintln(e.out)
+	}
+	rows := make([][]string, 0, len(files))
+	for _, f := range files {
+		rows = append(rows, []string{bytesShort(f.Size), f.Type, strings.TrimPrefix(f.Name, artifactsFolder)})
+	}
+	return e.table([]string{"SIZE", "TYPE", "FILE"}, rows)
+}
+
+// bytesShort is a size in a table.
+func bytesShort(n int64) string {
+	switch {
+	case n < 1<<10:
+		return fmt.Sprintf("%d B", n)
+	case n < 1<<20:
+		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
+}
+
+// printArtifact writes a file to standard output. What a terminal would take for commands is
+// made visible there, and nowhere else.
+func (e *env) printArtifact(ctx context.Context, c *client.Client, run string, f executor.ManifestFile) error {
+	name := strings.TrimPrefix(f.Name, artifactsFolder)
+	h := sha256.New()
+	var err error
+	if terminal(e.out) {
+		if !strings.HasPrefix(f.Type, "text/") && f.Type != "application/json" {
+			return fmt.Errorf("cannot show %q in a terminal: it is %s; add `>FILE`, or --save DIR", name, e.oneLine(f.Type, 60))
+		}
+		w := &diffWriter{e: e}
+		if err = c.EvidenceFile(ctx, run, f.Name, io.MultiWriter(w, h)); err == nil {
+			err = w.Close()
+		}
+	} else {
+		err = c.EvidenceFile(ctx, run, f.Name, io.MultiWriter(e.out, h))
+	}
+	if err == nil {
+		err = rightSum(f, hex.EncodeToString(h.Sum(nil)))
+	}
+	if err != nil {
+		return fmt.Errorf("cannot print %q: %w", name, err)
+	}
+	return nil
+}
+
+func (e *env) saveArtifacts(ctx context.Context, c *client.Client, run string, files []executor.ManifestFile, dir string) error {
+	root, err := newFolder(dir)
+	if err != nil {
+		return fmt.Errorf("cannot save artifacts: %w", err)
+	}
+	defer root.Close()
+	if err := saveFiles(ctx, c, root, run, files, artifactsFolder); err != nil {
+		return err
+	}
+	fmt.Fprintf(e.out, "%s in %s\n", count(len(files), "file"), dir)
+	return nil
+}
