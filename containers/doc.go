@@ -10,6 +10,11 @@
 // per caller: made at the first command, reused while warm, removed when idle,
 // built anew at the next command.
 //
+// A [Sidecar] is a program that runs beside a container, in its network and in
+// nothing else of it: a browser that looks at an app must reach it at 127.0.0.1,
+// and neither may be in reach of the other otherwise. It lives as long as one
+// call ([Fleet.Beside]), and never longer than its container or ramus.
+//
 // # Invariants
 //
 // A container has no network but the door, a reverse forward at

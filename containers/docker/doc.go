@@ -15,13 +15,18 @@
 // host mounted at /run/ramus/run. /run/ramus itself belongs to root alone, so
 // the task's user cannot come near the socket.
 //
+// A sidecar is made from another image, as uid 1000 from its first process on, in
+// the network of the container it stands beside. Nothing of the host is mounted in
+// it; its input and output go through the engine's connection.
+//
 // # What survives
 //
 // Labels say whose a container is; nothing else is kept. So a container
 // outlives ramus, and any ramus with the same owner finds it again. It outlives
 // a restart of the engine where the engine has live-restore switched on; where
 // it has not, the engine kills its containers when it stops, and they are
-// listed as dead.
+// listed as dead. Sidecars have labels of their own; what a ramus that was killed
+// leaves of them ends when another one starts.
 //
 // # Which engines
 //

@@ -30,8 +30,8 @@ const (
 	labelSidecarOwner = "ramus.sidecar.owner" // the installation
 )
 
-// Beside runs a program in a container of its own in another one's network. With
-// the stream the container's output comes as it is written; the engine keeps none.
+// Beside runs a program in a container of its own in another one's network. The
+// engine keeps nothing of what it writes.
 func (e *Engine) Beside(ctx context.Context, id string, s containers.Sidecar) (_ containers.SidecarExit, err error) {
 	exit := containers.SidecarExit{}
 	wrap := func(err error) error { return fmt.Errorf("docker: %w", err) }
@@ -124,8 +124,8 @@ func sidecarRecipe(id string, s containers.Sidecar, image string, cpus int) clie
 	if id != "" {
 		network = container.NetworkMode("container:" + id)
 	}
-	// The engine's own init ends nothing that a program as process 1 would: it
-	// takes in what was orphaned, and passes a signal on as 128+n.
+	// The engine's own init is process 1: it takes in what is orphaned, and a signal
+	// that process 1 would not even get ends the program, which is 128+n then.
 	yes := true
 	// A folder in memory is the task user's, whoever the image says it is.
 	tmpfs := func(mode string, size int64) string {
@@ -281,10 +281,11 @@ func (e *Engine) follow(ctx context.Context, id string, s containers.Sidecar, ex
 	if err != nil {
 		return fmt.Errorf("it was removed while it ran: %w", err)
 	}
-	if c.State != nil {
-		exit.OOM = c.State.OOMKilled
-	}
 	exit.Memory = peak.Load()
+	if c.State != nil && c.State.OOMKilled {
+		// It had all it may, whatever was seen of that in time.
+		exit.OOM, exit.Memory = true, s.Bounds().Memory
+	}
 	return nil
 }
 
