@@ -5,6 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
 	"strconv"
 
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -53,6 +58,47 @@ func (v Visitor) Task(ctx context.Context, name string, params json.RawMessage) 
 		return out, fmt.Errorf("cannot run %s: %w", name, err)
 	}
 	return out, nil
+}
+
+// MaxPicture is the largest picture that [Visitor.Picture] gives, in bytes.
+const MaxPicture = 1 << 20
+
+// Picture is a picture of a browser check of the run that works now, by the name that
+// the check gives it ("001-todo/desktop/screenshot.png"): a PNG as the browser made it.
+// A larger one than MaxPicture is ErrInvalid; it is in the run's evidence all the same.
+func (v Visitor) Picture(name string) ([]byte, error) {
+	wrap := func(err error) error { return fmt.Errorf("cannot show %.200q: %w", name, err) }
+	w := v.t.atWork()
+	if w == nil {
+		return nil, wrap(fmt.Errorf("%w: nothing is at work in %s", ErrConflict, v.Caller))
+	}
+	if path.Ext(name) != ".png" {
+		return nil, wrap(fmt.Errorf("%w: it is no picture", ErrInvalid))
+	}
+	folder, err := os.OpenRoot(filepath.Join(w.l.x.outputDir(w.l.claim), "artifacts", browserFolder))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, wrap(ErrNotFound)
+	}
+	if err != nil {
+		return nil, wrap(err)
+	}
+	defer folder.Close()
+	f, err := folder.Open(filepath.FromSlash(name))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, wrap(ErrNotFound)
+	}
+	if err != nil {
+		return nil, wrap(err)
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, MaxPicture+1))
+	if err != nil {
+		return nil, wrap(err)
+	}
+	if len(b) > MaxPicture {
+		return nil, wrap(fmt.Errorf("%w: it is larger than %d MiB", ErrInvalid, MaxPicture>>20))
+	}
+	return b, nil
 }
 
 // toolRun is the data of a task's EventTool, where it is not too long.

@@ -2,7 +2,10 @@ package gateway
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
+
+	"github.com/ramus-dev/ramus/executor"
 )
 
 // Tool is one thing that a model or an agent may ask for.
@@ -39,27 +42,20 @@ func Catalog(p Policy) []Tool {
 				`"agent":{"type":"string","description":"The coding agent, by its name in the configuration. Leave it out to take the default.","minLength":1,"maxLength":64}`, "prompt")},
 		{ToolResume, `Says something more to the thread's run: the agent that is at work gets the prompt at its next turn; when none is at work, a new run goes on with the thread's branch and the agent's own memory.`,
 			strictObject(`"prompt":`+promptSchema("What to say to the agent."), "prompt")},
-		{ToolBrowser, `Runs a Playwright test in the container, against the app as it stands on the thread's branch, and keeps screenshots, trace, console and network errors as evidence. It passes or fails as Playwright says.`,
-			strictObject(`"test":{"type":"string","description":"The test file to run, as a path in the repository.","minLength":1,"maxLength":1000},`+
-				`"start":{"type":"string","description":"The command that starts the app, unless it runs already. It goes on in the background.","minLength":1,"maxLength":4000},`+
-				`"url":`+pageURL+`,"viewports":`+viewports, "test")},
-		{ToolScreenshot, `Opens a page of the app that runs in the container and keeps a screenshot of it in each viewport as evidence, with the page's console and network errors.`,
-			strictObject(`"url":`+pageURL+`,`+
-				`"start":{"type":"string","description":"The command that starts the app, unless it runs already. It goes on in the background.","minLength":1,"maxLength":4000},`+
-				`"full_page":{"type":"boolean","description":"The whole page, not what fits into the viewport.","default":false},`+
-				`"viewports":`+viewports, "url")},
+		libraryEntry(ToolBrowser), libraryEntry(ToolScreenshot),
 		fallback,
 	}
 }
 
-const (
-	pageURL = `{"type":"string","description":"The page, on the container's own loopback: nothing else can be reached.",` +
-		`"pattern":"^http://(127\\.0\\.0\\.1|localhost)(:[0-9]{1,5})?(/.*)?$","maxLength":2000}`
-	viewports = `{"type":"array","description":"Sizes in CSS pixels. Ask for others than desktop and mobile only when the task is about them.",` +
-		`"items":{"type":"object","properties":{"width":{"type":"integer","minimum":200,"maximum":4000},"height":{"type":"integer","minimum":200,"maximum":4000}},` +
-		`"required":["width","height"],"additionalProperties":false},` +
-		`"minItems":1,"maxItems":6,"default":[{"width":1440,"height":1000},{"width":390,"height":844}]}`
-)
+// libraryEntry is a task of the library as a tool: it looks at what stands on the thread's branch.
+func libraryEntry(name string) Tool {
+	list := executor.Library()
+	t := list[slices.IndexFunc(list, func(t executor.TaskInfo) bool { return t.Name == name })] // a test sees that it is there
+	return Tool{t.Name, t.Doc, t.Schema}
+}
+
+// browserTools are the tools that need a browser, and a policy that gives one.
+var browserTools = []string{ToolBrowser, ToolScreenshot}
 
 func promptSchema(description string) string {
 	return `{"type":"string","description":"` + description + `","minLength":1,"maxLength":20000}`

@@ -4,9 +4,12 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -84,8 +87,13 @@ func (d *mcpDoor) tools(ctx context.Context) []mcpTool {
 		}
 	}
 	// A run without a policy came by no gate, and has no session.
+	denied := func(string) bool { return false }
+	if d.x.Browser == nil {
+		denied = func(name string) bool { return slices.Contains(browserTools, name) }
+	}
 	if run := d.visitor.Run(); run.ID != "" {
 		if p, known := policyOf(ctx, d.x, run.Name()); known {
+			denied = deniedBy(p.Policy, denied)
 			for _, tool := range Catalog(p.Policy) {
 				switch {
 				case tool.Name == ToolStart && !bears: // a task's runs are the engineer's to begin
@@ -97,9 +105,21 @@ func (d *mcpDoor) tools(ctx context.Context) []mcpTool {
 		}
 	}
 	for _, t := range executor.Library() {
-		list = append(list, d.libraryTool(t))
+		if !denied(t.Name) {
+			list = append(list, d.libraryTool(t))
+		}
 	}
 	return list
+}
+
+// deniedBy tells which of the library's tasks a policy leaves out, beside those that are anyway: of the
+// tools of its catalog, those that are not in it.
+func deniedBy(p Policy, anyway func(string) bool) func(string) bool {
+	catalog := Catalog(p)
+	return func(name string) bool {
+		given := slices.ContainsFunc(catalog, func(t Tool) bool { return t.Name == name })
+		return anyway(name) || slices.Contains(browserTools, name) && !given
+	}
 }
 
 // libraryTool is a task of the library, run beside the agent.
@@ -112,9 +132,58 @@ func (d *mcpDoor) libraryTool(t executor.TaskInfo) mcpTool {
 			if err != nil {
 				return toolResult{}, err
 			}
-			return toolResult{value: out, failed: !out.OK}, nil
+			r := toolResult{value: out, failed: !out.OK}
+			if slices.Contains(browserTools, t.Name) {
+				r.pictures = d.pictures(t.Name, out.Value)
+			}
+			return r, nil
 		},
 	}
+}
+
+// Bounds of the pictures that an agent is shown of one call: each costs its model as much as a long text.
+const (
+	toolPictures   = 6
+	faultyPictures = 2
+)
+
+// pictures are what an agent should see of the pages that were looked at: of a screenshot, all; of
+// a test, those of the views that did not pass.
+func (d *mcpDoor) pictures(task string, value any) (list []toolPicture) {
+	b, err := json.Marshal(value)
+	if err != nil {
+		return nil
+	}
+	var browsed struct {
+		Checks []struct {
+			Views []struct {
+				Verdict    string `json:"verdict"`
+				Screenshot string `json:"screenshot"`
+			} `json:"views"`
+		} `json:"checks"`
+	}
+	if err := json.Unmarshal(b, &browsed); err != nil {
+		return nil // a result of another kind
+	}
+	most := toolPictures
+	if task == ToolBrowser {
+		most = faultyPictures
+	}
+	for _, check := range browsed.Checks {
+		for _, v := range check.Views {
+			if v.Screenshot == "" || task == ToolBrowser && v.Verdict == string(executor.BrowserPass) || len(list) == most {
+				continue
+			}
+			png, err := d.visitor.Picture(v.Screenshot)
+			switch {
+			case errors.Is(err, executor.ErrInvalid):
+				list = append(list, toolPicture{name: v.Screenshot + " is too large to be shown here; it is in the run's evidence"})
+			case err == nil:
+				list = append(list, toolPicture{v.Screenshot, png})
+			}
+		}
+	}
+	return list
 }
 
 // agent is who speaks at the door.

@@ -59,6 +59,14 @@ type toolResult struct {
 	value  any    // structured; what is JSON's object there
 	text   string // the same for people and models; empty: the value's JSON
 	failed bool   // it was done, and came to a bad end
+	// pictures follow the text.
+	pictures []toolPicture
+}
+
+// toolPicture is a PNG with its name; without one its name says why.
+type toolPicture struct {
+	name string
+	png  []byte
 }
 
 // toolset makes a server of tools for one bearer, or one container.
@@ -153,6 +161,12 @@ func (ts toolset) answer(r toolResult) (*mcp.CallToolResult, error) {
 		}
 	}
 	out.Content = []mcp.Content{&mcp.TextContent{Text: cutMiddle(ts.secrets.String(r.text), maxText)}}
+	for _, p := range r.pictures {
+		out.Content = append(out.Content, &mcp.TextContent{Text: ts.secrets.String(p.name)})
+		if len(p.png) > 0 {
+			out.Content = append(out.Content, &mcp.ImageContent{Data: p.png, MIMEType: "image/png"})
+		}
+	}
 	return out, nil
 }
 
