@@ -5,11 +5,13 @@
 # runs in sandboxes, without Docker. Ends with 0 only if all of that happened.
 #
 # Everything lies in a temporary folder; KEEP=1 leaves it behind, and the server
-# running until Enter is pressed, so that the pages can be opened.
+# running until Enter is pressed, so that the pages can be opened. RAMUS names a
+# binary that is built already, with the folder browser beside it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-ramus=$PWD/bin/ramus
+ramus=${RAMUS:-$PWD/bin/ramus}
+unset RAMUS
 work=$(mktemp -d "${TMPDIR:-/tmp}/ramus-browser.XXXXXX")
 server=
 finish() {

@@ -99,7 +99,7 @@ func linkBrowsers(ctx context.Context, e *env, dir string, local localBrowsers) 
 			if !linked {
 				program = "is there already"
 			}
-			fmt.Fprintf(e.out, "Playwright %s: %s %s → %s\n", e.oneLine(release.version, 40), folder, b.Name, program)
+			fmt.Fprintf(e.out, "Playwright %s: %s %s → %s\n", e.oneLine(release.version, 40), e.safe(folder), b.Name, program)
 		}
 	}
 	return nil
