@@ -9,27 +9,34 @@ import (
 	"path/filepath"
 
 	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
 func checkCommand() command {
-	var schema bool
+	var schema, specs bool
 	return command{
 		name: "check", args: "FILE… | --schema",
-		short: "check workflow files without running them",
+		short: "check workflow files, and specs of browser checks, without running them",
 		long: `
 All mistakes are shown at once, each with its line. Sub-workflows are looked for
-beside the file, as ID.yaml. No server is needed. Exit status: 0 valid, 1
-invalid, 2 unreadable.
+beside the file, as ID.yaml. A file in a folder .ramus/browser is read as a spec
+of a browser check. No server is needed. Exit status: 0 valid, 1 invalid, 2
+unreadable.
 
---schema prints the JSON Schema of workflow files, for editors.`,
+--schema prints the JSON Schema of workflow files, for editors; --schema --browser
+that of specs.`,
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.BoolVar(&schema, "schema", false, "print the JSON Schema")
+			fs.BoolVar(&specs, "browser", false, "all files are specs of browser checks, wherever they are")
 			fs.BoolVar(&e.json, "json", false, "the mistakes as JSON")
 		},
 		run: func(_ context.Context, e *env, args []string) error {
 			if schema {
 				if err := want(args, 0, 0, ""); err != nil {
 					return err
+				}
+				if specs {
+					return e.writeJSON(browser.Schema())
 				}
 				return e.writeJSON(tasks.WorkflowSchema())
 			}
@@ -43,7 +50,7 @@ invalid, 2 unreadable.
 			all := tasks.Problems{}
 			var broken error
 			for _, name := range args {
-				problems, err := checkFile(e, name, c.LLM.Kind != "")
+				problems, err := checkFile(e, name, specs || isSpec(name), c.LLM.Kind != "")
 				if err != nil {
 					broken = errors.Join(broken, err)
 					continue
@@ -68,12 +75,32 @@ invalid, 2 unreadable.
 	}
 }
 
-func checkFile(e *env, name string, llm bool) (tasks.Problems, error) {
+// isSpec tells whether a file stands where a repository has its browser checks.
+func isSpec(name string) bool {
+	full, err := filepath.Abs(name)
+	if err != nil {
+		return false
+	}
+	folder := filepath.Dir(full)
+	return filepath.Base(folder) == "browser" && filepath.Base(filepath.Dir(folder)) == ".ramus"
+}
+
+func checkFile(e *env, name string, spec, llm bool) (tasks.Problems, error) {
 	text, err := readInput(e, name)
 	if err != nil {
 		return nil, err
 	}
-	w, err := tasks.Parse(name, text, tasks.Options{Load: besides(name), LLM: llm})
+	var title string
+	if spec {
+		var s browser.Spec
+		s, err = browser.Parse(name, text)
+		title = s.Name
+	} else {
+		var w *tasks.Workflow
+		if w, err = tasks.Parse(name, text, tasks.Options{Load: besides(name), LLM: llm}); err == nil {
+			title = w.ID
+		}
+	}
 	var problems tasks.Problems
 	switch {
 	case errors.As(err, &problems):
@@ -82,7 +109,7 @@ func checkFile(e *env, name string, llm bool) (tasks.Problems, error) {
 		return nil, err
 	}
 	if !e.json {
-		fmt.Fprintf(e.out, "%s: %s is valid\n", name, e.oneLine(w.ID, 100))
+		fmt.Fprintf(e.out, "%s: %s is valid\n", name, e.oneLine(title, 100))
 	}
 	return nil, nil
 }

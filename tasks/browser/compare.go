@@ -283,7 +283,7 @@ func paint(before, after *image.RGBA, m *mask, boxes []Box) *image.RGBA {
 	last := image.Rect(2*(width+gap), 0, 3*width+2*gap, height)
 	for _, box := range boxes {
 		r := image.Rect(box.X/scale, box.Y/scale, (box.X+box.Width+scale-1)/scale, (box.Y+box.Height+scale-1)/scale)
-		frame(out, r.Add(last.Min).Inset(-5), last)
+		frame(out, r.Add(last.Min).Inset(-5), last, 2+width/700) // wide pictures are shown smaller
 	}
 	return out
 }
@@ -323,9 +323,8 @@ func paled(c color.RGBA) color.RGBA {
 	return color.RGBA{light, light, light, 0xff}
 }
 
-// frame draws the outline of r, two pixels wide, where it is within bounds.
-func frame(img *image.RGBA, r, bounds image.Rectangle) {
-	const wide = 2
+// frame draws the outline of r, so many pixels wide, where it is within bounds.
+func frame(img *image.RGBA, r, bounds image.Rectangle, wide int) {
 	for _, side := range []image.Rectangle{
 		image.Rect(r.Min.X, r.Min.Y, r.Max.X, r.Min.Y+wide), image.Rect(r.Min.X, r.Max.Y-wide, r.Max.X, r.Max.Y),
 		image.Rect(r.Min.X, r.Min.Y, r.Min.X+wide, r.Max.Y), image.Rect(r.Max.X-wide, r.Min.Y, r.Max.X, r.Max.Y),

@@ -128,3 +128,22 @@ func TestSchemaAgreesWithTheParser(t *testing.T) {
 		}
 	}
 }
+
+// docs/browser.md names every key and every action.
+func TestReferenceIsComplete(t *testing.T) {
+	text, err := os.ReadFile("../../docs/browser.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, _ := schema(t)
+	for name := range s.Properties {
+		if !strings.Contains(string(text), "`"+name+"`") {
+			t.Errorf("docs/browser.md has no key `%s`", name)
+		}
+	}
+	for _, action := range browser.Actions() {
+		if !strings.Contains(string(text), "`{"+action+": ") {
+			t.Errorf("docs/browser.md has no step `{%s: …}`", action)
+		}
+	}
+}
