@@ -87,7 +87,7 @@ func checkJob(ctx context.Context, std streams, work, out string) browser.Check 
 
 // unverified is a check that could not be done.
 func unverified(in browser.Job, err error) browser.Check {
-	return browser.Check{Name: in.Spec.Name, Verdict: browser.Unverified, Reason: err.Error()}
+	return browser.Check{Name: in.Spec.Name, Verdict: browser.Unverified, Reason: err.Error(), Views: []browser.View{}}
 }
 
 // How a driver can end, beside by itself.

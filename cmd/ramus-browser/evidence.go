@@ -41,7 +41,7 @@ func writeEvidence(w io.Writer, dir string, c *browser.Check) error {
 		present[f.name] = true
 	}
 	for i := range c.Views {
-		name(&c.Views[i], present)
+		nameFiles(&c.Views[i], present)
 	}
 	if left > 0 {
 		c.Reason = strings.TrimPrefix(c.Reason+fmt.Sprintf("; %s of the evidence left out: too large", plural(left, "file")), "; ")
@@ -134,9 +134,9 @@ func (f evidenceFile) copy(tw *tar.Writer, root *os.Root) error {
 	return err
 }
 
-// name takes out of a view the names of files that are not there, and fills in those
+// nameFiles takes out of a view the names of files that are not there, and fills in those
 // that a driver which died had written but not yet named.
-func name(v *browser.View, present map[string]bool) {
+func nameFiles(v *browser.View, present map[string]bool) {
 	for file, field := range map[string]*string{
 		"screenshot.png": &v.Screenshot,
 		"trace.zip":      &v.Trace,

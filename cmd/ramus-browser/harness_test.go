@@ -27,6 +27,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && slices.Contains([]string{"check", "drive", "viewer", "mcp", "install", "version"}, os.Args[1]) {
 		main()
 	}
+	if len(os.Args) > 1 && os.Args[1] == "drive-script" {
+		driveScript()
+	}
 	os.Exit(m.Run())
 }
 
@@ -91,6 +94,12 @@ var small = browser.Viewport{Name: "small", Width: 400, Height: 300, Scale: 1}
 // look does a check of a job as the server does.
 func look(t *testing.T, j browser.Job) outcome {
 	t.Helper()
+	return lookWhile(t, j, func(int) {})
+}
+
+// lookWhile does a check, and calls a function with its process's id when it has started.
+func lookWhile(t *testing.T, j browser.Job, started func(pid int)) outcome {
+	t.Helper()
 	if j.Spec.Viewports == nil {
 		j.Spec.Viewports = []browser.Viewport{small}
 	}
@@ -104,7 +113,11 @@ func look(t *testing.T, j browser.Job) outcome {
 	cmd := command(t, "check")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), &stdout, &stderr
-	err = cmd.Run()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	started(cmd.Process.Pid)
+	err = cmd.Wait()
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) {
 		t.Fatal(err)

@@ -81,12 +81,19 @@ func npmRegistry(ctx context.Context) string {
 	return url
 }
 
-// link replaces what is at name.
+// link replaces what is at name in one step: a check may be looking.
 func link(target, name string) error {
-	if err := os.Remove(name); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("cannot replace %s: %w", name, err)
+	if now, err := os.Readlink(name); err == nil && now == target {
+		return nil
 	}
-	if err := os.Symlink(target, name); err != nil {
+	next := name + ".new"
+	if err := os.Remove(next); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("cannot link node: %w", err)
+	}
+	if err := os.Symlink(target, next); err != nil {
+		return fmt.Errorf("cannot link node: %w", err)
+	}
+	if err := os.Rename(next, name); err != nil {
 		return fmt.Errorf("cannot link node: %w", err)
 	}
 	return nil

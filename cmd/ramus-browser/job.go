@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,7 @@ const (
 	maxPatterns  = 100
 	maxMasks     = 50
 	maxSide      = 4096 // CSS pixels of a viewport
+	maxTime      = 24 * time.Hour
 
 	defaultWait     = 60 * time.Second
 	defaultTimeout  = 2 * time.Minute
@@ -65,21 +67,11 @@ var viewName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
 // newJob checks what the driver is going to rely on.
 func newJob(in browser.Job) (*job, error) {
-	j := &job{
-		spec:     in.Spec,
-		state:    in.State,
-		timeout:  time.Duration(in.Spec.Timeout),
-		deadline: time.Duration(in.Deadline),
-	}
-	if j.timeout <= 0 {
-		j.timeout = defaultTimeout
-	}
-	if j.deadline <= 0 {
-		j.deadline = j.timeout + time.Duration(in.Spec.Wait) + 30*time.Second
-	}
-	if j.spec.Wait <= 0 {
-		j.spec.Wait = browser.Duration(defaultWait)
-	}
+	j := &job{spec: in.Spec, state: in.State}
+	wait := orElse(in.Spec.Wait, defaultWait)
+	j.spec.Wait = browser.Duration(wait)
+	j.timeout = orElse(in.Spec.Timeout, defaultTimeout)
+	j.deadline = orElse(in.Deadline, wait+j.timeout+30*time.Second)
 	var err error
 	if j.page, err = webURL(in.Spec.URL); err != nil {
 		return nil, err
@@ -114,6 +106,14 @@ func newJob(in browser.Job) (*job, error) {
 	return j, err
 }
 
+// orElse is a time of the job's that is one, or the other.
+func orElse(d browser.Duration, otherwise time.Duration) time.Duration {
+	if d <= 0 || time.Duration(d) > maxTime {
+		return otherwise
+	}
+	return time.Duration(d)
+}
+
 // checkViews fills in viewports and refuses what could not be a window or a folder.
 func (j *job) checkViews() error {
 	if len(j.spec.Viewports) == 0 {
@@ -122,6 +122,7 @@ func (j *job) checkViews() error {
 	if n := len(j.spec.Viewports); n > maxViewports {
 		return fmt.Errorf("%d viewports are too many; at most %d", n, maxViewports)
 	}
+	j.spec.Viewports = slices.Clone(j.spec.Viewports)
 	seen := make(map[string]bool)
 	for i, v := range j.spec.Viewports {
 		switch {

@@ -17,9 +17,10 @@ const doorPort = "7070"
 // page's. Names under .invalid exist nowhere (RFC 6761).
 const egressAlias = "egress.ramus.invalid"
 
-// launchArgs are the switches of the browser, beside those of Playwright.
-func launchArgs(proxy *url.URL) []string {
-	return append(networkArgs(proxy),
+// launchArgs are the switches of the browser, beside those of Playwright. shut are ports of loopback
+// that pages must not reach, beside the door's.
+func launchArgs(proxy *url.URL, shut ...string) []string {
+	return append(networkArgs(proxy, shut...),
 		// Pictures are the same wherever they are taken.
 		"--disable-gpu",
 		// A part that is painted again has other edges than the same part painted with the whole:
@@ -49,7 +50,7 @@ func launchArgs(proxy *url.URL) []string {
 // networkArgs are the walls. Loopback is reached directly, but for the door; all else
 // goes to the proxy, or nowhere. Names are resolved by the proxy only: the browser
 // asks no DNS server, so that names carry nothing out either.
-func networkArgs(proxy *url.URL) []string {
+func networkArgs(proxy *url.URL, shut ...string) []string {
 	rules := []string{}
 	server := "http://" + net.JoinHostPort(egressAlias, "9")
 	if proxy != nil {
@@ -60,9 +61,11 @@ func networkArgs(proxy *url.URL) []string {
 		}
 		rules = append(rules, "MAP "+egressAlias+" "+host)
 	}
+	// The first rule that fits decides.
+	for _, port := range append([]string{doorPort}, shut...) {
+		rules = append(rules, "MAP *:"+port+" ~NOTFOUND")
+	}
 	rules = append(rules,
-		// The first rule that fits decides.
-		"MAP *:"+doorPort+" ~NOTFOUND",
 		"MAP localhost localhost",
 		"MAP *.localhost localhost",
 		"MAP 127.0.0.1 127.0.0.1",

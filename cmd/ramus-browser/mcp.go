@@ -17,7 +17,7 @@ import (
 
 // mcp becomes Playwright's own MCP server, which comes with the driver: an agent in the
 // container beside drives a browser with it, by HTTP on loopback (/mcp). The browser has the
-// same walls as that of a check.
+// same walls as that of a check, and does not reach the server itself.
 func mcp(args []string) error {
 	flags := flag.NewFlagSet("mcp", flag.ContinueOnError)
 	host := flags.String("host", "127.0.0.1", "address to listen on")
@@ -52,7 +52,7 @@ func mcp(args []string) error {
 		return err
 	}
 	config := filepath.Join(work, "config.json")
-	text, err := json.Marshal(mcpConfig(p, launchArgs(out), strings.FieldsFunc(*origins, func(r rune) bool { return r == ';' }), *output))
+	text, err := json.Marshal(mcpConfig(p, launchArgs(out, strconv.Itoa(*port)), strings.FieldsFunc(*origins, func(r rune) bool { return r == ';' }), *output))
 	if err == nil {
 		err = os.WriteFile(config, text, 0o600)
 	}
@@ -60,7 +60,9 @@ func mcp(args []string) error {
 		return fmt.Errorf("cannot write the MCP server's configuration: %w", err)
 	}
 	err = syscall.Exec(p.node, []string{"node", server,
-		"--config", config, "--host", *host, "--port", strconv.Itoa(*port)}, env)
+		"--config", config, "--host", *host, "--port", strconv.Itoa(*port),
+		// A page that has its own name resolve to loopback speaks to nobody here.
+		"--allowed-hosts", "localhost:" + strconv.Itoa(*port) + "," + net.JoinHostPort(*host, strconv.Itoa(*port))}, env)
 	return fmt.Errorf("cannot start the MCP server: %w", err)
 }
 
@@ -80,7 +82,8 @@ func mcpConfig(p place, args, origins []string, output string) map[string]any {
 				"viewport": playwright.Size{Width: 1440, Height: 1000},
 			},
 		},
-		"outputDir": output,
+		"outputDir":     output,
+		"outputMaxSize": 128 << 20, // of the sidecar's memory
 	}
 	if len(origins) > 0 {
 		config["network"] = map[string]any{"allowedOrigins": origins}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"slices"
 	"time"
 
 	"github.com/mxschmitt/playwright-go"
@@ -47,7 +48,7 @@ func (v *view) picture(ctx context.Context, name string, shot browser.Shot) (str
 // shoot takes one picture.
 func (v *view) shoot(ctx context.Context, shot browser.Shot) (png []byte, err error) {
 	var mask []playwright.Locator
-	for _, selector := range shot.Mask {
+	for _, selector := range slices.Concat(shot.Mask, v.covered) {
 		mask = append(mask, v.page.Locator(selector))
 	}
 	limit := playwright.Float(shotTime.Seconds() * 1000)

@@ -151,6 +151,9 @@ func (s *stepAtWork) do(ctx context.Context) (err error) {
 			}
 			if is, _ := password.(bool); is {
 				s.secret = true
+			} else if s.secret {
+				// A field for passwords shows dots; this one shows what is in it.
+				s.covered = append(s.covered, s.Target)
 			}
 			return element.Fill(s.Value, playwright.LocatorFillOptions{Timeout: ms})
 		})

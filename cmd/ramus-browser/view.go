@@ -33,7 +33,7 @@ var (
 	errDialogs = fmt.Errorf("the page opens dialogs without end (more than %d)", maxDialogs)
 	errPopups  = fmt.Errorf("the page opens windows without end (more than %d)", maxPopups)
 	// errBrowser is nobody's fault that we know of.
-	errBrowser = errors.New("the browser ended by itself")
+	errBrowser = errors.New("the browser or its driver ended by itself")
 )
 
 // view is a page looked at in one viewport.
@@ -48,16 +48,15 @@ type view struct {
 	page    playwright.Page
 	stop    context.CancelCauseFunc // ends the looking, with one of the errors above
 	notes   []string                // words for the reason that are no faults
+	covered []string                // selectors of what pictures must not show
 
 	mu sync.Mutex // guards what follows: the goroutines of Playwright's events tell it
 	// closing: what the page does now is our doing.
-	closing  bool
-	faults   faults
-	console  *consoleLog
-	dialogs  int
-	popups   int
-	answered bool // the first document came
-	helpers  sync.WaitGroup
+	closing bool
+	faults  faults
+	console *consoleLog
+	dialogs int
+	popups  int
 }
 
 // look fills in the view's result. What is wrong with our own means makes it
@@ -82,6 +81,9 @@ func (v *view) look(ctx context.Context) {
 		return
 	}
 	found := v.visit(ctx)
+	if !v.alive() {
+		v.stop(errBrowser)
+	}
 	v.keep(ctx)
 	v.close()
 	v.conclude(ctx, found)
@@ -172,14 +174,9 @@ func (v *view) setState() error {
 // visit loads the page and does the steps.
 func (v *view) visit(ctx context.Context) []finding {
 	err := within(ctx, loadTime+time.Second, func() error {
-		response, err := v.page.Goto(v.job.page.String(), playwright.PageGotoOptions{
+		_, err := v.page.Goto(v.job.page.String(), playwright.PageGotoOptions{
 			Timeout: playwright.Float(loadTime.Seconds() * 1000), WaitUntil: playwright.WaitUntilStateLoad,
 		})
-		if response != nil {
-			v.mu.Lock()
-			v.answered = true
-			v.mu.Unlock()
-		}
 		return err
 	})
 	v.mu.Lock()
@@ -223,6 +220,15 @@ func (v *view) settle(ctx context.Context) {
 		_, err := v.page.Evaluate(`() => document.fonts.ready.then(() => document.fonts.size)`)
 		return err
 	})
+}
+
+// alive says whether driver and browser still answer. Of the driver's end nobody tells: the
+// calls that wait fail as they do when a page is closed.
+func (v *view) alive() bool {
+	return v.browser.IsConnected() && within(v.hard, finishTime, func() error {
+		_, err := v.context.Cookies()
+		return err
+	}) == nil
 }
 
 // keep takes what shows the page as it is at the end. Time for it is left when the check's is over.
@@ -285,6 +291,9 @@ func (v *view) close() {
 			v.result.Trace = v.size.Name + "/trace.zip"
 		} else {
 			v.notes = append(v.notes, "no trace: "+plainError(err))
+			if errors.Is(err, playwright.ErrTargetClosed) && v.stop != nil {
+				v.stop(errBrowser) // a trace outlives its page, but not its driver
+			}
 		}
 		if err := within(v.hard, finishTime, func() error { return v.context.Close() }); err == nil {
 			v.result.HAR = v.size.Name + "/network.har"

@@ -3,7 +3,6 @@ package main
 import (
 	"archive/zip"
 	"bytes"
-	"context"
 	"encoding/json"
 	"io"
 	"net"
@@ -249,37 +248,5 @@ document.getElementById('stored').textContent=(localStorage.getItem('token')||''
 	}
 	if strings.Contains(o.said, "secret-value") {
 		t.Error("stderr has a secret")
-	}
-}
-
-// TestStopped: a check that is ended from outside still writes its evidence, and leaves no process.
-func TestStopped(t *testing.T) {
-	t.Parallel()
-	loaded := make(chan struct{})
-	var once sync.Once
-	s := site(t, map[string]any{"/": `<img src=/last>`, "/last": func(w http.ResponseWriter, r *http.Request) {
-		once.Do(func() { close(loaded) })
-		<-r.Context().Done()
-	}})
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	text, _ := json.Marshal(browser.Job{Spec: spec(s, "/"), Deadline: browser.Duration(time.Minute)})
-	cmd := command(t, "check")
-	var stdout, stderr bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(text), &stdout, &stderr
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case <-loaded:
-	case <-ctx.Done():
-	}
-	interrupt(t, cmd)
-	_ = cmd.Wait()
-	if code := cmd.ProcessState.ExitCode(); code != exitOther || !strings.Contains(stderr.String(), "the check was stopped") {
-		t.Errorf("exit code %d: %s", code, stderr.String())
-	}
-	if !bytes.Contains(stdout.Bytes(), []byte(indexFile)) {
-		t.Error("there is no evidence")
 	}
 }

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+func TestViewer(t *testing.T) {
+	t.Parallel()
+	out, err := command(t, "viewer").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := make(map[string]bool)
+	r := tar.NewReader(bytes.NewReader(out))
+	for {
+		h, err := r.Next()
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h.Typeflag != tar.TypeReg || !filepath.IsLocal(h.Name) {
+			t.Errorf("%q", h.Name)
+		}
+		found[h.Name] = true
+	}
+	if !found["index.html"] || !found["sw.bundle.js"] {
+		t.Errorf("the viewer is not whole: %v", found)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	out, err := command(t, "version").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v map[string]any
+	if err := json.Unmarshal(out, &v); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"ramus-browser", "driver", "chromium", "node"} {
+		if s, _ := v[name].(string); s == "" {
+			t.Errorf("no version of %s: %s", name, out)
+		}
+	}
+}
+
+// TestInstall: what install leaves is enough for a check, also a second time over what is there.
+func TestInstall(t *testing.T) {
+	t.Parallel()
+	dir := needBrowser(t)
+	for range 2 {
+		if out, err := command(t, "install", dir).CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+	}
+	info, err := os.Stat(filepath.Join(dir, "ramus-browser"))
+	if err != nil || info.Mode().Perm() != 0o755 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "driver", "node")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestMCP: an agent drives a browser that has a check's walls.
+func TestMCP(t *testing.T) {
+	t.Parallel()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := listener.Addr().(*net.TCPAddr).Port
+	listener.Close()
+	cmd := command(t, "mcp", "--port", strconv.Itoa(port), "--output-dir", t.TempDir())
+	said, err := cmd.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout = cmd.Stderr
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	drained := make(chan struct{})
+	defer func() {
+		killFamily(cmd.Process.Pid)
+		<-drained
+		_ = cmd.Wait()
+	}()
+	first := make([]byte, 200)
+	n, err := said.Read(first)
+	go func() {
+		defer close(drained)
+		_, _ = io.Copy(io.Discard, said)
+	}()
+	if err != nil || !strings.Contains(string(first[:n]), "Listening") {
+		t.Fatalf("%s, %v", first[:n], err)
+	}
+	address := "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) + "/mcp"
+	session := ""
+	call := func(message string) string {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, address, strings.NewReader(message))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Accept", "application/json, text/event-stream")
+		if session != "" {
+			r.Header.Set("Mcp-Session-Id", session)
+		}
+		w, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Body.Close()
+		if id := w.Header.Get("Mcp-Session-Id"); id != "" {
+			session = id
+		}
+		text, err := io.ReadAll(io.LimitReader(w.Body, 1<<20))
+		if err != nil || w.StatusCode >= 300 {
+			t.Fatalf("%s: %s, %v", w.Status, text, err)
+		}
+		return string(text)
+	}
+	navigate := func(url string) string {
+		return call(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"browser_navigate","arguments":{"url":"` + url + `"}}}`)
+	}
+	call(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
+	call(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	s := site(t, map[string]any{"/": "<h1>Hello, agent</h1>"})
+	if got := navigate(s.URL); !strings.Contains(got, "A page") {
+		t.Error(got)
+	}
+	if got := call(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"browser_snapshot","arguments":{}}}`); !strings.Contains(got, "Hello, agent") {
+		t.Error(got)
+	}
+	for _, url := range []string{"file:///etc/passwd", "http://127.0.0.1:" + doorPort, address, "http://192.0.2.1/"} {
+		if got := navigate(url); !strings.Contains(got, `"isError":true`) {
+			t.Errorf("%s: %s", url, got)
+		}
+	}
+}
