@@ -33,6 +33,8 @@ type Options struct {
 	// Lacks names abilities ([containers.AbilityMemory] and so on) that the
 	// engine does not have here. Their tests are left out, and the log says so.
 	Lacks []string
+	// BrowserImage has Chromium; without it, or where it is not there, none is tried.
+	BrowserImage string
 	// Left, when set, names what the engine still has of an owner's sidecars.
 	Left func(owner string) []string
 	// Many is how many containers are started at once; default 20.
@@ -97,6 +99,7 @@ func Run(t *testing.T, open func(t *testing.T) containers.Engine, o Options) {
 		{"BesideCommands", containers.AbilityBeside, testBesideCommands},
 		{"BesideStreams", containers.AbilityBeside, testBesideStreams},
 		{"BesideNetwork", containers.AbilityBeside, testBesideNetwork},
+		{"BesideBrowser", containers.AbilityBeside, testBesideBrowser},
 		{"BesideApart", containers.AbilityBeside, testBesideApart},
 		{"BesideMemory", containers.AbilityMemory, testBesideMemory},
 		{"BesidePIDs", containers.AbilityPIDs, testBesidePIDs},

@@ -182,7 +182,7 @@ func TestConformance(t *testing.T) {
 	newEngine(t, built.ramus)
 	program, _ := built.ramus()
 	open := func(t *testing.T) containers.Engine { return &docker.Engine{Runner: program} }
-	containerstest.Run(t, open, containerstest.Options{Image: docker.DefaultImage, Left: func(owner string) (left []string) {
+	containerstest.Run(t, open, containerstest.Options{Image: docker.DefaultImage, BrowserImage: docker.BrowserImage, Left: func(owner string) (left []string) {
 		api := newAPI(t)
 		found, err := api.ContainerList(t.Context(), client.ContainerListOptions{
 			All: true, Filters: make(client.Filters).Add("label", "ramus.sidecar.owner="+owner),
