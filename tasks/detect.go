@@ -11,6 +11,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/ramus-dev/ramus/tasks/nodejs"
 )
 
 // project is what the root of a work tree tells about how its tests, linters
@@ -25,9 +27,8 @@ type project struct {
 
 // nodePackage is what matters of a package.json.
 type nodePackage struct {
-	manager string // npm, pnpm, yarn
-	locked  bool   // a lock file of that manager is there
-	berry   bool   // yarn 2 or newer
+	nodejs.Manager
+	said    string // the package manager that it names, "yarn@4.1.0"
 	scripts map[string]string
 	deps    map[string]bool // of all kinds
 }
@@ -90,6 +91,9 @@ type noWay struct{ text string }
 func (e *noWay) Error() string     { return e.text }
 func (e *noWay) Is(err error) bool { return err == ErrNoWay }
 
+// has tells whether a file is in the root.
+func (p *project) has(name string) bool { return p.files[name] }
+
 // contains tells whether a file in the root has a line that re matches.
 func (p *project) contains(ctx context.Context, name string, re *regexp.Regexp) (bool, error) {
 	if !p.files[name] {
@@ -123,7 +127,7 @@ func (p *project) readPackage(ctx context.Context) (*nodePackage, error) {
 	if err := json.Unmarshal(bytes.TrimPrefix(text, []byte("\ufeff")), &raw); err != nil {
 		return nil, fmt.Errorf("cannot read package.json: %w", err)
 	}
-	n := &nodePackage{manager: "npm", scripts: map[string]string{}, deps: map[string]bool{}}
+	n := &nodePackage{scripts: map[string]string{}, deps: map[string]bool{}}
 	for name, v := range raw.Scripts {
 		var s string
 		if json.Unmarshal(v, &s) == nil {
@@ -135,36 +139,13 @@ func (p *project) readPackage(ctx context.Context) (*nodePackage, error) {
 			n.deps[name] = true
 		}
 	}
-	name, version, _ := strings.Cut(raw.PackageManager, "@")
-	switch {
-	case p.files["pnpm-lock.yaml"]:
-		n.manager = "pnpm"
-	case p.files["yarn.lock"]:
-		n.manager = "yarn"
-	case p.files["package-lock.json"] || p.files["npm-shrinkwrap.json"]:
-	case name == "pnpm" || name == "yarn":
-		n.manager = name
-	}
-	n.setManager(p, n.manager)
-	n.berry = p.files[".yarnrc.yml"] || name == "yarn" && version != "" && !strings.HasPrefix(version, "1.") && !strings.HasPrefix(version, "0.")
+	n.said = raw.PackageManager
+	n.Manager = nodejs.Find(p.has, n.said)
 	// What `npm init` writes is no test.
 	if strings.Contains(n.scripts["test"], "no test specified") {
 		delete(n.scripts, "test")
 	}
 	return n, nil
-}
-
-// setManager takes a package manager, asked for or found.
-func (n *nodePackage) setManager(p *project, manager string) {
-	n.manager = manager
-	switch manager {
-	case "pnpm":
-		n.locked = p.files["pnpm-lock.yaml"]
-	case "yarn":
-		n.locked = p.files["yarn.lock"]
-	default:
-		n.locked = p.files["package-lock.json"] || p.files["npm-shrinkwrap.json"]
-	}
 }
 
 // install is the shell text that installs the dependencies when node_modules
@@ -174,37 +155,19 @@ func (n *nodePackage) install() string {
 	if len(n.deps) == 0 {
 		return ""
 	}
-	command := map[string]string{
-		"npm":  "npm install --no-package-lock --prefer-offline --no-audit --no-fund",
-		"pnpm": "pnpm install --prefer-offline",
-		"yarn": "yarn install --non-interactive --prefer-offline --pure-lockfile",
-	}[n.manager]
-	if n.locked {
-		command = map[string]string{
-			"npm":  "npm ci --prefer-offline --no-audit --no-fund",
-			"pnpm": "pnpm install --frozen-lockfile --prefer-offline",
-			"yarn": "yarn install --non-interactive --prefer-offline --frozen-lockfile",
-		}[n.manager]
-	}
-	if n.manager == "yarn" && n.berry {
-		command = "yarn install"
-		if n.locked {
-			command += " --immutable"
-		}
-	}
 	return "if [ ! -d node_modules ] && [ ! -e .pnp.cjs ]; then " +
 		"git check-ignore -q node_modules/x; " + // 1: not ignored; 128: no repository
 		"if [ $? -eq 1 ]; then echo 'node_modules is missing, and installing it would commit it: name it in .gitignore' >&2; exit 1; fi; " +
-		command + " >&2 || exit; fi; "
+		n.Install + " >&2 || exit; fi; "
 }
 
 // run is the shell text that runs a script of package.json with further arguments.
 func (n *nodePackage) run(script, args string) string {
-	text := n.manager + " run " + Quote(script)
+	text := n.Name + " run " + Quote(script)
 	if args == "" {
 		return text
 	}
-	if n.manager == "npm" {
+	if n.Name == "npm" {
 		return text + " -- " + args
 	}
 	return text + " " + args

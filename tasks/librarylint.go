@@ -167,9 +167,9 @@ func (p *project) nodeLint(ctx context.Context, fix bool) (job, bool, error) {
 		if fix {
 			return job{}, false, noFix("the script typecheck")
 		}
-		return job{tool: n.manager, command: setup + n.run("typecheck", "")}, true, nil
+		return job{tool: n.Name, command: setup + n.run("typecheck", "")}, true, nil
 	}
-	j := job{tool: n.manager}
+	j := job{tool: n.Name}
 	args := ""
 	if nodeTool(script) == "eslint" {
 		j.tool = "eslint"
@@ -259,7 +259,7 @@ func (p *project) build(ctx context.Context, target string) (job, error) {
 			return job{}, refuse("target", target, "is no script of package.json")
 		}
 		if script != "" {
-			return job{tool: n.manager, command: "export CI=true; " + n.install() + n.run(script, "")}, nil
+			return job{tool: n.Name, command: "export CI=true; " + n.install() + n.run(script, "")}, nil
 		}
 	}
 	if ok, err := p.isPython(ctx); err != nil {

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/ramus-dev/ramus/tasks/nodejs"
 )
 
 // frameworks are the names that lib_run_tests takes.
@@ -156,7 +158,7 @@ func (p *project) tests(ctx context.Context, q testParams) (job, error) {
 		if p.node == nil || p.node.scripts["test"] == "" {
 			return job{}, fmt.Errorf("cannot run tests with %s: there is no package.json with a script \"test\" in the root of the work tree", q.Framework)
 		}
-		p.node.setManager(p, q.Framework)
+		p.node.Manager = nodejs.Named(q.Framework, p.has, p.node.said)
 		return p.nodeScriptTests(q.Pattern)
 	case has("vitest") || has("jest") || has("mocha") || has("node"):
 		if p.node != nil && nodeTool(p.node.scripts["test"]) == q.Framework {
@@ -285,7 +287,7 @@ func (p *project) nodeScriptTests(pattern string) (job, error) {
 		}
 		args = Quote(pattern)
 	}
-	return job{tool: n.manager, command: setup + n.run("test", args), parse: parseAny}, nil
+	return job{tool: n.Name, command: setup + n.run("test", args), parse: parseAny}, nil
 }
 
 // nodeToolTests runs a tool directly.

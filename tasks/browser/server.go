@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
+
+	"github.com/ramus-dev/ramus/tasks/nodejs"
 )
 
 // ErrNoServer: nothing in the work tree says how its page is served.
@@ -50,61 +51,14 @@ func Server(read func(name string) ([]byte, error)) (install, start string, err 
 	if script == "" {
 		return "", "", fmt.Errorf("%w: package.json has no script %s; say it in the spec, as start: …", ErrNoServer, strings.Join(serving, ", "))
 	}
-	m, locked, err := managerOf(read, p.PackageManager)
-	if err != nil {
-		return "", "", err
+	// A lock file that cannot be read, since it is too large, is there all the same.
+	has := func(name string) bool {
+		_, err := read(name)
+		return !errors.Is(err, fs.ErrNotExist)
 	}
+	m := nodejs.Find(has, p.PackageManager)
 	if len(p.Dependencies)+len(p.DevDependencies)+len(p.OptionalDependencies) > 0 {
-		install = m.loose
-		if locked {
-			install = m.frozen
-		}
+		install = m.Install
 	}
-	return install, m.name + " run " + script, nil
-}
-
-// manager is a package manager: what its lock files are called, and how it installs.
-type manager struct {
-	name   string
-	locks  []string
-	frozen string // from the lock file, which stays as it is
-	loose  string // without one, and without writing one
-}
-
-var managers = []manager{
-	{"pnpm", []string{"pnpm-lock.yaml"}, "pnpm install --frozen-lockfile --prefer-offline", "pnpm install --prefer-offline --no-lockfile"},
-	{"yarn", []string{"yarn.lock"}, "yarn install --non-interactive --prefer-offline --frozen-lockfile", "yarn install --non-interactive --prefer-offline --pure-lockfile"},
-	{"bun", []string{"bun.lock", "bun.lockb"}, "bun install --frozen-lockfile", "bun install --no-save"},
-	{"npm", []string{"package-lock.json", "npm-shrinkwrap.json"}, "npm ci --prefer-offline --no-audit --no-fund", "npm install --no-package-lock --prefer-offline --no-audit --no-fund"},
-}
-
-// managerOf finds the package manager: by its lock file, else by what package.json says, else npm.
-func managerOf(read func(name string) ([]byte, error), said string) (m manager, locked bool, err error) {
-	name, version, _ := strings.Cut(said, "@")
-	m = managers[len(managers)-1]
-	if i := slices.IndexFunc(managers, func(m manager) bool { return m.name == name }); i >= 0 {
-		m = managers[i]
-	}
-	for _, c := range managers {
-		for _, lock := range c.locks {
-			_, err := read(lock)
-			if errors.Is(err, fs.ErrNotExist) {
-				continue
-			}
-			if err != nil {
-				return m, false, fmt.Errorf("cannot read %s: %w", lock, err)
-			}
-			return c.berry(read, name, version), true, nil
-		}
-	}
-	return m.berry(read, name, version), false, nil
-}
-
-// berry is yarn as of version 2, which calls its options otherwise.
-func (m manager) berry(read func(name string) ([]byte, error), name, version string) manager {
-	_, err := read(".yarnrc.yml")
-	if m.name == "yarn" && (err == nil || name == "yarn" && version != "" && !strings.HasPrefix(version, "0.") && !strings.HasPrefix(version, "1.")) {
-		m.frozen, m.loose = "yarn install --immutable", "yarn install"
-	}
-	return m
+	return install, m.Name + " run " + script, nil
 }
