@@ -25,7 +25,7 @@ const (
 	maxSteps     = 200
 	maxPatterns  = 100
 	maxMasks     = 50
-	maxSide      = 4096 // CSS pixels of a viewport
+	maxSide      = 8000 // CSS pixels of a viewport
 	maxTime      = 24 * time.Hour
 
 	defaultWait     = 60 * time.Second
