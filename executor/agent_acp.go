@@ -1,12 +1,15 @@
 package executor
 
 import (
+	"bufio"
 	"cmp"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
+	"net/http"
 	"path"
 	"slices"
 	"strconv"
@@ -321,7 +324,66 @@ func (t *turn) words(ctx context.Context, w *work, files *sftp.Client, lost bool
 		}
 		blocks = append(blocks, sdk.ContentBlock{ResourceLink: link})
 	}
+	if !t.talk.conn.Agent.Capabilities.PromptCapabilities.Image {
+		return blocks, nil
+	}
+	pictures, err := l.x.givenPictures(ctx, l.claim, prompts)
+	if err != nil {
+		return nil, err
+	}
+	return append(blocks, pictures...), nil
+}
+
+// Bounds of the pictures that an agent is shown in its prompt; the others it finds as
+// files. Models take pictures of up to 5 MB each, in base64.
+const (
+	maxShown      = 5
+	maxShownBytes = 3_700_000
+)
+
+// givenPictures are the pictures among the files of prompts, to be looked at at once. What is
+// a picture is told by its content: its name is a stranger's.
+func (x *Executor) givenPictures(ctx context.Context, r Run, prompts []Prompt) (blocks []sdk.ContentBlock, err error) {
+	for _, p := range prompts {
+		for _, f := range p.Files {
+			content, media, err := x.givenPicture(ctx, r, p, f.Name)
+			if err != nil {
+				return nil, fmt.Errorf("cannot show the agent the file %q: %w", f.Name, err)
+			}
+			if media == "" {
+				continue
+			}
+			blocks = append(blocks, sdk.ImageBlock(base64.StdEncoding.EncodeToString(content), media))
+			if len(blocks) == maxShown {
+				return blocks, nil
+			}
+		}
+	}
 	return blocks, nil
+}
+
+// givenPicture reads a file of a prompt if it is a picture that can be shown; else media is empty.
+func (x *Executor) givenPicture(ctx context.Context, r Run, p Prompt, name string) (content []byte, media string, err error) {
+	in, err := x.openGiven(ctx, r, p, name)
+	if err != nil {
+		return nil, "", err
+	}
+	defer in.Close()
+	head := bufio.NewReader(in)
+	begin, err := head.Peek(512)
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, "", err
+	}
+	switch media = http.DetectContentType(begin); media {
+	case "image/png", "image/jpeg", "image/gif", "image/webp":
+	default:
+		return nil, "", nil
+	}
+	content, err = io.ReadAll(io.LimitReader(head, maxShownBytes+1))
+	if err != nil || len(content) > maxShownBytes {
+		return nil, "", err
+	}
+	return content, media, nil
 }
 
 // hangUp ends the agent's process, if there is one, and tells how it ended where that is known.

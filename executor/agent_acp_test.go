@@ -47,6 +47,29 @@ func TestACP(t *testing.T) {
 	}
 }
 
+// TestACPPictures shows pictures to an agent that can look at them, by what they are and not by what they are called;
+// every agent finds them as files.
+func TestACPPictures(t *testing.T) {
+	picture := []byte("\x89PNG\r\n\x1a\nand so on")
+	files := []executor.Attachment{{Name: "page.txt", Type: "text/plain", Content: picture}, {Name: "none.png", Type: "image/png", Content: []byte("<html>")},
+		{Name: "large.png", Type: "image/png", Content: append(picture, make([]byte, 4_000_000)...)}}
+	for name, can := range map[string]bool{"can": true, "cannot": false} {
+		w := newWorld(t, withACP(func(a *executor.Agent) {
+			if can {
+				a.Env = append(a.Env, "ACP_STANDIN_IMAGES=1")
+			}
+		}))
+		r := w.ended(w.ask("conv:"+name, "recall\nrun ls $RAMUS_FILES | sort", files...).Name())
+		out := w.stdout(r.Name(), "turn-1")
+		if n := strings.Count(out, "image: "); r.State != executor.StateComplete || strings.Contains(out, fmt.Sprintf("image: image/png of %d bytes, <nil>", len(picture))) != can || n > 1 || (n == 1) != can {
+			t.Errorf("%s: %s\n%q", name, r.State, out)
+		}
+		if !strings.Contains(out, "large.png\nnone.png\npage.txt\n") {
+			t.Errorf("%s: the files are not there: %q", name, out)
+		}
+	}
+}
+
 // agentEvents are what an agent told of one kind.
 func (w *world) agentEvents(run, kind string) (list []executor.Event) {
 	for _, e := range w.events(run, executor.EventAgent) {

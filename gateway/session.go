@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"sync"
 	"time"
@@ -591,7 +592,7 @@ func (s *session) files(ctx context.Context, m slack.Mention, thread slack.Threa
 				continue
 			}
 			left -= int64(len(body))
-			files = append(files, executor.Attachment{Name: f.Name, Type: f.MIME, Content: body})
+			files = append(files, executor.Attachment{Name: f.Name, Type: http.DetectContentType(body), Content: body}) // what its author calls it is no matter
 		}
 	}
 	return files, skipped

@@ -10,6 +10,7 @@
 //	ANTHROPIC_MODEL       default claude-sonnet-4-5
 //	ACP_STANDIN_ASK       kinds of tool calls that it asks leave for: "edit,execute"
 //	ACP_STANDIN_HOME      where it keeps its sessions; default ~/.acp-standin
+//	ACP_STANDIN_IMAGES    "1": it can look at pictures
 //	ACP_STANDIN_NO_HTTP   "1": it cannot use MCP servers by HTTP
 //	ACP_STANDIN_SCRIPT    "1": no model; it does what it is told line by line
 package main
@@ -38,7 +39,8 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	a := &acptest.Agent{Name: "acp-standin", Dir: cmp.Or(os.Getenv("ACP_STANDIN_HOME"), filepath.Join(home, ".acp-standin")), HTTP: os.Getenv("ACP_STANDIN_NO_HTTP") == ""}
+	a := &acptest.Agent{Name: "acp-standin", Dir: cmp.Or(os.Getenv("ACP_STANDIN_HOME"), filepath.Join(home, ".acp-standin")), HTTP: os.Getenv("ACP_STANDIN_NO_HTTP") == "",
+		Images: os.Getenv("ACP_STANDIN_IMAGES") != ""}
 	if ask := os.Getenv("ACP_STANDIN_ASK"); ask != "" {
 		a.Ask = strings.Split(ask, ",")
 	}

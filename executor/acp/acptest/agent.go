@@ -37,6 +37,8 @@ type Agent struct {
 	NoLoad, Resume bool
 	// HTTP: it can use MCP servers by HTTP.
 	HTTP bool
+	// Images: pictures may stand in a prompt.
+	Images bool
 
 	conn     *sdk.AgentSideConnection
 	out      io.Writer
@@ -142,7 +144,7 @@ func (a *Agent) Initialize(_ context.Context, r sdk.InitializeRequest) (sdk.Init
 	defer a.mu.Unlock()
 	a.client = r.ClientCapabilities
 	resp := sdk.InitializeResponse{ProtocolVersion: sdk.ProtocolVersionNumber, AgentInfo: &sdk.Implementation{Name: a.Name, Version: "1"},
-		AgentCapabilities: sdk.AgentCapabilities{LoadSession: !a.NoLoad, McpCapabilities: sdk.McpCapabilities{Http: a.HTTP}}, AuthMethods: []sdk.AuthMethod{}}
+		AgentCapabilities: sdk.AgentCapabilities{LoadSession: !a.NoLoad, McpCapabilities: sdk.McpCapabilities{Http: a.HTTP}, PromptCapabilities: sdk.PromptCapabilities{Image: a.Images}}, AuthMethods: []sdk.AuthMethod{}}
 	if a.Resume {
 		resp.AgentCapabilities.SessionCapabilities.Resume = &sdk.SessionResumeCapabilities{}
 	}

@@ -2,6 +2,7 @@ package acptest
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"io"
 	"os"
@@ -52,6 +53,9 @@ func promptText(blocks []sdk.ContentBlock) string {
 			texts = append(texts, b.Text.Text)
 		case b.ResourceLink != nil:
 			texts = append(texts, "file: "+strings.TrimPrefix(b.ResourceLink.Uri, "file://"))
+		case b.Image != nil:
+			data, err := base64.StdEncoding.DecodeString(b.Image.Data)
+			texts = append(texts, fmt.Sprintf("image: %s of %d bytes, %v", b.Image.MimeType, len(data), err))
 		}
 	}
 	return strings.Join(texts, "\n")
