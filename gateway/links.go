@@ -129,10 +129,14 @@ func (l *Links) Run(r executor.Run) string               { return l.Named(r.Name
 func (l *Links) Named(run string) string                 { return l.Sign("/evidence/" + run) }
 func (l *Links) File(r executor.Run, name string) string { return l.Sign(filePath(r, name)) }
 
-// Trace is a link that opens a recording of a page, a file of a run, in the trace viewer.
+// View is a link that shows a picture of a run where File has it saved, Trace one that
+// opens a trace in its viewer.
+func (l *Links) View(run, name string) string { return l.named(run, name) + "&view=1" }
 func (l *Links) Trace(run, name string) string {
-	return strings.TrimSuffix(l.URL, "/") + "/trace/index.html?trace=" + url.QueryEscape(l.Sign("/evidence/"+run+"/files/"+name))
+	return strings.TrimSuffix(l.URL, "/") + tracePath + "index.html?trace=" + url.QueryEscape(l.named(run, name))
 }
+
+func (l *Links) named(run, name string) string { return l.Sign("/evidence/" + run + "/files/" + name) }
 
 func runPath(r executor.Run) string { return "/evidence/" + r.Name() }
 

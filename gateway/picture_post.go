@@ -47,7 +47,7 @@ func readPicture(ctx context.Context, x *executor.Executor, run executor.Run, p 
 }
 
 // showPictures puts pictures of the run's pages into its thread, in one message, with links to the rest and
-// to the recordings. Where Slack does not take pictures, all of them are links. It can be done
+// to the traces. Where Slack does not take pictures, all of them are links. It can be done
 // again: what stands there already is found.
 func (r *reporter) showPictures(ctx context.Context) error {
 	if r.evidence == nil {
@@ -70,7 +70,7 @@ func (r *reporter) showPictures(ctx context.Context) error {
 	rest = append(left, rest...)
 	links := pictureLinks{}
 	if r.Links != nil {
-		links.file = func(name string) string { return r.Links.File(r.run, name) }
+		links.file = func(name string) string { return r.Links.View(r.run.Name(), name) }
 		links.trace = func(name string) string { return r.Links.Trace(r.run.Name(), name) }
 	}
 	why := ""

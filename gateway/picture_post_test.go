@@ -266,3 +266,28 @@ func TestPicturesThatAreNone(t *testing.T) {
 		}
 	}
 }
+
+// TestFilesOfAMention reach the agent as they are, five at most; what is left out is named.
+func TestFilesOfAMention(t *testing.T) {
+	k := openTalk(t, true, func(c *gateway.Chat) {
+		c.Executor.Agents = map[string]executor.Agent{"reader": {Name: "reader", Command: []string{"sh", "-c", "cat; cd \"$RAMUS_FILES\" && sha256sum *"}, Timeout: time.Minute, Output: 1 << 20}}
+	})
+	var files []slacktest.File
+	for n := range 6 {
+		files = append(files, slacktest.File{Name: fmt.Sprintf("shot-%d.png", n), MIME: "image/png", Data: pngOf(t, n)})
+	}
+	ts := k.slack.Say(owner, "C01", "", "<@"+k.slack.BotUser+"> make it look like this", files...)
+	k.until("the result", func() bool { return len(k.part("C01", ts, "result")) == 1 })
+	journal := k.journal(k.runs("C01", ts)[0].Name())
+	for n := range 5 {
+		if sum := sha256.Sum256(pngOf(t, n)); !strings.Contains(journal, fmt.Sprintf("%x  shot-%d.png", sum, n)) {
+			t.Errorf("shot-%d.png is not there as it was: %s", n, journal)
+		}
+	}
+	if !strings.Contains(journal, "Not given along, for their number or size: shot-5.png") {
+		t.Error(journal)
+	}
+	if result := says(k.part("C01", ts, "result")[0]); strings.Contains(result, "files changed") {
+		t.Errorf("what was shared is committed: %s", result)
+	}
+}

@@ -118,14 +118,14 @@ func looked(m *executor.Manifest) string {
 	})
 }
 
-// trace is a recording of a check that can be opened.
+// trace is what the browser recorded of a check, which the viewer opens.
 type trace struct {
 	name     string // in the manifest
 	check    string
 	viewport string
 }
 
-// traces lists the recordings of the latest checks, those of views that failed first.
+// traces lists the traces of the latest checks, those of views that failed first.
 func traces(m *executor.Manifest) (list []trace) {
 	kept := make(map[string]bool)
 	for _, f := range m.Files {
@@ -144,7 +144,7 @@ func traces(m *executor.Manifest) (list []trace) {
 	return list
 }
 
-// label names a recording where a link to it stands.
+// label names a trace where a link to it stands.
 func (t trace) label() string {
 	return fmt.Sprintf("%s, %s", oneLine(t.check, 40), oneLine(t.viewport, 30))
 }
@@ -169,7 +169,7 @@ func renderLinked(why string, rest []picture, recorded []trace, links pictureLin
 	return slack.Message{Text: "Pictures of the pages", Blocks: l.blocks}
 }
 
-// more lists links to pictures and recordings within so many units: whole links, for one that is cut is none.
+// more lists links to pictures and traces within so many units: whole links, for one that is cut is none.
 func (links pictureLinks) more(rest []picture, recorded []trace, units int) string {
 	list := func(head string, n int, address func(i int) string, label func(i int) string) string {
 		text, left := "", 0
@@ -195,7 +195,7 @@ func (links pictureLinks) more(rest []picture, recorded []trace, units int) stri
 		lines = append(lines, list("Pictures: ", len(rest), func(i int) string { return links.file(rest[i].file.Name) }, func(i int) string { return rest[i].caption(oneLine) }))
 	}
 	if links.trace != nil {
-		lines = append(lines, list("Recordings: ", len(recorded), func(i int) string { return links.trace(recorded[i].name) }, func(i int) string { return recorded[i].label() }))
+		lines = append(lines, list("Traces: ", len(recorded), func(i int) string { return links.trace(recorded[i].name) }, func(i int) string { return recorded[i].label() }))
 	}
 	return join("\n", lines...)
 }

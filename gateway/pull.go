@@ -60,7 +60,7 @@ func pullTitle(t Task) string {
 // addresses, are of what cannot.
 type PullLinks struct {
 	Page        func(run string) string       // of a run
-	File, Trace func(run, name string) string // of a file of a run, and of a recording in the viewer
+	File, Trace func(run, name string) string // of a picture of a run, and of a trace in its viewer
 	Picture     func(run, name string) string // of a picture that is shown where it stands
 }
 

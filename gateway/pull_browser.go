@@ -98,7 +98,7 @@ func (p pullBody) lookLinks(m *executor.Manifest, c executor.BrowserCheck, v exe
 			}
 		}
 	}
-	add(p.links.Trace, v.Trace, "recording")
+	add(p.links.Trace, v.Trace, "trace")
 	return strings.Join(list, " · ")
 }
 

@@ -107,8 +107,7 @@ func (j *job) pullLinks(ctx context.Context, t Task, past history, name github.N
 	if j.Links != nil {
 		links.Page = j.Links.Named
 		if j.Evidence != EvidenceNone {
-			links.File = func(run, file string) string { return j.Links.Sign("/evidence/" + run + "/files/" + file) }
-			links.Trace = j.Links.Trace
+			links.File, links.Trace = j.Links.View, j.Links.Trace
 		}
 	}
 	if j.Evidence != EvidenceBranch {
