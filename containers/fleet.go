@@ -224,7 +224,8 @@ func (f *Fleet) sleepAfter() time.Duration {
 func (f *Fleet) folder(name string) string { return filepath.Join(f.Dir, "hosts", name) }
 
 // Open lists the containers that an earlier process left: dead ones are removed,
-// live ones kept for Adopt until the first SleepAfter has passed.
+// live ones kept for Adopt until the first SleepAfter has passed. Its sidecars are
+// removed, in the background.
 func (f *Fleet) Open(ctx context.Context) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

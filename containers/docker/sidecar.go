@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -197,16 +198,11 @@ func (e *Engine) follow(ctx context.Context, id string, s containers.Sidecar, ex
 	if err != nil {
 		return err
 	}
-	var copied, measured chan struct{}
-	var peak atomic.Int64
+	var owned sync.WaitGroup
 	defer func() {
 		cancel(nil)
 		attached.Close() // unblocks both directions
-		for _, done := range []chan struct{}{copied, measured} {
-			if done != nil {
-				<-done
-			}
-		}
+		owned.Wait()
 	}()
 	// Before the start: a program may end sooner than it can be asked about.
 	type end struct {
@@ -215,7 +211,7 @@ func (e *Engine) follow(ctx context.Context, id string, s containers.Sidecar, ex
 	}
 	ended := make(chan end, 1)
 	wait := api.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
-	go func() { // exactly one of the two says something, at the latest when ctx ends
+	owned.Go(func() { // exactly one of the two says something, at the latest when ctx ends
 		select {
 		case r := <-wait.Result:
 			if r.Error != nil {
@@ -226,7 +222,7 @@ func (e *Engine) follow(ctx context.Context, id string, s containers.Sidecar, ex
 		case err := <-wait.Error:
 			ended <- end{err: fmt.Errorf("%w: %w", containers.ErrUnavailable, err)}
 		}
-	}()
+	})
 
 	began := time.Now()
 	err = e.ask(ctx, createWait, "start the sidecar", func(ctx context.Context, api *client.Client) error {
@@ -236,18 +232,16 @@ func (e *Engine) follow(ctx context.Context, id string, s containers.Sidecar, ex
 	if err != nil {
 		return err
 	}
-	copied, measured = make(chan struct{}), make(chan struct{})
-	go func() {
+	copied := make(chan struct{})
+	owned.Go(func() {
 		defer close(copied)
 		stdout, stderr := orDiscard(s.Stdout), orDiscard(s.Stderr)
 		if _, err := stdcopy.StdCopy(stdout, stderr, attached.Reader); err != nil {
 			cancel(fmt.Errorf("cannot hand its output on: %w", err))
 		}
-	}()
-	go func() {
-		defer close(measured)
-		e.measure(ctx, api, id, &peak)
-	}()
+	})
+	var peak atomic.Int64
+	owned.Go(func() { e.measure(ctx, api, id, &peak) })
 	go func() { // as long as Stdin's Read blocks; see containers.Sidecar
 		if s.Stdin != nil {
 			if err := s.Feed(attached.Conn); err != nil {
@@ -278,8 +272,10 @@ func (e *Engine) follow(ctx context.Context, id string, s containers.Sidecar, ex
 		return err
 	}
 	c, err := e.inspect(ctx, id)
-	if err != nil {
-		return fmt.Errorf("it was removed while it ran: %w", err)
+	if errors.Is(err, containers.ErrGone) { // which it says of containers: not the one this is beside
+		return errors.New("it was removed while it ran")
+	} else if err != nil {
+		return err
 	}
 	exit.Memory = peak.Load()
 	if c.State != nil && c.State.OOMKilled {
