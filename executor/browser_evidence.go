@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -152,6 +153,7 @@ func (k *look) take(raw string, code int, said string) error {
 		}
 	}
 	k.secrets = k.secrets.With(values)
+	k.learn(raw)
 	var lacks []string
 	for _, vp := range k.spec.Viewports {
 		view := browser.View{Viewport: vp, Verdict: browser.Unverified, Reason: "the browser says nothing about it", URL: k.spec.URL}
@@ -291,6 +293,27 @@ func (k *look) takeView(v *browser.View, raw string) (lacks []string, err error)
 		v.Steps[i].Screenshot = have[path.Base(v.Steps[i].Screenshot)]
 	}
 	return lacks, nil
+}
+
+// learn finds in traces and HARs what is a credential by where it stands there, so that it is
+// taken out of the check's other files and of what is said of it as well. What cannot be read
+// is not kept later.
+func (k *look) learn(raw string) {
+	values := make(map[string]string)
+	for _, v := range k.spec.Viewports {
+		for _, name := range []string{"trace.zip", "network.har"} {
+			f, err := os.Open(filepath.Join(raw, v.Name, name))
+			if err != nil {
+				continue
+			}
+			found, err := browser.Learn(name, f, k.secrets)
+			if err := errors.Join(err, f.Close()); err != nil {
+				continue
+			}
+			maps.Copy(values, found)
+		}
+	}
+	k.secrets = k.secrets.With(values)
 }
 
 // takeFile copies one file without secrets.

@@ -40,62 +40,47 @@ const Redacted = "[redacted]"
 // found names those of secrets that the file held, in alphabetical order. Beyond the
 // names of headers and fields that docs/browser.md lists, a credential that was found in
 // one place of a trace or HAR is taken out of all of it: a cookie that a page
-// prints, a password that it sends. [Redactor] does so over several files.
+// prints, a password that it sends. [Learn] does so for the other files of a check.
 func Redact(name string, w io.Writer, r io.Reader, secrets *redact.Secrets) (found []string, err error) {
-	c := Redactor{Secrets: secrets}
-	if in, ok := r.(io.ReadSeeker); ok && kindOf(name).teaches() {
-		if err := c.Learn(name, in); err != nil {
+	defer func() {
+		if err != nil {
+			found, err = nil, fmt.Errorf("cannot clean %s: %w", path.Base(name), err)
+		}
+	}()
+	s := &scrub{secrets: secrets, known: secrets, found: make(map[string]bool)}
+	if kindOf(name).teaches() {
+		in, done, err := spool(r)
+		if err != nil {
+			return nil, err
+		}
+		defer done()
+		l := &lesson{secrets: secrets}
+		if err := (&scrub{secrets: secrets, lesson: l}).file(name, io.Discard, in); err != nil {
 			return nil, err
 		}
 		if _, err := in.Seek(0, io.SeekStart); err != nil {
-			return nil, fmt.Errorf("cannot clean %s: %w", path.Base(name), err)
+			return nil, err
 		}
-		return c.Copy(name, w, in)
+		s.known, s.typed, s.bodies = secrets.With(l.named()), l.typed, l.bodies
+		r = in
 	}
-	if !kindOf(name).teaches() {
-		return c.Copy(name, w, r)
-	}
-	in, err := spool(r)
-	if err != nil {
-		return nil, fmt.Errorf("cannot clean %s: %w", path.Base(name), err)
-	}
-	defer in.Close()
-	return Redact(name, w, in, secrets)
-}
-
-// Redactor cleans the files of one check, so that a credential which one of them gives
-// away is taken out of the others too: first [Redactor.Learn] for each trace and HAR, then
-// [Redactor.Copy] for every file. It is not safe for concurrent use.
-type Redactor struct {
-	// Secrets are removed wherever they stand. nil: there are none.
-	Secrets *redact.Secrets
-
-	lesson  lesson
-	learned *redact.Secrets // of lesson; nil: not made yet
-}
-
-// Learn reads a trace.zip or network.har for the values of cookies, credential
-// headers and passwords. Other files teach nothing.
-func (c *Redactor) Learn(name string, r io.Reader) error {
-	s := &scrub{secrets: c.Secrets, lesson: &c.lesson}
-	c.learned = nil
-	if err := s.file(name, io.Discard, r); err != nil {
-		return fmt.Errorf("cannot look for credentials in %s: %w", path.Base(name), err)
-	}
-	return nil
-}
-
-// Copy is [Redact] with all that was learned. It learns nothing itself.
-func (c *Redactor) Copy(name string, w io.Writer, r io.Reader) (found []string, err error) {
-	if c.learned == nil {
-		c.learned = c.lesson.secrets(c.Secrets)
-	}
-	s := &scrub{secrets: c.Secrets, learned: c.learned, typed: c.lesson.typed, bodies: c.lesson.bodies, found: make(map[string]bool)}
 	out := bufio.NewWriter(w)
 	if err := errors.Join(s.file(name, out, r), out.Flush()); err != nil {
-		return nil, fmt.Errorf("cannot clean %s: %w", path.Base(name), err)
+		return nil, err
 	}
 	return slices.Sorted(maps.Keys(s.found)), nil
+}
+
+// Learn finds the values of cookies, credential headers and passwords in a trace.zip
+// or network.har, by a name for people, fit for [redact.Secrets.With]: what one file of a check gives
+// away shall not stand in another, nor in the check itself. Other files teach nothing. Values
+// that may be words of the page as well ("theme=dark" is a cookie, too) are not among them.
+func Learn(name string, r io.Reader, secrets *redact.Secrets) (values map[string]string, err error) {
+	l := &lesson{secrets: secrets}
+	if err := (&scrub{secrets: secrets, lesson: l}).file(name, io.Discard, r); err != nil {
+		return nil, fmt.Errorf("cannot look for credentials in %s: %w", path.Base(name), err)
+	}
+	return l.named(), nil
 }
 
 // kind is what a file is, which decides how it is cleaned.

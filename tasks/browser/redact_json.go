@@ -19,12 +19,12 @@ import (
 // scrub takes credentials out of one file. It goes over it in one of two ways: with
 // a lesson it only looks, and what it returns is nobody's.
 type scrub struct {
-	secrets *redact.Secrets
-	lesson  *lesson // of the first look; nil: this is the second
-	// What the first look told.
-	learned *redact.Secrets
-	typed   map[string]string
-	bodies  map[string]string
+	secrets *redact.Secrets // that were given
+	lesson  *lesson         // of the first look; nil: this is the second
+	// What the first look told; known are all values, those that were given too.
+	known  *redact.Secrets
+	typed  map[string]string
+	bodies map[string]string
 
 	found map[string]bool // names of secrets
 	depth int             // of JSON within strings of JSON

@@ -21,11 +21,12 @@ const (
 
 // lesson is what a first look at a trace or HAR tells for the second.
 type lesson struct {
-	values map[string]string // names by value
-	bytes  int
-	typed  map[string]string // what calls typed into fields for passwords, by the call's id
-	asked  map[string]string // what calls typed into any field, until it is known which
-	bodies map[string]string // media types of bodies that were sent or received, by their file's name
+	secrets *redact.Secrets   // that are known anyway: no name may show one
+	values  map[string]string // names by value
+	bytes   int
+	typed   map[string]string // what calls typed into fields for passwords, by the call's id
+	asked   map[string]string // what calls typed into any field, until it is known which
+	bodies  map[string]string // media types of bodies that were sent or received, by their file's name
 }
 
 // strength says how sure it is that a text is a credential and not a word that
@@ -51,7 +52,7 @@ func (l *lesson) take(name, value string, how strength) {
 	if l.values == nil {
 		l.values = make(map[string]string)
 	}
-	if len(name) > 40 {
+	if name = l.secrets.String(name); len(name) > 40 {
 		name = strings.ToValidUTF8(name[:40], "")
 	}
 	l.values[value] = name
@@ -97,8 +98,11 @@ func (l *lesson) cookies(header string) {
 	}
 }
 
-// looksSecret tells a value that was made by a program from words.
+// looksSecret tells a value that was made by a program from words and addresses.
 func looksSecret(value string) bool {
+	if strings.Contains(value, "://") || strings.HasPrefix(value, "/") {
+		return false
+	}
 	digits, letters := false, false
 	for _, r := range value {
 		switch {
@@ -113,23 +117,15 @@ func looksSecret(value string) bool {
 	return len(value) >= 24 || len(value) >= 12 && digits && letters
 }
 
-// secrets are the values that were learned. Where known secrets are part of a
-// value, they have been replaced when the value is looked for: both are in the set.
-func (l *lesson) secrets(known *redact.Secrets) *redact.Secrets {
+// named are the values that were learned, by names that differ.
+func (l *lesson) named() map[string]string {
 	values := make(map[string]string, len(l.values))
-	put := func(name, value string) {
-		key := name
-		for n := 2; values[key] != ""; n++ {
-			key = fmt.Sprintf("%s %d", name, n)
-		}
-		values[key] = value
-	}
 	for _, value := range sortedKeys(l.values) {
-		put(l.values[value], value)
-		if clean := known.String(value); clean != value && strings.Trim(clean, " ") != "" && !isLabel(clean) {
-			put(l.values[value], clean)
+		name := l.values[value]
+		for n := 2; values[name] != ""; n++ {
+			name = fmt.Sprintf("%s %d", l.values[value], n)
 		}
+		values[name] = value
 	}
-	s, _ := redact.New(values)
-	return s
+	return values
 }

@@ -3,11 +3,15 @@ package browser_test
 import (
 	"archive/zip"
 	"bytes"
+	"encoding/json"
 	"io"
+	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/ramus-dev/ramus/internal/redact"
+	"github.com/ramus-dev/ramus/internal/redact/redacttest"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
@@ -95,4 +99,189 @@ func TestRedact(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What a trace gives away in one place is taken out of all of it, and of the other files of
+// the check by Learn.
+func TestRedactLearns(t *testing.T) {
+	const session = "s3ss10n-Value-of-Ada"
+	trace := traceOf(t,
+		"trace.network", `{"type":"resource-snapshot","snapshot":{"request":{"headers":[{"name":"Cookie","value":"theme=dark-and-light; sid=`+session+`"}]},"response":{"content":{"mimeType":"application/json","_sha1":"aa.json"}}}}`+"\n",
+		"resources/aa.json", `{"access_token":"t0ken-Value-4711","name":"Ada"}`,
+		"resources/bb.html", "<p>"+session+"</p><p>dark-and-light t0ken-Value-4711</p>",
+		"trace.trace", `{"type":"before","callId":"call@7","class":"Frame","method":"fill","params":{"selector":"#pw","value":"short"},"title":"Fill \"short\""}
+{"type":"log","callId":"call@7","message":"  locator resolved to <input id=\"pw\" type=\"password\"/>"}
+{"type":"log","callId":"call@7","message":"  fill(\"short\")"}
+{"type":"frame-snapshot","snapshot":{"callId":"call@7","html":["INPUT",{"type":"password","__playwright_value_":"short"}]}}
+{"type":"console","messageType":"log","text":"sid is `+session+`"}
+`)
+	var out bytes.Buffer
+	if _, err := browser.Redact("trace.zip", &out, bytes.NewReader(trace), nil); err != nil {
+		t.Fatal(err)
+	}
+	text := textOfTrace(t, out.Bytes())
+	for _, secret := range []string{session, "t0ken-Value-4711", "short"} {
+		if strings.Contains(text, secret) {
+			t.Errorf("the trace has %q:\n%s", secret, text)
+		}
+	}
+	for _, kept := range []string{`"class":"Frame"`, `"method":"fill"`, "call@7", "dark-and-light", "-- resources/aa.json --", `"name":"Ada"`} {
+		if !strings.Contains(text, kept) {
+			t.Errorf("the trace lacks %q:\n%s", kept, text)
+		}
+	}
+	values, err := browser.Learn("trace.zip", bytes.NewReader(trace), nil)
+	if err != nil || values["cookie sid"] != session || len(values) != 2 {
+		t.Errorf("learned %q, %v", values, err)
+	}
+	if got := redacted(t, "console.jsonl", `{"text":"`+session+`"}`, new(redact.Secrets).With(values)); got != `{"text":"[secret cookie sid]"}` {
+		t.Errorf("the console has %s", got)
+	}
+}
+
+// A secret in the name of a cookie must not come back in the label of the cookie's value.
+func TestRedactNames(t *testing.T) {
+	secrets, _ := redact.New(map[string]string{"API": "known-Secret-001"})
+	har := `{"cookies":[{"name":"known-Secret-001","value":"v4lue-of-the-cookie"}],"text":"v4lue-of-the-cookie"}`
+	if got := redacted(t, "network.har", har, secrets); strings.Contains(got, "known-Secret") || strings.Contains(got, "v4lue") {
+		t.Error(got)
+	}
+}
+
+func TestRedactRefuses(t *testing.T) {
+	bomb := bytes.Repeat([]byte{' '}, 9<<20)
+	many := make([]string, 0, 2*(browser.MaxRedactEntries+1))
+	for i := range browser.MaxRedactEntries + 1 {
+		many = append(many, "resources/"+strconv.Itoa(i), "")
+	}
+	for _, test := range []struct {
+		name, file string
+		in         []byte
+		want       string
+	}{
+		{"no zip", "trace.zip", []byte("PK no zip"), "not a valid zip"},
+		{"a way out", "trace.zip", traceOf(t, "../x", "y"), "with the name"},
+		{"an absolute name", "trace.zip", traceOf(t, "/etc/x", "y"), "with the name"},
+		{"a backslash", "trace.zip", traceOf(t, `a\..\b`, "y"), "with the name"},
+		{"one name twice", "trace.zip", traceOf(t, "a", "x", "a", "y"), "two files"},
+		{"a bomb", "trace.zip", traceOf(t, "a", string(bomb)), "packed more than"},
+		{"too many files", "trace.zip", traceOf(t, many...), "more than"},
+		{"a broken event", "trace.zip", traceOf(t, "trace.trace", "{}\n{\n"), "line 2"},
+		{"no HAR", "network.har", []byte("hello"), "no JSON"},
+		{"two texts", "network.har", []byte("{} {}"), "behind its end"},
+		{"no lines", "console.jsonl", []byte("{}\nhello\n"), "line 2"},
+		{"too deep", "network.har", bytes.Repeat([]byte{'['}, 20_000), "no JSON"},
+		{"too many values", "network.har", bytes.Repeat([]byte("[],"), 1_100_000), "values"},
+		{"too large", "app.log", make([]byte, browser.MaxRedactEntry+1), "larger than"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := browser.Redact(test.file, io.Discard, bytes.NewReader(test.in), nil)
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("%v, want %q", err, test.want)
+			}
+		})
+	}
+}
+
+// Pictures and films go as they are, whatever they hold.
+func TestRedactMedia(t *testing.T) {
+	secrets, _ := redact.New(map[string]string{"API": "known-Secret-001"})
+	const picture = "\x89PNG\r\n\x1a\nknown-Secret-001"
+	for _, name := range []string{"screenshot.png", "video.webm", "page.pdf"} {
+		if got := redacted(t, name, picture, secrets); got != picture {
+			t.Errorf("%s became %q", name, got)
+		}
+	}
+	var out bytes.Buffer
+	if _, err := browser.Redact("trace.zip", &out, bytes.NewReader(traceOf(t, "resources/x.jpeg", picture)), secrets); err != nil || !strings.Contains(textOfTrace(t, out.Bytes()), picture) {
+		t.Errorf("a picture in a trace: %v", err)
+	}
+}
+
+// No known secret is left in JSON of any shape, and nothing else is lost of it.
+func TestRedactProperty(t *testing.T) {
+	const secret = `s3cret "in" <quotes> é\n`
+	secrets, _ := redact.New(map[string]string{"S": secret})
+	rnd := rand.New(rand.NewPCG(1, 2))
+	var value func(depth int) any
+	text := func() string {
+		parts := []string{"plain", "", "http://h/?page=2", secret, "a" + secret + "b", "日本語"}
+		return parts[rnd.IntN(len(parts))]
+	}
+	value = func(depth int) any {
+		switch n := rnd.IntN(6); {
+		case n == 0 && depth < 5:
+			o := map[string]any{}
+			for range rnd.IntN(5) {
+				o[text()] = value(depth + 1)
+			}
+			return o
+		case n == 1 && depth < 5:
+			l := []any{}
+			for range rnd.IntN(5) {
+				l = append(l, value(depth+1))
+			}
+			return l
+		case n == 2:
+			inner, err := json.Marshal(map[string]any{"x": text()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return string(inner)
+		case n == 3:
+			return rnd.Float64()
+		}
+		return text()
+	}
+	for range 500 {
+		v := map[string]any{"type": "event", "all": []any{value(0), value(0), value(0)}}
+		in, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := redacted(t, "console.jsonl", string(in), secrets)
+		for form, text := range redacttest.Forms(secret) {
+			if strings.Contains(got, text) {
+				t.Fatalf("%s has the secret as %s", got, form)
+			}
+		}
+		// Without secrets in it, it is the same text in the encoder's own order of keys.
+		if !strings.Contains(string(in), "s3cret") {
+			var want bytes.Buffer
+			e := json.NewEncoder(&want)
+			e.SetEscapeHTML(false)
+			if err := e.Encode(v); err != nil || strings.TrimSuffix(want.String(), "\n") != got {
+				t.Fatalf("got %s\nof  %s", got, in)
+			}
+		}
+	}
+}
+
+func FuzzRedact(f *testing.F) {
+	names := []string{"trace.zip", "network.har", "console.jsonl", "aria.yml"}
+	for i, seed := range []string{
+		string(traceOf(f, "trace.trace", `{"type":"before","params":{"value":"known-Secret-001"}}`, "resources/a.css", "a{}")),
+		`{"log":{"entries":[{"request":{"headers":[{"name":"Cookie","value":"a=b"}],"postData":{"mimeType":"application/x-www-form-urlencoded","text":"password=x&%zz=1"}}}]}}`,
+		`{"t":1,"kind":"error","text":"Bearer abcdefgh https://u:p@h/?token=x known-Secret-001"}` + "\n[1,2,\"{\\\"password\\\":\\\"x\\\"}\"]\n",
+		"- textbox \"Password\": known-Secret-001\nform-data; name=\"password\"\r\n\r\nx\r\n--\n<input type=password value='x'>",
+	} {
+		f.Add(i, []byte(seed))
+	}
+	secrets, _ := redact.New(map[string]string{"API": "known-Secret-001"})
+	f.Fuzz(func(t *testing.T, kind int, in []byte) {
+		name := names[uint(kind)%uint(len(names))]
+		var one, two, again bytes.Buffer
+		if _, err := browser.Redact(name, &one, bytes.NewReader(in), secrets); err != nil {
+			return
+		}
+		if _, err := browser.Redact(name, &two, bytes.NewReader(in), secrets); err != nil || !bytes.Equal(one.Bytes(), two.Bytes()) {
+			t.Fatalf("two copies differ: %v", err)
+		}
+		if _, err := browser.Redact(name, &again, bytes.NewReader(one.Bytes()), secrets); err != nil {
+			t.Fatalf("the copy cannot be read again: %v", err)
+		}
+		if name != "trace.zip" && bytes.Contains(one.Bytes(), []byte("known-Secret-001")) {
+			t.Fatalf("the secret is left: %q", one.String())
+		}
+	})
 }

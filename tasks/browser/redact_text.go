@@ -34,8 +34,8 @@ var (
 // isLabel tells whether a text is nothing but what took a secret's place.
 func isLabel(text string) bool { return oneLabel.MatchString(text) }
 
-// text cleans a text of any kind: known secrets first, because a rule might
-// take a part of one, then what was learned, then the rules.
+// text cleans a text of any kind: known values first, because a rule might take a part
+// of one.
 func (s *scrub) text(t string) string {
 	if t == "" {
 		return t
@@ -48,7 +48,7 @@ func (s *scrub) exact(t string) string {
 	if s.lesson != nil {
 		return t // the first look wants to see what stands there
 	}
-	clean := s.secrets.String(t)
+	clean := s.known.String(t)
 	if clean != t {
 		f := s.secrets.Finder()
 		_, _ = f.Write([]byte(t)) // never fails
@@ -56,7 +56,7 @@ func (s *scrub) exact(t string) string {
 			s.found[name] = true
 		}
 	}
-	return s.learned.String(clean)
+	return clean
 }
 
 // rules takes out of a text what looks like a credential.

@@ -23,11 +23,11 @@ import (
 // archive cleans a trace. The copy has the same files in the order of their names,
 // without times: of one trace it is always the same.
 func (s *scrub) archive(w io.Writer, r io.Reader) error {
-	in, err := spool(r)
+	in, done, err := spool(r)
 	if err != nil {
 		return err
 	}
-	defer in.Close()
+	defer done()
 	z, err := openZip(in)
 	if err != nil {
 		return err
@@ -125,9 +125,13 @@ func isMedia(b []byte) bool {
 // openZip opens a zip of which every size is within bounds as far as it tells;
 // [boundedReader] holds where it lied.
 func openZip(in *os.File) (*zip.Reader, error) {
-	size, err := in.Seek(0, io.SeekEnd)
+	info, err := in.Stat()
 	if err != nil {
 		return nil, err
+	}
+	size := info.Size()
+	if !info.Mode().IsRegular() || size > MaxRedactTotal {
+		return nil, fmt.Errorf("it is no file, or larger than %d MiB", MaxRedactTotal>>20)
 	}
 	// The reader makes a header of every entry before it can be asked how many there are.
 	n, err := countEntries(io.NewSectionReader(in, 0, size))
@@ -193,13 +197,15 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// spool is r as a file that is gone when it is closed, or r itself when it is one already.
-func spool(r io.Reader) (*os.File, error) {
-	f, err := os.CreateTemp("", "ramus-redact-*")
-	if err != nil {
-		return nil, err
+// spool is r as a file, which done gives back: r itself where it is one.
+func spool(r io.Reader) (f *os.File, done func() error, err error) {
+	if f, ok := r.(*os.File); ok {
+		return f, func() error { return nil }, nil
 	}
-	// Nothing else needs its name; so nothing is left behind either.
+	if f, err = os.CreateTemp("", "ramus-redact-*"); err != nil {
+		return nil, nil, err
+	}
+	// Nothing needs its name; so nothing is left behind either.
 	err = os.Remove(f.Name())
 	if err == nil {
 		var n int64
@@ -212,7 +218,7 @@ func spool(r io.Reader) (*os.File, error) {
 		_, err = f.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		return nil, errors.Join(err, f.Close())
+		return nil, nil, errors.Join(err, f.Close())
 	}
-	return f, nil
+	return f, f.Close, nil
 }
