@@ -4,9 +4,9 @@
 # after. Then the page is broken in four ways, and each check has to say how. Everything
 # runs in sandboxes, without Docker. Ends with 0 only if all of that happened.
 #
-# Everything lies in a temporary folder; KEEP=1 leaves it behind, and the server
-# running until Enter is pressed, so that the pages can be opened. RAMUS names a
-# binary that is built already, with the folder browser beside it.
+# Everything lies in a temporary folder; KEEP=1 leaves it behind, so that the pages
+# can be opened. RAMUS names a binary that is built already, with the folder browser
+# beside it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -103,6 +103,19 @@ jq -e '.checks | length == 1 and all(.verdict == "PASS" and (.views | length == 
 jq -r '.checks[0].compare.views[] | select(.viewport == "mobile").aria' "$index" | sed 's/^/        /'
 changed=$run page=$("$ramus" evidence "$run" --link)
 
+say "the evidence opens by its link, in Playwright's trace viewer too"
+curl -sSf -o "$work/page.html" "$page" || missed "the run's page"
+# linked prints the first address on the page that has a text in it.
+linked() { grep -o "href=\"[^\"]*$1[^\"]*\"" "$work/page.html" | head -n 1 | sed "s|^href=\"|http://$listen|; s|\"\$||; s|&amp;|\&|g"; }
+triptych=$(linked desktop/triptych.png) zip=$(linked desktop/trace.zip?) viewer=$(linked /trace/index.html)
+begins() { # ADDRESS BYTES
+    curl -sSf "$1" | head -c 200 | tr -d '\0' | grep -qaF -- "$2" || missed "$1 opens"
+    echo "  ${1%%\?*}"
+}
+begins "${triptych%&view=1}" PNG
+begins "$zip" PK
+begins "$viewer" '<!'
+
 say "four faults, and what a check says of each"
 look planted-faults
 shown
@@ -118,10 +131,16 @@ fault "dead port" "5174"
 [ "$(jq '.checks | length' "$index")" = 4 ] || missed "four checks"
 
 say "done in $(($(date +%s) - started)) s: a page was changed and checked, and four faults were found"
+if [ -z "${KEEP:-}" ]; then
+    echo "KEEP=1 make demo-browser leaves the pictures, the pages and the traces behind to be opened."
+    exit
+fi
 cat <<TEXT
-The pictures:  $work/goes-off-next/artifacts/browser
-The change:    $page
-The faults:    $("$ramus" evidence "$run" --link)
-On this line:  ramus diff ${changed%%/*}, ramus evidence $changed
+The pictures:      $work/goes-off-next/artifacts/browser
+To open the rest:  RAMUS_DATA=$RAMUS_DATA $ramus serve
+The change:        $page
+before and after:  $triptych
+its trace:         $viewer
+The faults:        $("$ramus" evidence "$run" --link)
+In a terminal:     RAMUS_DATA=$RAMUS_DATA $ramus artifacts $changed
 TEXT
-if [ -n "${KEEP:-}" ] && [ -t 0 ]; then read -r -p "The pages are there until Enter is pressed. "; fi

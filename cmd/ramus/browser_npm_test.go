@@ -17,9 +17,9 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 )
 
-// npmHost is the registry that npm is configured for, and its host's name. The test is skipped where
+// npmRegistry is the registry that npm is configured for. The test is skipped where
 // nothing answers there.
-func npmHost(t *testing.T) (registry, host string) {
+func npmRegistry(t *testing.T) *url.URL {
 	t.Helper()
 	if os.Getenv("RAMUS_BROWSER") != "npm" {
 		t.Skip("only with RAMUS_BROWSER=npm: downloads packages, for some minutes")
@@ -38,7 +38,7 @@ func npmHost(t *testing.T) (registry, host string) {
 		t.Fatalf("npm's registry: %v", err)
 	}
 	u.User = nil
-	return u.String(), u.Hostname()
+	return u
 }
 
 // buildRamus builds the program into a folder that has the browser's programs too.
@@ -58,7 +58,7 @@ func buildRamus(t *testing.T) string {
 
 // make demo-browser does what it says: it asserts that itself.
 func TestDemoBrowser(t *testing.T) {
-	npmHost(t)
+	npmRegistry(t)
 	if _, err := os.Stat("../../bin/browser/ramus-browser"); err != nil {
 		t.Skipf("cannot run here: the browser's programs are not there (make browser): %v", err)
 	}
@@ -74,7 +74,7 @@ func TestDemoBrowser(t *testing.T) {
 // A project's own tests pass with the browser of the image ramus/task-browser, in the newest
 // release of Playwright and in older ones of each layout; nobody but npm is asked for anything.
 func TestPlaywrightFromNPM(t *testing.T) {
-	registry, host := npmHost(t)
+	registry := npmRegistry(t)
 	const image = "ramus/task-browser:latest"
 	if out, err := exec.CommandContext(t.Context(), "docker", "image", "inspect", image).CombinedOutput(); err != nil {
 		t.Skipf("cannot run here: no image %s (make task-browser): %v: %.200s", image, err, out)
@@ -91,7 +91,7 @@ func TestPlaywrightFromNPM(t *testing.T) {
 			if err := os.Mkdir(s.data, 0o700); err != nil {
 				t.Fatal(err)
 			}
-			s.config = fmt.Sprintf("engine: docker\nimage: %s\negress: [%q]\nenv: {NPM_CONFIG_REGISTRY: %q}\n", image, host, registry)
+			s.config = fmt.Sprintf("engine: docker\nimage: %s\negress: [%q]\nenv: {NPM_CONFIG_REGISTRY: %q}\n", image, registry.Host, registry)
 			s.configure("\x00", "")
 			s.environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "RAMUS_DATA=" + s.data, "NO_COLOR=1", "GIT_CONFIG_NOSYSTEM=1"}
 			if docker := os.Getenv("DOCKER_HOST"); docker != "" {
@@ -122,7 +122,7 @@ func TestPlaywrightFromNPM(t *testing.T) {
 				t.Fatalf("cannot read the manifest: %v\n%s", err, text)
 			}
 			for _, e := range m.Egress {
-				if name, _, err := net.SplitHostPort(e.Host); err != nil || name != host {
+				if name, _, err := net.SplitHostPort(e.Host); err != nil || name != registry.Hostname() {
 					t.Errorf("it asked for %s: %s", e.Host, e.Verdict)
 				}
 			}
