@@ -91,7 +91,7 @@ shown() {
     jq -r '.checks[] | "  \(.verdict)  \(.name): \(.reason)",
         (.views[] | "        \(.viewport.name) \(.viewport.width)x\(.viewport.height)  \(.verdict)  \(.requests) requests, \(.duration_ms) ms"),
         (.compare // empty | "        before: \(.verdict) at \(.commit[:10])",
-            (.views[]? | "        \(.viewport) differs in \(.changed * 1000 | round / 10) % of its pixels, \(.boxes | length) places"))' "$index"
+            (.views[]? | "        \(.viewport) differs in \(.changed * 1000 | round / 10) % of its pixels, in \(.boxes | length | if . == 1 then "1 place" else "\(.) places" end)"))' "$index"
 }
 
 say "a workflow changes the page on a branch, and a browser looks at it"
@@ -109,7 +109,7 @@ curl -sSf -o "$work/page.html" "$page" || missed "the run's page"
 linked() { grep -o "href=\"[^\"]*$1[^\"]*\"" "$work/page.html" | head -n 1 | sed "s|^href=\"|http://$listen|; s|\"\$||; s|&amp;|\&|g"; }
 triptych=$(linked desktop/triptych.png) zip=$(linked desktop/trace.zip?) viewer=$(linked /trace/index.html)
 begins() { # ADDRESS BYTES
-    curl -sSf "$1" | head -c 200 | tr -d '\0' | grep -qaF -- "$2" || missed "$1 opens"
+    curl -sSf -o "$work/opened" "$1" && head -c 200 "$work/opened" | grep -qaF -- "$2" || missed "$1 opens"
     echo "  ${1%%\?*}"
 }
 begins "${triptych%&view=1}" PNG

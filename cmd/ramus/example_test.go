@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -54,6 +56,40 @@ func TestDeployHookExample(t *testing.T) {
 	for _, name := range []string{"RAMUS_URL", "RAMUS_DEPLOY_SECRET", "RAMUS_REPO", "DEPLOY_COMMIT"} {
 		if last.Env[name] == "" || !slices.Contains(reads, name) {
 			t.Errorf("the job does not give the script %s", name)
+		}
+	}
+}
+
+// The page's specs and workflows are valid, and its lock file names no registry: any will do. They are run
+// by TestDemoBrowser.
+func TestWebExample(t *testing.T) {
+	dir := filepath.Join("..", "..", "examples", "web")
+	files, err := filepath.Glob(filepath.Join(dir, ".ramus", "*", "*.yaml"))
+	if err != nil || len(files) < 3 {
+		t.Fatalf("found %v, %v", files, err)
+	}
+	for _, file := range files {
+		var out bytes.Buffer
+		if code := run(t.Context(), []string{"check", file}, stdio{out: &out, err: &out}, nil); code != 0 {
+			t.Errorf("%s: %s", file, out.Bytes())
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "package-lock.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var lock struct {
+		Packages map[string]struct {
+			Resolved  string `json:"resolved"`
+			Integrity string `json:"integrity"`
+		} `json:"packages"`
+	}
+	if err := json.Unmarshal(text, &lock); err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range lock.Packages {
+		if p.Resolved != "" || p.Integrity == "" && name != "" {
+			t.Errorf("package-lock.json has %s from %q with integrity %q", name, p.Resolved, p.Integrity)
 		}
 	}
 }
