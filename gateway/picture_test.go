@@ -215,10 +215,10 @@ func TestRenderPictures(t *testing.T) {
 // shownText is shown, where shown are pictures.
 func shownText(t *testing.T, m slack.Message) string { t.Helper(); return shown(t, m) }
 
-// strangeLooks adds checks whose words are all of strangers.
+// looks adds checks whose words are all of strangers.
 func (s strange) looks(m *executor.Manifest, text func() string) {
 	m.Head = "b2"
-	for range s.IntN(8) {
+	for range s.IntN(4) {
 		d, p := desktop, red(mobile, 1+s.IntN(3), text())
 		d.Viewport.Name, p.Viewport.Name = text(), text()
 		c := looks(m, text(), d, p)
@@ -229,7 +229,7 @@ func (s strange) looks(m *executor.Manifest, text func() string) {
 
 // Whatever pages, repositories and the browser say: it is text.
 func TestPicturesHostile(t *testing.T) {
-	for seed := range 30 {
+	for seed := range 15 {
 		s := strange{rand.New(rand.NewPCG(uint64(seed), 5))}
 		m := s.manifest()
 		s.looks(&m, s.text)

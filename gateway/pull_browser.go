@@ -27,7 +27,7 @@ func (p pullBody) looked() string {
 
 // lookTable is a row for each check and viewport; head is what stands on the branch now.
 func (p pullBody) lookTable(m *executor.Manifest, head gitd.Hash) string {
-	var rows [][]string
+	var rows []func() []string // made only as far as they are shown
 	for _, c := range lastLooks(m) {
 		old := ""
 		if c.Commit != "" && head != "" && c.Commit != string(head) {
@@ -35,21 +35,25 @@ func (p pullBody) lookTable(m *executor.Manifest, head gitd.Hash) string {
 		}
 		if !slices.ContainsFunc(c.Views, func(v executor.BrowserView) bool { return v.Verdict == c.Verdict }) {
 			// Nothing listened, or more differs than may: the reason is no view's.
-			rows = append(rows, []string{mdText(c.Name, 80), "", mdLook(string(c.Verdict)), join(", ", mdText(c.Reason, 300), old), ""})
+			rows = append(rows, func() []string {
+				return []string{mdText(c.Name, 80), "", mdLook(string(c.Verdict)), join(", ", mdText(c.Reason, 300), old), ""}
+			})
 		}
 		for _, v := range c.Views {
-			why := ""
-			if v.Verdict != executor.BrowserPass {
-				why = mdText(v.Reason, 300)
-			}
-			rows = append(rows, []string{mdText(c.Name, 80), mdText(v.Viewport.Name, 40) + fmt.Sprintf(" %d×%d", v.Viewport.Width, v.Viewport.Height),
-				mdLook(string(v.Verdict)), join(", ", why, changedAt(c, v.Viewport.Name), old), p.lookLinks(m, c, v)})
+			rows = append(rows, func() []string {
+				why := ""
+				if v.Verdict != executor.BrowserPass {
+					why = mdText(v.Reason, 300)
+				}
+				return []string{mdText(c.Name, 80), mdText(v.Viewport.Name, 40) + fmt.Sprintf(" %d×%d", v.Viewport.Width, v.Viewport.Height),
+					mdLook(string(v.Verdict)), join(", ", why, changedAt(c, v.Viewport.Name), old), p.lookLinks(m, c, v)}
+			})
 		}
 	}
 	if len(rows) == 0 {
 		return ""
 	}
-	return mdTable([]string{"check", "at", "verdict", "", "evidence"}, len(rows), 20, 6000, func(i int) []string { return rows[i] })
+	return mdTable([]string{"check", "at", "verdict", "", "evidence"}, len(rows), 20, 6000, func(i int) []string { return rows[i]() })
 }
 
 func mdLook(verdict string) string { return lookMark(verdict) + mdText(verdict, 20) }

@@ -450,7 +450,7 @@ func TestPullBounds(t *testing.T) {
 			m.Files = append(m.Files, executor.ManifestFile{Name: "artifacts/" + long, Type: "image/png"})
 			m.Unverified = append(m.Unverified, long)
 		}
-		for range 20 {
+		for range 8 {
 			d := desktop
 			d.Viewport.Name, d.Reason, d.Verdict = long, long, browser.Fail
 			differing(&m, looks(&m, long+fmt.Sprint(len(m.Browser)), d), 0.3)
