@@ -54,6 +54,10 @@ type Agent struct {
 	// Auth is the id of the way to sign in ("gemini-api-key") when an agent of
 	// ProtocolACP asks for one; its credentials are in Env, and no secret: the door adds those.
 	Auth string
+	// Browser is [BrowserInteractive] for an agent that gets a browser to drive while it works: Playwright's MCP
+	// server in a sidecar, as the MCP server "browser" of an agent of ProtocolACP that speaks
+	// HTTP, and otherwise at the address in RAMUS_BROWSER_MCP. Empty: none.
+	Browser string
 	// Output is how many bytes a turn may print before it is taken for a loop
 	// and ended; default 256 MiB.
 	Output int64
@@ -165,6 +169,9 @@ func checkAgents(given map[string]Agent) (map[string]Agent, error) {
 			}
 		default:
 			return fault("protocol %q: want %s or %s", a.Protocol, ProtocolText, ProtocolACP)
+		}
+		if a.Browser != "" && a.Browser != BrowserInteractive {
+			return fault("browser %q: want %s, or nothing", a.Browser, BrowserInteractive)
 		}
 		switch a.Permission {
 		case "":

@@ -213,12 +213,13 @@ func (t *turn) call(ctx context.Context, w *work, files *sftp.Client, meter func
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, l.x.waits.start, fmt.Errorf("the agent was not ready after %s", l.x.waits.start))
 	defer cancel()
-	k, err := l.newTalk(ctx, w, t.a, meter)
+	browser := t.openBrowser(ctx, w)
+	k, err := l.newTalk(ctx, w, t.a, browser, meter)
 	t.talk = k // also one that did not come up has to be ended
 	if err != nil {
 		return false, err
 	}
-	open := acp.Session{Dir: containers.WorkDir, Mode: t.a.Mode, Auth: t.a.Auth, MCP: t.servers(ctx, w), ID: t.formerSession()}
+	open := acp.Session{Dir: containers.WorkDir, Mode: t.a.Mode, Auth: t.a.Auth, MCP: t.servers(ctx, w, browser), ID: t.formerSession()}
 	if open.ID != "" {
 		k.session, err = k.conn.Open(ctx, open)
 		if errors.Is(err, acp.ErrRefused) {
@@ -276,13 +277,23 @@ func (t *turn) formerSession() string {
 
 // servers are the MCP servers that an agent in a container gets: the one at its
 // door, by HTTP or, when the agent cannot do that and ramus's own binary can be
-// run there, through that.
-func (t *turn) servers(ctx context.Context, w *work) []sdk.McpServer {
+// run there, through that; and its browser, by HTTP alone.
+func (t *turn) servers(ctx context.Context, w *work, browser bool) []sdk.McpServer {
+	byHTTP := func(name, url string) sdk.McpServer {
+		return sdk.McpServer{Http: &sdk.McpServerHttpInline{Type: "http", Name: name, Url: url, Headers: []sdk.HttpHeader{}}}
+	}
+	var list []sdk.McpServer
+	if t.talk.conn.Agent.Capabilities.McpCapabilities.Http {
+		if browser {
+			list = append(list, byHTTP("browser", agentBrowserURL))
+		}
+		if _, ok := t.l.x.Door[mcpPath]; ok {
+			list = append(list, byHTTP("ramus", "http://"+containers.DoorAddr+mcpPath))
+		}
+		return list
+	}
 	if _, ok := t.l.x.Door[mcpPath]; !ok {
 		return nil
-	}
-	if t.talk.conn.Agent.Capabilities.McpCapabilities.Http {
-		return []sdk.McpServer{{Http: &sdk.McpServerHttpInline{Type: "http", Name: "ramus", Url: "http://" + containers.DoorAddr + mcpPath, Headers: []sdk.HttpHeader{}}}}
 	}
 	id := t.talk.id + "-mcp"
 	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Args: []string{"test", "-x", containers.Program}}, io.Discard, io.Discard)
@@ -388,6 +399,7 @@ func (x *Executor) givenPicture(ctx context.Context, r Run, p Prompt, name strin
 
 // hangUp ends the agent's process, if there is one, and tells how it ended where that is known.
 func (c *conversation) hangUp() *containers.Exit {
+	defer c.closeBrowser() // after the process that uses it
 	k := c.talk
 	if k == nil {
 		return nil

@@ -26,6 +26,7 @@ type talk struct {
 	desk *desk
 
 	session string
+	browser bool // it has one
 
 	stdin  *io.PipeWriter
 	stdout *io.PipeReader
@@ -80,14 +81,14 @@ func (c *turnClock) resume() {
 
 // newTalk starts an agent's process and introduces ramus to it. What it
 // returns has to be ended, also when there is an error; it is nil when nothing was started.
-func (l *liveRun) newTalk(ctx context.Context, w *work, a Agent, meter func(int)) (*talk, error) {
+func (l *liveRun) newTalk(ctx context.Context, w *work, a Agent, browser bool, meter func(int)) (*talk, error) {
 	n, _, err := l.endTalks(ctx, w.host)
 	if err != nil {
 		return nil, fmt.Errorf("cannot end the agent's former process: %w", err)
 	}
 	in, stdin := io.Pipe()
 	stdout, out := io.Pipe()
-	k := &talk{l: l, a: a, host: w.host, id: l.talkPrefix() + strconv.Itoa(n), stdin: stdin, stdout: stdout, ended: make(chan struct{})}
+	k := &talk{l: l, a: a, host: w.host, id: l.talkPrefix() + strconv.Itoa(n), stdin: stdin, stdout: stdout, browser: browser, ended: make(chan struct{})}
 	k.desk = newDesk(k)
 	k.turn(w, meter)
 	var attach context.Context
@@ -112,7 +113,11 @@ func (l *liveRun) newTalk(ctx context.Context, w *work, a Agent, meter func(int)
 
 // env is the environment of the agent and of its terminals.
 func (k *talk) env() []string {
-	return slices.Concat(k.l.x.identity(k.l.claim.Asker), k.a.Env, []string{"RAMUS_FILES=" + k.l.claim.offered()})
+	env := slices.Concat(k.l.x.identity(k.l.claim.Asker), k.a.Env, []string{"RAMUS_FILES=" + k.l.claim.offered()})
+	if k.browser {
+		env = append(env, agentBrowserEnv+"="+agentBrowserURL)
+	}
+	return env
 }
 
 // turn tells who hears what the agent does from now on; nil: nobody.

@@ -24,6 +24,8 @@ type conversation struct {
 	checks map[string]string // how each ended the last time: passed, failed, skipped
 	talk   *talk             // of ProtocolACP: the process that is there for the next turn; may be nil
 	clock  *turnClock        // of the turn with it
+	// browser is the agent's own while it works; with an agent of ProtocolACP it stays as long as talk.
+	browser *agentBrowser
 }
 
 // converse takes an agent's run to its end, from where its journal stands.
@@ -161,6 +163,8 @@ func (t *turn) about() string {
 
 // do is the work of the turn's step.
 func (t *turn) do(ctx context.Context, w *work) (outcome, error) {
+	opened := t.openBrowser(ctx, w)
+	defer t.closeBrowser()
 	var command *containers.Command
 	if !w.again {
 		var err error
@@ -169,6 +173,9 @@ func (t *turn) do(ctx context.Context, w *work) (outcome, error) {
 				err = fmt.Errorf("%w: %w", containers.ErrGone, err)
 			}
 			return outcome{}, fmt.Errorf("cannot prepare %s: %w", w.s.ID, err)
+		}
+		if opened {
+			command.Env = append(command.Env, agentBrowserEnv+"="+agentBrowserURL)
 		}
 	}
 	// Whoever prints for ever works no more: it is ended as one that hangs is.

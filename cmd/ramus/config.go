@@ -221,6 +221,7 @@ type AgentConfig struct {
 	Timeout    Duration          `yaml:"timeout"`
 	Output     Size              `yaml:"output"`
 	Checks     []string          `yaml:"checks"`
+	Browser    string            `yaml:"browser"`
 }
 
 // BotConfig is the committer of every commit, and the key that signs them.
@@ -308,7 +309,7 @@ func (s *Size) UnmarshalText(b []byte) error {
 // choices are the keys with a closed list of values.
 var choices = map[string][]string{
 	"engine": {"auto", "sandbox", "docker"}, "llm.kind": {"", "openai", "anthropic"},
-	"agents.*.kind": {"command", "acp"}, "agents.*.prompt": {"stdin", "argument"}, "agents.*.permission": {"allow", "ask", "deny"},
+	"agents.*.kind": {"command", "acp"}, "agents.*.prompt": {"stdin", "argument"}, "agents.*.permission": {"allow", "ask", "deny"}, "agents.*.browser": {"", "interactive"},
 	"slack.thread_replies": {"mention", "all"},
 	"log.level":            {"debug", "info", "warn", "error"}, "log.format": {"text", "json"},
 }

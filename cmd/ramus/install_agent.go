@@ -16,7 +16,7 @@ func newAgents(c map[string]AgentConfig) map[string]executor.Agent {
 	for name, a := range c {
 		agent := executor.Agent{Name: name, Image: a.Image, Command: a.Command, Resume: a.Resume, Argument: a.Prompt == "argument",
 			State: a.State, Timeout: time.Duration(a.Timeout), Output: int64(a.Output),
-			Permission: a.Permission, Allow: a.Allow, Mode: a.Mode, Auth: a.Auth}
+			Permission: a.Permission, Allow: a.Allow, Mode: a.Mode, Auth: a.Auth, Browser: a.Browser}
 		if a.Kind == "acp" {
 			agent.Protocol = executor.ProtocolACP
 		}

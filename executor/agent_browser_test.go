@@ -1,0 +1,130 @@
+package executor_test
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor"
+)
+
+// surf is a client of MCP by streamable HTTP that looks at a page of its container.
+const surf = `import json, os, sys, urllib.request
+url, session, n = os.environ["RAMUS_BROWSER_MCP"], None, 0
+def send(message):
+    global session
+    headers = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream"}
+    if session: headers["Mcp-Session-Id"] = session
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(urllib.request.Request(url, json.dumps(message).encode(), headers), timeout=60) as r:
+        session = r.headers.get("Mcp-Session-Id") or session
+        text = r.read().decode()
+    for line in text.splitlines():
+        if line.startswith("data: "): text = line[6:]
+    return json.loads(text) if text.strip() else None
+def call(method, params):
+    global n
+    n += 1
+    return send({"jsonrpc": "2.0", "id": n, "method": method, "params": params})
+call("initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "surf", "version": "1"}})
+send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+for tool, arguments in [("browser_navigate", {"url": sys.argv[1]}), ("browser_snapshot", {})]:
+    answer = call("tools/call", {"name": tool, "arguments": arguments})
+    print(tool, answer["result"]["content"][0]["text"])
+`
+
+// surfing gives the world agents with a browser of their own, and a page.
+func surfing(change func(*executor.Agent)) (opts func(*executor.Executor)) {
+	return func(x *executor.Executor) {
+		withACP(func(a *executor.Agent) {
+			a.Browser = executor.BrowserInteractive
+			if change != nil {
+				change(a)
+			}
+		})(x)
+	}
+}
+
+func (w *world) notes(run string) string {
+	var all []string
+	for _, e := range w.events(run, executor.EventNote) {
+		all = append(all, e.Message)
+	}
+	return strings.Join(all, "\n")
+}
+
+func TestAgentBrowser(t *testing.T) {
+	if _, err := exec.LookPath("python3"); err != nil {
+		t.Skip("cannot run here: python3 is what speaks to the browser in the container")
+	}
+	page := strings.ReplaceAll(`<!doctype html><title>seen</title><link rel=icon href="data:,"><h1>Only in here</h1>`, "'", "")
+	script := "cat >surf.py <<'END'\n" + surf + "END\necho '" + page + "' >index.html"
+	for name, a := range map[string]executor.Agent{
+		"acp":  {Protocol: executor.ProtocolACP, Browser: executor.BrowserInteractive},
+		"text": {Command: []string{"sh"}, Browser: executor.BrowserInteractive},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := browserWorld(t, "sandbox", func(x *executor.Executor) {
+				if a.Protocol == executor.ProtocolACP {
+					surfing(nil)(x)
+				} else {
+					x.Agents = map[string]executor.Agent{"text": a}
+				}
+				x.Fleet.Engine.(*containers.Sandbox).ReadOnly = []string{filepath.Dir(standinBinary)}
+			})
+			w.exec("conv:surfer", script)
+			line := "python3 -m http.server --bind 127.0.0.1 5173 >/dev/null 2>&1 & sleep 1; python3 surf.py http://127.0.0.1:5173/; kill %1 2>/dev/null || kill $!"
+			if a.Protocol == executor.ProtocolACP {
+				line = "servers\nrun " + line
+			}
+			r := w.ended(w.ask("conv:surfer", line).Name())
+			out := w.stdout(r.Name(), "turn-1")
+			if r.State != executor.StateComplete || !strings.Contains(out, `heading "Only in here"`) {
+				t.Errorf("%s %s\n%s\n%s", r.State, r.Error, out, w.journal(r.Name()))
+			}
+			if a.Protocol == executor.ProtocolACP && !strings.Contains(out, "http http://127.0.0.1:8931/mcp\n") {
+				t.Errorf("it was not told of its browser: %s", out)
+			}
+			notes := w.notes(r.Name())
+			if strings.Count(notes, "a browser was started for the agent") != 1 || strings.Count(notes, "the agent's browser was ended") != 1 {
+				t.Errorf("notes:\n%s", notes)
+			}
+			// It went with the turn.
+			if ports, err := w.x.Ports(t.Context(), caller(t, "conv:surfer")); err != nil || len(ports) != 0 {
+				t.Errorf("ports after the turn: %v, %v", ports, err)
+			}
+		})
+	}
+}
+
+// A browser that ends is started again, not for ever, and an agent works without one.
+func TestAgentBrowserGone(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "ramus-browser"), []byte("#!/bin/sh\necho it is broken >&2\nexit 3\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(x *executor.Executor) {
+		x.Browser = &executor.Browser{}
+		x.Agents = map[string]executor.Agent{"text": {Command: []string{"sh"}, Browser: executor.BrowserInteractive}}
+		x.Fleet.Engine.(*containers.Sandbox).Browser = dir
+	})
+	r := w.ended(w.ask("conv:blind", "echo works; env | grep RAMUS_BROWSER_MCP || echo blind").Name())
+	notes := w.notes(r.Name())
+	if out := w.stdout(r.Name(), "turn-1"); r.State != executor.StateComplete || out != "works\nblind\n" {
+		t.Errorf("%+v %q", r, out)
+	}
+	if strings.Count(notes, "is started again: it ended with 3: it is broken") != 3 || strings.Count(notes, "the agent's browser is gone") != 1 || strings.Count(notes, "works without a browser: it does not start") != 1 {
+		b, _ := json.Marshal(notes)
+		t.Errorf("notes: %s", b)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "ramus-browser")); err != nil {
+		t.Error(err)
+	}
+}
