@@ -114,13 +114,13 @@ func TestTriptych(t *testing.T) {
 }
 
 func TestTriptychOfLargePicturesIsMadeSmaller(t *testing.T) {
-	before, after := drawn(t, 1500, 8000, color.White), drawn(t, 1500, 8000, color.White, image.Rect(700, 4000, 701, 4001))
+	before, after := drawn(t, 400, 13_500, color.White), drawn(t, 400, 13_500, color.White, image.Rect(200, 4000, 201, 4001))
 	d, text := browser.Compare(before, after, "", "", 0.1)
 	c, err := png.DecodeConfig(bytes.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.Pixels != 1 || c.Width*c.Height > 16_000_000 || c.Width*c.Height < 4_000_000 {
+	if d.Pixels != 1 || c.Width*c.Height > 16_000_000 || c.Width*c.Height < 3_000_000 {
 		t.Errorf("%d pixels differ, shown by %d x %d", d.Pixels, c.Width, c.Height)
 	}
 	// The one pixel and its frame can still be seen.
@@ -129,11 +129,9 @@ func TestTriptychOfLargePicturesIsMadeSmaller(t *testing.T) {
 		t.Fatal(err)
 	}
 	red := 0
-	for y := range c.Height {
-		for x := range c.Width {
-			if img.At(x, y) == (color.RGBA{0xe0, 0, 0x3c, 255}) {
-				red++
-			}
+	for pixels := img.(*image.RGBA).Pix; len(pixels) > 0; pixels = pixels[4:] {
+		if [3]byte(pixels) == [3]byte{0xe0, 0, 0x3c} {
+			red++
 		}
 	}
 	if red < 30 {
@@ -145,11 +143,11 @@ func TestTriptychOfLargePicturesIsMadeSmaller(t *testing.T) {
 func TestBoxesAreBounded(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var rects []image.Rectangle
-	for range 1000 {
-		x, y := random.IntN(1900), random.IntN(1900)
-		rects = append(rects, image.Rect(x, y, x+1+random.IntN(20), y+1+random.IntN(20)))
+	for range 300 {
+		x, y := random.IntN(780), random.IntN(780)
+		rects = append(rects, image.Rect(x, y, x+1+random.IntN(8), y+1+random.IntN(8)))
 	}
-	d, _ := browser.Compare(drawn(t, 2000, 2000, color.White), drawn(t, 2000, 2000, color.White, rects...), "", "", 0.1)
+	d, _ := browser.Compare(drawn(t, 800, 800, color.White), drawn(t, 800, 800, color.White, rects...), "", "", 0.1)
 	if len(d.Boxes) > 20 || len(d.Boxes) == 0 {
 		t.Fatalf("%d boxes", len(d.Boxes))
 	}
