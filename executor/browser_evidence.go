@@ -138,7 +138,7 @@ func (k *look) take(raw string, code int, said string) error {
 	found, err := readIndex(filepath.Join(raw, "index.json"))
 	if err != nil {
 		if said := strings.TrimSpace(said); said != "" {
-			return unverified("the browser could not be used: %s", lastLines(said))
+			return unverified("the browser could not be used (`ramus doctor` tells what is missing): %s", lastLines(said))
 		}
 		return unverified("the browser could not be used: it ended with %d, and its result cannot be read: %v", code, err)
 	}

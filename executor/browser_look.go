@@ -44,7 +44,9 @@ const (
 	stopWithin = 30 * time.Second
 	listenPoll = 100 * time.Millisecond
 	probeTime  = 3 * time.Second
-	maxApps    = 20 // ports that are asked whether they speak HTTP
+	// betterWithin is how long a better port than one that answers without a page is waited for.
+	betterWithin = 3 * time.Second
+	maxApps      = 20 // ports that are asked whether they speak HTTP
 )
 
 // judged is the end of a look before, or without, the browser's own word.
@@ -216,7 +218,13 @@ func (k *look) command(ctx context.Context, line string, within time.Duration, s
 	return exit, err
 }
 
+// install runs what the page needs first, once a step for one tree: a task may check many pages of it.
 func (k *look) install(ctx context.Context, line string) error {
+	done := strings.Join([]string{k.check.Tree, k.spec.Dir, line}, "\x00")
+	if k.w.installed == done {
+		return nil
+	}
+	k.w.installed = ""
 	said := &heardTail{tail: tail{max: maxBrowserSaid}}
 	out, errs, flush := k.w.l.x.cleanCopy(said, said)
 	exit, err := k.command(ctx, line, k.timeout, k.w.heard(out, false), k.w.heard(errs, true), "CI=true")
@@ -228,6 +236,7 @@ func (k *look) install(ctx context.Context, line string) error {
 		k.check.Log = said.String()
 		return unverified("what the page needs could not be installed: `%s` %s: %s", line, howEnded(exit), lastLines(said.String()))
 	}
+	k.w.installed = done
 	return nil
 }
 
@@ -426,8 +435,8 @@ func (p page) hosts() []string {
 
 // await waits until the page's port listens, or finds the port where there is no URL.
 func (k *look) await(ctx context.Context, a *app, p *page) error {
-	end := time.NewTimer(time.Duration(k.spec.Wait))
-	defer end.Stop()
+	wait, cancel := context.WithTimeout(ctx, time.Duration(k.spec.Wait))
+	defer cancel()
 	tick := time.NewTicker(listenPoll)
 	defer tick.Stop()
 	if p.url == "" && a == nil {
@@ -437,24 +446,18 @@ func (k *look) await(ctx context.Context, a *app, p *page) error {
 	if a != nil {
 		ended = a.done
 	}
+	var best found
 	for {
-		if err := context.Cause(ctx); err != nil {
-			return err
-		}
-		switch {
-		case p.url != "":
-			if k.listens(ctx, *p) {
+		if p.url != "" {
+			if k.listens(wait, *p) {
 				return nil
 			}
-		default:
-			if found, ok := k.find(ctx, a); ok {
-				*p = found
-				return nil
-			}
+		} else if best = k.find(wait, a, best); best.rank > 0 && (best.rank == isPage || time.Since(best.at) > betterWithin) {
+			*p = best.page
+			return nil
 		}
 		select {
 		case <-tick.C:
-		case <-ctx.Done():
 		case <-k.w.host.Done():
 			return containers.ErrGone
 		case <-ended:
@@ -462,7 +465,10 @@ func (k *look) await(ctx context.Context, a *app, p *page) error {
 				return a.err
 			}
 			return fails("%s: `%s` %s", p.nothing(), a.line, howEnded(a.exit))
-		case <-end.C:
+		case <-wait.Done():
+			if err := context.Cause(ctx); err != nil {
+				return err
+			}
 			return fails("%s", k.nothingYet(ctx, a, *p))
 		}
 	}
@@ -471,7 +477,7 @@ func (k *look) await(ctx context.Context, a *app, p *page) error {
 // nothing says that nobody listens.
 func (p page) nothing() string {
 	if p.url == "" {
-		return "nothing listens"
+		return "nothing that speaks HTTP listens"
 	}
 	return "nothing listens at " + p.addr()
 }
@@ -506,31 +512,46 @@ func joinPorts(ports []int) string {
 	return "port " + strings.Join(list, ", ")
 }
 
+// found is the best port so far of an application that did not say which it would be.
+type found struct {
+	page
+	rank int
+	at   time.Time // when the first one was found
+}
+
+// How much an answer looks like a page's.
+const (
+	noHTTP = iota
+	isError
+	isSomething
+	isPage
+)
+
 // find looks for the port that an application has come to listen on. Of several it is
 // the one that answers HTTP, best with a page; a debugger's, say, is not meant.
-func (k *look) find(ctx context.Context, a *app) (p page, ok bool) {
+func (k *look) find(ctx context.Context, a *app, best found) found {
 	ports, err := k.w.host.Ports(ctx)
 	if err != nil {
-		return p, false
+		return best
 	}
 	ports = slices.DeleteFunc(ports, func(port int) bool { return slices.Contains(a.before, port) })
-	best := 0
 	for _, port := range ports[:min(len(ports), maxApps)] {
 		for _, host := range []string{"127.0.0.1", "::1"} {
 			addr := net.JoinHostPort(host, strconv.Itoa(port))
 			rank := k.speaksHTTP(ctx, addr)
-			if rank <= best {
+			if rank <= best.rank {
 				continue
 			}
-			best, ok = rank, true
-			p = page{url: "http://" + addr + "/", local: true, host: host, port: port}
+			if best.rank == noHTTP {
+				best.at = time.Now()
+			}
+			best.rank, best.page = rank, page{url: "http://" + addr + "/", local: true, host: host, port: port}
 		}
 	}
-	return p, ok
+	return best
 }
 
-// speaksHTTP asks an address for its page: 0 when it does not speak HTTP, more the
-// more it looks like a page.
+// speaksHTTP asks an address for its page, and says how much the answer looks like one.
 func (k *look) speaksHTTP(ctx context.Context, addr string) int {
 	ctx, cancel := context.WithTimeout(ctx, probeTime)
 	defer cancel()
@@ -540,21 +561,21 @@ func (k *look) speaksHTTP(ctx context.Context, addr string) int {
 	defer tr.CloseIdleConnections()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+addr+"/", nil)
 	if err != nil {
-		return 0
+		return noHTTP
 	}
 	req.Header.Set("Accept", "text/html")
 	res, err := tr.RoundTrip(req)
 	if err != nil {
-		return 0
+		return noHTTP
 	}
 	res.Body.Close()
 	switch html := strings.HasPrefix(res.Header.Get("Content-Type"), "text/html"); {
 	case html && res.StatusCode < 400:
-		return 3
+		return isPage
 	case html || res.StatusCode < 400:
-		return 2
+		return isSomething
 	}
-	return 1
+	return isError
 }
 
 // The exit codes of ramus-browser.

@@ -584,6 +584,31 @@ func TestDoorRefusesPages(t *testing.T) {
 	}
 }
 
+// Of the looks at a repository the newest are kept; two that keep the same are both content.
+func TestBrowseLooksKept(t *testing.T) {
+	clock := time.Unix(1_700_000_000, 0)
+	w := newWorld(t, func(x *executor.Executor) { x.Now = func() time.Time { return clock } })
+	repo, err := w.git.Repo("demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range executor.LooksAtMost + 1 {
+		clock = clock.Add(time.Second)
+		for range 1 + i%2 {
+			if err := w.x.KeepLook(t.Context(), repo, fmt.Sprintf("%04d", (i*7919)%10_000)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	refs, err := repo.Refs(t.Context(), "refs/ramus/browser")
+	if err != nil || len(refs) != executor.LooksKept {
+		t.Fatalf("%d looks are kept, %v", len(refs), err)
+	}
+	if slices.ContainsFunc(refs, func(r gitd.Ref) bool { return strings.HasSuffix(r.Name, "/0000") }) {
+		t.Error("the oldest is kept")
+	}
+}
+
 func FuzzUnpackBrowser(f *testing.F) {
 	f.Add(tarOf(`{}`, tar.Header{Name: "mobile/aria.yml", Uname: "abc"}))
 	f.Add(tarOf(``, tar.Header{Name: "../x"}))

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
 // SetSealEvery makes a run that could not be sealed wait only so long.
@@ -39,6 +41,18 @@ func (b *Browser) SetBrowserGrace(d time.Duration) { b.grace = d }
 var (
 	Unpack     = unpack
 	ParseState = parseState
+)
+
+// KeepLook keeps a look at a tree, as a check does, under a key.
+func (x *Executor) KeepLook(ctx context.Context, repo *gitd.Repo, key string) error {
+	return x.writeBaseline(ctx, repo, baselineRefs+"/"+key, baseline{Verdict: browser.Pass, Tree: key,
+		Views: []baselineView{{Viewport: "mobile", Screenshot: "mobile/screenshot.png", picture: []byte(key)}}})
+}
+
+// LooksKept are so many of a repository at least; LooksAtMost before the oldest are removed.
+const (
+	LooksKept   = baselinesKept
+	LooksAtMost = baselinesKept + baselinesOver
 )
 
 // SetRefreshEvery makes a deploy wait only so long after its first failed attempt.

@@ -41,8 +41,13 @@ type checkOutcome struct {
 // manifests of sub-workflows, by step: what they checked, the run has checked.
 // What a check says, it says of the commit it ran on.
 func checks(r Run, events []Event, subs map[string]Manifest) (tested []ManifestTests, list []ManifestCheck) {
+	looks := make(map[string][]BrowserCheck) // by step, since its last beginning
 	for _, e := range events {
 		switch {
+		case e.Type == EventStepStarted:
+			delete(looks, e.Step)
+		case e.Type == EventBrowser:
+			looks[e.Step] = append(looks[e.Step], browserChecks([]Event{e})...)
 		case e.Type == EventCheck:
 			c := withdrawn(&list, e)
 			list = append(list, c)
@@ -66,7 +71,7 @@ func checks(r Run, events []Event, subs map[string]Manifest) (tested []ManifestT
 			}
 			c.Result, c.Why = o.judge(e)
 			if c.Check == browserCheck {
-				c.sawBy(looksOf(events, e), e)
+				c.sawBy(looks[e.Step], e)
 			}
 			list = append(list, c)
 		}
@@ -99,20 +104,6 @@ func withdrawn(list *[]ManifestCheck, e Event) ManifestCheck {
 		})
 	}
 	return c
-}
-
-// looksOf are the checks by a browser that a step did, since its last beginning.
-func looksOf(events []Event, finished Event) (looks []BrowserCheck) {
-	for _, e := range events {
-		switch {
-		case e.Seq > finished.Seq || e.Step != finished.Step:
-		case e.Type == EventStepStarted:
-			looks = nil
-		default:
-			looks = append(looks, browserChecks([]Event{e})...)
-		}
-	}
-	return looks
 }
 
 // sawBy says how a check by a browser ended, and on what commit. A task may have done

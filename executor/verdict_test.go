@@ -3,11 +3,13 @@ package executor
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
 // branch plays a run on a branch and writes the journal of it as the executor does.
@@ -61,6 +63,21 @@ func names(n int) (list []string) {
 func (b *branch) lint(id string, findings int) {
 	b.step(id, "lib_run_lint", "lib_run_lint", findings == 0, false, map[string]any{"exit_code": min(findings, 1),
 		"value": tasks.Lint{Tool: "go vet", Count: findings}}, "")
+}
+
+// look is a step that looked at a page on what stands then, with these verdicts.
+func (b *branch) look(id string, change bool, verdicts ...browser.Verdict) {
+	at, ok := b.run.Head, true
+	for _, v := range verdicts {
+		ok = ok && v == browser.Pass
+	}
+	b.step(id, "browser_test", "browser_test", ok, change, nil, "")
+	var seen []Event
+	for i, v := range verdicts {
+		seen = append(seen, Event{Type: EventBrowser, Step: id, Data: marshal(browser.Check{Name: fmt.Sprint("page ", i), Verdict: v, Reason: "it is " + string(v), Commit: string(at)})})
+	}
+	end := len(b.events) - 1
+	b.events = slices.Concat(b.events[:end], seen, b.events[end:])
 }
 
 func (b *branch) judge() (Verdict, []ManifestCheck, string) {
@@ -134,6 +151,28 @@ func TestVerdict(t *testing.T) {
 			b.events = append(b.events, Event{Type: EventStepStarted, Step: "t", Task: "lib_run_tests", Command: "lib_run_tests", Parent: b.run.Head})
 			b.tests("t", 3, 0, 0)
 		}, VerdictVerified, nil},
+		{"a page passes", func(b *branch) { b.change("a"); b.look("l", false, browser.Pass, browser.Pass) }, VerdictVerified, nil},
+		{"a page fails", func(b *branch) { b.change("a"); b.look("l", false, browser.Pass, browser.Unverified, browser.Fail) }, VerdictFailed, nil},
+		{"a page could not be looked at", func(b *branch) { b.change("a"); b.look("l", false, browser.Pass, browser.Unverified) }, VerdictUnverified,
+			[]string{"browser could not run: page 1: it is UNVERIFIED", "no check ran"}},
+		{"a page passes before the change", func(b *branch) { b.look("l", false, browser.Pass); b.change("a") }, VerdictUnverified, []string{"browser passed before the last change"}},
+		{"looking changed files", func(b *branch) { b.change("a"); b.look("l", true, browser.Pass) }, VerdictUnverified, []string{"browser passed, but it changed files itself"}},
+		{"a page fails, a change, it passes", func(b *branch) { b.look("l", false, browser.Fail); b.change("a"); b.look("l", false, browser.Pass) }, VerdictVerified, nil},
+		{"no page was looked at", func(b *branch) {
+			b.change("a")
+			b.step("l", "browser_test", "browser_test", false, false, nil, "cannot find a page to check")
+		}, VerdictUnverified, []string{"browser could not run: cannot find a page", "no check ran"}},
+		{"killed while a browser looked, which began again", func(b *branch) {
+			b.change("a")
+			b.look("l", false, browser.Fail)
+			b.events = b.events[:len(b.events)-1]
+			b.look("l", false, browser.Pass)
+		}, VerdictVerified, nil},
+		{"a picture was taken", func(b *branch) {
+			b.change("a")
+			b.step("s", "capture_screenshot", "capture_screenshot", true, false, nil, "")
+		}, VerdictUnverified,
+			[]string{"no check ran"}},
 		{"a sub-workflow changes, checks and passes", func(b *branch) {
 			sub := newBranch()
 			sub.change("a")

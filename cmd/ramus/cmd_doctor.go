@@ -81,7 +81,7 @@ func diagnose(ctx context.Context, e *env) []finding {
 	version, err := gitVersion(ctx, e)
 	add("git", true, version, err)
 
-	sandbox := &containers.Sandbox{Dir: filepath.Join(c.Data, "sandbox"), ReadOnly: c.Sandbox.ReadOnly}
+	sandbox := &containers.Sandbox{Dir: filepath.Join(c.Data, "sandbox"), ReadOnly: c.Sandbox.ReadOnly, Browser: browserDir(c.Browser)}
 	says := "bubblewrap starts containers"
 	sandboxErr := sandbox.Check(ctx)
 	if sandboxErr == nil {
@@ -95,6 +95,14 @@ func diagnose(ctx context.Context, e *env) []finding {
 	neither := sandboxErr != nil && dockerErr != nil
 	add("sandbox", c.Engine == "sandbox" || neither, says, sandboxErr)
 	add("docker", c.Engine == "docker" || neither, "the Docker engine answers", dockerErr)
+	if !neither {
+		var engine containers.Engine = sandbox
+		if c.Engine == "docker" || c.Engine == "auto" && sandboxErr != nil {
+			engine = moby
+		}
+		says, err := diagnoseBrowser(ctx, c.Browser, engine)
+		add("browser", false, says, err)
+	}
 
 	if conn, err := dialSocket(ctx, c.Data); err == nil {
 		conn.Close()

@@ -1,8 +1,13 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
@@ -30,4 +35,31 @@ func browserDir(c BrowserConfig) string {
 		return ""
 	}
 	return dir
+}
+
+// diagnoseBrowser starts the browser's program as a check would, and has it say what it finds.
+func diagnoseBrowser(ctx context.Context, c BrowserConfig, engine containers.Engine) (says string, err error) {
+	const hint = "; `make browser` makes what is needed, and browser_test is UNVERIFIED until then"
+	if s, ok := engine.(*containers.Sandbox); ok && s.Browser == "" {
+		return "", fmt.Errorf("there is no folder of the browser's programs beside ramus, and browser.dir names none%s", hint)
+	}
+	var out, said bytes.Buffer
+	exit, err := engine.Beside(ctx, "", containers.Sidecar{Owner: "doctor", Key: "doctor", Image: c.Image, Limits: newBrowser(c).Limits,
+		Args: []string{containers.BrowserDir + "/ramus-browser", "version"}, Stdout: &out, Stderr: &said})
+	if err != nil {
+		return "", fmt.Errorf("no browser can be started: %w%s", err, hint)
+	}
+	var v struct {
+		Driver   string `json:"driver"`
+		Chromium string `json:"chromium"`
+		FFmpeg   bool   `json:"ffmpeg"`
+	}
+	if exit.Code != 0 || json.Unmarshal(out.Bytes(), &v) != nil {
+		return "", fmt.Errorf("the browser's program ended with %d: %s%s", exit.Code, strings.TrimSpace(said.String()), hint)
+	}
+	says = fmt.Sprintf("%s, driver %s", v.Chromium, v.Driver)
+	if !v.FFmpeg {
+		says += "; it records no films"
+	}
+	return says, nil
 }

@@ -442,3 +442,21 @@ func BenchmarkWriter(b *testing.B) {
 		}
 	})
 }
+
+func TestWith(t *testing.T) {
+	s := set(t, map[string]string{"A": "hunter22"})
+	both := s.With(map[string]string{"B": "correct horse", "again": "hunter22", "short": "abc"})
+	for _, c := range []struct {
+		s          *Secrets
+		text, want string
+	}{
+		{both, "hunter22, correct horse, Y29ycmVjdCBob3JzZQ==, abc", "[secret A], [secret B], [secret B], abc"},
+		{s, "hunter22, correct horse", "[secret A], correct horse"},
+		{(*Secrets)(nil).With(map[string]string{"B": "correct horse"}), "hunter22, correct horse", "hunter22, [secret B]"},
+		{s.With(nil), "hunter22", "[secret A]"},
+	} {
+		if got := c.s.String(c.text); got != c.want {
+			t.Errorf("%s becomes %s, want %s", c.text, got, c.want)
+		}
+	}
+}
