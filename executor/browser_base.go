@@ -28,9 +28,7 @@ import (
 const (
 	baselineRefs  = "refs/ramus/browser"
 	baselineFile  = "check.json"
-	baselinesKept = 200
-	// baselinesOver is how many more there may be before the oldest are removed.
-	baselinesOver = 20
+	baselinesKept = 200 // and a tenth more, before the oldest are removed
 
 	baseWait   = 5 * time.Minute // for a container to look at the base in
 	basePrefix = "look:"         // of such a container's key
@@ -356,7 +354,8 @@ func (x *Executor) readBaseline(ctx context.Context, repo *gitd.Repo, key string
 // pruneBaselines removes the oldest looks of a repository when there are too many.
 func (x *Executor) pruneBaselines(ctx context.Context, repo *gitd.Repo) error {
 	refs, err := repo.Refs(ctx, baselineRefs)
-	if err != nil || len(refs) <= baselinesKept+baselinesOver {
+	kept := cmp.Or(x.baselinesKept, baselinesKept)
+	if err != nil || len(refs) <= kept+kept/10 {
 		return err
 	}
 	made := make(map[gitd.Hash]time.Time, len(refs))
@@ -371,7 +370,7 @@ func (x *Executor) pruneBaselines(ctx context.Context, repo *gitd.Repo) error {
 		return cmp.Or(made[b.Hash].Compare(made[a.Hash]), strings.Compare(a.Name, b.Name))
 	})
 	var updates []gitd.RefUpdate
-	for _, r := range refs[baselinesKept:] {
+	for _, r := range refs[kept:] {
 		updates = append(updates, gitd.RefUpdate{Name: r.Name})
 	}
 	return repo.Update(ctx, updates...)

@@ -122,13 +122,16 @@ func TestBrowse(t *testing.T) {
 			result     executor.CheckResult
 		}{
 			{"good", `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/", "steps": [{"click": "button"}, {"expect_text": "#count", "value": "1 item"}]}`, "PASS", "", "passed"},
-			{"console", `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/console.html"}`, "FAIL", "planted error", "failed"},
-			{"five", `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/five.html"}`, "FAIL", "500", "failed"},
-			{"step", `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/", "steps": [{"expect_text": "#count", "value": "7 items", "timeout": "1s"}]}`, "FAIL", "7 items", "failed"},
+			{"console", `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/console.html", "viewports": ["mobile"]}`, "FAIL", "planted error", "failed"},
+			{"five", `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/five.html", "viewports": ["mobile"]}`, "FAIL", "500", "failed"},
+			{"step", `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/", "steps": [{"expect_text": "#count", "value": "7 items", "timeout": "1s"}], "viewports": ["mobile"]}`, "FAIL", "7 items", "failed"},
 			{"dead", `{"start": "python3 serve.py 5174", "url": "http://127.0.0.1:5173/", "wait": "3s"}`, "FAIL", "nothing listens at 127.0.0.1:5173 after 3s, and `python3 serve.py 5174` still runs; it listens at port 5174", "failed"},
 			{"dies", `{"start": "echo it cannot; exit 3", "url": "http://127.0.0.1:5173/"}`, "FAIL", "nothing listens at 127.0.0.1:5173: `echo it cannot; exit 3` ended with exit code 3", "failed"},
-			{"found", `{"start": "python3 serve.py 8123"}`, "PASS", "", "passed"},
+			{"found", `{"start": "python3 serve.py 8123", "viewports": ["mobile"]}`, "PASS", "", "passed"},
 		} {
+			if engine == "docker" && c.verdict == "FAIL" && c.name != "five" {
+				continue // the same program looks, and the engine has no part in what it sees
+			}
 			m := w.browse("look", c.spec)
 			if len(m.Browser) != 1 || len(m.Checks) != 1 {
 				t.Fatalf("%s: %d checks by a browser, %+v; %s", c.name, len(m.Browser), m.Checks, m.Error)
@@ -192,6 +195,9 @@ func TestBrowseCompared(t *testing.T) {
 		c = compared("changed", `"max_changed": 0.0001`)
 		if !c.Compare.Cached || n.Load() != 1 || c.Verdict != executor.BrowserFail || !strings.Contains(c.Reason, "mobile differs from main") {
 			t.Errorf("%s %s, %+v, %d containers", c.Verdict, c.Reason, c.Compare, n.Load())
+		}
+		if engine == "docker" {
+			return // what follows is not the engine's
 		}
 		// Nothing changed: nothing is looked at twice.
 		c = compared("same", "")
@@ -587,12 +593,12 @@ func TestDoorRefusesPages(t *testing.T) {
 // Of the looks at a repository the newest are kept; two that keep the same are both content.
 func TestBrowseLooksKept(t *testing.T) {
 	clock := time.Unix(1_700_000_000, 0)
-	w := newWorld(t, func(x *executor.Executor) { x.Now = func() time.Time { return clock } })
+	w := newWorld(t, func(x *executor.Executor) { x.Now = func() time.Time { return clock }; x.SetLooksKept(10) })
 	repo, err := w.git.Repo("demo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for i := range executor.LooksAtMost + 1 {
+	for i := range 12 {
 		clock = clock.Add(time.Second)
 		for range 1 + i%2 {
 			if err := w.x.KeepLook(t.Context(), repo, fmt.Sprintf("%04d", (i*7919)%10_000)); err != nil {
@@ -601,7 +607,7 @@ func TestBrowseLooksKept(t *testing.T) {
 		}
 	}
 	refs, err := repo.Refs(t.Context(), "refs/ramus/browser")
-	if err != nil || len(refs) != executor.LooksKept {
+	if err != nil || len(refs) != 10 {
 		t.Fatalf("%d looks are kept, %v", len(refs), err)
 	}
 	if slices.ContainsFunc(refs, func(r gitd.Ref) bool { return strings.HasSuffix(r.Name, "/0000") }) {

@@ -72,13 +72,15 @@ type Executor struct {
 	sealEvery time.Duration
 	// refreshEvery is how long a deploy waits whose first attempt failed; twice as long after each.
 	refreshEvery time.Duration
-	waits        acpWaits
-	index        *index
-	bucket       *blob.Bucket // the artifact store
-	folder       *blob.Bucket // the store in Data; nil: there is none
-	checked      checked
-	viewer       traceViewer
-	hub          hub
+	// baselinesKept is how many looks by a browser are kept of a repository; 0: baselinesKept.
+	baselinesKept int
+	waits         acpWaits
+	index         *index
+	bucket        *blob.Bucket // the artifact store
+	folder        *blob.Bucket // the store in Data; nil: there is none
+	checked       checked
+	viewer        traceViewer
+	hub           hub
 
 	commands, commits atomic.Int64
 

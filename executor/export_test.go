@@ -49,11 +49,8 @@ func (x *Executor) KeepLook(ctx context.Context, repo *gitd.Repo, key string) er
 		Views: []baselineView{{Viewport: "mobile", Screenshot: "mobile/screenshot.png", picture: []byte(key)}}})
 }
 
-// LooksKept are so many of a repository at least; LooksAtMost before the oldest are removed.
-const (
-	LooksKept   = baselinesKept
-	LooksAtMost = baselinesKept + baselinesOver
-)
+// SetLooksKept keeps so many looks of a repository, and a tenth more before the oldest are removed.
+func (x *Executor) SetLooksKept(n int) { x.baselinesKept = n }
 
 // SetRefreshEvery makes a deploy wait only so long after its first failed attempt.
 func (x *Executor) SetRefreshEvery(d time.Duration) { x.refreshEvery = d }
