@@ -31,7 +31,9 @@ type Browser struct {
 	// Timeout is the longest that one check may take in the browser; default 15 min.
 	Timeout time.Duration
 
-	grace time.Duration // for a browser to end by itself after its deadline; default browserGrace
+	// grace is for a browser to start and to write its evidence, beside its time; and once
+	// more until it is ended. Default browserGrace.
+	grace time.Duration
 }
 
 // What the rooms above the executor see of checks by a browser.
@@ -63,9 +65,9 @@ var browserTasks = map[string]bool{"browser_test": true, "capture_screenshot": t
 // Bounds of checks by a browser.
 const (
 	browserTimeout = 15 * time.Minute
-	browserGrace   = 30 * time.Second // for ending by itself, after its deadline
-	maxBrowserData = 512 << 10        // bytes of a check in the journal
-	maxBrowserSaid = 4 << 10          // bytes of what a command said in a reason or a Log
+	browserGrace   = 30 * time.Second
+	maxBrowserData = 512 << 10 // bytes of a check in the journal
+	maxBrowserSaid = 4 << 10   // bytes of what a command said in a reason or a Log
 )
 
 func (b *Browser) timeout() time.Duration { return cmp.Or(b.Timeout, browserTimeout) }

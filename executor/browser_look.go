@@ -590,14 +590,16 @@ var errOverdue = errors.New("the browser took too long")
 func (k *look) inspect(ctx context.Context, p page, state json.RawMessage) error {
 	x := k.w.l.x
 	deadline := min(time.Duration(k.spec.Timeout), x.Browser.timeout())
+	grace := cmp.Or(x.Browser.grace, browserGrace)
 	spec := k.spec
+	spec.Timeout = browser.Duration(deadline)
 	spec.URL, spec.Install, spec.Start, spec.Auth, spec.Compare = p.url, "", startNone, "", nil
-	job := marshal(browser.Job{Spec: spec, State: state, Proxy: "http://" + containers.DoorAddr, Deadline: browser.Duration(deadline)})
+	job := marshal(browser.Job{Spec: spec, State: state, Proxy: "http://" + containers.DoorAddr, Deadline: browser.Duration(deadline + grace)})
 
 	bctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	// The time that it has begins when its turn has come.
-	stdin := &startingReader{r: bytes.NewReader(job), within: deadline + cmp.Or(x.Browser.grace, browserGrace), late: func() { cancel(errOverdue) }}
+	stdin := &startingReader{r: bytes.NewReader(job), within: deadline + 2*grace, late: func() { cancel(errOverdue) }}
 	defer stdin.stop()
 	raw := filepath.Join(k.part, rawFolder)
 	pr, pw := io.Pipe()
