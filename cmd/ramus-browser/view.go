@@ -81,9 +81,6 @@ func (v *view) look(ctx context.Context) {
 		return
 	}
 	found := v.visit(ctx)
-	if !v.alive() {
-		v.stop(errBrowser)
-	}
 	v.keep(ctx)
 	v.close()
 	v.conclude(ctx, found)
@@ -222,15 +219,6 @@ func (v *view) settle(ctx context.Context) {
 	})
 }
 
-// alive says whether driver and browser still answer. Of the driver's end nobody tells: the
-// calls that wait fail as they do when a page is closed.
-func (v *view) alive() bool {
-	return v.browser.IsConnected() && within(v.hard, finishTime, func() error {
-		_, err := v.context.Cookies()
-		return err
-	}) == nil
-}
-
 // keep takes what shows the page as it is at the end. Time for it is left when the check's is over.
 func (v *view) keep(ctx context.Context) {
 	v.result.FinalURL = clip(v.page.URL(), maxURL)
@@ -292,7 +280,7 @@ func (v *view) close() {
 		} else {
 			v.notes = append(v.notes, "no trace: "+plainError(err))
 			if errors.Is(err, playwright.ErrTargetClosed) && v.stop != nil {
-				v.stop(errBrowser) // a trace outlives its page, but not its driver
+				v.stop(errBrowser) // of whose end nobody tells; a trace outlives its page, but not its driver
 			}
 		}
 		if err := within(v.hard, finishTime, func() error { return v.context.Close() }); err == nil {
