@@ -48,7 +48,7 @@ git push -q "$work/source.git" HEAD:refs/heads/main 2>/dev/null ||
 "$ramus" serve >"$work/serve.log" 2>&1 &
 server=$!
 for _ in $(seq 100); do
-    if "$ramus" ps >/dev/null 2>&1 && [ -S "$RAMUS_DATA/ramus.sock" ]; then break; fi
+    if [ -S "$RAMUS_DATA/ramus.sock" ] && "$ramus" ps >/dev/null 2>&1; then break; fi 
     sleep 0.1
 done
 
