@@ -65,7 +65,7 @@ func TestAgentBrowser(t *testing.T) {
 				x.Fleet.Engine.(*containers.Sandbox).ReadOnly = []string{filepath.Dir(standinBinary)}
 			})
 			w.exec("conv:surfer", script)
-			line := "python3 -m http.server --bind 127.0.0.1 5173 >/dev/null 2>&1 & until (exec 3<>/dev/tcp/127.0.0.1/5173) 2>/dev/null; do :; done; python3 surf.py http://127.0.0.1:5173/; kill %1 2>/dev/null || kill $!"
+			line := "python3 -m http.server --bind 127.0.0.1 5173 >/dev/null 2>&1 & until curl -s 127.0.0.1:5173 >/dev/null; do :; done; python3 surf.py http://127.0.0.1:5173/; kill %1 2>/dev/null || kill $!"
 			if a.Protocol == executor.ProtocolACP {
 				line = "servers\nrun " + line
 			}

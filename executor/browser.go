@@ -109,12 +109,6 @@ func (s *taskShell) Browse(ctx context.Context, spec browser.Spec) (browser.Chec
 	k.check = browser.Check{Name: spec.Name, Spec: file, Dir: place.name, Commit: string(commit), Tree: string(tree), Branch: w.t.caller.Branch(),
 		Step: w.s.ID, Started: begun.UTC(), Views: []browser.View{}, Images: []browser.Image{{Role: "task", Name: cmp.Or(w.image, x.Fleet.Engine.Name())}}}
 	err = k.run(ctx)
-	if err == nil && k.check.Verdict != browser.Unverified {
-		var b baseline
-		if b, err = k.asBaseline(); err == nil {
-			k.remember(ctx, b)
-		}
-	}
 	if err == nil && spec.Compare != nil {
 		err = k.compare(ctx, number)
 	}

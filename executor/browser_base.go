@@ -284,7 +284,8 @@ func (w *work) baseDoor(key string) http.Handler {
 }
 
 // remember keeps what was seen for later checks that are compared with it. A check is as
-// good without: what cannot be kept is looked at again.
+// good without: what cannot be kept is looked at again. Only looks at a base are kept: in
+// a caller's own container files that git does not see may have made the page look otherwise.
 func (k *look) remember(ctx context.Context, b baseline) {
 	if b.Verdict == browser.Unverified || len(b.Views) == 0 {
 		return
