@@ -66,9 +66,33 @@ var browserTasks = map[string]bool{"browser_test": true, "capture_screenshot": t
 const (
 	browserTimeout = 15 * time.Minute
 	browserGrace   = 30 * time.Second
-	maxBrowserData = 512 << 10 // bytes of a check in the journal
-	maxBrowserSaid = 4 << 10   // bytes of what a command said in a reason or a Log
+	maxBrowserData = 1 << 20 // bytes of a check in the journal, 2,000 names of files among them
+	maxBrowserSaid = 4 << 10 // bytes of what a command said in a reason or a Log
 )
+
+// maxBrowsed is what the checks of one run may come to. Each is bounded by itself, but a workflow
+// may do them in a loop, and the run's manifest has to be read again.
+var maxBrowsed = browsed{checks: 1000, files: 20_000, evidence: 4 << 30, data: 64 << 20}
+
+// browsed is how much a run's checks by a browser have come to.
+type browsed struct {
+	checks, files  int
+	evidence, data int64 // bytes of the files, and of what the journal says
+}
+
+func (b *browsed) add(c browser.Check) {
+	b.checks++
+	b.files += len(c.Files)
+	for _, f := range c.Files {
+		b.evidence += f.Size
+	}
+	b.data += int64(len(marshal(c)))
+}
+
+// full tells whether there is no room for another check.
+func (b browsed) full() bool {
+	return b.checks >= maxBrowsed.checks || b.files >= maxBrowsed.files || b.evidence >= maxBrowsed.evidence || b.data >= maxBrowsed.data
+}
 
 func (b *Browser) timeout() time.Duration { return cmp.Or(b.Timeout, browserTimeout) }
 
@@ -77,6 +101,7 @@ type browsing struct {
 	mu     sync.Mutex // guards all below, and the folder's index.json
 	opened bool       // what an earlier process left half way was removed
 	last   int        // number of the newest check
+	kept   browsed
 }
 
 // Browse does one check in the step's container; see [tasks.Browser]. What stands in the
@@ -174,6 +199,7 @@ func (l *liveRun) openCheck(spec browser.Spec) (number int, p checkPlace, err er
 		known := make(map[string]bool)
 		for _, c := range browserChecks(l.journalled()) {
 			known[c.Dir] = true
+			b.kept.add(c)
 			digits, _, _ := strings.Cut(c.Dir, "-")
 			n, _ := strconv.Atoi(digits) // a name of ours
 			b.last = max(b.last, n)
@@ -190,6 +216,10 @@ func (l *liveRun) openCheck(spec browser.Spec) (number int, p checkPlace, err er
 			}
 		}
 		b.opened = true
+	}
+	if b.kept.full() {
+		return 0, p, fmt.Errorf("%w: the run's checks by a browser have come to %d, with %d files of %d MiB, and no more are kept; do the others in another run",
+			tasks.ErrParams, b.kept.checks, b.kept.files, b.kept.evidence>>20)
 	}
 	b.last++
 	p.name = fmt.Sprintf("%03d-%s", b.last, spec.Slug())
@@ -240,6 +270,7 @@ func (l *liveRun) checked(step string, c browser.Check) error {
 		DurationMS: c.DurationMS, Data: marshal(c)}, false); err != nil {
 		return err
 	}
+	b.kept.add(c)
 	text, err := json.MarshalIndent(browser.Index{Schema: 1, Checks: browserChecks(l.journalled())}, "", "  ")
 	if err != nil {
 		return err
@@ -316,13 +347,17 @@ func (w *work) copyIn(ctx context.Context, from string, names []string) error {
 	return nil
 }
 
-// boundedCheck cuts what a page said in a check until the journal can hold it.
+// boundedCheck cuts what a page said in a check until the journal can hold it: a line that is
+// too long there makes the whole run unreadable. JSON may write six bytes for one.
 func boundedCheck(c browser.Check) browser.Check {
-	for most := 2 << 10; ; most /= 2 {
+	for most, entries := 2<<10, maxViewSteps; ; {
 		c.Reason, c.Log = clip(c.Reason, maxBrowserSaid), clipEnd(c.Log, maxBrowserSaid)
 		c.Views = slices.Clone(c.Views)
 		for i := range c.Views {
-			c.Views[i] = boundedView(c.Views[i], most)
+			v := boundedView(c.Views[i], most)
+			v.Network, v.Steps = v.Network[:min(len(v.Network), entries)], v.Steps[:min(len(v.Steps), entries)]
+			v.Console.Errors, v.Console.PageErrors = v.Console.Errors[:min(len(v.Console.Errors), entries)], v.Console.PageErrors[:min(len(v.Console.PageErrors), entries)]
+			c.Views[i] = v
 		}
 		if c.Compare != nil {
 			d := *c.Compare
@@ -332,8 +367,13 @@ func boundedCheck(c browser.Check) browser.Check {
 			}
 			c.Compare = &d
 		}
-		if most <= 128 || len(marshal(c)) <= maxBrowserData {
+		switch {
+		case entries == 0 || len(marshal(c)) <= maxBrowserData:
 			return c
+		case most > 128:
+			most /= 2
+		default:
+			entries /= 2
 		}
 	}
 }

@@ -43,6 +43,9 @@ var (
 	ParseState = parseState
 )
 
+// BoundedCheck is a check as the journal can hold it.
+var BoundedCheck = boundedCheck
+
 // KeepLook keeps a look at a tree, as a check does, under a key.
 func (x *Executor) KeepLook(ctx context.Context, repo *gitd.Repo, key string) error {
 	return x.writeBaseline(ctx, repo, baselineRefs+"/"+key, baseline{Verdict: browser.Pass, Tree: key,

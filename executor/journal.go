@@ -113,6 +113,9 @@ func (j *Journal) Append(e *Event, sync bool) error {
 	if err != nil {
 		return fmt.Errorf("cannot journal %s: %w", e.Type, err)
 	}
+	if len(line) >= maxEventLine { // none could be read any more
+		return fmt.Errorf("cannot journal %s: it has %d bytes, at most %d can be read again", e.Type, len(line), maxEventLine)
+	}
 	if _, err := j.file.Write(append(line, '\n')); err != nil {
 		return fmt.Errorf("cannot journal %s: %w", e.Type, err)
 	}

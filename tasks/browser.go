@@ -250,9 +250,16 @@ func browserOf(sh Shell) (Browser, error) {
 // browsed sums checks up for whoever reads a step's result: what a person or an agent
 // needs to go on, and the names of the files with the rest.
 func browsed(checks []browser.Check) Browsed {
-	out := Browsed{Verdict: browser.Pass, Checks: []BrowsedCheck{}}
-	for _, c := range checks {
-		out.Checks = append(out.Checks, summary(c))
+	out := Browsed{Verdict: browser.Pass}
+	// One check has its say; of many, each has a part of the room.
+	for share := 1; ; share *= 2 {
+		out.Checks = []BrowsedCheck{}
+		for _, c := range checks {
+			out.Checks = append(out.Checks, summary(c, share))
+		}
+		if text, err := json.Marshal(out); share == 128 || err == nil && len(text) <= maxBrowsed {
+			break
+		}
 	}
 	for _, worst := range []browser.Verdict{browser.Fail, browser.Unverified, browser.Pass} {
 		if i := slices.IndexFunc(out.Checks, func(c BrowsedCheck) bool { return c.Verdict == worst }); i >= 0 {
@@ -266,24 +273,30 @@ func browsed(checks []browser.Check) Browsed {
 	return out
 }
 
-func summary(c browser.Check) BrowsedCheck {
+// maxBrowsed bounds what a step says of its checks, in bytes of JSON.
+const maxBrowsed = 512 << 10
+
+// summary is a check in a share-th of the words that it would have alone.
+func summary(c browser.Check, share int) BrowsedCheck {
+	brief := func(s string, most int) string { return brief(s, most/share) }
+	faults := (10 + share - 1) / share // of each kind
 	out := BrowsedCheck{
-		Name: brief(c.Name, 200), Spec: brief(c.Spec, 1000), Verdict: c.Verdict, Reason: brief(c.Reason, 1000),
-		Views: []BrowsedView{}, Log: strings.ToValidUTF8(c.Log[max(len(c.Log)-4000, 0):], "\uFFFD"),
+		Name: c.Name, Spec: c.Spec, Verdict: c.Verdict, Reason: brief(c.Reason, 1000),
+		Views: []BrowsedView{}, Log: strings.ToValidUTF8(c.Log[max(len(c.Log)-4000/share, 0):], "\uFFFD"),
 	}
 	for _, v := range c.Views {
 		view := BrowsedView{
-			Viewport: brief(v.Viewport.Name, 200), Verdict: v.Verdict, Reason: brief(v.Reason, 1000),
+			Viewport: v.Viewport.Name, Verdict: v.Verdict, Reason: brief(v.Reason, 1000),
 			URL: brief(v.FinalURL, 1000), Status: v.Status, Title: brief(v.Title, 200),
 			Screenshot: v.Screenshot, Trace: v.Trace, Aria: v.Aria,
 		}
 		for _, text := range slices.Concat(v.Console.PageErrors, v.Console.Errors) {
-			if len(view.Console) < 10 {
+			if len(view.Console) < faults {
 				view.Console = append(view.Console, brief(text, 500))
 			}
 		}
 		for _, n := range v.Network {
-			if len(view.Network) < 10 {
+			if len(view.Network) < faults {
 				why := n.Failure
 				if n.Status != 0 {
 					why = strconv.Itoa(n.Status)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -218,5 +219,35 @@ func TestBrowsedIsBounded(t *testing.T) {
 	if !strings.HasPrefix(view.Step, "2, fill #b: ") || !reflect.DeepEqual(view.Network, []string{"GET http://a/: 500", "GET http://b/: refused"}) ||
 		len(view.Console) != 10 || !strings.HasSuffix(v.Checks[0].Log, "the end") || v.Checks[0].Compare.Views[0].Triptych != "t.png" {
 		t.Errorf("%+v", v)
+	}
+}
+
+// What a step says of all the checks that it may do fits into its result, which is one line of the journal.
+func TestBrowsedIsBoundedTogether(t *testing.T) {
+	files := map[string]string{}
+	for i := range 50 {
+		files[fmt.Sprintf(".ramus/browser/%02d.yaml", i)] = "{}"
+	}
+	l := newLooker(t, files)
+	long := strings.Repeat("<\x01", 10_000) // JSON writes six bytes for each
+	l.answer = func(s browser.Spec) (browser.Check, error) {
+		c := browser.Check{Name: s.Name, Verdict: browser.Fail, Reason: long, Log: long, Compare: &browser.Comparison{Reason: long}}
+		for range 10 {
+			v := browser.View{Verdict: browser.Fail, Reason: long, FinalURL: long, Title: long, Screenshot: s.Name + "/desktop/screenshot.png", Steps: []browser.StepResult{{Error: long}}}
+			for range 20 {
+				v.Console.Errors = append(v.Console.Errors, long)
+				v.Network = append(v.Network, browser.NetworkError{URL: long})
+			}
+			c.Views = append(c.Views, v)
+			c.Compare.Views = append(c.Compare.Views, browser.Diff{Aria: long, Note: long})
+		}
+		return c, nil
+	}
+	out, v, err := browse(t, l, "browser_test", ``)
+	if err != nil || len(v.Checks) != 50 || len(v.Checks[49].Views) != 10 || v.Checks[49].Views[9].Screenshot != "49/desktop/screenshot.png" {
+		t.Fatalf("%d checks, %v", len(v.Checks), err)
+	}
+	if text, err := json.Marshal(out); err != nil || len(text) > 1<<20 {
+		t.Errorf("%d bytes, %v", len(text), err)
 	}
 }
