@@ -11,6 +11,7 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -613,6 +614,50 @@ func TestBrowseLooksKept(t *testing.T) {
 	if slices.ContainsFunc(refs, func(r gitd.Ref) bool { return strings.HasSuffix(r.Name, "/0000") }) {
 		t.Error("the oldest is kept")
 	}
+}
+
+// A page elsewhere is looked at through the door's proxy: the hosts that are allowed, which are journalled,
+// and no others; nothing is started for it.
+func TestBrowsePublic(t *testing.T) {
+	onEngines(t, func(t *testing.T, engine string) {
+		elsewhere := func() *httptest.Server {
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "text/html")
+				fmt.Fprintf(w, `<!doctype html><title>preview</title><link rel=icon href="data:,"><h1>%s</h1>`, r.URL.Path)
+			}))
+			t.Cleanup(s.Close)
+			return s
+		}
+		// To a browser 0.0.0.0 is not its own loopback; for the proxy, which dials it, it is this machine's.
+		allowed, refused := elsewhere(), elsewhere()
+		host := func(s *httptest.Server) string {
+			return strings.Replace(s.Listener.Addr().String(), "127.0.0.1", "0.0.0.0", 1)
+		}
+		w := browserWorld(t, engine, func(x *executor.Executor) { x.Egress = []string{host(allowed)} })
+		w.onBase(browserFiles)
+		m := w.browse("public", `{"url": "http://`+host(allowed)+`/smoke", "pdf": true, "viewports": ["mobile"], "steps": [{"expect_text": "h1", "value": "/smoke"}]}`)
+		if len(m.Browser) != 1 || m.Browser[0].Verdict != browser.Pass || len(m.Browser[0].Views) != 1 {
+			t.Fatalf("%+v %s", m.Browser, m.Error)
+		}
+		v := m.Browser[0].Views[0]
+		if v.PDF == "" || v.Screenshot == "" || v.Trace == "" || v.Status != 200 || v.Title != "preview" {
+			t.Errorf("%+v", v)
+		}
+		if want := (executor.ManifestEgress{Host: host(allowed), Verdict: "allowed"}); !slices.Contains(m.Egress, want) {
+			t.Errorf("the journal does not tell of %s: %+v", want.Host, m.Egress)
+		}
+		// A light picture, of a page that is not to be seen.
+		m = w.task("public", "capture_screenshot", map[string]any{"url": "http://" + host(refused) + "/", "viewports": []string{"mobile"}})
+		if len(m.Browser) != 1 || m.Browser[0].Verdict != browser.Fail {
+			t.Fatalf("%+v %s", m.Browser, m.Error)
+		}
+		if v := m.Browser[0].Views[0]; v.Title == "preview" || v.Status == 200 {
+			t.Errorf("a host was reached that is not allowed: %+v", v)
+		}
+		if want := (executor.ManifestEgress{Host: host(refused), Verdict: "refused"}); !slices.Contains(m.Egress, want) {
+			t.Errorf("the journal does not tell of %s: %+v", want.Host, m.Egress)
+		}
+	})
 }
 
 // However much a page and a spec have to say, a check fits into the journal: a line that does not
