@@ -287,8 +287,8 @@ func (w *work) baseDoor(key string) http.Handler {
 // good without: what cannot be kept is looked at again. Only looks at a base are kept: in
 // a caller's own container files that git does not see may have made the page look otherwise.
 func (k *look) remember(ctx context.Context, b baseline) {
-	if b.Verdict == browser.Unverified || len(b.Views) == 0 {
-		return
+	if p, err := parsePage(k.spec.URL); err != nil || !p.local || b.Verdict == browser.Unverified || len(b.Views) == 0 {
+		return // what a page elsewhere is like does not follow from the tree
 	}
 	repo := k.w.t.repo
 	name := baselineRefs + "/" + baselineKey(k.check, k.check.Tree, k.spec)

@@ -616,6 +616,63 @@ func TestBrowseLooksKept(t *testing.T) {
 	}
 }
 
+// What a sub-workflow saw on the run's branch, and lines of their own, is the run's evidence, with its files.
+func TestBrowseInParts(t *testing.T) {
+	w := browserWorld(t, "sandbox", nil)
+	w.onBase(browserFiles)
+	look := func(id, page string) string {
+		return fmt.Sprintf(`{id: %s, task: browser_test, params: {check: {name: %s, start: "python3 serve.py 5173", url: "http://127.0.0.1:5173/%s", viewports: [mobile]}}}`, id, id, page)
+	}
+	sub := map[string]string{"inner": "id: inner\nnodes:\n  - " + look("deep", "console.html") + "\n"}
+	r := w.submit(executor.Request{Sub: sub, Workflow: `
+id: parts
+nodes:
+  - ` + look("first", "") + `
+  - {id: below, kind: workflow, implementation: {workflow_def_id: inner, inherit_branch: true}}
+  - ` + look("line", "") + `
+  - {id: end, run: "true"}
+transitions:
+  - {from: first, to: below}
+  - {from: below, to: line, on: failure, fan_out: {over: "['x','y','z']", branch: true}}
+  - {from: line, to: end, fan_in: {}}
+`})
+	m, err := w.x.Manifest(t.Context(), r.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, c := range m.Browser {
+		names = append(names, c.Name+" "+string(c.Verdict))
+		for _, v := range c.Views {
+			for _, name := range []string{v.Screenshot, v.Trace, v.Console.File} {
+				i := slices.IndexFunc(m.Files, func(f executor.ManifestFile) bool { return f.Name == "artifacts/browser/"+name })
+				if name == "" || i < 0 {
+					t.Fatalf("%s: no file %q in %+v", c.Step, name, m.Files)
+				}
+				f, err := w.x.OpenFile(t.Context(), r, m.Files[i])
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.Copy(io.Discard, f); err != nil { // which compares it with its hash
+					t.Errorf("%s: %v", name, err)
+				}
+				_ = f.Close()
+			}
+		}
+	}
+	if want := []string{"first PASS", "deep FAIL", "line PASS", "line PASS", "line PASS"}; !slices.Equal(names, want) {
+		t.Errorf("%q, want %q\n%s", names, want, w.journal(r.Name()))
+	}
+	var checks []string
+	for _, c := range m.Checks {
+		checks = append(checks, string(c.Result))
+	}
+	slices.Sort(checks)
+	if want := []string{"failed", "passed", "passed", "passed", "passed"}; !slices.Equal(checks, want) {
+		t.Errorf("%+v", m.Checks)
+	}
+}
+
 // A page elsewhere is looked at through the door's proxy: the hosts that are allowed, which are journalled,
 // and no others; nothing is started for it.
 func TestBrowsePublic(t *testing.T) {

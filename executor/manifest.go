@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/tasks"
 )
 
 // Manifest is the evidence of a run: what was done and what came of it, as the
@@ -42,7 +43,7 @@ type Manifest struct {
 	Tests         []ManifestTests   `json:"tests,omitempty"`  // every time that tests were run, in order
 	Checks        []ManifestCheck   `json:"checks,omitempty"` // every check, those that did not run too, in order
 	// Browser are the checks by a browser, in order; their files are below
-	// artifacts/browser/ in Files.
+	// artifacts/browser/ in Files. Those of sub-workflows on the run's own branch are among them.
 	Browser    []BrowserCheck   `json:"browser,omitempty"`
 	Changed    []gitd.Change    `json:"changed"`
 	Files      []ManifestFile   `json:"files"`
@@ -174,6 +175,9 @@ func (x *Executor) manifest(r Run, events []Event, subs map[string]Manifest) Man
 	}
 	for _, e := range events {
 		m.add(e)
+		if e.Type == EventStepFinished && e.Kind == string(tasks.KindWorkflow) {
+			m.Browser = append(m.Browser, lent(e.Step, subs[e.Step].Browser)...)
+		}
 	}
 	m.Unverified = append(m.Unverified, unfinished(events)...)
 	m.Tests, m.Checks = checks(r, events, subs)

@@ -41,12 +41,18 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	r := l.snapshot()
 	repo := l.target.repo
 	events := l.journalled()
-	m := x.manifest(r, events, x.subManifests(ctx, r, events))
+	subs := x.subManifests(ctx, r, events)
+	m := x.manifest(r, events, subs)
 	files, stored, err := x.outputFiles(ctx, r)
 	if err != nil {
 		return err
 	}
 	m.Files = append(m.Files, stored...)
+	borrowed, listed, err := x.lentFiles(ctx, repo, subs)
+	if err != nil {
+		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
+	}
+	files, m.Files = append(files, borrowed...), append(m.Files, listed...)
 	if r.changed() {
 		if m.Changed, err = repo.Changed(ctx, string(r.Start), string(r.Head), false); err != nil {
 			return fmt.Errorf("cannot seal %s: %w", r.Name(), err)

@@ -73,6 +73,8 @@ type File struct {
 	Content []byte
 	// Source, when not empty, is a regular file on disk that is read instead of Content.
 	Source string
+	// Blob, when not empty, is a blob that the repository has, instead of both.
+	Blob Hash
 }
 
 // WriteCommit writes blobs, trees and the commit, durably; no ref is changed.
@@ -424,6 +426,14 @@ func dotGit(part string) bool {
 
 // writeBlob writes a file's content.
 func (r *Repo) writeBlob(ctx context.Context, f File) (Hash, error) {
+	if f.Blob != "" {
+		if kind, err := r.objects.kind(ctx, f.Blob); err != nil {
+			return "", err
+		} else if kind != "blob" {
+			return "", fmt.Errorf("%s is a %s: %w", f.Blob, kind, ErrInvalid)
+		}
+		return f.Blob, nil
+	}
 	if f.Source == "" {
 		return r.writeObject("objects", "blob", f.Content)
 	}
