@@ -108,7 +108,11 @@ func openViewer(t *testing.T, origin string) *viewer {
 		t.Fatal(err)
 	}
 	// It fails for want of containers; the caller is known from then on.
-	if _, err := b.r.local.Submit(t.Context(), executor.Request{Caller: b.caller, Repo: "app", Command: &executor.Command{Shell: "true"}}); err != nil {
+	run, err := b.r.local.Submit(t.Context(), executor.Request{Caller: b.caller, Repo: "app", Command: &executor.Command{Shell: "true"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.r.Executor.Settled(t.Context(), run.Caller, run.ID); err != nil {
 		t.Fatal(err)
 	}
 	b.app = application(t)
