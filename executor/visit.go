@@ -14,6 +14,7 @@ import (
 
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
 // maxToolData bounds what of a tool's result the journal keeps, in bytes.
@@ -41,7 +42,8 @@ func (v Visitor) Task(ctx context.Context, name string, params json.RawMessage) 
 	x := g.w.l.x
 	begun := x.Now()
 	out, err := task.Run(g.Context(), &taskShell{w: g.w.beside(), timeout: x.Timeout}, params)
-	out = redact.Clean(x.Secrets, out)
+	secrets := x.Secrets.With(typedInline(params))
+	out = redact.Clean(secrets, out)
 	done := out.OK && err == nil
 	e := Event{Type: EventTool, Kind: string(KindTask), Task: name, Message: name, OK: &done, DurationMS: x.Now().Sub(begun).Milliseconds()}
 	if err != nil {
@@ -50,6 +52,8 @@ func (v Visitor) Task(ctx context.Context, name string, params json.RawMessage) 
 	if data := marshal(toolRun{params, out}); len(data) <= maxToolData {
 		e.Data = data
 	}
+	e = redact.Clean(secrets, e)
+	e.Type = EventTool
 	g.Tell(e)
 	switch {
 	case errors.Is(err, tasks.ErrParams):
@@ -58,6 +62,15 @@ func (v Visitor) Task(ctx context.Context, name string, params json.RawMessage) 
 		return out, fmt.Errorf("cannot run %s: %w", name, err)
 	}
 	return out, nil
+}
+
+// typedInline are the values of secret steps of a browser's check that stands in the parameters of a task.
+func typedInline(params json.RawMessage) map[string]string {
+	var p struct {
+		Check browser.Spec `json:"check"`
+	}
+	_ = json.Unmarshal(params, &p) // also what is no whole spec may have them
+	return typed(p.Check)
 }
 
 // MaxPicture is the largest picture that [Visitor.Picture] gives, in bytes.

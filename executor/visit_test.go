@@ -40,6 +40,7 @@ func TestVisitorTask(t *testing.T) {
 		"write after.txt more",
 		call("lib_nothing", `{}`),
 		call("lib_read_file", `{"nothing":1}`),
+		call("browser_test", `{"check":{"start":"none","steps":[{"fill":"#p","value":"hidden-from-all","secret":true}]}}`),
 	}, "\n")).Name())
 	if r.State != executor.StateComplete {
 		t.Fatalf("%+v\n%s", r, w.journal(r.Name()))
@@ -54,8 +55,13 @@ func TestVisitorTask(t *testing.T) {
 	for _, e := range w.events(r.Name(), executor.EventTool) {
 		names = append(names, fmt.Sprint(e.Message, *e.OK, e.Step))
 	}
-	if len(names) != 4 {
+	if len(names) != 5 {
 		t.Errorf("%q", names)
+	}
+	for _, e := range w.events(r.Name(), executor.EventTool) {
+		if e.Task == "browser_test" && (strings.Contains(string(e.Data), "hidden-from-all") || !strings.Contains(string(e.Data), "[secret typed in step 1]")) {
+			t.Errorf("what is typed in secret: %s", e.Data)
+		}
 	}
 	if _, err := visitor.Task(t.Context(), "lib_read_file", nil); !errors.Is(err, executor.ErrConflict) {
 		t.Errorf("between steps: %v", err)

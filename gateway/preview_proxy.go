@@ -77,7 +77,7 @@ func (c *call) proxy(p previewed, s stage) error {
 		},
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
 	}
-	proxy.ServeHTTP(c.W, c.R.WithContext(ctx))
+	proxy.ServeHTTP(finalOnly{c.W}, c.R.WithContext(ctx))
 	if failed == nil {
 		return nil
 	}
@@ -86,6 +86,19 @@ func (c *call) proxy(p previewed, s stage) error {
 	}
 	return c.unseen(p, failed)
 }
+
+// finalOnly leaves out informational answers, such as 103 with headers for what comes: none of
+// those headers are looked through.
+type finalOnly struct{ http.ResponseWriter }
+
+func (w finalOnly) WriteHeader(status int) {
+	if status >= 200 || status == http.StatusSwitchingProtocols {
+		w.ResponseWriter.WriteHeader(status)
+	}
+}
+
+// Unwrap lets http.ResponseController reach the connection.
+func (w finalOnly) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // clock is a time of the server's clock on the machine's, which contexts go by.
 func (c *call) clock(t time.Time) time.Time { return time.Now().Add(t.Sub(c.Now())) }

@@ -11,6 +11,8 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
+	"net/http/httptrace"
+	"net/textproto"
 	"net/url"
 	"strings"
 	"testing"
@@ -44,6 +46,12 @@ func application(t *testing.T) *httptest.Server {
 	mux.HandleFunc("/to/", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Location", strings.TrimPrefix(r.URL.RawQuery, "to="))
 		w.WriteHeader(http.StatusFound)
+	})
+	mux.HandleFunc("/early", func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Accel-Redirect", "/etc/passwd")
+		w.Header().Add("Set-Cookie", "ramus-preview=mine; Path=/")
+		w.WriteHeader(http.StatusEarlyHints)
+		fmt.Fprint(w, "final")
 	})
 	mux.HandleFunc("/events", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -200,6 +208,23 @@ func TestPreviewOwnOrigin(t *testing.T) {
 	}
 	if got := resp.Header.Values("Set-Cookie"); len(got) != 2 || got[0] != "a=1; Path=/" || got[1] != "b=2; HttpOnly" {
 		t.Errorf("cookies: %q", got)
+	}
+	// So it is with what it says before its answer.
+	trace := &httptrace.ClientTrace{Got1xxResponse: func(code int, h textproto.MIMEHeader) error {
+		t.Errorf("an answer before the answer: %d %v", code, h)
+		return nil
+	}}
+	r, err := http.NewRequestWithContext(httptrace.WithClientTrace(t.Context(), trace), "GET", ownOrigin+"/early", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	early, err := b.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(early.Body)
+	if err := errors.Join(err, early.Body.Close()); err != nil || string(text) != "final" || early.Header.Get("X-Accel-Redirect") != "" || len(early.Cookies()) != 0 {
+		t.Errorf("%q %v, %v", text, early.Header, err)
 	}
 	// What is asked of it is said as to a server on the loopback.
 	token := b.r.token(t, gitd.Grant{Subject: "x", Repo: "*", Scopes: []string{"admin"}})
