@@ -1,0 +1,316 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/containers/docker"
+	"github.com/ramus-dev/ramus/executor"
+)
+
+// harm is a page, or a browser, that means it.
+type harm struct {
+	name    string
+	path    string        // of the page
+	timeout time.Duration // of the check
+	steps   []any
+	verdict executor.BrowserVerdict // empty: FAIL or UNVERIFIED
+	mayPass bool                    // PASS will do, too
+	reason  string                  // a regular expression
+	more    func(t testing.TB, s *browserServer, m executor.Manifest, b executor.BrowserCheck)
+	full    bool // it is tried with RAMUS_BROWSER=full only
+}
+
+// stepWithin is what a step of the run may take: far more than a check takes that ends by itself.
+const stepWithin = 4 * time.Minute
+
+// suffer does the checks, one step of one run each, beside a server in one container, and
+// what the same run does after them.
+func (s *browserServer) suffer(caller, serve string, list []harm) {
+	s.t.Helper()
+	nodes := []any{map[string]any{"id": "serve", "run": serve, "execution": map[string]any{"background": true}}}
+	transitions := []any{}
+	last := "serve"
+	then := func(id string, node map[string]any) {
+		node["id"] = id
+		nodes = append(nodes, node)
+		transitions = append(transitions, map[string]any{"from": last, "to": id, "on": "always"})
+		last = id
+	}
+	for i, h := range list {
+		check := map[string]any{"name": h.name, "start": "none", "url": "http://127.0.0.1:8000" + h.path, "viewports": []any{"mobile"},
+			"timeout": cmp.Or(h.timeout, 30*time.Second).String(), "wait": "20s"}
+		if h.steps != nil {
+			check["steps"] = h.steps
+		}
+		then(fmt.Sprintf("harm-%d", i), map[string]any{"task": "browser_test", "params": map[string]any{"check": check},
+			"execution": map[string]any{"timeout_ms": stepWithin.Milliseconds()}})
+	}
+	// The container, what works in it and the run have come through it.
+	then("after", map[string]any{"run": `python3 -c 'import urllib.request as u; print(u.build_opener(u.ProxyHandler({})).open("http://127.0.0.1:8000/alive").read())'
+test ! -e /tmp/slipped; test ! -e /slipped; test ! -e slipped`})
+	m, err := s.run(caller, executor.Request{Workflow: jsonText(s.t, map[string]any{"id": "harm", "nodes": nodes, "transitions": transitions})})
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	if m.State != executor.StateComplete {
+		s.t.Errorf("the run is %s: %s %s", m.State, m.Reason, m.Error)
+	}
+	if len(m.Browser) != len(list) {
+		s.t.Errorf("%d checks of %d: %+v", len(m.Browser), len(list), m)
+		return
+	}
+	for i, h := range list {
+		b := m.Browser[i]
+		took := time.Duration(b.DurationMS) * time.Millisecond
+		s.t.Logf("%s: %s in %s, %d MiB: %.300s", h.name, b.Verdict, took.Round(100*time.Millisecond), b.MemoryPeak>>20, b.Reason)
+		if b.Verdict != h.verdict && (h.verdict != "" || b.Verdict == executor.BrowserPass && !h.mayPass) || !regexp.MustCompile(h.reason).MatchString(b.Reason) {
+			s.t.Errorf("%s: %s %q, want %s %q", h.name, b.Verdict, b.Reason, h.verdict, h.reason)
+		}
+		for _, f := range b.Files {
+			if !regexp.MustCompile(`^[0-9]{3}-[a-z0-9-]+/(app\.log|mobile/(screenshot\.png|step-[0-9]+(-[a-z0-9-]+)?\.png|trace\.zip|network\.har|console\.jsonl|aria\.yml))$`).MatchString(f.Name) {
+				s.t.Errorf("%s: %s is kept", h.name, f.Name)
+			}
+		}
+		if h.more != nil {
+			h.more(s.t, s, m, b)
+		}
+	}
+}
+
+// hostListeners listen at addresses of the machine that are no container's, and count who comes.
+func hostListeners(t *testing.T) (addrs []string, came *atomic.Int64) {
+	t.Helper()
+	came = new(atomic.Int64)
+	ips := []string{"127.0.0.1", "127.0.0.2"}
+	all, err := net.InterfaceAddrs()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, a := range all {
+		if n, ok := a.(*net.IPNet); ok && n.IP.IsGlobalUnicast() && n.IP.To4() != nil {
+			ips = append(ips, n.IP.String())
+		}
+	}
+	if len(ips) < 3 {
+		t.Log("the machine has no address but loopback")
+	}
+	for _, ip := range ips {
+		l, err := net.Listen("tcp", ip+":0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var accepting sync.WaitGroup
+		accepting.Go(func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				came.Add(1)
+				c.Close()
+			}
+		})
+		t.Cleanup(func() { l.Close(); accepting.Wait() })
+		addrs = append(addrs, l.Addr().String())
+	}
+	return addrs, came
+}
+
+// text reads a file of a run's evidence.
+func (s *browserServer) text(m executor.Manifest, name string) string {
+	s.t.Helper()
+	var b bytes.Buffer
+	if err := s.api.EvidenceFile(s.t.Context(), m.Run, "artifacts/browser/"+name, &b); err != nil {
+		s.t.Error(err)
+	}
+	return b.String()
+}
+
+// refused wants that the page asked, and that all it asked of others was refused.
+func refused(prefixes ...string) func(testing.TB, *browserServer, executor.Manifest, executor.BrowserCheck) {
+	return func(t testing.TB, _ *browserServer, _ executor.Manifest, b executor.BrowserCheck) {
+		for _, prefix := range prefixes {
+			n := 0
+			for _, e := range b.Views[0].Network {
+				if strings.HasPrefix(e.URL, prefix) {
+					n++
+					if e.Failure == "" && e.Status != http.StatusForbidden { // as the egress proxy says it
+						t.Errorf("%s: %+v", b.Name, e)
+					}
+				}
+			}
+			if n < 3 {
+				t.Errorf("%s was asked only %d times: %+v", prefix, n, b.Views[0].Network)
+			}
+		}
+	}
+}
+
+// TestBrowserHostile: whatever a page does, its check ends in its time with words, the run goes
+// on in the container where it was, and nothing outside of that is reached or left.
+func TestBrowserHostile(t *testing.T) {
+	onBrowsers(t, func(t *testing.T, engine string) {
+		addrs, came := hostListeners(t)
+		var hosts []string
+		for _, a := range addrs[1:] { // loopback is the container's own
+			hosts = append(hosts, "http://"+a)
+		}
+		s := newBrowserServer(t, engine)
+		// Two at a time. What depends on the engine is tried on each, the rest in one.
+		late := engine == "docker"
+		lanes := [][]harm{{
+			{name: "memory", path: "/memory", reason: "memory|crashed|ended by itself"},
+			{name: "hosts", path: "/hosts", verdict: executor.BrowserFail, reason: "refused", more: refused(hosts...)},
+			{name: "dialogs", path: "/dialogs", verdict: executor.BrowserFail, reason: "dialogs without end", full: late},
+			{name: "file", path: "/file", verdict: executor.BrowserFail, reason: "file:///etc/passwd", more: noPasswords, full: late},
+			{name: "passwd", path: "/passwd", verdict: executor.BrowserFail, reason: "redirects to what is no web page", more: noPasswords, full: late},
+			{name: "silent", path: "/silent", timeout: 3 * time.Second, verdict: executor.BrowserUnverified, reason: "took longer than 3s before the page answered", full: true},
+			{name: "spin", path: "/spin", timeout: 5 * time.Second, verdict: executor.BrowserFail, reason: "took longer than 5s", full: true},
+			{name: "storage", path: "/storage", timeout: 8 * time.Second, steps: []any{map[string]any{"expect_visible": "#never", "timeout": "30s"}}, reason: ".", full: true},
+		}, {
+			{name: "workers", path: "/workers", timeout: 5 * time.Second, reason: ".", full: true},
+			{name: "download", path: "/download", timeout: 5 * time.Second, mayPass: true, reason: ".", full: late},
+			// Chromium lets a page close only some windows.
+			{name: "close", path: "/close", mayPass: true, reason: "closed itself|no errors", full: late},
+			{name: "console", path: "/console", verdict: executor.BrowserPass, full: late, more: func(t testing.TB, s *browserServer, m executor.Manifest, b executor.BrowserCheck) {
+				if c := b.Views[0].Console; c.Counts["log"] != 10_000 || c.Dropped != 8_000 || strings.Count(s.text(m, c.File), "\n") != 2_000 {
+					t.Errorf("%+v", c)
+				}
+			}},
+			{name: "endless", path: "/endless", timeout: 3 * time.Second, verdict: executor.BrowserFail, reason: "took longer than 3s", full: true},
+			{name: "door", path: "/door", verdict: executor.BrowserFail, reason: "refused", more: refused("http://127.0.0.1:7070/", "http://localhost:7070/", "http://[::1]:7070/")},
+		}}
+		var group sync.WaitGroup
+		for i, lane := range lanes {
+			if !browserFull() {
+				lane = slices.DeleteFunc(lane, func(h harm) bool { return h.full })
+			}
+			group.Go(func() {
+				s.suffer(fmt.Sprintf("run:harm-%d", i), "exec python3 hostile/serve.py 8000 "+strings.Join(hosts, " "), lane)
+			})
+		}
+		group.Wait()
+		if n := came.Load(); n > 0 {
+			t.Errorf("the host was reached %d times", n)
+		}
+		s.peak()
+		s.finish()
+		s.unslipped()
+	})
+}
+
+// noPasswords wants nothing of the file in the evidence.
+func noPasswords(t testing.TB, s *browserServer, m executor.Manifest, b executor.BrowserCheck) {
+	for _, f := range b.Files {
+		if text := s.text(m, f.Name); strings.Contains(text, "root:x:0") || strings.Contains(text, "daemon:") {
+			t.Errorf("%s: %s has the file", b.Name, f.Name)
+		}
+	}
+}
+
+// peak tells how much memory the server itself has used.
+func (s *browserServer) peak() {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.cmd.Process.Pid))
+	if err != nil {
+		s.t.Error(err)
+	}
+	s.t.Logf("the server: %s", regexp.MustCompile(`VmHWM:\s*[0-9]+ kB`).Find(text))
+}
+
+// unslipped looks for what a hostile browser wanted to have written.
+func (s *browserServer) unslipped() {
+	s.t.Helper()
+	above := filepath.Dir(s.data)
+	err := filepath.WalkDir(above, func(name string, e fs.DirEntry, err error) error {
+		if err == nil && strings.Contains(e.Name(), "slipped") {
+			s.t.Errorf("%s is there", name)
+		}
+		return err
+	})
+	if err != nil {
+		s.t.Error(err)
+	}
+	for _, name := range []string{"/tmp/slipped", "/slipped", filepath.Join(filepath.Dir(above), "slipped")} {
+		if _, err := os.Lstat(name); err == nil {
+			s.t.Errorf("%s is there", name)
+		}
+	}
+}
+
+// TestBrowserTakenOver: a browser that is somebody else's can spoil its own check, and nothing more.
+func TestBrowserTakenOver(t *testing.T) {
+	onBrowsers(t, func(t *testing.T, engine string) {
+		addrs, came := hostListeners(t)
+		dir := t.TempDir()
+		if err := os.Chmod(filepath.Dir(dir), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		build := exec.CommandContext(t.Context(), "go", "build", "-o", filepath.Join(dir, "ramus-browser"), "./testdata/hostilebrowser")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			t.Fatalf("cannot build the hostile browser: %v\n%s", err, out)
+		}
+		settings := []string{"dir: " + dir, "timeout: 1s"}
+		if engine == "docker" {
+			image := fmt.Sprintf("ramus/browser-hostile:test-%d", os.Getpid())
+			text := "FROM " + docker.BrowserImage + "\nCOPY ramus-browser /opt/ramus-browser/ramus-browser\n"
+			if err := os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if out, err := exec.CommandContext(t.Context(), "docker", "build", "-q", "-t", image, dir).CombinedOutput(); err != nil {
+				t.Fatalf("cannot build the hostile browser's image: %v\n%s", err, out)
+			}
+			t.Cleanup(func() { _ = exec.Command("docker", "rmi", image).Run() })
+			settings = append(settings, "image: "+image)
+		}
+		s := newBrowserServer(t, engine, settings...)
+		const unverified, notAFile = executor.BrowserUnverified, "cannot be kept: .* is no file that belongs into it"
+		list := []harm{
+			{name: "fine", verdict: executor.BrowserPass, reason: "all is well"},
+			{name: "path ../../../slipped", verdict: unverified, reason: notAFile},
+			{name: "path mobile/../../../../slipped", verdict: unverified, reason: notAFile},
+			{name: "path /tmp/slipped", verdict: unverified, reason: notAFile},
+			{name: "symlink /tmp", verdict: unverified, reason: notAFile},
+			{name: "symlink ../../../../..", verdict: unverified, reason: notAFile},
+			{name: "hardlink /etc/passwd", verdict: unverified, reason: notAFile},
+			{name: "device", verdict: unverified, reason: notAFile},
+			{name: "fifo", verdict: unverified, reason: notAFile},
+			{name: "many", verdict: unverified, reason: "more than 2000 files"},
+			{name: "huge", verdict: unverified, reason: "too large"},
+			{name: "index", verdict: unverified, reason: "too large"},
+			{name: "deep", verdict: unverified, reason: "cannot be read"},
+			{name: "stdout", verdict: unverified, reason: "cannot be kept"},
+			{name: "bomb", verdict: executor.BrowserPass, reason: "mobile/network.har, mobile/screenshot.png, mobile/trace.zip could not be freed of secrets"},
+			{name: "forks", verdict: unverified, reason: "^[0-9]{2,3} were started"},
+			{name: "reach " + strings.Join(addrs, " "), verdict: unverified, reason: `^reached \[\]$`},
+			{name: "stderr", verdict: executor.BrowserPass, reason: "all is well"},
+			{name: "hangs", verdict: unverified, reason: "did not end within 1s", full: true},
+		}
+		if !browserFull() {
+			list = slices.DeleteFunc(list, func(h harm) bool { return h.full })
+		}
+		s.suffer("run:harm", "exec python3 hostile/serve.py 8000", list)
+		if n := came.Load(); n > 0 {
+			t.Errorf("the host was reached %d times", n)
+		}
+		s.peak()
+		s.finish()
+		s.unslipped()
+	})
+}
