@@ -112,7 +112,7 @@ func TestDependenciesFromTheCache(t *testing.T) {
 			}
 			text := fmt.Sprintf(`{"name": "app", "version": "1.0.0", "lockfileVersion": 3, "requires": true, "packages": {
 				"": {"name": "app", "version": "1.0.0", "dependencies": {"dep": "1.0.0"}},
-				"node_modules/dep": {"version": "1.0.0", "resolved": "https://registry.npmjs.org/dep/-/dep-1.0.0.tgz", "integrity": %q, "hasInstallScript": true}}}`, r.integrity)
+				"node_modules/dep": {"version": "1.0.0", "resolved": "%s/dep/-/dep-1.0.0.tgz", "integrity": %q, "hasInstallScript": true}}}`, r.URL, r.integrity)
 			if c.manager == "pnpm" {
 				text = "lockfileVersion: '9.0'\n\nimporters:\n\n  .:\n    dependencies:\n      dep:\n        specifier: 1.0.0\n        version: 1.0.0\n\n" +
 					"packages:\n\n  dep@1.0.0:\n    resolution: {integrity: " + r.integrity + "}\n\nsnapshots:\n\n  dep@1.0.0: {}\n"
