@@ -5,17 +5,19 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"sync"
 
 	"github.com/ramus-dev/ramus/containers"
 )
 
-// Ports lists the TCP ports that listen in a caller's container, the door's left
-// out. A caller without a container is ErrGone; it is not woken up.
+// Ports lists the TCP ports that listen in a caller's container, the door's and that of
+// an agent's browser left out. A caller without a container is ErrGone; it is not woken up.
 func (x *Executor) Ports(ctx context.Context, c Caller) (ports []int, err error) {
 	err = x.withHost(ctx, c.String(), func(h *containers.Host) error {
 		ports, err = h.Ports(ctx)
+		ports = slices.DeleteFunc(ports, func(port int) bool { return port == agentBrowserPort })
 		return err
 	})
 	if err != nil {
@@ -32,6 +34,10 @@ func (x *Executor) DialPort(ctx context.Context, c Caller, port int) (net.Conn, 
 	wrap := func(err error) error { return fmt.Errorf("cannot connect to port %d of %s: %w", port, c, err) }
 	if port < 1 || port > 65535 {
 		return nil, wrap(fmt.Errorf("%w port: want 1 to 65535", ErrInvalid))
+	}
+	if port == agentBrowserPort {
+		// Whoever drives an agent's browser acts in the container; a viewer is not to.
+		return nil, wrap(fmt.Errorf("%w: it is the agent's browser's", ErrNoPort))
 	}
 	lease, err := x.adopt(ctx, c.String())
 	if err != nil {
