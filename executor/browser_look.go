@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
@@ -218,13 +219,23 @@ func (k *look) command(ctx context.Context, line string, within time.Duration, s
 	return exit, err
 }
 
-// install runs what the page needs first, once a step for one tree: a task may check many pages of it.
+// install runs what the page needs first, once in a container for one tree: many pages of it
+// may be checked. What was found in package.json needs its lock files alone, so that
+// an agent's work on other files does not have it installed anew under its hands.
 func (k *look) install(ctx context.Context, line string) error {
-	done := strings.Join([]string{k.check.Tree, k.spec.Dir, line}, "\x00")
-	if k.w.installed == done {
+	from := k.check.Tree
+	if k.spec.Install == "" {
+		locks, err := k.w.t.repo.Lockfiles(ctx, gitd.Hash(k.check.Commit))
+		if err != nil {
+			return err
+		}
+		from = fmt.Sprint(locks) // maps print in the order of their keys
+	}
+	done := strings.Join([]string{k.w.host.Container().ID, from, k.spec.Dir, line}, "\x00")
+	if k.w.t.swapInstalled("") == done {
+		k.w.t.swapInstalled(done)
 		return nil
 	}
-	k.w.installed = ""
 	said := &heardTail{tail: tail{max: maxBrowserSaid}}
 	out, errs, flush := k.w.l.x.cleanCopy(said, said)
 	exit, err := k.command(ctx, line, k.timeout, k.w.heard(out, false), k.w.heard(errs, true), "CI=true")
@@ -236,8 +247,16 @@ func (k *look) install(ctx context.Context, line string) error {
 		k.check.Log = said.String()
 		return unverified("what the page needs could not be installed: `%s` %s: %s", line, howEnded(exit), lastLines(said.String()))
 	}
-	k.w.installed = done
+	k.w.t.swapInstalled(done)
 	return nil
+}
+
+// swapInstalled notes what is installed in the container now, and returns what was noted.
+func (t *target) swapInstalled(what string) (before string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	before, t.installed = t.installed, what
+	return before
 }
 
 // howEnded says in words how a command ended.

@@ -157,20 +157,19 @@ func (l *liveRun) onHost(ctx context.Context, t *target, s stepInfo, do func(con
 
 // work is a step while it runs in a container.
 type work struct {
-	l         *liveRun
-	t         *target
-	host      *containers.Host
-	image     string // of its container, with digest; empty: the engine has no images
-	s         stepInfo
-	id        string    // of its command, or the prefix of its commands'
-	before    gitd.Hash // the branch's tip when it began
-	out       *outputs
-	again     bool         // its command began before the server was restarted
-	n         int          // commands of a task so far
-	installed string       // what a check by a browser needed, and has; see look.install
-	head      *head        // the branch's tip as its own commits have moved it
-	guests    guests       // requests at the door that are for this step
-	visits    atomic.Int64 // tasks that its agent has run by its door
+	l      *liveRun
+	t      *target
+	host   *containers.Host
+	image  string // of its container, with digest; empty: the engine has no images
+	s      stepInfo
+	id     string    // of its command, or the prefix of its commands'
+	before gitd.Hash // the branch's tip when it began
+	out    *outputs
+	again  bool         // its command began before the server was restarted
+	n      int          // commands of a task so far
+	head   *head        // the branch's tip as its own commits have moved it
+	guests guests       // requests at the door that are for this step
+	visits atomic.Int64 // tasks that its agent has run by its door
 }
 
 // head is a branch's tip as a step's own commits move it: those of its task, or

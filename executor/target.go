@@ -63,6 +63,8 @@ type target struct {
 	// furniture is what the newest container found in its cache; the first step in it tells.
 	furniture string
 	step      *work // the step that runs now
+	// installed is what a check by a browser has installed, from what and in which container.
+	installed string
 }
 
 // target returns the caller's target, the same one as long as anybody holds it.
