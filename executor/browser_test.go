@@ -640,26 +640,7 @@ transitions:
 	if err != nil {
 		t.Fatal(err)
 	}
-	var names []string
-	for _, c := range m.Browser {
-		names = append(names, c.Name+" "+string(c.Verdict))
-		for _, v := range c.Views {
-			for _, name := range []string{v.Screenshot, v.Trace, v.Console.File} {
-				i := slices.IndexFunc(m.Files, func(f executor.ManifestFile) bool { return f.Name == "artifacts/browser/"+name })
-				if name == "" || i < 0 {
-					t.Fatalf("%s: no file %q in %+v", c.Step, name, m.Files)
-				}
-				f, err := w.x.OpenFile(t.Context(), r, m.Files[i])
-				if err != nil {
-					t.Fatal(err)
-				}
-				if _, err := io.Copy(io.Discard, f); err != nil { // which compares it with its hash
-					t.Errorf("%s: %v", name, err)
-				}
-				_ = f.Close()
-			}
-		}
-	}
+	names := w.kept(m, r)
 	if want := []string{"first PASS", "deep FAIL", "line PASS", "line PASS", "line PASS"}; !slices.Equal(names, want) {
 		t.Errorf("%q, want %q\n%s", names, want, w.journal(r.Name()))
 	}
@@ -670,6 +651,57 @@ transitions:
 	slices.Sort(checks)
 	if want := []string{"failed", "passed", "passed", "passed", "passed"}; !slices.Equal(checks, want) {
 		t.Errorf("%+v", m.Checks)
+	}
+}
+
+// kept names the checks of a run with their verdicts, and holds their files against their hashes.
+func (w *world) kept(m executor.Manifest, r executor.Run) (names []string) {
+	w.t.Helper()
+	for _, c := range m.Browser {
+		names = append(names, c.Name+" "+string(c.Verdict))
+		for _, v := range c.Views {
+			for _, name := range []string{v.Screenshot, v.Trace, v.Console.File} {
+				i := slices.IndexFunc(m.Files, func(f executor.ManifestFile) bool { return f.Name == "artifacts/browser/"+name })
+				if name == "" || i < 0 {
+					w.t.Fatalf("%s: no file %q in %+v", c.Step, name, m.Files)
+				}
+				f, err := w.x.OpenFile(w.t.Context(), r, m.Files[i])
+				if err != nil {
+					w.t.Fatal(err)
+				}
+				if _, err := io.Copy(io.Discard, f); err != nil { // which compares it with its hash
+					w.t.Errorf("%s: %v", name, err)
+				}
+				_ = f.Close()
+			}
+		}
+	}
+	return names
+}
+
+// What was seen before a step that failed is evidence of the run that goes on from there, and of the one after it.
+func TestBrowseRetried(t *testing.T) {
+	w := browserWorld(t, "sandbox", nil)
+	w.onBase(browserFiles)
+	r := w.submit(executor.Request{Workflow: `
+id: again
+nodes:
+  - {id: look, task: browser_test, params: {check: {name: look, start: "python3 serve.py 5173", url: "http://127.0.0.1:5173/", viewports: [mobile]}}}
+  - {id: fails, run: "false"}
+`})
+	for range 2 {
+		again, err := w.x.Retry(t.Context(), r.Name(), gitd.Person{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r = w.ended(again.Name())
+		m, err := w.x.Manifest(t.Context(), r.Name())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if names := w.kept(m, r); !slices.Equal(names, []string{"look PASS"}) || len(m.Checks) != 1 || m.Checks[0].Result != executor.CheckPassed {
+			t.Errorf("%q, %+v\n%s", names, m.Checks, w.journal(r.Name()))
+		}
 	}
 }
 

@@ -48,7 +48,7 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 		return err
 	}
 	m.Files = append(m.Files, stored...)
-	borrowed, listed, err := x.lentFiles(ctx, repo, subs)
+	borrowed, listed, err := x.lentFiles(ctx, repo, m, x.lenders(ctx, r, m, subs))
 	if err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
 	}

@@ -442,6 +442,9 @@ func (x *Executor) takeOver(ctx context.Context, r Request, p *plan) error {
 	}
 	start := of.Start
 	for _, e := range events {
+		if taken[e.Step] && e.Type == EventBrowser {
+			p.taken = append(p.taken, takenOver(e))
+		}
 		if !taken[e.Step] || e.Type != EventStepStarted && e.Type != EventStepFinished {
 			continue
 		}
