@@ -291,7 +291,7 @@ func (f *sshFront) session(ctx context.Context, conn *sshConn, login *gossh.Serv
 		defer cancel() // the client closed the session, or is gone
 		running := false
 		for req := range requests {
-			ok := false
+			ok, start, line := false, false, ""
 			switch {
 			case req.Type == "env" && !running:
 				var kv struct{ Name, Value string }
@@ -302,15 +302,19 @@ func (f *sshFront) session(ctx context.Context, conn *sshConn, login *gossh.Serv
 			case req.Type == "exec" && !running:
 				var cmd struct{ Line string }
 				if gossh.Unmarshal(req.Payload, &cmd) == nil {
-					ok, running = true, true
-					started <- cmd.Line
+					ok, start, line = true, true, cmd.Line
 				}
 			case req.Type == "shell" && !running:
-				ok, running = true, true
-				started <- ""
+				ok, start = true, true
 			}
+			// Before the start: a quick command would close the channel, and its client
+			// would never hear that it was taken.
 			if req.WantReply {
 				req.Reply(ok, nil)
+			}
+			if start {
+				running = true
+				started <- line
 			}
 		}
 	})
