@@ -459,15 +459,18 @@ func TestPreviewGoesOn(t *testing.T) {
 // What is opened by a link ends with it.
 func TestPreviewEndsWithItsLink(t *testing.T) {
 	b := openViewer(t, "")
-	b.r.Links.TTL = 2 * time.Second
+	b.r.Links.TTL = 5 * time.Second // enough to open one page and one websocket on a machine out of breath
 	resp, _ := b.do("GET", b.link(5173), nil, "")
 	if resp.StatusCode != 200 {
 		t.Fatal(resp.Status)
 	}
-	conn, _, err := (&websocket.Dialer{NetDialContext: b.dial}).DialContext(t.Context(), "ws"+strings.TrimPrefix(resp.Request.URL.String(), "http")+"ws", nil)
+	conn, refused, err := (&websocket.Dialer{NetDialContext: b.dial}).DialContext(t.Context(), "ws"+strings.TrimPrefix(resp.Request.URL.String(), "http")+"ws", http.Header{"Origin": {"null"}})
 	if err != nil {
-		// The machine was slower than the link.
-		t.Skipf("cannot run here: %v", err)
+		if refused != nil {
+			text, _ := io.ReadAll(refused.Body)
+			t.Fatalf("%v: %s %s", err, refused.Status, text)
+		}
+		t.Fatal(err)
 	}
 	defer conn.Close()
 	if _, _, err := conn.ReadMessage(); err == nil {

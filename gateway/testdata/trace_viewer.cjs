@@ -1,7 +1,7 @@
 // Opens a trace in the viewer with a real browser and tells what it saw, as JSON.
 // Arguments: Playwright's package, the browser's program, the viewer's
-// address, what each snapshot has to show, a picture's file.
-const [pkg, executablePath, url, text, picture] = process.argv.slice(2);
+// address, what each snapshot has to show, a picture's file, what the last one has to show.
+const [pkg, executablePath, url, text, picture, last] = process.argv.slice(2);
 const {chromium} = require(pkg);
 
 (async () => {
@@ -25,6 +25,7 @@ const {chromium} = require(pkg);
         const frame = page.frameLocator('iframe.snapshot-visible');
         try {
           if (text) await frame.getByText(text).first().waitFor({timeout: 5000});
+          if (last && i === seen.actions.length - 1 && tab === 'After') await frame.getByText(last).first().waitFor({timeout: 20000});
           seen.snapshots.push({action: i, tab, html: await frame.locator('html').evaluate(e => e.outerHTML)});
         } catch (e) { seen.snapshots.push({action: i, tab, error: String(e)}); }
       }

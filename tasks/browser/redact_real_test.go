@@ -137,7 +137,7 @@ func TestRedactRealTrace(t *testing.T) {
 		Errors, PageErrors, Actions []string
 		Snapshots                   []struct{ Error, HTML string }
 	}
-	shown := output(t, "", node, "../../gateway/testdata/trace_viewer.cjs", pkg, chromium, web.URL+"/trace/?trace="+url.QueryEscape("/clean.zip"))
+	shown := output(t, "", node, "../../gateway/testdata/trace_viewer.cjs", pkg, chromium, web.URL+"/trace/?trace="+url.QueryEscape("/clean.zip"), "", "", "Hello Ada")
 	if err := json.Unmarshal([]byte(shown), &seen); err != nil {
 		t.Fatal(err)
 	}
