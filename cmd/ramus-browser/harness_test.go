@@ -54,6 +54,9 @@ var installed = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
+// full tells whether all is to be tried that takes long.
+func full() bool { return os.Getenv("RAMUS_BROWSER") == "full" }
+
 // needBrowser skips a test where there is no browser, and says where the driver lies.
 func needBrowser(t *testing.T) string {
 	t.Helper()
