@@ -10,34 +10,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-ramus=${RAMUS:-$PWD/bin/ramus}
-unset RAMUS
-work=$(mktemp -d "${TMPDIR:-/tmp}/ramus-browser.XXXXXX")
-server=
-finish() {
-    if [ -n "$server" ]; then
-        kill "$server" 2>/dev/null || true
-        wait "$server" 2>/dev/null || true
-        "$ramus" ps >/dev/null 2>&1 || true # removes the containers that the server left
-    fi
-    if [ -n "${KEEP:-}" ]; then echo "kept: $work"; else rm -rf "$work"; fi
-}
-trap finish EXIT
-say() { printf '\n== %s\n' "$*"; }
-missed() {
-    printf '\nmissed: %s\n' "$*" >&2
-    [ ! -e "$work/serve.log" ] || tail -n 20 "$work/serve.log" >&2
-    exit 1
-}
-
-# A free port: links have to name it.
-port() {
-    local p
-    while :; do
-        p=$((20000 + RANDOM % 20000))
-        (exec 3<>"/dev/tcp/127.0.0.1/$p") 2>/dev/null || { echo "$p"; return; }
-    done
-}
+. scripts/stage.sh
+stage browser
 
 started=$(date +%s)
 export RAMUS_DATA=$work/data

@@ -10,38 +10,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-ramus=${RAMUS:-$PWD/bin/ramus}
-unset RAMUS
-work=$(mktemp -d "${TMPDIR:-/tmp}/ramus-engineer.XXXXXX")
-server= github= slack= model=
-finish() {
-    if [ -n "$server" ]; then
-        kill "$server" 2>/dev/null || true
-        wait "$server" 2>/dev/null || true
-        "$ramus" ps >/dev/null 2>&1 || true # removes the containers that the server left
-    fi
-    for one in $github $slack $model; do
-        kill "$one" 2>/dev/null || true
-        wait "$one" 2>/dev/null || true
-    done
-    if [ -n "${KEEP:-}" ]; then echo "kept: $work"; else rm -rf "$work"; fi
-}
-trap finish EXIT
-say() { printf '\n== %s\n' "$*"; }
-missed() {
-    printf '\nmissed: %s\n' "$*" >&2
-    [ ! -e "$work/serve.log" ] || tail -n 40 "$work/serve.log" >&2
-    exit 1
-}
-
-# port prints a free one: all have to know each other's.
-port() {
-    local p
-    while :; do
-        p=$((20000 + RANDOM % 20000))
-        (exec 3<>"/dev/tcp/127.0.0.1/$p") 2>/dev/null || { echo "$p"; return; }
-    done
-}
+. scripts/stage.sh
+stage engineer
 
 # until waits for a command to succeed.
 until_ok() {
@@ -174,11 +144,11 @@ git -C "$work/sample" -c user.name=demo -c user.email=demo@localhost commit -qm 
 
 "$work/bin/github-standin" -serve -listen "$hub" -import "sample=$work/sample" -hook "http://$web/webhooks/github" -key "$work/app.pem" \
     </dev/null > >(sed -u 's/^/  github | /') &
-github=$!
+standins="$standins $!"
 "$work/bin/slack-standin" -serve -listen "$chat" -ramus "http://$web" -users U01=developer </dev/null > >(sed -u 's/^/  slack  | /') &
-slack=$!
+standins="$standins $!"
 "$work/bin/model-standin" -listen "$llm" -scenes "$work/scenes.yaml" >"$work/model.log" &
-model=$!
+standins="$standins $!"
 until_ok 30 curl -sf "http://$hub/_standin/pulls"
 
 # people does what a line says at GitHub; see cmd/github-standin.
@@ -258,10 +228,10 @@ awk -v caller="conv:$task" '$1 == caller && /idle|busy/ { exit 1 }' "$work/ps" |
 if grep -rlE 'ghs_[A-Z0-9]{20}|sk-demo|xoxb-demo' "$RAMUS_DATA" --include='*' --exclude=ramus.yaml; then missed "a secret is in one of these files"; fi
 
 # The stand-ins say what they would complain of when they end.
-for one in github slack model; do
-    kill "${!one}"
-    wait "${!one}" || missed "$one complains; see above"
-    printf -v "$one" ''
+for one in $standins; do
+    kill "$one"
+    wait "$one" || missed "a stand-in complains; see above"
 done
+standins=
 cat "$work/model.log"
 say "done in $(($(date +%s) - started)) s: task $task is complete, main has it, and the container is gone"

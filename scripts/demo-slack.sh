@@ -15,30 +15,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-ramus=${RAMUS:-$PWD/bin/ramus}
-unset RAMUS
+. scripts/stage.sh
 what=${1:-demo}
 case $what in demo | smoke) ;; *) echo "usage: demo-slack.sh [smoke]" >&2; exit 2 ;; esac
-work=$(mktemp -d "${TMPDIR:-/tmp}/ramus-slack.XXXXXX")
-server=
-finish() {
-    if [ -n "$server" ]; then
-        kill "$server" 2>/dev/null || true
-        wait "$server" 2>/dev/null || true
-        "$ramus" ps >/dev/null 2>&1 || true # removes the containers that the server left
-    fi
-    if [ -n "${KEEP:-}" ]; then echo "kept: $work"; else rm -rf "$work"; fi
-}
-trap finish EXIT
-
-# port prints a free one: the stand-in and ramus have to know each other's.
-port() {
-    local p
-    while :; do
-        p=$((20000 + RANDOM % 20000))
-        (exec 3<>"/dev/tcp/127.0.0.1/$p") 2>/dev/null || { echo "$p"; return; }
-    done
-}
+stage slack
 
 go build -o "$work/slack-standin" ./cmd/slack-standin
 slack=127.0.0.1:$(port) web=127.0.0.1:$(port) elsewhere=127.0.0.1:$(port)

@@ -6,20 +6,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-ramus=$PWD/bin/ramus
-work=$(mktemp -d "${TMPDIR:-/tmp}/ramus-demo.XXXXXX")
-server=
-finish() {
-    if [ -n "$server" ]; then
-        kill "$server" 2>/dev/null || true
-        wait "$server" 2>/dev/null || true
-        # The server leaves its containers to the next one; a command that brings its own removes them.
-        "$ramus" ps >/dev/null 2>&1 || true
-    fi
-    if [ -n "${KEEP:-}" ]; then echo "kept: $work"; else rm -rf "$work"; fi
-}
-trap finish EXIT
-say() { printf '\n== %s\n' "$*"; }
+. scripts/stage.sh
+stage demo
 
 export RAMUS_DATA=$work/data
 mkdir -p "$RAMUS_DATA"
