@@ -19,32 +19,8 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/tasks/browser/browsertest"
 )
-
-// driver is Playwright as `make browser` leaves it, with a browser and Node.
-func driver(t *testing.T) (pkg, chromium, node string) {
-	t.Helper()
-	pkg, err := filepath.Abs("../bin/browser/driver/package")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(pkg, "cli.js")); err != nil {
-		t.Skipf("cannot run here: `make browser` has not put Playwright's driver into bin/browser: %v", err)
-	}
-	for _, name := range []string{"/usr/lib/chromium/chromium-headless-shell", "/usr/lib/chromium/chromium"} {
-		if _, err := os.Stat(name); err == nil {
-			chromium = name
-			break
-		}
-	}
-	if chromium == "" {
-		t.Skip("cannot run here: Debian's chromium-headless-shell is not installed")
-	}
-	if node, err = exec.LookPath("node"); err != nil {
-		t.Skipf("cannot run here: %v", err)
-	}
-	return pkg, chromium, node
-}
 
 // withViewer gives a server the viewer of an earlier one, as if it had been taken from
 // a browser's container.
@@ -72,7 +48,7 @@ type looked struct {
 
 func lookAtTrace(t *testing.T, address, text string) (seen looked) {
 	t.Helper()
-	pkg, chromium, node := driver(t)
+	pkg, chromium, node := browsertest.Driver(t, "..")
 	cmd := exec.CommandContext(t.Context(), node, "testdata/trace_viewer.cjs", pkg, chromium, address, text, os.Getenv("RAMUS_TRACE_PICTURE"))
 	var errs bytes.Buffer
 	cmd.Stderr = &errs
@@ -89,7 +65,7 @@ func lookAtTrace(t *testing.T, address, text string) (seen looked) {
 // TestHostileTrace opens a trace in a real browser whose snapshots try all that a page
 // could: to run a script, to load or send something, to go elsewhere.
 func TestHostileTrace(t *testing.T) {
-	pkg, _, _ := driver(t)
+	pkg, _, _ := browsertest.Driver(t, "..")
 	r := open(t, false, withViewer(t, pkg))
 
 	var mu sync.Mutex

@@ -15,32 +15,8 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/internal/redact/redacttest"
 	"github.com/ramus-dev/ramus/tasks/browser"
+	"github.com/ramus-dev/ramus/tasks/browser/browsertest"
 )
-
-// driver is Playwright as `make browser` leaves it, with a browser and Node.
-func driver(t *testing.T) (pkg, chromium, node string) {
-	t.Helper()
-	pkg, err := filepath.Abs("../../bin/browser/driver/package")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(pkg, "cli.js")); err != nil {
-		t.Skipf("cannot run here: `make browser` has not put Playwright's driver into bin/browser: %v", err)
-	}
-	for _, name := range []string{"/usr/lib/chromium/chromium-headless-shell", "/usr/lib/chromium/chromium"} {
-		if _, err := os.Stat(name); err == nil {
-			chromium = name
-			break
-		}
-	}
-	if chromium == "" {
-		t.Skip("cannot run here: Debian's chromium-headless-shell is not installed")
-	}
-	if node, err = exec.LookPath("node"); err != nil {
-		t.Skipf("cannot run here: %v", err)
-	}
-	return pkg, chromium, node
-}
 
 func output(t *testing.T, dir, name string, args ...string) string {
 	t.Helper()
@@ -58,7 +34,7 @@ func output(t *testing.T, dir, name string, args ...string) string {
 // TestRedactRealTrace cleans what Playwright and Chromium write of a page with secrets, looks
 // for each in every form, and opens the copy with Playwright's own tools.
 func TestRedactRealTrace(t *testing.T) {
-	pkg, chromium, node := driver(t)
+	pkg, chromium, node := browsertest.Driver(t, "../..")
 	values := map[string]string{"cookie": "cookie-Value/7+4=xyz", "session": "set-Cookie-Value-88", "bearer": "bearer-Token-1234", "key": "api-Key-56789",
 		"typed": `hunter2-"quoted"-\pw`, "body": "json-Body-Secret-é42", "page": `page-<Source>-Secret-"77"`, "query": "query-Token-99x", "basic": "basic-Pass-33!"}
 	text, err := json.Marshal(values)
