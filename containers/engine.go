@@ -27,6 +27,17 @@ type Engine interface {
 	// It returns when the program has ended, or ctx has, which kills it; nothing of
 	// the sidecar is left then. A container that is gone is [ErrGone].
 	Beside(ctx context.Context, id string, s Sidecar) (SidecarExit, error)
+	// Process is process 1 of a running container as the host counts, and its start time
+	// in clock ticks since boot; [ErrGone] when it has ended. It asks the engine only
+	// about containers that this value did not start.
+	Process(ctx context.Context, id string) (pid int, start uint64, err error)
+	// TaskUID is who commands in this engine's containers are, as the host counts; the group
+	// has the same number.
+	TaskUID() int
+	// Assign gives a container that was started without a caller the one it is for, as
+	// far as the engine can: List tells the new key and labels from then on where it can; the
+	// name is for people.
+	Assign(ctx context.Context, id, key string, labels map[string]string) error
 	// SweepSidecars removes the sidecars of an owner that an earlier process left.
 	SweepSidecars(ctx context.Context, owner string) error
 	// Close releases the engine's own connections; containers go on.

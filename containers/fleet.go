@@ -17,6 +17,8 @@ import (
 
 	"golang.org/x/crypto/ssh"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/ramus-dev/ramus/containers/layer"
 )
 
 // Fleet keeps one Host per caller. Its exported fields are its options and may
@@ -37,6 +39,15 @@ type Fleet struct {
 	// StartTimeout bounds the engine's start and the first connection; default
 	// 2 min. ProvisionTimeout bounds Request.Provision; default 10 min.
 	StartTimeout, ProvisionTimeout time.Duration
+	// Pool is how many started, connected containers wait for callers, of each
+	// combination of image, environment and limits that was asked for lately; default
+	// none. They are not counted by Capacity, and never used twice.
+	Pool int
+	// Keeper binds work trees from outside; nil: every container is provisioned from inside.
+	Keeper layer.Keeper
+	// Salvage, when set, is called before what was bound to a container that was lost
+	// is deleted, with the labels of its request.
+	Salvage func(ctx context.Context, p Place)
 	// Log hears of clean-up that failed; default none.
 	Log *slog.Logger
 	// Now is the clock that idle time is measured by; default time.Now.
@@ -95,8 +106,26 @@ type Request struct {
 	// Provision is run once in a new container before anybody gets it (clone,
 	// checkout); an error removes the container again.
 	Provision func(ctx context.Context, h *Host) error
+	// Bind, when set and the fleet has a Keeper, gives a new container its work tree
+	// from outside. Where it fails with [layer.ErrUnable] Provision is run instead.
+	Bind func(ctx context.Context, p Place) error
+	// Warm, when set, is run once in a container before it waits in the pool, or before
+	// Bind where there is no pool: what every caller needs and none decides.
+	Warm func(ctx context.Context, h *Host) error
 	// Waiting is told the place in line (1 = next) whenever it changes.
 	Waiting func(place int)
+}
+
+// Place is a container that a work tree can be bound to.
+type Place struct {
+	Key    string
+	Labels map[string]string
+	PID    int    // its process 1, as the host counts
+	Start  uint64 // when that started, in clock ticks since boot
+	// Dir is the private folder of the container on the host, for uppers; it lives as long as the container.
+	Dir  string
+	UID  int   // who commands are, as the host counts
+	Host *Host // nil in Salvage
 }
 
 // Lease is the use of a host; the container stays awake until Release.
@@ -105,6 +134,10 @@ type Lease struct {
 	Fresh bool // this call made the container
 	// Container is what the engine knew of it when it was started, or found: its image, its labels.
 	Container Container
+	// Place is where the container's work tree can be reached from outside; nil when the
+	// fleet has no Keeper. Bound tells whether it was bound from outside.
+	Place *Place
+	Bound bool
 	// Release gives the host back; idle time starts now. Safe to call twice.
 	Release func()
 }

@@ -686,3 +686,19 @@ func (s *Sandbox) lookBwrap() (string, error) {
 	}
 	return filepath.Abs(p)
 }
+
+// Process is process 1 of a container, as the host counts.
+func (s *Sandbox) Process(ctx context.Context, id string) (pid int, start uint64, err error) {
+	panic("not built")
+}
+
+// Assign gives a container its caller.
+func (s *Sandbox) Assign(ctx context.Context, id, key string, labels map[string]string) error {
+	panic("not built")
+}
+
+// TaskUID is who sandboxes run as.
+func (s *Sandbox) TaskUID() int {
+	uid, _ := s.user()
+	return uid
+}

@@ -359,10 +359,13 @@ func (b *box) Check(context.Context) error { return nil }
 func (b *box) Start(context.Context, containers.Spec) (containers.Container, error) {
 	return containers.Container{}, errors.ErrUnsupported
 }
-func (b *box) List(context.Context, string) ([]containers.Container, error) { return nil, nil }
-func (b *box) Remove(context.Context, string) error                         { return nil }
-func (b *box) Close() error                                                 { return nil }
-func (b *box) SweepSidecars(context.Context, string) error                  { return nil }
+func (b *box) List(context.Context, string) ([]containers.Container, error)    { return nil, nil }
+func (b *box) Remove(context.Context, string) error                            { return nil }
+func (b *box) Close() error                                                    { return nil }
+func (b *box) SweepSidecars(context.Context, string) error                     { return nil }
+func (b *box) Process(context.Context, string) (int, uint64, error)            { return 0, 0, containers.ErrGone }
+func (b *box) Assign(context.Context, string, string, map[string]string) error { return nil }
+func (b *box) TaskUID() int                                                    { return 0 }
 func (b *box) Beside(context.Context, string, containers.Sidecar) (containers.SidecarExit, error) {
 	return containers.SidecarExit{}, errors.ErrUnsupported
 }
