@@ -1,6 +1,7 @@
 package gitd
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync"
@@ -24,6 +25,33 @@ func syncfs(dir string) error {
 		return fmt.Errorf("cannot make %s durable: %w", dir, err)
 	}
 	if err := syncing(at.Dev).wait(func() error { return unix.Syncfs(int(f.Fd())) }); err != nil {
+		return fmt.Errorf("cannot make %s durable: %w", dir, err)
+	}
+	return nil
+}
+
+// syncAll returns when what was written to the files is on disk, so that they can be
+// renamed to where they are looked for. They wait together: a file system that writes a
+// journal serves all who wait with one turn of it.
+func syncAll(files ...*os.File) error {
+	errs := make([]error, len(files))
+	var wait sync.WaitGroup
+	for i, f := range files[1:] {
+		wait.Go(func() { errs[i+1] = f.Sync() })
+	}
+	errs[0] = files[0].Sync()
+	wait.Wait()
+	return errors.Join(errs...)
+}
+
+// syncFolder returns when the names in a folder are on disk.
+func syncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("cannot make %s durable: %w", dir, err)
+	}
+	defer f.Close()
+	if err := f.Sync(); err != nil {
 		return fmt.Errorf("cannot make %s durable: %w", dir, err)
 	}
 	return nil

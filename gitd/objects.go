@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-git/go-billy/v5/osfs"
@@ -46,6 +47,9 @@ type object struct {
 // goroutine at a time, and is thrown away when the folder of packs has changed.
 type objectReader struct {
 	repo *Repo
+	// generation counts the packs that this server put in place or took away: two in
+	// one tick of the file system's clock leave the folder's time as it was.
+	generation atomic.Uint64
 
 	mu    sync.Mutex // guards the fields below
 	free  []*objectHandle
@@ -62,11 +66,15 @@ type objectHandle struct {
 
 // packsState changes whenever a pack, or the list of alternates, does.
 type packsState struct {
+	generation        uint64
 	packs, alternates time.Time
 }
 
+// changed tells that there are other packs than before.
+func (o *objectReader) changed() { o.generation.Add(1) }
+
 func (o *objectReader) state() packsState {
-	var s packsState
+	s := packsState{generation: o.generation.Load()}
 	if info, err := os.Stat(filepath.Join(o.repo.dir, "objects", "pack")); err == nil {
 		s.packs = info.ModTime()
 	}

@@ -2,21 +2,34 @@ package gitd
 
 import (
 	"context"
+	"errors"
 	"os"
 )
 
 // Pack is a pack and its index, as files without a name or with one that Close removes.
 // A repository that has them in objects/pack as pack-NAME.pack and pack-NAME.idx has
-// their objects.
+// their objects. Where it was made in the repository itself, it stays there.
 type Pack struct {
 	Name    string // hexadecimal, what git would call it
 	Objects int
 	Pack    *os.File
 	Index   *os.File
+
+	// remove are files that Close removes.
+	remove []string
 }
 
-// Close releases the files.
-func (p *Pack) Close() error { panic("not built") }
+// Close releases the files. It may be called on nil.
+func (p *Pack) Close() error {
+	if p == nil {
+		return nil
+	}
+	err := errors.Join(p.Pack.Close(), p.Index.Close())
+	for _, file := range p.remove {
+		err = errors.Join(err, os.Remove(file))
+	}
+	return err
+}
 
 // PackOf packs the objects that the commits want reach and the commits have do not. It
 // is nil when there are none.

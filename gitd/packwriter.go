@@ -1,0 +1,318 @@
+package gitd
+
+import (
+	"bufio"
+	"bytes"
+
+	"compress/zlib"
+	"context"
+	"crypto/sha1"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// packWriter writes objects into one pack, whole and compressed, and puts it with its
+// index into the repository (gitformat-pack, versions 2). One file and one index are
+// durable for the price of two fsyncs, where as many loose objects cost one each. A
+// writer is used by one goroutine at a time and ends with place or drop.
+type packWriter struct {
+	repo *Repo
+	ctx  context.Context
+	file *os.File // nil: nothing was written yet
+	out  *bufio.Writer
+	zip  *zlib.Writer
+	at   int64 // where the next object begins
+	objs []packEntry
+	have map[objectName]bool
+}
+
+// packEntry is one object as the index tells of it.
+type packEntry struct {
+	name objectName
+	crc  uint32 // of its header and data, compressed
+	at   int64
+}
+
+// objectName is the name of an object in a repository of SHA-1 names.
+type objectName = plumbing.Hash
+
+// packFolder is where packs are, below the repository.
+const packFolder = "objects/pack"
+
+// The temporary names are of the kind that git's own prune sweeps.
+const (
+	newPackName  = "tmp_pack_*"
+	newIndexName = "tmp_idx_*"
+)
+
+// deflaters are kept: one is nearly a megabyte, more than most packs. Objects that
+// people wait for are compressed in haste; a repack that finds deltas saves far more.
+var deflaters = sync.Pool{New: func() any {
+	w, err := zlib.NewWriterLevel(io.Discard, zlib.BestSpeed)
+	if err != nil {
+		panic(err) // the level is one of the package's own
+	}
+	return w
+}}
+
+// newPack begins a pack. Reading the input of stream ends with ctx.
+func (r *Repo) newPack(ctx context.Context) (*packWriter, error) {
+	if err := r.needSHA1(ctx); err != nil {
+		return nil, err
+	}
+	return &packWriter{repo: r, ctx: ctx, have: map[objectName]bool{}}, nil
+}
+
+// add writes an object (kind is blob, tree, commit or tag) and returns its name. One
+// that the pack has already is not written again.
+func (w *packWriter) add(kind string, data []byte) (Hash, error) {
+	t, err := plumbing.ParseObjectType(kind)
+	if err != nil {
+		return "", fmt.Errorf("object kind %.20q: %w", kind, ErrInvalid)
+	}
+	name := plumbing.ComputeHash(t, data)
+	if w.have[name] {
+		return Hash(name.String()), nil
+	}
+	return w.stream(kind, int64(len(data)), bytes.NewReader(data))
+}
+
+// stream writes an object of size bytes that in gives, and holds none of it in memory.
+// Fewer bytes are [ErrConflict] and leave the pack as it was; more are not read.
+func (w *packWriter) stream(kind string, size int64, in io.Reader) (_ Hash, err error) {
+	t, err := plumbing.ParseObjectType(kind)
+	if err != nil || t > packTag {
+		return "", fmt.Errorf("object kind %.20q: %w", kind, ErrInvalid)
+	}
+	if err := w.open(); err != nil {
+		return "", err
+	}
+	begin := w.at
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, w.back(begin))
+		}
+	}()
+	entry := &entryWriter{out: w.out}
+	if _, err := entry.Write(packHeader(byte(t), size)); err != nil {
+		return "", err
+	}
+	w.zip.Reset(entry)
+	name := plumbing.NewHasher(t, size)
+	n, err := io.Copy(io.MultiWriter(w.zip, name), contextReader{w.ctx, io.LimitReader(in, size)})
+	if err != nil {
+		return "", err
+	}
+	if n != size {
+		return "", fmt.Errorf("it shrank from %d to %d bytes while it was read: %w", size, n, ErrConflict)
+	}
+	if err := w.zip.Close(); err != nil {
+		return "", err
+	}
+	h := name.Sum()
+	w.at += entry.n
+	if w.have[h] {
+		return Hash(h.String()), w.back(begin)
+	}
+	w.have[h] = true
+	w.objs = append(w.objs, packEntry{name: h, crc: entry.crc, at: begin})
+	return Hash(h.String()), nil
+}
+
+// entryWriter passes the bytes of one object on and counts them.
+type entryWriter struct {
+	out io.Writer
+	crc uint32
+	n   int64
+}
+
+func (e *entryWriter) Write(p []byte) (int, error) {
+	n, err := e.out.Write(p)
+	e.crc = crc32.Update(e.crc, crc32.IEEETable, p[:n])
+	e.n += int64(n)
+	return n, err
+}
+
+// packHeader is what stands in front of an object: its kind and its size.
+func packHeader(kind byte, size int64) []byte {
+	b := []byte{kind<<4 | byte(size&15)}
+	for size >>= 4; size > 0; size >>= 7 {
+		b[len(b)-1] |= 0x80
+		b = append(b, byte(size&0x7f))
+	}
+	return b
+}
+
+// open makes the file with the pack's header, whose count place fills in.
+func (w *packWriter) open() error {
+	if w.file != nil {
+		return nil
+	}
+	dir := filepath.Join(w.repo.dir, packFolder)
+	f, err := os.CreateTemp(dir, newPackName)
+	if errors.Is(err, fs.ErrNotExist) && os.Mkdir(dir, 0o777) == nil {
+		f, err = os.CreateTemp(dir, newPackName)
+	}
+	if err != nil {
+		return err
+	}
+	w.file, w.out, w.zip = f, bufio.NewWriterSize(f, 64<<10), deflaters.Get().(*zlib.Writer)
+	w.at = packHead
+	_, err = w.out.Write(make([]byte, packHead))
+	return err
+}
+
+// packHead is how long the header of a pack is.
+const packHead = 12
+
+// back takes away what was written from begin on.
+func (w *packWriter) back(begin int64) error {
+	if err := w.out.Flush(); err != nil {
+		return err
+	}
+	if err := w.file.Truncate(begin); err != nil {
+		return err
+	}
+	_, err := w.file.Seek(begin, io.SeekStart)
+	w.at = begin
+	return err
+}
+
+// drop removes what was written. After place it does nothing.
+func (w *packWriter) drop() {
+	if w.file == nil {
+		return
+	}
+	os.Remove(w.file.Name())
+	w.file.Close()
+	w.end()
+}
+
+func (w *packWriter) end() {
+	w.zip.Reset(io.Discard)
+	deflaters.Put(w.zip)
+	w.file, w.zip = nil, nil
+}
+
+// place puts the pack and its index into the repository and returns them, to be read from
+// their beginning, when both are durable; nil when no object was added. Whoever fails to place it need not call drop.
+func (w *packWriter) place() (_ *Pack, err error) {
+	if len(w.objs) == 0 {
+		w.drop()
+		return nil, nil
+	}
+	defer w.drop()
+	sum, err := w.finish()
+	if err != nil {
+		return nil, err
+	}
+	index, err := os.CreateTemp(filepath.Join(w.repo.dir, packFolder), newIndexName)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			os.Remove(index.Name())
+			index.Close()
+		}
+	}()
+	if _, err := index.Write(packIndex(w.objs, sum)); err != nil {
+		return nil, err
+	}
+	for _, f := range []*os.File{w.file, index} {
+		if err := f.Chmod(0o444); err != nil {
+			return nil, err
+		}
+	}
+	if err := syncAll(w.file, index); err != nil {
+		return nil, err
+	}
+	p := &Pack{Name: hex.EncodeToString(sum), Objects: len(w.objs), Pack: w.file, Index: index}
+	place := filepath.Join(w.repo.dir, packFolder, "pack-"+p.Name)
+	// A pack is there for git when its index is: that comes last.
+	if err := os.Rename(w.file.Name(), place+".pack"); err != nil {
+		return nil, err
+	}
+	w.end()
+	if err := os.Rename(index.Name(), place+".idx"); err != nil {
+		p.Pack.Close()
+		return nil, err
+	}
+	w.repo.objects.changed()
+	for _, f := range []*os.File{p.Pack, p.Index} {
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			p.Close()
+			return nil, err
+		}
+	}
+	if err := syncFolder(filepath.Join(w.repo.dir, packFolder)); err != nil {
+		p.Close()
+		return nil, err
+	}
+	return p, nil
+}
+
+// finish writes the count of objects into the pack's header and the checksum behind the
+// last one.
+func (w *packWriter) finish() ([]byte, error) {
+	if err := w.out.Flush(); err != nil {
+		return nil, err
+	}
+	head := binary.BigEndian.AppendUint32([]byte("PACK\x00\x00\x00\x02"), uint32(len(w.objs)))
+	if _, err := w.file.WriteAt(head, 0); err != nil {
+		return nil, err
+	}
+	sum := sha1.New()
+	if _, err := io.Copy(sum, io.NewSectionReader(w.file, 0, w.at)); err != nil {
+		return nil, err
+	}
+	end := sum.Sum(nil)
+	_, err := w.file.WriteAt(end, w.at)
+	return end, err
+}
+
+// packIndex is the index of a pack with these objects and this checksum.
+func packIndex(objs []packEntry, sum []byte) []byte {
+	objs = slices.Clone(objs)
+	slices.SortFunc(objs, func(a, b packEntry) int { return bytes.Compare(a.name[:], b.name[:]) })
+	b := make([]byte, 0, 8+256*4+len(objs)*(sha1.Size+4+4)+2*sha1.Size)
+	b = append(b, "\xfftOc\x00\x00\x00\x02"...)
+	next := 0
+	for first := range 256 {
+		for next < len(objs) && int(objs[next].name[0]) <= first {
+			next++
+		}
+		b = binary.BigEndian.AppendUint32(b, uint32(next))
+	}
+	for _, o := range objs {
+		b = append(b, o.name[:]...)
+	}
+	for _, o := range objs {
+		b = binary.BigEndian.AppendUint32(b, o.crc)
+	}
+	// What begins beyond 2 GiB has its place in a table of its own.
+	var far []byte
+	for _, o := range objs {
+		if o.at < 1<<31 {
+			b = binary.BigEndian.AppendUint32(b, uint32(o.at))
+			continue
+		}
+		b = binary.BigEndian.AppendUint32(b, 1<<31|uint32(len(far)/8))
+		far = binary.BigEndian.AppendUint64(far, uint64(o.at))
+	}
+	b = append(b, far...)
+	b = append(b, sum...)
+	own := sha1.Sum(b)
+	return append(b, own[:]...)
+}
