@@ -46,7 +46,10 @@ type Fleet struct {
 	// Keeper binds work trees from outside; nil: every container is provisioned from inside.
 	Keeper layer.Keeper
 	// Salvage, when set, is called before what was bound to a container that was lost
-	// is deleted, with the labels of its request.
+	// is deleted, with the labels of its request; every process of the container is gone
+	// then. For a container of an earlier process that may be while Open runs, or after.
+	// Who waits for a new container of that key waits for it: it must not ask the fleet,
+	// nor wait for who does.
 	Salvage func(ctx context.Context, p Place)
 	// Log hears of clean-up that failed; default none.
 	Log *slog.Logger
@@ -69,12 +72,15 @@ type Fleet struct {
 	open    bool
 	known   chan struct{} // closed once the engine was listed
 	closed  bool
-	berths  map[string]*berth // by key; each takes one place of Capacity
-	line    []*waiter         // first come, first served
-	moved   chan struct{}     // closed and replaced when the line moves
-	making  bool              // a goroutine looks for a host to put to sleep
-	again   bool              // and shall look once more
-	unclean map[string]string // ids that could not be removed, to their folder; tried again
+	berths  map[string]*berth  // by key; each takes one place of Capacity
+	line    []*waiter          // first come, first served
+	moved   chan struct{}      // closed and replaced when the line moves
+	making  bool               // a goroutine looks for a host to put to sleep
+	again   bool               // and shall look once more
+	unclean map[string]remains // by id; those could not be removed, and are tried again
+	pools   map[poolKind]*pool // what waits for callers
+	filling bool               // a goroutine fills the pools
+	calm    chan struct{}      // closed and replaced when a start has ended
 }
 
 // Why a start ends before its time.
@@ -88,7 +94,7 @@ var (
 type FleetEvent struct {
 	Time  time.Time
 	Key   string
-	What  string // started, adopted, warm, asleep, lost, removed, queued
+	What  string // started, adopted, warm, asleep, lost, removed, queued; pooled, with no key
 	Place int    // in line, when queued
 	Took  time.Duration
 	ID    string
@@ -109,8 +115,8 @@ type Request struct {
 	// Bind, when set and the fleet has a Keeper, gives a new container its work tree
 	// from outside. Where it fails with [layer.ErrUnable] Provision is run instead.
 	Bind func(ctx context.Context, p Place) error
-	// Warm, when set, is run once in a container before it waits in the pool, or before
-	// Bind where there is no pool: what every caller needs and none decides.
+	// Warm, when set, is run once in a new container before it waits in the pool, or before
+	// Bind and Provision where there is no pool: what every caller needs and none decides.
 	Warm func(ctx context.Context, h *Host) error
 	// Waiting is told the place in line (1 = next) whenever it changes.
 	Waiting func(place int)
@@ -122,7 +128,9 @@ type Place struct {
 	Labels map[string]string
 	PID    int    // its process 1, as the host counts
 	Start  uint64 // when that started, in clock ticks since boot
-	// Dir is the private folder of the container on the host, for uppers; it lives as long as the container.
+	// Dir is the private folder of the container on the host, for uppers; it lives as long as
+	// the container. The engine and the fleet use the names artifacts, bound.json, cache,
+	// host_key, run, spool and work in it.
 	Dir  string
 	UID  int   // who commands are, as the host counts
 	Host *Host // nil in Salvage
@@ -161,7 +169,9 @@ type berth struct {
 	dir    string
 	made   Container
 	host   *Host
-	door   door
+	door   *door
+	place  *Place // nil without a Keeper, and until it is connected to
+	bound  bool
 	fresh  bool // made, and not yet handed out
 	leases int
 	uses   int       // leases ever given
@@ -282,8 +292,9 @@ func (f *Fleet) Open(ctx context.Context) error {
 	f.Capacity, f.Queue = f.capacity(), f.queue() // for who asks what is in effect
 	f.clientKey = string(ssh.MarshalAuthorizedKey(f.signer.PublicKey()))
 	f.berths = map[string]*berth{}
-	f.unclean = map[string]string{}
-	f.moved = make(chan struct{})
+	f.unclean = map[string]remains{}
+	f.pools = map[poolKind]*pool{}
+	f.moved, f.calm = make(chan struct{}), make(chan struct{})
 	f.opened = f.now()
 	f.queueSidecars()
 
@@ -375,28 +386,43 @@ func (f *Fleet) knowLocked(list []Container) error {
 	inUse := map[string]bool{}
 	for _, c := range list {
 		name, ok := folderLabel(c.Labels)
+		rec, taken := f.record(name)
+		if taken {
+			c.Key, c.Labels = rec.Key, rec.Labels
+		} else if c.Labels[labelPool] != "" {
+			c.Key = "" // nobody has used it, and nobody may: it is of another time
+		}
 		if c.Running && ok && c.Key != "" && f.berths[c.Key] == nil {
 			inUse[name] = true
 			f.berths[c.Key] = &berth{
 				key: c.Key, state: berthOrphan, since: f.opened, idle: f.opened,
-				id: c.ID, dir: f.folder(name), made: c,
+				id: c.ID, dir: f.folder(name), made: c, door: new(door), bound: rec.Bound,
 			}
 			continue
 		}
 		if ok {
 			inUse[name] = true // removed with its container, below
 		}
-		f.unclean[c.ID] = name
+		f.unclean[c.ID] = remains{name, !c.Running}
 	}
 	entries, err := os.ReadDir(filepath.Join(f.Dir, "hosts"))
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if !inUse[e.Name()] {
-			if err := removeTree(f.folder(e.Name())); err != nil {
+		if inUse[e.Name()] {
+			continue
+		}
+		clear := func() {
+			f.salvage(e.Name())
+			if err := f.removeFolder(e.Name()); err != nil {
 				f.log().Warn("a folder of a container that is gone stays", "folder", e.Name(), "err", err)
 			}
+		}
+		if f.Keeper == nil {
+			clear()
+		} else {
+			f.tasks.Go(clear)
 		}
 	}
 	close(f.known)
@@ -606,13 +632,20 @@ func (f *Fleet) leaseLocked(b *berth, r Request) *Lease {
 			}
 		}
 	})
-	return &Lease{Host: b.host, Fresh: fresh, Container: b.made, Release: release}
+	l := &Lease{Host: b.host, Fresh: fresh, Container: b.made, Bound: b.bound, Release: release}
+	if b.place != nil {
+		place := *b.place
+		l.Place = &place
+	}
+	return l
 }
 
 // settleLocked moves a berth out of berthStarting.
 func (f *Fleet) settleLocked(b *berth, s berthState) {
 	b.state, b.since = s, f.now()
 	close(b.settled)
+	close(f.calm)
+	f.calm = make(chan struct{})
 }
 
 // vacateLocked gives a berth's place to the next in line.
@@ -630,40 +663,55 @@ func (f *Fleet) vacateLocked(b *berth) {
 	f.movedLocked()
 }
 
-// launchLocked makes a berth and starts its container.
+// launchLocked makes a berth and fills it, with a container of the pool where one waits.
 func (f *Fleet) launchLocked(r Request) {
 	ctx, cancel := context.WithCancelCause(f.base)
 	b := &berth{key: r.Key, state: berthStarting, since: f.now(), settled: make(chan struct{}), abandon: cancel, fresh: true}
+	v := f.takeLocked(r)
+	if v == nil {
+		v = newVessel()
+	}
+	b.door = v.door
 	b.door.set(r.Door)
 	f.berths[r.Key] = b
 	f.tasks.Go(func() {
 		defer cancel(nil)
-		f.launch(ctx, b, r)
+		f.launch(ctx, b, v, r)
 	})
 }
 
-func (f *Fleet) launch(ctx context.Context, b *berth, r Request) {
+func (f *Fleet) launch(ctx context.Context, b *berth, v *vessel, r Request) {
 	began := f.now()
-	host, c, name, err := f.start(ctx, b, r)
+	pooled := v.host != nil
+	err := f.equip(ctx, v, r)
+	if err != nil && pooled && ctx.Err() == nil && (lost(v.host) || errors.Is(err, ErrGone) || errors.Is(err, layer.ErrGone)) {
+		// It died in the pool, unnoticed: that is no reason to fail.
+		old := v
+		f.tasks.Go(func() { f.scrap(old) })
+		v, pooled = newVessel(), false
+		v.door = b.door
+		err = f.equip(ctx, v, r)
+	}
 	f.mu.Lock()
 	if err == nil && ctx.Err() != nil { // closed, or everybody left, at the last moment
 		err = context.Cause(ctx)
 	}
 	if err == nil {
-		b.host, b.id, b.dir, b.made, b.idle = host, c.ID, f.folder(name), c, f.now()
+		b.host, b.id, b.dir, b.made, b.idle = v.host, v.made.ID, f.folder(v.name), v.made, f.now()
+		b.place, b.bound = v.place, v.bound
 		f.settleLocked(b, berthReady)
 		if len(f.line) > 0 {
 			f.makeRoomLocked() // nobody may be left to take it
 		}
 		f.mu.Unlock()
-		f.event(FleetEvent{Key: b.key, What: "started", ID: c.ID, Took: f.now().Sub(began)})
+		f.event(FleetEvent{Key: b.key, What: "started", ID: b.id, Took: f.now().Sub(began)})
+		if pooled {
+			f.assign(v)
+		}
 		return
 	}
 	f.mu.Unlock()
-	if host != nil {
-		host.Close()
-	}
-	f.discard(c.ID, name)
+	f.scrap(v)
 	f.mu.Lock()
 	b.err = fmt.Errorf("cannot start a container for %s: %w", b.key, err)
 	f.settleLocked(b, berthStopping)
@@ -671,45 +719,8 @@ func (f *Fleet) launch(ctx context.Context, b *berth, r Request) {
 	f.mu.Unlock()
 }
 
-// start makes, connects and provisions a container. On error the container is
-// the caller's to remove, by its id when it has one, and by its folder's name.
-func (f *Fleet) start(ctx context.Context, b *berth, r Request) (host *Host, c Container, name string, err error) {
-	name = newFolderName()
-	if err := os.MkdirAll(f.folder(name), 0o700); err != nil {
-		return nil, c, name, err
-	}
-	labels := map[string]string{labelFolder: name}
-	for k, v := range r.Labels {
-		if k != labelFolder {
-			labels[k] = v
-		}
-	}
-	spec := Spec{
-		Key: r.Key, Owner: f.owner, Image: r.Image, Dir: f.folder(name), ClientKey: f.clientKey,
-		Env: r.Env, Limits: r.Limits, Labels: labels,
-	}
-	c, err = bounded(f, ctx, f.startTimeout(), func(ctx context.Context) (Container, error) {
-		return f.Engine.Start(ctx, spec)
-	}, func(c Container) { f.discard(c.ID, name) })
-	if err != nil {
-		return nil, c, name, err
-	}
-	if host, err = f.dial(ctx, f.startTimeout(), b, name, c.ID); err != nil {
-		return nil, c, name, err
-	}
-	if r.Provision != nil {
-		limit := cmp.Or(f.ProvisionTimeout, 10*time.Minute)
-		provision, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("provisioning takes longer than %v", limit))
-		defer cancel()
-		if err := r.Provision(provision, host); err != nil {
-			return host, c, name, err
-		}
-	}
-	return host, c, name, nil
-}
-
-func (f *Fleet) dial(ctx context.Context, limit time.Duration, b *berth, name, id string) (*Host, error) {
-	d := &Dialer{Engine: f.Engine, Signer: f.signer, Pin: filePin(filepath.Join(f.folder(name), "host_key")), Door: &b.door}
+func (f *Fleet) dial(ctx context.Context, limit time.Duration, door *door, name, id string) (*Host, error) {
+	d := &Dialer{Engine: f.Engine, Signer: f.signer, Pin: filePin(filepath.Join(f.folder(name), "host_key")), Door: door}
 	return bounded(f, ctx, limit, func(ctx context.Context) (*Host, error) { return d.Dial(ctx, id) }, func(h *Host) { h.Close() })
 }
 
@@ -726,16 +737,22 @@ func (f *Fleet) reconnectLocked(b *berth, r Request) {
 		if old != nil {
 			old.Close()
 		}
-		host, err := f.dial(ctx, dialTimeout, b, filepath.Base(b.dir), b.id)
-		f.reconnected(ctx, b, host, err)
+		host, err := f.dial(ctx, dialTimeout, b.door, filepath.Base(b.dir), b.id)
+		var place *Place
+		if err == nil {
+			if place, err = f.locate(ctx, b.made, filepath.Base(b.dir), host); err != nil {
+				host.Close()
+			}
+		}
+		f.reconnected(ctx, b, host, place, err)
 	})
 }
 
-func (f *Fleet) reconnected(ctx context.Context, b *berth, host *Host, err error) {
+func (f *Fleet) reconnected(ctx context.Context, b *berth, host *Host, place *Place, err error) {
 	f.mu.Lock()
 	switch {
 	case err == nil:
-		b.host, b.idle, b.misses = host, f.now(), 0
+		b.host, b.place, b.idle, b.misses = host, place, f.now(), 0
 		f.settleLocked(b, berthReady)
 		f.mu.Unlock()
 		f.event(FleetEvent{Key: b.key, What: "adopted", ID: b.id})
@@ -755,6 +772,8 @@ func (f *Fleet) reconnected(ctx context.Context, b *berth, host *Host, err error
 		settled := b.settled
 		f.stopLocked(b)
 		close(settled)
+		close(f.calm)
+		f.calm = make(chan struct{})
 		f.mu.Unlock()
 		f.finish(b, "lost")
 	}
@@ -780,48 +799,81 @@ func (f *Fleet) finish(b *berth, what string) error {
 	if b.host != nil {
 		b.host.Close()
 	}
-	err := f.discard(b.id, filepath.Base(b.dir))
-	f.mu.Lock()
-	close(b.settled)
-	f.vacateLocked(b)
-	f.mu.Unlock()
-	f.event(FleetEvent{Key: b.key, What: what, ID: b.id})
+	vacate := func() {
+		f.mu.Lock()
+		close(b.settled)
+		f.vacateLocked(b)
+		f.mu.Unlock()
+		f.event(FleetEvent{Key: b.key, What: what, ID: b.id})
+	}
+	name := filepath.Base(b.dir)
+	if what == "lost" && f.ended(b.id) {
+		// Nothing of it runs, so its place is free: who waits need not wait for the engine.
+		f.salvage(name)
+		vacate()
+		return f.discard(b.id, remains{name, false})
+	}
+	err := f.discard(b.id, remains{name, what == "lost"})
+	vacate()
 	return err
+}
+
+// remains are what is left of a container: a folder, and, where it was lost rather than
+// removed, perhaps something in it that nobody else has.
+type remains struct {
+	folder string
+	lost   bool
 }
 
 // discard removes a container and its folder. It does so whatever became of the
 // caller, for a minute. What cannot be removed now is tried again later.
-func (f *Fleet) discard(id, name string) error {
+func (f *Fleet) discard(id string, left remains) error {
 	var err error
 	if id != "" {
 		_, err = bounded(f, context.WithoutCancel(f.base), fleetRemoving, func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, f.Engine.Remove(ctx, id)
 		}, nil)
 	}
-	if err == nil && name != "" {
-		err = removeTree(f.folder(name))
-	}
-	if id != "" {
-		f.mu.Lock()
-		if err != nil {
-			f.unclean[id] = name
-		} else {
-			delete(f.unclean, id)
+	if err == nil && left.folder != "" {
+		if left.lost {
+			f.salvage(left.folder)
 		}
+		err = f.removeFolder(left.folder)
+	}
+	if err != nil && id != "" {
+		f.mu.Lock()
+		f.unclean[id] = left
 		f.mu.Unlock()
 	}
 	if err != nil {
 		err = fmt.Errorf("cannot remove container %s: %w", id, err)
-		f.log().Warn("a container is not cleaned up", "id", id, "folder", name, "err", err)
+		f.log().Warn("a container is not cleaned up", "id", id, "folder", left.folder, "err", err)
 	}
 	return err
+}
+
+// removeFolder deletes the private folder of a container that is gone.
+func (f *Fleet) removeFolder(name string) error {
+	if f.Keeper != nil {
+		// What was bound may belong to users whose files this process may not delete.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(f.base), fleetRemoving)
+		defer cancel()
+		dir, err := filepath.Abs(f.folder(name))
+		if err == nil {
+			err = f.Keeper.Remove(ctx, dir)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return removeTree(f.folder(name))
 }
 
 // ask tells how many commands run in a container that nobody leases. An error
 // means that nothing is known.
 func (f *Fleet) ask(b *berth, host *Host) (int, error) {
 	if lost(host) {
-		h, err := f.dial(f.base, dialTimeout, b, filepath.Base(b.dir), b.id)
+		h, err := f.dial(f.base, dialTimeout, b.door, filepath.Base(b.dir), b.id)
 		if err != nil {
 			return 0, err
 		}
@@ -979,7 +1031,8 @@ func (f *Fleet) sweep() {
 			missing = append(missing, resting{b, b.host, b.idle, b.uses})
 		}
 	}
-	unclean := maps.Clone(f.unclean)
+	unclean := f.unclean // two at the same one would salvage it twice
+	f.unclean = map[string]remains{}
 	if len(f.line) > 0 && !f.closed {
 		f.makeRoomLocked()
 	}
@@ -993,9 +1046,10 @@ func (f *Fleet) sweep() {
 			}
 		})
 	}
-	for id, name := range unclean {
-		group.Go(func() { f.discard(id, name) })
+	for id, left := range unclean {
+		group.Go(func() { f.discard(id, left) })
 	}
+	group.Go(f.tidyPools)
 	group.Wait()
 	if len(missing) > 0 {
 		f.clearDead(missing)
@@ -1202,6 +1256,17 @@ func (f *Fleet) Close(ctx context.Context, keep bool) error {
 	var errs []error
 	var group sync.WaitGroup
 	var mu sync.Mutex // guards errs
+	for _, v := range f.drain() {
+		f.tasks.Add(1)
+		group.Go(func() {
+			defer f.tasks.Done()
+			if err := f.scrap(v); err != nil {
+				mu.Lock()
+				errs = append(errs, err)
+				mu.Unlock()
+			}
+		})
+	}
 	for _, b := range slices.Collect(maps.Values(f.berths)) {
 		if keep {
 			if b.host != nil {

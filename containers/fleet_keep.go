@@ -18,6 +18,10 @@ import (
 // Fleet.Dir, also for a later process.
 const labelFolder = "ramus.folder"
 
+// labelPool marks a container that was made for the pool; whose it became, if anybody's,
+// tells its [record].
+const labelPool = "ramus.pool"
+
 func newFolderName() string {
 	var b [6]byte
 	rand.Read(b[:])

@@ -84,6 +84,8 @@ type Sandbox struct {
 	// Now is the clock; default time.Now.
 	Now func() time.Time
 
+	assigning sync.Mutex // held while a state that was written before is written anew
+
 	mu       sync.Mutex // guards the below
 	probed   *bwrapProbe
 	cgroups  *cgroupRoot // nil until probed; its zero value when there is none
@@ -382,7 +384,7 @@ func (s *Sandbox) Start(ctx context.Context, spec Spec) (_ Container, err error)
 	}
 	st.PID, err = statusPID(s.statusFile(st.ID))
 	if err == nil {
-		st.Start, err = processStart(st.PID)
+		st.Start, err = ProcessStart(st.PID)
 	}
 	if err != nil {
 		return Container{}, wrap(err)
@@ -556,6 +558,8 @@ func (s *Sandbox) Remove(ctx context.Context, id string) error {
 			return fmt.Errorf("cannot remove container %s: %w", id, err)
 		}
 	}
+	s.assigning.Lock() // nothing is written into the folder meanwhile
+	defer s.assigning.Unlock()
 	// Last: until here a second Remove finds what a first one left.
 	if err := os.RemoveAll(s.home(id)); err != nil {
 		return fmt.Errorf("cannot remove container %s: %w", id, err)
@@ -629,14 +633,14 @@ func (s *Sandbox) alive(st *sandboxState) bool {
 		if err != nil || !bytes.Contains(line, []byte(st.ID)) {
 			return false
 		}
-		start, err := processStart(pid)
+		start, err := ProcessStart(pid)
 		if err != nil {
 			return false
 		}
 		st.PID, st.Start = pid, start
 		return true
 	}
-	start, err := processStart(st.PID)
+	start, err := ProcessStart(st.PID)
 	return err == nil && start == st.Start
 }
 
@@ -689,12 +693,34 @@ func (s *Sandbox) lookBwrap() (string, error) {
 
 // Process is process 1 of a container, as the host counts.
 func (s *Sandbox) Process(ctx context.Context, id string) (pid int, start uint64, err error) {
-	panic("not built")
+	st, err := s.load(id)
+	if err != nil {
+		return 0, 0, err
+	}
+	if !s.alive(&st) {
+		return 0, 0, fmt.Errorf("cannot find the process of container %s: it has ended: %w", id, ErrGone)
+	}
+	return st.PID, st.Start, nil
 }
 
-// Assign gives a container its caller.
-func (s *Sandbox) Assign(ctx context.Context, id, key string, labels map[string]string) error {
-	panic("not built")
+// Assign gives a container its caller: List tells the new key and labels, also after
+// a restart.
+func (s *Sandbox) Assign(_ context.Context, id, key string, labels map[string]string) error {
+	wrap := func(err error) error { return fmt.Errorf("cannot give container %s to %s: %w", id, key, err) }
+	if key == "" {
+		return wrap(errors.New("a key is needed"))
+	}
+	s.assigning.Lock()
+	defer s.assigning.Unlock()
+	st, err := s.load(id)
+	if err != nil {
+		return wrap(err)
+	}
+	st.Key, st.Labels = key, labels
+	if err := s.save(st); err != nil {
+		return wrap(err)
+	}
+	return nil
 }
 
 // TaskUID is who sandboxes run as.

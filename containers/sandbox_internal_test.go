@@ -79,7 +79,7 @@ func TestSandboxFoundWithoutPID(t *testing.T) {
 	if err := again.Remove(t.Context(), c.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := processStart(pid); err == nil {
+	if _, err := ProcessStart(pid); err == nil {
 		t.Error("its process runs still")
 	}
 	if err := removeCgroups(t.Context(), groups.Cgroups); err != nil {
@@ -103,7 +103,7 @@ func TestSandboxOtherProcess(t *testing.T) {
 			}
 			defer other.Wait()
 			defer other.Process.Kill()
-			start, err := processStart(other.Process.Pid)
+			start, err := ProcessStart(other.Process.Pid)
 			if err != nil {
 				t.Fatal(err)
 			}

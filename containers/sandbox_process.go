@@ -25,9 +25,9 @@ var bootID = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(b))
 })
 
-// processStart is when a process started, in clock ticks since boot. A process
+// ProcessStart is when a process started, in clock ticks since boot. A process
 // that has ended and waits for its parent to notice counts as gone.
-func processStart(pid int) (uint64, error) {
+func ProcessStart(pid int) (uint64, error) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
 		return 0, err

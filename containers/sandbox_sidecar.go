@@ -244,7 +244,7 @@ func (s *Sandbox) follow(ctx context.Context, b *sandboxBox, c Sidecar, cgroups 
 	// By its process it is found when ramus dies, and known to have ended below.
 	s.awaitChild(st.ID, ended)
 	if pid, err := statusPID(s.statusFile(st.ID)); err == nil {
-		if start, err := processStart(pid); err == nil {
+		if start, err := ProcessStart(pid); err == nil {
 			st.PID, st.Start = pid, start
 		}
 	}

@@ -33,7 +33,13 @@ func (e *Engine) Dial(ctx context.Context, id string) (net.Conn, error) {
 	if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) {
 		return nil, wrap(err)
 	}
-	// Nobody listens. Whether that is for good the engine knows.
+	// Nobody listens. Whether that is for good the engine knows, if it cannot be seen.
+	e.mu.Lock()
+	p, known := e.process1[id]
+	e.mu.Unlock()
+	if known && p.ended() {
+		return nil, wrap(fmt.Errorf("it has ended: %w", containers.ErrGone))
+	}
 	c, ierr := e.inspect(ctx, id)
 	switch {
 	case ierr != nil:

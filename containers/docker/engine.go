@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -48,13 +49,16 @@ type Engine struct {
 	// Log hears of what went wrong where no caller can be told; default none.
 	Log *slog.Logger
 
+	requests atomic.Int64 // exchanges with the engine so far
+
 	mu       sync.Mutex // guards the below
 	api      *client.Client
 	cpus     int               // of the engine's machine; 0 until asked
 	starting map[string]bool   // names of containers that Start has not handed over yet
 	dirs     map[string]string // host folder of the socket by container id, for Dial
-	beside   map[string]bool   // names of sidecars that Beside has not finished with
-	undoing  sync.WaitGroup    // clean-ups of starts whose callers have gone
+	process1 map[string]process
+	beside   map[string]bool // names of sidecars that Beside has not finished with
+	undoing  sync.WaitGroup  // work that no caller waits for
 }
 
 var _ containers.Engine = (*Engine)(nil)
@@ -125,6 +129,7 @@ func (e *Engine) ask(ctx context.Context, limit time.Duration, what string, exch
 	}
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	e.requests.Add(1)
 	err = exchange(limited, api)
 	switch {
 	case err == nil:
@@ -207,6 +212,7 @@ func (e *Engine) Remove(ctx context.Context, id string) error {
 	}
 	e.mu.Lock()
 	delete(e.dirs, id)
+	delete(e.process1, id)
 	e.mu.Unlock()
 	if dir != "" {
 		if err := os.RemoveAll(dir); err != nil {
@@ -287,15 +293,6 @@ func (e *Engine) keepDir(id, dir string) {
 	e.dirs[id] = dir
 }
 
-// Process is process 1 of a container, as the host counts.
-func (e *Engine) Process(ctx context.Context, id string) (pid int, start uint64, err error) {
-	panic("not built")
-}
-
-// Assign gives a container its caller.
-func (e *Engine) Assign(ctx context.Context, id, key string, labels map[string]string) error {
-	panic("not built")
-}
-
-// TaskUID is the user of commands, as in the image.
-func (e *Engine) TaskUID() int { return taskUID }
+// Requests is how many requests were made to the engine so far: a test's proof that
+// none is on the way that has to be fast.
+func (e *Engine) Requests() int64 { return e.requests.Load() }

@@ -78,6 +78,9 @@ func (e *Engine) Start(ctx context.Context, s containers.Spec) (_ containers.Con
 	if err != nil {
 		return none, wrap(err)
 	}
+	if c.State != nil && c.State.Running {
+		e.keepProcess(id, process{c.State.Pid, startOf(ctx, run, c.State.Pid)})
+	}
 	created, err := time.Parse(time.RFC3339Nano, c.Created)
 	if err != nil {
 		return none, wrap(fmt.Errorf("the engine says it was created at %q: %w", c.Created, err))

@@ -1,0 +1,109 @@
+package docker
+
+import (
+	"context"
+	"fmt"
+	"net"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/containers"
+)
+
+// process is process 1 of a container.
+type process struct {
+	pid   int    // as the engine counts
+	start uint64 // 0 where the engine's processes are not seen from here
+}
+
+// Process is process 1 of a container, as the engine's host counts. Where ramus does
+// not see the host's processes, being in a container itself, start is 0.
+func (e *Engine) Process(ctx context.Context, id string) (pid int, start uint64, err error) {
+	wrap := func(err error) error { return fmt.Errorf("cannot find the process of container %s: %w", id, err) }
+	e.mu.Lock()
+	p, known := e.process1[id]
+	e.mu.Unlock()
+	if !known {
+		c, err := e.inspect(ctx, id)
+		switch {
+		case err != nil:
+			return 0, 0, wrap(err)
+		case c.State == nil || !c.State.Running || c.State.Pid <= 0:
+			return 0, 0, wrap(fmt.Errorf("it has ended: %w", containers.ErrGone))
+		}
+		p = process{pid: c.State.Pid}
+		dir, err := e.socketDir(ctx, c.ID)
+		if err != nil {
+			return 0, 0, wrap(err)
+		}
+		p.start = startOf(ctx, dir, p.pid)
+		e.keepProcess(c.ID, p)
+	}
+	if p.ended() {
+		return 0, 0, wrap(fmt.Errorf("it has ended: %w", containers.ErrGone))
+	}
+	return p.pid, p.start, nil
+}
+
+func (e *Engine) keepProcess(id string, p process) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.process1 == nil {
+		e.process1 = make(map[string]process)
+	}
+	e.process1[id] = p
+}
+
+// ended tells whether the process is known to be no more.
+func (p process) ended() bool {
+	if p.start == 0 {
+		return false
+	}
+	start, err := containers.ProcessStart(p.pid)
+	return err != nil || start != p.start
+}
+
+// startOf is when process pid started, provided that it is the one that listens at the
+// socket in dir: only then the engine and this process count alike. Otherwise it is 0.
+func startOf(ctx context.Context, dir string, pid int) uint64 {
+	conn, err := dialSocket(ctx, dir)
+	if err != nil {
+		return 0
+	}
+	defer conn.Close()
+	raw, err := conn.(*net.UnixConn).SyscallConn()
+	if err != nil {
+		return 0
+	}
+	var cred *unix.Ucred
+	var asked error
+	err = raw.Control(func(fd uintptr) { cred, asked = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	if err != nil || asked != nil || int(cred.Pid) != pid {
+		return 0
+	}
+	start, err := containers.ProcessStart(pid)
+	if err != nil {
+		return 0
+	}
+	return start
+}
+
+// TaskUID is the user of commands, as in the image.
+func (e *Engine) TaskUID() int { return taskUID }
+
+// Assign renames a container for its caller, in the background: the name is for
+// people. The labels of a container cannot be changed, so that List tells the old ones.
+func (e *Engine) Assign(ctx context.Context, id, key string, _ map[string]string) error {
+	e.undoing.Go(func() {
+		err := e.ask(context.WithoutCancel(ctx), shortWait, "rename container "+id, func(ctx context.Context, api *client.Client) error {
+			_, err := api.ContainerRename(ctx, id, client.ContainerRenameOptions{NewName: containerName(key)})
+			return err
+		})
+		if err != nil && !errdefs.IsNotFound(err) {
+			e.log().Warn("a container keeps the name it had before it got its caller", "id", id, "key", key, "err", err)
+		}
+	})
+	return nil
+}

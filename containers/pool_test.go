@@ -1,0 +1,180 @@
+package containers_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/layer"
+)
+
+// keeper is a layer.Keeper for those who bind by themselves.
+type keeper struct {
+	layer.Keeper
+	mu      sync.Mutex
+	removed []string // guarded by mu
+}
+
+func (k *keeper) Remove(_ context.Context, dir string) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.removed = append(k.removed, dir)
+	return nil
+}
+
+// salvaged records what a fleet salvages.
+type salvaged struct {
+	mu   sync.Mutex
+	list []containers.Place // guarded by mu
+}
+
+func (s *salvaged) add(_ context.Context, p containers.Place) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list = append(s.list, p)
+}
+
+func (s *salvaged) places() []containers.Place {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.list)
+}
+
+// A work tree is bound from outside where that can be, and provisioned inside
+// where it cannot; both are told, and kept over a restart.
+func TestFleetBinds(t *testing.T) {
+	for _, pool := range []int{0, 1} {
+		t.Run(map[int]string{0: "NoPool", 1: "Pool"}[pool], func(t *testing.T) {
+			dir := t.TempDir()
+			kept := &keeper{}
+			change := func(f *containers.Fleet) { f.Keeper, f.Pool = kept, pool }
+			f := newFleet(t, dir, change)
+			var warmed, provisioned atomic.Int32
+			warm := func(context.Context, *containers.Host) error { warmed.Add(1); return nil }
+			provision := func(context.Context, *containers.Host) error { provisioned.Add(1); return nil }
+			if err := f.Warm(t.Context(), containers.Request{Warm: warm}); err != nil {
+				t.Fatal(err)
+			}
+			acquire := func(key string, bind func(context.Context, containers.Place) error) *containers.Lease {
+				t.Helper()
+				l, err := f.Acquire(t.Context(), containers.Request{
+					Key: key, Labels: map[string]string{"of": key}, Warm: warm, Provision: provision, Bind: bind,
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				return l
+			}
+			l := acquire("run:bound", func(_ context.Context, p containers.Place) error {
+				if warmed.Load() == 0 || p.Key != "run:bound" || p.Labels["of"] != "run:bound" || p.Host == nil || !filepath.IsAbs(p.Dir) {
+					t.Errorf("it is to be bound to %+v", p)
+				}
+				if start, err := containers.ProcessStart(p.PID); err != nil || start != p.Start {
+					t.Errorf("its process started at %d, %v; it says %d", start, err, p.Start)
+				}
+				return os.WriteFile(filepath.Join(p.Dir, "upper"), nil, 0o600)
+			})
+			if !l.Bound || l.Place == nil || !l.Fresh || l.Container.Key != "run:bound" || l.Container.Labels["of"] != "run:bound" || provisioned.Load() != 0 {
+				t.Errorf("%+v, provisioned %d times", l, provisioned.Load())
+			}
+			shell(t, l.Host, "true")
+			l.Release()
+			l = acquire("run:unable", func(context.Context, containers.Place) error { return layer.ErrUnable })
+			if l.Bound || l.Place == nil || provisioned.Load() != 1 {
+				t.Errorf("%+v, provisioned %d times", l, provisioned.Load())
+			}
+			l.Release()
+			bad := errors.New("no such branch")
+			if _, err := f.Acquire(t.Context(), containers.Request{Key: "run:bad", Bind: func(context.Context, containers.Place) error { return bad }}); !errors.Is(err, bad) {
+				t.Errorf("it says %v", err)
+			}
+			f.close(true)
+
+			f = newFleet(t, dir, change)
+			for key, bound := range map[string]bool{"run:bound": true, "run:unable": false} {
+				l, err := f.Adopt(t.Context(), containers.Request{Key: key})
+				if err != nil || l == nil || l.Bound != bound || l.Fresh || l.Container.Key != key || l.Container.Labels["of"] != key {
+					t.Fatalf("%s: %+v, %v", key, l, err)
+				}
+				if start, err := containers.ProcessStart(l.Place.PID); err != nil || start != l.Place.Start || l.Place.Host != l.Host {
+					t.Errorf("%s: %+v, %v", key, l.Place, err)
+				}
+				l.Release()
+			}
+			f.close(false)
+			for _, name := range []string{"engine", "fleet/hosts"} {
+				if left, err := os.ReadDir(filepath.Join(dir, name)); err != nil || len(left) != 0 {
+					t.Errorf("left in %s: %v, %v", name, left, err)
+				}
+			}
+			if len(kept.removed) < 3 {
+				t.Errorf("the keeper removed %q", kept.removed)
+			}
+		})
+	}
+}
+
+// What was bound to a container that is lost is salvaged before it is deleted, once;
+// what was removed is not.
+func TestFleetSalvages(t *testing.T) {
+	dir := t.TempDir()
+	var got salvaged
+	change := func(f *containers.Fleet) { f.Keeper, f.Salvage = &keeper{}, got.add }
+	f := newFleet(t, dir, change)
+	bind := func(_ context.Context, p containers.Place) error {
+		return os.WriteFile(filepath.Join(p.Dir, "upper"), []byte(p.Key), 0o600)
+	}
+	acquire := func(key string) *containers.Lease {
+		t.Helper()
+		l, err := f.Acquire(t.Context(), containers.Request{Key: key, Labels: map[string]string{"of": key}, Bind: bind})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return l
+	}
+	kill := func(l *containers.Lease) {
+		containers.KillSandbox(t, filepath.Join(dir, "engine"), l.Host.Container().ID)
+		<-l.Host.Done()
+		l.Release()
+	}
+	acquire("run:removed").Release()
+	if err := f.Remove(t.Context(), "run:removed"); err != nil {
+		t.Fatal(err)
+	}
+	l := acquire("run:a")
+	old := *l.Place
+	kill(l)
+	l = acquire("run:a")
+	if list := got.places(); !l.Fresh || len(list) != 1 || list[0].Key != "run:a" || list[0].Dir != old.Dir || list[0].Labels["of"] != "run:a" || list[0].Host != nil {
+		t.Fatalf("fresh %v, salvaged %+v", l.Fresh, list)
+	}
+	// One that dies while nobody looks, and one that dies while ramus is away.
+	kill(l)
+	containers.Sweep(f.Fleet)
+	if list := got.places(); len(list) != 2 {
+		t.Fatalf("salvaged %+v", list)
+	}
+	l = acquire("run:b")
+	id := l.Host.Container().ID
+	l.Release()
+	f.close(true)
+	containers.KillSandbox(t, filepath.Join(dir, "engine"), id)
+	f = newFleet(t, dir, change)
+	f.await("the salvage of what died meanwhile", func() bool { return len(got.places()) > 2 })
+	if list := got.places(); len(list) != 3 || list[2].Key != "run:b" || list[2].Labels["of"] != "run:b" {
+		t.Fatalf("salvaged %+v", list)
+	}
+	f.close(false)
+	if left, err := os.ReadDir(filepath.Join(dir, "fleet", "hosts")); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+	if list := got.places(); len(list) != 3 {
+		t.Errorf("salvaged %+v", list)
+	}
+}
