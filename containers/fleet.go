@@ -866,7 +866,7 @@ func (f *Fleet) removeFolder(name string) error {
 			return err
 		}
 	}
-	return removeTree(f.folder(name))
+	return layer.RemoveTree(f.folder(name))
 }
 
 // ask tells how many commands run in a container that nobody leases. An error

@@ -22,6 +22,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/containers/runner"
 )
 
@@ -554,7 +555,7 @@ func (s *Sandbox) Remove(ctx context.Context, id string) error {
 		return fmt.Errorf("cannot remove container %s: %w", id, err)
 	}
 	for _, name := range []string{"work", "artifacts", "cache", "spool"} {
-		if err := removeTree(filepath.Join(st.Dir, name)); err != nil {
+		if err := layer.RemoveTree(filepath.Join(st.Dir, name)); err != nil {
 			return fmt.Errorf("cannot remove container %s: %w", id, err)
 		}
 	}

@@ -1,0 +1,344 @@
+package layer
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Local is the [Keeper] of a process that is root beside the engine, and sees the
+// processes of containers by the numbers that it is given. It holds nothing between calls: a
+// mount lives in its container's namespace alone, and the kernel frees it with that.
+//
+// It needs Linux 5.12, and a file system below its root that can be the upper layer of
+// an overlay, as ext4, xfs and btrfs can.
+type Local struct {
+	root string
+}
+
+var _ Keeper = (*Local)(nil)
+
+// NewLocal is a Keeper for the folders below root, an absolute path.
+func NewLocal(root string) *Local { return &Local{root: filepath.Clean(root)} }
+
+// Name is "root".
+func (l *Local) Name() string { return "root" }
+
+// Close does nothing: nothing is held.
+func (l *Local) Close() error { return nil }
+
+// below opens a folder below the Keeper's root, O_PATH, and refuses every other: also one
+// that only a link puts there.
+func (l *Local) below(dir string) (int, error) {
+	rest, ok := strings.CutPrefix(dir, l.root+"/")
+	if !ok || filepath.Clean(dir) != dir {
+		return -1, fmt.Errorf("%q is not below %q", dir, l.root)
+	}
+	root, err := openRoot(l.root)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(root)
+	fd, err := openAt(root, rest, unix.O_PATH|unix.O_DIRECTORY, inside)
+	if err != nil {
+		return -1, &fs.PathError{Op: "open", Path: dir, Err: err}
+	}
+	return fd, nil
+}
+
+// openRoot opens a folder that ramus made itself.
+func openRoot(dir string) (int, error) {
+	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &fs.PathError{Op: "open", Path: dir, Err: err}
+	}
+	return fd, nil
+}
+
+// How [openAt] looks a path up.
+const (
+	// inside keeps to what lies below the descriptor: no link is followed.
+	inside = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
+	// asRoot takes the descriptor for "/", as the container does.
+	asRoot = unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
+	// oneMount does not go into what is mounted below, either.
+	oneMount = inside | unix.RESOLVE_NO_XDEV
+)
+
+func openAt(dir int, path string, flags, resolve uint64) (int, error) {
+	how := &unix.OpenHow{Flags: flags | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: resolve}
+	for range openTries {
+		fd, err := unix.Openat2(dir, path, how)
+		if !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EINTR) {
+			return fd, err
+		}
+	}
+	return -1, unix.EAGAIN
+}
+
+// openTries bounds how often a look-up is begun anew that renames elsewhere disturbed.
+const openTries = 100
+
+// unable marks what this kernel, or this process, cannot do at all.
+func unable(err error) error {
+	for _, e := range []error{unix.ENOSYS, unix.EPERM, unix.EACCES, unix.EINVAL, unix.EOPNOTSUPP, unix.ENODEV, unix.EXDEV, unix.ELOOP, unix.EROFS} {
+		if errors.Is(err, e) {
+			return fmt.Errorf("%w: %w", ErrUnable, err)
+		}
+	}
+	return err
+}
+
+// Bind gives a container its work tree; see [Keeper].
+func (l *Local) Bind(ctx context.Context, b Binding) error {
+	wrap := func(err error) error { return fmt.Errorf("cannot bind %s in process %d: %w", b.Target, b.PID, err) }
+	if err := ctx.Err(); err != nil {
+		return wrap(err)
+	}
+	if len(b.Lowers) > maxLowers {
+		return wrap(fmt.Errorf("%d layers; %d are possible", len(b.Lowers), maxLowers))
+	}
+	if b.UID < 0 {
+		return wrap(fmt.Errorf("%d is no user", b.UID))
+	}
+	p, err := openProcess(b.PID, b.Start)
+	if err != nil {
+		return wrap(err)
+	}
+	defer p.close()
+	target, err := p.folder(b.Target)
+	if err != nil {
+		return wrap(err)
+	}
+	defer unix.Close(target)
+	if err := p.foreign(); err != nil {
+		return wrap(err)
+	}
+	tree, err := l.make(b)
+	if err != nil {
+		return wrap(err)
+	}
+	defer unix.Close(tree)
+	if err := ctx.Err(); err != nil {
+		return wrap(err)
+	}
+	if err := p.mount(tree, target); err != nil {
+		return wrap(err)
+	}
+	return nil
+}
+
+// make makes the tree of a binding, mounted nowhere: its root, which frees it when closed.
+func (l *Local) make(b Binding) (int, error) {
+	dir, err := l.below(b.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err = os.Mkdir(b.Dir, 0o700); err == nil {
+			dir, err = l.below(b.Dir)
+		}
+	}
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(dir)
+	upper, err := openUpper(dir, b)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(upper)
+	if len(b.Lowers) == 0 {
+		return cloneTree(upper, b.ReadOnly)
+	}
+	work, err := openWork(b.Dir, dir)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(work)
+	var lowers []int
+	defer func() {
+		for _, fd := range lowers {
+			unix.Close(fd)
+		}
+	}()
+	for _, name := range b.Lowers {
+		fd, err := l.below(name)
+		if err != nil {
+			return -1, err
+		}
+		lowers = append(lowers, fd)
+	}
+	return makeOverlay(lowers, upper, work, b.ReadOnly)
+}
+
+// openUpper opens the upper of a binding, O_PATH. A new one gets its name when it is
+// filled: one that is there is whole.
+func openUpper(dir int, b Binding) (int, error) {
+	fd, err := openAt(dir, "upper", unix.O_PATH|unix.O_DIRECTORY, inside)
+	if err == nil || !errors.Is(err, unix.ENOENT) {
+		return fd, err
+	}
+	if err := RemoveTree(b.Dir + "/" + newUpper); err != nil { // of a process that died in the middle
+		return -1, err
+	}
+	if err := unix.Mkdirat(dir, newUpper, 0o700); err != nil {
+		return -1, fmt.Errorf("cannot make the upper layer: %w", err)
+	}
+	if fd, err = openAt(dir, newUpper, unix.O_RDONLY|unix.O_DIRECTORY, inside); err != nil {
+		return -1, err
+	}
+	defer unix.Close(fd)
+	t := tree{root: fd, uid: b.UID, fresh: true}
+	err = t.write(b.Fill)
+	if err == nil {
+		err = t.own(fd, 0o755)
+	}
+	if err == nil {
+		err = unix.Renameat(dir, newUpper, dir, "upper")
+	}
+	if err != nil {
+		return -1, errors.Join(fmt.Errorf("cannot fill the upper layer: %w", err), RemoveTree(b.Dir+"/"+newUpper))
+	}
+	return openAt(dir, "upper", unix.O_PATH|unix.O_DIRECTORY, inside)
+}
+
+const newUpper = "upper.new"
+
+// openWork opens a fresh folder for the kernel's own use. One that was mounted before
+// bears the mark of a volatile overlay, with which no other can be mounted; what is in
+// it is nobody's.
+func openWork(path string, dir int) (int, error) {
+	err := unix.Mkdirat(dir, "work", 0o700)
+	if errors.Is(err, unix.EEXIST) {
+		var st unix.Stat_t
+		if err := unix.Fstatat(dir, "work", &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return -1, err
+		}
+		if st.Uid != uint32(os.Geteuid()) {
+			return -1, fmt.Errorf("%s/work belongs to user %d: it is no overlay's", path, st.Uid)
+		}
+		if err := RemoveTree(path + "/work"); err != nil {
+			return -1, err
+		}
+		err = unix.Mkdirat(dir, "work", 0o700)
+	}
+	if err != nil {
+		return -1, fmt.Errorf("cannot make the overlay's own folder: %w", err)
+	}
+	return openAt(dir, "work", unix.O_PATH|unix.O_DIRECTORY, inside)
+}
+
+// Put writes through a mounted tree; see [Keeper].
+func (l *Local) Put(ctx context.Context, b Binding, files []File) error {
+	wrap := func(err error) error {
+		return fmt.Errorf("cannot write below %s of process %d: %w", b.Target, b.PID, err)
+	}
+	if err := ctx.Err(); err != nil {
+		return wrap(err)
+	}
+	upper, err := l.below(b.Upper())
+	if errors.Is(err, fs.ErrNotExist) {
+		return wrap(fmt.Errorf("%w: %w", ErrGone, err))
+	} else if err != nil {
+		return wrap(err)
+	}
+	defer unix.Close(upper)
+	p, err := openProcess(b.PID, b.Start)
+	if err != nil {
+		return wrap(err)
+	}
+	defer p.close()
+	if err := p.foreign(); err != nil {
+		return wrap(err)
+	}
+	root, err := p.folder(b.Target)
+	if err != nil {
+		return wrap(err)
+	}
+	defer unix.Close(root)
+	if err := sameTree(root, upper, len(b.Lowers) > 0); err != nil {
+		return wrap(err)
+	}
+	t := tree{root: root, uid: b.UID}
+	if err := t.write(files); err != nil {
+		return wrap(err)
+	}
+	return nil
+}
+
+// Changes lists an upper; see [Keeper].
+func (l *Local) Changes(ctx context.Context, upper string, max int) ([]Change, error) {
+	wrap := func(err error) error { return fmt.Errorf("cannot list what changed in %s: %w", upper, err) }
+	fd, err := l.below(upper)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, wrap(fmt.Errorf("%w: %w", ErrGone, err))
+	} else if err != nil {
+		return nil, wrap(err)
+	}
+	defer unix.Close(fd)
+	list, err := changes(ctx, fd, max)
+	if err != nil {
+		return nil, wrap(err)
+	}
+	return list, nil
+}
+
+// Open opens a regular file of an upper; see [Keeper].
+func (l *Local) Open(ctx context.Context, upper, path string) (*os.File, error) {
+	wrap := func(err error) error { return fmt.Errorf("cannot open %q in %s: %w", path, upper, err) }
+	if err := ctx.Err(); err != nil {
+		return nil, wrap(err)
+	}
+	fd, err := l.below(upper)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, wrap(fmt.Errorf("%w: %w", ErrGone, err))
+	} else if err != nil {
+		return nil, wrap(err)
+	}
+	defer unix.Close(fd)
+	f, err := openRegular(fd, path)
+	if err != nil {
+		return nil, wrap(err)
+	}
+	return f, nil
+}
+
+// Own gives a tree to uid; see [Keeper].
+func (l *Local) Own(ctx context.Context, dir string, uid int) error {
+	wrap := func(err error) error { return fmt.Errorf("cannot give %s to user %d: %w", dir, uid, err) }
+	if uid < 0 {
+		return wrap(errors.New("that is no user"))
+	}
+	fd, err := l.below(dir)
+	if err != nil {
+		return wrap(err)
+	}
+	defer unix.Close(fd)
+	if err := own(ctx, fd, uid); err != nil {
+		return wrap(err)
+	}
+	return nil
+}
+
+// Remove deletes a folder; see [Keeper].
+func (l *Local) Remove(ctx context.Context, dir string) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("cannot remove %s: %w", dir, err)
+	}
+	fd, err := l.below(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err == nil {
+		unix.Close(fd)
+		err = RemoveTree(dir)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot remove %s: %w", dir, err)
+	}
+	return nil
+}

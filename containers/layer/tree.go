@@ -1,0 +1,197 @@
+package layer
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// tree is a work tree that is written to from outside, while its container may write to
+// it as well: each step goes from one open folder to the next, none follows a link.
+type tree struct {
+	root int // an open folder
+	uid  int // who owns what is made
+	// fresh says that nobody sees the tree yet: what is written is made under its own
+	// name, and may be a whiteout.
+	fresh bool
+
+	last   string // the folder that was written to last, and its descriptor
+	lastFD int
+}
+
+// maxName is the kernel's limit for the name of a file (NAME_MAX).
+const maxName = 255
+
+// parts cuts a path and refuses one that leads elsewhere.
+func parts(path string) ([]string, error) {
+	list := strings.Split(path, "/")
+	for _, p := range list {
+		if p == "" || p == "." || p == ".." || len(p) > maxName || strings.ContainsRune(p, 0) {
+			return nil, fmt.Errorf("%q is no path below a folder", path)
+		}
+	}
+	return list, nil
+}
+
+func (t *tree) write(files []File) error {
+	defer t.leave()
+	for _, f := range files {
+		if err := t.put(f); err != nil {
+			return fmt.Errorf("%q: %w", f.Path, err)
+		}
+	}
+	return nil
+}
+
+func (t *tree) leave() {
+	if t.last != "" {
+		unix.Close(t.lastFD)
+		t.last = ""
+	}
+}
+
+// enter returns the descriptor of a folder, made where it is missing; it is closed by the next call.
+func (t *tree) enter(names []string) (int, error) {
+	path := strings.Join(names, "/")
+	if path == "" {
+		return t.root, nil
+	}
+	if path == t.last {
+		return t.lastFD, nil
+	}
+	at := t.root
+	for _, name := range names {
+		next, err := openAt(at, name, unix.O_RDONLY|unix.O_DIRECTORY, oneMount)
+		if errors.Is(err, unix.ENOENT) {
+			next, err = t.makeFolder(at, name)
+		}
+		if at != t.root {
+			unix.Close(at)
+		}
+		if err != nil {
+			return -1, err
+		}
+		at = next
+	}
+	t.leave()
+	t.last, t.lastFD = path, at
+	return at, nil
+}
+
+func (t *tree) makeFolder(at int, name string) (int, error) {
+	err := unix.Mkdirat(at, name, 0o700)
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return -1, err
+	}
+	fd, oerr := openAt(at, name, unix.O_RDONLY|unix.O_DIRECTORY, oneMount)
+	if oerr != nil {
+		return -1, oerr
+	}
+	if err == nil {
+		err = t.own(fd, 0o755)
+	} else {
+		err = nil // somebody else was faster, and has it as he wants it
+	}
+	if err != nil {
+		unix.Close(fd)
+		return -1, err
+	}
+	return fd, nil
+}
+
+func (t *tree) own(fd int, mode uint32) error {
+	if err := unix.Fchown(fd, t.uid, t.uid); err != nil {
+		return err
+	}
+	return unix.Fchmod(fd, mode)
+}
+
+func (t *tree) put(f File) error {
+	names, err := parts(f.Path)
+	if err != nil {
+		return err
+	}
+	if f.Kind == KindFolder {
+		_, err := t.enter(names)
+		return err
+	}
+	dir, err := t.enter(names[:len(names)-1])
+	if err != nil {
+		return err
+	}
+	name := names[len(names)-1]
+	as := name
+	if !t.fresh {
+		as = ".ramus-" + rand.Text()
+	}
+	switch f.Kind {
+	case KindFile:
+		err = t.makeFile(dir, as, f)
+	case KindLink:
+		err = unix.Symlinkat(string(f.Data), dir, as)
+		if err == nil {
+			err = unix.Fchownat(dir, as, t.uid, t.uid, unix.AT_SYMLINK_NOFOLLOW)
+		}
+	case KindWhiteout:
+		if !t.fresh {
+			return errors.New("a whiteout can only be written before the tree is mounted")
+		}
+		return unix.Mknodat(dir, as, unix.S_IFCHR, 0)
+	default:
+		return fmt.Errorf("entries of kind %q cannot be written", f.Kind)
+	}
+	if err == nil && !f.Time.IsZero() {
+		err = setTime(dir, as, f.Time)
+	}
+	if err == nil && as != name {
+		err = unix.Renameat(dir, as, dir, name)
+	}
+	if err != nil && as != name {
+		unix.Unlinkat(dir, as, 0) // what is not there needs no removal, and the first error says more
+	}
+	return err
+}
+
+func (t *tree) makeFile(dir int, name string, f File) (err error) {
+	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		return err
+	}
+	out := os.NewFile(uintptr(fd), f.Path)
+	defer func() {
+		if cerr := out.Close(); err == nil {
+			err = cerr
+		}
+	}()
+	if f.Source != "" {
+		in, err := os.Open(f.Source)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		if _, err := io.Copy(out, in); err != nil {
+			return err
+		}
+	} else if _, err := out.Write(f.Data); err != nil {
+		return err
+	}
+	mode := uint32(0o644)
+	if f.Exec {
+		mode = 0o755
+	}
+	return t.own(fd, mode)
+}
+
+func setTime(dir int, name string, at time.Time) error {
+	ts, err := unix.TimeToTimespec(at)
+	if err != nil {
+		return err
+	}
+	return unix.UtimesNanoAt(dir, name, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW)
+}
