@@ -683,9 +683,14 @@ func (f *Fleet) launchLocked(r Request) {
 func (f *Fleet) launch(ctx context.Context, b *berth, v *vessel, r Request) {
 	began := f.now()
 	pooled := v.host != nil
-	err := f.equip(ctx, v, r)
+	var err error
+	if pooled && f.ended(v.made.ID) { // the connection's end may not have been heard of yet
+		err = ErrGone
+	} else {
+		err = f.equip(ctx, v, r)
+	}
 	if err != nil && pooled && ctx.Err() == nil && (lost(v.host) || errors.Is(err, ErrGone) || errors.Is(err, layer.ErrGone)) {
-		// It died in the pool, unnoticed: that is no reason to fail.
+		// It died in the pool: that is no reason to fail.
 		old := v
 		f.tasks.Go(func() { f.scrap(old) })
 		v, pooled = newVessel(), false

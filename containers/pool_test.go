@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/layer"
@@ -176,5 +177,161 @@ func TestFleetSalvages(t *testing.T) {
 	}
 	if list := got.places(); len(list) != 3 {
 		t.Errorf("salvaged %+v", list)
+	}
+}
+
+// What waits in the pool is given out once, counts for no caller's place, and is thrown
+// away when it died, when the fleet ends, and when an earlier process left it.
+func TestFleetPool(t *testing.T) {
+	dir := t.TempDir()
+	count := &counting{keys: map[string]int{}, ids: map[string]string{}}
+	change := func(f *containers.Fleet) {
+		count.Engine, f.Engine = f.Engine, count
+		f.Pool, f.Capacity = 2, 1
+	}
+	f := newFleet(t, dir, change)
+	request := containers.Request{Key: "run:a", Labels: map[string]string{"of": "a"}}
+	full := func() {
+		t.Helper()
+		if err := f.Warm(t.Context(), request); err != nil {
+			t.Fatal(err)
+		}
+		f.await("a full pool", func() bool { ready, want := f.Pooled(); return ready == want })
+	}
+	pooled := func() []string {
+		t.Helper()
+		list, err := f.Engine.List(t.Context(), containers.Owner(f.Fleet))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var ids []string
+		for _, c := range list {
+			if c.Labels["ramus.pool"] != "" {
+				ids = append(ids, c.ID)
+			}
+		}
+		return ids
+	}
+	full()
+	waiting := pooled()
+	// Of other limits: it is not for this caller.
+	other, err := f.Acquire(t.Context(), containers.Request{Key: "run:other", Limits: containers.Limits{PIDs: 99}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if slices.Contains(waiting, other.Host.Container().ID) {
+		t.Error("a container of other limits was given out")
+	}
+	other.Release()
+	if err := f.Remove(t.Context(), "run:other"); err != nil {
+		t.Fatal(err)
+	}
+	f.await("the pool of the other kind", func() bool { ready, _ := f.Pooled(); return ready == 4 })
+
+	l, err := f.Acquire(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if id := l.Host.Container().ID; !slices.Contains(waiting, id) || !l.Fresh || l.Container.Key != "run:a" || l.Container.Labels["of"] != "a" {
+		t.Errorf("%+v is not of the pool, %v", l, waiting)
+	}
+	shell(t, l.Host, "echo mine > /work/mine")
+	f.await("the engine to know whose it is", func() bool {
+		list, err := f.Engine.List(t.Context(), containers.Owner(f.Fleet))
+		return err == nil && slices.ContainsFunc(list, func(c containers.Container) bool { return c.Key == "run:a" && c.Labels["of"] == "a" })
+	})
+	l.Release()
+	full()
+	if err := f.Remove(t.Context(), "run:a"); err != nil {
+		t.Fatal(err)
+	}
+	// All that wait die: the next caller gets one that lives.
+	for _, id := range pooled() {
+		containers.KillSandbox(t, filepath.Join(dir, "engine"), id)
+		f.await("its end", func() bool {
+			_, _, err := f.Engine.Process(t.Context(), id)
+			return errors.Is(err, containers.ErrGone)
+		})
+	}
+	l, err = f.Acquire(t.Context(), request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shell(t, l.Host, "test ! -e /work/mine")
+	l.Release()
+
+	// After a crash those that nobody took are removed, and the caller's stays.
+	full()
+	before := pooled()
+	crashed := f
+	f = newFleet(t, dir, change)
+	containers.Sweep(f.Fleet)
+	f.await("the removal of what an earlier process left in its pool", func() bool {
+		return !slices.ContainsFunc(pooled(), func(id string) bool { return slices.Contains(before, id) })
+	})
+	l, err = f.Adopt(t.Context(), request)
+	if err != nil || l == nil || l.Container.Labels["of"] != "a" {
+		t.Fatalf("%+v, %v", l, err)
+	}
+	l.Release()
+	crashed.close(true)
+	f.close(false)
+	for _, name := range []string{"engine", "fleet/hosts"} {
+		if left, err := os.ReadDir(filepath.Join(dir, name)); err != nil || len(left) != 0 {
+			t.Errorf("left in %s: %v, %v", name, left, err)
+		}
+	}
+}
+
+// What the pool cannot make keeps nobody from being served, and is tried again later.
+func TestFleetPoolFails(t *testing.T) {
+	f := newFleet(t, t.TempDir(), func(f *containers.Fleet) { f.Pool = 1 })
+	bad := errors.New("no room")
+	var fails atomic.Bool
+	fails.Store(true)
+	r := containers.Request{Key: "run:a", Warm: func(context.Context, *containers.Host) error {
+		if fails.Load() {
+			return bad
+		}
+		return nil
+	}}
+	if err := f.Warm(t.Context(), r); !errors.Is(err, bad) {
+		t.Errorf("it says %v", err)
+	}
+	if _, err := f.Acquire(t.Context(), r); !errors.Is(err, bad) {
+		t.Errorf("it says %v", err)
+	}
+	fails.Store(false)
+	l, err := f.Acquire(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Release()
+	if ready, _ := f.Pooled(); ready != 0 {
+		t.Error("it was tried again at once")
+	}
+	f.clock.add(time.Minute)
+	containers.Sweep(f.Fleet)
+	if err := f.Warm(t.Context(), r); err != nil {
+		t.Error(err)
+	}
+}
+
+// Pools that nobody takes from are given up, but for those that were asked for ahead.
+func TestFleetPoolLingers(t *testing.T) {
+	f := newFleet(t, t.TempDir(), func(f *containers.Fleet) { f.Pool, f.SleepAfter = 1, 24*time.Hour })
+	if err := f.Warm(t.Context(), containers.Request{}); err != nil {
+		t.Fatal(err)
+	}
+	l, err := f.Acquire(t.Context(), containers.Request{Key: "run:a", Env: []string{"A=1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Release()
+	f.await("both pools", func() bool { ready, _ := f.Pooled(); return ready == 2 })
+	f.clock.add(2 * time.Hour)
+	containers.Sweep(f.Fleet)
+	if ready, want := f.Pooled(); ready != 1 || want != 1 {
+		t.Errorf("%d of %d wait", ready, want)
 	}
 }

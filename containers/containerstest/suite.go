@@ -93,6 +93,8 @@ func Run(t *testing.T, open func(t *testing.T) containers.Engine, o Options) {
 		{"List", "", testList},
 		{"AttachAgain", "", testAttachAgain},
 		{"Adopt", "", testAdopt},
+		{"Process", "", testProcess},
+		{"Assign", "", testAssign},
 		{"RemoveInMidCommand", "", testRemoveInMidCommand},
 		{"StartGivenUp", "", testStartGivenUp},
 		{"ManyAtOnce", "", testManyAtOnce},

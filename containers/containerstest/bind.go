@@ -1,0 +1,74 @@
+package containerstest
+
+import (
+	"os"
+	"syscall"
+	"testing"
+
+	"github.com/ramus-dev/ramus/containers"
+)
+
+// The engine tells process 1 of what it started, and of what an earlier one started, and
+// who commands are: that is where a work tree is bound from outside.
+func testProcess(s *suite, t *testing.T) {
+	b := s.start(t, containers.Limits{})
+	b.ok(t, "echo mine > /work/mine")
+	pid, start, err := s.engine.Process(t.Context(), b.c.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if now, err := containers.ProcessStart(pid); err != nil || now != start {
+		t.Errorf("process %d started at %d, %v; the engine says %d", pid, now, err, start)
+	}
+	second := s.open(t)
+	defer second.Close()
+	if p, st, err := second.Process(t.Context(), b.c.ID); err != nil || p != pid || st != start {
+		t.Errorf("another engine says %d, started at %d, %v; not %d and %d", p, st, err, pid, start)
+	}
+	if os.Geteuid() == 0 { // others may not look
+		fi, err := os.Stat(procFile(pid, "root/work/mine"))
+		if err != nil {
+			t.Fatalf("the process is another's: %v", err)
+		}
+		if st := fi.Sys().(*syscall.Stat_t); int(st.Uid) != s.engine.TaskUID() || int(st.Gid) != s.engine.TaskUID() {
+			t.Errorf("the file of a command belongs to %d:%d, not to %d", st.Uid, st.Gid, s.engine.TaskUID())
+		}
+	}
+	if _, _, err := s.engine.Process(t.Context(), "no-such-container"); !isGone(err) {
+		t.Errorf("the process of no container: %v", err)
+	}
+	for _, e := range []containers.Engine{s.engine, second} {
+		if err := e.Remove(t.Context(), b.c.ID); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := e.Process(t.Context(), b.c.ID); !isGone(err) {
+			t.Errorf("the process of a removed container: %v", err)
+		}
+	}
+}
+
+// A container gets its caller while it runs. What List tells from then on is the new key
+// with the new labels or, where the engine cannot change them, the old ones, never a mixture.
+func testAssign(s *suite, t *testing.T) {
+	b := s.start(t, containers.Limits{})
+	key, labels := b.spec.Key+"-assigned", map[string]string{"ramus.test": "assigned"}
+	if err := s.engine.Assign(t.Context(), b.c.ID, key, labels); err != nil {
+		t.Fatal(err)
+	}
+	second := s.open(t)
+	defer second.Close()
+	for _, e := range []containers.Engine{s.engine, second} {
+		list, err := e.List(t.Context(), s.owner)
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%+v, %v", list, err)
+		}
+		got := [2]string{list[0].Key, list[0].Labels["ramus.test"]}
+		if got != [2]string{key, "assigned"} && got != [2]string{b.spec.Key, b.spec.Labels["ramus.test"]} {
+			t.Errorf("it is listed as %q", got)
+		}
+		if s.engine.Name() == "sandbox" && got[0] != key {
+			t.Errorf("it is listed as %q", got)
+		}
+	}
+	b.usable(t)
+}
