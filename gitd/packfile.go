@@ -1,7 +1,6 @@
 package gitd
 
 import (
-	"context"
 	"errors"
 	"os"
 )
@@ -29,10 +28,4 @@ func (p *Pack) Close() error {
 		err = errors.Join(err, os.Remove(file))
 	}
 	return err
-}
-
-// PackOf packs the objects that the commits want reach and the commits have do not. It
-// is nil when there are none.
-func (r *Repo) PackOf(ctx context.Context, want, have []Hash) (*Pack, error) {
-	panic("not built")
 }
