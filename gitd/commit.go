@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-	"github.com/go-git/go-git/v5/plumbing/format/objfile"
 	"golang.org/x/sys/unix"
 )
 
@@ -77,12 +75,9 @@ type File struct {
 	Blob Hash
 }
 
-// WriteCommit writes blobs, trees and the commit, durably; no ref is changed.
+// WriteCommit writes blobs, trees and the commit, durably, as one pack; no ref is changed.
 func (r *Repo) WriteCommit(ctx context.Context, c NewCommit) (Hash, error) {
 	h, err := r.writeCommit(ctx, c)
-	if err == nil {
-		err = syncfs(r.dir)
-	}
 	if err != nil {
 		return "", fmt.Errorf("cannot write a commit in %s: %w", r.name, err)
 	}
@@ -93,9 +88,11 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 	if _, err := os.Lstat(filepath.Join(r.dir, "objects")); err != nil {
 		return "", fmt.Errorf("the repository is gone: %w", ErrNotFound)
 	}
-	if err := r.needSHA1(ctx); err != nil {
+	w, err := r.newPack(ctx)
+	if err != nil {
 		return "", err
 	}
+	defer w.drop()
 	for _, p := range c.Parents {
 		if kind, err := r.objects.kind(ctx, p); err != nil {
 			return "", fmt.Errorf("parent %s: %w", p, err)
@@ -149,7 +146,7 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 		if f.Mode != modeFile && f.Mode != modeExecutable && f.Mode != modeSymlink {
 			return "", fmt.Errorf("file %.200q has mode %o, allowed are 100644, 100755 and 120000: %w", f.Path, f.Mode, ErrInvalid)
 		}
-		h, err := r.writeBlob(ctx, f)
+		h, err := r.writeBlob(ctx, w, f)
 		if err != nil {
 			return "", fmt.Errorf("file %.200q: %w", f.Path, err)
 		}
@@ -157,7 +154,7 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 			return "", err
 		}
 	}
-	tree, _, err := r.writeFolder(ctx, root)
+	tree, _, err := r.writeFolder(ctx, w, root)
 	if err != nil {
 		return "", err
 	}
@@ -168,20 +165,36 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 	if c.Committer == (Person{}) {
 		c.Committer = c.Author
 	}
-	return r.writeMade("objects", rawCommit{
+	data, err := r.server.object(rawCommit{
 		tree: tree, parents: c.Parents,
 		author: c.Author.signature(when), committer: c.Committer.signature(when),
 		message: []byte(cleanMessage(c.Message)),
 	})
-}
-
-// writeMade writes a commit that the server makes.
-func (r *Repo) writeMade(store string, c rawCommit) (Hash, error) {
-	data, err := r.server.object(c)
 	if err != nil {
 		return "", err
 	}
-	return r.writeObject(store, "commit", data)
+	h, err := w.addNew("commit", data)
+	if err != nil {
+		return "", err
+	}
+	return h, r.placePack(w)
+}
+
+// placePack makes durable what a pack was written for, what the repository had of it
+// already included.
+func (r *Repo) placePack(w *packWriter) error {
+	p, err := w.place()
+	if err != nil {
+		return err
+	}
+	if p == nil {
+		// Whoever wrote those objects may not have come to this yet.
+		if err := syncFolder(filepath.Join(r.dir, packFolder)); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	return p.Close()
 }
 
 // needSHA1 refuses a repository whose objects have SHA-256 names: it is served,
@@ -356,7 +369,7 @@ func (r *Repo) remove(ctx context.Context, f *folder, parts []string) error {
 }
 
 // writeFolder writes the trees that were opened, the innermost first.
-func (r *Repo) writeFolder(ctx context.Context, f *folder) (Hash, bool, error) {
+func (r *Repo) writeFolder(ctx context.Context, w *packWriter, f *folder) (Hash, bool, error) {
 	if err := ctx.Err(); err != nil {
 		return "", false, context.Cause(ctx)
 	}
@@ -366,7 +379,7 @@ func (r *Repo) writeFolder(ctx context.Context, f *folder) (Hash, bool, error) {
 	entries := make([]entry, 0, len(f.entries))
 	for name, n := range f.entries {
 		if n.open != nil {
-			h, empty, err := r.writeFolder(ctx, n.open)
+			h, empty, err := r.writeFolder(ctx, w, n.open)
 			if err != nil {
 				return "", false, err
 			}
@@ -381,7 +394,7 @@ func (r *Repo) writeFolder(ctx context.Context, f *folder) (Hash, bool, error) {
 	if err != nil {
 		return "", false, err
 	}
-	h, err := r.writeObject("objects", "tree", data)
+	h, err := w.addNew("tree", data)
 	return h, len(entries) == 0, err
 }
 
@@ -425,7 +438,7 @@ func dotGit(part string) bool {
 }
 
 // writeBlob writes a file's content.
-func (r *Repo) writeBlob(ctx context.Context, f File) (Hash, error) {
+func (r *Repo) writeBlob(ctx context.Context, w *packWriter, f File) (Hash, error) {
 	if f.Blob != "" {
 		if kind, err := r.objects.kind(ctx, f.Blob); err != nil {
 			return "", err
@@ -435,7 +448,7 @@ func (r *Repo) writeBlob(ctx context.Context, f File) (Hash, error) {
 		return f.Blob, nil
 	}
 	if f.Source == "" {
-		return r.writeObject("objects", "blob", f.Content)
+		return w.addNew("blob", f.Content)
 	}
 	// NOFOLLOW: the name may stand in a folder that a task has written.
 	// NONBLOCK: opening a named pipe must not wait for a writer.
@@ -451,7 +464,24 @@ func (r *Repo) writeBlob(ctx context.Context, f File) (Hash, error) {
 	if !info.Mode().IsRegular() {
 		return "", fmt.Errorf("%s is no regular file: %w", f.Source, ErrInvalid)
 	}
-	return r.writeLoose("objects", "blob", info.Size(), contextReader{ctx, in})
+	if info.Size() > sourceMemory {
+		return w.stream("blob", info.Size(), in)
+	}
+	data := make([]byte, info.Size())
+	if n, err := io.ReadFull(in, data); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return "", errShrank(info.Size(), int64(n))
+	} else if err != nil {
+		return "", err
+	}
+	return w.addNew("blob", data)
+}
+
+// sourceMemory is the largest file that is read as a whole, so that it is not written when
+// the repository has it.
+const sourceMemory = 1 << 20
+
+func errShrank(size, n int64) error {
+	return fmt.Errorf("it shrank from %d to %d bytes while it was read: %w", size, n, ErrConflict)
 }
 
 // contextReader stops reading when its context has ended.
@@ -465,69 +495,4 @@ func (c contextReader) Read(p []byte) (int, error) {
 		return 0, context.Cause(c.ctx)
 	}
 	return c.in.Read(p)
-}
-
-func (r *Repo) writeObject(store, kind string, data []byte) (Hash, error) {
-	return r.writeLoose(store, kind, int64(len(data)), bytes.NewReader(data))
-}
-
-// writeLoose writes an object as a file of its own into the object store,
-// a folder relative to the repository. It is not durable yet.
-func (r *Repo) writeLoose(store, kind string, size int64, in io.Reader) (_ Hash, err error) {
-	t, err := plumbing.ParseObjectType(kind)
-	if err != nil {
-		return "", err
-	}
-	dir := filepath.Join(r.dir, store)
-	// Git's own name for unfinished objects, which its prune removes.
-	f, err := os.CreateTemp(dir, "tmp_obj_")
-	if err != nil {
-		return "", err
-	}
-	defer func() {
-		f.Close()
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	w := objfile.NewWriter(f)
-	if err := w.WriteHeader(t, size); err != nil {
-		return "", err
-	}
-	n, err := io.Copy(w, io.LimitReader(in, size))
-	if err != nil {
-		return "", err
-	}
-	if n != size {
-		return "", fmt.Errorf("it shrank from %d to %d bytes while it was read: %w", size, n, ErrConflict)
-	}
-	h := w.Hash().String()
-	if err := w.Close(); err != nil {
-		return "", err
-	}
-	if err := f.Chmod(0o444); err != nil {
-		return "", err
-	}
-	if err := f.Close(); err != nil {
-		return "", err
-	}
-	return Hash(h), placeObject(f.Name(), dir, h)
-}
-
-// placeObject moves a finished object to its place in an object store.
-func placeObject(file, dir, h string) error {
-	place := filepath.Join(dir, h[:2], h[2:])
-	err := os.Rename(file, place)
-	// Maintenance removes a folder that has become empty, also right after it
-	// was made here.
-	for range 1000 {
-		if !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-		if err := os.Mkdir(filepath.Dir(place), 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
-			return err
-		}
-		err = os.Rename(file, place)
-	}
-	return err
 }

@@ -1,6 +1,7 @@
 package gitd
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
@@ -13,6 +14,9 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/go-git/go-git/v5/plumbing/format/objfile"
 )
 
 // mergeTries is how often a merge starts anew because its target moved.
@@ -207,7 +211,7 @@ func (r *Repo) mergeOnce(ctx context.Context, m MergeRequest, into string, ours,
 		if len(c.message) == 0 {
 			c.message = fmt.Appendf(nil, "%s branch '%s' into %s\n", verb, m.From, m.Into)
 		}
-		if res.Commit, err = r.writeMade(sc.store, c); err != nil {
+		if res.Commit, err = sc.writeMade(c); err != nil {
 			return res, err
 		}
 	case StrategyRebase:
@@ -220,10 +224,7 @@ func (r *Repo) mergeOnce(ctx context.Context, m MergeRequest, into string, ours,
 		}
 	}
 	// The objects are on disk before a ref names them.
-	if err := sc.adopt(); err != nil {
-		return res, err
-	}
-	if err := syncfs(r.dir); err != nil {
+	if err := sc.adopt(ctx); err != nil {
 		return res, err
 	}
 	err = r.Update(ctx, RefUpdate{Name: into, New: res.Commit, Old: &ours})
@@ -263,8 +264,13 @@ func (sc *scratch) remove() {
 	}
 }
 
-// adopt moves the objects into the repository.
-func (sc *scratch) adopt() error {
+// adopt brings the objects into the repository, durably, as one pack.
+func (sc *scratch) adopt(ctx context.Context) error {
+	w, err := sc.r.newPack(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.drop()
 	from := filepath.Join(sc.r.dir, sc.store)
 	folders, err := os.ReadDir(from)
 	if err != nil {
@@ -282,13 +288,69 @@ func (sc *scratch) adopt() error {
 			if strings.HasPrefix(o.Name(), "tmp_obj_") {
 				continue
 			}
-			err := placeObject(filepath.Join(from, f.Name(), o.Name()), filepath.Join(sc.r.dir, "objects"), f.Name()+o.Name())
-			if err != nil && !errors.Is(err, fs.ErrExist) {
+			if err := adoptLoose(w, filepath.Join(from, f.Name(), o.Name())); err != nil {
 				return err
 			}
 		}
 	}
+	return sc.r.placePack(w)
+}
+
+// adoptLoose adds an object that is a file of its own to a pack.
+func adoptLoose(w *packWriter, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	in, err := objfile.NewReader(bufio.NewReader(f))
+	if err != nil {
+		return fmt.Errorf("cannot read object %s: %w", file, err)
+	}
+	defer in.Close()
+	kind, size, err := in.Header()
+	if err == nil {
+		_, err = w.stream(kind.String(), size, in)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot read object %s: %w", file, err)
+	}
 	return nil
+}
+
+// writeMade writes a commit that the server makes.
+func (sc *scratch) writeMade(c rawCommit) (Hash, error) {
+	data, err := sc.r.server.object(c)
+	if err != nil {
+		return "", err
+	}
+	return sc.write("commit", data)
+}
+
+// write writes an object into the store, as git does: a file of its own, which git
+// finds there at once. It is not durable.
+func (sc *scratch) write(kind string, data []byte) (Hash, error) {
+	t, err := plumbing.ParseObjectType(kind)
+	if err != nil {
+		return "", err
+	}
+	var b bytes.Buffer
+	w := objfile.NewWriter(&b)
+	if err := w.WriteHeader(t, int64(len(data))); err != nil {
+		return "", err
+	}
+	if _, err := w.Write(data); err != nil {
+		return "", err
+	}
+	h := w.Hash().String()
+	if err := w.Close(); err != nil {
+		return "", err
+	}
+	dir := filepath.Join(sc.r.dir, sc.store, h[:2])
+	if err := os.Mkdir(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+		return "", err
+	}
+	return Hash(h), os.WriteFile(filepath.Join(dir, h[2:]), b.Bytes(), 0o644)
 }
 
 // git describes a child that writes into the scratch store.
@@ -446,7 +508,7 @@ func (sc *scratch) replay(ctx context.Context, m MergeRequest, ours, theirs Hash
 		}
 		pick.tree, pick.parents = tree, []Hash{tip}
 		pick.committer = m.Committer.signature(m.When)
-		if tip, err = r.writeMade(sc.store, pick); err != nil {
+		if tip, err = sc.writeMade(pick); err != nil {
 			return "", nil, "", err
 		}
 		onto = tree
@@ -476,7 +538,7 @@ const emptyTree Hash = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 func (sc *scratch) apply(ctx context.Context, pick rawCommit, h, onto Hash) (Hash, []string, error) {
 	who := Person{"merge", "merge"}.signature(time.Unix(0, 0))
 	stand := rawCommit{tree: onto, parents: pick.parents, author: who, committer: who}
-	ours, err := sc.r.writeObject(sc.store, "commit", stand.encode())
+	ours, err := sc.write("commit", stand.encode())
 	if err != nil {
 		return "", nil, err
 	}

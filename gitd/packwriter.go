@@ -77,26 +77,51 @@ func (r *Repo) newPack(ctx context.Context) (*packWriter, error) {
 // add writes an object (kind is blob, tree, commit or tag) and returns its name. One
 // that the pack has already is not written again.
 func (w *packWriter) add(kind string, data []byte) (Hash, error) {
-	t, err := plumbing.ParseObjectType(kind)
+	return w.addUnless(kind, data, func(Hash) bool { return false })
+}
+
+// addNew writes an object that the repository does not have, or not in a pack.
+func (w *packWriter) addNew(kind string, data []byte) (Hash, error) {
+	return w.addUnless(kind, data, w.repo.objects.packs.has)
+}
+
+func (w *packWriter) addUnless(kind string, data []byte, has func(Hash) bool) (Hash, error) {
+	t, err := packKind(kind)
 	if err != nil {
-		return "", fmt.Errorf("object kind %.20q: %w", kind, ErrInvalid)
+		return "", err
 	}
 	name := plumbing.ComputeHash(t, data)
-	if w.have[name] {
-		return Hash(name.String()), nil
+	h := Hash(name.String())
+	if w.have[name] || has(h) {
+		return h, nil
 	}
-	return w.stream(kind, int64(len(data)), bytes.NewReader(data))
+	_, err = w.write(t, int64(len(data)), bytes.NewReader(data), &name)
+	return h, err
 }
 
 // stream writes an object of size bytes that in gives, and holds none of it in memory.
 // Fewer bytes are [ErrConflict] and leave the pack as it was; more are not read.
-func (w *packWriter) stream(kind string, size int64, in io.Reader) (_ Hash, err error) {
+func (w *packWriter) stream(kind string, size int64, in io.Reader) (Hash, error) {
+	t, err := packKind(kind)
+	if err != nil {
+		return "", err
+	}
+	name, err := w.write(t, size, in, nil)
+	return Hash(name.String()), err
+}
+
+func packKind(kind string) (plumbing.ObjectType, error) {
 	t, err := plumbing.ParseObjectType(kind)
 	if err != nil || t > packTag {
-		return "", fmt.Errorf("object kind %.20q: %w", kind, ErrInvalid)
+		return 0, fmt.Errorf("object kind %.20q: %w", kind, ErrInvalid)
 	}
+	return t, nil
+}
+
+// write appends an object, whose name may be known.
+func (w *packWriter) write(t plumbing.ObjectType, size int64, in io.Reader, known *objectName) (_ objectName, err error) {
 	if err := w.open(); err != nil {
-		return "", err
+		return objectName{}, err
 	}
 	begin := w.at
 	defer func() {
@@ -106,28 +131,34 @@ func (w *packWriter) stream(kind string, size int64, in io.Reader) (_ Hash, err 
 	}()
 	entry := &entryWriter{out: w.out}
 	if _, err := entry.Write(packHeader(byte(t), size)); err != nil {
-		return "", err
+		return objectName{}, err
 	}
 	w.zip.Reset(entry)
+	var out io.Writer = w.zip
 	name := plumbing.NewHasher(t, size)
-	n, err := io.Copy(io.MultiWriter(w.zip, name), contextReader{w.ctx, io.LimitReader(in, size)})
+	if known == nil {
+		out = io.MultiWriter(w.zip, name)
+	}
+	n, err := io.Copy(out, contextReader{w.ctx, io.LimitReader(in, size)})
 	if err != nil {
-		return "", err
+		return objectName{}, err
 	}
 	if n != size {
-		return "", fmt.Errorf("it shrank from %d to %d bytes while it was read: %w", size, n, ErrConflict)
+		return objectName{}, errShrank(size, n)
 	}
 	if err := w.zip.Close(); err != nil {
-		return "", err
+		return objectName{}, err
 	}
-	h := name.Sum()
+	var h objectName
+	if known != nil {
+		h = *known
+	} else if h = name.Sum(); w.have[h] {
+		return h, w.back(begin)
+	}
 	w.at += entry.n
-	if w.have[h] {
-		return Hash(h.String()), w.back(begin)
-	}
 	w.have[h] = true
 	w.objs = append(w.objs, packEntry{name: h, crc: entry.crc, at: begin})
-	return Hash(h.String()), nil
+	return h, nil
 }
 
 // entryWriter passes the bytes of one object on and counts them.
@@ -249,7 +280,7 @@ func (w *packWriter) place() (_ *Pack, err error) {
 		p.Pack.Close()
 		return nil, err
 	}
-	w.repo.objects.changed()
+	w.repo.objects.packs.changed()
 	for _, f := range []*os.File{p.Pack, p.Index} {
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
 			p.Close()

@@ -180,6 +180,7 @@ func (s *Server) Repo(name string) (*Repo, error) {
 			merging: make(chan struct{}, 1), maintaining: make(chan struct{}, 1), refreshing: make(chan struct{}, 1)}
 		r.refs.init(r)
 		r.objects.repo = r
+		r.objects.packs.dir = filepath.Join(dir, packFolder)
 		if s.library.repos == nil {
 			s.library.repos = map[string]*Repo{}
 		}

@@ -9,8 +9,6 @@ import (
 	"path"
 	"strconv"
 	"strings"
-
-	"github.com/go-git/go-git/v5/storage/filesystem"
 )
 
 const (
@@ -231,20 +229,18 @@ func (r *Repo) listTree(ctx context.Context, rev, folder string, recursive bool)
 
 // sizes fills in the sizes of the blobs.
 func (r *Repo) sizes(ctx context.Context, list []TreeEntry) error {
-	err := r.objects.with(ctx, func(store *filesystem.Storage) error {
-		for i := range list {
-			if list[i].Type != "blob" {
-				continue
-			}
-			n, err := r.objects.size(store, list[i].Hash)
-			if err != nil {
-				return err
-			}
-			list[i].Size = n
+	missed := false
+	for i, e := range list {
+		if e.Type != "blob" {
+			continue
 		}
-		return nil
-	})
-	if err == nil && (len(list) == 0 || len(list[0].Hash) == 40) {
+		n, err := r.objects.size(e.Hash)
+		if missed = err != nil; missed {
+			break
+		}
+		list[i].Size = n
+	}
+	if !missed {
 		return nil
 	}
 	var in bytes.Buffer
