@@ -32,7 +32,7 @@ type packFiles struct {
 	generation atomic.Uint64
 
 	mu    sync.Mutex // held to open and to close packs
-	packs atomic.Pointer[openPacks]
+	packs atomic.Pointer[packSet]
 	cache baseCache
 	idle  *time.Timer
 	used  atomic.Bool // since idle was set
@@ -51,10 +51,10 @@ const (
 	baseCacheBytes = 16 << 20
 )
 
-// openPacks are the packs that were there at one time; never changed.
-type openPacks struct {
+// packSet are the packs that were there at one time; never changed.
+type packSet struct {
 	state packsState
-	packs []*openPack
+	packs []*packFile
 }
 
 // packsState changes whenever a pack comes or goes.
@@ -63,8 +63,8 @@ type packsState struct {
 	folder     time.Time
 }
 
-// openPack is one pack and its index.
-type openPack struct {
+// packFile is one pack and its index.
+type packFile struct {
 	name   string // without the ending
 	fan    [256]uint32
 	index  io.ReaderAt
@@ -94,7 +94,7 @@ func (p *packFiles) state() packsState {
 
 // read returns an object of at most max bytes; of a larger one only kind and size.
 func (p *packFiles) read(h Hash, max int64) (obj object, size int64, err error) {
-	err = p.find(h, func(pack *openPack, at int64) error {
+	err = p.find(h, func(pack *packFile, at int64) error {
 		obj, size, err = p.object(pack, at, max)
 		return err
 	})
@@ -110,12 +110,12 @@ func (p *packFiles) has(h Hash) bool {
 			return false
 		}
 	}
-	return p.find(h, func(pack *openPack, _ int64) error { return pack.freshen() }) == nil
+	return p.find(h, func(pack *packFile, _ int64) error { return pack.freshen() }) == nil
 }
 
 // find looks an object up and lets use read it. What is not in the packs that are open
 // may be in one that came later.
-func (p *packFiles) find(h Hash, use func(*openPack, int64) error) error {
+func (p *packFiles) find(h Hash, use func(*packFile, int64) error) error {
 	name, err := hex.DecodeString(string(h))
 	if err != nil || len(name) != len(objectName{}) {
 		return errNoObject
@@ -149,11 +149,11 @@ func (p *packFiles) find(h Hash, use func(*openPack, int64) error) error {
 }
 
 // load opens the packs that are new and closes those that are gone.
-func (p *packFiles) load() (*openPacks, error) {
+func (p *packFiles) load() (*packSet, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	// Before the folder is read: what comes while it is read changes it again.
-	now := &openPacks{state: p.state()}
+	now := &packSet{state: p.state()}
 	was := p.packs.Load()
 	if was != nil && was.state == now.state {
 		return was, nil
@@ -162,7 +162,7 @@ func (p *packFiles) load() (*openPacks, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the packs: %w", err)
 	}
-	kept := map[string]*openPack{}
+	kept := map[string]*packFile{}
 	if was != nil {
 		for _, pack := range was.packs {
 			kept[pack.name] = pack
@@ -228,12 +228,12 @@ func (p *packFiles) close() {
 }
 
 // openIndex opens the index of a pack; the pack itself is opened when it is needed.
-func openIndex(dir, name string) (_ *openPack, err error) {
+func openIndex(dir, name string) (_ *packFile, err error) {
 	f, err := os.Open(filepath.Join(dir, name+".idx"))
 	if err != nil {
 		return nil, err
 	}
-	pack := &openPack{name: filepath.Join(dir, name), index: f, closer: f}
+	pack := &packFile{name: filepath.Join(dir, name), index: f, closer: f}
 	defer func() {
 		if err != nil || pack.closer == nil {
 			f.Close()
@@ -278,7 +278,7 @@ const (
 )
 
 // find returns where in the pack an object begins.
-func (p *openPack) find(name []byte) (at int64, ok bool, err error) {
+func (p *packFile) find(name []byte) (at int64, ok bool, err error) {
 	lo, hi := int64(0), int64(p.fan[name[0]])
 	if name[0] > 0 {
 		lo = int64(p.fan[name[0]-1])
@@ -310,7 +310,7 @@ func (p *openPack) find(name []byte) (at int64, ok bool, err error) {
 }
 
 // offset is where the object begins that is the nth by name.
-func (p *openPack) offset(nth int64) (int64, error) {
+func (p *packFile) offset(nth int64) (int64, error) {
 	n := int64(p.fan[255])
 	var b [8]byte
 	if _, err := p.index.ReadAt(b[:4], idxHead+n*(20+4)+nth*4); err != nil {
@@ -331,7 +331,7 @@ func (p *openPack) offset(nth int64) (int64, error) {
 const freshEvery = 10 * time.Minute
 
 // freshen marks the pack as in use.
-func (p *openPack) freshen() error {
+func (p *packFile) freshen() error {
 	if p.cruft {
 		return errNoObject
 	}
@@ -349,7 +349,7 @@ func (p *openPack) freshen() error {
 }
 
 // open returns the pack's file.
-func (p *openPack) open() (*os.File, error) {
+func (p *packFile) open() (*os.File, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.file == nil {
@@ -362,7 +362,7 @@ func (p *openPack) open() (*os.File, error) {
 	return p.file, nil
 }
 
-func (p *openPack) close() {
+func (p *packFile) close() {
 	if p.closer != nil {
 		p.closer.Close()
 	}
@@ -375,7 +375,7 @@ func (p *openPack) close() {
 
 // object reads the object that begins at a place of the pack: a chain of deltas down to
 // an object that stands for itself, applied in the other direction.
-func (p *packFiles) object(pack *openPack, at, max int64) (object, int64, error) {
+func (p *packFiles) object(pack *packFile, at, max int64) (object, int64, error) {
 	f, err := pack.open()
 	if err != nil {
 		return object{}, 0, err
@@ -455,7 +455,7 @@ var packKinds = [...]string{packCommit: "commit", 2: "tree", 3: "blob", packTag:
 
 // entryHead reads what stands in front of an object's data; base is where the object
 // begins that a delta is to be applied to.
-func entryHead(in *readerAt, pack *openPack, at int64) (kind byte, size, base int64, err error) {
+func entryHead(in *readerAt, pack *packFile, at int64) (kind byte, size, base int64, err error) {
 	kind, size, err = objectHeader(in)
 	switch {
 	case err != nil:
@@ -594,7 +594,7 @@ type baseCache struct {
 }
 
 type baseKey struct {
-	pack *openPack
+	pack *packFile
 	at   int64
 }
 
@@ -603,7 +603,7 @@ type baseItem struct {
 	obj object
 }
 
-func (c *baseCache) get(pack *openPack, at int64) (object, bool) {
+func (c *baseCache) get(pack *packFile, at int64) (object, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.items[baseKey{pack, at}]
@@ -614,7 +614,7 @@ func (c *baseCache) get(pack *openPack, at int64) (object, bool) {
 	return e.Value.(*baseItem).obj, true
 }
 
-func (c *baseCache) put(pack *openPack, at int64, obj object) {
+func (c *baseCache) put(pack *packFile, at int64, obj object) {
 	key := baseKey{pack, at}
 	c.mu.Lock()
 	defer c.mu.Unlock()

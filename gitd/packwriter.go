@@ -300,7 +300,7 @@ func (w *packWriter) finish() ([]byte, error) {
 	if err := w.out.Flush(); err != nil {
 		return nil, err
 	}
-	head := binary.BigEndian.AppendUint32([]byte("PACK\x00\x00\x00\x02"), uint32(len(w.objs)))
+	head := packPrefix(uint32(len(w.objs)))
 	if _, err := w.file.WriteAt(head, 0); err != nil {
 		return nil, err
 	}
