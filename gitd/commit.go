@@ -93,12 +93,8 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 		return "", err
 	}
 	defer w.drop()
-	for _, p := range c.Parents {
-		if kind, err := r.objects.kind(ctx, p); err != nil {
-			return "", fmt.Errorf("parent %s: %w", p, err)
-		} else if kind != "commit" {
-			return "", fmt.Errorf("parent %s is a %s: %w", p, kind, ErrInvalid)
-		}
+	if err := r.checkParents(ctx, c.Parents); err != nil {
+		return "", err
 	}
 	root := &folder{entries: map[string]node{}}
 	if c.From != "" {
@@ -158,18 +154,7 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 	if err != nil {
 		return "", err
 	}
-	when := c.When
-	if when.IsZero() {
-		when = r.server.now()
-	}
-	if c.Committer == (Person{}) {
-		c.Committer = c.Author
-	}
-	data, err := r.server.object(rawCommit{
-		tree: tree, parents: c.Parents,
-		author: c.Author.signature(when), committer: c.Committer.signature(when),
-		message: []byte(cleanMessage(c.Message)),
-	})
+	data, err := r.server.object(r.made(c, tree))
 	if err != nil {
 		return "", err
 	}
@@ -178,6 +163,33 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 		return "", err
 	}
 	return h, r.placePack(w)
+}
+
+func (r *Repo) checkParents(ctx context.Context, parents []Hash) error {
+	for _, p := range parents {
+		if kind, err := r.objects.kind(ctx, p); err != nil {
+			return fmt.Errorf("parent %s: %w", p, err)
+		} else if kind != "commit" {
+			return fmt.Errorf("parent %s is a %s: %w", p, kind, ErrInvalid)
+		}
+	}
+	return nil
+}
+
+// made is the commit that c describes, with this tree.
+func (r *Repo) made(c NewCommit, tree Hash) rawCommit {
+	when := c.When
+	if when.IsZero() {
+		when = r.server.now()
+	}
+	if c.Committer == (Person{}) {
+		c.Committer = c.Author
+	}
+	return rawCommit{
+		tree: tree, parents: c.Parents,
+		author: c.Author.signature(when), committer: c.Committer.signature(when),
+		message: []byte(cleanMessage(c.Message)),
+	}
 }
 
 // placePack makes durable what a pack was written for, what the repository had of it
@@ -400,13 +412,7 @@ func (r *Repo) writeFolder(ctx context.Context, w *packWriter, f *folder) (Hash,
 
 // encodeTree sorts as git does: a folder's name counts as if it ended in '/'.
 func encodeTree(entries []entry) ([]byte, error) {
-	key := func(e entry) string {
-		if e.mode == modeFolder {
-			return e.name + "/"
-		}
-		return e.name
-	}
-	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(key(a), key(b)) })
+	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.key(), b.key()) })
 	var b bytes.Buffer
 	for _, e := range entries {
 		raw, err := hex.DecodeString(string(e.hash))
@@ -423,6 +429,12 @@ func encodeTree(entries []entry) ([]byte, error) {
 // Windows' short name, characters that HFS+ does not see. A checkout of such a
 // file could plant hooks; git's fsck refuses it, too.
 func dotGit(part string) bool {
+	part = plainName(part)
+	return strings.EqualFold(part, ".git") || strings.EqualFold(part, "git~1")
+}
+
+// plainName is the file that other file systems take a name for.
+func plainName(part string) string {
 	part = strings.Map(func(c rune) rune {
 		switch {
 		case c >= 0x200c && c <= 0x200f, c >= 0x202a && c <= 0x202e, c >= 0x206a && c <= 0x206f, c == 0xfeff:
@@ -434,7 +446,7 @@ func dotGit(part string) bool {
 	if i := strings.IndexByte(part, ':'); i >= 0 { // an NTFS stream
 		part = part[:i]
 	}
-	return strings.EqualFold(part, ".git") || strings.EqualFold(part, "git~1")
+	return part
 }
 
 // writeBlob writes a file's content.

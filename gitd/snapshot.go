@@ -3,6 +3,7 @@ package gitd
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 )
 
@@ -21,10 +22,13 @@ type Overlay struct {
 	// Entries are what lies over it, parents before what they hold, siblings sorted by
 	// name as bytes; .git itself is left out by the caller.
 	Entries []OverlayEntry
-	// Open opens a regular file among the Entries by its path.
+	// Open opens a regular file among the Entries by its path. A file that is gone is
+	// [io/fs.ErrNotExist]: then it is as if it had never been there.
 	Open func(ctx context.Context, path string) (io.ReadCloser, error)
 	// Cache remembers the blobs of files that did not change; nil: all are hashed.
 	Cache *OverlayCache
+	// Exclude is the content of .git/info/exclude.
+	Exclude []byte
 }
 
 // OverlayEntry is one entry over a commit's tree; see overlayfs(5) and the kernel's
@@ -38,12 +42,10 @@ type OverlayEntry struct {
 	MTime, CTime int64
 	Link         string
 	Opaque       bool
-	Redirect     string
+	// Redirect is the path below of the folder whose content this one shows; "" means that
+	// of the same name in what its parent shows.
+	Redirect string
 }
-
-// OverlayCache remembers which blob a file is, by path, inode, size, times and mode. Its
-// zero value is empty. Safe for concurrent use; bounded.
-type OverlayCache struct{}
 
 // Snapshot is a commit of an [Overlay].
 type Snapshot struct {
@@ -58,24 +60,63 @@ type Snapshot struct {
 	Leaks []Leak
 }
 
-// TreeChange is a path whose entry differs between two trees; a zero mode: it is not there.
-type TreeChange struct {
-	Path     string
-	OldMode  uint32
-	NewMode  uint32
-	Old, New Hash
-}
-
 // Snapshot writes the commit that `git add -A && git commit` would make in the work
 // tree, without running git and without looking at anything but the overlay: c's
 // Parents, persons, time and message; its From, Put and Delete are not used. No ref is
-// changed. [ErrPortable] says that only git itself can do it.
+// changed. [ErrPortable] says that only git itself can do it: the attributes filter, ident
+// and working-tree-encoding on a changed path, submodules and nested repositories, names
+// that git refuses, a tracked path that became a socket or pipe, and whatever would cost
+// more than the server should pay for a hostile tree. [ErrConflict] is a file that changed
+// while it was read, [ErrTooLarge] one beyond the server's Limits.
+//
+// The work tree is taken to have no configuration that changes what git adds: core.autocrlf,
+// core.eol, core.fileMode, core.excludesFile, core.attributesFile, .git/info/attributes. A file
+// that the overlay does not hold, or that Cache knows, is what the index says it is, as git
+// itself sees a file whose times did not change: new attributes do not reach it.
 func (r *Repo) Snapshot(ctx context.Context, o Overlay, c NewCommit) (Snapshot, error) {
-	panic("not built")
+	s, err := r.snapshot(ctx, o, c)
+	if err != nil {
+		return Snapshot{}, fmt.Errorf("cannot commit a work tree of %s: %w", r.name, err)
+	}
+	return s, nil
 }
 
-// Compare lists how the tree of commit b differs from that of a, sorted by path;
-// folders are entered, submodules are entries. More than max is [ErrTooLarge].
-func (r *Repo) Compare(ctx context.Context, a, b Hash, max int) ([]TreeChange, error) {
-	panic("not built")
+func (r *Repo) snapshot(ctx context.Context, o Overlay, c NewCommit) (Snapshot, error) {
+	if err := r.checkParents(ctx, c.Parents); err != nil {
+		return Snapshot{}, err
+	}
+	w, err := r.newSnapshotWalk(ctx, &o)
+	if err != nil {
+		return Snapshot{}, err
+	}
+	defer w.pack.drop()
+	tree, err := w.root()
+	if err != nil {
+		return Snapshot{}, err
+	}
+	s := Snapshot{Tree: tree, Hashed: w.hashed}
+	if tree == w.knownTree {
+		w.remember()
+		return s, nil
+	}
+	diff := comparison{ctx: ctx, read: w.tree, max: treeListMax}
+	if err := diff.trees(w.knownTree, tree, "", 0); err != nil {
+		return Snapshot{}, err
+	}
+	s.Changed = diff.list
+	commit, err := r.server.object(r.made(c, tree))
+	if err != nil {
+		return Snapshot{}, err
+	}
+	if s.Commit, err = w.write("commit", "", commit); err != nil {
+		return Snapshot{}, err
+	}
+	if len(w.leaks) > 0 {
+		return Snapshot{Hashed: w.hashed, Leaks: w.leaks}, nil
+	}
+	if s.Pack, err = w.pack.place(); err != nil {
+		return Snapshot{}, err
+	}
+	w.remember()
+	return s, nil
 }

@@ -48,6 +48,14 @@ func (e entry) kind() string {
 	return "blob"
 }
 
+// key is what entries of a folder are sorted by.
+func (e entry) key() string {
+	if e.mode == modeFolder {
+		return e.name + "/"
+	}
+	return e.name
+}
+
 // parseTree reads a tree object of objects named by hashLen bytes.
 func parseTree(data []byte, hashLen int) ([]entry, error) {
 	var entries []entry

@@ -1,0 +1,307 @@
+package gitd
+
+import "strings"
+
+// pathPattern is a pattern of .gitignore and .gitattributes (gitignore(5), "PATTERN
+// FORMAT"), taken apart as git does. Where git's manual and git differ, this is git.
+type pathPattern struct {
+	negative bool // begins with "!"
+	folder   bool // ends with "/": only folders match
+	name     bool // without "/": matched with the last part of a path alone
+	literal  string
+	glob     glob // what follows literal, which ends before the first wildcard; nil: nothing
+	suffix   bool // "*" and a literal: that is how a name ends
+	// newer is set where releases of git read the pattern differently: those before 2.50
+	// forget what stands before the first wildcard, so that the "**" of "a**/b" seems to begin
+	// a part of the path.
+	newer glob
+}
+
+// parsePathPattern reads one pattern; it ends at a NUL.
+func parsePathPattern(s string) pathPattern {
+	s, _, _ = strings.Cut(s, "\x00")
+	var p pathPattern
+	s, p.negative = strings.CutPrefix(s, "!")
+	s, p.folder = strings.CutSuffix(s, "/")
+	p.name = !strings.Contains(s, "/")
+	plain := strings.IndexAny(s, wildcards)
+	if plain < 0 {
+		plain = len(s)
+	}
+	if p.name {
+		if rest, ok := strings.CutPrefix(s, "*"); ok && !strings.ContainsAny(rest, wildcards) {
+			p.suffix, p.literal = true, rest
+			return p
+		}
+		p.literal = s[:plain]
+		p.glob = compileGlob(s, plain, false)
+		return p
+	}
+	if s[0] == '/' {
+		s, plain = s[1:], plain-1
+	}
+	p.literal = s[:plain]
+	p.glob = compileGlob(s[plain:], 0, true)
+	if plain > 0 && s[plain-1] != '/' && strings.HasPrefix(s[plain:], "**") {
+		p.newer = compileGlob(s, plain, true)
+	}
+	return p
+}
+
+const wildcards = `*?[\`
+
+// matching is what a series of matches costs, and whether one depended on git's release.
+type matching struct {
+	steps int
+	doubt bool
+}
+
+// match tells whether the pattern matches path, which is relative to the folder that the
+// pattern stands in; name is its last part.
+func (p *pathPattern) match(path, name string, folder bool, m *matching) bool {
+	m.steps++
+	if p.folder && !folder {
+		return false
+	}
+	if p.name {
+		path = name
+	}
+	if p.suffix {
+		return strings.HasSuffix(path, p.literal)
+	}
+	rest, ok := strings.CutPrefix(path, p.literal)
+	if !ok {
+		return false
+	}
+	if len(p.glob) == 0 {
+		return rest == ""
+	}
+	ok = p.glob.match(rest, &m.steps)
+	if p.newer != nil && ok != p.newer.match(rest, &m.steps) {
+		m.doubt = true
+	}
+	return ok
+}
+
+// glob is a wildcard pattern in pieces; one that cannot match anything is a single
+// piece never.
+type glob []globPiece
+
+type globPiece struct {
+	kind globKind
+	char byte
+	set  *[256]bool
+}
+
+type globKind byte
+
+const (
+	globChar globKind = iota
+	globSet           // one of set
+	globStar          // any characters but "/"
+	globAll           // any characters
+	globDirs          // nothing, or any characters that end with "/"
+	globNone          // never matches: a set that is not closed
+)
+
+// compileGlob takes s apart from the byte from on. In a path (and not in a name) no
+// wildcard but "**" between slashes matches a slash.
+func compileGlob(s string, from int, path bool) glob {
+	var g glob
+	never := glob{{kind: globNone}}
+	for i := from; i < len(s); {
+		switch c := s[i]; c {
+		case '\\':
+			if i+1 == len(s) {
+				return never
+			}
+			g = append(g, globPiece{kind: globChar, char: s[i+1]})
+			i += 2
+		case '?':
+			set := allChars
+			set['/'] = !path
+			g = append(g, globPiece{kind: globSet, set: &set})
+			i++
+		case '[':
+			set, n := parseGlobSet(s[i:])
+			if n == 0 {
+				return never
+			}
+			if path {
+				set['/'] = false
+			}
+			g = append(g, globPiece{kind: globSet, set: set})
+			i += n
+		case '*':
+			begin := i
+			for i < len(s) && s[i] == '*' {
+				i++
+			}
+			whole := i-begin > 1 && (begin == 0 || s[begin-1] == '/') &&
+				(i == len(s) || s[i] == '/' || strings.HasPrefix(s[i:], `\/`))
+			switch {
+			case !path:
+				g = append(g, globPiece{kind: globAll})
+			case whole && i < len(s) && s[i] == '/':
+				g = append(g, globPiece{kind: globDirs})
+				i++
+			case whole:
+				g = append(g, globPiece{kind: globAll})
+			default:
+				g = append(g, globPiece{kind: globStar})
+			}
+		default:
+			g = append(g, globPiece{kind: globChar, char: c})
+			i++
+		}
+	}
+	return g
+}
+
+var allChars = func() (set [256]bool) {
+	for i := range set {
+		set[i] = true
+	}
+	return set
+}()
+
+// parseGlobSet reads a set like "[a-z]" and returns its length; 0: it is not closed, or
+// names a class that does not exist.
+func parseGlobSet(s string) (*[256]bool, int) {
+	i := 1
+	at := func(i int) byte {
+		if i < len(s) {
+			return s[i]
+		}
+		return 0
+	}
+	negated := at(i) == '!' || at(i) == '^'
+	if negated {
+		i++
+	}
+	var set [256]bool
+	var last byte // what a range would begin with
+	for first := true; first || at(i) != ']'; first = false {
+		c := at(i)
+		switch {
+		case c == 0:
+			return nil, 0
+		case c == '\\':
+			i++
+			if c = at(i); c == 0 {
+				return nil, 0
+			}
+			set[c], last = true, c
+		case c == '-' && last != 0 && at(i+1) != 0 && at(i+1) != ']':
+			i++
+			if c = at(i); c == '\\' {
+				i++
+				if c = at(i); c == 0 {
+					return nil, 0
+				}
+			}
+			for n := int(last); n <= int(c); n++ {
+				set[n] = true
+			}
+			last = 0
+		case c == '[' && at(i+1) == ':':
+			end := strings.IndexByte(s[i+2:], ']')
+			if end < 0 {
+				return nil, 0
+			}
+			name, closed := strings.CutSuffix(s[i+2:i+2+end], ":")
+			if !closed {
+				set['['], last = true, '['
+				break
+			}
+			in := charClasses[name]
+			if in == nil {
+				return nil, 0
+			}
+			for n := range 256 {
+				set[n] = set[n] || in(byte(n))
+			}
+			i += 2 + end
+			last = 0
+		default:
+			set[c], last = true, c
+		}
+		i++
+	}
+	if negated {
+		for n := range set {
+			set[n] = !set[n]
+		}
+	}
+	return &set, i + 1
+}
+
+// charClasses are the classes of characters that sets may name: those of ASCII, with white
+// space as git sees it.
+var charClasses = map[string]func(byte) bool{
+	"alnum":  func(c byte) bool { return isDigit(c) || isLetter(c) },
+	"alpha":  isLetter,
+	"blank":  func(c byte) bool { return c == ' ' || c == '\t' },
+	"cntrl":  func(c byte) bool { return c < ' ' || c == 0x7f },
+	"digit":  isDigit,
+	"graph":  func(c byte) bool { return c > ' ' && c < 0x7f },
+	"lower":  func(c byte) bool { return 'a' <= c && c <= 'z' },
+	"print":  func(c byte) bool { return c >= ' ' && c < 0x7f },
+	"punct":  func(c byte) bool { return c > ' ' && c < 0x7f && !isDigit(c) && !isLetter(c) },
+	"space":  func(c byte) bool { return c == ' ' || c == '\t' || c == '\n' || c == '\r' },
+	"upper":  func(c byte) bool { return 'A' <= c && c <= 'Z' },
+	"xdigit": func(c byte) bool { return isDigit(c) || 'a' <= c|0x20 && c|0x20 <= 'f' },
+}
+
+func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
+func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
+
+// match tells whether the pieces match all of s. Of two wildcards of one kind only the
+// later one is ever tried with more: whatever the earlier could take instead, the later can
+// take, too. So a hostile pattern costs a polynomial of its length, not a power.
+func (g glob) match(s string, steps *int) bool {
+	type point struct{ piece, at int } // where to go on when what follows does not match
+	none := point{-1, 0}
+	star, deep := none, none
+	i, at := 0, 0
+	for {
+		*steps++
+		if i < len(g) {
+			switch p := g[i]; p.kind {
+			case globStar:
+				star = point{i, at}
+				i++
+				continue
+			case globAll, globDirs:
+				deep, star = point{i, at}, none
+				i++
+				continue
+			case globChar, globSet:
+				if at < len(s) && (p.kind == globChar && s[at] == p.char || p.kind == globSet && p.set[s[at]]) {
+					i++
+					at++
+					continue
+				}
+			case globNone:
+				return false
+			}
+		} else if at == len(s) {
+			return true
+		}
+		switch {
+		case star.piece >= 0 && star.at < len(s) && s[star.at] != '/':
+			star.at++
+			i, at = star.piece+1, star.at
+		case deep.piece >= 0 && g[deep.piece].kind == globAll && deep.at < len(s):
+			deep.at++
+			star = none
+			i, at = deep.piece+1, deep.at
+		case deep.piece >= 0 && g[deep.piece].kind == globDirs && strings.Contains(s[deep.at:], "/"):
+			deep.at += strings.IndexByte(s[deep.at:], '/') + 1
+			star = none
+			i, at = deep.piece+1, deep.at
+		default:
+			return false
+		}
+	}
+}

@@ -1,0 +1,543 @@
+package gitd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/containers/layer"
+)
+
+// overlaid is a work tree on a real overlay, in a mount namespace that only this test's
+// thread is in, and a repository of stock git beside it that tells what a commit would be.
+type overlaid struct {
+	t                     testing.TB
+	dir                   string // of all that follows
+	lower, upper, tree    string
+	oracle, index, served string
+	keeper                *layer.Local
+	clock                 int64 // of the files' times; git compares whole seconds
+	mounted               bool
+}
+
+// newOverlaid is to be called by the goroutine that works in the tree.
+func newOverlaid(t testing.TB, r *Repo) *overlaid {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("cannot run here: overlays need root")
+	}
+	// The thread ends with its goroutine, and with the thread the namespace.
+	runtime.LockOSThread()
+	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
+		t.Skip("cannot run here: ", err)
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		t.Fatal(err)
+	}
+	o := &overlaid{t: t, dir: t.TempDir(), clock: 1_600_000_000}
+	o.lower, o.upper, o.tree = o.dir+"/lower", o.dir+"/upper", o.dir+"/tree"
+	o.oracle, o.index, o.served = o.dir+"/oracle", o.dir+"/index", r.Dir()
+	o.keeper = layer.NewLocal(o.dir)
+	git(t, "/", "init", "-q", "--bare", o.oracle)
+	if err := os.WriteFile(o.oracle+"/objects/info/alternates", []byte(r.Dir()+"/objects\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(o.unmount)
+	return o
+}
+
+func (o *overlaid) unmount() {
+	if o.mounted {
+		o.mounted = false
+		if err := unix.Unmount(o.tree, 0); err != nil {
+			o.t.Error(err)
+		}
+	}
+}
+
+// begin puts an empty overlay over a fresh checkout of a commit.
+func (o *overlaid) begin(commit Hash) {
+	o.t.Helper()
+	o.unmount()
+	for _, d := range []string{o.lower, o.upper, o.dir + "/work", o.tree} {
+		if err := errors.Join(os.RemoveAll(d), os.Mkdir(d, 0o755)); err != nil {
+			o.t.Fatal(err)
+		}
+	}
+	os.Remove(o.index)
+	o.git(o.lower, "read-tree", string(commit))
+	o.git(o.lower, "checkout-index", "-q", "-a", "-u")
+	data := fmt.Sprintf("lowerdir=%s,upperdir=%s,workdir=%s,redirect_dir=on,metacopy=off,index=off,xino=off", o.lower, o.upper, o.dir+"/work")
+	if err := unix.Mount("overlay", o.tree, "overlay", 0, data); err != nil {
+		o.t.Skip("cannot run here: no overlay with redirect_dir: ", err)
+	}
+	o.mounted = true
+}
+
+// git runs stock git in a work tree; an error is the test's end.
+func (o *overlaid) git(tree string, args ...string) string {
+	o.t.Helper()
+	out, err := o.tryGit(tree, args...)
+	if err != nil {
+		o.t.Fatalf("git %v: %v\n%s", args, err, out)
+	}
+	return out
+}
+
+func (o *overlaid) tryGit(tree string, args ...string) (string, error) {
+	cmd := exec.Command("git", args...)
+	cmd.Dir = tree
+	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "LC_ALL=C",
+		"GIT_DIR="+o.oracle, "GIT_WORK_TREE="+tree, "GIT_INDEX_FILE="+o.index)
+	var errs strings.Builder
+	cmd.Stderr = &errs
+	out, err := cmd.Output()
+	if err != nil {
+		err = fmt.Errorf("%w: %s", err, errs.String())
+	}
+	// Git looks into files that are as young as its index: whether they are is chance.
+	future := time.Now().Add(time.Hour)
+	if err := os.Chtimes(o.index, future, future); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		o.t.Fatal(err)
+	}
+	return strings.TrimSpace(string(out)), err
+}
+
+// addAll is the tree that git add -A makes.
+func (o *overlaid) addAll() (Hash, error) {
+	if _, err := o.tryGit(o.tree, "add", "-A"); err != nil {
+		return "", err
+	}
+	tree, err := o.tryGit(o.tree, "write-tree")
+	return Hash(tree), err
+}
+
+// overlay is what Snapshot gets.
+func (o *overlaid) overlay(under, known Hash, cache *OverlayCache) Overlay {
+	o.t.Helper()
+	list, err := o.keeper.Changes(context.Background(), o.upper, 100_000)
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	out := Overlay{Under: under, Known: known, Cache: cache,
+		Open: func(ctx context.Context, path string) (io.ReadCloser, error) { return o.keeper.Open(ctx, o.upper, path) }}
+	for _, c := range list {
+		out.Entries = append(out.Entries, OverlayEntry{Path: c.Path, Kind: byte(c.Kind), Exec: c.Exec, Size: c.Size, Inode: c.Inode,
+			MTime: c.MTime, CTime: c.CTime, Link: c.Link, Opaque: c.Opaque, Redirect: c.Redirect})
+	}
+	return out
+}
+
+// touch gives a file a time that no file had before.
+func (o *overlaid) touch(path string) {
+	o.clock++
+	t := unix.NsecToTimeval(o.clock * 1e9)
+	_ = unix.Lutimes(filepath.Join(o.tree, path), []unix.Timeval{t, t}) // it may be gone
+}
+
+// list is all files, links and folders of the tree.
+func (o *overlaid) list() (files, folders []string) {
+	folders = []string{""}
+	err := filepath.WalkDir(o.tree, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || p == o.tree {
+			return err
+		}
+		p = p[len(o.tree)+1:]
+		if d.IsDir() {
+			folders = append(folders, p)
+		} else {
+			files = append(files, p)
+		}
+		return nil
+	})
+	if err != nil {
+		o.t.Fatal(err)
+	}
+	return files, folders
+}
+
+// mutation changes a work tree at random.
+type mutation struct {
+	*overlaid
+	*rand.Rand
+	log []string
+}
+
+var mutationNames = []string{"a", "b", "c", "a.txt", "b.txt", "c.log", "x.o", "build", "Build", "src", "lib", "doc.md", "run.bat",
+	"with space", "trailing ", "new\nline", "tab\t", "\xff\xfe", "ä", "-x", "#hash", "!bang", "*", "[x]", "q?", `back\slash`, `"quoted"`, "a~1", "git", ".git2", "d.git", ".hidden", strings.Repeat("n", 255)}
+
+func (m *mutation) name() string { return mutationNames[m.IntN(len(mutationNames))] }
+
+func (m *mutation) pick(list []string) string { return list[m.IntN(len(list))] }
+
+// content is text or not, with all kinds of line ends.
+func (m *mutation) content() []byte {
+	var b []byte
+	for range m.IntN(6) {
+		b = append(b, m.pick([]string{"text", "", "more text ä", "x\ty", "\x1b[m", strings.Repeat("long ", 30)})...)
+		switch m.IntN(12) {
+		case 0, 1, 2, 3, 4:
+			b = append(b, '\n')
+		case 5, 6, 7, 8:
+			b = append(b, "\r\n"...)
+		case 9:
+			b = append(b, m.pick([]string{"\r", "\x00", "\x01", "\x7f\x02", "\r\r\n", "\x1a"})...)
+		}
+	}
+	if m.IntN(10) == 0 {
+		b = append(b, m.pick([]string{"\x1a", "\r", "\r\n\x1a"})...)
+	}
+	return b
+}
+
+func (m *mutation) pattern() string {
+	word := func() string {
+		s := m.pick([]string{"*", "*.txt", "*.o", "?", "[a-c]", "[!a]", "build", "src", "lib", "a*", "*b", "**", "a.txt", "b", "c", "[[:alpha:]]", `\*`, `\#hash`, `\!bang`, "#hash", "trailing\\ ", "with space", "*.[ot]*", "n*n", `back\\slash`, "[", "x**"})
+		if m.IntN(8) == 0 {
+			s = m.name()
+		}
+		return s
+	}
+	p := word()
+	for m.IntN(3) == 0 {
+		p += "/" + word()
+	}
+	if m.IntN(4) == 0 {
+		p = "/" + p
+	}
+	if m.IntN(4) == 0 {
+		p += "/"
+	}
+	if m.IntN(10) == 0 {
+		p = "**/" + p
+	}
+	if m.IntN(10) == 0 {
+		p += "/**"
+	}
+	return p
+}
+
+func (m *mutation) gitignore() []byte {
+	var b strings.Builder
+	for range 1 + m.IntN(5) {
+		if m.IntN(3) == 0 {
+			b.WriteByte('!')
+		}
+		b.WriteString(m.pattern() + m.pick([]string{"", "", "", "", " ", "\r", "\t"}) + "\n")
+	}
+	return []byte(b.String())
+}
+
+func (m *mutation) gitattributes() []byte {
+	var b strings.Builder
+	if m.IntN(4) == 0 {
+		b.WriteString("[attr]mine text eol=crlf\n[attr]other -text\n")
+	}
+	for range 1 + m.IntN(4) {
+		p := m.pattern()
+		if strings.ContainsAny(p, " \t\"\n") {
+			p = strconv.Quote(p)
+		}
+		b.WriteString(p)
+		for range 1 + m.IntN(2) {
+			b.WriteString(" " + m.pick([]string{"text", "text=auto", "text=auto", "-text", "!text", "eol=crlf", "eol=lf", "binary", "mine", "-mine", "other", "crlf", "-crlf", "crlf=input", "diff", "text=auto eol=crlf"}))
+		}
+		if m.IntN(40) == 0 {
+			b.WriteString(m.pick([]string{" ident", " filter=x", " working-tree-encoding=UTF-16", " -ident -filter", " bad=name= =x"}))
+		}
+		b.WriteString("\n")
+	}
+	return []byte(b.String())
+}
+
+// step is one change, whatever becomes of it.
+func (m *mutation) step() {
+	files, folders := m.list()
+	in := filepath.Join(m.tree, m.pick(folders))
+	fresh := filepath.Join(in, m.name())
+	some := fresh
+	if len(files) > 0 {
+		some = filepath.Join(m.tree, m.pick(files))
+	}
+	folder := filepath.Join(m.tree, m.pick(folders))
+	write := func(p string, data []byte) {
+		if info, err := os.Lstat(p); err == nil && !info.Mode().IsRegular() {
+			os.RemoveAll(p)
+		}
+		if m.IntN(3) == 0 {
+			os.Remove(p)
+		}
+		os.WriteFile(p, data, 0o644)
+		m.touch(p[len(m.tree)+1:])
+		m.log = append(m.log, fmt.Sprintf("write %q %q", p[len(m.tree)+1:], data))
+	}
+	note := func(what, a, b string) {
+		m.log = append(m.log, fmt.Sprintf("%s %q %q", what, strings.TrimPrefix(a, m.tree), strings.TrimPrefix(b, m.tree)))
+	}
+	switch m.IntN(26) {
+	case 0, 1, 2, 3:
+		write(fresh, m.content())
+	case 4, 5, 6:
+		write(some, m.content())
+	case 7:
+		os.Remove(some)
+		note("rm", some, "")
+	case 8, 9:
+		if folder != m.tree {
+			os.RemoveAll(folder)
+			note("rm -r", folder, "")
+			if m.IntN(2) == 0 { // an opaque one takes its place
+				os.Mkdir(folder, 0o755)
+				note("mkdir", folder, "")
+			}
+		}
+	case 10, 11, 12, 13, 14:
+		if folder != m.tree && !strings.HasPrefix(fresh, folder+"/") {
+			err := os.Rename(folder, fresh)
+			note("rename", folder, fmt.Sprint(fresh, err))
+		}
+	case 15:
+		to := fresh
+		if m.IntN(3) == 0 && len(files) > 0 {
+			to = filepath.Join(m.tree, m.pick(files))
+		}
+		err := os.Rename(some, to)
+		m.touch(strings.TrimPrefix(to, m.tree+"/"))
+		note("rename", some, fmt.Sprint(to, err))
+	case 16:
+		os.RemoveAll(fresh)
+		os.Symlink(m.pick([]string{"a", "../x", "/etc/passwd", "\xff", "build/", ".git"}), fresh)
+		note("link", fresh, "")
+	case 17:
+		if info, err := os.Lstat(some); err == nil && info.Mode().IsRegular() {
+			os.Chmod(some, info.Mode()^0o111)
+			m.touch(some[len(m.tree)+1:])
+			note("chmod", some, "")
+		}
+	case 18:
+		os.RemoveAll(some) // a folder in a file's place
+		os.Mkdir(some, 0o755)
+		write(filepath.Join(some, m.name()), m.content())
+	case 19:
+		if folder != m.tree { // a file in a folder's place
+			os.RemoveAll(folder)
+			write(folder, m.content())
+		}
+	case 20:
+		os.MkdirAll(filepath.Join(fresh, m.name()), 0o755)
+		note("mkdir", fresh, "")
+		if m.IntN(2) == 0 {
+			write(filepath.Join(fresh, m.name()), m.content())
+		}
+	case 21:
+		if info, err := os.Lstat(fresh); err != nil || !info.IsDir() {
+			os.Remove(fresh)
+			unix.Mkfifo(fresh, 0o644)
+			note("pipe", fresh, "")
+		}
+	case 22, 23:
+		write(filepath.Join(in, ".gitignore"), m.gitignore())
+	case 24:
+		write(filepath.Join(in, ".gitattributes"), m.gitattributes())
+	case 25:
+		switch m.IntN(12) {
+		case 0:
+			write(filepath.Join(in, m.pick([]string{".GIT", "git~1", ".git ", ".g\u200cit", ".gitmodules", "gitmod~1", ".GitAttributes"})), m.content())
+		case 1:
+			p := filepath.Join(in, m.pick([]string{".gitignore", ".gitattributes"}))
+			os.RemoveAll(p)
+			note("rm", p, "")
+			if m.IntN(3) == 0 {
+				os.Symlink("a.txt", p)
+				note("link", p, "")
+			}
+		default:
+			m.touch(strings.TrimPrefix(some, m.tree+"/"))
+			note("touch", some, "")
+		}
+	}
+}
+
+// TestSnapshotLikeGit changes work trees on real overlays at random and compares the
+// tree that Snapshot makes with the one of git add -A.
+func TestSnapshotLikeGit(t *testing.T) {
+	states := 60
+	if os.Getenv("RAMUS_LAYERS") == "full" {
+		states = 2000
+	}
+	seed := uint64(7)
+	if s := os.Getenv("RAMUS_SEED"); s != "" {
+		var err error
+		if seed, err = strconv.ParseUint(s, 10, 64); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx := t.Context()
+	r := newRepo(t)
+	o := newOverlaid(t, r)
+	var done, portable, refused, renamed, cached int
+	for tree := uint64(0); done < states && !t.Failed(); tree++ {
+		m := &mutation{overlaid: o, Rand: rand.New(rand.NewPCG(seed, tree))}
+		// A base that git itself has committed.
+		o.begin(o.commit(r, "4b825dc642cb6eb9a060e54bf8d69288fbee4904"))
+		for range 10 + m.IntN(40) {
+			m.step()
+		}
+		base, err := o.addAll()
+		if err != nil {
+			continue
+		}
+		under := o.commit(r, base)
+		o.begin(under)
+		m.log = nil
+		known, knownTree := under, base
+		cache := &OverlayCache{}
+		var files int
+		for round := range 6 {
+			for range 1 + m.IntN(8) {
+				m.step()
+			}
+			// The last states of a tree begin without a cache, and an index that is as ignorant.
+			over := o.overlay(under, known, cache)
+			if m.IntN(4) == 0 {
+				cache = &OverlayCache{}
+				over.Cache = cache
+				o.forget(over.Entries, known)
+				m.log = append(m.log, "forget")
+			}
+			m.log = append(m.log, fmt.Sprintf("-- %d", round))
+			want, gitErr := o.addAll()
+			s, err := r.Snapshot(ctx, over, NewCommit{Parents: []Hash{known}, Author: alice, Message: "m", When: time.Unix(1700000000, 0)})
+			done++
+			if errors.Is(err, ErrPortable) {
+				portable++
+				if gitErr != nil {
+					refused++
+				}
+				if testing.Verbose() {
+					t.Logf("tree %d: %v (git: %v)", tree, err, gitErr)
+				}
+				break
+			}
+			if err != nil || gitErr != nil || s.Tree != want {
+				t.Errorf("tree %d, round %d: tree %s, %v; git's %s, %v\n%s", tree, round, s.Tree, err, want, gitErr, strings.Join(m.log, "\n"))
+				for _, e := range over.Entries {
+					t.Logf("%+v", e)
+				}
+				if s.Tree != "" {
+					s.Pack.Close()
+					t.Log("\n", o.git(o.tree, "diff-tree", "-r", string(want), string(s.Tree)))
+				}
+				break
+			}
+			for _, e := range over.Entries {
+				if e.Redirect != "" {
+					renamed++
+				}
+				if e.Kind == 'f' {
+					files++
+				}
+			}
+			cached += files - s.Hashed
+			if got, want := changeText(s.Changed), o.git(o.tree, "diff-tree", "-r", "-z", "--no-renames", string(knownTree), string(want)); got != want {
+				t.Errorf("tree %d: changed\n%q\ngit\n%q", tree, got, want)
+			}
+			if s.Commit == "" {
+				if s.Tree != knownTree || s.Pack != nil || len(s.Changed) > 0 {
+					t.Errorf("tree %d: no commit, but %+v", tree, s)
+				}
+				continue
+			}
+			if err := s.Pack.Close(); err != nil {
+				t.Error(err)
+			}
+			known, knownTree = s.Commit, s.Tree
+			// The test's end checks that whatever is reached is there.
+			if err := r.Update(ctx, RefUpdate{Name: fmt.Sprintf("refs/heads/t%d", tree), New: known}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	t.Logf("%d states: %d left to git, which refused %d of them; %d renamed folders", done, portable, refused, renamed)
+	if portable > done/5 || renamed == 0 {
+		t.Errorf("of %d states %d were left to git, and there were %d renamed folders", done, portable, renamed)
+	}
+}
+
+// commit brings a tree of the oracle into the served repository.
+func (o *overlaid) commit(r *Repo, tree Hash) Hash {
+	o.t.Helper()
+	if tree == "4b825dc642cb6eb9a060e54bf8d69288fbee4904" {
+		git(o.t, r.Dir(), "hash-object", "-w", "-t", "tree", "/dev/null")
+	}
+	commit := o.git("/", "-c", "user.name=O", "-c", "user.email=o@example.com", "commit-tree", "-m", "base", string(tree))
+	git(o.t, r.Dir(), "fetch", "-q", o.oracle, commit)
+	return Hash(commit)
+}
+
+// forget takes from the index what it remembers of the files of the overlay.
+func (o *overlaid) forget(entries []OverlayEntry, known Hash) {
+	tracked := strings.Split(o.git(o.tree, "ls-tree", "-r", "-z", string(known)), "\x00")
+	in := map[string]bool{}
+	for _, e := range entries {
+		in[e.Path] = e.Kind == 'f'
+	}
+	var lines strings.Builder
+	for _, line := range tracked {
+		if _, path, ok := strings.Cut(line, "\t"); ok && in[path] {
+			lines.WriteString(line + "\x00")
+		}
+	}
+	file := filepath.Join(o.dir, "info")
+	if err := os.WriteFile(file, []byte(lines.String()), 0o600); err != nil {
+		o.t.Fatal(err)
+	}
+	cmd := exec.Command("sh", "-c", `exec git update-index -z --index-info <"$0"`, file)
+	cmd.Dir = o.tree
+	cmd.Env = append(os.Environ(), "GIT_DIR="+o.oracle, "GIT_WORK_TREE="+o.tree, "GIT_INDEX_FILE="+o.index)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		o.t.Fatalf("%v: %s", err, out)
+	}
+	future := time.Now().Add(time.Hour)
+	os.Chtimes(o.index, future, future)
+}
+
+// changeText writes changes as git diff-tree -r -z does.
+func changeText(list []TreeChange) string {
+	var b strings.Builder
+	hash := func(h Hash) string {
+		if h == "" {
+			return strings.Repeat("0", 40)
+		}
+		return string(h)
+	}
+	for _, c := range list {
+		status := "M"
+		switch {
+		case c.OldMode == 0:
+			status = "A"
+		case c.NewMode == 0:
+			status = "D"
+		case c.OldMode>>12 != c.NewMode>>12:
+			status = "T"
+		}
+		fmt.Fprintf(&b, ":%06o %06o %s %s %s\x00%s\x00", c.OldMode, c.NewMode, hash(c.Old), hash(c.New), status, c.Path)
+	}
+	return strings.TrimSpace(b.String())
+}
+
+var _ = slices.Sort[[]string]

@@ -1,0 +1,215 @@
+package gitd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+)
+
+// place is a folder of a work tree, with the files in it that say what git ignores and how
+// it converts. They are read when somebody asks for them first.
+type place struct {
+	up    *place // nil: the root
+	path  string
+	name  string
+	over  *overlayNode     // what the overlay has here; nil: nothing
+	under map[string]entry // what shows through it
+	index map[string]entry // what the index has here
+
+	ignore     ignoreRules
+	attributes *attributeRules
+	// instead are the attributes of the index, where the work tree has lost its file: git may
+	// see them still, or not any more, depending on what it did before.
+	instead        *attributeRules
+	ignoreRead     bool
+	attributesRead bool
+	excluded       verdict // of the folder itself; silent: not asked yet
+}
+
+// from is the path of something in or below p, as a folder above p (or p) sees it.
+func (p *place) from(q *place, name string) string {
+	path := join(p.path, name)
+	if q.path == "" {
+		return path
+	}
+	return path[len(q.path)+1:]
+}
+
+func join(folder, name string) string {
+	if folder == "" {
+		return name
+	}
+	return folder + "/" + name
+}
+
+// matchStepsMax bounds what all patterns of a work tree may cost: some seconds.
+const matchStepsMax = 500_000_000
+
+// settle tells whether what was matched can be relied on.
+func (w *snapshotWalk) settle() error {
+	switch {
+	case w.matching.doubt:
+		return fmt.Errorf("a pattern of .gitignore or .gitattributes means different things to different releases of git: %w", ErrPortable)
+	case w.matching.steps > matchStepsMax:
+		return fmt.Errorf("the patterns of .gitignore and .gitattributes cost too much: %w", ErrPortable)
+	}
+	return nil
+}
+
+// ignored tells whether git leaves out what it does not track yet.
+func (w *snapshotWalk) ignored(p *place, name string, folder bool) (bool, error) {
+	if out, err := w.excluded(p); out || err != nil {
+		return out, err
+	}
+	said := silent
+	for q := p; q != nil && said == silent; q = q.up {
+		if err := w.readIgnore(q); err != nil {
+			return false, err
+		}
+		said = q.ignore.of(p.from(q, name), name, folder, &w.matching)
+	}
+	if said == silent {
+		said = w.exclude.of(join(p.path, name), name, folder, &w.matching)
+	}
+	return said == ignored, w.settle()
+}
+
+// excluded tells whether a whole folder is ignored: then nothing in it can be taken back.
+func (w *snapshotWalk) excluded(p *place) (bool, error) {
+	if p.up == nil {
+		return false, nil
+	}
+	if p.excluded == silent {
+		out, err := w.ignored(p.up, p.name, true)
+		if err != nil {
+			return false, err
+		}
+		if p.excluded = kept; out {
+			p.excluded = ignored
+		}
+	}
+	return p.excluded == ignored, nil
+}
+
+func (w *snapshotWalk) readIgnore(p *place) error {
+	if p.ignoreRead {
+		return nil
+	}
+	data, _, err := w.ruleFile(p, ".gitignore")
+	if err != nil {
+		return err
+	}
+	p.ignore, p.ignoreRead = parseIgnore(data), true
+	return nil
+}
+
+func (w *snapshotWalk) readAttributes(p *place) error {
+	if p.attributesRead {
+		return nil
+	}
+	const name = ".gitattributes"
+	data, there, err := w.ruleFile(p, name)
+	if err != nil {
+		return err
+	}
+	parse := func(data []byte) (*attributeRules, error) {
+		rules, err := parseAttributes(data, p.up == nil)
+		if err != nil {
+			return nil, fmt.Errorf("%q: %w: %w", join(p.path, name), err, ErrPortable)
+		}
+		return &rules, nil
+	}
+	if p.attributes, err = parse(data); err != nil {
+		return err
+	}
+	if old, was := p.index[name]; was && !there && old.kind() == "blob" {
+		if data, err = w.ruleBlob(old.hash); err != nil {
+			return err
+		}
+		if p.instead, err = parse(data); err != nil {
+			return err
+		}
+	}
+	p.attributesRead = true
+	return nil
+}
+
+// ruleFile reads a file of rules; there: git finds one that it can open.
+func (w *snapshotWalk) ruleFile(p *place, name string) (data []byte, there bool, err error) {
+	if p.over != nil {
+		if n := p.over.kid(name); n != nil {
+			switch n.Kind {
+			case 'd':
+				return nil, true, nil
+			case 'f':
+				return w.smallFile(n)
+			}
+			return nil, false, nil // git follows no link here
+		}
+	}
+	switch e := p.under[name]; e.mode {
+	case 0, modeSymlink:
+		return nil, false, nil
+	case modeFolder, modeCommit:
+		return nil, true, nil
+	default:
+		data, err := w.ruleBlob(e.hash)
+		return data, true, err
+	}
+}
+
+// smallFile reads a file of rules from the overlay.
+func (w *snapshotWalk) smallFile(n *overlayNode) (data []byte, there bool, err error) {
+	if n.Size > ruleFileMax {
+		return nil, false, fmt.Errorf("%.200q has more than %d bytes: %w", n.Path, ruleFileMax, ErrPortable)
+	}
+	in, closer, err := w.open(n)
+	if errors.Is(err, errGone) {
+		return nil, false, nil
+	}
+	if err == nil {
+		defer closer.Close()
+		data, err = io.ReadAll(in)
+	}
+	if err != nil {
+		return nil, false, fmt.Errorf("%.200q: %w", n.Path, err)
+	}
+	return data, true, nil
+}
+
+func (w *snapshotWalk) ruleBlob(h Hash) ([]byte, error) {
+	obj, size, err := w.repo.objects.small(w.ctx, h)
+	if errors.Is(err, ErrTooLarge) || err == nil && size > ruleFileMax {
+		return nil, fmt.Errorf("a .gitignore or .gitattributes has more than %d bytes: %w", ruleFileMax, ErrPortable)
+	}
+	return obj.data, err
+}
+
+// conversion is what git does to a file in p.
+func (w *snapshotWalk) conversion(p *place, name string) (conversion, error) {
+	var now, instead []attributeSource
+	rules, doubt := false, false
+	for q := p; q != nil; q = q.up {
+		if err := w.readAttributes(q); err != nil {
+			return conversion{}, err
+		}
+		a, path := q.attributes, p.from(q, name)
+		now = append(now, attributeSource{a, path})
+		if q.instead != nil {
+			a, doubt = q.instead, true
+		}
+		instead = append(instead, attributeSource{a, path})
+		rules = rules || len(a.rules) > 0 || len(q.attributes.rules) > 0
+	}
+	if !rules {
+		return conversion{}, nil
+	}
+	c := conversionOf(attributesOf(name, now, &w.matching))
+	if doubt && conversionOf(attributesOf(name, instead, &w.matching)) != c {
+		return c, fmt.Errorf("%.200q is converted by a .gitattributes that was deleted: %w", join(p.path, name), ErrPortable)
+	}
+	if c.portable != "" {
+		return c, fmt.Errorf("%.200q has the attribute %s: %w", join(p.path, name), c.portable, ErrPortable)
+	}
+	return c, w.settle()
+}
