@@ -3,7 +3,10 @@ package gitd
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path"
+	"path/filepath"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -34,6 +37,9 @@ func syncfs(dir string) error {
 // renamed to where they are looked for. They wait together: a file system that writes a
 // journal serves all who wait with one turn of it.
 func syncAll(files ...*os.File) error {
+	if len(files) == 0 {
+		return nil
+	}
 	errs := make([]error, len(files))
 	var wait sync.WaitGroup
 	for i, f := range files[1:] {
@@ -53,6 +59,47 @@ func syncFolder(dir string) error {
 	defer f.Close()
 	if err := f.Sync(); err != nil {
 		return fmt.Errorf("cannot make %s durable: %w", dir, err)
+	}
+	return nil
+}
+
+// refFolders is how many folders are waited for one by one; beyond, the whole file
+// system is.
+const refFolders = 16
+
+// syncRefs returns when refs that git has changed are on disk. Git sees to what is in
+// their files, not to the names of these. What others write meanwhile is not waited for,
+// as syncfs would.
+func syncRefs(repo string, names ...string) error {
+	// packed-refs is in the repository's own folder: what is deleted is deleted there, too.
+	folders := map[string]bool{repo: true, filepath.Join(repo, "reftable"): true}
+	for _, name := range names {
+		// All of them may be new: git makes a folder with the first ref in it.
+		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+			folders[filepath.Join(repo, filepath.FromSlash(dir))] = true
+		}
+		if len(folders) > refFolders {
+			return syncfs(repo)
+		}
+	}
+	var files []*os.File
+	defer func() {
+		for _, f := range files {
+			f.Close()
+		}
+	}()
+	for dir := range folders {
+		f, err := os.Open(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // git removes a folder with the last ref in it
+		}
+		if err != nil {
+			return fmt.Errorf("cannot make refs durable: %w", err)
+		}
+		files = append(files, f)
+	}
+	if err := syncAll(files...); err != nil {
+		return fmt.Errorf("cannot make refs durable: %w", err)
 	}
 	return nil
 }

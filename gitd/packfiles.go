@@ -65,7 +65,7 @@ type packsState struct {
 
 // packFile is one pack and its index.
 type packFile struct {
-	name   string // without the ending
+	name   string // its path, without the ending
 	fan    [256]uint32
 	index  io.ReaderAt
 	closer io.Closer // of the index, where that is a file
@@ -165,7 +165,7 @@ func (p *packFiles) load() (*packSet, error) {
 	kept := map[string]*packFile{}
 	if was != nil {
 		for _, pack := range was.packs {
-			kept[pack.name] = pack
+			kept[filepath.Base(pack.name)] = pack
 		}
 	}
 	for _, f := range files {

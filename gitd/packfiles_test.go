@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -153,4 +154,28 @@ func FuzzPackIndex(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestPackFilesStayOpen adds packs: those that were open are not opened again.
+func TestPackFilesStayOpen(t *testing.T) {
+	r := newRepo(t)
+	var first *packFile
+	for i := range 3 {
+		h, err := r.WriteCommit(t.Context(), NewCommit{Author: alice, Message: fmt.Sprint(i)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !r.objects.packs.has(h) {
+			t.Fatal("a commit is in no pack")
+		}
+		set := r.objects.packs.packs.Load()
+		if len(set.packs) != i+1 {
+			t.Fatalf("%d packs instead of %d", len(set.packs), i+1)
+		}
+		if first == nil {
+			first = set.packs[0]
+		} else if !slices.Contains(set.packs, first) {
+			t.Error("a pack was opened again")
+		}
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"path/filepath"
 	"strings"
 )
@@ -242,6 +243,7 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 	if r, err := s.Repo(a.name); err == nil {
 		r.locking.RLock()
 		defer r.locking.RUnlock()
+		defer r.objects.packs.changed()
 	}
 	err = s.serveChild(ctx, a, git, out, report.read)
 	if watch != nil {
@@ -255,7 +257,7 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 		}
 	}
 	if err == nil {
-		err = syncfs(a.dir)
+		err = syncPush(a.dir, p)
 	}
 	if err != nil {
 		s.log().Warn("push failed", "repo", a.name, "subject", a.grant.Subject, "err", err)
@@ -263,6 +265,19 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 	}
 	s.log().Info("push", "repo", a.name, "subject", a.grant.Subject, "refs", len(p.commands))
 	return report.release(out)
+}
+
+// syncPush returns when what git has taken is on disk. It has written out the pack and
+// its index; what names them, and the refs, is left.
+func syncPush(dir string, p pushRequest) error {
+	if err := syncFolder(filepath.Join(dir, packFolder)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	names := make([]string, len(p.commands))
+	for i, c := range p.commands {
+		names[i] = c.ref
+	}
+	return syncRefs(dir, names...)
 }
 
 var errChildTime = refuse(ErrTooLarge, "git took longer than allowed")

@@ -321,7 +321,11 @@ func (r *Repo) Update(ctx context.Context, updates ...RefUpdate) error {
 	}
 	err := r.update(ctx, updates)
 	if err == nil {
-		err = syncfs(r.dir)
+		names := make([]string, len(updates))
+		for i, u := range updates {
+			names[i] = u.Name
+		}
+		err = syncRefs(r.dir, names...)
 	}
 	if err == nil {
 		return nil
