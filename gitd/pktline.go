@@ -85,7 +85,10 @@ func hexDigit(c byte) (int, bool) {
 	return 0, false
 }
 
-const flushPkt = "0000"
+const (
+	flushPkt = "0000"
+	delimPkt = "0001"
+)
 
 // appendPkt appends one pkt-line made of parts, which must fit into one.
 func appendPkt(dst []byte, parts ...string) []byte {

@@ -1,7 +1,6 @@
 package gitd
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"os"
@@ -42,13 +41,6 @@ func (p *reply) size() int64 {
 		n += int64(len(q.data)) + q.n
 	}
 	return n
-}
-
-// compose answers a clone-like fetch (one want that descends from a base whose pack is
-// kept, no haves) from the base's pack and a small pack of the branch's own objects. nil: it
-// cannot, and git answers. The wants were checked before: a may see them.
-func (r *Repo) compose(ctx context.Context, f *fetchRequest) (*reply, error) {
-	return nil, nil
 }
 
 // sendAtOnce is how much of a file is given to the system in one call, which has to be

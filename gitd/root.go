@@ -146,6 +146,7 @@ func (s *Server) closeRoot() error {
 	s.library.repos = nil
 	s.library.mu.Unlock()
 	s.family.close()
+	s.spines.close()
 	for _, r := range repos {
 		r.release()
 	}
@@ -159,6 +160,7 @@ func (s *Server) closeRoot() error {
 func (r *Repo) release() {
 	r.refs.close()
 	r.objects.close()
+	r.server.spines.remove(func(p *spine) bool { return p.repo == r })
 }
 
 // Repo returns the repository called name, or an error that is [ErrNotFound] or [ErrInvalid].

@@ -48,9 +48,10 @@ type Server struct {
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
-	family  family  // the git children; see git.go
-	library library // the repositories in use; see root.go
-	hook    hook    // looks for Secrets; see leak.go
+	family  family     // the git children; see git.go
+	library library    // the repositories in use; see root.go
+	hook    hook       // looks for Secrets; see leak.go
+	spines  spineShelf // what is kept for clones; see spine.go
 
 	// Set by Open, read only after.
 	limits  Limits

@@ -146,7 +146,7 @@ func (r *Repo) packOf(ctx context.Context, want, have []Hash) (*Pack, error) {
 		case err == nil && len(grow.twig.objs) == 0:
 			return nil, nil
 		case err == nil:
-			return grow.twig.pack(filepath.Join(r.dir, "objects"))
+			return grow.twig.pack(r.dir)
 		case ctx.Err() != nil:
 			return nil, context.Cause(ctx)
 		case !errors.Is(err, errTwigLarge):
@@ -184,22 +184,29 @@ func (r *Repo) nativePack(ctx context.Context, want, have []Hash) (_ *Pack, err 
 		return nil, err
 	}
 	defer os.RemoveAll(dir)
-	p, n, err := openPack(dir)
-	if err != nil || n > 0 {
+	p, err := openPack(dir)
+	if err != nil || p.Objects > 0 {
 		return p, err
 	}
 	return nil, p.Close()
 }
 
+// madePack begins the names of packs that packIn makes.
+const madePack = "made-"
+
 // packIn runs pack-objects with further arguments and an input, and returns the folder
 // that it made the pack in, for the caller to remove.
 func (r *Repo) packIn(ctx context.Context, c child) (dir string, err error) {
-	free, err := room(r.dir)
+	free, err := room(r.server.Root)
 	if err != nil {
 		return "", err
 	}
-	dir, err = os.MkdirTemp(filepath.Join(r.dir, "objects"), scratchPrefix+"pack-")
-	if err != nil {
+	// Not in the repository: whoever looks at its objects would see some that come and go.
+	nursery := filepath.Join(r.server.Root, newFolder)
+	if err := os.MkdirAll(nursery, 0o755); err != nil {
+		return "", err
+	}
+	if dir, err = os.MkdirTemp(nursery, "pack-"); err != nil {
 		return "", err
 	}
 	defer func() {
@@ -212,7 +219,7 @@ func (r *Repo) packIn(ctx context.Context, c child) (dir string, err error) {
 	defer stop()
 	c.repo, c.cpu, c.memory, c.file = r.dir, limits.CPU, limits.Memory, free
 	c.args = slices.Concat([]string{"pack-objects", "-q", "--delta-base-offset"}, c.args,
-		[]string{"--end-of-options", filepath.Join(dir, "made")})
+		[]string{"--end-of-options", filepath.Join(dir, strings.TrimSuffix(madePack, "-"))})
 	c.config = []string{
 		"pack.threads=1", // the cores are for the people who wait
 		"pack.packSizeLimit=0", "pack.indexVersion=2", "pack.writeReverseIndex=false",
@@ -224,28 +231,28 @@ func (r *Repo) packIn(ctx context.Context, c child) (dir string, err error) {
 	return dir, nil
 }
 
-// openPack opens the one pack that packIn made, and tells how many objects it has.
-func openPack(dir string) (*Pack, int, error) {
-	names, err := filepath.Glob(filepath.Join(dir, "made-*.pack"))
+// openPack opens the one pack that packIn made.
+func openPack(dir string) (*Pack, error) {
+	names, err := filepath.Glob(filepath.Join(dir, madePack+"*.pack"))
 	if err != nil || len(names) != 1 {
-		return nil, 0, fmt.Errorf("git pack-objects made %d packs: %w", len(names), errors.Join(err, ErrInvalid))
+		return nil, fmt.Errorf("git pack-objects made %d packs: %w", len(names), errors.Join(err, ErrInvalid))
 	}
 	name := strings.TrimSuffix(names[0], ".pack")
-	p := &Pack{Name: strings.TrimPrefix(filepath.Base(name), "made-")}
+	p := &Pack{Name: strings.TrimPrefix(filepath.Base(name), madePack)}
 	if p.Pack, err = os.Open(name + ".pack"); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	if p.Index, err = os.Open(name + ".idx"); err != nil {
 		p.Pack.Close()
-		return nil, 0, err
+		return nil, err
 	}
 	var head [packHead]byte
-	if _, err := p.Pack.ReadAt(head[:], 0); err != nil || string(head[:8]) != string(packPrefix(0)[:8]) {
+	if _, err := p.Pack.ReadAt(head[:], 0); err != nil || !bytes.HasPrefix(packPrefix(0), head[:8]) {
 		p.Close()
-		return nil, 0, fmt.Errorf("git pack-objects made no pack of version 2: %w", errors.Join(err, ErrInvalid))
+		return nil, fmt.Errorf("git pack-objects made no pack of version 2: %w", errors.Join(err, ErrInvalid))
 	}
 	p.Objects = int(binary.BigEndian.Uint32(head[8:]))
-	return p, p.Objects, nil
+	return p, nil
 }
 
 // growth gathers a twig. It reads each commit and each folder that differs once, and

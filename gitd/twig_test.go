@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -54,9 +55,7 @@ func randomHistory(t testing.TB, r *Repo, rnd *rand.Rand, commits int) []Hash {
 			branch, i+1, when, when, len(message), message)
 		now1 := state{}
 		if old {
-			for name, e := range states[from] {
-				now1[name] = e
-			}
+			maps.Copy(now1, states[from])
 			if i > 1 && rnd.IntN(5) == 0 {
 				if other := rnd.IntN(i); other != from {
 					fmt.Fprintf(&script, "merge :%d\n", other+1)
@@ -67,7 +66,10 @@ func randomHistory(t testing.TB, r *Repo, rnd *rand.Rand, commits int) []Hash {
 					}
 				}
 			}
-			// What once was comes back, at its place or at another.
+			// All is as it once was; or some of it comes back, at its place or at another.
+			if i > 2 && rnd.IntN(5) == 0 {
+				now1 = maps.Clone(states[rnd.IntN(i)])
+			}
 			if i > 2 && rnd.IntN(4) == 0 {
 				for name, e := range states[rnd.IntN(i)] {
 					if rnd.IntN(3) == 0 {

@@ -1,0 +1,589 @@
+package gitd
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha1"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-git/go-git/v5/plumbing"
+)
+
+// A clone of a branch is nearly all base: every caller clones a branch of its own, so that
+// no two ask for the same, and yet they are sent the same history. The answer to such a
+// clone is made of two parts behind one header: the spine, which is the pack of the base
+// as it goes over the wire, kept in a file, and the twig, which is what the branch has
+// beyond it. Deltas of the spine find their bases by how far they lie in front of them, so
+// that it can be sent as it is; no object comes twice, which clients that check what they
+// get would refuse. Only the checksum at the end has to be made anew, and of that all but
+// the twig's part can be kept, too.
+//
+// Whoever may have a commit may have what it reaches: a spine is used only for wants one
+// of which descends from its base, whatever has become of the refs since.
+
+// spineKind is which kind of clone a spine is for.
+type spineKind int
+
+const (
+	spineWhole    spineKind = iota
+	spineBlobless           // --filter=blob:none
+	spineShallow            // --depth=1: the base's tree, without its commit
+)
+
+const (
+	// spinesMax and spinesBytes bound the spines of a server, spinesEach those of a
+	// repository for one kind of clone: of the base as it stands, and as it stood when
+	// branches were made that are still worked on.
+	spinesMax   = 64
+	spinesBytes = 8 << 30
+	spinesEach  = 2
+	// spineIdle is how long a spine that nobody uses keeps its room on the disk.
+	spineIdle = time.Hour
+	// spineAgain is when one that could not be made is tried again.
+	spineAgain = 10 * time.Minute
+	// spinesGrowing bounds those that are waiting to be made, one after another.
+	spinesGrowing = 16
+	// spineSums bounds the checksums that are kept of a spine.
+	spineSums = 256
+	// composeWants bounds the wants of a clone that is composed. Who wants many branches
+	// wants what others want, too, and is better served with one pack for all.
+	composeWants = 64
+)
+
+// spine is the pack of what a base reaches, without header and checksum, in the packets
+// of a side band. Its files have no names: they are gone when the process is.
+type spine struct {
+	spineKey
+	objects uint32
+	frames  *os.File
+	size    int64 // of frames
+	index   *packFile
+
+	// Guarded by the shelf's lock.
+	users   int
+	shelved bool
+	idle    *time.Timer
+
+	mu   sync.Mutex // guards sums
+	sums map[uint32]*spineSum
+}
+
+type spineKey struct {
+	repo *Repo
+	base Hash
+	kind spineKind
+}
+
+// spineSum is SHA-1 over the header of a pack of some number of objects and the spine.
+type spineSum struct {
+	once  sync.Once
+	state hash.Cloner
+	err   error
+}
+
+// spineShelf keeps a server's spines. The zero value is empty.
+type spineShelf struct {
+	growing sync.Mutex // held while one is made
+
+	mu     sync.Mutex // guards the fields below
+	spines []*spine   // the most recently used first
+	making map[spineKey]bool
+	failed map[spineKey]time.Time
+	closed bool
+}
+
+// take returns the spines of a repository, the most recently used first; each must be given back.
+func (s *spineShelf) take(r *Repo, kind spineKind) []*spine {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found []*spine
+	for _, p := range s.spines {
+		if p.repo == r && p.kind == kind {
+			p.users++
+			found = append(found, p)
+		}
+	}
+	return found
+}
+
+// give gives a spine back; used says that it was of use.
+func (s *spineShelf) give(p *spine, used bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if used && p.shelved {
+		s.spines = slices.DeleteFunc(s.spines, func(q *spine) bool { return q == p })
+		s.spines = slices.Insert(s.spines, 0, p)
+		p.idle.Reset(spineIdle)
+	}
+	p.users--
+	p.release()
+}
+
+// put shelves a spine and takes others away that have no room beside it.
+func (s *spineShelf) put(p *spine) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		p.release()
+		return
+	}
+	p.shelved = true
+	p.idle = time.AfterFunc(spineIdle, func() { s.remove(func(q *spine) bool { return q == p }) })
+	s.spines = slices.Insert(s.spines, 0, p)
+	each, bytes := 0, int64(0)
+	s.drop(func(q *spine) bool {
+		if bytes += q.size; q == p {
+			return false
+		}
+		if q.repo == p.repo && q.kind == p.kind {
+			if each++; q.base == p.base || each >= spinesEach {
+				return true
+			}
+		}
+		return bytes > spinesBytes
+	})
+	if len(s.spines) > spinesMax {
+		last := s.spines[len(s.spines)-1]
+		s.drop(func(q *spine) bool { return q == last })
+	}
+}
+
+// remove takes spines away.
+func (s *spineShelf) remove(which func(*spine) bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop(which)
+}
+
+// drop is remove for who holds the lock; it asks about each, in order.
+func (s *spineShelf) drop(which func(*spine) bool) {
+	s.spines = slices.DeleteFunc(s.spines, func(p *spine) bool {
+		if !which(p) {
+			return false
+		}
+		p.shelved = false
+		p.idle.Stop()
+		p.release()
+		return true
+	})
+}
+
+// close takes all away.
+func (s *spineShelf) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	s.drop(func(*spine) bool { return true })
+}
+
+// release closes the files when nobody needs them; the shelf's lock is held, or the spine
+// never was on it.
+func (p *spine) release() {
+	if p.users == 0 && !p.shelved {
+		p.frames.Close()
+		p.index.close()
+	}
+}
+
+// begin says whether a spine should be made, and notes that it is.
+func (s *spineShelf) begin(key spineKey, now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed || s.making[key] || len(s.making) >= spinesGrowing {
+		return false
+	}
+	for failed, at := range s.failed {
+		if now.Sub(at) > spineAgain {
+			delete(s.failed, failed)
+		}
+	}
+	if _, ok := s.failed[key]; ok || slices.ContainsFunc(s.spines, func(p *spine) bool { return p.spineKey == key }) {
+		return false
+	}
+	if s.making == nil {
+		s.making = map[spineKey]bool{}
+	}
+	s.making[key] = true
+	return true
+}
+
+// end notes that a spine is made, or cannot be.
+func (s *spineShelf) end(key spineKey, err error, now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.making, key)
+	if err == nil || s.closed {
+		return
+	}
+	if s.failed == nil {
+		s.failed = map[spineKey]time.Time{}
+	}
+	s.failed[key] = now
+}
+
+// growSpine makes a spine in the background, unless it is there or being made. Close ends it.
+func (r *Repo) growSpine(base Hash, kind spineKind) {
+	server, key := r.server, spineKey{r, base, kind}
+	if !server.spines.begin(key, server.now()) {
+		return
+	}
+	ctx, done, err := server.family.enter(context.Background())
+	if err != nil {
+		server.spines.end(key, err, server.now())
+		return
+	}
+	go func() {
+		defer done()
+		err := r.makeSpine(ctx, base, kind)
+		if err != nil && ctx.Err() == nil {
+			server.log().Warn("cannot prepare clones", "repo", r.name, "base", base, "error", err)
+		}
+		server.spines.end(key, err, server.now())
+	}()
+}
+
+// makeSpine makes a spine and shelves it. Spines are made one after another: they take
+// the time of those who wait for something.
+func (r *Repo) makeSpine(ctx context.Context, base Hash, kind spineKind) error {
+	shelf := &r.server.spines
+	shelf.growing.Lock()
+	defer shelf.growing.Unlock()
+	c := child{args: []string{"--revs"}, in: strings.NewReader(string(base) + "\n")}
+	switch kind {
+	case spineBlobless:
+		// pack-objects itself filters only what it sends to its output.
+		list, err := r.output(ctx, "rev-list", "--objects", "--filter=blob:none", "--end-of-options", string(base))
+		if err != nil {
+			return err
+		}
+		c = child{in: bytes.NewReader(list)}
+	case spineShallow:
+		tree, err := r.treeOf(ctx, base)
+		if err != nil {
+			return err
+		}
+		c.in = strings.NewReader(string(tree) + "\n")
+	}
+	dir, err := r.packIn(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	pack, err := openPack(dir)
+	if err != nil {
+		return err
+	}
+	defer pack.Close()
+	p := &spine{spineKey: spineKey{r, base, kind}, objects: uint32(pack.Objects)}
+	if p.index, err = openIndex(dir, madePack+pack.Name); err != nil {
+		return err
+	}
+	if err := p.frame(pack.Pack, dir); err != nil {
+		p.index.close()
+		return err
+	}
+	shelf.put(p)
+	return nil
+}
+
+const (
+	// frameData is how much of a pack a packet holds, behind frameHead bytes of its own.
+	frameData = pktMax - frameHead
+	frameHead = 5
+)
+
+// frame copies the objects of a pack into packets. All but the last are of full length.
+func (p *spine) frame(pack *os.File, dir string) (err error) {
+	info, err := pack.Stat()
+	if err != nil {
+		return err
+	}
+	if p.frames, err = nameless(dir); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			p.frames.Close()
+		}
+	}()
+	in := io.NewSectionReader(pack, packHead, info.Size()-packHead-sha1.Size)
+	out := bufio.NewWriterSize(p.frames, 1<<20)
+	data := make([]byte, frameData)
+	var packet []byte
+	for {
+		n, err := io.ReadFull(in, data)
+		if err == io.EOF {
+			break
+		} else if err != nil && err != io.ErrUnexpectedEOF {
+			return err
+		}
+		packet = appendBand(packet[:0], bandData, data[:n], pktMax)
+		if _, err := out.Write(packet); err != nil {
+			return err
+		}
+		p.size += int64(len(packet))
+	}
+	return out.Flush()
+}
+
+// has says whether an object is in the spine.
+func (p *spine) has(name objectName) (bool, error) {
+	_, ok, err := p.index.find(name[:])
+	return ok, err
+}
+
+// sum is SHA-1 over the beginning of a pack of n objects whose first are the spine's. The
+// number stands in front of everything, so that a sum is good for packs of that number
+// only; branches of a base have few objects of their own, and often as many.
+func (p *spine) sum(n uint32) (hash.Hash, error) {
+	p.mu.Lock()
+	s := p.sums[n]
+	if s == nil {
+		if p.sums == nil || len(p.sums) == spineSums {
+			p.sums = map[uint32]*spineSum{}
+		}
+		s = &spineSum{}
+		p.sums[n] = s
+	}
+	p.mu.Unlock()
+	s.once.Do(func() {
+		state := sha1.New()
+		state.Write(packPrefix(n))
+		if s.err = p.hash(state); s.err == nil {
+			s.state = state.(hash.Cloner)
+		}
+	})
+	if s.err != nil {
+		return nil, s.err
+	}
+	return s.state.Clone()
+}
+
+// hash writes the spine without its packets to a hash.
+func (p *spine) hash(to io.Writer) error {
+	buf := make([]byte, 4*pktMax)
+	for at := int64(0); at < p.size; {
+		n, err := p.frames.ReadAt(buf[:min(int64(len(buf)), p.size-at)], at)
+		if err != nil && (err != io.EOF || n == 0) {
+			return fmt.Errorf("cannot read what was prepared for clones: %w", err)
+		}
+		for packet := buf[:n]; len(packet) > frameHead; packet = packet[min(len(packet), pktMax):] {
+			to.Write(packet[frameHead:min(len(packet), pktMax)])
+		}
+		at += int64(n)
+	}
+	return nil
+}
+
+// compose answers a clone-like fetch (no haves, and a want that descends from a base whose
+// pack is kept) from the base's pack and a small pack of what else is wanted. nil: it cannot,
+// and git answers. The wants were checked before: the client may have them.
+func (r *Repo) compose(ctx context.Context, f *fetchRequest) (*reply, error) {
+	kind, ok := composable(f)
+	if !ok || !r.plain(f.Wants[0]) {
+		return nil, nil
+	}
+	p, err := r.composeKind(ctx, f, kind)
+	if err == nil || ctx.Err() != nil {
+		return p, err
+	}
+	// Git will say better what is wrong with the repository, if anything is.
+	if !errors.Is(err, errTwigLarge) {
+		r.server.log().Warn("cannot compose the answer to a clone", "repo", r.name, "error", err)
+	}
+	return nil, nil
+}
+
+// composable says which kind of clone a request is, if it is one.
+func composable(f *fetchRequest) (spineKind, bool) {
+	switch {
+	case len(f.Wants) == 0, len(f.Wants) > composeWants, len(f.Haves) > 0, len(f.Shallow) > 0,
+		f.DepthRelative, f.DeepenSince != 0, len(f.DeepenNot) > 0,
+		!f.OFSDelta, f.WaitForDone && !f.Done:
+		return 0, false
+	case f.Depth == 0 && f.Filter == "":
+		return spineWhole, true
+	case f.Depth == 0 && f.Filter == "blob:none":
+		return spineBlobless, true
+	case f.Depth == 1 && f.Filter == "":
+		return spineShallow, true
+	}
+	return 0, false
+}
+
+func (r *Repo) composeKind(ctx context.Context, f *fetchRequest, kind spineKind) (_ *reply, err error) {
+	var tips []Hash  // commits
+	var notes []Hash // tags, which are objects of their own
+	for _, h := range f.Wants {
+		chain, tip, kind, err := r.chain(ctx, h)
+		if err != nil {
+			return nil, err
+		}
+		if kind != "commit" {
+			return nil, nil
+		}
+		notes = append(notes, chain...)
+		if !slices.Contains(tips, tip) {
+			tips = append(tips, tip)
+		}
+	}
+	shelf := &r.server.spines
+	var p *spine
+	var line *lineage
+	for _, q := range shelf.take(r, kind) {
+		if p == nil && err == nil {
+			var l *lineage
+			if l, err = r.between(ctx, tips, []Hash{q.base}); err == nil && l.reached[q.base] {
+				p, line = q, l
+				continue
+			}
+		}
+		shelf.give(q, false)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if p == nil {
+		return nil, r.prepare(ctx, tips, kind)
+	}
+	defer func() { shelf.give(p, err == nil) }()
+	return r.graft(ctx, f, p, line, tips, notes)
+}
+
+// prepare makes a spine of the base as it is for those who come later, if one would have
+// been of use.
+func (r *Repo) prepare(ctx context.Context, tips []Hash, kind spineKind) error {
+	base, err := r.Base(ctx)
+	if err != nil {
+		return nil // a repository without a base is as good as any other
+	}
+	tip, err := r.ref(ctx, "refs/heads/"+base)
+	if errors.Is(err, ErrNotFound) || slices.Contains(tips, tip) {
+		return nil // who clones the base itself asks for what everybody asks for
+	} else if err != nil {
+		return err
+	}
+	line, err := r.between(ctx, tips, []Hash{tip})
+	if err == nil && line.reached[tip] {
+		r.growSpine(tip, kind)
+	}
+	return err
+}
+
+// graft makes the answer of a spine and what grows on it.
+func (r *Repo) graft(ctx context.Context, f *fetchRequest, p *spine, line *lineage, tips, notes []Hash) (*reply, error) {
+	grow := growth{repo: r, ctx: ctx, base: p.has, noBlobs: p.kind == spineBlobless}
+	var head []byte
+	if p.kind == spineShallow {
+		head = appendPkt(head, "shallow-info\n")
+		tree := []objectName{plumbing.NewHash(string(line.trees[p.base]))}
+		for _, h := range tips {
+			if err := grow.commit(h, plumbing.NewHash(string(line.trees[h])), tree); err != nil {
+				return nil, err
+			}
+			head = appendPkt(head, "shallow ", string(h))
+		}
+		head = append(head, delimPkt...)
+	} else if err := grow.commits(line); err != nil {
+		return nil, err
+	}
+	if f.IncludeTag {
+		more, err := r.tagsOf(ctx, &grow)
+		if err != nil {
+			return nil, err
+		}
+		notes = append(notes, more...)
+	}
+	for _, h := range notes {
+		if err := grow.object(plumbing.NewHash(string(h)), "tag"); err != nil {
+			return nil, err
+		}
+	}
+	n := p.objects + uint32(len(grow.twig.objs))
+	sum, err := p.sum(n)
+	if err != nil {
+		return nil, err
+	}
+	own := grow.twig.buf.Bytes()
+	sum.Write(own)
+	head = appendPkt(head, "packfile\n")
+	head = appendBand(head, bandData, packPrefix(n), pktMax)
+	end := appendBand(nil, bandData, own, pktMax)
+	end = appendBand(end, bandData, sum.Sum(nil), pktMax)
+	end = append(end, flushPkt...)
+	// Opened anew, for a position of its own: the name that it had is gone.
+	frames, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", p.frames.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("cannot open what was prepared for clones: %w", err)
+	}
+	return &reply{
+		pieces: []replyPiece{{data: head}, {file: frames, n: p.size}, {data: end}},
+		close:  func() { frames.Close() },
+	}, nil
+}
+
+// tagsOf lists the tags, and tags of tags, that stand for what is sent (include-tag): a
+// client that has a commit wants to know what it is called.
+func (r *Repo) tagsOf(ctx context.Context, sent *growth) ([]Hash, error) {
+	refs, err := r.listRefs(ctx, "refs/tags")
+	if err != nil {
+		return nil, err
+	}
+	has := func(h Hash) (bool, error) {
+		name := plumbing.NewHash(string(h))
+		if sent.seen[name] {
+			return true, nil
+		}
+		return sent.base(name)
+	}
+	var tags []Hash
+	for _, ref := range refs {
+		// What is sent so far is no tag.
+		if plain, err := has(ref.Hash); err != nil {
+			return nil, err
+		} else if plain {
+			continue
+		}
+		chain, end, _, err := r.chain(ctx, ref.Hash)
+		if err != nil {
+			return nil, err
+		}
+		if len(chain) == 0 {
+			continue
+		}
+		if ok, err := has(end); err != nil {
+			return nil, err
+		} else if ok {
+			tags = append(tags, chain...)
+		}
+	}
+	return tags, nil
+}
+
+// chain follows tags to what is none, and tells which they were.
+func (r *Repo) chain(ctx context.Context, h Hash) (chain []Hash, end Hash, kind string, err error) {
+	for range 20 {
+		obj, _, err := r.objects.small(ctx, h)
+		if err != nil && (obj.kind == "" || !errors.Is(err, ErrTooLarge)) {
+			return nil, "", "", err
+		}
+		if obj.kind != "tag" {
+			return chain, h, obj.kind, nil
+		}
+		target, ok := strings.CutPrefix(firstLine(obj.data), "object ")
+		if !ok {
+			return nil, "", "", fmt.Errorf("tag %s is damaged: %w", h, ErrInvalid)
+		}
+		chain, h = append(chain, h), Hash(target)
+	}
+	return nil, "", "", fmt.Errorf("too many tags of tags: %w", ErrInvalid)
+}
