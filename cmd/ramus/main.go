@@ -20,6 +20,7 @@ import (
 	"runtime/debug"
 	"syscall"
 
+	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/containers/runner"
 )
 
@@ -30,6 +31,10 @@ func main() {
 	// Before anything else: process 1 of a container starts here.
 	if len(os.Args) > 1 && os.Args[1] == "runner" {
 		os.Exit(runner.Main(os.Args[2:]))
+	}
+	// With root's rights beside the engine, for a ramus that has none.
+	if len(os.Args) > 1 && os.Args[1] == "layers" {
+		os.Exit(layer.Main(os.Args[2:]))
 	}
 	// In a container git has its commits signed by this.
 	if len(os.Args) > 1 && os.Args[1] == "-Y" {

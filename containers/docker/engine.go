@@ -220,7 +220,7 @@ func (e *Engine) Remove(ctx context.Context, id string) error {
 		}
 	}
 	// Last: one that is being made meanwhile finds no network to share.
-	return e.destroySidecars(ctx, labelSidecarOf+"="+id, nil)
+	return e.destroyLabelled(ctx, labelSidecarOf+"="+id, nil)
 }
 
 // destroy kills a container and deletes its volumes, whatever it is.

@@ -320,17 +320,17 @@ func (e *Engine) SweepSidecars(ctx context.Context, owner string) error {
 	if owner == "" {
 		return errors.New("cannot sweep sidecars: an owner is needed")
 	}
-	return e.destroySidecars(ctx, labelSidecarOwner+"="+owner, func(name string) bool {
+	return e.destroyLabelled(ctx, labelSidecarOwner+"="+owner, func(name string) bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
 		return e.beside[name]
 	})
 }
 
-// destroySidecars removes those with a label, but those to be kept.
-func (e *Engine) destroySidecars(ctx context.Context, label string, keep func(name string) bool) error {
+// destroyLabelled removes the containers with a label, but those to be kept.
+func (e *Engine) destroyLabelled(ctx context.Context, label string, keep func(name string) bool) error {
 	var found client.ContainerListResult
-	err := e.ask(ctx, shortWait, "list sidecars", func(ctx context.Context, api *client.Client) (err error) {
+	err := e.ask(ctx, shortWait, "list containers", func(ctx context.Context, api *client.Client) (err error) {
 		found, err = api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: make(client.Filters).Add("label", label)})
 		return err
 	})
@@ -342,7 +342,7 @@ func (e *Engine) destroySidecars(ctx context.Context, label string, keep func(na
 		if keep != nil && len(c.Names) > 0 && keep(strings.TrimPrefix(c.Names[0], "/")) {
 			continue
 		}
-		errs = append(errs, e.destroy(ctx, "remove sidecar "+c.ID, c.ID))
+		errs = append(errs, e.destroy(ctx, "remove container "+c.ID, c.ID))
 	}
 	return errors.Join(errs...)
 }

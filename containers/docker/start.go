@@ -71,7 +71,7 @@ func (e *Engine) Start(ctx context.Context, s containers.Spec) (_ containers.Con
 		}
 	}()
 	e.keepDir(id, run)
-	if err := e.startAndAwait(ctx, id); err != nil {
+	if err := e.startAndAwait(ctx, id, func(ctx context.Context) error { return e.greeted(ctx, id) }); err != nil {
 		return none, wrap(err)
 	}
 	c, err := e.inspect(ctx, id)
@@ -214,10 +214,10 @@ func (e *Engine) create(ctx context.Context, options client.ContainerCreateOptio
 	}
 }
 
-// startAndAwait starts a container and returns when its runner greets. The
-// container keeps no log, so what the runner says in despair is read as it
+// startAndAwait starts a container and returns when ready does without an error. The
+// container keeps no log, so what its program says in despair is read as it
 // says it.
-func (e *Engine) startAndAwait(ctx context.Context, id string) error {
+func (e *Engine) startAndAwait(ctx context.Context, id string, ready func(context.Context) error) error {
 	var attached client.ContainerAttachResult
 	err := e.ask(ctx, shortWait, "attach to it", func(ctx context.Context, api *client.Client) (err error) {
 		attached, err = api.ContainerAttach(ctx, id, client.ContainerAttachOptions{Stream: true, Stdout: true, Stderr: true})
@@ -245,7 +245,7 @@ func (e *Engine) startAndAwait(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, runnerWait, fmt.Errorf("the runner does not answer within %v", runnerWait))
 	defer cancel()
 	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
-		err := e.greeted(ctx, id)
+		err := ready(ctx)
 		if err == nil {
 			return nil
 		}

@@ -39,7 +39,7 @@ func (l *Local) try(ctx context.Context) (err error) {
 	}
 	b := Binding{Dir: filepath.Join(scratch, "caller"), Lowers: []string{base}, Target: target,
 		Fill: []File{{Path: "added/file", Kind: KindFile, Data: []byte("new")}}}
-	tree, err := l.make(b)
+	tree, err := l.make(b, nil)
 	if err != nil {
 		return err
 	}

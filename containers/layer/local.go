@@ -33,23 +33,57 @@ func (l *Local) Name() string { return "root" }
 // Close does nothing: nothing is held.
 func (l *Local) Close() error { return nil }
 
-// below opens a folder below the Keeper's root, O_PATH, and refuses every other: also one
+func (l *Local) below(dir string) (int, error) { return below(l.root, dir) }
+
+// below opens a folder below a Keeper's root, O_PATH, and refuses every other: also one
 // that only a link puts there.
-func (l *Local) below(dir string) (int, error) {
-	rest, ok := strings.CutPrefix(dir, l.root+"/")
+func below(root, dir string) (int, error) {
+	rest, ok := strings.CutPrefix(dir, root+"/")
 	if !ok || filepath.Clean(dir) != dir {
-		return -1, fmt.Errorf("%q is not below %q", dir, l.root)
+		return -1, fmt.Errorf("%q is not below %q", dir, root)
 	}
-	root, err := openRoot(l.root)
+	top, err := openRoot(root)
 	if err != nil {
 		return -1, err
 	}
-	defer unix.Close(root)
-	fd, err := openAt(root, rest, unix.O_PATH|unix.O_DIRECTORY, inside)
+	defer unix.Close(top)
+	fd, err := openAt(top, rest, unix.O_PATH|unix.O_DIRECTORY, inside)
 	if err != nil {
 		return -1, &fs.PathError{Op: "open", Path: dir, Err: err}
 	}
 	return fd, nil
+}
+
+// made is below for a folder that is made when it is missing, for whom the one above
+// it belongs to.
+func (l *Local) made(dir string) (int, error) {
+	fd, err := l.below(dir)
+	if !errors.Is(err, fs.ErrNotExist) || dir == l.root {
+		return fd, err
+	}
+	above, name := filepath.Split(dir)
+	above = filepath.Clean(above)
+	at := -1
+	if above == l.root {
+		at, err = openRoot(above)
+	} else {
+		at, err = l.made(above)
+	}
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(at)
+	var st unix.Stat_t
+	if err := unix.Fstat(at, &st); err != nil {
+		return -1, err
+	}
+	if err := unix.Mkdirat(at, name, 0o700); err != nil && !errors.Is(err, unix.EEXIST) {
+		return -1, &fs.PathError{Op: "mkdir", Path: dir, Err: err}
+	}
+	if err := unix.Fchownat(at, name, int(st.Uid), int(st.Gid), unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return -1, &fs.PathError{Op: "chown", Path: dir, Err: err}
+	}
+	return l.below(dir)
 }
 
 // openRoot opens a folder that ramus made itself.
@@ -96,7 +130,10 @@ func unable(err error) error {
 }
 
 // Bind gives a container its work tree; see [Keeper].
-func (l *Local) Bind(ctx context.Context, b Binding) error {
+func (l *Local) Bind(ctx context.Context, b Binding) error { return l.bind(ctx, b, nil) }
+
+// bind is Bind with another way to what files hold.
+func (l *Local) bind(ctx context.Context, b Binding, content contents) error {
 	wrap := func(err error) error { return fmt.Errorf("cannot bind %s in process %d: %w", b.Target, b.PID, err) }
 	if err := ctx.Err(); err != nil {
 		return wrap(err)
@@ -120,7 +157,7 @@ func (l *Local) Bind(ctx context.Context, b Binding) error {
 	if err := p.foreign(); err != nil {
 		return wrap(err)
 	}
-	tree, err := l.make(b)
+	tree, err := l.make(b, content)
 	if err != nil {
 		return wrap(err)
 	}
@@ -135,18 +172,13 @@ func (l *Local) Bind(ctx context.Context, b Binding) error {
 }
 
 // make makes the tree of a binding, mounted nowhere: its root, which frees it when closed.
-func (l *Local) make(b Binding) (int, error) {
-	dir, err := l.below(b.Dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.Mkdir(b.Dir, 0o700); err == nil {
-			dir, err = l.below(b.Dir)
-		}
-	}
+func (l *Local) make(b Binding, content contents) (int, error) {
+	dir, err := l.made(b.Dir)
 	if err != nil {
 		return -1, err
 	}
 	defer unix.Close(dir)
-	upper, err := openUpper(dir, b)
+	upper, err := openUpper(dir, b, content)
 	if err != nil {
 		return -1, err
 	}
@@ -177,7 +209,7 @@ func (l *Local) make(b Binding) (int, error) {
 
 // openUpper opens the upper of a binding, O_PATH. A new one gets its name when it is
 // filled: one that is there is whole.
-func openUpper(dir int, b Binding) (int, error) {
+func openUpper(dir int, b Binding, content contents) (int, error) {
 	fd, err := openAt(dir, "upper", unix.O_PATH|unix.O_DIRECTORY, inside)
 	if err == nil || !errors.Is(err, unix.ENOENT) {
 		return fd, err
@@ -192,7 +224,7 @@ func openUpper(dir int, b Binding) (int, error) {
 		return -1, err
 	}
 	defer unix.Close(fd)
-	t := tree{root: fd, uid: b.UID, fresh: true}
+	t := tree{root: fd, uid: b.UID, fresh: true, content: content}
 	err = t.write(b.Fill)
 	if err == nil {
 		err = t.own(fd, 0o755)
@@ -234,6 +266,11 @@ func openWork(path string, dir int) (int, error) {
 
 // Put writes through a mounted tree; see [Keeper].
 func (l *Local) Put(ctx context.Context, b Binding, files []File) error {
+	return l.put(ctx, b, files, nil)
+}
+
+// put is Put with another way to what files hold.
+func (l *Local) put(ctx context.Context, b Binding, files []File, content contents) error {
 	wrap := func(err error) error {
 		return fmt.Errorf("cannot write below %s of process %d: %w", b.Target, b.PID, err)
 	}
@@ -263,7 +300,7 @@ func (l *Local) Put(ctx context.Context, b Binding, files []File) error {
 	if err := sameTree(root, upper, len(b.Lowers) > 0); err != nil {
 		return wrap(err)
 	}
-	t := tree{root: root, uid: b.UID}
+	t := tree{root: root, uid: b.UID, content: content}
 	if err := t.write(files); err != nil {
 		return wrap(err)
 	}

@@ -1,6 +1,7 @@
 package layer
 
 import (
+	"bytes"
 	"crypto/rand"
 	"errors"
 	"fmt"
@@ -20,10 +21,15 @@ type tree struct {
 	// fresh says that nobody sees the tree yet: what is written is made under its own
 	// name, and may be a whiteout.
 	fresh bool
+	// content opens what a file gets; nil: its Data, or its Source.
+	content contents
 
 	last   string // the folder that was written to last, and its descriptor
 	lastFD int
 }
+
+// contents opens what one of the files shall hold; each is read to its end, in their order.
+type contents func(i int) (io.ReadCloser, error)
 
 // maxName is the kernel's limit for the name of a file (NAME_MAX).
 const maxName = 255
@@ -41,8 +47,8 @@ func parts(path string) ([]string, error) {
 
 func (t *tree) write(files []File) error {
 	defer t.leave()
-	for _, f := range files {
-		if err := t.put(f); err != nil {
+	for i, f := range files {
+		if err := t.put(i, f); err != nil {
 			return fmt.Errorf("%q: %w", f.Path, err)
 		}
 	}
@@ -112,7 +118,7 @@ func (t *tree) own(fd int, mode uint32) error {
 	return unix.Fchmod(fd, mode)
 }
 
-func (t *tree) put(f File) error {
+func (t *tree) put(i int, f File) error {
 	names, err := parts(f.Path)
 	if err != nil {
 		return err
@@ -132,9 +138,12 @@ func (t *tree) put(f File) error {
 	}
 	switch f.Kind {
 	case KindFile:
-		err = t.makeFile(dir, as, f)
+		err = t.makeFile(dir, as, i, f)
 	case KindLink:
-		err = unix.Symlinkat(string(f.Data), dir, as)
+		var to string
+		if to, err = t.linkTarget(i, f); err == nil {
+			err = unix.Symlinkat(to, dir, as)
+		}
 		if err == nil {
 			err = unix.Fchownat(dir, as, t.uid, t.uid, unix.AT_SYMLINK_NOFOLLOW)
 		}
@@ -142,7 +151,7 @@ func (t *tree) put(f File) error {
 		if !t.fresh {
 			return errors.New("a whiteout can only be written before the tree is mounted")
 		}
-		return unix.Mknodat(dir, as, unix.S_IFCHR, 0)
+		return unix.Mknodat(dir, as, unix.S_IFCHR, 0) // number 0:0
 	default:
 		return fmt.Errorf("entries of kind %q cannot be written", f.Kind)
 	}
@@ -158,7 +167,7 @@ func (t *tree) put(f File) error {
 	return err
 }
 
-func (t *tree) makeFile(dir int, name string, f File) (err error) {
+func (t *tree) makeFile(dir int, name string, i int, f File) (err error) {
 	fd, err := unix.Openat(dir, name, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o600)
 	if err != nil {
 		return err
@@ -169,16 +178,12 @@ func (t *tree) makeFile(dir int, name string, f File) (err error) {
 			err = cerr
 		}
 	}()
-	if f.Source != "" {
-		in, err := os.Open(f.Source)
-		if err != nil {
-			return err
-		}
-		defer in.Close()
-		if _, err := io.Copy(out, in); err != nil {
-			return err
-		}
-	} else if _, err := out.Write(f.Data); err != nil {
+	in, err := t.open(i, f)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	if _, err := io.Copy(out, in); err != nil {
 		return err
 	}
 	mode := uint32(0o644)
@@ -186,6 +191,27 @@ func (t *tree) makeFile(dir int, name string, f File) (err error) {
 		mode = 0o755
 	}
 	return t.own(fd, mode)
+}
+
+// open opens what a file or link shall hold.
+func (t *tree) open(i int, f File) (io.ReadCloser, error) {
+	switch {
+	case t.content != nil:
+		return t.content(i)
+	case f.Source != "":
+		return os.Open(f.Source)
+	}
+	return io.NopCloser(bytes.NewReader(f.Data)), nil
+}
+
+func (t *tree) linkTarget(i int, f File) (string, error) {
+	in, err := t.open(i, f)
+	if err != nil {
+		return "", err
+	}
+	defer in.Close()
+	b, err := io.ReadAll(io.LimitReader(in, maxLink+1))
+	return string(b), err // too long a target the kernel refuses
 }
 
 func setTime(dir int, name string, at time.Time) error {
