@@ -98,7 +98,7 @@ gate:
 	if err := os.WriteFile(filepath.Join(s.data, "ramus.yaml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "RAMUS_DATA=" + s.data, "NO_COLOR=1", "GIT_CONFIG_NOSYSTEM=1",
+	s.environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "RAMUS_DATA=" + s.data, "NO_COLOR=1", "GIT_CONFIG_NOSYSTEM=1", "RAMUS_POOL=" + testPool(),
 		"SLACK_TOKEN=" + s.slack.Token, "SLACK_SIGNING_SECRET=" + s.slack.SigningSecret}
 	src := filepath.Join(dir, "sample")
 	s.sh(dir, `cp -r "$0" sample && cd sample && git init -q -b main && git add -A && git -c user.name=T -c user.email=t@example.org commit -qm sample`,

@@ -35,6 +35,7 @@ type Config struct {
 	Engine         string                 `yaml:"engine"`
 	Image          string                 `yaml:"image"`
 	Capacity       int                    `yaml:"capacity"`
+	Pool           int                    `yaml:"pool"`
 	Queue          int                    `yaml:"queue"`
 	SleepAfter     Duration               `yaml:"sleep_after"`
 	Timeout        Duration               `yaml:"timeout"`
@@ -243,7 +244,7 @@ func Defaults() Config {
 	const mib, gib = 1 << 20, 1 << 30
 	return Config{
 		Data: "~/.local/share/ramus", Listen: "127.0.0.1:8080",
-		Engine: "auto", Image: "ramus/task:latest", Queue: 1000,
+		Engine: "auto", Image: "ramus/task:latest", Pool: 2, Queue: 1000,
 		Artifacts:  ArtifactsConfig{LinkTTL: Duration(gateway.DefaultLinkTTL)},
 		SleepAfter: Duration(10 * time.Minute), Timeout: Duration(30 * time.Minute), RunTimeout: Duration(24 * time.Hour),
 		Limits: LimitsConfig{Memory: 2 * gib, CPUs: 2, PIDs: 512, Tmp: 512 * mib, FileSize: 8 * gib, Output: gib, DiskFree: 512 * mib},

@@ -139,7 +139,9 @@ func (c *connection) start(ctx context.Context, lock *os.File) error {
 	log := newLog(c.env.err, c.config.Log, slog.LevelWarn)
 	// The command's context ends at an interrupt; the server still has to
 	// commit what stands after that.
-	i, err := open(context.WithoutCancel(ctx), c.config, lock, c.env.environ, log)
+	config := c.config
+	config.Pool = 0 // who comes after this command finds another server
+	i, err := open(context.WithoutCancel(ctx), config, lock, c.env.environ, log)
 	if err != nil {
 		return err
 	}

@@ -200,7 +200,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	}
 	x := &executor.Executor{
 		Data: c.Data, Git: git, Image: image, Egress: c.Egress, Store: i.store, Upstreams: upstreams, Secrets: set,
-		Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(c.Data, "hosts"), Capacity: c.Capacity, Queue: c.Queue,
+		Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(c.Data, "hosts"), Capacity: c.Capacity, Pool: c.Pool, Queue: c.Queue,
 			Sidecars: c.Browser.AtOnce, SleepAfter: time.Duration(c.SleepAfter), Log: log},
 		Browser: newBrowser(c.Browser),
 		Limits: containers.Limits{Memory: int64(c.Limits.Memory), CPUs: c.Limits.CPUs, PIDs: c.Limits.PIDs, Tmp: int64(c.Limits.Tmp),
@@ -325,18 +325,18 @@ func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 type front struct {
 	i       *installation
 	servers []*http.Server
-	stopSSH context.CancelFunc
+	stop context.CancelFunc
 	group   errgroup.Group
 }
 
 // listen serves the unix socket and, unless alone, what the configuration says.
 func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err error) {
-	sshContext, stopSSH := context.WithCancel(context.WithoutCancel(ctx))
-	f := &front{i: i, stopSSH: stopSSH}
+	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
+	f := &front{i: i, stop: stop}
 	var listeners []net.Listener
 	defer func() {
 		if err != nil {
-			stopSSH()
+			stop()
 			for _, l := range listeners {
 				l.Close()
 			}
@@ -395,8 +395,14 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 		serve(web, i.gateway.Handler())
 		i.log.Info("serving HTTP", "address", web.Addr().String())
 	}
+	f.group.Go(func() error {
+		if err := i.executor.WarmPool(serving); err != nil && serving.Err() == nil {
+			i.log.Warn("no container waits for the first caller", "err", err)
+		}
+		return nil
+	})
 	if ssh != nil {
-		f.group.Go(func() error { return i.git.ServeSSH(sshContext, ssh) })
+		f.group.Go(func() error { return i.git.ServeSSH(serving, ssh) })
 		i.log.Info("serving SSH", "address", ssh.Addr().String())
 	}
 	return f, nil
@@ -405,7 +411,7 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 // shutdown ends streams, waits for work that clients still watch until ctx ends, and stops.
 func (f *front) shutdown(ctx context.Context) error {
 	f.i.gateway.Drain()
-	f.stopSSH()
+	f.stop()
 	var errs []error
 	for _, s := range f.servers {
 		if err := s.Shutdown(ctx); err != nil {

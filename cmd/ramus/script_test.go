@@ -67,6 +67,7 @@ func TestScript(t *testing.T) {
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 			e.Setenv("NO_COLOR", "1")
+			e.Setenv("RAMUS_POOL", testPool())
 			e.Setenv("TZ", "UTC")
 			e.Setenv("EXAMPLES", examples)
 			e.Setenv("CANARY", "c4n4ry+/&="+rand.Text()+"'s")
@@ -149,7 +150,7 @@ func (s *scriptServer) start(ts *testscript.TestScript, args []string) (string, 
 	binary := filepath.Join(filepath.SplitList(ts.Getenv("PATH"))[0], "ramus")
 	cmd := exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
 	cmd.Dir = ts.Getenv("WORK")
-	for _, name := range []string{"PATH", "HOME", "RAMUS_DATA", "GIT_CONFIG_NOSYSTEM", "TMPDIR", "CANARY", "RAMUS_SECRETS", "RAMUS_ENV"} {
+	for _, name := range []string{"PATH", "HOME", "RAMUS_DATA", "RAMUS_POOL", "GIT_CONFIG_NOSYSTEM", "TMPDIR", "CANARY", "RAMUS_SECRETS", "RAMUS_ENV"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
 	stderr, err := cmd.StderrPipe()
