@@ -8,7 +8,7 @@ import (
 
 // Maintain packs the repository without removing any object: a geometric
 // repack (its work is in proportion to what is new), one bitmap over all
-// packs, a commit-graph, packed refs. It may run beside everything else; a
+// packs, a commit-graph with the paths that each commit changed, packed refs. It may run beside everything else; a
 // second call waits for the first.
 //
 // Nothing is pruned. An object that no ref reaches yet may be a commit that
@@ -20,6 +20,7 @@ func (r *Repo) Maintain(ctx context.Context) error {
 		if err = r.tidy(ctx, nil); err == nil {
 			err = syncfs(r.dir)
 		}
+		r.objects.packs.changed()
 	}
 	if err != nil {
 		return fmt.Errorf("cannot maintain %s: %w", r.name, fullDisk(err, r.dir))
@@ -43,7 +44,7 @@ func (r *Repo) tidy(ctx context.Context, progress io.Writer, config ...string) e
 	for _, args := range [][]string{
 		{"pack-refs", "--all", "--prune"},
 		{"repack", "-d", "-l", "-q", "--geometric=2", "--write-midx", bitmap},
-		{"commit-graph", "write", "--reachable", "--split", "--no-progress"},
+		{"commit-graph", "write", "--reachable", "--split", "--changed-paths", "--no-progress"},
 	} {
 		if err := r.server.run(ctx, child{repo: r.dir, args: args, config: config, progress: progress}); err != nil {
 			return err

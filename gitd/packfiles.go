@@ -113,6 +113,15 @@ func (p *packFiles) has(h Hash) bool {
 	return p.find(h, func(pack *packFile, _ int64) error { return pack.freshen() }) == nil
 }
 
+// count is how many packs there are.
+func (p *packFiles) count() int {
+	set, err := p.load()
+	if err != nil {
+		return 0
+	}
+	return len(set.packs)
+}
+
 // find looks an object up and lets use read it. What is not in the packs that are open
 // may be in one that came later.
 func (p *packFiles) find(h Hash, use func(*packFile, int64) error) error {

@@ -281,6 +281,7 @@ func (w *packWriter) place() (_ *Pack, err error) {
 		return nil, err
 	}
 	w.repo.objects.packs.changed()
+	w.repo.wrote()
 	for _, f := range []*os.File{p.Pack, p.Index} {
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
 			p.Close()

@@ -243,7 +243,12 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 	if r, err := s.Repo(a.name); err == nil {
 		r.locking.RLock()
 		defer r.locking.RUnlock()
-		defer r.objects.packs.changed()
+		defer func() {
+			r.objects.packs.changed()
+			if p.packed() && report.accepted() {
+				r.wrote()
+			}
+		}()
 	}
 	err = s.serveChild(ctx, a, git, out, report.read)
 	if watch != nil {

@@ -192,6 +192,7 @@ func (s *Server) Repo(name string) (*Repo, error) {
 	}
 	s.library.mu.Unlock()
 	if old != nil {
+		s.upkeep.forget(old)
 		old.release()
 	}
 	if err != nil {
@@ -283,7 +284,7 @@ func (r *Repo) removeStaleLocks() {
 			return
 		}
 		if err := os.Remove(path); err == nil {
-			r.server.log().Warn("removed a lock file that nobody holds", "repo", r.name, "file", path)
+			r.server.log().Warn("removed a file of a git that is no more", "repo", r.name, "file", path)
 		}
 	}
 	entries, err := os.ReadDir(r.dir)
@@ -303,7 +304,14 @@ func (r *Repo) removeStaleLocks() {
 			return nil
 		})
 	}
-	// What git and Merge keep apart until it is accepted.
+	// What git and Merge keep apart until it is accepted, and packs that were not finished.
+	if entries, err = os.ReadDir(filepath.Join(r.dir, packFolder)); err == nil {
+		for _, e := range entries {
+			if strings.HasPrefix(e.Name(), "tmp_") {
+				stale(filepath.Join(r.dir, packFolder, e.Name()), e)
+			}
+		}
+	}
 	if entries, err = os.ReadDir(filepath.Join(r.dir, "objects")); err != nil {
 		return
 	}

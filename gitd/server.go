@@ -52,6 +52,7 @@ type Server struct {
 	library library    // the repositories in use; see root.go
 	hook    hook       // looks for Secrets; see leak.go
 	spines  spineShelf // what is kept for clones; see spine.go
+	upkeep  upkeep     // maintains repositories; see upkeep.go
 
 	// Set by Open, read only after.
 	limits  Limits
@@ -90,7 +91,11 @@ func (s *Server) Open(ctx context.Context) error {
 	}
 	s.limits = s.Limits.withDefaults()
 	s.slots = newSlots(s.limits.Processes)
-	return s.openRoot()
+	if err := s.openRoot(); err != nil {
+		return err
+	}
+	s.startUpkeep()
+	return nil
 }
 
 // Close ends what is being answered, stops kept git processes and waits for
@@ -98,6 +103,7 @@ func (s *Server) Open(ctx context.Context) error {
 // close.
 func (s *Server) Close() error {
 	s.requests.close()
+	s.stopUpkeep()
 	return s.closeRoot()
 }
 
