@@ -27,10 +27,11 @@ const (
 	CacheDir     = "/cache"     // package managers' caches; HOME is /cache/home
 	DoorAddr     = "127.0.0.1:7070"
 	// Program is the program that the runner was started from, for commands: as
-	// `/ramus mcp` it is an agent's way to the tools at the door, and git has commits
-	// signed by it, at SignPath of the door.
-	Program  = "/ramus"
-	SignPath = runner.SignPath
+	// `/ramus mcp` it is an agent's way to the tools at the door, git has commits
+	// signed by it, at SignPath of the door, and asks it at FsmonitorPath what changed.
+	Program       = "/ramus"
+	SignPath      = runner.SignPath
+	FsmonitorPath = runner.FsmonitorPath
 )
 
 // The kinds of error of this package.

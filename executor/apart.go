@@ -27,7 +27,7 @@ func (t *target) apart(ctx context.Context, a apart) (*containers.Lease, error) 
 	if err := x.Fleet.Remove(ctx, a.key); err != nil {
 		return nil, err
 	}
-	return x.Fleet.Acquire(ctx, containers.Request{Key: a.key, Image: a.image, Env: x.containerEnv(), Limits: x.Limits, Door: a.door,
+	return x.Fleet.Acquire(ctx, containers.Request{Key: a.key, Image: a.image, Env: x.containerEnv(), Limits: x.Limits, Door: a.door, Warm: x.warmUp,
 		Labels: map[string]string{"ramus.repo": t.repo.Name(), labelAsked: a.image},
 		Provision: func(ctx context.Context, h *containers.Host) error {
 			_, err := t.script(ctx, h, provisionScript, append(x.identity(x.Bot),

@@ -68,6 +68,10 @@ func (t *target) door() http.Handler {
 			t.sign(w, r)
 			return
 		}
+		if r.URL.Path == containers.FsmonitorPath {
+			t.fsmonitor(w, r)
+			return
+		}
 		for prefix, handler := range more {
 			if strings.HasPrefix(r.URL.Path, prefix) {
 				handler.ServeHTTP(w, r)
@@ -99,18 +103,15 @@ func (x *Executor) containerEnv() []string {
 		"http_proxy=" + proxy, "https_proxy=" + proxy, "HTTP_PROXY=" + proxy, "HTTPS_PROXY=" + proxy,
 		"no_proxy=127.0.0.1,localhost,::1", "NO_PROXY=127.0.0.1,localhost,::1",
 	}
+	// Without it `git status` writes the index, which the host would have to look at.
+	env = append(env, "GIT_OPTIONAL_LOCKS=0")
 	return slices.Concat(env, cacheEnv, x.Env)
 }
 
 // identity makes the asker the author and ramus the committer of what git
 // commits, also when the command itself runs `git commit`.
 func (x *Executor) identity(author gitd.Person) []string {
-	if author.Name == "" {
-		author.Name = x.Bot.Name
-	}
-	if author.Email == "" {
-		author.Email = x.Bot.Email
-	}
+	author = x.author(author)
 	return []string{
 		"GIT_AUTHOR_NAME=" + author.Name, "GIT_AUTHOR_EMAIL=" + author.Email,
 		"GIT_COMMITTER_NAME=" + x.Bot.Name, "GIT_COMMITTER_EMAIL=" + x.Bot.Email,

@@ -62,8 +62,11 @@ type Executor struct {
 	// Door, when set, serves what a container asks at its door beside git and
 	// the proxy, by path prefix ("/model/").
 	Door map[string]func(Visitor) http.Handler
-	Log  *slog.Logger
-	Now  func() time.Time
+	// Layers bounds what base layers may take on disk together, in bytes; default 20 GiB. They
+	// are used where the fleet has a Keeper.
+	Layers int64
+	Log    *slog.Logger
+	Now    func() time.Time
 
 	ctx   context.Context // ends with cause ErrClosed
 	close context.CancelCauseFunc
@@ -83,13 +86,16 @@ type Executor struct {
 	hub           hub
 
 	commands, commits atomic.Int64
+	layers            *layers // nil: work trees are not bound from outside
+	fast              fast
 
 	mu      sync.Mutex // guards all below
 	closed  bool
 	targets map[Caller]*target
-	live    map[string]*liveRun // by Run.Name
-	bases   map[string]*basing  // by repository
-	holds   map[string]*hold    // by Run.Name
+	live    map[string]*liveRun  // by Run.Name
+	bases   map[string]*basing   // by repository
+	holds   map[string]*hold     // by Run.Name
+	rescued map[Caller]gitd.Hash // what was kept of containers that were lost, until it is told
 	ports   map[*portConn]struct{}
 }
 
@@ -111,6 +117,7 @@ func (x *Executor) Open(ctx context.Context) error {
 	x.targets, x.live = make(map[Caller]*target), make(map[string]*liveRun)
 	x.bases = make(map[string]*basing)
 	x.ports = make(map[*portConn]struct{})
+	x.rescued = make(map[Caller]gitd.Hash)
 	if err := os.MkdirAll(filepath.Join(x.Data, "live"), 0o700); err != nil {
 		return fmt.Errorf("cannot open the data folder: %w", err)
 	}
@@ -120,7 +127,13 @@ func (x *Executor) Open(ctx context.Context) error {
 	if err := x.openIndex(ctx); err != nil {
 		return errors.Join(err, x.closeStore())
 	}
+	if err := x.openLayers(); err != nil {
+		return errors.Join(err, x.index.close(), x.closeStore())
+	}
+	x.Fleet.Salvage = x.salvage
 	if err := x.Fleet.Open(ctx); err != nil {
+		x.close(ErrClosed)
+		x.wg.Wait()
 		return errors.Join(err, x.index.close(), x.closeStore())
 	}
 	if err := errors.Join(x.resumeAll(ctx), x.resumeDeploys()); err != nil {
@@ -316,4 +329,14 @@ type Stats struct {
 	Queue    int            `json:"queue"`
 	Hosts    map[string]int `json:"hosts"` // by state
 	Capacity int            `json:"capacity"`
+	// Bound are the containers that got their work tree from outside, Snapshots the commits
+	// made from outside, of which Hashed files were read; Portable counts by reason what was
+	// left to git in containers. Layers were made since start. Salvaged are lost containers
+	// of which something was kept.
+	Bound     int64            `json:"bound"`
+	Snapshots int64            `json:"snapshots"`
+	Hashed    int64            `json:"hashed"`
+	Portable  map[string]int64 `json:"portable,omitempty"`
+	Layers    int64            `json:"layers"`
+	Salvaged  int64            `json:"salvaged"`
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/docker"
+	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -62,6 +63,8 @@ type world struct {
 	git    *gitd.Server
 	x      *executor.Executor
 	opts   func(*executor.Executor)
+	// portable: git in the containers does it all.
+	portable bool
 }
 
 func newWorld(t *testing.T, opts func(*executor.Executor)) *world {
@@ -114,6 +117,14 @@ func (w *world) start() {
 		Data: w.data, Git: w.git, Log: log,
 		Fleet: &containers.Fleet{Dir: filepath.Join(w.data, "fleet"), Log: log, Capacity: 32,
 			Engine: w.newEngine(log)},
+	}
+	if rung := os.Getenv("RAMUS_WORK_TREE"); rung != "portable" && !w.portable {
+		keeper := layer.NewLocal(w.data)
+		if err := keeper.Check(context.Background()); err == nil {
+			w.x.Fleet.Keeper = keeper
+		} else if rung == "root" {
+			w.t.Skipf("cannot run here: %v", err)
+		}
 	}
 	if w.opts != nil {
 		w.opts(w.x)
@@ -172,6 +183,17 @@ func (w *world) check() {
 	}
 	if err := engine.Close(); err != nil {
 		w.t.Errorf("close engine: %v", err)
+	}
+}
+
+// layer has the first caller find a base layer; without a Keeper there is none.
+func (w *world) layer() {
+	w.t.Helper()
+	if w.x.Fleet.Keeper == nil {
+		return
+	}
+	if err := w.x.MakeLayer(w.t.Context(), "demo", "main"); err != nil {
+		w.t.Fatal(err)
 	}
 }
 

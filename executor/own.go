@@ -159,7 +159,14 @@ func (l *liveRun) once(ctx context.Context, info stepInfo, do func(context.Conte
 		res, err = l.begin(ctx, l.target, info, l.beginning(info.ID).starts+1, do)
 	}
 	if errors.Is(err, containers.ErrGone) && ctx.Err() == nil {
-		err = &failure{ReasonContainerLost, "the container was lost while the command ran; nothing it did was committed"}
+		text := "the container was lost while the command ran; nothing it did was committed"
+		if kept := l.target.awaitRescued(ctx); kept != "" {
+			if err := l.emit(Event{Type: EventContainer, Step: info.ID, Message: kept}, false); err != nil {
+				return res, err
+			}
+			text += "; " + kept
+		}
+		err = &failure{ReasonContainerLost, text}
 	}
 	return res, err
 }

@@ -197,6 +197,11 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 		return tasks.StepResult{}, err
 	}
 	defer lease.Release()
+	if kept := t.takeRescued(); kept != "" {
+		if err := l.emit(Event{Type: EventContainer, Step: s.ID, Message: kept}, false); err != nil {
+			return tasks.StepResult{}, err
+		}
+	}
 	if found := t.takeFurniture(); found != "" {
 		if err := l.emit(Event{Type: EventContainer, Step: s.ID, Message: "started with the base's dependencies from the cache: " + found}, false); err != nil {
 			return tasks.StepResult{}, err
@@ -239,6 +244,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 	}
 	if lease != nil {
 		defer lease.Release()
+		t.board(lease)
 		commands, err := lease.Host.Commands(looking)
 		if err != nil && !errors.Is(err, containers.ErrGone) {
 			return res, fateLost, err

@@ -59,6 +59,7 @@ type target struct {
 	mu     sync.Mutex
 	leaks  []gitd.Leak // of the last push that was refused for them
 	known  gitd.Hash   // where the container's branch stands; "" when that is not known
+	bound  *binding    // nil: the container's work tree was not bound from outside
 	listen func(Event) // the run that works now hears of egress and refusals
 	// furniture is what the newest container found in its cache; the first step in it tells.
 	furniture string
@@ -122,6 +123,13 @@ func (t *target) setAtWork(w *work) {
 	t.mu.Unlock()
 }
 
+// knownTip is where the container's branch stands; "" when that is not known.
+func (t *target) knownTip() gitd.Hash {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.known
+}
+
 func (t *target) setKnown(h gitd.Hash) {
 	t.mu.Lock()
 	t.known = h
@@ -133,15 +141,17 @@ const labelAsked = "ramus.asked"
 
 func (t *target) request(image string, author gitd.Person, waiting func(int)) containers.Request {
 	image = cmp.Or(image, t.x.Image)
-	return containers.Request{
+	r := containers.Request{
 		Key:    t.caller.String(),
 		Image:  image,
 		Env:    t.x.containerEnv(),
 		Limits: t.x.Limits,
 		Labels: map[string]string{"ramus.repo": t.repo.Name(), labelAsked: image},
 		Door:   t.door(),
+		Warm:   t.x.warmUp,
 		Provision: func(ctx context.Context, h *containers.Host) error {
 			t.setKnown("")
+			t.setBinding(nil)
 			if err := t.fetching(ctx, h, provisionScript, t.scriptEnv(author, "", "")); err != nil {
 				return err
 			}
@@ -152,6 +162,16 @@ func (t *target) request(image string, author gitd.Person, waiting func(int)) co
 		},
 		Waiting: waiting,
 	}
+	if t.x.layers != nil {
+		r.Bind = func(ctx context.Context, p containers.Place) error {
+			if err := t.bind(ctx, p, author); err != nil {
+				return err
+			}
+			t.furnish(ctx, p.Host, t.knownTip())
+			return nil
+		}
+	}
+	return r
 }
 
 // ready returns a lease of the caller's container with its work tree at the
@@ -170,6 +190,7 @@ func (t *target) ready(ctx context.Context, image string, author gitd.Person, wa
 			}
 			continue
 		}
+		t.board(lease)
 		tip, err := t.tip(ctx)
 		if err == nil {
 			err = t.sync(ctx, lease.Host, tip, author)
@@ -210,16 +231,14 @@ func (t *target) fetching(ctx context.Context, h *containers.Host, script string
 }
 
 func (t *target) sync(ctx context.Context, h *containers.Host, tip gitd.Hash, author gitd.Person) error {
-	t.mu.Lock()
-	known := t.known
-	t.mu.Unlock()
-	if known == tip {
+	if t.knownTip() == tip {
 		return nil
 	}
 	if err := t.fetching(ctx, h, syncScript, t.scriptEnv(author, tip, tip)); err != nil {
 		return err
 	}
 	t.setKnown(tip)
+	t.settle(ctx, tip, true)
 	return nil
 }
 
@@ -229,6 +248,11 @@ func (t *target) commit(ctx context.Context, h *containers.Host, before gitd.Has
 	var out scriptOutput
 	var cleaned []gitd.Leak
 	t.takeLeaks() // of pushes of the command's own
+	if len(paths) == 0 {
+		if made, ok := t.snapshot(ctx, before, author, message); ok {
+			return made, nil
+		}
+	}
 	for attempt, cleaning := 1, 0; ; attempt++ {
 		tip, err := t.tip(ctx)
 		if err != nil {
@@ -267,6 +291,7 @@ func (t *target) commit(ctx context.Context, h *containers.Host, before gitd.Has
 		return committed{}, err
 	}
 	t.setKnown(after)
+	t.settle(ctx, after, len(paths) == 0)
 	if len(cleaned) > 0 {
 		out.stderr += leakNote(cleaned)
 	}

@@ -20,6 +20,7 @@ import (
 // what is on the branch after each.
 func TestWorkTrees(t *testing.T) {
 	w := newWorld(t, nil)
+	w.layer()
 	for i, c := range []struct {
 		name, line string
 		tree       string // git ls-tree -r --name-only -z, without what was there before; "same" when nothing changed
@@ -54,6 +55,7 @@ func TestWorkTrees(t *testing.T) {
 			w := *w
 			w.t = t
 			name := fmt.Sprintf("run:tree-%d", i)
+			t.Cleanup(func() { t.Log(w.x.Stats().Portable, w.x.Stats().Bound) })
 			res, _, errs := w.exec(name, c.line)
 			branch := fmt.Sprintf("ramus/run-tree-%d", i)
 			if res.Message != "" && !strings.Contains(res.Message, "warning") && c.name != "conflicted merge" {

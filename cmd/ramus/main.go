@@ -40,6 +40,10 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == "-Y" {
 		os.Exit(runner.Sign(os.Args[1:]))
 	}
+	// And asks it which files have changed.
+	if len(os.Args) > 1 && os.Args[1] == "fsmonitor" {
+		os.Exit(runner.Fsmonitor(os.Args[2:]))
+	}
 	os.Exit(Main())
 }
 

@@ -110,6 +110,8 @@ type Change struct {
 	Inode        uint64
 	MTime, CTime int64
 	Link         string // a link's target
+	// Closed is a file that its owner may not read, or a folder where it may not do all it wants.
+	Closed bool
 	// Opaque folders hide all that the layers below have in their place.
 	Opaque bool
 	// Redirect of a folder that was renamed: the path, in the layers below, of the

@@ -140,7 +140,7 @@ func (w *walk) entry(dir int, path, under, name string, marked bool, depth int) 
 				}
 			}
 			if c.Kind == KindFile {
-				c.Exec, c.Size = st.Mode&0o100 != 0, st.Size
+				c.Exec, c.Size, c.Closed = st.Mode&0o100 != 0, st.Size, st.Mode&0o400 == 0
 			}
 			return w.add(c)
 		case unix.S_IFCHR:
@@ -168,7 +168,7 @@ func (w *walk) child(fd int, path, under, name string, depth int) error {
 	if err != nil {
 		return fmt.Errorf("%q: %w", path, err)
 	}
-	c.Opaque = opaque == "y"
+	c.Opaque, c.Closed = opaque == "y", st.Mode&0o700 != 0o700
 	if c.Redirect, err = redirected(under, redirect); err != nil {
 		return fmt.Errorf("%q: %w", path, err)
 	}

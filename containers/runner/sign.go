@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -100,10 +99,7 @@ func sign(ctx context.Context, door, file string) error {
 		return err
 	}
 	req.Header.Set("Content-Type", "application/octet-stream")
-	// No proxy: what the environment names is this very door.
-	client := &http.Client{Transport: &http.Transport{DialContext: (&net.Dialer{}).DialContext, DisableKeepAlives: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	resp, err := client.Do(req)
+	resp, err := doorClient().Do(req)
 	if err != nil {
 		return err
 	}

@@ -8,11 +8,4 @@ mv "$t/r/.git" .git && rmdir "$t/r" "$t" || fail 90 "cannot place the repository
 g reset -q --hard "${RAMUS_AT:-$ref}" || fail 91 "cannot check out $RAMUS_BRANCH"
 g config user.name "$GIT_AUTHOR_NAME" && g config user.email "$GIT_AUTHOR_EMAIL" || fail 90 "cannot set the identity"
 signs_for_commands
-# Where pnpm keeps its store. Its environment variable would be npm's too, which complains about it.
-case ${HOME:-} in
-/cache/*)
-	pnpm=$HOME/.config/pnpm
-	[ -e "$pnpm/rc" ] || { mkdir -p "$pnpm" && echo store-dir=/cache/pnpm >"$pnpm/rc"; } || fail 90 "cannot write the settings of pnpm"
-	;;
-esac
 g rev-parse "$ref"

@@ -1,0 +1,241 @@
+package executor
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ramus-dev/ramus/containers/layer"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// Work trees are bound to containers from outside where the fleet has a Keeper: an
+// overlay over a base layer, which is the checked-out work tree of one commit of the
+// base with a repository of its own. Layers are made by a container that nobody else
+// uses, of the base alone, so what one shows is no more than any caller of that base may
+// read; they are never written to again. They are a cache: a caller for whom there is none
+// goes the portable way (scripts/provision.sh, scripts/commit.sh), as all do
+// without a Keeper, and nothing is lost with them.
+//
+// A layer lies in DATA/layers/REPO/COMMIT-UID: upper/ is its work tree, layer.json says what
+// it is, users/ names the folders of containers that it is bound in.
+
+// Bounds of the layers.
+const (
+	layersDefault = 20 << 30 // bytes
+	layersMax     = 200      // layers of all repositories
+	layerEntries  = 2 << 20  // files and folders of one
+	layerWithin   = 30 * time.Minute
+	layerPause    = 10 * time.Minute // after one could not be made
+	layerRecord   = 64 << 10         // bytes of layer.json
+)
+
+// layers is the store of base layers.
+type layers struct {
+	x      *Executor
+	keeper layer.Keeper
+	dir    string
+	max    int64
+	made   atomic.Int64
+
+	mu     sync.Mutex // guards all below
+	all    []*baseLayer
+	wishes []wish
+	making bool                 // a goroutine works at wishes
+	failed map[string]time.Time // by name: when one could not be made
+}
+
+// baseLayer is the work tree of a commit that other ones lie over.
+type baseLayer struct {
+	Repo   string    `json:"repo"`
+	Commit gitd.Hash `json:"commit"`
+	// Head is the newest commit that its repository has: who may not read that may not
+	// have the layer.
+	Head gitd.Hash `json:"head"`
+	// Token is what git is told of the layer's own index.
+	Token string `json:"token"`
+	// Signs: git in the image that made it knows signatures by SSH keys.
+	Signs bool      `json:"signs"`
+	UID   int       `json:"uid"` // who owns it, as the host counts
+	Bytes int64     `json:"bytes"`
+	Files int       `json:"files"`
+	Made  time.Time `json:"made"`
+
+	dir  string
+	used time.Time // guarded by layers.mu
+}
+
+// tree is the work tree.
+func (l *baseLayer) tree() string { return filepath.Join(l.dir, "upper") }
+
+// name is of its folder below that of its repository.
+func (l *baseLayer) name() string { return string(l.Commit) + "-" + strconv.Itoa(l.UID) }
+
+// wish is a layer that somebody could use.
+type wish struct {
+	repo   string
+	branch string
+	commit gitd.Hash
+}
+
+// layerFolder is where a repository's layers lie; names of repositories have no '%'.
+func layerFolder(repo string) string { return strings.ReplaceAll(repo, "/", "%") }
+
+// openLayers finds what earlier processes made, and removes what they did not finish.
+func (x *Executor) openLayers() error {
+	if x.Fleet.Keeper == nil {
+		return nil
+	}
+	s := &layers{x: x, keeper: x.Fleet.Keeper, max: cmp.Or(x.Layers, layersDefault), failed: make(map[string]time.Time)}
+	var err error
+	if s.dir, err = filepath.Abs(filepath.Join(x.Data, "layers")); err == nil {
+		err = os.MkdirAll(s.dir, 0o700)
+	}
+	if err != nil {
+		return fmt.Errorf("cannot open the base layers: %w", err)
+	}
+	folders, err := filepath.Glob(filepath.Join(s.dir, "*", "*"))
+	if err != nil {
+		return fmt.Errorf("cannot open the base layers: %w", err)
+	}
+	hidden, _ := filepath.Glob(filepath.Join(s.dir, "*", ".*"))
+	folders = slices.Compact(slices.Sorted(slices.Values(append(folders, hidden...))))
+	for _, dir := range folders {
+		if l := readLayer(dir); l != nil {
+			s.all = append(s.all, l)
+		} else {
+			x.wg.Go(func() { s.remove(dir) })
+		}
+	}
+	x.layers = s
+	return nil
+}
+
+// readLayer reads what a layer is; nil when it is not whole.
+func readLayer(dir string) *baseLayer {
+	path := filepath.Join(dir, "layer.json")
+	info, err := os.Stat(path)
+	if err != nil || info.Size() > layerRecord {
+		return nil
+	}
+	text, err := os.ReadFile(path)
+	l := &baseLayer{dir: dir, used: info.ModTime()}
+	if err != nil || json.Unmarshal(text, l) != nil || l.name() != filepath.Base(dir) || layerFolder(l.Repo) != filepath.Base(filepath.Dir(dir)) {
+		return nil
+	}
+	return l
+}
+
+// remove deletes a folder in the background of everything else.
+func (s *layers) remove(dir string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.x.ctx), housekeeping)
+	defer cancel()
+	if err := s.keeper.Remove(ctx, dir); err != nil {
+		s.x.Log.Warn("a base layer that is not needed stays", "folder", dir, "err", err)
+	}
+}
+
+// of lists a repository's layers for a user, the newest first.
+func (s *layers) of(repo string, uid int) []*baseLayer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []*baseLayer
+	for _, l := range s.all {
+		if l.Repo == repo && l.UID == uid {
+			list = append(list, l)
+		}
+	}
+	slices.SortFunc(list, func(a, b *baseLayer) int { return b.Made.Compare(a.Made) })
+	return list
+}
+
+// find returns one layer; nil when it is not there.
+func (s *layers) find(repo string, commit gitd.Hash, uid int) *baseLayer {
+	for _, l := range s.of(repo, uid) {
+		if l.Commit == commit {
+			return l
+		}
+	}
+	return nil
+}
+
+// hold keeps a layer for as long as the folder of a container is there; false when it
+// has just gone.
+func (s *layers) hold(l *baseLayer, place string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !slices.Contains(s.all, l) {
+		return false
+	}
+	users := filepath.Join(l.dir, "users")
+	if os.MkdirAll(users, 0o700) != nil || os.WriteFile(filepath.Join(users, filepath.Base(place)), []byte(place), 0o600) != nil {
+		return false
+	}
+	l.used = s.x.Now()
+	_ = os.Chtimes(filepath.Join(l.dir, "layer.json"), l.used, l.used) // only the order of eviction hangs on it
+	return true
+}
+
+// held tells whether a container that a layer is bound in may still be there.
+func (l *baseLayer) held() bool {
+	users, err := os.ReadDir(filepath.Join(l.dir, "users"))
+	if err != nil {
+		return !errors.Is(err, os.ErrNotExist)
+	}
+	held := false
+	for _, u := range users {
+		path := filepath.Join(l.dir, "users", u.Name())
+		place, err := os.ReadFile(path)
+		if err == nil {
+			_, err = os.Stat(string(place))
+		}
+		if errors.Is(err, os.ErrNotExist) {
+			_ = os.Remove(path)
+			continue
+		}
+		held = true
+	}
+	return held
+}
+
+// evict removes what was not used for the longest until the rest is small enough.
+func (s *layers) evict() {
+	s.mu.Lock()
+	var bytes int64
+	for _, l := range s.all {
+		bytes += l.Bytes
+	}
+	byUse := slices.SortedFunc(slices.Values(s.all), func(a, b *baseLayer) int { return a.used.Compare(b.used) })
+	var gone []string
+	for _, l := range byUse {
+		if bytes <= s.max && len(s.all) <= layersMax {
+			break
+		}
+		if l.held() {
+			continue
+		}
+		// Under another name it is what a killed process left.
+		old := filepath.Join(filepath.Dir(l.dir), ".old-"+newToken())
+		if err := os.Rename(l.dir, old); err != nil {
+			s.x.Log.Warn("cannot remove a base layer", "repo", l.Repo, "commit", l.Commit, "err", err)
+			continue
+		}
+		s.all = slices.DeleteFunc(s.all, func(o *baseLayer) bool { return o == l })
+		bytes -= l.Bytes
+		gone = append(gone, old)
+	}
+	s.mu.Unlock()
+	for _, dir := range gone {
+		s.remove(dir)
+	}
+}

@@ -1,0 +1,502 @@
+package executor
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/layer"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+//go:embed scripts/warm.sh
+var warmScript string
+
+// Bounds of what is written when a work tree is bound: more than that is faster cloned.
+const (
+	bindChanges = 4000     // paths that differ from the base layer
+	bindBytes   = 64 << 20 // of their contents, and of the branch's own objects
+	// bindFar is from when on a newer layer is asked for.
+	bindFar = 200
+	// bindLayers is how many layers are compared with a branch.
+	bindLayers = 4
+)
+
+// Names in the folder of a container that is bound; see [containers.Place].
+const (
+	treeFolder = "tree"      // the upper of the work tree
+	leftFolder = "left"      // what commands leave in /artifacts
+	treeRecord = "tree.json" // what the work tree lies over
+)
+
+// binding is a caller's work tree over a base layer, in one container.
+type binding struct {
+	layer  *baseLayer
+	at     layer.Binding // without Fill
+	left   string        // what lies in /artifacts
+	config []byte        // .git/config as it was written
+	cache  *gitd.OverlayCache
+
+	mu     sync.Mutex // guards all below
+	differ map[string]gitd.TreeChange
+	// sure says that .git inside is as the host knows it as long as it has this state.
+	sure  bool
+	state string
+	// tokens are what the work tree's index may still say of paths, by what git was told last.
+	tokens map[string][]string
+	order  []string // of tokens, the oldest first
+}
+
+// boundRecord is a binding for a later process.
+type boundRecord struct {
+	Layer  gitd.Hash `json:"layer"`
+	Config []byte    `json:"config"`
+	// At is the commit that it was bound at.
+	At gitd.Hash `json:"at"`
+}
+
+// warmUp does what every container needs, whoever its caller will be.
+func (x *Executor) warmUp(ctx context.Context, h *containers.Host) error {
+	id := scriptPrefix + newToken()
+	p, err := h.Start(ctx, containers.Command{ID: id, Args: []string{"sh", "-c", warmScript}, Timeout: time.Minute})
+	if err != nil {
+		return fmt.Errorf("cannot prepare the container: %w", err)
+	}
+	said := tail{max: 1 << 10}
+	exit, err := p.Output(io.Discard, &said)
+	if err != nil {
+		return fmt.Errorf("cannot prepare the container: %w", err)
+	}
+	_ = h.Forget(context.WithoutCancel(ctx), id) // only memory is lost when the runner does not hear it
+	if exit.Code != 0 {
+		return &scriptError{exit.Code, said.String()}
+	}
+	return nil
+}
+
+// bind is [containers.Request].Bind for a caller: its branch's work tree, from outside.
+// Whatever keeps it from that is a reason to go the portable way.
+func (t *target) bind(ctx context.Context, p containers.Place, author gitd.Person) error {
+	t.setKnown("")
+	t.setBinding(nil)
+	b, tip, why, err := t.overlay(ctx, p, author)
+	switch {
+	case err == nil && why == "":
+		t.setBinding(b)
+		t.setKnown(tip)
+		t.x.fast.binds.Add(1)
+		return nil
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case errors.Is(err, layer.ErrGone):
+		return err
+	case err != nil:
+		why = "error"
+	}
+	t.x.fast.fellBack("bind: "+why, t, err)
+	return fmt.Errorf("%w: %s: %w", layer.ErrUnable, why, orNothing(err))
+}
+
+// errNothing is the error of a work tree that cannot be bound for want of something.
+var errNothing = errors.New("nothing went wrong")
+
+func orNothing(err error) error {
+	if err == nil {
+		return errNothing
+	}
+	return err
+}
+
+// overlay binds the work tree; why says what is missing for that.
+func (t *target) overlay(ctx context.Context, p containers.Place, author gitd.Person) (_ *binding, tip gitd.Hash, why string, err error) {
+	x := t.x
+	if tip, err = t.tip(ctx); err != nil {
+		return nil, "", "", err
+	}
+	base, err := t.repo.Resolve(ctx, "refs/heads/"+t.base)
+	if err != nil {
+		return nil, "", "", err
+	}
+	l, differ, err := t.fit(ctx, tip, base, p.UID)
+	if err != nil {
+		return nil, "", "", err
+	}
+	if l == nil || len(differ) > bindFar {
+		x.layerLater(t.repo.Name(), t.base, base)
+	}
+	if l == nil {
+		return nil, "", "no layer", nil
+	}
+	if x.Git.Signer != nil && !l.Signs {
+		return nil, "", "old git", nil
+	}
+	if !x.layers.hold(l, p.Dir) {
+		return nil, "", "no layer", nil
+	}
+	b := &binding{layer: l, config: t.gitConfig(author), cache: new(gitd.OverlayCache), differ: make(map[string]gitd.TreeChange),
+		left: filepath.Join(p.Dir, leftFolder, "upper"),
+		at: layer.Binding{PID: p.PID, Start: p.Start, Lowers: []string{l.tree()}, Dir: filepath.Join(p.Dir, treeFolder),
+			Target: containers.WorkDir, UID: p.UID}}
+	fill, why, err := t.fill(ctx, l, tip, base, differ, b.config)
+	if err != nil || why != "" {
+		return nil, "", why, err
+	}
+	for _, c := range differ {
+		b.differ[c.Path] = c
+	}
+	err = x.layers.keeper.Bind(ctx, layer.Binding{PID: p.PID, Start: p.Start, Dir: filepath.Join(p.Dir, leftFolder),
+		Target: containers.ArtifactsDir, UID: p.UID})
+	if err != nil {
+		return nil, "", "", err
+	}
+	record, err := json.Marshal(boundRecord{Layer: l.Commit, Config: b.config, At: tip})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(p.Dir, treeRecord), record, 0o600)
+	}
+	if err != nil {
+		return nil, "", "", err
+	}
+	filled := b.at
+	filled.Fill = fill
+	if err := x.layers.keeper.Bind(ctx, filled); err != nil {
+		return nil, "", "", err
+	}
+	// From here on there is a work tree, and what is not right about it git can mend.
+	if err := t.recount(ctx, b, len(differ) > 0); err != nil {
+		x.Log.Debug("the index of a bound work tree is left to git", "caller", t.caller, "err", err)
+	}
+	return b, tip, "", nil
+}
+
+// fit finds the layer that differs least from a branch, and how it differs; nil when
+// there is none that the caller may read, or all differ too much.
+func (t *target) fit(ctx context.Context, tip, base gitd.Hash, uid int) (best *baseLayer, differ []gitd.TreeChange, err error) {
+	if t.x.layers == nil {
+		return nil, nil, nil
+	}
+	list := t.x.layers.of(t.repo.Name(), uid)
+	most := bindChanges
+	looked := 0
+	for _, want := range []gitd.Hash{tip, base, ""} {
+		for _, l := range list {
+			if want != "" && l.Commit != want || want == "" && (l.Commit == tip || l.Commit == base) {
+				continue
+			}
+			if looked++; looked > bindLayers {
+				return best, differ, nil
+			}
+			// The layer has the history of its branch, as far as it went then.
+			if ok, err := t.mayRead(ctx, l.Head, tip, base); err != nil || !ok {
+				if err != nil {
+					return nil, nil, err
+				}
+				continue
+			}
+			d, err := t.repo.Compare(ctx, l.Commit, tip, most)
+			switch {
+			case errors.Is(err, gitd.ErrTooLarge):
+				continue
+			case err != nil:
+				return nil, nil, err
+			}
+			if best == nil || len(d) < len(differ) {
+				best, differ = l, d
+			}
+			if len(d) == 0 {
+				return best, differ, nil
+			}
+			most = len(d)
+		}
+	}
+	return best, differ, nil
+}
+
+// mayRead tells whether a commit is part of what the caller may read.
+func (t *target) mayRead(ctx context.Context, commit, tip, base gitd.Hash) (bool, error) {
+	for _, h := range []gitd.Hash{base, tip} {
+		if h == commit {
+			return true, nil
+		}
+		if ok, err := t.repo.Descends(ctx, h, commit); ok || err != nil {
+			return ok, err
+		}
+	}
+	return false, nil
+}
+
+// gitConfig is .git/config in the caller's work tree: what a clone through the door
+// would have, and what bound work trees need.
+func (t *target) gitConfig(author gitd.Person) []byte {
+	var out bytes.Buffer
+	section := func(name, sub string, pairs ...string) {
+		out.WriteString("[" + name)
+		if sub != "" {
+			out.WriteString(` "` + configEscape.Replace(sub) + `"`)
+		}
+		out.WriteString("]\n")
+		for i := 0; i < len(pairs); i += 2 {
+			out.WriteString("\t" + pairs[i] + ` = "` + configEscape.Replace(pairs[i+1]) + "\"\n")
+		}
+	}
+	section("core", "", "repositoryformatversion", "0", "filemode", "true", "bare", "false", "logallrefupdates", "true",
+		// What changed is asked of the host, which knows it without looking at every file.
+		"fsmonitor", containers.Program+" fsmonitor", "fsmonitorHookVersion", "2", "untrackedCache", "true")
+	// Every commit of the host's brings a pack: their number is no reason to repack it all.
+	section("gc", "", "autoPackLimit", "0")
+	section("remote", "origin", "url", t.remote(), "fetch", "+refs/heads/*:refs/remotes/origin/*")
+	section("branch", t.caller.Branch(), "remote", "origin", "merge", "refs/heads/"+t.caller.Branch())
+	who := t.x.author(author)
+	section("user", "", "name", who.Name, "email", who.Email)
+	if t.x.Git.Signer != nil {
+		section("gpg", "", "format", "ssh")
+		section("gpg", "ssh", "program", containers.Program)
+		section("user", "", "signingKey", t.x.Git.Signer.PublicKey())
+		section("commit", "", "gpgSign", "true")
+	}
+	return out.Bytes()
+}
+
+var configEscape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\x00", "")
+
+// converting are attributes with which a file is another one in the work tree than in git.
+var converting = regexp.MustCompile(`\b(eol|crlf|ident|filter|working-tree-encoding)\b`)
+
+// fill is what is written to a new upper: the difference, as files and whiteouts, and .git.
+func (t *target) fill(ctx context.Context, l *baseLayer, tip, base gitd.Hash, differ []gitd.TreeChange, config []byte) (_ []layer.File, why string, err error) {
+	if why, err := t.converted(ctx, l, tip, differ); why != "" || err != nil {
+		return nil, why, err
+	}
+	commit, err := t.repo.Commit(ctx, string(tip))
+	if err != nil {
+		return nil, "", err
+	}
+	var files []layer.File
+	put, dirs := make(map[string]bool), make(map[string]bool)
+	left := int64(bindBytes)
+	for _, c := range differ {
+		if c.NewMode == 0 {
+			continue
+		}
+		put[c.Path] = true
+		for dir := range folders(c.Path) {
+			dirs[dir] = true
+		}
+		f := layer.File{Path: c.Path, Kind: layer.KindFile, Exec: c.NewMode == 0o100755, Time: commit.When}
+		switch c.NewMode {
+		case 0o160000:
+			f.Kind = layer.KindFolder
+		case 0o120000:
+			f.Kind = layer.KindLink
+			fallthrough
+		default:
+			if f.Data, err = t.repo.ReadFile(ctx, string(tip), c.Path, left); errors.Is(err, gitd.ErrTooLarge) {
+				return nil, "large difference", nil
+			}
+			if err != nil {
+				return nil, "", err
+			}
+			left -= int64(len(f.Data))
+		}
+		files = append(files, f)
+	}
+	gone := make(map[string]bool)
+	there := make(map[string]bool) // folders of the branch's tree that were looked for
+	for _, c := range differ {
+		if c.NewMode != 0 || dirs[c.Path] {
+			continue
+		}
+		at, hidden := c.Path, false
+		for dir := range folders(c.Path) {
+			hidden = hidden || put[dir]
+		}
+		if hidden {
+			continue
+		}
+		for dir := range folders(c.Path) {
+			is, looked := there[dir]
+			if !looked {
+				_, err := t.repo.Tree(ctx, string(tip), dir, false)
+				if err != nil && !errors.Is(err, gitd.ErrNotFound) {
+					return nil, "", err
+				}
+				is = err == nil
+				there[dir] = is
+			}
+			if is {
+				break
+			}
+			at = dir
+		}
+		if !gone[at] {
+			gone[at] = true
+			files = append(files, layer.File{Path: at, Kind: layer.KindWhiteout})
+		}
+	}
+	git, why, err := t.fillGit(ctx, l, tip, base, config, left)
+	return append(files, git...), why, err
+}
+
+// fillGit is what differs in .git: the branch, its objects, the configuration.
+func (t *target) fillGit(ctx context.Context, l *baseLayer, tip, base gitd.Hash, config []byte, left int64) (_ []layer.File, why string, err error) {
+	branch := t.caller.Branch()
+	file := func(name, text string) layer.File {
+		return layer.File{Path: ".git/" + name, Kind: layer.KindFile, Data: []byte(text)}
+	}
+	began := t.reflog(strings.Repeat("0", 40), tip, "clone: from "+t.remote())
+	files := []layer.File{
+		file("HEAD", "ref: refs/heads/"+branch+"\n"),
+		file("config", string(config)),
+		file("packed-refs", "# pack-refs with: peeled fully-peeled sorted \n"+string(base)+" refs/remotes/origin/"+t.base+"\n"),
+		file("logs/HEAD", began),
+		file("logs/refs/heads/"+branch, began),
+		file("refs/heads/"+branch, string(tip)+"\n"),
+		file("refs/remotes/origin/"+branch, string(tip)+"\n"),
+	}
+	if tip == l.Head && base == l.Head {
+		return files, "", nil
+	}
+	pack, err := t.repo.PackOf(ctx, []gitd.Hash{tip, base}, []gitd.Hash{l.Head})
+	if err != nil || pack == nil {
+		return files, "", err
+	}
+	defer pack.Close()
+	packed, err := packFiles(pack, left)
+	if errors.Is(err, gitd.ErrTooLarge) {
+		return nil, "large difference", nil
+	}
+	return append(files, packed...), "", err
+}
+
+// packFiles are a pack as files of a repository.
+func packFiles(p *gitd.Pack, max int64) ([]layer.File, error) {
+	var files []layer.File
+	for _, f := range []struct {
+		ext  string
+		file *os.File
+	}{{"pack", p.Pack}, {"idx", p.Index}} { // in this order: git looks for the index
+		info, err := f.file.Stat()
+		if err != nil {
+			return nil, err
+		}
+		if max -= info.Size(); max < 0 {
+			return nil, fmt.Errorf("the branch's own objects: %w", gitd.ErrTooLarge)
+		}
+		text := make([]byte, info.Size())
+		if _, err := f.file.ReadAt(text, 0); err != nil {
+			return nil, fmt.Errorf("cannot read a pack: %w", err)
+		}
+		files = append(files, layer.File{Path: ".git/objects/pack/pack-" + p.Name + "." + f.ext, Kind: layer.KindFile, Data: text})
+	}
+	return files, nil
+}
+
+// reflog is a line of a branch's log.
+func (t *target) reflog(from string, to gitd.Hash, what string) string {
+	clean := func(s string) string {
+		return strings.Map(func(r rune) rune {
+			if r < ' ' || r == '<' || r == '>' || r == 0x7f {
+				return -1
+			}
+			return r
+		}, s)
+	}
+	return fmt.Sprintf("%s %s %s <%s> %d +0000\t%s\n", from, to, clean(t.x.Bot.Name), clean(t.x.Bot.Email), t.x.Now().Unix(), clean(what))
+}
+
+// converted says whether git would write a file that differs otherwise than it is stored.
+func (t *target) converted(ctx context.Context, l *baseLayer, tip gitd.Hash, differ []gitd.TreeChange) (why string, err error) {
+	looked := make(map[string]bool)
+	look := func(at gitd.Hash, name string) error {
+		key := string(at) + ":" + name
+		if why != "" || looked[key] {
+			return nil
+		}
+		looked[key] = true
+		text, err := t.repo.ReadFile(ctx, string(at), name, 1<<20)
+		switch {
+		case errors.Is(err, gitd.ErrNotFound), errors.Is(err, gitd.ErrInvalid):
+			return nil
+		case errors.Is(err, gitd.ErrTooLarge), err == nil && converting.Match(text):
+			why = "attributes"
+			return nil
+		}
+		return err
+	}
+	for _, c := range differ {
+		if path.Base(c.Path) == ".gitattributes" {
+			if err := errors.Join(look(l.Commit, c.Path), look(tip, c.Path)); err != nil {
+				return "", err
+			}
+		}
+		if c.NewMode == 0 {
+			continue
+		}
+		for dir := range folders(c.Path) {
+			if err := look(tip, path.Join(dir, ".gitattributes")); err != nil {
+				return "", err
+			}
+		}
+	}
+	return why, nil
+}
+
+// board looks at which work tree the container of a lease has.
+func (t *target) board(lease *containers.Lease) {
+	if !lease.Bound || lease.Place == nil || t.x.layers == nil {
+		t.setBinding(nil)
+		return
+	}
+	dir := filepath.Join(lease.Place.Dir, treeFolder)
+	if b := t.binding(); b != nil && b.at.Dir == dir {
+		return
+	}
+	b, err := t.x.readBinding(t.repo.Name(), *lease.Place)
+	if err != nil {
+		t.x.Log.Debug("what a work tree lies over is not known any more", "caller", t.caller, "err", err)
+	}
+	t.setBinding(b)
+}
+
+// readBinding finds out what an earlier process bound.
+func (x *Executor) readBinding(repo string, p containers.Place) (*binding, error) {
+	text, err := os.ReadFile(filepath.Join(p.Dir, treeRecord))
+	if err != nil {
+		return nil, err
+	}
+	var r boundRecord
+	if err := json.Unmarshal(text, &r); err != nil {
+		return nil, err
+	}
+	l := x.layers.find(repo, r.Layer, p.UID)
+	if l == nil {
+		return nil, fmt.Errorf("layer %s: %w", r.Layer, ErrNotFound)
+	}
+	return &binding{layer: l, config: r.Config, cache: new(gitd.OverlayCache), left: filepath.Join(p.Dir, leftFolder, "upper"),
+		at: layer.Binding{PID: p.PID, Start: p.Start, Lowers: []string{l.tree()}, Dir: filepath.Join(p.Dir, treeFolder),
+			Target: containers.WorkDir, UID: p.UID}}, nil
+}
+
+// binding is the work tree of the caller's container; nil when it was not bound.
+func (t *target) binding() *binding {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.bound
+}
+
+func (t *target) setBinding(b *binding) {
+	t.mu.Lock()
+	t.bound = b
+	t.mu.Unlock()
+}

@@ -1,0 +1,255 @@
+package executor
+
+import (
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/layer"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+//go:embed scripts/layer.sh
+var layerScript string
+
+// layerLater has a layer of a commit of a base made in the background. There is one
+// wish of a repository at a time: the newest.
+func (x *Executor) layerLater(repo, branch string, commit gitd.Hash) {
+	s := x.layers
+	if s == nil {
+		return
+	}
+	w := wish{repo, branch, commit}
+	l := baseLayer{Commit: commit, UID: x.Fleet.Engine.TaskUID()}
+	if s.find(repo, commit, l.UID) != nil {
+		return
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if x.closed || s.failed[repo+"/"+l.name()].After(x.Now().Add(-layerPause)) || slices.Contains(s.wishes, w) {
+		return
+	}
+	s.wishes = append(slices.DeleteFunc(s.wishes, func(o wish) bool { return o.repo == repo }), w)
+	if !s.making {
+		s.making = true
+		x.wg.Go(s.work)
+	}
+}
+
+// work makes the layers that are wished for, one after another.
+func (s *layers) work() {
+	for {
+		s.mu.Lock()
+		if len(s.wishes) == 0 || s.x.ctx.Err() != nil {
+			s.making = false
+			s.mu.Unlock()
+			return
+		}
+		w := s.wishes[0]
+		s.mu.Unlock()
+		err := s.make(s.x.ctx, w)
+		s.mu.Lock()
+		s.wishes = slices.DeleteFunc(s.wishes, func(o wish) bool { return o == w })
+		if err != nil {
+			s.failed[w.repo+"/"+(&baseLayer{Commit: w.commit, UID: s.x.Fleet.Engine.TaskUID()}).name()] = s.x.Now()
+		}
+		s.mu.Unlock()
+		if err != nil && s.x.ctx.Err() == nil {
+			s.x.Log.Warn("cannot make a base layer; containers clone for themselves", "repo", w.repo, "commit", w.commit, "err", err)
+		}
+	}
+}
+
+// MakeLayer makes the base layer of a branch's tip, unless it is there, and returns when
+// it can be bound. Without a Keeper it is [layer.ErrUnable].
+func (x *Executor) MakeLayer(ctx context.Context, name, branch string) error {
+	if x.layers == nil {
+		return fmt.Errorf("cannot make a base layer: %w", layer.ErrUnable)
+	}
+	repo, err := x.Git.Repo(name)
+	if err != nil {
+		return err
+	}
+	commit, err := repo.Resolve(ctx, "refs/heads/"+branch)
+	if err != nil {
+		return err
+	}
+	return x.layers.make(ctx, wish{name, branch, commit})
+}
+
+// make makes one layer, in a container that nobody has used and nobody will.
+func (s *layers) make(ctx context.Context, w wish) (err error) {
+	x := s.x
+	began := x.Now()
+	ctx, cancel := context.WithTimeoutCause(ctx, layerWithin, fmt.Errorf("it takes longer than %v", layerWithin))
+	defer cancel()
+	repo, err := x.Git.Repo(w.repo)
+	if err != nil {
+		return err
+	}
+	l := &baseLayer{Repo: w.repo, Commit: w.commit, UID: x.Fleet.Engine.TaskUID(), Made: began.UTC()}
+	if s.find(l.Repo, l.Commit, l.UID) != nil {
+		return nil
+	}
+	folder := filepath.Join(s.dir, layerFolder(w.repo))
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return err
+	}
+	staging := filepath.Join(folder, ".new-"+newToken())
+	defer func() {
+		if err != nil {
+			s.remove(staging)
+		}
+	}()
+	if err := s.checkOut(ctx, repo, w, l, staging); err != nil {
+		return err
+	}
+	if err := s.weigh(ctx, l, staging); err != nil {
+		return err
+	}
+	text, err := json.MarshalIndent(l, "", "  ")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(staging, "layer.json"), text, 0o600)
+	}
+	if err == nil {
+		err = syncTree(staging)
+	}
+	if err != nil {
+		return err
+	}
+	l.dir, l.used = filepath.Join(folder, l.name()), x.Now()
+	s.mu.Lock()
+	if slices.ContainsFunc(s.all, func(o *baseLayer) bool { return o.dir == l.dir }) {
+		err = fmt.Errorf("another one was faster: %w", ErrConflict)
+	} else if err = os.Rename(staging, l.dir); err == nil {
+		s.all = append(s.all, l)
+	}
+	s.mu.Unlock()
+	if errors.Is(err, ErrConflict) {
+		s.remove(staging)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s.made.Add(1)
+	x.Log.Info("made a base layer", "repo", w.repo, "commit", w.commit, "files", l.Files, "bytes", l.Bytes, "took", x.Now().Sub(began))
+	s.evict()
+	return nil
+}
+
+// checkOut fills a folder with the commit's work tree. No process that could write there
+// is left when it returns.
+func (s *layers) checkOut(ctx context.Context, repo *gitd.Repo, w wish, l *baseLayer, staging string) (err error) {
+	x := s.x
+	sum := sha256.Sum256([]byte(w.repo + "\x00" + string(w.commit)))
+	key := "layer:" + hex.EncodeToString(sum[:8])
+	// One that a killed process left may have been half way.
+	if err := x.Fleet.Remove(ctx, key); err != nil {
+		return err
+	}
+	git := x.Git.GrantHandler(gitd.Grant{Subject: key, Repo: w.repo, Read: []string{"refs/heads/" + w.branch},
+		Expires: x.Now().AddDate(1, 0, 0)}) // not a bound: the grant ends with the connection
+	t := &target{x: x, repo: repo, base: w.branch}
+	var at layer.Binding
+	lease, err := x.Fleet.Acquire(ctx, containers.Request{Key: key, Image: x.Image, Env: x.containerEnv(), Limits: x.Limits,
+		Labels: map[string]string{"ramus.repo": w.repo, labelAsked: x.Image},
+		Door:   apartDoor(repo, git, &egress{tell: func(Event) {}}), // the repository is all it reaches
+		Warm:   x.warmUp,
+		Bind: func(ctx context.Context, p containers.Place) error {
+			at = layer.Binding{PID: p.PID, Start: p.Start, Dir: staging, Target: containers.WorkDir, UID: p.UID}
+			return s.keeper.Bind(ctx, at)
+		},
+		Provision: func(context.Context, *containers.Host) error { return layer.ErrUnable }})
+	if err != nil {
+		return err
+	}
+	out, err := t.script(ctx, lease.Host, layerScript, slices.Concat(x.identity(x.Bot), x.signing(), []string{
+		"RAMUS_BRANCH=" + w.branch, "RAMUS_REMOTE=" + t.remote(), "RAMUS_TIP=" + string(w.commit)}), nil)
+	if err == nil {
+		head, signs, _ := strings.Cut(strings.TrimSpace(out.stdout), " ")
+		l.Head, l.Signs, l.Token = gitd.Hash(head), signs != "", "ramus-"+newToken()
+		err = gitd.CheckHash(l.Head)
+	}
+	if err == nil {
+		err = s.announce(ctx, l, at)
+	}
+	lease.Release()
+	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	return errors.Join(err, x.Fleet.Remove(ending, key))
+}
+
+// announce has the layer's index say that nothing has changed since its token was given.
+func (s *layers) announce(ctx context.Context, l *baseLayer, at layer.Binding) error {
+	old, err := s.read(ctx, at.Upper(), ".git/index", indexMax)
+	if err != nil {
+		return err
+	}
+	text, err := rewriteIndex(old, nil, l.Token)
+	if err != nil {
+		return err
+	}
+	return s.keeper.Put(ctx, at, []layer.File{{Path: ".git/index", Kind: layer.KindFile, Data: text}})
+}
+
+// weigh counts what a layer holds, and refuses one that could not be used.
+func (s *layers) weigh(ctx context.Context, l *baseLayer, staging string) error {
+	tree := filepath.Join(staging, "upper")
+	changes, err := s.keeper.Changes(ctx, tree, layerEntries)
+	if err != nil {
+		return err
+	}
+	for _, c := range changes {
+		if c.Kind == layer.KindFile {
+			l.Bytes += c.Size
+			l.Files++
+		}
+	}
+	index, err := s.read(ctx, tree, ".git/index", indexMax)
+	if err != nil {
+		return err
+	}
+	_, err = parseIndex(index)
+	return err
+}
+
+// read reads a file of a tree that containers write, or wrote.
+func (s *layers) read(ctx context.Context, tree, path string, max int64) ([]byte, error) {
+	f, err := s.keeper.Open(ctx, tree, path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, max+1))
+	if err == nil && int64(len(text)) > max {
+		err = fmt.Errorf("%s has more than %d bytes: %w", path, max, gitd.ErrTooLarge)
+	}
+	return text, err
+}
+
+// syncTree makes all that was written to a file system durable: a layer that is there
+// is whole, whatever happens to the machine.
+func syncTree(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return unix.Syncfs(int(f.Fd()))
+}

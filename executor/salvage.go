@@ -1,0 +1,98 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// wipRef is where what a caller's work tree held is kept when its container was lost
+// in the middle of a command. It is no part of the branch: nobody knows whether that
+// command was done. No container's grant shows it.
+func wipRef(c Caller) string { return "refs/ramus/wip/" + c.Slug() }
+
+// salvage is [containers.Fleet].Salvage: what lies in the upper of a container that was
+// lost becomes a commit on top of the branch.
+func (x *Executor) salvage(ctx context.Context, p containers.Place) {
+	c, err := ParseCaller(p.Key)
+	if err != nil {
+		return // it worked for no caller
+	}
+	commit, err := x.rescue(ctx, c, p)
+	switch {
+	case err != nil:
+		x.Log.Warn("what a lost container's work tree held cannot be kept", "caller", c, "err", err)
+	case commit != "":
+		x.fast.salvaged.Add(1)
+		x.mu.Lock()
+		x.rescued[c] = commit
+		x.mu.Unlock()
+		x.Log.Info("kept what a lost container's work tree held", "caller", c, "commit", commit)
+	}
+}
+
+func (x *Executor) rescue(ctx context.Context, c Caller, p containers.Place) (gitd.Hash, error) {
+	if x.layers == nil {
+		return "", nil
+	}
+	repo, err := x.Git.Repo(p.Labels["ramus.repo"])
+	if err != nil {
+		return "", err
+	}
+	b, err := x.readBinding(repo.Name(), p)
+	if err != nil {
+		return "", err
+	}
+	tip, err := repo.Resolve(ctx, "refs/heads/"+c.Branch())
+	if err != nil {
+		return "", err
+	}
+	changes, err := x.layers.keeper.Changes(ctx, b.at.Upper(), changesMax)
+	if err != nil {
+		return "", err
+	}
+	snap, err := repo.Snapshot(ctx, b.overlayOf(x.layers, changes, tip), gitd.NewCommit{Parents: []gitd.Hash{tip}, Author: x.Bot, Committer: x.Bot,
+		When: x.Now().UTC(), Message: fmt.Sprintf("What the work tree held when its container was lost\n\n%s: %s\n", trailerCaller, c)})
+	if err != nil {
+		return "", err
+	}
+	defer snap.Pack.Close()
+	if len(snap.Leaks) > 0 {
+		return "", errors.New("it holds the value of a secret")
+	}
+	if snap.Commit == "" {
+		return "", nil
+	}
+	return snap.Commit, repo.Update(ctx, gitd.RefUpdate{Name: wipRef(c), New: snap.Commit})
+}
+
+// takeRescued tells once, for people, what was kept of the caller's lost container.
+func (t *target) takeRescued() string {
+	t.x.mu.Lock()
+	defer t.x.mu.Unlock()
+	commit := t.x.rescued[t.caller]
+	delete(t.x.rescued, t.caller)
+	if commit == "" {
+		return ""
+	}
+	return fmt.Sprintf("what the work tree held then is kept as %s; `ramus fork --at %s %s` goes on from it", commit[:12], commit[:12], t.caller)
+}
+
+// awaitRescued is takeRescued when a lost container's end may still be under way.
+func (t *target) awaitRescued(ctx context.Context) string {
+	if t.x.layers == nil {
+		return ""
+	}
+	lease, err := t.x.Fleet.Adopt(ctx, t.request("", t.x.Bot, nil))
+	if lease != nil {
+		lease.Release()
+		return ""
+	}
+	if err == nil || errors.Is(err, containers.ErrGone) {
+		_ = t.x.Fleet.Remove(ctx, t.caller.String()) // nothing is there to be removed, but its end is waited for
+	}
+	return t.takeRescued()
+}
