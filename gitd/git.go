@@ -196,6 +196,7 @@ func (s *Server) start(ctx context.Context, c child) (*process, error) {
 	// A grandchild that keeps the pipes open must not hold the caller.
 	cmd.WaitDelay = 2 * killGrace
 	p.cmd = cmd
+	s.stats.children.Add(1)
 	if err := cmd.Start(); err != nil {
 		done()
 		return nil, fmt.Errorf("cannot start git %s: %w", c.args[0], err)

@@ -19,6 +19,8 @@ type access struct {
 	grant    Grant
 	client   string // who takes up places among the git children
 	protocol string // GIT_PROTOCOL for the child; empty: protocol v0
+	repo     *Repo  // nil: it is served as it is on disk, by git
+	direct   bool   // protocol v2, answered in process
 	own      ownConfig
 	leaked   func([]Leak) // hears of secrets in a push that was refused; may be nil
 }
@@ -124,9 +126,7 @@ func (s *Server) Handler() http.Handler {
 }
 
 // GrantHandler serves smart HTTP under one grant that the connection stands
-// for; no token is asked for, and one that is sent is ignored. The
-// Git-Protocol header is not forwarded: with protocol v2 hidden commits could
-// be fetched by their hash. Used behind a container's door.
+// for; no token is asked for, and one that is sent is ignored. Used behind a container's door.
 func (s *Server) GrantHandler(g Grant) http.Handler { return s.DoorHandler(g, nil) }
 
 // DoorHandler is GrantHandler for somebody who wants to hear of pushes that were refused
@@ -178,7 +178,7 @@ func (s *Server) httpHandler(who func(*http.Request) (Grant, bool, error), forwa
 		h := w.Header()
 		h.Set("Cache-Control", "no-cache, max-age=0, must-revalidate")
 		h.Set("X-Content-Type-Options", "nosniff")
-		reply := &httpReply{w: w, ctl: http.NewResponseController(w), idle: s.limits.Idle}
+		reply := &httpReply{w: w, ctl: http.NewResponseController(w), idle: s.limits.Idle, until: time.Now().Add(s.limits.Time)}
 		err = s.serveHTTP(ctx, reply, r, who, forward, leaked)
 		if err == nil {
 			return
@@ -267,14 +267,19 @@ func (s *Server) serveHTTP(ctx context.Context, w *httpReply, r *http.Request, w
 		return err
 	}
 	a.leaked = leaked
-	if forward && len(a.grant.Read) == 0 {
-		a.protocol = validProtocol(r.Header.Get("Git-Protocol"))
-	}
+	a = s.negotiate(ctx, a, validProtocol(r.Header.Get("Git-Protocol")), service == "git-receive-pack")
 	h := w.w.Header()
 	if verb == "info/refs" {
 		h.Set("Content-Type", "application/x-"+service+"-advertisement")
 		if r.Method == http.MethodHead {
 			return nil
+		}
+		if a.direct {
+			advert, err := s.capabilities(ctx, a)
+			if err != nil {
+				return err
+			}
+			return whole(w, advert)
 		}
 		var out io.Writer = w
 		if a.protocol != "version=2" || service == "git-receive-pack" {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"runtime"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -144,18 +145,67 @@ type httpReply struct {
 	w     http.ResponseWriter
 	ctl   *http.ResponseController
 	idle  time.Duration
+	until time.Time // the request's end, whatever the client takes
 	begun bool
+	sized bool // the client knows how long the answer is
 }
 
-func (r *httpReply) Write(p []byte) (int, error) {
-	_ = r.ctl.SetWriteDeadline(time.Now().Add(r.idle))
+// length announces the answer's length. What is announced need not be flushed.
+func (r *httpReply) length(n int64) {
+	if !r.begun {
+		r.w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
+		r.sized = true
+	}
+}
+
+func (r *httpReply) begin() {
+	end := time.Now().Add(r.idle)
+	if end.After(r.until) {
+		end = r.until
+	}
+	_ = r.ctl.SetWriteDeadline(end)
 	if !r.begun {
 		r.begun = true
 		r.w.WriteHeader(http.StatusOK)
 	}
+}
+
+func (r *httpReply) Write(p []byte) (int, error) {
+	r.begin()
 	n, err := r.w.Write(p)
-	if err == nil {
+	if err == nil && !r.sized {
 		err = r.ctl.Flush()
 	}
 	return n, err
+}
+
+// ReadFrom lets the system send a file where the connection can; src must be
+// as short as a client can take it in idle.
+func (r *httpReply) ReadFrom(src io.Reader) (int64, error) {
+	r.begin()
+	for w := r.w; ; {
+		switch in := w.(type) {
+		case io.ReaderFrom:
+			n, err := in.ReadFrom(src)
+			if err == nil && !r.sized {
+				err = r.ctl.Flush()
+			}
+			return n, err
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = in.Unwrap()
+		default:
+			buf := tails.Get().(*[tailBuffer]byte)
+			defer tails.Put(buf)
+			return io.CopyBuffer(onlyWriter{r}, src, buf[:])
+		}
+	}
+}
+
+// whole sends an answer that is there at once.
+func whole(out answer, b []byte) error {
+	out.length(int64(len(b)))
+	if _, err := out.Write(b); err != nil {
+		return fmt.Errorf("cannot send an answer: %w", err)
+	}
+	return nil
 }

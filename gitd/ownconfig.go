@@ -101,8 +101,8 @@ func (s *Server) locate(path string) (access, error) {
 	if err != nil {
 		return access{name: name}, err
 	}
-	a := access{name: name, dir: repo.Dir()}
-	own, err := readOwnConfig(a.dir)
+	a := access{name: name, dir: repo.Dir(), repo: repo}
+	own, err := repo.view.config()
 	if err != nil {
 		return a, fmt.Errorf("cannot read the configuration of %s: %w", name, err)
 	}

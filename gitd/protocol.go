@@ -237,9 +237,9 @@ func (f *fetchRequest) plain() bool {
 func (f *fetchRequest) sparse() bool { return strings.Contains(f.Filter, "sparse") }
 
 // render writes the request as git is to get it. Two that ask for the same are the
-// same bytes, whoever wrote them: agents and session ids are left out, and git is always
-// asked to tell its progress, which whoever does not want it is spared.
-func (f *fetchRequest) render() []byte {
+// same bytes, whoever wrote them: agents and session ids are left out. quiet says that git is
+// not to tell its progress.
+func (f *fetchRequest) render(quiet bool) []byte {
 	b := appendPkt(nil, "command=fetch\n")
 	b = appendPkt(b, "object-format=sha1\n")
 	b = append(b, "0001"...)
@@ -247,7 +247,7 @@ func (f *fetchRequest) render() []byte {
 		on   bool
 		name string
 	}{
-		{f.ThinPack, "thin-pack"}, {f.IncludeTag, "include-tag"}, {f.OFSDelta, "ofs-delta"},
+		{quiet, "no-progress"}, {f.ThinPack, "thin-pack"}, {f.IncludeTag, "include-tag"}, {f.OFSDelta, "ofs-delta"},
 		{f.WaitForDone, "wait-for-done"}, {f.DepthRelative, "deepen-relative"},
 	} {
 		if flag.on {

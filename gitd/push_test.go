@@ -400,7 +400,8 @@ func TestFetchUpstream(t *testing.T) {
 	// Names that the old one leaves no room for.
 	fetch("b/c/d", push("b/c/d"))
 	git(t, up, "branch", "-q", "-D", "b/c/d")
-	fetch("b/c", push("b/c"))
+	hidden := push("b/c")
+	fetch("b/c", hidden)
 
 	// A container, and who may read branches, sees nothing of it.
 	refs := stock(t, "", "-c", "protocol.version=0", "ls-remote", r.Dir())
@@ -414,7 +415,7 @@ func TestFetchUpstream(t *testing.T) {
 	}
 	thief := t.TempDir()
 	git(t, thief, "init", "-q")
-	if out, err := tryGit(thief, "fetch", "-q", door.URL+"/r.git", string(forced)); err == nil {
+	if out, err := tryGit(thief, "fetch", "-q", door.URL+"/r.git", string(hidden)); err == nil {
 		t.Error("a container fetched it by its name:", out)
 	}
 

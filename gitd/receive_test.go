@@ -26,7 +26,12 @@ const zeroHash = "0000000000000000000000000000000000000000"
 
 // pushBody is a push of one new branch, as a client sends it.
 func pushBody(ref, id string, pack []byte) []byte {
-	body := appendPkt(nil, zeroHash, " ", id, " ", ref, "\x00report-status side-band-64k agent=test")
+	return pushBodyFrom(zeroHash, ref, id, pack)
+}
+
+// pushBodyFrom is pushBody of a ref that is at old.
+func pushBodyFrom(old, ref, id string, pack []byte) []byte {
+	body := appendPkt(nil, old, " ", id, " ", ref, "\x00report-status side-band-64k agent=test")
 	return append(append(body, flushPkt...), pack...)
 }
 

@@ -45,7 +45,7 @@ func (p *reply) size() int64 {
 
 // sendAtOnce is how much of a file is given to the system in one call, which has to be
 // over in the time that a client may be idle.
-const sendAtOnce = 4 << 20
+const sendAtOnce = 256 << 10
 
 // writeReply sends a reply; w's ReadFrom is used for files where it has one.
 func writeReply(w io.Writer, p *reply) error {

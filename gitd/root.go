@@ -130,6 +130,10 @@ func (s *Server) openRoot() error {
 			lock.Close()
 			return fmt.Errorf("cannot remove unfinished repositories: %w", err)
 		}
+		if err := os.RemoveAll(filepath.Join(root, replyFolder)); err != nil {
+			lock.Close()
+			return fmt.Errorf("cannot remove the answers that an earlier server kept: %w", err)
+		}
 	}
 	if err := unix.Flock(fd, unix.LOCK_SH); err != nil {
 		lock.Close()
@@ -181,7 +185,7 @@ func (s *Server) Repo(name string) (*Repo, error) {
 		r = &Repo{server: s, name: name, dir: dir, id: id,
 			merging: make(chan struct{}, 1), maintaining: make(chan struct{}, 1), refreshing: make(chan struct{}, 1)}
 		r.refs.init(r)
-		r.objects.repo = r
+		r.objects.repo, r.view.repo = r, r
 		r.objects.packs.dir = filepath.Join(dir, packFolder)
 		if s.library.repos == nil {
 			s.library.repos = map[string]*Repo{}

@@ -3,7 +3,9 @@ package gitd
 import (
 	"context"
 	"crypto/ed25519"
+	"errors"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -43,6 +45,9 @@ type Server struct {
 	// Signer signs the commits that the server makes: merges, squashes, what a rebase
 	// replays, and those of [Repo.WriteCommit]. nil: they are not signed.
 	Signer *CommitSigner
+	// ReplyCache bounds, in bytes, the answers to fetches that are kept in files below
+	// Root for whoever asks the same; 0 means 2 GiB, less than 0 none.
+	ReplyCache int64
 	// Log receives what is worth knowing; nil discards it.
 	Log *slog.Logger
 	// Now is the clock; nil means time.Now.
@@ -62,6 +67,13 @@ type Server struct {
 	slots   *slots
 
 	requests family // what is being answered; see http.go and ssh.go
+
+	replies replyCache
+	stats   stats
+	native  bool // protocol v2 goes to git, too; for tests
+
+	advertMu sync.Mutex // guards advert
+	advert   []byte     // git's capabilities in protocol v2
 }
 
 // Limits bound what one client can cost. A zero field means its default.
@@ -91,9 +103,13 @@ func (s *Server) Open(ctx context.Context) error {
 	}
 	s.limits = s.Limits.withDefaults()
 	s.slots = newSlots(s.limits.Processes)
+	if s.replies.max = s.ReplyCache; s.ReplyCache == 0 {
+		s.replies.max = replyCacheDefault
+	}
 	if err := s.openRoot(); err != nil {
 		return err
 	}
+	s.replies.root = s.Root
 	s.startUpkeep()
 	return nil
 }
@@ -104,7 +120,7 @@ func (s *Server) Open(ctx context.Context) error {
 func (s *Server) Close() error {
 	s.requests.close()
 	s.stopUpkeep()
-	return s.closeRoot()
+	return errors.Join(s.replies.close(), s.closeRoot())
 }
 
 func (s *Server) log() *slog.Logger {

@@ -1,6 +1,7 @@
 package gitd
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -383,9 +384,7 @@ func (f *sshFront) command(ctx context.Context, v *visit, line string) uint32 {
 	if err := a.enabled(f.Server, write); err != nil {
 		return say("%v", err)
 	}
-	if len(grant.Read) == 0 {
-		a.protocol = v.protocol
-	}
+	a = f.negotiate(ctx, a, v.protocol, write)
 	if write {
 		err = f.sshReceive(ctx, a, v)
 	} else {
@@ -408,8 +407,12 @@ func (f *sshFront) sshReceive(ctx context.Context, a access, v *visit) error {
 	return f.receive(ctx, a, in, nil, v.ch)
 }
 
-// sshUpload is a fetch: a conversation that git leads itself.
+// sshUpload is a fetch: a conversation that git leads itself, or of protocol v2,
+// whose requests are answered one by one as over HTTP.
 func (f *sshFront) sshUpload(ctx context.Context, a access, v *visit) error {
+	if a.direct {
+		return f.sshConverse(ctx, a, v)
+	}
 	r, w, err := os.Pipe()
 	if err != nil {
 		return fmt.Errorf("cannot start git upload-pack: %w", err)
@@ -425,6 +428,38 @@ func (f *sshFront) sshUpload(ctx context.Context, a access, v *visit) error {
 		in:   r,
 	}, v.ch, copyAnswer)
 }
+
+// sshConverse answers requests of protocol v2 until the client has no more.
+func (f *sshFront) sshConverse(ctx context.Context, a access, v *visit) error {
+	hangUp := func() { v.conn.Close() }
+	in := bufio.NewReader(&idleReader{r: io.LimitReader(v.ch, sshInputMax), idle: f.limits.Idle, idled: hangUp})
+	out := sshAnswer{&idleWriter{w: v.ch, idle: f.limits.Idle, idled: hangUp}}
+	advert, err := f.capabilities(ctx, a)
+	if err != nil {
+		return err
+	}
+	if _, err := out.Write(advert); err != nil {
+		return fmt.Errorf("cannot send the capabilities: %w", err)
+	}
+	for {
+		q, err := parseRequest(in)
+		if err != nil || q.command == "" {
+			return err
+		}
+		if err := f.reply(ctx, a, q, out); err != nil {
+			return err
+		}
+		// Refs may have changed since the last one.
+		if err := a.repo.view.fresh(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// sshAnswer is an answer over a channel that goes on after it.
+type sshAnswer struct{ io.Writer }
+
+func (sshAnswer) length(int64) {}
 
 func seconds(d time.Duration) string {
 	return fmt.Sprint(max(1, int64((d+time.Second-1)/time.Second)))

@@ -1,6 +1,7 @@
 package gitd
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -14,13 +15,20 @@ import (
 const wantsMax = 32 << 20
 
 // serveChild runs one git child for a client within all limits; answer copies
-// what it writes. The child's place is given back when the child has ended,
-// even if the copying hangs on a client that takes nothing.
+// what it writes.
 func (s *Server) serveChild(ctx context.Context, a access, c child, out io.Writer, answer func(io.Reader, io.Writer) error) error {
 	give, err := s.slots.take(ctx, a.client)
 	if err != nil {
 		return err
 	}
+	return s.limitedChild(ctx, a, c, give, func(r io.Reader, cancel context.CancelCauseFunc) error {
+		return answer(r, &idleWriter{w: out, idle: s.limits.Idle, idled: func() { cancel(errIdle) }})
+	})
+}
+
+// limitedChild runs one git child in a place that give gives back when the child has
+// ended, even if read, which takes what it writes, hangs. cancel ends the child.
+func (s *Server) limitedChild(ctx context.Context, a access, c child, give func(), read func(r io.Reader, cancel context.CancelCauseFunc) error) error {
 	ctx, stop := context.WithTimeoutCause(ctx, s.limits.Time, errChildTime)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -46,12 +54,11 @@ func (s *Server) serveChild(ctx context.Context, a access, c child, out io.Write
 		give()
 		ended <- err
 	}()
-	guard := &idleWriter{w: out, idle: s.limits.Idle, idled: func() { cancel(errIdle) }}
-	copyErr := answer(r, guard)
-	if copyErr != nil {
-		cancel(copyErr) // nobody reads what git would still compute
+	readErr := read(r, cancel)
+	if readErr != nil {
+		cancel(readErr) // nobody reads what git would still compute
 	}
-	return errors.Join(<-ended, copyErr)
+	return errors.Join(<-ended, readErr)
 }
 
 // idleWriter calls idled when a single write takes longer than idle: not every
@@ -87,7 +94,7 @@ func (s *Server) advertise(ctx context.Context, a access, service string, out io
 
 // upload answers one request of a fetch over HTTP; read is called when all of
 // it was read.
-func (s *Server) upload(ctx context.Context, a access, in io.Reader, read func(), out io.Writer) error {
+func (s *Server) upload(ctx context.Context, a access, in io.Reader, read func(), out answer) error {
 	store := &spool{dir: os.TempDir()}
 	defer store.close()
 	t := newTap(in, store, wantsMax)
@@ -102,11 +109,23 @@ func (s *Server) upload(ctx context.Context, a access, in io.Reader, read func()
 	if err != nil {
 		return err
 	}
+	if a.direct {
+		q, err := parseRequest(bufio.NewReader(body))
+		if err != nil {
+			return err
+		}
+		return s.reply(ctx, a, q, out)
+	}
+	return s.uploadChild(ctx, a, body, out)
+}
+
+// uploadChild lets git answer one request.
+func (s *Server) uploadChild(ctx context.Context, a access, request io.Reader, out io.Writer) error {
 	return s.serveChild(ctx, a, child{
 		args: []string{"upload-pack", "--stateless-rpc", a.dir},
 		env:  a.env(),
 		// Behind a type of its own, so that git gets a pipe and not the file:
 		// it must not begin before its limits are set.
-		in: struct{ io.Reader }{body},
+		in: struct{ io.Reader }{request},
 	}, out, copyAnswer)
 }

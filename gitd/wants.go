@@ -1,0 +1,152 @@
+package gitd
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// wantError is a want that is not served: there is no such object, or the client may not
+// know of it, which nobody can tell apart.
+type wantError struct{ want Hash }
+
+func (e *wantError) Error() string { return "upload-pack: not our ref " + string(e.want) }
+
+// packet is what the client is told, in git's own words.
+func (e *wantError) packet() []byte { return appendPkt(nil, "ERR ", e.Error()) }
+
+// wantVerdict names what was found out: whether a want that is no tip may be served under a grant.
+type wantVerdict struct {
+	sight string
+	want  Hash
+}
+
+// verdictsMax bounds how many are remembered of a repository.
+const verdictsMax = 10_000
+
+// sight names what a grant shows; two grants that show the same may have two names.
+func (g Grant) sight() string {
+	if len(g.Read) == 0 {
+		return ""
+	}
+	return strings.Join(g.Read, "\n") + "\n\n" + strings.Join(g.Write, "\n")
+}
+
+// checkWants lets pass what a grant shows: tips, the commits that they reach, and, for who
+// may read all refs, blobs and trees, which a partial clone asks for one by one. Git asks for
+// more: with protocol v2 it hands out whatever is in the repository, the commits of branches
+// that were deleted too. The error may be a *wantError.
+func (v *refSnapshot) checkWants(ctx context.Context, g Grant, wants []Hash) error {
+	unknown, turn, tips := v.unknown(g, wants)
+	if len(unknown) == 0 {
+		return nil
+	}
+	kinds, err := v.repo.objects.kinds(ctx, unknown)
+	if err != nil {
+		return err
+	}
+	var commits []Hash
+	for _, h := range unknown {
+		switch kinds[h].kind {
+		case "commit":
+			commits = append(commits, h)
+		case "blob", "tree":
+			if len(g.Read) > 0 {
+				return &wantError{h}
+			}
+		default: // a tag that no ref is at says what nobody says any more
+			return &wantError{h}
+		}
+	}
+	bad, err := v.unreachable(ctx, commits, tips)
+	if err != nil {
+		return err
+	}
+	v.mu.Lock()
+	if v.verdictTurn != turn || len(v.verdicts)+len(commits) > verdictsMax || v.verdicts == nil {
+		v.verdicts, v.verdictTurn = map[wantVerdict]bool{}, turn
+	}
+	for _, h := range commits[:min(len(commits), verdictsMax)] {
+		if bad == "" || bad == h {
+			v.verdicts[wantVerdict{g.sight(), h}] = bad == ""
+		}
+	}
+	v.mu.Unlock()
+	if bad != "" {
+		return &wantError{bad}
+	}
+	return nil
+}
+
+// unknown lists the wants that are neither tips nor known to be reachable, and if there
+// are any, the tips that the grant shows.
+func (v *refSnapshot) unknown(g Grant, wants []Hash) (unknown []Hash, turn uint64, tips []Hash) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	known := func(h Hash) bool { return v.verdictTurn == v.turn && v.verdicts[wantVerdict{g.sight(), h}] }
+	if len(g.Read) == 0 {
+		for _, h := range wants {
+			if v.tips[h] == 0 && h != v.head.hash && !known(h) {
+				unknown = append(unknown, h)
+			}
+		}
+	} else {
+		shown := make([]bool, len(wants)) // wants are sorted
+		mark := func(h Hash) {
+			if i, ok := slices.BinarySearch(wants, h); ok {
+				shown[i] = true
+			}
+		}
+		v.each(g, nil, func(r *shownRef) {
+			mark(r.hash)
+			mark(r.peeled)
+		})
+		for i, h := range wants {
+			if !shown[i] && !known(h) {
+				unknown = append(unknown, h)
+			}
+		}
+	}
+	if len(unknown) > 0 {
+		if v.head.hash != "" && len(g.Read) == 0 {
+			tips = append(tips, v.head.hash)
+		}
+		v.each(g, nil, func(r *shownRef) { tips = append(tips, r.hash) })
+	}
+	return unknown, v.turn, tips
+}
+
+// unreachable finds one of the commits that no tip reaches; "" when there is none.
+func (v *refSnapshot) unreachable(ctx context.Context, commits, tips []Hash) (Hash, error) {
+	if len(commits) == 0 {
+		return "", nil
+	}
+	var in bytes.Buffer
+	for _, h := range commits {
+		in.WriteString(string(h) + "\n")
+	}
+	for _, h := range tips {
+		in.WriteString("^" + string(h) + "\n")
+	}
+	limits := v.repo.server.limits
+	ctx, stop := context.WithTimeoutCause(ctx, limits.Time, errChildTime)
+	defer stop()
+	// Children come before their parents, so that the first line is one of those
+	// that were asked for.
+	out, err := v.repo.server.output(ctx, child{
+		repo: v.repo.dir, args: []string{"rev-list", "--max-count=1", "--ignore-missing", "--stdin"}, in: &in,
+		cpu: limits.CPU, memory: limits.Memory,
+	})
+	if err != nil {
+		return "", fmt.Errorf("cannot find out what the refs of %s reach: %w", v.repo.name, err)
+	}
+	if len(out) == 0 {
+		return "", nil
+	}
+	if bad := Hash(firstLine(out)); slices.Contains(commits, bad) {
+		return bad, nil
+	}
+	return commits[0], nil
+}
