@@ -57,6 +57,13 @@ const (
 	// composeWants bounds the wants of a clone that is composed. Who wants many branches
 	// wants what others want, too, and is better served with one pack for all.
 	composeWants = 64
+	// composeCommits bounds what is read to find out whether a spine fits: where none
+	// does it was in vain.
+	composeCommits = 1000
+	// A spine that twigs of twigObjectsMany objects or twigBytesMany bytes grow on is one of
+	// long ago. It still serves, while that of today's base is made.
+	twigObjectsMany = 300
+	twigBytesMany   = 1 << 20
 )
 
 // spine is the pack of what a base reaches, without header and checksum, in the packets
@@ -94,9 +101,9 @@ type spineSum struct {
 type spineShelf struct {
 	growing sync.Mutex // held while one is made
 
-	mu     sync.Mutex // guards the fields below
-	spines []*spine   // the most recently used first
-	making map[spineKey]bool
+	mu     sync.Mutex                 // guards the fields below
+	spines []*spine                   // the most recently used first
+	making map[spineKey]chan struct{} // closed when it is made, or cannot be
 	failed map[spineKey]time.Time
 	closed bool
 }
@@ -144,12 +151,13 @@ func (s *spineShelf) put(p *spine) {
 		if bytes += q.size; q == p {
 			return false
 		}
-		if q.repo == p.repo && q.kind == p.kind {
-			if each++; q.base == p.base || each >= spinesEach {
-				return true
-			}
+		if q.spineKey == p.spineKey {
+			return true
 		}
-		return bytes > spinesBytes
+		if q.repo == p.repo && q.kind == p.kind {
+			each++
+		}
+		return each >= spinesEach && q.repo == p.repo && q.kind == p.kind || bytes > spinesBytes
 	})
 	if len(s.spines) > spinesMax {
 		last := s.spines[len(s.spines)-1]
@@ -198,7 +206,7 @@ func (p *spine) release() {
 func (s *spineShelf) begin(key spineKey, now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed || s.making[key] || len(s.making) >= spinesGrowing {
+	if s.closed || s.making[key] != nil || len(s.making) >= spinesGrowing {
 		return false
 	}
 	for failed, at := range s.failed {
@@ -210,9 +218,9 @@ func (s *spineShelf) begin(key spineKey, now time.Time) bool {
 		return false
 	}
 	if s.making == nil {
-		s.making = map[spineKey]bool{}
+		s.making = map[spineKey]chan struct{}{}
 	}
-	s.making[key] = true
+	s.making[key] = make(chan struct{})
 	return true
 }
 
@@ -220,6 +228,7 @@ func (s *spineShelf) begin(key spineKey, now time.Time) bool {
 func (s *spineShelf) end(key spineKey, err error, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	close(s.making[key])
 	delete(s.making, key)
 	if err == nil || s.closed {
 		return
@@ -436,27 +445,44 @@ func (r *Repo) composeKind(ctx context.Context, f *fetchRequest, kind spineKind)
 			tips = append(tips, tip)
 		}
 	}
-	shelf := &r.server.spines
-	var p *spine
-	var line *lineage
-	for _, q := range shelf.take(r, kind) {
-		if p == nil && err == nil {
-			var l *lineage
-			if l, err = r.between(ctx, tips, []Hash{q.base}); err == nil && l.reached[q.base] {
-				p, line = q, l
-				continue
-			}
-		}
-		shelf.give(q, false)
-	}
+	p, line, err := r.fittingSpine(ctx, tips, kind)
 	if err != nil {
 		return nil, err
 	}
 	if p == nil {
 		return nil, r.prepare(ctx, tips, kind)
 	}
-	defer func() { shelf.give(p, err == nil) }()
-	return r.graft(ctx, f, p, line, tips, notes)
+	defer func() { r.server.spines.give(p, err == nil) }()
+	answer, own, err := r.graft(ctx, f, p, line, tips, notes)
+	if errors.Is(err, errTwigLarge) || err == nil && (len(own.objs) > twigObjectsMany || own.bytes > twigBytesMany) {
+		if err := r.prepare(ctx, tips, kind); err != nil && !errors.Is(err, errTwigLarge) {
+			r.server.log().Warn("cannot prepare clones", "repo", r.name, "error", err)
+		}
+	}
+	return answer, err
+}
+
+// fittingSpine finds the spine whose base the commits descend from with the fewest
+// between them; nil: there is none. It must be given back.
+func (r *Repo) fittingSpine(ctx context.Context, tips []Hash, kind spineKind) (best *spine, line *lineage, err error) {
+	shelf := &r.server.spines
+	for _, p := range shelf.take(r, kind) {
+		l, e := r.between(ctx, tips, []Hash{p.base}, composeCommits)
+		switch {
+		case e != nil && !errors.Is(e, errTwigLarge):
+			err = e
+		case e == nil && l.reached[p.base] && (best == nil || len(l.order) < len(line.order)):
+			best, p, line = p, best, l
+		}
+		if p != nil {
+			shelf.give(p, false)
+		}
+	}
+	if err != nil && best != nil {
+		shelf.give(best, false)
+		best = nil
+	}
+	return best, line, err
 }
 
 // prepare makes a spine of the base as it is for those who come later, if one would have
@@ -472,7 +498,7 @@ func (r *Repo) prepare(ctx context.Context, tips []Hash, kind spineKind) error {
 	} else if err != nil {
 		return err
 	}
-	line, err := r.between(ctx, tips, []Hash{tip})
+	line, err := r.between(ctx, tips, []Hash{tip}, composeCommits)
 	if err == nil && line.reached[tip] {
 		r.growSpine(tip, kind)
 	}
@@ -480,7 +506,7 @@ func (r *Repo) prepare(ctx context.Context, tips []Hash, kind spineKind) error {
 }
 
 // graft makes the answer of a spine and what grows on it.
-func (r *Repo) graft(ctx context.Context, f *fetchRequest, p *spine, line *lineage, tips, notes []Hash) (*reply, error) {
+func (r *Repo) graft(ctx context.Context, f *fetchRequest, p *spine, line *lineage, tips, notes []Hash) (*reply, *twig, error) {
 	grow := growth{repo: r, ctx: ctx, base: p.has, noBlobs: p.kind == spineBlobless}
 	var head []byte
 	if p.kind == spineShallow {
@@ -488,30 +514,30 @@ func (r *Repo) graft(ctx context.Context, f *fetchRequest, p *spine, line *linea
 		tree := []objectName{plumbing.NewHash(string(line.trees[p.base]))}
 		for _, h := range tips {
 			if err := grow.commit(h, plumbing.NewHash(string(line.trees[h])), tree); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 			head = appendPkt(head, "shallow ", string(h))
 		}
 		head = append(head, delimPkt...)
 	} else if err := grow.commits(line); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if f.IncludeTag {
 		more, err := r.tagsOf(ctx, &grow)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		notes = append(notes, more...)
 	}
 	for _, h := range notes {
 		if err := grow.object(plumbing.NewHash(string(h)), "tag"); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	n := p.objects + uint32(len(grow.twig.objs))
 	sum, err := p.sum(n)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	own := grow.twig.buf.Bytes()
 	sum.Write(own)
@@ -523,12 +549,12 @@ func (r *Repo) graft(ctx context.Context, f *fetchRequest, p *spine, line *linea
 	// Opened anew, for a position of its own: the name that it had is gone.
 	frames, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", p.frames.Fd()))
 	if err != nil {
-		return nil, fmt.Errorf("cannot open what was prepared for clones: %w", err)
+		return nil, nil, fmt.Errorf("cannot open what was prepared for clones: %w", err)
 	}
 	return &reply{
 		pieces: []replyPiece{{data: head}, {file: frames, n: p.size}, {data: end}},
 		close:  func() { frames.Close() },
-	}, nil
+	}, &grow.twig, nil
 }
 
 // tagsOf lists the tags, and tags of tags, that stand for what is sent (include-tag): a

@@ -196,7 +196,7 @@ const madePack = "made-"
 
 // packIn runs pack-objects with further arguments and an input, and returns the folder
 // that it made the pack in, for the caller to remove.
-func (r *Repo) packIn(ctx context.Context, c child) (dir string, err error) {
+func (r *Repo) packIn(ctx context.Context, c child) (_ string, err error) {
 	free, err := room(r.server.Root)
 	if err != nil {
 		return "", err
@@ -206,7 +206,8 @@ func (r *Repo) packIn(ctx context.Context, c child) (dir string, err error) {
 	if err := os.MkdirAll(nursery, 0o755); err != nil {
 		return "", err
 	}
-	if dir, err = os.MkdirTemp(nursery, "pack-"); err != nil {
+	dir, err := os.MkdirTemp(nursery, "pack-")
+	if err != nil {
 		return "", err
 	}
 	defer func() {
@@ -274,7 +275,7 @@ type growth struct {
 
 // history gathers what the commits want reach and the commits have do not.
 func (g *growth) history(want, have []Hash) error {
-	line, err := g.repo.between(g.ctx, want, have)
+	line, err := g.repo.between(g.ctx, want, have, twigCommits)
 	if err != nil {
 		return err
 	}
@@ -510,8 +511,9 @@ type lineCommit struct {
 
 // between lists the commits that want reaches and have does not. Where the clocks of
 // committers went wrong it may list some that have reaches as well; reached is exact: a
-// commit that descends from one of have cannot be taken for its ancestor.
-func (r *Repo) between(ctx context.Context, want, have []Hash) (*lineage, error) {
+// commit that descends from one of have cannot be taken for its ancestor. Where more than
+// max commits have to be read it gives up.
+func (r *Repo) between(ctx context.Context, want, have []Hash, max int) (*lineage, error) {
 	const wanted, known = 1, 2
 	line := &lineage{trees: map[Hash]Hash{}, reached: map[Hash]bool{}}
 	read := map[Hash]*markedCommit{}
@@ -520,7 +522,7 @@ func (r *Repo) between(ctx context.Context, want, have []Hash) (*lineage, error)
 	mark := func(h Hash, flags byte) error {
 		c := read[h]
 		if c == nil {
-			if len(read) == twigCommits {
+			if len(read) == max {
 				return errTwigLarge
 			}
 			raw, err := r.rawCommit(ctx, h)
