@@ -325,7 +325,7 @@ func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 type front struct {
 	i       *installation
 	servers []*http.Server
-	stop context.CancelFunc
+	stop    context.CancelFunc
 	group   errgroup.Group
 }
 
