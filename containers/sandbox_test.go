@@ -6,6 +6,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/containerstest"
+	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/containers/runner"
 )
 
@@ -33,4 +34,12 @@ func TestSandbox(t *testing.T) {
 			return left
 		},
 	})
+}
+
+func TestSandboxCallers(t *testing.T) {
+	dir := t.TempDir()
+	containerstest.Callers(t, &containers.Sandbox{Dir: dir}, func(root string) layer.Keeper { return layer.NewLocal(root) })
+	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
 }

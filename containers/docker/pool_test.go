@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/containerstest"
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/containers/layer"
 )
@@ -153,4 +154,12 @@ func TestPoolAsksNothing(t *testing.T) {
 		t.Fatalf("%+v, %v", l, err)
 	}
 	l.Release()
+}
+
+func TestCallers(t *testing.T) {
+	program, err := built.ramus()
+	if err != nil {
+		t.Fatal(err)
+	}
+	containerstest.Callers(t, &docker.Engine{Runner: program}, func(root string) layer.Keeper { return layer.NewLocal(root) })
 }
