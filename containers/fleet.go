@@ -1150,6 +1150,14 @@ func (f *Fleet) Remove(ctx context.Context, key string) error {
 	}
 }
 
+// Room is how many more callers would get a container without waiting, and without
+// anybody's being put to sleep for them.
+func (f *Fleet) Room() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return max(f.capacity()-len(f.berths)-len(f.line), 0)
+}
+
 // HostStatus is one line of the fleet's list.
 type HostStatus struct {
 	Key      string    `json:"key"`

@@ -223,6 +223,7 @@ func (x *Executor) refreshBase(ctx context.Context, d Deploy, progress io.Writer
 	if err != nil {
 		return res, err
 	}
+	x.layerLater(d.Repo, moved.Branch, moved.New)
 	said := d.Commit != ""
 	d.Commit = moved.Commit
 	latest, err := repo.LatestBase(ctx)

@@ -295,10 +295,12 @@ type Filter struct {
 
 // CallerStatus is one line of `ramus ps`.
 type CallerStatus struct {
-	Caller    Caller                 `json:"caller"`
-	Repo      string                 `json:"repo"`
-	Branch    string                 `json:"branch"`
-	Head      gitd.Hash              `json:"head"`
+	Caller Caller    `json:"caller"`
+	Repo   string    `json:"repo"`
+	Branch string    `json:"branch"`
+	Head   gitd.Hash `json:"head"`
+	// Kept is what its work tree held when its container was lost last; it may be forked.
+	Kept      gitd.Hash              `json:"kept,omitempty"`
 	Runs      int                    `json:"runs"`
 	Last      Run                    `json:"last"`
 	Container *containers.HostStatus `json:"container,omitempty"`

@@ -61,3 +61,19 @@ func (x *Executor) SetRefreshEvery(d time.Duration) { x.refreshEvery = d }
 // Check tells whether a deploy can be accepted, and File what it would be kept as.
 func (d Deploy) Check() error { return d.check() }
 func (d Deploy) File() string { return (&waitingDeploy{Deploy: d, Accepted: d.DeployedAt}).name() }
+
+// IndexEntry is how one path of an index differs.
+type IndexEntry struct {
+	Path string
+	Mode uint32
+	Hash gitd.Hash
+}
+
+// RewriteIndex makes an index that differs in some entries.
+func RewriteIndex(old []byte, differ []IndexEntry, token string) ([]byte, error) {
+	var entries []indexEntry
+	for _, d := range differ {
+		entries = append(entries, indexEntry{path: d.Path, mode: d.Mode, hash: d.Hash})
+	}
+	return rewriteIndex(old, entries, token)
+}

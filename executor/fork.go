@@ -45,6 +45,10 @@ func (x *Executor) planFork(ctx context.Context, f Fork, p *plan) error {
 		if err != nil {
 			return fmt.Errorf("cannot fork %s at %s: %w", of.Caller, at, err)
 		}
+		if !inside { // what was kept of a lost container
+			kept, err := repo.Resolve(ctx, wipRef(of.Caller))
+			inside = err == nil && kept == at
+		}
 		if !inside {
 			return fmt.Errorf("cannot fork %s: %w commit: %s is not on its branch; `ramus log %s` lists those that are", of.Caller, ErrInvalid, at, of.Caller)
 		}

@@ -36,8 +36,9 @@ const (
 	layersMax     = 200      // layers of all repositories
 	layerEntries  = 2 << 20  // files and folders of one
 	layerWithin   = 30 * time.Minute
-	layerPause    = 10 * time.Minute // after one could not be made
-	layerRecord   = 64 << 10         // bytes of layer.json
+	layerPause    = 10 * time.Minute       // after one could not be made
+	layerRoom     = 500 * time.Millisecond // between two looks for a place in the fleet
+	layerRecord   = 64 << 10               // bytes of layer.json
 )
 
 // layers is the store of base layers.

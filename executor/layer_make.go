@@ -62,6 +62,9 @@ func (s *layers) work() {
 		}
 		w := s.wishes[0]
 		s.mu.Unlock()
+		if !s.awaitRoom() {
+			continue
+		}
 		err := s.make(s.x.ctx, w)
 		s.mu.Lock()
 		s.wishes = slices.DeleteFunc(s.wishes, func(o wish) bool { return o == w })
@@ -73,6 +76,20 @@ func (s *layers) work() {
 			s.x.Log.Warn("cannot make a base layer; containers clone for themselves", "repo", w.repo, "commit", w.commit, "err", err)
 		}
 	}
+}
+
+// awaitRoom waits until a container can be had without making a caller wait for
+// its own; false when it is over with waiting, or for wishing.
+func (s *layers) awaitRoom() bool {
+	need := min(2, s.x.Fleet.Capacity)
+	for s.x.Fleet.Room() < need {
+		select {
+		case <-time.After(layerRoom):
+		case <-s.x.ctx.Done():
+			return false
+		}
+	}
+	return true
 }
 
 // MakeLayer makes the base layer of a branch's tip, unless it is there, and returns when

@@ -153,6 +153,9 @@ func (x *Executor) Callers(ctx context.Context, f Filter) ([]CallerStatus, error
 			if err != nil && !errors.Is(err, gitd.ErrNotFound) {
 				return nil, err
 			}
+			if c.Kept, err = repo.Resolve(ctx, wipRef(c.Caller)); err != nil && !errors.Is(err, gitd.ErrNotFound) {
+				return nil, err
+			}
 		}
 		kept = append(kept, *c)
 	}

@@ -78,7 +78,7 @@ func (t *target) takeRescued() string {
 	if commit == "" {
 		return ""
 	}
-	return fmt.Sprintf("what the work tree held then is kept as %s; `ramus fork --at %s %s` goes on from it", commit[:12], commit[:12], t.caller)
+	return fmt.Sprintf("what the work tree held then is kept as %s; `--fork %s@%s` begins a caller with it", wipRef(t.caller), t.caller, commit[:12])
 }
 
 // awaitRescued is takeRescued when a lost container's end may still be under way.

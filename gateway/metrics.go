@@ -44,8 +44,9 @@ func (m *metrics) request(route Route, status int, took time.Duration) {
 
 // statsCollector reads the executor's numbers at each scrape, all at once.
 type statsCollector struct {
-	server                                          *Server
-	commands, commits, runs, queue, hosts, capacity *prometheus.Desc
+	server                                           *Server
+	commands, commits, runs, queue, hosts, capacity  *prometheus.Desc
+	bound, snaps, hashed, portable, layers, salvaged *prometheus.Desc
 }
 
 func newStatsCollector(s *Server) *statsCollector {
@@ -59,13 +60,19 @@ func newStatsCollector(s *Server) *statsCollector {
 		runs:     desc("runs", "Runs seen since the start, by the state they are in now.", "state"),
 		queue:    desc("queue", "Callers that wait for a container."),
 		hosts:    desc("hosts", "Containers, by state.", "state"),
+		bound:    desc("bound_total", "Containers that got their work tree from outside."),
+		snaps:    desc("snapshots_total", "Commands whose changes were committed from outside."),
+		hashed:   desc("hashed_files_total", "Files that were read for these commits."),
+		portable: desc("portable_total", "Work trees and commits that were left to git in containers, by reason.", "reason"),
+		layers:   desc("layers_total", "Base layers made."),
+		salvaged: desc("salvaged_total", "Lost containers of which something was kept."),
 		capacity: desc("capacity", "How many containers may exist at once."),
 	}
 }
 
 // Describe tells the names.
 func (c *statsCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.commands, c.commits, c.runs, c.queue, c.hosts, c.capacity} {
+	for _, d := range []*prometheus.Desc{c.commands, c.commits, c.runs, c.queue, c.hosts, c.capacity, c.bound, c.snaps, c.hashed, c.portable, c.layers, c.salvaged} {
 		ch <- d
 	}
 }
@@ -78,6 +85,14 @@ func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.commits, counter, float64(st.Commits))
 	ch <- prometheus.MustNewConstMetric(c.queue, gauge, float64(st.Queue))
 	ch <- prometheus.MustNewConstMetric(c.capacity, gauge, float64(st.Capacity))
+	ch <- prometheus.MustNewConstMetric(c.bound, counter, float64(st.Bound))
+	ch <- prometheus.MustNewConstMetric(c.snaps, counter, float64(st.Snapshots))
+	ch <- prometheus.MustNewConstMetric(c.hashed, counter, float64(st.Hashed))
+	ch <- prometheus.MustNewConstMetric(c.layers, counter, float64(st.Layers))
+	ch <- prometheus.MustNewConstMetric(c.salvaged, counter, float64(st.Salvaged))
+	for reason, n := range st.Portable {
+		ch <- prometheus.MustNewConstMetric(c.portable, counter, float64(n), reason)
+	}
 	for state, n := range st.Runs {
 		ch <- prometheus.MustNewConstMetric(c.runs, gauge, float64(n), string(state))
 	}

@@ -36,6 +36,7 @@ type Config struct {
 	Image          string                 `yaml:"image"`
 	Capacity       int                    `yaml:"capacity"`
 	Pool           int                    `yaml:"pool"`
+	Layers         Size                   `yaml:"layers"`
 	Queue          int                    `yaml:"queue"`
 	SleepAfter     Duration               `yaml:"sleep_after"`
 	Timeout        Duration               `yaml:"timeout"`
@@ -244,7 +245,7 @@ func Defaults() Config {
 	const mib, gib = 1 << 20, 1 << 30
 	return Config{
 		Data: "~/.local/share/ramus", Listen: "127.0.0.1:8080",
-		Engine: "auto", Image: "ramus/task:latest", Pool: 2, Queue: 1000,
+		Engine: "auto", Image: "ramus/task:latest", Pool: 2, Layers: 20 * gib, Queue: 1000,
 		Artifacts:  ArtifactsConfig{LinkTTL: Duration(gateway.DefaultLinkTTL)},
 		SleepAfter: Duration(10 * time.Minute), Timeout: Duration(30 * time.Minute), RunTimeout: Duration(24 * time.Hour),
 		Limits: LimitsConfig{Memory: 2 * gib, CPUs: 2, PIDs: 512, Tmp: 512 * mib, FileSize: 8 * gib, Output: gib, DiskFree: 512 * mib},

@@ -206,7 +206,8 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		Limits: containers.Limits{Memory: int64(c.Limits.Memory), CPUs: c.Limits.CPUs, PIDs: c.Limits.PIDs, Tmp: int64(c.Limits.Tmp),
 			FileSize: int64(c.Limits.FileSize), Output: int64(c.Limits.Output), DiskFree: int64(c.Limits.DiskFree)},
 		Timeout: time.Duration(c.Timeout), RunTimeout: time.Duration(c.RunTimeout),
-		Bot: gitd.Person{Name: c.Bot.Name, Email: c.Bot.Email}, Log: log,
+		Layers: int64(c.Layers),
+		Bot:    gitd.Person{Name: c.Bot.Name, Email: c.Bot.Email}, Log: log,
 		Agents: newAgents(c.Agents),
 		Door:   map[string]func(executor.Visitor) http.Handler{model.Prefix: models.Handler},
 	}
