@@ -165,7 +165,7 @@ func unquoteC(s string) (text, rest string, ok bool) {
 			if i+2 >= len(s) || s[i] < '0' || s[i] > '3' || s[i+1] < '0' || s[i+1] > '7' || s[i+2] < '0' || s[i+2] > '7' {
 				return "", "", false
 			}
-			b.WriteByte((s[i]-'0')<<6 | (s[i+1]-'0')<<3 | s[i+2] - '0')
+			b.WriteByte((s[i]-'0')<<6 | (s[i+1]-'0')<<3 | (s[i+2] - '0'))
 			i += 2
 		default:
 			b.WriteByte(c)
