@@ -1,13 +1,17 @@
 package gitd
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/iotest"
 )
 
 // attributesAsked are what decides about a conversion.
@@ -246,4 +250,20 @@ func FuzzAttributes(f *testing.F) {
 			t.Errorf("%q, %q\n%s\nby git\n%s", data, path, got, want)
 		}
 	})
+}
+
+// TestLFReader reads what comes in pieces of every size.
+func TestLFReader(t *testing.T) {
+	for _, text := range []string{"", "\r", "\r\n", "a\r\nb", "\r\r\n\r", "a\rb\n\r\n", strings.Repeat("0123456789\r\n", 50) + "\r"} {
+		for _, in := range []io.Reader{strings.NewReader(text), iotest.OneByteReader(strings.NewReader(text)), iotest.DataErrReader(strings.NewReader(text))} {
+			got, err := io.ReadAll(iotest.HalfReader(lfReader{bufio.NewReaderSize(in, 16)}))
+			if want := toLF([]byte(text)); string(got) != string(want) || err != nil {
+				t.Errorf("%q became %q, %v", text, got, err)
+			}
+		}
+	}
+	broken := errors.New("broken")
+	if _, err := io.ReadAll(lfReader{bufio.NewReader(io.MultiReader(strings.NewReader("a\r"), iotest.ErrReader(broken)))}); !errors.Is(err, broken) {
+		t.Error(err)
+	}
 }

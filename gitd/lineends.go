@@ -90,25 +90,33 @@ func toCRLF(data []byte, lines lineEnds) []byte {
 // lfReader is toLF for a stream.
 type lfReader struct{ in *bufio.Reader }
 
-func (r lfReader) Read(p []byte) (int, error) {
-	n := 0
+func (r lfReader) Read(p []byte) (n int, err error) {
 	for n < len(p) {
-		c, err := r.in.ReadByte()
+		// What is buffered is taken without waiting for more, but for what follows a CR.
+		b, err := r.in.Peek(max(1, min(r.in.Buffered(), len(p)-n)))
 		if err != nil {
 			if n > 0 && err == io.EOF {
-				return n, nil
+				err = nil
 			}
 			return n, err
 		}
-		if c == '\r' {
-			if next, err := r.in.Peek(1); err == nil && next[0] == '\n' {
-				continue
-			} else if err != nil && err != io.EOF {
+		plain := bytes.IndexByte(b, '\r')
+		if plain < 0 {
+			plain = len(b)
+		}
+		if plain == 0 {
+			next, err := r.in.Peek(2)
+			if err != nil && err != io.EOF {
 				return n, err
 			}
+			if len(next) == 2 && next[1] == '\n' {
+				_, _ = r.in.Discard(1) // it is buffered
+				continue
+			}
+			plain = 1
 		}
-		p[n] = c
-		n++
+		n += copy(p[n:], b[:plain])
+		_, _ = r.in.Discard(plain)
 	}
 	return n, nil
 }

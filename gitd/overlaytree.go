@@ -39,7 +39,7 @@ func overlayTree(entries []OverlayEntry) (*overlayNode, error) {
 		up, name := splitName(e.Path)
 		// A parent that was not listed, or was no folder, holds nothing; its own name was looked at then.
 		in := folders[up]
-		if in == nil || name == "" || name == "." || name == ".." || strings.IndexByte(name, 0) >= 0 {
+		if in == nil || join(up, name) != e.Path || name == "" || name == "." || name == ".." || strings.IndexByte(name, 0) >= 0 {
 			return nil, fmt.Errorf("entry %.200q stands in no folder of the overlay: %w", e.Path, ErrInvalid)
 		}
 		n := &overlayNode{OverlayEntry: e, name: name}

@@ -418,13 +418,19 @@ func TestSnapshotLikeGit(t *testing.T) {
 		o.begin(under)
 		m.log, m.plain = nil, false
 		known, knownTree := under, base
+		commits := []Hash{known}
 		cache := &OverlayCache{}
 		var files int
 		for round := range 6 {
 			for range 1 + m.IntN(8) {
 				m.step()
 			}
-			// The last states of a tree begin without a cache, and an index that is as ignorant.
+			if m.IntN(8) == 0 { // the index is set to another commit
+				known = commits[m.IntN(len(commits))]
+				knownTree = Hash(o.git("/", "rev-parse", string(known)+"^{tree}"))
+				o.git(o.tree, "read-tree", "-m", string(known))
+				m.log = append(m.log, "reset to "+string(known))
+			}
 			over := o.overlay(under, known, cache)
 			if m.IntN(4) == 0 {
 				cache = &OverlayCache{}
@@ -479,6 +485,7 @@ func TestSnapshotLikeGit(t *testing.T) {
 				t.Error(err)
 			}
 			known, knownTree = s.Commit, s.Tree
+			commits = append(commits, known)
 			// The test's end checks that whatever is reached is there.
 			if err := r.Update(ctx, RefUpdate{Name: fmt.Sprintf("refs/heads/t%d", tree), New: known}); err != nil {
 				t.Fatal(err)
