@@ -9,19 +9,14 @@ import (
 
 // attributeRules are the lines of one .gitattributes file (gitattributes(5)).
 type attributeRules struct {
-	rules  []attributeRule
-	macros []attributeMacro
+	rules []attributeRule
+	// macros are attributes that set others where they are set. The last definition counts.
+	macros map[string][]attribute
 }
 
 type attributeRule struct {
 	pattern pathPattern
 	sets    []attribute
-}
-
-// attributeMacro is an attribute that sets others where it is set.
-type attributeMacro struct {
-	name string
-	sets []attribute
 }
 
 // attribute is an attribute in one of its states.
@@ -91,7 +86,10 @@ func (rules *attributeRules) line(line string, root bool) {
 	if len(name) > len(macro) && strings.HasPrefix(name, macro) {
 		words := strings.FieldsFunc(name[len(macro):], func(r rune) bool { return strings.ContainsRune(attributeBlank, r) })
 		if root && len(words) > 0 && validAttribute(words[0]) {
-			rules.macros = append(rules.macros, attributeMacro{name: words[0], sets: sets})
+			if rules.macros == nil {
+				rules.macros = map[string][]attribute{}
+			}
+			rules.macros[words[0]] = sets
 		}
 		return
 	}
@@ -175,46 +173,48 @@ func unquoteC(s string) (text, rest string, ok bool) {
 }
 
 // builtinMacros are those that git knows without being told.
-var builtinMacros = []attributeMacro{{name: "binary", sets: []attribute{
+var builtinMacros = map[string][]attribute{"binary": {
 	{"diff", attributeValue{state: attributeUnset}},
 	{"merge", attributeValue{state: attributeUnset}},
 	{"text", attributeValue{state: attributeUnset}},
-}}}
+}}
+
+// macroDepthMax bounds how deep macros may stand in macros.
+const macroDepthMax = 1000
 
 // attributesOf finds out the attributes of a file by what says something about it. The
 // rules come with the file's path as their folder sees it, the folder nearest to the file
 // first and the root, whose macros count, last.
 func attributesOf(name string, from []attributeSource, m *matching) map[string]attributeValue {
 	values := map[string]attributeValue{}
-	macro := func(name string) []attribute {
-		list := builtinMacros
-		if len(from) > 0 {
-			list = append(list[:len(list):len(list)], from[len(from)-1].rules.macros...)
+	root := from[len(from)-1].rules.macros
+	var fill func(sets []attribute, depth int)
+	fill = func(sets []attribute, depth int) {
+		if depth > macroDepthMax {
+			m.doubt = true // git may have no stack for it
+			return
 		}
-		for i := len(list) - 1; i >= 0; i-- {
-			if list[i].name == name {
-				return list[i].sets
-			}
-		}
-		return nil
-	}
-	var fill func(sets []attribute)
-	fill = func(sets []attribute) {
+		m.steps += len(sets)
 		for i := len(sets) - 1; i >= 0; i-- {
 			a := sets[i]
 			if values[a.name].state != attributeUnknown {
 				continue
 			}
 			values[a.name] = a.value
-			if a.value.state == attributeSet {
-				fill(macro(a.name))
+			if a.value.state != attributeSet {
+				continue
 			}
+			macro, ok := root[a.name]
+			if !ok {
+				macro = builtinMacros[a.name]
+			}
+			fill(macro, depth+1)
 		}
 	}
 	for _, f := range from {
 		for i := len(f.rules.rules) - 1; i >= 0; i-- {
 			if rule := &f.rules.rules[i]; rule.pattern.match(f.path, name, false, m) {
-				fill(rule.sets)
+				fill(rule.sets, 0)
 			}
 		}
 	}

@@ -185,12 +185,12 @@ func TestLineEndsLikeGit(t *testing.T) {
 	tree := git(t, dir, "write-tree")
 	git(t, dir, "checkout-index", "-q", "-a", "-f", "--prefix=out/")
 	git(t, r.Dir(), "fetch", "-q", dir, git(t, dir, "commit-tree", "-m", "x", index), git(t, dir, "commit-tree", "-m", "x", tree))
-	w := &snapshotWalk{ctx: ctx, repo: r, trees: map[Hash][]entry{}}
-	_, known, err := w.named(Hash(index))
+	w := &snapshotWalk{ctx: ctx, repo: r, trees: map[Hash]*treeEntries{}}
+	known, err := w.named(Hash(index))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, want, err := w.named(Hash(tree))
+	want, err := w.named(Hash(tree))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,11 +198,11 @@ func TestLineEndsLikeGit(t *testing.T) {
 	for f, data := range now {
 		var ma matching
 		c := conversionOf(attributesOf(f, []attributeSource{{&rules, f}}, &ma))
-		got, err := w.clean(data, c, known[f])
+		got, err := w.clean(data, c, known.named[f])
 		if err != nil {
 			t.Fatal(err)
 		}
-		if h := blobID(got); h != string(want[f].hash) {
+		if h := blobID(got); h != string(want.named[f].hash) {
 			t.Errorf("%s: %q became %q, not what git makes of it (index: %q)", f, data, got, was[f])
 		}
 		if len(got) != len(data) {

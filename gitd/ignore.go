@@ -8,7 +8,8 @@ import (
 // ignoreRules are the patterns of one .gitignore or info/exclude, in their order.
 type ignoreRules []pathPattern
 
-// ruleFileMax is the largest .gitignore or .gitattributes that is read in process.
+// ruleFileMax is how large the .gitignore and .gitattributes that are read in process may
+// be, each and, of one work tree, together.
 const ruleFileMax = 1 << 20
 
 // parseIgnore reads a .gitignore (gitignore(5)). There is none that git would refuse.

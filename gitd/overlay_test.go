@@ -526,6 +526,18 @@ func TestSnapshotExclude(t *testing.T) {
 	}
 }
 
+func TestVerbatim(t *testing.T) {
+	r := newRepo(t)
+	base := commit(t, r, "main", "One", ".gitattributes", "* text=auto\n*.sh eol=lf\n*.bat eol=crlf\n*.psd filter=lfs\n*.id ident\n[attr]wide working-tree-encoding=UTF-16\n",
+		"a", "1", "x.bat", "1\n", "d/.gitattributes", "*.bat -text\n*.w wide\n")
+	for path, plain := range map[string]bool{"a": true, "x.sh": true, "d/x.bat": true, "not/there": true, "x.w": true,
+		"x.bat": false, "not/there.bat": false, "d/x.psd": false, "x.id": false, "d/x.w": false} {
+		if err := r.Verbatim(t.Context(), base, []string{"a", path}); (err == nil) != plain || err != nil && !errors.Is(err, ErrPortable) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+}
+
 // TestCompareLikeGit compares random commits as git diff-tree does.
 func TestCompareLikeGit(t *testing.T) {
 	ctx := t.Context()
@@ -627,4 +639,48 @@ func FuzzOverlay(f *testing.F) {
 			t.Error(err)
 		}
 	})
+}
+
+// BenchmarkSnapshot commits three changed files of a tree of 27,000, over and over.
+func BenchmarkSnapshot(b *testing.B) {
+	r := newRepo(b)
+	c := NewCommit{Author: alice}
+	for n := range 27_000 {
+		c.Put = append(c.Put, File{Path: fmt.Sprintf("packages/p%d/src/d%d/f%d.js", n/500, n/50%10, n%50), Content: fmt.Append(nil, n)})
+	}
+	c.Put = append(c.Put, File{Path: ".gitignore", Content: []byte("node_modules\n*.log\n/dist/\n")}, File{Path: ".gitattributes", Content: []byte("* text=auto\n")})
+	base, err := r.WriteCommit(b.Context(), c)
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, ignored := range []int{0, 10_000} {
+		b.Run(fmt.Sprintf("%d-ignored", ignored), func(b *testing.B) {
+			known, cache := base, &OverlayCache{}
+			n := 0
+			for b.Loop() {
+				n++
+				list := []madeEntry{madeFile("packages/p1/src/d1/f1.js", fmt.Sprint("x", n)), madeFile("packages/p2/src/d1/f1.js", fmt.Sprint("y", n)), madeFile("packages/p3/new.js", fmt.Sprint("z", n))}
+				b.StopTimer()
+				for i := range ignored {
+					list = append(list, madeFile(fmt.Sprintf("node_modules/m%d/f%d", i/100, i), ""))
+				}
+				o := overlayOf(base, known, list...)
+				for i := range o.Entries {
+					o.Entries[i].CTime = int64(n)
+				}
+				o.Cache = cache
+				b.StartTimer()
+				c := madeCommit
+				c.Parents = []Hash{known}
+				s, err := r.Snapshot(b.Context(), o, c)
+				if err != nil || s.Hashed != 3 {
+					b.Fatal(s, err)
+				}
+				known = s.Commit
+				if err := s.Pack.Close(); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
 }

@@ -90,8 +90,21 @@ type glob []globPiece
 type globPiece struct {
 	kind globKind
 	char byte
-	set  *[256]bool
+	set  *charSet
 }
+
+// charSet is a set of bytes.
+type charSet [4]uint64
+
+func (s *charSet) has(c byte) bool { return s[c>>6]>>(c&63)&1 != 0 }
+func (s *charSet) add(c byte)      { s[c>>6] |= 1 << (c & 63) }
+func (s *charSet) remove(c byte)   { s[c>>6] &^= 1 << (c & 63) }
+
+// anyChar and notSlash are what "?" matches.
+var (
+	anyChar  = &charSet{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
+	notSlash = func() *charSet { s := *anyChar; s.remove('/'); return &s }()
+)
 
 type globKind byte
 
@@ -118,9 +131,11 @@ func compileGlob(s string, from int, path bool) glob {
 			g = append(g, globPiece{kind: globChar, char: s[i+1]})
 			i += 2
 		case '?':
-			set := allChars
-			set['/'] = !path
-			g = append(g, globPiece{kind: globSet, set: &set})
+			set := anyChar
+			if path {
+				set = notSlash
+			}
+			g = append(g, globPiece{kind: globSet, set: set})
 			i++
 		case '[':
 			set, n := parseGlobSet(s[i:])
@@ -128,7 +143,7 @@ func compileGlob(s string, from int, path bool) glob {
 				return never
 			}
 			if path {
-				set['/'] = false
+				set.remove('/')
 			}
 			g = append(g, globPiece{kind: globSet, set: set})
 			i += n
@@ -158,16 +173,9 @@ func compileGlob(s string, from int, path bool) glob {
 	return g
 }
 
-var allChars = func() (set [256]bool) {
-	for i := range set {
-		set[i] = true
-	}
-	return set
-}()
-
 // parseGlobSet reads a set like "[a-z]" and returns its length; 0: it is not closed, or
 // names a class that does not exist.
-func parseGlobSet(s string) (*[256]bool, int) {
+func parseGlobSet(s string) (*charSet, int) {
 	i := 1
 	at := func(i int) byte {
 		if i < len(s) {
@@ -179,7 +187,7 @@ func parseGlobSet(s string) (*[256]bool, int) {
 	if negated {
 		i++
 	}
-	var set [256]bool
+	var set charSet
 	var last byte // what a range would begin with
 	for first := true; first || at(i) != ']'; first = false {
 		c := at(i)
@@ -191,7 +199,8 @@ func parseGlobSet(s string) (*[256]bool, int) {
 			if c = at(i); c == 0 {
 				return nil, 0
 			}
-			set[c], last = true, c
+			set.add(c)
+			last = c
 		case c == '-' && last != 0 && at(i+1) != 0 && at(i+1) != ']':
 			i++
 			if c = at(i); c == '\\' {
@@ -201,7 +210,7 @@ func parseGlobSet(s string) (*[256]bool, int) {
 				}
 			}
 			for n := int(last); n <= int(c); n++ {
-				set[n] = true
+				set.add(byte(n))
 			}
 			last = 0
 		case c == '[' && at(i+1) == ':':
@@ -211,7 +220,8 @@ func parseGlobSet(s string) (*[256]bool, int) {
 			}
 			name, closed := strings.CutSuffix(s[i+2:i+2+end], ":")
 			if !closed {
-				set['['], last = true, '['
+				set.add('[')
+				last = '['
 				break
 			}
 			in := charClasses[name]
@@ -219,18 +229,21 @@ func parseGlobSet(s string) (*[256]bool, int) {
 				return nil, 0
 			}
 			for n := range 256 {
-				set[n] = set[n] || in(byte(n))
+				if in(byte(n)) {
+					set.add(byte(n))
+				}
 			}
 			i += 2 + end
 			last = 0
 		default:
-			set[c], last = true, c
+			set.add(c)
+			last = c
 		}
 		i++
 	}
 	if negated {
 		for n := range set {
-			set[n] = !set[n]
+			set[n] = ^set[n]
 		}
 	}
 	return &set, i + 1
@@ -277,7 +290,7 @@ func (g glob) match(s string, steps *int) bool {
 				i++
 				continue
 			case globChar, globSet:
-				if at < len(s) && (p.kind == globChar && s[at] == p.char || p.kind == globSet && p.set[s[at]]) {
+				if at < len(s) && (p.kind == globChar && s[at] == p.char || p.kind == globSet && p.set.has(s[at])) {
 					i++
 					at++
 					continue

@@ -33,9 +33,10 @@ type snapshotWalk struct {
 	over      *overlayNode
 	underTree Hash // of Overlay.Under
 	knownTree Hash
-	trees     map[Hash][]entry  // that were read, and those that were made
-	places    map[string]*place // folders of Under that something was moved out of
+	trees     map[Hash]*treeEntries // that were read, and those that were made
+	places    map[string]*place     // folders of Under that something was moved out of
 	matching  matching
+	rules     int // bytes of them that were read
 	entries   int // that were looked at
 
 	hashed  int
@@ -56,9 +57,9 @@ func (r *Repo) newSnapshotWalk(ctx context.Context, o *Overlay) (*snapshotWalk, 
 	if err != nil {
 		return nil, err
 	}
-	w := &snapshotWalk{ctx: ctx, repo: r, overlay: o, pack: pack, exclude: parseIgnore(o.Exclude),
+	w := &snapshotWalk{ctx: ctx, repo: r, overlay: o, pack: pack, places: map[string]*place{}, exclude: parseIgnore(o.Exclude),
 		began: time.Now(), round: o.Cache.begin(), secrets: r.server.Secrets,
-		trees: map[Hash][]entry{}, places: map[string]*place{}}
+		trees: map[Hash]*treeEntries{}}
 	if len(o.Exclude) > ruleFileMax {
 		return nil, fmt.Errorf(".git/info/exclude has more than %d bytes: %w", ruleFileMax, ErrPortable)
 	}
@@ -90,25 +91,46 @@ func (w *snapshotWalk) remember() {
 	}
 }
 
-// tree reads a tree, or recalls it.
-func (w *snapshotWalk) tree(ctx context.Context, h Hash) ([]entry, error) {
-	if list, ok := w.trees[h]; ok || h == "" {
-		return list, nil
-	}
-	list, err := w.repo.tree(ctx, h)
-	if err == nil {
-		w.trees[h] = list
-	}
-	return list, err
+// treeEntries are the entries of a tree in their order, and by name.
+type treeEntries struct {
+	list  []entry
+	named map[string]entry // nil: not needed yet
 }
 
-func (w *snapshotWalk) named(h Hash) (list []entry, byName map[string]entry, err error) {
-	list, err = w.tree(w.ctx, h)
-	byName = make(map[string]entry, len(list))
-	for _, e := range list {
-		byName[e.name] = e
+// tree reads a tree, or recalls it.
+func (w *snapshotWalk) tree(ctx context.Context, h Hash) ([]entry, error) {
+	t, err := w.recall(ctx, h)
+	if err != nil {
+		return nil, err
 	}
-	return list, byName, err
+	return t.list, nil
+}
+
+func (w *snapshotWalk) recall(ctx context.Context, h Hash) (*treeEntries, error) {
+	if t := w.trees[h]; t != nil {
+		return t, nil
+	}
+	t := &treeEntries{}
+	if h != "" {
+		var err error
+		if t.list, err = w.repo.tree(ctx, h); err != nil {
+			return nil, err
+		}
+	}
+	w.trees[h] = t
+	return t, nil
+}
+
+// named is a tree with its entries by name; of no tree at all, none.
+func (w *snapshotWalk) named(h Hash) (*treeEntries, error) {
+	t, err := w.recall(w.ctx, h)
+	if err == nil && t.named == nil {
+		t.named = make(map[string]entry, len(t.list))
+		for _, e := range t.list {
+			t.named[e.name] = e
+		}
+	}
+	return t, err
 }
 
 // folder is the tree of the folder p, empty when nothing in it is committed. under is the
@@ -121,60 +143,61 @@ func (w *snapshotWalk) folder(p *place, under Hash, origin string, known Hash, d
 	if depth > folderDepthMax {
 		return "", fmt.Errorf("folders are nested more than %d deep: %w", folderDepthMax, ErrPortable)
 	}
-	below, byName, err := w.named(under)
+	below, err := w.named(under)
 	if err != nil {
 		return "", err
 	}
-	index, indexByName, err := w.named(known)
+	index, err := w.named(known)
 	if err != nil {
 		return "", err
 	}
-	p.under, p.index = byName, indexByName
+	p.under, p.index = below.named, index.named
 	var kids []*overlayNode
 	if p.over != nil {
 		kids = p.over.kids
 	}
-	if w.entries += len(below) + len(kids); w.entries > treeListMax {
+	if w.entries += len(below.list) + len(kids); w.entries > treeListMax {
 		return "", fmt.Errorf("more than %d files: %w", treeListMax, ErrPortable)
 	}
-	made := make([]entry, 0, len(below)+len(kids))
+	made := make([]entry, 0, len(below.list)+len(kids))
 	add := func(e entry, err error) error {
 		if e.mode == 0 || err != nil {
 			return err
 		}
 		made = append(made, e)
-		if was := indexByName[e.name]; e == was || e.mode == modeFolder && was.mode == modeFolder {
+		if was := p.index[e.name]; e == was || e.mode == modeFolder && was.mode == modeFolder {
 			return nil
 		}
 		return checkNew(join(p.path, e.name), e)
 	}
-	for _, b := range below {
+	for _, b := range below.list {
 		if p.over == nil || p.over.kid(b.name) == nil {
-			if err := add(w.uncovered(p, b, origin, indexByName[b.name], depth)); err != nil {
+			if err := add(w.uncovered(p, b, origin, p.index[b.name], depth)); err != nil {
 				return "", err
 			}
 		}
 	}
 	for _, n := range kids {
-		if err := add(w.covered(p, n, byName[n.name], origin, indexByName[n.name], depth)); err != nil {
+		if err := add(w.covered(p, n, p.under[n.name], origin, p.index[n.name], depth)); err != nil {
 			return "", err
 		}
 	}
 	if len(made) == 0 {
 		return "", nil
 	}
-	if sameEntries(made, index, indexByName) {
+	if index.same(made) {
 		return known, nil
 	}
 	return w.writeTree(p.path, made, known, under)
 }
 
-func sameEntries(made, index []entry, byName map[string]entry) bool {
-	if len(made) != len(index) {
+// same tells whether a list, in any order, holds the same.
+func (t *treeEntries) same(list []entry) bool {
+	if len(list) != len(t.list) {
 		return false
 	}
-	for _, e := range made {
-		if byName[e.name] != e {
+	for _, e := range list {
+		if t.named[e.name] != e {
 			return false
 		}
 	}
@@ -310,24 +333,14 @@ func (w *snapshotWalk) lookup(path string) (entry, error) {
 		return entry{}, err
 	}
 	at := entry{mode: modeFolder, hash: w.underTree}
-	for _, part := range parts {
-		list, err := w.tree(w.ctx, at.hash)
+	for len(parts) > 0 && at.mode == modeFolder {
+		t, err := w.named(at.hash)
 		if err != nil {
 			return entry{}, err
 		}
-		at = entry{}
-		for _, e := range list {
-			if e.name == part {
-				at = e
-				break
-			}
-		}
-		if at.mode != modeFolder {
-			break
-		}
-		parts = parts[1:]
+		at, parts = t.named[parts[0]], parts[1:]
 	}
-	if at.mode == modeCommit && len(parts) == 1 || at.mode == modeFolder {
+	if len(parts) == 0 && (at.mode == modeFolder || at.mode == modeCommit) {
 		return at, nil
 	}
 	return entry{}, fmt.Errorf("the commit below has no such folder: %w", ErrPortable)
@@ -338,6 +351,9 @@ func (w *snapshotWalk) enter(p *place, name string, over *overlayNode, under Has
 	path := join(p.path, name)
 	if over == nil && path == origin && known.mode == modeFolder && known.hash == under {
 		return known, nil
+	}
+	if len(path) > pathMax {
+		return entry{}, fmt.Errorf("path %.100q… is longer than %d bytes: %w", path, pathMax, ErrPortable)
 	}
 	sub := &place{up: p, path: path, name: name, over: over}
 	tree := known.hash
@@ -606,7 +622,7 @@ func (w *snapshotWalk) writeTree(path string, list []entry, known, under Hash) (
 		return "", err
 	}
 	h := Hash(plumbing.ComputeHash(plumbing.TreeObject, data).String())
-	w.trees[h] = list
+	w.trees[h] = &treeEntries{list: list}
 	if h == known || h == under {
 		return h, nil
 	}
@@ -665,11 +681,11 @@ func (w *snapshotWalk) underPlace(path string) (*place, error) {
 		}
 		p.name, tree = name, p.up.under[name].hash
 	}
-	_, byName, err := w.named(tree)
+	t, err := w.named(tree)
 	if err != nil {
 		return nil, err
 	}
-	p.under, w.places[path] = byName, p
+	p.under, w.places[path] = t.named, p
 	return p, nil
 }
 

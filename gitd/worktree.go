@@ -43,7 +43,7 @@ func join(folder, name string) string {
 }
 
 // matchStepsMax bounds what all patterns of a work tree may cost: some seconds.
-const matchStepsMax = 500_000_000
+const matchStepsMax = 200_000_000
 
 // settle tells whether what was matched can be relied on.
 func (w *snapshotWalk) settle() error {
@@ -66,6 +66,7 @@ func (w *snapshotWalk) ignored(p *place, name string, folder bool) (bool, error)
 		if err := w.readIgnore(q); err != nil {
 			return false, err
 		}
+		w.matching.steps++
 		said = q.ignore.of(p.from(q, name), name, folder, &w.matching)
 	}
 	if said == silent {
@@ -96,6 +97,9 @@ func (w *snapshotWalk) readIgnore(p *place) error {
 		return nil
 	}
 	data, _, err := w.ruleFile(p, ".gitignore")
+	if err == nil {
+		err = w.ruled(len(data))
+	}
 	if err != nil {
 		return err
 	}
@@ -113,6 +117,9 @@ func (w *snapshotWalk) readAttributes(p *place) error {
 		return err
 	}
 	parse := func(data []byte) (*attributeRules, error) {
+		if err := w.ruled(len(data)); err != nil {
+			return nil, err
+		}
 		rules, err := parseAttributes(data, p.up == nil)
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w: %w", join(p.path, name), err, ErrPortable)
@@ -131,6 +138,14 @@ func (w *snapshotWalk) readAttributes(p *place) error {
 		}
 	}
 	p.attributesRead = true
+	return nil
+}
+
+// ruled counts the rules that are kept in memory, where they need much more than in a file.
+func (w *snapshotWalk) ruled(size int) error {
+	if w.rules += size; w.rules > ruleFileMax {
+		return fmt.Errorf("the .gitignore and .gitattributes files have more than %d bytes: %w", ruleFileMax, ErrPortable)
+	}
 	return nil
 }
 
@@ -212,4 +227,18 @@ func (w *snapshotWalk) conversion(p *place, name string) (conversion, error) {
 		return c, fmt.Errorf("%.200q has the attribute %s: %w", join(p.path, name), c.portable, ErrPortable)
 	}
 	return c, w.settle()
+}
+
+// verbatim refuses a file of Under that its checkout converts.
+func (w *snapshotWalk) verbatim(path string) error {
+	folder, name := splitName(path)
+	p, err := w.underPlace(folder)
+	if err != nil {
+		return err
+	}
+	c, err := w.conversion(p, name)
+	if err == nil && c.crlf {
+		err = fmt.Errorf("it has the attribute eol=crlf: %w", ErrPortable)
+	}
+	return err
 }
