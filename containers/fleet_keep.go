@@ -36,6 +36,15 @@ func folderLabel(labels map[string]string) (string, bool) {
 	return name, err == nil && len(b) == 6 && name == hex.EncodeToString(b)
 }
 
+// OwnerOf is the id of the installation whose [Fleet] has dir: its containers bear it. It
+// is made at the first call.
+func OwnerOf(dir string) (string, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", fmt.Errorf("cannot keep the owner's id: %w", err)
+	}
+	return keepOwner(filepath.Join(dir, "owner"))
+}
+
 // keepOwner reads the installation's id, made at the first call.
 func keepOwner(name string) (string, error) {
 	b, err := os.ReadFile(name)

@@ -100,7 +100,9 @@ func diagnose(ctx context.Context, e *env) []finding {
 		if c.Engine == "docker" || c.Engine == "auto" && sandboxErr != nil {
 			engine = moby
 		}
-		says, err := diagnoseBrowser(ctx, c.Browser, engine)
+		says, err := diagnoseWorkTree(ctx, c, engine)
+		add("work trees", c.WorkTree != "auto", says, err)
+		says, err = diagnoseBrowser(ctx, c.Browser, engine)
 		add("browser", false, says, err)
 	}
 

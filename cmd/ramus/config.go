@@ -34,6 +34,7 @@ type Config struct {
 	URL            string                 `yaml:"url"`
 	Engine         string                 `yaml:"engine"`
 	Image          string                 `yaml:"image"`
+	WorkTree       string                 `yaml:"work_tree"`
 	Capacity       int                    `yaml:"capacity"`
 	Pool           int                    `yaml:"pool"`
 	Layers         Size                   `yaml:"layers"`
@@ -245,7 +246,7 @@ func Defaults() Config {
 	const mib, gib = 1 << 20, 1 << 30
 	return Config{
 		Data: "~/.local/share/ramus", Listen: "127.0.0.1:8080",
-		Engine: "auto", Image: "ramus/task:latest", Pool: 2, Layers: 20 * gib, Queue: 1000,
+		Engine: "auto", Image: "ramus/task:latest", WorkTree: "auto", Pool: 2, Layers: 20 * gib, Queue: 1000,
 		Artifacts:  ArtifactsConfig{LinkTTL: Duration(gateway.DefaultLinkTTL)},
 		SleepAfter: Duration(10 * time.Minute), Timeout: Duration(30 * time.Minute), RunTimeout: Duration(24 * time.Hour),
 		Limits: LimitsConfig{Memory: 2 * gib, CPUs: 2, PIDs: 512, Tmp: 512 * mib, FileSize: 8 * gib, Output: gib, DiskFree: 512 * mib},
@@ -310,7 +311,7 @@ func (s *Size) UnmarshalText(b []byte) error {
 
 // choices are the keys with a closed list of values.
 var choices = map[string][]string{
-	"engine": {"auto", "sandbox", "docker"}, "llm.kind": {"", "openai", "anthropic"},
+	"engine": {"auto", "sandbox", "docker"}, "work_tree": {"auto", "root", "helper", "portable"}, "llm.kind": {"", "openai", "anthropic"},
 	"agents.*.kind": {"command", "acp"}, "agents.*.prompt": {"stdin", "argument"}, "agents.*.permission": {"allow", "ask", "deny"}, "agents.*.browser": {"", "interactive"},
 	"slack.thread_replies": {"mention", "all"},
 	"log.level":            {"debug", "info", "warn", "error"}, "log.format": {"text", "json"},

@@ -38,6 +38,7 @@ type installation struct {
 	lock     *os.File
 	git      *gitd.Server
 	engine   containers.Engine
+	workTree *workTree
 	store    *blob.Bucket // of large artifacts; nil: the executor has a folder of its own
 	executor *executor.Executor
 	gateway  *gateway.Server
@@ -139,6 +140,9 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		return nil, err
 	}
 	i.engine = engine
+	if i.workTree, err = openWorkTree(ctx, c, engine); err != nil {
+		return nil, err
+	}
 	endpoint, err := newLLM(c.LLM, secret)
 	if err != nil {
 		return nil, err
@@ -200,7 +204,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	}
 	x := &executor.Executor{
 		Data: c.Data, Git: git, Image: image, Egress: c.Egress, Store: i.store, Upstreams: upstreams, Secrets: set,
-		Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(c.Data, "hosts"), Capacity: c.Capacity, Pool: c.Pool, Queue: c.Queue,
+		Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(c.Data, "hosts"), Keeper: i.workTree.keeper, Capacity: c.Capacity, Pool: c.Pool, Queue: c.Queue,
 			Sidecars: c.Browser.AtOnce, SleepAfter: time.Duration(c.SleepAfter), Log: log},
 		Browser: newBrowser(c.Browser),
 		Limits: containers.Limits{Memory: int64(c.Limits.Memory), CPUs: c.Limits.CPUs, PIDs: c.Limits.PIDs, Tmp: int64(c.Limits.Tmp),
@@ -258,6 +262,7 @@ func (i *installation) close(ctx context.Context, keep bool) error {
 	if i.store != nil {
 		errs = append(errs, i.store.Close())
 	}
+	errs = append(errs, i.workTree.close())
 	if i.engine != nil {
 		errs = append(errs, i.engine.Close())
 	}
@@ -391,7 +396,7 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 		}
 	}
 	serve(socket, i.gateway.LocalHandler())
-	i.log.Info("serving", "version", buildVersion(), "engine", i.engine.Name(), "socket", socketPath(i.config.Data))
+	i.log.Info("serving", "version", buildVersion(), "engine", i.engine.Name(), "work_tree", i.workTree.name(), "socket", socketPath(i.config.Data))
 	if web != nil {
 		serve(web, i.gateway.Handler())
 		i.log.Info("serving HTTP", "address", web.Addr().String())

@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"strings"
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/mount"
 	"github.com/moby/moby/client"
+	"golang.org/x/sys/unix"
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/layer"
@@ -67,6 +70,49 @@ func (l Lift) Down(ctx context.Context) error {
 		return fmt.Errorf("docker: %w", err)
 	}
 	return nil
+}
+
+// Near tells whether the engine is one that this machine's processes reach by a socket
+// file, and whether this process sees the engine's own processes: it does not when it
+// runs in a container itself.
+func (e *Engine) Near(ctx context.Context) (socket, processes bool, err error) {
+	api, err := e.client()
+	if err != nil {
+		return false, false, err
+	}
+	scheme, path, _ := strings.Cut(api.DaemonHost(), "://")
+	if scheme != "unix" {
+		return false, false, nil
+	}
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+	if err != nil {
+		return false, false, fmt.Errorf("cannot reach the Docker engine: %w: %w", containers.ErrUnavailable, err)
+	}
+	defer conn.Close()
+	cred, err := peer(conn)
+	if err != nil {
+		return true, false, err
+	}
+	// The kernel has no number for a process that this one cannot see.
+	return true, cred.Pid != 0, nil
+}
+
+// peer is the process that listens where conn leads.
+func peer(conn net.Conn) (*unix.Ucred, error) {
+	c, ok := conn.(*net.UnixConn)
+	if !ok {
+		return nil, errors.New("it is no unix socket")
+	}
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	var cred *unix.Ucred
+	var asked error
+	if err := raw.Control(func(fd uintptr) { cred, asked = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
+		return nil, err
+	}
+	return cred, asked
 }
 
 // liftRecipe is what the engine is asked to create. image is an id.

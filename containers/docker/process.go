@@ -3,11 +3,9 @@ package docker
 import (
 	"context"
 	"fmt"
-	"net"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
-	"golang.org/x/sys/unix"
 
 	"github.com/ramus-dev/ramus/containers"
 )
@@ -73,14 +71,8 @@ func startOf(ctx context.Context, dir string, pid int) uint64 {
 		return 0
 	}
 	defer conn.Close()
-	raw, err := conn.(*net.UnixConn).SyscallConn()
-	if err != nil {
-		return 0
-	}
-	var cred *unix.Ucred
-	var asked error
-	err = raw.Control(func(fd uintptr) { cred, asked = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err != nil || asked != nil || int(cred.Pid) != pid {
+	cred, err := peer(conn)
+	if err != nil || int(cred.Pid) != pid {
 		return 0
 	}
 	start, err := containers.ProcessStart(pid)

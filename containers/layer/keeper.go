@@ -54,7 +54,9 @@ type Keeper interface {
 type Binding struct {
 	// PID is a process of the container as the host counts, its process 1; Start its
 	// start time in clock ticks since boot (/proc/PID/stat, field 22), which together
-	// name it for ever. Start 0 is not compared.
+	// name it for ever. Start 0 says that its process is not known here by that number,
+	// ramus being in a container itself: a Local refuses it, a Helper's other side,
+	// which has the host's processes, takes the number alone.
 	PID   int
 	Start uint64
 	// Lowers are base layers, the topmost first. None: Dir/upper itself is mounted, writable.

@@ -130,7 +130,20 @@ func unable(err error) error {
 }
 
 // Bind gives a container its work tree; see [Keeper].
-func (l *Local) Bind(ctx context.Context, b Binding) error { return l.bind(ctx, b, nil) }
+func (l *Local) Bind(ctx context.Context, b Binding) error {
+	if err := known(b); err != nil {
+		return err
+	}
+	return l.bind(ctx, b, nil)
+}
+
+// known refuses a number that may be another process's here.
+func known(b Binding) error {
+	if b.Start == 0 {
+		return fmt.Errorf("cannot reach process %d: %w: its start is not known: ramus does not see the engine's processes", b.PID, ErrUnable)
+	}
+	return nil
+}
 
 // bind is Bind with another way to what files hold.
 func (l *Local) bind(ctx context.Context, b Binding, content contents) error {
@@ -266,6 +279,9 @@ func openWork(path string, dir int) (int, error) {
 
 // Put writes through a mounted tree; see [Keeper].
 func (l *Local) Put(ctx context.Context, b Binding, files []File) error {
+	if err := known(b); err != nil {
+		return err
+	}
 	return l.put(ctx, b, files, nil)
 }
 

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/docker"
+	"github.com/ramus-dev/ramus/containers/layer"
+)
+
+// workTree is how containers get their work trees here, and why not in a better way.
+type workTree struct {
+	keeper layer.Keeper // nil: git clones inside
+	moby   *docker.Engine
+	lower  []error // what each better way lacks
+}
+
+// newWorkTree chooses the way that the configuration wants, or the best that works.
+// Folders lie below root, an absolute path of a folder that is there. owner names
+// what it starts.
+func newWorkTree(ctx context.Context, want, image, root string, engine containers.Engine, owner string) (*workTree, error) {
+	w := &workTree{}
+	forced := func(err error) error {
+		return errors.Join(fmt.Errorf("cannot give containers their work trees as work_tree says (%s): %w", want, err), w.close())
+	}
+	if want == "portable" {
+		return w, nil
+	}
+	if want != "helper" {
+		err := seesProcesses(ctx, engine)
+		if err == nil {
+			local := layer.NewLocal(root)
+			if err = local.Check(ctx); err == nil {
+				w.keeper = local
+				return w, nil
+			}
+		}
+		if want == "root" {
+			return nil, forced(err)
+		}
+		w.lower = append(w.lower, fmt.Errorf("not as root: %w", err))
+	}
+	moby, ok := engine.(*docker.Engine)
+	if !ok && want == "helper" {
+		moby = &docker.Engine{Image: image}
+		w.moby = moby
+	}
+	if moby == nil {
+		w.lower = append(w.lower, errors.New("not by a helper: only Docker starts one"))
+		return w, nil
+	}
+	socket, _, err := moby.Near(ctx)
+	if err == nil && !socket {
+		err = errors.New("the Docker engine is not on this machine")
+	}
+	if err == nil {
+		helper := layer.NewHelper(root, docker.Lift{Engine: moby, Owner: owner})
+		w.keeper = helper
+		if want == "helper" {
+			// Otherwise it is started when it is needed, and found out then.
+			err = helper.Check(ctx)
+		}
+	}
+	switch {
+	case err != nil && want == "helper":
+		return nil, forced(err)
+	case err != nil:
+		w.lower = append(w.lower, fmt.Errorf("not by a helper: %w", err))
+	}
+	return w, nil
+}
+
+// seesProcesses fails where an engine counts processes that this process cannot see.
+func seesProcesses(ctx context.Context, engine containers.Engine) error {
+	moby, ok := engine.(*docker.Engine)
+	if !ok {
+		return nil
+	}
+	_, processes, err := moby.Near(ctx)
+	if err == nil && !processes {
+		err = errors.New("the Docker engine's processes are not seen from here")
+	}
+	return err
+}
+
+func (w *workTree) close() error {
+	if w == nil {
+		return nil
+	}
+	var errs []error
+	if w.keeper != nil {
+		errs = append(errs, w.keeper.Close())
+	}
+	if w.moby != nil {
+		errs = append(errs, w.moby.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// name is the way's, for people.
+func (w *workTree) name() string {
+	if w.keeper == nil {
+		return "portable"
+	}
+	return w.keeper.Name()
+}
+
+// openWorkTree chooses for an installation.
+func openWorkTree(ctx context.Context, c Config, engine containers.Engine) (*workTree, error) {
+	root, err := filepath.Abs(c.Data)
+	if err != nil {
+		return nil, err
+	}
+	owner, err := containers.OwnerOf(filepath.Join(root, "hosts"))
+	if err != nil {
+		return nil, err
+	}
+	return newWorkTree(ctx, c.WorkTree, c.Image, root, engine, owner)
+}
+
+// diagnoseWorkTree tries the way that an installation would choose, in a folder of its
+// own: the installation's may be at work.
+func diagnoseWorkTree(ctx context.Context, c Config, engine containers.Engine) (says string, err error) {
+	above, err := filepath.Abs(c.Data)
+	if err != nil {
+		return "", err
+	}
+	for above != "/" {
+		if fi, err := os.Stat(above); err == nil && fi.IsDir() {
+			break
+		}
+		above = filepath.Dir(above)
+	}
+	root, err := os.MkdirTemp(above, ".ramus-doctor-")
+	if err != nil {
+		return "", fmt.Errorf("cannot try how containers get their work trees: %w", err)
+	}
+	defer func() { err = errors.Join(err, layer.RemoveTree(root)) }()
+	w, err := newWorkTree(ctx, c.WorkTree, c.Image, root, engine, filepath.Base(root))
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, w.close()) }()
+	if w.keeper != nil {
+		if cerr := w.keeper.Check(ctx); cerr != nil {
+			w.lower = append(w.lower, fmt.Errorf("not by a %s: %w", w.keeper.Name(), cerr))
+			return "", fmt.Errorf("portable: git clones in each container; %w", listed(w.lower))
+		}
+	}
+	switch w.name() {
+	case "root":
+		return "root: moved into running containers from outside", nil
+	case "helper":
+		says = "helper: moved into running containers by one with root's rights"
+		if len(w.lower) > 0 {
+			says += "; " + listed(w.lower).Error()
+		}
+		return says, nil
+	}
+	if len(w.lower) == 0 {
+		return "portable: git clones in each container, as work_tree says", nil
+	}
+	return "", fmt.Errorf("portable: git clones in each container; %w", listed(w.lower))
+}
+
+// listed is several errors on one line.
+func listed(errs []error) error {
+	err := errs[0]
+	for _, e := range errs[1:] {
+		err = fmt.Errorf("%w; %w", err, e)
+	}
+	return err
+}
