@@ -87,6 +87,7 @@ type wireChange struct {
 	MTime    int64  `json:"m"`
 	CTime    int64  `json:"c"`
 	Link     []byte `json:"l,omitempty"`
+	Closed   bool   `json:"d,omitempty"`
 	Opaque   bool   `json:"o,omitempty"`
 	Redirect []byte `json:"r,omitempty"`
 }
@@ -145,12 +146,12 @@ func (w *wireBinding) binding() Binding {
 
 func (c wireChange) change() Change {
 	return Change{Path: string(c.Path), Kind: c.Kind, Exec: c.Exec, Size: c.Size, Inode: c.Inode, MTime: c.MTime, CTime: c.CTime,
-		Link: string(c.Link), Opaque: c.Opaque, Redirect: string(c.Redirect)}
+		Link: string(c.Link), Closed: c.Closed, Opaque: c.Opaque, Redirect: string(c.Redirect)}
 }
 
 func wireOf(c Change) wireChange {
 	return wireChange{Path: []byte(c.Path), Kind: c.Kind, Exec: c.Exec, Size: c.Size, Inode: c.Inode, MTime: c.MTime, CTime: c.CTime,
-		Link: []byte(c.Link), Opaque: c.Opaque, Redirect: []byte(c.Redirect)}
+		Link: []byte(c.Link), Closed: c.Closed, Opaque: c.Opaque, Redirect: []byte(c.Redirect)}
 }
 
 // check refuses a request that no Helper sends.
