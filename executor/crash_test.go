@@ -41,7 +41,7 @@ func crashChild(dir string) error {
 	if err := git.Open(ctx); err != nil {
 		return err
 	}
-	x := &executor.Executor{Data: dir, Git: git, Agents: crashAgents(), Fleet: &containers.Fleet{Dir: filepath.Join(dir, "fleet"),
+	x := &executor.Executor{Data: dir, Git: git, Agents: crashAgents(), Fleet: &containers.Fleet{Dir: filepath.Join(dir, "fleet"), Keeper: newKeeper(dir),
 		Engine: &containers.Sandbox{Dir: filepath.Join(dir, "sandbox"), Runner: os.Getenv("RAMUS_TEST_RUNNER")}}}
 	if a, ok := x.Agents["standin"]; ok {
 		x.Fleet.Engine.(*containers.Sandbox).ReadOnly = []string{filepath.Dir(a.Command[0])}
@@ -180,6 +180,7 @@ func crash(t *testing.T, agent string, nodes int) {
 
 func crashRound(t *testing.T, rnd *rand.Rand, agent string, nodes int) {
 	w := newWorld(t, nil)
+	w.layer()
 	w.stop(false)
 	kills := 0
 	for {

@@ -63,8 +63,6 @@ type world struct {
 	git    *gitd.Server
 	x      *executor.Executor
 	opts   func(*executor.Executor)
-	// portable: git in the containers does it all.
-	portable bool
 }
 
 func newWorld(t *testing.T, opts func(*executor.Executor)) *world {
@@ -118,14 +116,7 @@ func (w *world) start() {
 		Fleet: &containers.Fleet{Dir: filepath.Join(w.data, "fleet"), Log: log, Capacity: 32,
 			Engine: w.newEngine(log)},
 	}
-	if rung := os.Getenv("RAMUS_WORK_TREE"); rung != "portable" && !w.portable {
-		keeper := layer.NewLocal(w.data)
-		if err := keeper.Check(context.Background()); err == nil {
-			w.x.Fleet.Keeper = keeper
-		} else if rung == "root" {
-			w.t.Skipf("cannot run here: %v", err)
-		}
-	}
+	w.x.Fleet.Keeper = newKeeper(w.data)
 	if w.opts != nil {
 		w.opts(w.x)
 	}
@@ -135,6 +126,15 @@ func (w *world) start() {
 	if err := w.x.Open(context.Background()); err != nil {
 		w.t.Fatal(err)
 	}
+}
+
+// newKeeper binds work trees from outside where this machine can, unless RAMUS_WORK_TREE is portable.
+func newKeeper(data string) layer.Keeper {
+	keeper := layer.NewLocal(data)
+	if os.Getenv("RAMUS_WORK_TREE") == "portable" || keeper.Check(context.Background()) != nil {
+		return nil
+	}
+	return keeper
 }
 
 func (w *world) newEngine(log *slog.Logger) containers.Engine {

@@ -209,8 +209,9 @@ func (l *baseLayer) held() bool {
 	return held
 }
 
-// evict removes what was not used for the longest until the rest is small enough.
-func (s *layers) evict() {
+// evict removes what was not used for the longest until the rest is small enough, but
+// not the one that was just made.
+func (s *layers) evict(made *baseLayer) {
 	s.mu.Lock()
 	var bytes int64
 	for _, l := range s.all {
@@ -222,7 +223,7 @@ func (s *layers) evict() {
 		if bytes <= s.max && len(s.all) <= layersMax {
 			break
 		}
-		if l.held() {
+		if l == made || l.held() {
 			continue
 		}
 		// Under another name it is what a killed process left.

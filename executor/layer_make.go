@@ -166,7 +166,7 @@ func (s *layers) make(ctx context.Context, w wish) (err error) {
 	}
 	s.made.Add(1)
 	x.Log.Info("made a base layer", "repo", w.repo, "commit", w.commit, "files", l.Files, "bytes", l.Bytes, "took", x.Now().Sub(began))
-	s.evict()
+	s.evict(l)
 	return nil
 }
 

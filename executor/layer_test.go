@@ -1,28 +1,268 @@
 package executor_test
 
 import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gitd"
 )
 
-// TestBound binds a work tree from outside, commits from outside, and finds both as git would.
-func TestBound(t *testing.T) { onEngines(t, bound) }
-
-func bound(t *testing.T, engine string) {
-	w := newWorldOn(t, engine, nil)
+// boundWorld is a world whose callers find a base layer.
+func boundWorld(t *testing.T, engine string, opts func(*executor.Executor)) *world {
+	t.Helper()
+	w := newWorldOn(t, engine, opts)
 	if w.x.Fleet.Keeper == nil {
 		t.Skip("cannot run here: work trees cannot be bound from outside")
 	}
-	if err := w.x.MakeLayer(t.Context(), "demo", "main"); err != nil {
-		t.Fatal(err)
+	w.layer()
+	return w
+}
+
+// TestBound binds a work tree and commits from outside, on each engine, and counts what that takes.
+func TestBound(t *testing.T) { onEngines(t, bound) }
+
+func bound(t *testing.T, engine string) {
+	w := boundWorld(t, engine, nil)
+	res, out, errs := w.exec("run:one", "git status --porcelain; echo more >>greeting.txt; echo new >new; rm sub/a; echo x >x.log; git status --porcelain; echo made >/artifacts/left")
+	if want := " M greeting.txt\n D sub/a\n?? new\n"; res.ExitCode != 0 || res.Commit == "" || out != want {
+		t.Fatalf("%+v, %q, %s", res, out, errs)
 	}
-	res, out, errs := w.exec("run:one", "git status --porcelain; git log --oneline | wc -l; echo more >>greeting.txt; echo new >new; rm sub/a; git status --porcelain")
-	if res.ExitCode != 0 || res.Commit == "" {
-		t.Fatalf("%+v %s %s", res, out, errs)
+	if got := w.inRepo("show", "--format=%an %cn", "--name-status", "ramus/run-one"); got != "Ada ramus\n\nM\tgreeting.txt\nA\tnew\nD\tsub/a" {
+		t.Errorf("committed: %q", got)
 	}
-	t.Log(out, errs)
-	res, out, errs = w.exec("run:one", "git status --porcelain; git fsck --strict; git log --stat --format='%an %cn %s%n%b'; git diff --cached; ls -la . .git; git reflog; cat .git/config; git ls-files --stage --debug")
-	t.Log(out, errs)
-	if s := w.x.Stats(); s.Bound != 1 || s.Snapshots != 2 || len(s.Portable) > 0 {
+	_, out, errs = w.exec("run:one", "git status --porcelain; git diff --cached; git fsck --strict && git rev-parse HEAD HEAD@{1}~0 && ls -A . sub")
+	if want := string(res.Commit) + "\n" + w.inRepo("rev-parse", "main") + "\n.:\n.git\n.gitignore\ngreeting.txt\nnew\nsub\nx.log\n\nsub:\n"; out != want {
+		t.Errorf("%q, want %q, %s", out, want, errs)
+	}
+	s := w.x.Stats()
+	if s.Bound != 1 || s.Snapshots != 2 || s.Hashed != 2 || len(s.Portable) > 0 || s.Layers != 1 {
 		t.Errorf("%+v", s)
 	}
+	if got := w.inRepo("show", "refs/ramus/runs/run-one/"+strings.TrimPrefix(res.Run, "run:one/")+":artifacts/left"); got != "made" {
+		t.Errorf("artifact: %q", got)
+	}
+	// A container that is made anew has the same, and no file but the difference.
+	if err := w.x.Fleet.Remove(t.Context(), "run:one"); err != nil {
+		t.Fatal(err)
+	}
+	_, out, errs = w.exec("run:one", "git status --porcelain; git diff-files; git fsck --strict && git log --format=%H && cat new greeting.txt && ls -A sub; ls x.log")
+	if want := w.inRepo("log", "--format=%H", "ramus/run-one") + "\nnew\nhello\nmore\n"; out != want {
+		t.Errorf("%q, want %q, %s", out, want, errs)
+	}
+	if s := w.x.Stats(); s.Bound != 2 || len(s.Portable) > 0 {
+		t.Errorf("%+v", s)
+	}
+}
+
+// look prints all that git says of a work tree, and what there is.
+const look = `git status --porcelain=v2 -b -uall | grep -v '^# branch.oid'; git status --short; git diff --cached --raw --no-abbrev; git diff --raw; ` +
+	`git ls-files --stage; find . -path ./.git -prune -o -printf '%p %y %m %l\n' | LC_ALL=C sort; git stash list | wc -l; git fsck --strict 2>&1 | grep -v '^dangling'; echo`
+
+// TestBothWays does the same random things in work trees that are bound from outside and in
+// those that git made, and finds the same on the branch and inside, step by step.
+// RAMUS_LAYERS=full does many more.
+func TestBothWays(t *testing.T) {
+	rounds, steps := 1, 12
+	if os.Getenv("RAMUS_LAYERS") == "full" {
+		rounds, steps = 20, 40
+	}
+	var stats [2]executor.Stats
+	var shown [2][][]string // by round and step
+	var done [][]string
+	for i, open := range []func(t *testing.T) *world{
+		func(t *testing.T) *world { return boundWorld(t, "sandbox", nil) },
+		newPortableWorld,
+	} {
+		t.Run([]string{"bound", "portable"}[i], func(t *testing.T) {
+			w := open(t)
+			w.exec("run:base", `mkdir -p d/e f/g h; for i in 1 2 3 4 5; do echo $i >d/$i; echo $i >d/e/$i; echo $i >f/g/$i; printf "%s\r\n" $i >h/$i; done; echo "*.tmp" >f/.gitignore; ln -s d/1 link`)
+			if _, err := w.x.Merge(t.Context(), "run:base", executor.Merge{By: gitd.Person{Name: "Ada", Email: "ada@example.com"}}); err != nil {
+				t.Fatal(err)
+			}
+			w.layer()
+			for round := range rounds {
+				name := fmt.Sprintf("run:both-%d", round)
+				rnd := rand.New(rand.NewPCG(uint64(round), 0))
+				var all, lines []string
+				for range steps {
+					step := randomStep(rnd, name)
+					lines = append(lines, step)
+					if step == "anew" {
+						if err := w.x.Fleet.Remove(t.Context(), name); err != nil {
+							t.Fatal(err)
+						}
+						step = ":"
+					}
+					_, out, errs := w.exec(name, look+"\n{ "+step+"\n} >/dev/null 2>&1\n"+look)
+					all = append(all, out+errs+w.inRepo("rev-parse", "ramus/run-"+strings.TrimPrefix(name, "run:")+"^{tree}"))
+				}
+				shown[i], done = append(shown[i], all), append(done, lines)
+			}
+			stats[i] = w.x.Stats()
+		})
+	}
+	for round := range shown[1] {
+		for step, want := range shown[1][round] {
+			if got := shown[0][round][step]; got != want {
+				t.Errorf("round %d: after\n%s\nthe fast way shows\n%s\nand git's own\n%s", round, strings.Join(done[round][:step+1], "\n"), got, want)
+				break
+			}
+		}
+	}
+	s := stats[0]
+	t.Logf("%d of %d from outside, %v", s.Snapshots, s.Commands, s.Portable)
+	if s.Snapshots == 0 {
+		t.Error("nothing went the fast way")
+	}
+}
+
+// newPortableWorld is a world where git in the containers does it all.
+func newPortableWorld(t *testing.T) *world {
+	return newWorld(t, func(x *executor.Executor) { x.Fleet.Keeper = nil })
+}
+
+// randomStep is something to do in a work tree.
+func randomStep(rnd *rand.Rand, caller string) string {
+	pick := func(list ...string) string { return list[rnd.IntN(len(list))] }
+	path := func() string {
+		return pick("d", "d/e", "f", "f/g", "h", "n", "n/o") + "/" + pick("1", "2", "3", "x", "y.tmp", "z.log", "o o")
+	}
+	dir := func() string { return pick("d", "d/e", "f", "f/g", "h", "n", "n/o", "m") }
+	one := func() string {
+		p, q := "'"+path()+"'", "'"+path()+"'"
+		switch rnd.IntN(14) {
+		case 0, 1, 2:
+			return "mkdir -p $(dirname " + p + "); echo " + fmt.Sprint(rnd.IntN(9)) + " >>" + p
+		case 3:
+			return "rm -f " + p
+		case 4:
+			return "mv " + p + " " + q
+		case 5:
+			return "mv " + dir() + " " + dir()
+		case 6:
+			return "rm -rf " + dir()
+		case 7:
+			return "chmod " + pick("+x ", "-x ") + p
+		case 8:
+			return "ln -sfn " + pick("1", "../h", "/nowhere") + " " + p
+		case 9:
+			return "rm -rf " + p + "; mkdir -p " + p + "; echo in >" + p + "/in"
+		case 10:
+			d := dir()
+			return "rm -rf " + d + "; echo file >" + d
+		case 11:
+			return "cp -r " + dir() + " " + dir()
+		case 12:
+			return "echo '" + pick("*.tmp", "!z.log", "o o", "/d") + "' >>" + pick(".gitignore", "d/.gitignore", "n/.gitignore")
+		}
+		return "cp " + p + " " + q
+	}
+	branch := "ramus/run-" + strings.TrimPrefix(caller, "run:")
+	switch rnd.IntN(16) {
+	case 0:
+		return "anew"
+	case 1:
+		return one() + "; git add -A; " + one()
+	case 2:
+		return one() + "; git add -A; git commit -qm own; " + one()
+	case 3:
+		return one() + "; git stash -u; " + one() + "; git stash pop"
+	case 4:
+		return one() + "; git checkout -qf " + branch + "~1 -- .; " + one()
+	case 5:
+		return "git gc -q; " + one()
+	case 6:
+		return one() + "; git mv d n; " + one()
+	case 7:
+		return one() + "; git reset -q --hard; " + one()
+	}
+	return one() + "; " + one() + "; " + one()
+}
+
+// TestSalvage kills a container in the middle of a command: what its work tree held is
+// kept, told, and can be forked.
+func TestSalvage(t *testing.T) {
+	w := boundWorld(t, "sandbox", nil)
+	r, err := w.x.Submit(t.Context(), executor.Request{Caller: caller(t, "run:lost"), Repo: "demo", Command: &executor.Command{Shell: "echo half >half; rm sub/a; echo out; sleep 1000"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.until(r.Name(), printed("out"))
+	killContainers(t, w.data)
+	r = w.wait(r.Name())
+	if r.Reason != executor.ReasonContainerLost || !strings.Contains(r.Error, "--fork run:lost@") {
+		t.Errorf("%+v", r)
+	}
+	if got := w.inRepo("show", "--format=%s", "--name-status", "refs/ramus/wip/run-lost"); got != "What the work tree held when its container was lost\n\nA\thalf\nD\tsub/a" {
+		t.Errorf("kept: %q", got)
+	}
+	if got := w.inRepo("rev-parse", "ramus/run-lost"); got != w.inRepo("rev-parse", "main") {
+		t.Errorf("the branch moved to %s", got)
+	}
+	c, err := w.x.Caller(t.Context(), "run:lost")
+	if err != nil || string(c.Kept) != w.inRepo("rev-parse", "refs/ramus/wip/run-lost") {
+		t.Errorf("%+v, %v", c, err)
+	}
+	res, err := w.x.Exec(t.Context(), executor.Request{Caller: caller(t, "run:goes-on"), Fork: &executor.Fork{Of: "run:lost", Commit: c.Kept}, Command: &executor.Command{Shell: "cat half"}}, nil, nil)
+	if err != nil || res.ExitCode != 0 {
+		t.Errorf("%+v, %v", res, err)
+	}
+}
+
+// TestLayers makes layers beyond their bound: those that containers lie over stay, and
+// what a killed process left goes.
+func TestLayers(t *testing.T) {
+	w := boundWorld(t, "sandbox", func(x *executor.Executor) { x.Layers = 1 })
+	w.exec("run:old", "echo x >x")
+	list := func() int {
+		all, err := filepath.Glob(filepath.Join(w.data, "layers", "demo", "*-*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(all)
+	}
+	if _, err := w.x.Merge(t.Context(), "run:old", executor.Merge{By: gitd.Person{Name: "Ada", Email: "ada@example.com"}}); err != nil {
+		t.Fatal(err)
+	}
+	w.layer()
+	if n := list(); n != 2 {
+		t.Errorf("%d layers, want the one that a container lies over and the newest", n)
+	}
+	left := filepath.Join(w.data, "layers", "demo", ".new-killed")
+	if err := os.MkdirAll(filepath.Join(left, "upper", "x"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	w.stop(true)
+	w.start()
+	res, out, errs := w.exec("run:old", "cat x; echo y >y")
+	if out != "x\n" || res.Commit == "" {
+		t.Errorf("%+v %q %s", res, out, errs)
+	}
+	// The container outlived its server, and is taken up with what it lies over.
+	if res, out, errs = w.exec("run:old", "git status --porcelain; cat y; echo z >z"); out != "y\n" || res.Commit == "" {
+		t.Errorf("%+v %q %s", res, out, errs)
+	}
+	if s := w.x.Stats(); s.Snapshots == 0 {
+		t.Errorf("%+v", s)
+	}
+	if err := w.x.Fleet.Remove(t.Context(), "run:old"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := w.x.Merge(t.Context(), "run:old", executor.Merge{By: gitd.Person{Name: "Ada", Email: "ada@example.com"}}); err != nil {
+		t.Fatal(err)
+	}
+	w.layer()
+	if n := list(); n != 1 {
+		t.Errorf("%d layers, want the newest", n)
+	}
+	w.stop(true)
+	if _, err := os.Stat(left); !os.IsNotExist(err) {
+		t.Errorf("what a killed process left is there: %v", err)
+	}
+	w.start()
 }

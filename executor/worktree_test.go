@@ -55,7 +55,6 @@ func TestWorkTrees(t *testing.T) {
 			w := *w
 			w.t = t
 			name := fmt.Sprintf("run:tree-%d", i)
-			t.Cleanup(func() { t.Log(w.x.Stats().Portable, w.x.Stats().Bound) })
 			res, _, errs := w.exec(name, c.line)
 			branch := fmt.Sprintf("ramus/run-tree-%d", i)
 			if res.Message != "" && !strings.Contains(res.Message, "warning") && c.name != "conflicted merge" {
