@@ -560,37 +560,35 @@ func (r *Repo) graft(ctx context.Context, f *fetchRequest, p *spine, line *linea
 // tagsOf lists the tags, and tags of tags, that stand for what is sent (include-tag): a
 // client that has a commit wants to know what it is called.
 func (r *Repo) tagsOf(ctx context.Context, sent *growth) ([]Hash, error) {
-	refs, err := r.listRefs(ctx, "refs/tags")
-	if err != nil {
+	if err := r.view.fresh(ctx); err != nil {
 		return nil, err
 	}
-	has := func(h Hash) (bool, error) {
-		name := plumbing.NewHash(string(h))
-		if sent.seen[name] {
-			return true, nil
+	var refs []shownRef
+	r.view.mu.RLock()
+	r.view.each(Grant{}, []string{"refs/tags/"}, func(ref *shownRef) {
+		if ref.peeled != "" {
+			refs = append(refs, *ref)
 		}
-		return sent.base(name)
-	}
+	})
+	r.view.mu.RUnlock()
 	var tags []Hash
 	for _, ref := range refs {
-		// What is sent so far is no tag.
-		if plain, err := has(ref.Hash); err != nil {
-			return nil, err
-		} else if plain {
+		name := plumbing.NewHash(string(ref.peeled))
+		ok := sent.seen[name]
+		if !ok {
+			var err error
+			if ok, err = sent.base(name); err != nil {
+				return nil, err
+			}
+		}
+		if !ok {
 			continue
 		}
-		chain, end, _, err := r.chain(ctx, ref.Hash)
+		chain, _, _, err := r.chain(ctx, ref.hash)
 		if err != nil {
 			return nil, err
 		}
-		if len(chain) == 0 {
-			continue
-		}
-		if ok, err := has(end); err != nil {
-			return nil, err
-		} else if ok {
-			tags = append(tags, chain...)
-		}
+		tags = append(tags, chain...)
 	}
 	return tags, nil
 }

@@ -1,80 +1,15 @@
 package gitd
 
 import (
-	"compress/gzip"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net/http"
-	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 )
-
-// composer serves one repository by protocol v2, fetches by what is composed and all else
-// by native git. composed counts the former, native the fetches among the latter.
-func composer(t *testing.T, r *Repo) (url string, composed, native *atomic.Int64) {
-	composed, native = &atomic.Int64{}, &atomic.Int64{}
-	child := func(w io.Writer, in io.Reader, args ...string) {
-		cmd := exec.Command("git", append(append([]string{"-c", "uploadpack.allowFilter=true", "upload-pack", "--stateless-rpc"}, args...), r.dir)...)
-		cmd.Env = append(stockEnv(), "GIT_PROTOCOL=version=2")
-		cmd.Stdin, cmd.Stdout = in, w
-		if err := cmd.Run(); err != nil {
-			t.Error(err)
-		}
-	}
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		if q.Method == http.MethodGet {
-			w.Header().Set("Content-Type", "application/x-git-upload-pack-advertisement")
-			child(w, nil, "--advertise-refs")
-			return
-		}
-		w.Header().Set("Content-Type", "application/x-git-upload-pack-result")
-		var body io.Reader = q.Body
-		if q.Header.Get("Content-Encoding") == "gzip" {
-			var err error
-			if body, err = gzip.NewReader(body); err != nil {
-				t.Error(err)
-				return
-			}
-		}
-		text, err := io.ReadAll(body)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		p, err := parseRequest(strings.NewReader(string(text)))
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		if p.command == commandFetch {
-			answer, err := r.compose(q.Context(), &p.fetch)
-			if err != nil {
-				t.Error(err)
-			}
-			if answer != nil {
-				defer answer.close()
-				composed.Add(1)
-				w.Header().Set("Content-Length", fmt.Sprint(answer.size()))
-				if err := writeReply(w, answer); err != nil {
-					t.Error(err)
-				}
-				return
-			}
-			native.Add(1)
-		}
-		child(w, strings.NewReader(string(text)))
-	}))
-	t.Cleanup(web.Close)
-	return web.URL, composed, native
-}
 
 // cloneKinds are the clones that are composed.
 var cloneKinds = []struct {
@@ -95,12 +30,15 @@ func TestCompose(t *testing.T) {
 	if os.Getenv("RAMUS_SPINES") == "full" {
 		seeds, each, kinds = 40, 20, cloneKinds
 	}
+	w := newWire(t, func(s *Server) { s.Anonymous = true })
 	for seed := range uint64(seeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			t.Parallel()
 			ctx := t.Context()
 			rnd := rand.New(rand.NewPCG(seed, 11))
-			r := newRepo(t)
+			r, err := w.Create(ctx, fmt.Sprint("r", seed))
+			if err != nil {
+				t.Fatal(err)
+			}
 			commits := randomHistory(t, r, rnd, 40)
 			if rnd.IntN(2) == 0 {
 				if err := r.Maintain(ctx); err != nil {
@@ -116,12 +54,12 @@ func TestCompose(t *testing.T) {
 					}
 				}
 			}
-			url, composed, native := composer(t, r)
 			branches := strings.Fields(git(t, r.dir, "for-each-ref", "--format=%(refname:short)", "refs/heads"))
 			rnd.Shuffle(len(branches), func(i, j int) { branches[i], branches[j] = branches[j], branches[i] })
 			// The base itself, and a branch of nothing but it.
 			git(t, r.dir, "branch", "same", string(base))
 			branches = append([]string{"same"}, branches...)
+			stock(t, "", "ls-remote", "-q", w.url(r.name, "")) // so that its refs are known
 			for _, branch := range branches[:min(len(branches), each)] {
 				fits := false
 				for _, b := range []Hash{older, base} {
@@ -129,20 +67,29 @@ func TestCompose(t *testing.T) {
 					fits = fits || err == nil
 				}
 				for _, k := range kinds {
-					composed.Store(0)
-					native.Store(0)
-					ours, theirs := filepath.Join(t.TempDir(), "ours"), filepath.Join(t.TempDir(), "theirs")
-					args := append([]string{"-c", "transfer.fsckObjects=true", "-c", "protocol.version=2", "clone", "-q", "--single-branch", "-b", branch}, k.args...)
-					stock(t, "", append(slices.Clone(args), url, ours)...)
-					stock(t, "", append(slices.Clone(args), "--no-local", "-u", "git -c uploadpack.allowFilter=true upload-pack", "file://"+r.dir, theirs)...)
-					if fits && composed.Load() != 1 || !fits && native.Load() == 0 {
-						t.Errorf("%s %v: descends from a base: %v, composed %d, native %d", branch, k.args, fits, composed.Load(), native.Load())
+					composed, children := compareClone(t, w, r, branch, k.kind, k.args)
+					if fits && (composed != 1 || children != 0) || !fits && composed != 0 {
+						t.Errorf("%s %v: descends from a base: %v, composed %d by %d processes", branch, k.args, fits, composed, children)
 					}
-					compareClones(t, fmt.Sprint(branch, k.args), ours, theirs, k.kind == spineShallow)
 				}
 			}
 		})
 	}
+}
+
+// compareClone clones a branch from the server and from git itself and compares the two;
+// it tells how many answers were composed, and how many processes the server started.
+func compareClone(t *testing.T, w *wire, r *Repo, branch string, kind spineKind, more []string) (composed, children uint64) {
+	t.Helper()
+	dir := t.TempDir()
+	ours, theirs := filepath.Join(dir, "ours"), filepath.Join(dir, "theirs")
+	args := append([]string{"-c", "transfer.fsckObjects=true", "-c", "advice.detachedHead=false", "clone", "-q", "--single-branch", "-b", branch}, more...)
+	before := w.Stats()
+	stock(t, "", append(slices.Clone(args), w.url(r.name, ""), ours)...)
+	after := w.Stats()
+	stock(t, "", append(slices.Clone(args), "--no-local", "-u", "git -c uploadpack.allowFilter=true upload-pack", "file://"+r.dir, theirs)...)
+	compareClones(t, fmt.Sprint(branch, more), ours, theirs, kind == spineShallow)
+	return after.Composed - before.Composed, after.Children - before.Children
 }
 
 // compareClones checks that a clone has what another has; more says that objects may be
@@ -418,7 +365,11 @@ func TestSpineShelf(t *testing.T) {
 
 // TestComposeTags clones tags, and tags of tags.
 func TestComposeTags(t *testing.T) {
-	r := newRepo(t)
+	w := newWire(t, func(s *Server) { s.Anonymous = true })
+	r, err := w.Create(t.Context(), "r")
+	if err != nil {
+		t.Fatal(err)
+	}
 	first := commit(t, r, "main", "First", "a", "1\n")
 	git(t, r.dir, "tag", "-a", "-m", "x", "inner", string(first))
 	git(t, r.dir, "tag", "-a", "-m", "x", "outer", "inner")
@@ -432,18 +383,11 @@ func TestComposeTags(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	url, composed, _ := composer(t, r)
 	for _, branch := range []string{"main", "outer", "light"} {
 		for _, k := range cloneKinds {
-			composed.Store(0)
-			ours, theirs := filepath.Join(t.TempDir(), "ours"), filepath.Join(t.TempDir(), "theirs")
-			args := append([]string{"-c", "transfer.fsckObjects=true", "-c", "advice.detachedHead=false", "clone", "-q", "--single-branch", "-b", branch}, k.args...)
-			stock(t, "", append(slices.Clone(args), url, ours)...)
-			stock(t, "", append(slices.Clone(args), "--no-local", "-u", "git -c uploadpack.allowFilter=true upload-pack", "file://"+r.dir, theirs)...)
-			if composed.Load() == 0 {
+			if composed, _ := compareClone(t, w, r, branch, k.kind, k.args); composed == 0 {
 				t.Errorf("%s %v: not composed", branch, k.args)
 			}
-			compareClones(t, fmt.Sprint(branch, k.args), ours, theirs, k.kind == spineShallow)
 		}
 	}
 }
