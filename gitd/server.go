@@ -5,6 +5,7 @@ import (
 	"crypto/ed25519"
 	"errors"
 	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 
@@ -103,6 +104,7 @@ func (s *Server) Open(ctx context.Context) error {
 	}
 	s.limits = s.Limits.withDefaults()
 	s.slots = newSlots(s.limits.Processes)
+	s.spines.composing = make(chan struct{}, 2*runtime.NumCPU())
 	if s.replies.max = s.ReplyCache; s.ReplyCache == 0 {
 		s.replies.max = replyCacheDefault
 	}

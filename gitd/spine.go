@@ -52,11 +52,16 @@ const (
 	spineAgain = 10 * time.Minute
 	// spinesGrowing bounds those that are waiting to be made, one after another.
 	spinesGrowing = 16
-	// spineSums bounds the checksums that are kept of a spine.
-	spineSums = 256
+	// spineSums bounds the checksums that are kept of a spine, graftMax and graftsBytes one
+	// and all of the grafts: for who clones the same branch again.
+	spineSums   = 256
+	graftMax    = 128 << 10
+	graftsBytes = 1 << 20
 	// composeWants bounds the wants of a clone that is composed. Who wants many branches
 	// wants what others want, too, and is better served with one pack for all.
 	composeWants = 64
+	// composeBytes bounds a twig: what is larger is worth git's looking for deltas.
+	composeBytes = 4 << 20
 	// composeCommits bounds what is read to find out whether a spine fits: where none
 	// does it was in vain.
 	composeCommits = 1000
@@ -80,9 +85,20 @@ type spine struct {
 	shelved bool
 	idle    *time.Timer
 
-	mu   sync.Mutex // guards sums
-	sums map[uint32]*spineSum
+	mu     sync.Mutex // guards the fields below
+	sums   map[uint32]*spineSum
+	grafts map[string]*graft // by what was asked for
+	held   int64             // bytes of grafts
 }
+
+// graft is what stands before and behind a spine in an answer.
+type graft struct {
+	head, end []byte
+	objects   int   // of the twig
+	bytes     int64 // of the twig, before compression
+}
+
+func (g *graft) size() int64 { return int64(len(g.head) + len(g.end)) }
 
 type spineKey struct {
 	repo *Repo
@@ -97,9 +113,12 @@ type spineSum struct {
 	err   error
 }
 
-// spineShelf keeps a server's spines. The zero value is empty.
+// spineShelf keeps a server's spines.
 type spineShelf struct {
 	growing sync.Mutex // held while one is made
+	// composing holds a token for each answer that is put together: a storm of clones
+	// should not hold all its twigs in memory at once.
+	composing chan struct{}
 
 	mu     sync.Mutex                 // guards the fields below
 	spines []*spine                   // the most recently used first
@@ -430,6 +449,17 @@ func composable(f *fetchRequest) (spineKind, bool) {
 }
 
 func (r *Repo) composeKind(ctx context.Context, f *fetchRequest, kind spineKind) (_ *reply, err error) {
+	key := string(f.render(true))
+	if f.IncludeTag {
+		if err := r.view.fresh(ctx); err != nil {
+			return nil, err
+		}
+		tags, _ := r.view.tagState(Grant{})
+		key += tags
+	}
+	if made, err := r.grafted(key, kind); made != nil || err != nil {
+		return made, err
+	}
 	var tips []Hash  // commits
 	var notes []Hash // tags, which are objects of their own
 	for _, h := range f.Wants {
@@ -445,6 +475,11 @@ func (r *Repo) composeKind(ctx context.Context, f *fetchRequest, kind spineKind)
 			tips = append(tips, tip)
 		}
 	}
+	done, err := turn(ctx, r.server.spines.composing)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	p, line, err := r.fittingSpine(ctx, tips, kind)
 	if err != nil {
 		return nil, err
@@ -453,13 +488,63 @@ func (r *Repo) composeKind(ctx context.Context, f *fetchRequest, kind spineKind)
 		return nil, r.prepare(ctx, tips, kind)
 	}
 	defer func() { r.server.spines.give(p, err == nil) }()
-	answer, own, err := r.graft(ctx, f, p, line, tips, notes)
-	if errors.Is(err, errTwigLarge) || err == nil && (len(own.objs) > twigObjectsMany || own.bytes > twigBytesMany) {
+	g, err := r.graft(ctx, f, p, line, tips, notes)
+	if errors.Is(err, errTwigLarge) || err == nil && (g.objects > twigObjectsMany || g.bytes > twigBytesMany) {
 		if err := r.prepare(ctx, tips, kind); err != nil && !errors.Is(err, errTwigLarge) {
 			r.server.log().Warn("cannot prepare clones", "repo", r.name, "error", err)
 		}
 	}
-	return answer, err
+	if err != nil {
+		return nil, err
+	}
+	p.keep(key, g)
+	return p.answer(g)
+}
+
+// grafted answers from what was answered before; nil: it was not, or not kept.
+func (r *Repo) grafted(key string, kind spineKind) (_ *reply, err error) {
+	var made *reply
+	for _, p := range r.server.spines.take(r, kind) {
+		p.mu.Lock()
+		g := p.grafts[key]
+		p.mu.Unlock()
+		used := g != nil && made == nil && err == nil
+		if used {
+			made, err = p.answer(g)
+		}
+		r.server.spines.give(p, used)
+	}
+	return made, err
+}
+
+// keep keeps a graft.
+func (p *spine) keep(key string, g *graft) {
+	n := g.size() + int64(len(key))
+	if n > graftMax {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.grafts[key] != nil {
+		return
+	}
+	if p.held += n; p.grafts == nil || p.held > graftsBytes {
+		p.grafts, p.held = map[string]*graft{}, n
+	}
+	p.grafts[key] = g
+}
+
+// answer is the spine with what stands before and behind it.
+func (p *spine) answer(g *graft) (*reply, error) {
+	// Opened anew, for a position of its own: the name that it had is gone.
+	frames, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", p.frames.Fd()))
+	if err != nil {
+		return nil, fmt.Errorf("cannot open what was prepared for clones: %w", err)
+	}
+	return &reply{
+		pieces: []replyPiece{{data: g.head}, {file: frames, n: p.size}, {data: g.end}},
+		close:  func() { frames.Close() },
+	}, nil
 }
 
 // fittingSpine finds the spine whose base the commits descend from with the fewest
@@ -493,51 +578,53 @@ func (r *Repo) prepare(ctx context.Context, tips []Hash, kind spineKind) error {
 		return nil // a repository without a base is as good as any other
 	}
 	tip, err := r.ref(ctx, "refs/heads/"+base)
-	if errors.Is(err, ErrNotFound) || slices.Contains(tips, tip) {
-		return nil // who clones the base itself asks for what everybody asks for
+	if errors.Is(err, ErrNotFound) {
+		return nil
 	} else if err != nil {
 		return err
 	}
 	line, err := r.between(ctx, tips, []Hash{tip}, composeCommits)
-	if err == nil && line.reached[tip] {
+	// Who clones the base alone asks for what everybody asks for.
+	if err == nil && line.reached[tip] && len(line.order) > 0 {
 		r.growSpine(tip, kind)
 	}
 	return err
 }
 
-// graft makes the answer of a spine and what grows on it.
-func (r *Repo) graft(ctx context.Context, f *fetchRequest, p *spine, line *lineage, tips, notes []Hash) (*reply, *twig, error) {
+// graft gathers what grows on a spine.
+func (r *Repo) graft(ctx context.Context, f *fetchRequest, p *spine, line *lineage, tips, notes []Hash) (*graft, error) {
 	grow := growth{repo: r, ctx: ctx, base: p.has, noBlobs: p.kind == spineBlobless}
+	grow.twig.most = composeBytes
 	var head []byte
 	if p.kind == spineShallow {
 		head = appendPkt(head, "shallow-info\n")
 		tree := []objectName{plumbing.NewHash(string(line.trees[p.base]))}
 		for _, h := range tips {
 			if err := grow.commit(h, plumbing.NewHash(string(line.trees[h])), tree); err != nil {
-				return nil, nil, err
+				return nil, err
 			}
 			head = appendPkt(head, "shallow ", string(h))
 		}
 		head = append(head, delimPkt...)
 	} else if err := grow.commits(line); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if f.IncludeTag {
 		more, err := r.tagsOf(ctx, &grow)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		notes = append(notes, more...)
 	}
 	for _, h := range notes {
 		if err := grow.object(plumbing.NewHash(string(h)), "tag"); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	n := p.objects + uint32(len(grow.twig.objs))
 	sum, err := p.sum(n)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	own := grow.twig.buf.Bytes()
 	sum.Write(own)
@@ -546,23 +633,12 @@ func (r *Repo) graft(ctx context.Context, f *fetchRequest, p *spine, line *linea
 	end := appendBand(nil, bandData, own, pktMax)
 	end = appendBand(end, bandData, sum.Sum(nil), pktMax)
 	end = append(end, flushPkt...)
-	// Opened anew, for a position of its own: the name that it had is gone.
-	frames, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", p.frames.Fd()))
-	if err != nil {
-		return nil, nil, fmt.Errorf("cannot open what was prepared for clones: %w", err)
-	}
-	return &reply{
-		pieces: []replyPiece{{data: head}, {file: frames, n: p.size}, {data: end}},
-		close:  func() { frames.Close() },
-	}, &grow.twig, nil
+	return &graft{head: head, end: end, objects: len(grow.twig.objs), bytes: grow.twig.bytes}, nil
 }
 
 // tagsOf lists the tags, and tags of tags, that stand for what is sent (include-tag): a
 // client that has a commit wants to know what it is called.
 func (r *Repo) tagsOf(ctx context.Context, sent *growth) ([]Hash, error) {
-	if err := r.view.fresh(ctx); err != nil {
-		return nil, err
-	}
 	var refs []shownRef
 	r.view.mu.RLock()
 	r.view.each(Grant{}, []string{"refs/tags/"}, func(ref *shownRef) {

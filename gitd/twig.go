@@ -39,6 +39,7 @@ type twig struct {
 	buf   bytes.Buffer
 	objs  []packEntry // at counts from the beginning of buf
 	bytes int64       // before compression
+	most  int64       // bytes that may become; zero: twigBytes
 }
 
 // add appends an object.
@@ -47,7 +48,11 @@ func (t *twig) add(kind string, name objectName, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if t.bytes += int64(len(data)); t.bytes > twigBytes || len(t.objs) == twigObjects {
+	most := t.most
+	if most == 0 {
+		most = twigBytes
+	}
+	if t.bytes += int64(len(data)); t.bytes > most || len(t.objs) == twigObjects {
 		return errTwigLarge
 	}
 	at := int64(t.buf.Len())
