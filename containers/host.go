@@ -67,8 +67,9 @@ const (
 type Host struct {
 	container Container
 	client    *ssh.Client
-	done      chan struct{} // closed when the connection is lost
-	door      *doorServer   // nil without a door
+	carrier   *runner.Carrier // nil where the runner cannot hand files over
+	done      chan struct{}   // closed when the connection is lost
+	door      *doorServer     // nil without a door
 	owned     group
 }
 
@@ -152,6 +153,11 @@ func (d *Dialer) NewHost(ctx context.Context, conn net.Conn, c Container) (*Host
 			return nil
 		},
 	}
+	var carrier *runner.Carrier
+	if u, ok := conn.(*net.UnixConn); ok {
+		carrier = runner.NewCarrier(u)
+		conn = carrier
+	}
 	// The handshake knows no context; closing the connection ends it.
 	hctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
@@ -173,7 +179,10 @@ func (d *Dialer) NewHost(ctx context.Context, conn net.Conn, c Container) (*Host
 		}
 		return nil, fmt.Errorf("cannot speak to the runner: %w", err)
 	}
-	h := &Host{container: c, client: ssh.NewClient(sc, chans, reqs), done: make(chan struct{})}
+	if string(sc.ServerVersion()) != "SSH-2.0-"+runner.ServerVersion {
+		carrier = nil // one that was started by an earlier ramus
+	}
+	h := &Host{container: c, client: ssh.NewClient(sc, chans, reqs), carrier: carrier, done: make(chan struct{})}
 	h.owned.Go(func() {
 		_ = h.client.Wait()
 		close(h.done)

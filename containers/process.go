@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/crypto/ssh"
@@ -82,7 +83,9 @@ type Process struct {
 	started chan struct{} // closed when the runner said so, or nothing more comes
 	ended   chan struct{} // closed when the runner will say nothing more
 
-	once sync.Once // Output
+	once    sync.Once   // Output
+	printed [2]*printed // stdout, stderr
+	broken  atomic.Bool // a file with output is missing
 
 	// Written before ended is closed, read after.
 	exit    *runner.Exit
@@ -157,6 +160,7 @@ func (h *Host) attach(ctx context.Context, r *runner.Request) (*Process, error) 
 // request sends r on a channel of its own and listens for what the runner says.
 func (h *Host) request(ctx context.Context, r *runner.Request) (*Process, error) {
 	r.Version = runner.Version
+	r.Files = h.carrier != nil && (r.Op == runner.OpStart || r.Op == runner.OpAttach)
 	text, err := json.Marshal(r)
 	if err != nil {
 		return nil, err
@@ -170,14 +174,15 @@ func (h *Host) request(ctx context.Context, r *runner.Request) (*Process, error)
 	if err != nil {
 		return nil, err
 	}
-	p := &Process{id: r.ID, host: h, ctx: ctx, ch: ch, started: make(chan struct{}), ended: make(chan struct{})}
+	p := &Process{id: r.ID, host: h, ctx: ctx, ch: ch, started: make(chan struct{}), ended: make(chan struct{}), printed: [2]*printed{newPrinted(), newPrinted()}}
 	p.stop = context.AfterFunc(ctx, func() { ch.Close() })
 	if !h.owned.Go(func() { p.listen(reqs) }) {
 		p.close()
 		return nil, ErrGone // and the library closes reqs
 	}
-	ok, err := ch.SendRequest("exec", true, ssh.Marshal(struct{ Command string }{string(text)}))
-	if err != nil || !ok {
+	// No reply is wanted: what the runner says of the request tells more, and a reply
+	// would be one round trip more before it.
+	if _, err := ch.SendRequest("exec", false, ssh.Marshal(struct{ Command string }{string(text)})); err != nil {
 		p.close()
 		return nil, h.why(ctx, err)
 	}
@@ -193,6 +198,10 @@ func (p *Process) listen(reqs <-chan *ssh.Request) {
 			if !begun {
 				begun = true
 				close(p.started)
+			}
+		case runner.OutputRequest:
+			if p.tell(req.Payload) != nil {
+				p.ch.Close() // half an output must not look like a whole one
 			}
 		case runner.ExitRequest:
 			var e runner.Exit
@@ -211,10 +220,29 @@ func (p *Process) listen(reqs <-chan *ssh.Request) {
 			_ = req.Reply(false, nil)
 		}
 	}
+	for _, s := range p.printed {
+		s.end()
+	}
 	close(p.ended)
 	if !begun {
 		close(p.started)
 	}
+}
+
+// tell takes what the runner says of a file with output.
+func (p *Process) tell(payload []byte) error {
+	var o runner.Output
+	if err := ssh.Unmarshal(payload, &o); err != nil {
+		return err
+	}
+	if p.host.carrier == nil || o.Stream < 1 || o.Stream > 2 {
+		return errors.New("the runner speaks of a file that was not asked for")
+	}
+	if err := p.printed[o.Stream-1].tell(o, p.host.carrier.Take); err != nil {
+		p.broken.Store(true)
+		return err
+	}
+	return nil
 }
 
 // refusal turns the runner's failure into an error of this package.
@@ -231,6 +259,9 @@ func refusal(f *runner.Failure) error {
 func (p *Process) close() {
 	p.stop()
 	p.ch.Close()
+	for _, s := range p.printed {
+		s.close()
+	}
 }
 
 // feed sends stdin. Its end is announced before the channel's, so that the
@@ -263,7 +294,8 @@ func (p *Process) Output(stdout, stderr io.Writer) (Exit, error) {
 	}
 	var wg sync.WaitGroup
 	var outErr, errErr error
-	copyTo := func(w io.Writer, r io.Reader, err *error) {
+	copyTo := func(w io.Writer, r io.Reader, s *printed, err *error) {
+		defer s.channel(0, true)
 		buf := make([]byte, 64<<10)
 		// Without the reader's own shortcuts: a failed Write must be told from a failed Read.
 		for {
@@ -274,20 +306,35 @@ func (p *Process) Output(stdout, stderr io.Writer) (Exit, error) {
 					p.ch.Close() // or the other stream would wait for this one for ever
 					return
 				}
+				s.channel(n, false)
 			}
 			if rerr != nil {
 				return
 			}
 		}
 	}
-	wg.Go(func() { copyTo(stdout, p.ch, &outErr) })
-	wg.Go(func() { copyTo(stderr, p.ch.Stderr(), &errErr) })
+	var fileErrs [2]error
+	copyFile := func(w io.Writer, s *printed, err *error) {
+		werr, rerr := s.copyTo(w)
+		if werr != nil {
+			*err = fmt.Errorf("cannot write the output of command %s: %w", p.id, werr)
+		} else if rerr != nil {
+			*err = fmt.Errorf("cannot read the output of command %s: %w", p.id, rerr)
+		}
+		if *err != nil {
+			p.ch.Close()
+		}
+	}
+	wg.Go(func() { copyTo(stdout, p.ch, p.printed[0], &outErr) })
+	wg.Go(func() { copyTo(stderr, p.ch.Stderr(), p.printed[1], &errErr) })
+	wg.Go(func() { copyFile(stdout, p.printed[0], &fileErrs[0]) })
+	wg.Go(func() { copyFile(stderr, p.printed[1], &fileErrs[1]) })
 	wg.Wait()
-	if err := errors.Join(outErr, errErr); err != nil {
+	if err := errors.Join(outErr, errErr, fileErrs[0], fileErrs[1]); err != nil {
 		return Exit{}, err
 	}
 	<-p.ended // the channel is closed, so this is near
-	if p.exit == nil {
+	if p.exit == nil || p.broken.Load() {
 		return Exit{}, fmt.Errorf("cannot follow command %s: %w", p.id, p.host.why(p.ctx, io.ErrUnexpectedEOF))
 	}
 	return Exit(*p.exit), nil

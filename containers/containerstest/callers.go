@@ -25,7 +25,7 @@ func Callers(t *testing.T, engine containers.Engine, keeper func(root string) la
 	if err := engine.Check(t.Context()); err != nil {
 		t.Skipf("cannot run here: engine %s: %v", engine.Name(), err)
 	}
-	sequence, once := 6, 6
+	sequence, once := 3, 4
 	if os.Getenv("RAMUS_LAYERS") == "full" {
 		sequence, once = 1000, 200
 	}
@@ -46,7 +46,7 @@ func Callers(t *testing.T, engine containers.Engine, keeper func(root string) la
 		t.Fatal(err)
 	}
 	f := &containers.Fleet{
-		Engine: engine, Dir: filepath.Join(root, "fleet"), Keeper: k, Pool: 3, Capacity: once,
+		Engine: engine, Dir: filepath.Join(root, "fleet"), Keeper: k, Pool: 2, Capacity: once,
 		StartTimeout: 10 * time.Minute, // hundreds at once take the engine a while
 	}
 	if err := f.Open(t.Context()); err != nil {

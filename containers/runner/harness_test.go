@@ -391,6 +391,21 @@ func (b *box) host(door http.Handler) *containers.Host {
 	return h
 }
 
+// far connects as over a network, where no files travel.
+func (b *box) far() *containers.Host {
+	b.t.Helper()
+	conn, err := b.Dial(b.t.Context(), "box")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	h, err := (&containers.Dialer{Engine: b, Signer: b.signer, Pin: b.pin}).NewHost(b.t.Context(), struct{ net.Conn }{conn}, containers.Container{ID: "box"})
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { h.Close() })
+	return h
+}
+
 // run runs a command to its end.
 func run(t testing.TB, h *containers.Host, c containers.Command) (exit containers.Exit, stdout, stderr string) {
 	t.Helper()

@@ -126,6 +126,9 @@ func baseEnvironment(c Config) []string {
 	return lastWins(append(env, c.Env...))
 }
 
+// carrierKey is where a connection's context has its [Carrier].
+type carrierKey struct{}
+
 // serve answers SSH connections for ever.
 func (s *server) serve(ln net.Listener, client ssh.PublicKey) error {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
@@ -137,7 +140,16 @@ func (s *server) serve(ln net.Listener, client ssh.PublicKey) error {
 		return fmt.Errorf("cannot make a host key: %w", err)
 	}
 	srv := &ssh.Server{
-		Version:     "ramus-runner",
+		Version: ServerVersion,
+		ConnCallback: func(ctx ssh.Context, conn net.Conn) net.Conn {
+			u, ok := conn.(*net.UnixConn)
+			if !ok {
+				return conn
+			}
+			c := NewCarrier(u)
+			ctx.SetValue(carrierKey{}, c)
+			return c
+		},
 		HostSigners: []ssh.Signer{signer},
 		IdleTimeout: idleTime,
 		// One key and no identity derived from it: that a key was merely

@@ -19,7 +19,22 @@ const (
 	ExitRequest    = "exit@ramus.dev"
 	ErrorRequest   = "error@ramus.dev"
 	EOFRequest     = "eof@ramus.dev"
+	OutputRequest  = "output@ramus.dev" // an [Output]
 )
+
+// ServerVersion is what a runner that can hand files over calls itself, after "SSH-2.0-".
+const ServerVersion = "ramus-runner-files"
+
+// Output says that a stream goes on in a file, and how much of it is there: only ever
+// more. Nothing more of that stream comes by the channel. The file is the runner's own,
+// and outlives what the runner remembers for who has it open.
+type Output struct {
+	Stream uint32 // 1 stdout, 2 stderr
+	File   uint64 // its number in [Carrier]
+	Before uint64 // bytes of the stream that were sent by this channel
+	From   uint64 // where in the file the stream goes on after those
+	Upto   uint64 // bytes that the file holds by now
+}
 
 // MaxRequest is the largest request in bytes, as JSON; SSH packets leave room for it.
 const MaxRequest = 240 << 10
@@ -52,6 +67,9 @@ type Request struct {
 	Timeout    time.Duration `json:"timeout,omitempty"`
 	Grace      time.Duration `json:"grace,omitempty"`
 	Background bool          `json:"background,omitempty"`
+
+	// Files: output may be handed over in files, of start and attach; see [Output].
+	Files bool `json:"files,omitempty"`
 
 	// Of attach: where to begin.
 	Stdout int64 `json:"stdout,omitempty"`

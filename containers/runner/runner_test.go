@@ -93,54 +93,58 @@ func TestDir(t *testing.T) {
 
 func TestStreamsApartAndIntact(t *testing.T) {
 	each(t, func(t *testing.T, b *box) {
-		h := b.host(nil)
-		in := make([]byte, 1<<20+7)
-		for i := range in {
-			in[i] = byte(i * 7 >> 3)
-		}
-		var out, errs bytes.Buffer
-		p, err := h.Start(t.Context(), containers.Command{ID: "copy", Shell: "tee /dev/stderr", Stdin: bytes.NewReader(in)})
+		t.Run("Near", func(t *testing.T) { streams(t, b.host(nil)) })
+		t.Run("Far", func(t *testing.T) { streams(t, b.far()) })
+	})
+}
+
+func streams(t *testing.T, h *containers.Host) {
+	in := make([]byte, 1<<20+7)
+	for i := range in {
+		in[i] = byte(i * 7 >> 3)
+	}
+	var out, errs bytes.Buffer
+	p, err := h.Start(t.Context(), containers.Command{ID: "copy", Shell: "tee /dev/stderr", Stdin: bytes.NewReader(in)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	exit, err := p.Output(&out, &errs)
+	if err != nil || exit.Code != 0 || exit.Stdout != int64(len(in)) || exit.Stderr != int64(len(in)) {
+		t.Fatal(exit, err)
+	}
+	if !bytes.Equal(out.Bytes(), in) || !bytes.Equal(errs.Bytes(), in) {
+		t.Error("changed on the way")
+	}
+	// Again, from any offset.
+	for _, off := range []int64{0, 1, 4095, 4096, 1 << 19, int64(len(in)) - 1, int64(len(in)), 1 << 40} {
+		p, err := h.Attach(t.Context(), "copy", off, off)
 		if err != nil {
 			t.Fatal(err)
 		}
-		exit, err := p.Output(&out, &errs)
-		if err != nil || exit.Code != 0 || exit.Stdout != int64(len(in)) || exit.Stderr != int64(len(in)) {
-			t.Fatal(exit, err)
+		var o, e bytes.Buffer
+		if exit2, err := p.Output(&o, &e); err != nil || exit2 != exit {
+			t.Fatal(exit2, err)
 		}
-		if !bytes.Equal(out.Bytes(), in) || !bytes.Equal(errs.Bytes(), in) {
-			t.Error("changed on the way")
+		want := in[min(off, int64(len(in))):]
+		if !bytes.Equal(o.Bytes(), want) || !bytes.Equal(e.Bytes(), want) {
+			t.Errorf("from %d: %d and %d bytes, want %d", off, o.Len(), e.Len(), len(want))
 		}
-		// Again, from any offset.
-		for _, off := range []int64{0, 1, 4095, 4096, 1 << 19, int64(len(in)) - 1, int64(len(in)), 1 << 40} {
-			p, err := h.Attach(t.Context(), "copy", off, off)
-			if err != nil {
-				t.Fatal(err)
-			}
-			var o, e bytes.Buffer
-			if exit2, err := p.Output(&o, &e); err != nil || exit2 != exit {
-				t.Fatal(exit2, err)
-			}
-			want := in[min(off, int64(len(in))):]
-			if !bytes.Equal(o.Bytes(), want) || !bytes.Equal(e.Bytes(), want) {
-				t.Errorf("from %d: %d and %d bytes, want %d", off, o.Len(), e.Len(), len(want))
-			}
-		}
-		if _, err := h.Start(t.Context(), containers.Command{ID: "copy", Shell: "true"}); !errors.Is(err, containers.ErrKnownCommand) {
-			t.Errorf("started twice: %v", err)
-		}
-		if err := h.Forget(t.Context(), "copy"); err != nil {
-			t.Error(err)
-		}
-		if _, err := h.Attach(t.Context(), "copy", 0, 0); !errors.Is(err, containers.ErrUnknownCommand) {
-			t.Errorf("attached to what was forgotten: %v", err)
-		}
-		if err := h.Forget(t.Context(), "copy"); !errors.Is(err, containers.ErrUnknownCommand) {
-			t.Errorf("forgot twice: %v", err)
-		}
-		if err := h.Kill(t.Context(), "copy"); !errors.Is(err, containers.ErrUnknownCommand) {
-			t.Errorf("killed what was forgotten: %v", err)
-		}
-	})
+	}
+	if _, err := h.Start(t.Context(), containers.Command{ID: "copy", Shell: "true"}); !errors.Is(err, containers.ErrKnownCommand) {
+		t.Errorf("started twice: %v", err)
+	}
+	if err := h.Forget(t.Context(), "copy"); err != nil {
+		t.Error(err)
+	}
+	if _, err := h.Attach(t.Context(), "copy", 0, 0); !errors.Is(err, containers.ErrUnknownCommand) {
+		t.Errorf("attached to what was forgotten: %v", err)
+	}
+	if err := h.Forget(t.Context(), "copy"); !errors.Is(err, containers.ErrUnknownCommand) {
+		t.Errorf("forgot twice: %v", err)
+	}
+	if err := h.Kill(t.Context(), "copy"); !errors.Is(err, containers.ErrUnknownCommand) {
+		t.Errorf("killed what was forgotten: %v", err)
+	}
 }
 
 // alive lists what runs inside besides the runner.

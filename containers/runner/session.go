@@ -28,6 +28,7 @@ func (s *server) session(_ *ssh.Server, _ *gossh.ServerConn, nc gossh.NewChannel
 	}
 	ctx, cancel := context.WithCancel(sctx)
 	v := &visit{server: s, ch: ch, meant: make(chan struct{}), gone: make(chan struct{})}
+	v.carrier, _ = sctx.Value(carrierKey{}).(*Carrier)
 	var work sync.WaitGroup
 	begun, announced := false, false
 	for req := range reqs {
@@ -94,6 +95,7 @@ func (s *server) pass(c *command, sig syscall.Signal) {
 type visit struct {
 	server  *server
 	ch      gossh.Channel
+	carrier *Carrier // nil where files cannot be handed over
 	command atomic.Pointer[command]
 	meant   chan struct{} // closed when the client announces the end of its input
 	gone    chan struct{} // no more requests will come
@@ -131,6 +133,9 @@ func (v *visit) answer(ctx context.Context, text string) {
 		v.close(0)
 		return
 	}
+	if !r.Files {
+		v.carrier = nil
+	}
 	v.command.Store(c)
 	if _, err := v.ch.SendRequest(StartedRequest, false, nil); err != nil {
 		return
@@ -165,9 +170,19 @@ func (v *visit) complete() bool {
 func (v *visit) follow(ctx context.Context, c *command, stdout, stderr int64) {
 	var wg sync.WaitGroup
 	var broken atomic.Bool
-	send := func(to io.Writer, from *spool, off int64) {
+	send := func(to io.Writer, from *spool, stream uint32, off int64) {
 		buf := make([]byte, 4<<10)
+		start := off
 		for {
+			if v.carrier != nil {
+				over, err := v.handOver(ctx, from, Output{Stream: stream, Before: uint64(off - start), From: uint64(off)})
+				if err != nil {
+					broken.Store(true)
+				}
+				if over || err != nil {
+					return
+				}
+			}
 			n, err := from.readAt(ctx, buf, off)
 			if n > 0 {
 				if _, err := to.Write(buf[:n]); err != nil {
@@ -188,8 +203,8 @@ func (v *visit) follow(ctx context.Context, c *command, stdout, stderr int64) {
 			}
 		}
 	}
-	wg.Go(func() { send(v.ch, c.stdout, stdout) })
-	wg.Go(func() { send(v.ch.Stderr(), c.stderr, stderr) })
+	wg.Go(func() { send(v.ch, c.stdout, 1, stdout) })
+	wg.Go(func() { send(v.ch.Stderr(), c.stderr, 2, stderr) })
 	wg.Wait()
 	if broken.Load() {
 		v.ch.Close()
@@ -209,6 +224,28 @@ func (v *visit) follow(ctx context.Context, c *command, stdout, stderr int64) {
 	}
 	_, _ = v.ch.SendRequest(ExitRequest, false, b)
 	v.close(exit.Code)
+}
+
+// handOver sends the file that a stream is in, if it is, and tells how it grows until
+// its end; then there is nothing more to send.
+func (v *visit) handOver(ctx context.Context, from *spool, o Output) (bool, error) {
+	fd, err := from.share()
+	if fd < 0 || err != nil {
+		return false, err
+	}
+	if o.File, err = v.carrier.Send(fd); err != nil {
+		return false, err
+	}
+	for upto, ended := int64(o.From), false; !ended; {
+		if upto, ended, err = from.more(ctx, upto); err != nil {
+			return true, err
+		}
+		o.Upto = uint64(upto)
+		if _, err := v.ch.SendRequest(OutputRequest, false, gossh.Marshal(&o)); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
 }
 
 // data answers with JSON.

@@ -142,6 +142,39 @@ func (s *spool) count() int64 {
 	return s.total
 }
 
+// share returns a descriptor of its own of the file; -1 while there is none.
+func (s *spool) share() (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.file == nil {
+		return -1, nil
+	}
+	return unix.FcntlInt(s.file.Fd(), unix.F_DUPFD_CLOEXEC, 3)
+}
+
+// more waits until more than seen bytes are there, or the end, and tells how many, and
+// whether it is the end.
+func (s *spool) more(ctx context.Context, seen int64) (int64, bool, error) {
+	for {
+		s.mu.Lock()
+		kept, ended := s.kept, s.ended
+		if kept > seen || ended {
+			s.mu.Unlock()
+			return kept, ended, nil
+		}
+		if s.changed == nil {
+			s.changed = make(chan struct{})
+		}
+		changed := s.changed
+		s.mu.Unlock()
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return kept, false, ctx.Err()
+		}
+	}
+}
+
 // drop frees the disk. Readers that are still there get an error.
 func (s *spool) drop() {
 	s.mu.Lock()
