@@ -59,8 +59,8 @@ func (s *Server) grow(ctx context.Context, name string, fill func(dir string) er
 	if _, err := os.Lstat(place); err == nil {
 		return nil, ErrExists
 	}
-	nursery := filepath.Join(s.Root, newFolder)
-	if err := os.MkdirAll(nursery, 0o755); err != nil {
+	nursery, err := s.nursery()
+	if err != nil {
 		return nil, err
 	}
 	dir, err := os.MkdirTemp(nursery, "*.git")

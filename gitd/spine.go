@@ -2,7 +2,6 @@ package gitd
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/sha1"
 	"errors"
@@ -289,11 +288,12 @@ func (r *Repo) makeSpine(ctx context.Context, base Hash, kind spineKind) error {
 	switch kind {
 	case spineBlobless:
 		// pack-objects itself filters only what it sends to its output.
-		list, err := r.output(ctx, "rev-list", "--objects", "--filter=blob:none", "--end-of-options", string(base))
+		list, err := r.listBlobless(ctx, base)
 		if err != nil {
 			return err
 		}
-		c = child{in: bytes.NewReader(list)}
+		defer list.Close()
+		c = child{in: struct{ io.Reader }{list}} // a pipe, so that git's limits are set before it begins
 	case spineShallow:
 		tree, err := r.treeOf(ctx, base)
 		if err != nil {
@@ -321,6 +321,27 @@ func (r *Repo) makeSpine(ctx context.Context, base Hash, kind spineKind) error {
 	}
 	shelf.put(p)
 	return nil
+}
+
+// listBlobless lists the commits and folders that a base reaches, in a file without a name.
+func (r *Repo) listBlobless(ctx context.Context, base Hash) (_ *os.File, err error) {
+	dir, err := r.server.nursery()
+	if err != nil {
+		return nil, err
+	}
+	list, err := nameless(dir)
+	if err != nil {
+		return nil, err
+	}
+	err = r.limited(ctx, child{args: []string{"rev-list", "--objects", "--filter=blob:none", "--end-of-options", string(base)}, out: list})
+	if err == nil {
+		_, err = list.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		list.Close()
+		return nil, err
+	}
+	return list, nil
 }
 
 const (
@@ -624,6 +645,7 @@ func (r *Repo) graft(ctx context.Context, f *fetchRequest, p *spine, line *linea
 	n := p.objects + uint32(len(grow.twig.objs))
 	sum, err := p.sum(n)
 	if err != nil {
+		r.server.spines.remove(func(q *spine) bool { return q == p })
 		return nil, err
 	}
 	own := grow.twig.buf.Bytes()

@@ -207,8 +207,8 @@ func (r *Repo) packIn(ctx context.Context, c child) (_ string, err error) {
 		return "", err
 	}
 	// Not in the repository: whoever looks at its objects would see some that come and go.
-	nursery := filepath.Join(r.server.Root, newFolder)
-	if err := os.MkdirAll(nursery, 0o755); err != nil {
+	nursery, err := r.server.nursery()
+	if err != nil {
 		return "", err
 	}
 	dir, err := os.MkdirTemp(nursery, "pack-")
@@ -220,10 +220,7 @@ func (r *Repo) packIn(ctx context.Context, c child) (_ string, err error) {
 			os.RemoveAll(dir)
 		}
 	}()
-	limits := r.server.limits
-	ctx, stop := context.WithTimeoutCause(ctx, limits.Time, errChildTime)
-	defer stop()
-	c.repo, c.cpu, c.memory, c.file = r.dir, limits.CPU, limits.Memory, free
+	c.file = free
 	c.args = slices.Concat([]string{"pack-objects", "-q", "--delta-base-offset"}, c.args,
 		[]string{"--end-of-options", filepath.Join(dir, strings.TrimSuffix(madePack, "-"))})
 	c.config = []string{
@@ -231,10 +228,25 @@ func (r *Repo) packIn(ctx context.Context, c child) (_ string, err error) {
 		"pack.packSizeLimit=0", "pack.indexVersion=2", "pack.writeReverseIndex=false",
 		"core.fsync=none", // it need not survive the process
 	}
-	if err = r.server.run(ctx, c); err != nil {
+	if err = r.limited(ctx, c); err != nil {
 		return "", err
 	}
 	return dir, nil
+}
+
+// limited runs a child on the repository within the limits of one that a client asked for.
+func (r *Repo) limited(ctx context.Context, c child) error {
+	limits := r.server.limits
+	ctx, stop := context.WithTimeoutCause(ctx, limits.Time, errChildTime)
+	defer stop()
+	c.repo, c.cpu, c.memory = r.dir, limits.CPU, limits.Memory
+	return r.server.run(ctx, c)
+}
+
+// nursery is the folder for what is made out of sight.
+func (s *Server) nursery() (string, error) {
+	dir := filepath.Join(s.Root, newFolder)
+	return dir, os.MkdirAll(dir, 0o755)
 }
 
 // openPack opens the one pack that packIn made.
