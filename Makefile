@@ -4,7 +4,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-slack demo-engineer demo-browser smoke-slack test test-quick bench image browser-program browser browser-video task-browser setup lint cover fuzz vuln clean
+.PHONY: help build demo demo-slack demo-engineer demo-browser smoke-slack test test-quick bench bench-go image browser-program browser browser-video task-browser setup lint cover fuzz vuln clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -50,9 +50,14 @@ test-quick: ## the short tests, without set-up, race detector or lint
 	@go build -o bin/testreport ./internal/testreport
 	@bin/testreport -short ./...
 
-bench: ## the benchmarks
+# BENCH=cold,clone for some scenarios, BENCH_ROUNDS=n; docs/benchmarks.md has the others.
+bench: build ## ramus beside what else does the work: a table, bin/bench/results.json, charts
+	@go build -trimpath -o bin/ramus-bench ./cmd/ramus-bench
+	@bin/ramus-bench
+
+bench-go: ## the benchmarks of single packages
 	@packages=$$(grep -rl --include='*_test.go' '^func Benchmark' . | xargs -r -n1 dirname | sort -u); \
-	if [ -z "$$packages" ]; then echo 'bench: no package has benchmarks'; else go test -run '^$$' -bench . -benchmem $$packages; fi
+	if [ -z "$$packages" ]; then echo 'bench-go: no package has benchmarks'; else go test -run '^$$' -bench . -benchmem $$packages; fi
 
 image: ## the task image ramus/task:latest (see containers/image/build.sh)
 	@containers/image/build.sh

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/moby/moby/api/pkg/stdcopy"
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/client"
+)
+
+// The sides of the container half.
+const (
+	sideRun   = "docker run"
+	sideExec  = "docker exec"
+	sideClone = "docker run, clone"
+	sideFloor = "plain process"
+)
+
+// engineAPI drives the container engine as the docker program does, by its API, without
+// the time that program takes to start. What it makes is labelled, and removed.
+type engineAPI struct {
+	api   *client.Client
+	image string
+}
+
+// label is on all containers that are made for comparison.
+const label = "ramus.bench"
+
+// engine is the connection to the engine; without one, or without the image, scenarios
+// that need them cannot run.
+func (b *bench) engineAPI(ctx context.Context) (*engineAPI, error) {
+	if b.api != nil {
+		return b.api, nil
+	}
+	api, err := client.New(client.FromEnv)
+	if err != nil {
+		return nil, unable("no container engine: %v", err)
+	}
+	if _, err := api.Ping(ctx, client.PingOptions{NegotiateAPIVersion: true}); err != nil {
+		return nil, unable("no container engine answers: %v", err)
+	}
+	if _, err := api.ImageInspect(ctx, b.image); err != nil {
+		return nil, unable("the image %s is not there, make image builds it: %v", b.image, err)
+	}
+	b.api = &engineAPI{api, b.image}
+	return b.api, nil
+}
+
+// options of a container without a network that runs args.
+func (e *engineAPI) options(binds []string, args ...string) client.ContainerCreateOptions {
+	return client.ContainerCreateOptions{
+		Config: &container.Config{
+			Image: e.image, Cmd: args, User: "0:0", WorkingDir: "/work", AttachStdout: true, AttachStderr: true,
+			Labels: map[string]string{label: fmt.Sprint(os.Getpid())},
+			// The repositories that are bound belong to whoever runs the bench.
+			Env: []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
+		},
+		HostConfig: &container.HostConfig{NetworkMode: "none", Binds: binds},
+	}
+}
+
+// run is `docker run --rm --network none IMAGE args`, until its first output, and then to
+// its end. Removing it is not counted.
+func (e *engineAPI) run(ctx context.Context, binds []string, args ...string) (first time.Duration, out string, err error) {
+	begin := time.Now()
+	made, err := e.api.ContainerCreate(ctx, e.options(binds, args...))
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { err = joined(err, e.remove(ctx, made.ID)) }()
+	attached, err := e.api.ContainerAttach(ctx, made.ID, client.ContainerAttachOptions{Stream: true, Stdout: true, Stderr: true})
+	if err != nil {
+		return 0, "", err
+	}
+	defer attached.Close()
+	if _, err := e.api.ContainerStart(ctx, made.ID, client.ContainerStartOptions{}); err != nil {
+		return 0, "", err
+	}
+	w := &firstWriter{begin: begin}
+	if _, err := stdcopy.StdCopy(w, w, attached.Reader); err != nil {
+		return 0, "", err
+	}
+	if w.first == 0 {
+		return 0, "", fmt.Errorf("%q printed nothing", args)
+	}
+	return w.first, w.text.String(), nil
+}
+
+// stay starts a container that waits for execs until the scenario ends.
+func (b *bench) stay(ctx context.Context, e *engineAPI, binds ...string) (string, error) {
+	made, err := e.api.ContainerCreate(ctx, e.options(binds, "sleep", "infinity"))
+	if err != nil {
+		return "", err
+	}
+	b.onExit(func(ctx context.Context) error { return e.remove(ctx, made.ID) })
+	_, err = e.api.ContainerStart(ctx, made.ID, client.ContainerStartOptions{})
+	return made.ID, err
+}
+
+// exec is `docker exec`: create, attach, read to the end, ask for the exit code.
+func (e *engineAPI) exec(ctx context.Context, id string, out io.Writer, args ...string) error {
+	made, err := e.api.ExecCreate(ctx, id, client.ExecCreateOptions{Cmd: args, WorkingDir: "/work", AttachStdout: true, AttachStderr: true})
+	if err != nil {
+		return err
+	}
+	attached, err := e.api.ExecAttach(ctx, made.ID, client.ExecAttachOptions{})
+	if err != nil {
+		return err
+	}
+	var said strings.Builder
+	_, err = stdcopy.StdCopy(out, &said, attached.Reader)
+	attached.Close()
+	if err != nil {
+		return err
+	}
+	state, err := e.api.ExecInspect(ctx, made.ID, client.ExecInspectOptions{})
+	if err == nil && state.ExitCode != 0 {
+		err = fmt.Errorf("%q ended with exit code %d: %s", args, state.ExitCode, said.String())
+	}
+	return err
+}
+
+func (e *engineAPI) remove(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	_, err := e.api.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
+	return err
+}
+
+// list finds containers by a label.
+func (e *engineAPI) list(ctx context.Context, label string) ([]container.Summary, error) {
+	r, err := e.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: make(client.Filters).Add("label", label)})
+	return r.Items, err
+}
+
+// firstWriter keeps text and tells when its first byte came, and its last.
+type firstWriter struct {
+	begin       time.Time
+	first, last time.Duration
+	text        strings.Builder
+}
+
+func (w *firstWriter) Write(p []byte) (int, error) {
+	if len(p) > 0 {
+		w.last = time.Since(w.begin)
+		if w.first == 0 {
+			w.first = w.last
+		}
+	}
+	return w.text.Write(p)
+}

@@ -1,0 +1,229 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+)
+
+// The sides of the Git half.
+const (
+	sideRamus  = "ramus"
+	sideCGI    = "git http-backend"
+	sideSpawn  = "a git child a request"
+	sideGitea  = "Gitea"
+	sideStatic = "a static file"
+)
+
+// gitServer is a Git server under test with a copy of a repository, the same bytes as
+// the others have.
+type gitServer struct {
+	*server
+	repo string // its URL
+	user string
+	dir  string // the copy
+}
+
+func (g *gitServer) client() *gitClient { return newGitClient(g.repo, g.user) }
+
+// gitServers starts all Git servers on copies of r: ramus first.
+func (b *bench) gitServers(ctx context.Context, r *repository) ([]*gitServer, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	var out []*gitServer
+	add := func(name string, env []string, ready func(string) (string, bool), program string, args ...string) (*gitServer, error) {
+		root, err := os.MkdirTemp(b.dir, "git-")
+		if err != nil {
+			return nil, err
+		}
+		b.onExit(func(context.Context) error { return os.RemoveAll(root) })
+		dir := filepath.Join(root, r.name+".git")
+		if err := r.copyTo(dir); err != nil {
+			return nil, err
+		}
+		for i, a := range args {
+			args[i] = strings.ReplaceAll(a, "ROOT", root)
+		}
+		s, err := b.start(ctx, name, env, ready, program, args...)
+		if err != nil {
+			return nil, err
+		}
+		g := &gitServer{server: s, repo: s.url + "/" + r.name + ".git", dir: dir}
+		out = append(out, g)
+		return g, nil
+	}
+	token := ""
+	ready := func(line string) (string, bool) {
+		if t, ok := strings.CutPrefix(line, "token "); ok {
+			token = t
+		}
+		return serving(line)
+	}
+	// With a token, although the plainest of the others ask for none.
+	g, err := add(sideRamus, nil, ready, b.ramus, "gitd", "--root", "ROOT", "--listen", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	g.user = "bench:" + token
+	if _, err := add(sideCGI, nil, serving, self, "peer", "cgi", "ROOT"); err != nil {
+		return nil, err
+	}
+	if _, err := add(sideSpawn, nil, serving, self, "peer", "spawn", "ROOT"); err != nil {
+		return nil, err
+	}
+	if program, err := exec.LookPath(b.gitea); err == nil {
+		g, err := b.startGitea(ctx, program, r)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, g)
+	}
+	return out, nil
+}
+
+// wall is the metric of a storm; cpu is the server's, for each of its clients.
+var (
+	wall    = metric{"wall", "ms"}
+	cpuEach = metric{"server CPU each", "ms"}
+)
+
+// storm runs work n times at once and measures the wall time, and the server's CPU for each.
+func (s *server) storm(ctx context.Context, n int, work func(ctx context.Context, i int) error) ([]float64, error) {
+	before, begin := s.cpu(), time.Now()
+	if err := together(ctx, n, work); err != nil {
+		return nil, err
+	}
+	took := ms(time.Since(begin))
+	return []float64{took, (s.cpu() - before) / float64(n)}, nil
+}
+
+// together runs work n times at once.
+func together(ctx context.Context, n int, work func(ctx context.Context, i int) error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	errs := make([]error, n)
+	var w sync.WaitGroup
+	for i := range n {
+		w.Go(func() {
+			if errs[i] = work(ctx, i); errs[i] != nil {
+				cancel()
+			}
+		})
+	}
+	w.Wait()
+	for _, err := range errs { // the first that is not only the others' end
+		if err != nil && !errors.Is(err, context.Canceled) {
+			return err
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// cloner is a side whose rounds are storms of clones; which of the repository's tips
+// the i-th client of round n wants is said by what. The warm-up round has its packs
+// checked by git itself.
+func cloner(g *gitServer, clients int, what func(n, i int) clone) side {
+	var mu sync.Mutex
+	objects := map[string]uint32{} // by what was asked for: every answer must have as many
+	return side{name: g.name, round: func(ctx context.Context, n int) ([]float64, error) {
+		return g.storm(ctx, clients, func(ctx context.Context, i int) error {
+			f := what(n, i)
+			var pack bytes.Buffer
+			check := n == 0 && i < 2
+			if check {
+				f.pack = &pack
+			}
+			c := g.client()
+			defer c.close()
+			got, err := c.clone(ctx, f)
+			if err != nil {
+				return err
+			}
+			f.pack = nil
+			key := fmt.Sprintf("%v %s", f, got.tip)
+			mu.Lock()
+			want, known := objects[key]
+			objects[key] = got.objects
+			mu.Unlock()
+			if known && want != got.objects {
+				return fmt.Errorf("%d objects came, %d before", got.objects, want)
+			}
+			if check {
+				return checkPack(ctx, g.dir, pack.Bytes(), got.tip, f.depth == 0 && f.filter == "")
+			}
+			return nil
+		})
+	}}
+}
+
+// checkPack has git index a pack in a repository of its own; a whole one must have all
+// that its objects name.
+func checkPack(ctx context.Context, beside string, pack []byte, tip string, whole bool) error {
+	dir, err := os.MkdirTemp(filepath.Dir(beside), "check-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if _, err := gitIn(ctx, "", "init", "-q", "--bare", dir); err != nil {
+		return err
+	}
+	args := []string{"-C", dir, "index-pack", "--stdin"}
+	if whole {
+		args = append(args, "--strict")
+	}
+	cmd := exec.CommandContext(ctx, "git", args...)
+	cmd.Env, cmd.Stdin = plainEnv(), bytes.NewReader(pack)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("git refuses the pack: %w: %s", err, out)
+	}
+	_, err = gitIn(ctx, dir, "cat-file", "-e", tip+"^{tree}")
+	return err
+}
+
+// static serves files from a folder as fast as HTTP can.
+func (b *bench) static(ctx context.Context, dir string) (*server, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	return b.start(ctx, sideStatic, nil, serving, self, "peer", "static", dir)
+}
+
+// fileOf drains one file of a static server and checks how long it is.
+func fileOf(ctx context.Context, url string, size int64) error {
+	c := &http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true}}
+	req, err := http.NewRequestWithContext(ctx, "GET", url, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := c.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	r := newPackets(resp.Body).r // the same buffer as the clones have
+	n := int64(0)
+	for {
+		k, err := r.Discard(64 << 10)
+		n += int64(k)
+		if err != nil {
+			break
+		}
+	}
+	if n != size {
+		return fmt.Errorf("%d bytes of %d came", n, size)
+	}
+	return nil
+}

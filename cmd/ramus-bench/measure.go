@@ -1,0 +1,157 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"time"
+)
+
+// side is one way of doing a comparison's work.
+type side struct {
+	name string
+	// settle, when set, comes before each round of this side, outside of what is measured.
+	settle func(ctx context.Context) error
+	// round does the work once, checks what came of it, and tells what it measured: one
+	// number for each of the comparison's metrics. n counts from 0.
+	round func(ctx context.Context, n int) ([]float64, error)
+	// every lets the side take part only in each n-th round; 0 and 1: in all. For
+	// alternatives that take a hundred times as long.
+	every int
+}
+
+// comparison is sides that do the same work; the first is ramus.
+type comparison struct {
+	metrics []metric
+	sides   []side
+	// rounds bounds the settings' rounds; 0: as the settings say.
+	rounds int
+	// noWarmUp leaves out the round before the first, whose numbers are dropped.
+	noWarmUp bool
+}
+
+// metric is what a number means.
+type metric struct {
+	what string // "first output", "CPU"
+	unit string // "ms", "MB", "/s", ""
+}
+
+// measured is what came of a comparison.
+type measured struct {
+	metrics []metric
+	names   []string
+	// of[side][metric] are the rounds' numbers; NaN where the side did not take part.
+	of    [][][]float64
+	load  float64
+	began time.Time
+}
+
+// compare runs a comparison's rounds.
+func (b *bench) compare(ctx context.Context, c comparison) (*measured, error) {
+	m := &measured{metrics: c.metrics, began: time.Now()}
+	for _, s := range c.sides {
+		m.names = append(m.names, s.name)
+		m.of = append(m.of, make([][]float64, len(c.metrics)))
+	}
+	rounds := b.rounds
+	if c.rounds > 0 {
+		rounds = min(rounds, c.rounds)
+	}
+	once := func(n, i int) ([]float64, error) {
+		s := c.sides[i]
+		if s.settle != nil {
+			if err := s.settle(ctx); err != nil {
+				return nil, fmt.Errorf("%s, before round %d: %w", s.name, n, err)
+			}
+		}
+		v, err := s.round(ctx, n)
+		if err != nil {
+			return nil, fmt.Errorf("%s, round %d: %w", s.name, n, err)
+		}
+		if len(v) != len(c.metrics) {
+			return nil, fmt.Errorf("%s measured %d numbers, %d were asked for", s.name, len(v), len(c.metrics))
+		}
+		return v, nil
+	}
+	if !c.noWarmUp {
+		for i := range c.sides {
+			if _, err := once(0, i); err != nil {
+				return nil, err
+			}
+		}
+	}
+	begin, loads := time.Now(), 0.0
+	for n := 1; n <= rounds; n++ {
+		if n > 3 && time.Since(begin) > b.seconds {
+			break
+		}
+		loads += loadAverage()
+		for _, i := range rand.Perm(len(c.sides)) {
+			v := slices.Repeat([]float64{math.NaN()}, len(c.metrics))
+			if every := max(c.sides[i].every, 1); (n-1)%every == 0 {
+				var err error
+				if v, err = once(n, i); err != nil {
+					return nil, err
+				}
+			}
+			for j, x := range v {
+				m.of[i][j] = append(m.of[i][j], x)
+			}
+		}
+		m.load = loads / float64(n)
+	}
+	return m, nil
+}
+
+// side finds a side by name.
+func (m *measured) side(name string) int { return slices.Index(m.names, name) }
+
+func (m *measured) metric(what string) int {
+	return slices.IndexFunc(m.metrics, func(x metric) bool { return x.what == what })
+}
+
+// stat is how numbers lie.
+type stat struct {
+	Median float64 `json:"median"`
+	Min    float64 `json:"min"`
+	P90    float64 `json:"p90"`
+	N      int     `json:"n"`
+}
+
+func statOf(v []float64) stat {
+	v = known(v)
+	if len(v) == 0 {
+		return stat{}
+	}
+	return stat{Median: quantile(v, 0.5), Min: v[0], P90: quantile(v, 0.9), N: len(v)}
+}
+
+// known is v sorted, without what was not measured.
+func known(v []float64) []float64 {
+	v = slices.DeleteFunc(slices.Clone(v), math.IsNaN)
+	slices.Sort(v)
+	return v
+}
+
+// quantile interpolates between the neighbours in v, which is sorted and not empty.
+func quantile(v []float64, q float64) float64 {
+	at := q * float64(len(v)-1)
+	i := int(at)
+	if i+1 >= len(v) {
+		return v[len(v)-1]
+	}
+	return v[i] + (at-float64(i))*(v[i+1]-v[i])
+}
+
+// ratios divides round by round, where both sides took part.
+func ratios(a, b []float64) []float64 {
+	var out []float64
+	for i := range a {
+		if r := a[i] / b[i]; !math.IsNaN(r) && !math.IsInf(r, 0) {
+			out = append(out, r)
+		}
+	}
+	return out
+}

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+)
+
+// scenario is one thing to be measured; its rows are added to the bench's report.
+type scenario struct {
+	name, about string
+	run         func(ctx context.Context, b *bench) error
+}
+
+// scenarios in the order in which they run and are told.
+var scenarios = []scenario{
+	{"cold", "a new caller's first output, over the size of the repository", coldCaller},
+	{"pool", "what a pool costs before, and a new caller without one", coldWithoutPool},
+	{"warm", "commands in a container that is there", warmCommands},
+	{"commit", "what a commit after a command costs", commits},
+	{"rebuild", "a container killed with -9, until its caller's next output", rebuild},
+	{"burst", "20 new callers at once", burst},
+	{"status", "git status inside, with and without fsmonitor", gitStatus},
+	{"idle", "what containers cost that do nothing", idleContainers},
+	{"clone", "32 clones at once", cloneStorm},
+	{"branches", "32 clones of 32 different branches at once", branchStorm},
+	{"refs", "advertisement and ls-refs", lsRefs},
+	{"git", "stock git clones and fetches", realClones},
+	{"push", "8 pushes at once", pushes},
+	{"aged", "a full clone after 200 small pushes", aged},
+	{"stalled", "200 clients that stop reading", stalled},
+	{"growth-files", "growth: files of the repository", growthFiles},
+	{"growth-change", "growth: files that the branch changes", growthChange},
+	{"growth-callers", "growth: new callers at once", growthCallers},
+	{"growth-branches", "growth: branches of the repository", growthBranches},
+}
+
+// bench is one run.
+type bench struct {
+	settings
+	dir      string // for this run alone
+	said     io.Writer
+	report   report
+	scenario string // that runs now
+
+	exits []func(context.Context) error
+
+	repos map[string]*repository // by name, as they are made
+	api   *engineAPI
+}
+
+func (b *bench) sayf(format string, args ...any) {
+	fmt.Fprintf(b.said, "%s  %s\n", time.Now().Format("15:04:05"), fmt.Sprintf(format, args...))
+}
+
+// onExit has f called when the scenario that runs has ended, or the run; the last first.
+func (b *bench) onExit(f func(context.Context) error) { b.exits = append(b.exits, f) }
+
+func (b *bench) exit(ctx context.Context) error { return b.exitTo(ctx, 0) }
+
+func (b *bench) exitTo(ctx context.Context, kept int) error {
+	var errs []error
+	for len(b.exits) > kept {
+		last := len(b.exits) - 1
+		f := b.exits[last]
+		b.exits = b.exits[:last]
+		errs = append(errs, f(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// unableError is a scenario that this machine cannot run.
+type unableError struct{ why string }
+
+func (e *unableError) Error() string { return e.why }
+
+func unable(format string, args ...any) error { return &unableError{fmt.Sprintf(format, args...)} }

@@ -1,0 +1,343 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// server is a server under test: a process of its own with whatever it starts.
+type server struct {
+	name  string
+	url   string
+	cmd   *exec.Cmd
+	stdin io.Closer
+	group string // its control group, where one could be made
+	ended chan error
+	log   *tail
+}
+
+// starting is how long a server may take until it tells where it serves.
+const starting = 30 * time.Second
+
+// start starts a server and waits for the line on its standard output that ready
+// recognises; ready nil: it is not waited for.
+func (b *bench) start(ctx context.Context, name string, env []string, ready func(line string) (url string, ok bool), program string, args ...string) (*server, error) {
+	cmd := exec.Command(program, args...)
+	cmd.Env, cmd.Dir = append(plainEnv(), env...), b.dir
+	// Interrupts of the terminal reach only us: we end the servers in our own order.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	return b.startCommand(ctx, name, cmd, ready)
+}
+
+// startCommand is start for a command that is set up already, in a process group of its own.
+func (b *bench) startCommand(ctx context.Context, name string, cmd *exec.Cmd, ready func(string) (string, bool)) (*server, error) {
+	s := &server{name: name, cmd: cmd, ended: make(chan error, 1), log: new(tail)}
+	s.cmd.Stderr = s.log
+	in, err := s.cmd.StdinPipe() // our peers end with it, whatever becomes of us
+	if err != nil {
+		return nil, err
+	}
+	s.stdin = in
+	out, theirs, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	s.cmd.Stdout = theirs
+	s.cmd.WaitDelay = time.Second // what the server leaves running may hold its outputs
+	s.makeGroup()
+	s.enterGroup()
+	err = s.cmd.Start()
+	theirs.Close()
+	if err != nil {
+		out.Close()
+		return nil, joined(fmt.Errorf("cannot start %s: %w", name, err), s.leaveGroup())
+	}
+	s.joinGroup()
+	urls := make(chan string, 1)
+	var reading sync.WaitGroup
+	reading.Go(func() {
+		lines := bufio.NewScanner(out)
+		for lines.Scan() {
+			if ready == nil {
+				continue
+			}
+			if url, ok := ready(lines.Text()); ok {
+				select {
+				case urls <- url:
+				default:
+				}
+			}
+		}
+		io.Copy(io.Discard, out) // a line that was too long
+	})
+	reading.Go(func() { s.ended <- s.cmd.Wait() })
+	b.onExit(func(ctx context.Context) error {
+		err := s.stop(ctx)
+		out.Close()
+		reading.Wait()
+		return err
+	})
+	if ready == nil {
+		return s, nil
+	}
+	select {
+	case s.url = <-urls:
+		return s, nil
+	case err := <-s.ended:
+		s.ended <- err
+		return nil, fmt.Errorf("%s ended at once: %w: %s", name, err, s.log)
+	case <-time.After(starting):
+		return nil, fmt.Errorf("%s does not serve within %v: %s", name, starting, s.log)
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// serving reads the line that our servers begin with.
+func serving(line string) (string, bool) {
+	url, ok := strings.CutPrefix(line, "serving ")
+	return url, ok && strings.HasPrefix(url, "http://")
+}
+
+// stop ends the server and all it started.
+func (s *server) stop(ctx context.Context) error {
+	if s.cmd == nil {
+		return nil
+	}
+	s.stdin.Close()
+	s.cmd.Process.Signal(syscall.SIGTERM)
+	var err error
+	select {
+	case <-s.ended:
+	case <-time.After(20 * time.Second):
+		err = fmt.Errorf("%s did not stop within 20 seconds and was killed", s.name)
+		s.cmd.Process.Kill()
+		<-s.ended
+	}
+	syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
+	for _, pid := range s.pids() {
+		syscall.Kill(pid, syscall.SIGKILL) // what it left
+	}
+	s.cmd = nil
+	return joined(err, s.leaveGroup())
+}
+
+func (s *server) leaveGroup() (err error) {
+	if s.group == "" {
+		return nil
+	}
+	for range 50 { // a group that just became empty may still be busy
+		if err = os.Remove(s.group); err == nil || errors.Is(err, fs.ErrNotExist) {
+			return nil
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return err
+}
+
+// makeGroup makes a control group for the server that is about to start. CPU time is counted
+// there in nanoseconds, with children that have been given away. Where that is not
+// allowed the process tree is read instead.
+func (s *server) makeGroup() {
+	for _, root := range []string{"/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup"} {
+		if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err != nil {
+			continue
+		}
+		dir := filepath.Join(root, fmt.Sprintf("ramus-bench-%d-%d", os.Getpid(), groups.Add(1)))
+		if os.Mkdir(dir, 0o755) == nil {
+			s.group = dir
+			return
+		}
+	}
+}
+
+var groups atomic.Int64
+
+// enterGroup has the command enter the group before it becomes the server, so that no child
+// is outside. One that starts as somebody else, who may not, is put there by joinGroup.
+func (s *server) enterGroup() {
+	if s.group == "" || s.cmd.SysProcAttr.Credential != nil {
+		return
+	}
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		return
+	}
+	s.cmd.Args = append([]string{"sh", "-c", `echo $$ >"$0/cgroup.procs"; exec "$@"`, s.group, s.cmd.Path}, s.cmd.Args[1:]...)
+	s.cmd.Path = sh
+}
+
+func (s *server) joinGroup() {
+	if s.group != "" && s.cmd.SysProcAttr.Credential != nil {
+		os.WriteFile(filepath.Join(s.group, "cgroup.procs"), []byte(strconv.Itoa(s.cmd.Process.Pid)), 0o644)
+	}
+}
+
+// cpu is the CPU time that the server and its children have used, in ms.
+func (s *server) cpu() float64 {
+	if s.group != "" {
+		if text, err := os.ReadFile(filepath.Join(s.group, "cpuacct.usage")); err == nil {
+			ns, _ := strconv.ParseFloat(strings.TrimSpace(string(text)), 64)
+			return ns / 1e6
+		}
+		text, _ := os.ReadFile(filepath.Join(s.group, "cpu.stat"))
+		for line := range strings.Lines(string(text)) {
+			if us, ok := strings.CutPrefix(line, "usage_usec "); ok {
+				v, _ := strconv.ParseFloat(strings.TrimSpace(us), 64)
+				return v / 1e3
+			}
+		}
+	}
+	ticks := 0.0
+	for _, pid := range s.pids() {
+		f := statFields(pid)
+		for i := 13; i < 17 && i < len(f); i++ { // utime, stime, and those of children that ended
+			v, _ := strconv.ParseFloat(f[i], 64)
+			ticks += v
+		}
+	}
+	return ticks * 10 // a tick is 10 ms on every Linux
+}
+
+// pids are the server's processes.
+func (s *server) pids() []int {
+	if s.group != "" {
+		return groupPIDs(s.group)
+	}
+	return descendants(s.cmd.Process.Pid)
+}
+
+func groupPIDs(dir string) []int {
+	text, _ := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
+	var out []int
+	for _, f := range strings.Fields(string(text)) {
+		if pid, err := strconv.Atoi(f); err == nil {
+			out = append(out, pid)
+		}
+	}
+	return out
+}
+
+// rss is what the server's processes hold in memory, in MB; pages that they share are
+// counted once each.
+func (s *server) rss() float64 {
+	kb := 0.0
+	for _, pid := range s.pids() {
+		kb += pss(pid)
+	}
+	return kb / 1024
+}
+
+// pss is a process's share of memory, in kB.
+func pss(pid int) float64 {
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
+	for line := range strings.Lines(string(text)) {
+		if v, ok := strings.CutPrefix(line, "Pss:"); ok {
+			kb, _ := strconv.ParseFloat(strings.Fields(v)[0], 64)
+			return kb
+		}
+	}
+	return 0
+}
+
+// watch samples memory and processes until stop is called, and tells the peaks.
+func (s *server) watch() (stop func() (mb float64, processes int)) {
+	done := make(chan struct{})
+	var w sync.WaitGroup
+	var mb float64
+	var processes int
+	w.Go(func() {
+		tick := time.NewTicker(10 * time.Millisecond)
+		defer tick.Stop()
+		for {
+			mb, processes = max(mb, s.rss()), max(processes, len(s.pids()))
+			select {
+			case <-tick.C:
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() (float64, int) {
+		close(done)
+		w.Wait()
+		return mb, processes
+	}
+}
+
+// statFields are those of /proc/PID/stat, the first at index 0; nil when it is gone.
+func statFields(pid int) []string {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return nil
+	}
+	s := string(text)
+	i := strings.LastIndexByte(s, ')') // names may hold anything
+	if i < 0 {
+		return nil
+	}
+	return append([]string{strconv.Itoa(pid), ""}, strings.Fields(s[i+1:])...)
+}
+
+// descendants are a process and all below it.
+func descendants(root int) []int {
+	children := map[int][]int{}
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		pid, err := strconv.Atoi(e.Name())
+		if err != nil {
+			continue
+		}
+		if f := statFields(pid); len(f) > 3 {
+			parent, _ := strconv.Atoi(f[3])
+			children[parent] = append(children[parent], pid)
+		}
+	}
+	out := []int{root}
+	for i := 0; i < len(out); i++ {
+		out = append(out, children[out[i]]...)
+	}
+	return out
+}
+
+// plainEnv is an environment in which git has no configuration but the repository's.
+func plainEnv() []string {
+	// No GIT_CONFIG_GLOBAL=/dev/null: a root that writes there puts a file in its place.
+	return []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "TMPDIR=" + os.TempDir(),
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0"}
+}
+
+// tail keeps the end of what is written to it.
+type tail struct {
+	mu   sync.Mutex // guards text
+	text []byte
+}
+
+func (t *tail) Write(p []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.text = append(t.text, p...)
+	if n := len(t.text) - 2000; n > 0 {
+		t.text = append(t.text[:0], t.text[n:]...)
+	}
+	return len(p), nil
+}
+
+func (t *tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return strings.TrimSpace(string(t.text))
+}
