@@ -3,6 +3,7 @@ package layer
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"reflect"
 	"testing"
@@ -97,7 +98,7 @@ func newMessage(b []byte) *message {
 
 func (m *message) Read(b []byte) (int, error) {
 	if len(m.rest) == 0 {
-		return 0, errors.New("the end")
+		return 0, io.EOF
 	}
 	n := copy(b, m.rest)
 	m.rest = m.rest[n:]
