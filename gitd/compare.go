@@ -41,23 +41,6 @@ func (r *Repo) compare(ctx context.Context, a, b Hash, max int) ([]TreeChange, e
 	return c.list, err
 }
 
-// Verbatim tells whether a checkout of the commit writes the files with these paths byte for
-// byte as they are stored: no filter, no encoding, no other line ends. What git alone can
-// write is [ErrPortable].
-func (r *Repo) Verbatim(ctx context.Context, commit Hash, paths []string) error {
-	w := &snapshotWalk{ctx: ctx, repo: r, overlay: &Overlay{}, trees: map[Hash]*treeEntries{}, places: map[string]*place{}}
-	var err error
-	if w.underTree, err = r.treeOf(ctx, commit); err != nil {
-		return fmt.Errorf("cannot look for attributes in %s: %w", r.name, err)
-	}
-	for _, path := range paths {
-		if err := w.verbatim(path); err != nil {
-			return fmt.Errorf("cannot write %.200q of %s as it is: %w", path, r.name, err)
-		}
-	}
-	return nil
-}
-
 // folderDepthMax bounds how deep folders may be nested; no path that a file system takes
 // is that deep.
 const folderDepthMax = 2048

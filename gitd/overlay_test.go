@@ -340,23 +340,23 @@ func TestSnapshotReadsWhatChanged(t *testing.T) {
 func TestOverlayCacheIsBounded(t *testing.T) {
 	var c OverlayCache
 	const blob = "1234567890123456789012345678901234567890"
-	file := func(n int) OverlayEntry { return OverlayEntry{Path: fmt.Sprint(n), Kind: 'f'} }
+	file := func(n int) string { return fmt.Sprint(n) }
 	for n := range overlayCacheMax {
-		c.put(file(n), blob, c.round)
+		c.put(file(n), cachedState{}, blob, c.round)
 	}
 	round := c.begin()
 	kept := file(7)
-	if !c.is(&kept, blob, round) {
+	if !c.is(kept, cachedState{}, blob, round) {
 		t.Error("forgotten")
 	}
 	for n := range 100 {
-		c.put(file(overlayCacheMax+n), blob, round)
+		c.put(file(overlayCacheMax+n), cachedState{}, blob, round)
 	}
-	if n := len(c.files); n > 200 || !c.is(&kept, blob, round) {
+	if n := len(c.files); n > 200 || !c.is(kept, cachedState{}, blob, round) {
 		t.Errorf("%d files are remembered", n)
 	}
-	coarse := OverlayEntry{CTime: time.Unix(100, 0).UnixNano()}
-	if !fineTimes() && settled(&coarse, time.Unix(100, 1e6)) || !settled(&coarse, time.Unix(101, 0)) {
+	coarse := cachedState{ctime: time.Unix(100, 0).UnixNano()}
+	if !fineTimes() && settled(coarse, time.Unix(100, 1e6)) || !settled(coarse, time.Unix(101, 0)) {
 		t.Error("times")
 	}
 }

@@ -22,16 +22,27 @@ type OverlayCache struct {
 }
 
 type cachedFile struct {
+	cachedState
+	blob  Hash
+	round uint64 // when it was last of use
+}
+
+// cachedState changes when a file does.
+type cachedState struct {
 	inode              uint64
 	size, mtime, ctime int64
-	blob               Hash
-	round              uint64 // when it was last of use
+	// under is, instead, the blob of a file that shows through from below.
+	under Hash
+}
+
+func stateOf(e *OverlayEntry) cachedState {
+	return cachedState{inode: e.Inode, size: e.Size, mtime: e.MTime, ctime: e.CTime}
 }
 
 // Seen remembers that a file, which was written by the caller itself, is the blob: it will
 // not be read as long as it does not change.
 func (c *OverlayCache) Seen(e OverlayEntry, blob Hash) {
-	c.put(e, blob, c.begin())
+	c.put(e.Path, stateOf(&e), blob, c.begin())
 }
 
 // begin counts a snapshot.
@@ -45,23 +56,25 @@ func (c *OverlayCache) begin() uint64 {
 	return c.round
 }
 
-// is tells whether the file is known to be the blob.
-func (c *OverlayCache) is(e *OverlayEntry, blob Hash, round uint64) bool {
+// is tells whether a file in this state is known to be the blob.
+func (c *OverlayCache) is(path string, state cachedState, blob Hash, round uint64) bool {
 	if c == nil {
 		return false
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	f, ok := c.files[e.Path]
-	if !ok || f.blob != blob || f.inode != e.Inode || f.size != e.Size || f.mtime != e.MTime || f.ctime != e.CTime {
+	f, ok := c.files[path]
+	if !ok || f.blob != blob || f.cachedState != state {
 		return false
 	}
-	f.round = round
-	c.files[e.Path] = f
+	if f.round != round {
+		f.round = round
+		c.files[path] = f
+	}
 	return true
 }
 
-func (c *OverlayCache) put(e OverlayEntry, blob Hash, round uint64) {
+func (c *OverlayCache) put(path string, state cachedState, blob Hash, round uint64) {
 	if c == nil {
 		return
 	}
@@ -70,7 +83,7 @@ func (c *OverlayCache) put(e OverlayEntry, blob Hash, round uint64) {
 	if c.files == nil {
 		c.files = map[string]cachedFile{}
 	}
-	if _, known := c.files[e.Path]; !known && len(c.files) >= overlayCacheMax {
+	if _, known := c.files[path]; !known && len(c.files) >= overlayCacheMax {
 		for path, f := range c.files {
 			if f.round < round {
 				delete(c.files, path)
@@ -81,7 +94,7 @@ func (c *OverlayCache) put(e OverlayEntry, blob Hash, round uint64) {
 		}
 	}
 	// The path may be a part of a longer text that would be kept with it.
-	c.files[strings.Clone(e.Path)] = cachedFile{e.Inode, e.Size, e.MTime, e.CTime, blob, round}
+	c.files[strings.Clone(path)] = cachedFile{state, blob, round}
 }
 
 // tick is how long a file system without fine times shows one and the same time.
@@ -89,8 +102,8 @@ const tick = 20 * time.Millisecond
 
 // settled tells whether a file that was read at a time could not have changed afterwards
 // without showing it: its change time is of an earlier tick, or each change shows.
-func settled(e *OverlayEntry, read time.Time) bool {
-	return fineTimes() || time.Unix(0, e.CTime).Add(tick).Before(read)
+func settled(s cachedState, read time.Time) bool {
+	return fineTimes() || time.Unix(0, s.ctime).Add(tick).Before(read)
 }
 
 // fineTimes: since Linux 6.13 a change that follows on somebody's look at a file's times

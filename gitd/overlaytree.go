@@ -28,6 +28,7 @@ const pathMax = 4095
 func overlayTree(entries []OverlayEntry) (*overlayNode, error) {
 	root := &overlayNode{}
 	folders := map[string]*overlayNode{"": root}
+	nodes := make([]overlayNode, len(entries))
 	for i := range entries {
 		e := &entries[i]
 		if e.Path == ".git" || strings.HasPrefix(e.Path, ".git/") {
@@ -42,7 +43,8 @@ func overlayTree(entries []OverlayEntry) (*overlayNode, error) {
 		if in == nil || join(up, name) != e.Path || name == "" || name == "." || name == ".." || strings.IndexByte(name, 0) >= 0 {
 			return nil, fmt.Errorf("entry %.200q stands in no folder of the overlay: %w", e.Path, ErrInvalid)
 		}
-		n := &overlayNode{OverlayEntry: e, name: name}
+		n := &nodes[i]
+		n.OverlayEntry, n.name = e, name
 		switch e.Kind {
 		case 'd':
 			folders[e.Path] = n

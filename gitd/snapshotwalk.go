@@ -1,15 +1,10 @@
 package gitd
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"strings"
 	"time"
 
@@ -40,7 +35,7 @@ type snapshotWalk struct {
 	entries   int // that were looked at
 
 	hashed  int
-	written int64 // bytes that went into the pack
+	cost    int64 // bytes that were written, or read to convert them
 	seen    []seenFile
 	leaks   []Leak
 	secrets *redact.Secrets
@@ -48,7 +43,8 @@ type snapshotWalk struct {
 
 // seenFile is a file that the cache may remember, once its blob is in the repository.
 type seenFile struct {
-	entry *OverlayEntry
+	path  string
+	state cachedState
 	blob  Hash
 }
 
@@ -57,20 +53,27 @@ func (r *Repo) newSnapshotWalk(ctx context.Context, o *Overlay) (*snapshotWalk, 
 	if err != nil {
 		return nil, err
 	}
-	w := &snapshotWalk{ctx: ctx, repo: r, overlay: o, pack: pack, places: map[string]*place{}, exclude: parseIgnore(o.Exclude),
-		began: time.Now(), round: o.Cache.begin(), secrets: r.server.Secrets,
-		trees: map[Hash]*treeEntries{}}
-	if len(o.Exclude) > ruleFileMax {
-		return nil, fmt.Errorf(".git/info/exclude has more than %d bytes: %w", ruleFileMax, ErrPortable)
-	}
-	if w.underTree, err = r.treeOf(ctx, o.Under); err != nil {
+	w, err := r.checkoutOf(ctx, o.Under)
+	if err != nil {
 		return nil, fmt.Errorf("the commit below: %w", err)
 	}
+	w.overlay, w.pack, w.secrets = o, pack, r.server.Secrets
+	w.began, w.round = time.Now(), o.Cache.begin()
+	if err := w.ruled(len(o.Exclude)); err != nil {
+		return nil, err
+	}
+	w.exclude = parseIgnore(o.Exclude)
 	if w.knownTree, err = r.treeOf(ctx, o.Known); err != nil {
 		return nil, fmt.Errorf("the commit of the index: %w", err)
 	}
 	w.over, err = overlayTree(o.Entries)
 	return w, err
+}
+
+// checkoutOf is a walk that knows what lies below, and no more.
+func (r *Repo) checkoutOf(ctx context.Context, commit Hash) (*snapshotWalk, error) {
+	tree, err := r.treeOf(ctx, commit)
+	return &snapshotWalk{ctx: ctx, repo: r, underTree: tree, trees: map[Hash]*treeEntries{}, places: map[string]*place{}}, err
 }
 
 // root is the tree of the whole work tree.
@@ -85,8 +88,8 @@ func (w *snapshotWalk) root() (Hash, error) {
 // remember tells the cache of the files whose blobs are in the repository now.
 func (w *snapshotWalk) remember() {
 	for _, f := range w.seen {
-		if settled(f.entry, w.began) {
-			w.overlay.Cache.put(*f.entry, f.blob, w.round)
+		if settled(f.state, w.began) {
+			w.overlay.Cache.put(f.path, f.state, f.blob, w.round)
 		}
 	}
 }
@@ -212,7 +215,7 @@ func checkNew(path string, e entry) error {
 		return fmt.Errorf("path %.100q… is longer than %d bytes: %w", path, pathMax, ErrPortable)
 	case dotGit(e.name):
 		return fmt.Errorf("%.200q has a name that git keeps for itself: %w", path, ErrPortable)
-	case strings.EqualFold(plain, ".gitmodules"), strings.Contains(plain, "~") && len(plain) <= 8 && strings.EqualFold(plain[:2], "gi"):
+	case strings.EqualFold(plain, ".gitmodules"), strings.Contains(plain, "~") && len(plain) <= 8 && strings.HasPrefix(strings.ToLower(plain), "gi"):
 		// Also by the short names that Windows gives: gitmod~1, gi7eba~1.
 		return fmt.Errorf("%.200q tells git of submodules: %w", path, ErrPortable)
 	case strings.EqualFold(plain, ".gitattributes") && (e.name != ".gitattributes" || e.mode == modeFolder):
@@ -370,248 +373,6 @@ func (w *snapshotWalk) enter(p *place, name string, over *overlayNode, under Has
 	return entry{name: name, mode: modeFolder, hash: h}, nil
 }
 
-// moved is the blob that git makes of a file of Under that shows at another place, or where
-// the index has another.
-func (w *snapshotWalk) moved(p *place, b entry, from string, known entry) (Hash, error) {
-	to, err := w.conversion(p, b.name)
-	if err != nil {
-		return "", err
-	}
-	folder, name := splitName(from)
-	was, err := w.underPlace(folder)
-	if err != nil {
-		return "", err
-	}
-	out, err := w.conversion(was, name)
-	if err != nil {
-		return "", err
-	}
-	if to.lines == linesKept && !out.crlf {
-		return b.hash, nil
-	}
-	obj, _, err := w.repo.objects.small(w.ctx, b.hash)
-	if errors.Is(err, ErrTooLarge) {
-		err = fmt.Errorf("%.200q is too large to convert: %w", from, ErrPortable)
-	}
-	if err != nil {
-		return "", err
-	}
-	data := obj.data
-	if out.crlf {
-		data = toCRLF(data, out.lines)
-	}
-	if data, err = w.clean(data, to, known); err != nil {
-		return "", err
-	}
-	return w.blob(join(p.path, b.name), data, b.hash)
-}
-
-// clean converts a file on its way into the repository.
-func (w *snapshotWalk) clean(data []byte, c conversion, known entry) ([]byte, error) {
-	if c.lines == linesKept {
-		return data, nil
-	}
-	s := statsOf(data)
-	if yes, err := w.converts(&s, c, known); !yes || err != nil {
-		return data, err
-	}
-	return toLF(data), nil
-}
-
-// converts tells whether a file that looks like this gets other line ends.
-func (w *snapshotWalk) converts(s *textStats, c conversion, known entry) (bool, error) {
-	if c.lines == linesKept || s.crlf == 0 {
-		return false, nil
-	}
-	if c.lines == linesText {
-		return true, nil
-	}
-	if s.binary() {
-		return false, nil
-	}
-	was, err := w.hadCRLF(known)
-	return !was, err
-}
-
-// hadCRLF tells whether the index has the file as text with CRLF: then it stays so.
-func (w *snapshotWalk) hadCRLF(known entry) (bool, error) {
-	if !tracked(known) {
-		return false, nil
-	}
-	in, _, err := w.repo.objects.stream(w.ctx, known.hash)
-	if err != nil {
-		return false, err
-	}
-	defer in.Close()
-	var s textStats
-	if _, err := io.Copy(&s, contextReader{w.ctx, in}); err != nil {
-		return false, err
-	}
-	s.end()
-	return s.crlf > 0 && !s.binary(), nil
-}
-
-// file is the blob of a file of the overlay.
-func (w *snapshotWalk) file(p *place, n *overlayNode, known entry) (Hash, error) {
-	if tracked(known) && w.overlay.Cache.is(n.OverlayEntry, known.hash, w.round) {
-		return known.hash, nil
-	}
-	c, err := w.conversion(p, n.name)
-	if err != nil {
-		return "", err
-	}
-	if n.Size < 0 || n.Size > w.repo.server.limits.ObjectBytes {
-		return "", fmt.Errorf("%.200q has %d bytes, allowed are %d: %w", n.Path, n.Size, w.repo.server.limits.ObjectBytes, ErrTooLarge)
-	}
-	w.hashed++
-	var h Hash
-	if n.Size <= inMemoryMax {
-		h, err = w.smallBlob(n, c, known)
-	} else {
-		h, err = w.largeBlob(n, c, known)
-	}
-	if err != nil {
-		return "", fmt.Errorf("%.200q: %w", n.Path, err)
-	}
-	w.seen = append(w.seen, seenFile{n.OverlayEntry, h})
-	return h, nil
-}
-
-// errGone is a file that was deleted after it was listed: as if it had been before.
-var errGone = errors.New("it is gone")
-
-// open opens a file of the overlay, as long as it was when it was listed: what has been
-// appended since belongs to the next snapshot.
-func (w *snapshotWalk) open(n *overlayNode) (io.Reader, io.Closer, error) {
-	in, err := w.overlay.Open(w.ctx, n.Path)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = errGone
-	}
-	if err != nil {
-		return nil, nil, err
-	}
-	return io.LimitReader(contextReader{w.ctx, in}, n.Size), in, nil
-}
-
-// smallBlob reads a file as a whole.
-func (w *snapshotWalk) smallBlob(n *overlayNode, c conversion, known entry) (Hash, error) {
-	in, closer, err := w.open(n)
-	if err != nil {
-		return "", err
-	}
-	defer closer.Close()
-	data := make([]byte, n.Size)
-	m, err := io.ReadFull(in, data)
-	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && err != io.EOF {
-		return "", err
-	}
-	data = data[:m]
-	if n.name == ".gitattributes" {
-		// Git refuses in a push what it would leave out here.
-		if _, err := parseAttributes(data, true); err != nil {
-			return "", fmt.Errorf("%w: %w", err, ErrPortable)
-		}
-	}
-	if data, err = w.clean(data, c, known); err != nil {
-		return "", err
-	}
-	return w.blob(n.Path, data, known.hash)
-}
-
-// errChanged is a large file whose parts do not belong together.
-var errChanged = fmt.Errorf("it changed while it was read: %w", ErrConflict)
-
-// largeBlob reads a file as often as is needed to hold none of it in memory.
-func (w *snapshotWalk) largeBlob(n *overlayNode, c conversion, known entry) (Hash, error) {
-	if n.name == ".gitattributes" {
-		return "", fmt.Errorf("it has %d bytes: %w", n.Size, ErrPortable)
-	}
-	size, convert := n.Size, false
-	if c.lines != linesKept {
-		var s textStats
-		if err := w.pass(n, false, func(in io.Reader) error {
-			_, err := io.Copy(&s, in)
-			return err
-		}); err != nil {
-			return "", err
-		}
-		s.end()
-		var err error
-		if convert, err = w.converts(&s, c, known); err != nil {
-			return "", err
-		}
-		if convert {
-			size -= int64(s.crlf)
-		}
-	}
-	var h Hash
-	if known.hash != "" {
-		// It may be what the index has: that is found out without writing it.
-		err := w.pass(n, convert, func(in io.Reader) (err error) {
-			h, err = hashBlob(in, size)
-			return err
-		})
-		if h == known.hash || err != nil {
-			return h, err
-		}
-	}
-	if err := w.charge(size); err != nil {
-		return "", err
-	}
-	finder := w.secrets.Finder()
-	err := w.pass(n, convert, func(in io.Reader) (err error) {
-		h, err = w.pack.stream("blob", size, io.TeeReader(in, finder))
-		if err == nil && !ended(in) {
-			err = errChanged
-		}
-		return err
-	})
-	if err != nil {
-		return "", err
-	}
-	return h, w.found(finder.Names(), "blob", n.Path, h)
-}
-
-// pass reads a file of the overlay, as it is or with its line ends converted.
-func (w *snapshotWalk) pass(n *overlayNode, convert bool, read func(io.Reader) error) error {
-	in, closer, err := w.open(n)
-	if err != nil {
-		return err
-	}
-	defer closer.Close()
-	if convert {
-		in = lfReader{bufio.NewReaderSize(in, 64<<10)}
-	}
-	return read(in)
-}
-
-func ended(r io.Reader) bool {
-	n, err := io.ReadFull(r, make([]byte, 1))
-	return n == 0 && err == io.EOF
-}
-
-// hashBlob names a blob that is not held in memory.
-func hashBlob(r io.Reader, size int64) (Hash, error) {
-	sum := sha1.New()
-	fmt.Fprintf(sum, "blob %d\x00", size)
-	n, err := io.Copy(sum, io.LimitReader(r, size))
-	if err != nil {
-		return "", err
-	}
-	if n < size || !ended(r) {
-		return "", errChanged
-	}
-	return Hash(hex.EncodeToString(sum.Sum(nil))), nil
-}
-
-// blob writes a blob, unless it is the one that was there before.
-func (w *snapshotWalk) blob(path string, data []byte, was Hash) (Hash, error) {
-	if h := Hash(plumbing.ComputeHash(plumbing.BlobObject, data).String()); h == was {
-		return h, nil
-	}
-	return w.write("blob", path, data)
-}
-
 // writeTree writes the tree of the folder path, unless it is one of those that were there before.
 func (w *snapshotWalk) writeTree(path string, list []entry, known, under Hash) (Hash, error) {
 	for i := range list {
@@ -645,9 +406,9 @@ func (w *snapshotWalk) write(kind, path string, data []byte) (Hash, error) {
 	return h, w.found(names, kind, path, h)
 }
 
-// charge counts what is written against what one push may bring.
+// charge counts what is written, or read on the way, against what one push may bring.
 func (w *snapshotWalk) charge(size int64) error {
-	if w.written += size; w.written > w.repo.server.limits.PackBytes {
+	if w.cost += size; w.cost > w.repo.server.limits.PackBytes {
 		return fmt.Errorf("what changed has more than %d bytes: %w", w.repo.server.limits.PackBytes, ErrTooLarge)
 	}
 	return nil
@@ -665,31 +426,4 @@ func (w *snapshotWalk) found(names []string, kind, path string, h Hash) error {
 		w.leaks = append(w.leaks, Leak{Secret: name, Kind: kind, Object: h, Path: shown(w.secrets, path)})
 	}
 	return nil
-}
-
-// underPlace is a folder of Under that something was moved out of, for its attributes.
-func (w *snapshotWalk) underPlace(path string) (*place, error) {
-	if p := w.places[path]; p != nil {
-		return p, nil
-	}
-	p, tree := &place{path: path}, w.underTree
-	if path != "" {
-		up, name := splitName(path)
-		var err error
-		if p.up, err = w.underPlace(up); err != nil {
-			return nil, err
-		}
-		p.name, tree = name, p.up.under[name].hash
-	}
-	t, err := w.named(tree)
-	if err != nil {
-		return nil, err
-	}
-	p.under, w.places[path] = t.named, p
-	return p, nil
-}
-
-func splitName(path string) (folder, name string) {
-	i := strings.LastIndexByte(path, '/')
-	return path[:max(i, 0)], path[i+1:]
 }

@@ -1,9 +1,11 @@
 package gitd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // place is a folder of a work tree, with the files in it that say what git ignores and how
@@ -40,6 +42,11 @@ func join(folder, name string) string {
 		return name
 	}
 	return folder + "/" + name
+}
+
+func splitName(path string) (folder, name string) {
+	i := strings.LastIndexByte(path, '/')
+	return path[:max(i, 0)], path[i+1:]
 }
 
 // matchStepsMax bounds what all patterns of a work tree may cost: some seconds.
@@ -227,6 +234,44 @@ func (w *snapshotWalk) conversion(p *place, name string) (conversion, error) {
 		return c, fmt.Errorf("%.200q has the attribute %s: %w", join(p.path, name), c.portable, ErrPortable)
 	}
 	return c, w.settle()
+}
+
+// underPlace is a folder of Under that something was moved out of, for its attributes.
+func (w *snapshotWalk) underPlace(path string) (*place, error) {
+	if p := w.places[path]; p != nil {
+		return p, nil
+	}
+	p, tree := &place{path: path}, w.underTree
+	if path != "" {
+		up, name := splitName(path)
+		var err error
+		if p.up, err = w.underPlace(up); err != nil {
+			return nil, err
+		}
+		p.name, tree = name, p.up.under[name].hash
+	}
+	t, err := w.named(tree)
+	if err != nil {
+		return nil, err
+	}
+	p.under, w.places[path] = t.named, p
+	return p, nil
+}
+
+// Verbatim tells whether a checkout of the commit writes the files with these paths byte for
+// byte as they are stored: no filter, no encoding, no other line ends. What git alone can
+// write is [ErrPortable].
+func (r *Repo) Verbatim(ctx context.Context, commit Hash, paths []string) error {
+	w, err := r.checkoutOf(ctx, commit)
+	if err != nil {
+		return fmt.Errorf("cannot look for attributes in %s: %w", r.name, err)
+	}
+	for _, path := range paths {
+		if err := w.verbatim(path); err != nil {
+			return fmt.Errorf("cannot write %.200q of %s as it is: %w", path, r.name, err)
+		}
+	}
+	return nil
 }
 
 // verbatim refuses a file of Under that its checkout converts.
