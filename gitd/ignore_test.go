@@ -83,7 +83,11 @@ func TestPatternsLikeGit(t *testing.T) {
 		return text("abA*?[]!^-\\: \t#1_.~z\x7f\x80\xff/", 1+rnd.IntN(10))
 	}
 	var patterns []string
-	for range 3000 {
+	n := 700
+	if os.Getenv("RAMUS_LAYERS") == "full" {
+		n = 5000
+	}
+	for range n {
 		p := part()
 		for rnd.IntN(3) > 0 {
 			p += "/" + []string{part(), "**", "*"}[rnd.IntN(3)]
@@ -145,7 +149,7 @@ func TestPatternsLikeGit(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d matched, %d are read in different ways", matched, len(all), doubts)
-	if matched < 1000 || doubts > len(all)/100 {
+	if matched < 500 || doubts > len(all)/100 {
 		t.Errorf("%d of %d matched, %d are read in different ways", matched, len(all), doubts)
 	}
 }

@@ -1,6 +1,7 @@
 package gitd
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"sync"
@@ -19,6 +20,7 @@ type OverlayCache struct {
 	mu    sync.Mutex // guards the fields below
 	files map[string]cachedFile
 	round uint64 // counts the snapshots
+	max   int    // 0: overlayCacheMax
 }
 
 type cachedFile struct {
@@ -83,13 +85,14 @@ func (c *OverlayCache) put(path string, state cachedState, blob Hash, round uint
 	if c.files == nil {
 		c.files = map[string]cachedFile{}
 	}
-	if _, known := c.files[path]; !known && len(c.files) >= overlayCacheMax {
+	limit := cmp.Or(c.max, overlayCacheMax)
+	if _, known := c.files[path]; !known && len(c.files) >= limit {
 		for path, f := range c.files {
 			if f.round < round {
 				delete(c.files, path)
 			}
 		}
-		if len(c.files) >= overlayCacheMax {
+		if len(c.files) >= limit {
 			return
 		}
 	}

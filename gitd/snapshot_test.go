@@ -382,7 +382,7 @@ func (m *mutation) step() {
 // TestSnapshotLikeGit changes work trees on real overlays at random and compares the
 // tree that Snapshot makes with the one of git add -A.
 func TestSnapshotLikeGit(t *testing.T) {
-	states := 60
+	states := 40
 	if os.Getenv("RAMUS_LAYERS") == "full" {
 		states = 2000
 	}
