@@ -9,7 +9,7 @@ import (
 // A repository that has them in objects/pack as pack-NAME.pack and pack-NAME.idx has
 // their objects. Where it was made in the repository itself, it stays there.
 type Pack struct {
-	Name    string // hexadecimal, what git would call it
+	Name    string // hexadecimal
 	Objects int
 	Pack    *os.File
 	Index   *os.File

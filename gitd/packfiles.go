@@ -31,6 +31,9 @@ type packFiles struct {
 	// one tick of the file system's clock leave the folder's time as it was.
 	generation atomic.Uint64
 
+	trust sync.RWMutex // guards doubt
+	doubt bool         // objects are being removed: has knows of none
+
 	mu    sync.Mutex // held to open and to close packs
 	packs atomic.Pointer[packSet]
 	cache baseCache
@@ -105,12 +108,24 @@ func (p *packFiles) read(h Hash, max int64) (obj object, size int64, err error) 
 // written again. As git does, it marks the pack as in use: nothing in it counts as long
 // unused then, also where no ref reaches it yet.
 func (p *packFiles) has(h Hash) bool {
+	p.trust.RLock()
+	defer p.trust.RUnlock()
+	if p.doubt {
+		return false
+	}
 	if now := p.packs.Load(); now == nil || now.state != p.state() {
 		if _, err := p.load(); err != nil {
 			return false
 		}
 	}
 	return p.find(h, func(pack *packFile, _ int64) error { return pack.freshen() }) == nil
+}
+
+// distrust makes has say no, for as long as objects are being removed.
+func (p *packFiles) distrust(yes bool) {
+	p.trust.Lock()
+	defer p.trust.Unlock()
+	p.doubt = yes
 }
 
 // count is how many packs there are.

@@ -6,6 +6,7 @@ import (
 
 	"compress/zlib"
 	"context"
+	"crypto/rand"
 	"crypto/sha1"
 	"encoding/binary"
 	"encoding/hex"
@@ -269,7 +270,10 @@ func (w *packWriter) place() (_ *Pack, err error) {
 	if err := syncAll(w.file, index); err != nil {
 		return nil, err
 	}
-	p := &Pack{Name: hex.EncodeToString(sum), Objects: len(w.objs), Pack: w.file, Index: index}
+	// Not the checksum, as git has it: what is just being removed may have been a pack of
+	// the same objects, and would take this one along.
+	name := sha1.Sum(append(sum, rand.Text()...))
+	p := &Pack{Name: hex.EncodeToString(name[:]), Objects: len(w.objs), Pack: w.file, Index: index}
 	place := filepath.Join(w.repo.dir, packFolder, "pack-"+p.Name)
 	// A pack is there for git when its index is: that comes last.
 	if err := os.Rename(w.file.Name(), place+".pack"); err != nil {

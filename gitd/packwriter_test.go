@@ -65,9 +65,7 @@ func TestPackWriter(t *testing.T) {
 			t.Fatal(err)
 		}
 		his := filepath.Join(t.TempDir(), "idx")
-		if out := git(t, r.dir, "index-pack", "-o", his, "--strict", filepath.Join(r.dir, packFolder, "pack-"+p.Name+".pack")); strings.TrimSpace(out) != p.Name {
-			t.Errorf("git calls it %q instead of %q", out, p.Name)
-		}
+		git(t, r.dir, "index-pack", "-o", his, "--strict", filepath.Join(r.dir, packFolder, "pack-"+p.Name+".pack"))
 		if want, err := os.ReadFile(his); err != nil || !bytes.Equal(mine, want) {
 			t.Errorf("git's index of it is another one: %v", err)
 		}

@@ -241,6 +241,8 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 		git = watch.child(git)
 	}
 	if r, err := s.Repo(a.name); err == nil {
+		r.pushing.RLock()
+		defer r.pushing.RUnlock()
 		r.locking.RLock()
 		defer r.locking.RUnlock()
 		defer func() {

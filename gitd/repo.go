@@ -31,6 +31,9 @@ type Repo struct {
 	// locking is held for reading while a git of this server may hold locks of
 	// refs, so that whoever holds it alone knows a lock that nobody holds.
 	locking sync.RWMutex
+	// pushing is held for reading while git takes a push, and alone while objects are
+	// removed: git takes a pack that is there already for the one that was pushed.
+	pushing sync.RWMutex
 }
 
 // Name is the repository's name without ".git".
