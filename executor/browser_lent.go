@@ -136,7 +136,9 @@ func (x *Executor) lentFiles(ctx context.Context, repo *gitd.Repo, m Manifest, l
 			if f.Name = path.Join(folder, at, rest); !shown[f.Name] {
 				continue
 			}
-			if !f.Stored {
+			if f.Stored {
+				x.rely(f.SHA256)
+			} else {
 				files = append(files, gitd.File{Path: f.Name, Blob: blob})
 			}
 			listed = append(listed, f)

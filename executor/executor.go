@@ -56,6 +56,8 @@ type Executor struct {
 	// Store keeps what is too large for git, below the key "sha256/"; nil: the
 	// folder artifacts of Data. The executor does not close it.
 	Store *blob.Bucket
+	// Keep says what Prune leaves; the zero value keeps nothing that nobody can still need.
+	Keep Retention
 	// Upstreams are where repositories come from, by name: those that were imported
 	// from elsewhere, or not yet. The others are refreshed from where they were imported.
 	Upstreams map[string]Upstream
@@ -82,6 +84,7 @@ type Executor struct {
 	bucket        *blob.Bucket // the artifact store
 	folder        *blob.Bucket // the store in Data; nil: there is none
 	checked       checked
+	lately        lately
 	viewer        traceViewer
 	hub           hub
 

@@ -152,6 +152,59 @@ func (ix *index) put(runs ...Run) error {
 	return nil
 }
 
+// remove forgets runs whose refs are gone.
+func (ix *index) remove(runs ...Run) error {
+	if len(runs) == 0 {
+		return nil
+	}
+	err := guard(func() error {
+		return ix.db.Update(func(tx *bolt.Tx) error {
+			tx.OnCommit(func() {
+				ix.mu.Lock()
+				ix.forget(runs)
+				ix.mu.Unlock()
+			})
+			for _, r := range runs {
+				if err := tx.Bucket(runsBucket).Delete(runKey(r.Repo, r.Caller, r.ID)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("cannot write index: %w", err)
+	}
+	return nil
+}
+
+// forget is the opposite of remember. The caller holds the lock.
+func (ix *index) forget(runs []Run) {
+	for _, r := range runs {
+		key := string(runKey(r.Repo, r.Caller, r.ID))
+		if _, known := ix.runs[key]; !known {
+			continue
+		}
+		delete(ix.runs, key)
+		if at, found := slices.BinarySearch(ix.keys, key); found {
+			ix.keys = slices.Delete(ix.keys, at, at+1)
+		}
+		ix.of[r.Caller] = slices.DeleteFunc(ix.of[r.Caller], func(k string) bool { return k == key })
+		if len(ix.of[r.Caller]) == 0 {
+			delete(ix.of, r.Caller)
+		}
+		if ix.named[r.Name()] != key {
+			continue
+		}
+		delete(ix.named, r.Name())
+		for _, k := range ix.of[r.Caller] { // the same name in another repository
+			if ix.runs[k].ID == r.ID {
+				ix.named[r.Name()] = k
+			}
+		}
+	}
+}
+
 // claim notes that a run's ref is about to be made.
 func (ix *index) claim(r Run) error {
 	err := guard(func() error {

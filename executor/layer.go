@@ -223,21 +223,63 @@ func (s *layers) evict(made *baseLayer) {
 		if bytes <= s.max && len(s.all) <= layersMax {
 			break
 		}
-		if l == made || l.held() {
+		if l == made {
 			continue
 		}
-		// Under another name it is what a killed process left.
-		old := filepath.Join(filepath.Dir(l.dir), ".old-"+newToken())
-		if err := os.Rename(l.dir, old); err != nil {
-			s.x.Log.Warn("cannot remove a base layer", "repo", l.Repo, "commit", l.Commit, "err", err)
-			continue
+		if old, ok := s.takeLocked(l); ok {
+			bytes -= l.Bytes
+			gone = append(gone, old)
 		}
-		s.all = slices.DeleteFunc(s.all, func(o *baseLayer) bool { return o == l })
-		bytes -= l.Bytes
-		gone = append(gone, old)
 	}
 	s.mu.Unlock()
 	for _, dir := range gone {
 		s.remove(dir)
 	}
+}
+
+// takeLocked takes a layer that no container needs out of the store; its folder is left
+// to be removed.
+func (s *layers) takeLocked(l *baseLayer) (dir string, ok bool) {
+	if !slices.Contains(s.all, l) || l.held() {
+		return "", false
+	}
+	// Under another name it is what a killed process left.
+	dir = filepath.Join(filepath.Dir(l.dir), ".old-"+newToken())
+	if err := os.Rename(l.dir, dir); err != nil {
+		s.x.Log.Warn("cannot remove a base layer", "repo", l.Repo, "commit", l.Commit, "err", err)
+		return "", false
+	}
+	s.all = slices.DeleteFunc(s.all, func(o *baseLayer) bool { return o == l })
+	return dir, true
+}
+
+// drop removes a layer that no container needs.
+func (s *layers) drop(l *baseLayer) bool {
+	s.mu.Lock()
+	dir, ok := s.takeLocked(l)
+	s.mu.Unlock()
+	if ok {
+		s.remove(dir)
+	}
+	return ok
+}
+
+// lastUse is when a layer was last bound in a container.
+func (s *layers) lastUse(l *baseLayer) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return l.used
+}
+
+// unheld lists a repository's layers that no container needs.
+func (s *layers) unheld(repo string) []*baseLayer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var list []*baseLayer
+	for _, l := range s.all {
+		if l.Repo == repo && !l.held() {
+			list = append(list, l)
+		}
+	}
+	return list
 }

@@ -12,7 +12,9 @@ import (
 // wipRef is where what a caller's work tree held is kept when its container was lost
 // in the middle of a command. It is no part of the branch: nobody knows whether that
 // command was done. No container's grant shows it.
-func wipRef(c Caller) string { return "refs/ramus/wip/" + c.Slug() }
+func wipRef(c Caller) string { return wipPrefix + "/" + c.Slug() }
+
+const wipPrefix = "refs/ramus/wip"
 
 // salvage is [containers.Fleet].Salvage: what lies in the upper of a container that was
 // lost becomes a commit on top of the branch.

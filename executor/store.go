@@ -28,7 +28,9 @@ import (
 func (x *Executor) artifactDir() string { return filepath.Join(x.Data, "artifacts") }
 
 // storeKey is where a content lies; in a folder it is the path of its file.
-func storeKey(sum string) string { return "sha256/" + sum[:2] + "/" + sum }
+func storeKey(sum string) string { return storePrefix + sum[:min(2, len(sum))] + "/" + sum }
+
+const storePrefix = "sha256/"
 
 // openStore opens the folder, unless there is a store and nothing in the folder.
 func (x *Executor) openStore() (err error) {
@@ -77,6 +79,7 @@ func (x *Executor) store(ctx context.Context, path, sum string, size int64) erro
 	defer cancel()
 	// A store that hangs must not keep the executor from closing: the next process seals the run.
 	defer context.AfterFunc(x.ctx, cancel)()
+	x.rely(sum)
 	err := x.stored(ctx, sum, size)
 	if errors.Is(err, ErrDamaged) || gcerrors.Code(err) == gcerrors.NotFound {
 		err = x.upload(ctx, path, sum, size)

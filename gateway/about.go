@@ -198,6 +198,21 @@ type Reindexed struct {
 	Runs int `json:"runs"`
 }
 
+func (c *call) prune() error {
+	var p executor.Pruning
+	if err := c.body(&p); err != nil {
+		return err
+	}
+	list, err := c.Executor.Prune(c.R.Context(), p)
+	if err != nil {
+		return err
+	}
+	if list == nil {
+		list = []executor.Pruned{}
+	}
+	return c.reply(list)
+}
+
 func (c *call) reindex() error {
 	n, err := c.Executor.Reindex(c.R.Context())
 	if err != nil {

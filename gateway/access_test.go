@@ -99,6 +99,7 @@ var expected = map[string]row{
 	"POST /hooks/deploy":                                   {gateway.AccessHook, "", "/hooks/deploy", `{"repo":"team/app","commit":"0000000000000000000000000000000000000000"}`},
 	"POST /api/tokens":                                     {gateway.AccessAdmin, "", "/api/tokens", `{"subject":"x","scopes":["read"]}`},
 	"POST /api/reindex":                                    {gateway.AccessAdmin, "", "/api/reindex", ""},
+	"POST /api/prune":                                      {gateway.AccessAdmin, "", "/api/prune", `{"dry_run":true}`},
 	"POST /slack/events":                                   {gateway.AccessHook, "", "/slack/events", "{}"},
 	"POST /webhooks/slack":                                 {gateway.AccessHook, "", "/webhooks/slack", "{}"},
 	"POST /webhooks/github":                                {gateway.AccessHook, "", "/webhooks/github", "{}"},

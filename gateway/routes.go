@@ -161,6 +161,8 @@ func (s *Server) apiRoutes() []Route {
 			Request: NewToken{}, Response: Token{}, Handle: (*call).newToken},
 		{Method: "POST", Pattern: "/api/reindex", Access: AccessAdmin, Summary: "Build the index anew from the repositories",
 			Response: Reindexed{}, Handle: (*call).reindex},
+		{Method: "POST", Pattern: "/api/prune", Access: AccessAdmin, Summary: "Remove what is not kept: old branches of callers, runs, layers, artifacts",
+			Request: executor.Pruning{}, Response: []executor.Pruned{}, Handle: (*call).prune},
 	}
 }
 

@@ -32,7 +32,7 @@ func commands() []command {
 		stopCommand(), retryCommand(), approveCommand(), rollbackCommand(), bgCommand(), previewCommand(),
 		taskCommand(), mcpCommand(), linkBrowsersCommand(),
 		checkCommand(), tasksCommand(), repoCommand(), tokenCommand(),
-		serveCommand(), gitdCommand(), reindexCommand(), doctorCommand(), completionCommand(), versionCommand(),
+		serveCommand(), gitdCommand(), reindexCommand(), pruneCommand(), doctorCommand(), completionCommand(), versionCommand(),
 	}
 }
 

@@ -63,6 +63,7 @@ type Config struct {
 	Repos          map[string]RepoConfig  `yaml:"repos"`
 	Hooks          HooksConfig            `yaml:"hooks"`
 	Artifacts      ArtifactsConfig        `yaml:"artifacts"`
+	Keep           KeepConfig             `yaml:"keep"`
 	CORS           []string               `yaml:"cors"`
 	Streams        int                    `yaml:"streams"`
 	Log            LogConfig              `yaml:"log"`
@@ -208,6 +209,20 @@ type ArtifactsConfig struct {
 	LinkTTL Duration `yaml:"link_ttl"`
 }
 
+// KeepConfig is what `ramus prune` leaves.
+type KeepConfig struct {
+	Branches  KeepKind `yaml:"branches"`
+	Runs      KeepKind `yaml:"runs"`
+	Layers    KeepKind `yaml:"layers"`
+	Artifacts KeepKind `yaml:"artifacts"`
+}
+
+// KeepKind is how much is kept of one kind of thing.
+type KeepKind struct {
+	Age   Duration `yaml:"age"`
+	Count int      `yaml:"count"`
+}
+
 // AgentConfig is one coding agent.
 type AgentConfig struct {
 	Kind       string            `yaml:"kind"`
@@ -247,6 +262,8 @@ func Defaults() Config {
 	return Config{
 		Data: "~/.local/share/ramus", Listen: "127.0.0.1:8080",
 		Engine: "auto", Image: "ramus/task:latest", WorkTree: "auto", Pool: 2, Layers: 20 * gib, Queue: 1000,
+		Keep: KeepConfig{Branches: KeepKind{Age: Duration(720 * time.Hour)}, Runs: KeepKind{Age: Duration(2160 * time.Hour), Count: 100},
+			Layers: KeepKind{Age: Duration(168 * time.Hour), Count: 2}, Artifacts: KeepKind{Age: Duration(24 * time.Hour)}},
 		Artifacts:  ArtifactsConfig{LinkTTL: Duration(gateway.DefaultLinkTTL)},
 		SleepAfter: Duration(10 * time.Minute), Timeout: Duration(30 * time.Minute), RunTimeout: Duration(24 * time.Hour),
 		Limits: LimitsConfig{Memory: 2 * gib, CPUs: 2, PIDs: 512, Tmp: 512 * mib, FileSize: 8 * gib, Output: gib, DiskFree: 512 * mib},

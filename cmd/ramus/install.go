@@ -213,6 +213,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		Layers: int64(c.Layers),
 		Bot:    gitd.Person{Name: c.Bot.Name, Email: c.Bot.Email}, Log: log,
 		Agents: newAgents(c.Agents),
+		Keep:   newRetention(c.Keep),
 		Door:   map[string]func(executor.Visitor) http.Handler{model.Prefix: models.Handler},
 	}
 	x.Door[gateway.MCPPath] = gateway.MCPDoor(x, i.engineer, buildVersion())

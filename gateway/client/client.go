@@ -522,6 +522,11 @@ func (c *Client) Reindex(ctx context.Context) (gateway.Reindexed, error) {
 	return post[gateway.Reindexed](ctx, c, "/api/reindex", nil)
 }
 
+// Prune removes what is not kept, and lists it.
+func (c *Client) Prune(ctx context.Context, p executor.Pruning) ([]executor.Pruned, error) {
+	return post[[]executor.Pruned](ctx, c, "/api/prune", p)
+}
+
 // ExecOptions are what is beside the request of [Client.Exec].
 type ExecOptions struct {
 	// Stdin is copied to the command; nil gives it none.

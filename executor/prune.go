@@ -1,0 +1,524 @@
+package executor
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ramus-dev/ramus/gitd"
+	"gocloud.dev/blob"
+	"gocloud.dev/gcerrors"
+)
+
+// Nothing is removed by itself: what was done stays on record. Prune is for whoever has
+// seen enough of it. It removes what [Executor.Keep] does not keep and nobody can still
+// need; in git, objects go two weeks after the last ref that reached them.
+
+// Keep says how much is kept of one kind of thing: what is younger than Age, and so many
+// of the newest in each repository. Zero values keep none.
+type Keep struct {
+	Age   time.Duration
+	Count int
+}
+
+// Retention says what [Executor.Prune] leaves.
+type Retention struct {
+	// Branches are those of callers that have ended, with what was saved of their lost
+	// containers. Those whose commits are all in the base go whatever their age.
+	Branches Keep
+	// Runs are the sealed runs of callers without a branch, and what browsers saw of trees.
+	Runs Keep
+	// Layers are the work trees that containers begin with.
+	Layers Keep
+	// Artifacts are those that no run names any more, counted over all repositories.
+	Artifacts Keep
+}
+
+// The kinds of what can be pruned, in the order in which they are looked at: what went
+// does not keep what comes after.
+const (
+	PruneBranches  = "branches"
+	PruneRuns      = "runs"
+	PruneBrowser   = "browser"
+	PruneLayers    = "layers"
+	PruneArtifacts = "artifacts"
+	PruneObjects   = "objects"
+)
+
+// PruneKinds lists them.
+func PruneKinds() []string {
+	return []string{PruneBranches, PruneRuns, PruneBrowser, PruneLayers, PruneArtifacts, PruneObjects}
+}
+
+// Pruning asks for what is not needed to be removed.
+type Pruning struct {
+	Kinds []string `json:"kinds,omitempty"` // empty: all
+	Repo  string   `json:"repo,omitempty"`  // empty: all; artifacts belong to none
+	// DryRun removes nothing and tells what would be.
+	DryRun bool `json:"dry_run,omitempty"`
+}
+
+// Pruned is one thing that was removed, or would be.
+type Pruned struct {
+	Kind  string    `json:"kind"`
+	Repo  string    `json:"repo,omitempty"`
+	Name  string    `json:"name"` // a ref, a layer, an artifact's SHA-256
+	Why   string    `json:"why"`
+	Time  time.Time `json:"time,omitzero"`  // of the last that was done with it
+	Bytes int64     `json:"bytes,omitzero"` // where that is known
+}
+
+// claimLife is how long a run that was asked for from outside stays whatever is said: its
+// ref tells a repeated delivery of the same request from a new one.
+const claimLife = 24 * time.Hour
+
+// Prune removes what is not kept, and lists it. An error may come with a list: that much
+// was removed. What is in use stays, and so does everything that others began meanwhile.
+func (x *Executor) Prune(ctx context.Context, p Pruning) ([]Pruned, error) {
+	if err := x.isOpen(); err != nil {
+		return nil, err
+	}
+	for _, kind := range p.Kinds {
+		if !slices.Contains(PruneKinds(), kind) {
+			return nil, fmt.Errorf("%w kind %q to prune: want %s", ErrInvalid, kind, strings.Join(PruneKinds(), ", "))
+		}
+	}
+	repos, err := x.Git.Repos(ctx)
+	if p.Repo != "" {
+		var repo *gitd.Repo
+		repo, err = x.Git.Repo(p.Repo)
+		repos = []*gitd.Repo{repo}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot prune: %w", err)
+	}
+	n := &pruning{x: x, ask: p, now: x.Now(), gone: make(map[string]bool)}
+	if err := n.all(ctx, repos); err != nil {
+		return n.list, fmt.Errorf("cannot prune: %w", err)
+	}
+	return n.list, nil
+}
+
+// pruning is one call of Prune.
+type pruning struct {
+	x    *Executor
+	ask  Pruning
+	now  time.Time
+	list []Pruned
+	gone map[string]bool // the refs that go now, as "REPO REF"
+}
+
+func (n *pruning) wants(kind string) bool {
+	return len(n.ask.Kinds) == 0 || slices.Contains(n.ask.Kinds, kind)
+}
+
+func (n *pruning) all(ctx context.Context, repos []*gitd.Repo) error {
+	for _, repo := range repos {
+		for _, step := range []struct {
+			kind string
+			do   func(context.Context, *gitd.Repo) error
+		}{{PruneBranches, n.branches}, {PruneRuns, n.runs}, {PruneBrowser, n.baselines}, {PruneLayers, n.layers}} {
+			if !n.wants(step.kind) {
+				continue
+			}
+			if err := step.do(ctx, repo); err != nil {
+				return fmt.Errorf("%s of %s: %w", step.kind, repo.Name(), err)
+			}
+		}
+	}
+	if n.wants(PruneArtifacts) {
+		if err := n.artifacts(ctx); err != nil {
+			return fmt.Errorf("%s: %w", PruneArtifacts, err)
+		}
+	}
+	if n.wants(PruneObjects) && !n.ask.DryRun {
+		for _, repo := range repos {
+			if err := repo.Prune(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// candidate is something that goes unless it is kept.
+type candidate struct {
+	Pruned
+	ref gitd.Ref // where it is one
+}
+
+// over returns those that k does not keep, the newest first.
+func (n *pruning) over(k Keep, all []candidate) []candidate {
+	slices.SortFunc(all, func(a, b candidate) int {
+		return cmp.Or(b.Time.Compare(a.Time), strings.Compare(a.Name, b.Name))
+	})
+	if k.Count >= len(all) {
+		return nil
+	}
+	return slices.DeleteFunc(all[max(k.Count, 0):], func(c candidate) bool { return n.now.Sub(c.Time) < k.Age })
+}
+
+// pruneBatch is how many refs are removed at once: git writes all packed refs anew
+// with each.
+const pruneBatch = 200
+
+// remove removes refs that still are where they were seen.
+func (n *pruning) remove(ctx context.Context, repo *gitd.Repo, all []candidate) ([]candidate, error) {
+	if n.ask.DryRun {
+		n.removed(repo, all)
+		return all, nil
+	}
+	var done []candidate
+	for batch := range slices.Chunk(all, pruneBatch) {
+		updates := make([]gitd.RefUpdate, len(batch))
+		for i := range batch {
+			updates[i] = gitd.RefUpdate{Name: batch[i].ref.Name, Old: &batch[i].ref.Hash}
+		}
+		err := repo.Update(ctx, updates...)
+		if errors.Is(err, gitd.ErrConflict) && len(batch) > 1 { // somebody went on with one of them
+			for _, c := range batch {
+				some, err := n.remove(ctx, repo, []candidate{c})
+				if done = append(done, some...); err != nil {
+					return done, err
+				}
+			}
+			continue
+		}
+		if errors.Is(err, gitd.ErrConflict) {
+			continue
+		}
+		if err != nil {
+			return done, err
+		}
+		n.removed(repo, batch)
+		done = append(done, batch...)
+	}
+	return done, nil
+}
+
+func (n *pruning) removed(repo *gitd.Repo, all []candidate) {
+	for _, c := range all {
+		n.gone[repo.Name()+" "+c.ref.Name] = true
+		n.list = append(n.list, c.Pruned)
+	}
+}
+
+// callers sums up what the runs of a repository say of each caller.
+func (n *pruning) callers(repo string) map[string]*callerRuns {
+	open := make(map[string]bool) // runs of all repositories that have not ended
+	for _, r := range n.x.current() {
+		if !r.Ended() || n.x.works(r) {
+			open[r.Name()] = true
+		}
+	}
+	hosts := make(map[string]bool)
+	for _, h := range n.x.Fleet.List(n.x.ctx) {
+		hosts[h.Key] = true
+	}
+	callers := make(map[string]*callerRuns)
+	for _, r := range n.x.current() {
+		if r.Repo != repo {
+			continue
+		}
+		c := callers[r.Caller.Slug()]
+		if c == nil {
+			c = &callerRuns{caller: r.Caller, base: r.Base, busy: hosts[r.Caller.String()]}
+			callers[r.Caller.Slug()] = c
+		}
+		// A parent that goes on may still want what its child has made.
+		c.busy = c.busy || open[r.Name()] || open[r.Parent]
+		if at := cmp.Or(r.EndedAt, r.CreatedAt); at.After(c.last) {
+			c.last = at
+		}
+		c.runs = append(c.runs, r)
+	}
+	return callers
+}
+
+// callerRuns are the runs of a caller in one repository.
+type callerRuns struct {
+	caller Caller
+	base   string
+	busy   bool // it is at work, waits for somebody, or has a container
+	last   time.Time
+	runs   []Run
+}
+
+// works tells whether something works at a run that may have ended: it is being sealed.
+func (x *Executor) works(r Run) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.live[r.Name()] != nil
+}
+
+// branchPrefix begins the refs of callers' branches.
+const branchPrefix = "refs/heads/ramus"
+
+// branches removes the branches of callers that have ended. Branches of that form that
+// belong to no caller are somebody's own.
+func (n *pruning) branches(ctx context.Context, repo *gitd.Repo) error {
+	callers := n.callers(repo.Name())
+	var old, merged []candidate
+	for _, prefix := range []string{branchPrefix, wipPrefix} {
+		refs, err := repo.Refs(ctx, prefix)
+		if err != nil {
+			return err
+		}
+		for _, ref := range refs {
+			c := callers[strings.TrimPrefix(ref.Name, prefix+"/")]
+			if c == nil || c.busy {
+				continue
+			}
+			gone := candidate{Pruned{Kind: PruneBranches, Repo: repo.Name(), Name: ref.Name, Time: c.last, Why: "its caller has ended"}, ref}
+			if prefix == branchPrefix {
+				in, err := n.contained(ctx, repo, ref.Hash, c.base)
+				if err != nil {
+					return err
+				}
+				if in {
+					gone.Why = "its commits are in " + cmp.Or(c.base, "the base")
+					merged = append(merged, gone)
+					continue
+				}
+			}
+			old = append(old, gone)
+		}
+	}
+	_, err := n.remove(ctx, repo, append(merged, n.over(n.x.Keep.Branches, old)...))
+	return err
+}
+
+// contained tells whether the base has a commit.
+func (n *pruning) contained(ctx context.Context, repo *gitd.Repo, tip gitd.Hash, base string) (bool, error) {
+	if base == "" {
+		var err error
+		if base, err = repo.Base(ctx); err != nil {
+			return false, err
+		}
+	}
+	at, err := repo.Resolve(ctx, "refs/heads/"+base)
+	if errors.Is(err, gitd.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return repo.Descends(ctx, at, tip)
+}
+
+// runs removes the runs of callers that are done with: that have no branch any more, and
+// whose origin was told.
+func (n *pruning) runs(ctx context.Context, repo *gitd.Repo) error {
+	refs, err := repo.Refs(ctx, runsPrefix)
+	if err != nil {
+		return err
+	}
+	at := make(map[string]gitd.Ref, len(refs))
+	for _, ref := range refs {
+		at[ref.Name] = ref
+	}
+	var all []candidate
+	byRef := make(map[string]Run)
+	for _, c := range n.callers(repo.Name()) {
+		branch := "refs/heads/" + c.caller.Branch()
+		_, err := repo.Resolve(ctx, branch)
+		if err != nil && !errors.Is(err, gitd.ErrNotFound) {
+			return err
+		}
+		if c.busy || err == nil && !n.gone[repo.Name()+" "+branch] {
+			continue
+		}
+		for _, r := range c.runs {
+			name := runRef(r.Caller, r.ID)
+			when := cmp.Or(r.EndedAt, r.CreatedAt)
+			ref, there := at[name]
+			if !there || r.Origin != nil && (r.Told == nil || n.now.Sub(when) < claimLife) {
+				continue
+			}
+			byRef[name] = r
+			all = append(all, candidate{Pruned{Kind: PruneRuns, Repo: repo.Name(), Name: name, Time: when, Why: "it has ended, and its caller has no branch"}, ref})
+		}
+	}
+	done, err := n.remove(ctx, repo, n.over(n.x.Keep.Runs, all))
+	if n.ask.DryRun {
+		return err
+	}
+	runs := make([]Run, len(done))
+	for i, c := range done {
+		runs[i] = byRef[c.ref.Name]
+	}
+	return errors.Join(err, n.x.index.remove(runs...))
+}
+
+// baselines removes what browsers saw of trees.
+func (n *pruning) baselines(ctx context.Context, repo *gitd.Repo) error {
+	refs, err := repo.Refs(ctx, baselineRefs)
+	if err != nil {
+		return err
+	}
+	var all []candidate
+	for _, ref := range refs {
+		c, err := repo.Commit(ctx, string(ref.Hash))
+		if err != nil {
+			return err
+		}
+		all = append(all, candidate{Pruned{Kind: PruneBrowser, Repo: repo.Name(), Name: ref.Name, Time: c.When, Why: "it can be looked at again"}, ref})
+	}
+	_, err = n.remove(ctx, repo, n.over(n.x.Keep.Runs, all))
+	return err
+}
+
+// layers removes work trees that no container lies over.
+func (n *pruning) layers(_ context.Context, repo *gitd.Repo) error {
+	s := n.x.layers
+	if s == nil {
+		return nil // containers clone their branches
+	}
+	byName := make(map[string]*baseLayer)
+	var all []candidate
+	for _, l := range s.unheld(repo.Name()) {
+		byName[l.name()] = l
+		all = append(all, candidate{Pruned: Pruned{Kind: PruneLayers, Repo: repo.Name(), Name: l.name(), Time: s.lastUse(l), Bytes: l.Bytes, Why: "no container uses it"}})
+	}
+	for _, c := range n.over(n.x.Keep.Layers, all) {
+		if n.ask.DryRun || s.drop(byName[c.Name]) {
+			n.list = append(n.list, c.Pruned)
+		}
+	}
+	return nil
+}
+
+// artifacts removes what no manifest names any more.
+func (n *pruning) artifacts(ctx context.Context) error {
+	// Listed first: what comes later is not looked at, and what is named by a manifest that
+	// comes later was marked as in use before that was written.
+	var all []candidate
+	for _, bucket := range n.x.buckets() {
+		list := bucket.List(&blob.ListOptions{Prefix: storePrefix})
+		for {
+			o, err := list.Next(ctx)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				return fmt.Errorf("cannot list the artifact store: %w", err)
+			}
+			sum := o.Key[strings.LastIndexByte(o.Key, '/')+1:]
+			if storeKey(sum) != o.Key {
+				continue // not one of ours
+			}
+			all = append(all, candidate{Pruned: Pruned{Kind: PruneArtifacts, Name: sum, Time: o.ModTime, Bytes: o.Size, Why: "no run names it"}})
+		}
+	}
+	named, err := n.named(ctx)
+	if err != nil {
+		return err
+	}
+	all = slices.DeleteFunc(all, func(c candidate) bool { return named[c.Name] })
+	for _, c := range n.over(n.x.Keep.Artifacts, all) {
+		if !n.ask.DryRun {
+			removed, err := n.x.unstore(ctx, c.Name)
+			if err != nil {
+				return err
+			}
+			if !removed {
+				continue
+			}
+		}
+		n.list = append(n.list, c.Pruned)
+	}
+	return nil
+}
+
+// named collects the artifacts that runs name. One manifest that cannot be read is the end
+// of it: nobody knows what it names.
+func (n *pruning) named(ctx context.Context) (map[string]bool, error) {
+	repos, err := n.x.Git.Repos(ctx)
+	if err != nil {
+		return nil, err
+	}
+	named := make(map[string]bool)
+	for _, repo := range repos {
+		refs, err := repo.Refs(ctx, runsPrefix)
+		if err != nil {
+			return nil, err
+		}
+		for _, ref := range refs {
+			if n.gone[repo.Name()+" "+ref.Name] {
+				continue
+			}
+			text, err := repo.ReadFile(ctx, string(ref.Hash), manifestPath, maxManifest)
+			if errors.Is(err, gitd.ErrNotFound) {
+				continue // it is at work
+			}
+			var m Manifest
+			if err == nil {
+				err = json.Unmarshal(text, &m)
+			}
+			if err != nil {
+				return nil, fmt.Errorf("the evidence at %s of %s: %w", ref.Name, repo.Name(), err)
+			}
+			for _, f := range m.Files {
+				if f.Stored {
+					named[f.SHA256] = true
+				}
+			}
+		}
+	}
+	return named, nil
+}
+
+// lately remembers which artifacts a run that is being sealed relies on, so that none of
+// them is removed before the run's manifest names it.
+type lately struct {
+	mu   sync.Mutex // guards sums; held while an artifact is removed
+	sums map[string]time.Time
+}
+
+// latelyLife is how long that counts: longer than sealing takes.
+const latelyLife = 24 * time.Hour
+
+// rely marks an artifact as in use. It must be called before looking whether it is there.
+func (x *Executor) rely(sum string) {
+	x.lately.mu.Lock()
+	defer x.lately.mu.Unlock()
+	if x.lately.sums == nil {
+		x.lately.sums = make(map[string]time.Time)
+	}
+	x.lately.sums[sum] = x.Now()
+}
+
+// unstore removes an artifact, unless somebody relies on it.
+func (x *Executor) unstore(ctx context.Context, sum string) (bool, error) {
+	x.lately.mu.Lock()
+	defer x.lately.mu.Unlock()
+	for sum, at := range x.lately.sums {
+		if x.Now().Sub(at) > latelyLife {
+			delete(x.lately.sums, sum)
+		}
+	}
+	if _, used := x.lately.sums[sum]; used {
+		return false, nil
+	}
+	for _, bucket := range x.buckets() {
+		if err := bucket.Delete(ctx, storeKey(sum)); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+			return false, fmt.Errorf("cannot remove an artifact: %w", err)
+		}
+	}
+	return true, nil
+}
+
+// buckets are the artifact store and the one before it.
+func (x *Executor) buckets() []*blob.Bucket {
+	if x.folder == nil || x.folder == x.bucket {
+		return []*blob.Bucket{x.bucket}
+	}
+	return []*blob.Bucket{x.bucket, x.folder}
+}
