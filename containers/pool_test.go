@@ -13,6 +13,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/layer"
+	"github.com/ramus-dev/ramus/containers/proc"
 )
 
 // keeper is a layer.Keeper for those who bind by themselves.
@@ -76,7 +77,7 @@ func TestFleetBinds(t *testing.T) {
 				if warmed.Load() == 0 || p.Key != "run:bound" || p.Labels["of"] != "run:bound" || p.Host == nil || !filepath.IsAbs(p.Dir) {
 					t.Errorf("it is to be bound to %+v", p)
 				}
-				if start, err := containers.ProcessStart(p.PID); err != nil || start != p.Start {
+				if start, err := proc.Start(p.PID); err != nil || start != p.Start {
 					t.Errorf("its process started at %d, %v; it says %d", start, err, p.Start)
 				}
 				return os.WriteFile(filepath.Join(p.Dir, "upper"), nil, 0o600)
@@ -103,7 +104,7 @@ func TestFleetBinds(t *testing.T) {
 				if err != nil || l == nil || l.Bound != bound || l.Fresh || l.Container.Key != key || l.Container.Labels["of"] != key {
 					t.Fatalf("%s: %+v, %v", key, l, err)
 				}
-				if start, err := containers.ProcessStart(l.Place.PID); err != nil || start != l.Place.Start || l.Place.Host != l.Host {
+				if start, err := proc.Start(l.Place.PID); err != nil || start != l.Place.Start || l.Place.Host != l.Host {
 					t.Errorf("%s: %+v, %v", key, l.Place, err)
 				}
 				l.Release()

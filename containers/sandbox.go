@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers/layer"
+	"github.com/ramus-dev/ramus/containers/proc"
 	"github.com/ramus-dev/ramus/containers/runner"
 )
 
@@ -385,7 +386,7 @@ func (s *Sandbox) Start(ctx context.Context, spec Spec) (_ Container, err error)
 	}
 	st.PID, err = statusPID(s.statusFile(st.ID))
 	if err == nil {
-		st.Start, err = ProcessStart(st.PID)
+		st.Start, err = proc.Start(st.PID)
 	}
 	if err != nil {
 		return Container{}, wrap(err)
@@ -634,14 +635,14 @@ func (s *Sandbox) alive(st *sandboxState) bool {
 		if err != nil || !bytes.Contains(line, []byte(st.ID)) {
 			return false
 		}
-		start, err := ProcessStart(pid)
+		start, err := proc.Start(pid)
 		if err != nil {
 			return false
 		}
 		st.PID, st.Start = pid, start
 		return true
 	}
-	start, err := ProcessStart(st.PID)
+	start, err := proc.Start(st.PID)
 	return err == nil && start == st.Start
 }
 

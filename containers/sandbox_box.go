@@ -8,13 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/containers/proc"
 )
 
 // boxEtc is what a sandbox sees of the host's /etc: what programs need to find
@@ -317,7 +318,7 @@ func (b *sandboxBox) start(cmd *exec.Cmd, cgroups *cgroupRoot, dirs []string) er
 	// Kernels before 5.11 do not know the call; there the runner's own closing must do.
 	unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 	done := make(chan error)
-	go onOwnThread(func() {
+	go proc.OnThread(func() {
 		err := b.enterNetwork()
 		if err == nil {
 			err = b.layOut()
@@ -345,20 +346,6 @@ func (b *sandboxBox) enterNetwork() error {
 		return fmt.Errorf("cannot enter the container's network: %w", err)
 	}
 	return nil
-}
-
-// onOwnThread runs f on a thread that dies with it, never the process's first:
-// that one cannot be ended, and is what others see of the process.
-func onOwnThread(f func()) {
-	runtime.LockOSThread() // without Unlock, the thread ends with the goroutine
-	if unix.Gettid() != os.Getpid() {
-		f()
-		return
-	}
-	done := make(chan struct{})
-	go func() { defer close(done); onOwnThread(f) }()
-	<-done
-	runtime.UnlockOSThread()
 }
 
 // layOut makes, on the calling thread alone, a mount namespace in which the

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/containers/proc"
 )
 
 func testSandbox(t *testing.T) *Sandbox {
@@ -79,7 +81,7 @@ func TestSandboxFoundWithoutPID(t *testing.T) {
 	if err := again.Remove(t.Context(), c.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ProcessStart(pid); err == nil {
+	if _, err := proc.Start(pid); err == nil {
 		t.Error("its process runs still")
 	}
 	if err := removeCgroups(t.Context(), groups.Cgroups); err != nil {
@@ -103,7 +105,7 @@ func TestSandboxOtherProcess(t *testing.T) {
 			}
 			defer other.Wait()
 			defer other.Process.Kill()
-			start, err := ProcessStart(other.Process.Pid)
+			start, err := proc.Start(other.Process.Pid)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,15 +1,12 @@
 package containers
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -22,25 +19,6 @@ var bootID = sync.OnceValue(func() string {
 	b, _ := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	return strings.TrimSpace(string(b))
 })
-
-// ProcessStart is when a process started, in clock ticks since boot. A process
-// that has ended and waits for its parent to notice counts as gone.
-func ProcessStart(pid int) (uint64, error) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, err
-	}
-	// The second field is the program's name in parentheses and may hold anything.
-	i := bytes.LastIndexByte(b, ')')
-	fields := strings.Fields(string(b[i+1:]))
-	if i < 0 || len(fields) < 20 {
-		return 0, fmt.Errorf("cannot read /proc/%d/stat", pid)
-	}
-	if fields[0] == "Z" || fields[0] == "X" {
-		return 0, fs.ErrNotExist
-	}
-	return strconv.ParseUint(fields[19], 10, 64)
-}
 
 // killAndWait kills process 1 of a container and returns when it is gone. The
 // kernel lets it go only after every other process of its namespace. still

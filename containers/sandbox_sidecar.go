@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/containers/proc"
 )
 
 // sidecarRun is a sidecar of this process.
@@ -244,7 +246,7 @@ func (s *Sandbox) follow(ctx context.Context, b *sandboxBox, c Sidecar, cgroups 
 	// By its process it is found when ramus dies, and known to have ended below.
 	s.awaitChild(st.ID, ended)
 	if pid, err := statusPID(s.statusFile(st.ID)); err == nil {
-		if start, err := ProcessStart(pid); err == nil {
+		if start, err := proc.Start(pid); err == nil {
 			st.PID, st.Start = pid, start
 		}
 	}

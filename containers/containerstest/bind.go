@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/proc"
 )
 
 // The engine tells process 1 of what it started, and of what an earlier one started, and
@@ -17,7 +18,7 @@ func testProcess(s *suite, t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if now, err := containers.ProcessStart(pid); err != nil || now != start {
+	if now, err := proc.Start(pid); err != nil || now != start {
 		t.Errorf("process %d started at %d, %v; the engine says %d", pid, now, err, start)
 	}
 	second := s.open(t)

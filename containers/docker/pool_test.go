@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/containerstest"
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/containers/layer"
+	"github.com/ramus-dev/ramus/containers/proc"
 )
 
 // later keeps back what a fleet does in the background.
@@ -97,7 +98,7 @@ func TestPoolAsksNothing(t *testing.T) {
 		t.Helper()
 		l, err := f.Acquire(t.Context(), containers.Request{
 			Key: "run:bound", Labels: map[string]string{"team": "red"}, Bind: func(_ context.Context, p containers.Place) error {
-				if start, err := containers.ProcessStart(p.PID); err != nil || start != p.Start {
+				if start, err := proc.Start(p.PID); err != nil || start != p.Start {
 					t.Errorf("it is to be bound in process %d, that started at %d, not %d; %v", p.PID, start, p.Start, err)
 				}
 				return nil

@@ -8,6 +8,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/proc"
 )
 
 // process is process 1 of a container.
@@ -59,7 +60,7 @@ func (p process) ended() bool {
 	if p.start == 0 {
 		return false
 	}
-	start, err := containers.ProcessStart(p.pid)
+	start, err := proc.Start(p.pid)
 	return err != nil || start != p.start
 }
 
@@ -75,7 +76,7 @@ func startOf(ctx context.Context, dir string, pid int) uint64 {
 	if err != nil || int(cred.Pid) != pid {
 		return 0
 	}
-	start, err := containers.ProcessStart(pid)
+	start, err := proc.Start(pid)
 	if err != nil {
 		return 0
 	}

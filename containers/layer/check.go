@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/containers/proc"
 )
 
 // Check binds a tree of two files in a mount namespace of its own; see [Keeper].
@@ -45,7 +47,7 @@ func (l *Local) try(ctx context.Context) (err error) {
 	}
 	defer unix.Close(tree)
 	done := make(chan error, 1)
-	go onOwnThread(func() { done <- useElsewhere(tree, target) })
+	go proc.OnThread(func() { done <- useElsewhere(tree, target) })
 	if err := <-done; err != nil {
 		return err
 	}

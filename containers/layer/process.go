@@ -1,16 +1,15 @@
 package layer
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"runtime"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/containers/proc"
 )
 
 // process is one process, held by descriptors: they mean the same one for ever,
@@ -39,7 +38,7 @@ func openProcess(pid int, start uint64) (*process, error) {
 	p := &process{pid: pid, fd: fd, root: -1}
 	// Whose number it is now is seen first, and whether that one still lives last: what
 	// lies in between is of the same process.
-	now, err := processStart(pid)
+	now, err := proc.Start(pid)
 	if err == nil && start != 0 && now != start {
 		err = fmt.Errorf("%w: its number is another process's now", ErrGone)
 	}
@@ -126,7 +125,7 @@ func (p *process) mount(tree, onto int) error {
 // which a process's descriptor names, or its own.
 func mountIn(ns, tree, onto int) error {
 	done := make(chan error, 1)
-	go onOwnThread(func() { done <- mountHere(ns, tree, onto) })
+	go proc.OnThread(func() { done <- mountHere(ns, tree, onto) })
 	return <-done
 }
 
@@ -143,33 +142,4 @@ func mountHere(ns, tree, onto int) error {
 		return unable(fmt.Errorf("cannot mount in the container: %w", err))
 	}
 	return nil
-}
-
-// onOwnThread runs f on a thread that dies with it, never the process's first: that one
-// cannot be ended, and is what others see of the process.
-func onOwnThread(f func()) {
-	runtime.LockOSThread() // without Unlock, the thread ends with the goroutine
-	if unix.Gettid() != os.Getpid() {
-		f()
-		return
-	}
-	done := make(chan struct{})
-	go func() { defer close(done); onOwnThread(f) }()
-	<-done
-	runtime.UnlockOSThread()
-}
-
-// processStart is when a process started, in clock ticks since boot.
-func processStart(pid int) (uint64, error) {
-	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-	if err != nil {
-		return 0, err
-	}
-	// The second field is the program's name in parentheses and may hold anything.
-	i := bytes.LastIndexByte(b, ')')
-	fields := strings.Fields(string(b[i+1:]))
-	if i < 0 || len(fields) < 20 {
-		return 0, fmt.Errorf("cannot read /proc/%d/stat", pid)
-	}
-	return strconv.ParseUint(fields[19], 10, 64)
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ramus-dev/ramus/containers/layer"
+	"github.com/ramus-dev/ramus/containers/proc"
 )
 
 func testOverlay(s *suite) {
@@ -246,13 +247,10 @@ func testRefuses(s *suite) {
 // startOf is when a process started.
 func startOf(s *suite, pid int) uint64 {
 	s.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	start, err := proc.Start(pid)
 	if err != nil {
 		s.Fatal(err)
 	}
-	fields := strings.Fields(string(b[strings.LastIndexByte(string(b), ')')+1:]))
-	var start uint64
-	fmt.Sscan(fields[19], &start)
 	return start
 }
 
