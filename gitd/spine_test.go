@@ -1,12 +1,16 @@
 package gitd
 
 import (
+	"bytes"
+	"crypto/sha1"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -417,4 +421,81 @@ func TestComposeTags(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestComposeStorm clones many branches at once while spines come and go, and checks every
+// pack that is sent.
+func TestComposeStorm(t *testing.T) {
+	ctx := t.Context()
+	r := newRepo(t)
+	var bases, tips []Hash
+	for i := range 3 {
+		large := make([]byte, 3*pktMax) // so that a spine has some packets
+		rand.NewChaCha8([32]byte{byte(i)}).Read(large)
+		bases = append(bases, commit(t, r, "main", "Base", "large", string(large), "b", fmt.Sprint(i)))
+	}
+	for i := range 12 {
+		name := fmt.Sprint("work", i)
+		if err := r.Update(ctx, RefUpdate{Name: "refs/heads/" + name, New: bases[2]}); err != nil {
+			t.Fatal(err)
+		}
+		tips = append(tips, commit(t, r, name, "Work", "a", fmt.Sprint(i), strings.Repeat("d/", i%4)+"e", "x"))
+	}
+	for _, k := range cloneKinds[:3] {
+		if err := r.makeSpine(ctx, bases[0], k.kind); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var clones sync.WaitGroup
+	for i := range 48 {
+		clones.Go(func() {
+			f := cloneOf(tips[i%len(tips)])
+			switch i % 3 {
+			case 1:
+				f.Filter = "blob:none"
+			case 2:
+				f.Depth = 1
+			}
+			p, err := r.compose(ctx, f)
+			if err != nil || p == nil {
+				t.Error(p, err)
+				return
+			}
+			defer p.close()
+			var sent bytes.Buffer
+			if err := writeReply(&sent, p); err != nil {
+				t.Error(err)
+			}
+			lines := &pktReader{r: &sent}
+			var pack bytes.Buffer
+			for inPack := false; ; {
+				line, kind, err := lines.next()
+				if err != nil || kind == pktFlush {
+					break
+				}
+				switch {
+				case string(line) == "packfile\n":
+					inPack = true
+				case inPack && line[0] == bandData:
+					pack.Write(line[1:])
+				}
+			}
+			end := pack.Len() - sha1.Size
+			if end < 0 || sha1.Sum(pack.Bytes()[:end]) != [sha1.Size]byte(pack.Bytes()[end:]) || sent.Len() != 0 {
+				t.Error("the checksum is another's")
+				return
+			}
+			if _, err := scanPack(newTap(&pack, io.Discard, 1<<30), sha1.Size, packLimits{1 << 30, 1 << 20, 1 << 30}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	for _, base := range bases[1:] {
+		for _, k := range cloneKinds[:3] {
+			if err := r.makeSpine(ctx, base, k.kind); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	clones.Wait()
 }
