@@ -6,17 +6,18 @@
 // # Nouns
 //
 // A [Server] owns a folder of bare repositories. A [Repo] is one of them; its
-// objects are read in process (go-git), its wire protocol and every ref change
-// are native git's: refs have one writer. A [Grant] is a signed token (EdDSA
+// objects are read in process, what the server commits is written as one pack, and every
+// ref change is native git's: refs have one writer. A [Grant] is a signed token (EdDSA
 // JWT) that says which repository its bearer may read and which refs it may
 // write, until when; nothing about it is stored.
 //
 // # What survives
 //
 // A ref change that was reported as done is on disk: git runs with
-// core.fsync=all and the repository's file system is synced once before the
+// core.fsync=all, and the folders that name what it wrote are synced before the
 // report leaves the server. A push that was refused, or that died half way,
-// leaves nothing: git's quarantine holds its objects until then.
+// leaves nothing: git's quarantine holds its objects until then. Repositories are packed in
+// the background; objects are removed by [Repo.Prune] alone.
 //
 // # What is hostile
 //

@@ -283,10 +283,10 @@ func (w *watch) look(ctx context.Context, quarantine string) ([]Leak, error) {
 		return nil, fmt.Errorf("cannot look for secrets in a push: %q is no folder for new objects of %s", quarantine, w.a.name)
 	}
 	var leaks []Leak
-	err = w.s.eachObject(ctx, w.a.dir, quarantine, func(id Hash, kind string, r io.Reader) error {
+	err = w.s.eachPushed(ctx, w.a.dir, quarantine, func(id Hash, kind string, r io.Reader) error {
 		names, err := w.s.Secrets.Find(r)
 		for _, name := range names {
-			if len(leaks) < leaksMax {
+			if len(leaks) < leaksMax && !slices.ContainsFunc(leaks, func(l Leak) bool { return l.Secret == name && l.Object == id }) {
 				leaks = append(leaks, Leak{Secret: name, Kind: kind, Object: id})
 			}
 		}
@@ -302,6 +302,29 @@ func (w *watch) look(ctx context.Context, quarantine string) ([]Leak, error) {
 		return nil, fmt.Errorf("cannot look for secrets in a push: %w", err)
 	}
 	return leaks, nil
+}
+
+// eachPushed calls f with every object of a quarantine, at least once: in process where that
+// can be, which for most pushes is quicker than to start a git for it.
+func (s *Server) eachPushed(ctx context.Context, repo, quarantine string, f func(id Hash, kind string, r io.Reader) error) error {
+	entries, err := os.ReadDir(quarantine)
+	if err != nil {
+		return err
+	}
+	if len(entries) == 1 && entries[0].Name() == "pack" { // no object has a file of its own
+		packs := &packFiles{dir: filepath.Join(quarantine, "pack")}
+		defer packs.close()
+		err := packs.each(func(id Hash, obj object) error {
+			if ctx.Err() != nil {
+				return context.Cause(ctx)
+			}
+			return f(id, obj.kind, bytes.NewReader(obj.data))
+		})
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+	}
+	return s.eachObject(ctx, repo, quarantine, f)
 }
 
 // eachObject calls f with every object of one object folder alone.

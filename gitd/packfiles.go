@@ -121,6 +121,42 @@ func (p *packFiles) has(h Hash) bool {
 	return p.find(h, func(pack *packFile, _ int64) error { return pack.freshen() }) == nil
 }
 
+// each calls f with every object of the packs. An object that cannot be read here is an
+// error, and so is a pack that cannot be opened: nothing is left out.
+func (p *packFiles) each(f func(Hash, object) error) error {
+	set, err := p.load()
+	if err != nil {
+		return err
+	}
+	files, err := filepath.Glob(filepath.Join(p.dir, "*.pack"))
+	if err != nil || len(files) != len(set.packs) {
+		return fmt.Errorf("%d of %d packs can be read: %w", len(set.packs), len(files), errNoObject)
+	}
+	for _, pack := range set.packs {
+		var name [20]byte
+		for i := range int64(pack.fan[255]) {
+			if _, err := pack.index.ReadAt(name[:], idxHead+i*20); err != nil {
+				return err
+			}
+			at, err := pack.offset(i)
+			if err != nil {
+				return err
+			}
+			obj, size, err := p.object(pack, at, inMemoryMax)
+			if err == nil && size > inMemoryMax {
+				err = errNoObject
+			}
+			if err == nil {
+				err = f(Hash(hex.EncodeToString(name[:])), obj)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // distrust makes has say no, for as long as objects are being removed.
 func (p *packFiles) distrust(yes bool) {
 	p.trust.Lock()

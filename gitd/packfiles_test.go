@@ -72,6 +72,20 @@ func TestPackFiles(t *testing.T) {
 				})
 			}
 			wait.Wait()
+			seen := map[string]bool{}
+			err := packs.each(func(h Hash, obj object) error {
+				kind, err := plumbing.ParseObjectType(obj.kind)
+				seen[plumbing.ComputeHash(kind, obj.data).String()] = true
+				return err
+			})
+			for _, h := range all {
+				if !seen[h] {
+					t.Errorf("%s is left out", h)
+				}
+			}
+			if err != nil {
+				t.Error(err)
+			}
 			if _, _, err := packs.read(Hash(strings.Repeat("0", 40)), 0); err == nil {
 				t.Error("an object that nobody has")
 			}
