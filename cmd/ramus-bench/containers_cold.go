@@ -211,10 +211,6 @@ func (h *house) kill(ctx context.Context, caller string) error {
 	if h.api == nil {
 		return unable("only containers of Docker are killed here")
 	}
-	list, err := h.api.list(ctx, "ramus.key="+caller)
-	if err != nil {
-		return err
-	}
 	st, err := h.client.Caller(ctx, caller)
 	if err != nil {
 		return err
@@ -223,9 +219,6 @@ func (h *house) kill(ctx context.Context, caller string) error {
 		return fmt.Errorf("%s has no container", caller)
 	}
 	id := st.Container.ID
-	if id == "" && len(list) == 1 {
-		id = list[0].ID
-	}
 	c, err := h.api.api.ContainerInspect(ctx, id, client.ContainerInspectOptions{})
 	if err != nil {
 		return err

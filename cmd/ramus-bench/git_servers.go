@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -12,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/ramus-dev/ramus/gateway"
 )
 
 // The sides of the Git half.
@@ -34,7 +37,32 @@ type gitServer struct {
 
 func (g *gitServer) client() *gitClient { return newGitClient(g.repo, g.user) }
 
-// gitServers starts all Git servers on copies of r: ramus first.
+// housed serves a repository by `ramus serve`, as its own: what `ramus gitd` serves belongs
+// to others, whom it obeys, so git answers there for it.
+func (b *bench) housed(ctx context.Context, r *repository) (*gitServer, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	address := l.Addr().String()
+	l.Close()
+	h, err := b.house(ctx, "git", 0, "RAMUS_LISTEN="+address)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := h.client.CreateRepo(ctx, gateway.CreateRepo{Name: r.name, Source: r.dir}, func(string) {}); err != nil {
+		return nil, err
+	}
+	token, err := h.client.NewToken(ctx, gateway.NewToken{Subject: "bench", Repo: r.name, Scopes: []string{"read", "write"}})
+	if err != nil {
+		return nil, err
+	}
+	h.url = "http://" + address
+	return &gitServer{server: h.server, repo: h.url + "/" + r.name + ".git", user: "bench:" + token.Token, dir: filepath.Join(h.data, "repos", r.name+".git")}, nil
+}
+
+// gitServers starts all Git servers: ramus first, with the repository imported and with a
+// token, although the plainest of the others ask for none; they have copies of r.
 func (b *bench) gitServers(ctx context.Context, r *repository) ([]*gitServer, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -51,6 +79,11 @@ func (b *bench) gitServers(ctx context.Context, r *repository) ([]*gitServer, er
 		if err := r.copyTo(dir); err != nil {
 			return nil, err
 		}
+		for _, key := range []string{"http.receivepack", "uploadpack.allowFilter"} { // ramus allows both
+			if _, err := gitIn(ctx, dir, "config", key, "true"); err != nil {
+				return nil, err
+			}
+		}
 		for i, a := range args {
 			args[i] = strings.ReplaceAll(a, "ROOT", root)
 		}
@@ -62,19 +95,11 @@ func (b *bench) gitServers(ctx context.Context, r *repository) ([]*gitServer, er
 		out = append(out, g)
 		return g, nil
 	}
-	token := ""
-	ready := func(line string) (string, bool) {
-		if t, ok := strings.CutPrefix(line, "token "); ok {
-			token = t
-		}
-		return serving(line)
-	}
-	// With a token, although the plainest of the others ask for none.
-	g, err := add(sideRamus, nil, ready, b.ramus, "gitd", "--root", "ROOT", "--listen", "127.0.0.1:0")
+	ramus, err := b.housed(ctx, r)
 	if err != nil {
 		return nil, err
 	}
-	g.user = "bench:" + token
+	out = append(out, ramus)
 	if _, err := add(sideCGI, nil, serving, self, "peer", "cgi", "ROOT"); err != nil {
 		return nil, err
 	}

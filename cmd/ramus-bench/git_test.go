@@ -60,6 +60,9 @@ func itoa(n int) string { return string(digits(float64(n))) }
 // what git would have got, what it pushes git takes.
 func TestWire(t *testing.T) {
 	r := testRepository(t, 2)
+	if _, err := gitIn(t.Context(), r.dir, "config", "uploadpack.allowFilter", "true"); err != nil {
+		t.Fatal(err)
+	}
 	server := httptest.NewServer(spawn(filepath.Dir(r.dir)))
 	defer server.Close()
 	c := newGitClient(server.URL+"/test.git", "")

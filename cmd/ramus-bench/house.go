@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -216,7 +217,9 @@ func (h *house) waiting(ctx context.Context) (n int, err error) {
 			return 0, err
 		}
 		for _, c := range all {
-			if c.State == "running" {
+			// What makes base layers is nobody's either, and waits for nobody.
+			making := slices.ContainsFunc(c.Names, func(name string) bool { return strings.HasPrefix(name, "/container-layer") })
+			if c.State == "running" && !making {
 				n++
 			}
 		}

@@ -43,7 +43,7 @@ type repository struct {
 }
 
 // shapeVersion changes with what repositories are made of, so that old ones are not used.
-const shapeVersion = 1
+const shapeVersion = 2
 
 // markPath is in every repository, with markText.
 const (
@@ -103,8 +103,6 @@ func makeRepository(ctx context.Context, dir string, s shape) error {
 		return fmt.Errorf("git fast-import: %w: %s", err, said.Bytes())
 	}
 	for _, args := range [][]string{
-		{"config", "http.receivepack", "true"},
-		{"config", "uploadpack.allowFilter", "true"},
 		{"config", "gc.auto", "0"},
 		{"-c", "pack.threads=2", "repack", "-q", "-a", "-d", "-f", "--write-bitmap-index"},
 		{"commit-graph", "write", "--reachable", "--changed-paths", "--no-progress"},
