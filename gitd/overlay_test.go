@@ -516,6 +516,25 @@ func TestSnapshotPack(t *testing.T) {
 	}
 }
 
+// TestSnapshotOfMovedLines: what was checked out with CRLF is there with CRLF when its folder
+// is renamed, and its attributes are those of the new place.
+func TestSnapshotOfMovedLines(t *testing.T) {
+	r := newRepo(t)
+	base := commit(t, r, "main", "One", ".gitattributes", "/a/*.bat eol=crlf\n/text/* text\n", "a/x.bat", "1\n2\n", "a/y", "1\n")
+	for to, want := range map[string]string{"b": "1\r\n2\r\n", "text": "1\n2\n"} {
+		o := overlayOf(base, base, madeOf('w', "a"), madeOf('d', to).from("a"))
+		o.Cache = &OverlayCache{}
+		s, got := snap(t, r, o)
+		if b, err := r.ReadFile(t.Context(), string(s.Commit), to+"/x.bat", 0); string(b) != want || err != nil {
+			t.Errorf("%s: %q, %v\n%s", to, b, err, got)
+		}
+		o.Known = s.Commit
+		if again, _ := snap(t, r, o); again.Commit != "" {
+			t.Errorf("%s: %+v", to, again)
+		}
+	}
+}
+
 func TestSnapshotExclude(t *testing.T) {
 	r := newRepo(t)
 	base := commit(t, r, "main", "One", "a", "1", "d/.gitignore", "!x\n")
