@@ -212,6 +212,20 @@ func (w *recorder) send(b []byte) (int, error) {
 	return n, err
 }
 
+// ReadFrom lets the system send a file where nothing is to be taken out of it: the Git
+// server's answers to clones.
+func (w *recorder) ReadFrom(src io.Reader) (int64, error) {
+	if w.status == 0 {
+		w.begin(http.StatusOK)
+	}
+	if w.clean != nil {
+		return io.Copy(w.clean, src)
+	}
+	n, err := io.Copy(w.ResponseWriter, src)
+	w.bytes += n
+	return n, err
+}
+
 // sender is a recorder behind its writer without secrets.
 type sender struct{ *recorder }
 

@@ -130,6 +130,24 @@ var conformanceChecks = []struct {
 		_, text := c.get("/"+c.name+".git/info/refs?service=git-upload-pack", "version=2:key=value")
 		contains(c.t, text, "# service=")
 	}},
+	{"a push begins with what git says", func(c *conformance) {
+		for _, g := range []Grant{full, {Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/a"}, Repo: "*"}, {Read: []string{"refs/heads/none"}, Write: []string{"refs/heads/ramus/a"}, Repo: "*"}} {
+			a := access{dir: c.dir, grant: g}
+			out, err := c.output(c.t.Context(), child{args: []string{"receive-pack", "--stateless-rpc", "--advertise-refs", c.dir}, config: a.config(c.limits)})
+			if err != nil {
+				c.t.Fatal(err)
+			}
+			if a.repo, err = c.Server.Repo(c.name); err != nil {
+				c.t.Fatal(err)
+			}
+			a.client = "test"
+			var b bytes.Buffer
+			if err := c.advertisePush(c.t.Context(), a, &b); err != nil {
+				c.t.Fatal(err)
+			}
+			equal(c.t, b.String(), string(out))
+		}
+	}},
 	{"ls-refs is what git says", func(c *conformance) {
 		for _, args := range [][]string{{"peel", "symrefs", "unborn"}, {}, {"ref-prefix refs/tags/", "peel"}, {"symrefs", "ref-prefix HEAD"}} {
 			equal(c.t, c.ask(lsRefs(args...)), nativeV2(c.t, c.Server, c.dir, lsRefs(args...)))

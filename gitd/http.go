@@ -285,7 +285,10 @@ func (s *Server) serveHTTP(ctx context.Context, w *httpReply, r *http.Request, w
 		if a.protocol != "version=2" || service == "git-receive-pack" {
 			out = &prefixWriter{w: w, prefix: append(appendPkt(nil, "# service=", service, "\n"), flushPkt...)}
 		}
-		return s.advertise(ctx, a, strings.TrimPrefix(service, "git-"), out)
+		if service == "git-receive-pack" {
+			return s.advertisePush(ctx, a, out)
+		}
+		return s.advertise(ctx, a, "upload-pack", out)
 	}
 	body := &httpBody{body: r.Body, ctl: w.ctl, idle: s.limits.Idle}
 	in := io.Reader(body)

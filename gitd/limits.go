@@ -183,22 +183,17 @@ func (r *httpReply) Write(p []byte) (int, error) {
 // as short as a client can take it in idle.
 func (r *httpReply) ReadFrom(src io.Reader) (int64, error) {
 	r.begin()
-	for w := r.w; ; {
-		switch in := w.(type) {
-		case io.ReaderFrom:
-			n, err := in.ReadFrom(src)
-			if err == nil && !r.sized {
-				err = r.ctl.Flush()
-			}
-			return n, err
-		case interface{ Unwrap() http.ResponseWriter }:
-			w = in.Unwrap()
-		default:
-			buf := tails.Get().(*[tailBuffer]byte)
-			defer tails.Put(buf)
-			return io.CopyBuffer(onlyWriter{r}, src, buf[:])
-		}
+	in, ok := r.w.(io.ReaderFrom)
+	if !ok {
+		buf := tails.Get().(*[tailBuffer]byte)
+		defer tails.Put(buf)
+		return io.CopyBuffer(onlyWriter{r}, src, buf[:])
 	}
+	n, err := in.ReadFrom(src)
+	if err == nil && !r.sized {
+		err = r.ctl.Flush()
+	}
+	return n, err
 }
 
 // whole sends an answer that is there at once.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 )
 
 // negotiate decides how a client that offers protocol is spoken to. Protocol v2 is answered
@@ -48,6 +49,49 @@ func (s *Server) capabilities(ctx context.Context, a access) ([]byte, error) {
 	return capabilities(s.advert, len(a.grant.Read) == 0)
 }
 
+// advertisePush writes the first words of a push. Where the refs are known here no git is
+// started for them.
+func (s *Server) advertisePush(ctx context.Context, a access, out io.Writer) error {
+	if a.repo == nil || s.native || a.protocol == "version=1" || a.repo.view.fresh(ctx) != nil {
+		return s.advertise(ctx, a, "receive-pack", out)
+	}
+	capabilities, err := s.pushCapabilities(ctx, a)
+	if err != nil {
+		return err
+	}
+	b, ok := a.repo.view.advertisePush(a.grant, capabilities)
+	if !ok {
+		return s.advertise(ctx, a, "receive-pack", out)
+	}
+	s.stats.lists.Add(1)
+	if _, err := out.Write(b); err != nil {
+		return fmt.Errorf("cannot send the refs: %w", err)
+	}
+	return nil
+}
+
+// pushCapabilities is what git says that it can do for a push, asked once.
+func (s *Server) pushCapabilities(ctx context.Context, a access) (string, error) {
+	s.advertMu.Lock()
+	defer s.advertMu.Unlock()
+	if s.pushAdvert == "" {
+		out, err := s.output(ctx, child{
+			args:   []string{"receive-pack", "--stateless-rpc", "--advertise-refs", a.dir},
+			config: access{dir: a.dir, grant: Grant{Read: []string{"refs/none"}}}.config(s.limits), // no refs
+		})
+		if err != nil {
+			return "", fmt.Errorf("cannot ask git for its capabilities: %w", err)
+		}
+		line, _, err := (&pktReader{r: bytes.NewReader(out)}).next()
+		_, capabilities, ok := strings.Cut(chomp(line), "\x00")
+		if err != nil || !ok {
+			return "", fmt.Errorf("cannot read the capabilities of git: %.200q: %w", out, err)
+		}
+		s.pushAdvert = capabilities
+	}
+	return s.pushAdvert, nil
+}
+
 // reply answers one request of protocol v2.
 func (s *Server) reply(ctx context.Context, a access, q *request, out answer) error {
 	switch q.command {
@@ -82,8 +126,11 @@ func (s *Server) fetchReply(ctx context.Context, a access, f *fetchRequest, out 
 		return err
 	}
 	key, plain := s.replyKey(a, f)
-	if !plain || s.replies.max < 0 {
+	native := func() error {
 		return s.uploadChild(ctx, a, bytes.NewReader(f.render(f.NoProgress)), out)
+	}
+	if !plain {
+		return native()
 	}
 	if !s.replies.has(key) {
 		made, err := a.repo.compose(ctx, f)
@@ -96,14 +143,14 @@ func (s *Server) fetchReply(ctx context.Context, a access, f *fetchRequest, out 
 			out.length(made.size())
 			return writeReply(out, made)
 		}
-		if _, err := room(s.Root); err != nil {
-			return s.uploadChild(ctx, a, bytes.NewReader(f.render(f.NoProgress)), out)
+		if _, err := room(s.Root); err != nil || s.replies.max < 0 {
+			return native()
 		}
 	}
 	rd, err := s.replies.join(key, a.repo.id, f.Wants)
 	if err != nil {
 		s.log().Warn("answers are not kept", "err", err)
-		return s.uploadChild(ctx, a, bytes.NewReader(f.render(f.NoProgress)), out)
+		return native()
 	}
 	defer s.replies.leave(rd)
 	mine, err := s.begin(ctx, rd.keptReply, a, f)

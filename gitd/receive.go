@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -271,6 +272,9 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 		return s.refusePush(a, p, err, nil, out)
 	}
 	s.log().Info("push", "repo", a.name, "subject", a.grant.Subject, "refs", len(p.commands))
+	if a.repo != nil && slices.ContainsFunc(p.commands, command.deletes) {
+		a.repo.view.deleted(ctx)
+	}
 	return report.release(out)
 }
 

@@ -328,6 +328,9 @@ func (r *Repo) Update(ctx context.Context, updates ...RefUpdate) error {
 		err = syncRefs(r.dir, names...)
 	}
 	if err == nil {
+		if slices.ContainsFunc(updates, func(u RefUpdate) bool { return u.New == "" }) {
+			r.view.deleted(ctx)
+		}
 		return nil
 	}
 	err = fullDisk(err, r.dir)

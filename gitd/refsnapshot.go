@@ -182,6 +182,20 @@ func (v *refSnapshot) fresh(ctx context.Context) error {
 	return err
 }
 
+// deleted is told that this server has deleted refs: what is kept for who asked for them goes
+// at once, not when somebody next asks for anything.
+func (v *refSnapshot) deleted(ctx context.Context) {
+	v.mu.RLock()
+	known := v.folders != nil
+	v.mu.RUnlock()
+	if !known {
+		return
+	}
+	if err := v.fresh(ctx); err != nil && !errors.Is(err, errNative) {
+		v.repo.server.log().Warn("cannot follow deleted refs", "repo", v.repo.name, "err", err)
+	}
+}
+
 // read is fresh for one look. Only one runs at a time, so that it may read the fields
 // without the lock; it holds it to change them.
 func (v *refSnapshot) read(ctx context.Context) error {
@@ -263,12 +277,13 @@ func (v *refSnapshot) readConfig() error {
 	return nil
 }
 
-// alien says whether the file names anything that changes what upload-pack does.
+// alien says whether the file names anything that changes what upload-pack or
+// receive-pack tell a client.
 func (o ownConfig) alien() bool {
 	for key, value := range o {
 		section, _, _ := strings.Cut(key, ".")
 		switch section {
-		case "uploadpack", "uploadpackfilter", "transfer", "lsrefs", "protocol", "include", "includeif", "extensions":
+		case "uploadpack", "uploadpackfilter", "receive", "repack", "transfer", "lsrefs", "protocol", "include", "includeif", "extensions":
 			if key != "extensions.objectformat" || value != "sha1" {
 				return true
 			}
@@ -763,6 +778,28 @@ func (v *refSnapshot) list(g Grant, q *refsRequest) []byte {
 		}
 	})
 	return append(b, flushPkt...)
+}
+
+// advertisePush lists what a grant shows as the first words of a push, with git's
+// capabilities; false: git has to say more.
+func (v *refSnapshot) advertisePush(g Grant, capabilities string) ([]byte, bool) {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if !v.shallow.gone() {
+		return nil, false
+	}
+	var b []byte
+	v.each(g, nil, func(r *shownRef) {
+		if b == nil {
+			b = appendPkt(b, string(r.hash), " ", r.name, "\x00", capabilities, "\n")
+		} else {
+			b = appendPkt(b, string(r.hash), " ", r.name, "\n")
+		}
+	})
+	if b == nil {
+		b = appendPkt(b, strings.Repeat("0", 40), " capabilities^{}\x00", capabilities, "\n")
+	}
+	return append(b, flushPkt...), true
 }
 
 // showHead is HEAD as a grant shows it, without a hash when it is not born yet.

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -29,6 +30,9 @@ const (
 	saidKept = 64 << 10
 	// toldMax bounds what of it is told to those who come when the answer is whole.
 	toldMax = 4 << 10
+	// keepAlive is how long a client that wants no progress hears nothing while git works,
+	// as with git itself.
+	keepAlive = 5 * time.Second
 	// tailBuffer is what a follower reads at once.
 	tailBuffer = 32 << 10
 )
@@ -76,7 +80,7 @@ type keptReply struct {
 	packAt int64  // where the pack's packets begin; 0: not yet
 	endAt  int64  // where they end, and nothing may be said any more; 0: not yet
 	said   []byte // packets of progress, for those who follow
-	alive  int    // how often git has said that it is still at work
+	alive  int    // how often git has said anything of it, or that it is still at work
 	told   []byte // the last of said, for those who come when it is whole
 	whole  bool
 	err    error // it never will be whole
@@ -469,6 +473,9 @@ func (rd *replyReader) send(ctx context.Context, progress bool, out answer) erro
 	return writeReply(out, p)
 }
 
+// emptyPkt says that there is something coming.
+var emptyPkt = []byte("0005\x01")
+
 // tails are the buffers of those who follow.
 var tails = sync.Pool{New: func() any { return new([tailBuffer]byte) }}
 
@@ -477,7 +484,7 @@ func (rd *replyReader) follow(ctx context.Context, progress bool, out answer) er
 	defer tails.Put(buf)
 	defer context.AfterFunc(ctx, rd.wake)()
 	var at int64
-	said, alive := 0, 0
+	said, alive, last := 0, 0, time.Now()
 	for {
 		rd.mu.Lock()
 		rd.at[rd] = at
@@ -508,14 +515,17 @@ func (rd *replyReader) follow(ctx context.Context, progress bool, out answer) er
 			if at > to {
 				alive = rd.alive // too late
 			} else if at == to {
-				packets, alive = []byte("0005\x01"), rd.alive
+				alive = rd.alive
 				if progress && len(rd.said) > said {
 					packets, said = rd.said[said:], len(rd.said)
+				} else if time.Since(last) > keepAlive {
+					packets = emptyPkt
 				}
 			}
 		}
 		rd.mu.Unlock()
 		if packets != nil {
+			last = time.Now()
 			if _, err := out.Write(packets); err != nil {
 				return fmt.Errorf("cannot send an answer: %w", err)
 			}
@@ -529,7 +539,7 @@ func (rd *replyReader) follow(ctx context.Context, progress bool, out answer) er
 			if _, err := out.Write(buf[:n]); err != nil {
 				return fmt.Errorf("cannot send an answer: %w", err)
 			}
-			at += int64(n)
+			at, last = at+int64(n), time.Now()
 			rd.mu.Lock()
 			if rd.at[rd] = at; rd.large {
 				rd.moved.Broadcast()
@@ -554,10 +564,11 @@ func lastSaid(said []byte) []byte {
 		}
 	}
 	for line := range bytes.Lines(text) {
+		line = line[bytes.LastIndexByte(line, '\r')+1:]
 		if !bytes.HasSuffix(line, []byte("\n")) || len(last)+len(line) > toldMax {
 			break
 		}
-		last = append(last, line[bytes.LastIndexByte(line, '\r')+1:]...)
+		last = append(last, line...)
 	}
 	return appendBand(nil, bandProgress, last, pktMax)
 }

@@ -62,7 +62,9 @@ func (w *wire) fetched(t *testing.T, repo string, body []byte) string {
 func TestStorm(t *testing.T) {
 	w := newWire(t, nil)
 	_, head, body := w.noisy("a", 3<<20)
-	w.fetched(t, "a", lsRefs()) // what is only done once
+	c := &conformance{wire: w, t: t}
+	c.get("/a.git/info/refs?service=git-upload-pack", "version=2") // what is only done once
+	c.get("/a.git/info/refs?service=git-receive-pack", "")
 	before := w.Stats()
 	const clients = 32
 	got := make([]string, clients)
@@ -85,8 +87,10 @@ func TestStorm(t *testing.T) {
 	}
 	before = w.Stats()
 	for range 5 {
-		if status, text := (&conformance{wire: w, t: t}).get("/a.git/info/refs?service=git-upload-pack", "version=2"); status != 200 {
-			t.Fatal(status, text)
+		for _, service := range []string{"git-upload-pack", "git-receive-pack"} {
+			if status, text := c.get("/a.git/info/refs?service="+service, "version=2"); status != 200 {
+				t.Fatal(status, text)
+			}
 		}
 		w.fetched(t, "a", lsRefs("peel", "symrefs"))
 		if w.fetched(t, "a", body) != got[0] {
@@ -264,7 +268,13 @@ func TestReplyAbandoned(t *testing.T) {
 
 // TestReplyCleanup: what an earlier server kept is removed.
 func TestReplyCleanup(t *testing.T) {
-	w := newWire(t, nil)
+	var w *wire
+	t.Cleanup(func() { // when the server is closed
+		if _, err := os.Stat(filepath.Join(w.Root, replyFolder)); !os.IsNotExist(err) {
+			t.Error(err)
+		}
+	})
+	w = newWire(t, nil)
 	_, _, body := w.noisy("a", 1<<10)
 	w.fetched(t, "a", body)
 	root := t.TempDir()
@@ -279,13 +289,6 @@ func TestReplyCleanup(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	w.http.CloseClientConnections()
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(filepath.Join(w.Root, replyFolder)); !os.IsNotExist(err) {
-		t.Error(err)
-	}
 }
 
 // TestFollow: whoever reads along gets whole packets in order, with progress between them
@@ -293,7 +296,7 @@ func TestReplyCleanup(t *testing.T) {
 func TestFollow(t *testing.T) {
 	s := &Server{}
 	c := &s.replies
-	c.root, c.max = t.TempDir(), 1<<20
+	c.root, c.max = t.TempDir(), 4<<20
 	defer c.close()
 	rd, err := c.join(replyKey{1}, fileID{}, nil)
 	if err != nil {

@@ -73,8 +73,9 @@ type Server struct {
 	stats   stats
 	native  bool // protocol v2 goes to git, too; for tests
 
-	advertMu sync.Mutex // guards advert
-	advert   []byte     // git's capabilities in protocol v2
+	advertMu   sync.Mutex // guards the two below
+	advert     []byte     // git's capabilities in protocol v2
+	pushAdvert string     // and for a push
 }
 
 // Limits bound what one client can cost. A zero field means its default.

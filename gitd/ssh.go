@@ -399,7 +399,7 @@ func (f *sshFront) command(ctx context.Context, v *visit, line string) uint32 {
 
 // sshReceive is a push: the refs are advertised, then it goes the way of HTTP.
 func (f *sshFront) sshReceive(ctx context.Context, a access, v *visit) error {
-	if err := f.advertise(ctx, a, "receive-pack", v.ch); err != nil {
+	if err := f.advertisePush(ctx, a, v.ch); err != nil {
 		return err
 	}
 	v.pushing = true

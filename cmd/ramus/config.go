@@ -103,7 +103,8 @@ type PreviewConfig struct {
 
 // GitConfig is of the Git server.
 type GitConfig struct {
-	Limits GitLimits `yaml:"limits"`
+	Limits     GitLimits `yaml:"limits"`
+	ReplyCache Size      `yaml:"reply_cache"`
 }
 
 // GitLimits bound what one Git client can cost.
@@ -269,7 +270,7 @@ func Defaults() Config {
 		Limits: LimitsConfig{Memory: 2 * gib, CPUs: 2, PIDs: 512, Tmp: 512 * mib, FileSize: 8 * gib, Output: gib, DiskFree: 512 * mib},
 		Egress: []string{}, Env: map[string]string{}, Secrets: []string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},
 		Browser: BrowserConfig{Image: docker.BrowserImage, Memory: gib, CPUs: 2, PIDs: 256, Timeout: Duration(15 * time.Minute)},
-		Git: GitConfig{Limits: GitLimits{PackBytes: 2 * gib, Objects: 5_000_000, ObjectBytes: 512 * mib, Time: Duration(time.Hour),
+		Git: GitConfig{ReplyCache: 2 * gib, Limits: GitLimits{PackBytes: 2 * gib, Objects: 5_000_000, ObjectBytes: 512 * mib, Time: Duration(time.Hour),
 			CPU: Duration(10 * time.Minute), Memory: 4 * gib, Idle: Duration(2 * time.Minute)}},
 		LLM: LLMConfig{Timeout: Duration(5 * time.Minute)},
 		Bot: BotConfig{Name: "ramus", Email: "ramus@localhost"},

@@ -121,7 +121,11 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		BaseKeyFile: filepath.Join(keys, "bases.pem"),
 		Limits: gitd.Limits{PackBytes: int64(l.PackBytes), Objects: l.Objects, ObjectBytes: int64(l.ObjectBytes), Time: time.Duration(l.Time),
 			CPU: time.Duration(l.CPU), Memory: int64(l.Memory), Processes: l.Processes, Idle: time.Duration(l.Idle)},
-		Log: log,
+		ReplyCache: int64(c.Git.ReplyCache),
+		Log:        log,
+	}
+	if git.ReplyCache == 0 {
+		git.ReplyCache = -1 // said to be none; to gitd 0 says nothing
 	}
 	if c.AuthorizedKeys != "" {
 		if git.AuthorizedKeys, err = folder(c.AuthorizedKeys); err != nil {
