@@ -160,7 +160,7 @@ func measure(ctx context.Context, s settings, out, errs io.Writer) (err error) {
 		kept := len(b.exits)
 		began := time.Now()
 		err := sc.run(ctx, b)
-		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)
 		if cerr := b.exitTo(ending, kept); cerr != nil {
 			b.sayf("%s: cannot clean up: %v", sc.name, cerr)
 		}

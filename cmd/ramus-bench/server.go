@@ -122,8 +122,8 @@ func (s *server) stop(ctx context.Context) error {
 	var err error
 	select {
 	case <-s.ended:
-	case <-time.After(20 * time.Second):
-		err = fmt.Errorf("%s did not stop within 20 seconds and was killed", s.name)
+	case <-time.After(time.Minute): // what ramus itself takes at most
+		err = fmt.Errorf("%s did not stop within a minute and was killed", s.name)
 		s.cmd.Process.Kill()
 		<-s.ended
 	}
