@@ -12,6 +12,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -113,8 +114,16 @@ func run(text string) error {
 			s.reap()
 		}
 	}()
+	// A hundred of these wait at a time, and what the start of a large program leaves
+	// behind is most of what each holds.
+	debug.SetGCPercent(50)
+	time.AfterFunc(tidyAfter, debug.FreeOSMemory)
 	return s.serve(ln, key)
 }
+
+// tidyAfter is how long after its start the runner gives back memory: not so soon
+// that the first command would wait for it.
+const tidyAfter = time.Second
 
 // home is where programs keep caches and settings.
 const home = "/cache/home"
