@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 type object = map[string]any
@@ -63,7 +63,7 @@ func (s *Server) openAPI() []byte {
 	return append(b, '\n')
 }
 
-var wildcard = regexp.MustCompile(`\{(\w+)(?:\.\.\.)?\}`)
+var wildcard = pattern.New(`\{(\w+)(?:\.\.\.)?\}`)
 
 func operation(route Route, schemas object) object {
 	status := http.StatusOK

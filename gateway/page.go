@@ -7,11 +7,12 @@ import (
 	"fmt"
 	"html/template"
 	"net/http"
-	"regexp"
 	"strings"
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // Pages are whole in themselves: no script, nothing from elsewhere, one style
@@ -86,7 +87,7 @@ func sentence(s string) string {
 }
 
 // ansi are the sequences by which programs colour a terminal.
-var ansi = regexp.MustCompile("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-_])")
+var ansi = pattern.New("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-_])")
 
 // clean makes text from anywhere fit to be read: without a terminal's colours,
 // and with characters visible that are not, or that turn the order of others round.

@@ -3,9 +3,10 @@ package gateway
 import (
 	"fmt"
 	"net/url"
-	"regexp"
 	"strings"
 	"unicode"
+
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // What is posted to GitHub is Markdown, and may become the message of a squashed
@@ -23,14 +24,14 @@ const gap = "\u200b"
 var (
 	// anyLink is what a link could be made of, asCode what is shown as code: that, and
 	// what its author wrote as code.
-	anyLink = regexp.MustCompile(`(?i)(?:[a-z][a-z0-9+.-]*://|\bwww\.|\bmailto:|\bxmpp:)\S*`)
-	asCode  = regexp.MustCompile("`[^`]+`|" + anyLink.String())
+	anyLink = pattern.New(`(?i)(?:[a-z][a-z0-9+.-]*://|\bwww\.|\bmailto:|\bxmpp:)\S*`)
+	asCode  = pattern.New("`[^`]+`|" + anyLink.String())
 	// closers are the words that close an issue, with what they may refer to.
-	closers = regexp.MustCompile(`(?i)\b((?:close[sd]?|fix(?:e[sd])?|resolve[sd]?):?)(\s+(?:#|GH-|[\w.-]+/[\w.-]+#|https?://))`)
+	closers = pattern.New(`(?i)\b((?:close[sd]?|fix(?:e[sd])?|resolve[sd]?):?)(\s+(?:#|GH-|[\w.-]+/[\w.-]+#|https?://))`)
 	// skipping keeps checks from running when it stands in a commit's message.
-	skipping = regexp.MustCompile(`(?i)\[(skip|no|ci|actions)([ -]?(?:ci|skip|actions|checks)?\])`)
+	skipping = pattern.New(`(?i)\[(skip|no|ci|actions)([ -]?(?:ci|skip|actions|checks)?\])`)
 	// numbered refers to an issue.
-	numbered = regexp.MustCompile(`(?i)(#|\bGH-)(\d)`)
+	numbered = pattern.New(`(?i)(#|\bGH-)(\d)`)
 )
 
 // inert takes from a text what GitHub acts upon wherever it stands, code included.
@@ -142,7 +143,7 @@ func longest(s string, sign byte) (most int) {
 // ticksMax bounds a run of backticks: the fences around it are longer still.
 const ticksMax = 40
 
-var ticks = regexp.MustCompile(fmt.Sprintf("`{%d,}", ticksMax+1))
+var ticks = pattern.New(fmt.Sprintf("`{%d,}", ticksMax+1))
 
 // fence shows a text of strangers as a block that nothing within it can end.
 func fence(language, text string) string { return codeFence(language, readable(text)) }

@@ -96,7 +96,7 @@ func harmless(t *testing.T, body string) {
 			if within(n, atom.Code) {
 				continue
 			}
-			for _, r := range []*regexp.Regexp{named, issue, anyLink} {
+			for _, r := range []interface{ FindString(string) string }{named, issue, anyLink} {
 				if s := r.FindString(n.Data); s != "" && !within(n, atom.A) {
 					fail("%q is alive", s)
 				}

@@ -12,11 +12,11 @@ import (
 	"net/http"
 	"net/url"
 	"path"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // Playwright's trace viewer is a page that reads a trace.zip in the browser of whoever
@@ -121,7 +121,7 @@ func viewerType(name string) string {
 	return mediaBytes
 }
 
-var inlineScript = regexp.MustCompile(`(?s)<script>(.*?)</script>`)
+var inlineScript = pattern.New(`(?s)<script>(.*?)</script>`)
 
 // viewerPolicy is what a file of the viewer may do: as a page, or as a worker.
 func viewerPolicy(name string, text []byte) string {

@@ -3,13 +3,13 @@ package gateway
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"unicode"
 
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // Words are what a mention says, read as a command; a text that is none is for the agent.
@@ -199,10 +199,10 @@ func (w *Words) merge(args []word) error {
 
 var (
 	// The ids that workflows may have, and paths of their files.
-	workflowID   = regexp.MustCompile(`^(?:[a-z0-9_-]{1,64}|[A-Za-z0-9._][A-Za-z0-9._/-]{0,199}\.ya?ml)$`)
-	inputName    = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
-	agentName    = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
-	buildTarget  = regexp.MustCompile(`^[A-Za-z0-9_.@][A-Za-z0-9_./+@:-]*$`)
+	workflowID   = pattern.New(`^(?:[a-z0-9_-]{1,64}|[A-Za-z0-9._][A-Za-z0-9._/-]{0,199}\.ya?ml)$`)
+	inputName    = pattern.New(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
+	agentName    = pattern.New(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+	buildTarget  = pattern.New(`^[A-Za-z0-9_.@][A-Za-z0-9_./+@:-]*$`)
 	inputExample = "`run NAME key=value other=\"two words\"`"
 )
 

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/ramus-dev/ramus/internal/pattern"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
@@ -191,7 +191,7 @@ type captureParams struct {
 	Name      string   `json:"name,omitempty" jsonschema:"What the picture is called; default page."`
 }
 
-var windowSize = regexp.MustCompile(`^([0-9]{1,5})x([0-9]{1,5})$`)
+var windowSize = pattern.New(`^([0-9]{1,5})x([0-9]{1,5})$`)
 
 // captureScreenshot is capture_screenshot: it needs a Shell that is a [Browser].
 func captureScreenshot() Task {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"regexp"
 	"strings"
 	"sync"
 
@@ -15,6 +14,8 @@ import (
 	"cel.dev/cel-go/common/types"
 	"cel.dev/cel-go/common/types/ref"
 	"cel.dev/cel-go/common/types/traits"
+
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // Bounds on expressions. An expression's cost counts what it reads and makes,
@@ -135,7 +136,7 @@ func (textCost) CallCost(function, _ string, args []ref.Val, result ref.Val) *ui
 }
 
 var (
-	barePath = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
+	barePath = pattern.New(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*$`)
 	celWords = map[string]bool{"result": true, "state": true, "input": true, "context": true, "true": true, "false": true, "null": true}
 )
 

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/ramus-dev/ramus/internal/pattern"
 	"github.com/ramus-dev/ramus/tasks/nodejs"
 )
 
@@ -95,7 +95,7 @@ func (e *noWay) Is(err error) bool { return err == ErrNoWay }
 func (p *project) has(name string) bool { return p.files[name] }
 
 // contains tells whether a file in the root has a line that re matches.
-func (p *project) contains(ctx context.Context, name string, re *regexp.Regexp) (bool, error) {
+func (p *project) contains(ctx context.Context, name string, re *pattern.Regexp) (bool, error) {
 	if !p.files[name] {
 		return false, nil
 	}
@@ -213,12 +213,12 @@ func nodeTool(script string) string {
 	return ""
 }
 
-var assignment = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
+var assignment = pattern.New(`^[A-Za-z_][A-Za-z0-9_]*=`)
 
 var (
-	makeRule     = regexp.MustCompile(`^([^\s:=#\t][^:=#]*?)\s*::?(.*)$`)
-	makeVariable = regexp.MustCompile(`^\s*(?:(?:override|export|private)\s+)*[A-Za-z_][A-Za-z0-9_.-]*\s*(?:[:?+!]|::)?=`)
-	makeName     = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_./+@-]*$`)
+	makeRule     = pattern.New(`^([^\s:=#\t][^:=#]*?)\s*::?(.*)$`)
+	makeVariable = pattern.New(`^\s*(?:(?:override|export|private)\s+)*[A-Za-z_][A-Za-z0-9_.-]*\s*(?:[:?+!]|::)?=`)
+	makeName     = pattern.New(`^[A-Za-z0-9_][A-Za-z0-9_./+@-]*$`)
 )
 
 // parseMakeTargets finds the targets of a Makefile by reading it. Running make
@@ -283,11 +283,11 @@ func (p *project) isPython(ctx context.Context) (bool, error) {
 }
 
 var (
-	mentionsPytest = regexp.MustCompile(`(?m)^\s*(?:\[(?:tool\.|tool:)?pytest|["']?pytest\b)|["']pytest\b`)
-	hasRuff        = regexp.MustCompile(`(?m)^\s*\[tool\.ruff`)
-	hasFlake8      = regexp.MustCompile(`(?m)^\s*\[flake8\]`)
-	hasBuildSystem = regexp.MustCompile(`(?m)^\s*\[(?:build-system|project)\]`)
-	hasStaticcheck = regexp.MustCompile(`(?m)^\s*(?:tool\s+)?honnef\.co/go/tools/cmd/staticcheck\s*$`)
+	mentionsPytest = pattern.New(`(?m)^\s*(?:\[(?:tool\.|tool:)?pytest|["']?pytest\b)|["']pytest\b`)
+	hasRuff        = pattern.New(`(?m)^\s*\[tool\.ruff`)
+	hasFlake8      = pattern.New(`(?m)^\s*\[flake8\]`)
+	hasBuildSystem = pattern.New(`(?m)^\s*\[(?:build-system|project)\]`)
+	hasStaticcheck = pattern.New(`(?m)^\s*(?:tool\s+)?honnef\.co/go/tools/cmd/staticcheck\s*$`)
 )
 
 // usesPytest tells whether the project names pytest.

@@ -5,12 +5,12 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/ramus-dev/ramus/internal/pattern"
 	"github.com/ramus-dev/ramus/tasks/nodejs"
 )
 
@@ -141,8 +141,8 @@ func asPath(s string) string {
 }
 
 var (
-	nodeFile   = regexp.MustCompile(`/|\.[cm]?[jt]sx?$`)
-	pythonFile = regexp.MustCompile(`/|::|\.py$`)
+	nodeFile   = pattern.New(`/|\.[cm]?[jt]sx?$`)
+	pythonFile = pattern.New(`/|::|\.py$`)
 )
 
 // tests chooses how tests are run.

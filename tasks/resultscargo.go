@@ -2,15 +2,16 @@ package tasks
 
 import (
 	"bytes"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 var (
-	cargoSum    = regexp.MustCompile(`^test result: (?:ok|FAILED)\. ([0-9]{1,9}) passed; ([0-9]{1,9}) failed; ([0-9]{1,9}) ignored;.*?(?:finished in ([0-9.]+)s)?\s*$`)
-	cargoFailed = regexp.MustCompile(`^test (.+?) \.\.\. FAILED\s*$`)
-	cargoStdout = regexp.MustCompile(`^---- (.+?) stdout ----\s*$`)
+	cargoSum    = pattern.New(`^test result: (?:ok|FAILED)\. ([0-9]{1,9}) passed; ([0-9]{1,9}) failed; ([0-9]{1,9}) ignored;.*?(?:finished in ([0-9.]+)s)?\s*$`)
+	cargoFailed = pattern.New(`^test (.+?) \.\.\. FAILED\s*$`)
+	cargoStdout = pattern.New(`^---- (.+?) stdout ----\s*$`)
 )
 
 // parseCargo reads what `cargo test` prints, over all its test programs. A

@@ -3,9 +3,10 @@ package tasks
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // parseJest reads jest's --json, which vitest's json reporter writes as well. A
@@ -127,15 +128,15 @@ func decodeReport[T any](out []byte, good func(*T) bool) (report T, ok bool) {
 }
 
 var (
-	ansi = regexp.MustCompile("\x1b\\[[0-9;?]*[A-Za-z]")
+	ansi = pattern.New("\x1b\\[[0-9;?]*[A-Za-z]")
 	// "Tests:       1 failed, 1 skipped, 3 passed, 5 total"
-	jestSum = regexp.MustCompile(`(?m)^Tests: +([^\n]*[0-9]+ total)\s*$`)
+	jestSum = pattern.New(`(?m)^Tests: +([^\n]*[0-9]+ total)\s*$`)
 	// "      Tests  1 failed | 3 passed | 1 skipped (5)"
-	vitestSum = regexp.MustCompile(`(?m)^ +Tests +([0-9]+ [a-z]+(?: \| [0-9]+ [a-z]+)*) \([0-9]+\)\s*$`)
+	vitestSum = pattern.New(`(?m)^ +Tests +([0-9]+ [a-z]+(?: \| [0-9]+ [a-z]+)*) \([0-9]+\)\s*$`)
 	// "  3 passing (12ms)" and on lines of their own "  1 pending", "  2 failing"
-	mochaSum   = regexp.MustCompile(`(?m)^ +([0-9]+ passing) \([^)\n]*\)\s*$`)
-	mochaOther = regexp.MustCompile(`(?m)^ +([0-9]+ (?:pending|failing))\s*$`)
-	counted    = regexp.MustCompile(`([0-9]{1,9}) ([a-z]+)`)
+	mochaSum   = pattern.New(`(?m)^ +([0-9]+ passing) \([^)\n]*\)\s*$`)
+	mochaOther = pattern.New(`(?m)^ +([0-9]+ (?:pending|failing))\s*$`)
+	counted    = pattern.New(`([0-9]{1,9}) ([a-z]+)`)
 )
 
 // parseJSText reads the sums that jest, vitest and mocha print for people, for
@@ -143,7 +144,7 @@ var (
 func parseJSText(out []byte) (*Tests, bool) {
 	out = ansi.ReplaceAll(out, nil)
 	r, seen := newTests(), false
-	for _, re := range []*regexp.Regexp{jestSum, vitestSum, mochaSum} {
+	for _, re := range []*pattern.Regexp{jestSum, vitestSum, mochaSum} {
 		for _, m := range re.FindAllSubmatch(out, -1) {
 			seen = true
 			r.addCounts(m[1])

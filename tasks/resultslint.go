@@ -3,16 +3,17 @@ package tasks
 import (
 	"bytes"
 	"encoding/json"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 var (
 	// "path/file.go:12:3: message", the form of go vet, gcc, ruff, flake8, clippy's short one …
-	placed = regexp.MustCompile(`^(?:vet: )?((?:[A-Za-z]:)?[^:\s][^:]*):([0-9]{1,9})(?::([0-9]{1,9}))?:? +(.+?)\s*$`)
+	placed = pattern.New(`^(?:vet: )?((?:[A-Za-z]:)?[^:\s][^:]*):([0-9]{1,9})(?::([0-9]{1,9}))?:? +(.+?)\s*$`)
 	// "src/a.ts(3,7): error TS2322: message", the form of tsc
-	tscPlaced = regexp.MustCompile(`^([^(\s][^(]*)\(([0-9]{1,9}),([0-9]{1,9})\): (.+?)\s*$`)
+	tscPlaced = pattern.New(`^([^(\s][^(]*)\(([0-9]{1,9}),([0-9]{1,9})\): (.+?)\s*$`)
 )
 
 // parseFindings reads places in files from what compilers and linters print,

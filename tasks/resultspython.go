@@ -5,9 +5,10 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // parseJUnit reads a JUnit XML report, as pytest writes it.
@@ -102,8 +103,8 @@ func attr(e xml.StartElement, name string) string {
 
 var (
 	// "=== 1 failed, 2 passed, 1 warning in 0.12s (0:00:01) ===", with -q without the signs
-	pytestSum    = regexp.MustCompile(`^(?:=+ )?((?:[0-9]+ [a-z]+(?:, )?)+|no tests ran) in ([0-9.]+)s(?: \([0-9:]+\))?(?: =+)?\s*$`)
-	pytestFailed = regexp.MustCompile(`^(?:FAILED|ERROR) (\S.*?)(?: - (.*))?\s*$`)
+	pytestSum    = pattern.New(`^(?:=+ )?((?:[0-9]+ [a-z]+(?:, )?)+|no tests ran) in ([0-9.]+)s(?: \([0-9:]+\))?(?: =+)?\s*$`)
+	pytestFailed = pattern.New(`^(?:FAILED|ERROR) (\S.*?)(?: - (.*))?\s*$`)
 )
 
 // parsePytest reads what pytest prints for people: the last line and the short
@@ -136,10 +137,10 @@ func (t *Tests) takeNames(names []Failure) {
 }
 
 var (
-	unittestRan    = regexp.MustCompile(`^Ran ([0-9]{1,9}) tests? in ([0-9.]+)s\s*$`)
-	unittestResult = regexp.MustCompile(`^(?:OK|FAILED|NO TESTS RAN)(?: \(([a-z= ,0-9]+)\))?\s*$`)
-	unittestCount  = regexp.MustCompile(`([a-z ]+)=([0-9]{1,9})`)
-	unittestFailed = regexp.MustCompile(`^(?:FAIL|ERROR|UNEXPECTED SUCCESS): (.*?)\s*$`)
+	unittestRan    = pattern.New(`^Ran ([0-9]{1,9}) tests? in ([0-9.]+)s\s*$`)
+	unittestResult = pattern.New(`^(?:OK|FAILED|NO TESTS RAN)(?: \(([a-z= ,0-9]+)\))?\s*$`)
+	unittestCount  = pattern.New(`([a-z ]+)=([0-9]{1,9})`)
+	unittestFailed = pattern.New(`^(?:FAIL|ERROR|UNEXPECTED SUCCESS): (.*?)\s*$`)
 )
 
 // parseUnittest reads what Python's unittest prints. A test with several

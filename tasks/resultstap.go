@@ -2,16 +2,17 @@ package tasks
 
 import (
 	"bytes"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 var (
-	tapVersion = regexp.MustCompile(`^TAP version 1[34]\s*$`)
-	tapPlan    = regexp.MustCompile(`^1\.\.[0-9]+(?:\s|$)`)
-	tapPoint   = regexp.MustCompile(`^(not )?ok(?: +([0-9]+))?(?: +- | +|$)(.*)$`)
-	tapSum     = regexp.MustCompile(`^# (tests|pass|fail|cancelled|skipped|todo|duration_ms) ([0-9]+(?:\.[0-9]+)?)\s*$`)
+	tapVersion = pattern.New(`^TAP version 1[34]\s*$`)
+	tapPlan    = pattern.New(`^1\.\.[0-9]+(?:\s|$)`)
+	tapPoint   = pattern.New(`^(not )?ok(?: +([0-9]+))?(?: +- | +|$)(.*)$`)
+	tapSum     = pattern.New(`^# (tests|pass|fail|cancelled|skipped|todo|duration_ms) ([0-9]+(?:\.[0-9]+)?)\s*$`)
 )
 
 // parseTAP reads the Test Anything Protocol, versions 13 and 14, as node --test

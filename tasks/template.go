@@ -3,9 +3,10 @@ package tasks
 import (
 	"encoding/json"
 	"fmt"
-	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // maxCommand bounds an expanded command line in bytes: the kernel takes one
@@ -47,7 +48,7 @@ type mistake struct {
 	message string
 }
 
-var slotPath = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]*(\.([A-Za-z_][A-Za-z0-9_-]*|[0-9]{1,9}))*$`)
+var slotPath = pattern.New(`^[A-Za-z_][A-Za-z0-9_-]*(\.([A-Za-z_][A-Za-z0-9_-]*|[0-9]{1,9}))*$`)
 
 // parseTemplate finds the slots of a text.
 func parseTemplate(source string) (*template, []mistake) {

@@ -3,9 +3,10 @@ package tasks
 import (
 	"bytes"
 	"fmt"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // checkCommand tells which slots of a command template stand where a quoted
@@ -356,7 +357,7 @@ func (l *shellLexer) backticks() {
 	l.i = len(l.text)
 }
 
-var hereDocStart = regexp.MustCompile(`^<<(-?)[ \t]*(?:'([A-Za-z0-9_]+)'|"([A-Za-z0-9_]+)"|([A-Za-z0-9_]+))(?:[ \t\n;&|)<>]|$)`)
+var hereDocStart = pattern.New(`^<<(-?)[ \t]*(?:'([A-Za-z0-9_]+)'|"([A-Za-z0-9_]+)"|([A-Za-z0-9_]+))(?:[ \t\n;&|)<>]|$)`)
 
 func (l *shellLexer) heredoc() {
 	m := hereDocStart.FindSubmatch(l.text[l.i:])

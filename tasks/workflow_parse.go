@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"cel.dev/cel-go/cel"
 	"github.com/google/jsonschema-go/jsonschema"
 
+	"github.com/ramus-dev/ramus/internal/pattern"
 	"github.com/ramus-dev/ramus/tasks/document"
 )
 
@@ -62,8 +62,8 @@ var (
 )
 
 var (
-	idPattern = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
-	keyName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
+	idPattern = pattern.New(`^[a-z0-9_-]{1,64}$`)
+	keyName   = pattern.New(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 )
 
 // Problem is one mistake in a workflow file, Problems are all of one.

@@ -2,8 +2,9 @@ package model
 
 import (
 	"net/http"
-	"regexp"
 	"strings"
+
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // api is how one provider is spoken to.
@@ -31,7 +32,7 @@ type endpoint struct {
 	method string
 	// pattern of the whole path below the provider's name. Its first group is the
 	// path at the provider; the second, where there is one, the model's name.
-	pattern *regexp.Regexp
+	pattern *pattern.Regexp
 	query   []string // parameters that are passed on
 	counted counting
 }
@@ -48,8 +49,8 @@ const (
 // model names as they may stand in a path: nothing that a URL gives a meaning to.
 const modelName = `([A-Za-z0-9][A-Za-z0-9._:-]{0,127})`
 
-func pattern(s string) *regexp.Regexp {
-	return regexp.MustCompile(`^` + strings.ReplaceAll(s, "MODEL", modelName) + `$`)
+func anchored(s string) *pattern.Regexp {
+	return pattern.New(`^` + strings.ReplaceAll(s, "MODEL", modelName) + `$`)
 }
 
 var apis = map[string]*api{
@@ -57,10 +58,10 @@ var apis = map[string]*api{
 	"anthropic": {
 		url: "https://api.anthropic.com", version: "/v1",
 		endpoints: []endpoint{
-			{"POST", pattern(`(/v1/messages)`), []string{"beta"}, countBoth},
-			{"POST", pattern(`(/v1/messages/count_tokens)`), []string{"beta"}, countNothing},
-			{"GET", pattern(`(/v1/models)`), []string{"limit", "after_id", "before_id"}, countNothing},
-			{"GET", pattern(`(/v1/models/MODEL)`), nil, countNothing},
+			{"POST", anchored(`(/v1/messages)`), []string{"beta"}, countBoth},
+			{"POST", anchored(`(/v1/messages/count_tokens)`), []string{"beta"}, countNothing},
+			{"GET", anchored(`(/v1/models)`), []string{"limit", "after_id", "before_id"}, countNothing},
+			{"GET", anchored(`(/v1/models/MODEL)`), nil, countNothing},
 		},
 		headers:   []string{"Anthropic-Version", "Anthropic-Beta"},
 		authorise: func(h http.Header, key string) { h.Set("X-Api-Key", key) },
@@ -73,12 +74,12 @@ var apis = map[string]*api{
 	"openai": {
 		url: "https://api.openai.com/v1",
 		endpoints: []endpoint{
-			{"POST", pattern(`(?:/v1)?(/chat/completions)`), nil, countBoth},
-			{"POST", pattern(`(?:/v1)?(/responses)`), nil, countBoth},
-			{"POST", pattern(`(?:/v1)?(/responses/compact)`), nil, countBoth},
-			{"POST", pattern(`(?:/v1)?(/embeddings)`), nil, countInput},
-			{"GET", pattern(`(?:/v1)?(/models)`), nil, countNothing},
-			{"GET", pattern(`(?:/v1)?(/models/MODEL)`), nil, countNothing},
+			{"POST", anchored(`(?:/v1)?(/chat/completions)`), nil, countBoth},
+			{"POST", anchored(`(?:/v1)?(/responses)`), nil, countBoth},
+			{"POST", anchored(`(?:/v1)?(/responses/compact)`), nil, countBoth},
+			{"POST", anchored(`(?:/v1)?(/embeddings)`), nil, countInput},
+			{"GET", anchored(`(?:/v1)?(/models)`), nil, countNothing},
+			{"GET", anchored(`(?:/v1)?(/models/MODEL)`), nil, countNothing},
 		},
 		// Codex' own says that the tools stand in the conversation.
 		headers:   []string{"OpenAI-Beta", "X-Openai-Internal-Codex-Responses-Lite"},
@@ -92,13 +93,13 @@ var apis = map[string]*api{
 	"gemini": {
 		url: "https://generativelanguage.googleapis.com",
 		endpoints: []endpoint{
-			{"POST", pattern(`(/v1(?:beta|alpha)?/models/MODEL:generateContent)`), nil, countBoth},
-			{"POST", pattern(`(/v1(?:beta|alpha)?/models/MODEL:streamGenerateContent)`), []string{"alt"}, countBoth},
-			{"POST", pattern(`(/v1(?:beta|alpha)?/models/MODEL:embedContent)`), nil, countInput},
-			{"POST", pattern(`(/v1(?:beta|alpha)?/models/MODEL:batchEmbedContents)`), nil, countInput},
-			{"POST", pattern(`(/v1(?:beta|alpha)?/models/MODEL:countTokens)`), nil, countNothing},
-			{"GET", pattern(`(/v1(?:beta|alpha)?/models)`), []string{"pageSize", "pageToken"}, countNothing},
-			{"GET", pattern(`(/v1(?:beta|alpha)?/models/MODEL)`), nil, countNothing},
+			{"POST", anchored(`(/v1(?:beta|alpha)?/models/MODEL:generateContent)`), nil, countBoth},
+			{"POST", anchored(`(/v1(?:beta|alpha)?/models/MODEL:streamGenerateContent)`), []string{"alt"}, countBoth},
+			{"POST", anchored(`(/v1(?:beta|alpha)?/models/MODEL:embedContent)`), nil, countInput},
+			{"POST", anchored(`(/v1(?:beta|alpha)?/models/MODEL:batchEmbedContents)`), nil, countInput},
+			{"POST", anchored(`(/v1(?:beta|alpha)?/models/MODEL:countTokens)`), nil, countNothing},
+			{"GET", anchored(`(/v1(?:beta|alpha)?/models)`), []string{"pageSize", "pageToken"}, countNothing},
+			{"GET", anchored(`(/v1(?:beta|alpha)?/models/MODEL)`), nil, countNothing},
 		},
 		authorise: func(h http.Header, key string) { h.Set("X-Goog-Api-Key", key) },
 		read:      readGemini,

@@ -12,13 +12,13 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // Bounds of an answer.
@@ -469,7 +469,7 @@ func onlyUsage(object []byte) bool {
 }
 
 // accounts are the organisations, projects and users that providers name in errors.
-var accounts = regexp.MustCompile(`\b(org|proj|user)-[A-Za-z0-9]{6,}|\b(org|proj|user)_[A-Za-z0-9]{6,}|\bprojects?/[0-9]{6,}`)
+var accounts = pattern.New(`\b(org|proj|user)-[A-Za-z0-9]{6,}|\b(org|proj|user)_[A-Za-z0-9]{6,}|\bprojects?/[0-9]{6,}`)
 
 // providerRefused passes an error of the provider's on, without what it says
 // about the server's account there.

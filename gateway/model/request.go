@@ -9,9 +9,10 @@ import (
 	"iter"
 	"net/http"
 	"os"
-	"regexp"
 	"strconv"
 	"time"
+
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // Bounds of a request.
@@ -33,7 +34,7 @@ type question struct {
 
 // bodyModel is a model's name as it may stand in a body; endpoints that serve
 // many makers' models have slashes in theirs.
-var bodyModel = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127}$`)
+var bodyModel = pattern.New(`^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127}$`)
 
 // readBody reads a request's body into memory that the run's account answers for.
 func (c *call) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {

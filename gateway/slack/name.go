@@ -4,12 +4,13 @@ import (
 	"cmp"
 	"container/list"
 	"context"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 	"unicode"
+
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 const (
@@ -59,7 +60,7 @@ func (n *names) put(id, name string, now time.Time) {
 }
 
 // mentioned finds users in a text.
-var mentioned = regexp.MustCompile(`<@([A-Za-z0-9]{1,64})[|>]`)
+var mentioned = pattern.New(`<@([A-Za-z0-9]{1,64})[|>]`)
 
 // resolve tells the names of those who speak in a thread, and of those who are
 // spoken of. Ids without a name there stay ids.

@@ -14,6 +14,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // Bounds on what a spec may say.
@@ -257,7 +259,7 @@ func (c *checker) address(at, text string, absolute bool) {
 }
 
 // viewportName is also the name of a folder of evidence.
-var viewportName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]{0,39}$`)
+var viewportName = pattern.New(`^[a-z0-9][a-z0-9-]{0,39}$`)
 
 func (c *checker) viewports(list []Viewport) {
 	if len(list) > maxViewports {

@@ -10,9 +10,9 @@ import (
 	"mime"
 	"net/url"
 	"path"
-	"regexp"
 	"strings"
 
+	"github.com/ramus-dev/ramus/internal/pattern"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
@@ -64,10 +64,10 @@ func (s *scrub) header(name, value string) string {
 }
 
 // fill marks log lines of Playwright's in which it says what it types.
-var fillMessage = regexp.MustCompile(`^(\s*(?:fill|type|press|insertText)\()".*"\)$`)
+var fillMessage = pattern.New(`^(\s*(?:fill|type|press|insertText)\()".*"\)$`)
 
 // passwordElement marks log lines in which it says where.
-var passwordElement = regexp.MustCompile(`locator resolved to .*(?:type="password"|autocomplete="(?:current-password|new-password|one-time-code)")`)
+var passwordElement = pattern.New(`locator resolved to .*(?:type="password"|autocomplete="(?:current-password|new-password|one-time-code)")`)
 
 // event cleans one line of a trace, or of the console.
 func (s *scrub) event(v any) any {
@@ -117,7 +117,7 @@ func (s *scrub) event(v any) any {
 	return clean
 }
 
-var wordRule = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9\-]{0,40}$`)
+var wordRule = pattern.New(`^[A-Za-z][A-Za-z0-9\-]{0,40}$`)
 
 func isWord(text string) bool { return wordRule.MatchString(text) }
 

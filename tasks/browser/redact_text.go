@@ -3,9 +3,10 @@ package browser
 import (
 	"cmp"
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
@@ -16,19 +17,19 @@ const label = `\[secret [^\]\n]{0,100}\]`
 
 var (
 	// A parameter of a URL, also of a relative one, and where HTML has escaped the ampersand.
-	parameterRule = regexp.MustCompile(`([?&#;]|&amp;)([A-Za-z0-9_.\-\[\]$]{1,60})=((?:` + label + "|[^&\\s\"'<>#;`\\\\])+)")
+	parameterRule = pattern.New(`([?&#;]|&amp;)([A-Za-z0-9_.\-\[\]$]{1,60})=((?:` + label + "|[^&\\s\"'<>#;`\\\\])+)")
 	// user:password@ of a URL.
-	userinfoRule = regexp.MustCompile(`([a-zA-Z][a-zA-Z0-9+.\-]{1,20}://)((?:` + label + "|[^/?#\\s\"'<>@`])+)@")
-	bearerRule   = regexp.MustCompile(`(?i)\b(bearer|basic|negotiate)([ +]|%20)((?:` + label + `|[A-Za-z0-9._~+/=\-]){8,})`)
+	userinfoRule = pattern.New(`([a-zA-Z][a-zA-Z0-9+.\-]{1,20}://)((?:` + label + "|[^/?#\\s\"'<>@`])+)@")
+	bearerRule   = pattern.New(`(?i)\b(bearer|basic|negotiate)([ +]|%20)((?:` + label + `|[A-Za-z0-9._~+/=\-]){8,})`)
 	// A JSON Web Token is known by itself: both of its first parts are JSON objects.
-	jwtRule = regexp.MustCompile(`\beyJ[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{4,}\.[A-Za-z0-9_\-]*`)
+	jwtRule = pattern.New(`\beyJ[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{4,}\.[A-Za-z0-9_\-]*`)
 	// A header as programs log it, to the end of its line or string.
-	headerRule = regexp.MustCompile(`(?i)\b((?:proxy-)?authorization|(?:set-)?cookie|x-api-key|x-(?:csrf|xsrf|auth)-token)(["']?[ \t]*:[ \t]*["']?)([^\r\n"']+)`)
+	headerRule = pattern.New(`(?i)\b((?:proxy-)?authorization|(?:set-)?cookie|x-api-key|x-(?:csrf|xsrf|auth)-token)(["']?[ \t]*:[ \t]*["']?)([^\r\n"']+)`)
 	// An element that passwords are typed in, and its value.
-	passwordTag  = regexp.MustCompile(`(?is)<input\b[^>]*?\b(?:type\s*=\s*\\?["']?password|autocomplete\s*=\s*\\?["']?(?:current-password|new-password|one-time-code))[^>]*>`)
-	valueOfTag   = regexp.MustCompile(`(?is)(\svalue\s*=\s*)(\\?"[^"]*"|\\?'[^']*'|[^\s>"']+)`)
-	multipartRow = regexp.MustCompile(`(?is)(\bform-data;[^\r\n]{0,200}?\bname="([^"\r\n]{1,200})"[^\r\n]*\r?\n(?:[^\r\n]+\r?\n){0,10}\r?\n)(.*?)(\r?\n--)`)
-	oneLabel     = regexp.MustCompile(`^(?:` + label + `|\[redacted\])$`)
+	passwordTag  = pattern.New(`(?is)<input\b[^>]*?\b(?:type\s*=\s*\\?["']?password|autocomplete\s*=\s*\\?["']?(?:current-password|new-password|one-time-code))[^>]*>`)
+	valueOfTag   = pattern.New(`(?is)(\svalue\s*=\s*)(\\?"[^"]*"|\\?'[^']*'|[^\s>"']+)`)
+	multipartRow = pattern.New(`(?is)(\bform-data;[^\r\n]{0,200}?\bname="([^"\r\n]{1,200})"[^\r\n]*\r?\n(?:[^\r\n]+\r?\n){0,10}\r?\n)(.*?)(\r?\n--)`)
+	oneLabel     = pattern.New(`^(?:` + label + `|\[redacted\])$`)
 )
 
 // isLabel tells whether a text is nothing but what took a secret's place.
@@ -130,7 +131,7 @@ func containsAny(t string, parts ...string) bool {
 }
 
 // replace is [regexp.Regexp.ReplaceAllStringFunc] with the groups of each match.
-func replace(rule *regexp.Regexp, t string, with func(groups []string) string) string {
+func replace(rule *pattern.Regexp, t string, with func(groups []string) string) string {
 	var b strings.Builder
 	end := 0
 	for _, m := range rule.FindAllStringSubmatchIndex(t, -1) {
