@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/gitd"
@@ -88,13 +89,28 @@ func (t *target) awaitRescued(ctx context.Context) string {
 	if t.x.layers == nil {
 		return ""
 	}
-	lease, err := t.x.Fleet.Adopt(ctx, t.request("", t.x.Bot, nil))
-	if lease != nil {
-		lease.Release()
-		return ""
+	ctx, cancel := context.WithTimeout(ctx, rescueWait)
+	defer cancel()
+	for {
+		lease, err := t.x.Fleet.Adopt(ctx, t.request("", t.x.Bot, nil))
+		if err != nil {
+			return t.takeRescued()
+		}
+		if lease == nil {
+			break
+		}
+		// Its connection has not heard of the end yet, or it is there after all.
+		select {
+		case <-lease.Host.Done():
+			lease.Release()
+		case <-ctx.Done():
+			lease.Release()
+			return ""
+		}
 	}
-	if err == nil || errors.Is(err, containers.ErrGone) {
-		_ = t.x.Fleet.Remove(ctx, t.caller.String()) // nothing is there to be removed, but its end is waited for
-	}
+	_ = t.x.Fleet.Remove(ctx, t.caller.String()) // nothing is there to be removed, but its end is waited for
 	return t.takeRescued()
 }
+
+// rescueWait is how long a run that failed waits to hear what was kept.
+const rescueWait = 10 * time.Second

@@ -69,6 +69,7 @@ func (t *target) snapshot(ctx context.Context, before gitd.Hash, author gitd.Per
 
 func (t *target) snapshotOf(ctx context.Context, b *binding, before gitd.Hash, author gitd.Person, message string) (_ committed, why string, err error) {
 	x := t.x
+	t.awaitIndex()
 	tip, err := t.tip(ctx)
 	if err != nil {
 		return committed{}, "", err
@@ -111,10 +112,7 @@ func (t *target) snapshotOf(ctx context.Context, b *binding, before gitd.Hash, a
 		tip = snap.Commit
 		t.setKnown(tip)
 		b.advance(snap.Changed)
-		if err := t.index(ctx, b, changes); err != nil && !errors.Is(err, layer.ErrGone) {
-			b.doubt()
-			x.Log.Debug("the index of a bound work tree is left to git", "caller", t.caller, "err", err)
-		}
+		t.indexLater(ctx, b, changes)
 	}
 	x.fast.snapshots.Add(1)
 	left, err := x.layers.keeper.Changes(ctx, b.left, 1)
@@ -267,6 +265,7 @@ func (t *target) settle(ctx context.Context, known gitd.Hash, whole bool) {
 	if b == nil {
 		return
 	}
+	t.awaitIndex()
 	b.doubt()
 	odd, err := t.settled(ctx, b, known, whole)
 	if err != nil || odd != "" {
@@ -335,6 +334,34 @@ func (b *binding) advance(changed []gitd.TreeChange) {
 		} else {
 			b.differ[c.Path] = was
 		}
+	}
+}
+
+// indexLater writes the index while nobody needs it: whoever starts something in the
+// container waits for it. The run that asks is at work as long as it takes to begin.
+func (t *target) indexLater(ctx context.Context, b *binding, changes []layer.Change) {
+	b.doubt()
+	done := make(chan struct{})
+	t.mu.Lock()
+	t.indexing = done
+	t.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), housekeeping)
+	t.x.wg.Go(func() {
+		defer close(done)
+		defer cancel()
+		if err := t.index(ctx, b, changes); err != nil && !errors.Is(err, layer.ErrGone) {
+			t.x.Log.Debug("the index of a bound work tree is left to git", "caller", t.caller, "err", err)
+		}
+	})
+}
+
+// awaitIndex waits until the work tree's index is right. That takes milliseconds.
+func (t *target) awaitIndex() {
+	t.mu.Lock()
+	done := t.indexing
+	t.mu.Unlock()
+	if done != nil {
+		<-done
 	}
 }
 

@@ -372,7 +372,7 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 	defer cancel()
 	w.head.mu.Lock()
 	defer w.head.mu.Unlock()
-	made, err := w.t.commit(cctx, w.host, w.head.at, l.claim.Asker, w.message(o), nil)
+	made, err := w.t.commitLast(cctx, w.host, w.head.at, l.claim.Asker, w.message(o), nil)
 	after := made.tip
 	var refused *scriptError
 	switch {

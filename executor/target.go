@@ -56,11 +56,13 @@ type target struct {
 	// serving holds one token: one check by a browser at a time serves its page.
 	serving chan struct{}
 
-	mu     sync.Mutex
-	leaks  []gitd.Leak // of the last push that was refused for them
-	known  gitd.Hash   // where the container's branch stands; "" when that is not known
-	bound  *binding    // nil: the container's work tree was not bound from outside
-	listen func(Event) // the run that works now hears of egress and refusals
+	mu    sync.Mutex
+	leaks []gitd.Leak // of the last push that was refused for them
+	known gitd.Hash   // where the container's branch stands; "" when that is not known
+	bound *binding    // nil: the container's work tree was not bound from outside
+	// indexing is closed when the index of what was bound is written; nil: it is.
+	indexing chan struct{}
+	listen   func(Event) // the run that works now hears of egress and refusals
 	// furniture is what the newest container found in its cache; the first step in it tells.
 	furniture string
 	step      *work // the step that runs now
@@ -191,6 +193,7 @@ func (t *target) ready(ctx context.Context, image string, author gitd.Person, wa
 			continue
 		}
 		t.board(lease)
+		t.awaitIndex()
 		tip, err := t.tip(ctx)
 		if err == nil {
 			err = t.sync(ctx, lease.Host, tip, author)
@@ -243,8 +246,15 @@ func (t *target) sync(ctx context.Context, h *containers.Host, tip gitd.Hash, au
 }
 
 // commit records what the container's work tree is on the branch and returns
-// the branch's new tip; equal to before when nothing changed.
+// the branch's new tip; equal to before when nothing changed. What runs in the container
+// meanwhile finds the index right when it returns.
 func (t *target) commit(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string, paths []string) (committed, error) {
+	defer t.awaitIndex()
+	return t.commitLast(ctx, h, before, author, message, paths)
+}
+
+// commitLast is commit when nothing runs in the container any more.
+func (t *target) commitLast(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string, paths []string) (committed, error) {
 	var out scriptOutput
 	var cleaned []gitd.Leak
 	t.takeLeaks() // of pushes of the command's own
@@ -345,6 +355,7 @@ func (t *target) script(ctx context.Context, h *containers.Host, text string, en
 
 // scriptTo is script for one that prints more than a few lines.
 func (t *target) scriptTo(ctx context.Context, h *containers.Host, text string, env []string, stdin io.Reader, stdout io.Writer, args ...string) (string, error) {
+	t.awaitIndex()
 	id := scriptPrefix + newToken()
 	ctx, cancel := context.WithTimeout(ctx, housekeeping)
 	defer cancel()
