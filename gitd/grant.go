@@ -1,9 +1,11 @@
 package gitd
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -140,11 +142,47 @@ func (s *Server) Sign(g Grant) (string, error) {
 	return token, nil
 }
 
+// tokensMax bounds the tokens that are known to be good.
+const tokensMax = 1000
+
+// knownTokens are tokens whose signatures were found good, by their hashes: checking one
+// costs more than most of what is asked for with it.
+type knownTokens struct {
+	mu     sync.Mutex // guards grants
+	grants map[[sha256.Size]byte]Grant
+}
+
 // Verify reads a token; the error, which is [ErrDenied], says why it is refused.
 func (s *Server) Verify(token string) (Grant, error) {
 	if len(token) > tokenMax {
 		return Grant{}, fmt.Errorf("cannot accept the token: %d bytes: %w", len(token), ErrDenied)
 	}
+	name := sha256.Sum256([]byte(token))
+	known := &s.tokens
+	known.mu.Lock()
+	g, ok := known.grants[name]
+	known.mu.Unlock()
+	if ok && s.now().Before(g.Expires) {
+		g.Read, g.Write, g.Scopes = slices.Clone(g.Read), slices.Clone(g.Write), slices.Clone(g.Scopes)
+		return g, nil
+	}
+	g, err := s.verify(token)
+	known.mu.Lock()
+	defer known.mu.Unlock()
+	switch {
+	case err != nil:
+		delete(known.grants, name)
+		return g, err
+	case known.grants == nil, len(known.grants) >= tokensMax:
+		known.grants = map[[sha256.Size]byte]Grant{}
+	}
+	kept := g
+	kept.Read, kept.Write, kept.Scopes = slices.Clone(g.Read), slices.Clone(g.Write), slices.Clone(g.Scopes)
+	known.grants[name] = kept
+	return g, nil
+}
+
+func (s *Server) verify(token string) (Grant, error) {
 	var c claims
 	parser := jwt.NewParser(
 		jwt.WithValidMethods([]string{jwt.SigningMethodEdDSA.Alg()}),

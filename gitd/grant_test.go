@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -61,6 +62,34 @@ func TestToken(t *testing.T) {
 	} {
 		if _, err := s.Sign(g); !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%s: %v", what, err)
+		}
+	}
+}
+
+// TestTokenEnds: a token that was good is refused when its time is over, and what a caller does
+// to its grant changes nobody else's.
+func TestTokenEnds(t *testing.T) {
+	var ahead atomic.Int64 // of the clock, as a Duration
+	s := &Server{Root: t.TempDir(), Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }}
+	if err := s.Open(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	token, err := s.Sign(Grant{Subject: "x", Repo: "a", Read: []string{"refs/heads/main"}, Expires: time.Now().Add(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		g, err := s.Verify(token)
+		if err != nil || g.Read[0] != "refs/heads/main" {
+			t.Fatal(g, err)
+		}
+		g.Read[0] = "refs/*"
+	}
+	ahead.Store(int64(2 * time.Hour))
+	for range 2 {
+		if _, err := s.Verify(token); !errors.Is(err, ErrDenied) {
+			t.Error(err)
 		}
 	}
 }

@@ -69,6 +69,7 @@ type Server struct {
 
 	requests family // what is being answered; see http.go and ssh.go
 
+	tokens  knownTokens
 	replies replyCache
 	stats   stats
 	native  bool // protocol v2 goes to git, too; for tests
