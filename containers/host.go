@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -158,6 +159,8 @@ func (d *Dialer) NewHost(ctx context.Context, conn net.Conn, c Container) (*Host
 		carrier = runner.NewCarrier(u)
 		conn = carrier
 	}
+	end := &endingConn{Conn: conn}
+	conn = end
 	// The handshake knows no context; closing the connection ends it.
 	hctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
@@ -182,7 +185,9 @@ func (d *Dialer) NewHost(ctx context.Context, conn net.Conn, c Container) (*Host
 	if string(sc.ServerVersion()) != "SSH-2.0-"+runner.ServerVersion {
 		carrier = nil // one that was started by an earlier ramus
 	}
-	h := &Host{container: c, client: ssh.NewClient(sc, chans, reqs), carrier: carrier, done: make(chan struct{})}
+	client := ssh.NewClient(sc, chans, reqs)
+	end.client.Store(client)
+	h := &Host{container: c, client: client, carrier: carrier, done: make(chan struct{})}
 	h.owned.Go(func() {
 		_ = h.client.Wait()
 		close(h.done)
@@ -193,6 +198,48 @@ func (d *Dialer) NewHost(ctx context.Context, conn net.Conn, c Container) (*Host
 		return nil, err
 	}
 	return h, nil
+}
+
+// endingConn sees to it that nobody waits for an answer that cannot come. When a connection
+// ends, the library gives up the channels that it knows, and then those that are opened
+// fail with their first packet; but of the very first packet that cannot be written it tells nobody,
+// and who opened a channel with it would wait for ever. So that first one is ours, and it is
+// before the library hears of the end.
+type endingConn struct {
+	net.Conn
+	ended  atomic.Bool
+	client atomic.Pointer[ssh.Client] // nil during the handshake, when there are no channels
+}
+
+// endingWait bounds the wait for that packet: where keys are being exchanged it may not
+// be written at once.
+const endingWait = 100 * time.Millisecond
+
+func (c *endingConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if err != nil && !c.ended.Swap(true) {
+		if client := c.client.Load(); client != nil {
+			sent := make(chan struct{})
+			go func() { // ends at the latest with the connection
+				defer close(sent)
+				_, _, _ = client.SendRequest("keepalive@openssh.com", false, nil)
+			}()
+			late := time.NewTimer(endingWait)
+			defer late.Stop()
+			select {
+			case <-sent:
+			case <-late.C:
+			}
+		}
+	}
+	return n, err
+}
+
+func (c *endingConn) Write(p []byte) (int, error) {
+	if c.ended.Load() {
+		return 0, net.ErrClosed
+	}
+	return c.Conn.Write(p)
 }
 
 // broken tells whether err is a connection that ended rather than a refusal.
