@@ -357,15 +357,8 @@ func crowd(ctx context.Context, n int, one func(ctx context.Context, i int) (tim
 
 func burst(ctx context.Context, b *bench) error {
 	const callers = 20
-	r, err := b.repository(ctx, medium)
+	h, r, err := b.furnished(ctx, "burst", callers, medium)
 	if err != nil {
-		return err
-	}
-	h, err := b.house(ctx, "burst", callers)
-	if err != nil {
-		return err
-	}
-	if _, err := h.take(ctx, r); err != nil {
 		return err
 	}
 	c := comparison{metrics: []metric{atOnce}, sides: []side{h.crowd(r, callers)}, noWarmUp: true}
@@ -385,15 +378,8 @@ func burst(ctx context.Context, b *bench) error {
 }
 
 func idleContainers(ctx context.Context, b *bench) error {
-	r, err := b.repository(ctx, small)
+	h, r, err := b.furnished(ctx, "idle", 0, small)
 	if err != nil {
-		return err
-	}
-	h, err := b.house(ctx, "idle", 0)
-	if err != nil {
-		return err
-	}
-	if _, err := h.take(ctx, r); err != nil {
 		return err
 	}
 	before := available()

@@ -58,15 +58,8 @@ func command(ctx context.Context, h *containers.Host, n int, out io.Writer, args
 }
 
 func warmCommands(ctx context.Context, b *bench) error {
-	r, err := b.repository(ctx, small)
+	h, r, err := b.furnished(ctx, "warm", 0, small)
 	if err != nil {
-		return err
-	}
-	h, err := b.house(ctx, "warm", 0)
-	if err != nil {
-		return err
-	}
-	if _, err := h.take(ctx, r); err != nil {
 		return err
 	}
 	host, err := b.runner(ctx)
@@ -171,15 +164,8 @@ func (z *zeros) Write(p []byte) (int, error) {
 }
 
 func commits(ctx context.Context, b *bench) error {
-	r, err := b.repository(ctx, medium)
+	h, r, err := b.furnished(ctx, "commit", 1, medium)
 	if err != nil {
-		return err
-	}
-	h, err := b.house(ctx, "commit", 1)
-	if err != nil {
-		return err
-	}
-	if _, err := h.take(ctx, r); err != nil {
 		return err
 	}
 	caller := h.name()
@@ -261,15 +247,8 @@ func changes(ctx context.Context, repo, commit string, want int) error {
 }
 
 func gitStatus(ctx context.Context, b *bench) error {
-	r, err := b.repository(ctx, medium)
+	h, r, err := b.furnished(ctx, "status", 1, medium)
 	if err != nil {
-		return err
-	}
-	h, err := b.house(ctx, "status", 1)
-	if err != nil {
-		return err
-	}
-	if _, err := h.take(ctx, r); err != nil {
 		return err
 	}
 	caller := h.name()

@@ -16,11 +16,7 @@ import (
 const stormOf = 32
 
 func cloneStorm(ctx context.Context, b *bench) error {
-	r, err := b.repository(ctx, served)
-	if err != nil {
-		return err
-	}
-	servers, err := b.gitServers(ctx, r)
+	r, servers, err := b.serve(ctx, served)
 	if err != nil {
 		return err
 	}
@@ -93,21 +89,14 @@ func cloneStorm(ctx context.Context, b *bench) error {
 		return err
 	}
 	for i, s := range peak.sides[1:] {
-		t := below(25)
-		if i > 0 {
-			t = target{}
-		}
+		t := below(25).onlyFor(i == 0)
 		b.add(m, "full", "peak memory", s.name, t)
 	}
 	return nil
 }
 
 func branchStorm(ctx context.Context, b *bench) error {
-	r, err := b.repository(ctx, tasked)
-	if err != nil {
-		return err
-	}
-	servers, err := b.gitServers(ctx, r)
+	r, servers, err := b.serve(ctx, tasked)
 	if err != nil {
 		return err
 	}
@@ -128,10 +117,7 @@ func branchStorm(ctx context.Context, b *bench) error {
 			return err
 		}
 		for i, s := range c.sides[1:] {
-			t := k.wall
-			if i > 0 {
-				t = target{}
-			}
+			t := k.wall.onlyFor(i == 0)
 			b.add(m, k.label, wall.what, s.name, t)
 			b.add(m, k.label, cpuEach.what, s.name, target{})
 		}
@@ -172,11 +158,7 @@ func refsRate(g *gitServer, clients int, long time.Duration, refs int) func(ctx 
 }
 
 func lsRefs(ctx context.Context, b *bench) error {
-	r, err := b.repository(ctx, served)
-	if err != nil {
-		return err
-	}
-	servers, err := b.gitServers(ctx, r)
+	_, servers, err := b.serve(ctx, served)
 	if err != nil {
 		return err
 	}
@@ -190,10 +172,7 @@ func lsRefs(ctx context.Context, b *bench) error {
 		return err
 	}
 	for i, s := range c.sides[1:] {
-		t := atLeast(10)
-		if i > 0 {
-			t = target{}
-		}
+		t := atLeast(10).onlyFor(i == 0)
 		x := b.add(m, "16 clients", rate.what, s.name, t)
 		if x.State == stateMissed && x.Ramus.Median >= 5000 {
 			x.State = stateMet
@@ -205,11 +184,7 @@ func lsRefs(ctx context.Context, b *bench) error {
 }
 
 func realClones(ctx context.Context, b *bench) error {
-	r, err := b.repository(ctx, served)
-	if err != nil {
-		return err
-	}
-	servers, err := b.gitServers(ctx, r)
+	r, servers, err := b.serve(ctx, served)
 	if err != nil {
 		return err
 	}
@@ -296,11 +271,7 @@ func (g *gitServer) git(ctx context.Context, dir string, args []string) error {
 const stalledClients = 200
 
 func stalled(ctx context.Context, b *bench) error {
-	r, err := b.repository(ctx, served)
-	if err != nil {
-		return err
-	}
-	servers, err := b.gitServers(ctx, r)
+	r, servers, err := b.serve(ctx, served)
 	if err != nil {
 		return err
 	}
@@ -315,10 +286,7 @@ func stalled(ctx context.Context, b *bench) error {
 		return err
 	}
 	for i, s := range c.sides[1:] {
-		processes, memory := below(1), below(30)
-		if i > 0 {
-			processes, memory = target{}, target{}
-		}
+		processes, memory := below(1).onlyFor(i == 0), below(30).onlyFor(i == 0)
 		b.add(m, "", "processes", s.name, processes)
 		b.add(m, "", "memory", s.name, memory)
 	}

@@ -17,11 +17,7 @@ const (
 )
 
 func pushes(ctx context.Context, b *bench) error {
-	r, err := b.repository(ctx, served)
-	if err != nil {
-		return err
-	}
-	servers, err := b.gitServers(ctx, r)
+	r, servers, err := b.serve(ctx, served)
 	if err != nil {
 		return err
 	}
@@ -84,11 +80,7 @@ func pushes(ctx context.Context, b *bench) error {
 const agedBy = 200
 
 func aged(ctx context.Context, b *bench) error {
-	r, err := b.repository(ctx, served)
-	if err != nil {
-		return err
-	}
-	servers, err := b.gitServers(ctx, r)
+	r, servers, err := b.serve(ctx, served)
 	if err != nil {
 		return err
 	}
@@ -162,10 +154,7 @@ func aged(ctx context.Context, b *bench) error {
 		return err
 	}
 	for i, s := range c.sides[1:] {
-		one, two := atMost(0.4), atMost(0.05)
-		if i > 0 {
-			one, two = target{}, target{}
-		}
+		one, two := atMost(0.4).onlyFor(i == 0), atMost(0.05).onlyFor(i == 0)
 		b.add(m, "full clone", first.what, s.name, one)
 		b.add(m, "full clone", again.what, s.name, two)
 	}

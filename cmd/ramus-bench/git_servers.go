@@ -61,6 +61,16 @@ func (b *bench) housed(ctx context.Context, r *repository) (*gitServer, error) {
 	return &gitServer{server: h.server, repo: h.url + "/" + r.name + ".git", user: "bench:" + token.Token, dir: filepath.Join(h.data, "repos", r.name+".git")}, nil
 }
 
+// serve makes a repository and the servers that are compared over it.
+func (b *bench) serve(ctx context.Context, s shape) (*repository, []*gitServer, error) {
+	r, err := b.repository(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	servers, err := b.gitServers(ctx, r)
+	return r, servers, err
+}
+
 // gitServers starts all Git servers: ramus first, with the repository imported and with a
 // token, although the plainest of the others ask for none; they have copies of r.
 func (b *bench) gitServers(ctx context.Context, r *repository) ([]*gitServer, error) {

@@ -53,15 +53,8 @@ func growthFiles(ctx context.Context, b *bench) error {
 }
 
 func growthChange(ctx context.Context, b *bench) error {
-	r, err := b.repository(ctx, medium)
+	h, r, err := b.furnished(ctx, "change", 1, medium)
 	if err != nil {
-		return err
-	}
-	h, err := b.house(ctx, "change", 1)
-	if err != nil {
-		return err
-	}
-	if _, err := h.take(ctx, r); err != nil {
 		return err
 	}
 	c := chart{Name: b.scenario, Title: "A caller's first output in a new container", X: "files that its branch changes", Y: "milliseconds"}

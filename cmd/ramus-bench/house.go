@@ -80,6 +80,20 @@ func (b *bench) house(ctx context.Context, name string, pool int, env ...string)
 	}
 }
 
+// furnished is a house with a repository whose base layer is made.
+func (b *bench) furnished(ctx context.Context, name string, pool int, s shape) (*house, *repository, error) {
+	r, err := b.repository(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	h, err := b.house(ctx, name, pool)
+	if err != nil {
+		return nil, nil, err
+	}
+	_, err = h.take(ctx, r)
+	return h, r, err
+}
+
 func without(list []string, item string) []string {
 	out := list[:0:0]
 	for _, s := range list {

@@ -55,9 +55,17 @@ type target struct {
 	alone bool // of ramus's own median, not of the ratio
 }
 
-func atMost(ratio float64) target   { return target{limit: ratio} }
-func atLeast(ratio float64) target  { return target{limit: ratio, least: true} }
-func below(number float64) target   { return target{limit: number, alone: true} }
+func atMost(ratio float64) target  { return target{limit: ratio} }
+func atLeast(ratio float64) target { return target{limit: ratio, least: true} }
+func below(number float64) target  { return target{limit: number, alone: true} }
+
+// onlyFor is the target where it is told, once, and none elsewhere.
+func (t target) onlyFor(told bool) target {
+	if !told {
+		return target{}
+	}
+	return t
+}
 func (t target) set() bool          { return t.limit != 0 }
 func (t target) met(v float64) bool { return v <= t.limit && !t.least || v >= t.limit && t.least }
 
