@@ -130,7 +130,7 @@ type Place struct {
 	Start  uint64 // when that started, in clock ticks since boot
 	// Dir is the private folder of the container on the host, for uppers; it lives as long as
 	// the container. The engine and the fleet use the names artifacts, bound.json, cache,
-	// host_key, run, spool and work in it.
+	// host_key, hosts, run, spool and work in it.
 	Dir  string
 	UID  int   // who commands are, as the host counts
 	Host *Host // nil in Salvage

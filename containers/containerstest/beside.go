@@ -253,6 +253,9 @@ func testBesideNetwork(s *suite, t *testing.T) {
 		}
 	}
 	for _, id := range []string{b.c.ID, ""} {
+		if got := s.besideOK(t, id, "getent ahosts localhost"); !strings.Contains(got, "127.0.0.1") {
+			t.Errorf("localhost is %q", got)
+		}
 		for i, line := range strings.Split(s.besideOK(t, id, "cat /proc/net/dev"), "\n") {
 			if name, _, ok := strings.Cut(strings.TrimSpace(line), ":"); i >= 2 && ok && name != "lo" {
 				t.Errorf("there is a network interface %s", name)

@@ -38,6 +38,7 @@ const (
 	insideSocketDir = insideDir + "/run"
 	insideSpool     = insideDir + "/spool" // a volume: output is kept on disk, not in memory
 	socketName      = "runner.sock"
+	hostsName       = "hosts" // in the container's folder on the host
 )
 
 // The user of commands, as in the image.
@@ -71,6 +72,14 @@ func plain(s string, limit int) string {
 		return "task"
 	}
 	return s
+}
+
+func hostname(key string) string { return plain(key, 63) }
+
+// hostsMount is the names that a container without a network of the engine's knows: nobody else
+// gives it any.
+func hostsMount(file string) mount.Mount {
+	return mount.Mount{Type: mount.TypeBind, Source: file, Target: "/etc/hosts", ReadOnly: true}
 }
 
 // parts is what a container is made from besides its Spec.
@@ -127,13 +136,17 @@ func recipe(s containers.Spec, p parts) (client.ContainerCreateOptions, error) {
 		Config: &container.Config{
 			// By id: the name may have come to mean another image meanwhile.
 			Image:      p.image.ID,
-			Hostname:   plain(s.Key, 63),
+			Hostname:   hostname(s.Key),
 			User:       "0:0", // whatever the image says; the runner needs it to become the task's user
 			WorkingDir: "/",
-			Entrypoint: []string{insideRunner},
-			Cmd:        []string{"runner", string(cfg)},
-			Labels:     labels,
-			StopSignal: "SIGKILL", // process 1 has nothing to save
+			// The runtime makes the loopback by itself. With a network of the engine's, even of
+			// the kind "none", the engine's daemon is started once more in each container, to hand over
+			// what it is: that takes as long as all the rest of a start.
+			NetworkDisabled: true,
+			Entrypoint:      []string{insideRunner},
+			Cmd:             []string{"runner", string(cfg)},
+			Labels:          labels,
+			StopSignal:      "SIGKILL", // process 1 has nothing to save
 			// An image's own check would be run beside the runner, as root.
 			Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
 		},
@@ -161,6 +174,7 @@ func recipe(s containers.Spec, p parts) (client.ContainerCreateOptions, error) {
 				{Type: mount.TypeBind, Source: p.runner, Target: insideRunner, ReadOnly: true},
 				{Type: mount.TypeBind, Source: p.runner, Target: containers.Program, ReadOnly: true}, // the commands' way to it
 				{Type: mount.TypeBind, Source: filepath.Join(s.Dir, "run"), Target: insideSocketDir},
+				hostsMount(filepath.Join(s.Dir, hostsName)),
 				volume(insideSpool),
 				volume(containers.WorkDir),
 				volume(containers.ArtifactsDir),

@@ -6,7 +6,8 @@
 // /run/ramus: any image will do, also one without a shell or a libc. The
 // runner is root inside, with the five capabilities it needs to start commands
 // as uid 1000, to end them and to give them their folders; the commands have
-// none. There is no network but the loopback. The image is read-only; /work,
+// none. There is no network but the loopback, which the
+// runtime makes: the engine has none for it, and /etc/hosts is a file of ours. The image is read-only; /work,
 // /artifacts and /cache are volumes that are freed with the container, /tmp is
 // memory. The same binary is at /ramus once more, for commands: git has its commits
 // signed by it.
@@ -16,8 +17,8 @@
 // the task's user cannot come near the socket.
 //
 // A sidecar is made from another image, as uid 1000 from its first process on, in
-// the network of the container it stands beside. Nothing of the host is mounted in
-// it; its input and output go through the engine's connection.
+// the network of the container it stands beside. Of the host it sees the list of names
+// of that container alone; its input and output go through the engine's connection.
 //
 // # What survives
 //

@@ -415,6 +415,7 @@ func TestInside(t *testing.T) {
 		{"capabilities", `grep ^Cap /proc/self/status | grep -v '0000000000000000$'`, ""},
 		{"rights", `grep -E '^(NoNewPrivs|Seccomp):' /proc/self/status`, "NoNewPrivs:\t1\nSeccomp:\t2\n"},
 		{"network", `tail -n +3 /proc/net/dev | cut -d: -f1 | tr -d ' '`, "lo\n"},
+		{"names", `getent ahosts localhost | cut -d' ' -f1 | sort -u; getent hosts "$(hostname)" | cut -d' ' -f1; getent hosts example.com; echo x 2>/dev/null >/etc/hosts && echo wrote`, "127.0.0.1\n127.0.0.1\n"},
 		{"image is read-only", `for d in / /etc /usr /run /var/tmp /home; do if touch $d/x 2>/dev/null; then echo "$d is writable"; fi; done`, ""},
 		{"folders are not", `for d in /work /artifacts /cache /cache/home /tmp "$HOME"; do touch "$d/x" || echo "$d"; done`, ""},
 		{"programs in /tmp", `printf '#!/bin/sh\necho runs\n' >/tmp/p; chmod +x /tmp/p; /tmp/p`, "runs\n"},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -198,8 +197,8 @@ func (e *Engine) List(ctx context.Context, owner string) ([]containers.Container
 	return list, nil
 }
 
-// Remove kills the container and its sidecars and deletes its volumes and its
-// socket. It returns when they are gone, also when somebody else was removing it
+// Remove kills the container and its sidecars and deletes its volumes and what
+// it had of the host's. It returns when they are gone, also when somebody else was removing it
 // already.
 func (e *Engine) Remove(ctx context.Context, id string) error {
 	what := "remove container " + id
@@ -215,7 +214,7 @@ func (e *Engine) Remove(ctx context.Context, id string) error {
 	delete(e.process1, id)
 	e.mu.Unlock()
 	if dir != "" {
-		if err := os.RemoveAll(dir); err != nil {
+		if err := removeShared(dir); err != nil {
 			return fmt.Errorf("cannot %s: its folder stays: %w", what, err)
 		}
 	}

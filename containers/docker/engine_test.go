@@ -423,7 +423,7 @@ func TestRecipe(t *testing.T) {
 		t.Errorf("labels: %v", c.Labels)
 	}
 
-	if h.NetworkMode != "none" || h.IpcMode != container.IPCModePrivate || h.PidMode != "" || h.UTSMode != "" || h.CgroupnsMode != container.CgroupnsModePrivate {
+	if !c.NetworkDisabled || h.NetworkMode != "none" || h.IpcMode != container.IPCModePrivate || h.PidMode != "" || h.UTSMode != "" || h.CgroupnsMode != container.CgroupnsModePrivate {
 		t.Errorf("namespaces: %+v", h)
 	}
 	if !h.ReadonlyRootfs || h.Privileged || !slices.Equal(h.CapDrop, []string{"ALL"}) || len(h.CapAdd) != 5 ||
@@ -440,7 +440,7 @@ func TestRecipe(t *testing.T) {
 	if h.Tmpfs["/tmp"] != "rw,exec,nosuid,nodev,mode=1777,size=536870912" || !strings.Contains(h.Tmpfs["/run/ramus"], "mode=0700") {
 		t.Errorf("memory folders: %v", h.Tmpfs)
 	}
-	// What is mounted from the host: the program, twice, and the socket's folder; nothing else.
+	// What is mounted from the host: the program, twice, the socket's folder, and the names; nothing else.
 	var binds []mount.Mount
 	for _, m := range h.Mounts {
 		if m.Type == mount.TypeBind {
@@ -449,8 +449,8 @@ func TestRecipe(t *testing.T) {
 			t.Errorf("mount %+v", m)
 		}
 	}
-	if len(binds) != 3 || binds[0].Source != "/opt/ramus" || !binds[0].ReadOnly || binds[1].Source != "/opt/ramus" || binds[1].Target != "/ramus" || !binds[1].ReadOnly ||
-		binds[2].Source != "/data/c1/run" {
+	if len(binds) != 4 || binds[0].Source != "/opt/ramus" || !binds[0].ReadOnly || binds[1].Source != "/opt/ramus" || binds[1].Target != "/ramus" || !binds[1].ReadOnly ||
+		binds[2].Source != "/data/c1/run" || binds[3].Source != "/data/c1/hosts" || binds[3].Target != "/etc/hosts" || !binds[3].ReadOnly {
 		t.Errorf("mounts from the host: %+v", binds)
 	}
 

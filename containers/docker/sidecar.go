@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -56,6 +58,16 @@ func (e *Engine) Beside(ctx context.Context, id string, s containers.Sidecar) (_
 		}
 	}
 	options := sidecarRecipe(id, s, image.ID, cpus)
+	if id != "" {
+		// One that an earlier ramus made has a network of the engine's, which brings its names.
+		hosts, err := e.hosts(ctx, id)
+		if err != nil {
+			return exit, wrap(e.orGone(ctx, id, err))
+		}
+		if hosts != "" {
+			options.HostConfig.Mounts = append(options.HostConfig.Mounts, hostsMount(hosts))
+		}
+	}
 	e.setBeside(options.Name, true)
 	defer e.setBeside(options.Name, false)
 	made, err := e.create(ctx, options)
@@ -80,6 +92,21 @@ func (e *Engine) Beside(ctx context.Context, id string, s containers.Sidecar) (_
 		}
 	}
 	return exit, nil
+}
+
+// hosts is the file with the names that a container knows; empty when it has them from the engine.
+func (e *Engine) hosts(ctx context.Context, id string) (string, error) {
+	dir, err := e.socketDir(ctx, id)
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(filepath.Dir(dir), hostsName)
+	if _, err := os.Stat(path); errors.Is(err, os.ErrNotExist) {
+		return "", nil
+	} else if err != nil {
+		return "", err
+	}
+	return path, nil
 }
 
 func (e *Engine) setBeside(name string, on bool) {

@@ -49,9 +49,12 @@ func (e *Engine) Start(ctx context.Context, s containers.Spec) (_ containers.Con
 	}
 	defer func() {
 		if err != nil {
-			os.RemoveAll(run)
+			_ = removeShared(run)
 		}
 	}()
+	if err := writeHosts(s); err != nil {
+		return none, wrap(err)
+	}
 
 	e.setStarting(options.Name, true)
 	defer e.setStarting(options.Name, false)
@@ -128,6 +131,27 @@ func makeSocketDir(dir, run string) error {
 		return err
 	}
 	return os.Chmod(run, 0o777) // Mkdir's mode is cut by the umask
+}
+
+// writeHosts writes the names that a container knows, its own among them. The address is
+// of version 4 alone: a server that is told to listen at "localhost" takes the first address
+// of that name, and previews, checks and the door's clients ask at 127.0.0.1.
+func writeHosts(s containers.Spec) error {
+	path := filepath.Join(s.Dir, hostsName)
+	err := os.WriteFile(path, []byte("127.0.0.1\tlocalhost "+hostname(s.Key)+"\n"), 0o644)
+	if err == nil {
+		err = os.Chmod(path, 0o644) // whatever the umask: it is read by commands
+	}
+	return err
+}
+
+// removeShared deletes what a container had of its folder on the host, by the one of its socket.
+func removeShared(run string) error {
+	err := os.Remove(filepath.Join(filepath.Dir(run), hostsName))
+	if errors.Is(err, os.ErrNotExist) {
+		err = nil
+	}
+	return errors.Join(err, os.RemoveAll(run))
 }
 
 // findImage looks an image up; it never pulls one: that takes minutes and is
