@@ -275,16 +275,28 @@ var converting = regexp.MustCompile(`\b(eol|crlf|ident|filter|working-tree-encod
 
 // fill is what is written to a new upper: the difference, as files and whiteouts, and .git.
 func (t *target) fill(ctx context.Context, l *baseLayer, tip, base gitd.Hash, differ []gitd.TreeChange, config []byte) (_ []layer.File, why string, err error) {
+	left := int64(bindBytes)
+	files, why, err := t.fillTree(ctx, l, tip, differ, &left)
+	if why != "" || err != nil {
+		return nil, why, err
+	}
+	git, why, err := t.fillGit(ctx, l, tip, base, config, left)
+	return append(files, git...), why, err
+}
+
+// fillTree is the difference of the work tree itself; what it holds is taken from left.
+func (t *target) fillTree(ctx context.Context, l *baseLayer, tip gitd.Hash, differ []gitd.TreeChange, left *int64) (files []layer.File, why string, err error) {
+	if len(differ) == 0 {
+		return nil, "", nil
+	}
 	if why, err := t.converted(ctx, l, tip, differ); why != "" || err != nil {
 		return nil, why, err
 	}
-	commit, err := t.repo.Commit(ctx, string(tip))
+	made, err := t.repo.CommitTime(ctx, tip)
 	if err != nil {
 		return nil, "", err
 	}
-	var files []layer.File
 	put, dirs := make(map[string]bool), make(map[string]bool)
-	left := int64(bindBytes)
 	for _, c := range differ {
 		if c.NewMode == 0 {
 			continue
@@ -293,7 +305,7 @@ func (t *target) fill(ctx context.Context, l *baseLayer, tip, base gitd.Hash, di
 		for dir := range folders(c.Path) {
 			dirs[dir] = true
 		}
-		f := layer.File{Path: c.Path, Kind: layer.KindFile, Exec: c.NewMode == 0o100755, Time: commit.When}
+		f := layer.File{Path: c.Path, Kind: layer.KindFile, Exec: c.NewMode == 0o100755, Time: made}
 		switch c.NewMode {
 		case 0o160000:
 			f.Kind = layer.KindFolder
@@ -301,13 +313,13 @@ func (t *target) fill(ctx context.Context, l *baseLayer, tip, base gitd.Hash, di
 			f.Kind = layer.KindLink
 			fallthrough
 		default:
-			if f.Data, err = t.repo.ReadFile(ctx, string(tip), c.Path, left); errors.Is(err, gitd.ErrTooLarge) {
+			if f.Data, err = t.repo.Blob(ctx, c.New, *left); errors.Is(err, gitd.ErrTooLarge) {
 				return nil, "large difference", nil
 			}
 			if err != nil {
 				return nil, "", err
 			}
-			left -= int64(len(f.Data))
+			*left -= int64(len(f.Data))
 		}
 		files = append(files, f)
 	}
@@ -327,11 +339,14 @@ func (t *target) fill(ctx context.Context, l *baseLayer, tip, base gitd.Hash, di
 		for dir := range folders(c.Path) {
 			is, looked := there[dir]
 			if !looked {
-				_, err := t.repo.Tree(ctx, string(tip), dir, false)
-				if err != nil && !errors.Is(err, gitd.ErrNotFound) {
-					return nil, "", err
+				is = dir == "" || dirs[dir]
+				if !is {
+					_, err := t.repo.Entry(ctx, string(tip), dir)
+					if err != nil && !errors.Is(err, gitd.ErrNotFound) {
+						return nil, "", err
+					}
+					is = err == nil
 				}
-				is = err == nil
 				there[dir] = is
 			}
 			if is {
@@ -344,8 +359,7 @@ func (t *target) fill(ctx context.Context, l *baseLayer, tip, base gitd.Hash, di
 			files = append(files, layer.File{Path: at, Kind: layer.KindWhiteout})
 		}
 	}
-	git, why, err := t.fillGit(ctx, l, tip, base, config, left)
-	return append(files, git...), why, err
+	return files, "", nil
 }
 
 // fillGit is what differs in .git: the branch, its objects, the configuration.
@@ -417,39 +431,33 @@ func (t *target) reflog(from string, to gitd.Hash, what string) string {
 
 // converted says whether git would write a file that differs otherwise than it is stored.
 func (t *target) converted(ctx context.Context, l *baseLayer, tip gitd.Hash, differ []gitd.TreeChange) (why string, err error) {
-	looked := make(map[string]bool)
-	look := func(at gitd.Hash, name string) error {
-		key := string(at) + ":" + name
-		if why != "" || looked[key] {
-			return nil
-		}
-		looked[key] = true
-		text, err := t.repo.ReadFile(ctx, string(at), name, 1<<20)
-		switch {
-		case errors.Is(err, gitd.ErrNotFound), errors.Is(err, gitd.ErrInvalid):
-			return nil
-		case errors.Is(err, gitd.ErrTooLarge), err == nil && converting.Match(text):
-			why = "attributes"
-			return nil
-		}
-		return err
-	}
+	var written []string
 	for _, c := range differ {
-		if path.Base(c.Path) == ".gitattributes" {
-			if err := errors.Join(look(l.Commit, c.Path), look(tip, c.Path)); err != nil {
-				return "", err
-			}
+		if c.NewMode == 0o100644 || c.NewMode == 0o100755 {
+			written = append(written, c.Path)
 		}
-		if c.NewMode == 0 {
+		if path.Base(c.Path) != ".gitattributes" {
 			continue
 		}
-		for dir := range folders(c.Path) {
-			if err := look(tip, path.Join(dir, ".gitattributes")); err != nil {
+		// Files that do not differ may be written otherwise for it.
+		for _, rules := range []gitd.Hash{c.Old, c.New} {
+			if rules == "" {
+				continue
+			}
+			text, err := t.repo.Blob(ctx, rules, 1<<20)
+			switch {
+			case errors.Is(err, gitd.ErrTooLarge), errors.Is(err, gitd.ErrInvalid), errors.Is(err, gitd.ErrNotFound), err == nil && converting.Match(text):
+				return "attributes", nil
+			case err != nil:
 				return "", err
 			}
 		}
 	}
-	return why, nil
+	err = t.repo.Verbatim(ctx, tip, written)
+	if errors.Is(err, gitd.ErrPortable) {
+		return "attributes", nil
+	}
+	return "", err
 }
 
 // board looks at which work tree the container of a lease has.

@@ -134,6 +134,19 @@ func (r *Repo) Commit(ctx context.Context, rev string) (Commit, error) {
 	return list[0], nil
 }
 
+// CommitTime is when a commit was made, as its committer says, to the second; the zero
+// value where it says nothing. It takes no process.
+func (r *Repo) CommitTime(ctx context.Context, commit Hash) (time.Time, error) {
+	c, err := r.rawCommit(ctx, commit)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("cannot read the commit %.80s in %s: %w", commit, r.name, err)
+	}
+	if t := commitTime(c.committer); t != 0 {
+		return time.Unix(t, 0).UTC(), nil
+	}
+	return time.Time{}, nil
+}
+
 // MergeBase returns the best common ancestor, or [ErrNotFound].
 func (r *Repo) MergeBase(ctx context.Context, a, b string) (Hash, error) {
 	h, err := r.mergeBase(ctx, a, b)
@@ -165,6 +178,16 @@ func (r *Repo) mergeBase(ctx context.Context, a, b string) (Hash, error) {
 func (r *Repo) reaches(ctx context.Context, commit, new Hash) (bool, error) {
 	if commit == new {
 		return true, nil
+	}
+	if r.plain(new) {
+		// Most are asked of commits that are few steps apart.
+		line, err := r.between(ctx, []Hash{new}, []Hash{commit}, twigCommits)
+		if err == nil {
+			return line.reached[commit], nil
+		}
+		if !errors.Is(err, ErrTooLarge) {
+			return false, err
+		}
 	}
 	_, err := r.output(ctx, "merge-base", "--is-ancestor", string(commit), string(new))
 	if exitCode(err) == 1 {

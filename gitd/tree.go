@@ -189,6 +189,33 @@ func (r *Repo) OpenFile(ctx context.Context, rev, path string) (io.ReadCloser, i
 	return in, size, nil
 }
 
+// Blob returns the content of a blob by its name; one larger than max bytes is [ErrTooLarge].
+// It is for who has compared trees: nothing is looked up by a path.
+func (r *Repo) Blob(ctx context.Context, blob Hash, max int64) ([]byte, error) {
+	in, size, err := r.objects.stream(ctx, blob)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read blob %.80s in %s: %w", blob, r.name, err)
+	}
+	defer in.Close()
+	if size > max {
+		return nil, fmt.Errorf("cannot read blob %s in %s: it has %d bytes, allowed are %d: %w", blob, r.name, size, max, ErrTooLarge)
+	}
+	data := make([]byte, size)
+	if _, err := io.ReadFull(in, data); err != nil {
+		return nil, fmt.Errorf("cannot read blob %s in %s: %w", blob, r.name, err)
+	}
+	return data, nil
+}
+
+// Entry tells what a path is at a commit, without its size; [ErrNotFound] when it is nothing.
+func (r *Repo) Entry(ctx context.Context, rev, path string) (TreeEntry, error) {
+	e, err := r.find(ctx, rev, path)
+	if err != nil {
+		return TreeEntry{}, fmt.Errorf("cannot find %.200q at %.200q in %s: %w", path, rev, r.name, err)
+	}
+	return TreeEntry{Path: path, Mode: fmt.Sprintf("%06o", e.mode), Type: e.kind(), Hash: e.hash}, nil
+}
+
 // Tree lists the folder path ("" is the root) at a commit; recursive lists
 // files of all folders below, without the folders themselves.
 func (r *Repo) Tree(ctx context.Context, rev, path string, recursive bool) ([]TreeEntry, error) {

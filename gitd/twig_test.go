@@ -177,6 +177,13 @@ func TestPackOf(t *testing.T) {
 				return list, revs
 			}
 			for range 12 {
+				pair, names := pick(2)
+				got, err := r.Descends(ctx, pair[0], pair[1])
+				if want := slices.Contains(strings.Fields(git(t, r.dir, "rev-list", names[0])), names[1]); got != want || err != nil {
+					t.Errorf("%s descends from %s: %v, %v", pair[0], pair[1], got, err)
+				}
+			}
+			for range 12 {
 				want, revs := pick(1 + rnd.IntN(3))
 				have, nots := pick(rnd.IntN(3))
 				before := reached(t, r.dir, append([]string{"--ignore-missing"}, nots...)...)
