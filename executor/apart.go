@@ -33,7 +33,7 @@ func (t *target) apart(ctx context.Context, a apart) (*containers.Lease, error) 
 			_, err := t.script(ctx, h, provisionScript, append(x.identity(x.Bot),
 				"RAMUS_BRANCH="+a.branch, "RAMUS_REMOTE="+t.remote(), "RAMUS_AT="+string(a.commit)), nil)
 			if err == nil && a.warm {
-				t.furnish(ctx, h, a.commit)
+				t.furnish(ctx, h, nil, a.commit)
 			}
 			return err
 		}})

@@ -28,7 +28,9 @@ import (
 // a container fetches it once, from a commit of the base, and what it has then in
 // its package managers' folders is kept as a tarball in the artifact store. A new
 // container finds the one that fits its lock files below /cache before its first
-// command, and installs from there.
+// command, and installs from there. Where work trees are bound from outside a tarball is
+// unpacked once, into a base layer, and mounted from then on (layer_deps.go); what the
+// container has in its cache is the same both ways.
 //
 // What a container hands out is hostile. A tarball is opened nowhere but inside
 // containers, by the task's user; it is bounded in size; it is made from a base
@@ -39,7 +41,7 @@ import (
 type ecosystem struct {
 	name  string
 	locks []string // names of its lock files
-	// folder below /cache is where it keeps what it fetched; see cacheEnv.
+	// folder below depsDir is where it keeps what it fetched; see cacheEnv.
 	folder string
 	// fetch is run in the folder of each lock file. Scripts of dependencies are
 	// not run: they have nothing to do here.
@@ -53,12 +55,16 @@ var ecosystems = []ecosystem{
 	{"cargo", []string{"Cargo.lock"}, "cargo", []string{"cargo", "fetch", "--locked"}},
 }
 
+// depsDir is where package managers keep what they have fetched, and nobody else keeps
+// anything: a layer can be mounted there. warmScript makes it.
+const depsDir = containers.CacheDir + "/deps"
+
 // cacheEnv tells package managers where the cache is. pnpm is told by a file
-// (scripts/provision.sh): its variable is npm's too, which complains about it.
+// (scripts/warm.sh): its variable is npm's too, which complains about it.
 var cacheEnv = []string{
-	"npm_config_cache=" + containers.CacheDir + "/npm",
-	"GOMODCACHE=" + containers.CacheDir + "/go",
-	"CARGO_HOME=" + containers.CacheDir + "/cargo",
+	"npm_config_cache=" + depsDir + "/npm",
+	"GOMODCACHE=" + depsDir + "/go",
+	"CARGO_HOME=" + depsDir + "/cargo",
 }
 
 // Bounds of the dependency cache.
@@ -98,30 +104,42 @@ func (e ecosystem) lockfiles(files map[string]string) []string {
 	})
 }
 
-// cold lists the ecosystems whose dependencies at a commit are not in the cache,
-// and of each the tarball's key.
-func (x *Executor) cold(ctx context.Context, repo *gitd.Repo, commit gitd.Hash) (cold []ecosystem, keys map[string]string, err error) {
+// stock tells which ecosystems have dependencies at a commit: those that are in the cache,
+// of which layers can be made, and those that are not.
+func (x *Executor) stock(ctx context.Context, repo *gitd.Repo, commit gitd.Hash) (there, cold []stocked, err error) {
 	files, err := repo.Lockfiles(ctx, commit)
 	if err != nil {
 		return nil, nil, err
 	}
-	keys = make(map[string]string)
 	for _, e := range ecosystems {
-		hash := e.lockHash(files)
-		if hash == "" {
+		s := stocked{ecosystem: e, repo: repo.Name(), locks: e.lockHash(files)}
+		if s.locks == "" {
 			continue
 		}
-		keys[e.name] = cachePrefix(repo.Name(), e.name) + hash
-		there, err := x.bucket.Exists(ctx, keys[e.name])
+		ok, err := x.bucket.Exists(ctx, s.key())
 		if err != nil {
 			return nil, nil, fmt.Errorf("cannot look into the dependency cache: %w", err)
 		}
-		if !there {
-			cold = append(cold, e)
+		if ok {
+			there = append(there, s)
+		} else {
+			cold = append(cold, s)
 		}
 	}
-	return cold, keys, nil
+	return there, cold, nil
 }
+
+// stocked is the dependencies that a repository has in an ecosystem with certain lock files.
+type stocked struct {
+	ecosystem
+	repo, locks string
+}
+
+// key is the name of the tarball in the artifact store.
+func (s stocked) key() string { return cachePrefix(s.repo, s.name) + s.locks }
+
+// wish is for the layer of it.
+func (s stocked) wish() wish { return wish{repo: s.repo, ecosystem: s.name, locks: s.locks} }
 
 // errNotWarmed: the dependencies cannot be fetched, now or later, as things are.
 var errNotWarmed = errors.New("the dependencies cannot be fetched")
@@ -141,12 +159,15 @@ func (x *Executor) Warm(ctx context.Context, name string, commit gitd.Hash, prog
 	if err != nil {
 		return err
 	}
-	cold, keys, err := x.cold(ctx, repo, commit)
+	there, cold, err := x.stock(ctx, repo, commit)
 	if err != nil {
 		return err
 	}
+	for _, s := range there {
+		x.wishFor(s.wish())
+	}
 	if len(cold) == 0 {
-		fmt.Fprintf(progress, "dependencies: %d of %d ecosystems are in the cache\n", len(keys), len(keys))
+		fmt.Fprintf(progress, "dependencies: %d of %d ecosystems are in the cache\n", len(there), len(there))
 		return nil
 	}
 	if len(x.Egress) == 0 {
@@ -159,16 +180,17 @@ func (x *Executor) Warm(ctx context.Context, name string, commit gitd.Hash, prog
 	}
 	defer w.close()
 	var errs []error
-	for _, e := range cold {
-		size, err := w.warm(ctx, e, keys[e.name])
+	for _, s := range cold {
+		size, err := w.warm(ctx, s)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("cannot fetch the %s dependencies of %s: %w", e.name, name, err))
-			fmt.Fprintf(progress, "dependencies: %s: %v\n", e.name, err)
+			errs = append(errs, fmt.Errorf("cannot fetch the %s dependencies of %s: %w", s.name, name, err))
+			fmt.Fprintf(progress, "dependencies: %s: %v\n", s.name, err)
 			continue
 		}
-		fmt.Fprintf(progress, "dependencies: %s: %d KiB are in the cache now\n", e.name, size>>10)
-		x.Log.Info("the dependencies of a base are in the cache", "repo", name, "commit", commit, "ecosystem", e.name, "bytes", size)
-		x.pruneCache(ctx, name, e.name)
+		fmt.Fprintf(progress, "dependencies: %s: %d KiB are in the cache now\n", s.name, size>>10)
+		x.Log.Info("the dependencies of a base are in the cache", "repo", name, "commit", commit, "ecosystem", s.name, "bytes", size)
+		x.pruneCache(ctx, name, s.name)
+		x.wishFor(s.wish())
 	}
 	return errors.Join(errs...)
 }
@@ -179,7 +201,10 @@ func (x *Executor) WarmLater(ctx context.Context, name string, commit gitd.Hash)
 	if err != nil {
 		return err
 	}
-	cold, _, err := x.cold(ctx, repo, commit)
+	there, cold, err := x.stock(ctx, repo, commit)
+	for _, s := range there {
+		x.wishFor(s.wish())
+	}
 	if err != nil || len(cold) == 0 || len(x.Egress) == 0 {
 		return err
 	}
@@ -214,6 +239,13 @@ func (x *Executor) pruneCache(ctx context.Context, repo, eco string) {
 	for _, o := range all[min(cacheKept, len(all)):] {
 		if err := x.bucket.Delete(ctx, o.Key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
 			x.Log.Warn("cannot remove an old tarball of the dependency cache", "key", o.Key, "err", err)
+		}
+		// What lies unpacked is no more than the tarball was.
+		if x.layers == nil {
+			continue
+		}
+		if l := x.layers.dependencies(repo, eco, path.Base(o.Key), x.Fleet.Engine.TaskUID()); l != nil {
+			x.layers.drop(l)
 		}
 	}
 }
@@ -276,28 +308,28 @@ func (w *warmer) run(ctx context.Context, dir string, within time.Duration, stdo
 }
 
 // warm fetches an ecosystem's dependencies and keeps them.
-func (w *warmer) warm(ctx context.Context, e ecosystem, key string) (size int64, err error) {
-	locks := e.lockfiles(w.files)
+func (w *warmer) warm(ctx context.Context, s stocked) (size int64, err error) {
+	locks := s.lockfiles(w.files)
 	if len(locks) > cacheLocks {
 		return 0, fmt.Errorf("%w: it has %d lock files, allowed are %d", errNotWarmed, len(locks), cacheLocks)
 	}
 	for _, lock := range locks {
-		exit, err := w.run(ctx, path.Join(containers.WorkDir, path.Dir(lock)), fetchWithin, nil, e.fetch...)
+		exit, err := w.run(ctx, path.Join(containers.WorkDir, path.Dir(lock)), fetchWithin, nil, s.fetch...)
 		if exit.Code == 127 {
-			return 0, fmt.Errorf("%w: containers have no %s", errNotWarmed, e.name)
+			return 0, fmt.Errorf("%w: containers have no %s", errNotWarmed, s.name)
 		}
 		if err != nil {
 			return 0, err
 		}
 	}
-	return w.keep(ctx, e, key)
+	return w.keep(ctx, s)
 }
 
 // keep takes what was fetched out of the container.
-func (w *warmer) keep(ctx context.Context, e ecosystem, key string) (size int64, err error) {
+func (w *warmer) keep(ctx context.Context, s stocked) (size int64, err error) {
 	ctx, cancel := context.WithCancelCause(ctx) // which ends a tarball that is not whole
 	defer cancel(nil)
-	out, err := w.x.bucket.NewWriter(ctx, key, &blob.WriterOptions{ContentType: "application/gzip"})
+	out, err := w.x.bucket.NewWriter(ctx, s.key(), &blob.WriterOptions{ContentType: "application/gzip"})
 	if err != nil {
 		return 0, err
 	}
@@ -307,7 +339,7 @@ func (w *warmer) keep(ctx context.Context, e ecosystem, key string) (size int64,
 		return 0, err
 	}
 	limit := &limitWriter{w: pack, left: cacheMax}
-	exit, err := w.run(ctx, containers.WorkDir, fetchWithin, limit, "tar", "-C", containers.CacheDir, "-cf", "-", "--", e.folder)
+	exit, err := w.run(ctx, containers.WorkDir, fetchWithin, limit, "tar", "-C", depsDir, "-cf", "-", "--", s.folder)
 	size = cacheMax - limit.left
 	if err == nil && (limit.cut || exit.Stdout != size) {
 		err = fmt.Errorf("%w: they have %d MiB, kept are at most %d", errNotWarmed, exit.Stdout>>20, min(cacheMax, w.x.Limits.WithDefaults().Output)>>20)
@@ -326,10 +358,10 @@ func closeQuietly(w io.Closer) error {
 	return nil
 }
 
-// furnish puts the dependencies that fit a commit below /cache of a new
-// container. It is a help, never a condition: what fails is noted, and the
-// container is as good as one without a cache.
-func (t *target) furnish(ctx context.Context, h *containers.Host, at gitd.Hash) {
+// furnish puts the dependencies that fit a commit below /cache of a new container; p is
+// where it can be reached from outside, and nil where it cannot. It is a help, never a
+// condition: what fails is noted, and the container is as good as one without a cache.
+func (t *target) furnish(ctx context.Context, h *containers.Host, p *containers.Place, at gitd.Hash) {
 	ctx, cancel := context.WithTimeout(ctx, unpackWithin)
 	defer cancel()
 	base, err := t.repo.LatestBase(ctx)
@@ -338,7 +370,7 @@ func (t *target) furnish(ctx context.Context, h *containers.Host, at gitd.Hash) 
 	}
 	var put []string
 	if err == nil {
-		put, err = t.unpackAll(ctx, h, base.Base, at)
+		put, err = t.putDependencies(ctx, h, p, base.Base, at)
 	}
 	if err != nil && ctx.Err() == nil {
 		t.x.Log.Warn("a container begins with a cold cache", "caller", t.caller, "err", err)
@@ -357,29 +389,48 @@ func (t *target) takeFurniture() string {
 	return found
 }
 
-func (t *target) unpackAll(ctx context.Context, h *containers.Host, base gitd.Base, at gitd.Hash) (put []string, err error) {
+// putDependencies mounts the dependencies of which there are layers, and unpacks those of
+// which there are none yet; put are the ecosystems whose dependencies are there now.
+func (t *target) putDependencies(ctx context.Context, h *containers.Host, p *containers.Place, base gitd.Base, at gitd.Hash) (put []string, err error) {
 	own, err := t.lockfilesLike(ctx, base.Lockfiles, at)
 	if err != nil {
 		return nil, err
 	}
 	var errs []error
+	var found []stocked
 	for _, e := range ecosystems {
 		// The commit's own, or else the base's: most of what both need is the same.
 		for _, hash := range slices.Compact([]string{e.lockHash(own), e.lockHash(base.Lockfiles)}) {
 			if hash == "" {
 				continue
 			}
-			err := t.unpack(ctx, h, e, cachePrefix(t.repo.Name(), e.name)+hash)
-			if gcerrors.Code(err) == gcerrors.NotFound {
-				continue
+			s := stocked{ecosystem: e, repo: t.repo.Name(), locks: hash}
+			there := t.layerOf(s, p) != nil
+			if !there {
+				there, err = t.x.bucket.Exists(ctx, s.key())
 			}
 			if err != nil {
-				errs = append(errs, err)
-			} else {
-				put = append(put, e.name)
+				errs = append(errs, fmt.Errorf("cannot look into the dependency cache: %w", err))
+				break
 			}
-			break
+			if there {
+				found = append(found, s)
+				break
+			}
 		}
+	}
+	mounted, err := t.mountDependencies(ctx, p, found)
+	errs = append(errs, err)
+	for _, s := range found {
+		if !mounted[s.name] {
+			if err := t.unpack(ctx, h, s); err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			t.x.fast.unpacked.Add(1)
+			t.x.wishFor(s.wish())
+		}
+		put = append(put, s.name)
 	}
 	return put, errors.Join(errs...)
 }
@@ -407,10 +458,11 @@ func (t *target) lockfilesLike(ctx context.Context, base map[string]string, at g
 
 // unpack unpacks a tarball inside the container, as its user, and of it only
 // what lies in the ecosystem's folder.
-func (t *target) unpack(ctx context.Context, h *containers.Host, e ecosystem, key string) error {
+func (t *target) unpack(ctx context.Context, h *containers.Host, s stocked) error {
+	key := s.key()
 	in, err := t.x.bucket.NewReader(ctx, key, nil)
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot read %s: %w", key, err)
 	}
 	defer in.Close()
 	tarball, err := gzip.NewReader(in)
@@ -419,7 +471,7 @@ func (t *target) unpack(ctx context.Context, h *containers.Host, e ecosystem, ke
 	}
 	whole := &endingReader{r: io.LimitReader(tarball, cacheMax)}
 	p, err := h.Start(ctx, containers.Command{ID: scriptPrefix + newToken(), Stdin: whole, Timeout: unpackWithin,
-		Args: []string{"tar", "-C", containers.CacheDir, "-xf", "-", "--", e.folder}})
+		Args: []string{"tar", "-C", depsDir, "-xf", "-", "--", s.folder}})
 	if err != nil {
 		return fmt.Errorf("cannot unpack %s: %w", key, err)
 	}

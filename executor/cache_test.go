@@ -131,12 +131,16 @@ func TestDependenciesFromTheCache(t *testing.T) {
 			if err := w.x.Warm(t.Context(), "demo", commit, &said); err != nil || r.count() != before {
 				t.Error("what is in the cache was fetched again", err)
 			}
+			w.layer()
 			res := w.result("second", c.install+` && node -e 'console.log(require("dep"))'`)
 			if res.ExitCode != 0 || !strings.Contains(res.Stdout.Tail, "of the registry") {
 				t.Fatalf("%+v", res)
 			}
 			if n := r.count(); n != before {
 				t.Errorf("the registry was asked %d more times", n-before)
+			}
+			if s := w.x.Stats(); w.x.Fleet.Keeper != nil && (s.Mounted != 1 || s.Unpacked > 1) { // the first is the layer's
+				t.Errorf("%+v", s)
 			}
 			if strings.Contains(res.Stderr.Tail, "Unknown") {
 				t.Errorf("the package manager complains: %s", res.Stderr.Tail)
@@ -274,6 +278,7 @@ func TestModulesFromTheCache(t *testing.T) {
 	if err := w.x.Warm(t.Context(), "demo", commit, nil); err != nil {
 		t.Fatal(err)
 	}
+	w.layer()
 	res := w.result("warm", offline)
 	if res.ExitCode != 0 || !strings.Contains(res.Stdout.Tail, "of the proxy") {
 		t.Fatalf("%+v", res)
@@ -286,7 +291,14 @@ func TestModulesFromTheCache(t *testing.T) {
 		t.Fatalf("%+v", res)
 	}
 
+	if res := w.result("warm", "go clean -modcache && "+offline); res.ExitCode == 0 || strings.Contains(res.Stderr.Tail, "busy") {
+		t.Errorf("a cache cannot be emptied: %+v", res)
+	}
+
 	// A tarball that is damaged, or not what it should be, costs nothing but time.
+	w.stop(false)
+	w.opts = func(x *executor.Executor) { opts(x); x.Fleet.Keeper = nil }
+	w.start()
 	tarballs, err := filepath.Glob(filepath.Join(w.data, "artifacts", "cache", "*", "go", "demo", "*"))
 	if err != nil || len(tarballs) != 1 {
 		t.Fatal(tarballs, err)

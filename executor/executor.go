@@ -336,12 +336,15 @@ type Stats struct {
 	Capacity int            `json:"capacity"`
 	// Bound are the containers that got their work tree from outside, Snapshots the commits
 	// made from outside, of which Hashed files were read; Portable counts by reason what was
-	// left to git in containers. Layers were made since start. Salvaged are lost containers
+	// left to git in containers. Layers were made since start. Mounted and Unpacked are the
+	// dependencies that containers got from the cache, an ecosystem each. Salvaged are lost containers
 	// of which something was kept.
 	Bound     int64            `json:"bound"`
 	Snapshots int64            `json:"snapshots"`
 	Hashed    int64            `json:"hashed"`
 	Portable  map[string]int64 `json:"portable,omitempty"`
 	Layers    int64            `json:"layers"`
+	Mounted   int64            `json:"mounted"`
+	Unpacked  int64            `json:"unpacked"`
 	Salvaged  int64            `json:"salvaged"`
 }

@@ -29,6 +29,10 @@ import (
 //
 // A layer lies in DATA/layers/REPO/COMMIT-UID: upper/ is its work tree, layer.json says what
 // it is, users/ names the folders of containers that it is bound in.
+//
+// What package managers have fetched of the base (see cache.go) is made a layer in the same
+// way, DATA/layers/REPO/ECOSYSTEM-PLATFORM-LOCKS-UID, by unpacking a tarball of the dependency
+// cache once: every container behind it has it at the cost of a mount, whatever its size.
 
 // Bounds of the layers.
 const (
@@ -48,6 +52,7 @@ type layers struct {
 	dir    string
 	max    int64
 	made   atomic.Int64
+	turn   chan struct{} // holds one token: layers are made one after another
 
 	mu     sync.Mutex // guards all below
 	all    []*baseLayer
@@ -56,17 +61,22 @@ type layers struct {
 	failed map[string]time.Time // by name: when one could not be made
 }
 
-// baseLayer is the work tree of a commit that other ones lie over.
+// baseLayer is the work tree of a commit that other ones lie over, or the dependencies of
+// one in an ecosystem.
 type baseLayer struct {
-	Repo   string    `json:"repo"`
-	Commit gitd.Hash `json:"commit"`
+	Repo string `json:"repo"`
+	// Ecosystem and Locks, the hash of its lock files, say that it holds dependencies; "":
+	// a work tree, and Commit, Head, Token and Signs are its.
+	Ecosystem string    `json:"ecosystem,omitempty"`
+	Locks     string    `json:"locks,omitempty"`
+	Commit    gitd.Hash `json:"commit,omitempty"`
 	// Head is the newest commit that its repository has: who may not read that may not
 	// have the layer.
-	Head gitd.Hash `json:"head"`
+	Head gitd.Hash `json:"head,omitempty"`
 	// Token is what git is told of the layer's own index.
-	Token string `json:"token"`
+	Token string `json:"token,omitempty"`
 	// Signs: git in the image that made it knows signatures by SSH keys.
-	Signs bool      `json:"signs"`
+	Signs bool      `json:"signs,omitempty"`
 	UID   int       `json:"uid"` // who owns it, as the host counts
 	Bytes int64     `json:"bytes"`
 	Files int       `json:"files"`
@@ -76,17 +86,43 @@ type baseLayer struct {
 	used time.Time // guarded by layers.mu
 }
 
-// tree is the work tree.
+// tree is what is bound of it.
 func (l *baseLayer) tree() string { return filepath.Join(l.dir, "upper") }
 
 // name is of its folder below that of its repository.
-func (l *baseLayer) name() string { return string(l.Commit) + "-" + strconv.Itoa(l.UID) }
+func (l *baseLayer) name() string {
+	what := string(l.Commit)
+	if l.Ecosystem != "" {
+		what = l.Ecosystem + "-" + platform + "-" + l.Locks
+	}
+	return what + "-" + strconv.Itoa(l.UID)
+}
 
 // wish is a layer that somebody could use.
 type wish struct {
 	repo   string
-	branch string
+	branch string // that has the commit
 	commit gitd.Hash
+	// ecosystem and locks are those of dependencies, and the above but repo is empty.
+	ecosystem, locks string
+}
+
+// wanted is the layer of a wish, with what is known of it before it is made.
+func (s *layers) wanted(w wish) *baseLayer {
+	l := &baseLayer{Repo: w.repo, Ecosystem: w.ecosystem, Locks: w.locks, Commit: w.commit, UID: s.x.Fleet.Engine.TaskUID()}
+	l.dir = filepath.Join(s.dir, layerFolder(l.Repo), l.name())
+	return l
+}
+
+// there tells whether a layer is made.
+func (s *layers) there(l *baseLayer) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.thereLocked(l)
+}
+
+func (s *layers) thereLocked(l *baseLayer) bool {
+	return slices.ContainsFunc(s.all, func(o *baseLayer) bool { return o.dir == l.dir })
 }
 
 // layerFolder is where a repository's layers lie; names of repositories have no '%'.
@@ -97,7 +133,7 @@ func (x *Executor) openLayers() error {
 	if x.Fleet.Keeper == nil {
 		return nil
 	}
-	s := &layers{x: x, keeper: x.Fleet.Keeper, max: cmp.Or(x.Layers, layersDefault), failed: make(map[string]time.Time)}
+	s := &layers{x: x, keeper: x.Fleet.Keeper, max: cmp.Or(x.Layers, layersDefault), turn: make(chan struct{}, 1), failed: make(map[string]time.Time)}
 	var err error
 	if s.dir, err = filepath.Abs(filepath.Join(x.Data, "layers")); err == nil {
 		err = os.MkdirAll(s.dir, 0o700)
@@ -146,13 +182,13 @@ func (s *layers) remove(dir string) {
 	}
 }
 
-// of lists a repository's layers for a user, the newest first.
+// of lists the work trees of a repository for a user, the newest first.
 func (s *layers) of(repo string, uid int) []*baseLayer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []*baseLayer
 	for _, l := range s.all {
-		if l.Repo == repo && l.UID == uid {
+		if l.Repo == repo && l.UID == uid && l.Ecosystem == "" {
 			list = append(list, l)
 		}
 	}
@@ -160,10 +196,22 @@ func (s *layers) of(repo string, uid int) []*baseLayer {
 	return list
 }
 
-// find returns one layer; nil when it is not there.
+// find returns the work tree of a commit; nil when it is not there.
 func (s *layers) find(repo string, commit gitd.Hash, uid int) *baseLayer {
 	for _, l := range s.of(repo, uid) {
 		if l.Commit == commit {
+			return l
+		}
+	}
+	return nil
+}
+
+// dependencies returns what is kept of an ecosystem with these lock files; nil when it is not there.
+func (s *layers) dependencies(repo, ecosystem, locks string, uid int) *baseLayer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, l := range s.all {
+		if l.Repo == repo && l.Ecosystem == ecosystem && l.Locks == locks && l.UID == uid {
 			return l
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -25,26 +26,27 @@ import (
 //go:embed scripts/layer.sh
 var layerScript string
 
-// layerLater has a layer of a commit of a base made in the background. There is one
-// wish of a repository at a time: the newest.
+// layerLater has a layer of a commit of a base made in the background.
 func (x *Executor) layerLater(repo, branch string, commit gitd.Hash) {
+	x.wishFor(wish{repo: repo, branch: branch, commit: commit})
+}
+
+// wishFor has a layer made in the background. There is one wish of a repository, and of
+// each of its ecosystems, at a time: the newest.
+func (x *Executor) wishFor(w wish) {
 	s := x.layers
 	if s == nil {
 		return
 	}
-	w := wish{repo, branch, commit}
-	l := baseLayer{Commit: commit, UID: x.Fleet.Engine.TaskUID()}
-	if s.find(repo, commit, l.UID) != nil {
-		return
-	}
+	l := s.wanted(w)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if x.closed || s.failed[repo+"/"+l.name()].After(x.Now().Add(-layerPause)) || slices.Contains(s.wishes, w) {
+	if x.closed || s.thereLocked(l) || s.failed[l.dir].After(x.Now().Add(-layerPause)) || slices.Contains(s.wishes, w) {
 		return
 	}
-	s.wishes = append(slices.DeleteFunc(s.wishes, func(o wish) bool { return o.repo == repo }), w)
+	s.wishes = append(slices.DeleteFunc(s.wishes, func(o wish) bool { return o.repo == w.repo && o.ecosystem == w.ecosystem }), w)
 	if !s.making {
 		s.making = true
 		x.wg.Go(s.work)
@@ -69,11 +71,11 @@ func (s *layers) work() {
 		s.mu.Lock()
 		s.wishes = slices.DeleteFunc(s.wishes, func(o wish) bool { return o == w })
 		if err != nil {
-			s.failed[w.repo+"/"+(&baseLayer{Commit: w.commit, UID: s.x.Fleet.Engine.TaskUID()}).name()] = s.x.Now()
+			s.failed[s.wanted(w).dir] = s.x.Now()
 		}
 		s.mu.Unlock()
 		if err != nil && s.x.ctx.Err() == nil {
-			s.x.Log.Warn("cannot make a base layer; containers clone for themselves", "repo", w.repo, "commit", w.commit, "err", err)
+			s.x.Log.Warn("cannot make a base layer; containers clone, or unpack, for themselves", "repo", w.repo, "layer", s.wanted(w).name(), "err", err)
 		}
 	}
 }
@@ -92,8 +94,9 @@ func (s *layers) awaitRoom() bool {
 	return true
 }
 
-// MakeLayer makes the base layer of a branch's tip, unless it is there, and returns when
-// it can be bound. Without a Keeper it is [layer.ErrUnable].
+// MakeLayer makes the base layer of a branch's tip, and those of its dependencies as far as
+// they are in the cache, unless they are there, and returns when they can be bound. Without
+// a Keeper it is [layer.ErrUnable].
 func (x *Executor) MakeLayer(ctx context.Context, name, branch string) error {
 	if x.layers == nil {
 		return fmt.Errorf("cannot make a base layer: %w", layer.ErrUnable)
@@ -106,7 +109,14 @@ func (x *Executor) MakeLayer(ctx context.Context, name, branch string) error {
 	if err != nil {
 		return err
 	}
-	return x.layers.make(ctx, wish{name, branch, commit})
+	if err := x.layers.make(ctx, wish{repo: name, branch: branch, commit: commit}); err != nil {
+		return err
+	}
+	there, _, err := x.stock(ctx, repo, commit)
+	for _, s := range there {
+		err = errors.Join(err, x.layers.make(ctx, s.wish()))
+	}
+	return err
 }
 
 // make makes one layer, in a container that nobody has used and nobody will.
@@ -119,11 +129,18 @@ func (s *layers) make(ctx context.Context, w wish) (err error) {
 	if err != nil {
 		return err
 	}
-	l := &baseLayer{Repo: w.repo, Commit: w.commit, UID: x.Fleet.Engine.TaskUID(), Made: began.UTC()}
-	if s.find(l.Repo, l.Commit, l.UID) != nil {
+	select {
+	case s.turn <- struct{}{}:
+		defer func() { <-s.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	l := s.wanted(w)
+	l.Made = began.UTC()
+	if s.there(l) {
 		return nil
 	}
-	folder := filepath.Join(s.dir, layerFolder(w.repo))
+	folder := filepath.Dir(l.dir)
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
@@ -133,7 +150,12 @@ func (s *layers) make(ctx context.Context, w wish) (err error) {
 			s.remove(staging)
 		}
 	}()
-	if err := s.checkOut(ctx, repo, w, l, staging); err != nil {
+	if w.ecosystem != "" {
+		err = s.unpack(ctx, repo, w, staging)
+	} else {
+		err = s.checkOut(ctx, repo, w, l, staging)
+	}
+	if err != nil {
 		return err
 	}
 	if err := s.weigh(ctx, l, staging); err != nil {
@@ -149,67 +171,83 @@ func (s *layers) make(ctx context.Context, w wish) (err error) {
 	if err != nil {
 		return err
 	}
-	l.dir, l.used = filepath.Join(folder, l.name()), x.Now()
+	l.used = x.Now()
 	s.mu.Lock()
-	if slices.ContainsFunc(s.all, func(o *baseLayer) bool { return o.dir == l.dir }) {
-		err = fmt.Errorf("another one was faster: %w", ErrConflict)
-	} else if err = os.Rename(staging, l.dir); err == nil {
+	if err = os.Rename(staging, l.dir); err == nil {
 		s.all = append(s.all, l)
 	}
 	s.mu.Unlock()
-	if errors.Is(err, ErrConflict) {
-		s.remove(staging)
-		return nil
-	}
 	if err != nil {
 		return err
 	}
 	s.made.Add(1)
-	x.Log.Info("made a base layer", "repo", w.repo, "commit", w.commit, "files", l.Files, "bytes", l.Bytes, "took", x.Now().Sub(began))
+	x.Log.Info("made a base layer", "repo", w.repo, "layer", l.name(), "files", l.Files, "bytes", l.Bytes, "took", x.Now().Sub(began))
 	s.evict(l)
 	return nil
 }
 
-// checkOut fills a folder with the commit's work tree. No process that could write there
-// is left when it returns.
-func (s *layers) checkOut(ctx context.Context, repo *gitd.Repo, w wish, l *baseLayer, staging string) (err error) {
+// alone mounts a folder at a place in a container that nobody has used and nobody will, for
+// fill to be filled. No process that could write there is left when it returns.
+func (s *layers) alone(ctx context.Context, w wish, door http.Handler, staging, place string, fill func(*containers.Host, layer.Binding) error) error {
 	x := s.x
-	sum := sha256.Sum256([]byte(w.repo + "\x00" + string(w.commit)))
+	sum := sha256.Sum256([]byte(w.repo + "\x00" + s.wanted(w).name()))
 	key := "layer:" + hex.EncodeToString(sum[:8])
 	// One that a killed process left may have been half way.
 	if err := x.Fleet.Remove(ctx, key); err != nil {
 		return err
 	}
-	git := x.Git.GrantHandler(gitd.Grant{Subject: key, Repo: w.repo, Read: []string{"refs/heads/" + w.branch},
-		Expires: x.Now().AddDate(1, 0, 0)}) // not a bound: the grant ends with the connection
-	t := &target{x: x, repo: repo, base: w.branch}
 	var at layer.Binding
 	lease, err := x.Fleet.Acquire(ctx, containers.Request{Key: key, Image: x.Image, Env: x.containerEnv(), Limits: x.Limits,
 		Labels: map[string]string{"ramus.repo": w.repo, labelAsked: x.Image},
-		Door:   apartDoor(repo, git, &egress{tell: func(Event) {}}), // the repository is all it reaches
+		Door:   door,
 		Warm:   x.warmUp,
 		Bind: func(ctx context.Context, p containers.Place) error {
-			at = layer.Binding{PID: p.PID, Start: p.Start, Dir: staging, Target: containers.WorkDir, UID: p.UID}
+			at = layer.Binding{PID: p.PID, Start: p.Start, Dir: staging, Target: place, UID: p.UID}
 			return s.keeper.Bind(ctx, at)
 		},
 		Provision: func(context.Context, *containers.Host) error { return layer.ErrUnable }})
 	if err != nil {
 		return err
 	}
-	out, err := t.script(ctx, lease.Host, layerScript, slices.Concat(x.identity(x.Bot), x.signing(), []string{
-		"RAMUS_BRANCH=" + w.branch, "RAMUS_REMOTE=" + t.remote(), "RAMUS_TIP=" + string(w.commit)}), nil)
-	if err == nil {
-		head, signs, _ := strings.Cut(strings.TrimSpace(out.stdout), " ")
-		l.Head, l.Signs, l.Token = gitd.Hash(head), signs != "", "ramus-"+newToken()
-		err = gitd.CheckHash(l.Head)
-	}
-	if err == nil {
-		err = s.announce(ctx, l, at)
-	}
+	err = fill(lease.Host, at)
 	lease.Release()
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	return errors.Join(err, x.Fleet.Remove(ending, key))
+}
+
+// checkOut fills a folder with the commit's work tree.
+func (s *layers) checkOut(ctx context.Context, repo *gitd.Repo, w wish, l *baseLayer, staging string) error {
+	x := s.x
+	git := x.Git.GrantHandler(gitd.Grant{Subject: "layer", Repo: w.repo, Read: []string{"refs/heads/" + w.branch},
+		Expires: x.Now().AddDate(1, 0, 0)}) // not a bound: the grant ends with the connection
+	t := &target{x: x, repo: repo, base: w.branch}
+	door := apartDoor(repo, git, &egress{tell: func(Event) {}}) // the repository is all it reaches
+	return s.alone(ctx, w, door, staging, containers.WorkDir, func(h *containers.Host, at layer.Binding) error {
+		out, err := t.script(ctx, h, layerScript, slices.Concat(x.identity(x.Bot), x.signing(), []string{
+			"RAMUS_BRANCH=" + w.branch, "RAMUS_REMOTE=" + t.remote(), "RAMUS_TIP=" + string(w.commit)}), nil)
+		if err != nil {
+			return err
+		}
+		head, signs, _ := strings.Cut(strings.TrimSpace(out.stdout), " ")
+		l.Head, l.Signs, l.Token = gitd.Hash(head), signs != "", "ramus-"+newToken()
+		if err := gitd.CheckHash(l.Head); err != nil {
+			return err
+		}
+		return s.announce(ctx, l, at)
+	})
+}
+
+// unpack fills a folder with dependencies that are in the cache.
+func (s *layers) unpack(ctx context.Context, repo *gitd.Repo, w wish, staging string) error {
+	i := slices.IndexFunc(ecosystems, func(e ecosystem) bool { return e.name == w.ecosystem })
+	if i < 0 {
+		return fmt.Errorf("%q is no ecosystem", w.ecosystem)
+	}
+	t := &target{x: s.x, repo: repo}
+	return s.alone(ctx, w, http.NotFoundHandler(), staging, depsDir, func(h *containers.Host, _ layer.Binding) error {
+		return t.unpack(ctx, h, stocked{ecosystem: ecosystems[i], repo: w.repo, locks: w.locks})
+	})
 }
 
 // announce has the layer's index say that nothing has changed since its token was given.
@@ -237,6 +275,9 @@ func (s *layers) weigh(ctx context.Context, l *baseLayer, staging string) error 
 			l.Bytes += c.Size
 			l.Files++
 		}
+	}
+	if l.Ecosystem != "" {
+		return nil
 	}
 	index, err := s.read(ctx, tree, ".git/index", indexMax)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -35,7 +36,7 @@ type Retention struct {
 	Branches Keep
 	// Runs are the sealed runs of callers without a branch, and what browsers saw of trees.
 	Runs Keep
-	// Layers are the work trees that containers begin with.
+	// Layers are the work trees, and the dependencies, that containers begin with.
 	Layers Keep
 	// Artifacts are those that no run names any more, counted over all repositories.
 	Artifacts Keep
@@ -375,21 +376,23 @@ func (n *pruning) baselines(ctx context.Context, repo *gitd.Repo) error {
 	return err
 }
 
-// layers removes work trees that no container lies over.
+// layers removes work trees and dependencies that no container lies over.
 func (n *pruning) layers(_ context.Context, repo *gitd.Repo) error {
 	s := n.x.layers
 	if s == nil {
 		return nil // containers clone their branches
 	}
 	byName := make(map[string]*baseLayer)
-	var all []candidate
+	byKind := make(map[string][]candidate) // the work trees, and the dependencies of each ecosystem
 	for _, l := range s.unheld(repo.Name()) {
 		byName[l.name()] = l
-		all = append(all, candidate{Pruned: Pruned{Kind: PruneLayers, Repo: repo.Name(), Name: l.name(), Time: s.lastUse(l), Bytes: l.Bytes, Why: "no container uses it"}})
+		byKind[l.Ecosystem] = append(byKind[l.Ecosystem], candidate{Pruned: Pruned{Kind: PruneLayers, Repo: repo.Name(), Name: l.name(), Time: s.lastUse(l), Bytes: l.Bytes, Why: "no container uses it"}})
 	}
-	for _, c := range n.over(n.x.Keep.Layers, all) {
-		if n.ask.DryRun || s.drop(byName[c.Name]) {
-			n.list = append(n.list, c.Pruned)
+	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
+		for _, c := range n.over(n.x.Keep.Layers, byKind[kind]) {
+			if n.ask.DryRun || s.drop(byName[c.Name]) {
+				n.list = append(n.list, c.Pruned)
+			}
 		}
 	}
 	return nil

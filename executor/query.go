@@ -431,7 +431,8 @@ func (x *Executor) Reindex(ctx context.Context) (int, error) {
 // Stats returns the numbers behind /metrics and /health.
 func (x *Executor) Stats() Stats {
 	s := Stats{Runs: make(map[State]int), Hosts: make(map[string]int), Commands: x.commands.Load(), Commits: x.commits.Load(), Capacity: x.Fleet.Capacity,
-		Bound: x.fast.binds.Load(), Snapshots: x.fast.snapshots.Load(), Hashed: x.fast.hashed.Load(), Portable: x.fast.reasons(), Salvaged: x.fast.salvaged.Load()}
+		Bound: x.fast.binds.Load(), Snapshots: x.fast.snapshots.Load(), Hashed: x.fast.hashed.Load(), Portable: x.fast.reasons(), Salvaged: x.fast.salvaged.Load(),
+		Mounted: x.fast.mounted.Load(), Unpacked: x.fast.unpacked.Load()}
 	if x.layers != nil {
 		s.Layers = x.layers.made.Load()
 	}

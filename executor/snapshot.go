@@ -29,6 +29,7 @@ const changesMax = 100_000
 // fast counts what is done from outside, and what was left to containers.
 type fast struct {
 	binds, snapshots, hashed, salvaged atomic.Int64
+	mounted, unpacked                  atomic.Int64 // dependencies
 
 	mu       sync.Mutex // guards fallback
 	fallback map[string]int64

@@ -158,7 +158,7 @@ func (t *target) request(image string, author gitd.Person, waiting func(int)) co
 				return err
 			}
 			if tip, err := t.tip(ctx); err == nil { // without one, what follows says so
-				t.furnish(ctx, h, tip)
+				t.furnish(ctx, h, nil, tip)
 			}
 			return nil
 		},
@@ -169,7 +169,7 @@ func (t *target) request(image string, author gitd.Person, waiting func(int)) co
 			if err := t.bind(ctx, p, author); err != nil {
 				return err
 			}
-			t.furnish(ctx, p.Host, t.knownTip())
+			t.furnish(ctx, p.Host, &p, t.knownTip())
 			return nil
 		}
 	}

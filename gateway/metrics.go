@@ -47,6 +47,7 @@ type statsCollector struct {
 	server                                           *Server
 	commands, commits, runs, queue, hosts, capacity  *prometheus.Desc
 	bound, snaps, hashed, portable, layers, salvaged *prometheus.Desc
+	deps                                             *prometheus.Desc
 }
 
 func newStatsCollector(s *Server) *statsCollector {
@@ -64,7 +65,8 @@ func newStatsCollector(s *Server) *statsCollector {
 		snaps:    desc("snapshots_total", "Commands whose changes were committed from outside."),
 		hashed:   desc("hashed_files_total", "Files that were read for these commits."),
 		portable: desc("portable_total", "Work trees and commits that were left to git in containers, by reason.", "reason"),
-		layers:   desc("layers_total", "Base layers made."),
+		layers:   desc("layers_total", "Base layers made, of work trees and of dependencies."),
+		deps:     desc("dependencies_total", "Dependencies that new containers got from the cache, an ecosystem each, by how.", "how"),
 		salvaged: desc("salvaged_total", "Lost containers of which something was kept."),
 		capacity: desc("capacity", "How many containers may exist at once."),
 	}
@@ -72,7 +74,7 @@ func newStatsCollector(s *Server) *statsCollector {
 
 // Describe tells the names.
 func (c *statsCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.commands, c.commits, c.runs, c.queue, c.hosts, c.capacity, c.bound, c.snaps, c.hashed, c.portable, c.layers, c.salvaged} {
+	for _, d := range []*prometheus.Desc{c.commands, c.commits, c.runs, c.queue, c.hosts, c.capacity, c.bound, c.snaps, c.hashed, c.portable, c.layers, c.deps, c.salvaged} {
 		ch <- d
 	}
 }
@@ -90,6 +92,8 @@ func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.hashed, counter, float64(st.Hashed))
 	ch <- prometheus.MustNewConstMetric(c.layers, counter, float64(st.Layers))
 	ch <- prometheus.MustNewConstMetric(c.salvaged, counter, float64(st.Salvaged))
+	ch <- prometheus.MustNewConstMetric(c.deps, counter, float64(st.Mounted), "mounted")
+	ch <- prometheus.MustNewConstMetric(c.deps, counter, float64(st.Unpacked), "unpacked")
 	for reason, n := range st.Portable {
 		ch <- prometheus.MustNewConstMetric(c.portable, counter, float64(n), reason)
 	}

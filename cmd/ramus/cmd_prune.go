@@ -24,7 +24,7 @@ configuration says below keep. Without a kind, all are looked at:
   runs       journals and evidence of callers whose branch is gone. A request
              that is repeated with the same key runs again then
   browser    what browsers saw of trees, to be compared with; as old as runs
-  layers     work trees that containers begin with; made again where needed
+  layers     work trees and dependencies that containers begin with; made again where needed
   artifacts  large files that no run names any more
   objects    commits and files in git that nothing has named for two weeks.
              All of the repository is read and written; pushes wait meanwhile

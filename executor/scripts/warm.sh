@@ -1,8 +1,10 @@
-# What every container needs before its caller is known: where pnpm keeps its store.
-# Its environment variable would be npm's too, which complains about it.
+# What every container needs before its caller is known: a folder for what package
+# managers fetch, where it may be mounted, and where pnpm keeps its store. Pnpm's
+# environment variable would be npm's too, which complains about it.
+mkdir -p /cache/deps || { echo "ramus: cannot make /cache/deps" >&2; exit 90; }
 case ${HOME:-} in
 /cache/*)
 	pnpm=$HOME/.config/pnpm
-	[ -e "$pnpm/rc" ] || { mkdir -p "$pnpm" && echo store-dir=/cache/pnpm >"$pnpm/rc"; } || { echo "ramus: cannot write the settings of pnpm" >&2; exit 90; }
+	[ -e "$pnpm/rc" ] || { mkdir -p "$pnpm" && echo store-dir=/cache/deps/pnpm >"$pnpm/rc"; } || { echo "ramus: cannot write the settings of pnpm" >&2; exit 90; }
 	;;
 esac

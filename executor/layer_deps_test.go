@@ -1,0 +1,237 @@
+package executor_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+)
+
+// depsTarball is dependencies of npm's: all kinds of entries, and so many files.
+func depsTarball(t testing.TB, files int) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	w := tar.NewWriter(z)
+	put := func(h tar.Header, text string) {
+		h.Size, h.ModTime = int64(len(text)), time.Unix(1_500_000_000+int64(b.Len()), 0)
+		if err := w.WriteHeader(&h); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := w.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(tar.Header{Name: "npm/", Typeflag: tar.TypeDir, Mode: 0o755}, "")
+	put(tar.Header{Name: "npm/plain", Mode: 0o644}, "plain\n")
+	put(tar.Header{Name: "npm/run", Mode: 0o755}, "#!/bin/sh\n")
+	put(tar.Header{Name: "npm/odd \n\xff'", Mode: 0o600}, "odd\n")
+	put(tar.Header{Name: "npm/same", Typeflag: tar.TypeLink, Linkname: "npm/plain", Mode: 0o644}, "")
+	put(tar.Header{Name: "npm/link", Typeflag: tar.TypeSymlink, Linkname: "plain"}, "")
+	put(tar.Header{Name: "npm/out", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"}, "")
+	put(tar.Header{Name: "npm/up", Typeflag: tar.TypeSymlink, Linkname: "../../../../nowhere"}, "")
+	put(tar.Header{Name: "npm/pipe", Typeflag: tar.TypeFifo, Mode: 0o644}, "")
+	put(tar.Header{Name: "npm/.wh.plain", Mode: 0o644}, "")
+	put(tar.Header{Name: "npm/empty/", Typeflag: tar.TypeDir, Mode: 0o700}, "")
+	put(tar.Header{Name: "npm/fixed/in", Mode: 0o444}, "fixed\n")
+	put(tar.Header{Name: "npm/fixed/", Typeflag: tar.TypeDir, Mode: 0o555}, "")
+	put(tar.Header{Name: "npm/many/", Typeflag: tar.TypeDir, Mode: 0o755}, "")
+	for i := range files {
+		if i%100 == 0 {
+			put(tar.Header{Name: fmt.Sprintf("npm/many/%03d/", i/100), Typeflag: tar.TypeDir, Mode: 0o755}, "")
+		}
+		put(tar.Header{Name: fmt.Sprintf("npm/many/%03d/%d", i/100, i), Mode: 0o644}, fmt.Sprintln(i))
+	}
+	put(tar.Header{Name: "home/.profile", Mode: 0o644}, "no part of the ecosystem\n")
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// fetched puts a lock file of npm's on the base, and what was fetched for it into the cache.
+func (w *world) fetched(lock string, tarball []byte) {
+	w.t.Helper()
+	repo, commit := w.onBase(map[string]string{"package-lock.json": lock})
+	w.record(repo, commit)
+	sum := sha256.Sum256(fmt.Appendf(nil, "%x  package-lock.json\n", sha256.Sum256([]byte(lock))))
+	dir := filepath.Join(w.data, "artifacts", "cache", runtime.GOOS+"-"+runtime.GOARCH, "npm", "demo")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		w.t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%x", sum)), tarball, 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// entries counts what lies below folders of the world's data.
+func (w *world) entries(pattern string) (n int) {
+	w.t.Helper()
+	dirs, err := filepath.Glob(filepath.Join(w.data, pattern))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, dir := range dirs {
+		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			if path != dir {
+				n++
+			}
+			return err
+		})
+		if err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return n
+}
+
+// lookDeps prints all that there is of dependencies.
+const lookDeps = `cd /cache/deps && ls -A && LC_ALL=C find . -mindepth 1 -printf '%p %y %m %l %U:%G %T@\n' | LC_ALL=C sort; ` +
+	`find . -type f -printf '%p %n %s\n' | LC_ALL=C sort; find . -type f -exec sha256sum {} + | LC_ALL=C sort`
+
+// TestDependenciesBothWays looks at dependencies that are mounted and at those that are
+// unpacked: a caller finds the same, and mounting them writes nothing, however many they are.
+func TestDependenciesBothWays(t *testing.T) {
+	const files = 500
+	tarball := depsTarball(t, files)
+	look := func(w *world) string {
+		res, out, errs := w.exec("run:one", lookDeps)
+		if res.ExitCode != 0 || strings.Count(out, "many/") != 3*files+files/100 || strings.Contains(out, ".profile") {
+			t.Fatalf("%+v, %s, %s", res, out[:min(len(out), 2000)], errs)
+		}
+		if events := w.journal(res.Run); !strings.Contains(events, "dependencies from the cache: npm") {
+			t.Errorf("the journal does not tell: %s", events)
+		}
+		return out
+	}
+	var unpacked string
+	t.Run("portable", func(t *testing.T) {
+		w := newPortableWorld(t)
+		w.fetched("{}", tarball)
+		unpacked = look(w)
+		if s := w.x.Stats(); s.Mounted != 0 || s.Unpacked != 1 {
+			t.Errorf("%+v", s)
+		}
+	})
+	onEngines(t, func(t *testing.T, engine string) {
+		w := boundWorld(t, engine, nil)
+		w.fetched("{}", tarball)
+		w.layer()
+		before := w.entries("fleet")
+		mounted := look(w)
+		if s := w.x.Stats(); s.Mounted != 1 || s.Unpacked != 0 || s.Layers != 3 || s.Bound != 1 || len(s.Portable) > 0 { // two work trees, one of dependencies
+			t.Errorf("%+v", s)
+		}
+		// Folders and files of the fleet, the work tree's .git among them; none of the dependencies.
+		if n := w.entries("fleet") - before; n > files/4 {
+			t.Errorf("%d files were made for a caller", n)
+		}
+		if n := w.entries("fleet/*/deps/upper"); n != 0 {
+			t.Errorf("%d files were made of dependencies that are mounted", n)
+		}
+		one, other := strings.Split(mounted, "\n"), strings.Split(unpacked, "\n")
+		for i, line := range one[:min(len(one), len(other))] {
+			if line != other[i] {
+				t.Errorf("mounted %q, unpacked %q", line, other[i])
+			}
+		}
+		if len(one) != len(other) {
+			t.Errorf("%d lines of what is mounted, %d of what is unpacked", len(one), len(other))
+		}
+		changesOfOne(t, w, mounted)
+	})
+}
+
+// changesOfOne has one caller change what it has mounted: nobody else sees anything of it.
+func changesOfOne(t *testing.T, w *world, shown string) {
+	res, out, errs := w.exec("run:two", `cd /cache/deps/npm && echo more >>plain && rm run && mv many some && chmod u+w fixed && rm fixed/in && ln -s /tmp fixed/in && rm -rf some/001 &&
+		cat plain same && ls -d some/* && ls fixed && cd .. && mv npm other && cp -r other npm && rm -rf other && ls && rm -rf npm && ls -A`)
+	if want := "plain\nmore\nplain\nsome/000\nsome/002\nsome/003\nsome/004\nin\nnpm\n"; out != want || res.Commit != "" {
+		t.Errorf("%q, want %q, %+v %s", out, want, res, errs)
+	}
+	for _, name := range []string{"run:one", "run:three"} {
+		if _, out, errs := w.exec(name, lookDeps); out != shown {
+			t.Errorf("%s sees what another did: %.2000s %s", name, out, errs)
+		}
+	}
+}
+
+// TestDependenciesKept follows a layer of dependencies: it stays while a container has it, is
+// taken up by the next server, is no candidate before that container is gone, and then it goes.
+func TestDependenciesKept(t *testing.T) {
+	w := boundWorld(t, "sandbox", nil)
+	w.fetched("{}", depsTarball(t, 10))
+	w.layer()
+	const see = "cat /cache/deps/npm/plain; echo changed >>/cache/deps/npm/plain"
+	if _, out, errs := w.exec("run:one", see); out != "plain\n" {
+		t.Fatalf("%q %s", out, errs)
+	}
+	pruned := func() (names string) {
+		list, err := w.x.Prune(context.Background(), executor.Pruning{Kinds: []string{executor.PruneLayers}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range list {
+			if name, _, ok := strings.Cut(p.Name, "-"+runtime.GOOS); ok && p.Bytes > 0 {
+				names += name + " "
+			}
+		}
+		return names
+	}
+	if got := pruned(); got != "" {
+		t.Errorf("pruned what a container has: %s", got)
+	}
+	w.stop(true)
+	w.start()
+	if _, out, errs := w.exec("run:one", see); out != "plain\nchanged\n" {
+		t.Errorf("after a new start: %q %s", out, errs)
+	}
+	if _, out, errs := w.exec("run:two", see); out != "plain\n" || w.x.Stats().Mounted != 1 {
+		t.Errorf("after a new start: %q %s, %+v", out, errs, w.x.Stats())
+	}
+	for _, name := range []string{"run:one", "run:two"} {
+		if err := w.x.Fleet.Remove(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := pruned(); got != "npm " {
+		t.Errorf("pruned %q", got)
+	}
+	if _, out, errs := w.exec("run:one", see); out != "plain\n" || w.x.Stats().Unpacked != 1 {
+		t.Errorf("without a layer: %q %s, %+v", out, errs, w.x.Stats())
+	}
+}
+
+// TestDependenciesDamaged: what is no whole tarball becomes no layer, and what tries to leave
+// its folder reaches nothing.
+func TestDependenciesDamaged(t *testing.T) {
+	w := boundWorld(t, "sandbox", nil)
+	whole := depsTarball(t, 10)
+	for i, text := range [][]byte{nil, []byte("hello"), whole[:len(whole)/2], hostileTarball(t)} {
+		w.fetched(fmt.Sprint(i), text)
+		if err := w.x.MakeLayer(t.Context(), "demo", "main"); err == nil {
+			t.Errorf("tarball %d became a layer", i)
+		}
+		if n := w.entries("layers/demo/npm-*") + w.entries("layers/demo/.new-*"); n != 0 {
+			t.Errorf("tarball %d left %d files", i, n)
+		}
+		res := w.result(fmt.Sprint("after-", i), "test ! -e evil && test ! -e /tmp/evil && test ! -e ~/.profile && cat greeting.txt")
+		if res.ExitCode != 0 || res.Commit != "" || strings.Contains(w.journal(res.Run), "from the cache") {
+			t.Errorf("tarball %d: %+v", i, res)
+		}
+	}
+}
