@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -162,7 +161,7 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 	if err != nil {
 		return "", err
 	}
-	return h, r.placePack(w)
+	return h, placePack(w)
 }
 
 func (r *Repo) checkParents(ctx context.Context, parents []Hash) error {
@@ -192,19 +191,11 @@ func (r *Repo) made(c NewCommit, tree Hash) rawCommit {
 	}
 }
 
-// placePack makes durable what a pack was written for, what the repository had of it
-// already included.
-func (r *Repo) placePack(w *packWriter) error {
+// placePack puts a pack that nobody reads here into the repository.
+func placePack(w *packWriter) error {
 	p, err := w.place()
-	if err != nil {
+	if p == nil || err != nil {
 		return err
-	}
-	if p == nil {
-		// Whoever wrote those objects may not have come to this yet.
-		if err := syncFolder(filepath.Join(r.dir, packFolder)); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
 	}
 	return p.Close()
 }

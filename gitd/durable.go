@@ -63,9 +63,9 @@ func syncFolder(dir string) error {
 	return nil
 }
 
-// refFolders is how many folders are waited for one by one; beyond, the whole file
-// system is.
-const refFolders = 16
+// fewFiles is how many files or folders of refs are waited for one by one; beyond, the
+// whole file system is.
+const fewFiles = 16
 
 // syncRefs returns when refs that git has changed are on disk. Git sees to what is in
 // their files, not to the names of these. What others write meanwhile is not waited for,
@@ -78,10 +78,15 @@ func syncRefs(repo string, names ...string) error {
 		for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 			folders[filepath.Join(repo, filepath.FromSlash(dir))] = true
 		}
-		if len(folders) > refFolders {
+		if len(folders) > fewFiles {
 			return syncfs(repo)
 		}
 	}
+	return syncFolders(folders)
+}
+
+// syncFolders returns when the names in the folders that there are are on disk.
+func syncFolders(folders map[string]bool) error {
 	var files []*os.File
 	defer func() {
 		for _, f := range files {

@@ -293,7 +293,7 @@ func (sc *scratch) adopt(ctx context.Context) error {
 			}
 		}
 	}
-	return sc.r.placePack(w)
+	return placePack(w)
 }
 
 // adoptLoose adds an object that is a file of its own to a pack.

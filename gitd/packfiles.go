@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -30,6 +31,11 @@ type packFiles struct {
 	// generation counts the packs that this server put in place or took away: two in
 	// one tick of the file system's clock leave the folder's time as it was.
 	generation atomic.Uint64
+
+	// unnamed counts what may have made names in dir that are not on disk.
+	unnamed atomic.Uint64
+	naming  sync.Mutex // held while the disk is waited for
+	isNamed uint64     // what unnamed was when that began last; guarded by naming
 
 	trust sync.RWMutex // guards doubt
 	doubt bool         // objects are being removed: has knows of none
@@ -87,6 +93,23 @@ var errNoObject = errors.New("no such object in the packs")
 // changed tells that there are other packs than before.
 func (p *packFiles) changed() { p.generation.Add(1) }
 
+// named returns when the packs that somebody here has put in place, or has found, have
+// their names on disk.
+func (p *packFiles) named() error {
+	want := p.unnamed.Load()
+	p.naming.Lock()
+	defer p.naming.Unlock()
+	if p.isNamed >= want {
+		return nil
+	}
+	now := p.unnamed.Load()
+	if err := syncFolder(p.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	p.isNamed = now
+	return nil
+}
+
 func (p *packFiles) state() packsState {
 	s := packsState{generation: p.generation.Load()}
 	if info, err := os.Stat(p.dir); err == nil {
@@ -118,7 +141,11 @@ func (p *packFiles) has(h Hash) bool {
 			return false
 		}
 	}
-	return p.find(h, func(pack *packFile, _ int64) error { return pack.freshen() }) == nil
+	if p.find(h, func(pack *packFile, _ int64) error { return pack.freshen() }) != nil {
+		return false
+	}
+	p.unnamed.Add(1) // whoever put it there may still be about to wait for its name
+	return true
 }
 
 // each calls f with every object of the packs. An object that cannot be read here is an

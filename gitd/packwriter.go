@@ -238,7 +238,9 @@ func (w *packWriter) end() {
 }
 
 // place puts the pack and its index into the repository and returns them, to be read from
-// their beginning, when both are durable; nil when no object was added. Whoever fails to place it need not call drop.
+// their beginning, when what is in both is durable; nil when no object was added. Their names
+// are when a ref has changed: until then nobody was promised anything (see packFiles.named).
+// Whoever fails to place it need not call drop.
 func (w *packWriter) place() (_ *Pack, err error) {
 	if len(w.objs) == 0 {
 		w.drop()
@@ -275,6 +277,9 @@ func (w *packWriter) place() (_ *Pack, err error) {
 	name := sha1.Sum(append(sum, rand.Text()...))
 	p := &Pack{Name: hex.EncodeToString(name[:]), Objects: len(w.objs), Pack: w.file, Index: index}
 	place := filepath.Join(w.repo.dir, packFolder, "pack-"+p.Name)
+	packs := &w.repo.objects.packs
+	packs.unnamed.Add(1) // who finds it before this is done waits for its name, too
+	defer packs.unnamed.Add(1)
 	// A pack is there for git when its index is: that comes last.
 	if err := os.Rename(w.file.Name(), place+".pack"); err != nil {
 		return nil, err
@@ -284,17 +289,13 @@ func (w *packWriter) place() (_ *Pack, err error) {
 		p.Pack.Close()
 		return nil, err
 	}
-	w.repo.objects.packs.changed()
+	packs.changed()
 	w.repo.wrote()
 	for _, f := range []*os.File{p.Pack, p.Index} {
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
 			p.Close()
 			return nil, err
 		}
-	}
-	if err := syncFolder(filepath.Join(w.repo.dir, packFolder)); err != nil {
-		p.Close()
-		return nil, err
 	}
 	return p, nil
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"io"
 	"io/fs"
 	"os"
@@ -16,12 +15,13 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
 
 // Refs are read in process, from the loose files and packed-refs, and written
-// by native git alone. Reading needs no lock: git replaces both kinds of file
+// as files of their own, or by native git. Reading needs no lock: git replaces both kinds of file
 // by rename, and writes packed-refs before it removes a loose file, so a
 // reader that looks at the loose files first misses nothing.
 
@@ -321,13 +321,6 @@ func (r *Repo) Update(ctx context.Context, updates ...RefUpdate) error {
 	}
 	err := r.update(ctx, updates)
 	if err == nil {
-		names := make([]string, len(updates))
-		for i, u := range updates {
-			names[i] = u.Name
-		}
-		err = syncRefs(r.dir, names...)
-	}
-	if err == nil {
 		if slices.ContainsFunc(updates, func(u RefUpdate) bool { return u.New == "" }) {
 			r.view.deleted(ctx)
 		}
@@ -440,7 +433,14 @@ const refWriters = 4
 // refWriting makes the changes of a repository's refs.
 type refWriting struct {
 	packed  packed
+	folders refFolders
+	turns   refTurns
+	next    atomic.Uint32
 	writers [refWriters]refWriter
+
+	configMu sync.Mutex // guards all below
+	config   signature  // of the repository's configuration that was looked at
+	plain    bool       // it has nothing to say about how refs are written
 }
 
 // init must be called before anything else.
@@ -450,12 +450,27 @@ func (w *refWriting) init(r *Repo) {
 	}
 }
 
-// write makes the updates in one transaction. Those of one ref take turns, so
-// that they never meet each other's locks.
+// write makes the updates in one transaction, and returns when that is durable. Those
+// of one ref take turns, so that they never meet each other's locks.
 func (w *refWriting) write(ctx context.Context, updates []RefUpdate) error {
-	h := fnv.New32a()
-	h.Write([]byte(updates[0].Name))
-	return w.writers[h.Sum32()%refWriters].write(ctx, updates)
+	defer w.turns.take(updates)()
+	r := w.writers[0].repo
+	left, err := r.writeLoose(ctx, updates)
+	if !errors.Is(err, errNotLoose) {
+		return err
+	}
+	if err := r.objects.packs.named(); err != nil {
+		return err
+	}
+	defer w.folders.foreign()()
+	if err := w.writers[w.next.Add(1)%refWriters].write(ctx, left); err != nil {
+		return err
+	}
+	names := make([]string, len(updates))
+	for i, u := range updates {
+		names[i] = u.Name
+	}
+	return syncRefs(r.dir, names...)
 }
 
 // close ends what is idle, and awaits what is not.

@@ -119,9 +119,23 @@ func TestRepositoryNames(t *testing.T) {
 	}
 }
 
-func TestUpdate(t *testing.T) {
+// eachWriter runs a test with the refs that this server writes, and with those that git
+// does: a repository with logs is one of git's.
+func eachWriter(t *testing.T, f func(t *testing.T, r *Repo)) {
+	t.Run("loose", func(t *testing.T) { f(t, newRepo(t)) })
+	t.Run("native", func(t *testing.T) {
+		r := newRepo(t)
+		if err := os.Mkdir(filepath.Join(r.Dir(), "logs"), 0o777); err != nil {
+			t.Fatal(err)
+		}
+		f(t, r)
+	})
+}
+
+func TestUpdate(t *testing.T) { eachWriter(t, testUpdate) }
+
+func testUpdate(t *testing.T, r *Repo) {
 	ctx := t.Context()
-	r := newRepo(t)
 	one := commit(t, r, "main", "One", "a", "1")
 	two := commit(t, r, "main", "Two", "a", "2")
 	none := Hash("")
@@ -175,8 +189,9 @@ func TestUpdate(t *testing.T) {
 
 // TestUpdateOneWins: of many creators of one ref one wins, also with equal
 // values, also when git writes beside.
-func TestUpdateOneWins(t *testing.T) {
-	r := newRepo(t)
+func TestUpdateOneWins(t *testing.T) { eachWriter(t, testUpdateOneWins) }
+
+func testUpdateOneWins(t *testing.T, r *Repo) {
 	tip := commit(t, r, "main", "One", "a", "1")
 	none := Hash("")
 	for round := range 5 {
@@ -210,6 +225,9 @@ func TestUpdateOneWins(t *testing.T) {
 // acknowledged change is lost, none is reported that did not happen.
 func TestUpdateSurvivesItsGit(t *testing.T) {
 	r := newRepo(t)
+	if err := os.Mkdir(filepath.Join(r.Dir(), "logs"), 0o777); err != nil { // so that git writes
+		t.Fatal(err)
+	}
 	var tips []Hash
 	for i := range 2 {
 		tips = append(tips, commit(t, r, "main", fmt.Sprint(i), "a", fmt.Sprint(i)))

@@ -1,0 +1,291 @@
+package gitd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// A ref that is a file of its own is changed as git changes it: whoever makes NAME.lock
+// owns the ref, looks what it is at, writes the lock and renames it into the ref's
+// place (gitrepository-layout, and lockfile.h of git's sources). So native git and this
+// server keep out of each other's way, and a change costs two waits for the disk, which
+// several changes share, in place of a conversation with a git that waits once for every
+// ref. What is not so simple is left to git: deletions, which go to packed-refs too,
+// symbolic refs, refs with logs, and whatever another ref stands in the way of.
+
+// errNotLoose: git has to make the change.
+var errNotLoose = errors.New("not a change of loose refs alone")
+
+// looseLock is a ref that is locked, with what it will be at.
+type looseLock struct {
+	file string // of the ref
+	lock *os.File
+}
+
+// writeLoose makes the updates, all or none, and returns when that is durable. With
+// [errNotLoose] those from left on are for git to make. Whoever calls it keeps those
+// who change the same refs waiting.
+func (r *Repo) writeLoose(ctx context.Context, updates []RefUpdate) (left []RefUpdate, err error) {
+	deletes := func(u RefUpdate) bool { return u.New == "" }
+	if len(updates) > fewFiles || !r.looseOnly() || slices.ContainsFunc(updates, deletes) {
+		return updates, errNotLoose
+	}
+	r.locking.RLock()
+	defer r.locking.RUnlock()
+	locks := make([]looseLock, 0, len(updates))
+	placed := 0
+	defer func() {
+		for i, l := range locks {
+			l.lock.Close()
+			if i >= placed {
+				os.Remove(l.file + ".lock")
+			}
+		}
+	}()
+	for _, u := range updates {
+		l, err := r.lockLoose(ctx, u)
+		if err != nil {
+			return updates, err
+		}
+		locks = append(locks, l)
+	}
+	files, names := make([]*os.File, len(locks)), make([]string, len(locks))
+	for i, l := range locks {
+		files[i], names[i] = l.lock, updates[i].Name
+	}
+	// A ref that outlives a loss of power needs the names of the packs that it is in.
+	var wait sync.WaitGroup
+	var unnamed error
+	wait.Go(func() { unnamed = r.objects.packs.named() })
+	err = syncAll(files...)
+	wait.Wait()
+	if err := errors.Join(err, unnamed); err != nil {
+		return updates, err
+	}
+	for i, l := range locks {
+		if err := os.Rename(l.file+".lock", l.file); err != nil {
+			// Another writer made a folder in its place; git knows what to do about that.
+			return updates[i:], errors.Join(errNotLoose, err)
+		}
+		placed++
+	}
+	return nil, r.refs.folders.sync(r.dir, names)
+}
+
+// lockLoose locks a ref that is at its old value and writes its new one.
+func (r *Repo) lockLoose(ctx context.Context, u RefUpdate) (l looseLock, err error) {
+	l.file = filepath.Join(r.dir, filepath.FromSlash(u.Name))
+	for try := 0; ; try++ {
+		l.lock, err = os.OpenFile(l.file+".lock", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+		if err == nil {
+			break
+		}
+		// Git removes a folder with the last ref in it, now and then just this one.
+		if !errors.Is(err, fs.ErrNotExist) || try == 3 {
+			return l, errors.Join(errNotLoose, err)
+		}
+		if err := r.refs.folders.make(r.dir, path.Dir(u.Name)); err != nil {
+			return l, errors.Join(errNotLoose, err)
+		}
+	}
+	defer func() {
+		if err != nil {
+			l.lock.Close()
+			os.Remove(l.file + ".lock")
+		}
+	}()
+	is, err := r.looseValue(u.Name, l.file)
+	if err != nil {
+		return l, err
+	}
+	if u.Old != nil && is != *u.Old {
+		if err := r.expect(ctx, []RefUpdate{u}); err != nil {
+			return l, err
+		}
+		return l, errNotLoose // it moved there meanwhile, around our lock
+	}
+	_, err = fmt.Fprintf(l.lock, "%s\n", u.New)
+	return l, err
+}
+
+// looseValue is what a ref that is locked is at; empty: it is not there, and could be.
+func (r *Repo) looseValue(name, file string) (Hash, error) {
+	text, err := readSmall(file)
+	if err == nil {
+		if info, err := os.Lstat(file); err != nil || !info.Mode().IsRegular() {
+			return "", errNotLoose // git once made symbolic refs of symbolic links
+		}
+		h := Hash(strings.TrimSpace(string(text)))
+		if CheckHash(h) != nil {
+			return "", errNotLoose // a symbolic ref, or a damaged one
+		}
+		return h, nil
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", errors.Join(errNotLoose, err) // a folder, most of all
+	}
+	refs, err := r.packedRefs()
+	if err != nil {
+		return "", err
+	}
+	find := func(name string) (int, bool) {
+		return slices.BinarySearchFunc(refs, name, func(r Ref, n string) int { return strings.Compare(r.Name, n) })
+	}
+	if at, found := find(name); found {
+		return refs[at].Hash, nil
+	}
+	// As a file it could stand beside a ref above or below that is packed, and git could read neither.
+	if at, _ := find(name + "/"); at < len(refs) && strings.HasPrefix(refs[at].Name, name+"/") {
+		return "", errNotLoose
+	}
+	for dir := path.Dir(name); dir != "refs" && dir != "."; dir = path.Dir(dir) {
+		if _, found := find(dir); found {
+			return "", errNotLoose
+		}
+	}
+	return "", nil
+}
+
+// looseOnly tells whether a change of a ref is a change of its file and of nothing else.
+func (r *Repo) looseOnly() bool {
+	if r.server.OwnConfig {
+		return false // it may ask for hooks
+	}
+	now, err := sign(filepath.Join(r.dir, "config"))
+	if err != nil {
+		return false
+	}
+	w := &r.refs
+	w.configMu.Lock()
+	defer w.configMu.Unlock()
+	if !w.config.still(now) {
+		own, err := readOwnConfig(r.dir)
+		if err != nil {
+			return false
+		}
+		w.config, w.plain = now, true
+		for key := range own {
+			switch {
+			case key == "core.logallrefupdates", key == "core.sharedrepository", strings.HasPrefix(key, "include"),
+				strings.HasPrefix(key, "extensions.") && key != "extensions.partialclone":
+				w.plain = false
+			}
+		}
+	}
+	if !w.plain || r.reftable() {
+		return false
+	}
+	_, err = os.Lstat(filepath.Join(r.dir, "logs"))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+// refFolders remembers which folders of loose refs have names that are on disk, so that
+// a change waits for the folder that it is in alone. Git makes and removes such folders:
+// while one may, nothing is remembered.
+type refFolders struct {
+	mu    sync.Mutex // guards all below
+	known map[string]bool
+	gits  int // that may change folders now
+}
+
+// foreign tells that a git may change folders until end is called.
+func (f *refFolders) foreign() (end func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.gits++
+	f.known = nil
+	return func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.gits--
+	}
+}
+
+// make makes a folder below refs, and those above it. It makes no repository that was
+// removed anew.
+func (f *refFolders) make(repo, name string) error {
+	f.mu.Lock()
+	f.known = nil // one of them was not there, known or not
+	f.mu.Unlock()
+	dir, below := filepath.Join(repo, "refs"), strings.TrimPrefix(name, "refs")
+	if below == "" {
+		return fs.ErrNotExist
+	}
+	for part := range strings.SplitSeq(below[1:], "/") {
+		dir = filepath.Join(dir, part)
+		if err := os.Mkdir(dir, 0o777); err != nil && !errors.Is(err, fs.ErrExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// sync returns when the refs' names are on disk.
+func (f *refFolders) sync(repo string, names []string) error {
+	dirs := make(map[string]bool)
+	f.mu.Lock()
+	for _, name := range names {
+		dirs[path.Dir(name)] = true
+		for dir := path.Dir(name); dir != "." && !f.known[dir]; dir = path.Dir(dir) {
+			dirs[path.Dir(dir)] = true
+		}
+	}
+	f.mu.Unlock()
+	folders := make(map[string]bool, len(dirs))
+	for dir := range dirs {
+		folders[filepath.Join(repo, filepath.FromSlash(dir))] = true
+	}
+	if err := syncFolders(folders); err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.gits > 0 {
+		return nil
+	}
+	if f.known == nil || len(f.known) > refFoldersKnown {
+		f.known = make(map[string]bool)
+	}
+	for _, name := range names {
+		for dir := path.Dir(name); dir != "." && !f.known[dir]; dir = path.Dir(dir) {
+			f.known[dir] = true
+		}
+	}
+	return nil
+}
+
+// refFoldersKnown is how many folders are remembered.
+const refFoldersKnown = 10_000
+
+// refTurns lets those who change the same refs wait for each other, so that they never
+// meet each other's locks.
+type refTurns [64]sync.Mutex
+
+// take waits for the refs of the updates.
+func (t *refTurns) take(updates []RefUpdate) (release func()) {
+	turns := make([]int, len(updates))
+	for i, u := range updates {
+		h := fnv.New32a()
+		h.Write([]byte(u.Name))
+		turns[i] = int(h.Sum32() % uint32(len(t)))
+	}
+	slices.Sort(turns) // the same order for all
+	turns = slices.Compact(turns)
+	for _, i := range turns {
+		t[i].Lock()
+	}
+	return func() {
+		for _, i := range turns {
+			t[i].Unlock()
+		}
+	}
+}
