@@ -40,12 +40,14 @@ type liveRun struct {
 	ref       gitd.Hash // what the run's ref points to
 	journal   *Journal
 	events    []Event
+	held      []Event // of events, what nobody was told of
 	followed  map[*follower]struct{}
 	over      bool   // nothing is journalled any more
 	deaf      bool   // its agent has had its last turn
 	asked     *asked // what its agent waits for a person with
 	questions int    // that it asked so
 	err       error  // why the record could not be kept
+	review    *review
 }
 
 // runFiles are the texts a run was started with; they are kept in its ref.
@@ -117,17 +119,49 @@ func (l *liveRun) emitLocked(e Event, sync bool) error {
 	if l.over {
 		return nil
 	}
+	if err := l.appendLocked(&e, sync); err != nil {
+		return err
+	}
+	l.tell(e)
+	return nil
+}
+
+// appendLocked journals an event.
+func (l *liveRun) appendLocked(e *Event, sync bool) error {
 	e.Time = l.x.Now().UTC()
-	if err := l.journal.Append(&e, sync); err != nil {
+	if err := l.journal.Append(e, sync); err != nil {
 		if l.err == nil {
 			l.err = err
 		}
 		return err
 	}
-	l.events = append(l.events, e)
-	l.run.used(e)
-	l.run.inSession(e)
+	l.events = append(l.events, *e)
+	l.run.used(*e)
+	l.run.inSession(*e)
+	return nil
+}
+
+// tell publishes an event that was journalled, after those that were held back.
+func (l *liveRun) tell(e Event) {
+	for _, held := range l.held {
+		l.publish(held)
+	}
+	l.held = nil
 	l.publish(e)
+}
+
+// hold journals an event that is on disk with the next one that is, and is told to
+// nobody until that was journalled: it comes at once, and two waits are one.
+func (l *liveRun) hold(e Event) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over {
+		return nil
+	}
+	if err := l.appendLocked(&e, false); err != nil {
+		return err
+	}
+	l.held = append(l.held, e)
 	return nil
 }
 
@@ -149,7 +183,7 @@ func (l *liveRun) publish(e Event) {
 	l.x.hub.push(e)
 }
 
-// state moves the run to a state and journals it durably.
+// state moves the run to a state and journals it, durably where it ends or waits.
 func (l *liveRun) state(s State, reason Reason, text string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,7 +205,7 @@ func (l *liveRun) state(s State, reason Reason, text string) error {
 	}
 	l.run = l.x.cleanRun(l.run)
 	e.Message = text
-	return l.emitLocked(e, true)
+	return l.emitLocked(e, s != StateRunning) // which says nothing that a later event does not
 }
 
 // ended is the data of the run.state event with which a run ends: with it the
@@ -223,7 +257,7 @@ func (l *liveRun) follow(after int64) *follower {
 	f := newFollower()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for _, e := range l.events {
+	for _, e := range l.events[:len(l.events)-len(l.held)] {
 		if e.Seq > after {
 			f.push(e)
 		}

@@ -53,28 +53,23 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
 	}
 	files, m.Files = append(files, borrowed...), append(m.Files, listed...)
-	if r.changed() {
-		if m.Changed, err = repo.Changed(ctx, string(r.Start), string(r.Head), false); err != nil {
-			return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
-		}
+	review := l.reviewed(ctx, r)
+	if review.err != nil {
+		return fmt.Errorf("cannot seal %s: %w", r.Name(), review.err)
 	}
+	m.Changed = review.changed
 	if len(m.Changed) > maxFileList {
 		m.Unverified = append(m.Unverified, fmt.Sprintf("only %d of %d changed files are listed", maxFileList, len(m.Changed)))
 		m.Changed = m.Changed[:maxFileList]
 	}
-	diff := filepath.Join(x.outputDir(r), "changes.diff")
-	whole, err := x.writeDiff(ctx, repo, r, diff)
-	if err != nil {
-		return err
-	}
-	if !whole {
+	if review.cut {
 		m.Unverified = append(m.Unverified, fmt.Sprintf("evidence/changes.diff is cut at %d MiB; the branch has everything", maxDiff>>20))
 	}
 	journal := filepath.Join(x.outputDir(r), "journal")
 	if err := l.copyJournal(journal); err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
 	}
-	for _, f := range []gitd.File{{Path: "evidence/changes.diff", Source: diff}, {Path: journalFile, Source: journal}} {
+	for _, f := range []gitd.File{{Path: "evidence/changes.diff", Source: x.diffPath(r)}, {Path: journalFile, Source: journal}} {
 		described, err := describe(f.Path, f.Source)
 		if err != nil {
 			return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
@@ -270,25 +265,6 @@ func describe(name, path string) (m ManifestFile, err error) {
 	// By its content: a name says nothing about what a browser would make of it.
 	kind := http.DetectContentType(head.w.(*bytes.Buffer).Bytes())
 	return ManifestFile{Name: name, Size: size, SHA256: hex.EncodeToString(h.Sum(nil)), Type: kind}, err
-}
-
-// writeDiff writes what the run changed to a file; whole is false when it was cut.
-func (x *Executor) writeDiff(ctx context.Context, repo *gitd.Repo, r Run, path string) (whole bool, err error) {
-	f, err := os.Create(path)
-	if err != nil {
-		return false, fmt.Errorf("cannot keep the diff: %w", err)
-	}
-	w := &limitWriter{w: f, left: maxDiff}
-	clean := x.Secrets.Writer(w)
-	if r.changed() {
-		// The base may hold a secret that a commit of ours may not.
-		err = repo.Diff(ctx, string(r.Start), string(r.Head), gitd.DiffOptions{}, clean)
-		err = errors.Join(err, clean.Flush())
-	}
-	if err := errors.Join(err, f.Close()); err != nil {
-		return false, fmt.Errorf("cannot keep the diff: %w", err)
-	}
-	return !w.cut, nil
 }
 
 // limitWriter passes on so many bytes and swallows the rest.

@@ -107,6 +107,9 @@ func (t *target) snapshotOf(ctx context.Context, b *binding, before gitd.Hash, a
 	defer snap.Pack.Close()
 	x.fast.hashed.Add(int64(snap.Hashed))
 	if snap.Commit != "" {
+		if w := t.atWork(); w != nil {
+			w.l.foresee(snap.Commit)
+		}
 		if err := t.place(ctx, b, before, snap, message); err != nil {
 			return committed{}, "", err
 		}

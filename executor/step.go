@@ -424,6 +424,9 @@ func (w *work) finish(o outcome, commit gitd.Hash, notes string) (tasks.StepResu
 			}
 		})
 	}
+	if l.claim.Kind == KindExec {
+		return o.result, l.hold(e) // that the run ends is journalled next
+	}
 	return o.result, l.emit(e, true)
 }
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"path"
 	"slices"
 	"strings"
@@ -39,22 +40,28 @@ func (x *Executor) Exec(ctx context.Context, r Request, stdout, stderr io.Writer
 	if err != nil {
 		return Result{}, err
 	}
-	if l != nil {
-		select {
-		case <-l.done:
-		case <-ctx.Done():
-			l.cancel(errCancelled)
-			<-l.done
-		}
-		run = l.snapshot()
+	if l == nil {
+		return x.result(run, x.Events(ctx, run.Name(), 0, false))
 	}
-	return x.result(ctx, run)
+	select {
+	case <-l.done:
+	case <-ctx.Done():
+		l.cancel(errCancelled)
+		<-l.done
+	}
+	return x.result(l.snapshot(), func(yield func(Event, error) bool) {
+		for _, e := range l.journalled() { // what the run's ref has, too
+			if !yield(e, nil) {
+				return
+			}
+		}
+	})
 }
 
-// result reads a command's outcome from its run's journal.
-func (x *Executor) result(ctx context.Context, run Run) (Result, error) {
+// result reads a command's outcome from its run's events.
+func (x *Executor) result(run Run, events iter.Seq2[Event, error]) (Result, error) {
 	res := Result{Run: run.Name()}
-	for e, err := range x.Events(ctx, run.Name(), 0, false) {
+	for e, err := range events {
 		if err != nil {
 			return res, err
 		}

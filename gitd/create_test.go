@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -497,6 +498,13 @@ func TestLogAndChangesLikeGit(t *testing.T) {
 			var patch bytes.Buffer
 			if err := r.Diff(ctx, string(all[i]), string(all[i+1]), o, &patch); err != nil {
 				t.Error(err)
+			}
+			if o.Paths == nil && !o.Stat && !o.MergeBase {
+				var same bytes.Buffer
+				list, err := r.Review(ctx, string(all[i]), string(all[i+1]), &same)
+				if !slices.Equal(list, changes) || !bytes.Equal(same.Bytes(), patch.Bytes()) || err != nil {
+					t.Errorf("a review has %+v and %d bytes, %v; want %+v and %d", list, same.Len(), err, changes, patch.Len())
+				}
 			}
 			if o.Paths == nil && !o.Stat {
 				tree := t.TempDir()

@@ -1,6 +1,7 @@
 package gitd
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -86,6 +87,69 @@ func (r *Repo) Changed(ctx context.Context, from, to string, mergeBase bool) ([]
 		return nil, fmt.Errorf("cannot compare %.200q with %.200q in %s: %w", from, to, r.name, err)
 	}
 	return list, nil
+}
+
+// Review is [Repo.Changed] and [Repo.Diff] by one run of git: it lists what differs
+// between two commits, and writes the patch.
+func (r *Repo) Review(ctx context.Context, from, to string, patch io.Writer) ([]Change, error) {
+	a, b, err := r.ends(ctx, from, to, false)
+	var list []Change
+	if err == nil {
+		split := &patchSplitter{patch: patch}
+		c := r.diff([]string{"-z", "--raw", "--numstat", "--patch", "--binary"}, a, b, nil)
+		c.out = split
+		if err = r.server.run(ctx, c); err == nil {
+			list, err = parseChanges(split.list.String())
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("cannot compare %.200q with %.200q in %s: %w", from, to, r.name, err)
+	}
+	return list, nil
+}
+
+// patchSplitter keeps the records that git writes in front of a patch, and passes the
+// patch on: an empty field is between them.
+type patchSplitter struct {
+	list  bytes.Buffer
+	at    int // in list, where the next field begins
+	names int // fields that come next are so many names
+	patch io.Writer
+	ended bool // the list
+}
+
+func (s *patchSplitter) Write(p []byte) (int, error) {
+	if s.ended {
+		return s.patch.Write(p)
+	}
+	if s.list.Len()+len(p) > outputMax {
+		return 0, fmt.Errorf("a list of more than %d bytes: %w", outputMax, ErrTooLarge)
+	}
+	s.list.Write(p)
+	for {
+		field, _, whole := bytes.Cut(s.list.Bytes()[s.at:], []byte{0})
+		if !whole {
+			return len(p), nil
+		}
+		s.at += len(field) + 1
+		switch {
+		case s.names > 0:
+			s.names--
+		case len(field) == 0:
+			s.ended = true
+			rest := bytes.Clone(s.list.Bytes()[s.at:])
+			s.list.Truncate(s.at - 1)
+			_, err := s.patch.Write(rest)
+			return len(p), err
+		case field[0] == ':': // a record, and its status at the end: the name follows, of a rename both
+			s.names = 1
+			if at := bytes.LastIndexByte(field, ' '); at >= 0 && (bytes.HasPrefix(field[at+1:], []byte("R")) || bytes.HasPrefix(field[at+1:], []byte("C"))) {
+				s.names = 2
+			}
+		case field[len(field)-1] == '\t': // the counts of a rename: its names follow
+			s.names = 2
+		}
+	}
 }
 
 // parseChanges reads the output of `diff-tree -z --raw --numstat`: all raw

@@ -1,0 +1,83 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// review is what a run changed, as its record tells it: the files by name, and a patch
+// in a file. A command's is begun as soon as its commit is known, while that is still being
+// made durable: git then runs beside the waits for the disk instead of after them.
+type review struct {
+	start, head gitd.Hash
+	done        chan struct{} // closed when all below may be read
+
+	changed []gitd.Change
+	cut     bool // the patch is not whole
+	err     error
+}
+
+// foresee begins the review of a run that will end at head, if nothing happens.
+func (l *liveRun) foresee(head gitd.Hash) {
+	if l.claim.Kind != KindExec {
+		return // others may go on
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.review != nil {
+		return
+	}
+	r := l.run
+	r.Head = head
+	v := &review{start: r.Start, head: head, done: make(chan struct{})}
+	l.review = v
+	l.x.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(l.x.ctx, housekeeping)
+		defer cancel()
+		l.write(ctx, v, r)
+	})
+}
+
+// reviewed is the review of a run as it stands.
+func (l *liveRun) reviewed(ctx context.Context, r Run) *review {
+	l.mu.Lock()
+	v := l.review
+	l.mu.Unlock()
+	if v != nil {
+		<-v.done // the file is one
+		if v.start == r.Start && v.head == r.Head && v.err == nil {
+			return v
+		}
+	}
+	v = &review{start: r.Start, head: r.Head, done: make(chan struct{})}
+	l.write(ctx, v, r)
+	return v
+}
+
+// write does a review.
+func (l *liveRun) write(ctx context.Context, v *review, r Run) {
+	defer close(v.done)
+	f, err := os.Create(l.x.diffPath(r))
+	if err != nil {
+		v.err = fmt.Errorf("cannot keep the diff: %w", err)
+		return
+	}
+	w := &limitWriter{w: f, left: maxDiff}
+	clean := l.x.Secrets.Writer(w)
+	if r.changed() {
+		// The base may hold a secret that a commit of ours may not.
+		v.changed, err = l.target.repo.Review(ctx, string(r.Start), string(r.Head), clean)
+		err = errors.Join(err, clean.Flush())
+	}
+	if err := errors.Join(err, f.Close()); err != nil {
+		v.err = fmt.Errorf("cannot keep the diff: %w", err)
+	}
+	v.cut = w.cut
+}
+
+func (x *Executor) diffPath(r Run) string { return filepath.Join(x.outputDir(r), "changes.diff") }
