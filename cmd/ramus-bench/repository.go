@@ -7,10 +7,12 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -23,6 +25,7 @@ type shape struct {
 	// changes a file and adds one.
 	branches int
 	long     bool // files are six times as long: source text, not fixtures
+	depends  bool // it has the dependency of containers_deps.go
 }
 
 // The shapes that scenarios share. Sizes and histories are those of a small tool, a
@@ -96,10 +99,10 @@ func makeRepository(ctx context.Context, dir string, s shape) error {
 		return err
 	}
 	w := bufio.NewWriterSize(in, 1<<20)
-	s.write(w)
+	err = s.write(w)
 	w.Flush() // its error is git's, which says why
 	in.Close()
-	if err := cmd.Wait(); err != nil {
+	if err := joined(err, cmd.Wait()); err != nil {
 		return fmt.Errorf("git fast-import: %w: %s", err, said.Bytes())
 	}
 	for _, args := range [][]string{
@@ -116,7 +119,7 @@ func makeRepository(ctx context.Context, dir string, s shape) error {
 }
 
 // write writes the repository for git fast-import.
-func (s shape) write(w io.Writer) {
+func (s shape) write(w io.Writer) error {
 	random := rand.New(rand.NewPCG(uint64(s.files), uint64(s.commits)))
 	const begin = 1_700_000_000
 	commit := func(branch string, n int, from, message string) {
@@ -132,6 +135,15 @@ func (s shape) write(w io.Writer) {
 	commit("main", 0, "", "Begin")
 	file(markPath, markText)
 	file(".gitignore", "node_modules/\n*.log\n/out/\n")
+	if s.depends {
+		more, err := dependency()
+		if err != nil {
+			return err
+		}
+		for _, name := range slices.Sorted(maps.Keys(more)) {
+			file(name, more[name])
+		}
+	}
 	for i := range s.files - 2 {
 		file(s.path(i), s.text(i))
 	}
@@ -150,7 +162,8 @@ func (s shape) write(w io.Writer) {
 		file(s.path(i), edited(cmp.Or(texts[i], s.text(i)), random))
 		file(fmt.Sprintf("notes/task-%d.txt", n), prose(uint64(n), 1, 1))
 	}
-	fmt.Fprintln(w, "done")
+	_, err := fmt.Fprintln(w, "done")
+	return err
 }
 
 // path is where the i-th file lies: a dozen in a folder, folders in packages.

@@ -21,6 +21,7 @@ var scenarios = []scenario{
 	{"warm", "commands in a container that is there", warmCommands},
 	{"commit", "what a commit after a command costs", commits},
 	{"rebuild", "a container killed with -9, until its caller's next output", rebuild},
+	{"deps", "a new caller's first output where the base has 20,000 files of dependencies", dependencies},
 	{"burst", "20 new callers at once", burst},
 	{"status", "git status inside, with and without fsmonitor", gitStatus},
 	{"idle", "what containers cost that do nothing", idleContainers},
