@@ -24,7 +24,10 @@ const (
 
 // outputs are the two streams of a step, on their way to files, to whoever
 // waits for them, and to whoever follows the run.
-type outputs struct{ stdout, stderr *capture }
+type outputs struct {
+	stdout, stderr *capture
+	saved          chan error // nil: save was not called
+}
 
 type capture struct {
 	l      *liveRun
@@ -74,7 +77,7 @@ func (l *liveRun) openOutputs(s stepInfo, seq int64, keep bool) (*outputs, error
 		stdout.file.Close()
 		return nil, err
 	}
-	return &outputs{stdout, stderr}, nil
+	return &outputs{stdout: stdout, stderr: stderr}, nil
 }
 
 // fileName makes a step's id fit for a file: "judge[3]#2" becomes "judge_3__2".
@@ -161,22 +164,50 @@ func (o *outputs) flush() error {
 	return errors.Join(o.stdout.end(), o.stderr.end())
 }
 
-// streams describes both for the journal; the files are on disk then.
-func (o *outputs) streams() (stdout, stderr *Stream, err error) {
+// save begins to write both to the disk: nothing is printed any more, and what was is
+// committed meanwhile.
+func (o *outputs) save() {
+	saved := make(chan error, 1)
+	o.saved = saved
+	go func() { saved <- o.sync() }()
+}
+
+// saving waits for save, and does its work where it was not called.
+func (o *outputs) saving() error {
+	if o.saved == nil {
+		return o.sync()
+	}
+	err := <-o.saved
+	o.saved <- err // for who asks again
+	return err
+}
+
+func (o *outputs) sync() error {
 	if err := o.flush(); err != nil {
-		return nil, nil, err
+		return err
 	}
 	for _, c := range []*capture{o.stdout, o.stderr} {
 		if c.tail.n > 0 {
 			if err := c.file.Sync(); err != nil {
-				return nil, nil, fmt.Errorf("cannot keep the output: %w", err)
+				return fmt.Errorf("cannot keep the output: %w", err)
 			}
 		}
+	}
+	return nil
+}
+
+// streams describes both for the journal; the files are on disk then.
+func (o *outputs) streams() (stdout, stderr *Stream, err error) {
+	if err := o.saving(); err != nil {
+		return nil, nil, err
 	}
 	return o.stdout.describe(), o.stderr.describe(), nil
 }
 
 func (o *outputs) close() {
+	if o.saved != nil {
+		_ = o.saving()
+	}
 	_ = o.flush() // nothing is left, or the step has failed already
 	o.stdout.file.Close()
 	o.stderr.file.Close()

@@ -367,6 +367,7 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 		return tasks.StepResult{}, err
 	}
 	o.result = l.x.cleanResult(o.result)
+	w.out.save()
 	// From here on nothing may stop the record: the command has happened.
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), housekeeping)
 	defer cancel()
@@ -391,13 +392,16 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 			return tasks.StepResult{}, err
 		}
 	}
+	if err := w.out.saving(); err != nil {
+		return tasks.StepResult{}, err
+	}
 	for _, c := range []*capture{w.out.stdout, w.out.stderr} {
 		if err := l.removed(w.s.ID, SecretInOutput, c.clean.Found(), "the "+c.stream+" of "+w.s.ID); err != nil {
 			return tasks.StepResult{}, err
 		}
 	}
 	res, err := w.finish(o, after, made.notes)
-	w.forget(cctx)
+	w.forget(context.WithoutCancel(ctx))
 	return res, err
 }
 
@@ -430,19 +434,24 @@ func (w *work) finish(o outcome, commit gitd.Hash, notes string) (tasks.StepResu
 	return o.result, l.emit(e, true)
 }
 
+// forget lets the runner forget the step's commands; nobody waits for that.
 func (w *work) forget(ctx context.Context) {
 	if w.s.Background {
 		return // its output is asked for later
 	}
-	for i := 0; i <= w.n; i++ {
-		id := w.id
-		if i > 0 {
-			id += "." + strconv.Itoa(i)
-		} else if w.n > 0 {
-			continue
+	w.l.x.wg.Go(func() {
+		ctx, cancel := context.WithTimeout(ctx, housekeeping)
+		defer cancel()
+		for i := 0; i <= w.n; i++ {
+			id := w.id
+			if i > 0 {
+				id += "." + strconv.Itoa(i)
+			} else if w.n > 0 {
+				continue
+			}
+			_ = w.host.Forget(ctx, id) // the runner's memory ends with the container anyway
 		}
-		_ = w.host.Forget(ctx, id) // the runner's memory ends with the container anyway
-	}
+	})
 }
 
 // message is the commit message of a step.
