@@ -263,7 +263,8 @@ func (r *report) write(dir string) error {
 	if err != nil {
 		return fmt.Errorf("cannot write the results: %w", err)
 	}
-	errs := []error{os.WriteFile(filepath.Join(dir, "results.json"), append(text, '\n'), 0o644)}
+	errs := []error{os.WriteFile(filepath.Join(dir, "results.json"), append(text, '\n'), 0o644),
+		os.WriteFile(filepath.Join(dir, "table.md"), []byte(r.markdown()), 0o644)}
 	for _, c := range r.Charts {
 		errs = append(errs, os.WriteFile(filepath.Join(dir, c.Name+".svg"), []byte(c.svg()), 0o644))
 	}
