@@ -383,6 +383,12 @@ func (h *Helper) Open(ctx context.Context, upper, path string) (*os.File, error)
 	return f, err
 }
 
+// Fill writes what becomes a layer; see [Keeper].
+func (h *Helper) Fill(ctx context.Context, dir string, uid int, files []File) error {
+	_, _, err := h.ask(ctx, request{Op: opFill, Dir: []byte(dir), UID: uid}, files)
+	return err
+}
+
 // Own gives a tree to uid; see [Keeper].
 func (h *Helper) Own(ctx context.Context, dir string, uid int) error {
 	_, _, err := h.ask(ctx, request{Op: opOwn, Dir: []byte(dir), UID: uid}, nil)

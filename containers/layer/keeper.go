@@ -41,6 +41,10 @@ type Keeper interface {
 	// Open opens a regular file of an upper for reading, by its slash-separated path; a
 	// link on the way, or anything but a regular file, is an error.
 	Open(ctx context.Context, upper, path string) (*os.File, error)
+	// Fill writes files, whiteouts among them, to a folder that no container has or had, made
+	// where it is missing: what becomes a layer. All is owned by uid. What is there already is
+	// an error and stays.
+	Fill(ctx context.Context, dir string, uid int, files []File) error
 	// Own gives a tree that was written under ramus's own rights to uid, as far as it
 	// lies on one file system.
 	Own(ctx context.Context, dir string, uid int) error
@@ -80,7 +84,7 @@ func (b Binding) Upper() string { return b.Dir + "/upper" }
 // File is one thing to be written.
 type File struct {
 	Path string // slash-separated, relative, without "..", "." and empty parts
-	// Kind is KindFile, KindLink, KindFolder or KindWhiteout (only in a Fill).
+	// Kind is KindFile, KindLink, KindFolder or KindWhiteout (only where it is filled).
 	Kind Kind
 	Exec bool
 	Data []byte // content, or the link's target

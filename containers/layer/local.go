@@ -360,6 +360,37 @@ func (l *Local) Open(ctx context.Context, upper, path string) (*os.File, error) 
 	return f, nil
 }
 
+// Fill writes what becomes a layer; see [Keeper].
+func (l *Local) Fill(ctx context.Context, dir string, uid int, files []File) error {
+	return l.fill(ctx, dir, uid, files, nil)
+}
+
+// fill is Fill with another way to what files hold.
+func (l *Local) fill(ctx context.Context, dir string, uid int, files []File, content contents) error {
+	wrap := func(err error) error { return fmt.Errorf("cannot fill %s: %w", dir, err) }
+	if err := ctx.Err(); err != nil {
+		return wrap(err)
+	}
+	if uid < 0 {
+		return wrap(fmt.Errorf("%d is no user", uid))
+	}
+	named, err := l.made(dir)
+	if err != nil {
+		return wrap(err)
+	}
+	defer unix.Close(named)
+	fd, err := openAt(named, ".", unix.O_RDONLY|unix.O_DIRECTORY, inside)
+	if err != nil {
+		return wrap(err)
+	}
+	defer unix.Close(fd)
+	t := tree{root: fd, uid: uid, fresh: true, content: content}
+	if err := errors.Join(t.write(files), t.own(fd, 0o755)); err != nil {
+		return wrap(err)
+	}
+	return nil
+}
+
 // Own gives a tree to uid; see [Keeper].
 func (l *Local) Own(ctx context.Context, dir string, uid int) error {
 	wrap := func(err error) error { return fmt.Errorf("cannot give %s to user %d: %w", dir, uid, err) }

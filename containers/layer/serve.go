@@ -224,6 +224,9 @@ func (s *server) do(ctx context.Context, r *request, body io.Reader) (a answer, 
 		}
 	case opOpen:
 		f, err = s.local.Open(ctx, dir, string(r.Path))
+	case opFill:
+		files, content := arrive(r.Files, body)
+		err = s.local.fill(ctx, dir, r.UID, files, content)
 	case opOwn:
 		err = s.local.Own(ctx, dir, r.UID)
 	case opRemove:

@@ -41,6 +41,7 @@ const (
 	opPut     = "put"
 	opChanges = "changes"
 	opOpen    = "open"
+	opFill    = "fill"
 	opOwn     = "own"
 	opRemove  = "remove"
 )
@@ -48,10 +49,10 @@ const (
 type request struct {
 	Op      string       `json:"op"`
 	Binding *wireBinding `json:"binding,omitempty"` // bind, put
-	Files   []wireFile   `json:"files,omitempty"`   // of both
-	Dir     []byte       `json:"dir,omitempty"`     // changes, open, own, remove
+	Files   []wireFile   `json:"files,omitempty"`   // bind, put, fill
+	Dir     []byte       `json:"dir,omitempty"`     // changes, open, fill, own, remove
 	Path    []byte       `json:"path,omitempty"`    // open
-	UID     int          `json:"uid,omitempty"`     // own
+	UID     int          `json:"uid,omitempty"`     // fill, own
 	Max     int          `json:"max,omitempty"`     // changes
 }
 
@@ -159,7 +160,7 @@ func (r *request) check() (content int64, err error) {
 	if len(r.Files) > maxFiles || r.Max < 0 || r.Max > maxEntries {
 		return 0, errors.New("the request asks for too much")
 	}
-	if (r.Op == opBind || r.Op == opPut) != (r.Binding != nil) || r.Binding == nil && len(r.Files) > 0 {
+	if (r.Op == opBind || r.Op == opPut) != (r.Binding != nil) || r.Binding == nil && r.Op != opFill && len(r.Files) > 0 {
 		return 0, fmt.Errorf("a request %q of this form is unknown", r.Op)
 	}
 	for _, f := range r.Files {

@@ -79,6 +79,7 @@ func Run(t *testing.T, k layer.Keeper, root string, start func(t *testing.T) Box
 		{"Refuses", testRefuses},
 		{"Nobody", testNobody},
 		{"Source", testSource},
+		{"Fill", testFill},
 		{"Own", testOwn},
 		{"Deep", testDeep},
 		{"Moving", testMoving},

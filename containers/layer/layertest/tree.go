@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -327,6 +328,44 @@ func testSource(s *suite) {
 	if got := s.sh(b, "ls -A "+b.Target+"/c"); got != "" {
 		s.Errorf("got %q", got)
 	}
+}
+
+// A layer that was filled lies over another one: what it has, and what it hides.
+func testFill(s *suite) {
+	below := s.base(s.box.UID, "gone/a", "stays/a", "stays/b", "file", "both")
+	dir := filepath.Join(s.root, "filled", "upper")
+	defer func() {
+		if err := s.k.Remove(s.Context(), filepath.Dir(dir)); err != nil {
+			s.Error(err)
+		}
+	}()
+	fill := func(files ...layer.File) error { return s.k.Fill(s.Context(), dir, s.box.UID, files) }
+	err := fill(layer.File{Path: "both", Kind: layer.KindFile, Data: []byte("filled"), Exec: true}, layer.File{Path: "new/x", Kind: layer.KindLink, Data: []byte("to")},
+		layer.File{Path: "gone", Kind: layer.KindWhiteout}, layer.File{Path: "stays/a", Kind: layer.KindWhiteout}, layer.File{Path: "file/in", Kind: layer.KindFile})
+	if err == nil {
+		err = fill(layer.File{Path: "later", Kind: layer.KindFile, Data: []byte("too")})
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+	if err := fill(layer.File{Path: "later", Kind: layer.KindFile, Data: []byte("again")}); err == nil {
+		s.Error("a file of a layer was written twice")
+	}
+	if err := s.k.Fill(s.Context(), filepath.Dir(s.root), s.box.UID, nil); err == nil {
+		s.Error("filled outside")
+	}
+	b := s.place()
+	bound := s.bind(b, []string{dir, below}, layer.File{Path: "new/y", Kind: layer.KindFile})
+	look := "cd " + b.Target + "; find . -printf '%P %y %U:%m %l|'; cat both later; rm new/x && mv stays moved && echo >moved/a && ls moved"
+	got := s.sh(b, look)
+	lines := strings.Split(strings.TrimSuffix(got[:strings.LastIndex(got, "|")], "|"), "|")
+	slices.Sort(lines)
+	s.want(lines, " d 1000:755 ", "both f 1000:755 ", "file d 1000:755 ", "file/in f 1000:644 ", "later f 1000:644 ", "new d 1000:755 ", "new/x l 1000:777 to",
+		"new/y f 1000:644 ", "stays d 1000:755 ", "stays/b f 1000:644 ")
+	if rest := got[strings.LastIndex(got, "|")+1:]; rest != "filledtooa\nb\n" {
+		s.Errorf("got %q", rest)
+	}
+	s.want(s.changes(bound), "d moved was stays", "f moved/a 1", "d new", "w new/x", "f new/y 0", "w stays")
 }
 
 // A tree is given away as a whole, but not what links in it lead to.
