@@ -79,14 +79,18 @@ type Executor struct {
 	refreshEvery time.Duration
 	// baselinesKept is how many looks by a browser are kept of a repository; 0: baselinesKept.
 	baselinesKept int
-	waits         acpWaits
-	index         *index
-	bucket        *blob.Bucket // the artifact store
-	folder        *blob.Bucket // the store in Data; nil: there is none
-	checked       checked
-	lately        lately
-	viewer        traceViewer
-	hub           hub
+	// branchNear is in how many paths a branch differs that gets a layer of its own, and branchRest how
+	// long it rests before; zero: branchNear and branchRest.
+	branchNear int
+	branchRest time.Duration
+	waits      acpWaits
+	index      *index
+	bucket     *blob.Bucket // the artifact store
+	folder     *blob.Bucket // the store in Data; nil: there is none
+	checked    checked
+	lately     lately
+	viewer     traceViewer
+	hub        hub
 
 	commands, commits atomic.Int64
 	layers            *layers // nil: work trees are not bound from outside
@@ -344,7 +348,9 @@ type Stats struct {
 	Hashed    int64            `json:"hashed"`
 	Portable  map[string]int64 `json:"portable,omitempty"`
 	Layers    int64            `json:"layers"`
-	Mounted   int64            `json:"mounted"`
-	Unpacked  int64            `json:"unpacked"`
-	Salvaged  int64            `json:"salvaged"`
+	// BranchLayers were made since start, of branches that differ much from their base.
+	BranchLayers int64 `json:"branch_layers"`
+	Mounted      int64 `json:"mounted"`
+	Unpacked     int64 `json:"unpacked"`
+	Salvaged     int64 `json:"salvaged"`
 }

@@ -37,6 +37,9 @@ func (x *Executor) Touch(ctx context.Context, caller, name string) error {
 // SetBrowserGrace gives a browser only so long to end by itself after its deadline.
 func (b *Browser) SetBrowserGrace(d time.Duration) { b.grace = d }
 
+// SetBranchLayers gives branches that differ in so many paths layers of their own, at once.
+func (x *Executor) SetBranchLayers(near int) { x.branchNear, x.branchRest = near, time.Millisecond }
+
 // Unpack and ParseState read what comes from browsers and from containers.
 var (
 	Unpack     = unpack

@@ -105,8 +105,10 @@ func (t *target) changedSince(ctx context.Context, token string) ([]byte, bool) 
 		case c.Opaque:
 			// A new one: what is in it is told below. In the place of one of the layer's
 			// it hides files that nobody tells.
-			if _, err := os.Lstat(filepath.Join(b.layer.tree(), c.Path)); err == nil || !os.IsNotExist(err) {
-				return nil, false
+			for _, tree := range b.layer.trees() {
+				if _, err := os.Lstat(filepath.Join(tree, c.Path)); err == nil || !os.IsNotExist(err) {
+					return nil, false
+				}
 			}
 			tell(c.Path + "/")
 		}

@@ -28,7 +28,8 @@ import (
 // without a Keeper, and nothing is lost with them.
 //
 // A layer lies in DATA/layers/REPO/COMMIT-UID: upper/ is its work tree, layer.json says what
-// it is, users/ names the folders of containers that it is bound in.
+// it is, users/ names the folders of containers that it is bound in. That of a branch (see
+// layer_branch.go) lies in COMMIT-UID.CALLER over the one of a base, and is a user of it.
 //
 // What package managers have fetched of the base (see cache.go) is made a layer in the same
 // way, DATA/layers/REPO/ECOSYSTEM-PLATFORM-LOCKS-UID, by unpacking a tarball of the dependency
@@ -37,7 +38,7 @@ import (
 // Bounds of the layers.
 const (
 	layersDefault = 20 << 30 // bytes
-	layersMax     = 200      // layers of all repositories
+	layersMax     = 200      // base layers of all repositories
 	layerEntries  = 2 << 20  // files and folders of one
 	layerWithin   = 30 * time.Minute
 	layerPause    = 10 * time.Minute       // after one could not be made
@@ -53,12 +54,17 @@ type layers struct {
 	max    int64
 	made   atomic.Int64
 	turn   chan struct{} // holds one token: layers are made one after another
+	// branched counts the layers of branches that were made.
+	branched atomic.Int64
 
 	mu     sync.Mutex // guards all below
 	all    []*baseLayer
 	wishes []wish
 	making bool                 // a goroutine works at wishes
 	failed map[string]time.Time // by name: when one could not be made
+
+	branches  map[Caller]*branchWish
+	branching bool // a goroutine works at branches
 }
 
 // baseLayer is the work tree of a commit that other ones lie over, or the dependencies of
@@ -70,8 +76,7 @@ type baseLayer struct {
 	Ecosystem string    `json:"ecosystem,omitempty"`
 	Locks     string    `json:"locks,omitempty"`
 	Commit    gitd.Hash `json:"commit,omitempty"`
-	// Head is the newest commit that its repository has: who may not read that may not
-	// have the layer.
+	// Head is the newest commit that its repository has.
 	Head gitd.Hash `json:"head,omitempty"`
 	// Token is what git is told of the layer's own index.
 	Token string `json:"token,omitempty"`
@@ -81,13 +86,38 @@ type baseLayer struct {
 	Bytes int64     `json:"bytes"`
 	Files int       `json:"files"`
 	Made  time.Time `json:"made"`
+	// Branch is the caller whose branch's layer it is, as a slug; empty: it is a base's. Over is the
+	// commit of the layer that it lies over, Base where the base stood, Boot the machine's
+	// boot that it was made in.
+	Branch string    `json:"branch,omitempty"`
+	Over   gitd.Hash `json:"over,omitempty"`
+	Base   gitd.Hash `json:"base,omitempty"`
+	Boot   string    `json:"boot,omitempty"`
 
-	dir  string
-	used time.Time // guarded by layers.mu
+	dir   string
+	under *baseLayer // a base's; nil: it lies over none
+	used  time.Time  // guarded by layers.mu
 }
 
-// tree is what is bound of it.
+// tree is what is bound of it, of a branch's layer what it changes.
 func (l *baseLayer) tree() string { return filepath.Join(l.dir, "upper") }
+
+// trees are what work trees over it lie over, the topmost first.
+func (l *baseLayer) trees() []string {
+	if l.under == nil {
+		return []string{l.tree()}
+	}
+	return []string{l.tree(), l.under.tree()}
+}
+
+// heads are the commits whose histories its repository has: who may not read one of them
+// may not have the layer.
+func (l *baseLayer) heads() []gitd.Hash {
+	if l.under == nil {
+		return []gitd.Hash{l.Head}
+	}
+	return []gitd.Hash{l.Head, l.Base, l.under.Head}
+}
 
 // name is of its folder below that of its repository.
 func (l *baseLayer) name() string {
@@ -95,7 +125,11 @@ func (l *baseLayer) name() string {
 	if l.Ecosystem != "" {
 		what = l.Ecosystem + "-" + platform + "-" + l.Locks
 	}
-	return what + "-" + strconv.Itoa(l.UID)
+	what += "-" + strconv.Itoa(l.UID)
+	if l.Branch != "" {
+		what += "." + l.Branch
+	}
+	return what
 }
 
 // wish is a layer that somebody could use.
@@ -147,11 +181,23 @@ func (x *Executor) openLayers() error {
 	}
 	hidden, _ := filepath.Glob(filepath.Join(s.dir, "*", ".*"))
 	folders = slices.Compact(slices.Sorted(slices.Values(append(folders, hidden...))))
+	var branches []*baseLayer
+	boot := string(bootID())
 	for _, dir := range folders {
-		if l := readLayer(dir); l != nil {
+		switch l := readLayer(dir); {
+		case l != nil && l.Branch == "":
+			s.all = append(s.all, l)
+		case l != nil && l.Boot == boot:
+			branches = append(branches, l)
+		default:
+			x.wg.Go(func() { s.remove(dir) })
+		}
+	}
+	for _, l := range branches {
+		if l.under = s.find(l.Repo, l.Over, l.UID); l.under != nil {
 			s.all = append(s.all, l)
 		} else {
-			x.wg.Go(func() { s.remove(dir) })
+			x.wg.Go(func() { s.remove(l.dir) })
 		}
 	}
 	x.layers = s
@@ -182,13 +228,13 @@ func (s *layers) remove(dir string) {
 	}
 }
 
-// of lists the work trees of a repository for a user, the newest first.
+// of lists the work trees of a repository's bases for a user, the newest first.
 func (s *layers) of(repo string, uid int) []*baseLayer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var list []*baseLayer
 	for _, l := range s.all {
-		if l.Repo == repo && l.UID == uid && l.Ecosystem == "" {
+		if l.Repo == repo && l.UID == uid && l.Ecosystem == "" && l.Branch == "" {
 			list = append(list, l)
 		}
 	}
@@ -196,7 +242,7 @@ func (s *layers) of(repo string, uid int) []*baseLayer {
 	return list
 }
 
-// find returns the work tree of a commit; nil when it is not there.
+// find returns the work tree of a base's commit; nil when it is not there.
 func (s *layers) find(repo string, commit gitd.Hash, uid int) *baseLayer {
 	for _, l := range s.of(repo, uid) {
 		if l.Commit == commit {
@@ -262,20 +308,24 @@ func (l *baseLayer) held() bool {
 func (s *layers) evict(made *baseLayer) {
 	s.mu.Lock()
 	var bytes int64
+	count := make(map[bool]int) // branches' layers, and bases'
 	for _, l := range s.all {
 		bytes += l.Bytes
+		count[l.under != nil]++
 	}
 	byUse := slices.SortedFunc(slices.Values(s.all), func(a, b *baseLayer) int { return a.used.Compare(b.used) })
 	var gone []string
 	for _, l := range byUse {
-		if bytes <= s.max && len(s.all) <= layersMax {
-			break
+		most := layersMax
+		if l.under != nil {
+			most = branchesMax
 		}
-		if l == made {
+		if l == made || bytes <= s.max && count[l.under != nil] <= most {
 			continue
 		}
 		if old, ok := s.takeLocked(l); ok {
 			bytes -= l.Bytes
+			count[l.under != nil]--
 			gone = append(gone, old)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -61,8 +62,10 @@ type binding struct {
 
 // boundRecord is a binding for a later process.
 type boundRecord struct {
-	Layer  gitd.Hash `json:"layer"`
-	Config []byte    `json:"config"`
+	Layer gitd.Hash `json:"layer"`
+	// Branch says that it is the layer of the caller's branch.
+	Branch bool   `json:"branch,omitempty"`
+	Config []byte `json:"config"`
 	// At is the commit that it was bound at.
 	At gitd.Hash `json:"at"`
 }
@@ -129,9 +132,16 @@ func (t *target) overlay(ctx context.Context, p containers.Place, author gitd.Pe
 	if err != nil {
 		return nil, "", "", err
 	}
-	l, differ, err := t.fit(ctx, tip, base, p.UID)
-	if err != nil {
-		return nil, "", "", err
+	var l *baseLayer
+	var differ []gitd.TreeChange
+	if x.layers != nil {
+		layers := x.layers.of(t.repo.Name(), p.UID)
+		if own := x.layers.branch(t.repo.Name(), p.UID, t.caller.Slug()); own != nil {
+			layers = append([]*baseLayer{own}, layers...)
+		}
+		if l, differ, err = t.fit(ctx, tip, base, layers); err != nil {
+			return nil, "", "", err
+		}
 	}
 	if l == nil || len(differ) > bindFar {
 		x.layerLater(t.repo.Name(), t.base, base)
@@ -147,7 +157,7 @@ func (t *target) overlay(ctx context.Context, p containers.Place, author gitd.Pe
 	}
 	b := &binding{layer: l, config: t.gitConfig(author), cache: new(gitd.OverlayCache), differ: make(map[string]gitd.TreeChange),
 		left: filepath.Join(p.Dir, leftFolder, "upper"),
-		at: layer.Binding{PID: p.PID, Start: p.Start, Lowers: []string{l.tree()}, Dir: filepath.Join(p.Dir, treeFolder),
+		at: layer.Binding{PID: p.PID, Start: p.Start, Lowers: l.trees(), Dir: filepath.Join(p.Dir, treeFolder),
 			Target: containers.WorkDir, UID: p.UID}}
 	fill, why, err := t.fill(ctx, l, tip, base, differ, b.config)
 	if err != nil || why != "" {
@@ -161,7 +171,7 @@ func (t *target) overlay(ctx context.Context, p containers.Place, author gitd.Pe
 	if err != nil {
 		return nil, "", "", err
 	}
-	record, err := json.Marshal(boundRecord{Layer: l.Commit, Config: b.config, At: tip})
+	record, err := json.Marshal(boundRecord{Layer: l.Commit, Branch: l.Branch != "", Config: b.config, At: tip})
 	if err == nil {
 		err = os.WriteFile(filepath.Join(p.Dir, treeRecord), record, 0o600)
 	}
@@ -177,50 +187,61 @@ func (t *target) overlay(ctx context.Context, p containers.Place, author gitd.Pe
 	if err := t.recount(ctx, b, len(differ) > 0); err != nil {
 		x.Log.Debug("the index of a bound work tree is left to git", "caller", t.caller, "err", err)
 	}
+	t.branchLater(len(differ))
 	return b, tip, "", nil
 }
 
-// fit finds the layer that differs least from a branch, and how it differs; nil when
+// fit finds of some layers the one that differs least from a branch, and how it differs; nil when
 // there is none that the caller may read, or all differ too much.
-func (t *target) fit(ctx context.Context, tip, base gitd.Hash, uid int) (best *baseLayer, differ []gitd.TreeChange, err error) {
-	if t.x.layers == nil {
-		return nil, nil, nil
-	}
-	list := t.x.layers.of(t.repo.Name(), uid)
-	most := bindChanges
-	looked := 0
-	for _, want := range []gitd.Hash{tip, base, ""} {
-		for _, l := range list {
-			if want != "" && l.Commit != want || want == "" && (l.Commit == tip || l.Commit == base) {
-				continue
-			}
-			if looked++; looked > bindLayers {
-				return best, differ, nil
-			}
-			// The layer has the history of its branch, as far as it went then.
-			if ok, err := t.mayRead(ctx, l.Head, tip, base); err != nil || !ok {
-				if err != nil {
-					return nil, nil, err
-				}
-				continue
-			}
-			d, err := t.repo.Compare(ctx, l.Commit, tip, most)
-			switch {
-			case errors.Is(err, gitd.ErrTooLarge):
-				continue
-			case err != nil:
-				return nil, nil, err
-			}
-			if best == nil || len(d) < len(differ) {
-				best, differ = l, d
-			}
-			if len(d) == 0 {
-				return best, differ, nil
-			}
-			most = len(d)
+func (t *target) fit(ctx context.Context, tip, base gitd.Hash, layers []*baseLayer) (best *baseLayer, differ []gitd.TreeChange, err error) {
+	rank := func(l *baseLayer) int {
+		switch {
+		case l.Branch != "" || l.Commit == tip:
+			return 0
+		case l.Commit == base:
+			return 1
 		}
+		return 2
+	}
+	layers = slices.Clone(layers)
+	slices.SortStableFunc(layers, func(a, b *baseLayer) int { return rank(a) - rank(b) })
+	most := bindChanges
+	for i, l := range layers {
+		if i == bindLayers {
+			break
+		}
+		// The layer has the histories of its branches, as far as they went then.
+		if ok, err := t.mayReadAll(ctx, l.heads(), tip, base); err != nil {
+			return nil, nil, err
+		} else if !ok {
+			continue
+		}
+		d, err := t.repo.Compare(ctx, l.Commit, tip, most)
+		switch {
+		case errors.Is(err, gitd.ErrTooLarge):
+			continue
+		case err != nil:
+			return nil, nil, err
+		}
+		if best == nil || len(d) < len(differ) {
+			best, differ = l, d
+		}
+		if len(d) == 0 {
+			break
+		}
+		most = len(d)
 	}
 	return best, differ, nil
+}
+
+// mayReadAll tells whether commits are all part of what the caller may read.
+func (t *target) mayReadAll(ctx context.Context, commits []gitd.Hash, tip, base gitd.Hash) (bool, error) {
+	for _, h := range commits {
+		if ok, err := t.mayRead(ctx, h, tip, base); err != nil || !ok {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // mayRead tells whether a commit is part of what the caller may read.
@@ -378,19 +399,26 @@ func (t *target) fillGit(ctx context.Context, l *baseLayer, tip, base gitd.Hash,
 		file("refs/heads/"+branch, string(tip)+"\n"),
 		file("refs/remotes/origin/"+branch, string(tip)+"\n"),
 	}
-	if tip == l.Head && base == l.Head {
-		return files, "", nil
+	packed, why, err := t.fillPack(ctx, l, tip, base, left)
+	return append(files, packed...), why, err
+}
+
+// fillPack is the objects of the branch and of the base that the layer lacks.
+func (t *target) fillPack(ctx context.Context, l *baseLayer, tip, base gitd.Hash, left int64) (_ []layer.File, why string, err error) {
+	have := l.heads()
+	if slices.Contains(have, tip) && slices.Contains(have, base) {
+		return nil, "", nil
 	}
-	pack, err := t.repo.PackOf(ctx, []gitd.Hash{tip, base}, []gitd.Hash{l.Head})
+	pack, err := t.repo.PackOf(ctx, []gitd.Hash{tip, base}, have)
 	if err != nil || pack == nil {
-		return files, "", err
+		return nil, "", err
 	}
 	defer pack.Close()
 	packed, err := packFiles(pack, left)
 	if errors.Is(err, gitd.ErrTooLarge) {
 		return nil, "large difference", nil
 	}
-	return append(files, packed...), "", err
+	return packed, "", err
 }
 
 // packFiles are a pack as files of a repository.
@@ -488,11 +516,17 @@ func (x *Executor) readBinding(repo string, p containers.Place) (*binding, error
 		return nil, err
 	}
 	l := x.layers.find(repo, r.Layer, p.UID)
+	if r.Branch {
+		l = nil
+		if c, err := ParseCaller(p.Key); err == nil {
+			l = x.layers.branchAt(repo, r.Layer, p.UID, c.Slug())
+		}
+	}
 	if l == nil {
 		return nil, fmt.Errorf("layer %s: %w", r.Layer, ErrNotFound)
 	}
 	return &binding{layer: l, config: r.Config, cache: new(gitd.OverlayCache), left: filepath.Join(p.Dir, leftFolder, "upper"),
-		at: layer.Binding{PID: p.PID, Start: p.Start, Lowers: []string{l.tree()}, Dir: filepath.Join(p.Dir, treeFolder),
+		at: layer.Binding{PID: p.PID, Start: p.Start, Lowers: l.trees(), Dir: filepath.Join(p.Dir, treeFolder),
 			Target: containers.WorkDir, UID: p.UID}}, nil
 }
 

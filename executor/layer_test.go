@@ -2,11 +2,13 @@ package executor_test
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
@@ -75,7 +77,10 @@ func TestBothWays(t *testing.T) {
 	var shown [2][][]string // by round and step
 	var done [][]string
 	for i, open := range []func(t *testing.T) *world{
-		func(t *testing.T) *world { return boundWorld(t, "sandbox", nil) },
+		// Now and then a new container finds what it did in a layer of its branch.
+		func(t *testing.T) *world {
+			return boundWorld(t, "sandbox", func(x *executor.Executor) { x.SetBranchLayers(2) })
+		},
 		newPortableWorld,
 	} {
 		t.Run([]string{"bound", "portable"}[i], func(t *testing.T) {
@@ -212,6 +217,142 @@ func TestSalvage(t *testing.T) {
 	if err != nil || res.ExitCode != 0 {
 		t.Errorf("%+v, %v", res, err)
 	}
+}
+
+// TestBranchLayer changes much on a branch: the next container of its caller finds that in a layer of
+// the branch's own, so that what is written to bind it is what has changed since and no more.
+func TestBranchLayer(t *testing.T) {
+	w := boundWorld(t, "sandbox", func(x *executor.Executor) { x.SetBranchLayers(20) })
+	layers := func(n int64) {
+		t.Helper()
+		for range 1000 {
+			if got := w.x.Stats().BranchLayers; got == n {
+				return
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Fatalf("%d layers of branches, want %d", w.x.Stats().BranchLayers, n)
+	}
+	w.exec("run:base", `mkdir -p d/e big; for i in 1 2 3 4 5 6 7 8 9; do echo $i >d/$i; echo $i >d/e/$i; echo $i >big/$i; done; ln -s d/1 link; echo '*.tmp' >d/.gitignore`)
+	layers(1)
+	if _, err := w.x.Merge(t.Context(), "run:base", executor.Merge{By: gitd.Person{Name: "Ada", Email: "ada@example.com"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.x.Fleet.Remove(t.Context(), "run:base"); err != nil {
+		t.Fatal(err)
+	}
+	w.layer()
+	// written counts what was written to bind the caller's work tree, by a command that writes nothing.
+	written := func(caller string) (n int) {
+		t.Helper()
+		if err := w.x.Fleet.Remove(t.Context(), caller); err != nil {
+			t.Fatal(err)
+		}
+		w.exec(caller, "true")
+		for _, upper := range glob(t, filepath.Join(w.data, "fleet", "hosts", "*", "tree", "upper")) {
+			err := filepath.WalkDir(upper, func(_ string, e os.DirEntry, err error) error {
+				if err == nil && !e.IsDir() {
+					n++
+				}
+				return err
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		return n
+	}
+	bound := written("run:new")
+	if err := w.x.Fleet.Remove(t.Context(), "run:new"); err != nil {
+		t.Fatal(err)
+	}
+	same := func(when string) {
+		t.Helper()
+		_, before, _ := w.exec("run:much", look)
+		if got := written("run:much"); got != bound {
+			t.Errorf("%s: %d files were written for a work tree whose layer has them all, want %d as for one that changes nothing", when, got, bound)
+		}
+		_, after, errs := w.exec("run:much", look)
+		if after != before || errs != "" {
+			t.Errorf("%s: the container shows\n%s\nand a new one over its branch's layer\n%s\n%s", when, before, after, errs)
+		}
+		_, tree, _ := w.exec("run:much", "export GIT_INDEX_FILE=/tmp/index; git read-tree --empty; git add -A . && git write-tree; rm /tmp/index")
+		if want := w.inRepo("rev-parse", "ramus/run-much^{tree}") + "\n"; tree != want {
+			t.Errorf("%s: the tree inside is %s, the branch's %s", when, tree, want)
+		}
+	}
+	w.exec("run:much", `mv d moved; rm -r big; echo file >big; chmod +x greeting.txt; rm link; mkdir link; echo in >link/in; printf 'x\n' >"odd
+name"; ln -s nowhere dangling; rm -r sub`)
+	layers(2)
+	same("at the layer's commit")
+	portable := w.x.Stats().Portable
+	// Few changes more are written over it: what they are, and an index.
+	w.exec("run:much", "echo more >>moved/1; rm moved/e/2; mkdir n; echo n >n/n; rm greeting.txt")
+	// The commit, its pack with its index, the two files, two whiteouts, and the index.
+	if got, want := written("run:much"), bound+2+2+2+1; got != want {
+		t.Errorf("%d files were written for four that differ from the layer, want %d", got, want)
+	}
+	_, out, errs := w.exec("run:much", "git status --porcelain; git fsck --strict; git log --format=%s | wc -l; mv moved again; echo x >again/x.tmp; echo y >again/y; git status --short; rm again/x.tmp")
+	if !strings.HasPrefix(out, "4\n") || !strings.Contains(out, "?? again/") || strings.Contains(out, "x.tmp") || errs != "" {
+		t.Errorf("%q %s", out, errs)
+	}
+	if s := w.x.Stats(); !maps.Equal(s.Portable, portable) {
+		t.Errorf("%+v", s)
+	}
+	layers(3)
+	same("over a folder of the first layer that was renamed")
+	// The next server finds it, and the container that lies over it.
+	w.stop(true)
+	w.start()
+	_, out, errs = w.exec("run:much", "git status --porcelain; ls again; echo z >z")
+	if out != "1\n2\n3\n4\n5\n6\n7\n8\n9\ne\ny\n" {
+		t.Errorf("%q %s", out, errs)
+	}
+	if s := w.x.Stats(); s.Snapshots != 1 || len(s.Portable) > 0 {
+		t.Errorf("%+v", s)
+	}
+	own := filepath.Join(w.data, "layers", "demo", "*.run-much")
+	if list := glob(t, own); len(list) > 2 {
+		t.Errorf("layers of the branch: %q, want the newest, and one that a container lay over when that was made", list)
+	}
+	// Not after the machine was booted anew: it was not made durable.
+	w.stop(false)
+	for _, dir := range glob(t, own) {
+		path := filepath.Join(dir, "layer.json")
+		text, err := os.ReadFile(path)
+		if err == nil {
+			err = os.WriteFile(path, []byte(strings.Replace(string(text), `"boot": "`, `"boot": "another-`, 1)), 0o600)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	w.start()
+	if _, out, errs = w.exec("run:much", "git status --porcelain; cat z"); out != "z\n" {
+		t.Errorf("%q %s", out, errs)
+	}
+	layers(1)
+	if list := glob(t, own); len(list) != 1 {
+		t.Errorf("layers of the branch: %q, want the one that was made now", list)
+	}
+	// Over it git finds nothing to write, so that the next commit is made from outside.
+	if got := written("run:much"); got != bound {
+		t.Errorf("%d files were written, want %d", got, bound)
+	}
+	portable = w.x.Stats().Portable
+	res, out, errs := w.exec("run:much", "git status --porcelain; echo q >q; git status --porcelain")
+	if s := w.x.Stats(); res.Commit == "" || out != "?? q\n" || !maps.Equal(s.Portable, portable) {
+		t.Errorf("%q %s %+v", out, errs, s)
+	}
+}
+
+func glob(t *testing.T, pattern string) []string {
+	t.Helper()
+	list, err := filepath.Glob(pattern)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
 }
 
 // TestLayers makes layers beyond their bound: those that containers lie over stay, and

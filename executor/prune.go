@@ -383,12 +383,18 @@ func (n *pruning) layers(_ context.Context, repo *gitd.Repo) error {
 		return nil // containers clone their branches
 	}
 	byName := make(map[string]*baseLayer)
-	byKind := make(map[string][]candidate) // the work trees, and the dependencies of each ecosystem
+	// The work trees of bases, those of branches, and the dependencies of each ecosystem.
+	byKind := make(map[[2]string][]candidate)
 	for _, l := range s.unheld(repo.Name()) {
 		byName[l.name()] = l
-		byKind[l.Ecosystem] = append(byKind[l.Ecosystem], candidate{Pruned: Pruned{Kind: PruneLayers, Repo: repo.Name(), Name: l.name(), Time: s.lastUse(l), Bytes: l.Bytes, Why: "no container uses it"}})
+		kind := [2]string{l.Ecosystem}
+		if l.Branch != "" {
+			kind[1] = "branch"
+		}
+		byKind[kind] = append(byKind[kind], candidate{Pruned: Pruned{Kind: PruneLayers, Repo: repo.Name(), Name: l.name(), Time: s.lastUse(l), Bytes: l.Bytes, Why: "no container uses it"}})
 	}
-	for _, kind := range slices.Sorted(maps.Keys(byKind)) {
+	kinds := slices.SortedFunc(maps.Keys(byKind), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) })
+	for _, kind := range kinds {
 		for _, c := range n.over(n.x.Keep.Layers, byKind[kind]) {
 			if n.ask.DryRun || s.drop(byName[c.Name]) {
 				n.list = append(n.list, c.Pruned)

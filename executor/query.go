@@ -434,7 +434,7 @@ func (x *Executor) Stats() Stats {
 		Bound: x.fast.binds.Load(), Snapshots: x.fast.snapshots.Load(), Hashed: x.fast.hashed.Load(), Portable: x.fast.reasons(), Salvaged: x.fast.salvaged.Load(),
 		Mounted: x.fast.mounted.Load(), Unpacked: x.fast.unpacked.Load()}
 	if x.layers != nil {
-		s.Layers = x.layers.made.Load()
+		s.Layers, s.BranchLayers = x.layers.made.Load(), x.layers.branched.Load()
 	}
 	x.mu.Lock()
 	live := make([]*liveRun, 0, len(x.live))

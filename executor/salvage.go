@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
@@ -45,7 +46,7 @@ func (x *Executor) rescue(ctx context.Context, c Caller, p containers.Place) (gi
 	if err != nil {
 		return "", err
 	}
-	b, err := x.readBinding(repo.Name(), p)
+	b, err := x.boundAt(repo.Name(), c, p)
 	if err != nil {
 		return "", err
 	}
@@ -70,6 +71,20 @@ func (x *Executor) rescue(ctx context.Context, c Caller, p containers.Place) (gi
 		return "", nil
 	}
 	return snap.Commit, repo.Update(ctx, gitd.RefUpdate{Name: wipRef(c), New: snap.Commit})
+}
+
+// boundAt is what was bound in a container. Where this process did it, it knows of most
+// files that they are on the branch: the next container waits for less.
+func (x *Executor) boundAt(repo string, c Caller, p containers.Place) (*binding, error) {
+	x.mu.Lock()
+	t := x.targets[c]
+	x.mu.Unlock()
+	if t != nil {
+		if b := t.binding(); b != nil && b.at.Dir == filepath.Join(p.Dir, treeFolder) {
+			return b, nil
+		}
+	}
+	return x.readBinding(repo, p)
 }
 
 // takeRescued tells once, for people, what was kept of the caller's lost container.

@@ -115,7 +115,7 @@ func (t *target) snapshotOf(ctx context.Context, b *binding, before gitd.Hash, a
 		}
 		tip = snap.Commit
 		t.setKnown(tip)
-		b.advance(snap.Changed)
+		t.branchLater(b.advance(snap.Changed))
 		t.indexLater(ctx, b, changes)
 	}
 	x.fast.snapshots.Add(1)
@@ -301,6 +301,7 @@ func (t *target) settled(ctx context.Context, b *binding, known gitd.Hash, whole
 		b.differ[c.Path] = c
 	}
 	b.mu.Unlock()
+	t.branchLater(len(differ))
 	if whole {
 		return "", t.index(ctx, b, changes)
 	}
@@ -322,8 +323,8 @@ func (b *binding) doubt() {
 	b.sure = false
 }
 
-// advance notes how the branch's tree has changed.
-func (b *binding) advance(changed []gitd.TreeChange) {
+// advance notes how the branch's tree has changed, and tells in how many paths it differs now.
+func (b *binding) advance(changed []gitd.TreeChange) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, c := range changed {
@@ -339,6 +340,7 @@ func (b *binding) advance(changed []gitd.TreeChange) {
 			b.differ[c.Path] = was
 		}
 	}
+	return len(b.differ)
 }
 
 // indexLater writes the index while nobody needs it: whoever starts something in the
@@ -377,16 +379,7 @@ func (t *target) index(ctx context.Context, b *binding, changes []layer.Change) 
 	if err != nil {
 		return err
 	}
-	stats := make(map[string]indexStat, len(changes))
-	for _, c := range changes {
-		if c.Kind == layer.KindFile || c.Kind == layer.KindLink {
-			size := c.Size
-			if c.Kind == layer.KindLink {
-				size = int64(len(c.Link))
-			}
-			stats[c.Path] = indexStat{ctime: c.CTime, mtime: c.MTime, inode: c.Inode, size: size}
-		}
-	}
+	stats := indexStats(changes)
 	b.mu.Lock()
 	differ := make([]indexEntry, 0, len(b.differ))
 	for path, c := range b.differ {
@@ -406,6 +399,21 @@ func (t *target) index(ctx context.Context, b *binding, changes []layer.Change) 
 	}
 	b.trust(changes)
 	return nil
+}
+
+// indexStats are what an index says of the files that lie over a layer.
+func indexStats(changes []layer.Change) map[string]indexStat {
+	stats := make(map[string]indexStat, len(changes))
+	for _, c := range changes {
+		if c.Kind == layer.KindFile || c.Kind == layer.KindLink {
+			size := c.Size
+			if c.Kind == layer.KindLink {
+				size = int64(len(c.Link))
+			}
+			stats[c.Path] = indexStat{ctime: c.CTime, mtime: c.MTime, inode: c.Inode, size: size}
+		}
+	}
+	return stats
 }
 
 // author is who a commit is by.
