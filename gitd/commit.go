@@ -253,6 +253,8 @@ func (c rawCommit) encode() []byte {
 	return b.Bytes()
 }
 
+// parseCommit reads a commit. As for git, the tree comes first and the parents before the
+// author: what has their names further down is something else.
 func parseCommit(data []byte) (rawCommit, error) {
 	var c rawCommit
 	head, message, _ := bytes.Cut(data, []byte("\n\n"))
@@ -261,9 +263,13 @@ func parseCommit(data []byte) (rawCommit, error) {
 		key, value, _ := strings.Cut(line, " ")
 		switch key {
 		case "tree":
-			c.tree = Hash(value)
+			if c.tree == "" {
+				c.tree = Hash(value)
+			}
 		case "parent":
-			c.parents = append(c.parents, Hash(value))
+			if c.author == "" {
+				c.parents = append(c.parents, Hash(value))
+			}
 		case "author":
 			c.author = value
 		case "committer":

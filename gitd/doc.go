@@ -16,7 +16,7 @@
 // A ref change that was reported as done is on disk: git runs with
 // core.fsync=all, and the folders that name what it wrote are synced before the
 // report leaves the server. A push that was refused, or that died half way,
-// leaves nothing: git's quarantine holds its objects until then. Repositories are packed in
+// leaves nothing: a quarantine holds its objects until then. Repositories are packed in
 // the background; objects are removed by [Repo.Prune] alone.
 //
 // # What is hostile

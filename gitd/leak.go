@@ -236,7 +236,10 @@ func (s *Server) watch(ctx context.Context, a access, p pushRequest) (*watch, er
 		}
 		w.asked = true
 		answer := "ok"
-		w.leaks, w.err = w.look(ctx, strings.TrimSuffix(line, "\n"))
+		quarantine := strings.TrimSuffix(line, "\n")
+		if w.err = w.believe(quarantine); w.err == nil {
+			w.leaks, w.err = w.look(ctx, quarantine)
+		}
 		switch {
 		case w.err != nil:
 			answer = "refused: the server could not look for secrets in the push"
@@ -273,17 +276,22 @@ func (w *watch) end(accepted bool) error {
 	return nil
 }
 
-// look finds the secrets in the objects that git keeps in the folder quarantine.
-func (w *watch) look(ctx context.Context, quarantine string) ([]Leak, error) {
+// believe checks that what came over the pipe is a folder where git keeps new objects.
+func (w *watch) believe(quarantine string) error {
 	objects, err := filepath.EvalSymlinks(filepath.Join(w.a.dir, "objects"))
 	if err != nil {
-		return nil, fmt.Errorf("cannot look for secrets in a push: %w", err)
+		return fmt.Errorf("cannot look for secrets in a push: %w", err)
 	}
 	if rel, err := filepath.Rel(objects, quarantine); err != nil || !filepath.IsLocal(rel) || rel == "." {
-		return nil, fmt.Errorf("cannot look for secrets in a push: %q is no folder for new objects of %s", quarantine, w.a.name)
+		return fmt.Errorf("cannot look for secrets in a push: %q is no folder for new objects of %s", quarantine, w.a.name)
 	}
+	return nil
+}
+
+// look finds the secrets in the objects that are kept apart in the folder quarantine.
+func (w *watch) look(ctx context.Context, quarantine string) ([]Leak, error) {
 	var leaks []Leak
-	err = w.s.eachPushed(ctx, w.a.dir, quarantine, func(id Hash, kind string, r io.Reader) error {
+	err := w.s.eachPushed(ctx, w.a.dir, quarantine, func(id Hash, kind string, r io.Reader) error {
 		names, err := w.s.Secrets.Find(r)
 		for _, name := range names {
 			if len(leaks) < leaksMax && !slices.ContainsFunc(leaks, func(l Leak) bool { return l.Secret == name && l.Object == id }) {

@@ -27,6 +27,8 @@ const (
 	// spoolMemory is how much of a request is kept in memory; what is longer
 	// goes to an unlinked file.
 	spoolMemory = 1 << 20
+	// tapBuffer is what is read at once. Each client that is slow to send has one.
+	tapBuffer = 16 << 10
 )
 
 // packLimits bound one pack.
@@ -80,7 +82,7 @@ type tap struct {
 }
 
 func newTap(src io.Reader, sink io.Writer, limit int64) *tap {
-	return &tap{src: src, sink: sink, buf: make([]byte, 64<<10), limit: limit}
+	return &tap{src: src, sink: sink, buf: make([]byte, tapBuffer), limit: limit}
 }
 
 // consumed is how many bytes were read from the tap.

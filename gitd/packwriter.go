@@ -269,28 +269,11 @@ func (w *packWriter) place() (_ *Pack, err error) {
 			return nil, err
 		}
 	}
-	if err := syncAll(w.file, index); err != nil {
-		return nil, err
-	}
-	// Not the checksum, as git has it: what is just being removed may have been a pack of
-	// the same objects, and would take this one along.
-	name := sha1.Sum(append(sum, rand.Text()...))
-	p := &Pack{Name: hex.EncodeToString(name[:]), Objects: len(w.objs), Pack: w.file, Index: index}
-	place := filepath.Join(w.repo.dir, packFolder, "pack-"+p.Name)
-	packs := &w.repo.objects.packs
-	packs.unnamed.Add(1) // who finds it before this is done waits for its name, too
-	defer packs.unnamed.Add(1)
-	// A pack is there for git when its index is: that comes last.
-	if err := os.Rename(w.file.Name(), place+".pack"); err != nil {
+	p := &Pack{Name: newPackID(), Objects: len(w.objs), Pack: w.file, Index: index}
+	if err := w.repo.adopt(p.Name, w.file, index); err != nil {
 		return nil, err
 	}
 	w.end()
-	if err := os.Rename(index.Name(), place+".idx"); err != nil {
-		p.Pack.Close()
-		return nil, err
-	}
-	packs.changed()
-	w.repo.wrote()
 	for _, f := range []*os.File{p.Pack, p.Index} {
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
 			p.Close()
@@ -298,6 +281,36 @@ func (w *packWriter) place() (_ *Pack, err error) {
 		}
 	}
 	return p, nil
+}
+
+// newPackID is the name of a new pack. Not the checksum, as git has it: what is just being
+// removed may have been a pack of the same objects, and would take this one along.
+func newPackID() string {
+	var b objectName
+	rand.Read(b[:])
+	return hex.EncodeToString(b[:])
+}
+
+// adopt renames a pack and its index to where they are looked for, when what they hold
+// is on disk. Their names are when a ref has changed (see packFiles.named).
+func (r *Repo) adopt(name string, pack, index *os.File) error {
+	if err := syncAll(pack, index); err != nil {
+		return err
+	}
+	place := filepath.Join(r.dir, packFolder, "pack-"+name)
+	packs := &r.objects.packs
+	packs.unnamed.Add(1) // who finds it before this is done waits for its name, too
+	defer packs.unnamed.Add(1)
+	// A pack is there for git when its index is: that comes last.
+	if err := os.Rename(pack.Name(), place+".pack"); err != nil {
+		return err
+	}
+	if err := os.Rename(index.Name(), place+".idx"); err != nil {
+		return err
+	}
+	packs.changed()
+	r.wrote()
+	return nil
 }
 
 // finish writes the count of objects into the pack's header and the checksum behind the

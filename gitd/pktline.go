@@ -26,7 +26,7 @@ var errPktLine = fmt.Errorf("malformed pkt-line: %w", ErrInvalid)
 // so that what follows (a pack) can be read from the same source.
 type pktReader struct {
 	r   io.Reader
-	buf [pktMax]byte
+	buf []byte // as long as the longest line so far: most are short, and readers many
 }
 
 // next returns the next line's payload, valid until the call after it. The end
@@ -42,6 +42,9 @@ func (p *pktReader) next() ([]byte, pktKind, error) {
 
 // nextRaw is next with the four length digits in front.
 func (p *pktReader) nextRaw() ([]byte, pktKind, error) {
+	if p.buf == nil {
+		p.buf = make([]byte, 256)
+	}
 	head := p.buf[:4]
 	if _, err := io.ReadFull(p.r, head); err != nil {
 		return nil, pktData, err
@@ -63,6 +66,10 @@ func (p *pktReader) nextRaw() ([]byte, pktKind, error) {
 		return head, pktEnd, nil
 	case n < 4 || n > pktMax:
 		return nil, pktData, errPktLine
+	}
+	if n > len(p.buf) {
+		p.buf = append(make([]byte, 0, min(2*n, pktMax)), head...)
+		p.buf = p.buf[:cap(p.buf)]
 	}
 	if _, err := io.ReadFull(p.r, p.buf[4:n]); err != nil {
 		if errors.Is(err, io.EOF) {

@@ -41,6 +41,7 @@ type pushRequest struct {
 	report   bool // the client wants a report at all
 	band     int  // longest side-band packet; 0: no side bands
 	hashLen  int
+	unusual  bool // there is more to it than commands: only git knows what it means
 }
 
 // packed says whether a pack follows.
@@ -78,6 +79,7 @@ func parsePush(r io.Reader) (pushRequest, error) {
 			if !isObjectName(strings.TrimSuffix(string(rest), "\n")) {
 				return p, refuse(ErrInvalid, "malformed shallow line")
 			}
+			p.unusual = true
 			continue
 		}
 		text, caps, _ := strings.Cut(string(line), "\x00")
@@ -91,7 +93,7 @@ func parsePush(r io.Reader) (pushRequest, error) {
 				case "side-band":
 					p.band = max(p.band, 1000)
 				case "push-options":
-					options = true
+					options, p.unusual = true, true
 				}
 			}
 		}
@@ -205,8 +207,9 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 		drain()
 		return s.refusePush(a, p, nil, reasons, out)
 	}
+	objects, begin := int64(0), t.consumed()
 	if p.packed() {
-		t.limit = t.consumed() + s.limits.PackBytes
+		t.limit = begin + s.limits.PackBytes
 		st, err := scanPack(t, p.hashLen, packLimits{s.limits.PackBytes, s.limits.Objects, s.limits.ObjectBytes})
 		if err == nil {
 			err = t.atEnd(ended != nil)
@@ -216,12 +219,22 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 			return s.refusePush(a, p, err, nil, out)
 		}
 		s.log().Debug("pack scanned", "repo", a.name, "objects", st.objects, "declared", st.declared)
+		objects = st.objects
 	}
 	if err := t.flush(); err != nil {
 		return s.refusePush(a, p, err, nil, out)
 	}
 	if ended != nil {
 		ended()
+	}
+	if p.ordinary() && objects > 0 && store.file == nil {
+		if taken, err := s.take(ctx, a, p, store.mem.Bytes()[begin:]); err != nil {
+			s.log().Warn("push failed", "repo", a.name, "subject", a.grant.Subject, "err", err)
+			return s.refusePush(a, p, err, nil, out)
+		} else if taken {
+			s.log().Info("push", "repo", a.name, "subject", a.grant.Subject, "refs", 1)
+			return p.tell(out, "", appendPkt(appendPkt(nil, "unpack ok\n"), "ok ", p.commands[0].ref, "\n"))
+		}
 	}
 	body, err := store.reader()
 	if err != nil {
@@ -346,15 +359,24 @@ func (s *Server) refusePush(a access, p pushRequest, cause error, reasons []stri
 	if reasons != nil {
 		s.log().Info("push refused", "repo", a.name, "subject", a.grant.Subject, "refs", len(p.commands))
 	}
-	body = append(body, flushPkt...)
+	said := ""
+	if cause != nil {
+		said = "error: " + unpack + "\n"
+	}
+	return p.tell(out, said, body)
+}
+
+// tell sends the lines of a report, after what is said to whoever sits before the client.
+func (p pushRequest) tell(out io.Writer, said string, lines []byte) error {
+	b := append(lines, flushPkt...)
 	if p.band > 0 {
 		var msg []byte
-		if cause != nil {
-			msg = appendBand(msg, bandProgress, []byte("error: "+unpack+"\n"), p.band)
+		if said != "" {
+			msg = appendBand(msg, bandProgress, []byte(said), p.band)
 		}
-		body = append(appendBand(msg, bandData, body, p.band), flushPkt...)
+		b = append(appendBand(msg, bandData, b, p.band), flushPkt...)
 	}
-	_, err := out.Write(body)
+	_, err := out.Write(b)
 	return err
 }
 

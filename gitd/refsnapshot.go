@@ -556,6 +556,21 @@ func (v *refSnapshot) apply(c *refChanges) {
 	}
 }
 
+// tip says whether a ref is at an object, or at a tag that stands for it.
+func (v *refSnapshot) tip(h Hash) bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	return v.tips[h] > 0
+}
+
+// symbolic says whether a ref is another name for one.
+func (v *refSnapshot) symbolic(name string) bool {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	l, _ := v.loose(name)
+	return l.target != ""
+}
+
 // loose is a loose ref by its name.
 func (v *refSnapshot) loose(name string) (looseRef, bool) {
 	i := strings.LastIndexByte(name, '/')
