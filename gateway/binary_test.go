@@ -2,10 +2,11 @@ package gateway_test
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
+
+	"github.com/ramus-dev/ramus/internal/programs"
 )
 
 var binary struct {
@@ -18,19 +19,12 @@ var binary struct {
 func ramusBinary(t *testing.T) string {
 	t.Helper()
 	binary.once.Do(func() {
-		if binary.dir, binary.err = os.MkdirTemp("", "gw-bin"); binary.err != nil {
-			return
+		if binary.dir, binary.err = os.MkdirTemp("", "gw-bin"); binary.err == nil {
+			binary.err = programs.Into(binary.dir, "cmd/ramus")
 		}
-		// Containers of another user must be able to start it.
-		if binary.err = os.Chmod(binary.dir, 0o755); binary.err != nil {
-			return
-		}
-		cmd := exec.Command("go", "build", "-o", filepath.Join(binary.dir, "ramus"), "../cmd/ramus")
-		cmd.Stderr = os.Stderr
-		binary.err = cmd.Run()
 	})
 	if binary.err != nil {
-		t.Fatalf("cannot build ramus: %v", binary.err)
+		t.Fatal(binary.err)
 	}
 	return filepath.Join(binary.dir, "ramus")
 }

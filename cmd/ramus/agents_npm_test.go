@@ -19,6 +19,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/model/modeltest"
+	"github.com/ramus-dev/ramus/internal/programs"
 )
 
 // npmAgent is a coding agent as it is released on npm, and how it does the edit task.
@@ -83,10 +84,8 @@ func TestAgentsFromNPM(t *testing.T) {
 		t.Skip("only with RAMUS_AGENTS=npm: downloads and runs coding agents, for some minutes")
 	}
 	binary := filepath.Join(t.TempDir(), "ramus")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build ramus: %v\n%s", err, out)
+	if err := programs.Into(filepath.Dir(binary), "cmd/ramus"); err != nil {
+		t.Fatal(err)
 	}
 	for _, a := range npmAgents {
 		t.Run(a.target, func(t *testing.T) {

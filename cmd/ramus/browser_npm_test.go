@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/internal/programs"
 )
 
 // npmRegistry is the registry that npm is configured for. The test is skipped where
@@ -45,10 +46,8 @@ func npmRegistry(t *testing.T) *url.URL {
 func buildRamus(t *testing.T) string {
 	t.Helper()
 	binary := filepath.Join(t.TempDir(), "ramus")
-	build := exec.CommandContext(t.Context(), "go", "build", "-o", binary, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build ramus: %v\n%s", err, out)
+	if err := programs.Into(filepath.Dir(binary), "cmd/ramus"); err != nil {
+		t.Fatal(err)
 	}
 	if err := os.Symlink(abs(t, "../../bin/browser"), filepath.Join(filepath.Dir(binary), "browser")); err != nil {
 		t.Fatal(err)

@@ -21,6 +21,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ramus-dev/ramus/internal/programs"
 )
 
 // mcpPackages are the programs of npm that speak to the server, each as it was released. Node is
@@ -208,8 +210,8 @@ func newMCPServer(t *testing.T) *mcpServer {
 		t.Fatal(err)
 	}
 	s := &mcpServer{binary: filepath.Join(dir, "ramus"), data: filepath.Join(dir, "data")}
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", s.binary, ".").CombinedOutput(); err != nil {
-		t.Fatalf("cannot build ramus: %v\n%s", err, out)
+	if err := programs.Into(dir, "cmd/ramus"); err != nil {
+		t.Fatal(err)
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

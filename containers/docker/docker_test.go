@@ -11,6 +11,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -24,6 +25,7 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/containerstest"
 	"github.com/ramus-dev/ramus/containers/docker"
+	"github.com/ramus-dev/ramus/internal/programs"
 )
 
 // built is where TestMain puts the programs these tests need, made when first asked for.
@@ -44,19 +46,13 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	built.dir = dir
-	build := func(name, pkg string) func() (string, error) {
+	build := func(pkg string) func() (string, error) {
 		return sync.OnceValues(func() (string, error) {
-			path := filepath.Join(dir, name)
-			cmd := exec.Command("go", "build", "-o", path, pkg)
-			cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-			if said, err := cmd.CombinedOutput(); err != nil {
-				return "", fmt.Errorf("cannot build %s: %w\n%s", pkg, err, said)
-			}
-			return path, os.Chmod(path, 0o755)
+			return filepath.Join(dir, path.Base(pkg)), programs.Into(dir, pkg)
 		})
 	}
-	built.ramus = build("ramus", "github.com/ramus-dev/ramus/cmd/ramus")
-	built.standin = build("standin", "./testdata/standin")
+	built.ramus = build("cmd/ramus")
+	built.standin = build("containers/docker/testdata/standin")
 	code := m.Run()
 	os.RemoveAll(dir)
 	os.Exit(code)

@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -16,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/containers/layer/layertest"
+	"github.com/ramus-dev/ramus/internal/programs"
 )
 
 // built is the ramus of these tests, made when first asked for.
@@ -34,13 +34,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	built.ramus = sync.OnceValues(func() (string, error) {
-		path := filepath.Join(dir, "ramus")
-		cmd := exec.Command("go", "build", "-o", path, "./testdata/ramus")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if said, err := cmd.CombinedOutput(); err != nil {
-			return "", fmt.Errorf("cannot build ramus: %w\n%s", err, said)
-		}
-		return path, os.Chmod(path, 0o755)
+		return filepath.Join(dir, "ramus"), programs.Into(dir, "containers/layer/testdata/ramus")
 	})
 	code := m.Run()
 	os.RemoveAll(dir)

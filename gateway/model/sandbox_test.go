@@ -19,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/model"
 	"github.com/ramus-dev/ramus/gateway/model/modeltest"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/programs"
 )
 
 // site is a server whose containers reach models.
@@ -143,14 +144,9 @@ func TestFromASandbox(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil { // containers of another user start the runner
-		t.Fatal(err)
-	}
 	s := &site{t: t, data: filepath.Join(dir, "data"), runner: filepath.Join(dir, "ramus")}
-	build := exec.Command("go", "build", "-o", s.runner, "github.com/ramus-dev/ramus/cmd/ramus")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build ramus: %v\n%s", err, out)
+	if err := programs.Into(dir, "cmd/ramus"); err != nil {
+		t.Fatal(err)
 	}
 	if err := (&containers.Sandbox{Dir: filepath.Join(dir, "check"), Runner: s.runner}).Check(t.Context()); err != nil {
 		t.Skipf("cannot run here: sandboxes: %v", err)
