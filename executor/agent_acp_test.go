@@ -12,6 +12,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/internal/remains"
 )
 
 // withACP gives the world an agent of ProtocolACP that does what it is told line by line.
@@ -358,7 +359,7 @@ func TestACPLost(t *testing.T) {
 			if restart {
 				w.stop(true)
 			}
-			killContainers(t, w.data)
+			remains.KillContainers(w.data)
 			if restart {
 				w.start()
 			}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/internal/remains"
 )
 
 // However an agent ends, its run says why, nothing of it lives on, and what it did is committed.
@@ -87,7 +88,7 @@ func TestAgentLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.stop(true)
-	killContainers(t, w.data)
+	remains.KillContainers(w.data)
 	w.start()
 	r = w.ended(r.Name())
 	if r.State != executor.StateFailed || r.Reason != executor.ReasonInterrupted {
@@ -111,7 +112,7 @@ func TestAgentContainerKilled(t *testing.T) {
 	w.ended(w.ask("conv:killed", "remember before\nwrite a.txt a").Name())
 	r := w.ask("conv:killed", "say ready\nremember nothing\nwait go")
 	w.until(r.Name(), printed("ready"))
-	killContainers(t, w.data)
+	remains.KillContainers(w.data)
 	if r = w.ended(r.Name()); r.Reason != executor.ReasonContainerLost {
 		t.Errorf("%+v", r)
 	}

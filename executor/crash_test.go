@@ -20,6 +20,7 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/remains"
 )
 
 // crashWorkflow appends one line a node: a command that ran twice, or was
@@ -41,8 +42,16 @@ func crashChild(dir string) error {
 	if err := git.Open(ctx); err != nil {
 		return err
 	}
-	x := &executor.Executor{Data: dir, Git: git, Agents: crashAgents(), Fleet: &containers.Fleet{Dir: filepath.Join(dir, "fleet"), Keeper: newKeeper(dir),
-		Engine: &containers.Sandbox{Dir: filepath.Join(dir, "sandbox"), Runner: os.Getenv("RAMUS_TEST_RUNNER")}}}
+	runner := os.Getenv("RAMUS_TEST_RUNNER")
+	keeper, err := newKeeper(dir, runner)
+	if err != nil {
+		return err
+	}
+	if keeper != nil {
+		defer keeper.Close()
+	}
+	x := &executor.Executor{Data: dir, Git: git, Agents: crashAgents(), Fleet: &containers.Fleet{Dir: filepath.Join(dir, "fleet"), Keeper: keeper,
+		Engine: &containers.Sandbox{Dir: filepath.Join(dir, "sandbox"), Runner: runner}}}
 	if a, ok := x.Agents["standin"]; ok {
 		x.Fleet.Engine.(*containers.Sandbox).ReadOnly = []string{filepath.Dir(a.Command[0])}
 	}
@@ -170,6 +179,9 @@ func crash(t *testing.T, agent string, nodes int) {
 		rounds = n
 	}
 	seed := uint64(time.Now().UnixNano())
+	if n, err := strconv.ParseUint(os.Getenv("RAMUS_SEED"), 10, 64); err == nil {
+		seed = n
+	}
 	t.Logf("seed %d", seed)
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	for range rounds {
@@ -228,7 +240,7 @@ func crashRound(t *testing.T, rnd *rand.Rand, agent string, nodes int) {
 		}
 		kills++
 		if agent == "" && rnd.IntN(3) == 0 {
-			killContainers(t, w.data)
+			remains.KillContainers(w.data)
 		}
 	}
 	w.start()
@@ -251,34 +263,6 @@ func crashRound(t *testing.T, rnd *rand.Rand, agent string, nodes int) {
 		}
 	}
 	t.Logf("complete after %d kills", kills)
-}
-
-// killContainers kills what runs below a data folder: what an engine that died, or a kernel, would do.
-func killContainers(t *testing.T, data string) {
-	t.Helper()
-	homes, err := os.ReadDir(filepath.Join(data, "sandbox"))
-	if err != nil && !errors.Is(err, os.ErrNotExist) { // none was ever started
-		t.Fatal(err)
-	}
-	procs, err := filepath.Glob("/proc/[0-9]*/cmdline")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, p := range procs {
-		line, err := os.ReadFile(p)
-		if err != nil {
-			continue
-		}
-		for _, home := range homes {
-			// Process 1 of a container has the container's id on its command line.
-			if !strings.Contains(string(line), "RAMUS_CONTAINER="+home.Name()) {
-				continue
-			}
-			if pid, err := strconv.Atoi(filepath.Base(filepath.Dir(p))); err == nil && pid != os.Getpid() {
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-			}
-		}
-	}
 }
 
 // TestStoppedAsTakenUp: a run that is stopped before the next server has found

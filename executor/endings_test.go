@@ -20,6 +20,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/remains"
 )
 
 // makes leaves a small and a hidden artifact, a change, and words on both streams.
@@ -108,7 +109,7 @@ func TestEveryEndingHasEvidence(t *testing.T) {
 			{"container-killed", func(name string) executor.Run {
 				r := shell(name, makes+"sleep 600", 0)
 				printed(r)
-				killContainers(t, w.data)
+				remains.KillContainers(w.data)
 				return r
 			}, executor.StateFailed, executor.ReasonContainerLost, executor.VerdictFailed, nil, "began but has no result"},
 			{"answered", func(name string) executor.Run {

@@ -3,6 +3,7 @@ package executor_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -18,6 +19,8 @@ import (
 	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/programs"
+	"github.com/ramus-dev/ramus/internal/remains"
 )
 
 // runnerBinary is the static ramus that is process 1 in the tests' containers.
@@ -44,10 +47,8 @@ func testMain(m *testing.M) int {
 	defer os.RemoveAll(dir)
 	runnerBinary, standinBinary = filepath.Join(dir, "ramus"), filepath.Join(dir, "agents", "acp-standin")
 	for binary, pkg := range map[string]string{runnerBinary: "cmd/ramus", standinBinary: "cmd/acp-standin"} {
-		build := exec.Command("go", "build", "-o", binary, "github.com/ramus-dev/ramus/"+pkg)
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		if out, err := build.CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "cannot build %s: %v\n%s", pkg, err, out)
+		if err := programs.Into(filepath.Dir(binary), pkg); err != nil {
+			fmt.Fprintln(os.Stderr, err)
 			return 1
 		}
 	}
@@ -62,6 +63,7 @@ type world struct {
 	data   string
 	git    *gitd.Server
 	x      *executor.Executor
+	keeper layer.Keeper // nil: git clones inside
 	opts   func(*executor.Executor)
 }
 
@@ -84,6 +86,7 @@ func newWorldOn(t *testing.T, engine string, opts func(*executor.Executor)) *wor
 	t.Cleanup(func() {
 		w.stop(false)
 		w.check()
+		remains.Check(t, w.data)
 		for range 200 {
 			if runtime.NumGoroutine() <= before {
 				return
@@ -116,7 +119,11 @@ func (w *world) start() {
 		Fleet: &containers.Fleet{Dir: filepath.Join(w.data, "fleet"), Log: log, Capacity: 32,
 			Engine: w.newEngine(log)},
 	}
-	w.x.Fleet.Keeper = newKeeper(w.data)
+	var err error
+	if w.keeper, err = newKeeper(w.data, runnerBinary); err != nil {
+		w.t.Fatalf("work trees as RAMUS_WORK_TREE says: %v", err)
+	}
+	w.x.Fleet.Keeper = w.keeper
 	if w.opts != nil {
 		w.opts(w.x)
 	}
@@ -128,14 +135,41 @@ func (w *world) start() {
 	}
 }
 
-// newKeeper binds work trees from outside where this machine can, unless RAMUS_WORK_TREE is portable.
-func newKeeper(data string) layer.Keeper {
-	keeper := layer.NewLocal(data)
-	if os.Getenv("RAMUS_WORK_TREE") == "portable" || keeper.Check(context.Background()) != nil {
-		return nil
+// newKeeper binds work trees from outside as RAMUS_WORK_TREE says (root, helper,
+// portable), or in the best way that works here; nil: git clones inside.
+func newKeeper(data, runner string) (layer.Keeper, error) {
+	ctx := context.Background()
+	switch want := os.Getenv("RAMUS_WORK_TREE"); want {
+	case "portable":
+		return nil, nil
+	case "helper":
+		owner, err := containers.OwnerOf(filepath.Join(data, "fleet"))
+		if err != nil {
+			return nil, err
+		}
+		engine := &docker.Engine{Runner: runner}
+		keeper := &lifted{layer.NewHelper(data, docker.Lift{Engine: engine, Owner: owner}), engine}
+		if err := keeper.Check(ctx); err != nil {
+			return nil, errors.Join(err, keeper.Close())
+		}
+		return keeper, nil
+	default:
+		keeper := layer.NewLocal(data)
+		err := keeper.Check(ctx)
+		if err != nil && want == "" {
+			return nil, nil
+		}
+		return keeper, err
 	}
-	return keeper
 }
+
+// lifted is a Helper with an engine of its own.
+type lifted struct {
+	*layer.Helper
+	engine *docker.Engine
+}
+
+func (l *lifted) Close() error { return errors.Join(l.Helper.Close(), l.engine.Close()) }
 
 func (w *world) newEngine(log *slog.Logger) containers.Engine {
 	if w.engine == "docker" {
@@ -153,6 +187,11 @@ func (w *world) stop(keep bool) {
 	}
 	if err := w.x.Close(ctx, keep); err != nil {
 		w.t.Errorf("close: %v", err)
+	}
+	if w.keeper != nil {
+		if err := w.keeper.Close(); err != nil {
+			w.t.Errorf("close the keeper of work trees: %v", err)
+		}
 	}
 	if err := w.x.Fleet.Engine.Close(); err != nil {
 		w.t.Errorf("close engine: %v", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/remains"
 )
 
 // boundWorld is a world whose callers find a base layer.
@@ -198,7 +199,7 @@ func TestSalvage(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.until(r.Name(), printed("out"))
-	killContainers(t, w.data)
+	remains.KillContainers(w.data)
 	r = w.wait(r.Name())
 	if r.Reason != executor.ReasonContainerLost || !strings.Contains(r.Error, "--fork run:lost@") {
 		t.Errorf("%+v", r)

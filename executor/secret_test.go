@@ -22,7 +22,7 @@ const canary = "c4n4ry+VALUE&of='a'secret"
 
 func newCanaryWorld(t *testing.T, opts func(*executor.Executor)) *world {
 	t.Helper()
-	return newWorld(t, func(x *executor.Executor) {
+	w := newWorld(t, func(x *executor.Executor) {
 		s, short := redact.New(map[string]string{"CANARY": canary})
 		if len(short) > 0 {
 			t.Fatal(short)
@@ -33,6 +33,8 @@ func newCanaryWorld(t *testing.T, opts func(*executor.Executor)) *world {
 			opts(x)
 		}
 	})
+	w.layer() // made in the background it would change the folder that is searched
+	return w
 }
 
 // noCanary searches all that was left behind; containers are not, they are thrown away.

@@ -22,6 +22,8 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
+	"github.com/ramus-dev/ramus/internal/programs"
+	"github.com/ramus-dev/ramus/internal/remains"
 )
 
 // chatServer is the real binary serving a stand-in of Slack. It can be killed
@@ -52,20 +54,13 @@ func newChatServer(t testing.TB, settings string, options ...func(*slacktest.Ser
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	for _, d := range []string{dir, filepath.Join(dir, "bin")} {
-		if err := os.MkdirAll(d, 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(d, 0o755); err != nil { // containers of another user start the binary
-			t.Fatal(err)
-		}
+	if err := os.Chmod(dir, 0o755); err != nil { // containers of another user start the binary
+		t.Fatal(err)
 	}
 	s := &chatServer{t: t, slack: slacktest.New(t, options...), binary: filepath.Join(dir, "bin", "ramus"), data: filepath.Join(dir, "data")}
 	s.slack.AckTime = 10 * time.Second
-	build := exec.Command("go", "build", "-o", s.binary, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build ramus: %v\n%s", err, out)
+	if err := programs.Into(filepath.Dir(s.binary), "cmd/ramus"); err != nil {
+		t.Fatal(err)
 	}
 	if !strings.Contains(settings, "engine:") {
 		settings = "engine: sandbox\n" + settings
@@ -98,8 +93,9 @@ gate:
 	if err := os.WriteFile(filepath.Join(s.data, "ramus.yaml"), []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "RAMUS_DATA=" + s.data, "NO_COLOR=1", "GIT_CONFIG_NOSYSTEM=1", "RAMUS_POOL=" + testPool(),
+	s.environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "RAMUS_DATA=" + s.data, "NO_COLOR=1", "GIT_CONFIG_NOSYSTEM=1",
 		"SLACK_TOKEN=" + s.slack.Token, "SLACK_SIGNING_SECRET=" + s.slack.SigningSecret}
+	s.environ = append(s.environ, testWay()...)
 	src := filepath.Join(dir, "sample")
 	s.sh(dir, `cp -r "$0" sample && cd sample && git init -q -b main && git add -A && git -c user.name=T -c user.email=t@example.org commit -qm sample`,
 		abs(t, "../../examples/sample"))
@@ -107,6 +103,7 @@ gate:
 	t.Cleanup(func() {
 		s.kill(syscall.SIGTERM)
 		s.ramus("ps") // a command that brings its own server removes what containers are left
+		remains.Check(t, dir)
 		if t.Failed() {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -277,6 +274,7 @@ func TestChatMention(t *testing.T) {
 	s.until("the first result", time.Minute, func() bool { return len(s.part(ts, "result")) == 1 })
 	// The promise of where state lives: the index and every container are deleted.
 	s.kill(syscall.SIGTERM)
+	remains.KillContainers(s.data)
 	s.sh(s.data, "rm -f index.db; rm -rf hosts sandbox")
 	s.start()
 	s.say(ts, "exec cat one.txt && echo two > two.txt")

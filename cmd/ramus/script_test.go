@@ -20,7 +20,9 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/gateway/github/githubtest"
+	"github.com/ramus-dev/ramus/internal/programs"
 	"github.com/ramus-dev/ramus/internal/redact/redacttest"
+	"github.com/ramus-dev/ramus/internal/remains"
 )
 
 // TestScript runs the stories in testdata/script: the real binary, real git,
@@ -33,6 +35,9 @@ import (
 //	github …              a stand-in of GitHub; see githubCommand
 //	capture NAME REGEXP   put the first group found in stdout into $NAME
 //	leaks PATH            nothing below it may hold the value of $CANARY, in any form
+//
+// At its end a story's data folder must be one that ramus can open, and nothing of
+// it may be left on the machine.
 func TestScript(t *testing.T) {
 	bin := t.TempDir()
 	// Containers of another user must be able to start it.
@@ -41,9 +46,8 @@ func TestScript(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	build := exec.Command("go", "build", "-o", filepath.Join(bin, "ramus"), ".")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("cannot build ramus: %v\n%s", err, out)
+	if err := programs.Into(bin, "cmd/ramus"); err != nil {
+		t.Fatal(err)
 	}
 	sandbox := &containers.Sandbox{Dir: t.TempDir(), Runner: filepath.Join(bin, "ramus")}
 	sandboxError := sandbox.Check(t.Context())
@@ -67,7 +71,7 @@ func TestScript(t *testing.T) {
 			e.Setenv("HOME", e.WorkDir)
 			e.Setenv("GIT_CONFIG_NOSYSTEM", "1")
 			e.Setenv("NO_COLOR", "1")
-			e.Setenv("RAMUS_POOL", testPool())
+			e.Vars = append(e.Vars, testWay()...)
 			e.Setenv("TZ", "UTC")
 			e.Setenv("EXAMPLES", examples)
 			e.Setenv("CANARY", "c4n4ry+/&="+rand.Text()+"'s")
@@ -80,14 +84,17 @@ func TestScript(t *testing.T) {
 			e.Values[githubKey{}] = new(*githubtest.Server)
 			e.Defer(func() {
 				_ = s.signal(syscall.SIGTERM)
-				if _, err := os.Stat(filepath.Join(e.WorkDir, "data", "hosts")); err != nil {
-					return
+				if _, err := os.Stat(filepath.Join(e.WorkDir, "data", "hosts")); err == nil {
+					// A server leaves its containers to the next one; a command that
+					// brings its own server removes them. The story's configuration may be
+					// one that is refused.
+					last := exec.Command(filepath.Join(bin, "ramus"), "ps", "--data", filepath.Join(e.WorkDir, "data"), "--config", os.DevNull)
+					last.Env = e.Vars
+					if out, err := last.CombinedOutput(); err != nil {
+						t.Errorf("%s: the data folder cannot be opened at the end: %v\n%s", filepath.Base(e.WorkDir), err, out)
+					}
 				}
-				// A server leaves its containers to the next one; a command that
-				// brings its own server removes them.
-				last := exec.Command(filepath.Join(bin, "ramus"), "ps", "--data", filepath.Join(e.WorkDir, "data"))
-				last.Env = e.Vars
-				_ = last.Run() // a story that breaks its data folder has nothing to remove
+				remains.Check(t, e.WorkDir)
 			})
 			return nil
 		},
@@ -150,7 +157,7 @@ func (s *scriptServer) start(ts *testscript.TestScript, args []string) (string, 
 	binary := filepath.Join(filepath.SplitList(ts.Getenv("PATH"))[0], "ramus")
 	cmd := exec.Command(binary, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
 	cmd.Dir = ts.Getenv("WORK")
-	for _, name := range []string{"PATH", "HOME", "RAMUS_DATA", "RAMUS_POOL", "GIT_CONFIG_NOSYSTEM", "TMPDIR", "CANARY", "RAMUS_SECRETS", "RAMUS_ENV"} {
+	for _, name := range []string{"PATH", "HOME", "RAMUS_DATA", "RAMUS_POOL", "RAMUS_WORK_TREE", "GIT_CONFIG_NOSYSTEM", "TMPDIR", "CANARY", "RAMUS_SECRETS", "RAMUS_ENV"} {
 		cmd.Env = append(cmd.Env, name+"="+ts.Getenv(name))
 	}
 	stderr, err := cmd.StderrPipe()
