@@ -1172,8 +1172,9 @@ type HostStatus struct {
 
 // List tells the state of every container and waiting caller, by key; those in
 // line last, by place. Runners that can be asked at once are asked for their live
-// processes; of others it tells what was known last.
-func (f *Fleet) List(ctx context.Context) []HostStatus {
+// processes; of others it tells what was known last. With keys it looks at their
+// containers alone: an installation has many, and each is asked.
+func (f *Fleet) List(ctx context.Context, keys ...string) []HostStatus {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	f.mu.Lock()
@@ -1187,7 +1188,11 @@ func (f *Fleet) List(ctx context.Context) []HostStatus {
 	}
 	var ask []line
 	var list []HostStatus
+	others := func(key string) bool { return len(keys) > 0 && !slices.Contains(keys, key) }
 	for _, b := range f.berths {
+		if others(b.key) {
+			continue
+		}
 		s := HostStatus{Key: b.key, ID: b.id, Since: b.since, Leases: b.leases, Live: b.live}
 		switch {
 		case b.state == berthStarting:
@@ -1209,6 +1214,9 @@ func (f *Fleet) List(ctx context.Context) []HostStatus {
 	}
 	slices.SortFunc(list, func(a, b HostStatus) int { return cmp.Compare(a.Key, b.Key) })
 	for i, w := range f.line {
+		if others(w.key) {
+			continue
+		}
 		list = append(list, HostStatus{Key: w.key, State: "queued", Place: i + 1, Since: w.since})
 	}
 	f.mu.Unlock()

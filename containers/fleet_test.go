@@ -231,6 +231,9 @@ func TestFleetSleeps(t *testing.T) {
 			t.Errorf("live processes: %+v", s)
 		}
 	}
+	if list := f.List(t.Context(), "run:live", "run:nobody"); len(list) != 1 || list[0].Key != "run:live" || list[0].Live != 1 {
+		t.Errorf("the list of one key: %+v", list)
+	}
 	if err := live.Host.Kill(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}

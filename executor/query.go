@@ -111,6 +111,15 @@ func (x *Executor) Run(ctx context.Context, name string) (Run, error) {
 
 // Callers lists callers, the most recently active first.
 func (x *Executor) Callers(ctx context.Context, f Filter) ([]CallerStatus, error) {
+	list := x.callers(f)
+	if err := x.lookAt(ctx, list); err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// callers is Callers by what the index knows.
+func (x *Executor) callers(f Filter) []CallerStatus {
 	all := x.current
 	if c, err := ParseCaller(f.Caller); err == nil {
 		all = func() []Run { return x.OfCaller(c) } // in thousands of threads each asks for its own
@@ -130,7 +139,6 @@ func (x *Executor) Callers(ctx context.Context, f Filter) ([]CallerStatus, error
 			c.Last = r
 		}
 	}
-	hosts := x.Fleet.List(ctx)
 	kept := []CallerStatus{}
 	sort.SliceStable(list, func(i, j int) bool { return newer(list[i].Last, list[j].Last) })
 	if f.Max <= 0 {
@@ -143,23 +151,40 @@ func (x *Executor) Callers(ctx context.Context, f Filter) ([]CallerStatus, error
 		if len(kept) == f.Max {
 			break
 		}
-		for i := range hosts {
-			if hosts[i].Key == c.Caller.String() {
-				c.Container = &hosts[i]
-			}
-		}
-		if repo, err := x.Git.Repo(c.Repo); err == nil {
-			c.Head, err = repo.Resolve(ctx, "refs/heads/"+c.Branch)
-			if err != nil && !errors.Is(err, gitd.ErrNotFound) {
-				return nil, err
-			}
-			if c.Kept, err = repo.Resolve(ctx, wipRef(c.Caller)); err != nil && !errors.Is(err, gitd.ErrNotFound) {
-				return nil, err
-			}
-		}
 		kept = append(kept, *c)
 	}
-	return kept, nil
+	return kept
+}
+
+// lookAt asks git and the containers of callers how they stand.
+func (x *Executor) lookAt(ctx context.Context, list []CallerStatus) error {
+	keys := make([]string, len(list))
+	at := make(map[string][]*CallerStatus, len(list))
+	for i := range list {
+		c := &list[i]
+		keys[i] = c.Caller.String()
+		at[keys[i]] = append(at[keys[i]], c)
+		repo, err := x.Git.Repo(c.Repo)
+		if err != nil {
+			continue
+		}
+		if c.Head, err = repo.Resolve(ctx, "refs/heads/"+c.Branch); err != nil && !errors.Is(err, gitd.ErrNotFound) {
+			return err
+		}
+		if c.Kept, err = repo.Resolve(ctx, wipRef(c.Caller)); err != nil && !errors.Is(err, gitd.ErrNotFound) {
+			return err
+		}
+	}
+	if len(keys) == 0 {
+		return nil // List would tell of all
+	}
+	hosts := x.Fleet.List(ctx, keys...)
+	for i := range hosts {
+		for _, c := range at[hosts[i].Key] {
+			c.Container = &hosts[i]
+		}
+	}
+	return nil
 }
 
 // Caller finds a caller by "run:ID", "ID", or a unique part of it.
@@ -172,14 +197,11 @@ func (x *Executor) Caller(ctx context.Context, name string) (CallerStatus, error
 	if c, err := ParseCaller(name); err == nil && len(x.index.ofCaller(c)) > 0 {
 		f.Caller = name // the others need not be looked at
 	}
-	all, err := x.Callers(ctx, f)
-	if err != nil {
-		return CallerStatus{}, err
-	}
 	var found []CallerStatus
-	for _, c := range all {
+	for _, c := range x.callers(f) {
 		if c.Caller.String() == name || c.Caller.ID() == name || c.Caller.Slug() == name {
-			return c, nil
+			found = []CallerStatus{c}
+			break
 		}
 		if strings.Contains(c.Caller.String(), name) {
 			found = append(found, c)
@@ -189,7 +211,8 @@ func (x *Executor) Caller(ctx context.Context, name string) (CallerStatus, error
 	case 0:
 		return CallerStatus{}, fmt.Errorf("caller %q: %w; `ramus ps` lists them", name, ErrNotFound)
 	case 1:
-		return found[0], nil
+		err := x.lookAt(ctx, found)
+		return found[0], err
 	}
 	return CallerStatus{}, fmt.Errorf("caller %q: %w: %s and %d more", name, ErrAmbiguous, found[0].Caller, len(found)-1)
 }

@@ -97,14 +97,15 @@ func (s *Server) permit(ctx context.Context, who Who, r *executor.Request) error
 		return notFound("repository", r.Repo)
 	}
 	if !r.Caller.IsZero() {
-		switch st, err := s.Executor.Caller(ctx, r.Caller.String()); {
-		case errors.Is(err, executor.ErrNotFound): // one that will be new
-		case err != nil:
-			return who.narrow("caller", r.Caller.String(), err)
-		case st.Caller == r.Caller && !who.Sees(st.Repo):
-			return notFound("caller", r.Caller.String())
-		case st.Caller == r.Caller && r.Repo == "":
-			r.Repo = st.Repo
+		// Without runs it will be a new one. Only the index is asked, not the caller's
+		// container: this is on the way of every command.
+		if runs := s.Executor.OfCaller(r.Caller); len(runs) > 0 {
+			switch repo := runs[len(runs)-1].Repo; {
+			case !who.Sees(repo):
+				return notFound("caller", r.Caller.String())
+			case r.Repo == "":
+				r.Repo = repo
+			}
 		}
 	}
 	if r.Repo == "" && who.Repo != "*" {
