@@ -293,12 +293,13 @@ name"; ln -s nowhere dangling; rm -r sub`)
 	if got, want := written("run:much"), bound+2+2+2+1; got != want {
 		t.Errorf("%d files were written for four that differ from the layer, want %d", got, want)
 	}
+	hashed := w.x.Stats().Hashed
 	_, out, errs := w.exec("run:much", "git status --porcelain; git fsck --strict; git log --format=%s | wc -l; mv moved again; echo x >again/x.tmp; echo y >again/y; git status --short; rm again/x.tmp")
 	if !strings.HasPrefix(out, "4\n") || !strings.Contains(out, "?? again/") || strings.Contains(out, "x.tmp") || errs != "" {
 		t.Errorf("%q %s", out, errs)
 	}
-	if s := w.x.Stats(); !maps.Equal(s.Portable, portable) {
-		t.Errorf("%+v", s)
+	if s := w.x.Stats(); !maps.Equal(s.Portable, portable) || s.Hashed != hashed+2 {
+		t.Errorf("%d files were read, want the new one and the one that was written to the folder before it was renamed: %+v", s.Hashed-hashed, s)
 	}
 	layers(3)
 	same("over a folder of the first layer that was renamed")

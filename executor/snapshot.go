@@ -248,14 +248,21 @@ func (t *target) plainGit(ctx context.Context, b *binding, changes []layer.Chang
 	return "", nil
 }
 
-// recount takes what .git is now for known, after git inside, or a binding, has
-// brought the work tree to the branch's tip. With whole the index is written anew: it
-// says what the branch's tree says.
+// recount takes what .git is now for known, after a binding has brought the work tree to the
+// branch's tip, and what was written for files of the tree. With whole the index is written anew:
+// it says what the branch's tree says.
 func (t *target) recount(ctx context.Context, b *binding, whole bool) error {
 	changes, err := t.x.layers.keeper.Changes(ctx, b.at.Upper(), changesMax)
 	if err != nil {
 		return err
 	}
+	b.mu.Lock()
+	for _, e := range overlayEntries(changes) {
+		if c := b.differ[e.Path]; c.NewMode != 0 && e.Kind == byte(layer.KindFile) {
+			b.cache.Seen(e, c.New)
+		}
+	}
+	b.mu.Unlock()
 	if whole {
 		return t.index(ctx, b, changes)
 	}

@@ -41,10 +41,12 @@ func stateOf(e *OverlayEntry) cachedState {
 	return cachedState{inode: e.Inode, size: e.Size, mtime: e.MTime, ctime: e.CTime}
 }
 
-// Seen remembers that a file, which was written by the caller itself, is the blob: it will
-// not be read as long as it does not change.
+// Seen remembers that a file, which was written by the caller itself before it was looked at, is
+// the blob: it will not be read as long as it does not change.
 func (c *OverlayCache) Seen(e OverlayEntry, blob Hash) {
-	c.put(e.Path, stateOf(&e), blob, c.begin())
+	if s := stateOf(&e); settled(s, time.Now()) {
+		c.put(e.Path, s, blob, c.begin())
+	}
 }
 
 // begin counts a snapshot.
