@@ -3,13 +3,17 @@ package executor_test
 import (
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/remains"
@@ -60,6 +64,67 @@ func bound(t *testing.T, engine string) {
 	if s := w.x.Stats(); s.Bound != 2 || len(s.Portable) > 0 {
 		t.Errorf("%+v", s)
 	}
+}
+
+// TestOneProcess counts what a command costs in a container that is at work already: one
+// process inside, none outside, and no question to the engine. Where it changes something
+// the commit is made without git; only what its evidence shows of the change is git's.
+func TestOneProcess(t *testing.T) { onEngines(t, oneProcess) }
+
+func oneProcess(t *testing.T, engine string) {
+	w := boundWorld(t, engine, nil)
+	w.exec("run:one", "true")
+	asked := func() int64 { return 0 }
+	if e, ok := w.x.Fleet.Engine.(*docker.Engine); ok {
+		asked = e.Requests
+	}
+	for _, test := range []struct {
+		line string
+		git  int // for each
+	}{
+		{"echo $$", 0},
+		{"echo $$ >>greeting.txt; echo $$", 1},
+	} {
+		const times = 6
+		requests, children, before := asked(), w.git.Stats().Children, reaped(t)
+		// Inside, numbers are given out in order. The runner's threads get some as well,
+		// now and then; a second process of every command would show between any two.
+		last, least := 0, math.MaxInt
+		for i := range times {
+			res, out, errs := w.exec("run:one", test.line)
+			pid, err := strconv.Atoi(strings.TrimSpace(out))
+			if err != nil || (res.Commit != "") != (test.git > 0) {
+				t.Fatalf("%+v, %q, %s", res, out, errs)
+			}
+			if i > 0 {
+				least = min(least, pid-last)
+			}
+			last = pid
+		}
+		if least != 1 {
+			t.Errorf("%s: from one to the next %d processes are started inside, want 1", test.line, least)
+		}
+		if n := int(w.git.Stats().Children - children); n != test.git*times {
+			t.Errorf("%s: git was started %d times for %d, want %d", test.line, n, times, test.git*times)
+		}
+		if test.git == 0 && reaped(t) != before {
+			t.Errorf("%s: other programs were started outside", test.line)
+		}
+		if n := asked() - requests; n != 0 {
+			t.Errorf("%s: the engine was asked %d times for %d, want never", test.line, n, times)
+		}
+	}
+}
+
+// reaped is what the children of this process that have ended have used so far: a child
+// more is pages more.
+func reaped(t *testing.T) (pages int64) {
+	t.Helper()
+	var use syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &use); err != nil {
+		t.Fatal(err)
+	}
+	return use.Minflt + use.Majflt
 }
 
 // look prints all that git says of a work tree, and what there is.
