@@ -24,6 +24,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"strconv"
 	"syscall"
 	"time"
@@ -43,10 +44,11 @@ func main() {
 // when the tests could not be run at all.
 func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	flags := flag.NewFlagSet("testreport", flag.ContinueOnError)
-	lint := flags.Bool("lint", false, "run go vet and staticcheck first")
+	lint := flags.Bool("lint", false, "run go vet and staticcheck beside the tests")
 	race := flags.Bool("race", false, "with the race detector")
 	short := flags.Bool("short", false, "short tests only")
-	parallel := flags.Int("p", 2, "packages at once")
+	// One more than there are processors: tests wait for containers and servers more than they compute.
+	parallel := flags.Int("p", runtime.NumCPU()+1, "packages at once")
 	timeout := flags.Duration("timeout", 15*time.Minute, "limit for each package")
 	if err := flags.Parse(args); err != nil {
 		return 2, err
@@ -57,10 +59,6 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	}
 
 	r := &report{out: out}
-	if *lint {
-		r.step(ctx, "go", append([]string{"vet"}, packages...)...)
-		r.step(ctx, "go", append([]string{"tool", "staticcheck"}, packages...)...)
-	}
 
 	// -count=1: many tests depend on what the go command does not see (a
 	// container engine, an image, a program they build), so a remembered result
@@ -88,10 +86,23 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 	if err != nil {
 		return 2, fmt.Errorf("cannot run the tests: %w", err)
 	}
+	// Beside the tests, which leave processors idle.
+	steps := make(chan step, 2)
+	go func() {
+		defer close(steps)
+		if *lint {
+			steps <- runStep(ctx, "go", append([]string{"vet"}, packages...)...)
+			steps <- runStep(ctx, "go", append([]string{"tool", "staticcheck"}, packages...)...)
+		}
+	}()
 	// What a test left running holds the pipe open; once interrupted it is not waited for.
 	defer context.AfterFunc(ctx, func() { events.SetReadDeadline(time.Now().Add(cmd.WaitDelay)) })()
 	readErr := r.read(events)
 	err = cmd.Wait()
+	failed := r.failed
+	for s := range steps {
+		r.step(s)
+	}
 	var exit *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
@@ -100,7 +111,7 @@ func run(ctx context.Context, args []string, out io.Writer) (int, error) {
 		return 2, fmt.Errorf("cannot follow the tests: %w", readErr)
 	case err != nil && !errors.As(err, &exit):
 		return 2, fmt.Errorf("cannot run the tests: %w", err)
-	case err != nil && r.failed == 0:
+	case err != nil && failed == 0:
 		// The go command itself refused (a pattern without packages, a broken go.mod): its stderr said why.
 		r.fail("go test: " + err.Error())
 	}

@@ -56,17 +56,28 @@ type report struct {
 	failing []testName
 }
 
-// step runs a command that is no test; when it fails its output is shown and it counts as a failure.
-func (r *report) step(ctx context.Context, name string, args ...string) {
-	line := strings.Join(append([]string{name}, args...), " ")
+// step is how a command went that is no test.
+type step struct {
+	line string
+	said []byte
+	took time.Duration
+	err  error
+}
+
+func runStep(ctx context.Context, name string, args ...string) step {
 	begin := time.Now()
 	said, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
-	if err != nil {
-		fmt.Fprintf(r.out, "%s\n", bytes.TrimRight(said, "\n"))
-		r.fail(fmt.Sprintf("%s: %v", line, err))
+	return step{strings.Join(append([]string{name}, args...), " "), said, time.Since(begin), err}
+}
+
+// step adds a command; when it failed its output is shown and it counts as a failure.
+func (r *report) step(s step) {
+	if s.err != nil {
+		fmt.Fprintf(r.out, "%s\n", bytes.TrimRight(s.said, "\n"))
+		r.fail(fmt.Sprintf("%s: %v", s.line, s.err))
 		return
 	}
-	fmt.Fprintf(r.out, "ok    %-50s %6.1fs\n", line, time.Since(begin).Seconds())
+	fmt.Fprintf(r.out, "ok    %-50s %6.1fs\n", s.line, s.took.Seconds())
 }
 
 // fail counts a failure that is not a test's.
