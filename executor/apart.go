@@ -20,14 +20,15 @@ type apart struct {
 	warm   bool // with the dependencies that are in the cache
 }
 
-// apart makes a container that works for no caller; leaveApart removes it.
+// apart makes a container that works for no caller, over a base layer where there is one;
+// leaveApart removes it.
 func (t *target) apart(ctx context.Context, a apart) (*containers.Lease, error) {
 	x := t.x
 	// One that a killed process left may have been half way.
 	if err := x.Fleet.Remove(ctx, a.key); err != nil {
 		return nil, err
 	}
-	return x.Fleet.Acquire(ctx, containers.Request{Key: a.key, Image: a.image, Env: x.containerEnv(), Limits: x.Limits, Door: a.door, Warm: x.warmUp,
+	r := containers.Request{Key: a.key, Image: a.image, Env: x.containerEnv(), Limits: x.Limits, Door: a.door, Warm: x.warmUp,
 		Labels: map[string]string{"ramus.repo": t.repo.Name(), labelAsked: a.image},
 		Provision: func(ctx context.Context, h *containers.Host) error {
 			_, err := t.script(ctx, h, provisionScript, append(x.identity(x.Bot),
@@ -36,7 +37,17 @@ func (t *target) apart(ctx context.Context, a apart) (*containers.Lease, error) 
 				t.furnish(ctx, h, nil, a.commit)
 			}
 			return err
-		}})
+		}}
+	if x.layers != nil {
+		r.Bind = func(ctx context.Context, p containers.Place) error {
+			_, _, err := t.lay(ctx, p, stand{branch: a.branch, commit: a.commit, author: x.Bot, alone: true})
+			if err == nil && a.warm {
+				t.furnish(ctx, p.Host, &p, a.commit)
+			}
+			return err
+		}
+	}
+	return x.Fleet.Acquire(ctx, r)
 }
 
 // leaveApart removes a container that works for no caller.

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"bytes"
 	"context"
 	"path"
 	"time"
@@ -79,4 +80,20 @@ func RewriteIndex(old []byte, differ []IndexEntry, token string) ([]byte, error)
 		entries = append(entries, indexEntry{path: d.Path, mode: d.Mode, hash: d.Hash})
 	}
 	return rewriteIndex(old, entries, token)
+}
+
+// InApart runs a shell line in a container of nobody's on a commit of the base, and gives what it printed.
+func (x *Executor) InApart(ctx context.Context, name string, commit gitd.Hash, line string) (string, error) {
+	repo, err := x.Git.Repo(name)
+	if err != nil {
+		return "", err
+	}
+	w, err := x.openWarmer(ctx, repo, commit)
+	if err != nil {
+		return "", err
+	}
+	defer w.close()
+	var out bytes.Buffer
+	_, err = w.run(ctx, containers.WorkDir, time.Minute, &out, "sh", "-c", line)
+	return out.String(), err
 }

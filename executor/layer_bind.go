@@ -94,22 +94,41 @@ func (x *Executor) warmUp(ctx context.Context, h *containers.Host) error {
 func (t *target) bind(ctx context.Context, p containers.Place, author gitd.Person) error {
 	t.setKnown("")
 	t.setBinding(nil)
-	b, tip, why, err := t.overlay(ctx, p, author)
+	b, tip, err := t.lay(ctx, p, stand{branch: t.caller.Branch(), author: author})
+	if err != nil {
+		return err
+	}
+	t.setBinding(b)
+	t.setKnown(tip)
+	return nil
+}
+
+// stand is what a work tree begins as.
+type stand struct {
+	branch string
+	commit gitd.Hash // of it; "": its tip
+	author gitd.Person
+	// alone: its container is of no caller, and has nobody at its door who knows the work
+	// tree or signs what is committed in it.
+	alone bool
+}
+
+// lay binds a work tree; [layer.ErrUnable] sends its container the portable way.
+func (t *target) lay(ctx context.Context, p containers.Place, s stand) (*binding, gitd.Hash, error) {
+	b, tip, why, err := t.overlay(ctx, p, s)
 	switch {
 	case err == nil && why == "":
-		t.setBinding(b)
-		t.setKnown(tip)
 		t.x.fast.binds.Add(1)
-		return nil
+		return b, tip, nil
 	case ctx.Err() != nil:
-		return context.Cause(ctx)
+		return nil, "", context.Cause(ctx)
 	case errors.Is(err, layer.ErrGone):
-		return err
+		return nil, "", err
 	case err != nil:
 		why = "error"
 	}
 	t.x.fast.fellBack("bind: "+why, t, err)
-	return fmt.Errorf("%w: %s: %w", layer.ErrUnable, why, orNothing(err))
+	return nil, "", fmt.Errorf("%w: %s: %w", layer.ErrUnable, why, orNothing(err))
 }
 
 // errNothing is the error of a work tree that cannot be bound for want of something.
@@ -123,10 +142,12 @@ func orNothing(err error) error {
 }
 
 // overlay binds the work tree; why says what is missing for that.
-func (t *target) overlay(ctx context.Context, p containers.Place, author gitd.Person) (_ *binding, tip gitd.Hash, why string, err error) {
+func (t *target) overlay(ctx context.Context, p containers.Place, s stand) (_ *binding, tip gitd.Hash, why string, err error) {
 	x := t.x
-	if tip, err = t.tip(ctx); err != nil {
-		return nil, "", "", err
+	if tip = s.commit; tip == "" {
+		if tip, err = t.repo.Resolve(ctx, "refs/heads/"+s.branch); err != nil {
+			return nil, "", "", err
+		}
 	}
 	base, err := t.repo.Resolve(ctx, "refs/heads/"+t.base)
 	if err != nil {
@@ -136,8 +157,10 @@ func (t *target) overlay(ctx context.Context, p containers.Place, author gitd.Pe
 	var differ []gitd.TreeChange
 	if x.layers != nil {
 		layers := x.layers.of(t.repo.Name(), p.UID)
-		if own := x.layers.branch(t.repo.Name(), p.UID, t.caller.Slug()); own != nil {
-			layers = append([]*baseLayer{own}, layers...)
+		if !s.alone {
+			if own := x.layers.branch(t.repo.Name(), p.UID, t.caller.Slug()); own != nil {
+				layers = append([]*baseLayer{own}, layers...)
+			}
 		}
 		if l, differ, err = t.fit(ctx, tip, base, layers); err != nil {
 			return nil, "", "", err
@@ -149,17 +172,17 @@ func (t *target) overlay(ctx context.Context, p containers.Place, author gitd.Pe
 	if l == nil {
 		return nil, "", "no layer", nil
 	}
-	if x.Git.Signer != nil && !l.Signs {
+	if x.Git.Signer != nil && !s.alone && !l.Signs {
 		return nil, "", "old git", nil
 	}
 	if !x.layers.hold(l, p.Dir) {
 		return nil, "", "no layer", nil
 	}
-	b := &binding{layer: l, config: t.gitConfig(author), cache: new(gitd.OverlayCache), differ: make(map[string]gitd.TreeChange),
+	b := &binding{layer: l, config: t.gitConfig(s), cache: new(gitd.OverlayCache), differ: make(map[string]gitd.TreeChange),
 		left: filepath.Join(p.Dir, leftFolder, "upper"),
 		at: layer.Binding{PID: p.PID, Start: p.Start, Lowers: l.trees(), Dir: filepath.Join(p.Dir, treeFolder),
 			Target: containers.WorkDir, UID: p.UID}}
-	fill, why, err := t.fill(ctx, l, tip, base, differ, b.config)
+	fill, why, err := t.fill(ctx, l, s.branch, tip, base, differ, b.config)
 	if err != nil || why != "" {
 		return nil, "", why, err
 	}
@@ -259,7 +282,7 @@ func (t *target) mayRead(ctx context.Context, commit, tip, base gitd.Hash) (bool
 
 // gitConfig is .git/config in the caller's work tree: what a clone through the door
 // would have, and what bound work trees need.
-func (t *target) gitConfig(author gitd.Person) []byte {
+func (t *target) gitConfig(s stand) []byte {
 	var out bytes.Buffer
 	section := func(name, sub string, pairs ...string) {
 		out.WriteString("[" + name)
@@ -271,16 +294,18 @@ func (t *target) gitConfig(author gitd.Person) []byte {
 			out.WriteString("\t" + pairs[i] + ` = "` + configEscape.Replace(pairs[i+1]) + "\"\n")
 		}
 	}
-	section("core", "", "repositoryformatversion", "0", "filemode", "true", "bare", "false", "logallrefupdates", "true",
+	section("core", "", "repositoryformatversion", "0", "filemode", "true", "bare", "false", "logallrefupdates", "true", "untrackedCache", "true")
+	if !s.alone {
 		// What changed is asked of the host, which knows it without looking at every file.
-		"fsmonitor", containers.Program+" fsmonitor", "fsmonitorHookVersion", "2", "untrackedCache", "true")
+		section("core", "", "fsmonitor", containers.Program+" fsmonitor", "fsmonitorHookVersion", "2")
+	}
 	// Every commit of the host's brings a pack: their number is no reason to repack it all.
 	section("gc", "", "autoPackLimit", "0")
 	section("remote", "origin", "url", t.remote(), "fetch", "+refs/heads/*:refs/remotes/origin/*")
-	section("branch", t.caller.Branch(), "remote", "origin", "merge", "refs/heads/"+t.caller.Branch())
-	who := t.x.author(author)
+	section("branch", s.branch, "remote", "origin", "merge", "refs/heads/"+s.branch)
+	who := t.x.author(s.author)
 	section("user", "", "name", who.Name, "email", who.Email)
-	if t.x.Git.Signer != nil {
+	if t.x.Git.Signer != nil && !s.alone {
 		section("gpg", "", "format", "ssh")
 		section("gpg", "ssh", "program", containers.Program)
 		section("user", "", "signingKey", t.x.Git.Signer.PublicKey())
@@ -295,13 +320,13 @@ var configEscape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `
 var converting = regexp.MustCompile(`\b(eol|crlf|ident|filter|working-tree-encoding)\b`)
 
 // fill is what is written to a new upper: the difference, as files and whiteouts, and .git.
-func (t *target) fill(ctx context.Context, l *baseLayer, tip, base gitd.Hash, differ []gitd.TreeChange, config []byte) (_ []layer.File, why string, err error) {
+func (t *target) fill(ctx context.Context, l *baseLayer, branch string, tip, base gitd.Hash, differ []gitd.TreeChange, config []byte) (_ []layer.File, why string, err error) {
 	left := int64(bindBytes)
 	files, why, err := t.fillTree(ctx, l, tip, differ, &left)
 	if why != "" || err != nil {
 		return nil, why, err
 	}
-	git, why, err := t.fillGit(ctx, l, tip, base, config, left)
+	git, why, err := t.fillGit(ctx, l, branch, tip, base, config, left)
 	return append(files, git...), why, err
 }
 
@@ -384,8 +409,7 @@ func (t *target) fillTree(ctx context.Context, l *baseLayer, tip gitd.Hash, diff
 }
 
 // fillGit is what differs in .git: the branch, its objects, the configuration.
-func (t *target) fillGit(ctx context.Context, l *baseLayer, tip, base gitd.Hash, config []byte, left int64) (_ []layer.File, why string, err error) {
-	branch := t.caller.Branch()
+func (t *target) fillGit(ctx context.Context, l *baseLayer, branch string, tip, base gitd.Hash, config []byte, left int64) (_ []layer.File, why string, err error) {
 	file := func(name, text string) layer.File {
 		return layer.File{Path: ".git/" + name, Kind: layer.KindFile, Data: []byte(text)}
 	}
@@ -397,7 +421,9 @@ func (t *target) fillGit(ctx context.Context, l *baseLayer, tip, base gitd.Hash,
 		file("logs/HEAD", began),
 		file("logs/refs/heads/"+branch, began),
 		file("refs/heads/"+branch, string(tip)+"\n"),
-		file("refs/remotes/origin/"+branch, string(tip)+"\n"),
+	}
+	if branch != t.base {
+		files = append(files, file("refs/remotes/origin/"+branch, string(tip)+"\n"))
 	}
 	packed, why, err := t.fillPack(ctx, l, tip, base, left)
 	return append(files, packed...), why, err
