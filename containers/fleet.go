@@ -80,6 +80,8 @@ type Fleet struct {
 	unclean map[string]remains // by id; those could not be removed, and are tried again
 	pools   map[poolKind]*pool // what waits for callers
 	filling bool               // a goroutine fills the pools
+	lacking time.Time          // since when it does, by the machine's clock
+	taken   time.Time          // when a container was taken out of one, or was wanted, by that clock
 	calm    chan struct{}      // closed and replaced when a start has ended
 }
 

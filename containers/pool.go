@@ -38,6 +38,10 @@ const (
 	// maxPools is how many kinds are kept: images that tasks name are many, and each
 	// that waits takes memory.
 	maxPools = 8
+	// poolRest is how long nobody may have taken a container before the next is made: those
+	// who come at once want the machine for their first commands. Where callers never
+	// cease to come it is waited for poolRestMax in all, until the pools are full again.
+	poolRest, poolRestMax = 300 * time.Millisecond, 2 * time.Second
 	// poolPause is the wait after a container for the pool could not be made; twice as long
 	// each time, up to maxPoolPause.
 	poolPause, maxPoolPause = 5 * time.Second, 5 * time.Minute
@@ -107,6 +111,7 @@ func (f *Fleet) takeLocked(r Request) *vessel {
 		}
 	}
 	p.changedLocked()
+	f.taken = time.Now()
 	f.fillLocked()
 	return v
 }
@@ -128,11 +133,12 @@ func (f *Fleet) fillLocked() {
 		return
 	}
 	f.filling = true
+	f.lacking = time.Now()
 	f.tasks.Go(f.fill)
 }
 
 // fill makes containers for the pools, one after another, and only while no caller's
-// container is being made: callers come first.
+// container is being made, or was taken a moment ago: callers come first.
 func (f *Fleet) fill() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -147,6 +153,15 @@ func (f *Fleet) fill() {
 			f.mu.Unlock()
 			select {
 			case <-calm:
+			case <-f.base.Done():
+			}
+			f.mu.Lock()
+			continue
+		}
+		if rest := min(time.Until(f.taken.Add(poolRest)), time.Until(f.lacking.Add(poolRestMax))); rest > 0 {
+			f.mu.Unlock()
+			select {
+			case <-time.After(rest):
 			case <-f.base.Done():
 			}
 			f.mu.Lock()
