@@ -10,8 +10,9 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-build: ## bin/ramus, one static binary
-	CGO_ENABLED=0 go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ramus ./cmd/ramus
+build: ## bin/ramus, one static binary, with the one for containers in it
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o cmd/ramus/ramus-runner ./cmd/ramus-runner
+	CGO_ENABLED=0 go build -trimpath -tags ramusrunner -ldflags '$(LDFLAGS)' -o bin/ramus ./cmd/ramus
 
 demo: ## a workflow on a real repository, without Docker
 	@scripts/setup.sh demo

@@ -27,10 +27,13 @@ const (
 	ArtifactsDir = "/artifacts" // files a command wants kept
 	CacheDir     = "/cache"     // package managers' caches; HOME is /cache/home
 	DoorAddr     = "127.0.0.1:7070"
-	// Program is the program that the runner was started from, for commands: as
-	// `/ramus mcp` it is an agent's way to the tools at the door, git has commits
-	// signed by it, at SignPath of the door, and asks it at FsmonitorPath what changed.
-	Program       = "/ramus"
+	// Program is ramus itself, for commands: as `/ramus mcp` it is an agent's way to the
+	// tools at the door.
+	Program = "/ramus"
+	// RunnerProgram is the program that the runner was started from, for git, which has
+	// commits signed by it, at SignPath of the door, and asks it at FsmonitorPath what
+	// changed.
+	RunnerProgram = "/ramus-runner"
 	SignPath      = runner.SignPath
 	FsmonitorPath = runner.FsmonitorPath
 )

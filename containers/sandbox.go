@@ -70,6 +70,8 @@ type Sandbox struct {
 	// Runner is the program whose `runner` subcommand becomes process 1; it
 	// must be static, or its libraries lie below /usr. Default: this program.
 	Runner string
+	// Program is what commands have at [Program]. Default: Runner.
+	Program string
 	// ReadOnly are paths of the host shown read-only at the same place inside,
 	// such as a module cache. Missing ones are left out.
 	ReadOnly []string
@@ -360,7 +362,7 @@ func (s *Sandbox) Start(ctx context.Context, spec Spec) (_ Container, err error)
 	}
 	defer logFile.Close()
 
-	cmd := b.command(inherited, status, []string{Program, "runner", string(cfg)})
+	cmd := b.command(inherited, status, []string{RunnerProgram, "runner", string(cfg)})
 	cmd.Stdout, cmd.Stderr = logFile, logFile
 	if err := b.start(cmd, cgroups, st.Cgroups); err != nil {
 		return Container{}, wrap(err)

@@ -1,6 +1,7 @@
 package containers
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -91,7 +92,11 @@ func (s *Sandbox) newBox(probe *bwrapProbe, dir string, l Limits) (*sandboxBox, 
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the runner's program: %w", err)
 	}
-	b.binds = append(b.binds, boxBind{src: self, dst: Program})
+	program, err := filepath.Abs(cmp.Or(s.Program, self))
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the commands' program: %w", err)
+	}
+	b.binds = append(b.binds, boxBind{src: self, dst: RunnerProgram}, boxBind{src: program, dst: Program})
 	visible := []string{"/usr", "/bin", "/sbin"}
 	for _, p := range s.ReadOnly {
 		p, err := filepath.Abs(p)

@@ -297,7 +297,7 @@ func (t *target) gitConfig(s stand) []byte {
 	section("core", "", "repositoryformatversion", "0", "filemode", "true", "bare", "false", "logallrefupdates", "true", "untrackedCache", "true")
 	if !s.alone {
 		// What changed is asked of the host, which knows it without looking at every file.
-		section("core", "", "fsmonitor", containers.Program+" fsmonitor", "fsmonitorHookVersion", "2")
+		section("core", "", "fsmonitor", containers.RunnerProgram+" fsmonitor", "fsmonitorHookVersion", "2")
 	}
 	// Every commit of the host's brings a pack: their number is no reason to repack it all.
 	section("gc", "", "autoPackLimit", "0")
@@ -307,7 +307,7 @@ func (t *target) gitConfig(s stand) []byte {
 	section("user", "", "name", who.Name, "email", who.Email)
 	if t.x.Git.Signer != nil && !s.alone {
 		section("gpg", "", "format", "ssh")
-		section("gpg", "ssh", "program", containers.Program)
+		section("gpg", "ssh", "program", containers.RunnerProgram)
 		section("user", "", "signingKey", t.x.Git.Signer.PublicKey())
 		section("commit", "", "gpgSign", "true")
 	}

@@ -22,9 +22,9 @@ const signMax = 1 << 20
 // signing is the environment of scripts that make commits.
 func (x *Executor) signing() []string {
 	if x.Git.Signer == nil {
-		return []string{"RAMUS_PROGRAM=" + containers.Program}
+		return []string{"RAMUS_PROGRAM=" + containers.RunnerProgram}
 	}
-	return []string{"RAMUS_PROGRAM=" + containers.Program, "RAMUS_SIGN=" + x.Git.Signer.PublicKey()}
+	return []string{"RAMUS_PROGRAM=" + containers.RunnerProgram, "RAMUS_SIGN=" + x.Git.Signer.PublicKey()}
 }
 
 // sign answers at the door: the body is a commit, the answer its signature.

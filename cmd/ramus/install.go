@@ -76,8 +76,13 @@ func lockFolder(data string) (*os.File, error) {
 
 // newEngine chooses the container engine.
 func newEngine(ctx context.Context, c Config, log *slog.Logger) (containers.Engine, error) {
-	sandbox := &containers.Sandbox{Dir: filepath.Join(c.Data, "sandbox"), ReadOnly: c.Sandbox.ReadOnly, Browser: browserDir(c.Browser), Log: log}
-	moby := &docker.Engine{Image: c.Image, Log: log}
+	runner, program, err := containerPrograms(c.Data)
+	if err != nil {
+		return nil, err
+	}
+	sandbox := &containers.Sandbox{Dir: filepath.Join(c.Data, "sandbox"), Runner: runner, Program: program, ReadOnly: c.Sandbox.ReadOnly,
+		Browser: browserDir(c.Browser), Log: log}
+	moby := &docker.Engine{Image: c.Image, Runner: runner, Program: program, Log: log}
 	switch c.Engine {
 	case "sandbox":
 		return sandbox, nil

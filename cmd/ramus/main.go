@@ -28,21 +28,13 @@ import (
 var version string
 
 func main() {
-	// Before anything else: process 1 of a container starts here.
-	if len(os.Args) > 1 && os.Args[1] == "runner" {
-		os.Exit(runner.Main(os.Args[2:]))
+	// Before anything else: process 1 of a container starts here, where it is not ramus-runner.
+	if code, known := runner.Command(os.Args); known {
+		os.Exit(code)
 	}
 	// With root's rights beside the engine, for a ramus that has none.
 	if len(os.Args) > 1 && os.Args[1] == "layers" {
 		os.Exit(layer.Main(os.Args[2:]))
-	}
-	// In a container git has its commits signed by this.
-	if len(os.Args) > 1 && os.Args[1] == "-Y" {
-		os.Exit(runner.Sign(os.Args[1:]))
-	}
-	// And asks it which files have changed.
-	if len(os.Args) > 1 && os.Args[1] == "fsmonitor" {
-		os.Exit(runner.Fsmonitor(os.Args[2:]))
 	}
 	os.Exit(Main())
 }

@@ -126,7 +126,7 @@ func testDoor(s *suite, t *testing.T) {
 	if got := b.ok(t, fetch+"abc"); !strings.HasSuffix(got, "you asked for /abc") {
 		t.Errorf("the door says %q", got)
 	}
-	b.ok(t, "test -x "+containers.Program) // with which agents speak to it
+	b.ok(t, "test -x "+containers.Program+" -a -x "+containers.RunnerProgram) // with which agents and git speak to it
 	// Another connection brings another door; the old one is gone with its host.
 	b.host.Close()
 	b.dial(t, s.engine, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "the second door") }))

@@ -60,7 +60,7 @@ func (e *Engine) Check(ctx context.Context) error {
 	if !slices.ContainsFunc(i.SecurityOptions, func(o string) bool { return strings.HasPrefix(o, "name=seccomp") }) {
 		problem("the engine does not filter system calls (seccomp): its kernel or its build lacks it")
 	}
-	if _, err := e.program(); err != nil {
+	if _, _, err := e.programs(); err != nil {
 		problems = append(problems, err)
 	}
 	if _, err := e.findImage(ctx, e.image(containers.Spec{})); err != nil {

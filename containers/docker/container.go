@@ -84,10 +84,10 @@ func hostsMount(file string) mount.Mount {
 
 // parts is what a container is made from besides its Spec.
 type parts struct {
-	image  client.ImageInspectResult
-	name   string // of the image, as it was asked for
-	runner string // program on the host
-	cpus   int    // of the engine's machine
+	image           client.ImageInspectResult
+	name            string // of the image, as it was asked for
+	runner, program string // on the host
+	cpus            int    // of the engine's machine
 }
 
 // recipe is what the engine is asked to create.
@@ -172,7 +172,8 @@ func recipe(s containers.Spec, p parts) (client.ContainerCreateOptions, error) {
 			},
 			Mounts: []mount.Mount{
 				{Type: mount.TypeBind, Source: p.runner, Target: insideRunner, ReadOnly: true},
-				{Type: mount.TypeBind, Source: p.runner, Target: containers.Program, ReadOnly: true}, // the commands' way to it
+				{Type: mount.TypeBind, Source: p.runner, Target: containers.RunnerProgram, ReadOnly: true}, // the commands' way to it
+				{Type: mount.TypeBind, Source: p.program, Target: containers.Program, ReadOnly: true},
 				{Type: mount.TypeBind, Source: filepath.Join(s.Dir, "run"), Target: insideSocketDir},
 				hostsMount(filepath.Join(s.Dir, hostsName)),
 				volume(insideSpool),
@@ -222,10 +223,18 @@ func callersLabels(all map[string]string) map[string]string {
 	return labels
 }
 
-// program finds the runner's binary and refuses what could not run in every
-// container, where the error would be "no such file" about a file that is there.
-func (e *Engine) program() (string, error) {
-	path := e.Runner
+// programs finds the runner's program and the commands'.
+func (e *Engine) programs() (runner, program string, err error) {
+	if runner, err = usableProgram(e.Runner); err != nil || e.Program == "" {
+		return runner, runner, err
+	}
+	program, err = usableProgram(e.Program)
+	return runner, program, err
+}
+
+// usableProgram finds a program, by default this one, and refuses what could not run
+// in every container, where the error would be "no such file" about a file that is there.
+func usableProgram(path string) (string, error) {
 	if path == "" {
 		var err error
 		if path, err = os.Executable(); err != nil {

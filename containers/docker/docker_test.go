@@ -30,8 +30,8 @@ import (
 
 // built is where TestMain puts the programs these tests need, made when first asked for.
 var built struct {
-	dir            string
-	ramus, standin func() (string, error)
+	dir             string
+	runner, standin func() (string, error)
 }
 
 func TestMain(m *testing.M) {
@@ -51,7 +51,7 @@ func TestMain(m *testing.M) {
 			return filepath.Join(dir, path.Base(pkg)), programs.Into(dir, pkg)
 		})
 	}
-	built.ramus = build("cmd/ramus")
+	built.runner = build("cmd/ramus-runner")
 	built.standin = build("containers/docker/testdata/standin")
 	code := m.Run()
 	os.RemoveAll(dir)
@@ -175,8 +175,8 @@ func run(t *testing.T, h *containers.Host, c containers.Command) (string, contai
 }
 
 func TestConformance(t *testing.T) {
-	newEngine(t, built.ramus)
-	program, _ := built.ramus()
+	newEngine(t, built.runner)
+	program, _ := built.runner()
 	open := func(t *testing.T) containers.Engine { return &docker.Engine{Runner: program} }
 	containerstest.Run(t, open, containerstest.Options{Image: docker.DefaultImage, BrowserImage: docker.BrowserImage, Left: func(owner string) (left []string) {
 		api := newAPI(t)
@@ -302,8 +302,8 @@ func TestOtherUser(t *testing.T) {
 	if os.Getuid() != 0 {
 		return // all other tests are this one
 	}
-	newEngine(t, built.ramus)
-	program, _ := built.ramus()
+	newEngine(t, built.runner)
+	program, _ := built.runner()
 	socket, ok := strings.CutPrefix(newAPI(t).DaemonHost(), "unix://")
 	if !ok {
 		t.Skip("the engine is not behind a socket with an owner")
@@ -340,7 +340,7 @@ func TestOtherUser(t *testing.T) {
 
 // TestAnyImage: the runner needs nothing of the image, not even a shell.
 func TestAnyImage(t *testing.T) {
-	e := newEngine(t, built.ramus)
+	e := newEngine(t, built.runner)
 	spec, signer := newSpec(t)
 	spec.Image = importImage(t, nil)
 	_, h := start(t, e, spec, signer)
@@ -401,7 +401,7 @@ func importImage(t *testing.T, files map[string]string) string {
 
 // TestInside looks at a container the way a hostile command would.
 func TestInside(t *testing.T) {
-	e := newEngine(t, built.ramus)
+	e := newEngine(t, built.runner)
 	spec, signer := newSpec(t, "FROM_SPEC=yes")
 	spec.Limits = containers.Limits{Memory: 256 << 20, PIDs: 128, Tmp: 16 << 20}
 	_, h := start(t, e, spec, signer)

@@ -43,6 +43,9 @@ type Engine struct {
 	// Runner is the program whose `runner` subcommand becomes process 1; it must
 	// be static and executable for everyone. Default: this program.
 	Runner string
+	// Program is what commands have at [containers.Program]; as Runner it must be
+	// static and executable for everyone. Default: Runner.
+	Program string
 	// Image is used where a Spec names none; default [DefaultImage].
 	Image string
 	// Log hears of what went wrong where no caller can be told; default none.

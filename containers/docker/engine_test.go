@@ -401,7 +401,7 @@ func TestRecipe(t *testing.T) {
 		Env: []string{"A=spec"}, Limits: containers.Limits{CPUs: 64, Memory: 1 << 30},
 		Labels: map[string]string{"team": "red", labelOwner: "somebody else"},
 	}
-	p := parts{name: "image:1", runner: "/opt/ramus", cpus: 4}
+	p := parts{name: "image:1", runner: "/opt/ramus-runner", program: "/opt/ramus", cpus: 4}
 	p.image.ID = "sha256:1"
 	o, err := recipe(spec, p)
 	if err != nil {
@@ -440,7 +440,7 @@ func TestRecipe(t *testing.T) {
 	if h.Tmpfs["/tmp"] != "rw,exec,nosuid,nodev,mode=1777,size=536870912" || !strings.Contains(h.Tmpfs["/run/ramus"], "mode=0700") {
 		t.Errorf("memory folders: %v", h.Tmpfs)
 	}
-	// What is mounted from the host: the program, twice, the socket's folder, and the names; nothing else.
+	// What is mounted from the host: the runner, twice, the program, the socket's folder, and the names; nothing else.
 	var binds []mount.Mount
 	for _, m := range h.Mounts {
 		if m.Type == mount.TypeBind {
@@ -449,8 +449,9 @@ func TestRecipe(t *testing.T) {
 			t.Errorf("mount %+v", m)
 		}
 	}
-	if len(binds) != 4 || binds[0].Source != "/opt/ramus" || !binds[0].ReadOnly || binds[1].Source != "/opt/ramus" || binds[1].Target != "/ramus" || !binds[1].ReadOnly ||
-		binds[2].Source != "/data/c1/run" || binds[3].Source != "/data/c1/hosts" || binds[3].Target != "/etc/hosts" || !binds[3].ReadOnly {
+	if len(binds) != 5 || binds[0].Source != "/opt/ramus-runner" || !binds[0].ReadOnly || binds[1].Source != "/opt/ramus-runner" || binds[1].Target != "/ramus-runner" || !binds[1].ReadOnly ||
+		binds[2].Source != "/opt/ramus" || binds[2].Target != "/ramus" || !binds[2].ReadOnly ||
+		binds[3].Source != "/data/c1/run" || binds[4].Source != "/data/c1/hosts" || binds[4].Target != "/etc/hosts" || !binds[4].ReadOnly {
 		t.Errorf("mounts from the host: %+v", binds)
 	}
 
@@ -580,9 +581,10 @@ func TestProgram(t *testing.T) {
 		good: true, private: false, script: false, filepath.Dir(good): false, good + "x": false,
 		"/bin/sh": false, // needs its libraries
 	} {
-		e := &Engine{Runner: path}
-		if _, err := e.program(); (err == nil) != ok {
-			t.Errorf("%s: %v", path, err)
+		for _, e := range []*Engine{{Runner: path}, {Runner: good, Program: path}} {
+			if _, _, err := e.programs(); (err == nil) != ok {
+				t.Errorf("%s: %v", path, err)
+			}
 		}
 	}
 }

@@ -40,7 +40,7 @@ func (l Lift) Up(ctx context.Context, root string, args []string, ready func(con
 	if l.Owner == "" {
 		return wrap(errors.New("cannot start `ramus layers`: an owner is needed"))
 	}
-	program, err := e.program()
+	_, program, err := e.programs()
 	if err != nil {
 		return wrap(err)
 	}

@@ -58,7 +58,7 @@ func (folders) Remove(context.Context, string) error { return nil }
 // container to the next one's, the engine is asked nothing. It learns the caller's name
 // afterwards; a later process knows whose the container is all the same.
 func TestPoolAsksNothing(t *testing.T) {
-	e := newEngine(t, built.ramus)
+	e := newEngine(t, built.runner)
 	spec, _ := newSpec(t)
 	dir := filepath.Join(filepath.Dir(spec.Dir), "fleet")
 	engine := &later{Engine: e}
@@ -158,7 +158,7 @@ func TestPoolAsksNothing(t *testing.T) {
 }
 
 func TestCallers(t *testing.T) {
-	program, err := built.ramus()
+	program, err := built.runner()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -117,7 +117,7 @@ func (p *private) stop() {
 
 func TestEngineRestarts(t *testing.T) {
 	p := newPrivate(t)
-	program, err := built.ramus()
+	program, err := built.runner()
 	if err != nil {
 		t.Fatal(err)
 	}

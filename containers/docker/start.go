@@ -30,7 +30,7 @@ func (e *Engine) Start(ctx context.Context, s containers.Spec) (_ containers.Con
 		return none, wrap(err)
 	}
 	p := parts{name: e.image(s)}
-	if p.runner, err = e.program(); err != nil {
+	if p.runner, p.program, err = e.programs(); err != nil {
 		return none, wrap(err)
 	}
 	if p.image, err = e.findImage(ctx, p.name); err != nil {

@@ -33,6 +33,24 @@ const (
 	spareThreads = 24
 )
 
+// Command does what the runner's program is started for inside containers: as process 1
+// (`runner`), and by git, to sign (`-Y`) and to learn which files changed (`fsmonitor`).
+// args are all of the process's; known is false when they ask for something else.
+func Command(args []string) (code int, known bool) {
+	if len(args) < 2 {
+		return 0, false
+	}
+	switch args[1] {
+	case "runner":
+		return Main(args[2:]), true
+	case "-Y":
+		return Sign(args[1:]), true
+	case "fsmonitor":
+		return Fsmonitor(args[2:]), true
+	}
+	return 0, false
+}
+
 // Main is `ramus runner JSON`: JSON is a [Config]. It returns the exit status,
 // and only if the runner could not start.
 func Main(args []string) int {

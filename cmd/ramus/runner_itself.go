@@ -1,0 +1,6 @@
+//go:build !ramusrunner
+
+package main
+
+// runnerProgram is not in a ramus that the Go tool built alone.
+var runnerProgram []byte
