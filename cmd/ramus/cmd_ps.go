@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"flag"
+	"slices"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
@@ -55,15 +56,22 @@ func psCommand() command {
 			if e.json {
 				return e.writeJSON(list)
 			}
+			head := []string{"CALLER", "REPO", "HEAD", "STATE", "LAST", "CONTAINER", "ACTIVE"}
+			if slices.ContainsFunc(list, func(st executor.CallerStatus) bool { return st.Kept != "" }) {
+				head = append(head, "KEPT")
+			}
 			var rows [][]string
 			for _, st := range list {
-				container := ""
+				container, kept := "", ""
+				if st.Kept != "" { // as --fork takes it
+					kept = st.Caller.String() + "@" + short(string(st.Kept))
+				}
 				if st.Container != nil {
 					container = st.Container.State
 				}
-				rows = append(rows, []string{st.Caller.String(), st.Repo, short(string(st.Head)), state(st.Last), work(st.Last), container, ago(latest(st.Last))})
+				rows = append(rows, []string{st.Caller.String(), st.Repo, short(string(st.Head)), state(st.Last), work(st.Last), container, ago(latest(st.Last)), kept})
 			}
-			return e.table([]string{"CALLER", "REPO", "HEAD", "STATE", "LAST", "CONTAINER", "ACTIVE"}, rows)
+			return e.table(head, rows)
 		},
 	}
 }
