@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 )
 
@@ -63,6 +64,7 @@ func serve(ctx context.Context, e *env, c Config) error {
 	}
 	f, err := i.listen(ctx, false)
 	if err == nil {
+		debug.FreeOSMemory() // what the start needed and nobody needs any more
 		ended := make(chan error, 1)
 		go func() { ended <- f.group.Wait() }()
 		select {
