@@ -412,7 +412,8 @@ func idleContainers(ctx context.Context, b *bench) error {
 	}
 	share, used := 0.0, 0.0
 	for _, pid := range pids {
-		share += pss(pid) / 1024
+		kb, _ := pss(pid)
+		share += kb / 1024
 		used -= ranFor(pid)
 	}
 	server := -h.cpu()

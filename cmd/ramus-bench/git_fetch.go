@@ -70,7 +70,7 @@ func cloneStorm(ctx context.Context, b *bench) error {
 		}
 	}
 
-	peak := comparison{metrics: []metric{{"peak memory", "MB"}}, rounds: 3, noWarmUp: true}
+	peak := comparison{metrics: []metric{{"peak memory", "MB"}, {"of it, no program's file", "MB"}}, rounds: 3, noWarmUp: true}
 	for _, g := range servers {
 		peak.sides = append(peak.sides, side{name: g.name, round: func(ctx context.Context, n int) ([]float64, error) {
 			stop := g.watch()
@@ -80,8 +80,8 @@ func cloneStorm(ctx context.Context, b *bench) error {
 				_, err := c.clone(ctx, clone{ref: "HEAD"})
 				return err
 			})
-			mb, _ := stop()
-			return []float64{mb}, err
+			mb, own := stop()
+			return []float64{mb, own}, err
 		}})
 	}
 	m, err := b.compare(ctx, peak)
@@ -91,6 +91,7 @@ func cloneStorm(ctx context.Context, b *bench) error {
 	for i, s := range peak.sides[1:] {
 		t := below(25).onlyFor(i == 0)
 		b.add(m, "full", "peak memory", s.name, t)
+		b.add(m, "full", "of it, no program's file", s.name, target{})
 	}
 	return nil
 }
@@ -348,7 +349,8 @@ func stall(ctx context.Context, g *gitServer, tip string) ([]float64, error) {
 		}
 		processes, used = p, u
 	}
-	return []float64{float64(processes), g.rss()}, nil
+	mb, _ := g.rss()
+	return []float64{float64(processes), mb}, nil
 }
 
 func pause(ctx context.Context, d time.Duration) error {

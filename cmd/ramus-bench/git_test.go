@@ -154,8 +154,8 @@ func TestServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.url != "http://here" || len(s.pids()) < 2 || s.rss() <= 0 {
-		t.Errorf("url %q, processes %v, %v MB", s.url, s.pids(), s.rss())
+	if mb, own := s.rss(); s.url != "http://here" || len(s.pids()) < 2 || own <= 0 || mb < own {
+		t.Errorf("url %q, processes %v, %v MB, %v of them no file's", s.url, s.pids(), mb, own)
 	}
 	if s.cpu() <= 0 && s.group != "" { // ticks are too long to be seen here
 		t.Error("no CPU time was seen")

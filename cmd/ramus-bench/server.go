@@ -232,38 +232,41 @@ func groupPIDs(dir string) []int {
 }
 
 // rss is what the server's processes hold in memory, in MB; pages that they share are
-// counted once each.
-func (s *server) rss() float64 {
-	kb := 0.0
+// counted once each. own is the part of it that is no file's: their programs are files, which
+// the kernel maps in larger pieces than are used, and can take back.
+func (s *server) rss() (mb, own float64) {
 	for _, pid := range s.pids() {
-		kb += pss(pid)
+		kb, anonymous := pss(pid)
+		mb, own = mb+kb/1024, own+anonymous/1024
 	}
-	return kb / 1024
+	return mb, own
 }
 
-// pss is a process's share of memory, in kB.
-func pss(pid int) float64 {
+// pss is a process's share of memory, in kB, and what of it is no file's.
+func pss(pid int) (kb, anonymous float64) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	for line := range strings.Lines(string(text)) {
 		if v, ok := strings.CutPrefix(line, "Pss:"); ok {
-			kb, _ := strconv.ParseFloat(strings.Fields(v)[0], 64)
-			return kb
+			kb, _ = strconv.ParseFloat(strings.Fields(v)[0], 64)
+		}
+		if v, ok := strings.CutPrefix(line, "Pss_Anon:"); ok {
+			anonymous, _ = strconv.ParseFloat(strings.Fields(v)[0], 64)
 		}
 	}
-	return 0
+	return kb, anonymous
 }
 
-// watch samples memory and processes until stop is called, and tells the peaks.
-func (s *server) watch() (stop func() (mb float64, processes int)) {
+// watch samples memory until stop is called, and tells the peaks as rss does.
+func (s *server) watch() (stop func() (mb, own float64)) {
 	done := make(chan struct{})
 	var w sync.WaitGroup
-	var mb float64
-	var processes int
+	var mb, own float64
 	w.Go(func() {
 		tick := time.NewTicker(10 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			mb, processes = max(mb, s.rss()), max(processes, len(s.pids()))
+			all, part := s.rss()
+			mb, own = max(mb, all), max(own, part)
 			select {
 			case <-tick.C:
 			case <-done:
@@ -271,10 +274,10 @@ func (s *server) watch() (stop func() (mb float64, processes int)) {
 			}
 		}
 	})
-	return func() (float64, int) {
+	return func() (float64, float64) {
 		close(done)
 		w.Wait()
-		return mb, processes
+		return mb, own
 	}
 }
 
