@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/internal/shortpath"
 )
 
 // bootID names this boot of the kernel.
@@ -51,34 +53,28 @@ func killAndWait(ctx context.Context, pid int, still func() bool) error {
 	}
 }
 
-// A unix socket's path holds 107 bytes at most; a folder's may be longer. The
-// socket is therefore named through a descriptor of its folder.
-
 // listenUnixIn returns a listening socket; closing it leaves the name in place.
-func listenUnixIn(dir, name string) (*os.File, error) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), name), Net: "unix"})
-	if err != nil {
-		return nil, fmt.Errorf("cannot listen at %s: %w", filepath.Join(dir, name), err)
-	}
-	ln.SetUnlinkOnClose(false)
-	defer ln.Close()
-	return ln.File()
+func listenUnixIn(dir, name string) (f *os.File, err error) {
+	err = shortpath.To(dir, name, func(path string) error {
+		ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+		if err != nil {
+			return fmt.Errorf("cannot listen at %s: %w", filepath.Join(dir, name), err)
+		}
+		ln.SetUnlinkOnClose(false)
+		defer ln.Close()
+		f, err = ln.File()
+		return err
+	})
+	return f, err
 }
 
-func dialUnixIn(ctx context.Context, dir, name string) (net.Conn, error) {
-	d, err := os.Open(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer d.Close()
-	var nd net.Dialer
+func dialUnixIn(ctx context.Context, dir, name string) (conn net.Conn, err error) {
 	// A full backlog makes connect wait; a runner that is stuck must not hold us.
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	return nd.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), name))
+	err = shortpath.To(dir, name, func(path string) (err error) {
+		conn, err = new(net.Dialer).DialContext(ctx, "unix", path)
+		return err
+	})
+	return conn, err
 }

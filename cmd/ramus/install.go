@@ -27,6 +27,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/model"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
+	"github.com/ramus-dev/ramus/internal/shortpath"
 )
 
 // installation is a data folder at work: all rooms, opened in order. Whoever
@@ -285,19 +286,10 @@ func (i *installation) close(ctx context.Context, keep bool) error {
 	return errors.Join(errs...)
 }
 
-// socketPath is where commands find the server of a data folder.
-func socketPath(data string) string { return filepath.Join(data, "ramus.sock") }
+// socketName is where commands find the server, in its data folder.
+const socketName = "ramus.sock"
 
-// throughFolder calls f with a path to the socket that fits into a socket
-// address, which holds 107 bytes, however deep the data folder lies.
-func throughFolder(data string, f func(path string) error) error {
-	d, err := os.Open(data)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return f(fmt.Sprintf("/proc/self/fd/%d/%s", d.Fd(), filepath.Base(socketPath(data))))
-}
+func socketPath(data string) string { return filepath.Join(data, socketName) }
 
 // listenSocket opens the unix socket. The lock is held: a socket that is there
 // is one that a dead process left.
@@ -306,7 +298,7 @@ func listenSocket(data string) (net.Listener, error) {
 		return nil, fmt.Errorf("cannot remove the old socket: %w", err)
 	}
 	var l *net.UnixListener
-	err := throughFolder(data, func(path string) (err error) {
+	err := shortpath.To(data, socketName, func(path string) (err error) {
 		l, err = net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 		return err
 	})
@@ -322,7 +314,7 @@ func listenSocket(data string) (net.Listener, error) {
 }
 
 func dialSocket(ctx context.Context, data string) (conn net.Conn, err error) {
-	err = throughFolder(data, func(path string) (err error) {
+	err = shortpath.To(data, socketName, func(path string) (err error) {
 		conn, err = new(net.Dialer).DialContext(ctx, "unix", path)
 		return err
 	})

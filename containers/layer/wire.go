@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/internal/shortpath"
 )
 
 // The protocol between a [Helper] and what it started ([Serve]): one request a
@@ -274,17 +276,9 @@ func received(oob []byte, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fds[0]), "upper"), nil
 }
 
-// A unix socket's path holds 107 bytes at most; that of its folder may be longer. The
-// socket is therefore named by a descriptor of its folder.
-
 // through calls f with a short path to the socket below root.
 func through(root string, f func(path string) error) error {
-	d, err := os.Open(root)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return f(procFD(int(d.Fd())) + "/" + socketName)
+	return shortpath.To(root, socketName, f)
 }
 
 // peer is who is at the other end: for a client, who listened.
