@@ -115,7 +115,7 @@ func (p filePin) Store(key []byte) error {
 	if err := os.MkdirAll(filepath.Dir(string(p)), 0o700); err != nil {
 		return fmt.Errorf("cannot keep the runner's host key: %w", err)
 	}
-	if err := writeFileAtomic(string(p), key); err != nil {
+	if err := keep(string(p), key); err != nil {
 		return fmt.Errorf("cannot keep the runner's host key: %w", err)
 	}
 	return nil

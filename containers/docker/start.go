@@ -268,7 +268,8 @@ func (e *Engine) startAndAwait(ctx context.Context, id string, ready func(contex
 
 	ctx, cancel := context.WithTimeoutCause(ctx, runnerWait, fmt.Errorf("the runner does not answer within %v", runnerWait))
 	defer cancel()
-	for pause := time.Millisecond; ; pause = min(2*pause, 50*time.Millisecond) {
+	// A runner needs some 10 ms on an idle machine; pauses that double would add up to as much again.
+	for pause := time.Millisecond; ; pause = min(pause+pause/4, 50*time.Millisecond) {
 		err := ready(ctx)
 		if err == nil {
 			return nil
