@@ -395,6 +395,16 @@ func (h *Helper) Own(ctx context.Context, dir string, uid int) error {
 	return err
 }
 
+// Usage tells what a container has written; see [Keeper].
+func (h *Helper) Usage(ctx context.Context, s Storage, most int64) (Usage, error) {
+	r := request{Op: opUsage, Dir: []byte(s.Dir), PID: s.PID, Start: s.Start, Most: most}
+	for _, path := range s.Inside {
+		r.Inside = append(r.Inside, []byte(path))
+	}
+	a, _, err := h.ask(ctx, r, nil)
+	return a.Usage, err
+}
+
 // Remove deletes a folder; see [Keeper]. What this process can delete itself it does:
 // most folders were never bound.
 func (h *Helper) Remove(ctx context.Context, dir string) error {
@@ -408,7 +418,7 @@ func (h *Helper) Remove(ctx context.Context, dir string) error {
 		return fmt.Errorf("cannot remove %s: %w", dir, err)
 	}
 	unix.Close(fd)
-	if RemoveTree(dir) == nil {
+	if ClearAway(ctx, dir) == nil {
 		return nil
 	}
 	_, _, err = h.ask(ctx, request{Op: opRemove, Dir: []byte(dir)}, nil)

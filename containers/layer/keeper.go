@@ -48,8 +48,15 @@ type Keeper interface {
 	// Own gives a tree that was written under ramus's own rights to uid, as far as it
 	// lies on one file system.
 	Own(ctx context.Context, dir string, uid int) error
-	// Remove deletes a folder with whatever hostile commands built below it. One that is
-	// gone is no error.
+	// Usage adds up what a container has written, on the file systems that its folders
+	// lie on: what is mounted below them is not looked into, nor, without root's rights, what its owner may
+	// not read. Nothing is told of files that are deleted and still open. When more than most names were
+	// counted it returns what was counted so far. Folders that lie too deep are [ErrTooMany],
+	// and an end of ctx its cause, both with what was counted.
+	Usage(ctx context.Context, s Storage, most int64) (Usage, error)
+	// Remove deletes a folder with whatever hostile commands built below it, at the lowest
+	// priority and, where it is large, in the half of the time: others come first. One that is
+	// gone is no error. When ctx ends first it returns its cause; a part of the folder is left then.
 	Remove(ctx context.Context, dir string) error
 	io.Closer
 }

@@ -419,7 +419,7 @@ func (l *Local) Remove(ctx context.Context, dir string) error {
 	}
 	if err == nil {
 		unix.Close(fd)
-		err = RemoveTree(dir)
+		err = ClearAway(ctx, dir)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot remove %s: %w", dir, err)

@@ -1,12 +1,18 @@
 package layer
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/containers/proc"
 )
 
 // RemoveTree deletes a tree that hostile commands have built: folders that deny
@@ -16,12 +22,68 @@ func RemoveTree(dir string) error {
 	if os.RemoveAll(dir) == nil {
 		return nil
 	}
-	return removeFlat(dir)
+	return removeFlat(dir, func() error { return nil })
+}
+
+// ClearAway is [RemoveTree] for what nobody waits for: it works at the lowest priority, and
+// at a large tree only half of the time, for what unlinks a million files keeps others from the journal of
+// their file system. When ctx ends first it returns its cause; what is left is a tree still.
+func ClearAway(ctx context.Context, dir string) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	done := make(chan error, 1)
+	go proc.OnThread(func() {
+		// Neither is needed, and a kernel may refuse either.
+		_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 19)
+		_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, ioprioProcess, 0, ioprioBestEffort<<13|7)
+		p := pacer{ctx: ctx, began: time.Now()}
+		done <- removeFlat(dir, p.step)
+	})
+	return <-done
+}
+
+// Of ioprio_set(2). The idle class is not used: it may never get its turn.
+const ioprioProcess, ioprioBestEffort = 1, 2
+
+// pacer spreads work that is made of many small steps.
+type pacer struct {
+	ctx   context.Context
+	steps int
+	began time.Time // of this batch
+}
+
+const (
+	paceBatch = 500    // steps between two pauses
+	paceFree  = 20_000 // steps without one: most trees are small
+)
+
+func (p *pacer) step() error {
+	p.steps++
+	if p.steps%paceBatch != 0 {
+		return nil
+	}
+	var pause time.Duration
+	if p.steps > paceFree {
+		pause = time.Since(p.began)
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-p.ctx.Done():
+	}
+	p.began = time.Now()
+	if p.ctx.Err() != nil {
+		return context.Cause(p.ctx)
+	}
+	return nil
 }
 
 // removeFlat deletes a tree without going deep: it moves the folders of the
-// second level to the first until there is no second level.
-func removeFlat(dir string) error {
+// second level to the first until there is no second level. step is called for each
+// entry, and ends it with an error.
+func removeFlat(dir string, step func() error) error {
 	if err := os.Chmod(dir, 0o700); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	} else if err != nil {
@@ -37,8 +99,8 @@ func removeFlat(dir string) error {
 		}
 		for _, e := range names {
 			p := filepath.Join(dir, e.Name())
-			if e.IsDir() {
-				err = emptyFolder(p, dir)
+			if err = step(); err == nil && e.IsDir() {
+				err = emptyFolder(p, dir, step)
 			}
 			if err == nil {
 				err = os.Remove(p)
@@ -51,7 +113,7 @@ func removeFlat(dir string) error {
 }
 
 // emptyFolder removes the files of a folder and moves its folders to another.
-func emptyFolder(dir, to string) error {
+func emptyFolder(dir, to string, step func() error) error {
 	// Neither this nor the one below follows a link: the entry is a folder, and
 	// nobody is there to change it.
 	if err := os.Chmod(dir, 0o700); err != nil {
@@ -64,6 +126,9 @@ func emptyFolder(dir, to string) error {
 		}
 		for _, e := range names {
 			p := filepath.Join(dir, e.Name())
+			if err = step(); err != nil {
+				return err
+			}
 			if e.IsDir() {
 				if err = os.Chmod(p, 0o700); err == nil {
 					err = os.Rename(p, filepath.Join(to, rand.Text()))

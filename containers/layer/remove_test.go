@@ -1,13 +1,17 @@
 package layer
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
+
+func clearAway(dir string) error { return ClearAway(context.Background(), dir) }
 
 func TestRemoveTree(t *testing.T) {
 	dir := t.TempDir()
@@ -39,7 +43,7 @@ func TestRemoveTree(t *testing.T) {
 	if fi, err := os.Stat(outside); err != nil || fi.Mode().Perm() != 0o500 {
 		t.Errorf("what a link points to: %v, %v", fi, err)
 	}
-	for _, remove := range []func(string) error{RemoveTree, removeFlat} {
+	for _, remove := range []func(string) error{RemoveTree, clearAway} {
 		if err := remove(filepath.Join(dir, "never was")); err != nil {
 			t.Error(err)
 		}
@@ -48,7 +52,7 @@ func TestRemoveTree(t *testing.T) {
 
 // A tree deeper than any path is long, with closed folders and files on the way.
 func TestRemoveDeepTree(t *testing.T) {
-	for name, remove := range map[string]func(string) error{"RemoveTree": RemoveTree, "removeFlat": removeFlat} {
+	for name, remove := range map[string]func(string) error{"RemoveTree": RemoveTree, "ClearAway": clearAway} {
 		t.Run(name, func(t *testing.T) {
 			top := filepath.Join(t.TempDir(), "tree")
 			if err := os.Mkdir(top, 0o755); err != nil {
@@ -83,5 +87,46 @@ func TestRemoveDeepTree(t *testing.T) {
 				t.Errorf("it is there: %v", err)
 			}
 		})
+	}
+}
+
+// Who gives up leaves what is left to the next one.
+func TestClearAwayGivenUp(t *testing.T) {
+	top := filepath.Join(t.TempDir(), "tree")
+	for i := range 3 {
+		dir := filepath.Join(top, strconv.Itoa(i))
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for j := range paceBatch {
+			if err := os.WriteFile(filepath.Join(dir, strconv.Itoa(j)), nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	why := errors.New("given up")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	p := pacer{ctx: ctx}
+	n := 0
+	err := removeFlat(top, func() error {
+		if n++; n == paceBatch {
+			cancel(why)
+		}
+		return p.step()
+	})
+	if !errors.Is(err, why) || n > 2*paceBatch {
+		t.Errorf("given up at %d, it ends at %d: %v", paceBatch, n, err)
+	}
+	if err := ClearAway(ctx, top); !errors.Is(err, why) {
+		t.Errorf("it begins although nobody wants it: %v", err)
+	}
+	if _, err := os.Lstat(top); err != nil {
+		t.Error(err)
+	}
+	if err := ClearAway(t.Context(), top); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(top); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it is there: %v", err)
 	}
 }

@@ -174,7 +174,7 @@ func (s *server) serve(ctx context.Context, conn *net.UnixConn) {
 	a, f, err := s.do(ctx, &r, body)
 	io.Copy(io.Discard, body) // who still sends does not listen yet
 	if err != nil {
-		a = answer{Failure: failed(err)}
+		a = answer{Failure: failed(err), Usage: a.Usage}
 	}
 	s.answer(conn, a, f)
 	if f != nil {
@@ -231,6 +231,12 @@ func (s *server) do(ctx context.Context, r *request, body io.Reader) (a answer, 
 		err = s.local.Own(ctx, dir, r.UID)
 	case opRemove:
 		err = s.local.Remove(ctx, dir)
+	case opUsage:
+		from := Storage{Dir: dir, PID: r.PID, Start: r.Start}
+		for _, path := range r.Inside {
+			from.Inside = append(from.Inside, string(path))
+		}
+		a.Usage, err = s.local.usage(ctx, from, r.Most)
 	default:
 		err = fmt.Errorf("there is no request %q", r.Op)
 	}

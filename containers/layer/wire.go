@@ -33,6 +33,7 @@ const (
 	maxContent = 16 << 30 // bytes that they hold together
 	maxLink    = 4096     // bytes of a link's target
 	maxEntries = 5_000_000
+	maxInside  = 100 // folders that are reached through a process
 )
 
 // Operations.
@@ -46,16 +47,21 @@ const (
 	opFill    = "fill"
 	opOwn     = "own"
 	opRemove  = "remove"
+	opUsage   = "usage"
 )
 
 type request struct {
 	Op      string       `json:"op"`
 	Binding *wireBinding `json:"binding,omitempty"` // bind, put
 	Files   []wireFile   `json:"files,omitempty"`   // bind, put, fill
-	Dir     []byte       `json:"dir,omitempty"`     // changes, open, fill, own, remove
+	Dir     []byte       `json:"dir,omitempty"`     // changes, open, fill, own, remove, usage
 	Path    []byte       `json:"path,omitempty"`    // open
 	UID     int          `json:"uid,omitempty"`     // fill, own
 	Max     int          `json:"max,omitempty"`     // changes
+	Inside  [][]byte     `json:"inside,omitempty"`  // usage, and the below
+	PID     int          `json:"pid,omitempty"`
+	Start   uint64       `json:"start,omitempty"`
+	Most    int64        `json:"most,omitempty"`
 }
 
 type wireBinding struct {
@@ -79,6 +85,7 @@ type wireFile struct {
 type answer struct {
 	Failure *failure     `json:"failure,omitempty"`
 	Changes []wireChange `json:"changes,omitempty"`
+	Usage   Usage        `json:"usage,omitzero"`
 }
 
 type wireChange struct {
@@ -159,7 +166,7 @@ func wireOf(c Change) wireChange {
 
 // check refuses a request that no Helper sends.
 func (r *request) check() (content int64, err error) {
-	if len(r.Files) > maxFiles || r.Max < 0 || r.Max > maxEntries {
+	if len(r.Files) > maxFiles || r.Max < 0 || r.Max > maxEntries || len(r.Inside) > maxInside {
 		return 0, errors.New("the request asks for too much")
 	}
 	if (r.Op == opBind || r.Op == opPut) != (r.Binding != nil) || r.Binding == nil && r.Op != opFill && len(r.Files) > 0 {
