@@ -294,6 +294,18 @@ func (h *Host) Kill(ctx context.Context, id string) error {
 	return nil
 }
 
+// killFull ends a command that takes more of the disk than it may.
+func (h *Host) killFull(ctx context.Context, id, says string) error {
+	err := h.ask(ctx, &runner.Request{Op: runner.OpKill, ID: id, Reason: runner.ReasonDiskFull, Message: says}, nil)
+	if f := (*runner.Failure)(nil); errors.As(err, &f) && f.Kind == runner.FailBad {
+		return h.Kill(ctx, id) // the runner was started by an earlier ramus
+	}
+	if err != nil {
+		return fmt.Errorf("cannot kill command %s: %w", id, err)
+	}
+	return nil
+}
+
 // Forget frees the output of a command that has ended.
 func (h *Host) Forget(ctx context.Context, id string) error {
 	if err := h.ask(ctx, &runner.Request{Op: runner.OpForget, ID: id}, nil); err != nil {

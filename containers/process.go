@@ -46,7 +46,7 @@ type Window struct {
 const (
 	ReasonTimeout  = "timeout"
 	ReasonKilled   = "killed"    // by Process.Kill or Host.Kill
-	ReasonDiskFull = "disk_full" // see Limits.DiskFree
+	ReasonDiskFull = "disk_full" // see Limits.Disk and Limits.DiskFree
 	ReasonMemory   = "memory"    // the kernel's out-of-memory killer
 )
 
@@ -55,6 +55,7 @@ type Exit struct {
 	Code     int           // 0-255; 128+n when ended by signal n; 126/127 when it could not start
 	Signal   string        // "KILL", … or ""
 	Reason   string        // one of the Reason constants, or "" when it ended by itself
+	Message  string        // for people, of who killed it; mostly ""
 	Duration time.Duration // measured by the runner
 	// Stdout and Stderr count all bytes written; more than Limits.Output of
 	// either were dropped after that many.

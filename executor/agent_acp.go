@@ -110,7 +110,7 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 		// Before its memory is read, which it may still be writing.
 		left := t.hangUp()
 		if left != nil && err != nil && exit.Reason == "" && left.Reason != containers.ReasonKilled { // by hangUp
-			exit.Code, exit.Reason = max(left.Code, 1), left.Reason
+			exit.Code, exit.Reason, exit.Message = max(left.Code, 1), left.Reason, left.Message
 		}
 	} else {
 		t.talk.turn(nil, nil)

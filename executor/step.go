@@ -601,6 +601,9 @@ func shellOutcome(exit containers.Exit, out *outputs) outcome {
 		o.result.Error = "the command took too long and was ended"
 	case containers.ReasonDiskFull:
 		o.result.Error = "the command filled the disk and was ended"
+		if exit.Message != "" {
+			o.result.Error = "the command was ended: " + clip(exit.Message, 1<<10)
+		}
 	case containers.ReasonMemory:
 		o.result.Error = "the command used more memory than it may and was ended"
 	case containers.ReasonKilled:

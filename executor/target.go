@@ -379,7 +379,11 @@ func (t *target) scriptTo(ctx context.Context, h *containers.Host, text string, 
 	out := stderr.String()
 	if exit.Code != 0 {
 		if exit.Reason == containers.ReasonDiskFull {
-			return out, fmt.Errorf("%w: the work tree's disk is full", errDiskFull)
+			why := "the work tree's disk is full"
+			if exit.Message != "" {
+				why = clip(exit.Message, 1<<10)
+			}
+			return out, fmt.Errorf("%w: %s", errDiskFull, why)
 		}
 		if exit.Code == 127 {
 			return out, &scriptError{scriptNoGit, "ramus: the container's image lacks a program that ramus needs: " + strings.ReplaceAll(out, "ramus: ", "")}

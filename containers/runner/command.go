@@ -21,6 +21,8 @@ const (
 	// drainTime bounds the wait for the end of output once everything that
 	// could write was killed; only a process that cannot die holds it longer.
 	drainTime = 2 * time.Second
+	// diskGrace is what a command that writes too much gets at most: it goes on writing.
+	diskGrace = time.Second
 	pollTime  = 200 * time.Millisecond
 	// pipeSize lets a command print a good deal while the runner is not scheduled.
 	pipeSize    = 256 << 10
@@ -42,8 +44,10 @@ type command struct {
 	tty    *os.File // the terminal's master, or nil
 	inputs sync.Mutex
 
-	killed  chan struct{}             // closed by Kill
-	kill    sync.Once                 // closes killed
+	killed  chan struct{} // closed by Kill
+	kill    sync.Once     // closes killed
+	why     string        // the reason, and says in words; written before killed is closed
+	says    string
 	exited  chan syscall.WaitStatus   // of the main process
 	drained chan struct{}             // both streams reached their end
 	closers []interface{ stopRead() } // streams to give up on
@@ -445,7 +449,11 @@ func (s *server) follow(c *command, disk *diskGuard, memory int64) {
 		if reason == "" {
 			reason = why
 			s.signal(c, syscall.SIGTERM)
-			force = time.After(c.grace)
+			grace := c.grace
+			if why == ReasonDiskFull {
+				grace = min(grace, diskGrace)
+			}
+			force = time.After(grace)
 		}
 	}
 	var status syscall.WaitStatus
@@ -480,7 +488,7 @@ func (s *server) follow(c *command, disk *diskGuard, memory int64) {
 			stop(ReasonTimeout)
 		case <-killed:
 			killed = nil
-			stop(ReasonKilled)
+			stop(c.why)
 		case <-force:
 			sweep()
 		case <-poll.C:
@@ -519,6 +527,9 @@ func (s *server) follow(c *command, disk *diskGuard, memory int64) {
 		exit.Signal = strings.TrimPrefix(unix.SignalName(status.Signal()), "SIG")
 	} else {
 		exit.Code = status.ExitStatus()
+	}
+	if killed == nil && reason == c.why {
+		exit.Message = c.says
 	}
 	if reason == "" && exit.Code != 0 && s.oomKills() > memory {
 		exit.Reason = ReasonMemory
@@ -584,12 +595,15 @@ func (c *command) resize(rows, cols uint16) {
 }
 
 // end kills a command as a timeout would.
-func (s *server) end(id string) error {
-	c, err := s.find(id)
+func (s *server) end(r *Request) error {
+	c, err := s.find(r.ID)
 	if err != nil {
 		return err
 	}
-	c.kill.Do(func() { close(c.killed) })
+	c.kill.Do(func() {
+		c.why, c.says = defaulted(r.Reason, ReasonKilled), r.Message
+		close(c.killed)
+	})
 	return nil
 }
 

@@ -365,6 +365,7 @@ func (b *box) Close() error                                                    {
 func (b *box) SweepSidecars(context.Context, string) error                     { return nil }
 func (b *box) Process(context.Context, string) (int, uint64, error)            { return 0, 0, containers.ErrGone }
 func (b *box) Assign(context.Context, string, string, map[string]string) error { return nil }
+func (b *box) Volumes(context.Context) ([]string, string)                      { return nil, "" }
 func (b *box) TaskUID() int                                                    { return 0 }
 func (b *box) Beside(context.Context, string, containers.Sidecar) (containers.SidecarExit, error) {
 	return containers.SidecarExit{}, errors.ErrUnsupported

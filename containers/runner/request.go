@@ -39,6 +39,8 @@ type Output struct {
 // MaxRequest is the largest request in bytes, as JSON; SSH packets leave room for it.
 const MaxRequest = 240 << 10
 
+const maxMessage = 4 << 10 // bytes of what is said of a kill
+
 // The operations.
 const (
 	OpStart  = "start"
@@ -67,6 +69,10 @@ type Request struct {
 	Timeout    time.Duration `json:"timeout,omitempty"`
 	Grace      time.Duration `json:"grace,omitempty"`
 	Background bool          `json:"background,omitempty"`
+
+	// Of kill: why, and in words; no Reason is [ReasonKilled].
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
 
 	// Files: output may be handed over in files, of start and attach; see [Output].
 	Files bool `json:"files,omitempty"`
@@ -118,6 +124,7 @@ type Exit struct {
 	Code     int           `json:"code"`
 	Signal   string        `json:"signal,omitempty"` // without SIG
 	Reason   string        `json:"reason,omitempty"`
+	Message  string        `json:"message,omitempty"` // of who killed it, for people
 	Duration time.Duration `json:"duration"`
 	// Stdout and Stderr count what was written; no more than Config.Output was kept.
 	Stdout int64 `json:"stdout"`
@@ -178,6 +185,12 @@ func ParseRequest(b []byte) (*Request, error) {
 	}
 	if r.Stdout < 0 || r.Stderr < 0 || r.Timeout < 0 || r.Grace < 0 {
 		return nil, errors.New("offsets and times cannot be negative")
+	}
+	if r.Reason != "" && (r.Op != OpKill || r.Reason != ReasonDiskFull) {
+		return nil, fmt.Errorf("cannot %s for the reason %q", r.Op, r.Reason)
+	}
+	if len(r.Message) > maxMessage {
+		return nil, fmt.Errorf("a message of %d bytes; %d are possible", len(r.Message), maxMessage)
 	}
 	if r.Op == OpStart {
 		return &r, r.checkStart()

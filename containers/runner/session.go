@@ -117,7 +117,7 @@ func (v *visit) answer(ctx context.Context, text string) {
 		v.data(listening(s.door.port))
 		return
 	case OpKill:
-		err = s.end(r.ID)
+		err = s.end(r)
 	case OpForget:
 		err = s.forget(r.ID)
 	case OpStart:
