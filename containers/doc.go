@@ -22,6 +22,11 @@
 // nothing that cannot be lost: what counts was committed and pushed through
 // the door.
 //
+// What a container may take on disk ([Limits].Disk) is bounded by the [Fleet]: from
+// outside, by looking at what lies there when the disk has given away as much as it may
+// still take. The folder of a container that is gone is moved out of the way at once and
+// deleted when nobody waits for it.
+//
 // # What survives
 //
 // The runner keeps each command's exit code and output until the executor has

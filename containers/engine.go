@@ -20,7 +20,8 @@ type Engine interface {
 	List(ctx context.Context, owner string) ([]Container, error)
 	// Dial opens a stream to the runner of a running container.
 	Dial(ctx context.Context, id string) (net.Conn, error)
-	// Remove kills the container and frees everything it held. Removing one that is gone is no error.
+	// Remove kills the container and frees everything it held but Spec.Dir, which is left
+	// to who gave it, with what the container wrote there. Removing one that is gone is no error.
 	Remove(ctx context.Context, id string) error
 	// Beside runs a program in a container of its own that shares the network of a
 	// running container and nothing else; with id "" it has a loopback of its own.
@@ -38,6 +39,10 @@ type Engine interface {
 	// far as the engine can: List tells the new key and labels from then on where it can; the
 	// name is for people.
 	Assign(ctx context.Context, id, key string, labels map[string]string) error
+	// Volumes are the folders of every container, by their paths inside, that lie in storage of
+	// the engine's own and not in Spec.Dir, and a folder of the host on the file system of
+	// that storage, "" where it is not known or not here.
+	Volumes(ctx context.Context) (inside []string, storage string)
 	// SweepSidecars removes the sidecars of an owner that an earlier process left.
 	SweepSidecars(ctx context.Context, owner string) error
 	// Close releases the engine's own connections; containers go on.
@@ -74,6 +79,11 @@ type Limits struct {
 	Tmp      int64   `json:"tmp"`       // bytes of /tmp, which are memory: never more than half of it; default 512 MiB
 	FileSize int64   `json:"file_size"` // largest single file; default 8 GiB
 	Output   int64   `json:"output"`    // bytes of stdout, and of stderr, kept per command; default 1 GiB
+	// Disk is how many bytes the container may take on disk, in /work without the base layer
+	// that it lies over, /artifacts, /cache and the output that is kept. Who goes over it is
+	// killed and reports [ReasonDiskFull]; see [Fleet], which looks after it. Default 20 GiB,
+	// negative is no bound.
+	Disk int64 `json:"disk"`
 	// DiskFree is how much the file system of the work tree must keep free; a
 	// command that goes below is killed and reports [ReasonDiskFull]. Default 512 MiB.
 	DiskFree int64 `json:"disk_free"`
@@ -93,6 +103,7 @@ func (l Limits) WithDefaults() Limits {
 	set(&l.Tmp, 512<<20)
 	set(&l.FileSize, 8<<30)
 	set(&l.Output, 1<<30)
+	set(&l.Disk, 20<<30)
 	set(&l.DiskFree, 512<<20)
 	if l.CPUs == 0 {
 		l.CPUs = 2

@@ -83,6 +83,8 @@ type Fleet struct {
 	lacking time.Time          // since when it does, by the machine's clock
 	taken   time.Time          // when a container was taken out of one, or was wanted, by that clock
 	calm    chan struct{}      // closed and replaced when a start has ended
+	clears  clearing
+	spent   layer.Usage // what the disks have given away; see disks
 }
 
 // Why a start ends before its time.
@@ -179,6 +181,7 @@ type berth struct {
 	uses   int       // leases ever given
 	idle   time.Time // since when no lease is held
 	live   int       // running commands when last asked
+	quota  *quota    // nil while it is made for the first time
 	misses int       // times in a row that the runner did not answer
 }
 
@@ -233,6 +236,8 @@ const (
 	// maxMisses is how many times in a row a runner may fail to answer before
 	// its container is given up. Once is not enough: engines restart.
 	maxMisses = 3
+	// endedAgain is how often it is asked whether a container that is being removed has ended.
+	endedAgain = 50 * time.Millisecond
 )
 
 // cleanGrace is for tidying up after a time-out; tests shorten it.
@@ -281,8 +286,10 @@ func (f *Fleet) Open(ctx context.Context) error {
 	if f.Engine == nil || f.Dir == "" {
 		return wrap(errors.New("an engine and a folder are needed"))
 	}
-	if err := os.MkdirAll(filepath.Join(f.Dir, "hosts"), 0o700); err != nil {
-		return wrap(err)
+	for _, dir := range []string{"hosts", oldFolders} {
+		if err := os.MkdirAll(filepath.Join(f.Dir, dir), 0o700); err != nil {
+			return wrap(err)
+		}
 	}
 	var err error
 	if f.owner, err = keepOwner(filepath.Join(f.Dir, "owner")); err != nil {
@@ -318,7 +325,9 @@ func (f *Fleet) Open(ctx context.Context) error {
 		return wrap(err)
 	}
 	f.open = true
+	f.clearLocked()
 	f.tasks.Go(f.watch)
+	f.tasks.Go(f.watchDisk)
 	return nil
 }
 
@@ -399,7 +408,9 @@ func (f *Fleet) knowLocked(list []Container) error {
 			f.berths[c.Key] = &berth{
 				key: c.Key, state: berthOrphan, since: f.opened, idle: f.opened,
 				id: c.ID, dir: f.folder(name), made: c, door: new(door), bound: rec.Bound,
+				quota: newQuota(Limits{Disk: rec.Disk, Output: rec.Output}, f.spent),
 			}
+			f.berths[c.Key].quota.known = false
 			continue
 		}
 		if ok {
@@ -415,17 +426,12 @@ func (f *Fleet) knowLocked(list []Container) error {
 		if inUse[e.Name()] {
 			continue
 		}
-		clear := func() {
+		f.tasks.Go(func() {
 			f.salvage(e.Name())
-			if err := f.removeFolder(e.Name()); err != nil {
+			if err := f.retire(e.Name()); err != nil {
 				f.log().Warn("a folder of a container that is gone stays", "folder", e.Name(), "err", err)
 			}
-		}
-		if f.Keeper == nil {
-			clear()
-		} else {
-			f.tasks.Go(clear)
-		}
+		})
 	}
 	close(f.known)
 	f.tasks.Go(f.sweepSidecars)
@@ -705,7 +711,7 @@ func (f *Fleet) launch(ctx context.Context, b *berth, v *vessel, r Request) {
 	}
 	if err == nil {
 		b.host, b.id, b.dir, b.made, b.idle = v.host, v.made.ID, f.folder(v.name), v.made, f.now()
-		b.place, b.bound = v.place, v.bound
+		b.place, b.bound, b.quota = v.place, v.bound, v.quota
 		f.settleLocked(b, berthReady)
 		if len(f.line) > 0 {
 			f.makeRoomLocked() // nobody may be left to take it
@@ -820,9 +826,28 @@ func (f *Fleet) finish(b *berth, what string) error {
 		vacate()
 		return f.discard(b.id, remains{name, false})
 	}
-	err := f.discard(b.id, remains{name, what == "lost"})
-	vacate()
-	return err
+	if what == "lost" {
+		err := f.discard(b.id, remains{name, true}) // and salvaged, for which a new one of that key waits
+		vacate()
+		return err
+	}
+	discarded := make(chan error, 1)
+	f.tasks.Go(func() { discarded <- f.discard(b.id, remains{name, false}) })
+	// What it wrote in volumes of the engine's is deleted by that, however long it takes.
+	tick := time.NewTicker(endedAgain)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-discarded:
+			vacate()
+			return err
+		case <-tick.C:
+			if f.ended(b.id) {
+				vacate()
+				return <-discarded
+			}
+		}
+	}
 }
 
 // remains are what is left of a container: a folder, and, where it was lost rather than
@@ -832,7 +857,7 @@ type remains struct {
 	lost   bool
 }
 
-// discard removes a container and its folder. It does so whatever became of the
+// discard removes a container and has its folder deleted. It does so whatever became of the
 // caller, for a minute. What cannot be removed now is tried again later.
 func (f *Fleet) discard(id string, left remains) error {
 	var err error
@@ -845,7 +870,7 @@ func (f *Fleet) discard(id string, left remains) error {
 		if left.lost {
 			f.salvage(left.folder)
 		}
-		err = f.removeFolder(left.folder)
+		err = f.retire(left.folder)
 	}
 	if err != nil && id != "" {
 		f.mu.Lock()
@@ -859,35 +884,27 @@ func (f *Fleet) discard(id string, left remains) error {
 	return err
 }
 
-// removeFolder deletes the private folder of a container that is gone.
-func (f *Fleet) removeFolder(name string) error {
-	if f.Keeper != nil {
-		// What was bound may belong to users whose files this process may not delete.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(f.base), fleetRemoving)
-		defer cancel()
-		dir, err := filepath.Abs(f.folder(name))
-		if err == nil {
-			err = f.Keeper.Remove(ctx, dir)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return layer.RemoveTree(f.folder(name))
-}
-
 // ask tells how many commands run in a container that nobody leases. An error
 // means that nothing is known.
 func (f *Fleet) ask(b *berth, host *Host) (int, error) {
-	if lost(host) {
-		h, err := f.dial(f.base, dialTimeout, b.door, filepath.Base(b.dir), b.id)
-		if err != nil {
-			return 0, err
-		}
-		defer h.Close()
-		host = h
+	host, done, err := f.reach(b, host)
+	if err != nil {
+		return 0, err
 	}
+	defer done()
 	return countRunning(f, host)
+}
+
+// reach is the host of a berth, or one that is connected to for a moment, until done is called.
+func (f *Fleet) reach(b *berth, host *Host) (_ *Host, done func(), err error) {
+	if !lost(host) {
+		return host, func() {}, nil
+	}
+	h, err := f.dial(f.base, dialTimeout, b.door, filepath.Base(b.dir), b.id)
+	if err != nil {
+		return nil, nil, err
+	}
+	return h, func() { h.Close() }, nil
 }
 
 func countRunning(f *Fleet, host *Host) (int, error) {
@@ -1038,6 +1055,7 @@ func (f *Fleet) sweep() {
 			missing = append(missing, resting{b, b.host, b.idle, b.uses})
 		}
 	}
+	f.clearLocked()
 	unclean := f.unclean // two at the same one would salvage it twice
 	f.unclean = map[string]remains{}
 	if len(f.line) > 0 && !f.closed {
@@ -1312,6 +1330,9 @@ func (f *Fleet) Close(ctx context.Context, keep bool) error {
 		return err
 	}
 	group.Wait()
+	if !keep {
+		errs = append(errs, f.clear(ctx))
+	}
 	return errors.Join(errs...)
 }
 

@@ -377,9 +377,10 @@ func TestFleetAdopts(t *testing.T) {
 	f.clock.add(11 * time.Minute)
 	containers.Sweep(f.Fleet)
 	f.await("the removal of orphans nobody wants", func() bool { return len(f.List(t.Context())) == 0 })
-	if left, err := os.ReadDir(filepath.Join(dir, "fleet", "hosts")); err != nil || len(left) != 0 {
-		t.Errorf("folders stay: %v, %v", left, err)
-	}
+	f.await("the removal of their folders", func() bool {
+		left, err := os.ReadDir(filepath.Join(dir, "fleet", "hosts"))
+		return err == nil && len(left) == 0
+	})
 }
 
 // A connection that breaks is made again; a container that dies is made anew.
@@ -564,7 +565,7 @@ func TestFleetRemovesLater(t *testing.T) {
 	}
 }
 
-// counting is an engine that counts what is there.
+// counting is an engine that counts what lives.
 type counting struct {
 	containers.Engine
 	mu        sync.Mutex
@@ -598,13 +599,28 @@ func (e *counting) Start(ctx context.Context, s containers.Spec) (containers.Con
 
 func (e *counting) Remove(ctx context.Context, id string) error {
 	err := e.Engine.Remove(ctx, id)
+	if err == nil {
+		e.ended(id)
+	}
+	return err
+}
+
+// Process finds out that a container has ended before its removal has.
+func (e *counting) Process(ctx context.Context, id string) (int, uint64, error) {
+	pid, start, err := e.Engine.Process(ctx, id)
+	if errors.Is(err, containers.ErrGone) {
+		e.ended(id)
+	}
+	return pid, start, err
+}
+
+func (e *counting) ended(id string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if key, ok := e.ids[id]; ok && err == nil {
+	if key, ok := e.ids[id]; ok {
 		delete(e.ids, id)
 		e.add(key, -1)
 	}
-	return err
 }
 
 // Twenty callers at five places, each with five commands: all are served, none

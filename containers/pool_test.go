@@ -27,7 +27,11 @@ func (k *keeper) Remove(_ context.Context, dir string) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.removed = append(k.removed, dir)
-	return nil
+	return layer.RemoveTree(dir)
+}
+
+func (k *keeper) Usage(context.Context, layer.Storage, int64) (layer.Usage, error) {
+	return layer.Usage{}, nil
 }
 
 // salvaged records what a fleet salvages.
@@ -110,7 +114,7 @@ func TestFleetBinds(t *testing.T) {
 				l.Release()
 			}
 			f.close(false)
-			for _, name := range []string{"engine", "fleet/hosts"} {
+			for _, name := range []string{"engine", "fleet/hosts", "fleet/old"} {
 				if left, err := os.ReadDir(filepath.Join(dir, name)); err != nil || len(left) != 0 {
 					t.Errorf("left in %s: %v, %v", name, left, err)
 				}
@@ -281,7 +285,7 @@ func TestFleetPool(t *testing.T) {
 	l.Release()
 	crashed.close(true)
 	f.close(false)
-	for _, name := range []string{"engine", "fleet/hosts"} {
+	for _, name := range []string{"engine", "fleet/hosts", "fleet/old"} {
 		if left, err := os.ReadDir(filepath.Join(dir, name)); err != nil || len(left) != 0 {
 			t.Errorf("left in %s: %v, %v", name, left, err)
 		}

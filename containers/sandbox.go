@@ -292,6 +292,10 @@ func (s *Sandbox) Start(ctx context.Context, spec Spec) (_ Container, err error)
 		defer cancel()
 		if rerr := s.Remove(undo, st.ID); rerr != nil {
 			err = errors.Join(err, rerr)
+			return
+		}
+		for _, name := range boxFolders { // nothing has been run in it
+			err = errors.Join(err, layer.RemoveTree(filepath.Join(dir, name)))
 		}
 	}()
 	if cgroups.usable() {
@@ -448,6 +452,9 @@ func (s *Sandbox) awaitRunner(ctx context.Context, id string, ended <-chan struc
 	return explain(err)
 }
 
+// boxFolders are those of a container's folder that it may write to, parents first.
+var boxFolders = []string{"work", "artifacts", "cache", "cache/home", "spool"}
+
 // makeFolders makes what the container may write. They belong to the user that
 // the container runs as; the folder above them stays closed to it.
 func (s *Sandbox) makeFolders(dir string) error {
@@ -455,7 +462,7 @@ func (s *Sandbox) makeFolders(dir string) error {
 		return err
 	}
 	uid, other := s.user()
-	for _, name := range []string{"work", "artifacts", "cache", "cache/home", "spool"} {
+	for _, name := range boxFolders {
 		p := filepath.Join(dir, name)
 		if err := os.Mkdir(p, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
@@ -533,7 +540,7 @@ const (
 )
 
 // Remove kills the container and its sidecars, waits until the last process is
-// gone, and deletes its work tree and everything else it wrote.
+// gone, and forgets it. What it wrote stays in its folder.
 func (s *Sandbox) Remove(ctx context.Context, id string) error {
 	if !validSandboxID(id) {
 		return nil
@@ -556,11 +563,6 @@ func (s *Sandbox) Remove(ctx context.Context, id string) error {
 	}
 	if err := removeCgroups(ctx, st.Cgroups); err != nil {
 		return fmt.Errorf("cannot remove container %s: %w", id, err)
-	}
-	for _, name := range []string{"work", "artifacts", "cache", "spool"} {
-		if err := layer.RemoveTree(filepath.Join(st.Dir, name)); err != nil {
-			return fmt.Errorf("cannot remove container %s: %w", id, err)
-		}
 	}
 	s.assigning.Lock() // nothing is written into the folder meanwhile
 	defer s.assigning.Unlock()
@@ -726,6 +728,9 @@ func (s *Sandbox) Assign(_ context.Context, id, key string, labels map[string]st
 	}
 	return nil
 }
+
+// Volumes are none: all that a sandbox writes lies in its folder.
+func (s *Sandbox) Volumes(context.Context) ([]string, string) { return nil, "" }
 
 // TaskUID is who sandboxes run as.
 func (s *Sandbox) TaskUID() int {

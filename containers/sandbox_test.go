@@ -43,3 +43,7 @@ func TestSandboxCallers(t *testing.T) {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }
+
+func TestSandboxDisk(t *testing.T) {
+	containerstest.Disk(t, &containers.Sandbox{Dir: t.TempDir()}, func(root string) layer.Keeper { return layer.NewLocal(root) })
+}

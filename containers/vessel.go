@@ -25,13 +25,22 @@ type vessel struct {
 	place *Place
 	bound bool
 	since time.Time // in the pool
+	quota *quota
 }
 
 func newVessel() *vessel { return &vessel{name: newFolderName(), door: new(door)} }
 
+// newQuota is the bound of a container whose folder is being made.
+func (f *Fleet) newQuota(l Limits) *quota {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return newQuota(l, f.spent)
+}
+
 // build starts a container, connects to it and warms it. On error what there is of it
 // is left to scrap.
 func (f *Fleet) build(ctx context.Context, v *vessel, r Request) error {
+	v.quota = f.newQuota(r.Limits)
 	if err := os.MkdirAll(f.folder(v.name), 0o700); err != nil {
 		return err
 	}
@@ -84,7 +93,7 @@ func (f *Fleet) equip(ctx context.Context, v *vessel, r Request) error {
 		}
 	}
 	v.made.Key, v.made.Labels = r.Key, v.labels(r.Labels)
-	rec := record{Key: r.Key, Labels: v.made.Labels}
+	rec := record{Key: r.Key, Labels: v.made.Labels, Disk: v.quota.disk(), Output: v.quota.output}
 	// From here on the container is this caller's, whatever happens to this process.
 	if err := f.keepRecord(v.name, rec); err != nil {
 		return err
@@ -168,6 +177,9 @@ type record struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	// Bound: its work tree lies in the folder too, and may hold what nobody else has.
 	Bound bool `json:"bound,omitempty"`
+	// Of its Limits.
+	Disk   int64 `json:"disk,omitempty"`
+	Output int64 `json:"output,omitempty"`
 }
 
 const (

@@ -353,4 +353,7 @@ type Stats struct {
 	Mounted      int64 `json:"mounted"`
 	Unpacked     int64 `json:"unpacked"`
 	Salvaged     int64 `json:"salvaged"`
+	// Cleared are the folders of containers that are gone that were deleted, Clearing those that wait for it.
+	Cleared  int64 `json:"cleared"`
+	Clearing int64 `json:"clearing"`
 }

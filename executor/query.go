@@ -456,6 +456,7 @@ func (x *Executor) Stats() Stats {
 	s := Stats{Runs: make(map[State]int), Hosts: make(map[string]int), Commands: x.commands.Load(), Commits: x.commits.Load(), Capacity: x.Fleet.Capacity,
 		Bound: x.fast.binds.Load(), Snapshots: x.fast.snapshots.Load(), Hashed: x.fast.hashed.Load(), Portable: x.fast.reasons(), Salvaged: x.fast.salvaged.Load(),
 		Mounted: x.fast.mounted.Load(), Unpacked: x.fast.unpacked.Load()}
+	s.Cleared, s.Clearing = x.Fleet.Cleared()
 	if x.layers != nil {
 		s.Layers, s.BranchLayers = x.layers.made.Load(), x.layers.branched.Load()
 	}

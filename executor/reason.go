@@ -20,7 +20,7 @@ func (r Reason) Hint() string {
 	case ReasonUnavailable:
 		return "no container could be had; `ramus doctor` tells what the engine lacks, then `ramus retry`"
 	case ReasonDiskFull:
-		return "make room on the disk, or write less, then `ramus retry`; `ramus stop CALLER` removes a container with what it has not committed"
+		return "write less, or make room on the disk, or raise limits.disk where it was the caller's own bound, then `ramus retry`; `ramus stop CALLER` removes a container with what it has not committed"
 	case ReasonOutOfMemory:
 		return "raise limits.memory, or use less, then `ramus retry`"
 	case ReasonInterrupted:

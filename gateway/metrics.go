@@ -47,7 +47,7 @@ type statsCollector struct {
 	server                                           *Server
 	commands, commits, runs, queue, hosts, capacity  *prometheus.Desc
 	bound, snaps, hashed, portable, layers, salvaged *prometheus.Desc
-	deps                                             *prometheus.Desc
+	deps, cleared, clearing                          *prometheus.Desc
 }
 
 func newStatsCollector(s *Server) *statsCollector {
@@ -68,13 +68,15 @@ func newStatsCollector(s *Server) *statsCollector {
 		layers:   desc("layers_total", "Base layers made, of work trees and of dependencies."),
 		deps:     desc("dependencies_total", "Dependencies that new containers got from the cache, an ecosystem each, by how.", "how"),
 		salvaged: desc("salvaged_total", "Lost containers of which something was kept."),
+		cleared:  desc("cleared_total", "Folders of containers that are gone that were deleted."),
+		clearing: desc("clearing", "Folders of containers that are gone that wait to be deleted."),
 		capacity: desc("capacity", "How many containers may exist at once."),
 	}
 }
 
 // Describe tells the names.
 func (c *statsCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.commands, c.commits, c.runs, c.queue, c.hosts, c.capacity, c.bound, c.snaps, c.hashed, c.portable, c.layers, c.deps, c.salvaged} {
+	for _, d := range []*prometheus.Desc{c.commands, c.commits, c.runs, c.queue, c.hosts, c.capacity, c.bound, c.snaps, c.hashed, c.portable, c.layers, c.deps, c.salvaged, c.cleared, c.clearing} {
 		ch <- d
 	}
 }
@@ -94,6 +96,8 @@ func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.salvaged, counter, float64(st.Salvaged))
 	ch <- prometheus.MustNewConstMetric(c.deps, counter, float64(st.Mounted), "mounted")
 	ch <- prometheus.MustNewConstMetric(c.deps, counter, float64(st.Unpacked), "unpacked")
+	ch <- prometheus.MustNewConstMetric(c.cleared, counter, float64(st.Cleared))
+	ch <- prometheus.MustNewConstMetric(c.clearing, gauge, float64(st.Clearing))
 	for reason, n := range st.Portable {
 		ch <- prometheus.MustNewConstMetric(c.portable, counter, float64(n), reason)
 	}

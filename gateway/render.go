@@ -238,7 +238,7 @@ func hint(reason executor.Reason) string {
 	case executor.ReasonContainerLost, executor.ReasonInterrupted, executor.ReasonUnavailable:
 		return "say `retry`; if it happens again, whoever runs ramus can find out more with `ramus doctor`."
 	case executor.ReasonDiskFull:
-		return "whoever runs ramus has to make room; then say `retry`."
+		return "write less, or have whoever runs ramus make room or raise limits.disk; then say `retry`."
 	case executor.ReasonOutOfMemory:
 		return "use less memory, or have whoever runs ramus raise limits.memory; then say `retry`."
 	case executor.ReasonBadInput:

@@ -100,8 +100,10 @@ func diagnose(ctx context.Context, e *env) []finding {
 		if c.Engine == "docker" || c.Engine == "auto" && sandboxErr != nil {
 			engine = moby
 		}
-		says, err := diagnoseWorkTree(ctx, c, engine)
+		says, sees, err := diagnoseWorkTree(ctx, c, engine)
 		add("work trees", c.WorkTree != "auto", says, err)
+		says, err = diagnoseDisk(c, engine, sees)
+		add("disk", false, says, err)
 		says, err = diagnoseBrowser(ctx, c.Browser, engine)
 		add("browser", false, says, err)
 	}
@@ -126,6 +128,21 @@ func diagnose(ctx context.Context, e *env) []finding {
 		add("llm", c.LLM.Kind != "", c.LLM.Kind+" at "+c.LLM.BaseURL, err)
 	}
 	return list
+}
+
+// diagnoseDisk tells how limits.disk is looked after. sees: what containers write can be
+// looked into, wherever it lies.
+func diagnoseDisk(c Config, engine containers.Engine, sees bool) (string, error) {
+	_, sandbox := engine.(*containers.Sandbox)
+	switch {
+	case c.Limits.Disk == 0:
+		return "limits.disk is 0: callers may fill the disk up to limits.disk_free", nil
+	case sees:
+		return "limits.disk: what a caller takes is added up while its commands run", nil
+	case sandbox:
+		return "limits.disk: what a caller takes is added up while its commands run; without root's rights not what is in folders that their owner may not read", nil
+	}
+	return "", errors.New("limits.disk does not bound what lies in Docker's volumes: only root, or a helper with root's rights (work_tree), sees them")
 }
 
 // oldestGit is the first release with `merge-tree --write-tree`.

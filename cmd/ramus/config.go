@@ -77,6 +77,7 @@ type LimitsConfig struct {
 	Tmp      Size    `yaml:"tmp"`
 	FileSize Size    `yaml:"file_size"`
 	Output   Size    `yaml:"output"`
+	Disk     Size    `yaml:"disk"`
 	DiskFree Size    `yaml:"disk_free"`
 }
 
@@ -267,7 +268,7 @@ func Defaults() Config {
 			Layers: KeepKind{Age: Duration(168 * time.Hour), Count: 2}, Artifacts: KeepKind{Age: Duration(24 * time.Hour)}},
 		Artifacts:  ArtifactsConfig{LinkTTL: Duration(gateway.DefaultLinkTTL)},
 		SleepAfter: Duration(10 * time.Minute), Timeout: Duration(30 * time.Minute), RunTimeout: Duration(24 * time.Hour),
-		Limits: LimitsConfig{Memory: 2 * gib, CPUs: 2, PIDs: 512, Tmp: 512 * mib, FileSize: 8 * gib, Output: gib, DiskFree: 512 * mib},
+		Limits: LimitsConfig{Memory: 2 * gib, CPUs: 2, PIDs: 512, Tmp: 512 * mib, FileSize: 8 * gib, Output: gib, Disk: 20 * gib, DiskFree: 512 * mib},
 		Egress: []string{}, Env: map[string]string{}, Secrets: []string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},
 		Browser: BrowserConfig{Image: docker.BrowserImage, Memory: gib, CPUs: 2, PIDs: 256, Timeout: Duration(15 * time.Minute)},
 		Git: GitConfig{ReplyCache: 2 * gib, Limits: GitLimits{PackBytes: 2 * gib, Objects: 5_000_000, ObjectBytes: 512 * mib, Time: Duration(time.Hour),

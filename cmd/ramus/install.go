@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -218,7 +219,8 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 			Sidecars: c.Browser.AtOnce, SleepAfter: time.Duration(c.SleepAfter), Log: log},
 		Browser: newBrowser(c.Browser),
 		Limits: containers.Limits{Memory: int64(c.Limits.Memory), CPUs: c.Limits.CPUs, PIDs: c.Limits.PIDs, Tmp: int64(c.Limits.Tmp),
-			FileSize: int64(c.Limits.FileSize), Output: int64(c.Limits.Output), DiskFree: int64(c.Limits.DiskFree)},
+			FileSize: int64(c.Limits.FileSize), Output: int64(c.Limits.Output),
+			Disk: cmp.Or(int64(c.Limits.Disk), -1), DiskFree: int64(c.Limits.DiskFree)},
 		Timeout: time.Duration(c.Timeout), RunTimeout: time.Duration(c.RunTimeout),
 		Layers: int64(c.Layers),
 		Bot:    gitd.Person{Name: c.Bot.Name, Email: c.Bot.Email}, Log: log,

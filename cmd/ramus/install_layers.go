@@ -123,11 +123,12 @@ func openWorkTree(ctx context.Context, c Config, engine containers.Engine) (*wor
 }
 
 // diagnoseWorkTree tries the way that an installation would choose, in a folder of its
-// own: the installation's may be at work.
-func diagnoseWorkTree(ctx context.Context, c Config, engine containers.Engine) (says string, err error) {
+// own: the installation's may be at work. sees tells whether it could look into what
+// containers write, wherever that lies.
+func diagnoseWorkTree(ctx context.Context, c Config, engine containers.Engine) (says string, sees bool, err error) {
 	above, err := filepath.Abs(c.Data)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	for above != "/" {
 		if fi, err := os.Stat(above); err == nil && fi.IsDir() {
@@ -137,34 +138,35 @@ func diagnoseWorkTree(ctx context.Context, c Config, engine containers.Engine) (
 	}
 	root, err := os.MkdirTemp(above, ".ramus-doctor-")
 	if err != nil {
-		return "", fmt.Errorf("cannot try how containers get their work trees: %w", err)
+		return "", false, fmt.Errorf("cannot try how containers get their work trees: %w", err)
 	}
 	defer func() { err = errors.Join(err, layer.RemoveTree(root)) }()
 	w, err := newWorkTree(ctx, c.WorkTree, c.Image, root, engine, filepath.Base(root))
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	defer func() { err = errors.Join(err, w.close()) }()
+	sees = os.Geteuid() == 0 && seesProcesses(ctx, engine) == nil
 	if w.keeper != nil {
 		if cerr := w.keeper.Check(ctx); cerr != nil {
 			w.lower = append(w.lower, fmt.Errorf("not by a %s: %w", w.keeper.Name(), cerr))
-			return "", fmt.Errorf("portable: git clones in each container; %w", listed(w.lower))
+			return "", sees, fmt.Errorf("portable: git clones in each container; %w", listed(w.lower))
 		}
 	}
 	switch w.name() {
 	case "root":
-		return "root: moved into running containers from outside", nil
+		return "root: moved into running containers from outside", sees, nil
 	case "helper":
 		says = "helper: moved into running containers by one with root's rights"
 		if len(w.lower) > 0 {
 			says += "; " + listed(w.lower).Error()
 		}
-		return says, nil
+		return says, true, nil
 	}
 	if len(w.lower) == 0 {
-		return "portable: git clones in each container, as work_tree says", nil
+		return "portable: git clones in each container, as work_tree says", sees, nil
 	}
-	return "", fmt.Errorf("portable: git clones in each container; %w", listed(w.lower))
+	return "", sees, fmt.Errorf("portable: git clones in each container; %w", listed(w.lower))
 }
 
 // listed is several errors on one line.

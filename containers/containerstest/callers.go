@@ -123,8 +123,10 @@ func Callers(t *testing.T, engine containers.Engine, keeper func(root string) la
 	if list, err := engine.List(ctx, strings.TrimSpace(string(owner))); err != nil || len(list) != 0 {
 		t.Errorf("containers are left: %+v, %v", list, err)
 	}
-	if left, err := os.ReadDir(filepath.Join(root, "fleet", "hosts")); err != nil || len(left) != 0 {
-		t.Errorf("folders are left: %v, %v", left, err)
+	for _, name := range []string{"hosts", "old"} {
+		if left, err := os.ReadDir(filepath.Join(root, "fleet", name)); err != nil || len(left) != 0 {
+			t.Errorf("folders are left: %v, %v", left, err)
+		}
 	}
 	if err := k.Close(); err != nil {
 		t.Error(err)

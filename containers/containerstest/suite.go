@@ -24,6 +24,7 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/layer"
 )
 
 // Options tells the suite about an engine.
@@ -269,6 +270,12 @@ func (s *suite) nothingLeft(t *testing.T) {
 		t.Errorf("container %s (%s) is left", c.ID, c.Key)
 	}
 	for _, dir := range s.dirs {
+		// What a container that was there wrote is whose the folder is; see [containers.Engine].
+		for _, name := range []string{"work", "artifacts", "cache", "spool"} {
+			if err := layer.RemoveTree(filepath.Join(dir, name)); err != nil {
+				t.Error(err)
+			}
+		}
 		filepath.WalkDir(dir, func(p string, d fs.DirEntry, err error) error {
 			if p != dir {
 				t.Errorf("%s is left", p)

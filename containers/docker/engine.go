@@ -55,7 +55,7 @@ type Engine struct {
 
 	mu       sync.Mutex // guards the below
 	api      *client.Client
-	cpus     int               // of the engine's machine; 0 until asked
+	runsOn   machine
 	starting map[string]bool   // names of containers that Start has not handed over yet
 	dirs     map[string]string // host folder of the socket by container id, for Dial
 	process1 map[string]process

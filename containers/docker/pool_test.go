@@ -52,7 +52,11 @@ func (e *later) Remove(ctx context.Context, id string) error {
 // folders is a layer.Keeper that binds nothing.
 type folders struct{ layer.Keeper }
 
-func (folders) Remove(context.Context, string) error { return nil }
+func (folders) Remove(_ context.Context, dir string) error { return layer.RemoveTree(dir) }
+
+func (folders) Usage(context.Context, layer.Storage, int64) (layer.Usage, error) {
+	return layer.Usage{}, nil
+}
 
 // From the pool to a bound lease and its first command, and from the death of a
 // container to the next one's, the engine is asked nothing. It learns the caller's name
@@ -163,4 +167,14 @@ func TestCallers(t *testing.T) {
 		t.Fatal(err)
 	}
 	containerstest.Callers(t, &docker.Engine{Runner: program}, func(root string) layer.Keeper { return layer.NewLocal(root) })
+}
+
+func TestDisk(t *testing.T) {
+	program, err := built.ramus()
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := &docker.Engine{Runner: program}
+	defer engine.Close()
+	containerstest.Disk(t, engine, func(root string) layer.Keeper { return layer.NewLocal(root) })
 }

@@ -47,7 +47,7 @@ func (e *Engine) Beside(ctx context.Context, id string, s containers.Sidecar) (_
 		return exit, wrap(err)
 	}
 	exit.Image = digested(name, image)
-	cpus, err := e.machineCPUs(ctx)
+	m, err := e.machine(ctx)
 	if err != nil {
 		return exit, wrap(err)
 	}
@@ -57,7 +57,7 @@ func (e *Engine) Beside(ctx context.Context, id string, s containers.Sidecar) (_
 			return exit, wrap(err)
 		}
 	}
-	options := sidecarRecipe(id, s, image.ID, cpus)
+	options := sidecarRecipe(id, s, image.ID, m.cpus)
 	if id != "" {
 		// One that an earlier ramus made has a network of the engine's, which brings its names.
 		hosts, err := e.hosts(ctx, id)

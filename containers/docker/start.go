@@ -36,9 +36,11 @@ func (e *Engine) Start(ctx context.Context, s containers.Spec) (_ containers.Con
 	if p.image, err = e.findImage(ctx, p.name); err != nil {
 		return none, wrap(err)
 	}
-	if p.cpus, err = e.machineCPUs(ctx); err != nil {
+	machine, err := e.machine(ctx)
+	if err != nil {
 		return none, wrap(err)
 	}
+	p.cpus = machine.cpus
 	options, err := recipe(s, p)
 	if err != nil {
 		return none, wrap(err)
@@ -177,12 +179,18 @@ func (e *Engine) findImage(ctx context.Context, name string) (client.ImageInspec
 	return image, nil
 }
 
-func (e *Engine) machineCPUs(ctx context.Context) (int, error) {
+// machine is what the engine tells of where it runs.
+type machine struct {
+	cpus    int    // 0: it was not asked yet
+	storage string // its own folder, where volumes lie
+}
+
+func (e *Engine) machine(ctx context.Context) (machine, error) {
 	e.mu.Lock()
-	cpus := e.cpus
+	known := e.runsOn
 	e.mu.Unlock()
-	if cpus > 0 {
-		return cpus, nil
+	if known.cpus > 0 {
+		return known, nil
 	}
 	var info client.SystemInfoResult
 	err := e.ask(ctx, shortWait, "ask the engine about its machine", func(ctx context.Context, api *client.Client) (err error) {
@@ -190,12 +198,25 @@ func (e *Engine) machineCPUs(ctx context.Context) (int, error) {
 		return err
 	})
 	if err != nil {
-		return 0, err
+		return machine{}, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.cpus = max(info.Info.NCPU, 1)
-	return e.cpus, nil
+	e.runsOn = machine{max(info.Info.NCPU, 1), info.Info.DockerRootDir}
+	return e.runsOn, nil
+}
+
+// Volumes are all that a container may write to: Docker keeps them in its own folder.
+func (e *Engine) Volumes(ctx context.Context) (inside []string, storage string) {
+	inside = []string{containers.WorkDir, containers.ArtifactsDir, containers.CacheDir}
+	if _, here, err := e.Near(ctx); err != nil || !here {
+		return inside, "" // a folder of that name would be another one
+	}
+	m, err := e.machine(ctx)
+	if err != nil {
+		return inside, ""
+	}
+	return inside, m.storage
 }
 
 // create makes the container. When the caller gives up in the middle the

@@ -1,0 +1,142 @@
+package containerstest
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/layer"
+)
+
+// Disk has commands take more of the disk than limits.Disk lets them, in each place that is
+// theirs, in the foreground and in the background, with a work tree that is bound from outside
+// and with one that is not. Each is killed and told why; the next one cleans up.
+func Disk(t *testing.T, engine containers.Engine, keeper func(root string) layer.Keeper) {
+	if err := engine.Check(t.Context()); err != nil {
+		t.Skipf("cannot run here: engine %s: %v", engine.Name(), err)
+	}
+	if os.Geteuid() != 0 && engine.Name() != "sandbox" {
+		t.Skipf("cannot run here: only root sees into volumes of engine %s", engine.Name())
+	}
+	for _, bound := range []bool{false, true} {
+		name := map[bool]string{false: "Provisioned", true: "Bound"}[bound]
+		t.Run(name, func(t *testing.T) {
+			root := t.TempDir()
+			f := &containers.Fleet{Engine: engine, Dir: filepath.Join(root, "fleet"), StartTimeout: 5 * time.Minute}
+			r := containers.Request{Key: "run:hog", Limits: containers.Limits{Disk: 24 << 20, Memory: 256 << 20}}
+			if bound {
+				f.Keeper = keeper(root)
+				defer f.Keeper.Close()
+				if err := f.Keeper.Check(t.Context()); err != nil {
+					t.Skipf("cannot run here: layers: %v", err)
+				}
+				base := filepath.Join(root, "base")
+				if err := os.Mkdir(base, 0o755); err != nil {
+					t.Fatal(err)
+				}
+				// More than the bound, and nothing that the caller has taken.
+				if err := os.WriteFile(filepath.Join(base, "large"), make([]byte, 32<<20), 0o644); err != nil {
+					t.Fatal(err)
+				}
+				if err := f.Keeper.Own(t.Context(), base, engine.TaskUID()); err != nil {
+					t.Fatal(err)
+				}
+				r.Bind = func(ctx context.Context, p containers.Place) error {
+					return f.Keeper.Bind(ctx, layer.Binding{PID: p.PID, Start: p.Start, Lowers: []string{base},
+						Dir: filepath.Join(p.Dir, "tree"), Target: containers.WorkDir, UID: p.UID})
+				}
+			}
+			if err := f.Open(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)
+				defer cancel()
+				if err := f.Close(ctx, false); err != nil {
+					t.Error(err)
+				}
+			}()
+			lease, err := f.Acquire(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer lease.Release()
+			if lease.Bound != bound {
+				t.Errorf("bound: %v", lease.Bound)
+			}
+			fill(t, lease.Host)
+		})
+	}
+}
+
+// fill goes over the bound again and again.
+func fill(t *testing.T, h *containers.Host) {
+	run := func(c containers.Command) (string, containers.Exit) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+		defer cancel()
+		p, err := h.Start(ctx, c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var out bytes.Buffer
+		exit, err := p.Output(&out, &out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out.String(), exit
+	}
+	ok := func(script string) string {
+		t.Helper()
+		out, exit := run(containers.Command{ID: rand.Text(), Shell: script})
+		if exit.Code != 0 || exit.Reason != "" {
+			t.Errorf("%s ends with %+v: %s", script, exit, out)
+		}
+		return strings.TrimSpace(out)
+	}
+	full := func(what string, exit containers.Exit) {
+		t.Helper()
+		if exit.Reason != containers.ReasonDiskFull || !strings.Contains(exit.Message, "limits.disk lets a caller have 24 MiB") {
+			t.Errorf("%s: a hog of disk ends with %+v", what, exit)
+		}
+	}
+	// Slow enough that the bound, not the hog's end, is what is tested; links and closed folders
+	// are in the way of who looks.
+	hog := func(dir string) string {
+		return "mkdir -p " + dir + "/hog/a/b && cd " + dir + "/hog/a && ln -s / root && i=0; " +
+			"while i=$((i+1)); do head -c 4000000 /dev/zero > b/$i || exit 9; sleep 0.02; done"
+	}
+	for _, dir := range []string{containers.WorkDir, containers.ArtifactsDir, containers.CacheDir} {
+		_, exit := run(containers.Command{ID: rand.Text(), Shell: hog(dir), Timeout: time.Minute})
+		full(dir, exit)
+		ok("rm -rf " + dir + "/hog; sleep 0.3; echo still here")
+	}
+	// In the background, by a child that has left its command behind, and that ignores the first signal.
+	id := rand.Text()
+	if _, err := h.Start(t.Context(), containers.Command{ID: id, Background: true, Grace: time.Hour,
+		Shell: "trap '' TERM; (" + hog(containers.WorkDir) + ") & sleep 0.1"}); err != nil {
+		t.Fatal(err)
+	}
+	p, err := h.Attach(t.Context(), id, 0, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	exit, err := p.Output(nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full("in the background", exit)
+	// What is kept of output is the caller's, too.
+	ok("rm -rf /work/hog")
+	_, exit = run(containers.Command{ID: rand.Text(), Shell: "while head -c 4000000 /dev/zero; do sleep 0.02; done", Timeout: time.Minute})
+	full("output", exit)
+	if got := ok("echo still here"); got != "still here" {
+		t.Errorf("after all that the container says %q", got)
+	}
+}
