@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/ramus-dev/ramus/containers/layer"
 )
@@ -81,6 +82,18 @@ func (t *target) changedSince(ctx context.Context, token string) ([]byte, bool) 
 	changes, err := t.x.layers.keeper.Changes(ctx, b.at.Upper(), fsmonitorPaths)
 	if err != nil {
 		return nil, false
+	}
+	if under := b.layer.under; under != nil {
+		// The index of a branch's layer has of the one below what that knows of folders: those
+		// that the branch removed are there no more.
+		differ, err := t.repo.Compare(ctx, under.Commit, b.layer.Commit, bindChanges)
+		if err != nil {
+			return nil, false
+		}
+		paths = slices.Clone(paths)
+		for _, c := range differ {
+			paths = append(paths, c.Path)
+		}
 	}
 	var out bytes.Buffer
 	tell := func(path string) {

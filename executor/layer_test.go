@@ -233,7 +233,11 @@ func randomStep(rnd *rand.Rand, caller string) string {
 			d := dir()
 			return "rm -rf " + d + "; echo file >" + d
 		case 11:
-			return "cp -r " + dir() + " " + dir()
+			from, to := dir(), dir()
+			if strings.HasPrefix(to+"/", from+"/") {
+				return ":" // how much of a folder cp puts into itself hangs on the order of its entries
+			}
+			return "cp -r " + from + " " + to
 		case 12:
 			return "echo '" + pick("*.tmp", "!z.log", "o o", "/d") + "' >>" + pick(".gitignore", "d/.gitignore", "n/.gitignore")
 		}
@@ -414,7 +418,7 @@ name"; ln -s nowhere dangling; rm -r sub`)
 	}
 	portable = w.x.Stats().Portable
 	res, out, errs := w.exec("run:much", "git status --porcelain; echo q >q; git status --porcelain")
-	if s := w.x.Stats(); res.Commit == "" || out != "?? q\n" || !maps.Equal(s.Portable, portable) {
+	if s := w.x.Stats(); res.Commit == "" || out != "?? q\n" || errs != "" || !maps.Equal(s.Portable, portable) {
 		t.Errorf("%q %s %+v", out, errs, s)
 	}
 }
