@@ -170,7 +170,7 @@ func TestCallers(t *testing.T) {
 }
 
 func TestDisk(t *testing.T) {
-	program, err := built.ramus()
+	program, err := built.runner()
 	if err != nil {
 		t.Fatal(err)
 	}
