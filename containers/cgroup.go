@@ -313,14 +313,53 @@ func (c *cgroupRoot) oomKills(dirs []string) int64 {
 
 func (c *cgroupRoot) peak(dirs []string) int64 {
 	for _, dir := range dirs {
-		for _, name := range []string{"memory.peak", "memory.max_usage_in_bytes"} { // of version 2 and 1
-			b, err := os.ReadFile(filepath.Join(dir, name))
-			if err != nil {
+		if n := groupPeak(dir); n > 0 {
+			return n
+		}
+	}
+	return 0
+}
+
+func groupPeak(dir string) int64 {
+	for _, name := range []string{"memory.peak", "memory.max_usage_in_bytes"} { // of version 2 and 1
+		b, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			continue
+		}
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil {
+			return n
+		}
+	}
+	return 0
+}
+
+// MemoryPeak is the most memory in bytes that the control group of a process has used; 0
+// where that is not known. The group's path must contain id, as that of a container of
+// an engine on this machine does: elsewhere the number of its process is another's here.
+func MemoryPeak(pid int, id string) int64 {
+	mi, err := os.Open("/proc/self/mountinfo")
+	if err != nil {
+		return 0
+	}
+	defer mi.Close()
+	pf, err := os.Open("/proc/" + strconv.Itoa(pid) + "/cgroup")
+	if err != nil {
+		return 0
+	}
+	defer pf.Close()
+	paths := parseCgroupPaths(pf)
+	for _, m := range parseCgroupMounts(mi) {
+		path, there := paths[""]
+		if !m.v2 {
+			if path, there = paths["memory"]; !slices.Contains(m.options, "memory") {
 				continue
 			}
-			if n, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64); err == nil {
-				return n
-			}
+		}
+		if !there || !strings.Contains(path, id) {
+			continue
+		}
+		if n := groupPeak(m.folder(path)); n > 0 {
+			return n
 		}
 	}
 	return 0

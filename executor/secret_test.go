@@ -40,7 +40,7 @@ func newCanaryWorld(t *testing.T, opts func(*executor.Executor)) *world {
 // noCanary searches all that was left behind; containers are not, they are thrown away.
 func (w *world) noCanary() {
 	w.t.Helper()
-	hits, err := redacttest.Folder(context.Background(), w.data, canary, "sandbox", "fleet/hosts")
+	hits, err := redacttest.Folder(context.Background(), w.data, canary, "sandbox", "fleet/hosts", "fleet/old")
 	if err != nil || len(hits) > 0 {
 		w.t.Errorf("found %q, %v", hits, err)
 	}

@@ -3,7 +3,6 @@ package docker
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -268,7 +267,7 @@ func (e *Engine) follow(ctx context.Context, id string, s containers.Sidecar, ex
 		}
 	})
 	var peak atomic.Int64
-	owned.Go(func() { e.measure(ctx, api, id, &peak) })
+	owned.Go(func() { e.measure(ctx, id, &peak) })
 	go func() { // as long as Stdin's Read blocks; see containers.Sidecar
 		if s.Stdin != nil {
 			if err := s.Feed(attached.Conn); err != nil {
@@ -319,26 +318,27 @@ func orDiscard(w io.Writer) io.Writer {
 	return w
 }
 
-// measure keeps the most memory that the sidecar was seen to use, about once a
-// second: where control groups are of version 1 the kernel keeps the peak between.
-func (e *Engine) measure(ctx context.Context, api *client.Client, id string, peak *atomic.Int64) {
-	stats, err := api.ContainerStats(ctx, id, client.ContainerStatsOptions{Stream: true})
-	if err != nil {
+// measure keeps the most memory that the sidecar was seen to use, about once a second: the
+// kernel keeps the peak between. The engine's own statistics are none of a container that
+// is in the network of one for which it has made none.
+func (e *Engine) measure(ctx context.Context, id string, peak *atomic.Int64) {
+	c, err := e.inspect(ctx, id)
+	if err != nil || c.State == nil || c.State.Pid <= 0 {
 		return // it may have ended, and the figure is for people
 	}
-	defer stats.Body.Close()
-	// The stream is the engine's, and ends with the container.
-	for d := json.NewDecoder(stats.Body); ; {
-		var sample struct {
-			Memory struct {
-				Usage    int64 `json:"usage"`
-				MaxUsage int64 `json:"max_usage"`
-			} `json:"memory_stats"`
-		}
-		if d.Decode(&sample) != nil {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		n := containers.MemoryPeak(c.State.Pid, id)
+		if n == 0 {
 			return
 		}
-		peak.Store(max(peak.Load(), sample.Memory.Usage, sample.Memory.MaxUsage))
+		peak.Store(max(peak.Load(), n))
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
 	}
 }
 
