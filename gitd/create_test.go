@@ -427,6 +427,7 @@ func TestLogAndChangesLikeGit(t *testing.T) {
 		}
 		c.Put = []File{
 			{Path: fmt.Sprintf("f%d", i), Content: []byte(strings.Repeat("line\n", i+3))},
+			{Path: "tab\t", Content: fmt.Append(nil, i)}, // as the fields of git's list end, too
 			{Path: "bin", Content: []byte{0, byte(i), 1}},
 			{Path: "mode", Content: []byte("x"), Mode: []uint32{modeFile, modeExecutable}[i%2]},
 			{Path: "type", Content: []byte("x"), Mode: []uint32{modeFile, modeSymlink}[i%2]},

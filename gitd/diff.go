@@ -113,6 +113,7 @@ func (r *Repo) Review(ctx context.Context, from, to string, patch io.Writer) ([]
 type patchSplitter struct {
 	list  bytes.Buffer
 	at    int // in list, where the next field begins
+	seen  int // of list, what was searched for that field's end
 	names int // fields that come next are so many names
 	patch io.Writer
 	ended bool // the list
@@ -127,11 +128,14 @@ func (s *patchSplitter) Write(p []byte) (int, error) {
 	}
 	s.list.Write(p)
 	for {
-		field, _, whole := bytes.Cut(s.list.Bytes()[s.at:], []byte{0})
-		if !whole {
+		end := bytes.IndexByte(s.list.Bytes()[s.seen:], 0)
+		if end < 0 {
+			s.seen = s.list.Len()
 			return len(p), nil
 		}
-		s.at += len(field) + 1
+		field := s.list.Bytes()[s.at : s.seen+end]
+		s.seen += end + 1
+		s.at = s.seen
 		switch {
 		case s.names > 0:
 			s.names--
@@ -146,8 +150,10 @@ func (s *patchSplitter) Write(p []byte) (int, error) {
 			if at := bytes.LastIndexByte(field, ' '); at >= 0 && (bytes.HasPrefix(field[at+1:], []byte("R")) || bytes.HasPrefix(field[at+1:], []byte("C"))) {
 				s.names = 2
 			}
-		case field[len(field)-1] == '\t': // the counts of a rename: its names follow
-			s.names = 2
+		default: // counts and a name; of a rename its names follow
+			if counts := bytes.SplitN(field, []byte{'\t'}, 3); len(counts) == 3 && len(counts[2]) == 0 {
+				s.names = 2
+			}
 		}
 	}
 }

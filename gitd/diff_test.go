@@ -8,8 +8,8 @@ import (
 
 // TestPatchSplitter: what git wrote is cut in the same place, however it comes.
 func TestPatchSplitter(t *testing.T) {
-	list := ":100644 100644 a b M\x00:odd\x00:100644 100644 a b R100\x00old\t\x00\x01new\x00" +
-		"1\t2\t:odd\x000\t0\t\x00old\t\x00\x01new\x00"
+	list := ":100644 100644 a b M\x00:odd\x00:100644 100644 a b R100\x00old\t\x00\x01new\x00:100644 100644 a b M\x00x\t\x00" +
+		"1\t2\t:odd\x000\t0\t\x00old\t\x00\x01new\x003\t4\tx\t\x00"
 	patch := "diff --git a/:odd b/:odd\n\x00binary\x00\n"
 	for _, c := range []struct{ all, list, patch string }{
 		{list + "\x00" + patch, list, patch}, {list, list, ""}, {"", "", ""},
@@ -27,7 +27,7 @@ func TestPatchSplitter(t *testing.T) {
 			}
 		}
 	}
-	if changes, err := parseChanges(list); err != nil || len(changes) != 2 || changes[1].OldPath != "old\t" {
+	if changes, err := parseChanges(list); err != nil || len(changes) != 3 || changes[1].OldPath != "old\t" {
 		t.Errorf("%+v, %v", changes, err)
 	}
 }

@@ -6,8 +6,9 @@
 // # Nouns
 //
 // A [Server] owns a folder of bare repositories. A [Repo] is one of them; its
-// objects are read in process, what the server commits is written as one pack, and every
-// ref change is native git's: refs have one writer. A [Grant] is a signed token (EdDSA
+// objects are read in process, what the server commits is written as one pack. Refs are
+// changed by git's own rules, in process where a ref is a file of its own, by native git
+// otherwise. A [Grant] is a signed token (EdDSA
 // JWT) that says which repository its bearer may read and which refs it may
 // write, until when; nothing about it is stored.
 //
@@ -16,7 +17,7 @@
 // A ref change that was reported as done is on disk: git runs with
 // core.fsync=all, and the folders that name what it wrote are synced before the
 // report leaves the server. A push that was refused, or that died half way,
-// leaves nothing: a quarantine holds its objects until then. Repositories are packed in
+// leaves no object that a ref reaches: a quarantine holds them until it is judged. Repositories are packed in
 // the background; objects are removed by [Repo.Prune] alone.
 //
 // # What is hostile

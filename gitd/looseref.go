@@ -27,17 +27,40 @@ var errNotLoose = errors.New("not a change of loose refs alone")
 
 // looseLock is a ref that is locked, with what it will be at.
 type looseLock struct {
-	file string // of the ref
-	lock *os.File
+	file     string // of the ref
+	lock     *os.File
+	was, new Hash
+	loose    bool // what it was at stood in its file
+}
+
+// undo gives a ref that was changed its old value back, unless it has moved on.
+func (l looseLock) undo() error {
+	lock, err := os.OpenFile(l.file+".lock", os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	defer os.Remove(l.file + ".lock")
+	text, err := readSmall(l.file)
+	if err != nil || strings.TrimSpace(string(text)) != string(l.new) {
+		return err
+	}
+	if !l.loose {
+		return os.Remove(l.file) // packed-refs has it, or nothing
+	}
+	if _, err := fmt.Fprintf(lock, "%s\n", l.was); err != nil {
+		return err
+	}
+	return os.Rename(l.file+".lock", l.file)
 }
 
 // writeLoose makes the updates, all or none, and returns when that is durable. With
-// [errNotLoose] those from left on are for git to make. Whoever calls it keeps those
-// who change the same refs waiting.
-func (r *Repo) writeLoose(ctx context.Context, updates []RefUpdate) (left []RefUpdate, err error) {
+// [errNotLoose] they are for git to make. Whoever calls it keeps those who change the
+// same refs waiting.
+func (r *Repo) writeLoose(ctx context.Context, updates []RefUpdate) error {
 	deletes := func(u RefUpdate) bool { return u.New == "" }
 	if len(updates) > fewFiles || !r.looseOnly() || slices.ContainsFunc(updates, deletes) {
-		return updates, errNotLoose
+		return errNotLoose
 	}
 	r.locking.RLock()
 	defer r.locking.RUnlock()
@@ -54,7 +77,7 @@ func (r *Repo) writeLoose(ctx context.Context, updates []RefUpdate) (left []RefU
 	for _, u := range updates {
 		l, err := r.lockLoose(ctx, u)
 		if err != nil {
-			return updates, err
+			return err
 		}
 		locks = append(locks, l)
 	}
@@ -66,19 +89,25 @@ func (r *Repo) writeLoose(ctx context.Context, updates []RefUpdate) (left []RefU
 	var wait sync.WaitGroup
 	var unnamed error
 	wait.Go(func() { unnamed = r.objects.packs.named() })
-	err = syncAll(files...)
+	err := syncAll(files...)
 	wait.Wait()
 	if err := errors.Join(err, unnamed); err != nil {
-		return updates, err
+		return err
 	}
 	for i, l := range locks {
 		if err := os.Rename(l.file+".lock", l.file); err != nil {
-			// Another writer made a folder in its place; git knows what to do about that.
-			return updates[i:], errors.Join(errNotLoose, err)
+			// Another writer made a folder in its place: git has the words for that. All or none
+			// of the refs are to change, so those that have are put back.
+			for _, done := range locks[:i] {
+				if uerr := done.undo(); uerr != nil {
+					return fmt.Errorf("cannot put a ref back: %w", uerr)
+				}
+			}
+			return errors.Join(errNotLoose, err)
 		}
 		placed++
 	}
-	return nil, r.refs.folders.sync(r.dir, names)
+	return r.refs.folders.sync(r.dir, names)
 }
 
 // lockLoose locks a ref that is at its old value and writes its new one.
@@ -103,11 +132,11 @@ func (r *Repo) lockLoose(ctx context.Context, u RefUpdate) (l looseLock, err err
 			os.Remove(l.file + ".lock")
 		}
 	}()
-	is, err := r.looseValue(u.Name, l.file)
-	if err != nil {
+	l.new = u.New
+	if l.was, l.loose, err = r.looseValue(u.Name, l.file); err != nil {
 		return l, err
 	}
-	if u.Old != nil && is != *u.Old {
+	if u.Old != nil && l.was != *u.Old {
 		if err := r.expect(ctx, []RefUpdate{u}); err != nil {
 			return l, err
 		}
@@ -117,42 +146,43 @@ func (r *Repo) lockLoose(ctx context.Context, u RefUpdate) (l looseLock, err err
 	return l, err
 }
 
-// looseValue is what a ref that is locked is at; empty: it is not there, and could be.
-func (r *Repo) looseValue(name, file string) (Hash, error) {
+// looseValue is what a ref that is locked is at, and whether its own file says so; empty:
+// it is not there, and could be.
+func (r *Repo) looseValue(name, file string) (_ Hash, loose bool, err error) {
 	text, err := readSmall(file)
 	if err == nil {
 		if info, err := os.Lstat(file); err != nil || !info.Mode().IsRegular() {
-			return "", errNotLoose // git once made symbolic refs of symbolic links
+			return "", false, errNotLoose // git once made symbolic refs of symbolic links
 		}
 		h := Hash(strings.TrimSpace(string(text)))
 		if CheckHash(h) != nil {
-			return "", errNotLoose // a symbolic ref, or a damaged one
+			return "", false, errNotLoose // a symbolic ref, or a damaged one
 		}
-		return h, nil
+		return h, true, nil
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
-		return "", errors.Join(errNotLoose, err) // a folder, most of all
+		return "", false, errors.Join(errNotLoose, err) // a folder, most of all
 	}
 	refs, err := r.packedRefs()
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	find := func(name string) (int, bool) {
 		return slices.BinarySearchFunc(refs, name, func(r Ref, n string) int { return strings.Compare(r.Name, n) })
 	}
 	if at, found := find(name); found {
-		return refs[at].Hash, nil
+		return refs[at].Hash, false, nil
 	}
 	// As a file it could stand beside a ref above or below that is packed, and git could read neither.
 	if at, _ := find(name + "/"); at < len(refs) && strings.HasPrefix(refs[at].Name, name+"/") {
-		return "", errNotLoose
+		return "", false, errNotLoose
 	}
 	for dir := path.Dir(name); dir != "refs" && dir != "."; dir = path.Dir(dir) {
 		if _, found := find(dir); found {
-			return "", errNotLoose
+			return "", false, errNotLoose
 		}
 	}
-	return "", nil
+	return "", false, nil
 }
 
 // looseOnly tells whether a change of a ref is a change of its file and of nothing else.
@@ -195,6 +225,14 @@ type refFolders struct {
 	mu    sync.Mutex // guards all below
 	known map[string]bool
 	gits  int // that may change folders now
+	turn  int // counts what may have made or removed folders
+}
+
+// foreign tells that a git of this server may change refs and packs until end is called:
+// what it puts there has names that are waited for by who finds it.
+func (r *Repo) foreign() (end func()) {
+	folders, packs := r.refs.folders.foreign(), r.objects.packs.foreign()
+	return func() { folders(); packs() }
 }
 
 // foreign tells that a git may change folders until end is called.
@@ -202,6 +240,7 @@ func (f *refFolders) foreign() (end func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.gits++
+	f.turn++
 	f.known = nil
 	return func() {
 		f.mu.Lock()
@@ -214,6 +253,7 @@ func (f *refFolders) foreign() (end func()) {
 // removed anew.
 func (f *refFolders) make(repo, name string) error {
 	f.mu.Lock()
+	f.turn++
 	f.known = nil // one of them was not there, known or not
 	f.mu.Unlock()
 	dir, below := filepath.Join(repo, "refs"), strings.TrimPrefix(name, "refs")
@@ -231,36 +271,45 @@ func (f *refFolders) make(repo, name string) error {
 
 // sync returns when the refs' names are on disk.
 func (f *refFolders) sync(repo string, names []string) error {
-	dirs := make(map[string]bool)
 	f.mu.Lock()
-	for _, name := range names {
-		dirs[path.Dir(name)] = true
-		for dir := path.Dir(name); dir != "." && !f.known[dir]; dir = path.Dir(dir) {
-			dirs[path.Dir(dir)] = true
-		}
-	}
+	turn := f.turn
+	folders := f.unknownLocked(repo, names)
 	f.mu.Unlock()
-	folders := make(map[string]bool, len(dirs))
-	for dir := range dirs {
-		folders[filepath.Join(repo, filepath.FromSlash(dir))] = true
-	}
 	if err := syncFolders(folders); err != nil {
 		return err
 	}
 	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.gits > 0 {
+	changed := f.turn != turn || f.gits > 0
+	if !changed {
+		if f.known == nil || len(f.known) > refFoldersKnown {
+			f.known = make(map[string]bool)
+		}
+		for _, name := range names {
+			for dir := path.Dir(name); dir != "." && !f.known[dir]; dir = path.Dir(dir) {
+				f.known[dir] = true
+			}
+		}
+		f.mu.Unlock()
 		return nil
 	}
-	if f.known == nil || len(f.known) > refFoldersKnown {
-		f.known = make(map[string]bool)
-	}
+	// What was known is not any more: a git may have packed the refs and removed the folder.
+	f.known = nil
+	folders = f.unknownLocked(repo, names)
+	f.mu.Unlock()
+	return syncFolders(folders)
+}
+
+// unknownLocked are the refs' folders, and those above them whose names may not be on disk.
+func (f *refFolders) unknownLocked(repo string, names []string) map[string]bool {
+	folders := make(map[string]bool)
+	add := func(dir string) { folders[filepath.Join(repo, filepath.FromSlash(dir))] = true }
 	for _, name := range names {
+		add(path.Dir(name))
 		for dir := path.Dir(name); dir != "." && !f.known[dir]; dir = path.Dir(dir) {
-			f.known[dir] = true
+			add(path.Dir(dir))
 		}
 	}
-	return nil
+	return folders
 }
 
 // refFoldersKnown is how many folders are remembered.

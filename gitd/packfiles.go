@@ -34,8 +34,9 @@ type packFiles struct {
 
 	// unnamed counts what may have made names in dir that are not on disk.
 	unnamed atomic.Uint64
-	naming  sync.Mutex // held while the disk is waited for
-	isNamed uint64     // what unnamed was when that began last; guarded by naming
+	gits    atomic.Int64 // that may put packs there now
+	naming  sync.Mutex   // held while the disk is waited for
+	isNamed uint64       // 1 more than what unnamed was when that began last; guarded by naming
 
 	trust sync.RWMutex // guards doubt
 	doubt bool         // objects are being removed: has knows of none
@@ -99,15 +100,25 @@ func (p *packFiles) named() error {
 	want := p.unnamed.Load()
 	p.naming.Lock()
 	defer p.naming.Unlock()
-	if p.isNamed >= want {
+	// What an earlier process had not waited for is among what is named first.
+	if p.isNamed > want && p.gits.Load() == 0 {
 		return nil
 	}
 	now := p.unnamed.Load()
 	if err := syncFolder(p.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	p.isNamed = now
+	p.isNamed = now + 1
 	return nil
+}
+
+// foreign tells that a git may put packs there until end is called.
+func (p *packFiles) foreign() (end func()) {
+	p.gits.Add(1)
+	return func() {
+		p.unnamed.Add(1)
+		p.gits.Add(-1)
+	}
 }
 
 func (p *packFiles) state() packsState {

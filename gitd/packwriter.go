@@ -3,7 +3,6 @@ package gitd
 import (
 	"bufio"
 	"bytes"
-
 	"compress/zlib"
 	"context"
 	"crypto/rand"

@@ -42,7 +42,7 @@ func (r *Repo) prune(ctx context.Context) error {
 	}
 	r.locking.RLock()
 	defer r.locking.RUnlock()
-	defer r.refs.folders.foreign()()
+	defer r.foreign()()
 	defer r.objects.packs.changed()
 	for _, args := range [][]string{
 		{"pack-refs", "--all", "--prune"},

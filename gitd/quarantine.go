@@ -100,7 +100,9 @@ func newQuarantine(s *Server, a access, size int64) (*quarantine, error) {
 	// The name is one that git's own prune sweeps, and a later server.
 	dir, err := os.MkdirTemp(filepath.Join(a.dir, "objects"), scratchPrefix+"incoming-")
 	if err == nil {
-		err = os.Mkdir(filepath.Join(dir, "pack"), 0o777)
+		if err = os.Mkdir(filepath.Join(dir, "pack"), 0o777); err != nil {
+			os.Remove(dir)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot keep the objects of a push apart: %w", err)
@@ -111,7 +113,7 @@ func newQuarantine(s *Server, a access, size int64) (*quarantine, error) {
 func (q *quarantine) remove() {
 	q.packs.close()
 	if err := os.RemoveAll(q.dir); err != nil {
-		q.s.log().Warn("cannot remove what was kept apart of a push", "repo", q.a.name, "error", err)
+		q.s.log().Warn("cannot remove what was kept apart of a push", "repo", q.a.name, "err", err)
 	}
 }
 

@@ -259,7 +259,7 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 		defer r.pushing.RUnlock()
 		r.locking.RLock()
 		defer r.locking.RUnlock()
-		defer r.refs.folders.foreign()()
+		defer r.foreign()()
 		defer func() {
 			r.objects.packs.changed()
 			if p.packed() && report.accepted() {

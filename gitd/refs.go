@@ -432,6 +432,7 @@ const refWriters = 4
 
 // refWriting makes the changes of a repository's refs.
 type refWriting struct {
+	repo    *Repo
 	packed  packed
 	folders refFolders
 	turns   refTurns
@@ -445,6 +446,7 @@ type refWriting struct {
 
 // init must be called before anything else.
 func (w *refWriting) init(r *Repo) {
+	w.repo = r
 	for i := range w.writers {
 		w.writers[i].repo = r
 	}
@@ -454,16 +456,15 @@ func (w *refWriting) init(r *Repo) {
 // of one ref take turns, so that they never meet each other's locks.
 func (w *refWriting) write(ctx context.Context, updates []RefUpdate) error {
 	defer w.turns.take(updates)()
-	r := w.writers[0].repo
-	left, err := r.writeLoose(ctx, updates)
-	if !errors.Is(err, errNotLoose) {
+	r := w.repo
+	if err := r.writeLoose(ctx, updates); !errors.Is(err, errNotLoose) {
 		return err
 	}
 	if err := r.objects.packs.named(); err != nil {
 		return err
 	}
-	defer w.folders.foreign()()
-	if err := w.writers[w.next.Add(1)%refWriters].write(ctx, left); err != nil {
+	defer r.foreign()()
+	if err := w.writers[w.next.Add(1)%refWriters].write(ctx, updates); err != nil {
 		return err
 	}
 	names := make([]string, len(updates))
