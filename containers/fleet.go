@@ -182,7 +182,8 @@ type berth struct {
 	idle   time.Time // since when no lease is held
 	live   int       // running commands when last asked
 	quota  *quota    // nil while it is made for the first time
-	misses int       // times in a row that the runner did not answer
+	mounts mounts
+	misses int // times in a row that the runner did not answer
 }
 
 type berthState int
@@ -711,7 +712,7 @@ func (f *Fleet) launch(ctx context.Context, b *berth, v *vessel, r Request) {
 	}
 	if err == nil {
 		b.host, b.id, b.dir, b.made, b.idle = v.host, v.made.ID, f.folder(v.name), v.made, f.now()
-		b.place, b.bound, b.quota = v.place, v.bound, v.quota
+		b.place, b.bound, b.quota, b.mounts = v.place, v.bound, v.quota, v.mounts
 		f.settleLocked(b, berthReady)
 		if len(f.line) > 0 {
 			f.makeRoomLocked() // nobody may be left to take it
@@ -824,8 +825,10 @@ func (f *Fleet) finish(b *berth, what string) error {
 		// Nothing of it runs, so its place is free: who waits need not wait for the engine.
 		f.salvage(name)
 		vacate()
+		b.mounts.release() // nobody waits any more
 		return f.discard(b.id, remains{name, false})
 	}
+	b.mounts.release()
 	if what == "lost" {
 		err := f.discard(b.id, remains{name, true}) // and salvaged, for which a new one of that key waits
 		vacate()
@@ -1290,6 +1293,7 @@ func (f *Fleet) Close(ctx context.Context, keep bool) error {
 			if b.host != nil {
 				b.host.Close()
 			}
+			b.mounts.release()
 		}
 		return err
 	}
@@ -1313,6 +1317,7 @@ func (f *Fleet) Close(ctx context.Context, keep bool) error {
 			if b.host != nil {
 				b.host.Close()
 			}
+			b.mounts.release()
 			continue
 		}
 		f.stopLocked(b)

@@ -447,7 +447,11 @@ func (h *Host) open(ctx context.Context, kind string, data []byte) (ssh.Channel,
 	case r := <-got:
 		var refused *ssh.OpenChannelError
 		if r.err != nil && !errors.As(r.err, &refused) {
-			r.err = h.why(ctx, r.err)
+			// What the library says otherwise is that the connection ended meanwhile, in
+			// several ways, and sometimes before Done is closed.
+			if r.err = h.why(ctx, r.err); ctx.Err() == nil && !errors.Is(r.err, ErrGone) {
+				r.err = fmt.Errorf("%w: %w", ErrGone, r.err)
+			}
 		}
 		return r.ch, r.reqs, r.err
 	case <-ctx.Done():

@@ -26,6 +26,8 @@ type vessel struct {
 	bound bool
 	since time.Time // in the pool
 	quota *quota
+	// mounts are held from when its work tree is bound.
+	mounts mounts
 }
 
 func newVessel() *vessel { return &vessel{name: newFolderName(), door: new(door)} }
@@ -106,6 +108,7 @@ func (f *Fleet) equip(ctx context.Context, v *vessel, r Request) error {
 		err := f.provision(ctx, func(ctx context.Context) error { return r.Bind(ctx, *v.place) })
 		if err == nil {
 			v.bound, rec.Bound = true, true
+			v.mounts = holdMounts(v.place)
 			return f.keepRecord(v.name, rec)
 		}
 		if !errors.Is(err, layer.ErrUnable) {
@@ -157,6 +160,7 @@ func (f *Fleet) scrap(v *vessel) error {
 	if v.host != nil {
 		v.host.Close()
 	}
+	v.mounts.release()
 	return f.discard(v.made.ID, remains{folder: v.name})
 }
 

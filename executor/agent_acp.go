@@ -450,6 +450,12 @@ func (l *liveRun) repeatable(s stepInfo) bool {
 	return l.beginning(s.ID).starts < losses && (browserTasks[s.Task] || l.speaks(s) && !l.outside(s.ID))
 }
 
+// notBegun tells whether a step that ended with err can be begun again because its command
+// has not begun, as far as anybody knows, and all that it is given is still there.
+func (l *liveRun) notBegun(s stepInfo, err error) bool {
+	return errors.Is(err, errUnheard) && l.stdin == nil && l.beginning(s.ID).starts < losses && !l.outside(s.ID)
+}
+
 // outside tells whether a step did anything outside its container since its
 // last beginning: what the agent may have caused there must not be caused twice.
 func (l *liveRun) outside(step string) bool {

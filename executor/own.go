@@ -152,8 +152,8 @@ func (l *liveRun) once(ctx context.Context, info stepInfo, do func(context.Conte
 	default:
 		res, err = l.begin(ctx, l.target, info, 1, do)
 	}
-	for errors.Is(err, containers.ErrGone) && ctx.Err() == nil && l.repeatable(info) {
-		if err := l.emit(Event{Type: EventContainer, Step: info.ID, Message: "lost; the turn begins again in a new one from the branch"}, false); err != nil {
+	for errors.Is(err, containers.ErrGone) && ctx.Err() == nil && (l.repeatable(info) || l.notBegun(info, err)) {
+		if err := l.emit(Event{Type: EventContainer, Step: info.ID, Message: "lost; the command begins again in a new one from the branch"}, false); err != nil {
 			return res, err
 		}
 		res, err = l.begin(ctx, l.target, info, l.beginning(info.ID).starts+1, do)

@@ -189,6 +189,18 @@ func (x *Executor) lookAt(ctx context.Context, list []CallerStatus) error {
 
 // Caller finds a caller by "run:ID", "ID", or a unique part of it.
 func (x *Executor) Caller(ctx context.Context, name string) (CallerStatus, error) {
+	c, err := x.Named(name)
+	if err != nil {
+		return c, err
+	}
+	found := []CallerStatus{c}
+	err = x.lookAt(ctx, found)
+	return found[0], err
+}
+
+// Named is [Executor.Caller] from the index alone, without its branch and container: it
+// takes no time, also where the container has just been lost.
+func (x *Executor) Named(name string) (CallerStatus, error) {
 	if name == "" {
 		return CallerStatus{}, fmt.Errorf("%w caller: it has no name", ErrInvalid)
 	}
@@ -211,8 +223,7 @@ func (x *Executor) Caller(ctx context.Context, name string) (CallerStatus, error
 	case 0:
 		return CallerStatus{}, fmt.Errorf("caller %q: %w; `ramus ps` lists them", name, ErrNotFound)
 	case 1:
-		err := x.lookAt(ctx, found)
-		return found[0], err
+		return found[0], nil
 	}
 	return CallerStatus{}, fmt.Errorf("caller %q: %w: %s and %d more", name, ErrAmbiguous, found[0].Caller, len(found)-1)
 }

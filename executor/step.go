@@ -401,7 +401,7 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 		}
 	}
 	res, err := w.finish(o, after, made.notes)
-	w.forget(context.WithoutCancel(ctx))
+	w.forget()
 	return res, err
 }
 
@@ -434,13 +434,16 @@ func (w *work) finish(o outcome, commit gitd.Hash, notes string) (tasks.StepResu
 	return o.result, l.emit(e, true)
 }
 
+// forgetWait is how long a runner may take to forget.
+const forgetWait = 10 * time.Second
+
 // forget lets the runner forget the step's commands; nobody waits for that.
-func (w *work) forget(ctx context.Context) {
+func (w *work) forget() {
 	if w.s.Background {
 		return // its output is asked for later
 	}
 	w.l.x.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(ctx, housekeeping)
+		ctx, cancel := context.WithTimeout(w.l.x.ctx, forgetWait)
 		defer cancel()
 		for i := 0; i <= w.n; i++ {
 			id := w.id
@@ -502,6 +505,10 @@ func (x *Executor) commitText(text string) string {
 	return strings.ReplaceAll(x.Secrets.String(text), "\x00", "\uFFFD")
 }
 
+// errUnheard: the container was lost before it said that the command had begun. Nothing
+// of the command has been seen then, and what it may have done went with its container.
+var errUnheard = errors.New("the container did not hear of the command")
+
 // attend follows one command of the step to its end. When ctx ends it is
 // stopped, unless the executor is closing: then it goes on, to be adopted.
 func (w *work) attend(ctx context.Context, id string, command *containers.Command, stdout, stderr io.Writer) (containers.Exit, error) {
@@ -515,6 +522,9 @@ func (w *work) attend(ctx context.Context, id string, command *containers.Comman
 		p, err = w.host.Attach(attach, id, 0, 0)
 	}
 	if err != nil {
+		if command != nil && errors.Is(err, containers.ErrGone) {
+			err = fmt.Errorf("%w: %w", errUnheard, err)
+		}
 		return containers.Exit{}, fmt.Errorf("cannot run %s: %w", w.s.ID, err)
 	}
 	ended := make(chan struct{})

@@ -19,6 +19,11 @@ func (c *call) findCaller(name string) (executor.CallerStatus, error) {
 
 func (s *Server) callerOf(ctx context.Context, who Who, name string) (executor.CallerStatus, error) {
 	st, err := s.Executor.Caller(ctx, name)
+	return s.seen(who, name, st, err)
+}
+
+// seen is a caller that was found by name, for those who may see it.
+func (s *Server) seen(who Who, name string, st executor.CallerStatus, err error) (executor.CallerStatus, error) {
 	if err != nil {
 		return st, who.narrow("caller", name, err)
 	}

@@ -47,12 +47,14 @@ type execQuery struct {
 const NewCaller = "new"
 
 // callerOrNew finds the caller that a name means, or makes one of it.
-func (s *Server) callerOrNew(ctx context.Context, who Who, name, repo string, fork bool) (executor.Caller, string, error) {
+func (s *Server) callerOrNew(who Who, name, repo string, fork bool) (executor.Caller, string, error) {
 	if name == NewCaller {
 		return executor.Caller{}, repo, nil
 	}
-	st, err := s.callerOf(ctx, who, name)
-	if err == nil {
+	// Only by the index: this is on the way of every command, and a container that has just
+	// been lost would answer late.
+	st, err := s.Executor.Named(name)
+	if st, err = s.seen(who, name, st, err); err == nil {
 		if repo != "" && repo != st.Repo {
 			return executor.Caller{}, "", problem(KindConflict, "%s works on repository %s, not on %s", st.Caller, st.Repo, repo)
 		}
@@ -81,7 +83,7 @@ func (c *call) exec() error {
 	if err != nil {
 		return err
 	}
-	caller, repo, err := c.callerOrNew(c.R.Context(), c.Who, c.R.PathValue("caller"), x.Repo, x.Fork != nil)
+	caller, repo, err := c.callerOrNew(c.Who, c.R.PathValue("caller"), x.Repo, x.Fork != nil)
 	if err != nil {
 		return err
 	}

@@ -443,7 +443,7 @@ func (s *Server) libraryTool(who Who, t executor.TaskInfo) mcpTool {
 			r := executor.Request{Repo: where.Repo, Task: &executor.TaskCall{Name: t.Name, Params: params}}
 			if where.Caller != "" {
 				var err error
-				if r.Caller, r.Repo, err = s.callerOrNew(ctx, who, where.Caller, where.Repo, false); err != nil {
+				if r.Caller, r.Repo, err = s.callerOrNew(who, where.Caller, where.Repo, false); err != nil {
 					return toolResult{}, err
 				}
 			}
