@@ -194,7 +194,7 @@ func (x *Executor) openLayers() error {
 		}
 	}
 	for _, l := range branches {
-		if l.under = s.find(l.Repo, l.Over, l.UID); l.under != nil {
+		if l.under = s.find(l.Repo, l.Over, l.UID); l.under != nil && s.holdLocked(l.under, l.dir) {
 			s.all = append(s.all, l)
 		} else {
 			x.wg.Go(func() { s.remove(l.dir) })
@@ -269,6 +269,10 @@ func (s *layers) dependencies(repo, ecosystem, locks string, uid int) *baseLayer
 func (s *layers) hold(l *baseLayer, place string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.holdLocked(l, place)
+}
+
+func (s *layers) holdLocked(l *baseLayer, place string) bool {
 	if !slices.Contains(s.all, l) {
 		return false
 	}

@@ -210,7 +210,9 @@ func (t *target) overlay(ctx context.Context, p containers.Place, s stand) (_ *b
 	if err := t.recount(ctx, b, len(differ) > 0); err != nil {
 		x.Log.Debug("the index of a bound work tree is left to git", "caller", t.caller, "err", err)
 	}
-	t.branchLater(len(differ))
+	if !s.alone {
+		t.branchLater(len(differ))
+	}
 	return b, tip, "", nil
 }
 

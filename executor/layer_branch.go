@@ -72,7 +72,8 @@ func (t *target) branchLater(differ int) {
 	}
 }
 
-// workBranches makes the layers of branches that are wished for, one after another.
+// workBranches makes the layers of branches that are wished for, one after another. How
+// long a caller rests is told by the machine's clock: nothing that is kept hangs on it.
 func (s *layers) workBranches() {
 	for {
 		s.mu.Lock()
@@ -177,18 +178,19 @@ func (s *layers) makeBranch(ctx context.Context, t *target) (err error) {
 		return err
 	}
 	l.used = x.Now()
+	// In one: between staging's name and its own nobody may take what lies under it.
 	s.mu.Lock()
 	if err = os.Rename(staging, l.dir); err == nil {
-		s.all = append(s.all, l)
+		if s.holdLocked(under, l.dir) {
+			s.all = append(s.all, l)
+		} else {
+			staging = l.dir // to be removed
+			err = fmt.Errorf("the layer of %.12s has just gone: %w", under.Commit, ErrNotFound)
+		}
 	}
 	s.mu.Unlock()
 	if err != nil {
 		return err
-	}
-	// From staging's name to its own.
-	if !s.hold(under, l.dir) {
-		s.drop(l)
-		return fmt.Errorf("the layer of %.12s has just gone: %w", under.Commit, ErrNotFound)
 	}
 	s.branched.Add(1)
 	x.Log.Debug("made a branch's layer", "caller", t.caller, "commit", tip, "files", l.Files, "bytes", l.Bytes, "took", x.Now().Sub(began))

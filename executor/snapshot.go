@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/gitd"
@@ -350,18 +351,36 @@ func (b *binding) advance(changed []gitd.TreeChange) int {
 	return len(b.differ)
 }
 
+// indexRest is how long nobody may need an index before it is written. It can have
+// megabytes, and a file system that keeps a journal may have whoever waits for a few bytes
+// wait for these, too: the record of the run that is just ending first of all.
+const indexRest = 20 * time.Millisecond
+
+// indexWrite is an index that is to be written.
+type indexWrite struct {
+	needed sync.Once
+	now    chan struct{} // closed when somebody needs it
+	done   chan struct{} // closed when it is written
+}
+
 // indexLater writes the index while nobody needs it: whoever starts something in the
 // container waits for it. The run that asks is at work as long as it takes to begin.
 func (t *target) indexLater(ctx context.Context, b *binding, changes []layer.Change) {
 	b.doubt()
-	done := make(chan struct{})
+	w := &indexWrite{now: make(chan struct{}), done: make(chan struct{})}
 	t.mu.Lock()
-	t.indexing = done
+	t.indexing = w
 	t.mu.Unlock()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), housekeeping)
 	t.x.wg.Go(func() {
-		defer close(done)
+		defer close(w.done)
 		defer cancel()
+		rest := time.NewTimer(indexRest)
+		defer rest.Stop()
+		select {
+		case <-w.now:
+		case <-rest.C:
+		}
 		if err := t.index(ctx, b, changes); err != nil && !errors.Is(err, layer.ErrGone) {
 			t.x.Log.Debug("the index of a bound work tree is left to git", "caller", t.caller, "err", err)
 		}
@@ -371,10 +390,11 @@ func (t *target) indexLater(ctx context.Context, b *binding, changes []layer.Cha
 // awaitIndex waits until the work tree's index is right. That takes milliseconds.
 func (t *target) awaitIndex() {
 	t.mu.Lock()
-	done := t.indexing
+	w := t.indexing
 	t.mu.Unlock()
-	if done != nil {
-		<-done
+	if w != nil {
+		w.needed.Do(func() { close(w.now) })
+		<-w.done
 	}
 }
 

@@ -60,8 +60,8 @@ type target struct {
 	leaks []gitd.Leak // of the last push that was refused for them
 	known gitd.Hash   // where the container's branch stands; "" when that is not known
 	bound *binding    // nil: the container's work tree was not bound from outside
-	// indexing is closed when the index of what was bound is written; nil: it is.
-	indexing chan struct{}
+	// indexing is the index of what was bound while it is to be written; nil: it is.
+	indexing *indexWrite
 	listen   func(Event) // the run that works now hears of egress and refusals
 	// furniture is what the newest container found in its cache; the first step in it tells.
 	furniture string
