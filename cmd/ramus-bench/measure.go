@@ -7,6 +7,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // side is one way of doing a comparison's work.
@@ -66,6 +68,9 @@ func (b *bench) compare(ctx context.Context, c comparison) (*measured, error) {
 				return nil, fmt.Errorf("%s, before round %d: %w", s.name, n, err)
 			}
 		}
+		// What other sides have left to be written is written first: a file system that keeps
+		// a journal would have this side's fsync wait for it.
+		unix.Sync()
 		v, err := s.round(ctx, n)
 		if err != nil {
 			return nil, fmt.Errorf("%s, round %d: %w", s.name, n, err)

@@ -70,8 +70,9 @@ func (u *usage) add(st *unix.Stat_t) error {
 		file := inode{st.Dev, st.Ino}
 		if u.named[file] {
 			st.Blocks = 0
+		} else if len(u.named) < maxNamed { // who has more of them pays for each name
+			u.named[file] = true
 		}
-		u.named[file] = true
 	}
 	u.sum.Bytes += st.Blocks * 512
 	if u.sum.Files > u.most {
@@ -80,8 +81,14 @@ func (u *usage) add(st *unix.Stat_t) error {
 	return nil
 }
 
+// Of a hostile tree no more is remembered at a time than this.
+const (
+	maxNamed   = 100_000 // files with several names
+	maxFolders = 4096    // names of folders in one folder, that are still to be looked into
+)
+
 // folder adds what an open folder holds. Its entries are counted as they are read, for
-// there can be millions; only the names of its folders are kept until it is closed.
+// there can be millions; the names of its folders are kept until there are many.
 func (u *usage) folder(dir, depth int) error {
 	var folders []string
 	for {
@@ -97,7 +104,7 @@ func (u *usage) folder(dir, depth int) error {
 			return err
 		}
 		if n == 0 {
-			break
+			return u.folders(dir, folders, depth)
 		}
 		_, _, names := unix.ParseDirent(u.buf[:n], -1, nil)
 		for _, name := range names {
@@ -115,11 +122,21 @@ func (u *usage) folder(dir, depth int) error {
 				folders = append(folders, name)
 			}
 		}
+		if len(folders) >= maxFolders {
+			if err := u.folders(dir, folders, depth); err != nil {
+				return err
+			}
+			folders = folders[:0]
+		}
 	}
-	if len(folders) > 0 && depth >= maxDepth {
+}
+
+// folders adds what folders in an open one hold.
+func (u *usage) folders(dir int, names []string, depth int) error {
+	if len(names) > 0 && depth >= maxDepth {
 		return fmt.Errorf("%w: folders lie deeper than %d", ErrTooMany, maxDepth)
 	}
-	for _, name := range folders {
+	for _, name := range names {
 		fd, err := openAt(dir, name, unix.O_RDONLY|unix.O_DIRECTORY, oneMount)
 		if passing(err) {
 			continue
