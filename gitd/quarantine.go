@@ -235,11 +235,11 @@ type wholeness struct {
 	repo  *Repo
 	roots map[Hash]Hash   // the commits that were seen, and their trees
 	known map[Hash]string // kinds of objects below which nothing is missing
-	bytes int             // of folders that were looked at
+	bytes int             // of commits and folders that were looked at
 }
 
 const (
-	// wholenessMax bounds the bytes of folders that are looked at for one push: some
+	// wholenessMax bounds the bytes of commits and folders that are looked at for one push: some
 	// hundred bytes of deltas can make as much of them as one likes.
 	wholenessMax = 4 << 20
 	// wholenessDeep is how deep folders may be in each other.
@@ -282,7 +282,7 @@ func (w *wholeness) commit(tip Hash) error {
 			continue
 		}
 		c, err := parseCommit(obj.data)
-		if obj.kind != "commit" || err != nil {
+		if w.bytes += len(obj.data); obj.kind != "commit" || err != nil || w.bytes > wholenessMax {
 			return errAskGit
 		}
 		// Its folders are looked at after those of its parents, which they are compared with.

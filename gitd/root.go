@@ -27,6 +27,8 @@ const (
 	// its name cannot be a repository's.
 	newFolder = ".ramus-new"
 	lockName  = ".ramus-lock"
+	// serverLockName is the same of servers without their children.
+	serverLockName = ".ramus-server"
 )
 
 // CheckName says whether name can be a repository's, and if not, what can.
@@ -84,11 +86,12 @@ type library struct {
 	// lock files older than opened are then nobody's.
 	alone  bool
 	opened time.Time
+	lock   *os.File // held as long as the server is open
 }
 
 // openRoot makes Root and finds out whether anything of an earlier server is
 // still at work in it.
-func (s *Server) openRoot() error {
+func (s *Server) openRoot(ctx context.Context) error {
 	if s.Root == "" {
 		return fmt.Errorf("cannot open the repositories: no root folder given: %w", ErrInvalid)
 	}
@@ -111,9 +114,20 @@ func (s *Server) openRoot() error {
 		return fmt.Errorf("cannot open the repositories: %w", err)
 	}
 	// Each child inherits the lock: having it alone, even for an instant,
-	// proves that every child of an earlier server is gone.
+	// proves that every child of an earlier server is gone. Those of one that was killed
+	// end soon, for nobody reads what they say; until then it is not known whose the locks
+	// of refs are that it left.
 	fd := int(lock.Fd())
 	s.library.alone = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil
+	only, err := s.onlyServer(root)
+	if err != nil {
+		lock.Close()
+		return err
+	}
+	for end := time.Now().Add(orphanWait); only && !s.library.alone && time.Now().Before(end) && ctx.Err() == nil; {
+		time.Sleep(orphanPause)
+		s.library.alone = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil
+	}
 	if s.library.alone {
 		// The time of the file system's own, coarser clock.
 		if _, err := lock.WriteAt([]byte("held by a Git server of ramus\n"), 0); err != nil {
@@ -154,10 +168,35 @@ func (s *Server) closeRoot() error {
 	for _, r := range repos {
 		r.release()
 	}
-	if s.family.lock != nil {
-		return s.family.lock.Close()
+	var err error
+	for _, f := range []*os.File{s.family.lock, s.library.lock} {
+		if f != nil {
+			err = errors.Join(err, f.Close())
+		}
 	}
-	return nil
+	return err
+}
+
+// What a killed server's children may take to end, and how often they are looked at.
+const (
+	orphanWait  = 10 * time.Second
+	orphanPause = 5 * time.Millisecond
+)
+
+// onlyServer tells whether no other server has the folder open, whatever children of one
+// may still live: they do not inherit this lock.
+func (s *Server) onlyServer(root string) (bool, error) {
+	f, err := os.OpenFile(filepath.Join(root, serverLockName), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+	if err != nil {
+		return false, fmt.Errorf("cannot open the repositories: %w", err)
+	}
+	only := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
+	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH); err != nil {
+		f.Close()
+		return false, fmt.Errorf("cannot lock %s: %w", root, err)
+	}
+	s.library.lock = f
+	return only, nil
 }
 
 // release gives back what the repository holds; it may be used again after.

@@ -110,7 +110,7 @@ func (s *Server) Open(ctx context.Context) error {
 	if s.replies.max = s.ReplyCache; s.ReplyCache == 0 {
 		s.replies.max = replyCacheDefault
 	}
-	if err := s.openRoot(); err != nil {
+	if err := s.openRoot(ctx); err != nil {
 		return err
 	}
 	s.replies.root = s.Root
