@@ -48,6 +48,20 @@ func TestArrows(t *testing.T) {
 	}
 }
 
+// TestInternal keeps what lies below internal/ to the standard library: the workflow of
+// `make demo` tests it in a container, without a network.
+func TestInternal(t *testing.T) {
+	out, err := exec.Command("go", "list", "-test", "-f", `{{if not .Standard}}{{.ImportPath}}{{end}}`, "-deps", "./internal/...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	for pkg := range strings.Lines(string(out)) {
+		if pkg = strings.TrimSpace(pkg); pkg != "" && !strings.HasPrefix(pkg, module+"/internal/") {
+			t.Errorf("below internal/ something needs %s", pkg)
+		}
+	}
+}
+
 // room is the first folder of a package of ours; "" for the root and for others' packages.
 func room(path string) string {
 	rest, ok := strings.CutPrefix(path, module+"/")

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/internal/programs"
+	"github.com/ramus-dev/ramus/internal/remains"
 )
 
 // mcpPackages are the programs of npm that speak to the server, each as it was released. Node is
@@ -257,6 +258,13 @@ func newMCPServer(t *testing.T) *mcpServer {
 		if err := serve.Wait(); err != nil {
 			t.Errorf("the server ended badly: %v\n%s", err, &log)
 		}
+		// A command that brings its own server removes what containers are left.
+		ps := exec.Command(s.binary, "ps")
+		ps.Env = serve.Env
+		if out, err := ps.CombinedOutput(); err != nil {
+			t.Errorf("ramus ps: %v\n%s", err, out)
+		}
+		remains.Check(t, dir)
 	})
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 		resp, err := http.Get(s.url + "/health")

@@ -14,8 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-
-	"golang.org/x/sys/unix"
+	"syscall"
 )
 
 // module is what programs are built from.
@@ -50,7 +49,7 @@ func put(path, pkg string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.Link(program, path); !errors.Is(err, unix.EXDEV) {
+	if err := os.Link(program, path); !errors.Is(err, syscall.EXDEV) {
 		return err
 	}
 	return clone(program, path)
@@ -72,7 +71,7 @@ func build(pkg string) (string, error) {
 		return "", err
 	}
 	defer lock.Close() // which unlocks it
-	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", err
 	}
 	cmd := exec.Command("go", "build", "-o", program, module+"/"+pkg)
