@@ -15,7 +15,6 @@ import (
 	"sort"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -426,18 +425,13 @@ const (
 	refWriterMax = 2000
 )
 
-// refWriters is how many transactions a repository makes at once. Most of a
-// transaction is waiting for the disk, which waits for many as long as for one.
-const refWriters = 4
-
 // refWriting makes the changes of a repository's refs.
 type refWriting struct {
 	repo    *Repo
 	packed  packed
 	folders refFolders
 	turns   refTurns
-	next    atomic.Uint32
-	writers [refWriters]refWriter
+	writer  refWriter // of what is no plain change of loose refs
 
 	configMu sync.Mutex // guards all below
 	config   signature  // of the repository's configuration that was looked at
@@ -446,10 +440,7 @@ type refWriting struct {
 
 // init must be called before anything else.
 func (w *refWriting) init(r *Repo) {
-	w.repo = r
-	for i := range w.writers {
-		w.writers[i].repo = r
-	}
+	w.repo, w.writer.repo = r, r
 }
 
 // write makes the updates in one transaction, and returns when that is durable. Those
@@ -464,7 +455,7 @@ func (w *refWriting) write(ctx context.Context, updates []RefUpdate) error {
 		return err
 	}
 	defer r.foreign()()
-	if err := w.writers[w.next.Add(1)%refWriters].write(ctx, updates); err != nil {
+	if err := w.writer.write(ctx, updates); err != nil {
 		return err
 	}
 	names := make([]string, len(updates))
@@ -476,9 +467,7 @@ func (w *refWriting) write(ctx context.Context, updates []RefUpdate) error {
 
 // close ends what is idle, and awaits what is not.
 func (w *refWriting) close() {
-	for i := range w.writers {
-		w.writers[i].close()
-	}
+	w.writer.close()
 }
 
 // refWriter keeps one `git update-ref --stdin` for a repository: a change

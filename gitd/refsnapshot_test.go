@@ -222,7 +222,7 @@ func TestRefSnapshotIncremental(t *testing.T) {
 			t.Fatal("not followed", r.view.turn-turn)
 		}
 	}
-	if n := r.server.Stats().Children - before; n > refWriters {
+	if n := r.server.Stats().Children - before; n != 0 {
 		t.Errorf("%d git processes for 20 updates", n)
 	}
 	lists(t, r, "peel", "symrefs")
