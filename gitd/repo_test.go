@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 var alice = Person{"Alice Example", "alice@example.com"}
@@ -46,6 +48,29 @@ func newRepo(t testing.TB) *Repo {
 		t.Fatal(err)
 	}
 	return r
+}
+
+// TestOpenFails: what could not be opened holds none of its locks.
+func TestOpenFails(t *testing.T) {
+	root := t.TempDir()
+	// Nothing can be written at a place in a pipe.
+	if err := unix.Mkfifo(filepath.Join(root, lockName), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := &Server{Root: root}
+	if err := s.Open(t.Context()); !errors.Is(err, unix.ESPIPE) {
+		t.Fatal(err)
+	}
+	for _, name := range []string{lockName, serverLockName} {
+		f, err := os.OpenFile(filepath.Join(root, name), os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
 }
 
 // git runs stock git as a person would, without anybody's configuration.

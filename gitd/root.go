@@ -91,7 +91,7 @@ type library struct {
 
 // openRoot makes Root and finds out whether anything of an earlier server is
 // still at work in it.
-func (s *Server) openRoot(ctx context.Context) error {
+func (s *Server) openRoot(ctx context.Context) (err error) {
 	if s.Root == "" {
 		return fmt.Errorf("cannot open the repositories: no root folder given: %w", ErrInvalid)
 	}
@@ -113,17 +113,26 @@ func (s *Server) openRoot(ctx context.Context) error {
 		}
 		return fmt.Errorf("cannot open the repositories: %w", err)
 	}
+	defer func() {
+		if err != nil {
+			lock.Close()
+		}
+	}()
 	// Each child inherits the lock: having it alone, even for an instant,
 	// proves that every child of an earlier server is gone. Those of one that was killed
 	// end soon, for nobody reads what they say; until then it is not known whose the locks
 	// of refs are that it left.
 	fd := int(lock.Fd())
 	s.library.alone = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil
-	only, err := s.onlyServer(root)
+	server, only, err := onlyServer(root)
 	if err != nil {
-		lock.Close()
 		return err
 	}
+	defer func() {
+		if err != nil {
+			server.Close()
+		}
+	}()
 	for end := time.Now().Add(orphanWait); only && !s.library.alone && time.Now().Before(end) && ctx.Err() == nil; {
 		time.Sleep(orphanPause)
 		s.library.alone = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB) == nil
@@ -131,29 +140,24 @@ func (s *Server) openRoot(ctx context.Context) error {
 	if s.library.alone {
 		// The time of the file system's own, coarser clock.
 		if _, err := lock.WriteAt([]byte("held by a Git server of ramus\n"), 0); err != nil {
-			lock.Close()
 			return fmt.Errorf("cannot open the repositories: %w", err)
 		}
 		info, err := lock.Stat()
 		if err != nil {
-			lock.Close()
 			return fmt.Errorf("cannot open the repositories: %w", err)
 		}
 		s.library.opened = info.ModTime()
 		if err := os.RemoveAll(filepath.Join(root, newFolder)); err != nil {
-			lock.Close()
 			return fmt.Errorf("cannot remove unfinished repositories: %w", err)
 		}
 		if err := os.RemoveAll(filepath.Join(root, replyFolder)); err != nil {
-			lock.Close()
 			return fmt.Errorf("cannot remove the answers that an earlier server kept: %w", err)
 		}
 	}
 	if err := unix.Flock(fd, unix.LOCK_SH); err != nil {
-		lock.Close()
 		return fmt.Errorf("cannot lock %s: %w", root, err)
 	}
-	s.family.lock = lock
+	s.family.lock, s.library.lock = lock, server
 	return nil
 }
 
@@ -184,19 +188,18 @@ const (
 )
 
 // onlyServer tells whether no other server has the folder open, whatever children of one
-// may still live: they do not inherit this lock.
-func (s *Server) onlyServer(root string) (bool, error) {
-	f, err := os.OpenFile(filepath.Join(root, serverLockName), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
+// may still live: they do not inherit this lock, which is held until it is closed.
+func onlyServer(root string) (lock *os.File, only bool, err error) {
+	lock, err = os.OpenFile(filepath.Join(root, serverLockName), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
 	if err != nil {
-		return false, fmt.Errorf("cannot open the repositories: %w", err)
+		return nil, false, fmt.Errorf("cannot open the repositories: %w", err)
 	}
-	only := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_SH); err != nil {
-		f.Close()
-		return false, fmt.Errorf("cannot lock %s: %w", root, err)
+	only = unix.Flock(int(lock.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil
+	if err := unix.Flock(int(lock.Fd()), unix.LOCK_SH); err != nil {
+		lock.Close()
+		return nil, false, fmt.Errorf("cannot lock %s: %w", root, err)
 	}
-	s.library.lock = f
-	return only, nil
+	return lock, only, nil
 }
 
 // release gives back what the repository holds; it may be used again after.
