@@ -460,7 +460,9 @@ func (t *target) lockfilesLike(ctx context.Context, base map[string]string, at g
 // what lies in the ecosystem's folder.
 func (t *target) unpack(ctx context.Context, h *containers.Host, s stocked) error {
 	key := s.key()
-	in, err := t.x.bucket.NewReader(ctx, key, nil)
+	reading, cancel := context.WithCancel(ctx)
+	defer cancel()
+	in, err := t.x.bucket.NewReader(reading, key, nil)
 	if err != nil {
 		return fmt.Errorf("cannot read %s: %w", key, err)
 	}
@@ -470,6 +472,10 @@ func (t *target) unpack(ctx context.Context, h *containers.Host, s stocked) erro
 		return fmt.Errorf("cannot read %s: %w", key, err)
 	}
 	whole := &endingReader{r: io.LimitReader(tarball, cacheMax)}
+	defer func() {
+		cancel()    // who waits for the artifact store need not
+		whole.end() // and only then what it reads is closed
+	}()
 	p, err := h.Start(ctx, containers.Command{ID: scriptPrefix + newToken(), Stdin: whole, Timeout: unpackWithin,
 		Args: []string{"tar", "-C", depsDir, "-xf", "-", "--", s.folder}})
 	if err != nil {
@@ -478,7 +484,7 @@ func (t *target) unpack(ctx context.Context, h *containers.Host, s stocked) erro
 	said := tail{max: 1 << 10}
 	exit, err := p.Output(io.Discard, &said)
 	if err == nil {
-		err = whole.failed()
+		err = whole.end()
 	}
 	if err == nil && exit.Code != 0 {
 		err = fmt.Errorf("tar ended with %d: %s", exit.Code, strings.Join(strings.Fields(said.String()), " "))
@@ -490,25 +496,32 @@ func (t *target) unpack(ctx context.Context, h *containers.Host, s stocked) erro
 }
 
 // endingReader ends where what it reads from fails: who reads from it would
-// otherwise wait for the rest.
+// otherwise wait for the rest. The runner's connection may read from it for longer than
+// the command lives, so it can be ended too.
 type endingReader struct {
-	r   io.Reader
-	mu  sync.Mutex // guards err
-	err error
+	r     io.Reader
+	mu    sync.Mutex // guards all below, and is held while r is read
+	err   error
+	ended bool
 }
 
 func (e *endingReader) Read(p []byte) (int, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.ended {
+		return 0, io.EOF
+	}
 	n, err := e.r.Read(p)
 	if err != nil && err != io.EOF {
-		e.mu.Lock()
 		e.err, err = err, io.EOF
-		e.mu.Unlock()
 	}
 	return n, err
 }
 
-func (e *endingReader) failed() error {
+// end waits for who reads, after which nobody will, and returns what failed.
+func (e *endingReader) end() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.ended = true
 	return e.err
 }

@@ -83,14 +83,16 @@ type Executor struct {
 	// long it rests before; zero: branchNear and branchRest.
 	branchNear int
 	branchRest time.Duration
-	waits      acpWaits
-	index      *index
-	bucket     *blob.Bucket // the artifact store
-	folder     *blob.Bucket // the store in Data; nil: there is none
-	checked    checked
-	lately     lately
-	viewer     traceViewer
-	hub        hub
+	// layerEntries is how many files and folders a base layer may have; zero: layerEntries.
+	layerEntries int
+	waits        acpWaits
+	index        *index
+	bucket       *blob.Bucket // the artifact store
+	folder       *blob.Bucket // the store in Data; nil: there is none
+	checked      checked
+	lately       lately
+	viewer       traceViewer
+	hub          hub
 
 	commands, commits atomic.Int64
 	layers            *layers // nil: work trees are not bound from outside

@@ -41,6 +41,9 @@ func (b *Browser) SetBrowserGrace(d time.Duration) { b.grace = d }
 // SetBranchLayers gives branches that differ in so many paths layers of their own, at once.
 func (x *Executor) SetBranchLayers(near int) { x.branchNear, x.branchRest = near, time.Millisecond }
 
+// SetLayerEntries lets a base layer have so many files and folders.
+func (x *Executor) SetLayerEntries(n int) { x.layerEntries = n }
+
 // Unpack and ParseState read what comes from browsers and from containers.
 var (
 	Unpack     = unpack

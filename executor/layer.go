@@ -44,6 +44,8 @@ const (
 	layerPause    = 10 * time.Minute       // after one could not be made
 	layerRoom     = 500 * time.Millisecond // between two looks for a place in the fleet
 	layerRecord   = 64 << 10               // bytes of layer.json
+	layerLook     = time.Second / 4        // at least, between two looks at one that is being filled
+	layerLookRest = 4                      // and so many times as long as the last one took
 )
 
 // layers is the store of base layers.

@@ -6,15 +6,21 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/executor"
 )
 
@@ -63,8 +69,9 @@ func depsTarball(t testing.TB, files int) []byte {
 	return b.Bytes()
 }
 
-// fetched puts a lock file of npm's on the base, and what was fetched for it into the cache.
-func (w *world) fetched(lock string, tarball []byte) {
+// fetched puts a lock file of npm's on the base, and what was fetched for it into the cache,
+// into a file that it names.
+func (w *world) fetched(lock string, tarball []byte) (file string) {
 	w.t.Helper()
 	repo, commit := w.onBase(map[string]string{"package-lock.json": lock})
 	w.record(repo, commit)
@@ -73,9 +80,11 @@ func (w *world) fetched(lock string, tarball []byte) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		w.t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%x", sum)), tarball, 0o600); err != nil {
+	file = filepath.Join(dir, fmt.Sprintf("%x", sum))
+	if err := os.WriteFile(file, tarball, 0o600); err != nil {
 		w.t.Fatal(err)
 	}
+	return file
 }
 
 // entries counts what lies below folders of the world's data.
@@ -233,5 +242,42 @@ func TestDependenciesDamaged(t *testing.T) {
 		if res.ExitCode != 0 || res.Commit != "" || strings.Contains(w.journal(res.Run), "from the cache") {
 			t.Errorf("tarball %d: %+v", i, res)
 		}
+	}
+}
+
+// TestDependenciesTooMany: unpacking is stopped when it has made more than a layer may have,
+// though its tarball never ends.
+func TestDependenciesTooMany(t *testing.T) {
+	w := boundWorld(t, "sandbox", func(x *executor.Executor) { x.SetLayerEntries(1000) })
+	pipe := w.fetched("{}", nil)
+	if err := errors.Join(os.Remove(pipe), unix.Mkfifo(pipe, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	var writer sync.WaitGroup
+	writer.Go(func() {
+		out, err := os.OpenFile(pipe, os.O_WRONLY, 0)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer out.Close()
+		z := gzip.NewWriter(out)
+		tarball := tar.NewWriter(z)
+		for i := 0; err == nil; i = (i + 1) % 20 { // the same 2,020 folders again and again
+			err = tarball.WriteHeader(&tar.Header{Name: fmt.Sprintf("npm/%d", i) + strings.Repeat("/d", 100), Typeflag: tar.TypeDir, Mode: 0o755})
+		}
+		if !errors.Is(err, syscall.EPIPE) {
+			t.Error(err)
+		}
+	})
+	if err := w.x.MakeLayer(t.Context(), "demo", "main"); !errors.Is(err, layer.ErrTooMany) {
+		t.Error(err)
+	}
+	if in, err := os.OpenFile(pipe, os.O_RDONLY|unix.O_NONBLOCK, 0); err == nil { // of a pipe that nobody opened
+		in.Close()
+	}
+	writer.Wait()
+	if n := w.entries("layers/demo/npm-*") + w.entries("layers/demo/.new-*"); n != 0 {
+		t.Errorf("%d files are left", n)
 	}
 }

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	_ "embed"
@@ -14,6 +15,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -187,8 +189,9 @@ func (s *layers) make(ctx context.Context, w wish) (err error) {
 }
 
 // alone mounts a folder at a place in a container that nobody has used and nobody will, for
-// fill to be filled. No process that could write there is left when it returns.
-func (s *layers) alone(ctx context.Context, w wish, door http.Handler, staging, place string, fill func(*containers.Host, layer.Binding) error) error {
+// fill to be filled; with too much in it the context of fill ends. No process that could write
+// there is left when it returns.
+func (s *layers) alone(ctx context.Context, w wish, door http.Handler, staging, place string, fill func(context.Context, *containers.Host, layer.Binding) error) error {
 	x := s.x
 	sum := sha256.Sum256([]byte(w.repo + "\x00" + s.wanted(w).name()))
 	key := "layer:" + hex.EncodeToString(sum[:8])
@@ -209,11 +212,48 @@ func (s *layers) alone(ctx context.Context, w wish, door http.Handler, staging, 
 	if err != nil {
 		return err
 	}
-	err = fill(lease.Host, at)
+	err = s.watched(ctx, at.Upper(), func(ctx context.Context) error { return fill(ctx, lease.Host, at) })
 	lease.Release()
 	ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	return errors.Join(err, x.Fleet.Remove(ending, key))
+}
+
+// entries is how many files and folders a layer may have.
+func (s *layers) entries() int { return cmp.Or(s.x.layerEntries, layerEntries) }
+
+// watched ends the context of fill when the tree that it fills has more entries than a layer
+// may have: nothing else bounds them before they are made, and few bytes of a tarball can
+// make millions. What is made between two looks, weigh finds.
+func (s *layers) watched(ctx context.Context, tree string, fill func(context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watching, done := context.WithCancel(ctx)
+	var watch sync.WaitGroup
+	watch.Go(func() {
+		most := int64(s.entries())
+		for watching.Err() == nil {
+			began := time.Now()
+			// Of a tree that cannot be counted now weigh tells why.
+			used, err := s.keeper.Usage(watching, layer.Storage{Dir: tree}, most)
+			if errors.Is(err, layer.ErrTooMany) {
+				cancel(err)
+			} else if used.Files > most {
+				cancel(fmt.Errorf("%w: more than %d files and folders", layer.ErrTooMany, most))
+			}
+			select {
+			case <-time.After(max(layerLook, layerLookRest*time.Since(began))):
+			case <-watching.Done():
+			}
+		}
+	})
+	err := fill(ctx)
+	done()
+	watch.Wait()
+	if full := context.Cause(ctx); err != nil && full != nil {
+		return full // instead of "context canceled"
+	}
+	return err
 }
 
 // checkOut fills a folder with the commit's work tree.
@@ -223,7 +263,7 @@ func (s *layers) checkOut(ctx context.Context, repo *gitd.Repo, w wish, l *baseL
 		Expires: x.Now().AddDate(1, 0, 0)}) // not a bound: the grant ends with the connection
 	t := &target{x: x, repo: repo, base: w.branch}
 	door := apartDoor(repo, git, &egress{tell: func(Event) {}}) // the repository is all it reaches
-	return s.alone(ctx, w, door, staging, containers.WorkDir, func(h *containers.Host, at layer.Binding) error {
+	return s.alone(ctx, w, door, staging, containers.WorkDir, func(ctx context.Context, h *containers.Host, at layer.Binding) error {
 		out, err := t.script(ctx, h, layerScript, slices.Concat(x.identity(x.Bot), x.signing(), []string{
 			"RAMUS_BRANCH=" + w.branch, "RAMUS_REMOTE=" + t.remote(), "RAMUS_TIP=" + string(w.commit)}), nil)
 		if err != nil {
@@ -245,7 +285,7 @@ func (s *layers) unpack(ctx context.Context, repo *gitd.Repo, w wish, staging st
 		return fmt.Errorf("%q is no ecosystem", w.ecosystem)
 	}
 	t := &target{x: s.x, repo: repo}
-	return s.alone(ctx, w, http.NotFoundHandler(), staging, depsDir, func(h *containers.Host, _ layer.Binding) error {
+	return s.alone(ctx, w, http.NotFoundHandler(), staging, depsDir, func(ctx context.Context, h *containers.Host, _ layer.Binding) error {
 		return t.unpack(ctx, h, stocked{ecosystem: ecosystems[i], repo: w.repo, locks: w.locks})
 	})
 }
@@ -266,7 +306,7 @@ func (s *layers) announce(ctx context.Context, l *baseLayer, at layer.Binding) e
 // weigh counts what a layer holds, and refuses one that could not be used.
 func (s *layers) weigh(ctx context.Context, l *baseLayer, staging string) error {
 	tree := filepath.Join(staging, "upper")
-	changes, err := s.keeper.Changes(ctx, tree, layerEntries)
+	changes, err := s.keeper.Changes(ctx, tree, s.entries())
 	if err != nil {
 		return err
 	}
