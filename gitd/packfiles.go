@@ -375,19 +375,24 @@ const (
 	idxHead  = 8 + 256*4
 )
 
+// findNames is how many names are read together, which costs as much as one. An object is
+// looked for in every pack, so what they are read into is kept.
+const findNames = 32
+
+var findWindows = sync.Pool{New: func() any { return new([findNames * 20]byte) }}
+
 // find returns where in the pack an object begins.
 func (p *packFile) find(name []byte) (at int64, ok bool, err error) {
 	lo, hi := int64(0), int64(p.fan[name[0]])
 	if name[0] > 0 {
 		lo = int64(p.fan[name[0]-1])
 	}
-	// Some names together cost as much as one.
-	var window [32 * 20]byte
-	var b []byte
+	window := findWindows.Get().(*[findNames * 20]byte)
+	defer findWindows.Put(window)
 	for lo < hi {
-		n := min(hi-lo, 32)
+		n := min(hi-lo, findNames)
 		from := lo + (hi-lo-n)/2
-		b = window[:n*20]
+		b := window[:n*20]
 		if _, err := p.index.ReadAt(b, idxHead+from*20); err != nil {
 			return 0, false, err
 		}

@@ -32,7 +32,8 @@ type packWriter struct {
 	file *os.File // nil: nothing was written yet
 	out  *bufio.Writer
 	zip  *zlib.Writer
-	at   int64 // where the next object begins
+	room *packRoom // where out is from
+	at   int64     // where the next object begins
 	objs []packEntry
 	have map[objectName]bool
 }
@@ -65,6 +66,14 @@ var deflaters = sync.Pool{New: func() any {
 	}
 	return w
 }}
+
+// packRoom is the memory that writing a pack takes, whatever its size.
+type packRoom struct {
+	out  *bufio.Writer
+	copy [32 << 10]byte
+}
+
+var packRooms = sync.Pool{New: func() any { return &packRoom{out: bufio.NewWriterSize(nil, 64<<10)} }}
 
 // newPack begins a pack. Reading the input of stream ends with ctx.
 func (r *Repo) newPack(ctx context.Context) (*packWriter, error) {
@@ -139,7 +148,7 @@ func (w *packWriter) write(t plumbing.ObjectType, size int64, in io.Reader, know
 	if known == nil {
 		out = io.MultiWriter(w.zip, name)
 	}
-	n, err := io.Copy(out, contextReader{w.ctx, io.LimitReader(in, size)})
+	n, err := io.CopyBuffer(out, contextReader{w.ctx, io.LimitReader(in, size)}, w.room.copy[:])
 	if err != nil {
 		return objectName{}, err
 	}
@@ -198,7 +207,9 @@ func (w *packWriter) open() error {
 	if err != nil {
 		return err
 	}
-	w.file, w.out, w.zip = f, bufio.NewWriterSize(f, 64<<10), deflaters.Get().(*zlib.Writer)
+	w.file, w.zip, w.room = f, deflaters.Get().(*zlib.Writer), packRooms.Get().(*packRoom)
+	w.out = w.room.out
+	w.out.Reset(f)
 	w.at = packHead
 	_, err = w.out.Write(make([]byte, packHead))
 	return err
@@ -233,7 +244,9 @@ func (w *packWriter) drop() {
 func (w *packWriter) end() {
 	w.zip.Reset(io.Discard)
 	deflaters.Put(w.zip)
-	w.file, w.zip = nil, nil
+	w.out.Reset(nil)
+	packRooms.Put(w.room)
+	w.file, w.out, w.zip, w.room = nil, nil, nil, nil
 }
 
 // place puts the pack and its index into the repository and returns them, to be read from
