@@ -121,7 +121,8 @@ type Request struct {
 	Bind func(ctx context.Context, p Place) error
 	// Warm, when set, is run once in a new container before it waits in the pool, or before
 	// Bind and Provision where there is no pool: what every caller needs and none decides.
-	Warm func(ctx context.Context, h *Host) error
+	// Of its Place only Host is set when the fleet has no Keeper, and Key and Labels never.
+	Warm func(ctx context.Context, p Place) error
 	// Waiting is told the place in line (1 = next) whenever it changes.
 	Waiting func(place int)
 }

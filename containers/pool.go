@@ -38,9 +38,9 @@ const (
 	// maxPools is how many kinds are kept: images that tasks name are many, and each
 	// that waits takes memory.
 	maxPools = 8
-	// poolRest is how long nobody may have taken a container before the next is made: those
-	// who come at once want the machine for their first commands. Where callers never
-	// cease to come it is waited for poolRestMax in all, until the pools are full again.
+	// poolRest is how long nobody may have taken a container before the next is made. Where
+	// callers never cease to come it is waited for poolRestMax in all, until the pools are
+	// full again.
 	poolRest, poolRestMax = 300 * time.Millisecond, 2 * time.Second
 	// poolPause is the wait after a container for the pool could not be made; twice as long
 	// each time, up to maxPoolPause.
@@ -137,8 +137,30 @@ func (f *Fleet) fillLocked() {
 	f.tasks.Go(f.fill)
 }
 
-// fill makes containers for the pools, one after another, and only while no caller's
-// container is being made, or was taken a moment ago: callers come first.
+// yieldLocked waits once, the mutex given up meanwhile, where a caller's container is
+// being made, or was taken a moment ago: those who come want the machine for their first
+// commands. It tells whether it waited. since is from when on there is something to do.
+func (f *Fleet) yieldLocked(since time.Time) bool {
+	var wait <-chan time.Time
+	var calm <-chan struct{}
+	if f.startingLocked() {
+		calm = f.calm
+	} else if rest := min(time.Until(f.taken.Add(poolRest)), time.Until(since.Add(poolRestMax))); rest > 0 {
+		wait = time.After(rest)
+	} else {
+		return false
+	}
+	f.mu.Unlock()
+	defer f.mu.Lock()
+	select {
+	case <-wait:
+	case <-calm:
+	case <-f.base.Done():
+	}
+	return true
+}
+
+// fill makes containers for the pools, one after another, when callers leave it the machine.
 func (f *Fleet) fill() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -148,23 +170,7 @@ func (f *Fleet) fill() {
 			f.filling = false
 			return
 		}
-		if f.startingLocked() {
-			calm := f.calm
-			f.mu.Unlock()
-			select {
-			case <-calm:
-			case <-f.base.Done():
-			}
-			f.mu.Lock()
-			continue
-		}
-		if rest := min(time.Until(f.taken.Add(poolRest)), time.Until(f.lacking.Add(poolRestMax))); rest > 0 {
-			f.mu.Unlock()
-			select {
-			case <-time.After(rest):
-			case <-f.base.Done():
-			}
-			f.mu.Lock()
+		if f.yieldLocked(f.lacking) {
 			continue
 		}
 		like := p.like

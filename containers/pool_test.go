@@ -62,7 +62,7 @@ func TestFleetBinds(t *testing.T) {
 			change := func(f *containers.Fleet) { f.Keeper, f.Pool = kept, pool }
 			f := newFleet(t, dir, change)
 			var warmed, provisioned atomic.Int32
-			warm := func(context.Context, *containers.Host) error { warmed.Add(1); return nil }
+			warm := func(context.Context, containers.Place) error { warmed.Add(1); return nil }
 			provision := func(context.Context, *containers.Host) error { provisioned.Add(1); return nil }
 			if err := f.Warm(t.Context(), containers.Request{Warm: warm}); err != nil {
 				t.Fatal(err)
@@ -298,7 +298,7 @@ func TestFleetPoolFails(t *testing.T) {
 	bad := errors.New("no room")
 	var fails atomic.Bool
 	fails.Store(true)
-	r := containers.Request{Key: "run:a", Warm: func(context.Context, *containers.Host) error {
+	r := containers.Request{Key: "run:a", Warm: func(context.Context, containers.Place) error {
 		if fails.Load() {
 			return bad
 		}

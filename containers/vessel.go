@@ -64,10 +64,15 @@ func (f *Fleet) build(ctx context.Context, v *vessel, r Request) error {
 	if v.host, err = f.dial(ctx, f.startTimeout(), v.door, v.name, c.ID); err != nil {
 		return err
 	}
-	if r.Warm == nil {
-		return nil
+	if v.place, err = f.locate(ctx, v.made, v.name, v.host); err != nil || r.Warm == nil {
+		return err
 	}
-	return f.provision(ctx, func(ctx context.Context) error { return r.Warm(ctx, v.host) })
+	p := Place{Host: v.host}
+	if v.place != nil {
+		p = *v.place
+		p.Key, p.Labels = "", nil
+	}
+	return f.provision(ctx, func(ctx context.Context) error { return r.Warm(ctx, p) })
 }
 
 // labels are a caller's with the one that leads to the folder.
@@ -100,9 +105,8 @@ func (f *Fleet) equip(ctx context.Context, v *vessel, r Request) error {
 	if err := f.keepRecord(v.name, rec); err != nil {
 		return err
 	}
-	var err error
-	if v.place, err = f.locate(ctx, v.made, v.name, v.host); err != nil {
-		return err
+	if v.place != nil {
+		v.place.Key, v.place.Labels = v.made.Key, v.made.Labels
 	}
 	if v.place != nil && r.Bind != nil {
 		err := f.provision(ctx, func(ctx context.Context) error { return r.Bind(ctx, *v.place) })
@@ -142,10 +146,14 @@ func (f *Fleet) locate(ctx context.Context, c Container, name string, h *Host) (
 }
 
 // assign tells the engine whose a container of the pool has become, in the background:
-// it is for who looks at the engine's own list, and for nothing here.
+// it is for who looks at the engine's own list, and for nothing here, so callers come first.
 func (f *Fleet) assign(v *vessel) {
 	c := v.made
 	f.tasks.Go(func() {
+		f.mu.Lock()
+		for began := time.Now(); f.base.Err() == nil && f.yieldLocked(began); {
+		}
+		f.mu.Unlock()
 		_, err := bounded(f, f.base, fleetRemoving, func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, f.Engine.Assign(ctx, c.ID, c.Key, c.Labels)
 		}, nil)

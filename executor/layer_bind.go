@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
@@ -71,7 +72,25 @@ type boundRecord struct {
 }
 
 // warmUp does what every container needs, whoever its caller will be.
-func (x *Executor) warmUp(ctx context.Context, h *containers.Host) error {
+func (x *Executor) warmUp(ctx context.Context, p containers.Place) error {
+	if err := x.prepare(ctx, p.Host); err != nil || x.layers == nil {
+		return err
+	}
+	if err := x.bindLeft(ctx, p); !errors.Is(err, layer.ErrUnable) {
+		return err
+	}
+	// Who binds a work tree tries again, and is told.
+	return x.layers.keeper.Remove(ctx, filepath.Join(p.Dir, leftFolder))
+}
+
+// bindLeft gives commands a place outside of the container for what they leave in /artifacts.
+func (x *Executor) bindLeft(ctx context.Context, p containers.Place) error {
+	return x.layers.keeper.Bind(ctx, layer.Binding{PID: p.PID, Start: p.Start, Dir: filepath.Join(p.Dir, leftFolder),
+		Target: containers.ArtifactsDir, UID: p.UID})
+}
+
+// prepare runs scripts/warm.sh.
+func (x *Executor) prepare(ctx context.Context, h *containers.Host) error {
 	id := scriptPrefix + newToken()
 	p, err := h.Start(ctx, containers.Command{ID: id, Args: []string{"sh", "-c", warmScript}, Timeout: time.Minute})
 	if err != nil {
@@ -189,10 +208,10 @@ func (t *target) overlay(ctx context.Context, p containers.Place, s stand) (_ *b
 	for _, c := range differ {
 		b.differ[c.Path] = c
 	}
-	err = x.layers.keeper.Bind(ctx, layer.Binding{PID: p.PID, Start: p.Start, Dir: filepath.Join(p.Dir, leftFolder),
-		Target: containers.ArtifactsDir, UID: p.UID})
-	if err != nil {
-		return nil, "", "", err
+	if _, err := os.Stat(b.left); errors.Is(err, os.ErrNotExist) {
+		if err := x.bindLeft(ctx, p); err != nil {
+			return nil, "", "", err
+		}
 	}
 	record, err := json.Marshal(boundRecord{Layer: l.Commit, Branch: l.Branch != "", Config: b.config, At: tip})
 	if err == nil {
@@ -415,17 +434,19 @@ func (t *target) fillGit(ctx context.Context, l *baseLayer, branch string, tip, 
 	file := func(name, text string) layer.File {
 		return layer.File{Path: ".git/" + name, Kind: layer.KindFile, Data: []byte(text)}
 	}
-	began := t.reflog(strings.Repeat("0", 40), tip, "clone: from "+t.remote())
+	remote := map[string]gitd.Hash{"refs/remotes/origin/" + branch: tip, "refs/remotes/origin/" + t.base: base}
+	refs := "# pack-refs with: peeled fully-peeled sorted \n"
+	for _, name := range slices.Sorted(maps.Keys(remote)) {
+		refs += string(remote[name]) + " " + name + "\n"
+	}
+	// As few files as can be: each takes longer than all that is in it. The branch's own log
+	// begins with its first commit here.
 	files := []layer.File{
 		file("HEAD", "ref: refs/heads/"+branch+"\n"),
 		file("config", string(config)),
-		file("packed-refs", "# pack-refs with: peeled fully-peeled sorted \n"+string(base)+" refs/remotes/origin/"+t.base+"\n"),
-		file("logs/HEAD", began),
-		file("logs/refs/heads/"+branch, began),
+		file("packed-refs", refs),
+		file("logs/HEAD", t.reflog(strings.Repeat("0", 40), tip, "clone: from "+t.remote())),
 		file("refs/heads/"+branch, string(tip)+"\n"),
-	}
-	if branch != t.base {
-		files = append(files, file("refs/remotes/origin/"+branch, string(tip)+"\n"))
 	}
 	packed, why, err := t.fillPack(ctx, l, tip, base, left)
 	return append(files, packed...), why, err
