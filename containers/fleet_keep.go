@@ -50,7 +50,7 @@ func keepOwner(name string) (string, error) {
 	b, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		id := rand.Text()
-		if err := writeFileAtomic(name, []byte(id+"\n")); err != nil {
+		if err := replaceFile(name, []byte(id+"\n"), true); err != nil {
 			return "", fmt.Errorf("cannot keep the owner's id: %w", err)
 		}
 		return id, nil
@@ -79,7 +79,7 @@ func keepClientKey(name string) (ssh.Signer, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot make the client key: %w", err)
 		}
-		if err := writeFileAtomic(name, pem.EncodeToMemory(block)); err != nil {
+		if err := replaceFile(name, pem.EncodeToMemory(block), true); err != nil {
 			return nil, fmt.Errorf("cannot keep the client key: %w", err)
 		}
 		return ssh.NewSignerFromKey(key)
@@ -115,7 +115,7 @@ func (p filePin) Store(key []byte) error {
 	if err := os.MkdirAll(filepath.Dir(string(p)), 0o700); err != nil {
 		return fmt.Errorf("cannot keep the runner's host key: %w", err)
 	}
-	if err := keep(string(p), key); err != nil {
+	if err := replaceFile(string(p), key, false); err != nil {
 		return fmt.Errorf("cannot keep the runner's host key: %w", err)
 	}
 	return nil

@@ -193,35 +193,12 @@ func (s *Sandbox) save(st sandboxState) error {
 		err = fmt.Errorf("its labels take more than %d bytes", maxSandboxState)
 	}
 	if err == nil {
-		err = writeFileAtomic(filepath.Join(s.home(st.ID), "state.json"), b)
+		err = replaceFile(filepath.Join(s.home(st.ID), "state.json"), b, true)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot keep the state of container %s: %w", st.ID, err)
 	}
 	return nil
-}
-
-// writeFileAtomic replaces a file in one step, so that a reader, or ramus after
-// a crash, finds the old content or the new, never half of it.
-func writeFileAtomic(name string, b []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), ".new-*") // mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(b)
-	if err == nil {
-		err = f.Sync()
-	}
-	if cerr := f.Close(); err == nil {
-		err = cerr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), name)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
 }
 
 func newSandboxID() string { return newID(sandboxPrefix) }

@@ -199,22 +199,13 @@ const (
 	maxRecord  = 1 << 20 // bytes; labels are the only part that grows
 )
 
-// keep writes a file of a container's folder, whole or not at all. It is not made durable:
-// containers do not outlive what would lose it.
-func keep(path string, b []byte) error {
-	if err := os.WriteFile(path+".new", b, 0o600); err != nil {
-		return err
-	}
-	return os.Rename(path+".new", path)
-}
-
 func (f *Fleet) keepRecord(name string, r record) error {
 	b, err := json.Marshal(r)
 	if err == nil && len(b) > maxRecord {
 		err = fmt.Errorf("its labels take more than %d bytes", maxRecord)
 	}
 	if err == nil {
-		err = keep(filepath.Join(f.folder(name), recordName), b)
+		err = replaceFile(filepath.Join(f.folder(name), recordName), b, false)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot note whose the container is: %w", err)

@@ -1,0 +1,30 @@
+package containers
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+)
+
+// replaceFile writes a file, mode 0600, in one step: who reads it, also after ramus was
+// killed, finds the old content or the new, never half of it. Only a durable one is so after
+// a loss of power too, which costs a wait for the disk. What is told of running containers
+// need not be: they do not outlive what would lose it.
+func replaceFile(name string, b []byte, durable bool) error {
+	f, err := os.CreateTemp(filepath.Dir(name), ".new-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(b)
+	if err == nil && durable {
+		err = f.Sync()
+	}
+	err = errors.Join(err, f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), name)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
