@@ -2,10 +2,10 @@ package containers
 
 import (
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/ramus-dev/ramus/containers/layer"
+	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
 const (
@@ -110,21 +110,11 @@ func (q *quota) says(tooDeep bool) string {
 	const todo = "; delete what is not needed and go on, or remove the container (`ramus stop`), which loses what was not committed"
 	switch {
 	case q.used.Bytes > q.most.Bytes:
-		return fmt.Sprintf("the container's files take %s of disk, and limits.disk lets a caller have %s", size(q.used.Bytes), size(q.most.Bytes)) + todo
+		return fmt.Sprintf("the container's files take %s of disk, and limits.disk lets a caller have %s", bytesize.Text(q.used.Bytes), bytesize.Text(q.most.Bytes)) + todo
 	case q.used.Files > q.most.Files:
-		return fmt.Sprintf("the container has more than %d files, and with limits.disk at %s a caller may have %d", q.used.Files-1, size(q.most.Bytes), q.most.Files) + todo
+		return fmt.Sprintf("the container has more than %d files, and with limits.disk at %s a caller may have %d", q.used.Files-1, bytesize.Text(q.most.Bytes), q.most.Files) + todo
 	case tooDeep:
 		return "the container's folders lie too deep to tell what they take, and limits.disk bounds that" + todo
 	}
 	return ""
-}
-
-// size is a number of bytes for people.
-func size(n int64) string {
-	units := []string{"bytes", "KiB", "MiB", "GiB", "TiB", "PiB"}
-	v, i := float64(n), 0
-	for ; v >= 1024 && i < len(units)-1; i++ {
-		v /= 1024
-	}
-	return strconv.FormatFloat(float64(int64(v*10+0.5))/10, 'f', -1, 64) + " " + units[i]
 }

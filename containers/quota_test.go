@@ -88,14 +88,6 @@ func TestQuotaFound(t *testing.T) {
 	}
 }
 
-func TestSize(t *testing.T) {
-	for n, want := range map[int64]string{0: "0 bytes", 1023: "1023 bytes", 1024: "1 KiB", 48 * mib: "48 MiB", 20 << 30: "20 GiB", 22870000000: "21.3 GiB", 1 << 62: "4096 PiB"} {
-		if got := size(n); got != want {
-			t.Errorf("%d is %q, want %q", n, got, want)
-		}
-	}
-}
-
 // What comes back to a disk does not make up for what it gave away.
 func TestDisksSpent(t *testing.T) {
 	d := disks{paths: []string{t.TempDir(), "/", "/proc", "no such folder"}}

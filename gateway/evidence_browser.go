@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
 // What the page shows of checks by a browser at most; the evidence has the rest.
@@ -88,7 +89,7 @@ func (c *call) showBrowser(p *runPage, r executor.Run, m *executor.Manifest, kep
 			notes = append(notes, k.Browser)
 		}
 		if k.MemoryPeak > 0 {
-			notes = append(notes, bytesText(k.MemoryPeak)+" of memory")
+			notes = append(notes, bytesize.Text(k.MemoryPeak)+" of memory")
 		}
 		row.Note = cleanCut(strings.Join(notes, " · "), 500)
 		for i, v := range k.Views {

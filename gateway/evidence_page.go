@@ -11,6 +11,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
 // What a page shows at most; the evidence has the rest.
@@ -345,7 +346,7 @@ func (c *call) showArtifacts(p *runPage, r executor.Run, m *executor.Manifest) {
 		if count++; len(p.Artifacts) >= pageFilesMax {
 			continue
 		}
-		row := fileRow{Name: cleanCut(name, 500), Size: bytesText(f.Size), SHA256: f.SHA256, File: c.link(filePath(r, f.Name))}
+		row := fileRow{Name: cleanCut(name, 500), Size: bytesize.Text(f.Size), SHA256: f.SHA256, File: c.link(filePath(r, f.Name))}
 		if viewable(f.Type) {
 			row.View = c.viewLink(r, f.Name)
 		}
@@ -464,7 +465,7 @@ func (s *steps) stream(row *stepRow, name string, st *executor.Stream, better st
 			out.Note = "the end, " + out.Note
 		}
 	case int64(len(st.Tail)) < st.Bytes:
-		out.Note = "the end of " + bytesText(st.Bytes)
+		out.Note = "the end of " + bytesize.Text(st.Bytes)
 	}
 	if file := "output/" + st.File; st.File != "" && s.kept[file] {
 		out.Link = s.page.viewLink(s.run, file)
@@ -525,7 +526,7 @@ type viewPage struct {
 
 // viewFile shows a file in a sandboxed page, never as a page of its own making.
 func (c *call) viewFile(r executor.Run, f *executor.File) error {
-	p := viewPage{Run: r.Name(), Name: cleanCut(f.Name, 500), Size: bytesText(f.Size), Type: f.Type, SHA256: f.SHA256,
+	p := viewPage{Run: r.Name(), Name: cleanCut(f.Name, 500), Size: bytesize.Text(f.Size), Type: f.Type, SHA256: f.SHA256,
 		Page: c.link(runPath(r)), File: c.link(filePath(r, f.Name))}
 	media := showable(f.Type)
 	switch {
@@ -540,7 +541,7 @@ func (c *call) viewFile(r executor.Run, f *executor.File) error {
 		}
 		p.IsText, p.Text = true, clean(string(b))
 		if f.Size > pageView {
-			p.Cut = fmt.Sprintf("Only the first %s are shown.", bytesText(pageView))
+			p.Cut = fmt.Sprintf("Only the first %s are shown.", bytesize.Text(pageView))
 		}
 	}
 	return c.page(200, sandboxPolicy, "view.html", p)

@@ -115,19 +115,6 @@ func cleanCut(s string, n int) string {
 	return clean(s[:n]) + "…"
 }
 
-// bytesText is a size for people.
-func bytesText(n int64) string {
-	switch {
-	case n < 1<<10:
-		return fmt.Sprintf("%d B", n)
-	case n < 1<<20:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	case n < 1<<30:
-		return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
-	}
-	return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-}
-
 // spanText is a duration for people.
 func spanText(d time.Duration) string {
 	switch {

@@ -11,6 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
 // titleMax is how long a pull request's title is: what a squashed commit's subject may be.
@@ -237,7 +238,7 @@ func (p pullBody) screenshots() string {
 			continue
 		}
 		s := "## Screenshots\n\n" + mdList(len(shots), 20, 2000, func(i int) string {
-			return mdCode(strings.TrimPrefix(shots[i].Name, "artifacts/"), 200) + " (" + bytesText(shots[i].Size) + ")"
+			return mdCode(strings.TrimPrefix(shots[i].Name, "artifacts/"), 200) + " (" + bytesize.Text(shots[i].Size) + ")"
 		})
 		if page := p.page(m.Run, "the run's page"); page != "" {
 			s += "\n\nThey are shown on " + page + "."

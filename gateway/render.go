@@ -12,6 +12,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
 // Standing is what a run's one progress message is made from.
@@ -544,7 +545,7 @@ func (r Result) links() string {
 			list = append(list, fmt.Sprintf("and %s more", plural(len(artifacts)-most, "artifact")))
 			break
 		}
-		named(f.Name, strings.TrimPrefix(f.Name, "artifacts/")+" ("+bytesText(f.Size)+")")
+		named(f.Name, strings.TrimPrefix(f.Name, "artifacts/")+" ("+bytesize.Text(f.Size)+")")
 	}
 	// Whole links only: one that is cut is none.
 	text := ""

@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
 // A pack from outside is read once, in process, before git may see it: git
@@ -133,7 +135,7 @@ func (t *tap) fill() error {
 }
 
 func (t *tap) overLimit() error {
-	return refuse(ErrTooLarge, "larger than the limit of %s", bytesText(t.limit))
+	return refuse(ErrTooLarge, "larger than the limit of %s", bytesize.Text(t.limit))
 }
 
 func (t *tap) Read(p []byte) (int, error) {
@@ -229,7 +231,7 @@ func scanPack(r packReader, hashLen int, lim packLimits) (packStats, error) {
 			return fail(err2)
 		}
 		if size > lim.object {
-			return st, refuse(ErrTooLarge, "an object of the pack declares %s; the limit is %s", bytesText(size), bytesText(lim.object))
+			return st, refuse(ErrTooLarge, "an object of the pack declares %s; the limit is %s", bytesize.Text(size), bytesize.Text(lim.object))
 		}
 		switch {
 		case typ >= packCommit && typ <= packTag:
@@ -263,7 +265,7 @@ func scanPack(r packReader, hashLen int, lim packLimits) (packStats, error) {
 				return fail(err)
 			}
 			if result > lim.object {
-				return st, refuse(ErrTooLarge, "a delta of the pack makes an object of %s; the limit is %s", bytesText(result), bytesText(lim.object))
+				return st, refuse(ErrTooLarge, "a delta of the pack makes an object of %s; the limit is %s", bytesize.Text(result), bytesize.Text(lim.object))
 			}
 			total += result
 		} else if err := scanData(inflate, size, scratch); err != nil {
@@ -273,14 +275,14 @@ func scanPack(r packReader, hashLen int, lim packLimits) (packStats, error) {
 		// Sizes are below lim.object and the count below 2³², but the limits
 		// are the operator's: stop before the sum can wrap.
 		if st.declared += total; st.declared < 0 || st.declared > expandFree+(r.consumed()-begin)*expandRatio {
-			return st, refuse(ErrTooLarge, "the pack's objects declare %s and more in %s of pack", bytesText(st.declared), bytesText(r.consumed()-begin))
+			return st, refuse(ErrTooLarge, "the pack's objects declare %s and more in %s of pack", bytesize.Text(st.declared), bytesize.Text(r.consumed()-begin))
 		}
 	}
 	if _, err := io.ReadFull(r, scratch[:hashLen]); err != nil {
 		return fail(err)
 	}
 	if n := r.consumed() - begin; n > lim.bytes {
-		return st, refuse(ErrTooLarge, "the pack is larger than %s", bytesText(lim.bytes))
+		return st, refuse(ErrTooLarge, "the pack is larger than %s", bytesize.Text(lim.bytes))
 	}
 	return st, nil
 }
@@ -439,19 +441,4 @@ func (s *spool) close() {
 	if s.file != nil {
 		s.file.Close()
 	}
-}
-
-// bytesText is n for people.
-func bytesText(n int64) string {
-	switch {
-	case n >= 1<<30 && n%(1<<30) == 0:
-		return fmt.Sprintf("%d GiB", n>>30)
-	case n >= 1<<30:
-		return fmt.Sprintf("%.1f GiB", float64(n)/(1<<30))
-	case n >= 1<<20:
-		return fmt.Sprintf("%d MiB", n>>20)
-	case n >= 1<<10:
-		return fmt.Sprintf("%d KiB", n>>10)
-	}
-	return fmt.Sprintf("%d bytes", n)
 }

@@ -124,7 +124,7 @@ func TestScanPack(t *testing.T) {
 		{"truncated", good[:len(good)-25], "ends early"},
 		{"truncated in its checksum", good[:len(good)-3], "ends early"},
 		{"trailing garbage", append(bytes.Clone(good), 'x'), "behind the pack's end"},
-		{"declares 1 TiB", build(func(b *packBuilder) { b.object(3, 1<<40, []byte("x")) }), "declares 1024 GiB"},
+		{"declares 1 TiB", build(func(b *packBuilder) { b.object(3, 1<<40, []byte("x")) }), "declares 1 TiB"},
 		{"declares 2^63", build(func(b *packBuilder) { b.object(3, 1<<63, []byte("x")) }), "beyond 2^60"},
 		{"declares too little", build(func(b *packBuilder) { b.object(3, 4, []byte("hello")) }), "longer than it declares"},
 		{"declares too much", build(func(b *packBuilder) { b.object(3, 6, []byte("hello")) }), "shorter than it declares"},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/client"
+	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
 // artifactsFolder is where the manifest has what commands and browsers left behind.
@@ -145,20 +146,9 @@ func (e *env) showArtifacts(m executor.Manifest, files []executor.ManifestFile) 
 	}
 	rows := make([][]string, 0, len(files))
 	for _, f := range files {
-		rows = append(rows, []string{bytesShort(f.Size), f.Type, strings.TrimPrefix(f.Name, artifactsFolder)})
+		rows = append(rows, []string{bytesize.Text(f.Size), f.Type, strings.TrimPrefix(f.Name, artifactsFolder)})
 	}
 	return e.table([]string{"SIZE", "TYPE", "FILE"}, rows)
-}
-
-// bytesShort is a size in a table.
-func bytesShort(n int64) string {
-	switch {
-	case n < 1<<10:
-		return fmt.Sprintf("%d B", n)
-	case n < 1<<20:
-		return fmt.Sprintf("%.1f KiB", float64(n)/(1<<10))
-	}
-	return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20))
 }
 
 // printArtifact writes a file to standard output. What a terminal would take for commands is

@@ -31,9 +31,9 @@ UNVERIFIED  todo  mobile    the browser�[2J was ended
 3.1 %       todo  desktop   browser/001-todo/desktop/triptych.png
 UNVERIFIED  shop            nothing listened at 127.0.0.1:5173
 
-SIZE      TYPE             FILE
-60.0 KiB  image/png        browser/001-todo/desktop/screenshot.png
-3.0 MiB   application/zip  browser/001-todo/desktop/trace.zip
+SIZE    TYPE             FILE
+60 KiB  image/png        browser/001-todo/desktop/screenshot.png
+3 MiB   application/zip  browser/001-todo/desktop/trace.zip
 `
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)

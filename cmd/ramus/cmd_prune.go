@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
 func pruneCommand() command {
@@ -55,7 +56,7 @@ touched: other branches, tags. Nothing is removed but by this command.`,
 				name := strings.TrimPrefix(strings.TrimPrefix(p.Name, "refs/heads/"), "refs/ramus/")
 				size := ""
 				if p.Bytes > 0 {
-					size = bytesShort(p.Bytes)
+					size = bytesize.Text(p.Bytes)
 				}
 				rows = append(rows, []string{p.Kind, p.Repo, name, size, ago(p.Time), p.Why})
 			}
