@@ -70,6 +70,10 @@ type CommandState struct {
 	Running    bool
 	Exit       Exit // when not Running; while Running only what was printed so far
 	Line       string
+	// Cut tells that Command.Stdin broke off: the connection was lost before all of it was
+	// sent, while the command ran. The rest cannot be supplied. Runners of before this was
+	// told say false.
+	Cut bool
 }
 
 // Process is a command as seen from outside. Its output is read from what the

@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -58,10 +60,21 @@ func crashChild(dir string) error {
 	if browser := os.Getenv("RAMUS_TEST_BROWSER"); browser != "" {
 		x.Browser, x.Fleet.Engine.(*containers.Sandbox).Browser = &executor.Browser{}, browser
 	}
+	at, dies := os.LookupEnv("RAMUS_TEST_DIES")
+	if dies {
+		sends, err := strconv.ParseInt(at, 10, 64)
+		if err != nil {
+			return err
+		}
+		x.Fleet.Engine = &mortal{Sandbox: x.Fleet.Engine.(*containers.Sandbox), sends: sends}
+	}
 	if err := x.Open(ctx); err != nil {
 		return err
 	}
 	fmt.Println("open")
+	if dies {
+		return crashSaid(ctx, x, at)
+	}
 	c, err := executor.ParseCaller("run:crash")
 	if err != nil {
 		return err
@@ -87,6 +100,134 @@ func crashChild(dir string) error {
 	}
 	fmt.Println("ended", r.State, r.Reason, r.Error)
 	return x.Close(ctx, false)
+}
+
+// mortal is an engine whose server dies when it has sent an agent's command, known by its
+// size, and is about to send another packet than so many more; with -1, at once.
+type mortal struct {
+	*containers.Sandbox
+	sends int64
+	begun atomic.Bool
+	sent  atomic.Int64
+}
+
+// commandSize is less than the packet of a command with a large environment, and more than any other.
+const commandSize = 64 << 10
+
+func (m *mortal) Dial(ctx context.Context, id string) (net.Conn, error) {
+	conn, err := m.Sandbox.Dial(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	return &mortalConn{conn, m}, nil
+}
+
+type mortalConn struct {
+	net.Conn
+	m *mortal
+}
+
+func (c *mortalConn) Write(p []byte) (int, error) {
+	if c.m.begun.Load() && c.m.sent.Add(1) > c.m.sends {
+		die()
+	}
+	n, err := c.Conn.Write(p)
+	if len(p) > commandSize {
+		if c.m.begun.Store(true); c.m.sends < 0 {
+			die()
+		}
+	}
+	return n, err
+}
+
+// die ends the process as SIGKILL from outside does.
+func die() {
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+// crashSaid says something to an agent, at whose command's beginning the server dies.
+func crashSaid(ctx context.Context, x *executor.Executor, at string) error {
+	a := x.Agents["scripted"]
+	a.Env = append(a.Env, "LARGE="+strings.Repeat("x", commandSize))
+	x.Agents["scripted"] = a
+	c, err := executor.ParseCaller("run:dies" + at)
+	if err != nil {
+		return err
+	}
+	r, err := x.Submit(ctx, executor.Request{Key: "job", Caller: c, Repo: "demo", Agent: &executor.AgentCall{Prompt: "append log once\nrecall\nremember it"}})
+	if err != nil {
+		return err
+	}
+	if r, err = crashWait(ctx, x, r); err != nil {
+		return err
+	}
+	return fmt.Errorf("the server lived: %s %s", r.State, r.Error)
+}
+
+// TestCrashInPrompt kills the server at each moment while an agent is given its prompt:
+// the next server ends an agent that has not all of it and begins again, and waits for
+// one that has.
+func TestCrashInPrompt(t *testing.T) {
+	agent := withAgent(t, func(a *executor.Agent) { a.Timeout = 30 * time.Second })
+	w := newWorld(t, agent)
+	for at, want := range []struct {
+		moment string
+		begins int
+	}{
+		{"before the command is known to have begun", 2},
+		{"before the prompt", 2},
+		{"before its end", 2},
+		{"before the end of its channel", 1},
+	} {
+		w.stop(true)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		cmd := exec.CommandContext(ctx, os.Args[0])
+		cmd.Env = append(os.Environ(), "RAMUS_TEST_CRASH="+w.data, "RAMUS_TEST_RUNNER="+runnerBinary,
+			"RAMUS_TEST_AGENT="+scripted(t).Command[2], "RAMUS_TEST_DIES="+strconv.Itoa(at-1))
+		out, err := cmd.CombinedOutput()
+		cancel()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+			t.Fatalf("%s: %v\n%s", want.moment, err, out)
+		}
+		w.start()
+		r := w.ended("run:dies" + strconv.Itoa(at-1) + "/job")
+		if got := w.inRepo("show", r.Branch+":log"); r.State != executor.StateComplete || got != "once" {
+			t.Errorf("%s: %s %s, log %q\n%s", want.moment, r.State, r.Error, got, w.journal(r.Name()))
+		}
+		if out := w.stdout(r.Name(), "turn-1"); out != "added to log\ndone\n" {
+			t.Errorf("%s: %q", want.moment, out)
+		}
+		if begins := len(w.events(r.Name(), executor.EventStepStarted)); begins != want.begins {
+			t.Errorf("%s: begun %d times, not %d\n%s", want.moment, begins, want.begins, w.journal(r.Name()))
+		}
+	}
+}
+
+// A command whose input came from somebody who is gone with the server goes on: nobody
+// could begin it again, and it may need no more.
+func TestInputOverRestart(t *testing.T) {
+	w := newWorld(t, nil)
+	c := caller(t, "run:input")
+	in, to := io.Pipe()
+	defer to.Close() // after its server: it has no end
+	r, err := w.x.Submit(t.Context(), executor.Request{Key: "job", Caller: c, Repo: "demo", Command: &executor.Command{Stdin: in,
+		Shell: "read -r line; echo $line; until [ -e go ]; do sleep 0.05; done; rm go; echo went on"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.WriteString(to, "heard\n"); err != nil {
+		t.Fatal(err)
+	}
+	w.until(r.Name(), printed("heard"))
+	w.stop(true)
+	w.start()
+	w.release(r, "go")
+	r = w.ended(r.Name())
+	if out := w.stdout(r.Name(), "exec"); r.State != executor.StateComplete || out != "heard\nwent on\n" {
+		t.Errorf("%s %s: %q\n%s", r.State, r.Error, out, w.journal(r.Name()))
+	}
 }
 
 func crashWait(ctx context.Context, x *executor.Executor, r executor.Run) (_ executor.Run, err error) {

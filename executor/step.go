@@ -225,7 +225,7 @@ type fate int
 
 const (
 	fateLost    fate = iota // it may have run, and nothing of it is left
-	fateUnheard             // its container is there and has never heard of it
+	fateUnheard             // its container is there and has never heard of it, or not of all that it was to be told
 	fateEnded               // it has ended, and its result is journalled
 )
 
@@ -279,6 +279,9 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 		}
 		for _, c := range commands {
 			if c.ID == st.ID {
+				if c.Cut && s.Kind == string(KindAgent) {
+					return res, fateUnheard, l.endCut(looking, lease.Host, t, s, c.ID)
+				}
 				f = fateLost
 				l.note(s.ID, "the server was restarted; the command went on meanwhile")
 				res, err := w.run(ctx, do)
@@ -310,6 +313,23 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 	o := shellOutcome(exit, w.out)
 	res, err = w.finish(o, commit.Hash, "")
 	return res, fateEnded, err
+}
+
+// endCut ends an agent whose prompt broke off when the server stopped: it would wait for
+// the rest until its time is up, and half a prompt is not what was asked. The prompt is in
+// the run's record, so the step can begin again, unless the agent has done something that
+// must not be done twice.
+func (l *liveRun) endCut(ctx context.Context, h *containers.Host, t *target, s stepInfo, id string) error {
+	if err := end(ctx, h, id); err != nil && !errors.Is(err, containers.ErrGone) {
+		return err
+	}
+	_ = h.Forget(ctx, id) // the runner's memory ends with the container anyway
+	t.setKnown("")        // what it did is thrown away
+	if l.outside(s.ID) {
+		return &failure{ReasonInterrupted, "the server stopped before the agent had all of its prompt, and the agent had acted outside its container by then; nothing it did was committed"}
+	}
+	l.note(s.ID, "the server was restarted before the agent had all of its prompt; the agent was ended, and is told again")
+	return nil
 }
 
 // end stops a command and waits until it is over.

@@ -129,6 +129,84 @@ func testAttachAgain(s *suite, t *testing.T) {
 	}
 }
 
+// A connection that ends in the middle of a command's input leaves the command waiting for
+// the rest, and the next connection is told so; of input that had its end it is not.
+func testInputCut(s *suite, t *testing.T) {
+	b := s.start(t, containers.Limits{})
+	for _, id := range []string{"half", "unread", "over", "whole", "none"} {
+		c := containers.Command{ID: id, Shell: "cat > " + id + "; touch " + id + ".all; sleep 600", Background: true}
+		if id != "none" {
+			r, w := io.Pipe()
+			defer w.Close() // after the connection: it is no end of the input
+			c.Stdin = r
+			size := 4
+			switch id {
+			case "unread":
+				size = 200 << 10 // more than a pipe holds
+				c.Shell = "sleep 600"
+			case "over":
+				c.Shell = "read -r line"
+			}
+			go func() {
+				_, _ = w.Write(append(bytes.Repeat([]byte("x"), size-1), '\n'))
+				if id == "whole" {
+					w.Close()
+				}
+			}()
+		}
+		p, err := b.host.Start(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if id == "over" {
+			if exit, err := p.Output(nil, nil); err != nil || exit.Code != 0 {
+				t.Errorf("%+v, %v", exit, err)
+			}
+		}
+	}
+	states := func() map[string]containers.CommandState {
+		t.Helper()
+		list, err := b.host.Commands(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		all := map[string]containers.CommandState{}
+		for _, c := range list {
+			all[c.ID] = c
+		}
+		return all
+	}
+	eventually(t, "input that does not arrive", func() (left []string) {
+		if _, _, exit := b.run(t, "test -s half -a -e whole.all -a -e none.all"); exit.Code != 0 {
+			left = append(left, b.ok(t, "ls"))
+		}
+		return left
+	})
+	for id, c := range states() {
+		if c.Cut {
+			t.Errorf("%s: its input is said to be cut while it is being sent", id)
+		}
+	}
+	b.host.Close()
+	b.dial(t, s.engine, nil)
+	eventually(t, "nobody noted that input was cut", func() (left []string) {
+		for _, id := range []string{"half", "unread"} {
+			if !states()[id].Cut {
+				left = append(left, id)
+			}
+		}
+		return left
+	})
+	for id, c := range states() {
+		if c.Cut != (id == "half" || id == "unread") {
+			t.Errorf("%s: %+v", id, c)
+		}
+	}
+	if _, _, exit := b.run(t, "test -e half.all"); exit.Code == 0 {
+		t.Error("half an input was taken for the whole")
+	}
+}
+
 func testAdopt(s *suite, t *testing.T) {
 	first := s.open(t)
 	b := s.startSpec(t, s.spec(containers.Limits{}))

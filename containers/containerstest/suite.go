@@ -93,6 +93,7 @@ func Run(t *testing.T, open func(t *testing.T) containers.Engine, o Options) {
 		{"DiskFull", "", testDiskFull},
 		{"List", "", testList},
 		{"AttachAgain", "", testAttachAgain},
+		{"InputCut", "", testInputCut},
 		{"Adopt", "", testAdopt},
 		{"Process", "", testProcess},
 		{"Assign", "", testAssign},

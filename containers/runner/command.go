@@ -58,6 +58,7 @@ type command struct {
 	running bool
 	exit    Exit
 	ended   time.Time // of the main process
+	cut     bool      // its input broke off while it ran
 }
 
 // start runs a command as asked. A program that cannot be run is no failure of
@@ -639,7 +640,7 @@ func (s *server) list() []State {
 		if c.running {
 			exit.Stdout, exit.Stderr = c.stdout.count(), c.stderr.count()
 		}
-		all = append(all, State{ID: c.id, Started: c.started, Background: c.background, Running: c.running, Exit: exit, Line: c.line})
+		all = append(all, State{ID: c.id, Started: c.started, Background: c.background, Running: c.running, Exit: exit, Line: c.line, Cut: c.cut})
 	}
 	return all
 }

@@ -23,8 +23,8 @@
 //     "exit@ramus.dev", an [Exit] in JSON, and RFC 4254's "exit-status". The
 //     channel's input is the command's stdin; "eof@ramus.dev" before the
 //     channel's EOF tells an end that was meant from a connection that broke:
-//     input that broke off has no end, so that nobody takes half for whole.
-//     "window-change" and "signal" are RFC 4254's;
+//     input that broke off has no end, so that nobody takes half for whole,
+//     and "list" tells of it. "window-change" and "signal" are RFC 4254's;
 //   - "list" and "ports": JSON as the channel's data, then "exit-status" 0;
 //   - "kill" and "forget": "exit-status" 0.
 //

@@ -139,6 +139,10 @@ type State struct {
 	Running    bool      `json:"running"`
 	Exit       Exit      `json:"exit"` // while Running only the counts, as they are so far
 	Line       string    `json:"line"` // for people; not always UTF-8 in origin, always cut at 1 KiB
+	// Cut: what sent the command's input was gone before the input had its end, while the
+	// command ran. It waits for the rest for ever. Never of a terminal, which takes more
+	// by attach.
+	Cut bool `json:"cut,omitempty"`
 }
 
 // ValidID tells whether id can name a command.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/crypto/ssh"
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/runner"
@@ -680,6 +683,57 @@ func TestBrokenInput(t *testing.T) {
 		if left := b.alive(h2); !slices.Contains(left, "sleep 1000 ") {
 			t.Errorf("alive: %q", left)
 		}
+	})
+}
+
+// TestInputNeverCame: who asks for a command and is gone before it began sends it no input.
+func TestInputNeverCame(t *testing.T) {
+	each(t, func(t *testing.T, b *box) {
+		h := b.host(nil) // it waits until the runner is there
+		const commands = 10
+		for i := range commands {
+			conn, err := b.Dial(t.Context(), "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			c, chans, reqs, err := ssh.NewClientConn(conn, "", &ssh.ClientConfig{
+				Auth: []ssh.AuthMethod{ssh.PublicKeys(b.signer)}, HostKeyCallback: ssh.InsecureIgnoreHostKey()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := ssh.NewClient(c, chans, reqs)
+			ch, said, err := client.OpenChannel("session", nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			go ssh.DiscardRequests(said)
+			text, err := json.Marshal(runner.Request{Version: runner.Version, Op: runner.OpStart, ID: fmt.Sprint("gone-", i), Shell: []byte("cat"), Stdin: true, Background: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := ch.SendRequest("exec", false, ssh.Marshal(struct{ Command string }{string(text)})); err != nil {
+				t.Fatal(err)
+			}
+			if err := client.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+		eventually(t, "all are begun, and known to have no input", func() error {
+			list, err := h.Commands(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			cut := 0
+			for _, c := range list {
+				if c.Cut && c.Running {
+					cut++
+				}
+			}
+			if cut != commands {
+				return fmt.Errorf("%d of %d: %+v", cut, commands, list)
+			}
+			return nil
+		})
 	})
 }
 

@@ -137,17 +137,32 @@ func (v *visit) answer(ctx context.Context, text string) {
 		v.carrier = nil
 	}
 	v.command.Store(c)
-	if _, err := v.ch.SendRequest(StartedRequest, false, nil); err != nil {
-		return
-	}
+	_, err = v.ch.SendRequest(StartedRequest, false, nil)
+	// Whoever is not there any more to hear that it began sends no input either: that is noted, too.
 	var input sync.WaitGroup
 	if r.Op == OpStart && (r.Stdin || r.TTY != nil) {
 		input.Go(func() { c.feed(v.ch, v.complete) })
 	} else if r.Op == OpAttach && c.tty != nil {
 		input.Go(func() { c.feed(v.ch, func() bool { return false }) })
 	}
-	v.follow(ctx, c, r.Stdout, r.Stderr)
+	if r.Op == OpStart && c.stdin != nil {
+		// Not by feed, which a command that does not read yet keeps waiting.
+		input.Go(func() { v.noteCut(c) })
+	}
+	if err == nil {
+		v.follow(ctx, c, r.Stdout, r.Stderr)
+	}
 	input.Wait()
+}
+
+// noteCut notes whether the command's input broke off. One that had ended by then missed nothing.
+func (v *visit) noteCut(c *command) {
+	if v.complete() {
+		return
+	}
+	v.server.mu.Lock()
+	c.cut = c.running
+	v.server.mu.Unlock()
 }
 
 // complete waits until it is known whether the input's end was announced.
