@@ -2,6 +2,7 @@ package ramus_test
 
 import (
 	"os/exec"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -70,6 +71,20 @@ func room(path string) string {
 	}
 	name, _, _ := strings.Cut(rest, "/")
 	return name
+}
+
+// TestNames keeps stray files out of the repository: what editors, patches and redirections
+// leave is named like no file of ours.
+func TestNames(t *testing.T) {
+	out, err := exec.Command("git", "ls-files", "-z").Output()
+	if err != nil {
+		t.Skip("cannot run here: this is no checkout:", err)
+	}
+	for name := range strings.SplitSeq(string(out), "\x00") {
+		if strings.ContainsAny(name, " #~") || slices.Contains([]string{".orig", ".rej", ".log"}, path.Ext(name)) {
+			t.Errorf("a stray file: %q", name)
+		}
+	}
 }
 
 // playwright is what only one program may link: its client panics in goroutines of its own when
