@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/moby/moby/client"
+	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor"
 )
 
@@ -33,7 +34,7 @@ func (b *bench) mark() (string, error) {
 func (b *bench) plainRun(e *engineAPI) (side, error) {
 	dir, err := b.mark()
 	return side{name: sideRun, round: func(ctx context.Context, _ int) ([]float64, error) {
-		first, out, err := e.run(ctx, []string{dir + ":/work:ro"}, "cat", markPath)
+		first, out, err := e.run(ctx, []string{dir + ":" + containers.WorkDir + ":ro"}, "cat", markPath)
 		if err == nil && out != markText {
 			err = fmt.Errorf("it printed %q", out)
 		}
@@ -333,7 +334,7 @@ func (b *bench) crowdOfRuns(e *engineAPI, n int) (side, error) {
 	dir, err := b.mark()
 	return side{name: sideRun, round: func(ctx context.Context, _ int) ([]float64, error) {
 		return crowd(ctx, n, func(ctx context.Context, _ int) (time.Duration, error) {
-			first, out, err := e.run(ctx, []string{dir + ":/work:ro"}, "cat", markPath)
+			first, out, err := e.run(ctx, []string{dir + ":" + containers.WorkDir + ":ro"}, "cat", markPath)
 			if err == nil && out != markText {
 				err = fmt.Errorf("it printed %q", out)
 			}

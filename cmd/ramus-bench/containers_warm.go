@@ -202,7 +202,7 @@ func commits(ctx context.Context, b *bench) error {
 		if err != nil {
 			return err
 		}
-		if err := h.api.exec(ctx, id, io.Discard, "sh", "-c", "git clone -q file:///repo.git /work/tree && cd tree && git config user.name A && git config user.email a@example.org"); err != nil {
+		if err := h.api.exec(ctx, id, io.Discard, "sh", "-c", "git clone -q file:///repo.git "+containers.WorkDir+"/tree && cd tree && git config user.name A && git config user.email a@example.org"); err != nil {
 			return err
 		}
 		c.sides = append(c.sides,

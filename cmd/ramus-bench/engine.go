@@ -12,6 +12,8 @@ import (
 	"github.com/moby/moby/api/pkg/stdcopy"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/client"
+
+	"github.com/ramus-dev/ramus/containers"
 )
 
 // The sides of the container half.
@@ -56,7 +58,7 @@ func (b *bench) engineAPI(ctx context.Context) (*engineAPI, error) {
 func (e *engineAPI) options(binds []string, args ...string) client.ContainerCreateOptions {
 	return client.ContainerCreateOptions{
 		Config: &container.Config{
-			Image: e.image, Cmd: args, User: "0:0", WorkingDir: "/work", AttachStdout: true, AttachStderr: true,
+			Image: e.image, Cmd: args, User: "0:0", WorkingDir: containers.WorkDir, AttachStdout: true, AttachStderr: true,
 			Labels: map[string]string{label: fmt.Sprint(os.Getpid())},
 			// The repositories that are bound belong to whoever runs the bench.
 			Env: []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
@@ -105,7 +107,7 @@ func (b *bench) stay(ctx context.Context, e *engineAPI, binds ...string) (string
 
 // exec is `docker exec`: create, attach, read to the end, ask for the exit code.
 func (e *engineAPI) exec(ctx context.Context, id string, out io.Writer, args ...string) error {
-	made, err := e.api.ExecCreate(ctx, id, client.ExecCreateOptions{Cmd: args, WorkingDir: "/work", AttachStdout: true, AttachStderr: true})
+	made, err := e.api.ExecCreate(ctx, id, client.ExecCreateOptions{Cmd: args, WorkingDir: containers.WorkDir, AttachStdout: true, AttachStderr: true})
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,7 @@ import (
 // who commands are: that is where a work tree is bound from outside.
 func testProcess(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
-	b.ok(t, "echo mine > /work/mine")
+	b.ok(t, "echo mine > "+containers.WorkDir+"/mine")
 	pid, start, err := s.engine.Process(t.Context(), b.c.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -27,7 +27,7 @@ func testProcess(s *suite, t *testing.T) {
 		t.Errorf("another engine says %d, started at %d, %v; not %d and %d", p, st, err, pid, start)
 	}
 	if os.Geteuid() == 0 { // others may not look
-		fi, err := os.Stat(procFile(pid, "root/work/mine"))
+		fi, err := os.Stat(procFile(pid, "root"+containers.WorkDir+"/mine"))
 		if err != nil {
 			t.Fatalf("the process is another's: %v", err)
 		}

@@ -133,7 +133,7 @@ func fill(t *testing.T, h *containers.Host) {
 	}
 	full("in the background", exit)
 	// What is kept of output is the caller's, too.
-	ok("rm -rf /work/hog")
+	ok("rm -rf " + containers.WorkDir + "/hog")
 	_, exit = run(containers.Command{ID: rand.Text(), Shell: "while head -c 4000000 /dev/zero; do sleep 0.02; done", Timeout: time.Minute})
 	full("output", exit)
 	if got := ok("echo still here"); got != "still here" {

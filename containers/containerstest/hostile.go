@@ -243,8 +243,8 @@ func testTmpSize(s *suite, t *testing.T) {
 
 func testFileSize(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{FileSize: 8 << 20})
-	b.run(t, "head -c 30000000 /dev/zero > /work/large")
-	if size, err := strconv.Atoi(b.ok(t, "stat -c %s /work/large")); err != nil || size > 8<<20 {
+	b.run(t, "head -c 30000000 /dev/zero > "+containers.WorkDir+"/large")
+	if size, err := strconv.Atoi(b.ok(t, "stat -c %s "+containers.WorkDir+"/large")); err != nil || size > 8<<20 {
 		t.Errorf("a file of %d bytes could be written, %v", size, err)
 	}
 }
@@ -266,12 +266,12 @@ func testDiskFull(s *suite, t *testing.T) {
 	// the same disk meanwhile, so the hog goes on until it is noticed.
 	b := s.start(t, containers.Limits{DiskFree: disk.free - 512<<20})
 	out, _, exit := b.command(t, containers.Command{
-		Shell:   "while head -c 50000000 /dev/zero >> /work/fill; do sleep 0.05; done; sleep 60",
+		Shell:   "while head -c 50000000 /dev/zero >> " + containers.WorkDir + "/fill; do sleep 0.05; done; sleep 60",
 		Timeout: 60 * time.Second,
 	})
 	if exit.Reason != containers.ReasonDiskFull {
 		t.Errorf("a hog of disk ends with %+v %s", exit, out)
 	}
-	b.ok(t, "rm -f /work/fill")
+	b.ok(t, "rm -f "+containers.WorkDir+"/fill")
 	b.usable(t)
 }

@@ -215,7 +215,7 @@ func testAdopt(s *suite, t *testing.T) {
 	if _, err := b.host.Start(t.Context(), containers.Command{ID: id, Shell: counting}); err != nil {
 		t.Fatal(err)
 	}
-	b.ok(t, "echo kept > /work/file")
+	b.ok(t, "echo kept > "+containers.WorkDir+"/file")
 	b.host.Close()
 	if err := first.Close(); err != nil {
 		t.Error(err)
@@ -244,7 +244,7 @@ func testAdopt(s *suite, t *testing.T) {
 	if err != nil || exit.Code != 9 || out.String() != counted("out") || errOut.String() != counted("err") {
 		t.Errorf("%+v, %v, %q %q", exit, err, out.String(), errOut.String())
 	}
-	if got := b.ok(t, "cat /work/file"); got != "kept" {
+	if got := b.ok(t, "cat "+containers.WorkDir+"/file"); got != "kept" {
 		t.Errorf("the work tree holds %q", got)
 	}
 	b.host.Close()

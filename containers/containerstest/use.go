@@ -93,7 +93,7 @@ func testFiles(s *suite, t *testing.T) {
 		t.Fatal(err)
 	}
 	defer files.Close()
-	f, err := files.Create("/work/through sftp")
+	f, err := files.Create(containers.WorkDir + "/through sftp")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -352,7 +352,7 @@ func TestAnyImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer files.Close()
-	f, err := files.Create("/work/file")
+	f, err := files.Create(containers.WorkDir + "/file")
 	if err != nil {
 		t.Fatal(err)
 	}

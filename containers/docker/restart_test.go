@@ -176,7 +176,7 @@ func TestEngineRestarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer files.Close()
-	f, err := files.Create("/work/go")
+	f, err := files.Create(containers.WorkDir + "/go")
 	if err != nil {
 		t.Fatal(err)
 	}
