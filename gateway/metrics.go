@@ -11,7 +11,7 @@ import (
 )
 
 // metrics is what /metrics tells: requests as they were counted, all else as
-// the executor's numbers stand when somebody asks.
+// the numbers stand when somebody asks.
 type metrics struct {
 	latency *prometheus.HistogramVec
 	handler http.Handler
@@ -42,12 +42,12 @@ func (m *metrics) request(route Route, status int, took time.Duration) {
 	m.latency.WithLabelValues(route.Method, route.Pattern, strconv.Itoa(status)).Observe(took.Seconds())
 }
 
-// statsCollector reads the executor's numbers at each scrape, all at once.
+// statsCollector reads the numbers of the executor and of the Git server at each scrape.
 type statsCollector struct {
 	server                                           *Server
 	commands, commits, runs, queue, hosts, capacity  *prometheus.Desc
 	bound, snaps, hashed, portable, layers, salvaged *prometheus.Desc
-	deps, cleared, clearing                          *prometheus.Desc
+	branches, deps, cleared, clearing, upkeep        *prometheus.Desc
 }
 
 func newStatsCollector(s *Server) *statsCollector {
@@ -66,17 +66,20 @@ func newStatsCollector(s *Server) *statsCollector {
 		hashed:   desc("hashed_files_total", "Files that were read for these commits."),
 		portable: desc("portable_total", "Work trees and commits that were left to git in containers, by reason.", "reason"),
 		layers:   desc("layers_total", "Base layers made, of work trees and of dependencies."),
+		branches: desc("branch_layers_total", "Layers made of branches that change much."),
 		deps:     desc("dependencies_total", "Dependencies that new containers got from the cache, an ecosystem each, by how.", "how"),
 		salvaged: desc("salvaged_total", "Lost containers of which something was kept."),
 		cleared:  desc("cleared_total", "Folders of containers that are gone that were deleted."),
 		clearing: desc("clearing", "Folders of containers that are gone that wait to be deleted."),
+		upkeep:   desc("upkeep_total", "Repositories that were maintained in the background since the start, by result.", "result"),
 		capacity: desc("capacity", "How many containers may exist at once."),
 	}
 }
 
 // Describe tells the names.
 func (c *statsCollector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.commands, c.commits, c.runs, c.queue, c.hosts, c.capacity, c.bound, c.snaps, c.hashed, c.portable, c.layers, c.deps, c.salvaged, c.cleared, c.clearing} {
+	for _, d := range []*prometheus.Desc{c.commands, c.commits, c.runs, c.queue, c.hosts, c.capacity, c.bound, c.snaps, c.hashed, c.portable, c.layers,
+		c.branches, c.deps, c.salvaged, c.cleared, c.clearing, c.upkeep} {
 		ch <- d
 	}
 }
@@ -93,11 +96,15 @@ func (c *statsCollector) Collect(ch chan<- prometheus.Metric) {
 	ch <- prometheus.MustNewConstMetric(c.snaps, counter, float64(st.Snapshots))
 	ch <- prometheus.MustNewConstMetric(c.hashed, counter, float64(st.Hashed))
 	ch <- prometheus.MustNewConstMetric(c.layers, counter, float64(st.Layers))
+	ch <- prometheus.MustNewConstMetric(c.branches, counter, float64(st.BranchLayers))
 	ch <- prometheus.MustNewConstMetric(c.salvaged, counter, float64(st.Salvaged))
 	ch <- prometheus.MustNewConstMetric(c.deps, counter, float64(st.Mounted), "mounted")
 	ch <- prometheus.MustNewConstMetric(c.deps, counter, float64(st.Unpacked), "unpacked")
 	ch <- prometheus.MustNewConstMetric(c.cleared, counter, float64(st.Cleared))
 	ch <- prometheus.MustNewConstMetric(c.clearing, gauge, float64(st.Clearing))
+	upkeep := c.server.Git.Upkeep()
+	ch <- prometheus.MustNewConstMetric(c.upkeep, counter, float64(upkeep.Runs-upkeep.Failures), "done")
+	ch <- prometheus.MustNewConstMetric(c.upkeep, counter, float64(upkeep.Failures), "failed")
 	for reason, n := range st.Portable {
 		ch <- prometheus.MustNewConstMetric(c.portable, counter, float64(n), reason)
 	}
