@@ -45,7 +45,7 @@ const (
 	layerRoom     = 500 * time.Millisecond // between two looks for a place in the fleet
 	layerRecord   = 64 << 10               // bytes of layer.json
 	layerLook     = time.Second / 4        // at least, between two looks at one that is being filled
-	layerLookRest = 4                      // and so many times as long as the last one took
+	layerLookRest = 19                     // and so many times as long as the last one took
 )
 
 // layers is the store of base layers.

@@ -232,7 +232,20 @@ func (s *layers) watched(ctx context.Context, tree string, fill func(context.Con
 	var watch sync.WaitGroup
 	watch.Go(func() {
 		most := int64(s.entries())
-		for watching.Err() == nil {
+		free := freeInodes(s.dir)
+		spent, due, rest := int64(0), most, layerLook
+		for {
+			select {
+			case <-time.After(rest):
+			case <-watching.Done():
+				return
+			}
+			now := freeInodes(s.dir)
+			spent, free = spent+max(free-now, 0), now
+			// Counting takes time: not before the disk has given away as many as are left.
+			if rest = layerLook; spent < due && now >= 0 {
+				continue
+			}
 			began := time.Now()
 			// Of a tree that cannot be counted now weigh tells why.
 			used, err := s.keeper.Usage(watching, layer.Storage{Dir: tree}, most)
@@ -241,10 +254,7 @@ func (s *layers) watched(ctx context.Context, tree string, fill func(context.Con
 			} else if used.Files > most {
 				cancel(fmt.Errorf("%w: more than %d files and folders", layer.ErrTooMany, most))
 			}
-			select {
-			case <-time.After(max(layerLook, layerLookRest*time.Since(began))):
-			case <-watching.Done():
-			}
+			due, rest = spent+most-used.Files, max(layerLook, layerLookRest*time.Since(began))
 		}
 	})
 	err := fill(ctx)
@@ -254,6 +264,16 @@ func (s *layers) watched(ctx context.Context, tree string, fill func(context.Con
 		return full // instead of "context canceled"
 	}
 	return err
+}
+
+// freeInodes is how many files a disk can still take; negative where nobody can tell, as
+// file systems that make inodes as they need them cannot.
+func freeInodes(dir string) int64 {
+	var st unix.Statfs_t
+	if unix.Statfs(dir, &st) != nil || st.Files == 0 {
+		return -1
+	}
+	return int64(st.Ffree)
 }
 
 // checkOut fills a folder with the commit's work tree.
