@@ -25,6 +25,19 @@ func replaceFile(name string, b []byte, durable bool) error {
 	}
 	if err != nil {
 		os.Remove(f.Name())
+		return err
 	}
-	return err
+	if durable {
+		return syncFolder(filepath.Dir(name))
+	}
+	return nil
+}
+
+// syncFolder makes the names in a folder outlive a loss of power.
+func syncFolder(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
 }

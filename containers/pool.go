@@ -39,8 +39,8 @@ const (
 	// that waits takes memory.
 	maxPools = 8
 	// poolRest is how long nobody may have taken a container before the next is made. Where
-	// callers never cease to come it is waited for poolRestMax in all, until the pools are
-	// full again.
+	// callers never cease to take them it is waited for poolRestMax in all, until the pools
+	// are full again; while one is being made for a caller, none is for a pool.
 	poolRest, poolRestMax = 300 * time.Millisecond, 2 * time.Second
 	// poolPause is the wait after a container for the pool could not be made; twice as long
 	// each time, up to maxPoolPause.

@@ -483,10 +483,13 @@ func (t *target) unpack(ctx context.Context, h *containers.Host, s stocked) erro
 	}
 	said := tail{max: 1 << 10}
 	exit, err := p.Output(io.Discard, &said)
+	if err == nil && exit.Code != 0 {
+		cancel() // tar waits for no more of it
+	}
 	if err == nil {
 		err = whole.end()
 	}
-	if err == nil && exit.Code != 0 {
+	if exit.Code != 0 && (err == nil || errors.Is(err, context.Canceled)) {
 		err = fmt.Errorf("tar ended with %d: %s", exit.Code, strings.Join(strings.Fields(said.String()), " "))
 	}
 	if err != nil {

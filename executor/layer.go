@@ -37,15 +37,16 @@ import (
 
 // Bounds of the layers.
 const (
-	layersDefault = 20 << 30 // bytes
-	layersMax     = 200      // base layers of all repositories
-	layerEntries  = 2 << 20  // files and folders of one
-	layerWithin   = 30 * time.Minute
-	layerPause    = 10 * time.Minute       // after one could not be made
-	layerRoom     = 500 * time.Millisecond // between two looks for a place in the fleet
-	layerRecord   = 64 << 10               // bytes of layer.json
-	layerLook     = time.Second / 4        // at least, between two looks at one that is being filled
-	layerLookRest = 19                     // and so many times as long as the last one took
+	layersDefault   = 20 << 30 // bytes
+	layersMax       = 200      // base layers of all repositories
+	layerEntries    = 2 << 20  // files and folders of one
+	layerWithin     = 30 * time.Minute
+	layerPause      = 10 * time.Minute       // after one could not be made
+	layerRoom       = 500 * time.Millisecond // between two looks for a place in the fleet
+	layerRecord     = 64 << 10               // bytes of layer.json
+	layerLook       = time.Second / 4        // at least, between two looks at one that is being filled
+	layerLookAnyway = 10 * time.Second       // at most
+	layerLookRest   = 19                     // and so many times as long as the last one took
 )
 
 // layers is the store of base layers.

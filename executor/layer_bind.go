@@ -76,11 +76,18 @@ func (x *Executor) warmUp(ctx context.Context, p containers.Place) error {
 	if err := x.prepare(ctx, p.Host); err != nil || x.layers == nil {
 		return err
 	}
-	if err := x.bindLeft(ctx, p); !errors.Is(err, layer.ErrUnable) {
+	err := x.bindLeft(ctx, p)
+	if err == nil || errors.Is(err, layer.ErrGone) || ctx.Err() != nil {
 		return err
 	}
-	// Who binds a work tree tries again, and is told.
-	return x.layers.keeper.Remove(ctx, filepath.Join(p.Dir, leftFolder))
+	// No reason to do without the container: who binds a work tree tries again, and goes the
+	// portable way when it fails again.
+	left := filepath.Join(p.Dir, leftFolder)
+	x.Log.Debug("what commands leave stays in the container for now", "folder", left, "err", err)
+	if err := x.layers.keeper.Remove(ctx, left); err != nil {
+		x.Log.Warn("a folder that is not needed stays", "folder", left, "err", err)
+	}
+	return nil
 }
 
 // bindLeft gives commands a place outside of the container for what they leave in /artifacts.
@@ -439,13 +446,14 @@ func (t *target) fillGit(ctx context.Context, l *baseLayer, branch string, tip, 
 	for _, name := range slices.Sorted(maps.Keys(remote)) {
 		refs += string(remote[name]) + " " + name + "\n"
 	}
-	// As few files as can be: each takes longer than all that is in it. The branch's own log
-	// begins with its first commit here.
+	// As few files as can be: each takes longer than all that is in it.
+	began := t.reflog(strings.Repeat("0", 40), tip, "clone: from "+t.remote())
 	files := []layer.File{
 		file("HEAD", "ref: refs/heads/"+branch+"\n"),
 		file("config", string(config)),
 		file("packed-refs", refs),
-		file("logs/HEAD", t.reflog(strings.Repeat("0", 40), tip, "clone: from "+t.remote())),
+		file("logs/HEAD", began),
+		file("logs/refs/heads/"+branch, began),
 		file("refs/heads/"+branch, string(tip)+"\n"),
 	}
 	packed, why, err := t.fillPack(ctx, l, tip, base, left)

@@ -231,7 +231,8 @@ func (s *layers) watched(ctx context.Context, tree string, fill func(context.Con
 	watching, done := context.WithCancel(ctx)
 	var watch sync.WaitGroup
 	watch.Go(func() {
-		most := int64(s.entries())
+		most := int64(s.entries()) + 1 // the tree's own folder is counted, too
+		counted := time.Now()
 		free := freeInodes(s.dir)
 		spent, due, rest := int64(0), most, layerLook
 		for {
@@ -242,8 +243,9 @@ func (s *layers) watched(ctx context.Context, tree string, fill func(context.Con
 			}
 			now := freeInodes(s.dir)
 			spent, free = spent+max(free-now, 0), now
-			// Counting takes time: not before the disk has given away as many as are left.
-			if rest = layerLook; spent < due && now >= 0 {
+			// Counting takes time: hardly before the disk has given away as many as are left.
+			// What others give back meanwhile hides some of that.
+			if rest = layerLook; spent < due && now >= 0 && time.Since(counted) < layerLookAnyway {
 				continue
 			}
 			began := time.Now()
@@ -252,8 +254,9 @@ func (s *layers) watched(ctx context.Context, tree string, fill func(context.Con
 			if errors.Is(err, layer.ErrTooMany) {
 				cancel(err)
 			} else if used.Files > most {
-				cancel(fmt.Errorf("%w: more than %d files and folders", layer.ErrTooMany, most))
+				cancel(fmt.Errorf("%w: more than %d files and folders", layer.ErrTooMany, most-1))
 			}
+			counted = time.Now()
 			due, rest = spent+most-used.Files, max(layerLook, layerLookRest*time.Since(began))
 		}
 	})

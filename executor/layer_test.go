@@ -1,7 +1,9 @@
 package executor_test
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -13,7 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/docker"
+	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/remains"
@@ -437,6 +441,29 @@ func glob(t *testing.T, pattern string) []string {
 		t.Fatal(err)
 	}
 	return list
+}
+
+// leftless cannot bind what commands leave.
+type leftless struct{ layer.Keeper }
+
+func (k leftless) Bind(ctx context.Context, b layer.Binding) error {
+	if b.Target == containers.ArtifactsDir {
+		return io.ErrUnexpectedEOF // as of a helper that has just ended
+	}
+	return k.Keeper.Bind(ctx, b)
+}
+
+// TestBoundNot: what keeps /artifacts from being bound is no reason to do without the container.
+func TestBoundNot(t *testing.T) {
+	w := boundWorld(t, "sandbox", func(x *executor.Executor) {
+		if x.Fleet.Keeper != nil {
+			x.Fleet.Keeper = leftless{x.Fleet.Keeper}
+		}
+	})
+	res, _, errs := w.exec("run:one", "echo x >x; echo y >/artifacts/y")
+	if got := w.x.Stats().Portable; res.Commit == "" || res.ExitCode != 0 || got["bind: error"] != 1 {
+		t.Errorf("%+v %s %v", res, errs, got)
+	}
 }
 
 // TestLayers makes layers beyond their bound: those that containers lie over stay, and

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"slices"
 	"strings"
@@ -142,7 +141,7 @@ func (t *target) place(ctx context.Context, b *binding, before gitd.Hash, snap g
 	line := t.reflog(string(before), snap.Commit, "commit: "+subject)
 	for _, name := range []string{"logs/HEAD", "logs/refs/heads/" + branch} {
 		log, err := x.layers.read(ctx, b.at.Upper(), ".git/"+name, reflogMax)
-		if err == nil || errors.Is(err, fs.ErrNotExist) {
+		if err == nil { // a command may have removed it
 			files = append(files, layer.File{Path: ".git/" + name, Kind: layer.KindFile, Data: append(log, line...)})
 		}
 	}

@@ -315,20 +315,21 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 	return res, fateEnded, err
 }
 
-// endCut ends an agent whose prompt broke off when the server stopped: it would wait for
-// the rest until its time is up, and half a prompt is not what was asked. The prompt is in
-// the run's record, so the step can begin again, unless the agent has done something that
-// must not be done twice.
+// endCut ends an agent whose prompt broke off when the server stopped: most wait for the rest
+// until their time is up, and what one has made of half a prompt meanwhile is not what
+// was asked. The prompt is in the run's record, so the step can begin again, unless the agent has
+// done something that must not be done twice. Then the container goes on knowing it, for
+// a next server that is to come to the same end.
 func (l *liveRun) endCut(ctx context.Context, h *containers.Host, t *target, s stepInfo, id string) error {
 	if err := end(ctx, h, id); err != nil && !errors.Is(err, containers.ErrGone) {
 		return err
 	}
-	_ = h.Forget(ctx, id) // the runner's memory ends with the container anyway
-	t.setKnown("")        // what it did is thrown away
+	t.setKnown("") // what it did is thrown away
 	if l.outside(s.ID) {
 		return &failure{ReasonInterrupted, "the server stopped before the agent had all of its prompt, and the agent had acted outside its container by then; nothing it did was committed"}
 	}
-	l.note(s.ID, "the server was restarted before the agent had all of its prompt; the agent was ended, and is told again")
+	_ = h.Forget(ctx, id) // the runner's memory ends with the container anyway
+	l.note(s.ID, "the server was restarted before the agent had all of its prompt; what it did is thrown away, and it is told again")
 	return nil
 }
 

@@ -5,13 +5,23 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/ramus-dev/ramus/containers"
 )
 
 // TestDemo does what the README says first. It runs the tests of internal/ in a sandbox that
 // reaches nobody: what they need more than the standard library they would not find there.
 func TestDemo(t *testing.T) {
+	binary := buildRamus(t)
+	sandbox := &containers.Sandbox{Dir: t.TempDir(), Runner: binary}
+	if err := sandbox.Check(t.Context()); err != nil {
+		t.Skipf("cannot run here: sandboxes: %v", err)
+	}
+	if err := exec.Command("git", "rev-parse", "HEAD").Run(); err != nil {
+		t.Skipf("cannot run here: this is no checkout: %v", err)
+	}
 	demo := exec.CommandContext(t.Context(), abs(t, "../../scripts/demo.sh"))
-	demo.Env = append(os.Environ(), "RAMUS="+buildRamus(t), "TMPDIR="+t.TempDir())
+	demo.Env = append(os.Environ(), "RAMUS="+binary, "TMPDIR="+t.TempDir())
 	out, err := demo.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "== done: main has it, and the branch stays") {
 		t.Errorf("%v\n%s", err, out)

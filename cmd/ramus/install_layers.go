@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/docker"
@@ -57,12 +58,17 @@ func newWorkTree(ctx context.Context, want, image, root string, engine container
 	if err == nil && !socket {
 		err = errors.New("the Docker engine is not on this machine")
 	}
-	if err == nil {
+	if err == nil || want == "helper" && errors.Is(err, containers.ErrUnavailable) {
 		helper := layer.NewHelper(root, docker.Lift{Engine: moby, Owner: owner})
 		w.keeper = helper
 		if want == "helper" {
-			// Otherwise it is started when it is needed, and found out then.
-			err = helper.Check(ctx)
+			// Otherwise it is started when it is needed, and found out then: as it is where
+			// the engine does not answer yet, for which nothing else here waits.
+			checking, cancel := context.WithTimeoutCause(ctx, helperWithin, containers.ErrUnavailable)
+			if err = helper.Check(checking); errors.Is(err, containers.ErrUnavailable) || context.Cause(checking) == containers.ErrUnavailable {
+				err = nil
+			}
+			cancel()
 		}
 	}
 	switch {
@@ -73,6 +79,9 @@ func newWorkTree(ctx context.Context, want, image, root string, engine container
 	}
 	return w, nil
 }
+
+// helperWithin bounds the wait for a helper at the start.
+const helperWithin = 10 * time.Second
 
 // seesProcesses fails where an engine counts processes that this process cannot see.
 func seesProcesses(ctx context.Context, engine containers.Engine) error {
@@ -93,7 +102,10 @@ func (w *workTree) close() error {
 	}
 	var errs []error
 	if w.keeper != nil {
-		errs = append(errs, w.keeper.Close())
+		// What an engine that is away keeps of a helper, the next start ends.
+		if err := w.keeper.Close(); !errors.Is(err, containers.ErrUnavailable) {
+			errs = append(errs, err)
+		}
 	}
 	if w.moby != nil {
 		errs = append(errs, w.moby.Close())

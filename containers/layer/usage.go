@@ -33,13 +33,14 @@ type usage struct {
 	most  int64 // names
 	sum   Usage
 	named map[inode]bool // files with several names
+	tops  map[inode]bool // folders near the root, which may be mounted in the container as well
 	buf   [32 << 10]byte // for what the kernel answers
 }
 
 type inode struct{ dev, ino uint64 }
 
 func newUsage(ctx context.Context, most int64) *usage {
-	return &usage{ctx: ctx, most: most, named: map[inode]bool{}}
+	return &usage{ctx: ctx, most: most, named: map[inode]bool{}, tops: map[inode]bool{}}
 }
 
 // errEnough ends a walk that has counted all that it may.
@@ -84,8 +85,12 @@ func (u *usage) add(st *unix.Stat_t) error {
 // Of a hostile tree no more is remembered at a time than this.
 const (
 	maxNamed   = 100_000 // files with several names
+	maxTops    = 1000    // folders near the root
 	maxFolders = 4096    // names of folders in one folder, that are still to be looked into
 )
+
+// topDepth is how many levels below Storage.Dir the upper of a Binding may be its root.
+const topDepth = 2
 
 // folder adds what an open folder holds. Its entries are counted as they are read, for
 // there can be millions; the names of its folders are kept until there are many.
@@ -119,6 +124,9 @@ func (u *usage) folder(dir, depth int) error {
 				return err
 			}
 			if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+				if depth < topDepth && len(u.tops) < maxTops {
+					u.tops[inode{st.Dev, st.Ino}] = true
+				}
 				folders = append(folders, name)
 			}
 		}
@@ -206,7 +214,11 @@ func (u *usage) inside(s Storage) error {
 		if err != nil {
 			return err
 		}
-		err = u.tree(fd)
+		// What a Binding has put there was counted below Dir.
+		var st unix.Stat_t
+		if err = unix.Fstat(fd, &st); err == nil && !u.tops[inode{st.Dev, st.Ino}] {
+			err = u.tree(fd)
+		}
 		unix.Close(fd)
 		if err != nil {
 			return err

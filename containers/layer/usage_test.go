@@ -139,6 +139,27 @@ func TestUsageStaysInside(t *testing.T) {
 	}
 }
 
+// The upper of a binding is seen in the container as well, and counted once.
+func TestUsageOfBinding(t *testing.T) {
+	top := t.TempDir()
+	upper, volume := filepath.Join(top, "hosts", "left", "upper"), filepath.Join(top, "volume")
+	for _, dir := range []string{upper, volume} {
+		if err := os.MkdirAll(filepath.Join(dir, "below"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, s := NewLocal(top), Storage{Dir: filepath.Join(top, "hosts"), PID: os.Getpid()}
+	for _, step := range []struct {
+		inside []string
+		files  int64
+	}{{nil, 4}, {[]string{upper}, 4}, {[]string{upper, volume}, 6}} {
+		s.Inside = step.inside
+		if u, err := l.usage(t.Context(), s, 100); err != nil || u.Files != step.files {
+			t.Errorf("with %q: %+v, %v; want %d files", step.inside, u, err, step.files)
+		}
+	}
+}
+
 // The bounds of a look: names, depth, and who asked.
 func TestUsageBounds(t *testing.T) {
 	top := filepath.Join(t.TempDir(), "tree")
