@@ -95,7 +95,11 @@ func TestMCPFromNPM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	between := httptest.NewServer(&httputil.ReverseProxy{FlushInterval: -1, Rewrite: func(r *httputil.ProxyRequest) {
+	// Its connections are its own: every server of another test that is closed closes those of
+	// http.DefaultTransport.
+	own := &http.Transport{}
+	defer own.CloseIdleConnections()
+	between := httptest.NewServer(&httputil.ReverseProxy{FlushInterval: -1, Transport: own, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(target)
 		r.Out.Host = r.In.Host
 		r.Out.Header.Set("Authorization", "Bearer "+s.token)
