@@ -67,6 +67,9 @@ text { font: 15px system-ui, sans-serif; fill: #24292f }
 }
 `
 
+// keyGap is the dot and the space of a name in the key, in letters.
+const keyGap = 6
+
 // svg draws the chart.
 func (c chart) svg() string {
 	x, y := axis{math.Inf(1), math.Inf(-1)}, axis{math.Inf(1), math.Inf(-1)}
@@ -109,6 +112,11 @@ func (c chart) svg() string {
 	}
 	text(chartWidth-marginRight, chartHeight-18, "", "end", c.X)
 
+	letters := 0
+	for _, s := range c.Series {
+		letters += len(s.Name) + keyGap
+	}
+	column := 18.0
 	for i, s := range c.Series {
 		var path strings.Builder
 		for j, p := range s.Points {
@@ -118,10 +126,10 @@ func (c chart) svg() string {
 		for _, p := range s.Points {
 			fmt.Fprintf(&b, "<circle class=\"d%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\"/>\n", i%4, atX(p.X), atY(p.Y))
 		}
-		// The key stands above, in columns: it has its place at any width.
-		column := float64(18 + i*(chartWidth-36)/len(c.Series))
+		// The key stands above, in columns as wide as their words: it has its place at any width.
 		fmt.Fprintf(&b, "<circle class=\"d%d\" cx=\"%.1f\" cy=\"86\" r=\"7\"/>\n", i%4, column+7)
 		text(column+22, 92, "", "start", s.Name)
+		column += float64((chartWidth-36)*(len(s.Name)+keyGap)) / float64(letters)
 	}
 	b.WriteString("</svg>\n")
 	return b.String()

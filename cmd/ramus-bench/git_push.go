@@ -129,7 +129,7 @@ func aged(ctx context.Context, b *bench) error {
 				ask := func() error {
 					c := g.client()
 					defer c.close()
-					got, err := c.clone(ctx, clone{ref: "HEAD", all: true})
+					got, err := c.clone(ctx, clone{ref: "refs/heads/main", all: true})
 					if err == nil && got.tip != line.commit {
 						err = fmt.Errorf("the clone stands at %s, want %s", got.tip, line.commit)
 					}
