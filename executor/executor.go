@@ -98,6 +98,10 @@ type Executor struct {
 	layers            *layers // nil: work trees are not bound from outside
 	fast              fast
 
+	// liveDirs is held while a caller's folder in live/ is made with its first file, or
+	// removed after its last.
+	liveDirs sync.Mutex
+
 	mu      sync.Mutex // guards all below
 	closed  bool
 	targets map[Caller]*target

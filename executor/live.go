@@ -65,7 +65,9 @@ func (x *Executor) journalPath(r Run) string {
 
 // openJournal opens a run's journal, which keeps no secrets.
 func (x *Executor) openJournal(r Run) (*Journal, []Event, error) {
+	x.liveDirs.Lock()
 	j, events, err := OpenJournal(x.journalPath(r))
+	x.liveDirs.Unlock()
 	if err != nil {
 		return nil, nil, err
 	}

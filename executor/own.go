@@ -306,6 +306,8 @@ func (x *Executor) discard(r Run) {
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		x.Log.Warn("cannot remove the live files of a run that is sealed", "run", r.Name(), "err", err)
 	}
+	x.liveDirs.Lock()
+	defer x.liveDirs.Unlock()
 	_ = os.Remove(x.liveDir(r.Caller)) // only when it was the caller's last
 }
 
