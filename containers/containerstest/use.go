@@ -47,8 +47,8 @@ func testCommands(s *suite, t *testing.T) {
 		{name: "signal", command: containers.Command{Shell: "kill -9 $$"}, code: 137, signal: "KILL"},
 		{name: "stdin", command: containers.Command{Shell: "cat", Stdin: strings.NewReader("in\x00\xff")}, out: "in\x00\xff"},
 		{name: "user", command: containers.Command{Shell: "id -u; id -g; id -G"}, out: "1000\n1000\n1000\n"},
-		{name: "work", command: containers.Command{Shell: "pwd; mkdir -p below && echo made"}, out: "/work\nmade\n"},
-		{name: "below", command: containers.Command{Shell: "pwd", Dir: "below"}, out: "/work/below\n"},
+		{name: "work", command: containers.Command{Shell: "pwd; mkdir -p below && echo made"}, out: containers.WorkDir + "\nmade\n"},
+		{name: "below", command: containers.Command{Shell: "pwd", Dir: "below"}, out: containers.WorkDir + "/below\n"},
 		{name: "home", command: containers.Command{Shell: "echo $HOME && touch ~/x"}, out: "/cache/home\n"},
 		{name: "environment", command: containers.Command{Shell: "echo $OF_CONTAINER $OF_BOTH $OF_COMMAND", Env: []string{"OF_BOTH=k", "OF_COMMAND=k"}}, out: "c k k\n"},
 		{name: "writable", command: containers.Command{Shell: "for d in /work /artifacts /cache /tmp; do touch $d/x || exit 1; done"}},
@@ -107,7 +107,8 @@ func testFiles(s *suite, t *testing.T) {
 		t.Errorf("the file holds %q", got)
 	}
 	b.ok(t, "ln -s /etc/passwd link && ln -s / root")
-	for _, p := range []string{"/etc/passwd", "/work/../etc/passwd", "/work/link", "/work/root/etc/passwd", "/proc/1/environ"} {
+	const work = containers.WorkDir
+	for _, p := range []string{"/etc/passwd", work + "/../etc/passwd", work + "/link", work + "/root/etc/passwd", "/proc/1/environ"} {
 		if f, err := files.Open(p); err == nil {
 			f.Close()
 			t.Errorf("%s can be opened", p)

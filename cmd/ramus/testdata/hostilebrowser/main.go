@@ -116,8 +116,8 @@ func main() {
 				reached = append(reached, path)
 			}
 		}
-		for _, name := range []string{"/slipped", "/work/slipped", "/artifacts/slipped", "/opt/ramus-browser/slipped", "/usr/slipped", "/proc/sys/kernel/hostname"} {
-			if os.WriteFile(name, []byte("slipped"), 0o600) == nil {
+		for _, name := range []string{"slipped", "work/slipped", "artifacts/slipped", "opt/ramus-browser/slipped", "usr/slipped", "proc/sys/kernel/hostname"} {
+			if os.WriteFile("/"+name, []byte("slipped"), 0o600) == nil {
 				reached = append(reached, name)
 			}
 		}
