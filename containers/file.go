@@ -4,19 +4,21 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+
+	"github.com/ramus-dev/ramus/internal/durable"
 )
 
 // replaceFile writes a file, mode 0600, in one step: who reads it, also after ramus was
-// killed, finds the old content or the new, never half of it. Only a durable one is so after
+// killed, finds the old content or the new, never half of it. Only a lasting one is so after
 // a loss of power too, which costs a wait for the disk. What is told of running containers
 // need not be: they do not outlive what would lose it.
-func replaceFile(name string, b []byte, durable bool) error {
+func replaceFile(name string, b []byte, lasting bool) error {
 	f, err := os.CreateTemp(filepath.Dir(name), ".new-*")
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(b)
-	if err == nil && durable {
+	if err == nil && lasting {
 		err = f.Sync()
 	}
 	err = errors.Join(err, f.Close())
@@ -27,17 +29,8 @@ func replaceFile(name string, b []byte, durable bool) error {
 		os.Remove(f.Name())
 		return err
 	}
-	if durable {
-		return syncFolder(filepath.Dir(name))
+	if lasting {
+		return durable.Folder(filepath.Dir(name))
 	}
 	return nil
-}
-
-// syncFolder makes the names in a folder outlive a loss of power.
-func syncFolder(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

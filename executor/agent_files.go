@@ -16,6 +16,7 @@ import (
 	"github.com/pkg/sftp"
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/durable"
 )
 
 // filesDir is where a run's live folder and its ref keep what was given along
@@ -123,7 +124,7 @@ func (x *Executor) placeFiles(r Run, dir, key string) error {
 		return fmt.Errorf("cannot keep the files: %w", err)
 	}
 	// A crash may have left them there without the prompt.
-	if err := errors.Join(os.RemoveAll(to), os.Rename(dir, to), syncDir(to), syncDir(filepath.Dir(to))); err != nil {
+	if err := errors.Join(os.RemoveAll(to), os.Rename(dir, to), durable.Folder(to), durable.Folder(filepath.Dir(to))); err != nil {
 		return fmt.Errorf("cannot keep the files: %w", err)
 	}
 	return nil

@@ -245,26 +245,31 @@ func (s *layers) of(repo string, uid int) []*baseLayer {
 	return list
 }
 
-// find returns the work tree of a base's commit; nil when it is not there.
-func (s *layers) find(repo string, commit gitd.Hash, uid int) *baseLayer {
-	for _, l := range s.of(repo, uid) {
-		if l.Commit == commit {
-			return l
+// newest is the layer that was made last of those that match; nil when none does.
+func (s *layers) newest(match func(*baseLayer) bool) *baseLayer {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var newest *baseLayer
+	for _, l := range s.all {
+		if match(l) && (newest == nil || newest.Made.Before(l.Made)) {
+			newest = l
 		}
 	}
-	return nil
+	return newest
+}
+
+// find returns the work tree of a base's commit; nil when it is not there.
+func (s *layers) find(repo string, commit gitd.Hash, uid int) *baseLayer {
+	return s.newest(func(l *baseLayer) bool {
+		return l.Repo == repo && l.Commit == commit && l.UID == uid && l.Ecosystem == "" && l.Branch == ""
+	})
 }
 
 // dependencies returns what is kept of an ecosystem with these lock files; nil when it is not there.
 func (s *layers) dependencies(repo, ecosystem, locks string, uid int) *baseLayer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range s.all {
-		if l.Repo == repo && l.Ecosystem == ecosystem && l.Locks == locks && l.UID == uid {
-			return l
-		}
-	}
-	return nil
+	return s.newest(func(l *baseLayer) bool {
+		return l.Repo == repo && l.Ecosystem == ecosystem && l.Locks == locks && l.UID == uid
+	})
 }
 
 // hold keeps a layer for as long as the folder of a container is there; false when it

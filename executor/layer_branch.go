@@ -108,27 +108,14 @@ func (s *layers) workBranches() {
 
 // branch is the newest layer of a caller's branch; nil when it has none.
 func (s *layers) branch(repo string, uid int, slug string) *baseLayer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	var newest *baseLayer
-	for _, l := range s.all {
-		if l.Branch == slug && l.Repo == repo && l.UID == uid && (newest == nil || newest.Made.Before(l.Made)) {
-			newest = l
-		}
-	}
-	return newest
+	return s.newest(func(l *baseLayer) bool { return l.Branch == slug && l.Repo == repo && l.UID == uid })
 }
 
 // branchAt is the layer of a caller's branch at a commit; nil when it is not there.
 func (s *layers) branchAt(repo string, commit gitd.Hash, uid int, slug string) *baseLayer {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, l := range s.all {
-		if l.Branch == slug && l.Commit == commit && l.Repo == repo && l.UID == uid {
-			return l
-		}
-	}
-	return nil
+	return s.newest(func(l *baseLayer) bool {
+		return l.Branch == slug && l.Commit == commit && l.Repo == repo && l.UID == uid
+	})
 }
 
 // makeBranch makes the layer of a caller's branch as it stands now, in the place of the last.

@@ -17,6 +17,8 @@ import (
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
 	"gocloud.dev/gcerrors"
+
+	"github.com/ramus-dev/ramus/internal/durable"
 )
 
 // The artifact store keeps what is too large for git: a bucket with one object
@@ -113,7 +115,7 @@ func (x *Executor) upload(ctx context.Context, path, sum string, size int64) err
 	var in io.Reader
 	if r.As(&in) {
 		if f, ok := in.(*os.File); ok { // the store is a folder: its file, that one's name and its folder's
-			return errors.Join(f.Sync(), syncDir(filepath.Dir(f.Name())), syncDir(filepath.Dir(filepath.Dir(f.Name()))))
+			return errors.Join(f.Sync(), durable.Folder(filepath.Dir(f.Name())), durable.Folder(filepath.Dir(filepath.Dir(f.Name()))))
 		}
 	}
 	return nil
@@ -128,14 +130,6 @@ func (x *Executor) stored(ctx context.Context, sum string, size int64) error {
 	f := &File{ManifestFile: ManifestFile{Name: sum, Size: size, SHA256: sum}, from: r, hash: sha256.New()} // not checked: it is read whatever was known
 	_, err = io.Copy(io.Discard, f)
 	return errors.Join(err, f.Close())
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }
 
 // openStored opens a file of a manifest that is in the store.

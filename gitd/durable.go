@@ -50,19 +50,6 @@ func syncAll(files ...*os.File) error {
 	return errors.Join(errs...)
 }
 
-// syncFolder returns when the names in a folder are on disk.
-func syncFolder(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return fmt.Errorf("cannot make %s durable: %w", dir, err)
-	}
-	defer f.Close()
-	if err := f.Sync(); err != nil {
-		return fmt.Errorf("cannot make %s durable: %w", dir, err)
-	}
-	return nil
-}
-
 // fewFiles is how many files or folders of refs are waited for one by one; beyond, the
 // whole file system is.
 const fewFiles = 16
@@ -117,11 +104,11 @@ func syncing(device uint64) *syncer {
 	return s.(*syncer)
 }
 
-// syncer lets those who wait for one file system share its calls.
+// syncer lets those who wait for one file system share its calls, of which one is made at
+// a time.
 type syncer struct {
-	turn sync.Mutex // held during a call
-
-	mu   sync.Mutex // guards next
+	mu   sync.Mutex // guards the rounds
+	last *round     // the call that began last; nil: none has
 	next *round     // the call that has not begun; nil: nobody waits for one
 }
 
@@ -134,20 +121,20 @@ type round struct {
 // waits for a round makes its call.
 func (s *syncer) wait(call func() error) error {
 	s.mu.Lock()
-	r := s.next
-	if r != nil {
+	if r := s.next; r != nil {
 		s.mu.Unlock()
 		<-r.done
 		return r.err
 	}
-	r = &round{done: make(chan struct{})}
+	r, last := &round{done: make(chan struct{})}, s.last
 	s.next = r
 	s.mu.Unlock()
 
-	s.turn.Lock()
-	defer s.turn.Unlock()
+	if last != nil {
+		<-last.done
+	}
 	s.mu.Lock()
-	s.next = nil // who comes from here on may have written behind the call's back
+	s.last, s.next = r, nil // who comes from here on may have written behind the call's back
 	s.mu.Unlock()
 	r.err = call()
 	close(r.done)

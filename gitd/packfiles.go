@@ -19,6 +19,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/ramus-dev/ramus/internal/durable"
 )
 
 // packFiles reads objects out of the packs of a repository (gitformat-pack; SHA-1
@@ -105,7 +107,7 @@ func (p *packFiles) named() error {
 		return nil
 	}
 	now := p.unnamed.Load()
-	if err := syncFolder(p.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := durable.Folder(p.dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	p.isNamed = now + 1

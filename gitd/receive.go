@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/ramus-dev/ramus/internal/durable"
 )
 
 const (
@@ -295,7 +297,7 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 // syncPush returns when what git has taken is on disk. It has written out the pack and
 // its index; what names them, and the refs, is left.
 func syncPush(dir string, p pushRequest) error {
-	if err := syncFolder(filepath.Join(dir, packFolder)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := durable.Folder(filepath.Join(dir, packFolder)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	names := make([]string, len(p.commands))

@@ -3,6 +3,8 @@ package gitd
 import (
 	"fmt"
 	"testing"
+
+	"github.com/ramus-dev/ramus/internal/durable"
 )
 
 // largeRepo has a branch main of n files, a hundred in each folder.
@@ -73,7 +75,7 @@ func BenchmarkCommit(b *testing.B) {
 	})
 	b.Run("syncFolder", func(b *testing.B) {
 		for b.Loop() {
-			if err := syncFolder(r.dir); err != nil {
+			if err := durable.Folder(r.dir); err != nil {
 				b.Fatal(err)
 			}
 		}

@@ -140,8 +140,8 @@ type State struct {
 	Exit       Exit      `json:"exit"` // while Running only the counts, as they are so far
 	Line       string    `json:"line"` // for people; not always UTF-8 in origin, always cut at 1 KiB
 	// Cut: what sent the command's input was gone before the input had its end, while the
-	// command ran. One that reads to the end waits for the rest for ever. Never of a terminal, which takes more
-	// by attach.
+	// command ran. One that reads to the end waits for the rest for ever. Never of a
+	// terminal, which takes more by attach.
 	Cut bool `json:"cut,omitempty"`
 }
 
