@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/containers/proc"
 )
 
 // measure is Usage of a folder below a Local's root.
@@ -126,17 +128,38 @@ func TestUsageStaysInside(t *testing.T) {
 	if u, err := measure(t, filepath.Join(top, "never was"), 10); err != nil || u != (Usage{}) {
 		t.Errorf("nothing takes %+v, %v", u, err)
 	}
-	if err := unix.Mount("/", filepath.Join(top, "mounted"), "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
-		t.Skipf("cannot run here: mount: %v", err)
-	}
-	after, err := measure(t, top, math.MaxInt64)
-	if uerr := unix.Unmount(filepath.Join(top, "mounted"), unix.MNT_DETACH); uerr != nil {
-		t.Fatal(uerr)
+	var after Usage
+	var cannot error
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		proc.OnThread(func() {
+			if cannot = mountMachine(filepath.Join(top, "mounted")); cannot == nil {
+				after, err = measure(t, top, math.MaxInt64)
+			}
+		})
+	}()
+	if <-done; cannot != nil {
+		t.Skipf("cannot run here: mount: %v", cannot)
 	}
 	// What is seen of the mount is its root: one name more is not there.
 	if err != nil || after.Files != before.Files {
 		t.Errorf("with the whole machine mounted below it takes %+v, %v", after, err)
 	}
+}
+
+// mountMachine mounts all that is seen of the machine once more, in a mount namespace in which
+// it leaves the calling thread. Some of it is shared, such as the roots of an engine's
+// containers: a copy of those, taken off in the host's namespace, would take them off there as
+// well, and a container that is about to start would start on the empty folder below.
+func mountMachine(at string) error {
+	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	return unix.Mount("/", at, "", unix.MS_BIND|unix.MS_REC, "")
 }
 
 // The upper of a binding is seen in the container as well, and counted once.
@@ -207,9 +230,18 @@ func TestUsageBounds(t *testing.T) {
 
 // A look ends, without an error, however its folder is changed meanwhile.
 func TestUsageWhileChanging(t *testing.T) {
-	top := filepath.Join(t.TempDir(), "tree")
-	if err := os.MkdirAll(top, 0o700); err != nil {
-		t.Fatal(err)
+	dir := t.TempDir()
+	top, outside := filepath.Join(dir, "tree"), filepath.Join(dir, "outside")
+	for _, p := range []string{top, outside} {
+		if err := os.Mkdir(p, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// More names than a look may count; and the folder's own, for what is written through a link.
+	for i := range 1001 {
+		if err := os.WriteFile(filepath.Join(outside, strconv.Itoa(i)), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	stop := make(chan struct{})
 	var group sync.WaitGroup
@@ -221,7 +253,7 @@ func TestUsageWhileChanging(t *testing.T) {
 					return
 				default:
 				}
-				// Each name is a folder, a link to / and a file in turn: errors are the point of it.
+				// Each name is a folder, a link to another and none in turn: errors are the point of it.
 				p := filepath.Join(top, strconv.Itoa((i+w)%7))
 				switch i % 3 {
 				case 0:
@@ -229,7 +261,7 @@ func TestUsageWhileChanging(t *testing.T) {
 					os.WriteFile(filepath.Join(p, "a", "f"), []byte("x"), 0o600)
 				case 1:
 					os.RemoveAll(p)
-					os.Symlink("/", p)
+					os.Symlink(outside, p)
 				case 2:
 					os.Remove(p)
 					os.Rename(filepath.Join(top, strconv.Itoa((i+w+3)%7)), p)
