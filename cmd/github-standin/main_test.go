@@ -7,7 +7,6 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -21,6 +20,7 @@ import (
 	gogithub "github.com/google/go-github/v66/github"
 
 	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/internal/loopback"
 )
 
 var update = flag.Bool("update", false, "write testdata/play.txt anew")
@@ -61,41 +61,30 @@ func app(t *testing.T, secret string, client func() *github.Client) http.Handler
 	})
 }
 
-// free is an address that nobody listens on.
-func free(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 func TestPlay(t *testing.T) {
 	var client *github.Client
 	ramus := httptest.NewServer(app(t, "demo secret", func() *github.Client { return client }))
 	defer ramus.Close()
-	listen, key := free(t), filepath.Join(t.TempDir(), "app.pem")
+	listen, key := loopback.Address(t), filepath.Join(t.TempDir(), "app.pem")
 	private, err := keyAt(key)
 	if err != nil {
 		t.Fatal(err)
 	}
 	client = &github.Client{URL: "http://" + listen, Tokens: &github.App{ID: 12, Installation: 34, Key: private, URL: "http://" + listen}}
 	environ := map[string]string{"GITHUB_WEBHOOK_SECRET": "demo secret"}
-	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var out bytes.Buffer
 	err = run(ctx, []string{"-listen", listen, "-hook", ramus.URL, "-import", "sample=", "-key", key}, func(name string) string { return environ[name] }, strings.NewReader(`
 # a line that is skipped
-ping 5
+ping 60
 push developer fix new.txt one\ntwo
-wait 10 opened #1
+wait 60 opened #1
 line reviewer new.txt /two/ Why two?
-wait 10 heard: Why two
+wait 60 heard: Why two
 reply reviewer I see.
 review reviewer changes_requested Make it three.
-wait 10 asked reviewer
+wait 60 asked reviewer
 check ci failure 1 test failed
 check ci success
 comment visitor Nice.
@@ -125,7 +114,7 @@ show
 }
 
 func TestControl(t *testing.T) {
-	listen := free(t)
+	listen := loopback.Address(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
 	group.Go(func() {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"archive/tar"
+	"bufio"
 	"bytes"
 	"encoding/json"
 	"io"
@@ -9,9 +10,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/ramus-dev/ramus/internal/loopback"
 )
 
 func TestViewer(t *testing.T) {
@@ -78,13 +80,11 @@ func TestInstall(t *testing.T) {
 // TestMCP: an agent drives a browser that has a check's walls.
 func TestMCP(t *testing.T) {
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	host, port, err := net.SplitHostPort(loopback.Address(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	port := listener.Addr().(*net.TCPAddr).Port
-	listener.Close()
-	cmd := command(t, "mcp", "--port", strconv.Itoa(port), "--output-dir", t.TempDir())
+	cmd := command(t, "mcp", "--host", host, "--port", port, "--output-dir", t.TempDir())
 	said, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -99,16 +99,25 @@ func TestMCP(t *testing.T) {
 		<-drained
 		_ = cmd.Wait()
 	}()
-	first := make([]byte, 200)
-	n, err := said.Read(first)
+	// It may be that it speaks of other things first.
+	listening := make(chan bool, 1)
 	go func() {
 		defer close(drained)
-		_, _ = io.Copy(io.Discard, said)
+		defer close(listening)
+		for lines := bufio.NewScanner(said); lines.Scan(); {
+			if strings.Contains(lines.Text(), "Listening") {
+				listening <- true
+				_, _ = io.Copy(io.Discard, said)
+			}
+		}
 	}()
-	if err != nil || !strings.Contains(string(first[:n]), "Listening") {
-		t.Fatalf("%s, %v", first[:n], err)
+	if !<-listening {
+		t.Fatal("it does not listen")
 	}
-	address := "http://" + net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) + "/mcp"
+	address := "http://" + net.JoinHostPort(host, port) + "/mcp"
+	// Every site of another test that is closed closes the connections of http.DefaultTransport.
+	transport := &http.Transport{}
+	defer transport.CloseIdleConnections()
 	session := ""
 	call := func(message string) string {
 		t.Helper()
@@ -121,7 +130,7 @@ func TestMCP(t *testing.T) {
 		if session != "" {
 			r.Header.Set("Mcp-Session-Id", session)
 		}
-		w, err := http.DefaultClient.Do(r)
+		w, err := (&http.Client{Transport: transport}).Do(r)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
+	"github.com/ramus-dev/ramus/internal/loopback"
 	"github.com/ramus-dev/ramus/internal/programs"
 	"github.com/ramus-dev/ramus/internal/remains"
 )
@@ -69,12 +70,7 @@ func newChatServer(t testing.TB, settings string, options ...func(*slacktest.Ser
 			t.Skipf("cannot run here: sandboxes: %v", err)
 		}
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.addr = l.Addr().String()
-	l.Close()
+	s.addr = loopback.Address(t)
 	s.slack.SetRequestURLs("http://"+s.addr+"/slack/events", "http://"+s.addr+"/slack/commands", "http://"+s.addr+"/slack/interactions")
 	if err := os.MkdirAll(s.data, 0o700); err != nil {
 		t.Fatal(err)

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -22,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/internal/loopback"
 	"github.com/ramus-dev/ramus/internal/programs"
 	"github.com/ramus-dev/ramus/internal/remains"
 )
@@ -218,12 +218,7 @@ func newMCPServer(t *testing.T) *mcpServer {
 	if err := programs.Into(dir, "cmd/ramus"); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	l.Close()
+	address := loopback.Address(t)
 	s.url = "http://" + address
 	upstream := filepath.Join(dir, "upstream")
 	if err := os.MkdirAll(s.data, 0o700); err != nil {
@@ -270,7 +265,7 @@ func newMCPServer(t *testing.T) *mcpServer {
 		}
 		remains.Check(t, dir)
 	})
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		resp, err := http.Get(s.url + "/health")
 		if err == nil {
 			resp.Body.Close()

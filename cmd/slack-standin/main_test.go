@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/slack"
+	"github.com/ramus-dev/ramus/internal/loopback"
 )
 
 var update = flag.Bool("update", false, "write testdata/play.txt anew")
@@ -80,26 +80,21 @@ func TestPlay(t *testing.T) {
 	var client *slack.Client
 	ramus := httptest.NewServer(app(t, "demo secret", func() *slack.Client { return client }))
 	defer ramus.Close()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	listen := free.Addr().String()
-	free.Close()
+	listen := loopback.Address(t)
 	client = &slack.Client{URL: "http://" + listen + "/api/", Token: "xoxb-demo", Log: slog.New(slog.DiscardHandler)}
 	environ := map[string]string{"SLACK_BOT_TOKEN": "xoxb-demo", "SLACK_SIGNING_SECRET": "demo secret"}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var out bytes.Buffer
-	err = run(ctx, []string{"-listen", listen, "-ramus", ramus.URL}, func(name string) string { return environ[name] }, strings.NewReader(`
+	err := run(ctx, []string{"-listen", listen, "-ramus", ramus.URL}, func(name string) string { return environ[name] }, strings.NewReader(`
 # a line that is skipped
-verify 5
+verify 60
 say developer #builds @ramus test a < b
-wait 10 heard test a
+wait 60 heard test a
 reply reviewer @ramus again
-wait 10 heard again
+wait 60 heard again
 press developer stop
-wait 10 goodbye
+wait 60 goodbye
 command developer #general status
 `), &out)
 	if err != nil {
