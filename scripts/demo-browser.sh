@@ -16,7 +16,7 @@ stage browser
 started=$(date +%s)
 export RAMUS_DATA=$work/data
 mkdir -p "$RAMUS_DATA"
-listen=127.0.0.1:$(port)
+listen=127.0.0.1:$(port 0)
 registry=$(npm config get registry 2>/dev/null)
 host=${registry#*://}
 host=${host%%/*}

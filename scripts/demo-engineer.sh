@@ -27,7 +27,7 @@ until_ok() {
 started=$(date +%s)
 mkdir -p "$work/bin" "$work/data"
 go build -o "$work/bin/" ./cmd/acp-standin ./cmd/github-standin ./cmd/model-standin ./cmd/slack-standin
-web=127.0.0.1:$(port) hub=127.0.0.1:$(port) chat=127.0.0.1:$(port) llm=127.0.0.1:$(port)
+web=127.0.0.1:$(port 0) hub=127.0.0.1:$(port 1) chat=127.0.0.1:$(port 2) llm=127.0.0.1:$(port 3)
 
 export GITHUB_WEBHOOK_SECRET=demo-webhook-secret GITHUB_TOKEN=ghp_demo
 export SLACK_BOT_TOKEN=xoxb-demo-token SLACK_SIGNING_SECRET=demo-signing-secret MODEL_KEY=sk-demo-0123456789

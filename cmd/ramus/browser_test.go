@@ -173,9 +173,7 @@ func (s *browserServer) remains() (faults []string) {
 			fault("containers that are left: %s", left)
 		}
 	}
-	if pids := processes(filepath.Dir(s.data)); len(pids) > 0 {
-		fault("processes that are left: %v", pids)
-	}
+	s.gone(filepath.Dir(s.data))
 	if mounts, err := os.ReadFile("/proc/self/mounts"); err != nil || bytes.Contains(mounts, []byte(filepath.Dir(s.data))) {
 		fault("mounts that are left: %s, %v", mounts, err)
 	}

@@ -38,12 +38,7 @@ func TestChatDoor(t *testing.T) {
 		}
 		return runs
 	}
-	for range 300 {
-		if len(ended()) == 2 {
-			break
-		}
-		time.Sleep(100 * time.Millisecond)
-	}
+	s.poll("the run after it does not end", func() bool { return len(ended()) == 2 })
 	runs := ended()
 	if len(runs) != 2 || len(s.runs()) != 2 {
 		t.Fatalf("%d runs have ended of %d", len(runs), len(s.runs()))

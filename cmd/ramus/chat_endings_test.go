@@ -17,6 +17,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/fallback/fallbacktest"
 	"github.com/ramus-dev/ramus/gateway/slack"
@@ -125,8 +126,8 @@ func (s *chatServer) press(ts, button string) {
 		if len(p) == 0 {
 			return false
 		}
-		_, err := s.slack.Press(s.t.Context(), chatOwner, "C01", p[0].TS, button, "")
-		return err == nil
+		a, err := s.slack.Press(s.t.Context(), chatOwner, "C01", p[0].TS, button, "")
+		return err == nil && a.Status/100 == 2
 	})
 }
 
@@ -174,10 +175,22 @@ func processes(text string) (pids []int) {
 	return pids
 }
 
+// gone waits until there is no process whose command line holds a text: what was
+// killed may take a moment to end.
+func (s *chatServer) gone(text string) {
+	s.t.Helper()
+	var left []int
+	s.poll("there are processes of "+text, func() bool { left = processes(text); return len(left) == 0 })
+	if len(left) > 0 {
+		s.t.Errorf("they are %v", left)
+	}
+}
+
 // killContainer kills process 1 of the container that works for a mention's run.
 func (s *chatServer) killContainer(ts string) {
 	s.t.Helper()
-	caller, _, _ := strings.Cut(s.runOf(ts), "/")
+	// Its thread may not know of the run yet.
+	caller := gateway.Session{Key: "slack:" + s.slack.Team + ":C01:" + ts}.Caller().String()
 	killed := 0
 	for _, c := range s.containers() {
 		if c.Key != caller {
@@ -375,7 +388,7 @@ func TestChatEndings(t *testing.T) {
 		mentions = 100
 	}
 	s := newChatServer(t, "capacity: 12\n"+scripted(t, "timeout: 20s, output: 1MiB"))
-	s.slack.Retries = []time.Duration{500 * time.Millisecond, 2 * time.Second, 10 * time.Second} // the server is away for less
+	s.slack.Retries = []time.Duration{500 * time.Millisecond, 2 * time.Second, 10 * time.Second, 40 * time.Second} // the server is away for less
 	s.configure(s.standIn(nil))
 	s.commit(map[string]string{
 		".ramus/workflows/leaves.yaml": "id: leaves\nnodes:\n  - id: one\n    run: " + strconv.Quote(leaves) + "\n  - id: two\n    run: cat made\n",
@@ -500,11 +513,8 @@ func TestChatEndings(t *testing.T) {
 	if left := s.containers(); len(left) > 0 {
 		t.Errorf("containers that are left: %+v", left)
 	}
-	for _, text := range []string{filepath.Dir(s.data), endingSleep} {
-		if left := processes(text); len(left) > 0 {
-			t.Errorf("processes that are left of %s: %v", text, left)
-		}
-	}
+	s.gone(filepath.Dir(s.data))
+	s.gone(endingSleep)
 	t.Logf("%d mentions in %s: %d runs, %d of them whole, %d taken up by the next server", mentions, took, len(runs), whole, recovered)
 }
 

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -83,7 +84,7 @@ func (s *engineerServer) see(change any) {
 		return
 	}
 	_ = t.victim.Kill()
-	for range 5000 { // until it hears no answer any more
+	for range 300_000 { // until it hears no answer any more
 		stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", t.victim.Pid))
 		if err != nil || bytes.Contains(stat, []byte(") Z ")) {
 			break
@@ -231,9 +232,7 @@ func (s *engineerServer) left() (faults []string) {
 	if containers := s.containers(); len(containers) > 0 {
 		fault("containers that are left: %+v", containers)
 	}
-	if pids := processes(filepath.Dir(s.data)); len(pids) > 0 {
-		fault("processes that are left: %v", pids)
-	}
+	s.gone(filepath.Dir(s.data))
 	mounts, err := os.ReadFile("/proc/self/mounts")
 	if err != nil || bytes.Contains(mounts, []byte(filepath.Dir(s.data))) {
 		fault("mounts that are left: %s, %v", mounts, err)
@@ -371,8 +370,9 @@ func TestEngineerAway(t *testing.T) {
 		s.github.Heal()
 		s.slack.Heal()
 		for _, c := range s.github.TakeComplaints() {
-			// A request that is under way beside the one that is limited cannot know of it.
-			if y.name != "limited" || !strings.Contains(c, "came 99") && !strings.Contains(c, "came 1s before") {
+			// A request that is under way beside the one that is limited cannot know of it,
+			// and may come a good while later where the machine is busy.
+			if y.name != "limited" || !underWay.MatchString(c) {
 				t.Errorf("githubtest: %s", c)
 			}
 		}
@@ -380,6 +380,9 @@ func TestEngineerAway(t *testing.T) {
 	}
 	s.finish(stories...)
 }
+
+// underWay is a complaint about a request that came soon after a limit of one second.
+var underWay = regexp.MustCompile(` came (1s|[5-9][0-9]{2}ms) before`)
 
 // pause waits; false: it is over.
 func pause(over <-chan struct{}, d time.Duration) bool {
