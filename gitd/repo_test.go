@@ -17,7 +17,8 @@ import (
 var alice = Person{"Alice Example", "alice@example.com"}
 
 // newServer opens a server on an empty folder and closes it at the test's end,
-// which fails when a repository is damaged.
+// which fails when a repository is damaged. It is looked at when the server no longer
+// packs it in the background: stock git takes a pack that goes away for a fault.
 func newServer(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{Root: t.TempDir()}
@@ -29,13 +30,13 @@ func newServer(t testing.TB) *Server {
 		if err != nil {
 			t.Error(err)
 		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
 		for _, r := range repos {
 			if out, err := exec.Command("git", "-C", r.Dir(), "fsck", "--strict", "--no-dangling").CombinedOutput(); err != nil {
 				t.Errorf("fsck of %s: %v\n%s", r.Name(), err, out)
 			}
-		}
-		if err := s.Close(); err != nil {
-			t.Error(err)
 		}
 	})
 	return s
