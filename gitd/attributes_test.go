@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -171,12 +173,11 @@ func TestLineEndsLikeGit(t *testing.T) {
 	git(t, dir, "add", "-A")
 	index := git(t, dir, "write-tree")
 	now := map[string][]byte{}
-	for f := range was {
-		now[f] = m.content()
-		if err := os.WriteFile(filepath.Join(dir, f), append(now[f], "longer than before, for git's stat"...), 0o644); err != nil {
+	for _, f := range slices.Sorted(maps.Keys(was)) { // in an order, so that it is the same content each time
+		now[f] = append(m.content(), "longer than before, for git's stat"...)
+		if err := os.WriteFile(filepath.Join(dir, f), now[f], 0o644); err != nil {
 			t.Fatal(err)
 		}
-		now[f] = append(now[f], "longer than before, for git's stat"...)
 	}
 	if err := os.WriteFile(filepath.Join(dir, ".gitattributes"), []byte(config.String()), 0o644); err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ import (
 // script: branches and merges, files that move, come back, change their mode, become
 // folders, links and submodules; committers' clocks that go wrong. It returns the
 // commits in the order they were made. Branches are b0, b1, …; tags of all kinds point
-// at some commits.
+// at some commits. The same numbers make the same history.
 func randomHistory(t testing.TB, r *Repo, rnd *rand.Rand, commits int) []Hash {
 	t.Helper()
 	type entry struct{ mode, content string }
@@ -59,9 +59,9 @@ func randomHistory(t testing.TB, r *Repo, rnd *rand.Rand, commits int) []Hash {
 			if i > 1 && rnd.IntN(5) == 0 {
 				if other := rnd.IntN(i); other != from {
 					fmt.Fprintf(&script, "merge :%d\n", other+1)
-					for name, e := range states[other] {
+					for _, name := range slices.Sorted(maps.Keys(states[other])) {
 						if rnd.IntN(2) == 0 {
-							now1[name] = e
+							now1[name] = states[other][name]
 						}
 					}
 				}
@@ -71,11 +71,13 @@ func randomHistory(t testing.TB, r *Repo, rnd *rand.Rand, commits int) []Hash {
 				now1 = maps.Clone(states[rnd.IntN(i)])
 			}
 			if i > 2 && rnd.IntN(4) == 0 {
-				for name, e := range states[rnd.IntN(i)] {
+				once := states[rnd.IntN(i)]
+				for _, name := range slices.Sorted(maps.Keys(once)) {
+					to := name
 					if rnd.IntN(3) == 0 {
-						name = path.Join("back", name)
+						to = path.Join("back", name)
 					}
-					now1[name] = e
+					now1[to] = once[name]
 				}
 			}
 		}
