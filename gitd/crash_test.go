@@ -1,6 +1,7 @@
 package gitd
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -13,12 +14,14 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestCrashServer is the server that TestCrash kills: this test's own binary,
 // started again.
 func TestCrashServer(t *testing.T) {
-	root, addr := os.Getenv("RAMUS_CRASH_ROOT"), os.Getenv("RAMUS_CRASH_ADDR")
+	root := os.Getenv("RAMUS_CRASH_ROOT")
 	if root == "" {
 		return // an ordinary run of the tests
 	}
@@ -26,7 +29,7 @@ func TestCrashServer(t *testing.T) {
 	if err := s.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", addr)
+	l, err := net.FileListener(os.NewFile(3, "listener"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,32 +55,35 @@ func TestCrash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	addr := l.Addr().String()
-	l.Close()
-	url := "http://" + addr + "/a.git"
+	// Each server inherits the address: between two of them nobody else can take it, and
+	// who comes waits.
+	listener, err := l.(*net.TCPListener).File()
+	if err != nil {
+		t.Fatal(err)
+	}
+	url := "http://" + l.Addr().String() + "/a.git"
 
 	start := func() *exec.Cmd {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestCrashServer$", "-test.timeout=0")
-		cmd.Env = append(os.Environ(), "RAMUS_CRASH_ROOT="+root, "RAMUS_CRASH_ADDR="+addr)
+		cmd.Env = append(os.Environ(), "RAMUS_CRASH_ROOT="+root)
+		cmd.ExtraFiles = []*os.File{listener}
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
 		}
 		return cmd
 	}
-	// ready counts how often it had to ask until the server answered.
-	ready := func() int {
-		for n := range 3000 {
-			resp, err := http.Get(url + "/info/refs?service=git-upload-pack")
-			if err == nil {
-				resp.Body.Close()
-				if resp.StatusCode == 200 {
-					return n
-				}
-			}
-			time.Sleep(10 * time.Millisecond)
+	// One connection a question: one that is kept could be to a server that was killed.
+	client := &http.Client{Timeout: 2 * time.Minute, Transport: &http.Transport{DisableKeepAlives: true}}
+	ready := func() {
+		t.Helper()
+		resp, err := client.Get(url + "/info/refs?service=git-upload-pack")
+		if err != nil {
+			t.Fatal("the server does not come back: ", err)
 		}
-		t.Fatal("the server does not come back")
-		return 0
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Fatal("the server is back, and says ", resp.Status)
+		}
 	}
 
 	type pusher struct {
@@ -97,7 +103,8 @@ func TestCrash(t *testing.T) {
 	stopOnce := sync.OnceFunc(func() { close(stop) })
 	defer stopOnce()
 	server := start()
-	defer func() { server.Process.Kill(); server.Wait() }()
+	// Without a server, and an address to wait at, those who push come to an end.
+	defer func() { server.Process.Kill(); server.Wait(); l.Close(); listener.Close() }()
 	ready()
 	for i, p := range all {
 		pushing.Go(func() {
@@ -175,6 +182,15 @@ func TestCrash(t *testing.T) {
 	}
 	stopOnce()
 	pushing.Wait()
+	lock, err := os.Open(filepath.Join(root, lockName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
 	t.Logf("%d kills, %d acknowledged pushes, none lost; back after at most %v", crashes, verify(), slowest.Round(time.Millisecond))
+	// Nobody packs the repository while it is looked at: the server's children hold this lock, too.
+	if err := errors.Join(server.Process.Kill(), unix.Flock(int(lock.Fd()), unix.LOCK_EX)); err != nil {
+		t.Fatal(err)
+	}
 	fsck(t, bare)
 }
