@@ -147,12 +147,7 @@ func TestNothingStays(t *testing.T) {
 	for range 3 {
 		use()
 	}
-	for range 100 {
-		if runtime.NumGoroutine() <= goroutines && files() <= open {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	within(time.Minute, func() bool { return runtime.NumGoroutine() <= goroutines && files() <= open })
 	if n := runtime.NumGoroutine(); n > goroutines {
 		var b bytes.Buffer
 		buf := make([]byte, 1<<20)

@@ -150,12 +150,12 @@ func TestLeakHook(t *testing.T) {
 	}
 	w.noCanary()
 	// A door hears what it was.
-	var told []Leak
-	door := httptest.NewServer(w.DoorHandler(full, func(l []Leak) { told = l }))
+	heard := make(chan []Leak, 1)
+	door := httptest.NewServer(w.DoorHandler(full, func(l []Leak) { heard <- l }))
 	defer door.Close()
 	out, err = stockTry(clone, "push", door.URL+"/a.git", "HEAD:main")
 	refused(t, out, err, "CANARY")
-	if len(told) != 1 || told[0].Secret != "CANARY" || told[0].Kind != "blob" || told[0].Path != "f" {
+	if told := <-heard; len(told) != 1 || told[0].Secret != "CANARY" || told[0].Kind != "blob" || told[0].Path != "f" {
 		t.Errorf("the door heard %+v", told)
 	}
 }

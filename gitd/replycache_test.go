@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 )
 
 // noisy is a repository whose clones are larger than all buffers between; the answer to
@@ -142,15 +141,7 @@ func TestStalled(t *testing.T) {
 	for range 60 {
 		stall()
 	}
-	for range 200 {
-		if len(gitChildren(t)) == 0 {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	if pids := gitChildren(t); len(pids) > 0 {
-		t.Errorf("stalled clients hold processes: %v", pids)
-	}
+	eventually(t, "stalled clients hold no process", func() bool { return len(gitChildren(t)) == 0 })
 	if n := w.Stats().Packs; n != 1 {
 		t.Errorf("%d runs of git", n)
 	}
@@ -257,13 +248,7 @@ func TestReplyAbandoned(t *testing.T) {
 	if got := w.fetched(t, "a", body); len(got) < 24<<20 || !strings.HasSuffix(got, flushPkt) {
 		t.Errorf("%d bytes", len(got))
 	}
-	for range 200 {
-		if len(gitChildren(t)) == 0 {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	t.Error("git goes on for nobody")
+	eventually(t, "git does not go on for nobody", func() bool { return len(gitChildren(t)) == 0 })
 }
 
 // TestReplyCleanup: what an earlier server kept is removed.

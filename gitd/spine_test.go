@@ -327,12 +327,22 @@ func TestSpineGrows(t *testing.T) {
 func TestSpineShelf(t *testing.T) {
 	ctx := t.Context()
 	r := newRepo(t)
-	files := func() int {
+	// Of the whole process it would be those, too, that others left to the garbage collector.
+	root, err := filepath.EvalSymlinks(r.server.Root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files := func() (n int) {
 		entries, err := os.ReadDir("/proc/self/fd")
 		if err != nil {
 			t.Skip("cannot run here: ", err)
 		}
-		return len(entries)
+		for _, e := range entries {
+			if is, _ := os.Readlink("/proc/self/fd/" + e.Name()); strings.HasPrefix(is, root+"/") {
+				n++
+			}
+		}
+		return n
 	}
 	var tips []Hash
 	for i := range spinesEach + 2 {
@@ -346,6 +356,9 @@ func TestSpineShelf(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
+	}
+	if n := files(); n <= before {
+		t.Errorf("%d files are open, before %d: nothing is tested", n, before)
 	}
 	if want := slices.Sorted(slices.Values(tips[2:])); !slices.Equal(bases(r), want) {
 		t.Errorf("spines of %s, not %s", bases(r), want)

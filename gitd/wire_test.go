@@ -99,11 +99,8 @@ func (w testWriter) Write(p []byte) (int, error) {
 // noLeak waits for the goroutines that a test began to be gone.
 func noLeak(t testing.TB, before int) {
 	t.Helper()
-	for range 200 {
-		if runtime.NumGoroutine() <= before {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
+	if within(time.Minute, func() bool { return runtime.NumGoroutine() <= before }) {
+		return
 	}
 	buf := make([]byte, 1<<20)
 	t.Errorf("%d goroutines before, %d after:\n%s", before, runtime.NumGoroutine(), buf[:runtime.Stack(buf, true)])
