@@ -145,7 +145,8 @@ type serverKey struct{}
 
 // scriptServer is the `ramus serve` of one story.
 type scriptServer struct {
-	cmd *exec.Cmd
+	cmd    *exec.Cmd
+	logged chan struct{} // closed when all that it said is in server.log
 }
 
 var serving = regexp.MustCompile(`msg="serving HTTP" address=(\S+)`)
@@ -172,20 +173,25 @@ func (s *scriptServer) start(ts *testscript.TestScript, args []string) (string, 
 		log.Close()
 		return "", err
 	}
-	s.cmd = cmd
+	s.cmd, s.logged = cmd, make(chan struct{})
 	address := make(chan string, 1)
 	go func() {
+		defer close(s.logged)
 		defer log.Close()
-		lines := bufio.NewScanner(io.TeeReader(stderr, log))
-		for lines.Scan() {
-			if m := serving.FindStringSubmatch(lines.Text()); m != nil {
+		defer close(address)
+		lines := bufio.NewReader(io.TeeReader(stderr, log))
+		for {
+			line, err := lines.ReadString('\n')
+			if m := serving.FindStringSubmatch(line); m != nil {
 				address <- m[1]
 			}
-			if strings.Contains(lines.Text(), "level=ERROR") {
-				fmt.Fprintln(os.Stderr, "server:", lines.Text())
+			if strings.Contains(line, "level=ERROR") {
+				fmt.Fprint(os.Stderr, "server: ", line)
+			}
+			if err != nil {
+				return
 			}
 		}
-		close(address)
 	}()
 	select {
 	case a, ok := <-address:
@@ -203,6 +209,7 @@ func (s *scriptServer) signal(sig syscall.Signal) error {
 		return nil
 	}
 	err := s.cmd.Process.Signal(sig)
+	<-s.logged // Wait closes the pipe, whatever is still in it
 	werr := s.cmd.Wait()
 	s.cmd = nil
 	if sig == syscall.SIGKILL {
