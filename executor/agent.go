@@ -301,9 +301,7 @@ func (x *Executor) say(ctx context.Context, run string, p Prompt) error {
 	// Its key, too: it is compared with what was journalled.
 	p = redact.Clean(x.Secrets, p)
 	p.Files = files
-	x.mu.Lock()
-	l := x.live[r.Name()]
-	x.mu.Unlock()
+	l := x.alive(r.Caller, r.ID)
 	if l != nil {
 		if err = l.say(p); !errors.Is(err, errOver) {
 			return err

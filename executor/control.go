@@ -24,9 +24,7 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 		if r, err = x.settled(ctx, r); err != nil {
 			return err
 		}
-		x.mu.Lock()
-		l := x.live[r.Name()]
-		x.mu.Unlock()
+		l := x.alive(r.Caller, r.ID)
 		switch {
 		case l != nil && r.Ended():
 			continue
@@ -42,9 +40,7 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 				continue
 			}
 			// It was begun meanwhile.
-			x.mu.Lock()
-			l = x.live[r.Name()]
-			x.mu.Unlock()
+			l = x.alive(r.Caller, r.ID)
 			if l == nil {
 				continue
 			}
@@ -90,17 +86,13 @@ var errUnsealed = fmt.Errorf("%w: its record is not written yet; the server's lo
 
 // unsealed says whether a run that has ended, or waits, is still not in its ref; see sealLater.
 func (x *Executor) unsealed(r Run) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.live[r.Name()] != nil
+	return x.alive(r.Caller, r.ID) != nil
 }
 
 // settled waits while a run that has ended, or that waits for a person, is
 // still being written down: only then can it be taken up again.
 func (x *Executor) settled(ctx context.Context, r Run) (Run, error) {
-	x.mu.Lock()
-	l := x.live[r.Name()]
-	x.mu.Unlock()
+	l := x.alive(r.Caller, r.ID)
 	if l == nil {
 		return r, nil
 	}
@@ -229,9 +221,7 @@ func (x *Executor) Decide(ctx context.Context, run string, d Decision) (Run, err
 	if err != nil {
 		return Run{}, err
 	}
-	x.mu.Lock()
-	l := x.live[r.Name()]
-	x.mu.Unlock()
+	l := x.alive(r.Caller, r.ID)
 	if l != nil {
 		switch err := l.decide(d); {
 		case err == nil:

@@ -57,17 +57,24 @@ func (x *Executor) hold(ctx context.Context, kind Kind, r Request, record json.R
 // Find returns the run of a caller with this very id, in whatever repository it
 // is. Unlike [Executor.Run] it looks nowhere else, and takes no time.
 func (x *Executor) Find(c Caller, id string) (Run, bool) {
+	// The index comes second: a run that ends stands there before it leaves those that live, and
+	// would else be found as it was when it began.
+	l := x.alive(c, id)
 	r, known := x.index.get(c, id)
 	if !known {
 		return Run{}, false
 	}
-	x.mu.Lock()
-	l := x.live[r.Name()]
-	x.mu.Unlock()
 	if l != nil && l.claim.Repo == r.Repo {
 		return l.snapshot(), true
 	}
 	return r, true
+}
+
+// alive is a run of a caller that works or waits in line; nil when nothing works at it.
+func (x *Executor) alive(c Caller, id string) *liveRun {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.live[Run{Caller: c, ID: id}.Name()]
 }
 
 // OfCaller lists a caller's runs as they stand, oldest first.
@@ -98,28 +105,29 @@ func (x *Executor) Home(ctx context.Context, c Caller) (repo, base string, err e
 // is in its ref: then its manifest can be read.
 func (x *Executor) Settled(ctx context.Context, c Caller, id string) (Run, error) {
 	for {
-		r, known := x.Find(c, id)
-		if !known {
-			return Run{}, fmt.Errorf("run %s/%s: %w", c, id, ErrNotFound)
-		}
-		x.mu.Lock()
-		l := x.live[r.Name()]
-		x.mu.Unlock()
+		l := x.alive(c, id)
 		if l == nil {
+			r, known := x.index.get(c, id) // only now: one that has just left stands there as it ended
+			if !known {
+				return Run{}, fmt.Errorf("run %s/%s: %w", c, id, ErrNotFound)
+			}
 			return r, nil
 		}
 		select {
 		case <-l.done:
 		case <-ctx.Done():
-			return r, context.Cause(ctx)
+			return l.snapshot(), context.Cause(ctx)
+		}
+		if x.alive(c, id) != l {
+			continue
 		}
 		// Its goroutine has ended, and it is still not in its ref: a full disk, or the end of the server.
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
-			return r, context.Cause(ctx)
+			return l.snapshot(), context.Cause(ctx)
 		case <-x.ctx.Done():
-			return r, ErrClosed
+			return l.snapshot(), ErrClosed
 		}
 	}
 }
@@ -227,9 +235,7 @@ func (x *Executor) Note(ctx context.Context, run string, e Event) error {
 	if err != nil {
 		return err
 	}
-	x.mu.Lock()
-	l := x.live[r.Name()]
-	x.mu.Unlock()
+	l := x.alive(r.Caller, r.ID)
 	switch {
 	case l != nil:
 		return l.emit(e, false)

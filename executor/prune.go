@@ -254,9 +254,7 @@ type callerRuns struct {
 
 // works tells whether something works at a run that may have ended: it is being sealed.
 func (x *Executor) works(r Run) bool {
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return x.live[r.Name()] != nil
+	return x.alive(r.Caller, r.ID) != nil
 }
 
 // branchPrefix begins the refs of callers' branches.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"maps"
 	"os"
 	"path/filepath"
 	"sort"
@@ -19,13 +20,11 @@ import (
 
 // current returns every run: as sealed, and those at work as they stand now.
 func (x *Executor) current() []Run {
-	runs := x.index.all()
+	// The index comes second: a run that ends stands there before it leaves those that live.
 	x.mu.Lock()
-	live := make(map[string]*liveRun, len(x.live))
-	for name, l := range x.live {
-		live[name] = l
-	}
+	live := maps.Clone(x.live)
 	x.mu.Unlock()
+	runs := x.index.all()
 	for i := range runs {
 		if l := live[runs[i].Name()]; l != nil && l.claim.Repo == runs[i].Repo {
 			runs[i] = l.snapshot()
@@ -238,9 +237,7 @@ func (x *Executor) Events(ctx context.Context, run string, after int64, follow b
 			yield(Event{}, err)
 			return
 		}
-		x.mu.Lock()
-		l := x.live[r.Name()]
-		x.mu.Unlock()
+		l := x.alive(r.Caller, r.ID)
 		if l == nil {
 			events, err := x.sealedEvents(ctx, r)
 			if err != nil {
