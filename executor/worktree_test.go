@@ -126,14 +126,25 @@ func TestPushMeanwhile(t *testing.T) {
 	if !strings.Contains(out, "human") {
 		t.Fatalf("the container does not see what a person pushed: %q", out)
 	}
-	done := make(chan struct{})
+	// The command says that it has begun, and ends when its input does.
+	said, saying := io.Pipe()
+	input, end := io.Pipe()
+	defer end.Close()
+	done := make(chan error, 1)
 	go func() {
-		defer close(done)
-		w.exec("run:both", "echo b >b; sleep 2")
+		_, err := w.x.Exec(t.Context(), executor.Request{Caller: caller(t, "run:both"), Repo: "demo",
+			Command: &executor.Command{Shell: "echo b >b; echo begun; cat", Stdin: input}}, saying, nil)
+		saying.Close()
+		done <- err
 	}()
-	time.Sleep(time.Second)
+	if _, err := io.ReadFull(said, make([]byte, len("begun\n"))); err != nil {
+		t.Fatalf("the command does not begin: %v, %v", err, <-done)
+	}
 	w.sh(t.TempDir(), `git clone -q -b ramus/run-both `+repo+` c && cd c && git config user.name H && git config user.email h@example.com && echo h >human2 && git add human2 && git commit -qm human2 && git push -q`)
-	<-done
+	end.Close()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
 	got := w.inRepo("ls-tree", "--name-only", "ramus/run-both")
 	for _, want := range []string{"human2", "b"} {
 		if !strings.Contains(got, want) {
@@ -185,8 +196,13 @@ func manyCallers(t *testing.T, engine string) {
 
 func TestTimeoutAndStop(t *testing.T) {
 	w := newWorld(t, nil)
+	// What it has made is there before its time begins, however slow the machine is.
+	w.exec("run:slow", "true")
+	if err := w.x.Touch(t.Context(), "run:slow", "x"); err != nil {
+		t.Fatal(err)
+	}
 	res, err := w.x.Exec(t.Context(), executor.Request{Caller: caller(t, "run:slow"), Repo: "demo",
-		Command: &executor.Command{Shell: "echo x >x; trap '' TERM; sleep 100", Timeout: time.Second}}, nil, nil)
+		Command: &executor.Command{Shell: "trap '' TERM; sleep 100", Timeout: time.Second}}, nil, nil)
 	if err != nil || !res.TimedOut || res.Commit == "" {
 		t.Fatalf("%+v, %v", res, err)
 	}
@@ -198,14 +214,7 @@ func TestTimeoutAndStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for e, err := range w.x.Events(t.Context(), r.Name(), 0, true) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e.Type == executor.EventOutput {
-			break
-		}
-	}
+	w.until(r.Name(), printed("said"))
 	if err := w.x.Stop(t.Context(), r.Name(), gitd.Person{Name: "Ada"}); err != nil {
 		t.Fatal(err)
 	}
@@ -213,12 +222,20 @@ func TestTimeoutAndStop(t *testing.T) {
 		t.Errorf("%+v\n%s", r, w.journal(r.Name()))
 	}
 	// Giving up on an Exec stops its command.
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	res, err = w.x.Exec(ctx, executor.Request{Caller: caller(t, "run:stop"), Command: &executor.Command{Shell: "sleep 100"}}, nil, nil)
+	res, err = w.x.Exec(ctx, executor.Request{Caller: caller(t, "run:stop"), Command: &executor.Command{Shell: "echo said; sleep 100"}}, onWrite(cancel), nil)
 	if r, _ := w.x.Run(t.Context(), res.Run); r.Reason != executor.ReasonCancelled {
 		t.Errorf("%+v, %+v, %v", r, res, err)
 	}
+}
+
+// onWrite is called whenever something is written to it.
+type onWrite func()
+
+func (f onWrite) Write(p []byte) (int, error) {
+	f()
+	return len(p), nil
 }
 
 func TestIdempotentKey(t *testing.T) {
@@ -374,16 +391,13 @@ func TestBackground(t *testing.T) {
 		t.Fatalf("%+v, %v", list, err)
 	}
 	w.exec("run:bg", "true")
+	soon := time.Now().Add(time.Minute)
 	var out strings.Builder
-	for range 100 {
-		out.Reset()
+	for out.Len() == 0 && time.Now().Before(soon) {
 		if err := w.x.ProcessOutput(t.Context(), "run:bg", list[0].ID, false, &out, nil); err != nil {
 			t.Fatal(err)
 		}
-		if out.Len() > 0 {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 	}
 	if out.String() != "ready\n" {
 		t.Errorf("output %q", out.String())
@@ -391,14 +405,14 @@ func TestBackground(t *testing.T) {
 	if err := w.x.StopProcess(t.Context(), "run:bg", list[0].ID); err != nil {
 		t.Fatal(err)
 	}
-	for range 500 {
-		if list, err = w.x.Processes(t.Context(), "run:bg"); err != nil || !list[0].Running {
-			break
+	for list[0].Running && time.Now().Before(soon) {
+		if list, err = w.x.Processes(t.Context(), "run:bg"); err != nil || len(list) != 1 {
+			t.Fatalf("%+v, %v", list, err)
 		}
-		time.Sleep(20 * time.Millisecond)
+		time.Sleep(10 * time.Millisecond)
 	}
-	if err != nil || list[0].Running {
-		t.Errorf("%+v, %v", list, err)
+	if list[0].Running {
+		t.Errorf("%+v", list)
 	}
 }
 
