@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -303,5 +304,45 @@ func TestExecCommits(t *testing.T) {
 	}
 	if w.inRepo("show", "refs/ramus/runs/run-one/"+runs[0].ID+":evidence/manifest.json") == "" {
 		t.Error("no manifest")
+	}
+}
+
+// Who follows a command that is at work hears what it printed before, too, and who has heard
+// of the command before does not hear that again.
+func TestFollowInTheMiddle(t *testing.T) {
+	w := newWorld(t, nil)
+	r, err := w.x.Submit(t.Context(), executor.Request{Caller: caller(t, "run:printing"), Repo: "demo",
+		Command: &executor.Command{Shell: "echo early; echo faults >&2; until [ -e go ]; do sleep 0.05; done; rm go; echo late"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.until(r.Name(), printed("faults"))
+	w.until(r.Name(), printed("early"))
+	began := w.events(r.Name(), executor.EventStepStarted)[0].Seq
+	follow := func(after int64, heard func(said string)) (said string) {
+		for e, err := range w.x.Events(t.Context(), r.Name(), after, true) {
+			if err != nil {
+				t.Error(err)
+			}
+			if e.Type == executor.EventOutput {
+				said += e.Kind + ": " + e.Message
+				heard(said)
+			}
+		}
+		return said
+	}
+	var again string
+	var group sync.WaitGroup
+	group.Go(func() { again = follow(began, func(string) {}) })
+	released := false
+	said := follow(began-1, func(said string) {
+		if !released && strings.Count(said, "\n") == 2 {
+			released = true
+			w.release(r, "go")
+		}
+	})
+	group.Wait()
+	if said != "stdout: early\nstderr: faults\nstdout: late\n" || strings.Contains(again, "early") {
+		t.Errorf("from the middle %q, and again %q", said, again)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 
 	"github.com/ramus-dev/ramus/gitd"
@@ -42,11 +43,12 @@ type liveRun struct {
 	events    []Event
 	held      []Event // of events, what nobody was told of
 	followed  map[*follower]struct{}
-	over      bool   // nothing is journalled any more
-	deaf      bool   // its agent has had its last turn
-	asked     *asked // what its agent waits for a person with
-	questions int    // that it asked so
-	err       error  // why the record could not be kept
+	printing  map[string]*outputs // by step, of those at work
+	over      bool                // nothing is journalled any more
+	deaf      bool                // its agent has had its last turn
+	asked     *asked              // what its agent waits for a person with
+	questions int                 // that it asked so
+	err       error               // why the record could not be kept
 	review    *review
 }
 
@@ -90,7 +92,7 @@ func (x *Executor) newLive(r Run, ref gitd.Hash, files runFiles, t *target) (*li
 		return nil, fmt.Errorf("cannot keep outputs: %w", err)
 	}
 	l := &liveRun{x: x, target: t, files: files, claim: r, run: r, ref: ref, journal: j, events: events,
-		done: make(chan struct{}), asking: make(chan struct{}, 1), followed: make(map[*follower]struct{})}
+		done: make(chan struct{}), asking: make(chan struct{}, 1), followed: make(map[*follower]struct{}), printing: make(map[string]*outputs)}
 	l.ctx, l.cancel = context.WithCancelCause(x.ctx)
 	return l, nil
 }
@@ -168,13 +170,19 @@ func (l *liveRun) hold(e Event) error {
 }
 
 // output tells those who follow what a command prints; it is not journalled.
-func (l *liveRun) output(step, stream string, p []byte) {
+func (l *liveRun) output(c *capture, p []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	_, _ = c.tail.Write(p) // never fails
 	if len(l.followed) == 0 && !l.x.hub.watched() {
 		return
 	}
-	l.publish(Event{Time: l.x.Now().UTC(), Type: EventOutput, Step: step, Kind: stream, Message: string(p)})
+	l.publish(l.said(c, string(p)))
+}
+
+// said is the event of what a command printed.
+func (l *liveRun) said(c *capture, text string) Event {
+	return Event{Time: l.x.Now().UTC(), Type: EventOutput, Step: c.step, Kind: c.stream, Message: text}
 }
 
 func (l *liveRun) publish(e Event) {
@@ -254,14 +262,34 @@ func (l *liveRun) hadEnded() bool {
 	return true
 }
 
-// follow attaches a reader: it gets everything journalled after a sequence number, then what comes.
+// follow attaches a reader: it gets everything journalled after a sequence number, the end of what
+// the steps at work that it hears of so have printed, which no journal holds, then what comes.
 func (l *liveRun) follow(after int64) *follower {
 	f := newFollower()
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var atWork []string
 	for _, e := range l.events[:len(l.events)-len(l.held)] {
-		if e.Seq > after {
-			f.push(e)
+		if e.Seq <= after {
+			continue
+		}
+		f.push(e)
+		switch e.Type {
+		case EventStepStarted:
+			if !slices.Contains(atWork, e.Step) { // it may have begun again
+				atWork = append(atWork, e.Step)
+			}
+		case EventStepFinished:
+			atWork = slices.DeleteFunc(atWork, func(step string) bool { return step == e.Step })
+		}
+	}
+	for _, step := range atWork {
+		if o := l.printing[step]; o != nil {
+			for _, c := range []*capture{o.stdout, o.stderr} {
+				if c.tail.n > 0 {
+					f.push(l.said(c, c.tail.String()))
+				}
+			}
 		}
 	}
 	if l.over {

@@ -35,7 +35,7 @@ type capture struct {
 	stream string
 	file   *os.File
 	copy   io.Writer // may be nil; an error ends the copying, not the command
-	tail   tail
+	tail   tail      // written below liveRun.mu, for who begins to follow; read there, or when nothing is printed any more
 
 	mu    sync.Mutex     // guards all below while the command prints
 	clean *redact.Writer // takes secrets out on the way to all of these
@@ -77,7 +77,11 @@ func (l *liveRun) openOutputs(s stepInfo, seq int64, keep bool) (*outputs, error
 		stdout.file.Close()
 		return nil, err
 	}
-	return &outputs{stdout: stdout, stderr: stderr}, nil
+	o := &outputs{stdout: stdout, stderr: stderr}
+	l.mu.Lock()
+	l.printing[s.ID] = o
+	l.mu.Unlock()
+	return o, nil
 }
 
 // fileName makes a step's id fit for a file: "judge[3]#2" becomes "judge_3__2".
@@ -138,13 +142,12 @@ func (c kept) Write(p []byte) (int, error) {
 	if _, err := c.file.Write(p); err != nil {
 		return 0, fmt.Errorf("cannot keep the output: %w", err)
 	}
-	_, _ = c.tail.Write(p) // never fails
 	if c.copy != nil {
 		if _, err := c.copy.Write(p); err != nil {
 			c.copy = nil
 		}
 	}
-	c.l.output(c.step, c.stream, p)
+	c.l.output(c.capture, p)
 	return len(p), nil
 }
 
@@ -209,6 +212,12 @@ func (o *outputs) close() {
 		_ = o.saving()
 	}
 	_ = o.flush() // nothing is left, or the step has failed already
+	l := o.stdout.l
+	l.mu.Lock()
+	if l.printing[o.stdout.step] == o {
+		delete(l.printing, o.stdout.step)
+	}
+	l.mu.Unlock()
 	o.stdout.file.Close()
 	o.stderr.file.Close()
 }

@@ -228,7 +228,8 @@ func (x *Executor) Named(name string) (CallerStatus, error) {
 }
 
 // Events follows a run from after sequence number after: first what is
-// journalled, then what happens, live output included, until the run has ended
+// journalled, and the end of what steps that began after that number and are at work have
+// printed so far; then what happens, live output included, until the run has ended
 // or waits for a person (or ctx ends). With follow unset it stops at the journal's end.
 func (x *Executor) Events(ctx context.Context, run string, after int64, follow bool) iter.Seq2[Event, error] {
 	return func(yield func(Event, error) bool) {

@@ -310,6 +310,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 	if err != nil {
 		return res, fateLost, err
 	}
+	defer w.out.close()
 	o := shellOutcome(exit, w.out)
 	res, err = w.finish(o, commit.Hash, "")
 	return res, fateEnded, err
