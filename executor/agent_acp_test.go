@@ -55,19 +55,21 @@ func TestACPPictures(t *testing.T) {
 	files := []executor.Attachment{{Name: "page.txt", Type: "text/plain", Content: picture}, {Name: "none.png", Type: "image/png", Content: []byte("<html>")},
 		{Name: "large.png", Type: "image/png", Content: append(picture, make([]byte, 4_000_000)...)}}
 	for name, can := range map[string]bool{"can": true, "cannot": false} {
-		w := newWorld(t, withACP(func(a *executor.Agent) {
-			if can {
-				a.Env = append(a.Env, "ACP_STANDIN_IMAGES=1")
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, withACP(func(a *executor.Agent) {
+				if can {
+					a.Env = append(a.Env, "ACP_STANDIN_IMAGES=1")
+				}
+			}))
+			r := w.ended(w.ask("conv:"+name, "recall\nrun ls $RAMUS_FILES | sort", files...).Name())
+			out := w.stdout(r.Name(), "turn-1")
+			if n := strings.Count(out, "image: "); r.State != executor.StateComplete || strings.Contains(out, fmt.Sprintf("image: image/png of %d bytes, <nil>", len(picture))) != can || n > 1 || (n == 1) != can {
+				t.Errorf("%s\n%q", r.State, out)
 			}
-		}))
-		r := w.ended(w.ask("conv:"+name, "recall\nrun ls $RAMUS_FILES | sort", files...).Name())
-		out := w.stdout(r.Name(), "turn-1")
-		if n := strings.Count(out, "image: "); r.State != executor.StateComplete || strings.Contains(out, fmt.Sprintf("image: image/png of %d bytes, <nil>", len(picture))) != can || n > 1 || (n == 1) != can {
-			t.Errorf("%s: %s\n%q", name, r.State, out)
-		}
-		if !strings.Contains(out, "large.png\nnone.png\npage.txt\n") {
-			t.Errorf("%s: the files are not there: %q", name, out)
-		}
+			if !strings.Contains(out, "large.png\nnone.png\npage.txt\n") {
+				t.Errorf("the files are not there: %q", out)
+			}
+		})
 	}
 }
 
@@ -81,6 +83,16 @@ func (w *world) agentEvents(run, kind string) (list []executor.Event) {
 	return list
 }
 
+// completed waits for so many tool calls of an agent to be done.
+func completed(n int) func(executor.Event) bool {
+	return func(e executor.Event) bool {
+		if e.Kind == "tool_call_update" && strings.Contains(e.Message, "completed") {
+			n--
+		}
+		return n == 0
+	}
+}
+
 // TestACPSay speaks to an agent at work: the next turn is said in the same
 // process, and a later run goes on with the session, also in a new container.
 func TestACPSay(t *testing.T) {
@@ -90,9 +102,7 @@ func TestACPSay(t *testing.T) {
 	if err := w.x.Say(t.Context(), r.Name(), executor.Prompt{Text: "say two\nrecall"}); err != nil {
 		t.Fatal(err)
 	}
-	if err := w.x.Touch(t.Context(), "conv:talk", "go"); err != nil {
-		t.Fatal(err)
-	}
+	w.release(r, "go")
 	r = w.ended(r.Name())
 	if r.State != executor.StateComplete || r.Output["turns"] != float64(2) && r.Output["turns"] != 2 {
 		t.Fatalf("%+v\n%s", r, w.journal(r.Name()))
@@ -211,19 +221,6 @@ func TestACPPermission(t *testing.T) {
 			t.Errorf("%+v\n%s", r, w.journal(r.Name()))
 		}
 	})
-	t.Run("slow", func(t *testing.T) {
-		// The turn's time stands while a person is asked.
-		w := newWorld(t, withACP(func(a *executor.Agent) { asks(a); a.Permission, a.Timeout = executor.PermissionAsk, 3*time.Second }))
-		r := w.ask("conv:p", "run echo ran >ran.txt")
-		w.until(r.Name(), func(e executor.Event) bool { return e.Type == executor.EventGate })
-		time.Sleep(3 * time.Second) // the time itself is what is tried
-		if _, err := w.x.Decide(t.Context(), r.Name(), executor.Decision{Approved: true, By: "ada"}); err != nil {
-			t.Fatal(err)
-		}
-		if r = w.ended(r.Name()); r.State != executor.StateComplete {
-			t.Errorf("%+v", r)
-		}
-	})
 	t.Run("nobody", func(t *testing.T) {
 		w := newWorld(t, func(x *executor.Executor) {
 			withACP(func(a *executor.Agent) { asks(a); a.Permission = executor.PermissionAsk })(x)
@@ -276,7 +273,7 @@ func TestACPEndings(t *testing.T) {
 		reason executor.Reason
 		words  string
 	}{
-		"time":      {"write made.txt x\nhang", func(a *executor.Agent) { a.Timeout = 5 * time.Second }, executor.ReasonTimedOut, "took longer than 5s"},
+		"time":      {"write made.txt x\nhang", func(a *executor.Agent) { a.Timeout = 10 * time.Second }, executor.ReasonTimedOut, "took longer than 10s"},
 		"exit":      {"write made.txt x\nexit 3", nil, executor.ReasonCommandFailed, "exit code 3"},
 		"tokens":    {"write made.txt x\nstop max_tokens", nil, executor.ReasonCommandFailed, "may not write more"},
 		"refusal":   {"write made.txt x\nstop refusal", nil, executor.ReasonCommandFailed, "refused to go on"},
@@ -352,10 +349,8 @@ func TestACPLost(t *testing.T) {
 		t.Run(fmt.Sprint("restart=", restart), func(t *testing.T) {
 			w := newWorld(t, withACP(nil))
 			w.ended(w.ask("conv:lost", "remember the milk").Name())
-			r := w.ask("conv:lost", "recall\nappend log once\nwait 1500")
-			w.until(r.Name(), func(e executor.Event) bool {
-				return e.Kind == "tool_call_update" && strings.Contains(e.Message, "completed")
-			})
+			r := w.ask("conv:lost", "recall\nappend log once\nrun while ! [ -e go ]; do sleep 0.05; done")
+			w.until(r.Name(), completed(1))
 			if restart {
 				w.stop(true)
 			}
@@ -363,6 +358,8 @@ func TestACPLost(t *testing.T) {
 			if restart {
 				w.start()
 			}
+			w.until(r.Name(), completed(2)) // in the new container
+			w.release(r, "go")
 			r = w.ended(r.Name())
 			if r.State != executor.StateComplete {
 				t.Errorf("%+v\n%s", r, w.journal(r.Name()))
@@ -382,14 +379,10 @@ func TestACPLost(t *testing.T) {
 func TestACPTakenUp(t *testing.T) {
 	w := newWorld(t, withACP(nil))
 	r := w.ask("conv:again", "append log once\nrun while ! [ -e go ]; do sleep 0.05; done\nrecall")
-	w.until(r.Name(), func(e executor.Event) bool {
-		return e.Kind == "tool_call_update" && strings.Contains(e.Message, "completed")
-	})
+	w.until(r.Name(), completed(1))
 	w.stop(true)
 	w.start()
-	if err := w.x.Touch(t.Context(), "conv:again", "go"); err != nil {
-		t.Fatal(err)
-	}
+	w.release(r, "go")
 	r = w.ended(r.Name())
 	if r.State != executor.StateComplete || len(w.events(r.Name(), executor.EventStepStarted)) != 1 || len(w.agentEvents(r.Name(), "session")) != 2 {
 		t.Errorf("%+v\n%s", r, w.journal(r.Name()))
@@ -408,14 +401,16 @@ func TestACPTakenUp(t *testing.T) {
 // TestACPServers tells an agent of the MCP server at its door, by HTTP or by a command.
 func TestACPServers(t *testing.T) {
 	for want, env := range map[string]string{"http http://127.0.0.1:7070/mcp": "ACP_STANDIN_NO_HTTP=", "stdio /ramus mcp": "ACP_STANDIN_NO_HTTP=1"} {
-		w := newWorld(t, func(x *executor.Executor) {
-			withACP(func(a *executor.Agent) { a.Env = append(a.Env, env) })(x)
-			x.Door = map[string]func(executor.Visitor) http.Handler{"/mcp": func(executor.Visitor) http.Handler { return http.NotFoundHandler() }}
+		t.Run(env, func(t *testing.T) {
+			w := newWorld(t, func(x *executor.Executor) {
+				withACP(func(a *executor.Agent) { a.Env = append(a.Env, env) })(x)
+				x.Door = map[string]func(executor.Visitor) http.Handler{"/mcp": func(executor.Visitor) http.Handler { return http.NotFoundHandler() }}
+			})
+			r := w.ended(w.ask("conv:mcp", "servers").Name())
+			if out := w.stdout(r.Name(), "turn-1"); !strings.Contains(out, want+"\n") {
+				t.Errorf("no %q in %q", want, out)
+			}
 		})
-		r := w.ended(w.ask("conv:mcp", "servers").Name())
-		if out := w.stdout(r.Name(), "turn-1"); !strings.Contains(out, want+"\n") {
-			t.Errorf("no %q in %q", want, out)
-		}
 	}
 }
 

@@ -1,8 +1,11 @@
 package executor
 
 import (
+	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/ramus-dev/ramus/executor/acp"
 )
@@ -47,4 +50,54 @@ func TestPlanWords(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
+}
+
+// TestClockStandsWhileAsked: the time of a turn stands while a person is asked.
+func TestClockStandsWhileAsked(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "journal")
+	synctest.Test(t, func(t *testing.T) {
+		x := &Executor{}
+		x.defaults()
+		j, _, err := OpenJournal(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &liveRun{x: x, journal: j, asking: make(chan struct{}, 1)}
+		defer l.end()
+		over := make(chan struct{})
+		k := &talk{l: l, a: Agent{Permission: PermissionAsk}, tells: newTelling(l, &work{s: stepInfo{ID: "turn-1"}}), said: t.Context(),
+			clock: newTurnClock(3*time.Second, func() { close(over) })}
+		ended := func() bool {
+			synctest.Wait()
+			select {
+			case <-over:
+				return true
+			default:
+				return false
+			}
+		}
+		time.Sleep(2 * time.Second)
+		answered := make(chan string, 1)
+		go func() {
+			option, err := k.Permit(t.Context(), acp.Question{Options: []acp.Option{{ID: "yes", Kind: "allow_once"}}})
+			if err != nil {
+				t.Error(err)
+			}
+			answered <- option
+		}()
+		synctest.Wait()
+		time.Sleep(30 * time.Minute)
+		if err := l.decide(Decision{Approved: true}); err != nil {
+			t.Error(err)
+		}
+		if got := <-answered; got != "yes" || ended() {
+			t.Errorf("answered %q, the turn's time is up: %v", got, ended())
+		}
+		if time.Sleep(time.Second - 1); ended() {
+			t.Error("less than its time is over")
+		}
+		if time.Sleep(1); !ended() {
+			t.Error("its time never ends")
+		}
+	})
 }

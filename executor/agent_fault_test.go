@@ -3,6 +3,7 @@ package executor_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -14,13 +15,19 @@ import (
 
 // However an agent ends, its run says why, nothing of it lives on, and what it did is committed.
 func TestAgentEndsBadly(t *testing.T) {
-	w := newWorld(t, withAgent(t, func(a *executor.Agent) { a.Timeout, a.Output = 2*time.Second, 1<<20 }))
+	const brief = 4 * time.Second // for what it does before it hangs
+	w := newWorld(t, func(x *executor.Executor) {
+		withAgent(t, func(a *executor.Agent) { a.Output = 1 << 20 })(x)
+		a := x.Agents["scripted"]
+		a.Timeout = brief
+		x.Agents["brief"] = a
+	})
 	for name, x := range map[string]struct {
 		prompt string
 		reason executor.Reason
 		text   string
 	}{
-		"hang":   {"hang", executor.ReasonTimedOut, "took longer than 2s"},
+		"hang":   {"hang", executor.ReasonTimedOut, "took longer than " + brief.String()},
 		"babble": {"babble", executor.ReasonCommandFailed, "printed more than 1 MiB"},
 		"die":    {"die", executor.ReasonCommandFailed, "ended with 137"},
 		"fail":   {"fail 7", executor.ReasonCommandFailed, "ended with 7"},
@@ -28,7 +35,16 @@ func TestAgentEndsBadly(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := &world{t: t, engine: w.engine, data: w.data, git: w.git, x: w.x}
-			r := w.ended(w.ask("conv:"+name, "fork 98765\nwrite stands.txt "+name+"\n"+x.prompt).Name())
+			agent := "scripted"
+			if x.reason == executor.ReasonTimedOut {
+				agent = "brief"
+			}
+			r, err := w.x.Submit(t.Context(), executor.Request{Caller: caller(t, "conv:"+name), Repo: "demo",
+				Agent: &executor.AgentCall{Name: agent, Prompt: "fork 98765\nwrite stands.txt " + name + "\n" + x.prompt}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			r = w.ended(r.Name())
 			if r.State != executor.StateFailed || r.Reason != x.reason || !strings.Contains(r.Error, x.text) {
 				t.Errorf("%s %s: %s\n%s", r.State, r.Reason, r.Error, w.journal(r.Name()))
 			}
@@ -191,7 +207,7 @@ func TestAgentHostileMemory(t *testing.T) {
 
 // An agent that has an image of its own gets it, though the caller's container is of another.
 func TestAgentImage(t *testing.T) {
-	const image = "ramus/agent-test:latest"
+	image := fmt.Sprintf("ramus/agent-test:%d", os.Getpid())
 	if out, err := exec.Command("docker", "tag", "ramus/task:latest", image).CombinedOutput(); err != nil {
 		t.Skipf("cannot run here: docker tag: %v %s", err, out)
 	}

@@ -246,9 +246,13 @@ func (w *world) release(r executor.Run, name string) {
 func TestSayAtTheEnd(t *testing.T) {
 	w := newWorld(t, withAgent(t, nil))
 	for round := range 2 {
-		r := w.ask(fmt.Sprintf("conv:race-%d", round), "say hello")
+		r := w.ask(fmt.Sprintf("conv:race-%d", round), "say hello\nwait go")
+		w.until(r.Name(), printed("hello"))
 		var taken []string
 		for i := 0; ; i++ {
+			if i == 1 { // the first is certain to be in time
+				w.release(r, "go")
+			}
 			text := fmt.Sprintf("say word-%d", i)
 			err := w.x.Say(t.Context(), r.Name(), executor.Prompt{Text: text})
 			if errors.Is(err, executor.ErrConflict) {

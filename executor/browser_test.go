@@ -126,7 +126,7 @@ func TestBrowse(t *testing.T) {
 			{"console", `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/console.html", "viewports": ["mobile"]}`, "FAIL", "planted error", "failed"},
 			{"five", `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/five.html", "viewports": ["mobile"]}`, "FAIL", "500", "failed"},
 			{"step", `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/", "steps": [{"expect_text": "#count", "value": "7 items", "timeout": "1s"}], "viewports": ["mobile"]}`, "FAIL", "7 items", "failed"},
-			{"dead", `{"start": "python3 serve.py 5174", "url": "http://127.0.0.1:5173/", "wait": "3s"}`, "FAIL", "nothing listens at 127.0.0.1:5173 after 3s, and `python3 serve.py 5174` still runs; it listens at port 5174", "failed"},
+			{"dead", `{"start": "python3 serve.py 5174", "url": "http://127.0.0.1:5173/", "wait": "8s"}`, "FAIL", "nothing listens at 127.0.0.1:5173 after 8s, and `python3 serve.py 5174` still runs; it listens at port 5174", "failed"},
 			{"dies", `{"start": "echo it cannot; exit 3", "url": "http://127.0.0.1:5173/"}`, "FAIL", "nothing listens at 127.0.0.1:5173: `echo it cannot; exit 3` ended with exit code 3", "failed"},
 			{"found", `{"start": "python3 serve.py 8123", "viewports": ["mobile"]}`, "PASS", "", "passed"},
 		} {
@@ -379,7 +379,7 @@ func TestBrowseHostile(t *testing.T) {
 	}
 	f := &fakeBrowser{}
 	w := newWorld(t, func(x *executor.Executor) {
-		f.Engine, x.Fleet.Engine, x.Browser = x.Fleet.Engine, f, &executor.Browser{Timeout: 2 * time.Second}
+		f.Engine, x.Fleet.Engine, x.Browser = x.Fleet.Engine, f, &executor.Browser{}
 		x.Browser.SetBrowserGrace(time.Second)
 	})
 	w.onBase(browserFiles)
@@ -434,10 +434,14 @@ func TestBrowseHostile(t *testing.T) {
 		{"hangs", func(ctx context.Context, _ browser.Job, out io.Writer) (containers.SidecarExit, error) {
 			<-ctx.Done()
 			return containers.SidecarExit{}, ctx.Err()
-		}, "not_run", "did not end within 2s"},
+		}, "not_run", "did not end within 1s"},
 	} {
 		f.look = c.look
-		m := w.browse("hostile", `{"start": "none", "url": "http://page.invalid/", "viewports": ["mobile"]}`)
+		within := "2m" // for those that hand out as much as they can
+		if c.name == "hangs" {
+			within = "1s"
+		}
+		m := w.browse("hostile", `{"start": "none", "url": "http://page.invalid/", "viewports": ["mobile"], "timeout": "`+within+`"}`)
 		if len(m.Browser) != 1 || len(m.Checks) != 1 {
 			t.Errorf("%s: %+v", c.name, m)
 			continue

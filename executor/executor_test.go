@@ -88,7 +88,7 @@ func newWorldOn(t *testing.T, engine string, opts func(*executor.Executor)) *wor
 		w.stop(false)
 		w.check()
 		remains.Check(t, w.data)
-		for range 200 {
+		for range 3000 {
 			if runtime.NumGoroutine() <= before {
 				return
 			}

@@ -33,7 +33,7 @@ func (p Process) String() string { return fmt.Sprintf("process %d, %s: %s", p.PI
 
 const (
 	// grace is for what ends by itself, such as the git of a server that was killed.
-	grace = 5 * time.Second
+	grace = 30 * time.Second
 	again = 10 * time.Millisecond
 )
 
