@@ -3,6 +3,7 @@ package executor_test
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -101,7 +102,7 @@ func TestRewriteIndex(t *testing.T) {
 		old := r.index()
 		var differ []executor.IndexEntry
 		var info strings.Builder
-		for p := range have {
+		for _, p := range slices.Sorted(maps.Keys(have)) { // the same in each run
 			if rnd.IntN(3) == 0 {
 				delete(have, p)
 				differ = append(differ, executor.IndexEntry{Path: p})

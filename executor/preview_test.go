@@ -23,7 +23,7 @@ func (w *world) serve(name, line string, ports ...int) {
 		Command: &executor.Command{Shell: line, Background: true}}, io.Discard, io.Discard); err != nil {
 		w.t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
 	for {
 		open, err := w.x.Ports(ctx, caller(w.t, name))

@@ -55,6 +55,7 @@ func TestPrune(t *testing.T) {
 			t.Errorf("%s\n got %q\nwant %q", what, got, want)
 		}
 	}
+	w.layer()                  // made in the background it would stay or go by chance
 	w.exec("run:idle", "true") // everything it has is in the base
 	w.exec("run:first", "head -c 9000000 /dev/zero >/artifacts/zeros; echo a >a")
 	w.exec("run:second", "echo b >b")
