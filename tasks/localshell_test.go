@@ -4,7 +4,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -149,8 +151,20 @@ func TestLocalShellRunsNoHooks(t *testing.T) {
 // A background process that holds the output open does not hold up the command.
 func TestLocalShellDoesNotWaitForBackground(t *testing.T) {
 	l := &tasks.LocalShell{Dir: t.TempDir()}
-	r, err := l.Exec(t.Context(), "setsid sleep 20 & echo done", 10*time.Second)
+	// It is in a session of its own, out of reach, before the command ends.
+	r, err := l.Exec(t.Context(), "setsid sh -c 'echo $$ >new && mv new pid && exec sleep 600' & until [ -e pid ]; do sleep 0.01; done; echo done", time.Minute)
 	if err != nil || r.Stdout != "done\n" || r.TimedOut || r.ExitCode != 0 {
 		t.Errorf("got %+v, %v", r, err)
+	}
+	text, err := os.ReadFile(filepath.Join(l.Dir, "pid"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pid, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
+		t.Errorf("what runs in the background: %v", err)
 	}
 }

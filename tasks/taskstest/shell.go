@@ -127,9 +127,14 @@ func exec(t *testing.T, s shell) {
 }
 
 func execTimeout(t *testing.T, s shell) {
-	r, err := s.Exec(t.Context(), "echo before; trap '' TERM; sleep 600; echo after", 500*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
+	var r tasks.Result
+	begun := func() bool { return s.sh("test -e t-begun").ExitCode == 0 }
+	// A machine may be too slow for a command to begin in so short a time.
+	for timeout := 500 * time.Millisecond; timeout < time.Minute && !begun(); timeout *= 2 {
+		var err error
+		if r, err = s.Exec(t.Context(), "echo before; : >t-begun; trap '' TERM; sleep 600; echo after", timeout); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if !r.TimedOut || r.Stdout != "before\n" || r.ExitCode == 0 {
 		t.Errorf("got %+v", r)
