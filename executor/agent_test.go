@@ -71,27 +71,14 @@ func (w *world) ended(run string) executor.Run {
 	}
 }
 
-// until waits for an event of a run, live output included, also where a step has printed it
-// before anybody listened.
+// until waits for an event of a run, live output included.
 func (w *world) until(run string, is func(executor.Event) bool) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
-	listening := false
 	for e, err := range w.x.Events(ctx, run, 0, true) {
 		if err != nil {
 			w.t.Fatal(err)
-		}
-		if !listening {
-			listening = true // what is printed from now on comes by itself
-			for _, begun := range w.events(run, executor.EventStepStarted) {
-				for _, stream := range []string{"stdout", "stderr"} {
-					text := w.output(run, begun.Step, stream)
-					if text != "" && is(executor.Event{Type: executor.EventOutput, Step: begun.Step, Kind: stream, Message: text}) {
-						return
-					}
-				}
-			}
 		}
 		if is(e) {
 			return
@@ -113,12 +100,7 @@ func printed(text string) func(executor.Event) bool {
 // stdout is what a step printed.
 func (w *world) stdout(run, step string) string {
 	w.t.Helper()
-	return w.output(run, step, "stdout")
-}
-
-func (w *world) output(run, step, stream string) string {
-	w.t.Helper()
-	out, err := w.x.Output(w.t.Context(), run, step, stream)
+	out, err := w.x.Output(w.t.Context(), run, step, "stdout")
 	if err != nil {
 		w.t.Fatal(err)
 	}
