@@ -113,18 +113,15 @@ func TestDeployHook(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var list gateway.Bases
-	for range 1000 {
+	eventually(t, "the deploys are done", func() bool {
 		s, err := r.Executor.BaseStatus(t.Context(), repo)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.Waiting == 0 {
-			break
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-	if list, err = r.local.Bases(t.Context(), "app", 0); err != nil || len(list.Bases) != 2 {
+		return s.Waiting == 0
+	})
+	list, err := r.local.Bases(t.Context(), "app", 0)
+	if err != nil || len(list.Bases) != 2 {
 		t.Fatalf("%d manifests, want 2: %v", len(list.Bases), err)
 	}
 	for _, b := range list.Bases {

@@ -17,6 +17,9 @@ func (s *Server) Table() []Route { return s.routes() }
 // DerivedID names a run that comes of another one.
 var DerivedID = derivedID
 
+// KnowsItself tells whether Slack has said who ramus is.
+func KnowsItself(c *Chat) bool { return c.me.Load() != nil }
+
 // SetIdleSessions ends MCP's sessions after another time.
 func SetIdleSessions(s *Server, idle time.Duration) { s.mcpFront.idle = idle }
 

@@ -106,12 +106,7 @@ func TestMCPBridge(t *testing.T) {
 
 // Where there is no server each request is told so, and the bridge goes on.
 func TestMCPBridgeWithoutServer(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	l.Close()
-	c := client.New("http://"+l.Addr().String(), "")
+	c := client.New("http://"+refusing(t), "")
 	t.Cleanup(c.Close)
 	b := bridge(t, c)
 	for range 2 {
@@ -123,6 +118,23 @@ func TestMCPBridgeWithoutServer(t *testing.T) {
 	if err := <-b.notes; !strings.Contains(err.Error(), "cannot reach the ramus server") {
 		t.Errorf("a notification: %v", err)
 	}
+}
+
+// refusing is an address that takes no connections, and that nobody else gets while the
+// test lasts: one end of a connection holds its port.
+func refusing(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	conn, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn.LocalAddr().String()
 }
 
 // What is too long ends the bridge, and a context does.

@@ -95,11 +95,10 @@ func openWith(t *testing.T, withContainers bool, agents map[string]executor.Agen
 		if err := git.Close(); err != nil {
 			t.Error(err)
 		}
-		for range 500 {
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
 			if runtime.NumGoroutine() <= before {
 				return
 			}
-			time.Sleep(10 * time.Millisecond)
 		}
 		stacks := make([]byte, 1<<20)
 		t.Errorf("%d goroutines are left of %d:\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])
@@ -134,6 +133,20 @@ func (r *rooms) repo(t *testing.T, name string) {
 	}
 	if err := repo.Update(t.Context(), gitd.RefUpdate{Name: "refs/heads/main", New: commit}); err != nil {
 		t.Fatal(err)
+	}
+}
+
+// touch makes a file in the work trees of all containers, as a process beside the agent would.
+func (r *rooms) touch(t *testing.T, name string) {
+	t.Helper()
+	found, err := filepath.Glob(filepath.Join(r.Executor.Data, "hosts", "hosts", "*", "work"))
+	if err != nil || len(found) == 0 {
+		t.Fatalf("the work trees: %v %v", found, err)
+	}
+	for _, dir := range found {
+		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o666); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 
