@@ -1,7 +1,6 @@
 package gateway_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -59,6 +58,9 @@ func (k *shop) reads(branch, path, want string) {
 	}
 }
 
+// waitGo are lines with which an agent waits until [rooms.touch] makes go.txt.
+const waitGo = "wait go.txt\nrun rm go.txt"
+
 // must ends the test on a refusal of what a person does.
 func must[V any](t *testing.T) func(V, error) V {
 	return func(v V, err error) V {
@@ -106,21 +108,19 @@ func TestEngineerTogether(t *testing.T) {
 	}
 
 	// A commit that comes while the agent works is brought together with its own.
-	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "append late.txt ours\nsleep 1"))
-	k.until(task.ID, "the third work", func(t gateway.Task) bool {
-		return len(t.Work) == 3 && t.Status == executor.StateAddressingComments && strings.Contains(k.prompts(t.Work[2]), "late.txt")
-	})
+	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "append late.txt ours\n"+waitGo))
+	k.atWork(task.ID, 3)
 	must[string](t)(k.repo.Push("reviewer", task.Branch, "Add more", map[string]string{"theirs.txt": "theirs\nmore"}))
+	k.touch(t, "go.txt")
 	task = k.worked(task.ID, 3)
 	k.reads(task.Branch, "late.txt", "ours")
 	k.reads(task.Branch, "theirs.txt", "theirs\nmore")
 
 	// One that says something else about the same line cannot be.
-	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "write made.txt ours\nsleep 1"))
-	k.until(task.ID, "the fourth work", func(t gateway.Task) bool {
-		return len(t.Work) == 4 && t.Status == executor.StateAddressingComments && strings.Contains(k.prompts(t.Work[3]), "made.txt ours")
-	})
+	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "write made.txt ours\n"+waitGo))
+	k.atWork(task.ID, 4)
 	theirs := must[string](t)(k.repo.Push("reviewer", task.Branch, "Say otherwise", map[string]string{"made.txt": "otherwise"}))
+	k.touch(t, "go.txt")
 	task = k.failed(task.ID, "conflict with ramus's own in made.txt")
 	if head := k.repo.Head(task.Branch); head != theirs {
 		t.Errorf("the branch is at %s, want %s", head, theirs)
@@ -247,10 +247,7 @@ func TestEngineerReopenedAtWork(t *testing.T) {
 	k := openShop(t, nil)
 	task := k.raised("write made.txt made")
 	must[int64](t)(k.repo.Comment("reviewer", task.PRNumber, "@ramus\nappend made.txt more\nsleep 600"))
-	task = k.until(task.ID, "the work", func(t gateway.Task) bool {
-		run, err := k.Executor.Run(context.Background(), "conv:"+t.ID+"/work-2")
-		return err == nil && run.State == executor.StateRunning && run.Step != ""
-	})
+	task = k.atWork(task.ID, 2)
 	if err := k.repo.Close("reviewer", task.PRNumber); err != nil {
 		t.Fatal(err)
 	}
@@ -258,10 +255,9 @@ func TestEngineerReopenedAtWork(t *testing.T) {
 	if err := k.repo.Reopen("reviewer", task.PRNumber); err != nil {
 		t.Fatal(err)
 	}
-	task = k.until(task.ID, "the work again", func(t gateway.Task) bool {
-		run, err := k.Executor.Run(context.Background(), "conv:"+t.ID+"/work-3")
-		return err == nil && run.State == executor.StateRunning && t.Status == executor.StateAddressingComments
-	})
+	if task = k.atWork(task.ID, 3); task.Status != executor.StateAddressingComments {
+		t.Errorf("at work again it is %s", task.Status)
+	}
 	if _, err := k.engineer.Cancel(t.Context(), task.ID, false, gitd.Person{Name: "Ada"}); err != nil {
 		t.Fatal(err)
 	}
@@ -342,7 +338,19 @@ func TestEngineerStrangers(t *testing.T) {
 // TestEngineerReviews: a later request for changes undoes an approval, and what
 // is said together is worked on together.
 func TestEngineerReviews(t *testing.T) {
-	k := openShop(t, func(e *gateway.Engineer) { e.Gather = 300 * time.Millisecond })
+	// Time stands still until all is said; from then on it is later at each look at the clock.
+	var said atomic.Bool
+	var hours atomic.Int64
+	began := time.Now()
+	k := openShop(t, func(e *gateway.Engineer) {
+		e.Gather, e.Every = time.Hour, 100_000*time.Hour
+		e.Now = func() time.Time {
+			if said.Load() {
+				hours.Add(1)
+			}
+			return began.Add(time.Duration(hours.Load()) * time.Hour)
+		}
+	})
 	k.github.AddUser("second", "write")
 	task := k.raised("write made.txt made", "write other.txt other")
 	if err := k.repo.Approve("reviewer", task.PRNumber, "good"); err != nil {
@@ -353,6 +361,9 @@ func TestEngineerReviews(t *testing.T) {
 		githubtest.Line{Path: "made.txt", Line: 1, Body: "append made.txt first"}, githubtest.Line{Path: "other.txt", Line: 1, Body: "append other.txt second"}))
 	must[int64](t)(k.repo.CommentLine("second", task.PRNumber, "made.txt", 1, "append made.txt third"))
 	must[int64](t)(k.repo.Comment("second", task.PRNumber, "@ramus\nappend made.txt fourth"))
+	k.until(task.ID, "all that was said", func(t gateway.Task) bool { return strings.Count(k.story(t), " heard said ") == 5 })
+	said.Store(true)
+	must[int64](t)(k.repo.Check(task.Branch, githubtest.Check{Name: "lint", Conclusion: "success"})) // which has ramus look
 	task = k.worked(task.ID, 2)
 	if task.Approved {
 		t.Error("it is still approved")
@@ -515,7 +526,10 @@ func TestEngineerAlone(t *testing.T) {
 // TestEngineerTwo: two tasks work on one repository at once, and the base moves meanwhile.
 func TestEngineerTwo(t *testing.T) {
 	k := openShop(t, nil)
-	one, two := k.submit("write one.txt one", "sleep 1"), k.submit("write two.txt two", "sleep 1")
+	one, two := k.submit("write one.txt one", waitGo), k.submit("write two.txt two", waitGo)
+	k.atWork(one.ID, 1)
+	k.atWork(two.ID, 1)
+	k.touch(t, "go.txt")
 	one, two = k.settled(one.ID, executor.StateAwaitingReview), k.settled(two.ID, executor.StateAwaitingReview)
 	must[string](t)(k.repo.Merge("reviewer", one.PRNumber, "merge"))
 	k.settled(one.ID, executor.StateComplete)
