@@ -44,14 +44,7 @@ git -C "$work/web" add -A
 git -C "$work/web" -c user.name=demo -c user.email=demo@localhost commit -qm "The page of the larder"
 "$ramus" repo import web "$work/web"
 
-"$ramus" serve >"$work/serve.log" 2>&1 &
-server=$!
-# Not asked by a command: until the server is there that would bring its own, which keeps this one out.
-for _ in $(seq 300); do
-    if (exec 3<>"/dev/tcp/${listen/://}") 2>/dev/null; then break; fi
-    kill -0 "$server" 2>/dev/null || missed "a server"
-    sleep 0.1
-done
+serve
 
 # look runs a workflow and saves its evidence: $run, $index, the folder $work/NAME.
 look() {

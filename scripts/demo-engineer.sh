@@ -158,8 +158,7 @@ people() {
 }
 
 "$ramus" repo refresh sample
-"$ramus" serve >"$work/serve.log" 2>&1 &
-server=$!
+serve
 people "ping 30"
 token=$("$ramus" token create --subject assistant --repo sample --scope write --for 1h)
 

@@ -57,8 +57,7 @@ git -C "$work/sample" add -A
 git -C "$work/sample" -c user.name=demo -c user.email=demo@localhost commit -qm "The sample"
 "$ramus" repo import sample "$work/sample"
 
-"$ramus" serve >"$work/serve.log" 2>&1 &
-server=$!
+serve
 
 smoke() {
     cat <<'THREADS'

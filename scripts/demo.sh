@@ -33,12 +33,7 @@ git push -q "$work/source.git" HEAD:refs/heads/main 2>/dev/null ||
     { git fetch -q --unshallow && git push -q "$work/source.git" HEAD:refs/heads/main; }
 "$ramus" repo import demo "$work/source.git"
 
-"$ramus" serve >"$work/serve.log" 2>&1 &
-server=$!
-for _ in $(seq 100); do
-    if [ -S "$RAMUS_DATA/ramus.sock" ] && "$ramus" ps >/dev/null 2>&1; then break; fi 
-    sleep 0.1
-done
+serve
 
 say "running examples/workflows/demo.yaml"
 started=$(date +%s)

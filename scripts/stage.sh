@@ -26,6 +26,16 @@ strike() {
     done
     if [ -n "${KEEP:-}" ]; then echo "kept: $work"; else rm -rf "$work"; fi
 }
+# serve starts ramus and waits until people and programs find it. No command is asked for that:
+# until the server is there it would bring its own, which keeps this one out.
+serve() {
+    "$ramus" serve >"$work/serve.log" 2>&1 &
+    server=$!
+    until grep -q 'msg="serving HTTP"' "$work/serve.log" 2>/dev/null; do
+        kill -0 "$server" 2>/dev/null || missed "a server"
+        sleep 0.1
+    done
+}
 say() { printf '\n== %s\n' "$*"; }
 missed() {
     printf '\nmissed: %s\n' "$*" >&2
