@@ -44,6 +44,13 @@ func (c Caller) Slug() string { return c.kind + "-" + c.id }
 // Branch is the caller's branch, "ramus/run-ID".
 func (c Caller) Branch() string { return "ramus/" + c.Slug() }
 
+// Is tells whether a name is this caller's whole name: "run:ID", "ID", or its branch. A
+// part of one is not.
+func (c Caller) Is(name string) bool {
+	name = strings.TrimPrefix(name, "ramus/")
+	return name == c.String() || name == c.id || name == c.Slug()
+}
+
 // IsZero tells whether c is no caller at all.
 func (c Caller) IsZero() bool { return c.kind == "" }
 

@@ -77,18 +77,20 @@ func (x *Executor) Run(ctx context.Context, name string) (Run, error) {
 		return Run{}, fmt.Errorf("%w run: it has no name", ErrInvalid)
 	}
 	caller, id, both := strings.Cut(name, "/")
+	like := func(c Caller) bool { return strings.Contains(c.String(), caller) }
 	if c, err := ParseCaller(caller); both && err == nil {
 		if r, known := x.Find(c, id); known {
 			return r, nil
 		}
+		like = func(other Caller) bool { return other == c }
 	}
 	all := x.current()
 	var found []Run
 	for _, r := range all {
-		if both && (r.Caller.String() == caller || r.Caller.ID() == caller || r.Caller.Slug() == caller) && r.ID == id || !both && r.ID == name {
+		if both && r.Caller.Is(caller) && r.ID == id || !both && r.ID == name {
 			return r, nil
 		}
-		if both && strings.Contains(r.Caller.String(), caller) && strings.Contains(r.ID, id) || !both && strings.Contains(r.ID, name) {
+		if both && like(r.Caller) && strings.Contains(r.ID, id) || !both && strings.Contains(r.ID, name) {
 			found = append(found, r)
 		}
 	}
@@ -186,7 +188,8 @@ func (x *Executor) lookAt(ctx context.Context, list []CallerStatus) error {
 	return nil
 }
 
-// Caller finds a caller by "run:ID", "ID", or a unique part of it.
+// Caller finds a caller by "run:ID", by "ID", its branch, or a unique part of these.
+// "run:ID" is whole: where there is no such caller, none whose name is longer is meant.
 func (x *Executor) Caller(ctx context.Context, name string) (CallerStatus, error) {
 	c, err := x.Named(name)
 	if err != nil {
@@ -205,12 +208,12 @@ func (x *Executor) Named(name string) (CallerStatus, error) {
 	}
 	name = strings.TrimPrefix(name, "ramus/")
 	f := Filter{Max: 1 << 30}
-	if c, err := ParseCaller(name); err == nil && len(x.index.ofCaller(c)) > 0 {
+	if _, err := ParseCaller(name); err == nil {
 		f.Caller = name // the others need not be looked at
 	}
 	var found []CallerStatus
 	for _, c := range x.callers(f) {
-		if c.Caller.String() == name || c.Caller.ID() == name || c.Caller.Slug() == name {
+		if c.Caller.Is(name) {
 			found = []CallerStatus{c}
 			break
 		}

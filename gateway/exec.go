@@ -46,7 +46,9 @@ type execQuery struct {
 // NewCaller stands in a path for a caller that the server names.
 const NewCaller = "new"
 
-// callerOrNew finds the caller that a name means, or makes one of it.
+// callerOrNew finds the caller that a name means, or makes one of it. Where a repository is
+// named, or what to fork, the name is taken as it stands: a part of another's would hand the
+// work to that one.
 func (s *Server) callerOrNew(who Who, name, repo string, fork bool) (executor.Caller, string, error) {
 	if name == NewCaller {
 		return executor.Caller{}, repo, nil
@@ -54,16 +56,22 @@ func (s *Server) callerOrNew(who Who, name, repo string, fork bool) (executor.Ca
 	// Only by the index: this is on the way of every command, and a container that has just
 	// been lost would answer late.
 	st, err := s.Executor.Named(name)
-	if st, err = s.seen(who, name, st, err); err == nil {
-		if repo != "" && repo != st.Repo {
-			return executor.Caller{}, "", problem(KindConflict, "%s works on repository %s, not on %s", st.Caller, st.Repo, repo)
-		}
-		return st.Caller, st.Repo, nil
+	st, err = s.seen(who, name, st, err)
+	var kind Kind
+	if err != nil {
+		kind = asProblem(err, who).Kind
 	}
-	if kind := asProblem(err, who).Kind; kind != KindNotFound || repo == "" && !fork {
-		if kind == KindNotFound {
-			return executor.Caller{}, "", notFound("caller", name).withHint("name a repository to begin a new one")
-		}
+	begin := repo != "" || fork
+	switch {
+	case err == nil && begin && !st.Caller.Is(name), begin && (kind == KindNotFound || kind == KindAmbiguous):
+		// Callers whose names are only longer have nothing to do with the one to begin.
+	case err == nil && repo != "" && repo != st.Repo:
+		return executor.Caller{}, "", problem(KindConflict, "%s works on repository %s, not on %s", st.Caller, st.Repo, repo)
+	case err == nil:
+		return st.Caller, st.Repo, nil
+	case kind == KindNotFound:
+		return executor.Caller{}, "", notFound("caller", name).withHint("name a repository to begin a new one")
+	default:
 		return executor.Caller{}, "", err
 	}
 	full := name

@@ -23,10 +23,10 @@ func agentCommand() command {
 		name: "agent", args: "CALLER [--repo NAME] [--agent NAME] -- PROMPT…",
 		short: "let a coding agent work for a caller, and show it",
 		long: `
-CALLER is a run or a conversation, or any unique part of its name. "new", or a
-name that is free, begins a new caller on --repo. PROMPT is what the agent is
-told; "-" reads it from standard input. Which agents there are stands in the
-configuration, under "agents".
+CALLER is a run or a conversation, or any unique part of its name. With --repo it
+is a whole name, and "new", or a name that is free, begins a new caller there.
+PROMPT is what the agent is told; "-" reads it from standard input. Which agents
+there are stands in the configuration, under "agents".
 
 What the agent changes is committed after every turn; what is said to it
 meanwhile (ramus say) is its next turn; after the last one come the agent's
@@ -136,14 +136,17 @@ func callerOf(ctx context.Context, c *client.Client, name string, r *executor.Re
 		return nil
 	}
 	st, err := c.Caller(ctx, name)
+	begin := r.Repo != "" || r.Fork != nil
 	var p *gateway.Problem
 	switch {
+	case err == nil && begin && !st.Caller.Is(name):
+		// It is another's name, which is only longer.
 	case err == nil && r.Repo != "" && r.Repo != st.Repo:
 		return usage("%s works on repository %s, not on %s", st.Caller, st.Repo, r.Repo)
 	case err == nil:
 		r.Caller, r.Repo = st.Caller, st.Repo
 		return nil
-	case r.Repo == "" && r.Fork == nil || !errors.As(err, &p) || p.Kind != gateway.KindNotFound:
+	case !begin || !errors.As(err, &p) || p.Kind != gateway.KindNotFound && p.Kind != gateway.KindAmbiguous:
 		return err
 	}
 	if !strings.Contains(name, ":") {

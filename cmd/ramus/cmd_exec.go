@@ -24,8 +24,8 @@ func execCommand() command {
 		name: "exec", args: "CALLER [--repo NAME] [--timeout D] -- CMD…",
 		short: "run a command for a caller, and commit what it changed",
 		long: `
-CALLER is a run or a conversation, or any unique part of its name. "new", or a
-name that is free, begins a new caller on --repo.
+CALLER is a run or a conversation, or any unique part of its name. With --repo it
+is a whole name, and "new", or a name that is free, begins a new caller there.
 
 One argument after -- is a shell line; several are a program and its arguments,
 which no shell touches. Output streams as it comes; an interrupt stops the
