@@ -65,8 +65,9 @@ const (
 	// brokenFor is how long a start that failed is not tried again: callers go the
 	// portable way meanwhile, without waiting.
 	brokenFor = time.Minute
-	// noticeWait is how long the end of the other side may take to be noticed here.
-	noticeWait = time.Second
+	// noticeWait is how long the end of the other side may take to be noticed here, at most:
+	// on a machine that is busy with all else.
+	noticeWait = 10 * time.Second
 )
 
 var errClosed = errors.New("the Helper is closed")

@@ -99,7 +99,7 @@ func newHall(t *testing.T) (*Helper, *hall, string) {
 		if err := k.Check(context.Background()); err == nil {
 			t.Error("a closed Helper works")
 		}
-		for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+		for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				stacks := make([]byte, 64<<10)
 				t.Fatalf("%d goroutines, before %d\n%s", runtime.NumGoroutine(), before, stacks[:runtime.Stack(stacks, true)])

@@ -72,7 +72,8 @@ func TestLift(t *testing.T) {
 	if _, err := api.ContainerKill(t.Context(), first[0], client.ContainerKillOptions{Signal: "KILL"}); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); ; {
+	// Longer than a start that failed keeps others from being tried.
+	for deadline := time.Now().Add(3 * time.Minute); ; {
 		// What is asked while it dies may fail; what is asked after does not.
 		if _, err := one.Changes(t.Context(), upper, 10); err == nil {
 			if ids := running(); len(ids) == 1 && ids[0] != first[0] {
