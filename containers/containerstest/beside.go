@@ -270,10 +270,10 @@ func (s *suite) mayNot(t *testing.T, id string, tries ...string) {
 	t.Helper()
 	var script strings.Builder
 	for i, try := range tries {
-		fmt.Fprintf(&script, "timeout 5 bash -c '%s' >/dev/null 2>&1; case $? in 0|124) echo %d;; esac\n", try, i)
+		fmt.Fprintf(&script, "timeout 30 bash -c '%s' >/dev/null 2>&1; case $? in 0|124) echo %d;; esac\n", try, i)
 	}
 	// What may be done is told apart from that.
-	out := s.besideOK(t, id, script.String()+"timeout 5 bash -c true && echo may")
+	out := s.besideOK(t, id, script.String()+"timeout 30 bash -c true && echo may")
 	for line := range strings.Lines(strings.TrimSuffix(out, "may")) {
 		i, err := strconv.Atoi(strings.TrimSpace(line))
 		if err != nil {

@@ -4,15 +4,42 @@ import (
 	"bytes"
 	"context"
 	"crypto/rand"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/layer"
 )
+
+// DiskHog is how much must stay free on the disk of dir (see limits.DiskFree), and a script that
+// goes on to take of it, in files fill1, fill2 and so on, until that is noticed. Others use the
+// disk meanwhile, and a command that begins when too little is free is let run, for it may be the one
+// that cleans up: so it takes more than others will, without writing it, and only one test at a
+// time does.
+func DiskHog(t *testing.T, dir string) (floor int64, script string) {
+	t.Helper()
+	alone, err := os.Open(os.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { alone.Close() })
+	if err := unix.Flock(int(alone.Fd()), unix.LOCK_EX); err != nil {
+		t.Fatal(err)
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		t.Fatal(err)
+	}
+	free := int64(st.Bavail) * st.Bsize
+	most := min(4<<30, free/4)
+	return free - most, fmt.Sprintf("i=0; while i=$((i+1)); do fallocate -l %d fill$i || head -c %[1]d /dev/zero > fill$i || break; sleep 0.05; done; sleep 60", most/16)
+}
 
 // Disk has commands take more of the disk than limits.Disk lets them, in each place that is
 // theirs, in the foreground and in the background, with a work tree that is bound from outside

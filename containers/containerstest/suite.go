@@ -339,22 +339,20 @@ func (s *suite) marked(mark string) []string {
 func eventually(t *testing.T, what string, left func() []string) {
 	t.Helper()
 	var last []string
-	for range 200 {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		if last = left(); len(last) == 0 {
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 	t.Errorf("%s:\n%s", what, strings.Join(last, "\n"))
 }
 
 func noGoroutinesLeft(t *testing.T, before int) {
 	t.Helper()
-	for range 100 {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		if runtime.NumGoroutine() <= before {
 			return
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 	b := make([]byte, 1<<20)
 	t.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, b[:runtime.Stack(b, true)])

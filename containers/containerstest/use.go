@@ -19,7 +19,7 @@ import (
 // dial connects to the container; door may be nil.
 func (b *box) dial(t *testing.T, e containers.Engine, door http.Handler) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	host, err := (&containers.Dialer{Engine: e, Signer: b.s.signer, Pin: b.pin, Door: door}).Dial(ctx, b.c.ID)
 	if err != nil {

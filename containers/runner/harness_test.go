@@ -378,7 +378,7 @@ func (b *box) Dial(ctx context.Context, _ string) (net.Conn, error) {
 // host connects; the connection is closed with the test.
 func (b *box) host(door http.Handler) *containers.Host {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	h, err := (&containers.Dialer{Engine: b, Signer: b.signer, Pin: b.pin, Door: door}).Dial(ctx, "box")
 	if err != nil {
