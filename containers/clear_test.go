@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,7 +47,7 @@ func TestFleetClearsLater(t *testing.T) {
 		l := f.acquire(key)
 		shell(t, l.Host, "mkdir -p deep/er && echo much > deep/er/file && chmod 0 deep")
 		l.Release()
-		ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		err := f.Remove(ctx, key)
 		cancel()
 		if err != nil {
@@ -80,7 +81,7 @@ func TestFleetClearsAgain(t *testing.T) {
 	k := &refusing{fails: filepath.Join(dir, "fleet", "old", "1")}
 	f := newFleet(t, dir, func(f *containers.Fleet) { f.Keeper = k })
 	f.await("the deletion of the others", func() bool { cleared, waiting := f.Cleared(); return cleared == 2 && waiting == 1 })
-	k.willing = true
+	k.willing.Store(true)
 	f.await("another try", func() bool {
 		containers.Sweep(f.Fleet)
 		_, waiting := f.Cleared()
@@ -91,11 +92,11 @@ func TestFleetClearsAgain(t *testing.T) {
 type refusing struct {
 	layer.Keeper
 	fails   string
-	willing bool
+	willing atomic.Bool
 }
 
 func (k *refusing) Remove(_ context.Context, dir string) error {
-	if dir == k.fails && !k.willing {
+	if dir == k.fails && !k.willing.Load() {
 		return errors.New("not now")
 	}
 	return layer.RemoveTree(dir)
@@ -104,10 +105,12 @@ func (k *refusing) Remove(_ context.Context, dir string) error {
 // dawdling is an engine that kills a container at once and then takes its time.
 type dawdling struct {
 	containers.Engine
-	may chan struct{}
+	asked chan struct{} // a value for each removal
+	may   chan struct{}
 }
 
 func (e *dawdling) Remove(ctx context.Context, id string) error {
+	e.asked <- struct{}{}
 	err := e.Engine.Remove(ctx, id)
 	select {
 	case <-e.may:
@@ -118,13 +121,14 @@ func (e *dawdling) Remove(ctx context.Context, id string) error {
 
 // A place is free when nothing runs in it any more, whatever the engine still has to delete.
 func TestFleetPlaceOfTheDead(t *testing.T) {
-	e := &dawdling{may: make(chan struct{})}
+	e := &dawdling{asked: make(chan struct{}, 10), may: make(chan struct{})}
 	f := newFleet(t, t.TempDir(), func(f *containers.Fleet) {
 		e.Engine, f.Engine, f.Capacity = f.Engine, e, 1
 	})
 	f.acquire("run:a").Release()
 	removed := make(chan error, 1)
 	go func() { removed <- f.Remove(t.Context(), "run:a") }()
+	<-e.asked // else it could be put to sleep for the next one, and nothing be there to remove
 	f.acquire("run:b").Release()
 	select {
 	case err := <-removed:

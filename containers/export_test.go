@@ -13,7 +13,8 @@ func Sweep(f *Fleet) { f.sweep() }
 // Owner is the id of a fleet's installation.
 func Owner(f *Fleet) string { return f.owner }
 
-// KillSandbox ends process 1 of a container, from outside.
+// KillSandbox ends process 1 of a container, from outside, and returns when that is seen by
+// the engine as well.
 func KillSandbox(t *testing.T, dir, id string) {
 	t.Helper()
 	s := &Sandbox{Dir: dir}
@@ -26,6 +27,11 @@ func KillSandbox(t *testing.T, dir, id string) {
 	}
 	if err := unix.Kill(st.PID, unix.SIGKILL); err != nil {
 		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); s.alive(&st); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("container %s does not die", id)
+		}
 	}
 }
 

@@ -71,7 +71,7 @@ func newEngine(t *testing.T, program func() (string, error)) *docker.Engine {
 			t.Error(err)
 		}
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := e.Check(ctx); err != nil {
 		t.Skipf("cannot run here: %v", err)
@@ -266,14 +266,35 @@ func TestRunnersThatFail(t *testing.T) {
 	e := newEngine(t, built.standin)
 	for _, test := range []struct{ env, want string }{
 		{"STANDIN=dies", "exit code 7: these are its last words"},
-		{"STANDIN=silent", "deadline exceeded"},
+		{"STANDIN=silent", "nobody waits any longer"},
 		{"STANDIN=points elsewhere", "is not a socket"},
 	} {
 		t.Run(test.env, func(t *testing.T) {
 			t.Parallel()
 			spec, _ := newSpec(t, test.env)
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			defer cancel()
+			ctx, cancel := context.WithCancelCause(t.Context())
+			defer cancel(nil)
+			// The caller gives up some time after there is something to talk to: many tries.
+			var group sync.WaitGroup
+			defer group.Wait()
+			ended := make(chan struct{})
+			defer close(ended)
+			group.Go(func() {
+				for pause := 10 * time.Millisecond; ; {
+					if _, err := os.Lstat(filepath.Join(spec.Dir, "run", "runner.sock")); err == nil {
+						pause = time.Second
+					}
+					select {
+					case <-ended:
+						return
+					case <-time.After(pause):
+					}
+					if pause == time.Second {
+						cancel(errors.New("nobody waits any longer"))
+						return
+					}
+				}
+			})
 			_, err := e.Start(ctx, spec)
 			if err == nil || !strings.Contains(err.Error(), test.want) {
 				t.Errorf("Start: %v", err)

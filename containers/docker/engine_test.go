@@ -35,7 +35,7 @@ type fake struct {
 	answers map[string]http.HandlerFunc
 	ended   chan struct{} // closed when the test ends, for handlers that hang
 
-	mu    sync.Mutex // guards calls
+	mu    sync.Mutex // guards the below
 	calls []string   // "METHOD /path?query", versions taken off
 	paths []string   // as they came
 }
@@ -117,7 +117,7 @@ func fakeEngine(t *testing.T, api string, answers map[string]http.HandlerFunc) (
 		close(f.ended)
 		server.Close()
 		served.Wait()
-		for deadline := time.Now().Add(10 * time.Second); runtime.NumGoroutine() > before; runtime.Gosched() {
+		for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				stacks := make([]byte, 1<<20)
 				t.Errorf("goroutines are left:\n%s", stacks[:runtime.Stack(stacks, true)])
@@ -157,6 +157,8 @@ func TestVersionIsNegotiated(t *testing.T) {
 			if _, err := e.List(t.Context(), "me"); err != nil {
 				t.Fatal(err)
 			}
+			f.mu.Lock()
+			defer f.mu.Unlock()
 			if last := f.paths[len(f.paths)-1]; !strings.HasPrefix(last, test.want) {
 				t.Errorf("asked for %s, want %s…", last, test.want)
 			}

@@ -67,7 +67,7 @@ func newPrivate(t *testing.T) *private {
 			t.Logf("the end of the engine's log:\n%s", said[max(0, len(said)-4000):])
 		}
 		// The last mounts go with the last process of the namespace.
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 			if err = os.RemoveAll(dir); err == nil || time.Now().After(deadline) {
 				break
 			}
