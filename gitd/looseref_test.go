@@ -112,7 +112,8 @@ func TestLooseRefsAlone(t *testing.T) {
 		t.Errorf("%d gits wait for changes of refs that need none", len(pids))
 	}
 	lock := filepath.Join(r.Dir(), "refs/heads/x.lock")
-	if err := os.WriteFile(lock, nil, 0o666); err != nil {
+	long := time.Now().Add(-time.Minute) // whoever made it does not come back
+	if err := errors.Join(os.WriteFile(lock, nil, 0o666), os.Chtimes(lock, long, long)); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Update(t.Context(), RefUpdate{Name: "refs/heads/x", New: tip}); err == nil {

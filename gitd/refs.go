@@ -493,13 +493,18 @@ const (
 	refWriterFails = 3
 	// refWriterDeaths is how often git may be killed from outside.
 	refWriterDeaths = 20
+	// refWriterWaits is how often more git may meet a lock that is younger than lockYoung:
+	// somebody is at work under it, and waits for the disk, which can take longer than the
+	// tenth of a second that git waits for a lock.
+	refWriterWaits = 50
+	lockYoung      = 5 * time.Second
 )
 
 // write makes the updates in one transaction.
 func (w *refWriter) write(ctx context.Context, updates []RefUpdate) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	fails, deaths := 0, 0
+	fails, deaths, waits := 0, 0, 0
 	for {
 		if err := ctx.Err(); err != nil {
 			return context.Cause(ctx)
@@ -545,9 +550,13 @@ func (w *refWriter) write(ctx context.Context, updates []RefUpdate) error {
 		if conflict := w.repo.standsInTheWay(ctx, updates); conflict != nil {
 			return conflict
 		}
-		if exitCode(ended) < 0 {
+		switch {
+		case exitCode(ended) < 0:
 			deaths++
-		} else if !kept {
+		case kept:
+		case waits < refWriterWaits && w.repo.underWay(updates):
+			waits++
+		default:
 			fails++
 		}
 		if deaths > 0 {
@@ -557,6 +566,16 @@ func (w *refWriter) write(ctx context.Context, updates []RefUpdate) error {
 			return err
 		}
 	}
+}
+
+// underWay says whether somebody else holds a lock that the updates need, and made it so
+// recently that they will not have left it behind.
+func (r *Repo) underWay(updates []RefUpdate) bool {
+	young := func(lock string) bool {
+		info, err := os.Lstat(filepath.Join(r.dir, filepath.FromSlash(lock)))
+		return err == nil && time.Since(info.ModTime()) < lockYoung
+	}
+	return young("packed-refs.lock") || slices.ContainsFunc(updates, func(u RefUpdate) bool { return young(u.Name + ".lock") })
 }
 
 // unlock removes the locks that a git which was killed left on refs: even a git

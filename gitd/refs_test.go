@@ -221,6 +221,30 @@ func testUpdateOneWins(t *testing.T, r *Repo) {
 	}
 }
 
+// TestUpdateWaits for who holds the lock of a ref longer than git is patient.
+func TestUpdateWaits(t *testing.T) {
+	r := newRepo(t)
+	one := commit(t, r, "main", "One", "a", "1")
+	lock := filepath.Join(r.Dir(), "refs/heads/x.lock")
+	ahead := time.Now().Add(time.Hour) // so that it does not grow old, however long this takes
+	if err := errors.Join(os.WriteFile(lock, nil, 0o666), os.Chtimes(lock, ahead, ahead)); err != nil {
+		t.Fatal(err)
+	}
+	before := r.server.Stats().Children
+	updated := make(chan error, 1)
+	go func() { updated <- r.Update(context.Background(), RefUpdate{Name: "refs/heads/x", New: one}) }()
+	eventually(t, "git has given up often", func() bool { return r.server.Stats().Children > before+refWriterFails+1 })
+	if err := os.Remove(lock); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-updated; err != nil {
+		t.Error(err)
+	}
+	if is, err := r.Resolve(t.Context(), "refs/heads/x"); is != one || err != nil {
+		t.Error(is, err)
+	}
+}
+
 // TestUpdateSurvivesItsGit kills the kept git again and again: no
 // acknowledged change is lost, none is reported that did not happen.
 func TestUpdateSurvivesItsGit(t *testing.T) {
