@@ -138,7 +138,7 @@ func (h *hook) write(dir, file string) error {
 func try(ctx context.Context, file string) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	for attempt := 0; ; attempt++ {
+	for {
 		p, err := newTalk()
 		if err != nil {
 			return err
@@ -154,7 +154,7 @@ func try(ctx context.Context, file string) error {
 		asked, _ := bufio.NewReader(p.ask).ReadString('\n')
 		p.close()
 		switch {
-		case errors.Is(err, syscall.ETXTBSY) && attempt < 50:
+		case errors.Is(err, syscall.ETXTBSY) && ctx.Err() == nil:
 			// A child that is just being started still has the file as it was written.
 			time.Sleep(10 * time.Millisecond)
 			continue
