@@ -22,6 +22,8 @@ func forked(t testing.TB) (up string, r *Repo, first Hash) {
 	src := work(t)
 	up = filepath.Join(t.TempDir(), "up.git")
 	git(t, "", "clone", "-q", "--bare", src, up)
+	// Of two who push the same the slower one waits for the other's lock, however slow the disk is.
+	git(t, up, "config", "core.filesRefLockTimeout", "60000")
 	r, err := newServer(t).Import(t.Context(), "r", up, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -332,6 +332,7 @@ func (m *mutation) step() {
 	case 16:
 		os.RemoveAll(fresh)
 		os.Symlink(m.pick([]string{"a", "../x", "/etc/passwd", "\xff", "build/", ".git"}), fresh)
+		m.touch(strings.TrimPrefix(fresh, m.tree+"/")) // another of the same length is another to git
 		note("link", fresh, "")
 	case 17:
 		if info, err := os.Lstat(some); err == nil && info.Mode().IsRegular() {
@@ -374,6 +375,7 @@ func (m *mutation) step() {
 			note("rm", p, "")
 			if m.IntN(3) == 0 && !m.plain {
 				os.Symlink("a.txt", p)
+				m.touch(strings.TrimPrefix(p, m.tree+"/"))
 				note("link", p, "")
 			}
 		default:

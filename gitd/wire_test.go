@@ -33,7 +33,7 @@ func stockTry(dir string, args ...string) (string, error) {
 }
 
 func stockEnvTry(env []string, dir string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "git", args...)
 	cmd.Dir = dir
