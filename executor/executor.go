@@ -86,6 +86,7 @@ type Executor struct {
 	// layerEntries is how many files and folders a base layer may have; zero: layerEntries.
 	layerEntries int
 	waits        acpWaits
+	token        func() string // what the ids of runs are drawn from; nil: newToken
 	index        *index
 	bucket       *blob.Bucket // the artifact store
 	folder       *blob.Bucket // the store in Data; nil: there is none

@@ -59,6 +59,9 @@ func (x *Executor) KeepLook(ctx context.Context, repo *gitd.Repo, key string) er
 		Views: []baselineView{{Viewport: "mobile", Screenshot: "mobile/screenshot.png", picture: []byte(key)}}})
 }
 
+// SetTokens has the ids of runs drawn from a list.
+func (x *Executor) SetTokens(next func() string) { x.token = next }
+
 // SetLooksKept keeps so many looks of a repository, and a tenth more before the oldest are removed.
 func (x *Executor) SetLooksKept(n int) { x.baselinesKept = n }
 

@@ -157,6 +157,7 @@ func TestSecretsInCommits(t *testing.T) {
 			[]string{`commit: CANARY in "f"`}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			w := *w
 			w.t = t
 			res, err := w.x.Exec(t.Context(), executor.Request{Repo: "demo", Command: &executor.Command{Shell: "H=" + `$(printf %s "$CANARY" | od -An -v -tx1 | tr -d ' \n'); ` + c.command}}, nil, nil)
 			if err != nil || res.ExitCode != 0 || res.Commit == "" {

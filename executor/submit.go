@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
@@ -185,6 +186,7 @@ type plan struct {
 	given   []Attachment // along with an agent's prompt
 	fresh   bool         // the caller's branch is to be made, at run.Start
 	draw    bool         // the caller's id was drawn and may be drawn again
+	redraw  bool         // the run's id was, too
 	taken   []Event      // results taken over from the run that is resumed
 	start   gitd.Hash    // of a fork
 	state   gitd.Hash    // what its agents remember; empty: nothing
@@ -212,7 +214,7 @@ func (x *Executor) plan(ctx context.Context, r Request) (*plan, error) {
 	p.run = Run{ID: r.Key, Caller: r.Caller, Repo: r.Repo, Base: r.Base, Asker: r.Asker, Origin: r.Origin, State: StateSubmitted,
 		Input: r.Input, From: r.From, Parent: r.Of, CreatedAt: now}
 	if p.run.ID == "" {
-		p.run.ID = now.Format("20060102-150405") + "-" + newToken()[:4]
+		p.run.ID, p.redraw = x.drawRun(now), true
 	}
 	if r.Fork != nil {
 		if err := x.planFork(ctx, *r.Fork, p); err != nil {
@@ -551,10 +553,13 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 		if !errors.Is(err, gitd.ErrConflict) || attempt >= 20 {
 			return "", fmt.Errorf("cannot claim a run: %w", err)
 		}
-		if now, err := p.repo.Resolve(ctx, runRef(p.run.Caller, p.run.ID)); err == nil && now != old && !p.draw {
-			return "", errClaimed
-		}
+		now, err := p.repo.Resolve(ctx, runRef(p.run.Caller, p.run.ID))
+		taken := err == nil && now != old
 		switch {
+		case taken && !p.draw && !p.redraw:
+			return "", errClaimed
+		case taken && !p.draw: // by another of the same second, which is no reason to do nothing
+			p.run.ID = x.drawRun(p.run.CreatedAt)
 		case p.draw:
 			p.run.Caller, _ = RunCaller(newID(2 + attempt/8))
 			p.run.Branch = p.run.Caller.Branch()
@@ -567,6 +572,15 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 			p.fresh, p.run.Start, p.run.Head = false, tip, tip
 		}
 	}
+}
+
+// drawRun draws an id for a run that nobody gave one. Of one caller and one second two may be the same.
+func (x *Executor) drawRun(now time.Time) string {
+	token := newToken
+	if x.token != nil {
+		token = x.token
+	}
+	return now.Format("20060102-150405") + "-" + token()[:4]
 }
 
 // claimed reads the run that another request claimed first.

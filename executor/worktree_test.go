@@ -266,6 +266,27 @@ func TestIdempotentKey(t *testing.T) {
 	}
 }
 
+// TestSameSecond draws one id twice for a caller: both commands run.
+func TestSameSecond(t *testing.T) {
+	now, tokens := time.Now(), []string{"aaaa", "aaaa", "bbbb"}
+	w := newWorld(t, func(x *executor.Executor) {
+		x.Now = func() time.Time { return now }
+		x.SetTokens(func() string {
+			token := tokens[0]
+			tokens = tokens[1:]
+			return token
+		})
+	})
+	for _, word := range []string{"one", "two"} {
+		if res, out, errs := w.exec("run:quick", "echo "+word+" >>log; cat log"); res.Commit == "" || !strings.HasSuffix(out, word+"\n") {
+			t.Errorf("%s: %+v %q %q", word, res, out, errs)
+		}
+	}
+	if got := w.inRepo("show", "ramus/run-quick:log"); got != "one\ntwo" || len(tokens) != 0 {
+		t.Errorf("log: %q; tokens that were not drawn: %q", got, tokens)
+	}
+}
+
 func TestBadRequests(t *testing.T) {
 	w := newWorld(t, nil)
 	ok := &executor.Command{Shell: "true"}
