@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway"
@@ -122,5 +123,32 @@ func TestFamily(t *testing.T) {
 	}
 	if _, err := submit(last.ID); !errors.Is(err, executor.ErrConflict) || !strings.Contains(err.Error(), "at work") {
 		t.Errorf("the eleventh of the family: %v", err)
+	}
+}
+
+// TestCancelledAtOnce: nothing brings back the branch of a task that was cancelled while its work was being begun.
+func TestCancelledAtOnce(t *testing.T) {
+	r := openWith(t, false, coder, withEngineer(t))
+	r.repo(t, "app")
+	for n := range 20 {
+		task, err := r.Engineer.Submit(t.Context(), gateway.Submission{Description: "write made.txt made", Asker: ada})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Duration(n) * 400 * time.Microsecond) // another moment each time; none of them is wrong
+		if _, err := r.Engineer.Cancel(t.Context(), task.ID, true, ada); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.Engineer.Close(); err != nil { // all work has ended
+		t.Fatal(err)
+	}
+	repo, err := r.Git.Repo("app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	branches, err := repo.Refs(t.Context(), "refs/heads/ramus/")
+	if err != nil || len(branches) > 0 {
+		t.Errorf("%v, %v", branches, err)
 	}
 }

@@ -33,6 +33,10 @@ type job struct {
 	follow   *follower           // of the run that works now
 	failures int
 
+	// starting is held while work is begun, and while what a cancelled task leaves is
+	// swept up: what begins behind a broom would bring it all back. It is taken before mu.
+	starting sync.Mutex
+
 	mu   sync.Mutex // guards all below; held while the journal is amended
 	read bool       // the journal
 	told time.Time  // when the thread heard last what is being done
@@ -425,6 +429,9 @@ func (j *job) attend(ctx context.Context, w work) (over bool, err error) {
 	if j.follow == nil || j.follow.work != w.N {
 		if err := j.start(ctx, w); err != nil {
 			var refused *refusedWork
+			if errors.Is(err, errEnded) {
+				return true, nil // cancelled, before it had begun
+			}
 			if errors.As(err, &refused) {
 				return true, j.fail(ctx, executor.ReasonBadInput, refused.Error(), executor.Event{Type: executor.EventWork, Step: w.id(), Kind: workEnded,
 					Data: encode(work{N: w.N, Ended: true, Error: refused.Error()})})
@@ -487,12 +494,27 @@ func (j *job) start(ctx context.Context, w work) error {
 	}
 	prompt, err := j.prompt(ctx, t, past, w)
 	if err == nil {
-		_, err = j.Executor.Begin(ctx, run.Name(), executor.Request{Agent: &executor.AgentCall{Name: t.AgentID, Prompt: prompt, Title: workTitle(t, past, w)}, Base: t.Base})
+		err = j.launch(ctx, run, executor.Request{Agent: &executor.AgentCall{Name: t.AgentID, Prompt: prompt, Title: workTitle(t, past, w)}, Base: t.Base})
 	}
 	// What the end of the server cuts short is not refused: the next one goes on.
 	if err != nil && ctx.Err() == nil && !isConflict(err) && asProblem(err, local).Status < 500 {
 		return &refusedWork{err}
 	}
+	return err
+}
+
+// launch begins a run that was claimed; errEnded where the task has ended meanwhile.
+func (j *job) launch(ctx context.Context, run executor.Run, asked executor.Request) error {
+	j.starting.Lock()
+	defer j.starting.Unlock()
+	t, _, err := j.now(ctx)
+	if err != nil {
+		return err
+	}
+	if t.Ended() {
+		return errEnded
+	}
+	_, err = j.Executor.Begin(ctx, run.Name(), asked)
 	return err
 }
 
@@ -589,6 +611,8 @@ func (j *job) cancel(ctx context.Context, drop bool, by gitd.Person) error {
 			return err
 		}
 	}
+	j.starting.Lock()
+	defer j.starting.Unlock()
 	// Now, not when its goroutine comes to it: who cancels wants to see it gone.
 	if err := j.Executor.Stop(ctx, t.Caller().String(), by); err != nil && !errors.Is(err, executor.ErrNotFound) {
 		return err

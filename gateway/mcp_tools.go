@@ -241,7 +241,7 @@ func (s *Server) report(ctx context.Context, run executor.Run) (toolResult, erro
 	}
 	if run.Ended() {
 		m, err := s.Executor.Manifest(ctx, run.Name())
-		if err != nil {
+		if err != nil && !errors.Is(err, executor.ErrNotFound) { // it is being written: how the run ended is known before
 			return toolResult{}, err
 		}
 		r.Verdict, r.Unverified = m.Verdict, m.Unverified
