@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -135,6 +137,39 @@ func TestAgentContainerKilled(t *testing.T) {
 	r = w.ended(w.ask("conv:killed", "recall\nrun cat a.txt").Name())
 	if out := w.stdout(r.Name(), "turn-1"); out != "before\na\ndone\n" {
 		t.Errorf("%q\n%s", out, w.journal(r.Name()))
+	}
+}
+
+// What a command did is on the branch once, also when its container is lost between the push
+// of that and the word of it.
+func TestContainerLostAfterPush(t *testing.T) {
+	w := newPortableWorld(t)
+	w.exec("run:pushed", "true")
+	var box remains.Process
+	for _, p := range remains.Of(w.data) {
+		if p.Container != "" {
+			box = p
+		}
+	}
+	at := func() string {
+		text, _ := os.ReadFile(filepath.Join(w.data, "repos", "demo.git", "refs", "heads", "ramus", "run-pushed"))
+		return string(text)
+	}
+	before := at()
+	r, err := w.x.Submit(t.Context(), executor.Request{Caller: caller(t, "run:pushed"), Repo: "demo",
+		Workflow: "id: once\nnodes:\n  - {id: one, run: echo once >>log}\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); at() == before; {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing was pushed")
+		}
+	}
+	_ = syscall.Kill(box.PID, syscall.SIGKILL)
+	r = w.ended(r.Name())
+	if got := w.inRepo("show", r.Branch+":log"); r.State != executor.StateComplete || got != "once" {
+		t.Errorf("%s %s: %q\n%s", r.State, r.Error, got, w.journal(r.Name()))
 	}
 }
 

@@ -396,6 +396,9 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 	w.head.mu.Lock()
 	defer w.head.mu.Unlock()
 	made, err := w.t.commitLast(cctx, w.host, w.head.at, l.claim.Asker, w.message(o), nil)
+	if errors.Is(err, containers.ErrGone) {
+		made, err = w.pushed(cctx, err)
+	}
 	after := made.tip
 	var refused *scriptError
 	switch {
@@ -410,7 +413,11 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 		after = ""
 	}
 	if made.artifacts {
-		if err := w.collect(cctx); err != nil {
+		err := w.collect(cctx)
+		if after != "" && err != nil && lostHost(w.host) {
+			err = w.lostArtifacts() // the command must not be run again for them
+		}
+		if err != nil {
 			return tasks.StepResult{}, err
 		}
 	}
@@ -425,6 +432,22 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 	res, err := w.finish(o, after, made.notes)
 	w.forget()
 	return res, err
+}
+
+// pushed finds what a container that was lost in the middle of its commit had pushed before:
+// that stands, and the command, run again on top of it, would do all of it twice. What the
+// container was lost by is returned when there is nothing.
+func (w *work) pushed(ctx context.Context, lost error) (committed, error) {
+	c, err := w.l.committed(ctx, w.t, w.s.ID, w.before)
+	if err != nil || c == nil {
+		return committed{}, errors.Join(lost, err)
+	}
+	return committed{tip: c.Hash}, w.lostArtifacts()
+}
+
+// lostArtifacts notes that a container was lost before its artifacts were taken.
+func (w *work) lostArtifacts() error {
+	return w.skipped("the container was lost just after what the command did was committed: its artifacts are left out")
 }
 
 // finish journals a step's end.
