@@ -96,7 +96,7 @@ func TestClockStandsWhileAsked(t *testing.T) {
 		if time.Sleep(time.Second - 1); ended() {
 			t.Error("less than its time is over")
 		}
-		if time.Sleep(1); !ended() {
+		if time.Sleep(time.Nanosecond); !ended() {
 			t.Error("its time never ends")
 		}
 	})
