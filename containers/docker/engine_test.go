@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"runtime"
@@ -23,6 +24,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/proc"
 	"github.com/ramus-dev/ramus/containers/runner"
 )
 
@@ -567,6 +569,36 @@ func TestDialSocket(t *testing.T) {
 	}
 	if _, err := dialSocket(t.Context(), file); err == nil {
 		t.Error("a file was dialled")
+	}
+}
+
+// A process that is about to end is waited for; one that lives, or that cannot be seen, only
+// for as long as somebody wants to know.
+func TestProcessEnds(t *testing.T) {
+	cmd := exec.Command("sleep", "600")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer cmd.Wait()
+	defer cmd.Process.Kill()
+	start, err := proc.Start(cmd.Process.Pid)
+	if err != nil {
+		t.Fatal(err)
+	}
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	if p := (process{cmd.Process.Pid, start}); p.ends(over) {
+		t.Error("a process that lives has ended")
+	}
+	if p := (process{cmd.Process.Pid, 0}); p.ends(t.Context()) {
+		t.Error("a process that cannot be seen has ended")
+	}
+	if p := (process{cmd.Process.Pid, start - 1}); !p.ends(over) {
+		t.Error("another process of its number is taken for it")
+	}
+	cmd.Process.Kill()
+	if p := (process{cmd.Process.Pid, start}); !p.ends(t.Context()) {
+		t.Error("a killed process does not end")
 	}
 }
 

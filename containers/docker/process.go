@@ -3,6 +3,7 @@ package docker
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
@@ -62,6 +63,28 @@ func (p process) ended() bool {
 	}
 	start, err := proc.Start(p.pid)
 	return err != nil || start != p.start
+}
+
+// endWait is how long a process may take to be seen as dead after its socket was closed: the
+// kernel lets go of open files first, and of a container's mounts and processes after them.
+const endWait = time.Second
+
+// ends is ended for a process that nobody listens at any more, which is about to end.
+func (p process) ends(ctx context.Context) bool {
+	late := time.After(endWait)
+	for p.start != 0 {
+		if p.ended() {
+			return true
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-late:
+			return false
+		case <-ctx.Done():
+			return false
+		}
+	}
+	return false
 }
 
 // startOf is when process pid started, provided that it is the one that listens at the
