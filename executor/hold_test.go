@@ -50,6 +50,38 @@ func TestClaimOnce(t *testing.T) {
 	}
 }
 
+// TestReindexBesideClaims: what is claimed while the index is built anew is in it, in the
+// file too, and is not claimed twice.
+func TestReindexBesideClaims(t *testing.T) {
+	w := newWorld(t, nil)
+	const claims = 20
+	var wg sync.WaitGroup
+	for i := range claims {
+		for range 2 {
+			wg.Go(func() {
+				if _, _, err := w.x.Claim(t.Context(), mention(t, "c", fmt.Sprintf("C1-1.%d", i))); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	for range 5 {
+		wg.Go(func() {
+			if _, err := w.x.Reindex(t.Context()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	for _, when := range []string{"at once", "by the next server"} {
+		if untold, err := w.x.Untold(t.Context()); err != nil || len(untold) != claims {
+			t.Errorf("%d of %d claims are found %s, %v", len(untold), claims, when, err)
+		}
+		w.stop(true)
+		w.start()
+	}
+}
+
 func TestBeginGivesAClaimItsWork(t *testing.T) {
 	w := newWorld(t, nil)
 	claimed, _, err := w.x.Claim(t.Context(), mention(t, "c", "C1-1.1"))

@@ -44,6 +44,8 @@ var errDamaged = errors.New("index is damaged")
 // went down the index is built anew from the refs, which are on disk.
 type index struct {
 	path string
+
+	file sync.Mutex // guards db's changes, and is held until memory has them; before mu
 	db   *bolt.DB
 
 	mu    sync.RWMutex // guards all below
@@ -123,33 +125,38 @@ func unseal32(v []byte) ([]byte, error) {
 	return v[4:], nil
 }
 
-func (ix *index) put(runs ...Run) error {
-	err := guard(func() error {
-		return ix.db.Update(func(tx *bolt.Tx) error {
-			// In the order of the file's changes, whoever else writes at the same time.
-			tx.OnCommit(func() {
-				ix.mu.Lock()
-				ix.remember(runs)
-				ix.mu.Unlock()
-			})
-			b := tx.Bucket(runsBucket)
-			for _, r := range runs {
-				v, err := json.Marshal(r)
-				if err != nil {
-					return err
-				}
-				key := runKey(r.Repo, r.Caller, r.ID)
-				if err := errors.Join(b.Put(key, seal32(v)), tx.Bucket(claimsBucket).Delete(key)); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	})
-	if err != nil {
+// update changes the file, and then what is in memory, by remember where there is one.
+// bbolt lets the next writer begin before it tells that one has ended, and memory would then be
+// changed in another order than the file.
+func (ix *index) update(change func(*bolt.Tx) error, remember func()) error {
+	ix.file.Lock()
+	defer ix.file.Unlock()
+	if err := guard(func() error { return ix.db.Update(change) }); err != nil {
 		return fmt.Errorf("cannot write index: %w", err)
 	}
+	if remember != nil {
+		ix.mu.Lock()
+		defer ix.mu.Unlock()
+		remember()
+	}
 	return nil
+}
+
+func (ix *index) put(runs ...Run) error {
+	return ix.update(func(tx *bolt.Tx) error {
+		b := tx.Bucket(runsBucket)
+		for _, r := range runs {
+			v, err := json.Marshal(r)
+			if err != nil {
+				return err
+			}
+			key := runKey(r.Repo, r.Caller, r.ID)
+			if err := errors.Join(b.Put(key, seal32(v)), tx.Bucket(claimsBucket).Delete(key)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, func() { ix.remember(runs) })
 }
 
 // remove forgets runs whose refs are gone.
@@ -157,25 +164,14 @@ func (ix *index) remove(runs ...Run) error {
 	if len(runs) == 0 {
 		return nil
 	}
-	err := guard(func() error {
-		return ix.db.Update(func(tx *bolt.Tx) error {
-			tx.OnCommit(func() {
-				ix.mu.Lock()
-				ix.forget(runs)
-				ix.mu.Unlock()
-			})
-			for _, r := range runs {
-				if err := tx.Bucket(runsBucket).Delete(runKey(r.Repo, r.Caller, r.ID)); err != nil {
-					return err
-				}
+	return ix.update(func(tx *bolt.Tx) error {
+		for _, r := range runs {
+			if err := tx.Bucket(runsBucket).Delete(runKey(r.Repo, r.Caller, r.ID)); err != nil {
+				return err
 			}
-			return nil
-		})
-	})
-	if err != nil {
-		return fmt.Errorf("cannot write index: %w", err)
-	}
-	return nil
+		}
+		return nil
+	}, func() { ix.forget(runs) })
 }
 
 // forget is the opposite of remember. The caller holds the lock.
@@ -207,38 +203,30 @@ func (ix *index) forget(runs []Run) {
 
 // claim notes that a run's ref is about to be made.
 func (ix *index) claim(r Run) error {
-	err := guard(func() error {
-		return ix.db.Update(func(tx *bolt.Tx) error {
-			return tx.Bucket(claimsBucket).Put(runKey(r.Repo, r.Caller, r.ID), nil)
-		})
-	})
-	if err != nil {
-		return fmt.Errorf("cannot write index: %w", err)
-	}
-	return nil
+	return ix.update(func(tx *bolt.Tx) error {
+		return tx.Bucket(claimsBucket).Put(runKey(r.Repo, r.Caller, r.ID), nil)
+	}, nil)
 }
 
 // claimed returns repository and ref of the claims that were never indexed, and forgets them.
 func (ix *index) claimed() (refs [][2]string, err error) {
-	err = guard(func() error {
-		return ix.db.Update(func(tx *bolt.Tx) error {
-			b := tx.Bucket(claimsBucket)
-			err := b.ForEach(func(k, _ []byte) error {
-				if parts := strings.Split(string(k), "\x00"); len(parts) == 3 {
-					refs = append(refs, [2]string{parts[0], runsPrefix + "/" + parts[1] + "/" + parts[2]})
-				}
-				return nil
-			})
-			if err != nil {
-				return err
+	err = ix.update(func(tx *bolt.Tx) error {
+		b := tx.Bucket(claimsBucket)
+		err := b.ForEach(func(k, _ []byte) error {
+			if parts := strings.Split(string(k), "\x00"); len(parts) == 3 {
+				refs = append(refs, [2]string{parts[0], runsPrefix + "/" + parts[1] + "/" + parts[2]})
 			}
-			if err := tx.DeleteBucket(claimsBucket); err != nil {
-				return err
-			}
-			_, err = tx.CreateBucket(claimsBucket)
-			return err
+			return nil
 		})
-	})
+		if err != nil {
+			return err
+		}
+		if err := tx.DeleteBucket(claimsBucket); err != nil {
+			return err
+		}
+		_, err = tx.CreateBucket(claimsBucket)
+		return err
+	}, nil)
 	return refs, err
 }
 
@@ -318,32 +306,59 @@ func (ix *index) ofCaller(c Caller) []Run {
 	return runs
 }
 
-// replace puts a new file with these runs in the old one's place.
-func (ix *index) replace(runs []Run) error {
+// rebuild puts a new file with the runs that there are in the old one's place. Nobody writes
+// meanwhile: a run that is claimed while its ref is not read yet would be in neither.
+func (ix *index) rebuild(there func() ([]Run, error)) (int, error) {
+	ix.file.Lock()
+	defer ix.file.Unlock()
+	runs, err := there()
+	if err != nil {
+		return 0, err
+	}
 	next := &index{path: ix.path + ".new"}
 	if err := os.Remove(next.path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("cannot rebuild index: %w", err)
+		return 0, fmt.Errorf("cannot rebuild index: %w", err)
 	}
 	if err := next.open(); err != nil {
-		return err
+		return 0, err
 	}
 	if err := next.put(runs...); err != nil {
-		return err
+		return 0, err
 	}
-	whole := func(tx *bolt.Tx) error { return tx.Bucket(metaBucket).Put(wholeKey, bootID()) }
+	whole := func(tx *bolt.Tx) error {
+		return errors.Join(tx.Bucket(metaBucket).Put(wholeKey, bootID()), ix.copyClaims(tx.Bucket(claimsBucket)))
+	}
 	if err := errors.Join(next.db.Update(whole), next.db.Close(), guard(ix.db.Close)); err != nil {
-		return fmt.Errorf("cannot rebuild index: %w", err)
+		return 0, fmt.Errorf("cannot rebuild index: %w", err)
 	}
 	if err := os.Rename(next.path, ix.path); err != nil {
-		return fmt.Errorf("cannot rebuild index: %w", err)
+		return 0, fmt.Errorf("cannot rebuild index: %w", err)
 	}
 	if err := ix.open(); err != nil {
-		return err
+		return 0, err
 	}
-	return ix.load()
+	return len(runs), ix.load()
 }
 
-func (ix *index) close() error { return guard(ix.db.Close) }
+// copyClaims copies the claims whose refs may be made at this moment. Those of a file that
+// is damaged are made of refs that were read.
+func (ix *index) copyClaims(to *bolt.Bucket) error {
+	err := guard(func() error {
+		return ix.db.View(func(tx *bolt.Tx) error {
+			return tx.Bucket(claimsBucket).ForEach(func(k, _ []byte) error { return to.Put(k, nil) })
+		})
+	})
+	if errors.Is(err, errDamaged) {
+		return nil
+	}
+	return err
+}
+
+func (ix *index) close() error {
+	ix.file.Lock()
+	defer ix.file.Unlock()
+	return guard(ix.db.Close)
+}
 
 // runsInRefs reads every run of every repository from its ref.
 func runsInRefs(ctx context.Context, git *gitd.Server) ([]Run, error) {

@@ -454,13 +454,7 @@ func (x *Executor) Manifest(ctx context.Context, run string) (Manifest, error) {
 
 // Reindex rebuilds the index from refs alone.
 func (x *Executor) Reindex(ctx context.Context) (int, error) {
-	runs, err := runsInRefs(ctx, x.Git)
-	if err != nil {
-		return 0, err
-	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
-	return len(runs), x.index.replace(runs)
+	return x.index.rebuild(func() ([]Run, error) { return runsInRefs(ctx, x.Git) })
 }
 
 // Stats returns the numbers behind /metrics and /health.
