@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/llm"
 	"github.com/ramus-dev/ramus/gateway/model"
@@ -315,12 +317,76 @@ func listenSocket(data string) (net.Listener, error) {
 	return l, nil
 }
 
-func dialSocket(ctx context.Context, data string) (conn net.Conn, err error) {
-	err = shortpath.To(data, socketName, func(path string) (err error) {
+func dialSocket(ctx context.Context, data string) (net.Conn, error) {
+	return dialNamed(ctx, data, socketName)
+}
+
+func dialNamed(ctx context.Context, data, name string) (conn net.Conn, err error) {
+	err = shortpath.To(data, name, func(path string) (err error) {
 		conn, err = new(net.Dialer).DialContext(ctx, "unix", path)
 		return err
 	})
 	return conn, err
+}
+
+// door is the socket of a server that may end while somebody comes in. A closed listener hangs
+// up on those who wait for it, and [http.Server.Shutdown] on those who were not yet read: a
+// command that came just when another one's server was ending would fail.
+type door struct {
+	data string
+
+	mu    sync.Mutex            // guards all below
+	heard map[net.Conn]struct{} // who is being read or answered
+	quiet chan struct{}         // closed when nobody is; nil: nobody waits for that
+}
+
+// changed is the server's [http.Server.ConnState].
+func (d *door) changed(conn net.Conn, state http.ConnState) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	switch state {
+	case http.StateNew, http.StateActive:
+		if d.heard == nil {
+			d.heard = make(map[net.Conn]struct{})
+		}
+		d.heard[conn] = struct{}{}
+	default:
+		delete(d.heard, conn)
+	}
+	if len(d.heard) == 0 && d.quiet != nil {
+		close(d.quiet)
+		d.quiet = nil
+	}
+}
+
+// close takes the socket away and returns when everybody who had connected is answered, or
+// ctx ends. Who comes later finds no socket, and waits for the folder's lock.
+func (d *door) close(ctx context.Context) error {
+	const last = socketName + ".last"
+	if err := os.Rename(socketPath(d.data), filepath.Join(d.data, last)); err != nil {
+		return fmt.Errorf("cannot take the socket away: %w", err)
+	}
+	defer os.Remove(filepath.Join(d.data, last))
+	// They are let in one after another: when this one is answered, all the others are in.
+	c := client.Socket(func(ctx context.Context) (net.Conn, error) { return dialNamed(ctx, d.data, last) })
+	defer c.Close()
+	if _, err := c.Health(ctx); err != nil {
+		return err
+	}
+	quiet := make(chan struct{})
+	d.mu.Lock()
+	if len(d.heard) == 0 {
+		close(quiet)
+	} else {
+		d.quiet = quiet
+	}
+	d.mu.Unlock()
+	select {
+	case <-quiet:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // newHTTPServer is http.Server with the bounds that hold for every client.
@@ -335,6 +401,7 @@ func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 type front struct {
 	i       *installation
 	servers []*http.Server
+	door    door
 	stop    context.CancelFunc
 	group   errgroup.Group
 }
@@ -342,7 +409,7 @@ type front struct {
 // listen serves the unix socket and, unless alone, what the configuration says.
 func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err error) {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
-	f := &front{i: i, stop: stop}
+	f := &front{i: i, stop: stop, door: door{data: i.config.Data}}
 	var listeners []net.Listener
 	defer func() {
 		if err != nil {
@@ -359,6 +426,9 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 	listeners = append(listeners, socket)
 	serve := func(l net.Listener, h http.Handler) {
 		s := newHTTPServer(h, i.log)
+		if l == socket {
+			s.ConnState = f.door.changed
+		}
 		f.servers = append(f.servers, s)
 		f.group.Go(func() error {
 			if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
@@ -422,17 +492,16 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 func (f *front) shutdown(ctx context.Context) error {
 	f.i.gateway.Drain()
 	f.stop()
+	if err := f.door.close(ctx); err != nil {
+		f.i.log.Debug("whoever came last may not have been answered", "err", err)
+	}
 	var errs []error
 	for _, s := range f.servers {
 		if err := s.Shutdown(ctx); err != nil {
 			errs = append(errs, s.Close())
 		}
 	}
-	errs = append(errs, f.group.Wait())
-	if err := os.Remove(socketPath(f.i.config.Data)); err != nil && !errors.Is(err, os.ErrNotExist) {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, f.group.Wait())...)
 }
 
 // newLog is the log as the configuration wants it.

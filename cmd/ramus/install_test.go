@@ -1,12 +1,18 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/ramus-dev/ramus/gateway/client"
 )
 
 // A data folder may lie deeper than a socket address can say.
@@ -54,5 +60,55 @@ func TestSocketInADeepFolder(t *testing.T) {
 	}
 	if err := <-said; err != nil {
 		t.Error(err)
+	}
+}
+
+// Who comes while a server ends is heard, or finds no socket.
+func TestEndingHangsUpOnNobody(t *testing.T) {
+	data := t.TempDir()
+	for range 5 {
+		l, err := listenSocket(data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d := door{data: data}
+		server := &http.Server{ConnState: d.changed, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "{}") })}
+		var group sync.WaitGroup
+		group.Go(func() { _ = server.Serve(l) })
+		came := make(chan struct{}, 8)
+		for range 8 {
+			group.Go(func() {
+				for {
+					found := false
+					c := client.Socket(func(ctx context.Context) (net.Conn, error) {
+						conn, err := dialSocket(ctx, data)
+						found = err == nil
+						return conn, err
+					})
+					_, err := c.Health(context.Background())
+					select {
+					case came <- struct{}{}:
+					default:
+					}
+					if !found {
+						return
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		<-came
+		if err := d.close(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if err := server.Shutdown(t.Context()); err != nil {
+			t.Error(err)
+		}
+		group.Wait()
+	}
+	if left, err := os.ReadDir(data); len(left) > 0 || err != nil {
+		t.Errorf("left behind: %v, %v", left, err)
 	}
 }

@@ -56,6 +56,9 @@ func (c *Client) init() *Client {
 	t.Protocols.SetHTTP1(true) // HTTP/2 gives no connections away, see DialPort
 	if c.Dial != nil {
 		t.Proxy = nil
+		// A server that ends closes what is idle, perhaps while the next request is on its way.
+		// A new connection to a socket costs nothing, and is let in or not made at all.
+		t.DisableKeepAlives = true
 		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx) }
 	}
 	c.http = &http.Client{Transport: t}
