@@ -354,20 +354,21 @@ func TestBodies(t *testing.T) {
 	fsck(t, dir)
 }
 
-// TestGzipBomb: 1 GiB of zeros is one MiB of gzip; it is not inflated to its end.
+// TestGzipBomb: 64 MiB of zeros are 64 KiB of gzip; they are not inflated to their end. What
+// net/http does not read of a larger request can reset the connection before the answer is read.
 func TestGzipBomb(t *testing.T) {
 	w := newWire(t, nil)
 	w.repo("a")
 	var z bytes.Buffer
-	zw, err := gzip.NewWriterLevel(&z, gzip.BestSpeed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	zw := gzip.NewWriter(&z)
 	block := bytes.Repeat([]byte("0"), 1<<20)
-	for range 256 {
+	for range 64 {
 		zw.Write(block)
 	}
 	zw.Close()
+	if z.Len() > 128<<10 {
+		t.Fatalf("%d bytes of gzip", z.Len())
+	}
 	status, text := w.post("git-upload-pack", "a", bytes.NewReader(z.Bytes()), "Content-Encoding", "gzip")
 	if status != 413 || !strings.Contains(text, "larger than the limit") {
 		t.Errorf("%d %q", status, text)

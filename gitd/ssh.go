@@ -28,7 +28,7 @@ const (
 	strangersPerAddr = 64
 	// lingerTime is how long a client that was refused may be silent while it
 	// still sends.
-	lingerTime = 5 * time.Second
+	lingerTime = 30 * time.Second
 	// sessionsMax bounds what one connection may do at once.
 	sessionsMax = 16
 	// sshInputMax bounds what a client may say in one fetch.
