@@ -17,6 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/loopback"
 )
 
 // shop is rooms with an engineer in them, a repository at a GitHub, and a Slack.
@@ -34,6 +35,7 @@ func openShop(t *testing.T, change func(*gateway.Engineer)) *shop {
 	k := &shop{t: t, github: githubtest.New(t, func(s *githubtest.Server) {
 		// What is not answered in time is not delivered again, and heard of by the next look alone.
 		s.PostsPerMinute, s.Hourly, s.AckTime = -1, -1, time.Minute
+		s.Addr = loopback.Address(t) // it may go down, and comes up again there
 	}), slack: slacktest.New(t)}
 	var err error
 	if k.repo, err = k.github.AddRepo("app", ""); err != nil {

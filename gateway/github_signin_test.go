@@ -17,6 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/github/githubtest"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/loopback"
 )
 
 // browser keeps cookies, and goes where it is sent one step at a time.
@@ -72,7 +73,7 @@ func (b *browser) callback(at, login string) string {
 // openSignIn is rooms where the user "reviewer", or all of an organization, may sign in.
 func openSignIn(t *testing.T, change func(*gateway.SignIn)) (*githubtest.Server, *rooms) {
 	t.Helper()
-	hub := githubtest.New(t)
+	hub := githubtest.New(t, func(s *githubtest.Server) { s.Addr = loopback.Address(t) }) // where it comes up again
 	s := &gateway.SignIn{Users: []string{"Reviewer"}, Scopes: []string{"read", "write"}, Life: time.Hour, GitHub: &github.SignIn{URL: hub.URL(), API: hub.API(),
 		ClientID: githubtest.ClientID, ClientSecret: githubtest.ClientSecret, HTTP: newBrowser(t).http, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}}
 	if change != nil {

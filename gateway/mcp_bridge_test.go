@@ -5,13 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"strings"
 	"testing"
 
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/loopback"
 )
 
 // bridged is a program that speaks MCP by standard input and output.
@@ -106,7 +106,7 @@ func TestMCPBridge(t *testing.T) {
 
 // Where there is no server each request is told so, and the bridge goes on.
 func TestMCPBridgeWithoutServer(t *testing.T) {
-	c := client.New("http://"+refusing(t), "")
+	c := client.New("http://"+loopback.Address(t), "")
 	t.Cleanup(c.Close)
 	b := bridge(t, c)
 	for range 2 {
@@ -118,23 +118,6 @@ func TestMCPBridgeWithoutServer(t *testing.T) {
 	if err := <-b.notes; !strings.Contains(err.Error(), "cannot reach the ramus server") {
 		t.Errorf("a notification: %v", err)
 	}
-}
-
-// refusing is an address that takes no connections, and that nobody else gets while the
-// test lasts: one end of a connection holds its port.
-func refusing(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	conn, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { conn.Close() })
-	return conn.LocalAddr().String()
 }
 
 // What is too long ends the bridge, and a context does.
