@@ -197,9 +197,7 @@ for(let i=0;i<2;i++)new Worker(URL.createObjectURL(new Blob(["for(;;);"])))</scr
 
 func TestNothingListens(t *testing.T) {
 	t.Parallel()
-	s := site(t, nil)
-	dead := s.URL
-	s.Close()
+	const dead = "http://127.0.0.1:1" // a port that is given to nobody who does not ask for it
 	o := look(t, browser.Job{Spec: browser.Spec{URL: dead + "/app", Wait: browser.Duration(300 * time.Millisecond)}})
 	o.want(t, browser.Fail, "nothing answers at "+dead+"/app")
 }
@@ -217,21 +215,24 @@ func TestDeadline(t *testing.T) {
 	t.Parallel()
 	s := site(t, map[string]any{
 		"/busy": `<p>hello</p><script>setTimeout(()=>{for(;;);},300)</script>`,
+		// The same without the machine's time: its thread waits.
+		"/held":  `<p>hello</p><script>setTimeout(()=>{const r=new XMLHttpRequest();r.open('GET','/never',false);r.send()},300)</script>`,
+		"/never": func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
 		"/half": func(w http.ResponseWriter, r *http.Request) {
 			io.WriteString(w, "<!doctype html><p>half")
 			w.(http.Flusher).Flush()
 			<-r.Context().Done()
 		},
 	})
-	for _, path := range []string{"/busy", "/half"} {
+	for _, path := range []string{"/held", "/busy", "/half"} {
 		t.Run(path[1:], func(t *testing.T) {
-			if path == "/half" && !full() {
+			if path != "/held" && !full() {
 				t.Skip("only with RAMUS_BROWSER=full")
 			}
 			t.Parallel()
 			sp := spec(s, path, browser.Step{Do: "click", Target: "#none"})
 			sp.Viewports = []browser.Viewport{small, {Name: "other", Width: 300, Height: 300}}
-			sp.Timeout = browser.Duration(6 * time.Second)
+			sp.Timeout = browser.Duration(10 * time.Second)
 			o := look(t, browser.Job{Spec: sp})
 			o.want(t, browser.Fail, "took longer than", "other: not looked at")
 			if o.Views[1].Verdict != browser.Unverified {

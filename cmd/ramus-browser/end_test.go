@@ -76,7 +76,11 @@ func kill(t *testing.T, root int, words string) {
 func driveScript() {
 	_ = adopt()
 	work := os.Args[2]
-	j := &job{deadline: time.Second}
+	deadline, err := time.ParseDuration(os.Args[3])
+	if err != nil {
+		panic(err)
+	}
+	j := &job{deadline: deadline}
 	said, end := j.drive(context.Background(), place{self: filepath.Join(work, "script")}, nil, browser.Job{}, io.Discard, work, work)
 	fmt.Printf("%v, %s, %d left\n", end, said, len(children(os.Getpid())))
 	os.Exit(0)
@@ -85,23 +89,28 @@ func driveScript() {
 // TestWatchdog: a driver that does not end by itself is ended with all it started, also what has made itself a group of
 // its own, and what a driver that ended left behind.
 func TestWatchdog(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct{ script, want string }{
-		"hangs":  {"setsid sleep 1000 &\n(setsid sh -c 'trap \"\" TERM; sleep 1000; sleep 1000') &\necho words >&2\nsleep 1000", "the deadline passed, words, 0 left"},
-		"leaves": {"setsid sleep 1000 &\nexit 3", "exit status 3, , 0 left"},
-		"panics": {"echo 'panic: no channel' >&2; echo more >&2; exit 2", "exit status 2, panic: no channel, 0 left"},
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		script   string
+		deadline time.Duration
+		want     string
+	}{
+		"hangs":  {"setsid sleep 1000 &\n(setsid sh -c 'trap \"\" TERM; sleep 1000; sleep 1000') &\necho words >&2\nsleep 1000", 2 * time.Second, "the deadline passed, words, 0 left"},
+		"leaves": {"setsid sleep 1000 &\nexit 3", time.Minute, "exit status 3, , 0 left"},
+		"panics": {"echo 'panic: no channel' >&2; echo more >&2; exit 2", time.Minute, "exit status 2, panic: no channel, 0 left"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			work := t.TempDir()
+			// Ahead of t.Parallel: a program cannot be started as long as a process that another test
+			// is just starting has it open for writing.
 			if err := os.WriteFile(filepath.Join(work, "script"), []byte("#!/bin/sh\n"+c.script+"\n"), 0o700); err != nil {
 				t.Fatal(err)
 			}
-			self, err := os.Executable()
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, err := exec.CommandContext(t.Context(), self, "drive-script", work).CombinedOutput()
+			t.Parallel()
+			out, err := exec.CommandContext(t.Context(), self, "drive-script", work, c.deadline.String()).CombinedOutput()
 			if err != nil || strings.TrimSpace(string(out)) != c.want {
 				t.Errorf("%s%v, want %s", out, err, c.want)
 			}

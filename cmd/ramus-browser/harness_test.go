@@ -107,7 +107,7 @@ func lookWhile(t *testing.T, j browser.Job, started func(pid int)) outcome {
 		j.Spec.Viewports = []browser.Viewport{small}
 	}
 	if j.Deadline == 0 {
-		j.Deadline = browser.Duration(time.Minute)
+		j.Deadline = browser.Duration(2 * time.Minute)
 	}
 	text, err := json.Marshal(j)
 	if err != nil {

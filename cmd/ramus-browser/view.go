@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/mxschmitt/playwright-go"
@@ -46,6 +47,7 @@ type view struct {
 
 	context playwright.BrowserContext
 	page    playwright.Page
+	givenUp bool                    // both may still be made, by a call that nobody waits for any more
 	stop    context.CancelCauseFunc // ends the looking, with one of the errors above
 	notes   []string                // words for the reason that are no faults
 	covered []string                // selectors of what pictures must not show
@@ -78,6 +80,9 @@ func (v *view) look(ctx context.Context) {
 	if err := v.open(ctx); err != nil {
 		v.close()
 		v.result.Verdict, v.result.Reason = browser.Unverified, "cannot look at the page: "+plainError(err)
+		if late := timeoutError(0); errors.As(err, &late) {
+			v.result.Reason = "the check " + late.Error() + " before the page answered"
+		}
 		return
 	}
 	found := v.visit(ctx)
@@ -121,7 +126,9 @@ func (v *view) open(ctx context.Context) error {
 			}
 		}
 	}
-	return within(ctx, 30*time.Second, func() error {
+	var opened atomic.Bool
+	err = within(ctx, 30*time.Second, func() (err error) {
+		defer opened.Store(true)
 		if v.context, err = v.browser.NewContext(options); err != nil {
 			return fmt.Errorf("cannot open a window: %w", err)
 		}
@@ -145,6 +152,8 @@ func (v *view) open(ctx context.Context) error {
 		v.listen()
 		return nil
 	})
+	v.givenUp = !opened.Load()
+	return err
 }
 
 // setState gives the context its cookies and local storage, by a file that lives shortly and
@@ -226,19 +235,34 @@ func (v *view) keep(ctx context.Context) {
 	case errClosed, errCrashed, errDialogs, errBrowser:
 		return // there is no page, or it answers to nothing
 	}
+	v.mu.Lock()
+	answered := v.result.Status > 0
+	v.mu.Unlock()
+	late := timeoutError(0)
+	over := errors.As(context.Cause(ctx), &late)
+	if over && !answered {
+		return // the browser would wait with its answers for a page that does not come
+	}
 	ctx = v.hard
-	_ = within(ctx, 2*time.Second, func() error {
-		title, err := v.page.Title()
-		v.result.Title = clip(title, maxText)
+	var title string
+	err := within(ctx, 2*time.Second, func() (err error) {
+		title, err = v.page.Title()
 		return err
 	})
+	if err == nil {
+		v.result.Title = clip(title, maxText)
+	}
+	if over && errors.Is(err, context.DeadlineExceeded) {
+		v.notes = append(v.notes, "no picture: the page's thread never rests")
+		return
+	}
 	if name, err := v.picture(ctx, "screenshot.png", v.job.spec.Screenshot); err == nil {
 		v.result.Screenshot = name
 	} else {
 		v.notes = append(v.notes, "no picture: "+plainError(err))
 	}
 	var aria string
-	err := within(ctx, finishTime, func() (err error) {
+	err = within(ctx, finishTime, func() (err error) {
 		aria, err = v.page.Locator("body").AriaSnapshot(playwright.LocatorAriaSnapshotOptions{Timeout: playwright.Float(5000)})
 		return err
 	})
@@ -273,7 +297,7 @@ func (v *view) close() {
 	v.mu.Lock()
 	v.closing = true
 	v.mu.Unlock()
-	if v.context != nil {
+	if !v.givenUp && v.context != nil {
 		trace := filepath.Join(v.dir, "trace.zip")
 		if err := within(v.hard, finishTime, func() error { return v.context.Tracing().Stop(trace) }); err == nil {
 			v.result.Trace = v.size.Name + "/trace.zip"

@@ -34,14 +34,31 @@ func (v *visitors) list() []string {
 	return append([]string(nil), v.seen...)
 }
 
+// listenBoth listens at an address by TCP and UDP. Of port 0 it tries some: what is
+// free for the one may be somebody's for the other.
+func listenBoth(t *testing.T, address string) (net.Listener, net.PacketConn) {
+	t.Helper()
+	for n := 0; ; n++ {
+		tcp, err := net.Listen("tcp", address)
+		if err != nil {
+			t.Skipf("cannot run here: %v", err)
+		}
+		udp, err := net.ListenPacket("udp", tcp.Addr().String())
+		if err == nil {
+			return tcp, udp
+		}
+		tcp.Close()
+		if n == 20 {
+			t.Skipf("cannot run here: %v", err)
+		}
+	}
+}
+
 // outside serves at an address and notes every connection, by TCP and UDP.
 func outside(t *testing.T, address string) (host string, v *visitors) {
 	t.Helper()
 	v = new(visitors)
-	tcp, err := net.Listen("tcp", address)
-	if err != nil {
-		t.Skipf("cannot run here: %v", err)
-	}
+	tcp, udp := listenBoth(t, address)
 	s := &httptest.Server{Listener: tcp, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Access-Control-Allow-Origin", "*")
 	}), ConnState: func(c net.Conn, state http.ConnState) {
@@ -50,10 +67,6 @@ func outside(t *testing.T, address string) (host string, v *visitors) {
 		}
 	}}}
 	s.Start()
-	udp, err := net.ListenPacket("udp", tcp.Addr().String())
-	if err != nil {
-		t.Skipf("cannot run here: %v", err)
-	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
