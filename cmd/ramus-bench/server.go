@@ -139,7 +139,7 @@ func (s *server) leaveGroup() (err error) {
 	if s.group == "" {
 		return nil
 	}
-	for range 50 { // a group that just became empty may still be busy
+	for range 1500 { // what was killed may take a moment to end
 		if err = os.Remove(s.group); err == nil || errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}

@@ -53,7 +53,7 @@ func (s *browserServer) suffer(caller, serve string, list []harm) {
 	}
 	for i, h := range list {
 		check := map[string]any{"name": h.name, "start": "none", "url": "http://127.0.0.1:8000" + h.path, "viewports": []any{"mobile"},
-			"timeout": cmp.Or(h.timeout, 30*time.Second).String(), "wait": "20s"}
+			"timeout": cmp.Or(h.timeout, 2*time.Minute).String(), "wait": "1m"}
 		if h.steps != nil {
 			check["steps"] = h.steps
 		}
@@ -177,7 +177,7 @@ func TestBrowserHostile(t *testing.T) {
 		s := newBrowserServer(t, engine)
 		// Two at a time.
 		lanes := [][]harm{{
-			{name: "memory", path: "/memory", reason: "memory|crashed|ended by itself"},
+			{name: "memory", path: "/memory", steps: []any{map[string]any{"expect_visible": "#never", "timeout": "90s"}}, reason: "memory|crashed|ended by itself"},
 			{name: "hosts", path: "/hosts", verdict: executor.BrowserFail, reason: "refused", more: refused(hosts...)},
 			{name: "dialogs", path: "/dialogs", verdict: executor.BrowserFail, reason: "dialogs without end"},
 			{name: "file", path: "/file", verdict: executor.BrowserFail, reason: "file:///etc/passwd", more: noPasswords},

@@ -43,8 +43,10 @@ const (
 func Check(t testing.TB, dir string) {
 	t.Helper()
 	var left []Process
+	var mounted []string
 	for until := time.Now().Add(grace); ; time.Sleep(again) {
-		if left = Of(dir); len(left) == 0 || time.Now().After(until) {
+		left, mounted = Of(dir), mountedIn(t, dir)
+		if len(left)+len(mounted) == 0 || time.Now().After(until) {
 			break
 		}
 	}
@@ -52,15 +54,24 @@ func Check(t testing.TB, dir string) {
 		t.Errorf("left on the machine: %v", p)
 		_ = syscall.Kill(p.PID, syscall.SIGKILL)
 	}
+	for _, at := range mounted {
+		t.Errorf("left on the machine: what is mounted at %s", at)
+	}
+}
+
+// mountedIn is where something is mounted in a folder.
+func mountedIn(t testing.TB, dir string) (at []string) {
+	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		t.Error(err)
 	}
 	for _, m := range parseMounts(mounts) {
 		if within(m.at, dir) {
-			t.Errorf("left on the machine: what is mounted at %s", m.at)
+			at = append(at, m.at)
 		}
 	}
+	return at
 }
 
 // KillContainers kills the sandboxes of a data folder, as an engine that died or a

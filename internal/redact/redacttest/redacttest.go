@@ -11,6 +11,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"html"
 	"io"
@@ -81,9 +82,14 @@ func Text(text []byte, value string) (found []string) {
 
 // Folder lists where below a folder a value is: in the names and contents of
 // files, in Git objects whether anything reaches them or not, and in refs. skip
-// names files and folders, by their paths below the folder, that are left out.
+// names files and folders, by their paths below the folder, that are left out. What goes
+// away meanwhile, as a server at work has it, has no value any more.
 func Folder(ctx context.Context, dir, value string, skip ...string) (hits []string, err error) {
+	gone := func(path string, err error) bool { return path != dir && errors.Is(err, fs.ErrNotExist) }
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if gone(path, err) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -113,6 +119,9 @@ func Folder(ctx context.Context, dir, value string, skip ...string) (hits []stri
 		}
 		if entry.Type()&fs.ModeSymlink != 0 {
 			target, err := os.Readlink(path)
+			if gone(path, err) {
+				return nil
+			}
 			if err != nil {
 				return err
 			}
@@ -124,6 +133,9 @@ func Folder(ctx context.Context, dir, value string, skip ...string) (hits []stri
 			return nil
 		}
 		content, err := os.ReadFile(path)
+		if gone(path, err) {
+			return nil
+		}
 		if err != nil {
 			return err
 		}
@@ -153,6 +165,9 @@ func objects(ctx context.Context, repo, value string) (hits []string, err error)
 		var head string
 		if head, err = r.ReadString('\n'); err != nil {
 			break
+		}
+		if strings.HasSuffix(head, " missing\n") {
+			continue // it has gone since git listed it
 		}
 		var id, kind string
 		var size int64
