@@ -43,7 +43,7 @@ const page = `<!doctype html><title>Shop</title>
   await p.fill('#user', 'Ada');
   await p.fill('#pw', s.typed);
   await p.click('#go');
-  await p.locator('#out').filter({hasText: 'Hello'}).waitFor({timeout: 10000});
+  await p.locator('#out').filter({hasText: 'Hello'}).waitFor({timeout: 60000});
   await context.tracing.stop({path: path.join(out, 'trace.zip')});
   await context.close();
   await browser.close();
