@@ -49,6 +49,12 @@ func put(path, pkg string) error {
 	if err != nil {
 		return err
 	}
+	// Another package's tests may just be building it anew: the checkout has changed.
+	lock, err := locked(program, syscall.LOCK_SH)
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
 	if err := os.Link(program, path); !errors.Is(err, syscall.EXDEV) {
 		return err
 	}
@@ -66,20 +72,29 @@ func build(pkg string) (string, error) {
 		return "", err
 	}
 	program := filepath.Join(dir, strings.ReplaceAll(pkg, "/", "-"))
-	lock, err := os.OpenFile(program+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	lock, err := locked(program, syscall.LOCK_EX)
 	if err != nil {
 		return "", err
 	}
-	defer lock.Close() // which unlocks it
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
-		return "", err
-	}
+	defer lock.Close()
 	cmd := exec.Command("go", "build", "-o", program, module+"/"+pkg)
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if said, err := cmd.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, said)
 	}
 	return program, os.Chmod(program, 0o755)
+}
+
+// locked waits for a program's lock; closing it gives it back.
+func locked(program string, how int) (*os.File, error) {
+	lock, err := os.OpenFile(program+".lock", os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(lock.Fd()), how); err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return lock, nil
 }
 
 // checkout is the folder of go.mod, which is above that of every package's tests.
