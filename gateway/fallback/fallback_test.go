@@ -63,7 +63,7 @@ func newWorld(t *testing.T) *world {
 	t.Cleanup(func() {
 		transport.CloseIdleConnections()
 		w.server.Close()
-		for range 500 {
+		for range 6000 {
 			if runtime.NumGoroutine() <= before {
 				return
 			}
@@ -248,7 +248,7 @@ func TestAnswersThatAreFinal(t *testing.T) {
 // The runner is away for as long as the context lasts.
 func TestAway(t *testing.T) {
 	w := newWorld(t)
-	w.server.Close()
+	w.URL = "http://127.0.0.1:1/threads?token=in-the-url"
 	ctx, cancel := context.WithCancelCause(t.Context())
 	stop := errors.New("the server stops")
 	w.Sleep = func(ctx context.Context, d time.Duration) error {

@@ -67,7 +67,7 @@ func newWorld(t *testing.T) *world {
 		if err := w.hub.Close(); err != nil {
 			t.Error(err)
 		}
-		for range 200 {
+		for range 6000 {
 			if runtime.NumGoroutine() <= before {
 				return
 			}
@@ -108,7 +108,7 @@ func TestTokensReachGitAndNothingElse(t *testing.T) {
 	if err := s.Open(ctx); err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	defer s.Close() // once more, where the test ends early
 	var progress strings.Builder
 	if _, err := s.ImportFrom(ctx, "app", w.upstream(), false, &progress); err != nil {
 		t.Fatal(err)
@@ -129,6 +129,9 @@ func TestTokensReachGitAndNothingElse(t *testing.T) {
 	}
 	if n := w.hub.Minted(); n != 2 {
 		t.Errorf("%d tokens, want a second one before the first expires", n)
+	}
+	if err := s.Close(); err != nil { // what it does in the background would take files away that are just being read
+		t.Fatal(err)
 	}
 	for _, token := range w.hub.Tokens() {
 		if strings.Contains(progress.String(), token) {

@@ -307,10 +307,9 @@ func TestDownUntilTheEnd(t *testing.T) {
 	if last := h.pauses[len(h.pauses)-1]; last > time.Minute || last < 30*time.Second {
 		t.Errorf("the last pause was %v", last)
 	}
-	h.http.Close()
 	ctx, cancel = context.WithCancelCause(t.Context())
 	c.Sleep = func(ctx context.Context, d time.Duration) error { cancel(why); return context.Cause(ctx) }
-	other := &github.Client{URL: c.URL, Tokens: c.Tokens, Log: c.Log, Now: c.Now, Sleep: c.Sleep}
+	other := &github.Client{URL: "http://127.0.0.1:1", Tokens: c.Tokens, Log: c.Log, Now: c.Now, Sleep: c.Sleep}
 	if _, err := other.Pull(ctx, repo, 7); !errors.Is(err, why) {
 		t.Error(err)
 	}

@@ -54,8 +54,12 @@ func (s *site) start() {
 	}
 }
 
+// stop ends what start began, if that has not been ended.
 func (s *site) stop() {
 	s.t.Helper()
+	if s.x == nil {
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := s.x.Close(ctx, false); err != nil {
@@ -67,6 +71,7 @@ func (s *site) stop() {
 	if err := s.git.Close(); err != nil {
 		s.t.Error(err)
 	}
+	s.x = nil
 }
 
 // wait waits until a run has ended or waits for a person.
@@ -159,6 +164,7 @@ func TestFromASandbox(t *testing.T) {
 	stand.Fail(modeltest.Fault{}, modeltest.Fault{}, modeltest.Fault{Cut: 3, Hold: hold})
 
 	s.start()
+	defer s.stop()
 	repo, err := s.git.Create(t.Context(), "demo")
 	if err != nil {
 		t.Fatal(err)
@@ -208,7 +214,6 @@ func TestFromASandbox(t *testing.T) {
 
 	s.stop()
 	s.start()
-	defer s.stop()
 	repo, err = s.git.Repo("demo")
 	if err != nil {
 		t.Fatal(err)
@@ -233,6 +238,7 @@ func TestFromASandbox(t *testing.T) {
 	if c := stand.Complaints(); len(c) > 0 {
 		t.Errorf("the stand-in complains: %q", c)
 	}
+	s.stop() // what it does in the background would write to the log and take files away
 	s.search(modeltest.Key)
 }
 

@@ -113,7 +113,7 @@ func (w *world) call() executor.ModelCall {
 // settle waits until every call has left.
 func (w *world) settle() {
 	w.t.Helper()
-	for range 1000 {
+	for range 12000 {
 		w.run.mu.Lock()
 		n := w.run.guests
 		w.run.mu.Unlock()
@@ -155,7 +155,7 @@ func newWorld(t *testing.T, change func(*Proxy)) *world {
 		if n := len(w.proxy.ledger.accounts); n > 0 || w.proxy.ledger.held != 0 {
 			t.Errorf("%d accounts are left, %d bytes held", n, w.proxy.ledger.held)
 		}
-		for range 500 {
+		for range 6000 {
 			if runtime.NumGoroutine() <= before {
 				return
 			}

@@ -62,7 +62,7 @@ func start(t *testing.T, options ...func(*slacktest.Server)) (*slacktest.Server,
 func noneLeft(t *testing.T) {
 	before := runtime.NumGoroutine()
 	t.Cleanup(func() {
-		for range 500 {
+		for range 6000 {
 			if runtime.NumGoroutine() <= before {
 				return
 			}
@@ -74,7 +74,7 @@ func noneLeft(t *testing.T) {
 }
 
 func deadline(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	return ctx
 }

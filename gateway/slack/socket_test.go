@@ -92,11 +92,16 @@ func TestSocket(t *testing.T) {
 
 // TestSocketSendsAgain: what failed is not acknowledged, comes again, and says so.
 func TestSocketSendsAgain(t *testing.T) {
-	s, c, _ := start(t, socketMode, func(s *slacktest.Server) { s.AckTime = 200e6 })
+	giveUp := make(chan struct{})
+	s, c, _ := start(t, socketMode, func(s *slacktest.Server) { s.GiveUp = giveUp })
 	var h heard
 	listen(t, s, c, func(ctx context.Context, d slack.Delivery) (any, error) {
 		_, _ = h.handle(ctx, d)
 		if d.Retry < 2 {
+			select {
+			case giveUp <- struct{}{}:
+			case <-ctx.Done():
+			}
 			return nil, errors.New("not now")
 		}
 		return nil, nil

@@ -8,18 +8,27 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
-	"testing"
 )
+
+// T is what Address needs of a test.
+type T interface {
+	Helper()
+	Fatal(args ...any)
+}
 
 // Address is an IP address, 127.x.y.z, that no other test has, with a port at which
 // nobody listens.
-func Address(t testing.TB) string {
+func Address(t T) string {
 	t.Helper()
-	ip := fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
-	l, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
+	l, err := net.Listen("tcp", net.JoinHostPort(IP(), "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
 	return l.Addr().String()
+}
+
+// IP is an IP address of this machine, 127.x.y.z, that no other test has.
+func IP() string {
+	return fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 }

@@ -335,7 +335,7 @@ func TestHooks(t *testing.T) {
 	if _, err := w.repo.Push("developer", "main", "More", map[string]string{"c.txt": "c"}); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := w.hub.Until(ctx, "the failed delivery", func() bool { u := w.hub.Undelivered(); return len(u) == 1 && len(u[0].Attempts) == 1 }); err != nil {
 		t.Fatal(err)

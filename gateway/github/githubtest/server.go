@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/ramus-dev/ramus/internal/loopback"
 )
 
 // Server is GitHub with one account and one App that is installed in it. Its
@@ -62,7 +64,7 @@ type Server struct {
 	ctx    context.Context // of deliveries and git; ends with Close
 	cancel context.CancelFunc
 	ending sync.Mutex     // guards beginnings against Close
-	work   sync.WaitGroup // deliveries
+	work   sync.WaitGroup // deliveries and requests
 
 	deliveries http.Client // has connections of its own, which end with Close
 	lane       chan struct{}
@@ -150,10 +152,12 @@ type T interface {
 
 // New starts a stand-in with the users "developer" (may administer), "reviewer"
 // (may write) and "visitor" (may read), who are collaborators of every repository. It
-// ends with the test, and fails it for every complaint.
+// ends with the test, and fails it for every complaint. Deliveries wait a minute: an App that
+// is only slow, because the machine is, does not miss them. It has an IP address of its own:
+// nobody else gets its port while it is Down.
 func New(t T, options ...func(*Server)) *Server {
 	t.Helper()
-	s := &Server{Root: t.TempDir()}
+	s := &Server{Root: t.TempDir(), Addr: loopback.IP() + ":0", AckTime: time.Minute}
 	for _, option := range options {
 		option(s)
 	}
@@ -256,7 +260,7 @@ func (s *Server) Down() {
 	s.http = nil
 }
 
-// Close ends deliveries and connections, and waits for them.
+// Close ends deliveries, connections and requests, whose git works in Root, and waits for them.
 func (s *Server) Close() error {
 	s.Set(Weather{})
 	s.ending.Lock()
@@ -270,11 +274,23 @@ func (s *Server) Close() error {
 
 // background runs f unless the Server is closed, whose Close waits for it.
 func (s *Server) background(f func(context.Context)) {
+	if s.begin() {
+		go func() {
+			defer s.work.Done()
+			f(s.ctx)
+		}()
+	}
+}
+
+// begin adds to work unless the Server is closed.
+func (s *Server) begin() bool {
 	s.ending.Lock()
 	defer s.ending.Unlock()
-	if s.ctx.Err() == nil {
-		s.work.Go(func() { f(s.ctx) })
+	if s.ctx.Err() != nil {
+		return false
 	}
+	s.work.Add(1)
+	return true
 }
 
 // URL is the address of the API, of the repositories and of the pages, without a slash at its end.
@@ -369,6 +385,10 @@ func (s *Server) user(login, kind string) *user {
 
 // ServeHTTP answers the API, git and browsers.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !s.begin() {
+		panic(http.ErrAbortHandler)
+	}
+	defer s.work.Done()
 	if s.Extra != nil && strings.HasPrefix(r.URL.Path, "/_standin") {
 		s.Extra.ServeHTTP(w, r)
 		return

@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -188,9 +189,29 @@ func (s *Server) Sign(body []byte) http.Header {
 	}
 }
 
+// patience bounds how long a delivery waits for its answer.
+func (s *Server) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+	if s.GiveUp == nil {
+		return context.WithTimeout(ctx, s.AckTime)
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		select {
+		case <-s.GiveUp:
+			cancel(context.DeadlineExceeded)
+		case <-ctx.Done():
+		}
+	})
+	return ctx, func() {
+		cancel(context.Canceled)
+		waiting.Wait() // it must not take what is meant for the next delivery
+	}
+}
+
 // send posts a delivery once. again is false where the app wants no repetition.
 func (s *Server) send(ctx context.Context, a Attempt, kind string) (_ Attempt, again bool) {
-	ctx, cancel := context.WithTimeout(ctx, s.AckTime)
+	ctx, cancel := s.patience(ctx)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.URL, bytes.NewReader(a.Body))
 	if err != nil {

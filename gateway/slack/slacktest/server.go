@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/retry"
+	"github.com/ramus-dev/ramus/internal/loopback"
 )
 
 // Server is a workspace of Slack's with one app in it. Its exported fields are
@@ -47,6 +48,8 @@ type Server struct {
 	Retries []time.Duration
 	// AckTime is how long a delivery waits for its answer; default 3 s.
 	AckTime time.Duration
+	// GiveUp, when set, takes AckTime's place: each value that is sent ends the waiting for one answer.
+	GiveUp <-chan struct{}
 	// On is told of every change, one after another, in order. It must not call the Server.
 	On  func(Change)
 	Log *slog.Logger // default none
@@ -104,10 +107,12 @@ type T interface {
 
 // New starts a workspace with three users (U01, U02, U03), the channels C01
 // and C02, which the app is a member of, C03, which it is not, and a direct one, D01. It
-// ends with the test, and fails it for every complaint.
+// ends with the test, and fails it for every complaint. Deliveries wait a minute: an app that
+// is only slow, because the machine is, does not get them twice. It has an IP address of its own: nobody
+// else gets its port while it is Down.
 func New(t T, options ...func(*Server)) *Server {
 	t.Helper()
-	s := &Server{Retries: []time.Duration{0, 0, 0}}
+	s := &Server{Addr: loopback.IP() + ":0", Retries: []time.Duration{0, 0, 0}, AckTime: time.Minute}
 	for _, option := range options {
 		option(s)
 	}

@@ -229,7 +229,8 @@ func TestCheckBlocks(t *testing.T) {
 
 // TestDelivery: signed, three seconds, three repetitions with their reasons.
 func TestDelivery(t *testing.T) {
-	s := slacktest.New(t, func(s *slacktest.Server) { s.AckTime = 200 * time.Millisecond })
+	giveUp := make(chan struct{})
+	s := slacktest.New(t, func(s *slacktest.Server) { s.GiveUp = giveUp })
 	var mu sync.Mutex // guards the two below
 	var seen []http.Header
 	status := func(int) int { return 500 }
@@ -248,6 +249,7 @@ func TestDelivery(t *testing.T) {
 		mu.Unlock()
 		switch n {
 		case 0:
+			giveUp <- struct{}{}
 			<-hang
 		case 1:
 			w.Header().Set("X-Slack-No-Retry", "1")
@@ -328,7 +330,7 @@ func TestSayDelivers(t *testing.T) {
 	direct := s.Say("U01", "D01", "", "test")
 	s.Say("U01", "C03", "", "<@U0RAMUS> not a member")
 	_, _, _ = call(t, s, "chat.postMessage", form("channel", "C01", "thread_ts", parent, "text", "mine"))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := s.Until(ctx, func() bool { return len(s.Attempts()) == 5 }); err != nil {
 		t.Fatal(err)

@@ -134,6 +134,9 @@ func (s *Server) Disconnect(reason string) {
 // closeSockets cuts every connection: a hijacked one does not end with its HTTP server.
 func (s *Server) closeSockets() {
 	for _, k := range s.allSockets(true) {
+		s.mu.Lock()
+		k.leaving = true // also while whoever reads it has not noticed
+		s.mu.Unlock()
 		k.conn.Close()
 	}
 }
@@ -153,7 +156,7 @@ func (s *Server) allSockets(leaving bool) (all []*socket) {
 func (s *Server) overSocket(ctx context.Context, a Attempt, kind string, payload any) Attempt {
 	a.URL = "socket"
 	began := time.Now()
-	ctx, cancel := context.WithTimeout(ctx, s.AckTime)
+	ctx, cancel := s.patience(ctx)
 	defer cancel()
 	all := s.allSockets(false)
 	if len(all) == 0 {
@@ -178,7 +181,7 @@ func (s *Server) overSocket(ctx context.Context, a Attempt, kind string, payload
 				a.Answer = answer
 			}
 		case <-ctx.Done():
-			a.Err = ctx.Err()
+			a.Err = context.Cause(ctx)
 		}
 	}
 	// A late acknowledgement is no mistake of the app's: the place stays, nobody reads it.
