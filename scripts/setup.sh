@@ -10,6 +10,7 @@
 # Needs root or sudo only where something is missing. DOCKERD_ARGS are further
 # arguments for an engine that is started here.
 set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
 what=${1:-test}
 state=${XDG_STATE_HOME:-$HOME/.local/state}/ramus
@@ -27,6 +28,15 @@ else
     may_root=
     as_root() { return 1; }
 fi
+
+# patiently tries a command three times: what is fetched may not come the first time.
+patiently() {
+    "$@" && return
+    sleep 5
+    "$@" && return
+    sleep 20
+    "$@"
+}
 
 has() { command -v "$1" >/dev/null 2>&1; }
 # Debian's own interpreter: the one that sees Debian's python3-* packages.
@@ -75,8 +85,13 @@ else
         as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
             install --no-install-recommends "$@" >"$log" 2>&1
     }
-    as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 update >"$log" 2>&1 ||
-        say "cannot refresh the package lists: $(tail -n 1 "$log")"
+    # To apt a mirror that did not answer is no error, and the packages are unknown then.
+    refresh() {
+        as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 -o APT::Update::Error-Mode=any update >"$log" 2>&1
+    }
+    # What an installation that was killed has left half done keeps apt from installing anything.
+    as_root env DEBIAN_FRONTEND=noninteractive dpkg --configure -a >"$log" 2>&1 || say "dpkg --configure -a failed: $(tail -n 1 "$log")"
+    patiently refresh || say "cannot refresh the package lists: $(tail -n 1 "$log")"
     if ! install "${missing[@]}"; then
         # One by one: a package this release does not know must not cost the others.
         for package in "${missing[@]}"; do
@@ -102,15 +117,37 @@ if has bwrap; then
 fi
 if [ "$what" != test ]; then exit 0; fi
 
-# wait_for_engine SECONDS [PID]: until the engine answers; stops early when the process is gone.
+# Otherwise many builds fetch them at once, and each test of a package fails for which one did not come.
+if has go; then
+    said=$(patiently go mod download 2>&1) || say "cannot fetch the Go modules: $(tail -n 1 <<<"$said")"
+fi
+
+# dockerd_runs tells whether an engine is there, be it that it does not answer yet.
+dockerd_runs() { grep -qsE '^[0-9]+ \(dockerd\) [^ZX]' /proc/[0-9]*/stat; }
+
+# wait_for_engine waits until the engine answers, as long as there is one: it may take its time.
 wait_for_engine() {
-    local end=$((SECONDS + $1))
+    local end=$((SECONDS + 180)) seen=$SECONDS
     while [ "$SECONDS" -lt "$end" ]; do
         if engine_answers; then return 0; fi
-        if [ -n "${2:-}" ] && ! as_root kill -0 "$2" 2>/dev/null; then return 1; fi
+        if dockerd_runs; then
+            seen=$SECONDS
+        elif [ $((SECONDS - seen)) -ge 5 ]; then
+            return 1
+        fi
         sleep 0.5
     done
     return 1
+}
+
+# forget_dead removes what an engine that was killed has left. Where another process has
+# its number by now, the next one takes that for itself and does not start.
+forget_dead() {
+    local of file
+    for of in dockerd:/var/run/docker.pid dockerd:/var/run/docker-ssd.pid containerd:/var/run/docker/containerd/containerd.pid; do
+        file=${of#*:}
+        if as_root test -s "$file" && [ "$(cat "/proc/$(as_root cat "$file")/comm" 2>/dev/null)" != "${of%%:*}" ]; then as_root rm -f "$file"; fi
+    done
 }
 
 # mount_cgroups does what an init system would have done: without the
@@ -136,17 +173,24 @@ mount_cgroups() {
 start_dockerd() {
     local log=$state/dockerd.log pid
     mkdir -p "$state"
+    forget_dead
+    as_root rm -f "$state/dockerd.pid"
     # shellcheck disable=SC2024,SC2086 # the log is ours; the arguments are words
     as_root setsid -f sh -c 'echo $$ >"$0"; exec dockerd "$@"' "$state/dockerd.pid" "$@" ${DOCKERD_ARGS:-} </dev/null >"$log" 2>&1
-    sleep 1
-    pid=$(cat "$state/dockerd.pid" 2>/dev/null || true)
-    if wait_for_engine 60 "$pid"; then
+    if wait_for_engine; then
         say "Docker: started dockerd, its log is $log"
         return 0
     fi
     say "Docker: dockerd does not answer; the end of $log:"
     tail -n 15 "$log" | sed 's/^/    /'
-    if [ -n "$pid" ]; then as_root kill "$pid" 2>/dev/null; fi
+    pid=$(cat "$state/dockerd.pid" 2>/dev/null || true)
+    if [ -n "$pid" ] && as_root kill "$pid" 2>/dev/null; then
+        # The next one finds its files as long as it is there.
+        for _ in $(seq 60); do
+            as_root kill -0 "$pid" 2>/dev/null || break
+            sleep 0.5
+        done
+    fi
     return 1
 }
 
@@ -162,11 +206,13 @@ elif [ -S /var/run/docker.sock ] && [ ! -w /var/run/docker.sock ] && as_root doc
     say "Docker: an engine runs, but not for this user: sudo usermod -aG docker $(id -un), then log in again"
 elif [ -d /run/systemd/system ]; then
     as_root systemctl start docker || say "Docker: systemctl start docker failed"
-    wait_for_engine 60 || say "Docker: started by systemd, but no answer: journalctl -u docker"
+    wait_for_engine || say "Docker: started by systemd, but no answer: journalctl -u docker"
 else
     mount_cgroups
-    if [ -x /etc/init.d/docker ] && [ -z "${DOCKERD_ARGS:-}" ] && as_root service docker start >/dev/null 2>&1; then
-        wait_for_engine 30 || true
+    forget_dead
+    # One that was started with its package, or by somebody else, may not answer yet.
+    if dockerd_runs || { [ -x /etc/init.d/docker ] && [ -z "${DOCKERD_ARGS:-}" ] && as_root service docker start >/dev/null 2>&1; }; then
+        wait_for_engine || true
     fi
     # Networks are not needed: containers have none, and the image is built in
     # the host's. So an engine that cannot set up its own is still good.

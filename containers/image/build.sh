@@ -94,6 +94,15 @@ quietly() {
     "$@" >"$work/log" 2>&1 || { local code=$?; tail -n 60 "$work/log" >&2; return "$code"; }
 }
 
+# again tries a command a second time: what it fetches from mirrors and registries may not come
+# the first time. The builder keeps the steps that went well.
+again() {
+    "$@" && return
+    say "that failed; once more"
+    sleep 10
+    "$@"
+}
+
 # pull fetches an image. A registry that has said nothing for 30 s counts as
 # out of reach; one that has begun may take its time.
 pull() {
@@ -121,7 +130,7 @@ if [ -z "$base" ]; then
     else
         say "making a base here instead"
         if [ -n "${FORCE:-}" ]; then docker image rm --no-prune "$local_base" >/dev/null 2>&1 || true; fi
-        "$here/base.sh" "$local_base"
+        again "$here/base.sh" "$local_base"
         base=$local_base
     fi
 fi
@@ -146,7 +155,7 @@ for target in "${stale[@]}"; do
     say "building $image on $base"
     # The host's network: proxies on its loopback are reached, and an engine whose
     # bridge is missing or switched off can build too.
-    quietly docker build --network host --target "$target" --label "ramus.inputs=$(inputs "$target")" "${args[@]}" -t "$image" "$context" ||
+    again quietly docker build --network host --target "$target" --label "ramus.inputs=$(inputs "$target")" "${args[@]}" -t "$image" "$context" ||
         die "building $image failed"
     size=$(docker image inspect --format '{{.Size}}' "$image")
     say "$image is built ($((size / 1000000)) MB, $((SECONDS - began)) s)"
