@@ -61,17 +61,17 @@ serve
 
 smoke() {
     cat <<'THREADS'
-verify 30
+verify 120
 # A visitor's thread goes to the fallback runner, as if ramus were not there.
 say visitor #builds @ramus the nightly build is red, please look
-wait 60 fallback runner looks after this
+wait 120 fallback runner looks after this
 # The prefix lets one mention of an allowed user through, in anybody's thread.
 reply reviewer @ramus !!! exec git log --oneline -1
 wait 120 explicit-prefix
 wait 120 Done
 # For others it is just three characters.
 reply visitor @ramus !!! exec git log --oneline -1
-wait 60 fallback runner looks after this
+wait 120 fallback runner looks after this
 # A thread of somebody whose threads are let through.
 say developer #general @ramus exec git log --oneline -1
 wait 120 thread-starter-allowlist
@@ -81,7 +81,7 @@ THREADS
 
 demo() {
     cat <<'THREADS'
-verify 30
+verify 120
 # A thread of somebody whose threads are let through.
 say developer #builds @ramus test ./units/...
 wait 300 (?s)Done.*passed
@@ -91,9 +91,9 @@ wait 120 unverified
 reply developer @ramus test ./units/...
 wait 300 (?s)Done.*passed
 reply developer @ramus diff
-wait 60 Checked by hand
+wait 120 Checked by hand
 reply developer @ramus status
-wait 60 3 runs
+wait 120 3 runs
 THREADS
     smoke | grep -v '^verify'
 }
