@@ -4,14 +4,21 @@ import (
 	"archive/tar"
 	"bufio"
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"errors"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+
+	"github.com/mxschmitt/playwright-go"
 
 	"github.com/ramus-dev/ramus/internal/loopback"
 )
@@ -74,6 +81,60 @@ func TestInstall(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "driver", "node")); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestInstallOverHalf: a driver that was not unpacked to its end, or is another version's, is replaced.
+func TestInstallOverHalf(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("node"); err != nil {
+		t.Skip("cannot run here: there is no node")
+	}
+	d, err := playwright.NewDriver(&playwright.RunOptions{DriverDirectory: t.TempDir(), SkipInstallBrowsers: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var archive bytes.Buffer
+	packed := gzip.NewWriter(&archive)
+	files := tar.NewWriter(packed)
+	for name, text := range map[string]string{"package/cli.js": `require("./lib/rest.js")`, "package/lib/rest.js": `console.log("Version ` + d.Version + `")`} {
+		err = errors.Join(err, files.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: int64(len(text)), Typeflag: tar.TypeReg}))
+		_, failed := files.Write([]byte(text))
+		err = errors.Join(err, failed)
+	}
+	if err := errors.Join(err, files.Close(), packed.Close()); err != nil {
+		t.Fatal(err)
+	}
+	var asked atomic.Int32
+	registry := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		_, _ = w.Write(archive.Bytes())
+	}))
+	defer registry.Close()
+	for i, half := range []string{"", `require("./lib/rest.js")`, `console.log("Version 1.0.0")`} {
+		dir := t.TempDir()
+		cli := filepath.Join(dir, "driver", "package", "cli.js")
+		if half != "" {
+			if err := errors.Join(os.MkdirAll(filepath.Dir(cli), 0o755), os.WriteFile(cli, []byte(half), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 {
+			cmd := command(t, "install", dir)
+			cmd.Env = append(cmd.Environ(), registryEnv+"="+registry.URL)
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Fatalf("over %q: %v: %s", half, err, out)
+			}
+		}
+		if out, err := exec.Command("node", cli).CombinedOutput(); err != nil || !strings.Contains(string(out), d.Version) {
+			t.Errorf("over %q: %v %s", half, err, out)
+		}
+		if left, err := filepath.Glob(filepath.Join(dir, "*")); err != nil || len(left) != 2 {
+			t.Errorf("over %q: %v %v", half, left, err)
+		}
+		if n := int(asked.Load()); n != i+1 {
+			t.Errorf("over %q: fetched %d times", half, n-i)
+		}
 	}
 }
 

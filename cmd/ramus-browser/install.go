@@ -28,8 +28,7 @@ func install(ctx context.Context, args []string, w io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("cannot install into %s: %w", args[0], err)
 	}
-	driver := filepath.Join(dir, "driver")
-	if err := os.MkdirAll(driver, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("cannot install into %s: %w", dir, err)
 	}
 	node := os.Getenv("PLAYWRIGHT_NODEJS_PATH")
@@ -48,14 +47,8 @@ func install(ctx context.Context, args []string, w io.Writer) error {
 			}
 		}
 	}
-	err = playwright.Install(&playwright.RunOptions{
-		DriverDirectory:     driver,
-		SkipInstallBrowsers: true,
-		Stdout:              w,
-		Stderr:              w,
-		Logger:              slog.New(slog.NewTextHandler(w, nil)),
-	})
-	if err != nil {
+	driver := filepath.Join(dir, "driver")
+	if err := installDriver(driver, w); err != nil {
 		return fmt.Errorf("cannot install Playwright's driver: %w", err)
 	}
 	if err := link(node, filepath.Join(driver, "node")); err != nil {
@@ -66,6 +59,42 @@ func install(ctx context.Context, args []string, w io.Writer) error {
 		return fmt.Errorf("cannot find this program: %w", err)
 	}
 	return copyProgram(self, filepath.Join(dir, "ramus-browser"))
+}
+
+// installDriver leaves a driver of this version that is good. One that is not there is unpacked
+// beside its place: who is killed at that leaves no half of one, of which Playwright
+// may think that it is whole. What is no good at its place, another version's say, makes way.
+func installDriver(driver string, w io.Writer) error {
+	at := func(dir string) error {
+		return playwright.Install(&playwright.RunOptions{
+			DriverDirectory:     dir,
+			SkipInstallBrowsers: true,
+			Stdout:              w,
+			Stderr:              w,
+			Logger:              slog.New(slog.NewTextHandler(w, nil)),
+		})
+	}
+	next := driver + ".new"
+	if err := os.RemoveAll(next); err != nil {
+		return err
+	}
+	if _, err := os.Stat(filepath.Join(driver, "package")); err == nil && at(driver) == nil {
+		return nil
+	}
+	if err := os.Mkdir(next, 0o755); err != nil {
+		return err
+	}
+	err := at(next)
+	if err == nil {
+		err = os.RemoveAll(driver)
+	}
+	if err == nil {
+		err = os.Rename(next, driver)
+	}
+	if err != nil {
+		return errors.Join(err, os.RemoveAll(next))
+	}
+	return nil
 }
 
 // npmRegistry is the registry that npm is configured to ask; "" when npm cannot say.
