@@ -35,9 +35,7 @@ const owner = "U01"
 
 func openTalk(t *testing.T, withContainers bool, change func(*gateway.Chat), workspace ...func(*slacktest.Server)) *talk {
 	t.Helper()
-	// Slack gives up after three seconds, which a machine out of breath may take to write a claim down.
-	patient := func(s *slacktest.Server) { s.AckTime = time.Minute }
-	k := &talk{slack: slacktest.New(t, append(workspace, patient)...), t: t}
+	k := &talk{slack: slacktest.New(t, workspace...), t: t}
 	k.rooms = open(t, withContainers, func(s *gateway.Server) {
 		k.chat = &gateway.Chat{
 			Slack:         &slack.Client{URL: k.slack.API(), Token: k.slack.Token},
