@@ -60,6 +60,7 @@ type Engine struct {
 	dirs     map[string]string // host folder of the socket by container id, for Dial
 	process1 map[string]process
 	beside   map[string]bool // names of sidecars that Beside has not finished with
+	turns    map[string]turn // by id: of containers that are being renamed or removed
 	undoing  sync.WaitGroup  // work that no caller waits for
 }
 
@@ -209,7 +210,13 @@ func (e *Engine) Remove(ctx context.Context, id string) error {
 	if err != nil && !errors.Is(err, containers.ErrGone) {
 		return fmt.Errorf("cannot %s: %w", what, err)
 	}
-	if err := e.destroy(ctx, what, id); err != nil {
+	leave, err := e.takeTurn(ctx, id)
+	if err != nil {
+		return fmt.Errorf("cannot %s: %w", what, err)
+	}
+	err = e.destroy(ctx, what, id)
+	leave()
+	if err != nil {
 		return err
 	}
 	e.mu.Lock()
@@ -223,6 +230,41 @@ func (e *Engine) Remove(ctx context.Context, id string) error {
 	}
 	// Last: one that is being made meanwhile finds no network to share.
 	return e.destroyLabelled(ctx, labelSidecarOf+"="+id, nil)
+}
+
+// turn lets one after another do what the engine must not be asked for at once: when it renames
+// a container that it removes, it may list it until it is started anew.
+type turn struct {
+	place chan struct{} // holds a value while somebody has the turn
+	n     int           // who have it or wait for it
+}
+
+// takeTurn waits until nobody else renames or removes a container; leave lets the next one.
+func (e *Engine) takeTurn(ctx context.Context, id string) (leave func(), err error) {
+	count := func(by int) turn {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		t, ok := e.turns[id]
+		if !ok {
+			t.place = make(chan struct{}, 1)
+		}
+		t.n += by
+		if e.turns == nil {
+			e.turns = make(map[string]turn)
+		}
+		if e.turns[id] = t; t.n == 0 {
+			delete(e.turns, id)
+		}
+		return t
+	}
+	t := count(+1)
+	select {
+	case t.place <- struct{}{}:
+		return func() { <-t.place; count(-1) }, nil
+	case <-ctx.Done():
+		count(-1)
+		return nil, context.Cause(ctx)
+	}
 }
 
 // destroy kills a container and deletes its volumes, whatever it is.

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -345,6 +346,43 @@ func TestRemove(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the socket's folder is left: %v", err)
+	}
+}
+
+// A container is not renamed while it is removed, nor removed while it is renamed.
+func TestAssignAndRemoveTakeTurns(t *testing.T) {
+	var on, most atomic.Int32
+	alone := func(code int) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			most.Store(max(most.Load(), on.Add(1)))
+			time.Sleep(time.Millisecond) // longer finds more, never less
+			on.Add(-1)
+			status(code, "")(w, r)
+		}
+	}
+	e, _ := fakeEngine(t, "1.41", map[string]http.HandlerFunc{
+		"GET /containers/abc/json":    body(map[string]any{"Id": "abc", "Mounts": []map[string]any{{"Destination": "/run/ramus/run", "Source": t.TempDir()}}}),
+		"GET /containers/json":        body([]any{}),
+		"POST /containers/abc/rename": alone(204),
+		"DELETE /containers/abc":      alone(204),
+	})
+	var group sync.WaitGroup
+	for range 5 {
+		group.Go(func() {
+			if err := e.Assign(t.Context(), "abc", "run:a", nil); err != nil {
+				t.Error(err)
+			}
+		})
+		group.Go(func() {
+			if err := e.Remove(t.Context(), "abc"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	e.undoing.Wait()
+	if most.Load() != 1 || len(e.turns) != 0 {
+		t.Errorf("%d at once; turns left: %v", most.Load(), e.turns)
 	}
 }
 

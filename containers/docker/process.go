@@ -113,7 +113,13 @@ func (e *Engine) TaskUID() int { return taskUID }
 // people. The labels of a container cannot be changed, so that List tells the old ones.
 func (e *Engine) Assign(ctx context.Context, id, key string, _ map[string]string) error {
 	e.undoing.Go(func() {
-		err := e.ask(context.WithoutCancel(ctx), shortWait, "rename container "+id, func(ctx context.Context, api *client.Client) error {
+		ctx := context.WithoutCancel(ctx)
+		leave, err := e.takeTurn(ctx, id)
+		if err != nil {
+			return
+		}
+		defer leave()
+		err = e.ask(ctx, shortWait, "rename container "+id, func(ctx context.Context, api *client.Client) error {
 			_, err := api.ContainerRename(ctx, id, client.ContainerRenameOptions{NewName: containerName(key)})
 			return err
 		})
