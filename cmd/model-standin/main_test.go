@@ -37,7 +37,7 @@ func TestScenes(t *testing.T) {
 	if err := os.WriteFile(path, []byte(scenes), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	out, ended := make(lines, 100), make(chan error, 1)
 	go func() {

@@ -44,6 +44,7 @@ func newEngineerServer(t *testing.T, settings string) *engineerServer {
 	s := &engineerServer{}
 	s.github = githubtest.New(t, func(g *githubtest.Server) {
 		g.Hourly, g.PostsPerMinute = -1, -1
+		g.AckTime = time.Minute // GitHub does not deliver again
 		g.On = func(c githubtest.Change) { s.see(c) }
 	})
 	var err error

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -75,12 +76,19 @@ func mountedIn(t testing.TB, dir string) (at []string) {
 }
 
 // KillContainers kills the sandboxes of a data folder, as an engine that died or a
-// kernel would. Nobody is told, and nothing is tidied up.
+// kernel would, and waits until they have ended. Nobody is told, and nothing is tidied up.
 func KillContainers(data string) {
+	killed := make(map[int]string) // the container of each
 	for _, p := range Of(data) {
 		if p.Container != "" {
+			killed[p.PID] = p.Container
 			_ = syscall.Kill(p.PID, syscall.SIGKILL)
 		}
+	}
+	// Others may have begun meanwhile.
+	alive := func(p Process) bool { return p.Container != "" && killed[p.PID] == p.Container }
+	for until := time.Now().Add(grace); slices.ContainsFunc(Of(data), alive) && time.Now().Before(until); {
+		time.Sleep(again)
 	}
 }
 
