@@ -454,6 +454,27 @@ func TestEngineerRetried(t *testing.T) {
 	}
 }
 
+// TestEngineerRetriedAtOnce: a task that was cancelled at work and is taken up again at once is
+// worked on again, from its beginning; the work that was stopped ends nothing any more.
+func TestEngineerRetriedAtOnce(t *testing.T) {
+	k := openShop(t, nil)
+	task := k.submit("write made.txt made", waitGo)
+	for n := range 3 {
+		k.atWork(task.ID, n+1)
+		if _, err := k.engineer.Cancel(t.Context(), task.ID, false, ada); err != nil {
+			t.Fatal(err)
+		}
+		k.retry(task.ID)
+	}
+	k.atWork(task.ID, 4)
+	k.touch(t, "go.txt")
+	task = k.worked(task.ID, 4)
+	k.reads(task.Branch, "made.txt", "made")
+	if t.Failed() {
+		t.Log(k.story(task))
+	}
+}
+
 // TestEngineerFailedInReview: a task that failed in review has what people pushed when it is
 // taken up again, and is over when they merge what there is instead.
 func TestEngineerFailedInReview(t *testing.T) {

@@ -433,8 +433,7 @@ func (j *job) attend(ctx context.Context, w work) (over bool, err error) {
 				return true, nil // cancelled, before it had begun
 			}
 			if errors.As(err, &refused) {
-				return true, j.fail(ctx, executor.ReasonBadInput, refused.Error(), executor.Event{Type: executor.EventWork, Step: w.id(), Kind: workEnded,
-					Data: encode(work{N: w.N, Ended: true, Error: refused.Error()})})
+				return true, j.fail(ctx, executor.ReasonBadInput, refused.Error(), cutShort(w, refused.Error()))
 			}
 			return false, err
 		}
@@ -518,14 +517,25 @@ func (j *job) launch(ctx context.Context, run executor.Run, asked executor.Reque
 	return err
 }
 
-// finished journals how a piece of work ended.
+// finished journals how a piece of work ended, unless the task was retried since: then another
+// has its place already.
 func (j *job) finished(ctx context.Context, w work, run executor.Run) error {
+	j.starting.Lock()
+	defer j.starting.Unlock()
+	if _, past, err := j.now(ctx); err != nil || past.works[w.N-1].Ended {
+		return err
+	}
 	end := work{N: w.N, Ended: true, OK: run.State == executor.StateComplete, Error: run.Error, Head: run.Head}
 	e := executor.Event{Type: executor.EventWork, Step: w.id(), Kind: workEnded, OK: &end.OK, Commit: run.Head, Reason: string(run.Reason), Message: run.Error, Data: encode(end)}
 	if !end.OK {
 		return j.fail(ctx, run.Reason, fmt.Sprintf("%s (%s)", first(run.Error, string(run.Reason)), run.Name()), e)
 	}
 	return j.amend(ctx, func(t *Task) { t.SessionID = first(run.Session, t.SessionID) }, e)
+}
+
+// cutShort is the end of work that was stopped from outside.
+func cutShort(w work, why string) executor.Event {
+	return executor.Event{Type: executor.EventWork, Step: w.id(), Kind: workEnded, Data: encode(work{N: w.N, Ended: true, Error: why})}
 }
 
 // fail ends a task, with other events that belong to it.
@@ -562,6 +572,8 @@ func clipText(s string, most int) string {
 
 // retry takes a failed task up again.
 func (j *job) retry(ctx context.Context, by gitd.Person) error {
+	j.starting.Lock()
+	defer j.starting.Unlock()
 	t, past, err := j.now(ctx)
 	if err != nil {
 		return err
@@ -589,6 +601,13 @@ func (j *job) retry(ctx context.Context, by gitd.Person) error {
 	}
 	if t.PRNumber != 0 && status == executor.StateRunning {
 		status = executor.StateAddressingComments
+	}
+	if any && !w.Ended {
+		// It ended with the task, and another does what it was for.
+		if err := j.Executor.Stop(ctx, t.Caller().String(), by); err != nil && !errors.Is(err, executor.ErrNotFound) {
+			return fmt.Errorf("cannot stop the work before: %w", err)
+		}
+		events = append(events, cutShort(w, "the task had ended"))
 	}
 	j.news.Store(true)
 	// Somebody else may have retried it meanwhile, and it is at work again.

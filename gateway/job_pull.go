@@ -240,8 +240,7 @@ func (j *job) reopened(ctx context.Context) error {
 		if err := j.clear(ctx, t); err != nil {
 			return err
 		}
-		events = append(events, executor.Event{Type: executor.EventWork, Step: w.id(), Kind: workEnded,
-			Data: encode(work{N: w.N, Ended: true, Error: "the pull request was closed"})})
+		events = append(events, cutShort(w, "the pull request was closed"))
 	}
 	j.news.Store(true) // for what was said meanwhile
 	return j.amend(ctx, func(t *Task) {
