@@ -33,8 +33,9 @@ type job struct {
 	follow   *follower           // of the run that works now
 	failures int
 
-	// starting is held while work is begun, and while what a cancelled task leaves is
-	// swept up: what begins behind a broom would bring it all back. It is taken before mu.
+	// starting is held while work is begun or its end is journalled, and while a task is cancelled
+	// or retried: what begins behind a broom would bring all back that was swept up, and work that
+	// was stopped with a task would end it once more. It is taken before mu.
 	starting sync.Mutex
 
 	mu   sync.Mutex // guards all below; held while the journal is amended
