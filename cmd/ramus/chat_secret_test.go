@@ -298,6 +298,9 @@ func TestChatSecret(t *testing.T) {
 	s.kill(syscall.SIGKILL)
 	s.folder("sandbox", "hosts")
 	s.start()
+	// The command goes on until the base has moved.
+	s.sh(s.data, "cd repos/sample.git && git update-ref refs/heads/main "+
+		"$(git -c user.name=Ann -c user.email=ann@example.org commit-tree -p main -m more 'main^{tree}')")
 	s.press(gated, "approve")
 	results(parent, 2)
 	for _, ts := range threads {

@@ -161,9 +161,13 @@ func fill(t *testing.T, h *containers.Host) {
 	full("in the background", exit)
 	// What is kept of output is the caller's, too.
 	ok("rm -rf " + containers.WorkDir + "/hog")
-	_, exit = run(containers.Command{ID: rand.Text(), Shell: "while head -c 4000000 /dev/zero; do sleep 0.02; done", Timeout: time.Minute})
+	id = rand.Text()
+	_, exit = run(containers.Command{ID: id, Shell: "while head -c 4000000 /dev/zero; do sleep 0.02; done", Timeout: time.Minute})
 	full("output", exit)
-	if got := ok("echo still here"); got != "still here" {
+	if err := h.Forget(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if got := ok("sleep 0.3; echo still here"); got != "still here" {
 		t.Errorf("after all that the container says %q", got)
 	}
 }
