@@ -240,7 +240,7 @@ func TestFleetPool(t *testing.T) {
 	if id := l.Host.Container().ID; !slices.Contains(waiting, id) || !l.Fresh || l.Container.Key != "run:a" || l.Container.Labels["of"] != "a" {
 		t.Errorf("%+v is not of the pool, %v", l, waiting)
 	}
-	shell(t, l.Host, "echo mine > /work/mine")
+	shell(t, l.Host, "echo mine > mine")
 	f.await("the engine to know whose it is", func() bool {
 		list, err := f.Engine.List(t.Context(), containers.Owner(f.Fleet))
 		return err == nil && slices.ContainsFunc(list, func(c containers.Container) bool { return c.Key == "run:a" && c.Labels["of"] == "a" })
@@ -262,7 +262,7 @@ func TestFleetPool(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	shell(t, l.Host, "test ! -e /work/mine")
+	shell(t, l.Host, "test ! -e mine")
 	l.Release()
 
 	// After a crash those that nobody took are removed, and the caller's stays.

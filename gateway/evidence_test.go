@@ -319,7 +319,7 @@ func TestEvidenceOfALiveRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := r.local.Submit(t.Context(), executor.Request{Caller: c, Repo: "app", Key: "k", Command: &executor.Command{Shell: "echo so far; until test -e /work/go; do sleep 0.05; done"}})
+	run, err := r.local.Submit(t.Context(), executor.Request{Caller: c, Repo: "app", Key: "k", Command: &executor.Command{Shell: "echo so far; until test -e go; do sleep 0.05; done"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // Command standin takes the runner's place in tests of what happens when the
 // runner misbehaves; STANDIN in the commands' environment says how. As "standin
-// wait" it is the one program of an image that has no other: it waits for
-// /work/go and exits with 3.
+// wait" it is the one program of an image that has no other: it waits for a
+// file called go where it was started, and exits with 3.
 package main
 
 import (
@@ -18,7 +18,7 @@ func main() {
 	if os.Args[1] == "wait" {
 		fmt.Println("waiting")
 		for {
-			if _, err := os.Stat("/work/go"); err == nil {
+			if _, err := os.Stat("go"); err == nil {
 				fmt.Println("gone")
 				os.Exit(3)
 			}
