@@ -314,7 +314,7 @@ func (t *turn) words(ctx context.Context, w *work, files *sftp.Client, lost bool
 		return nil, fmt.Errorf("cannot give the agent its files: %w", err)
 	}
 	prompts := t.now
-	text := joinPrompts(prompts)
+	text := t.withNote(joinPrompts(prompts))
 	switch {
 	case lost && !t.first:
 		prompts = t.all

@@ -161,6 +161,33 @@ func (t *turn) about() string {
 	return joinPrompts(t.now)
 }
 
+// text returns the words of the turn. The first turn after a conflict begins with it.
+func (t *turn) text() string {
+	return t.withNote(joinPrompts(t.now))
+}
+
+func (t *turn) withNote(text string) string {
+	if note := t.l.conflictBefore(); t.first && note != "" {
+		return note + "\n\n" + text
+	}
+	return text
+}
+
+// conflictBefore returns a note for the agent if the caller's run before this one ended in a conflict.
+func (l *liveRun) conflictBefore() string {
+	for _, r := range slices.Backward(l.x.OfCaller(l.claim.Caller)) {
+		switch {
+		case r.ID == l.claim.ID || !r.CreatedAt.Before(l.claim.CreatedAt):
+			continue
+		case r.Reason == ReasonConflict:
+			return fmt.Sprintf("Note from ramus: %s. The work tree is at what was pushed. `git fetch origin %s` brings your own version as FETCH_HEAD.",
+				r.Error, conflictRef(r.Caller, r.ID))
+		}
+		return ""
+	}
+	return ""
+}
+
 // do is the work of the turn's step.
 func (t *turn) do(ctx context.Context, w *work) (outcome, error) {
 	opened := t.openBrowser(ctx, w)
@@ -240,7 +267,7 @@ func (t *turn) prepare(ctx context.Context, w *work) (*containers.Command, error
 	if err != nil {
 		return nil, fmt.Errorf("cannot give the agent its files: %w", err)
 	}
-	text := joinPrompts(t.now)
+	text := t.text()
 	switch added := slices.Concat(names[len(t.all)-len(t.now):]...); {
 	case len(added) > maxFiles:
 		text += "\n\nFiles that were given along are in " + l.claim.offered()

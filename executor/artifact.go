@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/pkg/sftp"
+
 	"github.com/ramus-dev/ramus/containers"
 )
 
@@ -28,26 +30,48 @@ func (w *work) collect(ctx context.Context) error {
 		return fmt.Errorf("cannot collect artifacts: %w", err)
 	}
 	defer files.Close()
-	dir := filepath.Join(w.l.x.outputDir(w.l.claim), "artifacts")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("cannot collect artifacts: %w", err)
-	}
-	root, err := os.OpenRoot(dir)
+	k, err := w.keeper()
 	if err != nil {
 		return fmt.Errorf("cannot collect artifacts: %w", err)
 	}
-	defer root.Close()
-	var count int
-	var total int64
-	taken := make(map[string]bool)
-	walk := files.Walk(containers.ArtifactsDir)
+	defer k.close()
+	return k.take(files, containers.ArtifactsDir, containers.ArtifactsDir, "")
+}
+
+// artifactKeeper copies files of a container to the run's live folder, within the bounds of artifacts.
+type artifactKeeper struct {
+	w     *work
+	root  *os.Root
+	count int
+	total int64
+	taken map[string]bool
+}
+
+func (w *work) keeper() (*artifactKeeper, error) {
+	dir := filepath.Join(w.l.x.outputDir(w.l.claim), "artifacts")
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	return &artifactKeeper{w: w, root: root, taken: make(map[string]bool)}, nil
+}
+
+func (k *artifactKeeper) close() { k.root.Close() }
+
+// take keeps a file, or the regular files of a folder. Their names are those below folder, after prefix.
+func (k *artifactKeeper) take(files *sftp.Client, from, folder, prefix string) error {
+	w := k.w
+	walk := files.Walk(from)
 	for walk.Step() {
 		if walk.Err() != nil {
 			continue // gone meanwhile, or closed to the task's own user
 		}
 		info := walk.Stat()
-		name := strings.TrimPrefix(walk.Path(), containers.ArtifactsDir+"/")
-		if name == browserFolder {
+		name := prefix + strings.TrimPrefix(walk.Path(), folder+"/")
+		if name == browserFolder || prefix != "" && path.Base(name) == ".git" {
 			// What is kept of that name is what the host saw. See taskShell.Browse.
 			if info.IsDir() {
 				walk.SkipDir()
@@ -57,22 +81,22 @@ func (w *work) collect(ctx context.Context) error {
 		if !info.Mode().IsRegular() || !filepath.IsLocal(name) {
 			continue
 		}
-		if count++; count > maxArtifacts {
+		if k.count++; k.count > maxArtifacts {
 			return w.skipped(fmt.Sprintf("more than %d artifacts: the rest is left out", maxArtifacts))
 		}
-		if total += info.Size(); total > maxArtifactBytes {
+		if k.total += info.Size(); k.total > maxArtifactBytes {
 			return w.skipped(fmt.Sprintf("artifacts are larger than %d MiB together: the rest is left out", maxArtifactBytes>>20))
 		}
-		clean := w.cleanName(name, taken)
-		if have, err := root.Stat(clean); err == nil && have.Size() == info.Size() && have.ModTime().Equal(info.ModTime()) {
+		clean := w.cleanName(name, k.taken)
+		if have, err := k.root.Stat(clean); err == nil && have.Size() == info.Size() && have.ModTime().Equal(info.ModTime()) {
 			continue
 		}
-		from, err := files.Open(walk.Path())
+		in, err := files.Open(walk.Path())
 		if err != nil {
 			continue
 		}
-		found, err := w.keep(root, clean, from, info)
-		from.Close()
+		found, err := w.keep(k.root, clean, in, info)
+		in.Close()
 		if err == nil {
 			err = w.l.removed(w.s.ID, SecretInArtifact, found, "artifacts/"+clean)
 		}

@@ -166,6 +166,16 @@ func typed(spec browser.Spec) map[string]string {
 	return values
 }
 
+// identify commits the files as they are and notes their tree: a check says something about this tree alone.
+func (w *work) identify(ctx context.Context, check string) error {
+	_, tree, err := w.standing(ctx, "files before "+check)
+	if err != nil {
+		return fmt.Errorf("cannot commit the files before %s: %w", check, err)
+	}
+	w.checked = tree
+	return nil
+}
+
 // standing commits what stands in the work tree and returns where the branch is then.
 func (w *work) standing(ctx context.Context, subject string) (commit, tree gitd.Hash, err error) {
 	w.head.mu.Lock()

@@ -11,15 +11,15 @@ import (
 )
 
 // grant is what the door lets the caller's container do: read the base and its
-// own branch, write its own branch, forward only. It never leaves the host:
-// the connection stands for it.
+// own branch, write its own branch, forward only, and push the commits that the
+// host then merges. It never leaves the host: the connection stands for it.
 func (t *target) grant() gitd.Grant {
 	own := "refs/heads/" + t.caller.Branch()
 	return gitd.Grant{
 		Subject: t.caller.String(),
 		Repo:    t.repo.Name(),
-		Read:    []string{"refs/heads/" + t.base, own},
-		Write:   []string{own},
+		Read:    []string{"refs/heads/" + t.base, own, conflictPrefix + "/" + t.caller.Slug() + "/*"},
+		Write:   []string{own, stagePrefix(t.caller) + "/*"},
 		Expires: t.x.Now().AddDate(1, 0, 0), // not a bound: the grant ends with the connection
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -26,6 +27,9 @@ func (x *Executor) planFork(ctx context.Context, f Fork, p *plan) error {
 		return fmt.Errorf("cannot fork: %w", err)
 	}
 	repo, base, err := x.home(ctx, of.Caller)
+	if errors.Is(err, ErrNotFound) && f.Commit != "" {
+		return x.planForkOfKept(ctx, f, of.Caller, p)
+	}
 	if err != nil {
 		return fmt.Errorf("cannot fork %s: %w", of.Caller, err)
 	}
@@ -45,9 +49,10 @@ func (x *Executor) planFork(ctx context.Context, f Fork, p *plan) error {
 		if err != nil {
 			return fmt.Errorf("cannot fork %s at %s: %w", of.Caller, at, err)
 		}
-		if !inside { // what was kept of a lost container
-			kept, err := repo.Resolve(ctx, wipRef(of.Caller))
-			inside = err == nil && kept == at
+		if !inside {
+			if inside, err = isKept(ctx, repo, of.Caller, at); err != nil {
+				return fmt.Errorf("cannot fork %s at %s: %w", of.Caller, at, err)
+			}
 		}
 		if !inside {
 			return fmt.Errorf("cannot fork %s: %w commit: %s is not on its branch; `ramus log %s` lists those that are", of.Caller, ErrInvalid, at, of.Caller)
@@ -71,6 +76,38 @@ func (x *Executor) planFork(ctx context.Context, f Fork, p *plan) error {
 	}
 	p.run.Fork = &Fork{Of: of.Caller.String(), Commit: at, Depth: depth}
 	return nil
+}
+
+// planForkOfKept fills in where a fork begins of a caller whose branch is deleted: at
+// a commit that was kept of its work.
+func (x *Executor) planForkOfKept(ctx context.Context, f Fork, of Caller, p *plan) error {
+	for _, r := range slices.Backward(x.index.ofCaller(of)) {
+		if p.run.Repo != "" && p.run.Repo != r.Repo {
+			continue
+		}
+		repo, err := x.Git.Repo(r.Repo)
+		if err != nil {
+			continue // removed since
+		}
+		at, err := repo.Resolve(ctx, string(f.Commit))
+		if err != nil {
+			continue
+		}
+		kept, err := isKept(ctx, repo, of, at)
+		if err != nil {
+			return fmt.Errorf("cannot fork %s at %s: %w", of, at, err)
+		}
+		if !kept {
+			continue
+		}
+		p.repo, p.run.Repo, p.start = repo, repo.Name(), at
+		if p.run.Base == "" {
+			p.run.Base = r.Base
+		}
+		p.run.Fork = &Fork{Of: of.String(), Commit: at, Depth: 1}
+		return nil
+	}
+	return fmt.Errorf("cannot fork %s at %s: its branch is deleted, and that is no commit that was kept of it: %w", of, f.Commit, ErrNotFound)
 }
 
 // stateAt is what a caller's agents remembered when a commit of its branch was

@@ -345,7 +345,7 @@ func (t *target) gitConfig(s stand) []byte {
 var configEscape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\x00", "")
 
 // converting are attributes with which a file is another one in the work tree than in git.
-var converting = regexp.MustCompile(`\b(eol|crlf|ident|filter|working-tree-encoding)\b`)
+var converting = regexp.MustCompile(`\b(eol|crlf|ident|working-tree-encoding)\b`)
 
 // fill is what is written to a new upper: the difference, as files and whiteouts, and .git.
 func (t *target) fill(ctx context.Context, l *baseLayer, branch string, tip, base gitd.Hash, differ []gitd.TreeChange, config []byte) (_ []layer.File, why string, err error) {

@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -43,18 +42,10 @@ func (t *target) takeLeaks() []gitd.Leak {
 	return leaks
 }
 
-// cleanTree takes secrets out of all that differs from the branch: the contents
-// of files, what links point to, names. Commits of the container's own are
-// made one with the change, since their messages and older trees may be what was refused.
-func (t *target) cleanTree(ctx context.Context, h *containers.Host, env []string, leaks []gitd.Leak) error {
-	var listing bytes.Buffer
-	out := &limitWriter{w: &listing, left: maxListing}
-	if _, err := t.scriptTo(ctx, h, flattenScript, env, nil, out); err != nil {
-		return err
-	}
-	if out.cut {
-		return fmt.Errorf("cannot take secrets out of the work tree: the names of what changed are more than %d MiB", maxListing>>20)
-	}
+// cleanTree takes secrets out of the files of the work tree that a commit would change, with
+// these names: their contents, the targets of links, and the names. Commits that the command made
+// itself become one with the change, since their messages and older trees may hold the secret.
+func (t *target) cleanTree(ctx context.Context, h *containers.Host, names []string, leaks []gitd.Leak) error {
 	files, err := h.Files(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot take secrets out of the work tree: %w", err)
@@ -62,9 +53,8 @@ func (t *target) cleanTree(ctx context.Context, h *containers.Host, env []string
 	defer files.Close()
 	// A call that hangs in a container that is going away ends with the context.
 	defer context.AfterFunc(ctx, func() { files.Close() })()
-	for name := range strings.SplitSeq(listing.String(), "\x00") {
-		name = strings.TrimSuffix(name, "/") // of a repository inside this one git keeps the commit's hash
-		if name == "" || !filepath.IsLocal(name) {
+	for _, name := range names {
+		if !filepath.IsLocal(name) {
 			continue
 		}
 		if err := t.cleanFile(files, path.Clean(name)); err != nil {

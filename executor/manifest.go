@@ -29,19 +29,21 @@ type Manifest struct {
 	Base       string    `json:"base"`
 	BaseCommit gitd.Hash `json:"base_commit"`
 	// BaseRefreshed is when the base was last brought up to date with its upstream; zero: not known.
-	BaseRefreshed time.Time         `json:"base_refreshed,omitzero"`
-	Start         gitd.Hash         `json:"start"`
-	Head          gitd.Hash         `json:"head"`
-	Merged        gitd.Hash         `json:"merged,omitempty"` // the base's tip after the branch was merged into it
-	Engine        string            `json:"engine"`
-	Image         string            `json:"image,omitempty"`
-	Agent         string            `json:"agent,omitempty"`
-	Policy        *ManifestPolicy   `json:"policy,omitempty"`
-	Prompts       []ManifestPrompt  `json:"prompts,omitempty"` // what the agent was asked, in order
-	Usage         *Usage            `json:"usage,omitempty"`   // of models
-	Commands      []ManifestCommand `json:"commands"`
-	Tests         []ManifestTests   `json:"tests,omitempty"`  // every time that tests were run, in order
-	Checks        []ManifestCheck   `json:"checks,omitempty"` // every check, those that did not run too, in order
+	BaseRefreshed time.Time `json:"base_refreshed,omitzero"`
+	Start         gitd.Hash `json:"start"`
+	Head          gitd.Hash `json:"head"`
+	// Tree is the tree of Head. A check verifies the run if it began with these files.
+	Tree     gitd.Hash         `json:"tree,omitempty"`
+	Merged   gitd.Hash         `json:"merged,omitempty"` // the base's tip after the branch was merged into it
+	Engine   string            `json:"engine"`
+	Image    string            `json:"image,omitempty"`
+	Agent    string            `json:"agent,omitempty"`
+	Policy   *ManifestPolicy   `json:"policy,omitempty"`
+	Prompts  []ManifestPrompt  `json:"prompts,omitempty"` // what the agent was asked, in order
+	Usage    *Usage            `json:"usage,omitempty"`   // of models
+	Commands []ManifestCommand `json:"commands"`
+	Tests    []ManifestTests   `json:"tests,omitempty"`  // every time that tests were run, in order
+	Checks   []ManifestCheck   `json:"checks,omitempty"` // every check, those that did not run too, in order
 	// Browser are the checks by a browser, in order; their files are below
 	// artifacts/browser/ in Files. Those of sub-workflows on the run's own branch are among them.
 	Browser    []BrowserCheck   `json:"browser,omitempty"`
@@ -92,9 +94,11 @@ type ManifestCheck struct {
 	Tool    string      `json:"tool,omitempty"` // "go", "eslint"
 	Result  CheckResult `json:"result"`
 	Why     string      `json:"why,omitempty"` // it did not pass, in words
-	// Commit is what was checked. Current tells that this is what stands at the
-	// run's end: of a check of anything earlier the verdict takes no notice.
+	// Commit is the branch's tip when the check began, and Tree the tree of the files then, as
+	// ramus found it. Current tells that Tree is the tree of the run's end: the
+	// verdict ignores checks of other trees.
 	Commit     gitd.Hash `json:"commit,omitempty"`
+	Tree       gitd.Hash `json:"tree,omitempty"`
 	Current    bool      `json:"current,omitempty"`
 	DurationMS int64     `json:"duration_ms,omitempty"`
 }
@@ -161,9 +165,10 @@ func (r Run) changed() bool { return r.Start != "" && r.Head != "" && r.Start !=
 
 // manifest makes the evidence of a run from its record and its journal; what
 // lies in git and on disk is added by seal.
-func (x *Executor) manifest(r Run, events []Event, subs map[string]Manifest) Manifest {
+// tree is the tree of the run's head.
+func (x *Executor) manifest(r Run, tree gitd.Hash, events []Event, subs map[string]Manifest) Manifest {
 	m := Manifest{Run: r.Name(), Kind: r.Kind, State: r.State, Reason: r.Reason, Error: r.Error, Repo: r.Repo, Branch: r.Branch,
-		Base: r.Base, BaseCommit: r.BaseCommit, Start: r.Start, Head: r.Head, Merged: r.Merged, Engine: x.Fleet.Engine.Name(), Image: cmp.Or(r.Image, x.Image),
+		Base: r.Base, BaseCommit: r.BaseCommit, Start: r.Start, Head: r.Head, Tree: tree, Merged: r.Merged, Engine: x.Fleet.Engine.Name(), Image: cmp.Or(r.Image, x.Image),
 		Usage: r.Usage, Commands: []ManifestCommand{}, Changed: []gitd.Change{}, Files: []ManifestFile{},
 		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, EndedAt: r.EndedAt}
 	if !r.StartedAt.IsZero() && !r.EndedAt.IsZero() {
@@ -180,7 +185,7 @@ func (x *Executor) manifest(r Run, events []Event, subs map[string]Manifest) Man
 		}
 	}
 	m.Unverified = append(m.Unverified, unfinished(events)...)
-	m.Tests, m.Checks = checks(r, events, subs)
+	m.Tests, m.Checks = checks(tree, events, subs)
 	var why []string
 	m.Verdict, why = verdict(r, m.Checks)
 	m.Unverified = append(m.Unverified, why...)

@@ -265,13 +265,17 @@ const branchPrefix = "refs/heads/ramus"
 func (n *pruning) branches(ctx context.Context, repo *gitd.Repo) error {
 	callers := n.callers(repo.Name())
 	var old, merged []candidate
-	for _, prefix := range []string{branchPrefix, wipPrefix} {
+	for _, prefix := range []string{branchPrefix, wipPrefix, conflictPrefix} {
 		refs, err := repo.Refs(ctx, prefix)
 		if err != nil {
 			return err
 		}
 		for _, ref := range refs {
-			c := callers[strings.TrimPrefix(ref.Name, prefix+"/")]
+			slug := strings.TrimPrefix(ref.Name, prefix+"/")
+			if prefix == conflictPrefix {
+				slug, _, _ = strings.Cut(slug, "/") // a run follows
+			}
+			c := callers[slug]
 			if c == nil || c.busy {
 				continue
 			}

@@ -15,6 +15,12 @@ func (r Reason) Hint() string {
 		return "a person said no at a gate; `ramus retry` asks again"
 	case ReasonMergeConflict:
 		return "merge or rebase the branch by hand (`ramus checkout`), push it, then `ramus merge`"
+	case ReasonConflict:
+		return "the branch has what was pushed; fetch the ref that the error names, merge it into the branch by hand, push, then `ramus retry`"
+	case ReasonNotCommitted:
+		return "everything else was committed; the files that are named are among the run's artifacts, below uncommitted/. Remove or ignore them, or raise the limit that is named, then `ramus retry`"
+	case ReasonBranchGone:
+		return "somebody deleted the branch; push it again, or begin a new caller with `--fork` from the commit that is named"
 	case ReasonContainerLost:
 		return "the container ended again and again while the command ran; look for what kills it, then `ramus retry`"
 	case ReasonUnavailable:
@@ -37,6 +43,16 @@ func (r Reason) Hint() string {
 	return ""
 }
 
+// Uncommitted tells whether a run ended although its command did, because the command's changes
+// did not all reach the branch. The error names where they are kept.
+func (r Reason) Uncommitted() bool {
+	switch r {
+	case ReasonConflict, ReasonNotCommitted, ReasonBranchGone:
+		return true
+	}
+	return false
+}
+
 // Why a run's context ended.
 var (
 	errCancelled  = errors.New("cancelled")
@@ -44,4 +60,5 @@ var (
 	errRunTimeout = errors.New("the run's time is up")
 	errDiskFull   = errors.New("disk full")
 	errParked     = errors.New("waits for a person")
+	errBranchGone = errors.New("the branch was deleted")
 )

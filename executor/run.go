@@ -30,6 +30,13 @@ const (
 	ReasonCancelled     Reason = "cancelled"
 	ReasonRejected      Reason = "rejected" // a person said no at a gate
 	ReasonMergeConflict Reason = "merge_conflict"
+	// ReasonConflict: somebody pushed to the branch while a command ran, and both changed the
+	// same. The branch has what was pushed; refs/ramus/conflicts has what the command left.
+	ReasonConflict Reason = "conflict"
+	// ReasonNotCommitted: a part of what a command left could not be committed.
+	ReasonNotCommitted Reason = "not_committed"
+	// ReasonBranchGone: the branch was deleted while the run was at work, or before.
+	ReasonBranchGone    Reason = "branch_deleted"
 	ReasonContainerLost Reason = "container_lost"
 	ReasonUnavailable   Reason = "engine_unavailable"
 	ReasonDiskFull      Reason = "disk_full"
@@ -157,6 +164,7 @@ type Event struct {
 	// Parent and Commit: the branch before and after a command. Commit is empty when nothing changed.
 	Parent     gitd.Hash       `json:"parent,omitempty"`
 	Commit     gitd.Hash       `json:"commit,omitempty"`
+	Tree       gitd.Hash       `json:"tree,omitempty"` // of a check: of the files when it began
 	Exit       *int            `json:"exit,omitempty"`
 	OK         *bool           `json:"ok,omitempty"`
 	Reason     string          `json:"reason,omitempty"`

@@ -42,7 +42,14 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	repo := l.target.repo
 	events := l.journalled()
 	subs := x.subManifests(ctx, r, events)
-	m := x.manifest(r, events, subs)
+	var tree gitd.Hash
+	if r.Head != "" {
+		var err error
+		if tree, err = repo.TreeOf(ctx, r.Head); err != nil {
+			return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
+		}
+	}
+	m := x.manifest(r, tree, events, subs)
 	files, stored, err := x.outputFiles(ctx, r)
 	if err != nil {
 		return err

@@ -200,9 +200,20 @@ func TestSecretsInCommits(t *testing.T) {
 // TestSecretsThatComeBack: what cannot be cleaned is not committed, and said so.
 func TestSecretsThatComeBack(t *testing.T) {
 	w := newCanaryWorld(t, nil)
-	// A filter puts the value into every blob.
+	// A filter that would put the value into every blob is not run.
 	res, err := w.x.Exec(t.Context(), executor.Request{Repo: "demo", Command: &executor.Command{
 		Shell: `git config filter.x.clean 'cat; printenv CANARY'; echo '* filter=x' >.gitattributes; echo 1 >f`}}, nil, nil)
+	if err != nil || res.Commit == "" || res.Message != "" {
+		t.Errorf("%+v, %v", res, err)
+	}
+	// A process in the background writes the value again and again.
+	busy := caller(t, "run:busy")
+	if _, err := w.x.Exec(t.Context(), executor.Request{Caller: busy, Repo: "demo", Command: &executor.Command{Background: true,
+		Shell: `until [ -e /tmp/go ]; do sleep 0.01; done; while :; do for i in 1 2 3 4 5 6 7 8 9; do printenv CANARY >f$i; done; done`}}, nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	res, err = w.x.Exec(t.Context(), executor.Request{Caller: busy, Command: &executor.Command{
+		Shell: `touch /tmp/go; until [ -s f9 ]; do sleep 0.01; done`}}, nil, nil)
 	if err != nil || res.Commit != "" {
 		t.Fatalf("%+v, %v", res, err)
 	}

@@ -227,18 +227,14 @@ func (t *target) plainGit(ctx context.Context, b *binding, changes []layer.Chang
 			if c.Kind != layer.KindFile && top[0] >= 'a' || deep {
 				return name, nil
 			}
-		case "refs", "objects", "logs", "hooks":
-		case "info":
-			if deep {
-				return name, nil
-			}
+		case "refs", "objects", "logs", "hooks", "info":
+			// No setting of the container's repository decides how files are committed.
 		default:
 			return name, nil
 		}
 	}
 	for name, want := range map[string]string{
 		"HEAD":                            "ref: refs/heads/" + t.caller.Branch() + "\n",
-		"config":                          string(b.config),
 		"refs/heads/" + t.caller.Branch(): string(known) + "\n",
 	} {
 		text, err := t.x.layers.read(ctx, b.at.Upper(), ".git/"+name, 1<<20)
@@ -452,4 +448,36 @@ func (x *Executor) author(p gitd.Person) gitd.Person {
 		p.Email = x.Bot.Email
 	}
 	return p
+}
+
+// seedIndex returns the index of the commit known in the caller's bound work tree: the base
+// layer's, with the entries that differ. It returns nil if there is none.
+// git reads the files that differ, and trusts the layer's times for all others.
+func (t *target) seedIndex(ctx context.Context, known gitd.Hash) []byte {
+	b := t.binding()
+	if b == nil {
+		return nil
+	}
+	text, err := t.makeSeed(ctx, b, known)
+	if err != nil {
+		t.x.Log.Debug("git reads all files of a bound work tree", "caller", t.caller, "err", err)
+		return nil
+	}
+	return text
+}
+
+func (t *target) makeSeed(ctx context.Context, b *binding, known gitd.Hash) ([]byte, error) {
+	old, err := t.x.layers.read(ctx, b.layer.tree(), ".git/index", indexMax)
+	if err != nil {
+		return nil, err
+	}
+	changes, err := t.repo.Compare(ctx, b.layer.Commit, known, bindChanges)
+	if err != nil {
+		return nil, err
+	}
+	differ := make([]indexEntry, 0, len(changes))
+	for _, c := range changes {
+		differ = append(differ, indexEntry{path: c.Path, mode: c.NewMode, hash: c.New})
+	}
+	return rewriteIndex(old, differ, "")
 }

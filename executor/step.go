@@ -68,6 +68,7 @@ func (f *failure) Error() string { return f.text }
 func reasonOf(err error) Reason {
 	var f *failure
 	var s *scriptError
+	var u *uncommitted
 	switch {
 	case errors.As(err, &f):
 		return f.reason
@@ -81,8 +82,10 @@ func reasonOf(err error) Reason {
 		return ReasonUnavailable
 	case errors.Is(err, containers.ErrGone):
 		return ReasonContainerLost
-	case errors.As(err, &s) && s.Code == scriptMerge:
-		return ReasonMergeConflict
+	case errors.As(err, &u):
+		return u.reason
+	case errors.Is(err, errBranchGone):
+		return ReasonBranchGone
 	case errors.As(err, &s) && s.Code == scriptNoGit, errors.Is(err, ErrInvalid), errors.Is(err, gitd.ErrInvalid):
 		return ReasonBadInput
 	}
@@ -165,11 +168,13 @@ type work struct {
 	id     string    // of its command, or the prefix of its commands'
 	before gitd.Hash // the branch's tip when it began
 	out    *outputs
-	again  bool         // its command began before the server was restarted
-	n      int          // commands of a task so far
-	head   *head        // the branch's tip as its own commits have moved it
-	guests guests       // requests at the door that are for this step
-	visits atomic.Int64 // tasks that its agent has run by its door
+	again  bool   // its command began before the server was restarted
+	n      int    // commands of a task so far
+	head   *head  // the branch's tip as its own commits have moved it
+	guests guests // requests at the door that are for this step
+	// checked is the tree of the files when a check began; empty for other tasks.
+	checked gitd.Hash
+	visits  atomic.Int64 // tasks that its agent has run by its door
 }
 
 // head is a branch's tip as a step's own commits move it: those of its task, or
@@ -186,6 +191,13 @@ type outcome struct {
 	// subject is the commit's first line; empty: made from the step.
 	subject string
 	fault   error // why a task could not be done as asked
+}
+
+// fail has the step fail although its commands have ended.
+func (o *outcome) fail(reason Reason, text string) {
+	o.exit.Reason = string(reason)
+	o.result.OK = false
+	o.result.Error = text
 }
 
 func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, do func(context.Context, *work) (outcome, error)) (tasks.StepResult, error) {
@@ -400,14 +412,23 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 		made, err = w.pushed(cctx, err)
 	}
 	after := made.tip
-	var refused *scriptError
+	var u *uncommitted
 	switch {
-	case errors.As(err, &refused), errors.Is(err, errDiskFull):
-		o.result.OK = false
-		o.result.Error = l.x.Secrets.String("the command ran, but what it changed could not be committed and was thrown away: " + err.Error())
+	case errors.As(err, &u):
+		o.fail(u.reason, l.x.Secrets.String(u.Error()))
 		after = w.head.at
 	case err != nil:
 		return tasks.StepResult{}, err
+	case len(made.left) > 0:
+		o.fail(ReasonNotCommitted, l.x.Secrets.String(leftText(made.left)))
+	}
+	if err := w.keepLeft(cctx, made.left); err != nil {
+		return tasks.StepResult{}, err
+	}
+	if gone, err := w.lostMost(cctx, after); err != nil {
+		return tasks.StepResult{}, err
+	} else if gone != "" {
+		made.notes += gone
 	}
 	if after == w.before {
 		after = ""
@@ -450,6 +471,49 @@ func (w *work) lostArtifacts() error {
 	return w.skipped("the container was lost just after what the command did was committed: its artifacts are left out")
 }
 
+// deletedFew is how many files a command may delete without a count of the others.
+const deletedFew = 1
+
+// lostMost returns a sentence if the step deleted more than half of the branch's files, and notes it
+// in the journal. A file that is somewhere else with the same content counts as moved.
+func (w *work) lostMost(ctx context.Context, after gitd.Hash) (string, error) {
+	if after == w.before || w.before == "" {
+		return "", nil
+	}
+	changes, err := w.t.repo.Compare(ctx, w.before, after, 0)
+	if errors.Is(err, gitd.ErrTooLarge) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	moved := make(map[gitd.Hash]int)
+	for _, c := range changes {
+		if c.OldMode == 0 {
+			moved[c.New]++
+		}
+	}
+	deleted := 0
+	for _, c := range changes {
+		switch {
+		case c.NewMode != 0:
+		case moved[c.Old] > 0:
+			moved[c.Old]--
+		default:
+			deleted++
+		}
+	}
+	if deleted <= deletedFew {
+		return "", nil
+	}
+	total, err := w.t.repo.CountFiles(ctx, w.before, 2*deleted)
+	if err != nil || total >= 2*deleted {
+		return "", err
+	}
+	text := fmt.Sprintf("deleted %d of the %d files of the branch", deleted, total)
+	return text + "\n", w.l.emit(Event{Type: EventNote, Step: w.s.ID, Reason: reasonLeftOut, Message: text}, false)
+}
+
 // finish journals a step's end.
 func (w *work) finish(o outcome, commit gitd.Hash, notes string) (tasks.StepResult, error) {
 	l := w.l
@@ -462,7 +526,7 @@ func (w *work) finish(o outcome, commit gitd.Hash, notes string) (tasks.StepResu
 	if message == "" {
 		message = strings.TrimSpace(notes)
 	}
-	e := Event{Type: EventStepFinished, Step: w.s.ID, Node: w.s.Node, Kind: w.s.Kind, Command: clip(w.s.Command, 16<<10), Task: w.s.Task,
+	e := Event{Type: EventStepFinished, Tree: w.checked, Step: w.s.ID, Node: w.s.Node, Kind: w.s.Kind, Command: clip(w.s.Command, 16<<10), Task: w.s.Task,
 		Parent: w.before, Commit: commit, Exit: &exit, OK: &ok, Reason: o.exit.Reason, DurationMS: o.exit.Duration.Milliseconds(),
 		Stdout: stdout, Stderr: stderr, Message: clip(message, 16<<10), Data: marshal(finished{o.result})}
 	l.x.count(commit != "")

@@ -27,14 +27,11 @@ var (
 	syncScript string
 	//go:embed scripts/commit.sh
 	commitScript string
-	//go:embed scripts/flatten.sh
-	flattenScript string
 )
 
 // Exit codes of the scripts.
 const (
 	scriptFetch = 91
-	scriptMerge = 93
 	scriptPush  = 94
 	scriptNoGit = 97
 )
@@ -59,7 +56,11 @@ type target struct {
 	mu    sync.Mutex
 	leaks []gitd.Leak // of the last push that was refused for them
 	known gitd.Hash   // where the container's branch stands; "" when that is not known
-	bound *binding    // nil: the container's work tree was not bound from outside
+	// indexed is the SHA-256 of the index that the container keeps for the next script; "" if it keeps none.
+	indexed string
+	// left are the files that no commit could hold, by path, with their size and time when that was told.
+	left  map[string]string
+	bound *binding // nil: the container's work tree was not bound from outside
 	// indexing is the index of what was bound while it is to be written; nil: it is.
 	indexing *indexWrite
 	listen   func(Event) // the run that works now hears of egress and refusals
@@ -82,9 +83,13 @@ func (x *Executor) target(c Caller, repo *gitd.Repo, base string) *target {
 	return t
 }
 
-// tip is where the branch stands on the server.
+// tip returns the branch's tip on the server. The error is errBranchGone if the branch is deleted.
 func (t *target) tip(ctx context.Context) (gitd.Hash, error) {
-	return t.repo.Resolve(ctx, "refs/heads/"+t.caller.Branch())
+	tip, err := t.repo.Resolve(ctx, "refs/heads/"+t.caller.Branch())
+	if errors.Is(err, gitd.ErrNotFound) {
+		err = fmt.Errorf("%w: %s: %w", errBranchGone, t.caller.Branch(), err)
+	}
+	return tip, err
 }
 
 // take waits for the caller's turn; the returned function gives it back.
@@ -154,7 +159,8 @@ func (t *target) request(image string, author gitd.Person, waiting func(int)) co
 		Provision: func(ctx context.Context, h *containers.Host) error {
 			t.setKnown("")
 			t.setBinding(nil)
-			if err := t.fetching(ctx, h, provisionScript, t.scriptEnv(author, "", "")); err != nil {
+			t.setIndexed("")
+			if _, err := t.fetching(ctx, h, provisionScript, t.scriptEnv(author, "", "")); err != nil {
 				return err
 			}
 			if tip, err := t.tip(ctx); err == nil { // without one, what follows says so
@@ -218,17 +224,17 @@ const fetchPause = 300 * time.Millisecond
 
 // fetching runs a script that fetches, again when it could not: a container that
 // outlived its server may knock at a door whose host has just gone.
-func (t *target) fetching(ctx context.Context, h *containers.Host, script string, env []string) error {
+func (t *target) fetching(ctx context.Context, h *containers.Host, script string, env []string) (scriptOutput, error) {
 	for attempt := 1; ; attempt++ {
-		_, err := t.script(ctx, h, script, env, nil)
+		out, err := t.script(ctx, h, script, env, nil)
 		var s *scriptError
 		if err == nil || attempt == 3 || !errors.As(err, &s) || s.Code != scriptFetch {
-			return err
+			return out, err
 		}
 		select {
 		case <-time.After(time.Duration(attempt) * fetchPause):
 		case <-ctx.Done():
-			return context.Cause(ctx)
+			return out, context.Cause(ctx)
 		}
 	}
 }
@@ -237,92 +243,25 @@ func (t *target) sync(ctx context.Context, h *containers.Host, tip gitd.Hash, au
 	if t.knownTip() == tip {
 		return nil
 	}
-	if err := t.fetching(ctx, h, syncScript, t.scriptEnv(author, tip, tip)); err != nil {
+	return t.bring(ctx, h, tip, t.scriptEnv(author, t.knownTip(), tip))
+}
+
+// bring has the container's work tree be at the branch's tip.
+func (t *target) bring(ctx context.Context, h *containers.Host, tip gitd.Hash, env []string) error {
+	out, err := t.fetching(ctx, h, syncScript, env)
+	if err != nil {
 		return err
 	}
 	t.setKnown(tip)
+	t.setIndexed(parseCommitOutput(out.stdout).index)
 	t.settle(ctx, tip, true)
 	return nil
 }
 
-// commit records what the container's work tree is on the branch and returns
-// the branch's new tip; equal to before when nothing changed. What runs in the container
-// meanwhile finds the index right when it returns.
-func (t *target) commit(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string, paths []string) (committed, error) {
-	defer t.awaitIndex()
-	return t.commitLast(ctx, h, before, author, message, paths)
-}
-
-// commitLast is commit when nothing runs in the container any more.
-func (t *target) commitLast(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string, paths []string) (committed, error) {
-	var out scriptOutput
-	var cleaned []gitd.Leak
-	t.takeLeaks() // of pushes of the command's own
-	if len(paths) == 0 {
-		if made, ok := t.snapshot(ctx, before, author, message); ok {
-			return made, nil
-		}
-	}
-	for attempt, cleaning := 1, 0; ; attempt++ {
-		tip, err := t.tip(ctx)
-		if err != nil {
-			return committed{}, err
-		}
-		// A step that is taken up again after a crash may have been pushed already:
-		// the container then knows the tip, and the script finds nothing to do.
-		out, err = t.script(ctx, h, commitScript, t.scriptEnv(author, before, tip), strings.NewReader(message), paths...)
-		if err == nil {
-			break
-		}
-		var s *scriptError
-		if leaks := t.takeLeaks(); len(leaks) > 0 && errors.As(err, &s) && s.Code == scriptPush {
-			if cleaning++; cleaning <= cleanings {
-				cleaned = append(cleaned, leaks...)
-				cerr := t.cleanTree(ctx, h, t.scriptEnv(author, before, tip), leaks)
-				if cerr == nil {
-					attempt = 0
-					continue
-				}
-				err = fmt.Errorf("%w (%w)", err, cerr)
-			}
-			t.setKnown("")
-			return committed{}, err
-		}
-		// Somebody else may have pushed, or the door may have been shut for a moment.
-		if attempt < 3 && errors.As(err, &s) && (s.Code == scriptPush || s.Code == scriptMerge || s.Code == scriptFetch) {
-			continue
-		}
-		t.setKnown("")
-		return committed{}, err
-	}
-	// The server's word counts, not what the container printed.
-	after, err := t.tip(ctx)
-	if err != nil {
-		return committed{}, err
-	}
-	t.setKnown(after)
-	t.settle(ctx, after, len(paths) == 0)
-	if len(cleaned) > 0 {
-		out.stderr += leakNote(cleaned)
-	}
-	return committed{tip: after, notes: out.stderr, artifacts: strings.HasSuffix(out.stdout, "\nartifacts\n")}, nil
-}
-
-// committed is what the commit script has to say.
-type committed struct {
-	tip       gitd.Hash
-	notes     string // for people
-	artifacts bool   // there are files in /artifacts
-}
-
-func (t *target) scriptEnv(author gitd.Person, known, tip gitd.Hash) []string {
-	env := append(t.x.identity(author), t.x.signing()...)
-	return append(env,
-		"RAMUS_BRANCH="+t.caller.Branch(),
-		"RAMUS_REMOTE="+t.remote(),
-		"RAMUS_KNOWN="+string(known),
-		"RAMUS_TIP="+string(tip),
-	)
+func (t *target) setIndexed(sum string) {
+	t.mu.Lock()
+	t.indexed = sum
+	t.mu.Unlock()
 }
 
 // remote is the repository's address as a container sees it.

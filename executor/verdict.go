@@ -39,8 +39,8 @@ type checkOutcome struct {
 
 // checks reads from a journal what was checked and how it went; subs are the
 // manifests of sub-workflows, by step: what they checked, the run has checked.
-// What a check says, it says of the commit it ran on.
-func checks(r Run, events []Event, subs map[string]Manifest) (tested []ManifestTests, list []ManifestCheck) {
+// What a check says, it says of the tree it ran on. tree is that of the run's end.
+func checks(tree gitd.Hash, events []Event, subs map[string]Manifest) (tested []ManifestTests, list []ManifestCheck) {
 	looks := make(map[string][]BrowserCheck) // by step, since its last beginning
 	for _, e := range events {
 		switch {
@@ -63,7 +63,7 @@ func checks(r Run, events []Event, subs map[string]Manifest) (tested []ManifestT
 		case e.Type == EventStepFinished && checkTasks[e.Task] != "":
 			var o checkOutcome
 			_ = json.Unmarshal(e.Data, &o) // an event of ours; of a broken one only the exit code is known
-			c := ManifestCheck{Check: checkTasks[e.Task], Task: e.Task, Command: e.Command, Step: e.Step, Tool: o.Result.Output.Value.Tool, Commit: e.Parent, DurationMS: e.DurationMS}
+			c := ManifestCheck{Check: checkTasks[e.Task], Task: e.Task, Command: e.Command, Step: e.Step, Tool: o.Result.Output.Value.Tool, Commit: e.Parent, Tree: e.Tree, DurationMS: e.DurationMS}
 			if t := o.Result.Output.Value.Tests; c.Check == "tests" && o.Result.Output.ExitCode != nil {
 				c.Tool = t.Framework
 				tested = append(tested, ManifestTests{Step: e.Step, Framework: t.Framework, Passed: t.Passed, Failed: t.Failed, Skipped: t.Skipped,
@@ -83,7 +83,7 @@ func checks(r Run, events []Event, subs map[string]Manifest) (tested []ManifestT
 		}
 	}
 	for i := range list {
-		list[i].Current = list[i].Commit != "" && list[i].Commit == r.Head
+		list[i].Current = list[i].Tree != "" && list[i].Tree == tree
 	}
 	return tested, list
 }
@@ -98,7 +98,7 @@ func withdrawn(list *[]ManifestCheck, e Event) ManifestCheck {
 	if e.Step != "" {
 		*list = slices.DeleteFunc(*list, func(d ManifestCheck) bool {
 			if d.Step == e.Step {
-				c.Command, c.Commit = d.Command, d.Commit
+				c.Command, c.Commit, c.Tree = d.Command, d.Commit, d.Tree
 			}
 			return d.Step == e.Step
 		})
@@ -112,7 +112,7 @@ func (c *ManifestCheck) sawBy(looks []BrowserCheck, e Event) {
 	if len(looks) == 0 {
 		return // it could not be done as asked; the step says why
 	}
-	c.Tool, c.Commit, c.Result, c.Why = looks[0].Browser, gitd.Hash(looks[0].Commit), CheckPassed, ""
+	c.Tool, c.Commit, c.Tree, c.Result, c.Why = looks[0].Browser, gitd.Hash(looks[0].Commit), gitd.Hash(looks[0].Tree), CheckPassed, ""
 	for _, l := range looks {
 		switch l.Verdict {
 		case BrowserPass:
@@ -177,7 +177,7 @@ func (o checkOutcome) judge(e Event) (CheckResult, string) {
 }
 
 // verdict says whether what stands at the run's end was checked; why names what
-// was not. A check counts when it ran on the branch's last commit: a change
+// was not. A check counts when it ran on the tree of the branch's last commit: a change
 // after it, whoever made it, the check's own too, takes its word away. A check
 // that failed earlier and never ran again keeps the rest from being called verified.
 func verdict(r Run, list []ManifestCheck) (v Verdict, why []string) {

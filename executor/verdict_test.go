@@ -38,6 +38,9 @@ func (b *branch) step(id, task, command string, ok, change bool, output map[stri
 	e := Event{Type: EventStepStarted, Step: id, Task: task, Command: command, Parent: b.run.Head}
 	b.events = append(b.events, e)
 	e.Type, e.OK, e.Message = EventStepFinished, &ok, failure
+	if checkTasks[task] != "" {
+		e.Tree = b.run.Head // a commit's tree has its name here
+	}
 	e.Data = marshal(finished{tasks.StepResult{OK: ok, Output: output, Error: failure}})
 	if change {
 		e.Commit = b.move()
@@ -74,14 +77,14 @@ func (b *branch) look(id string, change bool, verdicts ...browser.Verdict) {
 	b.step(id, "browser_test", "browser_test", ok, change, nil, "")
 	var seen []Event
 	for i, v := range verdicts {
-		seen = append(seen, Event{Type: EventBrowser, Step: id, Data: marshal(browser.Check{Name: fmt.Sprint("page ", i), Verdict: v, Reason: "it is " + string(v), Commit: string(at)})})
+		seen = append(seen, Event{Type: EventBrowser, Step: id, Data: marshal(browser.Check{Name: fmt.Sprint("page ", i), Verdict: v, Reason: "it is " + string(v), Commit: string(at), Tree: string(at)})})
 	}
 	end := len(b.events) - 1
 	b.events = slices.Concat(b.events[:end], seen, b.events[end:])
 }
 
 func (b *branch) judge() (Verdict, []ManifestCheck, string) {
-	_, list := checks(b.run, b.events, b.subs)
+	_, list := checks(b.run.Head, b.events, b.subs)
 	v, why := verdict(b.run, list)
 	return v, list, strings.Join(why, "\n")
 }
@@ -98,6 +101,16 @@ func TestVerdict(t *testing.T) {
 		{"a change", func(b *branch) { b.change("a") }, VerdictUnverified, []string{"no check ran on the last change"}},
 		{"a change, tests pass", func(b *branch) { b.change("a"); b.tests("t", 3, 0, 0) }, VerdictVerified, nil},
 		{"tests pass, nothing changed", func(b *branch) { b.tests("t", 3, 0, 1) }, VerdictVerified, nil},
+		{"tests pass on other files than the branch has", func(b *branch) {
+			b.change("a")
+			b.tests("t", 3, 0, 0)
+			b.events[len(b.events)-1].Tree = commitHash(999)
+		}, VerdictUnverified, []string{"no check ran on the last change"}},
+		{"tests pass on files that nobody knows", func(b *branch) {
+			b.change("a")
+			b.tests("t", 3, 0, 0)
+			b.events[len(b.events)-1].Tree = ""
+		}, VerdictUnverified, []string{"no check ran on the last change"}},
 		{"tests pass before the change", func(b *branch) { b.tests("t", 3, 0, 0); b.change("a") }, VerdictUnverified,
 			[]string{"tests passed before the last change", "no check ran on the last change"}},
 		{"tests fail, a change, tests pass", func(b *branch) { b.tests("t", 2, 1, 0); b.change("a"); b.tests("t#2", 3, 0, 0) }, VerdictVerified, nil},
@@ -177,7 +190,7 @@ func TestVerdict(t *testing.T) {
 			sub := newBranch()
 			sub.change("a")
 			sub.tests("t", 3, 0, 0)
-			_, list := checks(sub.run, sub.events, nil)
+			_, list := checks(sub.run.Head, sub.events, nil)
 			ok := true
 			b.run.Head = sub.run.Head
 			b.subs = map[string]Manifest{"sub": {Checks: list}}

@@ -81,7 +81,7 @@ func (l *liveRun) reasonOfStep(step string, otherwise Reason) Reason {
 		return ReasonDiskFull
 	case "memory":
 		return ReasonOutOfMemory
-	case string(ReasonRejected), string(ReasonModel), string(ReasonMergeConflict):
+	case string(ReasonRejected), string(ReasonModel), string(ReasonMergeConflict), string(ReasonConflict), string(ReasonNotCommitted), string(ReasonBranchGone):
 		return Reason(b.done.Reason)
 	}
 	return otherwise
@@ -276,6 +276,11 @@ func (l *liveRun) task(name string, params json.RawMessage, timeout time.Duratio
 	}
 	return func(ctx context.Context, w *work) (outcome, error) {
 		begun := l.x.Now()
+		if checkTasks[name] != "" {
+			if err := w.identify(ctx, name); err != nil {
+				return outcome{}, err
+			}
+		}
 		out, err := task.Run(ctx, &taskShell{w: w, timeout: timeout}, params)
 		switch {
 		case err == nil || isOwnFault(ctx, err):

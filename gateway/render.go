@@ -236,6 +236,12 @@ func hint(reason executor.Reason) string {
 		return "say what to change; `retry` asks again."
 	case executor.ReasonMergeConflict:
 		return "bring the branch up to date with its base, then say `merge`."
+	case executor.ReasonConflict:
+		return "somebody pushed to the branch meanwhile: merge the ref that is named above into it, push, then say `retry`."
+	case executor.ReasonNotCommitted:
+		return "the files are among the run's artifacts; say to remove or ignore them, or have whoever runs ramus raise the limit, then say `retry`."
+	case executor.ReasonBranchGone:
+		return "push the branch again, or mention ramus in a new thread."
 	case executor.ReasonContainerLost, executor.ReasonInterrupted, executor.ReasonUnavailable:
 		return "say `retry`; if it happens again, whoever runs ramus can find out more with `ramus doctor`."
 	case executor.ReasonDiskFull:

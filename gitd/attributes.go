@@ -3,7 +3,6 @@ package gitd
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"strings"
 )
 
@@ -229,7 +228,7 @@ type attributeSource struct {
 
 // conversion is what git does to a file between the work tree and the repository.
 type conversion struct {
-	portable string   // an attribute that only git, with its configuration, can obey
+	portable string   // an attribute that only git itself can obey
 	lines    lineEnds // what becomes of line ends on the way in
 	crlf     bool     // on the way out a lone LF becomes CRLF
 }
@@ -244,11 +243,8 @@ const (
 )
 
 // conversionOf follows git's convert_attrs on a system whose own line end is LF, without
-// configuration.
+// configuration. A filter is not one then: no driver is configured.
 func conversionOf(values map[string]attributeValue) conversion {
-	if f := values["filter"]; f.state == attributeText {
-		return conversion{portable: fmt.Sprintf("filter=%.40s", f.text)}
-	}
 	if values["ident"].state == attributeSet {
 		return conversion{portable: "ident"}
 	}

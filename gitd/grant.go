@@ -46,6 +46,10 @@ const (
 	ownRefs = "refs/ramus/"
 )
 
+// StageRefs is where commits are kept that a container pushed while its branch moved or
+// was deleted, until they are merged or kept elsewhere.
+const StageRefs = ownRefs + "stage"
+
 // check refuses a grant that could not mean what its author meant.
 func (g Grant) check() error {
 	if g.Subject == "" || len(g.Subject) > 200 || strings.ContainsFunc(g.Subject, unicode.IsControl) {

@@ -40,7 +40,7 @@ const (
 // MergeRequest asks for a merge.
 type MergeRequest struct {
 	// From and Into are branch names; Into's ref is changed by compare-and-swap, From never.
-	// From may also be a branch of upstream's that was fetched, refs/ramus/upstream/BRANCH.
+	// From may also be a ref below refs/ramus/upstream/ or refs/ramus/stage/, by its full name.
 	From, Into string
 	Strategy   Strategy
 	// Message of the merge or squash commit; empty: a subject that names both
@@ -93,7 +93,7 @@ func (r *Repo) merge(ctx context.Context, m MergeRequest) (MergeResult, error) {
 		return MergeResult{}, err
 	}
 	from := m.From
-	if strings.HasPrefix(from, upstreamRefs+"/") {
+	if strings.HasPrefix(from, upstreamRefs+"/") || strings.HasPrefix(from, StageRefs+"/") {
 		err = CheckRef(from)
 	} else {
 		from, err = branchRef(from)

@@ -108,16 +108,23 @@ func execResult(e *env, r executor.Result, fresh bool) error {
 			text += ", commit " + short(string(r.Commit))
 		}
 		fmt.Fprintln(e.err, e.colour(dim, e.oneLine(text, 300)))
-	} else if r.Reason != "" {
+	} else if r.Reason != "" && !executor.Reason(r.Reason).Uncommitted() {
 		fmt.Fprintf(e.err, "ramus: the command was ended: %s\n", e.oneLine(r.Reason, 100))
 	}
 	if r.Message != "" {
-		fmt.Fprintf(e.err, "ramus: %s\n", e.oneLine(r.Message, 400))
+		fmt.Fprintf(e.err, "ramus: %s\n", e.oneLine(r.Message, 2000))
+	}
+	if hint := executor.Reason(r.Reason).Hint(); hint != "" && executor.Reason(r.Reason).Uncommitted() {
+		fmt.Fprintf(e.err, "ramus: %s\n", hint)
 	}
 	return status(r)
 }
 
+// status is the exit status of a command: its own, or 125 if its changes did not all reach the branch.
 func status(r executor.Result) error {
+	if executor.Reason(r.Reason).Uncommitted() || r.ExitCode == 0 && r.Reason != "" {
+		return &exitStatus{code: exitExec}
+	}
 	if r.ExitCode != 0 {
 		return &exitStatus{code: r.ExitCode}
 	}

@@ -1,105 +1,133 @@
-# Commits what a command changed and pushes it to the caller's own branch.
-# The message comes on standard input, paths to be limited to as arguments.
-# RAMUS_KNOWN is the branch's tip when the command began, RAMUS_TIP its tip on
-# the server now: they differ when somebody else pushed meanwhile.
-# Prints the new tip, and "artifacts" when a command left any.
-msg=$(mktemp) || fail 90 "cannot make a temporary file"
-trap 'rm -f "$msg" "$msg.index" "$msg.add" "$msg.paths"' EXIT
-cat >"$msg" || fail 90 "cannot keep the message"
+# Commits the files of the work tree and pushes the commit, to the caller's own branch
+# or to RAMUS_STAGE. The tree is a function of the files and of the .gitignore and
+# .gitattributes among them. It is made with a git directory of ramus's own, so no
+# configuration, index, info file or filter of the container's repository decides it.
+# Commits that a command made itself, and a merge it began, become part of the history.
+#
+# RAMUS_MESSAGE is the commit message. RAMUS_KNOWN is the branch's tip when the command
+# began. Arguments limit the commit to paths. With RAMUS_FLAT commits of the command's own
+# are left out. With RAMUS_LEAVE standard input names paths, a NUL after each, that stay
+# as they are in the parent. With RAMUS_LIST the script only prints the paths that differ
+# from the parent, as git diff-index -z --raw has them.
+#
+# Prints records with a NUL after each: "tip HASH" or "staged HASH"; "artifacts" if a
+# command left any; "left PATH" for a path that git cannot add; "index SHA256"; "loose" if
+# the container's repository could not be brought to the new tip.
+own_git "$RAMUS_KNOWN"
 
-# A repository that the command broke or deleted is made anew around the files.
-if [ ! -d .git ] || [ -h .git ] || ! g cat-file -e "$RAMUS_KNOWN^{tree}" 2>/dev/null; then
-	rm -rf .git
-	t=$(mktemp -d) || fail 90 "cannot make a temporary folder"
-	g clone -q --no-checkout -b "$RAMUS_BRANCH" "$RAMUS_REMOTE" "$t/r" || fail 91 "cannot clone $RAMUS_BRANCH"
-	mv "$t/r/.git" .git && rmdir "$t/r" "$t" || fail 90 "cannot place the repository"
-	g symbolic-ref HEAD "$ref" && g update-ref "$ref" "$RAMUS_KNOWN" && g reset -q || fail 92 "cannot mend the repository"
-	signs_for_commands
+# Where the command's own repository is.
+head= on= rebasing= merging=
+if [ -n "$shared" ]; then
+	{ [ -d .git/rebase-merge ] || [ -d .git/rebase-apply ]; } && rebasing=1
+	if [ -f .git/HEAD ] && [ ! -h .git/HEAD ] && [ -d .git/refs ] && [ ! -h .git/refs ] && [ -z "$(find .git/refs ! -type f ! -type d)" ]; then
+		cp .git/HEAD "$own/HEAD" && cp -R .git/refs/. "$own/refs"
+		[ ! -f .git/packed-refs ] || [ -h .git/packed-refs ] || cp .git/packed-refs "$own/packed-refs"
+		on=$(g symbolic-ref -q HEAD 2>/dev/null)
+		head=$(g rev-parse -q --verify 'HEAD^{commit}' 2>/dev/null)
+		[ -z "$head" ] || g cat-file -e "$head^{tree}" 2>/dev/null || head=
+		if [ -n "$head" ] && [ -z "$rebasing" ] && [ -f .git/MERGE_HEAD ] && [ ! -h .git/MERGE_HEAD ]; then
+			for h in $(head -c 4096 .git/MERGE_HEAD); do
+				case $h in *[!0-9a-f]*) continue ;; esac
+				g cat-file -e "$h^{tree}" 2>/dev/null && merging=1 && echo "$h" >>"$own/merging"
+			done
+		fi
+		if [ -n "${RAMUS_FLAT:-}" ]; then
+			# Commits that are on the server stay.
+			[ -n "$head" ] && [ -n "$RAMUS_TIP" ] && g merge-base --is-ancestor "$RAMUS_TIP" "$head" 2>/dev/null && head=$RAMUS_TIP on=$ref || head=
+			merging= rebasing=
+		fi
+		rm -rf "$own/refs" "$own/packed-refs" && mkdir -p "$own/refs/heads" && printf 'ref: %s\n' "$ref" >"$own/HEAD" || fail 90 "cannot write a git directory"
+	fi
 fi
-rm -f .git/index.lock .git/HEAD.lock ".git/$ref.lock"
-[ "$(g config --bool core.bare 2>/dev/null)" = true ] && g config core.bare false
+[ -n "$head" ] || { head=$RAMUS_KNOWN on=$ref; }
+read_index "$head"
 
+# add_each adds path by path what differs, and prints the paths that git cannot add.
+add_each() {
+	g ls-files -z --modified --deleted --others --exclude-standard --deduplicate -- "$@" >"$own/paths" || return 1
+	xargs -0 -r -n 1 sh -c 'git -c core.fsmonitor=false -c core.excludesFile=/dev/null -c core.attributesFile=/dev/null -c core.autocrlf=false -c core.safecrlf=false \
+		--literal-pathspecs add -A -- "$1" 2>/dev/null || printf "left %s\0" "$1"' sh <"$own/paths"
+}
+
+# add adds everything, or what differs below some paths.
 add() {
-	# What cannot be read is the only thing that git leaves out, of folders with
-	# no more than a warning: whatever it says, all is made readable and added again.
-	g add -A --ignore-errors -- "$@" 2>"$msg.add" && [ ! -s "$msg.add" ] && return 0
+	# Git leaves unreadable files out with a warning at most. They are made readable.
+	g --literal-pathspecs add -A --ignore-errors -- "$@" 2>"$own/said" && [ ! -s "$own/said" ] && return 0
 	find . -path ./.git -prune -o -type d ! -perm -u+rwx -exec chmod u+rwx {} + 2>/dev/null
 	find . -path ./.git -prune -o -type d ! -perm -u+rwx -exec chmod u+rwx {} \; -o ! -type l ! -perm -u+r -exec chmod u+r {} + 2>/dev/null
-	g add -A --ignore-errors -- "$@" 2>"$msg.add" && return 0
-	# The index itself may be what is broken.
-	rm -f .git/index
-	g reset -q && g add -A --ignore-errors -- "$@" 2>"$msg.add" && return 0
-	cat "$msg.add" >&2
-	return 1
+	g --literal-pathspecs add -A --ignore-errors -- "$@" 2>"$own/said" && return 0
+	add_each "$@"
 }
 
-# stage adds everything, or what changed below the paths that were given; git
-# itself would refuse them all if one of them meant nothing to it.
-stage() {
-	[ $# -gt 0 ] || { add .; return; }
-	{
-		g --literal-pathspecs ls-files -z --modified --deleted --others --exclude-standard -- "$@"
-		g --literal-pathspecs diff --cached --name-only --no-renames -z -- "$@"
-	} >"$msg.paths"
-	only=--pathspec-from-file=$msg.paths
-	[ -s "$msg.paths" ] || return 0
-	g --literal-pathspecs add -A "$only" --pathspec-file-nul
-}
-only=
-
-on=$(g symbolic-ref -q HEAD || true)
-if [ "$on" = "$ref" ] && g rev-parse -q --verify HEAD >/dev/null && [ ! -d .git/rebase-merge ] && [ ! -d .git/rebase-apply ]; then
-	stage "$@" || echo "ramus: some files could not be committed" >&2
-	if [ -n "$only" ]; then
-		if [ -s "$msg.paths" ] && ! g diff --cached --quiet; then
-			c --literal-pathspecs commit -q --no-verify --cleanup=verbatim -F "$msg" "$only" --pathspec-file-nul || fail 92 "cannot commit"
-		fi
-	elif ! g diff --cached --quiet || [ -f .git/MERGE_HEAD ]; then
-		c commit -q --no-verify --allow-empty --cleanup=verbatim -F "$msg" || fail 92 "cannot commit"
-	fi
-	new=$(g rev-parse HEAD) || fail 92 "cannot commit"
+if [ $# -eq 0 ]; then
+	add . >"$own/left" || fail 92 "cannot look at the work tree: $(cat "$own/said")"
 else
-	# The command stands elsewhere (a rebase half way, another branch, a detached
-	# HEAD): what the files are is recorded on the branch all the same.
-	head=$(g rev-parse -q --verify HEAD || true)
-	[ ! -f .git/index ] || cp .git/index "$msg.index"
-	GIT_INDEX_FILE=$msg.index
-	export GIT_INDEX_FILE
-	add . || echo "ramus: some files could not be committed" >&2
-	tree=$(g write-tree) || { g read-tree --empty && add . && tree=$(g write-tree); } || fail 92 "cannot write the tree"
-	unset GIT_INDEX_FILE
+	: >"$own/left"
+	g --literal-pathspecs ls-files -z --modified --deleted --others --exclude-standard -- "$@" >"$own/some" || fail 92 "cannot look at the work tree"
+	if [ -s "$own/some" ]; then
+		g --literal-pathspecs add -A --pathspec-from-file="$own/some" --pathspec-file-nul || fail 92 "cannot add the files"
+	fi
+fi
+if [ -n "${RAMUS_LEAVE:-}" ]; then
+	cat >"$own/leave" && g --literal-pathspecs reset -q "$head" --pathspec-from-file="$own/leave" --pathspec-file-nul || fail 92 "cannot leave files out"
+fi
+if [ -n "${RAMUS_LIST:-}" ]; then
+	g diff-index --cached -r -z --raw --no-renames --no-abbrev "$head"
+	exit
+fi
+tree=$(g write-tree) || fail 92 "cannot write the tree"
+
+printf '%s' "$RAMUS_MESSAGE" >"$own/message" || fail 90 "cannot keep the message"
+was=$(g rev-parse "$head^{tree}")
+if [ "$on" = "$ref" ] && [ -z "$rebasing" ]; then
+	new=$head
+	if [ -n "$merging" ]; then
+		# Git itself knows the headers of such a commit.
+		g update-ref "$ref" "$head" && mv "$own/merging" "$own/MERGE_HEAD" || fail 90 "cannot write a git directory"
+		set -- commit -q --no-verify --allow-empty --cleanup=verbatim -F "$own/message"
+		s "$@" || { [ -n "$signing" ] && g "$@"; } || fail 92 "cannot commit"
+		new=$(g rev-parse HEAD)
+	elif [ "$tree" != "$was" ]; then
+		new=$(commit_tree "$tree" -p "$head" -F "$own/message") || fail 92 "cannot commit"
+	fi
+else
+	# The command's repository is elsewhere (a rebase in progress, another branch, a
+	# detached HEAD). The branch records the files all the same.
 	set -- -p "$RAMUS_KNOWN"
-	if [ -n "$head" ] && ! g merge-base --is-ancestor "$head" "$RAMUS_KNOWN"; then
+	if ! g merge-base --is-ancestor "$head" "$RAMUS_KNOWN"; then
 		set -- "$@" -p "$head"
 	fi
 	if [ $# -eq 2 ] && [ "$tree" = "$(g rev-parse "$RAMUS_KNOWN^{tree}")" ]; then
 		new=$RAMUS_KNOWN
 	else
-		new=$(commit_tree "$tree" "$@" -F "$msg") || fail 92 "cannot commit"
+		new=$(commit_tree "$tree" "$@" -F "$own/message") || fail 92 "cannot commit"
 	fi
-	if [ ! -d .git/rebase-merge ] && [ ! -d .git/rebase-apply ]; then
-		g symbolic-ref HEAD "$ref" && g update-ref "$ref" "$new" && g reset -q || fail 92 "cannot return to $RAMUS_BRANCH"
-	fi
+fi
+if ! g merge-base --is-ancestor "$RAMUS_KNOWN" "$new"; then
+	# The command rewrote its branch. Its history is kept, and so is the old one.
+	new=$(commit_tree "$tree" -p "$RAMUS_KNOWN" -p "$new" -F "$own/message") || fail 92 "cannot commit"
 fi
 
-if [ "$RAMUS_TIP" != "$RAMUS_KNOWN" ]; then
-	g fetch -q "$RAMUS_REMOTE" "$ref" || fail 91 "cannot fetch $RAMUS_BRANCH"
-	if ! g merge-base --is-ancestor "$RAMUS_TIP" "$new"; then
-		g checkout -q -f -B "$RAMUS_BRANCH" "$new" || fail 92 "cannot return to $RAMUS_BRANCH"
-		merge_tip() { "$1" merge -q --no-verify -X ours -m "Merge what was pushed to $RAMUS_BRANCH meanwhile" "$RAMUS_TIP" >&2; }
-		merge_tip s || { g merge --abort; [ -n "$signing" ] && merge_tip g; } ||
-			{ g merge --abort; fail 93 "what was pushed to $RAMUS_BRANCH meanwhile cannot be merged"; }
-		new=$(g rev-parse HEAD)
+if [ -n "${RAMUS_STAGE:-}" ]; then
+	g push -q "$RAMUS_REMOTE" "$new:$RAMUS_STAGE" >&2 || fail 94 "cannot push $RAMUS_BRANCH"
+	printf 'staged %s\0' "$new"
+else
+	if [ "$new" != "$RAMUS_TIP" ]; then
+		g push -q "$RAMUS_REMOTE" "$new:$ref" >&2 || fail 94 "cannot push $RAMUS_BRANCH"
 	fi
-elif ! g merge-base --is-ancestor "$RAMUS_TIP" "$new"; then
-	# The caller rewrote its branch. Its history is kept, and so is the old one.
-	new=$(commit_tree "$new^{tree}" -p "$RAMUS_TIP" -p "$new" -F "$msg") || fail 92 "cannot commit"
-	g update-ref "$ref" "$new"
+	printf 'tip %s\0' "$new"
 fi
+cat "$own/left"
 
-if [ "$new" != "$RAMUS_TIP" ]; then
-	g push -q "$RAMUS_REMOTE" "$new:$ref" >&2 || fail 94 "cannot push $RAMUS_BRANCH"
+# The container's repository follows.
+if [ -z "$shared" ]; then
+	clone_git && signs_for_commands || printf 'loose\0'
 fi
-g update-ref "refs/remotes/origin/$RAMUS_BRANCH" "$new" 2>/dev/null
-echo "$new"
-[ -z "$(ls -A "${RAMUS_ARTIFACTS:-/artifacts}" 2>/dev/null)" ] || echo artifacts
+[ -n "$rebasing" ] || point_git "$new" || printf 'loose\0'
+if [ -n "${RAMUS_FLAT:-}" ]; then
+	rm -f .git/ORIG_HEAD .git/FETCH_HEAD .git/COMMIT_EDITMSG
+	# Only room is lost if git cannot forget the commits that were left out.
+	theirs reflog expire --expire=now --all 2>/dev/null && theirs prune --expire=now 2>/dev/null
+fi
+[ -n "$rebasing" ] || save_index
+[ -z "$(ls -A "${RAMUS_ARTIFACTS:-/artifacts}" 2>/dev/null)" ] || printf 'artifacts\0'

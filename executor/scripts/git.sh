@@ -1,51 +1,139 @@
-# Shared by the scripts below: they run inside the container, as the task's
-# user, in a work tree that any command may have left in any state. What they
-# need comes in RAMUS_* variables, never as text of the script.
+# Shared by the scripts below. They run inside the container, as the task's user,
+# in a work tree that any command may have left in any state. Their input comes in
+# RAMUS_* variables, never as text of the script.
 set -u
 umask 022
-export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_TERMINAL_PROMPT=0 GIT_OPTIONAL_LOCKS=1 LC_ALL=C
-unset GIT_DIR GIT_WORK_TREE GIT_INDEX_FILE GIT_OBJECT_DIRECTORY GIT_ALTERNATE_OBJECT_DIRECTORIES GIT_NAMESPACE
+for v in $(env | sed -n 's/^\(GIT_[A-Za-z0-9_]*\)=.*/\1/p'); do
+	case $v in
+	GIT_AUTHOR_NAME | GIT_AUTHOR_EMAIL | GIT_COMMITTER_NAME | GIT_COMMITTER_EMAIL) ;;
+	*) unset "$v" ;;
+	esac
+done
+export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1 GIT_TERMINAL_PROMPT=0 GIT_OPTIONAL_LOCKS=1 LC_ALL=C
 ref=refs/heads/$RAMUS_BRANCH
 work=${RAMUS_WORK:-/work}
+scratch=${RAMUS_SCRATCH:-/cache}
+saved=$scratch/.ramus-index
+own=
 
 fail() {
 	echo "ramus: $2" >&2
 	exit "$1"
 }
 
+# g is git with the settings that decide how files are read and written.
 g() {
 	git -c core.hooksPath=/dev/null -c gc.auto=0 -c maintenance.auto=false \
 		-c core.fsmonitor=false -c advice.detachedHead=false -c core.quotePath=false \
+		-c core.excludesFile=/dev/null -c core.attributesFile=/dev/null -c core.autocrlf=false -c core.safecrlf=false \
 		-c protocol.version=0 -c commit.gpgSign=false "$@"
 }
 
-# s is g for what makes a commit: the host signs it, where RAMUS_SIGN is its public key.
+# s is g for a commit. The host signs it if RAMUS_SIGN is set, to the public key.
 s() {
 	[ -n "$signing" ] || { g "$@"; return; }
 	g -c gpg.format=ssh -c "gpg.ssh.program=$RAMUS_PROGRAM" -c "user.signingKey=$RAMUS_SIGN" -c commit.gpgSign=true "$@"
 }
 
-# c is s, and what cannot be signed is made without: no work is lost for want of a signature.
-c() {
-	s "$@" || { [ -n "$signing" ] && g "$@"; }
-}
-
-# commit_tree is c for git commit-tree, which signs only when it is told to.
+# commit_tree makes a commit, without a signature if none can be made: no work is lost for a signature.
 commit_tree() {
 	[ -n "$signing" ] && s commit-tree -S "$@" || g commit-tree "$@"
 }
 
-# signs_for_commands has commits signed that a command makes itself, and takes back what
-# a server with another key has set.
+# signs_for_commands has git sign the commits that commands make, and removes the
+# settings of a server with another key.
 signs_for_commands() {
-	[ "$(g config --local --get user.signingKey)" != "$signing" ] || return 0
+	[ "$(theirs config --local --get user.signingKey)" != "$signing" ] || return 0
 	if [ -n "$signing" ]; then
-		g config gpg.format ssh && g config gpg.ssh.program "$RAMUS_PROGRAM" && g config user.signingKey "$signing" && g config commit.gpgSign true
-	elif [ "$(g config --local --get gpg.ssh.program)" = "$RAMUS_PROGRAM" ]; then
+		theirs config gpg.format ssh && theirs config gpg.ssh.program "$RAMUS_PROGRAM" && theirs config user.signingKey "$signing" && theirs config commit.gpgSign true
+	elif [ "$(theirs config --local --get gpg.ssh.program)" = "$RAMUS_PROGRAM" ]; then
 		for key in commit.gpgSign user.signingKey gpg.ssh.program gpg.format; do
-			g config --unset-all $key
+			theirs config --unset-all $key
 		done
 	fi
+}
+
+# own_git makes a git directory of ramus's own for the work tree, and has git use it
+# from then on. Its configuration, index, info files and refs are none that a
+# command can set. It uses the objects of /work/.git unless they cannot be read or
+# written, lack the commit $1, or RAMUS_APART is set; shared is empty then.
+own_git() {
+	chmod u+rwx "$scratch" 2>/dev/null
+	rm -rf "$scratch"/.ramus-git-*
+	own=$(mktemp -d "$scratch/.ramus-git-XXXXXXXX" 2>/dev/null || mktemp -d) || fail 90 "cannot make a temporary folder"
+	trap 'rm -rf "$own"' EXIT
+	mkdir -p "$own/refs/heads" "$own/objects/info" "$own/objects/pack" || fail 90 "cannot make a git directory"
+	printf '[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tfileMode = true\n\tlogAllRefUpdates = false\n' >"$own/config" &&
+		printf 'ref: %s\n' "$ref" >"$own/HEAD" || fail 90 "cannot write a git directory"
+	export GIT_DIR="$own" GIT_WORK_TREE="$work"
+	shared=
+	if [ -z "${RAMUS_APART:-}" ] && [ ! -h .git ] && [ ! -h .git/objects ] && [ -w .git/objects ] && [ -w .git ]; then
+		export GIT_OBJECT_DIRECTORY="$work/.git/objects"
+		# A history that a command fetched in part is known to be one.
+		[ ! -f .git/shallow ] || [ -h .git/shallow ] || cp .git/shallow "$own/shallow"
+		if g cat-file -e "$1^{tree}" 2>/dev/null; then
+			shared=1
+			return
+		fi
+		unset GIT_OBJECT_DIRECTORY
+		rm -f "$own/shallow"
+	fi
+	g fetch -q --no-tags "$RAMUS_REMOTE" "${RAMUS_FETCH:-$ref}" || fail 91 "cannot fetch $RAMUS_BRANCH"
+}
+
+# theirs is g in the container's own repository.
+theirs() (
+	export GIT_DIR="$work/.git" GIT_WORK_TREE="$work"
+	unset GIT_OBJECT_DIRECTORY
+	g "$@"
+)
+
+# read_index fills the index of own_git with the commit $1. What the index knew of the
+# files is kept if it is the one that ramus wrote last, by its hash in RAMUS_INDEX,
+# or comes on standard input, with RAMUS_SEED.
+read_index() {
+	if [ -n "${RAMUS_SEED:-}" ]; then
+		cat >"$own/index" || fail 90 "cannot keep the index"
+	elif [ -n "${RAMUS_INDEX:-}" ] && [ -f "$saved" ] && [ ! -h "$saved" ] && mv "$saved" "$own/index"; then
+		[ "$(sha256sum <"$own/index")" = "$RAMUS_INDEX  -" ] || rm -f "$own/index"
+	fi
+	if [ -s "$own/index" ] && g read-tree -m "$1" 2>/dev/null; then
+		return
+	fi
+	rm -f "$own/index"
+	g read-tree "$1" || fail 92 "cannot read the commit $1"
+}
+
+# save_index keeps the index for the next script, and prints its hash.
+save_index() {
+	[ -z "${RAMUS_SEED:-}" ] && [ -z "${RAMUS_BOUND:-}" ] || return 0
+	mv "$own/index" "$saved" 2>/dev/null && sum=$(sha256sum <"$saved" 2>/dev/null) && printf 'index %s\0' "${sum%% *}"
+}
+
+# clone_git replaces the container's repository by a new one without a checkout.
+clone_git() (
+	unset GIT_DIR GIT_WORK_TREE GIT_OBJECT_DIRECTORY
+	chmod -R u+rwX .git 2>/dev/null
+	rm -rf .git || fail 90 "cannot remove the broken repository"
+	t=$(mktemp -d) || fail 90 "cannot make a temporary folder"
+	g clone -q --no-checkout -b "$RAMUS_BRANCH" "$RAMUS_REMOTE" "$t/r" || fail 91 "cannot clone $RAMUS_BRANCH"
+	mv "$t/r/.git" .git && rmdir "$t/r" "$t" || fail 90 "cannot place the repository"
+)
+
+# point_git has the container's repository be on the branch, at the commit $1, with the
+# index of own_git. It writes files where a command's configuration keeps git from it.
+point_git() {
+	rm -f .git/index.lock .git/HEAD.lock ".git/$ref.lock" .git/packed-refs.lock
+	rm -f .git/MERGE_HEAD .git/MERGE_MODE .git/MERGE_MSG .git/SQUASH_MSG .git/AUTO_MERGE .git/CHERRY_PICK_HEAD .git/REVERT_HEAD
+	rm -rf "$own/copy" && cp -p "$own/index" "$own/copy" && mv -f "$own/copy" .git/index || return 1
+	if [ "$(theirs rev-parse -q --verify "$ref" 2>/dev/null)" != "$1" ] && ! theirs update-ref -m "ramus: commit" "$ref" "$1" 2>/dev/null; then
+		mkdir -p ".git/${ref%/*}" && printf '%s\n' "$1" >".git/$ref" || return 1
+	fi
+	if [ "$(cat .git/HEAD 2>/dev/null)" != "ref: $ref" ] && ! theirs symbolic-ref HEAD "$ref" 2>/dev/null; then
+		rm -rf .git/HEAD && printf 'ref: %s\n' "$ref" >.git/HEAD || return 1
+	fi
+	theirs update-ref "refs/remotes/origin/$RAMUS_BRANCH" "$1" 2>/dev/null
+	return 0
 }
 
 command -v git >/dev/null 2>&1 || fail 97 "the container's image has no git: install it in the image"

@@ -1,15 +1,26 @@
-# Brings the work tree to the branch's tip on the server before a command, and
-# throws away what an interrupted command left: it did not happen.
-if ! g rev-parse -q --verify HEAD >/dev/null 2>&1 || ! g cat-file -e "HEAD^{tree}" 2>/dev/null; then
-	rm -rf .git
-	t=$(mktemp -d) || fail 90 "cannot make a temporary folder"
-	g clone -q --no-checkout -b "$RAMUS_BRANCH" "$RAMUS_REMOTE" "$t/r" || fail 91 "cannot clone $RAMUS_BRANCH"
-	mv "$t/r/.git" .git && rmdir "$t/r" "$t" || fail 90 "cannot place the repository"
+# Brings the work tree to the branch's tip on the server, RAMUS_TIP, before a command.
+# Changes that were not committed are removed: an interrupted command did not happen.
+# RAMUS_KNOWN is the commit that the work tree was at last, if it is known. With
+# RAMUS_KEEP files that git does not know stay.
+if [ -h .git ] || [ ! -d .git ] || ! theirs rev-parse -q --verify HEAD >/dev/null 2>&1; then
+	clone_git || exit
 fi
-signs_for_commands
 rm -rf .git/index.lock .git/HEAD.lock .git/rebase-merge .git/rebase-apply .git/MERGE_HEAD .git/CHERRY_PICK_HEAD .git/REVERT_HEAD
-g fetch -q "$RAMUS_REMOTE" "+$ref:refs/remotes/origin/$RAMUS_BRANCH" || fail 91 "cannot fetch $RAMUS_BRANCH"
-g symbolic-ref HEAD "$ref" && g update-ref "$ref" "$RAMUS_TIP" || fail 92 "cannot stand on $RAMUS_BRANCH"
-g reset -q --hard "$RAMUS_TIP" || fail 92 "cannot check out $RAMUS_BRANCH"
-g clean -fdq || fail 92 "cannot clean the work tree"
-g rev-parse "$ref"
+if ! theirs fetch -q "$RAMUS_REMOTE" "+$ref:refs/remotes/origin/$RAMUS_BRANCH"; then
+	clone_git || exit
+fi
+own_git "$RAMUS_TIP"
+if [ -z "$shared" ]; then
+	clone_git || exit
+	own_git "$RAMUS_TIP"
+fi
+signs_for_commands 2>/dev/null
+from=$RAMUS_TIP
+[ -z "${RAMUS_KNOWN:-}" ] || ! g cat-file -e "$RAMUS_KNOWN^{tree}" 2>/dev/null || from=$RAMUS_KNOWN
+read_index "$from"
+g update-index -q --refresh >/dev/null
+g update-ref "$ref" "$RAMUS_TIP" && g reset -q --hard "$RAMUS_TIP" || fail 92 "cannot check out $RAMUS_BRANCH"
+[ -n "${RAMUS_KEEP:-}" ] || g clean -fdq || fail 92 "cannot clean the work tree"
+point_git "$RAMUS_TIP" || fail 92 "cannot set the container's repository to $RAMUS_BRANCH"
+save_index
+printf 'tip %s\0' "$RAMUS_TIP"

@@ -1,0 +1,607 @@
+package executor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// After a command its files are committed. The tree of the commit is a function of the files
+// and of the .gitignore and .gitattributes among them. git makes the commit inside the
+// container, with a git directory of ramus's own (scripts/commit.sh), or the host makes it
+// from the upper layer of a bound work tree (snapshot.go). The trees are equal.
+//
+// Nothing of the work is lost on the way. A push of somebody else that came meanwhile is
+// merged here; where both changed the same the branch keeps the push, and the work is kept
+// at refs/ramus/conflicts. A file that no push may bring is left out and kept as an artifact.
+
+// conflictPrefix begins the refs that keep what a command left when somebody had pushed other
+// changes of the same lines, one a run. The caller's own container may read them.
+const conflictPrefix = "refs/ramus/conflicts"
+
+func conflictRef(c Caller, run string) string { return conflictPrefix + "/" + c.Slug() + "/" + run }
+
+// stagePrefix begins the refs to which a caller's container pushes commits that the host merges.
+func stagePrefix(c Caller) string { return gitd.StageRefs + "/" + c.Slug() }
+
+// commitTries bounds how often a commit is tried: each failure changes how.
+const commitTries = 8
+
+// maxCommitOutput bounds what the commit script prints, in bytes.
+const maxCommitOutput = 1 << 20
+
+// messageMax bounds a commit message that git gets in a variable, in bytes; Linux takes 128 KiB.
+const messageMax = 100 << 10
+
+// leftMax bounds how many files are left out by name. With more, all changes are left out.
+const leftMax = 1000
+
+// committed is the result of a commit.
+type committed struct {
+	tip       gitd.Hash
+	notes     string    // for people
+	artifacts bool      // there are files in /artifacts
+	left      []leftOut // files that the commit does not hold, and that were not told before
+}
+
+// leftOut is a file of the work tree that no commit may hold.
+type leftOut struct {
+	Path string
+	Why  string // with the limit
+}
+
+func leftText(left []leftOut) string {
+	const shown = 5
+	var b strings.Builder
+	fmt.Fprintf(&b, "%d %s not committed: ", len(left), plural(len(left), "file was", "files were"))
+	for i, f := range left {
+		if i == shown {
+			fmt.Fprintf(&b, "; and %d more", len(left)-shown)
+			break
+		}
+		if i > 0 {
+			b.WriteString("; ")
+		}
+		fmt.Fprintf(&b, "%s (%s)", clip(strconv.Quote(f.Path), 300), f.Why)
+	}
+	return b.String()
+}
+
+func plural(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
+}
+
+// uncommitted is the error of a commit that did not reach the branch, although the command has ended.
+type uncommitted struct {
+	reason Reason
+	text   string
+}
+
+func (u *uncommitted) Error() string { return u.text }
+
+// commit records the container's work tree on the branch and returns
+// the branch's new tip, equal to before if nothing changed. It returns
+// after the index is right for what runs in the container meanwhile.
+func (t *target) commit(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string, paths []string) (committed, error) {
+	defer t.awaitIndex()
+	made, err := t.commitLast(ctx, h, before, author, message, paths)
+	if err != nil || t.knownTip() == made.tip {
+		return made, err
+	}
+	// A push was merged. The command goes on with it; files that git does not know stay.
+	env := append(t.scriptEnv(author, t.knownTip(), made.tip), "RAMUS_KEEP=1")
+	return made, t.bring(ctx, h, made.tip, env)
+}
+
+// commitLast is commit when nothing runs in the container any more. The next command
+// brings the work tree to a tip that it does not have.
+func (t *target) commitLast(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string, paths []string) (committed, error) {
+	t.takeLeaks() // of pushes of the command's own
+	if len(paths) == 0 {
+		if made, ok := t.snapshot(ctx, before, author, message); ok {
+			return made, nil
+		}
+	}
+	c := &gitCommit{t: t, h: h, before: before, author: author, message: message, paths: paths}
+	return c.run(ctx)
+}
+
+// gitCommit is a commit that git makes inside the container.
+type gitCommit struct {
+	t       *target
+	h       *containers.Host
+	before  gitd.Hash // the branch's tip when the command began
+	author  gitd.Person
+	message string
+	paths   []string // limit the commit; none: everything
+
+	// How it is tried, changed by failures.
+	flat   bool        // without commits of the command's own
+	apart  bool        // without the objects of the container's repository
+	judged bool        // what may not be pushed was looked for
+	leave  []leftOut   // stay as they are in the parent
+	clean  []gitd.Leak // were taken out of the files
+	cleans int         // how often
+}
+
+// run tries until the commit is on the branch or nothing is left to try.
+func (c *gitCommit) run(ctx context.Context) (committed, error) {
+	var last error
+	for range commitTries {
+		tip, err := c.t.tip(ctx)
+		if err != nil && !errors.Is(err, errBranchGone) {
+			return committed{}, err
+		}
+
+		// A branch that moved, or is gone, is none that the container can push to.
+		stage := ""
+		if tip != c.before {
+			stage = stagePrefix(c.t.caller) + "/" + newToken()
+		}
+		out, err := c.script(ctx, tip, stage)
+		if err == nil {
+			return c.land(ctx, out, tip, stage)
+		}
+		last = err
+		if again, err := c.adapt(ctx, last, tip); err != nil {
+			last = err
+			break
+		} else if !again {
+			break
+		}
+	}
+	c.t.setKnown("")
+	return committed{}, c.refused(last)
+}
+
+// script runs scripts/commit.sh.
+func (c *gitCommit) script(ctx context.Context, tip gitd.Hash, stage string) (commitOutput, error) {
+	env := append(c.t.scriptEnv(c.author, c.before, tip), "RAMUS_MESSAGE="+clip(c.message, messageMax))
+	if stage != "" {
+		env = append(env, "RAMUS_STAGE="+stage, "RAMUS_FETCH=refs/heads/"+c.t.base)
+	}
+	if c.flat {
+		env = append(env, "RAMUS_FLAT=1")
+	}
+	if c.apart {
+		env = append(env, "RAMUS_APART=1")
+	}
+	var stdin strings.Builder
+	switch {
+	case len(c.leave) > 0:
+		env = append(env, "RAMUS_LEAVE=1")
+		for _, f := range c.leave {
+			stdin.WriteString(f.Path + "\x00")
+		}
+	default:
+		if seed := c.t.seedIndex(ctx, c.before); seed != nil {
+			env = append(env, "RAMUS_SEED=1")
+			stdin.Write(seed)
+		}
+	}
+	stdout := tail{max: maxCommitOutput}
+	stderr, err := c.t.scriptTo(ctx, c.h, commitScript, env, strings.NewReader(stdin.String()), &stdout, c.paths...)
+	out := parseCommitOutput(stdout.String())
+	out.notes = stderr
+	return out, err
+}
+
+// commitOutput are the records that scripts/commit.sh and scripts/sync.sh print.
+type commitOutput struct {
+	tip       gitd.Hash
+	index     string
+	left      []string
+	artifacts bool
+	loose     bool // the container's repository is not at the tip
+	notes     string
+}
+
+func parseCommitOutput(text string) (out commitOutput) {
+	for record := range strings.SplitSeq(text, "\x00") {
+		name, value, _ := strings.Cut(record, " ")
+		switch name {
+		case "tip", "staged":
+			out.tip = gitd.Hash(value)
+		case "index":
+			out.index = value
+		case "left":
+			out.left = append(out.left, value)
+		case "artifacts":
+			out.artifacts = true
+		case "loose":
+			out.loose = true
+		}
+	}
+	return out
+}
+
+// adapt changes how the commit is tried after a failure. It returns false if nothing is left to change.
+func (c *gitCommit) adapt(ctx context.Context, failed error, tip gitd.Hash) (again bool, err error) {
+	var s *scriptError
+	if !errors.As(failed, &s) {
+		return false, nil
+	}
+	leaks := c.t.takeLeaks()
+	switch {
+	case s.Code == scriptNoGit:
+		return false, nil
+	case s.Code == scriptPush && len(leaks) > 0:
+		if c.cleans++; c.cleans > cleanings {
+			return false, nil
+		}
+		return true, c.cleanLeaks(ctx, tip, leaks)
+	case s.Code == scriptPush:
+		if now, err := c.t.tip(ctx); err == nil && now != tip || errors.Is(err, errBranchGone) && tip != "" {
+			return true, nil // somebody else was faster
+		}
+		if !c.judged {
+			c.judged = true
+			c.leave, err = c.judge(ctx, tip)
+			return len(c.leave) > 0 || !c.apart, err
+		}
+	}
+	if c.apart {
+		return false, nil
+	}
+	c.apart = true
+	return true, nil
+}
+
+// cleanLeaks takes secrets out of the files that would be committed.
+func (c *gitCommit) cleanLeaks(ctx context.Context, tip gitd.Hash, leaks []gitd.Leak) error {
+	c.flat = true
+	listed, err := c.list(ctx, tip)
+	if err != nil {
+		return fmt.Errorf("cannot take secrets out of the work tree: %w", err)
+	}
+	names := make([]string, len(listed))
+	for i, l := range listed {
+		names[i] = l.path
+	}
+	c.clean = append(c.clean, leaks...)
+	return c.t.cleanTree(ctx, c.h, names, leaks)
+}
+
+// change is a path that a commit would change.
+type change struct {
+	path string
+	mode uint32 // zero: it is deleted
+}
+
+// list returns the paths that the commit would change.
+func (c *gitCommit) list(ctx context.Context, tip gitd.Hash) ([]change, error) {
+	env := append(c.t.scriptEnv(c.author, c.before, tip), "RAMUS_MESSAGE=", "RAMUS_LIST=1")
+	if c.flat {
+		env = append(env, "RAMUS_FLAT=1")
+	}
+	var text strings.Builder
+	out := &limitWriter{w: &text, left: maxListing}
+	if _, err := c.t.scriptTo(ctx, c.h, commitScript, env, nil, out, c.paths...); err != nil {
+		return nil, err
+	}
+	if out.cut {
+		return nil, fmt.Errorf("the names of the changed files have more than %d MiB: %w", maxListing>>20, gitd.ErrTooLarge)
+	}
+	return parseRaw(text.String()), nil
+}
+
+// parseRaw reads the output of git diff-index -z --raw: ":100644 100755 HASH HASH M", the path.
+func parseRaw(text string) (list []change) {
+	fields := strings.Split(text, "\x00")
+	for i := 0; i+1 < len(fields); i += 2 {
+		modes := strings.Fields(strings.TrimPrefix(fields[i], ":"))
+		if len(modes) != 5 {
+			return list
+		}
+		mode, err := strconv.ParseUint(modes[1], 8, 32)
+		if err != nil {
+			return list
+		}
+		list = append(list, change{path: fields[i+1], mode: uint32(mode)})
+	}
+	return list
+}
+
+// judge finds what of the changes keeps the push from being accepted: names and sizes first,
+// then files that git reads itself, then everything.
+func (c *gitCommit) judge(ctx context.Context, tip gitd.Hash) ([]leftOut, error) {
+	listed, err := c.list(ctx, tip)
+	if err != nil {
+		return nil, err
+	}
+	files, err := c.h.Files(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("cannot look at the changed files: %w", err)
+	}
+	defer files.Close()
+	defer context.AfterFunc(ctx, func() { files.Close() })()
+
+	var left, rules, all []leftOut
+	sizes := make(map[string]int64)
+	var total int64
+	for _, l := range listed {
+		if l.mode == 0 {
+			continue
+		}
+		if info, err := files.Lstat(path.Join(containers.WorkDir, l.path)); err == nil && info.Mode().IsRegular() {
+			sizes[l.path] = info.Size()
+		}
+		all = append(all, leftOut{l.path, "git refuses the commit with it"})
+		if err := c.t.x.Git.Commitable(l.path, l.mode, sizes[l.path]); err != nil {
+			left = append(left, leftOut{l.path, leftWhy(err)})
+			continue
+		}
+		total += sizes[l.path]
+		if base := strings.ToLower(path.Base(l.path)); strings.HasPrefix(base, ".gitm") || strings.HasPrefix(base, ".gita") {
+			rules = append(rules, leftOut{l.path, "git refuses its content"})
+		}
+	}
+	if max := c.t.x.Git.PackBytes(); total > max {
+		left = append(left, tooMuch(all, left, sizes, total, max)...)
+	}
+
+	switch {
+	case len(left) > leftMax:
+		return all, nil
+	case len(left) > 0:
+		return left, nil
+	case len(rules) > 0:
+		return rules, nil
+	}
+	return all, nil
+}
+
+// leftWhy is why a file is left out, without the kind of the error.
+func leftWhy(err error) string {
+	text := err.Error()
+	for _, kind := range []error{gitd.ErrInvalid, gitd.ErrTooLarge} {
+		text = strings.TrimSuffix(text, ": "+kind.Error())
+	}
+	return text
+}
+
+// tooMuch returns the largest files, until the others are no more than one push may bring.
+func tooMuch(all, left []leftOut, sizes map[string]int64, total, max int64) (more []leftOut) {
+	out := make(map[string]bool, len(left))
+	for _, f := range left {
+		out[f.Path] = true
+	}
+	bySize := slices.Clone(all)
+	slices.SortStableFunc(bySize, func(a, b leftOut) int { return int(min(max, sizes[b.Path]) - min(max, sizes[a.Path])) })
+	for _, f := range bySize {
+		if total <= max {
+			break
+		}
+		if !out[f.Path] {
+			more = append(more, leftOut{f.Path, fmt.Sprintf("%d bytes; git.limits.pack_bytes allows %d for all changes together", sizes[f.Path], max)})
+			total -= sizes[f.Path]
+		}
+	}
+	return more
+}
+
+// land makes a commit that reached the server the branch's, where it is not yet.
+func (c *gitCommit) land(ctx context.Context, out commitOutput, tip gitd.Hash, stage string) (committed, error) {
+	t := c.t
+	made := committed{notes: out.notes, artifacts: out.artifacts, left: c.fresh(ctx, out.left)}
+	if len(c.clean) > 0 {
+		made.notes += leakNote(c.clean)
+	}
+	t.setIndexed(out.index)
+	if stage != "" {
+		at, err := c.merge(ctx, out.tip, tip, stage)
+		if err != nil {
+			return committed{}, err
+		}
+		made.tip = at
+		t.setKnown(out.tip)
+		if at == out.tip {
+			t.settle(ctx, at, len(c.paths) == 0)
+		}
+		return made, nil
+	}
+
+	// The server's word counts, not the container's.
+	after, err := t.tip(ctx)
+	if err != nil {
+		return committed{}, err
+	}
+	made.tip = after
+	if out.loose || out.tip != after {
+		t.setKnown("")
+		return made, nil
+	}
+	t.setKnown(after)
+	t.settle(ctx, after, len(c.paths) == 0)
+	return made, nil
+}
+
+// merge brings a staged commit into a branch that moved meanwhile. If both changed the same,
+// or the branch is gone, the commit is kept at a ref of its own.
+func (c *gitCommit) merge(ctx context.Context, container, tip gitd.Hash, stage string) (gitd.Hash, error) {
+	t := c.t
+	branch := t.caller.Branch()
+	defer c.unstage(ctx)
+	staged, err := t.repo.Resolve(ctx, stage)
+	if err != nil {
+		return "", err
+	}
+	if tip == "" {
+		if err := t.repo.Update(ctx, gitd.RefUpdate{Name: wipRef(t.caller), New: staged}); err != nil {
+			return "", err
+		}
+		return "", &uncommitted{ReasonBranchGone, fmt.Sprintf("%s was deleted while the command ran; its commits are kept at %s, and `--fork %s@%.12s` begins a caller with them",
+			branch, wipRef(t.caller), t.caller, staged)}
+	}
+
+	// A step that is taken up again after a crash may have been committed already.
+	same, err := c.sameTree(ctx, staged, tip)
+	if err != nil || same {
+		return tip, err
+	}
+	if ahead, err := t.repo.Descends(ctx, staged, tip); err != nil {
+		return "", err
+	} else if ahead {
+		return staged, t.repo.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + branch, Old: &tip, New: staged})
+	}
+	m, err := t.repo.Merge(ctx, gitd.MergeRequest{From: stage, Into: branch, Strategy: gitd.StrategyMerge, Committer: t.x.Bot,
+		Author: t.x.author(c.author), When: t.x.Now().UTC(), Message: fmt.Sprintf("Merge the work of %s into what was pushed to %s meanwhile", t.caller, branch)})
+	switch {
+	case errors.Is(err, gitd.ErrInvalid):
+		return "", c.keepAside(ctx, staged, fmt.Sprintf("somebody pushed another history to %s while the command ran (%.12s)", branch, tip))
+	case err != nil:
+		return "", err
+	case m.Merged:
+		return m.Commit, nil
+	}
+	return "", c.keepAside(ctx, staged, fmt.Sprintf("somebody pushed to %s while the command ran, and both changed %s; the branch has what was pushed (%.12s)",
+		branch, clip(strings.Join(m.Conflicts, ", "), 2<<10), m.Old))
+}
+
+func (c *gitCommit) sameTree(ctx context.Context, a, b gitd.Hash) (bool, error) {
+	one, err := c.t.repo.TreeOf(ctx, a)
+	if err != nil {
+		return false, err
+	}
+	other, err := c.t.repo.TreeOf(ctx, b)
+	return err == nil && one == other, err
+}
+
+// keepAside keeps a commit that cannot be merged, and returns the error that says why and where.
+func (c *gitCommit) keepAside(ctx context.Context, staged gitd.Hash, why string) error {
+	t := c.t
+	run := newToken()
+	if w := t.atWork(); w != nil {
+		run = w.l.claim.ID
+	}
+	ref := conflictRef(t.caller, run)
+	if err := t.repo.Update(ctx, gitd.RefUpdate{Name: ref, New: staged}); err != nil {
+		return err
+	}
+	return &uncommitted{ReasonConflict, fmt.Sprintf("%s; %s has what the command left (%.12s)", why, ref, staged)}
+}
+
+// unstage deletes the refs of staged commits, those of an interrupted commit too.
+func (c *gitCommit) unstage(ctx context.Context) {
+	refs, err := c.t.repo.Refs(ctx, stagePrefix(c.t.caller))
+	for _, r := range refs {
+		err = errors.Join(err, c.t.repo.Update(ctx, gitd.RefUpdate{Name: r.Name}))
+	}
+	if err != nil {
+		c.t.x.Log.Warn("cannot delete the refs of staged commits; the next commit tries again", "caller", c.t.caller, "err", err)
+	}
+}
+
+// fresh returns the files that were left out, without those that were told before and did not change since.
+func (c *gitCommit) fresh(ctx context.Context, more []string) (fresh []leftOut) {
+	left := slices.Clone(c.leave)
+	for _, p := range more {
+		if p = strings.TrimSuffix(p, "/"); filepath.IsLocal(p) && len(left) < leftMax {
+			left = append(left, leftOut{p, "git cannot add it"})
+		}
+	}
+	if len(left) == 0 {
+		return nil
+	}
+	files, err := c.h.Files(ctx)
+	if err != nil {
+		return left
+	}
+	defer files.Close()
+	defer context.AfterFunc(ctx, func() { files.Close() })()
+	now := make(map[string]string, len(left))
+	for _, f := range left {
+		state := "gone"
+		if info, err := files.Lstat(path.Join(containers.WorkDir, f.Path)); err == nil {
+			state = fmt.Sprintf("%v %d %d", info.Mode(), info.Size(), info.ModTime().Unix())
+		}
+		now[f.Path] = state
+		if c.t.left[f.Path] != state {
+			fresh = append(fresh, f)
+		}
+	}
+	c.t.left = now
+	return fresh
+}
+
+// refused is the error of a commit that could not be made. Contexts that ended and containers
+// that were lost stay what they are.
+func (c *gitCommit) refused(err error) error {
+	var s *scriptError
+	switch {
+	case errors.Is(err, errDiskFull):
+		return &uncommitted{ReasonDiskFull, "the command ran, but its changes could not be committed: " + err.Error()}
+	case !errors.As(err, &s):
+		return err
+	case s.Code == scriptNoGit:
+		return &uncommitted{ReasonBadInput, "the command ran, but its changes could not be committed: " + err.Error()}
+	}
+	return &uncommitted{ReasonNotCommitted, "the command ran, but its changes could not be committed: " + err.Error()}
+}
+
+// isKept tells whether a commit is one that was kept of a caller's work outside of its branch.
+func isKept(ctx context.Context, repo *gitd.Repo, c Caller, at gitd.Hash) (bool, error) {
+	kept, err := repo.Resolve(ctx, wipRef(c))
+	if err != nil && !errors.Is(err, gitd.ErrNotFound) {
+		return false, err
+	}
+	if err == nil && kept == at {
+		return true, nil
+	}
+	refs, err := repo.Refs(ctx, conflictPrefix+"/"+c.Slug())
+	return slices.ContainsFunc(refs, func(r gitd.Ref) bool { return r.Hash == at }), err
+}
+
+// keepLeft keeps files that no commit holds among the run's artifacts, below uncommitted/.
+func (w *work) keepLeft(ctx context.Context, left []leftOut) error {
+	if len(left) == 0 {
+		return nil
+	}
+	files, err := w.host.Files(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot keep files that are not committed: %w", err)
+	}
+	defer files.Close()
+	defer context.AfterFunc(ctx, func() { files.Close() })()
+	k, err := w.keeper()
+	if err != nil {
+		return fmt.Errorf("cannot keep files that are not committed: %w", err)
+	}
+	defer k.close()
+	for _, f := range left {
+		if err := k.take(files, path.Join(containers.WorkDir, f.Path), containers.WorkDir, uncommittedFolder); err != nil {
+			return fmt.Errorf("cannot keep %q: %w", f.Path, err)
+		}
+	}
+	return nil
+}
+
+// uncommittedFolder is the folder of artifacts for files that no commit holds.
+const uncommittedFolder = "uncommitted/"
+
+// scriptEnv is the environment of the scripts. known is where the container's branch is, tip
+// where it is on the server; either may be empty.
+func (t *target) scriptEnv(author gitd.Person, known, tip gitd.Hash) []string {
+	env := append(t.x.identity(author), t.x.signing()...)
+	t.mu.Lock()
+	indexed := t.indexed
+	t.mu.Unlock()
+	return append(env,
+		"RAMUS_BRANCH="+t.caller.Branch(),
+		"RAMUS_REMOTE="+t.remote(),
+		"RAMUS_KNOWN="+string(known),
+		"RAMUS_TIP="+string(tip),
+		"RAMUS_INDEX="+indexed,
+	)
+}

@@ -1,0 +1,76 @@
+package gitd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Commitable says whether a push may bring an entry of a tree, by its path, its mode and
+// its size in bytes. It returns [ErrInvalid] for a name that git or a file system
+// of a client would take for a part of a repository, and [ErrTooLarge] for a path or a file
+// over the server's limits. The text says which limit.
+func (s *Server) Commitable(path string, mode uint32, size int64) error {
+	for name := range strings.SplitSeq(path, "/") {
+		if dotGit(name) {
+			return fmt.Errorf("%.40q is a name that git keeps for itself: %w", name, ErrInvalid)
+		}
+	}
+	switch {
+	case len(path) > pathMax:
+		return fmt.Errorf("the path is longer than %d bytes: %w", pathMax, ErrTooLarge)
+	case size > s.limits.ObjectBytes && mode != modeCommit:
+		return fmt.Errorf("%d bytes, git.limits.object_bytes allows %d: %w", size, s.limits.ObjectBytes, ErrTooLarge)
+	}
+	return nil
+}
+
+// PackBytes returns the largest pack of a push, in bytes.
+func (s *Server) PackBytes() int64 { return s.limits.PackBytes }
+
+// CountFiles returns how many files, links and submodules the tree of a commit has, or max if it
+// has more.
+func (r *Repo) CountFiles(ctx context.Context, commit Hash, max int) (int, error) {
+	tree, err := r.treeOf(ctx, commit)
+	if err != nil {
+		return 0, fmt.Errorf("cannot count the files of %s in %s: %w", commit, r.name, err)
+	}
+	n := 0
+	if err := r.countFiles(ctx, tree, max, 0, &n); err != nil {
+		return 0, fmt.Errorf("cannot count the files of %s in %s: %w", commit, r.name, err)
+	}
+	return n, nil
+}
+
+func (r *Repo) countFiles(ctx context.Context, tree Hash, max, depth int, n *int) error {
+	if depth > folderDepthMax {
+		return nil
+	}
+	entries, err := r.tree(ctx, tree)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if *n >= max {
+			return nil
+		}
+		if e.mode != modeFolder {
+			*n++
+			continue
+		}
+		if err := r.countFiles(ctx, e.hash, max, depth+1, n); err != nil {
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// TreeOf returns the name of a commit's tree.
+func (r *Repo) TreeOf(ctx context.Context, commit Hash) (Hash, error) {
+	tree, err := r.treeOf(ctx, commit)
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return "", fmt.Errorf("cannot read the commit %s of %s: %w", commit, r.name, err)
+	}
+	return tree, err
+}
