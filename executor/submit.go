@@ -273,7 +273,7 @@ func (x *Executor) plan(ctx context.Context, r Request) (*plan, error) {
 		}
 	}
 	if p.run.Kind == KindWorkflow {
-		w, err := p.files.parse(x)
+		w, err := p.files.parse(ctx, x)
 		if err == nil {
 			_, err = tasks.NewMachine(w, p.run.Input, p.run.context())
 		}
@@ -380,7 +380,7 @@ func (x *Executor) planWorkflow(ctx context.Context, r Request, p *plan) error {
 	if name == "" {
 		name = "workflow.yaml"
 	}
-	w, err := tasks.Parse(name, []byte(p.files.Workflow), tasks.Options{Load: load.load(ctx), LLM: x.LLM != nil})
+	w, err := tasks.Parse(ctx, name, []byte(p.files.Workflow), tasks.Options{Load: load.load(ctx), LLM: x.LLM != nil})
 	if err != nil {
 		return fmt.Errorf("cannot run workflow: %w: %w", ErrInvalid, err)
 	}
@@ -395,8 +395,8 @@ func (x *Executor) planWorkflow(ctx context.Context, r Request, p *plan) error {
 }
 
 // parse reads a run's own workflow again; it was checked when the run was planned.
-func (f runFiles) parse(x *Executor) (*tasks.Workflow, error) {
-	return tasks.Parse("workflow.yaml", []byte(f.Workflow), tasks.Options{LLM: x.LLM != nil, Load: func(id string) ([]byte, error) {
+func (f runFiles) parse(ctx context.Context, x *Executor) (*tasks.Workflow, error) {
+	return tasks.Parse(ctx, "workflow.yaml", []byte(f.Workflow), tasks.Options{LLM: x.LLM != nil, Load: func(id string) ([]byte, error) {
 		if text, ok := f.Sub[id]; ok {
 			return []byte(text), nil
 		}
@@ -427,7 +427,7 @@ func (x *Executor) takeOver(ctx context.Context, r Request, p *plan) error {
 		}
 		events = append(events, e)
 	}
-	w, err := p.files.parse(x)
+	w, err := p.files.parse(ctx, x)
 	if err != nil {
 		return err
 	}

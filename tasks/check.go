@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -68,7 +69,7 @@ func (p *parsing) dependencies() []*node {
 		for _, d := range n.dependsOn {
 			if _, ok := p.byID[d]; !ok {
 				good = false
-				p.Problem(n.Line, n.column, "%s depends on %q, which is no node%s", n.ID, d, document.Suggest(d, slices.Sorted(maps.Keys(p.byID))))
+				p.Problem(n.Line, n.column, "%s depends on %q, which is no node%s", n.ID, d, p.Suggest(d, func() []string { return slices.Sorted(maps.Keys(p.byID)) }))
 			}
 		}
 	}
@@ -77,10 +78,18 @@ func (p *parsing) dependencies() []*node {
 	}
 	var sorted []*node
 	done := map[string]bool{}
+	met := make([]int, len(p.nodes)) // how many of each node's dependencies, from the first on, are done
 	for len(sorted) < len(p.nodes) {
-		i := slices.IndexFunc(p.nodes, func(n *node) bool {
-			return !done[n.ID] && !slices.ContainsFunc(n.dependsOn, func(d string) bool { return !done[d] })
-		})
+		i := -1
+		for k, n := range p.nodes {
+			for met[k] < len(n.dependsOn) && done[n.dependsOn[met[k]]] {
+				met[k]++
+			}
+			if !done[n.ID] && met[k] == len(n.dependsOn) {
+				i = k
+				break
+			}
+		}
 		if i < 0 {
 			// Whoever is left waits for somebody who is left: follow one of them round.
 			i = slices.IndexFunc(p.nodes, func(n *node) bool { return !done[n.ID] })
@@ -305,23 +314,26 @@ func (p *parsing) names() {
 		}
 	}
 	for _, u := range p.uses {
+		if p.ctx.Err() != nil {
+			return
+		}
 		var line map[string]bool
 		if u.node != nil && u.node.section != nil {
 			line = lines[u.node.section]
 		}
-		all := slices.Concat(slices.Sorted(maps.Keys(state)), slices.Sorted(maps.Keys(line)))
+		all := func() []string { return slices.Concat(slices.Sorted(maps.Keys(state)), slices.Sorted(maps.Keys(line))) }
 		switch u.root {
 		case "":
 			if !state[u.name] && !line[u.name] && !inputs[u.name] {
-				p.Problem(u.line, u.column, "{{%s}} is neither an output of a node nor a declared input%s", u.name, document.Suggest(u.name, append(all, slices.Sorted(maps.Keys(inputs))...)))
+				p.Problem(u.line, u.column, "{{%s}} is neither an output of a node nor a declared input%s", u.name, p.Suggest(u.name, func() []string { return append(all(), slices.Sorted(maps.Keys(inputs))...) }))
 			}
 		case "state":
 			if !state[u.name] && !line[u.name] {
-				p.Problem(u.line, u.column, "no node has the output %q%s", u.name, document.Suggest(u.name, all))
+				p.Problem(u.line, u.column, "no node has the output %q%s", u.name, p.Suggest(u.name, all))
 			}
 		case "input":
 			if !inputs[u.name] {
-				p.Problem(u.line, u.column, "the input %q is not declared%s", u.name, document.Suggest(u.name, slices.Sorted(maps.Keys(inputs))))
+				p.Problem(u.line, u.column, "the input %q is not declared%s", u.name, p.Suggest(u.name, func() []string { return slices.Sorted(maps.Keys(inputs)) }))
 			}
 		case "context":
 			if !slices.Contains(contextKeys, u.name) {
@@ -355,7 +367,7 @@ type loaded struct {
 var errTooMany = fmt.Errorf("more than %d sub-workflows", maxNeeds)
 
 // load reads and checks a sub-workflow.
-func (l *loader) load(id string) (*Workflow, error) {
+func (l *loader) load(ctx context.Context, id string) (*Workflow, error) {
 	if known, ok := l.known[id]; ok {
 		return known.w, known.err
 	}
@@ -368,7 +380,7 @@ func (l *loader) load(id string) (*Workflow, error) {
 	} else if text, err := l.Load(id); err != nil {
 		entry.err = err
 	} else {
-		entry.w, entry.err = parse(id, text, l)
+		entry.w, entry.err = parse(ctx, id, text, l)
 	}
 	l.known[id] = entry
 	return entry.w, entry.err
@@ -380,6 +392,9 @@ func (p *parsing) subworkflows() {
 	defer func() { p.chain = p.chain[:len(p.chain)-1] }()
 	needs := map[string]bool{}
 	for _, sub := range p.subs {
+		if p.ctx.Err() != nil {
+			return
+		}
 		id := sub.node.workflow
 		needs[id] = true
 		if i := slices.Index(p.chain, id); i >= 0 {
@@ -390,7 +405,7 @@ func (p *parsing) subworkflows() {
 			p.At(sub.at, "sub-workflows nest more than %d deep", maxNesting)
 			continue
 		}
-		child, err := p.load(id)
+		child, err := p.load(p.ctx, id)
 		var inside Problems
 		switch {
 		case errors.As(err, &inside):
@@ -410,10 +425,16 @@ func (p *parsing) subworkflows() {
 
 // calls checks the input of a call against what the sub-workflow declares.
 func (p *parsing) calls(sub subUse, child *Workflow) {
-	var names []string
+	fields := map[string]*document.Value{}
+	if sub.input != nil {
+		for _, f := range sub.input.Fields {
+			fields[f.Key] = f.Value
+		}
+	}
+	names := map[string]bool{}
 	for _, in := range child.inputs {
-		names = append(names, in.Name)
-		given := sub.input.Get(in.Name)
+		names[in.Name] = true
+		given := fields[in.Name]
 		if given == nil {
 			if in.Required {
 				p.At(sub.at, "%s needs the input %q", child.ID, in.Name)
@@ -431,8 +452,9 @@ func (p *parsing) calls(sub subUse, child *Workflow) {
 		return
 	}
 	for _, f := range sub.input.Fields {
-		if !slices.Contains(names, f.Key) {
-			p.Problem(f.Line, f.Column, "%s declares no input %q%s", child.ID, f.Key, document.Suggest(f.Key, names))
+		if !names[f.Key] {
+			suggestion := p.Suggest(f.Key, func() []string { return slices.Sorted(maps.Keys(names)) })
+			p.Problem(f.Line, f.Column, "%s declares no input %q%s", child.ID, f.Key, suggestion)
 		}
 	}
 }

@@ -21,9 +21,11 @@ import (
 // Bounds on expressions. An expression's cost counts what it reads and makes,
 // so it bounds time and memory at once, and the same on every machine.
 const (
-	maxExpression = 10_000  // bytes of text
-	maxCost       = 500_000 // steps of one evaluation
-	maxElements   = 100_000 // values in one result
+	// CEL compiles an expression in a time that grows with its square.
+	maxExpression  = 4_000   // bytes of text
+	maxExpressions = 50_000  // bytes of all expressions of a workflow
+	maxCost        = 500_000 // steps of one evaluation
+	maxElements    = 100_000 // values in one result
 )
 
 // condition is a CEL expression: the `when` of a transition or a node, the

@@ -82,7 +82,7 @@ func (s *stage) run(id string, input map[string]any, sh *LocalShell) (Outcome, *
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	w, err := Parse(id+".yaml", text, Options{Load: loadExample, LLM: true})
+	w, err := Parse(s.t.Context(), id+".yaml", text, Options{Load: loadExample, LLM: true})
 	if err != nil {
 		s.t.Fatalf("\n%v", err)
 	}

@@ -32,7 +32,7 @@ func TestExamplesAreValid(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w, err := Parse(filepath.Base(file), text, Options{Load: loadExample, LLM: true})
+			w, err := Parse(t.Context(), filepath.Base(file), text, Options{Load: loadExample, LLM: true})
 			if err != nil {
 				t.Fatalf("\n%v", err)
 			}

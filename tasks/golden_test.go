@@ -54,7 +54,7 @@ func TestProblems(t *testing.T) {
 			if strings.Contains(file, "nothing-known") {
 				o = Options{}
 			}
-			_, err = Parse(filepath.Base(file), text, o)
+			_, err = Parse(t.Context(), filepath.Base(file), text, o)
 			var problems Problems
 			if !errors.As(err, &problems) || len(problems) == 0 {
 				t.Fatalf("got %v, want problems", err)
@@ -161,7 +161,7 @@ func TestTraces(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			w, err := Parse(base+".yaml", yaml, testOptions)
+			w, err := Parse(t.Context(), base+".yaml", yaml, testOptions)
 			if err != nil {
 				t.Fatalf("\n%v", err)
 			}

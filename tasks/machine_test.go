@@ -149,7 +149,7 @@ func TestRandomRuns(t *testing.T) {
 	}
 	for round := range rounds {
 		text := randomWorkflow(r)
-		w, err := Parse("random.yaml", []byte(text), testOptions)
+		w, err := Parse(t.Context(), "random.yaml", []byte(text), testOptions)
 		if err != nil {
 			var problems Problems
 			if !errors.As(err, &problems) {
@@ -228,7 +228,7 @@ func TestRandomRuns(t *testing.T) {
 
 func parsed(t testing.TB, text string) *Workflow {
 	t.Helper()
-	w, err := Parse("test.yaml", []byte(text), testOptions)
+	w, err := Parse(t.Context(), "test.yaml", []byte(text), testOptions)
 	if err != nil {
 		t.Fatalf("\n%v", err)
 	}
@@ -354,7 +354,7 @@ func FuzzMachine(f *testing.F) {
 		f.Add(text, []byte(`{"ok":true,"output":{"stdout":"a\nb","exit_code":0,"json":{"verdict":"x"}}}`), uint64(1))
 	}
 	f.Fuzz(func(t *testing.T, text, result []byte, order uint64) {
-		w, err := Parse("fuzz.yaml", text, Options{LLM: true, Load: loadExample})
+		w, err := Parse(t.Context(), "fuzz.yaml", text, Options{LLM: true, Load: loadExample})
 		if err != nil {
 			return
 		}

@@ -78,7 +78,7 @@ func TestSchemaRejectsGrossMistakes(t *testing.T) {
 		if schema.Validate(normal(root.Data())) == nil {
 			t.Errorf("the schema accepts %s", text)
 		}
-		if _, err := Parse("x", []byte(text), testOptions); err == nil {
+		if _, err := Parse(t.Context(), "x", []byte(text), testOptions); err == nil {
 			t.Errorf("the parser accepts %s", text)
 		}
 	}

@@ -48,6 +48,9 @@ type mistake struct {
 	message string
 }
 
+// maxSlot bounds the text between {{ and }}, in bytes.
+const maxSlot = 1000
+
 var slotPath = pattern.New(`^[A-Za-z_][A-Za-z0-9_-]*(\.([A-Za-z_][A-Za-z0-9_-]*|[0-9]{1,9}))*$`)
 
 // parseTemplate finds the slots of a text.
@@ -55,6 +58,7 @@ func parseTemplate(source string) (*template, []mistake) {
 	t := &template{source: source}
 	var wrong []mistake
 	var text strings.Builder
+	closed := -1 // where the first }} stands that is not before the slot
 	for at := 0; at < len(source); {
 		open := strings.Index(source[at:], "{{")
 		if open < 0 {
@@ -70,13 +74,16 @@ func parseTemplate(source string) (*template, []mistake) {
 			continue
 		}
 		text.WriteString(before)
-		length := strings.Index(source[open:], "}}")
-		if length < 0 {
-			wrong = append(wrong, mistake{open, `this {{ is not closed by }}; write \{{ for a literal {{`})
-			break
+		if closed < open {
+			length := strings.Index(source[open:], "}}")
+			if length < 0 {
+				wrong = append(wrong, mistake{open, `this {{ is not closed by }}; write \{{ for a literal {{`})
+				break
+			}
+			closed = open + length
 		}
-		path := strings.TrimSpace(source[open+2 : open+length])
-		if !slotPath.MatchString(path) {
+		path := strings.TrimSpace(source[open+2 : min(closed, open+2+maxSlot)])
+		if closed > open+2+maxSlot || !slotPath.MatchString(path) {
 			wrong = append(wrong, mistake{open, `a slot holds a dotted path like {{input.name}}; write \{{ for a literal {{`})
 			at = open + 2
 			continue
@@ -86,7 +93,7 @@ func parseTemplate(source string) (*template, []mistake) {
 			text.Reset()
 		}
 		t.parts = append(t.parts, part{slot: &slot{path: strings.Split(path, "."), offset: open}})
-		at = open + length + 2
+		at = closed + 2
 	}
 	if text.Len() > 0 {
 		t.parts = append(t.parts, part{text: text.String()})

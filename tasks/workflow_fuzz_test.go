@@ -22,7 +22,7 @@ func FuzzParse(f *testing.F) {
 		}
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		w, err := Parse("fuzz.yaml", data, Options{LLM: true, Load: loadExample})
+		w, err := Parse(t.Context(), "fuzz.yaml", data, Options{LLM: true, Load: loadExample})
 		if err == nil {
 			if w.ID == "" || w.start == nil || len(w.Nodes()) == 0 {
 				t.Fatalf("a workflow without id, start or nodes: %q", data)

@@ -52,7 +52,7 @@ func TestHostileYAML(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			start := time.Now()
-			_, err := Parse("hostile.yaml", []byte(c.text), testOptions)
+			_, err := Parse(t.Context(), "hostile.yaml", []byte(c.text), testOptions)
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				text := fmt.Sprint(err)
 				t.Errorf("got %.500s, want %q in it", text, c.want)

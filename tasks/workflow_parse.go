@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -79,24 +80,33 @@ var workflowFile = document.Format{
 
 // Parse reads and checks a workflow file. All mistakes are reported at once:
 // the error is then of type Problems.
-func Parse(name string, data []byte, o Options) (*Workflow, error) {
-	return parse(name, data, &loader{Options: o, known: map[string]*loaded{}})
+//
+// The time grows with the file. Once ctx is done Parse ends early, with ctx's error.
+func Parse(ctx context.Context, name string, data []byte, o Options) (*Workflow, error) {
+	return parse(ctx, name, data, &loader{Options: o, known: map[string]*loaded{}})
 }
 
-func parse(name string, data []byte, l *loader) (*Workflow, error) {
+func parse(ctx context.Context, name string, data []byte, l *loader) (*Workflow, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", name, err)
+	}
 	d, root := workflowFile.Parse(name, data)
-	p := &parsing{Document: d, loader: l, Workflow: &Workflow{file: name, source: string(data), byID: map[string]*node{}}}
+	p := &parsing{ctx: ctx, Document: d, loader: l, Workflow: &Workflow{file: name, source: string(data), byID: map[string]*node{}}}
 	if root != nil {
 		p.workflow(root)
 	}
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("cannot read %s: %w", name, err)
+	}
 	if len(d.Problems) > 0 {
-		return nil, d.Problems.Sorted()
+		return nil, d.Mistakes()
 	}
 	return p.Workflow, nil
 }
 
 // parsing is a workflow on its way from YAML to a checked graph.
 type parsing struct {
+	ctx context.Context // ends the parsing early
 	*document.Document
 	*loader
 	*Workflow
@@ -107,6 +117,8 @@ type parsing struct {
 	// nodes are known.
 	uses []use
 	subs []subUse
+	// expressions counts the bytes of all expressions.
+	expressions int
 }
 
 // use is one reading of state, input or context.
@@ -146,6 +158,9 @@ func (p *parsing) template(v *document.Value, what string, n *node) *template {
 		p.Within(v, m.offset, "%s", m.message)
 	}
 	for _, s := range t.slots() {
+		if p.ctx.Err() != nil {
+			return t
+		}
 		line, column := p.Place(v, s.offset)
 		u := use{node: n, line: line, column: column, name: s.path[0]}
 		if root := s.path[0]; root == "state" || root == "input" || root == "context" {
@@ -220,6 +235,13 @@ func (p *parsing) condition(v *document.Value, what string, want *cel.Type, n *n
 		p.At(v, "%s must be a CEL expression, not %s", what, document.KindOf(v))
 		return nil
 	}
+	if p.ctx.Err() != nil {
+		return nil
+	}
+	if p.expressions += len(source); p.expressions > maxExpressions {
+		p.At(v, "the expressions of a workflow may have %d bytes together; split it into sub-workflows", maxExpressions)
+		return nil
+	}
 	c, wrong := compileCondition(source, want, after, path)
 	for _, m := range wrong {
 		p.Within(v, offsetOf(source, m.line, m.column), "%s", m.message)
@@ -280,6 +302,9 @@ func (p *parsing) workflow(root *document.Value) {
 		return
 	}
 	for _, item := range items {
+		if p.ctx.Err() != nil {
+			return
+		}
 		p.node(item)
 	}
 	items = p.List(root.Get("transitions"), "transitions")
@@ -288,6 +313,9 @@ func (p *parsing) workflow(root *document.Value) {
 		return
 	}
 	for _, item := range items {
+		if p.ctx.Err() != nil {
+			return
+		}
 		p.transition(item)
 	}
 	p.check(root)
@@ -844,7 +872,7 @@ func (p *parsing) known(at *document.Value, id string) *node {
 	}
 	n, ok := p.byID[id]
 	if !ok {
-		hint := document.Suggest(id, slices.Sorted(maps.Keys(p.byID)))
+		hint := p.Suggest(id, func() []string { return slices.Sorted(maps.Keys(p.byID)) })
 		if strings.HasPrefix(id, "$") {
 			hint = "; the ends of a run are " + endComplete + " and " + endFailed
 		}

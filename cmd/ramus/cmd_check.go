@@ -30,7 +30,7 @@ that of specs.`,
 			fs.BoolVar(&specs, "browser", false, "all files are specs of browser checks, wherever they are")
 			fs.BoolVar(&e.json, "json", false, "the mistakes as JSON")
 		},
-		run: func(_ context.Context, e *env, args []string) error {
+		run: func(ctx context.Context, e *env, args []string) error {
 			if schema {
 				if err := want(args, 0, 0, ""); err != nil {
 					return err
@@ -50,7 +50,7 @@ that of specs.`,
 			all := tasks.Problems{}
 			var broken error
 			for _, name := range args {
-				problems, err := checkFile(e, name, specs || isSpec(name), c.LLM.Kind != "")
+				problems, err := checkFile(ctx, e, name, specs || isSpec(name), c.LLM.Kind != "")
 				if err != nil {
 					broken = errors.Join(broken, err)
 					continue
@@ -85,7 +85,7 @@ func isSpec(name string) bool {
 	return filepath.Base(folder) == "browser" && filepath.Base(filepath.Dir(folder)) == ".ramus"
 }
 
-func checkFile(e *env, name string, spec, llm bool) (tasks.Problems, error) {
+func checkFile(ctx context.Context, e *env, name string, spec, llm bool) (tasks.Problems, error) {
 	text, err := readInput(e, name)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func checkFile(e *env, name string, spec, llm bool) (tasks.Problems, error) {
 		title = s.Name
 	} else {
 		var w *tasks.Workflow
-		if w, err = tasks.Parse(name, text, tasks.Options{Load: besides(name), LLM: llm}); err == nil {
+		if w, err = tasks.Parse(ctx, name, text, tasks.Options{Load: besides(name), LLM: llm}); err == nil {
 			title = w.ID
 		}
 	}

@@ -68,7 +68,7 @@ An interrupt stops the run; what stands is committed.`,
 				if len(text) == 0 {
 					return &unreadable{fmt.Errorf("%s is empty", args[0])}
 				}
-				r.Workflow, r.Sub = string(text), subWorkflows(args[0], text)
+				r.Workflow, r.Sub = string(text), subWorkflows(ctx, args[0], text)
 			}
 			if len(inputs) > 0 {
 				r.Input = inputs
@@ -123,7 +123,7 @@ func named(err error, name string, fromBase bool) error {
 
 // subWorkflows collects the sub-workflows that lie beside a file and that it
 // uses, directly or not. Those that do not are looked for in the repository.
-func subWorkflows(name string, text []byte) map[string]string {
+func subWorkflows(ctx context.Context, name string, text []byte) map[string]string {
 	found := map[string]string{}
 	beside := besides(name)
 	load := func(id string) ([]byte, error) {
@@ -134,7 +134,7 @@ func subWorkflows(name string, text []byte) map[string]string {
 		return b, err
 	}
 	// Only for what it asks for: the server, which knows more, finds the mistakes.
-	_, _ = tasks.Parse(name, text, tasks.Options{Load: load, LLM: true})
+	_, _ = tasks.Parse(ctx, name, text, tasks.Options{Load: load, LLM: true})
 	return found
 }
 

@@ -51,7 +51,7 @@ func Parse(name string, text []byte) (Spec, error) {
 		}
 	}
 	if len(d.Problems) > 0 {
-		return Spec{}, d.Problems.Sorted()
+		return Spec{}, d.Mistakes()
 	}
 	return s, nil
 }

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // maxProblems bounds how many mistakes of one file are reported: a file that is
@@ -80,14 +79,26 @@ func sourceLine(lines []string, n int) string {
 		return ""
 	}
 	s := strings.TrimSuffix(lines[n-1], "\r")
-	if utf8.RuneCountInString(s) > most {
-		s = string([]rune(s)[:most]) + "…"
+	if len(s) <= most {
+		return s
+	}
+	runes := 0
+	for i := range s {
+		if runes++; runes > most {
+			return s[:i] + "…"
+		}
 	}
 	return s
 }
 
+// maxNear bounds the names that are compared, in bytes.
+const maxNear = 64
+
 // nearest is the candidate that a person most likely meant by name, or "".
 func nearest(name string, candidates []string) string {
+	if len(name) > maxNear {
+		return ""
+	}
 	best, least := "", len(name)/3+2
 	for _, c := range candidates {
 		if d := distance(strings.ToLower(name), strings.ToLower(c), least); d < least {
@@ -108,7 +119,7 @@ func Suggest(name string, candidates []string) string {
 // distance is the number of letters to insert, remove, replace or swap with
 // their neighbour to get from a to b; anything from limit on is reported as limit.
 func distance(a, b string, limit int) int {
-	if len(a) > 64 || len(b) > 64 || len(a)-len(b) >= limit || len(b)-len(a) >= limit {
+	if len(a) > maxNear || len(b) > maxNear || len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit
 	}
 	before := make([]int, len(b)+1)

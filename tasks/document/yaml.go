@@ -21,6 +21,7 @@ const (
 	maxYAMLTokens = 100_000 // lexical tokens; the YAML parser is a recursive one
 	maxYAMLDepth  = 64      // nesting
 	maxYAMLValues = 50_000  // values once aliases are expanded
+	maxYAMLText   = 2       // bytes of text once aliases are expanded, in sizes of the largest file
 )
 
 // Value is a YAML Value that knows its place. A tree of values has no aliases
@@ -113,20 +114,66 @@ type Document struct {
 	Format
 	Problems Problems // in the order in which they were found
 
-	file  string
-	lines []string
+	file   string
+	lines  []string
+	placed *places // of the value that was asked about last
+	cut    excerpt // of the line that was shown last
+	more   int     // mistakes beyond maxKept
+}
+
+// excerpt is a line as mistakes show it.
+type excerpt struct {
+	line int
+	text string
+}
+
+// maxKept bounds how many mistakes are kept with their texts; further ones are counted.
+const maxKept = 10 * maxProblems
+
+// Full tells whether the document has so many mistakes that further ones are only counted.
+func (d *Document) Full() bool { return len(d.Problems) >= maxKept }
+
+// Mistakes returns the problems in order of their place, and how many there are beyond them.
+func (d *Document) Mistakes() Problems {
+	all := d.Problems.Sorted()
+	if d.more == 0 {
+		return all
+	}
+	last := &all[len(all)-1]
+	last.Message = fmt.Sprintf("and %d more mistakes from here on", len(d.Problems)-maxProblems+d.more)
+	return all
+}
+
+// Suggest is [Suggest] until the document is full, and "" from then on.
+func (d *Document) Suggest(name string, candidates func() []string) string {
+	if d.Full() {
+		return ""
+	}
+	return Suggest(name, candidates())
 }
 
 // Problem notes a mistake at a place.
 func (d *Document) Problem(line, column int, format string, args ...any) {
+	if d.Full() {
+		d.more++
+		return
+	}
+	line = max(line, 1)
+	if d.cut.line != line {
+		d.cut = excerpt{line, sourceLine(d.lines, line)}
+	}
+	for i, arg := range args {
+		if text, ok := arg.(string); ok && len(text) > maxMessage {
+			args[i] = text[:maxMessage] // more than the message holds
+		}
+	}
 	message := fmt.Sprintf(format, args...)
 	if len(message) > maxMessage {
 		// What was written is part of many messages, and may be anything.
 		message = strings.ToValidUTF8(message[:maxMessage], "") + "…"
 	}
 	d.Problems = append(d.Problems, Problem{
-		File: d.file, Line: max(line, 1), Column: max(column, 1),
-		Message: message, Source: sourceLine(d.lines, max(line, 1)),
+		File: d.file, Line: line, Column: max(column, 1), Message: message, Source: d.cut.text,
 	})
 }
 
@@ -144,44 +191,6 @@ func (d *Document) At(v *Value, format string, args ...any) {
 func (d *Document) Within(v *Value, offset int, format string, args ...any) {
 	line, column := d.Place(v, offset)
 	d.Problem(line, column, format, args...)
-}
-
-// Place is the line and column of a byte offset in a scalar's text, as of [Document.Within].
-func (d *Document) Place(v *Value, offset int) (line, column int) {
-	offset = min(max(offset, 0), len(v.Text))
-	before := v.Text[:offset]
-	current := before[strings.LastIndexByte(before, '\n')+1:]
-	whole := v.Text[offset-len(current):]
-	if i := strings.IndexByte(whole, '\n'); i >= 0 {
-		whole = whole[:i]
-	}
-	line = v.Line + strings.Count(before, "\n")
-	if v.style == literalStyle {
-		line++ // the text begins below the mark
-	} else if line != v.Line {
-		return v.Line, v.Column // a line break in the text is an escape or a folded one
-	}
-	if line < 1 || line > len(d.lines) {
-		return v.Line, v.Column
-	}
-	source := d.lines[line-1]
-	start := 0
-	if v.style != literalStyle {
-		skip := v.Column - 1
-		if v.style != plainStyle {
-			skip++ // the quote
-		}
-		for range skip {
-			_, n := utf8.DecodeRuneInString(source[start:])
-			start += n
-		}
-	} else {
-		start = strings.Index(source, whole)
-	}
-	if start < 0 || !strings.HasPrefix(source[start:], current) {
-		return v.Line, v.Column
-	}
-	return line, utf8.RuneCountInString(source[:start]+current) + 1
 }
 
 // Format is a kind of file.
@@ -336,8 +345,9 @@ func (d *Document) syntax(err error) {
 type expander struct {
 	*Document
 	anchors map[string]*Value
-	sizes   map[*Value]int // values below a value, once expanded
-	count   int
+	sizes   map[*Value]measured // of what stands below a value, once expanded
+	count   int                 // values
+	text    int                 // bytes of texts
 	stopped bool
 }
 
@@ -371,6 +381,7 @@ func (e *expander) expand(n ast.Node, depth int) *Value {
 		return e.stop(t, "the file has more than %d values once its aliases are expanded", maxYAMLValues)
 	}
 	v := &Value{Line: t.Position.Line, Column: t.Position.Column, Text: t.Value}
+	e.text += len(t.Value)
 	switch n := n.(type) {
 	case *ast.MappingNode:
 		e.mapping(v, n, depth)
@@ -393,12 +404,15 @@ func (e *expander) expand(n ast.Node, depth int) *Value {
 			e.broken(v, "no anchor &%s stands before this alias", name)
 			return v
 		}
-		size, deep := e.measure(target)
-		if depth+deep > maxYAMLDepth {
+		m := e.measure(target)
+		if depth+m.deep > maxYAMLDepth {
 			return e.stop(t, "nested more than %d deep once its aliases are expanded", maxYAMLDepth)
 		}
-		if e.count += size; e.count > maxYAMLValues {
+		if e.count += m.values; e.count > maxYAMLValues {
 			return e.stop(t, "the file has more than %d values once its aliases are expanded", maxYAMLValues)
+		}
+		if e.text += m.text; e.text > maxYAMLText*e.MaxBytes {
+			return e.stop(t, "the file has more than %d bytes of text once its aliases are expanded", maxYAMLText*e.MaxBytes)
 		}
 		return target
 	case *ast.LiteralNode:
@@ -475,33 +489,43 @@ func (e *expander) mapping(v *Value, n *ast.MappingNode, depth int) {
 	}
 }
 
-// measure is how many values a value has below it, and how deep. Since anchors
-// only name what stands before them there is no circle; remembering the size of
-// what was measured keeps a file of aliases to aliases cheap.
-func (e *expander) measure(v *Value) (size, deep int) {
+// measured is what an alias adds to a file.
+type measured struct {
+	values int
+	text   int // bytes of texts and keys
+	deep   int
+}
+
+// measure returns what a value and all below it add. Since anchors
+// only name what stands before them there is no circle. The size of what was
+// measured is kept, so that a file of aliases to aliases stays cheap.
+func (e *expander) measure(v *Value) measured {
 	if len(v.Items) == 0 && len(v.Fields) == 0 {
-		return 1, 1
+		return measured{values: 1, text: len(v.Text), deep: 1}
 	}
 	if e.sizes == nil {
-		e.sizes = map[*Value]int{}
+		e.sizes = map[*Value]measured{}
 	}
-	if packed, ok := e.sizes[v]; ok {
-		return packed >> 8, packed & 0xff
+	if m, ok := e.sizes[v]; ok {
+		return m
 	}
-	size = 1
+	m := measured{values: 1, text: len(v.Text)}
 	add := func(child *Value) {
-		s, d := e.measure(child)
-		size, deep = min(size+s, maxYAMLValues+1), max(deep, d)
+		c := e.measure(child)
+		m.values = min(m.values+c.values, maxYAMLValues+1)
+		m.text = min(m.text+c.text, maxYAMLText*e.MaxBytes+1)
+		m.deep = max(m.deep, c.deep)
 	}
 	for _, item := range v.Items {
 		add(item)
 	}
 	for _, f := range v.Fields {
+		m.text += len(f.Key)
 		add(f.Value)
 	}
-	deep = min(deep+1, 0xff)
-	e.sizes[v] = size<<8 | deep
-	return size, deep
+	m.deep = min(m.deep+1, 0xff)
+	e.sizes[v] = m
+	return m
 }
 
 // KindOf says what a value is, for a message about what it should have been.

@@ -1,0 +1,120 @@
+package document
+
+import (
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// places finds the places in the file of a scalar's text. It reads each line of the text once, whatever the number
+// of places that are asked for.
+type places struct {
+	of    *Value
+	lines []textLine
+}
+
+// textLine is one line of a scalar's text.
+type textLine struct {
+	offset int    // in the text
+	text   string // without its line break
+
+	found  bool   // whether the fields below are set
+	source string // the line of the file from its first character of text on; as far as the two are the same
+	column int    // of that character, from 1; 0 if there is none
+	runes  []int  // characters before each step of the source
+}
+
+// runeStep is how many bytes are counted at once in a long line.
+const runeStep = 256
+
+// Place is the line and column of a byte offset in a scalar's text, as of [Document.Within].
+func (d *Document) Place(v *Value, offset int) (line, column int) {
+	if d.placed == nil || d.placed.of != v {
+		d.placed = newPlaces(v)
+	}
+	offset = min(max(offset, 0), len(v.Text))
+	all := d.placed.lines
+	n, exact := slices.BinarySearchFunc(all, offset, func(t textLine, offset int) int { return t.offset - offset })
+	if !exact {
+		n--
+	}
+	line = v.Line + n
+	if v.style == literalStyle {
+		line++ // the text begins below the mark
+	} else if n > 0 {
+		return v.Line, v.Column // a line break in the text is an escape or a folded one
+	}
+	if line < 1 || line > len(d.lines) {
+		return v.Line, v.Column
+	}
+
+	t := &all[n]
+	if !t.found {
+		t.find(v, d.lines[line-1])
+	}
+	if t.column == 0 || offset-t.offset > len(t.source) {
+		return v.Line, v.Column
+	}
+	return line, t.column + t.count(offset-t.offset)
+}
+
+// newPlaces divides a value's text into its lines.
+func newPlaces(v *Value) *places {
+	p := &places{of: v}
+	offset := 0
+	for text := range strings.SplitSeq(v.Text, "\n") {
+		p.lines = append(p.lines, textLine{offset: offset, text: text})
+		offset += len(text) + 1
+	}
+	return p
+}
+
+// find looks for the line's text in a line of the file.
+func (t *textLine) find(v *Value, source string) {
+	t.found = true
+	start := 0
+	if v.style == literalStyle {
+		if start = strings.Index(source, t.text); start < 0 {
+			return
+		}
+	} else {
+		skip := v.Column - 1
+		if v.style != plainStyle {
+			skip++ // the quote
+		}
+		for range skip {
+			_, n := utf8.DecodeRuneInString(source[start:])
+			start += n
+		}
+	}
+	same := 0
+	for same < len(t.text) && start+same < len(source) && t.text[same] == source[start+same] {
+		same++
+	}
+	t.source, t.column = source[start:start+same], utf8.RuneCountInString(source[:start])+1
+	sum := 0
+	for i := 0; i < len(t.source); i += runeStep {
+		t.runes = append(t.runes, sum)
+		sum += begun(t.source[i:min(i+runeStep, len(t.source))])
+	}
+}
+
+// count returns how many characters stand before an offset.
+func (t *textLine) count(offset int) int {
+	step := min(offset/runeStep, len(t.runes)-1)
+	if step < 0 {
+		return 0
+	}
+	return t.runes[step] + begun(t.source[step*runeStep:offset])
+}
+
+// begun returns how many characters begin in a piece of a text, which may be cut within one.
+func begun(s string) int {
+	n := 0
+	for i := range len(s) {
+		if utf8.RuneStart(s[i]) {
+			n++
+		}
+	}
+	return n
+}
