@@ -25,8 +25,11 @@ func TestWorkflowGrowth(t *testing.T) {
 				block += "      "
 			}
 		}
-		cases = append(cases, within("  - id: a\n    run: |\n      ", block, "\n"))
-		cases = append(cases, within("  - id: a\n    llm:\n      prompt: |\n      ", block, "\n"))
+		run := within("  - id: a\n    run: |\n      ", block, "\n")
+		run.Name = fmt.Sprintf("run %q", token)
+		prompt := within("  - id: a\n    llm:\n      prompt: |\n      ", block, "\n")
+		prompt.Name = fmt.Sprintf("prompt %q", token)
+		cases = append(cases, run, prompt)
 	}
 	cases = append(cases, growth.Tokens("a", "- ", "- a\n", "a: b\n", "&a ", "*a ", "!a ", "? ", "[", "]", "{", "}", "[a,", "{a: ", "'", "''", `"`, `\"`, "\\x41", "|", ">", "%", "@", "`",
 		"---\n", "...\n", ": ", ":\n", ",", "#", "# a\n", " ", "\n", "\r\n", "\t", "é", "\u2028", "<<: ", "~\n", "1 ", "0x1 ", "1e9 ", "- |\n  a\n", "- >\n  a\n", "- 'a'\n", "- \"a\"\n", "- \"\\u0041\"\n", "- &a b\n", "- *a\n",

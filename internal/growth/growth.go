@@ -17,11 +17,12 @@ import (
 
 // Bounds of [Check].
 const (
-	Quick = 250 * time.Millisecond // at full size, in which no growth is looked for
-	Slow  = 200 * time.Millisecond // for one MB, with RAMUS_CURVES
-	ratio = 32                     // of the time at full size to that at 1/8
-	tries = 4                      // before a curve is a failure
-	least = 1 << 10                // bytes below which a limit is not divided
+	Quick    = 250 * time.Millisecond // at full size, in which no growth is looked for
+	Slow     = 200 * time.Millisecond // for one MB, with RAMUS_CURVES
+	ratio    = 32                     // of the time at full size to that at 1/8
+	hopeless = 3 * time.Second        // at any size
+	tries    = 4                      // before a curve is a failure
+	least    = 1 << 10                // bytes below which a limit is not divided
 )
 
 // Case is one token that is repeated.
@@ -88,6 +89,10 @@ func check(t *testing.T, parser string, parse func([]byte), c Case) {
 	for try := range tries {
 		for i, size := range sizes {
 			took := measure(parse, c.Text(max(size, least)))
+			if took > hopeless {
+				write(t, file, fmt.Sprintf("%s\t%s\t%d bytes\t%s\n", parser, c.Name, size, took))
+				t.Fatalf("%d of at most %d bytes take %v", size, c.Limit, took)
+			}
 			if try == 0 || took < spent[i] {
 				spent[i] = took
 			}
@@ -130,8 +135,11 @@ func used() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// write appends a line to the file of curves.
+// write appends a line to the file of curves, if there is one.
 func write(t *testing.T, file, line string) {
+	if file == "" {
+		return
+	}
 	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
 	if err != nil {
 		t.Fatal(err)

@@ -21,6 +21,8 @@ const (
 	maxYAMLTokens = 100_000 // lexical tokens; the YAML parser is a recursive one
 	maxYAMLDepth  = 64      // nesting
 	maxYAMLValues = 50_000  // values once aliases are expanded
+	maxYAMLKeys   = 1_000   // keys of one block mapping; the YAML parser's time grows with their square
+	maxYAMLBlank  = 100     // lines without text in a row; the YAML lexer's time is their product with the text before
 	maxYAMLText   = 2       // bytes of text once aliases are expanded, in sizes of the largest file
 )
 
@@ -211,7 +213,15 @@ func (f Format) Parse(file string, data []byte) (*Document, *Value) {
 	text := strings.TrimPrefix(string(data), "\ufeff")
 	text = strings.ReplaceAll(text, "\r\n", "\n")
 	d.lines = strings.Split(text, "\n")
+	blank := 0
 	for i, line := range d.lines {
+		if blank++; strings.Trim(line, " \t") != "" {
+			blank = 0
+		}
+		if blank > maxYAMLBlank && i < len(d.lines)-1 {
+			d.Problem(i+1, 1, "more than %d lines without text stand in a row", maxYAMLBlank)
+			return d, nil
+		}
 		if !utf8.ValidString(line) {
 			good := 0
 			for _, r := range line {
@@ -272,7 +282,14 @@ func (d *Document) bounded(tokens token.Tokens) bool {
 		return false
 	}
 	depth, line, inLine := 0, 0, 0
+	var open []mappingKeys
 	for _, t := range tokens {
+		if depth == 0 {
+			if open = countKeys(open, t); len(open) > 0 && open[len(open)-1].count > maxYAMLKeys {
+				d.Problem(t.Position.Line, 1, "a mapping has more than %d keys", maxYAMLKeys)
+				return false
+			}
+		}
 		if t.Position.Line != line {
 			line, inLine = t.Position.Line, 0
 		}
@@ -290,6 +307,34 @@ func (d *Document) bounded(tokens token.Tokens) bool {
 		}
 	}
 	return true
+}
+
+// mappingKeys counts the keys of a block mapping that is open.
+type mappingKeys struct {
+	column int // of its keys
+	count  int
+}
+
+// countKeys counts one token outside of brackets. open holds the mappings around it, the innermost last.
+func countKeys(open []mappingKeys, t *token.Token) []mappingKeys {
+	column := t.Position.Column
+	switch {
+	case t.Type == token.MappingValueType && t.Prev != nil:
+		column = t.Prev.Position.Column
+	case t.Type != token.SequenceEntryType:
+		return open
+	}
+	for len(open) > 0 && open[len(open)-1].column > column {
+		open = open[:len(open)-1]
+	}
+	if t.Type == token.SequenceEntryType {
+		return open
+	}
+	if len(open) == 0 || open[len(open)-1].column < column {
+		open = append(open, mappingKeys{column: column})
+	}
+	open[len(open)-1].count++
+	return open
 }
 
 // tabs reports tabs that the YAML parser would get wrong: it drops them from
