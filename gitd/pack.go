@@ -2,6 +2,7 @@ package gitd
 
 import (
 	"bytes"
+	"cmp"
 	"compress/flate"
 	"compress/zlib"
 	"encoding/binary"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"sort"
 
 	"github.com/ramus-dev/ramus/internal/bytesize"
 )
@@ -16,8 +18,8 @@ import (
 // A pack from outside is read once, in process, before git may see it: git
 // allocates what an object's header declares and only then looks at the data,
 // and it builds every delta a pack asks for. Some KiB of deltas can so cost
-// half a minute of CPU and gigabytes of memory. The scanner keeps nothing but
-// counters: its memory does not grow with the pack.
+// half a minute of CPU and gigabytes of memory. The scanner keeps counters, and
+// 16 bytes for each delta.
 
 const (
 	// expandFree and expandRatio bound the sum of all declared sizes of a pack
@@ -25,6 +27,20 @@ const (
 	// ratios of some 70; a bomb of deltas starts at thousands.
 	expandFree  = 1 << 30
 	expandRatio = 256
+
+	// growFree and expandRatio bound by how much the deltas of a pack of n bytes may
+	// make objects larger than their bases and their own data, to growFree + n×expandRatio.
+	// An edit, of a file of any size, adds nothing to the sum; a delta that copies its base
+	// again and again adds all that it makes.
+	growFree = 64 << 20
+	// workFree and workRatio bound the bytes that git makes if it takes each delta's
+	// bases for each delta, the sum of size × depth.
+	workFree  = 8 << 30
+	workRatio = 4096
+	// depthMax is the longest chain of deltas that git makes. refDepth is what is taken for
+	// the depth of a delta that names its base, which may be in the repository.
+	depthMax = 4095
+	refDepth = 8
 
 	// spoolMemory is how much of a request is kept in memory; what is longer
 	// goes to an unlinked file.
@@ -44,6 +60,30 @@ type packLimits struct {
 type packStats struct {
 	objects  int64
 	declared int64 // sum of declared sizes
+	grown    int64 // bytes by which deltas make objects larger than base and delta
+	work     int64 // sum of size × depth of what deltas make
+	peak     int64 // most bytes that git holds of one object with its base and delta
+}
+
+// memory estimates, in bytes, what git needs at most to index the pack.
+func (st packStats) memory() int64 {
+	const process, object = 8 << 20, 128
+	return process + st.objects*object + st.peak + min(st.declared, deltaCache)
+}
+
+// chains knows the depths of the deltas of a pack.
+type chains []struct {
+	at    int64 // where the delta begins
+	depth int
+}
+
+// depth returns that of the object at a place; 0 if it is no delta.
+func (c chains) depth(at int64) int {
+	n, ok := sort.Find(len(c), func(i int) int { return cmp.Compare(at, c[i].at) })
+	if !ok {
+		return 0
+	}
+	return c[n].depth
 }
 
 // refusal is an error whose text is meant for the client: it tells what of the
@@ -180,6 +220,7 @@ type onlyWriter struct{ io.Writer }
 // Object types of a pack (gitformat-pack).
 const (
 	packCommit   = 1
+	packBlob     = 3
 	packTag      = 4
 	packOfsDelta = 6
 	packRefDelta = 7
@@ -222,6 +263,8 @@ func scanPack(r packReader, hashLen int, lim packLimits) (packStats, error) {
 	var (
 		inflate io.ReadCloser
 		scratch = make([]byte, 32<<10)
+		deltas  chains
+		depth   int
 		err     error
 	)
 	for st.objects < count {
@@ -243,10 +286,14 @@ func scanPack(r packReader, hashLen int, lim packLimits) (packStats, error) {
 			if back <= 0 || back > at-int64(len(head)) {
 				return st, refuse(ErrInvalid, "object %d of the pack has its base outside of it", st.objects+1)
 			}
+			if depth = deltas.depth(at-back) + 1; depth > depthMax {
+				return st, refuse(ErrTooLarge, "the pack has a chain of more than %d deltas; %s", depthMax, plainPush)
+			}
 		case typ == packRefDelta:
 			if _, err := io.ReadFull(r, scratch[:hashLen]); err != nil {
 				return fail(err)
 			}
+			depth = refDepth
 		default:
 			return st, refuse(ErrInvalid, "object %d of the pack has the unknown type %d", st.objects+1, typ)
 		}
@@ -260,16 +307,36 @@ func scanPack(r packReader, hashLen int, lim packLimits) (packStats, error) {
 		}
 		total := size
 		if typ >= packOfsDelta {
-			result, err := scanDelta(inflate, size, scratch)
+			base, result, err := scanDelta(inflate, size, scratch)
 			if err != nil {
 				return fail(err)
 			}
 			if result > lim.object {
 				return st, refuse(ErrTooLarge, "a delta of the pack makes an object of %s; the limit is %s", bytesize.Text(result), bytesize.Text(lim.object))
 			}
+			if base > lim.object {
+				return st, refuse(ErrTooLarge, "a delta of the pack has a base of %s; the limit is %s", bytesize.Text(base), bytesize.Text(lim.object))
+			}
 			total += result
+			deltas = append(deltas, struct {
+				at    int64
+				depth int
+			}{at, depth})
+			passed := r.consumed() - begin
+			if st.grown += max(0, result-base-size); st.grown > growFree+passed*expandRatio {
+				return st, refuse(ErrTooLarge, "the deltas of the pack copy their bases too often, %s and more in %s of pack; %s",
+					bytesize.Text(st.grown), bytesize.Text(passed), plainPush)
+			}
+			if st.work += result * int64(depth); st.work < 0 || st.work > workFree+passed*workRatio {
+				return st, refuse(ErrTooLarge, "the deltas of the pack make %s and more through long chains in %s of pack; %s",
+					bytesize.Text(st.work), bytesize.Text(passed), plainPush)
+			}
+			st.peak = max(st.peak, base+result+size)
 		} else if err := scanData(inflate, size, scratch); err != nil {
 			return fail(err)
+		}
+		if typ != packBlob || size <= bigFile {
+			st.peak = max(st.peak, size)
 		}
 		st.objects++
 		// Sizes are below lim.object and the count below 2³², but the limits
@@ -353,23 +420,26 @@ var (
 	errLong  = refuse(ErrInvalid, "an object of the pack is longer than it declares")
 )
 
-// scanDelta inflates a delta of size bytes and returns the size of the object
+// plainPush tells a person how to send objects whole.
+const plainPush = "push without deltas: git -c pack.window=0 -c pack.depth=0 push, after git -c pack.window=0 repack -adF if it is refused again"
+
+// scanDelta inflates a delta of size bytes and returns the sizes of its base and of the object
 // that it says it makes.
-func scanDelta(r io.Reader, size int64, scratch []byte) (int64, error) {
+func scanDelta(r io.Reader, size int64, scratch []byte) (base, result int64, err error) {
 	head := scratch[:min(size, 20)]
 	if _, err := io.ReadFull(r, head); err != nil {
 		if errors.Is(err, io.EOF) || err == io.ErrUnexpectedEOF {
-			return 0, errShort
+			return 0, 0, errShort
 		}
-		return 0, err
+		return 0, 0, err
 	}
 	d := bytes.NewReader(head)
-	_, err1 := deltaSize(d)
+	base, err1 := deltaSize(d)
 	result, err2 := deltaSize(d)
 	if err := errors.Join(err1, err2); err != nil {
-		return 0, refuse(ErrInvalid, "a delta of the pack is corrupt")
+		return 0, 0, refuse(ErrInvalid, "a delta of the pack is corrupt")
 	}
-	return result, scanData(r, size-int64(len(head)), scratch)
+	return base, result, scanData(r, size-int64(len(head)), scratch)
 }
 
 // deltaSize reads one of the two sizes that begin a delta.

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -172,10 +173,10 @@ func (q *quarantine) judge(ctx context.Context, p pushRequest, pack []byte) erro
 func (q *quarantine) index(ctx context.Context, pack []byte) error {
 	return q.run(ctx, child{
 		args: []string{"index-pack", "--stdin", "--fix-thin", "--strict=" + strings.Join(harmless, "=ignore,") + "=ignore", q.file(".pack")},
-		config: []string{
-			"pack.threads=1", "pack.writeReverseIndex=false",
+		config: append(slices.Clone(pushConfig),
+			"pack.writeReverseIndex=false",
 			"core.fsync=none", // accept sees to it
-		},
+		),
 		in: struct{ io.Reader }{bytes.NewReader(pack)},
 	})
 }

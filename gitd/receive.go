@@ -209,7 +209,7 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 		drain()
 		return s.refusePush(a, p, nil, reasons, out)
 	}
-	objects, begin := int64(0), t.consumed()
+	objects, begin, memory := int64(0), t.consumed(), packStats{}.memory()
 	if p.packed() {
 		t.limit = begin + s.limits.PackBytes
 		st, err := scanPack(t, p.hashLen, packLimits{s.limits.PackBytes, s.limits.Objects, s.limits.ObjectBytes})
@@ -221,7 +221,7 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 			return s.refusePush(a, p, err, nil, out)
 		}
 		s.log().Debug("pack scanned", "repo", a.name, "objects", st.objects, "declared", st.declared)
-		objects = st.objects
+		objects, memory = st.objects, st.memory()
 	}
 	if err := t.flush(); err != nil {
 		return s.refusePush(a, p, err, nil, out)
@@ -229,6 +229,11 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 	if ended != nil {
 		ended()
 	}
+	give, err := s.memory.take(ctx, memory)
+	if err != nil {
+		return s.refusePush(a, p, err, nil, out)
+	}
+	defer give()
 	if p.ordinary() && objects > 0 && store.file == nil {
 		if taken, err := s.take(ctx, a, p, store.mem.Bytes()[begin:]); err != nil {
 			s.log().Warn("push failed", "repo", a.name, "subject", a.grant.Subject, "err", err)
@@ -244,7 +249,8 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 	}
 	report := &report{band: p.band}
 	git := child{
-		args: []string{"receive-pack", "--stateless-rpc", a.dir},
+		args:   []string{"receive-pack", "--stateless-rpc", a.dir},
+		config: pushConfig,
 		// As in upload: git gets a pipe.
 		in: struct{ io.Reader }{body},
 	}

@@ -104,7 +104,7 @@ func TestHostilePushes(t *testing.T) {
 		pack      []byte
 		why       string
 	}{
-		{"delta bomb", "refs/heads/x", bomb.pack(), "declare"},
+		{"delta bomb", "refs/heads/x", bomb.pack(), "copy their bases too often"},
 		{"zlib bomb", "refs/heads/x", small.pack(), "longer than it declares"},
 		{"object count", "refs/heads/x", hello.declaring(1 << 30), "declares 1073741824 objects"},
 		{"object count, within limits", "refs/heads/x", hello.declaring(900), "unpack"},

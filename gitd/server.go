@@ -66,6 +66,7 @@ type Server struct {
 	keyID   string
 	baseKey ed25519.PrivateKey
 	slots   *slots
+	memory  shares // of the git children of pushes
 
 	requests family // what is being answered; see http.go and ssh.go
 
@@ -106,6 +107,7 @@ func (s *Server) Open(ctx context.Context) error {
 	}
 	s.limits = s.Limits.withDefaults()
 	s.slots = newSlots(s.limits.Processes)
+	s.memory.all = 2*s.limits.ObjectBytes + 256<<20 // the largest push, and small ones at the same time
 	s.spines.composing = make(chan struct{}, 2*runtime.NumCPU())
 	if s.replies.max = s.ReplyCache; s.ReplyCache == 0 {
 		s.replies.max = replyCacheDefault

@@ -1,0 +1,98 @@
+package gitd
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// deltaCache is what git may keep of the bases of deltas while it indexes a pack.
+	deltaCache = 16 << 20
+	// bigFile is from where on git reads a file of a pack piece by piece and holds none of it.
+	bigFile = 32 << 20
+)
+
+// pushConfig is the configuration of the git children of a push. With it a push needs no more memory
+// than [packStats.memory] says.
+var pushConfig = []string{
+	fmt.Sprintf("core.deltaBaseCacheLimit=%d", deltaCache),
+	fmt.Sprintf("core.bigFileThreshold=%d", bigFile),
+	"pack.threads=1",
+}
+
+// errFull refuses a push that waited too long for memory.
+var errFull = refuse(ErrTooLarge, "the server has no memory left for this push while it takes others; try again in a minute")
+
+// shares divides memory among pushes, in the order in which they come.
+type shares struct {
+	all int64
+
+	mu      sync.Mutex // guards the two below
+	used    int64
+	waiting []*share
+}
+
+// share is a push that waits.
+type share struct {
+	bytes int64
+	ready chan struct{} // closed once the bytes are the push's
+}
+
+// take waits for bytes, or for all there is if that is less. The context's end and slotWait end the wait. give must be
+// called once.
+func (s *shares) take(ctx context.Context, bytes int64) (give func(), err error) {
+	w := &share{bytes: min(bytes, s.all), ready: make(chan struct{})}
+	s.mu.Lock()
+	s.waiting = append(s.waiting, w)
+	s.admit()
+	s.mu.Unlock()
+	give = sync.OnceFunc(func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.used -= w.bytes
+		s.admit()
+	})
+
+	timer := time.NewTimer(slotWait)
+	defer timer.Stop()
+	select {
+	case <-w.ready:
+		return give, nil
+	case <-timer.C:
+		err = errFull
+	case <-ctx.Done():
+		err = context.Cause(ctx)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-w.ready: // at the same moment
+		s.used -= w.bytes
+	default:
+		s.waiting = without(s.waiting, w)
+	}
+	s.admit()
+	return nil, err
+}
+
+// admit lets the first ones in as long as there is memory. The caller holds the lock.
+func (s *shares) admit() {
+	for len(s.waiting) > 0 && s.used+s.waiting[0].bytes <= s.all {
+		s.used += s.waiting[0].bytes
+		close(s.waiting[0].ready)
+		s.waiting = s.waiting[1:]
+	}
+}
+
+// without returns the list without one of its members.
+func without(list []*share, one *share) []*share {
+	var rest []*share
+	for _, w := range list {
+		if w != one {
+			rest = append(rest, w)
+		}
+	}
+	return rest
+}
