@@ -87,6 +87,7 @@ type packFile struct {
 
 	mu    sync.Mutex // guards the fields below
 	file  *os.File   // the pack, once it was needed
+	gone  bool       // it was closed; nothing opens it again
 	fresh time.Time  // when it was last marked as in use
 }
 
@@ -291,6 +292,7 @@ func (p *packFiles) load() (*packSet, error) {
 	p.packs.Store(now)
 	for _, pack := range kept {
 		pack.close()
+		p.cache.drop(pack)
 	}
 	if p.idle == nil {
 		p.idle = time.AfterFunc(readerIdle, p.rest)
@@ -457,6 +459,9 @@ func (p *packFile) freshen() error {
 func (p *packFile) open() (*os.File, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.gone {
+		return nil, os.ErrClosed
+	}
 	if p.file == nil {
 		f, err := os.Open(p.name + ".pack")
 		if err != nil {
@@ -473,8 +478,10 @@ func (p *packFile) close() {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.gone = true
 	if p.file != nil {
 		p.file.Close()
+		p.file = nil
 	}
 }
 
@@ -734,6 +741,19 @@ func (c *baseCache) put(pack *packFile, at int64, obj object) {
 		last := c.order.Remove(c.order.Back()).(*baseItem)
 		delete(c.items, last.key)
 		c.bytes -= int64(len(last.obj.data))
+	}
+}
+
+// drop forgets the objects of a pack, which would keep its index in memory.
+func (c *baseCache) drop(pack *packFile) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, e := range c.items {
+		if key.pack == pack {
+			c.bytes -= int64(len(e.Value.(*baseItem).obj.data))
+			c.order.Remove(e)
+			delete(c.items, key)
+		}
 	}
 }
 

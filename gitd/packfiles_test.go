@@ -193,3 +193,37 @@ func TestPackFilesStayOpen(t *testing.T) {
 		}
 	}
 }
+
+// TestClosedPack checks that a reader that found an object before its pack was dropped opens no file that nobody
+// would close, and that the cache keeps nothing of the pack.
+func TestClosedPack(t *testing.T) {
+	r := newRepo(t)
+	tip := commit(t, r, "main", "one", "f", "1")
+	git(t, r.dir, "repack", "-adq")
+	packs := &packFiles{dir: filepath.Join(r.dir, packFolder)}
+	defer packs.close()
+	set, err := packs.load()
+	if err != nil || len(set.packs) != 1 {
+		t.Fatalf("%d packs, %v", len(set.packs), err)
+	}
+	dropped := set.packs[0]
+	packs.cache.put(dropped, 12, object{kind: "blob", data: []byte("x")})
+
+	if err := r.Update(t.Context(), RefUpdate{Name: "refs/heads/two", New: commit(t, r, "main", "two", "f", "2", "g", "3")}); err != nil {
+		t.Fatal(err)
+	}
+	git(t, r.dir, "repack", "-adq")
+	packs.changed()
+	if _, err := packs.load(); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := dropped.open(); err == nil {
+		t.Errorf("a dropped pack was opened: %s", f.Name())
+	}
+	if _, ok := packs.cache.get(dropped, 12); ok || packs.cache.bytes != 0 {
+		t.Errorf("the cache keeps %d bytes of a dropped pack", packs.cache.bytes)
+	}
+	if _, _, err := packs.read(tip, inMemoryMax); err != nil {
+		t.Errorf("what the new pack has cannot be read: %v", err)
+	}
+}
