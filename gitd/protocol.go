@@ -220,6 +220,9 @@ func (f *fetchRequest) argument(line string) error {
 		if f.Filter != "" || value == "" || strings.ContainsFunc(value, unicode.IsControl) {
 			return unexpected(line)
 		}
+		if err := checkFilter(value); err != nil {
+			return err
+		}
 		f.Filter = value
 	default:
 		return unexpected(line)

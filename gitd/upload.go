@@ -116,6 +116,14 @@ func (s *Server) upload(ctx context.Context, a access, in io.Reader, read func()
 		}
 		return s.reply(ctx, a, q, out)
 	}
+	if a.protocol != "version=2" {
+		if err := checkUpload(bufio.NewReader(body)); err != nil {
+			return err
+		}
+		if body, err = store.reader(); err != nil {
+			return err
+		}
+	}
 	return s.uploadChild(ctx, a, body, out)
 }
 
