@@ -50,7 +50,7 @@ func (d *Document) Place(v *Value, offset int) (line, column int) {
 
 	t := &all[n]
 	if !t.found {
-		t.find(v, d.lines[line-1])
+		t.find(v, d.lines[line-1], func(column int) int { return d.skip(line, column) })
 	}
 	if t.column == 0 || offset-t.offset > len(t.source) {
 		return v.Line, v.Column
@@ -69,29 +69,42 @@ func newPlaces(v *Value) *places {
 	return p
 }
 
-// find looks for the line's text in a line of the file.
-func (t *textLine) find(v *Value, source string) {
+// cursor is a column of a line of the file and its byte offset.
+type cursor struct{ line, column, offset int }
+
+// skip returns the byte offset of a column, from 0, in a line. It goes on from the column that was asked for last.
+func (d *Document) skip(line, column int) int {
+	c := &d.cursor
+	if c.line != line || c.column > column {
+		*c = cursor{line: line}
+	}
+	for source := d.lines[line-1]; c.column < column && c.offset < len(source); c.column++ {
+		_, n := utf8.DecodeRuneInString(source[c.offset:])
+		c.offset += n
+	}
+	return c.offset
+}
+
+// find looks for the line's text in a line of the file. skip finds the byte offset of a column.
+func (t *textLine) find(v *Value, source string, skip func(column int) int) {
 	t.found = true
-	start := 0
+	start, column := 0, 0
 	if v.style == literalStyle {
 		if start = strings.Index(source, t.text); start < 0 {
 			return
 		}
+		column = utf8.RuneCountInString(source[:start])
 	} else {
-		skip := v.Column - 1
-		if v.style != plainStyle {
-			skip++ // the quote
+		if column = v.Column - 1; v.style != plainStyle {
+			column++ // the quote
 		}
-		for range skip {
-			_, n := utf8.DecodeRuneInString(source[start:])
-			start += n
-		}
+		start = skip(column)
 	}
 	same := 0
 	for same < len(t.text) && start+same < len(source) && t.text[same] == source[start+same] {
 		same++
 	}
-	t.source, t.column = source[start:start+same], utf8.RuneCountInString(source[:start])+1
+	t.source, t.column = source[start:start+same], column+1
 	sum := 0
 	for i := 0; i < len(t.source); i += runeStep {
 		t.runes = append(t.runes, sum)

@@ -119,6 +119,7 @@ type Document struct {
 	file   string
 	lines  []string
 	placed *places // of the value that was asked about last
+	cursor cursor
 	cut    excerpt // of the line that was shown last
 	more   int     // mistakes beyond maxKept
 }
