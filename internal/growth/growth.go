@@ -3,7 +3,7 @@
 // [Check] feeds a parser one token, repeated up to 1/8, 1/4, 1/2 and all of the parser's size limit, and compares the
 // CPU time of the process. A square gives 64 times the time for 8 times the input. Check allows 32 times, and it
 // allows everything below [Quick], since small times are noise. RAMUS_CURVES=FILE appends each curve to FILE, one line of
-// tab-separated values a case, and makes Check go up to the limit instead of a quarter of it, and fail above [Slow] for one MB.
+// tab-separated values a case, and makes Check go up to the limit instead of an eighth of it, and fail above [Slow] for one MB.
 package growth
 
 import (
@@ -72,7 +72,7 @@ func Check(t *testing.T, parser string, parse func([]byte), cases ...Case) {
 			c.Limit = 1 << 20
 		}
 		if os.Getenv("RAMUS_CURVES") == "" {
-			c.Limit = max(c.Limit/4, 8*least)
+			c.Limit = max(c.Limit/8, 8*least)
 		}
 		if c.Name == "" {
 			c.Name = fmt.Sprintf("%q", c.Prefix+c.Token+c.Suffix)
