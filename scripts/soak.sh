@@ -24,7 +24,7 @@ measure() {
     local fds
     fds=$(ls -l "/proc/$server/fd" 2>/dev/null || true)
     echo "$(($(awk '/^VmRSS/ { print $2 }' "/proc/$server/status") / 1024))" \
-        "$(grep -c 'pack-.*\.pack' <<<"$fds" || true)" "$(grep -c 'pack-.*(deleted)' <<<"$fds" || true)"
+        "$(grep -c 'pack-.*\.pack' <<<"$fds" || true)" "$(grep -c 'objects/pack/pack-.*(deleted)' <<<"$fds" || true)"
 }
 
 # round does one of everything.
