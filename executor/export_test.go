@@ -14,6 +14,19 @@ import (
 // SetSealEvery makes a run that could not be sealed wait only so long.
 func (x *Executor) SetSealEvery(d time.Duration) { x.sealEvery = d }
 
+// Waiting tells how many requests wait for a run's end.
+func (x *Executor) Waiting(run string) int {
+	x.mu.Lock()
+	l := x.live[run]
+	x.mu.Unlock()
+	if l == nil {
+		return 0
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.attended
+}
+
 // SetPatience makes agents of ProtocolACP, and questions of theirs, be waited for only so long.
 func (x *Executor) SetPatience(agent, person time.Duration) {
 	x.waits = acpWaits{grace: agent, leave: agent, person: person}

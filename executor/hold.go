@@ -38,6 +38,12 @@ func (x *Executor) hold(ctx context.Context, kind Kind, r Request, record json.R
 	if err != nil {
 		return Run{}, false, err
 	}
+	// Between its claim and the index a run cannot be found by whoever is told of it.
+	release, err := x.alone(ctx, Run{ID: r.Key, Caller: r.Caller}.Name())
+	if err != nil {
+		return Run{}, false, err
+	}
+	defer release()
 	if have, known := x.Find(r.Caller, r.Key); known {
 		return have, false, nil
 	}
@@ -166,7 +172,7 @@ func (x *Executor) Begin(ctx context.Context, run string, r Request) (Run, error
 	if err != nil {
 		return held, err
 	}
-	_, begun, err := x.start(p, ref, nil, nil)
+	_, begun, err := x.start(p, ref, nil)
 	return begun, err
 }
 

@@ -35,6 +35,9 @@ func TestClaimOnce(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			}
+			if _, known := w.x.Find(run.Caller, run.ID); !known {
+				t.Error("a claimed run cannot be found")
+			}
 			if fresh {
 				first++
 			}

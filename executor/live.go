@@ -48,6 +48,8 @@ type liveRun struct {
 	deaf      bool                // its agent has had its last turn
 	asked     *asked              // what its agent waits for a person with
 	questions int                 // that it asked so
+	attended  int                 // requests that wait for its end
+	kept      bool                // it goes on when none does
 	err       error               // why the record could not be kept
 	review    *review
 }
@@ -91,7 +93,7 @@ func (x *Executor) newLive(r Run, ref gitd.Hash, files runFiles, t *target) (*li
 		j.Close()
 		return nil, fmt.Errorf("cannot keep outputs: %w", err)
 	}
-	l := &liveRun{x: x, target: t, files: files, claim: r, run: r, ref: ref, journal: j, events: events,
+	l := &liveRun{x: x, target: t, files: files, claim: r, run: r, ref: ref, journal: j, events: events, kept: true,
 		done: make(chan struct{}), asking: make(chan struct{}, 1), followed: make(map[*follower]struct{}), printing: make(map[string]*outputs)}
 	l.ctx, l.cancel = context.WithCancelCause(x.ctx)
 	return l, nil

@@ -26,18 +26,24 @@ const maxWorkflow = 1 << 20
 // Submit claims a run and starts it. It returns once the claim is durable: from
 // then on the run goes on or ends with a reason, whatever is killed.
 func (x *Executor) Submit(ctx context.Context, r Request) (Run, error) {
-	_, run, err := x.submit(ctx, r, nil, nil)
+	_, run, err := x.submit(ctx, r, nil)
 	return run, err
 }
 
 // Exec runs one command for a caller as a run of its own and copies its output
 // as it comes; nil writers discard. A command that fails is a Result, not an error.
-// When ctx ends the command is stopped.
+//
+// A request whose key was used before waits for the run that there is, and is told its
+// result alone. When ctx ends the request leaves: nothing is written any more, and the
+// error is the context's. The last one that leaves stops the command and gets its result,
+// and so does one whose Stdin has not ended. A run of Submit is stopped by nobody's leaving.
 func (x *Executor) Exec(ctx context.Context, r Request, stdout, stderr io.Writer) (Result, error) {
 	if r.Command == nil {
 		return Result{}, fmt.Errorf("%w request: it has no command", ErrInvalid)
 	}
-	l, run, err := x.submit(ctx, r, stdout, stderr)
+	a := newAttendance(r.Command, stdout, stderr)
+	r.Command = a.command
+	l, run, err := x.submit(ctx, r, a)
 	if err != nil {
 		return Result{}, err
 	}
@@ -47,6 +53,9 @@ func (x *Executor) Exec(ctx context.Context, r Request, stdout, stderr io.Writer
 	select {
 	case <-l.done:
 	case <-ctx.Done():
+		if l.leave(a) > 0 {
+			return Result{Run: run.Name()}, context.Cause(ctx)
+		}
 		l.cancel(errCancelled)
 		<-l.done
 	}
@@ -96,41 +105,67 @@ func (e *RunError) Error() string {
 	return fmt.Sprintf("%s failed (%s): %s", e.Run.Name(), e.Run.Reason, e.Run.Error)
 }
 
-// submit plans, claims and launches a run. The liveRun is nil when the request's
-// key was claimed before and that run is not at work here.
-func (x *Executor) submit(ctx context.Context, r Request, stdout, stderr io.Writer) (*liveRun, Run, error) {
+// submit plans, claims and launches a run. With an attendance the run ends when nobody attends it
+// any more. The liveRun is nil when the request's key was claimed before and nothing works at that run.
+func (x *Executor) submit(ctx context.Context, r Request, a *attendance) (*liveRun, Run, error) {
 	if err := x.isOpen(); err != nil {
 		return nil, Run{}, err
+	}
+	if r.Key != "" && !r.Caller.IsZero() {
+		// Between its claim and its start a run can be neither found nor joined, so others with the key wait.
+		release, err := x.alone(ctx, Run{ID: r.Key, Caller: r.Caller}.Name())
+		if err != nil {
+			return nil, Run{}, err
+		}
+		defer release()
+		if have, known := x.Find(r.Caller, r.Key); known && (r.Repo == "" || r.Repo == have.Repo) {
+			return x.join(have, a)
+		}
 	}
 	p, err := x.plan(ctx, r)
 	if err != nil {
 		return nil, Run{}, err
 	}
-	if r.CancelPrevious {
-		if err := x.cancelPrevious(ctx, p.run); err != nil {
+	alone := r.CancelPrevious && p.run.Workflow != ""
+	if alone {
+		release, err := x.alone(ctx, "workflow "+p.run.Repo+" "+p.run.Workflow)
+		if err != nil {
 			return nil, Run{}, err
 		}
+		defer release()
 	}
 	ref, err := x.claim(ctx, p, "")
 	if errors.Is(err, errClaimed) {
-		x.mu.Lock()
-		l := x.live[p.run.Name()]
-		x.mu.Unlock()
-		if l != nil {
-			return l, l.snapshot(), nil
-		}
-		// Whoever claimed it may not have indexed it yet: its ref is what counts.
+		// The index did not know of it; its ref is what counts.
 		run, err := x.claimed(ctx, p)
-		return nil, run, err
+		if err != nil {
+			return nil, Run{}, err
+		}
+		return x.join(run, a)
 	}
 	if err != nil {
 		return nil, Run{}, err
 	}
-	return x.start(p, ref, stdout, stderr)
+	if alone {
+		err = x.cancelPrevious(ctx, p.run)
+	}
+	// The run is claimed, so it starts, whatever became of those before it.
+	l, run, startErr := x.start(p, ref, a)
+	return l, run, errors.Join(err, startErr)
+}
+
+// join has a request wait for a run that was claimed before.
+func (x *Executor) join(run Run, a *attendance) (*liveRun, Run, error) {
+	l := x.alive(run.Caller, run.ID)
+	if l == nil {
+		return nil, run, nil
+	}
+	l.attend(a)
+	return l, l.snapshot(), nil
 }
 
 // start launches a run that is claimed and planned.
-func (x *Executor) start(p *plan, ref gitd.Hash, stdout, stderr io.Writer) (*liveRun, Run, error) {
+func (x *Executor) start(p *plan, ref gitd.Hash, a *attendance) (*liveRun, Run, error) {
 	if err := x.index.put(p.run); err != nil {
 		return nil, Run{}, err
 	}
@@ -139,9 +174,12 @@ func (x *Executor) start(p *plan, ref gitd.Hash, stdout, stderr io.Writer) (*liv
 	if err != nil {
 		return nil, Run{}, err
 	}
-	l.stdout, l.stderr = stdout, stderr
 	if p.command != nil {
 		l.stdin = p.command.Stdin
+	}
+	if a != nil {
+		l.stdout, l.stderr = &a.stdout, &a.stderr
+		a.first, l.attended, l.kept = true, 1, false
 	}
 	if err := l.emit(Event{Type: EventRunCreated, Message: p.run.title(), Commit: p.run.Start, State: StateSubmitted}, false); err != nil {
 		return nil, Run{}, err
@@ -593,18 +631,24 @@ func (x *Executor) claimed(ctx context.Context, p *plan) (Run, error) {
 	return readRun(ctx, p.repo, gitd.Ref{Name: name, Hash: hash})
 }
 
-// cancelPrevious stops the runs of the same workflow and repository that still wait or work.
+// cancelPrevious stops the other runs of the same workflow and repository that still wait or work. It
+// does so also for a request that was hung up meanwhile: its run is claimed.
 func (x *Executor) cancelPrevious(ctx context.Context, like Run) error {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	defer context.AfterFunc(x.ctx, func() { cancel(ErrClosed) })()
 	runs, err := x.Runs(ctx, Filter{Repo: like.Repo, Live: true, Max: 10000})
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, r := range runs {
-		if r.Workflow == like.Workflow && r.Workflow != "" && !r.Sub {
-			if err := x.Stop(ctx, r.Name(), like.Asker); err != nil && !errors.Is(err, ErrConflict) {
-				return err
-			}
+		if r.Workflow != like.Workflow || r.Sub || r.Name() == like.Name() {
+			continue
+		}
+		if err := x.Stop(ctx, r.Name(), like.Asker); err != nil && !errors.Is(err, ErrConflict) {
+			errs = append(errs, err)
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }

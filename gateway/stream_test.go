@@ -3,6 +3,7 @@ package gateway_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -21,7 +22,8 @@ import (
 func TestExec(t *testing.T) {
 	r := open(t, true, func(s *gateway.Server) { s.Heartbeat = 20 * time.Millisecond })
 	r.repo(t, "app")
-	c := r.bearer(t, r.token(t, gitd.Grant{Subject: "ada", Repo: "app", Scopes: []string{"write"}}))
+	token := r.token(t, gitd.Grant{Subject: "ada", Repo: "app", Scopes: []string{"write"}})
+	c := r.bearer(t, token)
 	ctx := t.Context()
 
 	t.Run("streams, input, bytes and status", func(t *testing.T) {
@@ -55,6 +57,42 @@ func TestExec(t *testing.T) {
 		changes, err := c.Changes(ctx, "otter")
 		if err != nil || len(changes) != 1 || changes[0].Path != "kept" {
 			t.Errorf("%+v, %v: want what stood to be committed", changes, err)
+		}
+	})
+
+	t.Run("a repeated request that hangs up leaves the first alone", func(t *testing.T) {
+		request := gateway.ExecRequest{Repo: "app", Key: "k", Command: executor.Command{Shell: "echo ready; until [ -e go ]; do sleep 0.05; done; rm go; exit 5"}}
+		ready, announce := context.WithCancel(ctx)
+		answer := make(chan error, 1)
+		var result executor.Result
+		go func() {
+			var err error
+			result, err = c.Exec(ctx, "stoat", request, client.ExecOptions{Stdout: onWrite(announce)})
+			answer <- err
+		}()
+		<-ready.Done()
+		body, err := json.Marshal(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			req, err := http.NewRequestWithContext(ctx, "POST", r.web.URL+"/api/callers/stoat/exec", bytes.NewReader(body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Authorization", "Bearer "+token)
+			resp, err := r.web.Client().Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := resp.Body.Read(make([]byte, 1)); err != nil || resp.StatusCode != 200 {
+				t.Errorf("asked again it answers %d, %v", resp.StatusCode, err)
+			}
+			resp.Body.Close()
+		}
+		r.touch(t, "go")
+		if err := <-answer; err != nil || result.ExitCode != 5 {
+			t.Errorf("the first gets %+v, %v", result, err)
 		}
 	})
 

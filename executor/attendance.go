@@ -1,0 +1,103 @@
+package executor
+
+import (
+	"io"
+	"sync"
+)
+
+// An attendance is a request's wait for a run's end, see [Executor.Exec]. The run is told by it what the
+// request gives to it and gets from it.
+type attendance struct {
+	command        *Command // the request's, with stdin in place of its own
+	stdin          *given   // nil: there is none
+	stdout, stderr outlet
+	first          bool // the run is this request's; set before the run begins
+}
+
+func newAttendance(c *Command, stdout, stderr io.Writer) *attendance {
+	a := &attendance{stdout: outlet{w: stdout}, stderr: outlet{w: stderr}}
+	command := *c
+	if c.Stdin != nil {
+		a.stdin = &given{in: c.Stdin}
+		command.Stdin = a.stdin
+	}
+	a.command = &command
+	return a
+}
+
+// attend has a request wait for the run's end. Without an attendance the request asks for the run itself,
+// which goes on then when nobody waits for it.
+func (l *liveRun) attend(a *attendance) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if a == nil {
+		l.kept = true
+		return
+	}
+	l.attended++
+}
+
+// leave ends a request's wait, and returns for how many others the run goes on; 0: it has to end.
+// Nothing is written for the request any more if the run goes on.
+func (l *liveRun) leave(a *attendance) int {
+	l.mu.Lock()
+	l.attended--
+	others := l.attended
+	if l.kept {
+		others++
+	}
+	l.mu.Unlock()
+	if a.first && a.stdin != nil && !a.stdin.ended() {
+		return 0 // the command would wait for the rest of its input for ever
+	}
+	if others > 0 {
+		a.stdout.close()
+		a.stderr.close()
+	}
+	return others
+}
+
+// given is the standard input that a request gives to a command.
+type given struct {
+	in io.Reader
+
+	mu   sync.Mutex // guards over
+	over bool       // all of it was read
+}
+
+func (g *given) Read(p []byte) (int, error) {
+	n, err := g.in.Read(p)
+	if err == io.EOF {
+		g.mu.Lock()
+		g.over = true
+		g.mu.Unlock()
+	}
+	return n, err
+}
+
+func (g *given) ended() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.over
+}
+
+// outlet is where a request wants output to go, until the request leaves.
+type outlet struct {
+	mu sync.Mutex // guards w, and is held while it is written to
+	w  io.Writer  // nil: nowhere
+}
+
+func (o *outlet) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.w == nil {
+		return len(p), nil
+	}
+	return o.w.Write(p)
+}
+
+func (o *outlet) close() {
+	o.mu.Lock()
+	o.w = nil
+	o.mu.Unlock()
+}

@@ -1,0 +1,244 @@
+package executor_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ramus-dev/ramus/executor"
+)
+
+// Requests with one key, made at once for a new caller, are one run, and all get its result.
+func TestOneKeyAtOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	const requests, rounds = 20, 4
+	for round := range rounds {
+		c := caller(t, fmt.Sprintf("run:one%d", round))
+		results, errs := make([]executor.Result, requests), make([]error, requests)
+		var group sync.WaitGroup
+		for i := range requests {
+			group.Go(func() {
+				results[i], errs[i] = w.x.Exec(t.Context(), executor.Request{Key: "k", Caller: c, Repo: "demo",
+					Command: &executor.Command{Shell: "echo once >>count; exit 3"}}, nil, nil)
+			})
+		}
+		group.Wait()
+
+		for i, err := range errs {
+			if err != nil || results[i].Run != c.String()+"/k" || results[i].ExitCode != 3 || results[i].Commit == "" {
+				t.Errorf("round %d, request %d: %+v, %v", round, i, results[i], err)
+			}
+		}
+		if got := w.inRepo("show", c.Branch()+":count"); got != "once" {
+			t.Errorf("round %d: the command ran more than once: %q", round, got)
+		}
+	}
+}
+
+// Requests with keys of their own, made at once for a new caller, all run, one after another.
+func TestManyKeysAtOnce(t *testing.T) {
+	w := newWorld(t, nil)
+	const requests = 20
+	c := caller(t, "run:many")
+	errs := make([]error, requests)
+	var group sync.WaitGroup
+	for i := range requests {
+		group.Go(func() {
+			_, errs[i] = w.x.Exec(t.Context(), executor.Request{Key: fmt.Sprintf("k%d", i), Caller: c, Repo: "demo",
+				Command: &executor.Command{Shell: fmt.Sprintf("echo %d >>count", i)}}, nil, nil)
+		})
+	}
+	group.Wait()
+
+	for i, err := range errs {
+		if err != nil {
+			t.Errorf("request %d: %v", i, err)
+		}
+	}
+	if got := len(strings.Fields(w.inRepo("show", c.Branch()+":count"))); got != requests {
+		t.Errorf("%d of %d commands are on the branch", got, requests)
+	}
+}
+
+// A command ends with the last of the requests that wait for it.
+func TestLeaving(t *testing.T) {
+	w := newWorld(t, nil)
+	request := func(name string) executor.Request {
+		return executor.Request{Key: "k", Caller: caller(t, name), Repo: "demo",
+			Command: &executor.Command{Shell: "echo ready; until [ -e go ]; do sleep 0.05; done; rm go; echo done"}}
+	}
+	type waiting struct {
+		leave  context.CancelFunc
+		answer chan error
+		result executor.Result
+	}
+	join := func(name string, out io.Writer) *waiting {
+		ctx, leave := context.WithCancel(t.Context())
+		a := &waiting{leave: leave, answer: make(chan error, 1)}
+		before := w.x.Waiting(name + "/k")
+		go func() {
+			var err error
+			a.result, err = w.x.Exec(ctx, request(name), out, nil)
+			a.answer <- err
+		}()
+		for range 6000 {
+			if w.x.Waiting(name+"/k") > before {
+				return a
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		t.Fatal("a request does not join the run")
+		return a
+	}
+	left := func(t *testing.T, a *waiting) {
+		t.Helper()
+		a.leave()
+		if err := <-a.answer; !errors.Is(err, context.Canceled) {
+			t.Errorf("who leaves gets %+v, %v", a.result, err)
+		}
+	}
+
+	for _, first := range []bool{true, false} {
+		name := fmt.Sprintf("run:leaves-%v", first)
+		t.Run(name, func(t *testing.T) {
+			var out strings.Builder
+			a := join(name, &out)
+			w.until(name+"/k", printed("ready"))
+			b := join(name, nil)
+			stays, leaves := a, b
+			if first {
+				stays, leaves = b, a
+			}
+			left(t, leaves)
+			if r, err := w.x.Run(t.Context(), name+"/k"); err != nil || r.Ended() {
+				t.Errorf("with one who leaves the run is %+v, %v", r, err)
+			}
+			r, err := w.x.Run(t.Context(), name+"/k")
+			if err != nil {
+				t.Fatal(err)
+			}
+			w.release(r, "go")
+			if err := <-stays.answer; err != nil || stays.result.ExitCode != 0 {
+				t.Errorf("who stays gets %+v, %v", stays.result, err)
+			}
+			if want := map[bool]string{true: "ready\n", false: "ready\ndone\n"}[first]; out.String() != want {
+				t.Errorf("the first was told %q, want %q", out.String(), want)
+			}
+		})
+	}
+
+	t.Run("all", func(t *testing.T) {
+		a := join("run:all", nil)
+		w.until("run:all/k", printed("ready"))
+		b := join("run:all", nil)
+		left(t, a)
+		b.leave()
+		if err := <-b.answer; err != nil || b.result.Reason != "cancelled" && b.result.ExitCode == 0 {
+			t.Errorf("the last who leaves gets %+v, %v", b.result, err)
+		}
+		if r, err := w.x.Run(t.Context(), "run:all/k"); err != nil || r.Reason != executor.ReasonCancelled {
+			t.Errorf("without anybody the run is %+v, %v", r, err)
+		}
+	})
+
+	t.Run("submitted", func(t *testing.T) {
+		r, err := w.x.Submit(t.Context(), request("run:submitted"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.until(r.Name(), printed("ready"))
+		left(t, join("run:submitted", nil))
+		w.release(r, "go")
+		if r, err = w.x.Settled(t.Context(), r.Caller, r.ID); err != nil || r.State != executor.StateComplete {
+			t.Errorf("a run that was submitted, and left by a request that joined it, is %+v, %v", r, err)
+		}
+	})
+}
+
+// A request that is made again leaves its own run alone, and what it stops it stops only after it was
+// accepted.
+func TestCancelPrevious(t *testing.T) {
+	w := newWorld(t, nil)
+	const text = "id: w\nrepo: {id: demo}\nnodes:\n  - {id: a, run: 'echo ready; sleep 600'}\n"
+	request := func(name, key string) executor.Request {
+		return executor.Request{Key: key, Caller: caller(t, name), Repo: "demo", Workflow: text, CancelPrevious: true}
+	}
+	submit := func(r executor.Request) executor.Run {
+		t.Helper()
+		run, err := w.x.Submit(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return run
+	}
+	first := submit(request("run:a", "k"))
+	w.until(first.Name(), printed("ready"))
+	again := submit(request("run:a", "k"))
+	if again.Name() != first.Name() || again.Ended() {
+		t.Fatalf("asked again it is %+v", again)
+	}
+	if now, err := w.x.Run(t.Context(), first.Name()); err != nil || now.Ended() {
+		t.Fatalf("asked again it ended: %+v, %v", now, err)
+	}
+
+	refused := request("run:b", "k")
+	refused.Fork = &executor.Fork{Of: "run:nobody"}
+	if _, err := w.x.Submit(t.Context(), refused); err == nil {
+		t.Error("a fork of nobody was accepted")
+	}
+	if now, err := w.x.Run(t.Context(), first.Name()); err != nil || now.Ended() {
+		t.Fatalf("a request that was refused ended it: %+v, %v", now, err)
+	}
+
+	next := submit(request("run:b", "k"))
+	if now, err := w.x.Run(t.Context(), first.Name()); err != nil || now.Reason != executor.ReasonCancelled {
+		t.Errorf("the run before is %+v, %v", now, err)
+	}
+	if next.Ended() {
+		t.Errorf("the new run is %+v", next)
+	}
+
+	// Of those that come at once the last one goes on.
+	const requests = 6
+	var group sync.WaitGroup
+	for i := range requests {
+		group.Go(func() {
+			if _, err := w.x.Submit(t.Context(), request(fmt.Sprintf("run:at-once%d", i), "k")); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	group.Wait()
+	live, err := w.x.Runs(t.Context(), executor.Filter{Live: true})
+	if err != nil || len(live) != 1 {
+		t.Errorf("%d runs go on, %v, want one", len(live), err)
+	}
+	for _, r := range live {
+		if err := w.x.Stop(t.Context(), r.Name(), r.Asker); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A fork that is asked for again with its key is the fork that there is.
+func TestForkAgain(t *testing.T) {
+	w := newWorld(t, nil)
+	if res, _, _ := w.exec("run:trunk", "echo 1 >count"); res.ExitCode != 0 {
+		t.Fatalf("%+v", res)
+	}
+	for range 2 {
+		res, err := w.x.Exec(t.Context(), executor.Request{Key: "k", Caller: caller(t, "run:bough"), Repo: "demo", Fork: &executor.Fork{Of: "run:trunk"},
+			Command: &executor.Command{Shell: "echo 2 >>count"}}, nil, nil)
+		if err != nil || res.Run != "run:bough/k" || res.ExitCode != 0 {
+			t.Errorf("%+v, %v", res, err)
+		}
+	}
+	if got := w.inRepo("show", "ramus/run-bough:count"); got != "1\n2" {
+		t.Errorf("the branch has %q", got)
+	}
+}
