@@ -168,7 +168,7 @@ func (w *diskWatch) look(b *berth) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		b.quota.ending, b.quota.killed = false, killed > 0
-		if killed == 0 {
+		if killed == 0 && !errors.Is(err, errElsewhere) { // then the next look finds the same
 			b.quota.raise()
 		}
 	})

@@ -185,6 +185,8 @@ type berth struct {
 	quota  *quota    // nil while it is made for the first time
 	mounts mounts
 	misses int // times in a row that the runner did not answer
+	// asked is closed when the one who connects to the runner for a moment is done; nil: nobody does.
+	asked chan struct{}
 }
 
 type berthState int
@@ -899,16 +901,55 @@ func (f *Fleet) ask(b *berth, host *Host) (int, error) {
 	return countRunning(f, host)
 }
 
-// reach is the host of a berth, or one that is connected to for a moment, until done is called.
+// errElsewhere: while a berth's runner was to be asked, the berth was taken, or its container removed.
+var errElsewhere = errors.New("the container is in other hands")
+
+// reach is the host of a berth, or one that is connected to for a moment, until done is called. One at a
+// time connects, and nobody to a container that is being removed or connected to for a caller.
 func (f *Fleet) reach(b *berth, host *Host) (_ *Host, done func(), err error) {
 	if !lost(host) {
 		return host, func() {}, nil
 	}
-	h, err := f.dial(f.base, dialTimeout, b.door, filepath.Base(b.dir), b.id)
+	done, err = f.takeRunner(b)
 	if err != nil {
 		return nil, nil, err
 	}
-	return h, func() { h.Close() }, nil
+	h, err := f.dial(f.base, dialTimeout, b.door, filepath.Base(b.dir), b.id)
+	if err != nil {
+		done()
+		return nil, nil, err
+	}
+	return h, func() { h.Close(); done() }, nil
+}
+
+// takeRunner waits until nobody else connects to a berth's runner for a moment. The caller may, until it
+// calls the function.
+func (f *Fleet) takeRunner(b *berth) (done func(), err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for b.asked != nil {
+		asked := b.asked
+		f.mu.Unlock()
+		select {
+		case <-asked:
+		case <-f.base.Done():
+		}
+		f.mu.Lock()
+		if f.base.Err() != nil {
+			return nil, errClosed
+		}
+	}
+	if !b.settledLocked() || f.berths[b.key] != b {
+		return nil, errElsewhere
+	}
+	asked := make(chan struct{})
+	b.asked = asked
+	return func() {
+		f.mu.Lock()
+		b.asked = nil
+		f.mu.Unlock()
+		close(asked)
+	}, nil
 }
 
 func countRunning(f *Fleet, host *Host) (int, error) {
@@ -941,7 +982,7 @@ func (f *Fleet) sleep(r resting) <-chan struct{} {
 	b := r.b
 	live, err := f.ask(b, r.host)
 	f.mu.Lock()
-	if f.closed || b.state != berthReady && b.state != berthOrphan || b.leases > 0 || b.uses != r.uses || f.berths[b.key] != b {
+	if f.closed || errors.Is(err, errElsewhere) || !b.settledLocked() || b.leases > 0 || b.uses != r.uses || f.berths[b.key] != b {
 		f.mu.Unlock()
 		return nil
 	}

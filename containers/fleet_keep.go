@@ -111,10 +111,9 @@ func (p filePin) Key() []byte {
 	return b
 }
 
+// Store fails where the folder is gone: the container is gone then, too, and whoever answers in its
+// place is not trusted.
 func (p filePin) Store(key []byte) error {
-	if err := os.MkdirAll(filepath.Dir(string(p)), 0o700); err != nil {
-		return fmt.Errorf("cannot keep the runner's host key: %w", err)
-	}
 	if err := replaceFile(string(p), key, false); err != nil {
 		return fmt.Errorf("cannot keep the runner's host key: %w", err)
 	}
