@@ -906,11 +906,11 @@ var errElsewhere = errors.New("the container is in other hands")
 
 // reach is the host of a berth, or one that is connected to for a moment, until done is called. One at a
 // time connects, and nobody to a container that is being removed or connected to for a caller.
-func (f *Fleet) reach(b *berth, host *Host) (_ *Host, done func(), err error) {
+func (f *Fleet) reach(b *berth, host *Host) (*Host, func(), error) {
 	if !lost(host) {
 		return host, func() {}, nil
 	}
-	done, err = f.takeRunner(b)
+	done, err := f.takeRunner(b)
 	if err != nil {
 		return nil, nil, err
 	}
