@@ -41,14 +41,6 @@ func checkOf(r *github.CheckRun) Check {
 		Text: bounded(r.GetOutput().GetText()), Pulls: numbers(r.PullRequests)}
 }
 
-func workflowOf(r *github.WorkflowRun) Check {
-	if r == nil {
-		return Check{}
-	}
-	return Check{ID: r.GetID(), Workflow: true, Name: r.GetName(), Commit: r.GetHeadSHA(), Branch: r.GetHeadBranch(), Status: r.GetStatus(),
-		Conclusion: r.GetConclusion(), URL: r.GetHTMLURL(), Title: bounded(r.GetDisplayTitle()), Pulls: numbers(r.PullRequests)}
-}
-
 func numbers(pulls []*github.PullRequest) (out []int) {
 	for _, p := range pulls {
 		out = append(out, p.GetNumber())

@@ -11,8 +11,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-
-	"github.com/google/go-github/v66/github"
 )
 
 // MaxDelivery is the most bytes that a delivery may have; GitHub sends no more.
@@ -63,13 +61,57 @@ type numbered struct {
 	Number int `json:"number"`
 }
 
-// payload is what is read of the bodies of those events that are known.
-type payload struct {
-	PullRequest *numbered           `json:"pull_request"`
-	Issue       *numbered           `json:"issue"`
-	CheckRun    *github.CheckRun    `json:"check_run"`
-	WorkflowRun *github.WorkflowRun `json:"workflow_run"`
-	Push
+// checked is what check runs and workflow runs have. All else of them, dates above all, comes in several
+// forms, and is not read.
+type checked struct {
+	ID           int64       `json:"id"`
+	Name         string      `json:"name"`
+	HeadSHA      string      `json:"head_sha"`
+	Status       string      `json:"status"`
+	Conclusion   string      `json:"conclusion"`
+	HTMLURL      string      `json:"html_url"`
+	PullRequests []*numbered `json:"pull_requests"`
+}
+
+func (r *checked) check() *Check {
+	c := &Check{ID: r.ID, Name: r.Name, Commit: r.HeadSHA, Status: r.Status, Conclusion: r.Conclusion, URL: r.HTMLURL}
+	for _, p := range r.PullRequests {
+		if p != nil {
+			c.Pulls = append(c.Pulls, p.Number)
+		}
+	}
+	return c
+}
+
+type checkRun struct {
+	checked
+	CheckSuite struct {
+		HeadBranch string `json:"head_branch"`
+	} `json:"check_suite"`
+	Output struct {
+		Title   string `json:"title"`
+		Summary string `json:"summary"`
+		Text    string `json:"text"`
+	} `json:"output"`
+}
+
+func (r *checkRun) check() *Check {
+	c := r.checked.check()
+	c.Branch = r.CheckSuite.HeadBranch
+	c.Title, c.Summary, c.Text = bounded(r.Output.Title), bounded(r.Output.Summary), bounded(r.Output.Text)
+	return c
+}
+
+type workflowRun struct {
+	checked
+	HeadBranch   string `json:"head_branch"`
+	DisplayTitle string `json:"display_title"`
+}
+
+func (r *workflowRun) check() *Check {
+	c := r.checked.check()
+	c.Workflow, c.Branch, c.Title = true, r.HeadBranch, bounded(r.DisplayTitle)
+	return c
 }
 
 // ParseDelivery checks the signature (X-Hub-Signature-256, HMAC-SHA256 over the
@@ -130,51 +172,59 @@ func verify(h http.Header, body []byte, secret string) error {
 	return nil
 }
 
-// read fills in what the known events are about.
+// read fills in what the known events are about. Nothing else of the body is read.
 func (d *Delivery) read(body []byte) error {
-	switch d.Event {
-	case "pull_request", "pull_request_review", "pull_request_review_comment", "issue_comment", "check_run", "workflow_run", "push":
-	default:
-		return nil
-	}
-	var p payload
-	if err := json.Unmarshal(body, &p); err != nil {
-		return err
-	}
+	var err error
 	missing := ""
 	switch d.Event {
+	default:
+		return nil
 	case "issue_comment":
-		if p.Issue != nil {
+		var p struct {
+			Issue *numbered `json:"issue"`
+		}
+		if err = json.Unmarshal(body, &p); p.Issue != nil {
 			d.Number = p.Issue.Number
 		} else {
 			missing = "issue"
 		}
 	case "check_run":
-		if p.CheckRun != nil {
-			one := checkOf(p.CheckRun)
-			d.Check = &one
+		var p struct {
+			CheckRun *checkRun `json:"check_run"`
+		}
+		if err = json.Unmarshal(body, &p); p.CheckRun != nil {
+			d.Check = p.CheckRun.check()
 		} else {
 			missing = "check_run"
 		}
 	case "workflow_run":
-		if p.WorkflowRun != nil {
-			one := workflowOf(p.WorkflowRun)
-			d.Check = &one
+		var p struct {
+			WorkflowRun *workflowRun `json:"workflow_run"`
+		}
+		if err = json.Unmarshal(body, &p); p.WorkflowRun != nil {
+			d.Check = p.WorkflowRun.check()
 		} else {
 			missing = "workflow_run"
 		}
 	case "push":
-		if p.Ref != "" {
-			d.Push = &p.Push
+		var p Push
+		if err = json.Unmarshal(body, &p); p.Ref != "" {
+			d.Push = &p
 		} else {
 			missing = "ref"
 		}
-	default:
-		if p.PullRequest != nil {
+	case "pull_request", "pull_request_review", "pull_request_review_comment":
+		var p struct {
+			PullRequest *numbered `json:"pull_request"`
+		}
+		if err = json.Unmarshal(body, &p); p.PullRequest != nil {
 			d.Number = p.PullRequest.Number
 		} else {
 			missing = "pull_request"
 		}
+	}
+	if err != nil {
+		return err
 	}
 	if missing == "" && d.Repo == (Name{}) {
 		missing = "repository"

@@ -13,33 +13,48 @@ import (
 // maxChallenge bounds what is sent back at a url_verification. Slack's have some 50 bytes.
 const maxChallenge = 1 << 10
 
-// envelope is the outer body of the Events API.
+// envelope is the outer body of the Events API around a message.
 type envelope struct {
-	Type           string `json:"type"`
-	Challenge      string `json:"challenge"`
 	TeamID         string `json:"team_id"`
 	ContextTeamID  string `json:"context_team_id"`
 	EnterpriseID   string `json:"enterprise_id"`
-	EventID        string `json:"event_id"`
 	Authorizations []struct {
 		TeamID       string `json:"team_id"`
 		EnterpriseID string `json:"enterprise_id"`
 		UserID       string `json:"user_id"`
 		IsBot        bool   `json:"is_bot"`
 	} `json:"authorizations"`
-	Event struct {
-		Type        string `json:"type"`
-		Subtype     string `json:"subtype"`
-		Hidden      bool   `json:"hidden"`
-		Channel     string `json:"channel"`
-		ChannelType string `json:"channel_type"`
-		User        string `json:"user"`
-		BotID       string `json:"bot_id"`
-		Team        string `json:"team"`
-		Text        string `json:"text"`
-		TS          string `json:"ts"`
-		ThreadTS    string `json:"thread_ts"`
-	} `json:"event"`
+	Event words `json:"event"`
+}
+
+// words is an event that a person's words come with.
+type words struct {
+	kind
+	Hidden      bool   `json:"hidden"`
+	Channel     string `json:"channel"`
+	ChannelType string `json:"channel_type"`
+	User        string `json:"user"`
+	BotID       string `json:"bot_id"`
+	Team        string `json:"team"`
+	Text        string `json:"text"`
+	TS          string `json:"ts"`
+	ThreadTS    string `json:"thread_ts"`
+}
+
+// kind tells events apart.
+type kind struct {
+	Type    string `json:"type"`
+	Subtype string `json:"subtype"`
+}
+
+// read tells whether an event of the kind is read further. Others have other things below the same
+// names, such as a whole channel or user.
+func (k kind) read() bool {
+	switch k.Subtype {
+	case "", "file_share", "thread_broadcast":
+		return k.Type == "app_mention" || k.Type == "message"
+	}
+	return false
 }
 
 // ParseEvent reads a body of the Events API. bot is ramus's own user id, for
@@ -49,27 +64,43 @@ type envelope struct {
 // event_id of its own) become the same Mention, with the same Key. So does every
 // message of a direct conversation. What bots say is nothing, or two of them would talk for ever.
 func ParseEvent(body []byte, bot string) (Delivery, error) {
-	var e envelope
-	if err := unmarshal(body, &e); err != nil {
+	var head struct {
+		Type      string          `json:"type"`
+		Challenge string          `json:"challenge"`
+		EventID   string          `json:"event_id"`
+		Event     json.RawMessage `json:"event"`
+	}
+	if err := unmarshal(body, &head); err != nil {
 		return Delivery{}, fmt.Errorf("cannot read an event of Slack's: %w", err)
 	}
-	switch e.Type {
+	switch head.Type {
 	case "url_verification":
-		if e.Challenge == "" || len(e.Challenge) > maxChallenge {
-			return Delivery{}, fmt.Errorf("cannot answer Slack's url_verification: its challenge has %d bytes", len(e.Challenge))
+		if head.Challenge == "" || len(head.Challenge) > maxChallenge {
+			return Delivery{}, fmt.Errorf("cannot answer Slack's url_verification: its challenge has %d bytes", len(head.Challenge))
 		}
-		return Delivery{Challenge: e.Challenge}, nil
+		return Delivery{Challenge: head.Challenge}, nil
 	case "event_callback":
 	default:
 		return Delivery{}, nil
 	}
-	if len(e.EventID) > maxID {
-		return Delivery{}, fmt.Errorf("cannot read an event of Slack's: its event_id has %d bytes", len(e.EventID))
+	if len(head.EventID) > maxID {
+		return Delivery{}, fmt.Errorf("cannot read an event of Slack's: its event_id has %d bytes", len(head.EventID))
 	}
-	d := Delivery{EventID: e.EventID}
+	d := Delivery{EventID: head.EventID}
+	var k kind
+	if err := json.Unmarshal(head.Event, &k); len(head.Event) > 0 && err != nil {
+		return Delivery{}, fmt.Errorf("cannot read event %q of Slack's: %w", head.EventID, err)
+	}
+	if !k.read() {
+		return d, nil
+	}
+	var e envelope
+	if err := unmarshal(body, &e); err != nil {
+		return Delivery{}, fmt.Errorf("cannot read event %q of Slack's: %w", head.EventID, err)
+	}
 	m, err := e.mention(bot)
 	if err != nil {
-		return Delivery{}, fmt.Errorf("cannot read event %q of Slack's: %w", e.EventID, err)
+		return Delivery{}, fmt.Errorf("cannot read event %q of Slack's: %w", head.EventID, err)
 	}
 	switch {
 	case m == nil:
@@ -83,14 +114,6 @@ func ParseEvent(body []byte, bot string) (Delivery, error) {
 
 // mention is the event as a message that a person wrote; nil when it is none.
 func (e *envelope) mention(bot string) (*Mention, error) {
-	if e.Event.Type != "app_mention" && e.Event.Type != "message" {
-		return nil, nil
-	}
-	switch e.Event.Subtype {
-	case "", "file_share", "thread_broadcast":
-	default:
-		return nil, nil
-	}
 	team := cmp.Or(e.TeamID, e.ContextTeamID)
 	// Only a bot's authorization names ramus; a user's names the person who
 	// installed it.
@@ -132,7 +155,6 @@ func mentions(text, user string) bool {
 
 // interaction is a block_actions payload.
 type interaction struct {
-	Type string `json:"type"`
 	Team *struct {
 		ID string `json:"id"`
 	} `json:"team"`
@@ -178,12 +200,16 @@ func ParseInteraction(body []byte) (Delivery, error) {
 
 // parseAction reads the payload of an interaction, which in Socket Mode comes without the form.
 func parseAction(payload []byte) (Delivery, error) {
+	var k kind
+	if err := unmarshal(payload, &k); err != nil {
+		return Delivery{}, fmt.Errorf("cannot read an interaction of Slack's: %w", err)
+	}
+	if k.Type != "block_actions" {
+		return Delivery{}, nil
+	}
 	var p interaction
 	if err := unmarshal(payload, &p); err != nil {
 		return Delivery{}, fmt.Errorf("cannot read an interaction of Slack's: %w", err)
-	}
-	if p.Type != "block_actions" {
-		return Delivery{}, nil
 	}
 	if len(p.Actions) != 1 {
 		return Delivery{}, fmt.Errorf("cannot read an interaction of Slack's: it has %d actions instead of one", len(p.Actions))

@@ -76,6 +76,44 @@ func TestParseEvent(t *testing.T) {
 	}
 }
 
+// Events that ramus does nothing with have what they like below the names that it reads of messages.
+func TestParseOtherEvents(t *testing.T) {
+	user := fields{"id": "U01", "team_id": "T01", "name": "ann", "profile": fields{"status_text": "riding a train"}, "updated": 1700000000}
+	for name, change := range map[string]fields{
+		"channel_created":      {"channel": fields{"id": "C02", "name": "fun", "created": 1360782804, "creator": "U01"}, "user": nil},
+		"channel_rename":       {"channel": fields{"id": "C02", "name": "new_name", "created": 1360782804}, "user": nil},
+		"group_rename":         {"channel": fields{"id": "G02", "name": "new_name", "created": 1360782804}, "user": nil},
+		"im_created":           {"channel": fields{"id": "D02", "created": 1360782804}},
+		"team_join":            {"user": user},
+		"user_change":          {"user": user, "cache_ts": 1700000000},
+		"user_huddle_changed":  {"user": user, "cache_ts": 1700000000},
+		"user_profile_changed": {"user": user},
+		"user_status_changed":  {"user": user},
+		"team_rename":          {"team": fields{}, "text": 5, "hidden": "no", "ts": 1700000000.1},
+		"message":              {"subtype": "huddle_thread", "user": user, "channel": fields{"id": "C02"}, "room": fields{"id": "R01"}},
+	} {
+		change["type"] = name
+		d, err := slack.ParseEvent(event(change), "U0RAMUS")
+		if err != nil || !reflect.DeepEqual(d, slack.Delivery{EventID: "Ev01"}) {
+			t.Errorf("%s: %+v, %v", name, d, err)
+		}
+	}
+	for _, payload := range []string{
+		`{"type":"view_submission","team":"T01","user":"U01","view":{"id":"V01"},"actions":{}}`,
+		`{"type":"shortcut","user":5,"channel":"C01","message":"hello","trigger_id":1}`,
+	} {
+		d, err := slack.ParseInteraction([]byte(url.Values{"payload": {payload}}.Encode()))
+		if err != nil || !reflect.DeepEqual(d, slack.Delivery{}) {
+			t.Errorf("%s: %+v, %v", payload, d, err)
+		}
+	}
+	for _, bad := range []fields{{"channel": fields{"id": "C02"}}, {"user": user}, {"type": fields{}}, {"text": 5}} {
+		if d, err := slack.ParseEvent(event(bad), "U0RAMUS"); err == nil {
+			t.Errorf("a message with %v is %+v", bad, d)
+		}
+	}
+}
+
 func TestParseEventWhole(t *testing.T) {
 	d, err := slack.ParseEvent(event(fields{"type": "app_mention", "text": "<@U0RAMUS> test &amp; go", "thread_ts": "1600000000.000100"}), "")
 	want := &slack.Mention{
