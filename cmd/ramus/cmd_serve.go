@@ -13,15 +13,20 @@ import (
 func serveCommand() command {
 	var listen, ssh string
 	var listenSet, sshSet bool
+	var wait time.Duration
 	return command{
-		name: "serve", args: "[--listen ADDR] [--ssh ADDR]",
+		name: "serve", args: "[--listen ADDR] [--ssh ADDR] [--wait D]",
 		short: "serve repositories and the API, and do the work, until stopped",
 		long: `
 Commands on this machine find it by the socket in the data folder; others by
 RAMUS_URL and RAMUS_TOKEN ("ramus token create" makes one). An interrupt stops
-it within a minute; containers stay, and the next server goes on with them.`,
+it within a minute; containers stay, and the next server goes on with them.
+
+One ramus at a time has the data folder. A command that has it while no server
+runs gives it back when it ends; serve waits for that.`,
 		set: func(fs *flag.FlagSet, _ *env) {
 			fs.Func("listen", "`address` for HTTP instead of the configuration's; empty: none", func(s string) error { listen, listenSet = s, true; return nil })
+			fs.DurationVar(&wait, "wait", 10*time.Second, "wait so long for another ramus to give the data folder back")
 			fs.Func("ssh", "`address` for SSH instead of the configuration's; empty: none", func(s string) error { ssh, sshSet = s, true; return nil })
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
@@ -38,7 +43,7 @@ it within a minute; containers stay, and the next server goes on with them.`,
 			if sshSet {
 				c.SSHListen = ssh
 			}
-			return serve(ctx, e, c)
+			return serve(ctx, e, c, wait)
 		},
 	}
 }
@@ -49,9 +54,9 @@ const (
 	commandsMay = 40 * time.Second
 )
 
-func serve(ctx context.Context, e *env, c Config) error {
+func serve(ctx context.Context, e *env, c Config, wait time.Duration) error {
 	log := newLog(e.err, c.Log, slog.LevelDebug)
-	lock, err := lockFolder(c.Data)
+	lock, err := awaitFolder(ctx, e.err, c.Data, wait)
 	if errors.Is(err, errLocked) {
 		return &exitStatus{exitInTheWay, fmt.Errorf("cannot serve %s: another ramus%s has it", c.Data, owner(c.Data))}
 	}

@@ -116,7 +116,7 @@ func (c *connection) dial(ctx context.Context) (net.Conn, error) {
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()
-		case <-time.After(50 * time.Millisecond):
+		case <-time.After(lockAgain):
 		}
 	}
 }

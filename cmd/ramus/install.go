@@ -78,6 +78,35 @@ func lockFolder(data string) (*os.File, error) {
 	return f, nil
 }
 
+// lockAgain is how often a data folder is tried that another process has.
+const lockAgain = 50 * time.Millisecond
+
+// awaitFolder is lockFolder for those that can wait. It tells out for whom it waits, and returns
+// errLocked when the time is over.
+func awaitFolder(ctx context.Context, out io.Writer, data string, wait time.Duration) (*os.File, error) {
+	lock, err := lockFolder(data)
+	if wait <= 0 || !errors.Is(err, errLocked) {
+		return lock, err
+	}
+	fmt.Fprintf(out, "ramus: waiting up to %v for another ramus%s, which has the data folder\n", wait, owner(data))
+	over := time.NewTimer(wait)
+	defer over.Stop()
+	tick := time.NewTicker(lockAgain)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if lock, err = lockFolder(data); !errors.Is(err, errLocked) {
+				return lock, err
+			}
+		case <-over.C:
+			return nil, errLocked
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
 // newEngine chooses the container engine.
 func newEngine(ctx context.Context, c Config, log *slog.Logger) (containers.Engine, error) {
 	runner, program, err := containerPrograms(c.Data)

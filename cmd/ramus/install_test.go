@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/ramus-dev/ramus/gateway/client"
 )
@@ -60,6 +62,51 @@ func TestSocketInADeepFolder(t *testing.T) {
 	}
 	if err := <-said; err != nil {
 		t.Error(err)
+	}
+}
+
+// Who can wait for a data folder says for whom it waits, and gets the folder when that one gives it back.
+func TestAwaitFolder(t *testing.T) {
+	data := t.TempDir()
+	lock, err := lockFolder(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said strings.Builder
+	if _, err := awaitFolder(t.Context(), &said, data, 0); !errors.Is(err, errLocked) || said.String() != "" {
+		t.Errorf("without waiting: %v, %q", err, said.String())
+	}
+	if _, err := awaitFolder(t.Context(), &said, data, time.Nanosecond); !errors.Is(err, errLocked) {
+		t.Errorf("after the wait: %v", err)
+	}
+	want := fmt.Sprintf("waiting up to 1ns for another ramus (process %d)", os.Getpid())
+	if !strings.Contains(said.String(), want) {
+		t.Errorf("it says %q, want %q", said.String(), want)
+	}
+	stopped, stop := context.WithCancel(t.Context())
+	stop()
+	if _, err := awaitFolder(stopped, io.Discard, data, time.Hour); !errors.Is(err, context.Canceled) {
+		t.Errorf("interrupted: %v", err)
+	}
+
+	waiting, announce := io.Pipe()
+	got := make(chan error, 1)
+	go func() {
+		again, err := awaitFolder(t.Context(), announce, data, time.Hour)
+		if err == nil {
+			err = again.Close()
+		}
+		got <- err
+	}()
+	if _, err := waiting.Read(make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	waiting.Close()
+	if err := lock.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-got; err != nil {
+		t.Errorf("when the folder is given back: %v", err)
 	}
 }
 
