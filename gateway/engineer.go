@@ -107,11 +107,9 @@ type Submission struct {
 	Parent string `json:"parent,omitempty"`
 }
 
-// Bounds of what is submitted, in bytes.
-const (
-	maxDescription = 20_000
-	maxContext     = 60_000
-)
+// maxTaskText bounds a task's description and context together, in bytes. An agent is told both, so they
+// fit into its first prompt with the template around them.
+const maxTaskText = 96_000
 
 // Bounds of tasks that tasks ask for: how deep, how many of each, how many at
 // work for all of one first task.
@@ -290,10 +288,9 @@ func (e *Engineer) submit(ctx context.Context, s Submission) (Task, error) {
 	switch {
 	case strings.TrimSpace(s.Description) == "":
 		return Task{}, invalid("it has no description; say what to build or fix")
-	case len(s.Description) > maxDescription:
-		return Task{}, invalid("its description has %d bytes, at most %d; put the rest into the context", len(s.Description), maxDescription)
-	case len(s.Context) > maxContext:
-		return Task{}, invalid("its context has %d bytes, at most %d", len(s.Context), maxContext)
+	case len(s.Description)+len(s.Context) > maxTaskText:
+		return Task{}, invalid("its description has %d bytes and its context %d, at most %d together; put the details into a file of the repository, and say where",
+			len(s.Description), len(s.Context), maxTaskText)
 	case len(s.Key) > 200:
 		return Task{}, invalid("its key has more than 200 bytes")
 	case isOurs(s.Base):

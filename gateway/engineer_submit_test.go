@@ -22,8 +22,8 @@ func TestSubmissions(t *testing.T) {
 		want string
 	}{
 		"empty":          {gateway.Submission{Description: " \n"}, "say what to build or fix"},
-		"long":           {gateway.Submission{Description: strings.Repeat("x", 20_001)}, "put the rest into the context"},
-		"much context":   {gateway.Submission{Description: "x", Context: strings.Repeat("x", 60_001)}, "at most 60000"},
+		"long":           {gateway.Submission{Description: strings.Repeat("x", 96_001)}, "put the details into a file"},
+		"much context":   {gateway.Submission{Description: "x", Context: strings.Repeat("x", 96_000)}, "at most 96000 together"},
 		"no repository":  {gateway.Submission{Description: "x", Repo: "nowhere"}, "nowhere"},
 		"no base":        {gateway.Submission{Description: "x", Base: "nowhere"}, "nowhere"},
 		"a run's branch": {gateway.Submission{Description: "x", Base: "ramus/run-a"}, "no base"},

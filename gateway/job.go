@@ -655,8 +655,8 @@ func (j *job) say(ctx context.Context, key, text string, by gitd.Person) error {
 		return err
 	case strings.TrimSpace(text) == "":
 		return fmt.Errorf("%w text: it is empty", executor.ErrInvalid)
-	case len(text) > maxDescription:
-		return fmt.Errorf("%w text: it has %d bytes, at most %d", executor.ErrInvalid, len(text), maxDescription)
+	case len(text) > maxSaid:
+		return fmt.Errorf("%w text: it has %d bytes, at most %d", executor.ErrInvalid, len(text), maxSaid)
 	case len(key) > 200:
 		return fmt.Errorf("%w key: it has more than 200 bytes", executor.ErrInvalid)
 	}

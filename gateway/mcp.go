@@ -185,6 +185,9 @@ func (f *mcpFront) serve(w http.ResponseWriter, r *http.Request, who Who) error 
 	out := &mcpWriter{ResponseWriter: w, rc: http.NewResponseController(w)}
 	switch id := r.Header.Get(mcpSessionHeader); {
 	case r.Header.Get(mcpVersionHeader) >= firstWithoutSessions:
+		if answered, err := pong(out, r); answered || err != nil {
+			return err
+		}
 		f.single(r.Context(), who).ServeHTTP(out, r)
 	case id != "":
 		s, err := f.find(id, who)
@@ -202,6 +205,39 @@ func (f *mcpFront) serve(w http.ResponseWriter, r *http.Request, who Who) error 
 		s.handler.ServeHTTP(out, r)
 	}
 	return out.problem()
+}
+
+// pong answers a ping, and tells whether the request was one. The versions without sessions have no ping,
+// and the protocol's library refuses it there, but clients of theirs send it all the same.
+func pong(w http.ResponseWriter, r *http.Request) (bool, error) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return false, err
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	var message struct {
+		Version string          `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Method  string          `json:"method"`
+	}
+	if r.Method != http.MethodPost || json.Unmarshal(body, &message) != nil || message.Method != "ping" {
+		return false, nil
+	}
+	var id any
+	if err := json.Unmarshal(message.ID, &id); err != nil {
+		return false, nil
+	}
+	switch id.(type) {
+	case string, float64:
+	default:
+		return false, nil
+	}
+	if message.Version != "2.0" {
+		return false, nil
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_, err = fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{}}`+"\n", message.ID)
+	return true, err
 }
 
 // single serves requests that stand each for itself. They end with ctx.

@@ -224,7 +224,8 @@ func TestMCPArguments(t *testing.T) {
 		{"submit_task", map[string]any{"description": ""}},
 		{"submit_task", map[string]any{"description": 1}},
 		{"submit_task", map[string]any{"description": "x", "bogus": true}},
-		{"submit_task", map[string]any{"description": strings.Repeat("x", 20_001)}},
+		{"submit_task", map[string]any{"description": strings.Repeat("x", 96_001)}},
+		{"submit_task", map[string]any{"description": strings.Repeat("x", 50_000), "context": strings.Repeat("x", 46_001)}},
 		{"submit_task", map[string]any{"description": "x", "repo": "nowhere"}},
 		{"submit_task", map[string]any{"description": "x", "agent": "nobody"}},
 		{"get_task_status", map[string]any{"task_id": "nothing"}},
@@ -559,6 +560,85 @@ func TestMCPWithoutSessions(t *testing.T) {
 		`"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}}}`)
 	if resp.status != 200 || !strings.Contains(resp.body, `\"result\":[]`) && !strings.Contains(resp.body, `"result":[]`) || resp.header.Get("Mcp-Session-Id") != "" {
 		t.Errorf("status %d: %s", resp.status, resp.body)
+	}
+}
+
+// Clients ping servers of every version, those without sessions too.
+func TestMCPPing(t *testing.T) {
+	r := openWith(t, false, coder, withEngineer(t))
+	s := r.assistant(t, r.token(t, gitd.Grant{Subject: "x", Repo: "*", Scopes: []string{"read"}}), false, nil)
+	for range 2 {
+		if err := s.Ping(t.Context(), nil); err != nil {
+			t.Errorf("the SDK's own client: %v", err)
+		}
+	}
+	token := r.token(t, gitd.Grant{Subject: "x", Repo: "*", Scopes: []string{"read"}})
+	header := http.Header{"Mcp-Protocol-Version": {"2026-07-28"}, "Mcp-Method": {"ping"}}
+	for _, x := range []struct {
+		body   string
+		status int
+		want   string
+	}{
+		{`{"jsonrpc":"2.0","id":"a","method":"ping"}`, 200, `{"jsonrpc":"2.0","id":"a","result":{}}`},
+		{`{"jsonrpc":"2.0","id":7,"method":"ping","params":{"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`, 200, `{"jsonrpc":"2.0","id":7,"result":{}}`},
+		{`{"jsonrpc":"2.0","id":{},"method":"ping"}`, 400, ""},
+		{`{"jsonrpc":"2.0","id":null,"method":"ping"}`, 400, ""},
+		{`{"jsonrpc":"1.0","id":1,"method":"ping"}`, 400, ""},
+		{`{"jsonrpc":"2.0","id":1,"method":"nothing"}`, 404, ""},
+	} {
+		got := r.mcp(t, "POST", token, "", header, x.body)
+		if got.status != x.status || x.want != "" && strings.TrimSpace(got.body) != x.want {
+			t.Errorf("%s: status %d: %s", x.body, got.status, got.body)
+		}
+	}
+}
+
+// Clients that look at schemas closely know no lists of types.
+func TestMCPSchemaTypes(t *testing.T) {
+	r := openWith(t, false, coder, withEngineer(t))
+	var look func(at string, v any)
+	look = func(at string, v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			for name, value := range v {
+				if _, list := value.([]any); list && name == "type" {
+					t.Errorf("%s.type is the list %v", at, value)
+				}
+				look(at+"."+name, value)
+			}
+		case []any:
+			for _, value := range v {
+				look(at+"[]", value)
+			}
+		}
+	}
+	for tool, err := range r.assistant(t, "", true, nil).Tools(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		look(tool.Name+" input", tool.InputSchema)
+		look(tool.Name+" output", tool.OutputSchema)
+	}
+}
+
+// A task's description may be as long as what an agent can be told.
+func TestMCPLongDescription(t *testing.T) {
+	r := openWith(t, false, coder, withEngineer(t))
+	r.repo(t, "team/app")
+	s := r.assistant(t, "", true, nil)
+	for _, description := range []string{strings.Repeat("x", 96_000), strings.Repeat("é", 20_001)} {
+		made := structured[map[string]any](t, use(t, s, "submit_task", map[string]any{"description": description}))
+		task, err := r.Engineer.Task(t.Context(), fmt.Sprint(made["task_id"]))
+		if err != nil || task.Description != description {
+			t.Errorf("a description of %d bytes is kept as %d, %v", len(description), len(task.Description), err)
+		}
+		if _, err := gateway.RenderPrompt("", gateway.PromptData{Task: task, Conventions: []string{"AGENTS.md", "CLAUDE.md"}}); err != nil {
+			t.Errorf("a description of %d bytes: %v", len(description), err)
+		}
+	}
+	result := use(t, s, "submit_task", map[string]any{"description": strings.Repeat("é", 48_001)})
+	if !result.IsError || !strings.Contains(said(result), "at most 96000 together; put the details into a file of the repository") {
+		t.Errorf("a description that is too long: %.300s", said(result))
 	}
 }
 

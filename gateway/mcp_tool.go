@@ -243,21 +243,37 @@ func arguments(schema, args json.RawMessage) (json.RawMessage, error) {
 func schemaFor[T any]() json.RawMessage {
 	schema, err := jsonschema.For[T](&jsonschema.ForOptions{TypeSchemas: special, IgnoreInvalidTypes: true})
 	if err == nil {
-		for name, p := range schema.Properties {
-			if len(p.Types) != 2 || p.Types[0] != "null" {
-				continue
-			}
-			if slices.Contains(schema.Required, name) {
-				p.AnyOf = []*jsonschema.Schema{{Type: p.Types[1]}, {Type: "null"}}
-			} else {
-				p.Type = p.Types[1]
-			}
-			p.Types = nil
-		}
+		oneType(schema, true)
 		var b []byte
 		if b, err = json.Marshal(schema); err == nil {
 			return b
 		}
 	}
 	panic(fmt.Sprintf("a tool's result: %v", err)) // a fault of the program, which every test finds
+}
+
+// oneType takes the lists of types out of a schema of a Go type, see [schemaFor]. A value is there when it
+// is no property, or one that is required.
+func oneType(s *jsonschema.Schema, there bool) {
+	if s == nil {
+		return
+	}
+	for name, p := range s.Properties {
+		oneType(p, slices.Contains(s.Required, name))
+	}
+	for _, p := range s.Defs {
+		oneType(p, true)
+	}
+	oneType(s.Items, true)
+	oneType(s.AdditionalProperties, true)
+	if len(s.Types) != 2 || s.Types[0] != "null" {
+		return
+	}
+	if !there {
+		s.Type, s.Types = s.Types[1], nil
+		return
+	}
+	full := *s
+	full.Type, full.Types, full.Description = s.Types[1], nil, ""
+	*s = jsonschema.Schema{Description: s.Description, AnyOf: []*jsonschema.Schema{&full, {Type: "null"}}}
 }

@@ -152,7 +152,7 @@ type delegation struct {
 }
 
 var descriptionProperties = fmt.Sprintf(`"description":{"type":"string","description":"What to build or fix (be specific).","minLength":1,"maxLength":%d},`+
-	`"context":{"type":"string","description":"Relevant context: current behaviour, desired behaviour, affected files.","maxLength":%d,"default":""}`, maxDescription, maxContext)
+	`"context":{"type":"string","description":"Relevant context: current behaviour, desired behaviour, affected files.","maxLength":%d,"default":""}`, maxTaskText, maxTaskText)
 
 // engineerTools hand tasks over, and show what becomes of them.
 func (s *Server) engineerTools(who Who) []mcpTool {

@@ -66,7 +66,7 @@ func TestTaskRoutes(t *testing.T) {
 			{"POST", at, `{"description":"x","base":"nothing"}`, 404},
 			{"POST", at, `{"description":"x","repo":"other"}`, 404},
 			{"POST", at, `{"description":"x","parent":"0123456789abcdef"}`, 404},
-			{"POST", at, `{"description":"` + strings.Repeat("x", 20_001) + `"}`, 400},
+			{"POST", at, `{"description":"` + strings.Repeat("x", 96_001) + `"}`, 400},
 			{"POST", at, `{"description":"` + strings.Repeat("x", 3<<20) + `"}`, 413},
 			{"GET", at + "?status=done", "", 400},
 			{"GET", at + "?state=running", "", 400},
