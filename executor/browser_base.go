@@ -279,6 +279,7 @@ func (w *work) apart(ctx context.Context, commit gitd.Hash, branch string, numbe
 func (w *work) baseDoor(key string) http.Handler {
 	x, t := w.l.x, w.t
 	git := x.Git.GrantHandler(gitd.Grant{Subject: key, Repo: t.repo.Name(), Read: []string{"refs/heads/" + t.base, "refs/heads/" + t.caller.Branch()},
+		Scopes:  []string{gitd.ScopeRead},
 		Expires: x.Now().AddDate(1, 0, 0)}) // not a bound: the grant ends with the connection
 	return apartDoor(t.repo, git, &egress{allow: x.Egress, tell: t.tell})
 }

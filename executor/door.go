@@ -20,6 +20,7 @@ func (t *target) grant() gitd.Grant {
 		Repo:    t.repo.Name(),
 		Read:    []string{"refs/heads/" + t.base, own, conflictPrefix + "/" + t.caller.Slug() + "/*"},
 		Write:   []string{own, stagePrefix(t.caller) + "/*"},
+		Scopes:  []string{gitd.ScopeWrite},
 		Expires: t.x.Now().AddDate(1, 0, 0), // not a bound: the grant ends with the connection
 	}
 }

@@ -266,6 +266,10 @@ type Request struct {
 	// CancelPrevious stops the runs of the same workflow and repository that
 	// still wait or work.
 	CancelPrevious bool `json:"cancel_previous,omitempty"`
+	// Permit decides on the request once it is known what it means: r is the run before it
+	// is claimed, and into the branch that it merges into by itself when it succeeds, empty
+	// for none. An error of Permit is the request's. nil permits everything.
+	Permit func(r Run, into string) error `json:"-"`
 }
 
 // Command is one command line of a caller.
@@ -305,6 +309,8 @@ type Filter struct {
 	State        State
 	Live         bool // only what has not ended
 	Max          int  // default 100
+	// Keep leaves out the runs for which it is false; of callers their last run counts. nil keeps all.
+	Keep func(Run) bool
 }
 
 // CallerStatus is one line of `ramus ps`.

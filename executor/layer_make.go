@@ -283,6 +283,7 @@ func freeInodes(dir string) int64 {
 func (s *layers) checkOut(ctx context.Context, repo *gitd.Repo, w wish, l *baseLayer, staging string) error {
 	x := s.x
 	git := x.Git.GrantHandler(gitd.Grant{Subject: "layer", Repo: w.repo, Read: []string{"refs/heads/" + w.branch},
+		Scopes:  []string{gitd.ScopeRead},
 		Expires: x.Now().AddDate(1, 0, 0)}) // not a bound: the grant ends with the connection
 	t := &target{x: x, repo: repo, base: w.branch}
 	door := apartDoor(repo, git, &egress{tell: func(Event) {}}) // the repository is all it reaches

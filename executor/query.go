@@ -37,7 +37,8 @@ func (f Filter) fits(r Run) bool {
 	return (f.Repo == "" || r.Repo == f.Repo) &&
 		(f.Caller == "" || r.Caller.String() == f.Caller || r.Caller.ID() == f.Caller) &&
 		(f.State == "" || r.State == f.State) &&
-		(!f.Live || !r.Ended())
+		(!f.Live || !r.Ended()) &&
+		(f.Keep == nil || f.Keep(r))
 }
 
 // Runs lists runs, newest first.

@@ -305,6 +305,9 @@ func (x *Executor) plan(ctx context.Context, r Request) (*plan, error) {
 	}
 	p.run.Branch = p.run.Caller.Branch()
 	p.run.Head = p.run.Start
+	if err := x.permit(r, p); err != nil {
+		return nil, err
+	}
 	if r.From != "" {
 		if err := x.takeOver(ctx, r, p); err != nil {
 			return nil, err
@@ -320,6 +323,24 @@ func (x *Executor) plan(ctx context.Context, r Request) (*plan, error) {
 		}
 	}
 	return p, nil
+}
+
+// permit asks the request's Permit, before anything changes.
+func (x *Executor) permit(r Request, p *plan) error {
+	if r.Permit == nil {
+		return nil
+	}
+	into := ""
+	if p.run.Kind == KindWorkflow {
+		w, err := p.files.parse(x)
+		if err != nil {
+			return fmt.Errorf("cannot run workflow %s: %w: %w", p.run.Workflow, ErrInvalid, err)
+		}
+		if w.Repo.MergeOnSuccess {
+			into = p.run.Base
+		}
+	}
+	return r.Permit(p.run, into)
 }
 
 // planCaller finds where a named caller lives, or that it is new.

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
@@ -93,6 +94,9 @@ func (c *call) check() error {
 		if _, err := c.findRepo(q.Repo); err != nil {
 			return err
 		}
+		if err := c.seesBase(c.R.Context(), c.Who, q.Repo, ""); err != nil {
+			return err
+		}
 	}
 	lift := c.hurry()
 	text, err := io.ReadAll(c.R.Body)
@@ -115,8 +119,8 @@ type NewToken struct {
 	Subject string   `json:"subject" jsonschema:"who will use it"`
 	Repo    string   `json:"repo,omitempty" jsonschema:"the one repository it is for; empty or * is every one"`
 	Scopes  []string `json:"scopes" jsonschema:"of read, write, admin, metrics"`
-	// Read and Write limit git's refs, see gitd.Grant. Write empty: with the scope
-	// write or admin all branches and tags, otherwise none.
+	// Read and Write limit the refs, see gitd.Grant. Write empty: with the scope write or
+	// admin those of Read, or else all branches and tags; otherwise none.
 	Read   []string `json:"read,omitempty"`
 	Write  []string `json:"write,omitempty"`
 	Force  bool     `json:"force,omitempty"`
@@ -162,8 +166,8 @@ func (c *call) newToken() error {
 			return err
 		}
 	}
-	if len(g.Write) == 0 {
-		g.Write = usualRefs(g.Scopes)
+	if err := narrowRefs(&g); err != nil {
+		return err
 	}
 	g.Expires = c.Now().Add(life).Truncate(time.Second)
 	signed, err := c.Git.Sign(g)
@@ -178,16 +182,38 @@ func checkScopes(scopes []string) error {
 		return problem(KindInvalid, "a token needs scopes: read, write, admin, metrics")
 	}
 	for _, scope := range scopes {
-		if !slices.Contains([]string{"read", "write", "admin", "metrics"}, scope) {
+		if !slices.Contains(gitd.Scopes(), scope) {
 			return problem(KindInvalid, "unknown scope %q: want read, write, admin or metrics", scope)
 		}
 	}
 	return nil
 }
 
-// usualRefs are the refs that git may push to with such scopes, where nobody says more.
+// narrowRefs refuses refs that the scopes do not let a token use, and fills in those that
+// nobody named: a token that writes may change what it may see.
+func narrowRefs(g *gitd.Grant) error {
+	switch {
+	case len(g.Write) > 0 && !g.Has(gitd.ScopeWrite):
+		return problem(KindInvalid, "a token without the scope write changes no refs, also not %.200q", g.Write[0]).
+			withHint("`--scope write` lets it push; `--ref-read` bounds what a token may see")
+	case len(g.Read) > 0 && !g.Has(gitd.ScopeRead):
+		return problem(KindInvalid, "a token without the scope read sees no refs, also not %.200q", g.Read[0])
+	case len(g.Write) > 0:
+	case len(g.Read) > 0 && g.Has(gitd.ScopeWrite):
+		for _, ref := range g.Read { // what ramus itself writes only a person may name
+			if !strings.HasPrefix(ref, "refs/ramus/") {
+				g.Write = append(g.Write, ref)
+			}
+		}
+	default:
+		g.Write = usualRefs(g.Scopes)
+	}
+	return nil
+}
+
+// usualRefs are the refs that a token with such scopes may change, where nobody says more.
 func usualRefs(scopes []string) []string {
-	if slices.Contains(scopes, "write") || slices.Contains(scopes, "admin") {
+	if (gitd.Grant{Scopes: scopes}).Has(gitd.ScopeWrite) {
 		return []string{"refs/heads/*", "refs/tags/*"}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -121,6 +122,8 @@ var callerKinds = []struct {
 	may    []gateway.Access
 	other  bool // bearer for another repository
 	status int  // when not let in
+	// hidden: it sees the base, and no branch of a caller; bound: it changes none of both.
+	hidden, bound bool
 }{
 	{name: "nobody", status: 401},
 	{name: "garbage", token: "garbage", status: 401},
@@ -135,8 +138,17 @@ var callerKinds = []struct {
 	{name: "read", grant: &gitd.Grant{Repo: "team/app", Scopes: []string{"read"}}, may: []gateway.Access{gateway.AccessRead, gateway.AccessSigned}, status: 403},
 	{name: "write", grant: &gitd.Grant{Repo: "team/app", Scopes: []string{"write"}}, may: []gateway.Access{gateway.AccessRead, gateway.AccessSigned, gateway.AccessWrite}, status: 403},
 	{name: "admin", grant: &gitd.Grant{Repo: "*", Scopes: []string{"admin"}}, may: []gateway.Access{gateway.AccessMetrics, gateway.AccessRead, gateway.AccessSigned, gateway.AccessWrite, gateway.AccessAdmin}},
+	{name: "read main", grant: &gitd.Grant{Repo: "team/app", Scopes: []string{"read"}, Read: []string{"refs/heads/main"}}, may: []gateway.Access{gateway.AccessRead, gateway.AccessSigned}, status: 403, hidden: true},
+	{name: "read main everywhere", grant: &gitd.Grant{Repo: "*", Scopes: []string{"read"}, Read: []string{"refs/heads/main"}}, may: []gateway.Access{gateway.AccessRead, gateway.AccessSigned}, status: 403, hidden: true},
+	{name: "read with refs to push", grant: &gitd.Grant{Repo: "team/app", Scopes: []string{"read"}, Write: []string{"refs/heads/*"}}, may: []gateway.Access{gateway.AccessRead, gateway.AccessSigned}, status: 403},
+	{name: "metrics with refs", grant: &gitd.Grant{Repo: "*", Scopes: []string{"metrics"}, Read: []string{"refs/heads/*"}, Write: []string{"refs/heads/*"}}, may: []gateway.Access{gateway.AccessMetrics}, status: 403},
+	{name: "write below w", grant: &gitd.Grant{Repo: "team/app", Scopes: []string{"write"}, Write: []string{"refs/heads/w/*"}}, may: []gateway.Access{gateway.AccessRead, gateway.AccessSigned, gateway.AccessWrite}, status: 403, bound: true},
+	{name: "write main", grant: &gitd.Grant{Repo: "team/app", Scopes: []string{"write"}, Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/main"}}, may: []gateway.Access{gateway.AccessRead, gateway.AccessSigned, gateway.AccessWrite}, status: 403, hidden: true},
 	{name: "socket", local: true, may: []gateway.Access{gateway.AccessMetrics, gateway.AccessRead, gateway.AccessSigned, gateway.AccessWrite, gateway.AccessAdmin}},
 }
+
+// ofCaller matches the paths of what is on a caller's branch.
+var ofCaller = regexp.MustCompile(`RUN|NAME|TASK|run:subject`)
 
 // TestAuthorisation tries every kind of caller on every route.
 func TestAuthorisation(t *testing.T) {
@@ -175,7 +187,7 @@ func TestAuthorisation(t *testing.T) {
 			t.Errorf("route %s is for %s, expected %s", key, route.Access, want.access)
 		}
 		if route.Access == gateway.AccessGit {
-			continue // the Git server's own tests; see also TestGitIsMounted
+			continue // TestGitAuthorisation
 		}
 		path := strings.ReplaceAll(want.path, "RUN", strings.ReplaceAll(run.Name(), "/", "%2F"))
 		path = strings.ReplaceAll(strings.ReplaceAll(path, "NAME", run.Name()), "TASK", task.ID)
@@ -208,6 +220,18 @@ func TestAuthorisation(t *testing.T) {
 			case !in:
 				if status != k.status {
 					t.Errorf("%s, %s: status %d, want %d: %s", key, k.name, status, k.status, body)
+				}
+			case k.hidden && want.of != "" && ofCaller.MatchString(want.path):
+				if status != 404 || strings.Contains(body, "team/app") && !strings.Contains(path, "team") {
+					t.Errorf("%s, %s: status %d, want 404 without a word of what is hidden: %s", key, k.name, status, body)
+				}
+			case k.hidden && want.of == "list" && !strings.HasSuffix(want.path, "/repos"):
+				if status != 200 || strings.Contains(body, "subject") {
+					t.Errorf("%s, %s: status %d: %s", key, k.name, status, body)
+				}
+			case k.hidden && want.access == gateway.AccessWrite && !strings.Contains(path, "refresh"), k.bound && want.access == gateway.AccessWrite:
+				if status != 403 {
+					t.Errorf("%s, %s: status %d, want 403: it changes a branch that the token may not: %s", key, k.name, status, body)
 				}
 			case k.other && want.of == "repo":
 				if status != 404 || strings.Contains(body, "team/app") && !strings.Contains(path+want.body, "team") {

@@ -27,14 +27,20 @@ func (s *Server) seen(who Who, name string, st executor.CallerStatus, err error)
 	if err != nil {
 		return st, who.narrow("caller", name, err)
 	}
-	if !who.Sees(st.Repo) {
+	if !who.seesBranch(st.Repo, st.Branch) {
 		return executor.CallerStatus{}, notFound("caller", name)
 	}
 	return st, nil
 }
 
+// namedCaller is findCaller for the name in the path. A route that is for writers
+// is for those who may change the caller's branch.
 func (c *call) namedCaller() (executor.CallerStatus, error) {
-	return c.findCaller(c.R.PathValue("caller"))
+	st, err := c.findCaller(c.R.PathValue("caller"))
+	if err == nil && c.access == AccessWrite {
+		err = c.Who.changes(st.Repo, st.Branch)
+	}
+	return st, err
 }
 
 func (c *call) callers() error {
@@ -328,6 +334,12 @@ func (c *call) merge() error {
 		return err
 	}
 	m.By = c.Who.Person(m.By)
+	if m.Into == "" {
+		m.Into = st.Last.Base
+	}
+	if err := c.Who.changes(st.Repo, m.Into); err != nil {
+		return err
+	}
 	result, err := c.Executor.Merge(c.R.Context(), st.Caller.String(), m)
 	if err != nil {
 		return err

@@ -131,6 +131,9 @@ func (c *call) bases() error {
 	if err != nil {
 		return err
 	}
+	if err := c.seesBase(c.R.Context(), c.Who, r.Name(), ""); err != nil {
+		return err
+	}
 	list, err := r.Bases(c.R.Context(), min(q.Max, 1000))
 	if err != nil {
 		return err

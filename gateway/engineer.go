@@ -105,6 +105,8 @@ type Submission struct {
 	Asker gitd.Person `json:"asker,omitzero"`
 	// Parent is the task whose agent asks for this one.
 	Parent string `json:"parent,omitempty"`
+	// permit decides on the task before it is recorded; nil permits everything.
+	permit func(Task) error
 }
 
 // maxTaskText bounds a task's description and context together, in bytes. An agent is told both, so they
@@ -170,10 +172,12 @@ type TaskFilter struct {
 	Status executor.State
 	Active bool // only what is neither complete nor failed
 	Max    int  // default 100
+	// Keep leaves out the tasks for which it is false; nil keeps all.
+	Keep func(Task) bool
 }
 
 func (f TaskFilter) fits(t Task) bool {
-	return (f.Repo == "" || t.Repo == f.Repo) && (f.Status == "" || t.Status == f.Status) && (!f.Active || !t.Ended())
+	return (f.Keep == nil || f.Keep(t)) && (f.Repo == "" || t.Repo == f.Repo) && (f.Status == "" || t.Status == f.Status) && (!f.Active || !t.Ended())
 }
 
 // Open takes up what an earlier process left.
@@ -321,6 +325,11 @@ func (e *Engineer) submit(ctx context.Context, s Submission) (Task, error) {
 	t.Branch = strings.NewReplacer("{task_id}", id, "{caller}", t.Caller().Slug()).Replace(e.Branch)
 	if err := gitd.CheckRef("refs/heads/" + t.Branch); err != nil {
 		return Task{}, invalid("engineer.branch makes %q of it, which is no name of a branch", t.Branch)
+	}
+	if s.permit != nil {
+		if err := s.permit(t); err != nil {
+			return Task{}, err
+		}
 	}
 	record, err := json.Marshal(t)
 	if err != nil {

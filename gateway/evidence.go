@@ -69,7 +69,7 @@ func (c *call) evidenceOf() (executor.Run, error) {
 	name := c.R.PathValue("caller") + "/" + c.R.PathValue("run")
 	r, err := c.Executor.Run(c.R.Context(), name)
 	if errors.Is(err, executor.ErrNotFound) || errors.Is(err, executor.ErrAmbiguous) ||
-		err == nil && (r.Name() != name || c.Until.IsZero() && !c.Who.Sees(r.Repo)) {
+		err == nil && (r.Name() != name || c.Until.IsZero() && !c.Who.seesRun(r)) {
 		return executor.Run{}, notFound("run", name)
 	}
 	return r, err

@@ -177,7 +177,9 @@ func newMCPFront(server func(context.Context, Who, string) *mcp.Server, now func
 }
 
 // bearer names who a session belongs to: a token with other rights is another bearer.
-func bearer(w Who) string { return fmt.Sprintf("%q %q %q %t", w.Subject, w.Repo, w.Scopes, w.Local) }
+func bearer(w Who) string {
+	return fmt.Sprintf("%q %q %q %q %q %t", w.Subject, w.Repo, w.Scopes, w.Read, w.Write, w.Local)
+}
 
 // serve answers one request of a bearer who was let in. What the protocol's
 // library refuses before there is a message is a [Problem] like all others.

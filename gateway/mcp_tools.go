@@ -194,6 +194,7 @@ Delegate bug fixes, features, refactors and UI improvements. Say what is broken 
 				if who.Repo != "*" {
 					f.Repo = who.Repo
 				}
+				f.Keep = who.seesTask
 				list, err := s.Engineer.Tasks(ctx, f)
 				return activeOf(list), err
 			},
@@ -388,6 +389,9 @@ func (s *Server) sessionTools(who Who) []mcpTool {
 // goOn says something to the agent of a caller that is at work, or begins a new run of the last one.
 func (s *Server) goOn(ctx context.Context, who Who, caller, prompt string) (executor.Run, error) {
 	st, err := s.callerOf(ctx, who, caller)
+	if err == nil {
+		err = who.changes(st.Repo, st.Branch)
+	}
 	if err != nil {
 		return executor.Run{}, err
 	}

@@ -190,7 +190,7 @@ func (c *call) openPreview() error {
 		p.until = c.Links.expiry()
 	}
 	st, err := c.Executor.Caller(c.R.Context(), p.caller.String())
-	if errors.Is(err, executor.ErrNotFound) || err == nil && c.Until.IsZero() && !c.Who.Sees(st.Repo) {
+	if errors.Is(err, executor.ErrNotFound) || err == nil && c.Until.IsZero() && !c.Who.seesBranch(st.Repo, st.Branch) {
 		return notFound("caller", p.caller.String())
 	}
 	if err != nil {

@@ -65,11 +65,13 @@ func (c *call) describe(r *gitd.Repo) (Repo, error) {
 	out := Repo{Name: r.Name(), Base: base, CloneURL: c.cloneURL(r.Name())}
 	if refs, err := r.Refs(ctx, "refs/heads/"+base); err != nil {
 		return Repo{}, err
-	} else if len(refs) > 0 && refs[0].Name == "refs/heads/"+base {
+	} else if len(refs) > 0 && refs[0].Name == "refs/heads/"+base && c.Who.seesBranch(r.Name(), base) {
 		out.Head = refs[0].Hash
 	}
-	if out.Status, err = c.Executor.BaseStatus(ctx, r); err != nil {
-		return Repo{}, err
+	if c.Who.seesBranch(r.Name(), base) {
+		if out.Status, err = c.Executor.BaseStatus(ctx, r); err != nil {
+			return Repo{}, err
+		}
 	}
 	if !c.Who.Admin() { // an error may quote where it was met
 		out.Status.Error = ""
@@ -163,6 +165,17 @@ func (c *call) refreshRepo() error {
 	name := c.R.PathValue("repo")
 	var q RefreshRepo
 	if err := c.optionalBody(&q); err != nil {
+		return err
+	}
+	r, err := c.findRepo(name)
+	if err != nil {
+		return err
+	}
+	base, err := r.Base(c.R.Context())
+	if err != nil {
+		return err
+	}
+	if err := c.Who.changes(name, base); err != nil {
 		return err
 	}
 	return c.progress(func(ctx context.Context, text io.Writer) (Progress, error) {
@@ -261,12 +274,20 @@ type logQuery struct {
 	First bool   `json:"first,omitempty" jsonschema:"follow first parents only"`
 }
 
-// revision is rev, or the repository's base.
-func revision(ctx context.Context, r *gitd.Repo, rev string) (string, error) {
-	if rev != "" {
+// revision is the commit that rev, or else the repository's base, means to the caller.
+func (c *call) revision(r *gitd.Repo, rev string) (string, error) {
+	if rev == "" {
+		base, err := r.Base(c.R.Context())
+		if err != nil {
+			return "", err
+		}
+		rev = "refs/heads/" + base
+	}
+	if c.Who.grant().ReadsAll() {
 		return rev, nil
 	}
-	return r.Base(ctx)
+	h, err := r.ResolveFor(c.R.Context(), c.Who.grant(), rev)
+	return string(h), err
 }
 
 func (c *call) repoLog() error {
@@ -278,9 +299,14 @@ func (c *call) repoLog() error {
 	if err != nil {
 		return err
 	}
-	rev, err := revision(c.R.Context(), r, q.Rev)
+	rev, err := c.revision(r, q.Rev)
 	if err != nil {
 		return err
+	}
+	if q.Not != "" {
+		if q.Not, err = c.revision(r, q.Not); err != nil {
+			return err
+		}
 	}
 	if q.Max == 0 {
 		q.Max = 100
@@ -315,7 +341,10 @@ func (c *call) diffArguments() (*gitd.Repo, diffQuery, error) {
 	if err != nil {
 		return nil, q, err
 	}
-	q.From, err = revision(c.R.Context(), r, q.From)
+	if q.From, err = c.revision(r, q.From); err != nil {
+		return nil, q, err
+	}
+	q.To, err = c.revision(r, q.To)
 	return r, q, err
 }
 
@@ -386,7 +415,7 @@ func (c *call) treeArguments() (*gitd.Repo, treeQuery, error) {
 	if err != nil {
 		return nil, q, err
 	}
-	q.Rev, err = revision(c.R.Context(), r, q.Rev)
+	q.Rev, err = c.revision(r, q.Rev)
 	return r, q, err
 }
 

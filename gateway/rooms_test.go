@@ -150,11 +150,14 @@ func (r *rooms) touch(t *testing.T, name string) {
 	}
 }
 
-// token signs a grant.
+// token signs a grant. One that writes, and names no refs, gets those that a new token gets.
 func (r *rooms) token(t *testing.T, g gitd.Grant) string {
 	t.Helper()
 	if g.Expires.IsZero() {
 		g.Expires = time.Now().Add(time.Hour)
+	}
+	if g.Write == nil && g.Has(gitd.ScopeWrite) {
+		g.Write = []string{"refs/heads/*", "refs/tags/*"}
 	}
 	token, err := r.Git.Sign(g)
 	if err != nil {

@@ -47,6 +47,8 @@ type call struct {
 	R   *http.Request
 	Who Who
 	ID  string // names the request in the log
+	// access is the route's.
+	access Access
 	// Until is when the signed link ends by which the request came; zero: it came by a token.
 	Until time.Time
 }
@@ -258,7 +260,7 @@ func (s *Server) serve(route Route, fixed *Who) http.Handler {
 		if route.Access != AccessGit && !s.Secrets.Empty() {
 			w.clean = s.Secrets.Writer(sender{w})
 		}
-		c := &call{Server: s, W: w, R: r, ID: rand.Text()[:12]}
+		c := &call{Server: s, W: w, R: r, ID: rand.Text()[:12], access: route.Access}
 		w.Header().Set("X-Request-Id", c.ID)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 

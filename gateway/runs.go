@@ -36,7 +36,7 @@ func (c *call) filter() (executor.Filter, error) {
 	if err != nil {
 		return executor.Filter{}, err
 	}
-	return executor.Filter{Repo: q.Repo, Caller: q.Caller, State: state, Live: q.Live, Max: min(q.Max, 1000)}, nil
+	return executor.Filter{Repo: q.Repo, Caller: q.Caller, State: state, Live: q.Live, Max: min(q.Max, 1000), Keep: c.Who.seesRun}, nil
 }
 
 func (c *call) runs() error {
@@ -54,9 +54,9 @@ func (c *call) runs() error {
 	return c.reply(runs)
 }
 
-// narrow hides from callers of one repository what a name means in the others.
+// narrow hides from callers what a name means in repositories and on branches that they do not see.
 func (w Who) narrow(what, name string, err error) error {
-	if w.Repo != "*" && errors.Is(err, executor.ErrAmbiguous) {
+	if (w.Repo != "*" || !w.grant().ReadsAll()) && errors.Is(err, executor.ErrAmbiguous) {
 		return problem(KindAmbiguous, "%q is not enough to name a %s", name, what).withHint("give the whole name")
 	}
 	return err
@@ -72,14 +72,21 @@ func (s *Server) runOf(ctx context.Context, who Who, name string) (executor.Run,
 	if err != nil {
 		return r, who.narrow("run", name, err)
 	}
-	if !who.Sees(r.Repo) {
+	if !who.seesRun(r) {
 		return executor.Run{}, notFound("run", name)
 	}
 	return r, nil
 }
 
-// named is findRun for the name in the path.
-func (c *call) named() (executor.Run, error) { return c.findRun(c.R.PathValue("run")) }
+// named is findRun for the name in the path. A route that is for writers is for those who
+// may change the run's branch.
+func (c *call) named() (executor.Run, error) {
+	r, err := c.findRun(c.R.PathValue("run"))
+	if err == nil && c.access == AccessWrite {
+		err = c.Who.changes(r.Repo, r.Branch)
+	}
+	return r, err
+}
 
 func (c *call) run() error {
 	r, err := c.named()
@@ -100,17 +107,23 @@ func (s *Server) permit(ctx context.Context, who Who, r *executor.Request) error
 		// Without runs it will be a new one. Only the index is asked, not the caller's
 		// container: this is on the way of every command.
 		if runs := s.Executor.OfCaller(r.Caller); len(runs) > 0 {
-			switch repo := runs[len(runs)-1].Repo; {
-			case !who.Sees(repo):
+			switch last := runs[len(runs)-1]; {
+			case !who.seesRun(last):
 				return notFound("caller", r.Caller.String())
 			case r.Repo == "":
-				r.Repo = repo
+				r.Repo = last.Repo
 			}
 		}
 	}
 	if r.Repo == "" && who.Repo != "*" {
 		r.Repo = who.Repo
 	}
+	if r.Repo != "" {
+		if err := s.seesBase(ctx, who, r.Repo, r.Base); err != nil {
+			return err
+		}
+	}
+	r.Permit = who.permits
 	if r.Fork != nil {
 		of, err := s.callerOf(ctx, who, r.Fork.Of)
 		if err != nil {
@@ -127,6 +140,41 @@ func (s *Server) permit(ctx context.Context, who Who, r *executor.Request) error
 			return err
 		}
 		r.Of = of.Name()
+	}
+	return nil
+}
+
+// permits decides on a run that was planned: the caller sees what it begins from, and may
+// change the branches that it changes.
+func (w Who) permits(r executor.Run, into string) error {
+	if !w.seesBranch(r.Repo, r.Base) {
+		return notFound("branch", r.Base)
+	}
+	if err := w.changes(r.Repo, r.Branch); err != nil {
+		return err
+	}
+	if into == "" {
+		return nil
+	}
+	return w.changes(r.Repo, into)
+}
+
+// seesBase refuses a base that the caller may not know of; empty is the repository's own.
+func (s *Server) seesBase(ctx context.Context, who Who, repo, base string) error {
+	if who.grant().ReadsAll() {
+		return nil
+	}
+	if base == "" {
+		r, err := s.Git.Repo(repo)
+		if err != nil {
+			return err
+		}
+		if base, err = r.Base(ctx); err != nil {
+			return err
+		}
+	}
+	if !who.seesBranch(repo, base) {
+		return notFound("branch", base)
 	}
 	return nil
 }
@@ -253,7 +301,12 @@ func (c *call) retry() error {
 	if err != nil {
 		return err
 	}
-	again, err := c.Executor.Retry(c.R.Context(), r.Name(), c.Who.Person(r.Asker))
+	request, err := c.Executor.Again(c.R.Context(), r.Name(), c.Who.Person(r.Asker))
+	if err != nil {
+		return err
+	}
+	request.Permit = c.Who.permits
+	again, err := c.Executor.Submit(c.R.Context(), request)
 	if err != nil {
 		return err
 	}
@@ -314,7 +367,7 @@ func (c *call) watch() error {
 		q.Caller = st.Caller.String()
 	}
 	var keep func(executor.Event) bool
-	if c.Who.Repo != "*" {
+	if c.Who.Repo != "*" || !c.Who.grant().ReadsAll() {
 		keep = c.ofRepo()
 	}
 	return c.follow(func(ctx context.Context) iter.Seq2[executor.Event, error] {
@@ -323,7 +376,7 @@ func (c *call) watch() error {
 }
 
 // ofRepo tells which events are of runs that the caller may see. A run's
-// repository never changes, so it is looked up once.
+// repository and branch never change, so it is looked up once.
 func (c *call) ofRepo() func(executor.Event) bool {
 	const most = 10_000 // forgetting costs a look-up, remembering for ever costs memory
 	seen := map[string]bool{}
@@ -331,7 +384,7 @@ func (c *call) ofRepo() func(executor.Event) bool {
 		ok, known := seen[e.Run]
 		if !known {
 			r, err := c.Executor.Run(c.R.Context(), e.Run)
-			ok = err == nil && c.Who.Sees(r.Repo)
+			ok = err == nil && c.Who.seesRun(r)
 			if len(seen) >= most {
 				clear(seen)
 			}

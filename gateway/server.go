@@ -82,7 +82,7 @@ func (s *Server) setUp() {
 		s.setUpAlone()
 		s.git = s.Git.Handler()
 		s.openGit = s.Git.GrantHandler(gitd.Grant{
-			Subject: local.Subject, Repo: "*", Write: []string{"refs/*"}, Force: true, Delete: true,
+			Subject: local.Subject, Repo: "*", Scopes: []string{gitd.ScopeAdmin}, Write: []string{"refs/*"}, Force: true, Delete: true,
 		})
 	})
 }

@@ -65,11 +65,14 @@ func (s *Server) findTask(ctx context.Context, who Who, id string) (Task, error)
 	if err != nil {
 		return Task{}, err
 	}
-	if !who.Sees(t.Repo) {
+	if !who.seesTask(t) {
 		return Task{}, notFound("task", id)
 	}
 	return t, nil
 }
+
+// seesTask tells whether the caller may know of a task: whoever sees the branch it works on.
+func (w Who) seesTask(t Task) bool { return w.seesBranch(t.Repo, t.Caller().Branch()) }
 
 // namedTask is the task that the path names.
 func (c *call) namedTask() (*Engineer, Task, error) {
@@ -78,6 +81,9 @@ func (c *call) namedTask() (*Engineer, Task, error) {
 		return nil, Task{}, err
 	}
 	t, err := c.findTask(c.R.Context(), c.Who, c.R.PathValue("task"))
+	if err == nil && c.access == AccessWrite {
+		err = c.Who.changes(t.Repo, t.Caller().Branch())
+	}
 	return e, t, err
 }
 
@@ -107,7 +113,7 @@ func (c *call) listTasks() error {
 	if err != nil {
 		return err
 	}
-	list, err := e.Tasks(c.R.Context(), TaskFilter{Repo: q.Repo, Status: state, Active: q.Active, Max: min(q.Max, 1000)})
+	list, err := e.Tasks(c.R.Context(), TaskFilter{Repo: q.Repo, Status: state, Active: q.Active, Max: min(q.Max, 1000), Keep: c.Who.seesTask})
 	if err != nil {
 		return err
 	}
@@ -134,12 +140,18 @@ func (s *Server) hand(ctx context.Context, who Who, sub Submission) (Task, error
 		}
 		sub.Parent = parent.ID
 	}
+	sub.permit = func(t Task) error {
+		if !who.seesBranch(t.Repo, t.Base) {
+			return notFound("branch", t.Base)
+		}
+		return who.changes(t.Repo, t.Caller().Branch())
+	}
 	t, err := s.Engineer.Submit(ctx, sub)
 	if err != nil {
 		return Task{}, err
 	}
 	// With a key it may be an earlier one, by a token for another repository.
-	if !who.Sees(t.Repo) {
+	if !who.seesTask(t) {
 		return Task{}, problem(KindConflict, "the key %q is taken", sub.Key).withHint("use another key")
 	}
 	return t, nil

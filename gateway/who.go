@@ -2,9 +2,9 @@ package gateway
 
 import (
 	"net/http"
-	"slices"
 	"strings"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -37,6 +37,9 @@ type Who struct {
 	Subject string   `json:"subject"` // "admin", "run:fancy-mallard"; "local" on the unix socket
 	Repo    string   `json:"repo"`    // the one repository it may see; "*" is every one
 	Scopes  []string `json:"scopes"`
+	// Read and Write are the refs that it may see and change, see [gitd.Grant]. Read empty: all.
+	Read  []string `json:"read,omitempty"`
+	Write []string `json:"write,omitempty"`
 	// Name and Email are those that commits carry; empty: they carry the subject.
 	Name  string `json:"name,omitempty"`
 	Email string `json:"email,omitempty"`
@@ -44,19 +47,20 @@ type Who struct {
 	Local bool `json:"local"`
 }
 
-var local = Who{Subject: "local", Repo: "*", Scopes: []string{"admin"}, Local: true}
+var local = Who{Subject: "local", Repo: "*", Scopes: []string{gitd.ScopeAdmin}, Write: []string{"refs/*"}, Local: true}
 
 // Nobody tells whether the request carried no valid token.
 func (w Who) Nobody() bool { return w.Subject == "" }
 
-func (w Who) has(scopes ...string) bool {
-	return slices.ContainsFunc(scopes, func(s string) bool { return slices.Contains(w.Scopes, s) })
+// grant is what decides: the Git server asks the same methods.
+func (w Who) grant() gitd.Grant {
+	return gitd.Grant{Subject: w.Subject, Repo: w.Repo, Scopes: w.Scopes, Read: w.Read, Write: w.Write}
 }
 
 // Admin tells whether the caller may do everything. An "admin" scope that is
 // limited to one repository is not enough: what administrators do (import any
 // path, mint any grant) has no repository as its border.
-func (w Who) Admin() bool { return w.has("admin") && w.Repo == "*" }
+func (w Who) Admin() bool { return w.grant().Has(gitd.ScopeAdmin) && w.Repo == "*" }
 
 // May tells whether the caller is let in to routes of class a.
 func (w Who) May(a Access) bool {
@@ -64,11 +68,11 @@ func (w Who) May(a Access) bool {
 	case AccessPublic, AccessGit, AccessHook, AccessPreview:
 		return true
 	case AccessMetrics:
-		return w.has("metrics") && w.Repo == "*" || w.Admin()
+		return w.grant().Has(gitd.ScopeMetrics) && w.Repo == "*"
 	case AccessRead, AccessSigned:
-		return w.has("read", "write", "admin")
+		return w.grant().Has(gitd.ScopeRead)
 	case AccessWrite:
-		return w.has("write", "admin")
+		return w.grant().Has(gitd.ScopeWrite)
 	case AccessAdmin:
 		return w.Admin()
 	}
@@ -76,7 +80,24 @@ func (w Who) May(a Access) bool {
 }
 
 // Sees tells whether the caller may know of a repository.
-func (w Who) Sees(repo string) bool { return w.Repo == "*" || w.Repo != "" && w.Repo == repo }
+func (w Who) Sees(repo string) bool { return w.grant().MayRead(repo) }
+
+// seesBranch tells whether the caller may know of a branch, and of the runs on it.
+func (w Who) seesBranch(repo, branch string) bool {
+	return w.grant().MayReadRef(repo, "refs/heads/"+branch)
+}
+
+// seesRun tells whether the caller may know of a run.
+func (w Who) seesRun(r executor.Run) bool { return w.seesBranch(r.Repo, r.Branch) }
+
+// changes says why the caller may not change a branch that it may know of; nil if it may.
+func (w Who) changes(repo, branch string) error {
+	if w.grant().MayWriteRef(repo, "refs/heads/"+branch) {
+		return nil
+	}
+	return problem(KindDenied, "%s may not change the branch %s of %s", w.Subject, branch, repo).
+		withHint("`ramus token create --ref` makes a token with more refs; runs work on branches below refs/heads/ramus/")
+}
 
 // Person is whom an action is attributed to. Only administrators act in the
 // name of somebody else; all others are who their grant says.
@@ -124,5 +145,5 @@ func (s *Server) identify(r *http.Request) (Who, error) {
 	if err != nil {
 		return Who{}, err
 	}
-	return Who{Subject: g.Subject, Repo: g.Repo, Scopes: g.Scopes, Name: g.Person.Name, Email: g.Person.Email}, nil
+	return Who{Subject: g.Subject, Repo: g.Repo, Scopes: g.Scopes, Read: g.Read, Write: g.Write, Name: g.Person.Name, Email: g.Person.Email}, nil
 }

@@ -215,8 +215,9 @@ func (k authorizedKey) grant(name string) (g Grant, ok bool) {
 			return Grant{}, false
 		}
 	}
-	g = Grant{Subject: k.subject, Repo: name, Force: !k.noForce, Delete: !k.noForce}
+	g = Grant{Subject: k.subject, Repo: name, Scopes: []string{ScopeRead}, Force: !k.noForce, Delete: !k.noForce}
 	if !k.readOnly {
+		g.Scopes = []string{ScopeWrite}
 		if g.Write = k.refs; len(g.Write) == 0 {
 			g.Write = []string{"refs/*"}
 		}

@@ -271,7 +271,7 @@ var conformanceChecks = []struct {
 		refused(c.t, out, err, "fatal: remote error: upload-pack: not our ref "+c.heads[3])
 	}},
 	{"what a grant hides is not there", func(c *conformance) {
-		door := httptest.NewServer(c.GrantHandler(Grant{Subject: "run:a", Repo: c.name, Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/a"}}))
+		door := httptest.NewServer(c.GrantHandler(Grant{Subject: "run:a", Repo: c.name, Scopes: []string{ScopeWrite}, Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/a"}}))
 		defer door.Close()
 		url := door.URL + "/" + c.name + ".git"
 		for _, v := range []string{"0", "2"} {

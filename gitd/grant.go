@@ -23,16 +23,17 @@ type Grant struct {
 	// Repo is the repository's name; "*" means every repository.
 	Repo string `json:"repo"`
 	// Read lists the refs that may be seen and fetched: full names, or a
-	// prefix ending in "/*". Empty means all refs.
+	// prefix ending in "/*". Empty means all refs. Without the scope "read" no ref
+	// may be seen.
 	Read []string `json:"read,omitempty"`
 	// Write lists the refs that may be updated, in the same form. Empty means
-	// none. Refs below refs/ramus/ hold what ramus itself writes: only a
-	// pattern that begins with refs/ramus/ covers them.
+	// none, and so does a grant without the scope "write". Refs below refs/ramus/ hold
+	// what ramus itself writes: only a pattern that begins with refs/ramus/ covers them.
 	Write []string `json:"write,omitempty"`
 	// Force allows updates that are no fast-forward; Delete allows deletions.
 	Force  bool `json:"force,omitempty"`
 	Delete bool `json:"delete,omitempty"`
-	// Scopes are carried for other rooms ("admin", "read", "write", "metrics"); gitd ignores them.
+	// Scopes are what the bearer may do, see [Grant.Has]. Empty means nothing.
 	Scopes []string `json:"scopes,omitempty"`
 	// Expires is when the grant ends.
 	Expires time.Time `json:"exp"`
@@ -76,11 +77,61 @@ func (g Grant) check() error {
 	return nil
 }
 
-// covers says whether the grant is for the repository name.
-func (g Grant) covers(name string) bool { return g.Repo == "*" || g.Repo == name }
+// The scopes of a grant. ScopeWrite includes ScopeRead, and ScopeAdmin includes all.
+const (
+	ScopeRead    = "read"    // look at repositories, and fetch
+	ScopeWrite   = "write"   // change them, and push
+	ScopeAdmin   = "admin"   // administer the server
+	ScopeMetrics = "metrics" // read the numbers for Prometheus
+)
 
-// mayWrite says whether ref is among those that may be updated.
-func (g Grant) mayWrite(ref string) bool {
+// Scopes lists the scopes that a grant may have.
+func Scopes() []string { return []string{ScopeRead, ScopeWrite, ScopeAdmin, ScopeMetrics} }
+
+// Has tells whether the grant includes the scope. This method, MayRead, MayReadRef,
+// MayWrite and MayWriteRef are the one place that decides what a bearer may do: git
+// over HTTP and SSH, the API and MCP ask them alike.
+func (g Grant) Has(scope string) bool {
+	switch {
+	case slices.Contains(g.Scopes, scope), slices.Contains(g.Scopes, ScopeAdmin):
+		return true
+	case scope == ScopeRead:
+		return slices.Contains(g.Scopes, ScopeWrite)
+	}
+	return false
+}
+
+// Covers tells whether the grant is for the repository.
+func (g Grant) Covers(repo string) bool { return repo != "" && (g.Repo == "*" || g.Repo == repo) }
+
+// MayRead tells whether the bearer may look at the repository, as far as [Grant.MayReadRef] allows.
+func (g Grant) MayRead(repo string) bool { return g.Covers(repo) && g.Has(ScopeRead) }
+
+// MayReadRef tells whether the bearer may see and fetch a ref of the repository, given by
+// its full name.
+func (g Grant) MayReadRef(repo, ref string) bool { return g.MayRead(repo) && g.effective().shows(ref) }
+
+// MayWrite tells whether the bearer may change something in the repository, as far as
+// [Grant.MayWriteRef] allows.
+func (g Grant) MayWrite(repo string) bool { return g.Covers(repo) && g.Has(ScopeWrite) }
+
+// MayWriteRef tells whether the bearer may update a ref of the repository, given by its
+// full name.
+func (g Grant) MayWriteRef(repo, ref string) bool { return g.MayWrite(repo) && g.writes(ref) }
+
+// ReadsAll tells whether the bearer sees all refs of the repositories that the grant is for.
+func (g Grant) ReadsAll() bool { return g.Has(ScopeRead) && len(g.Read) == 0 }
+
+// effective is the grant without what its scopes do not allow.
+func (g Grant) effective() Grant {
+	if !g.Has(ScopeWrite) {
+		g.Write = nil
+	}
+	return g
+}
+
+// writes tells whether ref is among those that may be updated.
+func (g Grant) writes(ref string) bool {
 	return slices.ContainsFunc(g.Write, func(p string) bool {
 		if strings.HasPrefix(ref, ownRefs) && !strings.HasPrefix(p, ownRefs) {
 			return false
@@ -89,13 +140,13 @@ func (g Grant) mayWrite(ref string) bool {
 	})
 }
 
-// mayRead says whether ref may be seen. What may be written may be seen: git
-// cannot push what it must not know.
-func (g Grant) mayRead(ref string) bool {
+// shows tells whether ref may be seen, for a bearer with the scope. What may be written
+// may be seen: git cannot push what it must not know.
+func (g Grant) shows(ref string) bool {
 	if len(g.Read) == 0 {
 		return true
 	}
-	return g.mayWrite(ref) || slices.ContainsFunc(g.Read, func(p string) bool { return matchRef(p, ref) })
+	return g.writes(ref) || slices.ContainsFunc(g.Read, func(p string) bool { return matchRef(p, ref) })
 }
 
 // matchRef matches a full ref name, or a prefix that ends in "/*".

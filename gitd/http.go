@@ -85,7 +85,7 @@ func (a access) config(l Limits) []string {
 	show(a.grant.Read, false)
 	show(a.grant.Read, true)
 	show(a.grant.Write, true)
-	if head, err := readHead(a.dir); err != nil || !a.grant.mayRead(head) {
+	if head, err := readHead(a.dir); err != nil || !a.grant.shows(head) {
 		c = append(c, "transfer.hideRefs=HEAD")
 	}
 	return c
@@ -373,22 +373,26 @@ func (s *Server) admit(r *http.Request, path string, write bool, who func(*http.
 		a.client = clientAddr(r)
 		switch {
 		case s.Anonymous:
-			grant = Grant{Subject: "anonymous", Repo: "*", Write: []string{"refs/*"}, Force: true, Delete: true}
+			grant = Grant{Subject: "anonymous", Repo: "*", Scopes: []string{ScopeWrite}, Write: []string{"refs/*"}, Force: true, Delete: true}
 			if s.OwnConfig {
 				grant.Write = append(grant.Write, ownRefs+"*")
 			}
 		case findErr == nil && !write && a.own.flag("ramus.anonymous", false):
-			grant = Grant{Subject: "anonymous", Repo: "*"}
+			grant = Grant{Subject: "anonymous", Repo: "*", Scopes: []string{ScopeRead}}
 		default:
 			// The same whether there is such a repository or not.
 			return access{}, &httpError{http.StatusUnauthorized, "a token is needed: give it as the password"}
 		}
 	}
-	a.grant = grant
-	if !grant.covers(a.name) {
-		if findErr == nil && !write && a.own.flag("ramus.anonymous", false) {
-			a.grant = Grant{Subject: grant.Subject, Repo: a.name}
-		} else {
+	a.grant = grant.effective()
+	if !grant.MayRead(a.name) {
+		switch {
+		case findErr == nil && !write && a.own.flag("ramus.anonymous", false):
+			a.grant = Grant{Subject: grant.Subject, Repo: a.name, Scopes: []string{ScopeRead}}
+		case !grant.Has(ScopeRead):
+			// The same whether there is such a repository or not.
+			return access{}, &httpError{http.StatusForbidden, `this token lacks the scope "read", or "write" for pushes`}
+		default:
 			return access{}, noRepository
 		}
 	}
@@ -398,7 +402,7 @@ func (s *Server) admit(r *http.Request, path string, write bool, who func(*http.
 	if findErr != nil {
 		return access{}, findErr
 	}
-	if write && len(a.grant.Write) == 0 {
+	if write && (!a.grant.MayWrite(a.name) || len(a.grant.Write) == 0) {
 		return access{}, &httpError{http.StatusForbidden, "this token may only read " + a.name}
 	}
 	if err := a.enabled(s, write); err != nil {

@@ -120,7 +120,7 @@ func TestReadScope(t *testing.T) {
 	c := w.clone(dir)
 	secret := addFile(t, c, "secret", "s")
 	stock(t, c, "push", "-q", "origin", "HEAD:refs/heads/secret")
-	limited := Grant{Repo: "a", Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/a"}}
+	limited := Grant{Repo: "a", Scopes: []string{ScopeWrite}, Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/a"}}
 	grantOnly := limited
 	grantOnly.Subject = "run:a"
 	door := httptest.NewServer(w.GrantHandler(grantOnly))

@@ -410,7 +410,7 @@ func TestFetchUpstream(t *testing.T) {
 	if !strings.Contains(refs, "refs/ramus/upstream/b/c") {
 		t.Fatal(refs)
 	}
-	door := httptest.NewServer(r.server.GrantHandler(Grant{Subject: "x", Repo: "r", Read: []string{"refs/heads/*"}, Write: []string{"refs/heads/*"}}))
+	door := httptest.NewServer(r.server.GrantHandler(Grant{Subject: "x", Repo: "r", Scopes: []string{ScopeWrite}, Read: []string{"refs/heads/*"}, Write: []string{"refs/heads/*"}}))
 	t.Cleanup(door.Close)
 	if refs := stock(t, "", "ls-remote", door.URL+"/r.git"); strings.Contains(refs, "refs/ramus") || !strings.Contains(refs, "refs/heads/main") {
 		t.Error(refs)

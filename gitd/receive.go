@@ -153,7 +153,7 @@ func (a access) judge(c command) string {
 		return "not a valid ref name"
 	}
 	switch {
-	case !a.grant.mayWrite(c.ref):
+	case !a.grant.writes(c.ref):
 		return "not allowed: " + a.scope()
 	case c.deletes() && !a.grant.Delete:
 		return "not allowed: this token may not delete refs"

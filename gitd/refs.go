@@ -78,6 +78,64 @@ func (r *Repo) resolve(ctx context.Context, rev string) (Hash, error) {
 	return "", ErrNotFound
 }
 
+// ResolveFor is [Repo.Resolve] for the bearer of a grant. A ref that the grant does not
+// show, and a commit that no ref reaches which it shows, are [ErrNotFound].
+func (r *Repo) ResolveFor(ctx context.Context, g Grant, rev string) (Hash, error) {
+	h, err := r.resolveFor(ctx, g, rev)
+	if err != nil {
+		return "", fmt.Errorf("cannot resolve %.200q in %s: %w", rev, r.name, err)
+	}
+	return h, nil
+}
+
+func (r *Repo) resolveFor(ctx context.Context, g Grant, rev string) (Hash, error) {
+	switch {
+	case !g.MayRead(r.name):
+		return "", ErrNotFound
+	case g.ReadsAll():
+		return r.resolve(ctx, rev)
+	}
+	if rev == "HEAD" {
+		base, err := r.Base(ctx)
+		if err != nil {
+			return "", err
+		}
+		rev = "refs/heads/" + base
+	}
+	names := []string{rev}
+	if !strings.HasPrefix(rev, "refs/") {
+		names = []string{"refs/heads/" + rev, "refs/tags/" + rev}
+	}
+	for _, name := range names {
+		if CheckHash(Hash(rev)) == nil || badRef(name) != "" || !g.MayReadRef(r.name, name) {
+			continue
+		}
+		h, err := r.ref(ctx, name)
+		if err == nil {
+			return r.objects.commit(ctx, h)
+		} else if !errors.Is(err, ErrNotFound) {
+			return "", err
+		}
+	}
+	if !isHex(rev) {
+		return "", ErrNotFound
+	}
+	h, err := r.resolve(ctx, rev)
+	if err != nil {
+		return "", err
+	}
+	out, err := r.output(ctx, "for-each-ref", "--contains="+string(h), "--format=%(refname)")
+	if err != nil {
+		return "", err
+	}
+	for name := range strings.Lines(string(out)) {
+		if g.MayReadRef(r.name, strings.TrimSpace(name)) {
+			return h, nil
+		}
+	}
+	return "", ErrNotFound
+}
+
 // abbreviated finds the one commit whose object name begins with prefix.
 func (r *Repo) abbreviated(ctx context.Context, prefix string) (Hash, error) {
 	out, err := r.output(ctx, "rev-parse", "--disambiguate="+prefix)

@@ -734,7 +734,7 @@ func (v *refSnapshot) each(g Grant, prefixes []string, yield func(*shownRef)) {
 	for _, pattern := range slices.Concat(g.Read, g.Write) {
 		prefix, many := strings.CutSuffix(pattern, "*")
 		for i := v.from(prefix); i < len(v.refs) && strings.HasPrefix(v.refs[i].name, prefix); i++ {
-			if g.mayRead(v.refs[i].name) && begins(v.refs[i].name, prefixes) {
+			if g.shows(v.refs[i].name) && begins(v.refs[i].name, prefixes) {
 				shown = append(shown, i)
 			}
 			if !many {
@@ -819,7 +819,7 @@ func (v *refSnapshot) advertisePush(g Grant, capabilities string) ([]byte, bool)
 
 // showHead is HEAD as a grant shows it, without a hash when it is not born yet.
 func (v *refSnapshot) showHead(g Grant) (shownRef, bool) {
-	if len(g.Read) > 0 && !g.mayRead(v.head.target) {
+	if len(g.Read) > 0 && !g.shows(v.head.target) {
 		return shownRef{}, false
 	}
 	if v.head.target == "" {
@@ -829,7 +829,7 @@ func (v *refSnapshot) showHead(g Grant) (shownRef, bool) {
 		return shownRef{}, false
 	}
 	target, _, _ := v.resolve(v.head.target)
-	if len(g.Read) > 0 && !g.mayRead(target) {
+	if len(g.Read) > 0 && !g.shows(target) {
 		return shownRef{}, false
 	}
 	r, _ := v.show(v.head.target)

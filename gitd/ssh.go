@@ -370,15 +370,15 @@ func (f *sshFront) command(ctx context.Context, v *visit, line string) uint32 {
 	write := verb == "receive-pack"
 	a, err := f.locate(path)
 	grant, covered := v.who.grant(a.name)
-	if !covered || errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) {
+	if !covered || !grant.MayRead(a.name) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) {
 		return say("repository not found, or not open to your key")
 	}
 	if err != nil {
 		f.log().Warn("cannot serve a repository", "repo", a.name, "err", err)
 		return say("the repository cannot be served; the server's log says why")
 	}
-	a.grant, a.client = grant, "ssh:"+v.conn.addr.String()
-	if write && len(grant.Write) == 0 {
+	a.grant, a.client = grant.effective(), "ssh:"+v.conn.addr.String()
+	if write && (!grant.MayWrite(a.name) || len(a.grant.Write) == 0) {
 		return say("your key may only read %s", a.name)
 	}
 	if err := a.enabled(f.Server, write); err != nil {

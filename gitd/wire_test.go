@@ -148,6 +148,12 @@ func (w *wire) token(g Grant) string {
 	if g.Subject == "" {
 		g.Subject = "test"
 	}
+	if g.Scopes == nil {
+		g.Scopes = []string{ScopeRead}
+		if len(g.Write) > 0 {
+			g.Scopes = []string{ScopeWrite}
+		}
+	}
 	token, err := w.Sign(g)
 	if err != nil {
 		w.t.Fatal(err)
@@ -156,7 +162,7 @@ func (w *wire) token(g Grant) string {
 }
 
 // full is a grant of everything.
-var full = Grant{Subject: "admin", Repo: "*", Write: []string{"refs/*", "refs/ramus/*"}, Force: true, Delete: true}
+var full = Grant{Subject: "admin", Repo: "*", Scopes: []string{ScopeAdmin}, Write: []string{"refs/*", "refs/ramus/*"}, Force: true, Delete: true}
 
 // url is a repository's address with a token in it; no token: without.
 func (w *wire) url(name, token string) string {

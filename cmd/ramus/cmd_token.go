@@ -27,16 +27,17 @@ func tokenCommand() command {
 			long: `
 The token goes to RAMUS_TOKEN, to an Authorization: Bearer header, or to git as
 the password. It is not kept anywhere: who loses it makes another. Scopes: read;
-write (start runs, run commands, merge, push); admin (everything, with --repo
-left out); metrics. Refs bound what git may push; runs and merges that the
-scope write allows are bound by the repository alone.`,
+write (read, start runs, run commands, merge, push); admin (everything, with --repo
+left out); metrics (only that). The refs bound git, the API and MCP alike: who may not
+read a branch sees no run on it, and runs need refs/heads/ramus/* among the refs
+that the token writes.`,
 			set: func(fs *flag.FlagSet, e *env) {
 				fs.StringVar(&n.Subject, "subject", "", "`name` of who will use it")
 				fs.StringVar(&n.Repo, "repo", "", "`name` of the one repository it is for (default every one)")
 				fs.StringVar(&scopes, "scope", "read", "`list` of read, write, admin, metrics")
 				fs.DurationVar(&life, "for", 30*24*time.Hour, "`duration` of its life")
-				fs.Var(&read, "ref-read", "git may see only this `ref` (refs/heads/main, refs/heads/*); may be repeated")
-				fs.Var(&write, "ref", "git may push only to this `ref`; may be repeated (default all branches and tags, with scope write)")
+				fs.Var(&read, "ref-read", "the token sees only this `ref` (refs/heads/main, refs/heads/*); may be repeated")
+				fs.Var(&write, "ref", "the token changes only this `ref`; may be repeated (default, with scope write, those of --ref-read, or else all branches and tags)")
 				fs.BoolVar(&n.Force, "force", false, "git may force")
 				fs.BoolVar(&n.Delete, "delete", false, "git may delete")
 				fs.BoolVar(&e.json, "json", false, "as JSON, with what it stands for")
