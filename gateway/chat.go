@@ -51,6 +51,9 @@ type Chat struct {
 	// Socket receives by Socket Mode as well.
 	Socket bool
 	Gate   Gate
+	// Teams are the ids of the workspaces whose events count; empty: the one that the app's
+	// token belongs to. Events of others are ignored.
+	Teams []string
 	// Fallback takes the threads that the gate does not let through; nil: they
 	// are recorded and get no answer.
 	Fallback *fallback.Client
@@ -222,21 +225,39 @@ func (c *Chat) Deliver(ctx context.Context, d slack.Delivery) (reply any, err er
 	case d.Challenge != "":
 		return map[string]string{"challenge": d.Challenge}, nil
 	case d.Mention != nil:
+		if c.foreign(d.Mention.Team) {
+			return nil, nil
+		}
 		if handled, err := c.toTask(ctx, *d.Mention); handled || err != nil {
 			return nil, err
 		}
 		return c.claim(ctx, *d.Mention)
 	case d.Reply != nil:
-		if !c.AllReplies || len(c.Executor.OfCaller(Session{d.Reply.Session()}.Caller())) == 0 {
+		if !c.AllReplies || c.foreign(d.Reply.Team) || len(c.Executor.OfCaller(Session{d.Reply.Session()}.Caller())) == 0 {
 			return nil, nil
 		}
 		return c.claim(ctx, *d.Reply)
 	case d.Action != nil:
+		if ok, err := c.ours(ctx, d.Action.Team); err != nil || !ok {
+			return nil, c.leave(d.Action.Team, err)
+		}
 		return nil, c.press(ctx, *d.Action)
 	case d.Command != nil:
+		if ok, err := c.ours(ctx, d.Command.Team); err != nil || !ok {
+			return nil, c.leave(d.Command.Team, err)
+		}
 		return c.command(ctx, *d.Command, d.Retry > 0)
 	}
 	return nil, nil
+}
+
+// leave is the answer to what is ignored for its workspace, or cannot be told to be of one.
+func (c *Chat) leave(team string, err error) error {
+	if err != nil {
+		return problem(KindUnavailable, "cannot tell whose event this is: %v", err)
+	}
+	c.Log.Warn("an event of a workspace that is not configured is ignored", "team", team)
+	return nil
 }
 
 // claim makes the mention's run, or finds it.
@@ -281,6 +302,7 @@ func asker(user, name string) gitd.Person {
 // place is where a session's work is to be done.
 type place struct {
 	repo, base, agent string
+	own               string // the repository without what a text names
 	claim             string // repository of the claim: repo, or the house's where that is not here
 	home              string // where the session has its branch already
 }
@@ -297,10 +319,6 @@ func (c *Chat) place(ctx context.Context, s Session, channel string, words Words
 		p.repo, p.base = home, base
 	}
 	switch {
-	case words.Repo != "":
-		if words.Repo != p.repo {
-			p.repo, p.base = words.Repo, ""
-		}
 	case p.repo != "":
 	case set.Repo != "":
 		p.repo, p.base = set.Repo, set.Base
@@ -310,6 +328,10 @@ func (c *Chat) place(ctx context.Context, s Session, channel string, words Words
 		if all := c.repos(ctx); len(all) == 1 {
 			p.repo = all[0]
 		}
+	}
+	p.own = p.repo
+	if words.Repo != "" && words.Repo != p.repo {
+		p.repo, p.base = words.Repo, ""
 	}
 	p.base = first(words.Base, p.base)
 	p.claim = houseRepo

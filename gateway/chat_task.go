@@ -19,12 +19,22 @@ func (c *Chat) toTask(ctx context.Context, m slack.Mention) (handled bool, err e
 	if !ok {
 		return false, nil
 	}
+	if ok, err := c.ours(ctx, m.Team); err != nil || !ok {
+		return true, c.leave(m.Team, err)
+	}
 	p := c.Gate.Resolve(Asked{ThreadStarter: m.User, Requester: m.User, Text: m.Said(), Channel: m.Channel, Repo: t.Repo, Session: m.Session()})
 	if p.Runner != RunnerContainer {
 		return false, nil
 	}
 	by := asker(m.User, "")
-	switch words, _ := ParseWords(p.Prompt); words.Verb {
+	words, _ := ParseWords(p.Prompt)
+	if deed, does := deedOf(words.Verb); does && deed == DeedRun {
+		if why := c.refuse(Doing{Deed: deed, Person: m.User, Starter: m.User, Repo: t.Repo, Own: true}); why != "" {
+			c.whisper(slack.Action{Channel: m.Channel, ThreadTS: m.ThreadTS, User: m.User}, why)
+			return true, nil
+		}
+	}
+	switch words.Verb {
 	case "stop":
 		_, err = c.Engineer.Cancel(ctx, t.ID, false, by)
 	case "retry":

@@ -48,6 +48,9 @@ type Gate struct {
 	Channels       []string // whose threads are all let through
 	Repos          []string // the same by repository
 	Percentage     float64  // of all other threads, 0 to 100, by a hash of the session's key
+	// People says who may do what in threads that are let through, by the user's id, [PersonStarter] or
+	// [PersonAnybody]; empty: see [Gate.Permits].
+	People map[string]Permission
 }
 
 // Asked is what the decision is made from.

@@ -30,7 +30,7 @@ func (c *Chat) press(ctx context.Context, a slack.Action) error {
 		c.whisper(a, "I cannot tell who may do that: the run's record cannot be read at the moment.")
 		return nil
 	}
-	if why := c.mayPress(d.Policy, a); why != "" {
+	if why := c.mayPress(ctx, d, run, a, choice); why != "" {
 		c.whisper(a, why)
 		return nil
 	}
@@ -64,10 +64,10 @@ const (
 	actionRepo    = "repo"
 )
 
-// mayPress tells why a user may not press a button, or "". A thread that was
-// let through is open to those who speak in it; one that is open to a single
-// requester's prefix is open to allowed requesters alone.
-func (c *Chat) mayPress(p Policy, a slack.Action) string {
+// mayPress tells why a user may not press a button, or "". A thread that is open to a
+// single requester's prefix is open to allowed requesters alone. In all others buttons
+// are for those who may say the same, and a question is also for those whom it names.
+func (c *Chat) mayPress(ctx context.Context, p decided, run executor.Run, a slack.Action, choice string) string {
 	switch {
 	case !c.Gate.Enabled && a.ID != actionStop:
 		return "ramus is switched off here at the moment."
@@ -77,7 +77,19 @@ func (c *Chat) mayPress(p Policy, a slack.Action) string {
 	case p.Reason == ReasonExplicitPrefix && !slices.Contains(c.Gate.Requesters, a.User):
 		return "Only those who may start runs in this thread can do that."
 	}
-	return ""
+	d := Doing{Deed: DeedRun, Person: a.User, Starter: c.starterOf(p, a.User, a.Channel), Repo: run.Repo, Own: true}
+	switch a.ID {
+	case actionDiff:
+		return ""
+	case actionApprove, actionReject:
+		if d.Deed = DeedApprove; len(c.Gate.People) == 0 && run.Gate != nil && listed(run.Gate.Allowed, slackPrincipal+a.User) {
+			return ""
+		}
+	case actionRepo:
+		d.Repo = choice
+		d.Own = run.Origin != nil && c.place(ctx, Session{run.Origin.Session}, a.Channel, Words{}).own == choice
+	}
+	return c.refuse(d)
 }
 
 // control stops a run, or answers its gate. The user's id decides who may

@@ -240,6 +240,8 @@ func event(run executor.Run) (slack.Mention, error) {
 type decided struct {
 	Policy
 	Tools []string `json:"tools"`
+	// Starter is who began the thread; empty: a program, or nobody knows.
+	Starter string `json:"starter,omitempty"`
 }
 
 func (c *Chat) policy(ctx context.Context, run string) (decided, bool) {
@@ -288,6 +290,13 @@ func (s *session) decide(ctx context.Context, t task) (next following, err error
 			return next, err
 		}
 		m.Bot = me.User
+	}
+	if ok, err := s.ours(ctx, m.Team); err != nil {
+		return next, err
+	} else if !ok { // it came before Slack had told whose token it is
+		s.Log.Warn("an event of a workspace that is not configured is ignored", "run", run.Name(), "team", m.Team)
+		next.run, err = s.end(ctx, run, executor.Ending{Output: map[string]any{"silent": true, outputLeft: true}})
+		return next, err
 	}
 	words, mistake := ParseWords(m.Said())
 	at := s.place(ctx, s.Session, m.Channel, words)
@@ -340,7 +349,7 @@ func (s *session) decide(ctx context.Context, t task) (next following, err error
 		next.run, err = s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: mistake.Error()})
 		return next, err
 	}
-	next.run, err = s.act(ctx, run, m, thread, words, at)
+	next.run, err = s.act(ctx, run, m, thread, words, at, d)
 	return next, err
 }
 
@@ -360,7 +369,7 @@ func (s *session) judge(ctx context.Context, run executor.Run, m slack.Mention, 
 		return d, nil
 	}
 	// What the thread has done already is where it works, whatever a text names.
-	d := decided{Policy: s.Gate.Resolve(Asked{ThreadStarter: threadStarter(thread), Requester: m.User, Text: m.Said(),
+	d := decided{Starter: threadStarter(thread), Policy: s.Gate.Resolve(Asked{ThreadStarter: threadStarter(thread), Requester: m.User, Text: m.Said(),
 		Channel: m.Channel, Repo: first(at.home, at.repo), Session: s.Key})}
 	for _, tool := range Catalog(d.Policy) {
 		d.Tools = append(d.Tools, tool.Name)
@@ -488,8 +497,18 @@ func (s *session) move(ctx context.Context, run executor.Run, at place, by gitd.
 }
 
 // act does what the words of a mention say.
-func (s *session) act(ctx context.Context, run executor.Run, m slack.Mention, thread slack.Thread, words Words, at place) (*executor.Run, error) {
+func (s *session) act(ctx context.Context, run executor.Run, m slack.Mention, thread slack.Thread, words Words, at place, d decided) (*executor.Run, error) {
 	who := asker(m.User, name(thread, m.User))
+	if deed, does := deedOf(words.Verb); does {
+		doing := Doing{Deed: deed, Person: m.User, Starter: s.starterOf(d, m.User, m.Channel), Repo: at.repo, Own: at.repo == at.own}
+		switch words.Verb {
+		case "merge", "stop", "retry": // whatever is named, they are about the thread's branch
+			doing.Repo, doing.Own = first(at.home, at.own), true
+		}
+		if why := s.refuse(doing); why != "" && doing.Repo != "" {
+			return s.say(ctx, run, why, "")
+		}
+	}
 	switch words.Verb {
 	case "help":
 		return s.say(ctx, run, HelpText(s.Executor.AgentNames(), Catalog(Policy{Runner: RunnerContainer})), "")
@@ -507,13 +526,18 @@ func (s *session) act(ctx context.Context, run executor.Run, m slack.Mention, th
 		return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: fmt.Sprintf("%s is a branch that callers work on, and no base.", words.Base)})
 	}
 	if at.repo == "" {
-		return s.end(ctx, run, executor.Ending{Output: map[string]any{"ask": s.repos(ctx)}})
+		usable := s.usable(ctx, d, m)
+		if len(usable) == 0 && len(s.repos(ctx)) > 0 {
+			return s.say(ctx, run, "You may not use any of the repositories here (`gate.people` in the server's configuration says who may).", "")
+		}
+		return s.end(ctx, run, executor.Ending{Output: map[string]any{"ask": usable}})
 	}
 	if at.home != "" && at.repo != at.home {
 		return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput,
 			Error: fmt.Sprintf("This thread works on %s; begin a new thread for %s.", at.home, at.repo)})
 	}
-	asked := executor.Request{Asker: who}
+	permit := s.permit(d, m, at.repo == at.own)
+	asked := executor.Request{Asker: who, Permit: permit}
 	switch words.Verb {
 	case "run":
 		asked.File, asked.Input = workflowFile(words.Workflow), words.Input
@@ -531,7 +555,7 @@ func (s *session) act(ctx context.Context, run executor.Run, m slack.Mention, th
 			return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: asProblem(err, local).Error()})
 		}
 		asked = again
-		asked.Asker = who
+		asked.Asker, asked.Permit = who, permit
 	default:
 		return s.prompt(ctx, run, m, thread, words, at, asked)
 	}

@@ -185,6 +185,7 @@ type SlackConfig struct {
 	Channels          map[string]ChannelConfig `yaml:"channels"`
 	ThreadReplies     string                   `yaml:"thread_replies"`
 	EditEvery         Duration                 `yaml:"edit_every"`
+	Teams             []string                 `yaml:"teams"`
 }
 
 // ChannelConfig is what a channel's threads work on.
@@ -203,6 +204,14 @@ type GateConfig struct {
 	Channels       []string `yaml:"channels"`
 	Repos          []string `yaml:"repos"`
 	Percentage     float64  `yaml:"percentage"`
+
+	People map[string]PersonConfig `yaml:"people"`
+}
+
+// PersonConfig says what a person may do in threads, and in which repositories.
+type PersonConfig struct {
+	May   []string `yaml:"may"`
+	Repos []string `yaml:"repos"`
 }
 
 // ArtifactsConfig is where large outputs and artifacts are kept, and how long links to evidence open.
@@ -285,9 +294,9 @@ func Defaults() Config {
 		Fallback: FallbackConfig{Timeout: Duration(2 * time.Minute)},
 		Engineer: EngineerConfig{Branch: "ramus/conv-{task_id}", Labels: []string{}, Mention: "@ramus", Repairs: 3, Evidence: string(gateway.EvidenceLinks), Gather: Duration(2 * time.Second), Every: Duration(10 * time.Minute)},
 		GitHub:   GitHubConfig{URL: githubURL, SignIn: SignInConfig{Users: []string{}, Organizations: []string{}, Scopes: []string{"read"}, Life: Duration(12 * time.Hour)}},
-		Slack: SlackConfig{URL: "https://slack.com/api/", Channels: map[string]ChannelConfig{}, ThreadReplies: "mention",
+		Slack: SlackConfig{URL: "https://slack.com/api/", Channels: map[string]ChannelConfig{}, Teams: []string{}, ThreadReplies: "mention",
 			EditEvery: Duration(3 * time.Second)},
-		Gate:    GateConfig{ThreadStarters: []string{}, Requesters: []string{}, Prefix: "!!!", Channels: []string{}, Repos: []string{}},
+		Gate:    GateConfig{ThreadStarters: []string{}, Requesters: []string{}, Prefix: "!!!", Channels: []string{}, Repos: []string{}, People: map[string]PersonConfig{}},
 		Repos:   map[string]RepoConfig{},
 		CORS:    []string{},
 		Streams: 256,

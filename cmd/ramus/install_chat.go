@@ -3,7 +3,10 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway"
@@ -39,12 +42,32 @@ func newChat(c Config, secret *secrets, log *slog.Logger) (*gateway.Chat, error)
 		Gate: gateway.Gate{Enabled: c.Gate.Enabled, ThreadStarters: c.Gate.ThreadStarters, Requesters: c.Gate.Requesters, Prefix: c.Gate.Prefix,
 			Channels: c.Gate.Channels, Repos: c.Gate.Repos, Percentage: c.Gate.Percentage},
 		Repo: s.Repo, Agent: s.Agent, Channels: map[string]gateway.Channel{},
+		Teams:      s.Teams,
 		AllReplies: s.ThreadReplies == "all", EditEvery: time.Duration(s.EditEvery), Log: log,
 	}
 	for id, set := range s.Channels {
 		chat.Channels[id] = gateway.Channel{Repo: set.Repo, Base: set.Base, Agent: set.Agent}
 	}
-	return chat, nil
+	return chat, readPeople(c.Gate.People, &chat.Gate)
+}
+
+// readPeople fills in who may do what.
+func readPeople(people map[string]PersonConfig, gate *gateway.Gate) error {
+	for _, name := range slices.Sorted(maps.Keys(people)) {
+		set := people[name]
+		p := gateway.Permission{Repos: set.Repos}
+		for _, may := range set.May {
+			if !slices.Contains(gateway.Deeds(), gateway.Deed(may)) {
+				return fmt.Errorf("cannot use gate.people.%s.may: %q is none of %v", name, may, gateway.Deeds())
+			}
+			p.May = append(p.May, gateway.Deed(may))
+		}
+		if gate.People == nil {
+			gate.People = map[string]gateway.Permission{}
+		}
+		gate.People[name] = p
+	}
+	return nil
 }
 
 // openChat opens the Slack front over the rooms it speaks for. A command that
