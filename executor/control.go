@@ -160,6 +160,10 @@ func (x *Executor) Again(ctx context.Context, run string, by gitd.Person) (Reque
 	req := Request{Caller: r.Caller, Repo: r.Repo, Base: r.Base, Of: r.Name(), Asker: orElse(by, r.Asker), Input: r.Input}
 	switch r.Kind {
 	case KindExec:
+		if len(r.Exec.Env) > 0 {
+			return Request{}, fmt.Errorf("cannot retry %s: %w: the values of its environment (%s) were kept in memory alone; send the command again, with its --env",
+				r.Name(), ErrConflict, r.Exec.envText())
+		}
 		req.Command = r.Exec
 	case KindTask:
 		req.Task = r.Task

@@ -274,9 +274,10 @@ type Request struct {
 
 // Command is one command line of a caller.
 type Command struct {
-	Args    []string      `json:"args,omitempty"`  // run as they are
-	Shell   string        `json:"shell,omitempty"` // run by sh -c when Args is empty
-	Dir     string        `json:"dir,omitempty"`
+	Args  []string `json:"args,omitempty"`  // run as they are
+	Shell string   `json:"shell,omitempty"` // run by sh -c when Args is empty
+	Dir   string   `json:"dir,omitempty"`
+	// Env is "K=V" each. The values are kept in memory alone: a run's record holds the names.
 	Env     []string      `json:"env,omitempty"`
 	Timeout time.Duration `json:"timeout,omitempty"`
 	// Background starts a process that later commands find running.

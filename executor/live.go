@@ -34,6 +34,7 @@ type liveRun struct {
 	ending         *Ending       // of a request that is answered without work
 	browsing       browsing      // its checks by a browser
 	stdin          io.Reader     // of the first command, when there is somebody to give it
+	env            []string      // of the command of KindExec, with its values; nil after a restart
 	asking         chan struct{} // holds one token: its agent asks one thing at a time
 
 	mu        sync.Mutex // guards all below

@@ -90,7 +90,10 @@ func (l *liveRun) perform(ctx context.Context, answers map[string]Decision) (map
 		return l.workflow(ctx, answers)
 	case KindExec:
 		c := *l.claim.Exec
-		c.Stdin = l.stdin
+		c.Stdin, c.Env = l.stdin, l.env
+		if l.envLost() && l.beginning("exec").last == nil {
+			return nil, l.withoutEnv()
+		}
 		timeout := c.Timeout
 		if timeout <= 0 && !c.Background {
 			timeout = l.x.Timeout
@@ -107,6 +110,28 @@ func (l *liveRun) perform(ctx context.Context, answers map[string]Decision) (map
 		return l.converse(ctx)
 	}
 	return nil, &failure{ReasonInternal, fmt.Sprintf("a run of the unknown kind %q", l.claim.Kind)}
+}
+
+// envLost tells whether the command was given an environment whose values went with an
+// earlier process. A command that has begun has them.
+func (l *liveRun) envLost() bool {
+	return l.claim.Kind == KindExec && len(l.claim.Exec.Env) > 0 && len(l.env) == 0
+}
+
+// envText names what the environment of a recorded command sets. Records of earlier
+// versions hold values as well, which are left out.
+func (c Command) envText() string {
+	var names []string
+	for _, kv := range c.Env {
+		name, _, _ := strings.Cut(kv, "=")
+		names = append(names, name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// withoutEnv is the end of a run whose command cannot get its environment any more.
+func (l *liveRun) withoutEnv() error {
+	return &failure{ReasonEnvLost, fmt.Sprintf("the server stopped before the command had its environment (%s); it was not run", l.claim.Exec.envText())}
 }
 
 // single runs the only step of a run.

@@ -31,6 +31,8 @@ func (r Reason) Hint() string {
 		return "raise limits.memory, or use less, then `ramus retry`"
 	case ReasonInterrupted:
 		return "the server stopped while the command ran; `ramus retry` runs it again"
+	case ReasonEnvLost:
+		return "values given by --env are kept in memory alone; send the command again, with its --env"
 	case ReasonBadInput:
 		return "mend the request and send it again"
 	case ReasonModel:

@@ -45,6 +45,7 @@ const (
 	ReasonBadInput      Reason = "bad_input"
 	ReasonModel         Reason = "model_failed"
 	ReasonBudget        Reason = "over_budget" // an agent failed when its run might use no more of models
+	ReasonEnvLost       Reason = "env_lost"    // the values of a command's environment went with the server before it began
 	ReasonInternal      Reason = "internal"
 )
 

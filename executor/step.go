@@ -677,8 +677,11 @@ func (l *liveRun) shell(c Command, timeout time.Duration) func(context.Context, 
 	return func(ctx context.Context, w *work) (outcome, error) {
 		command := &containers.Command{ID: w.id, Args: c.Args, Shell: c.Shell, Dir: c.Dir, Stdin: c.Stdin,
 			Env: append(l.x.identity(l.claim.Asker), c.Env...), Timeout: timeout, Background: c.Background}
-		if w.again {
+		switch {
+		case w.again:
 			command = nil
+		case w.l.envLost():
+			return outcome{}, w.l.withoutEnv()
 		}
 		if c.Background {
 			return w.background(ctx, command)

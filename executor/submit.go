@@ -175,7 +175,7 @@ func (x *Executor) start(p *plan, ref gitd.Hash, a *attendance) (*liveRun, Run, 
 		return nil, Run{}, err
 	}
 	if p.command != nil {
-		l.stdin = p.command.Stdin
+		l.stdin, l.env = p.command.Stdin, p.command.Env
 	}
 	if a != nil {
 		l.stdout, l.stderr = &a.stdout, &a.stderr
@@ -394,6 +394,10 @@ func (x *Executor) planWork(ctx context.Context, r Request, p *plan) error {
 		if len(c.Args) == 0 && strings.TrimSpace(c.Shell) == "" {
 			return fmt.Errorf("%w request: the command is empty", ErrInvalid)
 		}
+		var err error
+		if c.Env, err = envNames(c.Env); err != nil {
+			return err
+		}
 		c.Stdin = nil
 		p.run.Kind, p.run.Exec, p.run.Command = KindExec, &c, c.Shell
 		if len(c.Args) > 0 {
@@ -412,6 +416,19 @@ func (x *Executor) planWork(ctx context.Context, r Request, p *plan) error {
 		return x.planWorkflow(ctx, r, p)
 	}
 	return x.planRepo(ctx, p)
+}
+
+// envNames are the names in an environment of a request. Its values are in no record.
+func envNames(env []string) ([]string, error) {
+	var names []string
+	for _, kv := range env {
+		name, _, ok := strings.Cut(kv, "=")
+		if !ok || name == "" {
+			return nil, fmt.Errorf("%w request: the environment has an entry that is not NAME=VALUE", ErrInvalid)
+		}
+		names = append(names, name)
+	}
+	return names, nil
 }
 
 func (x *Executor) planRepo(ctx context.Context, p *plan) (err error) {

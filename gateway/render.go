@@ -285,6 +285,8 @@ func reasonWords(reason executor.Reason) string {
 		return "a model failed"
 	case executor.ReasonBudget:
 		return "the budget for models is used up"
+	case executor.ReasonEnvLost:
+		return "the command's environment was lost"
 	case executor.ReasonInternal:
 		return "a fault of ramus"
 	}

@@ -1,0 +1,67 @@
+package executor_test
+
+import (
+	"bytes"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/internal/redact/redacttest"
+)
+
+const envValue = "bvMu2kqT9wYp-an-unregistered-value"
+
+// The values of a request's environment reach the command and no record; the names do.
+func TestEnvIsInNoRecord(t *testing.T) {
+	w := newWorld(t, nil)
+	request := func(name, line string) executor.Request {
+		return executor.Request{Caller: caller(t, name), Repo: "demo", Command: &executor.Command{Shell: line, Env: []string{"TOKEN=" + envValue, "EMPTY="}}}
+	}
+	var out bytes.Buffer
+	res, err := w.x.Exec(t.Context(), request("run:env", `test "$TOKEN" = `+envValue[:4]+`"`+envValue[4:]+`" && echo got ${#TOKEN}; exit 3`), &out, nil)
+	if err != nil || out.String() != "got 34\n" {
+		t.Fatalf("%+v, %v, %q", res, err, out.String())
+	}
+	run, err := w.x.Run(t.Context(), res.Run)
+	if err != nil || strings.Join(run.Exec.Env, " ") != "TOKEN EMPTY" {
+		t.Errorf("the record has the environment %q: %v", run.Exec.Env, err)
+	}
+	if _, err := w.x.Retry(t.Context(), res.Run, run.Asker); !errors.Is(err, executor.ErrConflict) || !strings.Contains(err.Error(), "TOKEN, EMPTY") {
+		t.Errorf("a retry without the values: %v", err)
+	}
+	bad := request("run:env", "true")
+	bad.Command.Env = []string{envValue}
+	if _, err := w.x.Submit(t.Context(), bad); !errors.Is(err, executor.ErrInvalid) || strings.Contains(err.Error(), envValue) {
+		t.Errorf("an entry without a name: %v", err)
+	}
+
+	// A run whose command has begun keeps its environment, and one that waits is not run without.
+	first, err := w.x.Submit(t.Context(), request("run:env", `echo begun; until test -e go; do sleep 0.05; done; rm go; echo still ${#TOKEN}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.until(first.Name(), printed("begun"))
+	second, err := w.x.Submit(t.Context(), request("run:env", "echo ran > ran.txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.stop(true)
+	w.start()
+	w.release(first, "go")
+	if r := w.ended(first.Name()); r.State != executor.StateComplete || !strings.Contains(w.stdout(first.Name(), "exec"), "still 34") {
+		t.Errorf("the command that had begun: %s %s %s", r.State, r.Reason, r.Error)
+	}
+	if r := w.ended(second.Name()); r.Reason != executor.ReasonEnvLost || r.Hint == "" || !strings.Contains(r.Error, "TOKEN, EMPTY") {
+		t.Errorf("the command that had not: %s %s %q, hint %q", r.State, r.Reason, r.Error, r.Hint)
+	}
+	if out := w.inRepo("ls-tree", "--name-only", "ramus/run-env"); strings.Contains(out, "ran.txt") {
+		t.Errorf("it was run all the same: %s", out)
+	}
+	w.stop(false)
+	hits, err := redacttest.Folder(t.Context(), w.data, envValue, "sandbox", "fleet/hosts", "fleet/old")
+	if err != nil || len(hits) > 0 {
+		t.Errorf("found %q, %v", hits, err)
+	}
+	w.start()
+}

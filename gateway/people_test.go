@@ -1,0 +1,207 @@
+package gateway_test
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+func TestGatePermits(t *testing.T) {
+	gate := gateway.Gate{ThreadStarters: []string{"U01"}, Requesters: []string{"U02"}, Repos: []string{"open"}}
+	rules := gate
+	rules.People = map[string]gateway.Permission{
+		"U05":                 {May: []gateway.Deed{gateway.DeedRun, gateway.DeedMerge}, Repos: []string{"app"}},
+		"U06":                 {May: []gateway.Deed{gateway.DeedApprove}},
+		gateway.PersonStarter: {May: []gateway.Deed{gateway.DeedRun}},
+	}
+	everybody := gateway.Gate{People: map[string]gateway.Permission{gateway.PersonAnybody: {May: gateway.Deeds()}}}
+	for _, x := range []struct {
+		name            string
+		gate            gateway.Gate
+		deed            gateway.Deed
+		person, starter string
+		repo            string
+		own, want       bool
+	}{
+		{"an allowed starter", gate, gateway.DeedMerge, "U01", "U01", "any", false, true},
+		{"an allowed requester in another's thread", gate, gateway.DeedRun, "U02", "U01", "any", false, true},
+		{"anybody in an allowed thread", gate, gateway.DeedRun, "U03", "U01", "app", true, false},
+		{"anybody merges", gate, gateway.DeedMerge, "U03", "U01", "app", true, false},
+		{"anybody approves", gate, gateway.DeedApprove, "U03", "U01", "app", true, false},
+		{"a starter in the thread's own repository", gate, gateway.DeedMerge, "U04", "U04", "app", true, true},
+		{"a starter names another repository", gate, gateway.DeedRun, "U04", "U04", "secret", false, false},
+		{"a starter names one that is open", gate, gateway.DeedRun, "U04", "U04", "open", false, true},
+		{"nobody", gate, gateway.DeedRun, "", "", "app", true, false},
+		{"a rule", rules, gateway.DeedMerge, "U05", "U01", "app", true, true},
+		{"a rule of another repository", rules, gateway.DeedMerge, "U05", "U01", "web", true, false},
+		{"a rule of another deed", rules, gateway.DeedRun, "U06", "U01", "app", true, false},
+		{"a rule for every repository", rules, gateway.DeedApprove, "U06", "U01", "web", false, true},
+		{"rules take the place of the lists", rules, gateway.DeedRun, "U02", "U01", "app", true, false},
+		{"the starter by a rule", rules, gateway.DeedRun, "U04", "U04", "web", false, true},
+		{"the starter has no rule to merge", rules, gateway.DeedMerge, "U04", "U04", "app", true, false},
+		{"everybody by a rule", everybody, gateway.DeedApprove, "U99", "U01", "app", false, true},
+	} {
+		if got := x.gate.Permits(gateway.Doing{Deed: x.deed, Person: x.person, Starter: x.starter, Repo: x.repo, Own: x.own}); got != x.want {
+			t.Errorf("%s: %t", x.name, got)
+		}
+	}
+}
+
+// TestOthersRead: in the thread of an allowed person all others read, and are told so.
+func TestOthersRead(t *testing.T) {
+	k := openTalk(t, false, func(c *gateway.Chat) { c.Gate.Channels, c.Repo = []string{"C02"}, "app" })
+	k.repo(t, "secret")
+	ts, _ := k.ask(owner, "", "exec true", 1) // it fails, for want of containers
+	began := k.runs("C01", ts)[0]
+	n := 1
+	for _, text := range []string{"exec cat README", "merge", "merge into main", "retry", "stop", "test", "run x", "repo:secret exec true", "please do it", "base:main exec true"} {
+		n++
+		if _, m := k.ask("U03", ts, text, n); !strings.Contains(says(m), "You may not") {
+			t.Errorf("%s by a stranger: %s", text, says(m))
+		}
+	}
+	for _, text := range []string{"status", "log", "why", "diff", "help"} {
+		n++
+		if _, m := k.ask("U03", ts, text, n); strings.Contains(says(m), "You may not") {
+			t.Errorf("%s by a stranger: %s", text, says(m))
+		}
+	}
+	result := k.part("C01", ts, "result")[0]
+	if _, err := k.slack.Press(t.Context(), "U03", "C01", result.TS, "retry", began.Name()); err != nil {
+		t.Fatal(err)
+	}
+	// What the starter may goes on to work, and comes after all of it.
+	n++
+	if _, m := k.ask(owner, ts, "retry", n); strings.Contains(says(m), "You may not") {
+		t.Errorf("retry by the starter: %s", says(m))
+	}
+	worked := 0
+	for _, r := range k.runs("C01", ts) {
+		if r.Kind != executor.KindRequest {
+			worked++
+		}
+	}
+	if worked != 2 {
+		t.Errorf("%d runs, want those of the starter\n%s", worked, k.transcript())
+	}
+
+	// A thread that only its channel lets through: its starter has its own repository.
+	open := k.slack.Say("U03", "C02", "", "<@"+k.slack.BotUser+"> repo:secret exec cat README")
+	k.until("the answer", func() bool { return len(k.part("C02", open, "result")) == 1 })
+	if m := k.part("C02", open, "result")[0]; !strings.Contains(says(m), "You may not") {
+		t.Errorf("a repository that is not the thread's: %s", says(m))
+	}
+	own := k.slack.Say("U03", "C02", "", "<@"+k.slack.BotUser+"> exec cat README")
+	k.until("the answer", func() bool { return len(k.part("C02", own, "result")) == 1 })
+	if m := k.part("C02", own, "result")[0]; strings.Contains(says(m), "You may not") {
+		t.Errorf("the thread's own repository: %s", says(m))
+	}
+}
+
+// TestAnotherWorkspace: Slack signs the events of every workspace with the app's one secret.
+func TestAnotherWorkspace(t *testing.T) {
+	for _, known := range []bool{true, false} {
+		k := openTalk(t, false, func(c *gateway.Chat) {
+			if known {
+				c.Teams = []string{"T0ANOTHER", "T0THIRD"}
+			}
+		})
+		if !known {
+			k.recorded("who ramus is", func() bool { return gateway.KnowsItself(k.chat) })
+		}
+		ts := k.slack.Write(owner, "C01", "", "<@"+k.slack.BotUser+"> help")
+		for _, team := range []string{k.slack.Team, "T0ANOTHER", "T0FOURTH"} {
+			for _, body := range k.slack.Envelopes("C01", ts) {
+				for _, a := range k.slack.Deliver(t.Context(), bytes.ReplaceAll(body, []byte(k.slack.Team), []byte(team))) {
+					if a.Status != 200 {
+						t.Errorf("status %d: %s", a.Status, a.Answer)
+					}
+				}
+			}
+			want := 0
+			if known && team == "T0ANOTHER" || !known && team == k.slack.Team {
+				want = 1
+			}
+			caller := gateway.Session{Key: "slack:" + team + ":C01:" + ts}.Caller()
+			if runs := k.Executor.OfCaller(caller); len(runs) != want {
+				t.Errorf("workspace %s, configured: %t: %d runs, want %d", team, known, len(runs), want)
+			}
+		}
+	}
+}
+
+// TestOthersDoNotPress: Stop and Approve are for those who may say the same, and a question
+// is also for those whom its workflow names.
+func TestOthersDoNotPress(t *testing.T) {
+	k := openTalk(t, true, nil)
+	repo, err := k.Git.Repo("app")
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, err := repo.Resolve(t.Context(), "main")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := gitd.Person{Name: "A", Email: "a@example.org"}
+	commit, err := repo.WriteCommit(t.Context(), gitd.NewCommit{Parents: []gitd.Hash{head}, Author: a, Committer: a, When: k.Now(), Message: "workflows", Put: []gitd.File{
+		{Path: ".ramus/workflows/ask.yaml", Content: []byte("id: ask\nnodes: [{id: gate, node_type: human, human: {message: Go on?}}]\n")},
+		{Path: ".ramus/workflows/named.yaml", Content: []byte("id: named\nnodes: [{id: gate, node_type: human, human: {message: Go on?, allowed: [U04]}}]\n")}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := repo.Update(t.Context(), gitd.RefUpdate{Name: "refs/heads/main", New: commit}); err != nil {
+		t.Fatal(err)
+	}
+
+	ts := k.slack.Say(owner, "C01", "", "<@"+k.slack.BotUser+"> exec "+untilGo)
+	k.atWork(ts, "go.txt")
+	run := k.runs("C01", ts)[0]
+	if _, err := k.slack.Press(t.Context(), "U03", "C01", k.part("C01", ts, "progress")[0].TS, "stop", run.Name()); err != nil {
+		t.Fatal(err)
+	}
+	k.until("the refusal", func() bool { return strings.Contains(k.told("U03"), "You may not") })
+	k.touch(t, "go.txt")
+	k.until("the result", func() bool { return len(k.part("C01", ts, "result")) == 1 })
+	if run = k.runs("C01", ts)[0]; run.State != executor.StateComplete {
+		t.Errorf("the run was stopped: %s %s", run.State, run.Reason)
+	}
+
+	for workflow, people := range map[string]map[string]bool{"ask": {"U03": false, owner: true}, "named": {"U03": false, "U04": true}} {
+		ts := k.slack.Say(owner, "C01", "", "<@"+k.slack.BotUser+"> run "+workflow)
+		waits := func() (executor.Run, bool) {
+			runs := k.runs("C01", ts)
+			return runs[len(runs)-1], runs[len(runs)-1].State == executor.StateAwaitingReview
+		}
+		k.until("the question of "+workflow, func() bool {
+			p := k.part("C01", ts, "progress")
+			return len(p) == 1 && strings.Contains(says(p[0]), "approve")
+		})
+		run, _ := waits()
+		press := func(user string) {
+			if _, err := k.slack.Press(t.Context(), user, "C01", k.part("C01", ts, "progress")[0].TS, "approve", run.Name()+" "+run.Gate.Step); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, may := range []bool{false, true} {
+			for user, allowed := range people {
+				if allowed == may {
+					press(user)
+				}
+			}
+			if !may {
+				k.until("the refusal", func() bool { return strings.Contains(k.told("U03"), "answer that question") })
+				if _, still := waits(); !still {
+					t.Errorf("%s: a stranger's answer was taken", workflow)
+				}
+			}
+		}
+		k.until("the result of "+workflow, func() bool { return len(k.part("C01", ts, "result")) == 1 })
+		if run, _ := waits(); run.State != executor.StateComplete {
+			t.Errorf("%s: %s %s %s", workflow, run.State, run.Reason, run.Error)
+		}
+	}
+}
