@@ -281,7 +281,7 @@ func (w *work) baseDoor(key string) http.Handler {
 	git := x.Git.GrantHandler(gitd.Grant{Subject: key, Repo: t.repo.Name(), Read: []string{"refs/heads/" + t.base, "refs/heads/" + t.caller.Branch()},
 		Scopes:  []string{gitd.ScopeRead},
 		Expires: x.Now().AddDate(1, 0, 0)}) // not a bound: the grant ends with the connection
-	return apartDoor(t.repo, git, &egress{allow: x.Egress, tell: t.tell})
+	return apartDoor(t.repo, git, &egress{allow: x.Egress, private: x.PrivateEgress, tell: t.tell})
 }
 
 // remember keeps what was seen for later checks that are compared with it. A check is as

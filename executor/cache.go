@@ -279,7 +279,7 @@ func (w *warmer) door() http.Handler {
 	git := w.x.Git.GrantHandler(gitd.Grant{Subject: w.key, Repo: w.t.repo.Name(), Read: []string{"refs/heads/" + w.t.base},
 		Scopes:  []string{gitd.ScopeRead},
 		Expires: w.x.Now().AddDate(1, 0, 0)}) // not a bound: the grant ends with the connection
-	return apartDoor(w.t.repo, git, &egress{allow: w.x.Egress, tell: func(e Event) {
+	return apartDoor(w.t.repo, git, &egress{allow: w.x.Egress, private: w.x.PrivateEgress, tell: func(e Event) {
 		w.x.Log.Debug("the fetching of a base's dependencies asked for a host", "repo", w.t.repo.Name(), "host", e.Message, "verdict", e.Reason)
 	}})
 }

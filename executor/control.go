@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/ramus-dev/ramus/containers"
@@ -243,7 +242,7 @@ func (x *Executor) Decide(ctx context.Context, run string, d Decision) (Run, err
 		return Run{}, fmt.Errorf("cannot answer %s: %w", r.Name(), errUnsealed)
 	case d.Step != "" && d.Step != r.Gate.Step:
 		return Run{}, fmt.Errorf("cannot answer %s: %w: it waits at %s, not at %s", r.Name(), ErrConflict, r.Gate.Step, d.Step)
-	case len(r.Gate.Allowed) > 0 && !slices.Contains(r.Gate.Allowed, d.By):
+	case len(r.Gate.Allowed) > 0 && !r.Gate.Names(d.By):
 		return Run{}, fmt.Errorf("cannot answer %s: %w: only %s may", r.Name(), gitd.ErrDenied, strings.Join(r.Gate.Allowed, ", "))
 	}
 	d.Step = r.Gate.Step

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/ramus-dev/ramus/internal/netaddr"
 )
 
 // Bounds of the egress proxy.
@@ -24,8 +26,11 @@ const (
 // else by CONNECT, to hosts on the allowlist only. Each host name asked for is
 // journalled with the answer it got.
 type egress struct {
-	allow []string
-	tell  func(Event)
+	allow   []string // see Executor.Egress
+	private []string // see Executor.PrivateEgress
+	tell    func(Event)
+	// lookUp resolves names; nil: the system's resolver.
+	lookUp func(ctx context.Context, network, host string) ([]netip.Addr, error)
 
 	mu   sync.Mutex
 	seen map[string]bool // guarded by mu
@@ -69,11 +74,14 @@ func splitHostPort(r *http.Request) (host, port string, err error) {
 	return host, port, nil
 }
 
-// allowed tells whether an entry fits: NAME, *.NAME (any name below it), each
-// with :PORT for a port other than 80 and 443.
-func (e *egress) allowed(host, port string) bool {
-	for _, entry := range e.allow {
-		name, want, hasPort := strings.Cut(strings.ToLower(entry), ":")
+// allowed tells whether the proxy lets a host through.
+func (e *egress) allowed(host, port string) bool { return fits(e.allow, host, port) }
+
+// fits tells whether one of the entries means a host: NAME or *.NAME (any name below it),
+// each with :PORT for a port other than 80 and 443.
+func fits(entries []string, host, port string) bool {
+	for _, entry := range entries {
+		name, want, hasPort := cutPort(strings.ToLower(entry))
 		if hasPort && want != port || !hasPort && port != "80" && port != "443" {
 			continue
 		}
@@ -82,6 +90,17 @@ func (e *egress) allowed(host, port string) bool {
 		}
 	}
 	return false
+}
+
+// cutPort splits HOST:PORT. An address of IPv6 has a port behind brackets only.
+func cutPort(entry string) (host, port string, ok bool) {
+	if _, err := netip.ParseAddr(entry); err == nil {
+		return entry, "", false
+	}
+	if host, port, err := net.SplitHostPort(entry); err == nil {
+		return host, port, true
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(entry, "["), "]"), "", false
 }
 
 func (e *egress) note(host, port, verdict string) {
@@ -98,9 +117,9 @@ func (e *egress) note(host, port, verdict string) {
 	}
 }
 
-// dial connects to an allowed name. A name that leads to this machine or its
-// private networks is refused unless the entry is that very address: whoever
-// controls the name's DNS would otherwise reach the host's own services.
+// dial connects to an allowed name. A name that leads to an address that is not public
+// is refused, unless its entry allows that or is the address itself: whoever controls the
+// name's DNS would otherwise reach the host's own services.
 func (e *egress) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -112,14 +131,20 @@ func (e *egress) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" {
 		return d.DialContext(ctx, "tcp", addr)
 	}
-	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	lookUp := net.DefaultResolver.LookupNetIP
+	if e.lookUp != nil {
+		lookUp = e.lookUp
+	}
+	ips, err := lookUp(ctx, "ip", host)
 	if err != nil {
 		return nil, err
 	}
+	private := fits(e.private, host, port)
+	err = fmt.Errorf("%s has no address", host)
 	for _, ip := range ips {
 		ip = ip.Unmap()
-		if ip.IsLoopback() || ip.IsPrivate() || ip.IsLinkLocalUnicast() || ip.IsMulticast() || ip.IsUnspecified() {
-			err = fmt.Errorf("%s leads to the private address %s", host, ip)
+		if !private && !netaddr.Public(ip) {
+			err = fmt.Errorf("%s leads to the address %s, which is not public; `egress: [{host: %s, private: true}]` in the configuration allows it", host, ip, host)
 			continue
 		}
 		var c net.Conn

@@ -40,6 +40,10 @@ type Executor struct {
 	// Egress lists host names ("registry.example.org", "*.example.org", with :PORT
 	// where it is not 80 or 443) that containers may reach by the door's proxy. Empty: none.
 	Egress []string
+	// PrivateEgress lists the entries of Egress whose names may lead to addresses that are not
+	// public: of this machine, of private and shared networks. All other names are refused
+	// where they lead to one. An entry that is an address itself, or localhost, needs none here.
+	PrivateEgress []string
 	// Timeout of a command that names none; default 30 min. RunTimeout of a whole run; default 24 h.
 	Timeout, RunTimeout time.Duration
 	// Bot is the committer of every commit; default ramus <ramus@localhost>.

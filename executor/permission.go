@@ -165,7 +165,7 @@ func (l *liveRun) decide(d Decision) error {
 		return errNotAsked
 	case d.Step != "" && d.Step != a.gate.Step:
 		return fmt.Errorf("%w: it waits at %s, not at %s", ErrConflict, a.gate.Step, d.Step)
-	case len(a.gate.Allowed) > 0 && !slices.Contains(a.gate.Allowed, d.By):
+	case len(a.gate.Allowed) > 0 && !a.gate.Names(d.By):
 		return fmt.Errorf("%w: only %s may", gitd.ErrDenied, strings.Join(a.gate.Allowed, ", "))
 	}
 	d.Step = a.gate.Step

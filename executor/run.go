@@ -2,6 +2,8 @@ package executor
 
 import (
 	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd"
@@ -149,6 +151,16 @@ type Gate struct {
 	Step    string   `json:"step"`
 	Message string   `json:"message"`
 	Allowed []string `json:"allowed,omitempty"`
+}
+
+// Names tells whether the gate lists somebody who answers. A user of Slack, who answers as
+// slack:U012, is also listed as U012.
+func (g Gate) Names(by string) bool {
+	if slices.Contains(g.Allowed, by) {
+		return true
+	}
+	id, slack := strings.CutPrefix(by, "slack:")
+	return slack && id != "" && slices.Contains(g.Allowed, id)
 }
 
 // Event is one line of a journal.

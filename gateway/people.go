@@ -30,9 +30,8 @@ type Permission struct {
 
 // The names of people in [Gate.People] that are no ids.
 const (
-	PersonStarter  = "starter" // who began the thread
-	PersonAnybody  = "*"
-	slackPrincipal = "slack:" // before a user's id where a gate's question names who answers
+	PersonStarter = "starter" // who began the thread
+	PersonAnybody = "*"
 )
 
 // Doing is what [Gate.Permits] decides about.

@@ -138,6 +138,7 @@ func TestAnotherWorkspace(t *testing.T) {
 // is also for those whom its workflow names.
 func TestOthersDoNotPress(t *testing.T) {
 	k := openTalk(t, true, nil)
+	k.slack.AddUser("U04", "fourth")
 	repo, err := k.Git.Repo("app")
 	if err != nil {
 		t.Fatal(err)
@@ -148,8 +149,8 @@ func TestOthersDoNotPress(t *testing.T) {
 	}
 	a := gitd.Person{Name: "A", Email: "a@example.org"}
 	commit, err := repo.WriteCommit(t.Context(), gitd.NewCommit{Parents: []gitd.Hash{head}, Author: a, Committer: a, When: k.Now(), Message: "workflows", Put: []gitd.File{
-		{Path: ".ramus/workflows/ask.yaml", Content: []byte("id: ask\nnodes: [{id: gate, node_type: human, human: {message: Go on?}}]\n")},
-		{Path: ".ramus/workflows/named.yaml", Content: []byte("id: named\nnodes: [{id: gate, node_type: human, human: {message: Go on?, allowed: [U04]}}]\n")}}})
+		{Path: ".ramus/workflows/ask.yaml", Content: []byte("id: ask\nnodes: [{id: gate, human: {message: Go on?}}]\n")},
+		{Path: ".ramus/workflows/named.yaml", Content: []byte("id: named\nnodes: [{id: gate, human: {message: Go on?, allowed: [U04]}}]\n")}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +164,7 @@ func TestOthersDoNotPress(t *testing.T) {
 	if _, err := k.slack.Press(t.Context(), "U03", "C01", k.part("C01", ts, "progress")[0].TS, "stop", run.Name()); err != nil {
 		t.Fatal(err)
 	}
-	k.until("the refusal", func() bool { return strings.Contains(k.told("U03"), "You may not") })
+	k.until("the refusal", func() bool { return strings.Contains(k.whispered("U03"), "You may not") })
 	k.touch(t, "go.txt")
 	k.until("the result", func() bool { return len(k.part("C01", ts, "result")) == 1 })
 	if run = k.runs("C01", ts)[0]; run.State != executor.StateComplete {
@@ -193,7 +194,7 @@ func TestOthersDoNotPress(t *testing.T) {
 				}
 			}
 			if !may {
-				k.until("the refusal", func() bool { return strings.Contains(k.told("U03"), "answer that question") })
+				k.until("the refusal", func() bool { return strings.Contains(k.whispered("U03"), "answer that question") })
 				if _, still := waits(); !still {
 					t.Errorf("%s: a stranger's answer was taken", workflow)
 				}
@@ -204,4 +205,15 @@ func TestOthersDoNotPress(t *testing.T) {
 			t.Errorf("%s: %s %s %s", workflow, run.State, run.Reason, run.Error)
 		}
 	}
+}
+
+// whispered is all that one user alone was told.
+func (k *talk) whispered(user string) string {
+	var b strings.Builder
+	for _, r := range k.slack.Requests() {
+		if r.Method == "chat.postEphemeral" && r.Form.Get("user") == user {
+			b.WriteString(r.Form.Get("text") + "\n")
+		}
+	}
+	return b.String()
 }

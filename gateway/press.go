@@ -82,7 +82,7 @@ func (c *Chat) mayPress(ctx context.Context, p decided, run executor.Run, a slac
 	case actionDiff:
 		return ""
 	case actionApprove, actionReject:
-		if d.Deed = DeedApprove; len(c.Gate.People) == 0 && run.Gate != nil && listed(run.Gate.Allowed, slackPrincipal+a.User) {
+		if d.Deed = DeedApprove; len(c.Gate.People) == 0 && run.Gate != nil && run.Gate.Names("slack:"+a.User) {
 			return ""
 		}
 	case actionRepo:

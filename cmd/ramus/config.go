@@ -43,7 +43,7 @@ type Config struct {
 	Timeout        Duration               `yaml:"timeout"`
 	RunTimeout     Duration               `yaml:"run_timeout"`
 	Limits         LimitsConfig           `yaml:"limits"`
-	Egress         []string               `yaml:"egress"`
+	Egress         []EgressConfig         `yaml:"egress"`
 	Env            map[string]string      `yaml:"env"`
 	Secrets        []string               `yaml:"secrets"`
 	Sandbox        SandboxConfig          `yaml:"sandbox"`
@@ -171,6 +171,29 @@ type FallbackConfig struct {
 	Timeout    Duration `yaml:"timeout"`
 }
 
+// EgressConfig is a host that containers may reach. In a file it is a name, or a mapping.
+type EgressConfig struct {
+	Host    string `yaml:"host"`
+	Private bool   `yaml:"private"`
+}
+
+// UnmarshalText reads the name alone.
+func (e *EgressConfig) UnmarshalText(b []byte) error {
+	*e = EgressConfig{Host: string(b)}
+	return nil
+}
+
+// hosts are the names in a list, and those among them that may lead to private addresses.
+func hosts(list []EgressConfig) (all, private []string) {
+	for _, e := range list {
+		all = append(all, e.Host)
+		if e.Private {
+			private = append(private, e.Host)
+		}
+	}
+	return all, private
+}
+
 // SlackConfig is the Slack app that people mention. Without a token there is none.
 type SlackConfig struct {
 	TokenEnv          string                   `yaml:"token_env"`
@@ -278,7 +301,7 @@ func Defaults() Config {
 		Artifacts:  ArtifactsConfig{LinkTTL: Duration(gateway.DefaultLinkTTL)},
 		SleepAfter: Duration(10 * time.Minute), Timeout: Duration(30 * time.Minute), RunTimeout: Duration(24 * time.Hour),
 		Limits: LimitsConfig{Memory: 2 * gib, CPUs: 2, PIDs: 512, Tmp: 512 * mib, FileSize: 8 * gib, Output: gib, Disk: 20 * gib, DiskFree: 512 * mib},
-		Egress: []string{}, Env: map[string]string{}, Secrets: []string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},
+		Egress: []EgressConfig{}, Env: map[string]string{}, Secrets: []string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},
 		Browser: BrowserConfig{Image: docker.BrowserImage, Memory: gib, CPUs: 2, PIDs: 256, Timeout: Duration(15 * time.Minute)},
 		Git: GitConfig{ReplyCache: 2 * gib, Limits: GitLimits{PackBytes: 2 * gib, Objects: 5_000_000, ObjectBytes: 512 * mib, Time: Duration(time.Hour),
 			CPU: Duration(10 * time.Minute), Memory: 4 * gib, Idle: Duration(2 * time.Minute)}},
@@ -525,13 +548,22 @@ func (r *configReader) list(n ast.Node, v reflect.Value, path string) {
 		r.fault(n.GetToken(), "%s must be a list", path)
 		return
 	}
-	list := []string{}
+	list := reflect.MakeSlice(v.Type(), 0, len(seq.Values))
 	for _, e := range seq.Values {
-		if text, ok := r.text(e, path); ok {
-			list = append(list, text)
+		one := reflect.New(v.Type().Elem()).Elem()
+		faults := len(r.errors)
+		if _, ok := pairs(e); ok && one.Kind() == reflect.Struct {
+			r.mapping(e, one, path)
+		} else if text, ok := r.text(e, path); ok {
+			if err := set(one, text, path); err != nil {
+				r.fault(e.GetToken(), "%v", err)
+			}
+		}
+		if len(r.errors) == faults {
+			list = reflect.Append(list, one)
 		}
 	}
-	v.Set(reflect.ValueOf(list))
+	v.Set(list)
 }
 
 // dictionary fills a map of names to values, or to mappings of their own.
@@ -596,13 +628,17 @@ func set(v reflect.Value, text, path string) error {
 		}
 		v.SetFloat(f)
 	case reflect.Slice:
-		list := []string{}
+		list := reflect.MakeSlice(v.Type(), 0, 0)
 		for _, e := range strings.Split(text, ",") {
 			if e = strings.TrimSpace(e); e != "" {
-				list = append(list, e)
+				one := reflect.New(v.Type().Elem()).Elem()
+				if err := set(one, e, path); err != nil {
+					return err
+				}
+				list = reflect.Append(list, one)
 			}
 		}
-		v.Set(reflect.ValueOf(list))
+		v.Set(list)
 	case reflect.Map:
 		m := map[string]string{}
 		for _, e := range strings.Split(text, ",") {

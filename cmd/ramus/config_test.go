@@ -4,11 +4,13 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway"
 )
 
 const example = "../../ramus.example.yaml"
@@ -95,7 +97,7 @@ func TestConfigLayers(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Defaults()
-	want.Timeout, want.Limits.Memory, want.Egress = Duration(time.Minute), 3<<30, []string{"x", "y"}
+	want.Timeout, want.Limits.Memory, want.Egress = Duration(time.Minute), 3<<30, []EgressConfig{{Host: "x"}, {Host: "y"}}
 	want.Env, want.Git.Limits.Idle = map[string]string{"K": "V", "L": "a=b"}, Duration(3*time.Second)
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("%+v\nwant\n%+v", c, want)
@@ -123,7 +125,24 @@ func TestConfigOfMappings(t *testing.T) {
 	if !reflect.DeepEqual(c.Slack.Channels, want) || !c.Gate.Enabled || c.Gate.Percentage != 2.5 {
 		t.Errorf("%+v %+v", c.Slack, c.Gate)
 	}
+	text = "egress:\n  - registry.example.org\n  - {host: git.internal, private: true}\ngate: {people: {U1: {may: [run, merge], repos: [app]}, starter: {may: [run]}}}\n"
+	if err := parseConfig("f", []byte(text), &c); err != nil {
+		t.Fatal(err)
+	}
+	if all, private := hosts(c.Egress); !slices.Equal(all, []string{"registry.example.org", "git.internal"}) || !slices.Equal(private, all[1:]) {
+		t.Errorf("egress: %q, private %q", all, private)
+	}
+	var gate gateway.Gate
+	if err := readPeople(c.Gate.People, &gate); err != nil || len(gate.People) != 2 || !slices.Equal(gate.People["U1"].May, []gateway.Deed{gateway.DeedRun, gateway.DeedMerge}) {
+		t.Errorf("people: %+v, %v", gate.People, err)
+	}
+	if err := readPeople(map[string]PersonConfig{"U1": {May: []string{"fly"}}}, &gate); err == nil || !strings.Contains(err.Error(), "gate.people.U1.may") {
+		t.Errorf("a deed that is none: %v", err)
+	}
 	for text, want := range map[string]string{
+		"egress: [{hst: a}]":                      `unknown key "egress.hst"; did you mean "egress.host"?`,
+		"egress: [{host: a, private: perhaps}]":   `egress.private: "perhaps" is neither true nor false`,
+		"egress: [[a]]":                           "egress must be a single value",
 		"slack:\n  channels:\n    C1: {rep: app}": `unknown key "slack.channels.C1.rep"; did you mean "slack.channels.C1.repo"?`,
 		"slack:\n  channels: {C1: app}":           "slack.channels.C1 must be a mapping",
 		"slack:\n  channels: [C1]":                "slack.channels must be a mapping of names",

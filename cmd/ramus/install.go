@@ -244,8 +244,9 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if _, ok := engine.(*containers.Sandbox); ok {
 		image = "" // it has none, and evidence names what was used
 	}
+	egress, private := hosts(c.Egress)
 	x := &executor.Executor{
-		Data: c.Data, Git: git, Image: image, Egress: c.Egress, Store: i.store, Upstreams: upstreams, Secrets: set,
+		Data: c.Data, Git: git, Image: image, Egress: egress, PrivateEgress: private, Store: i.store, Upstreams: upstreams, Secrets: set,
 		Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(c.Data, "hosts"), Keeper: i.workTree.keeper, Capacity: c.Capacity, Pool: c.Pool, Queue: c.Queue,
 			Sidecars: c.Browser.AtOnce, SleepAfter: time.Duration(c.SleepAfter), Log: log},
 		Browser: newBrowser(c.Browser),
