@@ -305,7 +305,7 @@ func (x *Executor) plan(ctx context.Context, r Request) (*plan, error) {
 	}
 	p.run.Branch = p.run.Caller.Branch()
 	p.run.Head = p.run.Start
-	if err := x.permit(r, p); err != nil {
+	if err := x.permit(ctx, r, p); err != nil {
 		return nil, err
 	}
 	if r.From != "" {
@@ -326,13 +326,13 @@ func (x *Executor) plan(ctx context.Context, r Request) (*plan, error) {
 }
 
 // permit asks the request's Permit, before anything changes.
-func (x *Executor) permit(r Request, p *plan) error {
+func (x *Executor) permit(ctx context.Context, r Request, p *plan) error {
 	if r.Permit == nil {
 		return nil
 	}
 	into := ""
 	if p.run.Kind == KindWorkflow {
-		w, err := p.files.parse(x)
+		w, err := p.files.parse(ctx, x)
 		if err != nil {
 			return fmt.Errorf("cannot run workflow %s: %w: %w", p.run.Workflow, ErrInvalid, err)
 		}
