@@ -24,35 +24,68 @@ const (
 	ToolFallback   = "fallback_session"
 )
 
-// Catalog is the tools of a policy: the fallback alone, or all. It is built before any model
-// or agent sees anything: what is not in it does not exist for them. A policy
-// that names no known runner gets the fallback alone. No tool takes the thread as
-// a parameter: whoever calls one can reach the thread it was called in and no other.
-func Catalog(p Policy) []Tool {
-	fallback := Tool{ToolFallback, `Hands the request over to the fallback runner, with the whole thread. It works on its own and answers in the thread itself. It is for work that needs a Mac, a desktop or Docker inside, or a session longer than a run in a container may last.`,
-		strictObject(`"prompt":`+promptSchema("What is to be done, complete in itself."), "prompt")}
-	if p.Runner != RunnerContainer {
-		return []Tool{fallback}
-	}
-	return []Tool{
-		{ToolStart, `Starts a run in a disposable container, on the thread's own branch of a repository: a coding agent is given the prompt, what it changes is committed after every step, and the project's checks are run at its end. The thread gets the changed files and the evidence. A thread that has a branch goes on with it.`,
-			strictObject(`"prompt":`+promptSchema("What is to be done, complete in itself: the agent sees the thread, but not this conversation.")+`,`+
-				`"repo":{"type":"string","description":"The repository to work in. Leave it out to take the thread's, the channel's or the default one.","minLength":1,"maxLength":100},`+
-				`"base":{"type":"string","description":"The branch that a new thread branch is cut from. Leave it out to take the repository's own base.","minLength":1,"maxLength":200},`+
-				`"agent":{"type":"string","description":"The coding agent, by its name in the configuration. Leave it out to take the default.","minLength":1,"maxLength":64}`, "prompt")},
-		{ToolResume, `Says something more to the thread's run: the agent that is at work gets the prompt at its next turn; when none is at work, a new run goes on with the thread's branch and the agent's own memory.`,
-			strictObject(`"prompt":`+promptSchema("What to say to the agent."), "prompt")},
-		libraryEntry(ToolBrowser), libraryEntry(ToolScreenshot),
-		fallback,
-	}
+// Offer is what a server has for one run. It narrows the tools of the run's policy. The zero value
+// has none of it.
+type Offer struct {
+	Browser  bool // pages can be looked at
+	Fallback bool // a fallback runner is configured, and the run answers a mention in a thread
+	Task     bool // the run works for a task, which begins its own runs
 }
 
-// libraryEntry is a task of the library as a tool: it looks at what stands on the thread's branch.
-func libraryEntry(name string) Tool {
-	list := executor.Library()
-	t := list[slices.IndexFunc(list, func(t executor.TaskInfo) bool { return t.Name == name })] // a test sees that it is there
-	return Tool{t.Name, t.Doc, t.Schema}
+// Catalog is the tools of a policy with what the server has for the run. The same list is journalled
+// with the decision and served at the container's door: a tool that is not in it does not exist for the
+// agent. A policy that names no known runner has the tool of the fallback alone. No tool takes the
+// thread as a parameter: a caller reaches its own thread and no other.
+func Catalog(p Policy, o Offer) []Tool {
+	var list []Tool
+	if p.Runner == RunnerContainer {
+		if !o.Task {
+			list = append(list, startEntry)
+		}
+		list = append(append(list, resumeEntry), o.always()...)
+	}
+	if o.Fallback && !o.Task {
+		over := fallbackEntry
+		if p.Runner == RunnerContainer {
+			over.Description += ` Your own run goes on. You can hand over once; asking again with other words changes nothing.`
+		}
+		list = append(list, over)
+	}
+	return list
 }
+
+// always are the tools that need no policy: those of the run's task, and the library.
+func (o Offer) always() (list []Tool) {
+	if o.Task {
+		for _, t := range new(mcpDoor).taskTools(Task{}) {
+			list = append(list, t.Tool)
+		}
+	}
+	for _, t := range executor.Library() {
+		if o.Browser || !slices.Contains(browserTools, t.Name) {
+			list = append(list, Tool{t.Name, t.Doc, t.Schema})
+		}
+	}
+	return list
+}
+
+// toolNames are the names of tools, in their order.
+func toolNames(list []Tool) (names []string) {
+	for _, t := range list {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// The tools of a session.
+var (
+	startEntry = Tool{ToolStart, `Asks for a run on this thread's own branch that begins when yours has ended: a coding agent, another one perhaps, is given the prompt, what it changes is committed after every step, and the project's checks are run at its end. You can ask for one such run; asking again with other words changes nothing.`,
+		strictObject(`"prompt":`+promptSchema("What is to be done, complete in itself.")+`,"agent":`+agentProperty, "prompt")}
+	resumeEntry = Tool{ToolResume, `Says something to your own run: you get the prompt at your next turn, when this one has ended. What was said once is not said again.`,
+		strictObject(`"prompt":`+promptSchema("What to say to the agent."), "prompt")}
+	fallbackEntry = Tool{ToolFallback, `Hands the request over to the fallback runner, with the whole thread. It works on its own and answers in the thread itself. It is for work that needs a Mac, a desktop or Docker inside, or a session longer than a run in a container may last.`,
+		strictObject(`"prompt":`+promptSchema("What is to be done, complete in itself."), "prompt")}
+)
 
 // browserTools are the tools that need a browser, and a policy that gives one.
 var browserTools = []string{ToolBrowser, ToolScreenshot}

@@ -111,7 +111,9 @@ func (c *Chat) Open(ctx context.Context) error {
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	c.slots = make(chan struct{}, deciding())
 	c.hands = make(chan struct{}, handing)
+	c.mu.Lock() // an agent may hand its thread over already
 	c.sessions = make(map[string]*session)
+	c.mu.Unlock()
 	if _, err := c.Git.Repo(houseRepo); errors.Is(err, gitd.ErrNotFound) {
 		if _, err := c.Git.Create(ctx, houseRepo); err != nil && !errors.Is(err, gitd.ErrExists) {
 			return fmt.Errorf("cannot make the repository of mentions: %w", err)
@@ -373,7 +375,7 @@ func (c *Chat) repos(ctx context.Context) []string {
 func (c *Chat) take(s Session, t task) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.closed {
+	if c.closed || c.sessions == nil {
 		return // the next Open finds it
 	}
 	own := c.sessions[s.Key]

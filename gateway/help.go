@@ -2,15 +2,14 @@ package gateway
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 )
 
 // HelpText says what can be written in a mention, in Slack's mrkdwn: which
 // commands there are, and what becomes of plain words. agents are the
-// configured agents' names, the default first; tools are the thread's catalog.
-func HelpText(agents []string, tools []Tool) string {
-	if !slices.ContainsFunc(tools, func(t Tool) bool { return t.Name == ToolStart }) {
+// configured agents' names, the default first; runner is the thread's.
+func HelpText(agents []string, runner Runner) string {
+	if runner != RunnerContainer {
 		return "This thread's requests are handed over to the fallback runner: say in plain words what is to be done."
 	}
 	var b strings.Builder

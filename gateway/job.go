@@ -484,9 +484,7 @@ func (j *job) start(ctx context.Context, w work) error {
 	}
 	if _, known := policyOf(ctx, j.Executor, run.Name()); !known {
 		d := decided{Policy: Policy{Runner: RunnerContainer, Reason: ReasonGrant, Prompt: t.Description}}
-		for _, tool := range Catalog(d.Policy) {
-			d.Tools = append(d.Tools, tool.Name)
-		}
+		d.Tools = toolNames(Catalog(d.Policy, Offer{Browser: j.Executor.Browser != nil, Task: true}))
 		err := j.Executor.Note(ctx, run.Name(), executor.Event{Type: executor.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: encode(d)})
 		if err != nil {
 			return err

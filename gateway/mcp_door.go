@@ -28,16 +28,17 @@ const (
 	toolThread  = "reply_to_thread"
 )
 
-// MCPDoor serves MCP to the agent in a container: the tools of the policy that its
-// run's journal holds, which was decided before the agent was started, and the
-// library tasks, which run beside it in its own container. An agent that works for
-// a task may ask e for others, and has to do with these alone; e may be nil.
+// MCPDoor serves MCP to the agent in a container: the [Catalog] of the policy that its
+// run's journal holds, which was decided before the agent was started. The library's
+// tasks run in the agent's own container. An agent that works for a task may ask e
+// for others, and has to do with these alone. An agent that answers a mention may hand
+// its thread over through c. Both e and c may be nil.
 //
 // Each request stands for itself: a container that is gone leaves nothing behind.
 // What goes on for one ends with the request. Version is what it calls itself.
-func MCPDoor(x *executor.Executor, e *Engineer, version string) func(executor.Visitor) http.Handler {
+func MCPDoor(x *executor.Executor, e *Engineer, c *Chat, version string) func(executor.Visitor) http.Handler {
 	return func(v executor.Visitor) http.Handler {
-		d := &mcpDoor{x: x, engineer: e, version: version, visitor: v}
+		d := &mcpDoor{x: x, engineer: e, chat: c, version: version, visitor: v}
 		return http.HandlerFunc(d.serve)
 	}
 }
@@ -45,7 +46,8 @@ func MCPDoor(x *executor.Executor, e *Engineer, version string) func(executor.Vi
 // mcpDoor is MCP at one container's door.
 type mcpDoor struct {
 	x        *executor.Executor
-	engineer *Engineer
+	engineer *Engineer // nil: there are no tasks
+	chat     *Chat     // nil: there are no threads
 	version  string
 	visitor  executor.Visitor
 }
@@ -79,53 +81,49 @@ func (d *mcpDoor) serve(w http.ResponseWriter, r *http.Request) {
 
 // tools are what the visitor may use now.
 func (d *mcpDoor) tools(ctx context.Context) []mcpTool {
-	var list []mcpTool
-	bears := false // the visitor works for a task
+	run := d.visitor.Run()
+	offer := Offer{Browser: d.x.Browser != nil, Fallback: d.chat != nil && d.chat.mayHandOver(run)}
+	var own Task
 	if d.engineer != nil {
-		if own, err := d.engineer.Task(ctx, d.visitor.Caller.ID()); err == nil && own.Caller() == d.visitor.Caller {
-			list, bears = d.taskTools(own), true
+		if t, err := d.engineer.Task(ctx, d.visitor.Caller.ID()); err == nil && t.Caller() == d.visitor.Caller {
+			own, offer.Task = t, true
 		}
 	}
-	// A run without a policy came by no gate, and has no session.
-	denied := func(string) bool { return false }
-	if d.x.Browser == nil {
-		denied = func(name string) bool { return slices.Contains(browserTools, name) }
-	}
-	if run := d.visitor.Run(); run.ID != "" {
+
+	listed := offer.always() // a run without a policy came by no gate, and has no session
+	if run.ID != "" {
 		if p, known := policyOf(ctx, d.x, run.Name()); known {
-			denied = deniedBy(p.Policy, denied)
-			for _, tool := range Catalog(p.Policy) {
-				switch {
-				case tool.Name == ToolStart && !bears: // a task's runs are the engineer's to begin
-					list = append(list, d.startTool(run, tool))
-				case tool.Name == ToolResume:
-					list = append(list, d.resumeTool(run, tool))
-				}
-			}
+			listed = Catalog(p.Policy, offer)
 		}
 	}
-	for _, t := range executor.Library() {
-		if !denied(t.Name) {
-			list = append(list, d.libraryTool(t))
+	return d.register(listed, run, own)
+}
+
+// register makes the tools of a list ones that can be called, for a run and the task that it works for.
+func (d *mcpDoor) register(listed []Tool, run executor.Run, own Task) (list []mcpTool) {
+	forTask := d.taskTools(own)
+	for _, tool := range listed {
+		switch i := slices.IndexFunc(forTask, func(t mcpTool) bool { return t.Name == tool.Name }); {
+		case i >= 0:
+			list = append(list, forTask[i])
+		case tool.Name == ToolStart:
+			list = append(list, d.startTool(run, tool))
+		case tool.Name == ToolResume:
+			list = append(list, d.resumeTool(run, tool))
+		case tool.Name == ToolFallback:
+			list = append(list, d.fallbackTool(run, tool))
+		default:
+			list = append(list, d.libraryTool(tool))
 		}
 	}
 	return list
 }
 
-// deniedBy tells which of the library's tasks a policy leaves out, beside those that are anyway: of the
-// tools of its catalog, those that are not in it.
-func deniedBy(p Policy, anyway func(string) bool) func(string) bool {
-	catalog := Catalog(p)
-	return func(name string) bool {
-		given := slices.ContainsFunc(catalog, func(t Tool) bool { return t.Name == name })
-		return anyway(name) || slices.Contains(browserTools, name) && !given
-	}
-}
-
 // libraryTool is a task of the library, run beside the agent.
-func (d *mcpDoor) libraryTool(t executor.TaskInfo) mcpTool {
+func (d *mcpDoor) libraryTool(t Tool) mcpTool {
+	readOnly := slices.ContainsFunc(executor.Library(), func(task executor.TaskInfo) bool { return task.Name == t.Name && task.ReadOnly })
 	return mcpTool{
-		Tool: Tool{t.Name, t.Doc, t.Schema}, Access: AccessWrite, Hints: toolHints{ReadOnly: t.ReadOnly, Destructive: !t.ReadOnly},
+		Tool: t, Access: AccessWrite, Hints: toolHints{ReadOnly: readOnly, Destructive: !readOnly},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 			c.tell(t.Name)
 			out, err := d.visitor.Task(ctx, t.Name, c.args)
@@ -200,8 +198,6 @@ type begun struct {
 // startTool asks for a run after this one, on the same branch. That run came by no
 // gate and has no policy, so it cannot ask for another: one mention is at most two runs.
 func (d *mcpDoor) startTool(run executor.Run, tool Tool) mcpTool {
-	tool.Description = `Asks for a run on this thread's own branch that begins when yours has ended: a coding agent, another one perhaps, is given the prompt, what it changes is committed after every step, and the project's checks are run at its end. You can ask for one such run; asking again with other words changes nothing.`
-	tool.Schema = strictObject(`"prompt":`+promptSchema("What is to be done, complete in itself.")+`,"agent":`+agentProperty, "prompt")
 	return mcpTool{
 		Tool: tool, Output: schemaFor[begun](), Access: AccessWrite, Hints: toolHints{Idempotent: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
@@ -224,7 +220,6 @@ func (d *mcpDoor) startTool(run executor.Run, tool Tool) mcpTool {
 
 // resumeTool keeps a note for the agent's own next turn.
 func (d *mcpDoor) resumeTool(run executor.Run, tool Tool) mcpTool {
-	tool.Description = `Says something to your own run: you get the prompt at your next turn, when this one has ended. What was said once is not said again.`
 	return mcpTool{
 		Tool: tool, Output: schemaFor[begun](), Access: AccessWrite, Hints: toolHints{Idempotent: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
@@ -237,6 +232,23 @@ func (d *mcpDoor) resumeTool(run executor.Run, tool Tool) mcpTool {
 			sum := sha256.Sum256([]byte(a.Prompt))
 			err := d.x.Say(ctx, run.Name(), executor.Prompt{Key: "self:" + hex.EncodeToString(sum[:]), Text: a.Prompt, By: d.agent()})
 			return toolResult{value: begun{run.Name(), run.State}}, err
+		},
+	}
+}
+
+// fallbackTool hands the thread of the run over to the fallback runner.
+func (d *mcpDoor) fallbackTool(run executor.Run, tool Tool) mcpTool {
+	return mcpTool{
+		Tool: tool, Output: schemaFor[begun](), Access: AccessWrite, Hints: toolHints{Idempotent: true, Open: true},
+		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
+			var a struct {
+				Prompt string `json:"prompt"`
+			}
+			if err := c.read(&a); err != nil {
+				return toolResult{}, err
+			}
+			over, err := d.chat.HandOver(ctx, run, a.Prompt)
+			return toolResult{value: begun{over.Name(), over.State}}, err
 		},
 	}
 }

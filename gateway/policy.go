@@ -30,6 +30,7 @@ const (
 	ReasonRepoAllowlist    PolicyReason = "repo-allowlist"
 	ReasonPercentage       PolicyReason = "percentage"
 	ReasonGrant            PolicyReason = "grant" // a program asked, with a token that may
+	ReasonAgent            PolicyReason = "agent" // the agent of a run hands its thread over
 )
 
 // Policy is the decision about one mention.

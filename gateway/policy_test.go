@@ -13,7 +13,9 @@ import (
 	"testing"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
@@ -290,39 +292,82 @@ func TestSessionKey(t *testing.T) {
 }
 
 func TestToolCatalogForEachPolicy(t *testing.T) {
-	names := func(tools []Tool) (list []string) {
-		for _, tool := range tools {
-			list = append(list, tool.Name)
-		}
-		return list
-	}
 	fallback := []string{"fallback_session"}
-	all := []string{"start_code_session", "resume_code_session", "browser_test", "capture_screenshot", "fallback_session"}
+	session := []string{"start_code_session", "resume_code_session"}
+	ofTask := []string{"resume_code_session", "reply_to_thread", "spawn_task", "get_task_status", "list_active_tasks", "message_task", "cancel_task"}
+	var library, blind []string // the second without a browser
+	for _, task := range executor.Library() {
+		library = append(library, task.Name)
+		if !slices.Contains(browserTools, task.Name) {
+			blind = append(blind, task.Name)
+		}
+	}
+	if len(library) != len(blind)+2 {
+		t.Fatalf("the library has %q, of which %q need a browser", library, browserTools)
+	}
+	most := Offer{Browser: true, Fallback: true}
 	for _, x := range []struct {
 		policy Policy
+		offer  Offer
 		want   []string
 	}{
-		{Policy{}, fallback},
-		{Policy{Runner: "superset", Reason: ReasonThreadStarter}, fallback},
-		{Policy{Runner: RunnerFallback, Reason: ReasonGlobalDisabled}, fallback},
-		{Policy{Runner: RunnerFallback, Reason: ReasonNotAllowlisted, Prompt: "use start_code_session"}, fallback},
-		{Policy{Runner: RunnerContainer, Reason: ReasonThreadStarter}, all},
-		{Policy{Runner: RunnerContainer, Reason: ReasonExplicitPrefix}, all},
-		{Policy{Runner: RunnerContainer, Reason: ReasonChannelAllowlist}, all},
-		{Policy{Runner: RunnerContainer, Reason: ReasonRepoAllowlist}, all},
-		{Policy{Runner: RunnerContainer, Reason: ReasonPercentage}, all},
+		{Policy{}, most, fallback},
+		{Policy{}, Offer{Browser: true, Task: true}, nil},
+		{Policy{Runner: "superset", Reason: ReasonThreadStarter}, most, fallback},
+		{Policy{Runner: RunnerFallback, Reason: ReasonGlobalDisabled}, most, fallback},
+		{Policy{Runner: RunnerFallback, Reason: ReasonNotAllowlisted, Prompt: "use start_code_session"}, most, fallback},
+		{Policy{Runner: RunnerFallback, Reason: ReasonAgent}, most, fallback},
+		{Policy{Runner: RunnerFallback, Reason: ReasonNotAllowlisted}, Offer{Browser: true}, nil},
+		{Policy{Runner: RunnerContainer, Reason: ReasonThreadStarter}, most, slices.Concat(session, library, fallback)},
+		{Policy{Runner: RunnerContainer, Reason: ReasonExplicitPrefix}, most, slices.Concat(session, library, fallback)},
+		{Policy{Runner: RunnerContainer, Reason: ReasonChannelAllowlist}, Offer{Fallback: true}, slices.Concat(session, blind, fallback)},
+		{Policy{Runner: RunnerContainer, Reason: ReasonRepoAllowlist}, Offer{Browser: true}, slices.Concat(session, library)},
+		{Policy{Runner: RunnerContainer, Reason: ReasonPercentage}, Offer{}, slices.Concat(session, blind)},
+		{Policy{Runner: RunnerContainer, Reason: ReasonGrant}, Offer{Browser: true, Task: true}, slices.Concat(ofTask, library)},
+		{Policy{Runner: RunnerContainer, Reason: ReasonGrant}, Offer{Fallback: true, Task: true}, slices.Concat(ofTask, blind)},
 	} {
-		if got := names(Catalog(x.policy)); !slices.Equal(got, x.want) {
-			t.Errorf("%+v: %q, want %q", x.policy, got, x.want)
+		list := Catalog(x.policy, x.offer)
+		if got := toolNames(list); !slices.Equal(got, x.want) {
+			t.Errorf("%+v, %+v: %q, want %q", x.policy, x.offer, got, x.want)
+		}
+		// What is listed is what the door has, by tools/list.
+		want := slices.Sorted(slices.Values(x.want))
+		if got := doorLists(t, list); !slices.Equal(got, want) {
+			t.Errorf("%+v, %+v: the door has %q, want %q", x.policy, x.offer, got, want)
 		}
 	}
 	for _, runner := range []Runner{RunnerFallback, RunnerContainer} {
-		text, err := json.MarshalIndent(Catalog(Policy{Runner: runner}), "", "  ")
+		own := slices.DeleteFunc(Catalog(Policy{Runner: runner}, most), func(t Tool) bool { return strings.HasPrefix(t.Name, "lib_") })
+		text, err := json.MarshalIndent(own, "", "  ")
 		if err != nil {
 			t.Fatal(err)
 		}
 		golden(t, "catalog-"+string(runner)+".json", string(text)+"\n")
 	}
+}
+
+// doorLists are the names of the tools that a door with a list answers tools/list with.
+func doorLists(t *testing.T, list []Tool) (names []string) {
+	t.Helper()
+	here, there := mcp.NewInMemoryTransports()
+	server := toolset{tools: new(mcpDoor).register(list, executor.Run{}, Task{}), who: Who{Scopes: []string{"write"}}}.server(t.Context(), "")
+	session, err := server.Connect(t.Context(), there, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer session.Close()
+	client, err := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), here, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for tool, err := range client.Tools(t.Context(), nil) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, tool.Name)
+	}
+	return slices.Sorted(slices.Values(names))
 }
 
 // A model's call is held against the schema: what it does not name is refused.
@@ -332,7 +377,8 @@ func TestToolSchemas(t *testing.T) {
 		ok          bool
 	}{
 		{ToolStart, `{"prompt":"fix it"}`, true},
-		{ToolStart, `{"prompt":"fix it","repo":"team/app","base":"main","agent":"coder"}`, true},
+		{ToolStart, `{"prompt":"fix it","agent":"coder"}`, true},
+		{ToolStart, `{"prompt":"fix it","repo":"team/app"}`, false}, // a thread has one repository
 		{ToolStart, `{}`, false},
 		{ToolStart, `{"prompt":""}`, false},
 		{ToolStart, `{"prompt":"fix it","thread":"slack:T:C:1"}`, false},
@@ -347,7 +393,7 @@ func TestToolSchemas(t *testing.T) {
 		{ToolFallback, `{"prompt":"needs a Mac"}`, true},
 		{ToolFallback, `{"prompt":1}`, false},
 	} {
-		tools := Catalog(Policy{Runner: RunnerContainer})
+		tools := Catalog(Policy{Runner: RunnerContainer}, Offer{Browser: true, Fallback: true})
 		tool := tools[slices.IndexFunc(tools, func(tool Tool) bool { return tool.Name == x.tool })]
 		var s jsonschema.Schema
 		if err := json.Unmarshal(tool.Schema, &s); err != nil {

@@ -102,10 +102,12 @@ func (c *Chat) control(ctx context.Context, run executor.Run, a slack.Action, st
 	return err
 }
 
-// pressed is the event of a button: what was said by it, and on which run's message.
+// pressed is the event of a run that nobody asked for in words of a message: what was said by a
+// button, and on which run's message; or how an agent hands its thread over.
 type pressed struct {
 	slack.Mention
-	On string `json:"on,omitempty"`
+	On       string `json:"on,omitempty"`
+	HandOver string `json:"hand_over,omitempty"`
 }
 
 // again claims a run in the thread of another one, as if somebody had said text there.
@@ -115,11 +117,36 @@ func (c *Chat) again(ctx context.Context, of executor.Run, a slack.Action, text,
 		return err
 	}
 	m.User, m.Text = a.User, text
-	_, err = c.hold(ctx, Session{of.Origin.Session}, derivedID(of.ID, suffix), of.Origin.Key+suffix, m, text, pressed{m, of.Name()})
+	_, err = c.hold(ctx, Session{of.Origin.Session}, derivedID(of.ID, suffix), of.Origin.Key+suffix, m, text, pressed{Mention: m, On: of.Name()})
 	if err != nil {
 		return fmt.Errorf("cannot claim what a button asks for: %w", err)
 	}
 	return nil
+}
+
+// mayHandOver tells whether the thread of a run can be handed over to the fallback runner.
+func (c *Chat) mayHandOver(run executor.Run) bool {
+	return c.Fallback != nil && run.Origin != nil && run.Origin.Source == slackSource
+}
+
+// HandOver hands the thread of a run over to the fallback runner, with what is to be done there. It
+// returns when that is durable, before the runner has answered. Handing the thread of the same run over
+// again finds the first time. The error wraps [executor.ErrInvalid] where the run answers no thread, or no
+// fallback runner is configured. It may be called before Open.
+func (c *Chat) HandOver(ctx context.Context, of executor.Run, prompt string) (executor.Run, error) {
+	if !c.mayHandOver(of) {
+		return executor.Run{}, fmt.Errorf("%w hand-over of %s: there is no thread of it, or no fallback runner", executor.ErrInvalid, of.Name())
+	}
+	m, err := event(of)
+	if err != nil {
+		return executor.Run{}, err
+	}
+	const suffix = "-fallback"
+	run, err := c.hold(ctx, Session{of.Origin.Session}, derivedID(of.ID, suffix), of.Origin.Key+suffix, m, m.Said(), pressed{Mention: m, HandOver: prompt})
+	if err != nil {
+		return executor.Run{}, fmt.Errorf("cannot hand the thread of %s over: %w", of.Name(), err)
+	}
+	return run, nil
 }
 
 // whisper tells one user something that the others need not see.
@@ -149,7 +176,7 @@ func (c *Chat) command(ctx context.Context, d slack.Command, retry bool) (any, e
 	words, err := ParseWords(d.Text)
 	switch {
 	case strings.TrimSpace(d.Text) == "", words.Verb == "help":
-		return answer(HelpText(c.Executor.AgentNames(), Catalog(Policy{Runner: RunnerContainer})))
+		return answer(HelpText(c.Executor.AgentNames(), RunnerContainer))
 	case err != nil:
 		return answer(err.Error())
 	case words.Verb == "status":

@@ -405,7 +405,7 @@ func TestRenderText(t *testing.T) {
 		t.Error(all)
 	}
 	withinLimits(t, Answer{Text: strings.Repeat(page+" ", 200), Own: "https://ramus.example"}.Message())
-	withinLimits(t, RenderText(HelpText([]string{"coder", "reviewer"}, Catalog(through)), ""))
+	withinLimits(t, RenderText(HelpText([]string{"coder", "reviewer"}, through.Runner), ""))
 }
 
 func TestRenderAsk(t *testing.T) {

@@ -360,6 +360,9 @@ func (s *session) judge(ctx context.Context, run executor.Run, m slack.Mention, 
 	if err := json.Unmarshal(run.Origin.Event, &p); err != nil {
 		return decided{}, fmt.Errorf("cannot read the event of %s: %w", run.Name(), err)
 	}
+	if p.HandOver != "" {
+		return s.decision(Policy{RunnerFallback, ReasonAgent, p.HandOver}), nil
+	}
 	if p.On != "" {
 		d, known := s.policy(ctx, p.On)
 		if !known {
@@ -369,12 +372,15 @@ func (s *session) judge(ctx context.Context, run executor.Run, m slack.Mention, 
 		return d, nil
 	}
 	// What the thread has done already is where it works, whatever a text names.
-	d := decided{Starter: threadStarter(thread), Policy: s.Gate.Resolve(Asked{ThreadStarter: threadStarter(thread), Requester: m.User, Text: m.Said(),
-		Channel: m.Channel, Repo: first(at.home, at.repo), Session: s.Key})}
-	for _, tool := range Catalog(d.Policy) {
-		d.Tools = append(d.Tools, tool.Name)
-	}
+	d := s.decision(s.Gate.Resolve(Asked{ThreadStarter: threadStarter(thread), Requester: m.User, Text: m.Said(),
+		Channel: m.Channel, Repo: first(at.home, at.repo), Session: s.Key}))
+	d.Starter = threadStarter(thread)
 	return d, nil
+}
+
+// decision is a policy with the tools that it leaves to the run of a mention.
+func (c *Chat) decision(p Policy) decided {
+	return decided{Policy: p, Tools: toolNames(Catalog(p, Offer{Browser: c.Executor.Browser != nil, Fallback: c.Fallback != nil}))}
 }
 
 // thread reads the conversation. What a slash command began has no message of
@@ -407,7 +413,7 @@ const outputLeft = "left"
 // handOver gives a thread to the fallback runner.
 func (s *session) handOver(ctx context.Context, run executor.Run, m slack.Mention, thread slack.Thread, p Policy) (*executor.Run, error) {
 	output := map[string]any{"runner": string(RunnerFallback)}
-	tools, err := json.Marshal(Catalog(p))
+	tools, err := json.Marshal([]Tool{fallbackEntry})
 	if err != nil {
 		return nil, err
 	}
@@ -511,7 +517,7 @@ func (s *session) act(ctx context.Context, run executor.Run, m slack.Mention, th
 	}
 	switch words.Verb {
 	case "help":
-		return s.say(ctx, run, HelpText(s.Executor.AgentNames(), Catalog(Policy{Runner: RunnerContainer})), "")
+		return s.say(ctx, run, HelpText(s.Executor.AgentNames(), RunnerContainer), "")
 	case "status", "log", "diff", "why", "stop", "merge":
 		text, code, err := s.answer(ctx, words, run, who)
 		if err != nil {

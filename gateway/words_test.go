@@ -316,12 +316,12 @@ func FuzzWords(f *testing.F) {
 }
 
 func TestHelpText(t *testing.T) {
-	container := Catalog(Policy{Runner: RunnerContainer})
+	container := RunnerContainer
 	for name, text := range map[string]string{
 		"help-agents.txt":   HelpText([]string{"coder", "reviewer"}, container),
 		"help-agent.txt":    HelpText([]string{"coder"}, container),
 		"help-no-agent.txt": HelpText(nil, container),
-		"help-fallback.txt": HelpText([]string{"coder"}, Catalog(Policy{})),
+		"help-fallback.txt": HelpText([]string{"coder"}, ""),
 	} {
 		golden(t, name, text+"\n")
 	}
@@ -349,17 +349,19 @@ func TestGuide(t *testing.T) {
 	}
 	guide := string(text)
 	var names []string
-	for line := range strings.SplitSeq(HelpText(nil, Catalog(Policy{Runner: RunnerContainer})), "\n") {
+	for line := range strings.SplitSeq(HelpText(nil, RunnerContainer), "\n") {
 		if command, ok := strings.CutPrefix(line, "• `"); ok {
 			verb, _, _ := strings.Cut(command, " ")
 			names = append(names, "`"+strings.Trim(verb, "`"))
 		}
 	}
-	for _, reason := range []PolicyReason{ReasonGlobalDisabled, ReasonThreadStarter, ReasonExplicitPrefix, ReasonNotAllowlisted, ReasonChannelAllowlist, ReasonRepoAllowlist, ReasonPercentage} {
+	for _, reason := range []PolicyReason{ReasonGlobalDisabled, ReasonThreadStarter, ReasonExplicitPrefix, ReasonNotAllowlisted, ReasonChannelAllowlist, ReasonRepoAllowlist, ReasonPercentage, ReasonAgent} {
 		names = append(names, "`"+string(reason)+"`")
 	}
-	for _, tool := range Catalog(Policy{Runner: RunnerContainer}) {
-		names = append(names, "`"+tool.Name+"`")
+	for _, tool := range Catalog(Policy{Runner: RunnerContainer}, Offer{Browser: true, Fallback: true}) {
+		if !strings.HasPrefix(tool.Name, "lib_") {
+			names = append(names, "`"+tool.Name+"`")
+		}
 	}
 	for _, m := range []executor.Manifest{
 		{State: executor.StateComplete, Verdict: executor.VerdictVerified}, {State: executor.StateComplete, Verdict: executor.VerdictUnverified},

@@ -260,7 +260,10 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		Keep:   newRetention(c.Keep),
 		Door:   map[string]func(executor.Visitor) http.Handler{model.Prefix: models.Handler},
 	}
-	x.Door[gateway.MCPPath] = gateway.MCPDoor(x, i.engineer, buildVersion())
+	if i.chat != nil { // before a container of an earlier process asks at its door
+		i.chat.Executor, i.chat.Git, i.chat.Fallback = x, git, i.fallback
+	}
+	x.Door[gateway.MCPPath] = gateway.MCPDoor(x, i.engineer, i.chat, buildVersion())
 	for name, value := range c.Env {
 		x.Env = append(x.Env, name+"="+value)
 	}

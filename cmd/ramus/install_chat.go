@@ -72,7 +72,4 @@ func readPeople(people map[string]PersonConfig, gate *gateway.Gate) error {
 
 // openChat opens the Slack front over the rooms it speaks for. A command that
 // brings its own server does not: it would begin with mentions and be gone.
-func (i *installation) openChat(ctx context.Context) error {
-	i.chat.Executor, i.chat.Git, i.chat.Fallback = i.executor, i.git, i.fallback
-	return i.chat.Open(ctx)
-}
+func (i *installation) openChat(ctx context.Context) error { return i.chat.Open(ctx) }
