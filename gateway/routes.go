@@ -28,7 +28,7 @@ const promptBody = 2 << 20
 // routes is every way in, on one screen.
 func (s *Server) routes() []Route {
 	return slices.Concat(s.apiRoutes(), taskRoutes(), mcpRoutes(), slackHooks(), githubHooks(), githubRoutes(), signInRoutes(), traceRoutes(), []Route{
-		// /NAME.git/…, and the answer to what is no route.
+		// /NAME.git/… and /NAME/…, and the answer to what is no route.
 		{Pattern: "/", Access: AccessGit, Summary: "Repositories, for git clients", Body: -1, Handle: (*call).fallback},
 	})
 }

@@ -151,7 +151,7 @@ func (s *Server) mux(routes []Route, fixed *Who) http.Handler {
 // fallback serves repositories, whose names no pattern of ServeMux can say,
 // and answers everything that is no route.
 func (c *call) fallback() error {
-	if name, _, ok := strings.Cut(c.R.URL.Path, ".git/"); ok && len(name) > 1 {
+	if name, _, ok := strings.Cut(c.R.URL.Path, ".git/"); ok && len(name) > 1 || gitd.Serves(c.R.URL.Path) {
 		handler := c.git
 		if c.Who.Local {
 			handler = c.openGit

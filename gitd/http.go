@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 )
@@ -29,13 +30,11 @@ type access struct {
 // them, and they do no harm.
 var harmless = []string{"badtimezone", "missingspacebeforedate", "zeropaddedfilemode"}
 
-// config is git's configuration for this access. It stands above the
-// repository's own.
+// config is git's configuration for this access. Git reads it after the
+// repository's own, so it names nothing that the repository decides.
 func (a access) config(l Limits) []string {
 	c := []string{
-		"receive.unpackLimit=1", // 200 pushes kept as loose objects make a clone 20 times dearer
-		"receive.advertisePushOptions=false",
-		fmt.Sprintf("receive.maxInputSize=%d", l.PackBytes),
+		fmt.Sprintf("receive.maxInputSize=%d", a.own.atMost("receive.maxinputsize", l.PackBytes)),
 		// What git maps at once has to fit into its address space with the
 		// objects that it works on.
 		"core.packedGitWindowSize=64m",
@@ -48,22 +47,23 @@ func (a access) config(l Limits) []string {
 	if !a.grant.Delete {
 		c = append(c, "receive.denyDeletes=true")
 	}
-	unless := func(key, value string) {
-		if !a.own.names(key) {
+	unless := func(key, value string, also ...string) {
+		if !a.own.names(key) && !slices.ContainsFunc(also, a.own.names) {
 			c = append(c, key+"="+value)
 		}
 	}
-	unless("receive.fsckobjects", "true")
+	unless("receive.unpacklimit", "1", "transfer.unpacklimit") // 200 pushes kept as loose objects make a clone 20 times dearer
+	unless("receive.advertisepushoptions", "false")
+	unless("receive.fsckobjects", "true", "transfer.fsckobjects")
 	for _, what := range harmless {
 		unless("receive.fsck."+what, "ignore")
 	}
 	unless("uploadpack.allowfilter", "true")
 	if len(a.grant.Read) == 0 {
-		if !a.own.names("uploadpack.allowanysha1inwant") {
-			// Who may read all refs may read all objects, as protocol v2
-			// lets them anyhow: fetches of a partial clone need it.
-			c = append(c, "uploadpack.allowAnySHA1InWant=true")
-		}
+		// Who may read all refs may read all objects, as protocol v2 lets them
+		// anyhow: fetches of a partial clone need it. A repository that says which
+		// objects may be asked for by protocol v0, in any of three ways, has said so.
+		unless("uploadpack.allowanysha1inwant", "true", "uploadpack.allowreachablesha1inwant", "uploadpack.allowtipsha1inwant")
 		return c
 	}
 	c = append(c,
@@ -120,7 +120,7 @@ func (e *httpError) Error() string { return fmt.Sprintf("%d: %s", e.status, e.te
 // one that the client may not know of.
 var noRepository = &httpError{http.StatusNotFound, "repository not found, or not covered by this token"}
 
-// Handler serves smart HTTP at /NAME.git/… and /.well-known/jwks.json.
+// Handler serves smart HTTP at /NAME.git/… and /NAME/… alike, and /.well-known/jwks.json.
 // A grant is taken from the Basic password or the Bearer token.
 func (s *Server) Handler() http.Handler {
 	return s.httpHandler(s.credentials, true, nil)
@@ -339,6 +339,12 @@ func (p *prefixWriter) Write(b []byte) (int, error) {
 		p.prefix = nil
 	}
 	return p.w.Write(b)
+}
+
+// Serves tells whether a URL path asks for a repository, as [Server.Handler] reads it.
+func Serves(path string) bool {
+	name, _, ok := splitURL(path)
+	return ok && name != ""
 }
 
 // splitURL splits a URL path into a repository's name and what is asked of it.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"unicode"
 
@@ -74,6 +75,22 @@ func (o ownConfig) flag(key string, missing bool) bool {
 	return false
 }
 
+// atMost is a size as git reads it, with its units k, m and g, or most where that is less, or where the
+// file names no size that bounds anything.
+func (o ownConfig) atMost(key string, most int64) int64 {
+	text := strings.ToLower(o[key])
+	unit := int64(1)
+	if digits := strings.TrimRight(text, "kmg"); len(text)-len(digits) == 1 {
+		unit = map[byte]int64{'k': 1 << 10, 'm': 1 << 20, 'g': 1 << 30}[text[len(text)-1]]
+		text = digits
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n <= 0 || n > most/unit {
+		return most
+	}
+	return n * unit
+}
+
 // enabled says whether the repository lets itself be read or written at all.
 func (a access) enabled(s *Server, write bool) error {
 	if !s.OwnConfig {
@@ -93,10 +110,7 @@ func (s *Server) locate(path string) (access, error) {
 	if s.OwnConfig {
 		return s.locateOwn(path)
 	}
-	name, ok := strings.CutSuffix(path, ".git")
-	if !ok {
-		return access{name: path}, fmt.Errorf("repository %.120q: %w", path, ErrNotFound)
-	}
+	name := strings.TrimSuffix(path, ".git")
 	repo, err := s.Repo(name)
 	if err != nil {
 		return access{name: name}, err
@@ -114,13 +128,17 @@ func (s *Server) locate(path string) (access, error) {
 }
 
 // locateOwn finds a repository among folders that others made: with or without
-// ".git", and under names that ramus would not give.
+// ".git" at the end of its folder, or inside a work tree, and under names that ramus would not give.
 func (s *Server) locateOwn(path string) (access, error) {
 	a := access{name: strings.TrimSuffix(path, ".git")}
 	if !servable(path) {
 		return a, fmt.Errorf("repository %.120q: %w", path, ErrInvalid)
 	}
-	for _, try := range []string{path, path + ".git"} {
+	other := path + ".git"
+	if a.name != path {
+		other = a.name
+	}
+	for _, try := range []string{path, path + "/.git", other, other + "/.git"} {
 		dir := filepath.Join(s.Root, filepath.FromSlash(try))
 		if _, err := bareRepository(dir); err != nil {
 			if errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) {

@@ -642,6 +642,16 @@ func TestOwnConfig(t *testing.T) {
 			t.Errorf("%s: %d", bad, resp.StatusCode)
 		}
 	}
+	// With ".git" at the end of the URL or without, whatever the folder is called; work trees, too.
+	stock(t, "", "init", "-q", "-b", "main", filepath.Join(w.Root, "tree"))
+	stock(t, c, "push", "-q", w.http.URL+"/tree.git", "HEAD:refs/heads/pushed")
+	fsck(t, filepath.Join(w.Root, "tree", ".git"))
+	stock(t, dir, "config", "http.uploadpack", "true")
+	for _, name := range []string{"/a", "/a.git", "/plain", "/plain.git", "/tree", "/tree.git"} {
+		if out := stock(t, "", "ls-remote", w.http.URL+name); !strings.Contains(out, "refs/heads/") {
+			t.Errorf("%s has %q", name, out)
+		}
+	}
 	// Bearer tokens hold here, too.
 	closed := newWire(t, func(s *Server) { s.OwnConfig = true })
 	closed.repo("b")
@@ -649,4 +659,62 @@ func TestOwnConfig(t *testing.T) {
 	refused(t, out, err)
 	header := "http.extraHeader=Authorization: Bearer " + closed.token(Grant{Repo: "b"})
 	stock(t, "", "-c", header, "ls-remote", closed.url("b", ""))
+}
+
+// What a repository configures for git holds, whatever the server sets where a repository says nothing.
+func TestOwnConfigHolds(t *testing.T) {
+	w := newWire(t, func(s *Server) { s.OwnConfig, s.Anonymous = true, true })
+	dir := w.repo("a")
+	plain := w.url("a", "")
+	c := w.clone(plain)
+	addFile(t, c, "f", "f")
+	stock(t, c, "push", "-q", "origin", "HEAD:main")
+
+	// Push options, which hooks of git read, are refused unless the repository takes them.
+	out, err := stockTry(c, "push", "-o", "ci.skip", "origin", "HEAD:with-options")
+	refused(t, out, err, "does not support push options")
+	stock(t, dir, "config", "receive.advertisePushOptions", "true")
+	stock(t, c, "push", "-q", "-o", "ci.skip", "origin", "HEAD:with-options")
+
+	// Over protocol v0 a commit that no ref reaches is served unless the repository says which may be.
+	lost := stock(t, dir, "-c", "user.name=x", "-c", "user.email=x@example.org", "commit-tree", "-p", "main", "-m", "lost", "main^{tree}")
+	reached := stock(t, dir, "rev-parse", "main~1")
+	ask := func(hash string) (string, error) {
+		return stockTry(w.clone(plain), "-c", "protocol.version=0", "fetch", "-q", "--depth=1", "origin", hash)
+	}
+	if out, err := ask(lost); err != nil {
+		t.Errorf("by default: %v: %s", err, out)
+	}
+	for _, key := range []string{"allowReachableSHA1InWant", "allowTipSHA1InWant"} {
+		stock(t, dir, "config", "uploadpack."+key, "true")
+		out, err := ask(lost)
+		refused(t, out, err, "not our ref")
+		stock(t, dir, "config", "uploadpack."+key, "false")
+		out, err = ask(lost)
+		refused(t, out, err)
+		stock(t, dir, "config", "--unset", "uploadpack."+key)
+	}
+	stock(t, dir, "config", "uploadpack.allowReachableSHA1InWant", "true")
+	if out, err := ask(reached); err != nil {
+		t.Errorf("a commit that a ref reaches: %v: %s", err, out)
+	}
+
+	// A smaller bound of a push, and objects that are not looked at.
+	stock(t, dir, "config", "receive.maxInputSize", "2k")
+	noise := make([]byte, 8<<10)
+	rand.Read(noise)
+	addFile(t, c, "large", string(noise))
+	out, err = stockTry(c, "push", "-q", "origin", "HEAD:large")
+	refused(t, out, err, "maximum allowed size")
+	stock(t, dir, "config", "receive.maxInputSize", "1g")
+	stock(t, c, "push", "-q", "origin", "HEAD:large")
+	malformed := filepath.Join(t.TempDir(), "commit")
+	if err := os.WriteFile(malformed, []byte("tree "+stock(t, c, "rev-parse", "HEAD^{tree}")+"\nauthor nobody\ncommitter nobody\n\nbad\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	bad := stock(t, c, "hash-object", "-w", "--literally", "-t", "commit", malformed)
+	out, err = stockTry(c, "push", "-q", "origin", bad+":refs/heads/bad")
+	refused(t, out, err, "fsck error")
+	stock(t, dir, "config", "transfer.fsckObjects", "false")
+	stock(t, c, "push", "-q", "origin", bad+":refs/heads/bad")
 }

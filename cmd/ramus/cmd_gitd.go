@@ -25,7 +25,7 @@ func gitdCommand() command {
 		name: "gitd", args: "--root DIR [--listen ADDR] [--ssh ADDR] [--anonymous]",
 		short: "serve the bare repositories of a folder, and nothing else",
 		long: `
-NAME.git below DIR is served at /NAME.git as it is on disk, its own configuration
+NAME, NAME.git and NAME/.git below DIR are served at /NAME and /NAME.git as they are on disk, their own configuration
 obeyed; repositories may come and go while it runs. Without --anonymous a token
 is asked for, as Basic password or Bearer token; one for everything is printed
 at the start.`,
