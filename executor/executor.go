@@ -111,6 +111,8 @@ type Executor struct {
 	closed  bool
 	targets map[Caller]*target
 	live    map[string]*liveRun  // by Run.Name
+	ended   map[State]int        // how many runs ended since start, by how
+	waiting map[string]bool      // runs that wait for a person since start, by name
 	bases   map[string]*basing   // by repository
 	holds   map[string]*hold     // by Run.Name
 	rescued map[Caller]gitd.Hash // what was kept of containers that were lost, until it is told
@@ -350,7 +352,7 @@ type Merge struct {
 
 // Stats are the numbers behind /metrics and /health.
 type Stats struct {
-	Runs     map[State]int  `json:"runs"` // since start, by state now
+	Runs     map[State]int  `json:"runs"` // since start, by state now: those at work, those that wait for a person, and those that ended
 	Commands int64          `json:"commands"`
 	Commits  int64          `json:"commits"`
 	Queue    int            `json:"queue"`

@@ -38,6 +38,7 @@ func (x *Executor) launch(l *liveRun, answers map[string]Decision) error {
 		return fmt.Errorf("%s: %w: it is at work", name, ErrConflict)
 	}
 	x.live[name] = l
+	delete(x.waiting, name)
 	x.wg.Add(1)
 	x.mu.Unlock()
 	go func() {
@@ -244,6 +245,7 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 		}
 		jerr = l.state(StateFailed, reason, err.Error())
 	}
+	x.tally(l.snapshot())
 	if jerr = errors.Join(jerr, x.seal(ctx, l)); jerr != nil {
 		x.Log.Error("cannot seal a run; it is tried again until it can be", "run", name, "err", jerr)
 		// Until it is sealed only its liveRun knows how it ended, or what it asks.
@@ -252,6 +254,23 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 		return
 	}
 	x.sealed(l)
+}
+
+// tally counts a run that has ended, or waits for a person, for [Executor.Stats].
+func (x *Executor) tally(r Run) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if r.Ended() {
+		if x.ended == nil {
+			x.ended = map[State]int{}
+		}
+		x.ended[r.State]++
+		return
+	}
+	if x.waiting == nil {
+		x.waiting = map[string]bool{}
+	}
+	x.waiting[r.Name()] = true
 }
 
 // sealLater seals a run that could not be when it ended, on a full disk or

@@ -469,12 +469,20 @@ func (x *Executor) Stats() Stats {
 	}
 	x.mu.Lock()
 	live := make([]*liveRun, 0, len(x.live))
-	for _, l := range x.live {
-		live = append(live, l)
+	for name, l := range x.live {
+		if !x.waiting[name] {
+			live = append(live, l)
+		}
+	}
+	maps.Copy(s.Runs, x.ended)
+	if len(x.waiting) > 0 {
+		s.Runs[StateAwaitingReview] = len(x.waiting)
 	}
 	x.mu.Unlock()
 	for _, l := range live {
-		s.Runs[l.snapshot().State]++
+		if r := l.snapshot(); !r.Ended() { // one that has ended is counted already, or in a moment
+			s.Runs[r.State]++
+		}
 	}
 	for _, h := range x.Fleet.List(x.ctx) {
 		s.Hosts[h.State]++

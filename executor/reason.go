@@ -22,7 +22,7 @@ func (r Reason) Hint() string {
 	case ReasonBranchGone:
 		return "somebody deleted the branch; push it again, or begin a new caller with `--fork` from the commit that is named"
 	case ReasonContainerLost:
-		return "the container ended again and again while the command ran; look for what kills it, then `ramus retry`"
+		return "the container ended while the command ran; look for what killed it (`ramus log`, `ramus doctor`), then `ramus retry`"
 	case ReasonUnavailable:
 		return "no container could be had; `ramus doctor` tells what the engine lacks, then `ramus retry`"
 	case ReasonDiskFull:

@@ -33,6 +33,7 @@ type fileQuery struct {
 // EvidenceLink is a link that opens without a token.
 type EvidenceLink struct {
 	URL     string    `json:"url"`
+	Status  string    `json:"status"` // to the run's status.json
 	Expires time.Time `json:"expires"`
 }
 
@@ -151,10 +152,14 @@ func (c *call) evidenceLink() error {
 	}
 	address := c.address()
 	if address == "" {
+		address = c.Loopback
+	}
+	if address == "" {
 		return problem(KindConflict, "this server does not know where people reach it").withHint("set `url` in the configuration")
 	}
 	until := c.Links.expiry()
-	return c.reply(EvidenceLink{URL: address + c.Links.until(runPath(r), until), Expires: until.UTC().Truncate(time.Second)})
+	return c.reply(EvidenceLink{URL: address + c.Links.until(runPath(r), until), Status: address + c.Links.until(runPath(r)+"/status.json", until),
+		Expires: until.UTC().Truncate(time.Second)})
 }
 
 // verifyFirst is up to which size a file is compared with its hash before an answer begins.

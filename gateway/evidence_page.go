@@ -376,6 +376,7 @@ func (c *call) showWays(p *runPage, r executor.Run, m *executor.Manifest) {
 	if address := c.cloneURL(r.Repo); address != "" && r.Head != "" {
 		p.Clone = fmt.Sprintf("git clone -b %s %s", r.Branch, address)
 	}
+	p.Links = []pageLink{{"status", c.link(runPath(r) + "/status.json")}}
 	if m == nil {
 		return
 	}
@@ -383,12 +384,12 @@ func (c *call) showWays(p *runPage, r executor.Run, m *executor.Manifest) {
 		ref := "refs/ramus/runs/" + r.Caller.Slug() + "/" + r.ID
 		p.Fetch = fmt.Sprintf("git fetch origin %s:%s", ref, ref)
 	}
-	p.Links = []pageLink{
+	p.Links = append([]pageLink{
 		{"all files (.tar.gz)", c.link(runPath(r) + "/bundle.tar.gz")},
 		{"manifest", c.link(filePath(r, manifestName))},
 		{"journal", c.viewLink(r, "journal.jsonl")},
 		{"diff", c.viewLink(r, "evidence/changes.diff")},
-	}
+	}, p.Links...)
 }
 
 // steps collects the commands of a run from its journal.

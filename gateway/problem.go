@@ -92,6 +92,7 @@ var kinds = []struct {
 	{syscall.ENOSPC, KindDiskFull, roomHint},
 	{syscall.EDQUOT, KindDiskFull, roomHint},
 	{executor.ErrAmbiguous, KindAmbiguous, "give more of the name"},
+	{gitd.ErrNoRepository, KindNotFound, "`ramus repo list` shows the repositories"},
 	{executor.ErrNotFound, KindNotFound, ""},
 	{executor.ErrInvalid, KindInvalid, ""},
 	{executor.ErrConflict, KindConflict, ""},
@@ -151,7 +152,7 @@ func asProblem(err error, who Who) *Problem {
 		if kind, ok := reasons[ended.Run.Reason]; ok {
 			p.Kind = kind
 		}
-	case errors.Is(err, context.Canceled):
+	case errors.Is(err, context.Canceled), errors.Is(err, errReaderGone):
 		p.Kind = kindGone
 	default:
 		p.Kind = KindInternal

@@ -38,6 +38,9 @@ type Server struct {
 	// URL is where people reach this server ("https://ramus.example.org"), for
 	// clone lines; empty: the address a request came to.
 	URL string
+	// Loopback is where this machine alone reaches this server ("http://127.0.0.1:8080"): what a person at
+	// the unix socket is given as a link where URL is empty. Empty: nowhere.
+	Loopback string
 	// Links signs and checks links to evidence; nil: it takes a token.
 	Links *Links
 	// Preview gives each preview an origin of its own; nil: they are shown below a path of this one, sandboxed.

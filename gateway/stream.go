@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"net/http"
@@ -66,15 +67,20 @@ func (c *call) stream(media string) writer {
 	return w
 }
 
+// errReaderGone wraps why nothing can be written to a stream: its reader closed or reset the
+// connection, or does not read. It is no fault of the server.
+var errReaderGone = errors.New("the reader of the stream is gone")
+
+// write sends b. The error is errReaderGone where the connection takes nothing more.
 func (w writer) write(b []byte) error {
 	if err := w.rc.SetWriteDeadline(time.Now().Add(slowest)); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errReaderGone, err)
 	}
 	if _, err := w.w.Write(b); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errReaderGone, err)
 	}
 	if err := w.rc.Flush(); err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errReaderGone, err)
 	}
 	// The connection may serve another request, which must not inherit it.
 	return w.rc.SetWriteDeadline(time.Time{})

@@ -6,9 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
+	"net"
 	"net/http"
+	"net/http/httptest"
+	"os"
 	"os/exec"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -225,4 +230,33 @@ func ended(t *testing.T, c *client.Client, caller string) executor.Run {
 		t.Fatal(err)
 	}
 	return run
+}
+
+// resetWriter is a connection that its client resets after some writes.
+type resetWriter struct {
+	http.ResponseWriter
+	left int
+}
+
+func (w *resetWriter) Write(b []byte) (int, error) {
+	if w.left--; w.left < 0 {
+		return 0, &net.OpError{Op: "write", Net: "tcp", Err: os.NewSyscallError("write", syscall.ECONNRESET)}
+	}
+	return w.ResponseWriter.Write(b)
+}
+
+func (w *resetWriter) SetWriteDeadline(time.Time) error { return nil }
+func (w *resetWriter) Flush()                           {}
+
+// A client that resets its stream is no fault of the server, and no error in its log.
+func TestResetOfAStream(t *testing.T) {
+	var said strings.Builder // of one request, whose end is awaited
+	r := open(t, false, func(s *gateway.Server) {
+		s.Log, s.Heartbeat = slog.New(slog.NewTextHandler(&said, nil)), time.Millisecond
+	})
+	w := &resetWriter{httptest.NewRecorder(), 2}
+	r.LocalHandler().ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/api/watch", nil))
+	if log := said.String(); strings.Contains(log, "level=ERROR") || !strings.Contains(log, "status=499") {
+		t.Errorf("the log:\n%s", log)
+	}
 }

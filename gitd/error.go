@@ -7,6 +7,8 @@ import "errors"
 var (
 	// ErrNotFound: no such repository, ref, commit or file.
 	ErrNotFound = errors.New("not found")
+	// ErrNoRepository is [ErrNotFound] of a repository.
+	ErrNoRepository error = noRepositoryError{}
 	// ErrExists: the repository is there already.
 	ErrExists = errors.New("already exists")
 	// ErrInvalid: a name, ref or argument that git or ramus cannot accept.
@@ -23,3 +25,8 @@ var (
 	// ErrTooLarge: a limit on size, count or time was reached.
 	ErrTooLarge = errors.New("too large")
 )
+
+type noRepositoryError struct{}
+
+func (noRepositoryError) Error() string { return ErrNotFound.Error() }
+func (noRepositoryError) Unwrap() error { return ErrNotFound }

@@ -153,7 +153,7 @@ func (s *Server) locateOwn(path string) (access, error) {
 		a.dir, a.own = dir, own
 		return a, nil
 	}
-	return a, fmt.Errorf("repository %s: %w", a.name, ErrNotFound)
+	return a, fmt.Errorf("repository %s: %w", a.name, ErrNoRepository)
 }
 
 // servable says whether a path can be looked up below Root without leaving it,

@@ -253,7 +253,7 @@ func bareRepository(dir string) (fileID, error) {
 	info, err := os.Stat(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return fileID{}, ErrNotFound
+		return fileID{}, ErrNoRepository
 	case err != nil:
 		return fileID{}, fmt.Errorf("cannot look at it: %w", err)
 	case !info.IsDir():

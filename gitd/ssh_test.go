@@ -137,9 +137,12 @@ func TestSSHScope(t *testing.T) {
 	refused(t, out, err, "may not delete")
 	out, err = try(writerFile, "push", base+"/a.git", "+HEAD~1:refs/heads/w/1")
 	refused(t, out, err, "non-fast-forward")
-	for _, path := range []string{"/b.git", "/missing.git", "/../root/a.git", "/-x.git", "/a.lock.git", "/a", "/a.git/objects"} {
+	for _, path := range []string{"/b.git", "/missing.git", "/../root/a.git", "/-x.git", "/a.lock.git", "/b", "/missing", "/a.git/objects"} {
 		out, err = try(writerFile, "ls-remote", base+path)
 		refused(t, out, err, "not found")
+	}
+	if out, err = try(writerFile, "ls-remote", base+"/a"); err != nil { // with .git or without
+		t.Error(out, err)
 	}
 	out, err = try(nobodyFile, "ls-remote", base+"/a.git")
 	refused(t, out, err, "denied")

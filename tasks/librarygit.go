@@ -82,11 +82,11 @@ func gitCommit() Task {
 
 func gitPush() Task {
 	type params struct {
-		Remote string `json:"remote,omitempty" jsonschema:"The name of a remote that the repository knows. Without one, the server the branch came from."`
-		Branch string `json:"branch,omitempty" jsonschema:"The branch to push to. Without one, the current branch."`
+		Remote string `json:"remote,omitempty" jsonschema:"The name of the remote, origin in a container. Without one, the server the branch came from."`
+		Branch string `json:"branch,omitempty" jsonschema:"The branch to push, the current one in a container. Without one, the current branch."`
 	}
 	return newTask("lib_git_push",
-		`Pushes the commits of the current branch. Never by force: when the branch over there has commits that are missing here, the push is refused.`,
+		`Makes sure that the commits of the current branch are on the server that the branch came from. A container reaches no other remote, and may push no other branch: both are refused. The server has the commits of every command when the command ends, so that a push that is not refused has nothing to send. Never by force.`,
 		func(ctx context.Context, sh Shell, p params) (Output, error) {
 			if p.Remote != "" && !isRemoteName(p.Remote) {
 				return Output{}, refuse("remote", p.Remote, "is not the name of a remote (letters, digits, . _ -; URLs are not taken)")

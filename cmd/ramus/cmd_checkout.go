@@ -92,13 +92,20 @@ Where one does not fit, nothing at all is changed.`,
 			if err != nil {
 				return err
 			}
+			remove := func() error {
+				if !stop {
+					return nil
+				}
+				_, err := c.StopCaller(ctx, st.Caller.String())
+				return err
+			}
 			var patch bytes.Buffer
 			if err := c.Diff(ctx, st.Caller.String(), false, nil, &patch); err != nil {
 				return err
 			}
 			if patch.Len() == 0 {
 				fmt.Fprintf(e.out, "%s changed nothing\n", st.Caller)
-				return nil
+				return remove()
 			}
 			// From the top: apply leaves out what lies outside the folder it is run in.
 			top := exec.CommandContext(ctx, "git", "rev-parse", "--show-toplevel")
@@ -115,10 +122,7 @@ Where one does not fit, nothing at all is changed.`,
 				return err
 			}
 			fmt.Fprintf(e.out, "staged %s of %s\n", count(len(changes), "changed file"), st.Caller)
-			if stop {
-				_, err = c.StopCaller(ctx, st.Caller.String())
-			}
-			return err
+			return remove()
 		},
 	}
 }

@@ -23,7 +23,7 @@ func evidenceCommand() command {
 	var link, verified bool
 	var save string
 	return command{
-		name: "evidence", args: "RUN [--json | --link | --save DIR] [--verified]",
+		name: "evidence", args: "RUN [--json] [--link | --save DIR] [--verified]",
 		short: "show what a run did, changed and checked, or save all files of it",
 		long: `
 RUN is a run, or a caller for its latest. The evidence is made when a run ends,
@@ -31,7 +31,8 @@ however it does, or waits for a person; it is what the server saw, never what an
 agent said. "verified" means that the last change was followed by a check that
 ran and passed, and by none that failed.
 
-With --link: a link to the same as a page, which opens without a token until it expires.
+With --link: a link to the same as a page, which opens without a token until it expires;
+with --json as well, this link and one to the run's status.json.
 With --save: every file (outputs, artifacts, diff, journal, manifest) into a new
 folder, each compared with its SHA-256.
 With --verified the exit status is 1 unless the run is verified: for continuous
@@ -54,6 +55,9 @@ integration, before what a run did is taken over.`,
 				l, err := c.EvidenceLink(ctx, args[0])
 				if err != nil {
 					return err
+				}
+				if e.json {
+					return e.writeJSON(l)
 				}
 				fmt.Fprintln(e.out, l.URL)
 				return nil

@@ -328,6 +328,15 @@ const socketName = "ramus.sock"
 
 func socketPath(data string) string { return filepath.Join(data, socketName) }
 
+// loopbackURL is where this machine reaches a server that listens at addr, or "" where
+// others may reach it, too: these need the URL of the configuration.
+func loopbackURL(addr net.Addr) string {
+	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
+		return "http://" + tcp.String()
+	}
+	return ""
+}
+
 // listenSocket opens the unix socket. The lock is held: a socket that is there
 // is one that a dead process left.
 func listenSocket(data string) (net.Listener, error) {
@@ -501,6 +510,9 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 		if err := i.openChat(ctx); err != nil {
 			return nil, err
 		}
+	}
+	if web != nil {
+		i.gateway.Loopback = loopbackURL(web.Addr())
 	}
 	serve(socket, i.gateway.LocalHandler())
 	i.log.Info("serving", "version", buildVersion(), "engine", i.engine.Name(), "work_tree", i.workTree.name(), "socket", socketPath(i.config.Data))
