@@ -53,7 +53,7 @@ func (x *Executor) Check(ctx context.Context, name string, text []byte, repo str
 		}
 		load.repo = r
 	}
-	return tasks.Parse(ctx, name, text, tasks.Options{Load: load.load(ctx), LLM: x.LLM != nil})
+	return tasks.Parse(ctx, name, text, tasks.Options{Load: load.load(ctx), RepoID: repo, LLM: x.LLM != nil})
 }
 
 // loader finds workflow files: those a person gave along, or else the base's.

@@ -314,7 +314,7 @@ func (x *Executor) plan(ctx context.Context, r Request) (*plan, error) {
 		}
 	}
 	if p.run.Kind == KindWorkflow {
-		w, err := p.files.parse(ctx, x)
+		w, err := p.files.parse(ctx, x, p.run.Repo)
 		if err == nil {
 			_, err = tasks.NewMachine(w, p.run.Input, p.run.context())
 		}
@@ -332,7 +332,7 @@ func (x *Executor) permit(ctx context.Context, r Request, p *plan) error {
 	}
 	into := ""
 	if p.run.Kind == KindWorkflow {
-		w, err := p.files.parse(ctx, x)
+		w, err := p.files.parse(ctx, x, p.run.Repo)
 		if err != nil {
 			return fmt.Errorf("cannot run workflow %s: %w: %w", p.run.Workflow, ErrInvalid, err)
 		}
@@ -456,23 +456,33 @@ func (x *Executor) planWorkflow(ctx context.Context, r Request, p *plan) error {
 	if name == "" {
 		name = "workflow.yaml"
 	}
-	w, err := tasks.Parse(ctx, name, []byte(p.files.Workflow), tasks.Options{Load: load.load(ctx), LLM: x.LLM != nil})
+	parse := func() (*tasks.Workflow, error) {
+		w, err := tasks.Parse(ctx, name, []byte(p.files.Workflow), tasks.Options{Load: load.load(ctx), RepoID: p.run.Repo, LLM: x.LLM != nil})
+		if err != nil {
+			return nil, fmt.Errorf("cannot run workflow: %w: %w", ErrInvalid, err)
+		}
+		return w, nil
+	}
+	w, err := parse()
 	if err != nil {
-		return fmt.Errorf("cannot run workflow: %w: %w", ErrInvalid, err)
+		return err
+	}
+	if p.run.Repo == "" && w.Repo.ID != "" { // its sub-workflows run there, too
+		p.run.Repo = w.Repo.ID
+		if w, err = parse(); err != nil {
+			return err
+		}
 	}
 	p.run.Workflow = w.ID
-	if p.run.Repo == "" {
-		p.run.Repo = w.Repo.ID
-	}
 	if p.run.Base == "" {
 		p.run.Base = w.Repo.BaseBranch
 	}
 	return x.planRepo(ctx, p)
 }
 
-// parse reads a run's own workflow again; it was checked when the run was planned.
-func (f runFiles) parse(ctx context.Context, x *Executor) (*tasks.Workflow, error) {
-	return tasks.Parse(ctx, "workflow.yaml", []byte(f.Workflow), tasks.Options{LLM: x.LLM != nil, Load: func(id string) ([]byte, error) {
+// parse reads a run's own workflow again; it was checked when the run was planned, on repo.
+func (f runFiles) parse(ctx context.Context, x *Executor, repo string) (*tasks.Workflow, error) {
+	return tasks.Parse(ctx, "workflow.yaml", []byte(f.Workflow), tasks.Options{RepoID: repo, LLM: x.LLM != nil, Load: func(id string) ([]byte, error) {
 		if text, ok := f.Sub[id]; ok {
 			return []byte(text), nil
 		}
@@ -503,7 +513,7 @@ func (x *Executor) takeOver(ctx context.Context, r Request, p *plan) error {
 		}
 		events = append(events, e)
 	}
-	w, err := p.files.parse(ctx, x)
+	w, err := p.files.parse(ctx, x, p.run.Repo)
 	if err != nil {
 		return err
 	}

@@ -198,6 +198,10 @@ type RepoSpec struct {
 type Options struct {
 	// Load returns the text of the workflow called id (a sub-workflow); nil knows none.
 	Load func(id string) ([]byte, error)
+	// RepoID is the repository that the workflow runs on, which a node's repo_id may name as well as
+	// the file's repo. Empty: it is not known yet, and all nodes must name the same one, which is then
+	// that of a file without repo.
+	RepoID string
 	// LLM tells whether an endpoint is configured; without one an llm node is a mistake.
 	LLM bool
 }

@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -334,9 +335,14 @@ func (p *parsing) repo(v *document.Value) {
 	if b := v.Get("base_branch"); b != nil && b.Kind == document.StringValue && !branchName(b.Text) {
 		p.At(b, "%q cannot be the name of a branch", b.Text)
 	}
-	if id := v.Get("id"); id != nil && id.Kind == document.StringValue && (id.Text == "" || strings.HasPrefix(id.Text, "-") || strings.ContainsAny(id.Text, " \t\n\\:*?[~^")) {
+	if id := v.Get("id"); id != nil && id.Kind == document.StringValue && !repoName(id.Text) {
 		p.At(id, "%q cannot be the name of a repository", id.Text)
 	}
+}
+
+// repoName tells whether a text can be the name of a repository.
+func repoName(s string) bool {
+	return s != "" && !strings.HasPrefix(s, "-") && !strings.ContainsAny(s, " \t\n\\:*?[~^{}")
 }
 
 // branchName tells whether git would take a name for a branch (git check-ref-format --branch).
@@ -515,10 +521,23 @@ func (p *parsing) shell(n *node, v, impl *document.Value) {
 	if b := impl.Get("branch"); b != nil && strings.Join(strings.Fields(strings.Trim(p.Text(b, "branch"), "{} ")), "") != "context.branch" && b.Kind == document.StringValue {
 		p.At(b, "a command works on the run's own branch, {{context.branch}}; for another branch use a sub-workflow")
 	}
-	if r := impl.Get("repo_id"); r != nil && r.Kind == document.StringValue && r.Text != p.Repo.ID && strings.Trim(r.Text, "{} ") != "context.repo_id" {
-		p.At(r, "a command works on the run's own repository%s; for another one use a run of its own", map[bool]string{true: ", " + p.Repo.ID}[p.Repo.ID != ""])
-	} else {
-		p.Text(r, "repo_id")
+	p.repoID(impl.Get("repo_id"))
+}
+
+// repoID reads the repository of a command. Where nobody has named the run's yet, the first node does.
+func (p *parsing) repoID(v *document.Value) {
+	name := p.Text(v, "repo_id")
+	if v == nil || v.Kind != document.StringValue || strings.Trim(name, "{} ") == "context.repo_id" {
+		return
+	}
+	if p.Repo.ID == "" && p.RepoID == "" && repoName(name) {
+		p.Repo.ID = name
+	}
+	if own := cmp.Or(p.RepoID, p.Repo.ID); name != p.RepoID && name != p.Repo.ID || own == "" {
+		if own != "" {
+			own = ", " + own
+		}
+		p.At(v, "a command works on the run's own repository%s; for another one use a run of its own", own)
 	}
 }
 
