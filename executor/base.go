@@ -280,6 +280,11 @@ func (x *Executor) OpenRepo(ctx context.Context, name string) (*gitd.Repo, error
 		return nil, err
 	}
 	x.Log.Info("fetched a repository that was never imported, without its history", "repo", name)
+	if head, err := repo.Resolve(ctx, "HEAD"); err == nil {
+		if err := x.WarmLater(ctx, name, head); err != nil {
+			x.Log.Warn("cannot have the dependencies of a base fetched", "repo", name, "err", err)
+		}
+	}
 	return repo, nil
 }
 

@@ -47,7 +47,7 @@ func (v Visitor) Tell(e Event) { v.t.tell(e) }
 // the connection, so nothing in a request is believed about who asks.
 func (t *target) door() http.Handler {
 	git := t.x.Git.DoorHandler(t.grant(), t.heardLeaks)
-	out := &egress{allow: t.x.Egress, private: t.x.PrivateEgress, tell: t.tell}
+	out := &egress{allow: t.x.Egress, private: t.x.PrivateEgress, tell: t.tell, at: t.runAtWork}
 	more := make(map[string]http.Handler, len(t.x.Door))
 	for prefix, handler := range t.x.Door {
 		more[prefix] = handler(Visitor{Caller: t.caller, t: t})

@@ -18,9 +18,12 @@ import (
 const (
 	egressDial   = 15 * time.Second
 	egressIdle   = 5 * time.Minute // a tunnel without a byte in either direction
-	egressNotes  = 1000            // host names journalled per connection to the runner
+	egressNotes  = 1000            // host names journalled per run
 	egressTunnel = 128             // tunnels at once
 )
+
+// egressRefused is the reason of an event about a host that is not on the allowlist.
+const egressRefused = "refused"
 
 // egress is the proxy behind a container's door: HTTP by absolute URL, anything
 // else by CONNECT, to hosts on the allowlist only. Each host name asked for is
@@ -31,8 +34,10 @@ type egress struct {
 	tell    func(Event)
 	// lookUp resolves names; nil: the system's resolver.
 	lookUp func(ctx context.Context, network, host string) ([]netip.Addr, error)
+	at     func() string // names the run that works; nil: there is one at most
 
 	mu   sync.Mutex
+	of   string          // the run that seen is of; guarded by mu
 	seen map[string]bool // guarded by mu
 	open int             // guarded by mu
 }
@@ -44,7 +49,7 @@ func (e *egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !e.allowed(host, port) {
-		e.note(host, port, "refused")
+		e.note(host, port, egressRefused)
 		http.Error(w, fmt.Sprintf("ramus: %s is not among the hosts that containers may reach; add it to `egress` in the configuration", host), http.StatusForbidden)
 		return
 	}
@@ -105,9 +110,13 @@ func cutPort(entry string) (host, port string, ok bool) {
 
 func (e *egress) note(host, port, verdict string) {
 	name := net.JoinHostPort(host, port)
+	of := ""
+	if e.at != nil {
+		of = e.at()
+	}
 	e.mu.Lock()
-	if e.seen == nil {
-		e.seen = make(map[string]bool)
+	if e.seen == nil || e.of != of { // each run is told what it was refused
+		e.of, e.seen = of, make(map[string]bool)
 	}
 	known := e.seen[name+verdict] || len(e.seen) >= egressNotes
 	e.seen[name+verdict] = true

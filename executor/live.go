@@ -200,7 +200,7 @@ func (l *liveRun) publish(e Event) {
 func (l *liveRun) state(s State, reason Reason, text string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.run.State, l.run.Reason, l.run.Error, l.run.Hint = s, reason, text, reason.Hint()
+	l.run.State, l.run.Reason, l.run.Error, l.run.Hint = s, reason, text, l.hintLocked(reason)
 	now := l.x.Now().UTC()
 	e := Event{Type: EventRunState, State: s, Reason: string(reason)}
 	switch s {
@@ -254,7 +254,7 @@ func (l *liveRun) hadEnded() bool {
 		return false
 	}
 	l.run.State, l.run.Reason, l.run.Error, l.run.EndedAt = end.State, Reason(end.Reason), end.Message, end.Time
-	l.run.Hint, l.run.Place = l.run.Reason.Hint(), 0
+	l.run.Hint, l.run.Place = l.hintLocked(l.run.Reason), 0
 	if end.Commit != "" {
 		l.run.Head = end.Commit
 	}

@@ -1,6 +1,12 @@
 package executor
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+)
 
 // Hint says what a person can do about a run that failed for this reason.
 func (r Reason) Hint() string {
@@ -53,6 +59,47 @@ func (r Reason) Uncommitted() bool {
 		return true
 	}
 	return false
+}
+
+// EgressHint says how containers get at hosts that the egress proxy refused, or "" where it refused
+// none. A host has its port, which a rule names where it is not 80 or 443.
+func EgressHint(refused []string) string {
+	const most = 3 // more in a line are not read
+	var names []string
+	for _, name := range refused {
+		if host, port, err := net.SplitHostPort(name); err == nil && (port == "80" || port == "443") {
+			name = host
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return ""
+	case len(names) > most:
+		names = append(names[:most], fmt.Sprintf("%d more", len(names)-most))
+	}
+	return "containers may not reach " + strings.Join(names, ", ") + ": list what they need under `egress` in the configuration"
+}
+
+// hintLocked is what a person can do about how the run ended. Hosts that the run was refused come first: they
+// are often why. mu is held.
+func (l *liveRun) hintLocked(reason Reason) string {
+	hint := reason.Hint()
+	if reason != ReasonCommandFailed && reason != ReasonTimedOut {
+		return hint
+	}
+	var refused []string
+	for i := range l.events {
+		if e := &l.events[i]; e.Type == EventEgress && e.Reason == egressRefused {
+			refused = append(refused, e.Message)
+		}
+	}
+	if more := EgressHint(refused); more != "" {
+		hint = more + "; " + hint
+	}
+	return hint
 }
 
 // Why a run's context ended.

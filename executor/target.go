@@ -124,6 +124,14 @@ func (t *target) atWork() *work {
 	return t.step
 }
 
+// runAtWork names the run of the step that works now; "" between steps.
+func (t *target) runAtWork() string {
+	if w := t.atWork(); w != nil {
+		return w.l.claim.Name()
+	}
+	return ""
+}
+
 func (t *target) setAtWork(w *work) {
 	t.mu.Lock()
 	t.step = w

@@ -383,6 +383,17 @@ func TestEgress(t *testing.T) {
 			t.Errorf("no %q in the journal:\n%s", want, journal)
 		}
 	}
+	// The hint of each run that failed names what it was refused, in the same container, too.
+	const want = "containers may not reach example.invalid, other.invalid:8080: list what they need under `egress` in the configuration"
+	for range 2 {
+		res, _, _ := w.exec("run:net", `curl -sf http://example.invalid/; curl -sf http://example.invalid:443/; curl -sf http://other.invalid:8080/`)
+		if run, err := w.x.Run(t.Context(), res.Run); err != nil || !strings.HasPrefix(run.Hint, want) || !strings.Contains(run.Hint, "ramus retry") {
+			t.Errorf("the hint is %q, %v", run.Hint, err)
+		}
+	}
+	if hint := executor.EgressHint([]string{"a:80", "b:443", "c:80", "d:80", "[::1]:80"}); !strings.Contains(hint, "a, b, c, 2 more") {
+		t.Errorf("the hint is %q", hint)
+	}
 }
 
 func TestDoorIsTheOwnBranch(t *testing.T) {

@@ -710,8 +710,14 @@ func (e *Engineer) pushed(d github.Delivery) {
 
 func (e *Engineer) refresh(repo string) {
 	for {
-		if _, err := e.Executor.RefreshBase(e.ctx, executor.Deploy{Repo: repo}, nil); err != nil && e.ctx.Err() == nil {
+		done, err := e.Executor.RefreshBase(e.ctx, executor.Deploy{Repo: repo}, nil)
+		if err != nil && e.ctx.Err() == nil {
 			e.Log.Warn("cannot refresh a base that was pushed to", "repo", repo, "err", err)
+		}
+		if err == nil {
+			if err := e.Executor.WarmLater(e.ctx, repo, done.Commit); err != nil && e.ctx.Err() == nil {
+				e.Log.Warn("cannot have the dependencies of a base fetched", "repo", repo, "err", err)
+			}
 		}
 		e.mu.Lock()
 		if e.bases[repo] && !e.closed {

@@ -214,6 +214,15 @@ func (r Result) next() string {
 	m := &r.Manifest
 	switch {
 	case m.State == executor.StateFailed:
+		var refused []string
+		for _, e := range m.Egress {
+			if e.Verdict == "refused" {
+				refused = append(refused, e.Host)
+			}
+		}
+		if what := executor.EgressHint(refused); what != "" && (m.Reason == executor.ReasonCommandFailed || m.Reason == executor.ReasonTimedOut) {
+			return "What to do: " + escape(what+"; or "+hint(m.Reason))
+		}
 		return "What to do: " + escape(hint(m.Reason))
 	case m.Merged != "":
 		return "Merged into " + codeSpan(m.Base, 100) + " as " + codeSpan(string(m.Merged[:min(10, len(m.Merged))]), 10) + "."

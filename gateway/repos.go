@@ -157,8 +157,18 @@ func (c *call) createRepo() error {
 			return Progress{}, err
 		}
 		d, err := c.describe(r)
+		if err == nil && d.Head != "" {
+			c.warmLater(ctx, d.Name, d.Head)
+		}
 		return Progress{Repo: &d}, err
 	})
+}
+
+// warmLater has the dependencies of a repository's first base fetched. What was imported serves without them.
+func (c *call) warmLater(ctx context.Context, repo string, base gitd.Hash) {
+	if err := c.Executor.WarmLater(ctx, repo, base); err != nil {
+		c.Log.Warn("cannot have the dependencies of a base fetched", "repo", repo, "err", err)
+	}
 }
 
 func (c *call) refreshRepo() error {

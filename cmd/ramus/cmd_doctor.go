@@ -95,6 +95,11 @@ func diagnose(ctx context.Context, e *env) []finding {
 	neither := sandboxErr != nil && dockerErr != nil
 	add("sandbox", c.Engine == "sandbox" || neither, says, sandboxErr)
 	add("docker", c.Engine == "docker" || neither, "the Docker engine answers", dockerErr)
+	chosen := "sandbox"
+	if c.Engine == "docker" || c.Engine == "auto" && sandboxErr != nil && dockerErr == nil {
+		chosen = "docker"
+	}
+	add("engine", false, chosen+": "+whyEngine(c.Engine, sandboxErr, dockerErr), nil)
 	if !neither {
 		var engine containers.Engine = sandbox
 		if c.Engine == "docker" || c.Engine == "auto" && sandboxErr != nil {

@@ -47,6 +47,7 @@ type installation struct {
 	executor *executor.Executor
 	gateway  *gateway.Server
 	fallback *fallback.Client  // nil: there is none
+	why      string            // the engine is this one
 	chat     *gateway.Chat     // nil: no Slack app is configured; only a server that stays opens it
 	engineer *gateway.Engineer // the same
 	hub      *hub
@@ -107,31 +108,47 @@ func awaitFolder(ctx context.Context, out io.Writer, data string, wait time.Dura
 	}
 }
 
-// newEngine chooses the container engine.
-func newEngine(ctx context.Context, c Config, log *slog.Logger) (containers.Engine, error) {
+// newEngine chooses the container engine, and says why it is that one.
+func newEngine(ctx context.Context, c Config, log *slog.Logger) (_ containers.Engine, why string, err error) {
 	runner, program, err := containerPrograms(c.Data)
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	sandbox := &containers.Sandbox{Dir: filepath.Join(c.Data, "sandbox"), Runner: runner, Program: program, ReadOnly: c.Sandbox.ReadOnly,
 		Browser: browserDir(c.Browser), Log: log}
 	moby := &docker.Engine{Image: c.Image, Runner: runner, Program: program, Log: log}
 	switch c.Engine {
 	case "sandbox":
-		return sandbox, nil
+		return sandbox, whyEngine(c.Engine, nil, nil), nil
 	case "docker":
-		return moby, nil
+		return moby, whyEngine(c.Engine, nil, nil), nil
 	}
 	first := sandbox.Check(ctx)
 	if first == nil {
-		return sandbox, nil
+		return sandbox, whyEngine(c.Engine, nil, nil), nil
 	}
-	if second := moby.Check(ctx); second != nil {
+	second := moby.Check(ctx)
+	why = whyEngine(c.Engine, first, second)
+	if second != nil {
 		// Not a reason to stop: repositories can be served without containers.
 		log.Warn("no container engine works here; `ramus doctor` tells more", "sandbox", first, "docker", second)
-		return sandbox, nil
+		return sandbox, why, nil
 	}
-	return moby, nil
+	return moby, why, nil
+}
+
+// whyEngine says why a setting of `engine` leads to the engine it does: sandbox and docker are why those do not
+// work here, nil where they do or were not asked.
+func whyEngine(setting string, sandbox, docker error) string {
+	switch {
+	case setting != "auto":
+		return "engine: " + setting + " in the configuration"
+	case sandbox == nil:
+		return "engine: auto takes the sandbox where it works"
+	case docker == nil:
+		return fmt.Sprintf("engine: auto takes docker, the sandbox does not work here: %v", sandbox)
+	}
+	return "engine: auto takes the sandbox, neither it nor docker works here"
 }
 
 // open opens a data folder whose lock is held; the lock is given back by close, or on error.
@@ -177,11 +194,11 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		return nil, fmt.Errorf("cannot open the repositories: %w", err)
 	}
 	i.git = git
-	engine, err := newEngine(ctx, c, log)
+	engine, why, err := newEngine(ctx, c, log)
 	if err != nil {
 		return nil, err
 	}
-	i.engine = engine
+	i.engine, i.why = engine, why
 	if i.workTree, err = openWorkTree(ctx, c, engine); err != nil {
 		return nil, err
 	}
@@ -515,7 +532,7 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 		i.gateway.Loopback = loopbackURL(web.Addr())
 	}
 	serve(socket, i.gateway.LocalHandler())
-	i.log.Info("serving", "version", buildVersion(), "engine", i.engine.Name(), "work_tree", i.workTree.name(), "socket", socketPath(i.config.Data))
+	i.log.Info("serving", "version", buildVersion(), "engine", i.engine.Name(), "why", i.why, "work_tree", i.workTree.name(), "socket", socketPath(i.config.Data))
 	if web != nil {
 		serve(web, i.gateway.Handler())
 		i.log.Info("serving HTTP", "address", web.Addr().String())
