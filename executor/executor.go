@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"weak"
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/gitd"
@@ -109,7 +110,7 @@ type Executor struct {
 
 	mu      sync.Mutex // guards all below
 	closed  bool
-	targets map[Caller]*target
+	targets map[Caller]weak.Pointer[target]
 	live    map[string]*liveRun  // by Run.Name
 	ended   map[State]int        // how many runs ended since start, by how
 	waiting map[string]bool      // runs that wait for a person since start, by name
@@ -134,7 +135,7 @@ func (x *Executor) Open(ctx context.Context) error {
 	}
 	x.Agents = agents
 	x.ctx, x.close = context.WithCancelCause(context.WithoutCancel(ctx))
-	x.targets, x.live = make(map[Caller]*target), make(map[string]*liveRun)
+	x.targets, x.live = make(map[Caller]weak.Pointer[target]), make(map[string]*liveRun)
 	x.bases = make(map[string]*basing)
 	x.ports = make(map[*portConn]struct{})
 	x.rescued = make(map[Caller]gitd.Hash)

@@ -116,3 +116,10 @@ func (x *Executor) InApart(ctx context.Context, name string, commit gitd.Hash, l
 	_, err = w.run(ctx, containers.WorkDir, time.Minute, &out, "sh", "-c", line)
 	return out.String(), err
 }
+
+// Targets returns how many callers the executor knows the container of.
+func (x *Executor) Targets() int {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return len(x.targets)
+}

@@ -77,7 +77,7 @@ func (x *Executor) rescue(ctx context.Context, c Caller, p containers.Place) (gi
 // files that they are on the branch: the next container waits for less.
 func (x *Executor) boundAt(repo string, c Caller, p containers.Place) (*binding, error) {
 	x.mu.Lock()
-	t := x.targets[c]
+	t := x.targets[c].Value()
 	x.mu.Unlock()
 	if t != nil {
 		if b := t.binding(); b != nil && b.at.Dir == filepath.Join(p.Dir, treeFolder) {

@@ -8,9 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
+	"weak"
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/gitd"
@@ -71,16 +73,27 @@ type target struct {
 	installed string
 }
 
-// target returns the caller's target, the same one as long as anybody holds it.
+// target returns the caller's target, the same one as long as a run, a container's door or
+// anybody else holds it. Then it is forgotten, with what it knew of its container.
 func (x *Executor) target(c Caller, repo *gitd.Repo, base string) *target {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	t := x.targets[c]
+	t := x.targets[c].Value()
 	if t == nil || t.repo.Name() != repo.Name() {
 		t = &target{x: x, caller: c, repo: repo, base: base, turn: make(chan struct{}, 1), serving: make(chan struct{}, 1)}
-		x.targets[c] = t
+		x.targets[c] = weak.Make(t)
+		runtime.AddCleanup(t, x.forgetTarget, c)
 	}
 	return t
+}
+
+// forgetTarget removes a caller's target that nobody holds.
+func (x *Executor) forgetTarget(c Caller) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.targets[c].Value() == nil {
+		delete(x.targets, c)
+	}
 }
 
 // tip returns the branch's tip on the server. The error is errBranchGone if the branch is deleted.

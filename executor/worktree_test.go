@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -504,4 +505,33 @@ func TestArtifacts(t *testing.T) {
 	if _, err := w.x.Artifact(t.Context(), res.Run, "../run.json"); !errors.Is(err, executor.ErrNotFound) {
 		t.Errorf("a name outside: %v", err)
 	}
+}
+
+// TestForgottenCallers: the memory of what a caller's container held ends with the container.
+func TestForgottenCallers(t *testing.T) { onEngines(t, forgottenCallers) }
+
+func forgottenCallers(t *testing.T, engine string) {
+	w := newWorldOn(t, engine, nil)
+	w.layer()
+	names := make([]string, 3)
+	for i := range names {
+		names[i] = fmt.Sprintf("run:once-%d", i)
+		w.exec(names[i], "echo x >x")
+	}
+	if n := w.x.Targets(); n != len(names) {
+		t.Fatalf("%d callers are known, want %d", n, len(names))
+	}
+	for _, name := range names {
+		if err := w.x.Fleet.Remove(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 1000 {
+		runtime.GC()
+		if w.x.Targets() == 0 {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	t.Errorf("%d callers are known after their containers are gone", w.x.Targets())
 }
