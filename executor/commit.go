@@ -86,6 +86,7 @@ func plural(n int, one, many string) string {
 type uncommitted struct {
 	reason Reason
 	text   string
+	left   []leftOut // files that are kept nowhere yet
 }
 
 func (u *uncommitted) Error() string { return u.text }
@@ -162,14 +163,17 @@ func (c *gitCommit) run(ctx context.Context) (committed, error) {
 		}
 	}
 	c.t.setKnown("")
-	return committed{}, c.refused(last)
+	return committed{}, c.refused(ctx, last)
 }
 
 // script runs scripts/commit.sh.
 func (c *gitCommit) script(ctx context.Context, tip gitd.Hash, stage string) (commitOutput, error) {
 	env := append(c.t.scriptEnv(c.author, c.before, tip), "RAMUS_MESSAGE="+clip(c.message, messageMax))
 	if stage != "" {
-		env = append(env, "RAMUS_STAGE="+stage, "RAMUS_FETCH=refs/heads/"+c.t.base)
+		env = append(env, "RAMUS_STAGE="+stage)
+	}
+	if tip == "" {
+		env = append(env, "RAMUS_FETCH=refs/heads/"+c.t.base)
 	}
 	if c.flat {
 		env = append(env, "RAMUS_FLAT=1")
@@ -441,7 +445,7 @@ func (c *gitCommit) merge(ctx context.Context, container, tip gitd.Hash, stage s
 		if err := t.repo.Update(ctx, gitd.RefUpdate{Name: wipRef(t.caller), New: staged}); err != nil {
 			return "", err
 		}
-		return "", &uncommitted{ReasonBranchGone, fmt.Sprintf("%s was deleted while the command ran; its commits are kept at %s, and `--fork %s@%.12s` begins a caller with them",
+		return "", &uncommitted{reason: ReasonBranchGone, text: fmt.Sprintf("%s was deleted while the command ran; its commits are kept at %s, and `--fork %s@%.12s` begins a caller with them",
 			branch, wipRef(t.caller), t.caller, staged)}
 	}
 
@@ -489,7 +493,7 @@ func (c *gitCommit) keepAside(ctx context.Context, staged gitd.Hash, why string)
 	if err := t.repo.Update(ctx, gitd.RefUpdate{Name: ref, New: staged}); err != nil {
 		return err
 	}
-	return &uncommitted{ReasonConflict, fmt.Sprintf("%s; %s has what the command left (%.12s)", why, ref, staged)}
+	return &uncommitted{reason: ReasonConflict, text: fmt.Sprintf("%s; %s has what the command left (%.12s)", why, ref, staged)}
 }
 
 // unstage deletes the refs of staged commits, those of an interrupted commit too.
@@ -535,19 +539,32 @@ func (c *gitCommit) fresh(ctx context.Context, more []string) (fresh []leftOut) 
 	return fresh
 }
 
-// refused is the error of a commit that could not be made. Contexts that ended and containers
-// that were lost stay what they are.
-func (c *gitCommit) refused(err error) error {
+// refused is the error of a commit that could not be made, with the files that it would have changed.
+// Contexts that ended and containers that were lost stay what they are.
+func (c *gitCommit) refused(ctx context.Context, err error) error {
 	var s *scriptError
+	u := &uncommitted{reason: ReasonNotCommitted, text: "the command ran, but its changes could not be committed: " + err.Error()}
 	switch {
 	case errors.Is(err, errDiskFull):
-		return &uncommitted{ReasonDiskFull, "the command ran, but its changes could not be committed: " + err.Error()}
+		u.reason = ReasonDiskFull
+		return u
 	case !errors.As(err, &s):
 		return err
 	case s.Code == scriptNoGit:
-		return &uncommitted{ReasonBadInput, "the command ran, but its changes could not be committed: " + err.Error()}
+		u.reason = ReasonBadInput
+		return u
 	}
-	return &uncommitted{ReasonNotCommitted, "the command ran, but its changes could not be committed: " + err.Error()}
+
+	listed, err := c.list(ctx, "")
+	if err != nil {
+		c.t.x.Log.Warn("the files that could not be committed cannot be listed, and are not kept", "caller", c.t.caller, "err", err)
+	}
+	for _, l := range listed {
+		if l.mode != 0 {
+			u.left = append(u.left, leftOut{l.path, "the commit with it failed"})
+		}
+	}
+	return u
 }
 
 // isKept tells whether a commit is one that was kept of a caller's work outside of its branch.

@@ -24,7 +24,7 @@ func (r Reason) Hint() string {
 	case ReasonConflict:
 		return "the branch has what was pushed; fetch the ref that the error names, merge it into the branch by hand, push, then `ramus retry`"
 	case ReasonNotCommitted:
-		return "everything else was committed; the files that are named are among the run's artifacts, below uncommitted/. Remove or ignore them, or raise the limit that is named, then `ramus retry`"
+		return "the files that were not committed are among the run's artifacts, below uncommitted/. Remove or ignore them, or raise the limit that is named, then `ramus retry`"
 	case ReasonBranchGone:
 		return "somebody deleted the branch; push it again, or begin a new caller with `--fork` from the commit that is named"
 	case ReasonContainerLost:

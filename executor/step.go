@@ -416,7 +416,7 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 	switch {
 	case errors.As(err, &u):
 		o.fail(u.reason, l.x.Secrets.String(u.Error()))
-		after = w.head.at
+		after, made.left = w.head.at, u.left
 	case err != nil:
 		return tasks.StepResult{}, err
 	case len(made.left) > 0:
