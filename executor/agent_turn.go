@@ -180,8 +180,7 @@ func (l *liveRun) conflictBefore() string {
 		case r.ID == l.claim.ID || !r.CreatedAt.Before(l.claim.CreatedAt):
 			continue
 		case r.Reason == ReasonConflict:
-			return fmt.Sprintf("Note from ramus: %s. The work tree is at what was pushed. `git fetch origin %s` brings your own version as FETCH_HEAD.",
-				r.Error, conflictRef(r.Caller, r.ID))
+			return fmt.Sprintf("Note from ramus: %s. The work tree is at what was pushed. `git fetch origin` with the name of that ref brings your own version as FETCH_HEAD.", r.Error)
 		}
 		return ""
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"github.com/pkg/sftp"
@@ -84,9 +85,13 @@ func (k *artifactKeeper) take(files *sftp.Client, from, folder, prefix string) e
 		if k.count++; k.count > maxArtifacts {
 			return w.skipped(fmt.Sprintf("more than %d artifacts: the rest is left out", maxArtifacts))
 		}
-		if k.total += info.Size(); k.total > maxArtifactBytes {
-			return w.skipped(fmt.Sprintf("artifacts are larger than %d MiB together: the rest is left out", maxArtifactBytes>>20))
+		if k.total+info.Size() > maxArtifactBytes {
+			if err := w.skipped(fmt.Sprintf("%s is left out: artifacts may have %d MiB together", clip(strconv.Quote(name), 300), maxArtifactBytes>>20)); err != nil {
+				return err
+			}
+			continue
 		}
+		k.total += info.Size()
 		clean := w.cleanName(name, k.taken)
 		if have, err := k.root.Stat(clean); err == nil && have.Size() == info.Size() && have.ModTime().Equal(info.ModTime()) {
 			continue

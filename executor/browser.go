@@ -172,7 +172,9 @@ func (w *work) identify(ctx context.Context, check string) error {
 	if err != nil {
 		return fmt.Errorf("cannot commit the files before %s: %w", check, err)
 	}
-	w.checked = tree
+	if len(w.t.left) == 0 { // the check would see files that no tree has
+		w.checked = tree
+	}
 	return nil
 }
 
@@ -185,9 +187,9 @@ func (w *work) standing(ctx context.Context, subject string) (commit, tree gitd.
 	if err != nil {
 		return "", "", err
 	}
-	w.head.at = made.tip
-	c, err := w.t.repo.Commit(ctx, string(made.tip))
-	return made.tip, c.Tree, err
+	w.head.at, w.head.left = made.at, append(w.head.left, made.left...)
+	c, err := w.t.repo.Commit(ctx, string(made.at))
+	return made.at, c.Tree, err
 }
 
 // checkPlace is where a check's files are gathered, and where they are kept then.

@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/gitd"
@@ -23,17 +25,16 @@ import (
 // merged here; where both changed the same the branch keeps the push, and the work is kept
 // at refs/ramus/conflicts. A file that no push may bring is left out and kept as an artifact.
 
-// conflictPrefix begins the refs that keep what a command left when somebody had pushed other
-// changes of the same lines, one a run. The caller's own container may read them.
+// conflictPrefix begins the refs that keep what a command left when its branch could not have it:
+// somebody had pushed other changes of the same lines, or deleted the branch. The caller, the run
+// and a part of the commit's name follow. The caller's own container may read them.
 const conflictPrefix = "refs/ramus/conflicts"
-
-func conflictRef(c Caller, run string) string { return conflictPrefix + "/" + c.Slug() + "/" + run }
 
 // stagePrefix begins the refs to which a caller's container pushes commits that the host merges.
 func stagePrefix(c Caller) string { return gitd.StageRefs + "/" + c.Slug() }
 
 // commitTries bounds how often a commit is tried: each failure changes how.
-const commitTries = 8
+const commitTries = 16
 
 // maxCommitOutput bounds what the commit script prints, in bytes.
 const maxCommitOutput = 1 << 20
@@ -46,7 +47,8 @@ const leftMax = 1000
 
 // committed is the result of a commit.
 type committed struct {
-	tip       gitd.Hash
+	tip       gitd.Hash // of the branch
+	at        gitd.Hash // that the container's work tree is at; another one if a push was merged
 	notes     string    // for people
 	artifacts bool      // there are files in /artifacts
 	left      []leftOut // files that the commit does not hold, and that were not told before
@@ -91,18 +93,12 @@ type uncommitted struct {
 
 func (u *uncommitted) Error() string { return u.text }
 
-// commit records the container's work tree on the branch and returns
-// the branch's new tip, equal to before if nothing changed. It returns
-// after the index is right for what runs in the container meanwhile.
+// commit records the container's work tree on the branch. It returns
+// after the index is right for what runs in the container meanwhile. The work tree stays as it
+// is, also where a push was merged on the server.
 func (t *target) commit(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string, paths []string) (committed, error) {
 	defer t.awaitIndex()
-	made, err := t.commitLast(ctx, h, before, author, message, paths)
-	if err != nil || t.knownTip() == made.tip {
-		return made, err
-	}
-	// A push was merged. The command goes on with it; files that git does not know stay.
-	env := append(t.scriptEnv(author, t.knownTip(), made.tip), "RAMUS_KEEP=1")
-	return made, t.bring(ctx, h, made.tip, env)
+	return t.commitLast(ctx, h, before, author, message, paths)
 }
 
 // commitLast is commit when nothing runs in the container any more. The next command
@@ -122,7 +118,7 @@ func (t *target) commitLast(ctx context.Context, h *containers.Host, before gitd
 type gitCommit struct {
 	t       *target
 	h       *containers.Host
-	before  gitd.Hash // the branch's tip when the command began
+	before  gitd.Hash // that the container's work tree was at
 	author  gitd.Person
 	message string
 	paths   []string // limit the commit; none: everything
@@ -130,11 +126,27 @@ type gitCommit struct {
 	// How it is tried, changed by failures.
 	flat   bool        // without commits of the command's own
 	apart  bool        // without the objects of the container's repository
-	judged bool        // what may not be pushed was looked for
+	after  remedy      // the last that was tried after a push was refused
 	leave  []leftOut   // stay as they are in the parent
 	clean  []gitd.Leak // were taken out of the files
 	cleans int         // how often
 }
+
+// remedy is what is changed after a push was refused; each is tried once, in this order.
+type remedy int
+
+const (
+	remedyNone  remedy = iota
+	remedyWait         // the server may have been busy
+	remedyNames        // files with names or sizes that no push may bring are left out
+	remedyFlat         // the same, without commits of the command's own, which may hold them
+	remedyApart        // without the objects of the container's repository, and without deltas
+	remedyRules        // files that git itself reads are left out
+	remedyAll          // all files are left out
+)
+
+// busyPause is the wait before a refused push is tried again.
+const busyPause = 2 * time.Second
 
 // run tries until the commit is on the branch or nothing is left to try.
 func (c *gitCommit) run(ctx context.Context) (committed, error) {
@@ -156,7 +168,7 @@ func (c *gitCommit) run(ctx context.Context) (committed, error) {
 		}
 		last = err
 		if again, err := c.adapt(ctx, last, tip); err != nil {
-			last = err
+			last = errors.Join(last, err)
 			break
 		} else if !again {
 			break
@@ -249,17 +261,51 @@ func (c *gitCommit) adapt(ctx context.Context, failed error, tip gitd.Hash) (aga
 		if now, err := c.t.tip(ctx); err == nil && now != tip || errors.Is(err, errBranchGone) && tip != "" {
 			return true, nil // somebody else was faster
 		}
-		if !c.judged {
-			c.judged = true
-			c.leave, err = c.judge(ctx, tip)
-			return len(c.leave) > 0 || !c.apart, err
-		}
+		return c.remedy(ctx, tip)
 	}
 	if c.apart {
 		return false, nil
 	}
 	c.apart = true
 	return true, nil
+}
+
+// remedy prepares the next try after a push was refused. It returns false after the last.
+func (c *gitCommit) remedy(ctx context.Context, tip gitd.Hash) (again bool, err error) {
+	for c.after < remedyAll {
+		c.after++
+		switch c.after {
+		case remedyWait:
+			select {
+			case <-time.After(busyPause):
+			case <-ctx.Done():
+				return false, context.Cause(ctx)
+			}
+			return true, nil
+		case remedyApart:
+			if c.apart {
+				continue
+			}
+			c.apart = true
+			return true, nil
+		case remedyFlat:
+			if len(c.leave) == 0 || c.flat {
+				continue
+			}
+			c.flat = true
+			return true, nil
+		default:
+			leave, err := c.judge(ctx, tip, c.after)
+			if err != nil {
+				return false, err
+			}
+			if len(leave) > len(c.leave) {
+				c.leave = leave
+				return true, nil
+			}
+		}
+	}
+	return false, nil
 }
 
 // cleanLeaks takes secrets out of the files that would be committed.
@@ -283,11 +329,11 @@ type change struct {
 	mode uint32 // zero: it is deleted
 }
 
-// list returns the paths that the commit would change.
+// list returns the paths that differ from the commit before the command, its own commits included.
 func (c *gitCommit) list(ctx context.Context, tip gitd.Hash) ([]change, error) {
-	env := append(c.t.scriptEnv(c.author, c.before, tip), "RAMUS_MESSAGE=", "RAMUS_LIST=1")
-	if c.flat {
-		env = append(env, "RAMUS_FLAT=1")
+	env := append(c.t.scriptEnv(c.author, c.before, tip), "RAMUS_MESSAGE=", "RAMUS_LIST=1", "RAMUS_FLAT=1")
+	if c.apart {
+		env = append(env, "RAMUS_APART=1")
 	}
 	var text strings.Builder
 	out := &limitWriter{w: &text, left: maxListing}
@@ -317,9 +363,8 @@ func parseRaw(text string) (list []change) {
 	return list
 }
 
-// judge finds what of the changes keeps the push from being accepted: names and sizes first,
-// then files that git reads itself, then everything.
-func (c *gitCommit) judge(ctx context.Context, tip gitd.Hash) ([]leftOut, error) {
+// judge finds the files that a remedy leaves out.
+func (c *gitCommit) judge(ctx context.Context, tip gitd.Hash, r remedy) ([]leftOut, error) {
 	listed, err := c.list(ctx, tip)
 	if err != nil {
 		return nil, err
@@ -351,19 +396,17 @@ func (c *gitCommit) judge(ctx context.Context, tip gitd.Hash) ([]leftOut, error)
 			rules = append(rules, leftOut{l.path, "git refuses its content"})
 		}
 	}
-	if max := c.t.x.Git.PackBytes(); total > max {
-		left = append(left, tooMuch(all, left, sizes, total, max)...)
+	if max := c.t.x.Git.PackBytes(); total > max && len(left) == 0 {
+		left = tooMuch(all, sizes, total, max)
 	}
 
 	switch {
-	case len(left) > leftMax:
+	case r == remedyAll, len(left) > leftMax:
 		return all, nil
-	case len(left) > 0:
-		return left, nil
-	case len(rules) > 0:
-		return rules, nil
+	case r == remedyRules:
+		return append(left, rules...), nil
 	}
-	return all, nil
+	return left, nil
 }
 
 // leftWhy is why a file is left out, without the kind of the error.
@@ -376,23 +419,17 @@ func leftWhy(err error) string {
 }
 
 // tooMuch returns the largest files, until the others are no more than one push may bring.
-func tooMuch(all, left []leftOut, sizes map[string]int64, total, max int64) (more []leftOut) {
-	out := make(map[string]bool, len(left))
-	for _, f := range left {
-		out[f.Path] = true
-	}
+func tooMuch(all []leftOut, sizes map[string]int64, total, max int64) (left []leftOut) {
 	bySize := slices.Clone(all)
-	slices.SortStableFunc(bySize, func(a, b leftOut) int { return int(min(max, sizes[b.Path]) - min(max, sizes[a.Path])) })
+	slices.SortStableFunc(bySize, func(a, b leftOut) int { return cmp.Compare(sizes[b.Path], sizes[a.Path]) })
 	for _, f := range bySize {
 		if total <= max {
 			break
 		}
-		if !out[f.Path] {
-			more = append(more, leftOut{f.Path, fmt.Sprintf("%d bytes; git.limits.pack_bytes allows %d for all changes together", sizes[f.Path], max)})
-			total -= sizes[f.Path]
-		}
+		left = append(left, leftOut{f.Path, fmt.Sprintf("%d bytes; git.limits.pack_bytes allows %d for all changes together", sizes[f.Path], max)})
+		total -= sizes[f.Path]
 	}
-	return more
+	return left
 }
 
 // land makes a commit that reached the server the branch's, where it is not yet.
@@ -403,15 +440,15 @@ func (c *gitCommit) land(ctx context.Context, out commitOutput, tip gitd.Hash, s
 		made.notes += leakNote(c.clean)
 	}
 	t.setIndexed(out.index)
+	made.at = out.tip
 	if stage != "" {
-		at, err := c.merge(ctx, out.tip, tip, stage)
-		if err != nil {
+		var err error
+		if made.tip, err = c.merge(ctx, tip, stage); err != nil {
 			return committed{}, err
 		}
-		made.tip = at
 		t.setKnown(out.tip)
-		if at == out.tip {
-			t.settle(ctx, at, len(c.paths) == 0)
+		if made.tip == out.tip {
+			t.settle(ctx, made.tip, len(c.paths) == 0)
 		}
 		return made, nil
 	}
@@ -431,22 +468,41 @@ func (c *gitCommit) land(ctx context.Context, out commitOutput, tip gitd.Hash, s
 	return made, nil
 }
 
+// mergeTries is how often a merge is begun because the branch moved again.
+const mergeTries = 5
+
 // merge brings a staged commit into a branch that moved meanwhile. If both changed the same,
-// or the branch is gone, the commit is kept at a ref of its own.
-func (c *gitCommit) merge(ctx context.Context, container, tip gitd.Hash, stage string) (gitd.Hash, error) {
-	t := c.t
-	branch := t.caller.Branch()
-	defer c.unstage(ctx)
-	staged, err := t.repo.Resolve(ctx, stage)
+// the branch is gone or the merge fails, the commit is kept at a ref of its own.
+func (c *gitCommit) merge(ctx context.Context, tip gitd.Hash, stage string) (gitd.Hash, error) {
+	staged, err := c.t.repo.Resolve(ctx, stage)
 	if err != nil {
 		return "", err
 	}
-	if tip == "" {
-		if err := t.repo.Update(ctx, gitd.RefUpdate{Name: wipRef(t.caller), New: staged}); err != nil {
-			return "", err
+	var after gitd.Hash
+	for range mergeTries {
+		if after, err = c.mergeStaged(ctx, staged, tip, stage); !errors.Is(err, gitd.ErrConflict) && !errors.Is(err, gitd.ErrNotFound) {
+			break
 		}
-		return "", &uncommitted{reason: ReasonBranchGone, text: fmt.Sprintf("%s was deleted while the command ran; its commits are kept at %s, and `--fork %s@%.12s` begins a caller with them",
-			branch, wipRef(t.caller), t.caller, staged)}
+		var terr error
+		if tip, terr = c.t.tip(ctx); terr != nil && !errors.Is(terr, errBranchGone) {
+			break
+		}
+	}
+	var u *uncommitted
+	if err != nil && !errors.As(err, &u) {
+		if err = c.keepAside(ctx, staged, ReasonConflict, fmt.Sprintf("the command's work could not be merged into %s (%v)", c.t.caller.Branch(), err)); !errors.As(err, &u) {
+			return "", err // the staged commit stays for the next try
+		}
+	}
+	c.unstage(ctx)
+	return after, err
+}
+
+func (c *gitCommit) mergeStaged(ctx context.Context, staged, tip gitd.Hash, stage string) (gitd.Hash, error) {
+	t := c.t
+	branch := t.caller.Branch()
+	if tip == "" {
+		return "", c.keepAside(ctx, staged, ReasonBranchGone, branch+" was deleted while the command ran")
 	}
 
 	// A step that is taken up again after a crash may have been committed already.
@@ -463,13 +519,13 @@ func (c *gitCommit) merge(ctx context.Context, container, tip gitd.Hash, stage s
 		Author: t.x.author(c.author), When: t.x.Now().UTC(), Message: fmt.Sprintf("Merge the work of %s into what was pushed to %s meanwhile", t.caller, branch)})
 	switch {
 	case errors.Is(err, gitd.ErrInvalid):
-		return "", c.keepAside(ctx, staged, fmt.Sprintf("somebody pushed another history to %s while the command ran (%.12s)", branch, tip))
+		return "", c.keepAside(ctx, staged, ReasonConflict, fmt.Sprintf("somebody pushed another history to %s while the command ran (%.12s)", branch, tip))
 	case err != nil:
 		return "", err
 	case m.Merged:
 		return m.Commit, nil
 	}
-	return "", c.keepAside(ctx, staged, fmt.Sprintf("somebody pushed to %s while the command ran, and both changed %s; the branch has what was pushed (%.12s)",
+	return "", c.keepAside(ctx, staged, ReasonConflict, fmt.Sprintf("somebody pushed to %s while the command ran, and both changed %s; the branch has what was pushed (%.12s)",
 		branch, clip(strings.Join(m.Conflicts, ", "), 2<<10), m.Old))
 }
 
@@ -482,18 +538,18 @@ func (c *gitCommit) sameTree(ctx context.Context, a, b gitd.Hash) (bool, error) 
 	return err == nil && one == other, err
 }
 
-// keepAside keeps a commit that cannot be merged, and returns the error that says why and where.
-func (c *gitCommit) keepAside(ctx context.Context, staged gitd.Hash, why string) error {
+// keepAside keeps a commit that the branch cannot have, and returns the error that says why and where.
+func (c *gitCommit) keepAside(ctx context.Context, staged gitd.Hash, reason Reason, why string) error {
 	t := c.t
 	run := newToken()
 	if w := t.atWork(); w != nil {
 		run = w.l.claim.ID
 	}
-	ref := conflictRef(t.caller, run)
+	ref := fmt.Sprintf("%s/%s/%s-%.8s", conflictPrefix, t.caller.Slug(), run, staged)
 	if err := t.repo.Update(ctx, gitd.RefUpdate{Name: ref, New: staged}); err != nil {
 		return err
 	}
-	return &uncommitted{reason: ReasonConflict, text: fmt.Sprintf("%s; %s has what the command left (%.12s)", why, ref, staged)}
+	return &uncommitted{reason: reason, text: fmt.Sprintf("%s; %s has what the command left, and `--fork %s@%.12s` begins a caller with it", why, ref, t.caller, staged)}
 }
 
 // unstage deletes the refs of staged commits, those of an interrupted commit too.
@@ -516,6 +572,7 @@ func (c *gitCommit) fresh(ctx context.Context, more []string) (fresh []leftOut) 
 		}
 	}
 	if len(left) == 0 {
+		c.t.left = nil
 		return nil
 	}
 	files, err := c.h.Files(ctx)

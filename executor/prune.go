@@ -265,15 +265,15 @@ const branchPrefix = "refs/heads/ramus"
 func (n *pruning) branches(ctx context.Context, repo *gitd.Repo) error {
 	callers := n.callers(repo.Name())
 	var old, merged []candidate
-	for _, prefix := range []string{branchPrefix, wipPrefix, conflictPrefix} {
+	for _, prefix := range []string{branchPrefix, wipPrefix, conflictPrefix, gitd.StageRefs} {
 		refs, err := repo.Refs(ctx, prefix)
 		if err != nil {
 			return err
 		}
 		for _, ref := range refs {
 			slug := strings.TrimPrefix(ref.Name, prefix+"/")
-			if prefix == conflictPrefix {
-				slug, _, _ = strings.Cut(slug, "/") // a run follows
+			if prefix == conflictPrefix || prefix == gitd.StageRefs {
+				slug, _, _ = strings.Cut(slug, "/") // a run or a token follows
 			}
 			c := callers[slug]
 			if c == nil || c.busy {

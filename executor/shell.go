@@ -261,10 +261,11 @@ func (s *taskShell) Commit(ctx context.Context, message string, paths []string) 
 	if err != nil {
 		return "", fmt.Errorf("cannot commit: %w", err)
 	}
-	if made.tip == w.head.at {
+	w.head.left = append(w.head.left, made.left...)
+	if made.at == w.head.at {
 		return "", nil
 	}
-	w.head.at = made.tip
+	w.head.at = made.at
 	return string(made.tip), nil
 }
 

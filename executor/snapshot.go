@@ -121,7 +121,8 @@ func (t *target) snapshotOf(ctx context.Context, b *binding, before gitd.Hash, a
 	}
 	x.fast.snapshots.Add(1)
 	left, err := x.layers.keeper.Changes(ctx, b.left, 1)
-	return committed{tip: tip, artifacts: len(left) > 0 || err != nil}, "", nil
+	t.left = nil
+	return committed{tip: tip, at: tip, artifacts: len(left) > 0 || err != nil}, "", nil
 }
 
 // place makes a commit the branch's tip: first in the container, so that a

@@ -180,8 +180,9 @@ type work struct {
 // head is a branch's tip as a step's own commits move it: those of its task, or
 // of tasks that its agent runs meanwhile.
 type head struct {
-	mu sync.Mutex // held while something is committed; guards at
-	at gitd.Hash
+	mu   sync.Mutex // held while something is committed; guards all below
+	at   gitd.Hash
+	left []leftOut // files that these commits do not hold
 }
 
 // outcome is how a step's commands ended.
@@ -398,6 +399,12 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 	o, err := do(ctx, w)
 	w.guests.close()
 	if err != nil {
+		var u *uncommitted
+		if errors.As(err, &u) {
+			kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), housekeeping)
+			defer cancel()
+			err = errors.Join(err, w.keepLeft(kctx, u.left))
+		}
 		return tasks.StepResult{}, err
 	}
 	o.result = l.x.cleanResult(o.result)
@@ -412,11 +419,12 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 		made, err = w.pushed(cctx, err)
 	}
 	after := made.tip
+	made.left = append(w.head.left, made.left...)
 	var u *uncommitted
 	switch {
 	case errors.As(err, &u):
 		o.fail(u.reason, l.x.Secrets.String(u.Error()))
-		after, made.left = w.head.at, u.left
+		after, made.left = w.head.at, append(made.left, u.left...)
 	case err != nil:
 		return tasks.StepResult{}, err
 	case len(made.left) > 0:

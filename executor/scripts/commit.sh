@@ -13,6 +13,7 @@
 # Prints records with a NUL after each: "tip HASH" or "staged HASH"; "artifacts" if a
 # command left any; "left PATH" for a path that git cannot add; "index SHA256"; "loose" if
 # the container's repository could not be brought to the new tip.
+no_pipes
 own_git "$RAMUS_KNOWN"
 
 # Where the command's own repository is.
@@ -42,11 +43,16 @@ fi
 [ -n "$head" ] || { head=$RAMUS_KNOWN on=$ref; }
 read_index "$head"
 
-# add_each adds path by path what differs, and prints the paths that git cannot add.
+# add_each adds in parts what differs, and path by path where a part cannot be added. It prints
+# the paths that git cannot add.
 add_each() {
-	g ls-files -z --modified --deleted --others --exclude-standard --deduplicate -- "$@" >"$own/paths" || return 1
-	xargs -0 -r -n 1 sh -c 'git -c core.fsmonitor=false -c core.excludesFile=/dev/null -c core.attributesFile=/dev/null -c core.autocrlf=false -c core.safecrlf=false \
-		--literal-pathspecs add -A -- "$1" 2>/dev/null || printf "left %s\0" "$1"' sh <"$own/paths"
+	g ls-files -z --modified --deleted --others --exclude-standard -- "$@" >"$own/paths" || return 1
+	xargs -0 -r -n 200 sh -c '
+		one() {
+			git -c core.fsmonitor=false -c core.excludesFile=/dev/null -c core.attributesFile=/dev/null -c core.autocrlf=false -c core.safecrlf=false \
+				--literal-pathspecs add -A -- "$@" 2>/dev/null
+		}
+		one "$@" || for path; do one "$path" || printf "left %s\0" "$path"; done' sh <"$own/paths"
 }
 
 # add adds everything, or what differs below some paths.
@@ -108,12 +114,15 @@ if ! g merge-base --is-ancestor "$RAMUS_KNOWN" "$new"; then
 	new=$(commit_tree "$tree" -p "$RAMUS_KNOWN" -p "$new" -F "$own/message") || fail 92 "cannot commit"
 fi
 
+# Where a push was refused before, deltas may be why.
+window=
+[ -z "${RAMUS_APART:-}" ] || window='-c pack.window=0'
 if [ -n "${RAMUS_STAGE:-}" ]; then
-	g push -q "$RAMUS_REMOTE" "$new:$RAMUS_STAGE" >&2 || fail 94 "cannot push $RAMUS_BRANCH"
+	g $window push -q "$RAMUS_REMOTE" "$new:$RAMUS_STAGE" >&2 || fail 94 "cannot push $RAMUS_BRANCH"
 	printf 'staged %s\0' "$new"
 else
 	if [ "$new" != "$RAMUS_TIP" ]; then
-		g push -q "$RAMUS_REMOTE" "$new:$ref" >&2 || fail 94 "cannot push $RAMUS_BRANCH"
+		g $window push -q "$RAMUS_REMOTE" "$new:$ref" >&2 || fail 94 "cannot push $RAMUS_BRANCH"
 	fi
 	printf 'tip %s\0' "$new"
 fi

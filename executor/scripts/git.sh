@@ -9,6 +9,8 @@ for v in $(env | sed -n 's/^\(GIT_[A-Za-z0-9_]*\)=.*/\1/p'); do
 	*) unset "$v" ;;
 	esac
 done
+# Releases of git before 2.32 know a user's configuration by these alone.
+export HOME=/nonexistent XDG_CONFIG_HOME=/nonexistent
 export GIT_CONFIG_NOSYSTEM=1 GIT_CONFIG_GLOBAL=/dev/null GIT_ATTR_NOSYSTEM=1 GIT_TERMINAL_PROMPT=0 GIT_OPTIONAL_LOCKS=1 LC_ALL=C
 ref=refs/heads/$RAMUS_BRANCH
 work=${RAMUS_WORK:-/work}
@@ -51,6 +53,13 @@ signs_for_commands() {
 			theirs config --unset-all $key
 		done
 	fi
+}
+
+# no_pipes removes pipes and sockets from places where git reads a file: it would wait for ever.
+no_pipes() {
+	[ ! -d .git ] || [ -h .git ] || find .git \( -type p -o -type s \) -exec rm -f {} + 2>/dev/null
+	find . -path ./.git -prune -o \( -name .gitignore -o -name .gitattributes -o -name .gitmodules \) \( -type p -o -type s \) -exec rm -f {} + 2>/dev/null
+	return 0
 }
 
 # own_git makes a git directory of ramus's own for the work tree, and has git use it
@@ -106,7 +115,7 @@ read_index() {
 
 # save_index keeps the index for the next script, and prints its hash.
 save_index() {
-	[ -z "${RAMUS_SEED:-}" ] && [ -z "${RAMUS_BOUND:-}" ] || return 0
+	[ -z "${RAMUS_SEED:-}" ] || return 0
 	mv "$own/index" "$saved" 2>/dev/null && sum=$(sha256sum <"$saved" 2>/dev/null) && printf 'index %s\0' "${sum%% *}"
 }
 
@@ -125,7 +134,9 @@ clone_git() (
 point_git() {
 	rm -f .git/index.lock .git/HEAD.lock ".git/$ref.lock" .git/packed-refs.lock
 	rm -f .git/MERGE_HEAD .git/MERGE_MODE .git/MERGE_MSG .git/SQUASH_MSG .git/AUTO_MERGE .git/CHERRY_PICK_HEAD .git/REVERT_HEAD
+	[ ! -d .git/index ] || rm -rf .git/index
 	rm -rf "$own/copy" && cp -p "$own/index" "$own/copy" && mv -f "$own/copy" .git/index || return 1
+	theirs cat-file -e "$1^{tree}" 2>/dev/null || [ -n "$shared" ] || return 1
 	if [ "$(theirs rev-parse -q --verify "$ref" 2>/dev/null)" != "$1" ] && ! theirs update-ref -m "ramus: commit" "$ref" "$1" 2>/dev/null; then
 		mkdir -p ".git/${ref%/*}" && printf '%s\n' "$1" >".git/$ref" || return 1
 	fi

@@ -1,7 +1,7 @@
 # Brings the work tree to the branch's tip on the server, RAMUS_TIP, before a command.
 # Changes that were not committed are removed: an interrupted command did not happen.
-# RAMUS_KNOWN is the commit that the work tree was at last, if it is known. With
-# RAMUS_KEEP files that git does not know stay.
+# RAMUS_KNOWN is the commit that the work tree was at last, if it is known.
+no_pipes
 if [ -h .git ] || [ ! -d .git ] || ! theirs rev-parse -q --verify HEAD >/dev/null 2>&1; then
 	clone_git || exit
 fi
@@ -20,7 +20,7 @@ from=$RAMUS_TIP
 read_index "$from"
 g update-index -q --refresh >/dev/null
 g update-ref "$ref" "$RAMUS_TIP" && g reset -q --hard "$RAMUS_TIP" || fail 92 "cannot check out $RAMUS_BRANCH"
-[ -n "${RAMUS_KEEP:-}" ] || g clean -fdq || fail 92 "cannot clean the work tree"
+g clean -fdq || fail 92 "cannot clean the work tree"
 point_git "$RAMUS_TIP" || fail 92 "cannot set the container's repository to $RAMUS_BRANCH"
 save_index
 printf 'tip %s\0' "$RAMUS_TIP"
