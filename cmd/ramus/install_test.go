@@ -159,3 +159,24 @@ func TestEndingHangsUpOnNobody(t *testing.T) {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
+
+// The log and doctor say why an engine is taken, and what keeps the other from it.
+func TestWhyEngine(t *testing.T) {
+	broken := errors.New("bwrap is missing")
+	for _, x := range []struct {
+		setting         string
+		sandbox, docker error
+		want            string
+	}{
+		{"auto", nil, nil, "engine: auto takes the sandbox where it works"},
+		{"auto", nil, broken, "engine: auto takes the sandbox where it works"},
+		{"auto", broken, nil, "engine: auto takes docker, the sandbox does not work here: bwrap is missing"},
+		{"auto", broken, broken, "engine: auto takes the sandbox, neither it nor docker works here"},
+		{"docker", broken, nil, "engine: docker in the configuration"},
+		{"sandbox", broken, nil, "engine: sandbox in the configuration"},
+	} {
+		if got := whyEngine(x.setting, x.sandbox, x.docker); got != x.want {
+			t.Errorf("%+v: %q", x, got)
+		}
+	}
+}
