@@ -139,6 +139,7 @@ func (c *call) evidenceStatus() error {
 		s.Verdict, s.Usage = m.Verdict, m.Usage
 	}
 	c.private()
+	c.attachment("status.json") // a page links to it, and it quotes what a container said
 	return c.reply(s)
 }
 
