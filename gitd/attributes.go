@@ -92,6 +92,9 @@ func (rules *attributeRules) line(line string, root bool) {
 		}
 		return
 	}
+	if len(sets) == 0 {
+		return // it says nothing
+	}
 	if p := parsePathPattern(name); !p.negative {
 		rules.rules = append(rules.rules, attributeRule{pattern: p, sets: sets})
 	}

@@ -14,7 +14,7 @@ const ruleFileMax = 1 << 20
 
 // parseIgnore reads a .gitignore (gitignore(5)). There is none that git would refuse.
 func parseIgnore(data []byte) ignoreRules {
-	var rules ignoreRules
+	rules := make(ignoreRules, 0, bytes.Count(data, []byte("\n"))+1)
 	for line := range bytes.Lines(bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))) {
 		text := strings.TrimSuffix(string(line), "\n")
 		if text == "" || text[0] == '#' {

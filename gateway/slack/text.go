@@ -92,8 +92,8 @@ func angled(text string) (inner, rest string, ok bool) {
 	if text == "" || text[0] != '<' {
 		return "", text, false
 	}
-	end := strings.IndexByte(text[:min(len(text), maxEntity)], '>')
-	if end < 0 || strings.ContainsAny(text[1:end], "<\n") {
+	end := 1 + strings.IndexAny(text[1:min(len(text), maxEntity)], "<>\n")
+	if end == 0 || text[end] != '>' {
 		return "", text, false
 	}
 	return text[1:end], text[end+1:], true
@@ -205,6 +205,9 @@ func blocksText(raw json.RawMessage) string {
 	return strings.Join(lines, "\n")
 }
 
+// asMarkup writes a text as Slack's markup has it.
+var asMarkup = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+
 func blockText(out *strings.Builder, v any, depth int) {
 	b, ok := v.(map[string]any)
 	if !ok || depth > maxBlockDepth {
@@ -235,7 +238,7 @@ func blockText(out *strings.Builder, v any, depth int) {
 		}
 	case "text":
 		// Here alone a text is as it was typed, not in markup.
-		out.WriteString(strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(text("text")))
+		out.WriteString(asMarkup.Replace(text("text")))
 	default:
 		out.WriteString(text("text"))
 	}

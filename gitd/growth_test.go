@@ -1,0 +1,203 @@
+package gitd
+
+import (
+	"bufio"
+	"bytes"
+	"compress/zlib"
+	"crypto/sha1"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+
+	curve "github.com/ramus-dev/ramus/internal/growth"
+)
+
+// TestRuleGrowth checks that the time to read rules about paths, and to ask them, grows with the file.
+func TestRuleGrowth(t *testing.T) {
+	cases := curve.Tokens("a", "a\n", "*", "*\n", "**", "**/", "**/\n", "*a", "*a\n", "?", "?\n", "[", "[\n", "[a", "[a]", "[a]\n", "[!", "[[:alpha:]]", "[[:alpha:]]\n", "[[:", "[a-", "[a-z]*", "\\", "\\\n", "!", "!a\n",
+		"/", "/\n", "a/", "a/\n", "/a\n", "a/*\n", "*/a\n", "**/a\n", "a/**/b\n", "**/*a\n", "*a*a*b\n", " ", "a \n", " \n", "\t", "#", "#\n", "\r\n", "\n", "\x00", "\xef\xbb\xbf", "é\n", `"`, `"a" b`+"\n", `"\141`, `"\141"`+"\n",
+		"a text\n", "a -text !eol a=b\n", "a a=\n", "[attr]a b\n", "[attr]", "[attr]binary binary\n", "* a\n", "**/a b\n", "a binary\n")
+	for _, line := range []string{"n%d\n", "*n%d\n", "**/n%d/*\n", "* n%d\n", "[attr]n%d n%d\n", "* n%d=a\n"} {
+		cases = append(cases, curve.Case{Name: fmt.Sprintf("names %q", line), Each: func(n int) string {
+			if strings.Count(line, "%d") == 2 {
+				return fmt.Sprintf(line, n, n+1)
+			}
+			return fmt.Sprintf(line, n)
+		}})
+	}
+	for i := range cases {
+		cases[i].Limit = ruleFileMax
+	}
+	path := strings.Repeat("a/", 20) + strings.Repeat("a", 60) + "b.txt"
+	name := path[strings.LastIndexByte(path, '/')+1:]
+	curve.Check(t, "ignore", func(text []byte) { parseIgnore(text).of(path, name, false, &matching{}) }, cases...)
+	curve.Check(t, "attributes", func(text []byte) {
+		if rules, err := parseAttributes(text, true); err == nil {
+			conversionOf(attributesOf(name, []attributeSource{{&rules, path}}, &matching{}))
+		}
+	}, cases...)
+	var lines []curve.Case
+	for _, c := range cases {
+		if c.Each == nil && strings.Contains(c.Token, "\n") {
+			continue
+		}
+		c.Limit = attributeLineMax - 10 // no line of .gitattributes is longer
+		lines = append(lines, c)
+	}
+	curve.Check(t, "attribute line", func(text []byte) {
+		if rules, err := parseAttributes(append(text, " text=auto\n"...), true); err == nil {
+			attributesOf(name, []attributeSource{{&rules, path}}, &matching{})
+		}
+	}, lines...)
+}
+
+// TestRequestGrowth checks that the time to read what Git clients send grows with it.
+func TestRequestGrowth(t *testing.T) {
+	pkt := func(text string) string { return string(appendPkt(nil, text)) }
+	id := strings.Repeat("0123456789", 4)
+	cases := curve.Tokens("0000", "0001", "0002", "0003", "0004", "0005", "0005a", "000", "fff0", "ffff", "zzzz", "\n", pkt("a\n"), pkt("command=fetch\n"), pkt("agent=a\n"), pkt("want "+id+"\n"),
+		pkt("have "+id+"\n"), pkt(strings.Repeat("a", 60_000)))
+	for _, command := range []string{"fetch", "ls-refs", "object-info"} {
+		for _, argument := range []string{"", "a", "want " + id, "have " + id, "shallow " + id, "want-ref refs/heads/a", "thin-pack", "deepen 1", "deepen-since 1", "deepen-not a", "deepen-relative", "filter blob:none",
+			"ref-prefix a", "ref-prefix ", "peel", "oid " + id, "size"} {
+			cases = append(cases, curve.Case{Name: command + " " + argument, Prefix: pkt("command="+command+"\n") + "0001", Token: pkt(argument + "\n"), Suffix: "0000"})
+		}
+		cases = append(cases, curve.Case{Name: command + " ids", Prefix: pkt("command="+command+"\n") + "0001", Suffix: "0000", Each: func(n int) string { return pkt(fmt.Sprintf("want %040x\n", n)) }})
+		cases = append(cases, curve.Case{Name: command + " haves", Prefix: pkt("command="+command+"\n") + "0001", Suffix: "0000", Each: func(n int) string { return pkt(fmt.Sprintf("have %040x\n", 1<<30-n)) }})
+	}
+	cases = append(cases, curve.Case{Name: "filter combine", Prefix: "f000command=fetch", Token: "combine:tree:0+"})
+	curve.Check(t, "protocol v2", func(text []byte) {
+		if q, err := parseRequest(bytes.NewReader(text)); err == nil && q.command == commandFetch {
+			q.fetch.render(false)
+		}
+	}, cases...)
+	var v0 []curve.Case
+	for _, line := range []string{"want " + id, "have " + id, "shallow " + id, "deepen 1", "deepen-not a", "filter blob:none", "done", "a"} {
+		v0 = append(v0, curve.Case{Name: line, Prefix: pkt("want " + id + " agent=a\n"), Token: pkt(line + "\n"), Suffix: "0000"},
+			curve.Case{Name: "after a flush " + line, Prefix: pkt("want "+id+" agent=a\n") + "0000", Token: pkt(line + "\n")})
+	}
+	curve.Check(t, "protocol v0", func(text []byte) { _ = checkUpload(bytes.NewReader(text)) }, append(v0, cases[:18]...)...)
+}
+
+// TestPackGrowth checks that the time to scan a pack grows with it.
+func TestPackGrowth(t *testing.T) {
+	object := func(kind byte, size int, parts ...[]byte) string {
+		head := []byte{kind<<4 | byte(size&15)}
+		for size >>= 4; size > 0; size >>= 7 {
+			head[len(head)-1] |= 0x80
+			head = append(head, byte(size&127))
+		}
+		return string(head) + string(bytes.Join(parts, nil))
+	}
+	empty, a := deflated(t, nil), deflated(t, []byte("a"))
+	delta := []byte{1, 1, 1, 'b'}
+	packed := deflated(t, delta)
+	base := bytes.Repeat([]byte{'x'}, 20)
+	small := object(3, 1, a)
+	cases := []curve.Case{{Name: "empty blobs", Token: object(3, 0, empty)}, {Name: "blobs", Token: small}, {Name: "commits", Token: object(1, 1, a)},
+		{Name: "ref deltas", Token: object(7, len(delta), base, packed)}, {Name: "deltas of nothing", Token: object(6, len(delta), []byte{5}, packed)},
+		{Name: "chain", Prefix: small, Token: object(6, len(delta), []byte{byte(len(object(6, len(delta), []byte{1}, packed)))}, packed)},
+		{Name: "bytes of a size", Token: "\xff"}, {Name: "nothing", Token: "\x00"}, {Name: "sizes", Token: "\xb0\x80"}, {Name: "no deflate", Token: "\x30a"},
+		{Name: "deltas of one", Prefix: small, Each: func(n int) string {
+			one := len(object(6, len(delta), []byte{0x80, 0}, packed))
+			back := len(small) + n*one
+			var offset []byte
+			for offset = []byte{byte(back & 127)}; back > 127; offset = append([]byte{byte(back&127) | 0x80}, offset...) {
+				back = back>>7 - 1
+			}
+			return object(6, len(delta), offset, packed)
+		}}}
+	lim := packLimits{1 << 30, 1 << 30, 1 << 30}
+	curve.Check(t, "pack", func(text []byte) {
+		// The pack tells more objects than it has, so that the scan ends with the text.
+		pack := append([]byte("PACK\x00\x00\x00\x02\x00\x0f\xff\xff"), text...)
+		_, _ = scanPack(newTap(bytes.NewReader(pack), io.Discard, 1<<30), sha1.Size, lim)
+	}, cases...)
+}
+
+// TestObjectGrowth checks that the time to read objects of git grows with them.
+func TestObjectGrowth(t *testing.T) {
+	head := "tree " + strings.Repeat("0", 40) + "\n"
+	curve.Check(t, "commit", func(text []byte) { _, _ = parseCommit(text) },
+		append(curve.Tokens("a", "\n", "a\n", " a\n", "parent "+strings.Repeat("1", 40)+"\n"),
+			curve.Case{Prefix: head, Token: "parent " + strings.Repeat("1", 40) + "\n"}, curve.Case{Prefix: head, Token: "a b\n"}, curve.Case{Prefix: head, Token: " a\n"},
+			curve.Case{Prefix: head + "gpgsig a\n", Token: " a\n"}, curve.Case{Prefix: head, Token: "\n"})...)
+	curve.Check(t, "tree", func(text []byte) { _, _ = parseTree(text, sha1.Size) }, append(curve.Tokens("a", "\x00", "0", " ", "100644 a\x00"+strings.Repeat("1", 20)),
+		curve.Case{Name: "names", Each: func(n int) string { return fmt.Sprintf("100644 n%08d\x00%020d", n, n) }})...)
+	curve.Check(t, "message", func(text []byte) { cleanMessage(string(text)) }, curve.Tokens("a", "\n", " ", " \n", "a\n\n\n", "a \n", "\t", "\r\n", "#\n", "\x00", "é")...)
+	curve.Check(t, "raw diff", func(text []byte) { _, _ = parseChanges(string(text)) }, curve.Tokens("a", "\x00", ":", ":100644 100644 a b M\x00a\x00", "1\t1\ta\x00", "-\t-\ta\x00", "1\t1\t\x00a\x00b\x00")...)
+	delta := []curve.Case{{Name: "inserts", Token: "\x01a"}, {Name: "copies", Token: "\x90\x01"}, {Name: "nothing", Token: "\x00"}, {Name: "long", Token: "\xff"}}
+	base := bytes.Repeat([]byte("a"), 1000)
+	curve.Check(t, "delta", func(text []byte) {
+		size := 0
+		for i := 0; i < len(text); i += 2 {
+			size++
+		}
+		b := appendSize(appendSize(nil, len(base)), size)
+		_, _ = applyDelta(base, append(b, text...))
+	}, delta...)
+	curve.Check(t, "lines", func(text []byte) {
+		toLF(text)
+		toCRLF(text, linesText)
+		_, _ = io.Copy(io.Discard, lfReader{bufio.NewReader(bytes.NewReader(text))})
+	}, curve.Tokens("a", "\r", "\n", "\r\n", "\r\r\n", "a\n", "\x00", "\x1a")...)
+}
+
+// deflated returns data as zlib packs it.
+func deflated(t *testing.T, data []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	z := zlib.NewWriter(&b)
+	if _, err := z.Write(data); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// appendSize appends a size as deltas have it.
+func appendSize(b []byte, n int) []byte {
+	for ; n > 127; n >>= 7 {
+		b = append(b, byte(n)|0x80)
+	}
+	return append(b, byte(n))
+}
+
+// TestKeyGrowth checks that the time to read authorized keys, names of refs and tokens grows with them.
+func TestKeyGrowth(t *testing.T) {
+	const key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJEFzNsxW7dIJc9nJqZ7zT7Dn9xUQrAuyrvIKtJ8UyJ4"
+	cases := curve.Tokens("a", "\n", "#\n", " ", "\t", `"`, `\"`, `a="`, ",", "a,", "a=\"b\",", "restrict,", key+"\n", key+" a\n", "restrict "+key+"\n", "from=\"!a\" "+key+"\n", "ramus-refs=\"refs/heads/*\" "+key+"\n", "\x00", "é", "\r\n",
+		key+" "+strings.Repeat("a", 60_000)+"\n")
+	for _, o := range []string{"from", "ramus-repos", "ramus-refs", "expiry-time", "command"} {
+		for _, value := range []string{"a,", ",", "*,", "!", "refs/heads/a,", `\"`, "[", "*"} {
+			cases = append(cases, curve.Case{Name: o + " " + value, Prefix: o + `="`, Token: value, Suffix: `" ` + key + "\n", Limit: 60_000})
+		}
+	}
+	for i := range cases {
+		if cases[i].Limit == 0 {
+			cases[i].Limit = authorizedKeysMax
+		}
+	}
+	curve.Check(t, "authorized keys", func(text []byte) { parseAuthorizedKeys(text, func(int, error) {}) }, cases...)
+	curve.Check(t, "ref", func(text []byte) {
+		_ = CheckRef(string(text))
+		_ = CheckName(string(text))
+	}, curve.Tokens("a", "a/", ".", "..", "/", "@{", "a.lock/", "\x00", "é", "~")...)
+
+	s := newServer(t)
+	token, err := s.Sign(Grant{Subject: "a", Repo: "*", Scopes: []string{ScopeRead}, Expires: s.now().Add(1 << 40)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	parts := strings.Split(token, ".")
+	var tokens []curve.Case
+	for _, c := range []curve.Case{{Token: "a"}, {Token: "."}, {Token: "a."}, {Token: "="}, {Token: "{"}, {Token: "é"}, {Prefix: parts[0] + ".", Token: "W1tb"}, {Prefix: parts[0] + ".", Token: "e30", Suffix: "." + parts[2]},
+		{Prefix: parts[0] + "." + parts[1] + ".", Token: "a"}, {Token: "W1tb", Suffix: "." + parts[1] + "." + parts[2]}} {
+		c.Name, c.Limit = fmt.Sprintf("%.20s%q", c.Prefix, c.Token), tokenMax
+		tokens = append(tokens, c)
+	}
+	curve.Check(t, "token", func(text []byte) { _, _ = s.Verify(string(text)) }, tokens...)
+}
