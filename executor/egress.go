@@ -119,7 +119,9 @@ func (e *egress) note(host, port, verdict string) {
 		e.of, e.seen = of, make(map[string]bool)
 	}
 	known := e.seen[name+verdict] || len(e.seen) >= egressNotes
-	e.seen[name+verdict] = true
+	if !known {
+		e.seen[name+verdict] = true
+	}
 	e.mu.Unlock()
 	if !known {
 		e.tell(Event{Type: EventEgress, Message: name, Reason: verdict})

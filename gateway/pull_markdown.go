@@ -164,9 +164,15 @@ func mdQuote(s string, most int) string {
 	}
 	var b strings.Builder
 	lines := strings.Split(s, "\n")
+	last := 0 // that can end a block
+	for i, line := range lines {
+		if endsFence(line) {
+			last = i
+		}
+	}
 	for i := 0; i < len(lines); i++ {
 		var quoted string
-		if n := fencedLines(lines[i:]); n > 0 {
+		if n := fencedLines(lines[i : max(i, last)+1]); n > 0 {
 			block := codeFence("text", inert(strings.Join(lines[i+1:i+n-1], "\n")))
 			quoted = "> " + strings.ReplaceAll(block, "\n", "\n> ")
 			i += n - 1
@@ -190,12 +196,15 @@ func fencedLines(lines []string) int {
 		return 0
 	}
 	for i, line := range lines[1:] {
-		if strings.TrimSpace(line) == "```" {
+		if endsFence(line) {
 			return i + 2
 		}
 	}
 	return 0
 }
+
+// endsFence tells whether a line ends a block of code.
+func endsFence(line string) bool { return strings.TrimSpace(line) == "```" }
 
 // mdLink is a link of ours; what is no absolute http address becomes the label alone.
 func mdLink(to, label string) string {

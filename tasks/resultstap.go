@@ -108,7 +108,7 @@ func parseTAP(out []byte) (*Tests, bool) {
 		case failed && sub.failed == 0:
 			var names []string
 			for d := range depth {
-				if n := levels[d].name; n != "" {
+				if n := levels[d].name; n != "" && len(r.FailedNames) < maxFailedNames {
 					names = append(names, n)
 				}
 			}

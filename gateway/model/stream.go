@@ -47,7 +47,7 @@ func (s *events) next() (event []byte, err error) {
 // data is that of an event: its data lines, joined.
 func data(event []byte) []byte {
 	var joined []byte
-	found := false
+	found, own := false, false // own: joined is no part of the event
 	for line := range bytes.Lines(event) {
 		rest, ok := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("data:"))
 		if !ok {
@@ -58,7 +58,10 @@ func data(event []byte) []byte {
 			joined, found = rest, true
 			continue
 		}
-		joined = append(append(bytes.Clone(joined), '\n'), rest...)
+		if !own {
+			joined, own = append(make([]byte, 0, len(event)), joined...), true
+		}
+		joined = append(append(joined, '\n'), rest...)
 	}
 	return joined
 }

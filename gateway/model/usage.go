@@ -65,6 +65,9 @@ func value(c count) int64 {
 // decode reads JSON as far as its types fit: endpoints that only resemble a
 // provider's differ in fields that do not matter here.
 func decode(object []byte, into any) bool {
+	if len(object) == 0 {
+		return false
+	}
 	err := json.Unmarshal(object, into)
 	var mismatch *json.UnmarshalTypeError
 	return err == nil || errors.As(err, &mismatch)
