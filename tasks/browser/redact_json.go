@@ -320,7 +320,8 @@ const maxInner = 4
 
 // string cleans a string of a JSON text, which may be JSON itself.
 func (s *scrub) string(t string) string {
-	if len(t) > 1 && s.depth < maxInner && (t[0] == '{' && t[len(t)-1] == '}' || t[0] == '[' && t[len(t)-1] == ']') {
+	// A shorter text holds no member that is a credential.
+	if len(t) >= redact.MinLength && s.depth < maxInner && (t[0] == '{' && t[len(t)-1] == '}' || t[0] == '[' && t[len(t)-1] == ']') {
 		if v, err := parseJSON([]byte(t)); err == nil {
 			var out bytes.Buffer
 			s.depth++
