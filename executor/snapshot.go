@@ -290,7 +290,7 @@ func (t *target) settled(ctx context.Context, b *binding, known gitd.Hash, whole
 	if odd, err := t.plainGit(ctx, b, changes, known); odd != "" || err != nil {
 		return odd, err
 	}
-	// What git was told not to look at (assume-unchanged) it would not commit.
+	// Git inside would not tell of files that it was told not to look at.
 	if text, err := t.x.layers.read(ctx, b.at.Upper(), ".git/index", indexMax); err == nil {
 		if _, err := parseIndex(text); err != nil {
 			return "index", err

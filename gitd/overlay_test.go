@@ -162,10 +162,8 @@ func TestSnapshotNeedsGit(t *testing.T) {
 	base := stockGit("commit-tree", "-m", "x", string(stockGit("write-tree")))
 
 	for name, list := range map[string][]madeEntry{
-		"filter":                    {madeFile("new.psd", "x")},
 		"ident":                     {madeFile("x.id", "$Id$")},
 		"encoding":                  {madeFile("x.u16", "")},
-		"moved with a filter":       {madeFile("new.psd", "x"), madeOf('w', "old.psd")},
 		"nested repository":         {madeFile("dir/.git/HEAD", "x")},
 		"nested repository by file": {madeFile("dir/.git", "gitdir: x")},
 		"alias":                     {madeFile("dir/.GIT", "x")},
@@ -206,6 +204,8 @@ func TestSnapshotNeedsGit(t *testing.T) {
 		"in a moved folder":   {[]madeEntry{madeOf('w', "in"), madeOf('d', "out").from("in")}, "sub"},
 		"itself moved":        {[]madeEntry{madeOf('w', "sub"), madeOf('d', "x").from("sub")}, "in/sub"},
 		"filtered, untouched": {[]madeEntry{madeOf('w', "a")}, "sub in/sub"},
+		"filtered":            {[]madeEntry{madeFile("new.psd", "x")}, "sub in/sub"}, // by a driver that nobody configured
+		"filtered and moved":  {[]madeEntry{madeFile("new.psd", "x"), madeOf('w', "old.psd")}, "sub in/sub"},
 	} {
 		c := madeCommit
 		s, err := r.Snapshot(ctx, overlayOf(base, base, test.list...), c)
@@ -535,22 +535,12 @@ func TestSnapshotOfMovedLines(t *testing.T) {
 	}
 }
 
-func TestSnapshotExclude(t *testing.T) {
-	r := newRepo(t)
-	base := commit(t, r, "main", "One", "a", "1", "d/.gitignore", "!x\n")
-	o := overlayOf(base, base, madeFile("x", ""), madeFile("d/x", ""), madeFile("y/z", ""), madeFile("z", ""))
-	o.Exclude = []byte("x\n/y/\n")
-	if _, got := snap(t, r, o); got != "100644 a\n100644 d/.gitignore\n100644 d/x\n100644 z" {
-		t.Error(got)
-	}
-}
-
 func TestVerbatim(t *testing.T) {
 	r := newRepo(t)
 	base := commit(t, r, "main", "One", ".gitattributes", "* text=auto\n*.sh eol=lf\n*.bat eol=crlf\n*.psd filter=lfs\n*.id ident\n[attr]wide working-tree-encoding=UTF-16\n",
 		"a", "1", "x.bat", "1\n", "d/.gitattributes", "*.bat -text\n*.w wide\n")
 	for path, plain := range map[string]bool{"a": true, "x.sh": true, "d/x.bat": true, "not/there": true, "x.w": true,
-		"x.bat": false, "not/there.bat": false, "d/x.psd": false, "x.id": false, "d/x.w": false} {
+		"d/x.psd": true, "x.bat": false, "not/there.bat": false, "x.id": false, "d/x.w": false} {
 		if err := r.Verbatim(t.Context(), base, []string{"a", path}); (err == nil) != plain || err != nil && !errors.Is(err, ErrPortable) {
 			t.Errorf("%s: %v", path, err)
 		}

@@ -27,8 +27,6 @@ type Overlay struct {
 	Open func(ctx context.Context, path string) (io.ReadCloser, error)
 	// Cache remembers the blobs of files that did not change; nil: all are hashed.
 	Cache *OverlayCache
-	// Exclude is the content of .git/info/exclude.
-	Exclude []byte
 }
 
 // OverlayEntry is one entry over a commit's tree; see overlayfs(5) and the kernel's
@@ -63,14 +61,14 @@ type Snapshot struct {
 // Snapshot writes the commit that `git add -A && git commit` would make in the work
 // tree, without running git and without looking at anything but the overlay: c's
 // Parents, persons, time and message; its From, Put and Delete are not used. No ref is
-// changed. [ErrPortable] says that only git itself can do it: the attributes filter, ident
+// changed. [ErrPortable] says that only git itself can do it: the attributes ident
 // and working-tree-encoding on a changed path, submodules and nested repositories, names
 // that git refuses, a tracked path that became a socket or pipe, and whatever would cost
 // more than the server should pay for a hostile tree. [ErrConflict] is a file that changed
 // while it was read, [ErrTooLarge] one beyond the server's Limits.
 //
-// The work tree is taken to have no configuration that changes what git adds: core.autocrlf,
-// core.eol, core.fileMode, core.excludesFile, core.attributesFile, .git/info/attributes. A file
+// No configuration of the work tree's repository and no file below its .git/info changes the commit; a
+// filter is not run. A file
 // that the overlay does not hold, or that Cache knows, is what the index says it is, as git
 // itself sees a file whose times did not change: new attributes do not reach it.
 func (r *Repo) Snapshot(ctx context.Context, o Overlay, c NewCommit) (Snapshot, error) {

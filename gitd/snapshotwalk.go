@@ -21,7 +21,6 @@ type snapshotWalk struct {
 	repo    *Repo
 	overlay *Overlay
 	pack    *packWriter
-	exclude ignoreRules
 	began   time.Time // of this machine, as the file system's times are
 	round   uint64    // of the overlay's cache
 
@@ -59,10 +58,6 @@ func (r *Repo) newSnapshotWalk(ctx context.Context, o *Overlay) (*snapshotWalk, 
 	}
 	w.overlay, w.pack, w.secrets = o, pack, r.server.Secrets
 	w.began, w.round = time.Now(), o.Cache.begin()
-	if err := w.ruled(len(o.Exclude)); err != nil {
-		return nil, err
-	}
-	w.exclude = parseIgnore(o.Exclude)
 	if w.knownTree, err = r.treeOf(ctx, o.Known); err != nil {
 		return nil, fmt.Errorf("the commit of the index: %w", err)
 	}

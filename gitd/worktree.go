@@ -76,9 +76,6 @@ func (w *snapshotWalk) ignored(p *place, name string, folder bool) (bool, error)
 		w.matching.steps++
 		said = q.ignore.of(p.from(q, name), name, folder, &w.matching)
 	}
-	if said == silent {
-		said = w.exclude.of(join(p.path, name), name, folder, &w.matching)
-	}
 	return said == ignored, w.settle()
 }
 
