@@ -28,7 +28,7 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s tasks.Step) (*c
 		return nil, &failure{ReasonBadInput, fmt.Sprintf("there is no workflow %q", s.Sub.Workflow)}
 	}
 	files := runFiles{Workflow: text, Sub: parent.files.Sub}
-	w, err := files.parse(ctx, x, parent.claim.Repo)
+	w, err := files.parse(context.WithoutCancel(ctx), x, parent.claim.Repo) // also of a run that was stopped
 	if err != nil {
 		return nil, &failure{ReasonBadInput, err.Error()}
 	}

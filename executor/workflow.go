@@ -35,7 +35,8 @@ type stepDone struct {
 // workflow runs a workflow from where its journal stands to its end, or until
 // nothing is left but questions to people.
 func (l *liveRun) workflow(ctx context.Context, answers map[string]Decision) (map[string]any, error) {
-	w, err := l.files.parse(ctx, l.x, l.claim.Repo)
+	// A run that was stopped is taken up all the same: its file was checked before.
+	w, err := l.files.parse(context.WithoutCancel(ctx), l.x, l.claim.Repo)
 	if err != nil {
 		return nil, &failure{ReasonBadInput, err.Error()}
 	}
