@@ -183,6 +183,8 @@ func (c *gitCommit) script(ctx context.Context, tip gitd.Hash, stage string) (co
 	env := append(c.t.scriptEnv(c.author, c.before, tip), "RAMUS_MESSAGE="+clip(c.message, messageMax))
 	if stage != "" {
 		env = append(env, "RAMUS_STAGE="+stage)
+		c.t.setStaging(stage)
+		defer c.t.setStaging("")
 	}
 	if tip == "" {
 		env = append(env, "RAMUS_FETCH=refs/heads/"+c.t.base)
@@ -211,6 +213,12 @@ func (c *gitCommit) script(ctx context.Context, tip gitd.Hash, stage string) (co
 	out := parseCommitOutput(stdout.String())
 	out.notes = stderr
 	return out, err
+}
+
+func (t *target) setStaging(ref string) {
+	t.mu.Lock()
+	t.staging = ref
+	t.mu.Unlock()
 }
 
 // commitOutput are the records that scripts/commit.sh and scripts/sync.sh print.

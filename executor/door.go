@@ -11,15 +11,22 @@ import (
 )
 
 // grant is what the door lets the caller's container do: read the base and its
-// own branch, write its own branch, forward only, and push the commits that the
-// host then merges. It never leaves the host: the connection stands for it.
+// own branch, write its own branch, forward only. While a commit script runs that pushes
+// to a ref that the host then merges, it may write that ref too. The grant never leaves the
+// host: the connection stands for it.
 func (t *target) grant() gitd.Grant {
 	own := "refs/heads/" + t.caller.Branch()
+	write := []string{own}
+	t.mu.Lock()
+	if t.staging != "" {
+		write = append(write, t.staging)
+	}
+	t.mu.Unlock()
 	return gitd.Grant{
 		Subject: t.caller.String(),
 		Repo:    t.repo.Name(),
 		Read:    []string{"refs/heads/" + t.base, own, conflictPrefix + "/" + t.caller.Slug() + "/*"},
-		Write:   []string{own, stagePrefix(t.caller) + "/*"},
+		Write:   write,
 		Scopes:  []string{gitd.ScopeWrite},
 		Expires: t.x.Now().AddDate(1, 0, 0), // not a bound: the grant ends with the connection
 	}
@@ -46,7 +53,7 @@ func (v Visitor) Tell(e Event) { v.t.tell(e) }
 // egress proxy, and what other rooms hang behind it. The caller is known by
 // the connection, so nothing in a request is believed about who asks.
 func (t *target) door() http.Handler {
-	git := t.x.Git.DoorHandler(t.grant(), t.heardLeaks)
+	git := t.x.Git.DoorHandler(t.grant, t.heardLeaks)
 	out := &egress{allow: t.x.Egress, private: t.x.PrivateEgress, tell: t.tell, at: t.runAtWork}
 	more := make(map[string]http.Handler, len(t.x.Door))
 	for prefix, handler := range t.x.Door {

@@ -119,7 +119,7 @@ func (x *Executor) submit(ctx context.Context, r Request, a *attendance) (*liveR
 		}
 		defer release()
 		if have, known := x.Find(r.Caller, r.Key); known && (r.Repo == "" || r.Repo == have.Repo) {
-			return x.join(have, a)
+			return x.join(r, have, a)
 		}
 	}
 	p, err := x.plan(ctx, r)
@@ -141,7 +141,7 @@ func (x *Executor) submit(ctx context.Context, r Request, a *attendance) (*liveR
 		if err != nil {
 			return nil, Run{}, err
 		}
-		return x.join(run, a)
+		return x.join(r, run, a)
 	}
 	if err != nil {
 		return nil, Run{}, err
@@ -154,8 +154,13 @@ func (x *Executor) submit(ctx context.Context, r Request, a *attendance) (*liveR
 	return l, run, errors.Join(err, startErr)
 }
 
-// join has a request wait for a run that was claimed before.
-func (x *Executor) join(run Run, a *attendance) (*liveRun, Run, error) {
+// join has a request wait for a run that was claimed before. Its Permit is asked like for a new run.
+func (x *Executor) join(r Request, run Run, a *attendance) (*liveRun, Run, error) {
+	if r.Permit != nil {
+		if err := r.Permit(run, ""); err != nil {
+			return nil, Run{}, err
+		}
+	}
 	l := x.alive(run.Caller, run.ID)
 	if l == nil {
 		return nil, run, nil

@@ -60,6 +60,8 @@ type target struct {
 	known gitd.Hash   // where the container's branch stands; "" when that is not known
 	// indexed is the SHA-256 of the index that the container keeps for the next script; "" if it keeps none.
 	indexed string
+	// staging is the ref that a commit script may push to; "" while none does.
+	staging string
 	// left are the files that no commit could hold, by path, with their size and time when that was told.
 	left  map[string]string
 	bound *binding // nil: the container's work tree was not bound from outside

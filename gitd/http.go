@@ -128,12 +128,15 @@ func (s *Server) Handler() http.Handler {
 
 // GrantHandler serves smart HTTP under one grant that the connection stands
 // for; no token is asked for, and one that is sent is ignored. Used behind a container's door.
-func (s *Server) GrantHandler(g Grant) http.Handler { return s.DoorHandler(g, nil) }
+func (s *Server) GrantHandler(g Grant) http.Handler {
+	return s.DoorHandler(func() Grant { return g }, nil)
+}
 
-// DoorHandler is GrantHandler for somebody who wants to hear of pushes that were refused
-// because they hold a secret. leaked is called before the client gets its answer.
-func (s *Server) DoorHandler(g Grant, leaked func([]Leak)) http.Handler {
+// DoorHandler is GrantHandler under a grant that may change from request to request. leaked, unless it
+// is nil, hears of pushes that were refused because they hold a secret, before the client gets its answer.
+func (s *Server) DoorHandler(grant func() Grant, leaked func([]Leak)) http.Handler {
 	return s.httpHandler(func(r *http.Request) (Grant, bool, error) {
+		g := grant()
 		if err := g.check(); err != nil {
 			return g, true, &httpError{http.StatusForbidden, err.Error()}
 		}

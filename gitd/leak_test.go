@@ -151,7 +151,7 @@ func TestLeakHook(t *testing.T) {
 	w.noCanary()
 	// A door hears what it was.
 	heard := make(chan []Leak, 1)
-	door := httptest.NewServer(w.DoorHandler(full, func(l []Leak) { heard <- l }))
+	door := httptest.NewServer(w.DoorHandler(func() Grant { return full }, func(l []Leak) { heard <- l }))
 	defer door.Close()
 	out, err = stockTry(clone, "push", door.URL+"/a.git", "HEAD:main")
 	refused(t, out, err, "CANARY")
