@@ -92,7 +92,7 @@ func randomGitState(rnd *rand.Rand, branch string) string {
 		"rm -rf .git/refs; echo file >.git/refs", "mkfifo .git/refs/heads/pipe", "rm -f .git/HEAD; mkfifo .git/HEAD", "mv .git /tmp/moved; ln -s /tmp/moved .git",
 		"mv .git /tmp/moved; echo 'gitdir: /tmp/moved' >.git", "find .git/objects -type f | head -n 3 | xargs chmod u+w; find .git/objects -type f | head -n 3 | xargs -I@ sh -c 'echo >@'",
 		"echo /nowhere >.git/objects/info/alternates", "GIT_NO_REPLACE_OBJECTS=1 git -c core.sparseCheckout=false checkout -q --detach", "GIT_NO_REPLACE_OBJECTS=1 git -c core.sparseCheckout=false checkout -q -B other", "git symbolic-ref HEAD refs/heads/unborn",
-		"git add -A", "git add -A; git commit -qm own", "git add -A; git commit -qm own; git commit -q --amend -m amended", "git gc -q", "git repack -adq",
+		"git add -A", "export GIT_WORK_TREE=/work; git add -A; git commit -qm own", "export GIT_WORK_TREE=/work; git add -A; git commit -qm own; git commit -q --amend -m amended", "git gc -q", "git repack -adq",
 		"git add -A; git write-tree; git update-index --cacheinfo 100644,$(git hash-object -w .gitignore),added", "git update-ref refs/heads/" + branch + " HEAD~1",
 		"echo $(git rev-parse HEAD) >.git/MERGE_HEAD", "echo junk >.git/MERGE_HEAD", "mkdir -p .git/rebase-merge; rmdir .git/rebase-merge", "git tag -f here",
 		"chmod 000 /cache", "rm -rf /cache/.ramus*; touch /cache/.ramus-index", "echo junk >/cache/.ramus-index", "git replace -f HEAD HEAD~1", "git config i18n.commitEncoding utf-16",
@@ -121,7 +121,7 @@ func randomChange(rnd *rand.Rand) string {
 		case 6:
 			return "chmod " + pick("+x ", "-x ") + p
 		case 7:
-			return "ln -sfn " + pick("a", "/nowhere") + " " + p
+			return "ln -sfn " + pick("a", "no/where") + " " + p
 		case 8:
 			return "echo '" + pick("*.log", "!c.log", "o o", "/d") + "' >>" + pick(".gitignore", "sub/.gitignore")
 		}
