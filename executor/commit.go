@@ -52,6 +52,7 @@ type committed struct {
 	notes     string    // for people
 	artifacts bool      // there are files in /artifacts
 	left      []leftOut // files that the commit does not hold, and that were not told before
+	less      bool      // the commit does not hold all files, and the others are gone with the container
 }
 
 // leftOut is a file of the work tree that no commit may hold.

@@ -26,6 +26,8 @@ const (
 	trailerStep   = "Ramus-Step"
 	trailerExit   = "Ramus-Exit"
 	trailerReason = "Ramus-Reason" // only of commands that did not end by themselves
+	// trailerUncommitted is only of commits that do not hold all files of the work tree.
+	trailerUncommitted = "Ramus-Uncommitted"
 )
 
 // losses is how often a step is begun again because its container ended under it.
@@ -307,8 +309,9 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 		t.setKnown("")
 	}
 	// The container is gone, or has never heard of the command. Was it committed?
-	commit, err := l.committed(looking, t, s.ID, b.last.Parent)
-	if err != nil {
+	commit, tip, err := l.committed(looking, t, s.ID, b.last.Parent)
+	var apart *uncommitted
+	if err != nil && !errors.As(err, &apart) {
 		return res, fateLost, err
 	}
 	if commit == nil {
@@ -325,7 +328,13 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 	}
 	defer w.out.close()
 	o := shellOutcome(exit, w.out)
-	res, err = w.finish(o, commit.Hash, "")
+	switch {
+	case apart != nil:
+		o.fail(apart.reason, l.x.Secrets.String(apart.Error()))
+	case commit.Trailer(trailerUncommitted) != "":
+		o.fail(ReasonNotCommitted, lostLeft)
+	}
+	res, err = w.finish(o, tip, "")
 	return res, fateEnded, err
 }
 
@@ -362,19 +371,50 @@ func end(ctx context.Context, h *containers.Host, id string) error {
 	return err
 }
 
-// committed finds the commit that a step made after a tip.
-func (l *liveRun) committed(ctx context.Context, t *target, step string, after gitd.Hash) (*gitd.Commit, error) {
-	commits, err := t.repo.Log(ctx, "refs/heads/"+t.caller.Branch(), gitd.LogOptions{Not: string(after), Max: 100})
-	if err != nil {
-		return nil, err
-	}
-	for i := range commits {
-		c := &commits[i]
-		if c.Trailer(trailerRun) == l.claim.ID && c.Trailer(trailerStep) == step && c.Trailer(trailerExit) != "" {
-			return c, nil
+// lostLeft is the error of a commit that holds less than the work tree, of a container that is gone.
+const lostLeft = "files that no commit may hold were not committed, and they are gone with the container"
+
+// committed finds the commit that a step made after a tip, and the tip that the branch has by it. A commit that the
+// container pushed while the branch moved is merged first. The error is an *uncommitted, and tip is
+// empty, if the branch cannot have the commit. The commit is nil if there is none.
+func (l *liveRun) committed(ctx context.Context, t *target, step string, after gitd.Hash) (commit *gitd.Commit, tip gitd.Hash, err error) {
+	find := func(ref string) (*gitd.Commit, error) {
+		commits, err := t.repo.Log(ctx, ref, gitd.LogOptions{Not: string(after), Max: 100})
+		if err != nil && !errors.Is(err, gitd.ErrNotFound) {
+			return nil, err
 		}
+		for i := range commits {
+			c := &commits[i]
+			if c.Trailer(trailerRun) == l.claim.ID && c.Trailer(trailerStep) == step && c.Trailer(trailerExit) != "" {
+				return c, nil
+			}
+		}
+		return nil, nil
 	}
-	return nil, nil
+	if commit, err = find("refs/heads/" + t.caller.Branch()); err != nil {
+		return nil, "", err
+	} else if commit != nil {
+		return commit, commit.Hash, nil
+	}
+	staged, err := t.repo.Refs(ctx, stagePrefix(t.caller))
+	if err != nil {
+		return nil, "", err
+	}
+	for _, ref := range staged {
+		if commit, err = find(ref.Name); err != nil {
+			return nil, "", err
+		} else if commit == nil {
+			continue
+		}
+		now, err := t.tip(ctx)
+		if err != nil && !errors.Is(err, errBranchGone) {
+			return nil, "", err
+		}
+		c := &gitCommit{t: t, before: after, author: l.claim.Asker}
+		tip, err = c.merge(ctx, now, ref.Name)
+		return commit, tip, err
+	}
+	return nil, "", nil
 }
 
 // run does the step's work, then commits and journals it. When ctx ends the
@@ -427,6 +467,8 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 		after, made.left = w.head.at, append(made.left, u.left...)
 	case err != nil:
 		return tasks.StepResult{}, err
+	case made.less:
+		o.fail(ReasonNotCommitted, lostLeft)
 	case len(made.left) > 0:
 		o.fail(ReasonNotCommitted, l.x.Secrets.String(leftText(made.left)))
 	}
@@ -467,11 +509,15 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 // that stands, and the command, run again on top of it, would do all of it twice. What the
 // container was lost by is returned when there is nothing.
 func (w *work) pushed(ctx context.Context, lost error) (committed, error) {
-	c, err := w.l.committed(ctx, w.t, w.s.ID, w.before)
+	c, tip, err := w.l.committed(ctx, w.t, w.s.ID, w.before)
+	var apart *uncommitted
+	if errors.As(err, &apart) {
+		return committed{}, apart
+	}
 	if err != nil || c == nil {
 		return committed{}, errors.Join(lost, err)
 	}
-	return committed{tip: c.Hash}, w.lostArtifacts()
+	return committed{tip: tip, less: c.Trailer(trailerUncommitted) != ""}, w.lostArtifacts()
 }
 
 // lostArtifacts notes that a container was lost before its artifacts were taken.

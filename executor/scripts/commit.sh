@@ -84,6 +84,8 @@ fi
 tree=$(g write-tree) || fail 92 "cannot write the tree"
 
 printf '%s' "$RAMUS_MESSAGE" >"$own/message" || fail 90 "cannot keep the message"
+# A server that lost the container reads here that files are missing.
+[ -z "${RAMUS_LEAVE:-}" ] && [ ! -s "$own/left" ] || g interpret-trailers --in-place --trailer 'Ramus-Uncommitted: true' "$own/message" || fail 90 "cannot keep the message"
 was=$(g rev-parse "$head^{tree}")
 if [ "$on" = "$ref" ] && [ -z "$rebasing" ]; then
 	new=$head

@@ -1,0 +1,68 @@
+package executor_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/internal/remains"
+)
+
+// TestCommittedWithoutServer: the server and the container end after a command was committed, and before the
+// server noted it. The next server finds the commit, on the branch or where it waits to be merged,
+// and says what is missing.
+func TestCommittedWithoutServer(t *testing.T) {
+	const work = `work=$(git -c user.name=a -c user.email=a@example.com commit-tree -p $old "$(printf '100644 blob %s\tmade\n' $(echo made | git hash-object -w --stdin) | (git ls-tree $old; cat) | git mktree)" -m "$message")`
+	const push = `new=$(git -c user.name=b -c user.email=b@example.com commit-tree -p $old "$(printf '100644 blob %s\tNAME\n' $(echo person | git hash-object -w --stdin) | (git ls-tree $old; cat) | git mktree)" -m push); git update-ref $branch $new`
+	cases := map[string]struct {
+		after    string // what the repository gets
+		trailers string
+		reason   executor.Reason
+		made     string // on the branch at the end
+	}{
+		"branch":   {after: work + "; git update-ref $branch $work", made: "made"},
+		"less":     {after: work + "; git update-ref $branch $work", trailers: "\nRamus-Uncommitted: true", reason: executor.ReasonNotCommitted, made: "made"},
+		"staged":   {after: work + "; git update-ref $stage $work; " + strings.Replace(push, "NAME", "other", 1), made: "made"},
+		"conflict": {after: work + "; git update-ref $stage $work; " + strings.Replace(push, "NAME", "made", 1), reason: executor.ReasonConflict, made: "person"},
+		"deleted":  {after: work + "; git update-ref $stage $work; git update-ref -d $branch", reason: executor.ReasonBranchGone},
+	}
+	w := newWorld(t, nil)
+	runs := map[string]executor.Run{}
+	for name := range cases {
+		r, err := w.x.Submit(t.Context(), executor.Request{Repo: "demo", Caller: caller(t, "run:"+name), Command: &executor.Command{Shell: "echo begun; sleep 98765"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		w.until(r.Name(), printed("begun"))
+		runs[name] = r
+	}
+	w.stop(true)
+	remains.KillContainers(w.data)
+	for name, c := range cases {
+		w.sh(w.data+"/repos/demo.git", "branch=refs/heads/ramus/run-"+name+" stage=refs/ramus/stage/run-"+name+"/abc old=$(git rev-parse $(git rev-parse ramus/run-"+name+"))\n"+
+			"message='exec\n\nRamus-Caller: run:"+name+"\nRamus-Run: "+runs[name].ID+"\nRamus-Step: exec\nRamus-Exit: 0"+c.trailers+"'\n"+c.after)
+	}
+	w.start()
+	for name, c := range cases {
+		r := w.ended(runs[name].Name())
+		state := executor.StateComplete
+		if c.reason != "" {
+			state = executor.StateFailed
+		}
+		if r.State != state || r.Reason != c.reason {
+			t.Errorf("%s: %s %s: %s\n%s", name, r.State, r.Reason, r.Error, w.journal(r.Name()))
+		}
+		if c.made != "" {
+			if got := w.inRepo("show", "refs/heads/ramus/run-"+name+":made"); got != c.made {
+				t.Errorf("%s: the branch has %q", name, got)
+			}
+		}
+		if got := w.inRepo("for-each-ref", "refs/ramus/stage/run-"+name); got != "" {
+			t.Errorf("%s: staged still: %s", name, got)
+		}
+		kept := w.inRepo("for-each-ref", "refs/ramus/conflicts/run-"+name) != ""
+		if want := c.reason == executor.ReasonConflict || c.reason == executor.ReasonBranchGone; kept != want {
+			t.Errorf("%s: kept at a conflict ref: %v", name, kept)
+		}
+	}
+}
