@@ -468,9 +468,6 @@ func (w *Words) cutOptions(text string) (string, error) {
 	code := codeParts(text)
 	at := 0
 	for line := range strings.SplitAfterSeq(text, "\n") {
-		for len(code) > 0 && code[0].end <= at {
-			code = code[1:]
-		}
 		if strings.HasPrefix(strings.TrimLeftFunc(line, unicode.IsSpace), ">") {
 			b.WriteString(line)
 			at += len(line)
@@ -483,7 +480,10 @@ func (w *Words) cutOptions(text string) (string, error) {
 			line, at = line[len(space)+len(word):], to
 			taken := false
 			// What touches code is no word of its own.
-			if !slices.ContainsFunc(code, func(c part) bool { return c.start <= to && from <= c.end }) {
+			for len(code) > 0 && code[0].end < from {
+				code = code[1:]
+			}
+			if len(code) == 0 || code[0].start > to {
 				var err error
 				if taken, err = w.option(word); err != nil {
 					return "", err
