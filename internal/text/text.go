@@ -1,0 +1,116 @@
+// Package text shortens texts. All results are valid UTF-8, whatever the input is. Limits are in bytes.
+//
+//   - [Clip] keeps the beginning, [ClipEnd] the end, [ClipMiddle] both.
+//   - [OneLine] makes one line of a text.
+//   - [Tail] is a writer that keeps the end of a stream.
+package text
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Ellipsis marks the place of a cut.
+const Ellipsis = "…"
+
+// Clip returns s if it has at most limit bytes. Otherwise it returns the runes that fit into the first limit bytes, and an
+// [Ellipsis]. Bytes of s that are not UTF-8 become U+FFFD.
+func Clip(s string, limit int) string {
+	if len(s) <= limit {
+		return valid(s)
+	}
+	return valid(Head(s, limit)) + Ellipsis
+}
+
+// ClipEnd returns s if it has at most limit bytes. Otherwise it returns an [Ellipsis] and the runes that fit into the last
+// limit bytes. Bytes of s that are not UTF-8 become U+FFFD.
+func ClipEnd(s string, limit int) string {
+	if len(s) <= limit {
+		return valid(s)
+	}
+	return Ellipsis + valid(End(s, limit))
+}
+
+// ClipMiddle returns s if it has at most limit bytes. Otherwise it returns the first and the last half of limit, with a line between
+// them that has the number of bytes left out. It suits the output of programs, which matters most at its beginning and its end.
+func ClipMiddle(s string, limit int) string {
+	if len(s) <= limit {
+		return valid(s)
+	}
+	head, end := Head(s, limit/2), End(s, limit-limit/2)
+	return fmt.Sprintf("%s\n… %d bytes left out …\n%s", valid(head), len(s)-len(head)-len(end), valid(end))
+}
+
+// Head returns the longest beginning of s of at most limit bytes that does not end within a rune. It returns nothing if limit is negative.
+func Head(s string, limit int) string {
+	if limit = max(limit, 0); len(s) <= limit {
+		return s
+	}
+	for n := limit; n > limit-utf8.UTFMax && n > 0; n-- {
+		if utf8.RuneStart(s[n]) {
+			return s[:n]
+		}
+	}
+	return s[:limit] // not UTF-8
+}
+
+// End returns the longest end of s of at most limit bytes that does not begin within a rune. It returns nothing if limit is negative.
+func End(s string, limit int) string {
+	if limit = max(limit, 0); len(s) <= limit {
+		return s
+	}
+	s = s[len(s)-limit:]
+	for n := 0; n < min(utf8.UTFMax, len(s)); n++ {
+		if utf8.RuneStart(s[n]) {
+			return s[n:]
+		}
+	}
+	return s // not UTF-8
+}
+
+// OneLine returns s with each run of space and of control characters as one space, without space at its ends, clipped as by [Clip].
+func OneLine(s string, limit int) string {
+	words := strings.FieldsFunc(Head(s, 64*max(limit, 1)), func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) })
+	return Clip(strings.Join(words, " "), limit)
+}
+
+func valid(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
+
+// Tail keeps the last Limit bytes written to it. Its methods may be called concurrently. The zero value keeps nothing.
+type Tail struct {
+	Limit int // bytes
+
+	mu    sync.Mutex // guards the fields below
+	kept  []byte
+	total int64
+}
+
+// Write appends b. It never fails.
+func (t *Tail) Write(b []byte) (int, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.total += int64(len(b))
+	t.kept = append(t.kept, b[max(0, len(b)-t.Limit):]...)
+	// Twice the limit is kept so that most writes move nothing.
+	if len(t.kept) > 2*t.Limit {
+		t.kept = append(t.kept[:0], t.kept[len(t.kept)-t.Limit:]...)
+	}
+	return len(b), nil
+}
+
+// String returns the bytes kept as valid UTF-8, from the first whole rune on.
+func (t *Tail) String() string {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return valid(End(string(t.kept), t.Limit))
+}
+
+// Total returns how many bytes were written.
+func (t *Tail) Total() int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.total
+}

@@ -1,0 +1,112 @@
+package text_test
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/ramus-dev/ramus/internal/text"
+)
+
+func TestClip(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		do    func(string, int) string
+		in    string
+		limit int
+		want  string
+	}{
+		{name: "clip: short", do: text.Clip, in: "abc", limit: 3, want: "abc"},
+		{name: "clip: long", do: text.Clip, in: "abcd", limit: 3, want: "abc…"},
+		{name: "clip: within a rune", do: text.Clip, in: "aé", limit: 2, want: "a…"},
+		{name: "clip: at a rune", do: text.Clip, in: "éa", limit: 2, want: "é…"},
+		{name: "clip: not UTF-8", do: text.Clip, in: "a\xffb", limit: 9, want: "a\uFFFDb"},
+		{name: "clip: nothing", do: text.Clip, in: "a", limit: 0, want: "…"},
+		{name: "clip: negative", do: text.Clip, in: "a", limit: -1, want: "…"},
+		{name: "clip: empty", do: text.Clip, in: "", limit: 0, want: ""},
+		{name: "end: short", do: text.ClipEnd, in: "abc", limit: 3, want: "abc"},
+		{name: "end: long", do: text.ClipEnd, in: "abcd", limit: 3, want: "…bcd"},
+		{name: "end: within a rune", do: text.ClipEnd, in: "éa", limit: 2, want: "…a"},
+		{name: "end: not UTF-8", do: text.ClipEnd, in: "\x80\x80\x80\x80\x80\x80", limit: 5, want: "…\uFFFD"},
+		{name: "middle: short", do: text.ClipMiddle, in: "abc", limit: 3, want: "abc"},
+		{name: "middle: long", do: text.ClipMiddle, in: "abcdefgh", limit: 5, want: "ab\n… 3 bytes left out …\nfgh"},
+		{name: "line: spaces", do: text.OneLine, in: " a\n\tb\x00c ", limit: 9, want: "a b c"},
+		{name: "line: long", do: text.OneLine, in: "a\nbcd", limit: 3, want: "a b…"},
+		{name: "head: negative", do: text.Head, in: "a", limit: -1, want: ""},
+		{name: "end of nothing", do: text.End, in: "a", limit: 0, want: ""},
+	} {
+		if got := c.do(c.in, c.limit); got != c.want {
+			t.Errorf("%s: %q, want %q", c.name, got, c.want)
+		}
+	}
+}
+
+func TestTail(t *testing.T) {
+	tail := text.Tail{Limit: 4}
+	for range 3 {
+		if n, err := tail.Write([]byte("abé")); n != 4 || err != nil {
+			t.Fatal(n, err)
+		}
+	}
+	if got := tail.String(); got != "abé" || tail.Total() != 12 {
+		t.Errorf("%q of %d", got, tail.Total())
+	}
+	_, _ = tail.Write([]byte("c"))
+	if got := tail.String(); got != "béc" {
+		t.Errorf("%q", got)
+	}
+	_, _ = tail.Write([]byte("x"))
+	if got := tail.String(); got != "écx" {
+		t.Errorf("%q", got)
+	}
+	_, _ = tail.Write([]byte("y"))
+	if got := tail.String(); got != "cxy" {
+		t.Errorf("a rune that was cut stays: %q", got)
+	}
+	_, _ = tail.Write([]byte(strings.Repeat("z", 100)))
+	if got := tail.String(); got != "zzzz" {
+		t.Errorf("%q", got)
+	}
+	var none text.Tail
+	_, _ = none.Write([]byte("a"))
+	if got := none.String(); got != "" {
+		t.Errorf("the zero value keeps %q", got)
+	}
+}
+
+// FuzzClip checks that each result is valid UTF-8, within the limit and of the text.
+func FuzzClip(f *testing.F) {
+	f.Add("a", 0)
+	f.Add("\xe4\xb8", 1)
+	f.Add("a\xffé\U0001F600b", 5)
+	f.Add("\x80\x80\x80\x80\x80", 3)
+	f.Fuzz(func(t *testing.T, s string, limit int) {
+		limit = min(limit, 1<<20)
+		for name, do := range map[string]func(string, int) string{"Clip": text.Clip, "ClipEnd": text.ClipEnd, "ClipMiddle": text.ClipMiddle, "OneLine": text.OneLine} {
+			got := do(s, limit)
+			if !utf8.ValidString(got) {
+				t.Errorf("%s(%q, %d) is %q", name, s, limit, got)
+			}
+			// A byte that is not UTF-8 becomes three.
+			if most := 3*max(limit, 0) + 64; len(got) > most {
+				t.Errorf("%s(%q, %d) has %d bytes", name, s, limit, len(got))
+			}
+			if len(s) <= limit && utf8.ValidString(s) && name != "OneLine" && got != s {
+				t.Errorf("%s(%q, %d) is %q", name, s, limit, got)
+			}
+		}
+		if head := text.Head(s, limit); len(head) > max(limit, 0) || !strings.HasPrefix(s, head) || utf8.ValidString(s) && !utf8.ValidString(head) {
+			t.Errorf("Head(%q, %d) is %q", s, limit, head)
+		}
+		if end := text.End(s, limit); len(end) > max(limit, 0) || !strings.HasSuffix(s, end) || utf8.ValidString(s) && !utf8.ValidString(end) {
+			t.Errorf("End(%q, %d) is %q", s, limit, end)
+		}
+		tail := text.Tail{Limit: max(limit, 0)}
+		for _, b := range []byte(s) {
+			_, _ = tail.Write([]byte{b})
+		}
+		if got := tail.String(); !utf8.ValidString(got) || utf8.ValidString(s) && got != text.End(s, limit) {
+			t.Errorf("the tail of %q is %q", s, got)
+		}
+	})
+}
