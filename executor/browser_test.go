@@ -70,7 +70,7 @@ class H(http.server.SimpleHTTPRequestHandler):
             return
         if self.path == "/me":
             body = (self.headers.get("Cookie") or "nobody").encode()
-            print("asked by", body.decode(), flush=True)
+            sys.stdout.write("asked by " + body.decode() + "\n"); sys.stdout.flush()
             self.send_response(200)
             self.send_header("Content-Type", "text/html")
             self.end_headers()

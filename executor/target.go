@@ -266,7 +266,29 @@ func (t *target) sync(ctx context.Context, h *containers.Host, tip gitd.Hash, au
 	if t.knownTip() == tip {
 		return nil
 	}
+	if t.knownTip() == "" {
+		if err := endScripts(ctx, h); err != nil {
+			return err
+		}
+	}
 	return t.bring(ctx, h, tip, t.scriptEnv(author, t.knownTip(), tip))
+}
+
+// endScripts ends the scripts of an earlier server, or of a call that was cut off. They would change the container's repository
+// at the same time as the next one.
+func endScripts(ctx context.Context, h *containers.Host) error {
+	commands, err := h.Commands(ctx)
+	if err != nil {
+		return err
+	}
+	for _, c := range commands {
+		if c.Running && !c.Background && strings.HasPrefix(c.ID, scriptPrefix) {
+			if err := end(ctx, h, c.ID); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // bring has the container's work tree be at the branch's tip.

@@ -123,7 +123,13 @@ save_index() {
 clone_git() (
 	unset GIT_DIR GIT_WORK_TREE GIT_OBJECT_DIRECTORY
 	chmod -R u+rwX .git 2>/dev/null
-	rm -rf .git || fail 90 "cannot remove the broken repository"
+	# A process of the container may still write there.
+	n=0
+	until rm -rf .git 2>/dev/null; do
+		[ $((n += 1)) -lt 50 ] || rm -rf .git || fail 90 "cannot remove the broken repository"
+		sleep 0.1
+		chmod -R u+rwX .git 2>/dev/null
+	done
 	t=$(mktemp -d) || fail 90 "cannot make a temporary folder"
 	g clone -q --no-checkout -b "$RAMUS_BRANCH" "$RAMUS_REMOTE" "$t/r" || fail 91 "cannot clone $RAMUS_BRANCH"
 	mv "$t/r/.git" .git && rmdir "$t/r" "$t" || fail 90 "cannot place the repository"
