@@ -14,8 +14,9 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/redact"
+	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks"
 )
 
@@ -79,36 +80,6 @@ const (
 	PermissionDeny  = "deny"
 )
 
-// AgentCall asks for an agent.
-type AgentCall struct {
-	Name   string `json:"name,omitempty"` // empty: the only one there is
-	Prompt string `json:"prompt"`
-	// Title says in a line what the prompt is about, for lists and commits; empty:
-	// its first line.
-	Title string `json:"title,omitempty"`
-	// Session labels the agent's memory: calls of the same caller and agent with
-	// the same label go on with one session. Empty is a label too, and the only one for agents of ProtocolText.
-	Session string `json:"session,omitempty"`
-	// Files are offered to the agent beside the work tree; they are kept in the run's ref.
-	Files []Attachment `json:"files,omitempty"`
-}
-
-// Attachment is a file given along with a prompt: the agent finds it in the
-// folder that RAMUS_FILES names, outside the work tree.
-type Attachment struct {
-	Name    string `json:"name"` // a file name without folders
-	Type    string `json:"type,omitempty"`
-	Content []byte `json:"-"`
-}
-
-// Prompt is something said to an agent that is at work.
-type Prompt struct {
-	Key   string       `json:"key"` // a prompt with a key that was said before is said once
-	Text  string       `json:"text"`
-	By    gitd.Person  `json:"by"`
-	Files []Attachment `json:"files,omitempty"`
-}
-
 // Bounds of what is said to agents.
 const (
 	maxPrompt = 256 << 10
@@ -132,7 +103,7 @@ func checkAgents(given map[string]Agent) (map[string]Agent, error) {
 			a.Name = name
 		}
 		fault := func(format string, args ...any) (map[string]Agent, error) {
-			return nil, fmt.Errorf("cannot use agent %q: %w: %s", name, ErrInvalid, fmt.Sprintf(format, args...))
+			return nil, fmt.Errorf("cannot use agent %q: %w: %s", name, record.ErrInvalid, fmt.Sprintf(format, args...))
 		}
 		switch {
 		case a.Name != name:
@@ -199,23 +170,23 @@ func (x *Executor) agent(name string) (Agent, error) {
 	}
 	switch {
 	case len(names) == 0:
-		return Agent{}, fmt.Errorf("%w agent %q: none is configured; see `agents` in the configuration", ErrInvalid, name)
+		return Agent{}, fmt.Errorf("%w agent %q: none is configured; see `agents` in the configuration", record.ErrInvalid, name)
 	case name == "":
-		return Agent{}, fmt.Errorf("%w request: it names no agent; known are %s", ErrInvalid, strings.Join(names, ", "))
+		return Agent{}, fmt.Errorf("%w request: it names no agent; known are %s", record.ErrInvalid, strings.Join(names, ", "))
 	}
-	return Agent{}, fmt.Errorf("%w agent %q; known are %s", ErrInvalid, name, strings.Join(names, ", "))
+	return Agent{}, fmt.Errorf("%w agent %q; known are %s", record.ErrInvalid, name, strings.Join(names, ", "))
 }
 
 // accepts tells whether a prompt can be given to the agent.
-func (a Agent) accepts(text string, files []Attachment) error {
+func (a Agent) accepts(text string, files []record.Attachment) error {
 	most := a.maxPrompt()
 	switch {
 	case strings.TrimSpace(text) == "":
-		return fmt.Errorf("%w prompt: it is empty", ErrInvalid)
+		return fmt.Errorf("%w prompt: it is empty", record.ErrInvalid)
 	case len(text) > most:
-		return fmt.Errorf("%w prompt: it has %d bytes, at most %d can be given to %s; attach the rest as a file", ErrInvalid, len(text), most, a.Name)
+		return fmt.Errorf("%w prompt: it has %d bytes, at most %d can be given to %s; attach the rest as a file", record.ErrInvalid, len(text), most, a.Name)
 	case strings.ContainsRune(text, 0):
-		return fmt.Errorf("%w prompt: it contains a NUL byte", ErrInvalid)
+		return fmt.Errorf("%w prompt: it contains a NUL byte", record.ErrInvalid)
 	}
 	return acceptFiles(files)
 }
@@ -229,7 +200,7 @@ func (a Agent) maxPrompt() int {
 }
 
 // planAgent fills in a plan for an agent.
-func (x *Executor) planAgent(call AgentCall, p *plan) error {
+func (x *Executor) planAgent(call record.AgentCall, p *plan) error {
 	a, err := x.agent(call.Name)
 	if err != nil {
 		return err
@@ -239,17 +210,17 @@ func (x *Executor) planAgent(call AgentCall, p *plan) error {
 	}
 	switch {
 	case len(call.Title) > maxTitle:
-		return fmt.Errorf("%w title: it has more than %d bytes", ErrInvalid, maxTitle)
+		return fmt.Errorf("%w title: it has more than %d bytes", record.ErrInvalid, maxTitle)
 	case len(call.Session) > maxLabel || !utf8.ValidString(call.Session):
-		return fmt.Errorf("%w session label: at most %d bytes of text", ErrInvalid, maxLabel)
+		return fmt.Errorf("%w session label: at most %d bytes of text", record.ErrInvalid, maxLabel)
 	case call.Session != "" && a.Protocol != ProtocolACP:
 		return fmt.Errorf("%w session label %q: %s goes on with what it was told last and cannot keep several sessions apart; that takes an agent of kind acp",
-			ErrInvalid, call.Session, a.Name)
+			record.ErrInvalid, call.Session, a.Name)
 	}
 	call.Name = a.Name
 	p.given = named(call.Files)
 	call.Files = withoutContent(p.given)
-	p.run.Kind, p.run.Agent, p.run.Command = KindAgent, &call, a.Name+": "+cmp.Or(firstLine(call.Title), firstLine(call.Prompt))
+	p.run.Kind, p.run.Agent, p.run.Command = record.KindAgent, &call, a.Name+": "+cmp.Or(firstLine(call.Title), firstLine(call.Prompt))
 	return nil
 }
 
@@ -270,7 +241,7 @@ func firstLine(text string) string {
 // returns. A run that is not an agent's, or has had its last turn, is ErrConflict:
 // then it takes a new run. A key that was said before to this run is no error,
 // also when the run has ended meanwhile.
-func (x *Executor) Say(ctx context.Context, run string, p Prompt) error {
+func (x *Executor) Say(ctx context.Context, run string, p record.Prompt) error {
 	if err := x.say(ctx, run, p); err != nil {
 		return fmt.Errorf("cannot speak to %s: %w", run, err)
 	}
@@ -278,15 +249,15 @@ func (x *Executor) Say(ctx context.Context, run string, p Prompt) error {
 }
 
 // errOver: the run takes nothing more.
-var errOver = fmt.Errorf("%w: its agent has had its last turn; start a new run", ErrConflict)
+var errOver = fmt.Errorf("%w: its agent has had its last turn; start a new run", record.ErrConflict)
 
-func (x *Executor) say(ctx context.Context, run string, p Prompt) error {
+func (x *Executor) say(ctx context.Context, run string, p record.Prompt) error {
 	r, err := x.Run(ctx, run)
 	if err != nil {
 		return err
 	}
-	if r.Kind != KindAgent || r.Agent == nil {
-		return fmt.Errorf("%w: it is no agent's run", ErrConflict)
+	if r.Kind != record.KindAgent || r.Agent == nil {
+		return fmt.Errorf("%w: it is no agent's run", record.ErrConflict)
 	}
 	if err := x.Agents[r.Agent.Name].accepts(p.Text, p.Files); err != nil {
 		return err
@@ -295,7 +266,7 @@ func (x *Executor) say(ctx context.Context, run string, p Prompt) error {
 		p.Key = newToken() + newToken()
 	}
 	if len(p.Key) > 200 {
-		return fmt.Errorf("%w key: it has more than 200 bytes", ErrInvalid)
+		return fmt.Errorf("%w key: it has more than 200 bytes", record.ErrInvalid)
 	}
 	files := x.cleanFiles(p.Files)
 	// Its key, too: it is compared with what was journalled.
@@ -315,7 +286,7 @@ func (x *Executor) say(ctx context.Context, run string, p Prompt) error {
 		if err != nil {
 			return err
 		}
-		if said, ok := e.prompt(); ok && said.Key == p.Key {
+		if said, ok := e.Prompt(); ok && said.Key == p.Key {
 			return nil
 		}
 	}
@@ -324,7 +295,7 @@ func (x *Executor) say(ctx context.Context, run string, p Prompt) error {
 
 // say journals a prompt. That there is another turn for it is decided under the
 // same lock under which the run's owner decides that there is none.
-func (l *liveRun) say(p Prompt) error {
+func (l *liveRun) say(p record.Prompt) error {
 	given := named(p.Files)
 	p.Files = withoutContent(given)
 	dir, discard, err := l.x.keepFiles(l.claim, given)
@@ -333,13 +304,13 @@ func (l *liveRun) say(p Prompt) error {
 	defer l.mu.Unlock()
 	said, heard := 0, 0
 	for _, e := range l.events {
-		if before, ok := e.prompt(); ok {
+		if before, ok := e.Prompt(); ok {
 			if before.Key == p.Key {
 				return nil
 			}
 			said++
 		}
-		if n := e.heard(); n > 0 {
+		if n := promptsHeard(e); n > 0 {
 			heard = n - 1 // the first is the request's own
 		}
 	}
@@ -349,42 +320,23 @@ func (l *liveRun) say(p Prompt) error {
 	case err != nil:
 		return err
 	case said-heard >= maxUnheard:
-		return fmt.Errorf("%w: %d prompts wait for its agent already", ErrConflict, maxUnheard)
+		return fmt.Errorf("%w: %d prompts wait for its agent already", record.ErrConflict, maxUnheard)
 	}
 	if dir != "" {
 		if err := l.x.placeFiles(l.claim, dir, p.Key); err != nil {
 			return err
 		}
 	}
-	return l.emitLocked(Event{Type: EventPrompt, Message: clip(p.Text, 4<<10), Data: marshal(p)}, true)
+	return l.emitLocked(record.Event{Type: record.EventPrompt, Message: text.Clip(p.Text, 4<<10), Data: marshal(p)}, true)
 }
 
-// prompt is what an event of a journal says to the run's agent.
-func (e Event) prompt() (p Prompt, ok bool) {
-	return p, e.Type == EventPrompt && json.Unmarshal(e.Data, &p) == nil
-}
-
-// heard is how many prompts an agent has heard with the turn that an event begins.
-func (e Event) heard() int {
+// promptsHeard returns how many prompts an agent has heard with the turn that e begins, and 0 if e begins none.
+func promptsHeard(e record.Event) int {
 	var s started
-	if e.Type != EventStepStarted || e.Kind != string(KindAgent) || json.Unmarshal(e.Data, &s) != nil {
+	if e.Type != record.EventStepStarted || e.Kind != string(record.KindAgent) || json.Unmarshal(e.Data, &s) != nil {
 		return 0
 	}
 	return s.Prompts
-}
-
-// firstPrompt is the key of the prompt that a run was asked with.
-const firstPrompt = "0"
-
-// prompts lists what was said to a run's agent, in order.
-func (r Run) prompts(events []Event) []Prompt {
-	list := []Prompt{{Key: firstPrompt, Text: r.Agent.Prompt, By: r.Asker, Files: r.Agent.Files}}
-	for _, e := range events {
-		if p, ok := e.prompt(); ok {
-			list = append(list, p)
-		}
-	}
-	return list
 }
 
 // unheard tells whether more was said than a number of prompts.
@@ -397,7 +349,7 @@ func (l *liveRun) unheard(than int) bool {
 func (l *liveRun) unheardLocked(than int) bool {
 	said := 1
 	for _, e := range l.events {
-		if e.Type == EventPrompt {
+		if e.Type == record.EventPrompt {
 			said++
 		}
 	}
@@ -420,23 +372,23 @@ func (l *liveRun) deafen() {
 }
 
 // saidTo is all that was said to a run's agent, as one call.
-func (x *Executor) saidTo(ctx context.Context, r Run) (*AgentCall, error) {
+func (x *Executor) saidTo(ctx context.Context, r record.Run) (*record.AgentCall, error) {
 	a, err := x.agent(r.Agent.Name)
 	if err != nil {
 		return nil, err
 	}
-	var events []Event
+	var events []record.Event
 	for e, err := range x.Events(ctx, r.Name(), 0, false) {
 		if err != nil {
 			return nil, err
 		}
 		events = append(events, e)
 	}
-	prompts := r.prompts(events)
-	call := &AgentCall{Name: a.Name, Prompt: joinPrompts(prompts), Title: r.Agent.Title, Session: r.Agent.Session}
+	prompts := r.Prompts(events)
+	call := &record.AgentCall{Name: a.Name, Prompt: joinPrompts(prompts), Title: r.Agent.Title, Session: r.Agent.Session}
 	if len(call.Prompt) > a.maxPrompt() {
 		// Each was short enough, all of them are not: they become a file.
-		call.Files = []Attachment{{Name: "prompts.txt", Type: "text/plain", Content: []byte(call.Prompt)}}
+		call.Files = []record.Attachment{{Name: "prompts.txt", Type: "text/plain", Content: []byte(call.Prompt)}}
 		call.Prompt = prompts[0].Text
 	}
 	for _, p := range prompts {
@@ -450,7 +402,7 @@ func (x *Executor) saidTo(ctx context.Context, r Run) (*AgentCall, error) {
 }
 
 // joinPrompts is the text of several prompts for one turn.
-func joinPrompts(prompts []Prompt) string {
+func joinPrompts(prompts []record.Prompt) string {
 	texts := make([]string, len(prompts))
 	for i, p := range prompts {
 		texts[i] = strings.TrimSpace(p.Text)

@@ -21,6 +21,8 @@ import (
 	"github.com/pkg/sftp"
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/acp"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // acpWaits is how long ramus waits for an agent of ProtocolACP.
@@ -90,7 +92,7 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 		cause = context.Cause(tctx)
 	}
 	switch {
-	case errors.Is(cause, ErrClosed):
+	case errors.Is(cause, record.ErrClosed):
 		t.hangUp()
 		return outcome{}, cause
 	case err != nil && lostHost(w.host):
@@ -119,7 +121,7 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 		return outcome{}, err
 	}
 	if err == nil {
-		if err := t.l.emit(Event{Type: EventAgent, Kind: agentStop, Step: w.s.ID, Message: stop}, true); err != nil {
+		if err := t.l.emit(record.Event{Type: record.EventAgent, Kind: agentStop, Step: w.s.ID, Message: stop}, true); err != nil {
 			return outcome{}, err
 		}
 	}
@@ -141,9 +143,9 @@ func (t *turn) stopped(w *work) (reason string, ok bool) {
 	for _, e := range slices.Backward(t.l.journalled()) {
 		switch {
 		case e.Step != w.s.ID:
-		case e.Type == EventStepStarted:
+		case e.Type == record.EventStepStarted:
 			return "", false
-		case e.Type == EventAgent && e.Kind == agentStop:
+		case e.Type == record.EventAgent && e.Kind == agentStop:
 			return e.Message, true
 		}
 	}
@@ -154,7 +156,7 @@ func (t *turn) spokenOutcome(w *work, exit containers.Exit, stop string, err err
 	o := shellOutcome(exit, w.out)
 	o.subject = t.about()
 	o.result.Output["stop_reason"] = stop
-	text, short := acpReason[stop]
+	said, short := acpReason[stop]
 	switch {
 	case errors.Is(err, errBabble):
 		o.result.Error = fmt.Sprintf("the agent printed more than %d MiB and was ended", t.a.Output>>20)
@@ -162,19 +164,19 @@ func (t *turn) spokenOutcome(w *work, exit containers.Exit, stop string, err err
 		o.result.Error = fmt.Sprintf("the agent took longer than %s and was ended", t.a.Timeout)
 	case exit.Reason != "":
 	case err != nil:
-		o.result.OK, o.result.Error = false, clip(err.Error(), 4<<10)
+		o.result.OK, o.result.Error = false, text.Clip(err.Error(), 4<<10)
 		if end := tailOf(w.out.stderr); end != "" {
 			o.result.Error += "; it printed last: " + end
 		}
 	case short:
-		o.result.OK, o.result.Error = false, "the agent ended its turn before it was done: "+text
+		o.result.OK, o.result.Error = false, "the agent ended its turn before it was done: "+said
 	}
 	return o
 }
 
 // tailOf is the end of what an agent printed beside the protocol.
 func tailOf(c *capture) string {
-	short := tail{max: 500}
+	short := text.Tail{Limit: 500}
 	_, _ = short.Write([]byte(c.tail.String()))
 	return strings.TrimSpace(short.String())
 }
@@ -223,7 +225,7 @@ func (t *turn) call(ctx context.Context, w *work, files *sftp.Client, meter func
 	if open.ID != "" {
 		k.session, err = k.conn.Open(ctx, open)
 		if errors.Is(err, acp.ErrRefused) {
-			note := Event{Type: EventNote, Step: w.s.ID, Message: clip("the agent's session could not be gone on with, a new one begins: "+err.Error(), 4<<10)}
+			note := record.Event{Type: record.EventNote, Step: w.s.ID, Message: text.Clip("the agent's session could not be gone on with, a new one begins: "+err.Error(), 4<<10)}
 			if err := l.emit(note, false); err != nil {
 				return false, err
 			}
@@ -237,12 +239,12 @@ func (t *turn) call(ctx context.Context, w *work, files *sftp.Client, meter func
 		return false, err
 	}
 	data := spoken{ID: k.session, Agent: k.conn.Agent.Name, Version: k.conn.Agent.Version, Resumed: open.ID != ""}
-	return lost, l.emit(Event{Type: EventAgent, Kind: agentSession, Step: w.s.ID, Message: k.session, Data: marshal(data)}, true)
+	return lost, l.emit(record.Event{Type: record.EventAgent, Kind: agentSession, Step: w.s.ID, Message: k.session, Data: marshal(data)}, true)
 }
 
-// inSession takes over which session the run's agent speaks in, if the event tells.
-func (r *Run) inSession(e Event) {
-	if e.Type == EventAgent && e.Kind == agentSession {
+// setSession sets the session of the run's agent if e begins one.
+func setSession(r *record.Run, e record.Event) {
+	if e.Type == record.EventAgent && e.Kind == agentSession {
 		r.Session = e.Message
 	}
 }
@@ -262,11 +264,11 @@ func (t *turn) formerSession() string {
 				return s.ID
 			}
 		}
-		at := slices.IndexFunc(runs, func(r Run) bool { return r.Fork != nil })
+		at := slices.IndexFunc(runs, func(r record.Run) bool { return r.Fork != nil })
 		if at < 0 {
 			break
 		}
-		of, err := ParseCaller(runs[at].Fork.Of)
+		of, err := record.ParseCaller(runs[at].Fork.Of)
 		if err != nil {
 			break
 		}
@@ -325,7 +327,7 @@ func (t *turn) words(ctx context.Context, w *work, files *sftp.Client, lost bool
 	blocks := []sdk.ContentBlock{sdk.TextBlock(text)}
 	added := slices.Concat(names[len(t.all)-len(prompts):]...)
 	if len(added) > maxFiles {
-		blocks[0].Text.Text += "\n\nFiles that were given along are in " + l.claim.offered()
+		blocks[0].Text.Text += "\n\nFiles that were given along are in " + filesFolder(l.claim)
 		return blocks, nil
 	}
 	for _, name := range added {
@@ -354,7 +356,7 @@ const (
 
 // givenPictures are the pictures among the files of prompts, to be looked at at once. What is
 // a picture is told by its content: its name is a stranger's.
-func (x *Executor) givenPictures(ctx context.Context, r Run, prompts []Prompt) (blocks []sdk.ContentBlock, err error) {
+func (x *Executor) givenPictures(ctx context.Context, r record.Run, prompts []record.Prompt) (blocks []sdk.ContentBlock, err error) {
 	for _, p := range prompts {
 		for _, f := range p.Files {
 			content, media, err := x.givenPicture(ctx, r, p, f.Name)
@@ -374,7 +376,7 @@ func (x *Executor) givenPictures(ctx context.Context, r Run, prompts []Prompt) (
 }
 
 // givenPicture reads a file of a prompt if it is a picture that can be shown; else media is empty.
-func (x *Executor) givenPicture(ctx context.Context, r Run, p Prompt, name string) (content []byte, media string, err error) {
+func (x *Executor) givenPicture(ctx context.Context, r record.Run, p record.Prompt, name string) (content []byte, media string, err error) {
 	in, err := x.openGiven(ctx, r, p, name)
 	if err != nil {
 		return nil, "", err
@@ -413,7 +415,7 @@ func (l *liveRun) talkPrefix() string { return l.commandID("acp", 0) + "." }
 
 // speaks tells whether a step is a turn with an agent of ProtocolACP.
 func (l *liveRun) speaks(s stepInfo) bool {
-	return s.Kind == string(KindAgent) && l.claim.Agent != nil && l.x.Agents[l.claim.Agent.Name].Protocol == ProtocolACP
+	return s.Kind == string(record.KindAgent) && l.claim.Agent != nil && l.x.Agents[l.claim.Agent.Name].Protocol == ProtocolACP
 }
 
 // endTalks ends what is left of the run's agent in a container and tells the
@@ -462,9 +464,9 @@ func (l *liveRun) outside(step string) bool {
 	for _, e := range slices.Backward(l.journalled()) {
 		switch {
 		case e.Step != step:
-		case e.Type == EventStepStarted:
+		case e.Type == record.EventStepStarted:
 			return false
-		case e.Type == EventTool && e.Kind != string(KindTask), e.Type == EventEgress && e.Reason == "allowed":
+		case e.Type == record.EventTool && e.Kind != string(record.KindTask), e.Type == record.EventEgress && e.Reason == "allowed":
 			return true
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/remains"
 )
 
@@ -30,8 +31,8 @@ func withACP(change func(*executor.Agent)) func(*executor.Executor) {
 func TestACP(t *testing.T) {
 	w := newWorld(t, withACP(nil))
 	r := w.ended(w.ask("conv:spoken", "say hello there\nplan look | write\nwrite made.txt by an agent\nread made.txt\nrun ls sub; pwd; echo $RAMUS_FILES\nrun cat \"$RAMUS_FILES/note.txt\"",
-		executor.Attachment{Name: "../note.txt", Content: []byte("attached\n")}).Name())
-	if r.State != executor.StateComplete || r.Session == "" {
+		record.Attachment{Name: "../note.txt", Content: []byte("attached\n")}).Name())
+	if r.State != record.StateComplete || r.Session == "" {
 		t.Errorf("%+v\n%s", r, w.journal(r.Name()))
 	}
 	out := w.stdout(r.Name(), "turn-1")
@@ -52,7 +53,7 @@ func TestACP(t *testing.T) {
 // every agent finds them as files.
 func TestACPPictures(t *testing.T) {
 	picture := []byte("\x89PNG\r\n\x1a\nand so on")
-	files := []executor.Attachment{{Name: "page.txt", Type: "text/plain", Content: picture}, {Name: "none.png", Type: "image/png", Content: []byte("<html>")},
+	files := []record.Attachment{{Name: "page.txt", Type: "text/plain", Content: picture}, {Name: "none.png", Type: "image/png", Content: []byte("<html>")},
 		{Name: "large.png", Type: "image/png", Content: append(picture, make([]byte, 4_000_000)...)}}
 	for name, can := range map[string]bool{"can": true, "cannot": false} {
 		t.Run(name, func(t *testing.T) {
@@ -63,7 +64,7 @@ func TestACPPictures(t *testing.T) {
 			}))
 			r := w.ended(w.ask("conv:"+name, "recall\nrun ls $RAMUS_FILES | sort", files...).Name())
 			out := w.stdout(r.Name(), "turn-1")
-			if n := strings.Count(out, "image: "); r.State != executor.StateComplete || strings.Contains(out, fmt.Sprintf("image: image/png of %d bytes, <nil>", len(picture))) != can || n > 1 || (n == 1) != can {
+			if n := strings.Count(out, "image: "); r.State != record.StateComplete || strings.Contains(out, fmt.Sprintf("image: image/png of %d bytes, <nil>", len(picture))) != can || n > 1 || (n == 1) != can {
 				t.Errorf("%s\n%q", r.State, out)
 			}
 			if !strings.Contains(out, "large.png\nnone.png\npage.txt\n") {
@@ -74,8 +75,8 @@ func TestACPPictures(t *testing.T) {
 }
 
 // agentEvents are what an agent told of one kind.
-func (w *world) agentEvents(run, kind string) (list []executor.Event) {
-	for _, e := range w.events(run, executor.EventAgent) {
+func (w *world) agentEvents(run, kind string) (list []record.Event) {
+	for _, e := range w.events(run, record.EventAgent) {
 		if e.Kind == kind {
 			list = append(list, e)
 		}
@@ -84,8 +85,8 @@ func (w *world) agentEvents(run, kind string) (list []executor.Event) {
 }
 
 // completed waits for so many tool calls of an agent to be done.
-func completed(n int) func(executor.Event) bool {
-	return func(e executor.Event) bool {
+func completed(n int) func(record.Event) bool {
+	return func(e record.Event) bool {
 		if e.Kind == "tool_call_update" && strings.Contains(e.Message, "completed") {
 			n--
 		}
@@ -99,12 +100,12 @@ func TestACPSay(t *testing.T) {
 	w := newWorld(t, withACP(nil))
 	r := w.ask("conv:talk", "say one\nrun while ! [ -e go ]; do sleep 0.05; done; rm go")
 	w.until(r.Name(), printed("one"))
-	if err := w.x.Say(t.Context(), r.Name(), executor.Prompt{Text: "say two\nrecall"}); err != nil {
+	if err := w.x.Say(t.Context(), r.Name(), record.Prompt{Text: "say two\nrecall"}); err != nil {
 		t.Fatal(err)
 	}
 	w.release(r, "go")
 	r = w.ended(r.Name())
-	if r.State != executor.StateComplete || r.Output["turns"] != float64(2) && r.Output["turns"] != 2 {
+	if r.State != record.StateComplete || r.Output["turns"] != float64(2) && r.Output["turns"] != 2 {
 		t.Fatalf("%+v\n%s", r, w.journal(r.Name()))
 	}
 	if got := len(w.agentEvents(r.Name(), "session")); got != 1 {
@@ -115,7 +116,7 @@ func TestACPSay(t *testing.T) {
 	}
 
 	// The container goes; the session comes back with the agent's memory.
-	if err := w.x.Stop(t.Context(), "conv:talk", executor.Run{}.Asker); err != nil {
+	if err := w.x.Stop(t.Context(), "conv:talk", record.Run{}.Asker); err != nil {
 		t.Fatal(err)
 	}
 	second := w.ended(w.ask("conv:talk", "recall").Name())
@@ -130,9 +131,9 @@ func TestACPSay(t *testing.T) {
 // TestACPLabels keeps several sessions of a caller apart, and lists them.
 func TestACPLabels(t *testing.T) {
 	w := newWorld(t, withACP(nil))
-	ask := func(label, prompt string) executor.Run {
-		r, err := w.x.Submit(t.Context(), executor.Request{Caller: caller(t, "conv:labels"), Repo: "demo",
-			Agent: &executor.AgentCall{Prompt: prompt, Session: label}})
+	ask := func(label, prompt string) record.Run {
+		r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "conv:labels"), Repo: "demo",
+			Agent: &record.AgentCall{Prompt: prompt, Session: label}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,7 +160,7 @@ func TestACPLabels(t *testing.T) {
 func TestACPPermission(t *testing.T) {
 	const prompt = "write made.txt something\nrun echo ran >ran.txt"
 	asks := func(a *executor.Agent) { a.Env = append(a.Env, "ACP_STANDIN_ASK=edit,execute") }
-	made := func(w *world, run executor.Run) string { return w.inRepo("ls-tree", "--name-only", run.Branch) }
+	made := func(w *world, run record.Run) string { return w.inRepo("ls-tree", "--name-only", run.Branch) }
 	t.Run("allow", func(t *testing.T) {
 		w := newWorld(t, withACP(asks))
 		r := w.ended(w.ask("conv:p", prompt).Name())
@@ -184,25 +185,25 @@ func TestACPPermission(t *testing.T) {
 		}))
 		for _, yes := range []bool{true, false} {
 			r := w.ask("conv:p", "run echo ran >>ran.txt")
-			w.until(r.Name(), func(e executor.Event) bool { return e.Type == executor.EventGate })
+			w.until(r.Name(), func(e record.Event) bool { return e.Type == record.EventGate })
 			now, err := w.x.Run(t.Context(), r.Name())
-			if err != nil || now.Gate == nil || now.State != executor.StateRunning || !strings.Contains(now.Gate.Message, "echo ran") {
+			if err != nil || now.Gate == nil || now.State != record.StateRunning || !strings.Contains(now.Gate.Message, "echo ran") {
 				t.Fatalf("%+v, %v", now, err)
 			}
-			if _, err := w.x.Decide(t.Context(), r.Name(), executor.Decision{Step: "turn-1/permission-9", Approved: true}); !errors.Is(err, executor.ErrConflict) {
+			if _, err := w.x.Decide(t.Context(), r.Name(), record.Decision{Step: "turn-1/permission-9", Approved: true}); !errors.Is(err, record.ErrConflict) {
 				t.Errorf("another question was answered: %v", err)
 			}
-			if _, err := w.x.Decide(t.Context(), r.Name(), executor.Decision{Step: now.Gate.Step, Approved: yes, By: "ada"}); err != nil {
+			if _, err := w.x.Decide(t.Context(), r.Name(), record.Decision{Step: now.Gate.Step, Approved: yes, By: "ada"}); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := w.x.Decide(t.Context(), r.Name(), executor.Decision{Approved: true}); !errors.Is(err, executor.ErrConflict) {
+			if _, err := w.x.Decide(t.Context(), r.Name(), record.Decision{Approved: true}); !errors.Is(err, record.ErrConflict) {
 				t.Errorf("it was answered twice: %v", err)
 			}
 			r = w.ended(r.Name())
-			if r.State != executor.StateComplete || r.Gate != nil {
+			if r.State != record.StateComplete || r.Gate != nil {
 				t.Errorf("%+v", r)
 			}
-			if d := w.events(r.Name(), executor.EventDecision); len(d) != 1 || !strings.Contains(string(d[0].Data), `"by":"ada"`) {
+			if d := w.events(r.Name(), record.EventDecision); len(d) != 1 || !strings.Contains(string(d[0].Data), `"by":"ada"`) {
 				t.Errorf("%+v", d)
 			}
 		}
@@ -213,11 +214,11 @@ func TestACPPermission(t *testing.T) {
 	t.Run("stopped", func(t *testing.T) {
 		w := newWorld(t, withACP(func(a *executor.Agent) { asks(a); a.Permission = executor.PermissionAsk }))
 		r := w.ask("conv:p", "run echo ran >ran.txt")
-		w.until(r.Name(), func(e executor.Event) bool { return e.Type == executor.EventGate })
-		if err := w.x.Stop(t.Context(), r.Name(), executor.Run{}.Asker); err != nil {
+		w.until(r.Name(), func(e record.Event) bool { return e.Type == record.EventGate })
+		if err := w.x.Stop(t.Context(), r.Name(), record.Run{}.Asker); err != nil {
 			t.Fatal(err)
 		}
-		if r = w.ended(r.Name()); r.Reason != executor.ReasonCancelled || r.Gate != nil || len(w.events(r.Name(), executor.EventDecision)) != 1 {
+		if r = w.ended(r.Name()); r.Reason != record.ReasonCancelled || r.Gate != nil || len(w.events(r.Name(), record.EventDecision)) != 1 {
 			t.Errorf("%+v\n%s", r, w.journal(r.Name()))
 		}
 	})
@@ -227,7 +228,7 @@ func TestACPPermission(t *testing.T) {
 			x.SetPatience(0, time.Millisecond)
 		})
 		r := w.ended(w.ask("conv:p", "run echo ran >ran.txt").Name())
-		if got := made(w, r); r.State != executor.StateComplete || strings.Contains(got, "ran.txt") {
+		if got := made(w, r); r.State != record.StateComplete || strings.Contains(got, "ran.txt") {
 			t.Errorf("%s\n%s", got, w.journal(r.Name()))
 		}
 	})
@@ -244,18 +245,18 @@ func TestACPStop(t *testing.T) {
 			})
 			r := w.ask("conv:stop", "write made.txt half\n"+verb)
 			w.until(r.Name(), printed(map[string]string{"hang": "hanging", "deaf": "deaf"}[verb]))
-			if err := w.x.Stop(t.Context(), r.Name(), executor.Run{}.Asker); err != nil {
+			if err := w.x.Stop(t.Context(), r.Name(), record.Run{}.Asker); err != nil {
 				t.Fatal(err)
 			}
 			r = w.ended(r.Name())
-			if r.State != executor.StateFailed || r.Reason != executor.ReasonCancelled {
+			if r.State != record.StateFailed || r.Reason != record.ReasonCancelled {
 				t.Errorf("%+v", r)
 			}
 			if got := w.inRepo("show", "ramus/conv-stop:made.txt"); got != "half" {
 				t.Errorf("made.txt: %q", got)
 			}
 			next := w.ended(w.ask("conv:stop", "recall").Name())
-			if out := w.stdout(next.Name(), "turn-1"); next.State != executor.StateComplete || !strings.Contains(out, verb) {
+			if out := w.stdout(next.Name(), "turn-1"); next.State != record.StateComplete || !strings.Contains(out, verb) {
 				t.Errorf("%q\n%s", out, w.journal(next.Name()))
 			}
 		})
@@ -270,19 +271,19 @@ func TestACPEndings(t *testing.T) {
 	endings := map[string]struct {
 		prompt string
 		change func(*executor.Agent)
-		reason executor.Reason
+		reason record.Reason
 		words  string
 	}{
-		"time":      {"write made.txt x\nhang", func(a *executor.Agent) { a.Timeout = 10 * time.Second }, executor.ReasonTimedOut, "took longer than 10s"},
-		"exit":      {"write made.txt x\nexit 3", nil, executor.ReasonCommandFailed, "exit code 3"},
-		"tokens":    {"write made.txt x\nstop max_tokens", nil, executor.ReasonCommandFailed, "may not write more"},
-		"refusal":   {"write made.txt x\nstop refusal", nil, executor.ReasonCommandFailed, "refused to go on"},
-		"error":     {"write made.txt x\nfail with these words", nil, executor.ReasonCommandFailed, "with these words"},
-		"babble":    {"write made.txt x\nflood 5000", func(a *executor.Agent) { a.Output = 64 << 10 }, executor.ReasonCommandFailed, "printed more than"},
-		"absent":    {"anything", func(a *executor.Agent) { a.Command = []string{"no-such-agent"} }, executor.ReasonCommandFailed, "exit code 127"},
-		"talkative": {"anything", shell("echo usage: agent; echo what is wrong >&2; exit 2"), executor.ReasonCommandFailed, "what is wrong"},
-		"endless":   {"anything", shell("head -c 9000000 /dev/zero; sleep 600"), executor.ReasonCommandFailed, "more than 8 MiB"},
-		"mode":      {"anything", func(a *executor.Agent) { a.Mode = "plan" }, executor.ReasonCommandFailed, "mode to plan"},
+		"time":      {"write made.txt x\nhang", func(a *executor.Agent) { a.Timeout = 10 * time.Second }, record.ReasonTimedOut, "took longer than 10s"},
+		"exit":      {"write made.txt x\nexit 3", nil, record.ReasonCommandFailed, "exit code 3"},
+		"tokens":    {"write made.txt x\nstop max_tokens", nil, record.ReasonCommandFailed, "may not write more"},
+		"refusal":   {"write made.txt x\nstop refusal", nil, record.ReasonCommandFailed, "refused to go on"},
+		"error":     {"write made.txt x\nfail with these words", nil, record.ReasonCommandFailed, "with these words"},
+		"babble":    {"write made.txt x\nflood 5000", func(a *executor.Agent) { a.Output = 64 << 10 }, record.ReasonCommandFailed, "printed more than"},
+		"absent":    {"anything", func(a *executor.Agent) { a.Command = []string{"no-such-agent"} }, record.ReasonCommandFailed, "exit code 127"},
+		"talkative": {"anything", shell("echo usage: agent; echo what is wrong >&2; exit 2"), record.ReasonCommandFailed, "what is wrong"},
+		"endless":   {"anything", shell("head -c 9000000 /dev/zero; sleep 600"), record.ReasonCommandFailed, "more than 8 MiB"},
+		"mode":      {"anything", func(a *executor.Agent) { a.Mode = "plan" }, record.ReasonCommandFailed, "mode to plan"},
 	}
 	w := newWorld(t, func(x *executor.Executor) {
 		withACP(nil)(x)
@@ -295,9 +296,9 @@ func TestACPEndings(t *testing.T) {
 			a.Name, x.Agents[name] = name, a
 		}
 	})
-	runs := map[string]executor.Run{}
+	runs := map[string]record.Run{}
 	for name, c := range endings {
-		r, err := w.x.Submit(t.Context(), executor.Request{Caller: caller(t, "conv:"+name), Repo: "demo", Agent: &executor.AgentCall{Name: name, Prompt: c.prompt}})
+		r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "conv:"+name), Repo: "demo", Agent: &record.AgentCall{Name: name, Prompt: c.prompt}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -305,7 +306,7 @@ func TestACPEndings(t *testing.T) {
 	}
 	for name, c := range endings {
 		r := w.ended(runs[name].Name())
-		if r.State != executor.StateFailed || r.Reason != c.reason || !strings.Contains(r.Error, c.words) {
+		if r.State != record.StateFailed || r.Reason != c.reason || !strings.Contains(r.Error, c.words) {
 			t.Errorf("%s: %s %s %q\n%s", name, r.State, r.Reason, r.Error, w.journal(r.Name()))
 		}
 		if strings.HasPrefix(c.prompt, "write") && w.inRepo("show", r.Branch+":made.txt") != "x" {
@@ -319,10 +320,10 @@ func TestACPEndings(t *testing.T) {
 func TestACPFlood(t *testing.T) {
 	w := newWorld(t, withACP(nil))
 	r := w.ended(w.ask("conv:flood", "flood 3000\nwrite made.txt x\nprint no message at all\nthink so\nsay end").Name())
-	if r.State != executor.StateComplete {
+	if r.State != record.StateComplete {
 		t.Fatalf("%+v", r)
 	}
-	if n := len(w.events(r.Name(), executor.EventAgent)); n > 2010 || len(w.agentEvents(r.Name(), "flooding")) != 1 {
+	if n := len(w.events(r.Name(), record.EventAgent)); n > 2010 || len(w.agentEvents(r.Name(), "flooding")) != 1 {
 		t.Errorf("%d events", n)
 	}
 	if out := w.stdout(r.Name(), "turn-1"); !strings.HasSuffix(out, "end\ndone\n") {
@@ -361,7 +362,7 @@ func TestACPLost(t *testing.T) {
 			w.until(r.Name(), completed(2)) // in the new container
 			w.release(r, "go")
 			r = w.ended(r.Name())
-			if r.State != executor.StateComplete {
+			if r.State != record.StateComplete {
 				t.Errorf("%+v\n%s", r, w.journal(r.Name()))
 			}
 			if got := w.inRepo("show", "ramus/conv-lost:log"); got != "once" {
@@ -384,7 +385,7 @@ func TestACPTakenUp(t *testing.T) {
 	w.start()
 	w.release(r, "go")
 	r = w.ended(r.Name())
-	if r.State != executor.StateComplete || len(w.events(r.Name(), executor.EventStepStarted)) != 1 || len(w.agentEvents(r.Name(), "session")) != 2 {
+	if r.State != record.StateComplete || len(w.events(r.Name(), record.EventStepStarted)) != 1 || len(w.agentEvents(r.Name(), "session")) != 2 {
 		t.Errorf("%+v\n%s", r, w.journal(r.Name()))
 	}
 	if got := w.inRepo("show", "ramus/conv-again:log"); got != "once\nonce" {
@@ -418,7 +419,7 @@ func TestACPServers(t *testing.T) {
 func TestACPFork(t *testing.T) {
 	w := newWorld(t, withACP(nil))
 	first := w.ended(w.ask("conv:tree", "remember apples").Name())
-	r, err := w.x.Submit(t.Context(), executor.Request{Caller: caller(t, "conv:twig"), Fork: &executor.Fork{Of: "conv:tree"}, Agent: &executor.AgentCall{Prompt: "recall"}})
+	r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "conv:twig"), Fork: &record.Fork{Of: "conv:tree"}, Agent: &record.AgentCall{Prompt: "recall"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // BrowserInteractive gives an agent a browser of its own to drive while it works; see [Agent.Browser].
@@ -51,7 +53,7 @@ func (c *conversation) openBrowser(ctx context.Context, w *work) bool {
 	x := c.l.x
 	note := func(format string, args ...any) {
 		// The run's own events will meet the same error.
-		_ = c.l.emit(Event{Type: EventNote, Step: w.s.ID, Message: clip(fmt.Sprintf(format, args...), 4<<10)}, false)
+		_ = c.l.emit(record.Event{Type: record.EventNote, Step: w.s.ID, Message: text.Clip(fmt.Sprintf(format, args...), 4<<10)}, false)
 	}
 	if x.Browser == nil {
 		note("the agent works without a browser: none is configured")
@@ -88,7 +90,7 @@ func (c *conversation) openBrowser(ctx context.Context, w *work) bool {
 // beside runs the browser's sidecar until it ends; end says how it did, gone that there
 // is no use in trying again.
 func (x *Executor) beside(ctx context.Context, id, key string) (end string, gone bool) {
-	said := &heardTail{tail: tail{max: 500}}
+	said := &text.Tail{Limit: 500}
 	exit, err := x.Fleet.Beside(ctx, id, containers.Sidecar{
 		Key: key, Image: x.Browser.Image, Limits: x.Browser.Limits, Unqueued: true,
 		Args: []string{containers.BrowserDir + "/ramus-browser", "mcp", "--host", "127.0.0.1", "--port", strconv.Itoa(agentBrowserPort),

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // surf is a client of MCP by streamable HTTP that looks at a page of its container.
@@ -39,7 +40,7 @@ for tool, arguments in [("browser_navigate", {"url": sys.argv[1]}), ("browser_sn
 // notes are what the executor noted of a run.
 func (w *world) notes(run string) string {
 	var all []string
-	for _, e := range w.events(run, executor.EventNote) {
+	for _, e := range w.events(run, record.EventNote) {
 		all = append(all, e.Message)
 	}
 	return strings.Join(all, "\n")
@@ -71,7 +72,7 @@ func TestAgentBrowser(t *testing.T) {
 			}
 			r := w.ended(w.ask("conv:surfer", line).Name())
 			out := w.stdout(r.Name(), "turn-1")
-			if r.State != executor.StateComplete || !strings.Contains(out, `heading "Only in here"`) {
+			if r.State != record.StateComplete || !strings.Contains(out, `heading "Only in here"`) {
 				t.Errorf("%s %s\n%s\n%s", r.State, r.Error, out, w.journal(r.Name()))
 			}
 			if a.Protocol == executor.ProtocolACP && !strings.Contains(out, "http http://127.0.0.1:8931/mcp\n") {
@@ -105,7 +106,7 @@ func TestAgentBrowserGone(t *testing.T) {
 	})
 	r := w.ended(w.ask("conv:blind", "echo works; env | grep RAMUS_BROWSER_MCP || echo blind").Name())
 	notes := w.notes(r.Name())
-	if out := w.stdout(r.Name(), "turn-1"); r.State != executor.StateComplete || out != "works\nblind\n" {
+	if out := w.stdout(r.Name(), "turn-1"); r.State != record.StateComplete || out != "works\nblind\n" {
 		t.Errorf("%+v %q", r, out)
 	}
 	if strings.Count(notes, "is started again: it ended with 3: it is broken") != 3 || strings.Count(notes, "the agent's browser is gone") != 1 || strings.Count(notes, "works without a browser: it does not start") != 1 {

@@ -17,6 +17,8 @@ import (
 	sdk "github.com/coder/acp-go-sdk"
 	"github.com/pkg/sftp"
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // Bounds of what an agent may ask of files and terminals.
@@ -104,7 +106,7 @@ func (d *desk) files(ctx context.Context, f func(*sftp.Client) error) error {
 }
 
 // ReadFile implements acp.Client.
-func (k *talk) ReadFile(ctx context.Context, r sdk.ReadTextFileRequest) (text string, err error) {
+func (k *talk) ReadFile(ctx context.Context, r sdk.ReadTextFileRequest) (content string, err error) {
 	err = k.desk.files(ctx, func(files *sftp.Client) error {
 		name, err := absolute(r.Path)
 		if err != nil {
@@ -122,13 +124,13 @@ func (k *talk) ReadFile(ctx context.Context, r sdk.ReadTextFileRequest) (text st
 			return err
 		}
 		defer f.Close()
-		text, err = readLines(f, r.Line, r.Limit)
+		content, err = readLines(f, r.Line, r.Limit)
 		return err
 	})
 	if err != nil {
-		return "", fmt.Errorf("cannot read %q: %w", clip(r.Path, maxAgentWords), err)
+		return "", fmt.Errorf("cannot read %q: %w", text.Clip(r.Path, maxAgentWords), err)
 	}
-	return text, nil
+	return content, nil
 }
 
 // readLines reads from a line on (the first is 1) so many lines; nil: from the first, all.
@@ -186,7 +188,7 @@ func (k *talk) WriteFile(ctx context.Context, r sdk.WriteTextFileRequest) error 
 		return put(files, name, strings.NewReader(r.Content), mode)
 	})
 	if err != nil {
-		return fmt.Errorf("cannot write %q: %w", clip(r.Path, maxAgentWords), err)
+		return fmt.Errorf("cannot write %q: %w", text.Clip(r.Path, maxAgentWords), err)
 	}
 	return nil
 }
@@ -208,7 +210,7 @@ type terminal struct {
 	err    error           // why it is not known
 
 	mu    sync.Mutex // guards out
-	out   tail
+	out   text.Tail
 	limit int
 }
 
@@ -234,7 +236,7 @@ func (t *terminal) leave(ctx context.Context) {
 func (k *talk) StartTerminal(ctx context.Context, r sdk.CreateTerminalRequest) (string, error) {
 	id, err := k.desk.start(ctx, r)
 	if err != nil {
-		return "", fmt.Errorf("cannot start %q: %w", clip(r.Command, maxAgentWords), err)
+		return "", fmt.Errorf("cannot start %q: %w", text.Clip(r.Command, maxAgentWords), err)
 	}
 	return id, nil
 }
@@ -246,7 +248,7 @@ func (d *desk) start(ctx context.Context, r sdk.CreateTerminalRequest) (string, 
 	}
 	for _, v := range r.Env {
 		if v.Name == "" || strings.ContainsAny(v.Name, "=\x00") {
-			return "", fmt.Errorf("%w environment variable %q", ErrInvalid, clip(v.Name, 100))
+			return "", fmt.Errorf("%w environment variable %q", record.ErrInvalid, text.Clip(v.Name, 100))
 		}
 		c.Env = append(c.Env, v.Name+"="+v.Value)
 	}
@@ -270,7 +272,7 @@ func (d *desk) start(ctx context.Context, r sdk.CreateTerminalRequest) (string, 
 		return "", fmt.Errorf("%d terminals are open already; release some", maxTerminals)
 	}
 	d.made++
-	t := &terminal{id: d.k.id + "-t" + strconv.Itoa(d.made), host: d.k.host, ended: make(chan struct{}), limit: limit, out: tail{max: max(limit, 1)}}
+	t := &terminal{id: d.k.id + "-t" + strconv.Itoa(d.made), host: d.k.host, ended: make(chan struct{}), limit: limit, out: text.Tail{Limit: max(limit, 1)}}
 	d.terminals[t.id] = t // its place is taken while it starts
 	d.mu.Unlock()
 	c.ID = t.id
@@ -298,7 +300,7 @@ func (d *desk) terminal(id string) (*terminal, error) {
 	defer d.mu.Unlock()
 	t := d.terminals[id]
 	if t == nil {
-		return nil, fmt.Errorf("there is no terminal %q", clip(id, 100))
+		return nil, fmt.Errorf("there is no terminal %q", text.Clip(id, 100))
 	}
 	return t, nil
 }
@@ -310,7 +312,7 @@ func (k *talk) TerminalOutput(_ context.Context, id string) (sdk.TerminalOutputR
 		return sdk.TerminalOutputResponse{}, err
 	}
 	t.mu.Lock()
-	r := sdk.TerminalOutputResponse{Output: t.out.String(), Truncated: t.out.n > int64(t.limit)}
+	r := sdk.TerminalOutputResponse{Output: t.out.String(), Truncated: t.out.Total() > int64(t.limit)}
 	t.mu.Unlock()
 	if t.limit == 0 {
 		r.Output = ""

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/acp"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 func TestReadLines(t *testing.T) {
@@ -58,7 +59,7 @@ func TestClockStandsWhileAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x := &Executor{}
 		x.defaults()
-		j, _, err := OpenJournal(name)
+		j, _, err := record.OpenJournal(name, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -87,7 +88,7 @@ func TestClockStandsWhileAsked(t *testing.T) {
 		}()
 		synctest.Wait()
 		time.Sleep(30 * time.Minute)
-		if err := l.decide(Decision{Approved: true}); err != nil {
+		if err := l.decide(record.Decision{Approved: true}); err != nil {
 			t.Error(err)
 		}
 		if got := <-answered; got != "yes" || ended() {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/remains"
 )
 
@@ -26,28 +27,28 @@ func TestAgentEndsBadly(t *testing.T) {
 	})
 	for name, x := range map[string]struct {
 		prompt string
-		reason executor.Reason
+		reason record.Reason
 		text   string
 	}{
-		"hang":   {"hang", executor.ReasonTimedOut, "took longer than " + brief.String()},
-		"babble": {"babble", executor.ReasonCommandFailed, "printed more than 1 MiB"},
-		"die":    {"die", executor.ReasonCommandFailed, "ended with 137"},
-		"fail":   {"fail 7", executor.ReasonCommandFailed, "ended with 7"},
+		"hang":   {"hang", record.ReasonTimedOut, "took longer than " + brief.String()},
+		"babble": {"babble", record.ReasonCommandFailed, "printed more than 1 MiB"},
+		"die":    {"die", record.ReasonCommandFailed, "ended with 137"},
+		"fail":   {"fail 7", record.ReasonCommandFailed, "ended with 7"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w := &world{t: t, engine: w.engine, data: w.data, git: w.git, x: w.x}
 			agent := "scripted"
-			if x.reason == executor.ReasonTimedOut {
+			if x.reason == record.ReasonTimedOut {
 				agent = "brief"
 			}
-			r, err := w.x.Submit(t.Context(), executor.Request{Caller: caller(t, "conv:"+name), Repo: "demo",
-				Agent: &executor.AgentCall{Name: agent, Prompt: "fork 98765\nwrite stands.txt " + name + "\n" + x.prompt}})
+			r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "conv:"+name), Repo: "demo",
+				Agent: &record.AgentCall{Name: agent, Prompt: "fork 98765\nwrite stands.txt " + name + "\n" + x.prompt}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			r = w.ended(r.Name())
-			if r.State != executor.StateFailed || r.Reason != x.reason || !strings.Contains(r.Error, x.text) {
+			if r.State != record.StateFailed || r.Reason != x.reason || !strings.Contains(r.Error, x.text) {
 				t.Errorf("%s %s: %s\n%s", r.State, r.Reason, r.Error, w.journal(r.Name()))
 			}
 			if got := w.inRepo("show", "ramus/conv-"+name+":stands.txt"); got != name {
@@ -56,7 +57,7 @@ func TestAgentEndsBadly(t *testing.T) {
 			if _, out, _ := w.exec("conv:"+name, "grep -l '9876[5]' /proc/[0-9]*/cmdline"); out != "" {
 				t.Errorf("alive: %s", out)
 			}
-			if err := w.x.Say(t.Context(), r.Name(), executor.Prompt{Text: "hello?"}); !errors.Is(err, executor.ErrConflict) {
+			if err := w.x.Say(t.Context(), r.Name(), record.Prompt{Text: "hello?"}); !errors.Is(err, record.ErrConflict) {
 				t.Errorf("said after the end: %v", err)
 			}
 		})
@@ -72,14 +73,14 @@ func agentOverRestart(t *testing.T, engine string) {
 	w.until(r.Name(), printed("ready"))
 	say := func(key, text string) {
 		t.Helper()
-		if err := w.x.Say(t.Context(), r.Name(), executor.Prompt{Key: key, Text: text,
-			Files: []executor.Attachment{{Name: key + ".txt", Content: []byte("of " + key)}}}); err != nil {
+		if err := w.x.Say(t.Context(), r.Name(), record.Prompt{Key: key, Text: text,
+			Files: []record.Attachment{{Name: key + ".txt", Content: []byte("of " + key)}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	say("before", "recall\nrun cat $RAMUS_FILES/before.txt")
 	w.stop(true)
-	if err := w.x.Say(t.Context(), r.Name(), executor.Prompt{Text: "nobody is there"}); !errors.Is(err, executor.ErrClosed) {
+	if err := w.x.Say(t.Context(), r.Name(), record.Prompt{Text: "nobody is there"}); !errors.Is(err, record.ErrClosed) {
 		t.Errorf("said to a server that is closed: %v", err)
 	}
 	w.start()
@@ -87,7 +88,7 @@ func agentOverRestart(t *testing.T, engine string) {
 	say("after", "run cat $RAMUS_FILES/after.txt")
 	w.release(r, "go")
 	r = w.ended(r.Name())
-	if r.State != executor.StateComplete || w.inRepo("show", r.Branch+":after.txt") != "yes" {
+	if r.State != record.StateComplete || w.inRepo("show", r.Branch+":after.txt") != "yes" {
 		t.Fatalf("%+v\n%s", r, w.journal(r.Name()))
 	}
 	if out := w.stdout(r.Name(), "turn-2"); !strings.HasPrefix(out, "it\nof before") || !strings.Contains(out, "of after") {
@@ -99,17 +100,17 @@ func agentOverRestart(t *testing.T, engine string) {
 // by itself; asked again, the agent is told all that was said.
 func TestAgentLost(t *testing.T) {
 	w := newWorld(t, withAgent(t, nil))
-	r := w.ask("conv:lost", "say ready\nwait go", executor.Attachment{Name: "given.txt", Content: []byte("given")})
+	r := w.ask("conv:lost", "say ready\nwait go", record.Attachment{Name: "given.txt", Content: []byte("given")})
 	w.until(r.Name(), printed("ready"))
-	if err := w.x.Say(t.Context(), r.Name(), executor.Prompt{Key: "k", Text: "write said.txt more\nrun cat $RAMUS_FILES/*.txt",
-		Files: []executor.Attachment{{Name: "given.txt", Content: []byte("besides")}}}); err != nil {
+	if err := w.x.Say(t.Context(), r.Name(), record.Prompt{Key: "k", Text: "write said.txt more\nrun cat $RAMUS_FILES/*.txt",
+		Files: []record.Attachment{{Name: "given.txt", Content: []byte("besides")}}}); err != nil {
 		t.Fatal(err)
 	}
 	w.stop(true)
 	remains.KillContainers(w.data)
 	w.start()
 	r = w.ended(r.Name())
-	if r.State != executor.StateFailed || r.Reason != executor.ReasonInterrupted {
+	if r.State != record.StateFailed || r.Reason != record.ReasonInterrupted {
 		t.Fatalf("%+v\n%s", r, w.journal(r.Name()))
 	}
 	again, err := w.x.Retry(t.Context(), r.Name(), r.Asker)
@@ -119,7 +120,7 @@ func TestAgentLost(t *testing.T) {
 	w.until(again.Name(), printed("ready"))
 	w.release(again, "go")
 	again = w.ended(again.Name())
-	if out := w.stdout(again.Name(), "turn-1"); again.State != executor.StateComplete || !strings.Contains(out, "wrote said.txt\n") || !strings.Contains(out, "besides") || !strings.Contains(out, "given") {
+	if out := w.stdout(again.Name(), "turn-1"); again.State != record.StateComplete || !strings.Contains(out, "wrote said.txt\n") || !strings.Contains(out, "besides") || !strings.Contains(out, "given") {
 		t.Errorf("%+v\n%s", again, out)
 	}
 }
@@ -131,7 +132,7 @@ func TestAgentContainerKilled(t *testing.T) {
 	r := w.ask("conv:killed", "say ready\nremember nothing\nwait go")
 	w.until(r.Name(), printed("ready"))
 	remains.KillContainers(w.data)
-	if r = w.ended(r.Name()); r.Reason != executor.ReasonContainerLost {
+	if r = w.ended(r.Name()); r.Reason != record.ReasonContainerLost {
 		t.Errorf("%+v", r)
 	}
 	r = w.ended(w.ask("conv:killed", "recall\nrun cat a.txt").Name())
@@ -156,7 +157,7 @@ func TestContainerLostAfterPush(t *testing.T) {
 		return string(text)
 	}
 	before := at()
-	r, err := w.x.Submit(t.Context(), executor.Request{Caller: caller(t, "run:pushed"), Repo: "demo",
+	r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:pushed"), Repo: "demo",
 		Workflow: "id: once\nnodes:\n  - {id: one, run: echo once >>log}\n"})
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +169,7 @@ func TestContainerLostAfterPush(t *testing.T) {
 	}
 	_ = syscall.Kill(box.PID, syscall.SIGKILL)
 	r = w.ended(r.Name())
-	if got := w.inRepo("show", r.Branch+":log"); r.State != executor.StateComplete || got != "once" {
+	if got := w.inRepo("show", r.Branch+":log"); r.State != record.StateComplete || got != "once" {
 		t.Errorf("%s %s: %q\n%s", r.State, r.Error, got, w.journal(r.Name()))
 	}
 }
@@ -181,7 +182,7 @@ func makefile(line string) string {
 func TestAgentChecks(t *testing.T) {
 	w := newWorld(t, withAgent(t, func(a *executor.Agent) { a.Checks = []string{"lib_run_tests"} }))
 	r := w.ended(w.ask("conv:red", makefile("echo broken; false")).Name())
-	if r.State != executor.StateFailed || r.Reason != executor.ReasonCommandFailed || !strings.Contains(r.Error, "lib_run_tests") {
+	if r.State != record.StateFailed || r.Reason != record.ReasonCommandFailed || !strings.Contains(r.Error, "lib_run_tests") {
 		t.Errorf("%s %s: %s", r.State, r.Reason, r.Error)
 	}
 	// What the agent failed at comes first, and the checks tell what it left all the same.
@@ -193,16 +194,16 @@ func TestAgentChecks(t *testing.T) {
 	// Who speaks while checks run is heard, and the checks are made again.
 	r = w.ask("conv:green", makefile("echo checking; until [ -e go ]; do sleep 0.05; done"))
 	w.until(r.Name(), printed("checking"))
-	if err := w.x.Say(t.Context(), r.Name(), executor.Prompt{Text: "write late.txt late"}); err != nil {
+	if err := w.x.Say(t.Context(), r.Name(), record.Prompt{Text: "write late.txt late"}); err != nil {
 		t.Fatal(err)
 	}
 	w.release(r, "go")
 	r = w.ended(r.Name())
 	var steps []string
-	for _, e := range w.events(r.Name(), executor.EventStepFinished) {
+	for _, e := range w.events(r.Name(), record.EventStepFinished) {
 		steps = append(steps, e.Step)
 	}
-	if got := strings.Join(steps, " "); r.State != executor.StateComplete || got != "turn-1 check-lib_run_tests turn-2 check-lib_run_tests#2" {
+	if got := strings.Join(steps, " "); r.State != record.StateComplete || got != "turn-1 check-lib_run_tests turn-2 check-lib_run_tests#2" {
 		t.Errorf("%s: %s\n%s", r.State, got, r.Error)
 	}
 }
@@ -216,7 +217,7 @@ func TestAgentHostileMemory(t *testing.T) {
 		`run echo x >~/.scripted/"$(printf 'a\nb')"; echo x >~/.scripted/'..x'; echo x >~/.scripted/.GITMODULES; echo kept >~/more/deep/file; chmod 700 ~/more/deep/file`,
 		`run echo x >~/.scripted/closed; chmod 0 ~/.scripted/closed; truncate -s 1T ~/.scripted/large || truncate -s 1G ~/.scripted/large`,
 	}, "\n")).Name())
-	if r.State != executor.StateComplete {
+	if r.State != record.StateComplete {
 		t.Fatalf("%+v", r)
 	}
 	tree := w.inRepo("ls-tree", "-r", "--full-tree", "refs/ramus/state/conv-hostile")
@@ -228,7 +229,7 @@ func TestAgentHostileMemory(t *testing.T) {
 	if !strings.Contains(tree, "100755 blob") || !strings.Contains(tree, "scripted/more/deep/file") || !strings.Contains(tree, "scripted/.scripted/session") {
 		t.Error(tree)
 	}
-	said := w.events(r.Name(), executor.EventNote)
+	said := w.events(r.Name(), record.EventNote)
 	if len(said) != 1 || !strings.Contains(said[0].Message, "were left out") {
 		t.Errorf("notes: %+v", said)
 	}

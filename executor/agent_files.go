@@ -15,8 +15,10 @@ import (
 
 	"github.com/pkg/sftp"
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/durable"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // filesDir is where a run's live folder and its ref keep what was given along
@@ -29,25 +31,25 @@ const (
 	maxFileBytes = 64 << 20 // together
 )
 
-func acceptFiles(files []Attachment) error {
+func acceptFiles(files []record.Attachment) error {
 	if len(files) > maxFiles {
-		return fmt.Errorf("%w prompt: %d files are attached, at most %d can be", ErrInvalid, len(files), maxFiles)
+		return fmt.Errorf("%w prompt: %d files are attached, at most %d can be", record.ErrInvalid, len(files), maxFiles)
 	}
 	var total int
 	for _, f := range files {
 		total += len(f.Content)
 	}
 	if total > maxFileBytes {
-		return fmt.Errorf("%w prompt: its files have %d MiB together, at most %d can be given", ErrInvalid, total>>20, maxFileBytes>>20)
+		return fmt.Errorf("%w prompt: its files have %d MiB together, at most %d can be given", record.ErrInvalid, total>>20, maxFileBytes>>20)
 	}
 	return nil
 }
 
 // named gives files names that a folder and git can hold, each its own. They
 // come from people's machines, by way of a chat: nothing in them is believed.
-func named(files []Attachment) []Attachment {
+func named(files []record.Attachment) []record.Attachment {
 	taken := make(map[string]bool)
-	list := make([]Attachment, len(files))
+	list := make([]record.Attachment, len(files))
 	for i, f := range files {
 		f.Name = fileNamed(f.Name, taken)
 		list[i] = f
@@ -68,7 +70,7 @@ func fileNamed(name string, taken map[string]bool) string {
 	if len(ext) > 16 {
 		ext = ""
 	}
-	stem := strings.TrimSuffix(clip(strings.TrimSuffix(name, ext), 120), "…")
+	stem := strings.TrimSuffix(text.Clip(strings.TrimSuffix(name, ext), 120), "…")
 	if stem == "" || !gitCanHold(stem+ext) {
 		stem = "file"
 	}
@@ -80,8 +82,8 @@ func fileNamed(name string, taken map[string]bool) string {
 	return free
 }
 
-func withoutContent(files []Attachment) []Attachment {
-	var list []Attachment
+func withoutContent(files []record.Attachment) []record.Attachment {
+	var list []record.Attachment
 	for _, f := range files {
 		f.Content = nil
 		list = append(list, f)
@@ -91,7 +93,7 @@ func withoutContent(files []Attachment) []Attachment {
 
 // promptDir is the folder of a prompt's files. A key may hold anything.
 func promptDir(key string) string {
-	if key == firstPrompt {
+	if key == record.FirstPrompt {
 		return key
 	}
 	sum := sha256.Sum256([]byte(key))
@@ -101,7 +103,7 @@ func promptDir(key string) string {
 // keepFiles writes a prompt's files to a folder of their own in the run's live
 // folder, on disk when it returns; placeFiles makes them the prompt's. discard
 // is never nil.
-func (x *Executor) keepFiles(r Run, files []Attachment) (dir string, discard func(), err error) {
+func (x *Executor) keepFiles(r record.Run, files []record.Attachment) (dir string, discard func(), err error) {
 	if len(files) == 0 {
 		return "", func() {}, nil
 	}
@@ -118,7 +120,7 @@ func (x *Executor) keepFiles(r Run, files []Attachment) (dir string, discard fun
 	return dir, discard, nil
 }
 
-func (x *Executor) placeFiles(r Run, dir, key string) error {
+func (x *Executor) placeFiles(r record.Run, dir, key string) error {
 	to := filepath.Join(x.outputDir(r), filesDir, promptDir(key))
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
 		return fmt.Errorf("cannot keep the files: %w", err)
@@ -142,7 +144,7 @@ func writeDurable(name string, content []byte) error {
 // openGiven opens a file that was given along with a prompt: from the live
 // folder while the run works, from its ref what it was asked with and, once it
 // has ended, everything.
-func (x *Executor) openGiven(ctx context.Context, r Run, p Prompt, name string) (io.ReadCloser, error) {
+func (x *Executor) openGiven(ctx context.Context, r record.Run, p record.Prompt, name string) (io.ReadCloser, error) {
 	at := path.Join(filesDir, promptDir(p.Key), name)
 	f, err := os.Open(filepath.Join(x.outputDir(r), filepath.FromSlash(at)))
 	if err == nil {
@@ -160,8 +162,8 @@ func (x *Executor) openGiven(ctx context.Context, r Run, p Prompt, name string) 
 }
 
 // givenFiles reads the files of a prompt.
-func (x *Executor) givenFiles(ctx context.Context, r Run, p Prompt) ([]Attachment, error) {
-	var list []Attachment
+func (x *Executor) givenFiles(ctx context.Context, r record.Run, p record.Prompt) ([]record.Attachment, error) {
+	var list []record.Attachment
 	for _, f := range p.Files {
 		in, err := x.openGiven(ctx, r, p, f.Name)
 		if err != nil {
@@ -177,13 +179,13 @@ func (x *Executor) givenFiles(ctx context.Context, r Run, p Prompt) ([]Attachmen
 	return list, nil
 }
 
-// offered is where a run's agent finds the files: outside the work tree, so
+// filesFolder is where a run's agent finds the files: outside the work tree, so
 // that they are not committed.
-func (r Run) offered() string { return path.Join(containers.CacheDir, "files", r.ID) }
+func filesFolder(r record.Run) string { return path.Join(containers.CacheDir, "files", r.ID) }
 
 // offer puts the files of prompts into the container and returns their names there, by prompt.
-func (x *Executor) offer(ctx context.Context, r Run, files *sftp.Client, prompts []Prompt) (names [][]string, err error) {
-	if err := files.MkdirAll(r.offered()); err != nil {
+func (x *Executor) offer(ctx context.Context, r record.Run, files *sftp.Client, prompts []record.Prompt) (names [][]string, err error) {
+	if err := files.MkdirAll(filesFolder(r)); err != nil {
 		return nil, err
 	}
 	taken := make(map[string]bool)
@@ -194,7 +196,7 @@ func (x *Executor) offer(ctx context.Context, r Run, files *sftp.Client, prompts
 			if err != nil {
 				return nil, err
 			}
-			name := path.Join(r.offered(), fileNamed(f.Name, taken))
+			name := path.Join(filesFolder(r), fileNamed(f.Name, taken))
 			own = append(own, name)
 			err = put(files, name, in, 0o644)
 			in.Close()

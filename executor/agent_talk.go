@@ -13,6 +13,7 @@ import (
 	sdk "github.com/coder/acp-go-sdk"
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/acp"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // talk is one process of an agent of ProtocolACP and the session in it. The
@@ -113,7 +114,7 @@ func (l *liveRun) newTalk(ctx context.Context, w *work, a Agent, browser bool, m
 
 // env is the environment of the agent and of its terminals.
 func (k *talk) env() []string {
-	env := slices.Concat(k.l.x.identity(k.l.claim.Asker), k.a.Env, []string{"RAMUS_FILES=" + k.l.claim.offered()})
+	env := slices.Concat(k.l.x.identity(k.l.claim.Asker), k.a.Env, []string{"RAMUS_FILES=" + filesFolder(k.l.claim)})
 	if k.browser {
 		env = append(env, agentBrowserEnv+"="+agentBrowserURL)
 	}
@@ -185,7 +186,7 @@ func (k *talk) say(ctx context.Context, clock *turnClock, said []sdk.ContentBloc
 		return a.stop, k.why(a.err)
 	case <-ctx.Done():
 	}
-	if cause := context.Cause(ctx); !errors.Is(cause, ErrClosed) {
+	if cause := context.Cause(ctx); !errors.Is(cause, record.ErrClosed) {
 		late := time.NewTimer(k.l.x.waits.grace)
 		defer late.Stop()
 		over() // what it asks for is answered with "cancelled"
@@ -229,9 +230,9 @@ func (k *talk) end() *containers.Exit {
 	drained.Go(func() { _, _ = io.Copy(io.Discard, k.stdout) }) // or the process could not end
 	defer drained.Wait()
 	defer k.detach()
-	if errors.Is(context.Cause(k.l.ctx), ErrClosed) {
+	if errors.Is(context.Cause(k.l.ctx), record.ErrClosed) {
 		// The next server ends it, and another process goes on with the session.
-		_ = k.stdin.CloseWithError(ErrClosed) // no end of the input, but no more of it
+		_ = k.stdin.CloseWithError(record.ErrClosed) // no end of the input, but no more of it
 		k.detach()
 		<-k.ended
 		return nil

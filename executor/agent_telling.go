@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/acp"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // Bounds of what an agent's updates leave in a turn's journal.
@@ -86,7 +88,7 @@ func (t *telling) update(u acp.Update) {
 		return
 	case acp.UpdateThought:
 		if room := maxAgentData - t.thought.Len(); room > 0 {
-			t.thought.WriteString(clip(u.Text, room))
+			t.thought.WriteString(text.Clip(u.Text, room))
 		}
 		return
 	case acp.UpdateUser:
@@ -111,12 +113,12 @@ func (t *telling) update(u acp.Update) {
 // tool brings what is known of a tool call up to date; news tells whether
 // there is something worth an event.
 func (t *telling) tool(u acp.Tool) (now acp.Tool, news bool) {
-	u.ID, u.Title, u.Kind, u.Status = clip(u.ID, 200), clip(u.Title, maxAgentWords), clip(u.Kind, 40), clip(u.Status, 40)
+	u.ID, u.Title, u.Kind, u.Status = text.Clip(u.ID, 200), text.Clip(u.Title, maxAgentWords), text.Clip(u.Kind, 40), text.Clip(u.Status, 40)
 	if len(u.Locations) > 20 {
 		u.Locations = u.Locations[:20]
 	}
 	for i := range u.Locations {
-		u.Locations[i].Path = clip(u.Locations[i].Path, maxAgentWords)
+		u.Locations[i].Path = text.Clip(u.Locations[i].Path, maxAgentWords)
 	}
 	now, known := t.tools[u.ID]
 	before := now
@@ -166,11 +168,11 @@ func planWords(plan []acp.PlanItem) string {
 			now = p.Content
 		}
 	}
-	text := fmt.Sprintf("%d of %d done", done, len(plan))
+	words := fmt.Sprintf("%d of %d done", done, len(plan))
 	if now != "" {
-		text += ": " + strings.Join(strings.Fields(clip(now, maxAgentWords)), " ")
+		words += ": " + strings.Join(strings.Fields(text.Clip(now, maxAgentWords)), " ")
 	}
-	return text
+	return words
 }
 
 // emit journals what the agent did.
@@ -185,7 +187,7 @@ func (t *telling) emit(kind, message string, data json.RawMessage) {
 	if kind == agentThought {
 		most = maxAgentData
 	}
-	e := Event{Type: EventAgent, Kind: clip(kind, 40), Step: t.w.s.ID, Message: clip(message, most), Data: bounded(data)}
+	e := record.Event{Type: record.EventAgent, Kind: text.Clip(kind, 40), Step: t.w.s.ID, Message: text.Clip(message, most), Data: bounded(data)}
 	_ = t.l.emit(e, false) // the run's own events will meet the same error
 }
 

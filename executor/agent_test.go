@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -37,10 +38,10 @@ func withAgent(t *testing.T, change func(*executor.Agent)) func(*executor.Execut
 }
 
 // ask starts an agent's run.
-func (w *world) ask(name, prompt string, files ...executor.Attachment) executor.Run {
+func (w *world) ask(name, prompt string, files ...record.Attachment) record.Run {
 	w.t.Helper()
-	r, err := w.x.Submit(w.t.Context(), executor.Request{Caller: caller(w.t, name), Repo: "demo",
-		Agent: &executor.AgentCall{Prompt: prompt, Files: files}, Asker: gitd.Person{Name: "Ada", Email: "ada@example.com"}})
+	r, err := w.x.Submit(w.t.Context(), record.Request{Caller: caller(w.t, name), Repo: "demo",
+		Agent: &record.AgentCall{Prompt: prompt, Files: files}, Asker: gitd.Person{Name: "Ada", Email: "ada@example.com"}})
 	if err != nil {
 		w.t.Fatalf("ask %q: %v", prompt, err)
 	}
@@ -48,7 +49,7 @@ func (w *world) ask(name, prompt string, files ...executor.Attachment) executor.
 }
 
 // ended waits for a run's end.
-func (w *world) ended(run string) executor.Run {
+func (w *world) ended(run string) record.Run {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
@@ -72,7 +73,7 @@ func (w *world) ended(run string) executor.Run {
 }
 
 // until waits for an event of a run, live output included.
-func (w *world) until(run string, is func(executor.Event) bool) {
+func (w *world) until(run string, is func(record.Event) bool) {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
 	defer cancel()
@@ -87,10 +88,10 @@ func (w *world) until(run string, is func(executor.Event) bool) {
 	w.t.Fatalf("%s ended without what was waited for\n%s", run, w.journal(run))
 }
 
-func printed(text string) func(executor.Event) bool {
+func printed(text string) func(record.Event) bool {
 	said := ""
-	return func(e executor.Event) bool {
-		if e.Type == executor.EventOutput {
+	return func(e record.Event) bool {
+		if e.Type == record.EventOutput {
 			said += e.Message
 		}
 		return strings.Contains(said, text)
@@ -112,7 +113,7 @@ func (w *world) stdout(run, step string) string {
 	return string(text)
 }
 
-func (w *world) events(run, kind string) (list []executor.Event) {
+func (w *world) events(run, kind string) (list []record.Event) {
 	w.t.Helper()
 	for e, err := range w.x.Events(w.t.Context(), run, 0, false) {
 		if err != nil {
@@ -133,8 +134,8 @@ func testAgent(t *testing.T, engine string) {
 		a.Env = []string{"COLOUR=green"}
 	}))
 	r := w.ended(w.ask("conv:happy", "write made.txt by an agent\nrun printf 'test:\\n\\t@echo all is well\\n' >Makefile\nrun echo $COLOUR\nrun cat \"$RAMUS_FILES/note.txt\"\nremember the milk",
-		executor.Attachment{Name: "../note.txt", Content: []byte("attached\n")}).Name())
-	if r.State != executor.StateComplete {
+		record.Attachment{Name: "../note.txt", Content: []byte("attached\n")}).Name())
+	if r.State != record.StateComplete {
 		t.Errorf("%+v", r)
 	}
 	out := w.stdout(r.Name(), "turn-1")
@@ -150,10 +151,10 @@ func testAgent(t *testing.T, engine string) {
 	if !strings.Contains(log, "write made.txt by an agent|Ada|turn-1") {
 		t.Errorf("log: %s", log)
 	}
-	if checks := w.events(r.Name(), executor.EventStepFinished); len(checks) != 3 || checks[1].Step != "check-lib_run_tests" || checks[2].Step != "check-lib_run_lint" {
+	if checks := w.events(r.Name(), record.EventStepFinished); len(checks) != 3 || checks[1].Step != "check-lib_run_tests" || checks[2].Step != "check-lib_run_lint" {
 		t.Errorf("steps: %s", w.journal(r.Name()))
 	}
-	if skipped := w.events(r.Name(), executor.EventCheck); len(skipped) != 1 || skipped[0].Task != "lib_run_lint" || skipped[0].Step != "check-lib_run_lint" {
+	if skipped := w.events(r.Name(), record.EventCheck); len(skipped) != 1 || skipped[0].Task != "lib_run_lint" || skipped[0].Step != "check-lib_run_lint" {
 		t.Errorf("skipped checks: %+v", skipped)
 	}
 	if got := w.inRepo("show", "refs/ramus/runs/conv-happy/"+r.ID+":files/0/note.txt"); got != "attached" {
@@ -169,7 +170,7 @@ func testAgent(t *testing.T, engine string) {
 	}
 	w.start()
 	again := w.ended(w.ask("conv:happy", "recall\nremember the bread\nrun cat made.txt").Name())
-	if out := w.stdout(again.Name(), "turn-1"); again.State != executor.StateComplete || out != "the milk\nby an agent\ndone\n" {
+	if out := w.stdout(again.Name(), "turn-1"); again.State != record.StateComplete || out != "the milk\nby an agent\ndone\n" {
 		t.Errorf("%+v\n%s", again, out)
 	}
 	if got := w.inRepo("show", "refs/ramus/state/conv-happy:scripted/.scripted/session"); !strings.Contains(got, "the milk") || !strings.Contains(got, "the bread") {
@@ -184,8 +185,8 @@ func TestSay(t *testing.T) {
 	w.until(r.Name(), printed("one"))
 	say := func(key, text string) {
 		t.Helper()
-		if err := w.x.Say(t.Context(), r.Name(), executor.Prompt{Key: key, Text: text, By: gitd.Person{Name: "Grace"},
-			Files: []executor.Attachment{{Name: "a.txt", Content: []byte(key)}}}); err != nil {
+		if err := w.x.Say(t.Context(), r.Name(), record.Prompt{Key: key, Text: text, By: gitd.Person{Name: "Grace"},
+			Files: []record.Attachment{{Name: "a.txt", Content: []byte(key)}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -194,30 +195,30 @@ func TestSay(t *testing.T) {
 	say("k1", "recall")
 	w.release(r, "go")
 	r = w.ended(r.Name())
-	if r.State != executor.StateComplete {
+	if r.State != record.StateComplete {
 		t.Fatalf("%+v", r)
 	}
 	out := w.stdout(r.Name(), "turn-2")
 	if !strings.HasPrefix(out, "first\na-2.txt\na.txt\nwrote two.txt\n") {
 		t.Errorf("turn-2: %q", out)
 	}
-	said := w.events(r.Name(), executor.EventPrompt)
-	var p executor.Prompt
+	said := w.events(r.Name(), record.EventPrompt)
+	var p record.Prompt
 	if len(said) != 2 || json.Unmarshal(said[0].Data, &p) != nil || p.By.Name != "Grace" || len(p.Files) != 1 {
 		t.Errorf("prompts: %+v", said)
 	}
 	say("k2", "write two.txt") // the answer was lost, and it is said again
-	if err := w.x.Say(t.Context(), r.Name(), executor.Prompt{Key: "k3", Text: "too late"}); !errors.Is(err, executor.ErrConflict) {
+	if err := w.x.Say(t.Context(), r.Name(), record.Prompt{Key: "k3", Text: "too late"}); !errors.Is(err, record.ErrConflict) {
 		t.Errorf("said after the end: %v", err)
 	}
 	res, _, _ := w.exec("conv:talk", "true")
-	if err := w.x.Say(t.Context(), res.Run, executor.Prompt{Text: "x"}); !errors.Is(err, executor.ErrConflict) {
+	if err := w.x.Say(t.Context(), res.Run, record.Prompt{Text: "x"}); !errors.Is(err, record.ErrConflict) {
 		t.Errorf("said to a command: %v", err)
 	}
 }
 
 // release makes a file in the work tree of a run that waits for it.
-func (w *world) release(r executor.Run, name string) {
+func (w *world) release(r record.Run, name string) {
 	w.t.Helper()
 	if err := w.x.Touch(w.t.Context(), r.Caller.String(), name); err != nil {
 		w.t.Fatal(err)
@@ -236,8 +237,8 @@ func TestSayAtTheEnd(t *testing.T) {
 				w.release(r, "go")
 			}
 			text := fmt.Sprintf("say word-%d", i)
-			err := w.x.Say(t.Context(), r.Name(), executor.Prompt{Text: text})
-			if errors.Is(err, executor.ErrConflict) {
+			err := w.x.Say(t.Context(), r.Name(), record.Prompt{Text: text})
+			if errors.Is(err, record.ErrConflict) {
 				if strings.Contains(err.Error(), "wait for its agent already") {
 					continue
 				}
@@ -248,14 +249,14 @@ func TestSayAtTheEnd(t *testing.T) {
 			}
 			taken = append(taken, fmt.Sprintf("word-%d\n", i))
 			if i > 40 {
-				w.until(r.Name(), func(e executor.Event) bool {
-					return e.Type == executor.EventRunState && e.State == executor.StateComplete
+				w.until(r.Name(), func(e record.Event) bool {
+					return e.Type == record.EventRunState && e.State == record.StateComplete
 				})
 			}
 		}
 		r = w.ended(r.Name())
 		said := ""
-		for _, e := range w.events(r.Name(), executor.EventStepFinished) {
+		for _, e := range w.events(r.Name(), record.EventStepFinished) {
 			said += w.stdout(r.Name(), e.Step)
 		}
 		for _, word := range taken {
@@ -263,7 +264,7 @@ func TestSayAtTheEnd(t *testing.T) {
 				t.Errorf("%q was taken and heard %d times", word, strings.Count(said, word))
 			}
 		}
-		if len(taken) == 0 || r.State != executor.StateComplete {
+		if len(taken) == 0 || r.State != record.StateComplete {
 			t.Errorf("%d prompts were taken: %+v", len(taken), r)
 		}
 	}
@@ -271,22 +272,22 @@ func TestSayAtTheEnd(t *testing.T) {
 
 func TestAgentRefused(t *testing.T) {
 	w := newWorld(t, withAgent(t, func(a *executor.Agent) { a.Argument = true }))
-	for want, call := range map[string]executor.AgentCall{
+	for want, call := range map[string]record.AgentCall{
 		`agent "other"; known are scripted`: {Name: "other", Prompt: "x"},
 		"it is empty":                       {Prompt: " \n"},
 		"at most 114688 can be given":       {Prompt: strings.Repeat("x", 120<<10)},
 		"NUL byte":                          {Prompt: "a\x00b"},
-		"at most 32":                        {Prompt: "x", Files: make([]executor.Attachment, 33)},
-		"at most 64 can be given":           {Prompt: "x", Files: []executor.Attachment{{Content: make([]byte, 65<<20)}}},
+		"at most 32":                        {Prompt: "x", Files: make([]record.Attachment, 33)},
+		"at most 64 can be given":           {Prompt: "x", Files: []record.Attachment{{Content: make([]byte, 65<<20)}}},
 	} {
-		_, err := w.x.Submit(t.Context(), executor.Request{Repo: "demo", Agent: &call})
-		if !errors.Is(err, executor.ErrInvalid) || !strings.Contains(err.Error(), want) {
+		_, err := w.x.Submit(t.Context(), record.Request{Repo: "demo", Agent: &call})
+		if !errors.Is(err, record.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
 	// As an argument a prompt is never an option: there is no session to resume.
 	r := w.ended(w.ask("conv:argument", "--resume").Name())
-	if out := w.stdout(r.Name(), "turn-1"); r.State != executor.StateComplete || out != "done\n" {
+	if out := w.stdout(r.Name(), "turn-1"); r.State != record.StateComplete || out != "done\n" {
 		t.Errorf("%s %s: %q", r.State, r.Error, out)
 	}
 }
@@ -301,7 +302,7 @@ func TestSayInLine(t *testing.T) {
 	first := w.ask("conv:line", "say ready\nwait go\nremember something")
 	w.until(first.Name(), printed("ready"))
 	second := w.ask("conv:line", "asked first")
-	if err := w.x.Say(t.Context(), second.Name(), executor.Prompt{Text: "said in line"}); err != nil {
+	if err := w.x.Say(t.Context(), second.Name(), record.Prompt{Text: "said in line"}); err != nil {
 		t.Fatal(err)
 	}
 	w.release(first, "go")

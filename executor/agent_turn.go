@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/tasks"
 )
 
@@ -32,11 +33,11 @@ type conversation struct {
 func (l *liveRun) converse(ctx context.Context) (map[string]any, error) {
 	defer l.deafen()
 	if l.claim.Agent == nil {
-		return nil, &failure{ReasonInternal, "an agent's run that names no agent"}
+		return nil, &failure{record.ReasonInternal, "an agent's run that names no agent"}
 	}
 	a, err := l.x.agent(l.claim.Agent.Name)
 	if err != nil {
-		return nil, &failure{ReasonBadInput, err.Error()}
+		return nil, &failure{record.ReasonBadInput, err.Error()}
 	}
 	if a.Timeout <= 0 {
 		a.Timeout = l.x.Timeout
@@ -73,7 +74,7 @@ func (c *conversation) run(ctx context.Context) error {
 		case !c.l.lastTurn(c.heard):
 			continue
 		case len(bad) > 0:
-			return &failure{ReasonCommandFailed, "the agent has ended its work, but a check failed: " + strings.Join(bad, ", ")}
+			return &failure{record.ReasonCommandFailed, "the agent has ended its work, but a check failed: " + strings.Join(bad, ", ")}
 		}
 		return nil
 	}
@@ -82,21 +83,21 @@ func (c *conversation) run(ctx context.Context) error {
 // giveUp ends the conversation with what the agent has not heard in the journal.
 func (c *conversation) giveUp() error {
 	c.l.deafen()
-	left := len(c.l.claim.prompts(c.l.journalled())) - c.heard
+	left := len(c.l.claim.Prompts(c.l.journalled())) - c.heard
 	if left == 0 {
 		return nil
 	}
-	return c.l.emit(Event{Type: EventNote, Message: fmt.Sprintf("the agent did not hear %d of the prompts; `ramus retry` gives it all of them", left)}, false)
+	return c.l.emit(record.Event{Type: record.EventNote, Message: fmt.Sprintf("the agent did not hear %d of the prompts; `ramus retry` gives it all of them", left)}, false)
 }
 
 // turn runs the agent once; failed is why it did not end well.
 func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
 	l := c.l
 	id := "turn-" + strconv.Itoa(n)
-	prompts := l.claim.prompts(l.journalled())
+	prompts := l.claim.Prompts(l.journalled())
 	upto := c.fit(prompts)
 	if b := l.beginning(id); b.last != nil {
-		upto = min(max(b.last.heard(), c.heard), len(prompts))
+		upto = min(max(promptsHeard(*b.last), c.heard), len(prompts))
 	}
 	t := &turn{conversation: c, first: n == 1, all: prompts[:upto], now: prompts[c.heard:upto]}
 	c.heard = upto
@@ -104,7 +105,7 @@ func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
 	if c.a.Protocol == ProtocolACP {
 		do = t.speak
 	}
-	res, err := l.once(ctx, stepInfo{ID: id, Kind: string(KindAgent), Command: c.a.Name + ": " + t.about(), Prompts: upto}, do)
+	res, err := l.once(ctx, stepInfo{ID: id, Kind: string(record.KindAgent), Command: c.a.Name + ": " + t.about(), Prompts: upto}, do)
 	if err != nil {
 		return nil, err
 	}
@@ -122,16 +123,16 @@ func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
 		}
 		text = fmt.Sprintf("the agent ended with %d", code)
 	}
-	reason := l.reasonOfStep(id, ReasonCommandFailed)
-	if u := l.snapshot().Usage; reason == ReasonCommandFailed && u != nil && u.Exhausted {
-		reason, text = ReasonBudget, text+": the run's budget for models is used up"
+	reason := l.reasonOfStep(id, record.ReasonCommandFailed)
+	if u := l.snapshot().Usage; reason == record.ReasonCommandFailed && u != nil && u.Exhausted {
+		reason, text = record.ReasonBudget, text+": the run's budget for models is used up"
 	}
 	return &failure{reason, text}, nil
 }
 
 // fit is how many of the prompts have been heard after a turn that takes as
 // many of those that wait as go into one.
-func (c *conversation) fit(prompts []Prompt) int {
+func (c *conversation) fit(prompts []record.Prompt) int {
 	most, n, size := maxTurnText, c.heard, 0
 	if c.a.Argument {
 		most = c.a.maxPrompt()
@@ -148,9 +149,9 @@ func (c *conversation) fit(prompts []Prompt) int {
 // turn is one invocation of the agent.
 type turn struct {
 	*conversation
-	first bool     // of the run
-	all   []Prompt // what it has heard, with this turn
-	now   []Prompt // and what is new to it
+	first bool            // of the run
+	all   []record.Prompt // what it has heard, with this turn
+	now   []record.Prompt // and what is new to it
 }
 
 // about is what the turn is about: what was said, or the title that it was given.
@@ -179,7 +180,7 @@ func (l *liveRun) conflictBefore() string {
 		switch {
 		case r.ID == l.claim.ID || !r.CreatedAt.Before(l.claim.CreatedAt):
 			continue
-		case r.Reason == ReasonConflict:
+		case r.Reason == record.ReasonConflict:
 			return fmt.Sprintf("Note from ramus: %s. The work tree is at what was pushed. `git fetch origin` with the name of that ref brings your own version as FETCH_HEAD.", r.Error)
 		}
 		return ""
@@ -269,12 +270,12 @@ func (t *turn) prepare(ctx context.Context, w *work) (*containers.Command, error
 	text := t.text()
 	switch added := slices.Concat(names[len(t.all)-len(t.now):]...); {
 	case len(added) > maxFiles:
-		text += "\n\nFiles that were given along are in " + l.claim.offered()
+		text += "\n\nFiles that were given along are in " + filesFolder(l.claim)
 	case len(added) > 0:
 		text += "\n\nFiles that were given along:\n" + strings.Join(added, "\n")
 	}
 	c := &containers.Command{ID: w.id, Args: t.a.Command, Timeout: t.a.Timeout,
-		Env: slices.Concat(l.x.identity(l.claim.Asker), t.a.Env, []string{"RAMUS_FILES=" + l.claim.offered()})}
+		Env: slices.Concat(l.x.identity(l.claim.Asker), t.a.Env, []string{"RAMUS_FILES=" + filesFolder(l.claim)})}
 	if len(t.a.Resume) > 0 && (known || !t.first) {
 		c.Args = t.a.Resume
 	}
@@ -290,8 +291,8 @@ func (t *turn) prepare(ctx context.Context, w *work) (*containers.Command, error
 }
 
 // knows tells whether the run's agent has ended a turn for its caller before.
-func (x *Executor) knows(ctx context.Context, r Run) (bool, error) {
-	runs, err := x.Runs(ctx, Filter{Repo: r.Repo, Caller: r.Caller.String(), Max: 50})
+func (x *Executor) knows(ctx context.Context, r record.Run) (bool, error) {
+	runs, err := x.Runs(ctx, record.Filter{Repo: r.Repo, Caller: r.Caller.String(), Max: 50})
 	if err != nil {
 		return false, err
 	}
@@ -303,7 +304,7 @@ func (x *Executor) knows(ctx context.Context, r Run) (bool, error) {
 			if err != nil {
 				return false, err
 			}
-			if e.Type == EventStepFinished && e.Kind == string(KindAgent) && e.OK != nil && *e.OK {
+			if e.Type == record.EventStepFinished && e.Kind == string(record.KindAgent) && e.OK != nil && *e.OK {
 				return true, nil
 			}
 		}
@@ -351,7 +352,7 @@ func (c *conversation) check(ctx context.Context, n int) (bad []string, err erro
 		}
 		if err != nil {
 			c.checks[name] = "not_run"
-			return nil, errors.Join(err, l.emit(Event{Type: EventCheck, Step: info.ID, Task: name, Reason: "not_run", Message: err.Error()}, true))
+			return nil, errors.Join(err, l.emit(record.Event{Type: record.EventCheck, Step: info.ID, Task: name, Reason: "not_run", Message: err.Error()}, true))
 		}
 		c.checks[name] = "passed"
 		switch done := l.beginning(info.ID).done; {
@@ -383,9 +384,9 @@ func skipping(do func(context.Context, *work) (outcome, error)) func(context.Con
 // tellSkipped journals once that a check was skipped.
 func (c *conversation) tellSkipped(step, task, why string) error {
 	for _, e := range c.l.journalled() {
-		if e.Type == EventCheck && e.Step == step {
+		if e.Type == record.EventCheck && e.Step == step {
 			return nil
 		}
 	}
-	return c.l.emit(Event{Type: EventCheck, Step: step, Task: task, Reason: reasonSkipped, Message: why}, true)
+	return c.l.emit(record.Event{Type: record.EventCheck, Step: step, Task: task, Reason: reasonSkipped, Message: why}, true)
 }

@@ -12,8 +12,9 @@ import (
 	"strings"
 
 	"github.com/pkg/sftp"
-
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // Bounds of what is taken from a container's /artifacts.
@@ -72,7 +73,7 @@ func (k *artifactKeeper) take(files *sftp.Client, from, folder, prefix string) e
 		}
 		info := walk.Stat()
 		name := prefix + strings.TrimPrefix(walk.Path(), folder+"/")
-		if name == browserFolder || prefix != "" && path.Base(name) == ".git" {
+		if name == record.BrowserFolder || prefix != "" && path.Base(name) == ".git" {
 			// What is kept of that name is what the host saw. See taskShell.Browse.
 			if info.IsDir() {
 				walk.SkipDir()
@@ -86,7 +87,7 @@ func (k *artifactKeeper) take(files *sftp.Client, from, folder, prefix string) e
 			return w.skipped(fmt.Sprintf("more than %d artifacts: the rest is left out", maxArtifacts))
 		}
 		if k.total+info.Size() > maxArtifactBytes {
-			if err := w.skipped(fmt.Sprintf("%s is left out: artifacts may have %d MiB together", clip(strconv.Quote(name), 300), maxArtifactBytes>>20)); err != nil {
+			if err := w.skipped(fmt.Sprintf("%s is left out: artifacts may have %d MiB together", text.Clip(strconv.Quote(name), 300), maxArtifactBytes>>20)); err != nil {
 				return err
 			}
 			continue
@@ -103,7 +104,7 @@ func (k *artifactKeeper) take(files *sftp.Client, from, folder, prefix string) e
 		found, err := w.keep(k.root, clean, in, info)
 		in.Close()
 		if err == nil {
-			err = w.l.removed(w.s.ID, SecretInArtifact, found, "artifacts/"+clean)
+			err = w.l.removed(w.s.ID, record.SecretInArtifact, found, "artifacts/"+clean)
 		}
 		if err != nil {
 			return fmt.Errorf("cannot collect artifact %q: %w", clean, err)
@@ -150,9 +151,6 @@ func (w *work) keep(root *os.Root, name string, from io.Reader, info os.FileInfo
 	return found, root.Chtimes(name, info.ModTime(), info.ModTime())
 }
 
-// reasonLeftOut is of a note about what the evidence lacks.
-const reasonLeftOut = "left_out"
-
 func (w *work) skipped(text string) error {
-	return w.l.emit(Event{Type: EventNote, Step: w.s.ID, Reason: reasonLeftOut, Message: text}, false)
+	return w.l.emit(record.Event{Type: record.EventNote, Step: w.s.ID, Reason: record.NoteLeftOut, Message: text}, false)
 }

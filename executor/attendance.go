@@ -3,18 +3,20 @@ package executor
 import (
 	"io"
 	"sync"
+
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // An attendance is a request's wait for a run's end, see [Executor.Exec]. The run is told by it what the
 // request gives to it and gets from it.
 type attendance struct {
-	command        *Command // the request's, with stdin in place of its own
-	stdin          *given   // nil: there is none
+	command        *record.Command // the request's, with stdin in place of its own
+	stdin          *given          // nil: there is none
 	stdout, stderr outlet
 	first          bool // the run is this request's; set before the run begins
 }
 
-func newAttendance(c *Command, stdout, stderr io.Writer) *attendance {
+func newAttendance(c *record.Command, stdout, stderr io.Writer) *attendance {
 	a := &attendance{stdout: outlet{w: stdout}, stderr: outlet{w: stderr}}
 	command := *c
 	if c.Stdin != nil {

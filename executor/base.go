@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
@@ -53,18 +54,18 @@ func (d Deploy) check() error {
 		return err
 	}
 	if err := gitd.CheckHash(d.Commit); err != nil {
-		return fmt.Errorf("%w commit %.80q: want all of its 40 hexadecimal digits", ErrInvalid, d.Commit)
+		return fmt.Errorf("%w commit %.80q: want all of its 40 hexadecimal digits", record.ErrInvalid, d.Commit)
 	}
 	for _, text := range append([]string{d.ImageDigest, d.SchemaHash, d.Environment}, d.SchemaFiles...) {
 		if len(text) > 500 || strings.ContainsFunc(text, func(c rune) bool { return c < ' ' || c == 0x7f }) {
-			return fmt.Errorf("%w text %.80q: at most 500 bytes without control characters", ErrInvalid, text)
+			return fmt.Errorf("%w text %.80q: at most 500 bytes without control characters", record.ErrInvalid, text)
 		}
 	}
 	if len(d.SchemaFiles) > 100 {
-		return fmt.Errorf("%w deploy: it names %d schema files, allowed are 100", ErrInvalid, len(d.SchemaFiles))
+		return fmt.Errorf("%w deploy: it names %d schema files, allowed are 100", record.ErrInvalid, len(d.SchemaFiles))
 	}
 	if d.SchemaHash != "" && len(d.SchemaFiles) > 0 {
-		return fmt.Errorf("%w deploy: it has a schema hash and schema files: want one", ErrInvalid)
+		return fmt.Errorf("%w deploy: it has a schema hash and schema files: want one", record.ErrInvalid)
 	}
 	return nil
 }
@@ -296,7 +297,7 @@ func (x *Executor) Deployed(ctx context.Context, d Deploy) (known bool, err erro
 		return false, err
 	}
 	if !reflect.DeepEqual(redact.Clean(x.Secrets, d), d) {
-		return false, fmt.Errorf("%w deploy: it holds the value of a secret", ErrInvalid)
+		return false, fmt.Errorf("%w deploy: it holds the value of a secret", record.ErrInvalid)
 	}
 	repo, err := x.Git.Repo(d.Repo)
 	switch {
@@ -310,7 +311,7 @@ func (x *Executor) Deployed(ctx context.Context, d Deploy) (known bool, err erro
 		if at, err := repo.Upstream(ctx); err != nil {
 			return false, err
 		} else if at == "" && x.Upstreams[d.Repo].URL == "" {
-			return false, fmt.Errorf("%w deploy: %s was created here and has no upstream", ErrInvalid, d.Repo)
+			return false, fmt.Errorf("%w deploy: %s was created here and has no upstream", record.ErrInvalid, d.Repo)
 		}
 	}
 	w := &waitingDeploy{Deploy: d, Sent: d.SentAt, Accepted: x.Now().UTC()}
@@ -431,7 +432,7 @@ func (x *Executor) enqueueLocked(b *basing, q *deployQueue, w *waitingDeploy, tr
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.closed {
-		return ErrClosed // it is in its file, and the next process finds it
+		return record.ErrClosed // it is in its file, and the next process finds it
 	}
 	q.waiting = append(q.waiting, w)
 	if !q.working {

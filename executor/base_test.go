@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -105,8 +106,8 @@ func TestShallowFallback(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range 3 {
 		group.Go(func() {
-			res, err := w.x.Exec(t.Context(), executor.Request{Caller: caller(t, fmt.Sprintf("run:c%d", i)), Repo: "app",
-				Command: &executor.Command{Shell: "cat word && echo more >>word && git log --oneline | wc -l"}}, nil, nil)
+			res, err := w.x.Exec(t.Context(), record.Request{Caller: caller(t, fmt.Sprintf("run:c%d", i)), Repo: "app",
+				Command: &record.Command{Shell: "cat word && echo more >>word && git log --oneline | wc -l"}}, nil, nil)
 			if err != nil || res.ExitCode != 0 || res.Commit == "" || res.Stdout.Tail != "three\n1\n" {
 				t.Errorf("%+v %v", res, err)
 			}
@@ -122,14 +123,14 @@ func TestShallowFallback(t *testing.T) {
 		t.Fatalf("%+v %v", s, err)
 	}
 	// A second command in the same container, and one in a new one.
-	res, err := w.x.Exec(t.Context(), executor.Request{Caller: caller(t, "run:c0"), Command: &executor.Command{Shell: "echo again >>word"}}, nil, nil)
+	res, err := w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:c0"), Command: &record.Command{Shell: "echo again >>word"}}, nil, nil)
 	if err != nil || res.Commit == "" {
 		t.Fatalf("%+v %v", res, err)
 	}
 	if err := w.x.Fleet.Remove(t.Context(), "run:c0"); err != nil {
 		t.Fatal(err)
 	}
-	res, err = w.x.Exec(t.Context(), executor.Request{Caller: caller(t, "run:c0"), Command: &executor.Command{Shell: "cat word; echo thrice >>word"}}, nil, nil)
+	res, err = w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:c0"), Command: &record.Command{Shell: "cat word; echo thrice >>word"}}, nil, nil)
 	if err != nil || res.Commit == "" || res.Stdout.Tail != "three\nmore\nagain\n" {
 		t.Fatalf("%+v %v", res, err)
 	}
@@ -150,7 +151,7 @@ func TestShallowFallback(t *testing.T) {
 		}
 	}
 	// The callers' branches go on, and now have their history.
-	res, err = w.x.Exec(t.Context(), executor.Request{Caller: caller(t, "run:c0"), Command: &executor.Command{Shell: "echo last >>word"}}, nil, nil)
+	res, err = w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:c0"), Command: &record.Command{Shell: "echo last >>word"}}, nil, nil)
 	if err != nil || res.Commit == "" {
 		t.Fatalf("%+v %v", res, err)
 	}
@@ -158,11 +159,11 @@ func TestShallowFallback(t *testing.T) {
 		t.Errorf("%s commits, want 7", n)
 	}
 	// Both changed word since they parted: what they have in common is known now.
-	merged, err := w.x.Merge(t.Context(), "run:c0", executor.Merge{Strategy: gitd.StrategyMerge})
+	merged, err := w.x.Merge(t.Context(), "run:c0", record.Merge{Strategy: gitd.StrategyMerge})
 	if err != nil || merged.Merged || len(merged.Conflicts) != 1 || merged.Conflicts[0] != "word" {
 		t.Errorf("%+v %v", merged, err)
 	}
-	if _, err := w.x.Submit(t.Context(), executor.Request{Repo: "none", Command: &executor.Command{Shell: "true"}}); !errors.Is(err, gitd.ErrNotFound) {
+	if _, err := w.x.Submit(t.Context(), record.Request{Repo: "none", Command: &record.Command{Shell: "true"}}); !errors.Is(err, gitd.ErrNotFound) {
 		t.Errorf("a repository that nobody configured: %v", err)
 	}
 }
@@ -170,7 +171,7 @@ func TestShallowFallback(t *testing.T) {
 // A claim, which comes before it is known what to do, brings a repository in, too.
 func TestClaimImports(t *testing.T) {
 	u := newUpstream(t, nil)
-	run, fresh, err := u.w.x.Claim(t.Context(), executor.Request{Key: "k", Caller: caller(t, "conv:x"), Repo: "app"})
+	run, fresh, err := u.w.x.Claim(t.Context(), record.Request{Key: "k", Caller: caller(t, "conv:x"), Repo: "app"})
 	if err != nil || !fresh {
 		t.Fatal(run, err)
 	}
@@ -309,7 +310,7 @@ func TestDeploysThatAreRefused(t *testing.T) {
 		"a long text":     {Repo: "app", Commit: whole, Environment: strings.Repeat("x", 501)},
 		"two lines":       {Repo: "app", Commit: whole, ImageDigest: "a\nb"},
 	} {
-		if _, err := u.w.x.Deployed(t.Context(), d); !errors.Is(err, executor.ErrInvalid) && !errors.Is(err, gitd.ErrInvalid) && !errors.Is(err, gitd.ErrNotFound) {
+		if _, err := u.w.x.Deployed(t.Context(), d); !errors.Is(err, record.ErrInvalid) && !errors.Is(err, gitd.ErrInvalid) && !errors.Is(err, gitd.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

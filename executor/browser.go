@@ -17,8 +17,10 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
+	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
@@ -35,29 +37,6 @@ type Browser struct {
 	// more until it is ended. Default browserGrace.
 	grace time.Duration
 }
-
-// What the rooms above the executor see of checks by a browser.
-type (
-	BrowserCheck = browser.Check
-	BrowserView  = browser.View
-	BrowserDiff  = browser.Diff
-	BrowserSpec  = browser.Spec
-
-	BrowserVerdict    = browser.Verdict
-	BrowserStep       = browser.StepResult
-	BrowserComparison = browser.Comparison
-)
-
-// The verdicts of checks by a browser.
-const (
-	BrowserPass       = browser.Pass
-	BrowserFail       = browser.Fail
-	BrowserUnverified = browser.Unverified
-)
-
-// browserFolder is where checks by a browser lie among a run's artifacts. What a
-// container puts into a folder of that name in /artifacts is no evidence and is left out.
-const browserFolder = "browser"
 
 // browserTasks are the library tasks that look at pages: they may be done twice.
 var browserTasks = map[string]bool{"browser_test": true, "capture_screenshot": true}
@@ -195,7 +174,7 @@ func (w *work) standing(ctx context.Context, subject string) (commit, tree gitd.
 // checkPlace is where a check's files are gathered, and where they are kept then.
 type checkPlace struct {
 	part  string // folder of the host, removed at the end
-	name  string // of the folder below browserFolder, "001-todo"
+	name  string // of the folder below BrowserFolder, "001-todo"
 	final string // that folder on the host
 }
 
@@ -206,10 +185,10 @@ func (l *liveRun) openCheck(spec browser.Spec) (number int, p checkPlace, err er
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	output := l.x.outputDir(l.claim)
-	folder := filepath.Join(output, "artifacts", browserFolder)
+	folder := filepath.Join(output, "artifacts", record.BrowserFolder)
 	if !b.opened {
 		known := make(map[string]bool)
-		for _, c := range browserChecks(l.journalled()) {
+		for _, c := range record.BrowserChecks(l.journalled()) {
 			known[c.Dir] = true
 			b.kept.add(c)
 			digits, _, _ := strings.Cut(c.Dir, "-")
@@ -278,35 +257,20 @@ func (l *liveRun) checked(step string, c browser.Check) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	ok := c.Verdict == browser.Pass
-	if err := l.emit(Event{Type: EventBrowser, Step: step, Message: c.Name, OK: &ok, Reason: string(c.Verdict), Commit: gitd.Hash(c.Commit),
+	if err := l.emit(record.Event{Type: record.EventBrowser, Step: step, Message: c.Name, OK: &ok, Reason: string(c.Verdict), Commit: gitd.Hash(c.Commit),
 		DurationMS: c.DurationMS, Data: marshal(c)}, false); err != nil {
 		return err
 	}
 	b.kept.add(c)
-	text, err := json.MarshalIndent(browser.Index{Schema: 1, Checks: browserChecks(l.journalled())}, "", "  ")
+	text, err := json.MarshalIndent(browser.Index{Schema: 1, Checks: record.BrowserChecks(l.journalled())}, "", "  ")
 	if err != nil {
 		return err
 	}
-	name := filepath.Join(l.x.outputDir(l.claim), "artifacts", browserFolder, "index.json")
+	name := filepath.Join(l.x.outputDir(l.claim), "artifacts", record.BrowserFolder, "index.json")
 	if err := os.WriteFile(name+".new", append(text, '\n'), 0o600); err != nil {
 		return err
 	}
 	return os.Rename(name+".new", name)
-}
-
-// browserChecks reads the checks by a browser from a journal.
-func browserChecks(events []Event) []browser.Check {
-	checks := []browser.Check{}
-	for _, e := range events {
-		if e.Type != EventBrowser {
-			continue
-		}
-		var c browser.Check
-		if json.Unmarshal(e.Data, &c) == nil { // an event of ours
-			checks = append(checks, c)
-		}
-	}
-	return checks
 }
 
 // showWithin bounds the copying of pictures into a container.
@@ -318,7 +282,7 @@ const showWithin = 30 * time.Second
 func (w *work) showPictures(ctx context.Context, c browser.Check) {
 	ctx, cancel := context.WithTimeout(ctx, showWithin)
 	defer cancel()
-	from := filepath.Join(w.l.x.outputDir(w.l.claim), "artifacts", browserFolder)
+	from := filepath.Join(w.l.x.outputDir(w.l.claim), "artifacts", record.BrowserFolder)
 	names := []string{"index.json"}
 	for _, f := range c.Files {
 		if path.Ext(f.Name) == ".png" {
@@ -339,7 +303,7 @@ func (w *work) copyIn(ctx context.Context, from string, names []string) error {
 	// A call that hangs in a container that is hostile, or going away, ends with the context.
 	defer context.AfterFunc(ctx, func() { files.Close() })()
 	for _, name := range names {
-		to := path.Join(containers.ArtifactsDir, browserFolder, name)
+		to := path.Join(containers.ArtifactsDir, record.BrowserFolder, name)
 		if err := files.MkdirAll(path.Dir(to)); err != nil {
 			return err
 		}
@@ -363,7 +327,7 @@ func (w *work) copyIn(ctx context.Context, from string, names []string) error {
 // too long there makes the whole run unreadable. JSON may write six bytes for one.
 func boundedCheck(c browser.Check) browser.Check {
 	for most, entries := 2<<10, maxViewSteps; ; {
-		c.Reason, c.Log = clip(c.Reason, maxBrowserSaid), clipEnd(c.Log, maxBrowserSaid)
+		c.Reason, c.Log = text.Clip(c.Reason, maxBrowserSaid), text.ClipEnd(c.Log, maxBrowserSaid)
 		c.Views = slices.Clone(c.Views)
 		for i := range c.Views {
 			v := boundedView(c.Views[i], most)
@@ -373,9 +337,9 @@ func boundedCheck(c browser.Check) browser.Check {
 		}
 		if c.Compare != nil {
 			d := *c.Compare
-			d.Reason, d.Views = clip(d.Reason, most), slices.Clone(d.Views)
+			d.Reason, d.Views = text.Clip(d.Reason, most), slices.Clone(d.Views)
 			for i := range d.Views {
-				d.Views[i].Aria = clip(d.Views[i].Aria, 8*most)
+				d.Views[i].Aria = text.Clip(d.Views[i].Aria, 8*most)
 			}
 			c.Compare = &d
 		}
@@ -388,12 +352,4 @@ func boundedCheck(c browser.Check) browser.Check {
 			entries /= 2
 		}
 	}
-}
-
-// clipEnd cuts text to its last n bytes or so, at a rune's boundary.
-func clipEnd(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return "…" + strings.ToValidUTF8(s[len(s)-n:], "")
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // app is the application that serves a page, for as long as the page is looked at.
@@ -18,7 +19,7 @@ type app struct {
 	id     string
 	line   string
 	before []int // ports that listened before it was started
-	log    *heardTail
+	log    *text.Tail
 	flush  func()
 	detach context.CancelFunc
 	done   chan struct{} // closed when it has ended, or nothing more is heard of it
@@ -35,7 +36,7 @@ const maxAppLog = 1 << 20
 func (k *look) start(ctx context.Context, line string) (*app, error) {
 	w := k.w
 	w.n++
-	a := &app{w: w, id: w.id + "." + strconv.Itoa(w.n), line: line, log: &heardTail{tail: tail{max: maxAppLog}}, done: make(chan struct{})}
+	a := &app{w: w, id: w.id + "." + strconv.Itoa(w.n), line: line, log: &text.Tail{Limit: maxAppLog}, done: make(chan struct{})}
 	var err error
 	if a.before, err = w.host.Ports(ctx); err != nil {
 		return nil, fmt.Errorf("cannot start `%s`: %w", line, err)
@@ -78,14 +79,14 @@ func (a *app) stop(ctx context.Context) {
 // keepLog writes what the application printed into the evidence. Its beginning is cut
 // off at a line where it was too long: half a secret would not be found.
 func (k *look) keepLog(a *app) error {
-	text := a.log.String()
-	if a.log.tail.n > int64(len(text)) {
-		_, text, _ = strings.Cut(text, "\n")
+	printed := a.log.String()
+	if a.log.Total() > int64(len(printed)) {
+		_, printed, _ = strings.Cut(printed, "\n")
 	}
-	text = k.secrets.String(text)
-	if text == "" {
+	printed = k.secrets.String(printed)
+	if printed == "" {
 		return nil
 	}
-	k.check.Log = clipEnd(strings.TrimRight(text, "\n"), maxBrowserSaid)
-	return os.WriteFile(filepath.Join(k.part, keptFolder, "app.log"), []byte(text), 0o600)
+	k.check.Log = text.ClipEnd(strings.TrimRight(printed, "\n"), maxBrowserSaid)
+	return os.WriteFile(filepath.Join(k.part, keptFolder, "app.log"), []byte(printed), 0o600)
 }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
@@ -77,7 +78,7 @@ func (k *look) compare(ctx context.Context, number int) error {
 	c := &browser.Comparison{Base: cmp.Or(against.Base, w.t.base), Verdict: browser.Unverified}
 	k.check.Compare = c
 	commit, from, err := w.baseCommit(ctx, against.Base, gitd.Hash(k.check.Commit))
-	if errors.Is(err, gitd.ErrNotFound) || errors.Is(err, gitd.ErrInvalid) || errors.Is(err, ErrInvalid) {
+	if errors.Is(err, gitd.ErrNotFound) || errors.Is(err, gitd.ErrInvalid) || errors.Is(err, record.ErrInvalid) {
 		c.Reason = err.Error()
 		return nil
 	}
@@ -191,7 +192,7 @@ func (w *work) baseCommit(ctx context.Context, name string, tip gitd.Hash) (c gi
 			return c, branch, err
 		}
 	}
-	return c, "", fmt.Errorf("%w base %.100q: it is neither on %s nor on %s, which is all that the container may read", ErrInvalid, name, w.t.base, own)
+	return c, "", fmt.Errorf("%w base %.100q: it is neither on %s nor on %s, which is all that the container may read", record.ErrInvalid, name, w.t.base, own)
 }
 
 // asBaseline is what was just seen, as it would be kept.

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
@@ -142,7 +143,7 @@ func (k *look) take(raw string, code int, said string) error {
 		}
 		return unverified("the browser could not be used: it ended with %d, and its result cannot be read: %v", code, err)
 	}
-	k.check.Browser, k.check.Driver = clip(found.Browser, 100), clip(found.Driver, 100)
+	k.check.Browser, k.check.Driver = text.Clip(found.Browser, 100), text.Clip(found.Driver, 100)
 	values := make(map[string]string)
 	for _, v := range found.Views {
 		for i, step := range v.Steps {
@@ -208,14 +209,14 @@ func readIndex(name string) (c browser.Check, err error) {
 		return c, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxEvidenceIndex))
+	content, err := io.ReadAll(io.LimitReader(f, maxEvidenceIndex))
 	if err != nil {
 		return c, err
 	}
-	if err := json.Unmarshal(text, &c); err != nil {
+	if err := json.Unmarshal(content, &c); err != nil {
 		return c, err
 	}
-	c.Reason = clip(c.Reason, maxBrowserSaid)
+	c.Reason = text.Clip(c.Reason, maxBrowserSaid)
 	return c, nil
 }
 
@@ -229,8 +230,8 @@ const (
 
 // boundedView cuts what a page said to so many bytes each, and the lists of it.
 func boundedView(v browser.View, most int) browser.View {
-	for _, text := range []*string{&v.Reason, &v.URL, &v.FinalURL, &v.Title} {
-		*text = clip(*text, most)
+	for _, field := range []*string{&v.Reason, &v.URL, &v.FinalURL, &v.Title} {
+		*field = text.Clip(*field, most)
 	}
 	switch v.Verdict {
 	case browser.Pass, browser.Fail, browser.Unverified:
@@ -240,7 +241,7 @@ func boundedView(v browser.View, most int) browser.View {
 	texts := func(list []string) []string {
 		list = slices.Clone(list[:min(len(list), maxViewErrors)])
 		for i := range list {
-			list[i] = clip(list[i], most)
+			list[i] = text.Clip(list[i], most)
 		}
 		return list
 	}
@@ -255,12 +256,12 @@ func boundedView(v browser.View, most int) browser.View {
 	v.Network = slices.Clone(v.Network[:min(len(v.Network), maxViewNetwork)])
 	for i := range v.Network {
 		n := &v.Network[i]
-		n.Method, n.URL, n.Failure, n.Resource = clip(n.Method, 20), clip(n.URL, most), clip(n.Failure, most), clip(n.Resource, 40)
+		n.Method, n.URL, n.Failure, n.Resource = text.Clip(n.Method, 20), text.Clip(n.URL, most), text.Clip(n.Failure, most), text.Clip(n.Resource, 40)
 	}
 	v.Steps = slices.Clone(v.Steps[:min(len(v.Steps), maxViewSteps)])
 	for i := range v.Steps {
 		s := &v.Steps[i]
-		s.Do, s.Target, s.Value, s.In, s.Error = clip(s.Do, 40), clip(s.Target, most), clip(s.Value, most), clip(s.In, most), clip(s.Error, most)
+		s.Do, s.Target, s.Value, s.In, s.Error = text.Clip(s.Do, 40), text.Clip(s.Target, most), text.Clip(s.Value, most), text.Clip(s.In, most), text.Clip(s.Error, most)
 	}
 	return v
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
+	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
@@ -236,7 +237,7 @@ func (k *look) install(ctx context.Context, line string) error {
 		k.w.t.swapInstalled(done)
 		return nil
 	}
-	said := &heardTail{tail: tail{max: maxBrowserSaid}}
+	said := &text.Tail{Limit: maxBrowserSaid}
 	out, errs, flush := k.w.l.x.cleanCopy(said, said)
 	exit, err := k.command(ctx, line, k.timeout, k.w.heard(out, false), k.w.heard(errs, true), "CI=true")
 	flush()
@@ -278,31 +279,13 @@ func howEnded(e containers.Exit) string {
 }
 
 // lastLines is the end of what a command said, for the middle of a sentence.
-func lastLines(text string) string {
-	lines := strings.Split(strings.TrimSpace(text), "\n")
+func lastLines(output string) string {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
 	said := strings.Join(strings.Fields(strings.Join(lines[max(0, len(lines)-5):], " ")), " ")
 	if said == "" {
 		return "it said nothing"
 	}
-	return clipEnd(said, 500)
-}
-
-// heardTail is a tail that two streams may write to.
-type heardTail struct {
-	mu   sync.Mutex
-	tail tail // guarded by mu
-}
-
-func (h *heardTail) Write(p []byte) (int, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.tail.Write(p)
-}
-
-func (h *heardTail) String() string {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.tail.String()
+	return text.ClipEnd(said, 500)
 }
 
 // maxState is the largest storage state, in bytes.
@@ -316,7 +299,7 @@ func (k *look) auth(ctx context.Context, p page) (json.RawMessage, error) {
 	}
 	var out bytes.Buffer
 	limit := &limitWriter{w: &out, left: maxState}
-	said := &heardTail{tail: tail{max: maxBrowserSaid}}
+	said := &text.Tail{Limit: maxBrowserSaid}
 	_, errs, flush := k.w.l.x.cleanCopy(nil, said)
 	exit, err := k.command(ctx, k.spec.Auth, authWithin, limit, errs, "RAMUS_PAGE_URL="+p.url)
 	flush()
@@ -628,7 +611,7 @@ func (k *look) inspect(ctx context.Context, p page, state json.RawMessage) error
 		_ = pr.CloseWithError(errors.Join(errors.New("no more is taken"), err)) // never fails
 		unpacked <- err
 	}()
-	said := &heardTail{tail: tail{max: maxBrowserSaid}}
+	said := &text.Tail{Limit: maxBrowserSaid}
 	s := containers.Sidecar{Key: "browser:" + k.w.l.claim.Caller.String(), Image: x.Browser.Image, Limits: x.Browser.Limits,
 		Args:  []string{containers.BrowserDir + "/ramus-browser", "check"},
 		Stdin: stdin, Stdout: pw, Stderr: said}

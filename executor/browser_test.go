@@ -26,6 +26,7 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
@@ -85,7 +86,7 @@ http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), H).serve_foreve
 }
 
 // browse runs one browser_test in a run of its own and returns its manifest.
-func (w *world) browse(name, spec string) executor.Manifest {
+func (w *world) browse(name, spec string) record.Manifest {
 	w.t.Helper()
 	var check any
 	if err := json.Unmarshal([]byte(spec), &check); err != nil {
@@ -94,10 +95,10 @@ func (w *world) browse(name, spec string) executor.Manifest {
 	return w.task(name, "browser_test", map[string]any{"check": check})
 }
 
-func (w *world) task(name, task string, params map[string]any) executor.Manifest {
+func (w *world) task(name, task string, params map[string]any) record.Manifest {
 	w.t.Helper()
 	ctx := context.WithoutCancel(w.t.Context())
-	r, err := w.x.Submit(ctx, executor.Request{Caller: caller(w.t, "run:"+name), Repo: "demo", Task: &executor.TaskCall{Name: task, Params: params},
+	r, err := w.x.Submit(ctx, record.Request{Caller: caller(w.t, "run:"+name), Repo: "demo", Task: &record.TaskCall{Name: task, Params: params},
 		Asker: gitd.Person{Name: "Ada", Email: "ada@example.com"}})
 	if err != nil {
 		w.t.Fatal(err)
@@ -120,7 +121,7 @@ func TestBrowse(t *testing.T) {
 			name, spec string
 			verdict    string
 			reason     string
-			result     executor.CheckResult
+			result     record.CheckResult
 		}{
 			{"good", `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/", "steps": [{"click": "button"}, {"expect_text": "#count", "value": "1 item"}]}`, "PASS", "", "passed"},
 			{"console", `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/console.html", "viewports": ["mobile"]}`, "FAIL", "planted error", "failed"},
@@ -171,7 +172,7 @@ func TestBrowseCompared(t *testing.T) {
 		w := browserWorld(t, engine, nil)
 		n := w.apart()
 		w.onBase(browserFiles)
-		compared := func(name, more string) executor.BrowserCheck {
+		compared := func(name, more string) record.BrowserCheck {
 			m := w.browse(name, `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/", "viewports": ["mobile"], "compare": {`+more+`}}`)
 			if len(m.Browser) != 1 || m.Browser[0].Compare == nil || len(m.Browser[0].Compare.Views) != 1 {
 				t.Fatalf("%+v", m)
@@ -181,7 +182,7 @@ func TestBrowseCompared(t *testing.T) {
 		w.exec("run:changed", `sed -i 's|<h1>Todo</h1>|<h1 style="color:red">To do</h1>|' index.html`)
 		c := compared("changed", "")
 		base := w.inRepo("rev-parse", "main")
-		if d := c.Compare; d.Cached || d.Verdict != executor.BrowserPass || d.Commit != base || d.Base != "main" || n.Load() != 1 {
+		if d := c.Compare; d.Cached || d.Verdict != record.BrowserPass || d.Commit != base || d.Base != "main" || n.Load() != 1 {
 			t.Errorf("%+v, %d containers", d, n.Load())
 		}
 		d := c.Compare.Views[0]
@@ -195,7 +196,7 @@ func TestBrowseCompared(t *testing.T) {
 		}
 		// The base is looked at once, whoever asks; and more than may differ is a failure.
 		c = compared("changed", `"max_changed": 0.0001`)
-		if !c.Compare.Cached || n.Load() != 1 || c.Verdict != executor.BrowserFail || !strings.Contains(c.Reason, "mobile differs from main") {
+		if !c.Compare.Cached || n.Load() != 1 || c.Verdict != record.BrowserFail || !strings.Contains(c.Reason, "mobile differs from main") {
 			t.Errorf("%s %s, %+v, %d containers", c.Verdict, c.Reason, c.Compare, n.Load())
 		}
 		if engine == "docker" {
@@ -209,7 +210,7 @@ func TestBrowseCompared(t *testing.T) {
 		// What the container may not read is nothing to compare with.
 		w.exec("run:other", "echo more >>greeting.txt")
 		c = w.browse("same", `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/", "viewports": ["mobile"], "compare": {"base": "ramus/run-other"}}`).Browser[0]
-		if d := c.Compare; d.Verdict != executor.BrowserUnverified || !strings.Contains(d.Reason, "all that the container may read") || c.Verdict != executor.BrowserPass {
+		if d := c.Compare; d.Verdict != record.BrowserUnverified || !strings.Contains(d.Reason, "all that the container may read") || c.Verdict != record.BrowserPass {
 			t.Errorf("%+v, %s", d, c.Verdict)
 		}
 		if refs := strings.Fields(w.inRepo("for-each-ref", "--format=%(refname)", "refs/ramus/browser")); len(refs) != 1 {
@@ -228,7 +229,7 @@ printf '{"cookies":[{"name":"sid","value":"%s-%s","domain":"127.0.0.1","path":"/
 `})
 	m := w.browse("auth", `{"start": "python3 -u serve.py 5173", "url": "http://127.0.0.1:5173/me", "viewports": ["mobile"], "auth": "sh auth.sh",
 		"steps": [{"expect_text": "#who", "value": "sid="}, {"goto": "/"}, {"fill": "#new", "value": "`+typed+`", "secret": true}]}`)
-	if len(m.Browser) != 1 || m.Browser[0].Verdict != executor.BrowserPass || !m.Browser[0].Redacted {
+	if len(m.Browser) != 1 || m.Browser[0].Verdict != record.BrowserPass || !m.Browser[0].Redacted {
 		t.Fatalf("%+v", m.Browser)
 	}
 	out := filepath.Join(t.TempDir(), "sealed")
@@ -308,7 +309,7 @@ func TestBrowseEvidenceIsTheHosts(t *testing.T) {
 		t.Errorf("%+v, %v", index, err)
 	}
 	for _, file := range index.Checks[0].Files {
-		if i := slices.IndexFunc(m.Files, func(f executor.ManifestFile) bool { return f.Name == "artifacts/browser/"+file.Name }); i < 0 || m.Files[i].SHA256 != file.SHA256 {
+		if i := slices.IndexFunc(m.Files, func(f record.ManifestFile) bool { return f.Name == "artifacts/browser/"+file.Name }); i < 0 || m.Files[i].SHA256 != file.SHA256 {
 			t.Errorf("%s is another file than what is kept", file.Name)
 		}
 	}
@@ -386,7 +387,7 @@ func TestBrowseHostile(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		look    func(context.Context, browser.Job, io.Writer) (containers.SidecarExit, error)
-		verdict executor.CheckResult
+		verdict record.CheckResult
 		reason  string
 	}{
 		{"fine", said(0, tarOf(passed, tar.Header{Name: "mobile/screenshot.png", Uname: fakePNG})), "passed", "all is well"},
@@ -448,7 +449,7 @@ func TestBrowseHostile(t *testing.T) {
 		}
 		b := m.Browser[0]
 		if m.Checks[0].Result != c.verdict || !strings.Contains(b.Reason, c.reason) {
-			t.Errorf("%s: %s, %s %q, want %s %q", c.name, m.Checks[0].Result, b.Verdict, clip(b.Reason), c.verdict, c.reason)
+			t.Errorf("%s: %s, %s %q, want %s %q", c.name, m.Checks[0].Result, b.Verdict, clip300(b.Reason), c.verdict, c.reason)
 		}
 		if text, err := json.Marshal(b); err != nil || len(text) > 600<<10 {
 			t.Errorf("%s: %d bytes, %v", c.name, len(text), err)
@@ -468,7 +469,7 @@ func TestBrowseHostile(t *testing.T) {
 	}
 }
 
-func clip(s string) string { return s[:min(len(s), 300)] }
+func clip300(s string) string { return s[:min(len(s), 300)] }
 
 // zeros are endless.
 type zeros struct{}
@@ -479,8 +480,8 @@ func (zeros) Read(p []byte) (int, error) {
 }
 
 // crashLook is the server that TestBrowseKilled kills.
-func crashLook(ctx context.Context, x *executor.Executor, c executor.Caller) error {
-	r, err := x.Submit(ctx, executor.Request{Key: "look", Caller: c, Repo: "demo", Task: &executor.TaskCall{Name: "browser_test",
+func crashLook(ctx context.Context, x *executor.Executor, c record.Caller) error {
+	r, err := x.Submit(ctx, record.Request{Key: "look", Caller: c, Repo: "demo", Task: &record.TaskCall{Name: "browser_test",
 		Params: map[string]any{"check": map[string]any{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/", "viewports": []any{"mobile"}}}}})
 	if err != nil {
 		return err
@@ -523,7 +524,7 @@ func TestBrowseKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	m, err := w.x.Manifest(t.Context(), r.Name())
-	if err != nil || r.State != executor.StateComplete || len(m.Browser) != 1 || m.Browser[0].Verdict != executor.BrowserPass || m.Browser[0].Dir != "001-check" {
+	if err != nil || r.State != record.StateComplete || len(m.Browser) != 1 || m.Browser[0].Verdict != record.BrowserPass || m.Browser[0].Dir != "001-check" {
 		t.Fatalf("%+v, %v\n%s", r, err, w.journal(r.Name()))
 	}
 	if left, _ := filepath.Glob(filepath.Join(w.data, "live", "*", "*")); len(left) > 0 {
@@ -551,7 +552,7 @@ func TestBrowseAtOnce(t *testing.T) {
 	spec := `{"start": "python3 serve.py 5173", "url": "http://127.0.0.1:5173/", "viewports": ["mobile"]}`
 	call := `curl -sS -G --noproxy "*" --data-urlencode "p={\"check\": ` + strings.ReplaceAll(spec, `"`, `\"`) + `}" http://127.0.0.1:7070/tool/browser_test`
 	var group sync.WaitGroup
-	manifests := make([]executor.Manifest, 3)
+	manifests := make([]record.Manifest, 3)
 	for i := range 2 {
 		group.Go(func() { manifests[i] = w.browse(fmt.Sprintf("at-once-%d", i), spec) })
 	}
@@ -567,7 +568,7 @@ func TestBrowseAtOnce(t *testing.T) {
 		}
 		seen := map[string]bool{}
 		for _, b := range m.Browser {
-			if b.Verdict != executor.BrowserPass || seen[b.Dir] || b.Views[0].Screenshot == "" {
+			if b.Verdict != record.BrowserPass || seen[b.Dir] || b.Views[0].Screenshot == "" {
 				t.Errorf("%d: %s %s %s", i, b.Dir, b.Verdict, b.Reason)
 			}
 			seen[b.Dir] = true
@@ -629,7 +630,7 @@ func TestBrowseInParts(t *testing.T) {
 		return fmt.Sprintf(`{id: %s, task: browser_test, params: {check: {name: %s, start: "python3 serve.py 5173", url: "http://127.0.0.1:5173/%s", viewports: [mobile]}}}`, id, id, page)
 	}
 	sub := map[string]string{"inner": "id: inner\nnodes:\n  - " + look("deep", "console.html") + "\n"}
-	r := w.submit(executor.Request{Sub: sub, Workflow: `
+	r := w.submit(record.Request{Sub: sub, Workflow: `
 id: parts
 nodes:
   - ` + look("first", "") + `
@@ -668,13 +669,13 @@ func oneEngine(t *testing.T, engine string) {
 }
 
 // kept names the checks of a run with their verdicts, and holds their files against their hashes.
-func (w *world) kept(m executor.Manifest, r executor.Run) (names []string) {
+func (w *world) kept(m record.Manifest, r record.Run) (names []string) {
 	w.t.Helper()
 	for _, c := range m.Browser {
 		names = append(names, c.Name+" "+string(c.Verdict))
 		for _, v := range c.Views {
 			for _, name := range []string{v.Screenshot, v.Trace, v.Console.File} {
-				i := slices.IndexFunc(m.Files, func(f executor.ManifestFile) bool { return f.Name == "artifacts/browser/"+name })
+				i := slices.IndexFunc(m.Files, func(f record.ManifestFile) bool { return f.Name == "artifacts/browser/"+name })
 				if name == "" || i < 0 {
 					w.t.Fatalf("%s: no file %q in %+v", c.Step, name, m.Files)
 				}
@@ -696,7 +697,7 @@ func (w *world) kept(m executor.Manifest, r executor.Run) (names []string) {
 func TestBrowseRetried(t *testing.T) {
 	w := browserWorld(t, "sandbox", nil)
 	w.onBase(browserFiles)
-	r := w.submit(executor.Request{Workflow: `
+	r := w.submit(record.Request{Workflow: `
 id: again
 nodes:
   - {id: look, task: browser_test, params: {check: {name: look, start: "python3 serve.py 5173", url: "http://127.0.0.1:5173/", viewports: [mobile]}}}
@@ -712,7 +713,7 @@ nodes:
 		if err != nil {
 			t.Fatal(err)
 		}
-		if names := w.kept(m, r); !slices.Equal(names, []string{"look PASS"}) || len(m.Checks) != 1 || m.Checks[0].Result != executor.CheckPassed {
+		if names := w.kept(m, r); !slices.Equal(names, []string{"look PASS"}) || len(m.Checks) != 1 || m.Checks[0].Result != record.CheckPassed {
 			t.Errorf("%q, %+v\n%s", names, m.Checks, w.journal(r.Name()))
 		}
 	}
@@ -746,7 +747,7 @@ func TestBrowsePublic(t *testing.T) {
 		if v.PDF == "" || v.Screenshot == "" || v.Trace == "" || v.Status != 200 || v.Title != "preview" {
 			t.Errorf("%+v", v)
 		}
-		if want := (executor.ManifestEgress{Host: host(allowed), Verdict: "allowed"}); !slices.Contains(m.Egress, want) {
+		if want := (record.ManifestEgress{Host: host(allowed), Verdict: "allowed"}); !slices.Contains(m.Egress, want) {
 			t.Errorf("the journal does not tell of %s: %+v", want.Host, m.Egress)
 		}
 		// A light picture, of a page that is not to be seen.
@@ -757,7 +758,7 @@ func TestBrowsePublic(t *testing.T) {
 		if v := m.Browser[0].Views[0]; v.Title == "preview" || v.Status == 200 {
 			t.Errorf("a host was reached that is not allowed: %+v", v)
 		}
-		if want := (executor.ManifestEgress{Host: host(refused), Verdict: "refused"}); !slices.Contains(m.Egress, want) {
+		if want := (record.ManifestEgress{Host: host(refused), Verdict: "refused"}); !slices.Contains(m.Egress, want) {
 			t.Errorf("the journal does not tell of %s: %+v", want.Host, m.Egress)
 		}
 	})
@@ -782,7 +783,7 @@ func TestBrowseBounded(t *testing.T) {
 		}
 	}
 	name := filepath.Join(t.TempDir(), "journal")
-	j, _, err := executor.OpenJournal(name)
+	j, _, err := record.OpenJournal(name, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -791,17 +792,17 @@ func TestBrowseBounded(t *testing.T) {
 	if err != nil || len(text) > 1<<20 || len(bounded.Views) != 10 || len(bounded.Files) != 2000 || len(bounded.Views[0].Network) == 0 {
 		t.Errorf("%d bytes, %d views, %d files, %v", len(text), len(bounded.Views), len(bounded.Files), err)
 	}
-	if err := j.Append(&executor.Event{Type: executor.EventBrowser, Data: text}, false); err != nil {
+	if err := j.Append(&record.Event{Type: record.EventBrowser, Data: text}, false); err != nil {
 		t.Error(err)
 	}
 	// What is too long all the same is refused, and not what came before it.
-	if err := j.Append(&executor.Event{Type: executor.EventNote, Message: strings.Repeat("a", 5<<20)}, false); err == nil {
+	if err := j.Append(&record.Event{Type: record.EventNote, Message: strings.Repeat("a", 5<<20)}, false); err == nil {
 		t.Error("a line that cannot be read again was written")
 	}
 	if err := j.Close(); err != nil {
 		t.Fatal(err)
 	}
-	again, events, err := executor.OpenJournal(name)
+	again, events, err := record.OpenJournal(name, nil)
 	if err != nil || len(events) != 1 {
 		t.Fatalf("%d events, %v", len(events), err)
 	}

@@ -17,11 +17,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
-
-	"github.com/ramus-dev/ramus/containers"
-	"github.com/ramus-dev/ramus/gitd"
 )
 
 // The dependency cache saves containers from fetching what the base depends on:
@@ -279,7 +280,7 @@ func (w *warmer) door() http.Handler {
 	git := w.x.Git.GrantHandler(gitd.Grant{Subject: w.key, Repo: w.t.repo.Name(), Read: []string{"refs/heads/" + w.t.base},
 		Scopes:  []string{gitd.ScopeRead},
 		Expires: w.x.Now().AddDate(1, 0, 0)}) // not a bound: the grant ends with the connection
-	return apartDoor(w.t.repo, git, &egress{allow: w.x.Egress, private: w.x.PrivateEgress, tell: func(e Event) {
+	return apartDoor(w.t.repo, git, &egress{allow: w.x.Egress, private: w.x.PrivateEgress, tell: func(e record.Event) {
 		w.x.Log.Debug("the fetching of a base's dependencies asked for a host", "repo", w.t.repo.Name(), "host", e.Message, "verdict", e.Reason)
 	}})
 }
@@ -296,7 +297,7 @@ func (w *warmer) run(ctx context.Context, dir string, within time.Duration, stdo
 	if err != nil {
 		return containers.Exit{}, err
 	}
-	said := tail{max: 2 << 10}
+	said := text.Tail{Limit: 2 << 10}
 	if stdout == nil {
 		stdout = &said
 	}
@@ -482,7 +483,7 @@ func (t *target) unpack(ctx context.Context, h *containers.Host, s stocked) erro
 	if err != nil {
 		return fmt.Errorf("cannot unpack %s: %w", key, err)
 	}
-	said := tail{max: 1 << 10}
+	said := text.Tail{Limit: 1 << 10}
 	exit, err := p.Output(io.Discard, &said)
 	if err == nil && exit.Code != 0 {
 		cancel() // tar waits for no more of it

@@ -20,6 +20,7 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -156,7 +157,7 @@ func TestDependenciesFromTheCache(t *testing.T) {
 }
 
 // result runs a shell line for the caller "run:NAME".
-func (w *world) result(name, line string) executor.Result {
+func (w *world) result(name, line string) record.Result {
 	w.t.Helper()
 	res, _, _ := w.exec("run:"+name, line)
 	return res

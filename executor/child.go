@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
 )
@@ -15,8 +16,8 @@ type childRun struct {
 	x      *Executor
 	parent *liveRun
 	name   string
-	own    bool // it has a branch, and so a turn, of its own
-	ended  *Run // it ended before the server was restarted
+	own    bool        // it has a branch, and so a turn, of its own
+	ended  *record.Run // it ended before the server was restarted
 	l      *liveRun
 }
 
@@ -25,19 +26,19 @@ type childRun struct {
 func (x *Executor) child(ctx context.Context, parent *liveRun, s tasks.Step) (*childRun, error) {
 	text, ok := parent.files.Sub[s.Sub.Workflow]
 	if !ok {
-		return nil, &failure{ReasonBadInput, fmt.Sprintf("there is no workflow %q", s.Sub.Workflow)}
+		return nil, &failure{record.ReasonBadInput, fmt.Sprintf("there is no workflow %q", s.Sub.Workflow)}
 	}
 	files := runFiles{Workflow: text, Sub: parent.files.Sub}
 	w, err := files.parse(context.WithoutCancel(ctx), x, parent.claim.Repo) // also of a run that was stopped
 	if err != nil {
-		return nil, &failure{ReasonBadInput, err.Error()}
+		return nil, &failure{record.ReasonBadInput, err.Error()}
 	}
 	on, err := parent.targetOf(s)
 	if err != nil {
 		return nil, err
 	}
-	r := Run{ID: parent.run.ID + "." + fileName(s.ID), Caller: on.caller, Kind: KindWorkflow, Repo: parent.run.Repo, Base: parent.run.Base,
-		BaseCommit: parent.run.BaseCommit, Workflow: w.ID, Input: s.Sub.Input, Asker: parent.run.Asker, State: StateSubmitted,
+	r := record.Run{ID: parent.run.ID + "." + record.FileName(s.ID), Caller: on.caller, Kind: record.KindWorkflow, Repo: parent.run.Repo, Base: parent.run.Base,
+		BaseCommit: parent.run.BaseCommit, Workflow: w.ID, Input: s.Sub.Input, Asker: parent.run.Asker, State: record.StateSubmitted,
 		Parent: parent.run.Name(), Sub: true, CreatedAt: x.Now().UTC()}
 	if len(r.ID) > 100 {
 		r.ID = r.ID[:80] + "-" + parent.commandID(s.ID, 0)[:16]
@@ -56,7 +57,7 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s tasks.Step) (*c
 		if w.Repo.BaseBranch != "" {
 			r.Base = w.Repo.BaseBranch
 			if r.Start, err = repo.Resolve(ctx, "refs/heads/"+r.Base); err != nil {
-				return nil, &failure{ReasonBadInput, fmt.Sprintf("workflow %s: %v", w.ID, err)}
+				return nil, &failure{record.ReasonBadInput, fmt.Sprintf("workflow %s: %v", w.ID, err)}
 			}
 		}
 		r.BaseCommit = r.Start
@@ -93,11 +94,11 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s tasks.Step) (*c
 	if c.l, err = x.newLive(r, ref, files, x.target(r.Caller, repo, r.Base)); err != nil {
 		return nil, err
 	}
-	return c, c.l.emit(Event{Type: EventRunCreated, Message: r.title(), Commit: r.Start, State: StateSubmitted}, false)
+	return c, c.l.emit(record.Event{Type: record.EventRunCreated, Message: r.Title(), Commit: r.Start, State: record.StateSubmitted}, false)
 }
 
 // run works the sub-workflow to its end, or until it waits for a person.
-func (c *childRun) run(ctx context.Context, answers map[string]Decision) (Run, map[string]any, error) {
+func (c *childRun) run(ctx context.Context, answers map[string]record.Decision) (record.Run, map[string]any, error) {
 	if c.ended != nil {
 		return *c.ended, c.ended.Output, nil
 	}
@@ -124,17 +125,17 @@ func (c *childRun) run(ctx context.Context, answers map[string]Decision) (Run, m
 		release()
 	}
 	c.x.settle(l.ctx, l, output, err)
-	if err != nil && errors.Is(context.Cause(ctx), ErrClosed) {
-		return Run{}, nil, ErrClosed
+	if err != nil && errors.Is(context.Cause(ctx), record.ErrClosed) {
+		return record.Run{}, nil, record.ErrClosed
 	}
 	if cause := context.Cause(ctx); cause != nil {
-		return Run{}, nil, cause
+		return record.Run{}, nil, cause
 	}
 	return l.snapshot(), output, nil
 }
 
 // restore puts the tree of an earlier commit on top of a caller's branch.
-func (x *Executor) restore(ctx context.Context, repo *gitd.Repo, c Caller, to gitd.Hash, by gitd.Person) (gitd.Hash, error) {
+func (x *Executor) restore(ctx context.Context, repo *gitd.Repo, c record.Caller, to gitd.Hash, by gitd.Person) (gitd.Hash, error) {
 	ref := "refs/heads/" + c.Branch()
 	for attempt := 0; ; attempt++ {
 		tip, err := repo.Resolve(ctx, ref)

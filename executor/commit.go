@@ -13,7 +13,9 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // After a command its files are committed. The tree of the commit is a function of the files
@@ -31,7 +33,7 @@ import (
 const conflictPrefix = "refs/ramus/conflicts"
 
 // stagePrefix begins the refs to which a caller's container pushes commits that the host merges.
-func stagePrefix(c Caller) string { return gitd.StageRefs + "/" + c.Slug() }
+func stagePrefix(c record.Caller) string { return gitd.StageRefs + "/" + c.Slug() }
 
 // commitTries bounds how often a commit is tried: each failure changes how.
 const commitTries = 16
@@ -73,7 +75,7 @@ func leftText(left []leftOut) string {
 		if i > 0 {
 			b.WriteString("; ")
 		}
-		fmt.Fprintf(&b, "%s (%s)", clip(strconv.Quote(f.Path), 300), f.Why)
+		fmt.Fprintf(&b, "%s (%s)", text.Clip(strconv.Quote(f.Path), 300), f.Why)
 	}
 	return b.String()
 }
@@ -87,7 +89,7 @@ func plural(n int, one, many string) string {
 
 // uncommitted is the error of a commit that did not reach the branch, although the command has ended.
 type uncommitted struct {
-	reason Reason
+	reason record.Reason
 	text   string
 	left   []leftOut // files that are kept nowhere yet
 }
@@ -181,7 +183,7 @@ func (c *gitCommit) run(ctx context.Context) (committed, error) {
 
 // script runs scripts/commit.sh.
 func (c *gitCommit) script(ctx context.Context, tip gitd.Hash, stage string) (commitOutput, error) {
-	env := append(c.t.scriptEnv(c.author, c.before, tip), "RAMUS_MESSAGE="+clip(c.message, messageMax))
+	env := append(c.t.scriptEnv(c.author, c.before, tip), "RAMUS_MESSAGE="+text.Clip(c.message, messageMax))
 	if stage != "" {
 		env = append(env, "RAMUS_STAGE="+stage)
 		c.t.setStaging(stage)
@@ -209,7 +211,7 @@ func (c *gitCommit) script(ctx context.Context, tip gitd.Hash, stage string) (co
 			stdin.Write(seed)
 		}
 	}
-	stdout := tail{max: maxCommitOutput}
+	stdout := text.Tail{Limit: maxCommitOutput}
 	stderr, err := c.t.scriptTo(ctx, c.h, commitScript, env, strings.NewReader(stdin.String()), &stdout, c.paths...)
 	out := parseCommitOutput(stdout.String())
 	out.notes = stderr
@@ -499,7 +501,7 @@ func (c *gitCommit) merge(ctx context.Context, tip gitd.Hash, stage string) (git
 	}
 	var u *uncommitted
 	if err != nil && !errors.As(err, &u) {
-		if err = c.keepAside(ctx, staged, ReasonConflict, fmt.Sprintf("the command's work could not be merged into %s (%v)", c.t.caller.Branch(), err)); !errors.As(err, &u) {
+		if err = c.keepAside(ctx, staged, record.ReasonConflict, fmt.Sprintf("the command's work could not be merged into %s (%v)", c.t.caller.Branch(), err)); !errors.As(err, &u) {
 			return "", err // the staged commit stays for the next try
 		}
 	}
@@ -511,7 +513,7 @@ func (c *gitCommit) mergeStaged(ctx context.Context, staged, tip gitd.Hash, stag
 	t := c.t
 	branch := t.caller.Branch()
 	if tip == "" {
-		return "", c.keepAside(ctx, staged, ReasonBranchGone, branch+" was deleted while the command ran")
+		return "", c.keepAside(ctx, staged, record.ReasonBranchGone, branch+" was deleted while the command ran")
 	}
 
 	// A step that is taken up again after a crash may have been committed already.
@@ -528,14 +530,14 @@ func (c *gitCommit) mergeStaged(ctx context.Context, staged, tip gitd.Hash, stag
 		Author: t.x.author(c.author), When: t.x.Now().UTC(), Message: fmt.Sprintf("Merge the work of %s into what was pushed to %s meanwhile", t.caller, branch)})
 	switch {
 	case errors.Is(err, gitd.ErrInvalid):
-		return "", c.keepAside(ctx, staged, ReasonConflict, fmt.Sprintf("somebody pushed another history to %s while the command ran (%.12s)", branch, tip))
+		return "", c.keepAside(ctx, staged, record.ReasonConflict, fmt.Sprintf("somebody pushed another history to %s while the command ran (%.12s)", branch, tip))
 	case err != nil:
 		return "", err
 	case m.Merged:
 		return m.Commit, nil
 	}
-	return "", c.keepAside(ctx, staged, ReasonConflict, fmt.Sprintf("somebody pushed to %s while the command ran, and both changed %s; the branch has what was pushed (%.12s)",
-		branch, clip(strings.Join(m.Conflicts, ", "), 2<<10), m.Old))
+	return "", c.keepAside(ctx, staged, record.ReasonConflict, fmt.Sprintf("somebody pushed to %s while the command ran, and both changed %s; the branch has what was pushed (%.12s)",
+		branch, text.Clip(strings.Join(m.Conflicts, ", "), 2<<10), m.Old))
 }
 
 func (c *gitCommit) sameTree(ctx context.Context, a, b gitd.Hash) (bool, error) {
@@ -548,7 +550,7 @@ func (c *gitCommit) sameTree(ctx context.Context, a, b gitd.Hash) (bool, error) 
 }
 
 // keepAside keeps a commit that the branch cannot have, and returns the error that says why and where.
-func (c *gitCommit) keepAside(ctx context.Context, staged gitd.Hash, reason Reason, why string) error {
+func (c *gitCommit) keepAside(ctx context.Context, staged gitd.Hash, reason record.Reason, why string) error {
 	t := c.t
 	run := newToken()
 	if w := t.atWork(); w != nil {
@@ -609,15 +611,15 @@ func (c *gitCommit) fresh(ctx context.Context, more []string) (fresh []leftOut) 
 // Contexts that ended and containers that were lost stay what they are.
 func (c *gitCommit) refused(ctx context.Context, err error) error {
 	var s *scriptError
-	u := &uncommitted{reason: ReasonNotCommitted, text: "the command ran, but its changes could not be committed: " + err.Error()}
+	u := &uncommitted{reason: record.ReasonNotCommitted, text: "the command ran, but its changes could not be committed: " + err.Error()}
 	switch {
 	case errors.Is(err, errDiskFull):
-		u.reason = ReasonDiskFull
+		u.reason = record.ReasonDiskFull
 		return u
 	case !errors.As(err, &s):
 		return err
 	case s.Code == scriptNoGit:
-		u.reason = ReasonBadInput
+		u.reason = record.ReasonBadInput
 		return u
 	}
 
@@ -634,7 +636,7 @@ func (c *gitCommit) refused(ctx context.Context, err error) error {
 }
 
 // isKept tells whether a commit is one that was kept of a caller's work outside of its branch.
-func isKept(ctx context.Context, repo *gitd.Repo, c Caller, at gitd.Hash) (bool, error) {
+func isKept(ctx context.Context, repo *gitd.Repo, c record.Caller, at gitd.Hash) (bool, error) {
 	kept, err := repo.Resolve(ctx, wipRef(c))
 	if err != nil && !errors.Is(err, gitd.ErrNotFound) {
 		return false, err

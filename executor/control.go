@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -27,11 +28,11 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 		switch {
 		case l != nil && r.Ended():
 			continue
-		case l != nil && r.State == StateAwaitingReview:
+		case l != nil && r.State == record.StateAwaitingReview:
 			return fmt.Errorf("cannot stop %s: %w", r.Name(), errUnsealed)
 		case l != nil:
-		case r.Kind == KindRequest && !r.Ended():
-			if r, err = x.End(ctx, r.Name(), Ending{Reason: ReasonCancelled, Error: "stopped by " + orElse(by, x.Bot).Name}); err != nil {
+		case r.Kind == record.KindRequest && !r.Ended():
+			if r, err = x.End(ctx, r.Name(), Ending{Reason: record.ReasonCancelled, Error: "stopped by " + orElse(by, x.Bot).Name}); err != nil {
 				return err
 			}
 			if r.Ended() {
@@ -43,9 +44,9 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 			if l == nil {
 				continue
 			}
-		case r.Kind == KindConversation:
+		case r.Kind == record.KindConversation:
 			continue // its owner ends it
-		case r.State == StateAwaitingReview:
+		case r.State == record.StateAwaitingReview:
 			// It waits in its ref only: it is taken up to be ended.
 			if l, err = x.reopen(ctx, r); err != nil {
 				return err
@@ -60,7 +61,7 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 		default:
 			continue
 		}
-		if err := l.emit(Event{Type: EventNote, Message: "stopped by " + orElse(by, x.Bot).Name}, false); err != nil {
+		if err := l.emit(record.Event{Type: record.EventNote, Message: "stopped by " + orElse(by, x.Bot).Name}, false); err != nil {
 			return err
 		}
 		l.cancel(errCancelled)
@@ -75,27 +76,27 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 		return x.Fleet.Remove(ctx, caller.String())
 	}
 	if stopped == 0 {
-		return fmt.Errorf("cannot stop %s: %w: it has ended", name, ErrConflict)
+		return fmt.Errorf("cannot stop %s: %w: it has ended", name, record.ErrConflict)
 	}
 	return nil
 }
 
 // errUnsealed: what is asked for needs the run's record in its ref.
-var errUnsealed = fmt.Errorf("%w: its record is not written yet; the server's log tells why", ErrConflict)
+var errUnsealed = fmt.Errorf("%w: its record is not written yet; the server's log tells why", record.ErrConflict)
 
 // unsealed says whether a run that has ended, or waits, is still not in its ref; see sealLater.
-func (x *Executor) unsealed(r Run) bool {
+func (x *Executor) unsealed(r record.Run) bool {
 	return x.alive(r.Caller, r.ID) != nil
 }
 
 // settled waits while a run that has ended, or that waits for a person, is
 // still being written down: only then can it be taken up again.
-func (x *Executor) settled(ctx context.Context, r Run) (Run, error) {
+func (x *Executor) settled(ctx context.Context, r record.Run) (record.Run, error) {
 	l := x.alive(r.Caller, r.ID)
 	if l == nil {
 		return r, nil
 	}
-	if s := l.snapshot(); !s.Ended() && s.State != StateAwaitingReview {
+	if s := l.snapshot(); !s.Ended() && s.State != record.StateAwaitingReview {
 		return s, nil
 	}
 	select {
@@ -107,92 +108,92 @@ func (x *Executor) settled(ctx context.Context, r Run) (Run, error) {
 }
 
 // named returns the runs that a name means: one run, or all live ones of a caller.
-func (x *Executor) named(ctx context.Context, name string) ([]Run, Caller, error) {
+func (x *Executor) named(ctx context.Context, name string) ([]record.Run, record.Caller, error) {
 	if !strings.Contains(name, "/") {
 		c, err := x.Caller(ctx, name)
 		if err == nil {
-			runs, err := x.Runs(ctx, Filter{Caller: c.Caller.String(), Live: true, Max: 10000})
+			runs, err := x.Runs(ctx, record.Filter{Caller: c.Caller.String(), Live: true, Max: 10000})
 			return runs, c.Caller, err
 		}
-		if !errors.Is(err, ErrNotFound) {
-			return nil, Caller{}, err
+		if !errors.Is(err, record.ErrNotFound) {
+			return nil, record.Caller{}, err
 		}
 	}
 	r, err := x.Run(ctx, name)
-	return []Run{r}, Caller{}, err
+	return []record.Run{r}, record.Caller{}, err
 }
 
 // Retry starts a failed run again: a workflow at the failed step, a command
 // from its beginning, both on the same branch with the step's input restored; an
 // agent with all that was said to it.
-func (x *Executor) Retry(ctx context.Context, run string, by gitd.Person) (Run, error) {
+func (x *Executor) Retry(ctx context.Context, run string, by gitd.Person) (record.Run, error) {
 	req, err := x.Again(ctx, run, by)
 	if err != nil {
-		return Run{}, err
+		return record.Run{}, err
 	}
 	return x.Submit(ctx, req)
 }
 
 // Again is the request that Retry submits, for [Executor.Begin].
-func (x *Executor) Again(ctx context.Context, run string, by gitd.Person) (Request, error) {
+func (x *Executor) Again(ctx context.Context, run string, by gitd.Person) (record.Request, error) {
 	r, err := x.Run(ctx, run)
 	if err == nil {
 		r, err = x.settled(ctx, r)
 	}
 	if err != nil {
-		return Request{}, err
+		return record.Request{}, err
 	}
 	switch {
 	case r.Sub:
-		return Request{}, fmt.Errorf("cannot retry %s: %w: it is a part of %s; retry that", r.Name(), ErrConflict, r.Parent)
-	case r.Kind == KindConversation:
-		return Request{}, fmt.Errorf("cannot retry %s: %w: it is a task; `ramus task retry %s` takes it up again", r.Name(), ErrConflict, r.Caller.ID())
-	case r.Kind == KindRequest:
-		return Request{}, fmt.Errorf("cannot retry %s: %w: it was answered, nothing was run for it", r.Name(), ErrConflict)
+		return record.Request{}, fmt.Errorf("cannot retry %s: %w: it is a part of %s; retry that", r.Name(), record.ErrConflict, r.Parent)
+	case r.Kind == record.KindConversation:
+		return record.Request{}, fmt.Errorf("cannot retry %s: %w: it is a task; `ramus task retry %s` takes it up again", r.Name(), record.ErrConflict, r.Caller.ID())
+	case r.Kind == record.KindRequest:
+		return record.Request{}, fmt.Errorf("cannot retry %s: %w: it was answered, nothing was run for it", r.Name(), record.ErrConflict)
 	case !r.Ended():
-		return Request{}, fmt.Errorf("cannot retry %s: %w: it has not ended", r.Name(), ErrConflict)
+		return record.Request{}, fmt.Errorf("cannot retry %s: %w: it has not ended", r.Name(), record.ErrConflict)
 	case x.unsealed(r):
-		return Request{}, fmt.Errorf("cannot retry %s: %w: its record is not written yet; the server's log tells why", r.Name(), ErrConflict)
-	case r.State == StateComplete:
-		return Request{}, fmt.Errorf("cannot retry %s: %w: it is complete", r.Name(), ErrConflict)
+		return record.Request{}, fmt.Errorf("cannot retry %s: %w: its record is not written yet; the server's log tells why", r.Name(), record.ErrConflict)
+	case r.State == record.StateComplete:
+		return record.Request{}, fmt.Errorf("cannot retry %s: %w: it is complete", r.Name(), record.ErrConflict)
 	}
-	req := Request{Caller: r.Caller, Repo: r.Repo, Base: r.Base, Of: r.Name(), Asker: orElse(by, r.Asker), Input: r.Input}
+	req := record.Request{Caller: r.Caller, Repo: r.Repo, Base: r.Base, Of: r.Name(), Asker: orElse(by, r.Asker), Input: r.Input}
 	switch r.Kind {
-	case KindExec:
+	case record.KindExec:
 		if len(r.Exec.Env) > 0 {
-			return Request{}, fmt.Errorf("cannot retry %s: %w: the values of its environment (%s) were kept in memory alone; send the command again, with its --env",
-				r.Name(), ErrConflict, r.Exec.envText())
+			return record.Request{}, fmt.Errorf("cannot retry %s: %w: the values of its environment (%s) were kept in memory alone; send the command again, with its --env",
+				r.Name(), record.ErrConflict, r.Exec.EnvNames())
 		}
 		req.Command = r.Exec
-	case KindTask:
+	case record.KindTask:
 		req.Task = r.Task
-	case KindAgent:
+	case record.KindAgent:
 		if req.Agent, err = x.saidTo(ctx, r); err != nil {
-			return Request{}, err
+			return record.Request{}, err
 		}
 	default:
 		repo, err := x.Git.Repo(r.Repo)
 		if err != nil {
-			return Request{}, err
+			return record.Request{}, err
 		}
 		ref, err := repo.Resolve(ctx, runRef(r.Caller, r.ID))
 		if err != nil {
-			return Request{}, err
+			return record.Request{}, err
 		}
 		files, err := x.runFiles(ctx, repo, ref)
 		if err != nil {
-			return Request{}, err
+			return record.Request{}, err
 		}
 		req.Workflow, req.Sub = files.Workflow, files.Sub
 		if req.From, err = x.failedNode(ctx, r); err != nil {
-			return Request{}, err
+			return record.Request{}, err
 		}
 	}
 	return req, nil
 }
 
 // failedNode is the node of a run's last step that failed or has no result; "" when there is none.
-func (x *Executor) failedNode(ctx context.Context, r Run) (string, error) {
+func (x *Executor) failedNode(ctx context.Context, r record.Run) (string, error) {
 	open := make(map[string]string)
 	node := ""
 	for e, err := range x.Events(ctx, r.Name(), 0, false) {
@@ -200,9 +201,9 @@ func (x *Executor) failedNode(ctx context.Context, r Run) (string, error) {
 			return "", err
 		}
 		switch e.Type {
-		case EventStepStarted:
+		case record.EventStepStarted:
 			open[e.Step] = e.Node
-		case EventStepFinished:
+		case record.EventStepFinished:
 			delete(open, e.Step)
 			if e.OK != nil && !*e.OK {
 				node = e.Node
@@ -216,13 +217,13 @@ func (x *Executor) failedNode(ctx context.Context, r Run) (string, error) {
 }
 
 // Decide answers a run's gate; the run goes on.
-func (x *Executor) Decide(ctx context.Context, run string, d Decision) (Run, error) {
+func (x *Executor) Decide(ctx context.Context, run string, d record.Decision) (record.Run, error) {
 	r, err := x.Run(ctx, run)
 	if err == nil {
 		r, err = x.settled(ctx, r)
 	}
 	if err != nil {
-		return Run{}, err
+		return record.Run{}, err
 	}
 	l := x.alive(r.Caller, r.ID)
 	if l != nil {
@@ -230,31 +231,31 @@ func (x *Executor) Decide(ctx context.Context, run string, d Decision) (Run, err
 		case err == nil:
 			return x.Run(ctx, r.Name())
 		case !errors.Is(err, errNotAsked):
-			return Run{}, fmt.Errorf("cannot answer %s: %w", r.Name(), err)
+			return record.Run{}, fmt.Errorf("cannot answer %s: %w", r.Name(), err)
 		}
 	}
 	switch {
 	case r.Sub:
-		return Run{}, fmt.Errorf("cannot answer %s: %w: it is a part of %s; answer that", r.Name(), ErrConflict, r.Parent)
-	case r.State != StateAwaitingReview || r.Gate == nil:
-		return Run{}, fmt.Errorf("cannot answer %s: %w: it does not wait for anybody", r.Name(), ErrConflict)
+		return record.Run{}, fmt.Errorf("cannot answer %s: %w: it is a part of %s; answer that", r.Name(), record.ErrConflict, r.Parent)
+	case r.State != record.StateAwaitingReview || r.Gate == nil:
+		return record.Run{}, fmt.Errorf("cannot answer %s: %w: it does not wait for anybody", r.Name(), record.ErrConflict)
 	case x.unsealed(r):
-		return Run{}, fmt.Errorf("cannot answer %s: %w", r.Name(), errUnsealed)
+		return record.Run{}, fmt.Errorf("cannot answer %s: %w", r.Name(), errUnsealed)
 	case d.Step != "" && d.Step != r.Gate.Step:
-		return Run{}, fmt.Errorf("cannot answer %s: %w: it waits at %s, not at %s", r.Name(), ErrConflict, r.Gate.Step, d.Step)
+		return record.Run{}, fmt.Errorf("cannot answer %s: %w: it waits at %s, not at %s", r.Name(), record.ErrConflict, r.Gate.Step, d.Step)
 	case len(r.Gate.Allowed) > 0 && !r.Gate.Names(d.By):
-		return Run{}, fmt.Errorf("cannot answer %s: %w: only %s may", r.Name(), gitd.ErrDenied, strings.Join(r.Gate.Allowed, ", "))
+		return record.Run{}, fmt.Errorf("cannot answer %s: %w: only %s may", r.Name(), gitd.ErrDenied, strings.Join(r.Gate.Allowed, ", "))
 	}
 	d.Step = r.Gate.Step
 	if err := x.resume(ctx, r, &d); err != nil {
-		return Run{}, err
+		return record.Run{}, err
 	}
 	return x.Run(ctx, r.Name())
 }
 
 // baseOf is a run's base. One that was only claimed may name none, and the
 // caller's target would keep that for all that come after.
-func baseOf(ctx context.Context, repo *gitd.Repo, r Run) (string, error) {
+func baseOf(ctx context.Context, repo *gitd.Repo, r record.Run) (string, error) {
 	if r.Base != "" {
 		return r.Base, nil
 	}
@@ -264,7 +265,7 @@ func baseOf(ctx context.Context, repo *gitd.Repo, r Run) (string, error) {
 // Merge brings a caller's branch into a branch (default: its base) of its
 // repository. A conflict is a result. With Delete the caller's branch and
 // container go; its runs, and through them its commits, stay.
-func (x *Executor) Merge(ctx context.Context, caller string, m Merge) (gitd.MergeResult, error) {
+func (x *Executor) Merge(ctx context.Context, caller string, m record.Merge) (gitd.MergeResult, error) {
 	c, err := x.Caller(ctx, caller)
 	if err != nil {
 		return gitd.MergeResult{}, err
@@ -301,7 +302,7 @@ func (x *Executor) Merge(ctx context.Context, caller string, m Merge) (gitd.Merg
 	return res, repo.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + c.Branch, Old: &tip})
 }
 
-func (x *Executor) mergeInto(ctx context.Context, t *target, m Merge) (gitd.MergeResult, error) {
+func (x *Executor) mergeInto(ctx context.Context, t *target, m record.Merge) (gitd.MergeResult, error) {
 	if m.Strategy == "" {
 		m.Strategy = gitd.StrategyRebase
 	}
@@ -345,7 +346,7 @@ func (x *Executor) Rollback(ctx context.Context, caller, to string, by gitd.Pers
 		return "", err
 	}
 	if base, err := repo.MergeBase(ctx, string(commit), string(tip)); err != nil || base != commit {
-		return "", fmt.Errorf("cannot go back to %s: %w: it is no commit of %s", to, ErrInvalid, c.Branch)
+		return "", fmt.Errorf("cannot go back to %s: %w: it is no commit of %s", to, record.ErrInvalid, c.Branch)
 	}
 	return x.restore(ctx, repo, c.Caller, commit, x.cleanPerson(by))
 }
@@ -391,7 +392,7 @@ func (x *Executor) ProcessOutput(ctx context.Context, caller, id string, follow 
 			_, err = p.Output(stdout, stderr)
 			return err
 		}
-		return fmt.Errorf("process %s of %s: %w", id, caller, ErrNotFound)
+		return fmt.Errorf("process %s of %s: %w", id, caller, record.ErrNotFound)
 	})
 }
 
@@ -399,7 +400,7 @@ func (x *Executor) ProcessOutput(ctx context.Context, caller, id string, follow 
 func (x *Executor) StopProcess(ctx context.Context, caller, id string) error {
 	return x.withHost(ctx, caller, func(h *containers.Host) error {
 		if err := h.Kill(ctx, id); errors.Is(err, containers.ErrUnknownCommand) {
-			return fmt.Errorf("process %s of %s: %w", id, caller, ErrNotFound)
+			return fmt.Errorf("process %s of %s: %w", id, caller, record.ErrNotFound)
 		} else if err != nil {
 			return err
 		}
@@ -459,4 +460,15 @@ func (x *Executor) printed(ctx context.Context, h *containers.Host, c containers
 		return nil
 	}
 	return err
+}
+
+// orElse is p, or otherwise when p has no name.
+func orElse(p, otherwise gitd.Person) gitd.Person {
+	if p.Name == "" {
+		return otherwise
+	}
+	if p.Email == "" {
+		p.Email = otherwise.Email
+	}
+	return p
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/remains"
 )
@@ -75,7 +76,7 @@ func crashChild(dir string) error {
 	if dies {
 		return crashSaid(ctx, x, at)
 	}
-	c, err := executor.ParseCaller("run:crash")
+	c, err := record.ParseCaller("run:crash")
 	if err != nil {
 		return err
 	}
@@ -90,7 +91,7 @@ func crashChild(dir string) error {
 	if key == "" {
 		key = "job"
 	}
-	r, err := x.Submit(ctx, executor.Request{Key: key, Caller: c, Repo: "demo", Workflow: crashWorkflow(nodes)})
+	r, err := x.Submit(ctx, record.Request{Key: key, Caller: c, Repo: "demo", Workflow: crashWorkflow(nodes)})
 	if err != nil {
 		return err
 	}
@@ -151,11 +152,11 @@ func crashSaid(ctx context.Context, x *executor.Executor, at string) error {
 	a := x.Agents["scripted"]
 	a.Env = append(a.Env, "LARGE="+strings.Repeat("x", commandSize))
 	x.Agents["scripted"] = a
-	c, err := executor.ParseCaller("run:dies" + at)
+	c, err := record.ParseCaller("run:dies" + at)
 	if err != nil {
 		return err
 	}
-	r, err := x.Submit(ctx, executor.Request{Key: "job", Caller: c, Repo: "demo", Agent: &executor.AgentCall{Prompt: "append log once\nrecall\nremember it"}})
+	r, err := x.Submit(ctx, record.Request{Key: "job", Caller: c, Repo: "demo", Agent: &record.AgentCall{Prompt: "append log once\nrecall\nremember it"}})
 	if err != nil {
 		return err
 	}
@@ -193,13 +194,13 @@ func TestCrashInPrompt(t *testing.T) {
 		}
 		w.start()
 		r := w.ended("run:dies" + strconv.Itoa(at-1) + "/job")
-		if got := w.inRepo("show", r.Branch+":log"); r.State != executor.StateComplete || got != "once" {
+		if got := w.inRepo("show", r.Branch+":log"); r.State != record.StateComplete || got != "once" {
 			t.Errorf("%s: %s %s, log %q\n%s", want.moment, r.State, r.Error, got, w.journal(r.Name()))
 		}
 		if out := w.stdout(r.Name(), "turn-1"); out != "added to log\ndone\n" {
 			t.Errorf("%s: %q", want.moment, out)
 		}
-		if begins := len(w.events(r.Name(), executor.EventStepStarted)); begins != want.begins {
+		if begins := len(w.events(r.Name(), record.EventStepStarted)); begins != want.begins {
 			t.Errorf("%s: begun %d times, not %d\n%s", want.moment, begins, want.begins, w.journal(r.Name()))
 		}
 	}
@@ -212,7 +213,7 @@ func TestInputOverRestart(t *testing.T) {
 	c := caller(t, "run:input")
 	in, to := io.Pipe()
 	defer to.Close() // after its server: it has no end
-	r, err := w.x.Submit(t.Context(), executor.Request{Key: "job", Caller: c, Repo: "demo", Command: &executor.Command{Stdin: in,
+	r, err := w.x.Submit(t.Context(), record.Request{Key: "job", Caller: c, Repo: "demo", Command: &record.Command{Stdin: in,
 		Shell: "read -r line; echo $line; until [ -e go ]; do sleep 0.05; done; rm go; echo went on"}})
 	if err != nil {
 		t.Fatal(err)
@@ -225,12 +226,12 @@ func TestInputOverRestart(t *testing.T) {
 	w.start()
 	w.release(r, "go")
 	r = w.ended(r.Name())
-	if out := w.stdout(r.Name(), "exec"); r.State != executor.StateComplete || out != "heard\nwent on\n" {
+	if out := w.stdout(r.Name(), "exec"); r.State != record.StateComplete || out != "heard\nwent on\n" {
 		t.Errorf("%s %s: %q\n%s", r.State, r.Error, out, w.journal(r.Name()))
 	}
 }
 
-func crashWait(ctx context.Context, x *executor.Executor, r executor.Run) (_ executor.Run, err error) {
+func crashWait(ctx context.Context, x *executor.Executor, r record.Run) (_ record.Run, err error) {
 	for !r.Ended() {
 		for _, err := range x.Events(ctx, r.Name(), 0, true) {
 			if err != nil {
@@ -260,25 +261,25 @@ func crashAgents() map[string]executor.Agent {
 
 // crashTalk says words to an agent, one after another: to the run that is at
 // work or, where that takes no more, to a new one.
-func crashTalk(ctx context.Context, x *executor.Executor, c executor.Caller, words int) error {
-	r, err := x.Submit(ctx, executor.Request{Key: "job", Caller: c, Repo: "demo", Agent: &executor.AgentCall{Prompt: "remember nothing"}})
+func crashTalk(ctx context.Context, x *executor.Executor, c record.Caller, words int) error {
+	r, err := x.Submit(ctx, record.Request{Key: "job", Caller: c, Repo: "demo", Agent: &record.AgentCall{Prompt: "remember nothing"}})
 	if err != nil {
 		return err
 	}
-	runs := []executor.Run{r}
+	runs := []record.Run{r}
 	for i := range words {
 		key, text := fmt.Sprintf("word-%d", i), fmt.Sprintf("append log %d", i)
 		own, begun := x.Find(c, key)
 		if !begun {
-			err := x.Say(ctx, r.Name(), executor.Prompt{Key: key, Text: text})
+			err := x.Say(ctx, r.Name(), record.Prompt{Key: key, Text: text})
 			if err == nil {
 				fmt.Println("said", i)
 				continue
 			}
-			if !errors.Is(err, executor.ErrConflict) {
+			if !errors.Is(err, record.ErrConflict) {
 				return err
 			}
-			if own, err = x.Submit(ctx, executor.Request{Key: key, Caller: c, Repo: "demo", Agent: &executor.AgentCall{Prompt: text}}); err != nil {
+			if own, err = x.Submit(ctx, record.Request{Key: key, Caller: c, Repo: "demo", Agent: &record.AgentCall{Prompt: text}}); err != nil {
 				return err
 			}
 		}
@@ -289,7 +290,7 @@ func crashTalk(ctx context.Context, x *executor.Executor, c executor.Caller, wor
 		if r, err = crashWait(ctx, x, runs[i]); err != nil {
 			return err
 		}
-		if r.State != executor.StateComplete {
+		if r.State != record.StateComplete {
 			break
 		}
 	}
@@ -417,15 +418,15 @@ func TestStoppedAsTakenUp(t *testing.T) {
 		return fmt.Sprintf("id: p\nnodes:\n  - {id: n, kind: workflow, implementation: {workflow_def_id: w, inherit_branch: %t}}\n", inherit)
 	}
 	type stopped struct {
-		req         executor.Request
+		req         record.Request
 		child, line string // the sub-workflow's, where that does the work
-		run         executor.Run
+		run         record.Run
 	}
 	all := map[string]*stopped{
-		"command":  {req: executor.Request{Command: &executor.Command{Shell: long}}},
-		"workflow": {req: executor.Request{Workflow: sub["w"]}},
-		"shared":   {req: executor.Request{Workflow: parent(true), Sub: sub}, child: ".n"},
-		"isolated": {req: executor.Request{Workflow: parent(false), Sub: sub}, child: ".n", line: "-n"},
+		"command":  {req: record.Request{Command: &record.Command{Shell: long}}},
+		"workflow": {req: record.Request{Workflow: sub["w"]}},
+		"shared":   {req: record.Request{Workflow: parent(true), Sub: sub}, child: ".n"},
+		"isolated": {req: record.Request{Workflow: parent(false), Sub: sub}, child: ".n", line: "-n"},
 	}
 	for name, s := range all {
 		s.req.Repo, s.req.Caller = "demo", caller(t, "run:stopped-"+name)
@@ -435,7 +436,7 @@ func TestStoppedAsTakenUp(t *testing.T) {
 		}
 		at := s.run.Caller.String() + s.line + "/" + s.run.ID + s.child
 		for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
-			if r, err := w.x.Run(t.Context(), at); err == nil && r.State == executor.StateRunning {
+			if r, err := w.x.Run(t.Context(), at); err == nil && r.State == record.StateRunning {
 				break
 			}
 			if time.Now().After(deadline) {
@@ -453,7 +454,7 @@ func TestStoppedAsTakenUp(t *testing.T) {
 	}
 	for name, s := range all {
 		r := w.ended(s.run.Name())
-		if r.State != executor.StateFailed || r.Reason != executor.ReasonCancelled {
+		if r.State != record.StateFailed || r.Reason != record.ReasonCancelled {
 			t.Errorf("%s: %s %s: %s", name, r.State, r.Reason, r.Error)
 		}
 		if got := w.inRepo("show", r.Branch+s.line+":made"); got != "x" {

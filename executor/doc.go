@@ -3,11 +3,11 @@
 //
 // # Nouns
 //
-// A [Caller] is on whose behalf commands run: a workflow run ("run:ID") or a
+// A [record.Caller] is on whose behalf commands run: a workflow run ("run:ID") or a
 // conversation ("conv:ID"). From it follow, stored nowhere: its branch
-// ramus/run-ID, its container's name, its grant. A [Run] is one piece of work
+// ramus/run-ID, its container's name, its grant. A [record.Run] is one piece of work
 // of a caller: a workflow, or a single command; a caller may have many, one
-// after another. A [Journal] is what happened in a run, one [Event] a line.
+// after another. A [record.Journal] is what happened in a run, one [record.Event] a line.
 //
 // An [Agent] is a program that does what it is told, in turns: what is said to
 // it while it works ([Executor.Say]) is its next turn.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -34,20 +35,20 @@ func (t *target) grant() gitd.Grant {
 
 // Visitor is the container that asks at a door, known by its connection.
 type Visitor struct {
-	Caller Caller
+	Caller record.Caller
 	t      *target
 }
 
 // Run is the caller's run that works now; its ID is empty between runs.
-func (v Visitor) Run() Run {
+func (v Visitor) Run() record.Run {
 	if w := v.t.atWork(); w != nil {
 		return w.l.snapshot()
 	}
-	return Run{}
+	return record.Run{}
 }
 
 // Tell journals an event in the run that works now; between runs it is dropped.
-func (v Visitor) Tell(e Event) { v.t.tell(e) }
+func (v Visitor) Tell(e record.Event) { v.t.tell(e) }
 
 // door answers what the container asks at 127.0.0.1:7070: its repository, the
 // egress proxy, and what other rooms hang behind it. The caller is known by

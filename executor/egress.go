@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/netaddr"
 )
 
@@ -22,16 +23,13 @@ const (
 	egressTunnel = 128             // tunnels at once
 )
 
-// egressRefused is the reason of an event about a host that is not on the allowlist.
-const egressRefused = "refused"
-
 // egress is the proxy behind a container's door: HTTP by absolute URL, anything
 // else by CONNECT, to hosts on the allowlist only. Each host name asked for is
 // journalled with the answer it got.
 type egress struct {
 	allow   []string // see Executor.Egress
 	private []string // see Executor.PrivateEgress
-	tell    func(Event)
+	tell    func(record.Event)
 	// lookUp resolves names; nil: the system's resolver.
 	lookUp func(ctx context.Context, network, host string) ([]netip.Addr, error)
 	at     func() string // names the run that works; nil: there is one at most
@@ -49,7 +47,7 @@ func (e *egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !e.allowed(host, port) {
-		e.note(host, port, egressRefused)
+		e.note(host, port, record.EgressRefused)
 		http.Error(w, fmt.Sprintf("ramus: %s is not among the hosts that containers may reach; add it to `egress` in the configuration", host), http.StatusForbidden)
 		return
 	}
@@ -124,7 +122,7 @@ func (e *egress) note(host, port, verdict string) {
 	}
 	e.mu.Unlock()
 	if !known {
-		e.tell(Event{Type: EventEgress, Message: name, Reason: verdict})
+		e.tell(record.Event{Type: record.EventEgress, Message: name, Reason: verdict})
 	}
 }
 

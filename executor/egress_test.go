@@ -12,6 +12,8 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // A name that is allowed is not dialled where it leads to an address that is not public, in
@@ -26,7 +28,7 @@ func TestEgressToPrivateAddresses(t *testing.T) {
 	var leads netip.Addr
 	e := &egress{
 		allow: []string{"evil.example.org:" + port, "inside.example.org:" + port}, private: []string{"inside.example.org:" + port},
-		tell:   func(Event) {},
+		tell:   func(record.Event) {},
 		lookUp: func(context.Context, string, string) ([]netip.Addr, error) { return []netip.Addr{leads}, nil },
 	}
 	proxy := httptest.NewServer(e)

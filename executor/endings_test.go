@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/remains"
 )
@@ -38,8 +39,8 @@ func TestEveryEndingHasEvidence(t *testing.T) {
 	by := gitd.Person{Name: "Ada", Email: "ada@example.com"}
 	count := 0
 	for round := range rounds {
-		id := func(kind string) executor.Caller { return caller(t, fmt.Sprintf("run:%s-%d", kind, round)) }
-		submit := func(kind string, req executor.Request) executor.Run {
+		id := func(kind string) record.Caller { return caller(t, fmt.Sprintf("run:%s-%d", kind, round)) }
+		submit := func(kind string, req record.Request) record.Run {
 			t.Helper()
 			req.Caller, req.Repo, req.Asker = id(kind), "demo", by
 			r, err := w.x.Submit(t.Context(), req)
@@ -48,74 +49,74 @@ func TestEveryEndingHasEvidence(t *testing.T) {
 			}
 			return r
 		}
-		shell := func(kind, line string, timeout time.Duration) executor.Run {
+		shell := func(kind, line string, timeout time.Duration) record.Run {
 			t.Helper()
-			return submit(kind, executor.Request{Command: &executor.Command{Shell: line, Timeout: timeout}})
+			return submit(kind, record.Request{Command: &record.Command{Shell: line, Timeout: timeout}})
 		}
-		printed := func(r executor.Run) {
+		printed := func(r record.Run) {
 			t.Helper()
-			w.until(r.Name(), func(e executor.Event) bool { return e.Type == executor.EventOutput })
+			w.until(r.Name(), func(e record.Event) bool { return e.Type == record.EventOutput })
 		}
 		// Its time, in which it has to make what it makes, passes while others end.
 		slow := shell("timeout", makes+"sleep 600", 4*time.Second)
 		for _, ending := range []struct {
 			name    string
-			end     func(name string) executor.Run
-			state   executor.State
-			reason  executor.Reason
-			verdict executor.Verdict
+			end     func(name string) record.Run
+			state   record.State
+			reason  record.Reason
+			verdict record.Verdict
 			files   []string
 			said    string // in Unverified
 		}{
-			{"success", func(name string) executor.Run {
-				return submit(name, executor.Request{Workflow: "id: w\nnodes:\n  - id: make\n    run: " + strconv.Quote(makes+"printf 'test:\\n\\t@echo fine\\n' >Makefile") + "\n  - id: check\n    task: lib_run_tests\n"})
-			}, executor.StateComplete, "", executor.VerdictVerified, []string{"artifacts/sub/report.txt", "evidence/changes.diff"}, ""},
-			{"unverified", func(name string) executor.Run { return shell(name, makes, 0) },
-				executor.StateComplete, "", executor.VerdictUnverified, []string{"artifacts/sub/report.txt"}, "no check ran"},
-			{"failure", func(name string) executor.Run { return shell(name, makes+"exit 3", 0) },
-				executor.StateFailed, executor.ReasonCommandFailed, executor.VerdictFailed, []string{"artifacts/sub/report.txt"}, "no check ran"},
-			{"cancel", func(name string) executor.Run {
+			{"success", func(name string) record.Run {
+				return submit(name, record.Request{Workflow: "id: w\nnodes:\n  - id: make\n    run: " + strconv.Quote(makes+"printf 'test:\\n\\t@echo fine\\n' >Makefile") + "\n  - id: check\n    task: lib_run_tests\n"})
+			}, record.StateComplete, "", record.VerdictVerified, []string{"artifacts/sub/report.txt", "evidence/changes.diff"}, ""},
+			{"unverified", func(name string) record.Run { return shell(name, makes, 0) },
+				record.StateComplete, "", record.VerdictUnverified, []string{"artifacts/sub/report.txt"}, "no check ran"},
+			{"failure", func(name string) record.Run { return shell(name, makes+"exit 3", 0) },
+				record.StateFailed, record.ReasonCommandFailed, record.VerdictFailed, []string{"artifacts/sub/report.txt"}, "no check ran"},
+			{"cancel", func(name string) record.Run {
 				r := shell(name, makes+"sleep 600", 0)
 				printed(r)
 				if err := w.x.Stop(t.Context(), r.Name(), by); err != nil {
 					t.Error(err)
 				}
 				return r
-			}, executor.StateFailed, executor.ReasonCancelled, executor.VerdictFailed, []string{"artifacts/sub/report.txt"}, ""},
-			{"cancel-in-line", func(name string) executor.Run {
+			}, record.StateFailed, record.ReasonCancelled, record.VerdictFailed, []string{"artifacts/sub/report.txt"}, ""},
+			{"cancel-in-line", func(name string) record.Run {
 				first := shell(name, "echo begun; sleep 600", 0)
 				printed(first)
 				second := shell(name, "echo never", 0)
-				for _, r := range []executor.Run{second, first} {
+				for _, r := range []record.Run{second, first} {
 					if err := w.x.Stop(t.Context(), r.Name(), by); err != nil {
 						t.Error(err)
 					}
 				}
 				return second
-			}, executor.StateFailed, executor.ReasonCancelled, executor.VerdictFailed, nil, ""},
-			{"rejected", func(name string) executor.Run {
-				r := submit(name, executor.Request{Workflow: "id: w\nnodes:\n  - id: make\n    run: " + strconv.Quote(makes) + "\n  - id: ask\n    human: {message: fine?}\n"})
-				if r = w.wait(r.Name()); r.State != executor.StateAwaitingReview {
+			}, record.StateFailed, record.ReasonCancelled, record.VerdictFailed, nil, ""},
+			{"rejected", func(name string) record.Run {
+				r := submit(name, record.Request{Workflow: "id: w\nnodes:\n  - id: make\n    run: " + strconv.Quote(makes) + "\n  - id: ask\n    human: {message: fine?}\n"})
+				if r = w.wait(r.Name()); r.State != record.StateAwaitingReview {
 					t.Fatalf("%+v", r)
 				}
-				if m := w.sealed(r.Name()); m.State != executor.StateAwaitingReview || m.Verdict != executor.VerdictUnverified {
+				if m := w.sealed(r.Name()); m.State != record.StateAwaitingReview || m.Verdict != record.VerdictUnverified {
 					t.Errorf("while it waits: %s, %s", m.State, m.Verdict)
 				}
-				if _, err := w.x.Decide(t.Context(), r.Name(), executor.Decision{By: "Ada"}); err != nil {
+				if _, err := w.x.Decide(t.Context(), r.Name(), record.Decision{By: "Ada"}); err != nil {
 					t.Error(err)
 				}
 				return r
-			}, executor.StateFailed, executor.ReasonRejected, executor.VerdictFailed, []string{"artifacts/sub/report.txt"}, ""},
-			{"timeout", func(string) executor.Run { return slow },
-				executor.StateFailed, executor.ReasonTimedOut, executor.VerdictFailed, []string{"artifacts/sub/report.txt"}, "no check ran"},
-			{"container-killed", func(name string) executor.Run {
+			}, record.StateFailed, record.ReasonRejected, record.VerdictFailed, []string{"artifacts/sub/report.txt"}, ""},
+			{"timeout", func(string) record.Run { return slow },
+				record.StateFailed, record.ReasonTimedOut, record.VerdictFailed, []string{"artifacts/sub/report.txt"}, "no check ran"},
+			{"container-killed", func(name string) record.Run {
 				r := shell(name, makes+"sleep 600", 0)
 				printed(r)
 				remains.KillContainers(w.data)
 				return r
-			}, executor.StateFailed, executor.ReasonContainerLost, executor.VerdictFailed, nil, "began but has no result"},
-			{"answered", func(name string) executor.Run {
-				r, _, err := w.x.Claim(t.Context(), executor.Request{Key: "k", Caller: id(name), Repo: "demo", Asker: by})
+			}, record.StateFailed, record.ReasonContainerLost, record.VerdictFailed, nil, "began but has no result"},
+			{"answered", func(name string) record.Run {
+				r, _, err := w.x.Claim(t.Context(), record.Request{Key: "k", Caller: id(name), Repo: "demo", Asker: by})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -123,9 +124,9 @@ func TestEveryEndingHasEvidence(t *testing.T) {
 					t.Fatal(err)
 				}
 				return r
-			}, executor.StateComplete, "", executor.VerdictNone, nil, ""},
-			{"server-killed", func(string) executor.Run { return w.killedServer(round) },
-				executor.StateComplete, "", executor.VerdictUnverified, []string{"output/"}, "no check ran"},
+			}, record.StateComplete, "", record.VerdictNone, nil, ""},
+			{"server-killed", func(string) record.Run { return w.killedServer(round) },
+				record.StateComplete, "", record.VerdictUnverified, []string{"output/"}, "no check ran"},
 		} {
 			count++
 			r := w.wait(ending.end(ending.name).Name())
@@ -137,7 +138,7 @@ func TestEveryEndingHasEvidence(t *testing.T) {
 				t.Errorf("%s: verdict %s, want %s; %q", ending.name, m.Verdict, ending.verdict, m.Unverified)
 			}
 			for _, name := range ending.files {
-				if !slices.ContainsFunc(m.Files, func(f executor.ManifestFile) bool { return strings.HasPrefix(f.Name, name) }) {
+				if !slices.ContainsFunc(m.Files, func(f record.ManifestFile) bool { return strings.HasPrefix(f.Name, name) }) {
 					t.Errorf("%s: %s is missing in %+v", ending.name, name, m.Files)
 				}
 			}
@@ -150,7 +151,7 @@ func TestEveryEndingHasEvidence(t *testing.T) {
 }
 
 // complete reads all evidence of a run that has ended and compares it.
-func (w *world) complete(r executor.Run) executor.Manifest {
+func (w *world) complete(r record.Run) record.Manifest {
 	t := w.t
 	t.Helper()
 	m := w.sealed(r.Name())
@@ -173,7 +174,7 @@ func (w *world) complete(r executor.Run) executor.Manifest {
 			t.Errorf("%s: %s has %d bytes: %v; %+v", r.Name(), f.Name, n, err, f)
 		}
 	}
-	var last executor.Event
+	var last record.Event
 	steps := 0
 	for e, err := range w.x.Events(t.Context(), r.Name(), 0, false) {
 		if err != nil {
@@ -182,12 +183,12 @@ func (w *world) complete(r executor.Run) executor.Manifest {
 		if e.Seq != last.Seq+1 {
 			t.Errorf("%s: event %d after %d", r.Name(), e.Seq, last.Seq)
 		}
-		if e.Type == executor.EventStepFinished {
+		if e.Type == record.EventStepFinished {
 			steps++
 		}
 		last = e
 	}
-	if last.Type != executor.EventRunState || last.State != r.State {
+	if last.Type != record.EventRunState || last.State != r.State {
 		t.Errorf("%s: the journal ends with %+v", r.Name(), last)
 	}
 	if len(m.Commands) != steps {
@@ -200,7 +201,7 @@ func (w *world) complete(r executor.Run) executor.Manifest {
 }
 
 // killedServer runs a workflow in another process, which is killed in the middle; this one goes on with it.
-func (w *world) killedServer(round int) executor.Run {
+func (w *world) killedServer(round int) record.Run {
 	w.t.Helper()
 	w.stop(true)
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)

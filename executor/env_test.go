@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/redact/redacttest"
 )
 
@@ -15,8 +15,8 @@ const envValue = "bvMu2kqT9wYp-an-unregistered-value"
 // The values of a request's environment reach the command and no record; the names do.
 func TestEnvIsInNoRecord(t *testing.T) {
 	w := newWorld(t, nil)
-	request := func(name, line string) executor.Request {
-		return executor.Request{Caller: caller(t, name), Repo: "demo", Command: &executor.Command{Shell: line, Env: []string{"TOKEN=" + envValue, "EMPTY="}}}
+	request := func(name, line string) record.Request {
+		return record.Request{Caller: caller(t, name), Repo: "demo", Command: &record.Command{Shell: line, Env: []string{"TOKEN=" + envValue, "EMPTY="}}}
 	}
 	var out bytes.Buffer
 	res, err := w.x.Exec(t.Context(), request("run:env", `test "$TOKEN" = `+envValue[:4]+`"`+envValue[4:]+`" && echo got ${#TOKEN}; exit 3`), &out, nil)
@@ -27,12 +27,12 @@ func TestEnvIsInNoRecord(t *testing.T) {
 	if err != nil || strings.Join(run.Exec.Env, " ") != "TOKEN EMPTY" {
 		t.Errorf("the record has the environment %q: %v", run.Exec.Env, err)
 	}
-	if _, err := w.x.Retry(t.Context(), res.Run, run.Asker); !errors.Is(err, executor.ErrConflict) || !strings.Contains(err.Error(), "TOKEN, EMPTY") {
+	if _, err := w.x.Retry(t.Context(), res.Run, run.Asker); !errors.Is(err, record.ErrConflict) || !strings.Contains(err.Error(), "TOKEN, EMPTY") {
 		t.Errorf("a retry without the values: %v", err)
 	}
 	bad := request("run:env", "true")
 	bad.Command.Env = []string{envValue}
-	if _, err := w.x.Submit(t.Context(), bad); !errors.Is(err, executor.ErrInvalid) || strings.Contains(err.Error(), envValue) {
+	if _, err := w.x.Submit(t.Context(), bad); !errors.Is(err, record.ErrInvalid) || strings.Contains(err.Error(), envValue) {
 		t.Errorf("an entry without a name: %v", err)
 	}
 
@@ -49,10 +49,10 @@ func TestEnvIsInNoRecord(t *testing.T) {
 	w.stop(true)
 	w.start()
 	w.release(first, "go")
-	if r := w.ended(first.Name()); r.State != executor.StateComplete || !strings.Contains(w.stdout(first.Name(), "exec"), "still 34") {
+	if r := w.ended(first.Name()); r.State != record.StateComplete || !strings.Contains(w.stdout(first.Name(), "exec"), "still 34") {
 		t.Errorf("the command that had begun: %s %s %s", r.State, r.Reason, r.Error)
 	}
-	if r := w.ended(second.Name()); r.Reason != executor.ReasonEnvLost || r.Hint == "" || !strings.Contains(r.Error, "TOKEN, EMPTY") {
+	if r := w.ended(second.Name()); r.Reason != record.ReasonEnvLost || r.Hint == "" || !strings.Contains(r.Error, "TOKEN, EMPTY") {
 		t.Errorf("the command that had not: %s %s %q, hint %q", r.State, r.Reason, r.Error, r.Hint)
 	}
 	if out := w.inRepo("ls-tree", "--name-only", "ramus/run-env"); strings.Contains(out, "ran.txt") {

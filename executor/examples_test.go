@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -39,23 +40,23 @@ func examples(t *testing.T, engine string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			r := v.submit(executor.Request{Repo: "sample", Workflow: string(text), Sub: sub})
+			r := v.submit(record.Request{Repo: "sample", Workflow: string(text), Sub: sub})
 			for range 5 {
-				if r.State != executor.StateAwaitingReview {
+				if r.State != record.StateAwaitingReview {
 					break
 				}
-				if _, err := v.x.Decide(t.Context(), r.Name(), executor.Decision{Approved: true, By: "Ada", Comment: "go on"}); err != nil {
+				if _, err := v.x.Decide(t.Context(), r.Name(), record.Decision{Approved: true, By: "Ada", Comment: "go on"}); err != nil {
 					t.Fatal(err)
 				}
 				r = v.wait(r.Name())
 			}
 			if name == "resume" { // it fails at first; its comment says how to go on
-				if r.Reason != executor.ReasonCommandFailed {
+				if r.Reason != record.ReasonCommandFailed {
 					t.Fatalf("%+v", r)
 				}
-				r = v.submit(executor.Request{Repo: "sample", Workflow: string(text), From: "deploy", Input: map[string]any{"target": "stage"}})
+				r = v.submit(record.Request{Repo: "sample", Workflow: string(text), From: "deploy", Input: map[string]any{"target": "stage"}})
 			}
-			if r.State != executor.StateComplete {
+			if r.State != record.StateComplete {
 				t.Fatalf("%+v\n%s", r, v.journal(r.Name()))
 			}
 			// Every commit of the run says which command made it.

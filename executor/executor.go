@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"weak"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/tasks"
@@ -110,13 +110,13 @@ type Executor struct {
 
 	mu      sync.Mutex // guards all below
 	closed  bool
-	targets map[Caller]weak.Pointer[target]
-	live    map[string]*liveRun  // by Run.Name
-	ended   map[State]int        // how many runs ended since start, by how
-	waiting map[string]bool      // runs that wait for a person since start, by name
-	bases   map[string]*basing   // by repository
-	holds   map[string]*hold     // by Run.Name
-	rescued map[Caller]gitd.Hash // what was kept of containers that were lost, until it is told
+	targets map[record.Caller]weak.Pointer[target]
+	live    map[string]*liveRun         // by Run.Name
+	ended   map[record.State]int        // how many runs ended since start, by how
+	waiting map[string]bool             // runs that wait for a person since start, by name
+	bases   map[string]*basing          // by repository
+	holds   map[string]*hold            // by Run.Name
+	rescued map[record.Caller]gitd.Hash // what was kept of containers that were lost, until it is told
 	ports   map[*portConn]struct{}
 }
 
@@ -135,10 +135,10 @@ func (x *Executor) Open(ctx context.Context) error {
 	}
 	x.Agents = agents
 	x.ctx, x.close = context.WithCancelCause(context.WithoutCancel(ctx))
-	x.targets, x.live = make(map[Caller]weak.Pointer[target]), make(map[string]*liveRun)
+	x.targets, x.live = make(map[record.Caller]weak.Pointer[target]), make(map[string]*liveRun)
 	x.bases = make(map[string]*basing)
 	x.ports = make(map[*portConn]struct{})
-	x.rescued = make(map[Caller]gitd.Hash)
+	x.rescued = make(map[record.Caller]gitd.Hash)
 	if err := os.MkdirAll(filepath.Join(x.Data, "live"), 0o700); err != nil {
 		return fmt.Errorf("cannot open the data folder: %w", err)
 	}
@@ -153,7 +153,7 @@ func (x *Executor) Open(ctx context.Context) error {
 	}
 	x.Fleet.Salvage = x.salvage
 	if err := x.Fleet.Open(ctx); err != nil {
-		x.close(ErrClosed)
+		x.close(record.ErrClosed)
 		x.wg.Wait()
 		return errors.Join(err, x.index.close(), x.closeStore())
 	}
@@ -225,7 +225,7 @@ func (x *Executor) Close(ctx context.Context, keep bool) error {
 	if closed {
 		return nil
 	}
-	x.close(ErrClosed)
+	x.close(record.ErrClosed)
 	x.hangUpPorts()
 	ended := make(chan struct{})
 	go func() {
@@ -243,122 +243,27 @@ func (x *Executor) Close(ctx context.Context, keep bool) error {
 	return errors.Join(err, x.index.close(), x.closeStore())
 }
 
-// Request asks for a run.
-type Request struct {
-	// Key makes the request idempotent: a second one with the same caller and
-	// key finds the first. It becomes the run's ID; empty: a new one.
-	Key string `json:"key,omitempty"`
-	// Caller to work for; zero: a new "run:" caller.
-	Caller Caller `json:"caller,omitzero"`
-	Repo   string `json:"repo,omitempty"` // required for a caller that is new
-	Base   string `json:"base,omitempty"` // branch; default the repository's HEAD
-	// Exactly one of: Workflow (the text of a file that a person named), File (a path read
-	// from the repository's base), Command, Task, Agent.
-	Workflow string         `json:"workflow,omitempty"`
-	File     string         `json:"file,omitempty"`
-	Command  *Command       `json:"command,omitempty"`
-	Task     *TaskCall      `json:"task,omitempty"`
-	Agent    *AgentCall     `json:"agent,omitempty"`
-	Input    map[string]any `json:"input,omitempty"`
-	Origin   *Origin        `json:"origin,omitempty"`
-	// Sub holds the texts of sub-workflows that a person named along with
-	// Workflow, by id; others are read from the base's .ramus/workflows.
-	Sub map[string]string `json:"sub,omitempty"`
-	// Retry or resume: the run ("CALLER/RUN") whose results up to the node From are taken over.
-	Of   string `json:"of,omitempty"`
-	From string `json:"from,omitempty"`
-	// Fork begins a new caller at a commit of another one; nil: at its base.
-	Fork  *Fork       `json:"fork,omitempty"`
-	Asker gitd.Person `json:"asker,omitzero"`
-	// CancelPrevious stops the runs of the same workflow and repository that
-	// still wait or work.
-	CancelPrevious bool `json:"cancel_previous,omitempty"`
-	// Permit decides on the request once it is known what it means: r is the run before it
-	// is claimed, and into the branch that it merges into by itself when it succeeds, empty
-	// for none. An error of Permit is the request's. nil permits everything.
-	Permit func(r Run, into string) error `json:"-"`
-}
-
-// Command is one command line of a caller.
-type Command struct {
-	Args  []string `json:"args,omitempty"`  // run as they are
-	Shell string   `json:"shell,omitempty"` // run by sh -c when Args is empty
-	Dir   string   `json:"dir,omitempty"`
-	// Env is "K=V" each. The values are kept in memory alone: a run's record holds the names.
-	Env     []string      `json:"env,omitempty"`
-	Timeout time.Duration `json:"timeout,omitempty"`
-	// Background starts a process that later commands find running.
-	Background bool      `json:"background,omitempty"`
-	Stdin      io.Reader `json:"-"`
-}
-
-// TaskCall is one library task with its parameters.
-type TaskCall struct {
-	Name   string         `json:"name"`
-	Params map[string]any `json:"params,omitempty"`
-}
-
-// Result is what a command came to.
-type Result struct {
-	Run        string    `json:"run"`
-	ExitCode   int       `json:"exit_code"`
-	TimedOut   bool      `json:"timed_out,omitempty"`
-	Reason     string    `json:"reason,omitempty"`
-	Commit     gitd.Hash `json:"commit,omitempty"` // empty: nothing changed
-	DurationMS int64     `json:"duration_ms"`
-	Message    string    `json:"message,omitempty"` // what the executor has to say about it
-	Stdout     Stream    `json:"stdout"`
-	Stderr     Stream    `json:"stderr"`
-}
-
-// Filter narrows a listing; zero fields do not.
-type Filter struct {
-	Repo, Caller string
-	State        State
-	Live         bool // only what has not ended
-	Max          int  // default 100
-	// Keep leaves out the runs for which it is false; of callers their last run counts. nil keeps all.
-	Keep func(Run) bool
-}
-
 // CallerStatus is one line of `ramus ps`.
 type CallerStatus struct {
-	Caller Caller    `json:"caller"`
-	Repo   string    `json:"repo"`
-	Branch string    `json:"branch"`
-	Head   gitd.Hash `json:"head"`
+	Caller record.Caller `json:"caller"`
+	Repo   string        `json:"repo"`
+	Branch string        `json:"branch"`
+	Head   gitd.Hash     `json:"head"`
 	// Kept is what its work tree held when its container was lost last; it may be forked.
 	Kept      gitd.Hash              `json:"kept,omitempty"`
 	Runs      int                    `json:"runs"`
-	Last      Run                    `json:"last"`
+	Last      record.Run             `json:"last"`
 	Container *containers.HostStatus `json:"container,omitempty"`
-}
-
-// Decision answers a gate.
-type Decision struct {
-	Step     string `json:"step,omitempty"` // empty: the only one open
-	Approved bool   `json:"approved"`
-	By       string `json:"by"`
-	Comment  string `json:"comment,omitempty"`
-}
-
-// Merge brings a caller's branch into a branch (default: its base) of its repository.
-type Merge struct {
-	Into     string        `json:"into,omitempty"`
-	Strategy gitd.Strategy `json:"strategy,omitempty"` // default rebase
-	Message  string        `json:"message,omitempty"`
-	Delete   bool          `json:"delete,omitempty"` // the caller's branch and container afterwards
-	By       gitd.Person   `json:"by,omitzero"`
 }
 
 // Stats are the numbers behind /metrics and /health.
 type Stats struct {
-	Runs     map[State]int  `json:"runs"` // since start, by state now: those at work, those that wait for a person, and those that ended
-	Commands int64          `json:"commands"`
-	Commits  int64          `json:"commits"`
-	Queue    int            `json:"queue"`
-	Hosts    map[string]int `json:"hosts"` // by state
-	Capacity int            `json:"capacity"`
+	Runs     map[record.State]int `json:"runs"` // since start, by state now: those at work, those that wait for a person, and those that ended
+	Commands int64                `json:"commands"`
+	Commits  int64                `json:"commits"`
+	Queue    int                  `json:"queue"`
+	Hosts    map[string]int       `json:"hosts"` // by state
+	Capacity int                  `json:"capacity"`
 	// Bound are the containers that got their work tree from outside, Snapshots the commits
 	// made from outside, of which Hashed files were read; Portable counts by reason what was
 	// left to git in containers. Layers were made since start. Mounted and Unpacked are the

@@ -19,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/programs"
 	"github.com/ramus-dev/ramus/internal/remains"
@@ -258,9 +259,9 @@ func (w *world) inRepo(args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-func caller(t *testing.T, s string) executor.Caller {
+func caller(t *testing.T, s string) record.Caller {
 	t.Helper()
-	c, err := executor.ParseCaller(s)
+	c, err := record.ParseCaller(s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,11 +269,11 @@ func caller(t *testing.T, s string) executor.Caller {
 }
 
 // exec runs a shell line for a caller.
-func (w *world) exec(name, line string) (executor.Result, string, string) {
+func (w *world) exec(name, line string) (record.Result, string, string) {
 	w.t.Helper()
 	var stdout, stderr bytes.Buffer
-	res, err := w.x.Exec(w.t.Context(), executor.Request{Caller: caller(w.t, name), Repo: "demo",
-		Command: &executor.Command{Shell: line}, Asker: gitd.Person{Name: "Ada", Email: "ada@example.com"}}, &stdout, &stderr)
+	res, err := w.x.Exec(w.t.Context(), record.Request{Caller: caller(w.t, name), Repo: "demo",
+		Command: &record.Command{Shell: line}, Asker: gitd.Person{Name: "Ada", Email: "ada@example.com"}}, &stdout, &stderr)
 	if err != nil {
 		w.t.Fatalf("exec %q: %v", line, err)
 	}
@@ -298,7 +299,7 @@ func TestExecCommits(t *testing.T) {
 	if res.Commit != "" || out != "hello\nmore\n" {
 		t.Errorf("second command: %+v, %q", res, out)
 	}
-	runs, err := w.x.Runs(t.Context(), executor.Filter{})
+	runs, err := w.x.Runs(t.Context(), record.Filter{})
 	if err != nil || len(runs) != 2 {
 		t.Fatalf("runs: %v, %v", runs, err)
 	}
@@ -311,20 +312,20 @@ func TestExecCommits(t *testing.T) {
 // of the command before does not hear that again.
 func TestFollowInTheMiddle(t *testing.T) {
 	w := newWorld(t, nil)
-	r, err := w.x.Submit(t.Context(), executor.Request{Caller: caller(t, "run:printing"), Repo: "demo",
-		Command: &executor.Command{Shell: "echo early; echo faults >&2; until [ -e go ]; do sleep 0.05; done; rm go; echo late"}})
+	r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:printing"), Repo: "demo",
+		Command: &record.Command{Shell: "echo early; echo faults >&2; until [ -e go ]; do sleep 0.05; done; rm go; echo late"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.until(r.Name(), printed("faults"))
 	w.until(r.Name(), printed("early"))
-	began := w.events(r.Name(), executor.EventStepStarted)[0].Seq
+	began := w.events(r.Name(), record.EventStepStarted)[0].Seq
 	follow := func(after int64, heard func(said string)) (said string) {
 		for e, err := range w.x.Events(t.Context(), r.Name(), after, true) {
 			if err != nil {
 				t.Error(err)
 			}
-			if e.Type == executor.EventOutput {
+			if e.Type == record.EventOutput {
 				said += e.Kind + ": " + e.Message
 				heard(said)
 			}

@@ -6,35 +6,28 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
 // maxForks is how many times a fork may be forked.
 const maxForks = 10
 
-// Fork is where a new caller begins: at a commit of another one's branch, with
-// what that one's agents remembered then.
-type Fork struct {
-	Of     string    `json:"of"`               // the other caller
-	Commit gitd.Hash `json:"commit,omitempty"` // empty: its branch's tip
-	Depth  int       `json:"depth,omitempty"`  // forks of forks; set by the executor
-}
-
 // planFork fills in where a fork begins. It is called before the caller is planned.
-func (x *Executor) planFork(ctx context.Context, f Fork, p *plan) error {
+func (x *Executor) planFork(ctx context.Context, f record.Fork, p *plan) error {
 	of, err := x.Caller(ctx, f.Of)
 	if err != nil {
 		return fmt.Errorf("cannot fork: %w", err)
 	}
 	repo, base, err := x.home(ctx, of.Caller)
-	if errors.Is(err, ErrNotFound) && f.Commit != "" {
+	if errors.Is(err, record.ErrNotFound) && f.Commit != "" {
 		return x.planForkOfKept(ctx, f, of.Caller, p)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot fork %s: %w", of.Caller, err)
 	}
 	if p.run.Repo != "" && p.run.Repo != repo.Name() {
-		return fmt.Errorf("cannot fork %s: %w repository %q: it is in %s", of.Caller, ErrInvalid, p.run.Repo, repo.Name())
+		return fmt.Errorf("cannot fork %s: %w repository %q: it is in %s", of.Caller, record.ErrInvalid, p.run.Repo, repo.Name())
 	}
 	tip, err := repo.Resolve(ctx, "refs/heads/"+of.Caller.Branch())
 	if err != nil {
@@ -55,7 +48,7 @@ func (x *Executor) planFork(ctx context.Context, f Fork, p *plan) error {
 			}
 		}
 		if !inside {
-			return fmt.Errorf("cannot fork %s: %w commit: %s is not on its branch; `ramus log %s` lists those that are", of.Caller, ErrInvalid, at, of.Caller)
+			return fmt.Errorf("cannot fork %s: %w commit: %s is not on its branch; `ramus log %s` lists those that are", of.Caller, record.ErrInvalid, at, of.Caller)
 		}
 	}
 	depth := 1
@@ -65,7 +58,7 @@ func (x *Executor) planFork(ctx context.Context, f Fork, p *plan) error {
 		}
 	}
 	if depth > maxForks {
-		return fmt.Errorf("cannot fork %s: %w: it is a fork of a fork, %d deep already", of.Caller, ErrConflict, maxForks)
+		return fmt.Errorf("cannot fork %s: %w: it is a fork of a fork, %d deep already", of.Caller, record.ErrConflict, maxForks)
 	}
 	if p.state, err = stateAt(ctx, repo, of.Caller, at, at == tip); err != nil {
 		return fmt.Errorf("cannot fork %s: %w", of.Caller, err)
@@ -74,13 +67,13 @@ func (x *Executor) planFork(ctx context.Context, f Fork, p *plan) error {
 	if p.run.Base == "" {
 		p.run.Base = base
 	}
-	p.run.Fork = &Fork{Of: of.Caller.String(), Commit: at, Depth: depth}
+	p.run.Fork = &record.Fork{Of: of.Caller.String(), Commit: at, Depth: depth}
 	return nil
 }
 
 // planForkOfKept fills in where a fork begins of a caller whose branch is deleted: at
 // a commit that was kept of its work.
-func (x *Executor) planForkOfKept(ctx context.Context, f Fork, of Caller, p *plan) error {
+func (x *Executor) planForkOfKept(ctx context.Context, f record.Fork, of record.Caller, p *plan) error {
 	for _, r := range slices.Backward(x.index.ofCaller(of)) {
 		if p.run.Repo != "" && p.run.Repo != r.Repo {
 			continue
@@ -104,15 +97,15 @@ func (x *Executor) planForkOfKept(ctx context.Context, f Fork, of Caller, p *pla
 		if p.run.Base == "" {
 			p.run.Base = r.Base
 		}
-		p.run.Fork = &Fork{Of: of.String(), Commit: at, Depth: 1}
+		p.run.Fork = &record.Fork{Of: of.String(), Commit: at, Depth: 1}
 		return nil
 	}
-	return fmt.Errorf("cannot fork %s at %s: its branch is deleted, and that is no commit that was kept of it: %w", of, f.Commit, ErrNotFound)
+	return fmt.Errorf("cannot fork %s at %s: its branch is deleted, and that is no commit that was kept of it: %w", of, f.Commit, record.ErrNotFound)
 }
 
 // stateAt is what a caller's agents remembered when a commit of its branch was
 // the newest; empty where they remembered nothing.
-func stateAt(ctx context.Context, repo *gitd.Repo, c Caller, at gitd.Hash, newest bool) (gitd.Hash, error) {
+func stateAt(ctx context.Context, repo *gitd.Repo, c record.Caller, at gitd.Hash, newest bool) (gitd.Hash, error) {
 	state, err := repo.Resolve(ctx, stateRef(c))
 	if errors.Is(err, gitd.ErrNotFound) {
 		return "", nil

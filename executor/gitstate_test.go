@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // TestGitStates puts the container's repository into random states, changes files at random, and
@@ -135,12 +136,12 @@ func randomChange(rnd *rand.Rand) string {
 func TestCheckedTree(t *testing.T) {
 	w := newWorld(t, nil)
 	w.exec("run:check", `printf 'test:\n\t@cat late\n' >Makefile`)
-	if _, err := w.x.Exec(t.Context(), executor.Request{Caller: caller(t, "run:check"), Command: &executor.Command{Background: true,
+	if _, err := w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:check"), Command: &record.Command{Background: true,
 		Shell: "until [ -e /tmp/go ]; do sleep 0.01; done; echo late >late; touch /tmp/done"}}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	// Both steps are of one run: no other commit comes between them.
-	r, err := w.x.Submit(t.Context(), executor.Request{Caller: caller(t, "run:check"), Workflow: `
+	r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:check"), Workflow: `
 id: late
 nodes:
   - id: begin
@@ -153,7 +154,7 @@ nodes:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r = w.wait(r.Name()); r.State != executor.StateComplete {
+	if r = w.wait(r.Name()); r.State != record.StateComplete {
 		t.Fatalf("%+v\n%s", r, w.journal(r.Name()))
 	}
 	m, err := w.x.Manifest(t.Context(), r.Name())
@@ -161,7 +162,7 @@ nodes:
 		t.Fatal(err)
 	}
 	tree := w.inRepo("rev-parse", "ramus/run-check^{tree}")
-	if len(m.Checks) != 1 || string(m.Checks[0].Tree) != tree || string(m.Tree) != tree || m.Verdict != executor.VerdictVerified {
+	if len(m.Checks) != 1 || string(m.Checks[0].Tree) != tree || string(m.Tree) != tree || m.Verdict != record.VerdictVerified {
 		t.Errorf("tree %s, %+v", tree, m)
 	}
 	if got := w.inRepo("show", "ramus/run-check:late"); got != "late" {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // guestWait is how long a step waits for those who do not leave when asked to.
@@ -33,10 +35,10 @@ func (v Visitor) Enter(ctx context.Context) (*Guest, bool) {
 func (g *Guest) Context() context.Context { return g.ctx }
 
 // Run is the run as it stands.
-func (g *Guest) Run() Run { return g.w.l.snapshot() }
+func (g *Guest) Run() record.Run { return g.w.l.snapshot() }
 
 // Tell journals an event in the guest's run and step.
-func (g *Guest) Tell(e Event) {
+func (g *Guest) Tell(e record.Event) {
 	e.Step = g.w.s.ID
 	_ = g.w.l.emit(e, false) // the run's own events will meet the same error
 }

@@ -10,6 +10,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -18,57 +19,57 @@ import (
 // Key, Caller and Repo; it has no work. A second claim with the same caller and
 // key returns the first one's run, and fresh is false. The caller's branch is
 // not made before Begin.
-func (x *Executor) Claim(ctx context.Context, r Request) (run Run, fresh bool, err error) {
-	return x.hold(ctx, KindRequest, r, nil)
+func (x *Executor) Claim(ctx context.Context, r record.Request) (run record.Run, fresh bool, err error) {
+	return x.hold(ctx, record.KindRequest, r, nil)
 }
 
 // hold claims a run at which nothing works.
-func (x *Executor) hold(ctx context.Context, kind Kind, r Request, record json.RawMessage) (run Run, fresh bool, err error) {
+func (x *Executor) hold(ctx context.Context, kind record.Kind, r record.Request, rec json.RawMessage) (run record.Run, fresh bool, err error) {
 	if err := x.isOpen(); err != nil {
-		return Run{}, false, err
+		return record.Run{}, false, err
 	}
 	if !validRunID(r.Key) || r.Caller.IsZero() {
-		return Run{}, false, fmt.Errorf("%w claim: it needs a caller and a key of letters, digits, '.', '_' and '-'", ErrInvalid)
+		return record.Run{}, false, fmt.Errorf("%w claim: it needs a caller and a key of letters, digits, '.', '_' and '-'", record.ErrInvalid)
 	}
 	r, err = x.cleanRequest(r)
 	if err != nil {
-		return Run{}, false, err
+		return record.Run{}, false, err
 	}
 	repo, err := x.OpenRepo(ctx, r.Repo)
 	if err != nil {
-		return Run{}, false, err
+		return record.Run{}, false, err
 	}
 	// Between its claim and the index a run cannot be found by whoever is told of it.
-	release, err := x.alone(ctx, Run{ID: r.Key, Caller: r.Caller}.Name())
+	release, err := x.alone(ctx, record.Run{ID: r.Key, Caller: r.Caller}.Name())
 	if err != nil {
-		return Run{}, false, err
+		return record.Run{}, false, err
 	}
 	defer release()
 	if have, known := x.Find(r.Caller, r.Key); known {
 		return have, false, nil
 	}
-	p := &plan{repo: repo, run: Run{ID: r.Key, Caller: r.Caller, Kind: kind, Record: record, Repo: repo.Name(), Base: r.Base, Branch: r.Caller.Branch(),
-		Origin: r.Origin, Asker: r.Asker, Input: r.Input, State: StateSubmitted, CreatedAt: x.Now().UTC()}}
+	p := &plan{repo: repo, run: record.Run{ID: r.Key, Caller: r.Caller, Kind: kind, Record: rec, Repo: repo.Name(), Base: r.Base, Branch: r.Caller.Branch(),
+		Origin: r.Origin, Asker: r.Asker, Input: r.Input, State: record.StateSubmitted, CreatedAt: x.Now().UTC()}}
 	_, err = x.claim(ctx, p, "")
 	if errors.Is(err, errClaimed) {
 		run, err := x.claimed(ctx, p)
 		return run, false, err
 	}
 	if err != nil {
-		return Run{}, false, err
+		return record.Run{}, false, err
 	}
 	return p.run, true, x.index.put(p.run)
 }
 
 // Find returns the run of a caller with this very id, in whatever repository it
 // is. Unlike [Executor.Run] it looks nowhere else, and takes no time.
-func (x *Executor) Find(c Caller, id string) (Run, bool) {
+func (x *Executor) Find(c record.Caller, id string) (record.Run, bool) {
 	// The index comes second: a run that ends stands there before it leaves those that live, and
 	// would else be found as it was when it began.
 	l := x.alive(c, id)
 	r, known := x.index.get(c, id)
 	if !known {
-		return Run{}, false
+		return record.Run{}, false
 	}
 	if l != nil && l.claim.Repo == r.Repo {
 		return l.snapshot(), true
@@ -77,14 +78,14 @@ func (x *Executor) Find(c Caller, id string) (Run, bool) {
 }
 
 // alive is a run of a caller that works or waits in line; nil when nothing works at it.
-func (x *Executor) alive(c Caller, id string) *liveRun {
+func (x *Executor) alive(c record.Caller, id string) *liveRun {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return x.live[Run{Caller: c, ID: id}.Name()]
+	return x.live[record.Run{Caller: c, ID: id}.Name()]
 }
 
 // OfCaller lists a caller's runs as they stand, oldest first.
-func (x *Executor) OfCaller(c Caller) []Run {
+func (x *Executor) OfCaller(c record.Caller) []record.Run {
 	runs := x.index.ofCaller(c)
 	for i := range runs {
 		if now, ok := x.Find(c, runs[i].ID); ok && now.Repo == runs[i].Repo {
@@ -99,7 +100,7 @@ func (x *Executor) OfCaller(c Caller) []Run {
 func (x *Executor) AgentNames() []string { return slices.Sorted(maps.Keys(x.Agents)) }
 
 // Home is where a caller's branch is, and its base. A caller without a branch is ErrNotFound.
-func (x *Executor) Home(ctx context.Context, c Caller) (repo, base string, err error) {
+func (x *Executor) Home(ctx context.Context, c record.Caller) (repo, base string, err error) {
 	r, base, err := x.home(ctx, c)
 	if err != nil {
 		return "", "", err
@@ -109,13 +110,13 @@ func (x *Executor) Home(ctx context.Context, c Caller) (repo, base string, err e
 
 // Settled waits until a run has ended, or waits for a person, and all of that
 // is in its ref: then its manifest can be read.
-func (x *Executor) Settled(ctx context.Context, c Caller, id string) (Run, error) {
+func (x *Executor) Settled(ctx context.Context, c record.Caller, id string) (record.Run, error) {
 	for {
 		l := x.alive(c, id)
 		if l == nil {
 			r, known := x.index.get(c, id) // only now: one that has just left stands there as it ended
 			if !known {
-				return Run{}, fmt.Errorf("run %s/%s: %w", c, id, ErrNotFound)
+				return record.Run{}, fmt.Errorf("run %s/%s: %w", c, id, record.ErrNotFound)
 			}
 			return r, nil
 		}
@@ -133,7 +134,7 @@ func (x *Executor) Settled(ctx context.Context, c Caller, id string) (Run, error
 		case <-ctx.Done():
 			return l.snapshot(), context.Cause(ctx)
 		case <-x.ctx.Done():
-			return l.snapshot(), ErrClosed
+			return l.snapshot(), record.ErrClosed
 		}
 	}
 }
@@ -141,16 +142,16 @@ func (x *Executor) Settled(ctx context.Context, c Caller, id string) (Run, error
 // Begin gives a claimed run its work and starts it. Of the request only the
 // work, Input, Sub, Of, From, Base and Asker count. A run that has begun
 // already is returned as it is.
-func (x *Executor) Begin(ctx context.Context, run string, r Request) (Run, error) {
+func (x *Executor) Begin(ctx context.Context, run string, r record.Request) (record.Run, error) {
 	if err := x.isOpen(); err != nil {
-		return Run{}, err
+		return record.Run{}, err
 	}
 	held, repo, ref, release, err := x.held(ctx, run)
 	if err != nil {
 		return held, err
 	}
 	defer release()
-	if held.Kind != KindRequest || held.Ended() {
+	if held.Kind != record.KindRequest || held.Ended() {
 		return held, nil
 	}
 	r.Key, r.Caller, r.Repo, r.Origin, r.CancelPrevious = held.ID, held.Caller, repo.Name(), held.Origin, false
@@ -167,7 +168,7 @@ func (x *Executor) Begin(ctx context.Context, run string, r Request) (Run, error
 	p.run.CreatedAt = held.CreatedAt
 	ref, err = x.claim(ctx, p, ref)
 	if errors.Is(err, errClaimed) {
-		return held, fmt.Errorf("cannot begin %s: %w: somebody else began or ended it", run, ErrConflict)
+		return held, fmt.Errorf("cannot begin %s: %w: somebody else began or ended it", run, record.ErrConflict)
 	}
 	if err != nil {
 		return held, err
@@ -178,7 +179,7 @@ func (x *Executor) Begin(ctx context.Context, run string, r Request) (Run, error
 
 // held reads a run that may be claimed only, with its ref, and keeps everybody
 // else from beginning, ending or journalling in it until release is called.
-func (x *Executor) held(ctx context.Context, run string) (_ Run, _ *gitd.Repo, ref gitd.Hash, release func(), err error) {
+func (x *Executor) held(ctx context.Context, run string) (_ record.Run, _ *gitd.Repo, ref gitd.Hash, release func(), err error) {
 	r, err := x.Run(ctx, run)
 	if err != nil {
 		return r, nil, "", nil, err
@@ -236,7 +237,7 @@ func (x *Executor) alone(ctx context.Context, run string) (release func(), err e
 }
 
 // Note journals an event in a run that has not ended.
-func (x *Executor) Note(ctx context.Context, run string, e Event) error {
+func (x *Executor) Note(ctx context.Context, run string, e record.Event) error {
 	r, err := x.Run(ctx, run)
 	if err != nil {
 		return err
@@ -245,16 +246,16 @@ func (x *Executor) Note(ctx context.Context, run string, e Event) error {
 	switch {
 	case l != nil:
 		return l.emit(e, false)
-	case r.Ended() || r.Kind != KindRequest:
-		return fmt.Errorf("cannot journal in %s: %w: nothing works at it", r.Name(), ErrConflict)
+	case r.Ended() || r.Kind != record.KindRequest:
+		return fmt.Errorf("cannot journal in %s: %w: nothing works at it", r.Name(), record.ErrConflict)
 	}
 	_, _, _, release, err := x.held(ctx, r.Name())
 	if err != nil {
 		return err
 	}
 	defer release()
-	if now, known := x.Find(r.Caller, r.ID); known && (now.Ended() || now.Kind != KindRequest) {
-		return fmt.Errorf("cannot journal in %s: %w: it was begun or ended meanwhile", r.Name(), ErrConflict)
+	if now, known := x.Find(r.Caller, r.ID); known && (now.Ended() || now.Kind != record.KindRequest) {
+		return fmt.Errorf("cannot journal in %s: %w: it was begun or ended meanwhile", r.Name(), record.ErrConflict)
 	}
 	// Its journal is opened for this one event: claims may wait in great
 	// number, for as long as their source does not answer.
@@ -271,19 +272,19 @@ func (x *Executor) Note(ctx context.Context, run string, e Event) error {
 
 // Ending is how a claimed run ends that is never begun.
 type Ending struct {
-	Reason Reason // empty: complete
+	Reason record.Reason // empty: complete
 	Error  string
 	Output map[string]any
 }
 
 // End seals a claimed run that was answered without running anything. It
 // returns when that is done; a run that has begun or ended is returned as it is.
-func (x *Executor) End(ctx context.Context, run string, e Ending) (Run, error) {
+func (x *Executor) End(ctx context.Context, run string, e Ending) (record.Run, error) {
 	held, _, _, release, err := x.held(ctx, run)
 	if err != nil {
 		return held, err
 	}
-	if held.Kind != KindRequest || held.Ended() {
+	if held.Kind != record.KindRequest || held.Ended() {
 		release()
 		return held, nil
 	}
@@ -310,7 +311,7 @@ func (x *Executor) End(ctx context.Context, run string, e Ending) (Run, error) {
 // answer is the work of a run that is ended without any.
 func (l *liveRun) answer() (map[string]any, error) {
 	if l.ending == nil {
-		return nil, &failure{ReasonInternal, "a request is not work"}
+		return nil, &failure{record.ReasonInternal, "a request is not work"}
 	}
 	if l.ending.Reason != "" {
 		return l.ending.Output, &failure{l.ending.Reason, l.ending.Error}
@@ -332,7 +333,7 @@ func (x *Executor) Tell(ctx context.Context, run string, data json.RawMessage) e
 	case r.Told != nil:
 		return nil
 	case !r.Ended() || x.unsealed(r):
-		return fmt.Errorf("cannot record that %s is told: %w: it has not ended", r.Name(), ErrConflict)
+		return fmt.Errorf("cannot record that %s is told: %w: it has not ended", r.Name(), record.ErrConflict)
 	}
 	repo, err := x.Git.Repo(r.Repo)
 	if err != nil {
@@ -343,7 +344,7 @@ func (x *Executor) Tell(ctx context.Context, run string, data json.RawMessage) e
 	if err != nil {
 		return err
 	}
-	r.Told = &Told{Time: x.Now().UTC(), Data: x.Secrets.JSON(data)}
+	r.Told = &record.Told{Time: x.Now().UTC(), Data: x.Secrets.JSON(data)}
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return fmt.Errorf("cannot record that %s is told: %w", r.Name(), err)
@@ -362,8 +363,8 @@ func (x *Executor) Tell(ctx context.Context, run string, data json.RawMessage) e
 
 // Untold lists the runs with an Origin that is not known to have been told of
 // their end: those that are claimed, at work, waiting for a person, or ended. Oldest first.
-func (x *Executor) Untold(context.Context) ([]Run, error) {
-	var runs []Run
+func (x *Executor) Untold(context.Context) ([]record.Run, error) {
+	var runs []record.Run
 	for _, r := range x.current() {
 		if r.Origin != nil && r.Told == nil && !r.Sub {
 			runs = append(runs, r)

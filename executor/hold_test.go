@@ -9,17 +9,18 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-func mention(t *testing.T, conv, key string) executor.Request {
+func mention(t *testing.T, conv, key string) record.Request {
 	t.Helper()
-	c, err := executor.ConvCaller(conv)
+	c, err := record.ConvCaller(conv)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return executor.Request{Caller: c, Repo: "demo", Key: key, Asker: gitd.Person{Name: "ann"},
-		Origin: &executor.Origin{Source: "test", Session: "test:" + conv, Key: key, Event: json.RawMessage(`{"a":1}`)}}
+	return record.Request{Caller: c, Repo: "demo", Key: key, Asker: gitd.Person{Name: "ann"},
+		Origin: &record.Origin{Source: "test", Session: "test:" + conv, Key: key, Event: json.RawMessage(`{"a":1}`)}}
 }
 
 func TestClaimOnce(t *testing.T) {
@@ -91,10 +92,10 @@ func TestBeginGivesAClaimItsWork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if claimed.Kind != executor.KindRequest || claimed.State != executor.StateSubmitted {
+	if claimed.Kind != record.KindRequest || claimed.State != record.StateSubmitted {
 		t.Errorf("claimed: %+v", claimed)
 	}
-	if err := w.x.Note(t.Context(), claimed.Name(), executor.Event{Type: executor.EventPolicy, Message: "container", Reason: "why"}); err != nil {
+	if err := w.x.Note(t.Context(), claimed.Name(), record.Event{Type: record.EventPolicy, Message: "container", Reason: "why"}); err != nil {
 		t.Fatal(err)
 	}
 	// The claim survives, and nothing begins it but whoever claimed it.
@@ -104,19 +105,19 @@ func TestBeginGivesAClaimItsWork(t *testing.T) {
 	if err != nil || len(untold) != 1 || untold[0].Name() != claimed.Name() {
 		t.Fatalf("untold after a restart: %v %v", untold, err)
 	}
-	run, err := w.x.Begin(t.Context(), claimed.Name(), executor.Request{Command: &executor.Command{Shell: "echo one > a.txt"}})
+	run, err := w.x.Begin(t.Context(), claimed.Name(), record.Request{Command: &record.Command{Shell: "echo one > a.txt"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if run.Kind != executor.KindExec || run.ID != claimed.ID || run.Origin == nil {
+	if run.Kind != record.KindExec || run.ID != claimed.ID || run.Origin == nil {
 		t.Errorf("begun: %+v", run)
 	}
-	again, err := w.x.Begin(t.Context(), claimed.Name(), executor.Request{Command: &executor.Command{Shell: "echo two > a.txt"}})
+	again, err := w.x.Begin(t.Context(), claimed.Name(), record.Request{Command: &record.Command{Shell: "echo two > a.txt"}})
 	if err != nil || again.Name() != run.Name() || again.Command != run.Command {
 		t.Errorf("a second beginning: %+v %v", again, err)
 	}
 	run = w.wait(run.Name())
-	if run.State != executor.StateComplete {
+	if run.State != record.StateComplete {
 		t.Fatalf("%+v", run)
 	}
 	var types []string
@@ -126,7 +127,7 @@ func TestBeginGivesAClaimItsWork(t *testing.T) {
 		}
 		types = append(types, e.Type)
 	}
-	if types[0] != executor.EventPolicy || !slices.Contains(types, executor.EventRunCreated) {
+	if types[0] != record.EventPolicy || !slices.Contains(types, record.EventRunCreated) {
 		t.Errorf("journal: %v", types)
 	}
 	if err := w.x.Tell(t.Context(), run.Name(), json.RawMessage(`{"ts":"5"}`)); err != nil {
@@ -154,7 +155,7 @@ func TestEndOfARequest(t *testing.T) {
 	w := newWorld(t, nil)
 	for i, e := range []executor.Ending{
 		{Output: map[string]any{"answer": "a"}},
-		{Reason: executor.ReasonBadInput, Error: "no such workflow"},
+		{Reason: record.ReasonBadInput, Error: "no such workflow"},
 	} {
 		claimed, _, err := w.x.Claim(t.Context(), mention(t, "c", fmt.Sprintf("C1-1.%d", i)))
 		if err != nil {
@@ -171,10 +172,10 @@ func TestEndOfARequest(t *testing.T) {
 		if err != nil || m.State != run.State {
 			t.Errorf("%+v %v", m, err)
 		}
-		if err := w.x.Note(t.Context(), run.Name(), executor.Event{Type: executor.EventNote}); !errors.Is(err, executor.ErrConflict) {
+		if err := w.x.Note(t.Context(), run.Name(), record.Event{Type: record.EventNote}); !errors.Is(err, record.ErrConflict) {
 			t.Errorf("a note behind the end: %v", err)
 		}
-		if _, err := w.x.Retry(t.Context(), run.Name(), gitd.Person{}); !errors.Is(err, executor.ErrConflict) {
+		if _, err := w.x.Retry(t.Context(), run.Name(), gitd.Person{}); !errors.Is(err, record.ErrConflict) {
 			t.Errorf("an answer as a run to be retried: %v", err)
 		}
 	}
@@ -185,7 +186,7 @@ func TestEndOfARequest(t *testing.T) {
 	if err := w.x.Stop(t.Context(), claimed.Name(), gitd.Person{Name: "bob"}); err != nil {
 		t.Fatal(err)
 	}
-	if run, _ := w.x.Run(t.Context(), claimed.Name()); run.Reason != executor.ReasonCancelled {
+	if run, _ := w.x.Run(t.Context(), claimed.Name()); run.Reason != record.ReasonCancelled {
 		t.Errorf("%+v", run)
 	}
 }
@@ -201,7 +202,7 @@ func TestStopWhileItBegins(t *testing.T) {
 		}
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			if _, err := w.x.Begin(t.Context(), claimed.Name(), executor.Request{Command: &executor.Command{Shell: "sleep 300"}}); err != nil {
+			if _, err := w.x.Begin(t.Context(), claimed.Name(), record.Request{Command: &record.Command{Shell: "sleep 300"}}); err != nil {
 				t.Error(err)
 			}
 		})
@@ -211,14 +212,14 @@ func TestStopWhileItBegins(t *testing.T) {
 			}
 		})
 		wg.Go(func() {
-			err := w.x.Note(t.Context(), claimed.Name(), executor.Event{Type: executor.EventNote, Message: "a note"})
-			if err != nil && !errors.Is(err, executor.ErrConflict) {
+			err := w.x.Note(t.Context(), claimed.Name(), record.Event{Type: record.EventNote, Message: "a note"})
+			if err != nil && !errors.Is(err, record.ErrConflict) {
 				t.Error(err)
 			}
 		})
 		wg.Wait()
 		run, err := w.x.Settled(t.Context(), claimed.Caller, claimed.ID)
-		if err != nil || run.Reason != executor.ReasonCancelled {
+		if err != nil || run.Reason != record.ReasonCancelled {
 			t.Fatalf("%+v %v", run, err)
 		}
 		if _, err := w.x.Manifest(t.Context(), run.Name()); err != nil {

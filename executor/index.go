@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	bolt "go.etcd.io/bbolt"
 )
@@ -49,10 +50,10 @@ type index struct {
 	db   *bolt.DB
 
 	mu    sync.RWMutex // guards all below
-	runs  map[string]Run
-	keys  []string            // of runs, sorted
-	named map[string]string   // the latest key of each Run.Name
-	of    map[Caller][]string // the keys of a caller's runs, as they came
+	runs  map[string]record.Run
+	keys  []string                   // of runs, sorted
+	named map[string]string          // the latest key of each Run.Name
+	of    map[record.Caller][]string // the keys of a caller's runs, as they came
 }
 
 func openIndex(path string) (ix *index, fresh bool, err error) {
@@ -110,7 +111,7 @@ func guard(f func() error) (err error) {
 	return f()
 }
 
-func runKey(repo string, c Caller, run string) []byte {
+func runKey(repo string, c record.Caller, run string) []byte {
 	return []byte(repo + "\x00" + c.Slug() + "\x00" + run)
 }
 
@@ -142,7 +143,7 @@ func (ix *index) update(change func(*bolt.Tx) error, remember func()) error {
 	return nil
 }
 
-func (ix *index) put(runs ...Run) error {
+func (ix *index) put(runs ...record.Run) error {
 	return ix.update(func(tx *bolt.Tx) error {
 		b := tx.Bucket(runsBucket)
 		for _, r := range runs {
@@ -160,7 +161,7 @@ func (ix *index) put(runs ...Run) error {
 }
 
 // remove forgets runs whose refs are gone.
-func (ix *index) remove(runs ...Run) error {
+func (ix *index) remove(runs ...record.Run) error {
 	if len(runs) == 0 {
 		return nil
 	}
@@ -175,7 +176,7 @@ func (ix *index) remove(runs ...Run) error {
 }
 
 // forget is the opposite of remember. The caller holds the lock.
-func (ix *index) forget(runs []Run) {
+func (ix *index) forget(runs []record.Run) {
 	for _, r := range runs {
 		key := string(runKey(r.Repo, r.Caller, r.ID))
 		if _, known := ix.runs[key]; !known {
@@ -202,7 +203,7 @@ func (ix *index) forget(runs []Run) {
 }
 
 // claim notes that a run's ref is about to be made.
-func (ix *index) claim(r Run) error {
+func (ix *index) claim(r record.Run) error {
 	return ix.update(func(tx *bolt.Tx) error {
 		return tx.Bucket(claimsBucket).Put(runKey(r.Repo, r.Caller, r.ID), nil)
 	}, nil)
@@ -232,7 +233,7 @@ func (ix *index) claimed() (refs [][2]string, err error) {
 
 // load reads every run of the file; one that is damaged is errDamaged.
 func (ix *index) load() error {
-	var found []Run
+	var found []record.Run
 	err := guard(func() error {
 		return ix.db.View(func(tx *bolt.Tx) error {
 			return tx.Bucket(runsBucket).ForEach(func(_, v []byte) error {
@@ -240,7 +241,7 @@ func (ix *index) load() error {
 				if err != nil {
 					return err
 				}
-				var r Run
+				var r record.Run
 				if err := json.Unmarshal(v, &r); err != nil {
 					return fmt.Errorf("%w: %w", errDamaged, err)
 				}
@@ -260,9 +261,9 @@ func (ix *index) load() error {
 }
 
 // remember takes runs into memory. The caller holds the lock.
-func (ix *index) remember(runs []Run) {
+func (ix *index) remember(runs []record.Run) {
 	if ix.runs == nil {
-		ix.runs, ix.named, ix.of = make(map[string]Run), make(map[string]string), make(map[Caller][]string)
+		ix.runs, ix.named, ix.of = make(map[string]record.Run), make(map[string]string), make(map[record.Caller][]string)
 	}
 	for _, r := range runs {
 		key := string(runKey(r.Repo, r.Caller, r.ID))
@@ -277,10 +278,10 @@ func (ix *index) remember(runs []Run) {
 }
 
 // all returns every run, in the order of their keys.
-func (ix *index) all() []Run {
+func (ix *index) all() []record.Run {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
-	runs := make([]Run, len(ix.keys))
+	runs := make([]record.Run, len(ix.keys))
 	for i, key := range ix.keys {
 		runs[i] = ix.runs[key]
 	}
@@ -288,7 +289,7 @@ func (ix *index) all() []Run {
 }
 
 // get returns the run of a caller by its id, whatever repository it is in.
-func (ix *index) get(c Caller, id string) (Run, bool) {
+func (ix *index) get(c record.Caller, id string) (record.Run, bool) {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
 	r, ok := ix.runs[ix.named[c.String()+"/"+id]]
@@ -296,10 +297,10 @@ func (ix *index) get(c Caller, id string) (Run, bool) {
 }
 
 // ofCaller returns the runs of a caller, as they came.
-func (ix *index) ofCaller(c Caller) []Run {
+func (ix *index) ofCaller(c record.Caller) []record.Run {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
-	runs := make([]Run, len(ix.of[c]))
+	runs := make([]record.Run, len(ix.of[c]))
 	for i, key := range ix.of[c] {
 		runs[i] = ix.runs[key]
 	}
@@ -308,7 +309,7 @@ func (ix *index) ofCaller(c Caller) []Run {
 
 // rebuild puts a new file with the runs that there are in the old one's place. Nobody writes
 // meanwhile: a run that is claimed while its ref is not read yet would be in neither.
-func (ix *index) rebuild(there func() ([]Run, error)) (int, error) {
+func (ix *index) rebuild(there func() ([]record.Run, error)) (int, error) {
 	ix.file.Lock()
 	defer ix.file.Unlock()
 	runs, err := there()
@@ -361,12 +362,12 @@ func (ix *index) close() error {
 }
 
 // runsInRefs reads every run of every repository from its ref.
-func runsInRefs(ctx context.Context, git *gitd.Server) ([]Run, error) {
+func runsInRefs(ctx context.Context, git *gitd.Server) ([]record.Run, error) {
 	repos, err := git.Repos(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read runs: %w", err)
 	}
-	var runs []Run
+	var runs []record.Run
 	for _, repo := range repos {
 		refs, err := repo.Refs(ctx, runsPrefix)
 		if err != nil {
@@ -383,20 +384,20 @@ func runsInRefs(ctx context.Context, git *gitd.Server) ([]Run, error) {
 	return runs, nil
 }
 
-func readRun(ctx context.Context, repo *gitd.Repo, ref gitd.Ref) (Run, error) {
+func readRun(ctx context.Context, repo *gitd.Repo, ref gitd.Ref) (record.Run, error) {
 	text, err := repo.ReadFile(ctx, string(ref.Hash), "run.json", 4<<20)
 	if err != nil {
-		return Run{}, fmt.Errorf("cannot read run %s of %s: %w", ref.Name, repo.Name(), err)
+		return record.Run{}, fmt.Errorf("cannot read run %s of %s: %w", ref.Name, repo.Name(), err)
 	}
-	var r Run
+	var r record.Run
 	if err := json.Unmarshal(text, &r); err != nil {
-		return Run{}, fmt.Errorf("cannot read run %s of %s: %w", ref.Name, repo.Name(), err)
+		return record.Run{}, fmt.Errorf("cannot read run %s of %s: %w", ref.Name, repo.Name(), err)
 	}
 	return r, nil
 }
 
 // runRef is the ref of a run.
-func runRef(c Caller, run string) string { return runsPrefix + "/" + c.Slug() + "/" + run }
+func runRef(c record.Caller, run string) string { return runsPrefix + "/" + c.Slug() + "/" + run }
 
 // validRunID tells whether a caller may name a run so: it becomes a part of a ref and of file names.
 func validRunID(id string) bool {

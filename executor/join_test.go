@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // Requests with one key, made at once for a new caller, are one run, and all get its result.
@@ -19,12 +19,12 @@ func TestOneKeyAtOnce(t *testing.T) {
 	const requests, rounds = 20, 4
 	for round := range rounds {
 		c := caller(t, fmt.Sprintf("run:one%d", round))
-		results, errs := make([]executor.Result, requests), make([]error, requests)
+		results, errs := make([]record.Result, requests), make([]error, requests)
 		var group sync.WaitGroup
 		for i := range requests {
 			group.Go(func() {
-				results[i], errs[i] = w.x.Exec(t.Context(), executor.Request{Key: "k", Caller: c, Repo: "demo",
-					Command: &executor.Command{Shell: "echo once >>count; exit 3"}}, nil, nil)
+				results[i], errs[i] = w.x.Exec(t.Context(), record.Request{Key: "k", Caller: c, Repo: "demo",
+					Command: &record.Command{Shell: "echo once >>count; exit 3"}}, nil, nil)
 			})
 		}
 		group.Wait()
@@ -49,8 +49,8 @@ func TestManyKeysAtOnce(t *testing.T) {
 	var group sync.WaitGroup
 	for i := range requests {
 		group.Go(func() {
-			_, errs[i] = w.x.Exec(t.Context(), executor.Request{Key: fmt.Sprintf("k%d", i), Caller: c, Repo: "demo",
-				Command: &executor.Command{Shell: fmt.Sprintf("echo %d >>count", i)}}, nil, nil)
+			_, errs[i] = w.x.Exec(t.Context(), record.Request{Key: fmt.Sprintf("k%d", i), Caller: c, Repo: "demo",
+				Command: &record.Command{Shell: fmt.Sprintf("echo %d >>count", i)}}, nil, nil)
 		})
 	}
 	group.Wait()
@@ -68,14 +68,14 @@ func TestManyKeysAtOnce(t *testing.T) {
 // A command ends with the last of the requests that wait for it.
 func TestLeaving(t *testing.T) {
 	w := newWorld(t, nil)
-	request := func(name string) executor.Request {
-		return executor.Request{Key: "k", Caller: caller(t, name), Repo: "demo",
-			Command: &executor.Command{Shell: "echo ready; until [ -e go ]; do sleep 0.05; done; rm go; echo done"}}
+	request := func(name string) record.Request {
+		return record.Request{Key: "k", Caller: caller(t, name), Repo: "demo",
+			Command: &record.Command{Shell: "echo ready; until [ -e go ]; do sleep 0.05; done; rm go; echo done"}}
 	}
 	type waiting struct {
 		leave  context.CancelFunc
 		answer chan error
-		result executor.Result
+		result record.Result
 	}
 	join := func(name string, out io.Writer) *waiting {
 		ctx, leave := context.WithCancel(t.Context())
@@ -141,7 +141,7 @@ func TestLeaving(t *testing.T) {
 		if err := <-b.answer; err != nil || b.result.Reason != "cancelled" && b.result.ExitCode == 0 {
 			t.Errorf("the last who leaves gets %+v, %v", b.result, err)
 		}
-		if r, err := w.x.Run(t.Context(), "run:all/k"); err != nil || r.Reason != executor.ReasonCancelled {
+		if r, err := w.x.Run(t.Context(), "run:all/k"); err != nil || r.Reason != record.ReasonCancelled {
 			t.Errorf("without anybody the run is %+v, %v", r, err)
 		}
 	})
@@ -154,7 +154,7 @@ func TestLeaving(t *testing.T) {
 		w.until(r.Name(), printed("ready"))
 		left(t, join("run:submitted", nil))
 		w.release(r, "go")
-		if r, err = w.x.Settled(t.Context(), r.Caller, r.ID); err != nil || r.State != executor.StateComplete {
+		if r, err = w.x.Settled(t.Context(), r.Caller, r.ID); err != nil || r.State != record.StateComplete {
 			t.Errorf("a run that was submitted, and left by a request that joined it, is %+v, %v", r, err)
 		}
 	})
@@ -165,10 +165,10 @@ func TestLeaving(t *testing.T) {
 func TestCancelPrevious(t *testing.T) {
 	w := newWorld(t, nil)
 	const text = "id: w\nrepo: {id: demo}\nnodes:\n  - {id: a, run: 'echo ready; sleep 600'}\n"
-	request := func(name, key string) executor.Request {
-		return executor.Request{Key: key, Caller: caller(t, name), Repo: "demo", Workflow: text, CancelPrevious: true}
+	request := func(name, key string) record.Request {
+		return record.Request{Key: key, Caller: caller(t, name), Repo: "demo", Workflow: text, CancelPrevious: true}
 	}
-	submit := func(r executor.Request) executor.Run {
+	submit := func(r record.Request) record.Run {
 		t.Helper()
 		run, err := w.x.Submit(t.Context(), r)
 		if err != nil {
@@ -187,7 +187,7 @@ func TestCancelPrevious(t *testing.T) {
 	}
 
 	refused := request("run:b", "k")
-	refused.Fork = &executor.Fork{Of: "run:nobody"}
+	refused.Fork = &record.Fork{Of: "run:nobody"}
 	if _, err := w.x.Submit(t.Context(), refused); err == nil {
 		t.Error("a fork of nobody was accepted")
 	}
@@ -196,7 +196,7 @@ func TestCancelPrevious(t *testing.T) {
 	}
 
 	next := submit(request("run:b", "k"))
-	if now, err := w.x.Run(t.Context(), first.Name()); err != nil || now.Reason != executor.ReasonCancelled {
+	if now, err := w.x.Run(t.Context(), first.Name()); err != nil || now.Reason != record.ReasonCancelled {
 		t.Errorf("the run before is %+v, %v", now, err)
 	}
 	if next.Ended() {
@@ -214,7 +214,7 @@ func TestCancelPrevious(t *testing.T) {
 		})
 	}
 	group.Wait()
-	live, err := w.x.Runs(t.Context(), executor.Filter{Live: true})
+	live, err := w.x.Runs(t.Context(), record.Filter{Live: true})
 	if err != nil || len(live) != 1 {
 		t.Errorf("%d runs go on, %v, want one", len(live), err)
 	}
@@ -232,8 +232,8 @@ func TestForkAgain(t *testing.T) {
 		t.Fatalf("%+v", res)
 	}
 	for range 2 {
-		res, err := w.x.Exec(t.Context(), executor.Request{Key: "k", Caller: caller(t, "run:bough"), Repo: "demo", Fork: &executor.Fork{Of: "run:trunk"},
-			Command: &executor.Command{Shell: "echo 2 >>count"}}, nil, nil)
+		res, err := w.x.Exec(t.Context(), record.Request{Key: "k", Caller: caller(t, "run:bough"), Repo: "demo", Fork: &record.Fork{Of: "run:trunk"},
+			Command: &record.Command{Shell: "echo 2 >>count"}}, nil, nil)
 		if err != nil || res.Run != "run:bough/k" || res.ExitCode != 0 {
 			t.Errorf("%+v, %v", res, err)
 		}

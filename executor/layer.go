@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers/layer"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -66,7 +67,7 @@ type layers struct {
 	making bool                 // a goroutine works at wishes
 	failed map[string]time.Time // by name: when one could not be made
 
-	branches  map[Caller]*branchWish
+	branches  map[record.Caller]*branchWish
 	branching bool // a goroutine works at branches
 }
 

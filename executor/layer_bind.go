@@ -20,7 +20,9 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/layer"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 //go:embed scripts/warm.sh
@@ -103,7 +105,7 @@ func (x *Executor) prepare(ctx context.Context, h *containers.Host) error {
 	if err != nil {
 		return fmt.Errorf("cannot prepare the container: %w", err)
 	}
-	said := tail{max: 1 << 10}
+	said := text.Tail{Limit: 1 << 10}
 	exit, err := p.Output(io.Discard, &said)
 	if err != nil {
 		return fmt.Errorf("cannot prepare the container: %w", err)
@@ -575,12 +577,12 @@ func (x *Executor) readBinding(repo string, p containers.Place) (*binding, error
 	l := x.layers.find(repo, r.Layer, p.UID)
 	if r.Branch {
 		l = nil
-		if c, err := ParseCaller(p.Key); err == nil {
+		if c, err := record.ParseCaller(p.Key); err == nil {
 			l = x.layers.branchAt(repo, r.Layer, p.UID, c.Slug())
 		}
 	}
 	if l == nil {
-		return nil, fmt.Errorf("layer %s: %w", r.Layer, ErrNotFound)
+		return nil, fmt.Errorf("layer %s: %w", r.Layer, record.ErrNotFound)
 	}
 	return &binding{layer: l, config: r.Config, cache: new(gitd.OverlayCache), left: filepath.Join(p.Dir, leftFolder, "upper"),
 		at: layer.Binding{PID: p.PID, Start: p.Start, Lowers: l.trees(), Dir: filepath.Join(p.Dir, treeFolder),

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers/layer"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -58,7 +59,7 @@ func (t *target) branchLater(differ int) {
 	if w == nil {
 		w = &branchWish{asked: now}
 		if s.branches == nil {
-			s.branches = make(map[Caller]*branchWish)
+			s.branches = make(map[record.Caller]*branchWish)
 		}
 		s.branches[t.caller] = w
 	}
@@ -152,7 +153,7 @@ func (s *layers) makeBranch(ctx context.Context, t *target) (err error) {
 		}
 	}()
 	if !s.hold(under, staging) {
-		return fmt.Errorf("the layer of %.12s has just gone: %w", under.Commit, ErrNotFound)
+		return fmt.Errorf("the layer of %.12s has just gone: %w", under.Commit, record.ErrNotFound)
 	}
 	if err := s.fillBranch(ctx, t, l, differ, filepath.Join(staging, "upper")); err != nil {
 		return err
@@ -172,7 +173,7 @@ func (s *layers) makeBranch(ctx context.Context, t *target) (err error) {
 			s.all = append(s.all, l)
 		} else {
 			staging = l.dir // to be removed
-			err = fmt.Errorf("the layer of %.12s has just gone: %w", under.Commit, ErrNotFound)
+			err = fmt.Errorf("the layer of %.12s has just gone: %w", under.Commit, record.ErrNotFound)
 		}
 	}
 	s.mu.Unlock()

@@ -19,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/remains"
 )
@@ -158,7 +159,7 @@ func TestBothWays(t *testing.T) {
 		t.Run([]string{"bound", "portable"}[i], func(t *testing.T) {
 			w := open(t)
 			w.exec("run:base", `mkdir -p d/e f/g h; for i in 1 2 3 4 5; do echo $i >d/$i; echo $i >d/e/$i; echo $i >f/g/$i; printf "%s\r\n" $i >h/$i; done; echo "*.tmp" >f/.gitignore; ln -s d/1 link`)
-			if _, err := w.x.Merge(t.Context(), "run:base", executor.Merge{By: gitd.Person{Name: "Ada", Email: "ada@example.com"}}); err != nil {
+			if _, err := w.x.Merge(t.Context(), "run:base", record.Merge{By: gitd.Person{Name: "Ada", Email: "ada@example.com"}}); err != nil {
 				t.Fatal(err)
 			}
 			w.layer()
@@ -272,14 +273,14 @@ func randomStep(rnd *rand.Rand, caller string) string {
 // kept, told, and can be forked.
 func TestSalvage(t *testing.T) {
 	w := boundWorld(t, "sandbox", nil)
-	r, err := w.x.Submit(t.Context(), executor.Request{Caller: caller(t, "run:lost"), Repo: "demo", Command: &executor.Command{Shell: "echo half >half; rm sub/a; echo out; sleep 1000"}})
+	r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:lost"), Repo: "demo", Command: &record.Command{Shell: "echo half >half; rm sub/a; echo out; sleep 1000"}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	w.until(r.Name(), printed("out"))
 	remains.KillContainers(w.data)
 	r = w.wait(r.Name())
-	if r.Reason != executor.ReasonContainerLost || !strings.Contains(r.Error, "--fork run:lost@") {
+	if r.Reason != record.ReasonContainerLost || !strings.Contains(r.Error, "--fork run:lost@") {
 		t.Errorf("%+v", r)
 	}
 	if got := w.inRepo("show", "--format=%s", "--name-status", "refs/ramus/wip/run-lost"); got != "What the work tree held when its container was lost\n\nA\thalf\nD\tsub/a" {
@@ -292,7 +293,7 @@ func TestSalvage(t *testing.T) {
 	if err != nil || string(c.Kept) != w.inRepo("rev-parse", "refs/ramus/wip/run-lost") {
 		t.Errorf("%+v, %v", c, err)
 	}
-	res, err := w.x.Exec(t.Context(), executor.Request{Caller: caller(t, "run:goes-on"), Fork: &executor.Fork{Of: "run:lost", Commit: c.Kept}, Command: &executor.Command{Shell: "cat half"}}, nil, nil)
+	res, err := w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:goes-on"), Fork: &record.Fork{Of: "run:lost", Commit: c.Kept}, Command: &record.Command{Shell: "cat half"}}, nil, nil)
 	if err != nil || res.ExitCode != 0 {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -312,7 +313,7 @@ func TestBranchLayer(t *testing.T) {
 	}
 	w.exec("run:base", `mkdir -p d/e big; for i in 1 2 3 4 5 6 7 8 9; do echo $i >d/$i; echo $i >d/e/$i; echo $i >big/$i; done; ln -s d/1 link; echo '*.tmp' >d/.gitignore`)
 	layers(1)
-	if _, err := w.x.Merge(t.Context(), "run:base", executor.Merge{By: gitd.Person{Name: "Ada", Email: "ada@example.com"}}); err != nil {
+	if _, err := w.x.Merge(t.Context(), "run:base", record.Merge{By: gitd.Person{Name: "Ada", Email: "ada@example.com"}}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.x.Fleet.Remove(t.Context(), "run:base"); err != nil {
@@ -475,7 +476,7 @@ func TestLayers(t *testing.T) {
 		}
 		return len(all)
 	}
-	if _, err := w.x.Merge(t.Context(), "run:old", executor.Merge{By: gitd.Person{Name: "Ada", Email: "ada@example.com"}}); err != nil {
+	if _, err := w.x.Merge(t.Context(), "run:old", record.Merge{By: gitd.Person{Name: "Ada", Email: "ada@example.com"}}); err != nil {
 		t.Fatal(err)
 	}
 	w.layer()
@@ -502,7 +503,7 @@ func TestLayers(t *testing.T) {
 	if err := w.x.Fleet.Remove(t.Context(), "run:old"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.x.Merge(t.Context(), "run:old", executor.Merge{By: gitd.Person{Name: "Ada", Email: "ada@example.com"}}); err != nil {
+	if _, err := w.x.Merge(t.Context(), "run:old", record.Merge{By: gitd.Person{Name: "Ada", Email: "ada@example.com"}}); err != nil {
 		t.Fatal(err)
 	}
 	w.layer()

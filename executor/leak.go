@@ -14,6 +14,7 @@ import (
 
 	"github.com/pkg/sftp"
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -70,7 +71,7 @@ func (t *target) cleanTree(ctx context.Context, h *containers.Host, names []stri
 			break
 		}
 		l.Object = "" // it is gone, so its name tells nobody anything
-		if err := w.l.removed(w.s.ID, SecretInCommit, []string{l.Secret}, l.Where()); err != nil {
+		if err := w.l.removed(w.s.ID, record.SecretInCommit, []string{l.Secret}, l.Where()); err != nil {
 			return err
 		}
 	}
@@ -164,7 +165,7 @@ func (t *target) cleanPath(files *sftp.Client, name string) error {
 			return err
 		}
 		if n > 1000 {
-			return fmt.Errorf("%w: %q and a thousand more are taken", ErrConflict, clean)
+			return fmt.Errorf("%w: %q and a thousand more are taken", record.ErrConflict, clean)
 		}
 		free = fmt.Sprintf("%s-%d", clean, n)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
 )
@@ -68,7 +69,7 @@ type loader struct {
 // read returns a file of the base.
 func (l *loader) read(ctx context.Context, name string) (string, error) {
 	if l.repo == nil {
-		return "", fmt.Errorf("%w request: a workflow file of a repository needs the repository's name", ErrInvalid)
+		return "", fmt.Errorf("%w request: a workflow file of a repository needs the repository's name", record.ErrInvalid)
 	}
 	base := l.base
 	if base == "" {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -24,7 +25,7 @@ type liveRun struct {
 	x      *Executor
 	target *target
 	files  runFiles
-	claim  Run // as it was claimed: what never changes is read from here
+	claim  record.Run // as it was claimed: what never changes is read from here
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	done   chan struct{} // closed when the run's goroutine has ended
@@ -38,11 +39,11 @@ type liveRun struct {
 	asking         chan struct{} // holds one token: its agent asks one thing at a time
 
 	mu        sync.Mutex // guards all below
-	run       Run
+	run       record.Run
 	ref       gitd.Hash // what the run's ref points to
-	journal   *Journal
-	events    []Event
-	held      []Event // of events, what nobody was told of
+	journal   *record.Journal
+	events    []record.Event
+	held      []record.Event // of events, what nobody was told of
 	followed  map[*follower]struct{}
 	printing  map[string]*outputs // by step, of those at work
 	over      bool                // nothing is journalled any more
@@ -62,30 +63,25 @@ type runFiles struct {
 }
 
 // liveDir is where a run's journal and outputs are while it works.
-func (x *Executor) liveDir(c Caller) string { return filepath.Join(x.Data, "live", c.Slug()) }
+func (x *Executor) liveDir(c record.Caller) string { return filepath.Join(x.Data, "live", c.Slug()) }
 
-func (x *Executor) journalPath(r Run) string {
+func (x *Executor) journalPath(r record.Run) string {
 	return filepath.Join(x.liveDir(r.Caller), r.ID+".jsonl")
 }
 
 // openJournal opens a run's journal, which keeps no secrets.
-func (x *Executor) openJournal(r Run) (*Journal, []Event, error) {
+func (x *Executor) openJournal(r record.Run) (*record.Journal, []record.Event, error) {
 	x.liveDirs.Lock()
-	j, events, err := OpenJournal(x.journalPath(r))
-	x.liveDirs.Unlock()
-	if err != nil {
-		return nil, nil, err
-	}
-	j.secrets = x.Secrets
-	return j, events, nil
+	defer x.liveDirs.Unlock()
+	return record.OpenJournal(x.journalPath(r), x.Secrets)
 }
 
-func (x *Executor) outputDir(r Run) string {
+func (x *Executor) outputDir(r record.Run) string {
 	return filepath.Join(x.liveDir(r.Caller), r.ID+".output")
 }
 
 // newLive prepares a run to be worked on; its journal is opened or made.
-func (x *Executor) newLive(r Run, ref gitd.Hash, files runFiles, t *target) (*liveRun, error) {
+func (x *Executor) newLive(r record.Run, ref gitd.Hash, files runFiles, t *target) (*liveRun, error) {
 	j, events, err := x.openJournal(r)
 	if err != nil {
 		return nil, err
@@ -101,14 +97,14 @@ func (x *Executor) newLive(r Run, ref gitd.Hash, files runFiles, t *target) (*li
 }
 
 // snapshot is the run as it stands.
-func (l *liveRun) snapshot() Run {
+func (l *liveRun) snapshot() record.Run {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.run
 }
 
 // change alters the run's record; it is stored with the next seal.
-func (l *liveRun) change(f func(*Run)) {
+func (l *liveRun) change(f func(*record.Run)) {
 	l.mu.Lock()
 	f(&l.run)
 	l.run = l.x.cleanRun(l.run)
@@ -116,13 +112,13 @@ func (l *liveRun) change(f func(*Run)) {
 }
 
 // emit journals an event and tells those who follow. With sync it is on disk when emit returns.
-func (l *liveRun) emit(e Event, sync bool) error {
+func (l *liveRun) emit(e record.Event, sync bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.emitLocked(e, sync)
 }
 
-func (l *liveRun) emitLocked(e Event, sync bool) error {
+func (l *liveRun) emitLocked(e record.Event, sync bool) error {
 	if l.over {
 		return nil
 	}
@@ -134,7 +130,7 @@ func (l *liveRun) emitLocked(e Event, sync bool) error {
 }
 
 // appendLocked journals an event.
-func (l *liveRun) appendLocked(e *Event, sync bool) error {
+func (l *liveRun) appendLocked(e *record.Event, sync bool) error {
 	e.Time = l.x.Now().UTC()
 	if err := l.journal.Append(e, sync); err != nil {
 		if l.err == nil {
@@ -143,13 +139,13 @@ func (l *liveRun) appendLocked(e *Event, sync bool) error {
 		return err
 	}
 	l.events = append(l.events, *e)
-	l.run.used(*e)
-	l.run.inSession(*e)
+	l.run.AddUsage(*e)
+	setSession(&l.run, *e)
 	return nil
 }
 
 // tell publishes an event that was journalled, after those that were held back.
-func (l *liveRun) tell(e Event) {
+func (l *liveRun) tell(e record.Event) {
 	for _, held := range l.held {
 		l.publish(held)
 	}
@@ -159,7 +155,7 @@ func (l *liveRun) tell(e Event) {
 
 // hold journals an event that is on disk with the next one that is, and is told to
 // nobody until that was journalled: it comes at once, and two waits are one.
-func (l *liveRun) hold(e Event) error {
+func (l *liveRun) hold(e record.Event) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over {
@@ -184,11 +180,11 @@ func (l *liveRun) output(c *capture, p []byte) {
 }
 
 // said is the event of what a command printed.
-func (l *liveRun) said(c *capture, text string) Event {
-	return Event{Time: l.x.Now().UTC(), Type: EventOutput, Step: c.step, Kind: c.stream, Message: text}
+func (l *liveRun) said(c *capture, text string) record.Event {
+	return record.Event{Time: l.x.Now().UTC(), Type: record.EventOutput, Step: c.step, Kind: c.stream, Message: text}
 }
 
-func (l *liveRun) publish(e Event) {
+func (l *liveRun) publish(e record.Event) {
 	for f := range l.followed {
 		f.push(e)
 	}
@@ -197,19 +193,19 @@ func (l *liveRun) publish(e Event) {
 }
 
 // state moves the run to a state and journals it, durably where it ends or waits.
-func (l *liveRun) state(s State, reason Reason, text string) error {
+func (l *liveRun) state(s record.State, reason record.Reason, text string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.run.State, l.run.Reason, l.run.Error, l.run.Hint = s, reason, text, l.hintLocked(reason)
 	now := l.x.Now().UTC()
-	e := Event{Type: EventRunState, State: s, Reason: string(reason)}
+	e := record.Event{Type: record.EventRunState, State: s, Reason: string(reason)}
 	switch s {
-	case StateRunning:
+	case record.StateRunning:
 		if l.run.StartedAt.IsZero() {
 			l.run.StartedAt = now
 		}
 		l.run.Place, l.run.Gate = 0, nil
-	case StateComplete, StateFailed:
+	case record.StateComplete, record.StateFailed:
 		l.run.EndedAt, l.run.Place, l.run.Gate = now, 0, nil
 		e.Commit = l.run.Head
 		if data := marshal(ended{l.run.Output}); len(data) <= maxOutput {
@@ -218,7 +214,7 @@ func (l *liveRun) state(s State, reason Reason, text string) error {
 	}
 	l.run = l.x.cleanRun(l.run)
 	e.Message = text
-	return l.emitLocked(e, s != StateRunning) // which says nothing that a later event does not
+	return l.emitLocked(e, s != record.StateRunning) // which says nothing that a later event does not
 }
 
 // ended is the data of the run.state event with which a run ends: with it the
@@ -234,26 +230,26 @@ const maxOutput = 1 << 20
 func (l *liveRun) hadEnded() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var end *Event
+	var end *record.Event
 	for i := range l.events {
 		switch e := &l.events[i]; e.Type {
-		case EventRunState:
+		case record.EventRunState:
 			end = e
-		case EventStepFinished:
-			if l.run.Kind == KindExec || l.run.Kind == KindTask {
+		case record.EventStepFinished:
+			if l.run.Kind == record.KindExec || l.run.Kind == record.KindTask {
 				l.run.Exit = e.Exit
 			}
-		case EventMerge:
+		case record.EventMerge:
 			var m gitd.MergeResult
 			if json.Unmarshal(e.Data, &m) == nil && len(m.Conflicts) == 0 {
 				l.run.Merged = m.Commit
 			}
 		}
 	}
-	if end == nil || end.State != StateComplete && end.State != StateFailed {
+	if end == nil || end.State != record.StateComplete && end.State != record.StateFailed {
 		return false
 	}
-	l.run.State, l.run.Reason, l.run.Error, l.run.EndedAt = end.State, Reason(end.Reason), end.Message, end.Time
+	l.run.State, l.run.Reason, l.run.Error, l.run.EndedAt = end.State, record.Reason(end.Reason), end.Message, end.Time
 	l.run.Hint, l.run.Place = l.hintLocked(l.run.Reason), 0
 	if end.Commit != "" {
 		l.run.Head = end.Commit
@@ -278,18 +274,18 @@ func (l *liveRun) follow(after int64) *follower {
 		}
 		f.push(e)
 		switch e.Type {
-		case EventStepStarted:
+		case record.EventStepStarted:
 			if !slices.Contains(atWork, e.Step) { // it may have begun again
 				atWork = append(atWork, e.Step)
 			}
-		case EventStepFinished:
+		case record.EventStepFinished:
 			atWork = slices.DeleteFunc(atWork, func(step string) bool { return step == e.Step })
 		}
 	}
 	for _, step := range atWork {
 		if o := l.printing[step]; o != nil {
 			for _, c := range []*capture{o.stdout, o.stderr} {
-				if c.tail.n > 0 {
+				if c.tail.Total() > 0 {
 					f.push(l.said(c, c.tail.String()))
 				}
 			}
@@ -325,7 +321,7 @@ func (l *liveRun) end() {
 // never dropped from it, live output is when the reader is far behind.
 type follower struct {
 	mu     sync.Mutex // guards all below
-	queue  []Event
+	queue  []record.Event
 	output int // bytes of live output in queue
 	ended  bool
 	wake   chan struct{} // one token: something changed
@@ -333,9 +329,9 @@ type follower struct {
 
 func newFollower() *follower { return &follower{wake: make(chan struct{}, 1)} }
 
-func (f *follower) push(e Event) {
+func (f *follower) push(e record.Event) {
 	f.mu.Lock()
-	if e.Type == EventOutput {
+	if e.Type == record.EventOutput {
 		if f.output += len(e.Message); f.output > backlogBytes {
 			f.output -= len(e.Message)
 			f.mu.Unlock()
@@ -362,8 +358,8 @@ func (f *follower) signal() {
 }
 
 // events yields what is queued until the end, or until ctx ends.
-func (f *follower) events(ctx context.Context) iter.Seq[Event] {
-	return func(yield func(Event) bool) {
+func (f *follower) events(ctx context.Context) iter.Seq[record.Event] {
+	return func(yield func(record.Event) bool) {
 		for {
 			f.mu.Lock()
 			queue, ended := f.queue, f.ended
@@ -392,7 +388,7 @@ func (f *follower) events(ctx context.Context) iter.Seq[Event] {
 // hub tells watchers what happens in all runs.
 type hub struct {
 	mu       sync.Mutex // guards watchers
-	watchers map[*follower]Caller
+	watchers map[*follower]record.Caller
 }
 
 func (h *hub) watched() bool {
@@ -401,7 +397,7 @@ func (h *hub) watched() bool {
 	return len(h.watchers) > 0
 }
 
-func (h *hub) push(e Event) {
+func (h *hub) push(e record.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for f, c := range h.watchers {
@@ -411,16 +407,16 @@ func (h *hub) push(e Event) {
 	}
 }
 
-func hasCaller(run string, c Caller) bool {
+func hasCaller(run string, c record.Caller) bool {
 	prefix := c.String() + "/"
 	return len(run) > len(prefix) && run[:len(prefix)] == prefix
 }
 
-func (h *hub) add(f *follower, c Caller) {
+func (h *hub) add(f *follower, c record.Caller) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.watchers == nil {
-		h.watchers = make(map[*follower]Caller)
+		h.watchers = make(map[*follower]record.Caller)
 	}
 	h.watchers[f] = c
 }

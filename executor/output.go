@@ -6,12 +6,13 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/redact"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // Of a command's output the journal holds the last journalTail bytes, a
@@ -35,7 +36,7 @@ type capture struct {
 	stream string
 	file   *os.File
 	copy   io.Writer // may be nil; an error ends the copying, not the command
-	tail   tail      // written below liveRun.mu, for who begins to follow; read there, or when nothing is printed any more
+	tail   text.Tail // written below liveRun.mu, for who begins to follow; read there, or when nothing is printed any more
 
 	mu    sync.Mutex     // guards all below while the command prints
 	clean *redact.Writer // takes secrets out on the way to all of these
@@ -47,7 +48,7 @@ type capture struct {
 // openOutputs makes the files of a step's streams, named by the sequence number of its beginning.
 func (l *liveRun) openOutputs(s stepInfo, seq int64, keep bool) (*outputs, error) {
 	dir := l.x.outputDir(l.claim)
-	name := fmt.Sprintf("%04d-%s", seq, fileName(s.ID))
+	name := fmt.Sprintf("%04d-%s", seq, record.FileName(s.ID))
 	open := func(stream string, copy io.Writer) (*capture, error) {
 		mode := os.O_RDWR | os.O_CREATE | os.O_TRUNC
 		if keep {
@@ -57,14 +58,14 @@ func (l *liveRun) openOutputs(s stepInfo, seq int64, keep bool) (*outputs, error
 		if err != nil {
 			return nil, fmt.Errorf("cannot keep the output: %w", err)
 		}
-		c := &capture{l: l, step: s.ID, stream: stream, file: f, copy: copy, tail: tail{max: resultTail}}
+		c := &capture{l: l, step: s.ID, stream: stream, file: f, copy: copy, tail: text.Tail{Limit: resultTail}}
 		c.clean = l.x.Secrets.Writer(kept{c})
 		if keep {
 			if _, err := io.Copy(&c.tail, f); err != nil {
 				f.Close()
 				return nil, fmt.Errorf("cannot read the output: %w", err)
 			}
-			c.got = c.tail.n
+			c.got = c.tail.Total()
 		}
 		return c, nil
 	}
@@ -82,16 +83,6 @@ func (l *liveRun) openOutputs(s stepInfo, seq int64, keep bool) (*outputs, error
 	l.printing[s.ID] = o
 	l.mu.Unlock()
 	return o, nil
-}
-
-// fileName makes a step's id fit for a file: "judge[3]#2" becomes "judge_3__2".
-func fileName(step string) string {
-	return strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' {
-			return r
-		}
-		return '_'
-	}, clip(step, 100))
 }
 
 // What is held back for a secret that may follow is shown after idleHold when it
@@ -151,11 +142,11 @@ func (c kept) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (c *capture) describe() *Stream {
-	s := &Stream{Bytes: max(c.total, c.got), Truncated: c.total > c.got}
-	if c.tail.n > 0 {
+func (c *capture) describe() *record.Stream {
+	s := &record.Stream{Bytes: max(c.total, c.got), Truncated: c.total > c.got}
+	if c.tail.Total() > 0 {
 		s.File = filepath.Base(c.file.Name())
-		short := tail{max: journalTail}
+		short := text.Tail{Limit: journalTail}
 		_, _ = short.Write([]byte(c.tail.String()))
 		s.Tail = short.String()
 	}
@@ -190,7 +181,7 @@ func (o *outputs) sync() error {
 		return err
 	}
 	for _, c := range []*capture{o.stdout, o.stderr} {
-		if c.tail.n > 0 {
+		if c.tail.Total() > 0 {
 			if err := c.file.Sync(); err != nil {
 				return fmt.Errorf("cannot keep the output: %w", err)
 			}
@@ -200,7 +191,7 @@ func (o *outputs) sync() error {
 }
 
 // streams describes both for the journal; the files are on disk then.
-func (o *outputs) streams() (stdout, stderr *Stream, err error) {
+func (o *outputs) streams() (stdout, stderr *record.Stream, err error) {
 	if err := o.saving(); err != nil {
 		return nil, nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
 )
@@ -24,18 +25,18 @@ func newToken() string {
 }
 
 // launch registers a run and starts the goroutine that owns it.
-func (x *Executor) launch(l *liveRun, answers map[string]Decision) error {
+func (x *Executor) launch(l *liveRun, answers map[string]record.Decision) error {
 	name := l.claim.Name()
 	x.mu.Lock()
 	switch {
 	case x.closed:
 		x.mu.Unlock()
 		l.end()
-		return ErrClosed
+		return record.ErrClosed
 	case x.live[name] != nil:
 		x.mu.Unlock()
 		l.end()
-		return fmt.Errorf("%s: %w: it is at work", name, ErrConflict)
+		return fmt.Errorf("%s: %w: it is at work", name, record.ErrConflict)
 	}
 	x.live[name] = l
 	delete(x.waiting, name)
@@ -49,13 +50,13 @@ func (x *Executor) launch(l *liveRun, answers map[string]Decision) error {
 }
 
 // own takes a run from its turn to its end.
-func (x *Executor) own(l *liveRun, answers map[string]Decision) {
+func (x *Executor) own(l *liveRun, answers map[string]record.Decision) {
 	defer close(l.done)
 	ctx, cancel := context.WithTimeoutCause(l.ctx, x.RunTimeout, errRunTimeout)
 	defer cancel()
 	var output map[string]any
 	var err error
-	if l.claim.Kind == KindRequest {
+	if l.claim.Kind == record.KindRequest {
 		output, err = l.answer() // it needs no container, so it waits for nobody's turn
 	} else {
 		var release func()
@@ -72,24 +73,24 @@ func (x *Executor) own(l *liveRun, answers map[string]Decision) {
 
 // turn waits for the run's turn on its branch.
 func (l *liveRun) turn(ctx context.Context) (release func(), err error) {
-	if len(open(l.journalled())) > 0 {
+	if len(record.OpenSteps(l.journalled())) > 0 {
 		ctx = l.x.ctx // it had its turn before the server was restarted: stopped or not, its command has to be ended
 	}
 	return l.target.take(ctx)
 }
 
 // perform does the run's work.
-func (l *liveRun) perform(ctx context.Context, answers map[string]Decision) (map[string]any, error) {
-	if err := context.Cause(ctx); err != nil && (errors.Is(err, ErrClosed) || len(open(l.journalled())) == 0) {
+func (l *liveRun) perform(ctx context.Context, answers map[string]record.Decision) (map[string]any, error) {
+	if err := context.Cause(ctx); err != nil && (errors.Is(err, record.ErrClosed) || len(record.OpenSteps(l.journalled())) == 0) {
 		return nil, err
 	}
-	if err := l.state(StateRunning, "", ""); err != nil {
+	if err := l.state(record.StateRunning, "", ""); err != nil {
 		return nil, err
 	}
 	switch l.claim.Kind {
-	case KindWorkflow:
+	case record.KindWorkflow:
 		return l.workflow(ctx, answers)
-	case KindExec:
+	case record.KindExec:
 		c := *l.claim.Exec
 		c.Stdin, c.Env = l.stdin, l.env
 		if l.envLost() && l.beginning("exec").last == nil {
@@ -100,39 +101,28 @@ func (l *liveRun) perform(ctx context.Context, answers map[string]Decision) (map
 			timeout = l.x.Timeout
 		}
 		return nil, l.single(ctx, stepInfo{ID: "exec", Kind: string(tasks.KindShell), Command: l.claim.Command, Background: c.Background}, l.shell(c, timeout))
-	case KindTask:
+	case record.KindTask:
 		info := stepInfo{ID: l.claim.Task.Name, Kind: string(tasks.KindTask), Task: l.claim.Task.Name}
 		do, err := l.task(l.claim.Task.Name, marshal(l.claim.Task.Params), l.x.Timeout, &info)
 		if err != nil {
 			return nil, err
 		}
 		return nil, l.single(ctx, info, do)
-	case KindAgent:
+	case record.KindAgent:
 		return l.converse(ctx)
 	}
-	return nil, &failure{ReasonInternal, fmt.Sprintf("a run of the unknown kind %q", l.claim.Kind)}
+	return nil, &failure{record.ReasonInternal, fmt.Sprintf("a run of the unknown kind %q", l.claim.Kind)}
 }
 
 // envLost tells whether the command was given an environment whose values went with an
 // earlier process. A command that has begun has them.
 func (l *liveRun) envLost() bool {
-	return l.claim.Kind == KindExec && len(l.claim.Exec.Env) > 0 && len(l.env) == 0
-}
-
-// envText names what the environment of a recorded command sets. Records of earlier
-// versions hold values as well, which are left out.
-func (c Command) envText() string {
-	var names []string
-	for _, kv := range c.Env {
-		name, _, _ := strings.Cut(kv, "=")
-		names = append(names, name)
-	}
-	return strings.Join(names, ", ")
+	return l.claim.Kind == record.KindExec && len(l.claim.Exec.Env) > 0 && len(l.env) == 0
 }
 
 // withoutEnv is the end of a run whose command cannot get its environment any more.
 func (l *liveRun) withoutEnv() error {
-	return &failure{ReasonEnvLost, fmt.Sprintf("the server stopped before the command had its environment (%s); it was not run", l.claim.Exec.envText())}
+	return &failure{record.ReasonEnvLost, fmt.Sprintf("the server stopped before the command had its environment (%s); it was not run", l.claim.Exec.EnvNames())}
 }
 
 // single runs the only step of a run.
@@ -142,14 +132,14 @@ func (l *liveRun) single(ctx context.Context, info stepInfo, do func(context.Con
 		return err
 	}
 	if done := l.beginning(info.ID).done; done != nil {
-		l.change(func(r *Run) { r.Exit = done.Exit })
+		l.change(func(r *record.Run) { r.Exit = done.Exit })
 	}
 	if !res.OK {
 		text := res.Error
 		if text == "" {
-			text = fmt.Sprintf("the command ended with %v", l.snapshot().exitCode())
+			text = fmt.Sprintf("the command ended with %v", l.snapshot().ExitCode())
 		}
-		return &failure{l.reasonOfStep(info.ID, ReasonCommandFailed), text}
+		return &failure{l.reasonOfStep(info.ID, record.ReasonCommandFailed), text}
 	}
 	return nil
 }
@@ -169,17 +159,17 @@ func (l *liveRun) once(ctx context.Context, info stepInfo, do func(context.Conte
 		res, f, err = l.takeUp(ctx, l.target, info, b, do)
 		switch {
 		case err != nil || f == fateEnded:
-		case f == fateUnheard && l.stdin == nil && info.Kind == string(KindAgent), l.repeatable(info):
+		case f == fateUnheard && l.stdin == nil && info.Kind == string(record.KindAgent), l.repeatable(info):
 			// All that it is given is in the run's record.
 			res, err = l.begin(ctx, l.target, info, b.starts+1, do)
 		default:
-			err = &failure{ReasonInterrupted, "the server stopped while the command ran, and its container is gone; nothing it did was committed"}
+			err = &failure{record.ReasonInterrupted, "the server stopped while the command ran, and its container is gone; nothing it did was committed"}
 		}
 	default:
 		res, err = l.begin(ctx, l.target, info, 1, do)
 	}
 	for errors.Is(err, containers.ErrGone) && ctx.Err() == nil && (l.repeatable(info) || l.notBegun(info, err)) {
-		if err := l.emit(Event{Type: EventContainer, Step: info.ID, Message: "lost; the command begins again in a new one from the branch"}, false); err != nil {
+		if err := l.emit(record.Event{Type: record.EventContainer, Step: info.ID, Message: "lost; the command begins again in a new one from the branch"}, false); err != nil {
 			return res, err
 		}
 		res, err = l.begin(ctx, l.target, info, l.beginning(info.ID).starts+1, do)
@@ -187,21 +177,14 @@ func (l *liveRun) once(ctx context.Context, info stepInfo, do func(context.Conte
 	if errors.Is(err, containers.ErrGone) && ctx.Err() == nil {
 		text := "the container was lost while the command ran; nothing it did was committed"
 		if kept := l.target.awaitRescued(ctx); kept != "" {
-			if err := l.emit(Event{Type: EventContainer, Step: info.ID, Message: kept}, false); err != nil {
+			if err := l.emit(record.Event{Type: record.EventContainer, Step: info.ID, Message: kept}, false); err != nil {
 				return res, err
 			}
 			text += "; " + kept
 		}
-		err = &failure{ReasonContainerLost, text}
+		err = &failure{record.ReasonContainerLost, text}
 	}
 	return res, err
-}
-
-func (r Run) exitCode() int {
-	if r.Exit == nil {
-		return 0
-	}
-	return *r.Exit
 }
 
 // settle writes down how a run ended, or that it waits, and lets go of it.
@@ -215,35 +198,35 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 		}
 	}()
 	cause := context.Cause(ctx)
-	if err != nil && errors.Is(cause, ErrClosed) {
+	if err != nil && errors.Is(cause, record.ErrClosed) {
 		return // its journal stays in live/ and the next process goes on with it
 	}
 	// Clean-up outlives cancellation.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), housekeeping)
 	defer cancel()
 	if output != nil {
-		l.change(func(r *Run) { r.Output = output })
+		l.change(func(r *record.Run) { r.Output = output })
 	}
 	if tip, err := l.target.tip(ctx); err == nil {
-		l.change(func(r *Run) { r.Head = tip })
+		l.change(func(r *record.Run) { r.Head = tip })
 	}
 	var jerr error
 	switch {
 	case err == nil:
-		jerr = l.state(StateComplete, "", "")
+		jerr = l.state(record.StateComplete, "", "")
 	case errors.Is(err, errParked):
 		gate := *l.snapshot().Gate
-		jerr = l.state(StateAwaitingReview, "", gate.Message)
+		jerr = l.state(record.StateAwaitingReview, "", gate.Message)
 		// A question to a person may be open for days: it holds no container.
 		if !l.claim.Sub {
 			jerr = errors.Join(jerr, x.Fleet.Remove(ctx, l.claim.Caller.String()))
 		}
 	default:
 		reason := reasonOf(err)
-		if reason == ReasonInternal {
+		if reason == record.ReasonInternal {
 			x.Log.Error("a run failed for a reason that is not its own", "run", name, "err", err)
 		}
-		jerr = l.state(StateFailed, reason, err.Error())
+		jerr = l.state(record.StateFailed, reason, err.Error())
 	}
 	x.tally(l.snapshot())
 	if jerr = errors.Join(jerr, x.seal(ctx, l)); jerr != nil {
@@ -257,12 +240,12 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 }
 
 // tally counts a run that has ended, or waits for a person, for [Executor.Stats].
-func (x *Executor) tally(r Run) {
+func (x *Executor) tally(r record.Run) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if r.Ended() {
 		if x.ended == nil {
-			x.ended = map[State]int{}
+			x.ended = map[record.State]int{}
 		}
 		x.ended[r.State]++
 		return
@@ -327,7 +310,7 @@ func (x *Executor) sealAgain(l *liveRun) error {
 	l.mu.Unlock()
 	defer l.end()
 	// What kept the run from being sealed may have kept its end out of the journal.
-	if n := len(events); n == 0 || events[n-1].Type != EventRunState || events[n-1].State != r.State {
+	if n := len(events); n == 0 || events[n-1].Type != record.EventRunState || events[n-1].State != r.State {
 		if err := l.state(r.State, r.Reason, r.Error); err != nil {
 			return err
 		}
@@ -345,7 +328,7 @@ func (x *Executor) sealed(l *liveRun) {
 }
 
 // discard removes what a run had in live/: it is in its ref now.
-func (x *Executor) discard(r Run) {
+func (x *Executor) discard(r record.Run) {
 	err := errors.Join(os.RemoveAll(x.outputDir(r)), os.Remove(x.journalPath(r)))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		x.Log.Warn("cannot remove the live files of a run that is sealed", "run", r.Name(), "err", err)
@@ -367,11 +350,11 @@ func (x *Executor) resumeAll(ctx context.Context) error {
 		}
 	}
 	for _, r := range x.index.all() {
-		if r.idle() {
+		if r.Passive() {
 			continue // whoever claimed it takes it up: see Untold and Standing
 		}
 		_, statErr := os.Stat(x.journalPath(r))
-		if r.Ended() && statErr != nil || r.State == StateAwaitingReview && statErr != nil || r.Sub {
+		if r.Ended() && statErr != nil || r.State == record.StateAwaitingReview && statErr != nil || r.Sub {
 			continue
 		}
 		if err := x.resume(ctx, r, nil); err != nil {
@@ -402,7 +385,7 @@ func (x *Executor) indexClaim(ctx context.Context, name, ref string) error {
 }
 
 // resume takes up a run where its journal stands.
-func (x *Executor) resume(ctx context.Context, r Run, decide *Decision) error {
+func (x *Executor) resume(ctx context.Context, r record.Run, decide *record.Decision) error {
 	l, err := x.reopen(ctx, r)
 	if err != nil || l == nil {
 		return err
@@ -412,7 +395,7 @@ func (x *Executor) resume(ctx context.Context, r Run, decide *Decision) error {
 		return nil
 	}
 	if decide != nil {
-		if err := l.emit(Event{Type: EventDecision, Step: decide.Step, Message: decide.Comment, Data: marshal(*decide)}, true); err != nil {
+		if err := l.emit(record.Event{Type: record.EventDecision, Step: decide.Step, Message: decide.Comment, Data: marshal(*decide)}, true); err != nil {
 			return err
 		}
 	}
@@ -420,11 +403,11 @@ func (x *Executor) resume(ctx context.Context, r Run, decide *Decision) error {
 }
 
 // decisions are the answers that a journal holds, by step.
-func decisions(events []Event) map[string]Decision {
-	answers := make(map[string]Decision)
+func decisions(events []record.Event) map[string]record.Decision {
+	answers := make(map[string]record.Decision)
 	for _, e := range events {
-		var d Decision
-		if e.Type == EventDecision && json.Unmarshal(e.Data, &d) == nil {
+		var d record.Decision
+		if e.Type == record.EventDecision && json.Unmarshal(e.Data, &d) == nil {
 			answers[e.Step] = d
 		}
 	}
@@ -432,7 +415,7 @@ func decisions(events []Event) map[string]Decision {
 }
 
 // reopen makes a liveRun of a run that is in its ref; nil when it has ended there.
-func (x *Executor) reopen(ctx context.Context, r Run) (*liveRun, error) {
+func (x *Executor) reopen(ctx context.Context, r record.Run) (*liveRun, error) {
 	repo, err := x.Git.Repo(r.Repo)
 	if err != nil {
 		return nil, err
@@ -461,7 +444,7 @@ func (x *Executor) reopen(ctx context.Context, r Run) (*liveRun, error) {
 	}
 	// A request needs no container, and may lie in another repository than the caller's branch.
 	t := &target{x: x, caller: kept.Caller, repo: repo, base: kept.Base}
-	if kept.Kind != KindRequest {
+	if kept.Kind != record.KindRequest {
 		t = x.target(kept.Caller, repo, kept.Base)
 	}
 	l, err := x.newLive(kept, ref, files, t)
@@ -470,12 +453,12 @@ func (x *Executor) reopen(ctx context.Context, r Run) (*liveRun, error) {
 	}
 	l.run.Usage = nil // what it was when the run was last sealed; the journal has all of it
 	for _, e := range l.events {
-		l.run.used(e)
-		l.run.inSession(e)
-		if e.Type == EventRunState && e.State == StateRunning && l.run.StartedAt.IsZero() {
+		l.run.AddUsage(e)
+		setSession(&l.run, e)
+		if e.Type == record.EventRunState && e.State == record.StateRunning && l.run.StartedAt.IsZero() {
 			l.run.StartedAt = e.Time
 		}
-		if e.Type == EventStepStarted {
+		if e.Type == record.EventStepStarted {
 			l.run.Step = e.Step
 		}
 	}
@@ -484,7 +467,7 @@ func (x *Executor) reopen(ctx context.Context, r Run) (*liveRun, error) {
 }
 
 // restoreJournal puts the sealed journal of a run that waited back in its place.
-func (x *Executor) restoreJournal(ctx context.Context, repo *gitd.Repo, ref gitd.Hash, r Run) error {
+func (x *Executor) restoreJournal(ctx context.Context, repo *gitd.Repo, ref gitd.Hash, r record.Run) error {
 	path := x.journalPath(r)
 	if _, err := os.Stat(path); err == nil {
 		return nil

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/acp"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // agentPermission is the kind of the EventAgent that tells what an agent asked
@@ -87,8 +89,8 @@ func (t *telling) permitted(q acp.Question, verdict string) {
 
 // asked is a question that a run's agent waits with while the run goes on.
 type asked struct {
-	gate   Gate
-	answer chan Decision // takes one
+	gate   record.Gate
+	answer chan record.Decision // takes one
 }
 
 // askLeave asks a person. One question is open at a time; the others wait for their turn.
@@ -99,12 +101,12 @@ func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (ap
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
-	a := &asked{answer: make(chan Decision, 1)}
+	a := &asked{answer: make(chan record.Decision, 1)}
 	l.mu.Lock()
 	l.questions++
-	a.gate = Gate{Step: step + "/permission-" + strconv.Itoa(l.questions), Message: question(q)}
+	a.gate = record.Gate{Step: step + "/permission-" + strconv.Itoa(l.questions), Message: question(q)}
 	a.gate.Message = l.x.Secrets.String(a.gate.Message)
-	e := Event{Type: EventGate, Step: a.gate.Step, Kind: agentPermission, Message: a.gate.Message, Data: marshal(a.gate)}
+	e := record.Event{Type: record.EventGate, Step: a.gate.Step, Kind: agentPermission, Message: a.gate.Message, Data: marshal(a.gate)}
 	err = l.emitLocked(e, true)
 	if err == nil {
 		gate := a.gate
@@ -116,15 +118,15 @@ func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (ap
 	}
 	late := time.NewTimer(l.x.waits.person)
 	defer late.Stop()
-	var d Decision
+	var d record.Decision
 	answered := false
 	select {
 	case d = <-a.answer:
 		answered = true
 	case <-late.C:
-		d = Decision{Step: a.gate.Step, By: l.x.Bot.Name, Comment: fmt.Sprintf("nobody answered within %s", l.x.waits.person)}
+		d = record.Decision{Step: a.gate.Step, By: l.x.Bot.Name, Comment: fmt.Sprintf("nobody answered within %s", l.x.waits.person)}
 	case <-ctx.Done():
-		d = Decision{Step: a.gate.Step, By: l.x.Bot.Name, Comment: "the agent does not wait for an answer any more"}
+		d = record.Decision{Step: a.gate.Step, By: l.x.Bot.Name, Comment: "the agent does not wait for an answer any more"}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -135,7 +137,7 @@ func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (ap
 	if l.run.Gate != nil && l.run.Gate.Step == a.gate.Step {
 		l.run.Gate = nil
 	}
-	err = l.emitLocked(Event{Type: EventDecision, Step: d.Step, Kind: agentPermission, Message: d.Comment, Data: marshal(d)}, true)
+	err = l.emitLocked(record.Event{Type: record.EventDecision, Step: d.Step, Kind: agentPermission, Message: d.Comment, Data: marshal(d)}, true)
 	return d.Approved && err == nil, err
 }
 
@@ -149,14 +151,14 @@ func question(q acp.Question) string {
 	if q.Tool.RawInput != nil {
 		b.WriteString("\n" + string(q.Tool.RawInput))
 	}
-	return clip(b.String(), 2<<10)
+	return text.Clip(b.String(), 2<<10)
 }
 
 // errNotAsked: the run's agent asks nothing at the moment.
 var errNotAsked = errors.New("nothing is asked")
 
 // decide answers what the run's agent asks; errNotAsked when it asks nothing.
-func (l *liveRun) decide(d Decision) error {
+func (l *liveRun) decide(d record.Decision) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	a := l.asked
@@ -164,7 +166,7 @@ func (l *liveRun) decide(d Decision) error {
 	case a == nil:
 		return errNotAsked
 	case d.Step != "" && d.Step != a.gate.Step:
-		return fmt.Errorf("%w: it waits at %s, not at %s", ErrConflict, a.gate.Step, d.Step)
+		return fmt.Errorf("%w: it waits at %s, not at %s", record.ErrConflict, a.gate.Step, d.Step)
 	case len(a.gate.Allowed) > 0 && !a.gate.Names(d.By):
 		return fmt.Errorf("%w: only %s may", gitd.ErrDenied, strings.Join(a.gate.Allowed, ", "))
 	}

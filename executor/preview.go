@@ -10,11 +10,12 @@ import (
 	"sync"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // Ports lists the TCP ports that listen in a caller's container, the door's and that of
 // an agent's browser left out. A caller without a container is ErrGone; it is not woken up.
-func (x *Executor) Ports(ctx context.Context, c Caller) (ports []int, err error) {
+func (x *Executor) Ports(ctx context.Context, c record.Caller) (ports []int, err error) {
 	err = x.withHost(ctx, c.String(), func(h *containers.Host) error {
 		ports, err = h.Ports(ctx)
 		ports = slices.DeleteFunc(ports, func(port int) bool { return port == agentBrowserPort })
@@ -30,10 +31,10 @@ func (x *Executor) Ports(ctx context.Context, c Caller) (ports []int, err error)
 // stays awake until the connection is closed, and Close closes it. A caller without
 // a container is ErrGone, a port that nothing listens at ErrNoPort. ctx bounds the
 // dialling alone.
-func (x *Executor) DialPort(ctx context.Context, c Caller, port int) (net.Conn, error) {
+func (x *Executor) DialPort(ctx context.Context, c record.Caller, port int) (net.Conn, error) {
 	wrap := func(err error) error { return fmt.Errorf("cannot connect to port %d of %s: %w", port, c, err) }
 	if port < 1 || port > 65535 {
-		return nil, wrap(fmt.Errorf("%w port: want 1 to 65535", ErrInvalid))
+		return nil, wrap(fmt.Errorf("%w port: want 1 to 65535", record.ErrInvalid))
 	}
 	if port == agentBrowserPort {
 		// Whoever drives an agent's browser acts in the container; a viewer is not to.
@@ -72,7 +73,7 @@ func (x *Executor) DialPort(ctx context.Context, c Caller, port int) (net.Conn, 
 	x.mu.Unlock()
 	if closed {
 		_ = p.Close() // nobody has it yet
-		return nil, wrap(ErrClosed)
+		return nil, wrap(record.ErrClosed)
 	}
 	return p, nil
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // serve starts a program that listens in a caller's container, and waits until it does.
@@ -19,8 +20,8 @@ func (w *world) serve(name, line string, ports ...int) {
 	if _, err := exec.LookPath("python3"); err != nil {
 		w.t.Skip("cannot run here: python3 is what listens in the container")
 	}
-	if _, err := w.x.Exec(w.t.Context(), executor.Request{Caller: caller(w.t, name), Repo: "demo",
-		Command: &executor.Command{Shell: line, Background: true}}, io.Discard, io.Discard); err != nil {
+	if _, err := w.x.Exec(w.t.Context(), record.Request{Caller: caller(w.t, name), Repo: "demo",
+		Command: &record.Command{Shell: line, Background: true}}, io.Discard, io.Discard); err != nil {
 		w.t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
@@ -57,7 +58,7 @@ func ask(t *testing.T, conn net.Conn) string {
 func TestPorts(t *testing.T) {
 	w := newWorld(t, nil)
 	x, c := w.x, caller(t, "run:app")
-	if _, err := x.Ports(t.Context(), c); !errors.Is(err, executor.ErrNotFound) {
+	if _, err := x.Ports(t.Context(), c); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("ports of nobody: %v", err)
 	}
 	w.exec("run:app", "true")
@@ -81,7 +82,7 @@ func TestPorts(t *testing.T) {
 		t.Errorf("the door's port: %v", err)
 	}
 	for _, port := range []int{0, -1, 65536} {
-		if _, err := x.DialPort(t.Context(), c, port); !errors.Is(err, executor.ErrInvalid) {
+		if _, err := x.DialPort(t.Context(), c, port); !errors.Is(err, record.ErrInvalid) {
 			t.Errorf("port %d: %v", port, err)
 		}
 	}
@@ -124,7 +125,7 @@ func TestPortsStayAwake(t *testing.T) {
 	// Nothing runs in it any more, and somebody else wants its place.
 	done := make(chan error, 1)
 	go func() {
-		_, err := w.x.Exec(t.Context(), executor.Request{Caller: caller(t, "run:other"), Repo: "demo", Command: &executor.Command{Shell: "true"}}, io.Discard, io.Discard)
+		_, err := w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:other"), Repo: "demo", Command: &record.Command{Shell: "true"}}, io.Discard, io.Discard)
 		done <- err
 	}()
 	for w.x.Stats().Queue == 0 {

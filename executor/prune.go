@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
@@ -88,7 +89,7 @@ func (x *Executor) Prune(ctx context.Context, p Pruning) ([]Pruned, error) {
 	}
 	for _, kind := range p.Kinds {
 		if !slices.Contains(PruneKinds(), kind) {
-			return nil, fmt.Errorf("%w kind %q to prune: want %s", ErrInvalid, kind, strings.Join(PruneKinds(), ", "))
+			return nil, fmt.Errorf("%w kind %q to prune: want %s", record.ErrInvalid, kind, strings.Join(PruneKinds(), ", "))
 		}
 	}
 	repos, err := x.Git.Repos(ctx)
@@ -245,15 +246,15 @@ func (n *pruning) callers(repo string) map[string]*callerRuns {
 
 // callerRuns are the runs of a caller in one repository.
 type callerRuns struct {
-	caller Caller
+	caller record.Caller
 	base   string
 	busy   bool // it is at work, waits for somebody, or has a container
 	last   time.Time
-	runs   []Run
+	runs   []record.Run
 }
 
 // works tells whether something works at a run that may have ended: it is being sealed.
-func (x *Executor) works(r Run) bool {
+func (x *Executor) works(r record.Run) bool {
 	return x.alive(r.Caller, r.ID) != nil
 }
 
@@ -328,7 +329,7 @@ func (n *pruning) runs(ctx context.Context, repo *gitd.Repo) error {
 		at[ref.Name] = ref
 	}
 	var all []candidate
-	byRef := make(map[string]Run)
+	byRef := make(map[string]record.Run)
 	for _, c := range n.callers(repo.Name()) {
 		branch := "refs/heads/" + c.caller.Branch()
 		_, err := repo.Resolve(ctx, branch)
@@ -353,7 +354,7 @@ func (n *pruning) runs(ctx context.Context, repo *gitd.Repo) error {
 	if n.ask.DryRun {
 		return err
 	}
-	runs := make([]Run, len(done))
+	runs := make([]record.Run, len(done))
 	for i, c := range done {
 		runs[i] = byRef[c.ref.Name]
 	}
@@ -469,7 +470,7 @@ func (n *pruning) named(ctx context.Context) (map[string]bool, error) {
 			if errors.Is(err, gitd.ErrNotFound) {
 				continue // it is at work
 			}
-			var m Manifest
+			var m record.Manifest
 			if err == nil {
 				err = json.Unmarshal(text, &m)
 			}

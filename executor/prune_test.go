@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -90,7 +91,7 @@ func TestPrune(t *testing.T) {
 	if len(runs) != 2 || slices.ContainsFunc(runs, func(s string) bool { return strings.Contains(s, "busy") }) {
 		t.Errorf("runs %q", runs)
 	}
-	left, err := w.x.Runs(t.Context(), executor.Filter{})
+	left, err := w.x.Runs(t.Context(), record.Filter{})
 	if err != nil || len(left) != 2 {
 		t.Errorf("the index has %d runs, %v", len(left), err)
 	}
@@ -102,7 +103,7 @@ func TestPrune(t *testing.T) {
 	if res, _, _ := w.exec("run:second", "test ! -e b"); res.ExitCode != 0 {
 		t.Error("the old branch is back")
 	}
-	if _, err := w.x.Prune(t.Context(), executor.Pruning{Kinds: []string{"house"}}); !errors.Is(err, executor.ErrInvalid) {
+	if _, err := w.x.Prune(t.Context(), executor.Pruning{Kinds: []string{"house"}}); !errors.Is(err, record.ErrInvalid) {
 		t.Errorf("a kind that is none: %v", err)
 	}
 }

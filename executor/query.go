@@ -15,11 +15,12 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
 // current returns every run: as sealed, and those at work as they stand now.
-func (x *Executor) current() []Run {
+func (x *Executor) current() []record.Run {
 	// The index comes second: a run that ends stands there before it leaves those that live.
 	x.mu.Lock()
 	live := maps.Clone(x.live)
@@ -33,20 +34,12 @@ func (x *Executor) current() []Run {
 	return runs
 }
 
-func (f Filter) fits(r Run) bool {
-	return (f.Repo == "" || r.Repo == f.Repo) &&
-		(f.Caller == "" || r.Caller.String() == f.Caller || r.Caller.ID() == f.Caller) &&
-		(f.State == "" || r.State == f.State) &&
-		(!f.Live || !r.Ended()) &&
-		(f.Keep == nil || f.Keep(r))
-}
-
 // Runs lists runs, newest first.
-func (x *Executor) Runs(_ context.Context, f Filter) ([]Run, error) {
+func (x *Executor) Runs(_ context.Context, f record.Filter) ([]record.Run, error) {
 	all := x.current()
-	runs := []Run{}
+	runs := []record.Run{}
 	for _, r := range all {
-		if f.fits(r) {
+		if f.Match(r) {
 			runs = append(runs, r)
 		}
 	}
@@ -57,15 +50,7 @@ func (x *Executor) Runs(_ context.Context, f Filter) ([]Run, error) {
 	return runs[:min(len(runs), f.Max)], nil
 }
 
-// aside tells whether a run is not what its caller is about: what a sub-workflow
-// did on the caller's own branch is a part of the run that started it, and a
-// question that was answered, or a conversation's own record, changed nothing.
-func (r Run) aside() bool { return r.Sub || r.idle() }
-
-// idle tells whether nothing of the executor works at a run, ever.
-func (r Run) idle() bool { return r.Kind == KindRequest || r.Kind == KindConversation }
-
-func newer(a, b Run) bool {
+func newer(a, b record.Run) bool {
 	if !a.CreatedAt.Equal(b.CreatedAt) {
 		return a.CreatedAt.After(b.CreatedAt)
 	}
@@ -73,20 +58,20 @@ func newer(a, b Run) bool {
 }
 
 // Run finds a run by "CALLER/RUN", by caller (its latest run), by id, or by a unique part of one.
-func (x *Executor) Run(ctx context.Context, name string) (Run, error) {
+func (x *Executor) Run(ctx context.Context, name string) (record.Run, error) {
 	if name == "" {
-		return Run{}, fmt.Errorf("%w run: it has no name", ErrInvalid)
+		return record.Run{}, fmt.Errorf("%w run: it has no name", record.ErrInvalid)
 	}
 	caller, id, both := strings.Cut(name, "/")
-	like := func(c Caller) bool { return strings.Contains(c.String(), caller) }
-	if c, err := ParseCaller(caller); both && err == nil {
+	like := func(c record.Caller) bool { return strings.Contains(c.String(), caller) }
+	if c, err := record.ParseCaller(caller); both && err == nil {
 		if r, known := x.Find(c, id); known {
 			return r, nil
 		}
-		like = func(other Caller) bool { return other == c }
+		like = func(other record.Caller) bool { return other == c }
 	}
 	all := x.current()
-	var found []Run
+	var found []record.Run
 	for _, r := range all {
 		if both && r.Caller.Is(caller) && r.ID == id || !both && r.ID == name {
 			return r, nil
@@ -98,21 +83,21 @@ func (x *Executor) Run(ctx context.Context, name string) (Run, error) {
 	if !both {
 		if c, err := x.Caller(ctx, name); err == nil {
 			return c.Last, nil
-		} else if !errors.Is(err, ErrNotFound) {
-			return Run{}, err
+		} else if !errors.Is(err, record.ErrNotFound) {
+			return record.Run{}, err
 		}
 	}
 	switch len(found) {
 	case 0:
-		return Run{}, fmt.Errorf("run %q: %w; `ramus ps` lists them", name, ErrNotFound)
+		return record.Run{}, fmt.Errorf("run %q: %w; `ramus ps` lists them", name, record.ErrNotFound)
 	case 1:
 		return found[0], nil
 	}
-	return Run{}, fmt.Errorf("run %q: %w: %s and %d more", name, ErrAmbiguous, found[0].Name(), len(found)-1)
+	return record.Run{}, fmt.Errorf("run %q: %w: %s and %d more", name, record.ErrAmbiguous, found[0].Name(), len(found)-1)
 }
 
 // Callers lists callers, the most recently active first.
-func (x *Executor) Callers(ctx context.Context, f Filter) ([]CallerStatus, error) {
+func (x *Executor) Callers(ctx context.Context, f record.Filter) ([]CallerStatus, error) {
 	list := x.callers(f)
 	if err := x.lookAt(ctx, list); err != nil {
 		return nil, err
@@ -121,10 +106,10 @@ func (x *Executor) Callers(ctx context.Context, f Filter) ([]CallerStatus, error
 }
 
 // callers is Callers by what the index knows.
-func (x *Executor) callers(f Filter) []CallerStatus {
+func (x *Executor) callers(f record.Filter) []CallerStatus {
 	all := x.current
-	if c, err := ParseCaller(f.Caller); err == nil {
-		all = func() []Run { return x.OfCaller(c) } // in thousands of threads each asks for its own
+	if c, err := record.ParseCaller(f.Caller); err == nil {
+		all = func() []record.Run { return x.OfCaller(c) } // in thousands of threads each asks for its own
 	}
 	byCaller := make(map[string]*CallerStatus)
 	list := []*CallerStatus{}
@@ -137,7 +122,7 @@ func (x *Executor) callers(f Filter) []CallerStatus {
 			list = append(list, c)
 		}
 		c.Runs++
-		if a, b := c.Last.aside(), r.aside(); a && !b || a == b && newer(r, c.Last) {
+		if a, b := c.Last.Aside(), r.Aside(); a && !b || a == b && newer(r, c.Last) {
 			c.Last = r
 		}
 	}
@@ -147,7 +132,7 @@ func (x *Executor) callers(f Filter) []CallerStatus {
 		f.Max = 100
 	}
 	for _, c := range list {
-		if !f.fits(c.Last) {
+		if !f.Match(c.Last) {
 			continue
 		}
 		if len(kept) == f.Max {
@@ -205,11 +190,11 @@ func (x *Executor) Caller(ctx context.Context, name string) (CallerStatus, error
 // takes no time, also where the container has just been lost.
 func (x *Executor) Named(name string) (CallerStatus, error) {
 	if name == "" {
-		return CallerStatus{}, fmt.Errorf("%w caller: it has no name", ErrInvalid)
+		return CallerStatus{}, fmt.Errorf("%w caller: it has no name", record.ErrInvalid)
 	}
 	name = strings.TrimPrefix(name, "ramus/")
-	f := Filter{Max: 1 << 30}
-	if _, err := ParseCaller(name); err == nil {
+	f := record.Filter{Max: 1 << 30}
+	if _, err := record.ParseCaller(name); err == nil {
 		f.Caller = name // the others need not be looked at
 	}
 	var found []CallerStatus
@@ -224,29 +209,29 @@ func (x *Executor) Named(name string) (CallerStatus, error) {
 	}
 	switch len(found) {
 	case 0:
-		return CallerStatus{}, fmt.Errorf("caller %q: %w; `ramus ps` lists them", name, ErrNotFound)
+		return CallerStatus{}, fmt.Errorf("caller %q: %w; `ramus ps` lists them", name, record.ErrNotFound)
 	case 1:
 		return found[0], nil
 	}
-	return CallerStatus{}, fmt.Errorf("caller %q: %w: %s and %d more", name, ErrAmbiguous, found[0].Caller, len(found)-1)
+	return CallerStatus{}, fmt.Errorf("caller %q: %w: %s and %d more", name, record.ErrAmbiguous, found[0].Caller, len(found)-1)
 }
 
 // Events follows a run from after sequence number after: first what is
 // journalled, and the end of what steps that began after that number and are at work have
 // printed so far; then what happens, live output included, until the run has ended
 // or waits for a person (or ctx ends). With follow unset it stops at the journal's end.
-func (x *Executor) Events(ctx context.Context, run string, after int64, follow bool) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
+func (x *Executor) Events(ctx context.Context, run string, after int64, follow bool) iter.Seq2[record.Event, error] {
+	return func(yield func(record.Event, error) bool) {
 		r, err := x.Run(ctx, run)
 		if err != nil {
-			yield(Event{}, err)
+			yield(record.Event{}, err)
 			return
 		}
 		l := x.alive(r.Caller, r.ID)
 		if l == nil {
 			events, err := x.sealedEvents(ctx, r)
 			if err != nil {
-				yield(Event{}, err)
+				yield(record.Event{}, err)
 				return
 			}
 			for _, e := range events {
@@ -275,7 +260,7 @@ func (x *Executor) Events(ctx context.Context, run string, after int64, follow b
 }
 
 // sealedEvents reads the journal of a run that is not at work here.
-func (x *Executor) sealedEvents(ctx context.Context, r Run) ([]Event, error) {
+func (x *Executor) sealedEvents(ctx context.Context, r record.Run) ([]record.Event, error) {
 	repo, err := x.Git.Repo(r.Repo)
 	if err != nil {
 		return nil, err
@@ -291,17 +276,17 @@ func (x *Executor) sealedEvents(ctx context.Context, r Run) ([]Event, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the journal of %s: %w", r.Name(), err)
 	}
-	return ParseJournal(text)
+	return record.ParseJournal(text)
 }
 
 // Watch follows what happens in every run (of one caller, when named) from now on.
-func (x *Executor) Watch(ctx context.Context, caller string) iter.Seq2[Event, error] {
-	return func(yield func(Event, error) bool) {
-		var c Caller
+func (x *Executor) Watch(ctx context.Context, caller string) iter.Seq2[record.Event, error] {
+	return func(yield func(record.Event, error) bool) {
+		var c record.Caller
 		if caller != "" {
 			status, err := x.Caller(ctx, caller)
 			if err != nil {
-				yield(Event{}, err)
+				yield(record.Event{}, err)
 				return
 			}
 			c = status.Caller
@@ -324,7 +309,7 @@ func (x *Executor) Watch(ctx context.Context, caller string) iter.Seq2[Event, er
 // command that is at work gives what it has printed so far.
 func (x *Executor) Output(ctx context.Context, run, step, stream string) (io.ReadCloser, error) {
 	if stream != "stdout" && stream != "stderr" {
-		return nil, fmt.Errorf("%w stream %q: stdout or stderr", ErrInvalid, stream)
+		return nil, fmt.Errorf("%w stream %q: stdout or stderr", record.ErrInvalid, stream)
 	}
 	r, err := x.Run(ctx, run)
 	if err != nil {
@@ -335,20 +320,20 @@ func (x *Executor) Output(ctx context.Context, run, step, stream string) (io.Rea
 		if err != nil {
 			return nil, err
 		}
-		if e.Step == step && e.Type == EventStepStarted {
+		if e.Step == step && e.Type == record.EventStepStarted {
 			seq = e.Seq
 		}
 	}
 	if seq < 0 {
-		return nil, fmt.Errorf("step %q of %s: %w", step, r.Name(), ErrNotFound)
+		return nil, fmt.Errorf("step %q of %s: %w", step, r.Name(), record.ErrNotFound)
 	}
-	name := fmt.Sprintf("%04d-%s.%s", seq, fileName(step), stream)
+	name := fmt.Sprintf("%04d-%s.%s", seq, record.FileName(step), stream)
 	f, err := os.Open(filepath.Join(x.outputDir(r), name))
 	if err == nil {
 		return f, nil
 	}
 	out, err := x.Artifact(ctx, r.Name(), "output/"+name)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, record.ErrNotFound) {
 		return io.NopCloser(bytes.NewReader(nil)), nil // it printed nothing
 	}
 	return out, err
@@ -370,11 +355,11 @@ func (x *Executor) Artifact(ctx context.Context, run, name string) (*File, error
 			return x.OpenFile(ctx, r, f)
 		}
 	}
-	return nil, fmt.Errorf("artifact %q of %s: %w", name, r.Name(), ErrNotFound)
+	return nil, fmt.Errorf("artifact %q of %s: %w", name, r.Name(), record.ErrNotFound)
 }
 
 // OpenFile opens a file that a run's manifest names, from git or the artifact store.
-func (x *Executor) OpenFile(ctx context.Context, r Run, f ManifestFile) (*File, error) {
+func (x *Executor) OpenFile(ctx context.Context, r record.Run, f record.ManifestFile) (*File, error) {
 	if f.Stored {
 		return x.openStored(ctx, f)
 	}
@@ -387,7 +372,7 @@ func (x *Executor) OpenFile(ctx context.Context, r Run, f ManifestFile) (*File, 
 		return out, err
 	}}
 	if in.in, err = in.open(); errors.Is(err, gitd.ErrNotFound) {
-		return nil, fmt.Errorf("cannot open %q: %w: it is not in the run's ref", f.Name, ErrDamaged)
+		return nil, fmt.Errorf("cannot open %q: %w: it is not in the run's ref", f.Name, record.ErrDamaged)
 	} else if err != nil {
 		return nil, err
 	}
@@ -430,19 +415,19 @@ func (g *gitFile) Seek(offset int64, _ int) (int64, error) {
 func (g *gitFile) Close() error { return g.in.Close() }
 
 // Manifest returns the evidence of a run that has ended or waits for a person.
-func (x *Executor) Manifest(ctx context.Context, run string) (Manifest, error) {
+func (x *Executor) Manifest(ctx context.Context, run string) (record.Manifest, error) {
 	r, err := x.Run(ctx, run)
 	if err != nil {
-		return Manifest{}, err
+		return record.Manifest{}, err
 	}
 	repo, err := x.Git.Repo(r.Repo)
 	if err != nil {
-		return Manifest{}, err
+		return record.Manifest{}, err
 	}
-	var m Manifest
+	var m record.Manifest
 	text, err := repo.ReadFile(ctx, runRef(r.Caller, r.ID), manifestPath, maxManifest)
 	if errors.Is(err, gitd.ErrNotFound) {
-		return m, fmt.Errorf("the evidence of %s: %w: it is made when the run ends", r.Name(), ErrNotFound)
+		return m, fmt.Errorf("the evidence of %s: %w: it is made when the run ends", r.Name(), record.ErrNotFound)
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &m)
@@ -455,12 +440,12 @@ func (x *Executor) Manifest(ctx context.Context, run string) (Manifest, error) {
 
 // Reindex rebuilds the index from refs alone.
 func (x *Executor) Reindex(ctx context.Context) (int, error) {
-	return x.index.rebuild(func() ([]Run, error) { return runsInRefs(ctx, x.Git) })
+	return x.index.rebuild(func() ([]record.Run, error) { return runsInRefs(ctx, x.Git) })
 }
 
 // Stats returns the numbers behind /metrics and /health.
 func (x *Executor) Stats() Stats {
-	s := Stats{Runs: make(map[State]int), Hosts: make(map[string]int), Commands: x.commands.Load(), Commits: x.commits.Load(), Capacity: x.Fleet.Capacity,
+	s := Stats{Runs: make(map[record.State]int), Hosts: make(map[string]int), Commands: x.commands.Load(), Commits: x.commits.Load(), Capacity: x.Fleet.Capacity,
 		Bound: x.fast.binds.Load(), Snapshots: x.fast.snapshots.Load(), Hashed: x.fast.hashed.Load(), Portable: x.fast.reasons(), Salvaged: x.fast.salvaged.Load(),
 		Mounted: x.fast.mounted.Load(), Unpacked: x.fast.unpacked.Load()}
 	s.Cleared, s.Clearing = x.Fleet.Cleared()
@@ -476,7 +461,7 @@ func (x *Executor) Stats() Stats {
 	}
 	maps.Copy(s.Runs, x.ended)
 	if len(x.waiting) > 0 {
-		s.Runs[StateAwaitingReview] = len(x.waiting)
+		s.Runs[record.StateAwaitingReview] = len(x.waiting)
 	}
 	x.mu.Unlock()
 	for _, l := range live {

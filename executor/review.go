@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -24,7 +25,7 @@ type review struct {
 
 // foresee begins the review of a run that will end at head, if nothing happens.
 func (l *liveRun) foresee(head gitd.Hash) {
-	if l.claim.Kind != KindExec {
+	if l.claim.Kind != record.KindExec {
 		return // others may go on
 	}
 	l.mu.Lock()
@@ -44,7 +45,7 @@ func (l *liveRun) foresee(head gitd.Hash) {
 }
 
 // reviewed is the review of a run as it stands.
-func (l *liveRun) reviewed(ctx context.Context, r Run) *review {
+func (l *liveRun) reviewed(ctx context.Context, r record.Run) *review {
 	l.mu.Lock()
 	v := l.review
 	l.mu.Unlock()
@@ -60,7 +61,7 @@ func (l *liveRun) reviewed(ctx context.Context, r Run) *review {
 }
 
 // write does a review.
-func (l *liveRun) write(ctx context.Context, v *review, r Run) {
+func (l *liveRun) write(ctx context.Context, v *review, r record.Run) {
 	defer close(v.done)
 	f, err := os.Create(l.x.diffPath(r))
 	if err != nil {
@@ -69,7 +70,7 @@ func (l *liveRun) write(ctx context.Context, v *review, r Run) {
 	}
 	w := &limitWriter{w: f, left: maxDiff}
 	clean := l.x.Secrets.Writer(w)
-	if r.changed() {
+	if r.Changed() {
 		// The base may hold a secret that a commit of ours may not.
 		v.changed, err = l.target.repo.Review(ctx, string(r.Start), string(r.Head), clean)
 		err = errors.Join(err, clean.Flush())
@@ -80,4 +81,6 @@ func (l *liveRun) write(ctx context.Context, v *review, r Run) {
 	v.cut = w.cut
 }
 
-func (x *Executor) diffPath(r Run) string { return filepath.Join(x.outputDir(r), "changes.diff") }
+func (x *Executor) diffPath(r record.Run) string {
+	return filepath.Join(x.outputDir(r), "changes.diff")
+}

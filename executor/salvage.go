@@ -8,20 +8,21 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
 // wipRef is where what a caller's work tree held is kept when its container was lost
 // in the middle of a command. It is no part of the branch: nobody knows whether that
 // command was done. No container's grant shows it.
-func wipRef(c Caller) string { return wipPrefix + "/" + c.Slug() }
+func wipRef(c record.Caller) string { return wipPrefix + "/" + c.Slug() }
 
 const wipPrefix = "refs/ramus/wip"
 
 // salvage is [containers.Fleet].Salvage: what lies in the upper of a container that was
 // lost becomes a commit on top of the branch.
 func (x *Executor) salvage(ctx context.Context, p containers.Place) {
-	c, err := ParseCaller(p.Key)
+	c, err := record.ParseCaller(p.Key)
 	if err != nil {
 		return // it worked for no caller
 	}
@@ -38,7 +39,7 @@ func (x *Executor) salvage(ctx context.Context, p containers.Place) {
 	}
 }
 
-func (x *Executor) rescue(ctx context.Context, c Caller, p containers.Place) (gitd.Hash, error) {
+func (x *Executor) rescue(ctx context.Context, c record.Caller, p containers.Place) (gitd.Hash, error) {
 	if x.layers == nil {
 		return "", nil
 	}
@@ -75,7 +76,7 @@ func (x *Executor) rescue(ctx context.Context, c Caller, p containers.Place) (gi
 
 // boundAt is what was bound in a container. Where this process did it, it knows of most
 // files that they are on the branch: the next container waits for less.
-func (x *Executor) boundAt(repo string, c Caller, p containers.Place) (*binding, error) {
+func (x *Executor) boundAt(repo string, c record.Caller, p containers.Place) (*binding, error) {
 	x.mu.Lock()
 	t := x.targets[c].Value()
 	x.mu.Unlock()

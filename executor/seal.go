@@ -2,6 +2,7 @@ package executor
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -17,6 +18,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/tasks"
@@ -49,7 +51,8 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 			return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
 		}
 	}
-	m := x.manifest(r, tree, events, subs)
+	m := record.NewManifest(r, tree, events, subs)
+	m.Engine, m.Image = x.Fleet.Engine.Name(), cmp.Or(r.Image, x.Image)
 	files, stored, err := x.outputFiles(ctx, r)
 	if err != nil {
 		return err
@@ -123,8 +126,8 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 
 // subManifests reads the evidence of the sub-workflows that worked on the run's
 // own branch, by step. One that cannot be read has checked nothing that could be told.
-func (x *Executor) subManifests(ctx context.Context, r Run, events []Event) map[string]Manifest {
-	subs := make(map[string]Manifest)
+func (x *Executor) subManifests(ctx context.Context, r record.Run, events []record.Event) map[string]record.Manifest {
+	subs := make(map[string]record.Manifest)
 	for _, e := range events {
 		var data struct {
 			Result struct {
@@ -133,7 +136,7 @@ func (x *Executor) subManifests(ctx context.Context, r Run, events []Event) map[
 				} `json:"output"`
 			} `json:"result"`
 		}
-		if e.Type != EventStepFinished || e.Kind != string(tasks.KindWorkflow) || json.Unmarshal(e.Data, &data) != nil {
+		if e.Type != record.EventStepFinished || e.Kind != string(tasks.KindWorkflow) || json.Unmarshal(e.Data, &data) != nil {
 			continue
 		}
 		m, err := x.Manifest(ctx, data.Result.Output.Run)
@@ -150,7 +153,7 @@ func (x *Executor) subManifests(ctx context.Context, r Run, events []Event) map[
 
 // listEarlier adds the files of the record before: a run that waited for a
 // person was sealed then, and what it had in live/ was removed.
-func (x *Executor) listEarlier(ctx context.Context, repo *gitd.Repo, l *liveRun, m *Manifest) error {
+func (x *Executor) listEarlier(ctx context.Context, repo *gitd.Repo, l *liveRun, m *record.Manifest) error {
 	l.mu.Lock()
 	ref := l.ref
 	l.mu.Unlock()
@@ -158,7 +161,7 @@ func (x *Executor) listEarlier(ctx context.Context, repo *gitd.Repo, l *liveRun,
 	if errors.Is(err, gitd.ErrNotFound) {
 		return nil
 	}
-	var before Manifest
+	var before record.Manifest
 	if err == nil {
 		err = json.Unmarshal(text, &before)
 	}
@@ -166,7 +169,7 @@ func (x *Executor) listEarlier(ctx context.Context, repo *gitd.Repo, l *liveRun,
 		return fmt.Errorf("cannot seal %s: cannot read its record before: %w", l.claim.Name(), err)
 	}
 	for _, f := range before.Files {
-		if !slices.ContainsFunc(m.Files, func(now ManifestFile) bool { return now.Name == f.Name }) {
+		if !slices.ContainsFunc(m.Files, func(now record.ManifestFile) bool { return now.Name == f.Name }) {
 			m.Files = append(m.Files, f)
 		}
 	}
@@ -191,7 +194,7 @@ func (l *liveRun) copyJournal(to string) error {
 	return errors.Join(err, f.Close())
 }
 
-func sealedAs(r Run) string {
+func sealedAs(r record.Run) string {
 	if r.Reason != "" {
 		return fmt.Sprintf("%s, %s", r.State, r.Reason)
 	}
@@ -200,7 +203,7 @@ func sealedAs(r Run) string {
 
 // outputFiles lists a run's outputs and artifacts: small ones to be sealed,
 // large ones put into the artifact store.
-func (x *Executor) outputFiles(ctx context.Context, r Run) (files []gitd.File, listed []ManifestFile, err error) {
+func (x *Executor) outputFiles(ctx context.Context, r record.Run) (files []gitd.File, listed []record.ManifestFile, err error) {
 	dir := x.outputDir(r)
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -260,7 +263,7 @@ func gitCanHold(name string) bool {
 }
 
 // describe reads a file for the manifest.
-func describe(name, path string) (m ManifestFile, err error) {
+func describe(name, path string) (m record.ManifestFile, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return m, err
@@ -271,7 +274,7 @@ func describe(name, path string) (m ManifestFile, err error) {
 	size, err := io.Copy(io.MultiWriter(h, head), f)
 	// By its content: a name says nothing about what a browser would make of it.
 	kind := http.DetectContentType(head.w.(*bytes.Buffer).Bytes())
-	return ManifestFile{Name: name, Size: size, SHA256: hex.EncodeToString(h.Sum(nil)), Type: kind}, err
+	return record.ManifestFile{Name: name, Size: size, SHA256: hex.EncodeToString(h.Sum(nil)), Type: kind}, err
 }
 
 // limitWriter passes on so many bytes and swallows the rest.

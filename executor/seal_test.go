@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // A run that could not be sealed when it ended is sealed as soon as it can be,
@@ -20,8 +21,8 @@ func TestSealedLater(t *testing.T) {
 	if err := os.MkdirAll(block, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	r, err := w.x.Submit(t.Context(), executor.Request{Repo: "demo", Caller: caller(t, "run:late"), Key: "k",
-		Command: &executor.Command{Shell: "echo x > x"}})
+	r, err := w.x.Submit(t.Context(), record.Request{Repo: "demo", Caller: caller(t, "run:late"), Key: "k",
+		Command: &record.Command{Shell: "echo x > x"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,7 @@ func TestSealedLater(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if r, err = w.x.Run(t.Context(), r.Name()); err != nil || r.State != executor.StateComplete {
+	if r, err = w.x.Run(t.Context(), r.Name()); err != nil || r.State != record.StateComplete {
 		t.Errorf("state %s (%v), want complete: what a run came to is known at once", r.State, err)
 	}
 	w.exec("run:late", "test -e x")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/tasks"
@@ -11,18 +12,18 @@ import (
 
 // Secrets are removed where something is about to be kept, not where it is
 // read: from requests before they are claimed, from a run's record whenever it
-// changes, from events in [Journal.Append], from output before its first byte
+// changes, from events in [record.Journal.Append], from output before its first byte
 // is written, from results before the workflow sees them. What is shown is what was kept.
 
 // cleanRequest takes secrets out of a request: it is kept in the run's ref. What
 // names refs and files cannot be changed without meaning something else, and is refused.
-func (x *Executor) cleanRequest(r Request) (Request, error) {
+func (x *Executor) cleanRequest(r record.Request) (record.Request, error) {
 	if x.Secrets.Empty() {
 		return r, nil
 	}
 	for what, name := range map[string]string{"key": r.Key, "caller": r.Caller.String(), "repository": r.Repo, "base": r.Base, "file": r.File} {
 		if x.Secrets.String(name) != name {
-			return r, fmt.Errorf("%w request: its %s holds the value of a secret", ErrInvalid, what)
+			return r, fmt.Errorf("%w request: its %s holds the value of a secret", record.ErrInvalid, what)
 		}
 	}
 	clean := redact.Clean(x.Secrets, r)
@@ -34,29 +35,21 @@ func (x *Executor) cleanRequest(r Request) (Request, error) {
 	return clean, nil
 }
 
-func (x *Executor) cleanFiles(files []Attachment) []Attachment {
-	var clean []Attachment
+func (x *Executor) cleanFiles(files []record.Attachment) []record.Attachment {
+	var clean []record.Attachment
 	for _, f := range files {
-		clean = append(clean, Attachment{Name: x.Secrets.Name(f.Name), Type: x.Secrets.String(f.Type), Content: x.Secrets.Bytes(f.Content)})
+		clean = append(clean, record.Attachment{Name: x.Secrets.Name(f.Name), Type: x.Secrets.String(f.Type), Content: x.Secrets.Bytes(f.Content)})
 	}
 	return clean
 }
 
 // cleanRun takes secrets out of a run's record. By what names it is found was
 // looked at when it was asked for.
-func (x *Executor) cleanRun(r Run) Run {
+func (x *Executor) cleanRun(r record.Run) record.Run {
 	clean := redact.Clean(x.Secrets, r)
 	clean.ID, clean.Repo, clean.Base, clean.Branch = r.ID, r.Repo, r.Base, r.Branch
 	return clean
 }
-
-// Where a secret's value was: the kind of an [EventSecret].
-const (
-	SecretInOutput   = "output"
-	SecretInArtifact = "artifact"
-	SecretInState    = "state"  // an agent's memory
-	SecretInCommit   = "commit" // what is committed is not what the command left
-)
 
 // removed journals which secrets were taken out of what, once each.
 func (l *liveRun) removed(step, kind string, names []string, where string) error {
@@ -64,12 +57,12 @@ func (l *liveRun) removed(step, kind string, names []string, where string) error
 		message := name + " in " + where
 		known := false
 		for _, e := range l.journalled() {
-			known = known || e.Type == EventSecret && e.Kind == kind && e.Message == message
+			known = known || e.Type == record.EventSecret && e.Kind == kind && e.Message == message
 		}
 		if known {
 			continue
 		}
-		if err := l.emit(Event{Type: EventSecret, Step: step, Kind: kind, Message: message}, false); err != nil {
+		if err := l.emit(record.Event{Type: record.EventSecret, Step: step, Kind: kind, Message: message}, false); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/internal/redact/redacttest"
@@ -52,7 +53,7 @@ func (w *world) secrets(run string) (messages []string) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if e.Type == executor.EventSecret {
+		if e.Type == record.EventSecret {
 			messages = append(messages, e.Kind+": "+e.Message)
 		}
 	}
@@ -63,7 +64,7 @@ func (w *world) secrets(run string) (messages []string) {
 func TestSecretsInOutput(t *testing.T) {
 	w := newCanaryWorld(t, nil)
 	var stdout, stderr bytes.Buffer
-	res, err := w.x.Exec(t.Context(), executor.Request{Repo: "demo", Command: &executor.Command{Shell: `
+	res, err := w.x.Exec(t.Context(), record.Request{Repo: "demo", Command: &record.Command{Shell: `
 		echo "plain $CANARY."
 		printf %s "$CANARY" | head -c 10; sleep 0.3; printf %s "$CANARY" | tail -c +11; echo
 		printf %s "$CANARY" | base64 -w 0; echo
@@ -96,9 +97,9 @@ func TestSecretsInOutput(t *testing.T) {
 // TestSecretsInRequests: what a person pastes is not kept either, and what cannot be changed is refused.
 func TestSecretsInRequests(t *testing.T) {
 	w := newCanaryWorld(t, nil)
-	res, err := w.x.Exec(t.Context(), executor.Request{Repo: "demo", Asker: gitd.Person{Name: canary, Email: "a@example.org"},
+	res, err := w.x.Exec(t.Context(), record.Request{Repo: "demo", Asker: gitd.Person{Name: canary, Email: "a@example.org"},
 		Input:   map[string]any{"token": canary, canary: 1},
-		Command: &executor.Command{Args: []string{"echo", canary}, Env: []string{"X=" + canary}, Stdin: strings.NewReader(canary)}}, nil, nil)
+		Command: &record.Command{Args: []string{"echo", canary}, Env: []string{"X=" + canary}, Stdin: strings.NewReader(canary)}}, nil, nil)
 	if err != nil || res.ExitCode != 0 {
 		t.Fatal(res, err)
 	}
@@ -106,19 +107,19 @@ func TestSecretsInRequests(t *testing.T) {
 	if err != nil || run.Input["token"] != "[secret CANARY]" || run.Asker.Name != "[secret CANARY]" {
 		t.Errorf("%+v, %v", run, err)
 	}
-	if _, err := w.x.Submit(t.Context(), executor.Request{Repo: "demo", Key: fmt.Sprintf("%x", canary), Command: &executor.Command{Shell: "true"}}); err == nil {
+	if _, err := w.x.Submit(t.Context(), record.Request{Repo: "demo", Key: fmt.Sprintf("%x", canary), Command: &record.Command{Shell: "true"}}); err == nil {
 		t.Error("a key that holds a secret is taken")
 	}
-	origin := &executor.Origin{Source: "slack", Session: "s", Key: "k", Event: json.RawMessage(`{"text":"` + canary + `"}`)}
-	caller, err := executor.ParseCaller("conv:c1")
+	origin := &record.Origin{Source: "slack", Session: "s", Key: "k", Event: json.RawMessage(`{"text":"` + canary + `"}`)}
+	caller, err := record.ParseCaller("conv:c1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	claimed, _, err := w.x.Claim(t.Context(), executor.Request{Repo: "demo", Key: "k1", Caller: caller, Origin: origin})
+	claimed, _, err := w.x.Claim(t.Context(), record.Request{Repo: "demo", Key: "k1", Caller: caller, Origin: origin})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := w.x.Note(t.Context(), claimed.Name(), executor.Event{Type: executor.EventNote, Message: canary, Data: json.RawMessage(`["` + canary + `"]`)}); err != nil {
+	if err := w.x.Note(t.Context(), claimed.Name(), record.Event{Type: record.EventNote, Message: canary, Data: json.RawMessage(`["` + canary + `"]`)}); err != nil {
 		t.Fatal(err)
 	}
 	w.noCanary()
@@ -159,7 +160,7 @@ func TestSecretsInCommits(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			w := *w
 			w.t = t
-			res, err := w.x.Exec(t.Context(), executor.Request{Repo: "demo", Command: &executor.Command{Shell: "H=" + `$(printf %s "$CANARY" | od -An -v -tx1 | tr -d ' \n'); ` + c.command}}, nil, nil)
+			res, err := w.x.Exec(t.Context(), record.Request{Repo: "demo", Command: &record.Command{Shell: "H=" + `$(printf %s "$CANARY" | od -An -v -tx1 | tr -d ' \n'); ` + c.command}}, nil, nil)
 			if err != nil || res.ExitCode != 0 || res.Commit == "" {
 				t.Fatalf("%+v, %v", res, err)
 			}
@@ -201,18 +202,18 @@ func TestSecretsInCommits(t *testing.T) {
 func TestSecretsThatComeBack(t *testing.T) {
 	w := newCanaryWorld(t, nil)
 	// A filter that would put the value into every blob is not run.
-	res, err := w.x.Exec(t.Context(), executor.Request{Repo: "demo", Command: &executor.Command{
+	res, err := w.x.Exec(t.Context(), record.Request{Repo: "demo", Command: &record.Command{
 		Shell: `git config filter.x.clean 'cat; printenv CANARY'; echo '* filter=x' >.gitattributes; echo 1 >f`}}, nil, nil)
 	if err != nil || res.Commit == "" || res.Message != "" {
 		t.Errorf("%+v, %v", res, err)
 	}
 	// A process in the background writes the value again and again.
 	busy := caller(t, "run:busy")
-	if _, err := w.x.Exec(t.Context(), executor.Request{Caller: busy, Repo: "demo", Command: &executor.Command{Background: true,
+	if _, err := w.x.Exec(t.Context(), record.Request{Caller: busy, Repo: "demo", Command: &record.Command{Background: true,
 		Shell: `until [ -e /tmp/go ]; do sleep 0.01; done; while :; do for i in 1 2 3 4 5 6 7 8 9; do printenv CANARY >f$i; done; done`}}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
-	res, err = w.x.Exec(t.Context(), executor.Request{Caller: busy, Command: &executor.Command{
+	res, err = w.x.Exec(t.Context(), record.Request{Caller: busy, Command: &record.Command{
 		Shell: `touch /tmp/go; until [ -s f9 ]; do sleep 0.01; done`}}, nil, nil)
 	if err != nil || res.Commit != "" {
 		t.Fatalf("%+v, %v", res, err)
@@ -221,7 +222,7 @@ func TestSecretsThatComeBack(t *testing.T) {
 		t.Errorf("the message is %q", res.Message)
 	}
 	w.noCanary()
-	res, err = w.x.Exec(t.Context(), executor.Request{Repo: "demo", Command: &executor.Command{Shell: `echo 2 >g`}}, nil, nil)
+	res, err = w.x.Exec(t.Context(), record.Request{Repo: "demo", Command: &record.Command{Shell: `echo 2 >g`}}, nil, nil)
 	if err != nil || res.Commit == "" {
 		t.Errorf("%+v, %v", res, err)
 	}
@@ -230,7 +231,7 @@ func TestSecretsThatComeBack(t *testing.T) {
 // TestSecretsInArtifacts: contents and names, the same two names apart.
 func TestSecretsInArtifacts(t *testing.T) {
 	w := newCanaryWorld(t, nil)
-	res, err := w.x.Exec(t.Context(), executor.Request{Repo: "demo", Command: &executor.Command{Shell: `
+	res, err := w.x.Exec(t.Context(), record.Request{Repo: "demo", Command: &record.Command{Shell: `
 		H=$(printf %s "$CANARY" | od -An -v -tx1 | tr -d ' \n')
 		mkdir -p /artifacts/$H && echo "is $CANARY" >/artifacts/report && echo a >/artifacts/$H/a
 		echo 1 >"/artifacts/$CANARY" && echo 2 >/artifacts/x$H && echo 3 >"/artifacts/x$CANARY"`}}, nil, nil)
@@ -259,7 +260,7 @@ func TestSecretsInArtifacts(t *testing.T) {
 // it is used, and what templates put together before it is kept.
 func TestSecretsInWorkflows(t *testing.T) {
 	w := newCanaryWorld(t, nil)
-	run := w.submit(executor.Request{Input: map[string]any{"token": canary, "half": canary[:10], "rest": canary[10:]}, Workflow: `
+	run := w.submit(record.Request{Input: map[string]any{"token": canary, "half": canary[:10], "rest": canary[10:]}, Workflow: `
 id: leaky
 input: {token: {type: string}, half: {type: string}, rest: {type: string}}
 nodes:
@@ -273,14 +274,14 @@ nodes:
   - id: gate
     human: {message: 'go on with {{ input.half }}{{ input.rest }}?'}
 `})
-	if run.State != executor.StateAwaitingReview || run.Gate.Message != "go on with [secret CANARY]?" {
+	if run.State != record.StateAwaitingReview || run.Gate.Message != "go on with [secret CANARY]?" {
 		t.Fatalf("%+v\n%s", run, w.journal(run.Name()))
 	}
 	w.noCanary()
-	if _, err := w.x.Decide(t.Context(), run.Name(), executor.Decision{Approved: true, By: "Ada", Comment: "use " + canary}); err != nil {
+	if _, err := w.x.Decide(t.Context(), run.Name(), record.Decision{Approved: true, By: "Ada", Comment: "use " + canary}); err != nil {
 		t.Fatal(err)
 	}
-	if run = w.wait(run.Name()); run.State != executor.StateComplete {
+	if run = w.wait(run.Name()); run.State != record.StateComplete {
 		t.Errorf("%+v\n%s", run, w.journal(run.Name()))
 	}
 	w.noCanary()
@@ -295,8 +296,8 @@ func TestSecretsOfAgents(t *testing.T) {
 		find ~/.memory -type f | sort; echo "$CANARY" >f`}}
 	w := newCanaryWorld(t, func(x *executor.Executor) { x.Agents = map[string]executor.Agent{"scripted": agent} })
 	for range 2 {
-		run := w.ask("conv:c1", "log in with "+canary, executor.Attachment{Name: "x" + fmt.Sprintf("%x", canary) + ".txt", Content: []byte("file " + canary + "\n")})
-		if run = w.ended(run.Name()); run.State != executor.StateComplete {
+		run := w.ask("conv:c1", "log in with "+canary, record.Attachment{Name: "x" + fmt.Sprintf("%x", canary) + ".txt", Content: []byte("file " + canary + "\n")})
+		if run = w.ended(run.Name()); run.State != record.StateComplete {
 			t.Fatalf("%+v\n%s", run, w.journal(run.Name()))
 		}
 		out := w.stdout(run.Name(), "turn-1")
@@ -311,7 +312,7 @@ func TestSecretsOfAgents(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := w.x.Say(t.Context(), "conv:c1", executor.Prompt{Text: canary}); err == nil {
+	if err := w.x.Say(t.Context(), "conv:c1", record.Prompt{Text: canary}); err == nil {
 		t.Error("a run that has ended hears something")
 	}
 	w.noCanary()

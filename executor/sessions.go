@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // SessionState is how a session with an agent stands.
@@ -19,15 +21,15 @@ const (
 
 // Session is what a caller said to one agent under one label, over all runs.
 type Session struct {
-	Caller Caller       `json:"caller"`
-	Agent  string       `json:"agent"`
-	Label  string       `json:"label"`        // AgentCall.Session
-	ID     string       `json:"id,omitempty"` // of the agent's own, where it tells one
-	State  SessionState `json:"state"`
-	Runs   int          `json:"runs"`
-	Last   string       `json:"last"`            // the name of the last run
-	Error  string       `json:"error,omitempty"` // why that failed
-	At     time.Time    `json:"at"`              // when that ended or, while it has not, began
+	Caller record.Caller `json:"caller"`
+	Agent  string        `json:"agent"`
+	Label  string        `json:"label"`        // AgentCall.Session
+	ID     string        `json:"id,omitempty"` // of the agent's own, where it tells one
+	State  SessionState  `json:"state"`
+	Runs   int           `json:"runs"`
+	Last   string        `json:"last"`            // the name of the last run
+	Error  string        `json:"error,omitempty"` // why that failed
+	At     time.Time     `json:"at"`              // when that ended or, while it has not, began
 }
 
 // Sessions lists the sessions of a caller, the most recently used first. They
@@ -41,10 +43,10 @@ func (x *Executor) Sessions(ctx context.Context, caller string) ([]Session, erro
 }
 
 // sessions are those of a caller's runs, oldest run first.
-func sessions(runs []Run) []Session {
+func sessions(runs []record.Run) []Session {
 	list := []Session{}
 	for _, r := range runs {
-		if r.Kind != KindAgent || r.Agent == nil {
+		if r.Kind != record.KindAgent || r.Agent == nil {
 			continue
 		}
 		at := slices.IndexFunc(list, func(s Session) bool { return s.Agent == r.Agent.Name && s.Label == r.Agent.Session })
@@ -59,7 +61,7 @@ func sessions(runs []Run) []Session {
 		switch {
 		case !r.Ended():
 			s.State = SessionRunning
-		case r.State == StateFailed && r.Reason != ReasonCancelled:
+		case r.State == record.StateFailed && r.Reason != record.ReasonCancelled:
 			s.State, s.Error = SessionError, r.Error
 		}
 		if s.At.IsZero() {

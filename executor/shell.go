@@ -16,6 +16,7 @@ import (
 
 	"github.com/pkg/sftp"
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/tasks"
 )
 
@@ -237,7 +238,7 @@ func (s *taskShell) listed(ctx context.Context, args ...string) (map[string]bool
 func (s *taskShell) Commit(ctx context.Context, message string, paths []string) (string, error) {
 	w := s.w
 	if strings.TrimSpace(message) == "" {
-		return "", fmt.Errorf("cannot commit: %w: the message is empty", ErrInvalid)
+		return "", fmt.Errorf("cannot commit: %w: the message is empty", record.ErrInvalid)
 	}
 	if err := tasks.Quotable(message); err != nil {
 		return "", fmt.Errorf("cannot commit: the message %w", err)
@@ -273,10 +274,10 @@ func (s *taskShell) Commit(ctx context.Context, message string, paths []string) 
 // and Commit pushes at once. It checks that nothing else is asked for.
 func (s *taskShell) Push(_ context.Context, remote, branch string) error {
 	if remote != "" && remote != "origin" {
-		return fmt.Errorf("cannot push to %q: %w: a container reaches only origin", remote, ErrInvalid)
+		return fmt.Errorf("cannot push to %q: %w: a container reaches only origin", remote, record.ErrInvalid)
 	}
 	if own := s.Branch(); branch != "" && branch != own {
-		return fmt.Errorf("cannot push %q: %w: only %s may be pushed from here", branch, ErrInvalid, own)
+		return fmt.Errorf("cannot push %q: %w: only %s may be pushed from here", branch, record.ErrInvalid, own)
 	}
 	return nil
 }

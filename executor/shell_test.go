@@ -4,12 +4,13 @@ import (
 	"context"
 	"testing"
 
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
 )
 
 // OpenShell gives tests the Shell that a library task would get for a caller.
-func OpenShell(t *testing.T, x *Executor, c Caller, repo string) tasks.Shell {
+func OpenShell(t *testing.T, x *Executor, c record.Caller, repo string) tasks.Shell {
 	t.Helper()
 	ctx := context.WithoutCancel(t.Context())
 	r, err := x.Git.Repo(repo)
@@ -24,7 +25,7 @@ func OpenShell(t *testing.T, x *Executor, c Caller, repo string) tasks.Shell {
 	if err := r.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + c.Branch(), New: base, Old: &none}); err != nil {
 		t.Fatal(err)
 	}
-	l, err := x.newLive(Run{ID: "shell", Caller: c, Repo: repo, Base: "main"}, "", runFiles{}, x.target(c, r, "main"))
+	l, err := x.newLive(record.Run{ID: "shell", Caller: c, Repo: repo, Base: "main"}, "", runFiles{}, x.target(c, r, "main"))
 	if err != nil {
 		t.Fatal(err)
 	}

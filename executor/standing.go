@@ -10,6 +10,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
@@ -25,10 +26,10 @@ const farewell = 1 << 20
 // Amendment is what changes in a run of KindConversation.
 type Amendment struct {
 	// Events are journalled, in order, all or none.
-	Events []Event
+	Events []record.Event
 	// State, Reason and Error replace the run's when State is set.
-	State  State
-	Reason Reason
+	State  record.State
+	Reason record.Reason
 	Error  string
 	// Record replaces Run.Record when it is set.
 	Record json.RawMessage
@@ -39,8 +40,8 @@ type Amendment struct {
 // work is done by other runs of the same caller. The request needs Key, Caller
 // and Repo. A second claim with the same caller and key returns the first one's
 // run, and fresh is false. The caller's branch is made by the first run that works.
-func (x *Executor) Stand(ctx context.Context, r Request, record json.RawMessage) (run Run, fresh bool, err error) {
-	return x.hold(ctx, KindConversation, r, x.Secrets.JSON(record))
+func (x *Executor) Stand(ctx context.Context, r record.Request, rec json.RawMessage) (run record.Run, fresh bool, err error) {
+	return x.hold(ctx, record.KindConversation, r, x.Secrets.JSON(rec))
 }
 
 // Amend changes a run of KindConversation. When it returns, all of it is in the
@@ -48,7 +49,7 @@ func (x *Executor) Stand(ctx context.Context, r Request, record json.RawMessage)
 // event that the change is based on: when there are later ones it is
 // ErrConflict, and nothing happened. Below 0 it is not looked at.
 // A journal of 8 MiB takes no more, which is ErrFull, but what ends the run and what follows on that.
-func (x *Executor) Amend(ctx context.Context, run string, was int64, a Amendment) (Run, error) {
+func (x *Executor) Amend(ctx context.Context, run string, was int64, a Amendment) (record.Run, error) {
 	r, err := x.amend(ctx, run, was, a)
 	if err != nil {
 		return r, fmt.Errorf("cannot amend %s: %w", run, err)
@@ -56,13 +57,13 @@ func (x *Executor) Amend(ctx context.Context, run string, was int64, a Amendment
 	return r, nil
 }
 
-func (x *Executor) amend(ctx context.Context, run string, was int64, a Amendment) (Run, error) {
+func (x *Executor) amend(ctx context.Context, run string, was int64, a Amendment) (record.Run, error) {
 	if err := x.isOpen(); err != nil {
-		return Run{}, err
+		return record.Run{}, err
 	}
 	_, repo, ref, release, err := x.held(ctx, run)
 	if err != nil {
-		return Run{}, err
+		return record.Run{}, err
 	}
 	defer release()
 	// The ref is the truth: the index may be behind it after a kill.
@@ -70,14 +71,14 @@ func (x *Executor) amend(ctx context.Context, run string, was int64, a Amendment
 	if err != nil {
 		return r, err
 	}
-	if r.Kind != KindConversation {
-		return r, fmt.Errorf("%w: it is no conversation", ErrConflict)
+	if r.Kind != record.KindConversation {
+		return r, fmt.Errorf("%w: it is no conversation", record.ErrConflict)
 	}
 	journal, err := repo.ReadFile(ctx, string(ref), journalFile, 2*maxStanding)
 	if err != nil && !errors.Is(err, gitd.ErrNotFound) {
 		return r, err
 	}
-	before, err := ParseJournal(journal)
+	before, err := record.ParseJournal(journal)
 	if err != nil {
 		return r, err
 	}
@@ -86,14 +87,14 @@ func (x *Executor) amend(ctx context.Context, run string, was int64, a Amendment
 		last = before[n-1].Seq
 	}
 	if was >= 0 && was != last {
-		return r, fmt.Errorf("%w: it has gone on since: %d events, not %d", ErrConflict, last, was)
+		return r, fmt.Errorf("%w: it has gone on since: %d events, not %d", record.ErrConflict, last, was)
 	}
 	now := x.Now().UTC()
 	if a.State != "" {
-		a.Events = append(slices.Clone(a.Events), r.become(a, now))
+		a.Events = append(slices.Clone(a.Events), amend(&r, a, now))
 	}
 	text := bytes.NewBuffer(journal)
-	added := make([]Event, len(a.Events))
+	added := make([]record.Event, len(a.Events))
 	for i, e := range a.Events {
 		last++
 		kind := e.Type // of a closed list
@@ -101,10 +102,10 @@ func (x *Executor) amend(ctx context.Context, run string, was int64, a Amendment
 		e.Seq, e.Time, e.Type = last, now, kind
 		line, err := json.Marshal(e)
 		if err != nil {
-			return r, fmt.Errorf("%w event: %w", ErrInvalid, err)
+			return r, fmt.Errorf("%w event: %w", record.ErrInvalid, err)
 		}
-		if len(line) >= maxEventLine { // none could be read any more
-			return r, fmt.Errorf("%w event: it has %d bytes, at most %d can be read again", ErrInvalid, len(line), maxEventLine)
+		if len(line) >= record.MaxEvent { // none could be read any more
+			return r, fmt.Errorf("%w event: it has %d bytes, at most %d can be read again", record.ErrInvalid, len(line), record.MaxEvent)
 		}
 		text.Write(append(line, '\n'))
 		added[i] = e
@@ -114,7 +115,7 @@ func (x *Executor) amend(ctx context.Context, run string, was int64, a Amendment
 		most += farewell
 	}
 	if text.Len() > most {
-		return r, fmt.Errorf("%w: it would have more than %d MiB", ErrFull, most>>20)
+		return r, fmt.Errorf("%w: it would have more than %d MiB", record.ErrFull, most>>20)
 	}
 	if a.Record != nil {
 		r.Record = x.Secrets.JSON(a.Record)
@@ -130,23 +131,23 @@ func (x *Executor) amend(ctx context.Context, run string, was int64, a Amendment
 	return r, nil
 }
 
-// become moves the run to the amendment's state.
-func (r *Run) become(a Amendment, now time.Time) Event {
+// amend moves the run to the amendment's state.
+func amend(r *record.Run, a Amendment, now time.Time) record.Event {
 	r.State, r.Reason, r.Error, r.Hint = a.State, a.Reason, a.Error, a.Reason.Hint()
-	if a.State != StateSubmitted && r.StartedAt.IsZero() {
+	if a.State != record.StateSubmitted && r.StartedAt.IsZero() {
 		r.StartedAt = now
 	}
 	r.EndedAt = time.Time{} // one that had failed may be taken up again
 	if r.Ended() {
 		r.EndedAt = now
 	}
-	return Event{Type: EventRunState, State: a.State, Reason: string(a.Reason), Message: a.Error}
+	return record.Event{Type: record.EventRunState, State: a.State, Reason: string(a.Reason), Message: a.Error}
 }
 
-func (x *Executor) keepStanding(ctx context.Context, repo *gitd.Repo, ref gitd.Hash, r Run, journal []byte) error {
+func (x *Executor) keepStanding(ctx context.Context, repo *gitd.Repo, ref gitd.Hash, r record.Run, journal []byte) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
+		return fmt.Errorf("%w: %w", record.ErrInvalid, err)
 	}
 	commit, err := repo.WriteCommit(ctx, gitd.NewCommit{From: ref, Parents: []gitd.Hash{ref},
 		Put:    []gitd.File{{Path: "run.json", Content: text}, {Path: journalFile, Content: journal}},
@@ -166,8 +167,8 @@ func (x *Executor) keepStanding(ctx context.Context, repo *gitd.Repo, ref gitd.H
 }
 
 // Standing lists the runs of KindConversation, oldest first.
-func (x *Executor) Standing() []Run {
-	runs := slices.DeleteFunc(x.index.all(), func(r Run) bool { return r.Kind != KindConversation })
+func (x *Executor) Standing() []record.Run {
+	runs := slices.DeleteFunc(x.index.all(), func(r record.Run) bool { return r.Kind != record.KindConversation })
 	sort.SliceStable(runs, func(i, j int) bool { return newer(runs[j], runs[i]) })
 	return runs
 }

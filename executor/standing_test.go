@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -19,9 +20,9 @@ import (
 func TestStanding(t *testing.T) {
 	w := newWorld(t, nil)
 	ctx := t.Context()
-	req := executor.Request{Key: "task", Caller: caller(t, "conv:abc"), Repo: "demo", Asker: gitd.Person{Name: "Ada", Email: "ada@example.com"}}
+	req := record.Request{Key: "task", Caller: caller(t, "conv:abc"), Repo: "demo", Asker: gitd.Person{Name: "Ada", Email: "ada@example.com"}}
 	r, fresh, err := w.x.Stand(ctx, req, json.RawMessage(`{"n":0}`))
-	if err != nil || !fresh || r.State != executor.StateSubmitted || r.Kind != executor.KindConversation {
+	if err != nil || !fresh || r.State != record.StateSubmitted || r.Kind != record.KindConversation {
 		t.Fatalf("%+v, %v, %v", r, fresh, err)
 	}
 	if again, fresh, err := w.x.Stand(ctx, req, json.RawMessage(`{"n":1}`)); err != nil || fresh || string(again.Record) != `{"n":0}` {
@@ -34,12 +35,12 @@ func TestStanding(t *testing.T) {
 			for n := range each {
 				for {
 					last := int64(len(events(t, w, r.Name())))
-					_, err := w.x.Amend(ctx, r.Name(), last, executor.Amendment{Events: []executor.Event{
-						{Type: executor.EventNote, Message: fmt.Sprintf("%d.%d", i, n)}, {Type: executor.EventNote, Message: "and"}}})
+					_, err := w.x.Amend(ctx, r.Name(), last, executor.Amendment{Events: []record.Event{
+						{Type: record.EventNote, Message: fmt.Sprintf("%d.%d", i, n)}, {Type: record.EventNote, Message: "and"}}})
 					if err == nil {
 						break
 					}
-					if !errors.Is(err, executor.ErrConflict) {
+					if !errors.Is(err, record.ErrConflict) {
 						t.Error(err)
 						return
 					}
@@ -48,11 +49,11 @@ func TestStanding(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	got, err := w.x.Amend(ctx, r.Name(), -1, executor.Amendment{State: executor.StateFailed, Reason: executor.ReasonCancelled, Error: "enough", Record: json.RawMessage(`{"n":2}`)})
+	got, err := w.x.Amend(ctx, r.Name(), -1, executor.Amendment{State: record.StateFailed, Reason: record.ReasonCancelled, Error: "enough", Record: json.RawMessage(`{"n":2}`)})
 	if err != nil || !got.Ended() || got.EndedAt.IsZero() {
 		t.Fatalf("%+v, %v", got, err)
 	}
-	if got, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{State: executor.StateRunning}); err != nil || got.Ended() || !got.EndedAt.IsZero() {
+	if got, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{State: record.StateRunning}); err != nil || got.Ended() || !got.EndedAt.IsZero() {
 		t.Fatalf("taken up again: %+v, %v", got, err)
 	}
 	check := func() {
@@ -67,8 +68,8 @@ func TestStanding(t *testing.T) {
 			}
 		}
 		standing := w.x.Standing()
-		var record struct{ N int }
-		if len(standing) != 1 || json.Unmarshal(standing[0].Record, &record) != nil || record.N != 2 || standing[0].State != executor.StateRunning {
+		var rec struct{ N int }
+		if len(standing) != 1 || json.Unmarshal(standing[0].Record, &rec) != nil || rec.N != 2 || standing[0].State != record.StateRunning {
 			t.Errorf("%+v", standing)
 		}
 	}
@@ -82,7 +83,7 @@ func TestStanding(t *testing.T) {
 	if text := w.inRepo("show", "refs/ramus/runs/conv-abc/task:run.json"); !strings.Contains(text, `"kind": "conversation"`) {
 		t.Error(text)
 	}
-	if _, err := w.x.Retry(ctx, r.Name(), gitd.Person{}); !errors.Is(err, executor.ErrConflict) {
+	if _, err := w.x.Retry(ctx, r.Name(), gitd.Person{}); !errors.Is(err, record.ErrConflict) {
 		t.Errorf("retried: %v", err)
 	}
 }
@@ -91,34 +92,34 @@ func TestStanding(t *testing.T) {
 func TestStandingFull(t *testing.T) {
 	w := newWorld(t, nil)
 	ctx := t.Context()
-	r, _, err := w.x.Stand(ctx, executor.Request{Key: "task", Caller: caller(t, "conv:abc"), Repo: "demo"}, json.RawMessage(`{}`))
+	r, _, err := w.x.Stand(ctx, record.Request{Key: "task", Caller: caller(t, "conv:abc"), Repo: "demo"}, json.RawMessage(`{}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	note := func(size int) executor.Event {
-		return executor.Event{Type: executor.EventNote, Message: strings.Repeat("words ", size/6)}
+	note := func(size int) record.Event {
+		return record.Event{Type: record.EventNote, Message: strings.Repeat("words ", size/6)}
 	}
-	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{Events: []executor.Event{note(5 << 20)}}); !errors.Is(err, executor.ErrInvalid) {
+	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{Events: []record.Event{note(5 << 20)}}); !errors.Is(err, record.ErrInvalid) {
 		t.Errorf("an event that could not be read again: %v", err)
 	}
-	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{Events: []executor.Event{note(3 << 20), note(3 << 20), note(2<<20 - 4<<10)}}); err != nil {
+	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{Events: []record.Event{note(3 << 20), note(3 << 20), note(2<<20 - 4<<10)}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{Events: []executor.Event{note(8 << 10)}}); !errors.Is(err, executor.ErrFull) || !errors.Is(err, executor.ErrConflict) {
+	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{Events: []record.Event{note(8 << 10)}}); !errors.Is(err, record.ErrFull) || !errors.Is(err, record.ErrConflict) {
 		t.Errorf("%v", err)
 	}
-	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{Events: []executor.Event{note(8 << 10)}, State: executor.StateFailed}); err != nil {
+	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{Events: []record.Event{note(8 << 10)}, State: record.StateFailed}); err != nil {
 		t.Error(err)
 	}
-	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{Events: []executor.Event{note(8 << 10)}}); err != nil {
+	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{Events: []record.Event{note(8 << 10)}}); err != nil {
 		t.Error(err)
 	}
-	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{State: executor.StateRunning}); !errors.Is(err, executor.ErrFull) {
+	if _, err = w.x.Amend(ctx, r.Name(), -1, executor.Amendment{State: record.StateRunning}); !errors.Is(err, record.ErrFull) {
 		t.Errorf("taken up again: %v", err)
 	}
 }
 
-func events(t *testing.T, w *world, run string) (list []executor.Event) {
+func events(t *testing.T, w *world, run string) (list []record.Event) {
 	t.Helper()
 	for e, err := range w.x.Events(t.Context(), run, 0, false) {
 		if err != nil {

@@ -14,7 +14,9 @@ import (
 
 	"github.com/pkg/sftp"
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // statePrefix begins the refs that hold agents' own memory, one a caller: a
@@ -22,7 +24,7 @@ import (
 // folder. No container's grant reaches them.
 const statePrefix = "refs/ramus/state"
 
-func stateRef(c Caller) string { return statePrefix + "/" + c.Slug() }
+func stateRef(c record.Caller) string { return statePrefix + "/" + c.Slug() }
 
 // homeDir is the home folder of every command.
 const homeDir = containers.CacheDir + "/home"
@@ -69,7 +71,7 @@ func (t *turn) recall(ctx context.Context, w *work, files *sftp.Client) (known b
 	if !known {
 		return false, nil
 	}
-	return true, t.l.emit(Event{Type: EventNote, Step: w.s.ID, Message: "the agent's memory was put into a new container"}, false)
+	return true, t.l.emit(record.Event{Type: record.EventNote, Step: w.s.ID, Message: "the agent's memory was put into a new container"}, false)
 }
 
 // owns tells whether a name below the home folder is a part of the agent's memory.
@@ -113,8 +115,8 @@ func (t *turn) remember(ctx context.Context, w *work) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), housekeeping)
 	defer cancel()
 	if err := t.keepState(ctx, w); err != nil && !lostHost(w.host) {
-		text := fmt.Sprintf("the agent's memory could not be kept: %v", err)
-		_ = t.l.emit(Event{Type: EventNote, Step: w.s.ID, Message: clip(text, 4<<10)}, false) // the step's end follows and meets the same error
+		message := fmt.Sprintf("the agent's memory could not be kept: %v", err)
+		_ = t.l.emit(record.Event{Type: record.EventNote, Step: w.s.ID, Message: text.Clip(message, 4<<10)}, false) // the step's end follows and meets the same error
 	}
 }
 
@@ -150,7 +152,7 @@ func (t *turn) keepState(ctx context.Context, w *work) error {
 		return err
 	}
 	if left > 0 {
-		return t.l.emit(Event{Type: EventNote, Step: w.s.ID, Message: fmt.Sprintf("%d files of the agent's memory were left out: too many, too large, or not to be read", left)}, false)
+		return t.l.emit(record.Event{Type: record.EventNote, Step: w.s.ID, Message: fmt.Sprintf("%d files of the agent's memory were left out: too many, too large, or not to be read", left)}, false)
 	}
 	return nil
 }
@@ -206,7 +208,7 @@ func (t *turn) fetch(w *work, files *sftp.Client, f stateFile) error {
 	}
 	// No more than was counted, however fast it grows.
 	found, err := t.l.x.Secrets.Copy(to, io.LimitReader(from, f.info.Size()))
-	return errors.Join(err, to.Close(), t.l.removed(w.s.ID, SecretInState, found, "the agent's memory"))
+	return errors.Join(err, to.Close(), t.l.removed(w.s.ID, record.SecretInState, found, "the agent's memory"))
 }
 
 // commitState makes files the agent's memory, in the caller's ref.

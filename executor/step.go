@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks"
 )
 
@@ -47,27 +49,22 @@ type stepInfo struct {
 
 // started is the data of a step.started event: enough to find the command in its container again.
 type started struct {
-	ID     string `json:"id"`     // of the command in the runner; of tasks, its prefix
-	Caller Caller `json:"caller"` // whose container, when it is not the run's own
+	ID     string        `json:"id"`     // of the command in the runner; of tasks, its prefix
+	Caller record.Caller `json:"caller"` // whose container, when it is not the run's own
 	// Prompts is how many of the run's prompts its agent has heard with this turn.
 	Prompts int `json:"prompts,omitempty"`
 }
 
-// finished is the data of a step.finished event.
-type finished struct {
-	Result tasks.StepResult `json:"result"`
-}
-
 // failure is a run's end for a reason of the closed list.
 type failure struct {
-	reason Reason
+	reason record.Reason
 	text   string
 }
 
 func (f *failure) Error() string { return f.text }
 
 // reasonOf finds the reason for an error that ended a run.
-func reasonOf(err error) Reason {
+func reasonOf(err error) record.Reason {
 	var f *failure
 	var s *scriptError
 	var u *uncommitted
@@ -75,30 +72,30 @@ func reasonOf(err error) Reason {
 	case errors.As(err, &f):
 		return f.reason
 	case errors.Is(err, errCancelled), errors.Is(err, context.Canceled):
-		return ReasonCancelled
+		return record.ReasonCancelled
 	case errors.Is(err, errRunTimeout), errors.Is(err, context.DeadlineExceeded):
-		return ReasonTimedOut
+		return record.ReasonTimedOut
 	case errors.Is(err, errDiskFull), isNoSpace(err):
-		return ReasonDiskFull
+		return record.ReasonDiskFull
 	case errors.Is(err, containers.ErrUnavailable), errors.Is(err, containers.ErrBusy):
-		return ReasonUnavailable
+		return record.ReasonUnavailable
 	case errors.Is(err, containers.ErrGone):
-		return ReasonContainerLost
+		return record.ReasonContainerLost
 	case errors.As(err, &u):
 		return u.reason
 	case errors.Is(err, errBranchGone):
-		return ReasonBranchGone
-	case errors.As(err, &s) && s.Code == scriptNoGit, errors.Is(err, ErrInvalid), errors.Is(err, gitd.ErrInvalid):
-		return ReasonBadInput
+		return record.ReasonBranchGone
+	case errors.As(err, &s) && s.Code == scriptNoGit, errors.Is(err, record.ErrInvalid), errors.Is(err, gitd.ErrInvalid):
+		return record.ReasonBadInput
 	}
-	return ReasonInternal
+	return record.ReasonInternal
 }
 
 // beginning is how a step stood in the journal when the run was taken up.
 type beginning struct {
-	last   *Event // its last step.started
+	last   *record.Event // its last step.started
 	starts int
-	done   *Event // its step.finished
+	done   *record.Event // its step.finished
 }
 
 func (l *liveRun) beginning(step string) beginning {
@@ -108,10 +105,10 @@ func (l *liveRun) beginning(step string) beginning {
 	for i := range l.events {
 		if e := &l.events[i]; e.Step == step {
 			switch e.Type {
-			case EventStepStarted:
+			case record.EventStepStarted:
 				b.last = e
 				b.starts++
-			case EventStepFinished:
+			case record.EventStepFinished:
 				b.done = e
 			}
 		}
@@ -121,7 +118,7 @@ func (l *liveRun) beginning(step string) beginning {
 
 // result is the result of a step that has ended.
 func (b beginning) result() (tasks.StepResult, error) {
-	var f finished
+	var f record.StepResult
 	if err := json.Unmarshal(b.done.Data, &f); err != nil {
 		return f.Result, fmt.Errorf("cannot read the journal's result: %w", err)
 	}
@@ -152,9 +149,9 @@ func (l *liveRun) onHost(ctx context.Context, t *target, s stepInfo, do func(con
 			return res, err
 		}
 		if start-b.starts >= losses {
-			return tasks.StepResult{}, &failure{ReasonContainerLost, fmt.Sprintf("the container was lost %d times while %s ran: %v", losses, s.ID, err)}
+			return tasks.StepResult{}, &failure{record.ReasonContainerLost, fmt.Sprintf("the container was lost %d times while %s ran: %v", losses, s.ID, err)}
 		}
-		if err := l.emit(Event{Type: EventContainer, Step: s.ID, Message: "lost; the command begins again in a new one from the branch"}, false); err != nil {
+		if err := l.emit(record.Event{Type: record.EventContainer, Step: s.ID, Message: "lost; the command begins again in a new one from the branch"}, false); err != nil {
 			return tasks.StepResult{}, err
 		}
 	}
@@ -197,7 +194,7 @@ type outcome struct {
 }
 
 // fail has the step fail although its commands have ended.
-func (o *outcome) fail(reason Reason, text string) {
+func (o *outcome) fail(reason record.Reason, text string) {
 	o.exit.Reason = string(reason)
 	o.result.OK = false
 	o.result.Error = text
@@ -213,12 +210,12 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 	}
 	defer lease.Release()
 	if kept := t.takeRescued(); kept != "" {
-		if err := l.emit(Event{Type: EventContainer, Step: s.ID, Message: kept}, false); err != nil {
+		if err := l.emit(record.Event{Type: record.EventContainer, Step: s.ID, Message: kept}, false); err != nil {
 			return tasks.StepResult{}, err
 		}
 	}
 	if found := t.takeFurniture(); found != "" {
-		if err := l.emit(Event{Type: EventContainer, Step: s.ID, Message: "started with the base's dependencies from the cache: " + found}, false); err != nil {
+		if err := l.emit(record.Event{Type: record.EventContainer, Step: s.ID, Message: "started with the base's dependencies from the cache: " + found}, false); err != nil {
 			return tasks.StepResult{}, err
 		}
 	}
@@ -227,8 +224,8 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 	if t.caller != l.claim.Caller {
 		data.Caller = t.caller
 	}
-	e := Event{Type: EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind, Command: clip(s.Command, 16<<10), Task: s.Task, Parent: tip, Data: marshal(data)}
-	l.change(func(r *Run) { r.Step, r.Place, r.Image = s.ID, 0, lease.Container.Image })
+	e := record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind, Command: text.Clip(s.Command, 16<<10), Task: s.Task, Parent: tip, Data: marshal(data)}
+	l.change(func(r *record.Run) { r.Step, r.Place, r.Image = s.ID, 0, lease.Container.Image })
 	if err := l.emit(e, true); err != nil {
 		return tasks.StepResult{}, err
 	}
@@ -294,7 +291,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 		}
 		for _, c := range commands {
 			if c.ID == st.ID {
-				if c.Cut && s.Kind == string(KindAgent) {
+				if c.Cut && s.Kind == string(record.KindAgent) {
 					return res, fateUnheard, l.endCut(looking, lease.Host, t, s, c.ID)
 				}
 				f = fateLost
@@ -332,7 +329,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 	case apart != nil:
 		o.fail(apart.reason, l.x.Secrets.String(apart.Error()))
 	case commit.Trailer(trailerUncommitted) != "":
-		o.fail(ReasonNotCommitted, lostLeft)
+		o.fail(record.ReasonNotCommitted, lostLeft)
 	}
 	res, err = w.finish(o, tip, "")
 	return res, fateEnded, err
@@ -349,7 +346,7 @@ func (l *liveRun) endCut(ctx context.Context, h *containers.Host, t *target, s s
 	}
 	t.setKnown("") // what it did is thrown away
 	if l.outside(s.ID) {
-		return &failure{ReasonInterrupted, "the server stopped before the agent had all of its prompt, and the agent had acted outside its container by then; nothing it did was committed"}
+		return &failure{record.ReasonInterrupted, "the server stopped before the agent had all of its prompt, and the agent had acted outside its container by then; nothing it did was committed"}
 	}
 	_ = h.Forget(ctx, id) // the runner's memory ends with the container anyway
 	l.note(s.ID, "the server was restarted before the agent had all of its prompt; what it did is thrown away, and it is told again")
@@ -428,7 +425,7 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 		return tasks.StepResult{}, err
 	}
 	defer w.out.close()
-	w.t.setListen(func(e Event) {
+	w.t.setListen(func(e record.Event) {
 		e.Step = w.s.ID
 		_ = l.emit(e, false) // the run's own events will meet the same error
 	})
@@ -468,9 +465,9 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 	case err != nil:
 		return tasks.StepResult{}, err
 	case made.less:
-		o.fail(ReasonNotCommitted, lostLeft)
+		o.fail(record.ReasonNotCommitted, lostLeft)
 	case len(made.left) > 0:
-		o.fail(ReasonNotCommitted, l.x.Secrets.String(leftText(made.left)))
+		o.fail(record.ReasonNotCommitted, l.x.Secrets.String(leftText(made.left)))
 	}
 	if err := w.keepLeft(cctx, made.left); err != nil {
 		return tasks.StepResult{}, err
@@ -496,7 +493,7 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 		return tasks.StepResult{}, err
 	}
 	for _, c := range []*capture{w.out.stdout, w.out.stderr} {
-		if err := l.removed(w.s.ID, SecretInOutput, c.clean.Found(), "the "+c.stream+" of "+w.s.ID); err != nil {
+		if err := l.removed(w.s.ID, record.SecretInOutput, c.clean.Found(), "the "+c.stream+" of "+w.s.ID); err != nil {
 			return tasks.StepResult{}, err
 		}
 	}
@@ -565,7 +562,7 @@ func (w *work) lostMost(ctx context.Context, after gitd.Hash) (string, error) {
 		return "", err
 	}
 	text := fmt.Sprintf("deleted %d of the %d files of the branch", deleted, total)
-	return text + "\n", w.l.emit(Event{Type: EventNote, Step: w.s.ID, Reason: reasonLeftOut, Message: text}, false)
+	return text + "\n", w.l.emit(record.Event{Type: record.EventNote, Step: w.s.ID, Reason: record.NoteLeftOut, Message: text}, false)
 }
 
 // finish journals a step's end.
@@ -580,18 +577,18 @@ func (w *work) finish(o outcome, commit gitd.Hash, notes string) (tasks.StepResu
 	if message == "" {
 		message = strings.TrimSpace(notes)
 	}
-	e := Event{Type: EventStepFinished, Tree: w.checked, Step: w.s.ID, Node: w.s.Node, Kind: w.s.Kind, Command: clip(w.s.Command, 16<<10), Task: w.s.Task,
+	e := record.Event{Type: record.EventStepFinished, Tree: w.checked, Step: w.s.ID, Node: w.s.Node, Kind: w.s.Kind, Command: text.Clip(w.s.Command, 16<<10), Task: w.s.Task,
 		Parent: w.before, Commit: commit, Exit: &exit, OK: &ok, Reason: o.exit.Reason, DurationMS: o.exit.Duration.Milliseconds(),
-		Stdout: stdout, Stderr: stderr, Message: clip(message, 16<<10), Data: marshal(finished{o.result})}
+		Stdout: stdout, Stderr: stderr, Message: text.Clip(message, 16<<10), Data: marshal(record.StepResult{Result: o.result})}
 	l.x.count(commit != "")
 	if commit != "" {
-		l.change(func(r *Run) {
+		l.change(func(r *record.Run) {
 			if w.t.caller == r.Caller {
 				r.Head = commit
 			}
 		})
 	}
-	if l.claim.Kind == KindExec {
+	if l.claim.Kind == record.KindExec {
 		return o.result, l.hold(e) // that the run ends is journalled next
 	}
 	return o.result, l.emit(e, true)
@@ -644,7 +641,7 @@ func (w *work) message(o outcome) string {
 	b.WriteString(first + "\n\n")
 	if more {
 		// Indented, so that no line of a command is taken for a trailer.
-		for line := range strings.Lines(clip(strings.ToValidUTF8(w.s.Command, "\uFFFD"), 8<<10)) {
+		for line := range strings.Lines(text.Clip(strings.ToValidUTF8(w.s.Command, "\uFFFD"), 8<<10)) {
 			b.WriteString("    " + strings.TrimRight(line, "\n") + "\n")
 		}
 		b.WriteString("\n")
@@ -659,7 +656,7 @@ func (w *work) message(o outcome) string {
 
 // halfway is the commit message of what stands in the middle of a step.
 func (w *work) halfway(subject string) string {
-	return w.l.x.commitText(fmt.Sprintf("%s\n\n%s: %s\n%s: %s\n%s: %s\n", clip(strings.Join(strings.Fields(subject), " "), 72),
+	return w.l.x.commitText(fmt.Sprintf("%s\n\n%s: %s\n%s: %s\n%s: %s\n", text.Clip(strings.Join(strings.Fields(subject), " "), 72),
 		trailerCaller, w.t.caller, trailerRun, w.l.claim.ID, trailerStep, w.s.ID))
 }
 
@@ -699,7 +696,7 @@ func (w *work) attend(ctx context.Context, id string, command *containers.Comman
 			return
 		case <-ctx.Done():
 		}
-		if errors.Is(context.Cause(ctx), ErrClosed) {
+		if errors.Is(context.Cause(ctx), record.ErrClosed) {
 			detach()
 			return
 		}
@@ -727,7 +724,7 @@ func (w *work) attend(ctx context.Context, id string, command *containers.Comman
 }
 
 // shell is the work of a step that is one command.
-func (l *liveRun) shell(c Command, timeout time.Duration) func(context.Context, *work) (outcome, error) {
+func (l *liveRun) shell(c record.Command, timeout time.Duration) func(context.Context, *work) (outcome, error) {
 	return func(ctx context.Context, w *work) (outcome, error) {
 		command := &containers.Command{ID: w.id, Args: c.Args, Shell: c.Shell, Dir: c.Dir, Stdin: c.Stdin,
 			Env: append(l.x.identity(l.claim.Asker), c.Env...), Timeout: timeout, Background: c.Background}
@@ -778,7 +775,7 @@ func shellOutcome(exit containers.Exit, out *outputs) outcome {
 	case containers.ReasonDiskFull:
 		o.result.Error = "the command filled the disk and was ended"
 		if exit.Message != "" {
-			o.result.Error = "the command was ended: " + clip(exit.Message, 1<<10)
+			o.result.Error = "the command was ended: " + text.Clip(exit.Message, 1<<10)
 		}
 	case containers.ReasonMemory:
 		o.result.Error = "the command used more memory than it may and was ended"
@@ -791,14 +788,14 @@ func shellOutcome(exit containers.Exit, out *outputs) outcome {
 
 // waiting tells those who follow the place in line for a container.
 func (l *liveRun) waiting(place int) {
-	l.change(func(r *Run) { r.Place = place })
+	l.change(func(r *record.Run) { r.Place = place })
 	if place > 0 {
-		_ = l.emit(Event{Type: EventQueued, Message: strconv.Itoa(place)}, false) // told again with the next place
+		_ = l.emit(record.Event{Type: record.EventQueued, Message: strconv.Itoa(place)}, false) // told again with the next place
 	}
 }
 
 func (l *liveRun) note(step, text string) {
-	_ = l.emit(Event{Type: EventRecovered, Step: step, Message: text}, false) // an event that counts follows and meets the same error
+	_ = l.emit(record.Event{Type: record.EventRecovered, Step: step, Message: text}, false) // an event that counts follows and meets the same error
 }
 
 func marshal(v any) json.RawMessage {
@@ -807,12 +804,4 @@ func marshal(v any) json.RawMessage {
 		panic(fmt.Sprintf("cannot marshal %T: %v", v, err)) // a type of ours that JSON cannot hold
 	}
 	return b
-}
-
-// clip cuts text to at most n bytes, at a rune's boundary.
-func clip(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "") + "…"
 }

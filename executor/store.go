@@ -14,11 +14,11 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/internal/durable"
 	"gocloud.dev/blob"
 	"gocloud.dev/blob/fileblob"
 	"gocloud.dev/gcerrors"
-
-	"github.com/ramus-dev/ramus/internal/durable"
 )
 
 // The artifact store keeps what is too large for git: a bucket with one object
@@ -83,7 +83,7 @@ func (x *Executor) store(ctx context.Context, path, sum string, size int64) erro
 	defer context.AfterFunc(x.ctx, cancel)()
 	x.rely(sum)
 	err := x.stored(ctx, sum, size)
-	if errors.Is(err, ErrDamaged) || gcerrors.Code(err) == gcerrors.NotFound {
+	if errors.Is(err, record.ErrDamaged) || gcerrors.Code(err) == gcerrors.NotFound {
 		err = x.upload(ctx, path, sum, size)
 	}
 	if err != nil {
@@ -110,7 +110,7 @@ func (x *Executor) upload(ctx context.Context, path, sum string, size int64) err
 	}
 	defer r.Close()
 	if r.Size() != size {
-		return fmt.Errorf("%w: %d bytes of %d arrived", ErrDamaged, r.Size(), size)
+		return fmt.Errorf("%w: %d bytes of %d arrived", record.ErrDamaged, r.Size(), size)
 	}
 	var in io.Reader
 	if r.As(&in) {
@@ -127,24 +127,24 @@ func (x *Executor) stored(ctx context.Context, sum string, size int64) error {
 	if err != nil {
 		return err
 	}
-	f := &File{ManifestFile: ManifestFile{Name: sum, Size: size, SHA256: sum}, from: r, hash: sha256.New()} // not checked: it is read whatever was known
+	f := &File{ManifestFile: record.ManifestFile{Name: sum, Size: size, SHA256: sum}, from: r, hash: sha256.New()} // not checked: it is read whatever was known
 	_, err = io.Copy(io.Discard, f)
 	return errors.Join(err, f.Close())
 }
 
 // openStored opens a file of a manifest that is in the store.
-func (x *Executor) openStored(ctx context.Context, m ManifestFile) (*File, error) {
+func (x *Executor) openStored(ctx context.Context, m record.ManifestFile) (*File, error) {
 	r, err := x.bucket.NewReader(ctx, storeKey(m.SHA256), nil)
 	if gcerrors.Code(err) == gcerrors.NotFound && x.folder != nil && x.folder != x.bucket {
 		r, err = x.folder.NewReader(ctx, storeKey(m.SHA256), nil)
 	}
 	switch {
 	case gcerrors.Code(err) == gcerrors.NotFound:
-		return nil, fmt.Errorf("cannot open %q: %w: the artifact store has nothing named %s", m.Name, ErrDamaged, m.SHA256)
+		return nil, fmt.Errorf("cannot open %q: %w: the artifact store has nothing named %s", m.Name, record.ErrDamaged, m.SHA256)
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return nil, fmt.Errorf("cannot open %q: %w: %w", m.Name, ErrStoreAway, err)
+		return nil, fmt.Errorf("cannot open %q: %w: %w", m.Name, record.ErrStoreAway, err)
 	}
 	f := &File{ManifestFile: m, from: r, hash: sha256.New(), checked: &x.checked}
 	if r.Size() != m.Size {
@@ -158,7 +158,7 @@ func (x *Executor) openStored(ctx context.Context, m ManifestFile) (*File, error
 // order, before the first: a file that was damaged is an error, never content.
 // It is not safe for concurrent use.
 type File struct {
-	ManifestFile
+	record.ManifestFile
 	from interface {
 		io.ReadSeeker
 		io.Closer
@@ -170,7 +170,7 @@ type File struct {
 	checked *checked
 }
 
-// Read reads on. The error of a file that is not what its hash says is [ErrDamaged].
+// Read reads on. The error of a file that is not what its hash says is [record.ErrDamaged].
 func (f *File) Read(p []byte) (int, error) {
 	if !f.whole && (f.checked.has(f.SHA256) || f.at != f.hashed) {
 		if err := f.compare(); err != nil {
@@ -241,7 +241,7 @@ func (f *File) Seek(offset int64, whence int) (int64, error) {
 		offset += f.Size
 	}
 	if offset < 0 {
-		return f.at, fmt.Errorf("cannot seek in %q: %w offset", f.Name, ErrInvalid)
+		return f.at, fmt.Errorf("cannot seek in %q: %w offset", f.Name, record.ErrInvalid)
 	}
 	if offset == f.at {
 		return offset, nil
@@ -257,7 +257,7 @@ func (f *File) Seek(offset int64, whence int) (int64, error) {
 func (f *File) Close() error { return f.from.Close() }
 
 func (f *File) damaged(how string) error {
-	return fmt.Errorf("cannot read %q: %w: %s", f.Name, ErrDamaged, how)
+	return fmt.Errorf("cannot read %q: %w: %s", f.Name, record.ErrDamaged, how)
 }
 
 // checked remembers which objects were compared with their names, so that a

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // large makes an artifact that is too large for git; each letter another one.
@@ -36,14 +37,14 @@ func (w *world) artifact(run, name string) (string, error) {
 }
 
 // sealed waits until a run's evidence is there.
-func (w *world) sealed(run string) executor.Manifest {
+func (w *world) sealed(run string) record.Manifest {
 	w.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; {
 		m, err := w.x.Manifest(w.t.Context(), run)
 		if err == nil {
 			return m
 		}
-		if !errors.Is(err, executor.ErrNotFound) || time.Now().After(deadline) {
+		if !errors.Is(err, record.ErrNotFound) || time.Now().After(deadline) {
 			w.t.Fatalf("the evidence of %s: %v", run, err)
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -85,13 +86,13 @@ func TestStoreS3(t *testing.T) {
 	// Away while a run ends: its end is known at once, its evidence when the store is back.
 	store.set(func() { store.away = true })
 	later, _, _ := w.exec("run:three", large("b"))
-	if r, err := w.x.Run(t.Context(), later.Run); err != nil || r.State != executor.StateComplete {
+	if r, err := w.x.Run(t.Context(), later.Run); err != nil || r.State != record.StateComplete {
 		t.Errorf("%s, %v", r.State, err)
 	}
-	if _, err := w.x.Manifest(t.Context(), later.Run); !errors.Is(err, executor.ErrNotFound) {
+	if _, err := w.x.Manifest(t.Context(), later.Run); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("it has evidence: %v", err)
 	}
-	if _, err := w.artifact(first.Run, "artifacts/a.bin"); !errors.Is(err, executor.ErrStoreAway) {
+	if _, err := w.artifact(first.Run, "artifacts/a.bin"); !errors.Is(err, record.ErrStoreAway) {
 		t.Errorf("reading while the store is away: %v", err)
 	}
 	// Back, but the connection breaks in the middle of the second part.
@@ -103,8 +104,8 @@ func TestStoreS3(t *testing.T) {
 
 	// Stopped while the store is away: the next process seals what the last one could not, and runs nothing again.
 	store.set(func() { store.away = true })
-	r := w.submit(executor.Request{Repo: "demo", Caller: caller(t, "run:four"), Workflow: "id: w\nnodes:\n  - id: a\n    run: |\n      " + large("c") + "\n      echo once >>count\n  - id: b\n    run: exit 3\n"})
-	if r = w.wait(r.Name()); r.State != executor.StateFailed {
+	r := w.submit(record.Request{Repo: "demo", Caller: caller(t, "run:four"), Workflow: "id: w\nnodes:\n  - id: a\n    run: |\n      " + large("c") + "\n      echo once >>count\n  - id: b\n    run: exit 3\n"})
+	if r = w.wait(r.Name()); r.State != record.StateFailed {
 		t.Fatalf("%+v", r)
 	}
 	w.stop(true)
@@ -112,10 +113,10 @@ func TestStoreS3(t *testing.T) {
 	w.start()
 	m = w.sealed(r.Name())
 	got, err := w.x.Run(t.Context(), r.Name())
-	if err != nil || got.State != executor.StateFailed || got.Reason != r.Reason || got.Error != r.Error || got.Head != r.Head || got.EndedAt.IsZero() {
+	if err != nil || got.State != record.StateFailed || got.Reason != r.Reason || got.Error != r.Error || got.Head != r.Head || got.EndedAt.IsZero() {
 		t.Errorf("after the restart it is\n%+v, was\n%+v: %v", got, r, err)
 	}
-	if n := len(m.Commands); n != 2 || m.State != executor.StateFailed {
+	if n := len(m.Commands); n != 2 || m.State != record.StateFailed {
 		t.Errorf("%d commands, state %s\n%s", n, m.State, w.journal(r.Name()))
 	}
 	if text := w.inRepo("show", "ramus/run-four:count"); text != "once" {
@@ -127,7 +128,7 @@ func TestStoreS3(t *testing.T) {
 
 	// Bytes that do not fit their hash are an error, wherever the reading begins.
 	store.set(func() { store.objects[key("b")][8_999_999] = 'x' })
-	if text, err := w.artifact(later.Run, "artifacts/b.bin"); !errors.Is(err, executor.ErrDamaged) || len(text) == 9_000_000 && err == nil {
+	if text, err := w.artifact(later.Run, "artifacts/b.bin"); !errors.Is(err, record.ErrDamaged) || len(text) == 9_000_000 && err == nil {
 		t.Errorf("a damaged object: %d bytes, %v", len(text), err)
 	}
 	f, err := w.x.Artifact(t.Context(), later.Run, "artifacts/b.bin")
@@ -137,16 +138,16 @@ func TestStoreS3(t *testing.T) {
 	if _, err := f.Seek(5, io.SeekStart); err != nil {
 		t.Error(err)
 	}
-	if n, err := f.Read(make([]byte, 10)); n != 0 || !errors.Is(err, executor.ErrDamaged) {
+	if n, err := f.Read(make([]byte, 10)); n != 0 || !errors.Is(err, record.ErrDamaged) {
 		t.Errorf("the middle of a damaged object: %d bytes, %v", n, err)
 	}
 	f.Close()
 	store.set(func() { store.objects[key("b")] = store.objects[key("b")][:100] })
-	if _, err := w.artifact(later.Run, "artifacts/b.bin"); !errors.Is(err, executor.ErrDamaged) {
+	if _, err := w.artifact(later.Run, "artifacts/b.bin"); !errors.Is(err, record.ErrDamaged) {
 		t.Errorf("a short object: %v", err)
 	}
 	store.set(func() { delete(store.objects, key("b")) })
-	if _, err := w.artifact(later.Run, "artifacts/b.bin"); !errors.Is(err, executor.ErrDamaged) {
+	if _, err := w.artifact(later.Run, "artifacts/b.bin"); !errors.Is(err, record.ErrDamaged) {
 		t.Errorf("a lost object: %v", err)
 	}
 	// And it is mended by whoever has the content again.
@@ -205,7 +206,7 @@ func TestStoreFolder(t *testing.T) {
 	if _, err := os.Stat(unfinished); err == nil {
 		t.Error("an unfinished file stays for ever")
 	}
-	if _, err := w.artifact(res.Run, "artifacts/a.bin"); !errors.Is(err, executor.ErrDamaged) {
+	if _, err := w.artifact(res.Run, "artifacts/a.bin"); !errors.Is(err, record.ErrDamaged) {
 		t.Errorf("a damaged file: %v", err)
 	}
 	w.exec("run:two", large("a"))

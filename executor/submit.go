@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
 )
@@ -25,7 +26,7 @@ const maxWorkflow = 1 << 20
 
 // Submit claims a run and starts it. It returns once the claim is durable: from
 // then on the run goes on or ends with a reason, whatever is killed.
-func (x *Executor) Submit(ctx context.Context, r Request) (Run, error) {
+func (x *Executor) Submit(ctx context.Context, r record.Request) (record.Run, error) {
 	_, run, err := x.submit(ctx, r, nil)
 	return run, err
 }
@@ -37,15 +38,15 @@ func (x *Executor) Submit(ctx context.Context, r Request) (Run, error) {
 // result alone. When ctx ends the request leaves: nothing is written any more, and the
 // error is the context's. The last one that leaves stops the command and gets its result,
 // and so does one whose Stdin has not ended. A run of Submit is stopped by nobody's leaving.
-func (x *Executor) Exec(ctx context.Context, r Request, stdout, stderr io.Writer) (Result, error) {
+func (x *Executor) Exec(ctx context.Context, r record.Request, stdout, stderr io.Writer) (record.Result, error) {
 	if r.Command == nil {
-		return Result{}, fmt.Errorf("%w request: it has no command", ErrInvalid)
+		return record.Result{}, fmt.Errorf("%w request: it has no command", record.ErrInvalid)
 	}
 	a := newAttendance(r.Command, stdout, stderr)
 	r.Command = a.command
 	l, run, err := x.submit(ctx, r, a)
 	if err != nil {
-		return Result{}, err
+		return record.Result{}, err
 	}
 	if l == nil {
 		return x.result(run, x.Events(ctx, run.Name(), 0, false))
@@ -54,12 +55,12 @@ func (x *Executor) Exec(ctx context.Context, r Request, stdout, stderr io.Writer
 	case <-l.done:
 	case <-ctx.Done():
 		if l.leave(a) > 0 {
-			return Result{Run: run.Name()}, context.Cause(ctx)
+			return record.Result{Run: run.Name()}, context.Cause(ctx)
 		}
 		l.cancel(errCancelled)
 		<-l.done
 	}
-	return x.result(l.snapshot(), func(yield func(Event, error) bool) {
+	return x.result(l.snapshot(), func(yield func(record.Event, error) bool) {
 		for _, e := range l.journalled() { // what the run's ref has, too
 			if !yield(e, nil) {
 				return
@@ -69,13 +70,13 @@ func (x *Executor) Exec(ctx context.Context, r Request, stdout, stderr io.Writer
 }
 
 // result reads a command's outcome from its run's events.
-func (x *Executor) result(run Run, events iter.Seq2[Event, error]) (Result, error) {
-	res := Result{Run: run.Name()}
+func (x *Executor) result(run record.Run, events iter.Seq2[record.Event, error]) (record.Result, error) {
+	res := record.Result{Run: run.Name()}
 	for e, err := range events {
 		if err != nil {
 			return res, err
 		}
-		if e.Type != EventStepFinished {
+		if e.Type != record.EventStepFinished {
 			continue
 		}
 		res.Commit, res.Reason, res.Message = e.Commit, e.Reason, e.Message
@@ -93,13 +94,13 @@ func (x *Executor) result(run Run, events iter.Seq2[Event, error]) (Result, erro
 		return res, nil
 	}
 	if !run.Ended() {
-		return res, fmt.Errorf("%s has not ended: %w", run.Name(), ErrClosed)
+		return res, fmt.Errorf("%s has not ended: %w", run.Name(), record.ErrClosed)
 	}
 	return res, &RunError{run}
 }
 
 // RunError is a run that ended before its command did.
-type RunError struct{ Run Run }
+type RunError struct{ Run record.Run }
 
 func (e *RunError) Error() string {
 	return fmt.Sprintf("%s failed (%s): %s", e.Run.Name(), e.Run.Reason, e.Run.Error)
@@ -107,15 +108,15 @@ func (e *RunError) Error() string {
 
 // submit plans, claims and launches a run. With an attendance the run ends when nobody attends it
 // any more. The liveRun is nil when the request's key was claimed before and nothing works at that run.
-func (x *Executor) submit(ctx context.Context, r Request, a *attendance) (*liveRun, Run, error) {
+func (x *Executor) submit(ctx context.Context, r record.Request, a *attendance) (*liveRun, record.Run, error) {
 	if err := x.isOpen(); err != nil {
-		return nil, Run{}, err
+		return nil, record.Run{}, err
 	}
 	if r.Key != "" && !r.Caller.IsZero() {
 		// Between its claim and its start a run can be neither found nor joined, so others with the key wait.
-		release, err := x.alone(ctx, Run{ID: r.Key, Caller: r.Caller}.Name())
+		release, err := x.alone(ctx, record.Run{ID: r.Key, Caller: r.Caller}.Name())
 		if err != nil {
-			return nil, Run{}, err
+			return nil, record.Run{}, err
 		}
 		defer release()
 		if have, known := x.Find(r.Caller, r.Key); known && (r.Repo == "" || r.Repo == have.Repo) {
@@ -124,13 +125,13 @@ func (x *Executor) submit(ctx context.Context, r Request, a *attendance) (*liveR
 	}
 	p, err := x.plan(ctx, r)
 	if err != nil {
-		return nil, Run{}, err
+		return nil, record.Run{}, err
 	}
 	alone := r.CancelPrevious && p.run.Workflow != ""
 	if alone {
 		release, err := x.alone(ctx, "workflow "+p.run.Repo+" "+p.run.Workflow)
 		if err != nil {
-			return nil, Run{}, err
+			return nil, record.Run{}, err
 		}
 		defer release()
 	}
@@ -139,12 +140,12 @@ func (x *Executor) submit(ctx context.Context, r Request, a *attendance) (*liveR
 		// The index did not know of it; its ref is what counts.
 		run, err := x.claimed(ctx, p)
 		if err != nil {
-			return nil, Run{}, err
+			return nil, record.Run{}, err
 		}
 		return x.join(r, run, a)
 	}
 	if err != nil {
-		return nil, Run{}, err
+		return nil, record.Run{}, err
 	}
 	if alone {
 		err = x.cancelPrevious(ctx, p.run)
@@ -155,10 +156,10 @@ func (x *Executor) submit(ctx context.Context, r Request, a *attendance) (*liveR
 }
 
 // join has a request wait for a run that was claimed before. Its Permit is asked like for a new run.
-func (x *Executor) join(r Request, run Run, a *attendance) (*liveRun, Run, error) {
+func (x *Executor) join(r record.Request, run record.Run, a *attendance) (*liveRun, record.Run, error) {
 	if r.Permit != nil {
 		if err := r.Permit(run, ""); err != nil {
-			return nil, Run{}, err
+			return nil, record.Run{}, err
 		}
 	}
 	l := x.alive(run.Caller, run.ID)
@@ -170,14 +171,14 @@ func (x *Executor) join(r Request, run Run, a *attendance) (*liveRun, Run, error
 }
 
 // start launches a run that is claimed and planned.
-func (x *Executor) start(p *plan, ref gitd.Hash, a *attendance) (*liveRun, Run, error) {
+func (x *Executor) start(p *plan, ref gitd.Hash, a *attendance) (*liveRun, record.Run, error) {
 	if err := x.index.put(p.run); err != nil {
-		return nil, Run{}, err
+		return nil, record.Run{}, err
 	}
 	t := x.target(p.run.Caller, p.repo, p.run.Base)
 	l, err := x.newLive(p.run, ref, p.files, t)
 	if err != nil {
-		return nil, Run{}, err
+		return nil, record.Run{}, err
 	}
 	if p.command != nil {
 		l.stdin, l.env = p.command.Stdin, p.command.Env
@@ -186,16 +187,16 @@ func (x *Executor) start(p *plan, ref gitd.Hash, a *attendance) (*liveRun, Run, 
 		l.stdout, l.stderr = &a.stdout, &a.stderr
 		a.first, l.attended, l.kept = true, 1, false
 	}
-	if err := l.emit(Event{Type: EventRunCreated, Message: p.run.title(), Commit: p.run.Start, State: StateSubmitted}, false); err != nil {
-		return nil, Run{}, err
+	if err := l.emit(record.Event{Type: record.EventRunCreated, Message: p.run.Title(), Commit: p.run.Start, State: record.StateSubmitted}, false); err != nil {
+		return nil, record.Run{}, err
 	}
 	for _, e := range p.taken {
 		if err := l.emit(e, false); err != nil {
-			return nil, Run{}, err
+			return nil, record.Run{}, err
 		}
 	}
 	if err := x.launch(l, nil); err != nil {
-		return nil, Run{}, err
+		return nil, record.Run{}, err
 	}
 	return l, l.snapshot(), nil
 }
@@ -204,38 +205,27 @@ func (x *Executor) isOpen() error {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.closed {
-		return ErrClosed
+		return record.ErrClosed
 	}
 	return nil
 }
 
-// title is what a run is about, in one line.
-func (r Run) title() string {
-	switch {
-	case r.Workflow != "":
-		return "workflow " + r.Workflow
-	case r.Task != nil:
-		return "task " + r.Task.Name
-	}
-	return clip(r.Command, 200)
-}
-
 // plan is a request that was understood.
 type plan struct {
-	run     Run
+	run     record.Run
 	repo    *gitd.Repo
 	files   runFiles
-	command *Command
-	given   []Attachment // along with an agent's prompt
-	fresh   bool         // the caller's branch is to be made, at run.Start
-	draw    bool         // the caller's id was drawn and may be drawn again
-	redraw  bool         // the run's id was, too
-	taken   []Event      // results taken over from the run that is resumed
-	start   gitd.Hash    // of a fork
-	state   gitd.Hash    // what its agents remember; empty: nothing
+	command *record.Command
+	given   []record.Attachment // along with an agent's prompt
+	fresh   bool                // the caller's branch is to be made, at run.Start
+	draw    bool                // the caller's id was drawn and may be drawn again
+	redraw  bool                // the run's id was, too
+	taken   []record.Event      // results taken over from the run that is resumed
+	start   gitd.Hash           // of a fork
+	state   gitd.Hash           // what its agents remember; empty: nothing
 }
 
-func (x *Executor) plan(ctx context.Context, r Request) (*plan, error) {
+func (x *Executor) plan(ctx context.Context, r record.Request) (*plan, error) {
 	r, err := x.cleanRequest(r)
 	if err != nil {
 		return nil, err
@@ -247,14 +237,14 @@ func (x *Executor) plan(ctx context.Context, r Request) (*plan, error) {
 		}
 	}
 	if kinds != 1 {
-		return nil, fmt.Errorf("%w request: it needs exactly one of workflow, file, command, task and agent", ErrInvalid)
+		return nil, fmt.Errorf("%w request: it needs exactly one of workflow, file, command, task and agent", record.ErrInvalid)
 	}
 	if r.Key != "" && !validRunID(r.Key) {
-		return nil, fmt.Errorf("%w key %q: letters, digits, '.', '_' and '-', at most 100, not beginning with '.' or '-'", ErrInvalid, r.Key)
+		return nil, fmt.Errorf("%w key %q: letters, digits, '.', '_' and '-', at most 100, not beginning with '.' or '-'", record.ErrInvalid, r.Key)
 	}
 	p := &plan{command: r.Command, files: runFiles{Sub: map[string]string{}}}
 	now := x.Now().UTC()
-	p.run = Run{ID: r.Key, Caller: r.Caller, Repo: r.Repo, Base: r.Base, Asker: r.Asker, Origin: r.Origin, State: StateSubmitted,
+	p.run = record.Run{ID: r.Key, Caller: r.Caller, Repo: r.Repo, Base: r.Base, Asker: r.Asker, Origin: r.Origin, State: record.StateSubmitted,
 		Input: r.Input, From: r.From, Parent: r.Of, CreatedAt: now}
 	if p.run.ID == "" {
 		p.run.ID, p.redraw = x.drawRun(now), true
@@ -270,13 +260,13 @@ func (x *Executor) plan(ctx context.Context, r Request) (*plan, error) {
 		return nil, err
 	}
 	if r.Fork != nil && !p.fresh {
-		return nil, fmt.Errorf("cannot fork: %w: %s is there already; a fork is a new caller", ErrConflict, p.run.Caller)
+		return nil, fmt.Errorf("cannot fork: %w: %s is there already; a fork is a new caller", record.ErrConflict, p.run.Caller)
 	}
 	if err := x.planWork(ctx, r, p); err != nil {
 		return nil, err
 	}
 	if p.repo == nil {
-		return nil, fmt.Errorf("%w request: it names no repository; `ramus repo list` shows them", ErrInvalid)
+		return nil, fmt.Errorf("%w request: it names no repository; `ramus repo list` shows them", record.ErrInvalid)
 	}
 	if p.run.Base == "" {
 		base, err := p.repo.Base(ctx)
@@ -306,7 +296,7 @@ func (x *Executor) plan(ctx context.Context, r Request) (*plan, error) {
 		p.run.Start = tip
 	}
 	if p.draw {
-		p.run.Caller, _ = RunCaller(newID(2)) // ids that are drawn fit the form
+		p.run.Caller, _ = record.RunCaller(record.NewID(2)) // ids that are drawn fit the form
 	}
 	p.run.Branch = p.run.Caller.Branch()
 	p.run.Head = p.run.Start
@@ -318,28 +308,28 @@ func (x *Executor) plan(ctx context.Context, r Request) (*plan, error) {
 			return nil, err
 		}
 	}
-	if p.run.Kind == KindWorkflow {
+	if p.run.Kind == record.KindWorkflow {
 		w, err := p.files.parse(ctx, x, p.run.Repo)
 		if err == nil {
-			_, err = tasks.NewMachine(w, p.run.Input, p.run.context())
+			_, err = tasks.NewMachine(w, p.run.Input, workflowContext(p.run))
 		}
 		if err != nil {
-			return nil, fmt.Errorf("cannot run workflow %s: %w: %w", p.run.Workflow, ErrInvalid, err)
+			return nil, fmt.Errorf("cannot run workflow %s: %w: %w", p.run.Workflow, record.ErrInvalid, err)
 		}
 	}
 	return p, nil
 }
 
 // permit asks the request's Permit, before anything changes.
-func (x *Executor) permit(ctx context.Context, r Request, p *plan) error {
+func (x *Executor) permit(ctx context.Context, r record.Request, p *plan) error {
 	if r.Permit == nil {
 		return nil
 	}
 	into := ""
-	if p.run.Kind == KindWorkflow {
+	if p.run.Kind == record.KindWorkflow {
 		w, err := p.files.parse(ctx, x, p.run.Repo)
 		if err != nil {
-			return fmt.Errorf("cannot run workflow %s: %w: %w", p.run.Workflow, ErrInvalid, err)
+			return fmt.Errorf("cannot run workflow %s: %w: %w", p.run.Workflow, record.ErrInvalid, err)
 		}
 		if w.Repo.MergeOnSuccess {
 			into = p.run.Base
@@ -354,16 +344,16 @@ func (x *Executor) planCaller(ctx context.Context, p *plan) error {
 	switch {
 	case err == nil:
 		if p.run.Repo != "" && p.run.Repo != repo.Name() {
-			return fmt.Errorf("%w repository %q: %s belongs to %s", ErrInvalid, p.run.Repo, p.run.Caller, repo.Name())
+			return fmt.Errorf("%w repository %q: %s belongs to %s", record.ErrInvalid, p.run.Repo, p.run.Caller, repo.Name())
 		}
 		p.repo, p.run.Repo = repo, repo.Name()
 		if p.run.Base == "" {
 			p.run.Base = base
 		}
-	case errors.Is(err, ErrNotFound) && p.run.Repo != "":
+	case errors.Is(err, record.ErrNotFound) && p.run.Repo != "":
 		p.fresh = true
-	case errors.Is(err, ErrNotFound):
-		return fmt.Errorf("%s: %w; name a repository (--repo) to begin it", p.run.Caller, ErrNotFound)
+	case errors.Is(err, record.ErrNotFound):
+		return fmt.Errorf("%s: %w; name a repository (--repo) to begin it", p.run.Caller, record.ErrNotFound)
 	default:
 		return err
 	}
@@ -372,11 +362,11 @@ func (x *Executor) planCaller(ctx context.Context, p *plan) error {
 
 // home finds a caller's repository and base. What was only asked for counts for
 // neither: whoever may speak in a thread can name a base, allowed to work or not.
-func (x *Executor) home(ctx context.Context, c Caller) (*gitd.Repo, string, error) {
+func (x *Executor) home(ctx context.Context, c record.Caller) (*gitd.Repo, string, error) {
 	runs := x.index.ofCaller(c)
 	without := map[string]bool{} // repositories
 	for _, r := range slices.Backward(runs) {
-		if r.idle() || without[r.Repo] {
+		if r.Passive() || without[r.Repo] {
 			continue
 		}
 		repo, err := x.Git.Repo(r.Repo)
@@ -388,31 +378,31 @@ func (x *Executor) home(ctx context.Context, c Caller) (*gitd.Repo, string, erro
 		}
 		without[r.Repo] = true
 	}
-	return nil, "", fmt.Errorf("caller %s: %w", c, ErrNotFound)
+	return nil, "", fmt.Errorf("caller %s: %w", c, record.ErrNotFound)
 }
 
 // planWork fills in what is to be done.
-func (x *Executor) planWork(ctx context.Context, r Request, p *plan) error {
+func (x *Executor) planWork(ctx context.Context, r record.Request, p *plan) error {
 	switch {
 	case r.Command != nil:
 		c := *r.Command
 		if len(c.Args) == 0 && strings.TrimSpace(c.Shell) == "" {
-			return fmt.Errorf("%w request: the command is empty", ErrInvalid)
+			return fmt.Errorf("%w request: the command is empty", record.ErrInvalid)
 		}
 		var err error
 		if c.Env, err = envNames(c.Env); err != nil {
 			return err
 		}
 		c.Stdin = nil
-		p.run.Kind, p.run.Exec, p.run.Command = KindExec, &c, c.Shell
+		p.run.Kind, p.run.Exec, p.run.Command = record.KindExec, &c, c.Shell
 		if len(c.Args) > 0 {
 			p.run.Command = quoteArgs(c.Args)
 		}
 	case r.Task != nil:
 		if _, ok := tasks.Lookup(r.Task.Name); !ok {
-			return fmt.Errorf("%w task %q; `ramus tasks` lists them", ErrInvalid, r.Task.Name)
+			return fmt.Errorf("%w task %q; `ramus tasks` lists them", record.ErrInvalid, r.Task.Name)
 		}
-		p.run.Kind, p.run.Task = KindTask, r.Task
+		p.run.Kind, p.run.Task = record.KindTask, r.Task
 	case r.Agent != nil:
 		if err := x.planAgent(*r.Agent, p); err != nil {
 			return err
@@ -429,7 +419,7 @@ func envNames(env []string) ([]string, error) {
 	for _, kv := range env {
 		name, _, ok := strings.Cut(kv, "=")
 		if !ok || name == "" {
-			return nil, fmt.Errorf("%w request: the environment has an entry that is not NAME=VALUE", ErrInvalid)
+			return nil, fmt.Errorf("%w request: the environment has an entry that is not NAME=VALUE", record.ErrInvalid)
 		}
 		names = append(names, name)
 	}
@@ -443,8 +433,8 @@ func (x *Executor) planRepo(ctx context.Context, p *plan) (err error) {
 	return err
 }
 
-func (x *Executor) planWorkflow(ctx context.Context, r Request, p *plan) error {
-	p.run.Kind = KindWorkflow
+func (x *Executor) planWorkflow(ctx context.Context, r record.Request, p *plan) error {
+	p.run.Kind = record.KindWorkflow
 	p.files.Workflow, p.run.File = r.Workflow, r.File
 	if err := x.planRepo(ctx, p); err != nil {
 		return err
@@ -464,7 +454,7 @@ func (x *Executor) planWorkflow(ctx context.Context, r Request, p *plan) error {
 	parse := func() (*tasks.Workflow, error) {
 		w, err := tasks.Parse(ctx, name, []byte(p.files.Workflow), tasks.Options{Load: load.load(ctx), RepoID: p.run.Repo, LLM: x.LLM != nil})
 		if err != nil {
-			return nil, fmt.Errorf("cannot run workflow: %w: %w", ErrInvalid, err)
+			return nil, fmt.Errorf("cannot run workflow: %w: %w", record.ErrInvalid, err)
 		}
 		return w, nil
 	}
@@ -491,27 +481,27 @@ func (f runFiles) parse(ctx context.Context, x *Executor, repo string) (*tasks.W
 		if text, ok := f.Sub[id]; ok {
 			return []byte(text), nil
 		}
-		return nil, fmt.Errorf("workflow %q: %w", id, ErrNotFound)
+		return nil, fmt.Errorf("workflow %q: %w", id, record.ErrNotFound)
 	}})
 }
 
 // takeOver copies the results of an earlier run up to a node: the new run's
 // branch begins at the commit that was the node's input.
-func (x *Executor) takeOver(ctx context.Context, r Request, p *plan) error {
-	if p.run.Kind != KindWorkflow {
-		return fmt.Errorf("%w request: only a workflow can begin at a node", ErrInvalid)
+func (x *Executor) takeOver(ctx context.Context, r record.Request, p *plan) error {
+	if p.run.Kind != record.KindWorkflow {
+		return fmt.Errorf("%w request: only a workflow can begin at a node", record.ErrInvalid)
 	}
 	of, err := x.resumable(ctx, r.Of, p.run)
 	if err != nil {
 		return err
 	}
 	if of.Repo != p.run.Repo {
-		return fmt.Errorf("%w request: %s is a run on %s, not on %s", ErrInvalid, of.Name(), of.Repo, p.run.Repo)
+		return fmt.Errorf("%w request: %s is a run on %s, not on %s", record.ErrInvalid, of.Name(), of.Repo, p.run.Repo)
 	}
 	if p.run.Input == nil {
 		p.run.Input = of.Input
 	}
-	var events []Event
+	var events []record.Event
 	for e, err := range x.Events(ctx, of.Name(), 0, false) {
 		if err != nil {
 			return err
@@ -526,9 +516,9 @@ func (x *Executor) takeOver(ctx context.Context, r Request, p *plan) error {
 	if err != nil {
 		return err
 	}
-	_, pending, used, err := tasks.Replay(w, p.run.Input, p.run.context(), results, r.From)
+	_, pending, used, err := tasks.Replay(w, p.run.Input, workflowContext(p.run), results, r.From)
 	if err != nil {
-		return fmt.Errorf("cannot resume %s: %w: %w", of.Name(), ErrInvalid, err)
+		return fmt.Errorf("cannot resume %s: %w: %w", of.Name(), record.ErrInvalid, err)
 	}
 	reached := ""
 	for _, s := range pending {
@@ -542,16 +532,16 @@ func (x *Executor) takeOver(ctx context.Context, r Request, p *plan) error {
 	}
 	start := of.Start
 	for _, e := range events {
-		if taken[e.Step] && e.Type == EventBrowser {
-			p.taken = append(p.taken, takenOver(e))
+		if taken[e.Step] && e.Type == record.EventBrowser {
+			p.taken = append(p.taken, record.TakeOver(e))
 		}
-		if !taken[e.Step] || e.Type != EventStepStarted && e.Type != EventStepFinished {
+		if !taken[e.Step] || e.Type != record.EventStepStarted && e.Type != record.EventStepFinished {
 			continue
 		}
 		if e.Commit != "" && e.Kind != string(tasks.KindWorkflow) {
 			start = e.Commit
 		}
-		for _, s := range []*Stream{e.Stdout, e.Stderr} {
+		for _, s := range []*record.Stream{e.Stdout, e.Stderr} {
 			if s != nil {
 				s.File = "" // it lies with the run it was printed in
 			}
@@ -559,7 +549,7 @@ func (x *Executor) takeOver(ctx context.Context, r Request, p *plan) error {
 		p.taken = append(p.taken, e)
 	}
 	for _, e := range events {
-		if e.Type == EventStepStarted && e.Step == reached && e.Parent != "" {
+		if e.Type == record.EventStepStarted && e.Step == reached && e.Parent != "" {
 			start = e.Parent
 			break
 		}
@@ -579,20 +569,20 @@ func (x *Executor) takeOver(ctx context.Context, r Request, p *plan) error {
 }
 
 // resumable is the run to take over from: the one named, or the last of this workflow on this repository.
-func (x *Executor) resumable(ctx context.Context, name string, like Run) (Run, error) {
+func (x *Executor) resumable(ctx context.Context, name string, like record.Run) (record.Run, error) {
 	if name != "" {
 		return x.Run(ctx, name)
 	}
-	runs, err := x.Runs(ctx, Filter{Repo: like.Repo, Max: 10000})
+	runs, err := x.Runs(ctx, record.Filter{Repo: like.Repo, Max: 10000})
 	if err != nil {
-		return Run{}, err
+		return record.Run{}, err
 	}
 	for _, r := range runs {
 		if r.Workflow == like.Workflow && r.Ended() && !r.Sub {
 			return r, nil
 		}
 	}
-	return Run{}, fmt.Errorf("cannot resume workflow %s: %w: it has no ended run on %s", like.Workflow, ErrNotFound, like.Repo)
+	return record.Run{}, fmt.Errorf("cannot resume workflow %s: %w: it has no ended run on %s", like.Workflow, record.ErrNotFound, like.Repo)
 }
 
 // errClaimed: another request made the run's ref first.
@@ -609,7 +599,7 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 	for attempt := 0; ; attempt++ {
 		text, err := json.MarshalIndent(p.run, "", "  ")
 		if err != nil {
-			return "", fmt.Errorf("%w request: %w", ErrInvalid, err)
+			return "", fmt.Errorf("%w request: %w", record.ErrInvalid, err)
 		}
 		files := []gitd.File{{Path: "run.json", Content: text}}
 		if p.files.Workflow != "" {
@@ -619,7 +609,7 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 			files = append(files, gitd.File{Path: "sub/" + id + ".yaml", Content: []byte(text)})
 		}
 		for _, a := range p.given {
-			files = append(files, gitd.File{Path: path.Join(filesDir, firstPrompt, a.Name), Content: a.Content})
+			files = append(files, gitd.File{Path: path.Join(filesDir, record.FirstPrompt, a.Name), Content: a.Content})
 		}
 		ref, err := p.repo.WriteCommit(ctx, gitd.NewCommit{Put: files, Parents: parents, Author: orElse(p.run.Asker, x.Bot), Committer: x.Bot, When: x.Now(),
 			Message: fmt.Sprintf("Claim %s\n\n%s: %s\n%s: %s\n", p.run.Name(), trailerCaller, p.run.Caller, trailerRun, p.run.ID)})
@@ -652,7 +642,7 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 		case taken && !p.draw: // by another of the same second, which is no reason to do nothing
 			p.run.ID = x.drawRun(p.run.CreatedAt)
 		case p.draw:
-			p.run.Caller, _ = RunCaller(newID(2 + attempt/8))
+			p.run.Caller, _ = record.RunCaller(record.NewID(2 + attempt/8))
 			p.run.Branch = p.run.Caller.Branch()
 		default:
 			// The branch was made meanwhile by another run of the caller.
@@ -675,22 +665,22 @@ func (x *Executor) drawRun(now time.Time) string {
 }
 
 // claimed reads the run that another request claimed first.
-func (x *Executor) claimed(ctx context.Context, p *plan) (Run, error) {
+func (x *Executor) claimed(ctx context.Context, p *plan) (record.Run, error) {
 	name := runRef(p.run.Caller, p.run.ID)
 	hash, err := p.repo.Resolve(ctx, name)
 	if err != nil {
-		return Run{}, err
+		return record.Run{}, err
 	}
 	return readRun(ctx, p.repo, gitd.Ref{Name: name, Hash: hash})
 }
 
 // cancelPrevious stops the other runs of the same workflow and repository that still wait or work. It
 // does so also for a request that was hung up meanwhile: its run is claimed.
-func (x *Executor) cancelPrevious(ctx context.Context, like Run) error {
+func (x *Executor) cancelPrevious(ctx context.Context, like record.Run) error {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	defer context.AfterFunc(x.ctx, func() { cancel(ErrClosed) })()
-	runs, err := x.Runs(ctx, Filter{Repo: like.Repo, Live: true, Max: 10000})
+	defer context.AfterFunc(x.ctx, func() { cancel(record.ErrClosed) })()
+	runs, err := x.Runs(ctx, record.Filter{Repo: like.Repo, Live: true, Max: 10000})
 	if err != nil {
 		return err
 	}
@@ -699,9 +689,23 @@ func (x *Executor) cancelPrevious(ctx context.Context, like Run) error {
 		if r.Workflow != like.Workflow || r.Sub || r.Name() == like.Name() {
 			continue
 		}
-		if err := x.Stop(ctx, r.Name(), like.Asker); err != nil && !errors.Is(err, ErrConflict) {
+		if err := x.Stop(ctx, r.Name(), like.Asker); err != nil && !errors.Is(err, record.ErrConflict) {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// quoteArgs writes an argument vector as a person would type it.
+func quoteArgs(args []string) string {
+	words := make([]string, len(args))
+	for i, a := range args {
+		words[i] = a
+		if a == "" || strings.ContainsFunc(a, func(r rune) bool {
+			return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("_-./=:,+@%", r))
+		}) {
+			words[i] = tasks.Quote(a)
+		}
+	}
+	return strings.Join(words, " ")
 }

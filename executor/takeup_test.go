@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/remains"
 )
 
@@ -17,19 +17,19 @@ func TestCommittedWithoutServer(t *testing.T) {
 	cases := map[string]struct {
 		after    string // what the repository gets
 		trailers string
-		reason   executor.Reason
+		reason   record.Reason
 		made     string // on the branch at the end
 	}{
 		"branch":   {after: work + "; git update-ref $branch $work", made: "made"},
-		"less":     {after: work + "; git update-ref $branch $work", trailers: "\nRamus-Uncommitted: true", reason: executor.ReasonNotCommitted, made: "made"},
+		"less":     {after: work + "; git update-ref $branch $work", trailers: "\nRamus-Uncommitted: true", reason: record.ReasonNotCommitted, made: "made"},
 		"staged":   {after: work + "; git update-ref $stage $work; " + strings.Replace(push, "NAME", "other", 1), made: "made"},
-		"conflict": {after: work + "; git update-ref $stage $work; " + strings.Replace(push, "NAME", "made", 1), reason: executor.ReasonConflict, made: "person"},
-		"deleted":  {after: work + "; git update-ref $stage $work; git update-ref -d $branch", reason: executor.ReasonBranchGone},
+		"conflict": {after: work + "; git update-ref $stage $work; " + strings.Replace(push, "NAME", "made", 1), reason: record.ReasonConflict, made: "person"},
+		"deleted":  {after: work + "; git update-ref $stage $work; git update-ref -d $branch", reason: record.ReasonBranchGone},
 	}
 	w := newWorld(t, nil)
-	runs := map[string]executor.Run{}
+	runs := map[string]record.Run{}
 	for name := range cases {
-		r, err := w.x.Submit(t.Context(), executor.Request{Repo: "demo", Caller: caller(t, "run:"+name), Command: &executor.Command{Shell: "echo begun; sleep 98765"}})
+		r, err := w.x.Submit(t.Context(), record.Request{Repo: "demo", Caller: caller(t, "run:"+name), Command: &record.Command{Shell: "echo begun; sleep 98765"}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -45,9 +45,9 @@ func TestCommittedWithoutServer(t *testing.T) {
 	w.start()
 	for name, c := range cases {
 		r := w.ended(runs[name].Name())
-		state := executor.StateComplete
+		state := record.StateComplete
 		if c.reason != "" {
-			state = executor.StateFailed
+			state = record.StateFailed
 		}
 		if r.State != state || r.Reason != c.reason {
 			t.Errorf("%s: %s %s: %s\n%s", name, r.State, r.Reason, r.Error, w.journal(r.Name()))
@@ -61,7 +61,7 @@ func TestCommittedWithoutServer(t *testing.T) {
 			t.Errorf("%s: staged still: %s", name, got)
 		}
 		kept := w.inRepo("for-each-ref", "refs/ramus/conflicts/run-"+name) != ""
-		if want := c.reason == executor.ReasonConflict || c.reason == executor.ReasonBranchGone; kept != want {
+		if want := c.reason == record.ReasonConflict || c.reason == record.ReasonBranchGone; kept != want {
 			t.Errorf("%s: kept at a conflict ref: %v", name, kept)
 		}
 	}

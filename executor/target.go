@@ -1,7 +1,6 @@
 package executor
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	_ "embed"
@@ -15,7 +14,9 @@ import (
 	"weak"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // The scripts run inside the container: git never runs on the host in a tree
@@ -48,7 +49,7 @@ const housekeeping = 15 * time.Minute
 // fan-out line with a branch of its own has a target of its own.
 type target struct {
 	x      *Executor
-	caller Caller
+	caller record.Caller
 	repo   *gitd.Repo
 	base   string        // branch name
 	turn   chan struct{} // holds one token: commands run one after another
@@ -67,7 +68,7 @@ type target struct {
 	bound *binding // nil: the container's work tree was not bound from outside
 	// indexing is the index of what was bound while it is to be written; nil: it is.
 	indexing *indexWrite
-	listen   func(Event) // the run that works now hears of egress and refusals
+	listen   func(record.Event) // the run that works now hears of egress and refusals
 	// furniture is what the newest container found in its cache; the first step in it tells.
 	furniture string
 	step      *work // the step that runs now
@@ -77,7 +78,7 @@ type target struct {
 
 // target returns the caller's target, the same one as long as a run, a container's door or
 // anybody else holds it. Then it is forgotten, with what it knew of its container.
-func (x *Executor) target(c Caller, repo *gitd.Repo, base string) *target {
+func (x *Executor) target(c record.Caller, repo *gitd.Repo, base string) *target {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	t := x.targets[c].Value()
@@ -90,7 +91,7 @@ func (x *Executor) target(c Caller, repo *gitd.Repo, base string) *target {
 }
 
 // forgetTarget removes a caller's target that nobody holds.
-func (x *Executor) forgetTarget(c Caller) {
+func (x *Executor) forgetTarget(c record.Caller) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.targets[c].Value() == nil {
@@ -117,7 +118,7 @@ func (t *target) take(ctx context.Context) (func(), error) {
 	}
 }
 
-func (t *target) tell(e Event) {
+func (t *target) tell(e record.Event) {
 	t.mu.Lock()
 	f := t.listen
 	t.mu.Unlock()
@@ -126,7 +127,7 @@ func (t *target) tell(e Event) {
 	}
 }
 
-func (t *target) setListen(f func(Event)) {
+func (t *target) setListen(f func(record.Event)) {
 	t.mu.Lock()
 	t.listen = f
 	t.mu.Unlock()
@@ -331,21 +332,21 @@ func (e *scriptError) Error() string {
 }
 
 // script runs one of the scripts in the container, under an id of its own.
-func (t *target) script(ctx context.Context, h *containers.Host, text string, env []string, stdin io.Reader, args ...string) (scriptOutput, error) {
-	stdout := tail{max: 64 << 10}
-	stderr, err := t.scriptTo(ctx, h, text, env, stdin, &stdout, args...)
+func (t *target) script(ctx context.Context, h *containers.Host, source string, env []string, stdin io.Reader, args ...string) (scriptOutput, error) {
+	stdout := text.Tail{Limit: 64 << 10}
+	stderr, err := t.scriptTo(ctx, h, source, env, stdin, &stdout, args...)
 	return scriptOutput{stdout.String(), stderr}, err
 }
 
 // scriptTo is script for one that prints more than a few lines.
-func (t *target) scriptTo(ctx context.Context, h *containers.Host, text string, env []string, stdin io.Reader, stdout io.Writer, args ...string) (string, error) {
+func (t *target) scriptTo(ctx context.Context, h *containers.Host, source string, env []string, stdin io.Reader, stdout io.Writer, args ...string) (string, error) {
 	t.awaitIndex()
 	id := scriptPrefix + newToken()
 	ctx, cancel := context.WithTimeout(ctx, housekeeping)
 	defer cancel()
 	p, err := h.Start(ctx, containers.Command{
 		ID:      id,
-		Args:    append([]string{"sh", "-c", gitScript + text, "ramus"}, args...),
+		Args:    append([]string{"sh", "-c", gitScript + source, "ramus"}, args...),
 		Dir:     containers.WorkDir,
 		Env:     env,
 		Stdin:   stdin,
@@ -354,7 +355,7 @@ func (t *target) scriptTo(ctx context.Context, h *containers.Host, text string, 
 	if err != nil {
 		return "", fmt.Errorf("cannot run git in the container: %w", err)
 	}
-	stderr := tail{max: 64 << 10}
+	stderr := text.Tail{Limit: 64 << 10}
 	exit, err := p.Output(stdout, &stderr)
 	if err != nil {
 		return "", fmt.Errorf("cannot run git in the container: %w", err)
@@ -365,7 +366,7 @@ func (t *target) scriptTo(ctx context.Context, h *containers.Host, text string, 
 		if exit.Reason == containers.ReasonDiskFull {
 			why := "the work tree's disk is full"
 			if exit.Message != "" {
-				why = clip(exit.Message, 1<<10)
+				why = text.Clip(exit.Message, 1<<10)
 			}
 			return out, fmt.Errorf("%w: %s", errDiskFull, why)
 		}
@@ -375,29 +376,4 @@ func (t *target) scriptTo(ctx context.Context, h *containers.Host, text string, 
 		return out, &scriptError{exit.Code, out}
 	}
 	return out, nil
-}
-
-// tail keeps the last max bytes that were written to it.
-type tail struct {
-	max int
-	buf bytes.Buffer
-	n   int64
-}
-
-func (w *tail) Write(p []byte) (int, error) {
-	w.n += int64(len(p))
-	w.buf.Write(p)
-	if over := w.buf.Len() - 2*w.max; over > 0 {
-		w.buf.Next(w.buf.Len() - w.max)
-	}
-	return len(p), nil
-}
-
-// String is the tail as valid UTF-8.
-func (w *tail) String() string {
-	b := w.buf.Bytes()
-	if len(b) > w.max {
-		b = b[len(b)-w.max:]
-	}
-	return strings.ToValidUTF8(string(b), "\uFFFD")
 }

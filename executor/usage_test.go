@@ -3,7 +3,6 @@ package executor_test
 import (
 	"encoding/json"
 	"fmt"
-	"math"
 	"net/http"
 	"os/exec"
 	"strings"
@@ -11,31 +10,13 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
-func TestUsage(t *testing.T) {
-	var u *executor.Usage
-	if u.Tokens() != 0 {
-		t.Error("nothing has tokens")
-	}
-	first := u.Plus(executor.ModelCall{InputTokens: 3, OutputTokens: 4, CostMicros: 5})
-	second := first.Plus(executor.ModelCall{InputTokens: math.MaxInt64, OutputTokens: -9})
-	third := second.Plus(executor.ModelCall{InputTokens: 7, Refused: true, Ended: executor.EndedBudget})
-	if *first != (executor.Usage{Calls: 1, InputTokens: 3, OutputTokens: 4, CostMicros: 5}) || first.Tokens() != 7 {
-		t.Errorf("%+v", first)
-	}
-	if *second != (executor.Usage{Calls: 2, InputTokens: math.MaxInt64, OutputTokens: 4, CostMicros: 5}) || second.Tokens() != math.MaxInt64 {
-		t.Errorf("%+v", second)
-	}
-	if second.Exhausted || !third.Exhausted || third.Calls != 2 {
-		t.Errorf("%+v", third)
-	}
-}
-
 // tellUsage journals a call as the model door does.
-func tellUsage(g *executor.Guest, c executor.ModelCall) {
+func tellUsage(g *executor.Guest, c record.ModelCall) {
 	data, _ := json.Marshal(c) // of strings and numbers
-	g.Tell(executor.Event{Type: executor.EventUsage, Message: c.Provider + " " + c.Model, Data: data})
+	g.Tell(record.Event{Type: record.EventUsage, Message: c.Provider + " " + c.Model, Data: data})
 }
 
 // guestDoor lets requests in and counts them: /guest/ends is held until its
@@ -54,13 +35,13 @@ func (d *guestDoor) handler(v executor.Visitor) http.Handler {
 			return
 		}
 		defer g.Leave()
-		c := executor.ModelCall{Provider: "p", Model: strings.TrimPrefix(r.URL.Path, "/guest/"), InputTokens: 10, OutputTokens: 1}
+		c := record.ModelCall{Provider: "p", Model: strings.TrimPrefix(r.URL.Path, "/guest/"), InputTokens: 10, OutputTokens: 1}
 		switch c.Model {
 		case "ends":
 			_ = http.NewResponseController(w).Flush() // the client knows that it is in
 			<-g.Context().Done()
 		case "budget":
-			c.Ended, c.Refused = executor.EndedBudget, true
+			c.Ended, c.Refused = record.EndedBudget, true
 		}
 		tellUsage(g, c)
 		fmt.Fprintln(w, v.Run().ID == g.Run().ID)
@@ -93,7 +74,7 @@ func TestGuests(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Usage == nil || *r.Usage != (executor.Usage{Calls: 2, InputTokens: 20, OutputTokens: 2}) {
+	if r.Usage == nil || *r.Usage != (record.Usage{Calls: 2, InputTokens: 20, OutputTokens: 2}) {
 		t.Errorf("usage %+v", r.Usage)
 	}
 	journal := w.journal(res.Run)
@@ -111,8 +92,8 @@ func TestUsageOutlivesTheServer(t *testing.T) {
 	needsCurl(t)
 	var d guestDoor
 	w := newWorld(t, d.open)
-	r, err := w.x.Submit(t.Context(), executor.Request{Caller: caller(t, "run:usage"), Repo: "demo",
-		Command: &executor.Command{Shell: curlGuest + `ask one; ask two; echo asked; until curl -sSf http://127.0.0.1:7070/guest/later; do sleep 0.05; done`}})
+	r, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:usage"), Repo: "demo",
+		Command: &record.Command{Shell: curlGuest + `ask one; ask two; echo asked; until curl -sSf http://127.0.0.1:7070/guest/later; do sleep 0.05; done`}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +102,7 @@ func TestUsageOutlivesTheServer(t *testing.T) {
 	d.later.Store(true)
 	w.start()
 	r = w.ended(r.Name())
-	if r.State != executor.StateComplete || r.Usage == nil || *r.Usage != (executor.Usage{Calls: 3, InputTokens: 30, OutputTokens: 3}) {
+	if r.State != record.StateComplete || r.Usage == nil || *r.Usage != (record.Usage{Calls: 3, InputTokens: 30, OutputTokens: 3}) {
 		t.Errorf("%s %s: usage %+v\n%s", r.State, r.Error, r.Usage, w.journal(r.Name()))
 	}
 }
@@ -135,7 +116,7 @@ func TestBudgetEndsAnAgent(t *testing.T) {
 		x.Agents = map[string]executor.Agent{"poor": {Command: []string{"sh", "-c", curlGuest + "ask budget; exit 4"}}}
 	})
 	r := w.ended(w.ask("run:poor", "work").Name())
-	if r.Reason != executor.ReasonBudget || !strings.Contains(r.Error, "the agent ended with 4: the run's budget for models is used up") || r.Hint == "" {
+	if r.Reason != record.ReasonBudget || !strings.Contains(r.Error, "the agent ended with 4: the run's budget for models is used up") || r.Hint == "" {
 		t.Errorf("%s: %s", r.Reason, r.Error)
 	}
 }

@@ -12,7 +12,9 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/redact"
+	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
@@ -29,15 +31,15 @@ const maxToolData = 8 << 10
 func (v Visitor) Task(ctx context.Context, name string, params json.RawMessage) (tasks.Output, error) {
 	g, ok := v.Enter(ctx)
 	if !ok {
-		return tasks.Output{}, fmt.Errorf("cannot run %s: %w: nothing is at work in %s", name, ErrConflict, v.Caller)
+		return tasks.Output{}, fmt.Errorf("cannot run %s: %w: nothing is at work in %s", name, record.ErrConflict, v.Caller)
 	}
 	defer g.Leave()
 	task, ok := tasks.Lookup(name)
 	if !ok {
-		return tasks.Output{}, fmt.Errorf("%w task %q: there is none of that name", ErrInvalid, name)
+		return tasks.Output{}, fmt.Errorf("%w task %q: there is none of that name", record.ErrInvalid, name)
 	}
 	if len(params) > 0 && !json.Valid(params) {
-		return tasks.Output{}, fmt.Errorf("%w parameters of %s: they are no JSON", ErrInvalid, name)
+		return tasks.Output{}, fmt.Errorf("%w parameters of %s: they are no JSON", record.ErrInvalid, name)
 	}
 	x := g.w.l.x
 	begun := x.Now()
@@ -45,19 +47,19 @@ func (v Visitor) Task(ctx context.Context, name string, params json.RawMessage) 
 	secrets := x.Secrets.With(typedInline(params))
 	out = redact.Clean(secrets, out)
 	done := out.OK && err == nil
-	e := Event{Type: EventTool, Kind: string(KindTask), Task: name, Message: name, OK: &done, DurationMS: x.Now().Sub(begun).Milliseconds()}
+	e := record.Event{Type: record.EventTool, Kind: string(record.KindTask), Task: name, Message: name, OK: &done, DurationMS: x.Now().Sub(begun).Milliseconds()}
 	if err != nil {
-		e.Reason = clip(x.Secrets.String(err.Error()), maxAgentWords)
+		e.Reason = text.Clip(x.Secrets.String(err.Error()), maxAgentWords)
 	}
 	if data := marshal(toolRun{params, out}); len(data) <= maxToolData {
 		e.Data = data
 	}
 	e = redact.Clean(secrets, e)
-	e.Type = EventTool
+	e.Type = record.EventTool
 	g.Tell(e)
 	switch {
 	case errors.Is(err, tasks.ErrParams):
-		return out, fmt.Errorf("%w: %w", ErrInvalid, err)
+		return out, fmt.Errorf("%w: %w", record.ErrInvalid, err)
 	case err != nil:
 		return out, fmt.Errorf("cannot run %s: %w", name, err)
 	}
@@ -83,14 +85,14 @@ func (v Visitor) Picture(name string) ([]byte, error) {
 	wrap := func(err error) error { return fmt.Errorf("cannot show %.200q: %w", name, err) }
 	w := v.t.atWork()
 	if w == nil {
-		return nil, wrap(fmt.Errorf("%w: nothing is at work in %s", ErrConflict, v.Caller))
+		return nil, wrap(fmt.Errorf("%w: nothing is at work in %s", record.ErrConflict, v.Caller))
 	}
 	if path.Ext(name) != ".png" {
-		return nil, wrap(fmt.Errorf("%w: it is no picture", ErrInvalid))
+		return nil, wrap(fmt.Errorf("%w: it is no picture", record.ErrInvalid))
 	}
-	folder, err := os.OpenRoot(filepath.Join(w.l.x.outputDir(w.l.claim), "artifacts", browserFolder))
+	folder, err := os.OpenRoot(filepath.Join(w.l.x.outputDir(w.l.claim), "artifacts", record.BrowserFolder))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, wrap(ErrNotFound)
+		return nil, wrap(record.ErrNotFound)
 	}
 	if err != nil {
 		return nil, wrap(err)
@@ -98,7 +100,7 @@ func (v Visitor) Picture(name string) ([]byte, error) {
 	defer folder.Close()
 	f, err := folder.Open(filepath.FromSlash(name))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, wrap(ErrNotFound)
+		return nil, wrap(record.ErrNotFound)
 	}
 	if err != nil {
 		return nil, wrap(err)
@@ -109,7 +111,7 @@ func (v Visitor) Picture(name string) ([]byte, error) {
 		return nil, wrap(err)
 	}
 	if len(b) > MaxPicture {
-		return nil, wrap(fmt.Errorf("%w: it is larger than %d MiB", ErrInvalid, MaxPicture>>20))
+		return nil, wrap(fmt.Errorf("%w: it is larger than %d MiB", record.ErrInvalid, MaxPicture>>20))
 	}
 	return b, nil
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // TestVisitorTask has an agent call library tasks at its door: they work in its
@@ -22,7 +23,7 @@ func TestVisitorTask(t *testing.T) {
 			return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 				out, err := v.Task(r.Context(), strings.TrimPrefix(r.URL.Path, "/tool/"), json.RawMessage(r.URL.Query().Get("p")))
 				if err != nil {
-					fmt.Fprintln(rw, "error:", err, errors.Is(err, executor.ErrInvalid))
+					fmt.Fprintln(rw, "error:", err, errors.Is(err, record.ErrInvalid))
 					return
 				}
 				fmt.Fprintln(rw, "ok:", out.OK, out.Value)
@@ -42,7 +43,7 @@ func TestVisitorTask(t *testing.T) {
 		call("lib_read_file", `{"nothing":1}`),
 		call("browser_test", `{"check":{"start":"none","steps":[{"fill":"#p","value":"hidden-from-all","secret":true}]}}`),
 	}, "\n")).Name())
-	if r.State != executor.StateComplete {
+	if r.State != record.StateComplete {
 		t.Fatalf("%+v\n%s", r, w.journal(r.Name()))
 	}
 	if got := w.inRepo("show", "ramus/conv-visited:made.txt"); got != "by a tool" {
@@ -52,18 +53,18 @@ func TestVisitorTask(t *testing.T) {
 		t.Errorf("log: %q", got)
 	}
 	var names []string
-	for _, e := range w.events(r.Name(), executor.EventTool) {
+	for _, e := range w.events(r.Name(), record.EventTool) {
 		names = append(names, fmt.Sprint(e.Message, *e.OK, e.Step))
 	}
 	if len(names) != 5 {
 		t.Errorf("%q", names)
 	}
-	for _, e := range w.events(r.Name(), executor.EventTool) {
+	for _, e := range w.events(r.Name(), record.EventTool) {
 		if e.Task == "browser_test" && (strings.Contains(string(e.Data), "hidden-from-all") || !strings.Contains(string(e.Data), "[secret typed in step 1]")) {
 			t.Errorf("what is typed in secret: %s", e.Data)
 		}
 	}
-	if _, err := visitor.Task(t.Context(), "lib_read_file", nil); !errors.Is(err, executor.ErrConflict) {
+	if _, err := visitor.Task(t.Context(), "lib_read_file", nil); !errors.Is(err, record.ErrConflict) {
 		t.Errorf("between steps: %v", err)
 	}
 }

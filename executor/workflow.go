@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks"
 )
 
@@ -19,34 +21,34 @@ import (
 type conductor struct {
 	l       *liveRun
 	machine *tasks.Machine
-	answers map[string]Decision // to gates, by step; those of sub-workflows as STEP/GATE
+	answers map[string]record.Decision // to gates, by step; those of sub-workflows as STEP/GATE
 	results chan stepDone
 	running int
-	gates   []Gate
+	gates   []record.Gate
 }
 
 type stepDone struct {
 	step   tasks.Step
 	result tasks.StepResult
-	gate   *Gate // a sub-workflow waits for a person
+	gate   *record.Gate // a sub-workflow waits for a person
 	err    error
 }
 
 // workflow runs a workflow from where its journal stands to its end, or until
 // nothing is left but questions to people.
-func (l *liveRun) workflow(ctx context.Context, answers map[string]Decision) (map[string]any, error) {
+func (l *liveRun) workflow(ctx context.Context, answers map[string]record.Decision) (map[string]any, error) {
 	// A run that was stopped is taken up all the same: its file was checked before.
 	w, err := l.files.parse(context.WithoutCancel(ctx), l.x, l.claim.Repo)
 	if err != nil {
-		return nil, &failure{ReasonBadInput, err.Error()}
+		return nil, &failure{record.ReasonBadInput, err.Error()}
 	}
 	results, err := recorded(l.journalled())
 	if err != nil {
 		return nil, err
 	}
-	machine, pending, _, err := tasks.Replay(w, l.claim.Input, l.claim.context(), results, "")
+	machine, pending, _, err := tasks.Replay(w, l.claim.Input, workflowContext(l.claim), results, "")
 	if err != nil {
-		return nil, &failure{ReasonBadInput, err.Error()}
+		return nil, &failure{record.ReasonBadInput, err.Error()}
 	}
 	c := &conductor{l: l, machine: machine, answers: answers, results: make(chan stepDone)}
 	outcome, err := c.run(ctx, pending)
@@ -54,7 +56,7 @@ func (l *liveRun) workflow(ctx context.Context, answers map[string]Decision) (ma
 		return nil, err
 	}
 	if !outcome.OK {
-		reason := ReasonCommandFailed
+		reason := record.ReasonCommandFailed
 		text := outcome.Error
 		if text == "" {
 			text = fmt.Sprintf("step %s failed", outcome.Failed)
@@ -70,44 +72,44 @@ func (l *liveRun) workflow(ctx context.Context, answers map[string]Decision) (ma
 }
 
 // reasonOfStep is the reason that the journal holds for a failed step.
-func (l *liveRun) reasonOfStep(step string, otherwise Reason) Reason {
+func (l *liveRun) reasonOfStep(step string, otherwise record.Reason) record.Reason {
 	b := l.beginning(step)
 	if b.done == nil {
 		return otherwise
 	}
 	switch b.done.Reason {
 	case "timeout":
-		return ReasonTimedOut
+		return record.ReasonTimedOut
 	case "disk_full":
-		return ReasonDiskFull
+		return record.ReasonDiskFull
 	case "memory":
-		return ReasonOutOfMemory
-	case string(ReasonRejected), string(ReasonModel), string(ReasonMergeConflict), string(ReasonConflict), string(ReasonNotCommitted), string(ReasonBranchGone):
-		return Reason(b.done.Reason)
+		return record.ReasonOutOfMemory
+	case string(record.ReasonRejected), string(record.ReasonModel), string(record.ReasonMergeConflict), string(record.ReasonConflict), string(record.ReasonNotCommitted), string(record.ReasonBranchGone):
+		return record.Reason(b.done.Reason)
 	}
 	return otherwise
 }
 
-// context is what templates see as `context`.
-func (r Run) context() map[string]any {
+// workflowContext returns the value of `context` in a workflow's templates.
+func workflowContext(r record.Run) map[string]any {
 	return map[string]any{"run_id": r.Caller.ID(), "run": r.Name(), "caller": r.Caller.String(), "branch": r.Branch,
 		"base_branch": r.Base, "base_commit": string(r.BaseCommit), "repo_id": r.Repo, "asker": r.Asker.Name}
 }
 
-func (l *liveRun) journalled() []Event {
+func (l *liveRun) journalled() []record.Event {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return append([]Event(nil), l.events...)
+	return append([]record.Event(nil), l.events...)
 }
 
 // recorded lists the results that a journal holds, in the order in which they came.
-func recorded(events []Event) ([]tasks.Recorded, error) {
+func recorded(events []record.Event) ([]tasks.Recorded, error) {
 	var results []tasks.Recorded
 	for _, e := range events {
-		if e.Type != EventStepFinished {
+		if e.Type != record.EventStepFinished {
 			continue
 		}
-		var f finished
+		var f record.StepResult
 		if err := json.Unmarshal(e.Data, &f); err != nil {
 			return nil, fmt.Errorf("cannot read the journal's result of %s: %w", e.Step, err)
 		}
@@ -142,13 +144,13 @@ func (c *conductor) run(ctx context.Context, pending []tasks.Step) (tasks.Outcom
 			continue
 		}
 		if err := c.machine.Finish(d.step.ID, d.result); err != nil {
-			first = &failure{ReasonCommandFailed, err.Error()}
+			first = &failure{record.ReasonCommandFailed, err.Error()}
 			stop(first)
 			continue
 		}
 		steps, err := c.machine.Next()
 		if err != nil {
-			first = &failure{ReasonCommandFailed, err.Error()}
+			first = &failure{record.ReasonCommandFailed, err.Error()}
 			stop(first)
 			continue
 		}
@@ -164,7 +166,7 @@ func (c *conductor) run(ctx context.Context, pending []tasks.Step) (tasks.Outcom
 	}
 	outcome, done := c.machine.Done()
 	if !done {
-		return tasks.Outcome{}, &failure{ReasonInternal, "the workflow stands still: no step is ready and it has not ended"}
+		return tasks.Outcome{}, &failure{record.ReasonInternal, "the workflow stands still: no step is ready and it has not ended"}
 	}
 	return outcome, nil
 }
@@ -172,12 +174,12 @@ func (c *conductor) run(ctx context.Context, pending []tasks.Step) (tasks.Outcom
 // park journals what people are asked.
 func (c *conductor) park() error {
 	for _, g := range c.gates {
-		if err := c.l.emit(Event{Type: EventGate, Step: g.Step, Message: g.Message, Data: marshal(g)}, true); err != nil {
+		if err := c.l.emit(record.Event{Type: record.EventGate, Step: g.Step, Message: g.Message, Data: marshal(g)}, true); err != nil {
 			return err
 		}
 	}
 	gate := c.gates[0]
-	c.l.change(func(r *Run) { r.Gate = &gate })
+	c.l.change(func(r *record.Run) { r.Gate = &gate })
 	return errParked
 }
 
@@ -191,9 +193,9 @@ func (c *conductor) start(ctx context.Context, s tasks.Step) {
 	}()
 }
 
-func (c *conductor) step(ctx context.Context, s tasks.Step) (tasks.StepResult, *Gate, error) {
+func (c *conductor) step(ctx context.Context, s tasks.Step) (tasks.StepResult, *record.Gate, error) {
 	l := c.l
-	if err := context.Cause(ctx); err != nil && (errors.Is(err, ErrClosed) || !l.left(s)) {
+	if err := context.Cause(ctx); err != nil && (errors.Is(err, record.ErrClosed) || !l.left(s)) {
 		return tasks.StepResult{}, nil, err
 	}
 	info := stepInfo{ID: s.ID, Node: s.Node, Kind: string(s.Kind), Command: s.Command, Task: s.Task}
@@ -212,15 +214,15 @@ func (c *conductor) step(ctx context.Context, s tasks.Step) (tasks.StepResult, *
 	case tasks.KindHuman:
 		d, ok := c.answers[s.ID]
 		if !ok {
-			return tasks.StepResult{}, &Gate{Step: s.ID, Message: s.Human.Message, Allowed: s.Human.Allowed}, nil
+			return tasks.StepResult{}, &record.Gate{Step: s.ID, Message: s.Human.Message, Allowed: s.Human.Allowed}, nil
 		}
-		res, err := l.aside(info, func() (tasks.StepResult, Reason) {
+		res, err := l.aside(info, func() (tasks.StepResult, record.Reason) {
 			r := tasks.StepResult{OK: d.Approved, Output: map[string]any{"approved": d.Approved, "by": d.By, "comment": d.Comment}}
 			if d.Approved {
 				return r, ""
 			}
 			r.Error = strings.TrimSuffix(fmt.Sprintf("%s said no: %s", d.By, d.Comment), ": ")
-			return r, ReasonRejected
+			return r, record.ReasonRejected
 		})
 		return res, nil, err
 	case tasks.KindLLM:
@@ -235,7 +237,7 @@ func (c *conductor) step(ctx context.Context, s tasks.Step) (tasks.StepResult, *
 	case tasks.KindWorkflow:
 		return c.sub(ctx, info, s)
 	}
-	return tasks.StepResult{}, nil, &failure{ReasonInternal, fmt.Sprintf("step %s is of the unknown kind %q", s.ID, s.Kind)}
+	return tasks.StepResult{}, nil, &failure{record.ReasonInternal, fmt.Sprintf("step %s is of the unknown kind %q", s.ID, s.Kind)}
 }
 
 // left tells whether a step was at work in a container when the last server
@@ -260,7 +262,7 @@ func (l *liveRun) doStep(s tasks.Step, info *stepInfo) (func(context.Context, *w
 		if s.Background {
 			timeout = s.Timeout // a server may run as long as its container
 		}
-		return l.shell(Command{Shell: s.Command, Background: s.Background}, timeout), nil
+		return l.shell(record.Command{Shell: s.Command, Background: s.Background}, timeout), nil
 	}
 	return l.task(s.Task, s.Params, timeout, info)
 }
@@ -269,7 +271,7 @@ func (l *liveRun) doStep(s tasks.Step, info *stepInfo) (func(context.Context, *w
 func (l *liveRun) task(name string, params json.RawMessage, timeout time.Duration, info *stepInfo) (func(context.Context, *work) (outcome, error), error) {
 	task, ok := tasks.Lookup(name)
 	if !ok {
-		return nil, &failure{ReasonBadInput, fmt.Sprintf("there is no task %q; `ramus tasks` lists them", name)}
+		return nil, &failure{record.ReasonBadInput, fmt.Sprintf("there is no task %q; `ramus tasks` lists them", name)}
 	}
 	info.Command = name
 	if len(params) > 0 && string(params) != "{}" && string(params) != "null" {
@@ -277,7 +279,7 @@ func (l *liveRun) task(name string, params json.RawMessage, timeout time.Duratio
 	}
 	return func(ctx context.Context, w *work) (outcome, error) {
 		begun := l.x.Now()
-		if checkTasks[name] != "" {
+		if record.CheckOf(name) != "" {
 			if err := w.identify(ctx, name); err != nil {
 				return outcome{}, err
 			}
@@ -285,7 +287,7 @@ func (l *liveRun) task(name string, params json.RawMessage, timeout time.Duratio
 		out, err := task.Run(ctx, &taskShell{w: w, timeout: timeout}, params)
 		switch {
 		case err == nil || isOwnFault(ctx, err):
-		case ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrClosed) && !errors.Is(err, containers.ErrGone):
+		case ctx.Err() != nil && !errors.Is(context.Cause(ctx), record.ErrClosed) && !errors.Is(err, containers.ErrGone):
 			// It was stopped; what stands is committed all the same.
 			return outcome{exit: containers.Exit{Code: 143, Reason: containers.ReasonKilled, Duration: l.x.Now().Sub(begun)},
 				result: tasks.StepResult{Error: "the task was stopped"}}, nil
@@ -300,7 +302,7 @@ func (l *liveRun) task(name string, params json.RawMessage, timeout time.Duratio
 // there, a path that leaves the work tree) from a container that failed under it.
 func isOwnFault(ctx context.Context, err error) bool {
 	switch reasonOf(err) {
-	case ReasonInternal, ReasonBadInput:
+	case record.ReasonInternal, record.ReasonBadInput:
 		return ctx.Err() == nil
 	}
 	return false
@@ -318,7 +320,7 @@ func taskOutcome(out tasks.Output, err error, took time.Duration) outcome {
 		if r.TimedOut {
 			o.exit.Reason = "timeout"
 		}
-		o.result.Output["stdout"], o.result.Output["stderr"] = clipTail(r.Stdout), clipTail(r.Stderr)
+		o.result.Output["stdout"], o.result.Output["stderr"] = text.End(r.Stdout, resultTail), text.End(r.Stderr, resultTail)
 		o.result.Output["exit_code"], o.result.Output["timed_out"] = r.ExitCode, r.TimedOut
 	}
 	if !o.result.OK && o.exit.Code == 0 {
@@ -337,47 +339,40 @@ func taskOutcome(out tasks.Output, err error, took time.Duration) outcome {
 	return o
 }
 
-func clipTail(s string) string {
-	if len(s) > resultTail {
-		s = strings.ToValidUTF8(s[len(s)-resultTail:], "")
-	}
-	return s
-}
-
 // aside journals a step that needs no container.
-func (l *liveRun) aside(s stepInfo, do func() (res tasks.StepResult, reason Reason)) (tasks.StepResult, error) {
-	if err := l.emit(Event{Type: EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind, Command: s.Command}, true); err != nil {
+func (l *liveRun) aside(s stepInfo, do func() (res tasks.StepResult, reason record.Reason)) (tasks.StepResult, error) {
+	if err := l.emit(record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind, Command: s.Command}, true); err != nil {
 		return tasks.StepResult{}, err
 	}
 	begun := l.x.Now()
 	res, reason := do()
 	res = l.x.cleanResult(res)
 	ok := res.OK
-	return res, l.emit(Event{Type: EventStepFinished, Step: s.ID, Node: s.Node, Kind: s.Kind, OK: &ok, Reason: string(reason), Message: clip(res.Error, 16<<10),
-		DurationMS: l.x.Now().Sub(begun).Milliseconds(), Data: marshal(finished{res})}, true)
+	return res, l.emit(record.Event{Type: record.EventStepFinished, Step: s.ID, Node: s.Node, Kind: s.Kind, OK: &ok, Reason: string(reason), Message: text.Clip(res.Error, 16<<10),
+		DurationMS: l.x.Now().Sub(begun).Milliseconds(), Data: marshal(record.StepResult{Result: res})}, true)
 }
 
 // ask puts an llm step's question to the model.
 func (l *liveRun) ask(ctx context.Context, info stepInfo, s tasks.Step) (tasks.StepResult, error) {
-	info.Command = clip(s.LLM.Prompt, 4<<10)
+	info.Command = text.Clip(s.LLM.Prompt, 4<<10)
 	if l.x.LLM == nil {
-		return tasks.StepResult{}, &failure{ReasonBadInput, "no model is configured: set `llm` in the configuration"}
+		return tasks.StepResult{}, &failure{record.ReasonBadInput, "no model is configured: set `llm` in the configuration"}
 	}
 	if s.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.Timeout)
 		defer cancel()
 	}
-	return l.aside(info, func() (tasks.StepResult, Reason) {
+	return l.aside(info, func() (tasks.StepResult, record.Reason) {
 		text, err := l.x.LLM.Ask(ctx, *s.LLM)
 		if err != nil {
-			return tasks.StepResult{Error: err.Error()}, ReasonModel
+			return tasks.StepResult{Error: err.Error()}, record.ReasonModel
 		}
 		res := tasks.StepResult{OK: true, Output: map[string]any{"text": text}}
 		if len(s.LLM.Schema) > 0 {
 			var v any
 			if err := json.Unmarshal([]byte(text), &v); err != nil {
-				return tasks.StepResult{Output: res.Output, Error: "the model's answer is not JSON: " + err.Error()}, ReasonModel
+				return tasks.StepResult{Output: res.Output, Error: "the model's answer is not JSON: " + err.Error()}, record.ReasonModel
 			}
 			res.Output["json"] = v
 		}
@@ -388,13 +383,13 @@ func (l *liveRun) ask(ctx context.Context, info stepInfo, s tasks.Step) (tasks.S
 var notCallerID = regexp.MustCompile(`[^a-z0-9]+`)
 
 // lineCaller is the caller of a fan-out line with a branch of its own.
-func lineCaller(parent Caller, line string) (Caller, error) {
+func lineCaller(parent record.Caller, line string) (record.Caller, error) {
 	part := strings.Trim(notCallerID.ReplaceAllString(strings.ToLower(line), "-"), "-")
 	id := parent.ID() + "-" + part
 	if len(id) > 80 {
-		id = id[:64] + "-" + newID(2)
+		id = id[:64] + "-" + record.NewID(2)
 	}
-	return ParseCaller(parent.Kind() + ":" + id)
+	return record.ParseCaller(parent.Kind() + ":" + id)
 }
 
 // targetOf is where a step's commands run: the run's own branch, or its fan-out line's.
@@ -426,7 +421,7 @@ func (l *liveRun) fork(ctx context.Context, info stepInfo, s tasks.Step) (tasks.
 	if err != nil && !errors.Is(err, gitd.ErrConflict) {
 		return tasks.StepResult{}, err
 	}
-	return l.aside(info, func() (tasks.StepResult, Reason) {
+	return l.aside(info, func() (tasks.StepResult, record.Reason) {
 		return tasks.StepResult{OK: true, Output: map[string]any{"branch": t.caller.Branch()}}, ""
 	})
 }
@@ -435,28 +430,28 @@ func (l *liveRun) fork(ctx context.Context, info stepInfo, s tasks.Step) (tasks.
 func (l *liveRun) join(ctx context.Context, info stepInfo, s tasks.Step) (tasks.StepResult, error) {
 	info.Command = "merge " + strings.Join(s.Lines, ", ")
 	var failed error
-	res, err := l.aside(info, func() (res tasks.StepResult, reason Reason) {
+	res, err := l.aside(info, func() (res tasks.StepResult, reason record.Reason) {
 		res, reason, failed = l.mergeLines(ctx, s)
 		return res, reason
 	})
 	return res, errors.Join(failed, err)
 }
 
-func (l *liveRun) mergeLines(ctx context.Context, s tasks.Step) (tasks.StepResult, Reason, error) {
+func (l *liveRun) mergeLines(ctx context.Context, s tasks.Step) (tasks.StepResult, record.Reason, error) {
 	for _, line := range s.Lines {
 		c, err := lineCaller(l.claim.Caller, line)
 		if err != nil {
-			return tasks.StepResult{}, ReasonInternal, err
+			return tasks.StepResult{}, record.ReasonInternal, err
 		}
 		m, err := l.target.repo.Merge(ctx, gitd.MergeRequest{From: c.Branch(), Into: l.claim.Branch, Strategy: gitd.StrategyMerge,
 			Message: fmt.Sprintf("Merge line %s\n\n%s: %s\n%s: %s\n%s: %s\n", line, trailerCaller, l.claim.Caller, trailerRun, l.claim.ID, trailerStep, s.ID),
 			Author:  l.claim.Asker, Committer: l.x.Bot, When: l.x.Now()})
 		if err != nil {
-			return tasks.StepResult{}, ReasonInternal, err
+			return tasks.StepResult{}, record.ReasonInternal, err
 		}
 		if len(m.Conflicts) > 0 {
 			return tasks.StepResult{Output: map[string]any{"conflicts": m.Conflicts, "line": line},
-				Error: fmt.Sprintf("line %s conflicts in %s", line, strings.Join(m.Conflicts, ", "))}, ReasonMergeConflict, nil
+				Error: fmt.Sprintf("line %s conflicts in %s", line, strings.Join(m.Conflicts, ", "))}, record.ReasonMergeConflict, nil
 		}
 		// What the line's container held is on the branch; it is not needed again.
 		if err := l.x.Fleet.Remove(context.WithoutCancel(ctx), c.String()); err != nil {
@@ -467,7 +462,7 @@ func (l *liveRun) mergeLines(ctx context.Context, s tasks.Step) (tasks.StepResul
 }
 
 // sub runs a sub-workflow as a run of its own: on this run's branch, or on one of its own.
-func (c *conductor) sub(ctx context.Context, info stepInfo, s tasks.Step) (tasks.StepResult, *Gate, error) {
+func (c *conductor) sub(ctx context.Context, info stepInfo, s tasks.Step) (tasks.StepResult, *record.Gate, error) {
 	l := c.l
 	info.Command = "workflow " + s.Sub.Workflow
 	child, err := l.x.child(context.WithoutCancel(ctx), l, s)
@@ -475,11 +470,11 @@ func (c *conductor) sub(ctx context.Context, info stepInfo, s tasks.Step) (tasks
 		return tasks.StepResult{}, nil, err
 	}
 	if b := l.beginning(s.ID); b.last == nil {
-		if err := l.emit(Event{Type: EventStepStarted, Step: s.ID, Node: s.Node, Kind: info.Kind, Command: info.Command, Message: child.name}, true); err != nil {
+		if err := l.emit(record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: info.Kind, Command: info.Command, Message: child.name}, true); err != nil {
 			return tasks.StepResult{}, nil, err
 		}
 	}
-	answers := make(map[string]Decision)
+	answers := make(map[string]record.Decision)
 	for step, d := range c.answers {
 		if rest, ok := strings.CutPrefix(step, s.ID+"/"); ok {
 			answers[rest] = d
@@ -489,24 +484,24 @@ func (c *conductor) sub(ctx context.Context, info stepInfo, s tasks.Step) (tasks
 	if err != nil {
 		return tasks.StepResult{}, nil, err
 	}
-	if run.State == StateAwaitingReview {
-		return tasks.StepResult{}, &Gate{Step: s.ID + "/" + run.Gate.Step, Message: run.Gate.Message, Allowed: run.Gate.Allowed}, nil
+	if run.State == record.StateAwaitingReview {
+		return tasks.StepResult{}, &record.Gate{Step: s.ID + "/" + run.Gate.Step, Message: run.Gate.Message, Allowed: run.Gate.Allowed}, nil
 	}
-	ok := run.State == StateComplete
+	ok := run.State == record.StateComplete
 	res := tasks.StepResult{OK: ok, Output: map[string]any{"status": string(run.State), "state": state, "run": run.Name(), "branch": run.Branch}}
 	if !ok {
 		res.Error = fmt.Sprintf("%s failed (%s): %s", run.Name(), run.Reason, run.Error)
 	}
 	if s.Sub.InheritBranch {
-		l.change(func(r *Run) { r.Head = run.Head })
+		l.change(func(r *record.Run) { r.Head = run.Head })
 	}
 	res = l.x.cleanResult(res)
 	reason := ""
 	if !ok {
 		reason = string(run.Reason)
 	}
-	return res, nil, l.emit(Event{Type: EventStepFinished, Step: s.ID, Node: s.Node, Kind: info.Kind, Command: info.Command, OK: &ok, Reason: reason,
-		Message: clip(res.Error, 16<<10), DurationMS: run.EndedAt.Sub(run.StartedAt).Milliseconds(), Data: marshal(finished{res})}, true)
+	return res, nil, l.emit(record.Event{Type: record.EventStepFinished, Step: s.ID, Node: s.Node, Kind: info.Kind, Command: info.Command, OK: &ok, Reason: reason,
+		Message: text.Clip(res.Error, 16<<10), DurationMS: run.EndedAt.Sub(run.StartedAt).Milliseconds(), Data: marshal(record.StepResult{Result: res})}, true)
 }
 
 // mergeOnSuccess brings a finished workflow's branch into its base.
@@ -515,16 +510,16 @@ func (l *liveRun) mergeOnSuccess(ctx context.Context, w *tasks.Workflow) error {
 	if strategy == "" {
 		strategy = gitd.StrategyRebase
 	}
-	res, err := l.x.mergeInto(ctx, l.target, Merge{Into: l.claim.Base, Strategy: strategy, By: l.claim.Asker})
+	res, err := l.x.mergeInto(ctx, l.target, record.Merge{Into: l.claim.Base, Strategy: strategy, By: l.claim.Asker})
 	if err != nil {
 		return err
 	}
-	if err := l.emit(Event{Type: EventMerge, Message: l.claim.Base, Commit: res.Commit, Data: marshal(res)}, true); err != nil {
+	if err := l.emit(record.Event{Type: record.EventMerge, Message: l.claim.Base, Commit: res.Commit, Data: marshal(res)}, true); err != nil {
 		return err
 	}
 	if len(res.Conflicts) > 0 {
-		return &failure{ReasonMergeConflict, fmt.Sprintf("%s cannot be brought into %s: conflicts in %s", l.claim.Branch, l.claim.Base, strings.Join(res.Conflicts, ", "))}
+		return &failure{record.ReasonMergeConflict, fmt.Sprintf("%s cannot be brought into %s: conflicts in %s", l.claim.Branch, l.claim.Base, strings.Join(res.Conflicts, ", "))}
 	}
-	l.change(func(r *Run) { r.Merged = res.Commit })
+	l.change(func(r *record.Run) { r.Merged = res.Commit })
 	return nil
 }

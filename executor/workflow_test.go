@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
 )
 
 // submit starts a workflow and waits until it has ended or waits for a person.
-func (w *world) submit(req executor.Request) executor.Run {
+func (w *world) submit(req record.Request) record.Run {
 	w.t.Helper()
 	if req.Repo == "" {
 		req.Repo = "demo"
@@ -26,7 +27,7 @@ func (w *world) submit(req executor.Request) executor.Run {
 	return w.wait(r.Name())
 }
 
-func (w *world) wait(name string) executor.Run {
+func (w *world) wait(name string) record.Run {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(w.t.Context(), 2*time.Minute)
 	defer cancel()
@@ -40,13 +41,13 @@ func (w *world) wait(name string) executor.Run {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if r.Ended() || r.State == executor.StateAwaitingReview {
+		if r.Ended() || r.State == record.StateAwaitingReview {
 			return r
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
 	w.t.Fatalf("%s does not end", name)
-	return executor.Run{}
+	return record.Run{}
 }
 
 // journal renders a run's journal, a line an event that people care about.
@@ -79,8 +80,8 @@ nodes:
 
 func TestWorkflow(t *testing.T) {
 	w := newWorld(t, nil)
-	r := w.submit(executor.Request{Workflow: linear})
-	if r.State != executor.StateComplete {
+	r := w.submit(record.Request{Workflow: linear})
+	if r.State != record.StateComplete {
 		t.Fatalf("%+v\n%s", r, w.journal(r.Name()))
 	}
 	if got := w.inRepo("log", "--format=%s", "main.."+r.Branch); got != "more: echo two >>list.txt\nwrite: echo one >>list.txt" {
@@ -93,7 +94,7 @@ func TestWorkflow(t *testing.T) {
 
 func TestWorkflowFailure(t *testing.T) {
 	w := newWorld(t, nil)
-	r := w.submit(executor.Request{Workflow: `
+	r := w.submit(record.Request{Workflow: `
 id: failing
 nodes:
   - id: a
@@ -101,7 +102,7 @@ nodes:
   - id: b
     run: echo never >never
 `})
-	if r.State != executor.StateFailed || r.Reason != executor.ReasonCommandFailed || r.Hint == "" {
+	if r.State != record.StateFailed || r.Reason != record.ReasonCommandFailed || r.Hint == "" {
 		t.Fatalf("%+v", r)
 	}
 	if got := w.inRepo("log", "-1", "--format=%(trailers:key=Ramus-Exit,valueonly)", r.Branch); got != "7" {
@@ -113,15 +114,15 @@ nodes:
 		t.Fatal(err)
 	}
 	again = w.wait(again.Name())
-	if again.Parent != r.Name() || again.From != "a" || again.State != executor.StateFailed || again.Branch != r.Branch {
+	if again.Parent != r.Name() || again.From != "a" || again.State != record.StateFailed || again.Branch != r.Branch {
 		t.Fatalf("%+v", again)
 	}
 }
 
 func TestMergeOnSuccess(t *testing.T) {
 	w := newWorld(t, nil)
-	r := w.submit(executor.Request{Workflow: "id: m\nrepo: {id: demo, base_branch: main, merge_on_success: true, merge_strategy: rebase}\nnodes:\n  - {id: a, run: echo x >x}\n"})
-	if r.State != executor.StateComplete || r.Merged == "" {
+	r := w.submit(record.Request{Workflow: "id: m\nrepo: {id: demo, base_branch: main, merge_on_success: true, merge_strategy: rebase}\nnodes:\n  - {id: a, run: echo x >x}\n"})
+	if r.State != record.StateComplete || r.Merged == "" {
 		t.Fatalf("%+v\n%s", r, w.journal(r.Name()))
 	}
 	if got := w.inRepo("show", "main:x"); got != "x" {
@@ -131,25 +132,25 @@ func TestMergeOnSuccess(t *testing.T) {
 		t.Errorf("main is %s, merged %s", got, r.Merged)
 	}
 	// A conflict is a result that names the files and leaves both branches alone.
-	c := w.submit(executor.Request{Workflow: `
+	c := w.submit(record.Request{Workflow: `
 id: conflict
 repo: {merge_on_success: true}
 nodes:
   - {id: a, run: echo mine >greeting.txt}
   - {id: gate, human: {message: go on?}}
 `})
-	if c.State != executor.StateAwaitingReview {
+	if c.State != record.StateAwaitingReview {
 		t.Fatalf("%+v\n%s", c, w.journal(c.Name()))
 	}
 	w.exec("run:other", "echo theirs >greeting.txt")
-	if _, err := w.x.Merge(t.Context(), "run:other", executor.Merge{}); err != nil {
+	if _, err := w.x.Merge(t.Context(), "run:other", record.Merge{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.x.Decide(t.Context(), c.Name(), executor.Decision{Approved: true, By: "Ada"}); err != nil {
+	if _, err := w.x.Decide(t.Context(), c.Name(), record.Decision{Approved: true, By: "Ada"}); err != nil {
 		t.Fatal(err)
 	}
 	c = w.wait(c.Name())
-	if c.Reason != executor.ReasonMergeConflict || !strings.Contains(c.Error, "greeting.txt") {
+	if c.Reason != record.ReasonMergeConflict || !strings.Contains(c.Error, "greeting.txt") {
 		t.Fatalf("%+v", c)
 	}
 	if got := w.inRepo("show", "main:greeting.txt"); got != "theirs" {
@@ -166,8 +167,8 @@ nodes:
   - {id: ok, human: {message: "Is a fine?", allowed: [Ada]}}
   - {id: b, run: echo b >b}
 `
-	r := w.submit(executor.Request{Workflow: text})
-	if r.State != executor.StateAwaitingReview || r.Gate == nil || r.Gate.Message != "Is a fine?" {
+	r := w.submit(record.Request{Workflow: text})
+	if r.State != record.StateAwaitingReview || r.Gate == nil || r.Gate.Message != "Is a fine?" {
 		t.Fatalf("%+v\n%s", r, w.journal(r.Name()))
 	}
 	// Others may be at work: a base layer is made in one.
@@ -177,32 +178,32 @@ nodes:
 	// It waits in its ref: a restart forgets nothing.
 	w.stop(false)
 	w.start()
-	if _, err := w.x.Decide(t.Context(), r.Name(), executor.Decision{Approved: true, By: "Eve"}); !errors.Is(err, gitd.ErrDenied) {
+	if _, err := w.x.Decide(t.Context(), r.Name(), record.Decision{Approved: true, By: "Eve"}); !errors.Is(err, gitd.ErrDenied) {
 		t.Errorf("Eve may answer: %v", err)
 	}
-	if _, err := w.x.Decide(t.Context(), r.Name(), executor.Decision{Approved: true, By: "Ada"}); err != nil {
+	if _, err := w.x.Decide(t.Context(), r.Name(), record.Decision{Approved: true, By: "Ada"}); err != nil {
 		t.Fatal(err)
 	}
 	r = w.wait(r.Name())
-	if r.State != executor.StateComplete || w.inRepo("show", r.Branch+":b") != "b" {
+	if r.State != record.StateComplete || w.inRepo("show", r.Branch+":b") != "b" {
 		t.Fatalf("%+v\n%s", r, w.journal(r.Name()))
 	}
-	if _, err := w.x.Decide(t.Context(), r.Name(), executor.Decision{Approved: true, By: "Ada"}); !errors.Is(err, executor.ErrConflict) {
+	if _, err := w.x.Decide(t.Context(), r.Name(), record.Decision{Approved: true, By: "Ada"}); !errors.Is(err, record.ErrConflict) {
 		t.Errorf("answered twice: %v", err)
 	}
 	// A no fails the run; stopping one that waits ends it too.
-	no := w.submit(executor.Request{Workflow: text})
-	if _, err := w.x.Decide(t.Context(), no.Name(), executor.Decision{By: "Ada", Comment: "not yet"}); err != nil {
+	no := w.submit(record.Request{Workflow: text})
+	if _, err := w.x.Decide(t.Context(), no.Name(), record.Decision{By: "Ada", Comment: "not yet"}); err != nil {
 		t.Fatal(err)
 	}
-	if no = w.wait(no.Name()); no.Reason != executor.ReasonRejected {
+	if no = w.wait(no.Name()); no.Reason != record.ReasonRejected {
 		t.Errorf("%+v", no)
 	}
-	stopped := w.submit(executor.Request{Workflow: text})
+	stopped := w.submit(record.Request{Workflow: text})
 	if err := w.x.Stop(t.Context(), stopped.Name(), gitd.Person{Name: "Ada"}); err != nil {
 		t.Fatal(err)
 	}
-	if stopped = w.wait(stopped.Name()); stopped.Reason != executor.ReasonCancelled {
+	if stopped = w.wait(stopped.Name()); stopped.Reason != record.ReasonCancelled {
 		t.Errorf("%+v", stopped)
 	}
 }
@@ -213,7 +214,7 @@ func TestSubWorkflows(t *testing.T) {
 		"shared":   "id: shared\ninput:\n  word: {type: string, required: true}\nnodes:\n  - {id: s, run: \"echo {{input.word}} >shared.txt\", output: {word: result.stdout}}\n",
 		"isolated": "id: isolated\nnodes:\n  - {id: i, run: echo i >isolated.txt}\n",
 	}
-	r := w.submit(executor.Request{Sub: sub, Workflow: `
+	r := w.submit(record.Request{Sub: sub, Workflow: `
 id: parent
 nodes:
   - {id: a, run: echo a >a}
@@ -225,7 +226,7 @@ nodes:
     implementation: {workflow_def_id: isolated, inherit_branch: false}
   - {id: look, run: ls}
 `})
-	if r.State != executor.StateComplete {
+	if r.State != record.StateComplete {
 		t.Fatalf("%+v\n%s", r, w.journal(r.Name()))
 	}
 	if got := w.inRepo("show", r.Branch+":shared.txt"); got != "it's" {
@@ -241,7 +242,7 @@ nodes:
 
 func TestFanOut(t *testing.T) {
 	w := newWorld(t, nil)
-	r := w.submit(executor.Request{Workflow: `
+	r := w.submit(record.Request{Workflow: `
 id: fan
 nodes:
   - {id: begin, run: echo begin >begin}
@@ -251,7 +252,7 @@ transitions:
   - {from: begin, to: part, fan_out: {over: "['x','y','z']", branch: true}}
   - {from: part, to: end, fan_in: {}}
 `})
-	if r.State != executor.StateComplete {
+	if r.State != record.StateComplete {
 		t.Fatalf("%+v\n%s", r, w.journal(r.Name()))
 	}
 	got := w.inRepo("show", r.Branch+":all")
@@ -273,12 +274,12 @@ nodes:
   - {id: b, run: "echo b >>b; exit {{input.code}}"}
   - {id: c, run: echo c >>c}
 `
-	r := w.submit(executor.Request{Workflow: text, Input: map[string]any{"code": 5}})
-	if r.Reason != executor.ReasonCommandFailed {
+	r := w.submit(record.Request{Workflow: text, Input: map[string]any{"code": 5}})
+	if r.Reason != record.ReasonCommandFailed {
 		t.Fatalf("%+v", r)
 	}
-	again := w.submit(executor.Request{Workflow: text, From: "b", Input: map[string]any{"code": 0}})
-	if again.State != executor.StateComplete || again.Parent != r.Name() {
+	again := w.submit(record.Request{Workflow: text, From: "b", Input: map[string]any{"code": 0}})
+	if again.State != record.StateComplete || again.Parent != r.Name() {
 		t.Fatalf("%+v\n%s", again, w.journal(again.Name()))
 	}
 	for _, f := range []string{"a", "b", "c"} {
@@ -286,23 +287,23 @@ nodes:
 			t.Errorf("%s: %q", f, got)
 		}
 	}
-	if _, err := w.x.Submit(t.Context(), executor.Request{Repo: "demo", Workflow: text, From: "nope"}); !errors.Is(err, executor.ErrInvalid) {
+	if _, err := w.x.Submit(t.Context(), record.Request{Repo: "demo", Workflow: text, From: "nope"}); !errors.Is(err, record.ErrInvalid) {
 		t.Errorf("resumed at a node that is not there: %v", err)
 	}
 }
 
 func TestTask(t *testing.T) {
 	w := newWorld(t, nil)
-	r := w.submit(executor.Request{Task: &executor.TaskCall{Name: "lib_write_file", Params: map[string]any{"path": "new/file.txt", "content": "hi"}}})
-	if r.State != executor.StateComplete || w.inRepo("show", r.Branch+":new/file.txt") != "hi" {
+	r := w.submit(record.Request{Task: &record.TaskCall{Name: "lib_write_file", Params: map[string]any{"path": "new/file.txt", "content": "hi"}}})
+	if r.State != record.StateComplete || w.inRepo("show", r.Branch+":new/file.txt") != "hi" {
 		t.Fatalf("%+v\n%s", r, w.journal(r.Name()))
 	}
-	r = w.submit(executor.Request{Task: &executor.TaskCall{Name: "lib_read_file", Params: map[string]any{"path": "../etc/passwd"}}})
-	if r.State != executor.StateFailed {
+	r = w.submit(record.Request{Task: &record.TaskCall{Name: "lib_read_file", Params: map[string]any{"path": "../etc/passwd"}}})
+	if r.State != record.StateFailed {
 		t.Fatalf("%+v", r)
 	}
-	r = w.submit(executor.Request{Caller: caller(t, "conv:talk"), Task: &executor.TaskCall{Name: "lib_git_commit", Params: map[string]any{"message": "nothing yet"}}})
-	if r.Kind != executor.KindTask || !r.Ended() {
+	r = w.submit(record.Request{Caller: caller(t, "conv:talk"), Task: &record.TaskCall{Name: "lib_git_commit", Params: map[string]any{"message": "nothing yet"}}})
+	if r.Kind != record.KindTask || !r.Ended() {
 		t.Fatalf("%+v", r)
 	}
 }
@@ -331,11 +332,11 @@ nodes:
     output: {verdict: result.json.verdict}
   - {id: write, run: "echo {{state.verdict}} >verdict"}
 `
-	r := w.submit(executor.Request{Workflow: text})
-	if r.State != executor.StateComplete || w.inRepo("show", r.Branch+":verdict") != "good" {
+	r := w.submit(record.Request{Workflow: text})
+	if r.State != record.StateComplete || w.inRepo("show", r.Branch+":verdict") != "good" {
 		t.Fatalf("%+v\n%s", r, w.journal(r.Name()))
 	}
-	if r = w.submit(executor.Request{Workflow: text}); r.Reason != executor.ReasonModel {
+	if r = w.submit(record.Request{Workflow: text}); r.Reason != record.ReasonModel {
 		t.Errorf("%+v", r)
 	}
 }

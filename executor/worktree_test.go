@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -133,8 +134,8 @@ func TestPushMeanwhile(t *testing.T) {
 	defer end.Close()
 	done := make(chan error, 1)
 	go func() {
-		_, err := w.x.Exec(t.Context(), executor.Request{Caller: caller(t, "run:both"), Repo: "demo",
-			Command: &executor.Command{Shell: "echo b >b; echo begun; cat", Stdin: input}}, saying, nil)
+		_, err := w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:both"), Repo: "demo",
+			Command: &record.Command{Shell: "echo b >b; echo begun; cat", Stdin: input}}, saying, nil)
 		saying.Close()
 		done <- err
 	}()
@@ -202,16 +203,16 @@ func TestTimeoutAndStop(t *testing.T) {
 	if err := w.x.Touch(t.Context(), "run:slow", "x"); err != nil {
 		t.Fatal(err)
 	}
-	res, err := w.x.Exec(t.Context(), executor.Request{Caller: caller(t, "run:slow"), Repo: "demo",
-		Command: &executor.Command{Shell: "trap '' TERM; sleep 100", Timeout: time.Second}}, nil, nil)
+	res, err := w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:slow"), Repo: "demo",
+		Command: &record.Command{Shell: "trap '' TERM; sleep 100", Timeout: time.Second}}, nil, nil)
 	if err != nil || !res.TimedOut || res.Commit == "" {
 		t.Fatalf("%+v, %v", res, err)
 	}
 	r, err := w.x.Run(t.Context(), res.Run)
-	if err != nil || r.Reason != executor.ReasonTimedOut {
+	if err != nil || r.Reason != record.ReasonTimedOut {
 		t.Errorf("%+v, %v", r, err)
 	}
-	r, err = w.x.Submit(t.Context(), executor.Request{Caller: caller(t, "run:stop"), Repo: "demo", Command: &executor.Command{Shell: "echo x >x; echo said; sleep 100"}})
+	r, err = w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:stop"), Repo: "demo", Command: &record.Command{Shell: "echo x >x; echo said; sleep 100"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,14 +220,14 @@ func TestTimeoutAndStop(t *testing.T) {
 	if err := w.x.Stop(t.Context(), r.Name(), gitd.Person{Name: "Ada"}); err != nil {
 		t.Fatal(err)
 	}
-	if r = w.wait(r.Name()); r.Reason != executor.ReasonCancelled || w.inRepo("show", "ramus/run-stop:x") != "x" {
+	if r = w.wait(r.Name()); r.Reason != record.ReasonCancelled || w.inRepo("show", "ramus/run-stop:x") != "x" {
 		t.Errorf("%+v\n%s", r, w.journal(r.Name()))
 	}
 	// Giving up on an Exec stops its command.
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	res, err = w.x.Exec(ctx, executor.Request{Caller: caller(t, "run:stop"), Command: &executor.Command{Shell: "echo said; sleep 100"}}, onWrite(cancel), nil)
-	if r, _ := w.x.Run(t.Context(), res.Run); r.Reason != executor.ReasonCancelled {
+	res, err = w.x.Exec(ctx, record.Request{Caller: caller(t, "run:stop"), Command: &record.Command{Shell: "echo said; sleep 100"}}, onWrite(cancel), nil)
+	if r, _ := w.x.Run(t.Context(), res.Run); r.Reason != record.ReasonCancelled {
 		t.Errorf("%+v, %+v, %v", r, res, err)
 	}
 }
@@ -246,8 +247,8 @@ func TestIdempotentKey(t *testing.T) {
 	names := map[string]int{}
 	for range 20 {
 		wg.Go(func() {
-			r, err := w.x.Submit(t.Context(), executor.Request{Key: "C1-123.456", Caller: caller(t, "conv:thread"), Repo: "demo",
-				Command: &executor.Command{Shell: "echo once >>log"}})
+			r, err := w.x.Submit(t.Context(), record.Request{Key: "C1-123.456", Caller: caller(t, "conv:thread"), Repo: "demo",
+				Command: &record.Command{Shell: "echo once >>log"}})
 			if err != nil {
 				t.Errorf("submit: %v", err)
 				return
@@ -290,8 +291,8 @@ func TestSameSecond(t *testing.T) {
 
 func TestBadRequests(t *testing.T) {
 	w := newWorld(t, nil)
-	ok := &executor.Command{Shell: "true"}
-	for name, req := range map[string]executor.Request{
+	ok := &record.Command{Shell: "true"}
+	for name, req := range map[string]record.Request{
 		"nothing":            {Repo: "demo"},
 		"two things":         {Repo: "demo", Command: ok, Workflow: "id: x\nnodes: [{id: a, run: ls}]"},
 		"no repository":      {Command: ok},
@@ -300,8 +301,8 @@ func TestBadRequests(t *testing.T) {
 		"unknown base":       {Repo: "demo", Base: "nope", Command: ok},
 		"bad base":           {Repo: "demo", Base: "-x", Command: ok},
 		"bad key":            {Repo: "demo", Key: "../x", Command: ok},
-		"empty command":      {Repo: "demo", Command: &executor.Command{Shell: " "}},
-		"unknown task":       {Repo: "demo", Task: &executor.TaskCall{Name: "lib_nope"}},
+		"empty command":      {Repo: "demo", Command: &record.Command{Shell: " "}},
+		"unknown task":       {Repo: "demo", Task: &record.TaskCall{Name: "lib_nope"}},
 		"unknown file":       {Repo: "demo", File: "nope.yaml"},
 		"file outside":       {Repo: "demo", File: "../../etc/passwd"},
 		"broken workflow":    {Repo: "demo", Workflow: "id: [}"},
@@ -313,11 +314,11 @@ func TestBadRequests(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := w.x.Submit(t.Context(), executor.Request{Caller: caller(t, "run:new"), Command: ok}); !errors.Is(err, executor.ErrNotFound) {
+	if _, err := w.x.Submit(t.Context(), record.Request{Caller: caller(t, "run:new"), Command: ok}); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("a caller without a repository: %v", err)
 	}
 	for _, s := range []string{"run:", "run:-x", "run:../x", "run:a..b", "x:y", "run:A", "run:a--b", "conv:a_b", "run:" + strings.Repeat("a", 81)} {
-		if _, err := executor.ParseCaller(s); err == nil {
+		if _, err := record.ParseCaller(s); err == nil {
 			t.Errorf("caller %q accepted", s)
 		}
 	}
@@ -330,7 +331,7 @@ func TestIndex(t *testing.T) {
 	for i := range 3 {
 		w.exec("run:indexed", fmt.Sprintf("echo %d >>f", i))
 	}
-	w.submit(executor.Request{Workflow: linear})
+	w.submit(record.Request{Workflow: linear})
 	before := w.listing()
 	for _, damage := range []string{`rm -f index.db`, `head -c 100000 /dev/urandom >index.db`, `: >index.db`, `printf x | dd of=index.db bs=1 seek=20000 conv=notrunc 2>/dev/null`} {
 		w.stop(false)
@@ -353,11 +354,11 @@ func TestIndex(t *testing.T) {
 
 func (w *world) listing() string {
 	w.t.Helper()
-	runs, err := w.x.Runs(w.t.Context(), executor.Filter{})
+	runs, err := w.x.Runs(w.t.Context(), record.Filter{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	callers, err := w.x.Callers(w.t.Context(), executor.Filter{})
+	callers, err := w.x.Callers(w.t.Context(), record.Filter{})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -392,7 +393,7 @@ func TestEgress(t *testing.T) {
 			t.Errorf("the hint is %q, %v", run.Hint, err)
 		}
 	}
-	if hint := executor.EgressHint([]string{"a:80", "b:443", "c:80", "d:80", "[::1]:80"}); !strings.Contains(hint, "a, b, c, 2 more") {
+	if hint := record.EgressHint([]string{"a:80", "b:443", "c:80", "d:80", "[::1]:80"}); !strings.Contains(hint, "a, b, c, 2 more") {
 		t.Errorf("the hint is %q", hint)
 	}
 }
@@ -414,8 +415,8 @@ func TestDoorIsTheOwnBranch(t *testing.T) {
 
 func TestBackground(t *testing.T) {
 	w := newWorld(t, nil)
-	res, err := w.x.Exec(t.Context(), executor.Request{Caller: caller(t, "run:bg"), Repo: "demo",
-		Command: &executor.Command{Shell: "echo ready; while :; do sleep 0.1; done", Background: true}}, nil, nil)
+	res, err := w.x.Exec(t.Context(), record.Request{Caller: caller(t, "run:bg"), Repo: "demo",
+		Command: &record.Command{Shell: "echo ready; while :; do sleep 0.1; done", Background: true}}, nil, nil)
 	if err != nil || res.ExitCode != 0 {
 		t.Fatalf("%+v, %v", res, err)
 	}
@@ -462,7 +463,7 @@ func TestMergeAndRollback(t *testing.T) {
 	if _, err := w.x.Rollback(t.Context(), "run:m", "refs/heads/nope", gitd.Person{}); err == nil {
 		t.Error("went back to nowhere")
 	}
-	res, err := w.x.Merge(t.Context(), "m", executor.Merge{Strategy: gitd.StrategySquash, Delete: true})
+	res, err := w.x.Merge(t.Context(), "m", record.Merge{Strategy: gitd.StrategySquash, Delete: true})
 	if err != nil || !res.Merged {
 		t.Fatalf("%+v, %v", res, err)
 	}
@@ -481,7 +482,7 @@ func TestArtifacts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	names := map[string]executor.ManifestFile{}
+	names := map[string]record.ManifestFile{}
 	for _, f := range m.Files {
 		names[f.Name] = f
 	}
@@ -502,7 +503,7 @@ func TestArtifacts(t *testing.T) {
 	if text, err := io.ReadAll(r); err != nil || string(text) != "report\n" {
 		t.Errorf("report: %q, %v", text, err)
 	}
-	if _, err := w.x.Artifact(t.Context(), res.Run, "../run.json"); !errors.Is(err, executor.ErrNotFound) {
+	if _, err := w.x.Artifact(t.Context(), res.Run, "../run.json"); !errors.Is(err, record.ErrNotFound) {
 		t.Errorf("a name outside: %v", err)
 	}
 }

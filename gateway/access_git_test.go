@@ -13,11 +13,10 @@ import (
 	"strings"
 	"testing"
 
-	gossh "golang.org/x/crypto/ssh"
-
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gitd"
+	gossh "golang.org/x/crypto/ssh"
 )
 
 // rights are what a bearer may do by git in the repository team/app.
@@ -273,11 +272,11 @@ func TestRefsBoundTheAPI(t *testing.T) {
 			t.Errorf("%s: status %d, want %d: %s", x.body, status, x.status, body)
 		}
 	}
-	caller, err := executor.RunCaller("mine")
+	caller, err := record.RunCaller("mine")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.local.Submit(t.Context(), executor.Request{Caller: caller, Repo: "team/app", Command: &executor.Command{Shell: "true"}}); err != nil {
+	if _, err := r.local.Submit(t.Context(), record.Request{Caller: caller, Repo: "team/app", Command: &record.Command{Shell: "true"}}); err != nil {
 		t.Fatal(err)
 	}
 	for into, status := range map[string]int{"": 403, "main": 403, "side": 403, "ramus/run-mine": 200} {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -160,11 +160,11 @@ func TestAuthorisation(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A caller with a run that failed, for want of containers.
-	subject, err := executor.RunCaller("subject")
+	subject, err := record.RunCaller("subject")
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := r.local.Submit(t.Context(), executor.Request{Caller: subject, Repo: "team/app", Command: &executor.Command{Shell: "true"}})
+	run, err := r.local.Submit(t.Context(), record.Request{Caller: subject, Repo: "team/app", Command: &record.Command{Shell: "true"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -258,7 +258,7 @@ func TestAuthorisation(t *testing.T) {
 
 // tryLinks tries on every route what a signed link opens: the path that it was
 // signed for, until it expires, and nothing else.
-func (r *rooms) tryLinks(t *testing.T, run executor.Run) {
+func (r *rooms) tryLinks(t *testing.T, run record.Run) {
 	t.Helper()
 	now := time.Now()
 	expired := *r.Links

@@ -9,13 +9,14 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
 // answer is what the thread's own record says to a question, or what came of
 // a word that needs no container.
-func (s *session) answer(ctx context.Context, words Words, asked executor.Run, who gitd.Person) (text, code string, err error) {
+func (s *session) answer(ctx context.Context, words Words, asked record.Run, who gitd.Person) (text, code string, err error) {
 	runs := s.worked(asked)
 	if len(runs) == 0 {
 		return "Nothing has been run in this thread so far. `help` lists what can be said.", "", nil
@@ -36,14 +37,14 @@ func (s *session) answer(ctx context.Context, words Words, asked executor.Run, w
 	case "merge":
 		return s.merge(ctx, last, words, who)
 	}
-	return "", "", fmt.Errorf("%q: %w word", words.Verb, executor.ErrInvalid)
+	return "", "", fmt.Errorf("%q: %w word", words.Verb, record.ErrInvalid)
 }
 
 // worked lists the thread's runs that ran something or are about to, oldest first.
-func (s *session) worked(but executor.Run) []executor.Run {
-	var runs []executor.Run
+func (s *session) worked(but record.Run) []record.Run {
+	var runs []record.Run
 	for _, r := range s.Executor.OfCaller(s.caller) {
-		if r.Kind != executor.KindRequest && r.ID != but.ID && !r.Sub {
+		if r.Kind != record.KindRequest && r.ID != but.ID && !r.Sub {
 			runs = append(runs, r)
 		}
 	}
@@ -51,7 +52,7 @@ func (s *session) worked(but executor.Run) []executor.Run {
 }
 
 // status is one line a run, the newest first.
-func (s *session) status(runs []executor.Run) string {
+func (s *session) status(runs []record.Run) string {
 	last := runs[len(runs)-1]
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s on `%s` of %s:\n", plural(len(runs), "run"), last.Branch, last.Repo)
@@ -71,7 +72,7 @@ func (s *session) status(runs []executor.Run) string {
 }
 
 // title is what a run is about, in a line.
-func title(r executor.Run) string {
+func title(r record.Run) string {
 	text := r.Command
 	switch {
 	case r.Workflow != "":
@@ -92,13 +93,13 @@ func title(r executor.Run) string {
 }
 
 // standing is a run's state in words.
-func standing(r executor.Run) string {
+func standing(r record.Run) string {
 	switch {
-	case r.State == executor.StateComplete:
+	case r.State == record.StateComplete:
 		return "done"
-	case r.State == executor.StateFailed:
+	case r.State == record.StateFailed:
 		return "failed: " + strings.ReplaceAll(string(r.Reason), "_", " ")
-	case r.State == executor.StateAwaitingReview:
+	case r.State == record.StateAwaitingReview:
 		return "waits for an answer"
 	case r.Place > 0:
 		return fmt.Sprintf("waits for a container, place %d", r.Place)
@@ -108,7 +109,7 @@ func standing(r executor.Run) string {
 	return string(r.State)
 }
 
-func (s *session) log(ctx context.Context, runs []executor.Run, args []string) (string, error) {
+func (s *session) log(ctx context.Context, runs []record.Run, args []string) (string, error) {
 	most := 20
 	if len(args) > 0 {
 		if n, err := strconv.Atoi(args[0]); err == nil && n > 0 {
@@ -122,7 +123,7 @@ func (s *session) log(ctx context.Context, runs []executor.Run, args []string) (
 			if err != nil {
 				return "", err
 			}
-			if e.Type != executor.EventStepFinished {
+			if e.Type != record.EventStepFinished {
 				continue
 			}
 			commit, exit := "··········", ""
@@ -142,7 +143,7 @@ func (s *session) log(ctx context.Context, runs []executor.Run, args []string) (
 	return strings.Join(lines, "\n"), nil
 }
 
-func (s *session) diff(ctx context.Context, last executor.Run, args []string) (text, code string, err error) {
+func (s *session) diff(ctx context.Context, last record.Run, args []string) (text, code string, err error) {
 	r, err := s.Git.Repo(last.Repo)
 	if err != nil {
 		return "", "", err
@@ -167,20 +168,20 @@ func (s *session) diff(ctx context.Context, last executor.Run, args []string) (t
 }
 
 // why explains how the last run ended.
-func (s *session) why(ctx context.Context, last executor.Run) (text, code string, err error) {
-	if last.State != executor.StateFailed {
-		return fmt.Sprintf("The last run (`%s`) %s.", noTicks(title(last)), map[bool]string{true: "is done", false: "has not ended: " + standing(last)}[last.State == executor.StateComplete]), "", nil
+func (s *session) why(ctx context.Context, last record.Run) (text, code string, err error) {
+	if last.State != record.StateFailed {
+		return fmt.Sprintf("The last run (`%s`) %s.", noTicks(title(last)), map[bool]string{true: "is done", false: "has not ended: " + standing(last)}[last.State == record.StateComplete]), "", nil
 	}
 	text = fmt.Sprintf("`%s` failed (%s): %s\nWhat to do: %s", noTicks(title(last)), reasonWords(last.Reason), last.Error, hint(last.Reason))
 	for e, err := range s.Executor.Events(ctx, last.Name(), 0, false) {
 		if err != nil {
 			return "", "", err
 		}
-		if e.Type != executor.EventStepFinished || e.OK == nil || *e.OK {
+		if e.Type != record.EventStepFinished || e.OK == nil || *e.OK {
 			continue
 		}
 		code = ""
-		for _, stream := range []*executor.Stream{e.Stdout, e.Stderr} {
+		for _, stream := range []*record.Stream{e.Stdout, e.Stderr} {
 			if stream != nil {
 				code += stream.Tail
 			}
@@ -191,7 +192,7 @@ func (s *session) why(ctx context.Context, last executor.Run) (text, code string
 
 // stopAll stops what the thread has at work or waiting. Stopping waits for the
 // commit of what stands, so it goes on behind the answer.
-func (s *session) stopAll(ctx context.Context, runs []executor.Run, who gitd.Person) (text, code string, err error) {
+func (s *session) stopAll(ctx context.Context, runs []record.Run, who gitd.Person) (text, code string, err error) {
 	var names []string
 	for _, r := range runs {
 		if !r.Ended() {
@@ -203,7 +204,7 @@ func (s *session) stopAll(ctx context.Context, runs []executor.Run, who gitd.Per
 	}
 	s.background(func(ctx context.Context) {
 		for _, name := range names {
-			if err := s.Executor.Stop(ctx, name, who); err != nil && !errors.Is(err, executor.ErrConflict) {
+			if err := s.Executor.Stop(ctx, name, who); err != nil && !errors.Is(err, record.ErrConflict) {
 				s.Log.Error("cannot stop a run", "run", name, "err", err)
 			}
 		}
@@ -211,14 +212,14 @@ func (s *session) stopAll(ctx context.Context, runs []executor.Run, who gitd.Per
 	return fmt.Sprintf("Stopping %s; what stands is committed.", plural(len(names), "run")), "", nil
 }
 
-func (s *session) merge(ctx context.Context, last executor.Run, words Words, who gitd.Person) (text, code string, err error) {
+func (s *session) merge(ctx context.Context, last record.Run, words Words, who gitd.Person) (text, code string, err error) {
 	if !last.Ended() {
 		return "A run is at work on this branch: wait for it, or `stop` it, then `merge`.", "", nil
 	}
 	if isOurs(words.Into) {
 		return fmt.Sprintf("`%s` is a branch that callers work on: merge into one of people's.", words.Into), "", nil
 	}
-	res, err := s.Executor.Merge(ctx, s.caller.String(), executor.Merge{By: who, Into: words.Into, Strategy: words.Strategy})
+	res, err := s.Executor.Merge(ctx, s.caller.String(), record.Merge{By: who, Into: words.Into, Strategy: words.Strategy})
 	if err != nil {
 		return "", "", err
 	}
@@ -246,8 +247,8 @@ func workflowFile(name string) string {
 }
 
 // taskCall is the library task of a word.
-func taskCall(w Words) *executor.TaskCall {
-	call := &executor.TaskCall{Params: map[string]any{}}
+func taskCall(w Words) *record.TaskCall {
+	call := &record.TaskCall{Params: map[string]any{}}
 	arg := first(w.Args...)
 	switch w.Verb {
 	case "test":

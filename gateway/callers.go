@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -229,21 +230,21 @@ func trailerRun(commit gitd.Commit) string {
 // commands reads a caller's commands from the journals of its runs, newest first.
 func (c *call) commands(st executor.CallerStatus) ([]LogEntry, error) {
 	ctx := c.R.Context()
-	runs, err := c.Executor.Runs(ctx, executor.Filter{Caller: st.Caller.String(), Max: 1000})
+	runs, err := c.Executor.Runs(ctx, record.Filter{Caller: st.Caller.String(), Max: 1000})
 	if err != nil {
 		return nil, err
 	}
 	var entries []LogEntry
 	for _, run := range runs {
-		open := map[string]executor.Event{}
+		open := map[string]record.Event{}
 		for e, err := range c.Executor.Events(ctx, run.Name(), 0, false) {
 			if err != nil {
 				return nil, err
 			}
 			switch e.Type {
-			case executor.EventStepStarted:
+			case record.EventStepStarted:
 				open[e.Step] = e
-			case executor.EventStepFinished:
+			case record.EventStepFinished:
 				entries = append(entries, entry(run, open[e.Step], e))
 				delete(open, e.Step)
 			}
@@ -252,7 +253,7 @@ func (c *call) commands(st executor.CallerStatus) ([]LogEntry, error) {
 	return entries, nil
 }
 
-func entry(run executor.Run, start, end executor.Event) LogEntry {
+func entry(run record.Run, start, end record.Event) LogEntry {
 	e := LogEntry{
 		Time: end.Time, Run: run.Name(), Step: end.Step, Node: start.Node, Command: start.Command, Task: start.Task,
 		Exit: end.Exit, Reason: end.Reason, TookMS: end.DurationMS,
@@ -325,7 +326,7 @@ func (b *capped) Write(p []byte) (int, error) {
 }
 
 func (c *call) merge() error {
-	var m executor.Merge
+	var m record.Merge
 	if err := c.optionalBody(&m); err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gitd"
@@ -192,9 +193,9 @@ type Session struct {
 }
 
 // Caller is on whose behalf the session's runs are: "conv:" and a hash of the key.
-func (s Session) Caller() executor.Caller {
+func (s Session) Caller() record.Caller {
 	sum := sha256.Sum256([]byte(s.Key))
-	c, err := executor.ConvCaller(hex.EncodeToString(sum[:8]))
+	c, err := record.ConvCaller(hex.EncodeToString(sum[:8]))
 	if err != nil {
 		panic(err) // sixteen hexadecimal digits are an id
 	}
@@ -216,8 +217,8 @@ func derivedID(id, suffix string) string {
 
 // Claimed is the answer to a mention: its run and where that stands. A retry gets the same.
 type Claimed struct {
-	Run   string         `json:"run"`
-	State executor.State `json:"state"`
+	Run   string       `json:"run"`
+	State record.State `json:"state"`
 }
 
 // Deliver takes one thing that Slack sent. It returns when it is durable; what
@@ -273,18 +274,18 @@ func (c *Chat) claim(ctx context.Context, m slack.Mention) (any, error) {
 
 // hold claims a run for what somebody said in a session, with the event that
 // said it, and gives it to the session; a second time it finds the first run.
-func (c *Chat) hold(ctx context.Context, s Session, id, key string, m slack.Mention, said string, event any) (executor.Run, error) {
+func (c *Chat) hold(ctx context.Context, s Session, id, key string, m slack.Mention, said string, event any) (record.Run, error) {
 	data, err := json.Marshal(event)
 	if err != nil {
-		return executor.Run{}, err
+		return record.Run{}, err
 	}
 	// A mistake in it is answered later. What is kept, and decided on then, has no
 	// secrets: a base that is one would have the whole mention refused, unanswered.
 	words, _ := ParseWords(c.Slack.Secrets.String(said))
 	place := c.place(ctx, s, m.Channel, words)
-	run, fresh, err := c.Executor.Claim(ctx, executor.Request{
+	run, fresh, err := c.Executor.Claim(ctx, record.Request{
 		Key: id, Caller: s.Caller(), Repo: place.claim, Base: place.base, Asker: asker(m.User, ""),
-		Origin: &executor.Origin{Source: slackSource, Session: s.Key, Key: key, Event: data},
+		Origin: &record.Origin{Source: slackSource, Session: s.Key, Key: key, Event: data},
 	})
 	if err == nil && fresh {
 		c.take(s, task{run: run})

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
@@ -38,7 +38,7 @@ func (c *Chat) toTask(ctx context.Context, m slack.Mention) (handled bool, err e
 	case "stop":
 		_, err = c.Engineer.Cancel(ctx, t.ID, false, by)
 	case "retry":
-		if _, err = c.Engineer.Retry(ctx, t.ID, by); errors.Is(err, executor.ErrConflict) {
+		if _, err = c.Engineer.Retry(ctx, t.ID, by); errors.Is(err, record.ErrConflict) {
 			err = nil // it was delivered before
 		}
 	case "help", "status", "log", "diff", "why", "merge":
@@ -46,7 +46,7 @@ func (c *Chat) toTask(ctx context.Context, m slack.Mention) (handled bool, err e
 	default:
 		_, err = c.Engineer.Say(ctx, t.ID, "slack:"+m.Key(), p.Prompt, by)
 	}
-	if errors.Is(err, executor.ErrConflict) || errors.Is(err, executor.ErrInvalid) {
+	if errors.Is(err, record.ErrConflict) || errors.Is(err, record.ErrInvalid) {
 		return false, nil // it has ended: whoever goes on in its thread begins anew
 	}
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/fallback/fallbacktest"
@@ -94,7 +95,7 @@ func (k *talk) transcript() string {
 			fmt.Fprintf(&b, "%s %s %s%s: %s %s\n", channel, m.TS, m.User, m.BotID, m.Text, m.Blocks)
 		}
 	}
-	runs, err := k.Executor.Runs(context.Background(), executor.Filter{})
+	runs, err := k.Executor.Runs(context.Background(), record.Filter{})
 	for _, r := range runs {
 		fmt.Fprintf(&b, "%s on %s: %s %s %s\n", r.Name(), r.Repo, r.State, r.Reason, r.Error)
 	}
@@ -142,7 +143,7 @@ func (k *talk) atWork(thread, command string) {
 
 func says(m slacktest.Message) string { return m.Text + " " + string(m.Blocks) }
 
-func (k *talk) runs(channel, thread string) []executor.Run {
+func (k *talk) runs(channel, thread string) []record.Run {
 	return k.Executor.OfCaller(gateway.Session{Key: "slack:" + k.slack.Team + ":" + channel + ":" + thread}.Caller())
 }
 
@@ -207,7 +208,7 @@ func TestMentionRunsACommand(t *testing.T) {
 		return len(m.Reactions["white_check_mark"]) == 1 && len(m.Reactions["eyes"]) == 0
 	})
 	runs := k.runs("C01", ts)
-	if len(runs) != 1 || runs[0].State != executor.StateComplete || runs[0].ID != "C01-"+ts {
+	if len(runs) != 1 || runs[0].State != record.StateComplete || runs[0].ID != "C01-"+ts {
 		t.Errorf("runs: %+v", runs)
 	}
 	// A second mention goes on with the same branch.
@@ -263,7 +264,7 @@ func TestAsksWhichRepositoryIsMeant(t *testing.T) {
 	}
 	k.until("the result", func() bool { return len(k.part("C01", ts, "result")) == 2 })
 	runs = k.runs("C01", ts)
-	if len(runs) != 2 || runs[1].Repo != "other" || runs[1].State != executor.StateComplete {
+	if len(runs) != 2 || runs[1].Repo != "other" || runs[1].State != record.StateComplete {
 		t.Errorf("runs: %+v", runs)
 	}
 	// The thread stays with it.
@@ -347,7 +348,7 @@ func TestThreadOutsideTheGate(t *testing.T) {
 			for _, r := range runner.Requests() {
 				lines = append(lines, fmt.Sprintf("%s %v %s", r.Method, r.Header, r.Body))
 			}
-			if runs := k.runs("C01", ts); len(runs) != 1 || runs[0].Kind != executor.KindRequest {
+			if runs := k.runs("C01", ts); len(runs) != 1 || runs[0].Kind != record.KindRequest {
 				t.Errorf("runs: %+v", runs)
 			}
 		})
@@ -368,7 +369,7 @@ func TestNobodyToHandOverTo(t *testing.T) {
 		runs := k.runs("C01", ts)
 		return len(runs) == 1 && runs[0].Told != nil
 	})
-	if runs := k.runs("C01", ts); len(runs) != 1 || runs[0].State != executor.StateComplete {
+	if runs := k.runs("C01", ts); len(runs) != 1 || runs[0].State != record.StateComplete {
 		t.Errorf("runs: %+v", runs)
 	}
 	if m := k.slack.Thread("C01", ts); len(m) != 1 || len(m[0].Reactions) != 0 {
@@ -408,7 +409,7 @@ func TestGateAtWork(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if e.Type == executor.EventPolicy {
+			if e.Type == record.EventPolicy {
 				policies = append(policies, e.Message+" "+e.Reason)
 			}
 		}
@@ -447,7 +448,7 @@ func TestResumeStartBranching(t *testing.T) {
 	}
 	// Somebody lets it go on, from outside.
 	runs := k.runs("C01", ts)
-	if len(runs) != 2 || runs[0].Kind != executor.KindAgent || runs[1].Kind != executor.KindRequest {
+	if len(runs) != 2 || runs[0].Kind != record.KindAgent || runs[1].Kind != record.KindRequest {
 		t.Fatalf("runs: %+v", runs)
 	}
 	k.touch(t, "go.txt")
@@ -493,14 +494,14 @@ func TestSaidBeforeTheEnd(t *testing.T) {
 	// What arrives after the agent's end is no second telling, but work for a new run.
 	k.recorded("the second mention", func() bool { return len(k.runs("C01", ts)) == 2 })
 	run := k.runs("C01", ts)[0]
-	if err := k.Executor.Say(t.Context(), run.Name(), executor.Prompt{Key: "C01-" + second, Text: "write second.txt two"}); err != nil {
+	if err := k.Executor.Say(t.Context(), run.Name(), record.Prompt{Key: "C01-" + second, Text: "write second.txt two"}); err != nil {
 		t.Fatal(err)
 	}
 	k.touch(t, "go.txt")
 	k.recorded("the agent's end", func() bool { return k.runs("C01", ts)[0].Ended() })
 	k.slack.Heal()
 	k.until("both answers", func() bool { return len(k.part("C01", ts, "result")) == 2 })
-	if runs := k.runs("C01", ts); len(runs) != 2 || runs[1].Kind != executor.KindRequest || runs[1].State != executor.StateComplete {
+	if runs := k.runs("C01", ts); len(runs) != 2 || runs[1].Kind != record.KindRequest || runs[1].State != record.StateComplete {
 		t.Errorf("%s", k.transcript())
 	}
 }
@@ -517,7 +518,7 @@ func TestLongConversation(t *testing.T) {
 	}
 	k.slack.Say(owner, "C01", ts, "<@"+k.slack.BotUser+"> "+strings.Repeat("mend it all ", 3000))
 	k.until("the answer", func() bool { return len(k.part("C01", ts, "result")) == 1 })
-	if runs := k.runs("C01", ts); len(runs) != 1 || runs[0].Kind != executor.KindAgent || runs[0].State != executor.StateComplete {
+	if runs := k.runs("C01", ts); len(runs) != 1 || runs[0].Kind != record.KindAgent || runs[0].State != record.StateComplete {
 		t.Errorf("%s", k.transcript())
 	}
 }
@@ -536,7 +537,7 @@ func TestRepositoryIsRemoved(t *testing.T) {
 		k.ask(owner, ts, mention, 2+i)
 	}
 	runs := k.runs("C01", ts)
-	if last := runs[len(runs)-1]; last.Repo != "other" || last.State != executor.StateComplete {
+	if last := runs[len(runs)-1]; last.Repo != "other" || last.State != record.StateComplete {
 		t.Errorf("%s", k.transcript())
 	}
 }
@@ -560,7 +561,7 @@ func (k *talk) journal(run string) string {
 			k.t.Fatal(err)
 		}
 		fmt.Fprintf(&b, "%s %s %s\n", e.Type, e.Step, e.Message)
-		for _, s := range []*executor.Stream{e.Stdout, e.Stderr} {
+		for _, s := range []*record.Stream{e.Stdout, e.Stderr} {
 			if s != nil {
 				b.WriteString(s.Tail)
 			}
@@ -622,7 +623,7 @@ func TestChannelIsArchived(t *testing.T) {
 	ts := k.slack.Say(owner, "C01", "", "<@"+k.slack.BotUser+"> exec true")
 	k.recorded("the end", func() bool {
 		runs := k.runs("C01", ts)
-		return len(runs) == 1 && runs[0].State == executor.StateComplete && runs[0].Told != nil
+		return len(runs) == 1 && runs[0].State == record.StateComplete && runs[0].Told != nil
 	})
 }
 
@@ -648,7 +649,7 @@ func TestRepositoryThatIsOpenToAll(t *testing.T) {
 	}
 	// Nor does what a stranger named become what the thread works from.
 	k.ask("U02", ts, "!!! exec true", 3)
-	if runs := k.runs("C01", ts); runs[len(runs)-1].Base != "main" || runs[len(runs)-1].State != executor.StateComplete {
+	if runs := k.runs("C01", ts); runs[len(runs)-1].Base != "main" || runs[len(runs)-1].State != record.StateComplete {
 		t.Errorf("the base of a run: %+v", runs[len(runs)-1])
 	}
 	if _, m := k.ask("U02", ts, "!!! merge into ramus/other", 4); !strings.Contains(says(m), "branch that callers work on") {

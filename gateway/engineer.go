@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gitd"
@@ -123,20 +124,20 @@ const (
 
 // Task is the record of a task. The states are those of runs.
 type Task struct {
-	ID            string         `json:"id"` // of its conversation: conv:ID
-	Description   string         `json:"description"`
-	Context       string         `json:"context,omitempty"`
-	Status        executor.State `json:"status"`
-	SessionID     string         `json:"session_id,omitempty"`    // of the agent's, for resuming
-	AgentID       string         `json:"agent_id,omitempty"`      // the agent's name
-	WorktreePath  string         `json:"worktree_path,omitempty"` // in the container
-	Branch        string         `json:"branch"`                  // of the pull request
-	PRURL         string         `json:"pr_url,omitempty"`
-	PRNumber      int            `json:"pr_number,omitempty"`
-	SlackThreadTS string         `json:"slack_thread_ts,omitempty"`
-	Error         string         `json:"error,omitempty"`
-	CreatedAt     time.Time      `json:"created_at"`
-	UpdatedAt     time.Time      `json:"updated_at"`
+	ID            string       `json:"id"` // of its conversation: conv:ID
+	Description   string       `json:"description"`
+	Context       string       `json:"context,omitempty"`
+	Status        record.State `json:"status"`
+	SessionID     string       `json:"session_id,omitempty"`    // of the agent's, for resuming
+	AgentID       string       `json:"agent_id,omitempty"`      // the agent's name
+	WorktreePath  string       `json:"worktree_path,omitempty"` // in the container
+	Branch        string       `json:"branch"`                  // of the pull request
+	PRURL         string       `json:"pr_url,omitempty"`
+	PRNumber      int          `json:"pr_number,omitempty"`
+	SlackThreadTS string       `json:"slack_thread_ts,omitempty"`
+	Error         string       `json:"error,omitempty"`
+	CreatedAt     time.Time    `json:"created_at"`
+	UpdatedAt     time.Time    `json:"updated_at"`
 
 	Repo     string      `json:"repo"`
 	Base     string      `json:"base"`
@@ -151,12 +152,12 @@ type Task struct {
 
 // Ended tells whether the task is complete or failed.
 func (t Task) Ended() bool {
-	return t.Status == executor.StateComplete || t.Status == executor.StateFailed
+	return t.Status == record.StateComplete || t.Status == record.StateFailed
 }
 
 // Caller is on whose behalf the task's work is done.
-func (t Task) Caller() executor.Caller {
-	c, err := executor.ConvCaller(t.ID)
+func (t Task) Caller() record.Caller {
+	c, err := record.ConvCaller(t.ID)
 	if err != nil {
 		panic(err) // ids are made by newTaskID alone
 	}
@@ -169,7 +170,7 @@ const standingRun = "task"
 // TaskFilter narrows a listing; zero fields do not.
 type TaskFilter struct {
 	Repo   string
-	Status executor.State
+	Status record.State
 	Active bool // only what is neither complete nor failed
 	Max    int  // default 100
 	// Keep leaves out the tasks for which it is false; nil keeps all.
@@ -195,7 +196,7 @@ func (e *Engineer) Open(ctx context.Context) error {
 		e.tasks[t.ID] = t
 		// One that failed may have been merged, or reopened, while nobody listened.
 		lately := t.PRNumber != 0 && e.Now().Sub(t.UpdatedAt) < 30*24*time.Hour
-		if !t.Ended() || t.Unposted > 0 || t.Status == executor.StateFailed && lately {
+		if !t.Ended() || t.Unposted > 0 || t.Status == record.StateFailed && lately {
 			_, _ = e.wake(t.ID, true) // it is open
 		}
 	}
@@ -250,7 +251,7 @@ func (e *Engineer) Close() error {
 }
 
 // readTask reads the record that a standing run holds; what the run itself says comes first.
-func readTask(run executor.Run) (Task, error) {
+func readTask(run record.Run) (Task, error) {
 	var t Task
 	if err := json.Unmarshal(run.Record, &t); err != nil {
 		return t, fmt.Errorf("cannot read the record of %s: %w", run.Name(), err)
@@ -276,7 +277,7 @@ func newTaskID(by gitd.Person, key string) string {
 
 // invalid is an error of whoever asks.
 func invalid(format string, args ...any) error {
-	return fmt.Errorf("%w task: %s", executor.ErrInvalid, fmt.Sprintf(format, args...))
+	return fmt.Errorf("%w task: %s", record.ErrInvalid, fmt.Sprintf(format, args...))
 }
 
 // Submit accepts a task. It is durable when Submit returns.
@@ -319,7 +320,7 @@ func (e *Engineer) submit(ctx context.Context, s Submission) (Task, error) {
 	if err := e.mayBear(s.Parent); err != nil {
 		return Task{}, err
 	}
-	t := Task{ID: id, Description: s.Description, Context: s.Context, Status: executor.StateSubmitted, AgentID: agent, WorktreePath: executor.WorkDir,
+	t := Task{ID: id, Description: s.Description, Context: s.Context, Status: record.StateSubmitted, AgentID: agent, WorktreePath: executor.WorkDir,
 		Repo: repo, Base: base, Asker: s.Asker, Parent: s.Parent, CreatedAt: e.Now().UTC()}
 	t.UpdatedAt = t.CreatedAt
 	t.Branch = strings.NewReplacer("{task_id}", id, "{caller}", t.Caller().Slug()).Replace(e.Branch)
@@ -331,11 +332,11 @@ func (e *Engineer) submit(ctx context.Context, s Submission) (Task, error) {
 			return Task{}, err
 		}
 	}
-	record, err := json.Marshal(t)
+	rec, err := json.Marshal(t)
 	if err != nil {
 		return Task{}, err
 	}
-	run, _, err := e.Executor.Stand(ctx, executor.Request{Key: standingRun, Caller: t.Caller(), Repo: repo, Base: base, Asker: s.Asker}, record)
+	run, _, err := e.Executor.Stand(ctx, record.Request{Key: standingRun, Caller: t.Caller(), Repo: repo, Base: base, Asker: s.Asker}, rec)
 	if err != nil {
 		return Task{}, err
 	}
@@ -417,7 +418,7 @@ func (e *Engineer) mayBear(parent string) error {
 	for {
 		t, ok := e.tasks[root]
 		if !ok {
-			return fmt.Errorf("task %s: %w", root, executor.ErrNotFound)
+			return fmt.Errorf("task %s: %w", root, record.ErrNotFound)
 		}
 		if t.Parent == "" {
 			break
@@ -436,11 +437,11 @@ func (e *Engineer) mayBear(parent string) error {
 	}
 	switch {
 	case depth > maxTaskDepth:
-		return fmt.Errorf("%w: tasks of tasks of tasks go %d deep and no deeper", executor.ErrConflict, maxTaskDepth)
+		return fmt.Errorf("%w: tasks of tasks of tasks go %d deep and no deeper", record.ErrConflict, maxTaskDepth)
 	case children >= maxTaskChildren:
-		return fmt.Errorf("%w: a task may ask for %d others", executor.ErrConflict, maxTaskChildren)
+		return fmt.Errorf("%w: a task may ask for %d others", record.ErrConflict, maxTaskChildren)
 	case family >= maxTaskFamily:
-		return fmt.Errorf("%w: %d tasks of this one are at work already", executor.ErrConflict, maxTaskFamily)
+		return fmt.Errorf("%w: %d tasks of this one are at work already", record.ErrConflict, maxTaskFamily)
 	}
 	return nil
 }
@@ -460,14 +461,14 @@ func (e *Engineer) descends(t Task, of string) bool {
 	return false
 }
 
-// Task finds a task by its id. There is none: [executor.ErrNotFound].
+// Task finds a task by its id. There is none: [record.ErrNotFound].
 func (e *Engineer) Task(_ context.Context, id string) (Task, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if t, ok := e.tasks[strings.TrimPrefix(id, "conv:")]; ok {
 		return t, nil
 	}
-	return Task{}, fmt.Errorf("task %.100q: %w; `ramus task list` shows them", id, executor.ErrNotFound)
+	return Task{}, fmt.Errorf("task %.100q: %w; `ramus task list` shows them", id, record.ErrNotFound)
 }
 
 // Tasks lists tasks, newest first.
@@ -513,7 +514,7 @@ func (e *Engineer) Say(ctx context.Context, id, key, text string, by gitd.Person
 // that once a minute at most: told is false when it was not said.
 func (e *Engineer) Progress(ctx context.Context, id, text string) (told bool, err error) {
 	if text = strings.TrimSpace(text); text == "" {
-		return false, fmt.Errorf("%w text: it is empty", executor.ErrInvalid)
+		return false, fmt.Errorf("%w text: it is empty", record.ErrInvalid)
 	}
 	_, err = e.command(ctx, id, "speak for", func(ctx context.Context, j *job) (err error) {
 		t, _, err := j.now(ctx)
@@ -551,7 +552,7 @@ func (e *Engineer) command(ctx context.Context, id, what string, f func(context.
 }
 
 // errClosing: the server is shutting down.
-var errClosing = executor.ErrClosed
+var errClosing = record.ErrClosed
 
 // wake finds the job of a task, or makes it. look: GitHub may have news.
 func (e *Engineer) wake(id string, look bool) (*job, error) {
@@ -651,7 +652,7 @@ func (e *Engineer) concerned(d github.Delivery) []string {
 	var ids []string
 	for id, t := range e.tasks {
 		// What failed may be merged by a person, or reopened; nothing else brings it back.
-		if t.Ended() && (t.Status == executor.StateComplete || d.Event != "pull_request" || d.Action != "reopened" && d.Action != "closed") {
+		if t.Ended() && (t.Status == record.StateComplete || d.Event != "pull_request" || d.Action != "reopened" && d.Action != "closed") {
 			continue
 		}
 		if _, name, ok := e.upstream(t.Repo); !ok || !name.Is(d.Repo) {
@@ -732,9 +733,9 @@ func (e *Engineer) refresh(repo string) {
 }
 
 // errEnded: a task takes nothing more.
-var errEnded = fmt.Errorf("%w: it has ended", executor.ErrConflict)
+var errEnded = fmt.Errorf("%w: it has ended", record.ErrConflict)
 
 // isConflict tells whether an error says that somebody else was faster.
 func isConflict(err error) bool {
-	return errors.Is(err, executor.ErrConflict) || errors.Is(err, gitd.ErrConflict)
+	return errors.Is(err, record.ErrConflict) || errors.Is(err, gitd.ErrConflict)
 }

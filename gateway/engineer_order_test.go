@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/github/githubtest"
 )
@@ -188,10 +188,10 @@ func inAnyOrder(t *testing.T, orders [][]string, play func(p *pullStory, order [
 			places <- struct{}{}
 			defer func() { <-places }()
 			p.task = k.submit("write " + p.file + " made")
-			p.task = k.settled(p.task.ID, executor.StateAwaitingReview)
+			p.task = k.settled(p.task.ID, record.StateAwaitingReview)
 			p.looked()
 			play(p, order)
-			p.task = k.settled(p.task.ID, executor.StateComplete)
+			p.task = k.settled(p.task.ID, record.StateComplete)
 		})
 	}
 	group.Wait()
@@ -253,7 +253,7 @@ func TestHappeningsInAnyOrder(t *testing.T) {
 					answered++
 				}
 			}
-			return t.Status == executor.StateAwaitingReview && t.Unposted == 0 && answered+len(pull.Comments) >= 2
+			return t.Status == record.StateAwaitingReview && t.Unposted == 0 && answered+len(pull.Comments) >= 2
 		})
 		p.happen("merged")
 		p.tell(p.twice(append(order, "merged"))...)

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/github/githubtest"
@@ -21,21 +21,21 @@ var ada = gitd.Person{Name: "Ada", Email: "ada@example.org"}
 // raised hands over a task and waits for its pull request.
 func (k *shop) raised(lines ...string) gateway.Task {
 	k.t.Helper()
-	return k.settled(k.submit(lines...).ID, executor.StateAwaitingReview)
+	return k.settled(k.submit(lines...).ID, record.StateAwaitingReview)
 }
 
 // worked waits until a task has been worked on so often, and waits for review again.
 func (k *shop) worked(id string, times int) gateway.Task {
 	k.t.Helper()
 	return k.until(id, fmt.Sprintf("work %d", times), func(t gateway.Task) bool {
-		return len(t.Work) == times && t.Status == executor.StateAwaitingReview && t.Unposted == 0
+		return len(t.Work) == times && t.Status == record.StateAwaitingReview && t.Unposted == 0
 	})
 }
 
 // failed waits for a task to fail, and holds what is said of it against a text.
 func (k *shop) failed(id, want string) gateway.Task {
 	k.t.Helper()
-	t := k.settled(id, executor.StateFailed)
+	t := k.settled(id, record.StateFailed)
 	thread := k.thread(t)
 	if last := thread[len(thread)-1]; !strings.Contains(t.Error, want) || !strings.HasPrefix(last, "❌ Task failed: ") {
 		k.t.Errorf("failed with %q, want %q; the thread: %q", t.Error, want, thread)
@@ -196,7 +196,7 @@ func TestEngineerDeleted(t *testing.T) {
 	was := task.PRNumber
 	k.retry(task.ID)
 	task = k.until(task.ID, "another pull request", func(t gateway.Task) bool {
-		return t.PRNumber != 0 && t.PRNumber != was && t.Status == executor.StateAwaitingReview && t.Unposted == 0
+		return t.PRNumber != 0 && t.PRNumber != was && t.Status == record.StateAwaitingReview && t.Unposted == 0
 	})
 	k.reads(task.Branch, "made.txt", "made")
 	must[int64](t)(k.repo.Comment("reviewer", task.PRNumber, "@ramus\nappend made.txt more"))
@@ -255,7 +255,7 @@ func TestEngineerReopenedAtWork(t *testing.T) {
 	if err := k.repo.Reopen("reviewer", task.PRNumber); err != nil {
 		t.Fatal(err)
 	}
-	if task = k.atWork(task.ID, 3); task.Status != executor.StateAddressingComments {
+	if task = k.atWork(task.ID, 3); task.Status != record.StateAddressingComments {
 		t.Errorf("at work again it is %s", task.Status)
 	}
 	if _, err := k.engineer.Cancel(t.Context(), task.ID, false, gitd.Person{Name: "Ada"}); err != nil {
@@ -492,7 +492,7 @@ func TestEngineerFailedInReview(t *testing.T) {
 	must[int64](t)(k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "run kill -KILL $PPID"))
 	task = k.failed(task.ID, "")
 	must[string](t)(k.repo.Merge("reviewer", task.PRNumber, "merge"))
-	task = k.settled(task.ID, executor.StateComplete)
+	task = k.settled(task.ID, record.StateComplete)
 	if thread := k.thread(task); task.Error != "" || !strings.HasPrefix(thread[len(thread)-1], "🎉") {
 		t.Errorf("%q %q", task.Error, thread)
 	}
@@ -541,7 +541,7 @@ func TestEngineerAlone(t *testing.T) {
 	if _, err := k.engineer.Say(t.Context(), task.ID, "", "append made.txt more", ada); err != nil {
 		t.Fatal(err)
 	}
-	k.settled(task.ID, executor.StateComplete)
+	k.settled(task.ID, record.StateComplete)
 }
 
 // TestEngineerTwo: two tasks work on one repository at once, and the base moves meanwhile.
@@ -551,9 +551,9 @@ func TestEngineerTwo(t *testing.T) {
 	k.atWork(one.ID, 1)
 	k.atWork(two.ID, 1)
 	k.touch(t, "go.txt")
-	one, two = k.settled(one.ID, executor.StateAwaitingReview), k.settled(two.ID, executor.StateAwaitingReview)
+	one, two = k.settled(one.ID, record.StateAwaitingReview), k.settled(two.ID, record.StateAwaitingReview)
 	must[string](t)(k.repo.Merge("reviewer", one.PRNumber, "merge"))
-	k.settled(one.ID, executor.StateComplete)
+	k.settled(one.ID, record.StateComplete)
 	repo, err := k.Git.Repo("app")
 	if err != nil {
 		t.Fatal(err)
@@ -571,7 +571,7 @@ func TestEngineerTwo(t *testing.T) {
 	must[int64](t)(k.repo.CommentLine("reviewer", two.PRNumber, "two.txt", 1, "append two.txt more"))
 	two = k.worked(two.ID, 2)
 	must[string](t)(k.repo.Merge("reviewer", two.PRNumber, "rebase"))
-	k.settled(two.ID, executor.StateComplete)
+	k.settled(two.ID, record.StateComplete)
 	k.reads("main", "one.txt", "one")
 	k.reads("main", "two.txt", "two\nmore")
 	follows(k.repo.Head("main"))

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -58,19 +58,19 @@ func TestSubmissions(t *testing.T) {
 	if err != nil || other.ID == ids[0] {
 		t.Errorf("somebody else's key: %+v, %v", other, err)
 	}
-	k.settled(ids[0], executor.StateAwaitingReview)
-	k.settled(other.ID, executor.StateAwaitingReview)
+	k.settled(ids[0], record.StateAwaitingReview)
+	k.settled(other.ID, record.StateAwaitingReview)
 	if n := len(k.repo.Pulls()); n != 2 {
 		t.Errorf("%d pull requests", n)
 	}
-	if _, err := k.engineer.Task(t.Context(), "nobody"); !errors.Is(err, executor.ErrNotFound) {
+	if _, err := k.engineer.Task(t.Context(), "nobody"); !errors.Is(err, record.ErrNotFound) {
 		t.Error(err)
 	}
-	if _, err := k.engineer.Retry(t.Context(), ids[0], ada); !errors.Is(err, executor.ErrConflict) {
+	if _, err := k.engineer.Retry(t.Context(), ids[0], ada); !errors.Is(err, record.ErrConflict) {
 		t.Errorf("retried: %v", err)
 	}
 	got, err := k.engineer.Cancel(t.Context(), ids[0], true, ada)
-	if err != nil || got.Status != executor.StateFailed || !strings.Contains(got.Error, "cancelled by Ada") {
+	if err != nil || got.Status != record.StateFailed || !strings.Contains(got.Error, "cancelled by Ada") {
 		t.Errorf("%+v, %v", got, err)
 	}
 	repo, err := k.Git.Repo("app")
@@ -80,10 +80,10 @@ func TestSubmissions(t *testing.T) {
 	if _, err := repo.Resolve(t.Context(), "refs/heads/ramus/conv-"+ids[0]); !errors.Is(err, gitd.ErrNotFound) {
 		t.Errorf("its branch: %v", err)
 	}
-	if _, err := k.engineer.Say(t.Context(), ids[0], "k", "more", ada); !errors.Is(err, executor.ErrConflict) {
+	if _, err := k.engineer.Say(t.Context(), ids[0], "k", "more", ada); !errors.Is(err, record.ErrConflict) {
 		t.Errorf("spoken to: %v", err)
 	}
-	k.settled(ids[0], executor.StateFailed)
+	k.settled(ids[0], record.StateFailed)
 	if pull := k.repo.Pull(got.PRNumber); pull.State != "open" || len(pull.Comments) != 1 || !strings.Contains(pull.Comments[0].Body, "cancelled by Ada") {
 		t.Errorf("%v", pull)
 	}
@@ -105,7 +105,7 @@ func TestFamily(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := submit(last.ID); !errors.Is(err, executor.ErrConflict) || !strings.Contains(err.Error(), "deep") {
+	if _, err := submit(last.ID); !errors.Is(err, record.ErrConflict) || !strings.Contains(err.Error(), "deep") {
 		t.Errorf("the fifth in a row: %v", err)
 	}
 	for range 4 {
@@ -113,7 +113,7 @@ func TestFamily(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := submit(root.ID); !errors.Is(err, executor.ErrConflict) {
+	if _, err := submit(root.ID); !errors.Is(err, record.ErrConflict) {
 		t.Errorf("the sixth child: %v", err)
 	}
 	for range 3 {
@@ -121,7 +121,7 @@ func TestFamily(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := submit(last.ID); !errors.Is(err, executor.ErrConflict) || !strings.Contains(err.Error(), "at work") {
+	if _, err := submit(last.ID); !errors.Is(err, record.ErrConflict) || !strings.Contains(err.Error(), "at work") {
 		t.Errorf("the eleventh of the family: %v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/github/githubtest"
@@ -126,12 +127,12 @@ func (k *shop) atWork(id string, n int) gateway.Task {
 	k.t.Helper()
 	return k.until(id, fmt.Sprintf("the agent at work %d", n), func(t gateway.Task) bool {
 		run, err := k.Executor.Run(context.Background(), fmt.Sprintf("conv:%s/work-%d", t.ID, n))
-		return err == nil && run.State == executor.StateRunning && run.Step != ""
+		return err == nil && run.State == record.StateRunning && run.Step != ""
 	})
 }
 
 // settled waits until a task is in a state and all is posted.
-func (k *shop) settled(id string, state executor.State) gateway.Task {
+func (k *shop) settled(id string, state record.State) gateway.Task {
 	k.t.Helper()
 	return k.until(id, "waiting for "+string(state), func(t gateway.Task) bool { return t.Status == state && t.Unposted == 0 })
 }
@@ -172,10 +173,10 @@ func (k *shop) thread(t gateway.Task) (texts []string) {
 func TestEngineer(t *testing.T) {
 	k := openShop(t, func(e *gateway.Engineer) { e.DeleteBranch, e.Labels = true, []string{"ramus"} })
 	task := k.submit("write made.txt made")
-	if task.Status != executor.StateSubmitted || task.ID == "" {
+	if task.Status != record.StateSubmitted || task.ID == "" {
 		t.Fatalf("%+v", task)
 	}
-	task = k.settled(task.ID, executor.StateAwaitingReview)
+	task = k.settled(task.ID, record.StateAwaitingReview)
 	pull := k.repo.Pull(task.PRNumber)
 	if pull.State != "open" || pull.URL != task.PRURL || pull.Head != task.Branch || !strings.Contains(pull.Body, "made.txt") || len(pull.Labels) != 1 {
 		t.Errorf("%v\n%s", pull, k.story(task))
@@ -187,7 +188,7 @@ func TestEngineer(t *testing.T) {
 		t.Fatal(err)
 	}
 	task = k.until(task.ID, "the comment's work", func(t gateway.Task) bool {
-		return len(t.Work) == 2 && t.Status == executor.StateAwaitingReview && t.Unposted == 0
+		return len(t.Work) == 2 && t.Status == record.StateAwaitingReview && t.Unposted == 0
 	})
 	if text, err := k.repo.File(task.Branch, "made.txt"); err != nil || text != "made\nmore" {
 		t.Errorf("%q, %v\n%s", text, err, k.story(task))
@@ -200,7 +201,7 @@ func TestEngineer(t *testing.T) {
 		t.Fatal(err)
 	}
 	task = k.until(task.ID, "the review's work", func(t gateway.Task) bool {
-		return len(t.Work) == 3 && t.Status == executor.StateAwaitingReview && t.Unposted == 0
+		return len(t.Work) == 3 && t.Status == record.StateAwaitingReview && t.Unposted == 0
 	})
 	if err := k.repo.Approve("reviewer", pull.Number, "good"); err != nil {
 		t.Fatal(err)
@@ -209,7 +210,7 @@ func TestEngineer(t *testing.T) {
 	if _, err := k.repo.Merge("reviewer", pull.Number, "squash"); err != nil {
 		t.Fatal(err)
 	}
-	task = k.settled(task.ID, executor.StateComplete)
+	task = k.settled(task.ID, record.StateComplete)
 	if head := k.repo.Head(task.Branch); head != "" {
 		t.Errorf("the branch is still at %s", head)
 	}

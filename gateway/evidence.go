@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -39,22 +40,22 @@ type EvidenceLink struct {
 
 // EvidenceStatus is how a run stands, for whoever has a link to it.
 type EvidenceStatus struct {
-	Run       string           `json:"run"`
-	State     executor.State   `json:"state"`
-	Reason    executor.Reason  `json:"reason,omitempty"`
-	Error     string           `json:"error,omitempty"`
-	Verdict   executor.Verdict `json:"verdict,omitempty"` // empty: the run goes on
-	Repo      string           `json:"repo"`
-	Branch    string           `json:"branch"`
-	Base      string           `json:"base"`
-	Head      gitd.Hash        `json:"head,omitempty"`
-	Step      string           `json:"step,omitempty"`  // current or last
-	Place     int              `json:"place,omitempty"` // in line for a container
-	Waits     string           `json:"waits,omitempty"` // what a person is asked
-	Usage     *executor.Usage  `json:"usage,omitempty"`
-	CreatedAt time.Time        `json:"created_at"`
-	StartedAt time.Time        `json:"started_at,omitzero"`
-	EndedAt   time.Time        `json:"ended_at,omitzero"`
+	Run       string         `json:"run"`
+	State     record.State   `json:"state"`
+	Reason    record.Reason  `json:"reason,omitempty"`
+	Error     string         `json:"error,omitempty"`
+	Verdict   record.Verdict `json:"verdict,omitempty"` // empty: the run goes on
+	Repo      string         `json:"repo"`
+	Branch    string         `json:"branch"`
+	Base      string         `json:"base"`
+	Head      gitd.Hash      `json:"head,omitempty"`
+	Step      string         `json:"step,omitempty"`  // current or last
+	Place     int            `json:"place,omitempty"` // in line for a container
+	Waits     string         `json:"waits,omitempty"` // what a person is asked
+	Usage     *record.Usage  `json:"usage,omitempty"`
+	CreatedAt time.Time      `json:"created_at"`
+	StartedAt time.Time      `json:"started_at,omitzero"`
+	EndedAt   time.Time      `json:"ended_at,omitzero"`
 }
 
 // linkProblem says why a link does not open, and how to get one that does.
@@ -66,23 +67,23 @@ func linkProblem(err error) *Problem {
 
 // evidenceOf is the run that the path names, for whoever may see it. The name
 // is taken as it stands: a link was signed for one run, never for what is like it.
-func (c *call) evidenceOf() (executor.Run, error) {
+func (c *call) evidenceOf() (record.Run, error) {
 	name := c.R.PathValue("caller") + "/" + c.R.PathValue("run")
 	r, err := c.Executor.Run(c.R.Context(), name)
-	if errors.Is(err, executor.ErrNotFound) || errors.Is(err, executor.ErrAmbiguous) ||
+	if errors.Is(err, record.ErrNotFound) || errors.Is(err, record.ErrAmbiguous) ||
 		err == nil && (r.Name() != name || c.Until.IsZero() && !c.Who.seesRun(r)) {
-		return executor.Run{}, notFound("run", name)
+		return record.Run{}, notFound("run", name)
 	}
 	return r, err
 }
 
 // manifestOf is the evidence of a run; nil when there is none yet.
-func (c *call) manifestOf(r executor.Run) (*executor.Manifest, error) {
-	if !r.Ended() && r.State != executor.StateAwaitingReview {
+func (c *call) manifestOf(r record.Run) (*record.Manifest, error) {
+	if !r.Ended() && r.State != record.StateAwaitingReview {
 		return nil, nil
 	}
 	m, err := c.Executor.Manifest(c.R.Context(), r.Name())
-	if errors.Is(err, executor.ErrNotFound) {
+	if errors.Is(err, record.ErrNotFound) {
 		return nil, nil // it is being written
 	}
 	return &m, err
@@ -206,7 +207,7 @@ func (c *call) evidenceFile() error {
 	return nil
 }
 
-func (c *call) evidenceManifest(r executor.Run) error {
+func (c *call) evidenceManifest(r record.Run) error {
 	m, err := c.Executor.Manifest(c.R.Context(), r.Name())
 	if err != nil {
 		return err
@@ -268,7 +269,7 @@ func (c *call) evidenceBundle() error {
 	return nil
 }
 
-func (c *call) bundle(ctx context.Context, t *tar.Writer, r executor.Run, m executor.Manifest) error {
+func (c *call) bundle(ctx context.Context, t *tar.Writer, r record.Run, m record.Manifest) error {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return err

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
@@ -58,7 +58,7 @@ type (
 
 // showBrowser fills in the checks by a browser. kept are the files of the manifest: nothing
 // else is linked to, whatever a check says.
-func (c *call) showBrowser(p *runPage, r executor.Run, m *executor.Manifest, kept map[string]bool) {
+func (c *call) showBrowser(p *runPage, r record.Run, m *record.Manifest, kept map[string]bool) {
 	link := func(name string, view bool) string {
 		switch full := browserFiles + name; {
 		case name == "" || !kept[full]:
@@ -109,7 +109,7 @@ func (c *call) showBrowser(p *runPage, r executor.Run, m *executor.Manifest, kep
 	}
 }
 
-func (c *call) viewRow(v executor.BrowserView, link func(name string, view bool) string) viewRow {
+func (c *call) viewRow(v record.BrowserView, link func(name string, view bool) string) viewRow {
 	row := viewRow{Name: cleanCut(v.Viewport.Name, 100), Size: fmt.Sprintf("%d × %d", v.Viewport.Width, v.Viewport.Height),
 		Verdict: verdictWord(v.Verdict), Class: verdictClass(v.Verdict), Reason: cleanCut(v.Reason, 1000), Address: cleanCut(v.FinalURL, 500), Title: cleanCut(v.Title, 200)}
 	if row.Address == "" {
@@ -180,7 +180,7 @@ func (c *call) viewRow(v executor.BrowserView, link func(name string, view bool)
 }
 
 // doneStep is a step in words: fill #new with "Write tests".
-func doneStep(s executor.BrowserStep, link func(name string, view bool) string) doneRow {
+func doneStep(s record.BrowserStep, link func(name string, view bool) string) doneRow {
 	text := strings.ReplaceAll(s.Do, "_", " ")
 	for _, part := range []struct{ before, text string }{{" ", s.Target}, {" · ", s.Value}, {" in ", s.In}} {
 		if part.text != "" {
@@ -196,7 +196,7 @@ func doneStep(s executor.BrowserStep, link func(name string, view bool) string) 
 }
 
 // compared is what differs from the base.
-func compared(k executor.BrowserComparison, views []executor.BrowserView, link func(name string, view bool) string) *compareRow {
+func compared(k record.BrowserComparison, views []record.BrowserView, link func(name string, view bool) string) *compareRow {
 	row := &compareRow{Base: cleanCut(k.Base, 200), Verdict: verdictWord(k.Verdict), Class: verdictClass(k.Verdict), Reason: cleanCut(k.Reason, 1000)}
 	if k.Commit != "" {
 		row.Base = strings.TrimPrefix(row.Base+" at "+k.Commit[:min(10, len(k.Commit))], " ")
@@ -217,7 +217,7 @@ func compared(k executor.BrowserComparison, views []executor.BrowserView, link f
 		}
 		if file := link(d.Picture, false); file != "" {
 			change.Picture = &shotRow{Alt: "before, after, and what differs", File: file, View: link(d.Picture, true), Class: "triptych", Width: 3, Height: 1}
-			at := slices.IndexFunc(views, func(v executor.BrowserView) bool { return v.Viewport.Name == d.Viewport })
+			at := slices.IndexFunc(views, func(v record.BrowserView) bool { return v.Viewport.Name == d.Viewport })
 			if at >= 0 {
 				scale := max(views[at].Viewport.Scale, 1)
 				change.Picture.Width = 3*int(float64(views[at].Viewport.Width)*scale) + 8 // two lines between the panels
@@ -245,19 +245,19 @@ func compared(k executor.BrowserComparison, views []executor.BrowserView, link f
 	return row
 }
 
-func verdictWord(v executor.BrowserVerdict) string {
+func verdictWord(v record.BrowserVerdict) string {
 	switch v {
-	case executor.BrowserPass, executor.BrowserFail:
+	case record.BrowserPass, record.BrowserFail:
 		return string(v)
 	}
-	return string(executor.BrowserUnverified)
+	return string(record.BrowserUnverified)
 }
 
-func verdictClass(v executor.BrowserVerdict) string {
+func verdictClass(v record.BrowserVerdict) string {
 	switch v {
-	case executor.BrowserPass:
+	case record.BrowserPass:
 		return "good"
-	case executor.BrowserFail:
+	case record.BrowserFail:
 		return "bad"
 	}
 	return "warn"

@@ -5,14 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
 // browserManifest is the evidence of a run with a check that failed and is compared with
 // its base, one that passed, and one that did not come to look.
-func browserManifest() *executor.Manifest {
-	m := &executor.Manifest{Head: "1111111111111111111111111111111111111111"}
+func browserManifest() *record.Manifest {
+	m := &record.Manifest{Head: "1111111111111111111111111111111111111111"}
 	views := []browser.View{
 		{Viewport: browser.Desktop, Verdict: browser.Fail, Reason: `step 2 (expect_text "#count") failed: it says "0 items", not "1 item"`, URL: "http://127.0.0.1:5173/", FinalURL: "http://127.0.0.1:5173/?list=<today>",
 			Status: 200, Title: "Today", Requests: 12, Allowed: 1, DurationMS: 1830,
@@ -25,7 +25,7 @@ func browserManifest() *executor.Manifest {
 			Steps:   []browser.StepResult{{Do: "fill", Target: "#new", Value: "Write tests", OK: true, MS: 44}, {Do: "press", Target: "Enter", In: "#new", OK: true, MS: 9}, {Do: "expect_text", Target: "#count", Value: "1 item", OK: true, MS: 30}}},
 	}
 	c := looks(m, "todo", views...)
-	m.Files = append(m.Files, executor.ManifestFile{Name: browserFiles + "001-todo/desktop/step-03.png", Type: "image/png"})
+	m.Files = append(m.Files, record.ManifestFile{Name: browserFiles + "001-todo/desktop/step-03.png", Type: "image/png"})
 	differing(m, c, 0.0312, 0)
 	c.Spec, c.Browser, c.DurationMS, c.MemoryPeak = ".ramus/browser/todo.yaml", "Chromium 156.0.8078.79", 6200, 171<<20
 	c.Views[0].Steps = views[0].Steps
@@ -44,16 +44,16 @@ func browserManifest() *executor.Manifest {
 }
 
 // browserPage is the part of a run's page that shows checks by a browser.
-func browserPage(t *testing.T, m *executor.Manifest) string {
+func browserPage(t *testing.T, m *record.Manifest) string {
 	t.Helper()
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	s := &Server{Links: &Links{Key: []byte("0123456789abcdef0123456789abcdef")}, Now: func() time.Time { return now }}
 	c := &call{Server: s, Until: now.Add(time.Hour)}
-	otter, err := executor.RunCaller("otter")
+	otter, err := record.RunCaller("otter")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := executor.Run{ID: "20261122-120000-aaaa", Caller: otter, Repo: "app", Branch: "ramus/run-otter", Workflow: "check", State: executor.StateComplete, Head: m.Head}
+	r := record.Run{ID: "20261122-120000-aaaa", Caller: otter, Repo: "app", Branch: "ramus/run-otter", Workflow: "check", State: record.StateComplete, Head: m.Head}
 	p := &runPage{Run: r, Title: "Workflow check", State: stateBadge(r), Now: timeText(now)}
 	kept := map[string]bool{}
 	for _, f := range m.Files {

@@ -7,7 +7,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -29,7 +29,7 @@ type diffFile struct {
 type diffText struct{ Class, Text string }
 
 // showDiff shows the changed files, each with its part of the diff as far as that is not too long.
-func (c *call) showDiff(p *runPage, r executor.Run, m *executor.Manifest) error {
+func (c *call) showDiff(p *runPage, r record.Run, m *record.Manifest) error {
 	if len(m.Changed) == 0 {
 		return nil
 	}
@@ -42,7 +42,7 @@ func (c *call) showDiff(p *runPage, r executor.Run, m *executor.Manifest) error 
 		if err := errors.Join(err, in.Close()); err != nil {
 			return err
 		}
-	case !errors.Is(err, executor.ErrNotFound):
+	case !errors.Is(err, record.ErrNotFound):
 		return err
 	}
 	var added, deleted, lines int

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/bytesize"
 )
@@ -27,7 +28,7 @@ const (
 
 // runPage is what the page of a run is made from. Every text in it is clean.
 type runPage struct {
-	Run                      executor.Run
+	Run                      record.Run
 	Title                    string
 	State                    badge
 	Verdict                  *badge
@@ -96,16 +97,16 @@ func (c *call) evidencePage() error {
 }
 
 // runPage fills in a page; m is nil while the run goes on.
-func (c *call) runPage(r executor.Run, m *executor.Manifest) (*runPage, error) {
+func (c *call) runPage(r record.Run, m *record.Manifest) (*runPage, error) {
 	p := &runPage{Run: r, Title: runTitle(r), State: stateBadge(r), Now: timeText(c.Now())}
 	p.Run.Error, p.Run.Hint = cleanCut(r.Error, pageText), cleanCut(r.Hint, pageText)
 	if r.Gate != nil {
-		p.Run.Gate = &executor.Gate{Step: r.Gate.Step, Message: cleanCut(r.Gate.Message, pageText), Allowed: r.Gate.Allowed}
+		p.Run.Gate = &record.Gate{Step: r.Gate.Step, Message: cleanCut(r.Gate.Message, pageText), Allowed: r.Gate.Allowed}
 	}
 	if !c.Until.IsZero() {
 		p.Until = timeText(c.Until)
 	}
-	var policy *executor.ManifestPolicy
+	var policy *record.ManifestPolicy
 	kept := map[string]bool{}
 	if m != nil {
 		policy = m.Policy
@@ -123,8 +124,8 @@ func (c *call) runPage(r executor.Run, m *executor.Manifest) (*runPage, error) {
 		if err != nil {
 			return nil, err
 		}
-		if e.Type == executor.EventPolicy {
-			policy = &executor.ManifestPolicy{Runner: e.Message, Reason: e.Reason}
+		if e.Type == record.EventPolicy {
+			policy = &record.ManifestPolicy{Runner: e.Message, Reason: e.Reason}
 		}
 		steps.add(e)
 	}
@@ -140,7 +141,7 @@ func (c *call) runPage(r executor.Run, m *executor.Manifest) (*runPage, error) {
 }
 
 // runTitle is what a run is about, in one line.
-func runTitle(r executor.Run) string {
+func runTitle(r record.Run) string {
 	switch {
 	case r.Workflow != "":
 		return "Workflow " + cleanCut(r.Workflow, 200)
@@ -156,42 +157,42 @@ func runTitle(r executor.Run) string {
 	return "Request"
 }
 
-func stateBadge(r executor.Run) badge {
+func stateBadge(r record.Run) badge {
 	switch r.State {
-	case executor.StateComplete:
+	case record.StateComplete:
 		return badge{"Complete", "good"}
-	case executor.StateFailed:
+	case record.StateFailed:
 		switch r.Reason {
-		case executor.ReasonCancelled:
+		case record.ReasonCancelled:
 			return badge{"Cancelled", "warn"}
-		case executor.ReasonTimedOut:
+		case record.ReasonTimedOut:
 			return badge{"Timed out", "bad"}
 		}
 		return badge{"Failed", "bad"}
-	case executor.StateAwaitingReview:
+	case record.StateAwaitingReview:
 		return badge{"Waits for an answer", "calm"}
-	case executor.StateSubmitted:
+	case record.StateSubmitted:
 		return badge{"Submitted", "calm"}
 	}
 	return badge{"Running", "calm"}
 }
 
-func verdictBadge(v executor.Verdict) *badge {
+func verdictBadge(v record.Verdict) *badge {
 	switch v {
-	case executor.VerdictVerified:
+	case record.VerdictVerified:
 		return &badge{"Verified", "good"}
-	case executor.VerdictUnverified:
+	case record.VerdictUnverified:
 		return &badge{"Not verified", "warn"}
-	case executor.VerdictFailed:
+	case record.VerdictFailed:
 		return &badge{"Failed verification", "bad"}
-	case executor.VerdictNone:
+	case record.VerdictNone:
 		return &badge{"Nothing to verify", ""}
 	}
 	return nil
 }
 
 // doing says what a run that goes on does now.
-func (c *call) doing(r executor.Run) string {
+func (c *call) doing(r record.Run) string {
 	since := r.CreatedAt
 	if !r.StartedAt.IsZero() {
 		since = r.StartedAt
@@ -211,7 +212,7 @@ func (c *call) doing(r executor.Run) string {
 }
 
 // facts are the small print above all else.
-func (c *call) facts(r executor.Run, m *executor.Manifest, policy *executor.ManifestPolicy) []fact {
+func (c *call) facts(r record.Run, m *record.Manifest, policy *record.ManifestPolicy) []fact {
 	var list []fact
 	add := func(label, value string, mono bool) {
 		if value != "" {
@@ -276,7 +277,7 @@ func shortHash(h gitd.Hash) string { return string(h)[:min(10, len(h))] }
 const earlier = "before the last change"
 
 // showManifest shows what the manifest alone knows.
-func (c *call) showManifest(p *runPage, r executor.Run, m *executor.Manifest) {
+func (c *call) showManifest(p *runPage, r record.Run, m *record.Manifest) {
 	p.Verdict = verdictBadge(m.Verdict)
 	for _, text := range m.Unverified {
 		p.Unverified = append(p.Unverified, cleanCut(text, 500))
@@ -312,11 +313,11 @@ func (c *call) showManifest(p *runPage, r executor.Run, m *executor.Manifest) {
 		row := checkRow{Check: cleanCut(k.Check, 100), Tool: cleanCut(k.Tool, 100), Why: cleanCut(k.Why, 500),
 			Result: string(k.Result), Mark: "✓", Class: "good"}
 		switch k.Result {
-		case executor.CheckFailed:
+		case record.CheckFailed:
 			row.Mark, row.Class = "✗", "bad-text"
-		case executor.CheckSkipped:
+		case record.CheckSkipped:
 			row.Mark, row.Class = "–", "warn-text"
-		case executor.CheckNotRun:
+		case record.CheckNotRun:
 			row.Mark, row.Class, row.Result = "!", "warn-text", "could not run"
 		}
 		if k.Result.Ran() && !k.Current {
@@ -336,7 +337,7 @@ func (c *call) showManifest(p *runPage, r executor.Run, m *executor.Manifest) {
 	c.showArtifacts(p, r, m)
 }
 
-func (c *call) showArtifacts(p *runPage, r executor.Run, m *executor.Manifest) {
+func (c *call) showArtifacts(p *runPage, r record.Run, m *record.Manifest) {
 	count := 0
 	for _, f := range m.Files {
 		name, ok := strings.CutPrefix(f.Name, "artifacts/")
@@ -363,7 +364,7 @@ func (c *call) showArtifacts(p *runPage, r executor.Run, m *executor.Manifest) {
 // viewable tells what has a page of its own.
 func viewable(media string) bool { return strings.HasPrefix(media, "text/") || showable(media) != "" }
 
-func (c *call) viewLink(r executor.Run, name string) string {
+func (c *call) viewLink(r record.Run, name string) string {
 	link := c.link(filePath(r, name))
 	if strings.Contains(link, "?") {
 		return link + "&view=1"
@@ -372,7 +373,7 @@ func (c *call) viewLink(r executor.Run, name string) string {
 }
 
 // showWays tells how to get at everything.
-func (c *call) showWays(p *runPage, r executor.Run, m *executor.Manifest) {
+func (c *call) showWays(p *runPage, r record.Run, m *record.Manifest) {
 	if address := c.cloneURL(r.Repo); address != "" && r.Head != "" {
 		p.Clone = fmt.Sprintf("git clone -b %s %s", r.Branch, address)
 	}
@@ -395,15 +396,15 @@ func (c *call) showWays(p *runPage, r executor.Run, m *executor.Manifest) {
 // steps collects the commands of a run from its journal.
 type steps struct {
 	page *call
-	run  executor.Run
+	run  record.Run
 	kept map[string]bool // files of the manifest
 	list []*stepRow
 	by   map[string]*stepRow
 }
 
-func (s *steps) add(e executor.Event) {
+func (s *steps) add(e record.Event) {
 	switch e.Type {
-	case executor.EventStepStarted:
+	case record.EventStepStarted:
 		row := s.by[e.Step]
 		if row == nil {
 			row = &stepRow{Step: cleanCut(e.Step, 200)}
@@ -411,7 +412,7 @@ func (s *steps) add(e executor.Event) {
 			s.list = append(s.list, row)
 		}
 		row.Command, row.Mark, row.Class, row.Open, row.Over, row.End = commandText(e), "·", "soft", true, false, "no result"
-	case executor.EventStepFinished:
+	case record.EventStepFinished:
 		row := s.by[e.Step]
 		if row == nil {
 			row = &stepRow{Step: cleanCut(e.Step, 200), Command: commandText(e)}
@@ -446,14 +447,14 @@ func (s *steps) add(e executor.Event) {
 	}
 }
 
-func commandText(e executor.Event) string {
+func commandText(e record.Event) string {
 	if e.Command != "" {
 		return cleanCut(e.Command, pageText)
 	}
 	return cleanCut(e.Step, 200)
 }
 
-func (s *steps) stream(row *stepRow, name string, st *executor.Stream, better string) {
+func (s *steps) stream(row *stepRow, name string, st *record.Stream, better string) {
 	if st == nil || st.Bytes == 0 {
 		return
 	}
@@ -504,7 +505,7 @@ func (s *steps) rows(live bool) ([]*stepRow, string) {
 }
 
 // liveTail is the end of what a command at work has printed.
-func (c *call) liveTail(r executor.Run, step, stream string) string {
+func (c *call) liveTail(r record.Run, step, stream string) string {
 	out, err := c.Executor.Output(c.R.Context(), r.Name(), step, stream)
 	if err != nil {
 		return "" // it has only just begun, or ended meanwhile: the next look tells
@@ -526,7 +527,7 @@ type viewPage struct {
 }
 
 // viewFile shows a file in a sandboxed page, never as a page of its own making.
-func (c *call) viewFile(r executor.Run, f *executor.File) error {
+func (c *call) viewFile(r record.Run, f *executor.File) error {
 	p := viewPage{Run: r.Name(), Name: cleanCut(f.Name, 500), Size: bytesize.Text(f.Size), Type: f.Type, SHA256: f.SHA256,
 		Page: c.link(runPath(r)), File: c.link(filePath(r, f.Name))}
 	media := showable(f.Type)

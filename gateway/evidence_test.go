@@ -20,11 +20,10 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/net/html"
-
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gitd"
+	"golang.org/x/net/html"
 )
 
 // get follows a link, as a browser does.
@@ -119,7 +118,7 @@ const hostile = `</pre></span><script>alert(1)</script>"'><img src=x onerror=ale
 func TestEvidencePages(t *testing.T) {
 	r := open(t, true, func(s *gateway.Server) { s.URL = "" })
 	r.repo(t, "app")
-	c, err := executor.RunCaller("otter")
+	c, err := record.RunCaller("otter")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +138,7 @@ echo program >/artifacts/.git/config
 head -c 9000000 /dev/zero >/artifacts/large.bin
 exit 3
 `
-	run, err := r.local.Submit(t.Context(), executor.Request{Caller: c, Repo: "app", Key: "k", Command: &executor.Command{Shell: script},
+	run, err := r.local.Submit(t.Context(), record.Request{Caller: c, Repo: "app", Key: "k", Command: &record.Command{Shell: script},
 		Asker: gitd.Person{Name: "<u>Mallory</u>", Email: "m@example.org"}})
 	if err != nil {
 		t.Fatal(err)
@@ -195,7 +194,7 @@ exit 3
 	// The status, and a page for whoever comes too late.
 	_, text = r.get(t, r.Links.Sign("/evidence/run:otter/k/status.json"))
 	var status gateway.EvidenceStatus
-	if err := json.Unmarshal([]byte(text), &status); err != nil || status.State != executor.StateFailed || status.Verdict != executor.VerdictFailed || status.Head != m.Head {
+	if err := json.Unmarshal([]byte(text), &status); err != nil || status.State != record.StateFailed || status.Verdict != record.VerdictFailed || status.Head != m.Head {
 		t.Errorf("status: %v, %s", err, text)
 	}
 	late := *r.Links
@@ -212,14 +211,14 @@ exit 3
 }
 
 // sealed waits for a run's evidence: its end is told before.
-func (r *rooms) sealed(t *testing.T, run string) executor.Manifest {
+func (r *rooms) sealed(t *testing.T, run string) record.Manifest {
 	t.Helper()
 	for {
 		m, err := r.Executor.Manifest(t.Context(), run)
 		if err == nil {
 			return m
 		}
-		if !errors.Is(err, executor.ErrNotFound) {
+		if !errors.Is(err, record.ErrNotFound) {
 			t.Fatal(err)
 		}
 		time.Sleep(5 * time.Millisecond)
@@ -227,7 +226,7 @@ func (r *rooms) sealed(t *testing.T, run string) executor.Manifest {
 }
 
 // tryFiles compares every file of the manifest, and parts of one.
-func (r *rooms) tryFiles(t *testing.T, run executor.Run, m executor.Manifest) {
+func (r *rooms) tryFiles(t *testing.T, run record.Run, m record.Manifest) {
 	t.Helper()
 	for _, f := range m.Files {
 		resp, text := r.get(t, r.Links.File(run, f.Name))
@@ -275,7 +274,7 @@ func (r *rooms) tryFiles(t *testing.T, run executor.Run, m executor.Manifest) {
 }
 
 // tryBundle unpacks the bundle and compares it with the manifest.
-func (r *rooms) tryBundle(t *testing.T, run executor.Run, m executor.Manifest) {
+func (r *rooms) tryBundle(t *testing.T, run record.Run, m record.Manifest) {
 	t.Helper()
 	_, text := r.get(t, r.Links.Sign("/evidence/"+run.Name()+"/bundle.tar.gz"))
 	z, err := gzip.NewReader(bytes.NewReader([]byte(text)))
@@ -315,11 +314,11 @@ func (r *rooms) tryBundle(t *testing.T, run executor.Run, m executor.Manifest) {
 func TestEvidenceOfALiveRun(t *testing.T) {
 	r := open(t, true, nil)
 	r.repo(t, "app")
-	c, err := executor.RunCaller("otter")
+	c, err := record.RunCaller("otter")
 	if err != nil {
 		t.Fatal(err)
 	}
-	run, err := r.local.Submit(t.Context(), executor.Request{Caller: c, Repo: "app", Key: "k", Command: &executor.Command{Shell: "echo so far; until test -e go; do sleep 0.05; done"}})
+	run, err := r.local.Submit(t.Context(), record.Request{Caller: c, Repo: "app", Key: "k", Command: &record.Command{Shell: "echo so far; until test -e go; do sleep 0.05; done"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -327,7 +326,7 @@ func TestEvidenceOfALiveRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Type == executor.EventOutput {
+		if e.Type == record.EventOutput {
 			break
 		}
 	}

@@ -10,18 +10,18 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
 // ExecRequest asks for a command.
 type ExecRequest struct {
-	Repo    string           `json:"repo,omitempty" jsonschema:"required for a caller that is new"`
-	Base    string           `json:"base,omitempty" jsonschema:"branch to start from; the repository's base if empty"`
-	Key     string           `json:"key,omitempty" jsonschema:"makes the request idempotent"`
-	Fork    *executor.Fork   `json:"fork,omitempty" jsonschema:"begin a new caller at a commit of another one"`
-	Command executor.Command `json:"command"`
-	Asker   gitd.Person      `json:"asker,omitzero"`
+	Repo    string         `json:"repo,omitempty" jsonschema:"required for a caller that is new"`
+	Base    string         `json:"base,omitempty" jsonschema:"branch to start from; the repository's base if empty"`
+	Key     string         `json:"key,omitempty" jsonschema:"makes the request idempotent"`
+	Fork    *record.Fork   `json:"fork,omitempty" jsonschema:"begin a new caller at a commit of another one"`
+	Command record.Command `json:"command"`
+	Asker   gitd.Person    `json:"asker,omitzero"`
 	// Stdin says that what follows this object in the body is the command's
 	// standard input, to the body's end.
 	Stdin bool `json:"stdin,omitempty"`
@@ -31,12 +31,12 @@ type ExecRequest struct {
 // command ended, or a problem. Lines with nothing in them show that the
 // connection is alive.
 type ExecLine struct {
-	Caller  string           `json:"caller,omitempty"` // the first line's: for whom it runs
-	Stream  string           `json:"stream,omitempty"` // stdout, stderr
-	Data    []byte           `json:"data,omitempty"`   // base64: output need not be text
-	Result  *executor.Result `json:"result,omitempty"`
-	End     bool             `json:"end,omitempty"` // of a background process's output
-	Problem *Problem         `json:"problem,omitempty"`
+	Caller  string         `json:"caller,omitempty"` // the first line's: for whom it runs
+	Stream  string         `json:"stream,omitempty"` // stdout, stderr
+	Data    []byte         `json:"data,omitempty"`   // base64: output need not be text
+	Result  *record.Result `json:"result,omitempty"`
+	End     bool           `json:"end,omitempty"` // of a background process's output
+	Problem *Problem       `json:"problem,omitempty"`
 }
 
 type execQuery struct {
@@ -49,9 +49,9 @@ const NewCaller = "new"
 // callerOrNew finds the caller that a name means, or makes one of it. Where a repository is
 // named, or what to fork, the name is taken as it stands: a part of another's would hand the
 // work to that one.
-func (s *Server) callerOrNew(who Who, name, repo string, fork bool) (executor.Caller, string, error) {
+func (s *Server) callerOrNew(who Who, name, repo string, fork bool) (record.Caller, string, error) {
 	if name == NewCaller {
-		return executor.Caller{}, repo, nil
+		return record.Caller{}, repo, nil
 	}
 	// Only by the index: this is on the way of every command, and a container that has just
 	// been lost would answer late.
@@ -66,19 +66,19 @@ func (s *Server) callerOrNew(who Who, name, repo string, fork bool) (executor.Ca
 	case err == nil && begin && !st.Caller.Is(name), begin && (kind == KindNotFound || kind == KindAmbiguous):
 		// Callers whose names are only longer have nothing to do with the one to begin.
 	case err == nil && repo != "" && repo != st.Repo:
-		return executor.Caller{}, "", problem(KindConflict, "%s works on repository %s, not on %s", st.Caller, st.Repo, repo)
+		return record.Caller{}, "", problem(KindConflict, "%s works on repository %s, not on %s", st.Caller, st.Repo, repo)
 	case err == nil:
 		return st.Caller, st.Repo, nil
 	case kind == KindNotFound:
-		return executor.Caller{}, "", notFound("caller", name).withHint("name a repository to begin a new one")
+		return record.Caller{}, "", notFound("caller", name).withHint("name a repository to begin a new one")
 	default:
-		return executor.Caller{}, "", err
+		return record.Caller{}, "", err
 	}
 	full := name
 	if !strings.Contains(full, ":") {
 		full = "run:" + full
 	}
-	fresh, err := executor.ParseCaller(full)
+	fresh, err := record.ParseCaller(full)
 	return fresh, repo, err
 }
 
@@ -95,7 +95,7 @@ func (c *call) exec() error {
 	if err != nil {
 		return err
 	}
-	request := executor.Request{Key: x.Key, Caller: caller, Repo: repo, Base: x.Base, Fork: x.Fork, Command: &x.Command, Asker: x.Asker}
+	request := record.Request{Key: x.Key, Caller: caller, Repo: repo, Base: x.Base, Fork: x.Fork, Command: &x.Command, Asker: x.Asker}
 	if err := c.permit(c.R.Context(), c.Who, &request); err != nil {
 		return err
 	}

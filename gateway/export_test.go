@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // Table is the table of routes, for the authorisation test.
@@ -56,12 +57,12 @@ func DialInside(s *Server, dial func(ctx context.Context, network, address strin
 }
 
 // PreviewPass is what opens a preview once its link was followed.
-func PreviewPass(l *Links, c executor.Caller, port int, until time.Time) string {
+func PreviewPass(l *Links, c record.Caller, port int, until time.Time) string {
 	return l.pass(c, port, until)
 }
 
 // CheckPreviewPass says whether a pass opens a preview.
-func CheckPreviewPass(l *Links, c executor.Caller, port int, pass string) error {
+func CheckPreviewPass(l *Links, c record.Caller, port int, pass string) error {
 	_, err := l.checkPass(c, port, pass)
 	return err
 }

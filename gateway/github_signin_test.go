@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/github/githubtest"
@@ -107,7 +107,7 @@ func TestSignIn(t *testing.T) {
 	if status, body := r.ask(t, false, token.Token, "POST", "/api/runs", `{"repo":"team/app","command":{"shell":"true"}}`); status != 201 {
 		t.Error(status, body)
 	} else {
-		var run executor.Run
+		var run record.Run
 		if err := json.Unmarshal([]byte(body), &run); err != nil || run.Asker.Email != "reviewer@example.org" {
 			t.Errorf("%+v, %v", run.Asker, err)
 		}

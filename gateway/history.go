@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -28,7 +28,7 @@ type history struct {
 	merged bool
 	closed bool // the pull request, unmerged
 	fails  int
-	reason executor.Reason // of the last failure
+	reason record.Reason // of the last failure
 	// retried: it was taken up again since something was published.
 	retried bool
 	// gaveUp: since the last work began something was left alone, and that was told.
@@ -131,12 +131,12 @@ const (
 	workRetried   = "retried" // the task; step: work that is published again
 )
 
-func heard(i item) executor.Event {
-	return executor.Event{Type: executor.EventHeard, Kind: heardItem, Step: i.Key, Message: firstOf(i.excerpt()), Data: encode(i)}
+func heard(i item) record.Event {
+	return record.Event{Type: record.EventHeard, Kind: heardItem, Step: i.Key, Message: firstOf(i.excerpt()), Data: encode(i)}
 }
 
 // add takes up one event.
-func (h *history) add(e executor.Event) error {
+func (h *history) add(e record.Event) error {
 	if h.known == nil {
 		h.known, h.left, h.queued, h.posted = map[string]bool{}, map[string]bool{}, map[string]bool{}, map[string]bool{}
 	}
@@ -145,7 +145,7 @@ func (h *history) add(e executor.Event) error {
 		return fmt.Errorf("cannot read event %d (%s): %w", e.Seq, e.Type, err)
 	}
 	switch e.Type {
-	case executor.EventHeard:
+	case record.EventHeard:
 		switch e.Kind {
 		case heardItem:
 			var i item
@@ -171,7 +171,7 @@ func (h *history) add(e executor.Event) error {
 		case heardReopened:
 			h.closed = false
 		}
-	case executor.EventWork:
+	case record.EventWork:
 		switch e.Kind {
 		case workBegun, workEnded:
 			var w work
@@ -200,9 +200,9 @@ func (h *history) add(e executor.Event) error {
 			}
 		case workFailed:
 			h.fails++
-			h.reason = executor.Reason(e.Reason)
+			h.reason = record.Reason(e.Reason)
 		}
-	case executor.EventOutbox:
+	case record.EventOutbox:
 		var m message
 		if err := json.Unmarshal(e.Data, &m); err != nil {
 			return bad(err)
@@ -211,7 +211,7 @@ func (h *history) add(e executor.Event) error {
 			h.queued[m.Key] = true
 			h.outbox = append(h.outbox, m)
 		}
-	case executor.EventPosted:
+	case record.EventPosted:
 		h.posted[e.Step] = true
 	}
 	return nil

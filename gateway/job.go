@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -78,9 +79,9 @@ func (j *job) own() {
 	}()
 	for {
 		pause, err := j.step(ctx)
-		if errors.Is(err, executor.ErrFull) {
+		if errors.Is(err, record.ErrFull) {
 			// Nothing that is tried again makes room.
-			err = j.fail(ctx, executor.ReasonBadInput, "more was said about it than its record can hold; hand over what is left as a new task")
+			err = j.fail(ctx, record.ReasonBadInput, "more was said about it than its record can hold; hand over what is left as a new task")
 		}
 		switch {
 		case ctx.Err() != nil:
@@ -123,7 +124,7 @@ func (j *job) load(ctx context.Context) error {
 	}
 	run, known := j.Executor.Find(j.task.Caller(), standingRun)
 	if !known {
-		return fmt.Errorf("task %s: %w", j.id, executor.ErrNotFound)
+		return fmt.Errorf("task %s: %w", j.id, record.ErrNotFound)
 	}
 	t, err := readTask(run)
 	if err != nil {
@@ -140,7 +141,7 @@ func (j *job) load(ctx context.Context) error {
 	}
 	j.task, j.past, j.read = t, past, true
 	if past.last == 0 { // nothing was ever said about it
-		return j.amendLocked(ctx, nil, append(j.toSlack("received", taskReceived(t)), executor.Event{Type: executor.EventPolicy,
+		return j.amendLocked(ctx, nil, append(j.toSlack("received", taskReceived(t)), record.Event{Type: record.EventPolicy,
 			Message: string(RunnerContainer), Reason: "grant", Data: encode(decided{Policy: Policy{Runner: RunnerContainer, Reason: ReasonGrant, Prompt: t.Description}})})...)
 	}
 	return nil
@@ -155,18 +156,18 @@ func (j *job) now(ctx context.Context) (Task, history, error) {
 }
 
 // amend journals events and changes the record, all or nothing.
-func (j *job) amend(ctx context.Context, change func(*Task), events ...executor.Event) error {
+func (j *job) amend(ctx context.Context, change func(*Task), events ...record.Event) error {
 	return j.amendIf(ctx, func(Task) bool { return true }, change, events...)
 }
 
 // amendOpen is amend, and nothing when the task has ended meanwhile: it was
 // cancelled, or its pull request merged, and what was about to happen to it must not undo that.
-func (j *job) amendOpen(ctx context.Context, change func(*Task), events ...executor.Event) error {
+func (j *job) amendOpen(ctx context.Context, change func(*Task), events ...record.Event) error {
 	return j.amendIf(ctx, func(t Task) bool { return !t.Ended() }, change, events...)
 }
 
 // amendIf is amend if the task is as wanted at that moment.
-func (j *job) amendIf(ctx context.Context, wanted func(Task) bool, change func(*Task), events ...executor.Event) error {
+func (j *job) amendIf(ctx context.Context, wanted func(Task) bool, change func(*Task), events ...record.Event) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for attempt := 1; ; attempt++ {
@@ -183,7 +184,7 @@ func (j *job) amendIf(ctx context.Context, wanted func(Task) bool, change func(*
 	}
 }
 
-func (j *job) amendLocked(ctx context.Context, change func(*Task), events ...executor.Event) error {
+func (j *job) amendLocked(ctx context.Context, change func(*Task), events ...record.Event) error {
 	t, past := j.task, j.past.clone()
 	t.Work = slices.Clone(t.Work)
 	if change != nil {
@@ -198,7 +199,7 @@ func (j *job) amendLocked(ctx context.Context, change func(*Task), events ...exe
 	a := executor.Amendment{Events: events, Record: encode(t)}
 	if t.Status != j.task.Status || t.Error != j.task.Error {
 		a.State, a.Error = t.Status, t.Error
-		if t.Status == executor.StateFailed {
+		if t.Status == record.StateFailed {
 			a.Reason = past.reason
 		}
 	}
@@ -238,7 +239,7 @@ func (j *job) step(ctx context.Context) (pause time.Duration, err error) {
 			return 0, err
 		}
 		// One that failed is looked at when there is news: it may be merged all the same.
-		if t.PRNumber != 0 && t.Status != executor.StateComplete && (j.news.Swap(false) || !t.Ended() && j.Now().Sub(j.looked) >= j.Every) {
+		if t.PRNumber != 0 && t.Status != record.StateComplete && (j.news.Swap(false) || !t.Ended() && j.Now().Sub(j.looked) >= j.Every) {
 			if err := j.look(ctx); err != nil {
 				j.news.Store(true)
 				return 0, err
@@ -295,7 +296,7 @@ func (j *job) clear(ctx context.Context, t Task) error {
 		<-j.follow.gone
 		j.follow = nil
 	}
-	if err := j.Executor.Stop(ctx, t.Caller().String(), j.Executor.Bot); err != nil && !errors.Is(err, executor.ErrNotFound) {
+	if err := j.Executor.Stop(ctx, t.Caller().String(), j.Executor.Bot); err != nil && !errors.Is(err, record.ErrNotFound) {
 		return fmt.Errorf("cannot remove the container: %w", err)
 	}
 	return nil
@@ -313,9 +314,9 @@ func (j *job) address(ctx context.Context) error {
 	}
 	byPeople := slices.ContainsFunc(waiting, func(i item) bool { return i.Check == nil })
 	if !byPeople && past.repairs() >= max(j.Repairs, 0) {
-		var events []executor.Event
+		var events []record.Event
 		for _, i := range waiting {
-			events = append(events, executor.Event{Type: executor.EventHeard, Kind: heardLeft, Step: i.Key})
+			events = append(events, record.Event{Type: record.EventHeard, Kind: heardLeft, Step: i.Key})
 		}
 		if past.gaveUp {
 			return j.amend(ctx, nil, events...)
@@ -368,10 +369,10 @@ func (j *job) begin(ctx context.Context, keys []string) error {
 	}
 	w := work{N: len(past.works) + 1, Keys: keys, Commits: past.people}
 	w.Run = t.Caller().String() + "/" + w.id()
-	events := []executor.Event{{Type: executor.EventWork, Step: w.id(), Kind: workBegun, Data: encode(w)}}
-	status := executor.StateRunning
+	events := []record.Event{{Type: record.EventWork, Step: w.id(), Kind: workBegun, Data: encode(w)}}
+	status := record.StateRunning
 	if t.PRNumber != 0 {
-		status = executor.StateAddressingComments
+		status = record.StateAddressingComments
 	}
 	if excerpt := past.excerpt(keys); excerpt != "" {
 		events = append(events, j.toSlack("addressing:"+w.id(), taskAddressing(excerpt))...)
@@ -434,7 +435,7 @@ func (j *job) attend(ctx context.Context, w work) (over bool, err error) {
 				return true, nil // cancelled, before it had begun
 			}
 			if errors.As(err, &refused) {
-				return true, j.fail(ctx, executor.ReasonBadInput, refused.Error(), cutShort(w, refused.Error()))
+				return true, j.fail(ctx, record.ReasonBadInput, refused.Error(), cutShort(w, refused.Error()))
 			}
 			return false, err
 		}
@@ -474,25 +475,25 @@ func (j *job) start(ctx context.Context, w work) error {
 	if err != nil {
 		return err
 	}
-	asked := executor.Request{Key: w.id(), Caller: t.Caller(), Repo: t.Repo, Base: t.Base, Asker: t.Asker}
+	asked := record.Request{Key: w.id(), Caller: t.Caller(), Repo: t.Repo, Base: t.Base, Asker: t.Asker}
 	run, _, err := j.Executor.Claim(ctx, asked)
 	if err != nil {
 		return err
 	}
-	if run.Kind != executor.KindRequest || run.Ended() {
+	if run.Kind != record.KindRequest || run.Ended() {
 		return nil
 	}
 	if _, known := policyOf(ctx, j.Executor, run.Name()); !known {
 		d := decided{Policy: Policy{Runner: RunnerContainer, Reason: ReasonGrant, Prompt: t.Description}}
 		d.Tools = toolNames(Catalog(d.Policy, Offer{Browser: j.Executor.Browser != nil, Task: true}))
-		err := j.Executor.Note(ctx, run.Name(), executor.Event{Type: executor.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: encode(d)})
+		err := j.Executor.Note(ctx, run.Name(), record.Event{Type: record.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: encode(d)})
 		if err != nil {
 			return err
 		}
 	}
 	prompt, err := j.prompt(ctx, t, past, w)
 	if err == nil {
-		err = j.launch(ctx, run, executor.Request{Agent: &executor.AgentCall{Name: t.AgentID, Prompt: prompt, Title: workTitle(t, past, w)}, Base: t.Base})
+		err = j.launch(ctx, run, record.Request{Agent: &record.AgentCall{Name: t.AgentID, Prompt: prompt, Title: workTitle(t, past, w)}, Base: t.Base})
 	}
 	// What the end of the server cuts short is not refused: the next one goes on.
 	if err != nil && ctx.Err() == nil && !isConflict(err) && asProblem(err, local).Status < 500 {
@@ -502,7 +503,7 @@ func (j *job) start(ctx context.Context, w work) error {
 }
 
 // launch begins a run that was claimed; errEnded where the task has ended meanwhile.
-func (j *job) launch(ctx context.Context, run executor.Run, asked executor.Request) error {
+func (j *job) launch(ctx context.Context, run record.Run, asked record.Request) error {
 	j.starting.Lock()
 	defer j.starting.Unlock()
 	t, _, err := j.now(ctx)
@@ -518,14 +519,14 @@ func (j *job) launch(ctx context.Context, run executor.Run, asked executor.Reque
 
 // finished journals how a piece of work ended, unless the task was retried since: then another
 // has its place already.
-func (j *job) finished(ctx context.Context, w work, run executor.Run) error {
+func (j *job) finished(ctx context.Context, w work, run record.Run) error {
 	j.starting.Lock()
 	defer j.starting.Unlock()
 	if _, past, err := j.now(ctx); err != nil || past.works[w.N-1].Ended {
 		return err
 	}
-	end := work{N: w.N, Ended: true, OK: run.State == executor.StateComplete, Error: run.Error, Head: run.Head}
-	e := executor.Event{Type: executor.EventWork, Step: w.id(), Kind: workEnded, OK: &end.OK, Commit: run.Head, Reason: string(run.Reason), Message: run.Error, Data: encode(end)}
+	end := work{N: w.N, Ended: true, OK: run.State == record.StateComplete, Error: run.Error, Head: run.Head}
+	e := record.Event{Type: record.EventWork, Step: w.id(), Kind: workEnded, OK: &end.OK, Commit: run.Head, Reason: string(run.Reason), Message: run.Error, Data: encode(end)}
 	if !end.OK {
 		return j.fail(ctx, run.Reason, fmt.Sprintf("%s (%s)", first(run.Error, string(run.Reason)), run.Name()), e)
 	}
@@ -533,12 +534,12 @@ func (j *job) finished(ctx context.Context, w work, run executor.Run) error {
 }
 
 // cutShort is the end of work that was stopped from outside.
-func cutShort(w work, why string) executor.Event {
-	return executor.Event{Type: executor.EventWork, Step: w.id(), Kind: workEnded, Data: encode(work{N: w.N, Ended: true, Error: why})}
+func cutShort(w work, why string) record.Event {
+	return record.Event{Type: record.EventWork, Step: w.id(), Kind: workEnded, Data: encode(work{N: w.N, Ended: true, Error: why})}
 }
 
 // fail ends a task, with other events that belong to it.
-func (j *job) fail(ctx context.Context, reason executor.Reason, text string, events ...executor.Event) error {
+func (j *job) fail(ctx context.Context, reason record.Reason, text string, events ...record.Event) error {
 	t, past, err := j.now(ctx)
 	if err != nil {
 		return err
@@ -551,14 +552,14 @@ func (j *job) fail(ctx context.Context, reason executor.Reason, text string, eve
 	}
 	text = clipText(text, 2000)
 	key := "failed:" + strconv.Itoa(past.fails+1)
-	events = append(events, executor.Event{Type: executor.EventWork, Kind: workFailed, Reason: string(reason), Message: text})
+	events = append(events, record.Event{Type: record.EventWork, Kind: workFailed, Reason: string(reason), Message: text})
 	t.Error = text
 	events = append(events, j.toSlack(key, taskFailed(t))...)
-	closed := past.closed || slices.ContainsFunc(events, func(e executor.Event) bool { return e.Kind == heardClosed })
+	closed := past.closed || slices.ContainsFunc(events, func(e record.Event) bool { return e.Kind == heardClosed })
 	if t.PRNumber != 0 && !closed { // who closed it knows
 		events = append(events, j.toGitHub(key, message{Kind: mailFailed, Text: text})...)
 	}
-	return j.amendOpen(ctx, func(t *Task) { t.Status, t.Error = executor.StateFailed, text }, events...)
+	return j.amendOpen(ctx, func(t *Task) { t.Status, t.Error = record.StateFailed, text }, events...)
 }
 
 // clipText cuts a text to so many bytes, at a character.
@@ -577,40 +578,40 @@ func (j *job) retry(ctx context.Context, by gitd.Person) error {
 	if err != nil {
 		return err
 	}
-	if t.Status != executor.StateFailed {
-		return fmt.Errorf("%w: it is %s, not failed", executor.ErrConflict, t.Status)
+	if t.Status != record.StateFailed {
+		return fmt.Errorf("%w: it is %s, not failed", record.ErrConflict, t.Status)
 	}
 	if past.merged {
 		return errEnded
 	}
-	events := []executor.Event{{Type: executor.EventWork, Kind: workRetried, Message: "retried by " + first(by.Name, j.Executor.Bot.Name)}}
+	events := []record.Event{{Type: record.EventWork, Kind: workRetried, Message: "retried by " + first(by.Name, j.Executor.Bot.Name)}}
 	w, any := past.latest()
-	status := executor.StateSubmitted
+	status := record.StateSubmitted
 	switch {
 	case any && w.Published != "":
-		status = executor.StateAwaitingReview
+		status = record.StateAwaitingReview
 		if _, _, shared := j.upstream(t.Repo); shared && (t.PRNumber == 0 || past.closed) {
 			// The one there is was closed, or could not be opened; its branch may be gone, too.
-			t.PRNumber, t.PRURL, status = 0, "", executor.StateRunning
+			t.PRNumber, t.PRURL, status = 0, "", record.StateRunning
 			events[0].Step = w.id()
-			events = append(events, executor.Event{Type: executor.EventHeard, Kind: heardReopened})
+			events = append(events, record.Event{Type: record.EventHeard, Kind: heardReopened})
 		}
 	case any:
-		status = executor.StateRunning
+		status = record.StateRunning
 	}
-	if t.PRNumber != 0 && status == executor.StateRunning {
-		status = executor.StateAddressingComments
+	if t.PRNumber != 0 && status == record.StateRunning {
+		status = record.StateAddressingComments
 	}
 	if any && !w.Ended {
 		// It ended with the task, and another does what it was for.
-		if err := j.Executor.Stop(ctx, t.Caller().String(), by); err != nil && !errors.Is(err, executor.ErrNotFound) {
+		if err := j.Executor.Stop(ctx, t.Caller().String(), by); err != nil && !errors.Is(err, record.ErrNotFound) {
 			return fmt.Errorf("cannot stop the work before: %w", err)
 		}
 		events = append(events, cutShort(w, "the task had ended"))
 	}
 	j.news.Store(true)
 	// Somebody else may have retried it meanwhile, and it is at work again.
-	return j.amendIf(ctx, func(now Task) bool { return now.Status == executor.StateFailed }, func(now *Task) {
+	return j.amendIf(ctx, func(now Task) bool { return now.Status == record.StateFailed }, func(now *Task) {
 		now.Status, now.Error, now.PRNumber, now.PRURL = status, "", t.PRNumber, t.PRURL
 	}, events...)
 }
@@ -621,18 +622,18 @@ func (j *job) cancel(ctx context.Context, drop bool, by gitd.Person) error {
 	if err != nil {
 		return err
 	}
-	if t.Status == executor.StateComplete {
+	if t.Status == record.StateComplete {
 		return errEnded
 	}
 	if !t.Ended() {
-		if err := j.fail(ctx, executor.ReasonCancelled, "cancelled by "+first(by.Name, j.Executor.Bot.Name)); err != nil {
+		if err := j.fail(ctx, record.ReasonCancelled, "cancelled by "+first(by.Name, j.Executor.Bot.Name)); err != nil {
 			return err
 		}
 	}
 	j.starting.Lock()
 	defer j.starting.Unlock()
 	// Now, not when its goroutine comes to it: who cancels wants to see it gone.
-	if err := j.Executor.Stop(ctx, t.Caller().String(), by); err != nil && !errors.Is(err, executor.ErrNotFound) {
+	if err := j.Executor.Stop(ctx, t.Caller().String(), by); err != nil && !errors.Is(err, record.ErrNotFound) {
 		return err
 	}
 	if !drop {
@@ -652,11 +653,11 @@ func (j *job) say(ctx context.Context, key, text string, by gitd.Person) error {
 	case err != nil:
 		return err
 	case strings.TrimSpace(text) == "":
-		return fmt.Errorf("%w text: it is empty", executor.ErrInvalid)
+		return fmt.Errorf("%w text: it is empty", record.ErrInvalid)
 	case len(text) > maxSaid:
-		return fmt.Errorf("%w text: it has %d bytes, at most %d", executor.ErrInvalid, len(text), maxSaid)
+		return fmt.Errorf("%w text: it has %d bytes, at most %d", record.ErrInvalid, len(text), maxSaid)
 	case len(key) > 200:
-		return fmt.Errorf("%w key: it has more than 200 bytes", executor.ErrInvalid)
+		return fmt.Errorf("%w key: it has more than 200 bytes", record.ErrInvalid)
 	}
 	if key == "" {
 		key = newTaskID(by, "")
@@ -676,7 +677,7 @@ type follower struct {
 	work int
 	stop context.CancelFunc
 	gone chan struct{} // closed when all below is set
-	run  executor.Run
+	run  record.Run
 	err  error
 }
 
@@ -695,7 +696,7 @@ func (j *job) watch(ctx context.Context, w work) *follower {
 			if err != nil {
 				break // Settled meets the same one
 			}
-			if e.Type == executor.EventGate {
+			if e.Type == record.EventGate {
 				j.ask(ctx, w, e)
 				continue
 			}
@@ -712,7 +713,7 @@ func (j *job) watch(ctx context.Context, w work) *follower {
 		}
 		f.run, f.err = j.Executor.Settled(ctx, Task{ID: j.id}.Caller(), w.id())
 		if f.err == nil && !f.run.Ended() {
-			f.err = fmt.Errorf("cannot follow %s: %w", w.Run, executor.ErrClosed)
+			f.err = fmt.Errorf("cannot follow %s: %w", w.Run, record.ErrClosed)
 		}
 	}()
 	return f
@@ -735,7 +736,7 @@ func (j *job) working(ctx context.Context, key, text string, bad bool) (said boo
 }
 
 // ask puts a question of a run that works into the task's thread.
-func (j *job) ask(ctx context.Context, w work, e executor.Event) {
+func (j *job) ask(ctx context.Context, w work, e record.Event) {
 	for _, q := range j.toSlack("ask:"+w.id()+":"+e.Step, taskAsks(e.Message)) {
 		var m message
 		if json.Unmarshal(q.Data, &m) != nil {
@@ -752,7 +753,7 @@ func (j *job) ask(ctx context.Context, w work, e executor.Event) {
 const maxWorking = 30
 
 // amendNew journals a message that may be there already.
-func (j *job) amendNew(ctx context.Context, e executor.Event) error {
+func (j *job) amendNew(ctx context.Context, e record.Event) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if err := j.load(ctx); err != nil {
@@ -765,26 +766,26 @@ func (j *job) amendNew(ctx context.Context, e executor.Event) error {
 }
 
 // doing is what an event of a run says about what is being done, in words.
-func doing(e executor.Event) (text string, bad bool) {
+func doing(e record.Event) (text string, bad bool) {
 	what := firstOf(e.Command)
 	switch {
-	case e.Kind == string(executor.KindAgent):
+	case e.Kind == string(record.KindAgent):
 		agent, _, _ := strings.Cut(what, ":")
 		what = agent
 	case e.Task != "":
 		what = "running " + strings.ReplaceAll(strings.TrimPrefix(strings.TrimPrefix(e.Task, "lib_"), "run_"), "_", " ")
 	}
 	switch e.Type {
-	case executor.EventStepStarted:
-		if e.Kind == string(executor.KindAgent) {
+	case record.EventStepStarted:
+		if e.Kind == string(record.KindAgent) {
 			what += " is at work"
 		}
 		return what, false
-	case executor.EventAgent:
+	case record.EventAgent:
 		if e.Kind == "tool_call" {
 			return firstOf(e.Message), false
 		}
-	case executor.EventStepFinished:
+	case record.EventStepFinished:
 		if e.OK != nil && !*e.OK {
 			return what + " failed", true
 		}

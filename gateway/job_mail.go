@@ -8,14 +8,14 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/retry"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
 // toSlack is the event that puts a text into the task's thread; none where there is none.
-func (j *job) toSlack(key, text string) []executor.Event {
+func (j *job) toSlack(key, text string) []record.Event {
 	if j.Slack == nil || j.Channel == "" {
 		return nil
 	}
@@ -23,17 +23,17 @@ func (j *job) toSlack(key, text string) []executor.Event {
 	if key == "received" {
 		m.Kind = mailThread
 	}
-	return []executor.Event{queued(m)}
+	return []record.Event{queued(m)}
 }
 
 // toGitHub is the event that does something to the task's pull request.
-func (j *job) toGitHub(key string, m message) []executor.Event {
+func (j *job) toGitHub(key string, m message) []record.Event {
 	m.Key, m.Lane = "github:"+key, laneGitHub
-	return []executor.Event{queued(m)}
+	return []record.Event{queued(m)}
 }
 
-func queued(m message) executor.Event {
-	return executor.Event{Type: executor.EventOutbox, Kind: m.Kind, Step: m.Key, Data: encode(m)}
+func queued(m message) record.Event {
+	return record.Event{Type: record.EventOutbox, Kind: m.Kind, Step: m.Key, Data: encode(m)}
 }
 
 // deliver posts what is in the outbox for a lane, in order, until ctx ends. What
@@ -99,10 +99,10 @@ func (j *job) post(ctx context.Context, m message, failures int) error {
 	if err != nil {
 		return err
 	}
-	posted := executor.Event{Type: executor.EventPosted, Kind: m.Kind, Step: m.Key}
+	posted := record.Event{Type: record.EventPosted, Kind: m.Kind, Step: m.Key}
 	var where string
 	var change func(*Task)
-	var more []executor.Event
+	var more []record.Event
 	if m.Lane == laneSlack {
 		where, change, err = j.postSlack(ctx, t, m)
 	} else {
@@ -119,10 +119,10 @@ func (j *job) post(ctx context.Context, m message, failures int) error {
 		j.Log.Warn("what a task has to say is refused", "task", j.id, "message", m.Key, "err", err)
 		posted.Message = clipText(err.Error(), 1000)
 		if m.Kind == mailPull {
-			return j.fail(ctx, executor.ReasonBadInput, "no pull request can be opened: "+err.Error(), posted)
+			return j.fail(ctx, record.ReasonBadInput, "no pull request can be opened: "+err.Error(), posted)
 		}
 	}
-	if err := j.amend(ctx, change, append([]executor.Event{posted}, more...)...); err != nil {
+	if err := j.amend(ctx, change, append([]record.Event{posted}, more...)...); err != nil {
 		return err
 	}
 	j.awake()
@@ -150,7 +150,7 @@ func (j *job) postSlack(ctx context.Context, t Task, m message) (where string, c
 }
 
 // postGitHub does to the pull request what a message says.
-func (j *job) postGitHub(ctx context.Context, t Task, past history, m message) (where string, change func(*Task), more []executor.Event, err error) {
+func (j *job) postGitHub(ctx context.Context, t Task, past history, m message) (where string, change func(*Task), more []record.Event, err error) {
 	_, name, ok := j.upstream(t.Repo)
 	if !ok {
 		return "", nil, nil, fmt.Errorf("%w: %s is at no GitHub any more", github.ErrRefused, t.Repo)
@@ -217,7 +217,7 @@ func (j *job) postGitHub(ctx context.Context, t Task, past history, m message) (
 }
 
 // openPull opens the task's pull request, or finds it.
-func (j *job) openPull(ctx context.Context, t Task, past history, name github.Name) (where string, change func(*Task), more []executor.Event, err error) {
+func (j *job) openPull(ctx context.Context, t Task, past history, name github.Name) (where string, change func(*Task), more []record.Event, err error) {
 	work, err := j.manifests(ctx, t)
 	if err != nil {
 		return "", nil, nil, err
@@ -240,7 +240,7 @@ func (j *job) openPull(ctx context.Context, t Task, past history, name github.Na
 	return p.URL, func(now *Task) {
 		now.PRURL, now.PRNumber = p.URL, p.Number
 		if !now.Ended() {
-			now.Status = executor.StateAwaitingReview
+			now.Status = record.StateAwaitingReview
 		}
 	}, more, nil
 }
@@ -258,10 +258,10 @@ func (j *job) upstreamBase(t Task) string {
 }
 
 // manifests are the evidence of a task's work, oldest first.
-func (j *job) manifests(ctx context.Context, t Task) (list []executor.Manifest, err error) {
+func (j *job) manifests(ctx context.Context, t Task) (list []record.Manifest, err error) {
 	for _, run := range t.Work {
 		m, err := j.Executor.Manifest(ctx, run)
-		if errors.Is(err, executor.ErrNotFound) || errors.Is(err, executor.ErrConflict) {
+		if errors.Is(err, record.ErrNotFound) || errors.Is(err, record.ErrConflict) {
 			continue // it was never begun, or goes on
 		}
 		if err != nil {

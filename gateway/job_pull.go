@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -34,8 +34,8 @@ func (j *job) look(ctx context.Context) error {
 	}
 	pull, err := j.GitHub.Pull(ctx, name, t.PRNumber)
 	if errors.Is(err, github.ErrNotFound) && !t.Ended() {
-		return j.fail(ctx, executor.ReasonBadInput, fmt.Sprintf("the pull request %s is not there any more, or is hidden from ramus", t.PRURL),
-			executor.Event{Type: executor.EventHeard, Kind: heardClosed})
+		return j.fail(ctx, record.ReasonBadInput, fmt.Sprintf("the pull request %s is not there any more, or is hidden from ramus", t.PRURL),
+			record.Event{Type: record.EventHeard, Kind: heardClosed})
 	}
 	if err != nil {
 		return err
@@ -46,8 +46,8 @@ func (j *job) look(ctx context.Context) error {
 	case pull.Merged:
 		return nil
 	case !pull.Open && !past.closed && !t.Ended():
-		return j.fail(ctx, executor.ReasonCancelled, "the pull request was closed without being merged",
-			executor.Event{Type: executor.EventHeard, Kind: heardClosed})
+		return j.fail(ctx, record.ReasonCancelled, "the pull request was closed without being merged",
+			record.Event{Type: record.EventHeard, Kind: heardClosed})
 	case !pull.Open:
 		return nil
 	case past.closed:
@@ -60,7 +60,7 @@ func (j *job) look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var events []executor.Event
+	var events []record.Event
 	for _, i := range items {
 		if !past.known[i.Key] {
 			events = append(events, heard(i))
@@ -215,7 +215,7 @@ func (j *job) merged(ctx context.Context, t Task) error {
 	if err := j.clear(ctx, t); err != nil {
 		return err
 	}
-	events := []executor.Event{{Type: executor.EventHeard, Kind: heardMerged}}
+	events := []record.Event{{Type: record.EventHeard, Kind: heardMerged}}
 	events = append(events, j.toSlack("merged", taskMerged(t))...)
 	if j.DeleteBranch {
 		events = append(events, j.toGitHub("unbranch", message{Kind: mailUnbranch})...)
@@ -225,7 +225,7 @@ func (j *job) merged(ctx context.Context, t Task) error {
 	} else if j.DeleteEvidence && past.evidence() != "" {
 		events = append(events, j.toGitHub("unbranch-evidence", message{Kind: mailUnbranch, Text: evidenceBranch(t)})...)
 	}
-	return j.amend(ctx, func(t *Task) { t.Status, t.Error = executor.StateComplete, "" }, events...)
+	return j.amend(ctx, func(t *Task) { t.Status, t.Error = record.StateComplete, "" }, events...)
 }
 
 // reopened goes on with a task whose pull request had been closed.
@@ -234,7 +234,7 @@ func (j *job) reopened(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	events := []executor.Event{{Type: executor.EventHeard, Kind: heardReopened}}
+	events := []record.Event{{Type: record.EventHeard, Kind: heardReopened}}
 	if w, any := past.latest(); any && !w.Ended {
 		// It was stopped because the pull request was closed, and is begun again.
 		if err := j.clear(ctx, t); err != nil {
@@ -244,8 +244,8 @@ func (j *job) reopened(ctx context.Context) error {
 	}
 	j.news.Store(true) // for what was said meanwhile
 	return j.amend(ctx, func(t *Task) {
-		if t.Status == executor.StateFailed {
-			t.Status, t.Error = executor.StateAwaitingReview, ""
+		if t.Status == record.StateFailed {
+			t.Status, t.Error = record.StateAwaitingReview, ""
 		}
 	}, events...)
 }
@@ -267,10 +267,10 @@ func (j *job) publish(ctx context.Context, w work) error {
 		return err
 	}
 	up, _, shared := j.upstream(t.Repo)
-	published := executor.Event{Type: executor.EventWork, Step: w.id(), Kind: workPublished, Commit: tip}
+	published := record.Event{Type: record.EventWork, Step: w.id(), Kind: workPublished, Commit: tip}
 	if !shared {
 		text := fmt.Sprintf("✅ Done: the work is on branch %s of %s", t.Caller().Branch(), t.Repo)
-		return j.amendOpen(ctx, func(t *Task) { t.Status = executor.StateComplete }, append(j.toSlack("done", text), published)...)
+		return j.amendOpen(ctx, func(t *Task) { t.Status = record.StateComplete }, append(j.toSlack("done", text), published)...)
 	}
 	if past.pushed == "" {
 		base, err := repo.MergeBase(ctx, own, "refs/heads/"+t.Base)
@@ -278,7 +278,7 @@ func (j *job) publish(ctx context.Context, w work) error {
 			return err
 		}
 		if base == tip {
-			return j.fail(ctx, executor.ReasonCommandFailed, "the agent ended without having changed anything, so there is no pull request")
+			return j.fail(ctx, record.ReasonCommandFailed, "the agent ended without having changed anything, so there is no pull request")
 		}
 	}
 	push := gitd.UpstreamPush{Upstream: up, Branch: t.Branch, Commit: tip, Old: &past.pushed}
@@ -288,7 +288,7 @@ func (j *job) publish(ctx context.Context, w work) error {
 			// Somebody was faster: what they made is taken in, and the next attempt has it.
 			return j.overtaken(ctx, past.pushed, tip, err)
 		case errors.Is(err, gitd.ErrUpstreamRefused):
-			return j.fail(ctx, executor.ReasonBadInput, err.Error())
+			return j.fail(ctx, record.ReasonBadInput, err.Error())
 		}
 		return err
 	}
@@ -299,7 +299,7 @@ func (j *job) publish(ctx context.Context, w work) error {
 	if pictured != "" {
 		published.Data = encode(work{N: w.N, Evidence: pictured})
 	}
-	events := []executor.Event{published}
+	events := []record.Event{published}
 	if t.PRNumber == 0 {
 		// After a failure the same work may get another one.
 		key := fmt.Sprintf("pull:%s:%d", w.id(), past.fails)
@@ -314,7 +314,7 @@ func (j *job) publish(ctx context.Context, w work) error {
 	events = append(events, j.toGitHub("review:"+w.id(), message{Kind: mailReview, Work: w.N})...)
 	events = append(events, j.toSlack("pushed:"+w.id(), taskPushed())...)
 	j.news.Store(true) // comments may have come while it worked
-	return j.amendOpen(ctx, func(t *Task) { t.Status = executor.StateAwaitingReview }, events...)
+	return j.amendOpen(ctx, func(t *Task) { t.Status = record.StateAwaitingReview }, events...)
 }
 
 // overtaken takes in what kept our tip from being pushed on top of what was known
@@ -340,7 +340,7 @@ func (j *job) overtaken(ctx context.Context, known, tip gitd.Hash, refused error
 	} else if has {
 		return refused
 	}
-	return j.fail(ctx, executor.ReasonMergeConflict, fmt.Sprintf("ramus's own branch %s was rewritten: %s, which is at GitHub, is not in its history any more; "+
+	return j.fail(ctx, record.ReasonMergeConflict, fmt.Sprintf("ramus's own branch %s was rewritten: %s, which is at GitHub, is not in its history any more; "+
 		"merge that into it, then `ramus task retry`", t.Caller().Branch(), known[:min(12, len(known))]))
 }
 
@@ -365,9 +365,9 @@ func (j *job) takeIn(ctx context.Context) (done bool, err error) {
 		return false, nil
 	case errors.Is(err, gitd.ErrNotFound) && j.retried():
 		// Whoever takes the task up again wants the branch back.
-		return false, j.amend(ctx, nil, executor.Event{Type: executor.EventHeard, Kind: heardCommits, Data: encode([]string{})})
+		return false, j.amend(ctx, nil, record.Event{Type: record.EventHeard, Kind: heardCommits, Data: encode([]string{})})
 	case errors.Is(err, gitd.ErrNotFound):
-		return true, j.fail(ctx, executor.ReasonBadInput, fmt.Sprintf("the branch %s was deleted at GitHub; `ramus task retry` pushes it again", t.Branch))
+		return true, j.fail(ctx, record.ReasonBadInput, fmt.Sprintf("the branch %s was deleted at GitHub; `ramus task retry` pushes it again", t.Branch))
 	case err != nil:
 		return false, err
 	case theirs == past.pushed:
@@ -384,11 +384,11 @@ func (j *job) takeIn(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	if !kept && past.pushed == "" && !j.retried() {
-		return true, j.fail(ctx, executor.ReasonBadInput, fmt.Sprintf("there is a branch %s at GitHub already, with other work on it; "+
+		return true, j.fail(ctx, record.ReasonBadInput, fmt.Sprintf("there is a branch %s at GitHub already, with other work on it; "+
 			"`ramus task retry` goes on from there, or choose other names by engineer.branch", t.Branch))
 	}
 	if !kept && !j.retried() {
-		return true, j.fail(ctx, executor.ReasonMergeConflict, fmt.Sprintf(
+		return true, j.fail(ctx, record.ReasonMergeConflict, fmt.Sprintf(
 			"somebody force-pushed the branch %s: %s is not in its history any more. ramus does not overwrite it; `ramus task retry` goes on from what is there now", t.Branch, past.pushed[:min(12, len(past.pushed))]))
 	}
 	commits, err := j.subjects(ctx, repo, theirs, ours)
@@ -401,14 +401,14 @@ func (j *job) takeIn(ctx context.Context) (done bool, err error) {
 	default:
 		var conflict []string
 		if conflict, err = j.mergeIn(ctx, repo, t, own, ours, theirs); err == nil && len(conflict) > 0 {
-			return true, j.fail(ctx, executor.ReasonMergeConflict, fmt.Sprintf(
+			return true, j.fail(ctx, record.ReasonMergeConflict, fmt.Sprintf(
 				"commits on %s at GitHub conflict with ramus's own in %s; bring them together there, then `ramus task retry`", t.Branch, strings.Join(conflict, ", ")))
 		}
 	}
 	if err != nil {
 		return false, err
 	}
-	return false, j.amend(ctx, nil, executor.Event{Type: executor.EventHeard, Kind: heardCommits, Commit: theirs, Data: encode(commits),
+	return false, j.amend(ctx, nil, record.Event{Type: record.EventHeard, Kind: heardCommits, Commit: theirs, Data: encode(commits),
 		Message: strconv.Itoa(len(commits)) + " commits of others on the branch were taken in"})
 }
 

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // Links makes and checks links that open without a token: method, path and
@@ -125,9 +125,9 @@ func (l *Links) now() time.Time {
 
 // Run is a link to the page of a run's evidence, Named the same by the run's
 // name, File to one file of it by its name in the manifest.
-func (l *Links) Run(r executor.Run) string               { return l.Named(r.Name()) }
-func (l *Links) Named(run string) string                 { return l.Sign("/evidence/" + run) }
-func (l *Links) File(r executor.Run, name string) string { return l.Sign(filePath(r, name)) }
+func (l *Links) Run(r record.Run) string               { return l.Named(r.Name()) }
+func (l *Links) Named(run string) string               { return l.Sign("/evidence/" + run) }
+func (l *Links) File(r record.Run, name string) string { return l.Sign(filePath(r, name)) }
 
 // View is a link that shows a picture of a run where File has it saved, Trace one that
 // opens a trace in its viewer.
@@ -138,6 +138,6 @@ func (l *Links) Trace(run, name string) string {
 
 func (l *Links) named(run, name string) string { return l.Sign("/evidence/" + run + "/files/" + name) }
 
-func runPath(r executor.Run) string { return "/evidence/" + r.Name() }
+func runPath(r record.Run) string { return "/evidence/" + r.Name() }
 
-func filePath(r executor.Run, name string) string { return runPath(r) + "/files/" + name }
+func filePath(r record.Run, name string) string { return runPath(r) + "/files/" + name }

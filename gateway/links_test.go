@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 )
 
@@ -74,11 +74,11 @@ func TestLinks(t *testing.T) {
 	}
 
 	l.URL, l.TTL = "", 0
-	c, err := executor.ParseCaller("conv:abc")
+	c, err := record.ParseCaller("conv:abc")
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := executor.Run{Caller: c, ID: "k"}
+	run := record.Run{Caller: c, ID: "k"}
 	for want, sign := range map[string]func() string{
 		"/evidence/conv:abc/k":                         func() string { return l.Run(run) },
 		"/evidence/conv:abc/k/files/artifacts/a/b.png": func() string { return l.File(run, "artifacts/a/b.png") },

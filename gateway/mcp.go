@@ -17,8 +17,7 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // MCPPath is where MCP is served, to people's programs and, at a container's door, to agents.
@@ -264,7 +263,7 @@ func (f *mcpFront) begin(r *http.Request, who Who) (*mcpSession, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
-		return nil, executor.ErrClosed
+		return nil, record.ErrClosed
 	}
 	own, oldest := 0, (*mcpSession)(nil)
 	for id, other := range f.sessions {

@@ -12,8 +12,8 @@ import (
 	"slices"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -100,7 +100,7 @@ func (d *mcpDoor) tools(ctx context.Context) []mcpTool {
 }
 
 // register makes the tools of a list ones that can be called, for a run and the task that it works for.
-func (d *mcpDoor) register(listed []Tool, run executor.Run, own Task) (list []mcpTool) {
+func (d *mcpDoor) register(listed []Tool, run record.Run, own Task) (list []mcpTool) {
 	forTask := d.taskTools(own)
 	for _, tool := range listed {
 		switch i := slices.IndexFunc(forTask, func(t mcpTool) bool { return t.Name == tool.Name }); {
@@ -169,12 +169,12 @@ func (d *mcpDoor) pictures(task string, value any) (list []toolPicture) {
 	}
 	for _, check := range browsed.Checks {
 		for _, v := range check.Views {
-			if v.Screenshot == "" || task == ToolBrowser && v.Verdict == string(executor.BrowserPass) || len(list) == most {
+			if v.Screenshot == "" || task == ToolBrowser && v.Verdict == string(record.BrowserPass) || len(list) == most {
 				continue
 			}
 			png, err := d.visitor.Picture(v.Screenshot)
 			switch {
-			case errors.Is(err, executor.ErrInvalid):
+			case errors.Is(err, record.ErrInvalid):
 				list = append(list, toolPicture{name: v.Screenshot + " is too large to be shown here; it is in the run's evidence"})
 			case err == nil:
 				list = append(list, toolPicture{v.Screenshot, png})
@@ -191,13 +191,13 @@ func (d *mcpDoor) agent() gitd.Person {
 
 // begun is what the session's tools answer: they do not wait for a run that waits for their own.
 type begun struct {
-	Run   string         `json:"run"`
-	State executor.State `json:"state"`
+	Run   string       `json:"run"`
+	State record.State `json:"state"`
 }
 
 // startTool asks for a run after this one, on the same branch. That run came by no
 // gate and has no policy, so it cannot ask for another: one mention is at most two runs.
-func (d *mcpDoor) startTool(run executor.Run, tool Tool) mcpTool {
+func (d *mcpDoor) startTool(run record.Run, tool Tool) mcpTool {
 	return mcpTool{
 		Tool: tool, Output: schemaFor[begun](), Access: AccessWrite, Hints: toolHints{Idempotent: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
@@ -211,15 +211,15 @@ func (d *mcpDoor) startTool(run executor.Run, tool Tool) mcpTool {
 			if a.Agent == "" && run.Agent != nil {
 				a.Agent = run.Agent.Name
 			}
-			next, err := d.x.Submit(ctx, executor.Request{Key: derivedID(run.ID, "-next"), Caller: run.Caller, Repo: run.Repo, Base: run.Base, Of: run.Name(),
-				Asker: run.Asker, Agent: &executor.AgentCall{Name: a.Agent, Prompt: a.Prompt}})
+			next, err := d.x.Submit(ctx, record.Request{Key: derivedID(run.ID, "-next"), Caller: run.Caller, Repo: run.Repo, Base: run.Base, Of: run.Name(),
+				Asker: run.Asker, Agent: &record.AgentCall{Name: a.Agent, Prompt: a.Prompt}})
 			return toolResult{value: begun{next.Name(), next.State}}, err
 		},
 	}
 }
 
 // resumeTool keeps a note for the agent's own next turn.
-func (d *mcpDoor) resumeTool(run executor.Run, tool Tool) mcpTool {
+func (d *mcpDoor) resumeTool(run record.Run, tool Tool) mcpTool {
 	return mcpTool{
 		Tool: tool, Output: schemaFor[begun](), Access: AccessWrite, Hints: toolHints{Idempotent: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
@@ -230,14 +230,14 @@ func (d *mcpDoor) resumeTool(run executor.Run, tool Tool) mcpTool {
 				return toolResult{}, err
 			}
 			sum := sha256.Sum256([]byte(a.Prompt))
-			err := d.x.Say(ctx, run.Name(), executor.Prompt{Key: "self:" + hex.EncodeToString(sum[:]), Text: a.Prompt, By: d.agent()})
+			err := d.x.Say(ctx, run.Name(), record.Prompt{Key: "self:" + hex.EncodeToString(sum[:]), Text: a.Prompt, By: d.agent()})
 			return toolResult{value: begun{run.Name(), run.State}}, err
 		},
 	}
 }
 
 // fallbackTool hands the thread of the run over to the fallback runner.
-func (d *mcpDoor) fallbackTool(run executor.Run, tool Tool) mcpTool {
+func (d *mcpDoor) fallbackTool(run record.Run, tool Tool) mcpTool {
 	return mcpTool{
 		Tool: tool, Output: schemaFor[begun](), Access: AccessWrite, Hints: toolHints{Idempotent: true, Open: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
@@ -305,7 +305,7 @@ func (d *mcpDoor) taskTools(own Task) []mcpTool {
 					s.Key = own.ID + ":" + a.Key // nobody else's
 				}
 				t, err := d.engineer.Submit(ctx, s)
-				return toolResult{value: submitted{t.ID, executor.StateSubmitted}}, err
+				return toolResult{value: submitted{t.ID, record.StateSubmitted}}, err
 			},
 		},
 		{

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -310,14 +310,14 @@ func TestMCPCancel(t *testing.T) {
 	if result, err := s.CallTool(ctx, params); err == nil {
 		t.Fatalf("it was cancelled: %s", said(result))
 	}
-	caller, err := executor.ParseCaller(made.Caller)
+	caller, err := record.ParseCaller(made.Caller)
 	if err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the run is stopped", func() bool {
 		runs := r.Executor.OfCaller(caller)
 		last := runs[len(runs)-1]
-		return last.Task != nil && last.Task.Name == "lib_run_tests" && last.State == executor.StateFailed && last.Reason == executor.ReasonCancelled
+		return last.Task != nil && last.Task.Name == "lib_run_tests" && last.State == record.StateFailed && last.Reason == record.ReasonCancelled
 	})
 }
 

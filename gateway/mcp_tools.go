@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -87,25 +87,25 @@ const (
 
 // submitted is what submit_task answers.
 type submitted struct {
-	TaskID string         `json:"task_id"`
-	Status executor.State `json:"status"`
+	TaskID string       `json:"task_id"`
+	Status record.State `json:"status"`
 }
 
 // taskStatus is what get_task_status answers.
 type taskStatus struct {
-	TaskID   string         `json:"task_id"`
-	Status   executor.State `json:"status"`
-	PRURL    *string        `json:"pr_url"`
-	PRNumber *int           `json:"pr_number"`
-	Error    *string        `json:"error"`
+	TaskID   string       `json:"task_id"`
+	Status   record.State `json:"status"`
+	PRURL    *string      `json:"pr_url"`
+	PRNumber *int         `json:"pr_number"`
+	Error    *string      `json:"error"`
 }
 
 // activeTask is one of what list_active_tasks answers.
 type activeTask struct {
-	TaskID      string         `json:"task_id"`
-	Description string         `json:"description"`
-	Status      executor.State `json:"status"`
-	PRURL       *string        `json:"pr_url"`
+	TaskID      string       `json:"task_id"`
+	Description string       `json:"description"`
+	Status      record.State `json:"status"`
+	PRURL       *string      `json:"pr_url"`
 }
 
 // activeTasks holds the list: a structured result is an object.
@@ -170,7 +170,7 @@ Delegate bug fixes, features, refactors and UI improvements. Say what is broken 
 					return toolResult{}, err
 				}
 				t, err := s.hand(ctx, who, Submission{Description: d.Description, Context: d.Context, Repo: d.Repo, Base: d.Base, Agent: d.Agent, Key: d.Key})
-				return toolResult{value: submitted{t.ID, executor.StateSubmitted}}, err
+				return toolResult{value: submitted{t.ID, record.StateSubmitted}}, err
 			},
 		},
 		{
@@ -212,27 +212,27 @@ func (c *toolCall) taskID() (string, error) {
 
 // runReport is how a run stands, for a model.
 type runReport struct {
-	Run     string          `json:"run"`
-	Caller  string          `json:"caller"`
-	Repo    string          `json:"repo"`
-	Branch  string          `json:"branch"`
-	State   executor.State  `json:"state"`
-	Reason  executor.Reason `json:"reason,omitempty"`
-	Error   string          `json:"error,omitempty"`
-	Hint    string          `json:"hint,omitempty"`
-	Waiting string          `json:"waiting,omitempty"` // what a person is asked
+	Run     string        `json:"run"`
+	Caller  string        `json:"caller"`
+	Repo    string        `json:"repo"`
+	Branch  string        `json:"branch"`
+	State   record.State  `json:"state"`
+	Reason  record.Reason `json:"reason,omitempty"`
+	Error   string        `json:"error,omitempty"`
+	Hint    string        `json:"hint,omitempty"`
+	Waiting string        `json:"waiting,omitempty"` // what a person is asked
 	// Verdict tells whether what stands on the branch was checked.
-	Verdict    executor.Verdict `json:"verdict,omitempty"`
-	Unverified []string         `json:"unverified,omitempty"`
-	Changed    []string         `json:"changed,omitempty"` // files, the first 100
-	Evidence   string           `json:"evidence,omitempty"`
+	Verdict    record.Verdict `json:"verdict,omitempty"`
+	Unverified []string       `json:"unverified,omitempty"`
+	Changed    []string       `json:"changed,omitempty"` // files, the first 100
+	Evidence   string         `json:"evidence,omitempty"`
 	// OK and Result are of a library task: how it ended, and what it found.
 	OK     *bool          `json:"ok,omitempty"`
 	Result map[string]any `json:"result,omitempty"`
 }
 
 // report tells how a run stands.
-func (s *Server) report(ctx context.Context, run executor.Run) (toolResult, error) {
+func (s *Server) report(ctx context.Context, run record.Run) (toolResult, error) {
 	r := runReport{Run: run.Name(), Caller: run.Caller.String(), Repo: run.Repo, Branch: run.Branch, State: run.State, Reason: run.Reason, Error: run.Error, Hint: run.Hint}
 	if run.Gate != nil {
 		r.Waiting = run.Gate.Message
@@ -242,7 +242,7 @@ func (s *Server) report(ctx context.Context, run executor.Run) (toolResult, erro
 	}
 	if run.Ended() {
 		m, err := s.Executor.Manifest(ctx, run.Name())
-		if err != nil && !errors.Is(err, executor.ErrNotFound) { // it is being written: how the run ended is known before
+		if err != nil && !errors.Is(err, record.ErrNotFound) { // it is being written: how the run ended is known before
 			return toolResult{}, err
 		}
 		r.Verdict, r.Unverified = m.Verdict, m.Unverified
@@ -250,7 +250,7 @@ func (s *Server) report(ctx context.Context, run executor.Run) (toolResult, erro
 			r.Changed = append(r.Changed, change.Path)
 		}
 	}
-	if run.Kind == executor.KindTask {
+	if run.Kind == record.KindTask {
 		for e, err := range s.Executor.Events(ctx, run.Name(), 0, false) {
 			if err != nil {
 				return toolResult{}, err
@@ -260,12 +260,12 @@ func (s *Server) report(ctx context.Context, run executor.Run) (toolResult, erro
 					Output map[string]any `json:"output"`
 				} `json:"result"`
 			}
-			if e.Type == executor.EventStepFinished && json.Unmarshal(e.Data, &done) == nil {
+			if e.Type == record.EventStepFinished && json.Unmarshal(e.Data, &done) == nil {
 				r.OK, r.Result = e.OK, done.Result.Output
 			}
 		}
 	}
-	result := toolResult{failed: run.State == executor.StateFailed}
+	result := toolResult{failed: run.State == record.StateFailed}
 	if long, err := json.Marshal(r.Result); err == nil && len(long) > maxStructured/2 {
 		// What has a schema has to be there: the long part is in the text alone.
 		r.Result = nil
@@ -304,14 +304,14 @@ func (s *Server) runTool(who Who) mcpTool {
 }
 
 // await follows a run until it ends or waits for a person, and tells how it goes on.
-func (s *Server) await(ctx context.Context, run executor.Run, tell func(string)) (executor.Run, error) {
+func (s *Server) await(ctx context.Context, run record.Run, tell func(string)) (record.Run, error) {
 	for e, err := range s.Executor.Events(ctx, run.Name(), 0, true) {
 		if err != nil {
 			return run, err
 		}
 		text, _ := doing(e)
 		switch e.Type {
-		case executor.EventQueued, executor.EventContainer:
+		case record.EventQueued, record.EventContainer:
 			text = e.Message
 		}
 		tell(text)
@@ -337,7 +337,7 @@ func (s *Server) sessionTools(who Who) []mcpTool {
 		Caller string `json:"caller"`
 		Wait   *bool  `json:"wait"`
 	}
-	finish := func(ctx context.Context, c *toolCall, a arguments, run executor.Run) (toolResult, error) {
+	finish := func(ctx context.Context, c *toolCall, a arguments, run record.Run) (toolResult, error) {
 		if a.Wait == nil || *a.Wait {
 			var err error
 			if run, err = s.await(ctx, run, c.tell); err != nil {
@@ -356,7 +356,7 @@ func (s *Server) sessionTools(who Who) []mcpTool {
 				if err := c.read(&a); err != nil {
 					return toolResult{}, err
 				}
-				r := executor.Request{Repo: a.Repo, Base: a.Base, Agent: &executor.AgentCall{Name: a.Agent, Prompt: a.Prompt}}
+				r := record.Request{Repo: a.Repo, Base: a.Base, Agent: &record.AgentCall{Name: a.Agent, Prompt: a.Prompt}}
 				if err := s.permit(ctx, who, &r); err != nil {
 					return toolResult{}, err
 				}
@@ -387,17 +387,17 @@ func (s *Server) sessionTools(who Who) []mcpTool {
 }
 
 // goOn says something to the agent of a caller that is at work, or begins a new run of the last one.
-func (s *Server) goOn(ctx context.Context, who Who, caller, prompt string) (executor.Run, error) {
+func (s *Server) goOn(ctx context.Context, who Who, caller, prompt string) (record.Run, error) {
 	st, err := s.callerOf(ctx, who, caller)
 	if err == nil {
 		err = who.changes(st.Repo, st.Branch)
 	}
 	if err != nil {
-		return executor.Run{}, err
+		return record.Run{}, err
 	}
 	agent := ""
 	for _, run := range slices.Backward(s.Executor.OfCaller(st.Caller)) {
-		if run.Kind != executor.KindAgent {
+		if run.Kind != record.KindAgent {
 			continue
 		}
 		if agent == "" {
@@ -406,17 +406,17 @@ func (s *Server) goOn(ctx context.Context, who Who, caller, prompt string) (exec
 		if run.Ended() {
 			continue
 		}
-		err := s.Executor.Say(ctx, run.Name(), executor.Prompt{Text: prompt, By: who.Person(gitd.Person{})})
+		err := s.Executor.Say(ctx, run.Name(), record.Prompt{Text: prompt, By: who.Person(gitd.Person{})})
 		if err == nil {
 			return run, nil
 		}
-		if !errors.Is(err, executor.ErrConflict) {
-			return executor.Run{}, err
+		if !errors.Is(err, record.ErrConflict) {
+			return record.Run{}, err
 		}
 	}
-	r := executor.Request{Caller: st.Caller, Repo: st.Repo, Agent: &executor.AgentCall{Name: agent, Prompt: prompt}}
+	r := record.Request{Caller: st.Caller, Repo: st.Repo, Agent: &record.AgentCall{Name: agent, Prompt: prompt}}
 	if err := s.permit(ctx, who, &r); err != nil {
-		return executor.Run{}, err
+		return record.Run{}, err
 	}
 	return s.Executor.Submit(ctx, r)
 }
@@ -444,7 +444,7 @@ func (s *Server) libraryTool(who Who, t executor.TaskInfo) mcpTool {
 			}
 			delete(params, "caller")
 			delete(params, "repo")
-			r := executor.Request{Repo: where.Repo, Task: &executor.TaskCall{Name: t.Name, Params: params}}
+			r := record.Request{Repo: where.Repo, Task: &record.TaskCall{Name: t.Name, Params: params}}
 			if where.Caller != "" {
 				var err error
 				if r.Caller, r.Repo, err = s.callerOrNew(who, where.Caller, where.Repo, false); err != nil {
@@ -471,10 +471,10 @@ func (s *Server) libraryTool(who Who, t executor.TaskInfo) mcpTool {
 }
 
 // giveUp stops a run that nobody waits for any more.
-func (s *Server) giveUp(ctx context.Context, run executor.Run, by gitd.Person) error {
+func (s *Server) giveUp(ctx context.Context, run record.Run, by gitd.Person) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
-	if err := s.Executor.Stop(ctx, run.Name(), by); err != nil && !errors.Is(err, executor.ErrConflict) {
+	if err := s.Executor.Stop(ctx, run.Name(), by); err != nil && !errors.Is(err, record.ErrConflict) {
 		return err
 	}
 	return nil

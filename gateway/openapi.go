@@ -10,8 +10,7 @@ import (
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
-
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
@@ -148,7 +147,7 @@ func schemaOf(t reflect.Type, schemas object) object {
 
 // special are types whose JSON is not what their Go fields say.
 var special = map[reflect.Type]*jsonschema.Schema{
-	reflect.TypeFor[executor.Caller](): {Type: "string", Description: "run:ID or conv:ID"},
+	reflect.TypeFor[record.Caller]():   {Type: "string", Description: "run:ID or conv:ID"},
 	reflect.TypeFor[time.Duration]():   {Type: "integer", Description: "nanoseconds"},
 	reflect.TypeFor[json.RawMessage](): {},
 	reflect.TypeFor[[]byte]():          {Type: "string", Description: "base64"},

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
@@ -112,8 +112,8 @@ func (s *session) usable(ctx context.Context, d decided, m slack.Mention) []stri
 }
 
 // permit is asked before a run of a thread begins: one that merges by itself needs a person who may merge.
-func (s *session) permit(d decided, m slack.Mention, own bool) func(executor.Run, string) error {
-	return func(r executor.Run, into string) error {
+func (s *session) permit(d decided, m slack.Mention, own bool) func(record.Run, string) error {
+	return func(r record.Run, into string) error {
 		for _, deed := range []Deed{DeedRun, DeedMerge} {
 			if deed == DeedMerge && into == "" {
 				continue

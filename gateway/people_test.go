@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -81,7 +81,7 @@ func TestOthersRead(t *testing.T) {
 	}
 	worked := 0
 	for _, r := range k.runs("C01", ts) {
-		if r.Kind != executor.KindRequest {
+		if r.Kind != record.KindRequest {
 			worked++
 		}
 	}
@@ -167,15 +167,15 @@ func TestOthersDoNotPress(t *testing.T) {
 	k.until("the refusal", func() bool { return strings.Contains(k.whispered("U03"), "You may not") })
 	k.touch(t, "go.txt")
 	k.until("the result", func() bool { return len(k.part("C01", ts, "result")) == 1 })
-	if run = k.runs("C01", ts)[0]; run.State != executor.StateComplete {
+	if run = k.runs("C01", ts)[0]; run.State != record.StateComplete {
 		t.Errorf("the run was stopped: %s %s", run.State, run.Reason)
 	}
 
 	for workflow, people := range map[string]map[string]bool{"ask": {"U03": false, owner: true}, "named": {"U03": false, "U04": true}} {
 		ts := k.slack.Say(owner, "C01", "", "<@"+k.slack.BotUser+"> run "+workflow)
-		waits := func() (executor.Run, bool) {
+		waits := func() (record.Run, bool) {
 			runs := k.runs("C01", ts)
-			return runs[len(runs)-1], runs[len(runs)-1].State == executor.StateAwaitingReview
+			return runs[len(runs)-1], runs[len(runs)-1].State == record.StateAwaitingReview
 		}
 		k.until("the question of "+workflow, func() bool {
 			p := k.part("C01", ts, "progress")
@@ -201,7 +201,7 @@ func TestOthersDoNotPress(t *testing.T) {
 			}
 		}
 		k.until("the result of "+workflow, func() bool { return len(k.part("C01", ts, "result")) == 1 })
-		if run, _ := waits(); run.State != executor.StateComplete {
+		if run, _ := waits(); run.State != record.StateComplete {
 			t.Errorf("%s: %s %s %s", workflow, run.State, run.Reason, run.Error)
 		}
 	}

@@ -3,7 +3,7 @@ package gateway_test
 import (
 	"testing"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // TestNewCallerBesideLongerNames begins a caller whose name is a part of others' names:
@@ -12,11 +12,11 @@ func TestNewCallerBesideLongerNames(t *testing.T) {
 	r := open(t, false, nil)
 	r.repo(t, "team/app")
 	for _, id := range []string{"fox-1", "fox-2", "fox"} {
-		c, err := executor.RunCaller(id)
+		c, err := record.RunCaller(id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		run, err := r.local.Submit(t.Context(), executor.Request{Caller: c, Repo: "team/app", Command: &executor.Command{Shell: "true"}})
+		run, err := r.local.Submit(t.Context(), record.Request{Caller: c, Repo: "team/app", Command: &record.Command{Shell: "true"}})
 		if err != nil {
 			t.Fatalf("%s: %v", c, err)
 		}

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // browserFiles is what the names of files of checks by a browser begin with in a
@@ -26,7 +26,7 @@ const (
 // picture is a picture of a page that a check by a browser took. Its words come
 // from the repository and from the page: they are strangers'.
 type picture struct {
-	file     executor.ManifestFile
+	file     record.ManifestFile
 	check    string
 	viewport string
 	width    int
@@ -62,13 +62,13 @@ const (
 // few, in which order; the rest is for links. Of a check that ran several times
 // the last run counts; what the pictures of earlier ones show is not so any more, and they are
 // in neither list. A picture that is too large to be shown is in the rest.
-func pictures(m *executor.Manifest) (shown, rest []picture) {
+func pictures(m *record.Manifest) (shown, rest []picture) {
 	type ranked struct {
 		picture
 		rank, size int // wide windows before phones
 	}
 	var all []ranked
-	files := make(map[string]executor.ManifestFile)
+	files := make(map[string]record.ManifestFile)
 	for _, f := range m.Files {
 		if strings.HasPrefix(f.Name, browserFiles) && strings.HasPrefix(showable(f.Type), "image/") {
 			files[f.Name] = f
@@ -84,7 +84,7 @@ func pictures(m *executor.Manifest) (shown, rest []picture) {
 		all = append(all, ranked{p, rank, size})
 	}
 	for _, c := range lastLooks(m) {
-		diffs := map[string]executor.BrowserDiff{}
+		diffs := map[string]record.BrowserDiff{}
 		if c.Compare != nil {
 			for _, d := range c.Compare.Views {
 				diffs[d.Viewport] = d
@@ -97,7 +97,7 @@ func pictures(m *executor.Manifest) (shown, rest []picture) {
 				size = 1
 			}
 			end := rankElse
-			if v.Verdict != executor.BrowserPass {
+			if v.Verdict != record.BrowserPass {
 				end = rankFailed
 			}
 			for i, s := range v.Steps {
@@ -113,7 +113,7 @@ func pictures(m *executor.Manifest) (shown, rest []picture) {
 				p := at
 				p.triptych, p.changed = true, d.Changed
 				add(rankTriptych, size, d.Picture, p)
-			} else if end == rankElse && v.Verdict == executor.BrowserPass {
+			} else if end == rankElse && v.Verdict == record.BrowserPass {
 				end = rankWell
 			}
 			add(end, size, v.Screenshot, at)
@@ -140,9 +140,9 @@ func pictures(m *executor.Manifest) (shown, rest []picture) {
 }
 
 // lastLooks are the checks by a browser of a run, of those with the same name the last.
-func lastLooks(m *executor.Manifest) (list []executor.BrowserCheck) {
+func lastLooks(m *record.Manifest) (list []record.BrowserCheck) {
 	for i, c := range m.Browser {
-		if !slices.ContainsFunc(m.Browser[i+1:], func(d executor.BrowserCheck) bool { return d.Name == c.Name && d.Spec == c.Spec }) {
+		if !slices.ContainsFunc(m.Browser[i+1:], func(d record.BrowserCheck) bool { return d.Name == c.Name && d.Spec == c.Spec }) {
 			list = append(list, c)
 		}
 	}

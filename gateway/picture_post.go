@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
@@ -18,11 +19,11 @@ const partPictures = "pictures"
 
 // readPictures reads pictures that are to be shown. What is damaged, or is no picture whatever its
 // record says, goes to the rest, for whoever opens it to be told so.
-func readPictures(ctx context.Context, x *executor.Executor, run executor.Run, shown []picture) (good []picture, contents [][]byte, left []picture, err error) {
+func readPictures(ctx context.Context, x *executor.Executor, run record.Run, shown []picture) (good []picture, contents [][]byte, left []picture, err error) {
 	for _, p := range shown {
 		content, err := readPicture(ctx, x, run, p)
 		switch {
-		case err != nil && (ctx.Err() != nil || !errors.Is(err, executor.ErrDamaged) && !lasting(err)):
+		case err != nil && (ctx.Err() != nil || !errors.Is(err, record.ErrDamaged) && !lasting(err)):
 			return nil, nil, nil, err
 		case err != nil || http.DetectContentType(content) != p.file.Type:
 			left = append(left, p)
@@ -33,7 +34,7 @@ func readPictures(ctx context.Context, x *executor.Executor, run executor.Run, s
 	return good, contents, left, nil
 }
 
-func readPicture(ctx context.Context, x *executor.Executor, run executor.Run, p picture) ([]byte, error) {
+func readPicture(ctx context.Context, x *executor.Executor, run record.Run, p picture) ([]byte, error) {
 	f, err := x.OpenFile(ctx, run, p.file)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
@@ -35,7 +36,7 @@ func pngOf(t *testing.T, n int) []byte {
 
 // lookedAt gives a run that has ended the evidence of checks by a browser, as though
 // they had been made while it worked: of each check two viewports, with a picture and a recording.
-func lookedAt(t *testing.T, r *rooms, run executor.Run, checks int, change func(*executor.Manifest, map[string][]byte)) {
+func lookedAt(t *testing.T, r *rooms, run record.Run, checks int, change func(*record.Manifest, map[string][]byte)) {
 	t.Helper()
 	m, err := r.Executor.Manifest(t.Context(), run.Name())
 	if err != nil {
@@ -66,7 +67,7 @@ func lookedAt(t *testing.T, r *rooms, run executor.Run, checks int, change func(
 			kind = "application/zip"
 		}
 		name = "artifacts/browser/" + name
-		m.Files = append(m.Files, executor.ManifestFile{Name: name, Size: int64(len(content)), SHA256: hex.EncodeToString(sum[:]), Type: kind})
+		m.Files = append(m.Files, record.ManifestFile{Name: name, Size: int64(len(content)), SHA256: hex.EncodeToString(sum[:]), Type: kind})
 		put = append(put, gitd.File{Path: name, Content: content})
 	}
 	text, err := json.Marshal(m)
@@ -90,7 +91,7 @@ func lookedAt(t *testing.T, r *rooms, run executor.Run, checks int, change func(
 
 // endUnseen has a mention's run end while Slack takes no messages, and stops listening. The thread learns of it from
 // the next Chat.
-func (k *talk) endUnseen() (ts string, run executor.Run) {
+func (k *talk) endUnseen() (ts string, run record.Run) {
 	k.t.Helper()
 	k.slack.Fail(slacktest.Fault{Method: "chat.postMessage", Status: 503, Times: -1})
 	ts = k.slack.Say(owner, "C01", "", "<@"+k.slack.BotUser+"> exec true")
@@ -120,7 +121,7 @@ func (k *talk) again() {
 }
 
 // told waits until a run's thread knows.
-func (k *talk) told(run executor.Run) {
+func (k *talk) told(run record.Run) {
 	k.t.Helper()
 	k.recorded("that the thread knows", func() bool {
 		now, ok := k.Executor.Find(run.Caller, run.ID)
@@ -142,7 +143,7 @@ func (k *talk) withFiles(ts string) (list []slacktest.Message) {
 func TestPicturesInAThread(t *testing.T) {
 	k := openTalk(t, false, nil)
 	ts, run := k.endUnseen()
-	lookedAt(t, k.rooms, run, 6, func(m *executor.Manifest, _ map[string][]byte) {
+	lookedAt(t, k.rooms, run, 6, func(m *record.Manifest, _ map[string][]byte) {
 		m.Browser[5].Verdict, m.Browser[5].Views[1].Verdict, m.Browser[5].Views[1].Reason = looking.Fail, looking.Fail, "an error in the console: <!channel>"
 	})
 	k.again()
@@ -250,7 +251,7 @@ func TestPicturesBecomeLinks(t *testing.T) {
 func TestPicturesThatAreNone(t *testing.T) {
 	k := openTalk(t, false, nil)
 	ts, run := k.endUnseen()
-	lookedAt(t, k.rooms, run, 2, func(_ *executor.Manifest, files map[string][]byte) {
+	lookedAt(t, k.rooms, run, 2, func(_ *record.Manifest, files map[string][]byte) {
 		files["001-page/desktop/screenshot.png"] = []byte("<html>no picture</html>")
 		files["001-page/mobile/screenshot.png"] = append(pngOf(t, 1), make([]byte, 8<<20)...)
 	})

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
@@ -20,11 +20,11 @@ var (
 
 // looks adds a check by a browser to a manifest, with all files that it names. Each view's files are where they are
 // in a run's evidence.
-func looks(m *executor.Manifest, name string, views ...browser.View) *browser.Check {
+func looks(m *record.Manifest, name string, views ...browser.View) *browser.Check {
 	dir := fmt.Sprintf("%03d-%s", len(m.Browser)+1, name)
 	c := browser.Check{Name: name, Verdict: browser.Pass, Reason: "all is well", Commit: string(m.Head)}
 	keep := func(file, media string, size int64) string {
-		m.Files = append(m.Files, executor.ManifestFile{Name: browserFiles + file, Size: size, Type: media})
+		m.Files = append(m.Files, record.ManifestFile{Name: browserFiles + file, Size: size, Type: media})
 		return file
 	}
 	for _, v := range views {
@@ -47,14 +47,14 @@ func looks(m *executor.Manifest, name string, views ...browser.View) *browser.Ch
 }
 
 // differing compares a check with its base: the share that changed, by viewport.
-func differing(m *executor.Manifest, c *browser.Check, changed ...float64) {
+func differing(m *record.Manifest, c *browser.Check, changed ...float64) {
 	check := *c
 	check.Compare = &browser.Comparison{Base: "main", Verdict: browser.Pass}
 	for i, share := range changed {
 		d := browser.Diff{Viewport: c.Views[i].Viewport.Name, Changed: share}
 		if share > 0 {
 			d.Picture = strings.TrimSuffix(c.Views[i].Screenshot, "screenshot.png") + "triptych.png"
-			m.Files = append(m.Files, executor.ManifestFile{Name: browserFiles + d.Picture, Size: 120_000, Type: "image/png"})
+			m.Files = append(m.Files, record.ManifestFile{Name: browserFiles + d.Picture, Size: 120_000, Type: "image/png"})
 		}
 		check.Compare.Views = append(check.Compare.Views, d)
 	}
@@ -79,14 +79,14 @@ func inOrder(list []picture) (names []string) {
 }
 
 // someLooks is a run with a check that failed on a phone, one that changed, and one that is well.
-func someLooks() executor.Manifest {
+func someLooks() record.Manifest {
 	m := done()
 	m.Head = "b2"
-	m.Files = slices.DeleteFunc(m.Files, func(f executor.ManifestFile) bool { return strings.HasPrefix(f.Name, "artifacts/") })
+	m.Files = slices.DeleteFunc(m.Files, func(f record.ManifestFile) bool { return strings.HasPrefix(f.Name, "artifacts/") })
 	looks(&m, "about", desktop, mobile)
 	differing(&m, looks(&m, "list", desktop, mobile), 0.032, 0)
 	differing(&m, looks(&m, "todo", desktop, red(mobile, 3, "step 3, click \"#add\": nothing matches it within 10 s")), 0.0001, 0.41)
-	m.Verdict = executor.VerdictFailed
+	m.Verdict = record.VerdictFailed
 	return m
 }
 
@@ -117,7 +117,7 @@ func TestPictures(t *testing.T) {
 // same name took.
 func TestPicturesAreBounded(t *testing.T) {
 	size := func(sizes ...int64) (shown, rest int) {
-		m := executor.Manifest{}
+		m := record.Manifest{}
 		for i, n := range sizes {
 			c := looks(&m, fmt.Sprint("c", i), desktop)
 			for j := range m.Files {
@@ -142,19 +142,19 @@ func TestPicturesAreBounded(t *testing.T) {
 			t.Errorf("%v: %d shown, %d left", x.sizes, shown, rest)
 		}
 	}
-	m := executor.Manifest{Head: "b2"}
+	m := record.Manifest{Head: "b2"}
 	looks(&m, "todo", red(desktop, 1, "no"))
 	looks(&m, "todo", desktop)
 	m.Browser[1].Views[0].Screenshot = "../../evidence/changes.diff"
-	m.Files = append(m.Files, executor.ManifestFile{Name: "evidence/changes.diff", Size: 1, Type: "image/png"},
-		executor.ManifestFile{Name: browserFiles + "002-todo/desktop/page.svg", Size: 1, Type: "image/svg+xml"})
+	m.Files = append(m.Files, record.ManifestFile{Name: "evidence/changes.diff", Size: 1, Type: "image/png"},
+		record.ManifestFile{Name: browserFiles + "002-todo/desktop/page.svg", Size: 1, Type: "image/svg+xml"})
 	if shown, rest := pictures(&m); len(shown)+len(rest) != 0 {
 		t.Errorf("%+v %+v", shown, rest)
 	}
 }
 
 func TestLooked(t *testing.T) {
-	m := executor.Manifest{Head: "b2"}
+	m := record.Manifest{Head: "b2"}
 	well := looks(&m, "a", desktop, mobile)
 	same := *looks(&m, "b", desktop, mobile)
 	differing(&m, &same, 0, 0)
@@ -216,7 +216,7 @@ func TestRenderPictures(t *testing.T) {
 func shownText(t *testing.T, m slack.Message) string { t.Helper(); return shown(t, m) }
 
 // looks adds checks whose words are all of strangers.
-func (s strange) looks(m *executor.Manifest, text func() string) {
+func (s strange) looks(m *record.Manifest, text func() string) {
 	m.Head = "b2"
 	for range s.IntN(4) {
 		d, p := desktop, red(mobile, 1+s.IntN(3), text())

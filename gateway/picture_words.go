@@ -4,16 +4,16 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
 // looked says in words how a check by a browser ended: "PASS at desktop and mobile; 3.2 %
 // changed", "FAIL at mobile: step 3 …; PASS at desktop".
-func (show writing) looked(m *executor.Manifest, c executor.BrowserCheck) string {
+func (show writing) looked(m *record.Manifest, c record.BrowserCheck) string {
 	var parts []string
-	worst := executor.BrowserPass
-	for _, verdict := range []string{string(executor.BrowserFail), string(executor.BrowserUnverified), string(executor.BrowserPass)} {
+	worst := record.BrowserPass
+	for _, verdict := range []string{string(record.BrowserFail), string(record.BrowserUnverified), string(record.BrowserPass)} {
 		// Views that ended in the same way for the same reason are told of together.
 		var reasons []string
 		at := map[string][]string{}
@@ -22,14 +22,14 @@ func (show writing) looked(m *executor.Manifest, c executor.BrowserCheck) string
 				continue
 			}
 			why := v.Reason
-			if v.Verdict == executor.BrowserPass {
+			if v.Verdict == record.BrowserPass {
 				why = "" // it would say what was looked at
 			}
 			if at[why] == nil {
 				reasons = append(reasons, why)
 			}
 			at[why] = append(at[why], show(v.Viewport.Name, 40))
-			if worst == executor.BrowserPass {
+			if worst == record.BrowserPass {
 				worst = v.Verdict
 			}
 		}
@@ -57,12 +57,12 @@ func (show writing) looked(m *executor.Manifest, c executor.BrowserCheck) string
 }
 
 // isEarlier tells whether a check looked at something else than what stands at the run's end.
-func isEarlier(m *executor.Manifest, c executor.BrowserCheck) bool {
+func isEarlier(m *record.Manifest, c record.BrowserCheck) bool {
 	return c.Commit != "" && m.Head != "" && c.Commit != string(m.Head)
 }
 
 // differs says how much of a page changed; nothing where it was not compared.
-func (show writing) differs(c executor.BrowserCheck) []string {
+func (show writing) differs(c record.BrowserCheck) []string {
 	if c.Compare == nil || len(c.Compare.Views) == 0 {
 		return nil
 	}
@@ -99,16 +99,16 @@ func enumerated(words []string) string {
 
 func lookMark(verdict string) string {
 	switch verdict {
-	case string(executor.BrowserPass):
+	case string(record.BrowserPass):
 		return "✅ "
-	case string(executor.BrowserFail):
+	case string(record.BrowserFail):
 		return "❌ "
 	}
 	return "⚠️ "
 }
 
 // looked is what the message of a run's end says of its checks by a browser.
-func looked(m *executor.Manifest) string {
+func looked(m *record.Manifest) string {
 	list := lastLooks(m)
 	if len(list) == 0 {
 		return ""
@@ -126,7 +126,7 @@ type trace struct {
 }
 
 // traces lists the traces of the latest checks, those of views that failed first.
-func traces(m *executor.Manifest) (list []trace) {
+func traces(m *record.Manifest) (list []trace) {
 	kept := make(map[string]bool)
 	for _, f := range m.Files {
 		kept[f.Name] = true
@@ -135,7 +135,7 @@ func traces(m *executor.Manifest) (list []trace) {
 		for _, c := range lastLooks(m) {
 			for _, v := range c.Views {
 				name := browserFiles + v.Trace
-				if v.Trace != "" && kept[name] && (v.Verdict != executor.BrowserPass) == bad {
+				if v.Trace != "" && kept[name] && (v.Verdict != record.BrowserPass) == bad {
 					list = append(list, trace{name, c.Name, v.Viewport.Name})
 				}
 			}

@@ -14,8 +14,8 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
@@ -350,7 +350,7 @@ func TestToolCatalogForEachPolicy(t *testing.T) {
 func doorLists(t *testing.T, list []Tool) (names []string) {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
-	server := toolset{tools: new(mcpDoor).register(list, executor.Run{}, Task{}), who: Who{Scopes: []string{"write"}}}.server(t.Context(), "")
+	server := toolset{tools: new(mcpDoor).register(list, record.Run{}, Task{}), who: Who{Scopes: []string{"write"}}}.server(t.Context(), "")
 	session, err := server.Connect(t.Context(), there, nil)
 	if err != nil {
 		t.Fatal(err)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
@@ -17,7 +17,7 @@ import (
 func (c *Chat) press(ctx context.Context, a slack.Action) error {
 	name, choice, _ := strings.Cut(a.Value, " ")
 	caller, id, _ := strings.Cut(name, "/")
-	who, err := executor.ParseCaller(caller)
+	who, err := record.ParseCaller(caller)
 	if err != nil {
 		return nil // a button of somebody else's message
 	}
@@ -67,7 +67,7 @@ const (
 // mayPress tells why a user may not press a button, or "". A thread that is open to a
 // single requester's prefix is open to allowed requesters alone. In all others buttons
 // are for those who may say the same, and a question is also for those whom it names.
-func (c *Chat) mayPress(ctx context.Context, p decided, run executor.Run, a slack.Action, choice string) string {
+func (c *Chat) mayPress(ctx context.Context, p decided, run record.Run, a slack.Action, choice string) string {
 	switch {
 	case !c.Gate.Enabled && a.ID != actionStop:
 		return "ramus is switched off here at the moment."
@@ -94,11 +94,11 @@ func (c *Chat) mayPress(ctx context.Context, p decided, run executor.Run, a slac
 
 // control stops a run, or answers its gate. The user's id decides who may
 // answer: names can be chosen.
-func (c *Chat) control(ctx context.Context, run executor.Run, a slack.Action, step string) error {
+func (c *Chat) control(ctx context.Context, run record.Run, a slack.Action, step string) error {
 	if a.ID == actionStop {
 		return c.Executor.Stop(ctx, run.Name(), asker(a.User, ""))
 	}
-	_, err := c.Executor.Decide(ctx, run.Name(), executor.Decision{Step: step, Approved: a.ID == actionApprove, By: "slack:" + a.User})
+	_, err := c.Executor.Decide(ctx, run.Name(), record.Decision{Step: step, Approved: a.ID == actionApprove, By: "slack:" + a.User})
 	return err
 }
 
@@ -111,7 +111,7 @@ type pressed struct {
 }
 
 // again claims a run in the thread of another one, as if somebody had said text there.
-func (c *Chat) again(ctx context.Context, of executor.Run, a slack.Action, text, suffix string) error {
+func (c *Chat) again(ctx context.Context, of record.Run, a slack.Action, text, suffix string) error {
 	m, err := event(of)
 	if err != nil {
 		return err
@@ -125,26 +125,26 @@ func (c *Chat) again(ctx context.Context, of executor.Run, a slack.Action, text,
 }
 
 // mayHandOver tells whether the thread of a run can be handed over to the fallback runner.
-func (c *Chat) mayHandOver(run executor.Run) bool {
+func (c *Chat) mayHandOver(run record.Run) bool {
 	return c.Fallback != nil && run.Origin != nil && run.Origin.Source == slackSource
 }
 
 // HandOver hands the thread of a run over to the fallback runner, with what is to be done there. It
 // returns when that is durable, before the runner has answered. Handing the thread of the same run over
-// again finds the first time. The error wraps [executor.ErrInvalid] where the run answers no thread, or no
+// again finds the first time. The error wraps [record.ErrInvalid] where the run answers no thread, or no
 // fallback runner is configured. It may be called before Open.
-func (c *Chat) HandOver(ctx context.Context, of executor.Run, prompt string) (executor.Run, error) {
+func (c *Chat) HandOver(ctx context.Context, of record.Run, prompt string) (record.Run, error) {
 	if !c.mayHandOver(of) {
-		return executor.Run{}, fmt.Errorf("%w hand-over of %s: there is no thread of it, or no fallback runner", executor.ErrInvalid, of.Name())
+		return record.Run{}, fmt.Errorf("%w hand-over of %s: there is no thread of it, or no fallback runner", record.ErrInvalid, of.Name())
 	}
 	m, err := event(of)
 	if err != nil {
-		return executor.Run{}, err
+		return record.Run{}, err
 	}
 	const suffix = "-fallback"
 	run, err := c.hold(ctx, Session{of.Origin.Session}, derivedID(of.ID, suffix), of.Origin.Key+suffix, m, m.Said(), pressed{Mention: m, HandOver: prompt})
 	if err != nil {
-		return executor.Run{}, fmt.Errorf("cannot hand the thread of %s over: %w", of.Name(), err)
+		return record.Run{}, fmt.Errorf("cannot hand the thread of %s over: %w", of.Name(), err)
 	}
 	return run, nil
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // Port is a port that something listens at in a caller's container.
@@ -45,7 +46,7 @@ func (c *call) ports() error {
 }
 
 // portOf adds the signed link to a port.
-func (c *call) portOf(caller executor.Caller, port int) Port {
+func (c *call) portOf(caller record.Caller, port int) Port {
 	p := Port{Port: port}
 	if address := c.address(); c.Links != nil && address != "" {
 		until := c.Links.expiry()
@@ -55,7 +56,7 @@ func (c *call) portOf(caller executor.Caller, port int) Port {
 }
 
 // previewPath is what links to a preview are signed for.
-func previewPath(caller executor.Caller, port int) string {
+func previewPath(caller record.Caller, port int) string {
 	return fmt.Sprintf("/preview/%s/%d/", caller, port)
 }
 
@@ -131,7 +132,7 @@ func Splice(a, b io.ReadWriteCloser) {
 const maxPortLinks = 16
 
 // portLinks leads from the page of a run that goes on to what listens in its container.
-func (c *call) portLinks(r executor.Run) []pageLink {
+func (c *call) portLinks(r record.Run) []pageLink {
 	if c.Links == nil {
 		return nil
 	}
@@ -152,7 +153,7 @@ func (c *call) portLinks(r executor.Run) []pageLink {
 const portsWithin = time.Second
 
 // openPorts are the ports that something listens at, as far as that is known, for people.
-func (c *call) openPorts(caller executor.Caller) string {
+func (c *call) openPorts(caller record.Caller) string {
 	ctx, cancel := context.WithTimeout(c.R.Context(), 5*portsWithin)
 	defer cancel()
 	open, err := c.Executor.Ports(ctx, caller)

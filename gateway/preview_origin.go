@@ -15,7 +15,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // An application in a container is hostile, and the person who looks at it is not. So
@@ -82,7 +82,7 @@ func (o *PreviewOrigin) cookie() string {
 }
 
 // previewLabel is a preview's name in DNS, which allows 63 characters.
-func previewLabel(caller executor.Caller, port int) string {
+func previewLabel(caller record.Caller, port int) string {
 	label := fmt.Sprintf("p%d-%s", port, caller.Slug())
 	if len(label) <= 63 {
 		return label
@@ -93,7 +93,7 @@ func previewLabel(caller executor.Caller, port int) string {
 }
 
 // pass is what opens a preview once its link was followed: SECONDS.SIGNATURE.
-func (l *Links) pass(caller executor.Caller, port int, until time.Time) string {
+func (l *Links) pass(caller record.Caller, port int, until time.Time) string {
 	seconds := strconv.FormatInt(until.Unix(), 10)
 	return seconds + "." + base64.RawURLEncoding.EncodeToString(l.sum(previewMethod, previewPath(caller, port), seconds))
 }
@@ -102,7 +102,7 @@ func (l *Links) pass(caller executor.Caller, port int, until time.Time) string {
 const previewMethod = "PREVIEW"
 
 // checkPass says until when a pass opens a preview.
-func (l *Links) checkPass(caller executor.Caller, port int, pass string) (until time.Time, err error) {
+func (l *Links) checkPass(caller record.Caller, port int, pass string) (until time.Time, err error) {
 	seconds, signature, ok := strings.Cut(pass, ".")
 	got, err := base64.RawURLEncoding.Strict().DecodeString(signature)
 	if !ok || err != nil || !hmac.Equal(got, l.sum(previewMethod, previewPath(caller, port), seconds)) {
@@ -120,7 +120,7 @@ func (l *Links) checkPass(caller executor.Caller, port int, pass string) (until 
 
 // previewed is a port of a caller, and until when somebody may see it.
 type previewed struct {
-	caller executor.Caller
+	caller record.Caller
 	port   int
 	until  time.Time
 }
@@ -190,7 +190,7 @@ func (c *call) openPreview() error {
 		p.until = c.Links.expiry()
 	}
 	st, err := c.Executor.Caller(c.R.Context(), p.caller.String())
-	if errors.Is(err, executor.ErrNotFound) || err == nil && c.Until.IsZero() && !c.Who.seesBranch(st.Repo, st.Branch) {
+	if errors.Is(err, record.ErrNotFound) || err == nil && c.Until.IsZero() && !c.Who.seesBranch(st.Repo, st.Branch) {
 		return notFound("caller", p.caller.String())
 	}
 	if err != nil {
@@ -215,7 +215,7 @@ func (c *call) openPreview() error {
 
 // previewed is what the path names.
 func (c *call) previewed() (p previewed, err error) {
-	if p.caller, err = executor.ParseCaller(c.R.PathValue("caller")); err != nil {
+	if p.caller, err = record.ParseCaller(c.R.PathValue("caller")); err != nil {
 		return p, notFound("caller", c.R.PathValue("caller"))
 	}
 	p.port, err = portNumber(c.R.PathValue("port"))
@@ -334,7 +334,7 @@ func (c *call) admitted(label string) (previewed, error) {
 		if len(parts) != 3 {
 			continue
 		}
-		caller, cerr := executor.ParseCaller(parts[0])
+		caller, cerr := record.ParseCaller(parts[0])
 		port, perr := portNumber(parts[1])
 		if cerr != nil || perr != nil || previewLabel(caller, port) != label {
 			continue

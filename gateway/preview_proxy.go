@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // stage is how an application is shown: what of a request reaches it, and what of its answer
@@ -133,14 +134,14 @@ func (c *call) unseen(p previewed, err error) error {
 	case c.R.Context().Err() != nil:
 		return err // nobody waits for it
 	case c.draining.Err() != nil:
-		return executor.ErrClosed
+		return record.ErrClosed
 	case errors.Is(err, executor.ErrNoPort):
 		said = problem(KindUnavailable, "nothing listens at port %d of %s", p.port, p.caller)
 		said.Hint = c.openPorts(p.caller)
-	case errors.Is(err, executor.ErrGone), errors.Is(err, executor.ErrNotFound):
+	case errors.Is(err, executor.ErrGone), errors.Is(err, record.ErrNotFound):
 		said = problem(KindUnavailable, "%s has no container at the moment", p.caller).
 			withHint("it sleeps when nothing is done in it; the next command for it makes a new one, in which the application has to be started again")
-	case errors.Is(err, executor.ErrUnavailable), errors.Is(err, executor.ErrClosed), errors.Is(err, executor.ErrInvalid):
+	case errors.Is(err, executor.ErrUnavailable), errors.Is(err, record.ErrClosed), errors.Is(err, record.ErrInvalid):
 		return err
 	default:
 		said = problem(KindUnavailable, "what listens at port %d of %s gave no answer that could be shown", p.port, p.caller).
@@ -160,7 +161,7 @@ func (s *Server) insideContainers() *http.Transport {
 				return nil, err
 			}
 			kind, id, _ := strings.Cut(host, "-")
-			caller, err := executor.ParseCaller(kind + ":" + id)
+			caller, err := record.ParseCaller(kind + ":" + id)
 			if err != nil {
 				return nil, err
 			}

@@ -19,8 +19,8 @@ import (
 	"time"
 
 	"github.com/gorilla/websocket"
-
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -94,7 +94,7 @@ type viewer struct {
 	t      *testing.T
 	r      *rooms
 	app    *httptest.Server
-	caller executor.Caller
+	caller record.Caller
 }
 
 func openViewer(t *testing.T, origin string) *viewer {
@@ -112,11 +112,11 @@ func openViewer(t *testing.T, origin string) *viewer {
 	})
 	b.r.repo(t, "app")
 	var err error
-	if b.caller, err = executor.RunCaller("subject"); err != nil {
+	if b.caller, err = record.RunCaller("subject"); err != nil {
 		t.Fatal(err)
 	}
 	// It fails for want of containers; the caller is known from then on.
-	run, err := b.r.local.Submit(t.Context(), executor.Request{Caller: b.caller, Repo: "app", Command: &executor.Command{Shell: "true"}})
+	run, err := b.r.local.Submit(t.Context(), record.Request{Caller: b.caller, Repo: "app", Command: &record.Command{Shell: "true"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -535,7 +535,7 @@ func TestPreviewLabel(t *testing.T) {
 	labels := map[string]bool{}
 	for _, id := range []string{"fancy-mallard", "a", strings.Repeat("a", 60), strings.Repeat("a", 61), strings.Repeat("a-b", 26), strings.Repeat("a-b", 26) + "c"} {
 		for _, port := range []int{1, 5173, 65535} {
-			c, err := executor.ConvCaller(id)
+			c, err := record.ConvCaller(id)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -551,7 +551,7 @@ func TestPreviewLabel(t *testing.T) {
 // No pass but the one that was made opens a preview, whatever is written there.
 func FuzzPreviewPass(f *testing.F) {
 	links := &gateway.Links{Key: []byte(strings.Repeat("k", 32)), Now: func() time.Time { return time.Unix(1_700_000_000, 0) }}
-	c, err := executor.RunCaller("x")
+	c, err := record.RunCaller("x")
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"syscall"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -91,14 +92,14 @@ var kinds = []struct {
 }{
 	{syscall.ENOSPC, KindDiskFull, roomHint},
 	{syscall.EDQUOT, KindDiskFull, roomHint},
-	{executor.ErrAmbiguous, KindAmbiguous, "give more of the name"},
+	{record.ErrAmbiguous, KindAmbiguous, "give more of the name"},
 	{gitd.ErrNoRepository, KindNotFound, "`ramus repo list` shows the repositories"},
-	{executor.ErrNotFound, KindNotFound, ""},
-	{executor.ErrInvalid, KindInvalid, ""},
-	{executor.ErrConflict, KindConflict, ""},
-	{executor.ErrDamaged, KindDamaged, "the artifact store or the repository was changed by another program, or its disk is failing: look at a backup"},
-	{executor.ErrStoreAway, KindUnavailable, "the artifact store does not answer; try again in a moment"},
-	{executor.ErrClosed, KindUnavailable, "the server is shutting down; try again in a moment"},
+	{record.ErrNotFound, KindNotFound, ""},
+	{record.ErrInvalid, KindInvalid, ""},
+	{record.ErrConflict, KindConflict, ""},
+	{record.ErrDamaged, KindDamaged, "the artifact store or the repository was changed by another program, or its disk is failing: look at a backup"},
+	{record.ErrStoreAway, KindUnavailable, "the artifact store does not answer; try again in a moment"},
+	{record.ErrClosed, KindUnavailable, "the server is shutting down; try again in a moment"},
 	{gitd.ErrNotFound, KindNotFound, ""},
 	{gitd.ErrExists, KindExists, ""},
 	{gitd.ErrInvalid, KindInvalid, ""},
@@ -117,11 +118,11 @@ var kinds = []struct {
 }
 
 // reasons maps why a run ended before its command did, where that has a kind of its own.
-var reasons = map[executor.Reason]Kind{
-	executor.ReasonUnavailable: KindUnavailable,
-	executor.ReasonTimedOut:    KindTimeout,
-	executor.ReasonCancelled:   KindConflict,
-	executor.ReasonBadInput:    KindInvalid,
+var reasons = map[record.Reason]Kind{
+	record.ReasonUnavailable: KindUnavailable,
+	record.ReasonTimedOut:    KindTimeout,
+	record.ReasonCancelled:   KindConflict,
+	record.ReasonBadInput:    KindInvalid,
 }
 
 // asProblem is the one place where errors become answers. What it does not

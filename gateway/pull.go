@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/bytesize"
@@ -21,7 +21,7 @@ const titleMax = 72
 // first: what was asked, what changed, commands and test results, how pages looked, screenshots,
 // links to evidence, what is unverified.
 // Nothing of it is an agent's claim. A title has at most 72 characters, a body 60,000.
-func RenderPull(t Task, work []executor.Manifest, links PullLinks) (title, body string) {
+func RenderPull(t Task, work []record.Manifest, links PullLinks) (title, body string) {
 	p := pullBody{task: t, work: work, links: links}
 	parts := []string{p.asked(), p.changed(), p.checked(), p.looked(), p.unverified(), p.commands(), p.screenshots(), p.runs()}
 	body = join("\n\n", parts...)
@@ -68,16 +68,16 @@ type PullLinks struct {
 // pullBody is what the parts of a body are made from.
 type pullBody struct {
 	task  Task
-	work  []executor.Manifest
+	work  []record.Manifest
 	links PullLinks
 }
 
 // last is the manifest that speaks for what stands now: the newest, or one before it
 // if those since have changed and checked nothing.
-func (p pullBody) last() *executor.Manifest {
+func (p pullBody) last() *record.Manifest {
 	for i := len(p.work) - 1; i >= 0; i-- {
 		m := &p.work[i]
-		if m.Verdict != executor.VerdictNone || i == 0 || p.work[i-1].Head != m.Start {
+		if m.Verdict != record.VerdictNone || i == 0 || p.work[i-1].Head != m.Start {
 			return m
 		}
 	}
@@ -179,7 +179,7 @@ func (p pullBody) checked() string {
 }
 
 // checkTable says how the checks of a run ended.
-func checkTable(m *executor.Manifest) string {
+func checkTable(m *record.Manifest) string {
 	ran, alone := lastChecks(m)
 	if len(ran)+len(alone) == 0 {
 		return ""
@@ -200,7 +200,7 @@ func checkTable(m *executor.Manifest) string {
 		if !c.Current {
 			came = join(", ", came, earlier)
 		}
-		return []string{writing(mdText).tool(c.Check, c.Tool), mdMark(c.Result == executor.CheckPassed), came}
+		return []string{writing(mdText).tool(c.Check, c.Tool), mdMark(c.Result == record.CheckPassed), came}
 	})
 }
 
@@ -227,7 +227,7 @@ func (p pullBody) unverified() string {
 // shown by their run's page: what they are a picture of may not be meant for everybody.
 func (p pullBody) screenshots() string {
 	for _, m := range slices.Backward(p.work) {
-		var shots []executor.ManifestFile
+		var shots []record.ManifestFile
 		for _, f := range m.Files {
 			browser := len(m.Browser) > 0 && strings.HasPrefix(f.Name, browserFiles) // shown elsewhere
 			if strings.HasPrefix(f.Name, "artifacts/") && showable(f.Type) != "" && !browser {
@@ -260,7 +260,7 @@ func (p pullBody) page(run, label string) string {
 }
 
 func (p pullBody) commands() string {
-	var list []executor.ManifestCommand
+	var list []record.ManifestCommand
 	for _, m := range p.work {
 		list = append(list, m.Commands...)
 	}
@@ -294,7 +294,7 @@ func (p pullBody) runs() string {
 	if len(p.work) == 0 {
 		return ""
 	}
-	var usage executor.Usage
+	var usage record.Usage
 	agents := []string{}
 	for _, m := range p.work {
 		if m.Agent != "" && !slices.Contains(agents, m.Agent) {
@@ -343,12 +343,12 @@ func (p pullBody) runs() string {
 
 // RenderReply answers one comment, or in the conversation when c is zero, from the manifest of the
 // work that addressed it: the commit, what changed, how the checks ended.
-func RenderReply(t Task, c github.Comment, work executor.Manifest, links PullLinks) string {
-	p := pullBody{task: t, work: []executor.Manifest{work}, links: links}
+func RenderReply(t Task, c github.Comment, work record.Manifest, links PullLinks) string {
+	p := pullBody{task: t, work: []record.Manifest{work}, links: links}
 	m := &p.work[0]
 	head := ""
 	switch {
-	case m.State == executor.StateFailed:
+	case m.State == record.StateFailed:
 		what, _ := headline(m)
 		head = mdText(what, 100) + "."
 		if m.Error != "" {
@@ -368,11 +368,11 @@ func RenderReply(t Task, c github.Comment, work executor.Manifest, links PullLin
 		files = mdList(len(m.Changed), 10, 2000, func(i int) string { return mdChange(m.Changed[i]) })
 	}
 	_, what := headline(m)
-	if m.State == executor.StateFailed || m.Verdict == executor.VerdictNone {
+	if m.State == record.StateFailed || m.Verdict == record.VerdictNone {
 		what = ""
 	}
 	missing := ""
-	if list := unchecked(m); len(list) > 0 && m.State != executor.StateFailed {
+	if list := unchecked(m); len(list) > 0 && m.State != record.StateFailed {
 		missing = mdDetails("Not verified", mdList(len(list), 10, 2000, func(i int) string { return mdText(list[i], 300) }))
 	}
 	return join("\n\n", head, files, mdText(what, 300), checkTable(m), p.lookTable(m, m.Head), mdDetails("Pictures", p.lookPictures(m)), missing, p.page(m.Run, "Run's page")) + "\n"

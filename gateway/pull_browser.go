@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -26,14 +26,14 @@ func (p pullBody) looked() string {
 }
 
 // lookTable is a row for each check and viewport; head is what stands on the branch now.
-func (p pullBody) lookTable(m *executor.Manifest, head gitd.Hash) string {
+func (p pullBody) lookTable(m *record.Manifest, head gitd.Hash) string {
 	var rows []func() []string // made only as far as they are shown
 	for _, c := range lastLooks(m) {
 		old := ""
 		if c.Commit != "" && head != "" && c.Commit != string(head) {
 			old = earlier
 		}
-		if !slices.ContainsFunc(c.Views, func(v executor.BrowserView) bool { return v.Verdict == c.Verdict }) {
+		if !slices.ContainsFunc(c.Views, func(v record.BrowserView) bool { return v.Verdict == c.Verdict }) {
 			// Nothing listened, or more differs than may: the reason is no view's.
 			rows = append(rows, func() []string {
 				return []string{mdText(c.Name, 80), "", mdLook(string(c.Verdict)), join(", ", mdText(c.Reason, 300), old), ""}
@@ -42,7 +42,7 @@ func (p pullBody) lookTable(m *executor.Manifest, head gitd.Hash) string {
 		for _, v := range c.Views {
 			rows = append(rows, func() []string {
 				why := ""
-				if v.Verdict != executor.BrowserPass {
+				if v.Verdict != record.BrowserPass {
 					why = mdText(v.Reason, 300)
 				}
 				return []string{mdText(c.Name, 80), mdText(v.Viewport.Name, 40) + fmt.Sprintf(" %d×%d", v.Viewport.Width, v.Viewport.Height),
@@ -59,7 +59,7 @@ func (p pullBody) lookTable(m *executor.Manifest, head gitd.Hash) string {
 func mdLook(verdict string) string { return lookMark(verdict) + mdText(verdict, 20) }
 
 // changedAt is how much of a page changed at a viewport; empty where it was not compared.
-func changedAt(c executor.BrowserCheck, viewport string) string {
+func changedAt(c record.BrowserCheck, viewport string) string {
 	if c.Compare == nil {
 		return ""
 	}
@@ -78,11 +78,11 @@ func changedAt(c executor.BrowserCheck, viewport string) string {
 }
 
 // lookLinks are links to what there is of one view.
-func (p pullBody) lookLinks(m *executor.Manifest, c executor.BrowserCheck, v executor.BrowserView) string {
+func (p pullBody) lookLinks(m *record.Manifest, c record.BrowserCheck, v record.BrowserView) string {
 	var list []string
 	add := func(to func(run, name string) string, file, label string) {
 		name := browserFiles + file
-		if to == nil || file == "" || !slices.ContainsFunc(m.Files, func(f executor.ManifestFile) bool { return f.Name == name }) {
+		if to == nil || file == "" || !slices.ContainsFunc(m.Files, func(f record.ManifestFile) bool { return f.Name == name }) {
 			return
 		}
 		if l := mdLink(to(m.Run, name), label); strings.HasPrefix(l, "[") {
@@ -107,7 +107,7 @@ func (p pullBody) lookLinks(m *executor.Manifest, c executor.BrowserCheck, v exe
 }
 
 // lookPictures shows the pictures that are at GitHub.
-func (p pullBody) lookPictures(m *executor.Manifest) string {
+func (p pullBody) lookPictures(m *record.Manifest) string {
 	if p.links.Picture == nil {
 		return ""
 	}

@@ -7,7 +7,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -55,7 +55,7 @@ func (j *job) keepEvidence(ctx context.Context, t Task, past history, w work, re
 		return "", nil
 	}
 	m, err := j.Executor.Manifest(ctx, w.Run)
-	if errors.Is(err, executor.ErrNotFound) {
+	if errors.Is(err, record.ErrNotFound) {
 		return "", nil
 	}
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/github/githubtest"
 	"github.com/ramus-dev/ramus/gitd"
@@ -25,10 +25,10 @@ func openGallery(t *testing.T, way gateway.Evidence) *shop {
 
 // looked waits for the end of a task's nth piece of work and gives it evidence of pages. GitHub must take no pushes
 // until then.
-func (k *shop) looked(id string, n int, change func(*executor.Manifest, map[string][]byte)) {
+func (k *shop) looked(id string, n int, change func(*record.Manifest, map[string][]byte)) {
 	k.t.Helper()
 	task := k.until(id, "the work", func(t gateway.Task) bool { return len(t.Work) == n })
-	var run executor.Run
+	var run record.Run
 	k.until(id, "its end", func(gateway.Task) bool {
 		r, ok := k.Executor.Find(task.Caller(), strings.TrimPrefix(task.Work[n-1], task.Caller().String()+"/"))
 		run = r
@@ -73,7 +73,7 @@ func TestPicturesOnAPullRequest(t *testing.T) {
 	task := k.submit("write made.txt made")
 	k.looked(task.ID, 1, nil)
 	k.github.Heal()
-	task = k.settled(task.ID, executor.StateAwaitingReview)
+	task = k.settled(task.ID, record.StateAwaitingReview)
 	body := k.repo.Pull(task.PRNumber).Body
 	first, contents := k.fetched(body)
 	if len(first) != 2 || !bytes.Equal(contents[0], pngOf(t, 0)) || !bytes.Equal(contents[1], pngOf(t, 1)) {
@@ -93,11 +93,11 @@ func TestPicturesOnAPullRequest(t *testing.T) {
 	if _, err := k.repo.CommentLine("reviewer", task.PRNumber, "made.txt", 1, "append made.txt more"); err != nil {
 		t.Fatal(err)
 	}
-	k.looked(task.ID, 2, func(_ *executor.Manifest, files map[string][]byte) {
+	k.looked(task.ID, 2, func(_ *record.Manifest, files map[string][]byte) {
 		files["001-page/desktop/screenshot.png"] = pngOf(t, 9)
 	})
 	k.github.Heal()
-	task = k.until(task.ID, "the answer", func(t gateway.Task) bool { return t.Status == executor.StateAwaitingReview && t.Unposted == 0 })
+	task = k.until(task.ID, "the answer", func(t gateway.Task) bool { return t.Status == record.StateAwaitingReview && t.Unposted == 0 })
 	pull := k.repo.Pull(task.PRNumber)
 	if _, now := k.fetched(pull.Body); len(now) != 2 || !bytes.Equal(now[0], pngOf(t, 9)) {
 		t.Errorf("the body shows %d pictures\n%s", len(now), pull.Body)
@@ -120,7 +120,7 @@ func TestPicturesOnAPullRequest(t *testing.T) {
 	if _, err := k.repo.Merge("reviewer", task.PRNumber, "squash"); err != nil {
 		t.Fatal(err)
 	}
-	k.settled(task.ID, executor.StateComplete)
+	k.settled(task.ID, record.StateComplete)
 	if at := k.repo.Head(branch); at != "" {
 		t.Errorf("the branch is still at %s", at)
 	}
@@ -159,7 +159,7 @@ func TestPicturesArePushedOnce(t *testing.T) {
 		Evidence: e.Evidence, Web: e.Web, Gather: e.Gather, RetryEvery: e.RetryEvery, Log: e.Log}
 	k.github.Heal()
 	k.open()
-	done := k.settled(task.ID, executor.StateAwaitingReview)
+	done := k.settled(task.ID, record.StateAwaitingReview)
 	if urls, _ := k.fetched(k.repo.Pull(done.PRNumber).Body); len(urls) != 2 || k.repo.Head("ramus-evidence/"+task.ID) != string(commit) || !strings.Contains(urls[0], string(commit)) {
 		t.Errorf("%q, at %s, was %s", urls, k.repo.Head("ramus-evidence/"+task.ID), commit)
 	}
@@ -176,7 +176,7 @@ func TestPicturesAreLinked(t *testing.T) {
 			k.repo.Protect(branch)
 			k.looked(task.ID, 1, nil)
 			k.github.Heal()
-			task = k.settled(task.ID, executor.StateAwaitingReview)
+			task = k.settled(task.ID, record.StateAwaitingReview)
 			body := k.repo.Pull(task.PRNumber).Body
 			link := strings.Contains(body, "[picture](https://ramus.example/evidence/")
 			if strings.Contains(body, "![") || link != (way != gateway.EvidenceNone) || k.repo.Head(branch) != "" || !strings.Contains(body, "| page 1 | desktop 1440×1000 | ✅ PASS |") {

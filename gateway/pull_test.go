@@ -12,16 +12,15 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/tasks/browser"
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/extension"
 	mdhtml "github.com/yuin/goldmark/renderer/html"
 	"golang.org/x/net/html"
 	"golang.org/x/net/html/atom"
-
-	"github.com/ramus-dev/ramus/executor"
-	"github.com/ramus-dev/ramus/gateway/github"
-	"github.com/ramus-dev/ramus/gitd"
-	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
 // markdown reads a text as GitHub does, HTML included.
@@ -147,7 +146,7 @@ func harmlessTitle(t *testing.T, title string) {
 func someTask() Task {
 	return Task{ID: "7c1d0a4be2f3", Description: "Totals are wrong for refunds\n\nA refund is added instead of subtracted:\n\n```\ntotal(refund(5)) == 5\n```\n\n" +
 		"Seen by @ann in https://shop.example/orders?id=1&x=2, fixes #12. See `store/total.go`.\n  - indented *point*",
-		Context: "Current: 5\nExpected: -5\n\n1. look at store/total.go\n# not a heading\n<b>bold</b> $x^2$ [a](https://evil.example)", Status: executor.StateRunning,
+		Context: "Current: 5\nExpected: -5\n\n1. look at store/total.go\n# not a heading\n<b>bold</b> $x^2$ [a](https://evil.example)", Status: record.StateRunning,
 		Branch: "ramus/conv-7c1d0a4be2f3", PRNumber: 7, PRURL: "https://github.example/team/app/pull/7", Repo: "team/app", Base: "main",
 		Asker: gitd.Person{Name: "Ann Example", Email: "ann@example.com"}}
 }
@@ -168,17 +167,17 @@ func TestRenderLooks(t *testing.T) {
 	first, second := someLooks(), done()
 	first.Run = "conv:7c1d0a4be2f3/work-1"
 	second.Run, second.Start, second.Head = "conv:7c1d0a4be2f3/work-2", first.Head, "c3"
-	m := executor.Manifest{Run: "conv:7c1d0a4be2f3/work-1", State: executor.StateComplete, Verdict: executor.VerdictFailed, Head: "b2"}
+	m := record.Manifest{Run: "conv:7c1d0a4be2f3/work-1", State: record.StateComplete, Verdict: record.VerdictFailed, Head: "b2"}
 	looks(&m, "dead")
 	m.Browser[0].Verdict, m.Browser[0].Reason = browser.Fail, "nothing listens at port 5173, see @ann | #1"
 	for name, x := range map[string]struct {
-		work  []executor.Manifest
+		work  []record.Manifest
 		links PullLinks
 	}{
-		"pictures": {[]executor.Manifest{first}, allAt},
-		"links":    {[]executor.Manifest{first, second}, PullLinks{Page: pageAt, File: fileAt, Trace: fileAt}},
-		"words":    {[]executor.Manifest{first}, PullLinks{}},
-		"dead":     {[]executor.Manifest{m}, allAt},
+		"pictures": {[]record.Manifest{first}, allAt},
+		"links":    {[]record.Manifest{first, second}, PullLinks{Page: pageAt, File: fileAt, Trace: fileAt}},
+		"words":    {[]record.Manifest{first}, PullLinks{}},
+		"dead":     {[]record.Manifest{m}, allAt},
 	} {
 		_, body := RenderPull(Task{ID: "x", Description: "Look"}, x.work, x.links)
 		harmless(t, body)
@@ -200,16 +199,16 @@ func TestRenderPull(t *testing.T) {
 	second.Start, second.Head = "b2", gitd.Hash(strings.Repeat("c3", 20))
 	second.Changed = []gitd.Change{{Path: "store/store.go", Status: "M", Added: 2, Deleted: 1}, {Path: "store/a|b`c.go", Status: "A", Added: 1}}
 	second.Tests[0].Failed, second.Tests[0].FailedNames = 2, []string{"TestTotal/a|b", "TestTotal/`c`"}
-	second.Checks[0].Result, second.Verdict = executor.CheckFailed, executor.VerdictFailed
+	second.Checks[0].Result, second.Verdict = record.CheckFailed, record.VerdictFailed
 	second.Commands[0].Command = "grep -c 'a|b' x_y_z.go\nsecond line"
-	nothing := executor.Manifest{Run: "conv:7c1d0a4be2f3/01k9ccc", State: executor.StateComplete, Verdict: executor.VerdictNone, Start: second.Head, Head: second.Head, Base: "main"}
-	for name, work := range map[string][]executor.Manifest{"one": {first}, "several": {first, second, nothing}, "none": nil} {
+	nothing := record.Manifest{Run: "conv:7c1d0a4be2f3/01k9ccc", State: record.StateComplete, Verdict: record.VerdictNone, Start: second.Head, Head: second.Head, Base: "main"}
+	for name, work := range map[string][]record.Manifest{"one": {first}, "several": {first, second, nothing}, "none": nil} {
 		title, body := RenderPull(someTask(), work, pagesAt)
 		harmlessTitle(t, title)
 		harmless(t, body)
 		golden(t, "pull-"+name+".md", title+"\n\n"+body)
 	}
-	_, body := RenderPull(Task{ID: "x"}, []executor.Manifest{first}, PullLinks{})
+	_, body := RenderPull(Task{ID: "x"}, []record.Manifest{first}, PullLinks{})
 	harmless(t, body)
 	if strings.Contains(body, "](") {
 		t.Error("there is a link", body)
@@ -242,8 +241,8 @@ func TestRenderReply(t *testing.T) {
 	m.Head = gitd.Hash(strings.Repeat("c3", 20))
 	comment := github.Comment{ID: 5, User: "ann", Path: "store/store.go", Line: 10, Body: "x"}
 	failed := m
-	failed.State, failed.Reason, failed.Error, failed.Verdict = executor.StateFailed, executor.ReasonTimedOut, "the run's time is up, @ann", executor.VerdictFailed
-	nothing := executor.Manifest{Run: runs, State: executor.StateComplete, Verdict: executor.VerdictNone}
+	failed.State, failed.Reason, failed.Error, failed.Verdict = record.StateFailed, record.ReasonTimedOut, "the run's time is up, @ann", record.VerdictFailed
+	nothing := record.Manifest{Run: runs, State: record.StateComplete, Verdict: record.VerdictNone}
 	for name, text := range map[string]string{
 		"comment":      RenderReply(someTask(), comment, m, pagesAt),
 		"conversation": RenderReply(someTask(), github.Comment{}, m, pagesAt),
@@ -344,7 +343,7 @@ func (s strange) markdown() string {
 // words is a text of strangers in which the canary is sure to stand.
 func (s strange) words() string { return s.markdown() + canaryWord + s.markdown() }
 
-func (s strange) evidence() executor.Manifest {
+func (s strange) evidence() record.Manifest {
 	m := s.manifest()
 	m.Run, m.Repo, m.Branch, m.Base, m.Agent, m.Error = s.markdown(), s.markdown(), s.markdown(), s.markdown(), s.markdown(), s.markdown()
 	for i := range m.Commands {
@@ -369,7 +368,7 @@ func (s strange) evidence() executor.Manifest {
 }
 
 // lookedAt is evidence with pages in it.
-func (s strange) lookedAt() executor.Manifest {
+func (s strange) lookedAt() record.Manifest {
 	m := s.evidence()
 	s.looks(&m, s.markdown)
 	return m
@@ -385,7 +384,7 @@ func TestPullHostile(t *testing.T) {
 	for seed := range rounds {
 		s := strange{rand.New(rand.NewPCG(uint64(seed), 11))}
 		task := Task{ID: s.markdown(), Description: s.words(), Context: s.words(), Repo: s.words(), Base: s.words(), PRURL: s.markdown(), PRNumber: s.IntN(9), Asker: gitd.Person{Name: s.markdown()}}
-		var work []executor.Manifest
+		var work []record.Manifest
 		for range s.IntN(4) {
 			work = append(work, s.evidence())
 		}
@@ -444,10 +443,10 @@ func TestPullBounds(t *testing.T) {
 		m := done()
 		m.Error, m.Base, m.Agent = long, long, long
 		for range 210 {
-			m.Commands = append(m.Commands, executor.ManifestCommand{Command: long})
+			m.Commands = append(m.Commands, record.ManifestCommand{Command: long})
 			m.Changed = append(m.Changed, gitd.Change{Path: fmt.Sprint(len(m.Changed)) + long, OldPath: long})
-			m.Checks = append(m.Checks, executor.ManifestCheck{Check: long, Task: fmt.Sprint(len(m.Checks)), Tool: long, Why: long, Result: executor.CheckFailed})
-			m.Files = append(m.Files, executor.ManifestFile{Name: "artifacts/" + long, Type: "image/png"})
+			m.Checks = append(m.Checks, record.ManifestCheck{Check: long, Task: fmt.Sprint(len(m.Checks)), Tool: long, Why: long, Result: record.CheckFailed})
+			m.Files = append(m.Files, record.ManifestFile{Name: "artifacts/" + long, Type: "image/png"})
 			m.Unverified = append(m.Unverified, long)
 		}
 		for range 8 {
@@ -455,7 +454,7 @@ func TestPullBounds(t *testing.T) {
 			d.Viewport.Name, d.Reason, d.Verdict = long, long, browser.Fail
 			differing(&m, looks(&m, long+fmt.Sprint(len(m.Browser)), d), 0.3)
 		}
-		work := slices.Repeat([]executor.Manifest{m}, 3)
+		work := slices.Repeat([]record.Manifest{m}, 3)
 		_, body := RenderPull(Task{Description: long, Context: long, Asker: gitd.Person{Name: long}}, work, allAt)
 		harmless(t, body)
 		for _, h := range headings {
@@ -480,11 +479,11 @@ func FuzzPull(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, a, b, c string) {
 		m := done()
-		m.Error, m.State, m.Base, m.Agent, m.Run = a, executor.State(b), b, c, a
+		m.Error, m.State, m.Base, m.Agent, m.Run = a, record.State(b), b, c, a
 		m.Commands[0].Command, m.Changed[0].Path, m.Checks[0].Why, m.Tests[0].FailedNames, m.Files[0].Name = c, b, a, []string{a, b, c}, "artifacts/"+a
 		m.Unverified = []string{a, b, c}
 		task := Task{ID: "x", Description: a, Context: b, Asker: gitd.Person{Name: c}}
-		title, body := RenderPull(task, []executor.Manifest{m}, allAt)
+		title, body := RenderPull(task, []record.Manifest{m}, allAt)
 		harmlessTitle(t, title)
 		harmless(t, body)
 		harmless(t, RenderReply(task, github.Comment{Path: b}, m, allAt))

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/bytesize"
@@ -17,7 +17,7 @@ import (
 
 // Standing is what a run's one progress message is made from.
 type Standing struct {
-	Run    executor.Run
+	Run    record.Run
 	Policy Policy
 	Step   string // what runs now, in words; empty: nothing
 	Steps  int    // that have ended
@@ -48,9 +48,9 @@ func RenderProgress(p Standing) slack.Message {
 }
 
 // gate is what a person is asked: by a run that waits, or by an agent at work that asks for leave.
-func (p Standing) gate() *executor.Gate {
+func (p Standing) gate() *record.Gate {
 	switch p.Run.State {
-	case executor.StateAwaitingReview, executor.StateRunning:
+	case record.StateAwaitingReview, record.StateRunning:
 		return p.Run.Gate
 	}
 	return nil
@@ -58,12 +58,12 @@ func (p Standing) gate() *executor.Gate {
 
 func (p Standing) head() string {
 	switch p.Run.State {
-	case executor.StateSubmitted:
+	case record.StateSubmitted:
 		if p.Run.Place > 0 {
 			return fmt.Sprintf("⏳ In line, place %d", p.Run.Place)
 		}
 		return "👀 On it"
-	case executor.StateRunning:
+	case record.StateRunning:
 		if p.Run.Place > 0 {
 			return fmt.Sprintf("⏳ In line for a container, place %d", p.Run.Place)
 		}
@@ -71,13 +71,13 @@ func (p Standing) head() string {
 			return "✋ Waiting for an answer"
 		}
 		return "⚙️ Working"
-	case executor.StateAwaitingReview:
+	case record.StateAwaitingReview:
 		return "✋ Waiting for an answer"
-	case executor.StateAddressingComments:
+	case record.StateAddressingComments:
 		return "✍️ Addressing comments"
-	case executor.StateComplete:
+	case record.StateComplete:
 		return "🏁 Ended"
-	case executor.StateFailed:
+	case record.StateFailed:
 		return "🏁 Ended: " + reasonWords(p.Run.Reason)
 	}
 	return "⚙️ " + noTicks(oneLine(string(p.Run.State), 60))
@@ -121,7 +121,7 @@ func (p Standing) elapsed() string {
 // Result is what the final message of a run is made from. What is said about
 // the run's outcome comes from Manifest alone.
 type Result struct {
-	Manifest executor.Manifest
+	Manifest record.Manifest
 	Policy   Policy
 	// Page is a link to the run's page, Links gives one for a file of the
 	// manifest; without them none are shown.
@@ -139,7 +139,7 @@ type Result struct {
 // anything has none: the message is empty.
 func (r Result) Message() slack.Message {
 	m := &r.Manifest
-	if m.Kind == executor.KindRequest {
+	if m.Kind == record.KindRequest {
 		return slack.Message{}
 	}
 	var l layout
@@ -159,7 +159,7 @@ func (r Result) Message() slack.Message {
 	}
 	l.context(whereabouts(m.Repo, m.Branch, m.Base), refreshed(m.BaseRefreshed, m.EndedAt), policyWords(r.Policy), duration(m), agentWords(m))
 	var buttons []any
-	if m.State == executor.StateFailed {
+	if m.State == record.StateFailed {
 		buttons = append(buttons, press(actionRetry, "Retry", "", m.Run))
 	}
 	if len(m.Changed) > 0 {
@@ -170,20 +170,20 @@ func (r Result) Message() slack.Message {
 }
 
 // headline says how the run ended, and what is known of what it left.
-func headline(m *executor.Manifest) (head, what string) {
+func headline(m *record.Manifest) (head, what string) {
 	switch m.State {
-	case executor.StateComplete:
-	case executor.StateFailed:
+	case record.StateComplete:
+	case record.StateFailed:
 		what = "What stands was committed."
 		if m.Start == m.Head {
 			what = "Nothing was changed."
 		}
 		switch m.Reason {
-		case executor.ReasonCancelled:
+		case record.ReasonCancelled:
 			return "🛑 Stopped", what
-		case executor.ReasonRejected:
+		case record.ReasonRejected:
 			return "🛑 Rejected", "A person said no. " + what
-		case executor.ReasonTimedOut:
+		case record.ReasonTimedOut:
 			return "⏱ Timed out", what
 		}
 		return "❌ Failed: " + reasonWords(m.Reason), what
@@ -191,11 +191,11 @@ func headline(m *executor.Manifest) (head, what string) {
 		return "✋ Not ended", "It waits for a person."
 	}
 	switch m.Verdict {
-	case executor.VerdictVerified:
+	case record.VerdictVerified:
 		return "✅ Done", "Verified: what stands on the branch was checked after its last change, and passed."
-	case executor.VerdictNone:
+	case record.VerdictNone:
 		return "✅ Done", "Nothing was changed."
-	case executor.VerdictFailed:
+	case record.VerdictFailed:
 		return "❌ Checks failed", "The run came to its end, but what stands on the branch did not pass its checks."
 	}
 	return "⚠️ Done, unverified", "Unverified: nobody has checked what stands on the branch now."
@@ -203,7 +203,7 @@ func headline(m *executor.Manifest) (head, what string) {
 
 func (r Result) why() string {
 	m := &r.Manifest
-	if m.State != executor.StateFailed || m.Error == "" {
+	if m.State != record.StateFailed || m.Error == "" {
 		return ""
 	}
 	return quote(m.Error, 8, 400)
@@ -213,57 +213,57 @@ func (r Result) why() string {
 func (r Result) next() string {
 	m := &r.Manifest
 	switch {
-	case m.State == executor.StateFailed:
+	case m.State == record.StateFailed:
 		var refused []string
 		for _, e := range m.Egress {
 			if e.Verdict == "refused" {
 				refused = append(refused, e.Host)
 			}
 		}
-		if what := executor.EgressHint(refused); what != "" && (m.Reason == executor.ReasonCommandFailed || m.Reason == executor.ReasonTimedOut) {
+		if what := record.EgressHint(refused); what != "" && (m.Reason == record.ReasonCommandFailed || m.Reason == record.ReasonTimedOut) {
 			return "What to do: " + escape(what+"; or "+hint(m.Reason))
 		}
 		return "What to do: " + escape(hint(m.Reason))
 	case m.Merged != "":
 		return "Merged into " + codeSpan(m.Base, 100) + " as " + codeSpan(string(m.Merged[:min(10, len(m.Merged))]), 10) + "."
-	case m.State == executor.StateComplete && m.Verdict != executor.VerdictFailed && len(m.Changed) > 0:
+	case m.State == record.StateComplete && m.Verdict != record.VerdictFailed && len(m.Changed) > 0:
 		return "To merge it, say `merge` in this thread."
 	}
 	return ""
 }
 
-// hint is [executor.Reason.Hint] for somebody who has only the thread.
-func hint(reason executor.Reason) string {
+// hint is [record.Reason.Hint] for somebody who has only the thread.
+func hint(reason record.Reason) string {
 	switch reason {
-	case executor.ReasonCommandFailed:
+	case record.ReasonCommandFailed:
 		return "read the output on the run's page, say what to mend, or say `retry`."
-	case executor.ReasonTimedOut:
+	case record.ReasonTimedOut:
 		return "make it faster, ask for less at once, or have whoever runs ramus give it more time; then say `retry`."
-	case executor.ReasonCancelled:
+	case record.ReasonCancelled:
 		return "say `retry`, or what to do instead: it goes on from there."
-	case executor.ReasonRejected:
+	case record.ReasonRejected:
 		return "say what to change; `retry` asks again."
-	case executor.ReasonMergeConflict:
+	case record.ReasonMergeConflict:
 		return "bring the branch up to date with its base, then say `merge`."
-	case executor.ReasonConflict:
+	case record.ReasonConflict:
 		return "somebody pushed to the branch meanwhile: merge the ref that is named above into it, push, then say `retry`."
-	case executor.ReasonNotCommitted:
+	case record.ReasonNotCommitted:
 		return "the files are among the run's artifacts; say to remove or ignore them, or have whoever runs ramus raise the limit, then say `retry`."
-	case executor.ReasonBranchGone:
+	case record.ReasonBranchGone:
 		return "push the branch again, or mention ramus in a new thread."
-	case executor.ReasonContainerLost, executor.ReasonInterrupted, executor.ReasonUnavailable:
+	case record.ReasonContainerLost, record.ReasonInterrupted, record.ReasonUnavailable:
 		return "say `retry`; if it happens again, whoever runs ramus can find out more with `ramus doctor`."
-	case executor.ReasonDiskFull:
+	case record.ReasonDiskFull:
 		return "write less, or have whoever runs ramus make room or raise limits.disk; then say `retry`."
-	case executor.ReasonOutOfMemory:
+	case record.ReasonOutOfMemory:
 		return "use less memory, or have whoever runs ramus raise limits.memory; then say `retry`."
-	case executor.ReasonBadInput:
+	case record.ReasonBadInput:
 		return "mend the request and say it again; `help` lists what can be said."
-	case executor.ReasonModel:
+	case record.ReasonModel:
 		return "look at the run's page for the model's answer; then say `retry`."
-	case executor.ReasonBudget:
+	case record.ReasonBudget:
 		return "ask for less at once, or have whoever runs ramus raise models.budget; `retry` begins with a new budget."
-	case executor.ReasonInternal:
+	case record.ReasonInternal:
 		return "this is a fault of ramus: whoever runs it finds more in the server's log."
 	}
 	if h := reason.Hint(); h != "" {
@@ -272,38 +272,38 @@ func hint(reason executor.Reason) string {
 	return "say `retry`, or what to do instead."
 }
 
-func reasonWords(reason executor.Reason) string {
+func reasonWords(reason record.Reason) string {
 	switch reason {
 	case "":
 		return "no reason is known"
-	case executor.ReasonCommandFailed:
+	case record.ReasonCommandFailed:
 		return "a command failed"
-	case executor.ReasonTimedOut:
+	case record.ReasonTimedOut:
 		return "timed out"
-	case executor.ReasonCancelled:
+	case record.ReasonCancelled:
 		return "stopped"
-	case executor.ReasonContainerLost:
+	case record.ReasonContainerLost:
 		return "the container was lost"
-	case executor.ReasonUnavailable:
+	case record.ReasonUnavailable:
 		return "no container could be had"
-	case executor.ReasonDiskFull:
+	case record.ReasonDiskFull:
 		return "the disk is full"
-	case executor.ReasonInterrupted:
+	case record.ReasonInterrupted:
 		return "the server stopped in the middle"
-	case executor.ReasonModel:
+	case record.ReasonModel:
 		return "a model failed"
-	case executor.ReasonBudget:
+	case record.ReasonBudget:
 		return "the budget for models is used up"
-	case executor.ReasonEnvLost:
+	case record.ReasonEnvLost:
 		return "the command's environment was lost"
-	case executor.ReasonInternal:
+	case record.ReasonInternal:
 		return "a fault of ramus"
 	}
 	return noTicks(oneLine(strings.ReplaceAll(string(reason), "_", " "), 60))
 }
 
 // changes sums up the changed files: "3 files changed, +10 −2".
-func changes(m *executor.Manifest) string {
+func changes(m *record.Manifest) string {
 	if len(m.Changed) == 0 {
 		return ""
 	}
@@ -343,7 +343,7 @@ func (r Result) changed() string {
 }
 
 // checked lists the checks that have said something, each with its last word, and tests that no check ran.
-func checked(m *executor.Manifest) string {
+func checked(m *record.Manifest) string {
 	ran, alone := lastChecks(m)
 	if len(ran)+len(alone) == 0 {
 		return ""
@@ -364,7 +364,7 @@ func checked(m *executor.Manifest) string {
 		if came == "" {
 			came = string(c.Result)
 		}
-		line := mark(c.Result == executor.CheckPassed) + writing(said).tool(c.Check, c.Tool) + ": " + came
+		line := mark(c.Result == record.CheckPassed) + writing(said).tool(c.Check, c.Tool) + ": " + came
 		if !c.Current {
 			line += ", " + earlier
 		}
@@ -374,11 +374,11 @@ func checked(m *executor.Manifest) string {
 
 // lastChecks are the checks that have said something, each with its last word, and
 // the tests that no check ran.
-func lastChecks(m *executor.Manifest) (ran []executor.ManifestCheck, alone []executor.ManifestTests) {
+func lastChecks(m *record.Manifest) (ran []record.ManifestCheck, alone []record.ManifestTests) {
 	told := map[string]bool{}
 	for i, c := range m.Checks {
 		told[c.Step] = true
-		again := func(d executor.ManifestCheck) bool { return d.Task == c.Task && d.Command == c.Command }
+		again := func(d record.ManifestCheck) bool { return d.Task == c.Task && d.Command == c.Command }
 		if c.Result.Ran() && !slices.ContainsFunc(m.Checks[i+1:], again) {
 			ran = append(ran, c)
 		}
@@ -392,8 +392,8 @@ func lastChecks(m *executor.Manifest) (ran []executor.ManifestCheck, alone []exe
 }
 
 // testsOf is what the tests of a check came to; nil when it ran none.
-func testsOf(m *executor.Manifest, c executor.ManifestCheck) *executor.ManifestTests {
-	n := slices.IndexFunc(m.Tests, func(t executor.ManifestTests) bool { return t.Step == c.Step && c.Step != "" })
+func testsOf(m *record.Manifest, c record.ManifestCheck) *record.ManifestTests {
+	n := slices.IndexFunc(m.Tests, func(t record.ManifestTests) bool { return t.Step == c.Step && c.Step != "" })
 	if n < 0 || c.Check != "tests" {
 		return nil
 	}
@@ -420,7 +420,7 @@ func (show writing) tool(check, by string) string {
 
 // counted says what tests came to, and names some that failed; empty when it
 // could not be counted.
-func (show writing) counted(t executor.ManifestTests, names, most int) string {
+func (show writing) counted(t record.ManifestTests, names, most int) string {
 	if t.Unknown {
 		return ""
 	}
@@ -441,15 +441,15 @@ func (show writing) counted(t executor.ManifestTests, names, most int) string {
 }
 
 // unchecked names what nobody has checked.
-func unchecked(m *executor.Manifest) []string {
+func unchecked(m *record.Manifest) []string {
 	list := slices.Clone(m.Unverified)
 	// The manifest names them already, unless it was written by something older.
 	for _, c := range m.Checks {
 		words := ""
 		switch c.Result {
-		case executor.CheckSkipped:
+		case record.CheckSkipped:
 			words = c.Check + " skipped: " + c.Why
-		case executor.CheckNotRun:
+		case record.CheckNotRun:
 			words = c.Check + " could not run: " + c.Why
 		}
 		if words != "" && !slices.Contains(list, words) {
@@ -459,13 +459,13 @@ func unchecked(m *executor.Manifest) []string {
 	return list
 }
 
-func unverified(m *executor.Manifest) string {
+func unverified(m *record.Manifest) string {
 	list := unchecked(m)
 	if len(list) == 0 {
 		return ""
 	}
 	return "*Not verified*" + bullets(len(list), 8, 1400, "and %d more", func(i int) string {
-		if m.State == executor.StateFailed && m.Error != "" && strings.HasSuffix(list[i], m.Error) {
+		if m.State == record.StateFailed && m.Error != "" && strings.HasSuffix(list[i], m.Error) {
 			return said(strings.TrimSuffix(list[i], m.Error), 100) + " see above"
 		}
 		return said(list[i], 300)
@@ -473,7 +473,7 @@ func unverified(m *executor.Manifest) string {
 }
 
 // commands lists the last commands.
-func commands(m *executor.Manifest) string {
+func commands(m *record.Manifest) string {
 	const most = 6
 	if len(m.Commands) == 0 {
 		return ""
@@ -544,7 +544,7 @@ func (r Result) links() string {
 			}
 		}
 	}
-	var artifacts []executor.ManifestFile
+	var artifacts []record.ManifestFile
 	for _, f := range r.Manifest.Files {
 		switch {
 		case f.Name == "evidence/changes.diff" && len(r.Manifest.Changed) > 0:
@@ -576,7 +576,7 @@ func (r Result) links() string {
 	return text
 }
 
-func duration(m *executor.Manifest) string {
+func duration(m *record.Manifest) string {
 	if m.StartedAt.IsZero() || m.EndedAt.IsZero() {
 		return ""
 	}
@@ -584,7 +584,7 @@ func duration(m *executor.Manifest) string {
 }
 
 // agentWords tell which agent worked, and what of models it used.
-func agentWords(m *executor.Manifest) string {
+func agentWords(m *record.Manifest) string {
 	s := ""
 	if m.Agent != "" {
 		s = "agent " + codeSpan(m.Agent, 64)
@@ -595,7 +595,7 @@ func agentWords(m *executor.Manifest) string {
 	return s
 }
 
-func usageWords(u executor.Usage) string {
+func usageWords(u record.Usage) string {
 	s := fmt.Sprintf("%s to models, %s tokens in, %s out", plural(int(u.Calls), "call"), thousands(u.InputTokens), thousands(u.OutputTokens))
 	if u.CostMicros > 0 {
 		s += fmt.Sprintf(", cost %.4f", float64(u.CostMicros)/1e6)

@@ -13,12 +13,11 @@ import (
 	"time"
 	"unicode/utf8"
 
-	slackgo "github.com/slack-go/slack"
-
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
 	"github.com/ramus-dev/ramus/gitd"
+	slackgo "github.com/slack-go/slack"
 )
 
 // renderedAt is the tests' clock.
@@ -169,32 +168,32 @@ func pageOf(name string) string {
 	return "https://ramus.example/" + url.PathEscape(name) + "?expires=1772999999&signature=c2ln"
 }
 
-func someRun(state executor.State) executor.Run {
-	caller, err := executor.ParseCaller("conv:7c1d0a4be2f3")
+func someRun(state record.State) record.Run {
+	caller, err := record.ParseCaller("conv:7c1d0a4be2f3")
 	if err != nil {
 		panic(err)
 	}
-	return executor.Run{ID: "01k9abc", Caller: caller, Kind: executor.KindAgent, Repo: "team/app", Base: "main", Branch: "ramus/conv-7c1d0a4be2f3", State: state}
+	return record.Run{ID: "01k9abc", Caller: caller, Kind: record.KindAgent, Repo: "team/app", Base: "main", Branch: "ramus/conv-7c1d0a4be2f3", State: state}
 }
 
 func number(n int) *int { return &n }
 
 // done is the manifest of a run in which everything went well.
-func done() executor.Manifest {
-	return executor.Manifest{
-		Run: runs, Kind: executor.KindAgent, State: executor.StateComplete, Verdict: executor.VerdictVerified,
+func done() record.Manifest {
+	return record.Manifest{
+		Run: runs, Kind: record.KindAgent, State: record.StateComplete, Verdict: record.VerdictVerified,
 		Repo: "team/app", Branch: "ramus/conv-7c1d0a4be2f3", Base: "main", BaseRefreshed: renderedAt.Add(-3 * time.Hour), Start: "a1", Head: "b2", Agent: "coder",
-		Usage: &executor.Usage{Calls: 14, InputTokens: 182340, OutputTokens: 9120, CostMicros: 412300},
-		Commands: []executor.ManifestCommand{
+		Usage: &record.Usage{Calls: 14, InputTokens: 182340, OutputTokens: 9120, CostMicros: 412300},
+		Commands: []record.ManifestCommand{
 			{Step: "agent", Command: "codex exec", Exit: number(0), OK: true, DurationMS: 192400},
 			{Step: "tests", Task: "lib_run_tests", Command: "lib_run_tests", Exit: number(0), OK: true, DurationMS: 8340},
 			{Step: "lint", Task: "lib_run_lint", Command: "lib_run_lint", Exit: number(0), OK: true, DurationMS: 950},
 		},
-		Tests: []executor.ManifestTests{{Step: "tests", Framework: "go", Passed: 42, Skipped: 1, OK: true}},
-		Checks: []executor.ManifestCheck{
-			{Check: "tests", Task: "lib_run_tests", Command: "lib_run_tests", Step: "tests", Tool: "go", Result: executor.CheckPassed, Current: true},
-			{Check: "lint", Task: "lib_run_lint", Command: "lib_run_lint", Step: "lint", Tool: "go vet", Result: executor.CheckPassed, Current: true},
-			{Check: "build", Task: "lib_run_build", Result: executor.CheckSkipped, Why: "there is nothing to build"},
+		Tests: []record.ManifestTests{{Step: "tests", Framework: "go", Passed: 42, Skipped: 1, OK: true}},
+		Checks: []record.ManifestCheck{
+			{Check: "tests", Task: "lib_run_tests", Command: "lib_run_tests", Step: "tests", Tool: "go", Result: record.CheckPassed, Current: true},
+			{Check: "lint", Task: "lib_run_lint", Command: "lib_run_lint", Step: "lint", Tool: "go vet", Result: record.CheckPassed, Current: true},
+			{Check: "build", Task: "lib_run_build", Result: record.CheckSkipped, Why: "there is nothing to build"},
 		},
 		Unverified: []string{"build skipped: there is nothing to build"},
 		Changed: []gitd.Change{
@@ -203,7 +202,7 @@ func done() executor.Manifest {
 			{Path: "web/new.png", Status: "A", Added: -1, Deleted: -1},
 			{Path: "web/b.js", OldPath: "web/a.js", Status: "R"},
 		},
-		Files: []executor.ManifestFile{
+		Files: []record.ManifestFile{
 			{Name: "artifacts/browser/desktop.png", Size: 81234, Type: "image/png"}, {Name: "artifacts/trace.zip", Size: 5 << 20, Stored: true},
 			{Name: "evidence/changes.diff", Size: 1234}, {Name: "journal.jsonl", Size: 9999}, {Name: "output/1.stdout", Size: 10},
 		},
@@ -214,41 +213,41 @@ func done() executor.Manifest {
 var through = Policy{Runner: RunnerContainer, Reason: ReasonThreadStarter}
 
 func TestRenderResult(t *testing.T) {
-	with := func(change func(*executor.Manifest)) Result {
+	with := func(change func(*record.Manifest)) Result {
 		m := done()
 		change(&m)
 		return Result{Manifest: m, Policy: through, Page: page, Links: pageOf}
 	}
-	failed := func(reason executor.Reason, text string) Result {
-		return with(func(m *executor.Manifest) {
-			m.State, m.Reason, m.Error, m.Verdict = executor.StateFailed, reason, text, executor.VerdictFailed
+	failed := func(reason record.Reason, text string) Result {
+		return with(func(m *record.Manifest) {
+			m.State, m.Reason, m.Error, m.Verdict = record.StateFailed, reason, text, record.VerdictFailed
 		})
 	}
-	full := with(func(*executor.Manifest) {})
+	full := with(func(*record.Manifest) {})
 	full.Clone, full.Says = "https://ramus.example/team/app.git", "I fixed the store.\n\n✅ All tests pass, <!channel>!"
 	for name, r := range map[string]Result{
 		"done":   full,
-		"merged": with(func(m *executor.Manifest) { m.Merged = "0123456789abcdef" }),
-		"nothing": with(func(m *executor.Manifest) {
-			*m = executor.Manifest{Run: runs, State: m.State, Verdict: executor.VerdictNone}
+		"merged": with(func(m *record.Manifest) { m.Merged = "0123456789abcdef" }),
+		"nothing": with(func(m *record.Manifest) {
+			*m = record.Manifest{Run: runs, State: m.State, Verdict: record.VerdictNone}
 		}),
-		"unverified": with(func(m *executor.Manifest) { m.Verdict, m.Checks, m.Tests = executor.VerdictUnverified, nil, nil }),
-		"red": with(func(m *executor.Manifest) {
-			m.Verdict = executor.VerdictFailed
-			m.Tests[0] = executor.ManifestTests{Step: "tests", Framework: "go", Passed: 40, Failed: 7, FailedNames: []string{"TestA", "TestB", "TestC", "TestD", "TestE", "TestF", "TestG"}}
-			m.Checks[0].Result, m.Checks[0].Why = executor.CheckFailed, "7 of 47 failed"
+		"unverified": with(func(m *record.Manifest) { m.Verdict, m.Checks, m.Tests = record.VerdictUnverified, nil, nil }),
+		"red": with(func(m *record.Manifest) {
+			m.Verdict = record.VerdictFailed
+			m.Tests[0] = record.ManifestTests{Step: "tests", Framework: "go", Passed: 40, Failed: 7, FailedNames: []string{"TestA", "TestB", "TestC", "TestD", "TestE", "TestF", "TestG"}}
+			m.Checks[0].Result, m.Checks[0].Why = record.CheckFailed, "7 of 47 failed"
 		}),
-		"exec": {Manifest: executor.Manifest{Run: runs, Kind: executor.KindExec, State: executor.StateComplete, Verdict: executor.VerdictNone,
-			Commands: []executor.ManifestCommand{{Step: "1", Command: "node --version\nnpm --version", Exit: number(0), OK: true, DurationMS: 41}}}, Policy: through, Output: "v22.1.0\n10.7.0\n"},
-		"failed":  failed(executor.ReasonCommandFailed, "step build failed: exit code 2"),
-		"stopped": failed(executor.ReasonCancelled, "stopped by Ann"),
-		"unable": with(func(m *executor.Manifest) {
-			m.State, m.Reason, m.Error, m.Verdict, m.Changed, m.Head = executor.StateFailed, executor.ReasonCommandFailed, "cannot run lib_run_tests: there is no go.mod", executor.VerdictFailed, nil, m.Start
+		"exec": {Manifest: record.Manifest{Run: runs, Kind: record.KindExec, State: record.StateComplete, Verdict: record.VerdictNone,
+			Commands: []record.ManifestCommand{{Step: "1", Command: "node --version\nnpm --version", Exit: number(0), OK: true, DurationMS: 41}}}, Policy: through, Output: "v22.1.0\n10.7.0\n"},
+		"failed":  failed(record.ReasonCommandFailed, "step build failed: exit code 2"),
+		"stopped": failed(record.ReasonCancelled, "stopped by Ann"),
+		"unable": with(func(m *record.Manifest) {
+			m.State, m.Reason, m.Error, m.Verdict, m.Changed, m.Head = record.StateFailed, record.ReasonCommandFailed, "cannot run lib_run_tests: there is no go.mod", record.VerdictFailed, nil, m.Start
 			m.Checks, m.Tests = nil, nil
 			m.Unverified = []string{"tests could not run: cannot run lib_run_tests: there is no go.mod"}
 		}),
-		"timed-out": failed(executor.ReasonTimedOut, "the run's time is up"),
-		"rejected":  failed(executor.ReasonRejected, "not on a Friday"),
+		"timed-out": failed(record.ReasonTimedOut, "the run's time is up"),
+		"rejected":  failed(record.ReasonRejected, "not on a Friday"),
 	} {
 		m := r.Message()
 		withinLimits(t, m)
@@ -259,7 +258,7 @@ func TestRenderResult(t *testing.T) {
 // What the agent says never reaches a headline, a notification or a verdict.
 func TestAgentsWordsAreNoEvidence(t *testing.T) {
 	m := done()
-	m.Verdict, m.Checks, m.Tests = executor.VerdictUnverified, nil, nil
+	m.Verdict, m.Checks, m.Tests = record.VerdictUnverified, nil, nil
 	quiet := Result{Manifest: m, Policy: through}
 	loud := quiet
 	loud.Says = "✅ Done\n*Verified*: all 900 tests pass\n```\n> quoted\n<https://evil.example|Run's page> <@U1>"
@@ -308,7 +307,7 @@ func TestHints(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, m := range reasons {
-		reason := executor.Reason(m[1])
+		reason := record.Reason(m[1])
 		h := hint(reason)
 		if h == hint("something new") || strings.Contains(h, "`ramus re") || !strings.HasSuffix(h, ".") {
 			t.Errorf("%s: %s", reason, h)
@@ -322,7 +321,7 @@ func TestHints(t *testing.T) {
 }
 
 func TestRequestHasNoResult(t *testing.T) {
-	m := Result{Manifest: executor.Manifest{Kind: executor.KindRequest, State: executor.StateComplete}, Policy: through, Page: page, Links: pageOf}.Message()
+	m := Result{Manifest: record.Manifest{Kind: record.KindRequest, State: record.StateComplete}, Policy: through, Page: page, Links: pageOf}.Message()
 	if m.Text != "" || len(m.Blocks) > 0 {
 		t.Errorf("%s", shown(t, m))
 	}
@@ -342,7 +341,7 @@ func TestAgentsLastWords(t *testing.T) {
 }
 
 func TestRenderProgress(t *testing.T) {
-	standing := func(state executor.State, change func(*Standing)) Standing {
+	standing := func(state record.State, change func(*Standing)) Standing {
 		p := Standing{Run: someRun(state), Policy: through, Since: renderedAt.Add(-95 * time.Second), Now: renderedAt, Base: renderedAt.Add(-50 * time.Hour), Link: page}
 		if change != nil {
 			change(&p)
@@ -350,17 +349,17 @@ func TestRenderProgress(t *testing.T) {
 		return p
 	}
 	for name, p := range map[string]Standing{
-		"claimed":    {Run: someRun(executor.StateSubmitted), Policy: through, Now: renderedAt},
-		"queued":     standing(executor.StateSubmitted, func(p *Standing) { p.Run.Place = 3 }),
-		"running":    standing(executor.StateRunning, func(p *Standing) { p.Step, p.Steps = "lib_run_tests", 4 }),
-		"addressing": standing(executor.StateAddressingComments, func(p *Standing) { p.Steps = 1 }),
-		"gate": standing(executor.StateAwaitingReview, func(p *Standing) {
-			p.Run.Gate = &executor.Gate{Step: "deploy/ok", Message: "Deploy to production?"}
+		"claimed":    {Run: someRun(record.StateSubmitted), Policy: through, Now: renderedAt},
+		"queued":     standing(record.StateSubmitted, func(p *Standing) { p.Run.Place = 3 }),
+		"running":    standing(record.StateRunning, func(p *Standing) { p.Step, p.Steps = "lib_run_tests", 4 }),
+		"addressing": standing(record.StateAddressingComments, func(p *Standing) { p.Steps = 1 }),
+		"gate": standing(record.StateAwaitingReview, func(p *Standing) {
+			p.Run.Gate = &record.Gate{Step: "deploy/ok", Message: "Deploy to production?"}
 		}),
-		"leave": standing(executor.StateRunning, func(p *Standing) {
-			p.Run.Gate = &executor.Gate{Step: "turn-1/permission-1", Message: "The agent asks for leave: rm -r build (execute)"}
+		"leave": standing(record.StateRunning, func(p *Standing) {
+			p.Run.Gate = &record.Gate{Step: "turn-1/permission-1", Message: "The agent asks for leave: rm -r build (execute)"}
 		}),
-		"ended": standing(executor.StateFailed, func(p *Standing) { p.Run.Reason = executor.ReasonDiskFull }),
+		"ended": standing(record.StateFailed, func(p *Standing) { p.Run.Reason = record.ReasonDiskFull }),
 	} {
 		m := RenderProgress(p)
 		withinLimits(t, m)
@@ -451,30 +450,30 @@ func (s strange) some(f func()) {
 	}
 }
 
-func (s strange) manifest() executor.Manifest {
+func (s strange) manifest() record.Manifest {
 	pick := func(list ...string) string { return list[s.IntN(len(list))] }
-	m := executor.Manifest{Run: runs, Kind: executor.Kind(pick("workflow", "exec", "agent")), State: executor.State(pick("complete", "failed", "awaiting_review", s.text())),
-		Reason: executor.Reason(pick("", "cancelled", "timed_out", "command_failed", "something_new", s.text())), Error: s.text(),
-		Verdict: executor.Verdict(pick("verified", "unverified", "failed", "none", "", s.text())), Repo: s.text(), Branch: s.text(), Base: s.text(), BaseRefreshed: renderedAt.Add(time.Duration(s.Int64N(1e15)) - 1e12),
+	m := record.Manifest{Run: runs, Kind: record.Kind(pick("workflow", "exec", "agent")), State: record.State(pick("complete", "failed", "awaiting_review", s.text())),
+		Reason: record.Reason(pick("", "cancelled", "timed_out", "command_failed", "something_new", s.text())), Error: s.text(),
+		Verdict: record.Verdict(pick("verified", "unverified", "failed", "none", "", s.text())), Repo: s.text(), Branch: s.text(), Base: s.text(), BaseRefreshed: renderedAt.Add(time.Duration(s.Int64N(1e15)) - 1e12),
 		Start: gitd.Hash(pick("", "a")), Head: gitd.Hash(pick("", "a")), Merged: gitd.Hash(pick("", "a", s.text())), Agent: s.text(), StartedAt: renderedAt, EndedAt: renderedAt, DurationMS: s.Int64() - 1<<62}
 	if s.IntN(2) == 0 {
-		m.Usage = &executor.Usage{Calls: s.Int64N(1e9), InputTokens: s.Int64N(1e12), OutputTokens: s.Int64N(1e12), CostMicros: s.Int64()}
+		m.Usage = &record.Usage{Calls: s.Int64N(1e9), InputTokens: s.Int64N(1e12), OutputTokens: s.Int64N(1e12), CostMicros: s.Int64()}
 	}
 	s.some(func() {
-		m.Commands = append(m.Commands, executor.ManifestCommand{Step: s.text(), Command: s.text(), Exit: number(s.IntN(256)), Reason: s.text(), DurationMS: s.Int64N(1e9)})
+		m.Commands = append(m.Commands, record.ManifestCommand{Step: s.text(), Command: s.text(), Exit: number(s.IntN(256)), Reason: s.text(), DurationMS: s.Int64N(1e9)})
 	})
 	s.some(func() {
 		m.Changed = append(m.Changed, gitd.Change{Path: s.text(), OldPath: s.text(), Status: pick("A", "M", "D", "R"), Added: s.IntN(1000) - 1, Deleted: s.IntN(1000) - 1})
 	})
 	s.some(func() {
-		m.Checks = append(m.Checks, executor.ManifestCheck{Check: s.text(), Task: s.text(), Command: s.text(), Step: pick("1", "2"), Tool: s.text(), Why: s.text(),
-			Result: executor.CheckResult(pick("passed", "failed", "skipped", "not_run", s.text())), Current: s.IntN(2) == 0})
+		m.Checks = append(m.Checks, record.ManifestCheck{Check: s.text(), Task: s.text(), Command: s.text(), Step: pick("1", "2"), Tool: s.text(), Why: s.text(),
+			Result: record.CheckResult(pick("passed", "failed", "skipped", "not_run", s.text())), Current: s.IntN(2) == 0})
 	})
 	s.some(func() {
-		m.Tests = append(m.Tests, executor.ManifestTests{Step: pick("1", "2", "3"), Framework: s.text(), Passed: s.IntN(1000), Failed: s.IntN(3), FailedNames: []string{s.text(), s.text()}, Unknown: s.IntN(3) == 0})
+		m.Tests = append(m.Tests, record.ManifestTests{Step: pick("1", "2", "3"), Framework: s.text(), Passed: s.IntN(1000), Failed: s.IntN(3), FailedNames: []string{s.text(), s.text()}, Unknown: s.IntN(3) == 0})
 	})
 	s.some(func() {
-		m.Files = append(m.Files, executor.ManifestFile{Name: pick("artifacts/", "evidence/changes.diff", "journal.jsonl", "output/") + s.text(), Size: s.Int64N(1 << 40)})
+		m.Files = append(m.Files, record.ManifestFile{Name: pick("artifacts/", "evidence/changes.diff", "journal.jsonl", "output/") + s.text(), Size: s.Int64N(1 << 40)})
 	})
 	s.some(func() { m.Unverified = append(m.Unverified, s.text()) })
 	return m
@@ -490,10 +489,10 @@ func TestRenderHostile(t *testing.T) {
 	for seed := range rounds {
 		s := strange{rand.New(rand.NewPCG(uint64(seed), 7))}
 		withinLimits(t, Result{Manifest: s.manifest(), Policy: Policy{Runner: Runner(s.text()), Reason: PolicyReason(s.text())}, Page: page, Links: pageOf, Clone: s.text(), Output: s.text(), Says: s.text()}.Message())
-		r := someRun(executor.State([]string{"submitted", "running", "awaiting_review", "addressing_comments", "complete", "failed", s.text()}[s.IntN(7)]))
-		r.Repo, r.Branch, r.Base, r.Place, r.Reason = s.text(), s.text(), s.text(), s.IntN(100), executor.Reason(s.text())
+		r := someRun(record.State([]string{"submitted", "running", "awaiting_review", "addressing_comments", "complete", "failed", s.text()}[s.IntN(7)]))
+		r.Repo, r.Branch, r.Base, r.Place, r.Reason = s.text(), s.text(), s.text(), s.IntN(100), record.Reason(s.text())
 		if s.IntN(2) == 0 {
-			r.Gate = &executor.Gate{Step: s.text(), Message: s.text()}
+			r.Gate = &record.Gate{Step: s.text(), Message: s.text()}
 		}
 		withinLimits(t, RenderProgress(Standing{Run: r, Policy: through, Step: s.text(), Steps: s.IntN(1000), Since: renderedAt, Now: renderedAt.Add(time.Duration(s.Int64N(1e16))), Base: renderedAt, Link: page}))
 		withinLimits(t, RenderText(s.text(), s.text()))
@@ -507,14 +506,14 @@ func FuzzRender(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, a, b, c string) {
 		m := done()
-		m.Error, m.State, m.Repo, m.Branch, m.Agent = a, executor.State(b), a, b, c
+		m.Error, m.State, m.Repo, m.Branch, m.Agent = a, record.State(b), a, b, c
 		m.Commands[0].Command, m.Changed[0].Path, m.Checks[0].Why, m.Tests[0].FailedNames, m.Files[0].Name = c, b, a, []string{a, b, c}, "artifacts/"+a
 		m.Unverified = []string{a, b, c}
 		withinLimits(t, Result{Manifest: m, Policy: through, Page: page, Links: pageOf, Clone: b, Output: a, Says: c}.Message())
 		withinLimits(t, RenderText(a, c))
 		withinLimits(t, RenderText(c, b))
-		r := someRun(executor.StateAwaitingReview)
-		r.Gate = &executor.Gate{Step: "s", Message: c}
+		r := someRun(record.StateAwaitingReview)
+		r.Gate = &record.Gate{Step: "s", Message: c}
 		withinLimits(t, RenderProgress(Standing{Run: r, Policy: through, Step: b, Now: renderedAt}))
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
@@ -36,7 +36,7 @@ func (s *session) report(ctx context.Context, t task) error {
 	r := &reporter{session: s, run: t.run, m: m, look: t.again, seen: t.seen}
 	d, _ := s.policy(ctx, t.run.Name())
 	r.policy = d.Policy
-	if t.run.Kind != executor.KindRequest {
+	if t.run.Kind != record.KindRequest {
 		if err := r.follow(ctx); err != nil {
 			return err
 		}
@@ -47,7 +47,7 @@ func (s *session) report(ctx context.Context, t task) error {
 // reporter is what one run's report needs.
 type reporter struct {
 	*session
-	run    executor.Run
+	run    record.Run
 	m      slack.Mention
 	policy Policy
 	look   bool // for a message that an earlier process may have posted
@@ -62,7 +62,7 @@ type reporter struct {
 	edited  time.Time
 	mute    bool // Slack refuses the progress message
 
-	evidence *executor.Manifest // of the run; nil until it has ended, and where there is none
+	evidence *record.Manifest // of the run; nil until it has ended, and where there is none
 }
 
 func (r *reporter) mark(part string) slack.Mark {
@@ -92,8 +92,8 @@ func (r *reporter) follow(ctx context.Context) error {
 		if run.Ended() {
 			return nil
 		}
-		if run.State != executor.StateAwaitingReview {
-			return fmt.Errorf("cannot follow %s: %w", run.Name(), executor.ErrClosed)
+		if run.State != record.StateAwaitingReview {
+			return fmt.Errorf("cannot follow %s: %w", run.Name(), record.ErrClosed)
 		}
 		if err := r.show(ctx); err != nil {
 			return err
@@ -116,7 +116,7 @@ func (r *reporter) awaitDecision(ctx context.Context) error {
 			if err != nil {
 				return
 			}
-			if e.Run == r.run.Name() && e.Type != executor.EventOutput {
+			if e.Run == r.run.Name() && e.Type != record.EventOutput {
 				select {
 				case happened <- struct{}{}:
 				default:
@@ -130,7 +130,7 @@ func (r *reporter) awaitDecision(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		run, ok := r.Executor.Find(r.run.Caller, r.run.ID)
-		if !ok || run.State != executor.StateAwaitingReview {
+		if !ok || run.State != record.StateAwaitingReview {
 			return nil
 		}
 		select {
@@ -145,7 +145,7 @@ func (r *reporter) awaitDecision(ctx context.Context) error {
 // watch takes the run's events until they end for now.
 func (r *reporter) watch(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
-	events, ended := make(chan executor.Event), make(chan error, 1)
+	events, ended := make(chan record.Event), make(chan error, 1)
 	go func() {
 		defer close(events)
 		for e, err := range r.Executor.Events(ctx, r.run.Name(), 0, true) {
@@ -153,7 +153,7 @@ func (r *reporter) watch(ctx context.Context) error {
 				ended <- err
 				return
 			}
-			if e.Type == executor.EventOutput {
+			if e.Type == record.EventOutput {
 				continue
 			}
 			select {
@@ -196,20 +196,20 @@ func (r *reporter) watch(ctx context.Context) error {
 }
 
 // take notes what an event changes in the progress message.
-func (r *reporter) take(e executor.Event) {
+func (r *reporter) take(e record.Event) {
 	switch e.Type {
-	case executor.EventStepStarted:
+	case record.EventStepStarted:
 		r.step = first(e.Node, e.Task, e.Command, e.Step)
-	case executor.EventStepFinished:
+	case record.EventStepFinished:
 		r.step, r.steps = "", r.steps+1
 		r.hear(e)
-	case executor.EventMessage:
+	case record.EventMessage:
 		var p posted
 		if json.Unmarshal(e.Data, &p) == nil && p.Part == partProgress {
 			r.ts = p.TS
 		}
 		return
-	case executor.EventQueued, executor.EventRunState, executor.EventGate, executor.EventDecision, executor.EventPrompt, executor.EventCheck:
+	case record.EventQueued, record.EventRunState, record.EventGate, record.EventDecision, record.EventPrompt, record.EventCheck:
 	default:
 		return
 	}
@@ -217,17 +217,17 @@ func (r *reporter) take(e executor.Event) {
 }
 
 // hear keeps what a step printed where the result quotes it.
-func (r *reporter) hear(e executor.Event) {
+func (r *reporter) hear(e record.Event) {
 	var printed string
-	for _, s := range []*executor.Stream{e.Stdout, e.Stderr} {
+	for _, s := range []*record.Stream{e.Stdout, e.Stderr} {
 		if s != nil {
 			printed += s.Tail
 		}
 	}
 	switch {
-	case e.Kind == string(executor.KindAgent):
+	case e.Kind == string(record.KindAgent):
 		r.says = printed
-	case r.run.Kind == executor.KindExec, e.OK != nil && !*e.OK:
+	case r.run.Kind == record.KindExec, e.OK != nil && !*e.OK:
 		r.output = printed
 	}
 }
@@ -270,14 +270,14 @@ func (r *reporter) show(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = r.Executor.Note(ctx, r.run.Name(), executor.Event{Type: executor.EventMessage, Message: partProgress, Data: data})
-	if errors.Is(err, executor.ErrConflict) {
+	err = r.Executor.Note(ctx, r.run.Name(), record.Event{Type: record.EventMessage, Message: partProgress, Data: data})
+	if errors.Is(err, record.ErrConflict) {
 		return nil // the run has ended meanwhile; the message is found by its mark
 	}
 	return err
 }
 
-func (c *Chat) link(run executor.Run) string {
+func (c *Chat) link(run record.Run) string {
 	if c.Links == nil {
 		return ""
 	}
@@ -359,7 +359,7 @@ func refusedHere(err error) bool {
 // result is the message that says how a run ended. A request that was answered
 // without running anything is answered; it has no evidence to show.
 func (r *reporter) result(ctx context.Context) (msg slack.Message, silent bool, err error) {
-	if r.run.Kind != executor.KindRequest {
+	if r.run.Kind != record.KindRequest {
 		m, err := r.Executor.Manifest(ctx, r.run.Name())
 		if err != nil {
 			return msg, false, err
@@ -376,9 +376,9 @@ func (r *reporter) result(ctx context.Context) (msg slack.Message, silent bool, 
 		return msg, true, nil
 	}
 	switch {
-	case r.run.Reason == executor.ReasonCancelled:
+	case r.run.Reason == record.ReasonCancelled:
 		return RenderText("🛑 Stopped.", ""), false, nil
-	case r.run.State == executor.StateFailed:
+	case r.run.State == record.StateFailed:
 		return RenderText("⚠️ "+r.run.Error, ""), false, nil
 	case out["ask"] != nil:
 		return RenderAsk(r.run.Name(), texts(out["ask"])), false, nil
@@ -408,7 +408,7 @@ func texts(v any) []string {
 // tidy brings the looks of the thread up to date: the progress message and the
 // reaction on the mention. What cannot be done soon is left.
 func (r *reporter) tidy(ctx context.Context) {
-	if r.run.Kind != executor.KindRequest {
+	if r.run.Kind != record.KindRequest {
 		tctx, cancel := context.WithTimeout(ctx, soon)
 		if err := r.last(tctx); err != nil && ctx.Err() == nil {
 			r.Log.Warn("cannot bring a progress message up to date", "run", r.run.Name(), "err", err)
@@ -419,7 +419,7 @@ func (r *reporter) tidy(ctx context.Context) {
 		<-r.seen
 	}
 	mark := "white_check_mark"
-	if r.run.State == executor.StateFailed {
+	if r.run.State == record.StateFailed {
 		mark = "x"
 	}
 	r.react(ctx, r.m, mark)

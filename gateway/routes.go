@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -80,27 +81,27 @@ func (s *Server) apiRoutes() []Route {
 
 		// Runs.
 		{Method: "GET", Pattern: "/api/runs", Access: AccessRead, Summary: "List runs, newest first",
-			Query: listQuery{}, Response: []executor.Run{}, Handle: (*call).runs},
+			Query: listQuery{}, Response: []record.Run{}, Handle: (*call).runs},
 		{Method: "POST", Pattern: "/api/runs", Access: AccessWrite, Summary: "Start a run: a workflow, a command, a task or an agent",
-			Request: executor.Request{}, Response: executor.Run{}, Body: workflowBody, Handle: (*call).submit},
+			Request: record.Request{}, Response: record.Run{}, Body: workflowBody, Handle: (*call).submit},
 		{Method: "GET", Pattern: "/api/runs/{run}", Access: AccessRead, Summary: "One run",
-			Response: executor.Run{}, Handle: (*call).run},
+			Response: record.Run{}, Handle: (*call).run},
 		{Method: "GET", Pattern: "/api/runs/{run}/events", Access: AccessRead, Summary: "Follow a run's journal and live output; resumes at Last-Event-ID; follow=0 lists the journal as JSON",
-			Query: eventsQuery{}, Response: executor.Event{}, Media: mediaSSE, Handle: (*call).events},
+			Query: eventsQuery{}, Response: record.Event{}, Media: mediaSSE, Handle: (*call).events},
 		{Method: "GET", Pattern: "/api/runs/{run}/output/{step}/{stream}", Access: AccessRead, Summary: "A step's whole stdout or stderr",
 			Media: mediaBytes, Handle: (*call).output},
 		{Method: "GET", Pattern: "/api/runs/{run}/evidence", Access: AccessRead, Summary: "What was run and changed, with checksums, once the run has ended or waits",
-			Response: executor.Manifest{}, Handle: (*call).evidence},
+			Response: record.Manifest{}, Handle: (*call).evidence},
 		{Method: "POST", Pattern: "/api/runs/{run}/link", Access: AccessRead, Summary: "Make a link to the page of a run's evidence that opens without a token until it expires",
 			Response: EvidenceLink{}, Handle: (*call).evidenceLink},
 		{Method: "POST", Pattern: "/api/runs/{run}/stop", Access: AccessWrite, Summary: "Stop a run; what stands is committed",
-			Response: executor.Run{}, Handle: (*call).stopRun},
+			Response: record.Run{}, Handle: (*call).stopRun},
 		{Method: "POST", Pattern: "/api/runs/{run}/retry", Access: AccessWrite, Summary: "Start a failed run again where it failed",
-			Response: executor.Run{}, Handle: (*call).retry},
+			Response: record.Run{}, Handle: (*call).retry},
 		{Method: "POST", Pattern: "/api/runs/{run}/say", Access: AccessWrite, Summary: "Say something to a run's agent, for its next turn; with a key, once however often it is sent",
-			Request: executor.Prompt{}, Response: executor.Run{}, Body: promptBody, Handle: (*call).say},
+			Request: record.Prompt{}, Response: record.Run{}, Body: promptBody, Handle: (*call).say},
 		{Method: "POST", Pattern: "/api/runs/{run}/decide", Access: AccessWrite, Summary: "Answer the question a run waits with",
-			Request: executor.Decision{}, Response: executor.Run{}, Handle: (*call).decide},
+			Request: record.Decision{}, Response: record.Run{}, Handle: (*call).decide},
 
 		// Callers.
 		{Method: "GET", Pattern: "/api/callers", Access: AccessRead, Summary: "List callers, the most recently active first",
@@ -116,7 +117,7 @@ func (s *Server) apiRoutes() []Route {
 		{Method: "GET", Pattern: "/api/callers/{caller}/changes", Access: AccessRead, Summary: "The files a caller changed",
 			Response: []gitd.Change{}, Handle: (*call).callerChanges},
 		{Method: "POST", Pattern: "/api/callers/{caller}/merge", Access: AccessWrite, Summary: "Bring a caller's branch into another; a conflict is an answer",
-			Request: executor.Merge{}, Response: gitd.MergeResult{}, Handle: (*call).merge},
+			Request: record.Merge{}, Response: gitd.MergeResult{}, Handle: (*call).merge},
 		{Method: "POST", Pattern: "/api/callers/{caller}/rollback", Access: AccessWrite, Summary: "Make a caller's branch look as it did at an earlier commit, by a new commit",
 			Request: Rollback{}, Response: RolledBack{}, Handle: (*call).rollback},
 		{Method: "POST", Pattern: "/api/callers/{caller}/stop", Access: AccessWrite, Summary: "Stop all runs of a caller and remove its container",
@@ -156,7 +157,7 @@ func (s *Server) apiRoutes() []Route {
 
 		// Everything at once, and administration.
 		{Method: "GET", Pattern: "/api/watch", Access: AccessRead, Summary: "Follow all that happens from now on",
-			Query: watchQuery{}, Response: executor.Event{}, Media: mediaSSE, Handle: (*call).watch},
+			Query: watchQuery{}, Response: record.Event{}, Media: mediaSSE, Handle: (*call).watch},
 		{Method: "POST", Pattern: "/api/tokens", Access: AccessAdmin, Summary: "Make a token",
 			Request: NewToken{}, Response: Token{}, Handle: (*call).newToken},
 		{Method: "POST", Pattern: "/api/reindex", Access: AccessAdmin, Summary: "Build the index anew from the repositories",

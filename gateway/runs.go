@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"strconv"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 type listQuery struct {
@@ -21,22 +21,22 @@ type listQuery struct {
 }
 
 // filter is what the caller asked for, inside what it may see.
-func (c *call) filter() (executor.Filter, error) {
+func (c *call) filter() (record.Filter, error) {
 	var q listQuery
 	if err := c.query(&q); err != nil {
-		return executor.Filter{}, err
+		return record.Filter{}, err
 	}
 	if q.Repo != "" && !c.Who.Sees(q.Repo) {
-		return executor.Filter{}, notFound("repository", q.Repo)
+		return record.Filter{}, notFound("repository", q.Repo)
 	}
 	if c.Who.Repo != "*" {
 		q.Repo = c.Who.Repo
 	}
 	state, err := knownState(q.State)
 	if err != nil {
-		return executor.Filter{}, err
+		return record.Filter{}, err
 	}
-	return executor.Filter{Repo: q.Repo, Caller: q.Caller, State: state, Live: q.Live, Max: min(q.Max, 1000), Keep: c.Who.seesRun}, nil
+	return record.Filter{Repo: q.Repo, Caller: q.Caller, State: state, Live: q.Live, Max: min(q.Max, 1000), Keep: c.Who.seesRun}, nil
 }
 
 func (c *call) runs() error {
@@ -49,38 +49,38 @@ func (c *call) runs() error {
 		return err
 	}
 	if runs == nil {
-		runs = []executor.Run{}
+		runs = []record.Run{}
 	}
 	return c.reply(runs)
 }
 
 // narrow hides from callers what a name means in repositories and on branches that they do not see.
 func (w Who) narrow(what, name string, err error) error {
-	if (w.Repo != "*" || !w.grant().ReadsAll()) && errors.Is(err, executor.ErrAmbiguous) {
+	if (w.Repo != "*" || !w.grant().ReadsAll()) && errors.Is(err, record.ErrAmbiguous) {
 		return problem(KindAmbiguous, "%q is not enough to name a %s", name, what).withHint("give the whole name")
 	}
 	return err
 }
 
 // findRun is Executor.Run for the caller's eyes.
-func (c *call) findRun(name string) (executor.Run, error) {
+func (c *call) findRun(name string) (record.Run, error) {
 	return c.runOf(c.R.Context(), c.Who, name)
 }
 
-func (s *Server) runOf(ctx context.Context, who Who, name string) (executor.Run, error) {
+func (s *Server) runOf(ctx context.Context, who Who, name string) (record.Run, error) {
 	r, err := s.Executor.Run(ctx, name)
 	if err != nil {
 		return r, who.narrow("run", name, err)
 	}
 	if !who.seesRun(r) {
-		return executor.Run{}, notFound("run", name)
+		return record.Run{}, notFound("run", name)
 	}
 	return r, nil
 }
 
 // named is findRun for the name in the path. A route that is for writers is for those who
 // may change the run's branch.
-func (c *call) named() (executor.Run, error) {
+func (c *call) named() (record.Run, error) {
 	r, err := c.findRun(c.R.PathValue("run"))
 	if err == nil && c.access == AccessWrite {
 		err = c.Who.changes(r.Repo, r.Branch)
@@ -98,7 +98,7 @@ func (c *call) run() error {
 
 // permit makes a request the caller's own: the repository it may see, the
 // caller it may work for, the name it goes by.
-func (s *Server) permit(ctx context.Context, who Who, r *executor.Request) error {
+func (s *Server) permit(ctx context.Context, who Who, r *record.Request) error {
 	r.Asker = who.Person(r.Asker)
 	if r.Repo != "" && !who.Sees(r.Repo) {
 		return notFound("repository", r.Repo)
@@ -146,7 +146,7 @@ func (s *Server) permit(ctx context.Context, who Who, r *executor.Request) error
 
 // permits decides on a run that was planned: the caller sees what it begins from, and may
 // change the branches that it changes.
-func (w Who) permits(r executor.Run, into string) error {
+func (w Who) permits(r record.Run, into string) error {
 	if !w.seesBranch(r.Repo, r.Base) {
 		return notFound("branch", r.Base)
 	}
@@ -180,7 +180,7 @@ func (s *Server) seesBase(ctx context.Context, who Who, repo, base string) error
 }
 
 func (c *call) submit() error {
-	var r executor.Request
+	var r record.Request
 	if err := c.body(&r); err != nil {
 		return err
 	}
@@ -220,13 +220,13 @@ func (c *call) events() error {
 	default:
 		return problem(KindInvalid, "query parameter follow: %q is neither 1 nor 0", q.Follow)
 	}
-	return c.follow(func(ctx context.Context) iter.Seq2[executor.Event, error] {
+	return c.follow(func(ctx context.Context) iter.Seq2[record.Event, error] {
 		return c.Executor.Events(ctx, r.Name(), q.After, true)
 	}, true, nil, func() (any, error) { return c.findRun(r.Name()) })
 }
 
 // journal lists events, written as they come: a journal may be long.
-func (c *call) journal(r executor.Run, after int64) error {
+func (c *call) journal(r record.Run, after int64) error {
 	separator := "["
 	for e, err := range c.Executor.Events(c.R.Context(), r.Name(), after, false) {
 		if err != nil {
@@ -243,7 +243,7 @@ func (c *call) journal(r executor.Run, after int64) error {
 		separator = ","
 	}
 	if separator == "[" {
-		return c.reply([]executor.Event{})
+		return c.reply([]record.Event{})
 	}
 	_, err := io.WriteString(c.W, "]\n")
 	return err
@@ -314,7 +314,7 @@ func (c *call) retry() error {
 }
 
 func (c *call) decide() error {
-	var d executor.Decision
+	var d record.Decision
 	if err := c.body(&d); err != nil {
 		return err
 	}
@@ -332,7 +332,7 @@ func (c *call) decide() error {
 }
 
 func (c *call) say() error {
-	var p executor.Prompt
+	var p record.Prompt
 	if err := c.body(&p); err != nil {
 		return err
 	}
@@ -366,21 +366,21 @@ func (c *call) watch() error {
 		}
 		q.Caller = st.Caller.String()
 	}
-	var keep func(executor.Event) bool
+	var keep func(record.Event) bool
 	if c.Who.Repo != "*" || !c.Who.grant().ReadsAll() {
 		keep = c.ofRepo()
 	}
-	return c.follow(func(ctx context.Context) iter.Seq2[executor.Event, error] {
+	return c.follow(func(ctx context.Context) iter.Seq2[record.Event, error] {
 		return c.Executor.Watch(ctx, q.Caller)
 	}, false, keep, nil)
 }
 
 // ofRepo tells which events are of runs that the caller may see. A run's
 // repository and branch never change, so it is looked up once.
-func (c *call) ofRepo() func(executor.Event) bool {
+func (c *call) ofRepo() func(record.Event) bool {
 	const most = 10_000 // forgetting costs a look-up, remembering for ever costs memory
 	seen := map[string]bool{}
-	return func(e executor.Event) bool {
+	return func(e record.Event) bool {
 		ok, known := seen[e.Run]
 		if !known {
 			r, err := c.Executor.Run(c.R.Context(), e.Run)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/retry"
 	"github.com/ramus-dev/ramus/gateway/slack"
@@ -27,7 +28,7 @@ const (
 
 // task is a run that its session has to bring to its end.
 type task struct {
-	run    executor.Run
+	run    record.Run
 	again  bool            // somebody may have begun with it: look before anything is posted
 	failed int             // how often it could not be brought further
 	seen   <-chan struct{} // closed when the first reaction on the mention is set, or left; nil: there is none
@@ -39,7 +40,7 @@ type task struct {
 type session struct {
 	*Chat
 	Session
-	caller executor.Caller
+	caller record.Caller
 	wake   chan struct{}  // one token: there is something in queue
 	runs   sync.WaitGroup // that are followed
 
@@ -91,8 +92,8 @@ func (s *session) own() {
 // following is what comes behind a decision: nothing; a run to be followed; or
 // work that takes its time and ends with one.
 type following struct {
-	run  *executor.Run
-	work func(context.Context) (*executor.Run, error)
+	run  *record.Run
+	work func(context.Context) (*record.Run, error)
 	seen <-chan struct{} // of the task
 }
 
@@ -166,11 +167,11 @@ func lasting(err error) bool {
 
 // mistake ends a mention for an error that asking again does not help; what
 // else there is is returned as it is.
-func (s *session) mistake(run executor.Run, err error) (*executor.Run, error) {
+func (s *session) mistake(run record.Run, err error) (*record.Run, error) {
 	if !lasting(err) {
 		return nil, err
 	}
-	return s.end(s.ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: asProblem(err, local).Error()})
+	return s.end(s.ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: asProblem(err, local).Error()})
 }
 
 // later tries a task again after a pause: the process may have months to live,
@@ -225,7 +226,7 @@ func (s *session) next() (task, sessionState) {
 }
 
 // event is what a run was asked for with.
-func event(run executor.Run) (slack.Mention, error) {
+func event(run record.Run) (slack.Mention, error) {
 	var m slack.Mention
 	if run.Origin == nil {
 		return m, fmt.Errorf("%s has no origin", run.Name())
@@ -252,7 +253,7 @@ func (c *Chat) policy(ctx context.Context, run string) (decided, bool) {
 func policyOf(ctx context.Context, x *executor.Executor, run string) (decided, bool) {
 	for e, err := range x.Events(ctx, run, 0, false) {
 		var d decided
-		if err == nil && e.Type == executor.EventPolicy && json.Unmarshal(e.Data, &d) == nil {
+		if err == nil && e.Type == record.EventPolicy && json.Unmarshal(e.Data, &d) == nil {
 			return d, true
 		}
 	}
@@ -268,7 +269,7 @@ func (s *session) decide(ctx context.Context, t task) (next following, err error
 	if run.Told != nil {
 		return next, nil
 	}
-	if run.Kind != executor.KindRequest || run.Ended() {
+	if run.Kind != record.KindRequest || run.Ended() {
 		return following{run: &run}, nil
 	}
 	m, err := event(run)
@@ -280,7 +281,7 @@ func (s *session) decide(ctx context.Context, t task) (next following, err error
 		var refused *slack.RefusedError
 		if ctx.Err() == nil && errors.As(err, &refused) && !refused.OfApp() {
 			// The thread cannot be read, now or ever: there is nobody to tell either.
-			next.run, err = s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: err.Error()})
+			next.run, err = s.end(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: err.Error()})
 		}
 		return next, err
 	}
@@ -310,7 +311,7 @@ func (s *session) decide(ctx context.Context, t task) (next following, err error
 			return next, err
 		}
 		s.Log.Info("policy", "run", run.Name(), "session", s.Key, "runner", d.Runner, "reason", d.Reason)
-		if err := s.Executor.Note(ctx, run.Name(), executor.Event{Type: executor.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: data}); err != nil {
+		if err := s.Executor.Note(ctx, run.Name(), record.Event{Type: record.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: data}); err != nil {
 			return next, err
 		}
 	}
@@ -328,7 +329,7 @@ func (s *session) decide(ctx context.Context, t task) (next following, err error
 	})
 	if d.Runner != RunnerContainer {
 		// A runner that is slow, or down, must not hold up who is let through.
-		next.work = func(ctx context.Context) (*executor.Run, error) {
+		next.work = func(ctx context.Context) (*record.Run, error) {
 			select {
 			case s.hands <- struct{}{}:
 				defer func() { <-s.hands }()
@@ -346,7 +347,7 @@ func (s *session) decide(ctx context.Context, t task) (next following, err error
 		at = s.place(ctx, s.Session, m.Channel, words)
 	}
 	if mistake != nil {
-		next.run, err = s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: mistake.Error()})
+		next.run, err = s.end(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: mistake.Error()})
 		return next, err
 	}
 	next.run, err = s.act(ctx, run, m, thread, words, at, d)
@@ -355,7 +356,7 @@ func (s *session) decide(ctx context.Context, t task) (next following, err error
 
 // judge asks the gate about a mention. A button is a part of the thread that it
 // was let through for.
-func (s *session) judge(ctx context.Context, run executor.Run, m slack.Mention, thread slack.Thread, at place) (decided, error) {
+func (s *session) judge(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, at place) (decided, error) {
 	var p pressed
 	if err := json.Unmarshal(run.Origin.Event, &p); err != nil {
 		return decided{}, fmt.Errorf("cannot read the event of %s: %w", run.Name(), err)
@@ -411,7 +412,7 @@ func threadStarter(t slack.Thread) string {
 const outputLeft = "left"
 
 // handOver gives a thread to the fallback runner.
-func (s *session) handOver(ctx context.Context, run executor.Run, m slack.Mention, thread slack.Thread, p Policy) (*executor.Run, error) {
+func (s *session) handOver(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, p Policy) (*record.Run, error) {
 	output := map[string]any{"runner": string(RunnerFallback)}
 	tools, err := json.Marshal([]Tool{fallbackEntry})
 	if err != nil {
@@ -423,7 +424,7 @@ func (s *session) handOver(ctx context.Context, run executor.Run, m slack.Mentio
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	case err != nil:
-		return s.end(ctx, run, executor.Ending{Reason: executor.ReasonUnavailable, Error: err.Error(), Output: output})
+		return s.end(ctx, run, executor.Ending{Reason: record.ReasonUnavailable, Error: err.Error(), Output: output})
 	}
 	output["text"], output["silent"] = answer.Text, answer.Accepted || answer.Text == ""
 	return s.end(ctx, run, executor.Ending{Output: output})
@@ -443,7 +444,7 @@ func before(t slack.Thread, ts string) slack.Thread {
 }
 
 // end answers a mention without running anything; it is reported like a run.
-func (s *session) end(ctx context.Context, run executor.Run, e executor.Ending) (*executor.Run, error) {
+func (s *session) end(ctx context.Context, run record.Run, e executor.Ending) (*record.Run, error) {
 	run, err := s.Executor.End(ctx, run.Name(), e)
 	if err != nil {
 		return nil, err
@@ -452,13 +453,13 @@ func (s *session) end(ctx context.Context, run executor.Run, e executor.Ending) 
 }
 
 // say ends a mention with a text.
-func (s *session) say(ctx context.Context, run executor.Run, text, code string) (*executor.Run, error) {
+func (s *session) say(ctx context.Context, run record.Run, text, code string) (*record.Run, error) {
 	return s.end(ctx, run, executor.Ending{Output: map[string]any{"text": text, "code": code}})
 }
 
 // begin gives the mention's run its work. Where the claim lies in another
 // repository than the work, the work is a run of its own and the claim points to it.
-func (s *session) begin(ctx context.Context, run executor.Run, at place, asked executor.Request) (*executor.Run, error) {
+func (s *session) begin(ctx context.Context, run record.Run, at place, asked record.Request) (*record.Run, error) {
 	if at.repo != run.Repo {
 		work, err := s.move(ctx, run, at, asked.Asker)
 		if err != nil {
@@ -470,7 +471,7 @@ func (s *session) begin(ctx context.Context, run executor.Run, at place, asked e
 	begun, err := s.Executor.Begin(ctx, run.Name(), asked)
 	if err != nil {
 		if p := asProblem(err, local); p.Status < 500 {
-			return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: p.Error()})
+			return s.end(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: p.Error()})
 		}
 		return nil, err
 	}
@@ -479,8 +480,8 @@ func (s *session) begin(ctx context.Context, run executor.Run, at place, asked e
 
 // move claims the mention again where its work is, with its policy, and ends
 // the first claim. It can be done again at whatever point it was left.
-func (s *session) move(ctx context.Context, run executor.Run, at place, by gitd.Person) (executor.Run, error) {
-	work, _, err := s.Executor.Claim(ctx, executor.Request{Key: derivedID(run.ID, "-work"), Caller: run.Caller, Repo: at.repo, Base: at.base,
+func (s *session) move(ctx context.Context, run record.Run, at place, by gitd.Person) (record.Run, error) {
+	work, _, err := s.Executor.Claim(ctx, record.Request{Key: derivedID(run.ID, "-work"), Caller: run.Caller, Repo: at.repo, Base: at.base,
 		Asker: by, Origin: run.Origin})
 	if err != nil {
 		return work, err
@@ -491,8 +492,8 @@ func (s *session) move(ctx context.Context, run executor.Run, at place, by gitd.
 		if err != nil {
 			return work, err
 		}
-		err = s.Executor.Note(ctx, work.Name(), executor.Event{Type: executor.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: data})
-		if err != nil && !errors.Is(err, executor.ErrConflict) {
+		err = s.Executor.Note(ctx, work.Name(), record.Event{Type: record.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: data})
+		if err != nil && !errors.Is(err, record.ErrConflict) {
 			return work, err
 		}
 	}
@@ -503,7 +504,7 @@ func (s *session) move(ctx context.Context, run executor.Run, at place, by gitd.
 }
 
 // act does what the words of a mention say.
-func (s *session) act(ctx context.Context, run executor.Run, m slack.Mention, thread slack.Thread, words Words, at place, d decided) (*executor.Run, error) {
+func (s *session) act(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, words Words, at place, d decided) (*record.Run, error) {
 	who := asker(m.User, name(thread, m.User))
 	if deed, does := deedOf(words.Verb); does {
 		doing := Doing{Deed: deed, Person: m.User, Starter: s.starterOf(d, m.User, m.Channel), Repo: at.repo, Own: at.repo == at.own}
@@ -522,14 +523,14 @@ func (s *session) act(ctx context.Context, run executor.Run, m slack.Mention, th
 		text, code, err := s.answer(ctx, words, run, who)
 		if err != nil {
 			if p := asProblem(err, local); p.Status < 500 {
-				return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: p.Error()})
+				return s.end(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: p.Error()})
 			}
 			return nil, err
 		}
 		return s.say(ctx, run, text, code)
 	}
 	if isOurs(words.Base) {
-		return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: fmt.Sprintf("%s is a branch that callers work on, and no base.", words.Base)})
+		return s.end(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: fmt.Sprintf("%s is a branch that callers work on, and no base.", words.Base)})
 	}
 	if at.repo == "" {
 		usable := s.usable(ctx, d, m)
@@ -539,16 +540,16 @@ func (s *session) act(ctx context.Context, run executor.Run, m slack.Mention, th
 		return s.end(ctx, run, executor.Ending{Output: map[string]any{"ask": usable}})
 	}
 	if at.home != "" && at.repo != at.home {
-		return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput,
+		return s.end(ctx, run, executor.Ending{Reason: record.ReasonBadInput,
 			Error: fmt.Sprintf("This thread works on %s; begin a new thread for %s.", at.home, at.repo)})
 	}
 	permit := s.permit(d, m, at.repo == at.own)
-	asked := executor.Request{Asker: who, Permit: permit}
+	asked := record.Request{Asker: who, Permit: permit}
 	switch words.Verb {
 	case "run":
 		asked.File, asked.Input = workflowFile(words.Workflow), words.Input
 	case "exec":
-		asked.Command = &executor.Command{Shell: words.Command}
+		asked.Command = &record.Command{Shell: words.Command}
 	case "test", "lint", "build":
 		asked.Task = taskCall(words)
 	case "retry":
@@ -558,7 +559,7 @@ func (s *session) act(ctx context.Context, run executor.Run, m slack.Mention, th
 		}
 		again, err := s.Executor.Again(ctx, last.Name(), who)
 		if err != nil {
-			return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput, Error: asProblem(err, local).Error()})
+			return s.end(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: asProblem(err, local).Error()})
 		}
 		asked = again
 		asked.Asker, asked.Permit = who, permit
@@ -569,37 +570,37 @@ func (s *session) act(ctx context.Context, run executor.Run, m slack.Mention, th
 }
 
 // prompt hands plain words to the agent: to the one that is at work, or to a new run of one.
-func (s *session) prompt(ctx context.Context, run executor.Run, m slack.Mention, thread slack.Thread, words Words, at place, asked executor.Request) (*executor.Run, error) {
+func (s *session) prompt(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, words Words, at place, asked record.Request) (*record.Run, error) {
 	agents := s.Executor.AgentNames()
 	if at.agent == "" && len(agents) == 1 {
 		at.agent = agents[0]
 	}
 	switch {
 	case len(agents) == 0:
-		return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput,
+		return s.end(ctx, run, executor.Ending{Reason: record.ReasonBadInput,
 			Error: "No agent is configured here, so plain words have nobody to go to. `help` lists the commands that need none."})
 	case at.agent == "":
-		return s.end(ctx, run, executor.Ending{Reason: executor.ReasonBadInput,
+		return s.end(ctx, run, executor.Ending{Reason: record.ReasonBadInput,
 			Error: fmt.Sprintf("Say which agent is meant: agent:%s.", agents[0])})
 	}
 	text := words.Text
 	files, skipped := s.files(ctx, m, thread)
 	for _, live := range s.agents(run) {
-		err := s.Executor.Say(ctx, live.Name(), executor.Prompt{Key: run.ID, Text: text, By: asked.Asker, Files: files})
+		err := s.Executor.Say(ctx, live.Name(), record.Prompt{Key: run.ID, Text: text, By: asked.Asker, Files: files})
 		if err == nil {
 			return s.end(ctx, run, executor.Ending{Output: map[string]any{"run": live.Name(),
 				"text": fmt.Sprintf("Handed on: the agent reads it at its next turn (%s).", live.Name())}})
 		}
-		if !errors.Is(err, executor.ErrConflict) {
+		if !errors.Is(err, record.ErrConflict) {
 			return s.mistake(run, err)
 		}
 	}
-	asked.Agent = &executor.AgentCall{Name: at.agent, Prompt: agentPrompt(thread, m, text, skipped), Files: files}
+	asked.Agent = &record.AgentCall{Name: at.agent, Prompt: agentPrompt(thread, m, text, skipped), Files: files}
 	return s.begin(ctx, run, at, asked)
 }
 
 // files downloads what was shared along with the mention, and with the thread's first message.
-func (s *session) files(ctx context.Context, m slack.Mention, thread slack.Thread) (files []executor.Attachment, skipped []string) {
+func (s *session) files(ctx context.Context, m slack.Mention, thread slack.Thread) (files []record.Attachment, skipped []string) {
 	left := int64(maxFileBytes)
 	taken := map[string]bool{}
 	for _, p := range append([]slack.Post{thread.Parent}, thread.Replies...) {
@@ -622,7 +623,7 @@ func (s *session) files(ctx context.Context, m slack.Mention, thread slack.Threa
 				continue
 			}
 			left -= int64(len(body))
-			files = append(files, executor.Attachment{Name: f.Name, Type: http.DetectContentType(body), Content: body}) // what its author calls it is no matter
+			files = append(files, record.Attachment{Name: f.Name, Type: http.DetectContentType(body), Content: body}) // what its author calls it is no matter
 		}
 	}
 	return files, skipped
@@ -641,10 +642,10 @@ func name(t slack.Thread, user string) string {
 // agents are the runs of agents in the thread that may have heard, or still
 // hear, what a mention says, the latest first: one that ended meanwhile
 // remembers what it was told before this process began.
-func (s *session) agents(asked executor.Run) []executor.Run {
-	var list []executor.Run
+func (s *session) agents(asked record.Run) []record.Run {
+	var list []record.Run
 	for _, r := range slices.Backward(s.Executor.OfCaller(s.caller)) {
-		if r.Kind == executor.KindAgent && (!r.Ended() || r.EndedAt.After(asked.CreatedAt)) {
+		if r.Kind == record.KindAgent && (!r.Ended() || r.EndedAt.After(asked.CreatedAt)) {
 			list = append(list, r)
 		}
 	}
@@ -652,14 +653,14 @@ func (s *session) agents(asked executor.Run) []executor.Run {
 }
 
 // lastFailed is the latest run of the thread that ended, if it failed.
-func (s *session) lastFailed() (executor.Run, bool) {
+func (s *session) lastFailed() (record.Run, bool) {
 	runs := s.Executor.OfCaller(s.caller)
 	for i := len(runs) - 1; i >= 0; i-- {
-		if r := runs[i]; r.Kind != executor.KindRequest && !r.Sub && r.Ended() {
-			return r, r.State == executor.StateFailed
+		if r := runs[i]; r.Kind != record.KindRequest && !r.Sub && r.Ended() {
+			return r, r.State == record.StateFailed
 		}
 	}
-	return executor.Run{}, false
+	return record.Run{}, false
 }
 
 // soon bounds what is done for looks: a reaction that cannot be set holds nothing up.

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // slowest is how long a reader of a stream may leave one write unread before
@@ -119,19 +119,19 @@ const (
 // follow writes events as server-sent events until they end, the reader goes
 // or the server drains. keep filters; nil keeps all. last, when set, makes the
 // data of the closing "end" frame.
-func (c *call) follow(events func(context.Context) iter.Seq2[executor.Event, error], numbered bool,
-	keep func(executor.Event) bool, last func() (any, error)) error {
+func (c *call) follow(events func(context.Context) iter.Seq2[record.Event, error], numbered bool,
+	keep func(record.Event) bool, last func() (any, error)) error {
 	done, err := c.streams.open(c.Who)
 	if err != nil {
 		return err
 	}
 	defer done()
 	if c.draining.Err() != nil {
-		return executor.ErrClosed
+		return record.ErrClosed
 	}
 	ctx, cancel := context.WithCancel(c.R.Context())
 	type item struct {
-		event executor.Event
+		event record.Event
 		err   error
 	}
 	items := make(chan item)

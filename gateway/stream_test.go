@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/gitd"
@@ -34,7 +34,7 @@ func TestExec(t *testing.T) {
 	t.Run("streams, input, bytes and status", func(t *testing.T) {
 		var stdout, stderr bytes.Buffer
 		input := strings.Repeat("\x00\xff\n", 100_000)
-		res, err := c.Exec(ctx, "otter", gateway.ExecRequest{Repo: "app", Command: executor.Command{Shell: "cat; echo err >&2; exit 3"}},
+		res, err := c.Exec(ctx, "otter", gateway.ExecRequest{Repo: "app", Command: record.Command{Shell: "cat; echo err >&2; exit 3"}},
 			client.ExecOptions{Stdin: strings.NewReader(input), Stdout: &stdout, Stderr: &stderr})
 		if err != nil {
 			t.Fatal(err)
@@ -50,13 +50,13 @@ func TestExec(t *testing.T) {
 
 	t.Run("hanging up stops it", func(t *testing.T) {
 		hung, hangUp := context.WithCancel(ctx)
-		_, err := c.Exec(hung, "otter", gateway.ExecRequest{Command: executor.Command{Shell: "echo kept > kept; echo ready; sleep 600"}},
+		_, err := c.Exec(hung, "otter", gateway.ExecRequest{Command: record.Command{Shell: "echo kept > kept; echo ready; sleep 600"}},
 			client.ExecOptions{Stdout: onWrite(hangUp)})
 		if !errors.Is(err, context.Canceled) {
 			t.Fatalf("%v", err)
 		}
 		run := ended(t, c, "otter")
-		if run.Reason != executor.ReasonCancelled {
+		if run.Reason != record.ReasonCancelled {
 			t.Errorf("it ended as %s (%s)", run.State, run.Reason)
 		}
 		changes, err := c.Changes(ctx, "otter")
@@ -66,10 +66,10 @@ func TestExec(t *testing.T) {
 	})
 
 	t.Run("a repeated request that hangs up leaves the first alone", func(t *testing.T) {
-		request := gateway.ExecRequest{Repo: "app", Key: "k", Command: executor.Command{Shell: "echo ready; until [ -e go ]; do sleep 0.05; done; rm go; exit 5"}}
+		request := gateway.ExecRequest{Repo: "app", Key: "k", Command: record.Command{Shell: "echo ready; until [ -e go ]; do sleep 0.05; done; rm go; exit 5"}}
 		ready, announce := context.WithCancel(ctx)
 		answer := make(chan error, 1)
-		var result executor.Result
+		var result record.Result
 		go func() {
 			var err error
 			result, err = c.Exec(ctx, "stoat", request, client.ExecOptions{Stdout: onWrite(announce)})
@@ -103,7 +103,7 @@ func TestExec(t *testing.T) {
 
 	t.Run("detached it goes on", func(t *testing.T) {
 		hung, hangUp := context.WithCancel(ctx)
-		_, err := c.Exec(hung, "otter", gateway.ExecRequest{Command: executor.Command{Shell: "echo ready; sleep 1; exit 5"}},
+		_, err := c.Exec(hung, "otter", gateway.ExecRequest{Command: record.Command{Shell: "echo ready; sleep 1; exit 5"}},
 			client.ExecOptions{Stdout: onWrite(hangUp), Detach: true})
 		if !errors.Is(err, context.Canceled) {
 			t.Fatalf("%v", err)
@@ -215,7 +215,7 @@ type onWrite func()
 func (f onWrite) Write(b []byte) (int, error) { f(); return len(b), nil }
 
 // ended follows a caller's last run to its end.
-func ended(t *testing.T, c *client.Client, caller string) executor.Run {
+func ended(t *testing.T, c *client.Client, caller string) record.Run {
 	t.Helper()
 	run, err := c.Run(t.Context(), caller)
 	if err != nil {

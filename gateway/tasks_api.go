@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -227,12 +227,12 @@ func (c *call) cancelTask() error {
 }
 
 // runStates are the states of runs, and of tasks.
-var runStates = []executor.State{executor.StateSubmitted, executor.StateRunning, executor.StateAwaitingReview,
-	executor.StateAddressingComments, executor.StateComplete, executor.StateFailed}
+var runStates = []record.State{record.StateSubmitted, record.StateRunning, record.StateAwaitingReview,
+	record.StateAddressingComments, record.StateComplete, record.StateFailed}
 
 // knownState refuses what is no state; empty is none in particular.
-func knownState(name string) (executor.State, error) {
-	if state := executor.State(name); name == "" || slices.Contains(runStates, state) {
+func knownState(name string) (record.State, error) {
+	if state := record.State(name); name == "" || slices.Contains(runStates, state) {
 		return state, nil
 	}
 	return "", problem(KindInvalid, "unknown state %q: want one of %v", name, runStates)

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/gitd"
@@ -109,7 +109,7 @@ func TestTaskClient(t *testing.T) {
 	if _, err := c.Task(ctx, task.ID); err != nil {
 		t.Error(err)
 	}
-	if task, err = c.CancelTask(ctx, task.ID, true); err != nil || task.Status != executor.StateFailed {
+	if task, err = c.CancelTask(ctx, task.ID, true); err != nil || task.Status != record.StateFailed {
 		t.Errorf("cancelled it is %s: %v", task.Status, err)
 	}
 	if list, err := c.Tasks(ctx, client.TaskFilter{Status: "failed", Repo: "team/app"}); err != nil || len(list) != 1 || list[0].ID != task.ID {

@@ -4,7 +4,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -88,7 +88,7 @@ func (w Who) seesBranch(repo, branch string) bool {
 }
 
 // seesRun tells whether the caller may know of a run.
-func (w Who) seesRun(r executor.Run) bool { return w.seesBranch(r.Repo, r.Branch) }
+func (w Who) seesRun(r record.Run) bool { return w.seesBranch(r.Repo, r.Branch) }
 
 // changes says why the caller may not change a branch that it may know of; nil if it may.
 func (w Who) changes(repo, branch string) error {

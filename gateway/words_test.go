@@ -9,7 +9,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -363,10 +363,10 @@ func TestGuide(t *testing.T) {
 			names = append(names, "`"+tool.Name+"`")
 		}
 	}
-	for _, m := range []executor.Manifest{
-		{State: executor.StateComplete, Verdict: executor.VerdictVerified}, {State: executor.StateComplete, Verdict: executor.VerdictUnverified},
-		{State: executor.StateComplete, Verdict: executor.VerdictFailed}, {State: executor.StateFailed, Reason: executor.ReasonCancelled},
-		{State: executor.StateFailed, Reason: executor.ReasonTimedOut}, {State: executor.StateFailed, Reason: executor.ReasonRejected},
+	for _, m := range []record.Manifest{
+		{State: record.StateComplete, Verdict: record.VerdictVerified}, {State: record.StateComplete, Verdict: record.VerdictUnverified},
+		{State: record.StateComplete, Verdict: record.VerdictFailed}, {State: record.StateFailed, Reason: record.ReasonCancelled},
+		{State: record.StateFailed, Reason: record.ReasonTimedOut}, {State: record.StateFailed, Reason: record.ReasonRejected},
 	} {
 		head, _ := headline(&m)
 		names = append(names, head)

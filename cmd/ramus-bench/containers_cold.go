@@ -14,7 +14,7 @@ import (
 
 	"github.com/moby/moby/client"
 	"github.com/ramus-dev/ramus/containers"
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // firstOutput is the metric of all that begins with a request for a container.
@@ -250,7 +250,7 @@ func rebuild(ctx context.Context, b *bench) error {
 	}
 	caller := h.name()
 	change := `mv packages/package-001 packages/moved && rm packages/package-000/src/module-00/file-01.js && printf 'a change\n' >changed.txt && echo done`
-	x, err := h.exec(ctx, caller, r.name, executor.Command{Shell: change})
+	x, err := h.exec(ctx, caller, r.name, record.Command{Shell: change})
 	if err == nil {
 		err = x.printed("done\n")
 	}
@@ -263,7 +263,7 @@ func rebuild(ctx context.Context, b *bench) error {
 	}
 	mine := side{name: sideRamus,
 		settle: func(ctx context.Context) error {
-			if x, err := h.exec(ctx, caller, r.name, executor.Command{Args: []string{"true"}}); err != nil || x.result.ExitCode != 0 {
+			if x, err := h.exec(ctx, caller, r.name, record.Command{Args: []string{"true"}}); err != nil || x.result.ExitCode != 0 {
 				return fmt.Errorf("the caller's container cannot be woken: %w", err)
 			}
 			return h.settled(ctx)
@@ -272,7 +272,7 @@ func rebuild(ctx context.Context, b *bench) error {
 			if err := h.kill(ctx, caller); err != nil {
 				return nil, err
 			}
-			x, err := h.exec(ctx, caller, r.name, executor.Command{Args: []string{"cat", "changed.txt"}})
+			x, err := h.exec(ctx, caller, r.name, record.Command{Args: []string{"cat", "changed.txt"}})
 			if err == nil {
 				err = x.printed("a change\n")
 			}
@@ -280,7 +280,7 @@ func rebuild(ctx context.Context, b *bench) error {
 				return nil, err
 			}
 			// All that lies there, as git sees it, must be the branch's tree, and the index agree.
-			check, err := h.exec(ctx, caller, r.name, executor.Command{Shell: "git status --porcelain | head -5; export GIT_INDEX_FILE=/tmp/index; git read-tree --empty; git add -A . && git write-tree; rm -f /tmp/index"})
+			check, err := h.exec(ctx, caller, r.name, record.Command{Shell: "git status --porcelain | head -5; export GIT_INDEX_FILE=/tmp/index; git read-tree --empty; git add -A . && git write-tree; rm -f /tmp/index"})
 			if err == nil {
 				err = check.printed(tree + "\n")
 			}
@@ -320,7 +320,7 @@ func (h *house) crowd(r *repository, n int) side {
 			}
 			came = names
 			return crowd(ctx, n, func(ctx context.Context, i int) (time.Duration, error) {
-				x, err := h.exec(ctx, names[i], r.name, executor.Command{Args: []string{"cat", markPath}})
+				x, err := h.exec(ctx, names[i], r.name, record.Command{Args: []string{"cat", markPath}})
 				if err != nil {
 					return 0, err
 				}
@@ -386,7 +386,7 @@ func idleContainers(ctx context.Context, b *bench) error {
 	before := available()
 	var pids []int
 	for range b.idle {
-		x, err := h.exec(ctx, h.name(), r.name, executor.Command{Args: []string{"cat", markPath}})
+		x, err := h.exec(ctx, h.name(), r.name, record.Command{Args: []string{"cat", markPath}})
 		if err == nil {
 			err = x.printed(markText)
 		}

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 )
 
@@ -122,7 +122,7 @@ func dependencies(ctx context.Context, b *bench) error {
 func (h *house) coldSeeing(name string, r *repository, want string) side {
 	const look = `[ -e /cache/deps/pnpm/*/file+dep.tgz/tarball-integrity ] && echo yes || echo no`
 	return side{name: name, settle: h.settled, round: func(ctx context.Context, _ int) ([]float64, error) {
-		x, err := h.exec(ctx, h.name(), r.name, executor.Command{Shell: look})
+		x, err := h.exec(ctx, h.name(), r.name, record.Command{Shell: look})
 		if err == nil {
 			err = x.printed(want)
 		}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/docker"
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // runner is a container of ramus's whose runner is spoken to directly, without journal
@@ -68,15 +68,15 @@ func warmCommands(ctx context.Context, b *bench) error {
 	}
 	const rest = "ramus by REST"
 	caller := h.name()
-	byREST := func(c executor.Command) (*execution, error) { return h.exec(ctx, caller, r.name, c) }
-	if _, err := byREST(executor.Command{Args: []string{"true"}}); err != nil {
+	byREST := func(c record.Command) (*execution, error) { return h.exec(ctx, caller, r.name, c) }
+	if _, err := byREST(record.Command{Args: []string{"true"}}); err != nil {
 		return err
 	}
 
 	c := comparison{metrics: []metric{wall}, sides: []side{
 		{name: sideRamus, round: timed(func(ctx context.Context, n int) error { return command(ctx, host, n, io.Discard, "true") })},
 		{name: rest, round: timed(func(ctx context.Context, _ int) error {
-			x, err := byREST(executor.Command{Args: []string{"true"}})
+			x, err := byREST(record.Command{Args: []string{"true"}})
 			if err != nil {
 				return err
 			}
@@ -116,7 +116,7 @@ func warmCommands(ctx context.Context, b *bench) error {
 		})},
 		{name: rest, round: timed(func(ctx context.Context, _ int) error {
 			w := new(zeros)
-			return whole(w, h.execTo(ctx, caller, r.name, executor.Command{Args: args}, w))
+			return whole(w, h.execTo(ctx, caller, r.name, record.Command{Args: args}, w))
 		})},
 		{name: sideFloor, round: timed(func(ctx context.Context, _ int) error {
 			w := new(zeros)
@@ -176,13 +176,13 @@ func commits(ctx context.Context, b *bench) error {
 		}
 		return s.String() + "echo done"
 	}
-	if _, err := h.exec(ctx, caller, r.name, executor.Command{Args: []string{"true"}}); err != nil {
+	if _, err := h.exec(ctx, caller, r.name, record.Command{Args: []string{"true"}}); err != nil {
 		return err
 	}
 	commit, both := metric{"commit", "ms"}, metric{"command and commit", "ms"}
 	repo := filepath.Join(h.data, "repos", r.name+".git")
 	c := comparison{metrics: []metric{commit, both}, sides: []side{{name: sideRamus, settle: rest, round: func(ctx context.Context, n int) ([]float64, error) {
-		x, err := h.exec(ctx, caller, r.name, executor.Command{Shell: edit(n)})
+		x, err := h.exec(ctx, caller, r.name, record.Command{Shell: edit(n)})
 		if err == nil {
 			err = x.printed("done\n")
 		}
@@ -255,7 +255,7 @@ func gitStatus(ctx context.Context, b *bench) error {
 	// Measured inside, around git alone, with a change to be found.
 	look := func(name, options string) side {
 		return side{name: name, settle: rest, round: func(ctx context.Context, n int) ([]float64, error) {
-			x, err := h.exec(ctx, caller, r.name, executor.Command{Shell: fmt.Sprintf(
+			x, err := h.exec(ctx, caller, r.name, record.Command{Shell: fmt.Sprintf(
 				"echo %d >>%s && touch new-%d && b=$(date +%%s%%N) && git %s status --porcelain >/tmp/status; e=$(date +%%s%%N); cat /tmp/status; rm new-%[3]d; echo $((e-b))", n, r.path(1), n, options)})
 			if err != nil {
 				return nil, err

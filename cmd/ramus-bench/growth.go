@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // grow tells one point of a curve: a row beside each other side, and the chart's points.
@@ -60,7 +60,7 @@ func growthChange(ctx context.Context, b *bench) error {
 	c := chart{Name: b.scenario, Title: "A caller's first output in a new container", X: "files that its branch changes", Y: "milliseconds"}
 	for _, files := range []int{1, 10, 100, 1000} {
 		caller := h.name()
-		x, err := h.exec(ctx, caller, r.name, executor.Command{Shell: fmt.Sprintf(
+		x, err := h.exec(ctx, caller, r.name, record.Command{Shell: fmt.Sprintf(
 			`mkdir change; i=0; while [ $i -lt %d ]; do echo "file $i" >change/file-$i; i=$((i+1)); done; ls change | wc -l`, files)})
 		if err == nil {
 			err = x.printed(fmt.Sprintf("%d\n", files))
@@ -76,7 +76,7 @@ func growthChange(ctx context.Context, b *bench) error {
 				return h.settled(ctx)
 			},
 			round: func(ctx context.Context, _ int) ([]float64, error) {
-				x, err := h.exec(ctx, caller, r.name, executor.Command{Args: []string{"cat", "change/file-0"}})
+				x, err := h.exec(ctx, caller, r.name, record.Command{Args: []string{"cat", "change/file-0"}})
 				if err != nil {
 					return nil, err
 				}

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
 )
@@ -149,7 +149,7 @@ func (h *house) take(ctx context.Context, r *repository) (took time.Duration, er
 		return 0, err
 	}
 	begin := time.Now()
-	x, err := h.exec(ctx, h.name(), r.name, executor.Command{Args: []string{"cat", markPath}})
+	x, err := h.exec(ctx, h.name(), r.name, record.Command{Args: []string{"cat", markPath}})
 	if err == nil {
 		err = x.printed(markText)
 	}
@@ -246,7 +246,7 @@ type execution struct {
 	*firstWriter
 	caller string
 	all    time.Duration
-	result executor.Result
+	result record.Result
 }
 
 func (x *execution) printed(want string) error {
@@ -257,7 +257,7 @@ func (x *execution) printed(want string) error {
 }
 
 // exec runs a command for a caller, which is new if there is none of that name.
-func (h *house) exec(ctx context.Context, caller, repo string, c executor.Command) (*execution, error) {
+func (h *house) exec(ctx context.Context, caller, repo string, c record.Command) (*execution, error) {
 	x := &execution{firstWriter: &firstWriter{begin: time.Now()}, caller: caller}
 	var err error
 	x.result, err = h.client.Exec(ctx, caller, gateway.ExecRequest{Repo: repo, Command: c}, client.ExecOptions{Stdout: x, Stderr: x})
@@ -270,7 +270,7 @@ func (h *house) exec(ctx context.Context, caller, repo string, c executor.Comman
 
 // newCaller runs a command for a caller that never was, and ends it again.
 func (h *house) newCaller(ctx context.Context, r *repository) (*execution, error) {
-	x, err := h.exec(ctx, h.name(), r.name, executor.Command{Args: []string{"cat", markPath}})
+	x, err := h.exec(ctx, h.name(), r.name, record.Command{Args: []string{"cat", markPath}})
 	if err != nil {
 		return nil, err
 	}
@@ -299,7 +299,7 @@ func joined(a, b error) error {
 }
 
 // execTo is exec for output that is too much to be kept.
-func (h *house) execTo(ctx context.Context, caller, repo string, c executor.Command, w io.Writer) error {
+func (h *house) execTo(ctx context.Context, caller, repo string, c record.Command, w io.Writer) error {
 	result, err := h.client.Exec(ctx, caller, gateway.ExecRequest{Repo: repo, Command: c}, client.ExecOptions{Stdout: w, Stderr: io.Discard})
 	if err == nil && result.ExitCode != 0 {
 		err = fmt.Errorf("%s: exit code %d", caller, result.ExitCode)

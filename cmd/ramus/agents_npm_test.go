@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/model/modeltest"
 	"github.com/ramus-dev/ramus/internal/programs"
 )
@@ -342,7 +343,7 @@ func (s *agentSite) silent() {
 		s.t.Error("there are no runs")
 	}
 	for _, ref := range runs {
-		var m executor.Manifest
+		var m record.Manifest
 		if err := json.Unmarshal(git("cat-file", "blob", ref+":evidence/manifest.json"), &m); err != nil {
 			s.t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers/docker"
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // harm is a page, or a browser, that means it.
@@ -28,10 +28,10 @@ type harm struct {
 	path    string        // of the page
 	timeout time.Duration // of the check
 	steps   []any
-	verdict executor.BrowserVerdict // empty: FAIL or UNVERIFIED
-	mayPass bool                    // PASS will do, too
-	reason  string                  // a regular expression
-	more    func(t testing.TB, s *browserServer, m executor.Manifest, b executor.BrowserCheck)
+	verdict record.BrowserVerdict // empty: FAIL or UNVERIFIED
+	mayPass bool                  // PASS will do, too
+	reason  string                // a regular expression
+	more    func(t testing.TB, s *browserServer, m record.Manifest, b record.BrowserCheck)
 	full    bool // it is tried with RAMUS_BROWSER=full only
 }
 
@@ -63,12 +63,12 @@ func (s *browserServer) suffer(caller, serve string, list []harm) {
 	// The container, what works in it and the run have come through it.
 	then("after", map[string]any{"run": `python3 -c 'import urllib.request as u; print(u.build_opener(u.ProxyHandler({})).open("http://127.0.0.1:8000/alive").read())'
 test ! -e /tmp/slipped; test ! -e /slipped; test ! -e slipped`})
-	m, err := s.run(caller, executor.Request{Workflow: jsonText(s.t, map[string]any{"id": "harm", "nodes": nodes, "transitions": transitions})})
+	m, err := s.run(caller, record.Request{Workflow: jsonText(s.t, map[string]any{"id": "harm", "nodes": nodes, "transitions": transitions})})
 	if err != nil {
 		s.t.Error(err)
 		return
 	}
-	if m.State != executor.StateComplete {
+	if m.State != record.StateComplete {
 		s.t.Errorf("the run is %s: %s %s", m.State, m.Reason, m.Error)
 	}
 	if len(m.Browser) != len(list) {
@@ -79,7 +79,7 @@ test ! -e /tmp/slipped; test ! -e /slipped; test ! -e slipped`})
 		b := m.Browser[i]
 		took := time.Duration(b.DurationMS) * time.Millisecond
 		s.t.Logf("%s: %s in %s, %d MiB: %.300s", h.name, b.Verdict, took.Round(100*time.Millisecond), b.MemoryPeak>>20, b.Reason)
-		if b.Verdict != h.verdict && (h.verdict != "" || b.Verdict == executor.BrowserPass && !h.mayPass) || !regexp.MustCompile(h.reason).MatchString(b.Reason) {
+		if b.Verdict != h.verdict && (h.verdict != "" || b.Verdict == record.BrowserPass && !h.mayPass) || !regexp.MustCompile(h.reason).MatchString(b.Reason) {
 			s.t.Errorf("%s: %s %q, want %s %q", h.name, b.Verdict, b.Reason, h.verdict, h.reason)
 		}
 		for _, f := range b.Files {
@@ -133,7 +133,7 @@ func hostListeners(t *testing.T) (addrs []string, came *atomic.Int64) {
 }
 
 // text reads a file of a run's evidence.
-func (s *browserServer) text(m executor.Manifest, name string) string {
+func (s *browserServer) text(m record.Manifest, name string) string {
 	s.t.Helper()
 	var b bytes.Buffer
 	if err := s.api.EvidenceFile(s.t.Context(), m.Run, "artifacts/browser/"+name, &b); err != nil {
@@ -143,8 +143,8 @@ func (s *browserServer) text(m executor.Manifest, name string) string {
 }
 
 // refused wants that the page asked, and that all it asked of others was refused.
-func refused(prefixes ...string) func(testing.TB, *browserServer, executor.Manifest, executor.BrowserCheck) {
-	return func(t testing.TB, _ *browserServer, _ executor.Manifest, b executor.BrowserCheck) {
+func refused(prefixes ...string) func(testing.TB, *browserServer, record.Manifest, record.BrowserCheck) {
+	return func(t testing.TB, _ *browserServer, _ record.Manifest, b record.BrowserCheck) {
 		for _, prefix := range prefixes {
 			n := 0
 			for _, e := range b.Views[0].Network {
@@ -178,25 +178,25 @@ func TestBrowserHostile(t *testing.T) {
 		// Two at a time.
 		lanes := [][]harm{{
 			{name: "memory", path: "/memory", steps: []any{map[string]any{"expect_visible": "#never", "timeout": "90s"}}, reason: "memory|crashed|ended by itself"},
-			{name: "hosts", path: "/hosts", verdict: executor.BrowserFail, reason: "refused", more: refused(hosts...)},
-			{name: "dialogs", path: "/dialogs", verdict: executor.BrowserFail, reason: "dialogs without end"},
-			{name: "file", path: "/file", verdict: executor.BrowserFail, reason: "file:///etc/passwd", more: noPasswords},
-			{name: "passwd", path: "/passwd", verdict: executor.BrowserFail, reason: "redirects to what is no web page", more: noPasswords},
-			{name: "silent", path: "/silent", timeout: 3 * time.Second, verdict: executor.BrowserUnverified, reason: "took longer than 3s before the page answered", full: true},
-			{name: "spin", path: "/spin", timeout: 5 * time.Second, verdict: executor.BrowserFail, reason: "took longer than 5s", full: true},
+			{name: "hosts", path: "/hosts", verdict: record.BrowserFail, reason: "refused", more: refused(hosts...)},
+			{name: "dialogs", path: "/dialogs", verdict: record.BrowserFail, reason: "dialogs without end"},
+			{name: "file", path: "/file", verdict: record.BrowserFail, reason: "file:///etc/passwd", more: noPasswords},
+			{name: "passwd", path: "/passwd", verdict: record.BrowserFail, reason: "redirects to what is no web page", more: noPasswords},
+			{name: "silent", path: "/silent", timeout: 3 * time.Second, verdict: record.BrowserUnverified, reason: "took longer than 3s before the page answered", full: true},
+			{name: "spin", path: "/spin", timeout: 5 * time.Second, verdict: record.BrowserFail, reason: "took longer than 5s", full: true},
 			{name: "storage", path: "/storage", timeout: 8 * time.Second, steps: []any{map[string]any{"expect_visible": "#never", "timeout": "30s"}}, reason: ".", full: true},
 		}, {
 			{name: "workers", path: "/workers", timeout: 5 * time.Second, reason: ".", full: true},
 			{name: "download", path: "/download", timeout: 5 * time.Second, mayPass: true, reason: "."},
 			// Chromium lets a page close only some windows.
 			{name: "close", path: "/close", mayPass: true, reason: "closed itself|no errors"},
-			{name: "console", path: "/console", verdict: executor.BrowserPass, more: func(t testing.TB, s *browserServer, m executor.Manifest, b executor.BrowserCheck) {
+			{name: "console", path: "/console", verdict: record.BrowserPass, more: func(t testing.TB, s *browserServer, m record.Manifest, b record.BrowserCheck) {
 				if c := b.Views[0].Console; c.Counts["log"] != 10_000 || c.Dropped != 8_000 || strings.Count(s.text(m, c.File), "\n") != 2_000 {
 					t.Errorf("%+v", c)
 				}
 			}},
-			{name: "endless", path: "/endless", timeout: 3 * time.Second, verdict: executor.BrowserFail, reason: "took longer than 3s", full: true},
-			{name: "door", path: "/door", verdict: executor.BrowserFail, reason: "refused", more: refused("http://127.0.0.1:7070/", "http://localhost:7070/", "http://[::1]:7070/")},
+			{name: "endless", path: "/endless", timeout: 3 * time.Second, verdict: record.BrowserFail, reason: "took longer than 3s", full: true},
+			{name: "door", path: "/door", verdict: record.BrowserFail, reason: "refused", more: refused("http://127.0.0.1:7070/", "http://localhost:7070/", "http://[::1]:7070/")},
 		}}
 		var group sync.WaitGroup
 		for i, lane := range lanes {
@@ -218,7 +218,7 @@ func TestBrowserHostile(t *testing.T) {
 }
 
 // noPasswords wants nothing of the file in the evidence.
-func noPasswords(t testing.TB, s *browserServer, m executor.Manifest, b executor.BrowserCheck) {
+func noPasswords(t testing.TB, s *browserServer, m record.Manifest, b record.BrowserCheck) {
 	for _, f := range b.Files {
 		if text := s.text(m, f.Name); strings.Contains(text, "root:x:0") || strings.Contains(text, "daemon:") {
 			t.Errorf("%s: %s has the file", b.Name, f.Name)
@@ -285,9 +285,9 @@ func TestBrowserTakenOver(t *testing.T) {
 			settings = append(settings, "image: "+image)
 		}
 		s := newBrowserServer(t, engine, settings...)
-		const unverified, notAFile = executor.BrowserUnverified, "cannot be kept: .* is no file that belongs into it"
+		const unverified, notAFile = record.BrowserUnverified, "cannot be kept: .* is no file that belongs into it"
 		list := []harm{
-			{name: "fine", verdict: executor.BrowserPass, reason: "all is well"},
+			{name: "fine", verdict: record.BrowserPass, reason: "all is well"},
 			{name: "path ../../../slipped", verdict: unverified, reason: notAFile},
 			{name: "path mobile/../../../../slipped", verdict: unverified, reason: notAFile},
 			{name: "path /tmp/slipped", verdict: unverified, reason: notAFile},
@@ -301,10 +301,10 @@ func TestBrowserTakenOver(t *testing.T) {
 			{name: "index", verdict: unverified, reason: "too large"},
 			{name: "deep", verdict: unverified, reason: "cannot be read"},
 			{name: "stdout", verdict: unverified, reason: "cannot be kept"},
-			{name: "bomb", verdict: executor.BrowserPass, reason: "mobile/network.har, mobile/screenshot.png, mobile/trace.zip could not be freed of secrets"},
+			{name: "bomb", verdict: record.BrowserPass, reason: "mobile/network.har, mobile/screenshot.png, mobile/trace.zip could not be freed of secrets"},
 			{name: "forks", verdict: unverified, reason: "^[0-9]{2,3} were started"},
 			{name: "reach " + strings.Join(addrs, " "), verdict: unverified, reason: `^reached \[\]$`},
-			{name: "stderr", verdict: executor.BrowserPass, reason: "all is well"},
+			{name: "stderr", verdict: record.BrowserPass, reason: "all is well"},
 			{name: "hangs", verdict: unverified, reason: "did not end within 1s", full: true},
 		}
 		if !browserFull() {

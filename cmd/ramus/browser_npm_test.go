@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/programs"
 )
 
@@ -115,7 +115,7 @@ func TestPlaywrightFromNPM(t *testing.T) {
 					t.Errorf("it does not say %q:\n%s", want, out)
 				}
 			}
-			var m executor.Manifest
+			var m record.Manifest
 			text := s.ramus("evidence", "conv:one", "--json")
 			if err := json.NewDecoder(bytes.NewReader([]byte(text))).Decode(&m); err != nil {
 				t.Fatalf("cannot read the manifest: %v\n%s", err, text)

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers/docker"
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
 )
@@ -76,9 +76,9 @@ func newBrowserServer(t *testing.T, engine string, settings ...string) *browserS
 }
 
 // run does what is asked for, and returns its evidence. It may be called by several goroutines.
-func (s *browserServer) run(caller string, r executor.Request) (m executor.Manifest, err error) {
+func (s *browserServer) run(caller string, r record.Request) (m record.Manifest, err error) {
 	ctx := s.t.Context()
-	if r.Caller, err = executor.ParseCaller(caller); err != nil {
+	if r.Caller, err = record.ParseCaller(caller); err != nil {
 		return m, err
 	}
 	r.Repo = "web"
@@ -103,8 +103,8 @@ func (s *browserServer) run(caller string, r executor.Request) (m executor.Manif
 }
 
 // look is one check of the page as it is imported, with a look before and one after a click.
-func (s *browserServer) look(caller string) (executor.BrowserCheck, executor.Manifest, error) {
-	m, err := s.run(caller, executor.Request{Task: &executor.TaskCall{Name: "browser_test", Params: map[string]any{"check": map[string]any{
+func (s *browserServer) look(caller string) (record.BrowserCheck, record.Manifest, error) {
+	m, err := s.run(caller, record.Request{Task: &record.TaskCall{Name: "browser_test", Params: map[string]any{"check": map[string]any{
 		"start": "python3 -m http.server 5173 --bind 127.0.0.1", "url": "http://127.0.0.1:5173/", "steps": []any{
 			map[string]any{"screenshot": "before"},
 			map[string]any{"click": "button"},
@@ -114,9 +114,9 @@ func (s *browserServer) look(caller string) (executor.BrowserCheck, executor.Man
 		err = fmt.Errorf("%d checks: %s %s", len(m.Browser), m.State, m.Error)
 	}
 	if err != nil {
-		return executor.BrowserCheck{}, m, err
+		return record.BrowserCheck{}, m, err
 	}
-	if b := m.Browser[0]; b.Verdict != executor.BrowserPass {
+	if b := m.Browser[0]; b.Verdict != record.BrowserPass {
 		err = fmt.Errorf("%s: %s\n%s", b.Verdict, b.Reason, b.Log)
 	}
 	return m.Browser[0], m, err
@@ -260,7 +260,7 @@ func TestBrowserFourAtOnce(t *testing.T) {
 		}
 		t.Logf("alone: %s with its container, %s the check, at most %d MiB", time.Since(begun).Round(10*time.Millisecond),
 			time.Duration(alone.DurationMS)*time.Millisecond, alone.MemoryPeak>>20)
-		checks := make([]executor.BrowserCheck, callers)
+		checks := make([]record.BrowserCheck, callers)
 		var group sync.WaitGroup
 		begun = time.Now()
 		for i := range callers {
@@ -296,7 +296,7 @@ func TestBrowserFourAtOnce(t *testing.T) {
 }
 
 // pictures are a check's, by name and hash.
-func pictures(c executor.BrowserCheck) (list string) {
+func pictures(c record.BrowserCheck) (list string) {
 	for _, f := range c.Files {
 		if f.Type == "image/png" {
 			list += strings.TrimPrefix(f.Name, c.Dir) + " " + f.SHA256 + "\n"

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/fallback/fallbacktest"
 )
@@ -38,9 +38,9 @@ func TestChatDoor(t *testing.T) {
 	s.start()
 	ts := s.say("", "use the door")
 	s.until("the result", time.Minute, func() bool { return len(s.part(ts, "result")) == 1 })
-	ended := func() (runs []executor.Run) {
+	ended := func() (runs []record.Run) {
 		for _, r := range s.runs() {
-			if r.Kind == executor.KindAgent && r.Ended() {
+			if r.Kind == record.KindAgent && r.Ended() {
 				runs = append(runs, r)
 			}
 		}
@@ -55,7 +55,7 @@ func TestChatDoor(t *testing.T) {
 	if first.Parent != "" {
 		first, second = second, first
 	}
-	if second.Parent != first.Name() || second.Branch != first.Branch || second.State != executor.StateComplete || second.Asker != first.Asker {
+	if second.Parent != first.Name() || second.Branch != first.Branch || second.State != record.StateComplete || second.Asker != first.Asker {
 		t.Errorf("the run after: %+v", second)
 	}
 	read := func(file string) string {
@@ -94,18 +94,18 @@ const doorScript = `agents:
 
 // toolsOf compares the tools that a run's journal lists with those that tools/list at its door gave the
 // agent, and returns them, sorted.
-func (s *chatServer) toolsOf(run executor.Run) []string {
+func (s *chatServer) toolsOf(run record.Run) []string {
 	s.t.Helper()
 	var journalled struct {
 		Tools []string `json:"tools"`
 	}
 	journal := s.sh(s.data, `git -C "repos/$0.git" cat-file blob "refs/ramus/runs/$1:journal.jsonl"`, run.Repo, strings.ReplaceAll(run.Name(), ":", "-"))
 	for line := range strings.Lines(journal) {
-		var e executor.Event
+		var e record.Event
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			s.t.Fatal(err)
 		}
-		if e.Type == executor.EventPolicy {
+		if e.Type == record.EventPolicy {
 			if err := json.Unmarshal(e.Data, &journalled); err != nil {
 				s.t.Fatal(err)
 			}
@@ -142,11 +142,11 @@ func (s *chatServer) toolsOf(run executor.Run) []string {
 }
 
 // agentRun waits for the end of the only run of an agent there is, but for those that are known.
-func (s *chatServer) agentRun(known ...string) (run executor.Run) {
+func (s *chatServer) agentRun(known ...string) (run record.Run) {
 	s.t.Helper()
 	s.poll("no agent's run ends", func() bool {
 		for _, r := range s.runs() {
-			if r.Kind == executor.KindAgent && r.Ended() && !slices.Contains(known, r.Name()) {
+			if r.Kind == record.KindAgent && r.Ended() && !slices.Contains(known, r.Name()) {
 				run = r
 				return true
 			}
@@ -190,7 +190,7 @@ func TestDoorOffersWhatIsListed(t *testing.T) {
 		if got := s.toolsOf(run); !slices.Contains(got, "fallback_session") {
 			t.Errorf("a thread's agent has %q", got)
 		}
-		if run.State != executor.StateComplete || s.sh(s.data, `git -C "repos/$0.git" show "$1:own.txt"`, run.Repo, run.Branch) != "own work\n" {
+		if run.State != record.StateComplete || s.sh(s.data, `git -C "repos/$0.git" show "$1:own.txt"`, run.Repo, run.Branch) != "own work\n" {
 			t.Errorf("its own run: %+v", run)
 		}
 		if answers := s.sh(s.data, `git -C "repos/$0.git" show "$1:answers.txt"`, run.Repo, run.Branch); strings.Count(answers, `"structuredContent":{"run":"`+run.Name()+`-fallback"`) != 2 {

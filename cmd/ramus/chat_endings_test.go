@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/fallback/fallbacktest"
@@ -210,16 +210,16 @@ func (s *chatServer) killContainer(ts string) {
 
 // sealedRun is a run as plain git has it: every file at its ref.
 type sealedRun struct {
-	executor.Run
+	record.Run
 	files    map[string][]byte
-	manifest executor.Manifest
-	events   []executor.Event
+	manifest record.Manifest
+	events   []record.Event
 }
 
 // stdout is what its steps printed, one after another.
 func (r *sealedRun) stdout() (text string) {
 	for _, e := range r.events {
-		if e.Type == executor.EventStepFinished && e.Stdout != nil {
+		if e.Type == record.EventStepFinished && e.Stdout != nil {
 			text += string(r.files["output/"+e.Stdout.File])
 		}
 	}
@@ -240,7 +240,7 @@ func (s *chatServer) sealed() (runs []sealedRun) {
 			}
 		}
 		for line := range bytes.Lines(r.files["journal.jsonl"]) {
-			var e executor.Event
+			var e record.Event
 			d := json.NewDecoder(bytes.NewReader(line))
 			d.DisallowUnknownFields()
 			if err := d.Decode(&e); err != nil || line[len(line)-1] != '\n' {
@@ -257,7 +257,7 @@ func (s *chatServer) sealed() (runs []sealedRun) {
 func (s *chatServer) whole(r sealedRun) (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	m := r.manifest
-	if !r.Ended() || r.EndedAt.IsZero() || r.Told == nil || r.State == executor.StateFailed && (r.Reason == "" || r.Error == "" || r.Hint == "") {
+	if !r.Ended() || r.EndedAt.IsZero() || r.Told == nil || r.State == record.StateFailed && (r.Reason == "" || r.Error == "" || r.Hint == "") {
 		fault("run.json: %s", r.files["run.json"])
 	}
 	if m.Run != r.Name() || m.State != r.State || m.Reason != r.Reason || m.Verdict == "" || m.Repo != r.Repo || m.Head != r.Head ||
@@ -292,14 +292,14 @@ func (s *chatServer) whole(r sealedRun) (faults []string) {
 		if e.Seq != int64(i)+1 || e.Time.IsZero() || e.Type == "" {
 			fault("event %d: %+v", i+1, e)
 		}
-		if e.Type != executor.EventStepFinished {
+		if e.Type != record.EventStepFinished {
 			continue
 		}
 		if finished < len(m.Commands) && m.Commands[finished].Step != e.Step {
 			fault("the manifest's command %d is %s, the journal's %s", finished, m.Commands[finished].Step, e.Step)
 		}
 		finished++
-		for _, out := range []*executor.Stream{e.Stdout, e.Stderr} {
+		for _, out := range []*record.Stream{e.Stdout, e.Stderr} {
 			switch {
 			case out == nil || out.Bytes == 0 || out.Truncated:
 			case out.File == "" || !listed["output/"+out.File]:
@@ -312,7 +312,7 @@ func (s *chatServer) whole(r sealedRun) (faults []string) {
 	if finished != len(m.Commands) {
 		fault("%d commands in the manifest, %d in the journal", len(m.Commands), finished)
 	}
-	if n := len(r.events); n == 0 || r.events[n-1].Type != executor.EventRunState || r.events[n-1].State != r.State || r.events[n-1].Reason != string(r.Reason) {
+	if n := len(r.events); n == 0 || r.events[n-1].Type != record.EventRunState || r.events[n-1].State != r.State || r.events[n-1].Reason != string(r.Reason) {
 		fault("the journal does not end with the run: %s", r.files["journal.jsonl"])
 	}
 	return faults
@@ -330,53 +330,53 @@ type ending struct {
 	user   string // default chatOwner
 	text   string
 	end    func(s *chatServer, ts string) // what is done to it, once the server was killed and is back
-	state  executor.State
-	reason executor.Reason
-	or     executor.Reason // the next server may not have it in its hands yet
-	files  []string        // in the manifest
-	stdout string          // of the command; "": whatever
+	state  record.State
+	reason record.Reason
+	or     record.Reason // the next server may not have it in its hands yet
+	files  []string      // in the manifest
+	stdout string        // of the command; "": whatever
 }
 
 // endings are all ways. The first two are at work when the server is killed.
 var endings = []ending{
-	{name: "server killed", text: "exec " + leaves + "sleep 6; echo after", state: executor.StateComplete,
+	{name: "server killed", text: "exec " + leaves + "sleep 6; echo after", state: record.StateComplete,
 		files: []string{"artifacts/sub/report.txt"}, stdout: "out\nafter\n"},
-	{name: "server and container killed", text: "exec " + leaves + "sleep " + endingSleep, state: executor.StateFailed, reason: executor.ReasonInterrupted},
-	{name: "success", text: "exec " + leaves, state: executor.StateComplete,
+	{name: "server and container killed", text: "exec " + leaves + "sleep " + endingSleep, state: record.StateFailed, reason: record.ReasonInterrupted},
+	{name: "success", text: "exec " + leaves, state: record.StateComplete,
 		files: []string{"artifacts/sub/report.txt"}, stdout: "out\n"},
-	{name: "failing command", text: "exec " + leaves + "exit 3", state: executor.StateFailed, reason: executor.ReasonCommandFailed,
+	{name: "failing command", text: "exec " + leaves + "exit 3", state: record.StateFailed, reason: record.ReasonCommandFailed,
 		files: []string{"artifacts/sub/report.txt"}, stdout: "out\n"},
 	{name: "button", text: "exec " + leaves + "sleep " + endingSleep, end: func(s *chatServer, ts string) { s.press(ts, "stop") },
-		state: executor.StateFailed, reason: executor.ReasonCancelled, files: []string{"artifacts/sub/report.txt"}, stdout: "out\n"},
+		state: record.StateFailed, reason: record.ReasonCancelled, files: []string{"artifacts/sub/report.txt"}, stdout: "out\n"},
 	{name: "word", text: "exec " + leaves + "sleep " + endingSleep, end: func(s *chatServer, ts string) { s.say(ts, "stop") },
-		state: executor.StateFailed, reason: executor.ReasonCancelled, files: []string{"artifacts/sub/report.txt"}, stdout: "out\n"},
+		state: record.StateFailed, reason: record.ReasonCancelled, files: []string{"artifacts/sub/report.txt"}, stdout: "out\n"},
 	{name: "command line", text: "exec " + leaves + "sleep " + endingSleep, end: func(s *chatServer, ts string) { s.ramus("stop", s.runOf(ts)) },
-		state: executor.StateFailed, reason: executor.ReasonCancelled, files: []string{"artifacts/sub/report.txt"}, stdout: "out\n"},
-	{name: "timeout", text: "run lasts", state: executor.StateFailed, reason: executor.ReasonTimedOut,
+		state: record.StateFailed, reason: record.ReasonCancelled, files: []string{"artifacts/sub/report.txt"}, stdout: "out\n"},
+	{name: "timeout", text: "run lasts", state: record.StateFailed, reason: record.ReasonTimedOut,
 		files: []string{"artifacts/sub/report.txt"}, stdout: "out\n"},
 	{name: "container killed", text: "exec " + leaves + "sleep " + endingSleep, end: (*chatServer).killContainer,
-		state: executor.StateFailed, reason: executor.ReasonContainerLost, or: executor.ReasonInterrupted},
-	{name: "agent", text: "write agent.txt fine\nremember this\nsay out", state: executor.StateComplete, stdout: "wrote agent.txt\nout\ndone\n"},
-	{name: "agent dies", text: "fork " + endingSleep + "\nwrite agent.txt fine\ndie", state: executor.StateFailed, reason: executor.ReasonCommandFailed},
-	{name: "agent hangs", text: "fork " + endingSleep + "\nwrite agent.txt fine\nhang", state: executor.StateFailed, reason: executor.ReasonTimedOut},
-	{name: "agent babbles", text: "write agent.txt fine\nbabble", state: executor.StateFailed, reason: executor.ReasonCommandFailed},
-	{name: "workflow", text: "run leaves", state: executor.StateComplete, files: []string{"artifacts/sub/report.txt"}, stdout: "out\nx\n"},
-	{name: "workflow fails", text: "run fails", state: executor.StateFailed, reason: executor.ReasonCommandFailed,
+		state: record.StateFailed, reason: record.ReasonContainerLost, or: record.ReasonInterrupted},
+	{name: "agent", text: "write agent.txt fine\nremember this\nsay out", state: record.StateComplete, stdout: "wrote agent.txt\nout\ndone\n"},
+	{name: "agent dies", text: "fork " + endingSleep + "\nwrite agent.txt fine\ndie", state: record.StateFailed, reason: record.ReasonCommandFailed},
+	{name: "agent hangs", text: "fork " + endingSleep + "\nwrite agent.txt fine\nhang", state: record.StateFailed, reason: record.ReasonTimedOut},
+	{name: "agent babbles", text: "write agent.txt fine\nbabble", state: record.StateFailed, reason: record.ReasonCommandFailed},
+	{name: "workflow", text: "run leaves", state: record.StateComplete, files: []string{"artifacts/sub/report.txt"}, stdout: "out\nx\n"},
+	{name: "workflow fails", text: "run fails", state: record.StateFailed, reason: record.ReasonCommandFailed,
 		files: []string{"artifacts/sub/report.txt"}, stdout: "out\nbroken\n"},
 	{name: "approved", text: "run asks", end: func(s *chatServer, ts string) { s.press(ts, "approve") },
-		state: executor.StateComplete, files: []string{"artifacts/sub/report.txt"}, stdout: "out\nx\n"},
+		state: record.StateComplete, files: []string{"artifacts/sub/report.txt"}, stdout: "out\nx\n"},
 	{name: "rejected", text: "run asks", end: func(s *chatServer, ts string) { s.press(ts, "reject") },
-		state: executor.StateFailed, reason: executor.ReasonRejected, files: []string{"artifacts/sub/report.txt"}},
+		state: record.StateFailed, reason: record.ReasonRejected, files: []string{"artifacts/sub/report.txt"}},
 	{name: "stopped while it waits", text: "run asks", end: func(s *chatServer, ts string) {
 		s.poll("nobody is asked", func() bool {
 			p := s.part(ts, "progress")
 			return len(p) > 0 && strings.Contains(string(p[0].Blocks), `"approve"`)
 		})
 		s.press(ts, "stop")
-	}, state: executor.StateFailed, reason: executor.ReasonCancelled, files: []string{"artifacts/sub/report.txt"}},
-	{name: "fallback", user: "U02", text: "what is this?", state: executor.StateComplete},
-	{name: "question", text: "status", state: executor.StateComplete},
-	{name: "mistake", text: "run", state: executor.StateFailed, reason: executor.ReasonBadInput},
+	}, state: record.StateFailed, reason: record.ReasonCancelled, files: []string{"artifacts/sub/report.txt"}},
+	{name: "fallback", user: "U02", text: "what is this?", state: record.StateComplete},
+	{name: "question", text: "status", state: record.StateComplete},
+	{name: "mistake", text: "run", state: record.StateFailed, reason: record.ReasonBadInput},
 }
 
 // TestChatEndings ends runs in every way there is, while the server is killed
@@ -422,7 +422,7 @@ func TestChatEndings(t *testing.T) {
 		}
 		orphan := map[string]bool{} // at work while no server is there
 		for _, ts := range round {
-			orphan[ts] = s.journalled(ts, executor.EventStepStarted)
+			orphan[ts] = s.journalled(ts, record.EventStepStarted)
 			unheard[ts] = orphan[ts] && !s.printed(ts)
 		}
 		s.start()
@@ -431,7 +431,7 @@ func TestChatEndings(t *testing.T) {
 			if e := said[ts]; e.end != nil {
 				acting.Go(func() {
 					s.poll(e.name+": it does not go on", func() bool {
-						return e.text == "run asks" || len(s.part(ts, "result")) > 0 || s.printed(ts) && (!orphan[ts] || s.journalled(ts, executor.EventRecovered))
+						return e.text == "run asks" || len(s.part(ts, "result")) > 0 || s.printed(ts) && (!orphan[ts] || s.journalled(ts, record.EventRecovered))
 					})
 					if len(s.part(ts, "result")) == 0 {
 						e.end(s, ts)
@@ -454,18 +454,18 @@ func TestChatEndings(t *testing.T) {
 	for _, r := range s.sealed() {
 		runs[strings.TrimPrefix(r.ID, "C01-")] = true
 		name, faults := "stop", s.whole(r)
-		want := ending{state: executor.StateComplete}
+		want := ending{state: record.StateComplete}
 		if e, ok := said[strings.TrimPrefix(r.ID, "C01-")]; ok {
 			name, want = e.name, e
-			if unheard[strings.TrimPrefix(r.ID, "C01-")] && r.Reason == executor.ReasonInterrupted {
-				want = ending{state: executor.StateFailed, reason: executor.ReasonInterrupted}
+			if unheard[strings.TrimPrefix(r.ID, "C01-")] && r.Reason == record.ReasonInterrupted {
+				want = ending{state: record.StateFailed, reason: record.ReasonInterrupted}
 			}
 		}
 		if r.State != want.state || r.Reason != want.reason && (want.or == "" || r.Reason != want.or) {
 			faults = append(faults, fmt.Sprintf("it is %s %s, want %s %s: %s", r.State, r.Reason, want.state, want.reason, r.Error))
 		}
 		for _, file := range want.files {
-			if !slices.ContainsFunc(r.manifest.Files, func(f executor.ManifestFile) bool { return f.Name == file }) {
+			if !slices.ContainsFunc(r.manifest.Files, func(f record.ManifestFile) bool { return f.Name == file }) {
 				faults = append(faults, file+" is missing")
 			}
 		}
@@ -482,7 +482,7 @@ func TestChatEndings(t *testing.T) {
 		if replies != 1 {
 			faults = append(faults, fmt.Sprintf("%d replies", replies))
 		}
-		if slices.ContainsFunc(r.events, func(e executor.Event) bool { return e.Type == executor.EventRecovered }) {
+		if slices.ContainsFunc(r.events, func(e record.Event) bool { return e.Type == record.EventRecovered }) {
 			recovered++
 		}
 		if len(faults) == 0 {
@@ -519,7 +519,7 @@ func TestChatEndings(t *testing.T) {
 }
 
 // thread is where a run was asked for.
-func thread(t testing.TB, r executor.Run) string {
+func thread(t testing.TB, r record.Run) string {
 	t.Helper()
 	var m slack.Mention
 	if r.Origin == nil || json.Unmarshal(r.Origin.Event, &m) != nil {

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers/docker"
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
 )
@@ -128,7 +128,7 @@ func TestChatNoop(t *testing.T) {
 	}
 	runPage, bundle := label("Run's page"), label("bundle.tar.gz")
 	runs := s.runs()
-	if len(runs) != 1 || runs[0].State != executor.StateComplete || !strings.HasPrefix(runs[0].Image, "ramus/task") {
+	if len(runs) != 1 || runs[0].State != record.StateComplete || !strings.HasPrefix(runs[0].Image, "ramus/task") {
 		t.Fatalf("runs: %+v", runs)
 	}
 	run := runs[0]
@@ -148,13 +148,13 @@ func TestChatNoop(t *testing.T) {
 		}
 	}
 
-	var manifest executor.Manifest
+	var manifest record.Manifest
 	p := s.fetch("GET", s.signed(run, "evidence/manifest.json"))
 	if err := json.Unmarshal(p.body, &manifest); err != nil || p.status != 200 {
 		t.Fatalf("the manifest: %d %v %s", p.status, err, p.body)
 	}
 	hash := func(name string) string {
-		i := slices.IndexFunc(manifest.Files, func(f executor.ManifestFile) bool { return f.Name == name })
+		i := slices.IndexFunc(manifest.Files, func(f record.ManifestFile) bool { return f.Name == name })
 		if i < 0 {
 			t.Fatalf("%s is not in the manifest: %+v", name, manifest.Files)
 		}
@@ -249,7 +249,7 @@ func (s *chatServer) links() *gateway.Links {
 	return &gateway.Links{Key: key, URL: "http://" + s.addr}
 }
 
-func (s *chatServer) signed(r executor.Run, name string) string { return s.links().File(r, name) }
+func (s *chatServer) signed(r record.Run, name string) string { return s.links().File(r, name) }
 
 // altered are links that differ from a signed one in one thing.
 func altered(t testing.TB, link string) map[string]string {

@@ -16,14 +16,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rogpeppe/go-internal/txtar"
-
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/fallback/fallbacktest"
 	"github.com/ramus-dev/ramus/gateway/model/modeltest"
 	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
 	"github.com/ramus-dev/ramus/internal/redact/redacttest"
+	"github.com/rogpeppe/go-internal/txtar"
 )
 
 // chatSecret is a secret that the server holds and commands know, and what
@@ -143,7 +142,7 @@ func (s *chatSecret) api() (answers int) {
 	for _, path := range []string{"/health", "/metrics", "/api/repos", "/api/callers", "/api/repos/sample/log", "/api/repos/sample/bases"} {
 		get(path)
 	}
-	var runs []executor.Run
+	var runs []record.Run
 	if body := get("/api/runs?max=1000"); json.Unmarshal(body, &runs) != nil || len(runs) == 0 {
 		s.t.Errorf("the API lists %s", body)
 	}
@@ -153,12 +152,12 @@ func (s *chatSecret) api() (answers int) {
 		run := "/api/runs/" + url.PathEscape(r.Name())
 		get(run)
 		get(run + "/evidence")
-		var events []executor.Event
+		var events []record.Event
 		if body := get(run + "/events?follow=0"); json.Unmarshal(body, &events) != nil || len(events) == 0 {
 			s.t.Errorf("the API has the journal %s", body)
 		}
 		for _, e := range events {
-			if e.Type == executor.EventStepFinished {
+			if e.Type == record.EventStepFinished {
 				get(run + "/output/" + url.PathEscape(e.Step) + "/stdout")
 				get(run + "/output/" + url.PathEscape(e.Step) + "/stderr")
 			}
@@ -343,12 +342,12 @@ func TestChatSecret(t *testing.T) {
 	runs := s.sealed()
 	for _, r := range runs {
 		for _, e := range r.events {
-			if e.Type == executor.EventSecret {
+			if e.Type == record.EventSecret {
 				kinds[e.Kind]++
 			}
 		}
 	}
-	for _, kind := range []string{executor.SecretInOutput, executor.SecretInArtifact, executor.SecretInState, executor.SecretInCommit} {
+	for _, kind := range []string{record.SecretInOutput, record.SecretInArtifact, record.SecretInState, record.SecretInCommit} {
 		if kinds[kind] == 0 {
 			t.Errorf("no secret was taken out of %s: %v", kind, kinds)
 		}

@@ -19,7 +19,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
 	"github.com/ramus-dev/ramus/internal/loopback"
@@ -216,12 +216,12 @@ func (s *chatServer) say(thread, text string) (ts string) {
 }
 
 // runs lists what the server's refs hold, as `ramus` itself reads them.
-func (s *chatServer) runs() (runs []executor.Run) {
+func (s *chatServer) runs() (runs []record.Run) {
 	s.t.Helper()
 	out := s.sh(s.data, `for r in repos/*.git; do git -C "$r" for-each-ref --format="$r %(refname)" refs/ramus/runs; done`)
 	for line := range strings.Lines(out) {
 		repo, ref, _ := strings.Cut(strings.TrimSpace(line), " ")
-		var r executor.Run
+		var r record.Run
 		if err := json.Unmarshal([]byte(s.sh(s.data, `git -C "$0" cat-file blob "$1:run.json"`, repo, ref)), &r); err != nil {
 			s.t.Fatal(err)
 		}
@@ -282,7 +282,7 @@ func TestChatMention(t *testing.T) {
 		t.Errorf("the status: %s", status)
 	}
 	runs := s.runs()
-	if len(runs) != 3 || runs[0].Branch != runs[1].Branch || runs[0].State != executor.StateComplete || runs[1].State != executor.StateComplete {
+	if len(runs) != 3 || runs[0].Branch != runs[1].Branch || runs[0].State != record.StateComplete || runs[1].State != record.StateComplete {
 		t.Errorf("runs: %+v", runs)
 	}
 }

@@ -7,15 +7,15 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
 )
 
 func agentCommand() command {
 	var (
-		r        executor.Request
-		call     executor.AgentCall
+		r        record.Request
+		call     record.AgentCall
 		detached bool
 		o        followOptions
 	)
@@ -108,7 +108,7 @@ a new run.`,
 			if err != nil {
 				return err
 			}
-			_, err = c.Say(ctx, args[0], executor.Prompt{Key: key, Text: text, By: asker(ctx, e)})
+			_, err = c.Say(ctx, args[0], record.Prompt{Key: key, Text: text, By: asker(ctx, e)})
 			return err
 		},
 	}
@@ -131,7 +131,7 @@ func prompt(e *env, words []string) (string, error) {
 }
 
 // callerOf makes a request one of the caller that a person named.
-func callerOf(ctx context.Context, c *client.Client, name string, r *executor.Request) error {
+func callerOf(ctx context.Context, c *client.Client, name string, r *record.Request) error {
 	if name == gateway.NewCaller {
 		return nil
 	}
@@ -152,6 +152,6 @@ func callerOf(ctx context.Context, c *client.Client, name string, r *executor.Re
 	if !strings.Contains(name, ":") {
 		name = "run:" + name
 	}
-	r.Caller, err = executor.ParseCaller(name)
+	r.Caller, err = record.ParseCaller(name)
 	return err
 }

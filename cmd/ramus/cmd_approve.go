@@ -5,12 +5,12 @@ import (
 	"flag"
 	"os/user"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 func approveCommand() command {
 	var (
-		d      executor.Decision
+		d      record.Decision
 		reject bool
 		o      followOptions
 	)

@@ -9,7 +9,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/internal/bytesize"
 )
@@ -19,9 +19,9 @@ const artifactsFolder = "artifacts/"
 
 // artifactList is what `ramus artifacts --json` prints.
 type artifactList struct {
-	Run     string                  `json:"run"`
-	Browser []executor.BrowserCheck `json:"browser,omitempty"`
-	Files   []executor.ManifestFile `json:"files"`
+	Run     string                `json:"run"`
+	Browser []record.BrowserCheck `json:"browser,omitempty"`
+	Files   []record.ManifestFile `json:"files"`
 }
 
 func artifactsCommand() command {
@@ -54,7 +54,7 @@ A trace opens with "npx playwright show-trace", or on the run's page (ramus evid
 			if err != nil {
 				return err
 			}
-			var files []executor.ManifestFile
+			var files []record.ManifestFile
 			for _, f := range m.Files {
 				if strings.HasPrefix(f.Name, artifactsFolder) {
 					files = append(files, f)
@@ -65,7 +65,7 @@ A trace opens with "npx playwright show-trace", or on the run's page (ramus evid
 				if err != nil {
 					return err
 				}
-				files = []executor.ManifestFile{f}
+				files = []record.ManifestFile{f}
 			}
 			switch {
 			case save != "":
@@ -86,8 +86,8 @@ A trace opens with "npx playwright show-trace", or on the run's page (ramus evid
 
 // artifactNamed finds a file by its name, with or without "artifacts/", or by the
 // end of it after a slash.
-func artifactNamed(files []executor.ManifestFile, name string) (executor.ManifestFile, error) {
-	var found []executor.ManifestFile
+func artifactNamed(files []record.ManifestFile, name string) (record.ManifestFile, error) {
+	var found []record.ManifestFile
 	for _, f := range files {
 		switch {
 		case f.Name == name, f.Name == artifactsFolder+name:
@@ -100,22 +100,22 @@ func artifactNamed(files []executor.ManifestFile, name string) (executor.Manifes
 	case 1:
 		return found[0], nil
 	case 0:
-		return executor.ManifestFile{}, fmt.Errorf("cannot find the artifact %q: without a name `ramus artifacts` lists all there are", name)
+		return record.ManifestFile{}, fmt.Errorf("cannot find the artifact %q: without a name `ramus artifacts` lists all there are", name)
 	}
 	var list []string
 	for _, f := range found[:min(len(found), 5)] {
 		list = append(list, strings.TrimPrefix(f.Name, artifactsFolder))
 	}
-	return executor.ManifestFile{}, fmt.Errorf("cannot tell which artifact is meant by %q: %d end so, among them %s", name, len(found), strings.Join(list, ", "))
+	return record.ManifestFile{}, fmt.Errorf("cannot tell which artifact is meant by %q: %d end so, among them %s", name, len(found), strings.Join(list, ", "))
 }
 
-func (e *env) showArtifacts(m executor.Manifest, files []executor.ManifestFile) error {
+func (e *env) showArtifacts(m record.Manifest, files []record.ManifestFile) error {
 	if len(m.Browser) == 0 && len(files) == 0 {
 		fmt.Fprintf(e.err, "%s has no artifacts: commands leave them in /artifacts\n", m.Run)
 		return nil
 	}
 	var looks [][]string
-	add := func(verdict executor.BrowserVerdict, name, viewport, file string) {
+	add := func(verdict record.BrowserVerdict, name, viewport, file string) {
 		looks = append(looks, []string{string(verdict), name, viewport, file})
 	}
 	for _, k := range m.Browser {
@@ -134,7 +134,7 @@ func (e *env) showArtifacts(m executor.Manifest, files []executor.ManifestFile) 
 		}
 		for _, d := range k.Compare.Views {
 			if d.Picture != "" {
-				add(executor.BrowserVerdict(fmt.Sprintf("%.1f %%", d.Changed*100)), k.Name, d.Viewport, "browser/"+d.Picture)
+				add(record.BrowserVerdict(fmt.Sprintf("%.1f %%", d.Changed*100)), k.Name, d.Viewport, "browser/"+d.Picture)
 			}
 		}
 	}
@@ -153,7 +153,7 @@ func (e *env) showArtifacts(m executor.Manifest, files []executor.ManifestFile) 
 
 // printArtifact writes a file to standard output. What a terminal would take for commands is
 // made visible there, and nowhere else.
-func (e *env) printArtifact(ctx context.Context, c *client.Client, run string, f executor.ManifestFile) error {
+func (e *env) printArtifact(ctx context.Context, c *client.Client, run string, f record.ManifestFile) error {
 	name := strings.TrimPrefix(f.Name, artifactsFolder)
 	h := sha256.New()
 	var err error
@@ -177,7 +177,7 @@ func (e *env) printArtifact(ctx context.Context, c *client.Client, run string, f
 	return nil
 }
 
-func (e *env) saveArtifacts(ctx context.Context, c *client.Client, run string, files []executor.ManifestFile, dir string) error {
+func (e *env) saveArtifacts(ctx context.Context, c *client.Client, run string, files []record.ManifestFile, dir string) error {
 	root, err := newFolder(dir)
 	if err != nil {
 		return fmt.Errorf("cannot save artifacts: %w", err)

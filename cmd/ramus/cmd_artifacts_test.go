@@ -4,19 +4,19 @@ import (
 	"bytes"
 	"testing"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
 func TestArtifactsOfABrowser(t *testing.T) {
-	m := executor.Manifest{Run: "run:otter/1", Browser: []executor.BrowserCheck{
+	m := record.Manifest{Run: "run:otter/1", Browser: []record.BrowserCheck{
 		{Name: "todo", Verdict: browser.Fail, Views: []browser.View{
 			{Viewport: browser.Desktop, Verdict: browser.Fail, Screenshot: "001-todo/desktop/screenshot.png"},
 			{Viewport: browser.Mobile, Verdict: browser.Unverified, Reason: "the browser\x1b[2J was ended"}},
 			Compare: &browser.Comparison{Views: []browser.Diff{{Viewport: "desktop", Changed: 0.031, Picture: "001-todo/desktop/triptych.png"}}}},
 		{Name: "shop", Verdict: browser.Unverified, Reason: "nothing listened at 127.0.0.1:5173"},
 	}}
-	files := []executor.ManifestFile{
+	files := []record.ManifestFile{
 		{Name: "artifacts/browser/001-todo/desktop/screenshot.png", Size: 61_440, Type: "image/png"},
 		{Name: "artifacts/browser/001-todo/desktop/trace.zip", Size: 3 << 20, Type: "application/zip"},
 	}

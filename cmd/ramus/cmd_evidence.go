@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
 )
@@ -73,7 +73,7 @@ integration, before what a run did is taken over.`,
 			default:
 				e.showEvidence(m)
 			}
-			if err == nil && verified && m.Verdict != executor.VerdictVerified {
+			if err == nil && verified && m.Verdict != record.VerdictVerified {
 				return fmt.Errorf("%s is not verified: %s", m.Run, m.Verdict)
 			}
 			return err
@@ -84,8 +84,8 @@ integration, before what a run did is taken over.`,
 // marks show results in one character.
 var marks = map[bool]string{true: "✓", false: "✗"}
 
-func (e *env) showEvidence(m executor.Manifest) {
-	paint := map[executor.Verdict]string{executor.VerdictVerified: green, executor.VerdictUnverified: yellow, executor.VerdictFailed: red}[m.Verdict]
+func (e *env) showEvidence(m record.Manifest) {
+	paint := map[record.Verdict]string{record.VerdictVerified: green, record.VerdictUnverified: yellow, record.VerdictFailed: red}[m.Verdict]
 	verdict := string(m.Verdict)
 	if paint != "" {
 		verdict = e.colour(paint, verdict)
@@ -150,7 +150,7 @@ func (e *env) showEvidence(m executor.Manifest) {
 
 // saveEvidence writes all files into a new folder. Names come from containers:
 // os.Root keeps them inside, and none of them replaces another.
-func (e *env) saveEvidence(ctx context.Context, c *client.Client, m executor.Manifest, dir string) error {
+func (e *env) saveEvidence(ctx context.Context, c *client.Client, m record.Manifest, dir string) error {
 	root, err := newFolder(dir)
 	if err != nil {
 		return fmt.Errorf("cannot save the evidence: %w", err)
@@ -184,7 +184,7 @@ func newFolder(dir string) (*os.Root, error) {
 
 // saveFiles fetches files of a run's evidence, each compared with its hash. Their names are those
 // of the manifest without prefix.
-func saveFiles(ctx context.Context, c *client.Client, root *os.Root, run string, files []executor.ManifestFile, prefix string) error {
+func saveFiles(ctx context.Context, c *client.Client, root *os.Root, run string, files []record.ManifestFile, prefix string) error {
 	for _, f := range files {
 		name := gateway.FileName(strings.TrimPrefix(f.Name, prefix))
 		sum, err := saveFile(root, name, func(w io.Writer) error { return c.EvidenceFile(ctx, run, f.Name, w) })
@@ -199,7 +199,7 @@ func saveFiles(ctx context.Context, c *client.Client, root *os.Root, run string,
 }
 
 // rightSum tells a file that is not what the manifest says.
-func rightSum(f executor.ManifestFile, sum string) error {
+func rightSum(f record.ManifestFile, sum string) error {
 	if sum != f.SHA256 {
 		return fmt.Errorf("its SHA-256 is %s, want %s", sum, f.SHA256)
 	}

@@ -8,7 +8,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
 )
@@ -74,10 +74,10 @@ command. The exit status is the command's own, or 125 when ramus itself failed.
 	}
 }
 
-func execute(ctx context.Context, e *env, caller string, x gateway.ExecRequest, stdin bool) (executor.Result, error) {
+func execute(ctx context.Context, e *env, caller string, x gateway.ExecRequest, stdin bool) (record.Result, error) {
 	c, err := e.client(ctx)
 	if err != nil {
-		return executor.Result{}, err
+		return record.Result{}, err
 	}
 	if x.Command.Background {
 		e.conn.leave = true // it shall outlive this command, and so our own server
@@ -94,7 +94,7 @@ func execute(ctx context.Context, e *env, caller string, x gateway.ExecRequest, 
 type readerOnly struct{ io.Reader }
 
 // execResult tells, apart from the command's own output, what became of it.
-func execResult(e *env, r executor.Result, fresh bool) error {
+func execResult(e *env, r record.Result, fresh bool) error {
 	if e.json {
 		err := (&env{stdio: stdio{out: e.err}}).line(r)
 		return errors.Join(err, status(r))
@@ -108,21 +108,21 @@ func execResult(e *env, r executor.Result, fresh bool) error {
 			text += ", commit " + short(string(r.Commit))
 		}
 		fmt.Fprintln(e.err, e.colour(dim, e.oneLine(text, 300)))
-	} else if r.Reason != "" && !executor.Reason(r.Reason).Uncommitted() {
+	} else if r.Reason != "" && !record.Reason(r.Reason).Uncommitted() {
 		fmt.Fprintf(e.err, "ramus: the command was ended: %s\n", e.oneLine(r.Reason, 100))
 	}
 	if r.Message != "" {
 		fmt.Fprintf(e.err, "ramus: %s\n", e.oneLine(r.Message, 2000))
 	}
-	if hint := executor.Reason(r.Reason).Hint(); hint != "" && executor.Reason(r.Reason).Uncommitted() {
+	if hint := record.Reason(r.Reason).Hint(); hint != "" && record.Reason(r.Reason).Uncommitted() {
 		fmt.Fprintf(e.err, "ramus: %s\n", hint)
 	}
 	return status(r)
 }
 
 // status is the exit status of a command: its own, or 125 if its changes did not all reach the branch.
-func status(r executor.Result) error {
-	if executor.Reason(r.Reason).Uncommitted() || r.ExitCode == 0 && r.Reason != "" {
+func status(r record.Result) error {
+	if record.Reason(r.Reason).Uncommitted() || r.ExitCode == 0 && r.Reason != "" {
 		return &exitStatus{code: exitExec}
 	}
 	if r.ExitCode != 0 {

@@ -5,13 +5,13 @@ import (
 	"flag"
 	"fmt"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
 func mergeCommand() command {
 	var (
-		m        executor.Merge
+		m        record.Merge
 		strategy string
 	)
 	return command{

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/client"
 )
 
@@ -77,7 +78,7 @@ func psCommand() command {
 }
 
 // state is a run's state in one word, with the reason for a bad one.
-func state(r executor.Run) string {
+func state(r record.Run) string {
 	switch {
 	case r.Reason != "":
 		return string(r.State) + ": " + string(r.Reason)
@@ -88,7 +89,7 @@ func state(r executor.Run) string {
 }
 
 // work is what a run does or did.
-func work(r executor.Run) string {
+func work(r record.Run) string {
 	switch {
 	case r.Command != "":
 		return r.Command
@@ -103,7 +104,7 @@ func work(r executor.Run) string {
 }
 
 // latest is when something last happened to a run.
-func latest(r executor.Run) time.Time {
+func latest(r record.Run) time.Time {
 	for _, t := range []time.Time{r.EndedAt, r.StartedAt} {
 		if !t.IsZero() {
 			return t

@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
@@ -20,7 +20,7 @@ import (
 
 func runCommand() command {
 	var (
-		r                  executor.Request
+		r                  record.Request
 		o                  followOptions
 		inputs             inputFlag
 		caller             string

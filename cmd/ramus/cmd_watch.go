@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 func watchCommand() command {
@@ -40,7 +40,7 @@ func watchCommand() command {
 				switch {
 				case e.json:
 					err = e.line(ev)
-				case ev.Type == executor.EventOutput:
+				case ev.Type == record.EventOutput:
 					if output {
 						_, err = fmt.Fprint(e.out, e.safe(ev.Message))
 					}
@@ -58,12 +58,12 @@ func watchCommand() command {
 }
 
 // told is an event in one line.
-func told(ev executor.Event) string {
+func told(ev record.Event) string {
 	parts := []string{ev.Type, name(ev)}
 	switch ev.Type {
-	case executor.EventStepStarted:
+	case record.EventStepStarted:
 		parts = append(parts, ev.Command, ev.Task)
-	case executor.EventStepFinished:
+	case record.EventStepFinished:
 		if ev.Exit != nil {
 			parts = append(parts, fmt.Sprintf("exit %d", *ev.Exit))
 		}

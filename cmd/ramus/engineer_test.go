@@ -20,7 +20,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/gateway/github/githubtest"
@@ -189,7 +189,7 @@ func (y *story) check() (faults []string) {
 	var task gateway.Task
 	s.poll(y.name+" is not complete", func() bool {
 		task = s.task(y.id)
-		return task.Status == executor.StateComplete && task.Unposted == 0
+		return task.Status == record.StateComplete && task.Unposted == 0
 	})
 	pulls := s.pulls(y.id)
 	if len(pulls) != 1 {
@@ -249,7 +249,7 @@ func (s *engineerServer) left() (faults []string) {
 				fault("%s: event %d is %+v", r.Name(), i+1, e)
 			}
 		}
-		if r.Kind == executor.KindConversation {
+		if r.Kind == record.KindConversation {
 			var t gateway.Task
 			if err := json.Unmarshal(r.Record, &t); err != nil || t.Unposted != 0 || t.Branch != headOf(t.ID) {
 				fault("%s: the record: %v, %s", r.Name(), err, r.Record)
@@ -257,9 +257,9 @@ func (s *engineerServer) left() (faults []string) {
 			queued, posted := map[string]int{}, map[string]int{}
 			for _, e := range r.events {
 				switch e.Type {
-				case executor.EventOutbox:
+				case record.EventOutbox:
 					queued[e.Step]++
-				case executor.EventPosted:
+				case record.EventPosted:
 					posted[e.Step]++
 					if e.OK == nil || !*e.OK {
 						fault("%s: %s was not posted: %s", r.Name(), e.Step, e.Message)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -24,7 +25,7 @@ type followOptions struct {
 // follow shows a run line by line until it has ended or waits for a person, and
 // then what it came to.
 // At an interrupt the run is stopped, as a terminal would.
-func follow(ctx context.Context, e *env, c *client.Client, r executor.Run, o followOptions) error {
+func follow(ctx context.Context, e *env, c *client.Client, r record.Run, o followOptions) error {
 	p := &progress{env: e, options: o}
 	for event, err := range c.Events(ctx, r.Name(), o.after) {
 		if err != nil {
@@ -50,7 +51,7 @@ func follow(ctx context.Context, e *env, c *client.Client, r executor.Run, o fol
 			return err
 		}
 	}
-	if r.State == executor.StateFailed {
+	if r.State == record.StateFailed {
 		return &exitStatus{code: exitFailed}
 	}
 	return nil
@@ -66,7 +67,7 @@ func (e *env) line(v any) error {
 }
 
 // stopRun stops a run whose follower was interrupted.
-func stopRun(ctx context.Context, e *env, c *client.Client, r executor.Run) error {
+func stopRun(ctx context.Context, e *env, c *client.Client, r record.Run) error {
 	fmt.Fprintf(e.err, "\nramus: interrupted; stopping %s\n", r.Name())
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endWithin)
 	defer cancel()
@@ -98,19 +99,19 @@ func (p *progress) line(node, format string, args ...any) {
 }
 
 // name is what people call a step: its node, and which of several visits.
-func name(ev executor.Event) string {
+func name(ev record.Event) string {
 	if ev.Step != "" {
 		return ev.Step
 	}
 	return ev.Node
 }
 
-func (p *progress) show(ev executor.Event) {
+func (p *progress) show(ev record.Event) {
 	if p.now = ev.Time; p.start.IsZero() {
 		p.start = ev.Time
 	}
 	switch ev.Type {
-	case executor.EventStepStarted:
+	case record.EventStepStarted:
 		what := ev.Command
 		if what == "" {
 			what = ev.Task
@@ -119,8 +120,8 @@ func (p *progress) show(ev executor.Event) {
 			what = ev.Kind
 		}
 		p.line(name(ev), "%s", p.oneLine(what, 100))
-		p.agent = ev.Kind == string(executor.KindAgent)
-	case executor.EventOutput:
+		p.agent = ev.Kind == string(record.KindAgent)
+	case record.EventOutput:
 		if p.options.output && (p.agent || !p.options.turns) {
 			if p.last != ev.Kind+ev.Step && p.last != "" {
 				fmt.Fprintln(p.out)
@@ -132,39 +133,39 @@ func (p *progress) show(ev executor.Event) {
 				p.last = ""
 			}
 		}
-	case executor.EventStepFinished:
+	case record.EventStepFinished:
 		p.finished(ev)
-	case executor.EventQueued:
+	case record.EventQueued:
 		p.line("", "waiting for a container, place %s in line", p.oneLine(ev.Message, 20))
-	case executor.EventGate:
+	case record.EventGate:
 		p.line(name(ev), "%s", p.colour(yellow, "? "+p.oneLine(ev.Message, 200)))
-	case executor.EventDecision:
+	case record.EventDecision:
 		p.line(name(ev), "%s", p.oneLine(decided(ev), 200))
-	case executor.EventAgent:
+	case record.EventAgent:
 		p.did(ev)
-	case executor.EventTool:
+	case record.EventTool:
 		p.line(name(ev), "%s", p.colour(dim, "tool "+p.oneLine(ev.Message, 100)))
-	case executor.EventBrowser:
+	case record.EventBrowser:
 		p.looked(ev)
-	case executor.EventEgress:
+	case record.EventEgress:
 		if ev.Reason == "refused" {
 			p.line("", "%s", p.colour(yellow, "the network refused "+p.oneLine(ev.Message, 100)))
 		}
-	case executor.EventMerge:
+	case record.EventMerge:
 		p.merged(ev)
-	case executor.EventPrompt:
-		var said executor.Prompt
+	case record.EventPrompt:
+		var said record.Prompt
 		_ = json.Unmarshal(ev.Data, &said) // only who said it is missing without
 		p.line("", "%s", p.oneLine(strings.TrimPrefix(said.By.Name+": ", ": ")+ev.Message, 200))
-	case executor.EventCheck:
+	case record.EventCheck:
 		p.line(name(ev), "%s", p.colour(yellow, p.oneLine(strings.ReplaceAll(ev.Reason, "_", " ")+": "+ev.Message, 200)))
-	case executor.EventRecovered, executor.EventNote:
+	case record.EventRecovered, record.EventNote:
 		p.line(name(ev), "%s", p.oneLine(ev.Message, 200))
 	}
 }
 
 // did shows what an agent does: each tool call once, when it begins.
-func (p *progress) did(ev executor.Event) {
+func (p *progress) did(ev record.Event) {
 	switch ev.Kind {
 	case "tool_call", "plan":
 		p.line(name(ev), "%s", p.colour(dim, p.oneLine(ev.Message, 100)))
@@ -176,21 +177,21 @@ func (p *progress) did(ev executor.Event) {
 }
 
 // looked tells what a browser saw.
-func (p *progress) looked(ev executor.Event) {
-	var c executor.BrowserCheck
+func (p *progress) looked(ev record.Event) {
+	var c record.BrowserCheck
 	_ = json.Unmarshal(ev.Data, &c) // only the reason is missing without
 	colour := yellow
 	switch c.Verdict {
-	case executor.BrowserPass:
+	case record.BrowserPass:
 		colour = green
-	case executor.BrowserFail:
+	case record.BrowserFail:
 		colour = red
 	}
 	p.line(name(ev), "%s", p.colour(colour, "browser "+p.oneLine(ev.Message+" "+ev.Reason+": "+c.Reason, 300)))
 }
 
-func decided(ev executor.Event) string {
-	var d executor.Decision
+func decided(ev record.Event) string {
+	var d record.Decision
 	if err := json.Unmarshal(ev.Data, &d); err != nil {
 		return ev.Message
 	}
@@ -207,7 +208,7 @@ func decided(ev executor.Event) string {
 	return word
 }
 
-func (p *progress) finished(ev executor.Event) {
+func (p *progress) finished(ev record.Event) {
 	ok := ev.OK == nil || *ev.OK
 	var parts []string
 	switch {
@@ -232,7 +233,7 @@ func (p *progress) finished(ev executor.Event) {
 	}
 	p.line(name(ev), "%s", text)
 	if shown := p.options.output && (p.agent || !p.options.turns); !ok && !shown {
-		for _, s := range []*executor.Stream{ev.Stdout, ev.Stderr} {
+		for _, s := range []*record.Stream{ev.Stdout, ev.Stderr} {
 			if s != nil {
 				p.tail(s.Tail)
 			}
@@ -256,7 +257,7 @@ func (p *progress) tail(text string) {
 	}
 }
 
-func (p *progress) merged(ev executor.Event) {
+func (p *progress) merged(ev record.Event) {
 	var m gitd.MergeResult
 	if json.Unmarshal(ev.Data, &m) != nil {
 		return
@@ -270,12 +271,12 @@ func (p *progress) merged(ev executor.Event) {
 }
 
 // summary tells what a run came to, and how to look at it.
-func summary(ctx context.Context, e *env, c *client.Client, r executor.Run, p *progress) error {
+func summary(ctx context.Context, e *env, c *client.Client, r record.Run, p *progress) error {
 	word := e.colour(green, string(r.State))
 	switch {
 	case r.Gate != nil:
 		word = e.colour(yellow, string(r.State))
-	case r.State == executor.StateFailed:
+	case r.State == record.StateFailed:
 		word = e.colour(red, string(r.State))
 		if r.Reason != "" {
 			word += " (" + string(r.Reason) + ")"

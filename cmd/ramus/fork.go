@@ -4,12 +4,12 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
 // forkFlag reads where a fork begins: "happy-mallard", "conv:ID@COMMIT".
-type forkFlag struct{ fork **executor.Fork }
+type forkFlag struct{ fork **record.Fork }
 
 // String implements flag.Value.
 func (f *forkFlag) String() string {
@@ -28,6 +28,6 @@ func (f *forkFlag) Set(text string) error {
 	if of == "" || at && commit == "" {
 		return errors.New("want CALLER or CALLER@COMMIT")
 	}
-	*f.fork = &executor.Fork{Of: of, Commit: gitd.Hash(commit)}
+	*f.fork = &record.Fork{Of: of, Commit: gitd.Hash(commit)}
 	return nil
 }

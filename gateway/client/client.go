@@ -21,6 +21,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -360,38 +361,38 @@ type Filter struct {
 }
 
 // Runs lists runs, newest first.
-func (c *Client) Runs(ctx context.Context, f Filter) ([]executor.Run, error) {
-	return get[[]executor.Run](ctx, c, "/api/runs"+query(f))
+func (c *Client) Runs(ctx context.Context, f Filter) ([]record.Run, error) {
+	return get[[]record.Run](ctx, c, "/api/runs"+query(f))
 }
 
 // Submit starts a run.
-func (c *Client) Submit(ctx context.Context, r executor.Request) (executor.Run, error) {
-	return post[executor.Run](ctx, c, "/api/runs", r)
+func (c *Client) Submit(ctx context.Context, r record.Request) (record.Run, error) {
+	return post[record.Run](ctx, c, "/api/runs", r)
 }
 
 // Run finds a run by name, or a part of it.
-func (c *Client) Run(ctx context.Context, name string) (executor.Run, error) {
-	return get[executor.Run](ctx, c, "/api/runs/"+segment(name))
+func (c *Client) Run(ctx context.Context, name string) (record.Run, error) {
+	return get[record.Run](ctx, c, "/api/runs/"+segment(name))
 }
 
 // StopRun stops a run.
-func (c *Client) StopRun(ctx context.Context, name string) (executor.Run, error) {
-	return post[executor.Run](ctx, c, "/api/runs/"+segment(name)+"/stop", nil)
+func (c *Client) StopRun(ctx context.Context, name string) (record.Run, error) {
+	return post[record.Run](ctx, c, "/api/runs/"+segment(name)+"/stop", nil)
 }
 
 // Retry starts a failed run again.
-func (c *Client) Retry(ctx context.Context, name string) (executor.Run, error) {
-	return post[executor.Run](ctx, c, "/api/runs/"+segment(name)+"/retry", nil)
+func (c *Client) Retry(ctx context.Context, name string) (record.Run, error) {
+	return post[record.Run](ctx, c, "/api/runs/"+segment(name)+"/retry", nil)
 }
 
 // Decide answers a gate.
-func (c *Client) Decide(ctx context.Context, name string, d executor.Decision) (executor.Run, error) {
-	return post[executor.Run](ctx, c, "/api/runs/"+segment(name)+"/decide", d)
+func (c *Client) Decide(ctx context.Context, name string, d record.Decision) (record.Run, error) {
+	return post[record.Run](ctx, c, "/api/runs/"+segment(name)+"/decide", d)
 }
 
 // Say says something to a run's agent, for its next turn.
-func (c *Client) Say(ctx context.Context, name string, p executor.Prompt) (executor.Run, error) {
-	return post[executor.Run](ctx, c, "/api/runs/"+segment(name)+"/say", p)
+func (c *Client) Say(ctx context.Context, name string, p record.Prompt) (record.Run, error) {
+	return post[record.Run](ctx, c, "/api/runs/"+segment(name)+"/say", p)
 }
 
 // Output copies a step's whole stdout or stderr.
@@ -400,8 +401,8 @@ func (c *Client) Output(ctx context.Context, run, step, stream string, w io.Writ
 }
 
 // Evidence is what was run and changed, once the run has ended or waits.
-func (c *Client) Evidence(ctx context.Context, run string) (executor.Manifest, error) {
-	return get[executor.Manifest](ctx, c, "/api/runs/"+segment(run)+"/evidence")
+func (c *Client) Evidence(ctx context.Context, run string) (record.Manifest, error) {
+	return get[record.Manifest](ctx, c, "/api/runs/"+segment(run)+"/evidence")
 }
 
 // EvidenceLink makes a link to the page of a run's evidence that opens without a token.
@@ -448,7 +449,7 @@ func (c *Client) Changes(ctx context.Context, caller string) ([]gitd.Change, err
 }
 
 // Merge brings a caller's branch into another; a conflict is a result.
-func (c *Client) Merge(ctx context.Context, caller string, m executor.Merge) (gitd.MergeResult, error) {
+func (c *Client) Merge(ctx context.Context, caller string, m record.Merge) (gitd.MergeResult, error) {
 	return post[gitd.MergeResult](ctx, c, "/api/callers/"+segment(caller)+"/merge", m)
 }
 
@@ -541,8 +542,8 @@ type ExecOptions struct {
 
 // Exec runs a command for a caller ("new" for a fresh one) and copies its
 // output as it comes. When ctx ends, the command is stopped.
-func (c *Client) Exec(ctx context.Context, caller string, x gateway.ExecRequest, o ExecOptions) (executor.Result, error) {
-	var none executor.Result
+func (c *Client) Exec(ctx context.Context, caller string, x gateway.ExecRequest, o ExecOptions) (record.Result, error) {
+	var none record.Result
 	x.Stdin = o.Stdin != nil
 	b, err := json.Marshal(x)
 	if err != nil {
@@ -565,7 +566,7 @@ func (c *Client) Exec(ctx context.Context, caller string, x gateway.ExecRequest,
 }
 
 // execLines copies output until the stream's end says how it ended.
-func execLines(ctx context.Context, body io.Reader, stdout, stderr io.Writer) (none executor.Result, err error) {
+func execLines(ctx context.Context, body io.Reader, stdout, stderr io.Writer) (none record.Result, err error) {
 	streams := map[string]io.Writer{"stdout": stdout, "stderr": stderr}
 	d := json.NewDecoder(body)
 	for {
@@ -589,19 +590,19 @@ func execLines(ctx context.Context, body io.Reader, stdout, stderr io.Writer) (n
 }
 
 // Journal lists what is journalled of a run so far.
-func (c *Client) Journal(ctx context.Context, run string) ([]executor.Event, error) {
-	return get[[]executor.Event](ctx, c, "/api/runs/"+segment(run)+"/events?follow=0")
+func (c *Client) Journal(ctx context.Context, run string) ([]record.Event, error) {
+	return get[[]record.Event](ctx, c, "/api/runs/"+segment(run)+"/events?follow=0")
 }
 
 // Events follows a run from after an event's number until the run has ended,
 // coming back by itself where the connection breaks.
-func (c *Client) Events(ctx context.Context, run string, after int64) iter.Seq2[executor.Event, error] {
+func (c *Client) Events(ctx context.Context, run string, after int64) iter.Seq2[record.Event, error] {
 	return c.follow(ctx, "/api/runs/"+segment(run)+"/events", after)
 }
 
 // Watch follows what happens in every run, or those of one caller. It ends
 // with an error when the connection breaks: what was missed is not known.
-func (c *Client) Watch(ctx context.Context, caller string) iter.Seq2[executor.Event, error] {
+func (c *Client) Watch(ctx context.Context, caller string) iter.Seq2[record.Event, error] {
 	q := struct {
 		Caller string `json:"caller,omitempty"`
 	}{caller}
@@ -609,8 +610,8 @@ func (c *Client) Watch(ctx context.Context, caller string) iter.Seq2[executor.Ev
 }
 
 // follow reads server-sent events; after is below zero when they cannot be resumed.
-func (c *Client) follow(ctx context.Context, path string, after int64) iter.Seq2[executor.Event, error] {
-	return func(yield func(executor.Event, error) bool) {
+func (c *Client) follow(ctx context.Context, path string, after int64) iter.Seq2[record.Event, error] {
+	return func(yield func(record.Event, error) bool) {
 		for failures := 0; ; {
 			header := http.Header{"Accept": {"text/event-stream"}}
 			if after > 0 {
@@ -629,14 +630,14 @@ func (c *Client) follow(ctx context.Context, path string, after int64) iter.Seq2
 			failures++
 			switch {
 			case ctx.Err() != nil:
-				yield(executor.Event{}, ctx.Err())
+				yield(record.Event{}, ctx.Err())
 				return
 			case errors.As(err, &refused) && refused.Kind != gateway.KindUnavailable, after < 0, failures > 10:
-				yield(executor.Event{}, err)
+				yield(record.Event{}, err)
 				return
 			}
 			if !pause(ctx, failures) {
-				yield(executor.Event{}, ctx.Err())
+				yield(record.Event{}, ctx.Err())
 				return
 			}
 		}
@@ -644,7 +645,7 @@ func (c *Client) follow(ctx context.Context, path string, after int64) iter.Seq2
 }
 
 // frames reads one connection's events. done tells that there is nothing to come back for.
-func (c *Client) frames(body io.Reader, after *int64, failures *int, yield func(executor.Event, error) bool) (done bool, err error) {
+func (c *Client) frames(body io.Reader, after *int64, failures *int, yield func(record.Event, error) bool) (done bool, err error) {
 	s := bufio.NewScanner(body)
 	s.Buffer(nil, 16<<20)
 	var name, data string
@@ -673,7 +674,7 @@ func (c *Client) frames(body io.Reader, after *int64, failures *int, yield func(
 				}
 				return false, p
 			default:
-				var e executor.Event
+				var e record.Event
 				if err := json.Unmarshal([]byte(data), &e); err != nil {
 					return false, err
 				}

@@ -9,13 +9,13 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/model/modeltest"
 )
 
 // used is a run of which the journal tells that it used so much.
 func (w *world) used(tokens int64) {
-	w.run.usage = &executor.Usage{Calls: 1, InputTokens: tokens, CostMicros: tokens}
+	w.run.usage = &record.Usage{Calls: 1, InputTokens: tokens, CostMicros: tokens}
 }
 
 func TestBudgetUsedUp(t *testing.T) {

@@ -17,7 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
@@ -35,8 +35,8 @@ var errTimeout = errors.New("the call took too long")
 // guest is a call as the executor sees it; *executor.Guest is one.
 type guest interface {
 	Context() context.Context
-	Run() executor.Run
-	Tell(executor.Event)
+	Run() record.Run
+	Tell(record.Event)
 	Leave()
 }
 
@@ -236,7 +236,7 @@ func (c *call) finish() {
 		n, estimated = tokens{}, false
 	}
 	price, _ := c.provider.price(c.tally.model, c.question.model)
-	done := executor.ModelCall{
+	done := record.ModelCall{
 		Provider: c.provider.name, Model: c.model(), Status: c.status,
 		InputTokens: n.input, OutputTokens: n.output, CacheRead: n.cacheRead, CacheWrite: n.cacheWrite, CostMicros: price.cost(n),
 		DurationMS: c.tally.waited.Milliseconds(), Estimated: estimated, Ended: c.ended,
@@ -251,7 +251,7 @@ func (c *call) finish() {
 	c.account.tokens -= c.tokens
 	c.account.micros -= c.micros
 	c.tokens, c.micros = 0, 0
-	c.guest.Tell(executor.Event{Type: executor.EventUsage, Message: message, Reason: done.Ended, DurationMS: done.DurationMS, Data: marshal(done)})
+	c.guest.Tell(record.Event{Type: record.EventUsage, Message: message, Reason: done.Ended, DurationMS: done.DurationMS, Data: marshal(done)})
 }
 
 // model is the name for the journal.
@@ -273,9 +273,9 @@ func (c *call) tellRefused() {
 	if told {
 		return
 	}
-	no := executor.ModelCall{Provider: c.provider.name, Model: c.question.model, Status: refusal{kind: kindBudget}.status(c.provider.name),
-		Ended: executor.EndedBudget, Refused: true}
-	c.guest.Tell(executor.Event{Type: executor.EventUsage, Message: no.Provider + " " + no.Model + ", refused: the budget is used up",
+	no := record.ModelCall{Provider: c.provider.name, Model: c.question.model, Status: refusal{kind: kindBudget}.status(c.provider.name),
+		Ended: record.EndedBudget, Refused: true}
+	c.guest.Tell(record.Event{Type: record.EventUsage, Message: no.Provider + " " + no.Model + ", refused: the budget is used up",
 		Reason: no.Ended, Data: marshal(no)})
 }
 
@@ -323,7 +323,7 @@ func (c *call) ask(ctx context.Context, r *http.Request) (*http.Response, error)
 func (c *call) unanswered(ctx context.Context, err error) *refusal {
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeout):
-		c.ended = executor.EndedTime
+		c.ended = record.EndedTime
 		return &refusal{kind: kindTime, text: fmt.Sprintf("ramus: %s did not answer within %v", c.provider.name, c.p.timeout())}
 	case ctx.Err() != nil:
 		panic(http.ErrAbortHandler) // the client has gone, or the command that it is of
@@ -430,7 +430,7 @@ func (c *call) stream(ctx context.Context, w *client, resp *http.Response, body 
 				}
 			}
 			if over != "" {
-				c.ended = executor.EndedBudget
+				c.ended = record.EndedBudget
 				_ = w.write(refusal{kind: kindBudget, text: over}.event(c.provider, c.path)) // the end is the same when it is not read
 				return
 			}
@@ -440,7 +440,7 @@ func (c *call) stream(ctx context.Context, w *client, resp *http.Response, body 
 		case errors.Is(err, io.EOF):
 			return
 		case errors.Is(context.Cause(ctx), errTimeout):
-			c.ended = executor.EndedTime
+			c.ended = record.EndedTime
 			_ = w.write(refusal{kind: kindTime, text: fmt.Sprintf("ramus: the answer took longer than %v", c.p.timeout())}.event(c.provider, c.path))
 			return
 		default:

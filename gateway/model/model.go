@@ -16,8 +16,8 @@
 //
 // # What is counted
 //
-// Every call of a model is journalled in the run that works ([executor.EventUsage],
-// [executor.ModelCall]) with the tokens that the provider says it counted. When
+// Every call of a model is journalled in the run that works ([record.EventUsage],
+// [record.ModelCall]) with the tokens that the provider says it counted. When
 // an answer ends before that, because the client hung up or the connection broke,
 // the tokens are estimated from the bytes that went either way, and marked so.
 //

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/model/modeltest"
 )
 
@@ -33,14 +33,14 @@ func TestEveryProtocolIsCounted(t *testing.T) {
 		if len(asked) != 1 {
 			t.Fatalf("%d requests", len(asked))
 		}
-		want := executor.ModelCall{Provider: p.provider, Model: p.model, Status: 200, InputTokens: 4 + 1000 + w.stand.CacheWrite, OutputTokens: 4,
+		want := record.ModelCall{Provider: p.provider, Model: p.model, Status: 200, InputTokens: 4 + 1000 + w.stand.CacheWrite, OutputTokens: 4,
 			CacheRead: 1000, CacheWrite: w.stand.CacheWrite, CostMicros: 4 + 4*2 + 100 + w.stand.CacheWrite*125/100}
 		c := w.call()
 		c.DurationMS = 0
 		if c != want {
 			t.Errorf("journalled\n%+v\nwant\n%+v", c, want)
 		}
-		if e := w.run.events[0]; e.Type != executor.EventUsage || e.Message != p.provider+" "+p.model {
+		if e := w.run.events[0]; e.Type != record.EventUsage || e.Message != p.provider+" "+p.model {
 			t.Errorf("event %+v", e)
 		}
 		if u := w.run.usage; u.Calls != 1 || u.Tokens() != asked[0].Input+asked[0].Output || u.CostMicros != want.CostMicros {
@@ -342,7 +342,7 @@ func TestProviderSlow(t *testing.T) {
 			if after == 0 && got.status != 504 || after > 0 && (got.status != 200 || !strings.Contains(got.body, "event: error\n") || got.err != nil) {
 				t.Errorf("after %d: %d %v %s", after, got.status, got.err, got.body)
 			}
-			if c := w.call(); c.Ended != executor.EndedTime || !c.Estimated || c.InputTokens == 0 {
+			if c := w.call(); c.Ended != record.EndedTime || !c.Estimated || c.InputTokens == 0 {
 				t.Errorf("%+v", c)
 			}
 			break

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/model"
 	"github.com/ramus-dev/ramus/gateway/model/modeltest"
 	"github.com/ramus-dev/ramus/gitd"
@@ -75,7 +76,7 @@ func (s *site) stop() {
 }
 
 // wait waits until a run has ended or waits for a person.
-func (s *site) wait(name string) executor.Run {
+func (s *site) wait(name string) record.Run {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), 2*time.Minute)
 	defer cancel()
@@ -89,21 +90,21 @@ func (s *site) wait(name string) executor.Run {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		if r.Ended() || r.State == executor.StateAwaitingReview {
+		if r.Ended() || r.State == record.StateAwaitingReview {
 			return r
 		}
 	}
 }
 
 // usage is what a run's journal tells of models.
-func (s *site) usage(name string) (calls []executor.ModelCall) {
+func (s *site) usage(name string) (calls []record.ModelCall) {
 	s.t.Helper()
 	for e, err := range s.x.Events(s.t.Context(), name, 0, false) {
 		if err != nil {
 			s.t.Fatal(err)
 		}
-		if e.Type == executor.EventUsage {
-			var c executor.ModelCall
+		if e.Type == record.EventUsage {
+			var c record.ModelCall
 			if err := json.Unmarshal(e.Data, &c); err != nil || e.Step == "" {
 				s.t.Errorf("%+v: %v", e, err)
 			}
@@ -178,7 +179,7 @@ func TestFromASandbox(t *testing.T) {
 	if err := repo.Update(t.Context(), gitd.RefUpdate{Name: "refs/heads/main", New: first}); err != nil {
 		t.Fatal(err)
 	}
-	r, err := s.x.Submit(t.Context(), executor.Request{Repo: "demo", Workflow: asking, Asker: person})
+	r, err := s.x.Submit(t.Context(), record.Request{Repo: "demo", Workflow: asking, Asker: person})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +205,7 @@ func TestFromASandbox(t *testing.T) {
 	if len(calls) != 3 || calls[0].InputTokens != 3 || calls[1].OutputTokens != 2 || !calls[2].Estimated {
 		t.Fatalf("%s %s: journalled %+v", r.State, r.Error, calls)
 	}
-	var want executor.Usage
+	var want record.Usage
 	for _, c := range calls {
 		want = *want.Plus(c)
 	}
@@ -221,14 +222,14 @@ func TestFromASandbox(t *testing.T) {
 	if r, err = s.x.Run(t.Context(), name); err != nil || r.Usage == nil || *r.Usage != want {
 		t.Errorf("after a restart: %+v, %v", r.Usage, err)
 	}
-	if _, err := s.x.Decide(t.Context(), name, executor.Decision{Approved: true, By: "ada"}); err != nil {
+	if _, err := s.x.Decide(t.Context(), name, record.Decision{Approved: true, By: "ada"}); err != nil {
 		t.Fatal(err)
 	}
 	r = s.wait(name)
 	if text := read("last"); strings.Count(text, "\n402\n") == 0 || !strings.Contains(text, "of 60 tokens") {
 		t.Errorf("%s %s: last: %s", r.State, r.Error, text)
 	}
-	if r.State != executor.StateComplete || r.Usage.Tokens() <= want.Tokens() || r.Usage.Tokens() > 60+40 {
+	if r.State != record.StateComplete || r.Usage.Tokens() <= want.Tokens() || r.Usage.Tokens() > 60+40 {
 		t.Errorf("%s: %+v", r.State, r.Usage)
 	}
 	calls = s.usage(name)

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/model/modeltest"
 )
 
@@ -32,8 +32,8 @@ type journal struct {
 	name string
 
 	mu     sync.Mutex // guards all below
-	events []executor.Event
-	usage  *executor.Usage
+	events []record.Event
+	usage  *record.Usage
 	idle   bool // no command is at work
 	over   context.Context
 	guests int
@@ -67,31 +67,31 @@ func (j *journal) enter(r *http.Request) (guest, bool) {
 func (v *visitor) Context() context.Context { return v.ctx }
 func (v *visitor) Leave()                   { v.leave() }
 
-func (j *journal) Run() executor.Run {
+func (j *journal) Run() record.Run {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return executor.Run{ID: j.name, Usage: j.usage}
+	return record.Run{ID: j.name, Usage: j.usage}
 }
 
-func (j *journal) Tell(e executor.Event) {
+func (j *journal) Tell(e record.Event) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.events = append(j.events, e)
-	var c executor.ModelCall
-	if e.Type == executor.EventUsage && json.Unmarshal(e.Data, &c) == nil {
+	var c record.ModelCall
+	if e.Type == record.EventUsage && json.Unmarshal(e.Data, &c) == nil {
 		j.usage = j.usage.Plus(c)
 	}
 }
 
 // calls are those in the journal, when nobody is at the door any more.
-func (w *world) calls() []executor.ModelCall {
+func (w *world) calls() []record.ModelCall {
 	w.t.Helper()
 	w.settle()
 	w.run.mu.Lock()
 	defer w.run.mu.Unlock()
-	var calls []executor.ModelCall
+	var calls []record.ModelCall
 	for _, e := range w.run.events {
-		var c executor.ModelCall
+		var c record.ModelCall
 		if err := json.Unmarshal(e.Data, &c); err != nil {
 			w.t.Fatal(err)
 		}
@@ -101,7 +101,7 @@ func (w *world) calls() []executor.ModelCall {
 }
 
 // call is the only one in the journal.
-func (w *world) call() executor.ModelCall {
+func (w *world) call() record.ModelCall {
 	w.t.Helper()
 	calls := w.calls()
 	if len(calls) != 1 {

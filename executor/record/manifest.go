@@ -1,13 +1,13 @@
-package executor
+package record
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks"
 )
 
@@ -159,38 +159,9 @@ type ManifestEgress struct {
 	Verdict string `json:"verdict"` // allowed, refused
 }
 
-// changed tells whether the run moved its branch. A request that was answered
+// Changed tells whether the run moved its branch. A request that was answered
 // without running anything may have none.
-func (r Run) changed() bool { return r.Start != "" && r.Head != "" && r.Start != r.Head }
-
-// manifest makes the evidence of a run from its record and its journal; what
-// lies in git and on disk is added by seal.
-// tree is the tree of the run's head.
-func (x *Executor) manifest(r Run, tree gitd.Hash, events []Event, subs map[string]Manifest) Manifest {
-	m := Manifest{Run: r.Name(), Kind: r.Kind, State: r.State, Reason: r.Reason, Error: r.Error, Repo: r.Repo, Branch: r.Branch,
-		Base: r.Base, BaseCommit: r.BaseCommit, Start: r.Start, Head: r.Head, Tree: tree, Merged: r.Merged, Engine: x.Fleet.Engine.Name(), Image: cmp.Or(r.Image, x.Image),
-		Usage: r.Usage, Commands: []ManifestCommand{}, Changed: []gitd.Change{}, Files: []ManifestFile{},
-		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, EndedAt: r.EndedAt}
-	if !r.StartedAt.IsZero() && !r.EndedAt.IsZero() {
-		m.DurationMS = r.EndedAt.Sub(r.StartedAt).Milliseconds()
-	}
-	if r.Agent != nil {
-		m.Agent = r.Agent.Name
-		m.Prompts = append(m.Prompts, ManifestPrompt{Time: r.CreatedAt, By: r.Asker.Name, Text: clip(r.Agent.Prompt, maxPromptText)})
-	}
-	for _, e := range events {
-		m.add(e)
-		if e.Type == EventStepFinished && e.Kind == string(tasks.KindWorkflow) {
-			m.Browser = append(m.Browser, lent(e.Step, subs[e.Step].Browser)...)
-		}
-	}
-	m.Unverified = append(m.Unverified, unfinished(events)...)
-	m.Tests, m.Checks = checks(tree, events, subs)
-	var why []string
-	m.Verdict, why = verdict(r, m.Checks)
-	m.Unverified = append(m.Unverified, why...)
-	return m
-}
+func (r Run) Changed() bool { return r.Start != "" && r.Head != "" && r.Start != r.Head }
 
 // maxPromptText is how much of a prompt the manifest repeats.
 const maxPromptText = 4 << 10
@@ -212,11 +183,11 @@ func (m *Manifest) add(e Event) {
 			m.Unverified = append(m.Unverified, "the value of a secret was taken out: "+e.Message)
 		}
 	case EventBrowser:
-		m.Browser = append(m.Browser, browserChecks([]Event{e})...)
+		m.Browser = append(m.Browser, BrowserChecks([]Event{e})...)
 	case EventEgress:
 		m.Egress = append(m.Egress, ManifestEgress{Host: e.Message, Verdict: e.Reason})
 	case EventNote:
-		if e.Reason == reasonLeftOut {
+		if e.Reason == NoteLeftOut {
 			m.Unverified = append(m.Unverified, e.Step+": "+e.Message)
 		}
 	case EventPolicy:
@@ -224,20 +195,20 @@ func (m *Manifest) add(e Event) {
 	case EventPrompt:
 		var p Prompt
 		_ = json.Unmarshal(e.Data, &p) // who said it is all that would be missing
-		m.Prompts = append(m.Prompts, ManifestPrompt{Time: e.Time, By: p.By.Name, Text: clip(e.Message, maxPromptText)})
+		m.Prompts = append(m.Prompts, ManifestPrompt{Time: e.Time, By: p.By.Name, Text: text.Clip(e.Message, maxPromptText)})
 	}
 }
 
 // unfinished names the steps that began and have no result.
 func unfinished(events []Event) (words []string) {
-	for _, e := range open(events) {
+	for _, e := range OpenSteps(events) {
 		words = append(words, fmt.Sprintf("%s began but has no result", e.Step))
 	}
 	return words
 }
 
-// open lists the beginnings of steps that have no end, each step once.
-func open(events []Event) (steps []Event) {
+// OpenSteps returns the step.started events of steps without a later step.finished event, each step once.
+func OpenSteps(events []Event) (steps []Event) {
 	for _, e := range events {
 		switch e.Type {
 		case EventStepStarted:
@@ -251,4 +222,32 @@ func open(events []Event) (steps []Event) {
 
 func closed(steps []Event, step string) []Event {
 	return slices.DeleteFunc(steps, func(e Event) bool { return e.Step == step })
+}
+
+// NewManifest returns the evidence of a run from its record and its journal. tree is the tree of the run's head, and subs are the
+// manifests of its sub-workflows by step. The engine, the image and the lists of files and changes are left to the caller.
+func NewManifest(r Run, tree gitd.Hash, events []Event, subs map[string]Manifest) Manifest {
+	m := Manifest{Run: r.Name(), Kind: r.Kind, State: r.State, Reason: r.Reason, Error: r.Error, Repo: r.Repo, Branch: r.Branch,
+		Base: r.Base, BaseCommit: r.BaseCommit, Start: r.Start, Head: r.Head, Tree: tree, Merged: r.Merged,
+		Usage: r.Usage, Commands: []ManifestCommand{}, Changed: []gitd.Change{}, Files: []ManifestFile{},
+		CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, EndedAt: r.EndedAt}
+	if !r.StartedAt.IsZero() && !r.EndedAt.IsZero() {
+		m.DurationMS = r.EndedAt.Sub(r.StartedAt).Milliseconds()
+	}
+	if r.Agent != nil {
+		m.Agent = r.Agent.Name
+		m.Prompts = append(m.Prompts, ManifestPrompt{Time: r.CreatedAt, By: r.Asker.Name, Text: text.Clip(r.Agent.Prompt, maxPromptText)})
+	}
+	for _, e := range events {
+		m.add(e)
+		if e.Type == EventStepFinished && e.Kind == string(tasks.KindWorkflow) {
+			m.Browser = append(m.Browser, checksOfSub(e.Step, subs[e.Step].Browser)...)
+		}
+	}
+	m.Unverified = append(m.Unverified, unfinished(events)...)
+	m.Tests, m.Checks = checks(tree, events, subs)
+	var why []string
+	m.Verdict, why = verdict(r, m.Checks)
+	m.Unverified = append(m.Unverified, why...)
+	return m
 }

@@ -1,4 +1,4 @@
-package executor
+package record
 
 import (
 	"bufio"
@@ -13,9 +13,9 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
-// maxEventLine bounds one line of a journal; what a command can put into one
+// MaxEvent bounds one line of a journal; what a command can put into one
 // (its command line, tails of its output) is cut long before.
-const maxEventLine = 4 << 20
+const MaxEvent = 4 << 20
 
 // Journal is the append-only file of one run's events while it works.
 // It has one owner, the run's goroutine; it is not safe for concurrent use.
@@ -26,9 +26,10 @@ type Journal struct {
 	secrets *redact.Secrets
 }
 
-// OpenJournal opens or makes a journal and reads what is in it. A last line
-// that was cut off when the machine stopped is removed: it was never acknowledged.
-func OpenJournal(path string) (*Journal, []Event, error) {
+// OpenJournal opens the journal at path, or makes it, and returns the events in it. It removes a last line that was cut off
+// when the machine stopped, since that line was never acknowledged. Append removes the values of secrets, which may be nil,
+// from events.
+func OpenJournal(path string, secrets *redact.Secrets) (*Journal, []Event, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, nil, fmt.Errorf("cannot open journal: %w", err)
 	}
@@ -47,7 +48,7 @@ func OpenJournal(path string) (*Journal, []Event, error) {
 		f.Close()
 		return nil, nil, fmt.Errorf("cannot read journal %s: %w", path, err)
 	}
-	j := &Journal{file: f}
+	j := &Journal{file: f, secrets: secrets}
 	if n := len(events); n > 0 {
 		j.seq = events[n-1].Seq
 	}
@@ -96,8 +97,8 @@ func readLine(br *bufio.Reader) ([]byte, error) {
 		if !errors.Is(err, bufio.ErrBufferFull) {
 			return nil, err
 		}
-		if len(line) > maxEventLine {
-			return nil, fmt.Errorf("a line is longer than %d bytes", maxEventLine)
+		if len(line) > MaxEvent {
+			return nil, fmt.Errorf("a line is longer than %d bytes", MaxEvent)
 		}
 	}
 }
@@ -113,8 +114,8 @@ func (j *Journal) Append(e *Event, sync bool) error {
 	if err != nil {
 		return fmt.Errorf("cannot journal %s: %w", e.Type, err)
 	}
-	if len(line) >= maxEventLine { // none could be read any more
-		return fmt.Errorf("cannot journal %s: it has %d bytes, at most %d can be read again", e.Type, len(line), maxEventLine)
+	if len(line) >= MaxEvent { // none could be read any more
+		return fmt.Errorf("cannot journal %s: it has %d bytes, at most %d can be read again", e.Type, len(line), MaxEvent)
 	}
 	if _, err := j.file.Write(append(line, '\n')); err != nil {
 		return fmt.Errorf("cannot journal %s: %w", e.Type, err)

@@ -1,4 +1,4 @@
-package executor
+package record
 
 import (
 	"crypto/rand"
@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// newID draws an id of two words, such as "fancy-mallard": people say it to
+// NewID draws an id of two words, such as "fancy-mallard": people say it to
 // each other. Whether it is free shows when its refs are made against zero.
-func newID(words int) string {
+func NewID(words int) string {
 	adjectives, animals := strings.Fields(adjectiveList), strings.Fields(animalList)
 	parts := []string{draw(adjectives), draw(animals)}
 	for len(parts) < words {

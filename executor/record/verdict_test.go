@@ -1,6 +1,7 @@
-package executor
+package record
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -38,10 +39,10 @@ func (b *branch) step(id, task, command string, ok, change bool, output map[stri
 	e := Event{Type: EventStepStarted, Step: id, Task: task, Command: command, Parent: b.run.Head}
 	b.events = append(b.events, e)
 	e.Type, e.OK, e.Message = EventStepFinished, &ok, failure
-	if checkTasks[task] != "" {
+	if CheckOf(task) != "" {
 		e.Tree = b.run.Head // a commit's tree has its name here
 	}
-	e.Data = marshal(finished{tasks.StepResult{OK: ok, Output: output, Error: failure}})
+	e.Data = mustMarshal(StepResult{tasks.StepResult{OK: ok, Output: output, Error: failure}})
 	if change {
 		e.Commit = b.move()
 	}
@@ -77,7 +78,7 @@ func (b *branch) look(id string, change bool, verdicts ...browser.Verdict) {
 	b.step(id, "browser_test", "browser_test", ok, change, nil, "")
 	var seen []Event
 	for i, v := range verdicts {
-		seen = append(seen, Event{Type: EventBrowser, Step: id, Data: marshal(browser.Check{Name: fmt.Sprint("page ", i), Verdict: v, Reason: "it is " + string(v), Commit: string(at), Tree: string(at)})})
+		seen = append(seen, Event{Type: EventBrowser, Step: id, Data: mustMarshal(browser.Check{Name: fmt.Sprint("page ", i), Verdict: v, Reason: "it is " + string(v), Commit: string(at), Tree: string(at)})})
 	}
 	end := len(b.events) - 1
 	b.events = slices.Concat(b.events[:end], seen, b.events[end:])
@@ -292,7 +293,7 @@ func TestVerdictProperty(t *testing.T) {
 			want = VerdictFailed
 		case passed > 0 && broken == 0:
 			want = VerdictVerified
-		case b.run.changed() || notRun+broken > 0:
+		case b.run.Changed() || notRun+broken > 0:
 			want = VerdictUnverified
 		}
 		got, list, why := b.judge()
@@ -314,4 +315,12 @@ func TestVerdictProperty(t *testing.T) {
 			t.Errorf("only %d journals are %s: the test does not try it", seen[v], v)
 		}
 	}
+}
+
+func mustMarshal(v any) json.RawMessage {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return text
 }

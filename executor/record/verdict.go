@@ -1,4 +1,4 @@
-package executor
+package record
 
 import (
 	"encoding/json"
@@ -6,12 +6,25 @@ import (
 	"slices"
 
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks"
 )
 
-// checkTasks are the tasks whose outcome says something about the code, and
-// how the manifest calls what they check.
-var checkTasks = map[string]string{"lib_run_tests": "tests", "lib_run_lint": "lint", "lib_run_build": "build", "browser_test": browserCheck}
+// CheckOf returns the manifest's name of the check that a library task makes, or "" if the task's outcome says nothing about
+// the code.
+func CheckOf(task string) string {
+	switch task {
+	case "lib_run_tests":
+		return "tests"
+	case "lib_run_lint":
+		return "lint"
+	case "lib_run_build":
+		return "build"
+	case "browser_test":
+		return browserCheck
+	}
+	return ""
+}
 
 // browserCheck is how the manifest calls what browser_test checks. A picture alone
 // (capture_screenshot) says nothing about the code.
@@ -47,7 +60,7 @@ func checks(tree gitd.Hash, events []Event, subs map[string]Manifest) (tested []
 		case e.Type == EventStepStarted:
 			delete(looks, e.Step)
 		case e.Type == EventBrowser:
-			looks[e.Step] = append(looks[e.Step], browserChecks([]Event{e})...)
+			looks[e.Step] = append(looks[e.Step], BrowserChecks([]Event{e})...)
 		case e.Type == EventCheck:
 			c := withdrawn(&list, e)
 			list = append(list, c)
@@ -60,10 +73,10 @@ func checks(tree gitd.Hash, events []Event, subs map[string]Manifest) (tested []
 				t.Step = e.Step + "/" + t.Step
 				tested = append(tested, t)
 			}
-		case e.Type == EventStepFinished && checkTasks[e.Task] != "":
+		case e.Type == EventStepFinished && CheckOf(e.Task) != "":
 			var o checkOutcome
 			_ = json.Unmarshal(e.Data, &o) // an event of ours; of a broken one only the exit code is known
-			c := ManifestCheck{Check: checkTasks[e.Task], Task: e.Task, Command: e.Command, Step: e.Step, Tool: o.Result.Output.Value.Tool, Commit: e.Parent, Tree: e.Tree, DurationMS: e.DurationMS}
+			c := ManifestCheck{Check: CheckOf(e.Task), Task: e.Task, Command: e.Command, Step: e.Step, Tool: o.Result.Output.Value.Tool, Commit: e.Parent, Tree: e.Tree, DurationMS: e.DurationMS}
 			if t := o.Result.Output.Value.Tests; c.Check == "tests" && o.Result.Output.ExitCode != nil {
 				c.Tool = t.Framework
 				tested = append(tested, ManifestTests{Step: e.Step, Framework: t.Framework, Passed: t.Passed, Failed: t.Failed, Skipped: t.Skipped,
@@ -76,8 +89,8 @@ func checks(tree gitd.Hash, events []Event, subs map[string]Manifest) (tested []
 			list = append(list, c)
 		}
 	}
-	for _, e := range open(events) {
-		if check := checkTasks[e.Task]; check != "" {
+	for _, e := range OpenSteps(events) {
+		if check := CheckOf(e.Task); check != "" {
 			list = append(list, ManifestCheck{Check: check, Task: e.Task, Command: e.Command, Step: e.Step, Result: CheckNotRun, Commit: e.Parent,
 				Why: "it began but has no result"})
 		}
@@ -91,7 +104,7 @@ func checks(tree gitd.Hash, events []Event, subs map[string]Manifest) (tested []
 // withdrawn is a check of which an event says that it was skipped or could not
 // run; a step that tried it is no check then.
 func withdrawn(list *[]ManifestCheck, e Event) ManifestCheck {
-	c := ManifestCheck{Check: orName(checkTasks[e.Task], e.Task), Task: e.Task, Command: e.Command, Step: e.Step, Result: CheckSkipped, Why: e.Message}
+	c := ManifestCheck{Check: orName(CheckOf(e.Task), e.Task), Task: e.Task, Command: e.Command, Step: e.Step, Result: CheckSkipped, Why: e.Message}
 	if e.Reason == string(CheckNotRun) {
 		c.Result = CheckNotRun
 	}
@@ -128,7 +141,7 @@ func (c *ManifestCheck) sawBy(looks []BrowserCheck, e Event) {
 			}
 			c.Result = CheckNotRun
 		}
-		c.Why = l.Name + ": " + clip(l.Reason, 1<<10)
+		c.Why = l.Name + ": " + text.Clip(l.Reason, 1<<10)
 	}
 	switch {
 	case c.Result != CheckPassed:
@@ -208,7 +221,7 @@ func verdict(r Run, list []ManifestCheck) (v Verdict, why []string) {
 			why = append(why, c.Check+" passed before the last change and did not run again")
 		}
 	}
-	if r.changed() && len(known) == 0 {
+	if r.Changed() && len(known) == 0 {
 		why = append(why, "no check ran on the last change")
 	}
 	if r.Merged != "" && r.Merged != r.Head {
@@ -219,7 +232,7 @@ func verdict(r Run, list []ManifestCheck) (v Verdict, why []string) {
 		return VerdictFailed, why
 	case passed:
 		return VerdictVerified, why
-	case r.changed() || owed:
+	case r.Changed() || owed:
 		return VerdictUnverified, why
 	}
 	return VerdictNone, why

@@ -1,0 +1,36 @@
+package executor
+
+import (
+	"errors"
+
+	"github.com/ramus-dev/ramus/executor/record"
+)
+
+// hintLocked is what a person can do about how the run ended. Hosts that the run was refused come first: they
+// are often why. mu is held.
+func (l *liveRun) hintLocked(reason record.Reason) string {
+	hint := reason.Hint()
+	if reason != record.ReasonCommandFailed && reason != record.ReasonTimedOut {
+		return hint
+	}
+	var refused []string
+	for i := range l.events {
+		if e := &l.events[i]; e.Type == record.EventEgress && e.Reason == record.EgressRefused {
+			refused = append(refused, e.Message)
+		}
+	}
+	if more := record.EgressHint(refused); more != "" {
+		hint = more + "; " + hint
+	}
+	return hint
+}
+
+// Why a run's context ended.
+var (
+	errCancelled  = errors.New("cancelled")
+	errStepOver   = errors.New("the command at work has ended")
+	errRunTimeout = errors.New("the run's time is up")
+	errDiskFull   = errors.New("disk full")
+	errParked     = errors.New("waits for a person")
+	errBranchGone = errors.New("the branch was deleted")
+)

@@ -1,0 +1,92 @@
+package record
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/tasks"
+)
+
+// Event is one line of a journal.
+type Event struct {
+	Seq     int64     `json:"seq"` // 1, 2, 3 … within the run
+	Time    time.Time `json:"time"`
+	Type    string    `json:"type"`          // one of the Event constants
+	Run     string    `json:"run,omitempty"` // Run.Name, in streams of several runs
+	Step    string    `json:"step,omitempty"`
+	Node    string    `json:"node,omitempty"`
+	Kind    string    `json:"kind,omitempty"` // of the step
+	Command string    `json:"command,omitempty"`
+	Task    string    `json:"task,omitempty"`
+	// Parent and Commit are the branch before and after a command. Commit is empty if nothing changed.
+	Parent     gitd.Hash       `json:"parent,omitempty"`
+	Commit     gitd.Hash       `json:"commit,omitempty"`
+	Tree       gitd.Hash       `json:"tree,omitempty"` // of a check, the tree of the files when it began
+	Exit       *int            `json:"exit,omitempty"`
+	OK         *bool           `json:"ok,omitempty"`
+	Reason     string          `json:"reason,omitempty"`
+	DurationMS int64           `json:"duration_ms,omitempty"`
+	Stdout     *Stream         `json:"stdout,omitempty"`
+	Stderr     *Stream         `json:"stderr,omitempty"`
+	State      State           `json:"state,omitempty"`
+	Message    string          `json:"message,omitempty"`
+	Data       json.RawMessage `json:"data,omitempty"` // depends on Type
+}
+
+// The types of events.
+const (
+	EventRunCreated   = "run.created"
+	EventRunState     = "run.state"     // state, reason, message
+	EventQueued       = "run.queued"    // message: place in line
+	EventStepStarted  = "step.started"  // step, node, kind, command, parent
+	EventOutput       = "step.output"   // never stored; message: text, kind: "stdout" or "stderr"
+	EventStepFinished = "step.finished" // exit, ok, commit, streams, data: StepResult
+	EventContainer    = "container"     // message: started, asleep, lost …
+	EventEgress       = "egress"        // message: host name; reason: allowed, refused
+	EventGate         = "gate"          // a question to a person
+	EventDecision     = "decision"      // the answer; data: {approved, by, comment}
+	EventMerge        = "merge"         // data: gitd.MergeResult
+	EventRecovered    = "recovered"     // the server was restarted; message: the state of the step
+	EventNote         = "note"
+	EventPolicy       = "policy"      // message: the runner chosen, reason: why
+	EventPrompt       = "prompt"      // a prompt to the agent; message: the text, data: Prompt
+	EventUsage        = "model.usage" // a call of a model; message: provider and model, data: ModelCall
+	EventMessage      = "message"     // a message at the run's origin; data: the source's own
+	EventAgent        = "agent"       // an update of an agent of ProtocolACP; kind: the update's ("tool_call", "plan" …), message: in words, data: the update
+	EventTool         = "tool"        // a call of a tool at the agent's door; message: its name, ok, data: the result
+	EventHeard        = "heard"       // of a conversation, new input; step: its key, data: the owner's own
+	EventWork         = "work"        // of a conversation; step: the run, kind: begun, ended, published, failed, retried
+	EventOutbox       = "outbox"      // of a conversation, a message to post; step: its key, data: the owner's own
+	EventPosted       = "posted"      // the message was posted; message: where, ok: unset if it can never be
+	EventSecret       = "secret"      // a secret's value was removed; message: its name and where
+	EventBrowser      = "browser"     // a check of a page; message: its name, reason: the verdict, commit: of the page, data: BrowserCheck
+	EventCheck        = "check"       // a check that was skipped or, with reason "not_run", could not run; message: why, task, step: the one that tried
+)
+
+// Stream is one output stream of a command.
+type Stream struct {
+	Bytes     int64  `json:"bytes"`
+	File      string `json:"file,omitempty"`      // below output/ in the sealed run
+	Tail      string `json:"tail,omitempty"`      // the last 2 KiB as valid UTF-8
+	Truncated bool   `json:"truncated,omitempty"` // the command wrote more than is kept
+}
+
+// EgressRefused is the reason of an [EventEgress] about a host that is not on the allowlist.
+const EgressRefused = "refused"
+
+// Places of a secret's value, the kind of an [EventSecret].
+const (
+	SecretInOutput   = "output"
+	SecretInArtifact = "artifact"
+	SecretInState    = "state"  // an agent's memory
+	SecretInCommit   = "commit" // the commit differs from the files that the command left
+)
+
+// NoteLeftOut is the reason of an [EventNote] about something that the evidence lacks.
+const NoteLeftOut = "left_out"
+
+// StepResult is the data of an [EventStepFinished].
+type StepResult struct {
+	Result tasks.StepResult `json:"result"`
+}

@@ -1,0 +1,112 @@
+package record
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+)
+
+// Reason is the reason for which a run failed. The list is closed. [Reason.Hint] returns what a person can do about each.
+type Reason string
+
+// The reasons.
+const (
+	ReasonCommandFailed Reason = "command_failed" // a step failed and no transition handled it
+	ReasonTimedOut      Reason = "timed_out"
+	ReasonCancelled     Reason = "cancelled"
+	ReasonRejected      Reason = "rejected" // a person said no at a gate
+	ReasonMergeConflict Reason = "merge_conflict"
+	// ReasonConflict: somebody pushed to the branch while a command ran, and both changed the
+	// same. The branch has what was pushed; refs/ramus/conflicts has what the command left.
+	ReasonConflict Reason = "conflict"
+	// ReasonNotCommitted: a part of what a command left could not be committed.
+	ReasonNotCommitted Reason = "not_committed"
+	// ReasonBranchGone: the branch was deleted while the run was at work, or before.
+	ReasonBranchGone    Reason = "branch_deleted"
+	ReasonContainerLost Reason = "container_lost"
+	ReasonUnavailable   Reason = "engine_unavailable"
+	ReasonDiskFull      Reason = "disk_full"
+	ReasonOutOfMemory   Reason = "out_of_memory"
+	ReasonInterrupted   Reason = "interrupted" // the server was stopped in the middle, and it could not go on
+	ReasonBadInput      Reason = "bad_input"
+	ReasonModel         Reason = "model_failed"
+	ReasonBudget        Reason = "over_budget" // an agent failed after its run had used up its budget of models
+	ReasonEnvLost       Reason = "env_lost"    // the server ended with the values of a command's environment before the command began
+	ReasonInternal      Reason = "internal"
+)
+
+// Hint returns what a person can do about a run that failed for this reason, in a sentence. It returns "" for no reason.
+func (r Reason) Hint() string {
+	switch r {
+	case ReasonCommandFailed:
+		return "read the step's output with `ramus log`, fix the cause, then run `ramus retry`"
+	case ReasonTimedOut:
+		return "give the step a larger execution.timeout_ms (or --timeout), or make it faster; the changes made by then are committed"
+	case ReasonCancelled:
+		return "the changes made by then are committed; `ramus retry` continues from them"
+	case ReasonRejected:
+		return "a person rejected the run at an approval gate; `ramus retry` asks again"
+	case ReasonMergeConflict:
+		return "merge or rebase the branch by hand (`ramus checkout`), push it, then `ramus merge`"
+	case ReasonConflict:
+		return "the branch has what was pushed; fetch the ref that the error names, merge it into the branch by hand, push, then `ramus retry`"
+	case ReasonNotCommitted:
+		return "the files that were not committed are among the run's artifacts, below uncommitted/. Remove or ignore them, or raise the limit that is named, then `ramus retry`"
+	case ReasonBranchGone:
+		return "somebody deleted the branch; push it again, or begin a new caller with `--fork` from the commit that is named"
+	case ReasonContainerLost:
+		return "the container ended while the command ran; look for what killed it (`ramus log`, `ramus doctor`), then `ramus retry`"
+	case ReasonUnavailable:
+		return "no container was available; `ramus doctor` names what the engine lacks; then run `ramus retry`"
+	case ReasonDiskFull:
+		return "write less, or make room on the disk, or raise limits.disk where it was the caller's own bound, then `ramus retry`; `ramus stop CALLER` removes a container with what it has not committed"
+	case ReasonOutOfMemory:
+		return "raise limits.memory, or use less, then `ramus retry`"
+	case ReasonInterrupted:
+		return "the server stopped while the command ran; `ramus retry` runs it again"
+	case ReasonEnvLost:
+		return "values given by --env are kept in memory alone; send the command again, with its --env"
+	case ReasonBadInput:
+		return "correct the request and send it again"
+	case ReasonModel:
+		return "read the model endpoint's answer in the journal, then run `ramus retry`"
+	case ReasonBudget:
+		return "ask for less at once, or raise models.budget, then `ramus retry`: a new run has a budget of its own"
+	case ReasonInternal:
+		return "this is a bug of ramus; read the server's log and report it"
+	}
+	return ""
+}
+
+// Uncommitted reports whether the command ended, and some of its changes did not reach the branch. The run's error names the
+// place where they are kept.
+func (r Reason) Uncommitted() bool {
+	switch r {
+	case ReasonConflict, ReasonNotCommitted, ReasonBranchGone:
+		return true
+	}
+	return false
+}
+
+// EgressHint returns how containers can reach hosts that the egress proxy refused, or "" if refused is empty. Each is HOST or
+// HOST:PORT. The hint leaves out ports 80 and 443, which a rule does not name.
+func EgressHint(refused []string) string {
+	const most = 3 // names in one line
+	var names []string
+	for _, name := range refused {
+		if host, port, err := net.SplitHostPort(name); err == nil && (port == "80" || port == "443") {
+			name = host
+		}
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	switch {
+	case len(names) == 0:
+		return ""
+	case len(names) > most:
+		names = append(names[:most], fmt.Sprintf("%d more", len(names)-most))
+	}
+	return "containers may not reach " + strings.Join(names, ", ") + ": list what they need under `egress` in the configuration"
+}

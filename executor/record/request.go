@@ -1,0 +1,158 @@
+package record
+
+import (
+	"io"
+	"strings"
+	"time"
+
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// Request asks for a run. Exactly one of Workflow, File, Command, Task and Agent is set.
+type Request struct {
+	// Key makes the request idempotent. A second request with the same caller and key finds the first one's run. Key becomes the
+	// run's ID. If it is empty, the ID is random.
+	Key string `json:"key,omitempty"`
+	// Caller is the caller to work for. Zero means a new "run:" caller.
+	Caller   Caller         `json:"caller,omitzero"`
+	Repo     string         `json:"repo,omitempty"`     // required for a new caller
+	Base     string         `json:"base,omitempty"`     // branch; default the repository's HEAD
+	Workflow string         `json:"workflow,omitempty"` // the text of a workflow file that a person named
+	File     string         `json:"file,omitempty"`     // the path of a workflow file in the repository's base
+	Command  *Command       `json:"command,omitempty"`
+	Task     *TaskCall      `json:"task,omitempty"`
+	Agent    *AgentCall     `json:"agent,omitempty"`
+	Input    map[string]any `json:"input,omitempty"`
+	Origin   *Origin        `json:"origin,omitempty"`
+	// Sub holds, by id, the texts of sub-workflows that a person named together with Workflow. The others are read from
+	// .ramus/workflows of the base.
+	Sub map[string]string `json:"sub,omitempty"`
+	// Of is the run ("CALLER/RUN") that is retried or resumed. Its results up to the node From are taken over.
+	Of   string `json:"of,omitempty"`
+	From string `json:"from,omitempty"`
+	// Fork begins a new caller at a commit of another caller. Nil begins it at its base.
+	Fork  *Fork       `json:"fork,omitempty"`
+	Asker gitd.Person `json:"asker,omitzero"`
+	// CancelPrevious stops the runs of the same workflow and repository that wait or work.
+	CancelPrevious bool `json:"cancel_previous,omitempty"`
+	// Permit decides whether the request is permitted, once its meaning is known. r is the run before it is claimed. into is the
+	// branch that the run merges into when it succeeds, or empty. An error of Permit becomes the request's. Nil permits
+	// everything.
+	Permit func(r Run, into string) error `json:"-"`
+}
+
+// Command is one command line of a caller. It has Args or Shell.
+type Command struct {
+	Args  []string `json:"args,omitempty"`  // run without a shell
+	Shell string   `json:"shell,omitempty"` // run by sh -c if Args is empty
+	Dir   string   `json:"dir,omitempty"`
+	// Env has "K=V" elements. The values are kept in memory only. A run's record holds the names.
+	Env     []string      `json:"env,omitempty"`
+	Timeout time.Duration `json:"timeout,omitempty"`
+	// Background starts a process that keeps running during later commands.
+	Background bool      `json:"background,omitempty"`
+	Stdin      io.Reader `json:"-"`
+}
+
+// EnvNames returns the names that Env sets, separated by commas. Records of earlier versions hold values too, which are
+// left out.
+func (c Command) EnvNames() string {
+	var names []string
+	for _, kv := range c.Env {
+		name, _, _ := strings.Cut(kv, "=")
+		names = append(names, name)
+	}
+	return strings.Join(names, ", ")
+}
+
+// TaskCall is a call of a library task.
+type TaskCall struct {
+	Name   string         `json:"name"`
+	Params map[string]any `json:"params,omitempty"`
+}
+
+// Result is the result of a command.
+type Result struct {
+	Run        string    `json:"run"`
+	ExitCode   int       `json:"exit_code"`
+	TimedOut   bool      `json:"timed_out,omitempty"`
+	Reason     string    `json:"reason,omitempty"`
+	Commit     gitd.Hash `json:"commit,omitempty"` // empty if nothing changed
+	DurationMS int64     `json:"duration_ms"`
+	Message    string    `json:"message,omitempty"` // notes of the executor
+	Stdout     Stream    `json:"stdout"`
+	Stderr     Stream    `json:"stderr"`
+}
+
+// Filter narrows a listing. Zero fields do not narrow it.
+type Filter struct {
+	Repo, Caller string
+	State        State
+	Live         bool // only runs that have not ended
+	Max          int  // default 100
+	// Keep leaves out the runs for which it returns false. For a caller it is asked about the last run. Nil keeps all.
+	Keep func(Run) bool
+}
+
+// Match reports whether the filter lists r. It does not count against Max.
+func (f Filter) Match(r Run) bool {
+	return (f.Repo == "" || r.Repo == f.Repo) &&
+		(f.Caller == "" || r.Caller.String() == f.Caller || r.Caller.ID() == f.Caller) &&
+		(f.State == "" || r.State == f.State) &&
+		(!f.Live || !r.Ended()) &&
+		(f.Keep == nil || f.Keep(r))
+}
+
+// Decision is a person's answer to a gate.
+type Decision struct {
+	Step     string `json:"step,omitempty"` // empty means the only open gate
+	Approved bool   `json:"approved"`
+	By       string `json:"by"`
+	Comment  string `json:"comment,omitempty"`
+}
+
+// Merge asks for a merge of a caller's branch into a branch of the same repository, by default the caller's base.
+type Merge struct {
+	Into     string        `json:"into,omitempty"`
+	Strategy gitd.Strategy `json:"strategy,omitempty"` // default rebase
+	Message  string        `json:"message,omitempty"`
+	Delete   bool          `json:"delete,omitempty"` // delete the caller's branch and container afterwards
+	By       gitd.Person   `json:"by,omitzero"`
+}
+
+// AgentCall asks for a turn of a coding agent.
+type AgentCall struct {
+	Name   string `json:"name,omitempty"` // empty means the only agent
+	Prompt string `json:"prompt"`
+	// Title is the prompt's subject in one line, for lists and commits. Empty means the prompt's first line.
+	Title string `json:"title,omitempty"`
+	// Session labels the agent's memory. Calls of one caller and agent with the same label continue one session. Empty is a
+	// label too, and the only one for agents of ProtocolText.
+	Session string `json:"session,omitempty"`
+	// Files are given to the agent outside the work tree. The run's ref keeps them.
+	Files []Attachment `json:"files,omitempty"`
+}
+
+// Attachment is a file that comes with a prompt. The agent finds it in the folder that RAMUS_FILES names, outside the work
+// tree.
+type Attachment struct {
+	Name    string `json:"name"` // a file name without folders
+	Type    string `json:"type,omitempty"`
+	Content []byte `json:"-"`
+}
+
+// Prompt is a further prompt to an agent at work.
+type Prompt struct {
+	Key   string       `json:"key"` // a second prompt with the same key is ignored
+	Text  string       `json:"text"`
+	By    gitd.Person  `json:"by"`
+	Files []Attachment `json:"files,omitempty"`
+}
+
+// Fork is the beginning of a new caller at a commit of another caller's branch, with the memory that the other's agents had
+// then.
+type Fork struct {
+	Of     string    `json:"of"`               // the other caller
+	Commit gitd.Hash `json:"commit,omitempty"` // empty means the branch's tip
+	Depth  int       `json:"depth,omitempty"`  // number of forks before this one; the executor sets it
+}
