@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/egress"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -61,7 +62,7 @@ func (t *target) leaveApart(lease *containers.Lease, key string) {
 }
 
 // apartDoor is the door of such a container: what it may read, and the hosts that are allowed.
-func apartDoor(repo *gitd.Repo, git http.Handler, out *egress) http.Handler {
+func apartDoor(repo *gitd.Repo, git http.Handler, out *egress.Proxy) http.Handler {
 	return http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		switch {
 		case r.Method == http.MethodConnect || r.URL.IsAbs():

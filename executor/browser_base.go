@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor/egress"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks/browser"
@@ -282,7 +283,7 @@ func (w *work) baseDoor(key string) http.Handler {
 	git := x.Git.GrantHandler(gitd.Grant{Subject: key, Repo: t.repo.Name(), Read: []string{"refs/heads/" + t.base, "refs/heads/" + t.caller.Branch()},
 		Scopes:  []string{gitd.ScopeRead},
 		Expires: x.Now().AddDate(1, 0, 0)}) // not a bound: the grant ends with the connection
-	return apartDoor(t.repo, git, &egress{allow: x.Egress, private: x.PrivateEgress, tell: t.tell})
+	return apartDoor(t.repo, git, &egress.Proxy{Allow: x.Egress, Private: x.PrivateEgress, Tell: t.tell})
 }
 
 // remember keeps what was seen for later checks that are compared with it. A check is as

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/egress"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
@@ -280,7 +281,7 @@ func (w *warmer) door() http.Handler {
 	git := w.x.Git.GrantHandler(gitd.Grant{Subject: w.key, Repo: w.t.repo.Name(), Read: []string{"refs/heads/" + w.t.base},
 		Scopes:  []string{gitd.ScopeRead},
 		Expires: w.x.Now().AddDate(1, 0, 0)}) // not a bound: the grant ends with the connection
-	return apartDoor(w.t.repo, git, &egress{allow: w.x.Egress, private: w.x.PrivateEgress, tell: func(e record.Event) {
+	return apartDoor(w.t.repo, git, &egress.Proxy{Allow: w.x.Egress, Private: w.x.PrivateEgress, Tell: func(e record.Event) {
 		w.x.Log.Debug("the fetching of a base's dependencies asked for a host", "repo", w.t.repo.Name(), "host", e.Message, "verdict", e.Reason)
 	}})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/egress"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -55,7 +56,7 @@ func (v Visitor) Tell(e record.Event) { v.t.tell(e) }
 // the connection, so nothing in a request is believed about who asks.
 func (t *target) door() http.Handler {
 	git := t.x.Git.DoorHandler(t.grant, t.heardLeaks)
-	out := &egress{allow: t.x.Egress, private: t.x.PrivateEgress, tell: t.tell, at: t.runAtWork}
+	out := &egress.Proxy{Allow: t.x.Egress, Private: t.x.PrivateEgress, Tell: t.tell, Run: t.runAtWork}
 	more := make(map[string]http.Handler, len(t.x.Door))
 	for prefix, handler := range t.x.Door {
 		more[prefix] = handler(Visitor{Caller: t.caller, t: t})

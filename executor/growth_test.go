@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
-	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 
@@ -35,14 +33,5 @@ func TestGrowth(t *testing.T) {
 	growth.Check(t, "page", func(text []byte) { _, _ = parsePage("http://localhost:8080/" + string(text)) }, growth.Tokens("a", "/", "%", "%41", "?", "#", "&a=b", "..", "../", "é", " ")...)
 	growth.Check(t, "state", func(text []byte) { _, _, _ = parseState(text) }, append(growth.Tokens("{", "[", `"`, "a"),
 		growth.Case{Name: "cookies", Prefix: `{"cookies":[`, Token: `{"name":"a","value":"0123456789abcdef"},`, Suffix: "{}]}"}, growth.Case{Name: "storage", Prefix: `{"origins":[{"localStorage":[`, Token: `{"name":"a","value":"0123456789abcdef"},`, Suffix: "{}]}]}"})...)
-	allow := []string{"*.example.org", "example.org:443"}
-	growth.Check(t, "host", func(text []byte) {
-		for _, method := range []string{http.MethodGet, http.MethodConnect} {
-			r := &http.Request{Method: method, Host: string(text), URL: &url.URL{Host: string(text)}}
-			if host, port, err := splitHostPort(r); err == nil {
-				fits(allow, host, port)
-			}
-		}
-	}, growth.Tokens("a", ".", "a.", ":", "[", "]", "[::", "%", "é", "@", "1.", ":1")...)
 	growth.Check(t, "caller", func(text []byte) { _, _ = record.ParseCaller(string(text)) }, growth.Tokens("a", ":", "a:", "/", "é")...)
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/layer"
+	"github.com/ramus-dev/ramus/executor/egress"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"golang.org/x/sys/unix"
@@ -286,7 +287,7 @@ func (s *layers) checkOut(ctx context.Context, repo *gitd.Repo, w wish, l *baseL
 		Scopes:  []string{gitd.ScopeRead},
 		Expires: x.Now().AddDate(1, 0, 0)}) // not a bound: the grant ends with the connection
 	t := &target{x: x, repo: repo, base: w.branch}
-	door := apartDoor(repo, git, &egress{tell: func(record.Event) {}}) // the repository is all it reaches
+	door := apartDoor(repo, git, &egress.Proxy{Tell: func(record.Event) {}}) // the repository is all it reaches
 	return s.alone(ctx, w, door, staging, containers.WorkDir, func(ctx context.Context, h *containers.Host, at layer.Binding) error {
 		out, err := t.script(ctx, h, layerScript, slices.Concat(x.identity(x.Bot), x.signing(), []string{
 			"RAMUS_BRANCH=" + w.branch, "RAMUS_REMOTE=" + t.remote(), "RAMUS_TIP=" + string(w.commit)}), nil)

@@ -1,4 +1,4 @@
-package executor
+package egress
 
 import (
 	"bufio"
@@ -26,10 +26,10 @@ func TestEgressToPrivateAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	var leads netip.Addr
-	e := &egress{
-		allow: []string{"evil.example.org:" + port, "inside.example.org:" + port}, private: []string{"inside.example.org:" + port},
-		tell:   func(record.Event) {},
-		lookUp: func(context.Context, string, string) ([]netip.Addr, error) { return []netip.Addr{leads}, nil },
+	e := &Proxy{
+		Allow: []string{"evil.example.org:" + port, "inside.example.org:" + port}, Private: []string{"inside.example.org:" + port},
+		Tell:   func(record.Event) {},
+		LookUp: func(context.Context, string, string) ([]netip.Addr, error) { return []netip.Addr{leads}, nil },
 	}
 	proxy := httptest.NewServer(e)
 	defer proxy.Close()
@@ -86,7 +86,7 @@ func TestEgressToPrivateAddresses(t *testing.T) {
 	if status, _ := tunnel("inside.example.org"); status != 200 {
 		t.Errorf("a tunnel to a host that may be private: %d", status)
 	}
-	e.allow = append(e.allow, "127.0.0.1:"+port)
+	e.Allow = append(e.Allow, "127.0.0.1:"+port)
 	if status, body := forward("127.0.0.1"); status != 200 || body != "reached" {
 		t.Errorf("an entry that is an address: %d %s", status, body)
 	}
@@ -105,7 +105,7 @@ func TestEgressEntries(t *testing.T) {
 		{"*.example.org", "b.example.org", "80", true}, {"*.example.org", "example.org", "80", false}, {"*.example.org:99", "b.example.org", "99", true},
 		{"::1", "::1", "80", true}, {"[::1]:8080", "::1", "8080", true}, {"[::1]:8080", "::1", "80", false}, {"A.example.org", "a.example.org", "80", true},
 	} {
-		if got := fits([]string{x.entry}, x.host, x.port); got != x.want {
+		if got := matches([]string{x.entry}, x.host, x.port); got != x.want {
 			t.Errorf("%s for %s port %s: %t", x.entry, x.host, x.port, got)
 		}
 	}

@@ -1,4 +1,10 @@
-package executor
+// Package egress is the way out of a container, an HTTP proxy to the hosts that the configuration allows.
+//
+// # Untrusted input
+//
+// Requests come from hostile containers. The proxy resolves names itself and refuses addresses that are not public, in every notation
+// and form of embedding, unless the configuration allows them. Tunnels are bounded in number and idle time.
+package egress
 
 import (
 	"context"
@@ -23,40 +29,44 @@ const (
 	egressTunnel = 128             // tunnels at once
 )
 
-// egress is the proxy behind a container's door: HTTP by absolute URL, anything
-// else by CONNECT, to hosts on the allowlist only. Each host name asked for is
-// journalled with the answer it got.
-type egress struct {
-	allow   []string // see Executor.Egress
-	private []string // see Executor.PrivateEgress
-	tell    func(record.Event)
-	// lookUp resolves names; nil: the system's resolver.
-	lookUp func(ctx context.Context, network, host string) ([]netip.Addr, error)
-	at     func() string // names the run that works; nil: there is one at most
+// Proxy is an HTTP proxy to the hosts of an allowlist. It takes HTTP by absolute URL, and everything else by CONNECT (RFC 9110).
+// It reports each host name once for a run, with the verdict. Its fields are set before the first request. Its methods may be
+// called concurrently.
+type Proxy struct {
+	// Allow lists the hosts, NAME or *.NAME for any name below it, with :PORT for a port other than 80 and 443.
+	Allow []string
+	// Private lists the entries of Allow whose names may lead to addresses that are not public.
+	Private []string
+	// Tell receives an [record.EventEgress] for each host name.
+	Tell func(record.Event)
+	// LookUp resolves names. Nil means the system's resolver.
+	LookUp func(ctx context.Context, network, host string) ([]netip.Addr, error)
+	// Run returns the name of the run at work, so that each run is told of its hosts. Nil means that there is at most one.
+	Run func() string
 
 	mu   sync.Mutex
-	of   string          // the run that seen is of; guarded by mu
+	run  string          // that seen belongs to; guarded by mu
 	seen map[string]bool // guarded by mu
 	open int             // guarded by mu
 }
 
-func (e *egress) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	host, port, err := splitHostPort(r)
 	if err != nil {
 		http.Error(w, "ramus: "+err.Error(), http.StatusBadRequest)
 		return
 	}
-	if !e.allowed(host, port) {
-		e.note(host, port, record.EgressRefused)
+	if !p.allowed(host, port) {
+		p.note(host, port, record.EgressRefused)
 		http.Error(w, fmt.Sprintf("ramus: %s is not among the hosts that containers may reach; add it to `egress` in the configuration", host), http.StatusForbidden)
 		return
 	}
-	e.note(host, port, "allowed")
+	p.note(host, port, "allowed")
 	if r.Method == http.MethodConnect {
-		e.tunnel(w, r, net.JoinHostPort(host, port))
+		p.tunnel(w, r, net.JoinHostPort(host, port))
 		return
 	}
-	e.forward(w, r)
+	p.forward(w, r)
 }
 
 func splitHostPort(r *http.Request) (host, port string, err error) {
@@ -77,12 +87,11 @@ func splitHostPort(r *http.Request) (host, port string, err error) {
 	return host, port, nil
 }
 
-// allowed tells whether the proxy lets a host through.
-func (e *egress) allowed(host, port string) bool { return fits(e.allow, host, port) }
+// allowed reports whether the allowlist has a host.
+func (p *Proxy) allowed(host, port string) bool { return matches(p.Allow, host, port) }
 
-// fits tells whether one of the entries means a host: NAME or *.NAME (any name below it),
-// each with :PORT for a port other than 80 and 443.
-func fits(entries []string, host, port string) bool {
+// matches reports whether one of the entries means a host.
+func matches(entries []string, host, port string) bool {
 	for _, entry := range entries {
 		name, want, hasPort := cutPort(strings.ToLower(entry))
 		if hasPort && want != port || !hasPort && port != "80" && port != "443" {
@@ -95,7 +104,7 @@ func fits(entries []string, host, port string) bool {
 	return false
 }
 
-// cutPort splits HOST:PORT. An address of IPv6 has a port behind brackets only.
+// cutPort splits HOST:PORT. An IPv6 address has a port only after brackets.
 func cutPort(entry string) (host, port string, ok bool) {
 	if _, err := netip.ParseAddr(entry); err == nil {
 		return entry, "", false
@@ -106,30 +115,29 @@ func cutPort(entry string) (host, port string, ok bool) {
 	return strings.TrimSuffix(strings.TrimPrefix(entry, "["), "]"), "", false
 }
 
-func (e *egress) note(host, port, verdict string) {
+func (p *Proxy) note(host, port, verdict string) {
 	name := net.JoinHostPort(host, port)
-	of := ""
-	if e.at != nil {
-		of = e.at()
+	run := ""
+	if p.Run != nil {
+		run = p.Run()
 	}
-	e.mu.Lock()
-	if e.seen == nil || e.of != of { // each run is told what it was refused
-		e.of, e.seen = of, make(map[string]bool)
+	p.mu.Lock()
+	if p.seen == nil || p.run != run { // each run is told
+		p.run, p.seen = run, make(map[string]bool)
 	}
-	known := e.seen[name+verdict] || len(e.seen) >= egressNotes
+	known := p.seen[name+verdict] || len(p.seen) >= egressNotes
 	if !known {
-		e.seen[name+verdict] = true
+		p.seen[name+verdict] = true
 	}
-	e.mu.Unlock()
+	p.mu.Unlock()
 	if !known {
-		e.tell(record.Event{Type: record.EventEgress, Message: name, Reason: verdict})
+		p.Tell(record.Event{Type: record.EventEgress, Message: name, Reason: verdict})
 	}
 }
 
-// dial connects to an allowed name. A name that leads to an address that is not public
-// is refused, unless its entry allows that or is the address itself: whoever controls the
-// name's DNS would otherwise reach the host's own services.
-func (e *egress) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+// dial connects to an allowed name. It refuses a name that leads to an address that is not public, unless its entry allows that
+// or is the address itself. Otherwise the owner of the name's DNS could reach services of the host.
+func (p *Proxy) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
@@ -141,14 +149,14 @@ func (e *egress) dial(ctx context.Context, network, addr string) (net.Conn, erro
 		return d.DialContext(ctx, "tcp", addr)
 	}
 	lookUp := net.DefaultResolver.LookupNetIP
-	if e.lookUp != nil {
-		lookUp = e.lookUp
+	if p.LookUp != nil {
+		lookUp = p.LookUp
 	}
 	ips, err := lookUp(ctx, "ip", host)
 	if err != nil {
 		return nil, err
 	}
-	private := fits(e.private, host, port)
+	private := matches(p.Private, host, port)
 	err = fmt.Errorf("%s has no address", host)
 	for _, ip := range ips {
 		ip = ip.Unmap()
@@ -164,23 +172,23 @@ func (e *egress) dial(ctx context.Context, network, addr string) (net.Conn, erro
 	return nil, err
 }
 
-func (e *egress) tunnel(w http.ResponseWriter, r *http.Request, addr string) {
-	e.mu.Lock()
-	full := e.open >= egressTunnel
+func (p *Proxy) tunnel(w http.ResponseWriter, r *http.Request, addr string) {
+	p.mu.Lock()
+	full := p.open >= egressTunnel
 	if !full {
-		e.open++
+		p.open++
 	}
-	e.mu.Unlock()
+	p.mu.Unlock()
 	if full {
 		http.Error(w, "ramus: too many connections through the proxy at once", http.StatusServiceUnavailable)
 		return
 	}
 	defer func() {
-		e.mu.Lock()
-		e.open--
-		e.mu.Unlock()
+		p.mu.Lock()
+		p.open--
+		p.mu.Unlock()
 	}()
-	out, err := e.dial(r.Context(), "tcp", addr)
+	out, err := p.dial(r.Context(), "tcp", addr)
 	if err != nil {
 		http.Error(w, "ramus: cannot reach "+addr+": "+err.Error(), http.StatusBadGateway)
 		return
@@ -205,8 +213,8 @@ func (e *egress) tunnel(w http.ResponseWriter, r *http.Request, addr string) {
 	<-done
 }
 
-// relay copies until either side ends or is idle, then ends the other: a
-// half-closed tunnel to a silent peer would stay for ever.
+// relay copies until either side ends or is idle, and then ends the other. A half-closed tunnel to a silent peer would stay open
+// otherwise.
 func relay(dst net.Conn, src io.Reader, conn net.Conn) {
 	buf := make([]byte, 32<<10)
 	for {
@@ -232,7 +240,7 @@ func relay(dst net.Conn, src io.Reader, conn net.Conn) {
 var hopHeaders = []string{"Connection", "Proxy-Connection", "Keep-Alive", "Proxy-Authenticate",
 	"Proxy-Authorization", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
-func (e *egress) forward(w http.ResponseWriter, r *http.Request) {
+func (p *Proxy) forward(w http.ResponseWriter, r *http.Request) {
 	out := r.Clone(r.Context())
 	out.RequestURI = ""
 	for _, name := range strings.Split(r.Header.Get("Connection"), ",") {
@@ -241,7 +249,7 @@ func (e *egress) forward(w http.ResponseWriter, r *http.Request) {
 	for _, name := range hopHeaders {
 		out.Header.Del(name)
 	}
-	transport := &http.Transport{DialContext: e.dial, DisableKeepAlives: true, DisableCompression: true,
+	transport := &http.Transport{DialContext: p.dial, DisableKeepAlives: true, DisableCompression: true,
 		ResponseHeaderTimeout: egressIdle, Proxy: nil}
 	resp, err := transport.RoundTrip(out)
 	if err != nil {
