@@ -154,7 +154,7 @@ func (x *Executor) openGiven(ctx context.Context, r record.Run, p record.Prompt,
 	if err != nil {
 		return nil, err
 	}
-	in, _, err := repo.OpenFile(ctx, runRef(r.Caller, r.ID), at)
+	in, _, err := repo.OpenFile(ctx, record.RunRef(r.Caller, r.ID), at)
 	if !errors.Is(err, gitd.ErrNotFound) {
 		return in, err
 	}

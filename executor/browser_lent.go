@@ -59,7 +59,7 @@ func (x *Executor) lentFiles(ctx context.Context, repo *gitd.Repo, m record.Mani
 		if err != nil {
 			return nil, nil, err
 		}
-		entries, err := repo.Tree(ctx, runRef(r.Caller, r.ID), folder, true)
+		entries, err := repo.Tree(ctx, record.RunRef(r.Caller, r.ID), folder, true)
 		if err != nil && !errors.Is(err, gitd.ErrNotFound) {
 			return nil, nil, fmt.Errorf("cannot find what %s saw in a browser: %w", lender.Run, err)
 		}

@@ -88,7 +88,7 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s tasks.Step) (*c
 	if err != nil {
 		return nil, err
 	}
-	if err := x.index.put(r); err != nil {
+	if err := x.index.Put(r); err != nil {
 		return nil, err
 	}
 	if c.l, err = x.newLive(r, ref, files, x.target(r.Caller, repo, r.Base)); err != nil {

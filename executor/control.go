@@ -176,7 +176,7 @@ func (x *Executor) Again(ctx context.Context, run string, by gitd.Person) (recor
 		if err != nil {
 			return record.Request{}, err
 		}
-		ref, err := repo.Resolve(ctx, runRef(r.Caller, r.ID))
+		ref, err := repo.Resolve(ctx, record.RunRef(r.Caller, r.ID))
 		if err != nil {
 			return record.Request{}, err
 		}

@@ -14,6 +14,7 @@ import (
 	"weak"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -92,7 +93,7 @@ type Executor struct {
 	layerEntries int
 	waits        acpWaits
 	token        func() string // what the ids of runs are drawn from; nil: newToken
-	index        *index
+	index        *index.Index
 	bucket       *blob.Bucket // the artifact store
 	folder       *blob.Bucket // the store in Data; nil: there is none
 	checked      checked
@@ -149,13 +150,13 @@ func (x *Executor) Open(ctx context.Context) error {
 		return errors.Join(err, x.closeStore())
 	}
 	if err := x.openLayers(); err != nil {
-		return errors.Join(err, x.index.close(), x.closeStore())
+		return errors.Join(err, x.index.Close(), x.closeStore())
 	}
 	x.Fleet.Salvage = x.salvage
 	if err := x.Fleet.Open(ctx); err != nil {
 		x.close(record.ErrClosed)
 		x.wg.Wait()
-		return errors.Join(err, x.index.close(), x.closeStore())
+		return errors.Join(err, x.index.Close(), x.closeStore())
 	}
 	if err := errors.Join(x.resumeAll(ctx), x.resumeDeploys()); err != nil {
 		return errors.Join(err, x.Close(ctx, true))
@@ -194,19 +195,19 @@ func (x *Executor) defaults() {
 func (x *Executor) openIndex(ctx context.Context) (err error) {
 	path := filepath.Join(x.Data, "index.db")
 	var fresh bool
-	x.index, fresh, err = openIndex(path)
-	if errors.Is(err, errDamaged) || errors.Is(err, bolterrors.ErrInvalid) || errors.Is(err, bolterrors.ErrChecksum) || errors.Is(err, bolterrors.ErrVersionMismatch) {
+	x.index, fresh, err = index.Open(path)
+	if errors.Is(err, index.ErrDamaged) || errors.Is(err, bolterrors.ErrInvalid) || errors.Is(err, bolterrors.ErrChecksum) || errors.Is(err, bolterrors.ErrVersionMismatch) {
 		x.Log.Warn("the index is damaged and is built anew from the refs", "err", err)
 		if err := os.Remove(path); err != nil {
 			return fmt.Errorf("cannot remove the damaged index: %w", err)
 		}
-		x.index, fresh, err = openIndex(path)
+		x.index, fresh, err = index.Open(path)
 	}
 	if err != nil {
 		return err
 	}
 	if !fresh {
-		if err = x.index.load(); err == nil {
+		if err = x.index.Load(); err == nil {
 			return nil
 		}
 		x.Log.Warn("the index is damaged and is built anew from the refs", "err", err)
@@ -240,7 +241,7 @@ func (x *Executor) Close(ctx context.Context, keep bool) error {
 	}
 	err = errors.Join(err, x.Fleet.Close(ctx, keep))
 	<-ended // with the fleet closed every container's connection is, and nothing can hang on one
-	return errors.Join(err, x.index.close(), x.closeStore())
+	return errors.Join(err, x.index.Close(), x.closeStore())
 }
 
 // CallerStatus is one line of `ramus ps`.

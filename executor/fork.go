@@ -74,7 +74,7 @@ func (x *Executor) planFork(ctx context.Context, f record.Fork, p *plan) error {
 // planForkOfKept fills in where a fork begins of a caller whose branch is deleted: at
 // a commit that was kept of its work.
 func (x *Executor) planForkOfKept(ctx context.Context, f record.Fork, of record.Caller, p *plan) error {
-	for _, r := range slices.Backward(x.index.ofCaller(of)) {
+	for _, r := range slices.Backward(x.index.OfCaller(of)) {
 		if p.run.Repo != "" && p.run.Repo != r.Repo {
 			continue
 		}

@@ -28,7 +28,7 @@ func (x *Executor) hold(ctx context.Context, kind record.Kind, r record.Request,
 	if err := x.isOpen(); err != nil {
 		return record.Run{}, false, err
 	}
-	if !validRunID(r.Key) || r.Caller.IsZero() {
+	if !record.ValidID(r.Key) || r.Caller.IsZero() {
 		return record.Run{}, false, fmt.Errorf("%w claim: it needs a caller and a key of letters, digits, '.', '_' and '-'", record.ErrInvalid)
 	}
 	r, err = x.cleanRequest(r)
@@ -58,7 +58,7 @@ func (x *Executor) hold(ctx context.Context, kind record.Kind, r record.Request,
 	if err != nil {
 		return record.Run{}, false, err
 	}
-	return p.run, true, x.index.put(p.run)
+	return p.run, true, x.index.Put(p.run)
 }
 
 // Find returns the run of a caller with this very id, in whatever repository it
@@ -67,7 +67,7 @@ func (x *Executor) Find(c record.Caller, id string) (record.Run, bool) {
 	// The index comes second: a run that ends stands there before it leaves those that live, and
 	// would else be found as it was when it began.
 	l := x.alive(c, id)
-	r, known := x.index.get(c, id)
+	r, known := x.index.Get(c, id)
 	if !known {
 		return record.Run{}, false
 	}
@@ -86,7 +86,7 @@ func (x *Executor) alive(c record.Caller, id string) *liveRun {
 
 // OfCaller lists a caller's runs as they stand, oldest first.
 func (x *Executor) OfCaller(c record.Caller) []record.Run {
-	runs := x.index.ofCaller(c)
+	runs := x.index.OfCaller(c)
 	for i := range runs {
 		if now, ok := x.Find(c, runs[i].ID); ok && now.Repo == runs[i].Repo {
 			runs[i] = now
@@ -114,7 +114,7 @@ func (x *Executor) Settled(ctx context.Context, c record.Caller, id string) (rec
 	for {
 		l := x.alive(c, id)
 		if l == nil {
-			r, known := x.index.get(c, id) // only now: one that has just left stands there as it ended
+			r, known := x.index.Get(c, id) // only now: one that has just left stands there as it ended
 			if !known {
 				return record.Run{}, fmt.Errorf("run %s/%s: %w", c, id, record.ErrNotFound)
 			}
@@ -192,7 +192,7 @@ func (x *Executor) held(ctx context.Context, run string) (_ record.Run, _ *gitd.
 	}
 	repo, err := x.Git.Repo(r.Repo)
 	if err == nil {
-		ref, err = repo.Resolve(ctx, runRef(r.Caller, r.ID))
+		ref, err = repo.Resolve(ctx, record.RunRef(r.Caller, r.ID))
 	}
 	if err != nil {
 		release()
@@ -339,7 +339,7 @@ func (x *Executor) Tell(ctx context.Context, run string, data json.RawMessage) e
 	if err != nil {
 		return err
 	}
-	name := runRef(r.Caller, r.ID)
+	name := record.RunRef(r.Caller, r.ID)
 	ref, err := repo.Resolve(ctx, name)
 	if err != nil {
 		return err
@@ -358,7 +358,7 @@ func (x *Executor) Tell(ctx context.Context, run string, data json.RawMessage) e
 	if err := repo.Update(ctx, gitd.RefUpdate{Name: name, New: commit, Old: &ref}); err != nil {
 		return fmt.Errorf("cannot record that %s is told: %w", r.Name(), err)
 	}
-	return x.index.put(r)
+	return x.index.Put(r)
 }
 
 // Untold lists the runs with an Origin that is not known to have been told of

@@ -18,6 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/durable"
 )
 
 // Work trees are bound to containers from outside where the fleet has a Keeper: an
@@ -186,7 +187,7 @@ func (x *Executor) openLayers() error {
 	hidden, _ := filepath.Glob(filepath.Join(s.dir, "*", ".*"))
 	folders = slices.Compact(slices.Sorted(slices.Values(append(folders, hidden...))))
 	var branches []*baseLayer
-	boot := string(bootID())
+	boot := string(durable.BootID())
 	for _, dir := range folders {
 		switch l := readLayer(dir); {
 		case l != nil && l.Branch == "":

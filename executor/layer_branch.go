@@ -14,6 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/durable"
 )
 
 // A branch that changes much has a layer of its own, so that a new container of its caller need
@@ -139,7 +140,7 @@ func (s *layers) makeBranch(ctx context.Context, t *target) (err error) {
 		return err
 	}
 	l := &baseLayer{Repo: under.Repo, Commit: tip, Head: tip, Token: "ramus-" + newToken(), Signs: under.Signs, UID: uid, Made: began.UTC(),
-		Branch: t.caller.Slug(), Over: under.Commit, Base: base, Boot: string(bootID()), under: under}
+		Branch: t.caller.Slug(), Over: under.Commit, Base: base, Boot: string(durable.BootID()), under: under}
 	if l.dir = filepath.Join(s.dir, layerFolder(l.Repo), l.name()); s.there(l) {
 		return nil
 	}

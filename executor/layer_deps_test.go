@@ -18,10 +18,9 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/executor"
+	"golang.org/x/sys/unix"
 )
 
 // depsTarball is dependencies of npm's: all kinds of entries, and so many files.

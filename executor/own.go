@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
@@ -321,7 +322,7 @@ func (x *Executor) sealAgain(l *liveRun) error {
 // sealed indexes a run that is in its ref, and removes what it had elsewhere.
 func (x *Executor) sealed(l *liveRun) {
 	name := l.run.Name()
-	if err := x.index.put(l.snapshot()); err != nil {
+	if err := x.index.Put(l.snapshot()); err != nil {
 		x.Log.Error("cannot index a run; `ramus reindex` mends that", "run", name, "err", err)
 	}
 	x.discard(l.claim)
@@ -340,7 +341,7 @@ func (x *Executor) discard(r record.Run) {
 
 // resumeAll goes on with every run that had not ended when the last process did.
 func (x *Executor) resumeAll(ctx context.Context) error {
-	claimed, err := x.index.claimed()
+	claimed, err := x.index.Claimed()
 	if err != nil {
 		return err
 	}
@@ -349,7 +350,7 @@ func (x *Executor) resumeAll(ctx context.Context) error {
 			return err
 		}
 	}
-	for _, r := range x.index.all() {
+	for _, r := range x.index.All() {
 		if r.Passive() {
 			continue // whoever claimed it takes it up: see Untold and Standing
 		}
@@ -377,11 +378,11 @@ func (x *Executor) indexClaim(ctx context.Context, name, ref string) error {
 	if err != nil {
 		return err
 	}
-	r, err := readRun(ctx, repo, gitd.Ref{Name: ref, Hash: hash})
+	r, err := index.ReadRun(ctx, repo, gitd.Ref{Name: ref, Hash: hash})
 	if err != nil {
 		return err
 	}
-	return x.index.put(r)
+	return x.index.Put(r)
 }
 
 // resume takes up a run where its journal stands.
@@ -420,16 +421,16 @@ func (x *Executor) reopen(ctx context.Context, r record.Run) (*liveRun, error) {
 	if err != nil {
 		return nil, err
 	}
-	ref, err := repo.Resolve(ctx, runRef(r.Caller, r.ID))
+	ref, err := repo.Resolve(ctx, record.RunRef(r.Caller, r.ID))
 	if err != nil {
 		return nil, err
 	}
-	kept, err := readRun(ctx, repo, gitd.Ref{Name: runRef(r.Caller, r.ID), Hash: ref})
+	kept, err := index.ReadRun(ctx, repo, gitd.Ref{Name: record.RunRef(r.Caller, r.ID), Hash: ref})
 	if err != nil {
 		return nil, err
 	}
 	if kept.Ended() {
-		if err := x.index.put(kept); err != nil {
+		if err := x.index.Put(kept); err != nil {
 			return nil, err
 		}
 		x.discard(kept)

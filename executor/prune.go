@@ -320,7 +320,7 @@ func (n *pruning) contained(ctx context.Context, repo *gitd.Repo, tip gitd.Hash,
 // runs removes the runs of callers that are done with: that have no branch any more, and
 // whose origin was told.
 func (n *pruning) runs(ctx context.Context, repo *gitd.Repo) error {
-	refs, err := repo.Refs(ctx, runsPrefix)
+	refs, err := repo.Refs(ctx, record.RunsPrefix)
 	if err != nil {
 		return err
 	}
@@ -340,7 +340,7 @@ func (n *pruning) runs(ctx context.Context, repo *gitd.Repo) error {
 			continue
 		}
 		for _, r := range c.runs {
-			name := runRef(r.Caller, r.ID)
+			name := record.RunRef(r.Caller, r.ID)
 			when := cmp.Or(r.EndedAt, r.CreatedAt)
 			ref, there := at[name]
 			if !there || r.Origin != nil && (r.Told == nil || n.now.Sub(when) < claimLife) {
@@ -358,7 +358,7 @@ func (n *pruning) runs(ctx context.Context, repo *gitd.Repo) error {
 	for i, c := range done {
 		runs[i] = byRef[c.ref.Name]
 	}
-	return errors.Join(err, n.x.index.remove(runs...))
+	return errors.Join(err, n.x.index.Remove(runs...))
 }
 
 // baselines removes what browsers saw of trees.
@@ -458,7 +458,7 @@ func (n *pruning) named(ctx context.Context) (map[string]bool, error) {
 	}
 	named := make(map[string]bool)
 	for _, repo := range repos {
-		refs, err := repo.Refs(ctx, runsPrefix)
+		refs, err := repo.Refs(ctx, record.RunsPrefix)
 		if err != nil {
 			return nil, err
 		}

@@ -15,6 +15,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -25,7 +26,7 @@ func (x *Executor) current() []record.Run {
 	x.mu.Lock()
 	live := maps.Clone(x.live)
 	x.mu.Unlock()
-	runs := x.index.all()
+	runs := x.index.All()
 	for i := range runs {
 		if l := live[runs[i].Name()]; l != nil && l.claim.Repo == runs[i].Repo {
 			runs[i] = l.snapshot()
@@ -265,7 +266,7 @@ func (x *Executor) sealedEvents(ctx context.Context, r record.Run) ([]record.Eve
 	if err != nil {
 		return nil, err
 	}
-	text, err := repo.ReadFile(ctx, runRef(r.Caller, r.ID), journalFile, 1<<30)
+	text, err := repo.ReadFile(ctx, record.RunRef(r.Caller, r.ID), journalFile, 1<<30)
 	if errors.Is(err, gitd.ErrNotFound) {
 		// Not sealed: the server that worked on it ended. Its journal lies in live/.
 		text, err = os.ReadFile(x.journalPath(r))
@@ -368,7 +369,7 @@ func (x *Executor) OpenFile(ctx context.Context, r record.Run, f record.Manifest
 		return nil, err
 	}
 	in := &gitFile{open: func() (io.ReadCloser, error) {
-		out, _, err := repo.OpenFile(ctx, runRef(r.Caller, r.ID), f.Name)
+		out, _, err := repo.OpenFile(ctx, record.RunRef(r.Caller, r.ID), f.Name)
 		return out, err
 	}}
 	if in.in, err = in.open(); errors.Is(err, gitd.ErrNotFound) {
@@ -425,7 +426,7 @@ func (x *Executor) Manifest(ctx context.Context, run string) (record.Manifest, e
 		return record.Manifest{}, err
 	}
 	var m record.Manifest
-	text, err := repo.ReadFile(ctx, runRef(r.Caller, r.ID), manifestPath, maxManifest)
+	text, err := repo.ReadFile(ctx, record.RunRef(r.Caller, r.ID), manifestPath, maxManifest)
 	if errors.Is(err, gitd.ErrNotFound) {
 		return m, fmt.Errorf("the evidence of %s: %w: it is made when the run ends", r.Name(), record.ErrNotFound)
 	}
@@ -440,7 +441,7 @@ func (x *Executor) Manifest(ctx context.Context, run string) (record.Manifest, e
 
 // Reindex rebuilds the index from refs alone.
 func (x *Executor) Reindex(ctx context.Context) (int, error) {
-	return x.index.rebuild(func() ([]record.Run, error) { return runsInRefs(ctx, x.Git) })
+	return x.index.Rebuild(func() ([]record.Run, error) { return index.ReadRuns(ctx, x.Git) })
 }
 
 // Stats returns the numbers behind /metrics and /health.

@@ -115,7 +115,7 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	if err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
 	}
-	if err := repo.Update(ctx, gitd.RefUpdate{Name: runRef(r.Caller, r.ID), New: commit, Old: &ref}); err != nil {
+	if err := repo.Update(ctx, gitd.RefUpdate{Name: record.RunRef(r.Caller, r.ID), New: commit, Old: &ref}); err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
 	}
 	l.mu.Lock()

@@ -10,10 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/crypto/ssh"
-
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
+	"golang.org/x/crypto/ssh"
 )
 
 // signing makes a world's server sign, with a key that is in this process alone.

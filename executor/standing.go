@@ -10,6 +10,7 @@ import (
 	"sort"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -67,7 +68,7 @@ func (x *Executor) amend(ctx context.Context, run string, was int64, a Amendment
 	}
 	defer release()
 	// The ref is the truth: the index may be behind it after a kill.
-	r, err := readRun(ctx, repo, gitd.Ref{Name: run, Hash: ref})
+	r, err := index.ReadRun(ctx, repo, gitd.Ref{Name: run, Hash: ref})
 	if err != nil {
 		return r, err
 	}
@@ -157,18 +158,18 @@ func (x *Executor) keepStanding(ctx context.Context, repo *gitd.Repo, ref gitd.H
 		return err
 	}
 	// Noted first: a kill between the ref and the index would leave the index behind.
-	if err := x.index.claim(r); err != nil {
+	if err := x.index.Claim(r); err != nil {
 		return err
 	}
-	if err := repo.Update(ctx, gitd.RefUpdate{Name: runRef(r.Caller, r.ID), New: commit, Old: &ref}); err != nil {
+	if err := repo.Update(ctx, gitd.RefUpdate{Name: record.RunRef(r.Caller, r.ID), New: commit, Old: &ref}); err != nil {
 		return err
 	}
-	return x.index.put(r)
+	return x.index.Put(r)
 }
 
 // Standing lists the runs of KindConversation, oldest first.
 func (x *Executor) Standing() []record.Run {
-	runs := slices.DeleteFunc(x.index.all(), func(r record.Run) bool { return r.Kind != record.KindConversation })
+	runs := slices.DeleteFunc(x.index.All(), func(r record.Run) bool { return r.Kind != record.KindConversation })
 	sort.SliceStable(runs, func(i, j int) bool { return newer(runs[j], runs[i]) })
 	return runs
 }

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
@@ -172,7 +173,7 @@ func (x *Executor) join(r record.Request, run record.Run, a *attendance) (*liveR
 
 // start launches a run that is claimed and planned.
 func (x *Executor) start(p *plan, ref gitd.Hash, a *attendance) (*liveRun, record.Run, error) {
-	if err := x.index.put(p.run); err != nil {
+	if err := x.index.Put(p.run); err != nil {
 		return nil, record.Run{}, err
 	}
 	t := x.target(p.run.Caller, p.repo, p.run.Base)
@@ -239,7 +240,7 @@ func (x *Executor) plan(ctx context.Context, r record.Request) (*plan, error) {
 	if kinds != 1 {
 		return nil, fmt.Errorf("%w request: it needs exactly one of workflow, file, command, task and agent", record.ErrInvalid)
 	}
-	if r.Key != "" && !validRunID(r.Key) {
+	if r.Key != "" && !record.ValidID(r.Key) {
 		return nil, fmt.Errorf("%w key %q: letters, digits, '.', '_' and '-', at most 100, not beginning with '.' or '-'", record.ErrInvalid, r.Key)
 	}
 	p := &plan{command: r.Command, files: runFiles{Sub: map[string]string{}}}
@@ -363,7 +364,7 @@ func (x *Executor) planCaller(ctx context.Context, p *plan) error {
 // home finds a caller's repository and base. What was only asked for counts for
 // neither: whoever may speak in a thread can name a base, allowed to work or not.
 func (x *Executor) home(ctx context.Context, c record.Caller) (*gitd.Repo, string, error) {
-	runs := x.index.ofCaller(c)
+	runs := x.index.OfCaller(c)
 	without := map[string]bool{} // repositories
 	for _, r := range slices.Backward(runs) {
 		if r.Passive() || without[r.Repo] {
@@ -616,11 +617,11 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 		if err != nil {
 			return "", fmt.Errorf("cannot claim a run: %w", err)
 		}
-		if err := x.index.claim(p.run); err != nil {
+		if err := x.index.Claim(p.run); err != nil {
 			return "", err
 		}
 		none := gitd.Hash("")
-		updates := []gitd.RefUpdate{{Name: runRef(p.run.Caller, p.run.ID), New: ref, Old: &old}}
+		updates := []gitd.RefUpdate{{Name: record.RunRef(p.run.Caller, p.run.ID), New: ref, Old: &old}}
 		if p.fresh {
 			updates = append(updates, gitd.RefUpdate{Name: "refs/heads/" + p.run.Branch, New: p.run.Start, Old: &none})
 			if p.state != "" {
@@ -634,7 +635,7 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 		if !errors.Is(err, gitd.ErrConflict) || attempt >= 20 {
 			return "", fmt.Errorf("cannot claim a run: %w", err)
 		}
-		now, err := p.repo.Resolve(ctx, runRef(p.run.Caller, p.run.ID))
+		now, err := p.repo.Resolve(ctx, record.RunRef(p.run.Caller, p.run.ID))
 		taken := err == nil && now != old
 		switch {
 		case taken && !p.draw && !p.redraw:
@@ -666,12 +667,12 @@ func (x *Executor) drawRun(now time.Time) string {
 
 // claimed reads the run that another request claimed first.
 func (x *Executor) claimed(ctx context.Context, p *plan) (record.Run, error) {
-	name := runRef(p.run.Caller, p.run.ID)
+	name := record.RunRef(p.run.Caller, p.run.ID)
 	hash, err := p.repo.Resolve(ctx, name)
 	if err != nil {
 		return record.Run{}, err
 	}
-	return readRun(ctx, p.repo, gitd.Ref{Name: name, Hash: hash})
+	return index.ReadRun(ctx, p.repo, gitd.Ref{Name: name, Hash: hash})
 }
 
 // cancelPrevious stops the other runs of the same workflow and repository that still wait or work. It

@@ -1,4 +1,5 @@
-package executor
+// Package index is the cache of all runs, a file that can be deleted at any time and is rebuilt from the refs.
+package index
 
 import (
 	"bytes"
@@ -16,71 +17,57 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/durable"
 	bolt "go.etcd.io/bbolt"
 )
 
-// runsPrefix is where every run has its ref: refs/ramus/runs/CALLER/RUN.
-const runsPrefix = "refs/ramus/runs"
-
-// runs holds every run. claims holds the keys of runs whose ref is about to be
-// made: what is left there after a crash is looked up in the refs.
-// The meta bucket holds wholeKey once the refs were read into the file, with
-// the id of the machine's boot: an index without it is new, or was emptied, or
-// was last written before the machine went down.
+// The buckets of the file. runs holds every run. claims holds the keys of runs whose ref is about to be made. After a crash the
+// executor looks for their refs. meta holds wholeKey, with the id of the machine's boot, once the refs were read into the file. An
+// index without it is new, or was emptied, or was last written before the machine's last boot.
 var (
 	runsBucket, claimsBucket, metaBucket = []byte("runs"), []byte("claims"), []byte("meta")
 	wholeKey                             = []byte("whole")
 )
 
-// errDamaged: an index entry does not carry its own checksum.
-var errDamaged = errors.New("index is damaged")
+// ErrDamaged means that an entry of the file does not have its checksum, or that the file cannot be read.
+var ErrDamaged = errors.New("index is damaged")
 
-// index answers lists of runs. It holds nothing that the refs do not: each
-// value is the run.json of a run's ref behind a checksum, because bbolt checks
-// only its own meta pages and would hand out damaged values as good ones. The
-// file is read once; questions are answered from memory.
+// Index is a cache of all runs. It holds nothing that the refs do not. Each value is the run.json of a run's ref after a checksum,
+// since bbolt checks only its own meta pages and would return damaged values. The file is read once. Lists are answered from memory.
+// Methods may be called concurrently.
 //
-// The file is not synced: that would be four waits for the disk in every claim.
-// A process that is killed loses nothing by it, and after the machine itself
-// went down the index is built anew from the refs, which are on disk.
-type index struct {
+// The file is not synced, which would cost each claim four waits for the disk. A process that is killed loses nothing. After a boot
+// of the machine, Open reports the index as fresh, and it is rebuilt from the refs, which are on disk.
+type Index struct {
 	path string
 
-	file sync.Mutex // guards db's changes, and is held until memory has them; before mu
+	file sync.Mutex // guards changes of db until memory has them; locked before mu
 	db   *bolt.DB
 
 	mu    sync.RWMutex // guards all below
 	runs  map[string]record.Run
 	keys  []string                   // of runs, sorted
 	named map[string]string          // the latest key of each Run.Name
-	of    map[record.Caller][]string // the keys of a caller's runs, as they came
+	of    map[record.Caller][]string // the keys of a caller's runs, in the order of Put
 }
 
-func openIndex(path string) (ix *index, fresh bool, err error) {
-	ix = &index{path: path}
+// Open opens the index at path, or makes it. fresh means that it must be rebuilt. The error is an [ErrDamaged] or one of bbolt's if
+// the file is damaged. Load or Rebuild must be called next.
+func Open(path string) (ix *Index, fresh bool, err error) {
+	ix = &Index{path: path}
 	if err := ix.open(); err != nil {
 		return nil, false, err
 	}
 	err = guard(func() error {
 		return ix.db.View(func(tx *bolt.Tx) error {
-			fresh = !bytes.Equal(tx.Bucket(metaBucket).Get(wholeKey), bootID())
+			fresh = !bytes.Equal(tx.Bucket(metaBucket).Get(wholeKey), durable.BootID())
 			return nil
 		})
 	})
 	return ix, fresh, err
 }
 
-// bootID names the boot of the machine; where the kernel does not say, every
-// start counts as one.
-func bootID() []byte {
-	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return []byte(newToken())
-	}
-	return bytes.TrimSpace(id)
-}
-
-func (ix *index) open() error {
+func (ix *Index) open() error {
 	err := guard(func() (err error) {
 		ix.db, err = bolt.Open(ix.path, 0o600, &bolt.Options{Timeout: 5 * time.Second, NoSync: true})
 		if err != nil {
@@ -101,11 +88,11 @@ func (ix *index) open() error {
 	return nil
 }
 
-// guard turns a panic of bbolt, which a damaged file can cause, into errDamaged.
+// guard turns a panic of bbolt, which a damaged file can cause, into an ErrDamaged.
 func guard(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v", errDamaged, p)
+			err = fmt.Errorf("%w: %v", ErrDamaged, p)
 		}
 	}()
 	return f()
@@ -121,15 +108,14 @@ func seal32(v []byte) []byte {
 
 func unseal32(v []byte) ([]byte, error) {
 	if len(v) < 4 || binary.BigEndian.Uint32(v) != crc32.ChecksumIEEE(v[4:]) {
-		return nil, errDamaged
+		return nil, ErrDamaged
 	}
 	return v[4:], nil
 }
 
-// update changes the file, and then what is in memory, by remember where there is one.
-// bbolt lets the next writer begin before it tells that one has ended, and memory would then be
-// changed in another order than the file.
-func (ix *index) update(change func(*bolt.Tx) error, remember func()) error {
+// update changes the file, and then memory by remember, unless remember is nil. It holds ix.file for both, because bbolt starts the
+// next writer before Update returns, and memory would change in another order than the file.
+func (ix *Index) update(change func(*bolt.Tx) error, remember func()) error {
 	ix.file.Lock()
 	defer ix.file.Unlock()
 	if err := guard(func() error { return ix.db.Update(change) }); err != nil {
@@ -143,7 +129,8 @@ func (ix *index) update(change func(*bolt.Tx) error, remember func()) error {
 	return nil
 }
 
-func (ix *index) put(runs ...record.Run) error {
+// Put adds or replaces runs, and forgets their claims.
+func (ix *Index) Put(runs ...record.Run) error {
 	return ix.update(func(tx *bolt.Tx) error {
 		b := tx.Bucket(runsBucket)
 		for _, r := range runs {
@@ -160,8 +147,8 @@ func (ix *index) put(runs ...record.Run) error {
 	}, func() { ix.remember(runs) })
 }
 
-// remove forgets runs whose refs are gone.
-func (ix *index) remove(runs ...record.Run) error {
+// Remove removes runs whose refs are gone.
+func (ix *Index) Remove(runs ...record.Run) error {
 	if len(runs) == 0 {
 		return nil
 	}
@@ -175,8 +162,8 @@ func (ix *index) remove(runs ...record.Run) error {
 	}, func() { ix.forget(runs) })
 }
 
-// forget is the opposite of remember. The caller holds the lock.
-func (ix *index) forget(runs []record.Run) {
+// forget is the opposite of remember. The caller holds mu.
+func (ix *Index) forget(runs []record.Run) {
 	for _, r := range runs {
 		key := string(runKey(r.Repo, r.Caller, r.ID))
 		if _, known := ix.runs[key]; !known {
@@ -202,20 +189,20 @@ func (ix *index) forget(runs []record.Run) {
 	}
 }
 
-// claim notes that a run's ref is about to be made.
-func (ix *index) claim(r record.Run) error {
+// Claim notes that a run's ref is about to be made.
+func (ix *Index) Claim(r record.Run) error {
 	return ix.update(func(tx *bolt.Tx) error {
 		return tx.Bucket(claimsBucket).Put(runKey(r.Repo, r.Caller, r.ID), nil)
 	}, nil)
 }
 
-// claimed returns repository and ref of the claims that were never indexed, and forgets them.
-func (ix *index) claimed() (refs [][2]string, err error) {
+// Claimed returns repository and ref of each claim without a run, and forgets the claims.
+func (ix *Index) Claimed() (refs [][2]string, err error) {
 	err = ix.update(func(tx *bolt.Tx) error {
 		b := tx.Bucket(claimsBucket)
 		err := b.ForEach(func(k, _ []byte) error {
 			if parts := strings.Split(string(k), "\x00"); len(parts) == 3 {
-				refs = append(refs, [2]string{parts[0], runsPrefix + "/" + parts[1] + "/" + parts[2]})
+				refs = append(refs, [2]string{parts[0], record.RunsPrefix + "/" + parts[1] + "/" + parts[2]})
 			}
 			return nil
 		})
@@ -231,8 +218,8 @@ func (ix *index) claimed() (refs [][2]string, err error) {
 	return refs, err
 }
 
-// load reads every run of the file; one that is damaged is errDamaged.
-func (ix *index) load() error {
+// Load reads every run of the file into memory. The error is an [ErrDamaged] if one is damaged.
+func (ix *Index) Load() error {
 	var found []record.Run
 	err := guard(func() error {
 		return ix.db.View(func(tx *bolt.Tx) error {
@@ -243,7 +230,7 @@ func (ix *index) load() error {
 				}
 				var r record.Run
 				if err := json.Unmarshal(v, &r); err != nil {
-					return fmt.Errorf("%w: %w", errDamaged, err)
+					return fmt.Errorf("%w: %w", ErrDamaged, err)
 				}
 				found = append(found, r)
 				return nil
@@ -260,8 +247,8 @@ func (ix *index) load() error {
 	return nil
 }
 
-// remember takes runs into memory. The caller holds the lock.
-func (ix *index) remember(runs []record.Run) {
+// remember takes runs into memory. The caller holds mu.
+func (ix *Index) remember(runs []record.Run) {
 	if ix.runs == nil {
 		ix.runs, ix.named, ix.of = make(map[string]record.Run), make(map[string]string), make(map[record.Caller][]string)
 	}
@@ -277,8 +264,8 @@ func (ix *index) remember(runs []record.Run) {
 	}
 }
 
-// all returns every run, in the order of their keys.
-func (ix *index) all() []record.Run {
+// All returns all runs in the order of repository, caller and id.
+func (ix *Index) All() []record.Run {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
 	runs := make([]record.Run, len(ix.keys))
@@ -288,16 +275,16 @@ func (ix *index) all() []record.Run {
 	return runs
 }
 
-// get returns the run of a caller by its id, whatever repository it is in.
-func (ix *index) get(c record.Caller, id string) (record.Run, bool) {
+// Get returns the run of a caller by its id, in any repository. ok is false if there is none.
+func (ix *Index) Get(c record.Caller, id string) (r record.Run, ok bool) {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
-	r, ok := ix.runs[ix.named[c.String()+"/"+id]]
+	r, ok = ix.runs[ix.named[c.String()+"/"+id]]
 	return r, ok
 }
 
-// ofCaller returns the runs of a caller, as they came.
-func (ix *index) ofCaller(c record.Caller) []record.Run {
+// OfCaller returns the runs of a caller in the order in which they were put.
+func (ix *Index) OfCaller(c record.Caller) []record.Run {
 	ix.mu.RLock()
 	defer ix.mu.RUnlock()
 	runs := make([]record.Run, len(ix.of[c]))
@@ -307,27 +294,27 @@ func (ix *index) ofCaller(c record.Caller) []record.Run {
 	return runs
 }
 
-// rebuild puts a new file with the runs that there are in the old one's place. Nobody writes
-// meanwhile: a run that is claimed while its ref is not read yet would be in neither.
-func (ix *index) rebuild(there func() ([]record.Run, error)) (int, error) {
+// Rebuild replaces the file by a new one with the runs that there returns, and returns their number. It holds ix.file, since a run
+// that is claimed before its ref is read would otherwise be in neither file.
+func (ix *Index) Rebuild(there func() ([]record.Run, error)) (int, error) {
 	ix.file.Lock()
 	defer ix.file.Unlock()
 	runs, err := there()
 	if err != nil {
 		return 0, err
 	}
-	next := &index{path: ix.path + ".new"}
+	next := &Index{path: ix.path + ".new"}
 	if err := os.Remove(next.path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return 0, fmt.Errorf("cannot rebuild index: %w", err)
 	}
 	if err := next.open(); err != nil {
 		return 0, err
 	}
-	if err := next.put(runs...); err != nil {
+	if err := next.Put(runs...); err != nil {
 		return 0, err
 	}
 	whole := func(tx *bolt.Tx) error {
-		return errors.Join(tx.Bucket(metaBucket).Put(wholeKey, bootID()), ix.copyClaims(tx.Bucket(claimsBucket)))
+		return errors.Join(tx.Bucket(metaBucket).Put(wholeKey, durable.BootID()), ix.copyClaims(tx.Bucket(claimsBucket)))
 	}
 	if err := errors.Join(next.db.Update(whole), next.db.Close(), guard(ix.db.Close)); err != nil {
 		return 0, fmt.Errorf("cannot rebuild index: %w", err)
@@ -338,43 +325,44 @@ func (ix *index) rebuild(there func() ([]record.Run, error)) (int, error) {
 	if err := ix.open(); err != nil {
 		return 0, err
 	}
-	return len(runs), ix.load()
+	return len(runs), ix.Load()
 }
 
-// copyClaims copies the claims whose refs may be made at this moment. Those of a file that
-// is damaged are made of refs that were read.
-func (ix *index) copyClaims(to *bolt.Bucket) error {
+// copyClaims copies the claims, whose refs may be made at this moment. A damaged file has no claims that matter, since its process
+// has ended and all refs were read.
+func (ix *Index) copyClaims(to *bolt.Bucket) error {
 	err := guard(func() error {
 		return ix.db.View(func(tx *bolt.Tx) error {
 			return tx.Bucket(claimsBucket).ForEach(func(k, _ []byte) error { return to.Put(k, nil) })
 		})
 	})
-	if errors.Is(err, errDamaged) {
+	if errors.Is(err, ErrDamaged) {
 		return nil
 	}
 	return err
 }
 
-func (ix *index) close() error {
+// Close closes the file.
+func (ix *Index) Close() error {
 	ix.file.Lock()
 	defer ix.file.Unlock()
 	return guard(ix.db.Close)
 }
 
-// runsInRefs reads every run of every repository from its ref.
-func runsInRefs(ctx context.Context, git *gitd.Server) ([]record.Run, error) {
+// ReadRuns reads all runs of all repositories from their refs.
+func ReadRuns(ctx context.Context, git *gitd.Server) ([]record.Run, error) {
 	repos, err := git.Repos(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read runs: %w", err)
 	}
 	var runs []record.Run
 	for _, repo := range repos {
-		refs, err := repo.Refs(ctx, runsPrefix)
+		refs, err := repo.Refs(ctx, record.RunsPrefix)
 		if err != nil {
 			return nil, fmt.Errorf("cannot read runs of %s: %w", repo.Name(), err)
 		}
 		for _, ref := range refs {
-			r, err := readRun(ctx, repo, ref)
+			r, err := ReadRun(ctx, repo, ref)
 			if err != nil {
 				return nil, err
 			}
@@ -384,7 +372,8 @@ func runsInRefs(ctx context.Context, git *gitd.Server) ([]record.Run, error) {
 	return runs, nil
 }
 
-func readRun(ctx context.Context, repo *gitd.Repo, ref gitd.Ref) (record.Run, error) {
+// ReadRun reads the run of a ref.
+func ReadRun(ctx context.Context, repo *gitd.Repo, ref gitd.Ref) (record.Run, error) {
 	text, err := repo.ReadFile(ctx, string(ref.Hash), "run.json", 4<<20)
 	if err != nil {
 		return record.Run{}, fmt.Errorf("cannot read run %s of %s: %w", ref.Name, repo.Name(), err)
@@ -394,18 +383,4 @@ func readRun(ctx context.Context, repo *gitd.Repo, ref gitd.Ref) (record.Run, er
 		return record.Run{}, fmt.Errorf("cannot read run %s of %s: %w", ref.Name, repo.Name(), err)
 	}
 	return r, nil
-}
-
-// runRef is the ref of a run.
-func runRef(c record.Caller, run string) string { return runsPrefix + "/" + c.Slug() + "/" + run }
-
-// validRunID tells whether a caller may name a run so: it becomes a part of a ref and of file names.
-func validRunID(id string) bool {
-	if id == "" || len(id) > 100 || strings.HasPrefix(id, ".") || strings.HasPrefix(id, "-") ||
-		strings.HasSuffix(id, ".lock") || strings.HasSuffix(id, ".") || strings.Contains(id, "..") {
-		return false
-	}
-	return !strings.ContainsFunc(id, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')
-	})
 }
