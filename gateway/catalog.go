@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/gate"
 )
 
 // Tool is one thing that a model or an agent may ask for.
@@ -36,9 +37,9 @@ type Offer struct {
 // with the decision and served at the container's door: a tool that is not in it does not exist for the
 // agent. A policy that names no known runner has the tool of the fallback alone. No tool takes the
 // thread as a parameter: a caller reaches its own thread and no other.
-func Catalog(p Policy, o Offer) []Tool {
+func Catalog(p gate.Policy, o Offer) []Tool {
 	var list []Tool
-	if p.Runner == RunnerContainer {
+	if p.Runner == gate.RunnerContainer {
 		if !o.Task {
 			list = append(list, startEntry)
 		}
@@ -46,7 +47,7 @@ func Catalog(p Policy, o Offer) []Tool {
 	}
 	if o.Fallback && !o.Task {
 		over := fallbackEntry
-		if p.Runner == RunnerContainer {
+		if p.Runner == gate.RunnerContainer {
 			over.Description += ` Your own run goes on. You can hand over once; asking again with other words changes nothing.`
 		}
 		list = append(list, over)

@@ -18,6 +18,8 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/fallback"
+	"github.com/ramus-dev/ramus/gateway/gate"
+	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -51,7 +53,7 @@ type Chat struct {
 	SigningSecret string
 	// Socket receives by Socket Mode as well.
 	Socket bool
-	Gate   Gate
+	Gate   gate.Gate
 	// Teams are the ids of the workspaces whose events count; empty: the one that the app's
 	// token belongs to. Events of others are ignored.
 	Teams []string
@@ -70,7 +72,7 @@ type Chat struct {
 	// it doubles up to five minutes. Default 2 s.
 	RetryEvery time.Duration
 	// Links makes links to evidence; nil: messages have none.
-	Links *Links
+	Links *links.Signer
 	// Engineer hears what is said in the threads of its tasks; nil: there are none.
 	Engineer *Engineer
 	Log      *slog.Logger

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
@@ -22,14 +23,14 @@ func (c *Chat) toTask(ctx context.Context, m slack.Mention) (handled bool, err e
 	if ok, err := c.ours(ctx, m.Team); err != nil || !ok {
 		return true, c.leave(m.Team, err)
 	}
-	p := c.Gate.Resolve(Asked{ThreadStarter: m.User, Requester: m.User, Text: m.Said(), Channel: m.Channel, Repo: t.Repo, Session: m.Session()})
-	if p.Runner != RunnerContainer {
+	p := c.Gate.Resolve(gate.Asked{ThreadStarter: m.User, Requester: m.User, Text: m.Said(), Channel: m.Channel, Repo: t.Repo, Session: m.Session()})
+	if p.Runner != gate.RunnerContainer {
 		return false, nil
 	}
 	by := asker(m.User, "")
 	words, _ := ParseWords(p.Prompt)
-	if deed, does := deedOf(words.Verb); does && deed == DeedRun {
-		if why := c.refuse(Doing{Deed: deed, Person: m.User, Starter: m.User, Repo: t.Repo, Own: true}); why != "" {
+	if deed, does := deedOf(words.Verb); does && deed == gate.DeedRun {
+		if why := c.refuse(gate.Doing{Deed: deed, Person: m.User, Starter: m.User, Repo: t.Repo, Own: true}); why != "" {
 			c.whisper(slack.Action{Channel: m.Channel, ThreadTS: m.ThreadTS, User: m.User}, why)
 			return true, nil
 		}

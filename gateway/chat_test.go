@@ -19,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/fallback/fallbacktest"
+	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
 )
@@ -41,7 +42,7 @@ func openTalk(t *testing.T, withContainers bool, change func(*gateway.Chat), wor
 		k.chat = &gateway.Chat{
 			Slack:         &slack.Client{URL: k.slack.API(), Token: k.slack.Token},
 			SigningSecret: k.slack.SigningSecret, Executor: s.Executor, Git: s.Git,
-			Gate: gateway.Gate{Enabled: true, ThreadStarters: []string{owner}}, EditEvery: 20 * time.Millisecond,
+			Gate: gate.Gate{Enabled: true, ThreadStarters: []string{owner}}, EditEvery: 20 * time.Millisecond,
 		}
 		if change != nil {
 			change(k.chat)
@@ -311,7 +312,7 @@ func TestWithoutSignature(t *testing.T) {
 // TestThreadOutsideTheGate compares what a thread that is not let through
 // causes with what it causes while ramus's own runner is switched off.
 func TestThreadOutsideTheGate(t *testing.T) {
-	record := func(gate gateway.Gate) (lines []string) {
+	record := func(gate gate.Gate) (lines []string) {
 		t.Run("", func(t *testing.T) {
 			now := func() time.Time { return time.Unix(1_700_000_000, 0) }
 			runner, web := fallbacktest.New()
@@ -354,8 +355,8 @@ func TestThreadOutsideTheGate(t *testing.T) {
 		})
 		return lines
 	}
-	off := record(gateway.Gate{ThreadStarters: []string{"U02"}, Requesters: []string{owner}})
-	out := record(gateway.Gate{Enabled: true, ThreadStarters: []string{"U09"}, Requesters: []string{"U09"}, Percentage: 0})
+	off := record(gate.Gate{ThreadStarters: []string{"U02"}, Requesters: []string{owner}})
+	out := record(gate.Gate{Enabled: true, ThreadStarters: []string{"U09"}, Requesters: []string{"U09"}, Percentage: 0})
 	if len(off) < 5 || strings.Join(off, "\n") != strings.Join(out, "\n") {
 		t.Errorf("switched off:\n%s\n\nnot let through:\n%s", strings.Join(off, "\n"), strings.Join(out, "\n"))
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -45,7 +46,7 @@ type Engineer struct {
 	Channel string
 	// Repo and Agent are for tasks that name none.
 	Repo, Agent string
-	Links       *Links
+	Links       *links.Signer
 	// Branch is the pull request's branch, with {task_id} and {caller}; default
 	// "ramus/conv-{task_id}".
 	Branch string

@@ -16,10 +16,11 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// signedQuery is what a signed link carries; see [Links].
+// signedQuery is what a signed link carries; see [links.Signer].
 type signedQuery struct {
 	Expires   string `json:"expires,omitempty" jsonschema:"of a signed link: when it ends, in seconds since 1970"`
 	Signature string `json:"signature,omitempty" jsonschema:"of a signed link"`
@@ -95,7 +96,7 @@ func (c *call) link(to string) string {
 	if c.Until.IsZero() {
 		return c.prefix() + (&url.URL{Path: to}).String()
 	}
-	return c.prefix() + c.Links.until(to, c.Until)
+	return c.prefix() + c.Links.SignUntil(to, c.Until)
 }
 
 // prefix is what stands before this server's paths where people reach it.
@@ -159,8 +160,8 @@ func (c *call) evidenceLink() error {
 	if address == "" {
 		return problem(KindConflict, "this server does not know where people reach it").withHint("set `url` in the configuration")
 	}
-	until := c.Links.expiry()
-	return c.reply(EvidenceLink{URL: address + c.Links.until(runPath(r), until), Status: address + c.Links.until(runPath(r)+"/status.json", until),
+	until := c.Links.Expiry()
+	return c.reply(EvidenceLink{URL: address + c.Links.SignUntil(links.RunPath(r), until), Status: address + c.Links.SignUntil(links.RunPath(r)+"/status.json", until),
 		Expires: until.UTC().Truncate(time.Second)})
 }
 

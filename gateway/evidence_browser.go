@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
@@ -66,7 +67,7 @@ func (c *call) showBrowser(p *runPage, r record.Run, m *record.Manifest, kept ma
 		case view:
 			return c.viewLink(r, full)
 		default:
-			return c.link(filePath(r, full))
+			return c.link(links.FilePath(r, full))
 		}
 	}
 	for _, k := range m.Browser {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
@@ -47,7 +48,7 @@ func browserManifest() *record.Manifest {
 func browserPage(t *testing.T, m *record.Manifest) string {
 	t.Helper()
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	s := &Server{Links: &Links{Key: []byte("0123456789abcdef0123456789abcdef")}, Now: func() time.Time { return now }}
+	s := &Server{Links: &links.Signer{Key: []byte("0123456789abcdef0123456789abcdef")}, Now: func() time.Time { return now }}
 	c := &call{Server: s, Until: now.Add(time.Hour)}
 	otter, err := record.RunCaller("otter")
 	if err != nil {

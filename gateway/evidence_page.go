@@ -11,6 +11,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/bytesize"
 )
@@ -347,7 +348,7 @@ func (c *call) showArtifacts(p *runPage, r record.Run, m *record.Manifest) {
 		if count++; len(p.Artifacts) >= pageFilesMax {
 			continue
 		}
-		row := fileRow{Name: cleanCut(name, 500), Size: bytesize.Text(f.Size), SHA256: f.SHA256, File: c.link(filePath(r, f.Name))}
+		row := fileRow{Name: cleanCut(name, 500), Size: bytesize.Text(f.Size), SHA256: f.SHA256, File: c.link(links.FilePath(r, f.Name))}
 		if viewable(f.Type) {
 			row.View = c.viewLink(r, f.Name)
 		}
@@ -365,7 +366,7 @@ func (c *call) showArtifacts(p *runPage, r record.Run, m *record.Manifest) {
 func viewable(media string) bool { return strings.HasPrefix(media, "text/") || showable(media) != "" }
 
 func (c *call) viewLink(r record.Run, name string) string {
-	link := c.link(filePath(r, name))
+	link := c.link(links.FilePath(r, name))
 	if strings.Contains(link, "?") {
 		return link + "&view=1"
 	}
@@ -377,7 +378,7 @@ func (c *call) showWays(p *runPage, r record.Run, m *record.Manifest) {
 	if address := c.cloneURL(r.Repo); address != "" && r.Head != "" {
 		p.Clone = fmt.Sprintf("git clone -b %s %s", r.Branch, address)
 	}
-	p.Links = []pageLink{{"status", c.link(runPath(r) + "/status.json")}}
+	p.Links = []pageLink{{"status", c.link(links.RunPath(r) + "/status.json")}}
 	if m == nil {
 		return
 	}
@@ -386,8 +387,8 @@ func (c *call) showWays(p *runPage, r record.Run, m *record.Manifest) {
 		p.Fetch = fmt.Sprintf("git fetch origin %s:%s", ref, ref)
 	}
 	p.Links = append([]pageLink{
-		{"all files (.tar.gz)", c.link(runPath(r) + "/bundle.tar.gz")},
-		{"manifest", c.link(filePath(r, manifestName))},
+		{"all files (.tar.gz)", c.link(links.RunPath(r) + "/bundle.tar.gz")},
+		{"manifest", c.link(links.FilePath(r, manifestName))},
 		{"journal", c.viewLink(r, "journal.jsonl")},
 		{"diff", c.viewLink(r, "evidence/changes.diff")},
 	}, p.Links...)
@@ -529,7 +530,7 @@ type viewPage struct {
 // viewFile shows a file in a sandboxed page, never as a page of its own making.
 func (c *call) viewFile(r record.Run, f *executor.File) error {
 	p := viewPage{Run: r.Name(), Name: cleanCut(f.Name, 500), Size: bytesize.Text(f.Size), Type: f.Type, SHA256: f.SHA256,
-		Page: c.link(runPath(r)), File: c.link(filePath(r, f.Name))}
+		Page: c.link(links.RunPath(r)), File: c.link(links.FilePath(r, f.Name))}
 	media := showable(f.Type)
 	switch {
 	case strings.HasPrefix(media, "image/"):

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/links"
 )
 
 // Table is the table of routes, for the authorisation test.
@@ -57,13 +58,13 @@ func DialInside(s *Server, dial func(ctx context.Context, network, address strin
 }
 
 // PreviewPass is what opens a preview once its link was followed.
-func PreviewPass(l *Links, c record.Caller, port int, until time.Time) string {
-	return l.pass(c, port, until)
+func PreviewPass(l *links.Signer, c record.Caller, port int, until time.Time) string {
+	return l.Pass(previewPath(c, port), until)
 }
 
 // CheckPreviewPass says whether a pass opens a preview.
-func CheckPreviewPass(l *Links, c record.Caller, port int, pass string) error {
-	_, err := l.checkPass(c, port, pass)
+func CheckPreviewPass(l *links.Signer, c record.Caller, port int, pass string) error {
+	_, err := l.CheckPass(previewPath(c, port), pass)
 	return err
 }
 

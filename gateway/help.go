@@ -3,13 +3,15 @@ package gateway
 import (
 	"fmt"
 	"strings"
+
+	"github.com/ramus-dev/ramus/gateway/gate"
 )
 
 // HelpText says what can be written in a mention, in Slack's mrkdwn: which
 // commands there are, and what becomes of plain words. agents are the
 // configured agents' names, the default first; runner is the thread's.
-func HelpText(agents []string, runner Runner) string {
-	if runner != RunnerContainer {
+func HelpText(agents []string, runner gate.Runner) string {
+	if runner != gate.RunnerContainer {
 		return "This thread's requests are handed over to the fallback runner: say in plain words what is to be done."
 	}
 	var b strings.Builder

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -142,7 +143,7 @@ func (j *job) load(ctx context.Context) error {
 	j.task, j.past, j.read = t, past, true
 	if past.last == 0 { // nothing was ever said about it
 		return j.amendLocked(ctx, nil, append(j.toSlack("received", taskReceived(t)), record.Event{Type: record.EventPolicy,
-			Message: string(RunnerContainer), Reason: "grant", Data: encode(decided{Policy: Policy{Runner: RunnerContainer, Reason: ReasonGrant, Prompt: t.Description}})})...)
+			Message: string(gate.RunnerContainer), Reason: "grant", Data: encode(decided{Policy: gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant, Prompt: t.Description}})})...)
 	}
 	return nil
 }
@@ -484,7 +485,7 @@ func (j *job) start(ctx context.Context, w work) error {
 		return nil
 	}
 	if _, known := policyOf(ctx, j.Executor, run.Name()); !known {
-		d := decided{Policy: Policy{Runner: RunnerContainer, Reason: ReasonGrant, Prompt: t.Description}}
+		d := decided{Policy: gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant, Prompt: t.Description}}
 		d.Tools = toolNames(Catalog(d.Policy, Offer{Browser: j.Executor.Browser != nil, Task: true}))
 		err := j.Executor.Note(ctx, run.Name(), record.Event{Type: record.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: encode(d)})
 		if err != nil {

@@ -6,75 +6,19 @@ import (
 	"slices"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
-// Deed is what a person does in a thread, apart from reading.
-type Deed string
-
-// The deeds. Reading (status, diff, log, why, help) is none: everybody in the thread may.
-const (
-	DeedRun     Deed = "run"     // begin, retry and stop runs, and speak to agents
-	DeedMerge   Deed = "merge"   // merge the thread's branch
-	DeedApprove Deed = "approve" // approve and reject what a workflow asks
-)
-
-// Deeds lists all deeds.
-func Deeds() []Deed { return []Deed{DeedRun, DeedMerge, DeedApprove} }
-
-// Permission is what a person may do.
-type Permission struct {
-	May   []Deed
-	Repos []string // empty: in every repository
-}
-
-// The names of people in [Gate.People] that are no ids.
-const (
-	PersonStarter = "starter" // who began the thread
-	PersonAnybody = "*"
-)
-
-// Doing is what [Gate.Permits] decides about.
-type Doing struct {
-	Deed    Deed
-	Person  string // the user's id
-	Starter string // who began the thread; empty: nobody who counts
-	Repo    string
-	// Own: the repository is the thread's own, not one that a text names.
-	Own bool
-}
-
-// Permits decides whether a person may do something in a thread that the gate lets
-// through. It is a pure function. Without Gate.People the people of ThreadStarters and
-// Requesters may do everything, and whoever began the thread may do everything in
-// the thread's own repository, and in those of Gate.Repos. With Gate.People its entries alone decide.
-func (g Gate) Permits(d Doing) bool {
-	if d.Person == "" {
-		return false
-	}
-	starter := d.Person == d.Starter
-	if len(g.People) == 0 {
-		return listed(g.ThreadStarters, d.Person) || listed(g.Requesters, d.Person) ||
-			starter && (d.Own || listed(g.Repos, d.Repo))
-	}
-	for name, p := range g.People {
-		is := name == d.Person || name == PersonAnybody || name == PersonStarter && starter
-		if is && slices.Contains(p.May, d.Deed) && (len(p.Repos) == 0 || slices.Contains(p.Repos, d.Repo)) {
-			return true
-		}
-	}
-	return false
-}
-
 // deedOf is what the words of a mention do; false: they only read.
-func deedOf(verb string) (Deed, bool) {
+func deedOf(verb string) (gate.Deed, bool) {
 	switch verb {
 	case "help", "status", "log", "diff", "why":
 		return "", false
 	case "merge":
-		return DeedMerge, true
+		return gate.DeedMerge, true
 	}
-	return DeedRun, true
+	return gate.DeedRun, true
 }
 
 // starterOf is the person who counts as a thread's starter. A thread that is open by the
@@ -82,20 +26,20 @@ func deedOf(verb string) (Deed, bool) {
 // there whoever the gate would let through counts.
 func (c *Chat) starterOf(d decided, user, channel string) string {
 	switch {
-	case d.Reason == ReasonExplicitPrefix:
+	case d.Reason == gate.ReasonExplicitPrefix:
 		return ""
-	case d.Reason == ReasonGrant && c.Gate.Resolve(Asked{ThreadStarter: user, Channel: channel}).Runner == RunnerContainer:
+	case d.Reason == gate.ReasonGrant && c.Gate.Resolve(gate.Asked{ThreadStarter: user, Channel: channel}).Runner == gate.RunnerContainer:
 		return user
 	}
 	return d.Starter
 }
 
 // refuse says why a person may not do something, for the person to read; "" if the person may.
-func (c *Chat) refuse(d Doing) string {
+func (c *Chat) refuse(d gate.Doing) string {
 	if c.Gate.Permits(d) {
 		return ""
 	}
-	what := map[Deed]string{DeedRun: "run something", DeedMerge: "merge", DeedApprove: "answer that question"}[d.Deed]
+	what := map[gate.Deed]string{gate.DeedRun: "run something", gate.DeedMerge: "merge", gate.DeedApprove: "answer that question"}[d.Deed]
 	where := "in this thread"
 	if d.Repo != "" {
 		where = fmt.Sprintf("in this thread, on the repository `%s`", noTicks(d.Repo))
@@ -107,18 +51,18 @@ func (c *Chat) refuse(d Doing) string {
 // usable lists the repositories that a person may use in a thread.
 func (s *session) usable(ctx context.Context, d decided, m slack.Mention) []string {
 	return slices.DeleteFunc(s.repos(ctx), func(repo string) bool {
-		return !s.Gate.Permits(Doing{Deed: DeedRun, Person: m.User, Starter: s.starterOf(d, m.User, m.Channel), Repo: repo})
+		return !s.Gate.Permits(gate.Doing{Deed: gate.DeedRun, Person: m.User, Starter: s.starterOf(d, m.User, m.Channel), Repo: repo})
 	})
 }
 
 // permit is asked before a run of a thread begins: one that merges by itself needs a person who may merge.
 func (s *session) permit(d decided, m slack.Mention, own bool) func(record.Run, string) error {
 	return func(r record.Run, into string) error {
-		for _, deed := range []Deed{DeedRun, DeedMerge} {
-			if deed == DeedMerge && into == "" {
+		for _, deed := range []gate.Deed{gate.DeedRun, gate.DeedMerge} {
+			if deed == gate.DeedMerge && into == "" {
 				continue
 			}
-			if why := s.refuse(Doing{Deed: deed, Person: m.User, Starter: s.starterOf(d, m.User, m.Channel), Repo: r.Repo, Own: own}); why != "" {
+			if why := s.refuse(gate.Doing{Deed: deed, Person: m.User, Starter: s.starterOf(d, m.User, m.Channel), Repo: r.Repo, Own: own}); why != "" {
 				return problem(KindDenied, "%s", why)
 			}
 		}

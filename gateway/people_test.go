@@ -10,47 +10,6 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-func TestGatePermits(t *testing.T) {
-	gate := gateway.Gate{ThreadStarters: []string{"U01"}, Requesters: []string{"U02"}, Repos: []string{"open"}}
-	rules := gate
-	rules.People = map[string]gateway.Permission{
-		"U05":                 {May: []gateway.Deed{gateway.DeedRun, gateway.DeedMerge}, Repos: []string{"app"}},
-		"U06":                 {May: []gateway.Deed{gateway.DeedApprove}},
-		gateway.PersonStarter: {May: []gateway.Deed{gateway.DeedRun}},
-	}
-	everybody := gateway.Gate{People: map[string]gateway.Permission{gateway.PersonAnybody: {May: gateway.Deeds()}}}
-	for _, x := range []struct {
-		name            string
-		gate            gateway.Gate
-		deed            gateway.Deed
-		person, starter string
-		repo            string
-		own, want       bool
-	}{
-		{"an allowed starter", gate, gateway.DeedMerge, "U01", "U01", "any", false, true},
-		{"an allowed requester in another's thread", gate, gateway.DeedRun, "U02", "U01", "any", false, true},
-		{"anybody in an allowed thread", gate, gateway.DeedRun, "U03", "U01", "app", true, false},
-		{"anybody merges", gate, gateway.DeedMerge, "U03", "U01", "app", true, false},
-		{"anybody approves", gate, gateway.DeedApprove, "U03", "U01", "app", true, false},
-		{"a starter in the thread's own repository", gate, gateway.DeedMerge, "U04", "U04", "app", true, true},
-		{"a starter names another repository", gate, gateway.DeedRun, "U04", "U04", "secret", false, false},
-		{"a starter names one that is open", gate, gateway.DeedRun, "U04", "U04", "open", false, true},
-		{"nobody", gate, gateway.DeedRun, "", "", "app", true, false},
-		{"a rule", rules, gateway.DeedMerge, "U05", "U01", "app", true, true},
-		{"a rule of another repository", rules, gateway.DeedMerge, "U05", "U01", "web", true, false},
-		{"a rule of another deed", rules, gateway.DeedRun, "U06", "U01", "app", true, false},
-		{"a rule for every repository", rules, gateway.DeedApprove, "U06", "U01", "web", false, true},
-		{"rules take the place of the lists", rules, gateway.DeedRun, "U02", "U01", "app", true, false},
-		{"the starter by a rule", rules, gateway.DeedRun, "U04", "U04", "web", false, true},
-		{"the starter has no rule to merge", rules, gateway.DeedMerge, "U04", "U04", "app", true, false},
-		{"everybody by a rule", everybody, gateway.DeedApprove, "U99", "U01", "app", false, true},
-	} {
-		if got := x.gate.Permits(gateway.Doing{Deed: x.deed, Person: x.person, Starter: x.starter, Repo: x.repo, Own: x.own}); got != x.want {
-			t.Errorf("%s: %t", x.name, got)
-		}
-	}
-}
-
 // TestOthersRead: in the thread of an allowed person all others read, and are told so.
 func TestOthersRead(t *testing.T) {
 	k := openTalk(t, false, func(c *gateway.Chat) { c.Gate.Channels, c.Repo = []string{"C02"}, "app" })

@@ -16,6 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
 	"github.com/ramus-dev/ramus/gitd"
@@ -114,7 +115,7 @@ func (k *talk) endUnseen() (ts string, run record.Run) {
 func (k *talk) again() {
 	k.t.Helper()
 	k.chat = &gateway.Chat{Slack: &slack.Client{URL: k.slack.API(), Token: k.slack.Token, Patience: time.Millisecond}, Executor: k.Executor, Git: k.Git,
-		Gate: k.chat.Gate, Links: &gateway.Links{Key: k.Links.Key, URL: "https://ramus.example"}, EditEvery: time.Millisecond, RetryEvery: time.Millisecond}
+		Gate: k.chat.Gate, Links: &links.Signer{Key: k.Links.Key, URL: "https://ramus.example"}, EditEvery: time.Millisecond, RetryEvery: time.Millisecond}
 	if err := k.chat.Open(k.t.Context()); err != nil {
 		k.t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
@@ -71,18 +72,18 @@ func (c *Chat) mayPress(ctx context.Context, p decided, run record.Run, a slack.
 	switch {
 	case !c.Gate.Enabled && a.ID != actionStop:
 		return "ramus is switched off here at the moment."
-	case p.Reason == ReasonGrant && c.Gate.Resolve(Asked{ThreadStarter: a.User, Channel: a.Channel}).Runner != RunnerContainer:
+	case p.Reason == gate.ReasonGrant && c.Gate.Resolve(gate.Asked{ThreadStarter: a.User, Channel: a.Channel}).Runner != gate.RunnerContainer:
 		// ramus began the task's thread itself: who speaks in it has to be let through.
 		return "Only those for whom ramus works can do that."
-	case p.Reason == ReasonExplicitPrefix && !slices.Contains(c.Gate.Requesters, a.User):
+	case p.Reason == gate.ReasonExplicitPrefix && !slices.Contains(c.Gate.Requesters, a.User):
 		return "Only those who may start runs in this thread can do that."
 	}
-	d := Doing{Deed: DeedRun, Person: a.User, Starter: c.starterOf(p, a.User, a.Channel), Repo: run.Repo, Own: true}
+	d := gate.Doing{Deed: gate.DeedRun, Person: a.User, Starter: c.starterOf(p, a.User, a.Channel), Repo: run.Repo, Own: true}
 	switch a.ID {
 	case actionDiff:
 		return ""
 	case actionApprove, actionReject:
-		if d.Deed = DeedApprove; len(c.Gate.People) == 0 && run.Gate != nil && run.Gate.Names("slack:"+a.User) {
+		if d.Deed = gate.DeedApprove; len(c.Gate.People) == 0 && run.Gate != nil && run.Gate.Names("slack:"+a.User) {
 			return ""
 		}
 	case actionRepo:
@@ -176,7 +177,7 @@ func (c *Chat) command(ctx context.Context, d slack.Command, retry bool) (any, e
 	words, err := ParseWords(d.Text)
 	switch {
 	case strings.TrimSpace(d.Text) == "", words.Verb == "help":
-		return answer(HelpText(c.Executor.AgentNames(), RunnerContainer))
+		return answer(HelpText(c.Executor.AgentNames(), gate.RunnerContainer))
 	case err != nil:
 		return answer(err.Error())
 	case words.Verb == "status":

@@ -49,8 +49,8 @@ func (c *call) ports() error {
 func (c *call) portOf(caller record.Caller, port int) Port {
 	p := Port{Port: port}
 	if address := c.address(); c.Links != nil && address != "" {
-		until := c.Links.expiry()
-		p.URL, p.Expires = address+c.Links.until(previewPath(caller, port), until), until.UTC().Truncate(time.Second)
+		until := c.Links.Expiry()
+		p.URL, p.Expires = address+c.Links.SignUntil(previewPath(caller, port), until), until.UTC().Truncate(time.Second)
 	}
 	return p
 }

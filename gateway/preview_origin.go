@@ -1,11 +1,9 @@
 package gateway
 
 import (
-	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"net/http"
@@ -92,32 +90,6 @@ func previewLabel(caller record.Caller, port int) string {
 	return strings.TrimSuffix(label[:63-1-len(tail)], "-") + "-" + tail
 }
 
-// pass is what opens a preview once its link was followed: SECONDS.SIGNATURE.
-func (l *Links) pass(caller record.Caller, port int, until time.Time) string {
-	seconds := strconv.FormatInt(until.Unix(), 10)
-	return seconds + "." + base64.RawURLEncoding.EncodeToString(l.sum(previewMethod, previewPath(caller, port), seconds))
-}
-
-// previewMethod is signed in place of a request's method: a pass is for all of them.
-const previewMethod = "PREVIEW"
-
-// checkPass says until when a pass opens a preview.
-func (l *Links) checkPass(caller record.Caller, port int, pass string) (until time.Time, err error) {
-	seconds, signature, ok := strings.Cut(pass, ".")
-	got, err := base64.RawURLEncoding.Strict().DecodeString(signature)
-	if !ok || err != nil || !hmac.Equal(got, l.sum(previewMethod, previewPath(caller, port), seconds)) {
-		return until, errLinkForged
-	}
-	n, err := strconv.ParseInt(seconds, 10, 64)
-	if err != nil {
-		return until, errLinkForged
-	}
-	if until = time.Unix(n, 0); !l.now().Before(until) {
-		return until, fmt.Errorf("%w at %s", errLinkExpired, timeText(until))
-	}
-	return until, nil
-}
-
 // previewed is a port of a caller, and until when somebody may see it.
 type previewed struct {
 	caller record.Caller
@@ -187,7 +159,7 @@ func (c *call) openPreview() error {
 		return problem(KindConflict, "this server signs no links")
 	}
 	if p.until = c.Until; p.until.IsZero() {
-		p.until = c.Links.expiry()
+		p.until = c.Links.Expiry()
 	}
 	st, err := c.Executor.Caller(c.R.Context(), p.caller.String())
 	if errors.Is(err, record.ErrNotFound) || err == nil && c.Until.IsZero() && !c.Who.seesBranch(st.Repo, st.Branch) {
@@ -205,7 +177,7 @@ func (c *call) openPreview() error {
 		to = c.Preview.origin(previewLabel(p.caller, p.port)) + openPath + "?code=" + code
 	} else {
 		to, _, _ = strings.Cut(to, "?")
-		to += c.Links.pass(p.caller, p.port, p.until) + "/"
+		to += c.Links.Pass(previewPath(p.caller, p.port), p.until) + "/"
 	}
 	c.private()
 	c.W.Header().Set("Cache-Control", "no-store")
@@ -231,7 +203,7 @@ func (c *call) pathPreview() error {
 	if c.Links == nil {
 		return notFound("preview", c.R.URL.Path)
 	}
-	if p.until, err = c.Links.checkPass(p.caller, p.port, c.R.PathValue("pass")); err != nil {
+	if p.until, err = c.Links.CheckPass(previewPath(p.caller, p.port), c.R.PathValue("pass")); err != nil {
 		return previewClosed(err)
 	}
 	// /preview/CALLER/PORT/PASS/REST
@@ -316,7 +288,7 @@ func (c *call) enterPreview(label string) error {
 			return previewClosed(errors.New("the way to it was used before, or is older than a minute"))
 		}
 	} else {
-		http.SetCookie(c.W, &http.Cookie{Name: c.Preview.cookie(), Value: p.caller.String() + "/" + strconv.Itoa(p.port) + "/" + c.Links.pass(p.caller, p.port, p.until),
+		http.SetCookie(c.W, &http.Cookie{Name: c.Preview.cookie(), Value: p.caller.String() + "/" + strconv.Itoa(p.port) + "/" + c.Links.Pass(previewPath(p.caller, p.port), p.until),
 			Path: "/", MaxAge: max(1, int(p.until.Sub(c.Now())/time.Second)), HttpOnly: true, Secure: c.Preview.scheme == "https", SameSite: http.SameSiteLaxMode})
 	}
 	c.private()
@@ -339,7 +311,7 @@ func (c *call) admitted(label string) (previewed, error) {
 		if cerr != nil || perr != nil || previewLabel(caller, port) != label {
 			continue
 		}
-		until, uerr := c.Links.checkPass(caller, port, parts[2])
+		until, uerr := c.Links.CheckPass(previewPath(caller, port), parts[2])
 		if uerr == nil {
 			return previewed{caller, port, until}, nil
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/links"
 )
 
 // stage is how an application is shown: what of a request reaches it, and what of its answer
@@ -36,7 +37,7 @@ func (c *call) proxy(p previewed, s stage) error {
 		return err
 	}
 	defer done()
-	ctx, cancel := context.WithDeadlineCause(c.R.Context(), c.clock(p.until), errLinkExpired)
+	ctx, cancel := context.WithDeadlineCause(c.R.Context(), c.clock(p.until), links.ErrExpired)
 	defer cancel()
 	defer context.AfterFunc(c.draining, cancel)()
 	// What the container says is its own: there are no secrets of the server's in it, and
@@ -82,8 +83,8 @@ func (c *call) proxy(p previewed, s stage) error {
 	if failed == nil {
 		return nil
 	}
-	if ctx.Err() != nil && errors.Is(context.Cause(ctx), errLinkExpired) {
-		return previewClosed(errLinkExpired)
+	if ctx.Err() != nil && errors.Is(context.Cause(ctx), links.ErrExpired) {
+		return previewClosed(links.ErrExpired)
 	}
 	return c.unseen(p, failed)
 }

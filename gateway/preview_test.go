@@ -22,6 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -550,7 +551,7 @@ func TestPreviewLabel(t *testing.T) {
 
 // No pass but the one that was made opens a preview, whatever is written there.
 func FuzzPreviewPass(f *testing.F) {
-	links := &gateway.Links{Key: []byte(strings.Repeat("k", 32)), Now: func() time.Time { return time.Unix(1_700_000_000, 0) }}
+	links := &links.Signer{Key: []byte(strings.Repeat("k", 32)), Now: func() time.Time { return time.Unix(1_700_000_000, 0) }}
 	c, err := record.RunCaller("x")
 	if err != nil {
 		f.Fatal(err)

@@ -12,6 +12,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/github/githubtest"
+	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -19,7 +20,7 @@ import (
 func openGallery(t *testing.T, way gateway.Evidence) *shop {
 	return openShop(t, func(e *gateway.Engineer) {
 		e.RetryEvery, e.Evidence, e.DeleteEvidence = 10*time.Millisecond, way, true
-		e.Links = &gateway.Links{Key: e.Links.Key, URL: "https://ramus.example"}
+		e.Links = &links.Signer{Key: e.Links.Key, URL: "https://ramus.example"}
 	})
 }
 

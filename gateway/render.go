@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/gate"
+	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/bytesize"
@@ -18,7 +20,7 @@ import (
 // Standing is what a run's one progress message is made from.
 type Standing struct {
 	Run    record.Run
-	Policy Policy
+	Policy gate.Policy
 	Step   string // what runs now, in words; empty: nothing
 	Steps  int    // that have ended
 	Since  time.Time
@@ -122,7 +124,7 @@ func (p Standing) elapsed() string {
 // the run's outcome comes from Manifest alone.
 type Result struct {
 	Manifest record.Manifest
-	Policy   Policy
+	Policy   gate.Policy
 	// Page is a link to the run's page, Links gives one for a file of the
 	// manifest; without them none are shown.
 	Page  string
@@ -603,7 +605,7 @@ func usageWords(u record.Usage) string {
 	return s
 }
 
-func policyWords(p Policy) string {
+func policyWords(p gate.Policy) string {
 	if p.Runner == "" {
 		return ""
 	}
@@ -722,7 +724,7 @@ func (a Answer) ownLinks(escaped string) string {
 	return own.ReplaceAllStringFunc(escaped, func(address string) string {
 		// What is not shown as it stands was cut, or is none of ours.
 		l := link(html.UnescapeString(address), "page")
-		if left == 0 || !strings.Contains(address, linkSignature+"=") || l != "<"+address+"|page>" {
+		if left == 0 || !strings.Contains(address, links.SignatureParameter+"=") || l != "<"+address+"|page>" {
 			return address
 		}
 		left--

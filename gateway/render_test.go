@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
 	"github.com/ramus-dev/ramus/gitd"
@@ -210,7 +211,7 @@ func done() record.Manifest {
 	}
 }
 
-var through = Policy{Runner: RunnerContainer, Reason: ReasonThreadStarter}
+var through = gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonThreadStarter}
 
 func TestRenderResult(t *testing.T) {
 	with := func(change func(*record.Manifest)) Result {
@@ -488,7 +489,7 @@ func TestRenderHostile(t *testing.T) {
 	}
 	for seed := range rounds {
 		s := strange{rand.New(rand.NewPCG(uint64(seed), 7))}
-		withinLimits(t, Result{Manifest: s.manifest(), Policy: Policy{Runner: Runner(s.text()), Reason: PolicyReason(s.text())}, Page: page, Links: pageOf, Clone: s.text(), Output: s.text(), Says: s.text()}.Message())
+		withinLimits(t, Result{Manifest: s.manifest(), Policy: gate.Policy{Runner: gate.Runner(s.text()), Reason: gate.PolicyReason(s.text())}, Page: page, Links: pageOf, Clone: s.text(), Output: s.text(), Says: s.text()}.Message())
 		r := someRun(record.State([]string{"submitted", "running", "awaiting_review", "addressing_comments", "complete", "failed", s.text()}[s.IntN(7)]))
 		r.Repo, r.Branch, r.Base, r.Place, r.Reason = s.text(), s.text(), s.text(), s.IntN(100), record.Reason(s.text())
 		if s.IntN(2) == 0 {

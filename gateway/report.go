@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
@@ -49,7 +50,7 @@ type reporter struct {
 	*session
 	run    record.Run
 	m      slack.Mention
-	policy Policy
+	policy gate.Policy
 	look   bool // for a message that an earlier process may have posted
 	seen   <-chan struct{}
 

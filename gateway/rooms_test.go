@@ -14,6 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
+	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -61,7 +62,7 @@ func openWith(t *testing.T, withContainers bool, agents map[string]executor.Agen
 	if err := x.Open(context.WithoutCancel(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	s := &gateway.Server{Executor: x, Git: git, Version: "v0", Engine: engine.Name(), Links: &gateway.Links{Key: []byte("0123456789abcdef0123456789abcdef")}, DeploySecret: "the secret of deploys"}
+	s := &gateway.Server{Executor: x, Git: git, Version: "v0", Engine: engine.Name(), Links: &links.Signer{Key: []byte("0123456789abcdef0123456789abcdef")}, DeploySecret: "the secret of deploys"}
 	if change != nil {
 		change(s)
 	}

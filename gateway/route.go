@@ -19,6 +19,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
@@ -311,10 +312,10 @@ func (c *call) admit(route Route, fixed *Who) error {
 	if route.Access == AccessGit || route.Access == AccessPreview {
 		return nil
 	}
-	unsigned := errLinkUnsigned
+	unsigned := links.ErrUnsigned
 	if route.Access == AccessSigned && c.Links != nil {
 		var until time.Time
-		if until, unsigned = c.Links.check(c.R); unsigned == nil {
+		if until, unsigned = c.Links.Expires(c.R); unsigned == nil {
 			c.Until = until
 			return nil
 		}
@@ -328,7 +329,7 @@ func (c *call) admit(route Route, fixed *Who) error {
 	case err != nil:
 		return &Problem{Kind: KindUnauthorized, Detail: "the token is refused: " + err.Error(),
 			Hint: "`ramus token create` makes a new one", cause: err}
-	case !errors.Is(unsigned, errLinkUnsigned):
+	case !errors.Is(unsigned, links.ErrUnsigned):
 		return linkProblem(unsigned)
 	case who.Nobody():
 		return problem(KindUnauthorized, "this needs a token").

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
@@ -42,7 +43,7 @@ type Server struct {
 	// the unix socket is given as a link where URL is empty. Empty: nowhere.
 	Loopback string
 	// Links signs and checks links to evidence; nil: it takes a token.
-	Links *Links
+	Links *links.Signer
 	// Preview gives each preview an origin of its own; nil: they are shown below a path of this one, sandboxed.
 	Preview *PreviewOrigin
 	// DeploySecret is what messages to /hooks/deploy are signed with; empty: none are taken.

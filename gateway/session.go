@@ -13,6 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/fallback"
+	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/retry"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gitd"
@@ -239,7 +240,7 @@ func event(run record.Run) (slack.Mention, error) {
 
 // decided is the data of a policy event.
 type decided struct {
-	Policy
+	gate.Policy
 	Tools []string `json:"tools"`
 	// Starter is who began the thread; empty: a program, or nobody knows.
 	Starter string `json:"starter,omitempty"`
@@ -315,10 +316,10 @@ func (s *session) decide(ctx context.Context, t task) (next following, err error
 			return next, err
 		}
 	}
-	if d.Runner != RunnerContainer && s.Fallback == nil {
+	if d.Runner != gate.RunnerContainer && s.Fallback == nil {
 		// As if ramus were not there: not even a reaction.
 		s.Log.Warn("a thread is not let through the gate, and no fallback runner is configured", "run", run.Name(), "reason", d.Reason)
-		next.run, err = s.end(ctx, run, executor.Ending{Output: map[string]any{"runner": string(RunnerFallback), "silent": true, outputLeft: true}})
+		next.run, err = s.end(ctx, run, executor.Ending{Output: map[string]any{"runner": string(gate.RunnerFallback), "silent": true, outputLeft: true}})
 		return next, err
 	}
 	seen := make(chan struct{})
@@ -327,7 +328,7 @@ func (s *session) decide(ctx context.Context, t task) (next following, err error
 		defer close(seen)
 		s.react(s.ctx, m, "eyes")
 	})
-	if d.Runner != RunnerContainer {
+	if d.Runner != gate.RunnerContainer {
 		// A runner that is slow, or down, must not hold up who is let through.
 		next.work = func(ctx context.Context) (*record.Run, error) {
 			select {
@@ -362,7 +363,7 @@ func (s *session) judge(ctx context.Context, run record.Run, m slack.Mention, th
 		return decided{}, fmt.Errorf("cannot read the event of %s: %w", run.Name(), err)
 	}
 	if p.HandOver != "" {
-		return s.decision(Policy{RunnerFallback, ReasonAgent, p.HandOver}), nil
+		return s.decision(gate.Policy{Runner: gate.RunnerFallback, Reason: gate.ReasonAgent, Prompt: p.HandOver}), nil
 	}
 	if p.On != "" {
 		d, known := s.policy(ctx, p.On)
@@ -373,14 +374,14 @@ func (s *session) judge(ctx context.Context, run record.Run, m slack.Mention, th
 		return d, nil
 	}
 	// What the thread has done already is where it works, whatever a text names.
-	d := s.decision(s.Gate.Resolve(Asked{ThreadStarter: threadStarter(thread), Requester: m.User, Text: m.Said(),
+	d := s.decision(s.Gate.Resolve(gate.Asked{ThreadStarter: threadStarter(thread), Requester: m.User, Text: m.Said(),
 		Channel: m.Channel, Repo: first(at.home, at.repo), Session: s.Key}))
 	d.Starter = threadStarter(thread)
 	return d, nil
 }
 
 // decision is a policy with the tools that it leaves to the run of a mention.
-func (c *Chat) decision(p Policy) decided {
+func (c *Chat) decision(p gate.Policy) decided {
 	return decided{Policy: p, Tools: toolNames(Catalog(p, Offer{Browser: c.Executor.Browser != nil, Fallback: c.Fallback != nil}))}
 }
 
@@ -412,8 +413,8 @@ func threadStarter(t slack.Thread) string {
 const outputLeft = "left"
 
 // handOver gives a thread to the fallback runner.
-func (s *session) handOver(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, p Policy) (*record.Run, error) {
-	output := map[string]any{"runner": string(RunnerFallback)}
+func (s *session) handOver(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, p gate.Policy) (*record.Run, error) {
+	output := map[string]any{"runner": string(gate.RunnerFallback)}
 	tools, err := json.Marshal([]Tool{fallbackEntry})
 	if err != nil {
 		return nil, err
@@ -507,7 +508,7 @@ func (s *session) move(ctx context.Context, run record.Run, at place, by gitd.Pe
 func (s *session) act(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, words Words, at place, d decided) (*record.Run, error) {
 	who := asker(m.User, name(thread, m.User))
 	if deed, does := deedOf(words.Verb); does {
-		doing := Doing{Deed: deed, Person: m.User, Starter: s.starterOf(d, m.User, m.Channel), Repo: at.repo, Own: at.repo == at.own}
+		doing := gate.Doing{Deed: deed, Person: m.User, Starter: s.starterOf(d, m.User, m.Channel), Repo: at.repo, Own: at.repo == at.own}
 		switch words.Verb {
 		case "merge", "stop", "retry": // whatever is named, they are about the thread's branch
 			doing.Repo, doing.Own = first(at.home, at.own), true
@@ -518,7 +519,7 @@ func (s *session) act(ctx context.Context, run record.Run, m slack.Mention, thre
 	}
 	switch words.Verb {
 	case "help":
-		return s.say(ctx, run, HelpText(s.Executor.AgentNames(), RunnerContainer), "")
+		return s.say(ctx, run, HelpText(s.Executor.AgentNames(), gate.RunnerContainer), "")
 	case "status", "log", "diff", "why", "stop", "merge":
 		text, code, err := s.answer(ctx, words, run, who)
 		if err != nil {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
@@ -32,9 +33,6 @@ import (
 //   - There is nothing to steal: no page of this server knows who is looking by a cookie,
 //     and the worker cannot reach beyond /trace/.
 
-// tracePath is where the viewer is.
-const tracePath = "/trace/"
-
 // workerName is the viewer's service worker.
 const workerName = "sw.bundle.js"
 
@@ -43,7 +41,7 @@ var traceGuard []byte
 
 // traceLink is where a page finds the viewer with a trace in it: the file's link is its parameter.
 func (c *call) traceLink(link string) string {
-	return c.prefix() + tracePath + "index.html?trace=" + url.QueryEscape(link)
+	return c.prefix() + links.TracePath + "index.html?trace=" + url.QueryEscape(link)
 }
 
 // traceFile serves one file of the viewer. They are the same for everybody and
@@ -150,7 +148,7 @@ func viewerPolicy(name string, text []byte) string {
 
 func traceRoutes() []Route {
 	return []Route{
-		{Method: "GET", Pattern: tracePath + "{file...}", Access: AccessPublic, Summary: "Playwright's trace viewer; index.html?trace=LINK opens a trace of this server's",
+		{Method: "GET", Pattern: links.TracePath + "{file...}", Access: AccessPublic, Summary: "Playwright's trace viewer; index.html?trace=LINK opens a trace of this server's",
 			Media: mediaBytes, Handle: (*call).traceFile},
 	}
 }

@@ -19,7 +19,7 @@ const (
 	AccessRead    Access = "read"    // the scope "read", "write" or "admin"
 	AccessWrite   Access = "write"   // the scope "write" or "admin"
 	AccessAdmin   Access = "admin"   // the scope "admin" for every repository, or the unix socket
-	// AccessSigned: a link that was signed for the path, see [Links], or the
+	// AccessSigned: a link that was signed for the path, see [links.Signer], or the
 	// scope of AccessRead for the repository.
 	AccessSigned Access = "signed"
 	// AccessPreview: the handler checks what a signed link led to: a cookie of a

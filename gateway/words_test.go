@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -316,7 +317,7 @@ func FuzzWords(f *testing.F) {
 }
 
 func TestHelpText(t *testing.T) {
-	container := RunnerContainer
+	container := gate.RunnerContainer
 	for name, text := range map[string]string{
 		"help-agents.txt":   HelpText([]string{"coder", "reviewer"}, container),
 		"help-agent.txt":    HelpText([]string{"coder"}, container),
@@ -349,16 +350,16 @@ func TestGuide(t *testing.T) {
 	}
 	guide := string(text)
 	var names []string
-	for line := range strings.SplitSeq(HelpText(nil, RunnerContainer), "\n") {
+	for line := range strings.SplitSeq(HelpText(nil, gate.RunnerContainer), "\n") {
 		if command, ok := strings.CutPrefix(line, "• `"); ok {
 			verb, _, _ := strings.Cut(command, " ")
 			names = append(names, "`"+strings.Trim(verb, "`"))
 		}
 	}
-	for _, reason := range []PolicyReason{ReasonGlobalDisabled, ReasonThreadStarter, ReasonExplicitPrefix, ReasonNotAllowlisted, ReasonChannelAllowlist, ReasonRepoAllowlist, ReasonPercentage, ReasonAgent} {
+	for _, reason := range []gate.PolicyReason{gate.ReasonGlobalDisabled, gate.ReasonThreadStarter, gate.ReasonExplicitPrefix, gate.ReasonNotAllowlisted, gate.ReasonChannelAllowlist, gate.ReasonRepoAllowlist, gate.ReasonPercentage, gate.ReasonAgent} {
 		names = append(names, "`"+string(reason)+"`")
 	}
-	for _, tool := range Catalog(Policy{Runner: RunnerContainer}, Offer{Browser: true, Fallback: true}) {
+	for _, tool := range Catalog(gate.Policy{Runner: gate.RunnerContainer}, Offer{Browser: true, Fallback: true}) {
 		if !strings.HasPrefix(tool.Name, "lib_") {
 			names = append(names, "`"+tool.Name+"`")
 		}

@@ -22,7 +22,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
 )
 
@@ -57,7 +57,7 @@ var (
 )
 
 // links are the links of a message's blocks, by their labels.
-func links(t testing.TB, m slacktest.Message) map[string]string {
+func linksOf(t testing.TB, m slacktest.Message) map[string]string {
 	t.Helper()
 	found := map[string]string{}
 	var walk func(v any)
@@ -116,7 +116,7 @@ func TestChatNoop(t *testing.T) {
 	if !strings.Contains(result.Text, "Done") {
 		t.Errorf("the result: %s", result.Text)
 	}
-	found := links(t, result)
+	found := linksOf(t, result)
 	label := func(begin string) string {
 		for l, link := range found {
 			if strings.HasPrefix(l, begin) {
@@ -240,13 +240,13 @@ func TestChatNoop(t *testing.T) {
 }
 
 // links signs as the server does, with its key.
-func (s *chatServer) links() *gateway.Links {
+func (s *chatServer) links() *links.Signer {
 	s.t.Helper()
 	key, err := os.ReadFile(filepath.Join(s.data, "keys", "links.key"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return &gateway.Links{Key: key, URL: "http://" + s.addr}
+	return &links.Signer{Key: key, URL: "http://" + s.addr}
 }
 
 func (s *chatServer) signed(r record.Run, name string) string { return s.links().File(r, name) }

@@ -82,7 +82,7 @@ func (s *chatSecret) pages() int {
 	var queue []string
 	for _, m := range s.slack.Messages("C01") {
 		if m.BotID != "" && len(m.Blocks) > 0 {
-			for _, l := range links(s.t, m) {
+			for _, l := range linksOf(s.t, m) {
 				queue = append(queue, l)
 			}
 		}

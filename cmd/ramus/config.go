@@ -18,9 +18,9 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
-
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/model"
 )
 
@@ -298,7 +298,7 @@ func Defaults() Config {
 		Engine: "auto", Image: "ramus/task:latest", WorkTree: "auto", Pool: 2, Layers: 20 * gib, Queue: 1000,
 		Keep: KeepConfig{Branches: KeepKind{Age: Duration(720 * time.Hour)}, Runs: KeepKind{Age: Duration(2160 * time.Hour), Count: 100},
 			Layers: KeepKind{Age: Duration(168 * time.Hour), Count: 2}, Artifacts: KeepKind{Age: Duration(24 * time.Hour)}},
-		Artifacts:  ArtifactsConfig{LinkTTL: Duration(gateway.DefaultLinkTTL)},
+		Artifacts:  ArtifactsConfig{LinkTTL: Duration(links.DefaultTTL)},
 		SleepAfter: Duration(10 * time.Minute), Timeout: Duration(30 * time.Minute), RunTimeout: Duration(24 * time.Hour),
 		Limits: LimitsConfig{Memory: 2 * gib, CPUs: 2, PIDs: 512, Tmp: 512 * mib, FileSize: 8 * gib, Output: gib, Disk: 20 * gib, DiskFree: 512 * mib},
 		Egress: []EgressConfig{}, Env: map[string]string{}, Secrets: []string{}, Sandbox: SandboxConfig{ReadOnly: []string{}},

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
-	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/gate"
 )
 
 const example = "../../ramus.example.yaml"
@@ -132,11 +132,11 @@ func TestConfigOfMappings(t *testing.T) {
 	if all, private := hosts(c.Egress); !slices.Equal(all, []string{"registry.example.org", "git.internal"}) || !slices.Equal(private, all[1:]) {
 		t.Errorf("egress: %q, private %q", all, private)
 	}
-	var gate gateway.Gate
-	if err := readPeople(c.Gate.People, &gate); err != nil || len(gate.People) != 2 || !slices.Equal(gate.People["U1"].May, []gateway.Deed{gateway.DeedRun, gateway.DeedMerge}) {
-		t.Errorf("people: %+v, %v", gate.People, err)
+	var policy gate.Gate
+	if err := readPeople(c.Gate.People, &policy); err != nil || len(policy.People) != 2 || !slices.Equal(policy.People["U1"].May, []gate.Deed{gate.DeedRun, gate.DeedMerge}) {
+		t.Errorf("people: %+v, %v", policy.People, err)
 	}
-	if err := readPeople(map[string]PersonConfig{"U1": {May: []string{"fly"}}}, &gate); err == nil || !strings.Contains(err.Error(), "gate.people.U1.may") {
+	if err := readPeople(map[string]PersonConfig{"U1": {May: []string{"fly"}}}, &policy); err == nil || !strings.Contains(err.Error(), "gate.people.U1.may") {
 		t.Errorf("a deed that is none: %v", err)
 	}
 	for text, want := range map[string]string{

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
@@ -39,7 +40,7 @@ func newChat(c Config, secret *secrets, log *slog.Logger) (*gateway.Chat, error)
 	chat := &gateway.Chat{
 		Slack:         &slack.Client{URL: s.URL, Token: token, AppToken: app, Log: log},
 		SigningSecret: signing, Socket: app != "",
-		Gate: gateway.Gate{Enabled: c.Gate.Enabled, ThreadStarters: c.Gate.ThreadStarters, Requesters: c.Gate.Requesters, Prefix: c.Gate.Prefix,
+		Gate: gate.Gate{Enabled: c.Gate.Enabled, ThreadStarters: c.Gate.ThreadStarters, Requesters: c.Gate.Requesters, Prefix: c.Gate.Prefix,
 			Channels: c.Gate.Channels, Repos: c.Gate.Repos, Percentage: c.Gate.Percentage},
 		Repo: s.Repo, Agent: s.Agent, Channels: map[string]gateway.Channel{},
 		Teams:      s.Teams,
@@ -52,20 +53,20 @@ func newChat(c Config, secret *secrets, log *slog.Logger) (*gateway.Chat, error)
 }
 
 // readPeople fills in who may do what.
-func readPeople(people map[string]PersonConfig, gate *gateway.Gate) error {
+func readPeople(people map[string]PersonConfig, policy *gate.Gate) error {
 	for _, name := range slices.Sorted(maps.Keys(people)) {
 		set := people[name]
-		p := gateway.Permission{Repos: set.Repos}
+		p := gate.Permission{Repos: set.Repos}
 		for _, may := range set.May {
-			if !slices.Contains(gateway.Deeds(), gateway.Deed(may)) {
-				return fmt.Errorf("cannot use gate.people.%s.may: %q is none of %v", name, may, gateway.Deeds())
+			if !slices.Contains(gate.Deeds(), gate.Deed(may)) {
+				return fmt.Errorf("cannot use gate.people.%s.may: %q is none of %v", name, may, gate.Deeds())
 			}
-			p.May = append(p.May, gateway.Deed(may))
+			p.May = append(p.May, gate.Deed(may))
 		}
-		if gate.People == nil {
-			gate.People = map[string]gateway.Permission{}
+		if policy.People == nil {
+			policy.People = map[string]gate.Permission{}
 		}
-		gate.People[name] = p
+		policy.People[name] = p
 	}
 	return nil
 }

@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/links"
 )
 
 // linkKeyBytes is the length of the key that signs links.
@@ -17,13 +17,13 @@ const linkKeyBytes = 32
 
 // newLinks makes what signs links to evidence, with the key in the folder of
 // keys, which is made when it is missing. Who deletes it ends all links.
-func newLinks(keys string, c Config, secret *secrets) (*gateway.Links, error) {
+func newLinks(keys string, c Config, secret *secrets) (*links.Signer, error) {
 	key, err := linkKey(filepath.Join(keys, "links.key"))
 	if err != nil {
 		return nil, err
 	}
 	secret.known("links.key", string(key))
-	return &gateway.Links{Key: key, URL: c.URL, TTL: time.Duration(c.Artifacts.LinkTTL)}, nil
+	return &links.Signer{Key: key, URL: c.URL, TTL: time.Duration(c.Artifacts.LinkTTL)}, nil
 }
 
 func linkKey(path string) ([]byte, error) {

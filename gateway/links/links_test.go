@@ -1,4 +1,4 @@
-package gateway_test
+package links_test
 
 import (
 	"net/http"
@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/links"
 )
 
 func TestLinks(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
-	l := &gateway.Links{Key: []byte(strings.Repeat("k", 32)), URL: "https://ramus.example.org/", TTL: time.Hour, Now: func() time.Time { return now }}
+	l := &links.Signer{Key: []byte(strings.Repeat("k", 32)), URL: "https://ramus.example.org/", TTL: time.Hour, Now: func() time.Time { return now }}
 	other := *l
 	other.Key = []byte(strings.Repeat("K", 32))
 	const path = "/evidence/run:a/20260101-000000-abcd/files/artifacts/ü b?c#d%2F.txt"
@@ -102,7 +102,7 @@ func TestLinks(t *testing.T) {
 // What was not signed does not open, whatever is sent.
 func FuzzLinks(f *testing.F) {
 	now := time.Unix(1_800_000_000, 0)
-	l := &gateway.Links{Key: []byte(strings.Repeat("k", 32)), Now: func() time.Time { return now }}
+	l := &links.Signer{Key: []byte(strings.Repeat("k", 32)), Now: func() time.Time { return now }}
 	signed, err := url.Parse(l.Sign("/evidence/run:a/b"))
 	if err != nil {
 		f.Fatal(err)

@@ -1,4 +1,6 @@
-package gateway
+// Package gate decides who gets what from a mention: which runner does its work, and what a person may do in its thread. Its
+// functions are pure. They read the configuration and ids of people, channels and repositories, never text but for a prefix.
+package gate
 
 import (
 	"crypto/sha256"
@@ -8,16 +10,16 @@ import (
 	"unicode"
 )
 
-// Runner is what does the work that a thread asks for.
+// Runner does the work that a thread asks for.
 type Runner string
 
 // The runners.
 const (
 	RunnerContainer Runner = "container" // ramus
-	RunnerFallback  Runner = "fallback"  // a server elsewhere, see package fallback
+	RunnerFallback  Runner = "fallback"  // another server, see package fallback
 )
 
-// PolicyReason says why a runner was chosen: a closed list.
+// PolicyReason is the reason for the choice of a runner, from a closed list.
 type PolicyReason string
 
 // The reasons.
@@ -26,51 +28,49 @@ const (
 	ReasonThreadStarter    PolicyReason = "thread-starter-allowlist"
 	ReasonExplicitPrefix   PolicyReason = "explicit-prefix"
 	ReasonNotAllowlisted   PolicyReason = "not-allowlisted"
-	ReasonChannelAllowlist PolicyReason = "channel-allowlist" // widening, by configuration alone
+	ReasonChannelAllowlist PolicyReason = "channel-allowlist" // set by the configuration only
 	ReasonRepoAllowlist    PolicyReason = "repo-allowlist"
 	ReasonPercentage       PolicyReason = "percentage"
-	ReasonGrant            PolicyReason = "grant" // a program asked, with a token that may
-	ReasonAgent            PolicyReason = "agent" // the agent of a run hands its thread over
+	ReasonGrant            PolicyReason = "grant" // a program asked with a sufficient token
+	ReasonAgent            PolicyReason = "agent" // the agent of a run hands over its thread
 )
 
 // Policy is the decision about one mention.
 type Policy struct {
 	Runner Runner       `json:"runner"`
 	Reason PolicyReason `json:"reason"`
-	Prompt string       `json:"prompt"` // the text, without the prefix
+	Prompt string       `json:"prompt"` // the text without the prefix
 }
 
-// Gate is the configuration of the decision. The zero value lets nobody through.
+// Gate is the configuration of the decision. The zero value sends everything to the fallback.
 type Gate struct {
-	Enabled        bool     // the kill switch: unset, everything goes to the fallback
-	ThreadStarters []string // users whose threads are let through
-	Requesters     []string // users whose mentions are, when they begin with Prefix
+	Enabled        bool     // if unset, everything goes to the fallback
+	ThreadStarters []string // users whose threads go to the container
+	Requesters     []string // users whose mentions do if they begin with Prefix
 	Prefix         string   // default "!!!"
-	Channels       []string // whose threads are all let through
-	Repos          []string // the same by repository
-	Percentage     float64  // of all other threads, 0 to 100, by a hash of the session's key
-	// People says who may do what in threads that are let through, by the user's id, [PersonStarter] or
-	// [PersonAnybody]; empty: see [Gate.Permits].
+	Channels       []string // all of whose threads do
+	Repos          []string // all of whose threads do
+	Percentage     float64  // of all other threads, from 0 to 100, by a hash of the session's key
+	// People has the permissions of people in such threads, by the user's id, [PersonStarter] or [PersonAnybody]. For an empty
+	// map see [Gate.Permits].
 	People map[string]Permission
 }
 
-// Asked is what the decision is made from.
+// Asked is the input of the decision.
 type Asked struct {
-	ThreadStarter string // empty: not known
+	ThreadStarter string // empty if not known
 	Requester     string
 	Text          string
 	Channel, Repo string
 	Session       string
 }
 
-// DefaultPrefix begins a mention that asks for the container by name.
+// DefaultPrefix begins a mention that asks for the container.
 const DefaultPrefix = "!!!"
 
-// Resolve decides. It is a pure function. The kill switch comes first, then who
-// began the thread, then the prefix by a requester who may use it; only then
-// what was widened by configuration: channels, repositories, a percentage. An
-// empty id is nobody's and never allowed. The prompt is the text as it stands
-// unless the prefix is what let it through.
+// Resolve returns the decision. In this order it looks at Enabled, at the person who began the thread, at the prefix if the
+// requester may use it, and at Channels, Repos and Percentage. An empty id is never listed. The prompt is the text, and without the
+// prefix only if the prefix decided.
 func (g Gate) Resolve(a Asked) Policy {
 	fallback := func(why PolicyReason) Policy { return Policy{RunnerFallback, why, a.Text} }
 	container := func(why PolicyReason) Policy { return Policy{RunnerContainer, why, a.Text} }
@@ -100,8 +100,8 @@ func (g Gate) Resolve(a Asked) Policy {
 
 func listed(ids []string, id string) bool { return id != "" && slices.Contains(ids, id) }
 
-// trimStart removes what JavaScript's trimStart does: the runner elsewhere and
-// this one must agree on where a text begins.
+// trimStart removes the same space as JavaScript's trimStart (ECMA-262), so that this server and the fallback agree on the
+// beginning of a text.
 func trimStart(s string) string {
 	return strings.TrimLeftFunc(s, func(r rune) bool {
 		switch r {
@@ -112,10 +112,10 @@ func trimStart(s string) string {
 	})
 }
 
-// percentile places a session's key in [0, 100), evenly and always at the same
-// place, so that a thread that is in stays in when the percentage is raised.
+// percentile maps a session's key evenly to [0, 100). It always returns the same number for a key, so that a thread stays let
+// through when the percentage grows.
 func percentile(session string) float64 {
 	sum := sha256.Sum256([]byte(session))
-	// 53 bits are what a float64 holds exactly: more could round up to 100.
+	// A float64 holds 53 bits exactly. More could round up to 100.
 	return float64(binary.BigEndian.Uint64(sum[:8])>>11) / (1 << 53) * 100
 }
