@@ -10,6 +10,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -55,10 +56,10 @@ func (s *session) worked(but record.Run) []record.Run {
 func (s *session) status(runs []record.Run) string {
 	last := runs[len(runs)-1]
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s on `%s` of %s:\n", plural(len(runs), "run"), last.Branch, last.Repo)
+	fmt.Fprintf(&b, "%s on `%s` of %s:\n", render.Plural(len(runs), "run"), last.Branch, last.Repo)
 	for i := len(runs) - 1; i >= 0 && i >= len(runs)-10; i-- {
 		r := runs[i]
-		fmt.Fprintf(&b, "• `%s` — %s", noTicks(title(r)), standing(r))
+		fmt.Fprintf(&b, "• `%s` — %s", render.NoTicks(title(r)), standing(r))
 		if !r.StartedAt.IsZero() {
 			end := r.EndedAt
 			if end.IsZero() {
@@ -170,9 +171,9 @@ func (s *session) diff(ctx context.Context, last record.Run, args []string) (tex
 // why explains how the last run ended.
 func (s *session) why(ctx context.Context, last record.Run) (text, code string, err error) {
 	if last.State != record.StateFailed {
-		return fmt.Sprintf("The last run (`%s`) %s.", noTicks(title(last)), map[bool]string{true: "is done", false: "has not ended: " + standing(last)}[last.State == record.StateComplete]), "", nil
+		return fmt.Sprintf("The last run (`%s`) %s.", render.NoTicks(title(last)), map[bool]string{true: "is done", false: "has not ended: " + standing(last)}[last.State == record.StateComplete]), "", nil
 	}
-	text = fmt.Sprintf("`%s` failed (%s): %s\nWhat to do: %s", noTicks(title(last)), reasonWords(last.Reason), last.Error, hint(last.Reason))
+	text = fmt.Sprintf("`%s` failed (%s): %s\nWhat to do: %s", render.NoTicks(title(last)), render.ReasonText(last.Reason), last.Error, render.Hint(last.Reason))
 	for e, err := range s.Executor.Events(ctx, last.Name(), 0, false) {
 		if err != nil {
 			return "", "", err
@@ -209,7 +210,7 @@ func (s *session) stopAll(ctx context.Context, runs []record.Run, who gitd.Perso
 			}
 		}
 	})
-	return fmt.Sprintf("Stopping %s; what stands is committed.", plural(len(names), "run")), "", nil
+	return fmt.Sprintf("Stopping %s; what stands is committed.", render.Plural(len(names), "run")), "", nil
 }
 
 func (s *session) merge(ctx context.Context, last record.Run, words Words, who gitd.Person) (text, code string, err error) {

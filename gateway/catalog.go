@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/gate"
 )
 
@@ -58,7 +59,7 @@ func Catalog(p gate.Policy, o Offer) []Tool {
 // always are the tools that need no policy: those of the run's task, and the library.
 func (o Offer) always() (list []Tool) {
 	if o.Task {
-		for _, t := range new(mcpDoor).taskTools(Task{}) {
+		for _, t := range new(mcpDoor).taskTools(record.Task{}) {
 			list = append(list, t.Tool)
 		}
 	}

@@ -64,9 +64,9 @@ func (c *Chat) toTask(ctx context.Context, m slack.Mention) (handled bool, err e
 }
 
 // inThread finds the task that a thread is about.
-func (e *Engineer) inThread(channel, thread string) (Task, bool) {
+func (e *Engineer) inThread(channel, thread string) (record.Task, bool) {
 	if channel != e.Channel || thread == "" {
-		return Task{}, false
+		return record.Task{}, false
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -75,5 +75,5 @@ func (e *Engineer) inThread(channel, thread string) (Task, bool) {
 			return t, true
 		}
 	}
-	return Task{}, false
+	return record.Task{}, false
 }

@@ -52,7 +52,7 @@ type Engineer struct {
 	Branch string
 	Draft  bool
 	Labels []string
-	// Prompt is the template of an agent's first prompt; empty: [DefaultPrompt].
+	// Prompt is the template of an agent's first prompt; empty: [render.DefaultPrompt].
 	Prompt string
 	// Mention is the word that speaks to ramus in a comment; default "@ramus".
 	Mention string
@@ -87,9 +87,9 @@ type Engineer struct {
 
 	mu     sync.Mutex // guards all below
 	closed bool
-	tasks  map[string]Task // by id
-	jobs   map[string]*job // of tasks that have something to do
-	bases  map[string]bool // repositories whose base is being refreshed; true: once more
+	tasks  map[string]record.Task // by id
+	jobs   map[string]*job        // of tasks that have something to do
+	bases  map[string]bool        // repositories whose base is being refreshed; true: once more
 
 	delivered recent // ids and digests of deliveries
 }
@@ -108,7 +108,7 @@ type Submission struct {
 	// Parent is the task whose agent asks for this one.
 	Parent string `json:"parent,omitempty"`
 	// permit decides on the task before it is recorded; nil permits everything.
-	permit func(Task) error
+	permit func(record.Task) error
 }
 
 // maxTaskText bounds a task's description and context together, in bytes. An agent is told both, so they
@@ -123,48 +123,6 @@ const (
 	maxTaskFamily   = 10
 )
 
-// Task is the record of a task. The states are those of runs.
-type Task struct {
-	ID            string       `json:"id"` // of its conversation: conv:ID
-	Description   string       `json:"description"`
-	Context       string       `json:"context,omitempty"`
-	Status        record.State `json:"status"`
-	SessionID     string       `json:"session_id,omitempty"`    // of the agent's, for resuming
-	AgentID       string       `json:"agent_id,omitempty"`      // the agent's name
-	WorktreePath  string       `json:"worktree_path,omitempty"` // in the container
-	Branch        string       `json:"branch"`                  // of the pull request
-	PRURL         string       `json:"pr_url,omitempty"`
-	PRNumber      int          `json:"pr_number,omitempty"`
-	SlackThreadTS string       `json:"slack_thread_ts,omitempty"`
-	Error         string       `json:"error,omitempty"`
-	CreatedAt     time.Time    `json:"created_at"`
-	UpdatedAt     time.Time    `json:"updated_at"`
-
-	Repo     string      `json:"repo"`
-	Base     string      `json:"base"`
-	Asker    gitd.Person `json:"asker,omitzero"`
-	Parent   string      `json:"parent,omitempty"`
-	Run      string      `json:"run"`            // the record's own run
-	Work     []string    `json:"work,omitempty"` // the runs that worked for it, in order
-	Approved bool        `json:"approved,omitempty"`
-	// Unposted is how many messages of it are still to be posted.
-	Unposted int `json:"unposted,omitempty"`
-}
-
-// Ended tells whether the task is complete or failed.
-func (t Task) Ended() bool {
-	return t.Status == record.StateComplete || t.Status == record.StateFailed
-}
-
-// Caller is on whose behalf the task's work is done.
-func (t Task) Caller() record.Caller {
-	c, err := record.ConvCaller(t.ID)
-	if err != nil {
-		panic(err) // ids are made by newTaskID alone
-	}
-	return c
-}
-
 // standingRun is the id of the run that is a task's record.
 const standingRun = "task"
 
@@ -175,10 +133,10 @@ type TaskFilter struct {
 	Active bool // only what is neither complete nor failed
 	Max    int  // default 100
 	// Keep leaves out the tasks for which it is false; nil keeps all.
-	Keep func(Task) bool
+	Keep func(record.Task) bool
 }
 
-func (f TaskFilter) fits(t Task) bool {
+func (f TaskFilter) fits(t record.Task) bool {
 	return (f.Keep == nil || f.Keep(t)) && (f.Repo == "" || t.Repo == f.Repo) && (f.Status == "" || t.Status == f.Status) && (!f.Active || !t.Ended())
 }
 
@@ -187,7 +145,7 @@ func (e *Engineer) Open(ctx context.Context) error {
 	e.fill()
 	e.ctx, e.stop = context.WithCancel(context.WithoutCancel(ctx))
 	e.looking = make(chan struct{}, 8)
-	e.tasks, e.jobs, e.bases = make(map[string]Task), make(map[string]*job), make(map[string]bool)
+	e.tasks, e.jobs, e.bases = make(map[string]record.Task), make(map[string]*job), make(map[string]bool)
 	for _, run := range e.Executor.Standing() {
 		t, err := readTask(run)
 		if err != nil {
@@ -252,8 +210,8 @@ func (e *Engineer) Close() error {
 }
 
 // readTask reads the record that a standing run holds; what the run itself says comes first.
-func readTask(run record.Run) (Task, error) {
-	var t Task
+func readTask(run record.Run) (record.Task, error) {
+	var t record.Task
 	if err := json.Unmarshal(run.Record, &t); err != nil {
 		return t, fmt.Errorf("cannot read the record of %s: %w", run.Name(), err)
 	}
@@ -282,7 +240,7 @@ func invalid(format string, args ...any) error {
 }
 
 // Submit accepts a task. It is durable when Submit returns.
-func (e *Engineer) Submit(ctx context.Context, s Submission) (Task, error) {
+func (e *Engineer) Submit(ctx context.Context, s Submission) (record.Task, error) {
 	t, err := e.submit(ctx, s)
 	if err != nil {
 		return t, fmt.Errorf("cannot submit a task: %w", err)
@@ -290,17 +248,17 @@ func (e *Engineer) Submit(ctx context.Context, s Submission) (Task, error) {
 	return t, nil
 }
 
-func (e *Engineer) submit(ctx context.Context, s Submission) (Task, error) {
+func (e *Engineer) submit(ctx context.Context, s Submission) (record.Task, error) {
 	switch {
 	case strings.TrimSpace(s.Description) == "":
-		return Task{}, invalid("it has no description; say what to build or fix")
+		return record.Task{}, invalid("it has no description; say what to build or fix")
 	case len(s.Description)+len(s.Context) > maxTaskText:
-		return Task{}, invalid("its description has %d bytes and its context %d, at most %d together; put the details into a file of the repository, and say where",
+		return record.Task{}, invalid("its description has %d bytes and its context %d, at most %d together; put the details into a file of the repository, and say where",
 			len(s.Description), len(s.Context), maxTaskText)
 	case len(s.Key) > 200:
-		return Task{}, invalid("its key has more than 200 bytes")
+		return record.Task{}, invalid("its key has more than 200 bytes")
 	case isOurs(s.Base):
-		return Task{}, invalid("%s is a branch that callers work on, and no base", s.Base)
+		return record.Task{}, invalid("%s is a branch that callers work on, and no base", s.Base)
 	}
 	id := newTaskID(s.Asker, s.Key)
 	if t, err := e.Task(ctx, id); err == nil {
@@ -308,38 +266,38 @@ func (e *Engineer) submit(ctx context.Context, s Submission) (Task, error) {
 	}
 	repo, base, err := e.workplace(ctx, s)
 	if err != nil {
-		return Task{}, err
+		return record.Task{}, err
 	}
 	agent, err := e.agent(s.Agent)
 	if err != nil {
-		return Task{}, err
+		return record.Task{}, err
 	}
 	if s.Parent != "" {
 		e.bearing.Lock() // many who ask at once are counted one after another
 		defer e.bearing.Unlock()
 	}
 	if err := e.mayBear(s.Parent); err != nil {
-		return Task{}, err
+		return record.Task{}, err
 	}
-	t := Task{ID: id, Description: s.Description, Context: s.Context, Status: record.StateSubmitted, AgentID: agent, WorktreePath: executor.WorkDir,
+	t := record.Task{ID: id, Description: s.Description, Context: s.Context, Status: record.StateSubmitted, AgentID: agent, WorktreePath: executor.WorkDir,
 		Repo: repo, Base: base, Asker: s.Asker, Parent: s.Parent, CreatedAt: e.Now().UTC()}
 	t.UpdatedAt = t.CreatedAt
 	t.Branch = strings.NewReplacer("{task_id}", id, "{caller}", t.Caller().Slug()).Replace(e.Branch)
 	if err := gitd.CheckRef("refs/heads/" + t.Branch); err != nil {
-		return Task{}, invalid("engineer.branch makes %q of it, which is no name of a branch", t.Branch)
+		return record.Task{}, invalid("engineer.branch makes %q of it, which is no name of a branch", t.Branch)
 	}
 	if s.permit != nil {
 		if err := s.permit(t); err != nil {
-			return Task{}, err
+			return record.Task{}, err
 		}
 	}
 	rec, err := json.Marshal(t)
 	if err != nil {
-		return Task{}, err
+		return record.Task{}, err
 	}
 	run, _, err := e.Executor.Stand(ctx, record.Request{Key: standingRun, Caller: t.Caller(), Repo: repo, Base: base, Asker: s.Asker}, rec)
 	if err != nil {
-		return Task{}, err
+		return record.Task{}, err
 	}
 	if t, err = readTask(run); err != nil {
 		return t, err
@@ -448,7 +406,7 @@ func (e *Engineer) mayBear(parent string) error {
 }
 
 // descends tells whether a task comes of another. Called under mu.
-func (e *Engineer) descends(t Task, of string) bool {
+func (e *Engineer) descends(t record.Task, of string) bool {
 	for range maxTaskDepth + 1 {
 		if t.ID == of {
 			return true
@@ -463,29 +421,29 @@ func (e *Engineer) descends(t Task, of string) bool {
 }
 
 // Task finds a task by its id. There is none: [record.ErrNotFound].
-func (e *Engineer) Task(_ context.Context, id string) (Task, error) {
+func (e *Engineer) Task(_ context.Context, id string) (record.Task, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if t, ok := e.tasks[strings.TrimPrefix(id, "conv:")]; ok {
 		return t, nil
 	}
-	return Task{}, fmt.Errorf("task %.100q: %w; `ramus task list` shows them", id, record.ErrNotFound)
+	return record.Task{}, fmt.Errorf("task %.100q: %w; `ramus task list` shows them", id, record.ErrNotFound)
 }
 
 // Tasks lists tasks, newest first.
-func (e *Engineer) Tasks(_ context.Context, f TaskFilter) ([]Task, error) {
+func (e *Engineer) Tasks(_ context.Context, f TaskFilter) ([]record.Task, error) {
 	if f.Max <= 0 {
 		f.Max = 100
 	}
 	e.mu.Lock()
-	list := []Task{}
+	list := []record.Task{}
 	for _, t := range e.tasks {
 		if f.fits(t) {
 			list = append(list, t)
 		}
 	}
 	e.mu.Unlock()
-	slices.SortFunc(list, func(a, b Task) int {
+	slices.SortFunc(list, func(a, b record.Task) int {
 		if c := b.CreatedAt.Compare(a.CreatedAt); c != 0 {
 			return c
 		}
@@ -495,19 +453,19 @@ func (e *Engineer) Tasks(_ context.Context, f TaskFilter) ([]Task, error) {
 }
 
 // Retry takes a failed task up again where it stands.
-func (e *Engineer) Retry(ctx context.Context, id string, by gitd.Person) (Task, error) {
+func (e *Engineer) Retry(ctx context.Context, id string, by gitd.Person) (record.Task, error) {
 	return e.command(ctx, id, "retry", func(ctx context.Context, j *job) error { return j.retry(ctx, by) })
 }
 
 // Cancel ends a task: what runs is stopped and the container removed. Its branch
 // here is kept unless drop is set; the pull request stays as it is.
-func (e *Engineer) Cancel(ctx context.Context, id string, drop bool, by gitd.Person) (Task, error) {
+func (e *Engineer) Cancel(ctx context.Context, id string, drop bool, by gitd.Person) (record.Task, error) {
 	return e.command(ctx, id, "cancel", func(ctx context.Context, j *job) error { return j.cancel(ctx, drop, by) })
 }
 
 // Say gives a task something more to do, as a comment on its pull request would.
 // A key that was said before is said once.
-func (e *Engineer) Say(ctx context.Context, id, key, text string, by gitd.Person) (Task, error) {
+func (e *Engineer) Say(ctx context.Context, id, key, text string, by gitd.Person) (record.Task, error) {
 	return e.command(ctx, id, "speak to", func(ctx context.Context, j *job) error { return j.say(ctx, key, text, by) })
 }
 
@@ -532,7 +490,7 @@ func (e *Engineer) Progress(ctx context.Context, id, text string) (told bool, er
 }
 
 // command does something to a task's record and wakes whoever works at it.
-func (e *Engineer) command(ctx context.Context, id, what string, f func(context.Context, *job) error) (Task, error) {
+func (e *Engineer) command(ctx context.Context, id, what string, f func(context.Context, *job) error) (record.Task, error) {
 	t, err := e.Task(ctx, id)
 	if err == nil {
 		var j *job
@@ -587,7 +545,7 @@ func (e *Engineer) leave(j *job) bool {
 }
 
 // keep shows a task's record as it is now.
-func (e *Engineer) keep(t Task) {
+func (e *Engineer) keep(t record.Task) {
 	e.mu.Lock()
 	e.tasks[t.ID] = t
 	e.mu.Unlock()

@@ -39,7 +39,7 @@ type pullStory struct {
 	*shop
 	n      int
 	random *rand.Rand
-	task   gateway.Task
+	task   record.Task
 	file   string
 	told   map[string]string // ids of deliveries
 	err    error
@@ -245,7 +245,7 @@ func TestHappeningsInAnyOrder(t *testing.T) {
 			sofar = append(sofar, what)
 			p.tell(what, sofar[p.random.IntN(len(sofar))])
 		}
-		p.until(p.task.ID, "all that was said", func(t gateway.Task) bool {
+		p.until(p.task.ID, "all that was said", func(t record.Task) bool {
 			pull := p.repo.Pull(t.PRNumber)
 			answered := 0
 			for _, c := range pull.Lines {

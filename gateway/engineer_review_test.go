@@ -19,21 +19,21 @@ import (
 var ada = gitd.Person{Name: "Ada", Email: "ada@example.org"}
 
 // raised hands over a task and waits for its pull request.
-func (k *shop) raised(lines ...string) gateway.Task {
+func (k *shop) raised(lines ...string) record.Task {
 	k.t.Helper()
 	return k.settled(k.submit(lines...).ID, record.StateAwaitingReview)
 }
 
 // worked waits until a task has been worked on so often, and waits for review again.
-func (k *shop) worked(id string, times int) gateway.Task {
+func (k *shop) worked(id string, times int) record.Task {
 	k.t.Helper()
-	return k.until(id, fmt.Sprintf("work %d", times), func(t gateway.Task) bool {
+	return k.until(id, fmt.Sprintf("work %d", times), func(t record.Task) bool {
 		return len(t.Work) == times && t.Status == record.StateAwaitingReview && t.Unposted == 0
 	})
 }
 
 // failed waits for a task to fail, and holds what is said of it against a text.
-func (k *shop) failed(id, want string) gateway.Task {
+func (k *shop) failed(id, want string) record.Task {
 	k.t.Helper()
 	t := k.settled(id, record.StateFailed)
 	thread := k.thread(t)
@@ -195,7 +195,7 @@ func TestEngineerDeleted(t *testing.T) {
 	}
 	was := task.PRNumber
 	k.retry(task.ID)
-	task = k.until(task.ID, "another pull request", func(t gateway.Task) bool {
+	task = k.until(task.ID, "another pull request", func(t record.Task) bool {
 		return t.PRNumber != 0 && t.PRNumber != was && t.Status == record.StateAwaitingReview && t.Unposted == 0
 	})
 	k.reads(task.Branch, "made.txt", "made")
@@ -223,7 +223,7 @@ func TestEngineerReopened(t *testing.T) {
 		t.Fatal(err)
 	}
 	task = k.failed(task.ID, "closed without being merged")
-	k.until(task.ID, "no container", func(gateway.Task) bool {
+	k.until(task.ID, "no container", func(record.Task) bool {
 		status, err := k.Executor.Caller(t.Context(), "conv:"+task.ID)
 		return err == nil && status.Container == nil
 	})
@@ -287,9 +287,9 @@ func TestEngineerChecks(t *testing.T) {
 	}
 	k.reads(task.Branch, "made.txt", "made\nrepair-1\nrepair-2")
 	fail(3)
-	k.until(task.ID, "the cap", func(t gateway.Task) bool { return t.Unposted == 0 && len(k.told(t.PRNumber)) == 1 })
+	k.until(task.ID, "the cap", func(t record.Task) bool { return t.Unposted == 0 && len(k.told(t.PRNumber)) == 1 })
 	fail(4) // that is told once, however often it fails
-	k.until(task.ID, "what is left", func(t gateway.Task) bool { return strings.Count(k.story(t), " heard left ") == 2 })
+	k.until(task.ID, "what is left", func(t record.Task) bool { return strings.Count(k.story(t), " heard left ") == 2 })
 	must[int64](t)(k.repo.Comment("reviewer", task.PRNumber, "@ramus\nappend made.txt by-a-person"))
 	task = k.worked(task.ID, 4)
 	k.reads(task.Branch, "made.txt", "made\nrepair-1\nrepair-2\nby-a-person")
@@ -356,12 +356,12 @@ func TestEngineerReviews(t *testing.T) {
 	if err := k.repo.Approve("reviewer", task.PRNumber, "good"); err != nil {
 		t.Fatal(err)
 	}
-	k.until(task.ID, "the approval", func(t gateway.Task) bool { return t.Approved })
+	k.until(task.ID, "the approval", func(t record.Task) bool { return t.Approved })
 	must[int64](t)(k.repo.Review("reviewer", task.PRNumber, "changes_requested", "append made.txt review",
 		githubtest.Line{Path: "made.txt", Line: 1, Body: "append made.txt first"}, githubtest.Line{Path: "other.txt", Line: 1, Body: "append other.txt second"}))
 	must[int64](t)(k.repo.CommentLine("second", task.PRNumber, "made.txt", 1, "append made.txt third"))
 	must[int64](t)(k.repo.Comment("second", task.PRNumber, "@ramus\nappend made.txt fourth"))
-	k.until(task.ID, "all that was said", func(t gateway.Task) bool { return strings.Count(k.story(t), " heard said ") == 5 })
+	k.until(task.ID, "all that was said", func(t record.Task) bool { return strings.Count(k.story(t), " heard said ") == 5 })
 	said.Store(true)
 	must[int64](t)(k.repo.Check(task.Branch, githubtest.Check{Name: "lint", Conclusion: "success"})) // which has ramus look
 	task = k.worked(task.ID, 2)
@@ -385,7 +385,7 @@ func TestEngineerReviews(t *testing.T) {
 	if err := k.repo.Approve("reviewer", task.PRNumber, "good"); err != nil {
 		t.Fatal(err)
 	}
-	k.until(task.ID, "the approval", func(t gateway.Task) bool { return t.Approved })
+	k.until(task.ID, "the approval", func(t record.Task) bool { return t.Approved })
 	if t.Failed() {
 		t.Log(k.story(task))
 	}
@@ -397,7 +397,7 @@ func TestEngineerCancelled(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		k := openShop(t, nil)
 		task := k.submit("write made.txt made", "hang")
-		k.until(task.ID, "an agent at work", func(t gateway.Task) bool {
+		k.until(task.ID, "an agent at work", func(t record.Task) bool {
 			status, err := k.Executor.Caller(k.t.Context(), "conv:"+t.ID)
 			return err == nil && status.Container != nil && len(t.Work) == 1
 		})
@@ -560,7 +560,7 @@ func TestEngineerTwo(t *testing.T) {
 	}
 	follows := func(want string) {
 		t.Helper()
-		k.until(two.ID, "the base", func(gateway.Task) bool {
+		k.until(two.ID, "the base", func(record.Task) bool {
 			head, err := repo.Resolve(t.Context(), "refs/heads/main")
 			return err == nil && string(head) == want
 		})

@@ -92,7 +92,7 @@ func TestSubmissions(t *testing.T) {
 // TestFamily: tasks that tasks ask for are bounded in depth and number.
 func TestFamily(t *testing.T) {
 	k := openShop(t, func(e *gateway.Engineer) { e.GitHub, e.Slack = nil, nil })
-	submit := func(parent string) (gateway.Task, error) {
+	submit := func(parent string) (record.Task, error) {
 		return k.engineer.Submit(t.Context(), gateway.Submission{Description: "sleep 600", Parent: parent})
 	}
 	root, err := submit("")

@@ -89,7 +89,7 @@ func (w testWriter) Write(p []byte) (int, error) {
 }
 
 // submit hands a task over whose agent does what the lines say.
-func (k *shop) submit(lines ...string) gateway.Task {
+func (k *shop) submit(lines ...string) record.Task {
 	k.t.Helper()
 	t, err := k.engineer.Submit(k.t.Context(), gateway.Submission{Description: strings.Join(lines, "\n"), Agent: "scripted",
 		Asker: gitd.Person{Name: "Ada", Email: "ada@example.org"}})
@@ -100,7 +100,7 @@ func (k *shop) submit(lines ...string) gateway.Task {
 }
 
 // until waits for a task to be as wanted.
-func (k *shop) until(id, what string, ready func(gateway.Task) bool) gateway.Task {
+func (k *shop) until(id, what string, ready func(record.Task) bool) record.Task {
 	k.t.Helper()
 	ctx, cancel := context.WithTimeout(k.t.Context(), 2*time.Minute)
 	defer cancel()
@@ -123,22 +123,22 @@ func (k *shop) until(id, what string, ready func(gateway.Task) bool) gateway.Tas
 }
 
 // atWork waits until the agent of a task's nth piece of work has begun: its container is there.
-func (k *shop) atWork(id string, n int) gateway.Task {
+func (k *shop) atWork(id string, n int) record.Task {
 	k.t.Helper()
-	return k.until(id, fmt.Sprintf("the agent at work %d", n), func(t gateway.Task) bool {
+	return k.until(id, fmt.Sprintf("the agent at work %d", n), func(t record.Task) bool {
 		run, err := k.Executor.Run(context.Background(), fmt.Sprintf("conv:%s/work-%d", t.ID, n))
 		return err == nil && run.State == record.StateRunning && run.Step != ""
 	})
 }
 
 // settled waits until a task is in a state and all is posted.
-func (k *shop) settled(id string, state record.State) gateway.Task {
+func (k *shop) settled(id string, state record.State) record.Task {
 	k.t.Helper()
-	return k.until(id, "waiting for "+string(state), func(t gateway.Task) bool { return t.Status == state && t.Unposted == 0 })
+	return k.until(id, "waiting for "+string(state), func(t record.Task) bool { return t.Status == state && t.Unposted == 0 })
 }
 
 // story is all that is known about a task.
-func (k *shop) story(t gateway.Task) string {
+func (k *shop) story(t record.Task) string {
 	var b strings.Builder
 	for _, run := range append([]string{t.Run}, t.Work...) {
 		fmt.Fprintf(&b, "%s\n", run)
@@ -160,7 +160,7 @@ func (k *shop) story(t gateway.Task) string {
 }
 
 // thread is what the task's thread in Slack says.
-func (k *shop) thread(t gateway.Task) (texts []string) {
+func (k *shop) thread(t record.Task) (texts []string) {
 	for _, m := range k.slack.Messages("C01") {
 		if m.TS == t.SlackThreadTS || m.ThreadTS == t.SlackThreadTS {
 			texts = append(texts, m.Text)
@@ -187,7 +187,7 @@ func TestEngineer(t *testing.T) {
 	if _, err := k.repo.CommentLine("reviewer", pull.Number, "made.txt", 1, "append made.txt more"); err != nil {
 		t.Fatal(err)
 	}
-	task = k.until(task.ID, "the comment's work", func(t gateway.Task) bool {
+	task = k.until(task.ID, "the comment's work", func(t record.Task) bool {
 		return len(t.Work) == 2 && t.Status == record.StateAwaitingReview && t.Unposted == 0
 	})
 	if text, err := k.repo.File(task.Branch, "made.txt"); err != nil || text != "made\nmore" {
@@ -200,13 +200,13 @@ func TestEngineer(t *testing.T) {
 	if _, err := k.repo.Review("reviewer", pull.Number, "changes_requested", "append made.txt again"); err != nil {
 		t.Fatal(err)
 	}
-	task = k.until(task.ID, "the review's work", func(t gateway.Task) bool {
+	task = k.until(task.ID, "the review's work", func(t record.Task) bool {
 		return len(t.Work) == 3 && t.Status == record.StateAwaitingReview && t.Unposted == 0
 	})
 	if err := k.repo.Approve("reviewer", pull.Number, "good"); err != nil {
 		t.Fatal(err)
 	}
-	k.until(task.ID, "the approval", func(t gateway.Task) bool { return t.Approved })
+	k.until(task.ID, "the approval", func(t record.Task) bool { return t.Approved })
 	if _, err := k.repo.Merge("reviewer", pull.Number, "squash"); err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -196,7 +197,7 @@ func (c *call) evidenceFile() error {
 		return c.viewFile(r, f)
 	}
 	c.attachment(path.Base(f.Name))
-	if media := showable(f.Type); media != "" {
+	if media := render.Showable(f.Type); media != "" {
 		c.W.Header().Set("Content-Type", media)
 	}
 	c.W.Header().Set("ETag", `"`+f.SHA256+`"`)
@@ -216,16 +217,6 @@ func (c *call) evidenceManifest(r record.Run) error {
 	c.private()
 	c.attachment("manifest.json")
 	return c.reply(m)
-}
-
-// showable is the media type of pictures and films that a browser shows without
-// running anything of theirs; "" for all else. SVG is none of them.
-func showable(media string) string {
-	switch media {
-	case "image/png", "image/jpeg", "image/gif", "image/webp", "video/webm", "video/mp4":
-		return media
-	}
-	return ""
 }
 
 // watchedFile keeps the error of a read, which http.ServeContent does not tell.

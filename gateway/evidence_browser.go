@@ -9,6 +9,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
@@ -61,7 +62,7 @@ type (
 // else is linked to, whatever a check says.
 func (c *call) showBrowser(p *runPage, r record.Run, m *record.Manifest, kept map[string]bool) {
 	link := func(name string, view bool) string {
-		switch full := browserFiles + name; {
+		switch full := render.BrowserFiles + name; {
 		case name == "" || !kept[full]:
 			return ""
 		case view:
@@ -75,15 +76,15 @@ func (c *call) showBrowser(p *runPage, r record.Run, m *record.Manifest, kept ma
 			p.BrowserNote = fmt.Sprintf("the first %d of %d; the bundle has all", pageLooks, len(m.Browser))
 			break
 		}
-		row := lookRow{Name: cleanCut(k.Name, 200), Verdict: verdictWord(k.Verdict), Class: verdictClass(k.Verdict), Reason: cleanCut(k.Reason, 1000), Log: cleanCut(k.Log, pageText)}
-		notes := []string{spanText(time.Duration(k.DurationMS) * time.Millisecond)}
+		row := lookRow{Name: render.ClipClean(k.Name, 200), Verdict: verdictWord(k.Verdict), Class: verdictClass(k.Verdict), Reason: render.ClipClean(k.Reason, 1000), Log: render.ClipClean(k.Log, pageText)}
+		notes := []string{render.Duration(time.Duration(k.DurationMS) * time.Millisecond)}
 		if k.Spec != "" {
 			notes = append([]string{k.Spec}, notes...)
 		}
 		if k.Commit != "" {
 			notes = append(notes, "at "+k.Commit[:min(10, len(k.Commit))])
 			if k.Commit != string(m.Head) {
-				notes = append(notes, earlier)
+				notes = append(notes, render.Earlier)
 			}
 		}
 		if k.Browser != "" {
@@ -92,7 +93,7 @@ func (c *call) showBrowser(p *runPage, r record.Run, m *record.Manifest, kept ma
 		if k.MemoryPeak > 0 {
 			notes = append(notes, bytesize.Text(k.MemoryPeak)+" of memory")
 		}
-		row.Note = cleanCut(strings.Join(notes, " · "), 500)
+		row.Note = render.ClipClean(strings.Join(notes, " · "), 500)
 		for i, v := range k.Views {
 			if i == pageLooks {
 				break
@@ -111,10 +112,10 @@ func (c *call) showBrowser(p *runPage, r record.Run, m *record.Manifest, kept ma
 }
 
 func (c *call) viewRow(v record.BrowserView, link func(name string, view bool) string) viewRow {
-	row := viewRow{Name: cleanCut(v.Viewport.Name, 100), Size: fmt.Sprintf("%d × %d", v.Viewport.Width, v.Viewport.Height),
-		Verdict: verdictWord(v.Verdict), Class: verdictClass(v.Verdict), Reason: cleanCut(v.Reason, 1000), Address: cleanCut(v.FinalURL, 500), Title: cleanCut(v.Title, 200)}
+	row := viewRow{Name: render.ClipClean(v.Viewport.Name, 100), Size: fmt.Sprintf("%d × %d", v.Viewport.Width, v.Viewport.Height),
+		Verdict: verdictWord(v.Verdict), Class: verdictClass(v.Verdict), Reason: render.ClipClean(v.Reason, 1000), Address: render.ClipClean(v.FinalURL, 500), Title: render.ClipClean(v.Title, 200)}
 	if row.Address == "" {
-		row.Address = cleanCut(v.URL, 500)
+		row.Address = render.ClipClean(v.URL, 500)
 	}
 	if v.Viewport.Scale > 1 {
 		row.Size += fmt.Sprintf(" at %g×", v.Viewport.Scale)
@@ -123,31 +124,31 @@ func (c *call) viewRow(v record.BrowserView, link func(name string, view bool) s
 	if v.Status > 0 {
 		numbers[0] = fmt.Sprintf("HTTP %d", v.Status)
 	}
-	numbers = append(numbers, plural(v.Requests, "request"))
+	numbers = append(numbers, render.Plural(v.Requests, "request"))
 	said := 0
 	for _, n := range v.Console.Counts {
 		said += n
 	}
-	numbers = append(numbers, plural(said, "console message"), plural(len(v.Network), "failed request"))
+	numbers = append(numbers, render.Plural(said, "console message"), render.Plural(len(v.Network), "failed request"))
 	if v.Allowed > 0 {
 		numbers = append(numbers, fmt.Sprintf("%d allowed", v.Allowed))
 	}
-	numbers = append(numbers, spanText(time.Duration(v.DurationMS)*time.Millisecond))
+	numbers = append(numbers, render.Duration(time.Duration(v.DurationMS)*time.Millisecond))
 	row.Numbers = strings.Join(numbers, " · ")
 
 	var faults []faultRow
 	for _, t := range v.Console.PageErrors {
-		faults = append(faults, faultRow{"uncaught", cleanCut(t, 500)})
+		faults = append(faults, faultRow{"uncaught", render.ClipClean(t, 500)})
 	}
 	for _, t := range v.Console.Errors {
-		faults = append(faults, faultRow{"console", cleanCut(t, 500)})
+		faults = append(faults, faultRow{"console", render.ClipClean(t, 500)})
 	}
 	for _, n := range v.Network {
 		what := n.Failure
 		if n.Status > 0 {
 			what = fmt.Sprint(n.Status)
 		}
-		faults = append(faults, faultRow{"network", cleanCut(n.Method+" "+n.URL+": "+what, 500)})
+		faults = append(faults, faultRow{"network", render.ClipClean(n.Method+" "+n.URL+": "+what, 500)})
 	}
 	row.Faults = faults[:min(len(faults), 2*pageFaults)]
 	if more := len(faults) - len(row.Faults); more > 0 {
@@ -158,7 +159,7 @@ func (c *call) viewRow(v record.BrowserView, link func(name string, view bool) s
 		row.Open = row.Open || !s.OK
 	}
 	if n := len(v.Steps); n > 0 {
-		row.StepsNote = plural(n, "step")
+		row.StepsNote = render.Plural(n, "step")
 	}
 	if file := link(v.Screenshot, false); file != "" {
 		row.Shot = &shotRow{Alt: row.Name + " picture of the page", File: file, View: link(v.Screenshot, true), Class: "wide", Width: v.Viewport.Width, Height: v.Viewport.Height}
@@ -188,8 +189,8 @@ func doneStep(s record.BrowserStep, link func(name string, view bool) string) do
 			text += part.before + part.text
 		}
 	}
-	row := doneRow{Mark: "✓", Class: "good", Text: cleanCut(text, 300), End: spanText(time.Duration(s.MS) * time.Millisecond),
-		Error: cleanCut(s.Error, 1000), View: link(s.Screenshot, true)}
+	row := doneRow{Mark: "✓", Class: "good", Text: render.ClipClean(text, 300), End: render.Duration(time.Duration(s.MS) * time.Millisecond),
+		Error: render.ClipClean(s.Error, 1000), View: link(s.Screenshot, true)}
 	if !s.OK {
 		row.Mark, row.Class = "✗", "bad-text"
 	}
@@ -198,7 +199,7 @@ func doneStep(s record.BrowserStep, link func(name string, view bool) string) do
 
 // compared is what differs from the base.
 func compared(k record.BrowserComparison, views []record.BrowserView, link func(name string, view bool) string) *compareRow {
-	row := &compareRow{Base: cleanCut(k.Base, 200), Verdict: verdictWord(k.Verdict), Class: verdictClass(k.Verdict), Reason: cleanCut(k.Reason, 1000)}
+	row := &compareRow{Base: render.ClipClean(k.Base, 200), Verdict: verdictWord(k.Verdict), Class: verdictClass(k.Verdict), Reason: render.ClipClean(k.Reason, 1000)}
 	if k.Commit != "" {
 		row.Base = strings.TrimPrefix(row.Base+" at "+k.Commit[:min(10, len(k.Commit))], " ")
 	}
@@ -206,11 +207,11 @@ func compared(k record.BrowserComparison, views []record.BrowserView, link func(
 		row.Note = "from an earlier look"
 	}
 	for _, d := range k.Views {
-		change := changeRow{Viewport: cleanCut(d.Viewport, 100), Changed: "no pixel differs", Note: cleanCut(d.Note, 500)}
+		change := changeRow{Viewport: render.ClipClean(d.Viewport, 100), Changed: "no pixel differs", Note: render.ClipClean(d.Note, 500)}
 		if d.Pixels > 0 {
-			change.Changed = percent(d.Changed) + " of the pixels differ"
+			change.Changed = render.Percent(d.Changed) + " of the pixels differ"
 			if n := len(d.Boxes); n > 0 {
-				change.Changed += fmt.Sprintf(" in %s", plural(n, "place"))
+				change.Changed += fmt.Sprintf(" in %s", render.Plural(n, "place"))
 			}
 		}
 		if d.Note != "" {
@@ -238,7 +239,7 @@ func compared(k record.BrowserComparison, views []record.BrowserView, link func(
 				}
 				line = strings.TrimRight(line, "\r\n")
 				inHunk = inHunk || strings.HasPrefix(line, "@@")
-				change.Aria = append(change.Aria, diffText{diffClass(line, inHunk), cleanCut(line, diffLine)})
+				change.Aria = append(change.Aria, diffText{diffClass(line, inHunk), render.ClipClean(line, diffLine)})
 			}
 		}
 		row.Views = append(row.Views, change)
@@ -266,5 +267,5 @@ func verdictClass(v record.BrowserVerdict) string {
 
 // isLook tells the pictures that stand with their check.
 func isLook(name string) bool {
-	return strings.HasPrefix(name, browserFiles) && path.Ext(name) == ".png"
+	return strings.HasPrefix(name, render.BrowserFiles) && path.Ext(name) == ".png"
 }

@@ -7,6 +7,9 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/render"
+	"github.com/ramus-dev/ramus/gateway/render/rendertest"
+	"github.com/ramus-dev/ramus/internal/golden"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
@@ -25,9 +28,9 @@ func browserManifest() *record.Manifest {
 			Console: browser.Console{Counts: map[string]int{"log": 3}},
 			Steps:   []browser.StepResult{{Do: "fill", Target: "#new", Value: "Write tests", OK: true, MS: 44}, {Do: "press", Target: "Enter", In: "#new", OK: true, MS: 9}, {Do: "expect_text", Target: "#count", Value: "1 item", OK: true, MS: 30}}},
 	}
-	c := looks(m, "todo", views...)
-	m.Files = append(m.Files, record.ManifestFile{Name: browserFiles + "001-todo/desktop/step-03.png", Type: "image/png"})
-	differing(m, c, 0.0312, 0)
+	c := rendertest.AddCheck(m, "todo", views...)
+	m.Files = append(m.Files, record.ManifestFile{Name: render.BrowserFiles + "001-todo/desktop/step-03.png", Type: "image/png"})
+	rendertest.AddComparison(m, c, 0.0312, 0)
 	c.Spec, c.Browser, c.DurationMS, c.MemoryPeak = ".ramus/browser/todo.yaml", "Chromium 156.0.8078.79", 6200, 171<<20
 	c.Views[0].Steps = views[0].Steps
 	k := c.Compare
@@ -35,7 +38,7 @@ func browserManifest() *record.Manifest {
 	k.Views[0].Pixels, k.Views[0].Boxes = 44928, []browser.Box{{X: 10, Y: 20, Width: 300, Height: 40}, {X: 10, Y: 80, Width: 30, Height: 40}}
 	k.Views[0].Aria = "@@ -1,3 +1,3 @@\n - heading \"Today\" [level=1]\n-- text: 1 item\n+- text: 0 items\n"
 
-	older := looks(m, "checkout", browser.View{Viewport: browser.Desktop, Verdict: browser.Pass, Reason: "the page at the end", URL: "http://127.0.0.1:5173/checkout", Status: 200, Requests: 1, DurationMS: 900,
+	older := rendertest.AddCheck(m, "checkout", browser.View{Viewport: browser.Desktop, Verdict: browser.Pass, Reason: "the page at the end", URL: "http://127.0.0.1:5173/checkout", Status: 200, Requests: 1, DurationMS: 900,
 		Console: browser.Console{Counts: map[string]int{}}})
 	older.Commit, older.DurationMS = "3333333333333333333333333333333333333333", 900
 	m.Browser = append(m.Browser, browser.Check{Name: `<script>alert(1)</script>`, Verdict: browser.Unverified, Reason: "nothing listened at 127.0.0.1:5173 within 1 min", DurationMS: 60_000, Log: "Error: cannot find module 'vite'\n"},
@@ -55,7 +58,7 @@ func browserPage(t *testing.T, m *record.Manifest) string {
 		t.Fatal(err)
 	}
 	r := record.Run{ID: "20261122-120000-aaaa", Caller: otter, Repo: "app", Branch: "ramus/run-otter", Workflow: "check", State: record.StateComplete, Head: m.Head}
-	p := &runPage{Run: r, Title: "Workflow check", State: stateBadge(r), Now: timeText(now)}
+	p := &runPage{Run: r, Title: "Workflow check", State: stateBadge(r), Now: render.Time(now)}
 	kept := map[string]bool{}
 	for _, f := range m.Files {
 		kept[f.Name] = true
@@ -82,5 +85,5 @@ func TestBrowserChecksOnThePage(t *testing.T) {
 			t.Errorf("the page lacks %q", want)
 		}
 	}
-	golden(t, "page-browser.html", got)
+	golden.Compare(t, "page-browser.html", got)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -51,9 +52,9 @@ func (c *call) showDiff(p *runPage, r record.Run, m *record.Manifest) error {
 		if len(p.Files) >= pageFilesMax {
 			continue
 		}
-		f := &diffFile{Status: change.Status, Path: cleanCut(change.Path, 500), Lines: parts[diffHead(change)]}
+		f := &diffFile{Status: change.Status, Path: render.ClipClean(change.Path, 500), Lines: parts[diffHead(change)]}
 		if change.OldPath != "" {
-			f.Path = cleanCut(change.OldPath, 500) + " → " + f.Path
+			f.Path = render.ClipClean(change.OldPath, 500) + " → " + f.Path
 		}
 		switch {
 		case change.Added < 0:
@@ -149,7 +150,7 @@ func readDiff(r io.Reader) (parts map[string][]diffText, whole bool, err error) 
 		case !inHunk && (strings.HasPrefix(text, "index ") || strings.HasPrefix(text, "--- ") || strings.HasPrefix(text, "+++ ")):
 			continue // the row above says it
 		}
-		parts[head] = append(parts[head], diffText{diffClass(text, inHunk), cleanCut(text, diffLine)})
+		parts[head] = append(parts[head], diffText{diffClass(text, inHunk), render.ClipClean(text, diffLine)})
 		count++
 	}
 	return parts, false, nil

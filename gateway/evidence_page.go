@@ -12,7 +12,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/links"
-	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
@@ -99,13 +99,13 @@ func (c *call) evidencePage() error {
 
 // runPage fills in a page; m is nil while the run goes on.
 func (c *call) runPage(r record.Run, m *record.Manifest) (*runPage, error) {
-	p := &runPage{Run: r, Title: runTitle(r), State: stateBadge(r), Now: timeText(c.Now())}
-	p.Run.Error, p.Run.Hint = cleanCut(r.Error, pageText), cleanCut(r.Hint, pageText)
+	p := &runPage{Run: r, Title: runTitle(r), State: stateBadge(r), Now: render.Time(c.Now())}
+	p.Run.Error, p.Run.Hint = render.ClipClean(r.Error, pageText), render.ClipClean(r.Hint, pageText)
 	if r.Gate != nil {
-		p.Run.Gate = &record.Gate{Step: r.Gate.Step, Message: cleanCut(r.Gate.Message, pageText), Allowed: r.Gate.Allowed}
+		p.Run.Gate = &record.Gate{Step: r.Gate.Step, Message: render.ClipClean(r.Gate.Message, pageText), Allowed: r.Gate.Allowed}
 	}
 	if !c.Until.IsZero() {
-		p.Until = timeText(c.Until)
+		p.Until = render.Time(c.Until)
 	}
 	var policy *record.ManifestPolicy
 	kept := map[string]bool{}
@@ -145,15 +145,15 @@ func (c *call) runPage(r record.Run, m *record.Manifest) (*runPage, error) {
 func runTitle(r record.Run) string {
 	switch {
 	case r.Workflow != "":
-		return "Workflow " + cleanCut(r.Workflow, 200)
+		return "Workflow " + render.ClipClean(r.Workflow, 200)
 	case r.Task != nil:
-		return "Task " + cleanCut(r.Task.Name, 200)
+		return "Task " + render.ClipClean(r.Task.Name, 200)
 	case r.Agent != nil:
 		line, _, _ := strings.Cut(strings.TrimSpace(r.Agent.Prompt), "\n")
-		return cleanCut(line, 200)
+		return render.ClipClean(line, 200)
 	case r.Command != "":
 		line, _, _ := strings.Cut(strings.TrimSpace(r.Command), "\n")
-		return cleanCut(line, 200)
+		return render.ClipClean(line, 200)
 	}
 	return "Request"
 }
@@ -198,7 +198,7 @@ func (c *call) doing(r record.Run) string {
 	if !r.StartedAt.IsZero() {
 		since = r.StartedAt
 	}
-	took := spanText(c.Now().Sub(since))
+	took := render.Duration(c.Now().Sub(since))
 	switch {
 	case r.Ended():
 		return "It has ended; its evidence is being written."
@@ -207,7 +207,7 @@ func (c *call) doing(r record.Run) string {
 	case r.StartedAt.IsZero():
 		return fmt.Sprintf("It waits for its turn, for %s.", took)
 	case r.Step != "":
-		return fmt.Sprintf("At work for %s; now at %s.", took, cleanCut(r.Step, 200))
+		return fmt.Sprintf("At work for %s; now at %s.", took, render.ClipClean(r.Step, 200))
 	}
 	return fmt.Sprintf("At work for %s.", took)
 }
@@ -217,14 +217,14 @@ func (c *call) facts(r record.Run, m *record.Manifest, policy *record.ManifestPo
 	var list []fact
 	add := func(label, value string, mono bool) {
 		if value != "" {
-			list = append(list, fact{label, cleanCut(value, 500), mono})
+			list = append(list, fact{label, render.ClipClean(value, 500), mono})
 		}
 	}
 	add("Asked by", r.Asker.Name, false)
 	if r.Origin != nil {
 		add("Asked in", r.Origin.Source, false)
 	}
-	add("Asked at", timeText(r.CreatedAt), false)
+	add("Asked at", render.Time(r.CreatedAt), false)
 	if policy != nil {
 		add("Runner", policy.Runner+" ("+policy.Reason+")", false)
 	}
@@ -233,25 +233,25 @@ func (c *call) facts(r record.Run, m *record.Manifest, policy *record.ManifestPo
 	}
 	switch {
 	case !r.StartedAt.IsZero() && !r.EndedAt.IsZero():
-		add("Took", spanText(r.EndedAt.Sub(r.StartedAt))+", after waiting "+spanText(r.StartedAt.Sub(r.CreatedAt)), false)
+		add("Took", render.Duration(r.EndedAt.Sub(r.StartedAt))+", after waiting "+render.Duration(r.StartedAt.Sub(r.CreatedAt)), false)
 	case !r.EndedAt.IsZero():
-		add("Ended after", spanText(r.EndedAt.Sub(r.CreatedAt)), false)
+		add("Ended after", render.Duration(r.EndedAt.Sub(r.CreatedAt)), false)
 	}
-	base := r.Base + " at " + shortHash(r.BaseCommit)
+	base := r.Base + " at " + render.ShortHash(r.BaseCommit)
 	if m != nil && !m.BaseRefreshed.IsZero() {
-		base += ", refreshed " + spanText(r.CreatedAt.Sub(m.BaseRefreshed)) + " before"
+		base += ", refreshed " + render.Duration(r.CreatedAt.Sub(m.BaseRefreshed)) + " before"
 	}
 	add("Base", base, false)
 	add("Branch", r.Branch, true)
 	if r.Head != "" {
-		head := shortHash(r.Head)
+		head := render.ShortHash(r.Head)
 		if r.Head == r.Start {
 			head += " (not moved)"
 		}
 		add("Branch stands at", head, true)
 	}
 	if r.Merged != "" {
-		add("Merged", r.Base+" is at "+shortHash(r.Merged), false)
+		add("Merged", r.Base+" is at "+render.ShortHash(r.Merged), false)
 	}
 	usage := r.Usage
 	if m != nil {
@@ -272,26 +272,21 @@ func (c *call) facts(r record.Run, m *record.Manifest, policy *record.ManifestPo
 	return list
 }
 
-func shortHash(h gitd.Hash) string { return string(h)[:min(10, len(h))] }
-
-// earlier is said of what was checked and is not what stands.
-const earlier = "before the last change"
-
 // showManifest shows what the manifest alone knows.
 func (c *call) showManifest(p *runPage, r record.Run, m *record.Manifest) {
 	p.Verdict = verdictBadge(m.Verdict)
 	for _, text := range m.Unverified {
-		p.Unverified = append(p.Unverified, cleanCut(text, 500))
+		p.Unverified = append(p.Unverified, render.ClipClean(text, 500))
 	}
 	for _, q := range m.Prompts {
-		row := promptRow{By: cleanCut(q.By, 100), Text: cleanCut(q.Text, pageText)}
+		row := promptRow{By: render.ClipClean(q.By, 100), Text: render.ClipClean(q.Text, pageText)}
 		if !q.Time.IsZero() {
-			row.When = timeText(q.Time)
+			row.When = render.Time(q.Time)
 		}
 		p.Prompts = append(p.Prompts, row)
 	}
 	for _, t := range m.Tests {
-		row := testRow{Framework: cleanCut(t.Framework, 100), Step: cleanCut(t.Step, 100), Mark: "✓", Class: "good",
+		row := testRow{Framework: render.ClipClean(t.Framework, 100), Step: render.ClipClean(t.Step, 100), Mark: "✓", Class: "good",
 			Counts: fmt.Sprintf("%d passed, %d failed, %d skipped", t.Passed, t.Failed, t.Skipped)}
 		if t.Unknown {
 			row.Counts = "not counted"
@@ -300,10 +295,10 @@ func (c *call) showManifest(p *runPage, r record.Run, m *record.Manifest) {
 			row.Mark, row.Class = "✗", "bad-text"
 		}
 		if t.Commit != m.Head {
-			row.Note = earlier
+			row.Note = render.Earlier
 		}
 		for _, name := range t.FailedNames {
-			row.FailedNames = append(row.FailedNames, cleanCut(name, 500))
+			row.FailedNames = append(row.FailedNames, render.ClipClean(name, 500))
 		}
 		p.Tests = append(p.Tests, row)
 	}
@@ -311,7 +306,7 @@ func (c *call) showManifest(p *runPage, r record.Run, m *record.Manifest) {
 		if k.Check == "tests" && k.Result.Ran() {
 			continue // shown with its counts
 		}
-		row := checkRow{Check: cleanCut(k.Check, 100), Tool: cleanCut(k.Tool, 100), Why: cleanCut(k.Why, 500),
+		row := checkRow{Check: render.ClipClean(k.Check, 100), Tool: render.ClipClean(k.Tool, 100), Why: render.ClipClean(k.Why, 500),
 			Result: string(k.Result), Mark: "✓", Class: "good"}
 		switch k.Result {
 		case record.CheckFailed:
@@ -322,12 +317,12 @@ func (c *call) showManifest(p *runPage, r record.Run, m *record.Manifest) {
 			row.Mark, row.Class, row.Result = "!", "warn-text", "could not run"
 		}
 		if k.Result.Ran() && !k.Current {
-			row.Why = strings.TrimPrefix(row.Why+", "+earlier, ", ")
+			row.Why = strings.TrimPrefix(row.Why+", "+render.Earlier, ", ")
 		}
 		p.Checks = append(p.Checks, row)
 	}
 	for _, e := range m.Egress {
-		row := egressRow{Host: cleanCut(e.Host, 300), Verdict: e.Verdict}
+		row := egressRow{Host: render.ClipClean(e.Host, 300), Verdict: e.Verdict}
 		if e.Verdict != "allowed" {
 			row.Class = "warn-text"
 		}
@@ -348,11 +343,11 @@ func (c *call) showArtifacts(p *runPage, r record.Run, m *record.Manifest) {
 		if count++; len(p.Artifacts) >= pageFilesMax {
 			continue
 		}
-		row := fileRow{Name: cleanCut(name, 500), Size: bytesize.Text(f.Size), SHA256: f.SHA256, File: c.link(links.FilePath(r, f.Name))}
+		row := fileRow{Name: render.ClipClean(name, 500), Size: bytesize.Text(f.Size), SHA256: f.SHA256, File: c.link(links.FilePath(r, f.Name))}
 		if viewable(f.Type) {
 			row.View = c.viewLink(r, f.Name)
 		}
-		if strings.HasPrefix(showable(f.Type), "image/") && !isLook(f.Name) && len(p.Shots) < pageShots {
+		if strings.HasPrefix(render.Showable(f.Type), "image/") && !isLook(f.Name) && len(p.Shots) < pageShots {
 			p.Shots = append(p.Shots, row)
 		}
 		p.Artifacts = append(p.Artifacts, row)
@@ -363,7 +358,9 @@ func (c *call) showArtifacts(p *runPage, r record.Run, m *record.Manifest) {
 }
 
 // viewable tells what has a page of its own.
-func viewable(media string) bool { return strings.HasPrefix(media, "text/") || showable(media) != "" }
+func viewable(media string) bool {
+	return strings.HasPrefix(media, "text/") || render.Showable(media) != ""
+}
 
 func (c *call) viewLink(r record.Run, name string) string {
 	link := c.link(links.FilePath(r, name))
@@ -408,7 +405,7 @@ func (s *steps) add(e record.Event) {
 	case record.EventStepStarted:
 		row := s.by[e.Step]
 		if row == nil {
-			row = &stepRow{Step: cleanCut(e.Step, 200)}
+			row = &stepRow{Step: render.ClipClean(e.Step, 200)}
 			s.by[e.Step] = row
 			s.list = append(s.list, row)
 		}
@@ -416,7 +413,7 @@ func (s *steps) add(e record.Event) {
 	case record.EventStepFinished:
 		row := s.by[e.Step]
 		if row == nil {
-			row = &stepRow{Step: cleanCut(e.Step, 200), Command: commandText(e)}
+			row = &stepRow{Step: render.ClipClean(e.Step, 200), Command: commandText(e)}
 			s.by[e.Step] = row
 			s.list = append(s.list, row)
 		}
@@ -425,11 +422,11 @@ func (s *steps) add(e record.Event) {
 		if !ok {
 			row.Mark, row.Class = "✗", "bad-text"
 		}
-		row.End = spanText(time.Duration(e.DurationMS) * time.Millisecond)
+		row.End = render.Duration(time.Duration(e.DurationMS) * time.Millisecond)
 		if e.Exit != nil {
 			row.End = fmt.Sprintf("exit %d · %s", *e.Exit, row.End)
 		}
-		row.Commit, row.Reason, row.Message = shortHash(e.Commit), cleanCut(e.Reason, 100), cleanCut(e.Message, pageText)
+		row.Commit, row.Reason, row.Message = render.ShortHash(e.Commit), render.ClipClean(e.Reason, 100), render.ClipClean(e.Message, pageText)
 		row.Streams = nil
 		// What a task made of its tool's output is easier to read than what the tool printed for it.
 		var task struct {
@@ -450,19 +447,19 @@ func (s *steps) add(e record.Event) {
 
 func commandText(e record.Event) string {
 	if e.Command != "" {
-		return cleanCut(e.Command, pageText)
+		return render.ClipClean(e.Command, pageText)
 	}
-	return cleanCut(e.Step, 200)
+	return render.ClipClean(e.Step, 200)
 }
 
 func (s *steps) stream(row *stepRow, name string, st *record.Stream, better string) {
 	if st == nil || st.Bytes == 0 {
 		return
 	}
-	out := streamRow{Name: name, Tail: clean(st.Tail)}
+	out := streamRow{Name: name, Tail: render.Clean(st.Tail)}
 	switch {
 	case better != "":
-		out.Tail = clean(better[max(0, len(better)-pageLive):])
+		out.Tail = render.Clean(better[max(0, len(better)-pageLive):])
 		out.Note = "as the task read it"
 		if len(better) > pageLive {
 			out.Note = "the end, " + out.Note
@@ -516,7 +513,7 @@ func (c *call) liveTail(r record.Run, step, stream string) string {
 		_, _ = f.Seek(-pageLive, io.SeekEnd) // shorter ones are read from their beginning
 	}
 	b, _ := io.ReadAll(io.LimitReader(out, pageLive))
-	return clean(string(b))
+	return render.Clean(string(b))
 }
 
 // viewPage is what the page of one file is made from.
@@ -529,9 +526,9 @@ type viewPage struct {
 
 // viewFile shows a file in a sandboxed page, never as a page of its own making.
 func (c *call) viewFile(r record.Run, f *executor.File) error {
-	p := viewPage{Run: r.Name(), Name: cleanCut(f.Name, 500), Size: bytesize.Text(f.Size), Type: f.Type, SHA256: f.SHA256,
+	p := viewPage{Run: r.Name(), Name: render.ClipClean(f.Name, 500), Size: bytesize.Text(f.Size), Type: f.Type, SHA256: f.SHA256,
 		Page: c.link(links.RunPath(r)), File: c.link(links.FilePath(r, f.Name))}
-	media := showable(f.Type)
+	media := render.Showable(f.Type)
 	switch {
 	case strings.HasPrefix(media, "image/"):
 		p.Image = true
@@ -542,7 +539,7 @@ func (c *call) viewFile(r record.Run, f *executor.File) error {
 		if _, err := io.ReadFull(f, b); err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
-		p.IsText, p.Text = true, clean(string(b))
+		p.IsText, p.Text = true, render.Clean(string(b))
 		if f.Size > pageView {
 			p.Cut = fmt.Sprintf("Only the first %s are shown.", bytesize.Text(pageView))
 		}

@@ -45,7 +45,7 @@ func EndSessions(s *Server) {
 func ToolSchemas() map[string]json.RawMessage {
 	s := &Server{Engineer: new(Engineer), Executor: new(executor.Executor)}
 	schemas := map[string]json.RawMessage{}
-	for _, t := range slices.Concat(s.mcpTools(local), s.sessionTools(local), new(mcpDoor).taskTools(Task{})) {
+	for _, t := range slices.Concat(s.mcpTools(local), s.sessionTools(local), new(mcpDoor).taskTools(record.Task{})) {
 		schemas[t.Name] = t.Schema
 	}
 	return schemas

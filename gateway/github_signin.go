@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -104,7 +105,7 @@ func (c *call) signedIn() error {
 		return problem(KindInvalid, "this browser has not begun to sign in, or more than ten minutes ago").withHint(again)
 	}
 	if q.Get("code") == "" {
-		return problem(KindDenied, "GitHub did not let you sign in: %s", cleanCut(q.Get("error"), 100)).withHint(again)
+		return problem(KindDenied, "GitHub did not let you sign in: %s", render.ClipClean(q.Get("error"), 100)).withHint(again)
 	}
 	defer c.SignIn.asking.Add(-1)
 	if c.SignIn.asking.Add(1) > maxAsking {
@@ -136,5 +137,5 @@ func (c *call) signedIn() error {
 	return c.page(http.StatusOK, pagePolicy, "sign_in.html", struct {
 		Token
 		Until, URL string
-	}{Token{signed, g}, timeText(g.Expires), c.address()})
+	}{Token{signed, g}, render.Time(g.Expires), c.address()})
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -42,7 +43,7 @@ type item struct {
 	Comment *github.Comment `json:"comment,omitempty"`
 	Review  *github.Review  `json:"review,omitempty"`
 	Check   *github.Check   `json:"check,omitempty"`
-	Word    *Word           `json:"word,omitempty"`
+	Word    *render.Word    `json:"word,omitempty"`
 }
 
 // excerpt is the beginning of what was said.
@@ -300,7 +301,7 @@ func (h history) excerpt(keys []string) string {
 }
 
 // feedback is all that a piece of work is for.
-func (h history) feedback(w work) (f Feedback) {
+func (h history) feedback(w work) (f render.Feedback) {
 	for _, i := range h.said(w.Keys) {
 		switch {
 		case i.Comment != nil:

@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/gate"
+	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -43,7 +44,7 @@ type job struct {
 	mu   sync.Mutex // guards all below; held while the journal is amended
 	read bool       // the journal
 	told time.Time  // when the thread heard last what is being done
-	task Task
+	task record.Task
 	past history
 	mail chan struct{} // closed, and made anew, when the outbox has changed
 }
@@ -53,7 +54,7 @@ type mayWrite struct {
 	at  time.Time
 }
 
-func newJob(e *Engineer, t Task) *job {
+func newJob(e *Engineer, t record.Task) *job {
 	return &job{Engineer: e, id: t.ID, task: t, wakes: make(chan struct{}, 1), writers: make(map[string]mayWrite), mail: make(chan struct{})}
 }
 
@@ -142,14 +143,14 @@ func (j *job) load(ctx context.Context) error {
 	}
 	j.task, j.past, j.read = t, past, true
 	if past.last == 0 { // nothing was ever said about it
-		return j.amendLocked(ctx, nil, append(j.toSlack("received", taskReceived(t)), record.Event{Type: record.EventPolicy,
+		return j.amendLocked(ctx, nil, append(j.toSlack("received", render.TaskReceived(t)), record.Event{Type: record.EventPolicy,
 			Message: string(gate.RunnerContainer), Reason: "grant", Data: encode(decided{Policy: gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant, Prompt: t.Description}})})...)
 	}
 	return nil
 }
 
 // now is the task, and its past, as they stand.
-func (j *job) now(ctx context.Context) (Task, history, error) {
+func (j *job) now(ctx context.Context) (record.Task, history, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	err := j.load(ctx)
@@ -157,18 +158,18 @@ func (j *job) now(ctx context.Context) (Task, history, error) {
 }
 
 // amend journals events and changes the record, all or nothing.
-func (j *job) amend(ctx context.Context, change func(*Task), events ...record.Event) error {
-	return j.amendIf(ctx, func(Task) bool { return true }, change, events...)
+func (j *job) amend(ctx context.Context, change func(*record.Task), events ...record.Event) error {
+	return j.amendIf(ctx, func(record.Task) bool { return true }, change, events...)
 }
 
 // amendOpen is amend, and nothing when the task has ended meanwhile: it was
 // cancelled, or its pull request merged, and what was about to happen to it must not undo that.
-func (j *job) amendOpen(ctx context.Context, change func(*Task), events ...record.Event) error {
-	return j.amendIf(ctx, func(t Task) bool { return !t.Ended() }, change, events...)
+func (j *job) amendOpen(ctx context.Context, change func(*record.Task), events ...record.Event) error {
+	return j.amendIf(ctx, func(t record.Task) bool { return !t.Ended() }, change, events...)
 }
 
 // amendIf is amend if the task is as wanted at that moment.
-func (j *job) amendIf(ctx context.Context, wanted func(Task) bool, change func(*Task), events ...record.Event) error {
+func (j *job) amendIf(ctx context.Context, wanted func(record.Task) bool, change func(*record.Task), events ...record.Event) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for attempt := 1; ; attempt++ {
@@ -185,7 +186,7 @@ func (j *job) amendIf(ctx context.Context, wanted func(Task) bool, change func(*
 	}
 }
 
-func (j *job) amendLocked(ctx context.Context, change func(*Task), events ...record.Event) error {
+func (j *job) amendLocked(ctx context.Context, change func(*record.Task), events ...record.Event) error {
 	t, past := j.task, j.past.clone()
 	t.Work = slices.Clone(t.Work)
 	if change != nil {
@@ -291,7 +292,7 @@ func (j *job) step(ctx context.Context) (pause time.Duration, err error) {
 }
 
 // clear removes the container of a task that has ended.
-func (j *job) clear(ctx context.Context, t Task) error {
+func (j *job) clear(ctx context.Context, t record.Task) error {
 	if j.follow != nil {
 		j.follow.stop()
 		<-j.follow.gone
@@ -324,8 +325,8 @@ func (j *job) address(ctx context.Context) error {
 		}
 		what := failing(waiting) // who makes a check gives it its name
 		rest := fmt.Sprintf(", and was repaired %s already. A person has to look: a comment goes on.", times(past.repairs()))
-		events = append(events, j.toGitHub("left:"+waiting[0].Key, message{Kind: mailSay, Text: mdText(what, 1000) + rest})...)
-		events = append(events, j.toSlack("left:"+waiting[0].Key, said(what, 400)+rest)...)
+		events = append(events, j.toGitHub("left:"+waiting[0].Key, message{Kind: mailSay, Text: render.MarkdownText(what, 1000) + rest})...)
+		events = append(events, j.toSlack("left:"+waiting[0].Key, render.InlineText(what, 400)+rest)...)
 		return j.amend(ctx, nil, events...)
 	}
 	var keys []string
@@ -376,28 +377,28 @@ func (j *job) begin(ctx context.Context, keys []string) error {
 		status = record.StateAddressingComments
 	}
 	if excerpt := past.excerpt(keys); excerpt != "" {
-		events = append(events, j.toSlack("addressing:"+w.id(), taskAddressing(excerpt))...)
+		events = append(events, j.toSlack("addressing:"+w.id(), render.TaskAddressing(excerpt))...)
 	}
-	return j.amendOpen(ctx, func(t *Task) {
+	return j.amendOpen(ctx, func(t *record.Task) {
 		t.Status, t.Error = status, ""
 		t.Work = append(t.Work, w.Run)
 	}, events...)
 }
 
 // prompt is what the agent is told for a piece of work.
-func (j *job) prompt(ctx context.Context, t Task, past history, w work) (string, error) {
+func (j *job) prompt(ctx context.Context, t record.Task, past history, w work) (string, error) {
 	if len(w.Keys) == 0 {
 		files, err := j.conventions(ctx, t)
 		if err != nil {
 			return "", err
 		}
-		return RenderPrompt(first(j.Prompt, DefaultPrompt), PromptData{Task: t, Conventions: files})
+		return render.Prompt(first(j.Prompt, render.DefaultPrompt), render.PromptData{Task: t, Conventions: files})
 	}
-	return RenderFeedback(t, past.feedback(w)), nil
+	return render.FeedbackPrompt(t, past.feedback(w)), nil
 }
 
 // workTitle is what a piece of work is about, in a line: the subject of its commits.
-func workTitle(t Task, past history, w work) string {
+func workTitle(t record.Task, past history, w work) string {
 	if len(w.Keys) == 0 {
 		return firstOf(t.Description)
 	}
@@ -407,7 +408,7 @@ func workTitle(t Task, past history, w work) string {
 // conventionFiles say how to work in a repository, where they are in its base.
 var conventionFiles = []string{"AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "CONTRIBUTING.md"}
 
-func (j *job) conventions(ctx context.Context, t Task) (found []string, err error) {
+func (j *job) conventions(ctx context.Context, t record.Task) (found []string, err error) {
 	repo, err := j.Git.Repo(t.Repo)
 	if err != nil {
 		return nil, err
@@ -531,7 +532,7 @@ func (j *job) finished(ctx context.Context, w work, run record.Run) error {
 	if !end.OK {
 		return j.fail(ctx, run.Reason, fmt.Sprintf("%s (%s)", first(run.Error, string(run.Reason)), run.Name()), e)
 	}
-	return j.amend(ctx, func(t *Task) { t.SessionID = first(run.Session, t.SessionID) }, e)
+	return j.amend(ctx, func(t *record.Task) { t.SessionID = first(run.Session, t.SessionID) }, e)
 }
 
 // cutShort is the end of work that was stopped from outside.
@@ -555,12 +556,12 @@ func (j *job) fail(ctx context.Context, reason record.Reason, text string, event
 	key := "failed:" + strconv.Itoa(past.fails+1)
 	events = append(events, record.Event{Type: record.EventWork, Kind: workFailed, Reason: string(reason), Message: text})
 	t.Error = text
-	events = append(events, j.toSlack(key, taskFailed(t))...)
+	events = append(events, j.toSlack(key, render.TaskFailed(t))...)
 	closed := past.closed || slices.ContainsFunc(events, func(e record.Event) bool { return e.Kind == heardClosed })
 	if t.PRNumber != 0 && !closed { // who closed it knows
 		events = append(events, j.toGitHub(key, message{Kind: mailFailed, Text: text})...)
 	}
-	return j.amendOpen(ctx, func(t *Task) { t.Status, t.Error = record.StateFailed, text }, events...)
+	return j.amendOpen(ctx, func(t *record.Task) { t.Status, t.Error = record.StateFailed, text }, events...)
 }
 
 // clipText cuts a text to so many bytes, at a character.
@@ -612,7 +613,7 @@ func (j *job) retry(ctx context.Context, by gitd.Person) error {
 	}
 	j.news.Store(true)
 	// Somebody else may have retried it meanwhile, and it is at work again.
-	return j.amendIf(ctx, func(now Task) bool { return now.Status == record.StateFailed }, func(now *Task) {
+	return j.amendIf(ctx, func(now record.Task) bool { return now.Status == record.StateFailed }, func(now *record.Task) {
 		now.Status, now.Error, now.PRNumber, now.PRURL = status, "", t.PRNumber, t.PRURL
 	}, events...)
 }
@@ -670,7 +671,7 @@ func (j *job) say(ctx context.Context, key, text string, by gitd.Person) error {
 	if t.Ended() {
 		return errEnded
 	}
-	return j.amend(ctx, nil, heard(item{Key: key, By: by.Name, Word: &Word{Key: key, By: by.Name, Text: text}}))
+	return j.amend(ctx, nil, heard(item{Key: key, By: by.Name, Word: &render.Word{Key: key, By: by.Name, Text: text}}))
 }
 
 // follower watches the run of a piece of work.
@@ -712,7 +713,7 @@ func (j *job) watch(ctx context.Context, w work) *follower {
 				j.Log.Warn("cannot tell what a task is doing", "task", j.id, "err", err)
 			}
 		}
-		f.run, f.err = j.Executor.Settled(ctx, Task{ID: j.id}.Caller(), w.id())
+		f.run, f.err = j.Executor.Settled(ctx, record.Task{ID: j.id}.Caller(), w.id())
 		if f.err == nil && !f.run.Ended() {
 			f.err = fmt.Errorf("cannot follow %s: %w", w.Run, record.ErrClosed)
 		}
@@ -723,7 +724,7 @@ func (j *job) watch(ctx context.Context, w work) *follower {
 // working says in the task's thread what is being done, unless that was said a
 // moment ago. What failed is said all the same.
 func (j *job) working(ctx context.Context, key, text string, bad bool) (said bool, err error) {
-	events := j.toSlack("working:"+key, taskWorking(text))
+	events := j.toSlack("working:"+key, render.TaskWorking(text))
 	j.mu.Lock()
 	said = len(events) > 0 && (bad || j.Now().Sub(j.told) >= workingEvery)
 	if said {
@@ -738,7 +739,7 @@ func (j *job) working(ctx context.Context, key, text string, bad bool) (said boo
 
 // ask puts a question of a run that works into the task's thread.
 func (j *job) ask(ctx context.Context, w work, e record.Event) {
-	for _, q := range j.toSlack("ask:"+w.id()+":"+e.Step, taskAsks(e.Message)) {
+	for _, q := range j.toSlack("ask:"+w.id()+":"+e.Step, render.TaskAsks(e.Message)) {
 		var m message
 		if json.Unmarshal(q.Data, &m) != nil {
 			return // it was made just now

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/retry"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
@@ -101,7 +102,7 @@ func (j *job) post(ctx context.Context, m message, failures int) error {
 	}
 	posted := record.Event{Type: record.EventPosted, Kind: m.Kind, Step: m.Key}
 	var where string
-	var change func(*Task)
+	var change func(*record.Task)
 	var more []record.Event
 	if m.Lane == laneSlack {
 		where, change, err = j.postSlack(ctx, t, m)
@@ -130,13 +131,13 @@ func (j *job) post(ctx context.Context, m message, failures int) error {
 }
 
 // postSlack posts into the task's thread, or begins it.
-func (j *job) postSlack(ctx context.Context, t Task, m message) (where string, change func(*Task), err error) {
+func (j *job) postSlack(ctx context.Context, t record.Task, m message) (where string, change func(*record.Task), err error) {
 	if m.Kind != mailThread && t.SlackThreadTS == "" {
 		return "", nil, fmt.Errorf("%w: the task has no thread", github.ErrRefused)
 	}
-	msg := taskMessage(m.Text)
+	msg := render.TaskMessage(m.Text)
 	if m.Kind == mailAsk && m.Work > 0 && m.Work <= len(t.Work) {
-		msg.Blocks = append(msg.Blocks, answerButtons(t.Work[m.Work-1], m.Item)...)
+		msg.Blocks = append(msg.Blocks, render.AnswerButtons(t.Work[m.Work-1], m.Item)...)
 	}
 	msg.Channel, msg.ThreadTS, msg.Mark = j.Channel, t.SlackThreadTS, slack.Mark{Run: t.Run, Key: m.Key, Part: m.Kind}
 	ts, err := j.Slack.Post(ctx, msg, true)
@@ -144,13 +145,13 @@ func (j *job) postSlack(ctx context.Context, t Task, m message) (where string, c
 		return "", nil, err
 	}
 	if m.Kind == mailThread {
-		change = func(t *Task) { t.SlackThreadTS = ts }
+		change = func(t *record.Task) { t.SlackThreadTS = ts }
 	}
 	return ts, change, nil
 }
 
 // postGitHub does to the pull request what a message says.
-func (j *job) postGitHub(ctx context.Context, t Task, past history, m message) (where string, change func(*Task), more []record.Event, err error) {
+func (j *job) postGitHub(ctx context.Context, t record.Task, past history, m message) (where string, change func(*record.Task), more []record.Event, err error) {
 	_, name, ok := j.upstream(t.Repo)
 	if !ok {
 		return "", nil, nil, fmt.Errorf("%w: %s is at no GitHub any more", github.ErrRefused, t.Repo)
@@ -172,7 +173,7 @@ func (j *job) postGitHub(ctx context.Context, t Task, past history, m message) (
 		if err != nil {
 			return "", nil, nil, err
 		}
-		_, body := RenderPull(t, work, links)
+		_, body := render.Pull(t, work, links)
 		p, err := j.GitHub.EditPull(ctx, name, t.PRNumber, "", body)
 		return p.URL, nil, nil, err
 	case mailReply:
@@ -192,7 +193,7 @@ func (j *job) postGitHub(ctx context.Context, t Task, past history, m message) (
 		if err != nil {
 			return "", nil, nil, err
 		}
-		body := RenderReply(t, to, manifest, links)
+		body := render.Reply(t, to, manifest, links)
 		var c github.Comment
 		if to.ID != 0 {
 			c, err = j.GitHub.Reply(ctx, name, t.PRNumber, to, body, m.Key)
@@ -206,7 +207,7 @@ func (j *job) postGitHub(ctx context.Context, t Task, past history, m message) (
 	case mailSay, mailFailed:
 		text := m.Text
 		if m.Kind == mailFailed {
-			text = "ramus could not finish this:\n\n" + fence("text", text)
+			text = "ramus could not finish this:\n\n" + render.Fence("text", text)
 		}
 		c, err := j.GitHub.Say(ctx, name, t.PRNumber, text, m.Key)
 		return c.URL, nil, nil, err
@@ -217,7 +218,7 @@ func (j *job) postGitHub(ctx context.Context, t Task, past history, m message) (
 }
 
 // openPull opens the task's pull request, or finds it.
-func (j *job) openPull(ctx context.Context, t Task, past history, name github.Name) (where string, change func(*Task), more []record.Event, err error) {
+func (j *job) openPull(ctx context.Context, t record.Task, past history, name github.Name) (where string, change func(*record.Task), more []record.Event, err error) {
 	work, err := j.manifests(ctx, t)
 	if err != nil {
 		return "", nil, nil, err
@@ -226,18 +227,18 @@ func (j *job) openPull(ctx context.Context, t Task, past history, name github.Na
 	if err != nil {
 		return "", nil, nil, err
 	}
-	title, body := RenderPull(t, work, links)
+	title, body := render.Pull(t, work, links)
 	p, err := j.GitHub.CreatePull(ctx, name, github.NewPull{Head: t.Branch, Base: j.upstreamBase(t), Title: title, Body: body, Draft: j.Draft})
 	if err != nil {
 		return "", nil, nil, err
 	}
 	t.PRURL, t.PRNumber = p.URL, p.Number
-	more = j.toSlack("raised:"+strconv.Itoa(p.Number), taskRaised(t))
+	more = j.toSlack("raised:"+strconv.Itoa(p.Number), render.TaskRaised(t))
 	if len(j.Labels) > 0 {
 		more = append(more, j.toGitHub("labels", message{Kind: mailLabels})...)
 	}
 	j.news.Store(true)
-	return p.URL, func(now *Task) {
+	return p.URL, func(now *record.Task) {
 		now.PRURL, now.PRNumber = p.URL, p.Number
 		if !now.Ended() {
 			now.Status = record.StateAwaitingReview
@@ -246,7 +247,7 @@ func (j *job) openPull(ctx context.Context, t Task, past history, name github.Na
 }
 
 // upstreamBase is the base's name at GitHub.
-func (j *job) upstreamBase(t Task) string {
+func (j *job) upstreamBase(t record.Task) string {
 	if up, _, ok := j.upstream(t.Repo); ok && up.Branch != "" {
 		if repo, err := j.Git.Repo(t.Repo); err == nil {
 			if base, err := repo.Base(j.ctx); err == nil && base == t.Base {
@@ -258,7 +259,7 @@ func (j *job) upstreamBase(t Task) string {
 }
 
 // manifests are the evidence of a task's work, oldest first.
-func (j *job) manifests(ctx context.Context, t Task) (list []record.Manifest, err error) {
+func (j *job) manifests(ctx context.Context, t record.Task) (list []record.Manifest, err error) {
 	for _, run := range t.Work {
 		m, err := j.Executor.Manifest(ctx, run)
 		if errors.Is(err, record.ErrNotFound) || errors.Is(err, record.ErrConflict) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -69,12 +70,12 @@ func (j *job) look(ctx context.Context) error {
 	if len(events) == 0 && approved == t.Approved {
 		return nil
 	}
-	return j.amend(ctx, func(t *Task) { t.Approved = approved }, events...)
+	return j.amend(ctx, func(t *record.Task) { t.Approved = approved }, events...)
 }
 
 // listen reads all that was said on a pull request, as far as it is for ramus,
 // and whether it is approved.
-func (j *job) listen(ctx context.Context, t Task, past history, name github.Name) (items []item, approved bool, err error) {
+func (j *job) listen(ctx context.Context, t record.Task, past history, name github.Name) (items []item, approved bool, err error) {
 	me, err := j.GitHub.Me(ctx)
 	if err != nil {
 		return nil, false, err
@@ -211,12 +212,12 @@ func (j *job) mayWrite(ctx context.Context, name github.Name, user string) (bool
 }
 
 // merged ends the task well.
-func (j *job) merged(ctx context.Context, t Task) error {
+func (j *job) merged(ctx context.Context, t record.Task) error {
 	if err := j.clear(ctx, t); err != nil {
 		return err
 	}
 	events := []record.Event{{Type: record.EventHeard, Kind: heardMerged}}
-	events = append(events, j.toSlack("merged", taskMerged(t))...)
+	events = append(events, j.toSlack("merged", render.TaskMerged(t))...)
 	if j.DeleteBranch {
 		events = append(events, j.toGitHub("unbranch", message{Kind: mailUnbranch})...)
 	}
@@ -225,7 +226,7 @@ func (j *job) merged(ctx context.Context, t Task) error {
 	} else if j.DeleteEvidence && past.evidence() != "" {
 		events = append(events, j.toGitHub("unbranch-evidence", message{Kind: mailUnbranch, Text: evidenceBranch(t)})...)
 	}
-	return j.amend(ctx, func(t *Task) { t.Status, t.Error = record.StateComplete, "" }, events...)
+	return j.amend(ctx, func(t *record.Task) { t.Status, t.Error = record.StateComplete, "" }, events...)
 }
 
 // reopened goes on with a task whose pull request had been closed.
@@ -243,7 +244,7 @@ func (j *job) reopened(ctx context.Context) error {
 		events = append(events, cutShort(w, "the pull request was closed"))
 	}
 	j.news.Store(true) // for what was said meanwhile
-	return j.amend(ctx, func(t *Task) {
+	return j.amend(ctx, func(t *record.Task) {
 		if t.Status == record.StateFailed {
 			t.Status, t.Error = record.StateAwaitingReview, ""
 		}
@@ -270,7 +271,7 @@ func (j *job) publish(ctx context.Context, w work) error {
 	published := record.Event{Type: record.EventWork, Step: w.id(), Kind: workPublished, Commit: tip}
 	if !shared {
 		text := fmt.Sprintf("✅ Done: the work is on branch %s of %s", t.Caller().Branch(), t.Repo)
-		return j.amendOpen(ctx, func(t *Task) { t.Status = record.StateComplete }, append(j.toSlack("done", text), published)...)
+		return j.amendOpen(ctx, func(t *record.Task) { t.Status = record.StateComplete }, append(j.toSlack("done", text), published)...)
 	}
 	if past.pushed == "" {
 		base, err := repo.MergeBase(ctx, own, "refs/heads/"+t.Base)
@@ -312,9 +313,9 @@ func (j *job) publish(ctx context.Context, w work) error {
 	}
 	events = append(events, j.toGitHub("body:"+w.id(), message{Kind: mailBody, Work: w.N})...)
 	events = append(events, j.toGitHub("review:"+w.id(), message{Kind: mailReview, Work: w.N})...)
-	events = append(events, j.toSlack("pushed:"+w.id(), taskPushed())...)
+	events = append(events, j.toSlack("pushed:"+w.id(), render.TaskPushed())...)
 	j.news.Store(true) // comments may have come while it worked
-	return j.amendOpen(ctx, func(t *Task) { t.Status = record.StateAwaitingReview }, events...)
+	return j.amendOpen(ctx, func(t *record.Task) { t.Status = record.StateAwaitingReview }, events...)
 }
 
 // overtaken takes in what kept our tip from being pushed on top of what was known
@@ -437,7 +438,7 @@ func (j *job) subjects(ctx context.Context, repo *gitd.Repo, tip, not gitd.Hash)
 
 // mergeIn brings a commit of upstream into our branch: by moving it on where
 // that is enough.
-func (j *job) mergeIn(ctx context.Context, repo *gitd.Repo, t Task, own string, ours, theirs gitd.Hash) (conflict []string, err error) {
+func (j *job) mergeIn(ctx context.Context, repo *gitd.Repo, t record.Task, own string, ours, theirs gitd.Hash) (conflict []string, err error) {
 	if known, err := repo.Descends(ctx, ours, theirs); err != nil || known {
 		return nil, err
 	}

@@ -83,7 +83,7 @@ func (d *mcpDoor) serve(w http.ResponseWriter, r *http.Request) {
 func (d *mcpDoor) tools(ctx context.Context) []mcpTool {
 	run := d.visitor.Run()
 	offer := Offer{Browser: d.x.Browser != nil, Fallback: d.chat != nil && d.chat.mayHandOver(run)}
-	var own Task
+	var own record.Task
 	if d.engineer != nil {
 		if t, err := d.engineer.Task(ctx, d.visitor.Caller.ID()); err == nil && t.Caller() == d.visitor.Caller {
 			own, offer.Task = t, true
@@ -100,7 +100,7 @@ func (d *mcpDoor) tools(ctx context.Context) []mcpTool {
 }
 
 // register makes the tools of a list ones that can be called, for a run and the task that it works for.
-func (d *mcpDoor) register(listed []Tool, run record.Run, own Task) (list []mcpTool) {
+func (d *mcpDoor) register(listed []Tool, run record.Run, own record.Task) (list []mcpTool) {
 	forTask := d.taskTools(own)
 	for _, tool := range listed {
 		switch i := slices.IndexFunc(forTask, func(t mcpTool) bool { return t.Name == tool.Name }); {
@@ -260,14 +260,14 @@ type spoken struct {
 
 // taskTools ask for tasks, and look after those that were asked for. How many there may be, and how
 // deep, the engineer says.
-func (d *mcpDoor) taskTools(own Task) []mcpTool {
-	child := func(ctx context.Context, id string) (Task, error) {
+func (d *mcpDoor) taskTools(own record.Task) []mcpTool {
+	child := func(ctx context.Context, id string) (record.Task, error) {
 		t, err := d.engineer.Task(ctx, id)
 		if err != nil {
-			return Task{}, err
+			return record.Task{}, err
 		}
 		if t.Parent != own.ID {
-			return Task{}, notFound("task", id)
+			return record.Task{}, notFound("task", id)
 		}
 		return t, nil
 	}
@@ -326,7 +326,7 @@ func (d *mcpDoor) taskTools(own Task) []mcpTool {
 			Output: schemaFor[activeTasks](), Access: AccessWrite, Hints: toolHints{ReadOnly: true, Idempotent: true},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				all, err := d.engineer.Tasks(ctx, TaskFilter{Repo: own.Repo, Active: true, Max: 1000})
-				var list []Task
+				var list []record.Task
 				for _, t := range all {
 					if t.Parent == own.ID {
 						list = append(list, t)

@@ -17,6 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
@@ -65,7 +66,7 @@ func use(t *testing.T, s *mcp.ClientSession, name string, args any) *mcp.CallToo
 	return result
 }
 
-func said(r *mcp.CallToolResult) string {
+func InlineText(r *mcp.CallToolResult) string {
 	var all strings.Builder
 	for _, c := range r.Content {
 		if text, ok := c.(*mcp.TextContent); ok {
@@ -79,7 +80,7 @@ func said(r *mcp.CallToolResult) string {
 func structured[T any](t *testing.T, r *mcp.CallToolResult) (v T) {
 	t.Helper()
 	if r.IsError {
-		t.Fatalf("the tool failed: %s", said(r))
+		t.Fatalf("the tool failed: %s", InlineText(r))
 	}
 	b, err := json.Marshal(r.StructuredContent)
 	if err == nil {
@@ -182,8 +183,8 @@ func TestMCPTasks(t *testing.T) {
 	}
 	active := use(t, s, "list_active_tasks", map[string]any{})
 	var list []map[string]any
-	if err := json.Unmarshal([]byte(said(active)), &list); err != nil {
-		t.Fatalf("%v: %s", err, said(active))
+	if err := json.Unmarshal([]byte(InlineText(active)), &list); err != nil {
+		t.Fatalf("%v: %s", err, InlineText(active))
 	}
 	// The agent may have failed already, for want of containers.
 	if !task.Ended() && len(list) == 1 && (list[0]["task_id"] != id || list[0]["description"] != "make it work") {
@@ -197,17 +198,17 @@ func TestMCPTasks(t *testing.T) {
 		"lib_read_file":   {"path": "README", "repo": "team/app"},
 		"get_run":         {"run": task.Run},
 	} {
-		if result := use(t, other, name, args); !result.IsError || strings.Contains(said(result), "make it work") {
-			t.Errorf("%s for another repository: %s", name, said(result))
+		if result := use(t, other, name, args); !result.IsError || strings.Contains(InlineText(result), "make it work") {
+			t.Errorf("%s for another repository: %s", name, InlineText(result))
 		}
 	}
-	if result := use(t, other, "list_active_tasks", map[string]any{}); said(result) != "[]" {
-		t.Errorf("another repository's token lists %s", said(result))
+	if result := use(t, other, "list_active_tasks", map[string]any{}); InlineText(result) != "[]" {
+		t.Errorf("another repository's token lists %s", InlineText(result))
 	}
 	// A key belongs to who gave it, in the repository where it was given.
 	same := r.assistant(t, r.token(t, gitd.Grant{Subject: "assistant", Repo: "other", Scopes: []string{"write"}}), false, nil)
 	if result := use(t, same, "submit_task", map[string]any{"description": "x", "key": "k"}); !result.IsError {
-		t.Errorf("a key shows another repository's task: %s", said(result))
+		t.Errorf("a key shows another repository's task: %s", InlineText(result))
 	}
 }
 
@@ -236,8 +237,8 @@ func TestMCPArguments(t *testing.T) {
 		{"resume_code_session", map[string]any{"caller": "run:nobody", "prompt": "x"}},
 		{"get_run", map[string]any{"run": "run:nobody/1"}},
 	} {
-		if result := use(t, s, x.tool, x.args); !result.IsError || said(result) == "" || len(said(result)) > 4000 {
-			t.Errorf("%s %.100v: %.300s", x.tool, x.args, said(result))
+		if result := use(t, s, x.tool, x.args); !result.IsError || InlineText(result) == "" || len(InlineText(result)) > 4000 {
+			t.Errorf("%s %.100v: %.300s", x.tool, x.args, InlineText(result))
 		}
 	}
 }
@@ -308,7 +309,7 @@ func TestMCPCancel(t *testing.T) {
 	params := &mcp.CallToolParams{Name: "lib_run_tests", Arguments: map[string]any{"caller": made.Caller, "framework": "make"}}
 	params.SetProgressToken("token")
 	if result, err := s.CallTool(ctx, params); err == nil {
-		t.Fatalf("it was cancelled: %s", said(result))
+		t.Fatalf("it was cancelled: %s", InlineText(result))
 	}
 	caller, err := record.ParseCaller(made.Caller)
 	if err != nil {
@@ -488,7 +489,7 @@ func TestMCPResults(t *testing.T) {
 	r := openWith(t, true, coder, func(s *gateway.Server) { s.Secrets = secrets })
 	r.repo(t, "team/app")
 	s := r.assistant(t, "", true, nil)
-	if got := said(use(t, s, "get_run", map[string]any{"run": "the-value-of-a-secret"})); strings.Contains(got, "the-value") || !strings.Contains(got, "[secret KEY]") {
+	if got := InlineText(use(t, s, "get_run", map[string]any{"run": "the-value-of-a-secret"})); strings.Contains(got, "the-value") || !strings.Contains(got, "[secret KEY]") {
 		t.Errorf("%s", got)
 	}
 	type report struct {
@@ -501,7 +502,7 @@ func TestMCPResults(t *testing.T) {
 	if read := structured[report](t, result); !read.OK || read.Result != nil {
 		t.Errorf("%+v", read)
 	}
-	if text := said(result); len(text) > 150<<10 || !strings.Contains(text, "bytes left out") {
+	if text := InlineText(result); len(text) > 150<<10 || !strings.Contains(text, "bytes left out") {
 		t.Errorf("%d bytes: %.200s", len(text), text)
 	}
 }
@@ -632,13 +633,13 @@ func TestMCPLongDescription(t *testing.T) {
 		if err != nil || task.Description != description {
 			t.Errorf("a description of %d bytes is kept as %d, %v", len(description), len(task.Description), err)
 		}
-		if _, err := gateway.RenderPrompt("", gateway.PromptData{Task: task, Conventions: []string{"AGENTS.md", "CLAUDE.md"}}); err != nil {
+		if _, err := render.Prompt("", render.PromptData{Task: task, Conventions: []string{"AGENTS.md", "CLAUDE.md"}}); err != nil {
 			t.Errorf("a description of %d bytes: %v", len(description), err)
 		}
 	}
 	result := use(t, s, "submit_task", map[string]any{"description": strings.Repeat("é", 48_001)})
-	if !result.IsError || !strings.Contains(said(result), "at most 96000 together; put the details into a file of the repository") {
-		t.Errorf("a description that is too long: %.300s", said(result))
+	if !result.IsError || !strings.Contains(InlineText(result), "at most 96000 together; put the details into a file of the repository") {
+		t.Errorf("a description that is too long: %.300s", InlineText(result))
 	}
 }
 

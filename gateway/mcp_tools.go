@@ -125,11 +125,11 @@ func orNull[T comparable](v T) *T {
 	return &v
 }
 
-func statusOf(t Task) taskStatus {
+func statusOf(t record.Task) taskStatus {
 	return taskStatus{t.ID, t.Status, orNull(t.PRURL), orNull(t.PRNumber), orNull(clipText(t.Error, maxListed))}
 }
 
-func activeOf(tasks []Task) toolResult {
+func activeOf(tasks []record.Task) toolResult {
 	list := activeTasks{[]activeTask{}}
 	for _, t := range tasks {
 		list.Result = append(list.Result, activeTask{t.ID, clipText(t.Description, maxListed), t.Status, orNull(t.PRURL)})

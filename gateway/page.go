@@ -8,11 +8,8 @@ import (
 	"html/template"
 	"net/http"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
-
-	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
 // Pages are whole in themselves: no script, nothing from elsewhere, one style
@@ -85,49 +82,3 @@ func sentence(s string) string {
 	}
 	return string(unicode.ToUpper(first)) + s[size:] + "."
 }
-
-// ansi are the sequences by which programs colour a terminal.
-var ansi = pattern.New("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-_])")
-
-// clean makes text from anywhere fit to be read: without a terminal's colours,
-// and with characters visible that are not, or that turn the order of others round.
-func clean(s string) string {
-	s = strings.ToValidUTF8(ansi.ReplaceAllString(s, ""), "\uFFFD")
-	s = strings.ReplaceAll(s, "\r\n", "\n")
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r == '\r':
-			return '\n' // a line that was drawn over
-		case r == '\n' || r == '\t' || r == '\u200d': // the last joins emoji
-			return r
-		case unicode.IsControl(r), unicode.Is(unicode.Cf, r):
-			return '\uFFFD'
-		}
-		return r
-	}, s)
-}
-
-// cleanCut is clean text of at most n bytes.
-func cleanCut(s string, n int) string {
-	if len(s) <= n {
-		return clean(s)
-	}
-	return clean(s[:n]) + "…"
-}
-
-// spanText is a duration for people.
-func spanText(d time.Duration) string {
-	switch {
-	case d < time.Second:
-		return fmt.Sprintf("%d ms", d.Milliseconds())
-	case d < time.Minute:
-		return fmt.Sprintf("%.1f s", d.Seconds())
-	case d < time.Hour:
-		return fmt.Sprintf("%d min %02d s", int(d.Minutes()), int(d.Seconds())%60)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%d h %02d min", int(d.Hours()), int(d.Minutes())%60)
-	}
-	return fmt.Sprintf("%d days", int(d.Hours()/24))
-}
-
-func timeText(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }

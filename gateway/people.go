@@ -7,6 +7,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/gate"
+	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
@@ -42,7 +43,7 @@ func (c *Chat) refuse(d gate.Doing) string {
 	what := map[gate.Deed]string{gate.DeedRun: "run something", gate.DeedMerge: "merge", gate.DeedApprove: "answer that question"}[d.Deed]
 	where := "in this thread"
 	if d.Repo != "" {
-		where = fmt.Sprintf("in this thread, on the repository `%s`", noTicks(d.Repo))
+		where = fmt.Sprintf("in this thread, on the repository `%s`", render.NoTicks(d.Repo))
 	}
 	return fmt.Sprintf("You may not %s %s. Those may whom the server's configuration allows (`gate.people`); without an entry there, the person who began the thread, in its own repository. "+
 		"`status`, `diff`, `log` and `why` are for everybody.", what, where)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
@@ -19,13 +20,13 @@ const partPictures = "pictures"
 
 // readPictures reads pictures that are to be shown. What is damaged, or is no picture whatever its
 // record says, goes to the rest, for whoever opens it to be told so.
-func readPictures(ctx context.Context, x *executor.Executor, run record.Run, shown []picture) (good []picture, contents [][]byte, left []picture, err error) {
+func readPictures(ctx context.Context, x *executor.Executor, run record.Run, shown []render.Picture) (good []render.Picture, contents [][]byte, left []render.Picture, err error) {
 	for _, p := range shown {
 		content, err := readPicture(ctx, x, run, p)
 		switch {
 		case err != nil && (ctx.Err() != nil || !errors.Is(err, record.ErrDamaged) && !lasting(err)):
 			return nil, nil, nil, err
-		case err != nil || http.DetectContentType(content) != p.file.Type:
+		case err != nil || http.DetectContentType(content) != p.File.Type:
 			left = append(left, p)
 		default:
 			good, contents = append(good, p), append(contents, content)
@@ -34,15 +35,15 @@ func readPictures(ctx context.Context, x *executor.Executor, run record.Run, sho
 	return good, contents, left, nil
 }
 
-func readPicture(ctx context.Context, x *executor.Executor, run record.Run, p picture) ([]byte, error) {
-	f, err := x.OpenFile(ctx, run, p.file)
+func readPicture(ctx context.Context, x *executor.Executor, run record.Run, p render.Picture) ([]byte, error) {
+	f, err := x.OpenFile(ctx, run, p.File)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
 	var b bytes.Buffer
-	if _, err = b.ReadFrom(io.LimitReader(f, maxPicture+1)); err != nil {
-		return nil, fmt.Errorf("cannot read %q: %w", p.file.Name, err)
+	if _, err = b.ReadFrom(io.LimitReader(f, render.MaxPicture+1)); err != nil {
+		return nil, fmt.Errorf("cannot read %q: %w", p.File.Name, err)
 	}
 	return b.Bytes(), nil
 }
@@ -54,8 +55,8 @@ func (r *reporter) showPictures(ctx context.Context) error {
 	if r.evidence == nil {
 		return nil
 	}
-	shown, rest := pictures(r.evidence)
-	recorded := traces(r.evidence)
+	shown, rest := render.Pictures(r.evidence)
+	recorded := render.Traces(r.evidence)
 	if len(shown)+len(rest)+len(recorded) == 0 || len(shown) == 0 && r.Links == nil {
 		return nil
 	}
@@ -69,17 +70,17 @@ func (r *reporter) showPictures(ctx context.Context) error {
 		return err
 	}
 	rest = append(left, rest...)
-	links := pictureLinks{}
+	links := render.PictureLinks{}
 	if r.Links != nil {
-		links.file = func(name string) string { return r.Links.View(r.run.Name(), name) }
-		links.trace = func(name string) string { return r.Links.Trace(r.run.Name(), name) }
+		links.File = func(name string) string { return r.Links.View(r.run.Name(), name) }
+		links.Trace = func(name string) string { return r.Links.Trace(r.run.Name(), name) }
 	}
 	why := ""
 	if len(shown) > 0 {
-		share := slack.Share{Channel: r.m.Channel, ThreadTS: r.m.ThreadTS, Text: renderShown(shown, rest, recorded, links)}
+		share := slack.Share{Channel: r.m.Channel, ThreadTS: r.m.ThreadTS, Text: render.ShownPictures(shown, rest, recorded, links)}
 		for i, p := range shown {
-			caption := p.caption(oneLine)
-			share.Files = append(share.Files, slack.Upload{Name: pictureName(p, i+1, r.run.ID), Title: cut(caption, slackTitleMax), Alt: caption, Content: contents[i]})
+			caption := p.Caption(render.OneLine)
+			share.Files = append(share.Files, slack.Upload{Name: render.PictureName(p, i+1, r.run.ID), Title: render.Cut(caption, slackTitleMax), Alt: caption, Content: contents[i]})
 		}
 		err := r.Slack.Share(ctx, share, r.look)
 		if err == nil || !errors.Is(err, slack.ErrRefused) {
@@ -89,11 +90,11 @@ func (r *reporter) showPictures(ctx context.Context) error {
 		why = "Slack did not take the pictures."
 		var refused *slack.RefusedError
 		if errors.As(err, &refused) && refused.Needed != "" {
-			why = "Slack did not take the pictures: the app lacks the scope " + codeSpan(refused.Needed, 40) + "."
+			why = "Slack did not take the pictures: the app lacks the scope " + render.CodeSpan(refused.Needed, 40) + "."
 		}
 		rest = append(shown, rest...)
 	}
-	_, err = r.Slack.Post(ctx, r.address(renderLinked(why, rest, recorded, links), partPictures), r.look)
+	_, err = r.Slack.Post(ctx, r.address(render.LinkedPictures(why, rest, recorded, links), partPictures), r.look)
 	if refusedHere(err) {
 		// The result stands there, with what the checks came to.
 		r.Log.Error("cannot post links to pictures", "run", r.run.Name(), "err", err)

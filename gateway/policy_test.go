@@ -2,9 +2,6 @@ package gateway
 
 import (
 	"encoding/json"
-	"flag"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -15,31 +12,8 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/slack"
+	"github.com/ramus-dev/ramus/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write what the tests get to testdata instead of comparing")
-
-// golden compares text with a file, or writes it with -update.
-func golden(t *testing.T, name, got string) {
-	t.Helper()
-	file := filepath.Join("testdata", "golden", name)
-	if *update {
-		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs; got:\n%s\nwant:\n%s", file, got, want)
-	}
-}
 
 func TestSessionKey(t *testing.T) {
 	m := slack.Mention{Team: "T0G9PQBBK", Channel: "C061EG9SL", TS: "1700000099.000200", ThreadTS: "1700000000.000100", User: "U1"}
@@ -116,7 +90,7 @@ func TestToolCatalogForEachPolicy(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden(t, "catalog-"+string(runner)+".json", string(text)+"\n")
+		golden.Compare(t, "catalog-"+string(runner)+".json", string(text)+"\n")
 	}
 }
 
@@ -124,7 +98,7 @@ func TestToolCatalogForEachPolicy(t *testing.T) {
 func doorLists(t *testing.T, list []Tool) (names []string) {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
-	server := toolset{tools: new(mcpDoor).register(list, record.Run{}, Task{}), who: Who{Scopes: []string{"write"}}}.server(t.Context(), "")
+	server := toolset{tools: new(mcpDoor).register(list, record.Run{}, record.Task{}), who: Who{Scopes: []string{"write"}}}.server(t.Context(), "")
 	session, err := server.Connect(t.Context(), there, nil)
 	if err != nil {
 		t.Fatal(err)

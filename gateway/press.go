@@ -10,6 +10,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/gate"
+	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
@@ -23,7 +24,7 @@ func (c *Chat) press(ctx context.Context, a slack.Action) error {
 		return nil // a button of somebody else's message
 	}
 	run, known := c.Executor.Find(who, id)
-	if !known || run.Origin == nil && !slices.Contains([]string{actionApprove, actionReject, actionStop}, a.ID) {
+	if !known || run.Origin == nil && !slices.Contains([]string{render.ActionApprove, render.ActionReject, render.ActionStop}, a.ID) {
 		return nil // what a task's thread shows begins nothing
 	}
 	d, known := c.policy(ctx, run.Name())
@@ -36,14 +37,14 @@ func (c *Chat) press(ctx context.Context, a slack.Action) error {
 		return nil
 	}
 	switch a.ID {
-	case actionRetry:
+	case render.ActionRetry:
 		return c.again(ctx, run, a, "retry", "-retry")
-	case actionDiff:
+	case render.ActionDiff:
 		return c.again(ctx, run, a, "diff", "-diff-"+mailbox(a.TriggerID))
-	case actionRepo:
+	case render.ActionRepo:
 		// Before the words: behind them it would be a part of exec's command.
 		return c.again(ctx, run, a, "repo:"+choice+" "+d.Prompt, "-repo")
-	case actionStop, actionApprove, actionReject:
+	case render.ActionStop, render.ActionApprove, render.ActionReject:
 		c.background(func(ctx context.Context) {
 			if err := c.control(ctx, run, a, choice); err != nil && ctx.Err() == nil {
 				c.whisper(a, asProblem(err, Who{}).Error())
@@ -53,24 +54,12 @@ func (c *Chat) press(ctx context.Context, a slack.Action) error {
 	return nil
 }
 
-// The buttons of messages. A button's value is the run's name; that of an
-// answer to a gate goes on with a space and the step that asks, that of a
-// choice with a space and the repository.
-const (
-	actionStop    = "stop"
-	actionRetry   = "retry"
-	actionDiff    = "diff"
-	actionApprove = "approve"
-	actionReject  = "reject"
-	actionRepo    = "repo"
-)
-
 // mayPress tells why a user may not press a button, or "". A thread that is open to a
 // single requester's prefix is open to allowed requesters alone. In all others buttons
 // are for those who may say the same, and a question is also for those whom it names.
 func (c *Chat) mayPress(ctx context.Context, p decided, run record.Run, a slack.Action, choice string) string {
 	switch {
-	case !c.Gate.Enabled && a.ID != actionStop:
+	case !c.Gate.Enabled && a.ID != render.ActionStop:
 		return "ramus is switched off here at the moment."
 	case p.Reason == gate.ReasonGrant && c.Gate.Resolve(gate.Asked{ThreadStarter: a.User, Channel: a.Channel}).Runner != gate.RunnerContainer:
 		// ramus began the task's thread itself: who speaks in it has to be let through.
@@ -80,13 +69,13 @@ func (c *Chat) mayPress(ctx context.Context, p decided, run record.Run, a slack.
 	}
 	d := gate.Doing{Deed: gate.DeedRun, Person: a.User, Starter: c.starterOf(p, a.User, a.Channel), Repo: run.Repo, Own: true}
 	switch a.ID {
-	case actionDiff:
+	case render.ActionDiff:
 		return ""
-	case actionApprove, actionReject:
+	case render.ActionApprove, render.ActionReject:
 		if d.Deed = gate.DeedApprove; len(c.Gate.People) == 0 && run.Gate != nil && run.Gate.Names("slack:"+a.User) {
 			return ""
 		}
-	case actionRepo:
+	case render.ActionRepo:
 		d.Repo = choice
 		d.Own = run.Origin != nil && c.place(ctx, Session{run.Origin.Session}, a.Channel, Words{}).own == choice
 	}
@@ -96,10 +85,10 @@ func (c *Chat) mayPress(ctx context.Context, p decided, run record.Run, a slack.
 // control stops a run, or answers its gate. The user's id decides who may
 // answer: names can be chosen.
 func (c *Chat) control(ctx context.Context, run record.Run, a slack.Action, step string) error {
-	if a.ID == actionStop {
+	if a.ID == render.ActionStop {
 		return c.Executor.Stop(ctx, run.Name(), asker(a.User, ""))
 	}
-	_, err := c.Executor.Decide(ctx, run.Name(), record.Decision{Step: step, Approved: a.ID == actionApprove, By: "slack:" + a.User})
+	_, err := c.Executor.Decide(ctx, run.Name(), record.Decision{Step: step, Approved: a.ID == render.ActionApprove, By: "slack:" + a.User})
 	return err
 }
 
@@ -187,7 +176,7 @@ func (c *Chat) command(ctx context.Context, d slack.Command, retry bool) (any, e
 	}
 	ctx, cancel := context.WithTimeout(ctx, commandMay)
 	defer cancel()
-	parent := RenderText(fmt.Sprintf("%s %s", d.Name, d.Text), "")
+	parent := render.Text(fmt.Sprintf("%s %s", d.Name, d.Text), "")
 	// The trigger tells this command from an earlier one of the same person, whose
 	// thread would be taken for it where an answer of Slack's is lost.
 	parent.Channel, parent.Mark = d.Channel, slack.Mark{Run: "slash " + d.TriggerID, Key: d.User, Part: slashPart}
@@ -215,5 +204,5 @@ func (c *Chat) overview() string {
 	if threads == 0 {
 		return "Nothing is at work. Mention ramus with `status` in a thread to hear about that one."
 	}
-	return fmt.Sprintf("ramus is at work in %s. Mention it with `status` in a thread to hear about that one.", plural(threads, "thread"))
+	return fmt.Sprintf("ramus is at work in %s. Mention it with `status` in a thread to hear about that one.", render.Plural(threads, "thread"))
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -31,12 +32,12 @@ const (
 )
 
 // evidenceBranch is the branch with the pictures of a task, here and at GitHub.
-func evidenceBranch(t Task) string { return "ramus-evidence/" + t.ID }
+func evidenceBranch(t record.Task) string { return "ramus-evidence/" + t.ID }
 
 // evidencePath is where a picture of a piece of work lies in its commit; n is its place
 // in the list of those that are shown.
-func evidencePath(w work, n int, p picture) string {
-	return fmt.Sprintf("%s/%d-%s-%s%s", w.id(), n+1, slug(p.check), slug(p.viewport), pictureExt(p))
+func evidencePath(w work, n int, p render.Picture) string {
+	return fmt.Sprintf("%s/%d-%s-%s%s", w.id(), n+1, render.Slug(p.Check), render.Slug(p.Viewport), render.PictureExt(p))
 }
 
 // evidenceReadme is for whoever comes upon the branch.
@@ -50,7 +51,7 @@ pictures there are gone. It is no part of the code, and is never merged.
 // keepEvidence puts the pictures of a piece of work on the task's branch of evidence, here
 // and at GitHub, and returns the commit; "" when there is nothing to be shown, or GitHub
 // does not want it. It follows from its arguments alone, so that it may be done again.
-func (j *job) keepEvidence(ctx context.Context, t Task, past history, w work, repo *gitd.Repo, up gitd.Upstream) (gitd.Hash, error) {
+func (j *job) keepEvidence(ctx context.Context, t record.Task, past history, w work, repo *gitd.Repo, up gitd.Upstream) (gitd.Hash, error) {
 	if j.Evidence != EvidenceBranch {
 		return "", nil
 	}
@@ -62,13 +63,13 @@ func (j *job) keepEvidence(ctx context.Context, t Task, past history, w work, re
 		return "", err
 	}
 	run, known := j.Executor.Find(t.Caller(), w.id())
-	shown, _ := pictures(&m)
+	shown, _ := render.Pictures(&m)
 	if len(shown) == 0 || !known {
 		return "", nil
 	}
 	put := []gitd.File{{Path: "README.md", Content: []byte(evidenceReadme)}}
 	for n, p := range shown {
-		good, contents, _, err := readPictures(ctx, j.Executor, run, []picture{p})
+		good, contents, _, err := readPictures(ctx, j.Executor, run, []render.Picture{p})
 		if err != nil {
 			return "", err
 		}
@@ -102,8 +103,8 @@ func (j *job) keepEvidence(ctx context.Context, t Task, past history, w work, re
 }
 
 // pullLinks is where the evidence of a task's work can be seen, for what is said at GitHub.
-func (j *job) pullLinks(ctx context.Context, t Task, past history, name github.Name) (PullLinks, error) {
-	links := PullLinks{}
+func (j *job) pullLinks(ctx context.Context, t record.Task, past history, name github.Name) (render.PullLinks, error) {
+	links := render.PullLinks{}
 	if j.Links != nil {
 		links.Page = j.Links.Named
 		if j.Evidence != EvidenceNone {
@@ -126,7 +127,7 @@ func (j *job) pullLinks(ctx context.Context, t Task, past history, name github.N
 		if err != nil {
 			return links, err
 		}
-		shown, _ := pictures(&m)
+		shown, _ := render.Pictures(&m)
 		for n, p := range shown {
 			file := evidencePath(w, n, p)
 			in, _, err := repo.OpenFile(ctx, string(w.Evidence), file)
@@ -137,7 +138,7 @@ func (j *job) pullLinks(ctx context.Context, t Task, past history, name github.N
 				return links, err
 			}
 			in.Close()
-			at[[2]string{m.Run, p.file.Name}] = blobURL(j.Web, name, w.Evidence, file)
+			at[[2]string{m.Run, p.File.Name}] = blobURL(j.Web, name, w.Evidence, file)
 		}
 	}
 	links.Picture = func(run, file string) string { return at[[2]string{run, file}] }

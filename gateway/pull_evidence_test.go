@@ -28,9 +28,9 @@ func openGallery(t *testing.T, way gateway.Evidence) *shop {
 // until then.
 func (k *shop) looked(id string, n int, change func(*record.Manifest, map[string][]byte)) {
 	k.t.Helper()
-	task := k.until(id, "the work", func(t gateway.Task) bool { return len(t.Work) == n })
+	task := k.until(id, "the work", func(t record.Task) bool { return len(t.Work) == n })
 	var run record.Run
-	k.until(id, "its end", func(gateway.Task) bool {
+	k.until(id, "its end", func(record.Task) bool {
 		r, ok := k.Executor.Find(task.Caller(), strings.TrimPrefix(task.Work[n-1], task.Caller().String()+"/"))
 		run = r
 		return ok && r.Ended()
@@ -98,7 +98,7 @@ func TestPicturesOnAPullRequest(t *testing.T) {
 		files["001-page/desktop/screenshot.png"] = pngOf(t, 9)
 	})
 	k.github.Heal()
-	task = k.until(task.ID, "the answer", func(t gateway.Task) bool { return t.Status == record.StateAwaitingReview && t.Unposted == 0 })
+	task = k.until(task.ID, "the answer", func(t record.Task) bool { return t.Status == record.StateAwaitingReview && t.Unposted == 0 })
 	pull := k.repo.Pull(task.PRNumber)
 	if _, now := k.fetched(pull.Body); len(now) != 2 || !bytes.Equal(now[0], pngOf(t, 9)) {
 		t.Errorf("the body shows %d pictures\n%s", len(now), pull.Body)
@@ -145,7 +145,7 @@ func TestPicturesArePushedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	var commit gitd.Hash
-	k.until(task.ID, "the commit", func(gateway.Task) bool {
+	k.until(task.ID, "the commit", func(record.Task) bool {
 		commit, err = repo.Resolve(t.Context(), "refs/heads/ramus-evidence/"+task.ID)
 		return err == nil
 	})

@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/gate"
+	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
@@ -246,7 +246,7 @@ func (r *reporter) show(ctx context.Context) error {
 	if since.IsZero() {
 		since = r.run.CreatedAt
 	}
-	msg := r.address(RenderProgress(Standing{Run: r.run, Policy: r.policy, Step: r.step, Steps: r.steps, Since: since, Now: r.Now(),
+	msg := r.address(render.Progress(render.Standing{Run: r.run, Policy: r.policy, Step: r.step, Steps: r.steps, Since: since, Now: r.Now(),
 		Base: r.run.BaseRefreshed, Link: r.page()}), partProgress)
 	r.edited = r.Now()
 	if r.ts != "" {
@@ -370,7 +370,7 @@ func (r *reporter) result(ctx context.Context) (msg slack.Message, silent bool, 
 		if r.Links != nil {
 			file = func(name string) string { return r.Links.File(r.run, name) }
 		}
-		return Result{Manifest: m, Policy: r.policy, Page: r.page(), Links: file, Clone: r.clone(), Output: r.output, Says: r.says}.Message(), false, nil
+		return render.Result{Manifest: m, Policy: r.policy, Page: r.page(), Links: file, Clone: r.clone(), Output: r.output, Says: r.says}.Message(), false, nil
 	}
 	out := r.run.Output
 	if silent, _ := out["silent"].(bool); silent {
@@ -378,15 +378,15 @@ func (r *reporter) result(ctx context.Context) (msg slack.Message, silent bool, 
 	}
 	switch {
 	case r.run.Reason == record.ReasonCancelled:
-		return RenderText("🛑 Stopped.", ""), false, nil
+		return render.Text("🛑 Stopped.", ""), false, nil
 	case r.run.State == record.StateFailed:
-		return RenderText("⚠️ "+r.run.Error, ""), false, nil
+		return render.Text("⚠️ "+r.run.Error, ""), false, nil
 	case out["ask"] != nil:
-		return RenderAsk(r.run.Name(), texts(out["ask"])), false, nil
+		return render.Ask(r.run.Name(), texts(out["ask"])), false, nil
 	}
 	text, _ := out["text"].(string)
 	code, _ := out["code"].(string)
-	return Answer{Text: text, Code: code, Own: r.public()}.Message(), false, nil
+	return render.Answer{Text: text, Code: code, Own: r.public()}.Message(), false, nil
 }
 
 // texts reads a list of strings that may have been through JSON.
@@ -437,13 +437,6 @@ func (r *reporter) last(ctx context.Context) error {
 		r.ts = ts
 	}
 	r.step = ""
-	return r.Slack.Update(ctx, r.address(RenderProgress(Standing{Run: r.run, Policy: r.policy, Steps: r.steps, Since: r.run.StartedAt,
+	return r.Slack.Update(ctx, r.address(render.Progress(render.Standing{Run: r.run, Policy: r.policy, Steps: r.steps, Since: r.run.StartedAt,
 		Now: r.run.EndedAt, Base: r.run.BaseRefreshed, Link: r.page()}), partProgress), r.ts)
-}
-
-func plural(n int, one string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.Itoa(n) + " " + one + "s"
 }

@@ -27,17 +27,17 @@ func taskRoutes() []Route {
 	for _, at := range []string{tasksPath, engineerPath} {
 		rows = append(rows,
 			Route{Method: "GET", Pattern: at, Access: AccessRead, Summary: "List tasks, newest first",
-				Query: tasksQuery{}, Response: []Task{}, Handle: (*call).listTasks},
+				Query: tasksQuery{}, Response: []record.Task{}, Handle: (*call).listTasks},
 			Route{Method: "POST", Pattern: at, Access: AccessWrite, Summary: "Hand over a software task; it is worked on after the answer. With a key, once however often it is sent",
-				Request: Submission{}, Response: Task{}, Body: submissionBody, Handle: (*call).submitTask},
+				Request: Submission{}, Response: record.Task{}, Body: submissionBody, Handle: (*call).submitTask},
 			Route{Method: "GET", Pattern: at + "/{task}", Access: AccessRead, Summary: "One task",
-				Response: Task{}, Handle: (*call).task},
+				Response: record.Task{}, Handle: (*call).task},
 			Route{Method: "POST", Pattern: at + "/{task}/retry", Access: AccessWrite, Summary: "Take a failed task up again where it stands",
-				Response: Task{}, Handle: (*call).retryTask},
+				Response: record.Task{}, Handle: (*call).retryTask},
 			Route{Method: "POST", Pattern: at + "/{task}/say", Access: AccessWrite, Summary: "Give a task something more to do, as a comment on its pull request would; with a key, once however often it is sent",
-				Request: TaskMessage{}, Response: Task{}, Body: submissionBody, Handle: (*call).sayTask},
+				Request: TaskMessage{}, Response: record.Task{}, Body: submissionBody, Handle: (*call).sayTask},
 			Route{Method: "DELETE", Pattern: at + "/{task}", Access: AccessWrite, Summary: "End a task and remove its container; its branch is kept unless drop=1, its pull request stays as it is",
-				Query: cancelQuery{}, Response: Task{}, Handle: (*call).cancelTask},
+				Query: cancelQuery{}, Response: record.Task{}, Handle: (*call).cancelTask},
 		)
 	}
 	return rows
@@ -60,25 +60,25 @@ func (c *call) engineer() (*Engineer, error) {
 }
 
 // findTask is Engineer.Task for the caller's eyes.
-func (s *Server) findTask(ctx context.Context, who Who, id string) (Task, error) {
+func (s *Server) findTask(ctx context.Context, who Who, id string) (record.Task, error) {
 	t, err := s.Engineer.Task(ctx, strings.TrimPrefix(id, "conv:"))
 	if err != nil {
-		return Task{}, err
+		return record.Task{}, err
 	}
 	if !who.seesTask(t) {
-		return Task{}, notFound("task", id)
+		return record.Task{}, notFound("task", id)
 	}
 	return t, nil
 }
 
 // seesTask tells whether the caller may know of a task: whoever sees the branch it works on.
-func (w Who) seesTask(t Task) bool { return w.seesBranch(t.Repo, t.Caller().Branch()) }
+func (w Who) seesTask(t record.Task) bool { return w.seesBranch(t.Repo, t.Caller().Branch()) }
 
 // namedTask is the task that the path names.
-func (c *call) namedTask() (*Engineer, Task, error) {
+func (c *call) namedTask() (*Engineer, record.Task, error) {
 	e, err := c.engineer()
 	if err != nil {
-		return nil, Task{}, err
+		return nil, record.Task{}, err
 	}
 	t, err := c.findTask(c.R.Context(), c.Who, c.R.PathValue("task"))
 	if err == nil && c.access == AccessWrite {
@@ -118,17 +118,17 @@ func (c *call) listTasks() error {
 		return err
 	}
 	if list == nil {
-		list = []Task{}
+		list = []record.Task{}
 	}
 	return c.reply(list)
 }
 
 // hand submits a task as the caller's own: in a repository that it may see, for
 // a parent that it may see, in its own name.
-func (s *Server) hand(ctx context.Context, who Who, sub Submission) (Task, error) {
+func (s *Server) hand(ctx context.Context, who Who, sub Submission) (record.Task, error) {
 	sub.Asker = who.Person(sub.Asker)
 	if sub.Repo != "" && !who.Sees(sub.Repo) {
-		return Task{}, notFound("repository", sub.Repo)
+		return record.Task{}, notFound("repository", sub.Repo)
 	}
 	if sub.Repo == "" && who.Repo != "*" {
 		sub.Repo = who.Repo
@@ -136,11 +136,11 @@ func (s *Server) hand(ctx context.Context, who Who, sub Submission) (Task, error
 	if sub.Parent != "" {
 		parent, err := s.findTask(ctx, who, sub.Parent)
 		if err != nil {
-			return Task{}, err
+			return record.Task{}, err
 		}
 		sub.Parent = parent.ID
 	}
-	sub.permit = func(t Task) error {
+	sub.permit = func(t record.Task) error {
 		if !who.seesBranch(t.Repo, t.Base) {
 			return notFound("branch", t.Base)
 		}
@@ -148,11 +148,11 @@ func (s *Server) hand(ctx context.Context, who Who, sub Submission) (Task, error
 	}
 	t, err := s.Engineer.Submit(ctx, sub)
 	if err != nil {
-		return Task{}, err
+		return record.Task{}, err
 	}
 	// With a key it may be an earlier one, by a token for another repository.
 	if !who.seesTask(t) {
-		return Task{}, problem(KindConflict, "the key %q is taken", sub.Key).withHint("use another key")
+		return record.Task{}, problem(KindConflict, "the key %q is taken", sub.Key).withHint("use another key")
 	}
 	return t, nil
 }

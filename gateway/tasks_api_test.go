@@ -41,7 +41,7 @@ func TestTaskRoutes(t *testing.T) {
 	}
 	for _, at := range []string{"/api/tasks", "/engineer/tasks"} {
 		resp, body := send("POST", at, token, `{"description":"make it work","key":"`+at+`","asker":{"name":"Eve"}}`)
-		var task gateway.Task
+		var task record.Task
 		if err := json.Unmarshal([]byte(body), &task); err != nil || resp.StatusCode != http.StatusAccepted {
 			t.Fatalf("POST %s: %d %s", at, resp.StatusCode, body)
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/pattern"
 )
@@ -573,23 +574,12 @@ func asTyped(s string) string {
 			b.WriteRune(r)
 		case unicode.IsSpace(r):
 			b.WriteByte(' ')
-		case invisible(r):
+		case render.Invisible(r):
 		default:
 			b.WriteRune(r)
 		}
 	}
 	return b.String()
-}
-
-// invisible tells whether a rune shows nothing, or turns what follows around.
-// The joiners of emoji and of some scripts (U+200C, U+200D) are not among them.
-func invisible(r rune) bool {
-	switch {
-	case r == '\u00ad', r == '\u061c', r == '\u180e', r == '\u200b', r == '\u200e', r == '\u200f', r == '\ufeff',
-		'\u202a' <= r && r <= '\u202e', '\u2060' <= r && r <= '\u206f', '\ufff9' <= r && r <= '\ufffb', 0xe0000 <= r && r <= 0xe007f:
-		return true
-	}
-	return unicode.IsControl(r) && r != '\n' && r != '\t'
 }
 
 type word struct {

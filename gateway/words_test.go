@@ -11,7 +11,9 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/gate"
+	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/golden"
 )
 
 func TestWords(t *testing.T) {
@@ -324,7 +326,7 @@ func TestHelpText(t *testing.T) {
 		"help-no-agent.txt": HelpText(nil, container),
 		"help-fallback.txt": HelpText([]string{"coder"}, ""),
 	} {
-		golden(t, name, text+"\n")
+		golden.Compare(t, name, text+"\n")
 	}
 	// What help says to write is understood.
 	for line := range strings.SplitSeq(HelpText(nil, container), "\n") {
@@ -369,7 +371,7 @@ func TestGuide(t *testing.T) {
 		{State: record.StateComplete, Verdict: record.VerdictFailed}, {State: record.StateFailed, Reason: record.ReasonCancelled},
 		{State: record.StateFailed, Reason: record.ReasonTimedOut}, {State: record.StateFailed, Reason: record.ReasonRejected},
 	} {
-		head, _ := headline(&m)
+		head, _ := render.Headline(&m)
 		names = append(names, head)
 	}
 	for _, name := range names {

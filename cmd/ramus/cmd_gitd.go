@@ -10,9 +10,8 @@ import (
 	"net/http"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/ramus-dev/ramus/gitd"
+	"golang.org/x/sync/errgroup"
 )
 
 func gitdCommand() command {

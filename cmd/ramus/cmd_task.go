@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
 )
@@ -61,7 +62,7 @@ not wait for that. DESCRIPTION "-" reads it from standard input.
 			},
 		}, {
 			name: "status", args: "TASK", short: "show one task", set: asJSON,
-			run: onTask("TASK", func(ctx context.Context, c *client.Client, id string) (gateway.Task, error) { return c.Task(ctx, id) }),
+			run: onTask("TASK", func(ctx context.Context, c *client.Client, id string) (record.Task, error) { return c.Task(ctx, id) }),
 		}, {
 			name: "list", args: "[--repo NAME] [--status STATE] [--all]", short: "list tasks that are neither complete nor failed",
 			set: func(fs *flag.FlagSet, e *env) {
@@ -95,7 +96,7 @@ not wait for that. DESCRIPTION "-" reads it from standard input.
 			},
 		}, {
 			name: "retry", args: "TASK", short: "take a failed task up again where it stands", set: asJSON,
-			run: onTask("TASK", func(ctx context.Context, c *client.Client, id string) (gateway.Task, error) {
+			run: onTask("TASK", func(ctx context.Context, c *client.Client, id string) (record.Task, error) {
 				return c.RetryTask(ctx, id)
 			}),
 		}, {
@@ -106,7 +107,7 @@ Its branch is kept unless --drop is given; its pull request stays as it is.`,
 				fs.BoolVar(&drop, "drop", false, "remove the branch, too")
 				asJSON(fs, e)
 			},
-			run: onTask("TASK", func(ctx context.Context, c *client.Client, id string) (gateway.Task, error) {
+			run: onTask("TASK", func(ctx context.Context, c *client.Client, id string) (record.Task, error) {
 				return c.CancelTask(ctx, id, drop)
 			}),
 		}, {
@@ -141,7 +142,7 @@ TEXT "-" reads it from standard input. It is kept when the command returns.`,
 }
 
 // onTask is a command that does one thing with one task and shows how it stands then.
-func onTask(what string, do func(context.Context, *client.Client, string) (gateway.Task, error)) func(context.Context, *env, []string) error {
+func onTask(what string, do func(context.Context, *client.Client, string) (record.Task, error)) func(context.Context, *env, []string) error {
 	return func(ctx context.Context, e *env, args []string) error {
 		if err := want(args, 1, 1, what); err != nil {
 			return err
@@ -159,7 +160,7 @@ func onTask(what string, do func(context.Context, *client.Client, string) (gatew
 }
 
 // showTask writes how a task stands.
-func (e *env) showTask(t gateway.Task) error {
+func (e *env) showTask(t record.Task) error {
 	if e.json {
 		return e.writeJSON(t)
 	}

@@ -103,12 +103,12 @@ func (s *engineerServer) set(at func(change any) bool) *trap {
 }
 
 // submit hands over a task whose agent does what the lines say.
-func (s *engineerServer) submit(key string, lines ...string) (gateway.Task, error) {
+func (s *engineerServer) submit(key string, lines ...string) (record.Task, error) {
 	return s.local.SubmitTask(s.t.Context(), gateway.Submission{Description: strings.Join(lines, "\n"), Repo: "app", Agent: "scripted", Key: key})
 }
 
 // task shows how one stands; only while the server serves.
-func (s *engineerServer) task(id string) gateway.Task {
+func (s *engineerServer) task(id string) record.Task {
 	s.t.Helper()
 	t, err := s.local.Task(s.t.Context(), id)
 	if err != nil {
@@ -186,7 +186,7 @@ func (y *story) end() error {
 func (y *story) check() (faults []string) {
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(y.name+": "+format, args...)) }
 	s := y.s
-	var task gateway.Task
+	var task record.Task
 	s.poll(y.name+" is not complete", func() bool {
 		task = s.task(y.id)
 		return task.Status == record.StateComplete && task.Unposted == 0
@@ -250,7 +250,7 @@ func (s *engineerServer) left() (faults []string) {
 			}
 		}
 		if r.Kind == record.KindConversation {
-			var t gateway.Task
+			var t record.Task
 			if err := json.Unmarshal(r.Record, &t); err != nil || t.Unposted != 0 || t.Branch != headOf(t.ID) {
 				fault("%s: the record: %v, %s", r.Name(), err, r.Record)
 			}

@@ -16,10 +16,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"gocloud.dev/blob"
-	"golang.org/x/sync/errgroup"
-	"golang.org/x/sys/unix"
-
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/executor"
@@ -31,6 +27,9 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/internal/shortpath"
+	"gocloud.dev/blob"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 )
 
 // installation is a data folder at work: all rooms, opened in order. Whoever

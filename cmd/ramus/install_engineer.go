@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/render"
 )
 
 // EngineerConfig is how tasks become pull requests.
@@ -55,7 +56,7 @@ func newEngineer(c EngineerConfig, log *slog.Logger) (*gateway.Engineer, error) 
 		err = fmt.Errorf("it has more than %d KiB", maxPromptFile>>10)
 	}
 	if err == nil {
-		_, err = gateway.RenderPrompt(string(text), gateway.PromptData{})
+		_, err = render.Prompt(string(text), render.PromptData{})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot use engineer.prompt_template: %w", err)

@@ -11,9 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rogpeppe/go-internal/testscript"
-
 	"github.com/ramus-dev/ramus/gateway/github/githubtest"
+	"github.com/rogpeppe/go-internal/testscript"
 )
 
 type githubKey struct{}

@@ -16,13 +16,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rogpeppe/go-internal/testscript"
-
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/gateway/github/githubtest"
 	"github.com/ramus-dev/ramus/internal/programs"
 	"github.com/ramus-dev/ramus/internal/redact/redacttest"
 	"github.com/ramus-dev/ramus/internal/remains"
+	"github.com/rogpeppe/go-internal/testscript"
 )
 
 // TestScript runs the stories in testdata/script: the real binary, real git,

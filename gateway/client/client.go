@@ -224,32 +224,32 @@ type TaskFilter struct {
 }
 
 // Tasks lists the engineer's tasks, newest first.
-func (c *Client) Tasks(ctx context.Context, f TaskFilter) ([]gateway.Task, error) {
-	return get[[]gateway.Task](ctx, c, "/api/tasks"+query(f))
+func (c *Client) Tasks(ctx context.Context, f TaskFilter) ([]record.Task, error) {
+	return get[[]record.Task](ctx, c, "/api/tasks"+query(f))
 }
 
 // SubmitTask hands over a software task.
-func (c *Client) SubmitTask(ctx context.Context, s gateway.Submission) (gateway.Task, error) {
-	return post[gateway.Task](ctx, c, "/api/tasks", s)
+func (c *Client) SubmitTask(ctx context.Context, s gateway.Submission) (record.Task, error) {
+	return post[record.Task](ctx, c, "/api/tasks", s)
 }
 
 // Task finds a task by its id.
-func (c *Client) Task(ctx context.Context, id string) (gateway.Task, error) {
-	return get[gateway.Task](ctx, c, "/api/tasks/"+segment(id))
+func (c *Client) Task(ctx context.Context, id string) (record.Task, error) {
+	return get[record.Task](ctx, c, "/api/tasks/"+segment(id))
 }
 
 // RetryTask takes a failed task up again.
-func (c *Client) RetryTask(ctx context.Context, id string) (gateway.Task, error) {
-	return post[gateway.Task](ctx, c, "/api/tasks/"+segment(id)+"/retry", nil)
+func (c *Client) RetryTask(ctx context.Context, id string) (record.Task, error) {
+	return post[record.Task](ctx, c, "/api/tasks/"+segment(id)+"/retry", nil)
 }
 
 // SayTask gives a task something more to do.
-func (c *Client) SayTask(ctx context.Context, id string, m gateway.TaskMessage) (gateway.Task, error) {
-	return post[gateway.Task](ctx, c, "/api/tasks/"+segment(id)+"/say", m)
+func (c *Client) SayTask(ctx context.Context, id string, m gateway.TaskMessage) (record.Task, error) {
+	return post[record.Task](ctx, c, "/api/tasks/"+segment(id)+"/say", m)
 }
 
 // CancelTask ends a task; with drop its branch is removed, too.
-func (c *Client) CancelTask(ctx context.Context, id string, drop bool) (t gateway.Task, err error) {
+func (c *Client) CancelTask(ctx context.Context, id string, drop bool) (t record.Task, err error) {
 	q := struct {
 		Drop bool `json:"drop,omitempty"`
 	}{drop}

@@ -1,4 +1,4 @@
-package gateway
+package render
 
 import (
 	"cmp"
@@ -11,24 +11,24 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// browserFiles is what the names of files of checks by a browser begin with in a
+// BrowserFiles is what the names of files of checks by a browser begin with in a
 // manifest; the names in the checks are relative to it.
-const browserFiles = "artifacts/browser/"
+const BrowserFiles = "artifacts/browser/"
 
 // Bounds of the pictures that are shown in a thread or on a pull request: more
 // than a reader looks at would hide the ones that matter.
 const (
 	maxPictures      = 5
-	maxPicture       = 8 << 20
+	MaxPicture       = 8 << 20
 	maxPicturesBytes = 25 << 20 // together
 )
 
-// picture is a picture of a page that a check by a browser took. Its words come
+// Picture is a picture of a page that a check by a browser took. Its words come
 // from the repository and from the page: they are strangers'.
-type picture struct {
-	file     record.ManifestFile
-	check    string
-	viewport string
+type Picture struct {
+	File     record.ManifestFile
+	Check    string
+	Viewport string
 	width    int
 	height   int
 	verdict  string
@@ -37,12 +37,12 @@ type picture struct {
 	changed  float64 // of a triptych: the share of pixels
 }
 
-// caption says what a picture shows, on one line. show writes words of strangers.
-func (p picture) caption(show writing) string {
-	at := fmt.Sprintf("%s at %s (%d×%d): ", show(p.check, 80), show(p.viewport, 40), p.width, p.height)
+// Caption says what a picture shows, on one line. show writes words of strangers.
+func (p Picture) Caption(show writing) string {
+	at := fmt.Sprintf("%s at %s (%d×%d): ", show(p.Check, 80), show(p.Viewport, 40), p.width, p.height)
 	switch {
 	case p.triptych:
-		return at + "before and after, " + percent(p.changed) + " changed"
+		return at + "before and after, " + Percent(p.changed) + " changed"
 	case p.step > 0:
 		return at + fmt.Sprintf("%s, step %d", p.verdict, p.step)
 	}
@@ -58,29 +58,29 @@ const (
 	rankElse
 )
 
-// pictures chooses which pictures of a run are shown where there is room for a
+// Pictures chooses which pictures of a run are shown where there is room for a
 // few, in which order; the rest is for links. Of a check that ran several times
 // the last run counts; what the pictures of earlier ones show is not so any more, and they are
 // in neither list. A picture that is too large to be shown is in the rest.
-func pictures(m *record.Manifest) (shown, rest []picture) {
+func Pictures(m *record.Manifest) (shown, rest []Picture) {
 	type ranked struct {
-		picture
+		Picture
 		rank, size int // wide windows before phones
 	}
 	var all []ranked
 	files := make(map[string]record.ManifestFile)
 	for _, f := range m.Files {
-		if strings.HasPrefix(f.Name, browserFiles) && strings.HasPrefix(showable(f.Type), "image/") {
+		if strings.HasPrefix(f.Name, BrowserFiles) && strings.HasPrefix(Showable(f.Type), "image/") {
 			files[f.Name] = f
 		}
 	}
-	add := func(rank, size int, name string, p picture) {
-		f, ok := files[browserFiles+name]
+	add := func(rank, size int, name string, p Picture) {
+		f, ok := files[BrowserFiles+name]
 		if !ok || name == "" {
 			return
 		}
 		delete(files, f.Name) // each once
-		p.file = f
+		p.File = f
 		all = append(all, ranked{p, rank, size})
 	}
 	for _, c := range lastLooks(m) {
@@ -91,7 +91,7 @@ func pictures(m *record.Manifest) (shown, rest []picture) {
 			}
 		}
 		for _, v := range c.Views {
-			at := picture{check: c.Name, viewport: v.Viewport.Name, width: v.Viewport.Width, height: v.Viewport.Height, verdict: string(v.Verdict)}
+			at := Picture{Check: c.Name, Viewport: v.Viewport.Name, width: v.Viewport.Width, height: v.Viewport.Height, verdict: string(v.Verdict)}
 			size := 0
 			if v.Viewport.Mobile {
 				size = 1
@@ -128,13 +128,13 @@ func pictures(m *record.Manifest) (shown, rest []picture) {
 	slices.SortStableFunc(all, func(a, b ranked) int { return cmp.Or(a.rank-b.rank, a.size-b.size) })
 	var total int64
 	for _, p := range all {
-		n := p.file.Size
-		if len(shown) == maxPictures || n <= 0 || n > maxPicture || total+n > maxPicturesBytes {
-			rest = append(rest, p.picture)
+		n := p.File.Size
+		if len(shown) == maxPictures || n <= 0 || n > MaxPicture || total+n > maxPicturesBytes {
+			rest = append(rest, p.Picture)
 			continue
 		}
 		total += n
-		shown = append(shown, p.picture)
+		shown = append(shown, p.Picture)
 	}
 	return shown, rest
 }
@@ -149,23 +149,23 @@ func lastLooks(m *record.Manifest) (list []record.BrowserCheck) {
 	return list
 }
 
-// pictureName is what a picture's file is called where people save it. n keeps
+// PictureName is what a picture's file is called where people save it. n keeps
 // pictures of a run apart, and the run's id those of several runs in a thread: by
 // it they are found again.
-func pictureName(p picture, n int, run string) string {
-	return fmt.Sprintf("%s-%s-%d__%s%s", slug(p.check), slug(p.viewport), n, fileSafe(run), pictureExt(p))
+func PictureName(p Picture, n int, run string) string {
+	return fmt.Sprintf("%s-%s-%d__%s%s", Slug(p.Check), Slug(p.Viewport), n, fileSafe(run), PictureExt(p))
 }
 
-// pictureExt goes by what the file is, not by what it is called.
-func pictureExt(p picture) string {
-	if kind := path.Base(p.file.Type); kind != "jpeg" {
+// PictureExt goes by what the file is, not by what it is called.
+func PictureExt(p Picture) string {
+	if kind := path.Base(p.File.Type); kind != "jpeg" {
 		return "." + fileSafe(kind)
 	}
 	return ".jpg"
 }
 
-// slug is a short name of small letters and digits.
-func slug(s string) string {
+// Slug is a short name of small letters and digits.
+func Slug(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
 		case 'a' <= r && r <= 'z' || '0' <= r && r <= '9':
@@ -194,8 +194,8 @@ func fileSafe(s string) string {
 	}, s)
 }
 
-// percent shows a share, as exact as people care.
-func percent(share float64) string {
+// Percent shows a share, as exact as people care.
+func Percent(share float64) string {
 	switch p := share * 100; {
 	case math.IsNaN(p) || p <= 0:
 		return "0 %"

@@ -1,4 +1,4 @@
-package gateway
+package render
 
 import (
 	"bytes"
@@ -14,7 +14,9 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/render/rendertest"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/golden"
 	"github.com/ramus-dev/ramus/tasks/browser"
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/extension"
@@ -143,8 +145,8 @@ func harmlessTitle(t *testing.T, title string) {
 	}
 }
 
-func someTask() Task {
-	return Task{ID: "7c1d0a4be2f3", Description: "Totals are wrong for refunds\n\nA refund is added instead of subtracted:\n\n```\ntotal(refund(5)) == 5\n```\n\n" +
+func someTask() record.Task {
+	return record.Task{ID: "7c1d0a4be2f3", Description: "Totals are wrong for refunds\n\nA refund is added instead of subtracted:\n\n```\ntotal(refund(5)) == 5\n```\n\n" +
 		"Seen by @ann in https://shop.example/orders?id=1&x=2, fixes #12. See `store/total.go`.\n  - indented *point*",
 		Context: "Current: 5\nExpected: -5\n\n1. look at store/total.go\n# not a heading\n<b>bold</b> $x^2$ [a](https://evil.example)", Status: record.StateRunning,
 		Branch: "ramus/conv-7c1d0a4be2f3", PRNumber: 7, PRURL: "https://github.example/team/app/pull/7", Repo: "team/app", Base: "main",
@@ -168,7 +170,7 @@ func TestRenderLooks(t *testing.T) {
 	first.Run = "conv:7c1d0a4be2f3/work-1"
 	second.Run, second.Start, second.Head = "conv:7c1d0a4be2f3/work-2", first.Head, "c3"
 	m := record.Manifest{Run: "conv:7c1d0a4be2f3/work-1", State: record.StateComplete, Verdict: record.VerdictFailed, Head: "b2"}
-	looks(&m, "dead")
+	rendertest.AddCheck(&m, "dead")
 	m.Browser[0].Verdict, m.Browser[0].Reason = browser.Fail, "nothing listens at port 5173, see @ann | #1"
 	for name, x := range map[string]struct {
 		work  []record.Manifest
@@ -179,17 +181,17 @@ func TestRenderLooks(t *testing.T) {
 		"words":    {[]record.Manifest{first}, PullLinks{}},
 		"dead":     {[]record.Manifest{m}, allAt},
 	} {
-		_, body := RenderPull(Task{ID: "x", Description: "Look"}, x.work, x.links)
+		_, body := Pull(record.Task{ID: "x", Description: "Look"}, x.work, x.links)
 		harmless(t, body)
 		_, part, _ := strings.Cut(body, "## Browser\n\n")
 		part, _, _ = strings.Cut(part, "\n## ")
 		part, _, _ = strings.Cut(part, "\n### ")
 		part, _, _ = strings.Cut(part, "\n<details>")
-		golden(t, "pull-browser-"+name+".md", part)
+		golden.Compare(t, "pull-browser-"+name+".md", part)
 	}
-	text := RenderReply(someTask(), github.Comment{}, first, allAt)
+	text := Reply(someTask(), github.Comment{}, first, allAt)
 	harmless(t, text)
-	golden(t, "reply-browser.md", text)
+	golden.Compare(t, "reply-browser.md", text)
 }
 
 func TestRenderPull(t *testing.T) {
@@ -203,12 +205,12 @@ func TestRenderPull(t *testing.T) {
 	second.Commands[0].Command = "grep -c 'a|b' x_y_z.go\nsecond line"
 	nothing := record.Manifest{Run: "conv:7c1d0a4be2f3/01k9ccc", State: record.StateComplete, Verdict: record.VerdictNone, Start: second.Head, Head: second.Head, Base: "main"}
 	for name, work := range map[string][]record.Manifest{"one": {first}, "several": {first, second, nothing}, "none": nil} {
-		title, body := RenderPull(someTask(), work, pagesAt)
+		title, body := Pull(someTask(), work, pagesAt)
 		harmlessTitle(t, title)
 		harmless(t, body)
-		golden(t, "pull-"+name+".md", title+"\n\n"+body)
+		golden.Compare(t, "pull-"+name+".md", title+"\n\n"+body)
 	}
-	_, body := RenderPull(Task{ID: "x"}, []record.Manifest{first}, PullLinks{})
+	_, body := Pull(record.Task{ID: "x"}, []record.Manifest{first}, PullLinks{})
 	harmless(t, body)
 	if strings.Contains(body, "](") {
 		t.Error("there is a link", body)
@@ -228,7 +230,7 @@ func TestPullTitle(t *testing.T) {
 		"```\ncode first":                      "code first",
 		"Import @types/node":                   "Import @" + gap + "types/node",
 	} {
-		got := pullTitle(Task{ID: "x", Description: text})
+		got := pullTitle(record.Task{ID: "x", Description: text})
 		harmlessTitle(t, got)
 		if got != want {
 			t.Errorf("%q: %q, want %q", text, got, want)
@@ -244,13 +246,13 @@ func TestRenderReply(t *testing.T) {
 	failed.State, failed.Reason, failed.Error, failed.Verdict = record.StateFailed, record.ReasonTimedOut, "the run's time is up, @ann", record.VerdictFailed
 	nothing := record.Manifest{Run: runs, State: record.StateComplete, Verdict: record.VerdictNone}
 	for name, text := range map[string]string{
-		"comment":      RenderReply(someTask(), comment, m, pagesAt),
-		"conversation": RenderReply(someTask(), github.Comment{}, m, pagesAt),
-		"failed":       RenderReply(someTask(), comment, failed, pagesAt),
-		"nothing":      RenderReply(someTask(), comment, nothing, PullLinks{}),
+		"comment":      Reply(someTask(), comment, m, pagesAt),
+		"conversation": Reply(someTask(), github.Comment{}, m, pagesAt),
+		"failed":       Reply(someTask(), comment, failed, pagesAt),
+		"nothing":      Reply(someTask(), comment, nothing, PullLinks{}),
 	} {
 		harmless(t, text)
-		golden(t, "reply-"+name+".md", text)
+		golden.Compare(t, "reply-"+name+".md", text)
 	}
 }
 
@@ -274,26 +276,25 @@ func someFeedback() Feedback {
 func TestRenderPrompts(t *testing.T) {
 	for name, d := range map[string]PromptData{
 		"conventions": {Task: someTask(), Conventions: []string{"CLAUDE.md", "web/AGENTS.md"}},
-		"plain":       {Task: Task{Description: "Mend it.\n````\nnot the end\n````", Repo: "app", Base: "main"}},
+		"plain":       {Task: record.Task{Description: "Mend it.\n````\nnot the end\n````", Repo: "app", Base: "main"}},
 	} {
-		text, err := RenderPrompt("", d)
+		text, err := Prompt("", d)
 		if err != nil {
 			t.Fatal(err)
 		}
-		golden(t, "prompt-"+name+".md", text)
+		golden.Compare(t, "prompt-"+name+".md", text)
 	}
-	golden(t, "feedback.md", RenderFeedback(someTask(), someFeedback()))
+	golden.Compare(t, "feedback.md", FeedbackPrompt(someTask(), someFeedback()))
 
-	if text, err := RenderPrompt("Do {{.Task.Description}} in {{.Task.Repo}}", PromptData{Task: Task{Description: "it", Repo: "r"}}); text != "Do it in r" || err != nil {
+	if text, err := Prompt("Do {{.Task.Description}} in {{.Task.Repo}}", PromptData{Task: record.Task{Description: "it", Repo: "r"}}); text != "Do it in r" || err != nil {
 		t.Error(text, err)
 	}
 	for _, bad := range []string{"{{", "{{.Task.Nothing}}", "{{template \"x\"}}"} {
-		if _, err := RenderPrompt(bad, PromptData{}); err == nil {
+		if _, err := Prompt(bad, PromptData{}); err == nil {
 			t.Errorf("%q is a template", bad)
 		}
 	}
-	var p *Problem
-	if _, err := RenderPrompt("", PromptData{Task: Task{Description: strings.Repeat("x", promptMax)}}); !errors.As(err, &p) || p.Kind != KindTooLarge {
+	if _, err := Prompt("", PromptData{Task: record.Task{Description: strings.Repeat("x", promptMax)}}); !errors.Is(err, gitd.ErrTooLarge) {
 		t.Error(err)
 	}
 }
@@ -383,7 +384,7 @@ func TestPullHostile(t *testing.T) {
 	}
 	for seed := range rounds {
 		s := strange{rand.New(rand.NewPCG(uint64(seed), 11))}
-		task := Task{ID: s.markdown(), Description: s.words(), Context: s.words(), Repo: s.words(), Base: s.words(), PRURL: s.markdown(), PRNumber: s.IntN(9), Asker: gitd.Person{Name: s.markdown()}}
+		task := record.Task{ID: s.markdown(), Description: s.words(), Context: s.words(), Repo: s.words(), Base: s.words(), PRURL: s.markdown(), PRNumber: s.IntN(9), Asker: gitd.Person{Name: s.markdown()}}
 		var work []record.Manifest
 		for range s.IntN(4) {
 			work = append(work, s.evidence())
@@ -394,16 +395,16 @@ func TestPullHostile(t *testing.T) {
 		for i := range work {
 			s.looks(&work[i], s.markdown)
 		}
-		title, body := RenderPull(task, work, links)
+		title, body := Pull(task, work, links)
 		harmlessTitle(t, title)
 		harmless(t, body)
 		c := github.Comment{Path: s.markdown(), Body: s.markdown()}
-		harmless(t, RenderReply(task, c, s.lookedAt(), links))
-		harmless(t, RenderReply(task, github.Comment{}, s.lookedAt(), links))
+		harmless(t, Reply(task, c, s.lookedAt(), links))
+		harmless(t, Reply(task, github.Comment{}, s.lookedAt(), links))
 
 		short := task
-		short.Description, short.Context = cut(task.Description, 4000), cut(task.Context, 4000)
-		prompt, err := RenderPrompt("", PromptData{Task: short, Conventions: []string{s.words(), s.words()}})
+		short.Description, short.Context = Cut(task.Description, 4000), Cut(task.Context, 4000)
+		prompt, err := Prompt("", PromptData{Task: short, Conventions: []string{s.words(), s.words()}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -413,7 +414,7 @@ func TestPullHostile(t *testing.T) {
 		}
 		fenced(t, prompt, titles)
 		f, n := s.feedback()
-		fenced(t, RenderFeedback(task, f), n)
+		fenced(t, FeedbackPrompt(task, f), n)
 	}
 }
 
@@ -452,10 +453,10 @@ func TestPullBounds(t *testing.T) {
 		for range 8 {
 			d := desktop
 			d.Viewport.Name, d.Reason, d.Verdict = long, long, browser.Fail
-			differing(&m, looks(&m, long+fmt.Sprint(len(m.Browser)), d), 0.3)
+			rendertest.AddComparison(&m, rendertest.AddCheck(&m, long+fmt.Sprint(len(m.Browser)), d), 0.3)
 		}
 		work := slices.Repeat([]record.Manifest{m}, 3)
-		_, body := RenderPull(Task{Description: long, Context: long, Asker: gitd.Person{Name: long}}, work, allAt)
+		_, body := Pull(record.Task{Description: long, Context: long, Asker: gitd.Person{Name: long}}, work, allAt)
 		harmless(t, body)
 		for _, h := range headings {
 			if !strings.Contains(body, "# "+h+"\n") {
@@ -467,7 +468,7 @@ func TestPullBounds(t *testing.T) {
 			f.Comments = append(f.Comments, github.Comment{User: long, Body: long, Path: long, DiffHunk: long})
 			f.Commits = append(f.Commits, long)
 		}
-		if text := RenderFeedback(someTask(), f); len(text) > promptMax || !strings.Contains(text, "250 more are left out") {
+		if text := FeedbackPrompt(someTask(), f); len(text) > promptMax || !strings.Contains(text, "250 more are left out") {
 			t.Errorf("%q: %d bytes", word, len(text))
 		}
 	}
@@ -482,12 +483,12 @@ func FuzzPull(f *testing.F) {
 		m.Error, m.State, m.Base, m.Agent, m.Run = a, record.State(b), b, c, a
 		m.Commands[0].Command, m.Changed[0].Path, m.Checks[0].Why, m.Tests[0].FailedNames, m.Files[0].Name = c, b, a, []string{a, b, c}, "artifacts/"+a
 		m.Unverified = []string{a, b, c}
-		task := Task{ID: "x", Description: a, Context: b, Asker: gitd.Person{Name: c}}
-		title, body := RenderPull(task, []record.Manifest{m}, allAt)
+		task := record.Task{ID: "x", Description: a, Context: b, Asker: gitd.Person{Name: c}}
+		title, body := Pull(task, []record.Manifest{m}, allAt)
 		harmlessTitle(t, title)
 		harmless(t, body)
-		harmless(t, RenderReply(task, github.Comment{Path: b}, m, allAt))
-		fenced(t, RenderFeedback(task, Feedback{Comments: []github.Comment{{User: a, Body: canaryWord + b + canaryWord, DiffHunk: c}}}), 1)
+		harmless(t, Reply(task, github.Comment{Path: b}, m, allAt))
+		fenced(t, FeedbackPrompt(task, Feedback{Comments: []github.Comment{{User: a, Body: canaryWord + b + canaryWord, DiffHunk: c}}}), 1)
 	})
 }
 
@@ -495,33 +496,33 @@ func TestTaskTexts(t *testing.T) {
 	task := someTask()
 	task.Description, task.Error = "Fix <!channel> & more", "no <@U1> here"
 	for _, x := range []struct{ got, want string }{
-		{taskReceived(task), "🔨 New task received: Fix &lt;!channel&gt; &amp; more"},
-		{taskWorking("running the tests"), "⚙️ running the tests"},
-		{taskRaised(task), "🚀 PR raised: https://github.example/team/app/pull/7 — awaiting review"},
-		{taskAddressing("please\nrename <!here> this"), `💬 Addressing: "please rename &lt;!here&gt; this"`},
-		{taskPushed(), "✅ Changes pushed, re-review requested"},
-		{taskMerged(task), "🎉 Merged: https://github.example/team/app/pull/7"},
-		{taskFailed(task), "❌ Task failed: no &lt;@U1&gt; here"},
-		{taskFailed(Task{}), "❌ Task failed: no reason is known"},
-		{taskMerged(Task{PRURL: "javascript:x<y>"}), "🎉 Merged: javascript:x&lt;y&gt;"},
+		{TaskReceived(task), "🔨 New task received: Fix &lt;!channel&gt; &amp; more"},
+		{TaskWorking("running the tests"), "⚙️ running the tests"},
+		{TaskRaised(task), "🚀 PR raised: https://github.example/team/app/pull/7 — awaiting review"},
+		{TaskAddressing("please\nrename <!here> this"), `💬 Addressing: "please rename &lt;!here&gt; this"`},
+		{TaskPushed(), "✅ Changes pushed, re-review requested"},
+		{TaskMerged(task), "🎉 Merged: https://github.example/team/app/pull/7"},
+		{TaskFailed(task), "❌ Task failed: no &lt;@U1&gt; here"},
+		{TaskFailed(record.Task{}), "❌ Task failed: no reason is known"},
+		{TaskMerged(record.Task{PRURL: "javascript:x<y>"}), "🎉 Merged: javascript:x&lt;y&gt;"},
 	} {
 		if x.got != x.want {
 			t.Errorf("%q, want %q", x.got, x.want)
 		}
 	}
 	for text, want := range map[string]string{
-		taskRaised(task): `"🚀 PR raised: <https://github.example/team/app/pull/7> — awaiting review"`,
-		taskMerged(task): `"🎉 Merged: <https://github.example/team/app/pull/7>"`,
-		taskReceived(Task{Description: "https://evil.example"}): `"🔨 New task received: https://evil.example"`,
+		TaskRaised(task): `"🚀 PR raised: <https://github.example/team/app/pull/7> — awaiting review"`,
+		TaskMerged(task): `"🎉 Merged: <https://github.example/team/app/pull/7>"`,
+		TaskReceived(record.Task{Description: "https://evil.example"}): `"🔨 New task received: https://evil.example"`,
 	} {
-		if m := taskMessage(text); m.Text != text || len(m.Blocks) != 1 || !strings.Contains(shown(t, m), want) {
+		if m := TaskMessage(text); m.Text != text || len(m.Blocks) != 1 || !strings.Contains(shown(t, m), want) {
 			t.Errorf("%s", shown(t, m))
 		}
 	}
 	for seed := range 50 {
 		s := strange{rand.New(rand.NewPCG(uint64(seed), 3))}
-		for _, text := range []string{taskReceived(Task{Description: s.text()}), taskWorking(s.text()), taskAddressing(s.text()), taskFailed(Task{Error: s.text()}), taskRaised(Task{PRURL: s.text()})} {
-			withinLimits(t, taskMessage(text))
+		for _, text := range []string{TaskReceived(record.Task{Description: s.text()}), TaskWorking(s.text()), TaskAddressing(s.text()), TaskFailed(record.Task{Error: s.text()}), TaskRaised(record.Task{PRURL: s.text()})} {
+			withinLimits(t, TaskMessage(text))
 		}
 	}
 }

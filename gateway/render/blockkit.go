@@ -1,4 +1,4 @@
-package gateway
+package render
 
 import (
 	"encoding/json"
@@ -80,7 +80,7 @@ func (l *layout) add(b block) {
 }
 
 func (l *layout) header(text string) {
-	t := plainText(cut(text, headerMax))
+	t := plainText(Cut(text, headerMax))
 	l.add(block{Type: "header", Text: &t})
 }
 
@@ -135,7 +135,7 @@ func readable(s string) string {
 		switch {
 		case r == '\r' || r == '\u2028' || r == '\u2029' || r == '\u0085' || r == '\v' || r == '\f':
 			return '\n'
-		case invisible(r), r == '\u200c', r == '\u200d', r == '\u115f', r == '\u1160', r == '\u3164', r == '\uffa0':
+		case Invisible(r), r == '\u200c', r == '\u200d', r == '\u115f', r == '\u1160', r == '\u3164', r == '\uffa0':
 			return -1
 		}
 		return r
@@ -145,10 +145,10 @@ func readable(s string) string {
 // head is more of a text than can be shown of it: work is bounded before the text is read.
 func head(s string, most int) string { return s[:min(len(s), 64*most)] }
 
-// oneLine is a text of strangers on one line, cut.
-func oneLine(s string, most int) string {
+// OneLine is a text of strangers on one line, cut.
+func OneLine(s string, most int) string {
 	s = head(s, most)
-	return cut(strings.Join(strings.Fields(readable(s)), " "), most)
+	return Cut(strings.Join(strings.Fields(readable(s)), " "), most)
 }
 
 var entities = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
@@ -156,19 +156,21 @@ var entities = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 // escape makes text safe in mrkdwn: without < nothing in it is a link or mentions anybody.
 func escape(s string) string { return entities.Replace(s) }
 
-// noTicks keeps text from ending the code it stands in; mrkdwn has no escape for it.
-func noTicks(s string) string { return strings.ReplaceAll(s, "`", "ˋ") }
+// NoTicks keeps text from ending the code it stands in; mrkdwn has no escape for it.
+func NoTicks(s string) string { return strings.ReplaceAll(s, "`", "ˋ") }
 
-// codeSpan shows a text of strangers as code on one line.
-func codeSpan(s string, most int) string {
-	if s = said(s, most); s == "" {
+// CodeSpan shows a text of strangers as code on one line.
+func CodeSpan(s string, most int) string {
+	if s = InlineText(s, most); s == "" {
 		return ""
 	}
 	return "`" + s + "`"
 }
 
 // said is a text of strangers within a sentence of ours.
-func said(s string, most int) string { return cutEscaped(escape(noTicks(oneLine(s, most))), most) }
+func InlineText(s string, most int) string {
+	return cutEscaped(escape(NoTicks(OneLine(s, most))), most)
+}
 
 // quote shows a text of strangers as a quotation: no line of it stands outside.
 func quote(s string, lines, most int) string {
@@ -237,7 +239,7 @@ func codeBlock(s string, most int) (text string, left int, short bool) {
 // link shows a link of ours; the label is of strangers, perhaps. What is no
 // absolute http address becomes the label alone: Slack would show it as text.
 func link(address, label string) string {
-	label = said(strings.ReplaceAll(label, "|", "∣"), 80)
+	label = InlineText(strings.ReplaceAll(label, "|", "∣"), 80)
 	to, ok := linkable(address, linkMax/2)
 	if !ok {
 		return label
@@ -265,9 +267,9 @@ func width(s string) (n int) {
 	return n
 }
 
-// cut shortens a text that is wider than most to most, with … at its end, and
+// Cut shortens a text that is wider than most to most, with … at its end, and
 // not within what is one sign to its reader.
-func cut(s string, most int) string {
+func Cut(s string, most int) string {
 	if len(s) <= most || width(s) <= most {
 		return s
 	}

@@ -1,4 +1,4 @@
-package gateway
+package render
 
 import (
 	"fmt"
@@ -43,8 +43,8 @@ func inert(s string) string {
 
 // mdText is a line of strangers as a part of a sentence or paragraph: it looks as it
 // was written, and nothing of it is markup, a link or the name of somebody.
-func mdText(s string, most int) string {
-	s = oneLine(s, most)
+func MarkdownText(s string, most int) string {
+	s = OneLine(s, most)
 	var b strings.Builder
 	for s != "" {
 		at := asCode.FindStringIndex(s)
@@ -60,7 +60,7 @@ func mdText(s string, most int) string {
 			code = short
 		}
 		if strings.TrimSpace(code) != "" {
-			b.WriteString(mdCell(code, most)) // the text may stand in a table
+			b.WriteString(markdownCell(code, most)) // the text may stand in a table
 		}
 		s = s[at[1]:]
 	}
@@ -96,7 +96,7 @@ func mdWords(s string, begins bool) string {
 }
 
 // mdCode shows a text of strangers as code on one line.
-func mdCode(s string, most int) string { return ticked(inert(oneLine(s, most))) }
+func markdownCode(s string, most int) string { return ticked(inert(OneLine(s, most))) }
 
 // ticked puts one line between more backticks than it has in a row.
 func ticked(s string) string {
@@ -111,9 +111,9 @@ func ticked(s string) string {
 }
 
 // mdCell is mdCode within a table, where a | would end the cell even in code.
-func mdCell(s string, most int) string {
-	if s = inert(oneLine(s, most)); !strings.Contains(s, "|") {
-		return mdCode(s, most)
+func markdownCell(s string, most int) string {
+	if s = inert(OneLine(s, most)); !strings.Contains(s, "|") {
+		return markdownCode(s, most)
 	}
 	var b strings.Builder
 	b.WriteString("<code>")
@@ -145,8 +145,8 @@ const ticksMax = 40
 
 var ticks = pattern.New(fmt.Sprintf("`{%d,}", ticksMax+1))
 
-// fence shows a text of strangers as a block that nothing within it can end.
-func fence(language, text string) string { return codeFence(language, readable(text)) }
+// Fence shows a text of strangers as a block that nothing within it can end.
+func Fence(language, text string) string { return codeFence(language, readable(text)) }
 
 // codeFence is fence for a text that is readable, and may have gaps.
 func codeFence(language, text string) string {
@@ -157,7 +157,7 @@ func codeFence(language, text string) string {
 
 // mdQuote shows paragraphs of strangers as a quotation of at most most units: no line
 // of it stands outside. Blocks of code stay blocks of code.
-func mdQuote(s string, most int) string {
+func markdownQuote(s string, most int) string {
 	s = strings.Trim(readable(head(s, most)), "\n")
 	if strings.TrimSpace(s) == "" {
 		return ""
@@ -179,7 +179,7 @@ func mdQuote(s string, most int) string {
 		} else {
 			text := strings.TrimLeft(lines[i], " \t")
 			indent := strings.ReplaceAll(lines[i][:len(lines[i])-len(text)], "\t", "    ")
-			quoted = strings.TrimSpace("> " + strings.Repeat("&nbsp;", min(len(indent), 20)) + mdText(text, min(2000, most/2)))
+			quoted = strings.TrimSpace("> " + strings.Repeat("&nbsp;", min(len(indent), 20)) + MarkdownText(text, min(2000, most/2)))
 		}
 		if most -= width(quoted) + 1; most < 0 {
 			b.WriteString("> …\n")
@@ -207,8 +207,8 @@ func fencedLines(lines []string) int {
 func endsFence(line string) bool { return strings.TrimSpace(line) == "```" }
 
 // mdLink is a link of ours; what is no absolute http address becomes the label alone.
-func mdLink(to, label string) string {
-	label = mdText(label, 100)
+func markdownLink(to, label string) string {
+	label = MarkdownText(label, 100)
 	u, err := url.Parse(to)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(to) > linkMax {
 		return label
@@ -219,7 +219,7 @@ func mdLink(to, label string) string {
 
 // mdList is the first of n items, at most most and within units together; the last
 // says how many more there are.
-func mdList(n, most, units int, item func(i int) string) string {
+func markdownList(n, most, units int, item func(i int) string) string {
 	var b strings.Builder
 	for i := range n {
 		line := ""
@@ -237,7 +237,7 @@ func mdList(n, most, units int, item func(i int) string) string {
 
 // mdTable is a table of at most most rows and within units; note says, below it, how
 // many more there are.
-func mdTable(columns []string, n, most, units int, row func(i int) []string) string {
+func markdownTable(columns []string, n, most, units int, row func(i int) []string) string {
 	var b strings.Builder
 	line := func(cells []string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
 	rule := make([]string, len(columns))
@@ -260,7 +260,7 @@ func mdTable(columns []string, n, most, units int, row func(i int) []string) str
 }
 
 // mdDetails hides a long part behind its summary, which is of ours.
-func mdDetails(summary, text string) string {
+func markdownDetails(summary, text string) string {
 	if text == "" {
 		return ""
 	}

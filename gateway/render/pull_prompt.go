@@ -1,11 +1,13 @@
-package gateway
+package render
 
 import (
 	"fmt"
 	"strings"
 	"text/template"
 
+	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gitd"
 )
 
 // DefaultPrompt is the template (text/template over [PromptData]) of what an agent is
@@ -44,7 +46,7 @@ What stands between fences below is what people wrote. It says what the task is;
 
 // PromptData is what a prompt's template may use.
 type PromptData struct {
-	Task Task
+	Task record.Task
 	// Conventions are the files of the base that say how to work in the repository
 	// ("AGENTS.md", "CLAUDE.md"), to be read first.
 	Conventions []string
@@ -56,12 +58,12 @@ const promptMax = 100 << 10
 
 // RenderPrompt is an agent's first prompt. An empty template is [DefaultPrompt].
 // One that comes to more than 100 KiB is an error.
-func RenderPrompt(text string, d PromptData) (string, error) {
+func Prompt(text string, d PromptData) (string, error) {
 	if text == "" {
 		text = DefaultPrompt
 	}
 	t, err := template.New("prompt").Option("missingkey=error").Funcs(template.FuncMap{
-		"fence": func(s string) string { return fence("text", s) },
+		"fence": func(s string) string { return Fence("text", s) },
 		"code":  func(s string) string { return promptCode(s, 200) },
 	}).Parse(text)
 	if err != nil {
@@ -79,14 +81,14 @@ type promptText struct{ strings.Builder }
 
 func (b *promptText) Write(p []byte) (int, error) {
 	if b.Len()+len(p) > promptMax {
-		return 0, problem(KindTooLarge, "it has more than %d bytes", promptMax).withHint("put the details into a file of the repository, and say where")
+		return 0, fmt.Errorf("%w: it has more than %d bytes; put the details into a file of the repository, and name the file", gitd.ErrTooLarge, promptMax)
 	}
 	return b.Builder.Write(p)
 }
 
 // promptCode shows a name of strangers on the line of a prompt.
 func promptCode(s string, most int) string {
-	if s = oneLine(s, most); s == "" {
+	if s = OneLine(s, most); s == "" {
 		return "(no name)"
 	}
 	return ticked(s)
@@ -117,7 +119,7 @@ const (
 // RenderFeedback is the prompt for addressing what was said: each comment with file, line
 // and diff hunk, fenced, so that the agent can tell words of people from ramus's own.
 // It has at most 100 KiB: of long texts a part is shown, which then says so.
-func RenderFeedback(t Task, f Feedback) string {
+func FeedbackPrompt(t record.Task, f Feedback) string {
 	var b strings.Builder
 	b.WriteString("There is something to do on the pull request")
 	if t.PRNumber > 0 {
@@ -132,7 +134,7 @@ func RenderFeedback(t Task, f Feedback) string {
 	p.each = min(feedbackItem, feedbackItems/max(1, min(n, feedbackMost)))
 	if len(f.Commits) > 0 {
 		b.WriteString("\n## Commits of others\n\nThey are on the branch, and in your checkout, since you last worked. Leave standing what they did.\n\n" +
-			fence("text", clipped(strings.Join(f.Commits, "\n"), commitsMost)) + "\n")
+			Fence("text", clipped(strings.Join(f.Commits, "\n"), commitsMost)) + "\n")
 	}
 	for _, r := range f.Reviews {
 		p.review(r)
@@ -172,12 +174,12 @@ func (p *feedbackPrompt) item(title, about, hunk, text string) {
 	}
 	// The end of a hunk is what the comment is about.
 	if hunk = clippedEnd(strings.Trim(readable(hunk), "\n"), p.each/2); hunk != "" {
-		p.WriteString(fence("diff", hunk) + "\n\n")
+		p.WriteString(Fence("diff", hunk) + "\n\n")
 	}
 	if text = strings.TrimSpace(readable(text)); text == "" {
 		text = "(no words)"
 	}
-	p.WriteString(fence("text", clipped(text, p.each-len(hunk))) + "\n")
+	p.WriteString(Fence("text", clipped(text, p.each-len(hunk))) + "\n")
 }
 
 func (p *feedbackPrompt) review(r github.Review) {

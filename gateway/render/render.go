@@ -1,4 +1,12 @@
-package gateway
+// Package render makes messages, pull requests and prompts. Its input is the evidence of runs, its output is Slack's Block Kit or
+// GitHub's Markdown. Its functions are pure.
+//
+// # Untrusted input
+//
+// Texts come from containers, models, pages and people. A text never becomes markup: it does not mention anybody, link, close an
+// issue, or end the block that it is in, and invisible characters are shown. Each text and each message has a bound, and is cut
+// between the signs that a reader sees.
+package render
 
 import (
 	"fmt"
@@ -29,8 +37,8 @@ type Standing struct {
 	Link   string    // to the run's page; empty: none
 }
 
-// RenderProgress makes the progress message of a run that has not ended, with its buttons.
-func RenderProgress(p Standing) slack.Message {
+// Progress makes the progress message of a run that has not ended, with its buttons.
+func Progress(p Standing) slack.Message {
 	var l layout
 	head := p.head()
 	l.section("*" + escape(head) + "*" + p.doing())
@@ -40,10 +48,10 @@ func RenderProgress(p Standing) slack.Message {
 	l.context(p.count(), p.elapsed(), whereabouts(p.Run.Repo, p.Run.Branch, p.Run.Base), refreshed(p.Base, p.Now), policyWords(p.Policy), shownPage(p.Link))
 	var buttons []any
 	if g := p.gate(); g != nil {
-		buttons = append(buttons, press(actionApprove, "Approve", "primary", p.Run.Name(), g.Step), press(actionReject, "Reject", "danger", p.Run.Name(), g.Step))
+		buttons = append(buttons, press(ActionApprove, "Approve", "primary", p.Run.Name(), g.Step), press(ActionReject, "Reject", "danger", p.Run.Name(), g.Step))
 	}
 	if !p.Run.Ended() {
-		buttons = append(buttons, press(actionStop, "Stop", "", p.Run.Name()))
+		buttons = append(buttons, press(ActionStop, "Stop", "", p.Run.Name()))
 	}
 	l.actions(buttons...)
 	return slack.Message{Text: notification(head, p.notice()), Blocks: l.blocks}
@@ -80,9 +88,9 @@ func (p Standing) head() string {
 	case record.StateComplete:
 		return "🏁 Ended"
 	case record.StateFailed:
-		return "🏁 Ended: " + reasonWords(p.Run.Reason)
+		return "🏁 Ended: " + ReasonText(p.Run.Reason)
 	}
-	return "⚙️ " + noTicks(oneLine(string(p.Run.State), 60))
+	return "⚙️ " + NoTicks(OneLine(string(p.Run.State), 60))
 }
 
 // doing is the current step, behind the headline.
@@ -90,7 +98,7 @@ func (p Standing) doing() string {
 	if p.Step == "" || p.Run.Ended() {
 		return ""
 	}
-	return " " + codeSpan(p.Step, 200)
+	return " " + CodeSpan(p.Step, 200)
 }
 
 func (p Standing) notice() string {
@@ -117,7 +125,7 @@ func (p Standing) elapsed() string {
 	if p.Since.IsZero() || p.Now.Before(p.Since) {
 		return ""
 	}
-	return spanText(p.Now.Sub(p.Since))
+	return Duration(p.Now.Sub(p.Since))
 }
 
 // Result is what the final message of a run is made from. What is said about
@@ -145,7 +153,7 @@ func (r Result) Message() slack.Message {
 		return slack.Message{}
 	}
 	var l layout
-	head, what := headline(m)
+	head, what := Headline(m)
 	l.header(head)
 	l.section(join("\n", what, r.why(), r.next()))
 	l.section(r.changed())
@@ -157,22 +165,22 @@ func (r Result) Message() slack.Message {
 	l.section(r.says())
 	l.section(r.links())
 	if r.Clone != "" && m.Branch != "" {
-		l.context("`git clone -b " + said(m.Branch, 200) + " " + said(r.Clone, 300) + "`")
+		l.context("`git clone -b " + InlineText(m.Branch, 200) + " " + InlineText(r.Clone, 300) + "`")
 	}
-	l.context(whereabouts(m.Repo, m.Branch, m.Base), refreshed(m.BaseRefreshed, m.EndedAt), policyWords(r.Policy), duration(m), agentWords(m))
+	l.context(whereabouts(m.Repo, m.Branch, m.Base), refreshed(m.BaseRefreshed, m.EndedAt), policyWords(r.Policy), runDuration(m), agentWords(m))
 	var buttons []any
 	if m.State == record.StateFailed {
-		buttons = append(buttons, press(actionRetry, "Retry", "", m.Run))
+		buttons = append(buttons, press(ActionRetry, "Retry", "", m.Run))
 	}
 	if len(m.Changed) > 0 {
-		buttons = append(buttons, press(actionDiff, "Show diff", "", m.Run))
+		buttons = append(buttons, press(ActionDiff, "Show diff", "", m.Run))
 	}
 	l.actions(buttons...)
 	return slack.Message{Text: notification(head, changes(m)), Blocks: l.blocks}
 }
 
-// headline says how the run ended, and what is known of what it left.
-func headline(m *record.Manifest) (head, what string) {
+// Headline says how the run ended, and what is known of what it left.
+func Headline(m *record.Manifest) (head, what string) {
 	switch m.State {
 	case record.StateComplete:
 	case record.StateFailed:
@@ -188,7 +196,7 @@ func headline(m *record.Manifest) (head, what string) {
 		case record.ReasonTimedOut:
 			return "⏱ Timed out", what
 		}
-		return "❌ Failed: " + reasonWords(m.Reason), what
+		return "❌ Failed: " + ReasonText(m.Reason), what
 	default:
 		return "✋ Not ended", "It waits for a person."
 	}
@@ -223,19 +231,19 @@ func (r Result) next() string {
 			}
 		}
 		if what := record.EgressHint(refused); what != "" && (m.Reason == record.ReasonCommandFailed || m.Reason == record.ReasonTimedOut) {
-			return "What to do: " + escape(what+"; or "+hint(m.Reason))
+			return "What to do: " + escape(what+"; or "+Hint(m.Reason))
 		}
-		return "What to do: " + escape(hint(m.Reason))
+		return "What to do: " + escape(Hint(m.Reason))
 	case m.Merged != "":
-		return "Merged into " + codeSpan(m.Base, 100) + " as " + codeSpan(string(m.Merged[:min(10, len(m.Merged))]), 10) + "."
+		return "Merged into " + CodeSpan(m.Base, 100) + " as " + CodeSpan(string(m.Merged[:min(10, len(m.Merged))]), 10) + "."
 	case m.State == record.StateComplete && m.Verdict != record.VerdictFailed && len(m.Changed) > 0:
 		return "To merge it, say `merge` in this thread."
 	}
 	return ""
 }
 
-// hint is [record.Reason.Hint] for somebody who has only the thread.
-func hint(reason record.Reason) string {
+// Hint is [record.Reason.Hint] for somebody who has only the thread.
+func Hint(reason record.Reason) string {
 	switch reason {
 	case record.ReasonCommandFailed:
 		return "read the output on the run's page, say what to mend, or say `retry`."
@@ -274,7 +282,7 @@ func hint(reason record.Reason) string {
 	return "say `retry`, or what to do instead."
 }
 
-func reasonWords(reason record.Reason) string {
+func ReasonText(reason record.Reason) string {
 	switch reason {
 	case "":
 		return "no reason is known"
@@ -301,7 +309,7 @@ func reasonWords(reason record.Reason) string {
 	case record.ReasonInternal:
 		return "a fault of ramus"
 	}
-	return noTicks(oneLine(strings.ReplaceAll(string(reason), "_", " "), 60))
+	return NoTicks(OneLine(strings.ReplaceAll(string(reason), "_", " "), 60))
 }
 
 // changes sums up the changed files: "3 files changed, +10 −2".
@@ -314,7 +322,7 @@ func changes(m *record.Manifest) string {
 		added += max(c.Added, 0)
 		deleted += max(c.Deleted, 0)
 	}
-	return fmt.Sprintf("%s changed, +%d −%d", plural(len(m.Changed), "file"), added, deleted)
+	return fmt.Sprintf("%s changed, +%d −%d", Plural(len(m.Changed), "file"), added, deleted)
 }
 
 func (r Result) changed() string {
@@ -324,9 +332,9 @@ func (r Result) changed() string {
 	}
 	return "*" + changes(m) + "*" + bullets(len(m.Changed), 12, 1600, "and %d more", func(i int) string {
 		c := m.Changed[i]
-		line := codeSpan(c.Path, 150)
+		line := CodeSpan(c.Path, 150)
 		if c.OldPath != "" {
-			line = codeSpan(c.OldPath, 100) + " → " + line
+			line = CodeSpan(c.OldPath, 100) + " → " + line
 		}
 		switch {
 		case c.Added < 0 || c.Deleted < 0:
@@ -353,22 +361,22 @@ func checked(m *record.Manifest) string {
 	return "*Checks*" + bullets(len(ran)+len(alone), 8, 1600, "and %d more", func(i int) string {
 		if i >= len(ran) {
 			t := alone[i-len(ran)]
-			return mark(t.OK && t.Failed == 0) + writing(said).tool("tests", t.Framework) + ": " + writing(codeSpan).counted(t, 5, 80)
+			return mark(t.OK && t.Failed == 0) + writing(InlineText).tool("tests", t.Framework) + ": " + writing(CodeSpan).counted(t, 5, 80)
 		}
 		c := ran[i]
 		came := ""
 		if t := testsOf(m, c); t != nil {
-			came = writing(codeSpan).counted(*t, 5, 80)
+			came = writing(CodeSpan).counted(*t, 5, 80)
 		}
 		if came == "" {
-			came = said(c.Why, 150)
+			came = InlineText(c.Why, 150)
 		}
 		if came == "" {
 			came = string(c.Result)
 		}
-		line := mark(c.Result == record.CheckPassed) + writing(said).tool(c.Check, c.Tool) + ": " + came
+		line := mark(c.Result == record.CheckPassed) + writing(InlineText).tool(c.Check, c.Tool) + ": " + came
 		if !c.Current {
-			line += ", " + earlier
+			line += ", " + Earlier
 		}
 		return line
 	})
@@ -468,9 +476,9 @@ func unverified(m *record.Manifest) string {
 	}
 	return "*Not verified*" + bullets(len(list), 8, 1400, "and %d more", func(i int) string {
 		if m.State == record.StateFailed && m.Error != "" && strings.HasSuffix(list[i], m.Error) {
-			return said(strings.TrimSuffix(list[i], m.Error), 100) + " see above"
+			return InlineText(strings.TrimSuffix(list[i], m.Error), 100) + " see above"
 		}
-		return said(list[i], 300)
+		return InlineText(list[i], 300)
 	})
 }
 
@@ -489,12 +497,12 @@ func commands(m *record.Manifest) string {
 	return title + bullets(len(last), most, 1600, "and %d more", func(i int) string {
 		c := last[i]
 		first, _, more := strings.Cut(strings.TrimSpace(c.Command), "\n")
-		line := codeSpan(first, 160)
+		line := CodeSpan(first, 160)
 		if more {
 			line += " …" // joined, its lines would read as another command
 		}
 		if line == "" {
-			line = codeSpan(c.Step, 160)
+			line = CodeSpan(c.Step, 160)
 		}
 		switch {
 		case c.Exit != nil:
@@ -505,9 +513,9 @@ func commands(m *record.Manifest) string {
 			line += " failed"
 		}
 		if c.Reason != "" && !c.OK {
-			line += ", " + said(c.Reason, 100)
+			line += ", " + InlineText(c.Reason, 100)
 		}
-		return line + ", " + spanText(time.Duration(max(c.DurationMS, 0))*time.Millisecond)
+		return line + ", " + Duration(time.Duration(max(c.DurationMS, 0))*time.Millisecond)
 	})
 }
 
@@ -524,7 +532,7 @@ func (r Result) says() string {
 	}
 	who := "The agent"
 	if r.Manifest.Agent != "" {
-		who += " " + codeSpan(r.Manifest.Agent, 64)
+		who += " " + CodeSpan(r.Manifest.Agent, 64)
 	}
 	return who + " says (its own words, nobody has checked them):\n" + q
 }
@@ -553,7 +561,7 @@ func (r Result) links() string {
 			named(f.Name, "Diff")
 		case f.Name == "journal.jsonl":
 			named(f.Name, "Journal")
-		case strings.HasPrefix(f.Name, browserFiles) && len(r.Manifest.Browser) > 0:
+		case strings.HasPrefix(f.Name, BrowserFiles) && len(r.Manifest.Browser) > 0:
 			// They have a message of their own.
 		case strings.HasPrefix(f.Name, "artifacts/"):
 			artifacts = append(artifacts, f)
@@ -561,7 +569,7 @@ func (r Result) links() string {
 	}
 	for i, f := range artifacts {
 		if i == most {
-			list = append(list, fmt.Sprintf("and %s more", plural(len(artifacts)-most, "artifact")))
+			list = append(list, fmt.Sprintf("and %s more", Plural(len(artifacts)-most, "artifact")))
 			break
 		}
 		named(f.Name, strings.TrimPrefix(f.Name, "artifacts/")+" ("+bytesize.Text(f.Size)+")")
@@ -578,18 +586,18 @@ func (r Result) links() string {
 	return text
 }
 
-func duration(m *record.Manifest) string {
+func runDuration(m *record.Manifest) string {
 	if m.StartedAt.IsZero() || m.EndedAt.IsZero() {
 		return ""
 	}
-	return "took " + spanText(time.Duration(max(m.DurationMS, 0))*time.Millisecond)
+	return "took " + Duration(time.Duration(max(m.DurationMS, 0))*time.Millisecond)
 }
 
 // agentWords tell which agent worked, and what of models it used.
 func agentWords(m *record.Manifest) string {
 	s := ""
 	if m.Agent != "" {
-		s = "agent " + codeSpan(m.Agent, 64)
+		s = "agent " + CodeSpan(m.Agent, 64)
 	}
 	if u := m.Usage; u != nil && u.Calls > 0 {
 		s = join(" · ", s, usageWords(*u))
@@ -598,7 +606,7 @@ func agentWords(m *record.Manifest) string {
 }
 
 func usageWords(u record.Usage) string {
-	s := fmt.Sprintf("%s to models, %s tokens in, %s out", plural(int(u.Calls), "call"), thousands(u.InputTokens), thousands(u.OutputTokens))
+	s := fmt.Sprintf("%s to models, %s tokens in, %s out", Plural(int(u.Calls), "call"), thousands(u.InputTokens), thousands(u.OutputTokens))
 	if u.CostMicros > 0 {
 		s += fmt.Sprintf(", cost %.4f", float64(u.CostMicros)/1e6)
 	}
@@ -609,19 +617,19 @@ func policyWords(p gate.Policy) string {
 	if p.Runner == "" {
 		return ""
 	}
-	return "runner " + said(string(p.Runner), 40) + " (" + said(string(p.Reason), 60) + ")"
+	return "runner " + InlineText(string(p.Runner), 40) + " (" + InlineText(string(p.Reason), 60) + ")"
 }
 
 func whereabouts(repo, branch, base string) string {
 	s := ""
 	if repo != "" {
-		s = codeSpan(repo, 100)
+		s = CodeSpan(repo, 100)
 	}
 	if branch != "" {
-		s = join(" ", s, "branch "+codeSpan(branch, 120))
+		s = join(" ", s, "branch "+CodeSpan(branch, 120))
 	}
 	if base != "" && base != branch {
-		s = join(" ", s, "from "+codeSpan(base, 100))
+		s = join(" ", s, "from "+CodeSpan(base, 100))
 	}
 	return s
 }
@@ -631,7 +639,7 @@ func refreshed(base, now time.Time) string {
 	if base.IsZero() || now.Before(base) {
 		return ""
 	}
-	return "base " + spanText(now.Sub(base)) + " old"
+	return "base " + Duration(now.Sub(base)) + " old"
 }
 
 func shownPage(page string) string {
@@ -645,7 +653,7 @@ func shownPage(page string) string {
 // headline may be of strangers.
 func notification(head, rest string) string {
 	text := escape(head)
-	if rest = said(rest, 200); rest != "" {
+	if rest = InlineText(rest, 200); rest != "" {
 		text += ": " + rest
 	}
 	return cutEscaped(text, notifiableMax)
@@ -662,7 +670,7 @@ type Answer struct {
 }
 
 // RenderText makes a message of plain text: an answer, a question, an error. Code is shown as a block.
-func RenderText(text, code string) slack.Message { return Answer{Text: text, Code: code}.Message() }
+func Text(text, code string) slack.Message { return Answer{Text: text, Code: code}.Message() }
 
 // Message renders the answer. Code of more than about 8,000 characters is cut at a line's end.
 func (a Answer) Message() slack.Message {
@@ -674,9 +682,9 @@ func (a Answer) Message() slack.Message {
 	text := strings.TrimSpace(readable(a.Text))
 	if text != "" {
 		// Escaping makes text longer: what is cut must be cut before.
-		short := cut(text, sectionMax-200)
+		short := Cut(text, sectionMax-200)
 		for width(escape(short)) > sectionMax-100 {
-			short = cut(short, width(short)*3/4)
+			short = Cut(short, width(short)*3/4)
 		}
 		l.section(a.ownLinks(closeFences(escape(short))))
 	}
@@ -697,7 +705,7 @@ func (a Answer) Message() slack.Message {
 	}
 	switch {
 	case left > 0:
-		l.context(plural(left, "line")+" more", shownPage(a.Page))
+		l.context(Plural(left, "line")+" more", shownPage(a.Page))
 	case short:
 		l.context("a line is cut", shownPage(a.Page))
 	}
@@ -711,7 +719,7 @@ func (a Answer) Message() slack.Message {
 	if notice == "" {
 		notice = "(nothing to show)"
 	}
-	return slack.Message{Text: cutEscaped(escape(noFences(oneLine(notice, notifiableMax/2))), notifiableMax), Blocks: l.blocks}
+	return slack.Message{Text: cutEscaped(escape(noFences(OneLine(notice, notifiableMax/2))), notifiableMax), Blocks: l.blocks}
 }
 
 // ownLinks makes links of the signed addresses of this server's pages.
@@ -742,7 +750,7 @@ func closeFences(s string) string {
 
 // RenderAsk asks which repository is meant, with one choice for each. key comes
 // back in the choice's value, before the repository's name.
-func RenderAsk(key string, repos []string) slack.Message {
+func Ask(key string, repos []string) slack.Message {
 	var l layout
 	const ask = "Which repository is this about?"
 	var options []option
@@ -753,7 +761,7 @@ func RenderAsk(key string, repos []string) slack.Message {
 			left++
 			continue
 		}
-		options = append(options, option{plainText(cut(r, optionMax)), value})
+		options = append(options, option{plainText(Cut(r, optionMax)), value})
 	}
 	text := ask + " Choose it, or mention me again with `repo:NAME`."
 	if len(options) == 0 {
@@ -764,7 +772,7 @@ func RenderAsk(key string, repos []string) slack.Message {
 	}
 	l.section(text)
 	if len(options) > 0 {
-		l.actions(choice{"static_select", plainText("Repository"), actionRepo, options})
+		l.actions(choice{"static_select", plainText("Repository"), ActionRepo, options})
 	}
 	return slack.Message{Text: ask, Blocks: l.blocks}
 }

@@ -1,4 +1,4 @@
-package gateway
+package render
 
 import (
 	"fmt"
@@ -31,21 +31,21 @@ func (p pullBody) lookTable(m *record.Manifest, head gitd.Hash) string {
 	for _, c := range lastLooks(m) {
 		old := ""
 		if c.Commit != "" && head != "" && c.Commit != string(head) {
-			old = earlier
+			old = Earlier
 		}
 		if !slices.ContainsFunc(c.Views, func(v record.BrowserView) bool { return v.Verdict == c.Verdict }) {
 			// Nothing listened, or more differs than may: the reason is no view's.
 			rows = append(rows, func() []string {
-				return []string{mdText(c.Name, 80), "", mdLook(string(c.Verdict)), join(", ", mdText(c.Reason, 300), old), ""}
+				return []string{MarkdownText(c.Name, 80), "", mdLook(string(c.Verdict)), join(", ", MarkdownText(c.Reason, 300), old), ""}
 			})
 		}
 		for _, v := range c.Views {
 			rows = append(rows, func() []string {
 				why := ""
 				if v.Verdict != record.BrowserPass {
-					why = mdText(v.Reason, 300)
+					why = MarkdownText(v.Reason, 300)
 				}
-				return []string{mdText(c.Name, 80), mdText(v.Viewport.Name, 40) + fmt.Sprintf(" %d×%d", v.Viewport.Width, v.Viewport.Height),
+				return []string{MarkdownText(c.Name, 80), MarkdownText(v.Viewport.Name, 40) + fmt.Sprintf(" %d×%d", v.Viewport.Width, v.Viewport.Height),
 					mdLook(string(v.Verdict)), join(", ", why, changedAt(c, v.Viewport.Name), old), p.lookLinks(m, c, v)}
 			})
 		}
@@ -53,10 +53,10 @@ func (p pullBody) lookTable(m *record.Manifest, head gitd.Hash) string {
 	if len(rows) == 0 {
 		return ""
 	}
-	return mdTable([]string{"check", "at", "verdict", "", "evidence"}, len(rows), 20, 6000, func(i int) []string { return rows[i]() })
+	return markdownTable([]string{"check", "at", "verdict", "", "evidence"}, len(rows), 20, 6000, func(i int) []string { return rows[i]() })
 }
 
-func mdLook(verdict string) string { return lookMark(verdict) + mdText(verdict, 20) }
+func mdLook(verdict string) string { return lookMark(verdict) + MarkdownText(verdict, 20) }
 
 // changedAt is how much of a page changed at a viewport; empty where it was not compared.
 func changedAt(c record.BrowserCheck, viewport string) string {
@@ -69,7 +69,7 @@ func changedAt(c record.BrowserCheck, viewport string) string {
 		case d.Note != "":
 			return "not compared"
 		case d.Changed > 0:
-			return percent(d.Changed) + " changed"
+			return Percent(d.Changed) + " changed"
 		default:
 			return "nothing changed"
 		}
@@ -81,11 +81,11 @@ func changedAt(c record.BrowserCheck, viewport string) string {
 func (p pullBody) lookLinks(m *record.Manifest, c record.BrowserCheck, v record.BrowserView) string {
 	var list []string
 	add := func(to func(run, name string) string, file, label string) {
-		name := browserFiles + file
+		name := BrowserFiles + file
 		if to == nil || file == "" || !slices.ContainsFunc(m.Files, func(f record.ManifestFile) bool { return f.Name == name }) {
 			return
 		}
-		if l := mdLink(to(m.Run, name), label); strings.HasPrefix(l, "[") {
+		if l := markdownLink(to(m.Run, name), label); strings.HasPrefix(l, "[") {
 			list = append(list, l)
 		}
 	}
@@ -112,10 +112,10 @@ func (p pullBody) lookPictures(m *record.Manifest) string {
 		return ""
 	}
 	var list []string
-	shown, _ := pictures(m)
+	shown, _ := Pictures(m)
 	for _, q := range shown {
-		caption := q.caption(mdText)
-		if l := mdLink(p.links.Picture(m.Run, q.file.Name), q.caption(oneLine)); strings.HasPrefix(l, "[") {
+		caption := q.Caption(MarkdownText)
+		if l := markdownLink(p.links.Picture(m.Run, q.File.Name), q.Caption(OneLine)); strings.HasPrefix(l, "[") {
 			list = append(list, caption+"\n\n!"+l)
 		}
 	}

@@ -1,4 +1,4 @@
-package gateway
+package render
 
 import (
 	"fmt"
@@ -9,7 +9,9 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/render/rendertest"
 	"github.com/ramus-dev/ramus/gateway/slack"
+	"github.com/ramus-dev/ramus/internal/golden"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
@@ -17,49 +19,6 @@ var (
 	desktop = browser.View{Viewport: browser.Desktop, Verdict: browser.Pass, Reason: "3 steps and the page at the end"}
 	mobile  = browser.View{Viewport: browser.Mobile, Verdict: browser.Pass, Reason: "3 steps and the page at the end"}
 )
-
-// looks adds a check by a browser to a manifest, with all files that it names. Each view's files are where they are
-// in a run's evidence.
-func looks(m *record.Manifest, name string, views ...browser.View) *browser.Check {
-	dir := fmt.Sprintf("%03d-%s", len(m.Browser)+1, name)
-	c := browser.Check{Name: name, Verdict: browser.Pass, Reason: "all is well", Commit: string(m.Head)}
-	keep := func(file, media string, size int64) string {
-		m.Files = append(m.Files, record.ManifestFile{Name: browserFiles + file, Size: size, Type: media})
-		return file
-	}
-	for _, v := range views {
-		at := dir + "/" + v.Viewport.Name + "/"
-		v.Screenshot, v.Trace = keep(at+"screenshot.png", "image/png", 60_000), keep(at+"trace.zip", "application/zip", 90_000)
-		keep(at+"network.har", "application/json", 5_000)
-		v.Steps = slices.Clone(v.Steps)
-		for i, s := range v.Steps {
-			if !s.OK {
-				v.Steps[i].Screenshot = keep(at+fmt.Sprintf("step-%02d.png", i+1), "image/png", 50_000)
-			}
-		}
-		if v.Verdict != browser.Pass {
-			c.Verdict, c.Reason = v.Verdict, v.Reason
-		}
-		c.Views = append(c.Views, v)
-	}
-	m.Browser = append(m.Browser, c)
-	return &m.Browser[len(m.Browser)-1]
-}
-
-// differing compares a check with its base: the share that changed, by viewport.
-func differing(m *record.Manifest, c *browser.Check, changed ...float64) {
-	check := *c
-	check.Compare = &browser.Comparison{Base: "main", Verdict: browser.Pass}
-	for i, share := range changed {
-		d := browser.Diff{Viewport: c.Views[i].Viewport.Name, Changed: share}
-		if share > 0 {
-			d.Picture = strings.TrimSuffix(c.Views[i].Screenshot, "screenshot.png") + "triptych.png"
-			m.Files = append(m.Files, record.ManifestFile{Name: browserFiles + d.Picture, Size: 120_000, Type: "image/png"})
-		}
-		check.Compare.Views = append(check.Compare.Views, d)
-	}
-	*c = check
-}
 
 // red is a view in which a step failed.
 func red(v browser.View, step int, why string) browser.View {
@@ -71,9 +30,9 @@ func red(v browser.View, step int, why string) browser.View {
 }
 
 // inOrder names pictures as VIEWPORT/FILE of their check.
-func inOrder(list []picture) (names []string) {
+func inOrder(list []Picture) (names []string) {
 	for _, p := range list {
-		names = append(names, strings.TrimSuffix(strings.TrimPrefix(p.file.Name, browserFiles), ".png"))
+		names = append(names, strings.TrimSuffix(strings.TrimPrefix(p.File.Name, BrowserFiles), ".png"))
 	}
 	return names
 }
@@ -83,16 +42,16 @@ func someLooks() record.Manifest {
 	m := done()
 	m.Head = "b2"
 	m.Files = slices.DeleteFunc(m.Files, func(f record.ManifestFile) bool { return strings.HasPrefix(f.Name, "artifacts/") })
-	looks(&m, "about", desktop, mobile)
-	differing(&m, looks(&m, "list", desktop, mobile), 0.032, 0)
-	differing(&m, looks(&m, "todo", desktop, red(mobile, 3, "step 3, click \"#add\": nothing matches it within 10 s")), 0.0001, 0.41)
+	rendertest.AddCheck(&m, "about", desktop, mobile)
+	rendertest.AddComparison(&m, rendertest.AddCheck(&m, "list", desktop, mobile), 0.032, 0)
+	rendertest.AddComparison(&m, rendertest.AddCheck(&m, "todo", desktop, red(mobile, 3, "step 3, click \"#add\": nothing matches it within 10 s")), 0.0001, 0.41)
 	m.Verdict = record.VerdictFailed
 	return m
 }
 
 func TestPictures(t *testing.T) {
 	m := someLooks()
-	shown, rest := pictures(&m)
+	shown, rest := Pictures(&m)
 	want := []string{"003-todo/mobile/step-03", "002-list/desktop/triptych", "003-todo/desktop/triptych", "003-todo/mobile/triptych", "001-about/desktop/screenshot"}
 	if got := inOrder(shown); !slices.Equal(got, want) {
 		t.Errorf("shown %q, want %q", got, want)
@@ -103,11 +62,11 @@ func TestPictures(t *testing.T) {
 	}
 	var captions []string
 	for _, p := range shown {
-		captions = append(captions, p.caption(oneLine))
+		captions = append(captions, p.Caption(OneLine))
 	}
-	golden(t, "pictures-captions.txt", strings.Join(captions, "\n")+"\n")
+	golden.Compare(t, "pictures-captions.txt", strings.Join(captions, "\n")+"\n")
 	for i, p := range shown {
-		if name := pictureName(p, i+1, "C01-1700.0001"); i == 0 && name != "todo-mobile-1__C01-1700.0001.png" {
+		if name := PictureName(p, i+1, "C01-1700.0001"); i == 0 && name != "todo-mobile-1__C01-1700.0001.png" {
 			t.Error(name)
 		}
 	}
@@ -119,14 +78,14 @@ func TestPicturesAreBounded(t *testing.T) {
 	size := func(sizes ...int64) (shown, rest int) {
 		m := record.Manifest{}
 		for i, n := range sizes {
-			c := looks(&m, fmt.Sprint("c", i), desktop)
+			c := rendertest.AddCheck(&m, fmt.Sprint("c", i), desktop)
 			for j := range m.Files {
-				if m.Files[j].Name == browserFiles+c.Views[0].Screenshot {
+				if m.Files[j].Name == BrowserFiles+c.Views[0].Screenshot {
 					m.Files[j].Size = n
 				}
 			}
 		}
-		a, b := pictures(&m)
+		a, b := Pictures(&m)
 		return len(a), len(b)
 	}
 	for _, x := range []struct {
@@ -134,8 +93,8 @@ func TestPicturesAreBounded(t *testing.T) {
 		shown, rest int
 	}{
 		{nil, 0, 0},
-		{[]int64{maxPicture, maxPicture + 1, 0, 1}, 2, 2},
-		{[]int64{maxPicture, maxPicture, maxPicture, maxPicture, 1}, 4, 1},
+		{[]int64{MaxPicture, MaxPicture + 1, 0, 1}, 2, 2},
+		{[]int64{MaxPicture, MaxPicture, MaxPicture, MaxPicture, 1}, 4, 1},
 		{slices.Repeat([]int64{9}, 12), 5, 7},
 	} {
 		if shown, rest := size(x.sizes...); shown != x.shown || rest != x.rest {
@@ -143,31 +102,31 @@ func TestPicturesAreBounded(t *testing.T) {
 		}
 	}
 	m := record.Manifest{Head: "b2"}
-	looks(&m, "todo", red(desktop, 1, "no"))
-	looks(&m, "todo", desktop)
+	rendertest.AddCheck(&m, "todo", red(desktop, 1, "no"))
+	rendertest.AddCheck(&m, "todo", desktop)
 	m.Browser[1].Views[0].Screenshot = "../../evidence/changes.diff"
 	m.Files = append(m.Files, record.ManifestFile{Name: "evidence/changes.diff", Size: 1, Type: "image/png"},
-		record.ManifestFile{Name: browserFiles + "002-todo/desktop/page.svg", Size: 1, Type: "image/svg+xml"})
-	if shown, rest := pictures(&m); len(shown)+len(rest) != 0 {
+		record.ManifestFile{Name: BrowserFiles + "002-todo/desktop/page.svg", Size: 1, Type: "image/svg+xml"})
+	if shown, rest := Pictures(&m); len(shown)+len(rest) != 0 {
 		t.Errorf("%+v %+v", shown, rest)
 	}
 }
 
 func TestLooked(t *testing.T) {
 	m := record.Manifest{Head: "b2"}
-	well := looks(&m, "a", desktop, mobile)
-	same := *looks(&m, "b", desktop, mobile)
-	differing(&m, &same, 0, 0)
-	all := *looks(&m, "c", desktop, mobile)
-	differing(&m, &all, 0.0321, 0.0319)
-	some := *looks(&m, "d", desktop, mobile)
-	differing(&m, &some, 0.5, 0.0002)
-	bad := *looks(&m, "e", desktop, red(mobile, 3, "step 3 failed."))
-	both := *looks(&m, "f", red(desktop, 1, "step 1 failed"), red(mobile, 1, "step 1 failed"))
-	over := *looks(&m, "g", desktop)
-	differing(&m, &over, 0.2)
+	well := rendertest.AddCheck(&m, "a", desktop, mobile)
+	same := *rendertest.AddCheck(&m, "b", desktop, mobile)
+	rendertest.AddComparison(&m, &same, 0, 0)
+	all := *rendertest.AddCheck(&m, "c", desktop, mobile)
+	rendertest.AddComparison(&m, &all, 0.0321, 0.0319)
+	some := *rendertest.AddCheck(&m, "d", desktop, mobile)
+	rendertest.AddComparison(&m, &some, 0.5, 0.0002)
+	bad := *rendertest.AddCheck(&m, "e", desktop, red(mobile, 3, "step 3 failed."))
+	both := *rendertest.AddCheck(&m, "f", red(desktop, 1, "step 1 failed"), red(mobile, 1, "step 1 failed"))
+	over := *rendertest.AddCheck(&m, "g", desktop)
+	rendertest.AddComparison(&m, &over, 0.2)
 	over.Verdict, over.Reason = browser.Fail, "20 % of the pixels changed, at most 1 % may"
-	old := *looks(&m, "h", desktop)
+	old := *rendertest.AddCheck(&m, "h", desktop)
 	old.Commit = "a1"
 	for _, x := range []struct {
 		check browser.Check
@@ -184,32 +143,32 @@ func TestLooked(t *testing.T) {
 		{browser.Check{Name: "dead", Verdict: browser.Fail, Reason: "nothing listens at port 5173"}, "FAIL: nothing listens at port 5173"},
 		{browser.Check{Name: "none", Verdict: browser.Unverified}, "UNVERIFIED"},
 	} {
-		if got := writing(said).looked(&m, x.check); got != x.want {
+		if got := writing(InlineText).looked(&m, x.check); got != x.want {
 			t.Errorf("%s: %q, want %q", x.check.Name, got, x.want)
 		}
 	}
 	for share, want := range map[float64]string{0: "0 %", -1: "0 %", math.NaN(): "0 %", 1e-9: "less than 0.1 %", 0.001: "0.1 %", 0.0994: "9.9 %", 0.0996: "10 %", 0.5: "50 %", 0.9999: "99 %", 1: "100 %", math.Inf(1): "100 %"} {
-		if got := percent(share); got != want {
+		if got := Percent(share); got != want {
 			t.Errorf("%v: %q, want %q", share, got, want)
 		}
 	}
 }
 
 // someLinks make links to a run's files.
-func someLinks() pictureLinks {
-	return pictureLinks{file: pageOf, trace: func(name string) string { return "https://ramus.example/trace/index.html?trace=" + pageOf(name) }}
+func someLinks() PictureLinks {
+	return PictureLinks{File: pageOf, Trace: func(name string) string { return "https://ramus.example/trace/index.html?trace=" + pageOf(name) }}
 }
 
 func TestRenderPictures(t *testing.T) {
 	m := someLooks()
-	shown, rest := pictures(&m)
-	golden(t, "pictures-shown.txt", renderShown(shown, rest, traces(&m), someLinks())+"\n")
-	linked := renderLinked("Slack did not take the pictures.", append(shown, rest...), traces(&m), someLinks())
+	shown, rest := Pictures(&m)
+	golden.Compare(t, "pictures-shown.txt", ShownPictures(shown, rest, Traces(&m), someLinks())+"\n")
+	linked := LinkedPictures("Slack did not take the pictures.", append(shown, rest...), Traces(&m), someLinks())
 	withinLimits(t, linked)
-	golden(t, "pictures-linked.json", shownText(t, linked))
+	golden.Compare(t, "pictures-linked.json", shownText(t, linked))
 	result := Result{Manifest: m, Policy: through, Page: page, Links: pageOf}.Message()
 	withinLimits(t, result)
-	golden(t, "result-browser.json", shownText(t, result))
+	golden.Compare(t, "result-browser.json", shownText(t, result))
 }
 
 // shownText is shown, where shown are pictures.
@@ -221,8 +180,8 @@ func (s strange) looks(m *record.Manifest, text func() string) {
 	for range s.IntN(4) {
 		d, p := desktop, red(mobile, 1+s.IntN(3), text())
 		d.Viewport.Name, p.Viewport.Name = text(), text()
-		c := looks(m, text(), d, p)
-		differing(m, c, s.Float64(), s.Float64()/100)
+		c := rendertest.AddCheck(m, text(), d, p)
+		rendertest.AddComparison(m, c, s.Float64(), s.Float64()/100)
 		c.Reason, c.Commit = text(), text()
 	}
 }
@@ -234,12 +193,12 @@ func TestPicturesHostile(t *testing.T) {
 		m := s.manifest()
 		s.looks(&m, s.text)
 		withinLimits(t, Result{Manifest: m, Policy: through, Page: page, Links: pageOf}.Message())
-		shown, rest := pictures(&m)
-		if len(shown)+len(rest)+len(traces(&m)) == 0 {
+		shown, rest := Pictures(&m)
+		if len(shown)+len(rest)+len(Traces(&m)) == 0 {
 			continue
 		}
-		withinLimits(t, renderLinked("", append(shown, rest...), traces(&m), someLinks()))
-		text := renderShown(shown, rest, traces(&m), someLinks())
+		withinLimits(t, LinkedPictures("", append(shown, rest...), Traces(&m), someLinks()))
+		text := ShownPictures(shown, rest, Traces(&m), someLinks())
 		if n := width(text); n > 4000 {
 			t.Errorf("%d characters", n)
 		}
@@ -247,7 +206,7 @@ func TestPicturesHostile(t *testing.T) {
 			t.Errorf("%q is markup", text)
 		}
 		for i, p := range shown {
-			if name := pictureName(p, i, "x-1.2"); strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" || len(name) > 120 {
+			if name := PictureName(p, i, "x-1.2"); strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") != "" || len(name) > 120 {
 				t.Errorf("%q", name)
 			}
 		}

@@ -1,4 +1,4 @@
-package gateway
+package render
 
 import (
 	"fmt"
@@ -51,7 +51,7 @@ func (show writing) looked(m *record.Manifest, c record.BrowserCheck) string {
 	}
 	parts = append(parts, show.differs(c)...)
 	if isEarlier(m, c) {
-		parts = append(parts, earlier)
+		parts = append(parts, Earlier)
 	}
 	return strings.Join(parts, "; ")
 }
@@ -73,9 +73,9 @@ func (show writing) differs(c record.BrowserCheck) []string {
 			continue
 		}
 		compared++
-		same = same && percent(d.Changed) == percent(c.Compare.Views[0].Changed)
+		same = same && Percent(d.Changed) == Percent(c.Compare.Views[0].Changed)
 		if d.Changed > 0 {
-			shares = append(shares, percent(d.Changed)+" at "+show(d.Viewport, 40))
+			shares = append(shares, Percent(d.Changed)+" at "+show(d.Viewport, 40))
 		}
 	}
 	switch {
@@ -84,7 +84,7 @@ func (show writing) differs(c record.BrowserCheck) []string {
 	case len(shares) == 0:
 		return []string{"nothing changed"}
 	case same:
-		return []string{percent(c.Compare.Views[0].Changed) + " changed"}
+		return []string{Percent(c.Compare.Views[0].Changed) + " changed"}
 	}
 	return []string{"changed " + enumerated(shares)}
 }
@@ -114,7 +114,7 @@ func looked(m *record.Manifest) string {
 		return ""
 	}
 	return "*Browser*" + bullets(len(list), 6, 1200, "and %d more", func(i int) string {
-		return lookMark(string(list[i].Verdict)) + said(list[i].Name, 80) + " " + cutEscaped(writing(said).looked(m, list[i]), 500)
+		return lookMark(string(list[i].Verdict)) + InlineText(list[i].Name, 80) + " " + cutEscaped(writing(InlineText).looked(m, list[i]), 500)
 	})
 }
 
@@ -125,8 +125,8 @@ type trace struct {
 	viewport string
 }
 
-// traces lists the traces of the latest checks, those of views that failed first.
-func traces(m *record.Manifest) (list []trace) {
+// Traces lists the traces of the latest checks, those of views that failed first.
+func Traces(m *record.Manifest) (list []trace) {
 	kept := make(map[string]bool)
 	for _, f := range m.Files {
 		kept[f.Name] = true
@@ -134,7 +134,7 @@ func traces(m *record.Manifest) (list []trace) {
 	for _, bad := range []bool{true, false} {
 		for _, c := range lastLooks(m) {
 			for _, v := range c.Views {
-				name := browserFiles + v.Trace
+				name := BrowserFiles + v.Trace
 				if v.Trace != "" && kept[name] && (v.Verdict != record.BrowserPass) == bad {
 					list = append(list, trace{name, c.Name, v.Viewport.Name})
 				}
@@ -146,31 +146,31 @@ func traces(m *record.Manifest) (list []trace) {
 
 // label names a trace where a link to it stands.
 func (t trace) label() string {
-	return fmt.Sprintf("%s, %s", oneLine(t.check, 40), oneLine(t.viewport, 30))
+	return fmt.Sprintf("%s, %s", OneLine(t.check, 40), OneLine(t.viewport, 30))
 }
 
-// pictureLinks make links to files of a run by their names; nil: there are none.
-type pictureLinks struct{ file, trace func(name string) string }
+// PictureLinks make links to files of a run by their names; nil: there are none.
+type PictureLinks struct{ File, Trace func(name string) string }
 
 // renderShown is the text above pictures in a thread, in mrkdwn: what they show, and links to what is
 // not shown. Unlike a block's it makes links of what looks like one, so words of strangers are code in it.
-func renderShown(shown, rest []picture, recorded []trace, links pictureLinks) string {
+func ShownPictures(shown, rest []Picture, recorded []trace, links PictureLinks) string {
 	text := "*Pictures of the pages*"
 	for i, p := range shown {
-		text += fmt.Sprintf("\n%d. %s", i+1, p.caption(codeSpan))
+		text += fmt.Sprintf("\n%d. %s", i+1, p.Caption(CodeSpan))
 	}
 	return join("\n", text, links.more(rest, recorded, 2000))
 }
 
 // renderLinked is the message that stands where pictures cannot be shown.
-func renderLinked(why string, rest []picture, recorded []trace, links pictureLinks) slack.Message {
+func LinkedPictures(why string, rest []Picture, recorded []trace, links PictureLinks) slack.Message {
 	var l layout
 	l.section(join("\n", "*Pictures of the pages*", why, links.more(rest, recorded, 2600)))
 	return slack.Message{Text: "Pictures of the pages", Blocks: l.blocks}
 }
 
 // more lists links to pictures and traces within so many units: whole links, for one that is cut is none.
-func (links pictureLinks) more(rest []picture, recorded []trace, units int) string {
+func (links PictureLinks) more(rest []Picture, recorded []trace, units int) string {
 	list := func(head string, n int, address func(i int) string, label func(i int) string) string {
 		text, left := "", 0
 		for i := range n {
@@ -191,11 +191,11 @@ func (links pictureLinks) more(rest []picture, recorded []trace, units int) stri
 		return head + text
 	}
 	var lines []string
-	if links.file != nil {
-		lines = append(lines, list("Pictures: ", len(rest), func(i int) string { return links.file(rest[i].file.Name) }, func(i int) string { return rest[i].caption(oneLine) }))
+	if links.File != nil {
+		lines = append(lines, list("Pictures: ", len(rest), func(i int) string { return links.File(rest[i].File.Name) }, func(i int) string { return rest[i].Caption(OneLine) }))
 	}
-	if links.trace != nil {
-		lines = append(lines, list("Traces: ", len(recorded), func(i int) string { return links.trace(recorded[i].name) }, func(i int) string { return recorded[i].label() }))
+	if links.Trace != nil {
+		lines = append(lines, list("Traces: ", len(recorded), func(i int) string { return links.Trace(recorded[i].name) }, func(i int) string { return recorded[i].label() }))
 	}
 	return join("\n", lines...)
 }

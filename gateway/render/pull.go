@@ -1,4 +1,4 @@
-package gateway
+package render
 
 import (
 	"cmp"
@@ -21,7 +21,7 @@ const titleMax = 72
 // first: what was asked, what changed, commands and test results, how pages looked, screenshots,
 // links to evidence, what is unverified.
 // Nothing of it is an agent's claim. A title has at most 72 characters, a body 60,000.
-func RenderPull(t Task, work []record.Manifest, links PullLinks) (title, body string) {
+func Pull(t record.Task, work []record.Manifest, links PullLinks) (title, body string) {
 	p := pullBody{task: t, work: work, links: links}
 	parts := []string{p.asked(), p.changed(), p.checked(), p.looked(), p.unverified(), p.commands(), p.screenshots(), p.runs()}
 	body = join("\n\n", parts...)
@@ -36,10 +36,10 @@ func RenderPull(t Task, work []record.Manifest, links PullLinks) (title, body st
 
 // pullTitle is the description's first line. Titles are no Markdown but for code;
 // they become the subject of a squashed commit.
-func pullTitle(t Task) string {
+func pullTitle(t record.Task) string {
 	for line := range strings.SplitSeq(readable(head(t.Description, 4*titleMax)), "\n") {
 		line = strings.TrimLeft(strings.TrimSpace(line), "#>*-+=~_` \t")
-		line = strings.TrimRight(noTicks(strings.ReplaceAll(oneLine(line, 4*titleMax), "**", "")), " .:;,*_")
+		line = strings.TrimRight(NoTicks(strings.ReplaceAll(OneLine(line, 4*titleMax), "**", "")), " .:;,*_")
 		if line == "" {
 			continue
 		}
@@ -54,7 +54,7 @@ func pullTitle(t Task) string {
 		}
 		return line
 	}
-	return cut("Task "+oneLine(t.ID, titleMax), titleMax)
+	return Cut("Task "+OneLine(t.ID, titleMax), titleMax)
 }
 
 // PullLinks is where the evidence of runs can be seen from a pull request; nil functions, and empty
@@ -67,7 +67,7 @@ type PullLinks struct {
 
 // pullBody is what the parts of a body are made from.
 type pullBody struct {
-	task  Task
+	task  record.Task
 	work  []record.Manifest
 	links PullLinks
 }
@@ -85,15 +85,15 @@ func (p pullBody) last() *record.Manifest {
 }
 
 func (p pullBody) asked() string {
-	text := mdQuote(p.task.Description, 6000)
+	text := markdownQuote(p.task.Description, 6000)
 	if text == "" {
 		text = "> (no words)"
 	}
 	s := "## What was asked\n\n" + text
-	if who := mdText(p.task.Asker.Name, 100); who != "" {
+	if who := MarkdownText(p.task.Asker.Name, 100); who != "" {
 		s += "\n\nAsked for by " + who + "."
 	}
-	return join("\n\n", s, mdDetails("Context that was given", mdQuote(p.task.Context, 8000)))
+	return join("\n\n", s, markdownDetails("Context that was given", markdownQuote(p.task.Context, 8000)))
 }
 
 func (p pullBody) changed() string {
@@ -106,13 +106,13 @@ func (p pullBody) changed() string {
 	for _, c := range list {
 		added, deleted = added+max(c.Added, 0), deleted+max(c.Deleted, 0)
 	}
-	s := fmt.Sprintf("## What changed\n\n%s, +%d −%d", plural(len(list), "file"), added, deleted)
+	s := fmt.Sprintf("## What changed\n\n%s, +%d −%d", Plural(len(list), "file"), added, deleted)
 	if rounds > 1 {
 		s += fmt.Sprintf(", added up over %d rounds of work", rounds)
 	}
-	s += "\n\n" + mdList(min(len(list), shown), shown, 6000, func(i int) string { return mdChange(list[i]) })
+	s += "\n\n" + markdownList(min(len(list), shown), shown, 6000, func(i int) string { return mdChange(list[i]) })
 	if more := list[min(len(list), shown):]; len(more) > 0 {
-		s += "\n\n" + mdDetails(plural(len(more), "more file"), mdList(len(more), 200, 6000, func(i int) string { return mdChange(more[i]) }))
+		s += "\n\n" + markdownDetails(Plural(len(more), "more file"), markdownList(len(more), 200, 6000, func(i int) string { return mdChange(more[i]) }))
 	}
 	return s
 }
@@ -151,9 +151,9 @@ func (p pullBody) changes() (list []gitd.Change, rounds int) {
 }
 
 func mdChange(c gitd.Change) string {
-	s := mdCode(c.Path, 200)
+	s := markdownCode(c.Path, 200)
 	if c.OldPath != "" {
-		s = mdCode(c.OldPath, 200) + " → " + s
+		s = markdownCode(c.OldPath, 200) + " → " + s
 	}
 	if c.Added < 0 || c.Deleted < 0 {
 		s += " binary"
@@ -174,8 +174,8 @@ func (p pullBody) checked() string {
 	if m == nil {
 		return "## Checks\n\nNothing has run yet."
 	}
-	head, what := headline(m)
-	return join("\n\n", "## Checks\n\n"+strings.TrimSpace("**"+mdText(head, 100)+"** "+mdText(what, 300)), checkTable(m))
+	head, what := Headline(m)
+	return join("\n\n", "## Checks\n\n"+strings.TrimSpace("**"+MarkdownText(head, 100)+"** "+MarkdownText(what, 300)), checkTable(m))
 }
 
 // checkTable says how the checks of a run ended.
@@ -184,23 +184,23 @@ func checkTable(m *record.Manifest) string {
 	if len(ran)+len(alone) == 0 {
 		return ""
 	}
-	return mdTable([]string{"check", "result", ""}, len(ran)+len(alone), 20, 4000, func(i int) []string {
+	return markdownTable([]string{"check", "result", ""}, len(ran)+len(alone), 20, 4000, func(i int) []string {
 		if i >= len(ran) {
 			t := alone[i-len(ran)]
-			return []string{writing(mdText).tool("tests", t.Framework), mdMark(t.OK && t.Failed == 0), writing(mdCell).counted(t, 10, 120)}
+			return []string{writing(MarkdownText).tool("tests", t.Framework), mdMark(t.OK && t.Failed == 0), writing(markdownCell).counted(t, 10, 120)}
 		}
 		c := ran[i]
 		came := ""
 		if t := testsOf(m, c); t != nil {
-			came = writing(mdCell).counted(*t, 10, 120)
+			came = writing(markdownCell).counted(*t, 10, 120)
 		}
 		if came == "" {
-			came = mdText(c.Why, 300)
+			came = MarkdownText(c.Why, 300)
 		}
 		if !c.Current {
-			came = join(", ", came, earlier)
+			came = join(", ", came, Earlier)
 		}
-		return []string{writing(mdText).tool(c.Check, c.Tool), mdMark(c.Result == record.CheckPassed), came}
+		return []string{writing(MarkdownText).tool(c.Check, c.Tool), mdMark(c.Result == record.CheckPassed), came}
 	})
 }
 
@@ -220,7 +220,7 @@ func (p pullBody) unverified() string {
 	if len(list) == 0 {
 		return ""
 	}
-	return "### Not verified\n\n" + mdList(len(list), 20, 4000, func(i int) string { return mdText(list[i], 400) })
+	return "### Not verified\n\n" + markdownList(len(list), 20, 4000, func(i int) string { return MarkdownText(list[i], 400) })
 }
 
 // screenshots lists the pictures and films of the newest run that made any. They are
@@ -229,16 +229,16 @@ func (p pullBody) screenshots() string {
 	for _, m := range slices.Backward(p.work) {
 		var shots []record.ManifestFile
 		for _, f := range m.Files {
-			browser := len(m.Browser) > 0 && strings.HasPrefix(f.Name, browserFiles) // shown elsewhere
-			if strings.HasPrefix(f.Name, "artifacts/") && showable(f.Type) != "" && !browser {
+			browser := len(m.Browser) > 0 && strings.HasPrefix(f.Name, BrowserFiles) // shown elsewhere
+			if strings.HasPrefix(f.Name, "artifacts/") && Showable(f.Type) != "" && !browser {
 				shots = append(shots, f)
 			}
 		}
 		if len(shots) == 0 {
 			continue
 		}
-		s := "## Screenshots\n\n" + mdList(len(shots), 20, 2000, func(i int) string {
-			return mdCode(strings.TrimPrefix(shots[i].Name, "artifacts/"), 200) + " (" + bytesize.Text(shots[i].Size) + ")"
+		s := "## Screenshots\n\n" + markdownList(len(shots), 20, 2000, func(i int) string {
+			return markdownCode(strings.TrimPrefix(shots[i].Name, "artifacts/"), 200) + " (" + bytesize.Text(shots[i].Size) + ")"
 		})
 		if page := p.page(m.Run, "the run's page"); page != "" {
 			s += "\n\nThey are shown on " + page + "."
@@ -253,7 +253,7 @@ func (p pullBody) page(run, label string) string {
 	if p.links.Page == nil {
 		return ""
 	}
-	if l := mdLink(p.links.Page(run), label); strings.HasPrefix(l, "[") {
+	if l := markdownLink(p.links.Page(run), label); strings.HasPrefix(l, "[") {
 		return l
 	}
 	return ""
@@ -268,10 +268,10 @@ func (p pullBody) commands() string {
 		return ""
 	}
 	slices.Reverse(list) // what is cut is the oldest
-	return mdDetails("Commands ("+strconv.Itoa(len(list))+", the last one first)", mdTable([]string{"command", "result", "took"}, len(list), 60, 7000, func(i int) []string {
+	return markdownDetails("Commands ("+strconv.Itoa(len(list))+", the last one first)", markdownTable([]string{"command", "result", "took"}, len(list), 60, 7000, func(i int) []string {
 		c := list[i]
 		first, _, more := strings.Cut(strings.TrimSpace(c.Command), "\n")
-		line := mdCell(cmp.Or(first, c.Step), 200)
+		line := markdownCell(cmp.Or(first, c.Step), 200)
 		if more {
 			line += " …"
 		}
@@ -283,9 +283,9 @@ func (p pullBody) commands() string {
 			result = "ok"
 		}
 		if c.Reason != "" && !c.OK {
-			result += ", " + mdText(c.Reason, 100)
+			result += ", " + MarkdownText(c.Reason, 100)
 		}
-		return []string{line, result, spanText(time.Duration(max(c.DurationMS, 0)) * time.Millisecond)}
+		return []string{line, result, Duration(time.Duration(max(c.DurationMS, 0)) * time.Millisecond)}
 	}))
 }
 
@@ -309,26 +309,26 @@ func (p pullBody) runs() string {
 	}
 	newest := slices.Clone(p.work)
 	slices.Reverse(newest)
-	s := "## Evidence\n\n" + mdList(len(newest), 20, 7000, func(i int) string {
+	s := "## Evidence\n\n" + markdownList(len(newest), 20, 7000, func(i int) string {
 		m := &newest[i]
-		head, _ := headline(m)
-		line := mdText(head, 100)
+		head, _ := Headline(m)
+		line := MarkdownText(head, 100)
 		if page := p.page(m.Run, m.Run); page != "" {
 			line = page + ": " + line
 		} else {
-			line = mdCode(m.Run, 100) + ": " + line
+			line = markdownCode(m.Run, 100) + ": " + line
 		}
-		return join(", ", line, duration(m))
+		return join(", ", line, runDuration(m))
 	})
 	var small []string
 	for _, a := range agents[:min(len(agents), 5)] {
-		small = append(small, "agent "+mdCode(a, 64))
+		small = append(small, "agent "+markdownCode(a, 64))
 	}
 	if usage.Calls > 0 {
 		small = append(small, usageWords(usage))
 	}
 	m := &newest[0]
-	if base := mdCode(m.Base, 100); base != "" {
+	if base := markdownCode(m.Base, 100); base != "" {
 		if age := refreshed(m.BaseRefreshed, m.EndedAt); age != "" {
 			small = append(small, "cut from "+base+", which was "+strings.TrimPrefix(age, "base "))
 		} else {
@@ -343,16 +343,16 @@ func (p pullBody) runs() string {
 
 // RenderReply answers one comment, or in the conversation when c is zero, from the manifest of the
 // work that addressed it: the commit, what changed, how the checks ended.
-func RenderReply(t Task, c github.Comment, work record.Manifest, links PullLinks) string {
+func Reply(t record.Task, c github.Comment, work record.Manifest, links PullLinks) string {
 	p := pullBody{task: t, work: []record.Manifest{work}, links: links}
 	m := &p.work[0]
 	head := ""
 	switch {
 	case m.State == record.StateFailed:
-		what, _ := headline(m)
-		head = mdText(what, 100) + "."
+		what, _ := Headline(m)
+		head = MarkdownText(what, 100) + "."
 		if m.Error != "" {
-			head += "\n\n" + mdQuote(m.Error, 1000)
+			head += "\n\n" + markdownQuote(m.Error, 1000)
 		}
 	case len(m.Changed) == 0:
 		head = "Nothing was changed for this."
@@ -365,23 +365,23 @@ func RenderReply(t Task, c github.Comment, work record.Manifest, links PullLinks
 	}
 	files := ""
 	if c.Path == "" {
-		files = mdList(len(m.Changed), 10, 2000, func(i int) string { return mdChange(m.Changed[i]) })
+		files = markdownList(len(m.Changed), 10, 2000, func(i int) string { return mdChange(m.Changed[i]) })
 	}
-	_, what := headline(m)
+	_, what := Headline(m)
 	if m.State == record.StateFailed || m.Verdict == record.VerdictNone {
 		what = ""
 	}
 	missing := ""
 	if list := unchecked(m); len(list) > 0 && m.State != record.StateFailed {
-		missing = mdDetails("Not verified", mdList(len(list), 10, 2000, func(i int) string { return mdText(list[i], 300) }))
+		missing = markdownDetails("Not verified", markdownList(len(list), 10, 2000, func(i int) string { return MarkdownText(list[i], 300) }))
 	}
-	return join("\n\n", head, files, mdText(what, 300), checkTable(m), p.lookTable(m, m.Head), mdDetails("Pictures", p.lookPictures(m)), missing, p.page(m.Run, "Run's page")) + "\n"
+	return join("\n\n", head, files, MarkdownText(what, 300), checkTable(m), p.lookTable(m, m.Head), markdownDetails("Pictures", p.lookPictures(m)), missing, p.page(m.Run, "Run's page")) + "\n"
 }
 
 // mdHash is a commit in a form that GitHub makes a link of.
 func mdHash(h gitd.Hash) string {
 	if gitd.CheckHash(h) != nil {
-		return mdCode(string(h), 64)
+		return markdownCode(string(h), 64)
 	}
-	return shortHash(h)
+	return ShortHash(h)
 }

@@ -1,4 +1,4 @@
-package gateway
+package render
 
 import (
 	"bytes"
@@ -18,6 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/golden"
 	slackgo "github.com/slack-go/slack"
 )
 
@@ -91,7 +92,7 @@ func withinLimits(t *testing.T, m slack.Message) {
 			fail("a block of code is left open in %q", text)
 		}
 		for _, r := range text {
-			if invisible(r) || r == '\u200d' || r == '\u200c' {
+			if Invisible(r) || r == '\u200d' || r == '\u200c' {
 				fail("%U is shown", r)
 			}
 		}
@@ -252,7 +253,7 @@ func TestRenderResult(t *testing.T) {
 	} {
 		m := r.Message()
 		withinLimits(t, m)
-		golden(t, "result-"+name+".json", shown(t, m))
+		golden.Compare(t, "result-"+name+".json", shown(t, m))
 	}
 }
 
@@ -298,7 +299,7 @@ func TestAgentsWordsAreNoEvidence(t *testing.T) {
 
 // Every reason has a hint of its own, that needs no command line.
 func TestHints(t *testing.T) {
-	source, err := os.ReadFile("../executor/run.go")
+	source, err := os.ReadFile("../../executor/record/reason.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,11 +310,11 @@ func TestHints(t *testing.T) {
 	seen := map[string]bool{}
 	for _, m := range reasons {
 		reason := record.Reason(m[1])
-		h := hint(reason)
-		if h == hint("something new") || strings.Contains(h, "`ramus re") || !strings.HasSuffix(h, ".") {
+		h := Hint(reason)
+		if h == Hint("something new") || strings.Contains(h, "`ramus re") || !strings.HasSuffix(h, ".") {
 			t.Errorf("%s: %s", reason, h)
 		}
-		if words := reasonWords(reason); seen[words] {
+		if words := ReasonText(reason); seen[words] {
 			t.Errorf("%s has another's words: %s", reason, words)
 		} else {
 			seen[words] = true
@@ -362,9 +363,9 @@ func TestRenderProgress(t *testing.T) {
 		}),
 		"ended": standing(record.StateFailed, func(p *Standing) { p.Run.Reason = record.ReasonDiskFull }),
 	} {
-		m := RenderProgress(p)
+		m := Progress(p)
 		withinLimits(t, m)
-		golden(t, "progress-"+name+".json", shown(t, m))
+		golden.Compare(t, "progress-"+name+".json", shown(t, m))
 	}
 }
 
@@ -376,7 +377,7 @@ func TestRenderText(t *testing.T) {
 	} {
 		m := a.Message()
 		withinLimits(t, m)
-		golden(t, "text-"+name+".json", shown(t, m))
+		golden.Compare(t, "text-"+name+".json", shown(t, m))
 	}
 	// Long code is cut at a line's end, says so and leads to all of it.
 	var lines []string
@@ -405,19 +406,18 @@ func TestRenderText(t *testing.T) {
 		t.Error(all)
 	}
 	withinLimits(t, Answer{Text: strings.Repeat(page+" ", 200), Own: "https://ramus.example"}.Message())
-	withinLimits(t, RenderText(HelpText([]string{"coder", "reviewer"}, through.Runner), ""))
 }
 
 func TestRenderAsk(t *testing.T) {
-	m := RenderAsk("C061EG9SL:1700000099.000200", []string{"team/app", "lib"})
+	m := Ask("C061EG9SL:1700000099.000200", []string{"team/app", "lib"})
 	withinLimits(t, m)
-	golden(t, "ask.json", shown(t, m))
+	golden.Compare(t, "ask.json", shown(t, m))
 	for _, n := range []int{0, 1, 100, 250} {
 		var repos []string
 		for i := range n {
 			repos = append(repos, fmt.Sprintf("team/%s%d", strings.Repeat("x", i%95), i))
 		}
-		withinLimits(t, RenderAsk("C061EG9SL:1700000099.000200", repos))
+		withinLimits(t, Ask("C061EG9SL:1700000099.000200", repos))
 	}
 }
 
@@ -495,9 +495,9 @@ func TestRenderHostile(t *testing.T) {
 		if s.IntN(2) == 0 {
 			r.Gate = &record.Gate{Step: s.text(), Message: s.text()}
 		}
-		withinLimits(t, RenderProgress(Standing{Run: r, Policy: through, Step: s.text(), Steps: s.IntN(1000), Since: renderedAt, Now: renderedAt.Add(time.Duration(s.Int64N(1e16))), Base: renderedAt, Link: page}))
-		withinLimits(t, RenderText(s.text(), s.text()))
-		withinLimits(t, RenderAsk(runs, []string{s.text(), "app", s.text()}))
+		withinLimits(t, Progress(Standing{Run: r, Policy: through, Step: s.text(), Steps: s.IntN(1000), Since: renderedAt, Now: renderedAt.Add(time.Duration(s.Int64N(1e16))), Base: renderedAt, Link: page}))
+		withinLimits(t, Text(s.text(), s.text()))
+		withinLimits(t, Ask(runs, []string{s.text(), "app", s.text()}))
 	}
 }
 
@@ -511,11 +511,11 @@ func FuzzRender(f *testing.F) {
 		m.Commands[0].Command, m.Changed[0].Path, m.Checks[0].Why, m.Tests[0].FailedNames, m.Files[0].Name = c, b, a, []string{a, b, c}, "artifacts/"+a
 		m.Unverified = []string{a, b, c}
 		withinLimits(t, Result{Manifest: m, Policy: through, Page: page, Links: pageOf, Clone: b, Output: a, Says: c}.Message())
-		withinLimits(t, RenderText(a, c))
-		withinLimits(t, RenderText(c, b))
+		withinLimits(t, Text(a, c))
+		withinLimits(t, Text(c, b))
 		r := someRun(record.StateAwaitingReview)
 		r.Gate = &record.Gate{Step: "s", Message: c}
-		withinLimits(t, RenderProgress(Standing{Run: r, Policy: through, Step: b, Now: renderedAt}))
+		withinLimits(t, Progress(Standing{Run: r, Policy: through, Step: b, Now: renderedAt}))
 	})
 }
 
@@ -551,7 +551,7 @@ func TestCut(t *testing.T) {
 		{"日本語", 2, "日…"},
 		{"a\u0301\u0301", 2, "…"},
 	} {
-		if got := cut(x.text, x.most); got != x.want || width(got) > x.most {
+		if got := Cut(x.text, x.most); got != x.want || width(got) > x.most {
 			t.Errorf("%q to %d: %q, want %q", x.text, x.most, got, x.want)
 		}
 	}

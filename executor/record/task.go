@@ -1,0 +1,49 @@
+package record
+
+import (
+	"time"
+
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// Task is the record of a task. The states are those of runs.
+type Task struct {
+	ID            string    `json:"id"` // of its conversation: conv:ID
+	Description   string    `json:"description"`
+	Context       string    `json:"context,omitempty"`
+	Status        State     `json:"status"`
+	SessionID     string    `json:"session_id,omitempty"`    // of the agent's, for resuming
+	AgentID       string    `json:"agent_id,omitempty"`      // the agent's name
+	WorktreePath  string    `json:"worktree_path,omitempty"` // in the container
+	Branch        string    `json:"branch"`                  // of the pull request
+	PRURL         string    `json:"pr_url,omitempty"`
+	PRNumber      int       `json:"pr_number,omitempty"`
+	SlackThreadTS string    `json:"slack_thread_ts,omitempty"`
+	Error         string    `json:"error,omitempty"`
+	CreatedAt     time.Time `json:"created_at"`
+	UpdatedAt     time.Time `json:"updated_at"`
+
+	Repo     string      `json:"repo"`
+	Base     string      `json:"base"`
+	Asker    gitd.Person `json:"asker,omitzero"`
+	Parent   string      `json:"parent,omitempty"`
+	Run      string      `json:"run"`            // the record's own run
+	Work     []string    `json:"work,omitempty"` // the runs that worked for it, in order
+	Approved bool        `json:"approved,omitempty"`
+	// Unposted is how many messages of it are still to be posted.
+	Unposted int `json:"unposted,omitempty"`
+}
+
+// Ended tells whether the task is complete or failed.
+func (t Task) Ended() bool {
+	return t.Status == StateComplete || t.Status == StateFailed
+}
+
+// Caller is on whose behalf the task's work is done.
+func (t Task) Caller() Caller {
+	c, err := ConvCaller(t.ID)
+	if err != nil {
+		panic(err) // ids are made by newTaskID alone
+	}
+	return c
+}

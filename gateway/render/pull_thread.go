@@ -1,0 +1,76 @@
+package render
+
+import (
+	"strings"
+
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/slack"
+)
+
+// The texts of a task's thread in Slack, in mrkdwn: what strangers wrote in them is
+// escaped, so that it mentions nobody. [TaskMessage] makes a message of one; RenderText,
+// which escapes, must not.
+
+func TaskReceived(t record.Task) string {
+	return "🔨 New task received: " + cutEscaped(escape(noFences(strings.TrimSpace(readable(head(t.Description, sectionMax))))), sectionMax-200)
+}
+
+func TaskWorking(doing string) string { return "⚙️ " + InlineText(doing, 200) }
+
+func TaskRaised(t record.Task) string { return raisedHead + shownURL(t.PRURL) + " — awaiting review" }
+
+func TaskAddressing(excerpt string) string {
+	return `💬 Addressing: "` + InlineText(excerpt, 140) + `"`
+}
+
+func TaskPushed() string { return "✅ Changes pushed, re-review requested" }
+
+func TaskMerged(t record.Task) string { return mergedHead + shownURL(t.PRURL) }
+
+// What stands before the address of a pull request.
+const (
+	raisedHead = "🚀 PR raised: "
+	mergedHead = "🎉 Merged: "
+)
+
+func TaskFailed(t record.Task) string {
+	why := InlineText(t.Error, 400)
+	if why == "" {
+		why = "no reason is known"
+	}
+	return "❌ Task failed: " + why
+}
+
+// TaskAsks is a question of an agent that waits for leave.
+func TaskAsks(question string) string { return "❓ The agent asks: " + InlineText(question, 400) }
+
+// AnswerButtons answer the question with which a step of a run waits.
+func AnswerButtons(run, step string) []slack.Block {
+	var l layout
+	l.actions(press(ActionApprove, "Approve", "primary", run, step), press(ActionReject, "Reject", "danger", run, step))
+	return l.blocks
+}
+
+// shownURL is an address as it is; in a block [TaskMessage] makes it one that can be pressed.
+func shownURL(address string) string {
+	if to, ok := linkable(address, notifiableMax/2); ok {
+		return to
+	}
+	return InlineText(address, 200)
+}
+
+// TaskMessage is a message of one of the texts. The address of a pull request is a link
+// in it; those that strangers wrote are not.
+func TaskMessage(text string) slack.Message {
+	shown := text
+	for _, head := range []string{raisedHead, mergedHead} {
+		if rest, ok := strings.CutPrefix(text, head); ok && strings.HasPrefix(rest, "http") {
+			address, more, _ := strings.Cut(rest, " ")
+			shown = strings.TrimSuffix(head+"<"+address+"> "+more, " ")
+		}
+	}
+	var l layout
+	l.section(shown)
+	first, _, _ := strings.Cut(text, "\n")
+	return slack.Message{Text: cutEscaped(first, notifiableMax), Blocks: l.blocks}
+}

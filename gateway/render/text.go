@@ -1,0 +1,101 @@
+package render
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/pattern"
+) // The buttons of messages. A button's value is the run's name; that of an
+// answer to a gate goes on with a space and the step that asks, that of a
+// choice with a space and the repository.
+const (
+	ActionStop    = "stop"
+	ActionRetry   = "retry"
+	ActionDiff    = "diff"
+	ActionApprove = "approve"
+	ActionReject  = "reject"
+	ActionRepo    = "repo"
+)
+
+// ansi are the sequences by which programs colour a terminal.
+var ansi = pattern.New("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-_])")
+
+// Clean makes text from anywhere fit to be read: without a terminal's colours,
+// and with characters visible that are not, or that turn the order of others round.
+func Clean(s string) string {
+	s = strings.ToValidUTF8(ansi.ReplaceAllString(s, ""), "\uFFFD")
+	s = strings.ReplaceAll(s, "\r\n", "\n")
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\r':
+			return '\n' // a line that was drawn over
+		case r == '\n' || r == '\t' || r == '\u200d': // the last joins emoji
+			return r
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r):
+			return '\uFFFD'
+		}
+		return r
+	}, s)
+}
+
+// cleanCut is clean text of at most n bytes.
+func ClipClean(s string, n int) string {
+	if len(s) <= n {
+		return Clean(s)
+	}
+	return Clean(s[:n]) + "…"
+}
+
+// spanText is a duration for people.
+func Duration(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %02d s", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h %02d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}
+
+func Time(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// Showable is the media type of pictures and films that a browser shows without
+// running anything of theirs; "" for all else. SVG is none of them.
+func Showable(media string) string {
+	switch media {
+	case "image/png", "image/jpeg", "image/gif", "image/webp", "video/webm", "video/mp4":
+		return media
+	}
+	return ""
+}
+
+func ShortHash(h gitd.Hash) string { return string(h)[:min(10, len(h))] }
+
+// Earlier is said of what was checked and is not what stands.
+const Earlier = "before the last change"
+
+func Plural(n int, one string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + one + "s"
+}
+
+// Invisible tells whether a rune shows nothing, or turns what follows around.
+// The joiners of emoji and of some scripts (U+200C, U+200D) are not among them.
+func Invisible(r rune) bool {
+	switch {
+	case r == '\u00ad', r == '\u061c', r == '\u180e', r == '\u200b', r == '\u200e', r == '\u200f', r == '\ufeff',
+		'\u202a' <= r && r <= '\u202e', '\u2060' <= r && r <= '\u206f', '\ufff9' <= r && r <= '\ufffb', 0xe0000 <= r && r <= 0xe007f:
+		return true
+	}
+	return unicode.IsControl(r) && r != '\n' && r != '\t'
+}
