@@ -1,7 +1,6 @@
 package gitd
 
 import (
-	"bufio"
 	"bytes"
 	"compress/zlib"
 	"crypto/sha1"
@@ -12,45 +11,6 @@ import (
 
 	curve "github.com/ramus-dev/ramus/internal/growth"
 )
-
-// TestRuleGrowth checks that the time to read rules about paths, and to ask them, grows with the file.
-func TestRuleGrowth(t *testing.T) {
-	cases := curve.Tokens("a", "a\n", "*", "*\n", "**", "**/", "**/\n", "*a", "*a\n", "?", "?\n", "[", "[\n", "[a", "[a]", "[a]\n", "[!", "[[:alpha:]]", "[[:alpha:]]\n", "[[:", "[a-", "[a-z]*", "\\", "\\\n", "!", "!a\n",
-		"/", "/\n", "a/", "a/\n", "/a\n", "a/*\n", "*/a\n", "**/a\n", "a/**/b\n", "**/*a\n", "*a*a*b\n", " ", "a \n", " \n", "\t", "#", "#\n", "\r\n", "\n", "\x00", "\xef\xbb\xbf", "é\n", `"`, `"a" b`+"\n", `"\141`, `"\141"`+"\n",
-		"a text\n", "a -text !eol a=b\n", "a a=\n", "[attr]a b\n", "[attr]", "[attr]binary binary\n", "* a\n", "**/a b\n", "a binary\n")
-	for _, line := range []string{"n%d\n", "*n%d\n", "**/n%d/*\n", "* n%d\n", "[attr]n%d n%d\n", "* n%d=a\n"} {
-		cases = append(cases, curve.Case{Name: fmt.Sprintf("names %q", line), Each: func(n int) string {
-			if strings.Count(line, "%d") == 2 {
-				return fmt.Sprintf(line, n, n+1)
-			}
-			return fmt.Sprintf(line, n)
-		}})
-	}
-	for i := range cases {
-		cases[i].Limit = ruleFileMax
-	}
-	path := strings.Repeat("a/", 20) + strings.Repeat("a", 60) + "b.txt"
-	name := path[strings.LastIndexByte(path, '/')+1:]
-	curve.Check(t, "ignore", func(text []byte) { parseIgnore(text).of(path, name, false, &matching{}) }, cases...)
-	curve.Check(t, "attributes", func(text []byte) {
-		if rules, err := parseAttributes(text, true); err == nil {
-			conversionOf(attributesOf(name, []attributeSource{{&rules, path}}, &matching{}))
-		}
-	}, cases...)
-	var lines []curve.Case
-	for _, c := range cases {
-		if c.Each == nil && strings.Contains(c.Token, "\n") {
-			continue
-		}
-		c.Limit = attributeLineMax - 10 // no line of .gitattributes is longer
-		lines = append(lines, c)
-	}
-	curve.Check(t, "attribute line", func(text []byte) {
-		if rules, err := parseAttributes(append(text, " text=auto\n"...), true); err == nil {
-			attributesOf(name, []attributeSource{{&rules, path}}, &matching{})
-		}
-	}, lines...)
-}
 
 // TestRequestGrowth checks that the time to read what Git clients send grows with it.
 func TestRequestGrowth(t *testing.T) {
@@ -137,11 +97,6 @@ func TestObjectGrowth(t *testing.T) {
 		b := appendSize(appendSize(nil, len(base)), size)
 		_, _ = applyDelta(base, append(b, text...))
 	}, delta...)
-	curve.Check(t, "lines", func(text []byte) {
-		toLF(text)
-		toCRLF(text, linesText)
-		_, _ = io.Copy(io.Discard, lfReader{bufio.NewReader(bytes.NewReader(text))})
-	}, curve.Tokens("a", "\r", "\n", "\r\n", "\r\r\n", "a\n", "\x00", "\x1a")...)
 }
 
 // deflated returns data as zlib packs it.

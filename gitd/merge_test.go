@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/gittest"
 )
 
 // history grows random commits on branches, in the ways people do.
@@ -192,15 +194,15 @@ func TestMergeLikeGit(t *testing.T) {
 			switch strategy {
 			case StrategyMerge:
 				git(t, tree, "checkout", "-q", "-B", "main", string(tips["main"]))
-				out, wantErr = tryGit(tree, "merge", "--no-ff", "--no-edit", string(tips["work"]))
+				out, wantErr = gittest.Try(tree, "merge", "--no-ff", "--no-edit", string(tips["work"]))
 			case StrategySquash:
 				git(t, tree, "checkout", "-q", "-B", "main", string(tips["main"]))
-				if out, wantErr = tryGit(tree, "merge", "--squash", string(tips["work"])); wantErr == nil {
+				if out, wantErr = gittest.Try(tree, "merge", "--squash", string(tips["work"])); wantErr == nil {
 					git(t, tree, "commit", "-q", "--allow-empty", "-m", "Squash")
 				}
 			case StrategyRebase:
 				git(t, tree, "checkout", "-q", "-B", "work", string(tips["work"]))
-				out, wantErr = tryGit(tree, "rebase", string(tips["main"]))
+				out, wantErr = gittest.Try(tree, "rebase", string(tips["main"]))
 			}
 			if err := r.Update(t.Context(), RefUpdate{Name: "refs/heads/main", New: tips["main"]}); err != nil {
 				t.Fatal(err)
@@ -226,7 +228,7 @@ func TestMergeLikeGit(t *testing.T) {
 					}
 				}
 				for _, undo := range []string{"merge", "rebase"} {
-					tryGit(tree, undo, "--abort")
+					gittest.Try(tree, undo, "--abort")
 				}
 				git(t, tree, "reset", "-q", "--hard")
 				continue

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/gitd/pathspec"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
@@ -174,8 +175,8 @@ func TestSnapshotNeedsGit(t *testing.T) {
 		"attributes elsewhere":      {madeFile("x/.GitAttributes", "x")},
 		"attributes as a folder":    {madeFile("x/.gitattributes/y", "x")},
 		"long line of attributes":   {madeFile("x/.gitattributes", strings.Repeat("x", 3000)+" text")},
-		"large attributes":          {madeFile(".gitattributes", strings.Repeat("#\n", ruleFileMax)), madeFile("x", "")},
-		"large ignore file":         {madeFile(".gitignore", strings.Repeat("#\n", ruleFileMax)), madeFile("x", "")},
+		"large attributes":          {madeFile(".gitattributes", strings.Repeat("#\n", pathspec.MaxFile)), madeFile("x", "")},
+		"large ignore file":         {madeFile(".gitignore", strings.Repeat("#\n", pathspec.MaxFile)), madeFile("x", "")},
 		"lost attributes":           {madeOf('w', "d/.gitattributes"), madeFile("d/x.txt", "x")},
 		"git's releases differ":     {madeFile(".gitignore", "/x**/y\n"), madeFile("xa/b/y", "")},
 		"pipe in place of a file":   {madeOf('o', "a")},

@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/gittest"
 )
 
 // hashOf is for the field Old.
@@ -417,7 +419,7 @@ func TestFetchUpstream(t *testing.T) {
 	}
 	thief := t.TempDir()
 	git(t, thief, "init", "-q")
-	if out, err := tryGit(thief, "fetch", "-q", door.URL+"/r.git", string(hidden)); err == nil {
+	if out, err := gittest.Try(thief, "fetch", "-q", door.URL+"/r.git", string(hidden)); err == nil {
 		t.Error("a container fetched it by its name:", out)
 	}
 

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/gitd/gittest"
 )
 
 // TestRefNamesLikeGit makes names of the pieces that the rules are about and
@@ -201,7 +203,7 @@ func testUpdateOneWins(t *testing.T, r *Repo) {
 		for i := range 40 {
 			wg.Go(func() {
 				if i%4 == 3 {
-					if _, err := tryGit(r.Dir(), "update-ref", name, string(tip), strings.Repeat("0", 40)); err == nil {
+					if _, err := gittest.Try(r.Dir(), "update-ref", name, string(tip), strings.Repeat("0", 40)); err == nil {
 						wins.Add(1)
 					}
 					return

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	gossh "golang.org/x/crypto/ssh"
+
+	"github.com/ramus-dev/ramus/gitd/gittest"
 )
 
 var robot = Person{"ramus", "ramus@localhost"}
@@ -45,7 +47,7 @@ func verified(t testing.TB, dir string, s *CommitSigner, commit Hash) (string, e
 	}
 	allowed := filepath.Join(t.TempDir(), "allowed_signers")
 	write(t, allowed, s.AllowedSigner(robot))
-	return tryGit(dir, "-c", "gpg.ssh.allowedSignersFile="+allowed, "verify-commit", "-v", string(commit))
+	return gittest.Try(dir, "-c", "gpg.ssh.allowedSignersFile="+allowed, "verify-commit", "-v", string(commit))
 }
 
 func TestSignedCommits(t *testing.T) {

@@ -10,6 +10,8 @@ import (
 	"io/fs"
 
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/ramus-dev/ramus/gitd/pathspec"
 )
 
 // moved is the blob that git makes of a file of Under that shows at another place, or where
@@ -32,7 +34,7 @@ func (w *snapshotWalk) moved(p *place, b entry, from string, known entry) (Hash,
 	if err != nil {
 		return "", err
 	}
-	if to.lines == linesKept && !out.crlf {
+	if to.Lines == pathspec.LinesKept && !out.CRLF {
 		return b.hash, nil
 	}
 	obj, _, err := w.repo.objects.small(w.ctx, b.hash)
@@ -46,8 +48,8 @@ func (w *snapshotWalk) moved(p *place, b entry, from string, known entry) (Hash,
 		return "", err
 	}
 	data := obj.data
-	if out.crlf {
-		data = toCRLF(data, out.lines)
+	if out.CRLF {
+		data = pathspec.ToCRLF(data, out.Lines)
 	}
 	if data, err = w.clean(data, to, known); err != nil {
 		return "", err
@@ -60,26 +62,26 @@ func (w *snapshotWalk) moved(p *place, b entry, from string, known entry) (Hash,
 }
 
 // clean converts a file on its way into the repository.
-func (w *snapshotWalk) clean(data []byte, c conversion, known entry) ([]byte, error) {
-	if c.lines == linesKept {
+func (w *snapshotWalk) clean(data []byte, c pathspec.Conversion, known entry) ([]byte, error) {
+	if c.Lines == pathspec.LinesKept {
 		return data, nil
 	}
-	s := statsOf(data)
+	s := pathspec.CountText(data)
 	if yes, err := w.converts(&s, c, known); !yes || err != nil {
 		return data, err
 	}
-	return toLF(data), nil
+	return pathspec.ToLF(data), nil
 }
 
 // converts tells whether a file that looks like this gets other line ends.
-func (w *snapshotWalk) converts(s *textStats, c conversion, known entry) (bool, error) {
-	if c.lines == linesKept || s.crlf == 0 {
+func (w *snapshotWalk) converts(s *pathspec.TextStats, c pathspec.Conversion, known entry) (bool, error) {
+	if c.Lines == pathspec.LinesKept || s.CRLF == 0 {
 		return false, nil
 	}
-	if c.lines == linesText {
+	if c.Lines == pathspec.LinesText {
 		return true, nil
 	}
-	if s.binary() {
+	if s.Binary() {
 		return false, nil
 	}
 	was, err := w.hadCRLF(known)
@@ -99,12 +101,12 @@ func (w *snapshotWalk) hadCRLF(known entry) (bool, error) {
 	if err := w.charge(size); err != nil {
 		return false, err
 	}
-	var s textStats
+	var s pathspec.TextStats
 	if _, err := io.Copy(&s, contextReader{w.ctx, in}); err != nil {
 		return false, err
 	}
-	s.end()
-	return s.crlf > 0 && !s.binary(), nil
+	s.Finish()
+	return s.CRLF > 0 && !s.Binary(), nil
 }
 
 // file is the blob of a file of the overlay.
@@ -151,7 +153,7 @@ func (w *snapshotWalk) open(n *overlayNode) (io.Reader, io.Closer, error) {
 }
 
 // smallBlob reads a file as a whole.
-func (w *snapshotWalk) smallBlob(n *overlayNode, c conversion, known entry) (Hash, error) {
+func (w *snapshotWalk) smallBlob(n *overlayNode, c pathspec.Conversion, known entry) (Hash, error) {
 	in, closer, err := w.open(n)
 	if err != nil {
 		return "", err
@@ -165,7 +167,7 @@ func (w *snapshotWalk) smallBlob(n *overlayNode, c conversion, known entry) (Has
 	data = data[:m]
 	if n.name == ".gitattributes" {
 		// Git refuses in a push what it would leave out here.
-		if _, err := parseAttributes(data, true); err != nil {
+		if _, err := pathspec.ParseAttributes(data, true); err != nil {
 			return "", fmt.Errorf("%w: %w", err, ErrPortable)
 		}
 	}
@@ -179,26 +181,26 @@ func (w *snapshotWalk) smallBlob(n *overlayNode, c conversion, known entry) (Has
 var errChanged = fmt.Errorf("it changed while it was read: %w", ErrConflict)
 
 // largeBlob reads a file as often as is needed to hold none of it in memory.
-func (w *snapshotWalk) largeBlob(n *overlayNode, c conversion, known entry) (Hash, error) {
+func (w *snapshotWalk) largeBlob(n *overlayNode, c pathspec.Conversion, known entry) (Hash, error) {
 	if n.name == ".gitattributes" {
 		return "", fmt.Errorf("it has %d bytes: %w", n.Size, ErrPortable)
 	}
 	size, convert := n.Size, false
-	if c.lines != linesKept {
-		var s textStats
+	if c.Lines != pathspec.LinesKept {
+		var s pathspec.TextStats
 		if err := w.pass(n, false, func(in io.Reader) error {
 			_, err := io.Copy(&s, in)
 			return err
 		}); err != nil {
 			return "", err
 		}
-		s.end()
+		s.Finish()
 		var err error
 		if convert, err = w.converts(&s, c, known); err != nil {
 			return "", err
 		}
 		if convert {
-			size -= int64(s.crlf)
+			size -= int64(s.CRLF)
 		}
 	}
 	var h Hash
@@ -237,7 +239,7 @@ func (w *snapshotWalk) pass(n *overlayNode, convert bool, read func(io.Reader) e
 	}
 	defer closer.Close()
 	if convert {
-		in = lfReader{bufio.NewReaderSize(in, 64<<10)}
+		in = pathspec.NewLFReader(bufio.NewReaderSize(in, 64<<10))
 	}
 	return read(in)
 }

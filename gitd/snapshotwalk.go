@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"github.com/ramus-dev/ramus/gitd/pathspec"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
@@ -29,7 +30,7 @@ type snapshotWalk struct {
 	knownTree Hash
 	trees     map[Hash]*treeEntries // that were read, and those that were made
 	places    map[string]*place     // folders of Under that something was moved out of
-	matching  matching
+	matching  pathspec.Tally
 	rules     int // bytes of them that were read
 	entries   int // that were looked at
 

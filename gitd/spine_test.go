@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/gittest"
 )
 
 // cloneKinds are the clones that are composed.
@@ -67,7 +69,7 @@ func TestCompose(t *testing.T) {
 			for _, branch := range branches[:min(len(branches), each)] {
 				fits := false
 				for _, b := range []Hash{older, base} {
-					_, err := tryGit(r.dir, "merge-base", "--is-ancestor", string(b), branch)
+					_, err := gittest.Try(r.dir, "merge-base", "--is-ancestor", string(b), branch)
 					fits = fits || err == nil
 				}
 				for _, k := range kinds {

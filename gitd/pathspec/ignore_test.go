@@ -1,4 +1,4 @@
-package gitd
+package pathspec
 
 import (
 	"bytes"
@@ -10,9 +10,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ramus-dev/ramus/gitd/gittest"
+	"github.com/ramus-dev/ramus/gitd/pathspec/pathspectest"
 )
 
-// checkIgnore asks git which of the paths below dir, a repository, are ignored.
+// checkIgnore returns for each path below dir, a repository, whether git ignores it.
 func checkIgnore(t testing.TB, dir string, paths []string) []bool {
 	t.Helper()
 	cmd := exec.Command("git", "check-ignore", "--no-index", "--stdin", "-z", "-v", "-n")
@@ -37,32 +40,32 @@ func checkIgnore(t testing.TB, dir string, paths []string) []bool {
 	return list
 }
 
-// ignoring is a work tree of .gitignore files alone, by folder.
-type ignoring map[string]ignoreRules
+// ignoring maps the folders of a work tree to their .gitignore files.
+type ignoring map[string]Ignore
 
 func (r ignoring) ignored(path string, folder bool) (out, doubt bool) {
-	var m matching
-	up, name := splitName(path)
+	var m Tally
+	up, name := splitPath(path)
 	if up != "" {
 		if out, doubt = r.ignored(up, true); out || doubt {
 			return out, doubt
 		}
 	}
-	for at := up; ; at, _ = splitName(at) {
+	for at := up; ; at, _ = splitPath(at) {
 		rel := strings.TrimPrefix(strings.TrimPrefix(path, at), "/")
-		if said := r[at].of(rel, name, folder, &m); said != silent {
-			return said == ignored, m.doubt
+		if said := r[at].Match(rel, name, folder, &m); said != Undecided {
+			return said == Ignored, m.Ambiguous
 		}
 		if at == "" {
-			return false, m.doubt
+			return false, m.Ambiguous
 		}
 	}
 }
 
-// TestPatternsLikeGit gives git patterns of every form, each in a folder of its own.
+// TestPatternsLikeGit compares patterns of every form with git, each in a folder of its own.
 func TestPatternsLikeGit(t *testing.T) {
 	dir := t.TempDir()
-	git(t, dir, "init", "-q")
+	gittest.Run(t, dir, "init", "-q")
 	rnd := rand.New(rand.NewPCG(11, 12))
 	text := func(from string, n int) string {
 		b := make([]byte, n)
@@ -100,7 +103,7 @@ func TestPatternsLikeGit(t *testing.T) {
 		}
 		patterns = append(patterns, p)
 	}
-	// Each class with each byte that a file's name may have.
+	// Every class meets every byte that the name of a file may have.
 	for _, class := range []string{"alnum", "alpha", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space", "upper", "xdigit", "none", ""} {
 		patterns = append(patterns, "x[[:"+class+":]]y", "x[^[:"+class+":]]y", "x[[:"+class+"]]y", "x[[:"+class+":]-z]y")
 	}
@@ -122,7 +125,7 @@ func TestPatternsLikeGit(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(dir, folder, ".gitignore"), text, 0o644); err != nil {
 			t.Fatal(err)
 		}
-		rules[folder] = parseIgnore(text)
+		rules[folder] = ParseIgnore(text)
 		some := paths[:25]
 		if strings.HasPrefix(p, "x") {
 			some = paths
@@ -154,16 +157,16 @@ func TestPatternsLikeGit(t *testing.T) {
 	}
 }
 
-// TestIgnoreLikeGit has git judge trees with files of patterns on several levels.
+// TestIgnoreLikeGit compares trees that have .gitignore files on several levels with git.
 func TestIgnoreLikeGit(t *testing.T) {
 	dir := t.TempDir()
-	git(t, dir, "init", "-q")
-	m := &mutation{Rand: rand.New(rand.NewPCG(21, 22))}
+	gittest.Run(t, dir, "init", "-q")
+	m := pathspectest.Random{Rand: rand.New(rand.NewPCG(21, 22))}
 	var paths []string
 	folders := map[string]bool{}
 	var grow func(at string, depth int)
 	grow = func(at string, depth int) {
-		names := slices.Clone(mutationNames)
+		names := slices.Clone(pathspectest.Names)
 		m.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 		for i, name := range names[:12] {
 			p := filepath.Join(at, name)
@@ -190,11 +193,11 @@ func TestIgnoreLikeGit(t *testing.T) {
 			}
 		}
 		for _, at := range in {
-			data := m.gitignore()
+			data := m.Gitignore()
 			if err := os.WriteFile(filepath.Join(dir, at, ".gitignore"), data, 0o644); err != nil {
 				t.Fatal(err)
 			}
-			rules[at] = parseIgnore(data)
+			rules[at] = ParseIgnore(data)
 		}
 		for i, want := range checkIgnore(t, dir, paths) {
 			if got, doubt := rules.ignored(paths[i], folders[paths[i]]); got != want && !doubt {
@@ -214,7 +217,7 @@ func TestIgnoreLikeGit(t *testing.T) {
 	}
 }
 
-// TestPatternsThatCost: no pattern costs more than a polynomial of its length.
+// TestPatternsThatCost checks that hostile patterns cost no more than a polynomial of their length.
 func TestPatternsThatCost(t *testing.T) {
 	path := strings.Repeat("a/", 100) + strings.Repeat("a", 200)
 	for _, p := range []string{
@@ -223,26 +226,26 @@ func TestPatternsThatCost(t *testing.T) {
 		"/" + strings.Repeat("**/*a", 50) + "b",
 		"/" + strings.Repeat("a*/", 99) + strings.Repeat("*a", 40) + "b",
 	} {
-		var m matching
-		rules := parseIgnore([]byte(p))
-		if rules.of(path, path[200:], false, &m) != silent || m.steps > 1_000_000 {
-			t.Errorf("%.40q…: %d steps", p, m.steps)
+		var m Tally
+		rules := ParseIgnore([]byte(p))
+		if rules.Match(path, path[200:], false, &m) != Undecided || m.Steps > 1_000_000 {
+			t.Errorf("%.40q…: %d steps", p, m.Steps)
 		}
 	}
 }
 
-// FuzzIgnore gives git and the parser the same file.
+// FuzzIgnore gives the same file to git and to the parser.
 func FuzzIgnore(f *testing.F) {
 	for _, s := range []string{"a\n!a/b\n", "*.o\r\n# x\n\\#y\n", "a \\ \n", "/a/**/b/\n**/c", "[[:alpha:]-]x[!]a-\\]]\n", "\xef\xbb\xbfa\x00b\n", "a**/b", "!\n/\n//\n", "***/a\\", "a/\\"} {
 		f.Add([]byte(s), "a/b c")
 	}
 	dir := f.TempDir()
-	git(f, dir, "init", "-q")
+	gittest.Run(f, dir, "init", "-q")
 	f.Fuzz(func(t *testing.T, data []byte, path string) {
 		if len(data) > 10_000 || len(path) > 1000 || !validPath(path) {
 			return
 		}
-		rules := ignoring{"": parseIgnore(data)}
+		rules := ignoring{"": ParseIgnore(data)}
 		got, doubt := rules.ignored(path, false)
 		if err := os.WriteFile(filepath.Join(dir, ".gitignore"), data, 0o644); err != nil {
 			t.Fatal(err)
@@ -253,7 +256,7 @@ func FuzzIgnore(f *testing.F) {
 	})
 }
 
-// validPath tells whether git takes a path on a command line for what it is.
+// validPath reports whether git takes path literally on a command line.
 func validPath(path string) bool {
 	for part := range strings.SplitSeq(path, "/") {
 		if part == "" || part == "." || part == ".." || part == ".git" || len(part) > 255 {
@@ -261,4 +264,10 @@ func validPath(path string) bool {
 		}
 	}
 	return !strings.Contains(path, "\x00") && path[0] != ':' && path != ".gitignore" && path != ".gitattributes" && !strings.HasPrefix(path, ".gitignore/") && !strings.HasPrefix(path, ".gitattributes/")
+}
+
+// splitPath splits path into its folder, "" at the root, and its last part.
+func splitPath(path string) (folder, name string) {
+	i := strings.LastIndexByte(path, '/')
+	return path[:max(i, 0)], path[i+1:]
 }

@@ -1,26 +1,26 @@
-package gitd
+package pathspec
 
 import "strings"
 
-// pathPattern is a pattern of .gitignore and .gitattributes (gitignore(5), "PATTERN
-// FORMAT"), taken apart as git does. Where git's manual and git differ, this is git.
-type pathPattern struct {
+// pattern is a parsed pattern of .gitignore and .gitattributes (gitignore(5), "PATTERN
+// FORMAT"). Where the manual of git and git differ, it follows git.
+type pattern struct {
 	negative bool // begins with "!"
 	folder   bool // ends with "/": only folders match
-	name     bool // without "/": matched with the last part of a path alone
+	name     bool // has no "/": only the last part of a path is matched
 	literal  string
-	glob     glob // what follows literal, which ends before the first wildcard; nil: nothing
-	suffix   bool // "*" and a literal: that is how a name ends
-	// newer is set where releases of git read the pattern differently: those before 2.50
-	// forget what stands before the first wildcard, so that the "**" of "a**/b" seems to begin
-	// a part of the path.
+	glob     glob // follows literal, which ends before the first wildcard; nil if nothing follows
+	suffix   bool // is "*" and a literal: matches names that end with literal
+	// newer is set if releases of git read the pattern differently. Releases before 2.50 drop
+	// the text before the first wildcard, so that the "**" of "a**/b" seems to begin a part of
+	// the path.
 	newer glob
 }
 
-// parsePathPattern reads one pattern; it ends at a NUL.
-func parsePathPattern(s string) pathPattern {
+// parsePattern parses one pattern, which ends at a NUL.
+func parsePattern(s string) pattern {
 	s, _, _ = strings.Cut(s, "\x00")
-	var p pathPattern
+	var p pattern
 	s, p.negative = strings.CutPrefix(s, "!")
 	s, p.folder = strings.CutSuffix(s, "/")
 	p.name = !strings.Contains(s, "/")
@@ -50,16 +50,17 @@ func parsePathPattern(s string) pathPattern {
 
 const wildcards = `*?[\`
 
-// matching is what a series of matches costs, and whether one depended on git's release.
-type matching struct {
-	steps int
-	doubt bool
+// Tally sums the cost of a series of matches. The zero value is ready for use. It is not
+// safe for concurrent use.
+type Tally struct {
+	Steps     int  // the cost in small steps of roughly equal time
+	Ambiguous bool // releases of git disagree about a match
 }
 
-// match tells whether the pattern matches path, which is relative to the folder that the
-// pattern stands in; name is its last part.
-func (p *pathPattern) match(path, name string, folder bool, m *matching) bool {
-	m.steps++
+// match reports whether the pattern matches path, which is relative to the folder of the
+// pattern's file. name is the last part of path.
+func (p *pattern) match(path, name string, folder bool, m *Tally) bool {
+	m.Steps++
 	if p.folder && !folder {
 		return false
 	}
@@ -76,15 +77,15 @@ func (p *pathPattern) match(path, name string, folder bool, m *matching) bool {
 	if len(p.glob) == 0 {
 		return rest == ""
 	}
-	ok = p.glob.match(rest, &m.steps)
-	if p.newer != nil && ok != p.newer.match(rest, &m.steps) {
-		m.doubt = true
+	ok = p.glob.match(rest, &m.Steps)
+	if p.newer != nil && ok != p.newer.match(rest, &m.Steps) {
+		m.Ambiguous = true
 	}
 	return ok
 }
 
-// glob is a wildcard pattern in pieces; one that cannot match anything is a single
-// piece never.
+// glob is a wildcard pattern in pieces. A glob that cannot match anything is a single
+// piece of kind globNone.
 type glob []globPiece
 
 type globPiece struct {
@@ -100,7 +101,7 @@ func (s *charSet) has(c byte) bool { return s[c>>6]>>(c&63)&1 != 0 }
 func (s *charSet) add(c byte)      { s[c>>6] |= 1 << (c & 63) }
 func (s *charSet) remove(c byte)   { s[c>>6] &^= 1 << (c & 63) }
 
-// anyChar and notSlash are what "?" matches.
+// anyChar and notSlash are the sets that "?" matches in names and in paths.
 var (
 	anyChar  = &charSet{^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)}
 	notSlash = func() *charSet { s := *anyChar; s.remove('/'); return &s }()
@@ -114,11 +115,11 @@ const (
 	globStar          // any characters but "/"
 	globAll           // any characters
 	globDirs          // nothing, or any characters that end with "/"
-	globNone          // never matches: a set that is not closed
+	globNone          // nothing at all, such as a set that is not closed
 )
 
-// compileGlob takes s apart from the byte from on. In a path (and not in a name) no
-// wildcard but "**" between slashes matches a slash.
+// compileGlob parses s[from:]. In a path, unlike in a name, only the wildcard "**" between
+// slashes matches a slash.
 func compileGlob(s string, from int, path bool) glob {
 	var g glob
 	never := glob{{kind: globNone}}
@@ -173,8 +174,8 @@ func compileGlob(s string, from int, path bool) glob {
 	return g
 }
 
-// parseGlobSet reads a set like "[a-z]" and returns its length; 0: it is not closed, or
-// names a class that does not exist.
+// parseGlobSet parses a set such as "[a-z]" at the start of s and returns its length. The
+// length is 0 if the set is not closed or names an unknown class.
 func parseGlobSet(s string) (*charSet, int) {
 	i := 1
 	at := func(i int) byte {
@@ -188,7 +189,7 @@ func parseGlobSet(s string) (*charSet, int) {
 		i++
 	}
 	var set charSet
-	var last byte // what a range would begin with
+	var last byte // the first character of a range that follows; 0 if none can follow
 	for first := true; first || at(i) != ']'; first = false {
 		c := at(i)
 		switch {
@@ -249,8 +250,8 @@ func parseGlobSet(s string) (*charSet, int) {
 	return &set, i + 1
 }
 
-// charClasses are the classes of characters that sets may name: those of ASCII, with white
-// space as git sees it.
+// charClasses are the ASCII classes of characters that sets may name. White space is
+// defined as in git.
 var charClasses = map[string]func(byte) bool{
 	"alnum":  func(c byte) bool { return isDigit(c) || isLetter(c) },
 	"alpha":  isLetter,
@@ -269,11 +270,12 @@ var charClasses = map[string]func(byte) bool{
 func isDigit(c byte) bool  { return '0' <= c && c <= '9' }
 func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
-// match tells whether the pieces match all of s. Of two wildcards of one kind only the
-// later one is ever tried with more: whatever the earlier could take instead, the later can
-// take, too. So a hostile pattern costs a polynomial of its length, not a power.
+// match reports whether the pieces match all of s. Of two wildcards of one kind only the
+// later one is retried with more characters, because it can match everything that the
+// earlier one could match instead. A hostile pattern therefore costs a polynomial of its
+// length and not an exponential. match adds its cost to steps.
 func (g glob) match(s string, steps *int) bool {
-	type point struct{ piece, at int } // where to go on when what follows does not match
+	type point struct{ piece, at int } // the wildcard to retry if the next piece does not match
 	none := point{-1, 0}
 	star, deep := none, none
 	i, at := 0, 0
