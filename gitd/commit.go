@@ -3,48 +3,18 @@ package gitd
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
-
-// Person is an author or committer.
-type Person struct {
-	Name  string `json:"name"`
-	Email string `json:"email"`
-}
-
-// signature is the person in a commit object, with the time.
-func (p Person) signature(when time.Time) string {
-	return fmt.Sprintf("%s %d %s", p.ident(), max(when.Unix(), 0), when.Format("-0700"))
-}
-
-// ident is the person in a commit object. What would end a name, an
-// address or a line there is left out, as git does.
-func (p Person) ident() string {
-	clean := func(s string) string {
-		s = strings.Map(func(c rune) rune {
-			if c == '<' || c == '>' || c < ' ' || c == 0x7f {
-				return -1
-			}
-			return c
-		}, strings.ToValidUTF8(s, ""))
-		return strings.Trim(s, " .,:;\"'\\")
-	}
-	name, email := clean(p.Name), clean(p.Email)
-	if name == "" {
-		name = "unknown"
-	}
-	return name + " <" + email + ">"
-}
 
 // NewCommit describes a commit for [Repo.WriteCommit].
 type NewCommit struct {
@@ -136,9 +106,9 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 			}
 		}
 		if f.Mode == 0 {
-			f.Mode = modeFile
+			f.Mode = object.ModeFile
 		}
-		if f.Mode != modeFile && f.Mode != modeExecutable && f.Mode != modeSymlink {
+		if f.Mode != object.ModeFile && f.Mode != object.ModeExecutable && f.Mode != object.ModeSymlink {
 			return "", fmt.Errorf("file %.200q has mode %o, allowed are 100644, 100755 and 120000: %w", f.Path, f.Mode, ErrInvalid)
 		}
 		h, err := r.writeBlob(ctx, w, f)
@@ -186,7 +156,7 @@ func (r *Repo) made(c NewCommit, tree Hash) rawCommit {
 	}
 	return rawCommit{
 		tree: tree, parents: c.Parents,
-		author: c.Author.signature(when), committer: c.Committer.signature(when),
+		author: c.Author.Signature(when), committer: c.Committer.Signature(when),
 		message: []byte(cleanMessage(c.Message)),
 	}
 }
@@ -290,10 +260,10 @@ func (r *Repo) rawCommit(ctx context.Context, h Hash) (rawCommit, error) {
 	if err != nil {
 		return rawCommit{}, err
 	}
-	if obj.kind != "commit" {
-		return rawCommit{}, fmt.Errorf("object %s is a %s, no commit: %w", h, obj.kind, ErrNotFound)
+	if obj.Kind != "commit" {
+		return rawCommit{}, fmt.Errorf("object %s is a %s, no commit: %w", h, obj.Kind, ErrNotFound)
 	}
-	c, err := parseCommit(obj.data)
+	c, err := parseCommit(obj.Data)
 	if err != nil {
 		return c, fmt.Errorf("object %s: %w", h, err)
 	}
@@ -324,7 +294,7 @@ func (r *Repo) read(ctx context.Context, f *folder) error {
 	}
 	f.entries = make(map[string]node, len(entries))
 	for _, e := range entries {
-		f.entries[e.name] = node{mode: e.mode, hash: e.hash}
+		f.entries[e.Name] = node{mode: e.Mode, hash: e.Hash}
 	}
 	return nil
 }
@@ -338,10 +308,10 @@ func (r *Repo) enter(ctx context.Context, f *folder, name string, create bool) (
 	switch {
 	case ok && n.open != nil:
 		return n.open, nil
-	case ok && n.mode == modeFolder:
+	case ok && n.mode == object.ModeFolder:
 		n.open = &folder{was: n.hash}
 	case create:
-		n = node{mode: modeFolder, open: &folder{entries: map[string]node{}}}
+		n = node{mode: object.ModeFolder, open: &folder{entries: map[string]node{}}}
 	default:
 		return nil, nil
 	}
@@ -385,7 +355,7 @@ func (r *Repo) writeFolder(ctx context.Context, w *packWriter, f *folder) (Hash,
 	if f.entries == nil {
 		return f.was, false, nil
 	}
-	entries := make([]entry, 0, len(f.entries))
+	entries := make([]object.Entry, 0, len(f.entries))
 	for name, n := range f.entries {
 		if n.open != nil {
 			h, empty, err := r.writeFolder(ctx, w, n.open)
@@ -397,29 +367,14 @@ func (r *Repo) writeFolder(ctx context.Context, w *packWriter, f *folder) (Hash,
 			}
 			n.hash = h
 		}
-		entries = append(entries, entry{name: name, mode: n.mode, hash: n.hash})
+		entries = append(entries, object.Entry{Name: name, Mode: n.mode, Hash: n.hash})
 	}
-	data, err := encodeTree(entries)
+	data, err := object.EncodeTree(entries)
 	if err != nil {
 		return "", false, err
 	}
 	h, err := w.addNew("tree", data)
 	return h, len(entries) == 0, err
-}
-
-// encodeTree sorts as git does: a folder's name counts as if it ended in '/'.
-func encodeTree(entries []entry) ([]byte, error) {
-	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.key(), b.key()) })
-	var b bytes.Buffer
-	for _, e := range entries {
-		raw, err := hex.DecodeString(string(e.hash))
-		if err != nil {
-			return nil, fmt.Errorf("object name of %.200q: %w", e.name, err)
-		}
-		fmt.Fprintf(&b, "%o %s\x00", e.mode, e.name)
-		b.Write(raw)
-	}
-	return b.Bytes(), nil
 }
 
 // dotGit says whether a file system could take part for ".git": other case,

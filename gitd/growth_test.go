@@ -83,8 +83,6 @@ func TestObjectGrowth(t *testing.T) {
 		append(curve.Tokens("a", "\n", "a\n", " a\n", "parent "+strings.Repeat("1", 40)+"\n"),
 			curve.Case{Prefix: head, Token: "parent " + strings.Repeat("1", 40) + "\n"}, curve.Case{Prefix: head, Token: "a b\n"}, curve.Case{Prefix: head, Token: " a\n"},
 			curve.Case{Prefix: head + "gpgsig a\n", Token: " a\n"}, curve.Case{Prefix: head, Token: "\n"})...)
-	curve.Check(t, "tree", func(text []byte) { _, _ = parseTree(text, sha1.Size) }, append(curve.Tokens("a", "\x00", "0", " ", "100644 a\x00"+strings.Repeat("1", 20)),
-		curve.Case{Name: "names", Each: func(n int) string { return fmt.Sprintf("100644 n%08d\x00%020d", n, n) }})...)
 	curve.Check(t, "message", func(text []byte) { cleanMessage(string(text)) }, curve.Tokens("a", "\n", " ", " \n", "a\n\n\n", "a \n", "\t", "\r\n", "#\n", "\x00", "é")...)
 	curve.Check(t, "raw diff", func(text []byte) { _, _ = parseChanges(string(text)) }, curve.Tokens("a", "\x00", ":", ":100644 100644 a b M\x00a\x00", "1\t1\ta\x00", "-\t-\ta\x00", "1\t1\t\x00a\x00b\x00")...)
 	delta := []curve.Case{{Name: "inserts", Token: "\x01a"}, {Name: "copies", Token: "\x90\x01"}, {Name: "nothing", Token: "\x00"}, {Name: "long", Token: "\xff"}}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // access is one request's standing: which repository, under which grant.
@@ -221,7 +223,7 @@ func httpStatus(err error) (int, string) {
 	case errors.Is(err, errIdle):
 		return http.StatusRequestTimeout, "nothing was sent for too long"
 	}
-	text := clientText(err, "")
+	text := object.ClientText(err, "")
 	switch {
 	case text == "":
 		return http.StatusInternalServerError, "git failed on the server; its log says why"
@@ -303,7 +305,7 @@ func (s *Server) serveHTTP(ctx context.Context, w *httpReply, r *http.Request, w
 		// inflated ahead of that.
 		z, err := gzip.NewReader(body)
 		if err != nil {
-			return refuse(ErrInvalid, "the request is not gzip, as it says it is")
+			return object.Refuse(ErrInvalid, "the request is not gzip, as it says it is")
 		}
 		in = &gzipBody{z}
 	default:
@@ -322,7 +324,7 @@ type gzipBody struct{ z *gzip.Reader }
 func (g *gzipBody) Read(p []byte) (int, error) {
 	n, err := g.z.Read(p)
 	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) {
-		err = refuse(ErrInvalid, "the request's gzip data are damaged")
+		err = object.Refuse(ErrInvalid, "the request's gzip data are damaged")
 	}
 	return n, err
 }

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // objectKind is what an object is.
@@ -53,12 +55,12 @@ func (o *objectReader) stands(ctx context.Context, h Hash) (Hash, error) {
 		switch {
 		case errors.Is(err, ErrNotFound):
 			return missing, nil
-		case err != nil && (obj.kind == "" || !errors.Is(err, ErrTooLarge)):
+		case err != nil && (obj.Kind == "" || !errors.Is(err, ErrTooLarge)):
 			return "", err
-		case obj.kind != "tag":
+		case obj.Kind != "tag":
 			return h, nil
 		}
-		target, ok := strings.CutPrefix(firstLine(obj.data), "object ")
+		target, ok := strings.CutPrefix(firstLine(obj.Data), "object ")
 		if !ok || CheckHash(Hash(target)) != nil {
 			return missing, nil
 		}
@@ -106,7 +108,7 @@ func (o *objectReader) batchKinds(ctx context.Context, hashes []Hash, found map[
 	}
 	return ask(tags, "^{}", func(h Hash, fields []string) {
 		k := objectKind{kind: "tag", peeled: missing}
-		if len(fields) == 2 && len(fields[1]) == len(h) && isHex(fields[1]) {
+		if len(fields) == 2 && len(fields[1]) == len(h) && object.IsHex(fields[1]) {
 			k.peeled = Hash(fields[1])
 		}
 		found[h] = k

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
@@ -322,11 +323,11 @@ func (s *Server) eachPushed(ctx context.Context, repo, quarantine string, f func
 	if len(entries) == 1 && entries[0].Name() == "pack" { // no object has a file of its own
 		packs := &packFiles{dir: filepath.Join(quarantine, "pack")}
 		defer packs.close()
-		err := packs.each(func(id Hash, obj object) error {
+		err := packs.each(func(id Hash, obj object.Object) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			return f(id, obj.kind, bytes.NewReader(obj.data))
+			return f(id, obj.Kind, bytes.NewReader(obj.Data))
 		})
 		if err == nil || ctx.Err() != nil {
 			return err

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // withDefaults fills in what is zero.
@@ -41,7 +43,7 @@ func (l Limits) withDefaults() Limits {
 // children before it is told to come back.
 const slotWait = 30 * time.Second
 
-var errBusy = refuse(ErrTooLarge, "the server is busy; try again in a minute")
+var errBusy = object.Refuse(ErrTooLarge, "the server is busy; try again in a minute")
 
 // slots bounds the git children at work for clients, and how many of them one
 // client may hold: somebody who opens clones and reads nothing from them must

@@ -79,7 +79,7 @@ func TestLineEndsLikeGit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if h := blobID(got); h != string(want.named[f].hash) {
+		if h := blobID(got); h != string(want.named[f].Hash) {
 			t.Errorf("%s: %q became %q, not what git makes of it (index: %q)", f, data, got, was[f])
 		}
 		if len(got) != len(data) {

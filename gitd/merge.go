@@ -17,6 +17,8 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/objfile"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // mergeTries is how often a merge starts anew because its target moved.
@@ -195,7 +197,7 @@ func (r *Repo) mergeOnce(ctx context.Context, m MergeRequest, into string, ours,
 		}
 		c := rawCommit{
 			tree: tree, parents: []Hash{ours, theirs},
-			author: m.Author.signature(m.When), committer: m.Committer.signature(m.When),
+			author: m.Author.Signature(m.When), committer: m.Committer.Signature(m.When),
 			message: []byte(cleanMessage(m.Message)),
 		}
 		verb := "Merge"
@@ -277,7 +279,7 @@ func (sc *scratch) adopt(ctx context.Context) error {
 		return err
 	}
 	for _, f := range folders {
-		if len(f.Name()) != 2 || !isHex(f.Name()) {
+		if len(f.Name()) != 2 || !object.IsHex(f.Name()) {
 			continue
 		}
 		objects, err := os.ReadDir(filepath.Join(from, f.Name()))
@@ -507,7 +509,7 @@ func (sc *scratch) replay(ctx context.Context, m MergeRequest, ours, theirs Hash
 			continue
 		}
 		pick.tree, pick.parents = tree, []Hash{tip}
-		pick.committer = m.Committer.signature(m.When)
+		pick.committer = m.Committer.Signature(m.When)
 		if tip, err = sc.writeMade(pick); err != nil {
 			return "", nil, "", err
 		}
@@ -536,7 +538,7 @@ const emptyTree Hash = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 // given a commit that stands on the picked commit's parent and has the tree to
 // be changed: the two then part at that parent.
 func (sc *scratch) apply(ctx context.Context, pick rawCommit, h, onto Hash) (Hash, []string, error) {
-	who := Person{"merge", "merge"}.signature(time.Unix(0, 0))
+	who := Person{Name: "merge", Email: "merge"}.Signature(time.Unix(0, 0))
 	stand := rawCommit{tree: onto, parents: pick.parents, author: who, committer: who}
 	ours, err := sc.write("commit", stand.encode())
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd/gittest"
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // history grows random commits on branches, in the ways people do.
@@ -39,7 +40,7 @@ func (h *history) step(branch string) {
 	}
 	c := NewCommit{
 		From: tip, Parents: []Hash{tip},
-		Author: Person{fmt.Sprintf("Author %d", h.rnd.IntN(3)), "author@example.com"}, Committer: alice,
+		Author: Person{Name: fmt.Sprintf("Author %d", h.rnd.IntN(3)), Email: "author@example.com"}, Committer: alice,
 		When:    h.when,
 		Message: fmt.Sprintf("%s: change %d\n\nBody of %d.\n\nRamus-Step: %d", branch, h.n, h.n, h.n),
 	}
@@ -56,7 +57,7 @@ func (h *history) step(branch string) {
 		c.Delete = []string{file}
 		c.Put = []File{{Path: fmt.Sprintf("moved/%d.txt", h.rnd.IntN(3)), Content: content}}
 	case what == 2:
-		c.Put = []File{{Path: file, Content: content, Mode: modeExecutable}}
+		c.Put = []File{{Path: file, Content: content, Mode: object.ModeExecutable}}
 	case what == 12:
 		c.Put = []File{{Path: ".gitattributes", Content: fmt.Appendf(nil, "*.txt merge=union\n# %d\n", h.rnd.IntN(2))}}
 	case what == 3: // a change that changes nothing

@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing/format/objfile"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 const (
@@ -26,12 +28,6 @@ const (
 	// readerIdle is how long files that nobody reads stay open.
 	readerIdle = time.Minute
 )
-
-// object is one object's content, in memory.
-type object struct {
-	kind string // blob, tree, commit, tag
-	data []byte
-}
 
 // objectReader reads objects in process, and asks native git about whatever it does not
 // find there or would hold in memory as a whole. It is safe for concurrent use.
@@ -45,12 +41,12 @@ func (o *objectReader) close() { o.packs.close() }
 
 // small reads an object of at most inMemoryMax bytes; a larger one is
 // ErrTooLarge and comes with its kind and size.
-func (o *objectReader) small(ctx context.Context, h Hash) (object, int64, error) {
+func (o *objectReader) small(ctx context.Context, h Hash) (object.Object, int64, error) {
 	if err := CheckHash(h); err != nil {
-		return object{}, 0, err
+		return object.Object{}, 0, err
 	}
 	if err := o.repo.server.family.err(); err != nil {
-		return object{}, 0, err
+		return object.Object{}, 0, err
 	}
 	obj, size, err := o.packs.read(h, inMemoryMax)
 	if err != nil {
@@ -64,42 +60,42 @@ func (o *objectReader) small(ctx context.Context, h Hash) (object, int64, error)
 	}
 	kind, size, err := o.look(ctx, h)
 	if err != nil {
-		return object{}, 0, err
+		return object.Object{}, 0, err
 	}
 	if size > inMemoryMax {
-		return object{kind: kind}, size, ErrTooLarge
+		return object.Object{Kind: kind}, size, ErrTooLarge
 	}
 	data, err := o.repo.output(ctx, "cat-file", kind, string(h))
 	if err != nil {
-		return object{}, 0, fmt.Errorf("cannot read object %s: %w", h, err)
+		return object.Object{}, 0, fmt.Errorf("cannot read object %s: %w", h, err)
 	}
-	return object{kind: kind, data: data}, size, nil
+	return object.Object{Kind: kind, Data: data}, size, nil
 }
 
 // loose reads an object that has a file of its own, or only its kind and size
 // when it is larger than max.
-func (o *objectReader) loose(h Hash, max int64) (object, int64, error) {
+func (o *objectReader) loose(h Hash, max int64) (object.Object, int64, error) {
 	f, err := os.Open(filepath.Join(o.repo.dir, "objects", string(h[:2]), string(h[2:])))
 	if err != nil {
-		return object{}, 0, err
+		return object.Object{}, 0, err
 	}
 	defer f.Close()
 	in, err := objfile.NewReader(bufio.NewReader(f))
 	if err != nil {
-		return object{}, 0, fmt.Errorf("cannot read object %s: %w", h, err)
+		return object.Object{}, 0, fmt.Errorf("cannot read object %s: %w", h, err)
 	}
 	defer in.Close()
 	kind, size, err := in.Header()
 	if err != nil {
-		return object{}, 0, fmt.Errorf("cannot read object %s: %w", h, err)
+		return object.Object{}, 0, fmt.Errorf("cannot read object %s: %w", h, err)
 	}
-	obj := object{kind: kind.String()}
+	obj := object.Object{Kind: kind.String()}
 	if size < 0 || size > max {
 		return obj, size, nil
 	}
-	obj.data = make([]byte, size)
-	if _, err := io.ReadFull(in, obj.data); err != nil {
-		return object{}, 0, fmt.Errorf("cannot read object %s: %w", h, err)
+	obj.Data = make([]byte, size)
+	if _, err := io.ReadFull(in, obj.Data); err != nil {
+		return object.Object{}, 0, fmt.Errorf("cannot read object %s: %w", h, err)
 	}
 	return obj, size, nil
 }
@@ -137,30 +133,30 @@ func (o *objectReader) look(ctx context.Context, h Hash) (kind string, size int6
 // kind returns an object's kind.
 func (o *objectReader) kind(ctx context.Context, h Hash) (string, error) {
 	obj, _, err := o.small(ctx, h)
-	if errors.Is(err, ErrTooLarge) && obj.kind != "" {
+	if errors.Is(err, ErrTooLarge) && obj.Kind != "" {
 		err = nil
 	}
-	return obj.kind, err
+	return obj.Kind, err
 }
 
 // commit follows annotated tags from h to a commit.
 func (o *objectReader) commit(ctx context.Context, h Hash) (Hash, error) {
 	for range 20 {
 		obj, _, err := o.small(ctx, h)
-		if err != nil && (obj.kind == "" || !errors.Is(err, ErrTooLarge)) {
+		if err != nil && (obj.Kind == "" || !errors.Is(err, ErrTooLarge)) {
 			return "", err
 		}
-		switch obj.kind {
+		switch obj.Kind {
 		case "commit":
 			return h, nil
 		case "tag":
-			target, ok := strings.CutPrefix(firstLine(obj.data), "object ")
+			target, ok := strings.CutPrefix(firstLine(obj.Data), "object ")
 			if !ok {
 				return "", fmt.Errorf("tag %s is damaged", h)
 			}
 			h = Hash(target)
 		default:
-			return "", fmt.Errorf("object %s is a %s, no commit: %w", h, obj.kind, ErrNotFound)
+			return "", fmt.Errorf("object %s is a %s, no commit: %w", h, obj.Kind, ErrNotFound)
 		}
 	}
 	return "", fmt.Errorf("too many tags of tags: %w", ErrInvalid)
@@ -175,11 +171,11 @@ func firstLine(b []byte) string {
 func (o *objectReader) stream(ctx context.Context, h Hash) (io.ReadCloser, int64, error) {
 	obj, size, err := o.small(ctx, h)
 	switch {
-	case err == nil && obj.kind != "blob":
-		return nil, 0, fmt.Errorf("object %s is a %s, no file: %w", h, obj.kind, ErrInvalid)
+	case err == nil && obj.Kind != "blob":
+		return nil, 0, fmt.Errorf("object %s is a %s, no file: %w", h, obj.Kind, ErrInvalid)
 	case err == nil:
-		return io.NopCloser(bytes.NewReader(obj.data)), size, nil
-	case obj.kind == "":
+		return io.NopCloser(bytes.NewReader(obj.Data)), size, nil
+	case obj.Kind == "":
 		return nil, 0, err
 	}
 	ctx, cancel := context.WithCancel(ctx)

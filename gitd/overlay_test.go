@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pathspec"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
@@ -565,7 +566,7 @@ func TestCompareLikeGit(t *testing.T) {
 			if !slices.ContainsFunc(c.Put, func(f File) bool {
 				return f.Path == p || strings.HasPrefix(p, f.Path+"/") || strings.HasPrefix(f.Path, p+"/")
 			}) {
-				c.Put = append(c.Put, File{Path: p, Content: []byte{byte('0' + rnd.IntN(5))}, Mode: []uint32{0, modeExecutable, modeSymlink}[rnd.IntN(3)]})
+				c.Put = append(c.Put, File{Path: p, Content: []byte{byte('0' + rnd.IntN(5))}, Mode: []uint32{0, object.ModeExecutable, object.ModeSymlink}[rnd.IntN(3)]})
 			}
 		}
 		h, err := r.WriteCommit(ctx, c)

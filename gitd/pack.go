@@ -12,6 +12,7 @@ import (
 	"os"
 	"sort"
 
+	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
@@ -86,29 +87,6 @@ func (c chains) depth(at int64) int {
 	return c[n].depth
 }
 
-// refusal is an error whose text is meant for the client: it tells what of the
-// client's own input was wrong, never about the server.
-type refusal struct {
-	msg  string
-	kind error
-}
-
-func (e *refusal) Error() string { return e.msg }
-func (e *refusal) Unwrap() error { return e.kind }
-
-func refuse(kind error, format string, args ...any) error {
-	return &refusal{msg: fmt.Sprintf(format, args...), kind: kind}
-}
-
-// clientText is what a client may be told about err.
-func clientText(err error, otherwise string) string {
-	var r *refusal
-	if errors.As(err, &r) {
-		return r.msg
-	}
-	return otherwise
-}
-
 // tap reads from a client and copies what was consumed, and nothing of what
 // was only buffered, to sink: the sink ends exactly where the pack does.
 type tap struct {
@@ -175,7 +153,7 @@ func (t *tap) fill() error {
 }
 
 func (t *tap) overLimit() error {
-	return refuse(ErrTooLarge, "larger than the limit of %s", bytesize.Text(t.limit))
+	return object.Refuse(ErrTooLarge, "larger than the limit of %s", bytesize.Text(t.limit))
 }
 
 func (t *tap) Read(p []byte) (int, error) {
@@ -242,9 +220,9 @@ func scanPack(r packReader, hashLen int, lim packLimits) (packStats, error) {
 		var corrupt flate.CorruptInputError
 		switch {
 		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-			return st, refuse(ErrInvalid, "the pack ends early, after %d objects", st.objects)
+			return st, object.Refuse(ErrInvalid, "the pack ends early, after %d objects", st.objects)
 		case errors.Is(err, zlib.ErrHeader), errors.Is(err, zlib.ErrChecksum), errors.Is(err, zlib.ErrDictionary), errors.As(err, &corrupt):
-			return st, refuse(ErrInvalid, "object %d of the pack is corrupt", st.objects+1)
+			return st, object.Refuse(ErrInvalid, "object %d of the pack is corrupt", st.objects+1)
 		}
 		return st, err
 	}
@@ -254,11 +232,11 @@ func scanPack(r packReader, hashLen int, lim packLimits) (packStats, error) {
 	}
 	version := binary.BigEndian.Uint32(head[4:])
 	if string(head[:4]) != "PACK" || version != 2 && version != 3 {
-		return st, refuse(ErrInvalid, "not a pack of version 2 or 3")
+		return st, object.Refuse(ErrInvalid, "not a pack of version 2 or 3")
 	}
 	count := int64(binary.BigEndian.Uint32(head[8:]))
 	if count > lim.objects {
-		return st, refuse(ErrTooLarge, "the pack declares %d objects; the limit is %d", count, lim.objects)
+		return st, object.Refuse(ErrTooLarge, "the pack declares %d objects; the limit is %d", count, lim.objects)
 	}
 	var (
 		inflate io.ReadCloser
@@ -274,7 +252,7 @@ func scanPack(r packReader, hashLen int, lim packLimits) (packStats, error) {
 			return fail(err2)
 		}
 		if size > lim.object {
-			return st, refuse(ErrTooLarge, "an object of the pack declares %s; the limit is %s", bytesize.Text(size), bytesize.Text(lim.object))
+			return st, object.Refuse(ErrTooLarge, "an object of the pack declares %s; the limit is %s", bytesize.Text(size), bytesize.Text(lim.object))
 		}
 		switch {
 		case typ >= packCommit && typ <= packTag:
@@ -284,10 +262,10 @@ func scanPack(r packReader, hashLen int, lim packLimits) (packStats, error) {
 				return fail(err)
 			}
 			if back <= 0 || back > at-int64(len(head)) {
-				return st, refuse(ErrInvalid, "object %d of the pack has its base outside of it", st.objects+1)
+				return st, object.Refuse(ErrInvalid, "object %d of the pack has its base outside of it", st.objects+1)
 			}
 			if depth = deltas.depth(at-back) + 1; depth > depthMax {
-				return st, refuse(ErrTooLarge, "the pack has a chain of more than %d deltas; %s", depthMax, plainPush)
+				return st, object.Refuse(ErrTooLarge, "the pack has a chain of more than %d deltas; %s", depthMax, plainPush)
 			}
 		case typ == packRefDelta:
 			if _, err := io.ReadFull(r, scratch[:hashLen]); err != nil {
@@ -295,7 +273,7 @@ func scanPack(r packReader, hashLen int, lim packLimits) (packStats, error) {
 			}
 			depth = refDepth
 		default:
-			return st, refuse(ErrInvalid, "object %d of the pack has the unknown type %d", st.objects+1, typ)
+			return st, object.Refuse(ErrInvalid, "object %d of the pack has the unknown type %d", st.objects+1, typ)
 		}
 		if inflate == nil {
 			inflate, err = zlib.NewReader(r)
@@ -312,10 +290,10 @@ func scanPack(r packReader, hashLen int, lim packLimits) (packStats, error) {
 				return fail(err)
 			}
 			if result > lim.object {
-				return st, refuse(ErrTooLarge, "a delta of the pack makes an object of %s; the limit is %s", bytesize.Text(result), bytesize.Text(lim.object))
+				return st, object.Refuse(ErrTooLarge, "a delta of the pack makes an object of %s; the limit is %s", bytesize.Text(result), bytesize.Text(lim.object))
 			}
 			if base > lim.object {
-				return st, refuse(ErrTooLarge, "a delta of the pack has a base of %s; the limit is %s", bytesize.Text(base), bytesize.Text(lim.object))
+				return st, object.Refuse(ErrTooLarge, "a delta of the pack has a base of %s; the limit is %s", bytesize.Text(base), bytesize.Text(lim.object))
 			}
 			total += result
 			deltas = append(deltas, struct {
@@ -324,11 +302,11 @@ func scanPack(r packReader, hashLen int, lim packLimits) (packStats, error) {
 			}{at, depth})
 			passed := r.consumed() - begin
 			if st.grown += max(0, result-base-size); st.grown > growFree+passed*expandRatio {
-				return st, refuse(ErrTooLarge, "the deltas of the pack copy their bases too often, %s and more in %s of pack; %s",
+				return st, object.Refuse(ErrTooLarge, "the deltas of the pack copy their bases too often, %s and more in %s of pack; %s",
 					bytesize.Text(st.grown), bytesize.Text(passed), plainPush)
 			}
 			if st.work += result * int64(depth); st.work < 0 || st.work > workFree+passed*workRatio {
-				return st, refuse(ErrTooLarge, "the deltas of the pack make %s and more through long chains in %s of pack; %s",
+				return st, object.Refuse(ErrTooLarge, "the deltas of the pack make %s and more through long chains in %s of pack; %s",
 					bytesize.Text(st.work), bytesize.Text(passed), plainPush)
 			}
 			st.peak = max(st.peak, base+result+size)
@@ -342,14 +320,14 @@ func scanPack(r packReader, hashLen int, lim packLimits) (packStats, error) {
 		// Sizes are below lim.object and the count below 2³², but the limits
 		// are the operator's: stop before the sum can wrap.
 		if st.declared += total; st.declared < 0 || st.declared > expandFree+(r.consumed()-begin)*expandRatio {
-			return st, refuse(ErrTooLarge, "the pack's objects declare %s and more in %s of pack", bytesize.Text(st.declared), bytesize.Text(r.consumed()-begin))
+			return st, object.Refuse(ErrTooLarge, "the pack's objects declare %s and more in %s of pack", bytesize.Text(st.declared), bytesize.Text(r.consumed()-begin))
 		}
 	}
 	if _, err := io.ReadFull(r, scratch[:hashLen]); err != nil {
 		return fail(err)
 	}
 	if n := r.consumed() - begin; n > lim.bytes {
-		return st, refuse(ErrTooLarge, "the pack is larger than %s", bytesize.Text(lim.bytes))
+		return st, object.Refuse(ErrTooLarge, "the pack is larger than %s", bytesize.Text(lim.bytes))
 	}
 	return st, nil
 }
@@ -366,7 +344,7 @@ func objectHeader(r io.ByteReader) (typ byte, size int64, err error) {
 			return 0, 0, err
 		}
 		if shift > 53 {
-			return 0, 0, refuse(ErrTooLarge, "an object of the pack declares a size beyond 2^60")
+			return 0, 0, object.Refuse(ErrTooLarge, "an object of the pack declares a size beyond 2^60")
 		}
 		size |= int64(c&0x7f) << shift
 	}
@@ -385,7 +363,7 @@ func deltaOffset(r io.ByteReader) (int64, error) {
 			return 0, err
 		}
 		if n >= 1<<54 {
-			return 0, refuse(ErrInvalid, "a delta of the pack has its base beyond 2^60")
+			return 0, object.Refuse(ErrInvalid, "a delta of the pack has its base beyond 2^60")
 		}
 		n = (n+1)<<7 | int64(c&0x7f)
 	}
@@ -416,8 +394,8 @@ func scanData(r io.Reader, size int64, scratch []byte) error {
 }
 
 var (
-	errShort = refuse(ErrInvalid, "an object of the pack is shorter than it declares")
-	errLong  = refuse(ErrInvalid, "an object of the pack is longer than it declares")
+	errShort = object.Refuse(ErrInvalid, "an object of the pack is shorter than it declares")
+	errLong  = object.Refuse(ErrInvalid, "an object of the pack is longer than it declares")
 )
 
 // plainPush tells a person how to send objects whole.
@@ -437,7 +415,7 @@ func scanDelta(r io.Reader, size int64, scratch []byte) (base, result int64, err
 	base, err1 := deltaSize(d)
 	result, err2 := deltaSize(d)
 	if err := errors.Join(err1, err2); err != nil {
-		return 0, 0, refuse(ErrInvalid, "a delta of the pack is corrupt")
+		return 0, 0, object.Refuse(ErrInvalid, "a delta of the pack is corrupt")
 	}
 	return base, result, scanData(r, size-int64(len(head)), scratch)
 }

@@ -12,6 +12,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // packBuilder writes packs that git would never write.
@@ -167,7 +169,7 @@ func TestScanPack(t *testing.T) {
 			case tt.why != "" && (err == nil || !strings.Contains(err.Error(), tt.why)):
 				t.Fatalf("got %v, want %q", err, tt.why)
 			}
-			var r *refusal
+			var r *object.Refusal
 			if err != nil && !errors.As(err, &r) {
 				t.Fatalf("the client would not be told: %v", err)
 			}

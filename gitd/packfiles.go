@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/internal/durable"
 )
 
@@ -133,7 +134,7 @@ func (p *packFiles) state() packsState {
 }
 
 // read returns an object of at most max bytes; of a larger one only kind and size.
-func (p *packFiles) read(h Hash, max int64) (obj object, size int64, err error) {
+func (p *packFiles) read(h Hash, max int64) (obj object.Object, size int64, err error) {
 	err = p.find(h, func(pack *packFile, at int64) error {
 		obj, size, err = p.object(pack, at, max)
 		return err
@@ -164,7 +165,7 @@ func (p *packFiles) has(h Hash) bool {
 
 // each calls f with every object of the packs. An object that cannot be read here is an
 // error, and so is a pack that cannot be opened: nothing is left out.
-func (p *packFiles) each(f func(Hash, object) error) error {
+func (p *packFiles) each(f func(Hash, object.Object) error) error {
 	set, err := p.load()
 	if err != nil {
 		return err
@@ -487,14 +488,14 @@ func (p *packFile) close() {
 
 // object reads the object that begins at a place of the pack: a chain of deltas down to
 // an object that stands for itself, applied in the other direction.
-func (p *packFiles) object(pack *packFile, at, max int64) (object, int64, error) {
+func (p *packFiles) object(pack *packFile, at, max int64) (object.Object, int64, error) {
 	f, err := pack.open()
 	if err != nil {
-		return object{}, 0, err
+		return object.Object{}, 0, err
 	}
 	var chain []link
 	var size, together int64
-	obj, known := object{}, false
+	obj, known := object.Object{}, false
 	for !known {
 		if obj, known = p.cache.get(pack, at); known {
 			break
@@ -504,7 +505,7 @@ func (p *packFiles) object(pack *packFile, at, max int64) (object, int64, error)
 		switch {
 		case err != nil:
 		case kind <= packTag:
-			obj.kind = packKinds[kind]
+			obj.Kind = packKinds[kind]
 			if len(chain) == 0 {
 				size = n
 			}
@@ -514,10 +515,10 @@ func (p *packFiles) object(pack *packFile, at, max int64) (object, int64, error)
 			case n > inMemoryMax:
 				err = errNoObject
 			default:
-				obj.data, err = in.inflate(n)
+				obj.Data, err = in.inflate(n)
 				known = err == nil
 			}
-			if known && len(chain) > 0 && obj.data != nil {
+			if known && len(chain) > 0 && obj.Data != nil {
 				p.cache.put(pack, at, obj)
 			}
 		case len(chain) == chainMax:
@@ -537,18 +538,18 @@ func (p *packFiles) object(pack *packFile, at, max int64) (object, int64, error)
 		}
 		readersAt.put(in)
 		if err != nil {
-			return object{}, 0, err
+			return object.Object{}, 0, err
 		}
 	}
-	if len(chain) == 0 && obj.data != nil {
-		size = int64(len(obj.data))
+	if len(chain) == 0 && obj.Data != nil {
+		size = int64(len(obj.Data))
 	}
 	if size > max {
-		return object{kind: obj.kind}, size, nil
+		return object.Object{Kind: obj.Kind}, size, nil
 	}
 	for i := len(chain) - 1; i >= 0; i-- {
-		if obj.data, err = applyDelta(obj.data, chain[i].delta); err != nil {
-			return object{}, 0, fmt.Errorf("cannot read an object of %s at %d: %w", filepath.Base(pack.name), chain[i].at, err)
+		if obj.Data, err = applyDelta(obj.Data, chain[i].delta); err != nil {
+			return object.Object{}, 0, fmt.Errorf("cannot read an object of %s at %d: %w", filepath.Base(pack.name), chain[i].at, err)
 		}
 		if i > 0 {
 			p.cache.put(pack, chain[i].at, obj)
@@ -712,35 +713,35 @@ type baseKey struct {
 
 type baseItem struct {
 	key baseKey
-	obj object
+	obj object.Object
 }
 
-func (c *baseCache) get(pack *packFile, at int64) (object, bool) {
+func (c *baseCache) get(pack *packFile, at int64) (object.Object, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e, ok := c.items[baseKey{pack, at}]
 	if !ok {
-		return object{}, false
+		return object.Object{}, false
 	}
 	c.order.MoveToFront(e)
 	return e.Value.(*baseItem).obj, true
 }
 
-func (c *baseCache) put(pack *packFile, at int64, obj object) {
+func (c *baseCache) put(pack *packFile, at int64, obj object.Object) {
 	key := baseKey{pack, at}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.items[key] != nil || len(obj.data) > baseCacheBytes/4 {
+	if c.items[key] != nil || len(obj.Data) > baseCacheBytes/4 {
 		return
 	}
 	if c.items == nil {
 		c.items = map[baseKey]*list.Element{}
 	}
 	c.items[key] = c.order.PushFront(&baseItem{key, obj})
-	for c.bytes += int64(len(obj.data)); c.bytes > baseCacheBytes; {
+	for c.bytes += int64(len(obj.Data)); c.bytes > baseCacheBytes; {
 		last := c.order.Remove(c.order.Back()).(*baseItem)
 		delete(c.items, last.key)
-		c.bytes -= int64(len(last.obj.data))
+		c.bytes -= int64(len(last.obj.Data))
 	}
 }
 
@@ -750,7 +751,7 @@ func (c *baseCache) drop(pack *packFile) {
 	defer c.mu.Unlock()
 	for key, e := range c.items {
 		if key.pack == pack {
-			c.bytes -= int64(len(e.Value.(*baseItem).obj.data))
+			c.bytes -= int64(len(e.Value.(*baseItem).obj.Data))
 			c.order.Remove(e)
 			delete(c.items, key)
 		}

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // TestPackFiles reads every object from packs that git made, with long chains of deltas
@@ -56,16 +58,16 @@ func TestPackFiles(t *testing.T) {
 					for j := range all {
 						h := Hash(all[(j*7+i*11)%len(all)])
 						obj, size, err := packs.read(h, inMemoryMax)
-						if err != nil || size != int64(len(obj.data)) {
-							t.Errorf("%s: %d bytes of %d, %v", h, len(obj.data), size, err)
+						if err != nil || size != int64(len(obj.Data)) {
+							t.Errorf("%s: %d bytes of %d, %v", h, len(obj.Data), size, err)
 							return
 						}
 						head, size, err := packs.read(h, 0)
-						if err != nil || head.kind != obj.kind || size != int64(len(obj.data)) || len(head.data) > 0 {
-							t.Errorf("%s: a %s of %d bytes, %v", h, head.kind, size, err)
+						if err != nil || head.Kind != obj.Kind || size != int64(len(obj.Data)) || len(head.Data) > 0 {
+							t.Errorf("%s: a %s of %d bytes, %v", h, head.Kind, size, err)
 						}
-						kind, err := plumbing.ParseObjectType(obj.kind)
-						if is := plumbing.ComputeHash(kind, obj.data); err != nil || is.String() != string(h) {
+						kind, err := plumbing.ParseObjectType(obj.Kind)
+						if is := plumbing.ComputeHash(kind, obj.Data); err != nil || is.String() != string(h) {
 							t.Errorf("%s: what is read is %s, %v", h, is, err)
 						}
 					}
@@ -73,9 +75,9 @@ func TestPackFiles(t *testing.T) {
 			}
 			wait.Wait()
 			seen := map[string]bool{}
-			err := packs.each(func(h Hash, obj object) error {
-				kind, err := plumbing.ParseObjectType(obj.kind)
-				seen[plumbing.ComputeHash(kind, obj.data).String()] = true
+			err := packs.each(func(h Hash, obj object.Object) error {
+				kind, err := plumbing.ParseObjectType(obj.Kind)
+				seen[plumbing.ComputeHash(kind, obj.Data).String()] = true
 				return err
 			})
 			for _, h := range all {
@@ -207,7 +209,7 @@ func TestClosedPack(t *testing.T) {
 		t.Fatalf("%d packs, %v", len(set.packs), err)
 	}
 	dropped := set.packs[0]
-	packs.cache.put(dropped, 12, object{kind: "blob", data: []byte("x")})
+	packs.cache.put(dropped, 12, object.Object{Kind: "blob", Data: []byte("x")})
 
 	if err := r.Update(t.Context(), RefUpdate{Name: "refs/heads/two", New: commit(t, r, "main", "two", "f", "2", "g", "3")}); err != nil {
 		t.Fatal(err)

@@ -75,7 +75,7 @@ func TestPackWriter(t *testing.T) {
 	}
 	for h, data := range all {
 		// The packs are seen at once, also when they came in one tick of the clock.
-		if obj, _, err := r.objects.small(ctx, h); err != nil || !bytes.Equal(obj.data, data) {
+		if obj, _, err := r.objects.small(ctx, h); err != nil || !bytes.Equal(obj.Data, data) {
 			t.Fatalf("object %s is not what was written: %v", h, err)
 		}
 	}

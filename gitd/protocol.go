@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // Protocol v2 (gitprotocol-v2) is a series of requests that know nothing of each
@@ -65,7 +67,7 @@ func parseRequest(in io.Reader) (*request, error) {
 			}
 			return q, q.finish()
 		case kind != pktData || n == capabilitiesMax:
-			return nil, refuse(ErrInvalid, "malformed packet in the request")
+			return nil, object.Refuse(ErrInvalid, "malformed packet in the request")
 		}
 		if err := q.capability(chomp(line)); err != nil {
 			return nil, err
@@ -76,9 +78,9 @@ func parseRequest(in io.Reader) (*request, error) {
 func requestError(err error) error {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return refuse(ErrInvalid, "the request ends early")
+		return object.Refuse(ErrInvalid, "the request ends early")
 	case errors.Is(err, errPktLine):
-		return refuse(ErrInvalid, "malformed packet in the request")
+		return object.Refuse(ErrInvalid, "malformed packet in the request")
 	}
 	return err
 }
@@ -90,21 +92,21 @@ func (q *request) capability(line string) error {
 	switch key {
 	case "command":
 		if q.command != "" {
-			return refuse(ErrInvalid, "more than one command in a request")
+			return object.Refuse(ErrInvalid, "more than one command in a request")
 		}
 		switch value {
 		case commandRefs, commandFetch, commandInfo:
 			q.command = value
 			return nil
 		}
-		return refuse(ErrInvalid, "the command %.40q is not known here", value)
+		return object.Refuse(ErrInvalid, "the command %.40q is not known here", value)
 	case "object-format":
 		if value != "sha1" {
-			return refuse(ErrInvalid, "the repository's object format is sha1, the client's %.40q", value)
+			return object.Refuse(ErrInvalid, "the repository's object format is sha1, the client's %.40q", value)
 		}
 	case "agent", "session-id", "server-option":
 	default:
-		return refuse(ErrInvalid, "the capability %.40q is not known here", key)
+		return object.Refuse(ErrInvalid, "the capability %.40q is not known here", key)
 	}
 	return nil
 }
@@ -119,9 +121,9 @@ func (q *request) arguments(lines *pktReader) error {
 		case kind == pktFlush:
 			return nil
 		case kind != pktData:
-			return refuse(ErrInvalid, "malformed packet in the request")
+			return object.Refuse(ErrInvalid, "malformed packet in the request")
 		case n == argumentsMax:
-			return refuse(ErrTooLarge, "more than %d arguments in a request", argumentsMax)
+			return object.Refuse(ErrTooLarge, "more than %d arguments in a request", argumentsMax)
 		}
 		text := chomp(line)
 		switch q.command {
@@ -137,7 +139,7 @@ func (q *request) arguments(lines *pktReader) error {
 			}
 			q.info = append(q.info, text)
 		default:
-			return refuse(ErrInvalid, "a request without a command")
+			return object.Refuse(ErrInvalid, "a request without a command")
 		}
 	}
 }
@@ -149,7 +151,7 @@ func (q *request) finish() error {
 	}
 	f := &q.fetch
 	if f.Depth > 0 && (f.DeepenSince != 0 || len(f.DeepenNot) > 0) {
-		return refuse(ErrInvalid, "deepen and deepen-since (or deepen-not) cannot be used together")
+		return object.Refuse(ErrInvalid, "deepen and deepen-since (or deepen-not) cannot be used together")
 	}
 	for _, list := range []*[]Hash{&f.Wants, &f.Haves, &f.Shallow} {
 		slices.Sort(*list)
@@ -174,7 +176,9 @@ func (q *refsRequest) argument(line string) {
 	}
 }
 
-func unexpected(line string) error { return refuse(ErrInvalid, "unexpected line: %.100q", line) }
+func unexpected(line string) error {
+	return object.Refuse(ErrInvalid, "unexpected line: %.100q", line)
+}
 
 // argument reads one line of a fetch.
 func (f *fetchRequest) argument(line string) error {
@@ -192,8 +196,8 @@ func (f *fetchRequest) argument(line string) error {
 	}
 	list := map[string]*[]Hash{"want": &f.Wants, "have": &f.Haves, "shallow": &f.Shallow}[key]
 	if list != nil {
-		if len(value) != 40 || !isHex(value) {
-			return refuse(ErrInvalid, "protocol error, expected to get oid, not %.100q", line)
+		if len(value) != 40 || !object.IsHex(value) {
+			return object.Refuse(ErrInvalid, "protocol error, expected to get oid, not %.100q", line)
 		}
 		*list = append(*list, Hash(value))
 		return nil
@@ -202,13 +206,13 @@ func (f *fetchRequest) argument(line string) error {
 	case "deepen":
 		n, err := strconv.ParseInt(value, 10, 32)
 		if err != nil || n <= 0 {
-			return refuse(ErrInvalid, "invalid deepen: %.100q", line)
+			return object.Refuse(ErrInvalid, "invalid deepen: %.100q", line)
 		}
 		f.Depth = int(n)
 	case "deepen-since":
 		n, err := strconv.ParseInt(value, 10, 64)
 		if err != nil || n <= 0 {
-			return refuse(ErrInvalid, "invalid deepen-since: %.100q", line)
+			return object.Refuse(ErrInvalid, "invalid deepen-since: %.100q", line)
 		}
 		f.DeepenSince = n
 	case "deepen-not":

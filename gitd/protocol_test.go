@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // v2Fetch is a request of a fetch.
@@ -50,7 +52,7 @@ func TestParseRequest(t *testing.T) {
 		"delimiter in front": []byte("00010000"),
 	} {
 		q, err := parseRequest(bytes.NewReader(body))
-		var r *refusal
+		var r *object.Refusal
 		if !errors.As(err, &r) && (what != "delimiter in front" && what != "no command" || err != nil || q.command != "") {
 			t.Errorf("%s: %+v, %v", what, q, err)
 		}

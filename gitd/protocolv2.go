@@ -9,6 +9,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // negotiate decides how a client that offers protocol is spoken to. Protocol v2 is answered
@@ -102,7 +104,7 @@ func (s *Server) reply(ctx context.Context, a access, q *request, out answer) er
 		return s.fetchReply(ctx, a, &q.fetch, out)
 	case commandInfo:
 		if len(a.grant.Read) > 0 {
-			return refuse(ErrDenied, "this token may not ask for the sizes of objects")
+			return object.Refuse(ErrDenied, "this token may not ask for the sizes of objects")
 		}
 		return s.uploadChild(ctx, a, bytes.NewReader(renderInfo(q.info)), out)
 	}
@@ -113,7 +115,7 @@ func (s *Server) reply(ctx context.Context, a access, q *request, out answer) er
 func (s *Server) fetchReply(ctx context.Context, a access, f *fetchRequest, out answer) error {
 	if f.sparse() && len(a.grant.Read) > 0 {
 		// The filter's file could be one that the grant does not show.
-		return refuse(ErrDenied, "this token may not use filters that files describe")
+		return object.Refuse(ErrDenied, "this token may not use filters that files describe")
 	}
 	view := &a.repo.view
 	err := view.checkWants(ctx, a.grant, f.Wants)

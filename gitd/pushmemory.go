@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 const (
@@ -23,7 +25,7 @@ var pushConfig = []string{
 }
 
 // errFull refuses a push that waited too long for memory.
-var errFull = refuse(ErrTooLarge, "the server has no memory left for this push while it takes others; try again in a minute")
+var errFull = object.Refuse(ErrTooLarge, "the server has no memory left for this push while it takes others; try again in a minute")
 
 // shares divides memory among pushes, in the order in which they come.
 type shares struct {

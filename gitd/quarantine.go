@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // Nearly all pushes bring a few objects to one branch. Git's receive-pack starts four
@@ -248,7 +250,7 @@ const (
 )
 
 // read returns an object of the push, or false; of one larger than max only the kind.
-func (w *wholeness) read(h Hash, max int64) (obj object, sent bool) {
+func (w *wholeness) read(h Hash, max int64) (obj object.Object, sent bool) {
 	err := w.q.packs.find(h, func(pack *packFile, at int64) (err error) {
 		if at >= w.q.sent {
 			return errNoObject
@@ -282,8 +284,8 @@ func (w *wholeness) commit(tip Hash) error {
 			w.roots[h], w.known[c.tree] = c.tree, "tree"
 			continue
 		}
-		c, err := parseCommit(obj.data)
-		if w.bytes += len(obj.data); obj.kind != "commit" || err != nil || w.bytes > wholenessMax {
+		c, err := parseCommit(obj.Data)
+		if w.bytes += len(obj.Data); obj.Kind != "commit" || err != nil || w.bytes > wholenessMax {
 			return errAskGit
 		}
 		// Its folders are looked at after those of its parents, which they are compared with.
@@ -333,18 +335,18 @@ func (w *wholeness) tree(h Hash, bases []Hash, depth int) error {
 			return errAskGit
 		}
 		for _, e := range was {
-			kind := e.means()
-			if w.known[e.hash] = kind; kind == "tree" {
-				below[e.name] = append(below[e.name], e.hash)
+			kind := linkedKind(e)
+			if w.known[e.Hash] = kind; kind == "tree" {
+				below[e.Name] = append(below[e.Name], e.Hash)
 			}
 		}
 	}
 	for _, e := range entries {
-		switch e.means() {
+		switch linkedKind(e) {
 		case "tree":
-			err = w.tree(e.hash, below[e.name], depth+1)
+			err = w.tree(e.Hash, below[e.Name], depth+1)
 		case "blob":
-			err = w.blob(e.hash)
+			err = w.blob(e.Hash)
 		}
 		if err != nil {
 			return err
@@ -362,31 +364,31 @@ func (w *wholeness) blob(h Hash) error {
 	obj, sent := w.read(h, 0)
 	if !sent {
 		var err error
-		if obj.kind, err = w.repo.objects.kind(w.ctx, h); err != nil {
+		if obj.Kind, err = w.repo.objects.kind(w.ctx, h); err != nil {
 			return errAskGit
 		}
 	}
-	if obj.kind != "blob" {
+	if obj.Kind != "blob" {
 		return errAskGit
 	}
 	w.known[h] = "blob"
 	return nil
 }
 
-func (w *wholeness) entries(obj object) ([]entry, error) {
-	if w.bytes += len(obj.data); obj.kind != "tree" || obj.data == nil || w.bytes > wholenessMax {
+func (w *wholeness) entries(obj object.Object) ([]object.Entry, error) {
+	if w.bytes += len(obj.Data); obj.Kind != "tree" || obj.Data == nil || w.bytes > wholenessMax {
 		return nil, errAskGit
 	}
-	return parseTree(obj.data, len(objectName{}))
+	return object.ParseTree(obj.Data, len(objectName{}))
 }
 
-// means is what git takes an entry for, whatever permissions its mode has: blob, tree, or
-// commit, which is in another repository.
-func (e entry) means() string {
-	switch e.mode & 0o170000 {
-	case modeFolder:
+// linkedKind returns the kind of object that git expects at an entry, whatever permissions
+// its mode has. The kind is blob, tree, or commit, which is in another repository.
+func linkedKind(e object.Entry) string {
+	switch e.Mode & 0o170000 {
+	case object.ModeFolder:
 		return "tree"
-	case 0o100000, modeSymlink:
+	case 0o100000, object.ModeSymlink:
 		return "blob"
 	}
 	return "commit"

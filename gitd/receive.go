@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/internal/durable"
 )
 
@@ -75,11 +76,11 @@ func parsePush(r io.Reader) (pushRequest, error) {
 			break
 		}
 		if kind != pktData {
-			return p, refuse(ErrInvalid, "unexpected packet among the commands")
+			return p, object.Refuse(ErrInvalid, "unexpected packet among the commands")
 		}
 		if rest, ok := bytes.CutPrefix(line, []byte("shallow ")); ok {
 			if !isObjectName(strings.TrimSuffix(string(rest), "\n")) {
-				return p, refuse(ErrInvalid, "malformed shallow line")
+				return p, object.Refuse(ErrInvalid, "malformed shallow line")
 			}
 			p.unusual = true
 			continue
@@ -105,7 +106,7 @@ func parsePush(r io.Reader) (pushRequest, error) {
 		}
 		p.hashLen = len(c.old) / 2
 		if p.commands = append(p.commands, c); len(p.commands) > commandsMax {
-			return p, refuse(ErrTooLarge, "more than %d refs in one push", commandsMax)
+			return p, object.Refuse(ErrTooLarge, "more than %d refs in one push", commandsMax)
 		}
 	}
 	for n := 0; options && len(p.commands) > 0; n++ {
@@ -117,7 +118,7 @@ func parsePush(r io.Reader) (pushRequest, error) {
 			break
 		}
 		if n > 1000 {
-			return p, refuse(ErrTooLarge, "too many push options")
+			return p, object.Refuse(ErrTooLarge, "too many push options")
 		}
 	}
 	return p, nil
@@ -126,9 +127,9 @@ func parsePush(r io.Reader) (pushRequest, error) {
 func pushError(err error) error {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return refuse(ErrInvalid, "the push ends within its commands")
+		return object.Refuse(ErrInvalid, "the push ends within its commands")
 	case errors.Is(err, errPktLine):
-		return refuse(ErrInvalid, "malformed packet among the commands")
+		return object.Refuse(ErrInvalid, "malformed packet among the commands")
 	}
 	return err
 }
@@ -138,9 +139,9 @@ func parseCommand(line string) (command, error) {
 	new, ref, ok := strings.Cut(rest, " ")
 	if !ok || !isObjectName(old) || !isObjectName(new) || len(old) != len(new) {
 		if strings.HasPrefix(line, "push-cert") {
-			return command{}, refuse(ErrInvalid, "signed pushes are not accepted")
+			return command{}, object.Refuse(ErrInvalid, "signed pushes are not accepted")
 		}
-		return command{}, refuse(ErrInvalid, "malformed command")
+		return command{}, object.Refuse(ErrInvalid, "malformed command")
 	}
 	return command{old, new, ref}, nil
 }
@@ -313,7 +314,7 @@ func syncPush(dir string, p pushRequest) error {
 	return syncRefs(dir, names...)
 }
 
-var errChildTime = refuse(ErrTooLarge, "git took longer than allowed")
+var errChildTime = object.Refuse(ErrTooLarge, "git took longer than allowed")
 
 // atEnd refuses what follows the pack. Where the transport tells the end of
 // what the client sends, all of it must have been read; elsewhere waiting for
@@ -329,7 +330,7 @@ func (t *tap) atEnd(known bool) error {
 		}
 	}
 	if t.buffered() > 0 {
-		return refuse(ErrInvalid, "there is something behind the pack's end")
+		return object.Refuse(ErrInvalid, "there is something behind the pack's end")
 	}
 	return nil
 }
@@ -339,12 +340,12 @@ func (t *tap) atEnd(known bool) error {
 func (s *Server) refusePush(a access, p pushRequest, cause error, reasons []string, out io.Writer) error {
 	unpack := "ok"
 	if cause != nil {
-		unpack = clientText(cause, "the server could not take the push")
+		unpack = object.ClientText(cause, "the server could not take the push")
 		s.log().Info("push refused", "repo", a.name, "subject", a.grant.Subject, "err", cause)
 	}
 	if len(p.commands) == 0 || !p.report {
 		if cause == nil {
-			cause = refuse(ErrDenied, "%s", a.scope())
+			cause = object.Refuse(ErrDenied, "%s", a.scope())
 		}
 		return cause
 	}

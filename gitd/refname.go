@@ -59,20 +59,3 @@ func badRef(name string) string {
 	}
 	return ""
 }
-
-// CheckHash says whether h looks like an object name.
-func CheckHash(h Hash) error {
-	if len(h) != 40 && len(h) != 64 || !isHex(string(h)) {
-		return fmt.Errorf("object name %.80q is not 40 or 64 lower-case hexadecimal digits: %w", string(h), ErrInvalid)
-	}
-	return nil
-}
-
-func isHex(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; (c < '0' || c > '9') && (c < 'a' || c > 'f') {
-			return false
-		}
-	}
-	return s != ""
-}

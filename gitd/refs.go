@@ -17,6 +17,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // Refs are read in process, from the loose files and packed-refs, and written
@@ -68,7 +70,7 @@ func (r *Repo) resolve(ctx context.Context, rev string) (Hash, error) {
 	switch {
 	case whole:
 		return r.objects.commit(ctx, Hash(rev))
-	case len(rev) >= 4 && len(rev) < 64 && isHex(rev):
+	case len(rev) >= 4 && len(rev) < 64 && object.IsHex(rev):
 		return r.abbreviated(ctx, rev)
 	case badRef(names[0]) != "":
 		return "", fmt.Errorf("it %s: %w", badRef(names[0]), ErrInvalid)
@@ -117,7 +119,7 @@ func (r *Repo) resolveFor(ctx context.Context, g Grant, rev string) (Hash, error
 			return "", err
 		}
 	}
-	if !isHex(rev) {
+	if !object.IsHex(rev) {
 		return "", ErrNotFound
 	}
 	h, err := r.resolve(ctx, rev)

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // refSnapshot is a repository's refs in memory, as protocol v2 shows them: sorted, each
@@ -433,7 +435,7 @@ func (v *refSnapshot) readLoose(name string, was looseRef) (looseRef, error) {
 	text := strings.TrimSpace(string(b))
 	if target, ok := strings.CutPrefix(text, "ref:"); ok {
 		is.target = strings.TrimSpace(target)
-	} else if h := Hash(text); len(h) == 40 && isHex(text) {
+	} else if h := Hash(text); len(h) == 40 && object.IsHex(text) {
 		is.hash = h
 	}
 	return is, nil
@@ -448,7 +450,7 @@ func (v *refSnapshot) readHead() (headRef, error) {
 	if target, ok := strings.CutPrefix(text, "ref:"); ok {
 		return headRef{target: strings.TrimSpace(target)}, nil
 	}
-	if len(text) == 40 && isHex(text) {
+	if len(text) == 40 && object.IsHex(text) {
 		return headRef{hash: Hash(text)}, nil
 	}
 	return headRef{}, nil
@@ -855,13 +857,13 @@ func parsePacked(in *os.File) ([]packedRef, error) {
 			fully = fully || slices.Contains(traits, "fully-peeled")
 			tags = tags || slices.Contains(traits, "peeled")
 		case line[0] == '^':
-			if len(refs) == 0 || len(line) != 41 || !isHex(line[1:]) {
+			if len(refs) == 0 || len(line) != 41 || !object.IsHex(line[1:]) {
 				return nil, fmt.Errorf("the packed refs are damaged at line %.100q", line)
 			}
 			refs[len(refs)-1].peeled = Hash(line[1:])
 		default:
 			h, name, ok := strings.Cut(line, " ")
-			if !ok || len(h) != 40 || !isHex(h) || name == "" {
+			if !ok || len(h) != 40 || !object.IsHex(h) || name == "" {
 				return nil, fmt.Errorf("the packed refs are damaged at line %.100q", line)
 			}
 			p := packedRef{Ref: Ref{Name: name, Hash: Hash(h)}}

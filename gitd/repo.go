@@ -9,9 +9,6 @@ import (
 	"sync/atomic"
 )
 
-// Hash is a Git object name, 40 hexadecimal digits (64 for SHA-256). The empty Hash means "none".
-type Hash string
-
 // Repo is one bare repository. Methods are safe for concurrent use. A Repo
 // holds processes and file handles only while it is used; it needs no closing.
 type Repo struct {

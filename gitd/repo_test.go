@@ -16,7 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd/gittest"
 )
 
-var alice = Person{"Alice Example", "alice@example.com"}
+var alice = Person{Name: "Alice Example", Email: "alice@example.com"}
 
 // newServer opens a server on an empty folder and closes it at the test's end,
 // which fails when a repository is damaged. It is looked at when the server no longer

@@ -11,17 +11,18 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pathspec"
 )
 
 // moved is the blob that git makes of a file of Under that shows at another place, or where
 // the index has another.
-func (w *snapshotWalk) moved(p *place, b entry, from string, known entry) (Hash, error) {
-	path, state := join(p.path, b.name), cachedState{under: b.hash}
-	if tracked(known) && w.overlay.Cache.is(path, state, known.hash, w.round) {
-		return known.hash, nil
+func (w *snapshotWalk) moved(p *place, b object.Entry, from string, known object.Entry) (Hash, error) {
+	path, state := join(p.path, b.Name), cachedState{under: b.Hash}
+	if tracked(known) && w.overlay.Cache.is(path, state, known.Hash, w.round) {
+		return known.Hash, nil
 	}
-	to, err := w.conversion(p, b.name)
+	to, err := w.conversion(p, b.Name)
 	if err != nil {
 		return "", err
 	}
@@ -35,26 +36,26 @@ func (w *snapshotWalk) moved(p *place, b entry, from string, known entry) (Hash,
 		return "", err
 	}
 	if to.Lines == pathspec.LinesKept && !out.CRLF {
-		return b.hash, nil
+		return b.Hash, nil
 	}
-	obj, _, err := w.repo.objects.small(w.ctx, b.hash)
+	obj, _, err := w.repo.objects.small(w.ctx, b.Hash)
 	if errors.Is(err, ErrTooLarge) {
 		err = fmt.Errorf("%.200q is too large to convert: %w", from, ErrPortable)
 	}
 	if err == nil {
-		err = w.charge(int64(len(obj.data)))
+		err = w.charge(int64(len(obj.Data)))
 	}
 	if err != nil {
 		return "", err
 	}
-	data := obj.data
+	data := obj.Data
 	if out.CRLF {
 		data = pathspec.ToCRLF(data, out.Lines)
 	}
 	if data, err = w.clean(data, to, known); err != nil {
 		return "", err
 	}
-	h, err := w.blob(path, data, b.hash)
+	h, err := w.blob(path, data, b.Hash)
 	if err == nil {
 		w.seen = append(w.seen, seenFile{path, state, h})
 	}
@@ -62,7 +63,7 @@ func (w *snapshotWalk) moved(p *place, b entry, from string, known entry) (Hash,
 }
 
 // clean converts a file on its way into the repository.
-func (w *snapshotWalk) clean(data []byte, c pathspec.Conversion, known entry) ([]byte, error) {
+func (w *snapshotWalk) clean(data []byte, c pathspec.Conversion, known object.Entry) ([]byte, error) {
 	if c.Lines == pathspec.LinesKept {
 		return data, nil
 	}
@@ -74,7 +75,7 @@ func (w *snapshotWalk) clean(data []byte, c pathspec.Conversion, known entry) ([
 }
 
 // converts tells whether a file that looks like this gets other line ends.
-func (w *snapshotWalk) converts(s *pathspec.TextStats, c pathspec.Conversion, known entry) (bool, error) {
+func (w *snapshotWalk) converts(s *pathspec.TextStats, c pathspec.Conversion, known object.Entry) (bool, error) {
 	if c.Lines == pathspec.LinesKept || s.CRLF == 0 {
 		return false, nil
 	}
@@ -89,11 +90,11 @@ func (w *snapshotWalk) converts(s *pathspec.TextStats, c pathspec.Conversion, kn
 }
 
 // hadCRLF tells whether the index has the file as text with CRLF: then it stays so.
-func (w *snapshotWalk) hadCRLF(known entry) (bool, error) {
+func (w *snapshotWalk) hadCRLF(known object.Entry) (bool, error) {
 	if !tracked(known) {
 		return false, nil
 	}
-	in, size, err := w.repo.objects.stream(w.ctx, known.hash)
+	in, size, err := w.repo.objects.stream(w.ctx, known.Hash)
 	if err != nil {
 		return false, err
 	}
@@ -110,10 +111,10 @@ func (w *snapshotWalk) hadCRLF(known entry) (bool, error) {
 }
 
 // file is the blob of a file of the overlay.
-func (w *snapshotWalk) file(p *place, n *overlayNode, known entry) (Hash, error) {
+func (w *snapshotWalk) file(p *place, n *overlayNode, known object.Entry) (Hash, error) {
 	state := stateOf(n.OverlayEntry)
-	if tracked(known) && w.overlay.Cache.is(n.Path, state, known.hash, w.round) {
-		return known.hash, nil
+	if tracked(known) && w.overlay.Cache.is(n.Path, state, known.Hash, w.round) {
+		return known.Hash, nil
 	}
 	c, err := w.conversion(p, n.name)
 	if err != nil {
@@ -153,7 +154,7 @@ func (w *snapshotWalk) open(n *overlayNode) (io.Reader, io.Closer, error) {
 }
 
 // smallBlob reads a file as a whole.
-func (w *snapshotWalk) smallBlob(n *overlayNode, c pathspec.Conversion, known entry) (Hash, error) {
+func (w *snapshotWalk) smallBlob(n *overlayNode, c pathspec.Conversion, known object.Entry) (Hash, error) {
 	in, closer, err := w.open(n)
 	if err != nil {
 		return "", err
@@ -174,14 +175,14 @@ func (w *snapshotWalk) smallBlob(n *overlayNode, c pathspec.Conversion, known en
 	if data, err = w.clean(data, c, known); err != nil {
 		return "", err
 	}
-	return w.blob(n.Path, data, known.hash)
+	return w.blob(n.Path, data, known.Hash)
 }
 
 // errChanged is a large file whose parts do not belong together.
 var errChanged = fmt.Errorf("it changed while it was read: %w", ErrConflict)
 
 // largeBlob reads a file as often as is needed to hold none of it in memory.
-func (w *snapshotWalk) largeBlob(n *overlayNode, c pathspec.Conversion, known entry) (Hash, error) {
+func (w *snapshotWalk) largeBlob(n *overlayNode, c pathspec.Conversion, known object.Entry) (Hash, error) {
 	if n.name == ".gitattributes" {
 		return "", fmt.Errorf("it has %d bytes: %w", n.Size, ErrPortable)
 	}
@@ -204,13 +205,13 @@ func (w *snapshotWalk) largeBlob(n *overlayNode, c pathspec.Conversion, known en
 		}
 	}
 	var h Hash
-	if known.hash != "" {
+	if known.Hash != "" {
 		// It may be what the index has: that is found out without writing it.
 		err := w.pass(n, convert, func(in io.Reader) (err error) {
 			h, err = hashBlob(in, size)
 			return err
 		})
-		if h == known.hash || err != nil {
+		if h == known.Hash || err != nil {
 			return h, err
 		}
 	}

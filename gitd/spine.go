@@ -695,13 +695,13 @@ func (r *Repo) tagsOf(ctx context.Context, sent *growth) ([]Hash, error) {
 func (r *Repo) chain(ctx context.Context, h Hash) (chain []Hash, end Hash, kind string, err error) {
 	for range 20 {
 		obj, _, err := r.objects.small(ctx, h)
-		if err != nil && (obj.kind == "" || !errors.Is(err, ErrTooLarge)) {
+		if err != nil && (obj.Kind == "" || !errors.Is(err, ErrTooLarge)) {
 			return nil, "", "", err
 		}
-		if obj.kind != "tag" {
-			return chain, h, obj.kind, nil
+		if obj.Kind != "tag" {
+			return chain, h, obj.Kind, nil
 		}
-		target, ok := strings.CutPrefix(firstLine(obj.data), "object ")
+		target, ok := strings.CutPrefix(firstLine(obj.Data), "object ")
 		if !ok {
 			return nil, "", "", fmt.Errorf("tag %s is damaged: %w", h, ErrInvalid)
 		}

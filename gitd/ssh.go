@@ -16,6 +16,8 @@ import (
 
 	"github.com/gliderlabs/ssh"
 	gossh "golang.org/x/crypto/ssh"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 const (
@@ -392,7 +394,7 @@ func (f *sshFront) command(ctx context.Context, v *visit, line string) uint32 {
 	}
 	if err != nil {
 		f.log().Info("SSH request failed", "repo", a.name, "subject", grant.Subject, "verb", verb, "err", err)
-		return say("%s", clientText(err, verb+" failed on the server"))
+		return say("%s", object.ClientText(err, verb+" failed on the server"))
 	}
 	return 0
 }

@@ -18,6 +18,8 @@ import (
 	"compress/zlib"
 
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // The limits of what is gathered in process. What is beyond them native git packs, which
@@ -361,10 +363,10 @@ func (g *growth) read(name objectName, kind string) ([]byte, error) {
 		}
 		return nil, err
 	}
-	if obj.kind != kind {
-		return nil, fmt.Errorf("object %s is a %s, not a %s: %w", name, obj.kind, kind, ErrInvalid)
+	if obj.Kind != kind {
+		return nil, fmt.Errorf("object %s is a %s, not a %s: %w", name, obj.Kind, kind, ErrInvalid)
 	}
-	return obj.data, nil
+	return obj.Data, nil
 }
 
 // folder reads a tree that may be needed again.
@@ -416,7 +418,7 @@ func (g *growth) tree(name objectName, others []objectName, depth int) error {
 		if ok, err := at.next(); !ok {
 			return err
 		}
-		if at.mode == modeCommit || g.noBlobs && at.mode != modeFolder {
+		if at.mode == object.ModeCommit || g.noBlobs && at.mode != object.ModeFolder {
 			continue
 		}
 		var below []objectName
@@ -424,14 +426,14 @@ func (g *growth) tree(name objectName, others []objectName, depth int) error {
 		for _, other := range beside {
 			if other.seek(at) {
 				same = same || other.hash == at.hash
-				if other.mode == modeFolder {
+				if other.mode == object.ModeFolder {
 					below = append(below, other.hash)
 				}
 			}
 		}
 		switch {
 		case same:
-		case at.mode == modeFolder:
+		case at.mode == object.ModeFolder:
 			err = g.tree(at.hash, below, depth+1)
 		default:
 			err = g.object(at.hash, "blob")
@@ -507,7 +509,7 @@ func (c *treeCursor) after(n int) byte {
 	switch {
 	case n < len(c.name):
 		return c.name[n]
-	case c.mode == modeFolder:
+	case c.mode == object.ModeFolder:
 		return '/'
 	}
 	return 0

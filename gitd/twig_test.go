@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // randomHistory fills a repository with commits that git itself makes of a random
@@ -291,7 +293,7 @@ func FuzzTreeCursor(f *testing.F) {
 	f.Add([]byte("100644 a\x00short"), []byte("100644"))
 	f.Add([]byte("x a\x00"+hash), []byte{})
 	f.Fuzz(func(t *testing.T, data, beside []byte) {
-		entries, bad := parseTree(data, 20)
+		entries, bad := object.ParseTree(data, 20)
 		at, other := &treeCursor{rest: data}, &treeCursor{rest: beside}
 		for n := 0; ; n++ {
 			ok, err := at.next()
@@ -304,10 +306,10 @@ func FuzzTreeCursor(f *testing.F) {
 				}
 				return
 			}
-			if e := (entry{string(at.name), at.mode, Hash(at.hash.String())}); bad == nil && e != entries[n] {
+			if e := (object.Entry{Name: string(at.name), Mode: at.mode, Hash: Hash(at.hash.String())}); bad == nil && e != entries[n] {
 				t.Fatalf("%v, not %v", e, entries[n])
 			}
-			if other.seek(at) && (!bytes.Equal(other.name, at.name) || (other.mode == modeFolder) != (at.mode == modeFolder)) {
+			if other.seek(at) && (!bytes.Equal(other.name, at.name) || (other.mode == object.ModeFolder) != (at.mode == object.ModeFolder)) {
 				t.Fatalf("found %s for %s", other.name, at.name)
 			}
 		}

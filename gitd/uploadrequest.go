@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"unicode"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // checkUpload refuses a request of protocol v0 or v1 that git would end on without a word for the client
@@ -23,7 +25,7 @@ func checkUpload(in io.Reader) error {
 			after = true
 			continue
 		case kind != pktData:
-			return refuse(ErrInvalid, "malformed packet in the request")
+			return object.Refuse(ErrInvalid, "malformed packet in the request")
 		}
 		text := chomp(line)
 		if after {
@@ -36,7 +38,7 @@ func checkUpload(in io.Reader) error {
 		if key == "want" {
 			id, _, more := strings.Cut(value, " ")
 			if !isObjectName(id) || more && wants > 0 {
-				return refuse(ErrInvalid, "protocol error, expected to get oid, not %.100q", text)
+				return object.Refuse(ErrInvalid, "protocol error, expected to get oid, not %.100q", text)
 			}
 			wants++
 			continue
@@ -56,11 +58,11 @@ func checkUploadOption(key, value, line string) error {
 		}
 	case "deepen":
 		if n, err := strconv.ParseInt(value, 10, 32); err != nil || n <= 0 {
-			return refuse(ErrInvalid, "invalid deepen: %.100q", line)
+			return object.Refuse(ErrInvalid, "invalid deepen: %.100q", line)
 		}
 	case "deepen-since":
 		if n, err := strconv.ParseInt(value, 10, 64); err != nil || n <= 0 {
-			return refuse(ErrInvalid, "invalid deepen-since: %.100q", line)
+			return object.Refuse(ErrInvalid, "invalid deepen-since: %.100q", line)
 		}
 	case "deepen-not":
 		if value == "" || strings.ContainsFunc(value, unicode.IsControl) {
@@ -76,7 +78,7 @@ func checkUploadOption(key, value, line string) error {
 
 // checkFilter refuses a filter that git does not know (git rev-list --filter).
 func checkFilter(spec string) error {
-	bad := refuse(ErrInvalid, "invalid filter: %.100q", spec)
+	bad := object.Refuse(ErrInvalid, "invalid filter: %.100q", spec)
 	kind, value, _ := strings.Cut(spec, ":")
 	switch kind {
 	case "blob":

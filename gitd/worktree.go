@@ -7,6 +7,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pathspec"
 )
 
@@ -16,9 +17,9 @@ type place struct {
 	up    *place // nil: the root
 	path  string
 	name  string
-	over  *overlayNode     // what the overlay has here; nil: nothing
-	under map[string]entry // what shows through it
-	index map[string]entry // what the index has here
+	over  *overlayNode            // what the overlay has here; nil: nothing
+	under map[string]object.Entry // what shows through it
+	index map[string]object.Entry // what the index has here
 
 	ignore     pathspec.Ignore
 	attributes *pathspec.Attributes
@@ -135,8 +136,8 @@ func (w *snapshotWalk) readAttributes(p *place) error {
 	if p.attributes, err = parse(data); err != nil {
 		return err
 	}
-	if old, was := p.index[name]; was && !there && old.kind() == "blob" {
-		if data, err = w.ruleBlob(old.hash); err != nil {
+	if old, was := p.index[name]; was && !there && old.Kind() == "blob" {
+		if data, err = w.ruleBlob(old.Hash); err != nil {
 			return err
 		}
 		if p.instead, err = parse(data); err != nil {
@@ -168,13 +169,13 @@ func (w *snapshotWalk) ruleFile(p *place, name string) (data []byte, there bool,
 			return nil, false, nil // git follows no link here
 		}
 	}
-	switch e := p.under[name]; e.mode {
-	case 0, modeSymlink:
+	switch e := p.under[name]; e.Mode {
+	case 0, object.ModeSymlink:
 		return nil, false, nil
-	case modeFolder, modeCommit:
+	case object.ModeFolder, object.ModeCommit:
 		return nil, true, nil
 	default:
-		data, err := w.ruleBlob(e.hash)
+		data, err := w.ruleBlob(e.Hash)
 		return data, true, err
 	}
 }
@@ -203,7 +204,7 @@ func (w *snapshotWalk) ruleBlob(h Hash) ([]byte, error) {
 	if errors.Is(err, ErrTooLarge) || err == nil && size > pathspec.MaxFile {
 		return nil, fmt.Errorf("a .gitignore or .gitattributes has more than %d bytes: %w", pathspec.MaxFile, ErrPortable)
 	}
-	return obj.data, err
+	return obj.Data, err
 }
 
 // conversion is what git does to a file in p.
@@ -247,7 +248,7 @@ func (w *snapshotWalk) underPlace(path string) (*place, error) {
 		if p.up, err = w.underPlace(up); err != nil {
 			return nil, err
 		}
-		p.name, tree = name, p.up.under[name].hash
+		p.name, tree = name, p.up.under[name].Hash
 	}
 	t, err := w.named(tree)
 	if err != nil {
