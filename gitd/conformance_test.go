@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -133,7 +134,7 @@ var conformanceChecks = []struct {
 	{"a push begins with what git says", func(c *conformance) {
 		for _, g := range []Grant{full, {Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/a"}, Repo: "*"}, {Read: []string{"refs/heads/none"}, Write: []string{"refs/heads/ramus/a"}, Repo: "*"}} {
 			a := access{dir: c.dir, grant: g}
-			out, err := c.output(c.t.Context(), child{args: []string{"receive-pack", "--stateless-rpc", "--advertise-refs", c.dir}, config: a.config(c.limits)})
+			out, err := c.git.Output(c.t.Context(), gitcmd.Command{Args: []string{"receive-pack", "--stateless-rpc", "--advertise-refs", c.dir}, Config: a.config(c.limits)})
 			if err != nil {
 				c.t.Fatal(err)
 			}

@@ -175,7 +175,7 @@ func (s *Server) credentials(r *http.Request) (g Grant, known bool, err error) {
 
 func (s *Server) httpHandler(who func(*http.Request) (Grant, bool, error), forward bool, leaked func([]Leak)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, leave, err := s.requests.enter(r.Context())
+		ctx, leave, err := s.requests.Enter(r.Context())
 		if err != nil {
 			http.Error(w, "the server is shutting down", http.StatusServiceUnavailable)
 			return

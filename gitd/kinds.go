@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
@@ -76,8 +77,8 @@ func (o *objectReader) batchKinds(ctx context.Context, hashes []Hash, found map[
 		for _, h := range hashes {
 			in.WriteString(string(h) + suffix + "\n")
 		}
-		out, err := o.repo.server.output(ctx, child{
-			repo: o.repo.dir, args: []string{"cat-file", "--batch-check=%(objecttype) %(objectname)"}, in: &in,
+		out, err := o.repo.server.git.Output(ctx, gitcmd.Command{
+			Repo: o.repo.dir, Args: []string{"cat-file", "--batch-check=%(objecttype) %(objectname)"}, In: &in,
 		})
 		if err != nil {
 			return fmt.Errorf("cannot look at %d objects: %w", len(hashes), err)

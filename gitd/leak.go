@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
@@ -253,9 +254,9 @@ func (s *Server) watch(ctx context.Context, a access, p pushRequest) (*watch, er
 }
 
 // child adds to git's call what the hook needs.
-func (w *watch) child(c child) child {
-	c.files = w.talk.theirs()
-	c.config = append(c.config, "core.hooksPath="+w.hooks)
+func (w *watch) child(c gitcmd.Command) gitcmd.Command {
+	c.Files = w.talk.theirs()
+	c.Config = append(c.Config, "core.hooksPath="+w.hooks)
 	return c
 }
 
@@ -345,8 +346,8 @@ func (s *Server) eachObject(ctx context.Context, repo, folder string, f func(id 
 		return err
 	}
 	defer r.Close()
-	p, err := s.start(ctx, child{repo: repo, args: []string{"cat-file", "--batch-all-objects", "--unordered", "--batch"}, out: w,
-		env: []string{"GIT_OBJECT_DIRECTORY=" + folder}, cpu: s.limits.CPU, memory: s.limits.Memory})
+	p, err := s.git.Start(ctx, gitcmd.Command{Repo: repo, Args: []string{"cat-file", "--batch-all-objects", "--unordered", "--batch"}, Out: w,
+		Env: []string{"GIT_OBJECT_DIRECTORY=" + folder}, CPU: s.limits.CPU, Memory: s.limits.Memory})
 	w.Close()
 	if err != nil {
 		return err
@@ -384,7 +385,7 @@ func (s *Server) eachObject(ctx context.Context, repo, folder string, f func(id 
 	if err != nil {
 		cancel(err)
 	}
-	return errors.Join(err, p.wait())
+	return errors.Join(err, p.Wait())
 }
 
 // fresh leaves out objects that the repository has already: git completes a
@@ -394,8 +395,8 @@ func (w *watch) fresh(ctx context.Context, leaks []Leak) ([]Leak, error) {
 	for _, l := range leaks {
 		ids.WriteString(string(l.Object) + "\n")
 	}
-	out, err := w.s.output(ctx, child{repo: w.a.dir, args: []string{"cat-file", "--batch-check=%(objectname)"},
-		in: strings.NewReader(ids.String()), cpu: w.s.limits.CPU, memory: w.s.limits.Memory})
+	out, err := w.s.git.Output(ctx, gitcmd.Command{Repo: w.a.dir, Args: []string{"cat-file", "--batch-check=%(objectname)"},
+		In: strings.NewReader(ids.String()), CPU: w.s.limits.CPU, Memory: w.s.limits.Memory})
 	if err != nil {
 		return nil, err
 	}
@@ -418,9 +419,9 @@ func (w *watch) place(ctx context.Context, quarantine string, leaks []Leak) erro
 	for _, l := range leaks {
 		paths.paths[l.Object] = ""
 	}
-	err := w.s.run(ctx, child{repo: w.a.dir, args: []string{"rev-list", "--objects", "--stdin", "--not", "--all"}, in: strings.NewReader(tips.String()), out: paths,
-		env: []string{"GIT_OBJECT_DIRECTORY=" + quarantine, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(w.a.dir, "objects")},
-		cpu: w.s.limits.CPU, memory: w.s.limits.Memory})
+	err := w.s.git.Run(ctx, gitcmd.Command{Repo: w.a.dir, Args: []string{"rev-list", "--objects", "--stdin", "--not", "--all"}, In: strings.NewReader(tips.String()), Out: paths,
+		Env: []string{"GIT_OBJECT_DIRECTORY=" + quarantine, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(w.a.dir, "objects")},
+		CPU: w.s.limits.CPU, Memory: w.s.limits.Memory})
 	if err != nil {
 		return err
 	}

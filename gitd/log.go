@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"strconv"
 	"strings"
 	"time"
@@ -166,7 +167,7 @@ func (r *Repo) mergeBase(ctx context.Context, a, b string) (Hash, error) {
 		return "", fmt.Errorf("%.200q: %w", b, err)
 	}
 	out, err := r.output(ctx, "merge-base", string(x), string(y))
-	if exitCode(err) == 1 {
+	if gitcmd.ExitCode(err) == 1 {
 		return "", fmt.Errorf("they have no commit in common: %w", ErrNotFound)
 	} else if err != nil {
 		return "", err
@@ -190,7 +191,7 @@ func (r *Repo) reaches(ctx context.Context, commit, new Hash) (bool, error) {
 		}
 	}
 	_, err := r.output(ctx, "merge-base", "--is-ancestor", string(commit), string(new))
-	if exitCode(err) == 1 {
+	if gitcmd.ExitCode(err) == 1 {
 		return false, nil
 	}
 	return err == nil, err

@@ -3,6 +3,7 @@ package gitd
 import (
 	"context"
 	"fmt"
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"io"
 )
 
@@ -47,7 +48,7 @@ func (r *Repo) tidy(ctx context.Context, progress io.Writer, config ...string) e
 		{"repack", "-d", "-l", "-q", "--geometric=2", "--write-midx", bitmap},
 		{"commit-graph", "write", "--reachable", "--split", "--changed-paths", "--no-progress"},
 	} {
-		if err := r.server.run(ctx, child{repo: r.dir, args: args, config: config, progress: progress}); err != nil {
+		if err := r.server.git.Run(ctx, gitcmd.Command{Repo: r.dir, Args: args, Config: config, Progress: progress}); err != nil {
 			return err
 		}
 	}

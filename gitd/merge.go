@@ -18,6 +18,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/objfile"
 
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
@@ -356,12 +357,12 @@ func (sc *scratch) write(kind string, data []byte) (Hash, error) {
 }
 
 // git describes a child that writes into the scratch store.
-func (sc *scratch) git(args ...string) child {
-	return child{
-		repo: sc.r.dir, dir: sc.attributes, args: args,
+func (sc *scratch) git(args ...string) gitcmd.Command {
+	return gitcmd.Command{
+		Repo: sc.r.dir, Dir: sc.attributes, Args: args,
 		// One syncfs makes all objects durable at the end.
-		config: []string{"core.fsync=none", "core.bare=false"},
-		env: []string{
+		Config: []string{"core.fsync=none", "core.bare=false"},
+		Env: []string{
 			"GIT_WORK_TREE=" + sc.attributes,
 			"GIT_OBJECT_DIRECTORY=" + filepath.Join(sc.r.dir, sc.store),
 			"GIT_ALTERNATE_OBJECT_DIRECTORIES=" + strconv.Quote(filepath.Join(sc.r.dir, "objects")),
@@ -389,7 +390,7 @@ func (sc *scratch) obey(ctx context.Context, tree Hash) error {
 		return err
 	}
 	defer root.Close()
-	out, err := sc.r.server.output(ctx, sc.git("ls-tree", "-r", "-z", "--full-tree", string(tree)))
+	out, err := sc.r.server.git.Output(ctx, sc.git("ls-tree", "-r", "-z", "--full-tree", string(tree)))
 	if err != nil {
 		return err
 	}
@@ -407,12 +408,12 @@ func (sc *scratch) obey(ctx context.Context, tree Hash) error {
 			return fmt.Errorf("more than %d %s files: %w", attributesFiles, attributesFile, ErrTooLarge)
 		}
 		ctx, cancel := context.WithCancelCause(ctx)
-		b := &bounded{max: attributesMax, full: func() {
+		b := &gitcmd.Buffer{Max: attributesMax, Full: func() {
 			cancel(fmt.Errorf("%.200q has more than %d bytes: %w", file, attributesMax, ErrTooLarge))
 		}}
 		c := sc.git("cat-file", "blob", words[2])
-		c.out = b
-		err := sc.r.server.run(ctx, c)
+		c.Out = b
+		err := sc.r.server.git.Run(ctx, c)
 		cancel(nil)
 		if err != nil {
 			return err
@@ -420,7 +421,7 @@ func (sc *scratch) obey(ctx context.Context, tree Hash) error {
 		if err := root.MkdirAll(filepath.FromSlash(path.Dir(file)), 0o777); err != nil {
 			return err
 		}
-		if err := root.WriteFile(filepath.FromSlash(file), b.buf.Bytes(), 0o666); err != nil {
+		if err := root.WriteFile(filepath.FromSlash(file), b.Bytes(), 0o666); err != nil {
 			return err
 		}
 	}
@@ -430,8 +431,8 @@ func (sc *scratch) obey(ctx context.Context, tree Hash) error {
 // mergeTree merges two commits with git; conflicts are paths, or nil.
 func (sc *scratch) mergeTree(ctx context.Context, ours, theirs Hash, more ...string) (tree Hash, conflicts []string, err error) {
 	args := append([]string{"merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"}, more...)
-	out, err := sc.r.server.output(ctx, sc.git(append(args, string(ours), string(theirs))...))
-	code := exitCode(err)
+	out, err := sc.r.server.git.Output(ctx, sc.git(append(args, string(ours), string(theirs))...))
+	code := gitcmd.ExitCode(err)
 	if err != nil && code != 1 {
 		return "", nil, err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing/format/objfile"
 
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
@@ -45,7 +46,7 @@ func (o *objectReader) small(ctx context.Context, h Hash) (object.Object, int64,
 	if err := CheckHash(h); err != nil {
 		return object.Object{}, 0, err
 	}
-	if err := o.repo.server.family.err(); err != nil {
+	if err := o.repo.server.git.Err(); err != nil {
 		return object.Object{}, 0, err
 	}
 	obj, size, err := o.packs.read(h, inMemoryMax)
@@ -111,9 +112,9 @@ func (o *objectReader) size(h Hash) (int64, error) {
 
 // look asks native git for an object's kind and size.
 func (o *objectReader) look(ctx context.Context, h Hash) (kind string, size int64, err error) {
-	out, err := o.repo.server.output(ctx, child{
-		repo: o.repo.dir, args: []string{"cat-file", "--batch-check=%(objecttype) %(objectsize)"},
-		in: strings.NewReader(string(h) + "\n"),
+	out, err := o.repo.server.git.Output(ctx, gitcmd.Command{
+		Repo: o.repo.dir, Args: []string{"cat-file", "--batch-check=%(objecttype) %(objectsize)"},
+		In: strings.NewReader(string(h) + "\n"),
 	})
 	if err != nil {
 		return "", 0, fmt.Errorf("cannot read object %s: %w", h, err)
@@ -184,7 +185,7 @@ func (o *objectReader) stream(ctx context.Context, h Hash) (io.ReadCloser, int64
 		cancel()
 		return nil, 0, err
 	}
-	p, err := o.repo.server.start(ctx, child{repo: o.repo.dir, args: []string{"cat-file", "blob", string(h)}, out: in})
+	p, err := o.repo.server.git.Start(ctx, gitcmd.Command{Repo: o.repo.dir, Args: []string{"cat-file", "blob", string(h)}, Out: in})
 	in.Close()
 	if err != nil {
 		out.Close()
@@ -199,7 +200,7 @@ func (o *objectReader) stream(ctx context.Context, h Hash) (io.ReadCloser, int64
 type blobStream struct {
 	in     *bufio.Reader
 	out    *os.File
-	p      *process
+	p      *gitcmd.Process
 	cancel context.CancelFunc
 	left   int64
 	once   sync.Once
@@ -219,7 +220,7 @@ func (b *blobStream) Close() error {
 	b.once.Do(func() {
 		b.out.Close()
 		b.cancel()
-		b.p.wait()
+		b.p.Wait()
 	})
 	return nil
 }

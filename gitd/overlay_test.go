@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pathspec"
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -642,7 +643,7 @@ func FuzzOverlay(f *testing.F) {
 		case err == nil:
 			got.Pack.Close()
 			if got.Commit != "" {
-				if err := r.server.run(t.Context(), child{repo: r.dir, args: []string{"rev-list", "--objects", "--quiet", string(got.Commit)}}); err != nil {
+				if err := r.server.git.Run(t.Context(), gitcmd.Command{Repo: r.dir, Args: []string{"rev-list", "--objects", "--quiet", string(got.Commit)}}); err != nil {
 					t.Error(err)
 				}
 			}

@@ -10,6 +10,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
@@ -39,9 +40,9 @@ func (s *Server) capabilities(ctx context.Context, a access) ([]byte, error) {
 	s.advertMu.Lock()
 	defer s.advertMu.Unlock()
 	if s.advert == nil {
-		out, err := s.output(ctx, child{
-			args: []string{"upload-pack", "--advertise-refs", a.dir},
-			env:  []string{"GIT_PROTOCOL=version=2"}, config: access{}.config(s.limits),
+		out, err := s.git.Output(ctx, gitcmd.Command{
+			Args: []string{"upload-pack", "--advertise-refs", a.dir},
+			Env:  []string{"GIT_PROTOCOL=version=2"}, Config: access{}.config(s.limits),
 		})
 		if err != nil {
 			return nil, fmt.Errorf("cannot ask git for its capabilities: %w", err)
@@ -77,9 +78,9 @@ func (s *Server) pushCapabilities(ctx context.Context, a access) (string, error)
 	s.advertMu.Lock()
 	defer s.advertMu.Unlock()
 	if s.pushAdvert == "" {
-		out, err := s.output(ctx, child{
-			args:   []string{"receive-pack", "--stateless-rpc", "--advertise-refs", a.dir},
-			config: access{dir: a.dir, grant: Grant{Read: []string{"refs/none"}}}.config(s.limits), // no refs
+		out, err := s.git.Output(ctx, gitcmd.Command{
+			Args:   []string{"receive-pack", "--stateless-rpc", "--advertise-refs", a.dir},
+			Config: access{dir: a.dir, grant: Grant{Read: []string{"refs/none"}}}.config(s.limits), // no refs
 		})
 		if err != nil {
 			return "", fmt.Errorf("cannot ask git for its capabilities: %w", err)

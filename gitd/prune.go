@@ -3,6 +3,7 @@ package gitd
 import (
 	"context"
 	"fmt"
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
 // pruneGrace is how long an object stays that no ref reaches: longer than anything takes
@@ -51,7 +52,7 @@ func (r *Repo) prune(ctx context.Context) error {
 		// A graph that is split could still tell of commits that are gone.
 		{"commit-graph", "write", "--reachable", "--changed-paths", "--no-progress"},
 	} {
-		err := r.server.run(ctx, child{repo: r.dir, args: args, config: []string{"pack.threads=1", "commitGraph.generationVersion=2"}})
+		err := r.server.git.Run(ctx, gitcmd.Command{Repo: r.dir, Args: args, Config: []string{"pack.threads=1", "commitGraph.generationVersion=2"}})
 		if err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/gittest"
 )
 
@@ -469,7 +470,7 @@ func FuzzPushReport(f *testing.F) {
 	f.Add([]byte("!\t:refs/heads/b\t[remote failure] (remote failed to report status)"))
 	f.Add([]byte("=\trefs/heads/b:refs/heads/b\t[up to date]\n"))
 	f.Fuzz(func(t *testing.T, out []byte) {
-		said := &tail{max: stderrMax}
+		said := &gitcmd.Tail{Max: gitcmd.StderrMax}
 		said.Write(append([]byte("remote: "), out...))
 		rep := readReport(out, "refs/heads/b")
 		if text := rep.reason(said); text == "" || len(text) > saidMax+10 || strings.ContainsAny(text, "\n\r\x1b") {

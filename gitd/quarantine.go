@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
@@ -126,21 +127,21 @@ func (q *quarantine) file(ending string) string {
 }
 
 // git makes a child see the objects of the push, and in front of it those of the repository.
-func (q *quarantine) git(c child) child {
-	c.repo = q.a.dir
-	c.env = append(c.env, "GIT_OBJECT_DIRECTORY="+q.dir,
+func (q *quarantine) git(c gitcmd.Command) gitcmd.Command {
+	c.Repo = q.a.dir
+	c.Env = append(c.Env, "GIT_OBJECT_DIRECTORY="+q.dir,
 		"GIT_ALTERNATE_OBJECT_DIRECTORIES="+strconv.Quote(filepath.Join(q.a.dir, "objects")))
 	return c
 }
 
 // run runs a child that has something against a push if it says anything at all.
-func (q *quarantine) run(ctx context.Context, c child) error {
+func (q *quarantine) run(ctx context.Context, c gitcmd.Command) error {
 	give, err := q.s.slots.take(ctx, q.a.client)
 	if err != nil {
 		return err
 	}
-	said := &tail{max: stderrMax}
-	c.progress = said
+	said := &gitcmd.Tail{Max: gitcmd.StderrMax}
+	c.Progress = said
 	err = q.s.limitedChild(ctx, q.a, q.git(c), give, func(r io.Reader, _ context.CancelCauseFunc) error {
 		_, err := io.Copy(io.Discard, r)
 		return err
@@ -173,13 +174,13 @@ func (q *quarantine) judge(ctx context.Context, p pushRequest, pack []byte) erro
 // index has git look at each object by the rules of fsck, complete the deltas, and make
 // the index.
 func (q *quarantine) index(ctx context.Context, pack []byte) error {
-	return q.run(ctx, child{
-		args: []string{"index-pack", "--stdin", "--fix-thin", "--strict=" + strings.Join(harmless, "=ignore,") + "=ignore", q.file(".pack")},
-		config: append(slices.Clone(pushConfig),
+	return q.run(ctx, gitcmd.Command{
+		Args: []string{"index-pack", "--stdin", "--fix-thin", "--strict=" + strings.Join(harmless, "=ignore,") + "=ignore", q.file(".pack")},
+		Config: append(slices.Clone(pushConfig),
 			"pack.writeReverseIndex=false",
 			"core.fsync=none", // accept sees to it
 		),
-		in: struct{ io.Reader }{bytes.NewReader(pack)},
+		In: struct{ io.Reader }{bytes.NewReader(pack)},
 	})
 }
 
@@ -212,7 +213,7 @@ func (q *quarantine) whole(ctx context.Context, c command) error {
 	switch {
 	case errors.Is(err, errUnknown) && c.creates():
 		// What receive-pack itself asks; it finds its way from any ref to any object.
-		return q.run(ctx, child{args: []string{"rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"}, in: strings.NewReader(c.new + "\n")})
+		return q.run(ctx, gitcmd.Command{Args: []string{"rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"}, In: strings.NewReader(c.new + "\n")})
 	case errors.Is(err, errUnknown):
 		return errAskGit // nor is it known whether the branch moves forward
 	case err != nil:

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/internal/durable"
 )
@@ -249,11 +250,11 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 		return s.refusePush(a, p, err, nil, out)
 	}
 	report := &report{band: p.band}
-	git := child{
-		args:   []string{"receive-pack", "--stateless-rpc", a.dir},
-		config: pushConfig,
+	git := gitcmd.Command{
+		Args:   []string{"receive-pack", "--stateless-rpc", a.dir},
+		Config: pushConfig,
 		// As in upload: git gets a pipe.
-		in: struct{ io.Reader }{body},
+		In: struct{ io.Reader }{body},
 	}
 	var watch *watch
 	if p.packed() && !s.Secrets.Empty() {

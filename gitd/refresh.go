@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"io"
 	"io/fs"
 	"os"
@@ -134,7 +135,7 @@ func (r *Repo) fetchIncoming(ctx context.Context, src source, branch string, pro
 	lines, done := src.listen(progress)
 	defer done()
 	err = r.server.fetch(ctx, src, f, bytes, lines)
-	if exitCode(err) > 0 && ctx.Err() == nil {
+	if gitcmd.ExitCode(err) > 0 && ctx.Err() == nil {
 		err = fmt.Errorf("%w: %w", err, ErrUpstream)
 	}
 	return place, whole, err

@@ -18,6 +18,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
@@ -537,7 +538,7 @@ type refWriter struct {
 	repo *Repo
 
 	mu   sync.Mutex // guards all fields below; held during a transaction
-	p    *process
+	p    *gitcmd.Process
 	in   *os.File
 	out  *bufio.Reader
 	outf *os.File
@@ -611,7 +612,7 @@ func (w *refWriter) write(ctx context.Context, updates []RefUpdate) error {
 			return conflict
 		}
 		switch {
-		case exitCode(ended) < 0:
+		case gitcmd.ExitCode(ended) < 0:
 			deaths++
 		case kept:
 		case waits < refWriterWaits && w.repo.underWay(updates):
@@ -696,10 +697,10 @@ func (w *refWriter) start() error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p, err := w.repo.server.start(ctx, child{
-		repo: w.repo.dir,
-		args: []string{"update-ref", "--no-deref", "--stdin", "-z"},
-		in:   inR, out: outW,
+	p, err := w.repo.server.git.Start(ctx, gitcmd.Command{
+		Repo: w.repo.dir,
+		Args: []string{"update-ref", "--no-deref", "--stdin", "-z"},
+		In:   inR, Out: outW,
 	})
 	inR.Close()
 	outW.Close()
@@ -710,8 +711,8 @@ func (w *refWriter) start() error {
 		return err
 	}
 	// The server's end must find nobody idle: it waits for every child.
-	context.AfterFunc(p.ctx, func() {
-		if context.Cause(p.ctx) == errClosed {
+	context.AfterFunc(p.Context(), func() {
+		if context.Cause(p.Context()) == gitcmd.ErrClosed {
 			w.close()
 		}
 	})
@@ -784,7 +785,7 @@ func (w *refWriter) end() error {
 		w.idle = nil
 	}
 	w.in.Close() // git rolls back what was not committed, and ends
-	err := w.p.wait()
+	err := w.p.Wait()
 	w.outf.Close()
 	w.done()
 	w.p = nil
@@ -795,7 +796,7 @@ func (w *refWriter) end() error {
 func (w *refWriter) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.end(); err != nil && !errors.Is(err, errClosed) {
+	if err := w.end(); err != nil && !errors.Is(err, gitcmd.ErrClosed) {
 		w.repo.server.log().Warn("the kept git update-ref failed", "repo", w.repo.name, "error", err)
 	}
 }

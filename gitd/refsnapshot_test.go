@@ -3,6 +3,7 @@ package gitd
 import (
 	"bytes"
 	"fmt"
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -14,7 +15,7 @@ import (
 // nativeV2 is what git answers to a request of protocol v2.
 func nativeV2(t testing.TB, s *Server, dir string, body []byte) string {
 	t.Helper()
-	out, err := s.output(t.Context(), child{args: []string{"upload-pack", "--stateless-rpc", dir}, env: []string{"GIT_PROTOCOL=version=2"}, in: bytes.NewReader(body)})
+	out, err := s.git.Output(t.Context(), gitcmd.Command{Args: []string{"upload-pack", "--stateless-rpc", dir}, Env: []string{"GIT_PROTOCOL=version=2"}, In: bytes.NewReader(body)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -173,8 +174,8 @@ func TestRefSnapshotScope(t *testing.T) {
 		{Read: []string{"refs/heads/m"}},
 	} {
 		body := lsRefs("peel", "symrefs")
-		out, err := r.server.output(t.Context(), child{args: []string{"upload-pack", "--stateless-rpc", r.Dir()},
-			config: access{grant: g, dir: r.Dir()}.config(r.server.limits), env: []string{"GIT_PROTOCOL=version=2"}, in: bytes.NewReader(body)})
+		out, err := r.server.git.Output(t.Context(), gitcmd.Command{Args: []string{"upload-pack", "--stateless-rpc", r.Dir()},
+			Config: access{grant: g, dir: r.Dir()}.config(r.server.limits), Env: []string{"GIT_PROTOCOL=version=2"}, In: bytes.NewReader(body)})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"golang.org/x/sys/unix"
 )
 
@@ -322,7 +323,7 @@ func (s *Server) begin(ctx context.Context, e *keptReply, a access, f *fetchRequ
 	if e.place == nil {
 		os.Remove(e.path) // it was dropped before it began
 	}
-	making, leave, err := s.requests.enter(context.WithoutCancel(ctx))
+	making, leave, err := s.requests.Enter(context.WithoutCancel(ctx))
 	if err != nil {
 		give()
 		return false, err
@@ -345,10 +346,10 @@ func (s *Server) makeReply(ctx context.Context, e *keptReply, a access, f *fetch
 	s.stats.packs.Add(1)
 	// What is made is for all who may see the wants: nothing may depend on who asked first.
 	a.grant = Grant{}
-	err := s.limitedChild(ctx, a, child{
-		args: []string{"upload-pack", "--stateless-rpc", a.dir},
-		env:  []string{"GIT_PROTOCOL=version=2"},
-		in:   struct{ io.Reader }{bytes.NewReader(f.render(false))},
+	err := s.limitedChild(ctx, a, gitcmd.Command{
+		Args: []string{"upload-pack", "--stateless-rpc", a.dir},
+		Env:  []string{"GIT_PROTOCOL=version=2"},
+		In:   struct{ io.Reader }{bytes.NewReader(f.render(false))},
 	}, give, func(r io.Reader, _ context.CancelCauseFunc) error { return s.keep(ctx, e, r) })
 	c := &s.replies
 	c.mu.Lock()

@@ -3,6 +3,7 @@ package gitd
 import (
 	"context"
 	"fmt"
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -61,7 +62,7 @@ func (r *Repo) Upstream(ctx context.Context) (string, error) {
 			return withoutPassword(strings.TrimSuffix(string(out), "\n")), nil
 		}
 		// git config exits with 1 when there is no such key.
-		if exitCode(err) != 1 {
+		if gitcmd.ExitCode(err) != 1 {
 			return "", fmt.Errorf("cannot read the upstream of %s: %w", r.name, err)
 		}
 	}
@@ -70,7 +71,7 @@ func (r *Repo) Upstream(ctx context.Context) (string, error) {
 
 // output runs git in the repository and returns what it prints.
 func (r *Repo) output(ctx context.Context, args ...string) ([]byte, error) {
-	return r.server.output(ctx, child{repo: r.dir, args: args})
+	return r.server.git.Output(ctx, gitcmd.Command{Repo: r.dir, Args: args})
 }
 
 // turn takes the token of ch, or gives up with ctx; the result gives it back.

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"golang.org/x/sys/unix"
 )
 
@@ -103,7 +104,7 @@ func (s *Server) openRoot(ctx context.Context) (err error) {
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return fmt.Errorf("cannot open the repositories: %w", err)
 	}
-	if _, err := gitPath(); err != nil {
+	if _, err := gitcmd.Path(); err != nil {
 		return err
 	}
 	lock, err := os.OpenFile(filepath.Join(root, lockName), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
@@ -157,7 +158,7 @@ func (s *Server) openRoot(ctx context.Context) (err error) {
 	if err := unix.Flock(fd, unix.LOCK_SH); err != nil {
 		return fmt.Errorf("cannot lock %s: %w", root, err)
 	}
-	s.family.lock, s.library.lock = lock, server
+	s.git.Lock, s.library.lock = lock, server
 	return nil
 }
 
@@ -167,13 +168,13 @@ func (s *Server) closeRoot() error {
 	repos := s.library.repos
 	s.library.repos = nil
 	s.library.mu.Unlock()
-	s.family.close()
+	s.git.Close()
 	s.spines.close()
 	for _, r := range repos {
 		r.release()
 	}
 	var err error
-	for _, f := range []*os.File{s.family.lock, s.library.lock} {
+	for _, f := range []*os.File{s.git.Lock, s.library.lock} {
 		if f != nil {
 			err = errors.Join(err, f.Close())
 		}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
@@ -54,11 +55,11 @@ type Server struct {
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
-	family  family     // the git children; see git.go
-	library library    // the repositories in use; see root.go
-	hook    hook       // looks for Secrets; see leak.go
-	spines  spineShelf // what is kept for clones; see spine.go
-	upkeep  upkeep     // maintains repositories; see upkeep.go
+	git     gitcmd.Runner // starts git
+	library library       // the repositories in use; see root.go
+	hook    hook          // looks for Secrets; see leak.go
+	spines  spineShelf    // what is kept for clones; see spine.go
+	upkeep  upkeep        // maintains repositories; see upkeep.go
 
 	// Set by Open, read only after.
 	limits  Limits
@@ -68,7 +69,7 @@ type Server struct {
 	slots   *slots
 	memory  shares // of the git children of pushes
 
-	requests family // what is being answered; see http.go and ssh.go
+	requests gitcmd.Group // what is being answered; see http.go and ssh.go
 
 	tokens  knownTokens
 	replies replyCache
@@ -124,7 +125,7 @@ func (s *Server) Open(ctx context.Context) error {
 // both. The listeners that Handler and ServeSSH answer on are their owners' to
 // close.
 func (s *Server) Close() error {
-	s.requests.close()
+	s.requests.Close()
 	s.stopUpkeep()
 	return errors.Join(s.replies.close(), s.closeRoot())
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
 // A clone of a branch is nearly all base: every caller clones a branch of its own, so that
@@ -263,7 +264,7 @@ func (r *Repo) growSpine(base Hash, kind spineKind) {
 	if !server.spines.begin(key, server.now()) {
 		return
 	}
-	ctx, done, err := server.family.enter(context.Background())
+	ctx, done, err := server.git.Enter(context.Background())
 	if err != nil {
 		server.spines.end(key, err, server.now())
 		return
@@ -284,7 +285,7 @@ func (r *Repo) makeSpine(ctx context.Context, base Hash, kind spineKind) error {
 	shelf := &r.server.spines
 	shelf.growing.Lock()
 	defer shelf.growing.Unlock()
-	c := child{args: []string{"--revs"}, in: strings.NewReader(string(base) + "\n")}
+	c := gitcmd.Command{Args: []string{"--revs"}, In: strings.NewReader(string(base) + "\n")}
 	switch kind {
 	case spineBlobless:
 		// pack-objects itself filters only what it sends to its output.
@@ -293,13 +294,13 @@ func (r *Repo) makeSpine(ctx context.Context, base Hash, kind spineKind) error {
 			return err
 		}
 		defer list.Close()
-		c = child{in: struct{ io.Reader }{list}} // a pipe, so that git's limits are set before it begins
+		c = gitcmd.Command{In: struct{ io.Reader }{list}} // a pipe, so that git's limits are set before it begins
 	case spineShallow:
 		tree, err := r.treeOf(ctx, base)
 		if err != nil {
 			return err
 		}
-		c.in = strings.NewReader(string(tree) + "\n")
+		c.In = strings.NewReader(string(tree) + "\n")
 	}
 	dir, err := r.packIn(ctx, c)
 	if err != nil {
@@ -333,7 +334,7 @@ func (r *Repo) listBlobless(ctx context.Context, base Hash) (_ *os.File, err err
 	if err != nil {
 		return nil, err
 	}
-	err = r.limited(ctx, child{args: []string{"rev-list", "--objects", "--filter=blob:none", "--end-of-options", string(base)}, out: list})
+	err = r.limited(ctx, gitcmd.Command{Args: []string{"rev-list", "--objects", "--filter=blob:none", "--end-of-options", string(base)}, Out: list})
 	if err == nil {
 		_, err = list.Seek(0, io.SeekStart)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/gliderlabs/ssh"
 	gossh "golang.org/x/crypto/ssh"
 
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
@@ -53,7 +54,7 @@ func (s *Server) ServeSSH(ctx context.Context, l net.Listener) error {
 	if err != nil {
 		return fmt.Errorf("cannot use the SSH host key: %w", err)
 	}
-	ctx, leave, err := s.requests.enter(ctx)
+	ctx, leave, err := s.requests.Enter(ctx)
 	if err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func (s *Server) ServeSSH(ctx context.Context, l net.Listener) error {
 	defer stop()
 	// Sessions end with their connections, so that waiting for these is enough
 	// only if the sessions are counted too: gliderlabs/ssh starts both.
-	defer front.sessions.close()
+	defer front.sessions.Close()
 	var conns sync.WaitGroup
 	defer conns.Wait()
 	defer front.closeAll()
@@ -150,7 +151,7 @@ func remoteIP(addr net.Addr) netip.Addr {
 // sshFront is one listener's connections.
 type sshFront struct {
 	*Server
-	sessions family
+	sessions gitcmd.Group
 
 	mu        sync.Mutex // guards what follows
 	strangers map[*sshConn]struct{}
@@ -260,7 +261,7 @@ func (f *sshFront) closeAll() {
 
 // session serves one session channel: at most one Git verb.
 func (f *sshFront) session(ctx context.Context, conn *sshConn, login *gossh.ServerConn, newCh gossh.NewChannel) {
-	ctx, leave, err := f.sessions.enter(ctx)
+	ctx, leave, err := f.sessions.Enter(ctx)
 	if err != nil {
 		newCh.Reject(gossh.ResourceShortage, "the server is shutting down")
 		return
@@ -424,10 +425,10 @@ func (f *sshFront) sshUpload(ctx context.Context, a access, v *visit) error {
 		defer w.Close()
 		io.Copy(w, io.LimitReader(v.ch, sshInputMax))
 	})
-	return f.serveChild(ctx, a, child{
-		args: []string{"upload-pack", "--strict", "--timeout=" + seconds(f.limits.Idle), a.dir},
-		env:  a.env(),
-		in:   r,
+	return f.serveChild(ctx, a, gitcmd.Command{
+		Args: []string{"upload-pack", "--strict", "--timeout=" + seconds(f.limits.Idle), a.dir},
+		Env:  a.env(),
+		In:   r,
 	}, v.ch, copyAnswer)
 }
 

@@ -22,5 +22,5 @@ func (s *Server) Stats() Stats {
 	s.replies.mu.Lock()
 	kept := s.replies.bytes
 	s.replies.mu.Unlock()
-	return Stats{s.stats.children.Load(), s.stats.lists.Load(), s.stats.packs.Load(), s.stats.composed.Load(), s.stats.hits.Load(), kept}
+	return Stats{s.git.Started(), s.stats.lists.Load(), s.stats.packs.Load(), s.stats.composed.Load(), s.stats.hits.Load(), kept}
 }

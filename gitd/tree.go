@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
@@ -234,7 +235,7 @@ func (r *Repo) sizes(ctx context.Context, list []TreeEntry) error {
 	for _, e := range list {
 		in.WriteString(string(e.Hash) + "\n")
 	}
-	out, err := r.server.output(ctx, child{repo: r.dir, args: []string{"cat-file", "--batch-check=%(objecttype) %(objectsize)"}, in: &in})
+	out, err := r.server.git.Output(ctx, gitcmd.Command{Repo: r.dir, Args: []string{"cat-file", "--batch-check=%(objecttype) %(objectsize)"}, In: &in})
 	if err != nil {
 		return fmt.Errorf("cannot read the sizes: %w", err)
 	}

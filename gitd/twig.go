@@ -19,6 +19,7 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
@@ -186,7 +187,7 @@ func (r *Repo) nativePack(ctx context.Context, want, have []Hash) (_ *Pack, err 
 	for _, h := range have {
 		revs.WriteString("^" + string(h) + "\n")
 	}
-	dir, err := r.packIn(ctx, child{args: []string{"--revs"}, in: strings.NewReader(revs.String())})
+	dir, err := r.packIn(ctx, gitcmd.Command{Args: []string{"--revs"}, In: strings.NewReader(revs.String())})
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +204,7 @@ const madePack = "made-"
 
 // packIn runs pack-objects with further arguments and an input, and returns the folder
 // that it made the pack in, for the caller to remove.
-func (r *Repo) packIn(ctx context.Context, c child) (_ string, err error) {
+func (r *Repo) packIn(ctx context.Context, c gitcmd.Command) (_ string, err error) {
 	free, err := room(r.server.Root)
 	if err != nil {
 		return "", err
@@ -222,10 +223,10 @@ func (r *Repo) packIn(ctx context.Context, c child) (_ string, err error) {
 			os.RemoveAll(dir)
 		}
 	}()
-	c.file = free
-	c.args = slices.Concat([]string{"pack-objects", "-q", "--delta-base-offset"}, c.args,
+	c.File = free
+	c.Args = slices.Concat([]string{"pack-objects", "-q", "--delta-base-offset"}, c.Args,
 		[]string{"--end-of-options", filepath.Join(dir, strings.TrimSuffix(madePack, "-"))})
-	c.config = []string{
+	c.Config = []string{
 		"pack.threads=1", // the cores are for the people who wait
 		"pack.packSizeLimit=0", "pack.indexVersion=2", "pack.writeReverseIndex=false",
 		"core.fsync=none", // it need not survive the process
@@ -237,12 +238,12 @@ func (r *Repo) packIn(ctx context.Context, c child) (_ string, err error) {
 }
 
 // limited runs a child on the repository within the limits of one that a client asked for.
-func (r *Repo) limited(ctx context.Context, c child) error {
+func (r *Repo) limited(ctx context.Context, c gitcmd.Command) error {
 	limits := r.server.limits
 	ctx, stop := context.WithTimeoutCause(ctx, limits.Time, errChildTime)
 	defer stop()
-	c.repo, c.cpu, c.memory = r.dir, limits.CPU, limits.Memory
-	return r.server.run(ctx, c)
+	c.Repo, c.CPU, c.Memory = r.dir, limits.CPU, limits.Memory
+	return r.server.git.Run(ctx, c)
 }
 
 // nursery is the folder for what is made out of sight.

@@ -3,6 +3,7 @@ package gitd
 import (
 	"context"
 	"errors"
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"sync"
 	"time"
 )
@@ -189,7 +190,7 @@ func (s *Server) maintainAll(ctx context.Context) {
 			switch {
 			case err == nil:
 				s.log().Debug("maintained", "repo", r.name)
-			case ctx.Err() != nil, errors.Is(err, errClosed):
+			case ctx.Err() != nil, errors.Is(err, gitcmd.ErrClosed):
 			case !r.there():
 				u.forget(r)
 			default:

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"io"
 	"os"
 	"time"
@@ -16,7 +17,7 @@ const wantsMax = 32 << 20
 
 // serveChild runs one git child for a client within all limits; answer copies
 // what it writes.
-func (s *Server) serveChild(ctx context.Context, a access, c child, out io.Writer, answer func(io.Reader, io.Writer) error) error {
+func (s *Server) serveChild(ctx context.Context, a access, c gitcmd.Command, out io.Writer, answer func(io.Reader, io.Writer) error) error {
 	give, err := s.slots.take(ctx, a.client)
 	if err != nil {
 		return err
@@ -28,21 +29,21 @@ func (s *Server) serveChild(ctx context.Context, a access, c child, out io.Write
 
 // limitedChild runs one git child in a place that give gives back when the child has
 // ended, even if read, which takes what it writes, hangs. cancel ends the child.
-func (s *Server) limitedChild(ctx context.Context, a access, c child, give func(), read func(r io.Reader, cancel context.CancelCauseFunc) error) error {
+func (s *Server) limitedChild(ctx context.Context, a access, c gitcmd.Command, give func(), read func(r io.Reader, cancel context.CancelCauseFunc) error) error {
 	ctx, stop := context.WithTimeoutCause(ctx, s.limits.Time, errChildTime)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	c.cpu, c.memory = s.limits.CPU, s.limits.Memory
-	c.config = append(a.config(s.limits), c.config...)
+	c.CPU, c.Memory = s.limits.CPU, s.limits.Memory
+	c.Config = append(a.config(s.limits), c.Config...)
 	r, w, err := os.Pipe()
 	if err != nil {
 		give()
-		return fmt.Errorf("cannot start git %s: %w", c.args[0], err)
+		return fmt.Errorf("cannot start git %s: %w", c.Args[0], err)
 	}
 	defer r.Close()
-	c.out = w
-	p, err := s.start(ctx, c)
+	c.Out = w
+	p, err := s.git.Start(ctx, c)
 	w.Close()
 	if err != nil {
 		give()
@@ -50,7 +51,7 @@ func (s *Server) limitedChild(ctx context.Context, a access, c child, give func(
 	}
 	ended := make(chan error, 1)
 	go func() {
-		err := p.wait()
+		err := p.Wait()
 		give()
 		ended <- err
 	}()
@@ -86,9 +87,9 @@ func copyAnswer(r io.Reader, w io.Writer) error {
 
 // advertise writes the refs and capabilities that open a conversation.
 func (s *Server) advertise(ctx context.Context, a access, service string, out io.Writer) error {
-	return s.serveChild(ctx, a, child{
-		args: []string{service, "--stateless-rpc", "--advertise-refs", a.dir},
-		env:  a.env(),
+	return s.serveChild(ctx, a, gitcmd.Command{
+		Args: []string{service, "--stateless-rpc", "--advertise-refs", a.dir},
+		Env:  a.env(),
 	}, out, copyAnswer)
 }
 
@@ -129,11 +130,11 @@ func (s *Server) upload(ctx context.Context, a access, in io.Reader, read func()
 
 // uploadChild lets git answer one request.
 func (s *Server) uploadChild(ctx context.Context, a access, request io.Reader, out io.Writer) error {
-	return s.serveChild(ctx, a, child{
-		args: []string{"upload-pack", "--stateless-rpc", a.dir},
-		env:  a.env(),
+	return s.serveChild(ctx, a, gitcmd.Command{
+		Args: []string{"upload-pack", "--stateless-rpc", a.dir},
+		Env:  a.env(),
 		// Behind a type of its own, so that git gets a pipe and not the file:
 		// it must not begin before its limits are set.
-		in: struct{ io.Reader }{request},
+		In: struct{ io.Reader }{request},
 	}, out, copyAnswer)
 }

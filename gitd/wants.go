@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"slices"
 	"strings"
 )
@@ -135,9 +136,9 @@ func (v *refSnapshot) unreachable(ctx context.Context, commits, tips []Hash) (Ha
 	defer stop()
 	// Children come before their parents, so that the first line is one of those
 	// that were asked for.
-	out, err := v.repo.server.output(ctx, child{
-		repo: v.repo.dir, args: []string{"rev-list", "--max-count=1", "--ignore-missing", "--stdin"}, in: &in,
-		cpu: limits.CPU, memory: limits.Memory,
+	out, err := v.repo.server.git.Output(ctx, gitcmd.Command{
+		Repo: v.repo.dir, Args: []string{"rev-list", "--max-count=1", "--ignore-missing", "--stdin"}, In: &in,
+		CPU: limits.CPU, Memory: limits.Memory,
 	})
 	if err != nil {
 		return "", fmt.Errorf("cannot find out what the refs of %s reach: %w", v.repo.name, err)
