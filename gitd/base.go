@@ -313,7 +313,7 @@ func (r *Repo) lockfiles(ctx context.Context, commit Hash, found map[string]stri
 
 // digest is the sha256 of a blob's content.
 func (r *Repo) digest(ctx context.Context, blob Hash) (string, error) {
-	in, size, err := r.objects.stream(ctx, blob)
+	in, size, err := r.objects.Stream(ctx, blob)
 	if err != nil {
 		return "", err
 	}

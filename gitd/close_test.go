@@ -3,11 +3,12 @@ package gitd
 import (
 	"bytes"
 	"errors"
-	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"os"
 	"runtime"
 	"testing"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
 // TestNothingStays: Close leaves no goroutine, no process and no open file.

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // NewCommit describes a commit for [Repo.WriteCommit].
@@ -61,7 +62,7 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 	if err != nil {
 		return "", err
 	}
-	defer w.drop()
+	defer w.Drop()
 	if err := r.checkParents(ctx, c.Parents); err != nil {
 		return "", err
 	}
@@ -127,7 +128,7 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 	if err != nil {
 		return "", err
 	}
-	h, err := w.addNew("commit", data)
+	h, err := w.AddNew("commit", data)
 	if err != nil {
 		return "", err
 	}
@@ -136,7 +137,7 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 
 func (r *Repo) checkParents(ctx context.Context, parents []Hash) error {
 	for _, p := range parents {
-		if kind, err := r.objects.kind(ctx, p); err != nil {
+		if kind, err := r.objects.Kind(ctx, p); err != nil {
 			return fmt.Errorf("parent %s: %w", p, err)
 		} else if kind != "commit" {
 			return fmt.Errorf("parent %s is a %s: %w", p, kind, ErrInvalid)
@@ -162,8 +163,8 @@ func (r *Repo) made(c NewCommit, tree Hash) rawCommit {
 }
 
 // placePack puts a pack that nobody reads here into the repository.
-func placePack(w *packWriter) error {
-	p, err := w.place()
+func placePack(w *pack.Writer) error {
+	p, err := w.Place()
 	if p == nil || err != nil {
 		return err
 	}
@@ -256,7 +257,7 @@ func parseCommit(data []byte) (rawCommit, error) {
 
 // rawCommit reads the commit h.
 func (r *Repo) rawCommit(ctx context.Context, h Hash) (rawCommit, error) {
-	obj, _, err := r.objects.small(ctx, h)
+	obj, _, err := r.objects.Small(ctx, h)
 	if err != nil {
 		return rawCommit{}, err
 	}
@@ -348,7 +349,7 @@ func (r *Repo) remove(ctx context.Context, f *folder, parts []string) error {
 }
 
 // writeFolder writes the trees that were opened, the innermost first.
-func (r *Repo) writeFolder(ctx context.Context, w *packWriter, f *folder) (Hash, bool, error) {
+func (r *Repo) writeFolder(ctx context.Context, w *pack.Writer, f *folder) (Hash, bool, error) {
 	if err := ctx.Err(); err != nil {
 		return "", false, context.Cause(ctx)
 	}
@@ -373,7 +374,7 @@ func (r *Repo) writeFolder(ctx context.Context, w *packWriter, f *folder) (Hash,
 	if err != nil {
 		return "", false, err
 	}
-	h, err := w.addNew("tree", data)
+	h, err := w.AddNew("tree", data)
 	return h, len(entries) == 0, err
 }
 
@@ -402,9 +403,9 @@ func plainName(part string) string {
 }
 
 // writeBlob writes a file's content.
-func (r *Repo) writeBlob(ctx context.Context, w *packWriter, f File) (Hash, error) {
+func (r *Repo) writeBlob(ctx context.Context, w *pack.Writer, f File) (Hash, error) {
 	if f.Blob != "" {
-		if kind, err := r.objects.kind(ctx, f.Blob); err != nil {
+		if kind, err := r.objects.Kind(ctx, f.Blob); err != nil {
 			return "", err
 		} else if kind != "blob" {
 			return "", fmt.Errorf("%s is a %s: %w", f.Blob, kind, ErrInvalid)
@@ -412,7 +413,7 @@ func (r *Repo) writeBlob(ctx context.Context, w *packWriter, f File) (Hash, erro
 		return f.Blob, nil
 	}
 	if f.Source == "" {
-		return w.addNew("blob", f.Content)
+		return w.AddNew("blob", f.Content)
 	}
 	// NOFOLLOW: the name may stand in a folder that a task has written.
 	// NONBLOCK: opening a named pipe must not wait for a writer.
@@ -429,34 +430,26 @@ func (r *Repo) writeBlob(ctx context.Context, w *packWriter, f File) (Hash, erro
 		return "", fmt.Errorf("%s is no regular file: %w", f.Source, ErrInvalid)
 	}
 	if info.Size() > sourceMemory {
-		return w.stream("blob", info.Size(), in)
+		return w.Stream("blob", info.Size(), in)
 	}
 	data := make([]byte, info.Size())
 	if n, err := io.ReadFull(in, data); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return "", errShrank(info.Size(), int64(n))
+		return "", pack.ShrankError(info.Size(), int64(n))
 	} else if err != nil {
 		return "", err
 	}
-	return w.addNew("blob", data)
+	return w.AddNew("blob", data)
 }
 
 // sourceMemory is the largest file that is read as a whole, so that it is not written when
 // the repository has it.
 const sourceMemory = 1 << 20
 
-func errShrank(size, n int64) error {
-	return fmt.Errorf("it shrank from %d to %d bytes while it was read: %w", size, n, ErrConflict)
-}
-
-// contextReader stops reading when its context has ended.
-type contextReader struct {
-	ctx context.Context
-	in  io.Reader
-}
-
-func (c contextReader) Read(p []byte) (int, error) {
-	if c.ctx.Err() != nil {
-		return 0, context.Cause(c.ctx)
+// newPack starts a pack of new objects. It ends with ctx. Returns an error if the repository has
+// SHA-256 names.
+func (r *Repo) newPack(ctx context.Context) (*pack.Writer, error) {
+	if err := r.needSHA1(ctx); err != nil {
+		return nil, err
 	}
-	return c.in.Read(p)
+	return pack.NewWriter(ctx, &r.objects.Packs), nil
 }

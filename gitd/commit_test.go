@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // TestWriteCommitLikeGit makes random changes in process and in a work tree,
@@ -190,7 +191,7 @@ func TestLargeFile(t *testing.T) {
 	ctx := t.Context()
 	r := newRepo(t)
 	source := filepath.Join(t.TempDir(), "large")
-	data := make([]byte, inMemoryMax+12345)
+	data := make([]byte, pack.MaxInMemory+12345)
 	for i := range data {
 		data[i] = byte(i * i >> 8)
 	}

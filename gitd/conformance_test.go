@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
-	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
 // conformance is one repository on one server, as a check of the table below gets it: main

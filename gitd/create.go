@@ -13,8 +13,9 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
 // Create makes an empty bare repository whose HEAD is refs/heads/main.
@@ -223,7 +224,7 @@ func (s *Server) fill(ctx context.Context, dir string, src source, branch string
 	}
 	r := &Repo{server: s, name: "the new repository", dir: dir}
 	r.refs.init(r)
-	r.objects.repo = r
+	r.objects.Dir, r.objects.Git = dir, &s.git
 	defer r.release()
 	base, err := r.chooseBase(ctx, head)
 	if err != nil {

@@ -5,11 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"io"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
 // DiffOptions shape [Repo.Diff].

@@ -19,6 +19,7 @@ import (
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
@@ -322,9 +323,9 @@ func (s *Server) eachPushed(ctx context.Context, repo, quarantine string, f func
 		return err
 	}
 	if len(entries) == 1 && entries[0].Name() == "pack" { // no object has a file of its own
-		packs := &packFiles{dir: filepath.Join(quarantine, "pack")}
-		defer packs.close()
-		err := packs.each(func(id Hash, obj object.Object) error {
+		packs := &pack.Files{Dir: filepath.Join(quarantine, "pack")}
+		defer packs.Close()
+		err := packs.Each(func(id Hash, obj object.Object) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // withDefaults fills in what is zero.
@@ -189,7 +190,7 @@ func (r *httpReply) ReadFrom(src io.Reader) (int64, error) {
 	if !ok {
 		buf := tails.Get().(*[tailBuffer]byte)
 		defer tails.Put(buf)
-		return io.CopyBuffer(onlyWriter{r}, src, buf[:])
+		return io.CopyBuffer(pack.WriterOnly{Writer: r}, src, buf[:])
 	}
 	n, err := in.ReadFrom(src)
 	if err == nil && !r.sized {

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
 // logMax is how many commits [Repo.Log] lists when it is not told.

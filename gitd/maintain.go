@@ -3,8 +3,9 @@ package gitd
 import (
 	"context"
 	"fmt"
-	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"io"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
 // Maintain packs the repository without removing any object: a geometric
@@ -21,7 +22,7 @@ func (r *Repo) Maintain(ctx context.Context) error {
 		if err = r.tidy(ctx, nil); err == nil {
 			err = syncfs(r.dir)
 		}
-		r.objects.packs.changed()
+		r.objects.Packs.Changed()
 	}
 	if err != nil {
 		return fmt.Errorf("cannot maintain %s: %w", r.name, fullDisk(err, r.dir))

@@ -20,6 +20,7 @@ import (
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // mergeTries is how often a merge starts anew because its target moved.
@@ -273,7 +274,7 @@ func (sc *scratch) adopt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer w.drop()
+	defer w.Drop()
 	from := filepath.Join(sc.r.dir, sc.store)
 	folders, err := os.ReadDir(from)
 	if err != nil {
@@ -300,7 +301,7 @@ func (sc *scratch) adopt(ctx context.Context) error {
 }
 
 // adoptLoose adds an object that is a file of its own to a pack.
-func adoptLoose(w *packWriter, file string) error {
+func adoptLoose(w *pack.Writer, file string) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err
@@ -313,7 +314,7 @@ func adoptLoose(w *packWriter, file string) error {
 	defer in.Close()
 	kind, size, err := in.Header()
 	if err == nil {
-		_, err = w.stream(kind.String(), size, in)
+		_, err = w.Stream(kind.String(), size, in)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot read object %s: %w", file, err)

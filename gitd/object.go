@@ -1,12 +1,18 @@
 package gitd
 
-import "github.com/ramus-dev/ramus/gitd/object"
+import (
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
+)
 
 // Hash is a Git object name, 40 hexadecimal digits (64 for SHA-256). The empty Hash means "none".
 type Hash = object.Hash
 
 // Person is an author or committer.
 type Person = object.Person
+
+// Pack is a pack and its index.
+type Pack = pack.Pack
 
 // CheckHash returns [ErrInvalid] if h does not look like an object name.
 func CheckHash(h Hash) error { return object.CheckHash(h) }

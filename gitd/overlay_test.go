@@ -19,6 +19,7 @@ import (
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
 	"github.com/ramus-dev/ramus/gitd/pathspec"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
@@ -387,7 +388,7 @@ func TestSnapshotFindsSecrets(t *testing.T) {
 		want    string
 	}{
 		"file":       {madeFile("d/x", "a\n"+secret+"\n"), "", `HORSE in "d/x"`},
-		"large file": {madeFile("big", strings.Repeat("0123456789abcdef", inMemoryMax/16)+secret), "", `HORSE in "big"`},
+		"large file": {madeFile("big", strings.Repeat("0123456789abcdef", pack.MaxInMemory/16)+secret), "", `HORSE in "big"`},
 		"link":       {madeLink("l", "/"+secret), "", `HORSE in "l"`},
 		"name":       {madeFile("e/"+secret+".txt", "1"), "", `HORSE in the name of a file in "e"`},
 		"message":    {madeFile("x", ""), "see " + secret, `HORSE in commit `},

@@ -3,6 +3,7 @@ package gitd
 import (
 	"context"
 	"fmt"
+
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
@@ -32,8 +33,8 @@ func (r *Repo) prune(ctx context.Context) error {
 	r.pushing.Lock()
 	defer r.pushing.Unlock()
 	// So may whoever writes a pack. Those that looked before have marked what they saw as in use.
-	r.objects.packs.distrust(true)
-	defer r.objects.packs.distrust(false)
+	r.objects.Packs.Distrust(true)
+	defer r.objects.Packs.Distrust(false)
 	if _, err := bareRepository(r.dir); err != nil {
 		return err
 	}
@@ -44,7 +45,7 @@ func (r *Repo) prune(ctx context.Context) error {
 	r.locking.RLock()
 	defer r.locking.RUnlock()
 	defer r.foreign()()
-	defer r.objects.packs.changed()
+	defer r.objects.Packs.Changed()
 	for _, args := range [][]string{
 		{"pack-refs", "--all", "--prune"},
 		{"repack", "-d", "-l", "-q", "--cruft", "--cruft-expiration=" + pruneGrace, "--write-midx", bitmap},

@@ -5,9 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"strings"
 	"unicode"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
 // UpstreamPush says what to do to a branch of upstream.
@@ -57,7 +58,7 @@ func (r *Repo) pushUpstream(ctx context.Context, p UpstreamPush) error {
 		}
 	}
 	if p.Commit != "" {
-		if kind, err := r.objects.kind(ctx, p.Commit); err != nil {
+		if kind, err := r.objects.Kind(ctx, p.Commit); err != nil {
 			return fmt.Errorf("commit %s: %w", p.Commit, err)
 		} else if kind != "commit" {
 			return fmt.Errorf("object %s is a %s, a branch needs a commit: %w", p.Commit, kind, ErrInvalid)
@@ -154,7 +155,7 @@ func (r *Repo) mayMove(ctx context.Context, tip Hash, p UpstreamPush) error {
 	if tip == "" || p.Commit == "" && p.Old != nil {
 		return nil
 	}
-	if _, err := r.objects.commit(ctx, tip); errors.Is(err, ErrNotFound) {
+	if _, err := r.objects.Commit(ctx, tip); errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("it is at %s, which is not here: fetch it first: %w", tip, ErrConflict)
 	} else if err != nil || p.Commit == "" {
 		return err
@@ -356,7 +357,7 @@ func (r *Repo) descends(ctx context.Context, commit, ancestor Hash) (bool, error
 		if err := CheckHash(h); err != nil {
 			return false, err
 		}
-		if _, err := r.objects.commit(ctx, h); err != nil {
+		if _, err := r.objects.Commit(ctx, h); err != nil {
 			return false, fmt.Errorf("%s: %w", h, err)
 		}
 	}

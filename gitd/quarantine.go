@@ -14,6 +14,7 @@ import (
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // Nearly all pushes bring a few objects to one branch. Git's receive-pack starts four
@@ -30,7 +31,7 @@ var errAskGit = errors.New("a push that only git can judge")
 // commands tell: one branch comes or moves, and the client wants to know whether it did.
 func (p pushRequest) ordinary() bool {
 	return len(p.commands) == 1 && !p.commands[0].deletes() && strings.HasPrefix(p.commands[0].ref, "refs/heads/") &&
-		p.report && !p.unusual && p.hashLen == len(objectName{})
+		p.report && !p.unusual && p.hashLen == len(pack.ObjectName{})
 }
 
 // take receives an ordinary push of a pack that was scanned. When it returns true, the
@@ -94,7 +95,7 @@ type quarantine struct {
 	a     access
 	dir   string
 	name  string // of the pack in it
-	packs packFiles
+	packs pack.Files
 	// sent is where in the pack ends what the client has sent. What index-pack puts
 	// behind, to complete deltas, are objects that the repository has.
 	sent int64
@@ -111,11 +112,11 @@ func newQuarantine(s *Server, a access, size int64) (*quarantine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot keep the objects of a push apart: %w", err)
 	}
-	return &quarantine{s: s, a: a, dir: dir, name: newPackID(), packs: packFiles{dir: filepath.Join(dir, "pack")}, sent: size - int64(len(objectName{}))}, nil
+	return &quarantine{s: s, a: a, dir: dir, name: pack.NewName(), packs: pack.Files{Dir: filepath.Join(dir, "pack")}, sent: size - int64(len(pack.ObjectName{}))}, nil
 }
 
 func (q *quarantine) remove() {
-	q.packs.close()
+	q.packs.Close()
 	if err := os.RemoveAll(q.dir); err != nil {
 		q.s.log().Warn("cannot remove what was kept apart of a push", "repo", q.a.name, "err", err)
 	}
@@ -123,7 +124,7 @@ func (q *quarantine) remove() {
 
 // file is the pack's or its index's, by the ending.
 func (q *quarantine) file(ending string) string {
-	return filepath.Join(q.packs.dir, "pack-"+q.name+ending)
+	return filepath.Join(q.packs.Dir, "pack-"+q.name+ending)
 }
 
 // git makes a child see the objects of the push, and in front of it those of the repository.
@@ -195,9 +196,9 @@ func (q *quarantine) accept() error {
 		defer f.Close()
 		files[i] = f
 	}
-	err := os.MkdirAll(filepath.Join(q.a.dir, packFolder), 0o777)
+	err := os.MkdirAll(filepath.Join(q.a.dir, pack.Folder), 0o777)
 	if err == nil {
-		err = q.a.repo.adopt(q.name, files[0], files[1])
+		err = q.a.repo.objects.Packs.Adopt(q.name, files[0], files[1])
 	}
 	if err != nil {
 		return fmt.Errorf("cannot accept a push: %w", err)
@@ -252,13 +253,7 @@ const (
 
 // read returns an object of the push, or false; of one larger than max only the kind.
 func (w *wholeness) read(h Hash, max int64) (obj object.Object, sent bool) {
-	err := w.q.packs.find(h, func(pack *packFile, at int64) (err error) {
-		if at >= w.q.sent {
-			return errNoObject
-		}
-		obj, _, err = w.q.packs.object(pack, at, max)
-		return err
-	})
+	obj, _, err := w.q.packs.ReadBefore(h, w.q.sent, max)
 	return obj, err == nil
 }
 
@@ -273,7 +268,7 @@ func (w *wholeness) commit(tip Hash) error {
 			stack = stack[:len(stack)-1]
 			continue
 		}
-		obj, sent := w.read(h, inMemoryMax)
+		obj, sent := w.read(h, pack.MaxInMemory)
 		if !sent {
 			if !w.repo.view.tip(h) {
 				return errUnknown
@@ -315,7 +310,7 @@ func (w *wholeness) tree(h Hash, bases []Hash, depth int) error {
 	if w.known[h] == "tree" {
 		return nil
 	}
-	obj, sent := w.read(h, inMemoryMax)
+	obj, sent := w.read(h, pack.MaxInMemory)
 	if !sent {
 		return errUnknown
 	}
@@ -325,9 +320,9 @@ func (w *wholeness) tree(h Hash, bases []Hash, depth int) error {
 	}
 	below := map[string][]Hash{}
 	for _, base := range bases {
-		obj, sent := w.read(base, inMemoryMax)
+		obj, sent := w.read(base, pack.MaxInMemory)
 		if !sent {
-			if obj, _, err = w.repo.objects.small(w.ctx, base); err != nil {
+			if obj, _, err = w.repo.objects.Small(w.ctx, base); err != nil {
 				return errAskGit
 			}
 		}
@@ -365,7 +360,7 @@ func (w *wholeness) blob(h Hash) error {
 	obj, sent := w.read(h, 0)
 	if !sent {
 		var err error
-		if obj.Kind, err = w.repo.objects.kind(w.ctx, h); err != nil {
+		if obj.Kind, err = w.repo.objects.Kind(w.ctx, h); err != nil {
 			return errAskGit
 		}
 	}
@@ -380,7 +375,7 @@ func (w *wholeness) entries(obj object.Object) ([]object.Entry, error) {
 	if w.bytes += len(obj.Data); obj.Kind != "tree" || obj.Data == nil || w.bytes > wholenessMax {
 		return nil, errAskGit
 	}
-	return object.ParseTree(obj.Data, len(objectName{}))
+	return object.ParseTree(obj.Data, len(pack.ObjectName{}))
 }
 
 // linkedKind returns the kind of object that git expects at an entry, whatever permissions

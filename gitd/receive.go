@@ -13,6 +13,7 @@ import (
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
 	"github.com/ramus-dev/ramus/internal/durable"
 )
 
@@ -180,13 +181,13 @@ func (a access) scope() string {
 // the transport tells where the client's input ends, is called there. The
 // error is one that the client could not be told.
 func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func(), out io.Writer) error {
-	store := &spool{dir: filepath.Join(a.dir, "objects")}
-	defer store.close()
-	t := newTap(in, store, commandsBytes)
+	store := &pack.Spool{Dir: filepath.Join(a.dir, "objects")}
+	defer store.Close()
+	t := pack.NewTap(in, store, commandsBytes)
 	// An HTTP client sends all it has before it reads the answer.
 	drain := func() {
 		if ended != nil {
-			t.drain(drainMax)
+			t.Drain(drainMax)
 			ended()
 		}
 	}
@@ -211,21 +212,21 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 		drain()
 		return s.refusePush(a, p, nil, reasons, out)
 	}
-	objects, begin, memory := int64(0), t.consumed(), packStats{}.memory()
+	objects, begin, memory := int64(0), t.Consumed(), pack.Stats{}.Memory()
 	if p.packed() {
-		t.limit = begin + s.limits.PackBytes
-		st, err := scanPack(t, p.hashLen, packLimits{s.limits.PackBytes, s.limits.Objects, s.limits.ObjectBytes})
+		t.Limit = begin + s.limits.PackBytes
+		st, err := pack.Scan(t, p.hashLen, pack.Limits{Bytes: s.limits.PackBytes, Objects: s.limits.Objects, Object: s.limits.ObjectBytes})
 		if err == nil {
-			err = t.atEnd(ended != nil)
+			err = t.AtEnd(ended != nil)
 		}
 		if err != nil {
 			drain()
 			return s.refusePush(a, p, err, nil, out)
 		}
-		s.log().Debug("pack scanned", "repo", a.name, "objects", st.objects, "declared", st.declared)
-		objects, memory = st.objects, st.memory()
+		s.log().Debug("pack scanned", "repo", a.name, "objects", st.Objects, "declared", st.Declared)
+		objects, memory = st.Objects, st.Memory()
 	}
-	if err := t.flush(); err != nil {
+	if err := t.Flush(); err != nil {
 		return s.refusePush(a, p, err, nil, out)
 	}
 	if ended != nil {
@@ -236,8 +237,8 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 		return s.refusePush(a, p, err, nil, out)
 	}
 	defer give()
-	if p.ordinary() && objects > 0 && store.file == nil {
-		if taken, err := s.take(ctx, a, p, store.mem.Bytes()[begin:]); err != nil {
+	if sent, ok := store.Bytes(); ok && p.ordinary() && objects > 0 {
+		if taken, err := s.take(ctx, a, p, sent[begin:]); err != nil {
 			s.log().Warn("push failed", "repo", a.name, "subject", a.grant.Subject, "err", err)
 			return s.refusePush(a, p, err, nil, out)
 		} else if taken {
@@ -245,7 +246,7 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 			return p.tell(out, "", appendPkt(appendPkt(nil, "unpack ok\n"), "ok ", p.commands[0].ref, "\n"))
 		}
 	}
-	body, err := store.reader()
+	body, err := store.Reader()
 	if err != nil {
 		return s.refusePush(a, p, err, nil, out)
 	}
@@ -271,7 +272,7 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 		defer r.locking.RUnlock()
 		defer r.foreign()()
 		defer func() {
-			r.objects.packs.changed()
+			r.objects.Packs.Changed()
 			if p.packed() && report.accepted() {
 				r.wrote()
 			}
@@ -305,7 +306,7 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 // syncPush returns when what git has taken is on disk. It has written out the pack and
 // its index; what names them, and the refs, is left.
 func syncPush(dir string, p pushRequest) error {
-	if err := durable.Folder(filepath.Join(dir, packFolder)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := durable.Folder(filepath.Join(dir, pack.Folder)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	names := make([]string, len(p.commands))
@@ -316,25 +317,6 @@ func syncPush(dir string, p pushRequest) error {
 }
 
 var errChildTime = object.Refuse(ErrTooLarge, "git took longer than allowed")
-
-// atEnd refuses what follows the pack. Where the transport tells the end of
-// what the client sends, all of it must have been read; elsewhere waiting for
-// more would be waiting for ever.
-func (t *tap) atEnd(known bool) error {
-	if known {
-		t.limit++
-		switch err := t.fill(); {
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return err
-		}
-	}
-	if t.buffered() > 0 {
-		return object.Refuse(ErrInvalid, "there is something behind the pack's end")
-	}
-	return nil
-}
 
 // refusePush answers a push that was not done: cause is what was wrong with
 // all of it, reasons what was with single commands.

@@ -5,12 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
 // Refreshed is the outcome of [Server.Refresh]. Old and New are the same when
@@ -218,7 +219,7 @@ func (r *Repo) forward(ctx context.Context, base, branch, fetched string, commit
 
 // onBranch returns nil when commit is reachable from tip.
 func (r *Repo) onBranch(ctx context.Context, commit, tip Hash) error {
-	if _, err := r.objects.commit(ctx, commit); err != nil {
+	if _, err := r.objects.Commit(ctx, commit); err != nil {
 		return err
 	}
 	ok, err := r.reaches(ctx, commit, tip)

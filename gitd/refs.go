@@ -63,14 +63,14 @@ func (r *Repo) resolve(ctx context.Context, rev string) (Hash, error) {
 		}
 		h, err := r.ref(ctx, name)
 		if err == nil {
-			return r.objects.commit(ctx, h)
+			return r.objects.Commit(ctx, h)
 		} else if !errors.Is(err, ErrNotFound) {
 			return "", err
 		}
 	}
 	switch {
 	case whole:
-		return r.objects.commit(ctx, Hash(rev))
+		return r.objects.Commit(ctx, Hash(rev))
 	case len(rev) >= 4 && len(rev) < 64 && object.IsHex(rev):
 		return r.abbreviated(ctx, rev)
 	case badRef(names[0]) != "":
@@ -115,7 +115,7 @@ func (r *Repo) resolveFor(ctx context.Context, g Grant, rev string) (Hash, error
 		}
 		h, err := r.ref(ctx, name)
 		if err == nil {
-			return r.objects.commit(ctx, h)
+			return r.objects.Commit(ctx, h)
 		} else if !errors.Is(err, ErrNotFound) {
 			return "", err
 		}
@@ -147,7 +147,7 @@ func (r *Repo) abbreviated(ctx context.Context, prefix string) (Hash, error) {
 	}
 	var found []Hash
 	for _, name := range strings.Fields(string(out)) {
-		h, err := r.objects.commit(ctx, Hash(name))
+		h, err := r.objects.Commit(ctx, Hash(name))
 		if err == nil && !slices.Contains(found, h) {
 			found = append(found, h)
 		} else if err != nil && !errors.Is(err, ErrNotFound) {
@@ -414,7 +414,7 @@ func (r *Repo) update(ctx context.Context, updates []RefUpdate) error {
 		if err := CheckHash(u.New); err != nil {
 			return err
 		}
-		kind, err := r.objects.kind(ctx, u.New)
+		kind, err := r.objects.Kind(ctx, u.New)
 		if err != nil {
 			return fmt.Errorf("object %s: %w", u.New, err)
 		}
@@ -512,7 +512,7 @@ func (w *refWriting) write(ctx context.Context, updates []RefUpdate) error {
 	if err := r.writeLoose(ctx, updates); !errors.Is(err, errNotLoose) {
 		return err
 	}
-	if err := r.objects.packs.named(); err != nil {
+	if err := r.objects.Packs.SyncNames(); err != nil {
 		return err
 	}
 	defer r.foreign()()

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // refSnapshot is a repository's refs in memory, as protocol v2 shows them: sorted, each
@@ -500,7 +501,7 @@ func (v *refSnapshot) peel(ctx context.Context, c *refChanges) (map[Hash]Hash, e
 	if len(ask) == 0 && known != nil {
 		return known, nil
 	}
-	found, err := v.repo.objects.kinds(ctx, ask)
+	found, err := v.repo.objects.Kinds(ctx, ask)
 	if err != nil {
 		return nil, err
 	}
@@ -516,7 +517,7 @@ func (v *refSnapshot) peel(ctx context.Context, c *refChanges) (map[Hash]Hash, e
 		}
 	}
 	for h, o := range found {
-		all[h] = o.peeled
+		all[h] = o.Peeled
 	}
 	return all, nil
 }
@@ -619,7 +620,7 @@ func (v *refSnapshot) show(name string) (shownRef, bool) {
 		return newShownRef(name, hash, packed.peeled, target), true
 	}
 	peeled, ok := v.peeled[hash]
-	if !ok || peeled == missing {
+	if !ok || peeled == pack.Missing {
 		return shownRef{}, false // git, too, leaves out what points to nothing
 	}
 	return newShownRef(name, hash, peeled, target), true

@@ -3,13 +3,14 @@ package gitd
 import (
 	"bytes"
 	"fmt"
-	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
 // nativeV2 is what git answers to a request of protocol v2.

@@ -16,8 +16,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
 // replyFolder below Root is where answers are kept; its name cannot be a repository's.

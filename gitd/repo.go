@@ -3,11 +3,13 @@ package gitd
 import (
 	"context"
 	"fmt"
-	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // Repo is one bare repository. Methods are safe for concurrent use. A Repo
@@ -18,7 +20,7 @@ type Repo struct {
 	dir     string
 	id      fileID // the folder that dir was when this Repo was made
 	refs    refWriting
-	objects objectReader
+	objects pack.Reader
 	view    refSnapshot
 	format  atomic.Pointer[string] // of object names, once it was asked for
 	// merging, maintaining and refreshing hold one token each: merges of one

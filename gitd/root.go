@@ -14,8 +14,10 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 const (
@@ -206,7 +208,7 @@ func onlyServer(root string) (lock *os.File, only bool, err error) {
 // release gives back what the repository holds; it may be used again after.
 func (r *Repo) release() {
 	r.refs.close()
-	r.objects.close()
+	r.objects.Close()
 	r.server.spines.remove(func(p *spine) bool { return p.repo == r })
 }
 
@@ -228,8 +230,9 @@ func (s *Server) Repo(name string) (*Repo, error) {
 		r = &Repo{server: s, name: name, dir: dir, id: id,
 			merging: make(chan struct{}, 1), maintaining: make(chan struct{}, 1), refreshing: make(chan struct{}, 1)}
 		r.refs.init(r)
-		r.objects.repo, r.view.repo = r, r
-		r.objects.packs.dir = filepath.Join(dir, packFolder)
+		r.view.repo = r
+		r.objects.Dir, r.objects.Git = dir, &s.git
+		r.objects.Packs.Dir, r.objects.Packs.OnAdopt = filepath.Join(dir, pack.Folder), r.wrote
 		if s.library.repos == nil {
 			s.library.repos = map[string]*Repo{}
 		}
@@ -352,10 +355,10 @@ func (r *Repo) removeStaleLocks() {
 		})
 	}
 	// What git and Merge keep apart until it is accepted, and packs that were not finished.
-	if entries, err = os.ReadDir(filepath.Join(r.dir, packFolder)); err == nil {
+	if entries, err = os.ReadDir(filepath.Join(r.dir, pack.Folder)); err == nil {
 		for _, e := range entries {
 			if strings.HasPrefix(e.Name(), "tmp_") {
-				stale(filepath.Join(r.dir, packFolder, e.Name()), e)
+				stale(filepath.Join(r.dir, pack.Folder, e.Name()), e)
 			}
 		}
 	}

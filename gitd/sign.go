@@ -154,7 +154,7 @@ func (r *Repo) maySign(ctx context.Context, commit []byte, committer Person, bra
 
 // onAny returns ErrDenied for a commit that is here and on none of the branches.
 func (r *Repo) onAny(ctx context.Context, commit Hash, branches []string) error {
-	if _, err := r.objects.commit(ctx, commit); errors.Is(err, ErrNotFound) {
+	if _, err := r.objects.Commit(ctx, commit); errors.Is(err, ErrNotFound) {
 		return nil
 	} else if err != nil {
 		return err

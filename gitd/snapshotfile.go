@@ -12,6 +12,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
 	"github.com/ramus-dev/ramus/gitd/pathspec"
 )
 
@@ -38,7 +39,7 @@ func (w *snapshotWalk) moved(p *place, b object.Entry, from string, known object
 	if to.Lines == pathspec.LinesKept && !out.CRLF {
 		return b.Hash, nil
 	}
-	obj, _, err := w.repo.objects.small(w.ctx, b.Hash)
+	obj, _, err := w.repo.objects.Small(w.ctx, b.Hash)
 	if errors.Is(err, ErrTooLarge) {
 		err = fmt.Errorf("%.200q is too large to convert: %w", from, ErrPortable)
 	}
@@ -94,7 +95,7 @@ func (w *snapshotWalk) hadCRLF(known object.Entry) (bool, error) {
 	if !tracked(known) {
 		return false, nil
 	}
-	in, size, err := w.repo.objects.stream(w.ctx, known.Hash)
+	in, size, err := w.repo.objects.Stream(w.ctx, known.Hash)
 	if err != nil {
 		return false, err
 	}
@@ -103,7 +104,7 @@ func (w *snapshotWalk) hadCRLF(known object.Entry) (bool, error) {
 		return false, err
 	}
 	var s pathspec.TextStats
-	if _, err := io.Copy(&s, contextReader{w.ctx, in}); err != nil {
+	if _, err := io.Copy(&s, pack.NewContextReader(w.ctx, in)); err != nil {
 		return false, err
 	}
 	s.Finish()
@@ -125,7 +126,7 @@ func (w *snapshotWalk) file(p *place, n *overlayNode, known object.Entry) (Hash,
 	}
 	w.hashed++
 	var h Hash
-	if n.Size <= inMemoryMax {
+	if n.Size <= pack.MaxInMemory {
 		h, err = w.smallBlob(n, c, known)
 	} else {
 		h, err = w.largeBlob(n, c, known)
@@ -150,7 +151,7 @@ func (w *snapshotWalk) open(n *overlayNode) (io.Reader, io.Closer, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return io.LimitReader(contextReader{w.ctx, in}, n.Size), in, nil
+	return io.LimitReader(pack.NewContextReader(w.ctx, in), n.Size), in, nil
 }
 
 // smallBlob reads a file as a whole.
@@ -220,7 +221,7 @@ func (w *snapshotWalk) largeBlob(n *overlayNode, c pathspec.Conversion, known ob
 	}
 	finder := w.secrets.Finder()
 	err := w.pass(n, convert, func(in io.Reader) (err error) {
-		h, err = w.pack.stream("blob", size, io.TeeReader(in, finder))
+		h, err = w.pack.Stream("blob", size, io.TeeReader(in, finder))
 		if err == nil && !ended(in) {
 			err = errChanged
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/go-git/go-git/v5/plumbing"
 
 	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
 	"github.com/ramus-dev/ramus/gitd/pathspec"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
@@ -22,7 +23,7 @@ type snapshotWalk struct {
 	ctx     context.Context
 	repo    *Repo
 	overlay *Overlay
-	pack    *packWriter
+	pack    *pack.Writer
 	began   time.Time // of this machine, as the file system's times are
 	round   uint64    // of the overlay's cache
 
@@ -392,7 +393,7 @@ func (w *snapshotWalk) write(kind, path string, data []byte) (Hash, error) {
 	if err := w.charge(int64(len(data))); err != nil {
 		return "", err
 	}
-	h, err := w.pack.add(kind, data)
+	h, err := w.pack.Add(kind, data)
 	if err != nil || w.secrets.Empty() {
 		return h, err
 	}
@@ -416,7 +417,7 @@ func (w *snapshotWalk) found(names []string, kind, path string, h Hash) error {
 	if len(names) == 0 || len(w.leaks) >= leaksMax {
 		return nil
 	}
-	if _, err := w.repo.objects.kind(w.ctx, h); !errors.Is(err, ErrNotFound) {
+	if _, err := w.repo.objects.Kind(w.ctx, h); !errors.Is(err, ErrNotFound) {
 		return err
 	}
 	for _, name := range names {

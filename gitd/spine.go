@@ -15,7 +15,9 @@ import (
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
+
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // A clone of a branch is nearly all base: every caller clones a branch of its own, so that
@@ -78,7 +80,7 @@ type spine struct {
 	objects uint32
 	frames  *os.File
 	size    int64 // of frames
-	index   *packFile
+	index   *pack.File
 
 	// Guarded by the shelf's lock.
 	users   int
@@ -217,7 +219,7 @@ func (s *spineShelf) close() {
 func (p *spine) release() {
 	if p.users == 0 && !p.shelved {
 		p.frames.Close()
-		p.index.close()
+		p.index.Close()
 	}
 }
 
@@ -307,17 +309,17 @@ func (r *Repo) makeSpine(ctx context.Context, base Hash, kind spineKind) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	pack, err := openPack(dir)
+	whole, err := openPack(dir)
 	if err != nil {
 		return err
 	}
-	defer pack.Close()
-	p := &spine{spineKey: spineKey{r, base, kind}, objects: uint32(pack.Objects)}
-	if p.index, err = openIndex(dir, madePack+pack.Name); err != nil {
+	defer whole.Close()
+	p := &spine{spineKey: spineKey{r, base, kind}, objects: uint32(whole.Objects)}
+	if p.index, err = pack.OpenFile(dir, madePack+whole.Name); err != nil {
 		return err
 	}
-	if err := p.frame(pack.Pack, dir); err != nil {
-		p.index.close()
+	if err := p.frame(whole.Pack, dir); err != nil {
+		p.index.Close()
 		return err
 	}
 	shelf.put(p)
@@ -352,8 +354,8 @@ const (
 )
 
 // frame copies the objects of a pack into packets. All but the last are of full length.
-func (p *spine) frame(pack *os.File, dir string) (err error) {
-	info, err := pack.Stat()
+func (p *spine) frame(whole *os.File, dir string) (err error) {
+	info, err := whole.Stat()
 	if err != nil {
 		return err
 	}
@@ -365,7 +367,7 @@ func (p *spine) frame(pack *os.File, dir string) (err error) {
 			p.frames.Close()
 		}
 	}()
-	in := io.NewSectionReader(pack, packHead, info.Size()-packHead-sha1.Size)
+	in := io.NewSectionReader(whole, pack.HeaderLength, info.Size()-pack.HeaderLength-sha1.Size)
 	out := bufio.NewWriterSize(p.frames, 1<<20)
 	data := make([]byte, frameData)
 	var packet []byte
@@ -386,8 +388,8 @@ func (p *spine) frame(pack *os.File, dir string) (err error) {
 }
 
 // has says whether an object is in the spine.
-func (p *spine) has(name objectName) (bool, error) {
-	_, ok, err := p.index.find(name[:])
+func (p *spine) has(name pack.ObjectName) (bool, error) {
+	_, ok, err := p.index.Find(name[:])
 	return ok, err
 }
 
@@ -407,7 +409,7 @@ func (p *spine) sum(n uint32) (hash.Hash, error) {
 	p.mu.Unlock()
 	s.once.Do(func() {
 		state := sha1.New()
-		state.Write(packPrefix(n))
+		state.Write(pack.Header(n))
 		if s.err = p.hash(state); s.err == nil {
 			s.state = state.(hash.Cloner)
 		}
@@ -620,7 +622,7 @@ func (r *Repo) graft(ctx context.Context, f *fetchRequest, p *spine, line *linea
 	var head []byte
 	if p.kind == spineShallow {
 		head = appendPkt(head, "shallow-info\n")
-		tree := []objectName{plumbing.NewHash(string(line.trees[p.base]))}
+		tree := []pack.ObjectName{plumbing.NewHash(string(line.trees[p.base]))}
 		for _, h := range tips {
 			if err := grow.commit(h, plumbing.NewHash(string(line.trees[h])), tree); err != nil {
 				return nil, err
@@ -652,7 +654,7 @@ func (r *Repo) graft(ctx context.Context, f *fetchRequest, p *spine, line *linea
 	own := grow.twig.buf.Bytes()
 	sum.Write(own)
 	head = appendPkt(head, "packfile\n")
-	head = appendBand(head, bandData, packPrefix(n), pktMax)
+	head = appendBand(head, bandData, pack.Header(n), pktMax)
 	end := appendBand(nil, bandData, own, pktMax)
 	end = appendBand(end, bandData, sum.Sum(nil), pktMax)
 	end = append(end, flushPkt...)
@@ -695,14 +697,14 @@ func (r *Repo) tagsOf(ctx context.Context, sent *growth) ([]Hash, error) {
 // chain follows tags to what is none, and tells which they were.
 func (r *Repo) chain(ctx context.Context, h Hash) (chain []Hash, end Hash, kind string, err error) {
 	for range 20 {
-		obj, _, err := r.objects.small(ctx, h)
+		obj, _, err := r.objects.Small(ctx, h)
 		if err != nil && (obj.Kind == "" || !errors.Is(err, ErrTooLarge)) {
 			return nil, "", "", err
 		}
 		if obj.Kind != "tag" {
 			return chain, h, obj.Kind, nil
 		}
-		target, ok := strings.CutPrefix(firstLine(obj.Data), "object ")
+		target, ok := strings.CutPrefix(pack.FirstLine(obj.Data), "object ")
 		if !ok {
 			return nil, "", "", fmt.Errorf("tag %s is damaged: %w", h, ErrInvalid)
 		}

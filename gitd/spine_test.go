@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd/gittest"
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // cloneKinds are the clones that are composed.
@@ -482,7 +483,7 @@ func TestComposeStorm(t *testing.T) {
 				t.Error(err)
 			}
 			lines := &pktReader{r: &sent}
-			var pack bytes.Buffer
+			var whole bytes.Buffer
 			for inPack := false; ; {
 				line, kind, err := lines.next()
 				if err != nil || kind == pktFlush {
@@ -492,15 +493,15 @@ func TestComposeStorm(t *testing.T) {
 				case string(line) == "packfile\n":
 					inPack = true
 				case inPack && line[0] == bandData:
-					pack.Write(line[1:])
+					whole.Write(line[1:])
 				}
 			}
-			end := pack.Len() - sha1.Size
-			if end < 0 || sha1.Sum(pack.Bytes()[:end]) != [sha1.Size]byte(pack.Bytes()[end:]) || sent.Len() != 0 {
+			end := whole.Len() - sha1.Size
+			if end < 0 || sha1.Sum(whole.Bytes()[:end]) != [sha1.Size]byte(whole.Bytes()[end:]) || sent.Len() != 0 {
 				t.Error("the checksum is another's")
 				return
 			}
-			if _, err := scanPack(newTap(&pack, io.Discard, 1<<30), sha1.Size, packLimits{1 << 30, 1 << 20, 1 << 30}); err != nil {
+			if _, err := pack.Scan(pack.NewTap(&whole, io.Discard, 1<<30), sha1.Size, pack.Limits{Bytes: 1 << 30, Objects: 1 << 20, Object: 1 << 30}); err != nil {
 				t.Error(err)
 			}
 		})

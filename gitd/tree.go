@@ -13,6 +13,9 @@ import (
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
+// fileMax bounds [Repo.ReadFile] if its caller gives no bound.
+const fileMax = 64 << 20
+
 // treeListMax bounds [Repo.Tree].
 const treeListMax = 1_000_000
 
@@ -27,7 +30,7 @@ type TreeEntry struct {
 
 // tree reads the tree called h.
 func (r *Repo) tree(ctx context.Context, h Hash) ([]object.Entry, error) {
-	obj, _, err := r.objects.small(ctx, h)
+	obj, _, err := r.objects.Small(ctx, h)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +137,7 @@ func (r *Repo) OpenFile(ctx context.Context, rev, path string) (io.ReadCloser, i
 	var in io.ReadCloser
 	var size int64
 	if err == nil {
-		in, size, err = r.objects.stream(ctx, e.Hash)
+		in, size, err = r.objects.Stream(ctx, e.Hash)
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("cannot open %.200q at %.200q in %s: %w", path, rev, r.name, err)
@@ -145,7 +148,7 @@ func (r *Repo) OpenFile(ctx context.Context, rev, path string) (io.ReadCloser, i
 // Blob returns the content of a blob by its name; one larger than max bytes is [ErrTooLarge].
 // It is for who has compared trees: nothing is looked up by a path.
 func (r *Repo) Blob(ctx context.Context, blob Hash, max int64) ([]byte, error) {
-	in, size, err := r.objects.stream(ctx, blob)
+	in, size, err := r.objects.Stream(ctx, blob)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read blob %.80s in %s: %w", blob, r.name, err)
 	}
@@ -222,7 +225,7 @@ func (r *Repo) sizes(ctx context.Context, list []TreeEntry) error {
 		if e.Type != "blob" {
 			continue
 		}
-		n, err := r.objects.size(e.Hash)
+		n, err := r.objects.Size(e.Hash)
 		if missed = err != nil; missed {
 			break
 		}

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // randomHistory fills a repository with commits that git itself makes of a random
@@ -229,7 +230,7 @@ func TestPackOf(t *testing.T) {
 }
 
 // unpackable lets git check a pack and its index, and lists what is in it.
-func unpackable(t testing.TB, p *Pack) string {
+func unpackable(t testing.TB, p *pack.Pack) string {
 	t.Helper()
 	dir := t.TempDir()
 	for ext, f := range map[string]*os.File{"pack": p.Pack, "idx": p.Index} {
@@ -249,7 +250,7 @@ func TestPackOfLarge(t *testing.T) {
 	ctx := t.Context()
 	r := newRepo(t)
 	first := commit(t, r, "main", "First", "a", "1\n")
-	large := make([]byte, inMemoryMax+1)
+	large := make([]byte, pack.MaxInMemory+1)
 	if _, err := rand.NewChaCha8([32]byte{}).Read(large); err != nil {
 		t.Fatal(err)
 	}

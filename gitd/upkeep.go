@@ -3,9 +3,10 @@ package gitd
 import (
 	"context"
 	"errors"
-	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"sync"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
 // Every push and every commit leaves a pack. Upkeep maintains repositories in the
@@ -97,7 +98,7 @@ func (r *Repo) wrote() {
 	u.mu.Unlock()
 	were := 0
 	if !known {
-		were = r.objects.packs.count() - 1 // what an earlier server left counts, too
+		were = r.objects.Packs.Count() - 1 // what an earlier server left counts, too
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()

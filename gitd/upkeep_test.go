@@ -3,6 +3,7 @@ package gitd
 import (
 	"context"
 	"fmt"
+	"github.com/ramus-dev/ramus/gitd/pack"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -62,11 +63,11 @@ func TestUpkeep(t *testing.T) {
 	if stats.Runs != commits/upkeepChanges || stats.Failures > 0 || stats.Pending != commits%upkeepChanges {
 		t.Errorf("%+v after %d commits", stats, commits)
 	}
-	packs, err := filepath.Glob(filepath.Join(r.dir, packFolder, "*.pack"))
+	packs, err := filepath.Glob(filepath.Join(r.dir, pack.Folder, "*.pack"))
 	if err != nil || len(packs) > commits%upkeepChanges+5 {
 		t.Errorf("%d packs, %v", len(packs), err)
 	}
-	for _, file := range []string{packFolder + "/multi-pack-index", "objects/info/commit-graphs/commit-graph-chain", "packed-refs"} {
+	for _, file := range []string{pack.Folder + "/multi-pack-index", "objects/info/commit-graphs/commit-graph-chain", "packed-refs"} {
 		if _, err := os.Stat(filepath.Join(r.dir, file)); err != nil {
 			t.Error(err)
 		}

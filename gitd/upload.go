@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"io"
 	"os"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // wantsMax bounds what a client may say in one request of a fetch: the wants of
@@ -78,7 +80,7 @@ func (w *idleWriter) Write(p []byte) (int, error) {
 
 // copyAnswer copies git's answer as it comes.
 func copyAnswer(r io.Reader, w io.Writer) error {
-	_, err := io.CopyBuffer(onlyWriter{w}, struct{ io.Reader }{r}, make([]byte, 64<<10))
+	_, err := io.CopyBuffer(pack.WriterOnly{Writer: w}, struct{ io.Reader }{r}, make([]byte, 64<<10))
 	if err != nil {
 		return fmt.Errorf("cannot pass git's answer on: %w", err)
 	}
@@ -96,17 +98,17 @@ func (s *Server) advertise(ctx context.Context, a access, service string, out io
 // upload answers one request of a fetch over HTTP; read is called when all of
 // it was read.
 func (s *Server) upload(ctx context.Context, a access, in io.Reader, read func(), out answer) error {
-	store := &spool{dir: os.TempDir()}
-	defer store.close()
-	t := newTap(in, store, wantsMax)
+	store := &pack.Spool{Dir: os.TempDir()}
+	defer store.Close()
+	t := pack.NewTap(in, store, wantsMax)
 	if _, err := io.Copy(io.Discard, t); err != nil {
 		return err
 	}
-	if err := t.flush(); err != nil {
+	if err := t.Flush(); err != nil {
 		return err
 	}
 	read()
-	body, err := store.reader()
+	body, err := store.Reader()
 	if err != nil {
 		return err
 	}
@@ -121,7 +123,7 @@ func (s *Server) upload(ctx context.Context, a access, in io.Reader, read func()
 		if err := checkUpload(bufio.NewReader(body)); err != nil {
 			return err
 		}
-		if body, err = store.reader(); err != nil {
+		if body, err = store.Reader(); err != nil {
 			return err
 		}
 	}

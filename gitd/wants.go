@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"slices"
 	"strings"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // wantError is a want that is not served: there is no such object, or the client may not
@@ -44,13 +46,13 @@ func (v *refSnapshot) checkWants(ctx context.Context, g Grant, wants []Hash) err
 	if len(unknown) == 0 {
 		return nil
 	}
-	kinds, err := v.repo.objects.kinds(ctx, unknown)
+	kinds, err := v.repo.objects.Kinds(ctx, unknown)
 	if err != nil {
 		return err
 	}
 	var commits []Hash
 	for _, h := range unknown {
-		switch kinds[h].kind {
+		switch kinds[h].Kind {
 		case "commit":
 			commits = append(commits, h)
 		case "blob", "tree":
@@ -146,7 +148,7 @@ func (v *refSnapshot) unreachable(ctx context.Context, commits, tips []Hash) (Ha
 	if len(out) == 0 {
 		return "", nil
 	}
-	if bad := Hash(firstLine(out)); slices.Contains(commits, bad) {
+	if bad := Hash(pack.FirstLine(out)); slices.Contains(commits, bad) {
 		return bad, nil
 	}
 	return commits[0], nil

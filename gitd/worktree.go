@@ -200,7 +200,7 @@ func (w *snapshotWalk) smallFile(n *overlayNode) (data []byte, there bool, err e
 }
 
 func (w *snapshotWalk) ruleBlob(h Hash) ([]byte, error) {
-	obj, size, err := w.repo.objects.small(w.ctx, h)
+	obj, size, err := w.repo.objects.Small(w.ctx, h)
 	if errors.Is(err, ErrTooLarge) || err == nil && size > pathspec.MaxFile {
 		return nil, fmt.Errorf("a .gitignore or .gitattributes has more than %d bytes: %w", pathspec.MaxFile, ErrPortable)
 	}
