@@ -1,7 +1,8 @@
-package executor_test
+package gitindex
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -12,11 +13,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ramus-dev/ramus/executor"
-	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/internal/growth"
 )
 
-// indexRepo is a repository whose index git writes, with what ramus keeps of it.
+// indexRepo is a repository whose index git writes.
 type indexRepo struct {
 	t   testing.TB
 	dir string
@@ -65,8 +66,8 @@ func (r *indexRepo) index() []byte {
 	return b
 }
 
-// TestRewriteIndex changes random entries of indexes of git's, and git finds in them what
-// it would have put there itself: files, trees, and what differs from a commit.
+// TestRewriteIndex changes random entries of indexes that git wrote. It checks that git finds in them
+// the files, the trees and the changes that it would have written itself.
 func TestRewriteIndex(t *testing.T) {
 	r := newIndexRepo(t)
 	rnd := rand.New(rand.NewPCG(1, 2))
@@ -100,18 +101,18 @@ func TestRewriteIndex(t *testing.T) {
 		r.git("status")
 		r.git("status")
 		old := r.index()
-		var differ []executor.IndexEntry
+		var differ []Entry
 		var info strings.Builder
 		for _, p := range slices.Sorted(maps.Keys(have)) { // the same in each run
 			if rnd.IntN(3) == 0 {
 				delete(have, p)
-				differ = append(differ, executor.IndexEntry{Path: p})
+				differ = append(differ, Entry{Path: p})
 				fmt.Fprintf(&info, "0 %040d\t%s\n", 0, p)
 			}
 		}
 		for range 10 {
 			p := name()
-			if !have[p] && !fits(p) || slices.ContainsFunc(differ, func(d executor.IndexEntry) bool { return d.Path == p }) {
+			if !have[p] && !fits(p) || slices.ContainsFunc(differ, func(d Entry) bool { return d.Path == p }) {
 				continue
 			}
 			have[p] = true
@@ -120,10 +121,10 @@ func TestRewriteIndex(t *testing.T) {
 			if err := os.Remove(filepath.Join(r.dir, "content")); err != nil {
 				t.Fatal(err)
 			}
-			differ = append(differ, executor.IndexEntry{Path: p, Mode: 0o100644, Hash: gitd.Hash(h)})
+			differ = append(differ, Entry{Path: p, Mode: 0o100644, Hash: object.Hash(h)})
 			fmt.Fprintf(&info, "100644 %s\t%s\n", h, p)
 		}
-		made, err := executor.RewriteIndex(old, differ, "")
+		made, err := Rewrite(old, differ, 1000, "")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -146,7 +147,7 @@ func TestRewriteIndex(t *testing.T) {
 	}
 }
 
-// TestIndexRefused: what only git understands is left to it.
+// TestIndexRefused checks that indexes that only git understands are refused.
 func TestIndexRefused(t *testing.T) {
 	r := newIndexRepo(t)
 	r.write("a", "a")
@@ -163,19 +164,19 @@ func TestIndexRefused(t *testing.T) {
 	} {
 		r.write("c", "c")
 		r.git(args...)
-		if _, err := executor.RewriteIndex(r.index(), nil, ""); err == nil {
+		if _, err := Rewrite(r.index(), nil, 1000, ""); err == nil {
 			t.Errorf("%s: taken", name)
 		}
 		if err := os.WriteFile(filepath.Join(r.dir, ".git", "index"), plain, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := executor.RewriteIndex(plain, nil, ""); err != nil {
+	if _, err := Rewrite(plain, nil, 1000, ""); err != nil {
 		t.Error(err)
 	}
 }
 
-// FuzzIndex reads indexes that containers wrote: what is taken apart is put together again.
+// FuzzIndex checks that a rewritten index can be rewritten again and does not change.
 func FuzzIndex(f *testing.F) {
 	r := newIndexRepo(f)
 	f.Add(r.gitIndexOf(), "a")
@@ -188,11 +189,11 @@ func FuzzIndex(f *testing.F) {
 	f.Add(r.index(), "d")
 	f.Add(r.index()[:40], "")
 	f.Fuzz(func(t *testing.T, old []byte, path string) {
-		once, err := executor.RewriteIndex(old, []executor.IndexEntry{{Path: path, Mode: 0o100644, Hash: gitd.Hash(strings.Repeat("1", 40))}}, "token")
+		once, err := Rewrite(old, []Entry{{Path: path, Mode: 0o100644, Hash: object.Hash(strings.Repeat("1", 40))}}, 1000, "token")
 		if err != nil {
 			return
 		}
-		again, err := executor.RewriteIndex(once, nil, "token")
+		again, err := Rewrite(once, nil, 1000, "token")
 		if err != nil {
 			t.Fatalf("what was written cannot be read: %v", err)
 		}
@@ -202,8 +203,25 @@ func FuzzIndex(f *testing.F) {
 	})
 }
 
-// gitIndexOf is the index of an empty work tree.
+// gitIndexOf returns the index of an empty work tree.
 func (r *indexRepo) gitIndexOf() []byte {
 	r.git("read-tree", "--empty")
 	return r.index()
+}
+
+// TestGrowth checks that the time to read an index grows with it.
+func TestGrowth(t *testing.T) {
+	entry := func(n int) string {
+		var b bytes.Buffer
+		b.Write(make([]byte, fixedLength-2))
+		name := fmt.Sprintf("n%07d", n)
+		_ = binary.Write(&b, binary.BigEndian, uint16(len(name))) // never fails
+		b.WriteString(name)
+		b.Write(make([]byte, 8-(fixedLength+len(name))%8))
+		return b.String()
+	}
+	growth.Check(t, "index", func(text []byte) {
+		head := append([]byte("DIRC\x00\x00\x00\x02"), binary.BigEndian.AppendUint32(nil, uint32(len(text)/72))...)
+		_ = Check(append(append(head, text...), make([]byte, trailerLength)...))
+	}, growth.Case{Name: "entries", Each: entry}, growth.Repeat("a"), growth.Repeat("\x00"), growth.Repeat("TREE\x00\x00\x00\x00"), growth.Repeat("\xff"))
 }

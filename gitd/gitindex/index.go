@@ -1,4 +1,4 @@
-package executor
+package gitindex
 
 import (
 	"bytes"
@@ -13,41 +13,33 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
-// The index of a bound work tree is written from outside: the base layer's, with the
-// entries that differ. So it costs no process in the container, is right before the
-// next command begins, and is there in images without git. The format is that of
-// git's Documentation/gitformat-index.txt, version 2.
+// MaxSize bounds an index in bytes, to about 700,000 files.
+const MaxSize = 64 << 20
 
-// indexMax bounds an index, in bytes: about 700,000 files.
-const indexMax = 64 << 20
-
-// indexEntry is how one path of an index differs.
-type indexEntry struct {
-	path string
-	mode uint32 // zero: the path is not in the index
-	hash gitd.Hash
-	stat indexStat
+// Entry is one path of an index that differs.
+type Entry struct {
+	Path string
+	Mode uint32 // 0 means that the path is not in the index
+	Hash object.Hash
+	Stat Stat
 }
 
-// indexStat is what git compares of a file to see that it did not change. With
-// the zero value git reads the file.
-type indexStat struct {
-	ctime, mtime int64 // nanoseconds
-	inode        uint64
-	size         int64
+// Stat is the part of a file's metadata that git compares to see whether the file changed. With the
+// zero value git reads the file.
+type Stat struct {
+	CTime, MTime int64 // nanoseconds
+	Inode        uint64
+	Size         int64
 }
 
-// insideUID is who commands are, as they see it themselves, on every engine.
-const insideUID = 1000
-
-// What an index is made of.
+// The lengths in bytes of the parts of an index, and the flags of an entry.
 const (
-	indexHeader  = 12
-	indexFixed   = 62 // of an entry, before its name
-	indexTrailer = sha1.Size
+	headerLength  = 12
+	fixedLength   = 62 // of an entry, before its name
+	trailerLength = sha1.Size
 
 	flagAssumeValid = 0x8000
 	flagExtended    = 0x4000
@@ -55,35 +47,43 @@ const (
 	flagName        = 0x0fff
 )
 
-// errIndex is an index that only git itself can change.
+// errIndex means that only git itself can change an index.
 var errIndex = errors.New("an index that only git can read")
 
-// indexParts are the entries of an index, as one piece, and its extensions.
+// indexParts holds the entries of an index in one piece, and its extensions.
 type indexParts struct {
 	count   int
 	entries []byte
-	more    []indexExtension
+	more    []extension
 }
 
-type indexExtension struct {
+// extension is one extension of an index.
+type extension struct {
 	name string
 	data []byte
 }
 
-// parseIndex takes an index apart. Entries that are more than a path with its content
-// (conflicts, and files that git was told not to look at) make it errIndex.
-func parseIndex(b []byte) (indexParts, error) {
+// Check returns an error if only git can change an index. This is so if it is damaged, larger than
+// [MaxSize], of another version or in parts, and if it has entries for conflicts or for files
+// that git was told to ignore.
+func Check(index []byte) error {
+	_, err := parse(index)
+	return err
+}
+
+// parse splits an index into its parts. Returns errIndex in the cases of [Check].
+func parse(b []byte) (indexParts, error) {
 	var p indexParts
 	fail := func(what string) (indexParts, error) { return indexParts{}, fmt.Errorf("%w: %s", errIndex, what) }
-	if len(b) < indexHeader+indexTrailer || len(b) > indexMax || string(b[:4]) != "DIRC" {
+	if len(b) < headerLength+trailerLength || len(b) > MaxSize || string(b[:4]) != "DIRC" {
 		return fail("no index")
 	}
 	if v := binary.BigEndian.Uint32(b[4:]); v != 2 {
 		return fail("version " + strconv.FormatUint(uint64(v), 10))
 	}
 	count := binary.BigEndian.Uint32(b[8:])
-	body := b[indexHeader : len(b)-indexTrailer]
-	if uint64(count)*(indexFixed+2) > uint64(len(body)) {
+	body := b[headerLength : len(b)-trailerLength]
+	if uint64(count)*(fixedLength+2) > uint64(len(body)) {
 		return fail("it is cut")
 	}
 	p.count = int(count)
@@ -110,7 +110,7 @@ func parseIndex(b []byte) (indexParts, error) {
 		if uint64(size) > uint64(len(rest)-8) {
 			return fail("it is cut")
 		}
-		e := indexExtension{string(rest[:4]), rest[8 : 8+size]}
+		e := extension{string(rest[:4]), rest[8 : 8+size]}
 		if c := e.name[0]; c < 'A' || c > 'Z' {
 			return fail("it needs " + strconv.Quote(e.name)) // split and sparse ones
 		}
@@ -120,55 +120,56 @@ func parseIndex(b []byte) (indexParts, error) {
 	return p, nil
 }
 
-// entryAt reads the name and flags of the entry at an offset, and where the next one begins.
+// entryAt returns the name and the flags of the entry at an offset, and the offset of the next one.
 func entryAt(b []byte, at int) (name []byte, next int, flags uint16, ok bool) {
-	if len(b)-at < indexFixed+2 {
+	if len(b)-at < fixedLength+2 {
 		return nil, 0, 0, false
 	}
 	flags = binary.BigEndian.Uint16(b[at+60:])
-	from := at + indexFixed
+	from := at + fixedLength
 	n := int(flags & flagName)
-	if n == flagName || flags&flagExtended != 0 { // longer than can be said there
+	if n == flagName || flags&flagExtended != 0 { // the name is too long for the field
 		n = bytes.IndexByte(b[from:], 0)
 	}
 	if n <= 0 || n >= len(b)-from || b[from+n] != 0 || bytes.IndexByte(b[from:from+n], 0) >= 0 {
 		return nil, 0, 0, false
 	}
-	next = at + (indexFixed+n+8)&^7 // at least one NUL
+	next = at + (fixedLength+n+8)&^7 // at least one NUL
 	return b[from : from+n], next, flags, next <= len(b)
 }
 
-// rewriteIndex makes an index that differs in some entries from one that has none of a
-// special kind. With a token it also says that nothing else changed since the host gave that
-// (see fsmonitor.go), and keeps what it knows of files that are not tracked.
-func rewriteIndex(old []byte, differ []indexEntry, token string) ([]byte, error) {
-	p, err := parseIndex(old)
+// Rewrite returns an index that differs from old in some entries. uid becomes the owner and group of
+// the entries. If token is not empty, the index also says that no other file changed since the
+// file system monitor gave that token, and it keeps the cache of untracked files. Returns an
+// error in the cases of [Check].
+func Rewrite(old []byte, differ []Entry, uid uint32, token string) ([]byte, error) {
+	p, err := parse(old)
 	if err != nil {
 		return nil, err
 	}
 	stale := make(map[string]bool)
 	for _, d := range differ {
-		for dir := range folders(d.path) {
+		for dir := range folders(d.Path) {
 			stale[dir] = true
 		}
 	}
 	differ = slices.Clone(differ)
-	slices.SortFunc(differ, func(a, b indexEntry) int { return cmp.Compare(a.path, b.path) })
-	out := make([]byte, indexHeader, len(old)+256*len(differ)+1024)
+	slices.SortFunc(differ, func(a, b Entry) int { return cmp.Compare(a.Path, b.Path) })
+	out := make([]byte, headerLength, len(old)+256*len(differ)+1024)
 	count, at, from := p.count, 0, 0
 	for at < len(p.entries) || len(differ) > 0 {
 		var name []byte
 		next := at
 		if at < len(p.entries) {
-			name, next, _, _ = entryAt(p.entries, at) // as parseIndex has seen it
+			name, next, _, _ = entryAt(p.entries, at) // valid, since parse has read it
 		}
 		if len(differ) == 0 {
 			break
 		}
 		d := differ[0]
-		order := -1 // of the difference to the entry
+		order := -1 // of d.Path relative to name
 		if at < len(p.entries) {
-			order = cmp.Compare(d.path, string(name))
+			order = cmp.Compare(d.Path, string(name))
 		}
 		if order > 0 {
 			at = next
@@ -180,8 +181,8 @@ func rewriteIndex(old []byte, differ []indexEntry, token string) ([]byte, error)
 			from, at = next, next
 			count--
 		}
-		if d.mode != 0 {
-			if out, err = appendEntry(out, d); err != nil {
+		if d.Mode != 0 {
+			if out, err = appendEntry(out, d, uid); err != nil {
 				return nil, err
 			}
 			count++
@@ -195,9 +196,8 @@ func rewriteIndex(old []byte, differ []indexEntry, token string) ([]byte, error)
 	return appendExtensions(out, p.more, stale, token), nil
 }
 
-// appendExtensions ends an index: of the old one's extensions what still holds, the
-// token, and the sum of it all.
-func appendExtensions(out []byte, old []indexExtension, stale map[string]bool, token string) []byte {
+// appendExtensions appends the extensions that are still valid, the token, and the checksum.
+func appendExtensions(out []byte, old []extension, stale map[string]bool, token string) []byte {
 	add := func(name string, data []byte) {
 		out = append(out, name...)
 		out = binary.BigEndian.AppendUint32(out, uint32(len(data)))
@@ -218,8 +218,8 @@ func appendExtensions(out []byte, old []indexExtension, stale map[string]bool, t
 	if token != "" {
 		data := binary.BigEndian.AppendUint32(nil, 2)
 		data = append(append(data, token...), 0)
-		// A compressed bitmap of the entries that may have changed, with none in it:
-		// no bits, one empty word, which is the last.
+		// An empty compressed bitmap of the entries that may have changed. It has no bits and
+		// one empty word, which is the last.
 		data = binary.BigEndian.AppendUint32(data, 20)
 		data = append(data, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
 		add("FSMN", data)
@@ -228,7 +228,7 @@ func appendExtensions(out []byte, old []indexExtension, stale map[string]bool, t
 	return append(out, sum[:]...)
 }
 
-// folders are all folders that a path lies in, "" being the top.
+// folders yields all folders above a path, the nearest first and the top, "", last.
 func folders(path string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for path != "" {
@@ -240,8 +240,9 @@ func folders(path string) iter.Seq[string] {
 	}
 }
 
-// staleTrees takes from git's cache of tree objects those of some folders.
-func staleTrees(data []byte, stale map[string]bool) ([]byte, bool) {
+// staleTrees returns the cache of tree objects in data without the trees of stale folders. ok is
+// false if data is damaged.
+func staleTrees(data []byte, stale map[string]bool) (_ []byte, ok bool) {
 	out := make([]byte, 0, len(data))
 	var walk func(dir string, top bool, depth int) bool
 	walk = func(dir string, top bool, depth int) bool {
@@ -279,31 +280,32 @@ func staleTrees(data []byte, stale map[string]bool) ([]byte, bool) {
 		}
 		return true
 	}
-	ok := walk("", true, 0)
+	ok = walk("", true, 0)
 	return out, ok && len(data) == 0
 }
 
-func appendEntry(out []byte, d indexEntry) ([]byte, error) {
-	raw, err := hex.DecodeString(string(d.hash))
-	if err != nil || len(raw) != sha1.Size || d.path == "" {
-		return nil, fmt.Errorf("%w: no entry %.80q", errIndex, d.path)
+// appendEntry appends one entry.
+func appendEntry(out []byte, d Entry, uid uint32) ([]byte, error) {
+	raw, err := hex.DecodeString(string(d.Hash))
+	if err != nil || len(raw) != sha1.Size || d.Path == "" {
+		return nil, fmt.Errorf("%w: no entry %.80q", errIndex, d.Path)
 	}
 	u32 := func(v uint32) { out = binary.BigEndian.AppendUint32(out, v) }
 	start := len(out)
-	for _, t := range []int64{d.stat.ctime, d.stat.mtime} {
+	for _, t := range []int64{d.Stat.CTime, d.Stat.MTime} {
 		u32(uint32(t / 1e9))
 		u32(uint32(t % 1e9))
 	}
-	u32(0) // the device: git does not compare it
-	u32(uint32(d.stat.inode))
-	u32(d.mode)
-	u32(insideUID)
-	u32(insideUID)
-	u32(uint32(d.stat.size))
+	u32(0) // the device, which git does not compare
+	u32(uint32(d.Stat.Inode))
+	u32(d.Mode)
+	u32(uid)
+	u32(uid)
+	u32(uint32(d.Stat.Size))
 	out = append(out, raw...)
-	out = binary.BigEndian.AppendUint16(out, uint16(min(len(d.path), flagName)))
-	out = append(out, d.path...)
-	for pad := (indexFixed+len(d.path)+8)&^7 - (len(out) - start); pad > 0; pad-- {
+	out = binary.BigEndian.AppendUint16(out, uint16(min(len(d.Path), flagName)))
+	out = append(out, d.Path...)
+	for pad := (fixedLength+len(d.Path)+8)&^7 - (len(out) - start); pad > 0; pad-- {
 		out = append(out, 0)
 	}
 	return out, nil
