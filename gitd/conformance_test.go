@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // conformance is one repository on one server, as a check of the table below gets it: main
@@ -434,9 +435,9 @@ var conformanceChecks = []struct {
 		}
 	}},
 	{"the sizes of objects", func(c *conformance) {
-		b := append(appendPkt(appendPkt(nil, "command=object-info"), "object-format=sha1"), "0001"...)
+		b := append(protocol.AppendLine(protocol.AppendLine(nil, "command=object-info"), "object-format=sha1"), "0001"...)
 		blob := stock(c.t, c.work, "rev-parse", "HEAD:f1")
-		b = append(appendPkt(appendPkt(b, "size"), "oid "+blob), flushPkt...)
+		b = append(protocol.AppendLine(protocol.AppendLine(b, "size"), "oid "+blob), protocol.FlushLine...)
 		contains(c.t, c.ask(b), blob+" 9")
 	}},
 }

@@ -1,41 +1,12 @@
 package gitd
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
 
 	curve "github.com/ramus-dev/ramus/internal/growth"
 )
-
-// TestRequestGrowth checks that the time to read what Git clients send grows with it.
-func TestRequestGrowth(t *testing.T) {
-	pkt := func(text string) string { return string(appendPkt(nil, text)) }
-	id := strings.Repeat("0123456789", 4)
-	cases := curve.Tokens("0000", "0001", "0002", "0003", "0004", "0005", "0005a", "000", "fff0", "ffff", "zzzz", "\n", pkt("a\n"), pkt("command=fetch\n"), pkt("agent=a\n"), pkt("want "+id+"\n"),
-		pkt("have "+id+"\n"), pkt(strings.Repeat("a", 60_000)))
-	for _, command := range []string{"fetch", "ls-refs", "object-info"} {
-		for _, argument := range []string{"", "a", "want " + id, "have " + id, "shallow " + id, "want-ref refs/heads/a", "thin-pack", "deepen 1", "deepen-since 1", "deepen-not a", "deepen-relative", "filter blob:none",
-			"ref-prefix a", "ref-prefix ", "peel", "oid " + id, "size"} {
-			cases = append(cases, curve.Case{Name: command + " " + argument, Prefix: pkt("command="+command+"\n") + "0001", Token: pkt(argument + "\n"), Suffix: "0000"})
-		}
-		cases = append(cases, curve.Case{Name: command + " ids", Prefix: pkt("command="+command+"\n") + "0001", Suffix: "0000", Each: func(n int) string { return pkt(fmt.Sprintf("want %040x\n", n)) }})
-		cases = append(cases, curve.Case{Name: command + " haves", Prefix: pkt("command="+command+"\n") + "0001", Suffix: "0000", Each: func(n int) string { return pkt(fmt.Sprintf("have %040x\n", 1<<30-n)) }})
-	}
-	cases = append(cases, curve.Case{Name: "filter combine", Prefix: "f000command=fetch", Token: "combine:tree:0+"})
-	curve.Check(t, "protocol v2", func(text []byte) {
-		if q, err := parseRequest(bytes.NewReader(text)); err == nil && q.command == commandFetch {
-			q.fetch.render(false)
-		}
-	}, cases...)
-	var v0 []curve.Case
-	for _, line := range []string{"want " + id, "have " + id, "shallow " + id, "deepen 1", "deepen-not a", "filter blob:none", "done", "a"} {
-		v0 = append(v0, curve.Case{Name: line, Prefix: pkt("want " + id + " agent=a\n"), Token: pkt(line + "\n"), Suffix: "0000"},
-			curve.Case{Name: "after a flush " + line, Prefix: pkt("want "+id+" agent=a\n") + "0000", Token: pkt(line + "\n")})
-	}
-	curve.Check(t, "protocol v0", func(text []byte) { _ = checkUpload(bytes.NewReader(text)) }, append(v0, cases[:18]...)...)
-}
 
 // TestObjectGrowth checks that the time to read objects of git grows with them.
 func TestObjectGrowth(t *testing.T) {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // access is one request's standing: which repository, under which grant.
@@ -289,7 +290,7 @@ func (s *Server) serveHTTP(ctx context.Context, w *httpReply, r *http.Request, w
 		}
 		var out io.Writer = w
 		if a.protocol != "version=2" || service == "git-receive-pack" {
-			out = &prefixWriter{w: w, prefix: append(appendPkt(nil, "# service=", service, "\n"), flushPkt...)}
+			out = &prefixWriter{w: w, prefix: append(protocol.AppendLine(nil, "# service=", service, "\n"), protocol.FlushLine...)}
 		}
 		if service == "git-receive-pack" {
 			return s.advertisePush(ctx, a, out)

@@ -20,6 +20,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pack"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
@@ -207,7 +208,7 @@ func (t *talk) close() {
 type watch struct {
 	s     *Server
 	a     access
-	p     pushRequest
+	p     protocol.PushRequest
 	hooks string
 	talk  *talk
 	stop  context.CancelFunc
@@ -220,7 +221,7 @@ type watch struct {
 }
 
 // watch begins to wait for git's question; end must be called once git has ended.
-func (s *Server) watch(ctx context.Context, a access, p pushRequest) (*watch, error) {
+func (s *Server) watch(ctx context.Context, a access, p protocol.PushRequest) (*watch, error) {
 	dir, err := s.hook.ready(ctx, s.Root)
 	if err != nil {
 		return nil, err
@@ -411,9 +412,9 @@ func (w *watch) fresh(ctx context.Context, leaks []Leak) ([]Leak, error) {
 // place finds out by what paths the objects are reached.
 func (w *watch) place(ctx context.Context, quarantine string, leaks []Leak) error {
 	var tips strings.Builder
-	for _, c := range w.p.commands {
-		if !c.deletes() {
-			tips.WriteString(c.new + "\n")
+	for _, c := range w.p.Commands {
+		if !c.Deletes() {
+			tips.WriteString(c.New + "\n")
 		}
 	}
 	paths := &pathFinder{paths: make(map[Hash]string)}

@@ -3,11 +3,12 @@ package gitd
 import (
 	"errors"
 	"fmt"
-	"github.com/ramus-dev/ramus/gitd/pack"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // TestPrune removes what no ref has reached for long, and nothing else.

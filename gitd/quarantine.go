@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pack"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // Nearly all pushes bring a few objects to one branch. Git's receive-pack starts four
@@ -27,19 +28,19 @@ import (
 // errAskGit says that a push is for git to take or to refuse.
 var errAskGit = errors.New("a push that only git can judge")
 
-// ordinary says whether the push may be taken without git's receive-pack, as far as its
+// ordinaryPush says whether the push may be taken without git's receive-pack, as far as its
 // commands tell: one branch comes or moves, and the client wants to know whether it did.
-func (p pushRequest) ordinary() bool {
-	return len(p.commands) == 1 && !p.commands[0].deletes() && strings.HasPrefix(p.commands[0].ref, "refs/heads/") &&
-		p.report && !p.unusual && p.hashLen == len(pack.ObjectName{})
+func ordinaryPush(p protocol.PushRequest) bool {
+	return len(p.Commands) == 1 && !p.Commands[0].Deletes() && strings.HasPrefix(p.Commands[0].Ref, "refs/heads/") &&
+		p.Report && !p.Unusual && p.HashLen == len(pack.ObjectName{})
 }
 
 // take receives an ordinary push of a pack that was scanned. When it returns true, the
 // branch has moved, durably; false without an error: nothing was done, and git is to
 // receive the push.
-func (s *Server) take(ctx context.Context, a access, p pushRequest, pack []byte) (taken bool, err error) {
+func (s *Server) take(ctx context.Context, a access, p protocol.PushRequest, pack []byte) (taken bool, err error) {
 	r := a.repo
-	if r == nil || s.native || !r.ordinary(ctx, p.commands[0]) {
+	if r == nil || s.native || !r.ordinary(ctx, p.Commands[0]) {
 		return false, nil
 	}
 	r.pushing.RLock()
@@ -49,10 +50,10 @@ func (s *Server) take(ctx context.Context, a access, p pushRequest, pack []byte)
 		return false, nil // git has the words for it
 	}
 	defer q.remove()
-	c := p.commands[0]
-	update := RefUpdate{Name: c.ref, New: Hash(c.new), Old: new(Hash)}
-	if !c.creates() {
-		*update.Old = Hash(c.old)
+	c := p.Commands[0]
+	update := RefUpdate{Name: c.Ref, New: Hash(c.New), Old: new(Hash)}
+	if !c.Creates() {
+		*update.Old = Hash(c.Old)
 	}
 	if err = q.judge(ctx, p, pack); err == nil {
 		err = r.expect(ctx, []RefUpdate{update})
@@ -76,8 +77,8 @@ func (s *Server) take(ctx context.Context, a access, p pushRequest, pack []byte)
 // ordinary says whether a push to the branch may be taken here, as far as the repository
 // tells: its refs are known, its configuration says nothing of pushes, its histories are
 // whole, and the branch is neither another name for something nor checked out anywhere.
-func (r *Repo) ordinary(ctx context.Context, c command) bool {
-	if r.view.fresh(ctx) != nil || !r.plain(Hash(c.new)) || r.view.symbolic(c.ref) {
+func (r *Repo) ordinary(ctx context.Context, c protocol.Command) bool {
+	if r.view.fresh(ctx) != nil || !r.plain(Hash(c.New)) || r.view.symbolic(c.Ref) {
 		return false
 	}
 	own, err := r.view.config()
@@ -158,11 +159,11 @@ func (q *quarantine) run(ctx context.Context, c gitcmd.Command) error {
 
 // judge returns nil for a push that is good: each object is sound, nothing is missing, the
 // branch does not move backward, and no secret is in it.
-func (q *quarantine) judge(ctx context.Context, p pushRequest, pack []byte) error {
+func (q *quarantine) judge(ctx context.Context, p protocol.PushRequest, pack []byte) error {
 	if err := q.index(ctx, pack); err != nil {
 		return err
 	}
-	if err := q.whole(ctx, p.commands[0]); err != nil || q.s.Secrets.Empty() {
+	if err := q.whole(ctx, p.Commands[0]); err != nil || q.s.Secrets.Empty() {
 		return err
 	}
 	leaks, err := (&watch{s: q.s, a: q.a, p: p}).look(ctx, q.dir)
@@ -208,19 +209,19 @@ func (q *quarantine) accept() error {
 
 // whole returns nil when the branch may move, in history, to where the command wants it:
 // what the new commit reaches is in the repository or in the push.
-func (q *quarantine) whole(ctx context.Context, c command) error {
+func (q *quarantine) whole(ctx context.Context, c protocol.Command) error {
 	w := &wholeness{ctx: ctx, q: q, repo: q.a.repo, roots: map[Hash]Hash{}, known: map[Hash]string{}}
-	err := w.commit(Hash(c.new))
+	err := w.commit(Hash(c.New))
 	switch {
-	case errors.Is(err, errUnknown) && c.creates():
+	case errors.Is(err, errUnknown) && c.Creates():
 		// What receive-pack itself asks; it finds its way from any ref to any object.
-		return q.run(ctx, gitcmd.Command{Args: []string{"rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"}, In: strings.NewReader(c.new + "\n")})
+		return q.run(ctx, gitcmd.Command{Args: []string{"rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"}, In: strings.NewReader(c.New + "\n")})
 	case errors.Is(err, errUnknown):
 		return errAskGit // nor is it known whether the branch moves forward
 	case err != nil:
 		return err
 	}
-	if _, reached := w.roots[Hash(c.old)]; !c.creates() && !reached {
+	if _, reached := w.roots[Hash(c.Old)]; !c.Creates() && !reached {
 		return errAskGit // the move is none forward, or one over what is there already
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 
 	"github.com/ramus-dev/ramus/gitd/pack"
 	"github.com/ramus-dev/ramus/gitd/pack/packtest"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // madeObject is an object that a test pushes, or leaves in a repository.
@@ -268,13 +269,13 @@ func TestOrdinaryPushes(t *testing.T) {
 
 // withoutProgress is an answer without what git tells people who wait for it.
 func withoutProgress(answer string) string {
-	lines := pktReader{r: strings.NewReader(answer)}
+	lines := protocol.NewReader(strings.NewReader(answer))
 	for kept := ""; ; {
-		raw, _, err := lines.nextRaw()
+		raw, _, err := lines.NextRaw()
 		if err != nil {
 			return kept
 		}
-		if len(raw) < 5 || raw[4] != bandProgress {
+		if len(raw) < 5 || raw[4] != protocol.BandProgress {
 			kept += string(raw)
 		}
 	}

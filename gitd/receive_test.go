@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd/pack/packtest"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 const zeroHash = "0000000000000000000000000000000000000000"
@@ -33,8 +34,8 @@ func pushBody(ref, id string, pack []byte) []byte {
 
 // pushBodyFrom is pushBody of a ref that is at old.
 func pushBodyFrom(old, ref, id string, pack []byte) []byte {
-	body := appendPkt(nil, old, " ", id, " ", ref, "\x00report-status side-band-64k agent=test")
-	return append(append(body, flushPkt...), pack...)
+	body := protocol.AppendLine(nil, old, " ", id, " ", ref, "\x00report-status side-band-64k agent=test")
+	return append(append(body, protocol.FlushLine...), pack...)
 }
 
 // post sends a request that no git would send and gives status and answer.
@@ -146,9 +147,9 @@ func TestMalformedPushes(t *testing.T) {
 	w.repo("a")
 	for _, body := range []string{
 		"xxxx", "0003", "00", "ffff", "0005a0000", "0009shall0000", "0001", "0002",
-		string(appendPkt(nil, "shallow zz")) + "0000",
-		string(appendPkt(nil, "push-cert\x00 caps")) + "0000",
-		string(appendPkt(nil, zeroHash, " ", zeroHash[1:], " refs/heads/a\x00report-status")) + "0000",
+		string(protocol.AppendLine(nil, "shallow zz")) + "0000",
+		string(protocol.AppendLine(nil, "push-cert\x00 caps")) + "0000",
+		string(protocol.AppendLine(nil, zeroHash, " ", zeroHash[1:], " refs/heads/a\x00report-status")) + "0000",
 	} {
 		if status, text := w.post("git-receive-pack", "a", strings.NewReader(body)); status != 400 {
 			t.Errorf("%q: %d %q", body, status, text)
@@ -448,8 +449,8 @@ func (w *wire) bigRepo(size int) (dir string, request []byte) {
 	}
 	head := addFile(w.t, c, "noise", string(noise))
 	stock(w.t, c, "push", "-q", "origin", "HEAD:main")
-	request = appendPkt(nil, "want ", head, " ofs-delta no-progress\n")
-	return dir, append(append(request, flushPkt...), "0009done\n"...)
+	request = protocol.AppendLine(nil, "want ", head, " ofs-delta no-progress\n")
+	return dir, append(append(request, protocol.FlushLine...), "0009done\n"...)
 }
 
 // TestHangUp: a client that goes away leaves no process and no file.

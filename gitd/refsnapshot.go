@@ -20,6 +20,7 @@ import (
 
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pack"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // refSnapshot is a repository's refs in memory, as protocol v2 shows them: sorted, each
@@ -95,7 +96,7 @@ func appendRef(b []byte, r *shownRef, symrefs, peel bool) []byte {
 	if peel && r.peeled != "" {
 		parts[5], parts[6] = " peeled:", string(r.peeled)
 	}
-	return appendPkt(b, parts...)
+	return protocol.AppendLine(b, parts...)
 }
 
 // packedRef is a line of packed-refs, with what follows it.
@@ -773,29 +774,29 @@ func begins(name string, prefixes []string) bool {
 }
 
 // list answers ls-refs.
-func (v *refSnapshot) list(g Grant, q *refsRequest) []byte {
+func (v *refSnapshot) list(g Grant, q *protocol.RefsRequest) []byte {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	var b []byte
-	if len(q.prefixes) == 0 && len(g.Read) == 0 {
+	if len(q.Prefixes) == 0 && len(g.Read) == 0 {
 		b = make([]byte, 0, len(v.refs)*120+256)
 	}
-	if head, ok := v.showHead(g); ok && begins("HEAD", q.prefixes) {
+	if head, ok := v.showHead(g); ok && begins("HEAD", q.Prefixes) {
 		switch {
 		case head.hash != "":
-			b = appendRef(b, &head, q.symrefs, q.peel)
-		case q.unborn && q.symrefs && head.target != "":
-			b = appendPkt(b, "unborn HEAD symref-target:", head.target, "\n")
+			b = appendRef(b, &head, q.Symrefs, q.Peel)
+		case q.Unborn && q.Symrefs && head.target != "":
+			b = protocol.AppendLine(b, "unborn HEAD symref-target:", head.target, "\n")
 		}
 	}
-	v.each(g, q.prefixes, func(r *shownRef) {
-		if q.symrefs && q.peel {
+	v.each(g, q.Prefixes, func(r *shownRef) {
+		if q.Symrefs && q.Peel {
 			b = append(b, r.line...)
 		} else {
-			b = appendRef(b, r, q.symrefs, q.peel)
+			b = appendRef(b, r, q.Symrefs, q.Peel)
 		}
 	})
-	return append(b, flushPkt...)
+	return append(b, protocol.FlushLine...)
 }
 
 // advertisePush lists what a grant shows as the first words of a push, with git's
@@ -809,15 +810,15 @@ func (v *refSnapshot) advertisePush(g Grant, capabilities string) ([]byte, bool)
 	var b []byte
 	v.each(g, nil, func(r *shownRef) {
 		if b == nil {
-			b = appendPkt(b, string(r.hash), " ", r.name, "\x00", capabilities, "\n")
+			b = protocol.AppendLine(b, string(r.hash), " ", r.name, "\x00", capabilities, "\n")
 		} else {
-			b = appendPkt(b, string(r.hash), " ", r.name, "\n")
+			b = protocol.AppendLine(b, string(r.hash), " ", r.name, "\n")
 		}
 	})
 	if b == nil {
-		b = appendPkt(b, strings.Repeat("0", 40), " capabilities^{}\x00", capabilities, "\n")
+		b = protocol.AppendLine(b, strings.Repeat("0", 40), " capabilities^{}\x00", capabilities, "\n")
 	}
-	return append(b, flushPkt...), true
+	return append(b, protocol.FlushLine...), true
 }
 
 // showHead is HEAD as a grant shows it, without a hash when it is not born yet.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // nativeV2 is what git answers to a request of protocol v2.
@@ -24,18 +25,18 @@ func nativeV2(t testing.TB, s *Server, dir string, body []byte) string {
 }
 
 func lsRefs(args ...string) []byte {
-	b := append(appendPkt(appendPkt(nil, "command=ls-refs\n"), "object-format=sha1\n"), "0001"...)
+	b := append(protocol.AppendLine(protocol.AppendLine(nil, "command=ls-refs\n"), "object-format=sha1\n"), "0001"...)
 	for _, a := range args {
-		b = appendPkt(b, a, "\n")
+		b = protocol.AppendLine(b, a, "\n")
 	}
-	return append(b, flushPkt...)
+	return append(b, protocol.FlushLine...)
 }
 
 // lists compares the snapshot's answers with git's.
 func lists(t testing.TB, r *Repo, args ...string) {
 	t.Helper()
 	body := lsRefs(args...)
-	q, err := parseRequest(bytes.NewReader(body))
+	q, err := protocol.ParseRequest(bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -50,7 +51,7 @@ func lists(t testing.TB, r *Repo, args ...string) {
 			want.WriteString(line)
 		}
 	}
-	if got, want := string(r.view.list(Grant{}, &q.refs)), want.String(); got != want {
+	if got, want := string(r.view.list(Grant{}, &q.Refs)), want.String(); got != want {
 		t.Fatalf("%v: the snapshot says\n%s\ngit says\n%s", args, got, want)
 	}
 }
@@ -180,14 +181,14 @@ func TestRefSnapshotScope(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		q, err := parseRequest(bytes.NewReader(body))
+		q, err := protocol.ParseRequest(bytes.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := r.view.fresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := string(r.view.list(g, &q.refs)); got != string(out) {
+		if got := string(r.view.list(g, &q.Refs)); got != string(out) {
 			t.Errorf("%v %v:\n%s\nwant\n%s", g.Read, g.Write, got, out)
 		}
 	}
@@ -238,4 +239,13 @@ func TestApart(t *testing.T) {
 			t.Errorf("%q became %q", tt[0], got)
 		}
 	}
+}
+
+// v2Fetch is a request of a fetch.
+func v2Fetch(args ...string) []byte {
+	b := append(protocol.AppendLine(protocol.AppendLine(protocol.AppendLine(nil, "command=fetch"), "agent=git/test"), "object-format=sha1"), "0001"...)
+	for _, a := range args {
+		b = protocol.AppendLine(b, a, "\n")
+	}
+	return append(b, protocol.FlushLine...)
 }

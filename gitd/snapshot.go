@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/ramus-dev/ramus/gitd/pack"
 	"io"
+
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // ErrPortable: only git itself, run in the work tree, can say what its commit is

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/pack"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // A clone of a branch is nearly all base: every caller clones a branch of its own, so that
@@ -349,7 +350,7 @@ func (r *Repo) listBlobless(ctx context.Context, base Hash) (_ *os.File, err err
 
 const (
 	// frameData is how much of a pack a packet holds, behind frameHead bytes of its own.
-	frameData = pktMax - frameHead
+	frameData = protocol.MaxLine - frameHead
 	frameHead = 5
 )
 
@@ -378,7 +379,7 @@ func (p *spine) frame(whole *os.File, dir string) (err error) {
 		} else if err != nil && err != io.ErrUnexpectedEOF {
 			return err
 		}
-		packet = appendBand(packet[:0], bandData, data[:n], pktMax)
+		packet = protocol.AppendBand(packet[:0], protocol.BandData, data[:n], protocol.MaxLine)
 		if _, err := out.Write(packet); err != nil {
 			return err
 		}
@@ -422,14 +423,14 @@ func (p *spine) sum(n uint32) (hash.Hash, error) {
 
 // hash writes the spine without its packets to a hash.
 func (p *spine) hash(to io.Writer) error {
-	buf := make([]byte, 4*pktMax)
+	buf := make([]byte, 4*protocol.MaxLine)
 	for at := int64(0); at < p.size; {
 		n, err := p.frames.ReadAt(buf[:min(int64(len(buf)), p.size-at)], at)
 		if err != nil && (err != io.EOF || n == 0) {
 			return fmt.Errorf("cannot read what was prepared for clones: %w", err)
 		}
-		for packet := buf[:n]; len(packet) > frameHead; packet = packet[min(len(packet), pktMax):] {
-			to.Write(packet[frameHead:min(len(packet), pktMax)])
+		for packet := buf[:n]; len(packet) > frameHead; packet = packet[min(len(packet), protocol.MaxLine):] {
+			to.Write(packet[frameHead:min(len(packet), protocol.MaxLine)])
 		}
 		at += int64(n)
 	}
@@ -439,7 +440,7 @@ func (p *spine) hash(to io.Writer) error {
 // compose answers a clone-like fetch (no haves, and a want that descends from a base whose
 // pack is kept) from the base's pack and a small pack of what else is wanted. nil: it cannot,
 // and git answers. The wants were checked before: the client may have them.
-func (r *Repo) compose(ctx context.Context, f *fetchRequest) (*reply, error) {
+func (r *Repo) compose(ctx context.Context, f *protocol.FetchRequest) (*reply, error) {
 	kind, ok := composable(f)
 	if !ok || !r.plain(f.Wants[0]) {
 		return nil, nil
@@ -456,7 +457,7 @@ func (r *Repo) compose(ctx context.Context, f *fetchRequest) (*reply, error) {
 }
 
 // composable says which kind of clone a request is, if it is one.
-func composable(f *fetchRequest) (spineKind, bool) {
+func composable(f *protocol.FetchRequest) (spineKind, bool) {
 	switch {
 	case len(f.Wants) == 0, len(f.Wants) > composeWants, len(f.Haves) > 0, len(f.Shallow) > 0,
 		f.DepthRelative, f.DeepenSince != 0, len(f.DeepenNot) > 0,
@@ -472,8 +473,8 @@ func composable(f *fetchRequest) (spineKind, bool) {
 	return 0, false
 }
 
-func (r *Repo) composeKind(ctx context.Context, f *fetchRequest, kind spineKind) (_ *reply, err error) {
-	key := string(f.render(true))
+func (r *Repo) composeKind(ctx context.Context, f *protocol.FetchRequest, kind spineKind) (_ *reply, err error) {
+	key := string(f.Render(true))
 	if f.IncludeTag {
 		if err := r.view.fresh(ctx); err != nil {
 			return nil, err
@@ -616,20 +617,20 @@ func (r *Repo) prepare(ctx context.Context, tips []Hash, kind spineKind) error {
 }
 
 // graft gathers what grows on a spine.
-func (r *Repo) graft(ctx context.Context, f *fetchRequest, p *spine, line *lineage, tips, notes []Hash) (*graft, error) {
+func (r *Repo) graft(ctx context.Context, f *protocol.FetchRequest, p *spine, line *lineage, tips, notes []Hash) (*graft, error) {
 	grow := growth{repo: r, ctx: ctx, base: p.has, noBlobs: p.kind == spineBlobless}
 	grow.twig.most = composeBytes
 	var head []byte
 	if p.kind == spineShallow {
-		head = appendPkt(head, "shallow-info\n")
+		head = protocol.AppendLine(head, "shallow-info\n")
 		tree := []pack.ObjectName{plumbing.NewHash(string(line.trees[p.base]))}
 		for _, h := range tips {
 			if err := grow.commit(h, plumbing.NewHash(string(line.trees[h])), tree); err != nil {
 				return nil, err
 			}
-			head = appendPkt(head, "shallow ", string(h))
+			head = protocol.AppendLine(head, "shallow ", string(h))
 		}
-		head = append(head, delimPkt...)
+		head = append(head, protocol.DelimLine...)
 	} else if err := grow.commits(line); err != nil {
 		return nil, err
 	}
@@ -653,11 +654,11 @@ func (r *Repo) graft(ctx context.Context, f *fetchRequest, p *spine, line *linea
 	}
 	own := grow.twig.buf.Bytes()
 	sum.Write(own)
-	head = appendPkt(head, "packfile\n")
-	head = appendBand(head, bandData, pack.Header(n), pktMax)
-	end := appendBand(nil, bandData, own, pktMax)
-	end = appendBand(end, bandData, sum.Sum(nil), pktMax)
-	end = append(end, flushPkt...)
+	head = protocol.AppendLine(head, "packfile\n")
+	head = protocol.AppendBand(head, protocol.BandData, pack.Header(n), protocol.MaxLine)
+	end := protocol.AppendBand(nil, protocol.BandData, own, protocol.MaxLine)
+	end = protocol.AppendBand(end, protocol.BandData, sum.Sum(nil), protocol.MaxLine)
+	end = append(end, protocol.FlushLine...)
 	return &graft{head: head, end: end, objects: len(grow.twig.objs), bytes: grow.twig.bytes}, nil
 }
 

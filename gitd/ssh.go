@@ -19,6 +19,7 @@ import (
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 const (
@@ -445,8 +446,8 @@ func (f *sshFront) sshConverse(ctx context.Context, a access, v *visit) error {
 		return fmt.Errorf("cannot send the capabilities: %w", err)
 	}
 	for {
-		q, err := parseRequest(in)
-		if err != nil || q.command == "" {
+		q, err := protocol.ParseRequest(in)
+		if err != nil || q.Command == "" {
 			return err
 		}
 		if err := f.reply(ctx, a, q, out); err != nil {

@@ -3,13 +3,14 @@ package gitd
 import (
 	"context"
 	"fmt"
-	"github.com/ramus-dev/ramus/gitd/pack"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // maintained is a log that tells of repositories that were maintained.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/pack"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // wantsMax bounds what a client may say in one request of a fetch: the wants of
@@ -113,14 +114,14 @@ func (s *Server) upload(ctx context.Context, a access, in io.Reader, read func()
 		return err
 	}
 	if a.direct {
-		q, err := parseRequest(bufio.NewReader(body))
+		q, err := protocol.ParseRequest(bufio.NewReader(body))
 		if err != nil {
 			return err
 		}
 		return s.reply(ctx, a, q, out)
 	}
 	if a.protocol != "version=2" {
-		if err := checkUpload(bufio.NewReader(body)); err != nil {
+		if err := protocol.CheckUpload(bufio.NewReader(body)); err != nil {
 			return err
 		}
 		if body, err = store.Reader(); err != nil {

@@ -1,6 +1,7 @@
 package gitd
 
 import (
+	"github.com/ramus-dev/ramus/gitd/protocol"
 	"strings"
 	"testing"
 )
@@ -10,7 +11,7 @@ func TestMalformedFetches(t *testing.T) {
 	w := newWire(t, nil)
 	dir := w.repo("app")
 	tip := strings.TrimSpace(stock(t, dir, "rev-parse", "HEAD"))
-	pkt := func(parts ...string) string { return string(appendPkt(nil, parts...)) }
+	pkt := func(parts ...string) string { return string(protocol.AppendLine(nil, parts...)) }
 	v2 := func(lines ...string) string {
 		b := pkt("command=fetch\n") + "0001"
 		for _, l := range lines {

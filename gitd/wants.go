@@ -9,6 +9,7 @@ import (
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/pack"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // wantError is a want that is not served: there is no such object, or the client may not
@@ -18,7 +19,7 @@ type wantError struct{ want Hash }
 func (e *wantError) Error() string { return "upload-pack: not our ref " + string(e.want) }
 
 // packet is what the client is told, in git's own words.
-func (e *wantError) packet() []byte { return appendPkt(nil, "ERR ", e.Error()) }
+func (e *wantError) packet() []byte { return protocol.AppendLine(nil, "ERR ", e.Error()) }
 
 // wantVerdict names what was found out: whether a want that is no tip may be served under a grant.
 type wantVerdict struct {

@@ -1,4 +1,4 @@
-package gitd
+package protocol
 
 import (
 	"io"
@@ -9,25 +9,25 @@ import (
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
-// checkUpload refuses a request of protocol v0 or v1 that git would end on without a word for the client
-// (gitprotocol-pack). The limits on its size are its reader's.
-func checkUpload(in io.Reader) error {
-	lines := &pktReader{r: in}
-	wants, after := 0, false // after: the wants were ended by a flush
+// CheckUpload returns an [object.Refusal] for a request of protocol v0 or v1 at which git would exit
+// without a message to the client (gitprotocol-pack). The reader of the request must bound its size.
+func CheckUpload(in io.Reader) error {
+	lines := NewReader(in)
+	wants, after := 0, false // after reports whether a flush has ended the wants
 	for n := 0; ; n++ {
-		line, kind, err := lines.next()
+		line, kind, err := lines.Next()
 		switch {
 		case err == io.EOF && (n == 0 || after):
 			return nil
 		case err != nil:
 			return requestError(err)
-		case kind == pktFlush:
+		case kind == Flush:
 			after = true
 			continue
-		case kind != pktData:
-			return object.Refuse(ErrInvalid, "malformed packet in the request")
+		case kind != Data:
+			return object.Refuse(object.ErrInvalid, "malformed packet in the request")
 		}
-		text := chomp(line)
+		text := Chomp(line)
 		if after {
 			if id, ok := strings.CutPrefix(text, "have "); ok && !isObjectName(id) || !ok && text != "done" {
 				return unexpected(text)
@@ -38,7 +38,7 @@ func checkUpload(in io.Reader) error {
 		if key == "want" {
 			id, _, more := strings.Cut(value, " ")
 			if !isObjectName(id) || more && wants > 0 {
-				return object.Refuse(ErrInvalid, "protocol error, expected to get oid, not %.100q", text)
+				return object.Refuse(object.ErrInvalid, "protocol error, expected to get oid, not %.100q", text)
 			}
 			wants++
 			continue
@@ -49,7 +49,7 @@ func checkUpload(in io.Reader) error {
 	}
 }
 
-// checkUploadOption checks one line that stands among the wants.
+// checkUploadOption checks one line among the wants.
 func checkUploadOption(key, value, line string) error {
 	switch key {
 	case "shallow":
@@ -58,11 +58,11 @@ func checkUploadOption(key, value, line string) error {
 		}
 	case "deepen":
 		if n, err := strconv.ParseInt(value, 10, 32); err != nil || n <= 0 {
-			return object.Refuse(ErrInvalid, "invalid deepen: %.100q", line)
+			return object.Refuse(object.ErrInvalid, "invalid deepen: %.100q", line)
 		}
 	case "deepen-since":
 		if n, err := strconv.ParseInt(value, 10, 64); err != nil || n <= 0 {
-			return object.Refuse(ErrInvalid, "invalid deepen-since: %.100q", line)
+			return object.Refuse(object.ErrInvalid, "invalid deepen-since: %.100q", line)
 		}
 	case "deepen-not":
 		if value == "" || strings.ContainsFunc(value, unicode.IsControl) {
@@ -76,9 +76,9 @@ func checkUploadOption(key, value, line string) error {
 	return nil
 }
 
-// checkFilter refuses a filter that git does not know (git rev-list --filter).
+// checkFilter returns an [object.Refusal] for a filter that git does not know (git rev-list --filter).
 func checkFilter(spec string) error {
-	bad := object.Refuse(ErrInvalid, "invalid filter: %.100q", spec)
+	bad := object.Refuse(object.ErrInvalid, "invalid filter: %.100q", spec)
 	kind, value, _ := strings.Cut(spec, ":")
 	switch kind {
 	case "blob":
