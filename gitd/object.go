@@ -17,6 +17,13 @@ type Pack = pack.Pack
 // CheckHash returns [ErrInvalid] if h does not look like an object name.
 func CheckHash(h Hash) error { return object.CheckHash(h) }
 
+// CheckRef returns [ErrInvalid] if name is not a full ref name below refs/ that git accepts.
+func CheckRef(name string) error { return object.CheckRef(name) }
+
+// CheckName returns [ErrInvalid] if name cannot be the name of a repository. The error says which names
+// can.
+func CheckName(name string) error { return object.CheckName(name) }
+
 // The kinds of error of this package. Every error that it returns wraps at most one of them.
 // Callers map them to HTTP statuses and exit codes with [errors.Is].
 var (

@@ -222,6 +222,6 @@ func (v *refSnapshot) tagState(g Grant) (state string, all bool) {
 		return v.tags, true
 	}
 	all = true
-	v.each(Grant{}, []string{tags}, func(r *shownRef) { all = all && g.shows(r.name) })
+	v.each(Grant{}, []string{tags}, func(r *shownRef) { all = all && g.Shows(r.name) })
 	return v.tags, all
 }

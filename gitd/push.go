@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/grant"
 )
 
 // UpstreamPush says what to do to a branch of upstream.
@@ -26,7 +27,7 @@ type UpstreamPush struct {
 }
 
 // upstreamRefs is where what upstream's branches were last seen at is kept.
-const upstreamRefs = ownRefs + "upstream"
+const upstreamRefs = grant.OwnRefs + "upstream"
 
 // saidMax bounds what an error quotes of upstream's reason for a refusal.
 const saidMax = 1000

@@ -35,7 +35,7 @@ func (a access) judge(c protocol.Command) string {
 		return "not a valid ref name"
 	}
 	switch {
-	case !a.grant.writes(c.Ref):
+	case !a.grant.Writes(c.Ref):
 		return "not allowed: " + a.scope()
 	case c.Deletes() && !a.grant.Delete:
 		return "not allowed: this token may not delete refs"
@@ -222,7 +222,7 @@ func (s *Server) refusePush(a access, p protocol.PushRequest, cause error, reaso
 		default:
 			why = "not done: another ref of this push is not allowed"
 		}
-		if len(c.Ref) > refMax {
+		if len(c.Ref) > object.MaxRef {
 			continue // it would not fit into the answer
 		}
 		body = protocol.AppendLine(body, "ng ", c.Ref, " ", why, "\n")

@@ -58,7 +58,7 @@ func (r *Repo) resolve(ctx context.Context, rev string) (Hash, error) {
 	whole := CheckHash(Hash(rev)) == nil
 	for _, name := range names {
 		// A branch named like an object would hide the object.
-		if whole || badRef(name) != "" {
+		if whole || object.RefFault(name) != "" {
 			continue
 		}
 		h, err := r.ref(ctx, name)
@@ -73,8 +73,8 @@ func (r *Repo) resolve(ctx context.Context, rev string) (Hash, error) {
 		return r.objects.Commit(ctx, Hash(rev))
 	case len(rev) >= 4 && len(rev) < 64 && object.IsHex(rev):
 		return r.abbreviated(ctx, rev)
-	case badRef(names[0]) != "":
-		return "", fmt.Errorf("it %s: %w", badRef(names[0]), ErrInvalid)
+	case object.RefFault(names[0]) != "":
+		return "", fmt.Errorf("it %s: %w", object.RefFault(names[0]), ErrInvalid)
 	case strings.HasPrefix(rev, "-"):
 		return "", fmt.Errorf("it begins with '-': %w", ErrInvalid)
 	}
@@ -110,7 +110,7 @@ func (r *Repo) resolveFor(ctx context.Context, g Grant, rev string) (Hash, error
 		names = []string{"refs/heads/" + rev, "refs/tags/" + rev}
 	}
 	for _, name := range names {
-		if CheckHash(Hash(rev)) == nil || badRef(name) != "" || !g.MayReadRef(r.name, name) {
+		if CheckHash(Hash(rev)) == nil || object.RefFault(name) != "" || !g.MayReadRef(r.name, name) {
 			continue
 		}
 		h, err := r.ref(ctx, name)
@@ -180,7 +180,7 @@ func (r *Repo) ref(ctx context.Context, name string) (Hash, error) {
 		return "", errors.Join(err, ErrNotFound)
 	}
 	for range 5 { // git follows as many symbolic refs
-		if badRef(name) != "" {
+		if object.RefFault(name) != "" {
 			return "", fmt.Errorf("ref %.200q: %w", name, ErrInvalid)
 		}
 		b, err := readSmall(filepath.Join(r.dir, filepath.FromSlash(name)))
@@ -278,7 +278,7 @@ func (r *Repo) Refs(ctx context.Context, prefix string) ([]Ref, error) {
 	if prefix == "" {
 		prefix = "refs"
 	}
-	if prefix != "refs" && (badRef(prefix) != "" || !strings.HasPrefix(prefix, "refs/")) {
+	if prefix != "refs" && (object.RefFault(prefix) != "" || !strings.HasPrefix(prefix, "refs/")) {
 		return nil, fmt.Errorf("cannot list the refs below %.200q: no such place for refs: %w", prefix, ErrInvalid)
 	}
 	refs, err := r.listRefs(ctx, prefix)
@@ -308,7 +308,7 @@ func (r *Repo) listRefs(ctx context.Context, prefix string) ([]Ref, error) {
 			return err
 		}
 		name := filepath.ToSlash(rel)
-		if badRef(name) != "" {
+		if object.RefFault(name) != "" {
 			return nil // a lock file, or nothing of git's
 		}
 		h, err := r.ref(ctx, name)

@@ -327,7 +327,7 @@ func (c *refChanges) nothing() bool { return len(c.folders) == 0 && !c.repacked 
 
 // readFolder looks at a folder and at those below.
 func (v *refSnapshot) readFolder(c *refChanges, name string) error {
-	if strings.Count(name, "/") > refMax/2 {
+	if strings.Count(name, "/") > object.MaxRef/2 {
 		return nil
 	}
 	sig, err := sign(v.path(name))
@@ -353,7 +353,7 @@ func (v *refSnapshot) readFolder(c *refChanges, name string) error {
 	f := &refFolder{sig: sig, files: make(map[string]looseRef, len(entries))}
 	for _, e := range entries {
 		full := name + "/" + e.Name()
-		if badRef(full) != "" {
+		if object.RefFault(full) != "" {
 			continue // a lock file, or nothing of git's
 		}
 		if e.IsDir() {
@@ -738,7 +738,7 @@ func (v *refSnapshot) each(g Grant, prefixes []string, yield func(*shownRef)) {
 	for _, pattern := range slices.Concat(g.Read, g.Write) {
 		prefix, many := strings.CutSuffix(pattern, "*")
 		for i := v.from(prefix); i < len(v.refs) && strings.HasPrefix(v.refs[i].name, prefix); i++ {
-			if g.shows(v.refs[i].name) && begins(v.refs[i].name, prefixes) {
+			if g.Shows(v.refs[i].name) && begins(v.refs[i].name, prefixes) {
 				shown = append(shown, i)
 			}
 			if !many {
@@ -823,17 +823,17 @@ func (v *refSnapshot) advertisePush(g Grant, capabilities string) ([]byte, bool)
 
 // showHead is HEAD as a grant shows it, without a hash when it is not born yet.
 func (v *refSnapshot) showHead(g Grant) (shownRef, bool) {
-	if len(g.Read) > 0 && !g.shows(v.head.target) {
+	if len(g.Read) > 0 && !g.Shows(v.head.target) {
 		return shownRef{}, false
 	}
 	if v.head.target == "" {
 		return shownRef{name: "HEAD", hash: v.head.hash, peeled: v.peeled[v.head.hash]}, v.head.hash != ""
 	}
-	if badRef(v.head.target) != "" || !strings.HasPrefix(v.head.target, "refs/") {
+	if object.RefFault(v.head.target) != "" || !strings.HasPrefix(v.head.target, "refs/") {
 		return shownRef{}, false
 	}
 	target, _, _ := v.resolve(v.head.target)
-	if len(g.Read) > 0 && !g.shows(target) {
+	if len(g.Read) > 0 && !g.Shows(target) {
 		return shownRef{}, false
 	}
 	r, _ := v.show(v.head.target)
@@ -879,7 +879,7 @@ func parsePacked(in *os.File) ([]packedRef, error) {
 	if !slices.IsSortedFunc(refs, byName) {
 		slices.SortFunc(refs, byName)
 	}
-	return slices.DeleteFunc(refs, func(p packedRef) bool { return badRef(p.Name) != "" }), nil
+	return slices.DeleteFunc(refs, func(p packedRef) bool { return object.RefFault(p.Name) != "" }), nil
 }
 
 // packedRefsMax bounds the packed-refs file: some millions of refs.

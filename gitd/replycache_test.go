@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
-	"github.com/ramus-dev/ramus/gitd/protocol"
 	"io"
 	"net"
 	"net/http"
@@ -14,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // noisy is a repository whose clones are larger than all buffers between; the answer to

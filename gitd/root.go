@@ -17,13 +17,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 const (
-	// nameMax bounds a repository's name, so that it fits into URLs, ref
-	// names and file names with room for what is put around it.
-	nameMax = 100
 	// smallMax bounds the files that are read whole: HEAD and loose refs.
 	smallMax = 4 << 10
 	// newFolder below Root is where repositories grow until they are complete;
@@ -33,50 +31,6 @@ const (
 	// serverLockName is the same of servers without their children.
 	serverLockName = ".ramus-server"
 )
-
-// CheckName says whether name can be a repository's, and if not, what can.
-func CheckName(name string) error {
-	if reason := badName(name); reason != "" {
-		return fmt.Errorf("repository name %.120q %s; allowed are up to %d letters, digits, '.', '_', '-', in parts separated by '/': %w",
-			name, reason, nameMax, ErrInvalid)
-	}
-	return nil
-}
-
-func badName(name string) string {
-	switch {
-	case name == "":
-		return "is empty"
-	case len(name) > nameMax:
-		return "is too long"
-	case strings.HasPrefix(name, "refs/"):
-		return "is that of a ref"
-	}
-	for part := range strings.SplitSeq(name, "/") {
-		switch {
-		case part == "":
-			return "has an empty part"
-		case part[0] == '-' || part[0] == '.':
-			return "has a part that begins with '" + part[:1] + "'"
-		case strings.Contains(part, ".."):
-			return "contains '..'"
-		case strings.HasSuffix(part, ".git"):
-			return "has a part that ends in '.git'"
-		case strings.HasSuffix(part, ".lock"):
-			return "has a part that ends in '.lock'"
-		case strings.HasSuffix(part, "."):
-			return "has a part that ends in '.'"
-		}
-		for i := range len(part) {
-			switch c := part[i]; {
-			case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
-			default:
-				return "contains a character that is not allowed"
-			}
-		}
-	}
-	return ""
-}
 
 // fileID tells one folder from another that took its name.
 type fileID struct{ dev, ino uint64 }
@@ -295,7 +249,7 @@ func (s *Server) Repos(ctx context.Context) ([]*Repo, error) {
 		for _, e := range entries {
 			path := filepath.ToSlash(filepath.Join(folder, e.Name()))
 			if name, ok := strings.CutSuffix(path, ".git"); ok {
-				if badName(name) != "" {
+				if object.NameFault(name) != "" {
 					continue
 				}
 				if r, err := s.Repo(name); err == nil {
@@ -304,7 +258,7 @@ func (s *Server) Repos(ctx context.Context) ([]*Repo, error) {
 				continue
 			}
 			// A symlink to a folder is not entered: it could lead back here.
-			if e.IsDir() && badName(path) == "" && depth < nameMax/2 {
+			if e.IsDir() && CheckName(path) == nil && depth < object.MaxName/2 {
 				if err := walk(path, depth+1); err != nil {
 					return err
 				}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/grant"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
@@ -64,14 +65,13 @@ type Server struct {
 	// Set by Open, read only after.
 	limits  Limits
 	key     ed25519.PrivateKey
-	keyID   string
+	signer  *grant.Signer
 	baseKey ed25519.PrivateKey
 	slots   *slots
 	memory  shares // of the git children of pushes
 
 	requests gitcmd.Group // what is being answered; see http.go and ssh.go
 
-	tokens  knownTokens
 	replies replyCache
 	stats   stats
 	native  bool // protocol v2 goes to git, too; for tests
@@ -98,12 +98,12 @@ func (s *Server) Open(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	key, err := loadKey(s.KeyFile)
+	key, err := grant.LoadKey(s.KeyFile)
 	if err != nil {
 		return err
 	}
-	s.key, s.keyID = key, keyID(key.Public().(ed25519.PublicKey))
-	if s.baseKey, err = loadKey(s.BaseKeyFile); err != nil {
+	s.key, s.signer = key, grant.NewSigner(key, s.now)
+	if s.baseKey, err = grant.LoadKey(s.BaseKeyFile); err != nil {
 		return err
 	}
 	s.limits = s.Limits.withDefaults()
@@ -143,3 +143,12 @@ func (s *Server) now() time.Time {
 	}
 	return s.Now()
 }
+
+// Sign returns the token of a grant. The grant must have an expiry, which a token keeps to the second.
+func (s *Server) Sign(g Grant) (string, error) { return s.signer.Sign(g) }
+
+// Verify returns the grant of a token. The error is [ErrDenied] and says why the token is refused.
+func (s *Server) Verify(token string) (Grant, error) { return s.signer.Verify(token) }
+
+// JWKS returns the public half of the signing key as a JSON Web Key Set (RFC 7517, RFC 8037).
+func (s *Server) JWKS() []byte { return s.signer.JWKS() }

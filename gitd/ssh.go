@@ -18,6 +18,7 @@ import (
 	gossh "golang.org/x/crypto/ssh"
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/grant"
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/protocol"
 )
@@ -47,7 +48,7 @@ type identityKey struct{}
 // said by AuthorizedKeys.
 func (s *Server) ServeSSH(ctx context.Context, l net.Listener) error {
 	defer l.Close()
-	hostKey, err := loadKey(s.HostKeyFile)
+	hostKey, err := grant.LoadKey(s.HostKeyFile)
 	if err != nil {
 		return err
 	}
@@ -268,7 +269,7 @@ func (f *sshFront) session(ctx context.Context, conn *sshConn, login *gossh.Serv
 		return
 	}
 	defer leave()
-	who, ok := login.Permissions.ExtraData[identityKey{}].(authorizedKey)
+	who, ok := login.Permissions.ExtraData[identityKey{}].(grant.AuthorizedKey)
 	if !ok {
 		newCh.Reject(gossh.Prohibited, "not logged in")
 		return
@@ -347,7 +348,7 @@ func (f *sshFront) session(ctx context.Context, conn *sshConn, login *gossh.Serv
 
 // visit is one session that has said what it wants.
 type visit struct {
-	who      authorizedKey
+	who      grant.AuthorizedKey
 	conn     *sshConn
 	ch       gossh.Channel
 	protocol string
@@ -364,16 +365,16 @@ func (f *sshFront) command(ctx context.Context, v *visit, line string) uint32 {
 	verb, path, ok := parseSSHCommand(line)
 	switch {
 	case line == "":
-		return say("hello %s; there is no shell here, only Git: git clone ssh://HOST/NAME.git", v.who.subject)
+		return say("hello %s; there is no shell here, only Git: git clone ssh://HOST/NAME.git", v.who.Subject)
 	case !ok:
 		return say("not a command of this server: git-upload-pack, git-receive-pack and whoami are")
 	case verb == "whoami":
-		fmt.Fprintf(v.ch, "%s\n", v.who.subject)
+		fmt.Fprintf(v.ch, "%s\n", v.who.Subject)
 		return 0
 	}
 	write := verb == "receive-pack"
 	a, err := f.locate(path)
-	grant, covered := v.who.grant(a.name)
+	grant, covered := v.who.Grant(a.name)
 	if !covered || !grant.MayRead(a.name) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) {
 		return say("repository not found, or not open to your key")
 	}
@@ -381,7 +382,7 @@ func (f *sshFront) command(ctx context.Context, v *visit, line string) uint32 {
 		f.log().Warn("cannot serve a repository", "repo", a.name, "err", err)
 		return say("the repository cannot be served; the server's log says why")
 	}
-	a.grant, a.client = grant.effective(), "ssh:"+v.conn.addr.String()
+	a.grant, a.client = grant.Effective(), "ssh:"+v.conn.addr.String()
 	if write && (!grant.MayWrite(a.name) || len(a.grant.Write) == 0) {
 		return say("your key may only read %s", a.name)
 	}

@@ -1,9 +1,10 @@
 package gitd
 
 import (
-	"github.com/ramus-dev/ramus/gitd/protocol"
 	"strings"
 	"testing"
+
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // TestMalformedFetches sends requests that no git would send. Each is the client's fault, in every version of the protocol.

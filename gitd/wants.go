@@ -30,8 +30,9 @@ type wantVerdict struct {
 // verdictsMax bounds how many are remembered of a repository.
 const verdictsMax = 10_000
 
-// sight names what a grant shows; two grants that show the same may have two names.
-func (g Grant) sight() string {
+// sightOf returns a name for the refs that a grant shows. Two grants that show the same may have two
+// names.
+func sightOf(g Grant) string {
 	if len(g.Read) == 0 {
 		return ""
 	}
@@ -74,7 +75,7 @@ func (v *refSnapshot) checkWants(ctx context.Context, g Grant, wants []Hash) err
 	}
 	for _, h := range commits[:min(len(commits), verdictsMax)] {
 		if bad == "" || bad == h {
-			v.verdicts[wantVerdict{g.sight(), h}] = bad == ""
+			v.verdicts[wantVerdict{sightOf(g), h}] = bad == ""
 		}
 	}
 	v.mu.Unlock()
@@ -89,7 +90,7 @@ func (v *refSnapshot) checkWants(ctx context.Context, g Grant, wants []Hash) err
 func (v *refSnapshot) unknown(g Grant, wants []Hash) (unknown []Hash, turn uint64, tips []Hash) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	known := func(h Hash) bool { return v.verdictTurn == v.turn && v.verdicts[wantVerdict{g.sight(), h}] }
+	known := func(h Hash) bool { return v.verdictTurn == v.turn && v.verdicts[wantVerdict{sightOf(g), h}] }
 	if len(g.Read) == 0 {
 		for _, h := range wants {
 			if v.tips[h] == 0 && h != v.head.hash && !known(h) {

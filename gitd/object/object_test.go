@@ -1,8 +1,11 @@
 package object
 
 import (
+	curve "github.com/ramus-dev/ramus/internal/growth"
+
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -52,4 +55,25 @@ func TestClientText(t *testing.T) {
 	if !errors.Is(ErrNoRepository, ErrNotFound) || ErrNoRepository.Error() != "not found" || errors.Is(ErrNotFound, ErrNoRepository) {
 		t.Error(ErrNoRepository)
 	}
+}
+
+func FuzzCheckNames(f *testing.F) {
+	f.Add("a/b")
+	f.Add("../x")
+	f.Fuzz(func(t *testing.T, name string) {
+		if CheckName(name) == nil && !filepath.IsLocal(name) {
+			t.Errorf("%q leads out of the root", name)
+		}
+		if CheckRef(name) == nil && !filepath.IsLocal(name) {
+			t.Errorf("%q leads out of the repository", name)
+		}
+	})
+}
+
+// TestNameGrowth checks that the time to check a name grows with it.
+func TestNameGrowth(t *testing.T) {
+	curve.Check(t, "ref", func(text []byte) {
+		_ = CheckRef(string(text))
+		_ = CheckName(string(text))
+	}, curve.Tokens("a", "a/", ".", "..", "/", "@{", "a.lock/", "\x00", "é", "~")...)
 }

@@ -1,21 +1,21 @@
-package gitd
+package object
 
 import (
 	"fmt"
 	"strings"
 )
 
-// refMax bounds a ref's name: it becomes a path on disk, below the repository's.
-const refMax = 1024
+// MaxRef bounds the name of a ref in bytes. It becomes a path on disk below that of the repository.
+const MaxRef = 1024
 
-// CheckRef says whether name is a full ref name that git accepts (the rules of
-// git check-ref-format), below refs/.
+// CheckRef returns [ErrInvalid] if name is not a full ref name below refs/ that git accepts (the rules of
+// git check-ref-format).
 func CheckRef(name string) error {
-	reason := badRef(name)
+	reason := RefFault(name)
 	if reason == "" && !strings.HasPrefix(name, "refs/") {
 		reason = "does not begin with refs/"
 	}
-	// Git's plumbing would take it, every command line of git would misread it.
+	// The plumbing of git accepts such a branch, but its command lines misread it.
 	if branch, ok := strings.CutPrefix(name, "refs/heads/"); reason == "" && ok && (branch[0] == '-' || branch == "HEAD") {
 		reason = "is no name for a branch"
 	}
@@ -25,11 +25,13 @@ func CheckRef(name string) error {
 	return nil
 }
 
-func badRef(name string) string {
+// RefFault returns the fault of the name of a ref, also of one that is not below refs/. Returns "" if git
+// accepts it.
+func RefFault(name string) string {
 	switch {
 	case name == "":
 		return "is empty"
-	case len(name) > refMax:
+	case len(name) > MaxRef:
 		return "is too long"
 	case strings.Contains(name, ".."):
 		return "contains '..'"
@@ -53,7 +55,7 @@ func badRef(name string) string {
 			return "has a part that begins with '.'"
 		case strings.HasSuffix(part, ".lock"):
 			return "has a part that ends in '.lock'"
-		case len(part) > 250: // with git's ".lock" a file name's 255 bytes
+		case len(part) > 250: // with ".lock" of git, a file name has at most 255 bytes
 			return "has a part that is too long"
 		}
 	}

@@ -1,4 +1,4 @@
-package gitd
+package grant
 
 import (
 	"crypto/ed25519"
@@ -21,22 +21,24 @@ import (
 	"time"
 
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
-func openServer(t testing.TB, keyFile string) *Server {
+// openSigner returns a signer with the key in keyFile, or with a new one if that is empty.
+func openSigner(t testing.TB, keyFile string) *Signer {
 	t.Helper()
-	s := &Server{Root: t.TempDir(), KeyFile: keyFile}
-	if err := s.Open(t.Context()); err != nil {
+	key, err := LoadKey(keyFile)
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() })
-	return s
+	return NewSigner(key, time.Now)
 }
 
 func TestToken(t *testing.T) {
-	s := openServer(t, "")
+	s := openSigner(t, "")
 	in := Grant{
-		Subject: "run:fancy-mallard", Person: Person{Name: "Ann A.", Email: "ann@example.org"}, Repo: "team/a", Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/*"},
+		Subject: "run:fancy-mallard", Person: object.Person{Name: "Ann A.", Email: "ann@example.org"}, Repo: "team/a", Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/*"},
 		Force: true, Delete: true, Scopes: []string{"read"}, Expires: time.Now().Add(time.Hour).Truncate(time.Second),
 	}
 	token, err := s.Sign(in)
@@ -56,25 +58,25 @@ func TestToken(t *testing.T) {
 		"all refs":       {Subject: "x", Repo: "a", Write: []string{"*"}, Expires: in.Expires},
 		"bad read":       {Subject: "x", Repo: "a", Read: []string{"!refs/heads/a"}, Expires: in.Expires},
 		"control":        {Subject: "x\n", Repo: "a", Expires: in.Expires},
-		"control name":   {Subject: "x", Person: Person{Name: "a\nb"}, Repo: "a", Expires: in.Expires},
-		"long address":   {Subject: "x", Person: Person{Email: strings.Repeat("x", 201)}, Repo: "a", Expires: in.Expires},
+		"control name":   {Subject: "x", Person: object.Person{Name: "a\nb"}, Repo: "a", Expires: in.Expires},
+		"long address":   {Subject: "x", Person: object.Person{Email: strings.Repeat("x", 201)}, Repo: "a", Expires: in.Expires},
 		"too long":       {Subject: "x", Repo: "a", Scopes: []string{strings.Repeat("x", tokenMax)}, Expires: in.Expires},
 	} {
-		if _, err := s.Sign(g); !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrTooLarge) {
+		if _, err := s.Sign(g); !errors.Is(err, object.ErrInvalid) && !errors.Is(err, object.ErrTooLarge) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
 }
 
-// TestTokenEnds: a token that was good is refused when its time is over, and what a caller does
-// to its grant changes nobody else's.
+// TestTokenEnds checks that a token is refused after its expiry, and that callers cannot change the
+// grants of others.
 func TestTokenEnds(t *testing.T) {
 	var ahead atomic.Int64 // of the clock, as a Duration
-	s := &Server{Root: t.TempDir(), Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }}
-	if err := s.Open(t.Context()); err != nil {
+	key, err := LoadKey("")
+	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { s.Close() })
+	s := NewSigner(key, func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) })
 	token, err := s.Sign(Grant{Subject: "x", Repo: "a", Read: []string{"refs/heads/main"}, Expires: time.Now().Add(time.Hour)})
 	if err != nil {
 		t.Fatal(err)
@@ -88,15 +90,15 @@ func TestTokenEnds(t *testing.T) {
 	}
 	ahead.Store(int64(2 * time.Hour))
 	for range 2 {
-		if _, err := s.Verify(token); !errors.Is(err, ErrDenied) {
+		if _, err := s.Verify(token); !errors.Is(err, object.ErrDenied) {
 			t.Error(err)
 		}
 	}
 }
 
-// TestTokenTampering: whatever is done to a token, it is refused.
+// TestTokenTampering checks that a changed token is refused.
 func TestTokenTampering(t *testing.T) {
-	s := openServer(t, "")
+	s := openSigner(t, "")
 	now := time.Now()
 	token, err := s.Sign(Grant{Subject: "x", Repo: "a", Expires: now.Add(time.Hour)})
 	if err != nil {
@@ -111,7 +113,7 @@ func TestTokenTampering(t *testing.T) {
 		t.Fatal(err)
 	}
 	header := func(alg string) string {
-		return b64([]byte(`{"alg":"` + alg + `","typ":"JWT","kid":"` + s.keyID + `"}`))
+		return b64([]byte(`{"alg":"` + alg + `","typ":"JWT","kid":"` + s.id + `"}`))
 	}
 	hs := func(alg string, key []byte) string {
 		signed := header(alg) + "." + body
@@ -127,7 +129,7 @@ func TestTokenTampering(t *testing.T) {
 			Issuer: issuer, Subject: "x", ExpiresAt: jwt.NewNumericDate(now.Add(time.Hour)),
 		}}
 		tok := jwt.NewWithClaims(jwt.SigningMethodEdDSA, &c)
-		tok.Header["kid"] = s.keyID
+		tok.Header["kid"] = s.id
 		change(tok, &c)
 		text, err := tok.SignedString(key)
 		if err != nil {
@@ -159,7 +161,7 @@ func TestTokenTampering(t *testing.T) {
 		"no signature":        head + "." + body + ".",
 		"other claims":        head + "." + b64(widened) + "." + sig,
 		"foreign key":         signed(func(*jwt.Token, *claims) {}, foreign),
-		"foreign kid":         signed(func(t *jwt.Token, _ *claims) { t.Header["kid"] = keyID(foreign.Public().(ed25519.PublicKey)) }, s.key),
+		"foreign kid":         signed(func(t *jwt.Token, _ *claims) { t.Header["kid"] = KeyID(foreign.Public().(ed25519.PublicKey)) }, s.key),
 		"no kid":              signed(func(t *jwt.Token, _ *claims) { delete(t.Header, "kid") }, s.key),
 		"ended":               signed(func(_ *jwt.Token, c *claims) { c.ExpiresAt = jwt.NewNumericDate(now.Add(-time.Second)) }, s.key),
 		"endless":             signed(func(_ *jwt.Token, c *claims) { c.ExpiresAt = nil }, s.key),
@@ -170,19 +172,14 @@ func TestTokenTampering(t *testing.T) {
 		"padded":              token + "=",
 		"huge":                token + strings.Repeat("A", tokenMax),
 	} {
-		if g, err := s.Verify(bad); !errors.Is(err, ErrDenied) {
+		if g, err := s.Verify(bad); !errors.Is(err, object.ErrDenied) {
 			t.Errorf("%s: %+v, %v", what, g, err)
 		}
 	}
 }
 
 func FuzzVerify(f *testing.F) {
-	s := &Server{}
-	var err error
-	if s.key, err = loadKey(""); err != nil {
-		f.Fatal(err)
-	}
-	s.keyID = keyID(s.key.Public().(ed25519.PublicKey))
+	s := openSigner(f, "")
 	token, err := s.Sign(Grant{Subject: "x", Repo: "a", Expires: time.Now().Add(time.Hour)})
 	if err != nil {
 		f.Fatal(err)
@@ -198,15 +195,15 @@ func FuzzVerify(f *testing.F) {
 
 func TestKeyFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "new", "key.pem")
-	// Two servers that start at once agree on one key.
+	// Two servers that start at the same time use the same key.
 	ids := make([]string, 4)
 	var wg sync.WaitGroup
 	for i := range ids {
 		wg.Go(func() {
-			if key, err := loadKey(file); err != nil {
+			if key, err := LoadKey(file); err != nil {
 				t.Error(err)
 			} else {
-				ids[i] = keyID(key.Public().(ed25519.PublicKey))
+				ids[i] = KeyID(key.Public().(ed25519.PublicKey))
 			}
 		})
 	}
@@ -225,7 +222,7 @@ func TestKeyFile(t *testing.T) {
 		if err := os.Chmod(file, mode); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := loadKey(file); !errors.Is(err, ErrInvalid) || !strings.Contains(err.Error(), "chmod 600") {
+		if _, err := LoadKey(file); !errors.Is(err, object.ErrInvalid) || !strings.Contains(err.Error(), "chmod 600") {
 			t.Errorf("mode %04o: %v", mode, err)
 		}
 	}
@@ -234,18 +231,18 @@ func TestKeyFile(t *testing.T) {
 		if err := os.WriteFile(bad, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := loadKey(bad); !errors.Is(err, ErrInvalid) {
+		if _, err := LoadKey(bad); !errors.Is(err, object.ErrInvalid) {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	if _, err := loadKey(t.TempDir()); err == nil {
+	if _, err := LoadKey(t.TempDir()); err == nil {
 		t.Error("a folder was taken for a key")
 	}
 }
 
 func TestJWKS(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "key.pem")
-	a, b := openServer(t, file), openServer(t, file)
+	a, b := openSigner(t, file), openSigner(t, file)
 	if string(a.JWKS()) != string(b.JWKS()) {
 		t.Error("the key does not survive a restart")
 	}
@@ -262,7 +259,7 @@ func TestJWKS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Anybody can check a token with what is published.
+	// Anybody can verify a token with the published key.
 	parsed, err := jwt.Parse(token, func(*jwt.Token) (any, error) { return ed25519.PublicKey(x), nil })
 	if err != nil || parsed.Header["kid"] != k["kid"] {
 		t.Errorf("%v, %v", parsed.Header, err)

@@ -1,4 +1,4 @@
-package gitd
+package grant
 
 import (
 	"crypto/ed25519"
@@ -14,11 +14,13 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
-// loadKey returns the Ed25519 key kept in file, which is made if it is
-// missing; an empty name gives a key that is kept nowhere.
-func loadKey(file string) (ed25519.PrivateKey, error) {
+// LoadKey returns the Ed25519 key in file. It makes the file if it does not exist. If file is empty, the
+// key is new and not stored.
+func LoadKey(file string) (ed25519.PrivateKey, error) {
 	if file == "" {
 		_, key, err := ed25519.GenerateKey(rand.Reader)
 		return key, err
@@ -36,23 +38,23 @@ func loadKey(file string) (ed25519.PrivateKey, error) {
 	return key, nil
 }
 
-// readKey reads a PKCS#8 PEM file that nobody but its owner can read.
+// readKey reads a PKCS#8 PEM file that only its owner can read.
 func readKey(file string) (ed25519.PrivateKey, error) {
 	f, err := os.Open(file)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	// Of the open file, so that what is checked is what is read.
+	// The mode is that of the open file, so that the checked file is the one that is read.
 	st, err := f.Stat()
 	if err != nil {
 		return nil, err
 	}
 	if !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("not a regular file: %w", ErrInvalid)
+		return nil, fmt.Errorf("not a regular file: %w", object.ErrInvalid)
 	}
 	if mode := st.Mode().Perm(); mode&0o077 != 0 {
-		return nil, fmt.Errorf("mode %04o lets others read it (chmod 600 would do): %w", mode, ErrInvalid)
+		return nil, fmt.Errorf("mode %04o lets others read it (chmod 600 would do): %w", mode, object.ErrInvalid)
 	}
 	text, err := io.ReadAll(io.LimitReader(f, 64<<10))
 	if err != nil {
@@ -60,22 +62,21 @@ func readKey(file string) (ed25519.PrivateKey, error) {
 	}
 	block, _ := pem.Decode(text)
 	if block == nil || block.Type != "PRIVATE KEY" {
-		return nil, fmt.Errorf("no PEM block PRIVATE KEY (PKCS#8): %w", ErrInvalid)
+		return nil, fmt.Errorf("no PEM block PRIVATE KEY (PKCS#8): %w", object.ErrInvalid)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", err, ErrInvalid)
+		return nil, fmt.Errorf("%w: %w", err, object.ErrInvalid)
 	}
 	key, ok := parsed.(ed25519.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("%T is no Ed25519 key: %w", parsed, ErrInvalid)
+		return nil, fmt.Errorf("%T is no Ed25519 key: %w", parsed, object.ErrInvalid)
 	}
 	return key, nil
 }
 
-// makeKey writes a new key under a name of its own and links it into place, so
-// that of two servers that start at once both use the same key, and a crash
-// leaves a whole key or none.
+// makeKey writes a new key to a temporary file and links it to its name. Two servers that start at the
+// same time therefore use the same key, and a crash leaves a whole key or none.
 func makeKey(file string) error {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -112,8 +113,8 @@ func makeKey(file string) error {
 	return d.Sync()
 }
 
-// jwk is a public key as RFC 7517 and RFC 8037 write it. The order of the
-// first three fields is that of RFC 7638, which hashes them for a name.
+// jwk is a public key in the form of RFC 7517 and RFC 8037. The order of the first three fields is that
+// of RFC 7638, which hashes them for a name.
 type jwk struct {
 	Curve string `json:"crv"`
 	Type  string `json:"kty"`
@@ -123,12 +124,13 @@ type jwk struct {
 	Use   string `json:"use,omitempty"`
 }
 
+// newJWK returns key as a jwk without a name.
 func newJWK(key ed25519.PublicKey) jwk {
 	return jwk{Curve: "Ed25519", Type: "OKP", X: base64.RawURLEncoding.EncodeToString(key)}
 }
 
-// keyID names a key by its thumbprint (RFC 7638).
-func keyID(key ed25519.PublicKey) string {
+// KeyID returns the thumbprint of a key (RFC 7638), by which tokens name it.
+func KeyID(key ed25519.PublicKey) string {
 	text, err := json.Marshal(newJWK(key))
 	if err != nil {
 		panic(err) // strings always marshal
@@ -137,10 +139,10 @@ func keyID(key ed25519.PublicKey) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// JWKS is the public half of the signing key as a JSON Web Key Set (RFC 7517, RFC 8037).
-func (s *Server) JWKS() []byte {
+// JWKS returns the public half of the signing key as a JSON Web Key Set (RFC 7517, RFC 8037).
+func (s *Signer) JWKS() []byte {
 	k := newJWK(s.key.Public().(ed25519.PublicKey))
-	k.KeyID, k.Alg, k.Use = s.keyID, "EdDSA", "sig"
+	k.KeyID, k.Alg, k.Use = s.id, "EdDSA", "sig"
 	text, err := json.Marshal(struct {
 		Keys []jwk `json:"keys"`
 	}{[]jwk{k}})

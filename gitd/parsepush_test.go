@@ -2,9 +2,10 @@ package gitd
 
 import (
 	"bytes"
-	"github.com/ramus-dev/ramus/gitd/protocol"
 	"strings"
 	"testing"
+
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 func FuzzParsePush(f *testing.F) {
