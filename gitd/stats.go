@@ -12,9 +12,9 @@ type Stats struct {
 	Kept     int64  // bytes of kept answers
 }
 
-// stats is Stats as it is counted.
+// stats holds the counts of [Stats] that the server itself keeps.
 type stats struct {
-	children, lists, packs, composed, hits atomic.Uint64
+	lists, packs, composed, hits atomic.Uint64
 }
 
 // Stats is what the server has done so far.
