@@ -85,22 +85,6 @@ func (x *Executor) SetRefreshEvery(d time.Duration) { x.refreshEvery = d }
 func (d Deploy) Check() error { return d.check() }
 func (d Deploy) File() string { return (&waitingDeploy{Deploy: d, Accepted: d.DeployedAt}).name() }
 
-// IndexEntry is how one path of an index differs.
-type IndexEntry struct {
-	Path string
-	Mode uint32
-	Hash gitd.Hash
-}
-
-// RewriteIndex makes an index that differs in some entries.
-func RewriteIndex(old []byte, differ []IndexEntry, token string) ([]byte, error) {
-	var entries []indexEntry
-	for _, d := range differ {
-		entries = append(entries, indexEntry{path: d.Path, mode: d.Mode, hash: d.Hash})
-	}
-	return rewriteIndex(old, entries, token)
-}
-
 // InApart runs a shell line in a container of nobody's on a commit of the base, and gives what it printed.
 func (x *Executor) InApart(ctx context.Context, name string, commit gitd.Hash, line string) (string, error) {
 	repo, err := x.Git.Repo(name)

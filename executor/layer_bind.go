@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"maps"
 	"os"
 	"path"
@@ -600,4 +601,16 @@ func (t *target) setBinding(b *binding) {
 	t.mu.Lock()
 	t.bound = b
 	t.mu.Unlock()
+}
+
+// folders yields all folders above a path, the nearest first and the top, "", last.
+func folders(path string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for path != "" {
+			path = path[:max(strings.LastIndexByte(path, '/'), 0)]
+			if !yield(path) {
+				return
+			}
+		}
+	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/gitindex"
 	"github.com/ramus-dev/ramus/internal/durable"
 )
 
@@ -213,16 +214,16 @@ func (s *layers) fillBranch(ctx context.Context, t *target, l *baseLayer, differ
 	if err != nil {
 		return err
 	}
-	old, err := s.read(ctx, l.under.tree(), ".git/index", indexMax)
+	old, err := s.read(ctx, l.under.tree(), ".git/index", gitindex.MaxSize)
 	if err != nil {
 		return err
 	}
 	stats := indexStats(changes)
-	entries := make([]indexEntry, len(differ))
+	entries := make([]gitindex.Entry, len(differ))
 	for i, c := range differ {
-		entries[i] = indexEntry{path: c.Path, mode: c.NewMode, hash: c.New, stat: stats[c.Path]}
+		entries[i] = gitindex.Entry{Path: c.Path, Mode: c.NewMode, Hash: c.New, Stat: stats[c.Path]}
 	}
-	index, err := rewriteIndex(old, entries, l.Token)
+	index, err := gitindex.Rewrite(old, entries, insideUID, l.Token)
 	if err != nil {
 		return err
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/egress"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/gitindex"
 	"golang.org/x/sys/unix"
 )
 
@@ -317,11 +318,11 @@ func (s *layers) unpack(ctx context.Context, repo *gitd.Repo, w wish, staging st
 
 // announce has the layer's index say that nothing has changed since its token was given.
 func (s *layers) announce(ctx context.Context, l *baseLayer, at layer.Binding) error {
-	old, err := s.read(ctx, at.Upper(), ".git/index", indexMax)
+	old, err := s.read(ctx, at.Upper(), ".git/index", gitindex.MaxSize)
 	if err != nil {
 		return err
 	}
-	text, err := rewriteIndex(old, nil, l.Token)
+	text, err := gitindex.Rewrite(old, nil, insideUID, l.Token)
 	if err != nil {
 		return err
 	}
@@ -344,11 +345,11 @@ func (s *layers) weigh(ctx context.Context, l *baseLayer, staging string) error 
 	if l.Ecosystem != "" {
 		return nil
 	}
-	index, err := s.read(ctx, tree, ".git/index", indexMax)
+	index, err := s.read(ctx, tree, ".git/index", gitindex.MaxSize)
 	if err != nil {
 		return err
 	}
-	_, err = parseIndex(index)
+	err = gitindex.Check(index)
 	return err
 }
 

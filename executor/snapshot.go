@@ -16,6 +16,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/gitindex"
 )
 
 // After a command what it changed in a bound work tree is committed from outside, by
@@ -291,8 +292,8 @@ func (t *target) settled(ctx context.Context, b *binding, known gitd.Hash, whole
 		return odd, err
 	}
 	// Git inside would not tell of files that it was told not to look at.
-	if text, err := t.x.layers.read(ctx, b.at.Upper(), ".git/index", indexMax); err == nil {
-		if _, err := parseIndex(text); err != nil {
+	if text, err := t.x.layers.read(ctx, b.at.Upper(), ".git/index", gitindex.MaxSize); err == nil {
+		if err := gitindex.Check(text); err != nil {
 			return "index", err
 		}
 	}
@@ -399,19 +400,19 @@ func (t *target) awaitIndex() {
 // .git is known.
 func (t *target) index(ctx context.Context, b *binding, changes []layer.Change) error {
 	s := t.x.layers
-	old, err := s.read(ctx, b.layer.tree(), ".git/index", indexMax)
+	old, err := s.read(ctx, b.layer.tree(), ".git/index", gitindex.MaxSize)
 	if err != nil {
 		return err
 	}
 	stats := indexStats(changes)
 	b.mu.Lock()
-	differ := make([]indexEntry, 0, len(b.differ))
+	differ := make([]gitindex.Entry, 0, len(b.differ))
 	for path, c := range b.differ {
-		differ = append(differ, indexEntry{path: path, mode: c.NewMode, hash: c.New, stat: stats[path]})
+		differ = append(differ, gitindex.Entry{Path: path, Mode: c.NewMode, Hash: c.New, Stat: stats[path]})
 	}
 	token := b.issueLocked(slices.Collect(maps.Keys(b.differ)))
 	b.mu.Unlock()
-	text, err := rewriteIndex(old, differ, token)
+	text, err := gitindex.Rewrite(old, differ, insideUID, token)
 	if err != nil {
 		return err
 	}
@@ -425,16 +426,19 @@ func (t *target) index(ctx context.Context, b *binding, changes []layer.Change) 
 	return nil
 }
 
+// insideUID is the user of commands as they see it themselves, on every engine.
+const insideUID = 1000
+
 // indexStats are what an index says of the files that lie over a layer.
-func indexStats(changes []layer.Change) map[string]indexStat {
-	stats := make(map[string]indexStat, len(changes))
+func indexStats(changes []layer.Change) map[string]gitindex.Stat {
+	stats := make(map[string]gitindex.Stat, len(changes))
 	for _, c := range changes {
 		if c.Kind == layer.KindFile || c.Kind == layer.KindLink {
 			size := c.Size
 			if c.Kind == layer.KindLink {
 				size = int64(len(c.Link))
 			}
-			stats[c.Path] = indexStat{ctime: c.CTime, mtime: c.MTime, inode: c.Inode, size: size}
+			stats[c.Path] = gitindex.Stat{CTime: c.CTime, MTime: c.MTime, Inode: c.Inode, Size: size}
 		}
 	}
 	return stats
@@ -468,7 +472,7 @@ func (t *target) seedIndex(ctx context.Context, known gitd.Hash) []byte {
 }
 
 func (t *target) makeSeed(ctx context.Context, b *binding, known gitd.Hash) ([]byte, error) {
-	old, err := t.x.layers.read(ctx, b.layer.tree(), ".git/index", indexMax)
+	old, err := t.x.layers.read(ctx, b.layer.tree(), ".git/index", gitindex.MaxSize)
 	if err != nil {
 		return nil, err
 	}
@@ -476,9 +480,9 @@ func (t *target) makeSeed(ctx context.Context, b *binding, known gitd.Hash) ([]b
 	if err != nil {
 		return nil, err
 	}
-	differ := make([]indexEntry, 0, len(changes))
+	differ := make([]gitindex.Entry, 0, len(changes))
 	for _, c := range changes {
-		differ = append(differ, indexEntry{path: c.Path, mode: c.NewMode, hash: c.New})
+		differ = append(differ, gitindex.Entry{Path: c.Path, Mode: c.NewMode, Hash: c.New})
 	}
-	return rewriteIndex(old, differ, "")
+	return gitindex.Rewrite(old, differ, insideUID, "")
 }

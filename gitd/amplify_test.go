@@ -3,7 +3,6 @@ package gitd
 import (
 	"bytes"
 	"crypto/sha1"
-	"encoding/binary"
 	"fmt"
 	"os"
 	"strconv"
@@ -12,40 +11,30 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/pack/packtest"
 )
 
 // amplified returns a pack of a few KiB whose last delta makes a file of size bytes: each delta copies its base
 // many times. A commit of the file comes with it.
 func amplified(t testing.TB, size int) (pack []byte, tip string) {
 	t.Helper()
-	b := &packBuilder{}
+	b := &packtest.Builder{}
 	seed := []byte("0123456789abcdef")
-	at, n := b.at(), len(seed)
-	b.object(3, uint64(n), seed)
+	at, n := b.At(), len(seed)
+	b.Object(3, uint64(n), seed)
 	for n < size {
 		times := min(size/n, 256)
-		here := b.at()
-		b.delta(here-at, copying(n, n*times))
+		here := b.At()
+		b.Delta(here-at, packtest.Copying(n, n*times))
 		at, n = here, n*times
 	}
 	file := bytes.Repeat(seed, n/len(seed))
 	tree := append([]byte("100644 f\x00"), hashObject("blob", file)...)
-	b.object(2, uint64(len(tree)), tree)
+	b.Object(2, uint64(len(tree)), tree)
 	commit := fmt.Appendf(nil, "tree %x\nauthor a <a@b> 0 +0000\ncommitter a <a@b> 0 +0000\n\nx\n", hashObject("tree", tree))
-	b.object(1, uint64(len(commit)), commit)
-	return b.pack(), fmt.Sprintf("%x", hashObject("commit", commit))
-}
-
-// copying is a delta that makes size bytes of a repetitive base of n bytes.
-func copying(n, size int) []byte {
-	d := binary.AppendUvarint(nil, uint64(n))
-	d = binary.AppendUvarint(d, uint64(size))
-	for size > 0 {
-		piece := min(n, size, 8<<20)
-		d = append(d, 0x80|0x70, byte(piece), byte(piece>>8), byte(piece>>16))
-		size -= piece
-	}
-	return d
+	b.Object(1, uint64(len(commit)), commit)
+	return b.Pack(), fmt.Sprintf("%x", hashObject("commit", commit))
 }
 
 // hashObject returns an object's name.

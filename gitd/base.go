@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // Base is the manifest of a base: what the canonical base was, what was
@@ -289,17 +291,17 @@ func (r *Repo) lockfiles(ctx context.Context, commit Hash, found map[string]stri
 			return err
 		}
 		for _, e := range entries {
-			p := path.Join(at, e.name)
+			p := path.Join(at, e.Name)
 			switch {
-			case e.mode == modeFolder && e.name != vendoredFolder:
-				if err := walk(e.hash, p); err != nil {
+			case e.Mode == object.ModeFolder && e.Name != vendoredFolder:
+				if err := walk(e.Hash, p); err != nil {
 					return err
 				}
-			case e.kind() == "blob" && e.mode != modeSymlink && lockNames[e.name]:
+			case e.Kind() == "blob" && e.Mode != object.ModeSymlink && lockNames[e.Name]:
 				if len(found) == lockfilesMax {
 					return fmt.Errorf("more than %d lock files: %w", lockfilesMax, ErrTooLarge)
 				}
-				if found[p], err = r.digest(ctx, e.hash); err != nil {
+				if found[p], err = r.digest(ctx, e.Hash); err != nil {
 					return fmt.Errorf("%.200q: %w", p, err)
 				}
 			}
@@ -311,7 +313,7 @@ func (r *Repo) lockfiles(ctx context.Context, commit Hash, found map[string]stri
 
 // digest is the sha256 of a blob's content.
 func (r *Repo) digest(ctx context.Context, blob Hash) (string, error) {
-	in, size, err := r.objects.stream(ctx, blob)
+	in, size, err := r.objects.Stream(ctx, blob)
 	if err != nil {
 		return "", err
 	}
@@ -344,8 +346,8 @@ func (r *Repo) hashFiles(ctx context.Context, commit Hash, paths []string) (stri
 		if err != nil {
 			return "", fmt.Errorf("%.200q: %w", p, err)
 		}
-		if e.kind() != "tree" {
-			files[p] = e.hash
+		if e.Kind() != "tree" {
+			files[p] = e.Hash
 			continue
 		}
 		list, err := r.listTree(ctx, string(commit), p, true)

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/grant"
 )
 
 // based makes a repository whose base has lock files, and its tip.
@@ -173,7 +175,7 @@ func TestForgedManifests(t *testing.T) {
 		t.Error(err)
 	}
 	// Removing the key of grants takes back all tokens, and no manifest.
-	if keyID(r.server.key.Public().(ed25519.PublicKey)) == keyID(own.Public().(ed25519.PublicKey)) {
+	if grant.KeyID(r.server.key.Public().(ed25519.PublicKey)) == grant.KeyID(own.Public().(ed25519.PublicKey)) {
 		t.Error("one key for both")
 	}
 }

@@ -3,48 +3,19 @@ package gitd
 import (
 	"bytes"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
-
-// Person is an author or committer.
-type Person struct {
-	Name  string `json:"name"`
-	Email string `json:"email"`
-}
-
-// signature is the person in a commit object, with the time.
-func (p Person) signature(when time.Time) string {
-	return fmt.Sprintf("%s %d %s", p.ident(), max(when.Unix(), 0), when.Format("-0700"))
-}
-
-// ident is the person in a commit object. What would end a name, an
-// address or a line there is left out, as git does.
-func (p Person) ident() string {
-	clean := func(s string) string {
-		s = strings.Map(func(c rune) rune {
-			if c == '<' || c == '>' || c < ' ' || c == 0x7f {
-				return -1
-			}
-			return c
-		}, strings.ToValidUTF8(s, ""))
-		return strings.Trim(s, " .,:;\"'\\")
-	}
-	name, email := clean(p.Name), clean(p.Email)
-	if name == "" {
-		name = "unknown"
-	}
-	return name + " <" + email + ">"
-}
 
 // NewCommit describes a commit for [Repo.WriteCommit].
 type NewCommit struct {
@@ -91,7 +62,7 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 	if err != nil {
 		return "", err
 	}
-	defer w.drop()
+	defer w.Drop()
 	if err := r.checkParents(ctx, c.Parents); err != nil {
 		return "", err
 	}
@@ -136,9 +107,9 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 			}
 		}
 		if f.Mode == 0 {
-			f.Mode = modeFile
+			f.Mode = object.ModeFile
 		}
-		if f.Mode != modeFile && f.Mode != modeExecutable && f.Mode != modeSymlink {
+		if f.Mode != object.ModeFile && f.Mode != object.ModeExecutable && f.Mode != object.ModeSymlink {
 			return "", fmt.Errorf("file %.200q has mode %o, allowed are 100644, 100755 and 120000: %w", f.Path, f.Mode, ErrInvalid)
 		}
 		h, err := r.writeBlob(ctx, w, f)
@@ -157,7 +128,7 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 	if err != nil {
 		return "", err
 	}
-	h, err := w.addNew("commit", data)
+	h, err := w.AddNew("commit", data)
 	if err != nil {
 		return "", err
 	}
@@ -166,7 +137,7 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 
 func (r *Repo) checkParents(ctx context.Context, parents []Hash) error {
 	for _, p := range parents {
-		if kind, err := r.objects.kind(ctx, p); err != nil {
+		if kind, err := r.objects.Kind(ctx, p); err != nil {
 			return fmt.Errorf("parent %s: %w", p, err)
 		} else if kind != "commit" {
 			return fmt.Errorf("parent %s is a %s: %w", p, kind, ErrInvalid)
@@ -186,14 +157,14 @@ func (r *Repo) made(c NewCommit, tree Hash) rawCommit {
 	}
 	return rawCommit{
 		tree: tree, parents: c.Parents,
-		author: c.Author.signature(when), committer: c.Committer.signature(when),
+		author: c.Author.Signature(when), committer: c.Committer.Signature(when),
 		message: []byte(cleanMessage(c.Message)),
 	}
 }
 
 // placePack puts a pack that nobody reads here into the repository.
-func placePack(w *packWriter) error {
-	p, err := w.place()
+func placePack(w *pack.Writer) error {
+	p, err := w.Place()
 	if p == nil || err != nil {
 		return err
 	}
@@ -286,14 +257,14 @@ func parseCommit(data []byte) (rawCommit, error) {
 
 // rawCommit reads the commit h.
 func (r *Repo) rawCommit(ctx context.Context, h Hash) (rawCommit, error) {
-	obj, _, err := r.objects.small(ctx, h)
+	obj, _, err := r.objects.Small(ctx, h)
 	if err != nil {
 		return rawCommit{}, err
 	}
-	if obj.kind != "commit" {
-		return rawCommit{}, fmt.Errorf("object %s is a %s, no commit: %w", h, obj.kind, ErrNotFound)
+	if obj.Kind != "commit" {
+		return rawCommit{}, fmt.Errorf("object %s is a %s, no commit: %w", h, obj.Kind, ErrNotFound)
 	}
-	c, err := parseCommit(obj.data)
+	c, err := parseCommit(obj.Data)
 	if err != nil {
 		return c, fmt.Errorf("object %s: %w", h, err)
 	}
@@ -324,7 +295,7 @@ func (r *Repo) read(ctx context.Context, f *folder) error {
 	}
 	f.entries = make(map[string]node, len(entries))
 	for _, e := range entries {
-		f.entries[e.name] = node{mode: e.mode, hash: e.hash}
+		f.entries[e.Name] = node{mode: e.Mode, hash: e.Hash}
 	}
 	return nil
 }
@@ -338,10 +309,10 @@ func (r *Repo) enter(ctx context.Context, f *folder, name string, create bool) (
 	switch {
 	case ok && n.open != nil:
 		return n.open, nil
-	case ok && n.mode == modeFolder:
+	case ok && n.mode == object.ModeFolder:
 		n.open = &folder{was: n.hash}
 	case create:
-		n = node{mode: modeFolder, open: &folder{entries: map[string]node{}}}
+		n = node{mode: object.ModeFolder, open: &folder{entries: map[string]node{}}}
 	default:
 		return nil, nil
 	}
@@ -378,14 +349,14 @@ func (r *Repo) remove(ctx context.Context, f *folder, parts []string) error {
 }
 
 // writeFolder writes the trees that were opened, the innermost first.
-func (r *Repo) writeFolder(ctx context.Context, w *packWriter, f *folder) (Hash, bool, error) {
+func (r *Repo) writeFolder(ctx context.Context, w *pack.Writer, f *folder) (Hash, bool, error) {
 	if err := ctx.Err(); err != nil {
 		return "", false, context.Cause(ctx)
 	}
 	if f.entries == nil {
 		return f.was, false, nil
 	}
-	entries := make([]entry, 0, len(f.entries))
+	entries := make([]object.Entry, 0, len(f.entries))
 	for name, n := range f.entries {
 		if n.open != nil {
 			h, empty, err := r.writeFolder(ctx, w, n.open)
@@ -397,29 +368,14 @@ func (r *Repo) writeFolder(ctx context.Context, w *packWriter, f *folder) (Hash,
 			}
 			n.hash = h
 		}
-		entries = append(entries, entry{name: name, mode: n.mode, hash: n.hash})
+		entries = append(entries, object.Entry{Name: name, Mode: n.mode, Hash: n.hash})
 	}
-	data, err := encodeTree(entries)
+	data, err := object.EncodeTree(entries)
 	if err != nil {
 		return "", false, err
 	}
-	h, err := w.addNew("tree", data)
+	h, err := w.AddNew("tree", data)
 	return h, len(entries) == 0, err
-}
-
-// encodeTree sorts as git does: a folder's name counts as if it ended in '/'.
-func encodeTree(entries []entry) ([]byte, error) {
-	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.key(), b.key()) })
-	var b bytes.Buffer
-	for _, e := range entries {
-		raw, err := hex.DecodeString(string(e.hash))
-		if err != nil {
-			return nil, fmt.Errorf("object name of %.200q: %w", e.name, err)
-		}
-		fmt.Fprintf(&b, "%o %s\x00", e.mode, e.name)
-		b.Write(raw)
-	}
-	return b.Bytes(), nil
 }
 
 // dotGit says whether a file system could take part for ".git": other case,
@@ -447,9 +403,9 @@ func plainName(part string) string {
 }
 
 // writeBlob writes a file's content.
-func (r *Repo) writeBlob(ctx context.Context, w *packWriter, f File) (Hash, error) {
+func (r *Repo) writeBlob(ctx context.Context, w *pack.Writer, f File) (Hash, error) {
 	if f.Blob != "" {
-		if kind, err := r.objects.kind(ctx, f.Blob); err != nil {
+		if kind, err := r.objects.Kind(ctx, f.Blob); err != nil {
 			return "", err
 		} else if kind != "blob" {
 			return "", fmt.Errorf("%s is a %s: %w", f.Blob, kind, ErrInvalid)
@@ -457,7 +413,7 @@ func (r *Repo) writeBlob(ctx context.Context, w *packWriter, f File) (Hash, erro
 		return f.Blob, nil
 	}
 	if f.Source == "" {
-		return w.addNew("blob", f.Content)
+		return w.AddNew("blob", f.Content)
 	}
 	// NOFOLLOW: the name may stand in a folder that a task has written.
 	// NONBLOCK: opening a named pipe must not wait for a writer.
@@ -474,34 +430,26 @@ func (r *Repo) writeBlob(ctx context.Context, w *packWriter, f File) (Hash, erro
 		return "", fmt.Errorf("%s is no regular file: %w", f.Source, ErrInvalid)
 	}
 	if info.Size() > sourceMemory {
-		return w.stream("blob", info.Size(), in)
+		return w.Stream("blob", info.Size(), in)
 	}
 	data := make([]byte, info.Size())
 	if n, err := io.ReadFull(in, data); errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
-		return "", errShrank(info.Size(), int64(n))
+		return "", pack.ShrankError(info.Size(), int64(n))
 	} else if err != nil {
 		return "", err
 	}
-	return w.addNew("blob", data)
+	return w.AddNew("blob", data)
 }
 
 // sourceMemory is the largest file that is read as a whole, so that it is not written when
 // the repository has it.
 const sourceMemory = 1 << 20
 
-func errShrank(size, n int64) error {
-	return fmt.Errorf("it shrank from %d to %d bytes while it was read: %w", size, n, ErrConflict)
-}
-
-// contextReader stops reading when its context has ended.
-type contextReader struct {
-	ctx context.Context
-	in  io.Reader
-}
-
-func (c contextReader) Read(p []byte) (int, error) {
-	if c.ctx.Err() != nil {
-		return 0, context.Cause(c.ctx)
+// newPack starts a pack of new objects. It ends with ctx. Returns an error if the repository has
+// SHA-256 names.
+func (r *Repo) newPack(ctx context.Context) (*pack.Writer, error) {
+	if err := r.needSHA1(ctx); err != nil {
+		return nil, err
 	}
-	return c.in.Read(p)
+	return pack.NewWriter(ctx, &r.objects.Packs), nil
 }

@@ -15,6 +15,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // TestWriteCommitLikeGit makes random changes in process and in a work tree,
@@ -66,10 +69,10 @@ func TestWriteCommitLikeGit(t *testing.T) {
 			var err error
 			switch rnd.IntN(5) {
 			case 0:
-				f.Mode = modeExecutable
+				f.Mode = object.ModeExecutable
 				err = os.WriteFile(on, f.Content, 0o755)
 			case 1:
-				f.Mode, f.Content = modeSymlink, []byte("target")
+				f.Mode, f.Content = object.ModeSymlink, []byte("target")
 				err = os.Symlink("target", on)
 			case 2:
 				f.Source = filepath.Join(t.TempDir(), "source")
@@ -168,7 +171,7 @@ func TestWriteCommitRefusals(t *testing.T) {
 	}
 	// Hostile names make no header lines of their own.
 	h, err := r.WriteCommit(ctx, NewCommit{
-		Parents: []Hash{first}, Author: Person{"Eve\nparent " + string(first), "<eve>\n"}, Committer: Person{},
+		Parents: []Hash{first}, Author: Person{Name: "Eve\nparent " + string(first), Email: "<eve>\n"}, Committer: Person{},
 		Message: "a\x00b\xff\n\n\n", When: time.Unix(-5, 0),
 	})
 	if err != nil {
@@ -188,7 +191,7 @@ func TestLargeFile(t *testing.T) {
 	ctx := t.Context()
 	r := newRepo(t)
 	source := filepath.Join(t.TempDir(), "large")
-	data := make([]byte, inMemoryMax+12345)
+	data := make([]byte, pack.MaxInMemory+12345)
 	for i := range data {
 		data[i] = byte(i * i >> 8)
 	}
@@ -252,20 +255,6 @@ func TestBurst(t *testing.T) {
 		})
 	}
 	wg.Wait()
-}
-
-func FuzzParseTree(f *testing.F) {
-	f.Add([]byte("100644 a\x00" + strings.Repeat("x", 20) + "40000 b\x00" + strings.Repeat("y", 20)))
-	f.Add([]byte("1 \x00"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		entries, err := parseTree(data, 20)
-		if err != nil {
-			return
-		}
-		if _, err := encodeTree(entries); err != nil {
-			t.Error(err)
-		}
-	})
 }
 
 func FuzzParseCommit(f *testing.F) {

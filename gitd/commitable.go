@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // Commitable says whether a push may bring an entry of a tree, by its path, its mode and
@@ -20,7 +22,7 @@ func (s *Server) Commitable(path string, mode uint32, size int64) error {
 	switch {
 	case len(path) > pathMax:
 		return fmt.Errorf("the path is longer than %d bytes: %w", pathMax, ErrTooLarge)
-	case size > s.limits.ObjectBytes && mode != modeCommit:
+	case size > s.limits.ObjectBytes && mode != object.ModeCommit:
 		return fmt.Errorf("%d bytes, git.limits.object_bytes allows %d: %w", size, s.limits.ObjectBytes, ErrTooLarge)
 	}
 	return nil
@@ -55,11 +57,11 @@ func (r *Repo) countFiles(ctx context.Context, tree Hash, max, depth int, n *int
 		if *n >= max {
 			return nil
 		}
-		if e.mode != modeFolder {
+		if e.Mode != object.ModeFolder {
 			*n++
 			continue
 		}
-		if err := r.countFiles(ctx, e.hash, max, depth+1, n); err != nil {
+		if err := r.countFiles(ctx, e.Hash, max, depth+1, n); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // TreeChange is a path whose entry differs between two trees; a zero mode: it is not there.
@@ -48,7 +50,7 @@ const folderDepthMax = 2048
 // comparison walks two trees side by side.
 type comparison struct {
 	ctx  context.Context
-	read func(context.Context, Hash) ([]entry, error)
+	read func(context.Context, Hash) ([]object.Entry, error)
 	max  int
 	list []TreeChange
 }
@@ -73,12 +75,12 @@ func (c *comparison) trees(a, b Hash, path string, depth int) error {
 		return err
 	}
 	for len(from) > 0 || len(to) > 0 {
-		var x, y entry
+		var x, y object.Entry
 		// A folder and a file of one name are two entries, in two places of the order.
 		switch {
-		case len(to) == 0 || len(from) > 0 && from[0].key() < to[0].key():
+		case len(to) == 0 || len(from) > 0 && from[0].Key() < to[0].Key():
 			x, from = from[0], from[1:]
-		case len(from) == 0 || to[0].key() < from[0].key():
+		case len(from) == 0 || to[0].Key() < from[0].Key():
 			y, to = to[0], to[1:]
 		default:
 			x, from, y, to = from[0], from[1:], to[0], to[1:]
@@ -90,7 +92,7 @@ func (c *comparison) trees(a, b Hash, path string, depth int) error {
 	return nil
 }
 
-func (c *comparison) entriesOf(tree Hash) ([]entry, error) {
+func (c *comparison) entriesOf(tree Hash) ([]object.Entry, error) {
 	if tree == "" {
 		return nil, nil
 	}
@@ -98,20 +100,20 @@ func (c *comparison) entriesOf(tree Hash) ([]entry, error) {
 }
 
 // entries compares two entries of one name and kind, either of which may be none.
-func (c *comparison) entries(x, y entry, path string, depth int) error {
+func (c *comparison) entries(x, y object.Entry, path string, depth int) error {
 	if x == y {
 		return nil
 	}
-	name := cmp.Or(x.name, y.name)
+	name := cmp.Or(x.Name, y.Name)
 	if path != "" {
 		name = path + "/" + name
 	}
-	if x.mode == modeFolder || y.mode == modeFolder {
-		return c.trees(x.hash, y.hash, name, depth+1)
+	if x.Mode == object.ModeFolder || y.Mode == object.ModeFolder {
+		return c.trees(x.Hash, y.Hash, name, depth+1)
 	}
 	if len(c.list) == c.max {
 		return fmt.Errorf("more than %d paths differ: %w", c.max, ErrTooLarge)
 	}
-	c.list = append(c.list, TreeChange{Path: name, OldMode: x.mode, NewMode: y.mode, Old: x.hash, New: y.hash})
+	c.list = append(c.list, TreeChange{Path: name, OldMode: x.Mode, NewMode: y.Mode, Old: x.Hash, New: y.Hash})
 	return nil
 }

@@ -12,6 +12,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // conformance is one repository on one server, as a check of the table below gets it: main
@@ -133,7 +136,7 @@ var conformanceChecks = []struct {
 	{"a push begins with what git says", func(c *conformance) {
 		for _, g := range []Grant{full, {Read: []string{"refs/heads/main"}, Write: []string{"refs/heads/ramus/a"}, Repo: "*"}, {Read: []string{"refs/heads/none"}, Write: []string{"refs/heads/ramus/a"}, Repo: "*"}} {
 			a := access{dir: c.dir, grant: g}
-			out, err := c.output(c.t.Context(), child{args: []string{"receive-pack", "--stateless-rpc", "--advertise-refs", c.dir}, config: a.config(c.limits)})
+			out, err := c.git.Output(c.t.Context(), gitcmd.Command{Args: []string{"receive-pack", "--stateless-rpc", "--advertise-refs", c.dir}, Config: a.config(c.limits)})
 			if err != nil {
 				c.t.Fatal(err)
 			}
@@ -432,9 +435,9 @@ var conformanceChecks = []struct {
 		}
 	}},
 	{"the sizes of objects", func(c *conformance) {
-		b := append(appendPkt(appendPkt(nil, "command=object-info"), "object-format=sha1"), "0001"...)
+		b := append(protocol.AppendLine(protocol.AppendLine(nil, "command=object-info"), "object-format=sha1"), "0001"...)
 		blob := stock(c.t, c.work, "rev-parse", "HEAD:f1")
-		b = append(appendPkt(appendPkt(b, "size"), "oid "+blob), flushPkt...)
+		b = append(protocol.AppendLine(protocol.AppendLine(b, "size"), "oid "+blob), protocol.FlushLine...)
 		contains(c.t, c.ask(b), blob+" 9")
 	}},
 }

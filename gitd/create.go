@@ -14,6 +14,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
 // Create makes an empty bare repository whose HEAD is refs/heads/main.
@@ -79,9 +81,9 @@ func (s *Server) grow(ctx context.Context, name string, fill func(dir string) er
 	if err := os.Chmod(dir, 0o755); err != nil {
 		return nil, err
 	}
-	if err := s.run(ctx, child{
-		args:   []string{"init", "--quiet", "--bare", "--template=", "--initial-branch=main", "--object-format=sha1", "--", dir},
-		config: []string{"core.fsync=none"},
+	if err := s.git.Run(ctx, gitcmd.Command{
+		Args:   []string{"init", "--quiet", "--bare", "--template=", "--initial-branch=main", "--object-format=sha1", "--", dir},
+		Config: []string{"core.fsync=none"},
 	}); err != nil {
 		return nil, err
 	}
@@ -169,7 +171,7 @@ func fullDisk(err error, dir string) error {
 		return fmt.Errorf("the disk of %s is full: %w", dir, err)
 	}
 	// Git tells it in words only; the file system is asked instead.
-	if code := exitCode(err); code > 0 && unix.Statfs(dir, &st) == nil &&
+	if code := gitcmd.ExitCode(err); code > 0 && unix.Statfs(dir, &st) == nil &&
 		(st.Bavail*uint64(st.Bsize) < 1<<20 || st.Files > 0 && st.Ffree < 16) {
 		return fmt.Errorf("the disk of %s is full: %w: %w", dir, err, unix.ENOSPC)
 	}
@@ -222,7 +224,7 @@ func (s *Server) fill(ctx context.Context, dir string, src source, branch string
 	}
 	r := &Repo{server: s, name: "the new repository", dir: dir}
 	r.refs.init(r)
-	r.objects.repo = r
+	r.objects.Dir, r.objects.Git = dir, &s.git
 	defer r.release()
 	base, err := r.chooseBase(ctx, head)
 	if err != nil {
@@ -231,7 +233,7 @@ func (s *Server) fill(ctx context.Context, dir string, src source, branch string
 	if branch != "" && base != branch {
 		return fmt.Errorf("it has no branch %.200q: %w", branch, ErrNotFound)
 	}
-	if err := s.run(ctx, child{repo: dir, args: []string{"symbolic-ref", "HEAD", "refs/heads/" + base}}); err != nil {
+	if err := s.git.Run(ctx, gitcmd.Command{Repo: dir, Args: []string{"symbolic-ref", "HEAD", "refs/heads/" + base}}); err != nil {
 		return err
 	}
 	if err := r.remember(ctx, src); err != nil {
@@ -259,7 +261,7 @@ func (s *Server) fetch(ctx context.Context, src source, f fetch, room int64, lin
 		args = append(args, f.depth)
 	}
 	args = append(append(args, "--end-of-options", src.where), f.specs...)
-	err := s.run(ctx, child{repo: f.dir, config: config, env: src.env, progress: lines, file: room, args: args})
+	err := s.git.Run(ctx, gitcmd.Command{Repo: f.dir, Config: config, Env: src.env, Progress: lines, File: room, Args: args})
 	if err != nil && outgrown(f.dir, room) {
 		return fmt.Errorf("it is larger than the %d bytes that the disk has to spare: %w", room, ErrTooLarge)
 	}
@@ -272,8 +274,8 @@ func (s *Server) refusePartial(ctx context.Context, dir string) error {
 	if info, err := os.Stat(dir); err != nil || !info.IsDir() {
 		return err // a bundle
 	}
-	err := s.run(ctx, child{args: []string{"-C", dir, "config", "--local", "--includes", "--get-regexp", `^(extensions\.partialclone|remote\..*\.promisor)$`}})
-	switch exitCode(err) {
+	err := s.git.Run(ctx, gitcmd.Command{Args: []string{"-C", dir, "config", "--local", "--includes", "--get-regexp", `^(extensions\.partialclone|remote\..*\.promisor)$`}})
+	switch gitcmd.ExitCode(err) {
 	case 1: // no such key
 		return nil
 	case -1:
@@ -288,7 +290,7 @@ func (s *Server) refusePartial(ctx context.Context, dir string) error {
 // unreadable blames the source for what git said of it: there is no repository,
 // it is damaged, or nobody answers.
 func unreadable(err error) error {
-	if exitCode(err) > 0 {
+	if gitcmd.ExitCode(err) > 0 {
 		return fmt.Errorf("no whole Git repository can be read there: %w: %w", err, ErrInvalid)
 	}
 	return err
@@ -296,8 +298,8 @@ func unreadable(err error) error {
 
 // remoteHead asks a source for its HEAD: the branch it names, or its commit.
 func (s *Server) remoteHead(ctx context.Context, src source) (Ref, error) {
-	out, err := s.output(ctx, child{config: src.config, env: src.env,
-		args: []string{"ls-remote", "--symref", "--end-of-options", src.where, "HEAD"}})
+	out, err := s.git.Output(ctx, gitcmd.Command{Config: src.config, Env: src.env,
+		Args: []string{"ls-remote", "--symref", "--end-of-options", src.where, "HEAD"}})
 	if err != nil {
 		return Ref{}, unreadable(err)
 	}

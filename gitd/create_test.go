@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // work makes a repository with a work tree and one commit.
@@ -434,8 +436,8 @@ func TestLogAndChangesLikeGit(t *testing.T) {
 			{Path: fmt.Sprintf("f%d", i), Content: []byte(strings.Repeat("line\n", i+3))},
 			{Path: "tab\t", Content: fmt.Append(nil, i)}, // as the fields of git's list end, too
 			{Path: "bin", Content: []byte{0, byte(i), 1}},
-			{Path: "mode", Content: []byte("x"), Mode: []uint32{modeFile, modeExecutable}[i%2]},
-			{Path: "type", Content: []byte("x"), Mode: []uint32{modeFile, modeSymlink}[i%2]},
+			{Path: "mode", Content: []byte("x"), Mode: []uint32{object.ModeFile, object.ModeExecutable}[i%2]},
+			{Path: "type", Content: []byte("x"), Mode: []uint32{object.ModeFile, object.ModeSymlink}[i%2]},
 			{Path: "odd\tname\n\"\xff", Content: fmt.Appendf(nil, "%d\n", i)},
 		}
 		if i > 0 {

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
 // DiffOptions shape [Repo.Diff].
@@ -44,10 +46,10 @@ func (r *Repo) ends(ctx context.Context, from, to string, mergeBase bool) (a, b 
 
 // diff is git's comparison as configuration cannot change it: no external
 // program, no text conversion, no colour, renames found.
-func (r *Repo) diff(format []string, a, b Hash, paths []string) child {
+func (r *Repo) diff(format []string, a, b Hash, paths []string) gitcmd.Command {
 	args := append([]string{"diff-tree", "-r", "-M", "--no-ext-diff", "--no-textconv", "--no-color"}, format...)
 	args = append(args, string(a), string(b), "--")
-	return child{repo: r.dir, args: append(args, paths...), env: []string{"GIT_LITERAL_PATHSPECS=1"}}
+	return gitcmd.Command{Repo: r.dir, Args: append(args, paths...), Env: []string{"GIT_LITERAL_PATHSPECS=1"}}
 }
 
 // Diff writes the difference between two commits as git does, with binary patches, never with colour.
@@ -64,8 +66,8 @@ func (r *Repo) Diff(ctx context.Context, from, to string, o DiffOptions, w io.Wr
 			format = []string{"--stat=100", "--summary"}
 		}
 		c := r.diff(format, a, b, o.Paths)
-		c.out = w
-		err = r.server.run(ctx, c)
+		c.Out = w
+		err = r.server.git.Run(ctx, c)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot compare %.200q with %.200q in %s: %w", from, to, r.name, err)
@@ -79,7 +81,7 @@ func (r *Repo) Changed(ctx context.Context, from, to string, mergeBase bool) ([]
 	var list []Change
 	if err == nil {
 		var out []byte
-		if out, err = r.server.output(ctx, r.diff([]string{"-z", "--raw", "--numstat"}, a, b, nil)); err == nil {
+		if out, err = r.server.git.Output(ctx, r.diff([]string{"-z", "--raw", "--numstat"}, a, b, nil)); err == nil {
 			list, err = parseChanges(string(out))
 		}
 	}
@@ -97,8 +99,8 @@ func (r *Repo) Review(ctx context.Context, from, to string, patch io.Writer) ([]
 	if err == nil {
 		split := &patchSplitter{patch: patch}
 		c := r.diff([]string{"-z", "--raw", "--numstat", "--patch", "--binary"}, a, b, nil)
-		c.out = split
-		if err = r.server.run(ctx, c); err == nil {
+		c.Out = split
+		if err = r.server.git.Run(ctx, c); err == nil {
 			list, err = parseChanges(split.list.String())
 		}
 	}
@@ -123,8 +125,8 @@ func (s *patchSplitter) Write(p []byte) (int, error) {
 	if s.ended {
 		return s.patch.Write(p)
 	}
-	if s.list.Len()+len(p) > outputMax {
-		return 0, fmt.Errorf("a list of more than %d bytes: %w", outputMax, ErrTooLarge)
+	if s.list.Len()+len(p) > gitcmd.OutputMax {
+		return 0, fmt.Errorf("a list of more than %d bytes: %w", gitcmd.OutputMax, ErrTooLarge)
 	}
 	s.list.Write(p)
 	for {

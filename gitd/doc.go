@@ -12,6 +12,13 @@
 // JWT) that says which repository its bearer may read and which refs it may
 // write, until when; nothing about it is stored.
 //
+// # Packages
+//
+// This package has servers, repositories, refs, pushes, merges and the transport. Packages below it have the parts that
+// need none of these: object the words that all share, gitcmd the children of git, pack the objects and
+// their packs, protocol the requests of clients, grant the tokens and keys, pathspec the files
+// .gitignore and .gitattributes, gitindex the index file of a work tree.
+//
 // # What survives
 //
 // A ref change that was reported as done is on disk: git runs with

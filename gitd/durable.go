@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/internal/durable"
 )
 
 // syncfs returns when everything written so far to dir's file system is on
@@ -31,23 +33,6 @@ func syncfs(dir string) error {
 		return fmt.Errorf("cannot make %s durable: %w", dir, err)
 	}
 	return nil
-}
-
-// syncAll returns when what was written to the files is on disk, so that they can be
-// renamed to where they are looked for. They wait together: a file system that writes a
-// journal serves all who wait with one turn of it.
-func syncAll(files ...*os.File) error {
-	if len(files) == 0 {
-		return nil
-	}
-	errs := make([]error, len(files))
-	var wait sync.WaitGroup
-	for i, f := range files[1:] {
-		wait.Go(func() { errs[i+1] = f.Sync() })
-	}
-	errs[0] = files[0].Sync()
-	wait.Wait()
-	return errors.Join(errs...)
 }
 
 // fewFiles is how many files or folders of refs are waited for one by one; beyond, the
@@ -90,7 +75,7 @@ func syncFolders(folders map[string]bool) error {
 		}
 		files = append(files, f)
 	}
-	if err := syncAll(files...); err != nil {
+	if err := durable.Files(files...); err != nil {
 		return fmt.Errorf("cannot make refs durable: %w", err)
 	}
 	return nil

@@ -11,6 +11,10 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/grant"
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // access is one request's standing: which repository, under which grant.
@@ -74,18 +78,18 @@ func (a access) config(l Limits) []string {
 	// Git takes the last pattern that matches a ref.
 	show := func(patterns []string, own bool) {
 		for _, p := range patterns {
-			if strings.HasPrefix(p, ownRefs) == own {
+			if strings.HasPrefix(p, grant.OwnRefs) == own {
 				c = append(c, "transfer.hideRefs=!"+strings.TrimSuffix(p, "/*"))
 			}
 		}
 	}
 	c = append(c, "transfer.hideRefs=refs")
 	show(a.grant.Write, false)
-	c = append(c, "transfer.hideRefs="+strings.TrimSuffix(ownRefs, "/"))
+	c = append(c, "transfer.hideRefs="+strings.TrimSuffix(grant.OwnRefs, "/"))
 	show(a.grant.Read, false)
 	show(a.grant.Read, true)
 	show(a.grant.Write, true)
-	if head, err := readHead(a.dir); err != nil || !a.grant.shows(head) {
+	if head, err := readHead(a.dir); err != nil || !a.grant.Shows(head) {
 		c = append(c, "transfer.hideRefs=HEAD")
 	}
 	return c
@@ -134,10 +138,10 @@ func (s *Server) GrantHandler(g Grant) http.Handler {
 
 // DoorHandler is GrantHandler under a grant that may change from request to request. leaked, unless it
 // is nil, hears of pushes that were refused because they hold a secret, before the client gets its answer.
-func (s *Server) DoorHandler(grant func() Grant, leaked func([]Leak)) http.Handler {
+func (s *Server) DoorHandler(allowed func() Grant, leaked func([]Leak)) http.Handler {
 	return s.httpHandler(func(r *http.Request) (Grant, bool, error) {
-		g := grant()
-		if err := g.check(); err != nil {
+		g := allowed()
+		if err := g.Check(); err != nil {
 			return g, true, &httpError{http.StatusForbidden, err.Error()}
 		}
 		if !g.Expires.IsZero() && !s.now().Before(g.Expires) {
@@ -173,7 +177,7 @@ func (s *Server) credentials(r *http.Request) (g Grant, known bool, err error) {
 
 func (s *Server) httpHandler(who func(*http.Request) (Grant, bool, error), forward bool, leaked func([]Leak)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, leave, err := s.requests.enter(r.Context())
+		ctx, leave, err := s.requests.Enter(r.Context())
 		if err != nil {
 			http.Error(w, "the server is shutting down", http.StatusServiceUnavailable)
 			return
@@ -221,7 +225,7 @@ func httpStatus(err error) (int, string) {
 	case errors.Is(err, errIdle):
 		return http.StatusRequestTimeout, "nothing was sent for too long"
 	}
-	text := clientText(err, "")
+	text := object.ClientText(err, "")
 	switch {
 	case text == "":
 		return http.StatusInternalServerError, "git failed on the server; its log says why"
@@ -287,7 +291,7 @@ func (s *Server) serveHTTP(ctx context.Context, w *httpReply, r *http.Request, w
 		}
 		var out io.Writer = w
 		if a.protocol != "version=2" || service == "git-receive-pack" {
-			out = &prefixWriter{w: w, prefix: append(appendPkt(nil, "# service=", service, "\n"), flushPkt...)}
+			out = &prefixWriter{w: w, prefix: append(protocol.AppendLine(nil, "# service=", service, "\n"), protocol.FlushLine...)}
 		}
 		if service == "git-receive-pack" {
 			return s.advertisePush(ctx, a, out)
@@ -303,7 +307,7 @@ func (s *Server) serveHTTP(ctx context.Context, w *httpReply, r *http.Request, w
 		// inflated ahead of that.
 		z, err := gzip.NewReader(body)
 		if err != nil {
-			return refuse(ErrInvalid, "the request is not gzip, as it says it is")
+			return object.Refuse(ErrInvalid, "the request is not gzip, as it says it is")
 		}
 		in = &gzipBody{z}
 	default:
@@ -322,7 +326,7 @@ type gzipBody struct{ z *gzip.Reader }
 func (g *gzipBody) Read(p []byte) (int, error) {
 	n, err := g.z.Read(p)
 	if errors.Is(err, gzip.ErrHeader) || errors.Is(err, gzip.ErrChecksum) {
-		err = refuse(ErrInvalid, "the request's gzip data are damaged")
+		err = object.Refuse(ErrInvalid, "the request's gzip data are damaged")
 	}
 	return n, err
 }
@@ -372,33 +376,33 @@ func splitURL(path string) (name, verb string, ok bool) {
 
 // admit decides whether and how a request may go on.
 func (s *Server) admit(r *http.Request, path string, write bool, who func(*http.Request) (Grant, bool, error)) (access, error) {
-	grant, known, err := who(r)
+	allowed, known, err := who(r)
 	if err != nil {
 		return access{}, err
 	}
 	a, findErr := s.locate(path)
-	a.client = "http:" + grant.Subject
+	a.client = "http:" + allowed.Subject
 	if !known {
 		a.client = clientAddr(r)
 		switch {
 		case s.Anonymous:
-			grant = Grant{Subject: "anonymous", Repo: "*", Scopes: []string{ScopeWrite}, Write: []string{"refs/*"}, Force: true, Delete: true}
+			allowed = Grant{Subject: "anonymous", Repo: "*", Scopes: []string{ScopeWrite}, Write: []string{"refs/*"}, Force: true, Delete: true}
 			if s.OwnConfig {
-				grant.Write = append(grant.Write, ownRefs+"*")
+				allowed.Write = append(allowed.Write, grant.OwnRefs+"*")
 			}
 		case findErr == nil && !write && a.own.flag("ramus.anonymous", false):
-			grant = Grant{Subject: "anonymous", Repo: "*", Scopes: []string{ScopeRead}}
+			allowed = Grant{Subject: "anonymous", Repo: "*", Scopes: []string{ScopeRead}}
 		default:
 			// The same whether there is such a repository or not.
 			return access{}, &httpError{http.StatusUnauthorized, "a token is needed: give it as the password"}
 		}
 	}
-	a.grant = grant.effective()
-	if !grant.MayRead(a.name) {
+	a.grant = allowed.Effective()
+	if !allowed.MayRead(a.name) {
 		switch {
 		case findErr == nil && !write && a.own.flag("ramus.anonymous", false):
-			a.grant = Grant{Subject: grant.Subject, Repo: a.name, Scopes: []string{ScopeRead}}
-		case !grant.Has(ScopeRead):
+			a.grant = Grant{Subject: allowed.Subject, Repo: a.name, Scopes: []string{ScopeRead}}
+		case !allowed.Has(ScopeRead):
 			// The same whether there is such a repository or not.
 			return access{}, &httpError{http.StatusForbidden, `this token lacks the scope "read", or "write" for pushes`}
 		default:

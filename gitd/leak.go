@@ -17,6 +17,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
@@ -204,7 +208,7 @@ func (t *talk) close() {
 type watch struct {
 	s     *Server
 	a     access
-	p     pushRequest
+	p     protocol.PushRequest
 	hooks string
 	talk  *talk
 	stop  context.CancelFunc
@@ -217,7 +221,7 @@ type watch struct {
 }
 
 // watch begins to wait for git's question; end must be called once git has ended.
-func (s *Server) watch(ctx context.Context, a access, p pushRequest) (*watch, error) {
+func (s *Server) watch(ctx context.Context, a access, p protocol.PushRequest) (*watch, error) {
 	dir, err := s.hook.ready(ctx, s.Root)
 	if err != nil {
 		return nil, err
@@ -252,9 +256,9 @@ func (s *Server) watch(ctx context.Context, a access, p pushRequest) (*watch, er
 }
 
 // child adds to git's call what the hook needs.
-func (w *watch) child(c child) child {
-	c.files = w.talk.theirs()
-	c.config = append(c.config, "core.hooksPath="+w.hooks)
+func (w *watch) child(c gitcmd.Command) gitcmd.Command {
+	c.Files = w.talk.theirs()
+	c.Config = append(c.Config, "core.hooksPath="+w.hooks)
 	return c
 }
 
@@ -320,13 +324,13 @@ func (s *Server) eachPushed(ctx context.Context, repo, quarantine string, f func
 		return err
 	}
 	if len(entries) == 1 && entries[0].Name() == "pack" { // no object has a file of its own
-		packs := &packFiles{dir: filepath.Join(quarantine, "pack")}
-		defer packs.close()
-		err := packs.each(func(id Hash, obj object) error {
+		packs := &pack.Files{Dir: filepath.Join(quarantine, "pack")}
+		defer packs.Close()
+		err := packs.Each(func(id Hash, obj object.Object) error {
 			if ctx.Err() != nil {
 				return context.Cause(ctx)
 			}
-			return f(id, obj.kind, bytes.NewReader(obj.data))
+			return f(id, obj.Kind, bytes.NewReader(obj.Data))
 		})
 		if err == nil || ctx.Err() != nil {
 			return err
@@ -344,8 +348,8 @@ func (s *Server) eachObject(ctx context.Context, repo, folder string, f func(id 
 		return err
 	}
 	defer r.Close()
-	p, err := s.start(ctx, child{repo: repo, args: []string{"cat-file", "--batch-all-objects", "--unordered", "--batch"}, out: w,
-		env: []string{"GIT_OBJECT_DIRECTORY=" + folder}, cpu: s.limits.CPU, memory: s.limits.Memory})
+	p, err := s.git.Start(ctx, gitcmd.Command{Repo: repo, Args: []string{"cat-file", "--batch-all-objects", "--unordered", "--batch"}, Out: w,
+		Env: []string{"GIT_OBJECT_DIRECTORY=" + folder}, CPU: s.limits.CPU, Memory: s.limits.Memory})
 	w.Close()
 	if err != nil {
 		return err
@@ -383,7 +387,7 @@ func (s *Server) eachObject(ctx context.Context, repo, folder string, f func(id 
 	if err != nil {
 		cancel(err)
 	}
-	return errors.Join(err, p.wait())
+	return errors.Join(err, p.Wait())
 }
 
 // fresh leaves out objects that the repository has already: git completes a
@@ -393,8 +397,8 @@ func (w *watch) fresh(ctx context.Context, leaks []Leak) ([]Leak, error) {
 	for _, l := range leaks {
 		ids.WriteString(string(l.Object) + "\n")
 	}
-	out, err := w.s.output(ctx, child{repo: w.a.dir, args: []string{"cat-file", "--batch-check=%(objectname)"},
-		in: strings.NewReader(ids.String()), cpu: w.s.limits.CPU, memory: w.s.limits.Memory})
+	out, err := w.s.git.Output(ctx, gitcmd.Command{Repo: w.a.dir, Args: []string{"cat-file", "--batch-check=%(objectname)"},
+		In: strings.NewReader(ids.String()), CPU: w.s.limits.CPU, Memory: w.s.limits.Memory})
 	if err != nil {
 		return nil, err
 	}
@@ -408,18 +412,18 @@ func (w *watch) fresh(ctx context.Context, leaks []Leak) ([]Leak, error) {
 // place finds out by what paths the objects are reached.
 func (w *watch) place(ctx context.Context, quarantine string, leaks []Leak) error {
 	var tips strings.Builder
-	for _, c := range w.p.commands {
-		if !c.deletes() {
-			tips.WriteString(c.new + "\n")
+	for _, c := range w.p.Commands {
+		if !c.Deletes() {
+			tips.WriteString(c.New + "\n")
 		}
 	}
 	paths := &pathFinder{paths: make(map[Hash]string)}
 	for _, l := range leaks {
 		paths.paths[l.Object] = ""
 	}
-	err := w.s.run(ctx, child{repo: w.a.dir, args: []string{"rev-list", "--objects", "--stdin", "--not", "--all"}, in: strings.NewReader(tips.String()), out: paths,
-		env: []string{"GIT_OBJECT_DIRECTORY=" + quarantine, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(w.a.dir, "objects")},
-		cpu: w.s.limits.CPU, memory: w.s.limits.Memory})
+	err := w.s.git.Run(ctx, gitcmd.Command{Repo: w.a.dir, Args: []string{"rev-list", "--objects", "--stdin", "--not", "--all"}, In: strings.NewReader(tips.String()), Out: paths,
+		Env: []string{"GIT_OBJECT_DIRECTORY=" + quarantine, "GIT_ALTERNATE_OBJECT_DIRECTORIES=" + filepath.Join(w.a.dir, "objects")},
+		CPU: w.s.limits.CPU, Memory: w.s.limits.Memory})
 	if err != nil {
 		return err
 	}

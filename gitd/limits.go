@@ -10,6 +10,9 @@ import (
 	"strconv"
 	"sync"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // withDefaults fills in what is zero.
@@ -41,7 +44,7 @@ func (l Limits) withDefaults() Limits {
 // children before it is told to come back.
 const slotWait = 30 * time.Second
 
-var errBusy = refuse(ErrTooLarge, "the server is busy; try again in a minute")
+var errBusy = object.Refuse(ErrTooLarge, "the server is busy; try again in a minute")
 
 // slots bounds the git children at work for clients, and how many of them one
 // client may hold: somebody who opens clones and reads nothing from them must
@@ -187,7 +190,7 @@ func (r *httpReply) ReadFrom(src io.Reader) (int64, error) {
 	if !ok {
 		buf := tails.Get().(*[tailBuffer]byte)
 		defer tails.Put(buf)
-		return io.CopyBuffer(onlyWriter{r}, src, buf[:])
+		return io.CopyBuffer(pack.WriterOnly{Writer: r}, src, buf[:])
 	}
 	n, err := in.ReadFrom(src)
 	if err == nil && !r.sized {

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
 // logMax is how many commits [Repo.Log] lists when it is not told.
@@ -99,8 +101,8 @@ func parseCommits(out string) ([]Commit, error) {
 			Hash:      Hash(strings.TrimPrefix(fields[0], "\n")),
 			Tree:      Hash(fields[1]),
 			Parents:   []Hash{},
-			Author:    Person{fields[3], fields[4]},
-			Committer: Person{fields[5], fields[6]},
+			Author:    Person{Name: fields[3], Email: fields[4]},
+			Committer: Person{Name: fields[5], Email: fields[6]},
 			Subject:   fields[8],
 			Body:      strings.TrimRight(fields[9], "\n"),
 			Trailers:  []Trailer{},
@@ -166,7 +168,7 @@ func (r *Repo) mergeBase(ctx context.Context, a, b string) (Hash, error) {
 		return "", fmt.Errorf("%.200q: %w", b, err)
 	}
 	out, err := r.output(ctx, "merge-base", string(x), string(y))
-	if exitCode(err) == 1 {
+	if gitcmd.ExitCode(err) == 1 {
 		return "", fmt.Errorf("they have no commit in common: %w", ErrNotFound)
 	} else if err != nil {
 		return "", err
@@ -190,7 +192,7 @@ func (r *Repo) reaches(ctx context.Context, commit, new Hash) (bool, error) {
 		}
 	}
 	_, err := r.output(ctx, "merge-base", "--is-ancestor", string(commit), string(new))
-	if exitCode(err) == 1 {
+	if gitcmd.ExitCode(err) == 1 {
 		return false, nil
 	}
 	return err == nil, err

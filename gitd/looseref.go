@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/ramus-dev/ramus/internal/durable"
 )
 
 // A ref that is a file of its own is changed as git changes it: whoever makes NAME.lock
@@ -88,8 +90,8 @@ func (r *Repo) writeLoose(ctx context.Context, updates []RefUpdate) error {
 	// A ref that outlives a loss of power needs the names of the packs that it is in.
 	var wait sync.WaitGroup
 	var unnamed error
-	wait.Go(func() { unnamed = r.objects.packs.named() })
-	err := syncAll(files...)
+	wait.Go(func() { unnamed = r.objects.Packs.SyncNames() })
+	err := durable.Files(files...)
 	wait.Wait()
 	if err := errors.Join(err, unnamed); err != nil {
 		return err
@@ -231,7 +233,7 @@ type refFolders struct {
 // foreign tells that a git of this server may change refs and packs until end is called:
 // what it puts there has names that are waited for by who finds it.
 func (r *Repo) foreign() (end func()) {
-	folders, packs := r.refs.folders.foreign(), r.objects.packs.foreign()
+	folders, packs := r.refs.folders.foreign(), r.objects.Packs.Foreign()
 	return func() { folders(); packs() }
 }
 

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/gittest"
 )
 
 // TestLooseRefsAsGit makes the same changes in two repositories, in one of which git
@@ -67,9 +69,9 @@ func TestLooseRefsAsGit(t *testing.T) {
 			case 0:
 				git(t, r.Dir(), "pack-refs", "--all")
 			case 1:
-				_, _ = tryGit(r.Dir(), "symbolic-ref", name, target) // another ref may be in its way
+				_, _ = gittest.Try(r.Dir(), "symbolic-ref", name, target) // another ref may be in its way
 			case 2:
-				_, _ = tryGit(r.Dir(), "update-ref", "--no-deref", name, string(tips[0]))
+				_, _ = gittest.Try(r.Dir(), "update-ref", "--no-deref", name, string(tips[0]))
 			case 3:
 				_ = os.MkdirAll(filepath.Join(r.Dir(), filepath.FromSlash(name)), 0o777) // an empty one is in nobody's way
 			}

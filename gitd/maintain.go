@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"io"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
 // Maintain packs the repository without removing any object: a geometric
@@ -20,7 +22,7 @@ func (r *Repo) Maintain(ctx context.Context) error {
 		if err = r.tidy(ctx, nil); err == nil {
 			err = syncfs(r.dir)
 		}
-		r.objects.packs.changed()
+		r.objects.Packs.Changed()
 	}
 	if err != nil {
 		return fmt.Errorf("cannot maintain %s: %w", r.name, fullDisk(err, r.dir))
@@ -47,7 +49,7 @@ func (r *Repo) tidy(ctx context.Context, progress io.Writer, config ...string) e
 		{"repack", "-d", "-l", "-q", "--geometric=2", "--write-midx", bitmap},
 		{"commit-graph", "write", "--reachable", "--split", "--changed-paths", "--no-progress"},
 	} {
-		if err := r.server.run(ctx, child{repo: r.dir, args: args, config: config, progress: progress}); err != nil {
+		if err := r.server.git.Run(ctx, gitcmd.Command{Repo: r.dir, Args: args, Config: config, Progress: progress}); err != nil {
 			return err
 		}
 	}

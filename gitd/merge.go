@@ -17,6 +17,10 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 	"github.com/go-git/go-git/v5/plumbing/format/objfile"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // mergeTries is how often a merge starts anew because its target moved.
@@ -195,7 +199,7 @@ func (r *Repo) mergeOnce(ctx context.Context, m MergeRequest, into string, ours,
 		}
 		c := rawCommit{
 			tree: tree, parents: []Hash{ours, theirs},
-			author: m.Author.signature(m.When), committer: m.Committer.signature(m.When),
+			author: m.Author.Signature(m.When), committer: m.Committer.Signature(m.When),
 			message: []byte(cleanMessage(m.Message)),
 		}
 		verb := "Merge"
@@ -270,14 +274,14 @@ func (sc *scratch) adopt(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer w.drop()
+	defer w.Drop()
 	from := filepath.Join(sc.r.dir, sc.store)
 	folders, err := os.ReadDir(from)
 	if err != nil {
 		return err
 	}
 	for _, f := range folders {
-		if len(f.Name()) != 2 || !isHex(f.Name()) {
+		if len(f.Name()) != 2 || !object.IsHex(f.Name()) {
 			continue
 		}
 		objects, err := os.ReadDir(filepath.Join(from, f.Name()))
@@ -297,7 +301,7 @@ func (sc *scratch) adopt(ctx context.Context) error {
 }
 
 // adoptLoose adds an object that is a file of its own to a pack.
-func adoptLoose(w *packWriter, file string) error {
+func adoptLoose(w *pack.Writer, file string) error {
 	f, err := os.Open(file)
 	if err != nil {
 		return err
@@ -310,7 +314,7 @@ func adoptLoose(w *packWriter, file string) error {
 	defer in.Close()
 	kind, size, err := in.Header()
 	if err == nil {
-		_, err = w.stream(kind.String(), size, in)
+		_, err = w.Stream(kind.String(), size, in)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot read object %s: %w", file, err)
@@ -354,12 +358,12 @@ func (sc *scratch) write(kind string, data []byte) (Hash, error) {
 }
 
 // git describes a child that writes into the scratch store.
-func (sc *scratch) git(args ...string) child {
-	return child{
-		repo: sc.r.dir, dir: sc.attributes, args: args,
+func (sc *scratch) git(args ...string) gitcmd.Command {
+	return gitcmd.Command{
+		Repo: sc.r.dir, Dir: sc.attributes, Args: args,
 		// One syncfs makes all objects durable at the end.
-		config: []string{"core.fsync=none", "core.bare=false"},
-		env: []string{
+		Config: []string{"core.fsync=none", "core.bare=false"},
+		Env: []string{
 			"GIT_WORK_TREE=" + sc.attributes,
 			"GIT_OBJECT_DIRECTORY=" + filepath.Join(sc.r.dir, sc.store),
 			"GIT_ALTERNATE_OBJECT_DIRECTORIES=" + strconv.Quote(filepath.Join(sc.r.dir, "objects")),
@@ -387,7 +391,7 @@ func (sc *scratch) obey(ctx context.Context, tree Hash) error {
 		return err
 	}
 	defer root.Close()
-	out, err := sc.r.server.output(ctx, sc.git("ls-tree", "-r", "-z", "--full-tree", string(tree)))
+	out, err := sc.r.server.git.Output(ctx, sc.git("ls-tree", "-r", "-z", "--full-tree", string(tree)))
 	if err != nil {
 		return err
 	}
@@ -405,12 +409,12 @@ func (sc *scratch) obey(ctx context.Context, tree Hash) error {
 			return fmt.Errorf("more than %d %s files: %w", attributesFiles, attributesFile, ErrTooLarge)
 		}
 		ctx, cancel := context.WithCancelCause(ctx)
-		b := &bounded{max: attributesMax, full: func() {
+		b := &gitcmd.Buffer{Max: attributesMax, Full: func() {
 			cancel(fmt.Errorf("%.200q has more than %d bytes: %w", file, attributesMax, ErrTooLarge))
 		}}
 		c := sc.git("cat-file", "blob", words[2])
-		c.out = b
-		err := sc.r.server.run(ctx, c)
+		c.Out = b
+		err := sc.r.server.git.Run(ctx, c)
 		cancel(nil)
 		if err != nil {
 			return err
@@ -418,7 +422,7 @@ func (sc *scratch) obey(ctx context.Context, tree Hash) error {
 		if err := root.MkdirAll(filepath.FromSlash(path.Dir(file)), 0o777); err != nil {
 			return err
 		}
-		if err := root.WriteFile(filepath.FromSlash(file), b.buf.Bytes(), 0o666); err != nil {
+		if err := root.WriteFile(filepath.FromSlash(file), b.Bytes(), 0o666); err != nil {
 			return err
 		}
 	}
@@ -428,8 +432,8 @@ func (sc *scratch) obey(ctx context.Context, tree Hash) error {
 // mergeTree merges two commits with git; conflicts are paths, or nil.
 func (sc *scratch) mergeTree(ctx context.Context, ours, theirs Hash, more ...string) (tree Hash, conflicts []string, err error) {
 	args := append([]string{"merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"}, more...)
-	out, err := sc.r.server.output(ctx, sc.git(append(args, string(ours), string(theirs))...))
-	code := exitCode(err)
+	out, err := sc.r.server.git.Output(ctx, sc.git(append(args, string(ours), string(theirs))...))
+	code := gitcmd.ExitCode(err)
 	if err != nil && code != 1 {
 		return "", nil, err
 	}
@@ -507,7 +511,7 @@ func (sc *scratch) replay(ctx context.Context, m MergeRequest, ours, theirs Hash
 			continue
 		}
 		pick.tree, pick.parents = tree, []Hash{tip}
-		pick.committer = m.Committer.signature(m.When)
+		pick.committer = m.Committer.Signature(m.When)
 		if tip, err = sc.writeMade(pick); err != nil {
 			return "", nil, "", err
 		}
@@ -536,7 +540,7 @@ const emptyTree Hash = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 // given a commit that stands on the picked commit's parent and has the tree to
 // be changed: the two then part at that parent.
 func (sc *scratch) apply(ctx context.Context, pick rawCommit, h, onto Hash) (Hash, []string, error) {
-	who := Person{"merge", "merge"}.signature(time.Unix(0, 0))
+	who := Person{Name: "merge", Email: "merge"}.Signature(time.Unix(0, 0))
 	stand := rawCommit{tree: onto, parents: pick.parents, author: who, committer: who}
 	ours, err := sc.write("commit", stand.encode())
 	if err != nil {

@@ -13,6 +13,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/gittest"
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // history grows random commits on branches, in the ways people do.
@@ -37,7 +40,7 @@ func (h *history) step(branch string) {
 	}
 	c := NewCommit{
 		From: tip, Parents: []Hash{tip},
-		Author: Person{fmt.Sprintf("Author %d", h.rnd.IntN(3)), "author@example.com"}, Committer: alice,
+		Author: Person{Name: fmt.Sprintf("Author %d", h.rnd.IntN(3)), Email: "author@example.com"}, Committer: alice,
 		When:    h.when,
 		Message: fmt.Sprintf("%s: change %d\n\nBody of %d.\n\nRamus-Step: %d", branch, h.n, h.n, h.n),
 	}
@@ -54,7 +57,7 @@ func (h *history) step(branch string) {
 		c.Delete = []string{file}
 		c.Put = []File{{Path: fmt.Sprintf("moved/%d.txt", h.rnd.IntN(3)), Content: content}}
 	case what == 2:
-		c.Put = []File{{Path: file, Content: content, Mode: modeExecutable}}
+		c.Put = []File{{Path: file, Content: content, Mode: object.ModeExecutable}}
 	case what == 12:
 		c.Put = []File{{Path: ".gitattributes", Content: fmt.Appendf(nil, "*.txt merge=union\n# %d\n", h.rnd.IntN(2))}}
 	case what == 3: // a change that changes nothing
@@ -192,15 +195,15 @@ func TestMergeLikeGit(t *testing.T) {
 			switch strategy {
 			case StrategyMerge:
 				git(t, tree, "checkout", "-q", "-B", "main", string(tips["main"]))
-				out, wantErr = tryGit(tree, "merge", "--no-ff", "--no-edit", string(tips["work"]))
+				out, wantErr = gittest.Try(tree, "merge", "--no-ff", "--no-edit", string(tips["work"]))
 			case StrategySquash:
 				git(t, tree, "checkout", "-q", "-B", "main", string(tips["main"]))
-				if out, wantErr = tryGit(tree, "merge", "--squash", string(tips["work"])); wantErr == nil {
+				if out, wantErr = gittest.Try(tree, "merge", "--squash", string(tips["work"])); wantErr == nil {
 					git(t, tree, "commit", "-q", "--allow-empty", "-m", "Squash")
 				}
 			case StrategyRebase:
 				git(t, tree, "checkout", "-q", "-B", "work", string(tips["work"]))
-				out, wantErr = tryGit(tree, "rebase", string(tips["main"]))
+				out, wantErr = gittest.Try(tree, "rebase", string(tips["main"]))
 			}
 			if err := r.Update(t.Context(), RefUpdate{Name: "refs/heads/main", New: tips["main"]}); err != nil {
 				t.Fatal(err)
@@ -226,7 +229,7 @@ func TestMergeLikeGit(t *testing.T) {
 					}
 				}
 				for _, undo := range []string{"merge", "rebase"} {
-					tryGit(tree, undo, "--abort")
+					gittest.Try(tree, undo, "--abort")
 				}
 				git(t, tree, "reset", "-q", "--hard")
 				continue

@@ -17,6 +17,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
+	"github.com/ramus-dev/ramus/gitd/pathspec"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
@@ -174,8 +178,8 @@ func TestSnapshotNeedsGit(t *testing.T) {
 		"attributes elsewhere":      {madeFile("x/.GitAttributes", "x")},
 		"attributes as a folder":    {madeFile("x/.gitattributes/y", "x")},
 		"long line of attributes":   {madeFile("x/.gitattributes", strings.Repeat("x", 3000)+" text")},
-		"large attributes":          {madeFile(".gitattributes", strings.Repeat("#\n", ruleFileMax)), madeFile("x", "")},
-		"large ignore file":         {madeFile(".gitignore", strings.Repeat("#\n", ruleFileMax)), madeFile("x", "")},
+		"large attributes":          {madeFile(".gitattributes", strings.Repeat("#\n", pathspec.MaxFile)), madeFile("x", "")},
+		"large ignore file":         {madeFile(".gitignore", strings.Repeat("#\n", pathspec.MaxFile)), madeFile("x", "")},
 		"lost attributes":           {madeOf('w', "d/.gitattributes"), madeFile("d/x.txt", "x")},
 		"git's releases differ":     {madeFile(".gitignore", "/x**/y\n"), madeFile("xa/b/y", "")},
 		"pipe in place of a file":   {madeOf('o', "a")},
@@ -384,7 +388,7 @@ func TestSnapshotFindsSecrets(t *testing.T) {
 		want    string
 	}{
 		"file":       {madeFile("d/x", "a\n"+secret+"\n"), "", `HORSE in "d/x"`},
-		"large file": {madeFile("big", strings.Repeat("0123456789abcdef", inMemoryMax/16)+secret), "", `HORSE in "big"`},
+		"large file": {madeFile("big", strings.Repeat("0123456789abcdef", pack.MaxInMemory/16)+secret), "", `HORSE in "big"`},
 		"link":       {madeLink("l", "/"+secret), "", `HORSE in "l"`},
 		"name":       {madeFile("e/"+secret+".txt", "1"), "", `HORSE in the name of a file in "e"`},
 		"message":    {madeFile("x", ""), "see " + secret, `HORSE in commit `},
@@ -564,7 +568,7 @@ func TestCompareLikeGit(t *testing.T) {
 			if !slices.ContainsFunc(c.Put, func(f File) bool {
 				return f.Path == p || strings.HasPrefix(p, f.Path+"/") || strings.HasPrefix(f.Path, p+"/")
 			}) {
-				c.Put = append(c.Put, File{Path: p, Content: []byte{byte('0' + rnd.IntN(5))}, Mode: []uint32{0, modeExecutable, modeSymlink}[rnd.IntN(3)]})
+				c.Put = append(c.Put, File{Path: p, Content: []byte{byte('0' + rnd.IntN(5))}, Mode: []uint32{0, object.ModeExecutable, object.ModeSymlink}[rnd.IntN(3)]})
 			}
 		}
 		h, err := r.WriteCommit(ctx, c)
@@ -640,7 +644,7 @@ func FuzzOverlay(f *testing.F) {
 		case err == nil:
 			got.Pack.Close()
 			if got.Commit != "" {
-				if err := r.server.run(t.Context(), child{repo: r.dir, args: []string{"rev-list", "--objects", "--quiet", string(got.Commit)}}); err != nil {
+				if err := r.server.git.Run(t.Context(), gitcmd.Command{Repo: r.dir, Args: []string{"rev-list", "--objects", "--quiet", string(got.Commit)}}); err != nil {
 					t.Error(err)
 				}
 			}

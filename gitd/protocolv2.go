@@ -9,6 +9,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // negotiate decides how a client that offers protocol is spoken to. Protocol v2 is answered
@@ -37,16 +41,16 @@ func (s *Server) capabilities(ctx context.Context, a access) ([]byte, error) {
 	s.advertMu.Lock()
 	defer s.advertMu.Unlock()
 	if s.advert == nil {
-		out, err := s.output(ctx, child{
-			args: []string{"upload-pack", "--advertise-refs", a.dir},
-			env:  []string{"GIT_PROTOCOL=version=2"}, config: access{}.config(s.limits),
+		out, err := s.git.Output(ctx, gitcmd.Command{
+			Args: []string{"upload-pack", "--advertise-refs", a.dir},
+			Env:  []string{"GIT_PROTOCOL=version=2"}, Config: access{}.config(s.limits),
 		})
 		if err != nil {
 			return nil, fmt.Errorf("cannot ask git for its capabilities: %w", err)
 		}
 		s.advert = out
 	}
-	return capabilities(s.advert, len(a.grant.Read) == 0)
+	return protocol.Capabilities(s.advert, len(a.grant.Read) == 0)
 }
 
 // advertisePush writes the first words of a push. Where the refs are known here no git is
@@ -75,15 +79,15 @@ func (s *Server) pushCapabilities(ctx context.Context, a access) (string, error)
 	s.advertMu.Lock()
 	defer s.advertMu.Unlock()
 	if s.pushAdvert == "" {
-		out, err := s.output(ctx, child{
-			args:   []string{"receive-pack", "--stateless-rpc", "--advertise-refs", a.dir},
-			config: access{dir: a.dir, grant: Grant{Read: []string{"refs/none"}}}.config(s.limits), // no refs
+		out, err := s.git.Output(ctx, gitcmd.Command{
+			Args:   []string{"receive-pack", "--stateless-rpc", "--advertise-refs", a.dir},
+			Config: access{dir: a.dir, grant: Grant{Read: []string{"refs/none"}}}.config(s.limits), // no refs
 		})
 		if err != nil {
 			return "", fmt.Errorf("cannot ask git for its capabilities: %w", err)
 		}
-		line, _, err := (&pktReader{r: bytes.NewReader(out)}).next()
-		_, capabilities, ok := strings.Cut(chomp(line), "\x00")
+		line, _, err := protocol.NewReader(bytes.NewReader(out)).Next()
+		_, capabilities, ok := strings.Cut(protocol.Chomp(line), "\x00")
 		if err != nil || !ok {
 			return "", fmt.Errorf("cannot read the capabilities of git: %.200q: %w", out, err)
 		}
@@ -93,27 +97,27 @@ func (s *Server) pushCapabilities(ctx context.Context, a access) (string, error)
 }
 
 // reply answers one request of protocol v2.
-func (s *Server) reply(ctx context.Context, a access, q *request, out answer) error {
-	switch q.command {
-	case commandRefs:
+func (s *Server) reply(ctx context.Context, a access, q *protocol.Request, out answer) error {
+	switch q.Command {
+	case protocol.CommandRefs:
 		s.stats.lists.Add(1)
-		return whole(out, a.repo.view.list(a.grant, &q.refs))
-	case commandFetch:
-		return s.fetchReply(ctx, a, &q.fetch, out)
-	case commandInfo:
+		return whole(out, a.repo.view.list(a.grant, &q.Refs))
+	case protocol.CommandFetch:
+		return s.fetchReply(ctx, a, &q.Fetch, out)
+	case protocol.CommandInfo:
 		if len(a.grant.Read) > 0 {
-			return refuse(ErrDenied, "this token may not ask for the sizes of objects")
+			return object.Refuse(ErrDenied, "this token may not ask for the sizes of objects")
 		}
-		return s.uploadChild(ctx, a, bytes.NewReader(renderInfo(q.info)), out)
+		return s.uploadChild(ctx, a, bytes.NewReader(protocol.RenderInfo(q.Info)), out)
 	}
 	return nil
 }
 
 // fetchReply answers a fetch.
-func (s *Server) fetchReply(ctx context.Context, a access, f *fetchRequest, out answer) error {
-	if f.sparse() && len(a.grant.Read) > 0 {
+func (s *Server) fetchReply(ctx context.Context, a access, f *protocol.FetchRequest, out answer) error {
+	if f.Sparse() && len(a.grant.Read) > 0 {
 		// The filter's file could be one that the grant does not show.
-		return refuse(ErrDenied, "this token may not use filters that files describe")
+		return object.Refuse(ErrDenied, "this token may not use filters that files describe")
 	}
 	view := &a.repo.view
 	err := view.checkWants(ctx, a.grant, f.Wants)
@@ -127,7 +131,7 @@ func (s *Server) fetchReply(ctx context.Context, a access, f *fetchRequest, out 
 	}
 	key, plain := s.replyKey(a, f)
 	native := func() error {
-		return s.uploadChild(ctx, a, bytes.NewReader(f.render(f.NoProgress)), out)
+		return s.uploadChild(ctx, a, bytes.NewReader(f.Render(f.NoProgress)), out)
 	}
 	if !plain {
 		return native()
@@ -165,8 +169,8 @@ func (s *Server) fetchReply(ctx context.Context, a access, f *fetchRequest, out 
 
 // replyKey names the answer to a fetch; false: it must not be kept, because it depends on
 // more than what is named. The wants were checked, so whoever may ask gets the same.
-func (s *Server) replyKey(a access, f *fetchRequest) (replyKey, bool) {
-	if !f.plain() {
+func (s *Server) replyKey(a access, f *protocol.FetchRequest) (replyKey, bool) {
+	if !f.Plain() {
 		return replyKey{}, false
 	}
 	tags, all := a.repo.view.tagState(a.grant)
@@ -183,7 +187,7 @@ func (s *Server) replyKey(a access, f *fetchRequest) (replyKey, bool) {
 		h.Write(binary.AppendUvarint(nil, uint64(len(part))))
 		io.WriteString(h, part)
 	}
-	h.Write(f.render(false))
+	h.Write(f.Render(false))
 	return replyKey(h.Sum(nil)), true
 }
 
@@ -218,6 +222,6 @@ func (v *refSnapshot) tagState(g Grant) (state string, all bool) {
 		return v.tags, true
 	}
 	all = true
-	v.each(Grant{}, []string{tags}, func(r *shownRef) { all = all && g.shows(r.name) })
+	v.each(Grant{}, []string{tags}, func(r *shownRef) { all = all && g.Shows(r.name) })
 	return v.tags, all
 }

@@ -3,6 +3,8 @@ package gitd
 import (
 	"context"
 	"fmt"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
 // pruneGrace is how long an object stays that no ref reaches: longer than anything takes
@@ -31,8 +33,8 @@ func (r *Repo) prune(ctx context.Context) error {
 	r.pushing.Lock()
 	defer r.pushing.Unlock()
 	// So may whoever writes a pack. Those that looked before have marked what they saw as in use.
-	r.objects.packs.distrust(true)
-	defer r.objects.packs.distrust(false)
+	r.objects.Packs.Distrust(true)
+	defer r.objects.Packs.Distrust(false)
 	if _, err := bareRepository(r.dir); err != nil {
 		return err
 	}
@@ -43,7 +45,7 @@ func (r *Repo) prune(ctx context.Context) error {
 	r.locking.RLock()
 	defer r.locking.RUnlock()
 	defer r.foreign()()
-	defer r.objects.packs.changed()
+	defer r.objects.Packs.Changed()
 	for _, args := range [][]string{
 		{"pack-refs", "--all", "--prune"},
 		{"repack", "-d", "-l", "-q", "--cruft", "--cruft-expiration=" + pruneGrace, "--write-midx", bitmap},
@@ -51,7 +53,7 @@ func (r *Repo) prune(ctx context.Context) error {
 		// A graph that is split could still tell of commits that are gone.
 		{"commit-graph", "write", "--reachable", "--changed-paths", "--no-progress"},
 	} {
-		err := r.server.run(ctx, child{repo: r.dir, args: args, config: []string{"pack.threads=1", "commitGraph.generationVersion=2"}})
+		err := r.server.git.Run(ctx, gitcmd.Command{Repo: r.dir, Args: args, Config: []string{"pack.threads=1", "commitGraph.generationVersion=2"}})
 		if err != nil {
 			return err
 		}

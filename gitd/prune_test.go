@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // TestPrune removes what no ref has reached for long, and nothing else.
@@ -24,7 +26,7 @@ func TestPrune(t *testing.T) {
 	if err := r.Update(t.Context(), RefUpdate{Name: "refs/heads/main", New: old}); err != nil {
 		t.Fatal(err)
 	}
-	packs, err := filepath.Glob(filepath.Join(r.dir, packFolder, "*"))
+	packs, err := filepath.Glob(filepath.Join(r.dir, pack.Folder, "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +36,7 @@ func TestPrune(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.objects.packs.close() // it remembers what it has marked as in use
+	r.objects.Packs.Close() // it remembers what it has marked as in use
 	recent := write("recent")
 	// Written again just now: it is there, and in use from now on.
 	if h := write("again"); h != again {
@@ -72,7 +74,7 @@ func TestPruneBesideCommits(t *testing.T) {
 	for i := range commits {
 		write(i)
 	}
-	packs, err := filepath.Glob(filepath.Join(r.dir, packFolder, "*"))
+	packs, err := filepath.Glob(filepath.Join(r.dir, pack.Folder, "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,7 +84,7 @@ func TestPruneBesideCommits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r.objects.packs.close()
+	r.objects.Packs.Close()
 	pruned := make(chan error, 1)
 	go func() { pruned <- r.Prune(t.Context()) }()
 	for i := range commits {

@@ -7,6 +7,9 @@ import (
 	"fmt"
 	"strings"
 	"unicode"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/grant"
 )
 
 // UpstreamPush says what to do to a branch of upstream.
@@ -24,7 +27,7 @@ type UpstreamPush struct {
 }
 
 // upstreamRefs is where what upstream's branches were last seen at is kept.
-const upstreamRefs = ownRefs + "upstream"
+const upstreamRefs = grant.OwnRefs + "upstream"
 
 // saidMax bounds what an error quotes of upstream's reason for a refusal.
 const saidMax = 1000
@@ -56,7 +59,7 @@ func (r *Repo) pushUpstream(ctx context.Context, p UpstreamPush) error {
 		}
 	}
 	if p.Commit != "" {
-		if kind, err := r.objects.kind(ctx, p.Commit); err != nil {
+		if kind, err := r.objects.Kind(ctx, p.Commit); err != nil {
 			return fmt.Errorf("commit %s: %w", p.Commit, err)
 		} else if kind != "commit" {
 			return fmt.Errorf("object %s is a %s, a branch needs a commit: %w", p.Commit, kind, ErrInvalid)
@@ -110,9 +113,9 @@ func (r *Repo) push(ctx context.Context, src source, p UpstreamPush) error {
 	// Git compares with the lease what upstream says at the push, and upstream what
 	// git says with what it has under its lock.
 	branch := "refs/heads/" + p.Branch
-	said := &tail{max: stderrMax}
-	out, failed := r.server.output(ctx, child{repo: r.dir, config: src.config, env: src.env, progress: said,
-		args: []string{"push", "--porcelain", "--no-verify", "--no-signed", "--no-follow-tags", "--recurse-submodules=no",
+	said := &gitcmd.Tail{Max: gitcmd.StderrMax}
+	out, failed := r.server.git.Output(ctx, gitcmd.Command{Repo: r.dir, Config: src.config, Env: src.env, Progress: said,
+		Args: []string{"push", "--porcelain", "--no-verify", "--no-signed", "--no-follow-tags", "--recurse-submodules=no",
 			"--force-with-lease=" + branch + ":" + string(tip), "--end-of-options", src.where, string(p.Commit) + ":" + branch}})
 	if failed == nil {
 		return nil
@@ -153,7 +156,7 @@ func (r *Repo) mayMove(ctx context.Context, tip Hash, p UpstreamPush) error {
 	if tip == "" || p.Commit == "" && p.Old != nil {
 		return nil
 	}
-	if _, err := r.objects.commit(ctx, tip); errors.Is(err, ErrNotFound) {
+	if _, err := r.objects.Commit(ctx, tip); errors.Is(err, ErrNotFound) {
 		return fmt.Errorf("it is at %s, which is not here: fetch it first: %w", tip, ErrConflict)
 	} else if err != nil || p.Commit == "" {
 		return err
@@ -167,10 +170,10 @@ func (r *Repo) mayMove(ctx context.Context, tip Hash, p UpstreamPush) error {
 // upstreamTip asks upstream where a branch is; "" when it is not there.
 func (r *Repo) upstreamTip(ctx context.Context, src source, branch string) (Hash, error) {
 	name := "refs/heads/" + branch
-	out, err := r.server.output(ctx, child{config: src.config, env: src.env,
-		args: []string{"ls-remote", "--end-of-options", src.where, name}})
+	out, err := r.server.git.Output(ctx, gitcmd.Command{Config: src.config, Env: src.env,
+		Args: []string{"ls-remote", "--end-of-options", src.where, name}})
 	if err != nil {
-		if exitCode(err) > 0 && ctx.Err() == nil {
+		if gitcmd.ExitCode(err) > 0 && ctx.Err() == nil {
 			err = fmt.Errorf("%w: %w", err, ErrUpstream)
 		}
 		return "", err
@@ -233,7 +236,7 @@ func readReport(out []byte, branch string) refReport {
 
 // reason is what upstream said: its word about the ref, and the lines that its
 // hooks wrote.
-func (r refReport) reason(said *tail) string {
+func (r refReport) reason(said *gitcmd.Tail) string {
 	lines := []string{r.why}
 	for line := range strings.SplitSeq(said.String(), "; ") {
 		if line, ok := strings.CutPrefix(line, "remote:"); ok && strings.TrimSpace(line) != "" {
@@ -313,7 +316,7 @@ func (r *Repo) follow(ctx context.Context, src source, branch string) (Hash, err
 	defer done()
 	err = r.server.fetch(ctx, src, fetch{dir: r.dir, specs: []string{"+refs/heads/" + branch + ":" + name}}, bytes, lines)
 	if err != nil {
-		if exitCode(err) > 0 && ctx.Err() == nil {
+		if gitcmd.ExitCode(err) > 0 && ctx.Err() == nil {
 			err = fmt.Errorf("%w: %w", err, ErrUpstream)
 		}
 		return "", err
@@ -355,7 +358,7 @@ func (r *Repo) descends(ctx context.Context, commit, ancestor Hash) (bool, error
 		if err := CheckHash(h); err != nil {
 			return false, err
 		}
-		if _, err := r.objects.commit(ctx, h); err != nil {
+		if _, err := r.objects.Commit(ctx, h); err != nil {
 			return false, fmt.Errorf("%s: %w", h, err)
 		}
 	}

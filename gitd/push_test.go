@@ -11,6 +11,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/gittest"
 )
 
 // hashOf is for the field Old.
@@ -417,7 +420,7 @@ func TestFetchUpstream(t *testing.T) {
 	}
 	thief := t.TempDir()
 	git(t, thief, "init", "-q")
-	if out, err := tryGit(thief, "fetch", "-q", door.URL+"/r.git", string(hidden)); err == nil {
+	if out, err := gittest.Try(thief, "fetch", "-q", door.URL+"/r.git", string(hidden)); err == nil {
 		t.Error("a container fetched it by its name:", out)
 	}
 
@@ -467,7 +470,7 @@ func FuzzPushReport(f *testing.F) {
 	f.Add([]byte("!\t:refs/heads/b\t[remote failure] (remote failed to report status)"))
 	f.Add([]byte("=\trefs/heads/b:refs/heads/b\t[up to date]\n"))
 	f.Fuzz(func(t *testing.T, out []byte) {
-		said := &tail{max: stderrMax}
+		said := &gitcmd.Tail{Max: gitcmd.StderrMax}
 		said.Write(append([]byte("remote: "), out...))
 		rep := readReport(out, "refs/heads/b")
 		if text := rep.reason(said); text == "" || len(text) > saidMax+10 || strings.ContainsAny(text, "\n\r\x1b") {

@@ -5,25 +5,21 @@ import (
 	"fmt"
 	"sync"
 	"time"
-)
 
-const (
-	// deltaCache is what git may keep of the bases of deltas while it indexes a pack.
-	deltaCache = 16 << 20
-	// bigFile is from where on git reads a file of a pack piece by piece and holds none of it.
-	bigFile = 32 << 20
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // pushConfig is the configuration of the git children of a push. With it a push needs no more memory
-// than [packStats.memory] says.
+// than [pack.Stats.memory] says.
 var pushConfig = []string{
-	fmt.Sprintf("core.deltaBaseCacheLimit=%d", deltaCache),
-	fmt.Sprintf("core.bigFileThreshold=%d", bigFile),
+	fmt.Sprintf("core.deltaBaseCacheLimit=%d", pack.DeltaCache),
+	fmt.Sprintf("core.bigFileThreshold=%d", pack.BigFile),
 	"pack.threads=1",
 }
 
 // errFull refuses a push that waited too long for memory.
-var errFull = refuse(ErrTooLarge, "the server has no memory left for this push while it takes others; try again in a minute")
+var errFull = object.Refuse(ErrTooLarge, "the server has no memory left for this push while it takes others; try again in a minute")
 
 // shares divides memory among pushes, in the order in which they come.
 type shares struct {

@@ -3,7 +3,6 @@ package gitd
 import (
 	"context"
 	"errors"
-	"strings"
 	"testing"
 )
 
@@ -41,50 +40,5 @@ func TestShares(t *testing.T) {
 	give()
 	if s.used != 0 || len(s.waiting) != 0 {
 		t.Errorf("%d bytes are used and %d pushes wait at the end", s.used, len(s.waiting))
-	}
-}
-
-// TestScanDeltaWork checks that edits of a large file pass, and that chains and copies without end do not.
-func TestScanDeltaWork(t *testing.T) {
-	const size = 4 << 20
-	chain := func(n int, step func(size int) []byte) []byte {
-		b := &packBuilder{}
-		at := b.at()
-		b.object(3, size, make([]byte, size))
-		for range n {
-			here := b.at()
-			b.delta(here-at, step(size))
-			at = here
-		}
-		return b.pack()
-	}
-	edit := func(size int) []byte { return copying(size, size) }
-	for _, c := range []struct {
-		name string
-		pack []byte
-		want string
-	}{
-		{"edits", chain(40, edit), ""},
-		{"a long chain of edits", chain(120, edit), "long chains"},
-		{"copies", chain(20, func(size int) []byte { return copying(size, 4*size) }), "copy their bases too often"},
-		{"a chain that git never makes", func() []byte {
-			b := &packBuilder{}
-			at := b.at()
-			b.object(3, 5, []byte("hello"))
-			for range depthMax + 1 {
-				here := b.at()
-				b.delta(here-at, copying(5, 5))
-				at = here
-			}
-			return b.pack()
-		}(), "a chain of more than 4095 deltas"},
-	} {
-		st, _, err := scan(c.pack, wide)
-		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%s: got %v, want %q", c.name, err, c.want)
-		}
-		if c.want == "" && st.memory() < 2*size {
-			t.Errorf("%s: %d bytes are too few", c.name, st.memory())
-		}
 	}
 }

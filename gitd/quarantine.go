@@ -11,6 +11,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // Nearly all pushes bring a few objects to one branch. Git's receive-pack starts four
@@ -23,19 +28,19 @@ import (
 // errAskGit says that a push is for git to take or to refuse.
 var errAskGit = errors.New("a push that only git can judge")
 
-// ordinary says whether the push may be taken without git's receive-pack, as far as its
+// ordinaryPush says whether the push may be taken without git's receive-pack, as far as its
 // commands tell: one branch comes or moves, and the client wants to know whether it did.
-func (p pushRequest) ordinary() bool {
-	return len(p.commands) == 1 && !p.commands[0].deletes() && strings.HasPrefix(p.commands[0].ref, "refs/heads/") &&
-		p.report && !p.unusual && p.hashLen == len(objectName{})
+func ordinaryPush(p protocol.PushRequest) bool {
+	return len(p.Commands) == 1 && !p.Commands[0].Deletes() && strings.HasPrefix(p.Commands[0].Ref, "refs/heads/") &&
+		p.Report && !p.Unusual && p.HashLen == len(pack.ObjectName{})
 }
 
 // take receives an ordinary push of a pack that was scanned. When it returns true, the
 // branch has moved, durably; false without an error: nothing was done, and git is to
 // receive the push.
-func (s *Server) take(ctx context.Context, a access, p pushRequest, pack []byte) (taken bool, err error) {
+func (s *Server) take(ctx context.Context, a access, p protocol.PushRequest, pack []byte) (taken bool, err error) {
 	r := a.repo
-	if r == nil || s.native || !r.ordinary(ctx, p.commands[0]) {
+	if r == nil || s.native || !r.ordinary(ctx, p.Commands[0]) {
 		return false, nil
 	}
 	r.pushing.RLock()
@@ -45,10 +50,10 @@ func (s *Server) take(ctx context.Context, a access, p pushRequest, pack []byte)
 		return false, nil // git has the words for it
 	}
 	defer q.remove()
-	c := p.commands[0]
-	update := RefUpdate{Name: c.ref, New: Hash(c.new), Old: new(Hash)}
-	if !c.creates() {
-		*update.Old = Hash(c.old)
+	c := p.Commands[0]
+	update := RefUpdate{Name: c.Ref, New: Hash(c.New), Old: new(Hash)}
+	if !c.Creates() {
+		*update.Old = Hash(c.Old)
 	}
 	if err = q.judge(ctx, p, pack); err == nil {
 		err = r.expect(ctx, []RefUpdate{update})
@@ -72,8 +77,8 @@ func (s *Server) take(ctx context.Context, a access, p pushRequest, pack []byte)
 // ordinary says whether a push to the branch may be taken here, as far as the repository
 // tells: its refs are known, its configuration says nothing of pushes, its histories are
 // whole, and the branch is neither another name for something nor checked out anywhere.
-func (r *Repo) ordinary(ctx context.Context, c command) bool {
-	if r.view.fresh(ctx) != nil || !r.plain(Hash(c.new)) || r.view.symbolic(c.ref) {
+func (r *Repo) ordinary(ctx context.Context, c protocol.Command) bool {
+	if r.view.fresh(ctx) != nil || !r.plain(Hash(c.New)) || r.view.symbolic(c.Ref) {
 		return false
 	}
 	own, err := r.view.config()
@@ -91,7 +96,7 @@ type quarantine struct {
 	a     access
 	dir   string
 	name  string // of the pack in it
-	packs packFiles
+	packs pack.Files
 	// sent is where in the pack ends what the client has sent. What index-pack puts
 	// behind, to complete deltas, are objects that the repository has.
 	sent int64
@@ -108,11 +113,11 @@ func newQuarantine(s *Server, a access, size int64) (*quarantine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot keep the objects of a push apart: %w", err)
 	}
-	return &quarantine{s: s, a: a, dir: dir, name: newPackID(), packs: packFiles{dir: filepath.Join(dir, "pack")}, sent: size - int64(len(objectName{}))}, nil
+	return &quarantine{s: s, a: a, dir: dir, name: pack.NewName(), packs: pack.Files{Dir: filepath.Join(dir, "pack")}, sent: size - int64(len(pack.ObjectName{}))}, nil
 }
 
 func (q *quarantine) remove() {
-	q.packs.close()
+	q.packs.Close()
 	if err := os.RemoveAll(q.dir); err != nil {
 		q.s.log().Warn("cannot remove what was kept apart of a push", "repo", q.a.name, "err", err)
 	}
@@ -120,25 +125,25 @@ func (q *quarantine) remove() {
 
 // file is the pack's or its index's, by the ending.
 func (q *quarantine) file(ending string) string {
-	return filepath.Join(q.packs.dir, "pack-"+q.name+ending)
+	return filepath.Join(q.packs.Dir, "pack-"+q.name+ending)
 }
 
 // git makes a child see the objects of the push, and in front of it those of the repository.
-func (q *quarantine) git(c child) child {
-	c.repo = q.a.dir
-	c.env = append(c.env, "GIT_OBJECT_DIRECTORY="+q.dir,
+func (q *quarantine) git(c gitcmd.Command) gitcmd.Command {
+	c.Repo = q.a.dir
+	c.Env = append(c.Env, "GIT_OBJECT_DIRECTORY="+q.dir,
 		"GIT_ALTERNATE_OBJECT_DIRECTORIES="+strconv.Quote(filepath.Join(q.a.dir, "objects")))
 	return c
 }
 
 // run runs a child that has something against a push if it says anything at all.
-func (q *quarantine) run(ctx context.Context, c child) error {
+func (q *quarantine) run(ctx context.Context, c gitcmd.Command) error {
 	give, err := q.s.slots.take(ctx, q.a.client)
 	if err != nil {
 		return err
 	}
-	said := &tail{max: stderrMax}
-	c.progress = said
+	said := &gitcmd.Tail{Max: gitcmd.StderrMax}
+	c.Progress = said
 	err = q.s.limitedChild(ctx, q.a, q.git(c), give, func(r io.Reader, _ context.CancelCauseFunc) error {
 		_, err := io.Copy(io.Discard, r)
 		return err
@@ -154,11 +159,11 @@ func (q *quarantine) run(ctx context.Context, c child) error {
 
 // judge returns nil for a push that is good: each object is sound, nothing is missing, the
 // branch does not move backward, and no secret is in it.
-func (q *quarantine) judge(ctx context.Context, p pushRequest, pack []byte) error {
+func (q *quarantine) judge(ctx context.Context, p protocol.PushRequest, pack []byte) error {
 	if err := q.index(ctx, pack); err != nil {
 		return err
 	}
-	if err := q.whole(ctx, p.commands[0]); err != nil || q.s.Secrets.Empty() {
+	if err := q.whole(ctx, p.Commands[0]); err != nil || q.s.Secrets.Empty() {
 		return err
 	}
 	leaks, err := (&watch{s: q.s, a: q.a, p: p}).look(ctx, q.dir)
@@ -171,13 +176,13 @@ func (q *quarantine) judge(ctx context.Context, p pushRequest, pack []byte) erro
 // index has git look at each object by the rules of fsck, complete the deltas, and make
 // the index.
 func (q *quarantine) index(ctx context.Context, pack []byte) error {
-	return q.run(ctx, child{
-		args: []string{"index-pack", "--stdin", "--fix-thin", "--strict=" + strings.Join(harmless, "=ignore,") + "=ignore", q.file(".pack")},
-		config: append(slices.Clone(pushConfig),
+	return q.run(ctx, gitcmd.Command{
+		Args: []string{"index-pack", "--stdin", "--fix-thin", "--strict=" + strings.Join(harmless, "=ignore,") + "=ignore", q.file(".pack")},
+		Config: append(slices.Clone(pushConfig),
 			"pack.writeReverseIndex=false",
 			"core.fsync=none", // accept sees to it
 		),
-		in: struct{ io.Reader }{bytes.NewReader(pack)},
+		In: struct{ io.Reader }{bytes.NewReader(pack)},
 	})
 }
 
@@ -192,9 +197,9 @@ func (q *quarantine) accept() error {
 		defer f.Close()
 		files[i] = f
 	}
-	err := os.MkdirAll(filepath.Join(q.a.dir, packFolder), 0o777)
+	err := os.MkdirAll(filepath.Join(q.a.dir, pack.Folder), 0o777)
 	if err == nil {
-		err = q.a.repo.adopt(q.name, files[0], files[1])
+		err = q.a.repo.objects.Packs.Adopt(q.name, files[0], files[1])
 	}
 	if err != nil {
 		return fmt.Errorf("cannot accept a push: %w", err)
@@ -204,19 +209,19 @@ func (q *quarantine) accept() error {
 
 // whole returns nil when the branch may move, in history, to where the command wants it:
 // what the new commit reaches is in the repository or in the push.
-func (q *quarantine) whole(ctx context.Context, c command) error {
+func (q *quarantine) whole(ctx context.Context, c protocol.Command) error {
 	w := &wholeness{ctx: ctx, q: q, repo: q.a.repo, roots: map[Hash]Hash{}, known: map[Hash]string{}}
-	err := w.commit(Hash(c.new))
+	err := w.commit(Hash(c.New))
 	switch {
-	case errors.Is(err, errUnknown) && c.creates():
+	case errors.Is(err, errUnknown) && c.Creates():
 		// What receive-pack itself asks; it finds its way from any ref to any object.
-		return q.run(ctx, child{args: []string{"rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"}, in: strings.NewReader(c.new + "\n")})
+		return q.run(ctx, gitcmd.Command{Args: []string{"rev-list", "--objects", "--quiet", "--stdin", "--not", "--all"}, In: strings.NewReader(c.New + "\n")})
 	case errors.Is(err, errUnknown):
 		return errAskGit // nor is it known whether the branch moves forward
 	case err != nil:
 		return err
 	}
-	if _, reached := w.roots[Hash(c.old)]; !c.creates() && !reached {
+	if _, reached := w.roots[Hash(c.Old)]; !c.Creates() && !reached {
 		return errAskGit // the move is none forward, or one over what is there already
 	}
 	return nil
@@ -248,14 +253,8 @@ const (
 )
 
 // read returns an object of the push, or false; of one larger than max only the kind.
-func (w *wholeness) read(h Hash, max int64) (obj object, sent bool) {
-	err := w.q.packs.find(h, func(pack *packFile, at int64) (err error) {
-		if at >= w.q.sent {
-			return errNoObject
-		}
-		obj, _, err = w.q.packs.object(pack, at, max)
-		return err
-	})
+func (w *wholeness) read(h Hash, max int64) (obj object.Object, sent bool) {
+	obj, _, err := w.q.packs.ReadBefore(h, w.q.sent, max)
 	return obj, err == nil
 }
 
@@ -270,7 +269,7 @@ func (w *wholeness) commit(tip Hash) error {
 			stack = stack[:len(stack)-1]
 			continue
 		}
-		obj, sent := w.read(h, inMemoryMax)
+		obj, sent := w.read(h, pack.MaxInMemory)
 		if !sent {
 			if !w.repo.view.tip(h) {
 				return errUnknown
@@ -282,8 +281,8 @@ func (w *wholeness) commit(tip Hash) error {
 			w.roots[h], w.known[c.tree] = c.tree, "tree"
 			continue
 		}
-		c, err := parseCommit(obj.data)
-		if w.bytes += len(obj.data); obj.kind != "commit" || err != nil || w.bytes > wholenessMax {
+		c, err := parseCommit(obj.Data)
+		if w.bytes += len(obj.Data); obj.Kind != "commit" || err != nil || w.bytes > wholenessMax {
 			return errAskGit
 		}
 		// Its folders are looked at after those of its parents, which they are compared with.
@@ -312,7 +311,7 @@ func (w *wholeness) tree(h Hash, bases []Hash, depth int) error {
 	if w.known[h] == "tree" {
 		return nil
 	}
-	obj, sent := w.read(h, inMemoryMax)
+	obj, sent := w.read(h, pack.MaxInMemory)
 	if !sent {
 		return errUnknown
 	}
@@ -322,9 +321,9 @@ func (w *wholeness) tree(h Hash, bases []Hash, depth int) error {
 	}
 	below := map[string][]Hash{}
 	for _, base := range bases {
-		obj, sent := w.read(base, inMemoryMax)
+		obj, sent := w.read(base, pack.MaxInMemory)
 		if !sent {
-			if obj, _, err = w.repo.objects.small(w.ctx, base); err != nil {
+			if obj, _, err = w.repo.objects.Small(w.ctx, base); err != nil {
 				return errAskGit
 			}
 		}
@@ -333,18 +332,18 @@ func (w *wholeness) tree(h Hash, bases []Hash, depth int) error {
 			return errAskGit
 		}
 		for _, e := range was {
-			kind := e.means()
-			if w.known[e.hash] = kind; kind == "tree" {
-				below[e.name] = append(below[e.name], e.hash)
+			kind := linkedKind(e)
+			if w.known[e.Hash] = kind; kind == "tree" {
+				below[e.Name] = append(below[e.Name], e.Hash)
 			}
 		}
 	}
 	for _, e := range entries {
-		switch e.means() {
+		switch linkedKind(e) {
 		case "tree":
-			err = w.tree(e.hash, below[e.name], depth+1)
+			err = w.tree(e.Hash, below[e.Name], depth+1)
 		case "blob":
-			err = w.blob(e.hash)
+			err = w.blob(e.Hash)
 		}
 		if err != nil {
 			return err
@@ -362,31 +361,31 @@ func (w *wholeness) blob(h Hash) error {
 	obj, sent := w.read(h, 0)
 	if !sent {
 		var err error
-		if obj.kind, err = w.repo.objects.kind(w.ctx, h); err != nil {
+		if obj.Kind, err = w.repo.objects.Kind(w.ctx, h); err != nil {
 			return errAskGit
 		}
 	}
-	if obj.kind != "blob" {
+	if obj.Kind != "blob" {
 		return errAskGit
 	}
 	w.known[h] = "blob"
 	return nil
 }
 
-func (w *wholeness) entries(obj object) ([]entry, error) {
-	if w.bytes += len(obj.data); obj.kind != "tree" || obj.data == nil || w.bytes > wholenessMax {
+func (w *wholeness) entries(obj object.Object) ([]object.Entry, error) {
+	if w.bytes += len(obj.Data); obj.Kind != "tree" || obj.Data == nil || w.bytes > wholenessMax {
 		return nil, errAskGit
 	}
-	return parseTree(obj.data, len(objectName{}))
+	return object.ParseTree(obj.Data, len(pack.ObjectName{}))
 }
 
-// means is what git takes an entry for, whatever permissions its mode has: blob, tree, or
-// commit, which is in another repository.
-func (e entry) means() string {
-	switch e.mode & 0o170000 {
-	case modeFolder:
+// linkedKind returns the kind of object that git expects at an entry, whatever permissions
+// its mode has. The kind is blob, tree, or commit, which is in another repository.
+func linkedKind(e object.Entry) string {
+	switch e.Mode & 0o170000 {
+	case object.ModeFolder:
 		return "tree"
-	case 0o100000, modeSymlink:
+	case 0o100000, object.ModeSymlink:
 		return "blob"
 	}
 	return "commit"

@@ -10,6 +10,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ramus-dev/ramus/gitd/pack"
+	"github.com/ramus-dev/ramus/gitd/pack/packtest"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // madeObject is an object that a test pushes, or leaves in a repository.
@@ -20,7 +24,7 @@ type madeObject struct {
 }
 
 func (o madeObject) id() Hash {
-	return Hash(fmt.Sprintf("%x", sha1.Sum(fmt.Appendf(nil, "%s %d\x00%s", packKinds[o.kind], len(o.data), o.data))))
+	return Hash(fmt.Sprintf("%x", sha1.Sum(fmt.Appendf(nil, "%s %d\x00%s", kindNames[o.kind], len(o.data), o.data))))
 }
 
 func madeBlob(text string) madeObject { return madeObject{kind: 3, data: text} }
@@ -48,14 +52,14 @@ func madeOn(message string, tree madeObject, parents ...madeObject) madeObject {
 		text += fmt.Sprintf("parent %s\n", p.id())
 	}
 	const who = "A <a@example.org> 1700000000 +0000"
-	return madeObject{kind: packCommit, data: fmt.Sprintf("%sauthor %s\ncommitter %s\n\n%s\n", text, who, who, message)}
+	return madeObject{kind: pack.TypeCommit, data: fmt.Sprintf("%sauthor %s\ncommitter %s\n\n%s\n", text, who, who, message)}
 }
 
 func packOfMade(objects ...madeObject) []byte {
-	b := &packBuilder{}
+	b := &packtest.Builder{}
 	for _, o := range objects {
 		if o.base == "" {
-			b.object(o.kind, uint64(len(o.data)), []byte(o.data))
+			b.Object(o.kind, uint64(len(o.data)), []byte(o.data))
 			continue
 		}
 		// All of it new, nothing copied: of the base only the size has to be right.
@@ -65,13 +69,13 @@ func packOfMade(objects ...madeObject) []byte {
 			delta = append(append(delta, byte(n)), rest[:n]...)
 			rest = rest[n:]
 		}
-		b.count++
-		b.header(packRefDelta, uint64(len(delta)))
+		b.Count++
+		b.Header(pack.TypeRefDelta, uint64(len(delta)))
 		base, _ := hex.DecodeString(string(o.base))
-		b.body.Write(base)
-		b.deflate(delta)
+		b.Body.Write(base)
+		b.Deflate(delta)
 	}
-	return b.pack()
+	return b.Pack()
 }
 
 func deltaVarint(n int) []byte {
@@ -85,7 +89,7 @@ func deltaVarint(n int) []byte {
 // leave writes an object into a repository where no ref reaches it.
 func leave(t *testing.T, dir string, o madeObject) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "git", "--git-dir="+dir, "hash-object", "-w", "--literally", "-t", packKinds[o.kind], "--stdin")
+	cmd := exec.CommandContext(t.Context(), "git", "--git-dir="+dir, "hash-object", "-w", "--literally", "-t", kindNames[o.kind], "--stdin")
 	cmd.Env, cmd.Stdin = stockEnv(), strings.NewReader(o.data)
 	if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != string(o.id()) {
 		t.Fatalf("%s: %v", out, err)
@@ -115,9 +119,9 @@ func TestOrdinaryPushes(t *testing.T) {
 	fine := madeOn("left behind, and complete", root1, second)
 	fourth := madeOn("fourth", root2, third)
 	// The header names a second tree where no tree is looked for.
-	twoTrees := madeObject{kind: packCommit, data: strings.Replace(madeOn("two trees", lostDir, second).data,
+	twoTrees := madeObject{kind: pack.TypeCommit, data: strings.Replace(madeOn("two trees", lostDir, second).data,
 		"\n\n", "\ntree "+string(root1.id())+"\n\n", 1)}
-	twoParents := madeObject{kind: packCommit, data: strings.Replace(madeOn("a parent too late", root1, second).data,
+	twoParents := madeObject{kind: pack.TypeCommit, data: strings.Replace(madeOn("a parent too late", root1, second).data,
 		"\n\n", "\nparent "+string(madeOn("another", root1).id())+"\n\n", 1)}
 	var many []madeObject
 	var folders []any
@@ -132,7 +136,7 @@ func TestOrdinaryPushes(t *testing.T) {
 		folders = append(folders, fmt.Sprintf("40000 d%02d", i), d)
 	}
 	large := madeTree(folders...)
-	tag := madeObject{kind: packTag, data: fmt.Sprintf("object %s\ntype commit\ntag t\ntagger A <a@example.org> 1700000000 +0000\n\nt\n", second.id())}
+	tag := madeObject{kind: pack.TypeTag, data: fmt.Sprintf("object %s\ntype commit\ntag t\ntagger A <a@example.org> 1700000000 +0000\n\nt\n", second.id())}
 
 	list := func(o ...madeObject) []madeObject { return o }
 	w := newWire(t, func(s *Server) { s.Secrets = canaries(t) })
@@ -196,15 +200,15 @@ func TestOrdinaryPushes(t *testing.T) {
 		{name: "a parent too late", ok: true, fast: true, new: twoParents, pack: list(twoParents)},
 		{name: "a tag for a branch", new: tag, pack: list(tag)},
 		{name: "a tag", ok: true, ref: "refs/tags/t", new: tag, pack: list(tag)},
-		{name: "no sound object", new: madeObject{kind: packCommit, data: "tree x\n"}, pack: list(madeObject{kind: packCommit, data: "tree x\n"})},
+		{name: "no sound object", new: madeObject{kind: pack.TypeCommit, data: "tree x\n"}, pack: list(madeObject{kind: pack.TypeCommit, data: "tree x\n"})},
 		{name: "more folders than are looked at", ok: true, new: madeOn("large", large, second), pack: append(many, large, madeOn("large", large, second))},
 		{name: "another name of a branch", ok: true, ref: "refs/heads/alias", setup: "symbolic-ref refs/heads/alias refs/heads/other",
 			new: third, pack: list(third, root2, dir2, added)},
 		{name: "a configuration of its own", ok: true, setup: "config receive.fsckObjects true", new: third, pack: list(third, root2, dir2, added)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			pack := packOfMade(tt.pack...)
-			if len(pack) > spoolMemory {
+			whole := packOfMade(tt.pack...)
+			if len(whole) > pack.SpoolMemory {
 				t.Fatal("the pack is not looked at for its size")
 			}
 			ref := tt.ref
@@ -239,7 +243,7 @@ func TestOrdinaryPushes(t *testing.T) {
 				if tt.name == "old is not what it was" {
 					push(name, string(second.id()), ref, third, third, root2, dir2, added)
 				}
-				answers[i] = withoutProgress(send(name, old, ref, tt.new, pack))
+				answers[i] = withoutProgress(send(name, old, ref, tt.new, whole))
 				refs[i] = stock(t, git, "for-each-ref", "--format=%(refname) %(objectname) %(symref)")
 				stock(t, git, "rev-list", "--objects", "--quiet", "--all") // fails where anything is missing
 				_, err := os.Stat(filepath.Join(w.Root, hooksFolder))
@@ -265,14 +269,17 @@ func TestOrdinaryPushes(t *testing.T) {
 
 // withoutProgress is an answer without what git tells people who wait for it.
 func withoutProgress(answer string) string {
-	lines := pktReader{r: strings.NewReader(answer)}
+	lines := protocol.NewReader(strings.NewReader(answer))
 	for kept := ""; ; {
-		raw, _, err := lines.nextRaw()
+		raw, _, err := lines.NextRaw()
 		if err != nil {
 			return kept
 		}
-		if len(raw) < 5 || raw[4] != bandProgress {
+		if len(raw) < 5 || raw[4] != protocol.BandProgress {
 			kept += string(raw)
 		}
 	}
 }
+
+// kindNames are the names of the types of objects in packs.
+var kindNames = [...]string{1: "commit", 2: "tree", 3: "blob", 4: "tag"}

@@ -11,13 +11,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 	"github.com/ramus-dev/ramus/internal/durable"
 )
 
 const (
-	// commandsMax and commandsBytes bound the commands of one push, which are
-	// held in memory: a mirror of 50,000 branches fits.
-	commandsMax   = 50_000
+	// commandsBytes bounds the commands of one push, which are held in memory. A mirror of 50,000
+	// branches fits.
 	commandsBytes = 16 << 20
 	// reportMax bounds what git may answer to them.
 	reportMax = 32 << 20
@@ -26,138 +29,17 @@ const (
 	drainMax = 1 << 30
 )
 
-// command is one ref change that a push asks for (gitprotocol-pack).
-type command struct {
-	old, new string // hexadecimal; all zeros: no such ref
-	ref      string
-}
-
-func (c command) creates() bool { return isZero(c.old) }
-func (c command) deletes() bool { return isZero(c.new) }
-
-func isZero(hex string) bool { return strings.Trim(hex, "0") == "" }
-
-// pushRequest is the part of a push in front of its pack.
-type pushRequest struct {
-	commands []command
-	report   bool // the client wants a report at all
-	band     int  // longest side-band packet; 0: no side bands
-	hashLen  int
-	unusual  bool // there is more to it than commands: only git knows what it means
-}
-
-// packed says whether a pack follows.
-func (p pushRequest) packed() bool {
-	for _, c := range p.commands {
-		if !c.deletes() {
-			return true
-		}
-	}
-	return false
-}
-
-// parsePush reads commands and push options up to where the pack begins. A
-// request without any command, which clients send to try their credentials,
-// gives none.
-func parsePush(r io.Reader) (pushRequest, error) {
-	var p pushRequest
-	lines := pktReader{r: r}
-	options := false
-	for {
-		line, kind, err := lines.next()
-		if err == io.EOF && len(p.commands) == 0 {
-			return p, nil
-		}
-		if err != nil {
-			return p, pushError(err)
-		}
-		if kind == pktFlush {
-			break
-		}
-		if kind != pktData {
-			return p, refuse(ErrInvalid, "unexpected packet among the commands")
-		}
-		if rest, ok := bytes.CutPrefix(line, []byte("shallow ")); ok {
-			if !isObjectName(strings.TrimSuffix(string(rest), "\n")) {
-				return p, refuse(ErrInvalid, "malformed shallow line")
-			}
-			p.unusual = true
-			continue
-		}
-		text, caps, _ := strings.Cut(string(line), "\x00")
-		if len(p.commands) == 0 {
-			for c := range strings.FieldsSeq(caps) {
-				switch c {
-				case "report-status", "report-status-v2":
-					p.report = true
-				case "side-band-64k":
-					p.band = pktMax
-				case "side-band":
-					p.band = max(p.band, 1000)
-				case "push-options":
-					options, p.unusual = true, true
-				}
-			}
-		}
-		c, err := parseCommand(strings.TrimSuffix(text, "\n"))
-		if err != nil {
-			return p, err
-		}
-		p.hashLen = len(c.old) / 2
-		if p.commands = append(p.commands, c); len(p.commands) > commandsMax {
-			return p, refuse(ErrTooLarge, "more than %d refs in one push", commandsMax)
-		}
-	}
-	for n := 0; options && len(p.commands) > 0; n++ {
-		_, kind, err := lines.next()
-		if err != nil {
-			return p, pushError(err)
-		}
-		if kind == pktFlush {
-			break
-		}
-		if n > 1000 {
-			return p, refuse(ErrTooLarge, "too many push options")
-		}
-	}
-	return p, nil
-}
-
-func pushError(err error) error {
-	switch {
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return refuse(ErrInvalid, "the push ends within its commands")
-	case errors.Is(err, errPktLine):
-		return refuse(ErrInvalid, "malformed packet among the commands")
-	}
-	return err
-}
-
-func parseCommand(line string) (command, error) {
-	old, rest, _ := strings.Cut(line, " ")
-	new, ref, ok := strings.Cut(rest, " ")
-	if !ok || !isObjectName(old) || !isObjectName(new) || len(old) != len(new) {
-		if strings.HasPrefix(line, "push-cert") {
-			return command{}, refuse(ErrInvalid, "signed pushes are not accepted")
-		}
-		return command{}, refuse(ErrInvalid, "malformed command")
-	}
-	return command{old, new, ref}, nil
-}
-
-func isObjectName(s string) bool { return CheckHash(Hash(s)) == nil }
-
 // judge says why a command is not allowed, or "".
-func (a access) judge(c command) string {
-	if CheckRef(c.ref) != nil {
+func (a access) judge(c protocol.Command) string {
+	if CheckRef(c.Ref) != nil {
 		return "not a valid ref name"
 	}
 	switch {
-	case !a.grant.writes(c.ref):
+	case !a.grant.Writes(c.Ref):
 		return "not allowed: " + a.scope()
-	case c.deletes() && !a.grant.Delete:
+	case c.Deletes() && !a.grant.Delete:
 		return "not allowed: this token may not delete refs"
-	case !c.creates() && !c.deletes() && !a.grant.Force && !strings.HasPrefix(c.ref, "refs/heads/"):
+	case !c.Creates() && !c.Deletes() && !a.grant.Force && !strings.HasPrefix(c.Ref, "refs/heads/"):
 		// Outside refs/heads/ git knows no fast-forward: each change is a forced one.
 		return "not allowed: this token may not move tags and notes, only add them"
 	}
@@ -178,29 +60,29 @@ func (a access) scope() string {
 // the transport tells where the client's input ends, is called there. The
 // error is one that the client could not be told.
 func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func(), out io.Writer) error {
-	store := &spool{dir: filepath.Join(a.dir, "objects")}
-	defer store.close()
-	t := newTap(in, store, commandsBytes)
+	store := &pack.Spool{Dir: filepath.Join(a.dir, "objects")}
+	defer store.Close()
+	t := pack.NewTap(in, store, commandsBytes)
 	// An HTTP client sends all it has before it reads the answer.
 	drain := func() {
 		if ended != nil {
-			t.drain(drainMax)
+			t.Drain(drainMax)
 			ended()
 		}
 	}
-	p, err := parsePush(t)
+	p, err := protocol.ParsePush(t)
 	if err != nil {
 		drain()
 		return s.refusePush(a, p, err, nil, out)
 	}
-	if len(p.commands) == 0 {
+	if len(p.Commands) == 0 {
 		return nil
 	}
-	reasons := make([]string, len(p.commands))
+	reasons := make([]string, len(p.Commands))
 	refused := false
-	for i, c := range p.commands {
+	for i, c := range p.Commands {
 		reasons[i] = a.judge(c)
-		if reasons[i] == "" && s.Secrets.String(c.ref) != c.ref {
+		if reasons[i] == "" && s.Secrets.String(c.Ref) != c.Ref {
 			reasons[i] = "its name holds the value of a secret"
 		}
 		refused = refused || reasons[i] != ""
@@ -209,21 +91,21 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 		drain()
 		return s.refusePush(a, p, nil, reasons, out)
 	}
-	objects, begin, memory := int64(0), t.consumed(), packStats{}.memory()
-	if p.packed() {
-		t.limit = begin + s.limits.PackBytes
-		st, err := scanPack(t, p.hashLen, packLimits{s.limits.PackBytes, s.limits.Objects, s.limits.ObjectBytes})
+	objects, begin, memory := int64(0), t.Consumed(), pack.Stats{}.Memory()
+	if p.Packed() {
+		t.Limit = begin + s.limits.PackBytes
+		st, err := pack.Scan(t, p.HashLen, pack.Limits{Bytes: s.limits.PackBytes, Objects: s.limits.Objects, Object: s.limits.ObjectBytes})
 		if err == nil {
-			err = t.atEnd(ended != nil)
+			err = t.AtEnd(ended != nil)
 		}
 		if err != nil {
 			drain()
 			return s.refusePush(a, p, err, nil, out)
 		}
-		s.log().Debug("pack scanned", "repo", a.name, "objects", st.objects, "declared", st.declared)
-		objects, memory = st.objects, st.memory()
+		s.log().Debug("pack scanned", "repo", a.name, "objects", st.Objects, "declared", st.Declared)
+		objects, memory = st.Objects, st.Memory()
 	}
-	if err := t.flush(); err != nil {
+	if err := t.Flush(); err != nil {
 		return s.refusePush(a, p, err, nil, out)
 	}
 	if ended != nil {
@@ -234,28 +116,28 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 		return s.refusePush(a, p, err, nil, out)
 	}
 	defer give()
-	if p.ordinary() && objects > 0 && store.file == nil {
-		if taken, err := s.take(ctx, a, p, store.mem.Bytes()[begin:]); err != nil {
+	if sent, ok := store.Bytes(); ok && ordinaryPush(p) && objects > 0 {
+		if taken, err := s.take(ctx, a, p, sent[begin:]); err != nil {
 			s.log().Warn("push failed", "repo", a.name, "subject", a.grant.Subject, "err", err)
 			return s.refusePush(a, p, err, nil, out)
 		} else if taken {
 			s.log().Info("push", "repo", a.name, "subject", a.grant.Subject, "refs", 1)
-			return p.tell(out, "", appendPkt(appendPkt(nil, "unpack ok\n"), "ok ", p.commands[0].ref, "\n"))
+			return tellPush(p, out, "", protocol.AppendLine(protocol.AppendLine(nil, "unpack ok\n"), "ok ", p.Commands[0].Ref, "\n"))
 		}
 	}
-	body, err := store.reader()
+	body, err := store.Reader()
 	if err != nil {
 		return s.refusePush(a, p, err, nil, out)
 	}
-	report := &report{band: p.band}
-	git := child{
-		args:   []string{"receive-pack", "--stateless-rpc", a.dir},
-		config: pushConfig,
+	report := &report{band: p.Band}
+	git := gitcmd.Command{
+		Args:   []string{"receive-pack", "--stateless-rpc", a.dir},
+		Config: pushConfig,
 		// As in upload: git gets a pipe.
-		in: struct{ io.Reader }{body},
+		In: struct{ io.Reader }{body},
 	}
 	var watch *watch
-	if p.packed() && !s.Secrets.Empty() {
+	if p.Packed() && !s.Secrets.Empty() {
 		if watch, err = s.watch(ctx, a, p); err != nil {
 			s.log().Error("push refused", "repo", a.name, "err", err)
 			return s.refusePush(a, p, err, nil, out)
@@ -269,8 +151,8 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 		defer r.locking.RUnlock()
 		defer r.foreign()()
 		defer func() {
-			r.objects.packs.changed()
-			if p.packed() && report.accepted() {
+			r.objects.Packs.Changed()
+			if p.Packed() && report.accepted() {
 				r.wrote()
 			}
 		}()
@@ -293,8 +175,8 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 		s.log().Warn("push failed", "repo", a.name, "subject", a.grant.Subject, "err", err)
 		return s.refusePush(a, p, err, nil, out)
 	}
-	s.log().Info("push", "repo", a.name, "subject", a.grant.Subject, "refs", len(p.commands))
-	if a.repo != nil && slices.ContainsFunc(p.commands, command.deletes) {
+	s.log().Info("push", "repo", a.name, "subject", a.grant.Subject, "refs", len(p.Commands))
+	if a.repo != nil && slices.ContainsFunc(p.Commands, protocol.Command.Deletes) {
 		a.repo.view.deleted(ctx)
 	}
 	return report.release(out)
@@ -302,54 +184,35 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 
 // syncPush returns when what git has taken is on disk. It has written out the pack and
 // its index; what names them, and the refs, is left.
-func syncPush(dir string, p pushRequest) error {
-	if err := durable.Folder(filepath.Join(dir, packFolder)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+func syncPush(dir string, p protocol.PushRequest) error {
+	if err := durable.Folder(filepath.Join(dir, pack.Folder)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	names := make([]string, len(p.commands))
-	for i, c := range p.commands {
-		names[i] = c.ref
+	names := make([]string, len(p.Commands))
+	for i, c := range p.Commands {
+		names[i] = c.Ref
 	}
 	return syncRefs(dir, names...)
 }
 
-var errChildTime = refuse(ErrTooLarge, "git took longer than allowed")
-
-// atEnd refuses what follows the pack. Where the transport tells the end of
-// what the client sends, all of it must have been read; elsewhere waiting for
-// more would be waiting for ever.
-func (t *tap) atEnd(known bool) error {
-	if known {
-		t.limit++
-		switch err := t.fill(); {
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return err
-		}
-	}
-	if t.buffered() > 0 {
-		return refuse(ErrInvalid, "there is something behind the pack's end")
-	}
-	return nil
-}
+var errChildTime = object.Refuse(ErrTooLarge, "git took longer than allowed")
 
 // refusePush answers a push that was not done: cause is what was wrong with
 // all of it, reasons what was with single commands.
-func (s *Server) refusePush(a access, p pushRequest, cause error, reasons []string, out io.Writer) error {
+func (s *Server) refusePush(a access, p protocol.PushRequest, cause error, reasons []string, out io.Writer) error {
 	unpack := "ok"
 	if cause != nil {
-		unpack = clientText(cause, "the server could not take the push")
+		unpack = object.ClientText(cause, "the server could not take the push")
 		s.log().Info("push refused", "repo", a.name, "subject", a.grant.Subject, "err", cause)
 	}
-	if len(p.commands) == 0 || !p.report {
+	if len(p.Commands) == 0 || !p.Report {
 		if cause == nil {
-			cause = refuse(ErrDenied, "%s", a.scope())
+			cause = object.Refuse(ErrDenied, "%s", a.scope())
 		}
 		return cause
 	}
-	body := appendPkt(nil, "unpack ", unpack, "\n")
-	for i, c := range p.commands {
+	body := protocol.AppendLine(nil, "unpack ", unpack, "\n")
+	for i, c := range p.Commands {
 		var why string
 		switch {
 		case reasons == nil:
@@ -359,30 +222,30 @@ func (s *Server) refusePush(a access, p pushRequest, cause error, reasons []stri
 		default:
 			why = "not done: another ref of this push is not allowed"
 		}
-		if len(c.ref) > refMax {
+		if len(c.Ref) > object.MaxRef {
 			continue // it would not fit into the answer
 		}
-		body = appendPkt(body, "ng ", c.ref, " ", why, "\n")
+		body = protocol.AppendLine(body, "ng ", c.Ref, " ", why, "\n")
 	}
 	if reasons != nil {
-		s.log().Info("push refused", "repo", a.name, "subject", a.grant.Subject, "refs", len(p.commands))
+		s.log().Info("push refused", "repo", a.name, "subject", a.grant.Subject, "refs", len(p.Commands))
 	}
 	said := ""
 	if cause != nil {
 		said = "error: " + unpack + "\n"
 	}
-	return p.tell(out, said, body)
+	return tellPush(p, out, said, body)
 }
 
-// tell sends the lines of a report, after what is said to whoever sits before the client.
-func (p pushRequest) tell(out io.Writer, said string, lines []byte) error {
-	b := append(lines, flushPkt...)
-	if p.band > 0 {
+// tellPush sends the lines of a report, after what is said to whoever sits before the client.
+func tellPush(p protocol.PushRequest, out io.Writer, said string, lines []byte) error {
+	b := append(lines, protocol.FlushLine...)
+	if p.Band > 0 {
 		var msg []byte
 		if said != "" {
-			msg = appendBand(msg, bandProgress, []byte(said), p.band)
+			msg = protocol.AppendBand(msg, protocol.BandProgress, []byte(said), p.Band)
 		}
-		b = append(appendBand(msg, bandData, b, p.band), flushPkt...)
+		b = append(protocol.AppendBand(msg, protocol.BandData, b, p.Band), protocol.FlushLine...)
 	}
 	_, err := out.Write(b)
 	return err
@@ -397,9 +260,9 @@ type report struct {
 
 // read takes git's whole answer from r.
 func (h *report) read(r io.Reader, out io.Writer) error {
-	lines := pktReader{r: r}
+	lines := protocol.NewReader(r)
 	for {
-		raw, kind, err := lines.nextRaw()
+		raw, kind, err := lines.NextRaw()
 		if err == io.EOF {
 			return nil
 		}
@@ -407,7 +270,7 @@ func (h *report) read(r io.Reader, out io.Writer) error {
 			return fmt.Errorf("cannot read git's report: %w", err)
 		}
 		// An empty data packet keeps the connection alive while git works.
-		if h.band > 0 && kind == pktData && len(raw) > 4 && (raw[4] != bandData || len(raw) == 5) {
+		if h.band > 0 && kind == protocol.Data && len(raw) > 4 && (raw[4] != protocol.BandData || len(raw) == 5) {
 			if _, err := out.Write(raw); err != nil {
 				return fmt.Errorf("cannot send git's progress: %w", err)
 			}
@@ -427,26 +290,26 @@ func (h *report) accepted() bool {
 		return true
 	}
 	var inner bytes.Buffer
-	outer := pktReader{r: bytes.NewReader(h.held)}
+	outer := protocol.NewReader(bytes.NewReader(h.held))
 	for {
-		raw, kind, err := outer.nextRaw()
+		raw, kind, err := outer.NextRaw()
 		if err != nil {
 			break
 		}
 		switch {
 		case h.band == 0:
 			inner.Write(raw)
-		case kind == pktData && len(raw) > 5:
+		case kind == protocol.Data && len(raw) > 5:
 			inner.Write(raw[5:])
 		}
 	}
-	lines := pktReader{r: &inner}
+	lines := protocol.NewReader(&inner)
 	for {
-		line, kind, err := lines.next()
+		line, kind, err := lines.Next()
 		if err != nil {
 			return false
 		}
-		if kind == pktData && bytes.HasPrefix(line, []byte("ok ")) {
+		if kind == protocol.Data && bytes.HasPrefix(line, []byte("ok ")) {
 			return true
 		}
 	}

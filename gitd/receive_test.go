@@ -20,6 +20,9 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/pack/packtest"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 const zeroHash = "0000000000000000000000000000000000000000"
@@ -31,8 +34,8 @@ func pushBody(ref, id string, pack []byte) []byte {
 
 // pushBodyFrom is pushBody of a ref that is at old.
 func pushBodyFrom(old, ref, id string, pack []byte) []byte {
-	body := appendPkt(nil, old, " ", id, " ", ref, "\x00report-status side-band-64k agent=test")
-	return append(append(body, flushPkt...), pack...)
+	body := protocol.AppendLine(nil, old, " ", id, " ", ref, "\x00report-status side-band-64k agent=test")
+	return append(append(body, protocol.FlushLine...), pack...)
 }
 
 // post sends a request that no git would send and gives status and answer.
@@ -82,35 +85,35 @@ func blobID(data []byte) string {
 func TestHostilePushes(t *testing.T) {
 	w := newWire(t, func(s *Server) { s.Limits = Limits{PackBytes: 8 << 20, Objects: 1000, ObjectBytes: 64 << 20} })
 	dir := w.repo("a")
-	hello := &packBuilder{}
-	hello.object(3, 5, []byte("hello"))
-	good := hello.pack()
+	hello := &packtest.Builder{}
+	hello.Object(3, 5, []byte("hello"))
+	good := hello.Pack()
 	id := blobID([]byte("hello"))
-	bomb := &packBuilder{}
-	bomb.object(3, 1<<20, make([]byte, 1<<20))
+	bomb := &packtest.Builder{}
+	bomb.Object(3, 1<<20, make([]byte, 1<<20))
 	for range 60 {
-		bomb.delta(bomb.at()-12, growing(1<<20, 60))
+		bomb.Delta(bomb.At()-12, packtest.Growing(1<<20, 60))
 	}
-	small := &packBuilder{}
-	small.object(3, 10, make([]byte, 4<<20))
+	small := &packtest.Builder{}
+	small.Object(3, 10, make([]byte, 4<<20))
 	garbage := make([]byte, 9<<20)
 	if _, err := rand.Read(garbage); err != nil {
 		t.Fatal(err)
 	}
-	big := &packBuilder{}
-	big.object(3, uint64(len(garbage)), garbage)
+	big := &packtest.Builder{}
+	big.Object(3, uint64(len(garbage)), garbage)
 	for _, tt := range []struct {
 		name, ref string
 		pack      []byte
 		why       string
 	}{
-		{"delta bomb", "refs/heads/x", bomb.pack(), "copy their bases too often"},
-		{"zlib bomb", "refs/heads/x", small.pack(), "longer than it declares"},
-		{"object count", "refs/heads/x", hello.declaring(1 << 30), "declares 1073741824 objects"},
-		{"object count, within limits", "refs/heads/x", hello.declaring(900), "unpack"},
-		{"too large", "refs/heads/x", big.pack(), "larger than the limit of 8 MiB"},
+		{"delta bomb", "refs/heads/x", bomb.Pack(), "copy their bases too often"},
+		{"zlib bomb", "refs/heads/x", small.Pack(), "longer than it declares"},
+		{"object count", "refs/heads/x", hello.Declaring(1 << 30), "declares 1073741824 objects"},
+		{"object count, within limits", "refs/heads/x", hello.Declaring(900), "unpack"},
+		{"too large", "refs/heads/x", big.Pack(), "larger than the limit of 8 MiB"},
 		{"truncated", "refs/heads/x", good[:len(good)-21], "ends early"},
-		{"trailing garbage", "refs/heads/x", append(bytes.Clone(good), "more"...), "behind the pack's end"},
+		{"trailing garbage", "refs/heads/x", append(bytes.Clone(good), "more"...), "after the end of the pack"},
 		{"no pack", "refs/heads/x", nil, "ends early"},
 		{"wrong checksum", "refs/heads/x", append(bytes.Clone(good[:len(good)-1]), good[len(good)-1]^1), "unpack"},
 		{"a blob for a branch", "refs/heads/x", good, "ng refs/heads/x"},
@@ -144,9 +147,9 @@ func TestMalformedPushes(t *testing.T) {
 	w.repo("a")
 	for _, body := range []string{
 		"xxxx", "0003", "00", "ffff", "0005a0000", "0009shall0000", "0001", "0002",
-		string(appendPkt(nil, "shallow zz")) + "0000",
-		string(appendPkt(nil, "push-cert\x00 caps")) + "0000",
-		string(appendPkt(nil, zeroHash, " ", zeroHash[1:], " refs/heads/a\x00report-status")) + "0000",
+		string(protocol.AppendLine(nil, "shallow zz")) + "0000",
+		string(protocol.AppendLine(nil, "push-cert\x00 caps")) + "0000",
+		string(protocol.AppendLine(nil, zeroHash, " ", zeroHash[1:], " refs/heads/a\x00report-status")) + "0000",
 	} {
 		if status, text := w.post("git-receive-pack", "a", strings.NewReader(body)); status != 400 {
 			t.Errorf("%q: %d %q", body, status, text)
@@ -446,8 +449,8 @@ func (w *wire) bigRepo(size int) (dir string, request []byte) {
 	}
 	head := addFile(w.t, c, "noise", string(noise))
 	stock(w.t, c, "push", "-q", "origin", "HEAD:main")
-	request = appendPkt(nil, "want ", head, " ofs-delta no-progress\n")
-	return dir, append(append(request, flushPkt...), "0009done\n"...)
+	request = protocol.AppendLine(nil, "want ", head, " ofs-delta no-progress\n")
+	return dir, append(append(request, protocol.FlushLine...), "0009done\n"...)
 }
 
 // TestHangUp: a client that goes away leaves no process and no file.
@@ -457,9 +460,9 @@ func TestHangUp(t *testing.T) {
 	before := objectsOf(t, dir)
 	t.Run("in the middle of a push", func(t *testing.T) {
 		c := w.dial("git-receive-pack", 1<<20)
-		hello := &packBuilder{}
-		hello.object(3, 5, []byte("hello"))
-		c.Write(pushBody("refs/heads/x", blobID([]byte("hello")), hello.declaring(2)))
+		hello := &packtest.Builder{}
+		hello.Object(3, 5, []byte("hello"))
+		c.Write(pushBody("refs/heads/x", blobID([]byte("hello")), hello.Declaring(2)))
 		c.Close()
 	})
 	t.Run("in the middle of a clone", func(t *testing.T) {

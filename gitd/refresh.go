@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
 // Refreshed is the outcome of [Server.Refresh]. Old and New are the same when
@@ -134,7 +136,7 @@ func (r *Repo) fetchIncoming(ctx context.Context, src source, branch string, pro
 	lines, done := src.listen(progress)
 	defer done()
 	err = r.server.fetch(ctx, src, f, bytes, lines)
-	if exitCode(err) > 0 && ctx.Err() == nil {
+	if gitcmd.ExitCode(err) > 0 && ctx.Err() == nil {
 		err = fmt.Errorf("%w: %w", err, ErrUpstream)
 	}
 	return place, whole, err
@@ -217,7 +219,7 @@ func (r *Repo) forward(ctx context.Context, base, branch, fetched string, commit
 
 // onBranch returns nil when commit is reachable from tip.
 func (r *Repo) onBranch(ctx context.Context, commit, tip Hash) error {
-	if _, err := r.objects.commit(ctx, commit); err != nil {
+	if _, err := r.objects.Commit(ctx, commit); err != nil {
 		return err
 	}
 	ok, err := r.reaches(ctx, commit, tip)

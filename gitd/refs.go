@@ -17,6 +17,9 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // Refs are read in process, from the loose files and packed-refs, and written
@@ -55,23 +58,23 @@ func (r *Repo) resolve(ctx context.Context, rev string) (Hash, error) {
 	whole := CheckHash(Hash(rev)) == nil
 	for _, name := range names {
 		// A branch named like an object would hide the object.
-		if whole || badRef(name) != "" {
+		if whole || object.RefFault(name) != "" {
 			continue
 		}
 		h, err := r.ref(ctx, name)
 		if err == nil {
-			return r.objects.commit(ctx, h)
+			return r.objects.Commit(ctx, h)
 		} else if !errors.Is(err, ErrNotFound) {
 			return "", err
 		}
 	}
 	switch {
 	case whole:
-		return r.objects.commit(ctx, Hash(rev))
-	case len(rev) >= 4 && len(rev) < 64 && isHex(rev):
+		return r.objects.Commit(ctx, Hash(rev))
+	case len(rev) >= 4 && len(rev) < 64 && object.IsHex(rev):
 		return r.abbreviated(ctx, rev)
-	case badRef(names[0]) != "":
-		return "", fmt.Errorf("it %s: %w", badRef(names[0]), ErrInvalid)
+	case object.RefFault(names[0]) != "":
+		return "", fmt.Errorf("it %s: %w", object.RefFault(names[0]), ErrInvalid)
 	case strings.HasPrefix(rev, "-"):
 		return "", fmt.Errorf("it begins with '-': %w", ErrInvalid)
 	}
@@ -107,17 +110,17 @@ func (r *Repo) resolveFor(ctx context.Context, g Grant, rev string) (Hash, error
 		names = []string{"refs/heads/" + rev, "refs/tags/" + rev}
 	}
 	for _, name := range names {
-		if CheckHash(Hash(rev)) == nil || badRef(name) != "" || !g.MayReadRef(r.name, name) {
+		if CheckHash(Hash(rev)) == nil || object.RefFault(name) != "" || !g.MayReadRef(r.name, name) {
 			continue
 		}
 		h, err := r.ref(ctx, name)
 		if err == nil {
-			return r.objects.commit(ctx, h)
+			return r.objects.Commit(ctx, h)
 		} else if !errors.Is(err, ErrNotFound) {
 			return "", err
 		}
 	}
-	if !isHex(rev) {
+	if !object.IsHex(rev) {
 		return "", ErrNotFound
 	}
 	h, err := r.resolve(ctx, rev)
@@ -144,7 +147,7 @@ func (r *Repo) abbreviated(ctx context.Context, prefix string) (Hash, error) {
 	}
 	var found []Hash
 	for _, name := range strings.Fields(string(out)) {
-		h, err := r.objects.commit(ctx, Hash(name))
+		h, err := r.objects.Commit(ctx, Hash(name))
 		if err == nil && !slices.Contains(found, h) {
 			found = append(found, h)
 		} else if err != nil && !errors.Is(err, ErrNotFound) {
@@ -177,7 +180,7 @@ func (r *Repo) ref(ctx context.Context, name string) (Hash, error) {
 		return "", errors.Join(err, ErrNotFound)
 	}
 	for range 5 { // git follows as many symbolic refs
-		if badRef(name) != "" {
+		if object.RefFault(name) != "" {
 			return "", fmt.Errorf("ref %.200q: %w", name, ErrInvalid)
 		}
 		b, err := readSmall(filepath.Join(r.dir, filepath.FromSlash(name)))
@@ -275,7 +278,7 @@ func (r *Repo) Refs(ctx context.Context, prefix string) ([]Ref, error) {
 	if prefix == "" {
 		prefix = "refs"
 	}
-	if prefix != "refs" && (badRef(prefix) != "" || !strings.HasPrefix(prefix, "refs/")) {
+	if prefix != "refs" && (object.RefFault(prefix) != "" || !strings.HasPrefix(prefix, "refs/")) {
 		return nil, fmt.Errorf("cannot list the refs below %.200q: no such place for refs: %w", prefix, ErrInvalid)
 	}
 	refs, err := r.listRefs(ctx, prefix)
@@ -305,7 +308,7 @@ func (r *Repo) listRefs(ctx context.Context, prefix string) ([]Ref, error) {
 			return err
 		}
 		name := filepath.ToSlash(rel)
-		if badRef(name) != "" {
+		if object.RefFault(name) != "" {
 			return nil // a lock file, or nothing of git's
 		}
 		h, err := r.ref(ctx, name)
@@ -411,7 +414,7 @@ func (r *Repo) update(ctx context.Context, updates []RefUpdate) error {
 		if err := CheckHash(u.New); err != nil {
 			return err
 		}
-		kind, err := r.objects.kind(ctx, u.New)
+		kind, err := r.objects.Kind(ctx, u.New)
 		if err != nil {
 			return fmt.Errorf("object %s: %w", u.New, err)
 		}
@@ -509,7 +512,7 @@ func (w *refWriting) write(ctx context.Context, updates []RefUpdate) error {
 	if err := r.writeLoose(ctx, updates); !errors.Is(err, errNotLoose) {
 		return err
 	}
-	if err := r.objects.packs.named(); err != nil {
+	if err := r.objects.Packs.SyncNames(); err != nil {
 		return err
 	}
 	defer r.foreign()()
@@ -535,7 +538,7 @@ type refWriter struct {
 	repo *Repo
 
 	mu   sync.Mutex // guards all fields below; held during a transaction
-	p    *process
+	p    *gitcmd.Process
 	in   *os.File
 	out  *bufio.Reader
 	outf *os.File
@@ -609,7 +612,7 @@ func (w *refWriter) write(ctx context.Context, updates []RefUpdate) error {
 			return conflict
 		}
 		switch {
-		case exitCode(ended) < 0:
+		case gitcmd.ExitCode(ended) < 0:
 			deaths++
 		case kept:
 		case waits < refWriterWaits && w.repo.underWay(updates):
@@ -694,10 +697,10 @@ func (w *refWriter) start() error {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	p, err := w.repo.server.start(ctx, child{
-		repo: w.repo.dir,
-		args: []string{"update-ref", "--no-deref", "--stdin", "-z"},
-		in:   inR, out: outW,
+	p, err := w.repo.server.git.Start(ctx, gitcmd.Command{
+		Repo: w.repo.dir,
+		Args: []string{"update-ref", "--no-deref", "--stdin", "-z"},
+		In:   inR, Out: outW,
 	})
 	inR.Close()
 	outW.Close()
@@ -708,8 +711,8 @@ func (w *refWriter) start() error {
 		return err
 	}
 	// The server's end must find nobody idle: it waits for every child.
-	context.AfterFunc(p.ctx, func() {
-		if context.Cause(p.ctx) == errClosed {
+	context.AfterFunc(p.Context(), func() {
+		if context.Cause(p.Context()) == gitcmd.ErrClosed {
 			w.close()
 		}
 	})
@@ -782,7 +785,7 @@ func (w *refWriter) end() error {
 		w.idle = nil
 	}
 	w.in.Close() // git rolls back what was not committed, and ends
-	err := w.p.wait()
+	err := w.p.Wait()
 	w.outf.Close()
 	w.done()
 	w.p = nil
@@ -793,7 +796,7 @@ func (w *refWriter) end() error {
 func (w *refWriter) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if err := w.end(); err != nil && !errors.Is(err, errClosed) {
+	if err := w.end(); err != nil && !errors.Is(err, gitcmd.ErrClosed) {
 		w.repo.server.log().Warn("the kept git update-ref failed", "repo", w.repo.name, "error", err)
 	}
 }

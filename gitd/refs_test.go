@@ -17,6 +17,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/gitd/gittest"
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // TestRefNamesLikeGit makes names of the pieces that the rules are about and
@@ -35,7 +38,7 @@ func TestRefNamesLikeGit(t *testing.T) {
 	}
 	for _, name := range names {
 		err := exec.Command("git", "check-ref-format", name).Run()
-		if reason := badRef(name); (reason == "") != (err == nil) {
+		if reason := object.RefFault(name); (reason == "") != (err == nil) {
 			t.Errorf("%q: %q, git: %v", name, reason, err)
 		}
 	}
@@ -201,7 +204,7 @@ func testUpdateOneWins(t *testing.T, r *Repo) {
 		for i := range 40 {
 			wg.Go(func() {
 				if i%4 == 3 {
-					if _, err := tryGit(r.Dir(), "update-ref", name, string(tip), strings.Repeat("0", 40)); err == nil {
+					if _, err := gittest.Try(r.Dir(), "update-ref", name, string(tip), strings.Repeat("0", 40)); err == nil {
 						wins.Add(1)
 					}
 					return
@@ -481,19 +484,6 @@ func FuzzParsePackedRefs(f *testing.F) {
 		refs, err := parsePackedRefs(strings.NewReader(text))
 		if err == nil && !slices.IsSortedFunc(refs, func(a, b Ref) int { return strings.Compare(a.Name, b.Name) }) {
 			t.Error("not sorted")
-		}
-	})
-}
-
-func FuzzCheckNames(f *testing.F) {
-	f.Add("a/b")
-	f.Add("../x")
-	f.Fuzz(func(t *testing.T, name string) {
-		if CheckName(name) == nil && !filepath.IsLocal(name) {
-			t.Errorf("%q leads out of the root", name)
-		}
-		if CheckRef(name) == nil && !filepath.IsLocal(name) {
-			t.Errorf("%q leads out of the repository", name)
 		}
 	})
 }

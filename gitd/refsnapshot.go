@@ -17,6 +17,10 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // refSnapshot is a repository's refs in memory, as protocol v2 shows them: sorted, each
@@ -92,7 +96,7 @@ func appendRef(b []byte, r *shownRef, symrefs, peel bool) []byte {
 	if peel && r.peeled != "" {
 		parts[5], parts[6] = " peeled:", string(r.peeled)
 	}
-	return appendPkt(b, parts...)
+	return protocol.AppendLine(b, parts...)
 }
 
 // packedRef is a line of packed-refs, with what follows it.
@@ -323,7 +327,7 @@ func (c *refChanges) nothing() bool { return len(c.folders) == 0 && !c.repacked 
 
 // readFolder looks at a folder and at those below.
 func (v *refSnapshot) readFolder(c *refChanges, name string) error {
-	if strings.Count(name, "/") > refMax/2 {
+	if strings.Count(name, "/") > object.MaxRef/2 {
 		return nil
 	}
 	sig, err := sign(v.path(name))
@@ -349,7 +353,7 @@ func (v *refSnapshot) readFolder(c *refChanges, name string) error {
 	f := &refFolder{sig: sig, files: make(map[string]looseRef, len(entries))}
 	for _, e := range entries {
 		full := name + "/" + e.Name()
-		if badRef(full) != "" {
+		if object.RefFault(full) != "" {
 			continue // a lock file, or nothing of git's
 		}
 		if e.IsDir() {
@@ -433,7 +437,7 @@ func (v *refSnapshot) readLoose(name string, was looseRef) (looseRef, error) {
 	text := strings.TrimSpace(string(b))
 	if target, ok := strings.CutPrefix(text, "ref:"); ok {
 		is.target = strings.TrimSpace(target)
-	} else if h := Hash(text); len(h) == 40 && isHex(text) {
+	} else if h := Hash(text); len(h) == 40 && object.IsHex(text) {
 		is.hash = h
 	}
 	return is, nil
@@ -448,7 +452,7 @@ func (v *refSnapshot) readHead() (headRef, error) {
 	if target, ok := strings.CutPrefix(text, "ref:"); ok {
 		return headRef{target: strings.TrimSpace(target)}, nil
 	}
-	if len(text) == 40 && isHex(text) {
+	if len(text) == 40 && object.IsHex(text) {
 		return headRef{hash: Hash(text)}, nil
 	}
 	return headRef{}, nil
@@ -498,7 +502,7 @@ func (v *refSnapshot) peel(ctx context.Context, c *refChanges) (map[Hash]Hash, e
 	if len(ask) == 0 && known != nil {
 		return known, nil
 	}
-	found, err := v.repo.objects.kinds(ctx, ask)
+	found, err := v.repo.objects.Kinds(ctx, ask)
 	if err != nil {
 		return nil, err
 	}
@@ -514,7 +518,7 @@ func (v *refSnapshot) peel(ctx context.Context, c *refChanges) (map[Hash]Hash, e
 		}
 	}
 	for h, o := range found {
-		all[h] = o.peeled
+		all[h] = o.Peeled
 	}
 	return all, nil
 }
@@ -617,7 +621,7 @@ func (v *refSnapshot) show(name string) (shownRef, bool) {
 		return newShownRef(name, hash, packed.peeled, target), true
 	}
 	peeled, ok := v.peeled[hash]
-	if !ok || peeled == missing {
+	if !ok || peeled == pack.Missing {
 		return shownRef{}, false // git, too, leaves out what points to nothing
 	}
 	return newShownRef(name, hash, peeled, target), true
@@ -734,7 +738,7 @@ func (v *refSnapshot) each(g Grant, prefixes []string, yield func(*shownRef)) {
 	for _, pattern := range slices.Concat(g.Read, g.Write) {
 		prefix, many := strings.CutSuffix(pattern, "*")
 		for i := v.from(prefix); i < len(v.refs) && strings.HasPrefix(v.refs[i].name, prefix); i++ {
-			if g.shows(v.refs[i].name) && begins(v.refs[i].name, prefixes) {
+			if g.Shows(v.refs[i].name) && begins(v.refs[i].name, prefixes) {
 				shown = append(shown, i)
 			}
 			if !many {
@@ -770,29 +774,29 @@ func begins(name string, prefixes []string) bool {
 }
 
 // list answers ls-refs.
-func (v *refSnapshot) list(g Grant, q *refsRequest) []byte {
+func (v *refSnapshot) list(g Grant, q *protocol.RefsRequest) []byte {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	var b []byte
-	if len(q.prefixes) == 0 && len(g.Read) == 0 {
+	if len(q.Prefixes) == 0 && len(g.Read) == 0 {
 		b = make([]byte, 0, len(v.refs)*120+256)
 	}
-	if head, ok := v.showHead(g); ok && begins("HEAD", q.prefixes) {
+	if head, ok := v.showHead(g); ok && begins("HEAD", q.Prefixes) {
 		switch {
 		case head.hash != "":
-			b = appendRef(b, &head, q.symrefs, q.peel)
-		case q.unborn && q.symrefs && head.target != "":
-			b = appendPkt(b, "unborn HEAD symref-target:", head.target, "\n")
+			b = appendRef(b, &head, q.Symrefs, q.Peel)
+		case q.Unborn && q.Symrefs && head.target != "":
+			b = protocol.AppendLine(b, "unborn HEAD symref-target:", head.target, "\n")
 		}
 	}
-	v.each(g, q.prefixes, func(r *shownRef) {
-		if q.symrefs && q.peel {
+	v.each(g, q.Prefixes, func(r *shownRef) {
+		if q.Symrefs && q.Peel {
 			b = append(b, r.line...)
 		} else {
-			b = appendRef(b, r, q.symrefs, q.peel)
+			b = appendRef(b, r, q.Symrefs, q.Peel)
 		}
 	})
-	return append(b, flushPkt...)
+	return append(b, protocol.FlushLine...)
 }
 
 // advertisePush lists what a grant shows as the first words of a push, with git's
@@ -806,30 +810,30 @@ func (v *refSnapshot) advertisePush(g Grant, capabilities string) ([]byte, bool)
 	var b []byte
 	v.each(g, nil, func(r *shownRef) {
 		if b == nil {
-			b = appendPkt(b, string(r.hash), " ", r.name, "\x00", capabilities, "\n")
+			b = protocol.AppendLine(b, string(r.hash), " ", r.name, "\x00", capabilities, "\n")
 		} else {
-			b = appendPkt(b, string(r.hash), " ", r.name, "\n")
+			b = protocol.AppendLine(b, string(r.hash), " ", r.name, "\n")
 		}
 	})
 	if b == nil {
-		b = appendPkt(b, strings.Repeat("0", 40), " capabilities^{}\x00", capabilities, "\n")
+		b = protocol.AppendLine(b, strings.Repeat("0", 40), " capabilities^{}\x00", capabilities, "\n")
 	}
-	return append(b, flushPkt...), true
+	return append(b, protocol.FlushLine...), true
 }
 
 // showHead is HEAD as a grant shows it, without a hash when it is not born yet.
 func (v *refSnapshot) showHead(g Grant) (shownRef, bool) {
-	if len(g.Read) > 0 && !g.shows(v.head.target) {
+	if len(g.Read) > 0 && !g.Shows(v.head.target) {
 		return shownRef{}, false
 	}
 	if v.head.target == "" {
 		return shownRef{name: "HEAD", hash: v.head.hash, peeled: v.peeled[v.head.hash]}, v.head.hash != ""
 	}
-	if badRef(v.head.target) != "" || !strings.HasPrefix(v.head.target, "refs/") {
+	if object.RefFault(v.head.target) != "" || !strings.HasPrefix(v.head.target, "refs/") {
 		return shownRef{}, false
 	}
 	target, _, _ := v.resolve(v.head.target)
-	if len(g.Read) > 0 && !g.shows(target) {
+	if len(g.Read) > 0 && !g.Shows(target) {
 		return shownRef{}, false
 	}
 	r, _ := v.show(v.head.target)
@@ -855,13 +859,13 @@ func parsePacked(in *os.File) ([]packedRef, error) {
 			fully = fully || slices.Contains(traits, "fully-peeled")
 			tags = tags || slices.Contains(traits, "peeled")
 		case line[0] == '^':
-			if len(refs) == 0 || len(line) != 41 || !isHex(line[1:]) {
+			if len(refs) == 0 || len(line) != 41 || !object.IsHex(line[1:]) {
 				return nil, fmt.Errorf("the packed refs are damaged at line %.100q", line)
 			}
 			refs[len(refs)-1].peeled = Hash(line[1:])
 		default:
 			h, name, ok := strings.Cut(line, " ")
-			if !ok || len(h) != 40 || !isHex(h) || name == "" {
+			if !ok || len(h) != 40 || !object.IsHex(h) || name == "" {
 				return nil, fmt.Errorf("the packed refs are damaged at line %.100q", line)
 			}
 			p := packedRef{Ref: Ref{Name: name, Hash: Hash(h)}}
@@ -875,7 +879,7 @@ func parsePacked(in *os.File) ([]packedRef, error) {
 	if !slices.IsSortedFunc(refs, byName) {
 		slices.SortFunc(refs, byName)
 	}
-	return slices.DeleteFunc(refs, func(p packedRef) bool { return badRef(p.Name) != "" }), nil
+	return slices.DeleteFunc(refs, func(p packedRef) bool { return object.RefFault(p.Name) != "" }), nil
 }
 
 // packedRefsMax bounds the packed-refs file: some millions of refs.

@@ -9,12 +9,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // nativeV2 is what git answers to a request of protocol v2.
 func nativeV2(t testing.TB, s *Server, dir string, body []byte) string {
 	t.Helper()
-	out, err := s.output(t.Context(), child{args: []string{"upload-pack", "--stateless-rpc", dir}, env: []string{"GIT_PROTOCOL=version=2"}, in: bytes.NewReader(body)})
+	out, err := s.git.Output(t.Context(), gitcmd.Command{Args: []string{"upload-pack", "--stateless-rpc", dir}, Env: []string{"GIT_PROTOCOL=version=2"}, In: bytes.NewReader(body)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,18 +25,18 @@ func nativeV2(t testing.TB, s *Server, dir string, body []byte) string {
 }
 
 func lsRefs(args ...string) []byte {
-	b := append(appendPkt(appendPkt(nil, "command=ls-refs\n"), "object-format=sha1\n"), "0001"...)
+	b := append(protocol.AppendLine(protocol.AppendLine(nil, "command=ls-refs\n"), "object-format=sha1\n"), "0001"...)
 	for _, a := range args {
-		b = appendPkt(b, a, "\n")
+		b = protocol.AppendLine(b, a, "\n")
 	}
-	return append(b, flushPkt...)
+	return append(b, protocol.FlushLine...)
 }
 
 // lists compares the snapshot's answers with git's.
 func lists(t testing.TB, r *Repo, args ...string) {
 	t.Helper()
 	body := lsRefs(args...)
-	q, err := parseRequest(bytes.NewReader(body))
+	q, err := protocol.ParseRequest(bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +51,7 @@ func lists(t testing.TB, r *Repo, args ...string) {
 			want.WriteString(line)
 		}
 	}
-	if got, want := string(r.view.list(Grant{}, &q.refs)), want.String(); got != want {
+	if got, want := string(r.view.list(Grant{}, &q.Refs)), want.String(); got != want {
 		t.Fatalf("%v: the snapshot says\n%s\ngit says\n%s", args, got, want)
 	}
 }
@@ -173,19 +176,19 @@ func TestRefSnapshotScope(t *testing.T) {
 		{Read: []string{"refs/heads/m"}},
 	} {
 		body := lsRefs("peel", "symrefs")
-		out, err := r.server.output(t.Context(), child{args: []string{"upload-pack", "--stateless-rpc", r.Dir()},
-			config: access{grant: g, dir: r.Dir()}.config(r.server.limits), env: []string{"GIT_PROTOCOL=version=2"}, in: bytes.NewReader(body)})
+		out, err := r.server.git.Output(t.Context(), gitcmd.Command{Args: []string{"upload-pack", "--stateless-rpc", r.Dir()},
+			Config: access{grant: g, dir: r.Dir()}.config(r.server.limits), Env: []string{"GIT_PROTOCOL=version=2"}, In: bytes.NewReader(body)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		q, err := parseRequest(bytes.NewReader(body))
+		q, err := protocol.ParseRequest(bytes.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := r.view.fresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if got := string(r.view.list(g, &q.refs)); got != string(out) {
+		if got := string(r.view.list(g, &q.Refs)); got != string(out) {
 			t.Errorf("%v %v:\n%s\nwant\n%s", g.Read, g.Write, got, out)
 		}
 	}
@@ -236,4 +239,13 @@ func TestApart(t *testing.T) {
 			t.Errorf("%q became %q", tt[0], got)
 		}
 	}
+}
+
+// v2Fetch is a request of a fetch.
+func v2Fetch(args ...string) []byte {
+	b := append(protocol.AppendLine(protocol.AppendLine(protocol.AppendLine(nil, "command=fetch"), "agent=git/test"), "object-format=sha1"), "0001"...)
+	for _, a := range args {
+		b = protocol.AppendLine(b, a, "\n")
+	}
+	return append(b, protocol.FlushLine...)
 }

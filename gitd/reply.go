@@ -6,20 +6,6 @@ import (
 	"os"
 )
 
-// fetchRequest is one "fetch" of protocol v2 (gitprotocol-v2), parsed and bounded. Wants,
-// Haves and Shallow are sorted, each object once.
-type fetchRequest struct {
-	Wants, Haves, Shallow []Hash
-	Depth                 int // 0: whole history
-	DepthRelative         bool
-	DeepenSince           int64
-	DeepenNot             []string
-	Filter                string // as the client wrote it
-	ThinPack, NoProgress  bool
-	IncludeTag, OFSDelta  bool
-	Done, WaitForDone     bool
-}
-
 // reply is a whole answer of protocol v2 as it goes over the wire, in pieces. Pieces of
 // files are sent without being read into memory; a reply has its files for itself, because
 // their positions move.

@@ -17,6 +17,9 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // replyFolder below Root is where answers are kept; its name cannot be a repository's.
@@ -276,7 +279,7 @@ func (c *replyCache) close() error {
 
 // begin lets git make the answer, unless it is made already: it takes a place among the
 // git children for a's client. mine says that it was this call that began.
-func (s *Server) begin(ctx context.Context, e *keptReply, a access, f *fetchRequest) (mine bool, err error) {
+func (s *Server) begin(ctx context.Context, e *keptReply, a access, f *protocol.FetchRequest) (mine bool, err error) {
 	select {
 	case <-e.begun:
 		return false, nil
@@ -322,7 +325,7 @@ func (s *Server) begin(ctx context.Context, e *keptReply, a access, f *fetchRequ
 	if e.place == nil {
 		os.Remove(e.path) // it was dropped before it began
 	}
-	making, leave, err := s.requests.enter(context.WithoutCancel(ctx))
+	making, leave, err := s.requests.Enter(context.WithoutCancel(ctx))
 	if err != nil {
 		give()
 		return false, err
@@ -341,14 +344,14 @@ func (s *Server) begin(ctx context.Context, e *keptReply, a access, f *fetchRequ
 var errBegun = errors.New("another makes it")
 
 // makeReply lets git make an answer.
-func (s *Server) makeReply(ctx context.Context, e *keptReply, a access, f *fetchRequest, give func()) {
+func (s *Server) makeReply(ctx context.Context, e *keptReply, a access, f *protocol.FetchRequest, give func()) {
 	s.stats.packs.Add(1)
 	// What is made is for all who may see the wants: nothing may depend on who asked first.
 	a.grant = Grant{}
-	err := s.limitedChild(ctx, a, child{
-		args: []string{"upload-pack", "--stateless-rpc", a.dir},
-		env:  []string{"GIT_PROTOCOL=version=2"},
-		in:   struct{ io.Reader }{bytes.NewReader(f.render(false))},
+	err := s.limitedChild(ctx, a, gitcmd.Command{
+		Args: []string{"upload-pack", "--stateless-rpc", a.dir},
+		Env:  []string{"GIT_PROTOCOL=version=2"},
+		In:   struct{ io.Reader }{bytes.NewReader(f.Render(false))},
 	}, give, func(r io.Reader, _ context.CancelCauseFunc) error { return s.keep(ctx, e, r) })
 	c := &s.replies
 	c.mu.Lock()
@@ -373,9 +376,9 @@ func (s *Server) makeReply(ctx context.Context, e *keptReply, a access, f *fetch
 // want to hear it.
 func (s *Server) keep(ctx context.Context, e *keptReply, in io.Reader) error {
 	defer context.AfterFunc(ctx, e.wake)()
-	lines := pktReader{r: bufio.NewReaderSize(in, 128<<10)}
+	lines := protocol.NewReader(bufio.NewReaderSize(in, 128<<10))
 	for {
-		raw, kind, err := lines.nextRaw()
+		raw, kind, err := lines.NextRaw()
 		if err == io.EOF {
 			return nil
 		}
@@ -390,11 +393,11 @@ func (s *Server) keep(ctx context.Context, e *keptReply, in io.Reader) error {
 		}
 		kept := s.replies.grow(e, int64(len(raw)))
 		e.mu.Lock()
-		if kind == pktFlush && e.packAt > 0 {
+		if kind == protocol.Flush && e.packAt > 0 {
 			e.endAt = e.size
 		}
 		e.size += int64(len(raw))
-		if kind == pktData && e.packAt == 0 && string(raw[4:]) == "packfile\n" {
+		if kind == protocol.Data && e.packAt == 0 && string(raw[4:]) == "packfile\n" {
 			e.packAt = e.size
 		}
 		e.large = e.large || !kept
@@ -410,8 +413,8 @@ func (s *Server) keep(ctx context.Context, e *keptReply, in io.Reader) error {
 }
 
 // hears takes what is no part of the answer: what git says on the way.
-func (e *keptReply) hears(raw []byte, kind pktKind) bool {
-	if kind != pktData || e.packAt == 0 || len(raw) > 5 && raw[4] != bandProgress {
+func (e *keptReply) hears(raw []byte, kind protocol.Kind) bool {
+	if kind != protocol.Data || e.packAt == 0 || len(raw) > 5 && raw[4] != protocol.BandProgress {
 		return false
 	}
 	e.mu.Lock()
@@ -553,9 +556,9 @@ func (rd *replyReader) follow(ctx context.Context, progress bool, out answer) er
 // in one packet.
 func lastSaid(said []byte) []byte {
 	var text, last []byte
-	lines := pktReader{r: bytes.NewReader(said)}
+	lines := protocol.NewReader(bytes.NewReader(said))
 	for {
-		raw, _, err := lines.nextRaw()
+		raw, _, err := lines.NextRaw()
 		if err != nil {
 			break
 		}
@@ -570,5 +573,5 @@ func lastSaid(said []byte) []byte {
 		}
 		last = append(last, line...)
 	}
-	return appendBand(nil, bandProgress, last, pktMax)
+	return protocol.AppendBand(nil, protocol.BandProgress, last, protocol.MaxLine)
 }

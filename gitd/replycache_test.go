@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // noisy is a repository whose clones are larger than all buffers between; the answer to
@@ -80,7 +82,7 @@ func TestStorm(t *testing.T) {
 		t.Errorf("%d were served by another's", n)
 	}
 	for i := range got {
-		if got[i] != got[0] || !strings.HasSuffix(got[i], flushPkt) || len(got[i]) < 3<<20 {
+		if got[i] != got[0] || !strings.HasSuffix(got[i], protocol.FlushLine) || len(got[i]) < 3<<20 {
 			t.Fatalf("client %d got other %d bytes", i, len(got[i]))
 		}
 	}
@@ -177,7 +179,7 @@ func TestReplyBound(t *testing.T) {
 	}
 	_, _, body := w.noisy("large", 40<<20)
 	for range 2 {
-		if got := w.fetched(t, "large", body); len(got) < 40<<20 || !strings.HasSuffix(got, flushPkt) {
+		if got := w.fetched(t, "large", body); len(got) < 40<<20 || !strings.HasSuffix(got, protocol.FlushLine) {
 			t.Errorf("%d bytes", len(got))
 		}
 	}
@@ -245,7 +247,7 @@ func TestReplyAbandoned(t *testing.T) {
 		}
 		cancel()
 	}
-	if got := w.fetched(t, "a", body); len(got) < 24<<20 || !strings.HasSuffix(got, flushPkt) {
+	if got := w.fetched(t, "a", body); len(got) < 24<<20 || !strings.HasSuffix(got, protocol.FlushLine) {
 		t.Errorf("%d bytes", len(got))
 	}
 	eventually(t, "git does not go on for nobody", func() bool { return len(gitChildren(t)) == 0 })
@@ -291,17 +293,17 @@ func TestFollow(t *testing.T) {
 		t.Fatal(err)
 	}
 	var git, quiet bytes.Buffer
-	git.Write(appendPkt(nil, "packfile\n"))
+	git.Write(protocol.AppendLine(nil, "packfile\n"))
 	quiet.Write(git.Bytes())
 	for i := range 400 {
-		git.Write(appendBand(nil, bandProgress, fmt.Appendf(nil, "Counting %d\r", i), pktMax))
-		data := appendBand(nil, bandData, bytes.Repeat([]byte{byte(i)}, i*7+1), pktMax)
+		git.Write(protocol.AppendBand(nil, protocol.BandProgress, fmt.Appendf(nil, "Counting %d\r", i), protocol.MaxLine))
+		data := protocol.AppendBand(nil, protocol.BandData, bytes.Repeat([]byte{byte(i)}, i*7+1), protocol.MaxLine)
 		git.Write(data)
 		quiet.Write(data)
 	}
-	git.Write(appendBand(nil, bandProgress, []byte("Counting 400, done.\n"), pktMax))
-	git.WriteString(flushPkt)
-	quiet.WriteString(flushPkt)
+	git.Write(protocol.AppendBand(nil, protocol.BandProgress, []byte("Counting 400, done.\n"), protocol.MaxLine))
+	git.WriteString(protocol.FlushLine)
+	quiet.WriteString(protocol.FlushLine)
 
 	const followers = 6
 	got := make([]bytes.Buffer, followers)
@@ -360,20 +362,20 @@ func (unsized) length(int64) {}
 func split(t testing.TB, b []byte) (data []byte, said string) {
 	t.Helper()
 	r := bytes.NewReader(b)
-	lines := pktReader{r: r}
+	lines := protocol.NewReader(r)
 	for {
-		raw, kind, err := lines.nextRaw()
+		raw, kind, err := lines.NextRaw()
 		if err != nil {
 			t.Fatalf("%v after %d bytes", err, len(data))
 		}
 		switch {
-		case kind == pktData && raw[4] == bandProgress:
+		case kind == protocol.Data && raw[4] == protocol.BandProgress:
 			said += string(raw[5:])
-		case kind == pktData && len(raw) == 5:
+		case kind == protocol.Data && len(raw) == 5:
 		default:
 			data = append(data, raw...)
 		}
-		if kind == pktFlush {
+		if kind == protocol.Flush {
 			if r.Len() > 0 {
 				t.Errorf("%d bytes behind the end", r.Len())
 			}

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-)
 
-// Hash is a Git object name, 40 hexadecimal digits (64 for SHA-256). The empty Hash means "none".
-type Hash string
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/pack"
+)
 
 // Repo is one bare repository. Methods are safe for concurrent use. A Repo
 // holds processes and file handles only while it is used; it needs no closing.
@@ -20,7 +20,7 @@ type Repo struct {
 	dir     string
 	id      fileID // the folder that dir was when this Repo was made
 	refs    refWriting
-	objects objectReader
+	objects pack.Reader
 	view    refSnapshot
 	format  atomic.Pointer[string] // of object names, once it was asked for
 	// merging, maintaining and refreshing hold one token each: merges of one
@@ -64,7 +64,7 @@ func (r *Repo) Upstream(ctx context.Context) (string, error) {
 			return withoutPassword(strings.TrimSuffix(string(out), "\n")), nil
 		}
 		// git config exits with 1 when there is no such key.
-		if exitCode(err) != 1 {
+		if gitcmd.ExitCode(err) != 1 {
 			return "", fmt.Errorf("cannot read the upstream of %s: %w", r.name, err)
 		}
 	}
@@ -73,7 +73,7 @@ func (r *Repo) Upstream(ctx context.Context) (string, error) {
 
 // output runs git in the repository and returns what it prints.
 func (r *Repo) output(ctx context.Context, args ...string) ([]byte, error) {
-	return r.server.output(ctx, child{repo: r.dir, args: args})
+	return r.server.git.Output(ctx, gitcmd.Command{Repo: r.dir, Args: args})
 }
 
 // turn takes the token of ch, or gives up with ctx; the result gives it back.

@@ -12,9 +12,11 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/gitd/gittest"
 )
 
-var alice = Person{"Alice Example", "alice@example.com"}
+var alice = Person{Name: "Alice Example", Email: "alice@example.com"}
 
 // newServer opens a server on an empty folder and closes it at the test's end,
 // which fails when a repository is damaged. It is looked at when the server no longer
@@ -77,20 +79,7 @@ func TestOpenFails(t *testing.T) {
 // git runs stock git as a person would, without anybody's configuration.
 func git(t testing.TB, dir string, args ...string) string {
 	t.Helper()
-	out, err := tryGit(dir, args...)
-	if err != nil {
-		t.Fatalf("git %s: %v\n%s", strings.Join(args, " "), err, out)
-	}
-	return strings.TrimSpace(out)
-}
-
-func tryGit(dir string, args ...string) (string, error) {
-	cmd := exec.Command("git", args...)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "LC_ALL=C", "GIT_EDITOR=true",
-		"GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.com", "GIT_COMMITTER_NAME=C", "GIT_COMMITTER_EMAIL=c@example.com")
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+	return gittest.Run(t, dir, args...)
 }
 
 // commit writes files as the next commit of a branch.

@@ -15,12 +15,13 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 const (
-	// nameMax bounds a repository's name, so that it fits into URLs, ref
-	// names and file names with room for what is put around it.
-	nameMax = 100
 	// smallMax bounds the files that are read whole: HEAD and loose refs.
 	smallMax = 4 << 10
 	// newFolder below Root is where repositories grow until they are complete;
@@ -30,50 +31,6 @@ const (
 	// serverLockName is the same of servers without their children.
 	serverLockName = ".ramus-server"
 )
-
-// CheckName says whether name can be a repository's, and if not, what can.
-func CheckName(name string) error {
-	if reason := badName(name); reason != "" {
-		return fmt.Errorf("repository name %.120q %s; allowed are up to %d letters, digits, '.', '_', '-', in parts separated by '/': %w",
-			name, reason, nameMax, ErrInvalid)
-	}
-	return nil
-}
-
-func badName(name string) string {
-	switch {
-	case name == "":
-		return "is empty"
-	case len(name) > nameMax:
-		return "is too long"
-	case strings.HasPrefix(name, "refs/"):
-		return "is that of a ref"
-	}
-	for part := range strings.SplitSeq(name, "/") {
-		switch {
-		case part == "":
-			return "has an empty part"
-		case part[0] == '-' || part[0] == '.':
-			return "has a part that begins with '" + part[:1] + "'"
-		case strings.Contains(part, ".."):
-			return "contains '..'"
-		case strings.HasSuffix(part, ".git"):
-			return "has a part that ends in '.git'"
-		case strings.HasSuffix(part, ".lock"):
-			return "has a part that ends in '.lock'"
-		case strings.HasSuffix(part, "."):
-			return "has a part that ends in '.'"
-		}
-		for i := range len(part) {
-			switch c := part[i]; {
-			case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '.', c == '_', c == '-':
-			default:
-				return "contains a character that is not allowed"
-			}
-		}
-	}
-	return ""
-}
 
 // fileID tells one folder from another that took its name.
 type fileID struct{ dev, ino uint64 }
@@ -103,7 +60,7 @@ func (s *Server) openRoot(ctx context.Context) (err error) {
 	if err := os.MkdirAll(root, 0o755); err != nil {
 		return fmt.Errorf("cannot open the repositories: %w", err)
 	}
-	if _, err := gitPath(); err != nil {
+	if _, err := gitcmd.Path(); err != nil {
 		return err
 	}
 	lock, err := os.OpenFile(filepath.Join(root, lockName), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, 0o600)
@@ -157,7 +114,7 @@ func (s *Server) openRoot(ctx context.Context) (err error) {
 	if err := unix.Flock(fd, unix.LOCK_SH); err != nil {
 		return fmt.Errorf("cannot lock %s: %w", root, err)
 	}
-	s.family.lock, s.library.lock = lock, server
+	s.git.Lock, s.library.lock = lock, server
 	return nil
 }
 
@@ -167,13 +124,13 @@ func (s *Server) closeRoot() error {
 	repos := s.library.repos
 	s.library.repos = nil
 	s.library.mu.Unlock()
-	s.family.close()
+	s.git.Close()
 	s.spines.close()
 	for _, r := range repos {
 		r.release()
 	}
 	var err error
-	for _, f := range []*os.File{s.family.lock, s.library.lock} {
+	for _, f := range []*os.File{s.git.Lock, s.library.lock} {
 		if f != nil {
 			err = errors.Join(err, f.Close())
 		}
@@ -205,7 +162,7 @@ func onlyServer(root string) (lock *os.File, only bool, err error) {
 // release gives back what the repository holds; it may be used again after.
 func (r *Repo) release() {
 	r.refs.close()
-	r.objects.close()
+	r.objects.Close()
 	r.server.spines.remove(func(p *spine) bool { return p.repo == r })
 }
 
@@ -227,8 +184,9 @@ func (s *Server) Repo(name string) (*Repo, error) {
 		r = &Repo{server: s, name: name, dir: dir, id: id,
 			merging: make(chan struct{}, 1), maintaining: make(chan struct{}, 1), refreshing: make(chan struct{}, 1)}
 		r.refs.init(r)
-		r.objects.repo, r.view.repo = r, r
-		r.objects.packs.dir = filepath.Join(dir, packFolder)
+		r.view.repo = r
+		r.objects.Dir, r.objects.Git = dir, &s.git
+		r.objects.Packs.Dir, r.objects.Packs.OnAdopt = filepath.Join(dir, pack.Folder), r.wrote
 		if s.library.repos == nil {
 			s.library.repos = map[string]*Repo{}
 		}
@@ -291,7 +249,7 @@ func (s *Server) Repos(ctx context.Context) ([]*Repo, error) {
 		for _, e := range entries {
 			path := filepath.ToSlash(filepath.Join(folder, e.Name()))
 			if name, ok := strings.CutSuffix(path, ".git"); ok {
-				if badName(name) != "" {
+				if object.NameFault(name) != "" {
 					continue
 				}
 				if r, err := s.Repo(name); err == nil {
@@ -300,7 +258,7 @@ func (s *Server) Repos(ctx context.Context) ([]*Repo, error) {
 				continue
 			}
 			// A symlink to a folder is not entered: it could lead back here.
-			if e.IsDir() && badName(path) == "" && depth < nameMax/2 {
+			if e.IsDir() && CheckName(path) == nil && depth < object.MaxName/2 {
 				if err := walk(path, depth+1); err != nil {
 					return err
 				}
@@ -351,10 +309,10 @@ func (r *Repo) removeStaleLocks() {
 		})
 	}
 	// What git and Merge keep apart until it is accepted, and packs that were not finished.
-	if entries, err = os.ReadDir(filepath.Join(r.dir, packFolder)); err == nil {
+	if entries, err = os.ReadDir(filepath.Join(r.dir, pack.Folder)); err == nil {
 		for _, e := range entries {
 			if strings.HasPrefix(e.Name(), "tmp_") {
-				stale(filepath.Join(r.dir, packFolder, e.Name()), e)
+				stale(filepath.Join(r.dir, pack.Folder, e.Name()), e)
 			}
 		}
 	}

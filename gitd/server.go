@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/grant"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
@@ -54,23 +56,22 @@ type Server struct {
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
-	family  family     // the git children; see git.go
-	library library    // the repositories in use; see root.go
-	hook    hook       // looks for Secrets; see leak.go
-	spines  spineShelf // what is kept for clones; see spine.go
-	upkeep  upkeep     // maintains repositories; see upkeep.go
+	git     gitcmd.Runner // starts git
+	library library       // the repositories in use; see root.go
+	hook    hook          // looks for Secrets; see leak.go
+	spines  spineShelf    // what is kept for clones; see spine.go
+	upkeep  upkeep        // maintains repositories; see upkeep.go
 
 	// Set by Open, read only after.
 	limits  Limits
 	key     ed25519.PrivateKey
-	keyID   string
+	signer  *grant.Signer
 	baseKey ed25519.PrivateKey
 	slots   *slots
 	memory  shares // of the git children of pushes
 
-	requests family // what is being answered; see http.go and ssh.go
+	requests gitcmd.Group // what is being answered; see http.go and ssh.go
 
-	tokens  knownTokens
 	replies replyCache
 	stats   stats
 	native  bool // protocol v2 goes to git, too; for tests
@@ -97,12 +98,12 @@ func (s *Server) Open(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	key, err := loadKey(s.KeyFile)
+	key, err := grant.LoadKey(s.KeyFile)
 	if err != nil {
 		return err
 	}
-	s.key, s.keyID = key, keyID(key.Public().(ed25519.PublicKey))
-	if s.baseKey, err = loadKey(s.BaseKeyFile); err != nil {
+	s.key, s.signer = key, grant.NewSigner(key, s.now)
+	if s.baseKey, err = grant.LoadKey(s.BaseKeyFile); err != nil {
 		return err
 	}
 	s.limits = s.Limits.withDefaults()
@@ -124,7 +125,7 @@ func (s *Server) Open(ctx context.Context) error {
 // both. The listeners that Handler and ServeSSH answer on are their owners' to
 // close.
 func (s *Server) Close() error {
-	s.requests.close()
+	s.requests.Close()
 	s.stopUpkeep()
 	return errors.Join(s.replies.close(), s.closeRoot())
 }
@@ -142,3 +143,12 @@ func (s *Server) now() time.Time {
 	}
 	return s.Now()
 }
+
+// Sign returns the token of a grant. The grant must have an expiry, which a token keeps to the second.
+func (s *Server) Sign(g Grant) (string, error) { return s.signer.Sign(g) }
+
+// Verify returns the grant of a token. The error is [ErrDenied] and says why the token is refused.
+func (s *Server) Verify(token string) (Grant, error) { return s.signer.Verify(token) }
+
+// JWKS returns the public half of the signing key as a JSON Web Key Set (RFC 7517, RFC 8037).
+func (s *Server) JWKS() []byte { return s.signer.JWKS() }

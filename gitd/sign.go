@@ -135,8 +135,8 @@ func (r *Repo) maySign(ctx context.Context, commit []byte, committer Person, bra
 		return fmt.Errorf("it has more than %d parents: %w", parentsMax, ErrInvalid)
 	}
 	who := dated.FindStringSubmatch(c.committer)
-	if who == nil || who[1] != committer.ident() {
-		return fmt.Errorf("its committer is %.200q, not %q: %w", c.committer, committer.ident(), ErrDenied)
+	if who == nil || who[1] != committer.Ident() {
+		return fmt.Errorf("its committer is %.200q, not %q: %w", c.committer, committer.Ident(), ErrDenied)
 	}
 	if len(c.parents) == 0 {
 		return fmt.Errorf("it begins a history of its own: %w", ErrDenied)
@@ -154,7 +154,7 @@ func (r *Repo) maySign(ctx context.Context, commit []byte, committer Person, bra
 
 // onAny returns ErrDenied for a commit that is here and on none of the branches.
 func (r *Repo) onAny(ctx context.Context, commit Hash, branches []string) error {
-	if _, err := r.objects.commit(ctx, commit); errors.Is(err, ErrNotFound) {
+	if _, err := r.objects.Commit(ctx, commit); errors.Is(err, ErrNotFound) {
 		return nil
 	} else if err != nil {
 		return err

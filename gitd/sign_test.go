@@ -16,9 +16,11 @@ import (
 	"time"
 
 	gossh "golang.org/x/crypto/ssh"
+
+	"github.com/ramus-dev/ramus/gitd/gittest"
 )
 
-var robot = Person{"ramus", "ramus@localhost"}
+var robot = Person{Name: "ramus", Email: "ramus@localhost"}
 
 func newSigner(t testing.TB) *CommitSigner {
 	t.Helper()
@@ -45,7 +47,7 @@ func verified(t testing.TB, dir string, s *CommitSigner, commit Hash) (string, e
 	}
 	allowed := filepath.Join(t.TempDir(), "allowed_signers")
 	write(t, allowed, s.AllowedSigner(robot))
-	return tryGit(dir, "-c", "gpg.ssh.allowedSignersFile="+allowed, "verify-commit", "-v", string(commit))
+	return gittest.Try(dir, "-c", "gpg.ssh.allowedSignersFile="+allowed, "verify-commit", "-v", string(commit))
 }
 
 func TestSignedCommits(t *testing.T) {
@@ -191,7 +193,7 @@ func TestNewCommitSigner(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, err := NewCommitSigner(pkcs8(key)); err != nil || !strings.HasPrefix(s.AllowedSigner(Person{"x", "a*b c@d\n"}), `a_b_c@d_ namespaces="git" ssh-ed25519 AAAA`) {
+	if s, err := NewCommitSigner(pkcs8(key)); err != nil || !strings.HasPrefix(s.AllowedSigner(Person{Name: "x", Email: "a*b c@d\n"}), `a_b_c@d_ namespaces="git" ssh-ed25519 AAAA`) {
 		t.Error(s, err)
 	}
 	for name, text := range map[string][]byte{"RSA": pkcs8(rsaKey), "locked": pem.EncodeToMemory(locked), "nothing": nil, "words": []byte("hunter2"),
@@ -215,7 +217,7 @@ func FuzzSignCommit(f *testing.F) {
 		}
 		// What was signed is one commit of ours, and stays that with the signature in it.
 		c, err := parseCommit(withSignature(text, sig))
-		if err != nil || !strings.HasPrefix(c.committer, robot.ident()+" ") || len(c.parents) == 0 || !bytes.Equal(c.encode(), text) {
+		if err != nil || !strings.HasPrefix(c.committer, robot.Ident()+" ") || len(c.parents) == 0 || !bytes.Equal(c.encode(), text) {
 			t.Errorf("%q", text)
 		}
 	})

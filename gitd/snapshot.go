@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // ErrPortable: only git itself, run in the work tree, can say what its commit is
@@ -53,7 +55,7 @@ type Snapshot struct {
 	Hashed  int          // files that were read, for who counts
 	// Pack holds the objects that were written, for the work tree's own repository; nil
 	// when nothing was. The caller closes it.
-	Pack *Pack
+	Pack *pack.Pack
 	// Leaks are secrets in what would have been committed; then nothing was written.
 	Leaks []Leak
 }
@@ -87,7 +89,7 @@ func (r *Repo) snapshot(ctx context.Context, o Overlay, c NewCommit) (Snapshot, 
 	if err != nil {
 		return Snapshot{}, err
 	}
-	defer w.pack.drop()
+	defer w.pack.Drop()
 	tree, err := w.root()
 	if err != nil {
 		return Snapshot{}, err
@@ -112,7 +114,7 @@ func (r *Repo) snapshot(ctx context.Context, o Overlay, c NewCommit) (Snapshot, 
 	if len(w.leaks) > 0 {
 		return Snapshot{Hashed: w.hashed, Leaks: w.leaks}, nil
 	}
-	if s.Pack, err = w.pack.place(); err != nil {
+	if s.Pack, err = w.pack.Place(); err != nil {
 		return Snapshot{}, err
 	}
 	w.remember()

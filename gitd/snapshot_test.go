@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ramus-dev/ramus/containers/layer"
+	"github.com/ramus-dev/ramus/gitd/pathspec/pathspectest"
 )
 
 // overlaid is a work tree on a real overlay, in a mount namespace that only this test's
@@ -176,111 +177,24 @@ func (o *overlaid) list() (files, folders []string) {
 // mutation changes a work tree at random.
 type mutation struct {
 	*overlaid
-	*rand.Rand
+	pathspectest.Random
 	plain bool // nothing that git refuses to send
 	log   []string
-}
-
-var mutationNames = []string{"a", "b", "c", "a.txt", "b.txt", "c.log", "x.o", "build", "Build", "src", "lib", "doc.md", "run.bat",
-	"with space", "trailing ", "new\nline", "tab\t", "\xff\xfe", "ä", "-x", "#hash", "!bang", "*", "[x]", "q?", `back\slash`, `"quoted"`, "a~1", "git", ".git2", "d.git", ".hidden", strings.Repeat("n", 255)}
-
-func (m *mutation) name() string { return mutationNames[m.IntN(len(mutationNames))] }
-
-func (m *mutation) pick(list []string) string { return list[m.IntN(len(list))] }
-
-// content is text or not, with all kinds of line ends.
-func (m *mutation) content() []byte {
-	var b []byte
-	for range m.IntN(6) {
-		b = append(b, m.pick([]string{"text", "", "more text ä", "x\ty", "\x1b[m", strings.Repeat("long ", 30)})...)
-		switch m.IntN(12) {
-		case 0, 1, 2, 3, 4:
-			b = append(b, '\n')
-		case 5, 6, 7, 8:
-			b = append(b, "\r\n"...)
-		case 9:
-			b = append(b, m.pick([]string{"\r", "\x00", "\x01", "\x7f\x02", "\r\r\n", "\x1a"})...)
-		}
-	}
-	if m.IntN(10) == 0 {
-		b = append(b, m.pick([]string{"\x1a", "\r", "\r\n\x1a"})...)
-	}
-	return b
-}
-
-func (m *mutation) pattern() string {
-	word := func() string {
-		s := m.pick([]string{"*", "*.txt", "*.o", "?", "[a-c]", "[!a]", "build", "src", "lib", "a*", "*b", "**", "a.txt", "b", "c", "[[:alpha:]]", `\*`, `\#hash`, `\!bang`, "#hash", "trailing\\ ", "with space", "*.[ot]*", "n*n", `back\\slash`, "[", "x**"})
-		if m.IntN(8) == 0 {
-			s = m.name()
-		}
-		return s
-	}
-	p := word()
-	for m.IntN(3) == 0 {
-		p += "/" + word()
-	}
-	if m.IntN(4) == 0 {
-		p = "/" + p
-	}
-	if m.IntN(4) == 0 {
-		p += "/"
-	}
-	if m.IntN(10) == 0 {
-		p = "**/" + p
-	}
-	if m.IntN(10) == 0 {
-		p += "/**"
-	}
-	return p
-}
-
-func (m *mutation) gitignore() []byte {
-	var b strings.Builder
-	for range 1 + m.IntN(5) {
-		if m.IntN(3) == 0 {
-			b.WriteByte('!')
-		}
-		b.WriteString(m.pattern() + m.pick([]string{"", "", "", "", " ", "\r", "\t"}) + "\n")
-	}
-	return []byte(b.String())
-}
-
-func (m *mutation) gitattributes() []byte {
-	var b strings.Builder
-	if m.IntN(4) == 0 {
-		b.WriteString("[attr]mine text eol=crlf\n[attr]other -text\n")
-	}
-	for range 1 + m.IntN(4) {
-		p := m.pattern()
-		if strings.ContainsAny(p, " \t\"\n") {
-			p = strconv.Quote(p)
-		}
-		b.WriteString(p)
-		for range 1 + m.IntN(2) {
-			b.WriteString(" " + m.pick([]string{"text", "text=auto", "text=auto", "-text", "!text", "eol=crlf", "eol=lf", "binary", "mine", "-mine", "other", "crlf", "-crlf", "crlf=input", "diff", "text=auto eol=crlf"}))
-		}
-		if m.IntN(40) == 0 {
-			b.WriteString(m.pick([]string{" ident", " filter=x", " working-tree-encoding=UTF-16", " -ident -filter", " bad=name= =x"}))
-		}
-		b.WriteString("\n")
-	}
-	return []byte(b.String())
 }
 
 // step is one change, whatever becomes of it.
 func (m *mutation) step() {
 	files, folders := m.list()
-	in := filepath.Join(m.tree, m.pick(folders))
-	fresh := filepath.Join(in, m.name())
+	in := filepath.Join(m.tree, m.Pick(folders))
+	fresh := filepath.Join(in, m.Name())
 	some := fresh
 	if m.plain {
 		files = slices.DeleteFunc(files, func(p string) bool { return strings.HasPrefix(filepath.Base(p), ".gita") })
 	}
 	if len(files) > 0 {
-		some = filepath.Join(m.tree, m.pick(files))
+		some = filepath.Join(m.tree, m.Pick(files))
 	}
-	folder := filepath.Join(m.tree, m.pick(folders))
+	folder := filepath.Join(m.tree, m.Pick(folders))
 	write := func(p string, data []byte) {
 		if info, err := os.Lstat(p); err == nil && !info.Mode().IsRegular() {
 			os.RemoveAll(p)
@@ -297,9 +211,9 @@ func (m *mutation) step() {
 	}
 	switch m.IntN(26) {
 	case 0, 1, 2, 3:
-		write(fresh, m.content())
+		write(fresh, m.Content())
 	case 4, 5, 6:
-		write(some, m.content())
+		write(some, m.Content())
 	case 7:
 		os.Remove(some)
 		note("rm", some, "")
@@ -320,7 +234,7 @@ func (m *mutation) step() {
 	case 15:
 		to := fresh
 		if m.IntN(3) == 0 && len(files) > 0 {
-			to = filepath.Join(m.tree, m.pick(files))
+			to = filepath.Join(m.tree, m.Pick(files))
 		}
 		// Of a pipe in place of its own files git would wait for what they say.
 		if info, err := os.Lstat(some); err == nil && info.Mode()&os.ModeNamedPipe != 0 && strings.HasPrefix(filepath.Base(to), ".git") {
@@ -331,7 +245,7 @@ func (m *mutation) step() {
 		note("rename", some, fmt.Sprint(to, err))
 	case 16:
 		os.RemoveAll(fresh)
-		os.Symlink(m.pick([]string{"a", "../x", "/etc/passwd", "\xff", "build/", ".git"}), fresh)
+		os.Symlink(m.Pick([]string{"a", "../x", "/etc/passwd", "\xff", "build/", ".git"}), fresh)
 		m.touch(strings.TrimPrefix(fresh, m.tree+"/")) // another of the same length is another to git
 		note("link", fresh, "")
 	case 17:
@@ -343,17 +257,17 @@ func (m *mutation) step() {
 	case 18:
 		os.RemoveAll(some) // a folder in a file's place
 		os.Mkdir(some, 0o755)
-		write(filepath.Join(some, m.name()), m.content())
+		write(filepath.Join(some, m.Name()), m.Content())
 	case 19:
 		if folder != m.tree { // a file in a folder's place
 			os.RemoveAll(folder)
-			write(folder, m.content())
+			write(folder, m.Content())
 		}
 	case 20:
-		os.MkdirAll(filepath.Join(fresh, m.name()), 0o755)
+		os.MkdirAll(filepath.Join(fresh, m.Name()), 0o755)
 		note("mkdir", fresh, "")
 		if m.IntN(2) == 0 {
-			write(filepath.Join(fresh, m.name()), m.content())
+			write(filepath.Join(fresh, m.Name()), m.Content())
 		}
 	case 21:
 		if info, err := os.Lstat(fresh); err != nil || !info.IsDir() {
@@ -362,15 +276,15 @@ func (m *mutation) step() {
 			note("pipe", fresh, "")
 		}
 	case 22, 23:
-		write(filepath.Join(in, ".gitignore"), m.gitignore())
+		write(filepath.Join(in, ".gitignore"), m.Gitignore())
 	case 24:
-		write(filepath.Join(in, ".gitattributes"), m.gitattributes())
+		write(filepath.Join(in, ".gitattributes"), m.Gitattributes())
 	case 25:
 		switch kind := m.IntN(12); {
 		case kind == 0 && !m.plain:
-			write(filepath.Join(in, m.pick([]string{".GIT", "git~1", ".git ", ".g\u200cit", ".gitmodules", "gitmod~1", ".GitAttributes"})), m.content())
+			write(filepath.Join(in, m.Pick([]string{".GIT", "git~1", ".git ", ".g\u200cit", ".gitmodules", "gitmod~1", ".GitAttributes"})), m.Content())
 		case kind == 1:
-			p := filepath.Join(in, m.pick([]string{".gitignore", ".gitattributes"}))
+			p := filepath.Join(in, m.Pick([]string{".gitignore", ".gitattributes"}))
 			os.RemoveAll(p)
 			note("rm", p, "")
 			if m.IntN(3) == 0 && !m.plain {
@@ -408,7 +322,7 @@ func TestSnapshotLikeGit(t *testing.T) {
 	}
 	var done, portable, refused, renamed int
 	for tree := uint64(0); done < states && !t.Failed(); tree++ {
-		m := &mutation{overlaid: o, Rand: rand.New(rand.NewPCG(seed, tree)), plain: true}
+		m := &mutation{overlaid: o, Random: pathspectest.Random{Rand: rand.New(rand.NewPCG(seed, tree))}, plain: true}
 		// A base that git itself has committed.
 		o.objects = r.Dir() + "/objects"
 		o.begin(empty)

@@ -10,16 +10,20 @@ import (
 	"io/fs"
 
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
+	"github.com/ramus-dev/ramus/gitd/pathspec"
 )
 
 // moved is the blob that git makes of a file of Under that shows at another place, or where
 // the index has another.
-func (w *snapshotWalk) moved(p *place, b entry, from string, known entry) (Hash, error) {
-	path, state := join(p.path, b.name), cachedState{under: b.hash}
-	if tracked(known) && w.overlay.Cache.is(path, state, known.hash, w.round) {
-		return known.hash, nil
+func (w *snapshotWalk) moved(p *place, b object.Entry, from string, known object.Entry) (Hash, error) {
+	path, state := join(p.path, b.Name), cachedState{under: b.Hash}
+	if tracked(known) && w.overlay.Cache.is(path, state, known.Hash, w.round) {
+		return known.Hash, nil
 	}
-	to, err := w.conversion(p, b.name)
+	to, err := w.conversion(p, b.Name)
 	if err != nil {
 		return "", err
 	}
@@ -32,27 +36,27 @@ func (w *snapshotWalk) moved(p *place, b entry, from string, known entry) (Hash,
 	if err != nil {
 		return "", err
 	}
-	if to.lines == linesKept && !out.crlf {
-		return b.hash, nil
+	if to.Lines == pathspec.LinesKept && !out.CRLF {
+		return b.Hash, nil
 	}
-	obj, _, err := w.repo.objects.small(w.ctx, b.hash)
+	obj, _, err := w.repo.objects.Small(w.ctx, b.Hash)
 	if errors.Is(err, ErrTooLarge) {
 		err = fmt.Errorf("%.200q is too large to convert: %w", from, ErrPortable)
 	}
 	if err == nil {
-		err = w.charge(int64(len(obj.data)))
+		err = w.charge(int64(len(obj.Data)))
 	}
 	if err != nil {
 		return "", err
 	}
-	data := obj.data
-	if out.crlf {
-		data = toCRLF(data, out.lines)
+	data := obj.Data
+	if out.CRLF {
+		data = pathspec.ToCRLF(data, out.Lines)
 	}
 	if data, err = w.clean(data, to, known); err != nil {
 		return "", err
 	}
-	h, err := w.blob(path, data, b.hash)
+	h, err := w.blob(path, data, b.Hash)
 	if err == nil {
 		w.seen = append(w.seen, seenFile{path, state, h})
 	}
@@ -60,26 +64,26 @@ func (w *snapshotWalk) moved(p *place, b entry, from string, known entry) (Hash,
 }
 
 // clean converts a file on its way into the repository.
-func (w *snapshotWalk) clean(data []byte, c conversion, known entry) ([]byte, error) {
-	if c.lines == linesKept {
+func (w *snapshotWalk) clean(data []byte, c pathspec.Conversion, known object.Entry) ([]byte, error) {
+	if c.Lines == pathspec.LinesKept {
 		return data, nil
 	}
-	s := statsOf(data)
+	s := pathspec.CountText(data)
 	if yes, err := w.converts(&s, c, known); !yes || err != nil {
 		return data, err
 	}
-	return toLF(data), nil
+	return pathspec.ToLF(data), nil
 }
 
 // converts tells whether a file that looks like this gets other line ends.
-func (w *snapshotWalk) converts(s *textStats, c conversion, known entry) (bool, error) {
-	if c.lines == linesKept || s.crlf == 0 {
+func (w *snapshotWalk) converts(s *pathspec.TextStats, c pathspec.Conversion, known object.Entry) (bool, error) {
+	if c.Lines == pathspec.LinesKept || s.CRLF == 0 {
 		return false, nil
 	}
-	if c.lines == linesText {
+	if c.Lines == pathspec.LinesText {
 		return true, nil
 	}
-	if s.binary() {
+	if s.Binary() {
 		return false, nil
 	}
 	was, err := w.hadCRLF(known)
@@ -87,11 +91,11 @@ func (w *snapshotWalk) converts(s *textStats, c conversion, known entry) (bool, 
 }
 
 // hadCRLF tells whether the index has the file as text with CRLF: then it stays so.
-func (w *snapshotWalk) hadCRLF(known entry) (bool, error) {
+func (w *snapshotWalk) hadCRLF(known object.Entry) (bool, error) {
 	if !tracked(known) {
 		return false, nil
 	}
-	in, size, err := w.repo.objects.stream(w.ctx, known.hash)
+	in, size, err := w.repo.objects.Stream(w.ctx, known.Hash)
 	if err != nil {
 		return false, err
 	}
@@ -99,19 +103,19 @@ func (w *snapshotWalk) hadCRLF(known entry) (bool, error) {
 	if err := w.charge(size); err != nil {
 		return false, err
 	}
-	var s textStats
-	if _, err := io.Copy(&s, contextReader{w.ctx, in}); err != nil {
+	var s pathspec.TextStats
+	if _, err := io.Copy(&s, pack.NewContextReader(w.ctx, in)); err != nil {
 		return false, err
 	}
-	s.end()
-	return s.crlf > 0 && !s.binary(), nil
+	s.Finish()
+	return s.CRLF > 0 && !s.Binary(), nil
 }
 
 // file is the blob of a file of the overlay.
-func (w *snapshotWalk) file(p *place, n *overlayNode, known entry) (Hash, error) {
+func (w *snapshotWalk) file(p *place, n *overlayNode, known object.Entry) (Hash, error) {
 	state := stateOf(n.OverlayEntry)
-	if tracked(known) && w.overlay.Cache.is(n.Path, state, known.hash, w.round) {
-		return known.hash, nil
+	if tracked(known) && w.overlay.Cache.is(n.Path, state, known.Hash, w.round) {
+		return known.Hash, nil
 	}
 	c, err := w.conversion(p, n.name)
 	if err != nil {
@@ -122,7 +126,7 @@ func (w *snapshotWalk) file(p *place, n *overlayNode, known entry) (Hash, error)
 	}
 	w.hashed++
 	var h Hash
-	if n.Size <= inMemoryMax {
+	if n.Size <= pack.MaxInMemory {
 		h, err = w.smallBlob(n, c, known)
 	} else {
 		h, err = w.largeBlob(n, c, known)
@@ -147,11 +151,11 @@ func (w *snapshotWalk) open(n *overlayNode) (io.Reader, io.Closer, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return io.LimitReader(contextReader{w.ctx, in}, n.Size), in, nil
+	return io.LimitReader(pack.NewContextReader(w.ctx, in), n.Size), in, nil
 }
 
 // smallBlob reads a file as a whole.
-func (w *snapshotWalk) smallBlob(n *overlayNode, c conversion, known entry) (Hash, error) {
+func (w *snapshotWalk) smallBlob(n *overlayNode, c pathspec.Conversion, known object.Entry) (Hash, error) {
 	in, closer, err := w.open(n)
 	if err != nil {
 		return "", err
@@ -165,50 +169,50 @@ func (w *snapshotWalk) smallBlob(n *overlayNode, c conversion, known entry) (Has
 	data = data[:m]
 	if n.name == ".gitattributes" {
 		// Git refuses in a push what it would leave out here.
-		if _, err := parseAttributes(data, true); err != nil {
+		if _, err := pathspec.ParseAttributes(data, true); err != nil {
 			return "", fmt.Errorf("%w: %w", err, ErrPortable)
 		}
 	}
 	if data, err = w.clean(data, c, known); err != nil {
 		return "", err
 	}
-	return w.blob(n.Path, data, known.hash)
+	return w.blob(n.Path, data, known.Hash)
 }
 
 // errChanged is a large file whose parts do not belong together.
 var errChanged = fmt.Errorf("it changed while it was read: %w", ErrConflict)
 
 // largeBlob reads a file as often as is needed to hold none of it in memory.
-func (w *snapshotWalk) largeBlob(n *overlayNode, c conversion, known entry) (Hash, error) {
+func (w *snapshotWalk) largeBlob(n *overlayNode, c pathspec.Conversion, known object.Entry) (Hash, error) {
 	if n.name == ".gitattributes" {
 		return "", fmt.Errorf("it has %d bytes: %w", n.Size, ErrPortable)
 	}
 	size, convert := n.Size, false
-	if c.lines != linesKept {
-		var s textStats
+	if c.Lines != pathspec.LinesKept {
+		var s pathspec.TextStats
 		if err := w.pass(n, false, func(in io.Reader) error {
 			_, err := io.Copy(&s, in)
 			return err
 		}); err != nil {
 			return "", err
 		}
-		s.end()
+		s.Finish()
 		var err error
 		if convert, err = w.converts(&s, c, known); err != nil {
 			return "", err
 		}
 		if convert {
-			size -= int64(s.crlf)
+			size -= int64(s.CRLF)
 		}
 	}
 	var h Hash
-	if known.hash != "" {
+	if known.Hash != "" {
 		// It may be what the index has: that is found out without writing it.
 		err := w.pass(n, convert, func(in io.Reader) (err error) {
 			h, err = hashBlob(in, size)
 			return err
 		})
-		if h == known.hash || err != nil {
+		if h == known.Hash || err != nil {
 			return h, err
 		}
 	}
@@ -217,7 +221,7 @@ func (w *snapshotWalk) largeBlob(n *overlayNode, c conversion, known entry) (Has
 	}
 	finder := w.secrets.Finder()
 	err := w.pass(n, convert, func(in io.Reader) (err error) {
-		h, err = w.pack.stream("blob", size, io.TeeReader(in, finder))
+		h, err = w.pack.Stream("blob", size, io.TeeReader(in, finder))
 		if err == nil && !ended(in) {
 			err = errChanged
 		}
@@ -237,7 +241,7 @@ func (w *snapshotWalk) pass(n *overlayNode, convert bool, read func(io.Reader) e
 	}
 	defer closer.Close()
 	if convert {
-		in = lfReader{bufio.NewReaderSize(in, 64<<10)}
+		in = pathspec.NewLFReader(bufio.NewReaderSize(in, 64<<10))
 	}
 	return read(in)
 }

@@ -10,6 +10,9 @@ import (
 
 	"github.com/go-git/go-git/v5/plumbing"
 
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
+	"github.com/ramus-dev/ramus/gitd/pathspec"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
@@ -20,7 +23,7 @@ type snapshotWalk struct {
 	ctx     context.Context
 	repo    *Repo
 	overlay *Overlay
-	pack    *packWriter
+	pack    *pack.Writer
 	began   time.Time // of this machine, as the file system's times are
 	round   uint64    // of the overlay's cache
 
@@ -29,7 +32,7 @@ type snapshotWalk struct {
 	knownTree Hash
 	trees     map[Hash]*treeEntries // that were read, and those that were made
 	places    map[string]*place     // folders of Under that something was moved out of
-	matching  matching
+	matching  pathspec.Tally
 	rules     int // bytes of them that were read
 	entries   int // that were looked at
 
@@ -91,12 +94,12 @@ func (w *snapshotWalk) remember() {
 
 // treeEntries are the entries of a tree in their order, and by name.
 type treeEntries struct {
-	list  []entry
-	named map[string]entry // nil: not needed yet
+	list  []object.Entry
+	named map[string]object.Entry // nil: not needed yet
 }
 
 // tree reads a tree, or recalls it.
-func (w *snapshotWalk) tree(ctx context.Context, h Hash) ([]entry, error) {
+func (w *snapshotWalk) tree(ctx context.Context, h Hash) ([]object.Entry, error) {
 	t, err := w.recall(ctx, h)
 	if err != nil {
 		return nil, err
@@ -123,9 +126,9 @@ func (w *snapshotWalk) recall(ctx context.Context, h Hash) (*treeEntries, error)
 func (w *snapshotWalk) named(h Hash) (*treeEntries, error) {
 	t, err := w.recall(w.ctx, h)
 	if err == nil && t.named == nil {
-		t.named = make(map[string]entry, len(t.list))
+		t.named = make(map[string]object.Entry, len(t.list))
 		for _, e := range t.list {
-			t.named[e.name] = e
+			t.named[e.Name] = e
 		}
 	}
 	return t, err
@@ -157,20 +160,20 @@ func (w *snapshotWalk) folder(p *place, under Hash, origin string, known Hash, d
 	if w.entries += len(below.list) + len(kids); w.entries > treeListMax {
 		return "", fmt.Errorf("more than %d files: %w", treeListMax, ErrPortable)
 	}
-	made := make([]entry, 0, len(below.list)+len(kids))
-	add := func(e entry, err error) error {
-		if e.mode == 0 || err != nil {
+	made := make([]object.Entry, 0, len(below.list)+len(kids))
+	add := func(e object.Entry, err error) error {
+		if e.Mode == 0 || err != nil {
 			return err
 		}
 		made = append(made, e)
-		if was := p.index[e.name]; e == was || e.mode == modeFolder && was.mode == modeFolder {
+		if was := p.index[e.Name]; e == was || e.Mode == object.ModeFolder && was.Mode == object.ModeFolder {
 			return nil
 		}
-		return checkNew(join(p.path, e.name), e)
+		return checkNew(join(p.path, e.Name), e)
 	}
 	for _, b := range below.list {
-		if p.over == nil || p.over.kid(b.name) == nil {
-			if err := add(w.uncovered(p, b, origin, p.index[b.name], depth)); err != nil {
+		if p.over == nil || p.over.kid(b.Name) == nil {
+			if err := add(w.uncovered(p, b, origin, p.index[b.Name], depth)); err != nil {
 				return "", err
 			}
 		}
@@ -190,12 +193,12 @@ func (w *snapshotWalk) folder(p *place, under Hash, origin string, known Hash, d
 }
 
 // same tells whether a list, in any order, holds the same.
-func (t *treeEntries) same(list []entry) bool {
+func (t *treeEntries) same(list []object.Entry) bool {
 	if len(list) != len(t.list) {
 		return false
 	}
 	for _, e := range list {
-		if t.named[e.name] != e {
+		if t.named[e.Name] != e {
 			return false
 		}
 	}
@@ -203,82 +206,82 @@ func (t *treeEntries) same(list []entry) bool {
 }
 
 // checkNew refuses what git refuses to add, and what it looks into when it is pushed.
-func checkNew(path string, e entry) error {
-	plain := plainName(e.name)
+func checkNew(path string, e object.Entry) error {
+	plain := plainName(e.Name)
 	switch {
 	case len(path) > pathMax:
 		return fmt.Errorf("path %.100q… is longer than %d bytes: %w", path, pathMax, ErrPortable)
-	case dotGit(e.name):
+	case dotGit(e.Name):
 		return fmt.Errorf("%.200q has a name that git keeps for itself: %w", path, ErrPortable)
 	case strings.EqualFold(plain, ".gitmodules"), strings.Contains(plain, "~") && len(plain) <= 8 && strings.HasPrefix(strings.ToLower(plain), "gi"):
 		// Also by the short names that Windows gives: gitmod~1, gi7eba~1.
 		return fmt.Errorf("%.200q tells git of submodules: %w", path, ErrPortable)
-	case strings.EqualFold(plain, ".gitattributes") && (e.name != ".gitattributes" || e.mode == modeFolder):
+	case strings.EqualFold(plain, ".gitattributes") && (e.Name != ".gitattributes" || e.Mode == object.ModeFolder):
 		return fmt.Errorf("%.200q is not the .gitattributes that it seems to be: %w", path, ErrPortable)
 	}
 	return nil
 }
 
 // tracked tells whether the index has an entry for a file or link.
-func tracked(known entry) bool { return known.mode != 0 && known.mode != modeFolder }
+func tracked(known object.Entry) bool { return known.Mode != 0 && known.Mode != object.ModeFolder }
 
 // uncovered is what git makes of an entry of Under that shows through the overlay.
-func (w *snapshotWalk) uncovered(p *place, b entry, origin string, known entry, depth int) (entry, error) {
-	path, from := join(p.path, b.name), join(origin, b.name)
-	switch b.mode {
-	case modeFolder:
-		return w.enter(p, b.name, nil, b.hash, from, known, depth)
-	case modeCommit:
+func (w *snapshotWalk) uncovered(p *place, b object.Entry, origin string, known object.Entry, depth int) (object.Entry, error) {
+	path, from := join(p.path, b.Name), join(origin, b.Name)
+	switch b.Mode {
+	case object.ModeFolder:
+		return w.enter(p, b.Name, nil, b.Hash, from, known, depth)
+	case object.ModeCommit:
 		// A submodule that was not fetched is an empty folder, wherever that was moved to.
-		if known.mode == modeCommit {
+		if known.Mode == object.ModeCommit {
 			return known, nil
 		}
-		return entry{}, nil
+		return object.Entry{}, nil
 	}
-	b.mode = plainMode(b.mode)
-	if path == from && known.hash == b.hash && plainMode(known.mode) == b.mode {
+	b.Mode = plainMode(b.Mode)
+	if path == from && known.Hash == b.Hash && plainMode(known.Mode) == b.Mode {
 		return known, nil
 	}
-	if known.mode == modeCommit {
-		return entry{}, fmt.Errorf("%.200q was a submodule: %w", path, ErrPortable)
+	if known.Mode == object.ModeCommit {
+		return object.Entry{}, fmt.Errorf("%.200q was a submodule: %w", path, ErrPortable)
 	}
 	if !tracked(known) {
-		if out, err := w.ignored(p, b.name, false); out || err != nil {
-			return entry{}, err
+		if out, err := w.ignored(p, b.Name, false); out || err != nil {
+			return object.Entry{}, err
 		}
-		known = entry{}
+		known = object.Entry{}
 	}
-	if b.mode == modeSymlink {
+	if b.Mode == object.ModeSymlink {
 		return b, nil
 	}
 	h, err := w.moved(p, b, from, known)
-	return entry{name: b.name, mode: b.mode, hash: h}, err
+	return object.Entry{Name: b.Name, Mode: b.Mode, Hash: h}, err
 }
 
 // plainMode is how git writes the mode of a tree's entry today.
 func plainMode(mode uint32) uint32 {
 	switch {
-	case mode == modeFolder || mode == modeCommit || mode == modeSymlink || mode == 0:
+	case mode == object.ModeFolder || mode == object.ModeCommit || mode == object.ModeSymlink || mode == 0:
 		return mode
 	case mode&0o100 != 0:
-		return modeExecutable
+		return object.ModeExecutable
 	}
-	return modeFile
+	return object.ModeFile
 }
 
 // covered is what git makes of an entry of the overlay, over the entry b of Under.
-func (w *snapshotWalk) covered(p *place, n *overlayNode, b entry, origin string, known entry, depth int) (entry, error) {
+func (w *snapshotWalk) covered(p *place, n *overlayNode, b object.Entry, origin string, known object.Entry, depth int) (object.Entry, error) {
 	if n.Kind == 'w' {
-		return entry{}, nil
+		return object.Entry{}, nil
 	}
 	if n.name == ".git" {
-		return entry{}, fmt.Errorf("%.200q makes its folder a repository: %w", n.Path, ErrPortable)
+		return object.Entry{}, fmt.Errorf("%.200q makes its folder a repository: %w", n.Path, ErrPortable)
 	}
-	if known.mode == modeCommit && !(n.Kind == 'd' && len(n.kids) == 0 && b.mode != modeFolder && n.Redirect == "") {
-		return entry{}, fmt.Errorf("%.200q is a submodule: %w", n.Path, ErrPortable)
+	if known.Mode == object.ModeCommit && !(n.Kind == 'd' && len(n.kids) == 0 && b.Mode != object.ModeFolder && n.Redirect == "") {
+		return object.Entry{}, fmt.Errorf("%.200q is a submodule: %w", n.Path, ErrPortable)
 	}
 	switch {
-	case n.Kind == 'd' && known.mode == modeCommit:
+	case n.Kind == 'd' && known.Mode == object.ModeCommit:
 		return known, nil
 	case n.Kind == 'd':
 		var under Hash
@@ -286,94 +289,94 @@ func (w *snapshotWalk) covered(p *place, n *overlayNode, b entry, origin string,
 		case n.Redirect != "" && !n.Opaque:
 			e, err := w.lookup(n.Redirect)
 			if err != nil {
-				return entry{}, fmt.Errorf("%.200q was %.200q: %w", n.Path, n.Redirect, err)
+				return object.Entry{}, fmt.Errorf("%.200q was %.200q: %w", n.Path, n.Redirect, err)
 			}
-			if e.mode == modeFolder {
-				under, origin = e.hash, n.Redirect
+			if e.Mode == object.ModeFolder {
+				under, origin = e.Hash, n.Redirect
 			}
-		case b.mode == modeFolder && !n.Opaque:
-			under, origin = b.hash, join(origin, n.name)
+		case b.Mode == object.ModeFolder && !n.Opaque:
+			under, origin = b.Hash, join(origin, n.name)
 		}
 		return w.enter(p, n.name, n, under, origin, known, depth)
 	case n.Kind == 'o':
 		// Git says nothing about one that it does not track, and refuses to go on over one
 		// in the place of a file.
 		if tracked(known) {
-			return entry{}, fmt.Errorf("%.200q is neither file nor link any more: %w", n.Path, ErrPortable)
+			return object.Entry{}, fmt.Errorf("%.200q is neither file nor link any more: %w", n.Path, ErrPortable)
 		}
-		return entry{}, nil
+		return object.Entry{}, nil
 	}
 	if !tracked(known) {
 		if out, err := w.ignored(p, n.name, false); out || err != nil {
-			return entry{}, err
+			return object.Entry{}, err
 		}
-		known = entry{}
+		known = object.Entry{}
 	}
 	if n.Kind == 'l' {
-		h, err := w.blob(n.Path, []byte(n.Link), known.hash)
-		return entry{name: n.name, mode: modeSymlink, hash: h}, err
+		h, err := w.blob(n.Path, []byte(n.Link), known.Hash)
+		return object.Entry{Name: n.name, Mode: object.ModeSymlink, Hash: h}, err
 	}
-	mode := uint32(modeFile)
+	mode := uint32(object.ModeFile)
 	if n.Exec {
-		mode = modeExecutable
+		mode = object.ModeExecutable
 	}
 	h, err := w.file(p, n, known)
 	if errors.Is(err, errGone) {
-		return entry{}, nil
+		return object.Entry{}, nil
 	}
-	return entry{name: n.name, mode: mode, hash: h}, err
+	return object.Entry{Name: n.name, Mode: mode, Hash: h}, err
 }
 
 // lookup finds a folder of Under that was renamed.
-func (w *snapshotWalk) lookup(path string) (entry, error) {
+func (w *snapshotWalk) lookup(path string) (object.Entry, error) {
 	parts, err := splitPath(path)
 	if err != nil {
-		return entry{}, err
+		return object.Entry{}, err
 	}
-	at := entry{mode: modeFolder, hash: w.underTree}
-	for len(parts) > 0 && at.mode == modeFolder {
-		t, err := w.named(at.hash)
+	at := object.Entry{Mode: object.ModeFolder, Hash: w.underTree}
+	for len(parts) > 0 && at.Mode == object.ModeFolder {
+		t, err := w.named(at.Hash)
 		if err != nil {
-			return entry{}, err
+			return object.Entry{}, err
 		}
 		at, parts = t.named[parts[0]], parts[1:]
 	}
-	if len(parts) == 0 && (at.mode == modeFolder || at.mode == modeCommit) {
+	if len(parts) == 0 && (at.Mode == object.ModeFolder || at.Mode == object.ModeCommit) {
 		return at, nil
 	}
-	return entry{}, fmt.Errorf("the commit below has no such folder: %w", ErrPortable)
+	return object.Entry{}, fmt.Errorf("the commit below has no such folder: %w", ErrPortable)
 }
 
 // enter is what git makes of a folder of the work tree.
-func (w *snapshotWalk) enter(p *place, name string, over *overlayNode, under Hash, origin string, known entry, depth int) (entry, error) {
+func (w *snapshotWalk) enter(p *place, name string, over *overlayNode, under Hash, origin string, known object.Entry, depth int) (object.Entry, error) {
 	path := join(p.path, name)
-	if over == nil && path == origin && known.mode == modeFolder && known.hash == under {
+	if over == nil && path == origin && known.Mode == object.ModeFolder && known.Hash == under {
 		return known, nil
 	}
 	if len(path) > pathMax {
-		return entry{}, fmt.Errorf("path %.100q… is longer than %d bytes: %w", path, pathMax, ErrPortable)
+		return object.Entry{}, fmt.Errorf("path %.100q… is longer than %d bytes: %w", path, pathMax, ErrPortable)
 	}
 	sub := &place{up: p, path: path, name: name, over: over}
-	tree := known.hash
-	if known.mode != modeFolder {
+	tree := known.Hash
+	if known.Mode != object.ModeFolder {
 		tree = ""
 		if out, err := w.excluded(sub); out || err != nil {
-			return entry{}, err
+			return object.Entry{}, err
 		}
 	}
 	h, err := w.folder(sub, under, origin, tree, depth+1)
 	if h == "" || err != nil {
-		return entry{}, err
+		return object.Entry{}, err
 	}
-	return entry{name: name, mode: modeFolder, hash: h}, nil
+	return object.Entry{Name: name, Mode: object.ModeFolder, Hash: h}, nil
 }
 
 // writeTree writes the tree of the folder path, unless it is one of those that were there before.
-func (w *snapshotWalk) writeTree(path string, list []entry, known, under Hash) (Hash, error) {
+func (w *snapshotWalk) writeTree(path string, list []object.Entry, known, under Hash) (Hash, error) {
 	for i := range list {
-		list[i].mode = plainMode(list[i].mode)
+		list[i].Mode = plainMode(list[i].Mode)
 	}
-	data, err := encodeTree(list)
+	data, err := object.EncodeTree(list)
 	if err != nil {
 		return "", err
 	}
@@ -390,7 +393,7 @@ func (w *snapshotWalk) write(kind, path string, data []byte) (Hash, error) {
 	if err := w.charge(int64(len(data))); err != nil {
 		return "", err
 	}
-	h, err := w.pack.add(kind, data)
+	h, err := w.pack.Add(kind, data)
 	if err != nil || w.secrets.Empty() {
 		return h, err
 	}
@@ -414,7 +417,7 @@ func (w *snapshotWalk) found(names []string, kind, path string, h Hash) error {
 	if len(names) == 0 || len(w.leaks) >= leaksMax {
 		return nil
 	}
-	if _, err := w.repo.objects.kind(w.ctx, h); !errors.Is(err, ErrNotFound) {
+	if _, err := w.repo.objects.Kind(w.ctx, h); !errors.Is(err, ErrNotFound) {
 		return err
 	}
 	for _, name := range names {

@@ -15,6 +15,10 @@ import (
 	"time"
 
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/pack"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // A clone of a branch is nearly all base: every caller clones a branch of its own, so that
@@ -77,7 +81,7 @@ type spine struct {
 	objects uint32
 	frames  *os.File
 	size    int64 // of frames
-	index   *packFile
+	index   *pack.File
 
 	// Guarded by the shelf's lock.
 	users   int
@@ -216,7 +220,7 @@ func (s *spineShelf) close() {
 func (p *spine) release() {
 	if p.users == 0 && !p.shelved {
 		p.frames.Close()
-		p.index.close()
+		p.index.Close()
 	}
 }
 
@@ -263,7 +267,7 @@ func (r *Repo) growSpine(base Hash, kind spineKind) {
 	if !server.spines.begin(key, server.now()) {
 		return
 	}
-	ctx, done, err := server.family.enter(context.Background())
+	ctx, done, err := server.git.Enter(context.Background())
 	if err != nil {
 		server.spines.end(key, err, server.now())
 		return
@@ -284,7 +288,7 @@ func (r *Repo) makeSpine(ctx context.Context, base Hash, kind spineKind) error {
 	shelf := &r.server.spines
 	shelf.growing.Lock()
 	defer shelf.growing.Unlock()
-	c := child{args: []string{"--revs"}, in: strings.NewReader(string(base) + "\n")}
+	c := gitcmd.Command{Args: []string{"--revs"}, In: strings.NewReader(string(base) + "\n")}
 	switch kind {
 	case spineBlobless:
 		// pack-objects itself filters only what it sends to its output.
@@ -293,30 +297,30 @@ func (r *Repo) makeSpine(ctx context.Context, base Hash, kind spineKind) error {
 			return err
 		}
 		defer list.Close()
-		c = child{in: struct{ io.Reader }{list}} // a pipe, so that git's limits are set before it begins
+		c = gitcmd.Command{In: struct{ io.Reader }{list}} // a pipe, so that git's limits are set before it begins
 	case spineShallow:
 		tree, err := r.treeOf(ctx, base)
 		if err != nil {
 			return err
 		}
-		c.in = strings.NewReader(string(tree) + "\n")
+		c.In = strings.NewReader(string(tree) + "\n")
 	}
 	dir, err := r.packIn(ctx, c)
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	pack, err := openPack(dir)
+	whole, err := openPack(dir)
 	if err != nil {
 		return err
 	}
-	defer pack.Close()
-	p := &spine{spineKey: spineKey{r, base, kind}, objects: uint32(pack.Objects)}
-	if p.index, err = openIndex(dir, madePack+pack.Name); err != nil {
+	defer whole.Close()
+	p := &spine{spineKey: spineKey{r, base, kind}, objects: uint32(whole.Objects)}
+	if p.index, err = pack.OpenFile(dir, madePack+whole.Name); err != nil {
 		return err
 	}
-	if err := p.frame(pack.Pack, dir); err != nil {
-		p.index.close()
+	if err := p.frame(whole.Pack, dir); err != nil {
+		p.index.Close()
 		return err
 	}
 	shelf.put(p)
@@ -333,7 +337,7 @@ func (r *Repo) listBlobless(ctx context.Context, base Hash) (_ *os.File, err err
 	if err != nil {
 		return nil, err
 	}
-	err = r.limited(ctx, child{args: []string{"rev-list", "--objects", "--filter=blob:none", "--end-of-options", string(base)}, out: list})
+	err = r.limited(ctx, gitcmd.Command{Args: []string{"rev-list", "--objects", "--filter=blob:none", "--end-of-options", string(base)}, Out: list})
 	if err == nil {
 		_, err = list.Seek(0, io.SeekStart)
 	}
@@ -346,13 +350,13 @@ func (r *Repo) listBlobless(ctx context.Context, base Hash) (_ *os.File, err err
 
 const (
 	// frameData is how much of a pack a packet holds, behind frameHead bytes of its own.
-	frameData = pktMax - frameHead
+	frameData = protocol.MaxLine - frameHead
 	frameHead = 5
 )
 
 // frame copies the objects of a pack into packets. All but the last are of full length.
-func (p *spine) frame(pack *os.File, dir string) (err error) {
-	info, err := pack.Stat()
+func (p *spine) frame(whole *os.File, dir string) (err error) {
+	info, err := whole.Stat()
 	if err != nil {
 		return err
 	}
@@ -364,7 +368,7 @@ func (p *spine) frame(pack *os.File, dir string) (err error) {
 			p.frames.Close()
 		}
 	}()
-	in := io.NewSectionReader(pack, packHead, info.Size()-packHead-sha1.Size)
+	in := io.NewSectionReader(whole, pack.HeaderLength, info.Size()-pack.HeaderLength-sha1.Size)
 	out := bufio.NewWriterSize(p.frames, 1<<20)
 	data := make([]byte, frameData)
 	var packet []byte
@@ -375,7 +379,7 @@ func (p *spine) frame(pack *os.File, dir string) (err error) {
 		} else if err != nil && err != io.ErrUnexpectedEOF {
 			return err
 		}
-		packet = appendBand(packet[:0], bandData, data[:n], pktMax)
+		packet = protocol.AppendBand(packet[:0], protocol.BandData, data[:n], protocol.MaxLine)
 		if _, err := out.Write(packet); err != nil {
 			return err
 		}
@@ -385,8 +389,8 @@ func (p *spine) frame(pack *os.File, dir string) (err error) {
 }
 
 // has says whether an object is in the spine.
-func (p *spine) has(name objectName) (bool, error) {
-	_, ok, err := p.index.find(name[:])
+func (p *spine) has(name pack.ObjectName) (bool, error) {
+	_, ok, err := p.index.Find(name[:])
 	return ok, err
 }
 
@@ -406,7 +410,7 @@ func (p *spine) sum(n uint32) (hash.Hash, error) {
 	p.mu.Unlock()
 	s.once.Do(func() {
 		state := sha1.New()
-		state.Write(packPrefix(n))
+		state.Write(pack.Header(n))
 		if s.err = p.hash(state); s.err == nil {
 			s.state = state.(hash.Cloner)
 		}
@@ -419,14 +423,14 @@ func (p *spine) sum(n uint32) (hash.Hash, error) {
 
 // hash writes the spine without its packets to a hash.
 func (p *spine) hash(to io.Writer) error {
-	buf := make([]byte, 4*pktMax)
+	buf := make([]byte, 4*protocol.MaxLine)
 	for at := int64(0); at < p.size; {
 		n, err := p.frames.ReadAt(buf[:min(int64(len(buf)), p.size-at)], at)
 		if err != nil && (err != io.EOF || n == 0) {
 			return fmt.Errorf("cannot read what was prepared for clones: %w", err)
 		}
-		for packet := buf[:n]; len(packet) > frameHead; packet = packet[min(len(packet), pktMax):] {
-			to.Write(packet[frameHead:min(len(packet), pktMax)])
+		for packet := buf[:n]; len(packet) > frameHead; packet = packet[min(len(packet), protocol.MaxLine):] {
+			to.Write(packet[frameHead:min(len(packet), protocol.MaxLine)])
 		}
 		at += int64(n)
 	}
@@ -436,7 +440,7 @@ func (p *spine) hash(to io.Writer) error {
 // compose answers a clone-like fetch (no haves, and a want that descends from a base whose
 // pack is kept) from the base's pack and a small pack of what else is wanted. nil: it cannot,
 // and git answers. The wants were checked before: the client may have them.
-func (r *Repo) compose(ctx context.Context, f *fetchRequest) (*reply, error) {
+func (r *Repo) compose(ctx context.Context, f *protocol.FetchRequest) (*reply, error) {
 	kind, ok := composable(f)
 	if !ok || !r.plain(f.Wants[0]) {
 		return nil, nil
@@ -453,7 +457,7 @@ func (r *Repo) compose(ctx context.Context, f *fetchRequest) (*reply, error) {
 }
 
 // composable says which kind of clone a request is, if it is one.
-func composable(f *fetchRequest) (spineKind, bool) {
+func composable(f *protocol.FetchRequest) (spineKind, bool) {
 	switch {
 	case len(f.Wants) == 0, len(f.Wants) > composeWants, len(f.Haves) > 0, len(f.Shallow) > 0,
 		f.DepthRelative, f.DeepenSince != 0, len(f.DeepenNot) > 0,
@@ -469,8 +473,8 @@ func composable(f *fetchRequest) (spineKind, bool) {
 	return 0, false
 }
 
-func (r *Repo) composeKind(ctx context.Context, f *fetchRequest, kind spineKind) (_ *reply, err error) {
-	key := string(f.render(true))
+func (r *Repo) composeKind(ctx context.Context, f *protocol.FetchRequest, kind spineKind) (_ *reply, err error) {
+	key := string(f.Render(true))
 	if f.IncludeTag {
 		if err := r.view.fresh(ctx); err != nil {
 			return nil, err
@@ -613,20 +617,20 @@ func (r *Repo) prepare(ctx context.Context, tips []Hash, kind spineKind) error {
 }
 
 // graft gathers what grows on a spine.
-func (r *Repo) graft(ctx context.Context, f *fetchRequest, p *spine, line *lineage, tips, notes []Hash) (*graft, error) {
+func (r *Repo) graft(ctx context.Context, f *protocol.FetchRequest, p *spine, line *lineage, tips, notes []Hash) (*graft, error) {
 	grow := growth{repo: r, ctx: ctx, base: p.has, noBlobs: p.kind == spineBlobless}
 	grow.twig.most = composeBytes
 	var head []byte
 	if p.kind == spineShallow {
-		head = appendPkt(head, "shallow-info\n")
-		tree := []objectName{plumbing.NewHash(string(line.trees[p.base]))}
+		head = protocol.AppendLine(head, "shallow-info\n")
+		tree := []pack.ObjectName{plumbing.NewHash(string(line.trees[p.base]))}
 		for _, h := range tips {
 			if err := grow.commit(h, plumbing.NewHash(string(line.trees[h])), tree); err != nil {
 				return nil, err
 			}
-			head = appendPkt(head, "shallow ", string(h))
+			head = protocol.AppendLine(head, "shallow ", string(h))
 		}
-		head = append(head, delimPkt...)
+		head = append(head, protocol.DelimLine...)
 	} else if err := grow.commits(line); err != nil {
 		return nil, err
 	}
@@ -650,11 +654,11 @@ func (r *Repo) graft(ctx context.Context, f *fetchRequest, p *spine, line *linea
 	}
 	own := grow.twig.buf.Bytes()
 	sum.Write(own)
-	head = appendPkt(head, "packfile\n")
-	head = appendBand(head, bandData, packPrefix(n), pktMax)
-	end := appendBand(nil, bandData, own, pktMax)
-	end = appendBand(end, bandData, sum.Sum(nil), pktMax)
-	end = append(end, flushPkt...)
+	head = protocol.AppendLine(head, "packfile\n")
+	head = protocol.AppendBand(head, protocol.BandData, pack.Header(n), protocol.MaxLine)
+	end := protocol.AppendBand(nil, protocol.BandData, own, protocol.MaxLine)
+	end = protocol.AppendBand(end, protocol.BandData, sum.Sum(nil), protocol.MaxLine)
+	end = append(end, protocol.FlushLine...)
 	return &graft{head: head, end: end, objects: len(grow.twig.objs), bytes: grow.twig.bytes}, nil
 }
 
@@ -694,14 +698,14 @@ func (r *Repo) tagsOf(ctx context.Context, sent *growth) ([]Hash, error) {
 // chain follows tags to what is none, and tells which they were.
 func (r *Repo) chain(ctx context.Context, h Hash) (chain []Hash, end Hash, kind string, err error) {
 	for range 20 {
-		obj, _, err := r.objects.small(ctx, h)
-		if err != nil && (obj.kind == "" || !errors.Is(err, ErrTooLarge)) {
+		obj, _, err := r.objects.Small(ctx, h)
+		if err != nil && (obj.Kind == "" || !errors.Is(err, ErrTooLarge)) {
 			return nil, "", "", err
 		}
-		if obj.kind != "tag" {
-			return chain, h, obj.kind, nil
+		if obj.Kind != "tag" {
+			return chain, h, obj.Kind, nil
 		}
-		target, ok := strings.CutPrefix(firstLine(obj.data), "object ")
+		target, ok := strings.CutPrefix(pack.FirstLine(obj.Data), "object ")
 		if !ok {
 			return nil, "", "", fmt.Errorf("tag %s is damaged: %w", h, ErrInvalid)
 		}

@@ -13,6 +13,10 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/gittest"
+	"github.com/ramus-dev/ramus/gitd/pack"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // cloneKinds are the clones that are composed.
@@ -67,7 +71,7 @@ func TestCompose(t *testing.T) {
 			for _, branch := range branches[:min(len(branches), each)] {
 				fits := false
 				for _, b := range []Hash{older, base} {
-					_, err := tryGit(r.dir, "merge-base", "--is-ancestor", string(b), branch)
+					_, err := gittest.Try(r.dir, "merge-base", "--is-ancestor", string(b), branch)
 					fits = fits || err == nil
 				}
 				for _, k := range kinds {
@@ -137,12 +141,12 @@ func shallowOf(dir string) string {
 }
 
 // cloneOf is the request of a clone of one commit.
-func cloneOf(h Hash) *fetchRequest {
-	return &fetchRequest{Wants: []Hash{h}, OFSDelta: true, IncludeTag: true, Done: true}
+func cloneOf(h Hash) *protocol.FetchRequest {
+	return &protocol.FetchRequest{Wants: []Hash{h}, OFSDelta: true, IncludeTag: true, Done: true}
 }
 
 // composes says whether the answer to a request is composed.
-func composes(t testing.TB, r *Repo, f *fetchRequest) bool {
+func composes(t testing.TB, r *Repo, f *protocol.FetchRequest) bool {
 	t.Helper()
 	p, err := r.compose(t.Context(), f)
 	if err != nil {
@@ -227,7 +231,7 @@ func TestSpineGrows(t *testing.T) {
 		for _, p = range r.server.spines.take(r, spineWhole) {
 			r.server.spines.give(p, false)
 		}
-		return p, p.grafts[string(cloneOf(one).render(true))]
+		return p, p.grafts[string(cloneOf(one).Render(true))]
 	}
 	if _, g := kept(); g == nil || !composes(t, r, cloneOf(one)) {
 		t.Error("not kept")
@@ -287,22 +291,22 @@ func TestSpineGrows(t *testing.T) {
 	if !composes(t, r, both) {
 		t.Error("not composed")
 	}
-	for what, change := range map[string]func(f *fetchRequest){
-		"haves":     func(f *fetchRequest) { f.Haves = []Hash{first} },
-		"shallow":   func(f *fetchRequest) { f.Shallow = []Hash{first} },
-		"deeper":    func(f *fetchRequest) { f.Depth = 2 },
-		"relative":  func(f *fetchRequest) { f.Depth, f.DepthRelative = 1, true },
-		"since":     func(f *fetchRequest) { f.DeepenSince = 1 },
-		"not":       func(f *fetchRequest) { f.DeepenNot = []string{"refs/heads/main"} },
-		"filter":    func(f *fetchRequest) { f.Filter = "tree:0" },
-		"both":      func(f *fetchRequest) { f.Filter, f.Depth = "blob:none", 1 },
-		"no deltas": func(f *fetchRequest) { f.OFSDelta = false },
-		"waiting":   func(f *fetchRequest) { f.WaitForDone, f.Done = true, false },
-		"nothing":   func(f *fetchRequest) { f.Wants = nil },
-		"a tree":    func(f *fetchRequest) { f.Wants = []Hash{emptyTree} },
-		"many":      func(f *fetchRequest) { f.Wants = slices.Repeat([]Hash{three}, composeWants+1) },
-		"unknown":   func(f *fetchRequest) { f.Wants = []Hash{Hash(strings.Repeat("1", 40))} },
-		"sha256":    func(f *fetchRequest) { f.Wants = []Hash{Hash(strings.Repeat("1", 64))} },
+	for what, change := range map[string]func(f *protocol.FetchRequest){
+		"haves":     func(f *protocol.FetchRequest) { f.Haves = []Hash{first} },
+		"shallow":   func(f *protocol.FetchRequest) { f.Shallow = []Hash{first} },
+		"deeper":    func(f *protocol.FetchRequest) { f.Depth = 2 },
+		"relative":  func(f *protocol.FetchRequest) { f.Depth, f.DepthRelative = 1, true },
+		"since":     func(f *protocol.FetchRequest) { f.DeepenSince = 1 },
+		"not":       func(f *protocol.FetchRequest) { f.DeepenNot = []string{"refs/heads/main"} },
+		"filter":    func(f *protocol.FetchRequest) { f.Filter = "tree:0" },
+		"both":      func(f *protocol.FetchRequest) { f.Filter, f.Depth = "blob:none", 1 },
+		"no deltas": func(f *protocol.FetchRequest) { f.OFSDelta = false },
+		"waiting":   func(f *protocol.FetchRequest) { f.WaitForDone, f.Done = true, false },
+		"nothing":   func(f *protocol.FetchRequest) { f.Wants = nil },
+		"a tree":    func(f *protocol.FetchRequest) { f.Wants = []Hash{emptyTree} },
+		"many":      func(f *protocol.FetchRequest) { f.Wants = slices.Repeat([]Hash{three}, composeWants+1) },
+		"unknown":   func(f *protocol.FetchRequest) { f.Wants = []Hash{Hash(strings.Repeat("1", 40))} },
+		"sha256":    func(f *protocol.FetchRequest) { f.Wants = []Hash{Hash(strings.Repeat("1", 64))} },
 	} {
 		f := cloneOf(three)
 		if change(f); composes(t, r, f) {
@@ -443,7 +447,7 @@ func TestComposeStorm(t *testing.T) {
 	r := newRepo(t)
 	var bases, tips []Hash
 	for i := range 3 {
-		large := make([]byte, 3*pktMax) // so that a spine has some packets
+		large := make([]byte, 3*protocol.MaxLine) // so that a spine has some packets
 		rand.NewChaCha8([32]byte{byte(i)}).Read(large)
 		bases = append(bases, commit(t, r, "main", "Base", "large", string(large), "b", fmt.Sprint(i)))
 	}
@@ -479,26 +483,26 @@ func TestComposeStorm(t *testing.T) {
 			if err := writeReply(&sent, p); err != nil {
 				t.Error(err)
 			}
-			lines := &pktReader{r: &sent}
-			var pack bytes.Buffer
+			lines := protocol.NewReader(&sent)
+			var whole bytes.Buffer
 			for inPack := false; ; {
-				line, kind, err := lines.next()
-				if err != nil || kind == pktFlush {
+				line, kind, err := lines.Next()
+				if err != nil || kind == protocol.Flush {
 					break
 				}
 				switch {
 				case string(line) == "packfile\n":
 					inPack = true
-				case inPack && line[0] == bandData:
-					pack.Write(line[1:])
+				case inPack && line[0] == protocol.BandData:
+					whole.Write(line[1:])
 				}
 			}
-			end := pack.Len() - sha1.Size
-			if end < 0 || sha1.Sum(pack.Bytes()[:end]) != [sha1.Size]byte(pack.Bytes()[end:]) || sent.Len() != 0 {
+			end := whole.Len() - sha1.Size
+			if end < 0 || sha1.Sum(whole.Bytes()[:end]) != [sha1.Size]byte(whole.Bytes()[end:]) || sent.Len() != 0 {
 				t.Error("the checksum is another's")
 				return
 			}
-			if _, err := scanPack(newTap(&pack, io.Discard, 1<<30), sha1.Size, packLimits{1 << 30, 1 << 20, 1 << 30}); err != nil {
+			if _, err := pack.Scan(pack.NewTap(&whole, io.Discard, 1<<30), sha1.Size, pack.Limits{Bytes: 1 << 30, Objects: 1 << 20, Object: 1 << 30}); err != nil {
 				t.Error(err)
 			}
 		})

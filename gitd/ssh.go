@@ -16,6 +16,11 @@ import (
 
 	"github.com/gliderlabs/ssh"
 	gossh "golang.org/x/crypto/ssh"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/grant"
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 const (
@@ -43,7 +48,7 @@ type identityKey struct{}
 // said by AuthorizedKeys.
 func (s *Server) ServeSSH(ctx context.Context, l net.Listener) error {
 	defer l.Close()
-	hostKey, err := loadKey(s.HostKeyFile)
+	hostKey, err := grant.LoadKey(s.HostKeyFile)
 	if err != nil {
 		return err
 	}
@@ -51,7 +56,7 @@ func (s *Server) ServeSSH(ctx context.Context, l net.Listener) error {
 	if err != nil {
 		return fmt.Errorf("cannot use the SSH host key: %w", err)
 	}
-	ctx, leave, err := s.requests.enter(ctx)
+	ctx, leave, err := s.requests.Enter(ctx)
 	if err != nil {
 		return err
 	}
@@ -99,7 +104,7 @@ func (s *Server) ServeSSH(ctx context.Context, l net.Listener) error {
 	defer stop()
 	// Sessions end with their connections, so that waiting for these is enough
 	// only if the sessions are counted too: gliderlabs/ssh starts both.
-	defer front.sessions.close()
+	defer front.sessions.Close()
 	var conns sync.WaitGroup
 	defer conns.Wait()
 	defer front.closeAll()
@@ -148,7 +153,7 @@ func remoteIP(addr net.Addr) netip.Addr {
 // sshFront is one listener's connections.
 type sshFront struct {
 	*Server
-	sessions family
+	sessions gitcmd.Group
 
 	mu        sync.Mutex // guards what follows
 	strangers map[*sshConn]struct{}
@@ -258,13 +263,13 @@ func (f *sshFront) closeAll() {
 
 // session serves one session channel: at most one Git verb.
 func (f *sshFront) session(ctx context.Context, conn *sshConn, login *gossh.ServerConn, newCh gossh.NewChannel) {
-	ctx, leave, err := f.sessions.enter(ctx)
+	ctx, leave, err := f.sessions.Enter(ctx)
 	if err != nil {
 		newCh.Reject(gossh.ResourceShortage, "the server is shutting down")
 		return
 	}
 	defer leave()
-	who, ok := login.Permissions.ExtraData[identityKey{}].(authorizedKey)
+	who, ok := login.Permissions.ExtraData[identityKey{}].(grant.AuthorizedKey)
 	if !ok {
 		newCh.Reject(gossh.Prohibited, "not logged in")
 		return
@@ -343,7 +348,7 @@ func (f *sshFront) session(ctx context.Context, conn *sshConn, login *gossh.Serv
 
 // visit is one session that has said what it wants.
 type visit struct {
-	who      authorizedKey
+	who      grant.AuthorizedKey
 	conn     *sshConn
 	ch       gossh.Channel
 	protocol string
@@ -360,16 +365,16 @@ func (f *sshFront) command(ctx context.Context, v *visit, line string) uint32 {
 	verb, path, ok := parseSSHCommand(line)
 	switch {
 	case line == "":
-		return say("hello %s; there is no shell here, only Git: git clone ssh://HOST/NAME.git", v.who.subject)
+		return say("hello %s; there is no shell here, only Git: git clone ssh://HOST/NAME.git", v.who.Subject)
 	case !ok:
 		return say("not a command of this server: git-upload-pack, git-receive-pack and whoami are")
 	case verb == "whoami":
-		fmt.Fprintf(v.ch, "%s\n", v.who.subject)
+		fmt.Fprintf(v.ch, "%s\n", v.who.Subject)
 		return 0
 	}
 	write := verb == "receive-pack"
 	a, err := f.locate(path)
-	grant, covered := v.who.grant(a.name)
+	grant, covered := v.who.Grant(a.name)
 	if !covered || !grant.MayRead(a.name) || errors.Is(err, ErrNotFound) || errors.Is(err, ErrInvalid) {
 		return say("repository not found, or not open to your key")
 	}
@@ -377,7 +382,7 @@ func (f *sshFront) command(ctx context.Context, v *visit, line string) uint32 {
 		f.log().Warn("cannot serve a repository", "repo", a.name, "err", err)
 		return say("the repository cannot be served; the server's log says why")
 	}
-	a.grant, a.client = grant.effective(), "ssh:"+v.conn.addr.String()
+	a.grant, a.client = grant.Effective(), "ssh:"+v.conn.addr.String()
 	if write && (!grant.MayWrite(a.name) || len(a.grant.Write) == 0) {
 		return say("your key may only read %s", a.name)
 	}
@@ -392,7 +397,7 @@ func (f *sshFront) command(ctx context.Context, v *visit, line string) uint32 {
 	}
 	if err != nil {
 		f.log().Info("SSH request failed", "repo", a.name, "subject", grant.Subject, "verb", verb, "err", err)
-		return say("%s", clientText(err, verb+" failed on the server"))
+		return say("%s", object.ClientText(err, verb+" failed on the server"))
 	}
 	return 0
 }
@@ -422,10 +427,10 @@ func (f *sshFront) sshUpload(ctx context.Context, a access, v *visit) error {
 		defer w.Close()
 		io.Copy(w, io.LimitReader(v.ch, sshInputMax))
 	})
-	return f.serveChild(ctx, a, child{
-		args: []string{"upload-pack", "--strict", "--timeout=" + seconds(f.limits.Idle), a.dir},
-		env:  a.env(),
-		in:   r,
+	return f.serveChild(ctx, a, gitcmd.Command{
+		Args: []string{"upload-pack", "--strict", "--timeout=" + seconds(f.limits.Idle), a.dir},
+		Env:  a.env(),
+		In:   r,
 	}, v.ch, copyAnswer)
 }
 
@@ -442,8 +447,8 @@ func (f *sshFront) sshConverse(ctx context.Context, a access, v *visit) error {
 		return fmt.Errorf("cannot send the capabilities: %w", err)
 	}
 	for {
-		q, err := parseRequest(in)
-		if err != nil || q.command == "" {
+		q, err := protocol.ParseRequest(in)
+		if err != nil || q.Command == "" {
 			return err
 		}
 		if err := f.reply(ctx, a, q, out); err != nil {

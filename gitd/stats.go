@@ -12,9 +12,9 @@ type Stats struct {
 	Kept     int64  // bytes of kept answers
 }
 
-// stats is Stats as it is counted.
+// stats holds the counts of [Stats] that the server itself keeps.
 type stats struct {
-	children, lists, packs, composed, hits atomic.Uint64
+	lists, packs, composed, hits atomic.Uint64
 }
 
 // Stats is what the server has done so far.
@@ -22,5 +22,5 @@ func (s *Server) Stats() Stats {
 	s.replies.mu.Lock()
 	kept := s.replies.bytes
 	s.replies.mu.Unlock()
-	return Stats{s.stats.children.Load(), s.stats.lists.Load(), s.stats.packs.Load(), s.stats.composed.Load(), s.stats.hits.Load(), kept}
+	return Stats{s.git.Started(), s.stats.lists.Load(), s.stats.packs.Load(), s.stats.composed.Load(), s.stats.hits.Load(), kept}
 }

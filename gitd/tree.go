@@ -3,21 +3,18 @@ package gitd
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
-const (
-	modeFile       = 0o100644
-	modeExecutable = 0o100755
-	modeSymlink    = 0o120000
-	modeFolder     = 0o040000
-	modeCommit     = 0o160000 // a submodule
-)
+// fileMax bounds [Repo.ReadFile] if its caller gives no bound.
+const fileMax = 64 << 20
 
 // treeListMax bounds [Repo.Tree].
 const treeListMax = 1_000_000
@@ -31,57 +28,16 @@ type TreeEntry struct {
 	Size int64  `json:"size"` // of blobs; 0 for others
 }
 
-// entry is one line of a tree object.
-type entry struct {
-	name string
-	mode uint32
-	hash Hash
-}
-
-func (e entry) kind() string {
-	switch e.mode {
-	case modeFolder:
-		return "tree"
-	case modeCommit:
-		return "commit"
-	}
-	return "blob"
-}
-
-// key is what entries of a folder are sorted by.
-func (e entry) key() string {
-	if e.mode == modeFolder {
-		return e.name + "/"
-	}
-	return e.name
-}
-
-// parseTree reads a tree object of objects named by hashLen bytes.
-func parseTree(data []byte, hashLen int) ([]entry, error) {
-	var entries []entry
-	for len(data) > 0 {
-		mode, rest, ok := bytes.Cut(data, []byte(" "))
-		name, rest, ok2 := bytes.Cut(rest, []byte{0})
-		m, err := strconv.ParseUint(string(mode), 8, 32)
-		if !ok || !ok2 || err != nil || len(name) == 0 || len(rest) < hashLen {
-			return nil, errors.New("damaged tree")
-		}
-		entries = append(entries, entry{name: string(name), mode: uint32(m), hash: Hash(fmt.Sprintf("%x", rest[:hashLen]))})
-		data = rest[hashLen:]
-	}
-	return entries, nil
-}
-
 // tree reads the tree called h.
-func (r *Repo) tree(ctx context.Context, h Hash) ([]entry, error) {
-	obj, _, err := r.objects.small(ctx, h)
+func (r *Repo) tree(ctx context.Context, h Hash) ([]object.Entry, error) {
+	obj, _, err := r.objects.Small(ctx, h)
 	if err != nil {
 		return nil, err
 	}
-	if obj.kind != "tree" {
-		return nil, fmt.Errorf("object %s is a %s, no folder: %w", h, obj.kind, ErrInvalid)
+	if obj.Kind != "tree" {
+		return nil, fmt.Errorf("object %s is a %s, no folder: %w", h, obj.Kind, ErrInvalid)
 	}
-	entries, err := parseTree(obj.data, len(h)/2)
+	entries, err := object.ParseTree(obj.Data, len(h)/2)
 	if err != nil {
 		return nil, fmt.Errorf("object %s: %w", h, err)
 	}
@@ -114,39 +70,39 @@ func splitPath(p string) ([]string, error) {
 }
 
 // find walks from the root of rev to path; "" is the root itself.
-func (r *Repo) find(ctx context.Context, rev, p string) (entry, error) {
+func (r *Repo) find(ctx context.Context, rev, p string) (object.Entry, error) {
 	commit, err := r.resolve(ctx, rev)
 	if err != nil {
-		return entry{}, fmt.Errorf("%.200q: %w", rev, err)
+		return object.Entry{}, fmt.Errorf("%.200q: %w", rev, err)
 	}
 	root, err := r.treeOf(ctx, commit)
 	if err != nil {
-		return entry{}, err
+		return object.Entry{}, err
 	}
-	at := entry{mode: modeFolder, hash: root}
+	at := object.Entry{Mode: object.ModeFolder, Hash: root}
 	if p == "" {
 		return at, nil
 	}
 	parts, err := splitPath(p)
 	if err != nil {
-		return entry{}, err
+		return object.Entry{}, err
 	}
 walk:
 	for _, part := range parts {
-		if at.mode != modeFolder {
-			return entry{}, ErrNotFound
+		if at.Mode != object.ModeFolder {
+			return object.Entry{}, ErrNotFound
 		}
-		entries, err := r.tree(ctx, at.hash)
+		entries, err := r.tree(ctx, at.Hash)
 		if err != nil {
-			return entry{}, err
+			return object.Entry{}, err
 		}
 		for _, e := range entries {
-			if e.name == part {
+			if e.Name == part {
 				at = e
 				continue walk
 			}
 		}
-		return entry{}, ErrNotFound
+		return object.Entry{}, ErrNotFound
 	}
 	return at, nil
 }
@@ -175,13 +131,13 @@ func (r *Repo) ReadFile(ctx context.Context, rev, path string, max int64) ([]byt
 // OpenFile is ReadFile as a stream, with the file's size. It must be closed.
 func (r *Repo) OpenFile(ctx context.Context, rev, path string) (io.ReadCloser, int64, error) {
 	e, err := r.find(ctx, rev, path)
-	if err == nil && e.kind() != "blob" {
-		err = fmt.Errorf("it is a %s, no file: %w", map[string]string{"tree": "folder", "commit": "submodule"}[e.kind()], ErrInvalid)
+	if err == nil && e.Kind() != "blob" {
+		err = fmt.Errorf("it is a %s, no file: %w", map[string]string{"tree": "folder", "commit": "submodule"}[e.Kind()], ErrInvalid)
 	}
 	var in io.ReadCloser
 	var size int64
 	if err == nil {
-		in, size, err = r.objects.stream(ctx, e.hash)
+		in, size, err = r.objects.Stream(ctx, e.Hash)
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("cannot open %.200q at %.200q in %s: %w", path, rev, r.name, err)
@@ -192,7 +148,7 @@ func (r *Repo) OpenFile(ctx context.Context, rev, path string) (io.ReadCloser, i
 // Blob returns the content of a blob by its name; one larger than max bytes is [ErrTooLarge].
 // It is for who has compared trees: nothing is looked up by a path.
 func (r *Repo) Blob(ctx context.Context, blob Hash, max int64) ([]byte, error) {
-	in, size, err := r.objects.stream(ctx, blob)
+	in, size, err := r.objects.Stream(ctx, blob)
 	if err != nil {
 		return nil, fmt.Errorf("cannot read blob %.80s in %s: %w", blob, r.name, err)
 	}
@@ -213,7 +169,7 @@ func (r *Repo) Entry(ctx context.Context, rev, path string) (TreeEntry, error) {
 	if err != nil {
 		return TreeEntry{}, fmt.Errorf("cannot find %.200q at %.200q in %s: %w", path, rev, r.name, err)
 	}
-	return TreeEntry{Path: path, Mode: fmt.Sprintf("%06o", e.mode), Type: e.kind(), Hash: e.hash}, nil
+	return TreeEntry{Path: path, Mode: fmt.Sprintf("%06o", e.Mode), Type: e.Kind(), Hash: e.Hash}, nil
 }
 
 // Tree lists the folder path ("" is the root) at a commit; recursive lists
@@ -242,9 +198,9 @@ func (r *Repo) listTree(ctx context.Context, rev, folder string, recursive bool)
 			return err
 		}
 		for _, e := range entries {
-			p := path.Join(at, e.name)
-			if recursive && e.mode == modeFolder {
-				if err := walk(e.hash, p, depth+1); err != nil {
+			p := path.Join(at, e.Name)
+			if recursive && e.Mode == object.ModeFolder {
+				if err := walk(e.Hash, p, depth+1); err != nil {
 					return err
 				}
 				continue
@@ -252,11 +208,11 @@ func (r *Repo) listTree(ctx context.Context, rev, folder string, recursive bool)
 			if len(list) == treeListMax {
 				return fmt.Errorf("more than %d entries: %w", treeListMax, ErrTooLarge)
 			}
-			list = append(list, TreeEntry{Path: p, Mode: fmt.Sprintf("%06o", e.mode), Type: e.kind(), Hash: e.hash})
+			list = append(list, TreeEntry{Path: p, Mode: fmt.Sprintf("%06o", e.Mode), Type: e.Kind(), Hash: e.Hash})
 		}
 		return nil
 	}
-	if err := walk(top.hash, folder, 0); err != nil {
+	if err := walk(top.Hash, folder, 0); err != nil {
 		return nil, err
 	}
 	return list, r.sizes(ctx, list)
@@ -269,7 +225,7 @@ func (r *Repo) sizes(ctx context.Context, list []TreeEntry) error {
 		if e.Type != "blob" {
 			continue
 		}
-		n, err := r.objects.size(e.Hash)
+		n, err := r.objects.Size(e.Hash)
 		if missed = err != nil; missed {
 			break
 		}
@@ -282,7 +238,7 @@ func (r *Repo) sizes(ctx context.Context, list []TreeEntry) error {
 	for _, e := range list {
 		in.WriteString(string(e.Hash) + "\n")
 	}
-	out, err := r.server.output(ctx, child{repo: r.dir, args: []string{"cat-file", "--batch-check=%(objecttype) %(objectsize)"}, in: &in})
+	out, err := r.server.git.Output(ctx, gitcmd.Command{Repo: r.dir, Args: []string{"cat-file", "--batch-check=%(objecttype) %(objectsize)"}, In: &in})
 	if err != nil {
 		return fmt.Errorf("cannot read the sizes: %w", err)
 	}

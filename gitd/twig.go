@@ -18,6 +18,10 @@ import (
 	"compress/zlib"
 
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // The limits of what is gathered in process. What is beyond them native git packs, which
@@ -37,13 +41,13 @@ var errTwigLarge = fmt.Errorf("too much for a small pack: %w", ErrTooLarge)
 // between its header and its checksum: whole and compressed.
 type twig struct {
 	buf   bytes.Buffer
-	objs  []packEntry // at counts from the beginning of buf
-	bytes int64       // before compression
-	most  int64       // bytes that may become; zero: twigBytes
+	objs  []pack.IndexEntry // at counts from the beginning of buf
+	bytes int64             // before compression
+	most  int64             // bytes that may become; zero: twigBytes
 }
 
 // add appends an object.
-func (t *twig) add(kind string, name objectName, data []byte) error {
+func (t *twig) add(kind string, name pack.ObjectName, data []byte) error {
 	k, err := plumbing.ParseObjectType(kind)
 	if err != nil {
 		return err
@@ -56,11 +60,11 @@ func (t *twig) add(kind string, name objectName, data []byte) error {
 		return errTwigLarge
 	}
 	at := int64(t.buf.Len())
-	entry := &entryWriter{out: &t.buf}
-	zip := deflaters.Get().(*zlib.Writer)
-	defer deflaters.Put(zip)
+	entry := &pack.EntryWriter{Out: &t.buf}
+	zip := pack.Deflaters.Get().(*zlib.Writer)
+	defer pack.Deflaters.Put(zip)
 	zip.Reset(entry)
-	if _, err := entry.Write(packHeader(byte(k), int64(len(data)))); err != nil {
+	if _, err := entry.Write(pack.EntryHeader(byte(k), int64(len(data)))); err != nil {
 		return err
 	}
 	if _, err := zip.Write(data); err != nil {
@@ -69,40 +73,35 @@ func (t *twig) add(kind string, name objectName, data []byte) error {
 	if err := zip.Close(); err != nil {
 		return err
 	}
-	t.objs = append(t.objs, packEntry{name: name, crc: entry.crc, at: at})
+	t.objs = append(t.objs, pack.IndexEntry{Name: name, CRC: entry.CRC, At: at})
 	return nil
 }
 
 // pack makes a pack of the twig alone, in files below dir that have no names.
-func (t *twig) pack(dir string) (_ *Pack, err error) {
-	head := packPrefix(uint32(len(t.objs)))
+func (t *twig) pack(dir string) (_ *pack.Pack, err error) {
+	head := pack.Header(uint32(len(t.objs)))
 	sum := sha1.New()
 	sum.Write(head)
 	sum.Write(t.buf.Bytes())
 	end := sum.Sum(nil)
 	objs := slices.Clone(t.objs)
 	for i := range objs {
-		objs[i].at += packHead
+		objs[i].At += pack.HeaderLength
 	}
-	p := &Pack{Name: hex.EncodeToString(end), Objects: len(objs)}
+	p := &pack.Pack{Name: hex.EncodeToString(end), Objects: len(objs)}
 	if p.Pack, err = nameless(dir, head, t.buf.Bytes(), end); err != nil {
 		return nil, err
 	}
-	if p.Index, err = nameless(dir, packIndex(objs, end)); err != nil {
+	if p.Index, err = nameless(dir, pack.EncodeIndex(objs, end)); err != nil {
 		p.Pack.Close()
 		return nil, err
 	}
 	return p, nil
 }
 
-// packPrefix is the header of a pack of n objects.
-func packPrefix(n uint32) []byte {
-	return binary.BigEndian.AppendUint32([]byte("PACK\x00\x00\x00\x02"), n)
-}
-
 // nameless writes a file that is gone when it is closed, also by a crash.
 func nameless(dir string, parts ...[]byte) (*os.File, error) {
-	f, err := os.CreateTemp(dir, newPackName)
+	f, err := os.CreateTemp(dir, pack.TempName)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +124,7 @@ func nameless(dir string, parts ...[]byte) (*os.File, error) {
 // PackOf packs the objects that the commits want reach and the commits have do not. It
 // is nil when there are none. An object may be among them that a commit of have reaches
 // by another path only.
-func (r *Repo) PackOf(ctx context.Context, want, have []Hash) (*Pack, error) {
+func (r *Repo) PackOf(ctx context.Context, want, have []Hash) (*pack.Pack, error) {
 	p, err := r.packOf(ctx, want, have)
 	if err != nil {
 		return nil, fmt.Errorf("cannot pack the objects of %d commits in %s: %w", len(want), r.name, fullDisk(err, r.dir))
@@ -133,9 +132,9 @@ func (r *Repo) PackOf(ctx context.Context, want, have []Hash) (*Pack, error) {
 	return p, nil
 }
 
-func (r *Repo) packOf(ctx context.Context, want, have []Hash) (*Pack, error) {
+func (r *Repo) packOf(ctx context.Context, want, have []Hash) (*pack.Pack, error) {
 	for _, h := range slices.Concat(want, have) {
-		if kind, err := r.objects.kind(ctx, h); err != nil {
+		if kind, err := r.objects.Kind(ctx, h); err != nil {
 			return nil, err
 		} else if kind != "commit" {
 			return nil, fmt.Errorf("object %s is a %s, no commit: %w", h, kind, ErrInvalid)
@@ -176,7 +175,7 @@ func (r *Repo) plain(h Hash) bool {
 }
 
 // nativePack is PackOf by native git.
-func (r *Repo) nativePack(ctx context.Context, want, have []Hash) (_ *Pack, err error) {
+func (r *Repo) nativePack(ctx context.Context, want, have []Hash) (_ *pack.Pack, err error) {
 	var revs strings.Builder
 	for _, h := range want {
 		revs.WriteString(string(h) + "\n")
@@ -184,7 +183,7 @@ func (r *Repo) nativePack(ctx context.Context, want, have []Hash) (_ *Pack, err 
 	for _, h := range have {
 		revs.WriteString("^" + string(h) + "\n")
 	}
-	dir, err := r.packIn(ctx, child{args: []string{"--revs"}, in: strings.NewReader(revs.String())})
+	dir, err := r.packIn(ctx, gitcmd.Command{Args: []string{"--revs"}, In: strings.NewReader(revs.String())})
 	if err != nil {
 		return nil, err
 	}
@@ -201,7 +200,7 @@ const madePack = "made-"
 
 // packIn runs pack-objects with further arguments and an input, and returns the folder
 // that it made the pack in, for the caller to remove.
-func (r *Repo) packIn(ctx context.Context, c child) (_ string, err error) {
+func (r *Repo) packIn(ctx context.Context, c gitcmd.Command) (_ string, err error) {
 	free, err := room(r.server.Root)
 	if err != nil {
 		return "", err
@@ -220,10 +219,10 @@ func (r *Repo) packIn(ctx context.Context, c child) (_ string, err error) {
 			os.RemoveAll(dir)
 		}
 	}()
-	c.file = free
-	c.args = slices.Concat([]string{"pack-objects", "-q", "--delta-base-offset"}, c.args,
+	c.File = free
+	c.Args = slices.Concat([]string{"pack-objects", "-q", "--delta-base-offset"}, c.Args,
 		[]string{"--end-of-options", filepath.Join(dir, strings.TrimSuffix(madePack, "-"))})
-	c.config = []string{
+	c.Config = []string{
 		"pack.threads=1", // the cores are for the people who wait
 		"pack.packSizeLimit=0", "pack.indexVersion=2", "pack.writeReverseIndex=false",
 		"core.fsync=none", // it need not survive the process
@@ -235,12 +234,12 @@ func (r *Repo) packIn(ctx context.Context, c child) (_ string, err error) {
 }
 
 // limited runs a child on the repository within the limits of one that a client asked for.
-func (r *Repo) limited(ctx context.Context, c child) error {
+func (r *Repo) limited(ctx context.Context, c gitcmd.Command) error {
 	limits := r.server.limits
 	ctx, stop := context.WithTimeoutCause(ctx, limits.Time, errChildTime)
 	defer stop()
-	c.repo, c.cpu, c.memory = r.dir, limits.CPU, limits.Memory
-	return r.server.run(ctx, c)
+	c.Repo, c.CPU, c.Memory = r.dir, limits.CPU, limits.Memory
+	return r.server.git.Run(ctx, c)
 }
 
 // nursery is the folder for what is made out of sight.
@@ -250,13 +249,13 @@ func (s *Server) nursery() (string, error) {
 }
 
 // openPack opens the one pack that packIn made.
-func openPack(dir string) (*Pack, error) {
+func openPack(dir string) (*pack.Pack, error) {
 	names, err := filepath.Glob(filepath.Join(dir, madePack+"*.pack"))
 	if err != nil || len(names) != 1 {
 		return nil, fmt.Errorf("git pack-objects made %d packs: %w", len(names), errors.Join(err, ErrInvalid))
 	}
 	name := strings.TrimSuffix(names[0], ".pack")
-	p := &Pack{Name: strings.TrimPrefix(filepath.Base(name), madePack)}
+	p := &pack.Pack{Name: strings.TrimPrefix(filepath.Base(name), madePack)}
 	if p.Pack, err = os.Open(name + ".pack"); err != nil {
 		return nil, err
 	}
@@ -264,8 +263,8 @@ func openPack(dir string) (*Pack, error) {
 		p.Pack.Close()
 		return nil, err
 	}
-	var head [packHead]byte
-	if _, err := p.Pack.ReadAt(head[:], 0); err != nil || !bytes.HasPrefix(packPrefix(0), head[:8]) {
+	var head [pack.HeaderLength]byte
+	if _, err := p.Pack.ReadAt(head[:], 0); err != nil || !bytes.HasPrefix(pack.Header(0), head[:8]) {
 		p.Close()
 		return nil, fmt.Errorf("git pack-objects made no pack of version 2: %w", errors.Join(err, ErrInvalid))
 	}
@@ -280,13 +279,13 @@ type growth struct {
 	ctx  context.Context
 	// base, when it is not nil, says what the other side gets anyway. It must be closed:
 	// what an object in it reaches is in it, too.
-	base func(objectName) (bool, error)
+	base func(pack.ObjectName) (bool, error)
 	// noBlobs leaves all files out, as the filter blob:none does.
 	noBlobs bool
 
 	twig  twig
-	seen  map[objectName]bool
-	trees map[objectName][]byte
+	seen  map[pack.ObjectName]bool
+	trees map[pack.ObjectName][]byte
 	held  int // bytes of trees
 }
 
@@ -305,7 +304,7 @@ func (g *growth) history(want, have []Hash) error {
 // it reaches, part of which may have been left to the parents of where it was seen.
 func (g *growth) commits(line *lineage) error {
 	for _, c := range line.order {
-		var parents []objectName
+		var parents []pack.ObjectName
 		for _, p := range c.parents {
 			parents = append(parents, plumbing.NewHash(string(line.trees[p])))
 		}
@@ -317,7 +316,7 @@ func (g *growth) commits(line *lineage) error {
 }
 
 // commit gathers one commit and what its tree has that stands at the same path in none of others.
-func (g *growth) commit(h Hash, tree objectName, others []objectName) error {
+func (g *growth) commit(h Hash, tree pack.ObjectName, others []pack.ObjectName) error {
 	if err := g.object(plumbing.NewHash(string(h)), "commit"); err != nil {
 		return err
 	}
@@ -325,7 +324,7 @@ func (g *growth) commit(h Hash, tree objectName, others []objectName) error {
 }
 
 // wanted says whether an object is not gathered yet and not the other side's anyway.
-func (g *growth) wanted(name objectName) (bool, error) {
+func (g *growth) wanted(name pack.ObjectName) (bool, error) {
 	if g.seen[name] {
 		return false, nil
 	}
@@ -335,14 +334,14 @@ func (g *growth) wanted(name objectName) (bool, error) {
 		}
 	}
 	if g.seen == nil {
-		g.seen = map[objectName]bool{}
+		g.seen = map[pack.ObjectName]bool{}
 	}
 	g.seen[name] = true
 	return true, nil
 }
 
 // object gathers a single object of a kind.
-func (g *growth) object(name objectName, kind string) error {
+func (g *growth) object(name pack.ObjectName, kind string) error {
 	if ok, err := g.wanted(name); !ok {
 		return err
 	}
@@ -353,22 +352,22 @@ func (g *growth) object(name objectName, kind string) error {
 	return g.twig.add(kind, name, data)
 }
 
-func (g *growth) read(name objectName, kind string) ([]byte, error) {
-	obj, _, err := g.repo.objects.small(g.ctx, Hash(name.String()))
+func (g *growth) read(name pack.ObjectName, kind string) ([]byte, error) {
+	obj, _, err := g.repo.objects.Small(g.ctx, Hash(name.String()))
 	if err != nil {
 		if errors.Is(err, ErrTooLarge) {
 			err = errTwigLarge
 		}
 		return nil, err
 	}
-	if obj.kind != kind {
-		return nil, fmt.Errorf("object %s is a %s, not a %s: %w", name, obj.kind, kind, ErrInvalid)
+	if obj.Kind != kind {
+		return nil, fmt.Errorf("object %s is a %s, not a %s: %w", name, obj.Kind, kind, ErrInvalid)
 	}
-	return obj.data, nil
+	return obj.Data, nil
 }
 
 // folder reads a tree that may be needed again.
-func (g *growth) folder(name objectName) ([]byte, error) {
+func (g *growth) folder(name pack.ObjectName) ([]byte, error) {
 	if data, ok := g.trees[name]; ok {
 		return data, nil
 	}
@@ -380,14 +379,14 @@ func (g *growth) folder(name objectName) ([]byte, error) {
 		return nil, errTwigLarge
 	}
 	if g.trees == nil {
-		g.trees = map[objectName][]byte{}
+		g.trees = map[pack.ObjectName][]byte{}
 	}
 	g.trees[name] = data
 	return data, nil
 }
 
 // tree gathers a folder and what it has that stands at the same path in none of others.
-func (g *growth) tree(name objectName, others []objectName, depth int) error {
+func (g *growth) tree(name pack.ObjectName, others []pack.ObjectName, depth int) error {
 	if depth > 1000 {
 		return errTwigLarge
 	}
@@ -416,22 +415,22 @@ func (g *growth) tree(name objectName, others []objectName, depth int) error {
 		if ok, err := at.next(); !ok {
 			return err
 		}
-		if at.mode == modeCommit || g.noBlobs && at.mode != modeFolder {
+		if at.mode == object.ModeCommit || g.noBlobs && at.mode != object.ModeFolder {
 			continue
 		}
-		var below []objectName
+		var below []pack.ObjectName
 		same := false
 		for _, other := range beside {
 			if other.seek(at) {
 				same = same || other.hash == at.hash
-				if other.mode == modeFolder {
+				if other.mode == object.ModeFolder {
 					below = append(below, other.hash)
 				}
 			}
 		}
 		switch {
 		case same:
-		case at.mode == modeFolder:
+		case at.mode == object.ModeFolder:
 			err = g.tree(at.hash, below, depth+1)
 		default:
 			err = g.object(at.hash, "blob")
@@ -447,7 +446,7 @@ type treeCursor struct {
 	rest []byte
 	mode uint32
 	name []byte
-	hash objectName
+	hash pack.ObjectName
 	held bool // the entry was read but not yet passed
 	end  bool
 }
@@ -507,7 +506,7 @@ func (c *treeCursor) after(n int) byte {
 	switch {
 	case n < len(c.name):
 		return c.name[n]
-	case c.mode == modeFolder:
+	case c.mode == object.ModeFolder:
 		return '/'
 	}
 	return 0

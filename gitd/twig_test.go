@@ -14,6 +14,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // randomHistory fills a repository with commits that git itself makes of a random
@@ -227,7 +230,7 @@ func TestPackOf(t *testing.T) {
 }
 
 // unpackable lets git check a pack and its index, and lists what is in it.
-func unpackable(t testing.TB, p *Pack) string {
+func unpackable(t testing.TB, p *pack.Pack) string {
 	t.Helper()
 	dir := t.TempDir()
 	for ext, f := range map[string]*os.File{"pack": p.Pack, "idx": p.Index} {
@@ -247,7 +250,7 @@ func TestPackOfLarge(t *testing.T) {
 	ctx := t.Context()
 	r := newRepo(t)
 	first := commit(t, r, "main", "First", "a", "1\n")
-	large := make([]byte, inMemoryMax+1)
+	large := make([]byte, pack.MaxInMemory+1)
 	if _, err := rand.NewChaCha8([32]byte{}).Read(large); err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +294,7 @@ func FuzzTreeCursor(f *testing.F) {
 	f.Add([]byte("100644 a\x00short"), []byte("100644"))
 	f.Add([]byte("x a\x00"+hash), []byte{})
 	f.Fuzz(func(t *testing.T, data, beside []byte) {
-		entries, bad := parseTree(data, 20)
+		entries, bad := object.ParseTree(data, 20)
 		at, other := &treeCursor{rest: data}, &treeCursor{rest: beside}
 		for n := 0; ; n++ {
 			ok, err := at.next()
@@ -304,10 +307,10 @@ func FuzzTreeCursor(f *testing.F) {
 				}
 				return
 			}
-			if e := (entry{string(at.name), at.mode, Hash(at.hash.String())}); bad == nil && e != entries[n] {
+			if e := (object.Entry{Name: string(at.name), Mode: at.mode, Hash: Hash(at.hash.String())}); bad == nil && e != entries[n] {
 				t.Fatalf("%v, not %v", e, entries[n])
 			}
-			if other.seek(at) && (!bytes.Equal(other.name, at.name) || (other.mode == modeFolder) != (at.mode == modeFolder)) {
+			if other.seek(at) && (!bytes.Equal(other.name, at.name) || (other.mode == object.ModeFolder) != (at.mode == object.ModeFolder)) {
 				t.Fatalf("found %s for %s", other.name, at.name)
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 )
 
 // Every push and every commit leaves a pack. Upkeep maintains repositories in the
@@ -96,7 +98,7 @@ func (r *Repo) wrote() {
 	u.mu.Unlock()
 	were := 0
 	if !known {
-		were = r.objects.packs.count() - 1 // what an earlier server left counts, too
+		were = r.objects.Packs.Count() - 1 // what an earlier server left counts, too
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -189,7 +191,7 @@ func (s *Server) maintainAll(ctx context.Context) {
 			switch {
 			case err == nil:
 				s.log().Debug("maintained", "repo", r.name)
-			case ctx.Err() != nil, errors.Is(err, errClosed):
+			case ctx.Err() != nil, errors.Is(err, gitcmd.ErrClosed):
 			case !r.there():
 				u.forget(r)
 			default:

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
 // maintained is a log that tells of repositories that were maintained.
@@ -62,11 +64,11 @@ func TestUpkeep(t *testing.T) {
 	if stats.Runs != commits/upkeepChanges || stats.Failures > 0 || stats.Pending != commits%upkeepChanges {
 		t.Errorf("%+v after %d commits", stats, commits)
 	}
-	packs, err := filepath.Glob(filepath.Join(r.dir, packFolder, "*.pack"))
+	packs, err := filepath.Glob(filepath.Join(r.dir, pack.Folder, "*.pack"))
 	if err != nil || len(packs) > commits%upkeepChanges+5 {
 		t.Errorf("%d packs, %v", len(packs), err)
 	}
-	for _, file := range []string{packFolder + "/multi-pack-index", "objects/info/commit-graphs/commit-graph-chain", "packed-refs"} {
+	for _, file := range []string{pack.Folder + "/multi-pack-index", "objects/info/commit-graphs/commit-graph-chain", "packed-refs"} {
 		if _, err := os.Stat(filepath.Join(r.dir, file)); err != nil {
 			t.Error(err)
 		}

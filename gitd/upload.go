@@ -8,6 +8,10 @@ import (
 	"io"
 	"os"
 	"time"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/pack"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // wantsMax bounds what a client may say in one request of a fetch: the wants of
@@ -16,7 +20,7 @@ const wantsMax = 32 << 20
 
 // serveChild runs one git child for a client within all limits; answer copies
 // what it writes.
-func (s *Server) serveChild(ctx context.Context, a access, c child, out io.Writer, answer func(io.Reader, io.Writer) error) error {
+func (s *Server) serveChild(ctx context.Context, a access, c gitcmd.Command, out io.Writer, answer func(io.Reader, io.Writer) error) error {
 	give, err := s.slots.take(ctx, a.client)
 	if err != nil {
 		return err
@@ -28,21 +32,21 @@ func (s *Server) serveChild(ctx context.Context, a access, c child, out io.Write
 
 // limitedChild runs one git child in a place that give gives back when the child has
 // ended, even if read, which takes what it writes, hangs. cancel ends the child.
-func (s *Server) limitedChild(ctx context.Context, a access, c child, give func(), read func(r io.Reader, cancel context.CancelCauseFunc) error) error {
+func (s *Server) limitedChild(ctx context.Context, a access, c gitcmd.Command, give func(), read func(r io.Reader, cancel context.CancelCauseFunc) error) error {
 	ctx, stop := context.WithTimeoutCause(ctx, s.limits.Time, errChildTime)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	c.cpu, c.memory = s.limits.CPU, s.limits.Memory
-	c.config = append(a.config(s.limits), c.config...)
+	c.CPU, c.Memory = s.limits.CPU, s.limits.Memory
+	c.Config = append(a.config(s.limits), c.Config...)
 	r, w, err := os.Pipe()
 	if err != nil {
 		give()
-		return fmt.Errorf("cannot start git %s: %w", c.args[0], err)
+		return fmt.Errorf("cannot start git %s: %w", c.Args[0], err)
 	}
 	defer r.Close()
-	c.out = w
-	p, err := s.start(ctx, c)
+	c.Out = w
+	p, err := s.git.Start(ctx, c)
 	w.Close()
 	if err != nil {
 		give()
@@ -50,7 +54,7 @@ func (s *Server) limitedChild(ctx context.Context, a access, c child, give func(
 	}
 	ended := make(chan error, 1)
 	go func() {
-		err := p.wait()
+		err := p.Wait()
 		give()
 		ended <- err
 	}()
@@ -77,7 +81,7 @@ func (w *idleWriter) Write(p []byte) (int, error) {
 
 // copyAnswer copies git's answer as it comes.
 func copyAnswer(r io.Reader, w io.Writer) error {
-	_, err := io.CopyBuffer(onlyWriter{w}, struct{ io.Reader }{r}, make([]byte, 64<<10))
+	_, err := io.CopyBuffer(pack.WriterOnly{Writer: w}, struct{ io.Reader }{r}, make([]byte, 64<<10))
 	if err != nil {
 		return fmt.Errorf("cannot pass git's answer on: %w", err)
 	}
@@ -86,41 +90,41 @@ func copyAnswer(r io.Reader, w io.Writer) error {
 
 // advertise writes the refs and capabilities that open a conversation.
 func (s *Server) advertise(ctx context.Context, a access, service string, out io.Writer) error {
-	return s.serveChild(ctx, a, child{
-		args: []string{service, "--stateless-rpc", "--advertise-refs", a.dir},
-		env:  a.env(),
+	return s.serveChild(ctx, a, gitcmd.Command{
+		Args: []string{service, "--stateless-rpc", "--advertise-refs", a.dir},
+		Env:  a.env(),
 	}, out, copyAnswer)
 }
 
 // upload answers one request of a fetch over HTTP; read is called when all of
 // it was read.
 func (s *Server) upload(ctx context.Context, a access, in io.Reader, read func(), out answer) error {
-	store := &spool{dir: os.TempDir()}
-	defer store.close()
-	t := newTap(in, store, wantsMax)
+	store := &pack.Spool{Dir: os.TempDir()}
+	defer store.Close()
+	t := pack.NewTap(in, store, wantsMax)
 	if _, err := io.Copy(io.Discard, t); err != nil {
 		return err
 	}
-	if err := t.flush(); err != nil {
+	if err := t.Flush(); err != nil {
 		return err
 	}
 	read()
-	body, err := store.reader()
+	body, err := store.Reader()
 	if err != nil {
 		return err
 	}
 	if a.direct {
-		q, err := parseRequest(bufio.NewReader(body))
+		q, err := protocol.ParseRequest(bufio.NewReader(body))
 		if err != nil {
 			return err
 		}
 		return s.reply(ctx, a, q, out)
 	}
 	if a.protocol != "version=2" {
-		if err := checkUpload(bufio.NewReader(body)); err != nil {
+		if err := protocol.CheckUpload(bufio.NewReader(body)); err != nil {
 			return err
 		}
-		if body, err = store.reader(); err != nil {
+		if body, err = store.Reader(); err != nil {
 			return err
 		}
 	}
@@ -129,11 +133,11 @@ func (s *Server) upload(ctx context.Context, a access, in io.Reader, read func()
 
 // uploadChild lets git answer one request.
 func (s *Server) uploadChild(ctx context.Context, a access, request io.Reader, out io.Writer) error {
-	return s.serveChild(ctx, a, child{
-		args: []string{"upload-pack", "--stateless-rpc", a.dir},
-		env:  a.env(),
+	return s.serveChild(ctx, a, gitcmd.Command{
+		Args: []string{"upload-pack", "--stateless-rpc", a.dir},
+		Env:  a.env(),
 		// Behind a type of its own, so that git gets a pipe and not the file:
 		// it must not begin before its limits are set.
-		in: struct{ io.Reader }{request},
+		In: struct{ io.Reader }{request},
 	}, out, copyAnswer)
 }

@@ -3,6 +3,8 @@ package gitd
 import (
 	"strings"
 	"testing"
+
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // TestMalformedFetches sends requests that no git would send. Each is the client's fault, in every version of the protocol.
@@ -10,7 +12,7 @@ func TestMalformedFetches(t *testing.T) {
 	w := newWire(t, nil)
 	dir := w.repo("app")
 	tip := strings.TrimSpace(stock(t, dir, "rev-parse", "HEAD"))
-	pkt := func(parts ...string) string { return string(appendPkt(nil, parts...)) }
+	pkt := func(parts ...string) string { return string(protocol.AppendLine(nil, parts...)) }
 	v2 := func(lines ...string) string {
 		b := pkt("command=fetch\n") + "0001"
 		for _, l := range lines {

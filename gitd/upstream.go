@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
@@ -159,7 +160,7 @@ func (r *Repo) RefreshedAt(ctx context.Context) (time.Time, error) {
 // remember writes down that the repository is as new as upstream.
 func (r *Repo) remember(ctx context.Context, src source) error {
 	for _, kv := range [][2]string{{keyUpstream, src.where}, {keyRefreshed, r.server.now().UTC().Format(time.RFC3339)}} {
-		if err := r.server.run(ctx, child{repo: r.dir, args: []string{"config", "--local", kv[0], kv[1]}}); err != nil {
+		if err := r.server.git.Run(ctx, gitcmd.Command{Repo: r.dir, Args: []string{"config", "--local", kv[0], kv[1]}}); err != nil {
 			return err
 		}
 	}

@@ -6,6 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/pack"
+	"github.com/ramus-dev/ramus/gitd/protocol"
 )
 
 // wantError is a want that is not served: there is no such object, or the client may not
@@ -15,7 +19,7 @@ type wantError struct{ want Hash }
 func (e *wantError) Error() string { return "upload-pack: not our ref " + string(e.want) }
 
 // packet is what the client is told, in git's own words.
-func (e *wantError) packet() []byte { return appendPkt(nil, "ERR ", e.Error()) }
+func (e *wantError) packet() []byte { return protocol.AppendLine(nil, "ERR ", e.Error()) }
 
 // wantVerdict names what was found out: whether a want that is no tip may be served under a grant.
 type wantVerdict struct {
@@ -26,8 +30,9 @@ type wantVerdict struct {
 // verdictsMax bounds how many are remembered of a repository.
 const verdictsMax = 10_000
 
-// sight names what a grant shows; two grants that show the same may have two names.
-func (g Grant) sight() string {
+// sightOf returns a name for the refs that a grant shows. Two grants that show the same may have two
+// names.
+func sightOf(g Grant) string {
 	if len(g.Read) == 0 {
 		return ""
 	}
@@ -43,13 +48,13 @@ func (v *refSnapshot) checkWants(ctx context.Context, g Grant, wants []Hash) err
 	if len(unknown) == 0 {
 		return nil
 	}
-	kinds, err := v.repo.objects.kinds(ctx, unknown)
+	kinds, err := v.repo.objects.Kinds(ctx, unknown)
 	if err != nil {
 		return err
 	}
 	var commits []Hash
 	for _, h := range unknown {
-		switch kinds[h].kind {
+		switch kinds[h].Kind {
 		case "commit":
 			commits = append(commits, h)
 		case "blob", "tree":
@@ -70,7 +75,7 @@ func (v *refSnapshot) checkWants(ctx context.Context, g Grant, wants []Hash) err
 	}
 	for _, h := range commits[:min(len(commits), verdictsMax)] {
 		if bad == "" || bad == h {
-			v.verdicts[wantVerdict{g.sight(), h}] = bad == ""
+			v.verdicts[wantVerdict{sightOf(g), h}] = bad == ""
 		}
 	}
 	v.mu.Unlock()
@@ -85,7 +90,7 @@ func (v *refSnapshot) checkWants(ctx context.Context, g Grant, wants []Hash) err
 func (v *refSnapshot) unknown(g Grant, wants []Hash) (unknown []Hash, turn uint64, tips []Hash) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
-	known := func(h Hash) bool { return v.verdictTurn == v.turn && v.verdicts[wantVerdict{g.sight(), h}] }
+	known := func(h Hash) bool { return v.verdictTurn == v.turn && v.verdicts[wantVerdict{sightOf(g), h}] }
 	if len(g.Read) == 0 {
 		for _, h := range wants {
 			if v.tips[h] == 0 && h != v.head.hash && !known(h) {
@@ -135,9 +140,9 @@ func (v *refSnapshot) unreachable(ctx context.Context, commits, tips []Hash) (Ha
 	defer stop()
 	// Children come before their parents, so that the first line is one of those
 	// that were asked for.
-	out, err := v.repo.server.output(ctx, child{
-		repo: v.repo.dir, args: []string{"rev-list", "--max-count=1", "--ignore-missing", "--stdin"}, in: &in,
-		cpu: limits.CPU, memory: limits.Memory,
+	out, err := v.repo.server.git.Output(ctx, gitcmd.Command{
+		Repo: v.repo.dir, Args: []string{"rev-list", "--max-count=1", "--ignore-missing", "--stdin"}, In: &in,
+		CPU: limits.CPU, Memory: limits.Memory,
 	})
 	if err != nil {
 		return "", fmt.Errorf("cannot find out what the refs of %s reach: %w", v.repo.name, err)
@@ -145,7 +150,7 @@ func (v *refSnapshot) unreachable(ctx context.Context, commits, tips []Hash) (Ha
 	if len(out) == 0 {
 		return "", nil
 	}
-	if bad := Hash(firstLine(out)); slices.Contains(commits, bad) {
+	if bad := Hash(pack.FirstLine(out)); slices.Contains(commits, bad) {
 		return bad, nil
 	}
 	return commits[0], nil

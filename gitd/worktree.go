@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pathspec"
 )
 
 // place is a folder of a work tree, with the files in it that say what git ignores and how
@@ -14,18 +17,18 @@ type place struct {
 	up    *place // nil: the root
 	path  string
 	name  string
-	over  *overlayNode     // what the overlay has here; nil: nothing
-	under map[string]entry // what shows through it
-	index map[string]entry // what the index has here
+	over  *overlayNode            // what the overlay has here; nil: nothing
+	under map[string]object.Entry // what shows through it
+	index map[string]object.Entry // what the index has here
 
-	ignore     ignoreRules
-	attributes *attributeRules
+	ignore     pathspec.Ignore
+	attributes *pathspec.Attributes
 	// instead are the attributes of the index, where the work tree has lost its file: git may
 	// see them still, or not any more, depending on what it did before.
-	instead        *attributeRules
+	instead        *pathspec.Attributes
 	ignoreRead     bool
 	attributesRead bool
-	excluded       verdict // of the folder itself; silent: not asked yet
+	excluded       pathspec.Verdict // of the folder itself; pathspec.Undecided: not asked yet
 }
 
 // from is the path of something in or below p, as a folder above p (or p) sees it.
@@ -55,9 +58,9 @@ const matchStepsMax = 200_000_000
 // settle tells whether what was matched can be relied on.
 func (w *snapshotWalk) settle() error {
 	switch {
-	case w.matching.doubt:
+	case w.matching.Ambiguous:
 		return fmt.Errorf("a pattern of .gitignore or .gitattributes means different things to different releases of git: %w", ErrPortable)
-	case w.matching.steps > matchStepsMax:
+	case w.matching.Steps > matchStepsMax:
 		return fmt.Errorf("the patterns of .gitignore and .gitattributes cost too much: %w", ErrPortable)
 	}
 	return nil
@@ -68,15 +71,15 @@ func (w *snapshotWalk) ignored(p *place, name string, folder bool) (bool, error)
 	if out, err := w.excluded(p); out || err != nil {
 		return out, err
 	}
-	said := silent
-	for q := p; q != nil && said == silent; q = q.up {
+	said := pathspec.Undecided
+	for q := p; q != nil && said == pathspec.Undecided; q = q.up {
 		if err := w.readIgnore(q); err != nil {
 			return false, err
 		}
-		w.matching.steps++
-		said = q.ignore.of(p.from(q, name), name, folder, &w.matching)
+		w.matching.Steps++
+		said = q.ignore.Match(p.from(q, name), name, folder, &w.matching)
 	}
-	return said == ignored, w.settle()
+	return said == pathspec.Ignored, w.settle()
 }
 
 // excluded tells whether a whole folder is ignored: then nothing in it can be taken back.
@@ -84,16 +87,16 @@ func (w *snapshotWalk) excluded(p *place) (bool, error) {
 	if p.up == nil {
 		return false, nil
 	}
-	if p.excluded == silent {
+	if p.excluded == pathspec.Undecided {
 		out, err := w.ignored(p.up, p.name, true)
 		if err != nil {
 			return false, err
 		}
-		if p.excluded = kept; out {
-			p.excluded = ignored
+		if p.excluded = pathspec.Kept; out {
+			p.excluded = pathspec.Ignored
 		}
 	}
-	return p.excluded == ignored, nil
+	return p.excluded == pathspec.Ignored, nil
 }
 
 func (w *snapshotWalk) readIgnore(p *place) error {
@@ -107,7 +110,7 @@ func (w *snapshotWalk) readIgnore(p *place) error {
 	if err != nil {
 		return err
 	}
-	p.ignore, p.ignoreRead = parseIgnore(data), true
+	p.ignore, p.ignoreRead = pathspec.ParseIgnore(data), true
 	return nil
 }
 
@@ -120,11 +123,11 @@ func (w *snapshotWalk) readAttributes(p *place) error {
 	if err != nil {
 		return err
 	}
-	parse := func(data []byte) (*attributeRules, error) {
+	parse := func(data []byte) (*pathspec.Attributes, error) {
 		if err := w.ruled(len(data)); err != nil {
 			return nil, err
 		}
-		rules, err := parseAttributes(data, p.up == nil)
+		rules, err := pathspec.ParseAttributes(data, p.up == nil)
 		if err != nil {
 			return nil, fmt.Errorf("%q: %w: %w", join(p.path, name), err, ErrPortable)
 		}
@@ -133,8 +136,8 @@ func (w *snapshotWalk) readAttributes(p *place) error {
 	if p.attributes, err = parse(data); err != nil {
 		return err
 	}
-	if old, was := p.index[name]; was && !there && old.kind() == "blob" {
-		if data, err = w.ruleBlob(old.hash); err != nil {
+	if old, was := p.index[name]; was && !there && old.Kind() == "blob" {
+		if data, err = w.ruleBlob(old.Hash); err != nil {
 			return err
 		}
 		if p.instead, err = parse(data); err != nil {
@@ -147,8 +150,8 @@ func (w *snapshotWalk) readAttributes(p *place) error {
 
 // ruled counts the rules that are kept in memory, where they need much more than in a file.
 func (w *snapshotWalk) ruled(size int) error {
-	if w.rules += size; w.rules > ruleFileMax {
-		return fmt.Errorf("the .gitignore and .gitattributes files have more than %d bytes: %w", ruleFileMax, ErrPortable)
+	if w.rules += size; w.rules > pathspec.MaxFile {
+		return fmt.Errorf("the .gitignore and .gitattributes files have more than %d bytes: %w", pathspec.MaxFile, ErrPortable)
 	}
 	return nil
 }
@@ -166,21 +169,21 @@ func (w *snapshotWalk) ruleFile(p *place, name string) (data []byte, there bool,
 			return nil, false, nil // git follows no link here
 		}
 	}
-	switch e := p.under[name]; e.mode {
-	case 0, modeSymlink:
+	switch e := p.under[name]; e.Mode {
+	case 0, object.ModeSymlink:
 		return nil, false, nil
-	case modeFolder, modeCommit:
+	case object.ModeFolder, object.ModeCommit:
 		return nil, true, nil
 	default:
-		data, err := w.ruleBlob(e.hash)
+		data, err := w.ruleBlob(e.Hash)
 		return data, true, err
 	}
 }
 
 // smallFile reads a file of rules from the overlay.
 func (w *snapshotWalk) smallFile(n *overlayNode) (data []byte, there bool, err error) {
-	if n.Size > ruleFileMax {
-		return nil, false, fmt.Errorf("%.200q has more than %d bytes: %w", n.Path, ruleFileMax, ErrPortable)
+	if n.Size > pathspec.MaxFile {
+		return nil, false, fmt.Errorf("%.200q has more than %d bytes: %w", n.Path, pathspec.MaxFile, ErrPortable)
 	}
 	in, closer, err := w.open(n)
 	if errors.Is(err, errGone) {
@@ -197,38 +200,38 @@ func (w *snapshotWalk) smallFile(n *overlayNode) (data []byte, there bool, err e
 }
 
 func (w *snapshotWalk) ruleBlob(h Hash) ([]byte, error) {
-	obj, size, err := w.repo.objects.small(w.ctx, h)
-	if errors.Is(err, ErrTooLarge) || err == nil && size > ruleFileMax {
-		return nil, fmt.Errorf("a .gitignore or .gitattributes has more than %d bytes: %w", ruleFileMax, ErrPortable)
+	obj, size, err := w.repo.objects.Small(w.ctx, h)
+	if errors.Is(err, ErrTooLarge) || err == nil && size > pathspec.MaxFile {
+		return nil, fmt.Errorf("a .gitignore or .gitattributes has more than %d bytes: %w", pathspec.MaxFile, ErrPortable)
 	}
-	return obj.data, err
+	return obj.Data, err
 }
 
 // conversion is what git does to a file in p.
-func (w *snapshotWalk) conversion(p *place, name string) (conversion, error) {
-	var now, instead []attributeSource
+func (w *snapshotWalk) conversion(p *place, name string) (pathspec.Conversion, error) {
+	var now, instead []pathspec.Source
 	rules, doubt := false, false
 	for q := p; q != nil; q = q.up {
 		if err := w.readAttributes(q); err != nil {
-			return conversion{}, err
+			return pathspec.Conversion{}, err
 		}
 		a, path := q.attributes, p.from(q, name)
-		now = append(now, attributeSource{a, path})
+		now = append(now, pathspec.Source{Attributes: a, Path: path})
 		if q.instead != nil {
 			a, doubt = q.instead, true
 		}
-		instead = append(instead, attributeSource{a, path})
-		rules = rules || len(a.rules) > 0 || len(q.attributes.rules) > 0
+		instead = append(instead, pathspec.Source{Attributes: a, Path: path})
+		rules = rules || !a.Empty() || !q.attributes.Empty()
 	}
 	if !rules {
-		return conversion{}, nil
+		return pathspec.Conversion{}, nil
 	}
-	c := conversionOf(attributesOf(name, now, &w.matching))
-	if doubt && conversionOf(attributesOf(name, instead, &w.matching)) != c {
+	c := pathspec.ConversionOf(pathspec.Resolve(name, now, &w.matching))
+	if doubt && pathspec.ConversionOf(pathspec.Resolve(name, instead, &w.matching)) != c {
 		return c, fmt.Errorf("%.200q is converted by a .gitattributes that was deleted: %w", join(p.path, name), ErrPortable)
 	}
-	if c.portable != "" {
-		return c, fmt.Errorf("%.200q has the attribute %s: %w", join(p.path, name), c.portable, ErrPortable)
+	if c.GitOnly != "" {
+		return c, fmt.Errorf("%.200q has the attribute %s: %w", join(p.path, name), c.GitOnly, ErrPortable)
 	}
 	return c, w.settle()
 }
@@ -245,7 +248,7 @@ func (w *snapshotWalk) underPlace(path string) (*place, error) {
 		if p.up, err = w.underPlace(up); err != nil {
 			return nil, err
 		}
-		p.name, tree = name, p.up.under[name].hash
+		p.name, tree = name, p.up.under[name].Hash
 	}
 	t, err := w.named(tree)
 	if err != nil {
@@ -279,7 +282,7 @@ func (w *snapshotWalk) verbatim(path string) error {
 		return err
 	}
 	c, err := w.conversion(p, name)
-	if err == nil && c.crlf {
+	if err == nil && c.CRLF {
 		err = fmt.Errorf("it has the attribute eol=crlf: %w", ErrPortable)
 	}
 	return err

@@ -1,0 +1,32 @@
+package object
+
+import "errors"
+
+// The kinds of error of gitd. Every error that its packages return wraps at most one of them.
+var (
+	// ErrNotFound means that a repository, ref, commit or file does not exist.
+	ErrNotFound = errors.New("not found")
+	// ErrNoRepository is [ErrNotFound] of a repository.
+	ErrNoRepository error = noRepositoryError{}
+	// ErrExists means that the repository exists already.
+	ErrExists = errors.New("already exists")
+	// ErrInvalid means that git or ramus cannot accept a name, ref or argument.
+	ErrInvalid = errors.New("invalid")
+	// ErrConflict means that a ref was not at the expected value. Nothing was changed.
+	ErrConflict = errors.New("changed meanwhile")
+	// ErrDenied means that the grant does not allow the request.
+	ErrDenied = errors.New("not allowed")
+	// ErrUpstream means that the upstream of a repository does not answer or denies access.
+	ErrUpstream = errors.New("upstream cannot be reached")
+	// ErrUpstreamRefused means that the rules of upstream, such as a protected branch or a
+	// hook, reject a push. Trying again does not help.
+	ErrUpstreamRefused = errors.New("upstream refused")
+	// ErrTooLarge means that a limit on size, count or time was reached.
+	ErrTooLarge = errors.New("too large")
+)
+
+// noRepositoryError is the type of [ErrNoRepository].
+type noRepositoryError struct{}
+
+func (noRepositoryError) Error() string { return ErrNotFound.Error() }
+func (noRepositoryError) Unwrap() error { return ErrNotFound }
