@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ramus-dev/ramus/containers/layer"
+	"github.com/ramus-dev/ramus/containers/proc"
 )
 
 // What a container takes on disk is added up from outside, name by name, which costs time.
@@ -239,7 +240,7 @@ func (f *Fleet) killFull(b *berth, host *Host, says string) (int, error) {
 	}
 	ctx, cancel := context.WithTimeout(f.base, killAwait)
 	defer cancel()
-	poll(ctx, killAwait, host.Done(), func() bool {
+	proc.Await(ctx, killAwait, host.Done(), func() bool {
 		list, err := bounded(f, ctx, askTimeout, host.Commands, nil)
 		return err != nil || !slices.ContainsFunc(list, func(c CommandState) bool { return c.Running && slices.Contains(ids, c.ID) })
 	})

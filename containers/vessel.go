@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers/layer"
+	"github.com/ramus-dev/ramus/internal/durable"
 )
 
 // A vessel is a container on its way to a caller: its folder, its door, and, once it is
@@ -205,7 +206,7 @@ func (f *Fleet) keepRecord(name string, r record) error {
 		err = fmt.Errorf("its labels take more than %d bytes", maxRecord)
 	}
 	if err == nil {
-		err = replaceFile(filepath.Join(f.folder(name), recordName), b, false)
+		err = durable.Replace(filepath.Join(f.folder(name), recordName), b, false)
 	}
 	if err != nil {
 		return fmt.Errorf("cannot note whose the container is: %w", err)

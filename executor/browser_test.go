@@ -25,6 +25,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/docker"
+	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks/browser"
@@ -49,7 +50,7 @@ func browserWorld(t *testing.T, engine string, opts func(*executor.Executor)) *w
 		}
 	}
 	w := newWorldOn(t, engine, func(x *executor.Executor) {
-		if s, ok := x.Fleet.Engine.(*containers.Sandbox); ok {
+		if s, ok := x.Fleet.Engine.(*sandbox.Engine); ok {
 			s.Browser = dir
 		}
 		x.Browser = &executor.Browser{}

@@ -18,6 +18,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/cgroup"
 )
 
 // BrowserImage is what make browser builds, and what sidecars start from that name
@@ -329,7 +330,7 @@ func (e *Engine) measure(ctx context.Context, id string, peak *atomic.Int64) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
-		n := containers.MemoryPeak(c.State.Pid, id)
+		n := cgroup.MemoryPeak(c.State.Pid, id)
 		if n == 0 {
 			return
 		}

@@ -1,4 +1,4 @@
-package containers
+package sandbox
 
 import (
 	"bytes"
@@ -14,12 +14,14 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/cgroup"
 	"github.com/ramus-dev/ramus/containers/proc"
 )
 
-func testSandbox(t *testing.T) *Sandbox {
+func testSandbox(t *testing.T) *Engine {
 	t.Helper()
-	s := &Sandbox{Dir: filepath.Join(t.TempDir(), "engine")}
+	s := &Engine{Dir: filepath.Join(t.TempDir(), "engine")}
 	if err := s.Check(t.Context()); err != nil {
 		t.Skipf("cannot run here: engine sandbox: %v", err)
 	}
@@ -29,9 +31,9 @@ func testSandbox(t *testing.T) *Sandbox {
 // A key that lets nobody in; these tests need no more than a runner that greets.
 const nobodysKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"
 
-func (s *Sandbox) startTest(t *testing.T) (Container, Spec) {
+func (s *Engine) startTest(t *testing.T) (containers.Container, containers.Spec) {
 	t.Helper()
-	spec := Spec{Key: "run:x", Owner: "owner", Dir: filepath.Join(t.TempDir(), "box"), ClientKey: nobodysKey}
+	spec := containers.Spec{Key: "run:x", Owner: "owner", Dir: filepath.Join(t.TempDir(), "box"), ClientKey: nobodysKey}
 	c, err := s.Start(t.Context(), spec)
 	if err != nil {
 		t.Fatal(err)
@@ -44,7 +46,7 @@ func (s *Sandbox) startTest(t *testing.T) (Container, Spec) {
 	return c, spec
 }
 
-func (s *Sandbox) empty(t *testing.T) {
+func (s *Engine) empty(t *testing.T) {
 	t.Helper()
 	if left, err := os.ReadDir(s.Dir); err != nil && !errors.Is(err, os.ErrNotExist) || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
@@ -68,7 +70,7 @@ func TestSandboxFoundWithoutPID(t *testing.T) {
 	if err := s.save(st); err != nil {
 		t.Fatal(err)
 	}
-	again := &Sandbox{Dir: s.Dir}
+	again := &Engine{Dir: s.Dir}
 	list, err := again.List(t.Context(), "owner")
 	if err != nil || len(list) != 1 || !list[0].Running {
 		t.Fatalf("%+v, %v", list, err)
@@ -84,7 +86,7 @@ func TestSandboxFoundWithoutPID(t *testing.T) {
 	if _, err := proc.Start(pid); err == nil {
 		t.Error("its process runs still")
 	}
-	if err := removeCgroups(t.Context(), groups.Cgroups); err != nil {
+	if err := cgroup.Remove(t.Context(), groups.Cgroups); err != nil {
 		t.Error(err)
 	}
 	s.empty(t)
@@ -93,9 +95,9 @@ func TestSandboxFoundWithoutPID(t *testing.T) {
 // A number that means another process now is left alone, and so is every number
 // from before a reboot.
 func TestSandboxOtherProcess(t *testing.T) {
-	for name, change := range map[string]func(*sandboxState){
-		"reused":   func(st *sandboxState) { st.Start-- },
-		"rebooted": func(st *sandboxState) { st.Boot = "another" },
+	for name, change := range map[string]func(*state){
+		"reused":   func(st *state) { st.Start-- },
+		"rebooted": func(st *state) { st.Boot = "another" },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := testSandbox(t)
@@ -109,7 +111,7 @@ func TestSandboxOtherProcess(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			st := sandboxState{ID: newSandboxID(), Key: "run:x", Owner: "owner", Dir: t.TempDir(), Created: time.Now(), Boot: bootID(), PID: other.Process.Pid, Start: start}
+			st := state{ID: newContainerID(), Key: "run:x", Owner: "owner", Dir: t.TempDir(), Created: time.Now(), Boot: proc.BootID(), PID: other.Process.Pid, Start: start}
 			change(&st)
 			if err := os.MkdirAll(s.home(st.ID), 0o700); err != nil {
 				t.Fatal(err)
@@ -121,7 +123,7 @@ func TestSandboxOtherProcess(t *testing.T) {
 			if err != nil || len(list) != 1 || list[0].Running {
 				t.Errorf("%+v, %v", list, err)
 			}
-			if _, err := s.Dial(t.Context(), st.ID); !errors.Is(err, ErrGone) {
+			if _, err := s.Dial(t.Context(), st.ID); !errors.Is(err, containers.ErrGone) {
 				t.Errorf("dialling says %v", err)
 			}
 			if err := s.Remove(t.Context(), st.ID); err != nil {
@@ -178,7 +180,7 @@ func TestSandboxStartFails(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), test.within)
 			defer cancel()
 			dir := t.TempDir()
-			_, err := s.Start(ctx, Spec{Key: "run:x", Owner: "owner", Dir: dir, ClientKey: nobodysKey})
+			_, err := s.Start(ctx, containers.Spec{Key: "run:x", Owner: "owner", Dir: dir, ClientKey: nobodysKey})
 			if err == nil || !strings.Contains(err.Error(), test.says) {
 				t.Errorf("it says %v", err)
 			}
@@ -189,7 +191,7 @@ func TestSandboxStartFails(t *testing.T) {
 		})
 	}
 	s := testSandbox(t)
-	for _, spec := range []Spec{{}, {Key: "run:x", Owner: "owner"}, {Key: "run:x", Dir: t.TempDir()}} {
+	for _, spec := range []containers.Spec{{}, {Key: "run:x", Owner: "owner"}, {Key: "run:x", Dir: t.TempDir()}} {
 		if _, err := s.Start(t.Context(), spec); err == nil {
 			t.Errorf("%+v starts", spec)
 		}
@@ -198,13 +200,13 @@ func TestSandboxStartFails(t *testing.T) {
 }
 
 // A look inside without a runner in between.
-func (s *Sandbox) look(t *testing.T, script string) string {
+func (s *Engine) look(t *testing.T, script string) string {
 	t.Helper()
 	probe, _, err := s.probe(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := s.newBox(probe, "", Limits{}.WithDefaults())
+	b, err := s.newBox(probe, "", containers.Limits{}.WithDefaults())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,8 +274,8 @@ func TestVisiblePath(t *testing.T) {
 }
 
 func TestSandboxCheckHints(t *testing.T) {
-	s := &Sandbox{Dir: t.TempDir(), Bwrap: filepath.Join(t.TempDir(), "no-such-bwrap")}
-	if err := s.Check(t.Context()); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), `package "bubblewrap"`) {
+	s := &Engine{Dir: t.TempDir(), Bwrap: filepath.Join(t.TempDir(), "no-such-bwrap")}
+	if err := s.Check(t.Context()); !errors.Is(err, containers.ErrUnavailable) || !strings.Contains(err.Error(), `package "bubblewrap"`) {
 		t.Errorf("without bubblewrap: %v", err)
 	}
 	if s.Gives() != nil || s.Lacks() != nil {
@@ -283,7 +285,7 @@ func TestSandboxCheckHints(t *testing.T) {
 	if err := os.WriteFile(old, []byte("#!/bin/sh\necho usage\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&Sandbox{Dir: t.TempDir(), Bwrap: old}).Check(t.Context()); !errors.Is(err, ErrUnavailable) || !strings.Contains(err.Error(), "0.5 or newer") {
+	if err := (&Engine{Dir: t.TempDir(), Bwrap: old}).Check(t.Context()); !errors.Is(err, containers.ErrUnavailable) || !strings.Contains(err.Error(), "0.5 or newer") {
 		t.Errorf("with an old bubblewrap: %v", err)
 	}
 	for setting, says := range map[string]string{
@@ -304,12 +306,12 @@ func TestSandboxCheckHints(t *testing.T) {
 	}
 }
 
-func FuzzSandboxState(f *testing.F) {
+func FuzzState(f *testing.F) {
 	f.Add([]byte(`{"id":"sb0011223344556677","pid":5,"start":7}`), []byte(`{"child-pid": 12}`+"\n"+`{"exit-code": 0}`))
 	f.Add([]byte(`{"id":"../x"}`), []byte(`{"child-pid": -1}`))
 	f.Add([]byte(`null`), []byte(``))
 	f.Fuzz(func(t *testing.T, state, status []byte) {
-		s := &Sandbox{Dir: t.TempDir()}
+		s := &Engine{Dir: t.TempDir()}
 		id := "sb0011223344556677"
 		if err := os.Mkdir(s.home(id), 0o700); err != nil {
 			t.Fatal(err)
@@ -329,18 +331,18 @@ func FuzzSandboxState(f *testing.F) {
 }
 
 func TestSandboxIDs(t *testing.T) {
-	if id := newSandboxID(); !validSandboxID(id) {
+	if id := newContainerID(); !validContainerID(id) {
 		t.Errorf("%s is refused", id)
 	}
 	for _, id := range []string{"", "sb", "..", "sb/../../../etc/x", "sb00112233445566zz", "sb001122334455667788"} {
-		if validSandboxID(id) {
+		if validContainerID(id) {
 			t.Errorf("%q is taken", id)
 		}
 	}
 }
 
-func ExampleSandbox_Lacks() {
-	s := &Sandbox{Dir: "/var/lib/ramus/sandbox", Bwrap: "/nowhere/bwrap"}
+func ExampleEngine_Lacks() {
+	s := &Engine{Dir: "/var/lib/ramus/sandbox", Bwrap: "/nowhere/bwrap"}
 	fmt.Println(s.Name(), s.Lacks())
 	// Output: sandbox []
 }

@@ -1,8 +1,7 @@
-package containers
+package cgroup
 
 import (
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -17,12 +16,12 @@ a line of something else
 33 24 0:29 / /short - cgroup
 `
 
-func TestCgroupMounts(t *testing.T) {
-	mounts := parseCgroupMounts(strings.NewReader(someMountinfo))
+func TestMounts(t *testing.T) {
+	mounts := parseMounts(strings.NewReader(someMountinfo))
 	if len(mounts) != 3 {
 		t.Fatalf("%+v", mounts)
 	}
-	for i, want := range []cgroupMount{
+	for i, want := range []mount{
 		{point: "/sys/fs/cgroup/memory", root: "/"},
 		{point: "/sys/fs/cgroup/cpu,cpuacct", root: "/docker/abc"},
 		{point: "/mnt/a b/unified", root: "/", v2: true},
@@ -54,81 +53,29 @@ func TestCgroupMounts(t *testing.T) {
 	}
 }
 
-func TestCgroupPaths(t *testing.T) {
-	got := parseCgroupPaths(strings.NewReader("4:memory:/a:b\n3:cpu,cpuacct:/c\n1:name=systemd:/d\n0::/e\nnonsense\n"))
+func TestPaths(t *testing.T) {
+	got := parsePaths(strings.NewReader("4:memory:/a:b\n3:cpu,cpuacct:/c\n1:name=systemd:/d\n0::/e\nnonsense\n"))
 	want := map[string]string{"memory": "/a:b", "cpu": "/c", "cpuacct": "/c", "name=systemd": "/d", "": "/e"}
 	if !maps.Equal(got, want) {
 		t.Errorf("%v, not %v", got, want)
 	}
 }
 
-func FuzzCgroupMounts(f *testing.F) {
+func FuzzMounts(f *testing.F) {
 	f.Add(someMountinfo, "/docker/abc")
 	f.Add(`1 2 3:4 \057.. \777\12 rw - cgroup2 x y`, "..")
 	f.Fuzz(func(t *testing.T, text, path string) {
-		for _, m := range parseCgroupMounts(strings.NewReader(text)) {
+		for _, m := range parseMounts(strings.NewReader(text)) {
 			if filepath.IsAbs(m.point) && filepath.IsAbs(path) {
 				if got := m.folder(path); !within(got, filepath.Clean(m.point)) {
 					t.Errorf("%q of %+v lies outside: %q", path, m, got)
 				}
 			}
 		}
-		parseCgroupPaths(strings.NewReader(text))
+		parsePaths(strings.NewReader(text))
 	})
 }
 
-// A process is cloned into a group of version 2 by its descriptor, as another
-// user and from a mount namespace of its own.
-func TestSandboxUnifiedGroup(t *testing.T) {
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var point string
-	for _, m := range parseCgroupMounts(strings.NewReader(string(mounts))) {
-		if m.v2 {
-			point = m.point
-		}
-	}
-	if point == "" || !canMakeGroup(point) {
-		t.Skip("cannot run here: no cgroup version 2 that may be written")
-	}
-	dir := filepath.Join(point, "ramus-test-"+newSandboxID())
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := removeCgroups(t.Context(), []string{dir}); err != nil {
-			t.Error(err)
-		}
-	}()
-	s := &Sandbox{Dir: t.TempDir()}
-	probe, _, err := s.probe(t.Context())
-	if err != nil {
-		t.Skipf("cannot run here: engine sandbox: %v", err)
-	}
-	b, err := s.newBox(probe, "", Limits{}.WithDefaults())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer b.close()
-	in, out, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	cmd := b.command(nil, nil, []string{"/bin/cat"})
-	cmd.Stdin = in
-	if err := b.start(cmd, &cgroupRoot{v2: filepath.Dir(dir)}, []string{dir}); err != nil {
-		t.Fatal(err)
-	}
-	in.Close()
-	procs, err := os.ReadFile(filepath.Join(dir, "cgroup.procs"))
-	if err != nil || len(strings.Fields(string(procs))) == 0 {
-		t.Errorf("the group holds %q, %v", procs, err)
-	}
-	out.Close()
-	if err := cmd.Wait(); err != nil {
-		t.Error(err)
-	}
+func within(p, dir string) bool {
+	return p == dir || strings.HasPrefix(p, strings.TrimSuffix(dir, "/")+"/")
 }

@@ -1,4 +1,4 @@
-package containers_test
+package sandbox_test
 
 import (
 	"os"
@@ -8,6 +8,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/containerstest"
 	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/containers/runner"
+	"github.com/ramus-dev/ramus/containers/sandbox"
 )
 
 // The test program is its own runner, as ramus is, and a ramus that dies beside a sidecar.
@@ -23,9 +24,9 @@ func TestMain(m *testing.M) {
 
 func TestSandbox(t *testing.T) {
 	dir := t.TempDir()
-	open := func(*testing.T) containers.Engine { return &containers.Sandbox{Dir: dir} }
+	open := func(*testing.T) containers.Engine { return &sandbox.Engine{Dir: dir} }
 	containerstest.Run(t, open, containerstest.Options{
-		Lacks: (&containers.Sandbox{Dir: dir}).Lacks(),
+		Lacks: (&sandbox.Engine{Dir: dir}).Lacks(),
 		Left: func(string) (left []string) {
 			entries, _ := os.ReadDir(dir)
 			for _, e := range entries {
@@ -38,12 +39,12 @@ func TestSandbox(t *testing.T) {
 
 func TestSandboxCallers(t *testing.T) {
 	dir := t.TempDir()
-	containerstest.Callers(t, &containers.Sandbox{Dir: dir}, func(root string) layer.Keeper { return layer.NewLocal(root) })
+	containerstest.Callers(t, &sandbox.Engine{Dir: dir}, func(root string) layer.Keeper { return layer.NewLocal(root) })
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
 	}
 }
 
 func TestSandboxDisk(t *testing.T) {
-	containerstest.Disk(t, &containers.Sandbox{Dir: t.TempDir()}, func(root string) layer.Keeper { return layer.NewLocal(root) })
+	containerstest.Disk(t, &sandbox.Engine{Dir: t.TempDir()}, func(root string) layer.Keeper { return layer.NewLocal(root) })
 }

@@ -1,4 +1,4 @@
-package containers
+package sandbox
 
 import (
 	"bytes"
@@ -6,18 +6,22 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/cgroup"
 )
 
-// bwrapProbe is what one bubblewrap can do.
+// bwrapProbe is what one version of bubblewrap can do.
 type bwrapProbe struct {
 	path                string
 	size, disableUserNS bool
 }
 
-// probe looks at the machine once; a failure is looked at again next time.
-func (s *Sandbox) probe(ctx context.Context) (*bwrapProbe, *cgroupRoot, error) {
+// probe looks at the machine once. After a failure the next call looks again.
+func (s *Engine) probe(ctx context.Context) (*bwrapProbe, *cgroup.Root, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.probed == nil {
@@ -27,7 +31,7 @@ func (s *Sandbox) probe(ctx context.Context) (*bwrapProbe, *cgroupRoot, error) {
 		}
 		help, err := exec.CommandContext(ctx, path, "--help").CombinedOutput()
 		if err != nil {
-			return nil, nil, fmt.Errorf("cannot ask %s what it can do: %w: %w", path, ErrUnavailable, err)
+			return nil, nil, fmt.Errorf("cannot ask %s what it can do: %w: %w", path, containers.ErrUnavailable, err)
 		}
 		p := &bwrapProbe{
 			path: path,
@@ -36,35 +40,48 @@ func (s *Sandbox) probe(ctx context.Context) (*bwrapProbe, *cgroupRoot, error) {
 		for _, need := range []string{"--perms ", "--json-status-fd ", "--as-pid-1", "--ro-bind-data "} {
 			if !bytes.Contains(help, []byte(need)) {
 				return nil, nil, fmt.Errorf("cannot use %s: it does not know %s; bubblewrap 0.5 or newer is needed: %w",
-					path, strings.TrimSpace(need), ErrUnavailable)
+					path, strings.TrimSpace(need), containers.ErrUnavailable)
 			}
 		}
 		s.probed = p
 	}
 	if s.cgroups == nil {
-		s.cgroups = findCgroups()
+		s.cgroups = cgroup.Find()
 	}
 	return s.probed, s.cgroups, nil
 }
 
-// Check starts bubblewrap around nothing, exactly as for a container.
-func (s *Sandbox) Check(ctx context.Context) error {
+// lookBwrap finds bubblewrap. The error says how to install it.
+func (s *Engine) lookBwrap() (string, error) {
+	name := s.Bwrap
+	if name == "" {
+		name = "bwrap"
+	}
+	p, err := exec.LookPath(name)
+	if err != nil {
+		return "", fmt.Errorf("cannot find bubblewrap (%w); install the package \"bubblewrap\": %w", err, containers.ErrUnavailable)
+	}
+	return filepath.Abs(p)
+}
+
+// Check starts bubblewrap without a runner, in the same way as for a container.
+func (s *Engine) Check(ctx context.Context) error {
 	probe, _, err := s.probe(ctx)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	b, err := s.newBox(probe, "", Limits{}.WithDefaults())
+	b, err := s.newBox(probe, "", containers.Limits{}.WithDefaults())
 	if err != nil {
-		return fmt.Errorf("cannot start sandboxes here: %w: %w", ErrUnavailable, err)
+		return fmt.Errorf("cannot start sandboxes here: %w: %w", containers.ErrUnavailable, err)
 	}
 	defer b.close()
 	var said bytes.Buffer
 	cmd := b.command(nil, nil, []string{"/bin/sh", "-c", ":"})
 	cmd.Stderr = &said
 	if err := b.start(cmd, nil, nil); err != nil {
-		return fmt.Errorf("cannot start sandboxes here: %w: %w", ErrUnavailable, err)
+		return fmt.Errorf("cannot start sandboxes here: %w: %w", containers.ErrUnavailable, err)
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -77,11 +94,12 @@ func (s *Sandbox) Check(ctx context.Context) error {
 	}
 	if err != nil {
 		return fmt.Errorf("cannot start sandboxes here: %w: bubblewrap: %w: %s%s",
-			ErrUnavailable, err, strings.TrimSpace(strings.ToValidUTF8(said.String(), "?")), userNamespaceHint(readKernelSetting))
+			containers.ErrUnavailable, err, strings.TrimSpace(strings.ToValidUTF8(said.String(), "?")), userNamespaceHint(readKernelSetting))
 	}
 	return nil
 }
 
+// readKernelSetting returns a setting of the kernel, or "" if there is none.
 func readKernelSetting(name string) string {
 	b, err := os.ReadFile("/proc/sys/" + name)
 	if err != nil {
@@ -90,8 +108,7 @@ func readKernelSetting(name string) string {
 	return strings.TrimSpace(string(b))
 }
 
-// userNamespaceHint says which of the kernel's settings stands in the way, and
-// how to change it.
+// userNamespaceHint names the setting of the kernel that forbids user namespaces, and how to change it.
 func userNamespaceHint(setting func(name string) string) string {
 	switch {
 	case setting("kernel/unprivileged_userns_clone") == "0":
@@ -106,17 +123,16 @@ func userNamespaceHint(setting func(name string) string) string {
 		" or allow the container the unshare and mount system calls"
 }
 
-// Gives names the abilities that the sandbox has on this machine beyond what
-// every engine has; Lacks names those that it has not. Both are empty where
-// bubblewrap cannot be found: [Sandbox.Check] tells why.
-func (s *Sandbox) Gives() []string { return s.abilities(true) }
+// Gives returns the limits and features, such as [containers.AbilityMemory], that the engine has on this machine beyond those that
+// every engine has. Returns nil if bubblewrap cannot be found; [Engine.Check] says why.
+func (s *Engine) Gives() []string { return s.abilities(true) }
 
-// Lacks is the opposite of [Sandbox.Gives]. Without a control group a
-// container's memory and CPU time are those of the host; to have one, start
-// ramus as root or by `systemd-run --user --scope -p Delegate=yes`.
-func (s *Sandbox) Lacks() []string { return s.abilities(false) }
+// Lacks returns the limits and features that the engine does not have on this machine. Returns nil if bubblewrap cannot be found.
+// Without a control group, the memory and CPU time of a container are those of the host. To have one, start ramus as root or by
+// `systemd-run --user --scope -p Delegate=yes`.
+func (s *Engine) Lacks() []string { return s.abilities(false) }
 
-func (s *Sandbox) abilities(given bool) []string {
+func (s *Engine) abilities(given bool) []string {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()
 	probe, cgroups, err := s.probe(ctx)
@@ -133,14 +149,14 @@ func (s *Sandbox) abilities(given bool) []string {
 		name string
 		have bool
 	}{
-		{AbilityMemory, cgroups.limits("memory")},
-		{AbilityCPU, cgroups.limits("cpu")},
-		{AbilityPIDs, cgroups.limits("pids")},
-		{AbilityTmpSize, probe.size},
-		{AbilityNoUserNS, probe.disableUserNS},
-		{AbilityBeside, beside},
-		{AbilityImage, false},
-		{AbilityRootUser, false},
+		{containers.AbilityMemory, cgroups.Has("memory")},
+		{containers.AbilityCPU, cgroups.Has("cpu")},
+		{containers.AbilityPIDs, cgroups.Has("pids")},
+		{containers.AbilityTmpSize, probe.size},
+		{containers.AbilityNoUserNS, probe.disableUserNS},
+		{containers.AbilityBeside, beside},
+		{containers.AbilityImage, false},
+		{containers.AbilityRootUser, false},
 	} {
 		if a.have == given {
 			names = append(names, a.name)

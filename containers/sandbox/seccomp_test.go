@@ -1,4 +1,4 @@
-package containers
+package sandbox
 
 import (
 	"encoding/binary"

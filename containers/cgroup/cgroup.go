@@ -1,8 +1,9 @@
-package containers
+package cgroup
 
 import (
 	"bufio"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -19,44 +20,56 @@ import (
 	"github.com/ramus-dev/ramus/containers/runner"
 )
 
-// cgroupRoot is where sandboxes' control groups are made: below ramus's own
-// group, so that a limit set on ramus as a whole holds for what it starts.
+// Root is the place of the control groups of containers.
 //
-// With version 1 every controller has a hierarchy of its own, and only root may
-// write there. With version 2 there is one; a user may write below a group that
-// was delegated to it, as systemd does for `systemd-run --user --scope
-// -p Delegate=yes`, and for everything below user@UID.service.
-type cgroupRoot struct {
-	// v1 has a folder a controller ("memory", "pids", "cpu"); v2 is one folder
-	// with the controllers that it hands on. At most one of the two is set.
-	v1          map[string]string
-	v2          string
-	controllers []string // of v2
+// With version 1 each controller has a hierarchy of its own, and only root may write there. With version 2 there is one
+// hierarchy. A user may write below a group that was delegated to the user, as systemd does for
+// `systemd-run --user --scope -p Delegate=yes`, and for all groups below user@UID.service.
+//
+// The zero value and nil have no groups.
+type Root struct {
+	// At most one of v1 and v2 is set.
+	v1          map[string]string // a folder for each controller ("memory", "pids", "cpu")
+	v2          string            // one folder for all controllers
+	controllers []string          // those that v2 hands on
 }
 
-var cgroupControllers = []string{"memory", "pids", "cpu"}
+// Unified returns the Root at a folder of version 2 that exists or can be made. The folder above it hands on the controllers.
+func Unified(dir string, controllers ...string) *Root {
+	return &Root{v2: dir, controllers: controllers}
+}
 
-func (c *cgroupRoot) usable() bool { return c != nil && (len(c.v1) > 0 || c.v2 != "") }
+// Limits are those of one container.
+type Limits struct {
+	Memory int64   // bytes, without swap
+	PIDs   int64   // processes and threads
+	CPUs   float64 // CPU time in one second, in seconds
+}
 
-// limits tells whether a controller is at hand.
-func (c *cgroupRoot) limits(controller string) bool {
+var controllerNames = []string{"memory", "pids", "cpu"}
+
+// Usable reports whether groups can be made.
+func (c *Root) Usable() bool { return c != nil && (len(c.v1) > 0 || c.v2 != "") }
+
+// Has reports whether groups can have limits of a controller: "memory", "pids" or "cpu".
+func (c *Root) Has(controller string) bool {
 	if c == nil {
 		return false
 	}
 	return c.v1[controller] != "" || c.v2 != "" && slices.Contains(c.controllers, controller)
 }
 
-// cgroupMount is a cgroup file system seen by this process.
-type cgroupMount struct {
+// mount is a mounted cgroup file system.
+type mount struct {
 	point, root string
 	v2          bool
 	options     []string // of version 1: the controllers
 }
 
-// parseCgroupMounts reads /proc/self/mountinfo. Lines that are not of a cgroup
-// file system, or make no sense, are left out.
-func parseCgroupMounts(r io.Reader) []cgroupMount {
-	var mounts []cgroupMount
+// parseMounts reads /proc/self/mountinfo. Lines of other file systems and lines
+// that cannot be read are left out.
+func parseMounts(r io.Reader) []mount {
+	var mounts []mount
 	sc := bufio.NewScanner(io.LimitReader(r, 4<<20))
 	for sc.Scan() {
 		before, after, ok := strings.Cut(sc.Text(), " - ")
@@ -66,16 +79,16 @@ func parseCgroupMounts(r io.Reader) []cgroupMount {
 		}
 		switch g[0] {
 		case "cgroup":
-			mounts = append(mounts, cgroupMount{point: unescapeMount(f[4]), root: unescapeMount(f[3]), options: strings.Split(g[2], ",")})
+			mounts = append(mounts, mount{point: unescape(f[4]), root: unescape(f[3]), options: strings.Split(g[2], ",")})
 		case "cgroup2":
-			mounts = append(mounts, cgroupMount{point: unescapeMount(f[4]), root: unescapeMount(f[3]), v2: true})
+			mounts = append(mounts, mount{point: unescape(f[4]), root: unescape(f[3]), v2: true})
 		}
 	}
 	return mounts
 }
 
-// unescapeMount undoes the octal escapes of mountinfo (\040 for a space).
-func unescapeMount(s string) string {
+// unescape resolves the octal escapes of mountinfo (\040 for a space).
+func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\\' && i+3 < len(s) {
@@ -90,8 +103,8 @@ func unescapeMount(s string) string {
 	return b.String()
 }
 
-// parseCgroupPaths reads /proc/self/cgroup: controller to path, "" being version 2.
-func parseCgroupPaths(r io.Reader) map[string]string {
+// parsePaths reads /proc/PID/cgroup. It returns the path of each controller; "" is version 2.
+func parsePaths(r io.Reader) map[string]string {
 	paths := map[string]string{}
 	sc := bufio.NewScanner(io.LimitReader(r, 1<<20))
 	for sc.Scan() {
@@ -106,9 +119,9 @@ func parseCgroupPaths(r io.Reader) map[string]string {
 	return paths
 }
 
-// folder is where a group's path lies on this mount; a mount may show a part of
-// the hierarchy only, as in a container.
-func (m cgroupMount) folder(path string) string {
+// folder returns the place of a group's path on the mount. A mount may show only a
+// part of the hierarchy, as in a container.
+func (m mount) folder(path string) string {
 	rel, err := filepath.Rel(m.root, path)
 	if err != nil || rel == ".." || strings.HasPrefix(rel, "../") {
 		rel = "." // the mount's own root is the nearest that is visible
@@ -116,31 +129,32 @@ func (m cgroupMount) folder(path string) string {
 	return filepath.Join(m.point, rel)
 }
 
-// findCgroups looks where groups can be made. It leaves nothing behind.
-func findCgroups() *cgroupRoot {
+// Find returns the nearest place where groups can be made. If there is none, the
+// Root that it returns is not usable.
+func Find() *Root {
 	mi, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
-		return &cgroupRoot{}
+		return &Root{}
 	}
 	defer mi.Close()
 	pf, err := os.Open("/proc/self/cgroup")
 	if err != nil {
-		return &cgroupRoot{}
+		return &Root{}
 	}
 	defer pf.Close()
-	mounts, paths := parseCgroupMounts(mi), parseCgroupPaths(pf)
+	mounts, paths := parseMounts(mi), parsePaths(pf)
 
-	c := &cgroupRoot{v1: map[string]string{}}
+	c := &Root{v1: map[string]string{}}
 	for _, m := range mounts {
 		if m.v2 {
 			continue
 		}
-		for _, name := range cgroupControllers {
+		for _, name := range controllerNames {
 			path, ok := paths[name]
 			if !ok || !slices.Contains(m.options, name) {
 				continue
 			}
-			if dir := m.folder(path); canMakeGroup(dir) {
+			if dir := m.folder(path); canMake(dir) {
 				c.v1[name] = filepath.Join(dir, "ramus")
 			}
 		}
@@ -157,37 +171,37 @@ func findCgroups() *cgroupRoot {
 		own := m.folder(paths[""])
 		stepAside(own)
 		for dir := own; ; dir = filepath.Dir(dir) {
-			if got := enableControllers(dir); slices.Contains(got, "memory") && slices.Contains(got, "pids") && canMakeGroup(dir) {
-				return &cgroupRoot{v2: filepath.Join(dir, "ramus"), controllers: got}
+			if got := enableControllers(dir); slices.Contains(got, "memory") && slices.Contains(got, "pids") && canMake(dir) {
+				return &Root{v2: filepath.Join(dir, "ramus"), controllers: got}
 			}
 			if dir == m.point || len(dir) <= len(m.point) {
 				break
 			}
 		}
 	}
-	return &cgroupRoot{}
+	return &Root{}
 }
 
-// canMakeGroup tries; permission bits do not tell (the mount may be read-only).
-func canMakeGroup(dir string) bool {
-	p := filepath.Join(dir, "ramus-try-"+newSandboxID())
+// canMake makes a group and removes it. Permission bits are not enough, because the mount may be read-only.
+func canMake(dir string) bool {
+	p := filepath.Join(dir, "ramus-try-"+rand.Text())
 	if os.Mkdir(p, 0o755) != nil {
 		return false
 	}
 	return os.Remove(p) == nil
 }
 
-// enableControllers asks a version 2 group to hand our controllers on, and
-// returns those that it does.
+// enableControllers asks a group of version 2 to hand on our controllers. It
+// returns those that the group hands on.
 func enableControllers(dir string) []string {
 	have, err := os.ReadFile(filepath.Join(dir, "cgroup.controllers"))
 	if err != nil || unix.Access(filepath.Join(dir, "cgroup.procs"), unix.W_OK) != nil {
 		return nil
 	}
 	control := filepath.Join(dir, "cgroup.subtree_control")
-	for _, name := range cgroupControllers {
+	for _, name := range controllerNames {
 		if slices.Contains(strings.Fields(string(have)), name) {
-			// One at a time, so that one that is refused does not cost the others.
+			// One write for each, because a refused controller makes the whole write fail.
 			writeControl(control, "+"+name)
 		}
 	}
@@ -198,9 +212,9 @@ func enableControllers(dir string) []string {
 	return strings.Fields(string(on))
 }
 
-// stepAside moves this process, where it is alone in a group that is its own,
-// into a group below: only a group without processes hands controllers on. That
-// is how `systemd-run --scope -p Delegate=yes` starts ramus.
+// stepAside moves this process into a group below its own, if it is alone in its
+// group. Only a group without processes hands on controllers. `systemd-run --scope
+// -p Delegate=yes` starts ramus alone in a group.
 func stepAside(dir string) {
 	if len(enableControllers(dir)) > 0 {
 		return // the root, or done already
@@ -218,7 +232,7 @@ func stepAside(dir string) {
 		os.Remove(below)
 		return
 	}
-	if len(enableControllers(dir)) == 0 { // there are none to be had
+	if len(enableControllers(dir)) == 0 { // the group has none
 		writeControl(filepath.Join(dir, "cgroup.procs"), self)
 		os.Remove(below)
 	}
@@ -237,13 +251,13 @@ func writeControl(name, value string) error {
 	return err
 }
 
-// folders names the groups of one container.
-func (c *cgroupRoot) folders(id string) []string {
+// Folders returns the folders of the groups of one container.
+func (c *Root) Folders(id string) []string {
 	if c.v2 != "" {
 		return []string{filepath.Join(c.v2, id)}
 	}
 	var dirs []string
-	for _, name := range cgroupControllers {
+	for _, name := range controllerNames {
 		if dir, ok := c.v1[name]; ok {
 			dirs = append(dirs, filepath.Join(dir, id))
 		}
@@ -251,20 +265,16 @@ func (c *cgroupRoot) folders(id string) []string {
 	return dirs
 }
 
-// runnerTasks is what the runner's own threads may take beyond what commands
-// are allowed. The group's limit lies as much higher again than the user's
-// limit: a fork storm must not keep process 1 from starting a thread.
-const runnerTasks = 64
-
 const cpuPeriod = 100_000 // µs
 
-// create makes the groups and sets their limits.
-func (c *cgroupRoot) create(dirs []string, l Limits) error {
+// Create makes the groups of one container and sets their limits. dirs is what
+// [Root.Folders] returned. After an error some may exist; [Remove] removes them.
+func (c *Root) Create(dirs []string, l Limits) error {
 	memory, pids := strconv.FormatInt(l.Memory, 10), strconv.FormatInt(l.PIDs, 10)
 	quota := strconv.FormatInt(max(int64(l.CPUs*cpuPeriod), 1000), 10)
 	for _, dir := range dirs {
 		parent := filepath.Dir(dir)
-		if err := c.makeGroup(parent, dir); err != nil {
+		if err := c.make(parent, dir); err != nil {
 			return fmt.Errorf("cannot make a control group: %w", err)
 		}
 		type setting struct {
@@ -277,7 +287,7 @@ func (c *cgroupRoot) create(dirs []string, l Limits) error {
 			set = []setting{
 				{"memory.max", memory, false}, {"memory.swap.max", "0", true}, {"memory.oom.group", "0", true},
 				{"pids.max", pids, false},
-				{"cpu.max", fmt.Sprintf("%s %d", quota, cpuPeriod), !c.limits("cpu")},
+				{"cpu.max", fmt.Sprintf("%s %d", quota, cpuPeriod), !c.Has("cpu")},
 			}
 		case parent == c.v1["memory"]:
 			// memory+swap may only be lowered to a limit that memory alone keeps already.
@@ -296,10 +306,10 @@ func (c *cgroupRoot) create(dirs []string, l Limits) error {
 	return nil
 }
 
-// oomKills counts what the kernel has killed in the groups for want of memory,
-// and peak is the most they used, in bytes; both are 0 where that is not known.
-func (c *cgroupRoot) oomKills(dirs []string) int64 {
-	f, err := c.oomFile(dirs)
+// OOMKills returns how many processes of the groups the kernel has killed because
+// memory ran out. It returns 0 if that is not known.
+func (c *Root) OOMKills(dirs []string) int64 {
+	f, err := c.OOMFile(dirs)
 	if err != nil || f == nil {
 		return 0
 	}
@@ -311,16 +321,17 @@ func (c *cgroupRoot) oomKills(dirs []string) int64 {
 	return runner.ParseOOMKills(string(b))
 }
 
-func (c *cgroupRoot) peak(dirs []string) int64 {
+// Peak returns the most memory in bytes that the groups have used. It returns 0 if that is not known.
+func (c *Root) Peak(dirs []string) int64 {
 	for _, dir := range dirs {
-		if n := groupPeak(dir); n > 0 {
+		if n := readPeak(dir); n > 0 {
 			return n
 		}
 	}
 	return 0
 }
 
-func groupPeak(dir string) int64 {
+func readPeak(dir string) int64 {
 	for _, name := range []string{"memory.peak", "memory.max_usage_in_bytes"} { // of version 2 and 1
 		b, err := os.ReadFile(filepath.Join(dir, name))
 		if err != nil {
@@ -333,9 +344,9 @@ func groupPeak(dir string) int64 {
 	return 0
 }
 
-// MemoryPeak is the most memory in bytes that the control group of a process has used; 0
-// where that is not known. The group's path must contain id, as that of a container of
-// an engine on this machine does: elsewhere the number of its process is another's here.
+// MemoryPeak returns the most memory in bytes that the control group of a process has used. It returns 0 if that is not
+// known. The path of the group must contain id, as the path of a container of an engine on this machine does. Elsewhere the
+// number of the process is that of another process here.
 func MemoryPeak(pid int, id string) int64 {
 	mi, err := os.Open("/proc/self/mountinfo")
 	if err != nil {
@@ -347,8 +358,8 @@ func MemoryPeak(pid int, id string) int64 {
 		return 0
 	}
 	defer pf.Close()
-	paths := parseCgroupPaths(pf)
-	for _, m := range parseCgroupMounts(mi) {
+	paths := parsePaths(pf)
+	for _, m := range parseMounts(mi) {
 		path, there := paths[""]
 		if !m.v2 {
 			if path, there = paths["memory"]; !slices.Contains(m.options, "memory") {
@@ -358,17 +369,17 @@ func MemoryPeak(pid int, id string) int64 {
 		if !there || !strings.Contains(path, id) {
 			continue
 		}
-		if n := groupPeak(m.folder(path)); n > 0 {
+		if n := readPeak(m.folder(path)); n > 0 {
 			return n
 		}
 	}
 	return 0
 }
 
-// oomFile opens the file in which the kernel counts what it killed for want of
-// memory; nil when memory is not limited.
-func (c *cgroupRoot) oomFile(dirs []string) (*os.File, error) {
-	if !c.limits("memory") {
+// OOMFile opens the file in which the kernel counts the processes that it killed because memory ran out. It returns nil if
+// memory is not limited.
+func (c *Root) OOMFile(dirs []string) (*os.File, error) {
+	if !c.Has("memory") {
 		return nil, nil
 	}
 	for _, dir := range dirs {
@@ -382,9 +393,9 @@ func (c *cgroupRoot) oomFile(dirs []string) (*os.File, error) {
 	return nil, nil
 }
 
-// makeGroup makes a group and its parent. The removal of the last container
-// takes the parent away, maybe just now: hence the second and third try.
-func (c *cgroupRoot) makeGroup(parent, dir string) error {
+// make makes a group and its parent. It tries again because the removal of the last
+// container removes the parent, maybe at this moment.
+func (c *Root) make(parent, dir string) error {
 	for try := 0; ; try++ {
 		if err := os.Mkdir(parent, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
 			return err
@@ -399,11 +410,21 @@ func (c *cgroupRoot) makeGroup(parent, dir string) error {
 	}
 }
 
-// join moves the calling thread, and so what it starts, into version 1 groups.
-// The caller has locked its goroutine to the thread and lets it die afterwards.
-func (c *cgroupRoot) join(dirs []string) error {
+// CloneInto returns the folder of the group into which a process is cloned by descriptor, with version 2. It returns "" if
+// [Root.Join] is to be used.
+func (c *Root) CloneInto(dirs []string) string {
+	if !c.Usable() || c.v2 == "" || len(dirs) == 0 {
+		return ""
+	}
+	return dirs[0]
+}
+
+// Join moves the calling thread, and so the processes it starts, into groups of
+// version 1. The caller has locked its goroutine to the thread and lets the thread end afterwards. With version 2 Join does
+// nothing: there a process is cloned into [Root.CloneInto].
+func (c *Root) Join(dirs []string) error {
 	if c.v2 != "" {
-		return nil // the child is cloned into its group: see sandboxBox.start
+		return nil
 	}
 	tid := strconv.Itoa(unix.Gettid())
 	for _, dir := range dirs {
@@ -414,9 +435,9 @@ func (c *cgroupRoot) join(dirs []string) error {
 	return nil
 }
 
-// removeCgroups kills what is left in the groups and removes them, and their
-// common parent when it was the last.
-func removeCgroups(ctx context.Context, dirs []string) error {
+// Remove kills the processes in the groups, removes the groups, and removes their parents that are empty then. It returns
+// when all are gone, or when ctx is done.
+func Remove(ctx context.Context, dirs []string) error {
 	for _, dir := range dirs {
 		for {
 			err := os.Remove(dir)
@@ -440,7 +461,7 @@ func removeCgroups(ctx context.Context, dirs []string) error {
 				return fmt.Errorf("cannot remove control group %s: %w", dir, ctx.Err())
 			}
 		}
-		os.Remove(filepath.Dir(dir)) // fails while other containers are in it
+		os.Remove(filepath.Dir(dir)) // fails while it has groups of other containers
 	}
 	return nil
 }
