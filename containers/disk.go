@@ -97,7 +97,7 @@ func (f *Fleet) watchDisk() {
 func (w *diskWatch) tick() {
 	f := w.f
 	f.mu.Lock()
-	none := len(f.berths) == 0
+	none := len(f.slots) == 0
 	f.mu.Unlock()
 	if none {
 		return
@@ -121,9 +121,9 @@ func (w *diskWatch) tick() {
 }
 
 // dueLocked is the container that is to be looked at next; nil when none is.
-func (f *Fleet) dueLocked(blind bool) *berth {
-	var due *berth
-	for _, b := range f.berths {
+func (f *Fleet) dueLocked(blind bool) *slot {
+	var due *slot
+	for _, b := range f.slots {
 		if !b.settledLocked() {
 			continue
 		}
@@ -136,11 +136,11 @@ func (f *Fleet) dueLocked(blind bool) *berth {
 	return due
 }
 
-// settledLocked tells whether the berth has a container that is neither on its way nor on its way out.
-func (b *berth) settledLocked() bool { return b.state == berthReady || b.state == berthOrphan }
+// settledLocked tells whether the slot has a container that is neither on its way nor on its way out.
+func (b *slot) settledLocked() bool { return b.state == slotReady || b.state == slotOrphan }
 
 // look finds out what a container takes, and has its commands killed if that is too much.
-func (w *diskWatch) look(b *berth) {
+func (w *diskWatch) look(b *slot) {
 	f := w.f
 	f.mu.Lock()
 	from, host, most, output, spent := *b, b.host, b.quota.most, b.quota.output, f.spent
@@ -157,7 +157,7 @@ func (w *diskWatch) look(b *berth) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed || f.berths[b.key] != b || !b.settledLocked() || !b.quota.found(used, spent, tooDeep) {
+	if f.closed || f.slots[b.key] != b || !b.settledLocked() || !b.quota.found(used, spent, tooDeep) {
 		return
 	}
 	says := b.quota.says(tooDeep)
@@ -176,7 +176,7 @@ func (w *diskWatch) look(b *berth) {
 }
 
 // usage adds up what a container has on disk.
-func (w *diskWatch) usage(b *berth, most int64) (layer.Usage, error) {
+func (w *diskWatch) usage(b *slot, most int64) (layer.Usage, error) {
 	ctx, cancel := context.WithTimeout(w.f.base, lookTimeout)
 	defer cancel()
 	s := layer.Storage{Dir: filepath.Join(w.dir, "hosts", filepath.Base(b.dir))}
@@ -214,7 +214,7 @@ func (f *Fleet) kept(host *Host, output int64) (n int64) {
 }
 
 // killFull kills what runs in a container, and returns how many commands when they have ended.
-func (f *Fleet) killFull(b *berth, host *Host, says string) (int, error) {
+func (f *Fleet) killFull(b *slot, host *Host, says string) (int, error) {
 	host, done, err := f.reach(b, host)
 	if err != nil {
 		return 0, err

@@ -6,7 +6,7 @@ import (
 )
 
 // Sweep does at once what time would bring.
-func Sweep(f *Fleet) { f.sweep() }
+func Sweep(f *Fleet) { f.sweepOnce() }
 
 // Owner is the id of a fleet's installation.
 func Owner(f *Fleet) string { return f.owner }

@@ -63,11 +63,11 @@ func TestFleetAsksOnce(t *testing.T) {
 
 		late.Store(true)
 		f.mu.Lock()
-		b := f.berths["run:a"]
+		b := f.slots["run:a"]
 		f.mu.Unlock()
 		var group sync.WaitGroup
 		for range 3 {
-			group.Go(f.sweep)
+			group.Go(f.sweepOnce)
 			group.Go(func() { f.killFull(b, nil, "full") })
 		}
 		synctest.Wait()

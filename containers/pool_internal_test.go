@@ -47,7 +47,7 @@ func TestPoolRests(t *testing.T) {
 				for e.n.Load() == 0 && time.Since(began) < 20*poolRestMax {
 					if gone := time.Since(began); gone%test.every == 0 && gone < test.lasts {
 						f.mu.Lock()
-						f.takeLocked(Request{})
+						f.takePooledLocked(Request{})
 						f.mu.Unlock()
 					}
 					time.Sleep(time.Millisecond)

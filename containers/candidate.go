@@ -3,22 +3,19 @@ package containers
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/ramus-dev/ramus/containers/layer"
-	"github.com/ramus-dev/ramus/internal/durable"
 )
 
-// A vessel is a container on its way to a caller: its folder, its door, and, once it is
-// built, the connection to its runner. One goroutine has it at a time.
-type vessel struct {
+// A candidate is a container that has no caller yet: its folder, its door, and, once it is built, the connection to its runner. One
+// goroutine has it at a time.
+type candidate struct {
 	name  string // of its folder
 	door  *door
 	made  Container
@@ -31,18 +28,17 @@ type vessel struct {
 	mounts mounts
 }
 
-func newVessel() *vessel { return &vessel{name: newFolderName(), door: new(door)} }
+func newCandidate() *candidate { return &candidate{name: newFolderName(), door: new(door)} }
 
-// newQuota is the bound of a container whose folder is being made.
+// newQuota returns the quota of a container whose folder is being made.
 func (f *Fleet) newQuota(l Limits) *quota {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return newQuota(l, f.spent)
 }
 
-// build starts a container, connects to it and warms it. On error what there is of it
-// is left to scrap.
-func (f *Fleet) build(ctx context.Context, v *vessel, r Request) error {
+// build starts a container, connects to it and warms it. After an error the caller discards the candidate.
+func (f *Fleet) build(ctx context.Context, v *candidate, r Request) error {
 	v.quota = f.newQuota(r.Limits)
 	if err := os.MkdirAll(f.folder(v.name), 0o700); err != nil {
 		return err
@@ -76,8 +72,8 @@ func (f *Fleet) build(ctx context.Context, v *vessel, r Request) error {
 	return f.provision(ctx, func(ctx context.Context) error { return r.Warm(ctx, p) })
 }
 
-// labels are a caller's with the one that leads to the folder.
-func (v *vessel) labels(callers map[string]string) map[string]string {
+// labels returns the labels of a caller and the one that leads to the folder.
+func (v *candidate) labels(callers map[string]string) map[string]string {
 	labels := map[string]string{}
 	maps.Copy(labels, callers)
 	labels[labelFolder] = v.name
@@ -92,9 +88,9 @@ func (f *Fleet) provision(ctx context.Context, do func(context.Context) error) e
 	return do(ctx)
 }
 
-// equip makes a vessel a caller's: built where it is not yet, with its work tree, from
-// outside if that can be. On error what there is of it is left to scrap.
-func (f *Fleet) equip(ctx context.Context, v *vessel, r Request) error {
+// prepare gives a candidate to a caller, with its work tree, from outside if possible. It builds a candidate that is not built. After
+// an error the caller discards the candidate.
+func (f *Fleet) prepare(ctx context.Context, v *candidate, r Request) error {
 	if v.host == nil {
 		if err := f.build(ctx, v, r); err != nil {
 			return err
@@ -102,7 +98,7 @@ func (f *Fleet) equip(ctx context.Context, v *vessel, r Request) error {
 	}
 	v.made.Key, v.made.Labels = r.Key, v.labels(r.Labels)
 	rec := record{Key: r.Key, Labels: v.made.Labels, Disk: v.quota.disk(), Output: v.quota.output}
-	// From here on the container is this caller's, whatever happens to this process.
+	// From here on the container belongs to the caller, even if this process crashes.
 	if err := f.keepRecord(v.name, rec); err != nil {
 		return err
 	}
@@ -126,7 +122,7 @@ func (f *Fleet) equip(ctx context.Context, v *vessel, r Request) error {
 	return f.provision(ctx, func(ctx context.Context) error { return r.Provision(ctx, v.host) })
 }
 
-// locate tells where a container can be reached from outside; nil without a Keeper.
+// locate returns the place of a container; nil without a Keeper.
 func (f *Fleet) locate(ctx context.Context, c Container, name string, h *Host) (*Place, error) {
 	if f.Keeper == nil {
 		return nil, nil
@@ -146,9 +142,9 @@ func (f *Fleet) locate(ctx context.Context, c Container, name string, h *Host) (
 	return p, nil
 }
 
-// assign tells the engine whose a container of the pool has become, in the background:
-// it is for who looks at the engine's own list, and for nothing here, so callers come first.
-func (f *Fleet) assign(v *vessel) {
+// assign tells the engine the caller of a container of the pool, in the background. The label is only for people who read the list of
+// the engine, so callers come first.
+func (f *Fleet) assign(v *candidate) {
 	c := v.made
 	f.tasks.Go(func() {
 		f.mu.Lock()
@@ -164,89 +160,11 @@ func (f *Fleet) assign(v *vessel) {
 	})
 }
 
-// scrap removes all there is of a vessel.
-func (f *Fleet) scrap(v *vessel) error {
+// discardCandidate removes the container and the folder of a candidate.
+func (f *Fleet) discardCandidate(v *candidate) error {
 	if v.host != nil {
 		v.host.Close()
 	}
 	v.mounts.release()
 	return f.discard(v.made.ID, remains{folder: v.name})
-}
-
-// ended tells whether a container's last process is known to be gone. With process 1
-// the kernel ends every other of its namespace, and lets it go after them.
-func (f *Fleet) ended(id string) bool {
-	_, err := bounded(f, context.WithoutCancel(f.base), askTimeout, func(ctx context.Context) (struct{}, error) {
-		_, _, err := f.Engine.Process(ctx, id)
-		return struct{}{}, err
-	}, nil)
-	return errors.Is(err, ErrGone)
-}
-
-// record is whose a container is, in its folder: engines' labels tell whose it was when
-// it was made, which for one of the pool is nobody's.
-type record struct {
-	Key    string            `json:"key"`
-	Labels map[string]string `json:"labels,omitempty"`
-	// Bound: its work tree lies in the folder too, and may hold what nobody else has.
-	Bound bool `json:"bound,omitempty"`
-	// Of its Limits.
-	Disk   int64 `json:"disk,omitempty"`
-	Output int64 `json:"output,omitempty"`
-}
-
-const (
-	recordName = "bound.json"
-	maxRecord  = 1 << 20 // bytes; labels are the only part that grows
-)
-
-func (f *Fleet) keepRecord(name string, r record) error {
-	b, err := json.Marshal(r)
-	if err == nil && len(b) > maxRecord {
-		err = fmt.Errorf("its labels take more than %d bytes", maxRecord)
-	}
-	if err == nil {
-		err = durable.Replace(filepath.Join(f.folder(name), recordName), b, false)
-	}
-	if err != nil {
-		return fmt.Errorf("cannot note whose the container is: %w", err)
-	}
-	return nil
-}
-
-// record reads whose a container is; false when nobody's, or made before there were records.
-func (f *Fleet) record(name string) (record, bool) {
-	var r record
-	file, err := os.Open(filepath.Join(f.folder(name), recordName))
-	if err != nil {
-		return r, false
-	}
-	defer file.Close()
-	b, err := io.ReadAll(io.LimitReader(file, maxRecord))
-	if err == nil {
-		err = json.Unmarshal(b, &r)
-	}
-	return r, err == nil && r.Key != ""
-}
-
-// salvage hands over what was bound to a container that was lost, once.
-func (f *Fleet) salvage(name string) {
-	if f.Salvage == nil {
-		return
-	}
-	r, ok := f.record(name)
-	if !ok || !r.Bound {
-		return
-	}
-	dir, err := filepath.Abs(f.folder(name))
-	if err != nil {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.base), fleetRemoving)
-	defer cancel()
-	f.Salvage(ctx, Place{Key: r.Key, Labels: r.Labels, Dir: dir, UID: f.Engine.TaskUID()})
-	r.Bound = false
-	if err := f.keepRecord(name, r); err != nil {
-		f.log().Warn("what was salvaged may be salvaged again", "key", r.Key, "folder", name, "err", err)
-	}
 }
