@@ -131,9 +131,9 @@ func (f *Fleet) locate(ctx context.Context, c Container, name string, h *Host) (
 	if err != nil {
 		return nil, err
 	}
-	p := &Place{Key: c.Key, Labels: c.Labels, Dir: dir, UID: f.Engine.TaskUID(), Host: h}
+	p := &Place{Key: c.Key, Labels: c.Labels, Dir: dir, UID: f.TaskUID(), Host: h}
 	_, err = bounded(f, ctx, f.startTimeout(), func(ctx context.Context) (_ struct{}, err error) {
-		p.PID, p.Start, err = f.Engine.Process(ctx, c.ID)
+		p.PID, p.Start, err = f.process(ctx, c.ID)
 		return
 	}, nil)
 	if err != nil {
@@ -145,6 +145,10 @@ func (f *Fleet) locate(ctx context.Context, c Container, name string, h *Host) (
 // assign tells the engine the caller of a container of the pool, in the background. The label is only for people who read the list of
 // the engine, so callers come first.
 func (f *Fleet) assign(v *candidate) {
+	engine, ok := f.Engine.(Assigner)
+	if !ok {
+		return
+	}
 	c := v.made
 	f.tasks.Go(func() {
 		f.mu.Lock()
@@ -152,7 +156,7 @@ func (f *Fleet) assign(v *candidate) {
 		}
 		f.mu.Unlock()
 		_, err := bounded(f, f.base, fleetRemoving, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, f.Engine.Assign(ctx, c.ID, c.Key, c.Labels)
+			return struct{}{}, engine.Assign(ctx, c.ID, c.Key, c.Labels)
 		}, nil)
 		if err != nil && !errors.Is(err, ErrGone) && f.base.Err() == nil {
 			f.log().Warn("the engine does not know whose a container is", "key", c.Key, "id", c.ID, "err", err)

@@ -104,9 +104,11 @@ func (w *diskWatch) tick() {
 	}
 	if w.disks.paths == nil {
 		w.disks.paths = []string{w.dir}
-		inside, storage := f.Engine.Volumes(f.base)
-		if w.inside = inside; len(inside) > 0 {
-			w.disks.paths = append(w.disks.paths, storage)
+		if engine, ok := f.Engine.(Volumes); ok {
+			inside, storage := engine.Volumes(f.base)
+			if w.inside = inside; len(inside) > 0 {
+				w.disks.paths = append(w.disks.paths, storage)
+			}
 		}
 	}
 	w.disks.ask()
@@ -189,7 +191,7 @@ func (w *diskWatch) usage(b *slot, most int64) (layer.Usage, error) {
 		var err error
 		if b.place != nil {
 			s.PID, s.Start = b.place.PID, b.place.Start
-		} else if s.PID, s.Start, err = w.f.Engine.Process(ctx, b.id); err != nil {
+		} else if s.PID, s.Start, err = w.f.process(ctx, b.id); err != nil {
 			return layer.Usage{}, err
 		}
 	}

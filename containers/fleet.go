@@ -198,6 +198,11 @@ func (f *Fleet) Open(ctx context.Context) error {
 	if f.Engine == nil || f.Dir == "" {
 		return wrap(errors.New("an engine and a folder are needed"))
 	}
+	if f.Keeper != nil {
+		if err := f.canBind(); err != nil {
+			return wrap(err)
+		}
+	}
 	for _, dir := range []string{"hosts", oldFolders} {
 		if err := os.MkdirAll(filepath.Join(f.Dir, dir), 0o700); err != nil {
 			return wrap(err)

@@ -175,8 +175,36 @@ func (f *Fleet) dial(ctx context.Context, limit time.Duration, door *door, name,
 // namespace and lets process 1 go after them.
 func (f *Fleet) ended(id string) bool {
 	_, err := bounded(f, context.WithoutCancel(f.base), askTimeout, func(ctx context.Context) (struct{}, error) {
-		_, _, err := f.Engine.Process(ctx, id)
+		_, _, err := f.process(ctx, id)
 		return struct{}{}, err
 	}, nil)
 	return errors.Is(err, ErrGone)
+}
+
+// process returns process 1 of a container. Returns [ErrLacks] if the engine does not name processes.
+func (f *Fleet) process(ctx context.Context, id string) (pid int, start uint64, err error) {
+	engine, err := AsProcesses(f.Engine)
+	if err != nil {
+		return 0, 0, err
+	}
+	return engine.Process(ctx, id)
+}
+
+// TaskUID returns the user of commands on the host. Returns -1 if the engine is no [TaskUser], which a fleet with a Keeper does not
+// allow.
+func (f *Fleet) TaskUID() int {
+	if engine, err := AsTaskUser(f.Engine); err == nil {
+		return engine.TaskUID()
+	}
+	return -1
+}
+
+// canBind reports whether the engine has the abilities that binding a work tree from outside needs.
+func (f *Fleet) canBind() error {
+	_, processes := AsProcesses(f.Engine)
+	_, user := AsTaskUser(f.Engine)
+	if err := errors.Join(processes, user); err != nil {
+		return fmt.Errorf("cannot bind work trees from outside: %w", err)
+	}
+	return nil
 }

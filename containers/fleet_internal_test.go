@@ -23,7 +23,7 @@ type orphan struct {
 }
 
 func (e *orphan) List(context.Context, string) ([]Container, error) { return []Container{e.made}, nil }
-func (e *orphan) SweepSidecars(context.Context, string) error       { return nil }
+func (e *orphan) Name() string                                      { return "orphan" }
 func (e *orphan) Remove(context.Context, string) error              { return nil }
 func (e *orphan) Dial(context.Context, string) (net.Conn, error) {
 	e.dials.Add(1)

@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/containerstest"
 	"github.com/ramus-dev/ramus/containers/sandbox"
 )
 
@@ -507,7 +508,7 @@ func TestFleetRemove(t *testing.T) {
 
 // faulty is an engine that hangs or fails on demand, without heeding its context.
 type faulty struct {
-	containers.Engine
+	containerstest.Engine
 	hang chan struct{} // starts of a key with "hang" wait for it
 	fail atomic.Bool   // Remove fails
 }
@@ -531,7 +532,7 @@ func TestFleetEngineHangs(t *testing.T) {
 	dir := t.TempDir()
 	engine := &faulty{hang: make(chan struct{})}
 	f := newFleet(t, dir, func(f *containers.Fleet) {
-		engine.Engine, f.Engine = f.Engine, engine
+		engine.Engine, f.Engine = f.Engine.(containerstest.Engine), engine
 		f.Capacity, f.StartTimeout = 2, 100*time.Millisecond
 		containers.SetCleanGrace(t, 100*time.Millisecond)
 	})
@@ -556,7 +557,7 @@ func TestFleetRemovesLater(t *testing.T) {
 	dir := t.TempDir()
 	engine := &faulty{}
 	f := newFleet(t, dir, func(f *containers.Fleet) {
-		engine.Engine, f.Engine = f.Engine, engine
+		engine.Engine, f.Engine = f.Engine.(containerstest.Engine), engine
 		f.Capacity = 1
 	})
 	f.acquire("run:a").Release()
@@ -575,7 +576,7 @@ func TestFleetRemovesLater(t *testing.T) {
 
 // counting is an engine that counts what lives.
 type counting struct {
-	containers.Engine
+	containerstest.Engine
 	mu        sync.Mutex
 	keys      map[string]int    // containers by key; guarded by mu, as all below
 	ids       map[string]string // to the key
@@ -637,7 +638,7 @@ func TestFleetManyCallers(t *testing.T) {
 	before := runtime.NumGoroutine()
 	count := &counting{keys: map[string]int{}, ids: map[string]string{}}
 	f := newFleet(t, t.TempDir(), func(f *containers.Fleet) {
-		count.Engine, f.Engine = f.Engine, count
+		count.Engine, f.Engine = f.Engine.(containerstest.Engine), count
 		f.Capacity = 5
 	})
 	var group sync.WaitGroup

@@ -16,7 +16,7 @@ type starts struct {
 }
 
 func (e *starts) List(context.Context, string) ([]Container, error) { return nil, nil }
-func (e *starts) SweepSidecars(context.Context, string) error       { return nil }
+func (e *starts) Name() string                                      { return "starts" }
 func (e *starts) Start(context.Context, Spec) (Container, error) {
 	e.n.Add(1)
 	return Container{}, errors.New("none today")

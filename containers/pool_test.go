@@ -254,7 +254,7 @@ func TestFleetPool(t *testing.T) {
 	for _, id := range pooled() {
 		killSandbox(t, filepath.Join(dir, "engine"), id)
 		f.await("its end", func() bool {
-			_, _, err := f.Engine.Process(t.Context(), id)
+			_, _, err := f.Engine.(containers.Processes).Process(t.Context(), id)
 			return errors.Is(err, containers.ErrGone)
 		})
 	}

@@ -73,7 +73,7 @@ func (f *Fleet) salvage(name string) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.base), fleetRemoving)
 	defer cancel()
-	f.Salvage(ctx, Place{Key: r.Key, Labels: r.Labels, Dir: dir, UID: f.Engine.TaskUID()})
+	f.Salvage(ctx, Place{Key: r.Key, Labels: r.Labels, Dir: dir, UID: f.TaskUID()})
 	r.Bound = false
 	if err := f.keepRecord(name, r); err != nil {
 		f.log().Warn("what was salvaged may be salvaged again", "key", r.Key, "folder", name, "err", err)

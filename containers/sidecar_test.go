@@ -25,6 +25,8 @@ type stage struct {
 	swept []string // owners
 }
 
+func (e *stage) Name() string { return "stage" }
+
 func (e *stage) List(context.Context, string) ([]containers.Container, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -44,8 +44,12 @@ func diagnoseBrowser(ctx context.Context, c BrowserConfig, engine containers.Eng
 	if s, ok := engine.(*sandbox.Engine); ok && s.Browser == "" {
 		return "", fmt.Errorf("there is no folder of the browser's programs beside ramus, and browser.dir names none%s", hint)
 	}
+	sidecars, err := containers.AsSidecars(engine)
+	if err != nil {
+		return "", fmt.Errorf("no browser can be started: %w", err)
+	}
 	var out, said bytes.Buffer
-	exit, err := engine.Beside(ctx, "", containers.Sidecar{Owner: "doctor", Key: "doctor", Image: c.Image, Limits: newBrowser(c).Limits,
+	exit, err := sidecars.Beside(ctx, "", containers.Sidecar{Owner: "doctor", Key: "doctor", Image: c.Image, Limits: newBrowser(c).Limits,
 		Args: []string{containers.BrowserDir + "/ramus-browser", "version"}, Stdout: &out, Stderr: &said})
 	if err != nil {
 		return "", fmt.Errorf("no browser can be started: %w%s", err, hint)

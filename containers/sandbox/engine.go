@@ -1,7 +1,6 @@
 package sandbox
 
 import (
-	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -52,7 +51,13 @@ type Engine struct {
 	beside   map[string]*run // the sidecars of this process, by id
 }
 
-var _ containers.Engine = (*Engine)(nil)
+var _ interface {
+	containers.Engine
+	containers.Sidecars
+	containers.Processes
+	containers.TaskUser
+	containers.Assigner
+} = (*Engine)(nil)
 
 // Name returns "sandbox".
 func (s *Engine) Name() string { return "sandbox" }
@@ -65,9 +70,6 @@ func (s *Engine) TaskUID() int {
 	uid, _ := s.user()
 	return uid
 }
-
-// Volumes are none: all that a sandbox writes lies in its folder.
-func (s *Engine) Volumes(context.Context) ([]string, string) { return nil, "" }
 
 func (s *Engine) now() time.Time {
 	if s.Now != nil {
