@@ -7,6 +7,7 @@ import (
 
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/results"
 )
 
 // checkTasks are the tasks whose outcome says something about the code, and
@@ -29,7 +30,7 @@ type checkOutcome struct {
 			ExitCode *int `json:"exit_code"` // nil: no command was run
 			TimedOut bool `json:"timed_out"`
 			Value    struct {
-				tasks.Tests
+				results.Tests
 				Tool  string `json:"tool"`  // of lint and build
 				Count int    `json:"count"` // of findings
 			} `json:"value"`

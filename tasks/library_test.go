@@ -17,6 +17,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/results"
 )
 
 func TestLibraryHasTheParametersOfItsSpecification(t *testing.T) {
@@ -507,16 +508,16 @@ func TestRealTools(t *testing.T) {
 		name, tool string
 		files      map[string]string
 		params     string
-		want       tasks.Tests
+		want       results.Tests
 	}{
-		{"go", "go", goFiles, `{}`, tasks.Tests{Framework: "go", Passed: 1, Failed: 1, Skipped: 1, FailedNames: []string{"example.org/m.TestBad/inner"}}},
-		{"go pattern", "go", goFiles, `{"pattern":"TestGood"}`, tasks.Tests{Framework: "go", Passed: 1}},
-		{"node script", "npm", nodeFiles, `{}`, tasks.Tests{Framework: "node", Passed: 1, Failed: 1, Skipped: 1, FailedNames: []string{"bad"}}},
-		{"node pattern", "node", nodeFiles, `{"pattern":"^good$"}`, tasks.Tests{Framework: "node", Passed: 1}},
-		{"node file", "node", nodeFiles, `{"pattern":"test/a.test.js","framework":"node"}`, tasks.Tests{Framework: "node", Passed: 1, Failed: 1, Skipped: 1, FailedNames: []string{"bad"}}},
-		{"unittest", "python3", pyFiles, `{"framework":"unittest"}`, tasks.Tests{Framework: "unittest", Passed: 1, Failed: 1, Skipped: 1, FailedNames: []string{"test_bad (test_a.T.test_bad)"}}},
-		{"make", "make", map[string]string{"Makefile": "test:\n\t@printf 'TAP version 13\\n1..2\\nok 1 - a\\nnot ok 2 - b\\n'; exit 1\n"}, `{}`, tasks.Tests{Framework: "make", Passed: 1, Failed: 1, FailedNames: []string{"b"}}},
-		{"make unknown", "make", map[string]string{"Makefile": "test:\n\t@echo fine\n"}, `{}`, tasks.Tests{Framework: "make", Unknown: true}},
+		{"go", "go", goFiles, `{}`, results.Tests{Framework: "go", Passed: 1, Failed: 1, Skipped: 1, FailedNames: []string{"example.org/m.TestBad/inner"}}},
+		{"go pattern", "go", goFiles, `{"pattern":"TestGood"}`, results.Tests{Framework: "go", Passed: 1}},
+		{"node script", "npm", nodeFiles, `{}`, results.Tests{Framework: "node", Passed: 1, Failed: 1, Skipped: 1, FailedNames: []string{"bad"}}},
+		{"node pattern", "node", nodeFiles, `{"pattern":"^good$"}`, results.Tests{Framework: "node", Passed: 1}},
+		{"node file", "node", nodeFiles, `{"pattern":"test/a.test.js","framework":"node"}`, results.Tests{Framework: "node", Passed: 1, Failed: 1, Skipped: 1, FailedNames: []string{"bad"}}},
+		{"unittest", "python3", pyFiles, `{"framework":"unittest"}`, results.Tests{Framework: "unittest", Passed: 1, Failed: 1, Skipped: 1, FailedNames: []string{"test_bad (test_a.T.test_bad)"}}},
+		{"make", "make", map[string]string{"Makefile": "test:\n\t@printf 'TAP version 13\\n1..2\\nok 1 - a\\nnot ok 2 - b\\n'; exit 1\n"}, `{}`, results.Tests{Framework: "make", Passed: 1, Failed: 1, FailedNames: []string{"b"}}},
+		{"make unknown", "make", map[string]string{"Makefile": "test:\n\t@echo fine\n"}, `{}`, results.Tests{Framework: "make", Unknown: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -527,7 +528,7 @@ func TestRealTools(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			got := out.Value.(tasks.Tests)
+			got := out.Value.(results.Tests)
 			if out.OK != (c.want.Failed == 0) || out.OK != (out.Result.ExitCode == 0) {
 				t.Errorf("OK is %v, exit code %d", out.OK, out.Result.ExitCode)
 			}
@@ -577,11 +578,11 @@ func TestRealLintAndBuild(t *testing.T) {
 		return out
 	}
 	out := run("lib_run_lint", `{}`)
-	if v := out.Value.(tasks.Lint); out.OK || v.Tool != "go vet" || v.Count != 1 || v.Findings[0].File != "main.go" || v.Findings[0].Line != 6 {
+	if v := out.Value.(results.Lint); out.OK || v.Tool != "go vet" || v.Count != 1 || v.Findings[0].File != "main.go" || v.Findings[0].Line != 6 {
 		t.Errorf("got %+v", out)
 	}
 	// A single main package would leave its binary here.
-	if out := run("lib_run_build", `{}`); !out.OK || out.Value.(tasks.Build).Tool != "go" {
+	if out := run("lib_run_build", `{}`); !out.OK || out.Value.(results.Build).Tool != "go" {
 		t.Errorf("got %+v", out.Result)
 	}
 	clean(t, l)
@@ -609,7 +610,7 @@ func TestLongGoOutputIsCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := out.Value.(tasks.Tests)
+	v := out.Value.(results.Tests)
 	if !out.Result.Truncated || v.Unknown || v.Passed != 299 || !slices.Equal(v.FailedNames, []string{"example.org/m.TestLoud/150"}) {
 		t.Errorf("truncated %v, got %d passed, failed %q, unknown %v", out.Result.Truncated, v.Passed, v.FailedNames, v.Unknown)
 	}
@@ -621,7 +622,7 @@ func TestTimeoutOfTests(t *testing.T) {
 	l.Timeout = 500 * time.Millisecond
 	task, _ := tasks.Lookup("lib_run_tests")
 	out, err := task.Run(t.Context(), l, nil)
-	if err != nil || out.OK || !out.Result.TimedOut || !out.Value.(tasks.Tests).Unknown {
+	if err != nil || out.OK || !out.Result.TimedOut || !out.Value.(results.Tests).Unknown {
 		t.Errorf("got %+v, %v", out, err)
 	}
 }

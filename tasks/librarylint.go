@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/ramus-dev/ramus/internal/text"
+	"github.com/ramus-dev/ramus/tasks/results"
 )
 
 const lintDoc = `Runs the project's linters, found out from the root of the work tree; the first that fits: go.mod (go vet, and golangci-lint or staticcheck where the project configures it and it is installed), Cargo.toml (cargo clippy), package.json (its scripts lint and typecheck, else eslint, else tsc), Python (ruff or flake8, whichever is configured, else installed), Makefile (the target lint). With fix, what the tool can repair is repaired in the work tree: go fmt, golangci-lint --fix, clippy --fix, eslint --fix or the script lint:fix, ruff --fix, the make target fix or fmt.
@@ -27,13 +30,13 @@ func runLint() Task {
 		if err != nil {
 			return Output{}, err
 		}
-		l := parseFindings([]byte(out.Result.Stdout + "\n" + out.Result.Stderr))
+		l := results.ParseFindings([]byte(out.Result.Stdout + "\n" + out.Result.Stderr))
 		if tool, rest, ok := strings.Cut(string(report), "\n"); ok && strings.HasPrefix(tool, toolLine) {
 			j.tool, report = strings.TrimPrefix(tool, toolLine), []byte(rest)
 		}
-		if e, ok := parseESLint(report); ok {
+		if e, ok := results.ParseESLint(report); ok {
 			for _, f := range l.Findings { // of other tools in the same script
-				e.add(f)
+				e.Add(f)
 			}
 			l = e
 		}
@@ -75,7 +78,7 @@ func runBuild() Task {
 		if err != nil {
 			return Output{}, err
 		}
-		out.Value = Build{j.tool}
+		out.Value = results.Build{Tool: j.tool}
 		return out, nil
 	})
 }
@@ -284,7 +287,7 @@ func (p *project) build(ctx context.Context, target string) (job, error) {
 			t = p.firstTarget("build", "all")
 		} else if !slices.Contains(p.make, t) {
 			// Anything else might be an option or set a variable (SHELL=…).
-			return job{}, refuse("target", target, "is no target of the Makefile; it has: "+clip(strings.Join(p.make, ", "), maxName))
+			return job{}, refuse("target", target, "is no target of the Makefile; it has: "+text.Clip(strings.Join(p.make, ", "), 500))
 		}
 		if t != "" {
 			return job{tool: "make", command: "make -- " + Quote(t)}, nil

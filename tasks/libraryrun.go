@@ -1,7 +1,6 @@
 package tasks
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -11,7 +10,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 
 	"github.com/ramus-dev/ramus/internal/pattern"
+	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks/nodejs"
+	"github.com/ramus-dev/ramus/tasks/results"
 )
 
 // frameworks are the names that lib_run_tests takes.
@@ -25,7 +26,7 @@ type job struct {
 	command string
 	// parse reads the report, or stdout where there is none. It may say by
 	// Framework which of several tools it was.
-	parse func(report, stdout, stderr []byte, truncated bool) (*Tests, bool)
+	parse func(report, stdout, stderr []byte, truncated bool) (*results.Tests, bool)
 	// text, where set, makes stdout readable after it was parsed.
 	text func(stdout []byte) string
 }
@@ -71,6 +72,7 @@ func (testParams) adjust(s *jsonschema.Schema) {
 }
 
 const testsDoc = `Runs the project's tests in the way that is the project's own, found out from the root of the work tree; the first that fits: go.mod (go test ./...), Cargo.toml (cargo test), package.json (its test script by pnpm, yarn or npm, whichever has its lock file there; else vitest, jest, mocha or node --test), Python (pytest where it is named or installed, else unittest), Makefile (the target test or check). framework chooses another. node_modules is installed from the lock file first when it is missing.
+
 The value tells passed, failed, skipped and total, the names of failed tests (at most 200) and what was said about the first 20 of them. "unknown": true means that the output could not be counted; then only the exit code speaks. The task is OK when all tests passed.`
 
 func runTests() Task {
@@ -96,7 +98,7 @@ func runTests() Task {
 		r := out.Result
 		t, ok := j.parse(report, []byte(r.Stdout), []byte(r.Stderr), r.Truncated)
 		if t == nil || !ok {
-			t = newTests()
+			t = results.NewTests()
 		}
 		t.Unknown = !ok
 		if j.text != nil {
@@ -233,9 +235,9 @@ func goTests(pattern string) job {
 		tool: "go",
 		// sh has no pipefail: the exit code goes through a file.
 		command: `{ go test -json ` + args + `; echo $? >"$d/rc"; } | tee "$d/events"; ` + goDigest + `; (exit "$(cat "$d/rc")")`,
-		text:    goText,
-		parse: func(report, stdout, _ []byte, truncated bool) (*Tests, bool) {
-			t, ok := parseGoTest(slices.Concat(stdout, []byte("\n"), report))
+		text:    results.GoText,
+		parse: func(report, stdout, _ []byte, truncated bool) (*results.Tests, bool) {
+			t, ok := results.ParseGoTest(slices.Concat(stdout, []byte("\n"), report))
 			return t, ok && (!truncated || len(report) > 0)
 		},
 	}
@@ -246,8 +248,8 @@ func cargoTests(pattern string) job {
 	if pattern != "" {
 		command += " -- -- " + Quote(pattern) // the first -- is cargo's, the second the test program's
 	}
-	return job{tool: "cargo", command: command, parse: func(_, stdout, _ []byte, truncated bool) (*Tests, bool) {
-		t, ok := parseCargo(stdout)
+	return job{tool: "cargo", command: command, parse: func(_, stdout, _ []byte, truncated bool) (*results.Tests, bool) {
+		t, ok := results.ParseCargo(stdout)
 		return t, ok && !truncated
 	}}
 }
@@ -330,18 +332,18 @@ func nodeArgs(tool, pattern string) string {
 	return strings.Join(args, " ")
 }
 
-func nodeParse(tool string) func(report, stdout, stderr []byte, truncated bool) (*Tests, bool) {
-	return func(report, stdout, stderr []byte, truncated bool) (*Tests, bool) {
-		parse := map[string]func([]byte) (*Tests, bool){"vitest": parseJest, "jest": parseJest, "mocha": parseMocha, "node": parseTAP}[tool]
+func nodeParse(tool string) func(report, stdout, stderr []byte, truncated bool) (*results.Tests, bool) {
+	return func(report, stdout, stderr []byte, truncated bool) (*results.Tests, bool) {
+		parse := map[string]func([]byte) (*results.Tests, bool){"vitest": results.ParseJest, "jest": results.ParseJest, "mocha": results.ParseMocha, "node": results.ParseTAP}[tool]
 		if tool == "node" && truncated {
-			return parseTAPSums(stdout)
+			return results.ParseTAPSums(stdout)
 		}
 		for _, text := range [][]byte{report, stdout} { // mocha before 9.2 knows no output file
 			if t, ok := parse(text); ok {
 				return t, true
 			}
 		}
-		t, ok := parseJSText(slices.Concat(stdout, []byte("\n"), stderr))
+		t, ok := results.ParseJSText(slices.Concat(stdout, []byte("\n"), stderr))
 		return t, ok && !truncated
 	}
 }
@@ -392,17 +394,17 @@ func pythonTests(which int, pattern string, flat bool) job {
 	case pytestIfThere:
 		j.command = pythonEnv + `if "$py" -c 'import pytest' 2>/dev/null; then ` + pytest + `; else ` + unittest + `; fi`
 	}
-	j.parse = func(report, stdout, stderr []byte, truncated bool) (*Tests, bool) {
-		if t, ok := parseJUnit(report); ok {
+	j.parse = func(report, stdout, stderr []byte, truncated bool) (*results.Tests, bool) {
+		if t, ok := results.ParseJUnit(report); ok {
 			t.Framework = "pytest"
 			return t, true
 		}
 		// unittest prints to stderr, its sums last: also when the middle is missing.
-		if t, ok := parseUnittest(stderr); ok && which != pytestOnly {
+		if t, ok := results.ParseUnittest(stderr); ok && which != pytestOnly {
 			t.Framework = "unittest"
 			return t, true
 		}
-		return parsePytest(stdout)
+		return results.ParsePytest(stdout)
 	}
 	return j
 }
@@ -413,40 +415,15 @@ func (p *project) makeTests(pattern string) (job, error) {
 	case p.make == nil:
 		return job{}, fmt.Errorf("cannot run tests with make: there is no Makefile in the root of the work tree")
 	case target == "":
-		return job{}, fmt.Errorf("cannot run tests with make: the Makefile has no target test or check; it has: %s", clip(strings.Join(p.make, ", "), maxName))
+		return job{}, fmt.Errorf("cannot run tests with make: the Makefile has no target test or check; it has: %s", text.Clip(strings.Join(p.make, ", "), 500))
 	case pattern != "":
 		return job{}, refuse("pattern", pattern, "cannot be given to make; choose a framework, or run a command of your own")
 	}
 	return job{tool: "make", command: "make " + target, parse: parseAny}, nil
 }
 
-// parseAny adds up what it recognises, for scripts that may run anything.
-func parseAny(_, stdout, stderr []byte, truncated bool) (*Tests, bool) {
-	out := slices.Concat(stdout, []byte("\n"), stderr)
-	sum, seen := newTests(), false
-	add := func(t *Tests, ok bool) bool {
-		if !ok {
-			return false
-		}
-		seen = true
-		sum.Passed += t.Passed
-		sum.Failed += t.Failed
-		sum.Skipped += t.Skipped
-		sum.Total += t.Total
-		sum.DurationMS += t.DurationMS
-		sum.FailedNames = append(sum.FailedNames, t.FailedNames[:min(len(t.FailedNames), maxFailedNames-len(sum.FailedNames))]...)
-		sum.Failures = append(sum.Failures, t.Failures[:min(len(t.Failures), maxFailures-len(sum.Failures))]...)
-		return true
-	}
-	if bytes.Contains(out, []byte("TAP version 1")) {
-		add(parseTAP(out))
-	}
-	add(parseGoTest(out))
-	if !add(parseJest(out)) && !add(parseMocha(out)) {
-		add(parseJSText(out))
-	}
-	add(parsePytest(out))
-	add(parseUnittest(out))
-	add(parseCargo(out))
-	return sum, seen && !truncated
+// parseAny reads the output of a script that may run anything. Output that was cut is not counted.
+func parseAny(_, stdout, stderr []byte, truncated bool) (*results.Tests, bool) {
+	sum, ok := results.ParseAny(stdout, stderr)
+	return sum, ok && !truncated
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/results"
 )
 
 // TestSample runs every library task that fits on the sample repository, which
@@ -30,13 +31,13 @@ func TestSample(t *testing.T) {
 	if v := run("lib_git_commit", `{"message":"Add the sample"}`).(tasks.Committed); !v.Committed {
 		t.Errorf("got %+v", v)
 	}
-	if v := run("lib_run_tests", `{}`).(tasks.Tests); v.Framework != "go" || v.Passed < 20 || v.Failed+v.Skipped > 0 || v.Unknown {
+	if v := run("lib_run_tests", `{}`).(results.Tests); v.Framework != "go" || v.Passed < 20 || v.Failed+v.Skipped > 0 || v.Unknown {
 		t.Errorf("got %+v", v)
 	}
-	if v := run("lib_run_tests", `{"pattern":"TestParse"}`).(tasks.Tests); v.Passed < 6 {
+	if v := run("lib_run_tests", `{"pattern":"TestParse"}`).(results.Tests); v.Passed < 6 {
 		t.Errorf("got %+v", v)
 	}
-	if v := run("lib_run_lint", `{"fix":true}`).(tasks.Lint); v.Count > 0 {
+	if v := run("lib_run_lint", `{"fix":true}`).(results.Lint); v.Count > 0 {
 		t.Errorf("got %+v", v)
 	}
 	run("lib_run_build", `{}`)
@@ -50,7 +51,7 @@ func TestSample(t *testing.T) {
 	t.Run("JavaScript", func(t *testing.T) {
 		need(t, "npm")
 		for _, params := range []string{`{"framework":"node"}`, `{"framework":"npm"}`} {
-			if v := run("lib_run_tests", params).(tasks.Tests); v.Framework != "node" || v.Passed != 10 || v.Unknown {
+			if v := run("lib_run_tests", params).(results.Tests); v.Framework != "node" || v.Passed != 10 || v.Unknown {
 				t.Errorf("%s: got %+v", params, v)
 			}
 		}

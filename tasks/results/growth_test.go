@@ -1,4 +1,4 @@
-package tasks
+package results
 
 import (
 	"fmt"
@@ -36,12 +36,8 @@ func TestResultsGrowth(t *testing.T) {
 	for name, cases := range all {
 		growth.Check(t, name, func(text []byte) { parsers[name](text) }, append(cases, common...)...)
 	}
-	growth.Check(t, "go text", func(text []byte) { goText(text) }, append(all["go"], common...)...)
-	growth.Check(t, "findings", func(text []byte) { parseFindings(text) }, append(growth.Tokens("a:1:1: a\n", "a:1: ", "a(1,1): a\n", "a(", "a:", "1:", "http://a:1: b\n"),
+	growth.Check(t, "go text", func(text []byte) { GoText(text) }, append(all["go"], common...)...)
+	growth.Check(t, "findings", func(text []byte) { ParseFindings(text) }, append(growth.Tokens("a:1:1: a\n", "a:1: ", "a(1,1): a\n", "a(", "a:", "1:", "http://a:1: b\n"),
 		append(common, growth.Case{Name: "places", Each: func(n int) string { return fmt.Sprintf("a:%d: b\n", n) }})...)...)
-	growth.Check(t, "eslint", func(text []byte) { parseESLint(text) }, append(common, growth.Case{Name: "messages", Prefix: `[{"messages":[`, Token: `{"line":1},`, Suffix: "{}]}]"})...)
-	growth.Check(t, "status", func(text []byte) { _, _ = parseStatus(text) }, append(growth.Tokens("? a\n", `? "\"`, `? "\141"`+"\n", "1 .M N... 1 1 1 a b c\n", "2 R. N... 1 1 1 a b R1 c\td\n", "# branch.head a\n"), common...)...)
-	growth.Check(t, "make targets", func(text []byte) { parseMakeTargets(text) }, append(growth.Tokens("a:\n", "a ", "a b: c\n", "define a\n", "endef\n", "\ta\n", "a\\\n", ".PHONY: a\n", "X := y\n"),
-		append(common, growth.Case{Name: "names", Each: func(n int) string { return fmt.Sprintf("n%d:\n", n) }})...)...)
-	growth.Check(t, "node tool", func(text []byte) { nodeTool(string(text)) }, append(growth.Tokens("a ", "&&", "| ", "; ", "A=b ", "npx ", "vitest "), common...)...)
+	growth.Check(t, "eslint", func(text []byte) { ParseESLint(text) }, append(common, growth.Case{Name: "messages", Prefix: `[{"messages":[`, Token: `{"line":1},`, Suffix: "{}]}]"})...)
 }

@@ -1,4 +1,4 @@
-package tasks
+package results
 
 import (
 	"bytes"
@@ -33,12 +33,12 @@ type goPackage struct {
 	text        strings.Builder
 }
 
-// parseGoTest reads `go test -json`. Tests with subtests do not count
+// ParseGoTest reads `go test -json`. Tests with subtests do not count
 // themselves, only their leaves, unless they failed and none of their subtests
 // did. A package that failed without a failed test (it does not build, it
 // panicked in init, it exited) counts as one failed test. Lines that are no
 // events are skipped; reading an event twice changes nothing.
-func parseGoTest(out []byte) (*Tests, bool) {
+func ParseGoTest(out []byte) (*Tests, bool) {
 	var (
 		tests    = map[[2]string]*goTest{}
 		order    []*goTest
@@ -115,7 +115,7 @@ func parseGoTest(out []byte) (*Tests, bool) {
 			}
 		}
 	}
-	r := newTests()
+	r := NewTests()
 	for _, t := range order {
 		switch {
 		case t.status == "fail":
@@ -171,9 +171,9 @@ func goNoise(s string) bool {
 	return strings.HasPrefix(s, "=== ") || strings.HasPrefix(s, "--- ")
 }
 
-// goText makes of `go test -json` what `go test` prints for people: the output
+// GoText makes of `go test -json` what `go test` prints for people: the output
 // of packages, builds and failed tests. Lines that are no events stay.
-func goText(out []byte) string {
+func GoText(out []byte) string {
 	failed := map[[2]string]bool{}
 	events := func(yield func(line []byte, e goEvent, ok bool)) {
 		for line := range bytes.Lines(out) {

@@ -1,4 +1,4 @@
-package tasks
+package results
 
 import (
 	"bytes"
@@ -14,11 +14,11 @@ var (
 	cargoStdout = pattern.New(`^---- (.+?) stdout ----\s*$`)
 )
 
-// parseCargo reads what `cargo test` prints, over all its test programs. A
+// ParseCargo reads what `cargo test` prints, over all its test programs. A
 // crate that does not compile prints no result: that is unknown, not 0 failed.
-func parseCargo(out []byte) (*Tests, bool) {
+func ParseCargo(out []byte) (*Tests, bool) {
 	var (
-		r     = newTests()
+		r     = NewTests()
 		names []Failure
 		texts = map[string]*strings.Builder{}
 		text  *strings.Builder

@@ -1,4 +1,4 @@
-package tasks
+package results
 
 import (
 	"bytes"
@@ -15,17 +15,17 @@ var (
 	tapSum     = pattern.New(`^# (tests|pass|fail|cancelled|skipped|todo|duration_ms) ([0-9]+(?:\.[0-9]+)?)\s*$`)
 )
 
-// parseTAP reads the Test Anything Protocol, versions 13 and 14, as node --test
+// ParseTAP reads the Test Anything Protocol, versions 13 and 14, as node --test
 // and many others print it. Subtests are indented by four spaces and come before
 // the line of their suite; a suite counts only if it failed and none of its tests
 // did. What TAP marks as TODO counts as skipped.
-func parseTAP(out []byte) (*Tests, bool) {
+func ParseTAP(out []byte) (*Tests, bool) {
 	type level struct {
 		name             string // from "# Subtest: "
 		children, failed int
 	}
 	var (
-		r      = newTests()
+		r      = NewTests()
 		levels = make([]level, maxSuiteDepth+2)
 		seen   bool
 		yaml   = -1 // indentation of the YAML block we are in
@@ -34,7 +34,7 @@ func parseTAP(out []byte) (*Tests, bool) {
 	)
 	finish := func() {
 		if last != nil {
-			last.Text = clip(strings.TrimSpace(text.String()), maxFailureText)
+			last.Text = shorten(strings.TrimSpace(text.String()), maxFailureText)
 		}
 		last, yaml = nil, -1
 		text.Reset()
@@ -73,7 +73,7 @@ func parseTAP(out []byte) (*Tests, bool) {
 		case depth == 0 && strings.HasPrefix(body, "Bail out!"):
 			finish()
 			seen = true
-			r.fail(clip(body, maxName), "")
+			r.fail(shorten(body, maxName), "")
 			continue
 		case depth == 0 && strings.HasPrefix(body, "# duration_ms "):
 			if ms, err := strconv.ParseFloat(strings.TrimPrefix(body, "# duration_ms "), 64); err == nil {
@@ -126,17 +126,17 @@ func parseTAP(out []byte) (*Tests, bool) {
 	return r, seen
 }
 
-// parseTAPSums reads only the sums with which node --test ends: for output
+// ParseTAPSums reads only the sums with which node --test ends: for output
 // whose middle was left out.
-func parseTAPSums(out []byte) (*Tests, bool) {
+func ParseTAPSums(out []byte) (*Tests, bool) {
 	sums := map[string]float64{}
 	for line := range bytes.Lines(out) {
 		if m := tapSum.FindSubmatch(line); m != nil {
 			sums[string(m[1])], _ = strconv.ParseFloat(string(m[2]), 64)
 		}
 	}
-	partial, _ := parseTAP(out)
-	r := newTests()
+	partial, _ := ParseTAP(out)
+	r := NewTests()
 	r.Passed = count(sums["pass"])
 	r.Failed = max(count(sums["fail"]+sums["cancelled"]), partial.Failed)
 	r.Skipped = count(sums["skipped"] + sums["todo"])

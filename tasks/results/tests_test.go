@@ -1,4 +1,4 @@
-package tasks
+package results
 
 import (
 	"bytes"
@@ -15,15 +15,15 @@ var updateResults = flag.Bool("update-results", false, "write the golden files o
 
 // parsers are all parsers of test results, by the first word of their golden files.
 var parsers = map[string]func([]byte) (*Tests, bool){
-	"go": parseGoTest, "tap": parseTAP, "tapsums": parseTAPSums, "jest": parseJest, "vitest": parseJest, "mocha": parseMocha,
-	"jstext": parseJSText, "junit": parseJUnit, "pytest": parsePytest, "unittest": parseUnittest, "cargo": parseCargo,
+	"go": ParseGoTest, "tap": ParseTAP, "tapsums": ParseTAPSums, "jest": ParseJest, "vitest": ParseJest, "mocha": ParseMocha,
+	"jstext": ParseJSText, "junit": ParseJUnit, "pytest": ParsePytest, "unittest": ParseUnittest, "cargo": ParseCargo,
 }
 
 // TestResults compares with golden files. NAME.txt is what a real tool printed
 // (go 1.26, node 20, vitest 3, jest 29, mocha 11, pytest 7, Python 3.11, cargo
 // 1.95, eslint 9, tsc 5), with its folders renamed; -plain, -bail and lint-python were written by hand.
 func TestResults(t *testing.T) {
-	files, err := filepath.Glob("testdata/results/*.txt")
+	files, err := filepath.Glob("testdata/*.txt")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no files: %v", err)
 	}
@@ -38,9 +38,9 @@ func TestResults(t *testing.T) {
 			var got any
 			switch kind {
 			case "lint":
-				got = parseFindings(in)
+				got = ParseFindings(in)
 			case "eslint":
-				l, ok := parseESLint(in)
+				l, ok := ParseESLint(in)
 				if !ok {
 					t.Error("not recognised")
 				}
@@ -103,11 +103,11 @@ func checkTests(t testing.TB, r *Tests) {
 }
 
 func TestGoText(t *testing.T) {
-	in, err := os.ReadFile("testdata/results/go-mixed.txt")
+	in, err := os.ReadFile("testdata/go-mixed.txt")
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := goText(in)
+	got := GoText(in)
 	for _, want := range []string{"--- FAIL: TestTable/three", "got 1, want 2", "cannot use \"text\"", "FAIL\texample.org/m/panics", "?   \texample.org/m/none"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%q is missing in\n%s", want, got)
@@ -118,7 +118,7 @@ func TestGoText(t *testing.T) {
 			t.Errorf("%q stands in\n%s", not, got)
 		}
 	}
-	if got := goText([]byte("go: no module\n{\"a\":1}\n")); got != "go: no module\n{\"a\":1}\n" {
+	if got := GoText([]byte("go: no module\n{\"a\":1}\n")); got != "go: no module\n{\"a\":1}\n" {
 		t.Errorf("lines that are no events became %q", got)
 	}
 }
@@ -139,12 +139,12 @@ func TestGoTestIsBounded(t *testing.T) {
 			out.Write(append(line, '\n'))
 		}
 	}
-	r, ok := parseGoTest([]byte(out.String()))
+	r, ok := ParseGoTest([]byte(out.String()))
 	if !ok || len(r.FailedNames) != maxFailedNames || r.Failed < 1000 {
 		t.Fatalf("ok %v, %d names, %d failed", ok, len(r.FailedNames), r.Failed)
 	}
 	checkTests(t, r)
-	twice, _ := parseGoTest([]byte(out.String() + out.String()))
+	twice, _ := ParseGoTest([]byte(out.String() + out.String()))
 	if twice.Total != r.Total {
 		t.Errorf("read twice: %d became %d", r.Total, twice.Total)
 	}
@@ -154,7 +154,7 @@ func TestParseAnyAddsUp(t *testing.T) {
 	var all []byte
 	want := 0
 	for _, name := range []string{"pytest", "cargo", "tap-plain", "jstext-vitest"} {
-		in, err := os.ReadFile("testdata/results/" + name + ".txt")
+		in, err := os.ReadFile("testdata/" + name + ".txt")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -163,17 +163,17 @@ func TestParseAnyAddsUp(t *testing.T) {
 		want += r.Total
 		all = append(append(all, in...), '\n')
 	}
-	r, ok := parseAny(nil, all, nil, false)
+	r, ok := ParseAny(all, nil)
 	if !ok || r.Total != want {
 		t.Errorf("got %v, %d tests; want %d", ok, r.Total, want)
 	}
 	checkTests(t, r)
-	if r, ok := parseAny(nil, []byte("all fine\n3 passed\n"), nil, false); ok {
+	if r, ok := ParseAny([]byte("all fine\n3 passed\n"), nil); ok {
 		t.Errorf("prose was counted: %+v", r)
 	}
 }
 
-func TestClip(t *testing.T) {
+func TestShorten(t *testing.T) {
 	for _, c := range []struct {
 		in   string
 		n    int
@@ -187,43 +187,15 @@ func TestClip(t *testing.T) {
 		{"\xff\xff\xff", 5, "\uFFFD"},
 		{"\xffa\xff\xff", 4, "\uFFFDa…"},
 	} {
-		if got := clip(c.in, c.n); got != c.want {
+		if got := shorten(c.in, c.n); got != c.want {
 			t.Errorf("%q to %d: got %q, want %q", c.in, c.n, got, c.want)
-		}
-	}
-}
-
-func TestParseStatus(t *testing.T) {
-	const in = "# branch.oid 0123\n# branch.head work\n# branch.upstream origin/work\n# branch.ab +2 -3\n# unknown thing\n" +
-		"1 .M N... 100644 100644 100644 aa bb a b.txt\n" +
-		"1 A. N... 000000 100644 100644 aa bb \"tab\\there\"\n" +
-		"1 .D N... 100644 100644 000000 aa bb gone\n" +
-		"2 R. N... 100644 100644 100644 aa bb R100 new name\told name\n" +
-		"u UU N... 100644 100644 100644 100644 aa bb cc clash\n" +
-		"? \"new\\nline\"\n! ignored\n9 future\n"
-	got, err := parseStatus([]byte(in))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := Status{Branch: "work", Head: "0123", Upstream: "origin/work", Ahead: 2, Behind: 3, Changed: 6, Files: []FileStatus{
-		{"a b.txt", "", "modified"}, {"tab\there", "", "added"}, {"gone", "", "deleted"},
-		{"new name", "old name", "renamed"}, {"clash", "", "conflict"}, {"new\nline", "", "untracked"},
-	}}
-	g, _ := json.Marshal(got)
-	w, _ := json.Marshal(want)
-	if !bytes.Equal(g, w) {
-		t.Errorf("got\n%s\nwant\n%s", g, w)
-	}
-	for _, in := range []string{"1 x\n", "# branch.ab ++\n", "2 R. a b\n"} {
-		if _, err := parseStatus([]byte(in)); err == nil {
-			t.Errorf("%q was read", in)
 		}
 	}
 }
 
 // seed adds the golden inputs whose names begin with kind.
 func seed(f *testing.F, kind string) {
-	files, err := filepath.Glob("testdata/results/" + kind + "*.txt")
+	files, err := filepath.Glob("testdata/" + kind + "*.txt")
 	if err != nil || len(files) == 0 {
 		f.Fatalf("no seeds: %v", err)
 	}
@@ -248,23 +220,32 @@ func fuzzTests(f *testing.F, kind string, parse func([]byte) (*Tests, bool)) {
 	})
 }
 
-func FuzzGoTest(f *testing.F)   { fuzzTests(f, "go", parseGoTest) }
-func FuzzTAP(f *testing.F)      { fuzzTests(f, "tap", parseTAP) }
-func FuzzTAPSums(f *testing.F)  { fuzzTests(f, "tap", parseTAPSums) }
-func FuzzJest(f *testing.F)     { fuzzTests(f, "jest", parseJest) }
-func FuzzMocha(f *testing.F)    { fuzzTests(f, "mocha", parseMocha) }
-func FuzzJSText(f *testing.F)   { fuzzTests(f, "jstext", parseJSText) }
-func FuzzJUnit(f *testing.F)    { fuzzTests(f, "junit", parseJUnit) }
-func FuzzPytest(f *testing.F)   { fuzzTests(f, "pytest", parsePytest) }
-func FuzzUnittest(f *testing.F) { fuzzTests(f, "unittest", parseUnittest) }
-func FuzzCargo(f *testing.F)    { fuzzTests(f, "cargo", parseCargo) }
+func FuzzGoTest(f *testing.F) { fuzzTests(f, "go", ParseGoTest) }
+
+func FuzzTAP(f *testing.F) { fuzzTests(f, "tap", ParseTAP) }
+
+func FuzzTAPSums(f *testing.F) { fuzzTests(f, "tap", ParseTAPSums) }
+
+func FuzzJest(f *testing.F) { fuzzTests(f, "jest", ParseJest) }
+
+func FuzzMocha(f *testing.F) { fuzzTests(f, "mocha", ParseMocha) }
+
+func FuzzJSText(f *testing.F) { fuzzTests(f, "jstext", ParseJSText) }
+
+func FuzzJUnit(f *testing.F) { fuzzTests(f, "junit", ParseJUnit) }
+
+func FuzzPytest(f *testing.F) { fuzzTests(f, "pytest", ParsePytest) }
+
+func FuzzUnittest(f *testing.F) { fuzzTests(f, "unittest", ParseUnittest) }
+
+func FuzzCargo(f *testing.F) { fuzzTests(f, "cargo", ParseCargo) }
 
 func FuzzFindings(f *testing.F) {
 	seed(f, "lint")
 	seed(f, "eslint")
 	f.Fuzz(func(t *testing.T, in []byte) {
-		e, _ := parseESLint(in)
-		for _, l := range []Lint{parseFindings(in), e} {
+		e, _ := ParseESLint(in)
+		for _, l := range []Lint{ParseFindings(in), e} {
 			if len(l.Findings) > maxFindings || len(l.Findings) > l.Count {
 				t.Errorf("%d findings, count %d", len(l.Findings), l.Count)
 			}
@@ -274,31 +255,5 @@ func FuzzFindings(f *testing.F) {
 
 func FuzzGoText(f *testing.F) {
 	seed(f, "go")
-	f.Fuzz(func(t *testing.T, in []byte) { goText(in) })
-}
-
-func FuzzStatus(f *testing.F) {
-	f.Add([]byte("# branch.head work\n1 .M N... 1 1 1 a b c\n? \"x\\\"y\"\n2 R. N... 1 1 1 a b R1 c\td\n"))
-	f.Fuzz(func(t *testing.T, in []byte) {
-		s, _ := parseStatus(in)
-		if s.Changed < len(s.Files) || s.Clean != (s.Changed == 0) {
-			t.Errorf("got %+v", s)
-		}
-	})
-}
-
-func FuzzMakeTargets(f *testing.F) {
-	f.Add([]byte("all: build test\nbuild:\n\tgo build\n.PHONY: all\nX := y\ndefine d\na:\nendef\n%.o: %.c\na b c:: d\nV: X = 1\n"))
-	f.Fuzz(func(t *testing.T, in []byte) {
-		for _, name := range parseMakeTargets(in) {
-			if name == "" || name[0] == '-' || strings.ContainsAny(name, "=$%: \t\n'") {
-				t.Errorf("target %q", name)
-			}
-		}
-	})
-}
-
-func FuzzNodeTool(f *testing.F) {
-	f.Add("tsc && NODE_ENV=test npx vitest run | cat")
-	f.Fuzz(func(t *testing.T, script string) { nodeTool(script) })
+	f.Fuzz(func(t *testing.T, in []byte) { GoText(in) })
 }

@@ -1,4 +1,4 @@
-package tasks
+package results
 
 import (
 	"bytes"
@@ -16,9 +16,9 @@ var (
 	tscPlaced = pattern.New(`^([^(\s][^(]*)\(([0-9]{1,9}),([0-9]{1,9})\): (.+?)\s*$`)
 )
 
-// parseFindings reads places in files from what compilers and linters print,
+// ParseFindings reads places in files from what compilers and linters print,
 // line by line; all else is skipped.
-func parseFindings(out []byte) Lint {
+func ParseFindings(out []byte) Lint {
 	l := Lint{Findings: []Finding{}}
 	seen := map[Finding]bool{}
 	for raw := range bytes.Lines(ansi.ReplaceAll(out, nil)) {
@@ -42,7 +42,7 @@ func parseFindings(out []byte) Lint {
 			continue
 		}
 		seen[f] = true
-		l.add(f)
+		l.Add(f)
 	}
 	return l
 }
@@ -51,8 +51,8 @@ func isDigits(s string) bool {
 	return strings.Trim(s, "0123456789-T. ") == ""
 }
 
-// parseESLint reads eslint's json format; names below root are shown relative to it.
-func parseESLint(out []byte) (Lint, bool) {
+// ParseESLint reads eslint's json format; names below root are shown relative to it.
+func ParseESLint(out []byte) (Lint, bool) {
 	l := Lint{Findings: []Finding{}}
 	i := bytes.IndexByte(out, '[')
 	if i < 0 {
@@ -75,7 +75,7 @@ func parseESLint(out []byte) (Lint, bool) {
 			if m.RuleID != nil && *m.RuleID != "" {
 				message += " (" + *m.RuleID + ")"
 			}
-			l.add(Finding{f.FilePath, m.Line, m.Column, message})
+			l.Add(Finding{f.FilePath, m.Line, m.Column, message})
 		}
 	}
 	return l, true

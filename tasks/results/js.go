@@ -1,4 +1,4 @@
-package tasks
+package results
 
 import (
 	"bytes"
@@ -9,9 +9,9 @@ import (
 	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
-// parseJest reads jest's --json, which vitest's json reporter writes as well. A
+// ParseJest reads jest's --json, which vitest's json reporter writes as well. A
 // file that could not be loaded counts as one failed test.
-func parseJest(out []byte) (*Tests, bool) {
+func ParseJest(out []byte) (*Tests, bool) {
 	type jest struct {
 		TestResults []struct {
 			Name             string
@@ -33,7 +33,7 @@ func parseJest(out []byte) (*Tests, bool) {
 	if !ok {
 		return nil, false
 	}
-	r := newTests()
+	r := NewTests()
 	first, last := 0.0, 0.0
 	for _, file := range report.TestResults {
 		if file.StartTime > 0 && (first == 0 || file.StartTime < first) {
@@ -64,8 +64,8 @@ func parseJest(out []byte) (*Tests, bool) {
 	return r, true
 }
 
-// parseMocha reads mocha's json reporter.
-func parseMocha(out []byte) (*Tests, bool) {
+// ParseMocha reads mocha's json reporter.
+func ParseMocha(out []byte) (*Tests, bool) {
 	type test struct {
 		FullTitle string
 		Err       struct{ Message, Stack string }
@@ -79,7 +79,7 @@ func parseMocha(out []byte) (*Tests, bool) {
 	if !ok {
 		return nil, false
 	}
-	r := newTests()
+	r := NewTests()
 	for range report.Passes {
 		r.pass()
 	}
@@ -139,11 +139,11 @@ var (
 	counted    = pattern.New(`([0-9]{1,9}) ([a-z]+)`)
 )
 
-// parseJSText reads the sums that jest, vitest and mocha print for people, for
+// ParseJSText reads the sums that jest, vitest and mocha print for people, for
 // scripts through which no reporter can be chosen. There are no names in it.
-func parseJSText(out []byte) (*Tests, bool) {
+func ParseJSText(out []byte) (*Tests, bool) {
 	out = ansi.ReplaceAll(out, nil)
-	r, seen := newTests(), false
+	r, seen := NewTests(), false
 	for _, re := range []*pattern.Regexp{jestSum, vitestSum, mochaSum} {
 		for _, m := range re.FindAllSubmatch(out, -1) {
 			seen = true

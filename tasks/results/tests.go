@@ -1,27 +1,27 @@
-package tasks
+package results
 
 import (
 	"strings"
 	"time"
-	"unicode/utf8"
+
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // Tests is the value of lib_run_tests.
 type Tests struct {
-	// Framework that ran: go, vitest, jest, mocha, node, pytest, unittest,
+	// Framework is the framework that ran: go, vitest, jest, mocha, node, pytest, unittest,
 	// cargo, make, or the package manager (npm, pnpm, yarn) whose script ran.
 	Framework string `json:"framework"`
 	Passed    int    `json:"passed"`
 	Failed    int    `json:"failed"`
 	Skipped   int    `json:"skipped"`
 	Total     int    `json:"total"`
-	// FailedNames are the first 200 that failed, in the order they were reported.
+	// FailedNames are the names of the first 200 tests that failed, in the order of the reports.
 	FailedNames []string `json:"failed_names"`
-	// Failures are the first 20 of those with what was said about them, each cut at 2 KiB.
+	// Failures are the first 20 of those with their messages, each clipped to 2 KiB.
 	Failures   []Failure `json:"failures,omitempty"`
 	DurationMS int64     `json:"duration_ms"`
-	// Unknown says that the output could not be read: the counts say nothing,
-	// and only the exit code tells how the tests went.
+	// Unknown is true if the output could not be read. The counts mean nothing then; only the exit code tells the result.
 	Unknown bool `json:"unknown"`
 }
 
@@ -33,14 +33,14 @@ type Failure struct {
 
 // Lint is the value of lib_run_lint.
 type Lint struct {
-	// Tools that ran, "go vet", "eslint" …; joined by ", ".
+	// Tool has the names of the tools that ran, as "go vet" or "eslint", joined by ", ".
 	Tool string `json:"tool"`
-	// Count of all findings; Findings are the first 100.
+	// Count is the number of all findings. Findings are the first 100.
 	Count    int       `json:"count"`
 	Findings []Finding `json:"findings"`
 }
 
-// Finding is what a linter says about one place.
+// Finding is a message of a linter about one place.
 type Finding struct {
 	File    string `json:"file"`
 	Line    int    `json:"line,omitempty"`
@@ -59,54 +59,41 @@ const (
 	maxFindings    = 100
 	maxFailureText = 2 << 10 // bytes of a failure's text or a finding's message
 	maxName        = 500     // bytes of a test's name
-	maxSuiteDepth  = 100     // of nested suites; what is deeper is not looked at
+	maxSuiteDepth  = 100     // of nested suites; deeper ones are not read
 )
 
-func newTests() *Tests { return &Tests{FailedNames: []string{}} }
+// NewTests returns Tests without a test.
+func NewTests() *Tests { return &Tests{FailedNames: []string{}} }
 
 func (t *Tests) pass() { t.Passed++; t.Total++ }
 func (t *Tests) skip() { t.Skipped++; t.Total++ }
 
-func (t *Tests) fail(name, text string) {
+func (t *Tests) fail(name, message string) {
 	t.Failed++
 	t.Total++
 	if len(t.FailedNames) < maxFailedNames {
-		t.FailedNames = append(t.FailedNames, clip(name, maxName))
+		t.FailedNames = append(t.FailedNames, shorten(name, maxName))
 	}
 	if len(t.Failures) < maxFailures {
-		t.Failures = append(t.Failures, Failure{clip(name, maxName), clip(strings.TrimSpace(text), maxFailureText)})
+		t.Failures = append(t.Failures, Failure{shorten(name, maxName), shorten(strings.TrimSpace(message), maxFailureText)})
 	}
 }
 
-// ms adds a duration in seconds, as most formats have it; absurd ones are left out.
+// seconds adds a duration in seconds, the unit of most formats. Absurd values are left out.
 func (t *Tests) seconds(s float64) {
 	if s > 0 && s < 1e9 {
 		t.DurationMS += int64(s * float64(time.Second/time.Millisecond))
 	}
 }
 
-// clip makes s valid UTF-8 of at most n bytes, and an ellipsis where it cut.
-func clip(s string, n int) string {
-	cut := len(s) > n
-	s = strings.ToValidUTF8(s[:min(len(s), n)], "\uFFFD")
-	// A byte that is not UTF-8 has become three.
-	if len(s) > n {
-		cut = true
-		for n > 0 && !utf8.RuneStart(s[n]) {
-			n--
-		}
-		s = s[:n]
-	}
-	if cut {
-		s += "…"
-	}
-	return s
-}
+// shorten returns s as valid UTF-8, clipped to limit bytes.
+func shorten(s string, limit int) string { return text.Clip(strings.ToValidUTF8(s, "\uFFFD"), limit) }
 
-func (l *Lint) add(f Finding) {
+// Add adds a finding.
+func (l *Lint) Add(f Finding) {
 	l.Count++
 	if len(l.Findings) < maxFindings {
-		f.File, f.Message = clip(f.File, maxName), clip(strings.TrimSpace(f.Message), maxFailureText)
+		f.File, f.Message = shorten(f.File, maxName), shorten(strings.TrimSpace(f.Message), maxFailureText)
 		l.Findings = append(l.Findings, f)
 	}
 }

@@ -1,4 +1,4 @@
-package tasks
+package results
 
 import (
 	"bytes"
@@ -11,13 +11,13 @@ import (
 	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
-// parseJUnit reads a JUnit XML report, as pytest writes it.
-func parseJUnit(out []byte) (*Tests, bool) {
+// ParseJUnit reads a JUnit XML report, as pytest writes it.
+func ParseJUnit(out []byte) (*Tests, bool) {
 	if i := bytes.IndexByte(out, '<'); i >= 0 {
 		out = out[i:]
 	}
 	var (
-		r       = newTests()
+		r       = NewTests()
 		d       = xml.NewDecoder(bytes.NewReader(out))
 		suites  int // open testsuite elements; only the outermost have the time
 		seen    bool
@@ -107,15 +107,15 @@ var (
 	pytestFailed = pattern.New(`^(?:FAILED|ERROR) (\S.*?)(?: - (.*))?\s*$`)
 )
 
-// parsePytest reads what pytest prints for people: the last line and the short
+// ParsePytest reads what pytest prints for people: the last line and the short
 // summary. A fall-back for when the report is missing.
-func parsePytest(out []byte) (*Tests, bool) {
-	r, seen := newTests(), false
+func ParsePytest(out []byte) (*Tests, bool) {
+	r, seen := NewTests(), false
 	var names []Failure
 	for line := range bytes.Lines(ansi.ReplaceAll(out, nil)) {
 		if m := pytestSum.FindSubmatch(line); m != nil {
 			seen = true
-			*r = *newTests() // the last one counts: a test may print one, pytest has the last word
+			*r = *NewTests() // the last one counts: a test may print one, pytest has the last word
 			r.addCounts(m[1])
 			s, _ := strconv.ParseFloat(string(m[2]), 64)
 			r.seconds(s)
@@ -143,11 +143,11 @@ var (
 	unittestFailed = pattern.New(`^(?:FAIL|ERROR|UNEXPECTED SUCCESS): (.*?)\s*$`)
 )
 
-// parseUnittest reads what Python's unittest prints. A test with several
+// ParseUnittest reads what Python's unittest prints. A test with several
 // failed subtests counts once for each.
-func parseUnittest(out []byte) (*Tests, bool) {
+func ParseUnittest(out []byte) (*Tests, bool) {
 	var (
-		r       = newTests()
+		r       = NewTests()
 		names   []Failure
 		ran     = -1
 		seen    bool
