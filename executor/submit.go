@@ -13,7 +13,8 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd"
-	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/library"
+	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
 // WorkflowDir is where a repository keeps its own workflows, ID.yaml each.
@@ -321,7 +322,7 @@ func (x *Executor) plan(ctx context.Context, r Request) (*plan, error) {
 	if p.run.Kind == KindWorkflow {
 		w, err := p.files.parse(ctx, x, p.run.Repo)
 		if err == nil {
-			_, err = tasks.NewMachine(w, p.run.Input, p.run.context())
+			_, err = workflow.NewMachine(w, p.run.Input, p.run.context())
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot run workflow %s: %w: %w", p.run.Workflow, ErrInvalid, err)
@@ -409,7 +410,7 @@ func (x *Executor) planWork(ctx context.Context, r Request, p *plan) error {
 			p.run.Command = quoteArgs(c.Args)
 		}
 	case r.Task != nil:
-		if _, ok := tasks.Lookup(r.Task.Name); !ok {
+		if _, ok := library.Lookup(r.Task.Name); !ok {
 			return fmt.Errorf("%w task %q; `ramus tasks` lists them", ErrInvalid, r.Task.Name)
 		}
 		p.run.Kind, p.run.Task = KindTask, r.Task
@@ -461,8 +462,8 @@ func (x *Executor) planWorkflow(ctx context.Context, r Request, p *plan) error {
 	if name == "" {
 		name = "workflow.yaml"
 	}
-	parse := func() (*tasks.Workflow, error) {
-		w, err := tasks.Parse(ctx, name, []byte(p.files.Workflow), tasks.Options{Load: load.load(ctx), RepoID: p.run.Repo, LLM: x.LLM != nil})
+	parse := func() (*workflow.Workflow, error) {
+		w, err := workflow.Parse(ctx, name, []byte(p.files.Workflow), workflow.Options{Load: load.load(ctx), RepoID: p.run.Repo, LLM: x.LLM != nil})
 		if err != nil {
 			return nil, fmt.Errorf("cannot run workflow: %w: %w", ErrInvalid, err)
 		}
@@ -486,8 +487,8 @@ func (x *Executor) planWorkflow(ctx context.Context, r Request, p *plan) error {
 }
 
 // parse reads a run's own workflow again; it was checked when the run was planned, on repo.
-func (f runFiles) parse(ctx context.Context, x *Executor, repo string) (*tasks.Workflow, error) {
-	return tasks.Parse(ctx, "workflow.yaml", []byte(f.Workflow), tasks.Options{RepoID: repo, LLM: x.LLM != nil, Load: func(id string) ([]byte, error) {
+func (f runFiles) parse(ctx context.Context, x *Executor, repo string) (*workflow.Workflow, error) {
+	return workflow.Parse(ctx, "workflow.yaml", []byte(f.Workflow), workflow.Options{RepoID: repo, LLM: x.LLM != nil, Load: func(id string) ([]byte, error) {
 		if text, ok := f.Sub[id]; ok {
 			return []byte(text), nil
 		}
@@ -526,7 +527,7 @@ func (x *Executor) takeOver(ctx context.Context, r Request, p *plan) error {
 	if err != nil {
 		return err
 	}
-	_, pending, used, err := tasks.Replay(w, p.run.Input, p.run.context(), results, r.From)
+	_, pending, used, err := workflow.Replay(w, p.run.Input, p.run.context(), results, r.From)
 	if err != nil {
 		return fmt.Errorf("cannot resume %s: %w: %w", of.Name(), ErrInvalid, err)
 	}
@@ -548,7 +549,7 @@ func (x *Executor) takeOver(ctx context.Context, r Request, p *plan) error {
 		if !taken[e.Step] || e.Type != EventStepStarted && e.Type != EventStepFinished {
 			continue
 		}
-		if e.Commit != "" && e.Kind != string(tasks.KindWorkflow) {
+		if e.Commit != "" && e.Kind != string(workflow.KindWorkflow) {
 			start = e.Commit
 		}
 		for _, s := range []*Stream{e.Stdout, e.Stderr} {

@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"github.com/ramus-dev/ramus/gitd"
-	"github.com/ramus-dev/ramus/tasks"
 	"github.com/ramus-dev/ramus/tasks/results"
+	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
 // checkTasks are the tasks whose outcome says something about the code, and
@@ -52,7 +52,7 @@ func checks(tree gitd.Hash, events []Event, subs map[string]Manifest) (tested []
 		case e.Type == EventCheck:
 			c := withdrawn(&list, e)
 			list = append(list, c)
-		case e.Type == EventStepFinished && e.Kind == string(tasks.KindWorkflow):
+		case e.Type == EventStepFinished && e.Kind == string(workflow.KindWorkflow):
 			for _, c := range subs[e.Step].Checks {
 				c.Step = e.Step + "/" + c.Step
 				list = append(list, c)

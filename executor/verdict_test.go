@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/gitd"
-	"github.com/ramus-dev/ramus/tasks"
 	"github.com/ramus-dev/ramus/tasks/browser"
 	"github.com/ramus-dev/ramus/tasks/results"
+	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
 // branch plays a run on a branch and writes the journal of it as the executor does.
@@ -42,7 +42,7 @@ func (b *branch) step(id, task, command string, ok, change bool, output map[stri
 	if checkTasks[task] != "" {
 		e.Tree = b.run.Head // a commit's tree has its name here
 	}
-	e.Data = marshal(finished{tasks.StepResult{OK: ok, Output: output, Error: failure}})
+	e.Data = marshal(finished{workflow.StepResult{OK: ok, Output: output, Error: failure}})
 	if change {
 		e.Commit = b.move()
 	}
@@ -195,7 +195,7 @@ func TestVerdict(t *testing.T) {
 			ok := true
 			b.run.Head = sub.run.Head
 			b.subs = map[string]Manifest{"sub": {Checks: list}}
-			b.events = append(b.events, Event{Type: EventStepFinished, Kind: string(tasks.KindWorkflow), Step: "sub", OK: &ok})
+			b.events = append(b.events, Event{Type: EventStepFinished, Kind: string(workflow.KindWorkflow), Step: "sub", OK: &ok})
 		}, VerdictVerified, nil},
 		{"merged into a base that had moved", func(b *branch) { b.change("a"); b.tests("t", 3, 0, 0); b.run.Merged = commitHash(999) }, VerdictVerified,
 			[]string{"main had moved"}},

@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/tasks"
 	"github.com/ramus-dev/ramus/tasks/browser"
+	"github.com/ramus-dev/ramus/tasks/library"
 )
 
 // maxToolData bounds what of a tool's result the journal keeps, in bytes.
@@ -32,7 +33,7 @@ func (v Visitor) Task(ctx context.Context, name string, params json.RawMessage) 
 		return tasks.Output{}, fmt.Errorf("cannot run %s: %w: nothing is at work in %s", name, ErrConflict, v.Caller)
 	}
 	defer g.Leave()
-	task, ok := tasks.Lookup(name)
+	task, ok := library.Lookup(name)
 	if !ok {
 		return tasks.Output{}, fmt.Errorf("%w task %q: there is none of that name", ErrInvalid, name)
 	}
