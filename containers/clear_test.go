@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/containerstest"
 	"github.com/ramus-dev/ramus/containers/layer"
 )
 
@@ -104,7 +105,7 @@ func (k *refusing) Remove(_ context.Context, dir string) error {
 
 // dawdling is an engine that kills a container at once and then takes its time.
 type dawdling struct {
-	containers.Engine
+	containerstest.Engine
 	asked chan struct{} // a value for each removal
 	may   chan struct{}
 }
@@ -123,7 +124,7 @@ func (e *dawdling) Remove(ctx context.Context, id string) error {
 func TestFleetPlaceOfTheDead(t *testing.T) {
 	e := &dawdling{asked: make(chan struct{}, 10), may: make(chan struct{})}
 	f := newFleet(t, t.TempDir(), func(f *containers.Fleet) {
-		e.Engine, f.Engine, f.Capacity = f.Engine, e, 1
+		e.Engine, f.Engine, f.Capacity = f.Engine.(containerstest.Engine), e, 1
 	})
 	f.acquire("run:a").Release()
 	removed := make(chan error, 1)

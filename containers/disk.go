@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/ramus-dev/ramus/containers/layer"
+	"github.com/ramus-dev/ramus/containers/proc"
 )
 
 // What a container takes on disk is added up from outside, name by name, which costs time.
@@ -96,16 +97,18 @@ func (f *Fleet) watchDisk() {
 func (w *diskWatch) tick() {
 	f := w.f
 	f.mu.Lock()
-	none := len(f.berths) == 0
+	none := len(f.slots) == 0
 	f.mu.Unlock()
 	if none {
 		return
 	}
 	if w.disks.paths == nil {
 		w.disks.paths = []string{w.dir}
-		inside, storage := f.Engine.Volumes(f.base)
-		if w.inside = inside; len(inside) > 0 {
-			w.disks.paths = append(w.disks.paths, storage)
+		if engine, ok := f.Engine.(Volumes); ok {
+			inside, storage := engine.Volumes(f.base)
+			if w.inside = inside; len(inside) > 0 {
+				w.disks.paths = append(w.disks.paths, storage)
+			}
 		}
 	}
 	w.disks.ask()
@@ -120,9 +123,9 @@ func (w *diskWatch) tick() {
 }
 
 // dueLocked is the container that is to be looked at next; nil when none is.
-func (f *Fleet) dueLocked(blind bool) *berth {
-	var due *berth
-	for _, b := range f.berths {
+func (f *Fleet) dueLocked(blind bool) *slot {
+	var due *slot
+	for _, b := range f.slots {
 		if !b.settledLocked() {
 			continue
 		}
@@ -135,11 +138,11 @@ func (f *Fleet) dueLocked(blind bool) *berth {
 	return due
 }
 
-// settledLocked tells whether the berth has a container that is neither on its way nor on its way out.
-func (b *berth) settledLocked() bool { return b.state == berthReady || b.state == berthOrphan }
+// settledLocked tells whether the slot has a container that is neither on its way nor on its way out.
+func (b *slot) settledLocked() bool { return b.state == slotReady || b.state == slotOrphan }
 
 // look finds out what a container takes, and has its commands killed if that is too much.
-func (w *diskWatch) look(b *berth) {
+func (w *diskWatch) look(b *slot) {
 	f := w.f
 	f.mu.Lock()
 	from, host, most, output, spent := *b, b.host, b.quota.most, b.quota.output, f.spent
@@ -156,7 +159,7 @@ func (w *diskWatch) look(b *berth) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.closed || f.berths[b.key] != b || !b.settledLocked() || !b.quota.found(used, spent, tooDeep) {
+	if f.closed || f.slots[b.key] != b || !b.settledLocked() || !b.quota.found(used, spent, tooDeep) {
 		return
 	}
 	says := b.quota.says(tooDeep)
@@ -175,7 +178,7 @@ func (w *diskWatch) look(b *berth) {
 }
 
 // usage adds up what a container has on disk.
-func (w *diskWatch) usage(b *berth, most int64) (layer.Usage, error) {
+func (w *diskWatch) usage(b *slot, most int64) (layer.Usage, error) {
 	ctx, cancel := context.WithTimeout(w.f.base, lookTimeout)
 	defer cancel()
 	s := layer.Storage{Dir: filepath.Join(w.dir, "hosts", filepath.Base(b.dir))}
@@ -188,7 +191,7 @@ func (w *diskWatch) usage(b *berth, most int64) (layer.Usage, error) {
 		var err error
 		if b.place != nil {
 			s.PID, s.Start = b.place.PID, b.place.Start
-		} else if s.PID, s.Start, err = w.f.Engine.Process(ctx, b.id); err != nil {
+		} else if s.PID, s.Start, err = w.f.process(ctx, b.id); err != nil {
 			return layer.Usage{}, err
 		}
 	}
@@ -213,7 +216,7 @@ func (f *Fleet) kept(host *Host, output int64) (n int64) {
 }
 
 // killFull kills what runs in a container, and returns how many commands when they have ended.
-func (f *Fleet) killFull(b *berth, host *Host, says string) (int, error) {
+func (f *Fleet) killFull(b *slot, host *Host, says string) (int, error) {
 	host, done, err := f.reach(b, host)
 	if err != nil {
 		return 0, err
@@ -239,7 +242,7 @@ func (f *Fleet) killFull(b *berth, host *Host, says string) (int, error) {
 	}
 	ctx, cancel := context.WithTimeout(f.base, killAwait)
 	defer cancel()
-	poll(ctx, killAwait, host.Done(), func() bool {
+	proc.Await(ctx, killAwait, host.Done(), func() bool {
 		list, err := bounded(f, ctx, askTimeout, host.Commands, nil)
 		return err != nil || !slices.ContainsFunc(list, func(c CommandState) bool { return c.Running && slices.Contains(ids, c.ID) })
 	})

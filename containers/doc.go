@@ -1,35 +1,38 @@
-// Package containers gives every caller a disposable computer of its own.
+// Package containers gives each caller a disposable computer.
 //
 // # Nouns
 //
-// An [Engine] starts, finds and removes containers and hands over a byte
-// stream to the runner inside; nothing else. The runner (`ramus runner`, the
-// same static binary, mounted read-only) is process 1: an SSH server. A [Host]
-// is the executor's SSH connection to one runner; through it go commands,
-// their output, files, terminals and forwarded ports. A [Fleet] keeps one Host
-// per caller: made at the first command, reused while warm, removed when idle,
-// built anew at the next command.
+// An [Engine] starts, finds and removes containers, and opens a byte stream to the runner inside. The packages sandbox and docker
+// have the engines. What not every engine can do are interfaces of their own, the abilities: [Sidecars], [Processes], [TaskUser],
+// [Assigner] and [Volumes].
 //
-// A [Sidecar] is a program that runs beside a container, in its network and in
-// nothing else of it: a browser that looks at an app must reach it at 127.0.0.1,
-// and neither may be in reach of the other otherwise. It lives as long as one
-// call ([Fleet.Beside]), and never longer than its container or ramus.
+// The runner (`ramus runner`, the same static binary, mounted read-only) is process 1 of a container. It is an SSH server. A [Host]
+// is the SSH connection to one runner. It carries commands, their output, files, terminals and forwarded ports.
+//
+// A [Fleet] has one Host for each caller. It makes a container for the first command, keeps it while it is used, and removes it when
+// it was idle for a time. Each container has one of the fleet's slots. A caller that finds no free slot waits in the queue. A
+// [Lease] is the use of a Host, and keeps its container awake. A pool has started containers that wait for callers.
+//
+// A [Sidecar] is a program in a container of its own that shares the network of another container and nothing else. For example, a
+// browser that looks at an application has to reach it at 127.0.0.1, and neither may reach the other in another way. A sidecar runs
+// during one call of [Fleet.Beside]. It ends with its container, and with ramus.
 //
 // # Invariants
 //
-// A container has no network but the door, a reverse forward at
-// 127.0.0.1:7070 that the host answers, and no secret. A container holds
-// nothing that cannot be lost: what counts was committed and pushed through
-// the door.
+// A container has no network apart from the door, a reverse forward at 127.0.0.1:7070 that the host answers. It has no secret. Nothing
+// is lost with a container: work that counts was committed and pushed through the door.
 //
-// What a container may take on disk ([Limits].Disk) is bounded by the [Fleet]: from
-// outside, by looking at what lies there when the disk has given away as much as it may
-// still take. The folder of a container that is gone is moved out of the way at once and
-// deleted when nobody waits for it.
+// The [Fleet] limits the disk space of a container ([Limits].Disk). It looks from outside, when the disk has given away as much as
+// the container may still take. The folder of a container that is gone is renamed at once, and deleted when no caller waits for the
+// machine.
 //
 // # What survives
 //
-// The runner keeps each command's exit code and output until the executor has
-// taken them ([Host.Forget]); a restart of ramus, or of the container engine,
-// in the middle of a command loses neither.
+// The runner keeps the exit code and the output of each command until the host has fetched them ([Host.Forget]). A restart of ramus
+// or of the container engine in the middle of a command loses neither.
+//
+// # What is hostile
+//
+// Commands in a container, and so everything that the runner, the labels and the folders of a container tell. A [Pin] fixes the key of a runner,
+// so that no other process answers in its place.
 package containers

@@ -150,3 +150,29 @@ func (d *doorServer) close() {
 	d.serving.Wait()
 	d.handlers.Wait()
 }
+
+// door passes requests to the handler of the latest [Request]. So the connection outlives the requests of a caller.
+type door struct {
+	mu sync.Mutex
+	h  http.Handler // guarded by mu
+}
+
+func (d *door) set(h http.Handler) {
+	if h == nil {
+		return
+	}
+	d.mu.Lock()
+	d.h = h
+	d.mu.Unlock()
+}
+
+func (d *door) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	d.mu.Lock()
+	h := d.h
+	d.mu.Unlock()
+	if h == nil {
+		http.Error(w, "the door is closed", http.StatusServiceUnavailable)
+		return
+	}
+	h.ServeHTTP(w, r)
+}

@@ -23,7 +23,7 @@ type orphan struct {
 }
 
 func (e *orphan) List(context.Context, string) ([]Container, error) { return []Container{e.made}, nil }
-func (e *orphan) SweepSidecars(context.Context, string) error       { return nil }
+func (e *orphan) Name() string                                      { return "orphan" }
 func (e *orphan) Remove(context.Context, string) error              { return nil }
 func (e *orphan) Dial(context.Context, string) (net.Conn, error) {
 	e.dials.Add(1)
@@ -63,11 +63,11 @@ func TestFleetAsksOnce(t *testing.T) {
 
 		late.Store(true)
 		f.mu.Lock()
-		b := f.berths["run:a"]
+		b := f.slots["run:a"]
 		f.mu.Unlock()
 		var group sync.WaitGroup
 		for range 3 {
-			group.Go(f.sweep)
+			group.Go(f.sweepOnce)
 			group.Go(func() { f.killFull(b, nil, "full") })
 		}
 		synctest.Wait()

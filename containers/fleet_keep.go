@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/crypto/ssh"
+
+	"github.com/ramus-dev/ramus/internal/durable"
 )
 
 // labelFolder is the label that leads from a container to its folder below
@@ -50,7 +52,7 @@ func keepOwner(name string) (string, error) {
 	b, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		id := rand.Text()
-		if err := replaceFile(name, []byte(id+"\n"), true); err != nil {
+		if err := durable.Replace(name, []byte(id+"\n"), true); err != nil {
 			return "", fmt.Errorf("cannot keep the owner's id: %w", err)
 		}
 		return id, nil
@@ -79,7 +81,7 @@ func keepClientKey(name string) (ssh.Signer, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot make the client key: %w", err)
 		}
-		if err := replaceFile(name, pem.EncodeToMemory(block), true); err != nil {
+		if err := durable.Replace(name, pem.EncodeToMemory(block), true); err != nil {
 			return nil, fmt.Errorf("cannot keep the client key: %w", err)
 		}
 		return ssh.NewSignerFromKey(key)
@@ -114,7 +116,7 @@ func (p filePin) Key() []byte {
 // Store fails where the folder is gone: the container is gone then, too, and whoever answers in its
 // place is not trusted.
 func (p filePin) Store(key []byte) error {
-	if err := replaceFile(string(p), key, false); err != nil {
+	if err := durable.Replace(string(p), key, false); err != nil {
 		return fmt.Errorf("cannot keep the runner's host key: %w", err)
 	}
 	return nil

@@ -18,7 +18,11 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/containerstest"
+	"github.com/ramus-dev/ramus/containers/sandbox"
 )
 
 // clock stands still until it is told to go on.
@@ -52,7 +56,7 @@ type fleet struct {
 
 func newFleet(t *testing.T, dir string, change func(*containers.Fleet)) *fleet {
 	t.Helper()
-	sandbox := &containers.Sandbox{Dir: filepath.Join(dir, "engine")}
+	sandbox := &sandbox.Engine{Dir: filepath.Join(dir, "engine")}
 	if err := sandbox.Check(t.Context()); err != nil {
 		t.Skipf("cannot run here: engine sandbox: %v", err)
 	}
@@ -345,7 +349,7 @@ func TestFleetAdopts(t *testing.T) {
 	if _, err := f.Acquire(t.Context(), containers.Request{Key: "run:x"}); err == nil {
 		t.Error("a closed fleet gives hosts")
 	}
-	containers.KillSandbox(t, filepath.Join(dir, "engine"), dead)
+	killSandbox(t, filepath.Join(dir, "engine"), dead)
 
 	f = newFleet(t, dir, nil)
 	containers.Sweep(f.Fleet)
@@ -403,7 +407,7 @@ func TestFleetReconnects(t *testing.T) {
 	l.Release()
 	again.Release()
 
-	containers.KillSandbox(t, filepath.Join(dir, "engine"), again.Host.Container().ID)
+	killSandbox(t, filepath.Join(dir, "engine"), again.Host.Container().ID)
 	<-again.Host.Done()
 	l = f.acquire("run:a")
 	if !l.Fresh {
@@ -413,7 +417,7 @@ func TestFleetReconnects(t *testing.T) {
 	l.Release()
 
 	// Without anybody asking, it is cleared away.
-	containers.KillSandbox(t, filepath.Join(dir, "engine"), l.Host.Container().ID)
+	killSandbox(t, filepath.Join(dir, "engine"), l.Host.Container().ID)
 	<-l.Host.Done()
 	containers.Sweep(f.Fleet)
 	if got := f.state("run:a"); got != "none" {
@@ -504,7 +508,7 @@ func TestFleetRemove(t *testing.T) {
 
 // faulty is an engine that hangs or fails on demand, without heeding its context.
 type faulty struct {
-	containers.Engine
+	containerstest.Engine
 	hang chan struct{} // starts of a key with "hang" wait for it
 	fail atomic.Bool   // Remove fails
 }
@@ -528,7 +532,7 @@ func TestFleetEngineHangs(t *testing.T) {
 	dir := t.TempDir()
 	engine := &faulty{hang: make(chan struct{})}
 	f := newFleet(t, dir, func(f *containers.Fleet) {
-		engine.Engine, f.Engine = f.Engine, engine
+		engine.Engine, f.Engine = f.Engine.(containerstest.Engine), engine
 		f.Capacity, f.StartTimeout = 2, 100*time.Millisecond
 		containers.SetCleanGrace(t, 100*time.Millisecond)
 	})
@@ -553,7 +557,7 @@ func TestFleetRemovesLater(t *testing.T) {
 	dir := t.TempDir()
 	engine := &faulty{}
 	f := newFleet(t, dir, func(f *containers.Fleet) {
-		engine.Engine, f.Engine = f.Engine, engine
+		engine.Engine, f.Engine = f.Engine.(containerstest.Engine), engine
 		f.Capacity = 1
 	})
 	f.acquire("run:a").Release()
@@ -572,7 +576,7 @@ func TestFleetRemovesLater(t *testing.T) {
 
 // counting is an engine that counts what lives.
 type counting struct {
-	containers.Engine
+	containerstest.Engine
 	mu        sync.Mutex
 	keys      map[string]int    // containers by key; guarded by mu, as all below
 	ids       map[string]string // to the key
@@ -634,7 +638,7 @@ func TestFleetManyCallers(t *testing.T) {
 	before := runtime.NumGoroutine()
 	count := &counting{keys: map[string]int{}, ids: map[string]string{}}
 	f := newFleet(t, t.TempDir(), func(f *containers.Fleet) {
-		count.Engine, f.Engine = f.Engine, count
+		count.Engine, f.Engine = f.Engine.(containerstest.Engine), count
 		f.Capacity = 5
 	})
 	var group sync.WaitGroup
@@ -672,4 +676,26 @@ func TestFleetManyCallers(t *testing.T) {
 	}
 	b := make([]byte, 1<<20)
 	t.Errorf("%d goroutines, %d before:\n%s", runtime.NumGoroutine(), before, b[:runtime.Stack(b, true)])
+}
+
+// killSandbox ends process 1 of a container, from outside, and returns when the engine has seen that.
+func killSandbox(t *testing.T, dir, id string) {
+	t.Helper()
+	engine := &sandbox.Engine{Dir: dir}
+	pid, _, err := engine.Process(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); err == nil; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("container %s does not die", id)
+		}
+		_, _, err = engine.Process(t.Context(), id)
+	}
+	if !errors.Is(err, containers.ErrGone) {
+		t.Fatal(err)
+	}
 }

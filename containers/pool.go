@@ -23,7 +23,7 @@ func kindOf(r Request) poolKind {
 // by the fleet's mutex.
 type pool struct {
 	like    Request // image, environment, limits and Warm of the latest request
-	ready   []*vessel
+	ready   []*candidate
 	asked   time.Time // for one of these, latest
 	kept    bool      // asked for by [Fleet.Warm]: however long ago
 	fails   int       // in a row
@@ -85,29 +85,29 @@ func (f *Fleet) giveUpPoolLocked() bool {
 	}
 	delete(f.pools, kindOf(last.like))
 	last.changedLocked()
-	f.tasks.Go(func() { f.scrapAll(last.ready) })
+	f.tasks.Go(func() { f.discardCandidates(last.ready) })
 	return true
 }
 
-func (f *Fleet) scrapAll(list []*vessel) {
+func (f *Fleet) discardCandidates(list []*candidate) {
 	for _, v := range list {
-		f.scrap(v)
+		f.discardCandidate(v)
 	}
 }
 
-// takeLocked takes a container that fits out of its pool; nil when none waits.
-func (f *Fleet) takeLocked(r Request) *vessel {
+// takePooledLocked takes a container that fits out of its pool; nil when none waits.
+func (f *Fleet) takePooledLocked(r Request) *candidate {
 	p := f.poolLocked(r)
 	if p == nil {
 		return nil
 	}
-	var v *vessel
+	var v *candidate
 	for v == nil && len(p.ready) > 0 {
 		v, p.ready = p.ready[0], p.ready[1:]
 		if lost(v.host) {
 			dead := v
 			v = nil
-			f.tasks.Go(func() { f.scrap(dead) })
+			f.tasks.Go(func() { f.discardCandidate(dead) })
 		}
 	}
 	p.changedLocked()
@@ -175,7 +175,7 @@ func (f *Fleet) fill() {
 		}
 		like := p.like
 		f.mu.Unlock()
-		v := newVessel()
+		v := newCandidate()
 		began := f.now()
 		err := f.build(f.base, v, like)
 		f.mu.Lock()
@@ -200,7 +200,7 @@ func (f *Fleet) fill() {
 			if f.base.Err() == nil {
 				f.log().Warn("the pool lacks a container", "image", like.Image, "err", err)
 			}
-			f.scrap(v)
+			f.discardCandidate(v)
 		}
 		f.mu.Lock()
 	}
@@ -208,8 +208,8 @@ func (f *Fleet) fill() {
 
 // startingLocked tells whether a container is being made, or found again, for a caller.
 func (f *Fleet) startingLocked() bool {
-	for _, b := range f.berths {
-		if b.state == berthStarting {
+	for _, b := range f.slots {
+		if b.state == slotStarting {
 			return true
 		}
 	}
@@ -220,9 +220,9 @@ func (f *Fleet) startingLocked() bool {
 // that nobody asks for are given up, what could not be made is tried again.
 func (f *Fleet) tidyPools() {
 	f.mu.Lock()
-	var gone []*vessel
+	var gone []*candidate
 	for kind, p := range f.pools {
-		p.ready = slices.DeleteFunc(p.ready, func(v *vessel) bool {
+		p.ready = slices.DeleteFunc(p.ready, func(v *candidate) bool {
 			if lost(v.host) {
 				gone = append(gone, v)
 				return true
@@ -237,14 +237,14 @@ func (f *Fleet) tidyPools() {
 	}
 	f.fillLocked()
 	f.mu.Unlock()
-	f.scrapAll(gone)
+	f.discardCandidates(gone)
 }
 
 // drain empties the pools for good.
-func (f *Fleet) drain() []*vessel {
+func (f *Fleet) drain() []*candidate {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var all []*vessel
+	var all []*candidate
 	for _, p := range f.pools {
 		all = append(all, p.ready...)
 	}

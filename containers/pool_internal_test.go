@@ -16,7 +16,7 @@ type starts struct {
 }
 
 func (e *starts) List(context.Context, string) ([]Container, error) { return nil, nil }
-func (e *starts) SweepSidecars(context.Context, string) error       { return nil }
+func (e *starts) Name() string                                      { return "starts" }
 func (e *starts) Start(context.Context, Spec) (Container, error) {
 	e.n.Add(1)
 	return Container{}, errors.New("none today")
@@ -47,7 +47,7 @@ func TestPoolRests(t *testing.T) {
 				for e.n.Load() == 0 && time.Since(began) < 20*poolRestMax {
 					if gone := time.Since(began); gone%test.every == 0 && gone < test.lasts {
 						f.mu.Lock()
-						f.takeLocked(Request{})
+						f.takePooledLocked(Request{})
 						f.mu.Unlock()
 					}
 					time.Sleep(time.Millisecond)

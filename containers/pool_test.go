@@ -145,7 +145,7 @@ func TestFleetSalvages(t *testing.T) {
 		return l
 	}
 	kill := func(l *containers.Lease) {
-		containers.KillSandbox(t, filepath.Join(dir, "engine"), l.Host.Container().ID)
+		killSandbox(t, filepath.Join(dir, "engine"), l.Host.Container().ID)
 		<-l.Host.Done()
 		l.Release()
 	}
@@ -174,7 +174,7 @@ func TestFleetSalvages(t *testing.T) {
 	id := l.Host.Container().ID
 	l.Release()
 	f.close(true)
-	containers.KillSandbox(t, filepath.Join(dir, "engine"), id)
+	killSandbox(t, filepath.Join(dir, "engine"), id)
 	f = newFleet(t, dir, change)
 	f.await("the salvage of what died meanwhile", func() bool { return len(got.places()) > 2 })
 	if list := got.places(); len(list) != 3 || list[2].Key != "run:b" || list[2].Labels["of"] != "run:b" {
@@ -252,9 +252,9 @@ func TestFleetPool(t *testing.T) {
 	}
 	// All that wait die: the next caller gets one that lives.
 	for _, id := range pooled() {
-		containers.KillSandbox(t, filepath.Join(dir, "engine"), id)
+		killSandbox(t, filepath.Join(dir, "engine"), id)
 		f.await("its end", func() bool {
-			_, _, err := f.Engine.Process(t.Context(), id)
+			_, _, err := f.Engine.(containers.Processes).Process(t.Context(), id)
 			return errors.Is(err, containers.ErrGone)
 		})
 	}

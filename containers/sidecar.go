@@ -12,48 +12,43 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Places inside a sidecar.
+// Paths inside a sidecar.
 const (
-	// BrowserDir is where the browser lane's program and its driver lie:
-	// ramus-browser and driver/, of the image or, of the Sandbox, of a folder of
-	// the host's ([Sandbox.Browser]).
+	// BrowserDir has the program and the driver of browser checks, ramus-browser and driver/. They come from the image or, in
+	// the sandbox, from a folder of the host (sandbox.Engine.Browser).
 	BrowserDir = "/opt/ramus-browser"
-	// SidecarHome is HOME, in memory as /tmp is.
+	// SidecarHome is HOME. It is memory, as /tmp is.
 	SidecarHome = "/tmp/home"
 )
 
-// Sidecar is a program that runs in a container of its own beside another one,
-// whose network it shares and nothing else: no file, no process, no user that the
-// other could trace. It has no capabilities and no mounts; it can write only to
-// /tmp and its home, which are memory and count as its own.
+// Sidecar is a program in a container of its own that shares the network of another container and nothing else: no file, no process, no
+// user that the other could trace. It has no capabilities and no mounts. It can write only to /tmp and its home, which count as its
+// memory.
 //
-// The network is the whole of it: what listens on the other's 127.0.0.1 can be
-// reached, and what the sidecar listens at, abstract unix sockets included, can be
-// reached by the other.
+// The sidecar shares the whole network. It reaches all that listens on 127.0.0.1 of the other container, and the other reaches all
+// that the sidecar listens on, including abstract unix sockets.
 type Sidecar struct {
-	Owner string // the installation, as in [Spec]; [Fleet.Beside] fills it in
-	// Key names it for people, "browser:run:fancy-mallard".
+	Owner string // the installation, as in [Spec]; [Fleet.Beside] sets it
+	// Key is a name for people, as "browser:run:fancy-mallard".
 	Key string
-	// Image to start from; the Sandbox ignores it and shows the host's own programs.
+	// Image is the image to start from. The sandbox ignores it and shows the programs of the host.
 	Image string
-	Args  []string // the program and its arguments, no shell
+	Args  []string // the program and its arguments, without a shell
 	Env   []string // "K=V"
-	// Limits: of these Memory (default 1 GiB), CPUs (default 2), PIDs (default 256)
-	// and Tmp (default 512 MiB, at most half of Memory) count.
+	// Limits has Memory (default 1 GiB), CPUs (default 2), PIDs (default 256) and Tmp (default 512 MiB, at most half of Memory).
+	// The other fields are ignored.
 	Limits Limits
-	// Stdin is read until it or the sidecar ends; nil is empty. A Read that blocks
-	// when the sidecar has ended is not waited for.
+	// Stdin is read until it ends or the sidecar does; nil is empty. A Read that blocks at the end of the sidecar is not waited
+	// for.
 	Stdin io.Reader
-	// Stdout and Stderr get what it writes, as it writes it, never both at a time;
-	// nil drops it. A Write that fails ends the sidecar. None is under way when
-	// Beside has returned.
+	// Stdout and Stderr get the output as it is written, never both at a time; nil discards it. A Write that fails ends the
+	// sidecar. No Write is under way when Beside has returned.
 	Stdout, Stderr io.Writer
-	// Unqueued does not wait for its turn among the checks: for a program that stays
-	// as long as an agent works.
+	// Unqueued starts the sidecar without waiting for others. It is for a program that runs as long as an agent works.
 	Unqueued bool
 }
 
-// Bounds are Limits with the defaults of sidecars where they are zero.
+// Bounds returns Limits with the defaults of sidecars for the fields that are zero.
 func (s Sidecar) Bounds() Limits {
 	l := s.Limits
 	l.Memory = cmp.Or(l.Memory, 1<<30)
@@ -61,7 +56,7 @@ func (s Sidecar) Bounds() Limits {
 	return l.WithDefaults()
 }
 
-// Valid tells what is missing. Engines ask it first.
+// Valid returns an error if a field that is needed is missing. Engines call it first.
 func (s Sidecar) Valid() error {
 	if s.Owner == "" || s.Key == "" || len(s.Args) == 0 {
 		return errors.New("a key, an owner and a program are needed")
@@ -69,8 +64,7 @@ func (s Sidecar) Valid() error {
 	return nil
 }
 
-// Feed copies Stdin to the sidecar, for an engine. The error is Stdin's own: that
-// a program does not read to the end is its affair.
+// Feed copies Stdin to the sidecar, for an engine. It returns only errors of Stdin, because a program need not read to the end.
 func (s Sidecar) Feed(w io.Writer) error {
 	in := source{r: s.Stdin}
 	io.Copy(w, &in)
@@ -80,7 +74,7 @@ func (s Sidecar) Feed(w io.Writer) error {
 	return nil
 }
 
-// source tells a reader that fails from a writer that does.
+// source remembers the error of a reader, and so tells it from that of a writer.
 type source struct {
 	r   io.Reader
 	err error
@@ -94,20 +88,19 @@ func (s *source) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// SidecarExit is how a sidecar ended.
+// SidecarExit is the end of a sidecar.
 type SidecarExit struct {
-	Code     int    // 128+n when ended by signal n
-	OOM      bool   // the kernel ended something in it because it had used its memory
-	Image    string // with digest; of the Sandbox "sandbox"
-	Memory   int64  // bytes, the most it was seen to use; 0: not known
+	Code     int    // 128+n if signal n ended it
+	OOM      bool   // the kernel killed a process because memory ran out
+	Image    string // with digest; "sandbox" in the sandbox
+	Memory   int64  // the highest use that was measured, in bytes; 0 if not known
 	Duration time.Duration
 }
 
-// Beside runs a sidecar of a container to its end, in its turn: no more than
-// [Fleet.Sidecars] run at once, first come, first served. See [Engine]. ctx bounds
-// the waiting too. Close ends the sidecars that run, and those that wait.
+// Beside runs a sidecar of a container to its end. See [Sidecars]. At most [Fleet].Sidecars run at once, first come, first served. ctx
+// bounds the wait too. Close ends the sidecars that run and those that wait. Returns [ErrLacks] if the engine has no sidecars.
 //
-// It does not keep the container awake: that is the caller's [Lease].
+// Beside does not keep the container awake. The caller needs a [Lease].
 func (f *Fleet) Beside(ctx context.Context, id string, s Sidecar) (SidecarExit, error) {
 	exit, err := f.beside(ctx, id, s)
 	if err != nil {
@@ -117,6 +110,10 @@ func (f *Fleet) Beside(ctx context.Context, id string, s Sidecar) (SidecarExit, 
 }
 
 func (f *Fleet) beside(ctx context.Context, id string, s Sidecar) (SidecarExit, error) {
+	engine, err := AsSidecars(f.Engine)
+	if err != nil {
+		return SidecarExit{}, err
+	}
 	if err := f.engineKnown(ctx, engineAwaits); err != nil {
 		return SidecarExit{}, err
 	}
@@ -138,21 +135,25 @@ func (f *Fleet) beside(ctx context.Context, id string, s Sidecar) (SidecarExit, 
 		defer f.sidecars.Release(1)
 	}
 	s.Owner = f.owner
-	return f.Engine.Beside(ctx, id, s)
+	return engine.Beside(ctx, id, s)
 }
 
-// queueSidecars opens the line. A semaphore lets in first who came first.
+// queueSidecars makes the queue of sidecars. A semaphore serves callers in order.
 func (f *Fleet) queueSidecars() {
 	f.Sidecars = cmp.Or(f.Sidecars, max(2, runtime.NumCPU()))
 	f.sidecars = semaphore.NewWeighted(int64(f.Sidecars))
 }
 
-// sweepSidecars removes what an earlier process left. Nothing waits for it: the
-// engine knows its own from those, and what stays goes with its container.
+// sweepSidecars removes the sidecars that an earlier process left. Nothing waits for that, because the engine distinguishes them from
+// those of this process, and sidecars that stay end with their containers.
 func (f *Fleet) sweepSidecars() {
+	engine, ok := f.Engine.(Sidecars)
+	if !ok {
+		return
+	}
 	ctx, cancel := context.WithTimeout(f.base, fleetRemoving)
 	defer cancel()
-	if err := f.Engine.SweepSidecars(ctx, f.owner); err != nil && f.base.Err() == nil {
+	if err := engine.SweepSidecars(ctx, f.owner); err != nil && f.base.Err() == nil {
 		f.log().Warn("sidecars of an earlier process may be left", "err", err)
 	}
 }

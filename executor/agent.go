@@ -17,7 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/internal/text"
-	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/library"
 )
 
 // Agent is a coding agent that runs as a command in the caller's container:
@@ -122,7 +122,7 @@ func checkAgents(given map[string]Agent) (map[string]Agent, error) {
 			a.State[i] = p
 		}
 		for _, check := range a.Checks {
-			if _, ok := tasks.Lookup(check); !ok {
+			if _, ok := library.Lookup(check); !ok {
 				return fault("there is no task %q to check with; `ramus tasks` lists them", check)
 			}
 		}

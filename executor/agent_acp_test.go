@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/remains"
@@ -24,7 +24,7 @@ func withACP(change func(*executor.Agent)) func(*executor.Executor) {
 	}
 	return func(x *executor.Executor) {
 		x.Agents = map[string]executor.Agent{"standin": a}
-		x.Fleet.Engine.(*containers.Sandbox).ReadOnly = []string{filepath.Dir(standinBinary)}
+		x.Fleet.Engine.(*sandbox.Engine).ReadOnly = []string{filepath.Dir(standinBinary)}
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 )
@@ -63,7 +63,7 @@ func TestAgentBrowser(t *testing.T) {
 				} else {
 					x.Agents = map[string]executor.Agent{"text": a}
 				}
-				x.Fleet.Engine.(*containers.Sandbox).ReadOnly = []string{filepath.Dir(standinBinary)}
+				x.Fleet.Engine.(*sandbox.Engine).ReadOnly = []string{filepath.Dir(standinBinary)}
 			})
 			w.exec("conv:surfer", script)
 			line := "python3 -m http.server --bind 127.0.0.1 5173 >/dev/null 2>&1 & until curl -s 127.0.0.1:5173 >/dev/null; do :; done; python3 surf.py http://127.0.0.1:5173/; kill %1 2>/dev/null || kill $!"
@@ -102,7 +102,7 @@ func TestAgentBrowserGone(t *testing.T) {
 	w := newWorld(t, func(x *executor.Executor) {
 		x.Browser = &executor.Browser{}
 		x.Agents = map[string]executor.Agent{"text": {Command: []string{"sh"}, Browser: executor.BrowserInteractive}}
-		x.Fleet.Engine.(*containers.Sandbox).Browser = dir
+		x.Fleet.Engine.(*sandbox.Engine).Browser = dir
 	})
 	r := w.ended(w.ask("conv:blind", "echo works; env | grep RAMUS_BROWSER_MCP || echo blind").Name())
 	notes := w.notes(r.Name())

@@ -13,6 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
 // conversation is an agent's run: turns, as long as somebody has something to
@@ -336,12 +337,12 @@ const reasonSkipped = "skipped"
 func (c *conversation) check(ctx context.Context, n int) (bad []string, err error) {
 	l := c.l
 	for _, name := range c.a.Checks {
-		info := stepInfo{ID: checkStep(name, n), Kind: string(tasks.KindTask), Task: name}
+		info := stepInfo{ID: checkStep(name, n), Kind: string(workflow.KindTask), Task: name}
 		do, err := l.task(name, nil, l.x.Timeout, &info)
 		if err != nil {
 			return nil, err
 		}
-		var res tasks.StepResult
+		var res workflow.StepResult
 		if b := l.beginning(info.ID); b.done != nil {
 			res, err = b.result()
 		} else {

@@ -24,7 +24,9 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/containerstest"
 	"github.com/ramus-dev/ramus/containers/docker"
+	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
@@ -50,7 +52,7 @@ func browserWorld(t *testing.T, engine string, opts func(*executor.Executor)) *w
 		}
 	}
 	w := newWorldOn(t, engine, func(x *executor.Executor) {
-		if s, ok := x.Fleet.Engine.(*containers.Sandbox); ok {
+		if s, ok := x.Fleet.Engine.(*sandbox.Engine); ok {
 			s.Browser = dir
 		}
 		x.Browser = &executor.Browser{}
@@ -320,7 +322,7 @@ func TestBrowseEvidenceIsTheHosts(t *testing.T) {
 
 // fakeBrowser is an engine whose browser hands out what a test wants.
 type fakeBrowser struct {
-	containers.Engine
+	containerstest.Engine
 	look func(ctx context.Context, job browser.Job, out io.Writer) (containers.SidecarExit, error)
 }
 
@@ -380,7 +382,7 @@ func TestBrowseHostile(t *testing.T) {
 	}
 	f := &fakeBrowser{}
 	w := newWorld(t, func(x *executor.Executor) {
-		f.Engine, x.Fleet.Engine, x.Browser = x.Fleet.Engine, f, &executor.Browser{}
+		f.Engine, x.Fleet.Engine, x.Browser = x.Fleet.Engine.(containerstest.Engine), f, &executor.Browser{}
 		x.Browser.SetBrowserGrace(time.Second)
 	})
 	w.onBase(browserFiles)

@@ -246,7 +246,7 @@ func (x *Executor) pruneCache(ctx context.Context, repo, eco string) {
 		if x.layers == nil {
 			continue
 		}
-		if l := x.layers.dependencies(repo, eco, path.Base(o.Key), x.Fleet.Engine.TaskUID()); l != nil {
+		if l := x.layers.dependencies(repo, eco, path.Base(o.Key), x.Fleet.TaskUID()); l != nil {
 			x.layers.drop(l)
 		}
 	}

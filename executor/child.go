@@ -8,7 +8,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
-	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
 // childRun is a sub-workflow: a run of its own that its parent's node waits for.
@@ -23,7 +23,7 @@ type childRun struct {
 
 // child claims the run of a sub-workflow, or finds it when the step began
 // before. Its caller and id follow from the step, so there is only ever one.
-func (x *Executor) child(ctx context.Context, parent *liveRun, s tasks.Step) (*childRun, error) {
+func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) (*childRun, error) {
 	text, ok := parent.files.Sub[s.Sub.Workflow]
 	if !ok {
 		return nil, &failure{record.ReasonBadInput, fmt.Sprintf("there is no workflow %q", s.Sub.Workflow)}

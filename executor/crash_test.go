@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
@@ -54,12 +55,12 @@ func crashChild(dir string) error {
 		defer keeper.Close()
 	}
 	x := &executor.Executor{Data: dir, Git: git, Agents: crashAgents(), Fleet: &containers.Fleet{Dir: filepath.Join(dir, "fleet"), Keeper: keeper,
-		Engine: &containers.Sandbox{Dir: filepath.Join(dir, "sandbox"), Runner: runner}}}
+		Engine: &sandbox.Engine{Dir: filepath.Join(dir, "sandbox"), Runner: runner}}}
 	if a, ok := x.Agents["standin"]; ok {
-		x.Fleet.Engine.(*containers.Sandbox).ReadOnly = []string{filepath.Dir(a.Command[0])}
+		x.Fleet.Engine.(*sandbox.Engine).ReadOnly = []string{filepath.Dir(a.Command[0])}
 	}
 	if browser := os.Getenv("RAMUS_TEST_BROWSER"); browser != "" {
-		x.Browser, x.Fleet.Engine.(*containers.Sandbox).Browser = &executor.Browser{}, browser
+		x.Browser, x.Fleet.Engine.(*sandbox.Engine).Browser = &executor.Browser{}, browser
 	}
 	at, dies := os.LookupEnv("RAMUS_TEST_DIES")
 	if dies {
@@ -67,7 +68,7 @@ func crashChild(dir string) error {
 		if err != nil {
 			return err
 		}
-		x.Fleet.Engine = &mortal{Sandbox: x.Fleet.Engine.(*containers.Sandbox), sends: sends}
+		x.Fleet.Engine = &mortal{Engine: x.Fleet.Engine.(*sandbox.Engine), sends: sends}
 	}
 	if err := x.Open(ctx); err != nil {
 		return err
@@ -106,7 +107,7 @@ func crashChild(dir string) error {
 // mortal is an engine whose server dies when it has sent an agent's command, known by its
 // size, and is about to send another packet than so many more; with -1, at once.
 type mortal struct {
-	*containers.Sandbox
+	*sandbox.Engine
 	sends int64
 	begun atomic.Bool
 	sent  atomic.Int64
@@ -116,7 +117,7 @@ type mortal struct {
 const commandSize = 64 << 10
 
 func (m *mortal) Dial(ctx context.Context, id string) (net.Conn, error) {
-	conn, err := m.Sandbox.Dial(ctx, id)
+	conn, err := m.Engine.Dial(ctx, id)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
-	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/workflow"
 	bolterrors "go.etcd.io/bbolt/errors"
 	"gocloud.dev/blob"
 )
@@ -123,7 +123,7 @@ type Executor struct {
 
 // LLM is a model endpoint.
 type LLM interface {
-	Ask(ctx context.Context, call tasks.LLMCall) (text string, err error)
+	Ask(ctx context.Context, call workflow.LLMCall) (text string, err error)
 }
 
 // Open starts the fleet, adopts what an earlier process left, and resumes every

@@ -18,6 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/containers/layer"
+	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
@@ -177,7 +178,7 @@ func (w *world) newEngine(log *slog.Logger) containers.Engine {
 	if w.engine == "docker" {
 		return &docker.Engine{Runner: runnerBinary, Log: log}
 	}
-	return &containers.Sandbox{Dir: filepath.Join(w.data, "sandbox"), Runner: runnerBinary, Log: log}
+	return &sandbox.Engine{Dir: filepath.Join(w.data, "sandbox"), Runner: runnerBinary, Log: log}
 }
 
 func (w *world) stop(keep bool) {

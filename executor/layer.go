@@ -148,7 +148,7 @@ type wish struct {
 
 // wanted is the layer of a wish, with what is known of it before it is made.
 func (s *layers) wanted(w wish) *baseLayer {
-	l := &baseLayer{Repo: w.repo, Ecosystem: w.ecosystem, Locks: w.locks, Commit: w.commit, UID: s.x.Fleet.Engine.TaskUID()}
+	l := &baseLayer{Repo: w.repo, Ecosystem: w.ecosystem, Locks: w.locks, Commit: w.commit, UID: s.x.Fleet.TaskUID()}
 	l.dir = filepath.Join(s.dir, layerFolder(l.Repo), l.name())
 	return l
 }

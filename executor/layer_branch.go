@@ -135,7 +135,7 @@ func (s *layers) makeBranch(ctx context.Context, t *target) (err error) {
 	if err != nil {
 		return err
 	}
-	uid := x.Fleet.Engine.TaskUID()
+	uid := x.Fleet.TaskUID()
 	under, differ, err := t.fit(ctx, tip, base, s.of(t.repo.Name(), uid))
 	if err != nil || under == nil || len(differ) < cmp.Or(x.branchNear, branchNear) {
 		return err

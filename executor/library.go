@@ -9,6 +9,8 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/library"
+	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
 // What the rooms above the executor see of the rooms below it: they import
@@ -17,13 +19,13 @@ type (
 	// TaskInfo is a library task.
 	TaskInfo = tasks.Task
 	// Workflow is a checked workflow.
-	Workflow = tasks.Workflow
+	Workflow = workflow.Workflow
 	// RepoSpec is a workflow's repo block.
-	RepoSpec = tasks.RepoSpec
+	RepoSpec = workflow.RepoSpec
 	// Problems are all mistakes of a workflow file.
-	Problems = tasks.Problems
+	Problems = workflow.Problems
 	// LLMCall is a question to a model.
-	LLMCall = tasks.LLMCall
+	LLMCall = workflow.LLMCall
 	// Process is a background process of a caller.
 	Process = containers.CommandState
 )
@@ -38,10 +40,10 @@ var (
 )
 
 // Library lists the library tasks by name.
-func Library() []TaskInfo { return tasks.Library() }
+func Library() []TaskInfo { return library.All() }
 
 // WorkflowSchema is the JSON Schema of workflow files, for editors.
-func WorkflowSchema() json.RawMessage { return tasks.WorkflowSchema() }
+func WorkflowSchema() json.RawMessage { return workflow.Schema() }
 
 // Check reads a workflow as Submit would: sub-workflows are those given, or
 // else the base's. Mistakes are all in the error, which is then [Problems].
@@ -54,7 +56,7 @@ func (x *Executor) Check(ctx context.Context, name string, text []byte, repo str
 		}
 		load.repo = r
 	}
-	return tasks.Parse(ctx, name, text, tasks.Options{Load: load.load(ctx), RepoID: repo, LLM: x.LLM != nil})
+	return workflow.Parse(ctx, name, text, workflow.Options{Load: load.load(ctx), RepoID: repo, LLM: x.LLM != nil})
 }
 
 // loader finds workflow files: those a person gave along, or else the base's.

@@ -16,7 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
-	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
 func newToken() string {
@@ -101,9 +101,9 @@ func (l *liveRun) perform(ctx context.Context, answers map[string]record.Decisio
 		if timeout <= 0 && !c.Background {
 			timeout = l.x.Timeout
 		}
-		return nil, l.single(ctx, stepInfo{ID: "exec", Kind: string(tasks.KindShell), Command: l.claim.Command, Background: c.Background}, l.shell(c, timeout))
+		return nil, l.single(ctx, stepInfo{ID: "exec", Kind: string(workflow.KindShell), Command: l.claim.Command, Background: c.Background}, l.shell(c, timeout))
 	case record.KindTask:
-		info := stepInfo{ID: l.claim.Task.Name, Kind: string(tasks.KindTask), Task: l.claim.Task.Name}
+		info := stepInfo{ID: l.claim.Task.Name, Kind: string(workflow.KindTask), Task: l.claim.Task.Name}
 		do, err := l.task(l.claim.Task.Name, marshal(l.claim.Task.Params), l.x.Timeout, &info)
 		if err != nil {
 			return nil, err
@@ -148,9 +148,9 @@ func (l *liveRun) single(ctx context.Context, info stepInfo, do func(context.Con
 // once runs a step, or finds its result in the journal. Unlike a workflow's
 // steps it is not begun again when it was lost half way: nobody said that it
 // may happen twice.
-func (l *liveRun) once(ctx context.Context, info stepInfo, do func(context.Context, *work) (outcome, error)) (tasks.StepResult, error) {
+func (l *liveRun) once(ctx context.Context, info stepInfo, do func(context.Context, *work) (outcome, error)) (workflow.StepResult, error) {
 	b := l.beginning(info.ID)
-	var res tasks.StepResult
+	var res workflow.StepResult
 	var err error
 	switch {
 	case b.done != nil:

@@ -21,7 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
-	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
 // Outputs up to storeOver bytes are sealed into the run's ref; larger ones go
@@ -136,7 +136,7 @@ func (x *Executor) subManifests(ctx context.Context, r record.Run, events []reco
 				} `json:"output"`
 			} `json:"result"`
 		}
-		if e.Type != record.EventStepFinished || e.Kind != string(tasks.KindWorkflow) || json.Unmarshal(e.Data, &data) != nil {
+		if e.Type != record.EventStepFinished || e.Kind != string(workflow.KindWorkflow) || json.Unmarshal(e.Data, &data) != nil {
 			continue
 		}
 		m, err := x.Manifest(ctx, data.Result.Output.Run)

@@ -7,7 +7,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
-	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
 // Secrets are removed where something is about to be kept, not where it is
@@ -75,7 +75,7 @@ func (x *Executor) cleanPerson(p gitd.Person) gitd.Person {
 
 // cleanResult takes secrets out of what a workflow gets to see of a step: it
 // must be what the journal says when the run is taken up again.
-func (x *Executor) cleanResult(r tasks.StepResult) tasks.StepResult {
+func (x *Executor) cleanResult(r workflow.StepResult) workflow.StepResult {
 	return redact.Clean(x.Secrets, r)
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
-	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
 // The trailers of every commit that a command made.
@@ -117,7 +117,7 @@ func (l *liveRun) beginning(step string) beginning {
 }
 
 // result is the result of a step that has ended.
-func (b beginning) result() (tasks.StepResult, error) {
+func (b beginning) result() (workflow.StepResult, error) {
 	var f record.StepResult
 	if err := json.Unmarshal(b.done.Data, &f); err != nil {
 		return f.Result, fmt.Errorf("cannot read the journal's result: %w", err)
@@ -135,7 +135,7 @@ func (l *liveRun) commandID(step string, start int) string {
 // after a restart of the server, begins it anew when the container was lost,
 // and commits and journals what came of it. do runs the step's commands and
 // returns its outcome; attached is set when the command began before.
-func (l *liveRun) onHost(ctx context.Context, t *target, s stepInfo, do func(context.Context, *work) (outcome, error)) (tasks.StepResult, error) {
+func (l *liveRun) onHost(ctx context.Context, t *target, s stepInfo, do func(context.Context, *work) (outcome, error)) (workflow.StepResult, error) {
 	b := l.beginning(s.ID)
 	if b.last != nil {
 		res, f, err := l.takeUp(ctx, t, s, b, do)
@@ -149,10 +149,10 @@ func (l *liveRun) onHost(ctx context.Context, t *target, s stepInfo, do func(con
 			return res, err
 		}
 		if start-b.starts >= losses {
-			return tasks.StepResult{}, &failure{record.ReasonContainerLost, fmt.Sprintf("the container was lost %d times while %s ran: %v", losses, s.ID, err)}
+			return workflow.StepResult{}, &failure{record.ReasonContainerLost, fmt.Sprintf("the container was lost %d times while %s ran: %v", losses, s.ID, err)}
 		}
 		if err := l.emit(record.Event{Type: record.EventContainer, Step: s.ID, Message: "lost; the command begins again in a new one from the branch"}, false); err != nil {
-			return tasks.StepResult{}, err
+			return workflow.StepResult{}, err
 		}
 	}
 }
@@ -187,7 +187,7 @@ type head struct {
 // outcome is how a step's commands ended.
 type outcome struct {
 	exit   containers.Exit
-	result tasks.StepResult
+	result workflow.StepResult
 	// subject is the commit's first line; empty: made from the step.
 	subject string
 	fault   error // why a task could not be done as asked
@@ -200,23 +200,23 @@ func (o *outcome) fail(reason record.Reason, text string) {
 	o.result.Error = text
 }
 
-func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, do func(context.Context, *work) (outcome, error)) (tasks.StepResult, error) {
+func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, do func(context.Context, *work) (outcome, error)) (workflow.StepResult, error) {
 	if err := context.Cause(ctx); err != nil {
-		return tasks.StepResult{}, err // what a stopped run left behind was seen to, nothing new begins
+		return workflow.StepResult{}, err // what a stopped run left behind was seen to, nothing new begins
 	}
 	lease, tip, err := t.ready(ctx, l.image(), l.claim.Asker, l.waiting)
 	if err != nil {
-		return tasks.StepResult{}, err
+		return workflow.StepResult{}, err
 	}
 	defer lease.Release()
 	if kept := t.takeRescued(); kept != "" {
 		if err := l.emit(record.Event{Type: record.EventContainer, Step: s.ID, Message: kept}, false); err != nil {
-			return tasks.StepResult{}, err
+			return workflow.StepResult{}, err
 		}
 	}
 	if found := t.takeFurniture(); found != "" {
 		if err := l.emit(record.Event{Type: record.EventContainer, Step: s.ID, Message: "started with the base's dependencies from the cache: " + found}, false); err != nil {
-			return tasks.StepResult{}, err
+			return workflow.StepResult{}, err
 		}
 	}
 	w := &work{l: l, t: t, host: lease.Host, image: lease.Container.Image, s: s, id: l.commandID(s.ID, start), before: tip, head: &head{at: tip}}
@@ -227,7 +227,7 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 	e := record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind, Command: text.Clip(s.Command, 16<<10), Task: s.Task, Parent: tip, Data: marshal(data)}
 	l.change(func(r *record.Run) { r.Step, r.Place, r.Image = s.ID, 0, lease.Container.Image })
 	if err := l.emit(e, true); err != nil {
-		return tasks.StepResult{}, err
+		return workflow.StepResult{}, err
 	}
 	return w.run(ctx, do)
 }
@@ -245,7 +245,7 @@ const (
 // stopped, and takes it to its end where that is possible. A run that is stopped
 // meanwhile is taken up all the same: its command would go on otherwise, in a
 // container that nobody may have because of it.
-func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning, do func(context.Context, *work) (outcome, error)) (res tasks.StepResult, f fate, err error) {
+func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning, do func(context.Context, *work) (outcome, error)) (res workflow.StepResult, f fate, err error) {
 	var st started
 	_ = json.Unmarshal(b.last.Data, &st) // an event of ours; a broken one means "begin again"
 	looking, cancel := context.WithTimeout(l.x.ctx, housekeeping)
@@ -416,13 +416,13 @@ func (l *liveRun) committed(ctx context.Context, t *target, step string, after g
 
 // run does the step's work, then commits and journals it. When ctx ends the
 // command is stopped and what stands is committed all the same.
-func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome, error)) (tasks.StepResult, error) {
+func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome, error)) (workflow.StepResult, error) {
 	l := w.l
 	b := l.beginning(w.s.ID)
 	var err error
 	// A command's output comes again from its beginning, what an agent said does not.
 	if w.out, err = l.openOutputs(w.s, b.last.Seq, w.again && l.speaks(w.s)); err != nil {
-		return tasks.StepResult{}, err
+		return workflow.StepResult{}, err
 	}
 	defer w.out.close()
 	w.t.setListen(func(e record.Event) {
@@ -442,7 +442,7 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 			defer cancel()
 			err = errors.Join(err, w.keepLeft(kctx, u.left))
 		}
-		return tasks.StepResult{}, err
+		return workflow.StepResult{}, err
 	}
 	o.result = l.x.cleanResult(o.result)
 	w.out.save()
@@ -463,17 +463,17 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 		o.fail(u.reason, l.x.Secrets.String(u.Error()))
 		after, made.left = w.head.at, append(made.left, u.left...)
 	case err != nil:
-		return tasks.StepResult{}, err
+		return workflow.StepResult{}, err
 	case made.less:
 		o.fail(record.ReasonNotCommitted, lostLeft)
 	case len(made.left) > 0:
 		o.fail(record.ReasonNotCommitted, l.x.Secrets.String(leftText(made.left)))
 	}
 	if err := w.keepLeft(cctx, made.left); err != nil {
-		return tasks.StepResult{}, err
+		return workflow.StepResult{}, err
 	}
 	if gone, err := w.lostMost(cctx, after); err != nil {
-		return tasks.StepResult{}, err
+		return workflow.StepResult{}, err
 	} else if gone != "" {
 		made.notes += gone
 	}
@@ -486,15 +486,15 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 			err = w.lostArtifacts() // the command must not be run again for them
 		}
 		if err != nil {
-			return tasks.StepResult{}, err
+			return workflow.StepResult{}, err
 		}
 	}
 	if err := w.out.saving(); err != nil {
-		return tasks.StepResult{}, err
+		return workflow.StepResult{}, err
 	}
 	for _, c := range []*capture{w.out.stdout, w.out.stderr} {
 		if err := l.removed(w.s.ID, record.SecretInOutput, c.clean.Found(), "the "+c.stream+" of "+w.s.ID); err != nil {
-			return tasks.StepResult{}, err
+			return workflow.StepResult{}, err
 		}
 	}
 	res, err := w.finish(o, after, made.notes)
@@ -566,11 +566,11 @@ func (w *work) lostMost(ctx context.Context, after gitd.Hash) (string, error) {
 }
 
 // finish journals a step's end.
-func (w *work) finish(o outcome, commit gitd.Hash, notes string) (tasks.StepResult, error) {
+func (w *work) finish(o outcome, commit gitd.Hash, notes string) (workflow.StepResult, error) {
 	l := w.l
 	stdout, stderr, err := w.out.streams()
 	if err != nil {
-		return tasks.StepResult{}, err
+		return workflow.StepResult{}, err
 	}
 	ok, exit := o.result.OK, o.exit.Code
 	message := o.result.Error
@@ -756,13 +756,13 @@ func (w *work) background(ctx context.Context, c *containers.Command) (outcome, 
 			return outcome{}, fmt.Errorf("cannot run %s: %w", w.s.ID, err)
 		}
 	}
-	return outcome{result: tasks.StepResult{OK: true, Output: map[string]any{
+	return outcome{result: workflow.StepResult{OK: true, Output: map[string]any{
 		"process": w.id, "stdout": "", "stderr": "", "exit_code": 0, "timed_out": false}}}, nil
 }
 
 func shellOutcome(exit containers.Exit, out *outputs) outcome {
 	timedOut := exit.Reason == containers.ReasonTimeout
-	o := outcome{exit: exit, result: tasks.StepResult{
+	o := outcome{exit: exit, result: workflow.StepResult{
 		OK: exit.Code == 0 && exit.Reason == "",
 		Output: map[string]any{
 			"stdout": out.stdout.tail.String(), "stderr": out.stderr.tail.String(),

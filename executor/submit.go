@@ -16,6 +16,8 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/library"
+	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
 // WorkflowDir is where a repository keeps its own workflows, ID.yaml each.
@@ -312,7 +314,7 @@ func (x *Executor) plan(ctx context.Context, r record.Request) (*plan, error) {
 	if p.run.Kind == record.KindWorkflow {
 		w, err := p.files.parse(ctx, x, p.run.Repo)
 		if err == nil {
-			_, err = tasks.NewMachine(w, p.run.Input, workflowContext(p.run))
+			_, err = workflow.NewMachine(w, p.run.Input, workflowContext(p.run))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("cannot run workflow %s: %w: %w", p.run.Workflow, record.ErrInvalid, err)
@@ -400,7 +402,7 @@ func (x *Executor) planWork(ctx context.Context, r record.Request, p *plan) erro
 			p.run.Command = quoteArgs(c.Args)
 		}
 	case r.Task != nil:
-		if _, ok := tasks.Lookup(r.Task.Name); !ok {
+		if _, ok := library.Lookup(r.Task.Name); !ok {
 			return fmt.Errorf("%w task %q; `ramus tasks` lists them", record.ErrInvalid, r.Task.Name)
 		}
 		p.run.Kind, p.run.Task = record.KindTask, r.Task
@@ -452,8 +454,8 @@ func (x *Executor) planWorkflow(ctx context.Context, r record.Request, p *plan) 
 	if name == "" {
 		name = "workflow.yaml"
 	}
-	parse := func() (*tasks.Workflow, error) {
-		w, err := tasks.Parse(ctx, name, []byte(p.files.Workflow), tasks.Options{Load: load.load(ctx), RepoID: p.run.Repo, LLM: x.LLM != nil})
+	parse := func() (*workflow.Workflow, error) {
+		w, err := workflow.Parse(ctx, name, []byte(p.files.Workflow), workflow.Options{Load: load.load(ctx), RepoID: p.run.Repo, LLM: x.LLM != nil})
 		if err != nil {
 			return nil, fmt.Errorf("cannot run workflow: %w: %w", record.ErrInvalid, err)
 		}
@@ -477,8 +479,8 @@ func (x *Executor) planWorkflow(ctx context.Context, r record.Request, p *plan) 
 }
 
 // parse reads a run's own workflow again; it was checked when the run was planned, on repo.
-func (f runFiles) parse(ctx context.Context, x *Executor, repo string) (*tasks.Workflow, error) {
-	return tasks.Parse(ctx, "workflow.yaml", []byte(f.Workflow), tasks.Options{RepoID: repo, LLM: x.LLM != nil, Load: func(id string) ([]byte, error) {
+func (f runFiles) parse(ctx context.Context, x *Executor, repo string) (*workflow.Workflow, error) {
+	return workflow.Parse(ctx, "workflow.yaml", []byte(f.Workflow), workflow.Options{RepoID: repo, LLM: x.LLM != nil, Load: func(id string) ([]byte, error) {
 		if text, ok := f.Sub[id]; ok {
 			return []byte(text), nil
 		}
@@ -517,7 +519,7 @@ func (x *Executor) takeOver(ctx context.Context, r record.Request, p *plan) erro
 	if err != nil {
 		return err
 	}
-	_, pending, used, err := tasks.Replay(w, p.run.Input, workflowContext(p.run), results, r.From)
+	_, pending, used, err := workflow.Replay(w, p.run.Input, workflowContext(p.run), results, r.From)
 	if err != nil {
 		return fmt.Errorf("cannot resume %s: %w: %w", of.Name(), record.ErrInvalid, err)
 	}
@@ -539,7 +541,7 @@ func (x *Executor) takeOver(ctx context.Context, r record.Request, p *plan) erro
 		if !taken[e.Step] || e.Type != record.EventStepStarted && e.Type != record.EventStepFinished {
 			continue
 		}
-		if e.Commit != "" && e.Kind != string(tasks.KindWorkflow) {
+		if e.Commit != "" && e.Kind != string(workflow.KindWorkflow) {
 			start = e.Commit
 		}
 		for _, s := range []*record.Stream{e.Stdout, e.Stderr} {

@@ -17,6 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks"
 	"github.com/ramus-dev/ramus/tasks/browser"
+	"github.com/ramus-dev/ramus/tasks/library"
 )
 
 // maxToolData bounds what of a tool's result the journal keeps, in bytes.
@@ -34,7 +35,7 @@ func (v Visitor) Task(ctx context.Context, name string, params json.RawMessage) 
 		return tasks.Output{}, fmt.Errorf("cannot run %s: %w: nothing is at work in %s", name, record.ErrConflict, v.Caller)
 	}
 	defer g.Leave()
-	task, ok := tasks.Lookup(name)
+	task, ok := library.Lookup(name)
 	if !ok {
 		return tasks.Output{}, fmt.Errorf("%w task %q: there is none of that name", record.ErrInvalid, name)
 	}

@@ -14,13 +14,15 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/library"
+	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
 // conductor drives one workflow run. Its goroutine alone touches the machine;
 // steps run in goroutines of their own, get copies and send results back.
 type conductor struct {
 	l       *liveRun
-	machine *tasks.Machine
+	machine *workflow.Machine
 	answers map[string]record.Decision // to gates, by step; those of sub-workflows as STEP/GATE
 	results chan stepDone
 	running int
@@ -28,8 +30,8 @@ type conductor struct {
 }
 
 type stepDone struct {
-	step   tasks.Step
-	result tasks.StepResult
+	step   workflow.Step
+	result workflow.StepResult
 	gate   *record.Gate // a sub-workflow waits for a person
 	err    error
 }
@@ -46,7 +48,7 @@ func (l *liveRun) workflow(ctx context.Context, answers map[string]record.Decisi
 	if err != nil {
 		return nil, err
 	}
-	machine, pending, _, err := tasks.Replay(w, l.claim.Input, workflowContext(l.claim), results, "")
+	machine, pending, _, err := workflow.Replay(w, l.claim.Input, workflowContext(l.claim), results, "")
 	if err != nil {
 		return nil, &failure{record.ReasonBadInput, err.Error()}
 	}
@@ -103,8 +105,8 @@ func (l *liveRun) journalled() []record.Event {
 }
 
 // recorded lists the results that a journal holds, in the order in which they came.
-func recorded(events []record.Event) ([]tasks.Recorded, error) {
-	var results []tasks.Recorded
+func recorded(events []record.Event) ([]workflow.Recorded, error) {
+	var results []workflow.Recorded
 	for _, e := range events {
 		if e.Type != record.EventStepFinished {
 			continue
@@ -113,13 +115,13 @@ func recorded(events []record.Event) ([]tasks.Recorded, error) {
 		if err := json.Unmarshal(e.Data, &f); err != nil {
 			return nil, fmt.Errorf("cannot read the journal's result of %s: %w", e.Step, err)
 		}
-		results = append(results, tasks.Recorded{Step: e.Step, Result: f.Result})
+		results = append(results, workflow.Recorded{Step: e.Step, Result: f.Result})
 	}
 	return results, nil
 }
 
 // run issues steps and takes their results until the machine has ended or only gates are open.
-func (c *conductor) run(ctx context.Context, pending []tasks.Step) (tasks.Outcome, error) {
+func (c *conductor) run(ctx context.Context, pending []workflow.Step) (workflow.Outcome, error) {
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	for _, s := range pending {
@@ -159,14 +161,14 @@ func (c *conductor) run(ctx context.Context, pending []tasks.Step) (tasks.Outcom
 		}
 	}
 	if first != nil {
-		return tasks.Outcome{}, first
+		return workflow.Outcome{}, first
 	}
 	if len(c.gates) > 0 {
-		return tasks.Outcome{}, c.park()
+		return workflow.Outcome{}, c.park()
 	}
 	outcome, done := c.machine.Done()
 	if !done {
-		return tasks.Outcome{}, &failure{record.ReasonInternal, "the workflow stands still: no step is ready and it has not ended"}
+		return workflow.Outcome{}, &failure{record.ReasonInternal, "the workflow stands still: no step is ready and it has not ended"}
 	}
 	return outcome, nil
 }
@@ -184,7 +186,7 @@ func (c *conductor) park() error {
 }
 
 // start runs a step in a goroutine; its result comes back on the channel.
-func (c *conductor) start(ctx context.Context, s tasks.Step) {
+func (c *conductor) start(ctx context.Context, s workflow.Step) {
 	c.running++
 	go func() {
 		d := stepDone{step: s}
@@ -193,31 +195,31 @@ func (c *conductor) start(ctx context.Context, s tasks.Step) {
 	}()
 }
 
-func (c *conductor) step(ctx context.Context, s tasks.Step) (tasks.StepResult, *record.Gate, error) {
+func (c *conductor) step(ctx context.Context, s workflow.Step) (workflow.StepResult, *record.Gate, error) {
 	l := c.l
 	if err := context.Cause(ctx); err != nil && (errors.Is(err, record.ErrClosed) || !l.left(s)) {
-		return tasks.StepResult{}, nil, err
+		return workflow.StepResult{}, nil, err
 	}
 	info := stepInfo{ID: s.ID, Node: s.Node, Kind: string(s.Kind), Command: s.Command, Task: s.Task}
 	switch s.Kind {
-	case tasks.KindShell, tasks.KindTask:
+	case workflow.KindShell, workflow.KindTask:
 		t, err := l.targetOf(s)
 		if err != nil {
-			return tasks.StepResult{}, nil, err
+			return workflow.StepResult{}, nil, err
 		}
 		do, err := l.doStep(s, &info)
 		if err != nil {
-			return tasks.StepResult{}, nil, err
+			return workflow.StepResult{}, nil, err
 		}
 		res, err := l.onHost(ctx, t, info, do)
 		return res, nil, err
-	case tasks.KindHuman:
+	case workflow.KindHuman:
 		d, ok := c.answers[s.ID]
 		if !ok {
-			return tasks.StepResult{}, &record.Gate{Step: s.ID, Message: s.Human.Message, Allowed: s.Human.Allowed}, nil
+			return workflow.StepResult{}, &record.Gate{Step: s.ID, Message: s.Human.Message, Allowed: s.Human.Allowed}, nil
 		}
-		res, err := l.aside(info, func() (tasks.StepResult, record.Reason) {
-			r := tasks.StepResult{OK: d.Approved, Output: map[string]any{"approved": d.Approved, "by": d.By, "comment": d.Comment}}
+		res, err := l.aside(info, func() (workflow.StepResult, record.Reason) {
+			r := workflow.StepResult{OK: d.Approved, Output: map[string]any{"approved": d.Approved, "by": d.By, "comment": d.Comment}}
 			if d.Approved {
 				return r, ""
 			}
@@ -225,26 +227,26 @@ func (c *conductor) step(ctx context.Context, s tasks.Step) (tasks.StepResult, *
 			return r, record.ReasonRejected
 		})
 		return res, nil, err
-	case tasks.KindLLM:
+	case workflow.KindLLM:
 		res, err := l.ask(ctx, info, s)
 		return res, nil, err
-	case tasks.KindFork:
+	case workflow.KindFork:
 		res, err := l.fork(ctx, info, s)
 		return res, nil, err
-	case tasks.KindJoin:
+	case workflow.KindJoin:
 		res, err := l.join(ctx, info, s)
 		return res, nil, err
-	case tasks.KindWorkflow:
+	case workflow.KindWorkflow:
 		return c.sub(ctx, info, s)
 	}
-	return tasks.StepResult{}, nil, &failure{record.ReasonInternal, fmt.Sprintf("step %s is of the unknown kind %q", s.ID, s.Kind)}
+	return workflow.StepResult{}, nil, &failure{record.ReasonInternal, fmt.Sprintf("step %s is of the unknown kind %q", s.ID, s.Kind)}
 }
 
 // left tells whether a step was at work in a container when the last server
 // stopped. Even in a run that is stopped by now its command has to be ended.
-func (l *liveRun) left(s tasks.Step) bool {
+func (l *liveRun) left(s workflow.Step) bool {
 	switch s.Kind {
-	case tasks.KindShell, tasks.KindTask, tasks.KindWorkflow:
+	case workflow.KindShell, workflow.KindTask, workflow.KindWorkflow:
 		b := l.beginning(s.ID)
 		return b.last != nil && b.done == nil
 	}
@@ -252,12 +254,12 @@ func (l *liveRun) left(s tasks.Step) bool {
 }
 
 // doStep is what a shell or task step does in its container.
-func (l *liveRun) doStep(s tasks.Step, info *stepInfo) (func(context.Context, *work) (outcome, error), error) {
+func (l *liveRun) doStep(s workflow.Step, info *stepInfo) (func(context.Context, *work) (outcome, error), error) {
 	timeout := s.Timeout
 	if timeout <= 0 {
 		timeout = l.x.Timeout
 	}
-	if s.Kind == tasks.KindShell {
+	if s.Kind == workflow.KindShell {
 		info.Background = s.Background
 		if s.Background {
 			timeout = s.Timeout // a server may run as long as its container
@@ -269,7 +271,7 @@ func (l *liveRun) doStep(s tasks.Step, info *stepInfo) (func(context.Context, *w
 
 // task is the work of a step that is a library task.
 func (l *liveRun) task(name string, params json.RawMessage, timeout time.Duration, info *stepInfo) (func(context.Context, *work) (outcome, error), error) {
-	task, ok := tasks.Lookup(name)
+	task, ok := library.Lookup(name)
 	if !ok {
 		return nil, &failure{record.ReasonBadInput, fmt.Sprintf("there is no task %q; `ramus tasks` lists them", name)}
 	}
@@ -290,7 +292,7 @@ func (l *liveRun) task(name string, params json.RawMessage, timeout time.Duratio
 		case ctx.Err() != nil && !errors.Is(context.Cause(ctx), record.ErrClosed) && !errors.Is(err, containers.ErrGone):
 			// It was stopped; what stands is committed all the same.
 			return outcome{exit: containers.Exit{Code: 143, Reason: containers.ReasonKilled, Duration: l.x.Now().Sub(begun)},
-				result: tasks.StepResult{Error: "the task was stopped"}}, nil
+				result: workflow.StepResult{Error: "the task was stopped"}}, nil
 		default:
 			return outcome{}, err
 		}
@@ -309,7 +311,7 @@ func isOwnFault(ctx context.Context, err error) bool {
 }
 
 func taskOutcome(out tasks.Output, err error, took time.Duration) outcome {
-	o := outcome{result: tasks.StepResult{OK: out.OK, Output: map[string]any{}}}
+	o := outcome{result: workflow.StepResult{OK: out.OK, Output: map[string]any{}}}
 	o.exit.Duration = took
 	if err != nil {
 		o.fault = err
@@ -340,9 +342,9 @@ func taskOutcome(out tasks.Output, err error, took time.Duration) outcome {
 }
 
 // aside journals a step that needs no container.
-func (l *liveRun) aside(s stepInfo, do func() (res tasks.StepResult, reason record.Reason)) (tasks.StepResult, error) {
+func (l *liveRun) aside(s stepInfo, do func() (res workflow.StepResult, reason record.Reason)) (workflow.StepResult, error) {
 	if err := l.emit(record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind, Command: s.Command}, true); err != nil {
-		return tasks.StepResult{}, err
+		return workflow.StepResult{}, err
 	}
 	begun := l.x.Now()
 	res, reason := do()
@@ -353,26 +355,26 @@ func (l *liveRun) aside(s stepInfo, do func() (res tasks.StepResult, reason reco
 }
 
 // ask puts an llm step's question to the model.
-func (l *liveRun) ask(ctx context.Context, info stepInfo, s tasks.Step) (tasks.StepResult, error) {
+func (l *liveRun) ask(ctx context.Context, info stepInfo, s workflow.Step) (workflow.StepResult, error) {
 	info.Command = text.Clip(s.LLM.Prompt, 4<<10)
 	if l.x.LLM == nil {
-		return tasks.StepResult{}, &failure{record.ReasonBadInput, "no model is configured: set `llm` in the configuration"}
+		return workflow.StepResult{}, &failure{record.ReasonBadInput, "no model is configured: set `llm` in the configuration"}
 	}
 	if s.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, s.Timeout)
 		defer cancel()
 	}
-	return l.aside(info, func() (tasks.StepResult, record.Reason) {
+	return l.aside(info, func() (workflow.StepResult, record.Reason) {
 		text, err := l.x.LLM.Ask(ctx, *s.LLM)
 		if err != nil {
-			return tasks.StepResult{Error: err.Error()}, record.ReasonModel
+			return workflow.StepResult{Error: err.Error()}, record.ReasonModel
 		}
-		res := tasks.StepResult{OK: true, Output: map[string]any{"text": text}}
+		res := workflow.StepResult{OK: true, Output: map[string]any{"text": text}}
 		if len(s.LLM.Schema) > 0 {
 			var v any
 			if err := json.Unmarshal([]byte(text), &v); err != nil {
-				return tasks.StepResult{Output: res.Output, Error: "the model's answer is not JSON: " + err.Error()}, record.ReasonModel
+				return workflow.StepResult{Output: res.Output, Error: "the model's answer is not JSON: " + err.Error()}, record.ReasonModel
 			}
 			res.Output["json"] = v
 		}
@@ -393,7 +395,7 @@ func lineCaller(parent record.Caller, line string) (record.Caller, error) {
 }
 
 // targetOf is where a step's commands run: the run's own branch, or its fan-out line's.
-func (l *liveRun) targetOf(s tasks.Step) (*target, error) {
+func (l *liveRun) targetOf(s workflow.Step) (*target, error) {
 	if s.Line == "" || !s.Branch {
 		return l.target, nil
 	}
@@ -405,52 +407,52 @@ func (l *liveRun) targetOf(s tasks.Step) (*target, error) {
 }
 
 // fork gives a fan-out line a branch of its own, cut from the run's.
-func (l *liveRun) fork(ctx context.Context, info stepInfo, s tasks.Step) (tasks.StepResult, error) {
+func (l *liveRun) fork(ctx context.Context, info stepInfo, s workflow.Step) (workflow.StepResult, error) {
 	s.Branch = true
 	t, err := l.targetOf(s)
 	if err != nil {
-		return tasks.StepResult{}, err
+		return workflow.StepResult{}, err
 	}
 	info.Command = "branch " + t.caller.Branch()
 	tip, err := l.target.tip(ctx)
 	if err != nil {
-		return tasks.StepResult{}, err
+		return workflow.StepResult{}, err
 	}
 	none := gitd.Hash("")
 	err = t.repo.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + t.caller.Branch(), New: tip, Old: &none})
 	if err != nil && !errors.Is(err, gitd.ErrConflict) {
-		return tasks.StepResult{}, err
+		return workflow.StepResult{}, err
 	}
-	return l.aside(info, func() (tasks.StepResult, record.Reason) {
-		return tasks.StepResult{OK: true, Output: map[string]any{"branch": t.caller.Branch()}}, ""
+	return l.aside(info, func() (workflow.StepResult, record.Reason) {
+		return workflow.StepResult{OK: true, Output: map[string]any{"branch": t.caller.Branch()}}, ""
 	})
 }
 
 // join merges the branches of fan-out lines into the run's, in order.
-func (l *liveRun) join(ctx context.Context, info stepInfo, s tasks.Step) (tasks.StepResult, error) {
+func (l *liveRun) join(ctx context.Context, info stepInfo, s workflow.Step) (workflow.StepResult, error) {
 	info.Command = "merge " + strings.Join(s.Lines, ", ")
 	var failed error
-	res, err := l.aside(info, func() (res tasks.StepResult, reason record.Reason) {
+	res, err := l.aside(info, func() (res workflow.StepResult, reason record.Reason) {
 		res, reason, failed = l.mergeLines(ctx, s)
 		return res, reason
 	})
 	return res, errors.Join(failed, err)
 }
 
-func (l *liveRun) mergeLines(ctx context.Context, s tasks.Step) (tasks.StepResult, record.Reason, error) {
+func (l *liveRun) mergeLines(ctx context.Context, s workflow.Step) (workflow.StepResult, record.Reason, error) {
 	for _, line := range s.Lines {
 		c, err := lineCaller(l.claim.Caller, line)
 		if err != nil {
-			return tasks.StepResult{}, record.ReasonInternal, err
+			return workflow.StepResult{}, record.ReasonInternal, err
 		}
 		m, err := l.target.repo.Merge(ctx, gitd.MergeRequest{From: c.Branch(), Into: l.claim.Branch, Strategy: gitd.StrategyMerge,
 			Message: fmt.Sprintf("Merge line %s\n\n%s: %s\n%s: %s\n%s: %s\n", line, trailerCaller, l.claim.Caller, trailerRun, l.claim.ID, trailerStep, s.ID),
 			Author:  l.claim.Asker, Committer: l.x.Bot, When: l.x.Now()})
 		if err != nil {
-			return tasks.StepResult{}, record.ReasonInternal, err
+			return workflow.StepResult{}, record.ReasonInternal, err
 		}
 		if len(m.Conflicts) > 0 {
-			return tasks.StepResult{Output: map[string]any{"conflicts": m.Conflicts, "line": line},
+			return workflow.StepResult{Output: map[string]any{"conflicts": m.Conflicts, "line": line},
 				Error: fmt.Sprintf("line %s conflicts in %s", line, strings.Join(m.Conflicts, ", "))}, record.ReasonMergeConflict, nil
 		}
 		// What the line's container held is on the branch; it is not needed again.
@@ -458,20 +460,20 @@ func (l *liveRun) mergeLines(ctx context.Context, s tasks.Step) (tasks.StepResul
 			l.x.Log.Warn("cannot remove the container of a line that was merged", "caller", c, "err", err)
 		}
 	}
-	return tasks.StepResult{OK: true, Output: map[string]any{"conflicts": []string{}}}, "", nil
+	return workflow.StepResult{OK: true, Output: map[string]any{"conflicts": []string{}}}, "", nil
 }
 
 // sub runs a sub-workflow as a run of its own: on this run's branch, or on one of its own.
-func (c *conductor) sub(ctx context.Context, info stepInfo, s tasks.Step) (tasks.StepResult, *record.Gate, error) {
+func (c *conductor) sub(ctx context.Context, info stepInfo, s workflow.Step) (workflow.StepResult, *record.Gate, error) {
 	l := c.l
 	info.Command = "workflow " + s.Sub.Workflow
 	child, err := l.x.child(context.WithoutCancel(ctx), l, s)
 	if err != nil {
-		return tasks.StepResult{}, nil, err
+		return workflow.StepResult{}, nil, err
 	}
 	if b := l.beginning(s.ID); b.last == nil {
 		if err := l.emit(record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: info.Kind, Command: info.Command, Message: child.name}, true); err != nil {
-			return tasks.StepResult{}, nil, err
+			return workflow.StepResult{}, nil, err
 		}
 	}
 	answers := make(map[string]record.Decision)
@@ -482,13 +484,13 @@ func (c *conductor) sub(ctx context.Context, info stepInfo, s tasks.Step) (tasks
 	}
 	run, state, err := child.run(ctx, answers)
 	if err != nil {
-		return tasks.StepResult{}, nil, err
+		return workflow.StepResult{}, nil, err
 	}
 	if run.State == record.StateAwaitingReview {
-		return tasks.StepResult{}, &record.Gate{Step: s.ID + "/" + run.Gate.Step, Message: run.Gate.Message, Allowed: run.Gate.Allowed}, nil
+		return workflow.StepResult{}, &record.Gate{Step: s.ID + "/" + run.Gate.Step, Message: run.Gate.Message, Allowed: run.Gate.Allowed}, nil
 	}
 	ok := run.State == record.StateComplete
-	res := tasks.StepResult{OK: ok, Output: map[string]any{"status": string(run.State), "state": state, "run": run.Name(), "branch": run.Branch}}
+	res := workflow.StepResult{OK: ok, Output: map[string]any{"status": string(run.State), "state": state, "run": run.Name(), "branch": run.Branch}}
 	if !ok {
 		res.Error = fmt.Sprintf("%s failed (%s): %s", run.Name(), run.Reason, run.Error)
 	}
@@ -505,7 +507,7 @@ func (c *conductor) sub(ctx context.Context, info stepInfo, s tasks.Step) (tasks
 }
 
 // mergeOnSuccess brings a finished workflow's branch into its base.
-func (l *liveRun) mergeOnSuccess(ctx context.Context, w *tasks.Workflow) error {
+func (l *liveRun) mergeOnSuccess(ctx context.Context, w *workflow.Workflow) error {
 	strategy := gitd.Strategy(w.Repo.MergeStrategy)
 	if strategy == "" {
 		strategy = gitd.StrategyRebase

@@ -11,7 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
-	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
 // submit starts a workflow and waits until it has ended or waits for a person.
@@ -310,7 +310,7 @@ func TestTask(t *testing.T) {
 
 type scriptedLLM struct{ answers []string }
 
-func (s *scriptedLLM) Ask(_ context.Context, c tasks.LLMCall) (string, error) {
+func (s *scriptedLLM) Ask(_ context.Context, c workflow.LLMCall) (string, error) {
 	if len(s.answers) == 0 {
 		return "", errors.New("the model is out of answers")
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
@@ -45,7 +46,7 @@ func openWith(t *testing.T, withContainers bool, agents map[string]executor.Agen
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	engine := &containers.Sandbox{Dir: filepath.Join(dir, "sandbox")}
+	engine := &sandbox.Engine{Dir: filepath.Join(dir, "sandbox")}
 	if withContainers {
 		engine.Runner = ramusBinary(t)
 		if err := engine.Check(t.Context()); err != nil {

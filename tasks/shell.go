@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
-	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/tasks/browser"
@@ -73,40 +71,3 @@ var (
 	// ErrTooLarge: the file is larger than MaxFile.
 	ErrTooLarge = fmt.Errorf("file is larger than %d MiB", MaxFile>>20)
 )
-
-// maxPath is PATH_MAX of Linux.
-const maxPath = 4096
-
-// CleanPath checks the name of a file below a work tree and returns it in its
-// shortest form; "." is the work tree itself. It looks at the text alone: that
-// no symlink leads out is for the Shell to see.
-//
-// .git is refused, in any case of its letters and at any depth, for reading and
-// writing: a line in .git/config or a hook is a program that the next git
-// command would run, with the rights of whoever runs it; and a remote's URL may
-// hold a password.
-func CleanPath(name string) (string, error) {
-	refuse := func(why string) (string, error) {
-		return "", fmt.Errorf("%w path %.200q: %s", ErrRefused, name, why)
-	}
-	switch {
-	case name == "":
-		return refuse("it is empty")
-	case len(name) > maxPath:
-		return refuse(fmt.Sprintf("it is longer than %d bytes", maxPath))
-	case strings.IndexByte(name, 0) >= 0:
-		return refuse("it contains a NUL byte")
-	case strings.HasPrefix(name, "/"):
-		return refuse("it is absolute; name files relative to the work tree")
-	}
-	for part := range strings.SplitSeq(name, "/") {
-		if part == ".." {
-			// Also where it would come back ("a/../b"): behind a symlink it does not.
-			return refuse(`it contains ".."`)
-		}
-		if strings.EqualFold(part, ".git") {
-			return refuse("it is git's own folder, not one of the work tree's files")
-		}
-	}
-	return path.Clean(name), nil
-}

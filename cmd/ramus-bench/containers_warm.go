@@ -15,6 +15,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/docker"
+	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
@@ -27,7 +28,7 @@ func (b *bench) runner(ctx context.Context) (*containers.Host, error) {
 	}
 	var engine containers.Engine = &docker.Engine{Runner: b.ramus, Image: b.image}
 	if b.engine == "sandbox" {
-		engine = &containers.Sandbox{Runner: b.ramus, Dir: filepath.Join(dir, "sandboxes")}
+		engine = &sandbox.Engine{Runner: b.ramus, Dir: filepath.Join(dir, "sandboxes")}
 	}
 	f := &containers.Fleet{Engine: engine, Dir: dir, SleepAfter: time.Hour}
 	if err := f.Open(ctx); err != nil {

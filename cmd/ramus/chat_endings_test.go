@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/fallback"
@@ -152,7 +153,7 @@ func (s *chatServer) containers() []containers.Container {
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	engine := &containers.Sandbox{Dir: filepath.Join(s.data, "sandbox"), Runner: s.binary}
+	engine := &sandbox.Engine{Dir: filepath.Join(s.data, "sandbox"), Runner: s.binary}
 	list, err := engine.List(s.t.Context(), strings.TrimSpace(string(owner)))
 	if err != nil {
 		s.t.Fatal(err)

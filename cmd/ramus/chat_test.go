@@ -18,7 +18,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
@@ -65,7 +65,7 @@ func newChatServer(t testing.TB, settings string, options ...func(*slacktest.Ser
 	}
 	if !strings.Contains(settings, "engine:") {
 		settings = "engine: sandbox\n" + settings
-		sandbox := &containers.Sandbox{Dir: t.TempDir(), Runner: s.binary}
+		sandbox := &sandbox.Engine{Dir: t.TempDir(), Runner: s.binary}
 		if err := sandbox.Check(t.Context()); err != nil {
 			t.Skipf("cannot run here: sandboxes: %v", err)
 		}

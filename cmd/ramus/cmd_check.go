@@ -8,8 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/ramus-dev/ramus/tasks"
 	"github.com/ramus-dev/ramus/tasks/browser"
+	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
 func checkCommand() command {
@@ -38,7 +38,7 @@ that of specs.`,
 				if specs {
 					return e.writeJSON(browser.Schema())
 				}
-				return e.writeJSON(tasks.WorkflowSchema())
+				return e.writeJSON(workflow.Schema())
 			}
 			if len(args) == 0 {
 				return usage("FILE is missing")
@@ -47,7 +47,7 @@ that of specs.`,
 			if err != nil {
 				return err
 			}
-			all := tasks.Problems{}
+			all := workflow.Problems{}
 			var broken error
 			for _, name := range args {
 				problems, err := checkFile(ctx, e, name, specs || isSpec(name), c.LLM.Kind != "")
@@ -85,7 +85,7 @@ func isSpec(name string) bool {
 	return filepath.Base(folder) == "browser" && filepath.Base(filepath.Dir(folder)) == ".ramus"
 }
 
-func checkFile(ctx context.Context, e *env, name string, spec, llm bool) (tasks.Problems, error) {
+func checkFile(ctx context.Context, e *env, name string, spec, llm bool) (workflow.Problems, error) {
 	text, err := readInput(e, name)
 	if err != nil {
 		return nil, err
@@ -96,12 +96,12 @@ func checkFile(ctx context.Context, e *env, name string, spec, llm bool) (tasks.
 		s, err = browser.Parse(name, text)
 		title = s.Name
 	} else {
-		var w *tasks.Workflow
-		if w, err = tasks.Parse(ctx, name, text, tasks.Options{Load: besides(name), LLM: llm}); err == nil {
+		var w *workflow.Workflow
+		if w, err = workflow.Parse(ctx, name, text, workflow.Options{Load: besides(name), LLM: llm}); err == nil {
 			title = w.ID
 		}
 	}
-	var problems tasks.Problems
+	var problems workflow.Problems
 	switch {
 	case errors.As(err, &problems):
 		return problems, nil

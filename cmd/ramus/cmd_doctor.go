@@ -12,6 +12,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/docker"
+	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
@@ -81,11 +82,11 @@ func diagnose(ctx context.Context, e *env) []finding {
 	version, err := gitVersion(ctx, e)
 	add("git", true, version, err)
 
-	sandbox := &containers.Sandbox{Dir: filepath.Join(c.Data, "sandbox"), ReadOnly: c.Sandbox.ReadOnly, Browser: browserDir(c.Browser)}
+	bwrap := &sandbox.Engine{Dir: filepath.Join(c.Data, "sandbox"), ReadOnly: c.Sandbox.ReadOnly, Browser: browserDir(c.Browser)}
 	says := "bubblewrap starts containers"
-	sandboxErr := sandbox.Check(ctx)
+	sandboxErr := bwrap.Check(ctx)
 	if sandboxErr == nil {
-		if lacks := sandbox.Lacks(); len(lacks) > 0 {
+		if lacks := bwrap.Lacks(); len(lacks) > 0 {
 			says += "; what it cannot give here: " + strings.Join(lacks, ", ")
 		}
 	}
@@ -101,7 +102,7 @@ func diagnose(ctx context.Context, e *env) []finding {
 	}
 	add("engine", false, chosen+": "+whyEngine(c.Engine, sandboxErr, dockerErr), nil)
 	if !neither {
-		var engine containers.Engine = sandbox
+		var engine containers.Engine = bwrap
 		if c.Engine == "docker" || c.Engine == "auto" && sandboxErr != nil {
 			engine = moby
 		}
@@ -138,7 +139,7 @@ func diagnose(ctx context.Context, e *env) []finding {
 // diagnoseDisk tells how limits.disk is looked after. sees: what containers write can be
 // looked into, wherever it lies.
 func diagnoseDisk(c Config, engine containers.Engine, sees bool) (string, error) {
-	_, sandbox := engine.(*containers.Sandbox)
+	_, sandbox := engine.(*sandbox.Engine)
 	switch {
 	case c.Limits.Disk == 0:
 		return "limits.disk is 0: callers may fill the disk up to limits.disk_free", nil

@@ -15,7 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gitd"
-	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
 func runCommand() command {
@@ -134,7 +134,7 @@ func subWorkflows(ctx context.Context, name string, text []byte) map[string]stri
 		return b, err
 	}
 	// Only for what it asks for: the server, which knows more, finds the mistakes.
-	_, _ = tasks.Parse(ctx, name, text, tasks.Options{Load: load, LLM: true})
+	_, _ = workflow.Parse(ctx, name, text, workflow.Options{Load: load, LLM: true})
 	return found
 }
 

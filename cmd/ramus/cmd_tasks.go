@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/library"
 )
 
 func tasksCommand() command {
@@ -28,7 +28,7 @@ func tasksCommand() command {
 			}
 			list := []row{}
 			var known []string
-			for _, t := range tasks.Library() {
+			for _, t := range library.All() {
 				known = append(known, t.Name)
 				if len(args) == 0 || t.Name == args[0] {
 					list = append(list, row{t.Name, t.Doc, t.Schema})

@@ -6,14 +6,14 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/sandbox"
 )
 
 // TestDemo does what the README says first. It runs the tests of internal/ in a sandbox that
 // reaches nobody: what they need more than the standard library they would not find there.
 func TestDemo(t *testing.T) {
 	binary := buildRamus(t)
-	sandbox := &containers.Sandbox{Dir: t.TempDir(), Runner: binary}
+	sandbox := &sandbox.Engine{Dir: t.TempDir(), Runner: binary}
 	if err := sandbox.Check(t.Context()); err != nil {
 		t.Skipf("cannot run here: sandboxes: %v", err)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/docker"
+	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
@@ -113,25 +114,25 @@ func newEngine(ctx context.Context, c Config, log *slog.Logger) (_ containers.En
 	if err != nil {
 		return nil, "", err
 	}
-	sandbox := &containers.Sandbox{Dir: filepath.Join(c.Data, "sandbox"), Runner: runner, Program: program, ReadOnly: c.Sandbox.ReadOnly,
+	sandboxes := &sandbox.Engine{Dir: filepath.Join(c.Data, "sandbox"), Runner: runner, Program: program, ReadOnly: c.Sandbox.ReadOnly,
 		Browser: browserDir(c.Browser), Log: log}
 	moby := &docker.Engine{Image: c.Image, Runner: runner, Program: program, Log: log}
 	switch c.Engine {
 	case "sandbox":
-		return sandbox, whyEngine(c.Engine, nil, nil), nil
+		return sandboxes, whyEngine(c.Engine, nil, nil), nil
 	case "docker":
 		return moby, whyEngine(c.Engine, nil, nil), nil
 	}
-	first := sandbox.Check(ctx)
+	first := sandboxes.Check(ctx)
 	if first == nil {
-		return sandbox, whyEngine(c.Engine, nil, nil), nil
+		return sandboxes, whyEngine(c.Engine, nil, nil), nil
 	}
 	second := moby.Check(ctx)
 	why = whyEngine(c.Engine, first, second)
 	if second != nil {
 		// Not a reason to stop: repositories can be served without containers.
 		log.Warn("no container engine works here; `ramus doctor` tells more", "sandbox", first, "docker", second)
-		return sandbox, why, nil
+		return sandboxes, why, nil
 	}
 	return moby, why, nil
 }
@@ -257,7 +258,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		i.hub.client.Secrets = set
 	}
 	image := c.Image
-	if _, ok := engine.(*containers.Sandbox); ok {
+	if _, ok := engine.(*sandbox.Engine); ok {
 		image = "" // it has none, and evidence names what was used
 	}
 	egress, private := hosts(c.Egress)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
 )
 
@@ -40,11 +41,15 @@ func browserDir(c BrowserConfig) string {
 // diagnoseBrowser starts the browser's program as a check would, and has it say what it finds.
 func diagnoseBrowser(ctx context.Context, c BrowserConfig, engine containers.Engine) (says string, err error) {
 	const hint = "; `make browser` makes what is needed, and browser_test is UNVERIFIED until then"
-	if s, ok := engine.(*containers.Sandbox); ok && s.Browser == "" {
+	if s, ok := engine.(*sandbox.Engine); ok && s.Browser == "" {
 		return "", fmt.Errorf("there is no folder of the browser's programs beside ramus, and browser.dir names none%s", hint)
 	}
+	sidecars, err := containers.AsSidecars(engine)
+	if err != nil {
+		return "", fmt.Errorf("no browser can be started: %w", err)
+	}
 	var out, said bytes.Buffer
-	exit, err := engine.Beside(ctx, "", containers.Sidecar{Owner: "doctor", Key: "doctor", Image: c.Image, Limits: newBrowser(c).Limits,
+	exit, err := sidecars.Beside(ctx, "", containers.Sidecar{Owner: "doctor", Key: "doctor", Image: c.Image, Limits: newBrowser(c).Limits,
 		Args: []string{containers.BrowserDir + "/ramus-browser", "version"}, Stdout: &out, Stderr: &said})
 	if err != nil {
 		return "", fmt.Errorf("no browser can be started: %w%s", err, hint)

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/gateway/github/githubtest"
 	"github.com/ramus-dev/ramus/internal/programs"
 	"github.com/ramus-dev/ramus/internal/redact/redacttest"
@@ -48,7 +48,7 @@ func TestScript(t *testing.T) {
 	if err := programs.Into(bin, "cmd/ramus"); err != nil {
 		t.Fatal(err)
 	}
-	sandbox := &containers.Sandbox{Dir: t.TempDir(), Runner: filepath.Join(bin, "ramus")}
+	sandbox := &sandbox.Engine{Dir: t.TempDir(), Runner: filepath.Join(bin, "ramus")}
 	sandboxError := sandbox.Check(t.Context())
 	examples, err := filepath.Abs("../../examples")
 	if err != nil {

@@ -35,7 +35,7 @@ func (s *suite) beside(t *testing.T, id, script string) (stdout, stderr string, 
 	c.Stdout, c.Stderr = &out, &errOut
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	exit, err := s.engine.Beside(ctx, id, c)
+	exit, err := s.sidecars.Beside(ctx, id, c)
 	if err != nil {
 		t.Fatalf("%s: %v", script, err)
 	}
@@ -71,7 +71,7 @@ func (r *running) await(t *testing.T) (containers.SidecarExit, error) {
 
 // besideStarted runs a script in the background and returns when it has written
 // its first line.
-func (s *suite) besideStarted(t *testing.T, ctx context.Context, e containers.Engine, id string, c containers.Sidecar) (_ *running, line string) {
+func (s *suite) besideStarted(t *testing.T, ctx context.Context, e containers.Sidecars, id string, c containers.Sidecar) (_ *running, line string) {
 	t.Helper()
 	r := &running{ended: make(chan struct{})}
 	first := make(chan string, 1)
@@ -146,15 +146,15 @@ func testBesideCommands(s *suite, t *testing.T) {
 	c.Env = append(c.Env, "SHOWN=yes")
 	var out bytes.Buffer
 	c.Stdout = &out
-	if exit, err := s.engine.Beside(t.Context(), b.c.ID, c); err != nil || exit.Code != 0 || out.String() != "$HOME|a b||" {
+	if exit, err := s.sidecars.Beside(t.Context(), b.c.ID, c); err != nil || exit.Code != 0 || out.String() != "$HOME|a b||" {
 		t.Errorf("%q, %+v, %v", out.String(), exit, err)
 	}
 	c.Args = []string{"/no/such/program"}
-	if exit, err := s.engine.Beside(t.Context(), b.c.ID, c); err == nil && exit.Code == 0 {
+	if exit, err := s.sidecars.Beside(t.Context(), b.c.ID, c); err == nil && exit.Code == 0 {
 		t.Errorf("a program that is not there: %+v", exit)
 	}
 	c.Args = nil
-	if _, err := s.engine.Beside(t.Context(), b.c.ID, c); err == nil {
+	if _, err := s.sidecars.Beside(t.Context(), b.c.ID, c); err == nil {
 		t.Error("no program is run")
 	}
 	s.remember("up " + s.besideOK(t, b.c.ID, "echo $RAMUS_SIDECAR"))
@@ -205,7 +205,7 @@ func testBesideStreams(s *suite, t *testing.T) {
 	c := s.sidecar("tee /dev/stderr")
 	got, gotErr := newCounter(), newCounter()
 	c.Stdin, c.Stdout, c.Stderr = &pattern{n: n}, got, gotErr
-	exit, err := s.engine.Beside(t.Context(), b.c.ID, c)
+	exit, err := s.sidecars.Beside(t.Context(), b.c.ID, c)
 	if err != nil || exit.Code != 0 {
 		t.Fatalf("%+v, %v", exit, err)
 	}
@@ -217,18 +217,18 @@ func testBesideStreams(s *suite, t *testing.T) {
 	// Who does not read is not fed, and not waited for.
 	c = s.sidecar("head -c 3 >/dev/null; exit 4")
 	c.Stdin = &pattern{n: 1 << 40}
-	if exit, err := s.engine.Beside(t.Context(), b.c.ID, c); err != nil || exit.Code != 4 {
+	if exit, err := s.sidecars.Beside(t.Context(), b.c.ID, c); err != nil || exit.Code != 4 {
 		t.Errorf("%+v, %v", exit, err)
 	}
 	// A writer or a reader that fails ends it.
 	c = s.sidecar("while echo more; do :; done; exec sleep 600")
 	c.Stdout = failing{}
-	if _, err := s.engine.Beside(t.Context(), b.c.ID, c); !errors.Is(err, errFull) {
+	if _, err := s.sidecars.Beside(t.Context(), b.c.ID, c); !errors.Is(err, errFull) {
 		t.Errorf("a writer that fails: %v", err)
 	}
 	c = s.sidecar("cat; exec sleep 600")
 	c.Stdin = failing{}
-	if _, err := s.engine.Beside(t.Context(), b.c.ID, c); !errors.Is(err, errFull) {
+	if _, err := s.sidecars.Beside(t.Context(), b.c.ID, c); !errors.Is(err, errFull) {
 		t.Errorf("a reader that fails: %v", err)
 	}
 }
@@ -301,7 +301,7 @@ func testBesideBrowser(s *suite, t *testing.T) {
 	c.Stdout, c.Stderr = &out, &errOut
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	exit, err := s.engine.Beside(ctx, b.c.ID, c)
+	exit, err := s.sidecars.Beside(ctx, b.c.ID, c)
 	if errors.Is(err, containers.ErrUnavailable) || exit.Code == 99 {
 		t.Skipf("cannot run here: there is no %s (%v)", chromium, err)
 	}
@@ -366,7 +366,7 @@ func testBesideApart(s *suite, t *testing.T) {
 
 	// And the container sees nothing of it: what has no number cannot be traced.
 	hidden := "hidden-in-the-sidecar"
-	r, line := s.besideStarted(t, t.Context(), s.engine, b.c.ID, s.sidecar("echo x > /tmp/"+hidden+"; echo x > $HOME/"+hidden+"; echo up $RAMUS_SIDECAR; exec sleep 601"))
+	r, line := s.besideStarted(t, t.Context(), s.sidecars, b.c.ID, s.sidecar("echo x > /tmp/"+hidden+"; echo x > $HOME/"+hidden+"; echo up $RAMUS_SIDECAR; exec sleep 601"))
 	s.remember(line)
 	if out := b.ok(t, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '"); strings.Contains(out, "sleep 601") {
 		t.Error("the container sees a process of the sidecar")
@@ -391,7 +391,7 @@ func testBesideMemory(s *suite, t *testing.T) {
 	for _, hog := range []string{"exec tail -n 1 /dev/zero", "head -c 600000000 /dev/zero > /dev/shm/hog; head -c 600000000 /dev/zero > /tmp/hog; exec tail -n 1 /dev/zero"} {
 		c := s.sidecar(hog)
 		c.Limits = containers.Limits{Memory: 200 << 20, Tmp: 1 << 30}
-		exit, err := s.engine.Beside(t.Context(), b.c.ID, c)
+		exit, err := s.sidecars.Beside(t.Context(), b.c.ID, c)
 		if err != nil || exit.Code == 0 || !exit.OOM || exit.Memory < 190<<20 || exit.Memory > 210<<20 {
 			t.Errorf("a hog of memory: %+v, %v", exit, err)
 		}
@@ -407,7 +407,7 @@ func testBesidePIDs(s *suite, t *testing.T) {
 	c.Limits.PIDs = 50
 	var out bytes.Buffer
 	c.Stdout = &out
-	exit, err := s.engine.Beside(t.Context(), b.c.ID, c)
+	exit, err := s.sidecars.Beside(t.Context(), b.c.ID, c)
 	if n := strings.Count(out.String(), "\n"); err != nil || exit.Code == 0 || n < 40 || n > 50+2 {
 		t.Errorf("%d processes at a limit of 50: %+v, %v", n, exit, err)
 	}
@@ -418,7 +418,7 @@ func testBesideCancel(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	why := errors.New("nobody wants to know any more")
 	ctx, cancel := context.WithCancelCause(t.Context())
-	r, line := s.besideStarted(t, ctx, s.engine, b.c.ID, s.sidecar("trap '' TERM HUP INT; setsid sleep 600 & echo up $RAMUS_SIDECAR; while :; do sleep 1; done"))
+	r, line := s.besideStarted(t, ctx, s.sidecars, b.c.ID, s.sidecar("trap '' TERM HUP INT; setsid sleep 600 & echo up $RAMUS_SIDECAR; while :; do sleep 1; done"))
 	s.remember(line)
 	cancel(why)
 	if _, err := r.await(t); !errors.Is(err, why) {
@@ -427,7 +427,7 @@ func testBesideCancel(s *suite, t *testing.T) {
 	s.noneMarked(t)
 	over, cancelOver := context.WithCancel(t.Context())
 	cancelOver()
-	if _, err := s.engine.Beside(over, b.c.ID, s.sidecar("true")); !errors.Is(err, context.Canceled) {
+	if _, err := s.sidecars.Beside(over, b.c.ID, s.sidecar("true")); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that is over: %v", err)
 	}
 	b.usable(t)
@@ -444,7 +444,7 @@ func (s *suite) noneMarked(t *testing.T) {
 
 func testBesideGone(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
-	r, line := s.besideStarted(t, t.Context(), s.engine, b.c.ID, s.sidecar(lasting))
+	r, line := s.besideStarted(t, t.Context(), s.sidecars, b.c.ID, s.sidecar(lasting))
 	s.remember(line)
 	if err := s.engine.Remove(t.Context(), b.c.ID); err != nil {
 		t.Fatal(err)
@@ -454,7 +454,7 @@ func testBesideGone(s *suite, t *testing.T) {
 	}
 	s.noneMarked(t)
 	for _, id := range []string{b.c.ID, "no-such-container", "../x", strings.Repeat("0", 64)} {
-		if exit, err := s.engine.Beside(t.Context(), id, s.sidecar("true")); !isGone(err) {
+		if exit, err := s.sidecars.Beside(t.Context(), id, s.sidecar("true")); !isGone(err) {
 			t.Errorf("beside %q: %+v, %v", id, exit, err)
 		}
 	}
@@ -466,15 +466,15 @@ func testBesideSweep(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	earlier := s.open(t)
 	defer earlier.Close()
-	left, line := s.besideStarted(t, t.Context(), earlier, b.c.ID, s.sidecar(lasting))
+	left, line := s.besideStarted(t, t.Context(), earlier.(containers.Sidecars), b.c.ID, s.sidecar(lasting))
 	s.remember(line)
 	theirs := s.sidecar(lasting)
 	theirs.Owner = "someone else"
-	other, line := s.besideStarted(t, t.Context(), earlier, b.c.ID, theirs)
+	other, line := s.besideStarted(t, t.Context(), earlier.(containers.Sidecars), b.c.ID, theirs)
 	s.remember(line)
-	ours, line := s.besideStarted(t, t.Context(), s.engine, b.c.ID, s.sidecar(lasting))
+	ours, line := s.besideStarted(t, t.Context(), s.sidecars, b.c.ID, s.sidecar(lasting))
 	s.remember(line)
-	if err := s.engine.SweepSidecars(t.Context(), s.owner); err != nil {
+	if err := s.sidecars.SweepSidecars(t.Context(), s.owner); err != nil {
 		t.Fatal(err)
 	}
 	if exit, err := left.await(t); err == nil && exit.Code != 137 {
@@ -497,7 +497,7 @@ func testBesideSweep(s *suite, t *testing.T) {
 	if _, err := ours.await(t); !isGone(err) {
 		t.Errorf("beside a container that was removed: %v", err)
 	}
-	if err := s.engine.SweepSidecars(t.Context(), ""); err == nil {
+	if err := s.sidecars.SweepSidecars(t.Context(), ""); err == nil {
 		t.Error("everyone's are swept")
 	}
 }
@@ -510,7 +510,7 @@ func testBesideMany(s *suite, t *testing.T) {
 			c := s.sidecar(fmt.Sprintf("cat; sleep 0.2; exit %d", i))
 			var out bytes.Buffer
 			c.Stdin, c.Stdout = strings.NewReader(strconv.Itoa(i)), &out
-			exit, err := s.engine.Beside(t.Context(), b.c.ID, c)
+			exit, err := s.sidecars.Beside(t.Context(), b.c.ID, c)
 			if err != nil || exit.Code != i || out.String() != strconv.Itoa(i) {
 				t.Errorf("number %d: %q, %+v, %v", i, out.String(), exit, err)
 			}

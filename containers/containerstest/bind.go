@@ -14,7 +14,7 @@ import (
 func testProcess(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	b.ok(t, "echo mine > "+containers.WorkDir+"/mine")
-	pid, start, err := s.engine.Process(t.Context(), b.c.ID)
+	pid, start, err := s.processes.Process(t.Context(), b.c.ID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func testProcess(s *suite, t *testing.T) {
 	}
 	second := s.open(t)
 	defer second.Close()
-	if p, st, err := second.Process(t.Context(), b.c.ID); err != nil || p != pid || st != start {
+	if p, st, err := second.(containers.Processes).Process(t.Context(), b.c.ID); err != nil || p != pid || st != start {
 		t.Errorf("another engine says %d, started at %d, %v; not %d and %d", p, st, err, pid, start)
 	}
 	if os.Geteuid() == 0 { // others may not look
@@ -31,20 +31,40 @@ func testProcess(s *suite, t *testing.T) {
 		if err != nil {
 			t.Fatalf("the process is another's: %v", err)
 		}
-		if st := fi.Sys().(*syscall.Stat_t); int(st.Uid) != s.engine.TaskUID() || int(st.Gid) != s.engine.TaskUID() {
-			t.Errorf("the file of a command belongs to %d:%d, not to %d", st.Uid, st.Gid, s.engine.TaskUID())
+		if st := fi.Sys().(*syscall.Stat_t); int(st.Uid) != s.user.TaskUID() || int(st.Gid) != s.user.TaskUID() {
+			t.Errorf("the file of a command belongs to %d:%d, not to %d", st.Uid, st.Gid, s.user.TaskUID())
 		}
 	}
-	if _, _, err := s.engine.Process(t.Context(), "no-such-container"); !isGone(err) {
+	if _, _, err := s.processes.Process(t.Context(), "no-such-container"); !isGone(err) {
 		t.Errorf("the process of no container: %v", err)
 	}
 	for _, e := range []containers.Engine{s.engine, second} {
 		if err := e.Remove(t.Context(), b.c.ID); err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := e.Process(t.Context(), b.c.ID); !isGone(err) {
+		if _, _, err := e.(containers.Processes).Process(t.Context(), b.c.ID); !isGone(err) {
 			t.Errorf("the process of a removed container: %v", err)
 		}
+	}
+}
+
+// The folders that the engine names are file systems of their own inside, and the folder of the host is there.
+func testVolumes(s *suite, t *testing.T) {
+	b := s.start(t, containers.Limits{})
+	inside, storage := s.volumes.Volumes(t.Context())
+	if len(inside) == 0 {
+		t.Error("no folder is named")
+	}
+	for _, path := range inside {
+		if got := b.ok(t, "grep -c ' "+path+" ' /proc/self/mountinfo"); got != "1" {
+			t.Errorf("%s is mounted %s times", path, got)
+		}
+	}
+	if storage == "" {
+		return
+	}
+	if fi, err := os.Stat(storage); err != nil || !fi.IsDir() {
+		t.Errorf("the storage is %s: %v", storage, err)
 	}
 }
 
@@ -53,7 +73,7 @@ func testProcess(s *suite, t *testing.T) {
 func testAssign(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	key, labels := b.spec.Key+"-assigned", map[string]string{"ramus.test": "assigned"}
-	if err := s.engine.Assign(t.Context(), b.c.ID, key, labels); err != nil {
+	if err := s.assigner.Assign(t.Context(), b.c.ID, key, labels); err != nil {
 		t.Fatal(err)
 	}
 	second := s.open(t)

@@ -42,7 +42,7 @@ func Callers(t *testing.T, engine containers.Engine, keeper func(root string) la
 	if err := os.WriteFile(filepath.Join(base, "base"), []byte("base\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := k.Own(t.Context(), base, engine.TaskUID()); err != nil {
+	if err := k.Own(t.Context(), base, taskUID(t, engine)); err != nil {
 		t.Fatal(err)
 	}
 	f := &containers.Fleet{
@@ -168,4 +168,13 @@ func openFiles(t *testing.T) (open []string) {
 		}
 	}
 	return open
+}
+
+func taskUID(t *testing.T, engine containers.Engine) int {
+	t.Helper()
+	user, err := containers.AsTaskUser(engine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return user.TaskUID()
 }

@@ -71,7 +71,7 @@ func Disk(t *testing.T, engine containers.Engine, keeper func(root string) layer
 				if err := os.WriteFile(filepath.Join(base, "large"), make([]byte, 32<<20), 0o644); err != nil {
 					t.Fatal(err)
 				}
-				if err := f.Keeper.Own(t.Context(), base, engine.TaskUID()); err != nil {
+				if err := f.Keeper.Own(t.Context(), base, taskUID(t, engine)); err != nil {
 					t.Fatal(err)
 				}
 				r.Bind = func(ctx context.Context, p containers.Place) error {

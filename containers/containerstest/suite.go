@@ -67,9 +67,15 @@ func Run(t *testing.T, open func(t *testing.T) containers.Engine, o Options) {
 		t.Logf("not given by engine %s here, and not tested: %s", s.engine.Name(), name)
 	}
 	before := runtime.NumGoroutine()
+	abilities := s.declared()
+	for name, has := range abilities {
+		if !has {
+			t.Logf("not an ability of engine %s, and not tested: %s", s.engine.Name(), name)
+		}
+	}
 	for _, test := range []struct {
 		name  string
-		needs string
+		needs string // a limit or feature of the machine, or an ability
 		run   func(*suite, *testing.T)
 	}{
 		{"Commands", "", testCommands},
@@ -95,8 +101,9 @@ func Run(t *testing.T, open func(t *testing.T) containers.Engine, o Options) {
 		{"AttachAgain", "", testAttachAgain},
 		{"InputCut", "", testInputCut},
 		{"Adopt", "", testAdopt},
-		{"Process", "", testProcess},
-		{"Assign", "", testAssign},
+		{"Process", abilityProcesses, testProcess},
+		{"Volumes", abilityVolumes, testVolumes},
+		{"Assign", abilityAssigner, testAssign},
 		{"RemoveInMidCommand", "", testRemoveInMidCommand},
 		{"StartGivenUp", "", testStartGivenUp},
 		{"ManyAtOnce", "", testManyAtOnce},
@@ -112,8 +119,11 @@ func Run(t *testing.T, open func(t *testing.T) containers.Engine, o Options) {
 		{"BesideSweep", containers.AbilityBeside, testBesideSweep},
 		{"BesideMany", containers.AbilityBeside, testBesideMany},
 	} {
-		if test.needs != "" && slices.Contains(o.Lacks, test.needs) {
+		if has, known := abilities[test.needs]; known && !has || slices.Contains(o.Lacks, test.needs) {
 			continue // named above
+		}
+		if strings.HasPrefix(test.name, "Beside") && !abilities[abilitySidecars] {
+			continue
 		}
 		t.Run(test.name, func(t *testing.T) { test.run(s, t) })
 	}
@@ -124,15 +134,47 @@ func Run(t *testing.T, open func(t *testing.T) containers.Engine, o Options) {
 	noGoroutinesLeft(t, before)
 }
 
+// Names of the abilities, for the table and the log.
+const (
+	abilitySidecars  = "containers.Sidecars"
+	abilityProcesses = "containers.Processes and containers.TaskUser"
+	abilityAssigner  = "containers.Assigner"
+	abilityVolumes   = "containers.Volumes"
+)
+
+// declared reports which abilities the engine has, and remembers them for the tests.
+func (s *suite) declared() map[string]bool {
+	var user bool
+	s.sidecars, _ = s.engine.(containers.Sidecars)
+	s.processes, _ = s.engine.(containers.Processes)
+	s.assigner, _ = s.engine.(containers.Assigner)
+	s.volumes, _ = s.engine.(containers.Volumes)
+	s.user, user = s.engine.(containers.TaskUser)
+	return map[string]bool{
+		abilitySidecars:  s.sidecars != nil,
+		abilityProcesses: s.processes != nil && user,
+		abilityAssigner:  s.assigner != nil,
+		abilityVolumes:   s.volumes != nil,
+	}
+}
+
 // suite is one run over one engine.
 type suite struct {
 	Options
 	open   func(*testing.T) containers.Engine
 	engine containers.Engine
 	signer ssh.Signer
-	owner  string
-	mark   string // in the environment of every container, to find its processes by
-	dir    string
+
+	// Abilities of engine; nil if it has not declared them.
+	sidecars  containers.Sidecars
+	processes containers.Processes
+	user      containers.TaskUser
+	assigner  containers.Assigner
+	volumes   containers.Volumes
+
+	owner string
+	mark  string // in the environment of every container, to find its processes by
+	dir   string
 
 	mu   sync.Mutex // guards the below
 	n    int

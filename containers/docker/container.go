@@ -90,109 +90,124 @@ type parts struct {
 	cpus            int    // of the engine's machine
 }
 
-// recipe is what the engine is asked to create.
+// recipe returns the options of a container.
 func recipe(s containers.Spec, p parts) (client.ContainerCreateOptions, error) {
 	none := client.ContainerCreateOptions{}
 	limits := s.Limits.WithDefaults()
+	config, err := runnerConfig(s, limits)
+	if err != nil {
+		return none, err
+	}
+	labels, err := recipeLabels(s, p)
+	if err != nil {
+		return none, err
+	}
+	return client.ContainerCreateOptions{
+		Name: containerName(s.Key),
+		Config: &container.Config{
+			// The id, because the name may mean another image by now.
+			Image:      p.image.ID,
+			Hostname:   hostname(s.Key),
+			User:       "0:0", // whatever the image says, because the runner has to become the user of commands
+			WorkingDir: "/",
+			// The runtime makes the loopback by itself. With a network of the engine, even of the kind "none", the daemon of
+			// the engine is started once more in each container, to hand over its networks. That takes as long as the rest of
+			// a start.
+			NetworkDisabled: true,
+			Entrypoint:      []string{insideRunner},
+			Cmd:             []string{"runner", config},
+			Labels:          labels,
+			StopSignal:      "SIGKILL", // process 1 has nothing to save
+			// The check of an image would run as root.
+			Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
+		},
+		HostConfig: recipeHost(s, p, limits),
+	}, nil
+}
 
-	cfg, err := json.Marshal(runner.Config{
+// runnerConfig returns the configuration of the runner, as JSON.
+func runnerConfig(s containers.Spec, limits containers.Limits) (string, error) {
+	b, err := json.Marshal(runner.Config{
 		Listen:    "unix:" + insideSocketDir + "/" + socketName,
 		ClientKey: s.ClientKey,
 		UID:       taskUID, GID: taskGID,
 		Spool:    insideSpool,
 		Work:     containers.WorkDir,
-		Env:      s.Env, // the image's own come by process 1's environment
+		Env:      s.Env, // the environment of the image comes by process 1
 		Output:   limits.Output,
 		FileSize: limits.FileSize,
 		DiskFree: limits.DiskFree,
 		PIDs:     limits.PIDs,
 	})
-	if err != nil {
-		return none, err
+	if err == nil && len(b) >= maxArgument {
+		err = fmt.Errorf("the environment takes %d bytes; %d are possible", len(b), maxArgument)
 	}
-	if len(cfg) >= maxArgument {
-		return none, fmt.Errorf("the environment takes %d bytes; %d are possible", len(cfg), maxArgument)
-	}
+	return string(b), err
+}
 
+// recipeLabels returns the labels of a container: those of the caller and those of this engine.
+func recipeLabels(s containers.Spec, p parts) (map[string]string, error) {
 	labels := make(map[string]string)
 	maps.Copy(labels, s.Labels)
 	names, err := json.Marshal(slices.Sorted(maps.Keys(s.Labels)))
 	if err != nil {
-		return none, err
+		return nil, err
 	}
 	labels[labelNames] = string(names)
 	labels[labelOwner] = s.Owner
 	labels[labelKey] = s.Key
 	labels[labelImage] = digested(p.name, p.image)
+	return labels, nil
+}
 
+// recipeHost returns the isolation, the mounts and the limits of a container.
+func recipeHost(s containers.Spec, p parts, limits containers.Limits) *container.HostConfig {
 	volume := func(target string) mount.Mount {
 		return mount.Mount{Type: mount.TypeVolume, Target: target, VolumeOptions: &mount.VolumeOptions{
 			Labels: map[string]string{labelOwner: s.Owner, labelKey: s.Key},
 		}}
 	}
 	no := false
-	return client.ContainerCreateOptions{
-		Name: containerName(s.Key),
-		Config: &container.Config{
-			// By id: the name may have come to mean another image meanwhile.
-			Image:      p.image.ID,
-			Hostname:   hostname(s.Key),
-			User:       "0:0", // whatever the image says; the runner needs it to become the task's user
-			WorkingDir: "/",
-			// The runtime makes the loopback by itself. With a network of the engine's, even of
-			// the kind "none", the engine's daemon is started once more in each container, to hand over
-			// what it is: that takes as long as all the rest of a start.
-			NetworkDisabled: true,
-			Entrypoint:      []string{insideRunner},
-			Cmd:             []string{"runner", string(cfg)},
-			Labels:          labels,
-			StopSignal:      "SIGKILL", // process 1 has nothing to save
-			// An image's own check would be run beside the runner, as root.
-			Healthcheck: &container.HealthConfig{Test: []string{"NONE"}},
+	return &container.HostConfig{
+		NetworkMode:    "none",
+		IpcMode:        container.IPCModePrivate,
+		CgroupnsMode:   container.CgroupnsModePrivate,
+		ReadonlyRootfs: true,
+		CapDrop:        []string{"ALL"},
+		// The runner needs these to become the user of commands, to end commands, to take over its folders, and to drop even
+		// the possibility of capabilities. Commands have none of them.
+		CapAdd:        []string{"SETUID", "SETGID", "KILL", "CHOWN", "SETPCAP"},
+		SecurityOpt:   []string{"no-new-privileges"},
+		LogConfig:     container.LogConfig{Type: "none"},
+		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
+		Init:          &no, // the runner is one
+		// If the host runs out of memory, containers are killed before services of the host.
+		OomScoreAdj: 500,
+		Tmpfs: map[string]string{
+			"/tmp":    fmt.Sprintf("rw,exec,nosuid,nodev,mode=1777,size=%d", limits.Tmp),
+			insideDir: "rw,noexec,nosuid,nodev,mode=0700,size=65536",
 		},
-		HostConfig: &container.HostConfig{
-			NetworkMode:    "none",
-			IpcMode:        container.IPCModePrivate,
-			CgroupnsMode:   container.CgroupnsModePrivate,
-			ReadonlyRootfs: true,
-			CapDrop:        []string{"ALL"},
-			// For the runner: to be the task's user where it starts commands, to end
-			// them, to give it its folders, and to take even the possibility of
-			// capabilities from it. It hands none of them on.
-			CapAdd:        []string{"SETUID", "SETGID", "KILL", "CHOWN", "SETPCAP"},
-			SecurityOpt:   []string{"no-new-privileges"},
-			LogConfig:     container.LogConfig{Type: "none"},
-			RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
-			Init:          &no, // the runner is one
-			// When the host runs out of memory, containers go before its own services.
-			OomScoreAdj: 500,
-			Tmpfs: map[string]string{
-				"/tmp":    fmt.Sprintf("rw,exec,nosuid,nodev,mode=1777,size=%d", limits.Tmp),
-				insideDir: "rw,noexec,nosuid,nodev,mode=0700,size=65536",
-			},
-			Mounts: []mount.Mount{
-				{Type: mount.TypeBind, Source: p.runner, Target: insideRunner, ReadOnly: true},
-				{Type: mount.TypeBind, Source: p.runner, Target: containers.RunnerProgram, ReadOnly: true}, // the commands' way to it
-				{Type: mount.TypeBind, Source: p.program, Target: containers.Program, ReadOnly: true},
-				{Type: mount.TypeBind, Source: filepath.Join(s.Dir, "run"), Target: insideSocketDir},
-				hostsMount(filepath.Join(s.Dir, hostsName)),
-				volume(insideSpool),
-				volume(containers.WorkDir),
-				volume(containers.ArtifactsDir),
-				volume(containers.CacheDir),
-			},
-			Resources: container.Resources{
-				Memory:     limits.Memory,
-				MemorySwap: limits.Memory, // memory and swap together: no swap
-				// An engine refuses more than its machine has.
-				NanoCPUs:  int64(min(limits.CPUs, float64(p.cpus)) * 1e9),
-				PidsLimit: &limits.PIDs,
-				// Only ever less than the engine's own: an engine that is itself
-				// confined may not give more.
-				Ulimits: []*container.Ulimit{{Name: "core", Soft: 0, Hard: 0}},
-			},
+		Mounts: []mount.Mount{
+			{Type: mount.TypeBind, Source: p.runner, Target: insideRunner, ReadOnly: true},
+			{Type: mount.TypeBind, Source: p.runner, Target: containers.RunnerProgram, ReadOnly: true}, // for commands
+			{Type: mount.TypeBind, Source: p.program, Target: containers.Program, ReadOnly: true},
+			{Type: mount.TypeBind, Source: filepath.Join(s.Dir, "run"), Target: insideSocketDir},
+			hostsMount(filepath.Join(s.Dir, hostsName)),
+			volume(insideSpool),
+			volume(containers.WorkDir),
+			volume(containers.ArtifactsDir),
+			volume(containers.CacheDir),
 		},
-	}, nil
+		Resources: container.Resources{
+			Memory:     limits.Memory,
+			MemorySwap: limits.Memory, // memory and swap together, so no swap
+			// An engine refuses more CPUs than its machine has.
+			NanoCPUs:  int64(min(limits.CPUs, float64(p.cpus)) * 1e9),
+			PidsLimit: &limits.PIDs,
+			// Only limits below those of the engine. An engine that is itself confined cannot give more.
+			Ulimits: []*container.Ulimit{{Name: "core", Soft: 0, Hard: 0}},
+		},
+	}
 }
 
 // digested is an image's name with its digest: the registry's where it came

@@ -64,7 +64,14 @@ type Engine struct {
 	undoing  sync.WaitGroup  // work that no caller waits for
 }
 
-var _ containers.Engine = (*Engine)(nil)
+var _ interface {
+	containers.Engine
+	containers.Sidecars
+	containers.Processes
+	containers.TaskUser
+	containers.Assigner
+	containers.Volumes
+} = (*Engine)(nil)
 
 // Name is "docker".
 func (e *Engine) Name() string { return "docker" }

@@ -18,6 +18,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/cgroup"
 )
 
 // BrowserImage is what make browser builds, and what sidecars start from that name
@@ -206,18 +207,13 @@ const (
 	maxHome = 64 << 20  // caches of fonts and shaders
 )
 
-// follow starts a sidecar that was made, feeds it, and returns when it has ended
-// and all it wrote was handed on, or when ctx has ended.
+// follow starts a sidecar that was made and feeds it. It returns when the sidecar has ended and all its output was passed on, or when
+// ctx is done.
 func (e *Engine) follow(ctx context.Context, id string, s containers.Sidecar, exit *containers.SidecarExit) error {
-	api, err := e.client()
-	if err != nil {
-		return err
-	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-
 	var attached client.ContainerAttachResult
-	err = e.ask(ctx, shortWait, "attach to the sidecar", func(ctx context.Context, api *client.Client) (err error) {
+	err := e.ask(ctx, shortWait, "attach to the sidecar", func(ctx context.Context, api *client.Client) (err error) {
 		attached, err = api.ContainerAttach(ctx, id, client.ContainerAttachOptions{Stream: true, Stdin: true, Stdout: true, Stderr: true})
 		return err
 	})
@@ -230,25 +226,11 @@ func (e *Engine) follow(ctx context.Context, id string, s containers.Sidecar, ex
 		attached.Close() // unblocks both directions
 		owned.Wait()
 	}()
-	// Before the start: a program may end sooner than it can be asked about.
-	type end struct {
-		code int64
-		err  error
+	// Before the start, because a program may end before it can be asked about.
+	ended, err := e.awaitSidecar(ctx, id, &owned)
+	if err != nil {
+		return err
 	}
-	ended := make(chan end, 1)
-	wait := api.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
-	owned.Go(func() { // exactly one of the two says something, at the latest when ctx ends
-		select {
-		case r := <-wait.Result:
-			if r.Error != nil {
-				ended <- end{err: errors.New(r.Error.Message)}
-				return
-			}
-			ended <- end{code: r.StatusCode}
-		case err := <-wait.Error:
-			ended <- end{err: fmt.Errorf("%w: %w", containers.ErrUnavailable, err)}
-		}
-	})
 
 	began := time.Now()
 	err = e.ask(ctx, createWait, "start the sidecar", func(ctx context.Context, api *client.Client) error {
@@ -258,25 +240,9 @@ func (e *Engine) follow(ctx context.Context, id string, s containers.Sidecar, ex
 	if err != nil {
 		return err
 	}
-	copied := make(chan struct{})
-	owned.Go(func() {
-		defer close(copied)
-		stdout, stderr := orDiscard(s.Stdout), orDiscard(s.Stderr)
-		if _, err := stdcopy.StdCopy(stdout, stderr, attached.Reader); err != nil {
-			cancel(fmt.Errorf("cannot hand its output on: %w", err))
-		}
-	})
+	copied := copyStreams(&attached, s, &owned, cancel)
 	var peak atomic.Int64
 	owned.Go(func() { e.measure(ctx, id, &peak) })
-	go func() { // as long as Stdin's Read blocks; see containers.Sidecar
-		if s.Stdin != nil {
-			if err := s.Feed(attached.Conn); err != nil {
-				cancel(err)
-				return
-			}
-		}
-		attached.CloseWrite()
-	}()
 
 	select {
 	case r := <-ended:
@@ -291,24 +257,76 @@ func (e *Engine) follow(ctx context.Context, id string, s containers.Sidecar, ex
 		return context.Cause(ctx)
 	}
 	select {
-	case <-copied: // with the container its stream ends
+	case <-copied: // the stream ends with the container
 	case <-ctx.Done():
 	}
 	if err := context.Cause(ctx); err != nil {
 		return err
 	}
 	c, err := e.inspect(ctx, id)
-	if errors.Is(err, containers.ErrGone) { // which it says of containers: not the one this is beside
+	if errors.Is(err, containers.ErrGone) { // the sidecar, not the container whose network it has
 		return errors.New("it was removed while it ran")
 	} else if err != nil {
 		return err
 	}
 	exit.Memory = peak.Load()
 	if c.State != nil && c.State.OOMKilled {
-		// It had all it may, whatever was seen of that in time.
+		// It had all the memory of its limit, even if less was measured.
 		exit.OOM, exit.Memory = true, s.Bounds().Memory
 	}
 	return nil
+}
+
+// sidecarEnd is the end of a sidecar.
+type sidecarEnd struct {
+	code int64
+	err  error
+}
+
+// awaitSidecar waits for the end of a sidecar that is about to start. The channel gets one value, at the latest when ctx is done.
+func (e *Engine) awaitSidecar(ctx context.Context, id string, owned *sync.WaitGroup) (<-chan sidecarEnd, error) {
+	api, err := e.client()
+	if err != nil {
+		return nil, err
+	}
+	ended := make(chan sidecarEnd, 1)
+	wait := api.ContainerWait(ctx, id, client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
+	owned.Go(func() { // exactly one of the two channels gets a value
+		select {
+		case r := <-wait.Result:
+			if r.Error != nil {
+				ended <- sidecarEnd{err: errors.New(r.Error.Message)}
+				return
+			}
+			ended <- sidecarEnd{code: r.StatusCode}
+		case err := <-wait.Error:
+			ended <- sidecarEnd{err: fmt.Errorf("%w: %w", containers.ErrUnavailable, err)}
+		}
+	})
+	return ended, nil
+}
+
+// copyStreams connects the streams of a sidecar with those of s. copied is closed when all output was passed on. A stream of s that
+// fails cancels the sidecar.
+func copyStreams(attached *client.ContainerAttachResult, s containers.Sidecar, owned *sync.WaitGroup, cancel context.CancelCauseFunc) (copied chan struct{}) {
+	copied = make(chan struct{})
+	owned.Go(func() {
+		defer close(copied)
+		stdout, stderr := orDiscard(s.Stdout), orDiscard(s.Stderr)
+		if _, err := stdcopy.StdCopy(stdout, stderr, attached.Reader); err != nil {
+			cancel(fmt.Errorf("cannot hand its output on: %w", err))
+		}
+	})
+	go func() { // may outlive the sidecar, while a Read of Stdin blocks; see [containers.Sidecar]
+		if s.Stdin != nil {
+			if err := s.Feed(attached.Conn); err != nil {
+				cancel(err)
+				return
+			}
+		}
+		attached.CloseWrite()
+	}()
+	return copied
 }
 
 func orDiscard(w io.Writer) io.Writer {
@@ -329,7 +347,7 @@ func (e *Engine) measure(ctx context.Context, id string, peak *atomic.Int64) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
-		n := containers.MemoryPeak(c.State.Pid, id)
+		n := cgroup.MemoryPeak(c.State.Pid, id)
 		if n == 0 {
 			return
 		}

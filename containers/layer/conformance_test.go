@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/containers/layer/layertest"
+	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/internal/programs"
 )
 
@@ -65,7 +66,7 @@ func TestKeepers(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			for _, engine := range []containers.Engine{moby, &containers.Sandbox{Dir: filepath.Join(root, "sandbox"), Runner: program}} {
+			for _, engine := range []containers.Engine{moby, &sandbox.Engine{Dir: filepath.Join(root, "sandbox"), Runner: program}} {
 				t.Run(engine.Name(), func(t *testing.T) {
 					if keeper == "helper" && engine != moby && os.Getenv("RAMUS_LAYERS") != "full" {
 						return // nobody works so unless told to

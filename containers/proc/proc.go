@@ -1,4 +1,4 @@
-// Package proc is what the kernel tells of processes, and lets a thread do alone.
+// Package proc reads facts about processes from the kernel, ends processes, and runs functions on threads of their own.
 package proc
 
 import (
@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Start is when a process started, in clock ticks since boot: with its number that names
-// it for ever. A process that has ended and waits for its parent to notice counts as gone.
+// Start returns the start time of a process in clock ticks since boot. Number and start time together name a process for ever.
+// A process that has ended and whose parent has not waited for it counts as gone.
 func Start(pid int) (uint64, error) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -32,10 +32,9 @@ func Start(pid int) (uint64, error) {
 	return strconv.ParseUint(fields[19], 10, 64)
 }
 
-// OnThread runs f on a thread that dies with it, whatever f made of it, and returns when f
-// has. It is never the process's first: that one cannot be ended, and is what others
-// see of the process. Call it as a goroutine of its own: the thread's end is the
-// goroutine's.
+// OnThread runs f on a thread that ends after f, so that f may change the thread's state. It returns when f has returned. The
+// thread is never the first of the process, which cannot be ended and shows the state of the process to others. Call OnThread
+// in a goroutine of its own, because the goroutine ends with the thread.
 func OnThread(f func()) {
 	runtime.LockOSThread() // without Unlock, the thread ends with the goroutine
 	if unix.Gettid() != os.Getpid() {

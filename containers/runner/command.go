@@ -99,7 +99,7 @@ func (s *server) start(r *Request) (*command, error) {
 	s.commands[c.id] = c
 	s.order = append(s.order, c)
 	if c.running {
-		go s.follow(c, disk, memory)
+		go (&follower{s: s, c: c, disk: disk, memory: memory}).follow()
 	}
 	return c, nil
 }
@@ -432,114 +432,6 @@ func lookUp(name string, env []string, dir string) []string {
 		all = append(all, filepath.Join(d, name))
 	}
 	return all
-}
-
-// follow owns a command from its start to its end. disk and memory are from
-// before the start.
-func (s *server) follow(c *command, disk *diskGuard, memory int64) {
-	poll := time.NewTicker(pollTime)
-	defer poll.Stop()
-	var deadline, force, give <-chan time.Time
-	if c.timeout > 0 {
-		t := time.NewTimer(c.timeout)
-		defer t.Stop()
-		deadline = t.C
-	}
-	var reason string
-	stop := func(why string) {
-		if reason == "" {
-			reason = why
-			s.signal(c, syscall.SIGTERM)
-			grace := c.grace
-			if why == ReasonDiskFull {
-				grace = min(grace, diskGrace)
-			}
-			force = time.After(grace)
-		}
-	}
-	var status syscall.WaitStatus
-	exited, drained, killed := c.exited, c.drained, c.killed
-	alone := false // nothing that belongs to it is alive, as far as can be known
-	sweep := func() {
-		s.sweep(c)
-		force = nil
-		if exited == nil {
-			alone = true
-			if give == nil {
-				give = time.After(drainTime)
-			}
-		}
-	}
-	// settle decides, once the main process has ended, what becomes of the rest.
-	settle := func() {
-		switch {
-		case exited != nil || alone:
-		case force != nil && !s.groupGone(c):
-			// Its children have their grace too.
-		case c.background && reason == "" && s.hasBelongings(c):
-			// It lives on in what it started.
-		default:
-			sweep()
-		}
-	}
-	looked := time.Now()
-	for exited != nil || drained != nil || !alone {
-		select {
-		case <-deadline:
-			stop(ReasonTimeout)
-		case <-killed:
-			killed = nil
-			stop(c.why)
-		case <-force:
-			sweep()
-		case <-poll.C:
-			if disk.short() {
-				stop(ReasonDiskFull)
-			}
-			if force != nil || time.Since(looked) > time.Second {
-				looked = time.Now()
-				settle()
-			}
-		case status = <-exited:
-			exited = nil
-			settle()
-		case <-drained:
-			drained = nil
-			settle()
-		case <-give:
-			give = nil
-			for _, f := range c.closers {
-				f.stopRead()
-			}
-		}
-	}
-	c.inputs.Lock()
-	if c.stdin != nil {
-		c.stdin.Close()
-	}
-	if c.tty != nil {
-		c.tty.Close()
-	}
-	c.inputs.Unlock()
-
-	exit := Exit{Reason: reason, Stdout: c.stdout.count(), Stderr: c.stderr.count()}
-	if status.Signaled() {
-		exit.Code = 128 + int(status.Signal())
-		exit.Signal = strings.TrimPrefix(unix.SignalName(status.Signal()), "SIG")
-	} else {
-		exit.Code = status.ExitStatus()
-	}
-	if killed == nil && reason == c.why {
-		exit.Message = c.says
-	}
-	if reason == "" && exit.Code != 0 && s.oomKills() > memory {
-		exit.Reason = ReasonMemory
-	}
-	s.mu.Lock()
-	exit.Duration = c.ended.Sub(c.started)
-	c.exit, c.running = exit, false
-	s.mu.Unlock()
-	close(c.done)
 }
 
 // hasBelongings tells whether anything of c is alive besides its main process.

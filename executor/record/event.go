@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd"
-	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
 // Event is one line of a journal.
@@ -88,5 +88,5 @@ const NoteLeftOut = "left_out"
 
 // StepResult is the data of an [EventStepFinished].
 type StepResult struct {
-	Result tasks.StepResult `json:"result"`
+	Result workflow.StepResult `json:"result"`
 }

@@ -8,7 +8,7 @@ import (
 
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
-	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
 // Manifest is the evidence of a run: what was done and what came of it, as the
@@ -240,7 +240,7 @@ func NewManifest(r Run, tree gitd.Hash, events []Event, subs map[string]Manifest
 	}
 	for _, e := range events {
 		m.add(e)
-		if e.Type == EventStepFinished && e.Kind == string(tasks.KindWorkflow) {
+		if e.Type == EventStepFinished && e.Kind == string(workflow.KindWorkflow) {
 			m.Browser = append(m.Browser, checksOfSub(e.Step, subs[e.Step].Browser)...)
 		}
 	}

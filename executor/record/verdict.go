@@ -7,7 +7,8 @@ import (
 
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
-	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/results"
+	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
 // CheckOf returns the manifest's name of the check that a library task makes, or "" if the task's outcome says nothing about
@@ -42,7 +43,7 @@ type checkOutcome struct {
 			ExitCode *int `json:"exit_code"` // nil: no command was run
 			TimedOut bool `json:"timed_out"`
 			Value    struct {
-				tasks.Tests
+				results.Tests
 				Tool  string `json:"tool"`  // of lint and build
 				Count int    `json:"count"` // of findings
 			} `json:"value"`
@@ -64,7 +65,7 @@ func checks(tree gitd.Hash, events []Event, subs map[string]Manifest) (tested []
 		case e.Type == EventCheck:
 			c := withdrawn(&list, e)
 			list = append(list, c)
-		case e.Type == EventStepFinished && e.Kind == string(tasks.KindWorkflow):
+		case e.Type == EventStepFinished && e.Kind == string(workflow.KindWorkflow):
 			for _, c := range subs[e.Step].Checks {
 				c.Step = e.Step + "/" + c.Step
 				list = append(list, c)

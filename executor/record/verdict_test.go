@@ -9,8 +9,9 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/gitd"
-	"github.com/ramus-dev/ramus/tasks"
 	"github.com/ramus-dev/ramus/tasks/browser"
+	"github.com/ramus-dev/ramus/tasks/results"
+	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
 // branch plays a run on a branch and writes the journal of it as the executor does.
@@ -42,7 +43,7 @@ func (b *branch) step(id, task, command string, ok, change bool, output map[stri
 	if CheckOf(task) != "" {
 		e.Tree = b.run.Head // a commit's tree has its name here
 	}
-	e.Data = mustMarshal(StepResult{tasks.StepResult{OK: ok, Output: output, Error: failure}})
+	e.Data = mustMarshal(StepResult{workflow.StepResult{OK: ok, Output: output, Error: failure}})
 	if change {
 		e.Commit = b.move()
 	}
@@ -54,7 +55,7 @@ func (b *branch) change(id string) { b.step(id, "", "edit", true, true, nil, "")
 func (b *branch) tests(id string, passed, failed, skipped int) {
 	exit := min(failed, 1)
 	b.step(id, "lib_run_tests", "lib_run_tests", failed == 0, false, map[string]any{"exit_code": exit,
-		"value": tasks.Tests{Framework: "go", Passed: passed, Failed: failed, Skipped: skipped, FailedNames: names(failed)}}, "")
+		"value": results.Tests{Framework: "go", Passed: passed, Failed: failed, Skipped: skipped, FailedNames: names(failed)}}, "")
 }
 
 func names(n int) (list []string) {
@@ -66,7 +67,7 @@ func names(n int) (list []string) {
 
 func (b *branch) lint(id string, findings int) {
 	b.step(id, "lib_run_lint", "lib_run_lint", findings == 0, false, map[string]any{"exit_code": min(findings, 1),
-		"value": tasks.Lint{Tool: "go vet", Count: findings}}, "")
+		"value": results.Lint{Tool: "go vet", Count: findings}}, "")
 }
 
 // look is a step that looked at a page on what stands then, with these verdicts.
@@ -127,7 +128,7 @@ func TestVerdict(t *testing.T) {
 		{"all tests were skipped", func(b *branch) { b.change("a"); b.tests("t", 0, 0, 4) }, VerdictUnverified, []string{"tests skipped: all 4 tests"}},
 		{"output that could not be counted", func(b *branch) {
 			b.change("a")
-			b.step("t", "lib_run_tests", "lib_run_tests", true, false, map[string]any{"exit_code": 0, "value": tasks.Tests{Framework: "make", Unknown: true}}, "")
+			b.step("t", "lib_run_tests", "lib_run_tests", true, false, map[string]any{"exit_code": 0, "value": results.Tests{Framework: "make", Unknown: true}}, "")
 		}, VerdictVerified, nil},
 		{"no way to run tests", func(b *branch) {
 			b.change("a")
@@ -136,7 +137,7 @@ func TestVerdict(t *testing.T) {
 		{"the linter is not installed", func(b *branch) {
 			b.change("a")
 			b.tests("t", 1, 0, 0)
-			b.step("l", "lib_run_lint", "lib_run_lint", false, false, map[string]any{"exit_code": 127, "value": tasks.Lint{Tool: "ruff"}}, "")
+			b.step("l", "lib_run_lint", "lib_run_lint", false, false, map[string]any{"exit_code": 127, "value": results.Lint{Tool: "ruff"}}, "")
 		}, VerdictVerified, []string{"lint could not run: exit code 127"}},
 		{"an agent's checks: one passes, one is skipped", func(b *branch) {
 			b.change("agent")
@@ -153,7 +154,7 @@ func TestVerdict(t *testing.T) {
 		}, VerdictNone, []string{"lint skipped"}},
 		{"tests that change files themselves", func(b *branch) {
 			b.change("a")
-			b.step("t", "lib_run_tests", "lib_run_tests", true, true, map[string]any{"exit_code": 0, "value": tasks.Tests{Framework: "jest", Passed: 3}}, "")
+			b.step("t", "lib_run_tests", "lib_run_tests", true, true, map[string]any{"exit_code": 0, "value": results.Tests{Framework: "jest", Passed: 3}}, "")
 		}, VerdictUnverified, []string{"tests passed, but it changed files itself", "no check ran on the last change"}},
 		{"somebody pushed after the tests", func(b *branch) { b.change("a"); b.tests("t", 3, 0, 0); b.move() }, VerdictUnverified, []string{"tests passed before the last change"}},
 		{"killed in the tests", func(b *branch) {
@@ -195,7 +196,7 @@ func TestVerdict(t *testing.T) {
 			ok := true
 			b.run.Head = sub.run.Head
 			b.subs = map[string]Manifest{"sub": {Checks: list}}
-			b.events = append(b.events, Event{Type: EventStepFinished, Kind: string(tasks.KindWorkflow), Step: "sub", OK: &ok})
+			b.events = append(b.events, Event{Type: EventStepFinished, Kind: string(workflow.KindWorkflow), Step: "sub", OK: &ok})
 		}, VerdictVerified, nil},
 		{"merged into a base that had moved", func(b *branch) { b.change("a"); b.tests("t", 3, 0, 0); b.run.Merged = commitHash(999) }, VerdictVerified,
 			[]string{"main had moved"}},
@@ -255,7 +256,7 @@ func TestVerdictProperty(t *testing.T) {
 			case 6:
 				command := fmt.Sprint("lib_run_build ", rnd.IntN(2))
 				ok, change := rnd.IntN(2) == 0, rnd.IntN(4) == 0
-				b.step(id, "lib_run_build", command, ok, change, map[string]any{"exit_code": map[bool]int{true: 0, false: 2}[ok], "value": tasks.Build{Tool: "go"}}, "")
+				b.step(id, "lib_run_build", command, ok, change, map[string]any{"exit_code": map[bool]int{true: 0, false: 2}[ok], "value": results.Build{Tool: "go"}}, "")
 				said["build"][command] = word{map[bool]CheckResult{true: CheckPassed, false: CheckFailed}[ok], at}
 			case 7:
 				b.step(id, "lib_run_tests", "lib_run_tests", false, false, nil, "cannot run tests")

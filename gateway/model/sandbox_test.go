@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/model"
@@ -47,7 +48,7 @@ func (s *site) start() {
 	}
 	s.x = &executor.Executor{Data: s.data, Git: s.git, Log: log,
 		Fleet: &containers.Fleet{Dir: filepath.Join(s.data, "fleet"), Log: log,
-			Engine: &containers.Sandbox{Dir: filepath.Join(s.data, "sandbox"), Runner: s.runner, Log: log}},
+			Engine: &sandbox.Engine{Dir: filepath.Join(s.data, "sandbox"), Runner: s.runner, Log: log}},
 		Door: map[string]func(executor.Visitor) http.Handler{model.Prefix: proxy.Handler},
 	}
 	if err := s.x.Open(context.Background()); err != nil {
@@ -154,7 +155,7 @@ func TestFromASandbox(t *testing.T) {
 	if err := programs.Into(dir, "cmd/ramus"); err != nil {
 		t.Fatal(err)
 	}
-	if err := (&containers.Sandbox{Dir: filepath.Join(dir, "check"), Runner: s.runner}).Check(t.Context()); err != nil {
+	if err := (&sandbox.Engine{Dir: filepath.Join(dir, "check"), Runner: s.runner}).Check(t.Context()); err != nil {
 		t.Skipf("cannot run here: sandboxes: %v", err)
 	}
 	stand, remote := modeltest.New()

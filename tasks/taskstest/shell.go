@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/library"
 )
 
 // Shell runs the conformance suite. open gives a Shell over a fresh work tree
@@ -25,7 +26,7 @@ func Shell(t *testing.T, open func(t *testing.T) tasks.Shell) {
 		name string
 		test func(*testing.T, shell)
 	}{
-		{"Exec", exec},
+		{"Exec", execute},
 		{"ExecTimeout", execTimeout},
 		{"ExecOutput", execOutput},
 		{"ExecCancelled", execCancelled},
@@ -40,7 +41,7 @@ func Shell(t *testing.T, open func(t *testing.T) tasks.Shell) {
 		{"Commit", commit},
 		{"CommitPaths", commitPaths},
 		{"Push", push},
-		{"Library", library},
+		{"Library", testLibrary},
 	} {
 		t.Run(c.name, func(t *testing.T) { c.test(t, shell{open(t), t}) })
 	}
@@ -96,7 +97,7 @@ func (s shell) list(pattern string) []string {
 	return names
 }
 
-func exec(t *testing.T, s shell) {
+func execute(t *testing.T, s shell) {
 	r := s.sh("printf out; printf err >&2; exit 7")
 	if r.Stdout != "out" || r.Stderr != "err" || r.ExitCode != 7 || r.TimedOut || r.Truncated {
 		t.Errorf("got %+v", r)
@@ -433,10 +434,10 @@ func push(t *testing.T, s shell) {
 	}
 }
 
-func library(t *testing.T, s shell) {
+func testLibrary(t *testing.T, s shell) {
 	run := func(name, params string) tasks.Output {
 		t.Helper()
-		task, ok := tasks.Lookup(name)
+		task, ok := library.Lookup(name)
 		if !ok {
 			t.Fatalf("no task %s", name)
 		}
@@ -447,17 +448,17 @@ func library(t *testing.T, s shell) {
 		return out
 	}
 	run("lib_write_file", `{"path":"t-lib/a.txt","content":"hello\n"}`)
-	if f := run("lib_read_file", `{"path":"t-lib/a.txt"}`).Value.(tasks.File); f.Content != "hello\n" {
+	if f := run("lib_read_file", `{"path":"t-lib/a.txt"}`).Value.(library.File); f.Content != "hello\n" {
 		t.Errorf("got %+v", f)
 	}
-	if out := run("lib_read_file", `{"path":"t-lib/none"}`); out.OK || !out.Value.(tasks.File).Missing {
+	if out := run("lib_read_file", `{"path":"t-lib/none"}`); out.OK || !out.Value.(library.File).Missing {
 		t.Errorf("got %+v", out)
 	}
-	if l := run("lib_list_files", `{"pattern":"t-lib/**"}`).Value.(tasks.Files); !slices.Equal(l.Files, []string{"t-lib/a.txt"}) {
+	if l := run("lib_list_files", `{"pattern":"t-lib/**"}`).Value.(library.Files); !slices.Equal(l.Files, []string{"t-lib/a.txt"}) {
 		t.Errorf("got %+v", l)
 	}
 	run("lib_git_commit", `{"message":"By the library","files":["t-lib"]}`)
-	if st := run("lib_git_status", `{}`).Value.(tasks.Status); st.Branch != s.Branch() || st.Head == "" || !st.Clean {
+	if st := run("lib_git_status", `{}`).Value.(library.Status); st.Branch != s.Branch() || st.Head == "" || !st.Clean {
 		t.Errorf("got %+v", st)
 	}
 	run("lib_git_push", `{}`)

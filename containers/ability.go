@@ -1,0 +1,79 @@
+package containers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// ErrLacks reports that an engine does not have an ability.
+var ErrLacks = errors.New("this engine cannot do that")
+
+// Sidecars is the ability to run programs in the network of a container.
+type Sidecars interface {
+	// Beside runs a program in a container of its own that shares the network of a running container and nothing else. If id is
+	// "", the program has a loopback of its own. Beside returns when the program has ended. If ctx is done, it kills the
+	// program. Nothing of the sidecar is left then. Returns [ErrGone] if the container is gone.
+	Beside(ctx context.Context, id string, s Sidecar) (SidecarExit, error)
+	// SweepSidecars removes the sidecars of an owner that an earlier process left.
+	SweepSidecars(ctx context.Context, owner string) error
+}
+
+// Processes is the ability to name the processes of containers on the host.
+type Processes interface {
+	// Process returns the number of process 1 of a running container on the host, and its start time in clock ticks since
+	// boot. Returns [ErrGone] if it has ended. Only for containers that this value did not start is the engine asked.
+	Process(ctx context.Context, id string) (pid int, start uint64, err error)
+}
+
+// TaskUser is the ability to name the user of commands.
+type TaskUser interface {
+	// TaskUID returns the user of commands on the host. The group has the same number.
+	TaskUID() int
+}
+
+// Assigner is the ability to give a container that was started without a caller to one.
+type Assigner interface {
+	// Assign gives a container a key and labels, as far as the engine can. The name is for people. List returns the new key and
+	// labels if the engine can change them.
+	Assign(ctx context.Context, id, key string, labels map[string]string) error
+}
+
+// Volumes is the property of an engine that has files of containers in storage of its own, outside of Spec.Dir.
+type Volumes interface {
+	// Volumes returns the folders of every container that are in such storage, by their paths inside, and a folder of the host
+	// on the file system of the storage. The folder is "" if it is not known or not on this machine.
+	Volumes(ctx context.Context) (inside []string, storage string)
+}
+
+// AsSidecars returns e as [Sidecars], or an error that is [ErrLacks].
+func AsSidecars(e Engine) (Sidecars, error) { return ability[Sidecars](e, "run sidecars") }
+
+// AsProcesses returns e as [Processes], or an error that is [ErrLacks].
+func AsProcesses(e Engine) (Processes, error) {
+	return ability[Processes](e, "name processes of containers")
+}
+
+// AsTaskUser returns e as [TaskUser], or an error that is [ErrLacks].
+func AsTaskUser(e Engine) (TaskUser, error) { return ability[TaskUser](e, "name the user of commands") }
+
+func ability[A any](e Engine, does string) (A, error) {
+	a, ok := e.(A)
+	if !ok {
+		return a, fmt.Errorf("engine %s cannot %s: %w", e.Name(), does, ErrLacks)
+	}
+	return a, nil
+}
+
+// Limits and features that an engine may be unable to give on a machine. The sandbox names them for `ramus doctor`; the conformance
+// suite leaves out their tests.
+const (
+	AbilityMemory   = "memory limit"
+	AbilityCPU      = "cpu limit"
+	AbilityPIDs     = "pids limit by cgroup"
+	AbilityTmpSize  = "limit of /tmp"
+	AbilityNoUserNS = "user namespaces switched off inside"
+	AbilityBeside   = "sidecars"
+	AbilityImage    = "images"
+	AbilityRootUser = "root inside"
+)

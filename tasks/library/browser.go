@@ -1,0 +1,334 @@
+package library
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+
+	"github.com/ramus-dev/ramus/internal/pattern"
+	"github.com/ramus-dev/ramus/tasks"
+	"github.com/ramus-dev/ramus/tasks/browser"
+)
+
+// Browsed is the value of browser_test and capture_screenshot: what the checks
+// came to. All of them is in the run's evidence, browser/index.json.
+type Browsed struct {
+	// Verdict is the worst of the checks': FAIL before UNVERIFIED before PASS.
+	Verdict browser.Verdict `json:"verdict"`
+	Reason  string          `json:"reason"` // of the first check with that verdict
+	Checks  []BrowsedCheck  `json:"checks"`
+}
+
+// BrowsedCheck is one check of a [Browsed].
+type BrowsedCheck struct {
+	Name    string          `json:"name"`
+	Spec    string          `json:"spec,omitempty"` // the file it came from
+	Verdict browser.Verdict `json:"verdict"`
+	Reason  string          `json:"reason"`
+	Views   []BrowsedView   `json:"views"`
+	Compare *BrowsedDiff    `json:"compare,omitempty"`
+	// Log is the end of what the application printed, when the check did not pass.
+	Log string `json:"log,omitempty"`
+}
+
+// BrowsedView is a check at one viewport. Files are named as in the evidence, below browser/.
+type BrowsedView struct {
+	Viewport   string          `json:"viewport"`
+	Verdict    browser.Verdict `json:"verdict"`
+	Reason     string          `json:"reason"`
+	URL        string          `json:"url,omitempty"` // after redirects and steps
+	Status     int             `json:"status,omitempty"`
+	Title      string          `json:"title,omitempty"`
+	Screenshot string          `json:"screenshot,omitempty"`
+	Trace      string          `json:"trace,omitempty"`
+	Aria       string          `json:"aria,omitempty"`
+	Console    []string        `json:"console_errors,omitempty"` // and uncaught exceptions, the first 10
+	Network    []string        `json:"network_errors,omitempty"` // "GET URL: 500", the first 10
+	Step       string          `json:"failed_step,omitempty"`    // and why
+}
+
+// BrowsedDiff is what differs from the base.
+type BrowsedDiff struct {
+	Commit  string            `json:"commit"`
+	Verdict browser.Verdict   `json:"verdict"` // of the check on the base
+	Reason  string            `json:"reason,omitempty"`
+	Views   []BrowsedPictures `json:"views,omitempty"`
+}
+
+// BrowsedPictures is what differs at one viewport.
+type BrowsedPictures struct {
+	Viewport string  `json:"viewport"`
+	Changed  float64 `json:"changed"` // share of the pixels, 0 to 1
+	Triptych string  `json:"triptych,omitempty"`
+	Aria     string  `json:"aria,omitempty"` // unified diff of the accessibility trees, its first 4 KiB
+	Note     string  `json:"note,omitempty"`
+}
+
+const (
+	specFiles = ".ramus/browser/*.{yaml,yml}"
+	// maxSpecs bounds the checks of one step: each may take minutes.
+	maxSpecs = 50
+)
+
+const browserTestDoc = `Checks web pages in a real browser (Chromium) against the work tree as it stands. For each check it starts the application, opens the page at each viewport (1440x1000 and 390x844 unless the spec says others), does the spec's steps, takes a picture, ends the application.
+
+A check fails on an uncaught exception, a console error, a request that failed or was answered with 500 and above, a step that did not work, a page that did not load. It is UNVERIFIED when the page could not be looked at: nothing started, nothing listened. OK means that every check passed; reason says why not, views say it for each viewport. Pictures, trace, requests, console and accessibility tree are kept as the run's evidence below browser/.
+
+Without parameters every .ramus/browser/*.yaml is checked, one after another. spec names one file, check is a spec inline: {"start": "npm run dev", "steps": [{"fill": "#new", "value": "Milk"}, {"press": "Enter", "in": "#new"}, {"expect_text": "#list", "value": "Milk"}]}. Steps take Playwright selectors. start and url may be left out: package.json says how the page is served, and the port that comes to listen is the page's. A server must listen on 127.0.0.1 or all addresses.`
+
+type browserTestParams struct {
+	Spec    string          `json:"spec,omitempty" jsonschema:"A spec file of the repository, like .ramus/browser/todo.yaml."`
+	Check   json.RawMessage `json:"check,omitempty" jsonschema:"A spec inline, instead of a file."`
+	Compare bool            `json:"compare,omitempty" jsonschema:"Also do the check on the commit that the branch began at, and show what differs."`
+}
+
+func (browserTestParams) adjust(s *jsonschema.Schema) {
+	spec := new(jsonschema.Schema)
+	if err := json.Unmarshal(browser.Schema(), spec); err != nil {
+		panic(fmt.Sprintf("the schema of a spec: %v", err)) // part of the program; every test would see it
+	}
+	spec.Schema, spec.Title, spec.Description = "", "", s.Properties["check"].Description
+	s.Properties["check"] = spec
+}
+
+// browserTest is browser_test: it needs a Shell that is a [tasks.Browser].
+func browserTest() tasks.Task {
+	return newTask("browser_test", browserTestDoc, func(ctx context.Context, sh tasks.Shell, p browserTestParams) (tasks.Output, error) {
+		b, err := browserOf(sh)
+		if err != nil {
+			return tasks.Output{}, err
+		}
+		specs, err := p.specs(ctx, sh)
+		if err != nil {
+			return tasks.Output{}, err
+		}
+		var checks []browser.Check
+		for _, s := range specs {
+			if p.Compare && s.Compare == nil {
+				s.Compare = &browser.Against{Threshold: browser.DefaultThreshold}
+			}
+			c, err := b.Browse(ctx, s)
+			if err != nil {
+				return tasks.Output{}, fmt.Errorf("check %s: %w", s.Name, err)
+			}
+			checks = append(checks, c)
+		}
+		v := browsed(checks)
+		return tasks.Output{OK: v.Verdict == browser.Pass, Value: v}, nil
+	})
+}
+
+// specs are the checks that are asked for, all of them read before the first is done.
+func (p browserTestParams) specs(ctx context.Context, sh tasks.Shell) ([]browser.Spec, error) {
+	var files []string
+	switch {
+	case p.Spec != "" && len(p.Check) > 0:
+		return nil, fmt.Errorf(`%w: "spec" names a file and "check" is a spec inline: give one of them`, tasks.ErrParams)
+	case len(p.Check) > 0:
+		s, err := browser.Parse("check", p.Check)
+		if err != nil {
+			return nil, fmt.Errorf("%w: parameter \"check\": %w", tasks.ErrParams, err)
+		}
+		return []browser.Spec{s}, nil
+	case p.Spec != "":
+		name, err := tasks.CleanPath(p.Spec)
+		if err != nil {
+			return nil, err
+		}
+		files = []string{name}
+	default:
+		var err error
+		if files, err = sh.ListFiles(ctx, specFiles); err != nil {
+			return nil, err
+		}
+		if len(files) == 0 {
+			return nil, &noWay{"cannot find a page to check: there is no " + specFiles + ` in the work tree. Write one, at least "start: npm run dev" and what must be seen ("steps: [{expect_visible: h1}]"), or give a spec as parameter "check"`}
+		}
+		if len(files) > maxSpecs {
+			return nil, fmt.Errorf("%w: there are %d specs %s, and one step does at most %d: name one with \"spec\"", tasks.ErrParams, len(files), specFiles, maxSpecs)
+		}
+	}
+	var specs []browser.Spec
+	var wrong []error
+	for _, name := range files {
+		text, err := sh.ReadFile(ctx, name)
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil, refuse("spec", name, "is not in the work tree")
+		}
+		if err != nil {
+			return nil, err
+		}
+		s, err := browser.Parse(name, text)
+		if err != nil {
+			wrong = append(wrong, err)
+			continue
+		}
+		s.File = name
+		specs = append(specs, s)
+	}
+	if len(wrong) > 0 {
+		return nil, fmt.Errorf("%w: %w", tasks.ErrParams, errors.Join(wrong...))
+	}
+	return specs, nil
+}
+
+const captureDoc = `Takes pictures of a web page in a real browser (Chromium), one for each viewport: starts the application of the work tree, opens the page, waits until it has loaded, takes the picture, ends the application. The pictures are kept as the run's evidence below browser/; views name them. It is OK when all pictures were taken; what is wrong with the page is told in reason and fails nothing: use browser_test for a verdict.`
+
+type captureParams struct {
+	URL       string   `json:"url,omitempty" jsonschema:"The page, like http://127.0.0.1:5173/about. Without one, the port that the application comes to listen on."`
+	Start     string   `json:"start,omitempty" jsonschema:"The command line that serves the page. Without one it is found in package.json, unless something listens already; \"none\" starts nothing."`
+	Dir       string   `json:"dir,omitempty" jsonschema:"The folder of the repository where start is run; default its root."`
+	Viewports []string `json:"viewports,omitempty" jsonschema:"desktop (1440x1000), mobile (390x844), or a size in CSS pixels like 1024x768; default desktop and mobile."`
+	FullPage  bool     `json:"full_page,omitempty" jsonschema:"The whole page, not only what is seen without scrolling."`
+	Selector  string   `json:"selector,omitempty" jsonschema:"Only the element of this Playwright selector."`
+	Mask      []string `json:"mask,omitempty" jsonschema:"Selectors of what is covered in the picture: clocks, names of people."`
+	Name      string   `json:"name,omitempty" jsonschema:"What the picture is called; default page."`
+}
+
+var windowSize = pattern.New(`^([0-9]{1,5})x([0-9]{1,5})$`)
+
+// captureScreenshot is capture_screenshot: it needs a Shell that is a [tasks.Browser].
+func captureScreenshot() tasks.Task {
+	return newTask("capture_screenshot", captureDoc, func(ctx context.Context, sh tasks.Shell, p captureParams) (tasks.Output, error) {
+		b, err := browserOf(sh)
+		if err != nil {
+			return tasks.Output{}, err
+		}
+		s, err := p.spec()
+		if err != nil {
+			return tasks.Output{}, err
+		}
+		c, err := b.Browse(ctx, s)
+		if err != nil {
+			return tasks.Output{}, err
+		}
+		taken := len(c.Views) > 0 && !slices.ContainsFunc(c.Views, func(v browser.View) bool { return v.Screenshot == "" })
+		return tasks.Output{OK: taken, Value: browsed([]browser.Check{c})}, nil
+	})
+}
+
+func (p captureParams) spec() (browser.Spec, error) {
+	s := browser.Spec{
+		Name: p.Name, URL: p.URL, Start: p.Start, Dir: p.Dir,
+		Screenshot: browser.Shot{FullPage: p.FullPage, Selector: p.Selector, Mask: p.Mask},
+	}
+	for _, name := range p.Viewports {
+		if v, ok := browser.KnownViewport(name); ok {
+			s.Viewports = append(s.Viewports, v)
+			continue
+		}
+		m := windowSize.FindStringSubmatch(name)
+		if m == nil {
+			return s, refuse("viewports", name, `is neither desktop nor mobile nor a size like "1024x768"`)
+		}
+		width, _ := strconv.Atoi(m[1]) // five digits
+		height, _ := strconv.Atoi(m[2])
+		s.Viewports = append(s.Viewports, browser.Viewport{Name: name, Width: width, Height: height})
+	}
+	s, err := s.Complete()
+	if err != nil {
+		return s, fmt.Errorf("%w: %w", tasks.ErrParams, err)
+	}
+	return s, nil
+}
+
+// browserOf is the browser of a Shell that has one.
+func browserOf(sh tasks.Shell) (tasks.Browser, error) {
+	b, ok := sh.(tasks.Browser)
+	if !ok {
+		return nil, errors.New("there is no browser here: this task runs on a server with browser checks, not over a plain folder")
+	}
+	return b, nil
+}
+
+// browsed sums checks up for whoever reads a step's result: what a person or an agent
+// needs to go on, and the names of the files with the rest.
+func browsed(checks []browser.Check) Browsed {
+	out := Browsed{Verdict: browser.Pass}
+	// One check has its say; of many, each has a part of the room.
+	for share := 1; ; share *= 2 {
+		out.Checks = []BrowsedCheck{}
+		for _, c := range checks {
+			out.Checks = append(out.Checks, summary(c, share))
+		}
+		if text, err := json.Marshal(out); share == 128 || err == nil && len(text) <= maxBrowsed {
+			break
+		}
+	}
+	for _, worst := range []browser.Verdict{browser.Fail, browser.Unverified, browser.Pass} {
+		if i := slices.IndexFunc(out.Checks, func(c BrowsedCheck) bool { return c.Verdict == worst }); i >= 0 {
+			out.Verdict, out.Reason = worst, out.Checks[i].Reason
+			if len(checks) > 1 {
+				out.Reason = out.Checks[i].Name + ": " + out.Reason
+			}
+			break
+		}
+	}
+	return out
+}
+
+// maxBrowsed bounds what a step says of its checks, in bytes of JSON.
+const maxBrowsed = 512 << 10
+
+// summary is a check in a share-th of the words that it would have alone.
+func summary(c browser.Check, share int) BrowsedCheck {
+	brief := func(s string, most int) string { return brief(s, most/share) }
+	faults := (10 + share - 1) / share // of each kind
+	out := BrowsedCheck{
+		Name: c.Name, Spec: c.Spec, Verdict: c.Verdict, Reason: brief(c.Reason, 1000),
+		Views: []BrowsedView{}, Log: strings.ToValidUTF8(c.Log[max(len(c.Log)-4000/share, 0):], "\uFFFD"),
+	}
+	for _, v := range c.Views {
+		view := BrowsedView{
+			Viewport: v.Viewport.Name, Verdict: v.Verdict, Reason: brief(v.Reason, 1000),
+			URL: brief(v.FinalURL, 1000), Status: v.Status, Title: brief(v.Title, 200),
+			Screenshot: v.Screenshot, Trace: v.Trace, Aria: v.Aria,
+		}
+		for _, text := range slices.Concat(v.Console.PageErrors, v.Console.Errors) {
+			if len(view.Console) < faults {
+				view.Console = append(view.Console, brief(text, 500))
+			}
+		}
+		for _, n := range v.Network {
+			if len(view.Network) < faults {
+				why := n.Failure
+				if n.Status != 0 {
+					why = strconv.Itoa(n.Status)
+				}
+				view.Network = append(view.Network, brief(n.Method+" "+n.URL+": "+why, 500))
+			}
+		}
+		for i, s := range v.Steps {
+			if !s.OK {
+				view.Step = brief(fmt.Sprintf("%d, %s %s: %s", i+1, s.Do, s.Target, s.Error), 1000)
+				break
+			}
+		}
+		out.Views = append(out.Views, view)
+	}
+	if d := c.Compare; d != nil {
+		out.Compare = &BrowsedDiff{Commit: d.Commit, Verdict: d.Verdict, Reason: brief(d.Reason, 1000)}
+		for _, v := range d.Views {
+			out.Compare.Views = append(out.Compare.Views, BrowsedPictures{
+				Viewport: brief(v.Viewport, 200), Changed: v.Changed, Triptych: v.Picture,
+				Aria: brief(v.Aria, 4096), Note: brief(v.Note, 500),
+			})
+		}
+	}
+	return out
+}
+
+// brief is the beginning of what a page said, as JSON can hold it.
+func brief(s string, most int) string {
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}

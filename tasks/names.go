@@ -1,0 +1,38 @@
+package tasks
+
+import (
+	"strings"
+)
+
+// IsRemoteName keeps out URLs and paths: git would follow `ext::sh -c …` and run it.
+func IsRemoteName(s string) bool {
+	for i, r := range s {
+		switch {
+		case 'a' <= r && r <= 'z', 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
+		case i > 0 && (r == '-' || r == '_' || r == '.'):
+		default:
+			return false
+		}
+	}
+	return s != "" && len(s) <= 200
+}
+
+// IsBranchName follows git check-ref-format --branch, without what that expands
+// (@{-1}) and without a leading +, which elsewhere in git means force.
+func IsBranchName(s string) bool {
+	if s == "" || len(s) > 200 || s == "@" || s == "HEAD" || s[0] == '-' || s[0] == '+' || strings.HasSuffix(s, ".") ||
+		strings.Contains(s, "..") || strings.Contains(s, "@{") || strings.ContainsAny(s, " ~^:?*[\\") {
+		return false
+	}
+	for i := range len(s) {
+		if s[i] < 0x20 || s[i] == 0x7f {
+			return false
+		}
+	}
+	for part := range strings.SplitSeq(s, "/") {
+		if part == "" || part[0] == '.' || strings.HasSuffix(part, ".lock") {
+			return false
+		}
+	}
+	return true
+}

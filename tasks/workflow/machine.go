@@ -1,0 +1,524 @@
+package workflow
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/ramus-dev/ramus/tasks/library"
+)
+
+// Machine is the state of one run of a workflow. It is not safe for concurrent
+// use: one goroutine owns it. The same calls in the same order give the same steps.
+//
+// The owner alternates: [Machine.Next] gives the steps that became ready, the
+// owner does them (those of different lines side by side, if it likes) and
+// gives each result to [Machine.Finish], until [Machine.Done]. Steps are named
+// by where they stand in the workflow, never by when they were ready, so the
+// order in which the lines of a fan-out finish changes no name and no state.
+type Machine struct {
+	w       *Workflow
+	input   map[string]any
+	context map[string]any
+
+	main    *line
+	work    []arrival           // nodes that a line has come to, to be looked at
+	ready   []Step              // made, not yet given out
+	running map[string]*running // made, not yet finished; given out or not
+	issued  []string            // given out, not yet finished, in that order
+	steps   int
+	visits  map[string]int // of fan-outs: how often each was entered
+	outcome *Outcome
+}
+
+// line is one path through the graph: the main line, or one line of a fan-out.
+type line struct {
+	name   string // "" or "judge[3]"
+	suffix string // "" or "[3]"
+	index  int
+	// state is shared with nobody; the values in it are never changed in place.
+	state  map[string]any
+	sizes  map[string]int // of the values, in bytes of JSON
+	made   map[string]any // the outputs of this line
+	visits map[string]int // by node
+	issues map[string]int // by node: steps made, retries too
+	group  *group         // nil: the main line
+	// failed is the last failure that a transition of this line handled; it is
+	// the run's when that path ends in $failed.
+	failed Outcome
+}
+
+// group is one fan-out that has not come together yet.
+type group struct {
+	section *section
+	name    string // "judge", "judge#2"
+	lines   []*line
+	left    int // lines that have not arrived
+}
+
+// arrival is a line at a node.
+type arrival struct {
+	line *line
+	node *node
+}
+
+// running is a step that waits for its result.
+type running struct {
+	step    Step
+	line    *line // nil: a join
+	node    *node
+	group   *group // of fork and join
+	retries int    // left
+}
+
+// ErrNoStep is the result of a step that is not running.
+var ErrNoStep = errors.New("no such step is running")
+
+// NewMachine starts a run. context is what templates see as `context`
+// (run_id, run, caller, branch, base_branch, base_commit, repo_id, asker); input is checked against the
+// workflow's declared inputs, an [InputError] says what does not fit.
+func NewMachine(w *Workflow, input, context map[string]any) (*Machine, error) {
+	m := &Machine{w: w, running: map[string]*running{}, visits: map[string]int{}, main: newLine(nil)}
+	var err error
+	if m.input, err = w.resolveInput(input); err != nil {
+		return nil, err
+	}
+	if m.context, err = normalObject(context); err != nil {
+		return nil, fmt.Errorf("cannot use the context of the run: %w", err)
+	}
+	m.enter(m.main, w.start)
+	m.settle()
+	return m, nil
+}
+
+func newLine(state map[string]any) *line {
+	l := &line{state: maps.Clone(state), made: map[string]any{}, visits: map[string]int{}, issues: map[string]int{}, sizes: map[string]int{}}
+	if l.state == nil {
+		l.state = map[string]any{}
+	}
+	return l
+}
+
+// Next returns the steps that became ready since the last call, in a fixed
+// order: lines of a fan-out by number. It is empty while everything waits for
+// results, and once the run has ended.
+func (m *Machine) Next() ([]Step, error) {
+	steps := m.ready
+	m.ready = nil
+	for _, s := range steps {
+		m.issued = append(m.issued, s.ID)
+	}
+	return steps, nil
+}
+
+// Running lists the steps that Next gave out and that have no result yet, in
+// the order they were given out.
+func (m *Machine) Running() []Step {
+	list := make([]Step, len(m.issued))
+	for i, id := range m.issued {
+		list[i] = m.running[id].step
+	}
+	return list
+}
+
+// Done tells whether the run has ended: no step is ready or running. After a
+// failure no further steps begin, but those that run are waited for.
+func (m *Machine) Done() (Outcome, bool) {
+	if len(m.running) > 0 || m.outcome == nil {
+		return Outcome{}, false
+	}
+	return *m.outcome, true
+}
+
+// State is the run's state as output mappings have made it (a deep copy).
+func (m *Machine) State() map[string]any {
+	copied, _ := normalObject(m.main.state) // it came through JSON, so it goes through again
+	return copied
+}
+
+// Finish takes a step's result and follows its transitions. An error says that
+// the call was wrong (ErrNoStep, a result that is no JSON) and changed nothing;
+// whatever goes wrong in the run is in its Outcome.
+func (m *Machine) Finish(id string, r StepResult) error {
+	at := slices.Index(m.issued, id)
+	if at < 0 {
+		return fmt.Errorf("cannot finish the step %q: %w", id, ErrNoStep)
+	}
+	output, err := normalObject(r.Output)
+	if err != nil {
+		return fmt.Errorf("cannot keep the result of the step %q: %w", id, err)
+	}
+	r.Output = output
+	run := m.running[id]
+	m.issued = slices.Delete(m.issued, at, at+1)
+	delete(m.running, id)
+	if m.outcome != nil {
+		return nil // the run has failed already; this one was only waited for
+	}
+	switch {
+	case run.step.Kind == KindFork:
+		if r.OK {
+			m.enter(run.line, run.group.section.entry)
+		} else {
+			m.fail(id, "cannot give the line a branch of its own"+because(r))
+		}
+	case run.step.Kind == KindJoin:
+		if r.OK {
+			m.together(run.group)
+		} else {
+			m.fail(id, "cannot merge the branches of the lines"+because(r))
+		}
+	case !r.OK && run.retries > 0:
+		m.issue(run.line, run.node, run.retries-1)
+	default:
+		m.conclude(run.line, run.node, id, r)
+	}
+	m.settle()
+	return nil
+}
+
+// because is what a result says about its failure, as the end of a sentence.
+func because(r StepResult) string {
+	if r.Error != "" {
+		return ": " + r.Error
+	}
+	if conflicts, ok := r.Output["conflicts"].([]any); ok && len(conflicts) > 0 {
+		var names []string
+		for _, c := range conflicts[:min(len(conflicts), 20)] {
+			names = append(names, plain(c))
+		}
+		return ": conflicts in " + strings.Join(names, ", ")
+	}
+	return ""
+}
+
+// fail ends the run. What was ready and not given out never happens.
+func (m *Machine) fail(step, why string) {
+	m.end(Outcome{Failed: step, Error: why})
+}
+
+func (m *Machine) end(o Outcome) {
+	if m.outcome != nil {
+		return
+	}
+	m.outcome = &o
+	for _, s := range m.ready {
+		delete(m.running, s.ID)
+	}
+	m.ready, m.work = nil, nil
+}
+
+// enter brings a line to a node; settle looks at it.
+func (m *Machine) enter(l *line, n *node) {
+	m.work = append(m.work, arrival{l, n})
+}
+
+// settle follows the lines until each waits for a step or has ended. It is a
+// loop and no recursion, since nodes that are skipped may go round a circle.
+func (m *Machine) settle() {
+	for len(m.work) > 0 && m.outcome == nil {
+		a := m.work[0]
+		m.work = m.work[1:]
+		m.visit(a.line, a.node)
+	}
+}
+
+// visit makes the step of a node, or passes it by.
+func (m *Machine) visit(l *line, n *node) {
+	l.visits[n.ID]++
+	if l.visits[n.ID] > n.maxVisits {
+		m.fail(n.ID+l.suffix, fmt.Sprintf("%s was visited %d times; a loop does not end (max_visits)", n.ID, n.maxVisits))
+		return
+	}
+	if n.when != nil {
+		wanted, err := n.when.holds(m.scope(l), nil)
+		if err != nil {
+			m.fail(n.ID+l.suffix, "cannot tell whether to run "+n.ID+": "+err.Error())
+			return
+		}
+		if !wanted {
+			if m.count(n.ID + l.suffix) {
+				m.follow(l, n, n.ID+l.suffix, StepResult{OK: true, Output: map[string]any{"skipped": true}})
+			}
+			return
+		}
+	}
+	m.issue(l, n, n.retries)
+}
+
+// count counts a step against the run's bound.
+func (m *Machine) count(id string) bool {
+	if m.steps++; m.steps > maxSteps {
+		m.fail(id, fmt.Sprintf("the run has taken %d steps; a loop does not end", maxSteps))
+		return false
+	}
+	return true
+}
+
+// issue makes a step ready. A step that cannot even be put together (a slot
+// without a value) has failed like one that ran, and its transitions apply.
+func (m *Machine) issue(l *line, n *node, retries int) {
+	l.issues[n.ID]++
+	id := n.ID + l.suffix
+	if k := l.issues[n.ID]; k > 1 {
+		id = fmt.Sprintf("%s#%d", id, k)
+	}
+	if !m.count(id) {
+		return
+	}
+	s, err := n.step(m.scope(l))
+	if err != nil {
+		m.conclude(l, n, id, StepResult{Error: err.Error()})
+		return
+	}
+	s.ID, s.Line, s.Branch = id, l.name, l.group != nil && l.group.section.out.branch
+	m.running[id] = &running{step: s, line: l, node: n, retries: retries}
+	m.ready = append(m.ready, s)
+}
+
+func (m *Machine) scope(l *line) scope { return scope{l.state, m.input, m.context} }
+
+// step puts a node's step together.
+func (n *node) step(s scope) (Step, error) {
+	step := Step{Node: n.ID, Kind: n.Kind, Timeout: n.timeout, Background: n.background}
+	var err error
+	switch n.Kind {
+	case KindShell:
+		step.Command, err = n.command.command(s)
+	case KindTask:
+		step.Task = n.task
+		step.Params, err = n.taskParams(s)
+	case KindLLM:
+		call := &LLMCall{MaxTokens: n.llm.maxTokens, Schema: n.llm.schema}
+		for _, part := range []struct {
+			from *template
+			to   *string
+		}{{n.llm.model, &call.Model}, {n.llm.system, &call.System}, {n.llm.prompt, &call.Prompt}} {
+			if part.from != nil && err == nil {
+				*part.to, err = part.from.expand(s)
+			}
+		}
+		step.LLM = call
+	case KindHuman:
+		gate := &Gate{Allowed: slices.Clone(n.gate.allowed)}
+		gate.Message, err = n.gate.message.expand(s)
+		step.Human = gate
+	case KindWorkflow:
+		sub := &SubCall{Workflow: n.workflow, InheritBranch: n.inherit}
+		if n.params != nil {
+			sub.Input, err = n.params.object(s)
+		}
+		step.Sub = sub
+	}
+	if err != nil {
+		return Step{}, fmt.Errorf("cannot prepare %s: %w", n.ID, err)
+	}
+	return step, nil
+}
+
+// taskParams expands a task's parameters and checks them against its schema,
+// now that the slots are filled.
+func (n *node) taskParams(s scope) (json.RawMessage, error) {
+	params, err := n.params.object(s)
+	if err != nil {
+		return nil, err
+	}
+	raw, err := json.Marshal(params)
+	if err != nil {
+		return nil, err
+	}
+	if n.params == nil || !n.params.slotted {
+		return raw, nil
+	}
+	if len(raw) > maxExpanded {
+		return nil, fmt.Errorf("the parameters are longer than %d bytes", maxExpanded)
+	}
+	t, ok := library.Lookup(n.task)
+	var schema jsonschema.Schema
+	if ok && len(t.Schema) > 0 && json.Unmarshal(t.Schema, &schema) == nil {
+		if err := valid(&schema, normal(params)); err != nil {
+			return nil, fmt.Errorf("the parameters do not fit %s: %w", n.task, err)
+		}
+	}
+	return raw, nil
+}
+
+// conclude maps a step's output into the state and follows the transitions.
+func (m *Machine) conclude(l *line, n *node, id string, r StepResult) {
+	if err := m.mapOutput(l, n, r); err != nil {
+		// Of a failed step some outputs are not there, and that is no news. A
+		// step that did its work and has not what the next ones need has failed.
+		if r.OK {
+			r.OK, r.Error = false, err.Error()
+		}
+	}
+	m.follow(l, n, id, r)
+}
+
+// visible is what expressions see as result.
+func (r StepResult) visible() map[string]any {
+	v := map[string]any{"ok": r.OK, "error": r.Error}
+	maps.Copy(v, r.Output)
+	return v
+}
+
+// mapOutput sets the node's output keys. All are set, to null where the
+// expression has no value; the first error is returned.
+func (m *Machine) mapOutput(l *line, n *node, r StepResult) error {
+	if len(n.outputs) == 0 {
+		return nil
+	}
+	result := r.visible()
+	scope := m.scope(l)
+	values := make([]any, len(n.outputs))
+	sizes := make([]int, len(n.outputs))
+	var first error
+	for i, o := range n.outputs {
+		v, err := o.expr.eval(scope, result)
+		if err == nil {
+			v, sizes[i], err = throughJSON(v)
+		}
+		if err == nil && sizes[i] > maxStateValue {
+			v, err = nil, fmt.Errorf("the value has %d bytes; a key of the state may have %d (keep large things in files)", sizes[i], maxStateValue)
+		}
+		if err != nil {
+			sizes[i] = 0
+			if first == nil {
+				first = fmt.Errorf("cannot set the output %s of %s: %w", o.key, n.ID, err)
+			}
+		}
+		values[i] = v
+	}
+	// Only now: expressions of one mapping all see the state from before.
+	for i, o := range n.outputs {
+		l.set(o.key, values[i], sizes[i])
+		l.made[o.key] = values[i]
+	}
+	total := 0
+	for _, size := range l.sizes {
+		total += size
+	}
+	if total > maxState {
+		m.fail(n.ID+l.suffix, fmt.Sprintf("the state has %d bytes; it may have %d (keep large things in files)", total, maxState))
+	}
+	return first
+}
+
+func (l *line) set(key string, v any, size int) {
+	l.state[key] = v
+	l.sizes[key] = size
+}
+
+// follow takes the first transition that holds, in written order.
+func (m *Machine) follow(l *line, n *node, id string, r StepResult) {
+	if m.outcome != nil {
+		return
+	}
+	var result map[string]any
+	for _, t := range n.next {
+		if t.on == "success" && !r.OK || t.on == "failure" && r.OK {
+			continue
+		}
+		if t.when != nil {
+			if result == nil {
+				result = r.visible()
+			}
+			holds, err := t.when.holds(m.scope(l), result)
+			if err != nil && !r.OK {
+				// A step that failed early may have nothing of what the condition
+				// asks for. The failure is the news, not that.
+				continue
+			}
+			if err != nil {
+				m.fail(id, fmt.Sprintf("cannot tell whether to go on to %s: %v", t.to, err))
+				return
+			}
+			if !holds {
+				continue
+			}
+		}
+		if !r.OK {
+			l.failed = Outcome{Failed: id, Error: failure(n, r)}
+		}
+		m.take(l, t, id, r)
+		return
+	}
+	if !r.OK {
+		m.fail(id, failure(n, r))
+		return
+	}
+	m.finished(l)
+}
+
+// failure says in words how a step failed.
+func failure(n *node, r StepResult) string {
+	switch {
+	case r.Error != "":
+		return r.Error
+	case r.Output["timed_out"] == true:
+		return n.ID + " timed out"
+	case n.Kind == KindHuman:
+		why := n.ID + " was rejected"
+		if by, ok := r.Output["by"].(string); ok && by != "" {
+			why += " by " + by
+		}
+		if comment, ok := r.Output["comment"].(string); ok && comment != "" {
+			why += ": " + comment
+		}
+		return why
+	case n.Kind == KindWorkflow:
+		return "the sub-workflow " + n.workflow + " failed"
+	}
+	if code, ok := r.Output["exit_code"].(int64); ok && code != 0 {
+		return fmt.Sprintf("%s ended with exit code %d", n.ID, code)
+	}
+	return n.ID + " failed"
+}
+
+// take follows a transition.
+func (m *Machine) take(l *line, t *transition, id string, r StepResult) {
+	switch {
+	case t.to == endFailed:
+		if l.failed.Failed != "" {
+			m.end(l.failed)
+			return
+		}
+		m.fail(id, "the workflow leads from here to "+endFailed)
+	case t.to == endComplete, t.fanIn:
+		m.finished(l)
+	case t.fanOut != nil:
+		m.spread(l, t, id, r)
+	default:
+		m.enter(l, m.w.byID[t.to])
+	}
+}
+
+// finished ends a line: the run with the main one, the fan-out with the last of its lines.
+func (m *Machine) finished(l *line) {
+	g := l.group
+	if g == nil {
+		m.end(Outcome{OK: true})
+		return
+	}
+	if g.left--; g.left > 0 {
+		return
+	}
+	if !g.section.out.branch {
+		m.together(g)
+		return
+	}
+	id := g.name + "/join"
+	if !m.count(id) {
+		return
+	}
+	s := Step{ID: id, Node: g.section.entry.ID, Kind: KindJoin}
+	for _, l := range g.lines {
+		s.Lines = append(s.Lines, l.name)
+	}
+	m.running[id] = &running{step: s, group: g}
+	m.ready = append(m.ready, s)
+}
