@@ -23,6 +23,93 @@ var arrows = map[string][]string{
 	"examples":   nil,
 }
 
+// inside says which package of a room may import which packages of the rooms. internal/ is open to all. Packages whose name ends
+// with "test" are for tests and may import all.
+var inside = map[string][]string{
+	"gitd":               {"gitd/gitcmd", "gitd/grant", "gitd/object", "gitd/pack", "gitd/pathspec", "gitd/protocol"},
+	"gitd/gitcmd":        {"gitd/object"},
+	"gitd/gitindex":      {"gitd/object"},
+	"gitd/grant":         {"gitd/object"},
+	"gitd/object":        nil,
+	"gitd/pack":          {"gitd/gitcmd", "gitd/object"},
+	"gitd/pathspec":      nil,
+	"gitd/protocol":      {"gitd/object"},
+	"containers":         {"containers/layer", "containers/proc", "containers/runner"},
+	"containers/cgroup":  {"containers/runner"},
+	"containers/docker":  {"containers", "containers/cgroup", "containers/layer", "containers/proc", "containers/runner"},
+	"containers/layer":   {"containers/proc"},
+	"containers/proc":    nil,
+	"containers/runner":  nil,
+	"containers/sandbox": {"containers", "containers/cgroup", "containers/layer", "containers/proc", "containers/runner"},
+	"tasks":              {"tasks/browser"},
+	"tasks/browser":      {"tasks/document", "tasks/nodejs"},
+	"tasks/document":     nil,
+	"tasks/library":      {"tasks", "tasks/browser", "tasks/nodejs", "tasks/results"},
+	"tasks/nodejs":       nil,
+	"tasks/results":      nil,
+	"tasks/workflow":     {"tasks", "tasks/document", "tasks/library"},
+	"executor":           {"containers", "containers/layer", "executor/acp", "executor/egress", "executor/index", "executor/record", "gitd", "gitd/gitindex", "tasks", "tasks/browser", "tasks/library", "tasks/workflow"},
+	"executor/acp":       nil,
+	"executor/egress":    {"executor/record"},
+	"executor/index":     {"executor/record", "gitd"},
+	"executor/record":    {"gitd", "tasks/browser", "tasks/results", "tasks/workflow"},
+	"gateway":            {"executor", "executor/record", "gateway/fallback", "gateway/gate", "gateway/github", "gateway/links", "gateway/render", "gateway/retry", "gateway/slack", "gitd"},
+	"gateway/client":     {"executor", "executor/record", "gateway", "gitd"},
+	"gateway/fallback":   {"gateway/retry", "gateway/slack"},
+	"gateway/gate":       nil,
+	"gateway/github":     {"gateway/retry", "gitd"},
+	"gateway/links":      {"executor/record"},
+	"gateway/llm":        {"executor", "gateway/retry"},
+	"gateway/model":      {"executor", "executor/record"},
+	"gateway/render":     {"executor/record", "gateway/gate", "gateway/github", "gateway/links", "gateway/slack", "gitd"},
+	"gateway/retry":      nil,
+	"gateway/slack":      {"gateway/retry"},
+}
+
+// TestArrowsInside keeps the packages of a room apart. Each package is in the table, and imports only what the table lists. The table
+// lists nothing that is not imported, so that it can be read as a drawing.
+func TestArrowsInside(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./...").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	seen := map[string]bool{}
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(line)
+		from := strings.TrimPrefix(fields[0], module+"/")
+		if of := room(fields[0]); of == "" || of == "cmd" || of == "internal" || of == "examples" || strings.HasSuffix(from, "test") {
+			continue
+		}
+		may, known := inside[from]
+		if !known {
+			t.Errorf("%s is not in the table", from)
+			continue
+		}
+		seen[from] = true
+		var imports []string
+		for _, imported := range fields[1:] {
+			if to := room(imported); to != "" && to != "internal" {
+				imports = append(imports, strings.TrimPrefix(imported, module+"/"))
+			}
+		}
+		for _, to := range imports {
+			if !slices.Contains(may, to) {
+				t.Errorf("%s imports %s: it may import only %v", from, to, may)
+			}
+		}
+		for _, to := range may {
+			if !slices.Contains(imports, to) {
+				t.Errorf("%s no longer imports %s: remove the arrow", from, to)
+			}
+		}
+	}
+	for from := range inside {
+		if !seen[from] {
+			t.Errorf("there is no package %s: remove it from the table", from)
+		}
+	}
+}
+
 // TestArrows keeps the rooms apart: an import that is no arrow fails it. Tests
 // may import more, since they put a whole world together.
 func TestArrows(t *testing.T) {

@@ -4,7 +4,6 @@ package rendertest
 import (
 	"fmt"
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/tasks/browser"
 	"slices"
 	"strings"
 )
@@ -14,9 +13,9 @@ const browserFiles = "artifacts/" + record.BrowserFolder + "/"
 
 // AddCheck adds a check by a browser to a manifest, with all files that it names. The files of a view have the names that
 // they have in a run's evidence.
-func AddCheck(m *record.Manifest, name string, views ...browser.View) *browser.Check {
+func AddCheck(m *record.Manifest, name string, views ...record.BrowserView) *record.BrowserCheck {
 	dir := fmt.Sprintf("%03d-%s", len(m.Browser)+1, name)
-	c := browser.Check{Name: name, Verdict: browser.Pass, Reason: "all is well", Commit: string(m.Head)}
+	c := record.BrowserCheck{Name: name, Verdict: record.BrowserPass, Reason: "all is well", Commit: string(m.Head)}
 	keep := func(file, media string, size int64) string {
 		m.Files = append(m.Files, record.ManifestFile{Name: browserFiles + file, Size: size, Type: media})
 		return file
@@ -31,7 +30,7 @@ func AddCheck(m *record.Manifest, name string, views ...browser.View) *browser.C
 				v.Steps[i].Screenshot = keep(at+fmt.Sprintf("step-%02d.png", i+1), "image/png", 50_000)
 			}
 		}
-		if v.Verdict != browser.Pass {
+		if v.Verdict != record.BrowserPass {
 			c.Verdict, c.Reason = v.Verdict, v.Reason
 		}
 		c.Views = append(c.Views, v)
@@ -41,11 +40,11 @@ func AddCheck(m *record.Manifest, name string, views ...browser.View) *browser.C
 }
 
 // AddComparison adds a comparison of a check with its base. changed has the share of changed pixels of each view.
-func AddComparison(m *record.Manifest, c *browser.Check, changed ...float64) {
+func AddComparison(m *record.Manifest, c *record.BrowserCheck, changed ...float64) {
 	check := *c
-	check.Compare = &browser.Comparison{Base: "main", Verdict: browser.Pass}
+	check.Compare = &record.BrowserComparison{Base: "main", Verdict: record.BrowserPass}
 	for i, share := range changed {
-		d := browser.Diff{Viewport: c.Views[i].Viewport.Name, Changed: share}
+		d := record.BrowserDiff{Viewport: c.Views[i].Viewport.Name, Changed: share}
 		if share > 0 {
 			d.Picture = strings.TrimSuffix(c.Views[i].Screenshot, "screenshot.png") + "triptych.png"
 			m.Files = append(m.Files, record.ManifestFile{Name: browserFiles + d.Picture, Size: 120_000, Type: "image/png"})
