@@ -17,6 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // job is a task at work. Its goroutine takes one step after another, each of
@@ -541,7 +542,7 @@ func cutShort(w work, why string) record.Event {
 }
 
 // fail ends a task, with other events that belong to it.
-func (j *job) fail(ctx context.Context, reason record.Reason, text string, events ...record.Event) error {
+func (j *job) fail(ctx context.Context, reason record.Reason, why string, events ...record.Event) error {
 	t, past, err := j.now(ctx)
 	if err != nil {
 		return err
@@ -552,24 +553,16 @@ func (j *job) fail(ctx context.Context, reason record.Reason, text string, event
 		}
 		return j.amend(ctx, nil, events...)
 	}
-	text = clipText(text, 2000)
+	why = text.Clip(why, 2000)
 	key := "failed:" + strconv.Itoa(past.fails+1)
-	events = append(events, record.Event{Type: record.EventWork, Kind: workFailed, Reason: string(reason), Message: text})
-	t.Error = text
+	events = append(events, record.Event{Type: record.EventWork, Kind: workFailed, Reason: string(reason), Message: why})
+	t.Error = why
 	events = append(events, j.toSlack(key, render.TaskFailed(t))...)
 	closed := past.closed || slices.ContainsFunc(events, func(e record.Event) bool { return e.Kind == heardClosed })
 	if t.PRNumber != 0 && !closed { // who closed it knows
-		events = append(events, j.toGitHub(key, message{Kind: mailFailed, Text: text})...)
+		events = append(events, j.toGitHub(key, message{Kind: mailFailed, Text: why})...)
 	}
-	return j.amendOpen(ctx, func(t *record.Task) { t.Status, t.Error = record.StateFailed, text }, events...)
-}
-
-// clipText cuts a text to so many bytes, at a character.
-func clipText(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	return j.amendOpen(ctx, func(t *record.Task) { t.Status, t.Error = record.StateFailed, why }, events...)
 }
 
 // retry takes a failed task up again.
@@ -795,8 +788,8 @@ func doing(e record.Event) (text string, bad bool) {
 	return "", false
 }
 
-// firstOf is the first line of a text, cut to a length for messages.
-func firstOf(text string) string {
-	line, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	return clipText(line, 200)
+// firstOf returns the first line of s, cut for messages.
+func firstOf(s string) string {
+	line, _, _ := strings.Cut(strings.TrimSpace(s), "\n")
+	return text.Clip(line, 200)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/retry"
 	"github.com/ramus-dev/ramus/gateway/slack"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // toSlack is the event that puts a text into the task's thread; none where there is none.
@@ -118,7 +119,7 @@ func (j *job) post(ctx context.Context, m message, failures int) error {
 		}
 		// It never can be: what waits behind it must not wait for ever.
 		j.Log.Warn("what a task has to say is refused", "task", j.id, "message", m.Key, "err", err)
-		posted.Message = clipText(err.Error(), 1000)
+		posted.Message = text.Clip(err.Error(), 1000)
 		if m.Kind == mailPull {
 			return j.fail(ctx, record.ReasonBadInput, "no pull request can be opened: "+err.Error(), posted)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // look finds out how the task's pull request stands and journals what is new.
@@ -104,7 +105,7 @@ func (j *job) listen(ctx context.Context, t record.Task, past history, name gith
 			verdicts[r.User] = r.State
 		}
 		if r.State == github.ReviewChanges || r.State == github.ReviewCommented && j.isMentioned(r.Body) {
-			r.Body = clipText(r.Body, maxSaid)
+			r.Body = text.Clip(r.Body, maxSaid)
 			items = append(items, item{Key: key("review", r.ID), By: r.User, Review: &r})
 		}
 	}
@@ -131,7 +132,7 @@ func (j *job) listen(ctx context.Context, t record.Task, past history, name gith
 			if c.Issue {
 				kind = "issue-comment" // their numbers are counted apart
 			}
-			c.Body, c.DiffHunk = clipText(c.Body, maxSaid), tail(c.DiffHunk, maxHunk)
+			c.Body, c.DiffHunk = text.Clip(c.Body, maxSaid), text.ClipEnd(c.DiffHunk, maxHunk)
 			items = append(items, item{Key: key(kind, c.ID), By: c.User, Comment: &c})
 		}
 	}
@@ -145,7 +146,7 @@ func (j *job) listen(ctx context.Context, t record.Task, past history, name gith
 	for _, c := range checks {
 		if c.Failed() {
 			c.Name, c.Title = firstOf(c.Name), firstOf(c.Title)
-			c.Summary, c.Text = clipText(c.Summary, maxHunk), clipText(c.Text, maxHunk)
+			c.Summary, c.Text = text.Clip(c.Summary, maxHunk), text.Clip(c.Text, maxHunk)
 			items = append(items, item{Key: key("check", c.ID), Check: &c})
 		}
 	}
@@ -158,14 +159,6 @@ const (
 	maxSaid = 20_000
 	maxHunk = 6_000
 )
-
-// tail is the end of a text: of a diff hunk, the lines that a comment is on.
-func tail(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return "…" + strings.ToValidUTF8(s[len(s)-most:], "")
-}
 
 func key(kind string, id int64) string { return kind + ":" + strconv.FormatInt(id, 10) }
 
@@ -431,7 +424,7 @@ func (j *job) subjects(ctx context.Context, repo *gitd.Repo, tip, not gitd.Hash)
 	}
 	list := []string{}
 	for _, c := range slices.Backward(commits) {
-		list = append(list, string(c.Hash[:min(12, len(c.Hash))])+" "+clipText(c.Subject, 200))
+		list = append(list, string(c.Hash[:min(12, len(c.Hash))])+" "+text.Clip(c.Subject, 200))
 	}
 	return list, nil
 }

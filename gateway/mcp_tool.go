@@ -9,11 +9,11 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/ramus-dev/ramus/internal/redact"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // Bounds of what goes through a tool, in bytes.
@@ -159,7 +159,7 @@ func (ts toolset) answer(r toolResult) (*mcp.CallToolResult, error) {
 			r.text = string(b)
 		}
 	}
-	out.Content = []mcp.Content{&mcp.TextContent{Text: cutMiddle(ts.secrets.String(r.text), maxText)}}
+	out.Content = []mcp.Content{&mcp.TextContent{Text: text.ClipMiddle(ts.secrets.String(r.text), maxText)}}
 	for _, p := range r.pictures {
 		out.Content = append(out.Content, &mcp.TextContent{Text: ts.secrets.String(p.name)})
 		if len(p.png) > 0 {
@@ -167,23 +167,6 @@ func (ts toolset) answer(r toolResult) (*mcp.CallToolResult, error) {
 		}
 	}
 	return out, nil
-}
-
-// cutMiddle cuts a text to about most bytes, in the middle: what a program says
-// that matters stands at its beginning or its end.
-func cutMiddle(s string, most int) string {
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	if len(s) <= most {
-		return s
-	}
-	head, tail := most/2, len(s)-most/2
-	for head > 0 && !utf8.RuneStart(s[head]) {
-		head--
-	}
-	for tail < len(s) && !utf8.RuneStart(s[tail]) {
-		tail++
-	}
-	return fmt.Sprintf("%s\n… %d bytes left out …\n%s", s[:head], tail-head, s[tail:])
 }
 
 // progressEvery is how often a client hears how a call goes on, at most.
@@ -197,16 +180,16 @@ func (ts toolset) progress(ctx context.Context, r *mcp.CallToolRequest) func(str
 	}
 	var step float64
 	var last time.Time
-	return func(text string) {
+	return func(message string) {
 		now := ts.now()
-		if text == "" || now.Sub(last) < progressEvery {
+		if message == "" || now.Sub(last) < progressEvery {
 			return
 		}
 		last = now
 		step++
-		text = ts.secrets.String(strings.Join(strings.Fields(text), " "))
+		message = ts.secrets.String(strings.Join(strings.Fields(message), " "))
 		// A client that does not read it loses nothing.
-		_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: step, Message: cutMiddle(text, 200)})
+		_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: token, Progress: step, Message: text.ClipMiddle(message, 200)})
 	}
 }
 
@@ -231,7 +214,7 @@ func arguments(schema, args json.RawMessage) (json.RawMessage, error) {
 		return nil, problem(KindInvalid, "the arguments are no JSON object: %v", err)
 	}
 	if err := resolved.Validate(given); err != nil {
-		return nil, problem(KindInvalid, "wrong arguments: %s", cutMiddle(err.Error(), maxMistake))
+		return nil, problem(KindInvalid, "wrong arguments: %s", text.ClipMiddle(err.Error(), maxMistake))
 	}
 	return args, nil
 }

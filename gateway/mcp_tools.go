@@ -14,6 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // mcpInstructions tell an assistant what the server is for; clients put them
@@ -126,13 +127,13 @@ func orNull[T comparable](v T) *T {
 }
 
 func statusOf(t record.Task) taskStatus {
-	return taskStatus{t.ID, t.Status, orNull(t.PRURL), orNull(t.PRNumber), orNull(clipText(t.Error, maxListed))}
+	return taskStatus{t.ID, t.Status, orNull(t.PRURL), orNull(t.PRNumber), orNull(text.Clip(t.Error, maxListed))}
 }
 
 func activeOf(tasks []record.Task) toolResult {
 	list := activeTasks{[]activeTask{}}
 	for _, t := range tasks {
-		list.Result = append(list.Result, activeTask{t.ID, clipText(t.Description, maxListed), t.Status, orNull(t.PRURL)})
+		list.Result = append(list.Result, activeTask{t.ID, text.Clip(t.Description, maxListed), t.Status, orNull(t.PRURL)})
 	}
 	text, err := json.Marshal(list.Result)
 	if err != nil {

@@ -14,9 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/crypto/ssh"
-
 	"github.com/ramus-dev/ramus/gitd/object"
+	"golang.org/x/crypto/ssh"
 )
 
 // Base is the manifest of a base: what the canonical base was, what was

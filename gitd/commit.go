@@ -11,10 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pack"
+	"golang.org/x/sys/unix"
 )
 
 // NewCommit describes a commit for [Repo.WriteCommit].

@@ -13,9 +13,8 @@ import (
 	"strings"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"golang.org/x/sys/unix"
 )
 
 // Create makes an empty bare repository whose HEAD is refs/heads/main.

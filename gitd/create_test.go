@@ -17,9 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ramus-dev/ramus/gitd/object"
+	"golang.org/x/sys/unix"
 )
 
 // work makes a repository with a work tree and one commit.

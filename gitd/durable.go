@@ -9,9 +9,8 @@ import (
 	"path/filepath"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ramus-dev/ramus/internal/durable"
+	"golang.org/x/sys/unix"
 )
 
 // syncfs returns when everything written so far to dir's file system is on

@@ -22,6 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd/pack"
 	"github.com/ramus-dev/ramus/gitd/protocol"
 	"github.com/ramus-dev/ramus/internal/redact"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // A push that holds the value of a secret is refused before any ref moves. What
@@ -444,10 +445,7 @@ func shown(s *redact.Secrets, path string) string {
 		}
 		return r
 	}, strings.ToValidUTF8(s.Name(path), "?"))
-	if len(path) > 300 {
-		path = path[:300] + "…"
-	}
-	return path
+	return text.Clip(path, 300)
 }
 
 // pathFinder reads lines of "HASH PATH" and keeps the paths of the hashes it knows.

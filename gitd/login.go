@@ -9,9 +9,8 @@ import (
 	"net/netip"
 	"os"
 
-	gossh "golang.org/x/crypto/ssh"
-
 	"github.com/ramus-dev/ramus/gitd/grant"
+	gossh "golang.org/x/crypto/ssh"
 )
 
 // authorizedKeysMax bounds the bytes of the file, which is read at each login.

@@ -16,10 +16,9 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ramus-dev/ramus/gitd/gittest"
 	"github.com/ramus-dev/ramus/gitd/object"
+	"golang.org/x/sys/unix"
 )
 
 // TestRefNamesLikeGit makes names of the pieces that the rules are about and

@@ -16,11 +16,10 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pack"
 	"github.com/ramus-dev/ramus/gitd/protocol"
+	"golang.org/x/sys/unix"
 )
 
 // refSnapshot is a repository's refs in memory, as protocol v2 shows them: sorted, each

@@ -16,10 +16,9 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/protocol"
+	"golang.org/x/sys/unix"
 )
 
 // replyFolder below Root is where answers are kept; its name cannot be a repository's.

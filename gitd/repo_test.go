@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ramus-dev/ramus/gitd/gittest"
+	"golang.org/x/sys/unix"
 )
 
 var alice = Person{Name: "Alice Example", Email: "alice@example.com"}

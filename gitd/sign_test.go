@@ -15,9 +15,8 @@ import (
 	"testing"
 	"time"
 
-	gossh "golang.org/x/crypto/ssh"
-
 	"github.com/ramus-dev/ramus/gitd/gittest"
+	gossh "golang.org/x/crypto/ssh"
 )
 
 var robot = Person{Name: "ramus", Email: "ramus@localhost"}

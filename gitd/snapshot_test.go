@@ -17,10 +17,9 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/gitd/pathspec/pathspectest"
+	"golang.org/x/sys/unix"
 )
 
 // overlaid is a work tree on a real overlay, in a mount namespace that only this test's

@@ -10,7 +10,6 @@ import (
 	"io/fs"
 
 	"github.com/go-git/go-git/v5/plumbing"
-
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pack"
 	"github.com/ramus-dev/ramus/gitd/pathspec"

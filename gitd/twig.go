@@ -2,6 +2,7 @@ package gitd
 
 import (
 	"bytes"
+	"compress/zlib"
 	"container/heap"
 	"context"
 	"crypto/sha1"
@@ -15,10 +16,7 @@ import (
 	"strconv"
 	"strings"
 
-	"compress/zlib"
-
 	"github.com/go-git/go-git/v5/plumbing"
-
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pack"

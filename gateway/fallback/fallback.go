@@ -42,6 +42,7 @@ import (
 
 	"github.com/ramus-dev/ramus/gateway/retry"
 	"github.com/ramus-dev/ramus/gateway/slack"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // The headers of a request.
@@ -235,15 +236,12 @@ func (c *Client) read(resp *http.Response, b []byte) (_ Answer, wait time.Durati
 // said is the beginning of the runner's own words about an error, without the
 // secret, which a careless one may repeat.
 func (c *Client) said(b []byte) string {
-	text := strings.ReplaceAll(string(b), c.Secret, "[secret]")
-	text = strings.Join(strings.Fields(strings.ToValidUTF8(text, "\uFFFD")), " ")
-	if text == "" {
+	said := strings.ReplaceAll(string(b), c.Secret, "[secret]")
+	said = strings.Join(strings.Fields(strings.ToValidUTF8(said, "\uFFFD")), " ")
+	if said == "" {
 		return ""
 	}
-	if len(text) > maxSaid {
-		text = strings.ToValidUTF8(text[:maxSaid], "") + "…"
-	}
-	return ": " + text
+	return ": " + text.Clip(said, maxSaid)
 }
 
 func (c *Client) now() time.Time {

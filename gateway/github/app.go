@@ -17,7 +17,6 @@ import (
 
 	"github.com/golang-jwt/jwt/v5"
 	"github.com/google/go-github/v66/github"
-
 	"github.com/ramus-dev/ramus/gateway/retry"
 )
 

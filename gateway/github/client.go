@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/google/go-github/v66/github"
-
 	"github.com/ramus-dev/ramus/gateway/retry"
 	"github.com/ramus-dev/ramus/internal/redact"
 )

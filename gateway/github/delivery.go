@@ -11,6 +11,8 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // MaxDelivery is the most bytes that a delivery may have; GitHub sends no more.
@@ -139,7 +141,7 @@ func ParseDelivery(h http.Header, body []byte, secret string) (Delivery, error) 
 	if d.Digest, err = digest(d.Event, body); err != nil {
 		return Delivery{}, fmt.Errorf("%w: %w", ErrDelivery, err)
 	}
-	d.Action = clip(p.Action, 100)
+	d.Action = text.Clip(p.Action, 100)
 	if p.Repository != nil {
 		if d.Repo = (Name{p.Repository.Owner.Login, p.Repository.Name}); !d.Repo.valid() {
 			return Delivery{}, fmt.Errorf("%w: %.200q is no name of a repository", ErrDelivery, d.Repo)

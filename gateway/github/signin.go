@@ -17,6 +17,7 @@ import (
 	"unicode"
 
 	"github.com/google/go-github/v66/github"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // SignIn finds out who somebody is at GitHub, by the web application flow of
@@ -112,7 +113,7 @@ func (s *SignIn) exchange(ctx context.Context, a Attempt, code, redirect string)
 	}
 	if said.Token == "" {
 		// GitHub says no with status 200.
-		return "", &RefusedError{Status: resp.StatusCode, Message: clip(said.Error+": "+said.Description, 500)}
+		return "", &RefusedError{Status: resp.StatusCode, Message: text.Clip(said.Error+": "+said.Description, 500)}
 	}
 	return said.Token, nil
 }
@@ -204,7 +205,7 @@ func oneLine(name string) string {
 		}
 		return r
 	}, name)
-	return clip(strings.Join(strings.Fields(name), " "), maxName)
+	return text.Clip(strings.Join(strings.Fields(name), " "), maxName)
 }
 
 // revoke ends a token.

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"github.com/google/go-github/v66/github"
-
 	"github.com/ramus-dev/ramus/gateway/retry"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 const (
@@ -271,19 +271,19 @@ func classify(resp *http.Response, body []byte, now time.Time) error {
 		Documentation string `json:"documentation_url"`
 	}
 	_ = json.Unmarshal(body, &said) // a proxy's answer is none of GitHub's
-	message := clip(said.Message, 500)
+	message := text.Clip(said.Message, 500)
 	for i, e := range said.Errors {
 		if i == 10 {
 			break
 		}
-		text := e.Message
-		if text == "" {
-			text = strings.TrimSpace(e.Resource + " " + e.Field + " " + e.Code)
+		detail := e.Message
+		if detail == "" {
+			detail = strings.TrimSpace(e.Resource + " " + e.Field + " " + e.Code)
 		}
-		message += "; " + clip(text, 500)
+		message += "; " + text.Clip(detail, 500)
 	}
 	refused := &RefusedError{Status: resp.StatusCode, Message: message,
-		Needed: clip(resp.Header.Get("X-Accepted-GitHub-Permissions"), 200), Request: clip(resp.Header.Get("X-GitHub-Request-Id"), 100)}
+		Needed: text.Clip(resp.Header.Get("X-Accepted-GitHub-Permissions"), 200), Request: text.Clip(resp.Header.Get("X-GitHub-Request-Id"), 100)}
 	after := retry.After(resp.Header.Get("Retry-After"), now, maxPause)
 	switch code := resp.StatusCode; {
 	case code == http.StatusTooManyRequests || code == http.StatusForbidden:
@@ -312,15 +312,6 @@ var errEmpty = errors.New("the answer does not have what was asked for")
 func hasStatus(err error, code int) bool {
 	var refused *RefusedError
 	return errors.As(err, &refused) && refused.Status == code
-}
-
-// clip bounds a text of GitHub's for an error.
-func clip(text string, most int) string {
-	text = strings.ToValidUTF8(text, "?")
-	if len(text) > most {
-		text = strings.ToValidUTF8(text[:most], "") + "…"
-	}
-	return text
 }
 
 // plain is an error of net/http without the URL that it repeats.

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
-
 	"github.com/ramus-dev/ramus/executor"
 )
 

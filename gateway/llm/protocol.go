@@ -3,6 +3,7 @@ package llm
 import (
 	"encoding/json"
 	"fmt"
+
 	"github.com/ramus-dev/ramus/executor"
 )
 

@@ -19,6 +19,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/pattern"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // Bounds of an answer.
@@ -382,7 +383,7 @@ func (c *call) answer(ctx context.Context, w *client, resp *http.Response) *refu
 		}
 		body = z
 	default:
-		return &refusal{kind: kindGateway, text: fmt.Sprintf("ramus: %s answered in the encoding %q, which cannot be counted", c.provider.name, clip(encoding))}
+		return &refusal{kind: kindGateway, text: fmt.Sprintf("ramus: %s answered in the encoding %q, which cannot be counted", c.provider.name, text.Clip(encoding, clipped))}
 	}
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	if kind == "text/event-stream" {

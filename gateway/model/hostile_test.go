@@ -190,6 +190,8 @@ func TestBodies(t *testing.T) {
 		`{"model":"a","background":true}`:                                           "background work is not served",
 		`{"model":"a","background":"yes"}`:                                          "background work is not served",
 		`{"` + strings.Repeat("k", 99) + `":1,"` + strings.Repeat("k", 99) + `":1}`: "twice",
+		// The cut is not within a rune.
+		`{"` + strings.Repeat("k", 39) + `éé":1,"` + strings.Repeat("k", 39) + `éé":1}`: strings.Repeat("k", 39) + `…\" twice`,
 	} {
 		got := w.post("/model/openai/responses", body)
 		if got.status != 400 || !strings.Contains(got.body, want) {

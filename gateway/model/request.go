@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/internal/pattern"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // Bounds of a request.
@@ -87,7 +88,7 @@ func (e *endpoint) parse(v *provider, path, model string, body []byte) (question
 	for m := range members(body) {
 		// Of two keys the provider may take the one that was not looked at here.
 		if seen[m.key] {
-			return bad("the body has the key %q twice", clip(m.key))
+			return bad("the body has the key %q twice", text.Clip(m.key, clipped))
 		}
 		seen[m.key] = true
 		switch m.key {
@@ -223,10 +224,5 @@ func valueEnd(text []byte, i int) int {
 	return len(text)
 }
 
-// clip shortens what a container wrote, for an error text.
-func clip(s string) string {
-	if len(s) > 40 {
-		return s[:40] + "…"
-	}
-	return s
-}
+// clipped is how many bytes of a container's text an error shows.
+const clipped = 40

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/pattern"
+	"github.com/ramus-dev/ramus/internal/text"
 ) // The buttons of messages. A button's value is the run's name; that of an
 // answer to a gate goes on with a space and the step that asks, that of a
 // choice with a space and the repository.
@@ -47,7 +48,7 @@ func ClipClean(s string, n int) string {
 	if len(s) <= n {
 		return Clean(s)
 	}
-	return Clean(s[:n]) + "…"
+	return Clean(text.Head(s, n)) + "…"
 }
 
 // spanText is a duration for people.

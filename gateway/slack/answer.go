@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ramus-dev/ramus/internal/text"
 	slackgo "github.com/slack-go/slack"
 )
 
@@ -36,14 +37,14 @@ func (c *Client) Ephemeral(ctx context.Context, channel, threadTS, user, text st
 // Respond answers at a response_url, which must lie below one of Slack's hosts or the configured URL's.
 // Only who pressed the button or typed the command sees it. Slack takes five
 // answers within half an hour, then refuses.
-func (c *Client) Respond(ctx context.Context, responseURL, text string) error {
+func (c *Client) Respond(ctx context.Context, responseURL, printed string) error {
 	c.setup()
 	const method = "response_url"
 	u, err := url.Parse(responseURL)
 	if err != nil || !c.trusted(u) {
 		return fmt.Errorf("cannot answer at a response_url: %w", &RefusedError{Method: method, Code: "foreign_url", Detail: "it is not Slack's"})
 	}
-	body, err := json.Marshal(map[string]any{"text": c.Secrets.String(text), "response_type": "ephemeral", "replace_original": false})
+	body, err := json.Marshal(map[string]any{"text": c.Secrets.String(printed), "response_type": "ephemeral", "replace_original": false})
 	if err != nil {
 		return err
 	}
@@ -63,7 +64,7 @@ func (c *Client) Respond(ctx context.Context, responseURL, text string) error {
 			Error string `json:"error"`
 		}
 		if json.Unmarshal(answer, &said) == nil && !said.OK {
-			return &RefusedError{Method: method, Code: clip(said.Error)}
+			return &RefusedError{Method: method, Code: text.Clip(said.Error, clipped)}
 		}
 		return nil
 	}, nil)
@@ -81,7 +82,7 @@ const download = "files"
 func (c *Client) Download(ctx context.Context, f File, max int64) ([]byte, error) {
 	c.setup()
 	refuse := func(code, detail string) error {
-		return fmt.Errorf("cannot fetch file %q from Slack: %w", clip(f.Name), &RefusedError{Method: download, Code: code, Detail: detail})
+		return fmt.Errorf("cannot fetch file %q from Slack: %w", text.Clip(f.Name, clipped), &RefusedError{Method: download, Code: code, Detail: detail})
 	}
 	u, err := url.Parse(f.Download)
 	if err != nil || !c.trusted(u) {
@@ -107,7 +108,7 @@ func (c *Client) Download(ctx context.Context, f File, max int64) ([]byte, error
 		return err
 	}, nil)
 	if err != nil {
-		return nil, fmt.Errorf("cannot fetch file %q from Slack: %w", clip(f.Name), err)
+		return nil, fmt.Errorf("cannot fetch file %q from Slack: %w", text.Clip(f.Name, clipped), err)
 	}
 	return data, nil
 }

@@ -18,10 +18,10 @@ import (
 	"sync"
 	"time"
 
-	slackgo "github.com/slack-go/slack"
-
 	"github.com/ramus-dev/ramus/gateway/retry"
 	"github.com/ramus-dev/ramus/internal/redact"
+	"github.com/ramus-dev/ramus/internal/text"
+	slackgo "github.com/slack-go/slack"
 )
 
 // DefaultURL is Slack's Web API.
@@ -260,11 +260,11 @@ func (w *wire) Do(req *http.Request) (*http.Response, error) {
 		if unknown, passes := passingCodes[answer.Error]; passes {
 			return nil, &passing{err: fmt.Errorf("%s: %s", method, answer.Error), after: retryAfter(resp.Header), unknown: unknown}
 		}
-		return nil, &RefusedError{Method: method, Code: answer.Error, Needed: answer.Needed, Detail: clip(strings.Join(answer.Metadata.Messages, "; "))}
+		return nil, &RefusedError{Method: method, Code: answer.Error, Needed: answer.Needed, Detail: text.Clip(strings.Join(answer.Metadata.Messages, "; "), clipped)}
 	case resp.StatusCode/100 != 2:
 		return nil, &passing{err: fmt.Errorf("%s: status %d", method, resp.StatusCode), unknown: true}
 	case err != nil || !answer.OK:
-		return nil, &passing{err: fmt.Errorf("%s: the answer is not Slack's: %q", method, clip(string(body))), unknown: true}
+		return nil, &passing{err: fmt.Errorf("%s: the answer is not Slack's: %q", method, text.Clip(string(body), clipped)), unknown: true}
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, nil

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // maxChallenge bounds what is sent back at a url_verification. Slack's have some 50 bytes.
@@ -270,7 +272,7 @@ func newCommand(field func(string) string) (Delivery, error) {
 		ResponseURL: field("response_url"),
 	}
 	if !strings.HasPrefix(c.Name, "/") || len(c.Name) > maxID {
-		return Delivery{}, fmt.Errorf("cannot read a slash command of Slack's: command is %q", clip(c.Name))
+		return Delivery{}, fmt.Errorf("cannot read a slash command of Slack's: command is %q", text.Clip(c.Name, clipped))
 	}
 	if err := check(idOf("team_id", c.Team), idOf("channel_id", c.Channel), idOf("user_id", c.User),
 		opaque("trigger_id", c.TriggerID), opaque("response_url", c.ResponseURL)); err != nil {
@@ -310,7 +312,7 @@ type field struct {
 func check(fields ...field) error {
 	for _, f := range fields {
 		if !f.good(f.value) {
-			return fmt.Errorf("%s is %q", f.name, clip(f.value))
+			return fmt.Errorf("%s is %q", f.name, text.Clip(f.value, clipped))
 		}
 	}
 	return nil
@@ -348,10 +350,5 @@ func Time(ts string) time.Time {
 	return time.Unix(n, 0).UTC()
 }
 
-// clip keeps what strangers wrote short in an error.
-func clip(s string) string {
-	if len(s) > 80 {
-		return s[:80] + "…"
-	}
-	return s
-}
+// clipped is how many bytes of foreign text an error shows.
+const clipped = 80

@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 
-	slackgo "github.com/slack-go/slack"
-
 	"github.com/ramus-dev/ramus/internal/redact"
+	"github.com/ramus-dev/ramus/internal/text"
+	slackgo "github.com/slack-go/slack"
 )
 
 const (
@@ -104,7 +104,7 @@ func (c *Client) Post(ctx context.Context, m Message, look bool) (ts string, err
 	err = c.call(ctx, postMessage, func(ctx context.Context) error {
 		_, ts, err = c.api.PostMessageContext(ctx, m.Channel, options...)
 		if err == nil && !isStamp(ts) {
-			err = fmt.Errorf("the answer's ts is %q", clip(ts))
+			err = fmt.Errorf("the answer's ts is %q", text.Clip(ts, clipped))
 		}
 		return err
 	}, find)

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // Thread is a conversation, normalised: everything that was said, oldest first.
@@ -229,7 +231,7 @@ func (c *Client) pages(ctx context.Context, channel, threadTS string, each func(
 			m := new(message)
 			if err := json.Unmarshal(raw, m); err != nil || !isStamp(m.TS) {
 				// One message in an unknown form must not hide the rest of the thread.
-				c.Log.LogAttrs(ctx, slog.LevelWarn, "a message of Slack's cannot be read", slog.String("channel", channel), slog.String("ts", clip(m.TS)), slog.Any("err", err))
+				c.Log.LogAttrs(ctx, slog.LevelWarn, "a message of Slack's cannot be read", slog.String("channel", channel), slog.String("ts", text.Clip(m.TS, clipped)), slog.Any("err", err))
 				if !isStamp(m.TS) {
 					continue
 				}
