@@ -77,7 +77,7 @@ func (x *Executor) lentFiles(ctx context.Context, repo *gitd.Repo, m record.Mani
 				continue
 			}
 			if f.Stored {
-				x.rely(f.SHA256)
+				x.artifacts.Rely(f.SHA256)
 			} else {
 				files = append(files, gitd.File{Path: f.Name, Blob: blob})
 			}

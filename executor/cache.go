@@ -20,10 +20,9 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/egress"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
-	"gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
 )
 
 // The dependency cache saves containers from fetching what the base depends on:
@@ -118,7 +117,7 @@ func (x *Executor) stock(ctx context.Context, repo *gitd.Repo, commit gitd.Hash)
 		if s.locks == "" {
 			continue
 		}
-		ok, err := x.bucket.Exists(ctx, s.key())
+		ok, err := x.artifacts.Bucket.Exists(ctx, s.key())
 		if err != nil {
 			return nil, nil, fmt.Errorf("cannot look into the dependency cache: %w", err)
 		}
@@ -226,20 +225,18 @@ func (x *Executor) WarmLater(ctx context.Context, name string, commit gitd.Hash)
 
 // pruneCache removes an ecosystem's oldest tarballs of a repository.
 func (x *Executor) pruneCache(ctx context.Context, repo, eco string) {
-	var all []*blob.ListObject
-	list := x.bucket.List(&blob.ListOptions{Prefix: cachePrefix(repo, eco)})
-	for {
-		o, err := list.Next(ctx)
+	var all []store.Entry
+	for o, err := range x.artifacts.Bucket.List(ctx, cachePrefix(repo, eco)) {
 		if err != nil {
-			break // the end, or the next one prunes
+			break // the next one prunes
 		}
 		all = append(all, o)
 	}
-	slices.SortFunc(all, func(a, b *blob.ListObject) int {
-		return cmp.Or(b.ModTime.Compare(a.ModTime), cmp.Compare(a.Key, b.Key))
+	slices.SortFunc(all, func(a, b store.Entry) int {
+		return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.Key, b.Key))
 	})
 	for _, o := range all[min(cacheKept, len(all)):] {
-		if err := x.bucket.Delete(ctx, o.Key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
+		if err := x.artifacts.Bucket.Delete(ctx, o.Key); err != nil {
 			x.Log.Warn("cannot remove an old tarball of the dependency cache", "key", o.Key, "err", err)
 		}
 		// What lies unpacked is no more than the tarball was.
@@ -328,15 +325,23 @@ func (w *warmer) warm(ctx context.Context, s stocked) (size int64, err error) {
 	return w.keep(ctx, s)
 }
 
-// keep takes what was fetched out of the container.
+// keep takes what was fetched out of the container. A tarball that is not whole is not kept.
 func (w *warmer) keep(ctx context.Context, s stocked) (size int64, err error) {
-	ctx, cancel := context.WithCancelCause(ctx) // which ends a tarball that is not whole
-	defer cancel(nil)
-	out, err := w.x.bucket.NewWriter(ctx, s.key(), &blob.WriterOptions{ContentType: "application/gzip"})
-	if err != nil {
-		return 0, err
-	}
-	// Packed by us: so that what is unpacked later is as large as what was taken.
+	in, out := io.Pipe()
+	kept := make(chan error, 1)
+	go func() {
+		err := w.x.artifacts.Bucket.Put(ctx, s.key(), in)
+		in.CloseWithError(err) // nothing reads from it any more
+		kept <- err
+	}()
+	size, err = w.pack(ctx, s, out)
+	out.CloseWithError(err) // Put fails with err, or has read all
+	return size, cmp.Or(err, <-kept)
+}
+
+// pack writes the tarball of an ecosystem's folder. Compressing it here makes sure that unpacking
+// gives as many bytes as were counted.
+func (w *warmer) pack(ctx context.Context, s stocked, out io.Writer) (size int64, err error) {
 	pack, err := gzip.NewWriterLevel(out, gzip.BestSpeed)
 	if err != nil {
 		return 0, err
@@ -348,17 +353,9 @@ func (w *warmer) keep(ctx context.Context, s stocked) (size int64, err error) {
 		err = fmt.Errorf("%w: they have %d MiB, kept are at most %d", errNotWarmed, exit.Stdout>>20, min(cacheMax, w.x.Limits.WithDefaults().Output)>>20)
 	}
 	if err != nil {
-		cancel(err)
-		return 0, errors.Join(err, closeQuietly(out))
+		return 0, err
 	}
-	return size, errors.Join(pack.Close(), out.Close())
-}
-
-// closeQuietly closes a writer whose object is not wanted: that it was not
-// written is what was asked for.
-func closeQuietly(w io.Closer) error {
-	_ = w.Close()
-	return nil
+	return size, pack.Close()
 }
 
 // furnish puts the dependencies that fit a commit below /cache of a new container; p is
@@ -410,7 +407,7 @@ func (t *target) putDependencies(ctx context.Context, h *containers.Host, p *con
 			s := stocked{ecosystem: e, repo: t.repo.Name(), locks: hash}
 			there := t.layerOf(s, p) != nil
 			if !there {
-				there, err = t.x.bucket.Exists(ctx, s.key())
+				there, err = t.x.artifacts.Bucket.Exists(ctx, s.key())
 			}
 			if err != nil {
 				errs = append(errs, fmt.Errorf("cannot look into the dependency cache: %w", err))
@@ -465,7 +462,7 @@ func (t *target) unpack(ctx context.Context, h *containers.Host, s stocked) erro
 	key := s.key()
 	reading, cancel := context.WithCancel(ctx)
 	defer cancel()
-	in, err := t.x.bucket.NewReader(reading, key, nil)
+	in, err := t.x.artifacts.Bucket.Open(reading, key)
 	if err != nil {
 		return fmt.Errorf("cannot read %s: %w", key, err)
 	}

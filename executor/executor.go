@@ -16,11 +16,11 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/tasks/workflow"
 	bolterrors "go.etcd.io/bbolt/errors"
-	"gocloud.dev/blob"
 )
 
 // WorkDir is where a caller's branch is checked out in its container.
@@ -59,9 +59,9 @@ type Executor struct {
 	Browser *Browser
 	// Secrets are removed from all that is journalled, sealed, stored or shown. nil: there are none.
 	Secrets *redact.Secrets
-	// Store keeps what is too large for git, below the key "sha256/"; nil: the
-	// folder artifacts of Data. The executor does not close it.
-	Store *blob.Bucket
+	// Store keeps the files that are too large for git, and the dependency cache. nil: the folder
+	// artifacts of Data, which is read in any case. The executor does not close it.
+	Store store.Bucket
 	// Keep says what Prune leaves; the zero value keeps nothing that nobody can still need.
 	Keep Retention
 	// Upstreams are where repositories come from, by name: those that were imported
@@ -94,10 +94,7 @@ type Executor struct {
 	waits        acpWaits
 	token        func() string // what the ids of runs are drawn from; nil: newToken
 	index        *index.Index
-	bucket       *blob.Bucket // the artifact store
-	folder       *blob.Bucket // the store in Data; nil: there is none
-	checked      checked
-	lately       lately
+	artifacts    *store.Store
 	viewer       traceViewer
 	hub          hub
 
@@ -143,20 +140,21 @@ func (x *Executor) Open(ctx context.Context) error {
 	if err := os.MkdirAll(filepath.Join(x.Data, "live"), 0o700); err != nil {
 		return fmt.Errorf("cannot open the data folder: %w", err)
 	}
-	if err := x.openStore(); err != nil {
+	if x.artifacts, err = store.Open(filepath.Join(x.Data, "artifacts"), x.Store); err != nil {
 		return err
 	}
+	x.artifacts.Now = x.Now
 	if err := x.openIndex(ctx); err != nil {
-		return errors.Join(err, x.closeStore())
+		return err
 	}
 	if err := x.openLayers(); err != nil {
-		return errors.Join(err, x.index.Close(), x.closeStore())
+		return errors.Join(err, x.index.Close())
 	}
 	x.Fleet.Salvage = x.salvage
 	if err := x.Fleet.Open(ctx); err != nil {
 		x.close(record.ErrClosed)
 		x.wg.Wait()
-		return errors.Join(err, x.index.Close(), x.closeStore())
+		return errors.Join(err, x.index.Close())
 	}
 	if err := errors.Join(x.resumeAll(ctx), x.resumeDeploys()); err != nil {
 		return errors.Join(err, x.Close(ctx, true))
@@ -241,7 +239,7 @@ func (x *Executor) Close(ctx context.Context, keep bool) error {
 	}
 	err = errors.Join(err, x.Fleet.Close(ctx, keep))
 	<-ended // with the fleet closed every container's connection is, and nothing can hang on one
-	return errors.Join(err, x.index.Close(), x.closeStore())
+	return errors.Join(err, x.index.Close())
 }
 
 // CallerStatus is one line of `ramus ps`.

@@ -6,17 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
-	"gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
 )
 
 // Nothing is removed by itself: what was done stays on record. Prune is for whoever has
@@ -412,22 +408,11 @@ func (n *pruning) artifacts(ctx context.Context) error {
 	// Listed first: what comes later is not looked at, and what is named by a manifest that
 	// comes later was marked as in use before that was written.
 	var all []candidate
-	for _, bucket := range n.x.buckets() {
-		list := bucket.List(&blob.ListOptions{Prefix: storePrefix})
-		for {
-			o, err := list.Next(ctx)
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil {
-				return fmt.Errorf("cannot list the artifact store: %w", err)
-			}
-			sum := o.Key[strings.LastIndexByte(o.Key, '/')+1:]
-			if storeKey(sum) != o.Key {
-				continue // not one of ours
-			}
-			all = append(all, candidate{Pruned: Pruned{Kind: PruneArtifacts, Name: sum, Time: o.ModTime, Bytes: o.Size, Why: "no run names it"}})
+	for o, err := range n.x.artifacts.List(ctx) {
+		if err != nil {
+			return err
 		}
+		all = append(all, candidate{Pruned: Pruned{Kind: PruneArtifacts, Name: o.Key, Time: o.Time, Bytes: o.Size, Why: "no run names it"}})
 	}
 	named, err := n.named(ctx)
 	if err != nil {
@@ -436,7 +421,7 @@ func (n *pruning) artifacts(ctx context.Context) error {
 	all = slices.DeleteFunc(all, func(c candidate) bool { return named[c.Name] })
 	for _, c := range n.over(n.x.Keep.Artifacts, all) {
 		if !n.ask.DryRun {
-			removed, err := n.x.unstore(ctx, c.Name)
+			removed, err := n.x.artifacts.Remove(ctx, c.Name)
 			if err != nil {
 				return err
 			}
@@ -485,52 +470,4 @@ func (n *pruning) named(ctx context.Context) (map[string]bool, error) {
 		}
 	}
 	return named, nil
-}
-
-// lately remembers which artifacts a run that is being sealed relies on, so that none of
-// them is removed before the run's manifest names it.
-type lately struct {
-	mu   sync.Mutex // guards sums; held while an artifact is removed
-	sums map[string]time.Time
-}
-
-// latelyLife is how long that counts: longer than sealing takes.
-const latelyLife = 24 * time.Hour
-
-// rely marks an artifact as in use. It must be called before looking whether it is there.
-func (x *Executor) rely(sum string) {
-	x.lately.mu.Lock()
-	defer x.lately.mu.Unlock()
-	if x.lately.sums == nil {
-		x.lately.sums = make(map[string]time.Time)
-	}
-	x.lately.sums[sum] = x.Now()
-}
-
-// unstore removes an artifact, unless somebody relies on it.
-func (x *Executor) unstore(ctx context.Context, sum string) (bool, error) {
-	x.lately.mu.Lock()
-	defer x.lately.mu.Unlock()
-	for sum, at := range x.lately.sums {
-		if x.Now().Sub(at) > latelyLife {
-			delete(x.lately.sums, sum)
-		}
-	}
-	if _, used := x.lately.sums[sum]; used {
-		return false, nil
-	}
-	for _, bucket := range x.buckets() {
-		if err := bucket.Delete(ctx, storeKey(sum)); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-			return false, fmt.Errorf("cannot remove an artifact: %w", err)
-		}
-	}
-	return true, nil
-}
-
-// buckets are the artifact store and the one before it.
-func (x *Executor) buckets() []*blob.Bucket {
-	if x.folder == nil || x.folder == x.bucket {
-		return []*blob.Bucket{x.bucket}
-	}
-	return []*blob.Bucket{x.bucket, x.folder}
 }

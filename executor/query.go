@@ -3,7 +3,6 @@ package executor
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -342,7 +342,7 @@ func (x *Executor) Output(ctx context.Context, run, step, stream string) (io.Rea
 
 // Artifact opens a file of a run's evidence by its name in the manifest, such
 // as "artifacts/report.html". The run has ended or waits for a person.
-func (x *Executor) Artifact(ctx context.Context, run, name string) (*File, error) {
+func (x *Executor) Artifact(ctx context.Context, run, name string) (*store.File, error) {
 	r, err := x.Run(ctx, run)
 	if err != nil {
 		return nil, err
@@ -360,60 +360,22 @@ func (x *Executor) Artifact(ctx context.Context, run, name string) (*File, error
 }
 
 // OpenFile opens a file that a run's manifest names, from git or the artifact store.
-func (x *Executor) OpenFile(ctx context.Context, r record.Run, f record.ManifestFile) (*File, error) {
+func (x *Executor) OpenFile(ctx context.Context, r record.Run, f record.ManifestFile) (*store.File, error) {
 	if f.Stored {
-		return x.openStored(ctx, f)
+		return x.artifacts.Open(ctx, f)
 	}
 	repo, err := x.Git.Repo(r.Repo)
 	if err != nil {
 		return nil, err
 	}
-	in := &gitFile{open: func() (io.ReadCloser, error) {
-		out, _, err := repo.OpenFile(ctx, record.RunRef(r.Caller, r.ID), f.Name)
-		return out, err
-	}}
-	if in.in, err = in.open(); errors.Is(err, gitd.ErrNotFound) {
-		return nil, fmt.Errorf("cannot open %q: %w: it is not in the run's ref", f.Name, record.ErrDamaged)
-	} else if err != nil {
-		return nil, err
-	}
-	return &File{ManifestFile: f, from: in, hash: sha256.New()}, nil
-}
-
-// gitFile is a file in git that can be read from any place on: what stands
-// before it is read again and thrown away.
-type gitFile struct {
-	open func() (io.ReadCloser, error)
-	in   io.ReadCloser
-	at   int64 // of in
-	want int64 // of the next Read
-}
-
-func (g *gitFile) Read(p []byte) (int, error) {
-	if g.want < g.at {
-		in, err := g.open()
-		if err != nil {
-			return 0, err
+	return store.OpenFile(f, func() (io.ReadCloser, error) {
+		in, _, err := repo.OpenFile(ctx, record.RunRef(r.Caller, r.ID), f.Name)
+		if errors.Is(err, gitd.ErrNotFound) {
+			err = fmt.Errorf("cannot open %q: %w: it is not in the run's ref", f.Name, record.ErrDamaged)
 		}
-		_ = g.in.Close() // it was only read from
-		g.in, g.at = in, 0
-	}
-	if n, err := io.CopyN(io.Discard, g.in, g.want-g.at); err != nil {
-		g.at += n
-		return 0, err
-	}
-	n, err := g.in.Read(p)
-	g.at = g.want + int64(n)
-	g.want = g.at
-	return n, err
+		return in, err
+	})
 }
-
-func (g *gitFile) Seek(offset int64, _ int) (int64, error) {
-	g.want = offset // File always counts from the start
-	return offset, nil
-}
-
-func (g *gitFile) Close() error { return g.in.Close() }
 
 // Manifest returns the evidence of a run that has ended or waits for a person.
 func (x *Executor) Manifest(ctx context.Context, run string) (record.Manifest, error) {

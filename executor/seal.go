@@ -251,6 +251,15 @@ func (x *Executor) outputFiles(ctx context.Context, r record.Run) (files []gitd.
 	return files, listed, nil
 }
 
+// store puts a file into the artifact store. The executor's end is the end of it, so that a store
+// that hangs does not keep the executor from closing. The next process seals the run.
+func (x *Executor) store(ctx context.Context, path, sum string, size int64) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(x.ctx, func() { cancel(context.Cause(x.ctx)) })()
+	return x.artifacts.Put(ctx, path, sum, size)
+}
+
 // gitCanHold tells whether a name chosen in a container may stand in a tree; a
 // file with any other name is kept by its hash alone.
 func gitCanHold(name string) bool {

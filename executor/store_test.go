@@ -13,6 +13,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/store/storetest"
 )
 
 // large makes an artifact that is too large for git; each letter another one.
@@ -54,9 +55,9 @@ func (w *world) sealed(run string) record.Manifest {
 // TestStoreS3 keeps large artifacts in S3, which goes away, breaks uploads,
 // and damages and loses what it has.
 func TestStoreS3(t *testing.T) {
-	store := newS3(t)
+	server := storetest.NewS3(t)
 	w := newWorld(t, func(x *executor.Executor) {
-		x.Store = store.bucket()
+		x.Store = server.Open()
 		x.SetSealEvery(20 * time.Millisecond)
 	})
 	key := func(letter string) string { return "sha256/" + largeSum(letter)[:2] + "/" + largeSum(letter) }
@@ -76,15 +77,15 @@ func TestStoreS3(t *testing.T) {
 	}
 
 	// The same content again is written once.
-	puts := store.count("PUT")
+	puts := server.Count("PUT")
 	again, _, _ := w.exec("run:two", large("a"))
 	w.sealed(again.Run)
-	if n := store.count("PUT"); n != puts {
+	if n := server.Count("PUT"); n != puts {
 		t.Errorf("%d parts were written for what was there", n-puts)
 	}
 
 	// Away while a run ends: its end is known at once, its evidence when the store is back.
-	store.set(func() { store.away = true })
+	server.SetAway(true)
 	later, _, _ := w.exec("run:three", large("b"))
 	if r, err := w.x.Run(t.Context(), later.Run); err != nil || r.State != record.StateComplete {
 		t.Errorf("%s, %v", r.State, err)
@@ -96,20 +97,21 @@ func TestStoreS3(t *testing.T) {
 		t.Errorf("reading while the store is away: %v", err)
 	}
 	// Back, but the connection breaks in the middle of the second part.
-	store.set(func() { store.away, store.breakAt = false, 2 })
+	server.BreakPut(2)
+	server.SetAway(false)
 	w.sealed(later.Run)
 	if text, err := w.artifact(later.Run, "artifacts/b.bin"); err != nil || text != strings.Repeat("b", 9_000_000) {
 		t.Errorf("b.bin: %d bytes, %v", len(text), err)
 	}
 
 	// Stopped while the store is away: the next process seals what the last one could not, and runs nothing again.
-	store.set(func() { store.away = true })
+	server.SetAway(true)
 	r := w.submit(record.Request{Repo: "demo", Caller: caller(t, "run:four"), Workflow: "id: w\nnodes:\n  - id: a\n    run: |\n      " + large("c") + "\n      echo once >>count\n  - id: b\n    run: exit 3\n"})
 	if r = w.wait(r.Name()); r.State != record.StateFailed {
 		t.Fatalf("%+v", r)
 	}
 	w.stop(true)
-	store.set(func() { store.away = false })
+	server.SetAway(false)
 	w.start()
 	m = w.sealed(r.Name())
 	got, err := w.x.Run(t.Context(), r.Name())
@@ -127,7 +129,7 @@ func TestStoreS3(t *testing.T) {
 	}
 
 	// Bytes that do not fit their hash are an error, wherever the reading begins.
-	store.set(func() { store.objects[key("b")][8_999_999] = 'x' })
+	server.Change(key("b"), func(b []byte) []byte { b[8_999_999] = 'x'; return b })
 	if text, err := w.artifact(later.Run, "artifacts/b.bin"); !errors.Is(err, record.ErrDamaged) || len(text) == 9_000_000 && err == nil {
 		t.Errorf("a damaged object: %d bytes, %v", len(text), err)
 	}
@@ -142,11 +144,11 @@ func TestStoreS3(t *testing.T) {
 		t.Errorf("the middle of a damaged object: %d bytes, %v", n, err)
 	}
 	f.Close()
-	store.set(func() { store.objects[key("b")] = store.objects[key("b")][:100] })
+	server.Change(key("b"), func(b []byte) []byte { return b[:100] })
 	if _, err := w.artifact(later.Run, "artifacts/b.bin"); !errors.Is(err, record.ErrDamaged) {
 		t.Errorf("a short object: %v", err)
 	}
-	store.set(func() { delete(store.objects, key("b")) })
+	server.Change(key("b"), func([]byte) []byte { return nil })
 	if _, err := w.artifact(later.Run, "artifacts/b.bin"); !errors.Is(err, record.ErrDamaged) {
 		t.Errorf("a lost object: %v", err)
 	}
@@ -158,19 +160,36 @@ func TestStoreS3(t *testing.T) {
 	}
 }
 
-func (s *s3Server) count(method string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.asked[method]
+// TestStoreHangs closes the executor while it waits for a store that does not answer. The next one seals the run.
+func TestStoreHangs(t *testing.T) {
+	server := storetest.NewS3(t)
+	w := newWorld(t, func(x *executor.Executor) { x.Store = server.Open() })
+	server.Hang(true)
+	r, err := w.x.Submit(t.Context(), record.Request{Repo: "demo", Caller: caller(t, "run:one"), Workflow: "id: w\nnodes:\n  - id: a\n    run: |\n      " + large("a") + "\n"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(time.Minute); server.Hanging() == 0; time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing is asked of the store")
+		}
+	}
+	w.stop(true)
+	server.Hang(false)
+	w.start()
+	w.sealed(r.Name())
+	if text, err := w.artifact(r.Name(), "artifacts/a.bin"); err != nil || text != strings.Repeat("a", 9_000_000) {
+		t.Errorf("%d bytes, %v", len(text), err)
+	}
 }
 
 // TestStoreFolder reads what stands in the folder of the data folder, also when
 // the store has moved elsewhere since, and mends what a crash left there.
 func TestStoreFolder(t *testing.T) {
-	var store *s3Server
+	var server *storetest.S3
 	w := newWorld(t, func(x *executor.Executor) {
-		if store != nil {
-			x.Store = store.bucket()
+		if server != nil {
+			x.Store = server.Open()
 		}
 	})
 	res, _, _ := w.exec("run:one", large("a"))
@@ -215,7 +234,7 @@ func TestStoreFolder(t *testing.T) {
 	}
 
 	w.stop(true)
-	store = newS3(t)
+	server = storetest.NewS3(t)
 	w.start()
 	if _, err := w.artifact(res.Run, "artifacts/a.bin"); err != nil {
 		t.Errorf("after the store has moved: %v", err)

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gitd"
@@ -221,7 +221,7 @@ func (c *call) evidenceManifest(r record.Run) error {
 
 // watchedFile keeps the error of a read, which http.ServeContent does not tell.
 type watchedFile struct {
-	*executor.File
+	*store.File
 	err error
 }
 

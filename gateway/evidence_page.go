@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/internal/bytesize"
@@ -525,7 +525,7 @@ type viewPage struct {
 }
 
 // viewFile shows a file in a sandboxed page, never as a page of its own making.
-func (c *call) viewFile(r record.Run, f *executor.File) error {
+func (c *call) viewFile(r record.Run, f *store.File) error {
 	p := viewPage{Run: r.Name(), Name: render.ClipClean(f.Name, 500), Size: bytesize.Text(f.Size), Type: f.Type, SHA256: f.SHA256,
 		Page: c.link(links.RunPath(r)), File: c.link(links.FilePath(r, f.Name))}
 	media := render.Showable(f.Type)

@@ -20,6 +20,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/gateway/fallback"
@@ -28,7 +29,6 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/internal/shortpath"
-	"gocloud.dev/blob"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 )
@@ -43,7 +43,7 @@ type installation struct {
 	git      *gitd.Server
 	engine   containers.Engine
 	workTree *workTree
-	store    *blob.Bucket // of large artifacts; nil: the executor has a folder of its own
+	store    store.Bucket // of large artifacts; nil: the executor has a folder of its own
 	executor *executor.Executor
 	gateway  *gateway.Server
 	fallback *fallback.Client  // nil: there is none
@@ -230,7 +230,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if i.engineer, err = newEngineer(c.Engineer, log); err != nil {
 		return nil, err
 	}
-	if i.store, err = openStore(ctx, c.Artifacts.URL, secret); err != nil {
+	if i.store, err = openStore(c.Artifacts.URL, secret); err != nil {
 		return nil, err
 	}
 	links, err := newLinks(keys, c, secret)

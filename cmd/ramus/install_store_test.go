@@ -19,7 +19,7 @@ func TestOpenStore(t *testing.T) {
 		{"/srv/artifacts", "want file:///FOLDER"},
 		{"://", "artifacts.url"},
 	} {
-		b, err := openStore(t.Context(), x.url, secret)
+		b, err := openStore(x.url, secret)
 		if (err == nil) != (x.wrong == "") || err != nil && !strings.Contains(err.Error(), x.wrong) {
 			t.Errorf("%s: %v, want %q", x.url, err, x.wrong)
 		}
@@ -27,7 +27,7 @@ func TestOpenStore(t *testing.T) {
 			continue
 		}
 		if strings.HasPrefix(x.url, "file:") {
-			if err := b.WriteAll(t.Context(), "sha256/ab/abc", []byte("x"), nil); err != nil {
+			if err := b.Put(t.Context(), "sha256/ab/abc", strings.NewReader("x")); err != nil {
 				t.Error(err)
 			}
 			names, err := filepath.Glob(filepath.Join(dir, "sha256", "ab", "*"))
