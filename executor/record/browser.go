@@ -29,11 +29,11 @@ const (
 	BrowserUnverified = browser.Unverified
 )
 
-// BrowserFolder is where checks by a browser lie among a run's artifacts. What a
-// container puts into a folder of that name in /artifacts is no evidence and is left out.
+// BrowserFolder is the folder of checks by a browser among a run's artifacts. A folder of that name that a container makes in
+// /artifacts is no evidence and is left out.
 const BrowserFolder = "browser"
 
-// BrowserChecks reads the checks by a browser from a journal.
+// BrowserChecks returns the checks by a browser in a journal.
 func BrowserChecks(events []Event) []browser.Check {
 	checks := []browser.Check{}
 	for _, e := range events {
@@ -48,14 +48,13 @@ func BrowserChecks(events []Event) []browser.Check {
 	return checks
 }
 
-// lentFolder is where the files of a sub-workflow's checks lie, below BrowserFolder.
+// SubFolder returns the folder below BrowserFolder of the files of checks by the sub-workflow of a step.
 func SubFolder(step string) string { return "sub-" + FileName(step) }
 
-// EarlierFolder is where the files of checks lie that a run took over, with their steps, from
-// the run that it was begun again from.
+// EarlierFolder is the folder below BrowserFolder of the files of checks that a run took over from the run that it resumes.
 const EarlierFolder = "earlier"
 
-// lent are a sub-workflow's checks as its run's, by the step that it was.
+// checksOfSub returns the checks of a step's sub-workflow as checks of the run.
 func checksOfSub(step string, checks []browser.Check) []browser.Check {
 	checks = moved(SubFolder(step), checks)
 	for i := range checks {
@@ -64,7 +63,7 @@ func checksOfSub(step string, checks []browser.Check) []browser.Check {
 	return checks
 }
 
-// takenOver is the event of a check as that of the run which takes it over.
+// TakeOver returns the event of a check as an event of the run that takes it over.
 func TakeOver(e Event) Event {
 	for _, c := range moved(EarlierFolder, BrowserChecks([]Event{e})) {
 		if data, err := json.Marshal(c); err == nil { // a type of ours
@@ -74,7 +73,7 @@ func TakeOver(e Event) Event {
 	return e
 }
 
-// moved are checks whose files lie in a folder of another run's.
+// moved returns checks with their files in a folder.
 func moved(folder string, checks []browser.Check) []browser.Check {
 	move := func(names ...*string) {
 		for _, name := range names {
@@ -111,7 +110,7 @@ func moved(folder string, checks []browser.Check) []browser.Check {
 	return checks
 }
 
-// FileName makes a step's id fit for a file: "judge[3]#2" becomes "judge_3__2".
+// FileName returns a step's id as the name of a file. "judge[3]#2" becomes "judge_3__2".
 func FileName(step string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' {

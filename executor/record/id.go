@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// NewID draws an id of two words, such as "fancy-mallard": people say it to
-// each other. Whether it is free shows when its refs are made against zero.
+// NewID returns a random id of that many words, at least two, such as "fancy-mallard", which people can say. It may be in use. Creating
+// its ref tells.
 func NewID(words int) string {
 	adjectives, animals := strings.Fields(adjectiveList), strings.Fields(animalList)
 	parts := []string{draw(adjectives), draw(animals)}

@@ -13,16 +13,14 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
-// MaxEvent bounds one line of a journal; what a command can put into one
-// (its command line, tails of its output) is cut long before.
+// MaxEvent bounds one line of a journal, in bytes. The texts of commands in it (command lines, ends of output) have far smaller bounds.
 const MaxEvent = 4 << 20
 
-// Journal is the append-only file of one run's events while it works.
-// It has one owner, the run's goroutine; it is not safe for concurrent use.
+// Journal is the append-only file of a run's events while the run works. It is not safe for concurrent use.
 type Journal struct {
 	file *os.File
 	seq  int64
-	// secrets are taken out of events before they are written.
+	// secrets are removed from events before they are written.
 	secrets *redact.Secrets
 }
 
@@ -55,14 +53,14 @@ func OpenJournal(path string, secrets *redact.Secrets) (*Journal, []Event, error
 	return j, events, nil
 }
 
-// ParseJournal reads the events of a journal file's text.
+// ParseJournal returns the events in the text of a journal file.
 func ParseJournal(text []byte) ([]Event, error) {
 	events, _, err := readEvents(bytes.NewReader(text))
 	return events, err
 }
 
-// readEvents returns the whole events of r and the offset behind the last of
-// them. A broken line in the middle is an error, at the end it is left out.
+// readEvents returns the whole events of r and the offset after the last one. A broken line is an error in the middle and ignored at the
+// end.
 func readEvents(r io.Reader) (events []Event, good int64, err error) {
 	br := bufio.NewReaderSize(r, 64<<10)
 	for {
@@ -85,7 +83,7 @@ func readEvents(r io.Reader) (events []Event, good int64, err error) {
 	}
 }
 
-// readLine returns a line with its end; io.EOF when no whole line is left.
+// readLine returns a line with its newline, and io.EOF if no whole line is left.
 func readLine(br *bufio.Reader) ([]byte, error) {
 	var line []byte
 	for {
@@ -103,8 +101,8 @@ func readLine(br *bufio.Reader) ([]byte, error) {
 	}
 }
 
-// Append numbers the event, takes secrets out of it and writes it. When sync is set it is on disk when
-// Append returns: events that decide what is done again after a crash need that.
+// Append numbers the event, removes secrets from it and writes it. With sync the event is on disk when Append returns. Events that
+// decide about repeating work after a crash need that.
 func (j *Journal) Append(e *Event, sync bool) error {
 	e.Seq = j.seq + 1
 	kind := e.Type // of a closed list
@@ -114,7 +112,7 @@ func (j *Journal) Append(e *Event, sync bool) error {
 	if err != nil {
 		return fmt.Errorf("cannot journal %s: %w", e.Type, err)
 	}
-	if len(line) >= MaxEvent { // none could be read any more
+	if len(line) >= MaxEvent { // no later event could be read
 		return fmt.Errorf("cannot journal %s: it has %d bytes, at most %d can be read again", e.Type, len(line), MaxEvent)
 	}
 	if _, err := j.file.Write(append(line, '\n')); err != nil {

@@ -11,124 +11,119 @@ import (
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
-// Manifest is the evidence of a run: what was done and what came of it, as the
-// executor saw it. It is evidence/manifest.json of the run's ref, made for every
-// run that has ended, however it did, and for those that wait for a person.
-// Fields are only ever added; docs/evidence.md explains them.
+// Manifest is the evidence of a run as the executor saw it. It is evidence/manifest.json in the run's ref. Each run that has ended or
+// waits for a person has one. Fields are only added. docs/evidence.md explains them.
 type Manifest struct {
 	Run    string `json:"run"`
 	Kind   Kind   `json:"kind,omitempty"`
 	State  State  `json:"state"`
 	Reason Reason `json:"reason,omitempty"`
-	Error  string `json:"error,omitempty"` // why it failed, in words
-	// Verdict says in one word whether what stands on the branch was checked. Why
-	// it is not verified stands in Unverified.
+	Error  string `json:"error,omitempty"` // why it failed, in a sentence
+	// Verdict tells whether the files of the branch were checked. Unverified has the reasons if they were not.
 	Verdict    Verdict   `json:"verdict,omitempty"`
 	Repo       string    `json:"repo"`
 	Branch     string    `json:"branch"`
 	Base       string    `json:"base"`
 	BaseCommit gitd.Hash `json:"base_commit"`
-	// BaseRefreshed is when the base was last brought up to date with its upstream; zero: not known.
+	// BaseRefreshed is the time at which the base was last brought up to date with its upstream. Zero means unknown.
 	BaseRefreshed time.Time `json:"base_refreshed,omitzero"`
 	Start         gitd.Hash `json:"start"`
 	Head          gitd.Hash `json:"head"`
 	// Tree is the tree of Head. A check verifies the run if it began with these files.
 	Tree     gitd.Hash         `json:"tree,omitempty"`
-	Merged   gitd.Hash         `json:"merged,omitempty"` // the base's tip after the branch was merged into it
+	Merged   gitd.Hash         `json:"merged,omitempty"` // the base's tip after the merge of the branch
 	Engine   string            `json:"engine"`
 	Image    string            `json:"image,omitempty"`
 	Agent    string            `json:"agent,omitempty"`
 	Policy   *ManifestPolicy   `json:"policy,omitempty"`
-	Prompts  []ManifestPrompt  `json:"prompts,omitempty"` // what the agent was asked, in order
+	Prompts  []ManifestPrompt  `json:"prompts,omitempty"` // of the agent, in order
 	Usage    *Usage            `json:"usage,omitempty"`   // of models
 	Commands []ManifestCommand `json:"commands"`
-	Tests    []ManifestTests   `json:"tests,omitempty"`  // every time that tests were run, in order
-	Checks   []ManifestCheck   `json:"checks,omitempty"` // every check, those that did not run too, in order
-	// Browser are the checks by a browser, in order; their files are below
-	// artifacts/browser/ in Files. Those of sub-workflows on the run's own branch are among them.
+	Tests    []ManifestTests   `json:"tests,omitempty"`  // each run of tests, in order
+	Checks   []ManifestCheck   `json:"checks,omitempty"` // each check, also if it did not run, in order
+	// Browser has the checks by a browser in order, also those of sub-workflows on the run's own branch. Their files are below
+	// artifacts/browser/ in Files.
 	Browser    []BrowserCheck   `json:"browser,omitempty"`
 	Changed    []gitd.Change    `json:"changed"`
 	Files      []ManifestFile   `json:"files"`
 	Egress     []ManifestEgress `json:"egress,omitempty"`
-	Unverified []string         `json:"unverified,omitempty"` // what could not be run, checked or kept, in words
+	Unverified []string         `json:"unverified,omitempty"` // sentences about work that could not be run, checked or kept
 	CreatedAt  time.Time        `json:"created_at,omitzero"`
-	StartedAt  time.Time        `json:"started_at,omitzero"` // zero: it ended before its turn came
-	EndedAt    time.Time        `json:"ended_at,omitzero"`   // zero: it waits for a person
+	StartedAt  time.Time        `json:"started_at,omitzero"` // zero if it ended before its turn
+	EndedAt    time.Time        `json:"ended_at,omitzero"`   // zero while it waits for a person
 	DurationMS int64            `json:"duration_ms"`         // from StartedAt to EndedAt
 }
 
-// Verdict says whether what a run left on its branch was checked.
+// Verdict tells whether the files that a run left on its branch were checked.
 type Verdict string
 
 // The verdicts.
 const (
-	// VerdictVerified: the last change was followed by a check that ran and
-	// passed, and by none that failed.
+	// VerdictVerified means that after the last change a check ran and passed, and none failed.
 	VerdictVerified Verdict = "verified"
-	// VerdictUnverified: something changed, or was to be checked, and was not.
+	// VerdictUnverified means that a change, or a check that was asked for, was not checked.
 	VerdictUnverified Verdict = "unverified"
-	// VerdictFailed: the run failed, or a check of what stands now did.
+	// VerdictFailed means that the run failed, or a check of the present files.
 	VerdictFailed Verdict = "failed"
-	// VerdictNone: nothing changed and there was nothing to check.
+	// VerdictNone means that nothing changed and nothing was to be checked.
 	VerdictNone Verdict = "none"
 )
 
-// CheckResult is how a check ended.
+// CheckResult is the result of a check.
 type CheckResult string
 
 // The results of checks.
 const (
 	CheckPassed  CheckResult = "passed"
 	CheckFailed  CheckResult = "failed"
-	CheckSkipped CheckResult = "skipped" // it had nothing to look at, or was not wanted
-	CheckNotRun  CheckResult = "not_run" // it was to run and could not
+	CheckSkipped CheckResult = "skipped" // there was nothing to check, or it was not wanted
+	CheckNotRun  CheckResult = "not_run" // it could not run
 )
 
-// ManifestCheck is one check: tests, lint, build or a look by a browser, by a task of the library.
+// ManifestCheck is one check by a task of the library, of tests, lint, build or a page.
 type ManifestCheck struct {
 	Check string `json:"check"` // "tests", "lint", "build", "browser"
 	Task  string `json:"task"`
-	// Command is the task with its parameters: what of the code it looked at.
+	// Command is the task with its parameters, which select the code that it checks.
 	Command string      `json:"command,omitempty"`
 	Step    string      `json:"step,omitempty"`
 	Tool    string      `json:"tool,omitempty"` // "go", "eslint"
 	Result  CheckResult `json:"result"`
-	Why     string      `json:"why,omitempty"` // it did not pass, in words
-	// Commit is the branch's tip when the check began, and Tree the tree of the files then, as
-	// ramus found it. Current tells that Tree is the tree of the run's end: the
-	// verdict ignores checks of other trees.
+	Why     string      `json:"why,omitempty"` // it did not pass, in a sentence
+	// Commit is the branch's tip when the check began, and Tree the tree of the files then, computed by ramus. Current is set if Tree
+	// is the tree at the run's end. The verdict ignores checks of other trees.
 	Commit     gitd.Hash `json:"commit,omitempty"`
 	Tree       gitd.Hash `json:"tree,omitempty"`
 	Current    bool      `json:"current,omitempty"`
 	DurationMS int64     `json:"duration_ms,omitempty"`
 }
 
-// ManifestTests is what one run of tests came to.
+// ManifestTests is the result of one run of tests.
 type ManifestTests struct {
 	Step      string `json:"step"`
 	Framework string `json:"framework"`
 	Passed    int    `json:"passed"`
 	Failed    int    `json:"failed"`
 	Skipped   int    `json:"skipped"`
-	// FailedNames are the first 200 that failed.
+	// FailedNames has the names of the first 200 tests that failed.
 	FailedNames []string `json:"failed_names,omitempty"`
-	// Unknown: the output could not be counted; only the exit code speaks.
+	// Unknown is set if the output could not be counted. Only the exit code is known then.
 	Unknown bool      `json:"unknown,omitempty"`
 	OK      bool      `json:"ok"` // the exit code was 0
 	Commit  gitd.Hash `json:"commit,omitempty"`
 }
 
-// ManifestPolicy is which runner was chosen for a request, and why.
+// ManifestPolicy is the runner chosen for a request, and the reason.
 type ManifestPolicy struct {
 	Runner string `json:"runner"`
 	Reason string `json:"reason"`
 }
 
-// ManifestPrompt is something that was said to the run's agent.
+// ManifestPrompt is a prompt to the run's agent.
 type ManifestPrompt struct {
 	Time time.Time `json:"time,omitzero"`
 	By   string    `json:"by,omitempty"`
-	Text string    `json:"text"` // its first 4 KiB; all of it is in the journal
+	Text string    `json:"text"` // its first 4 KiB; the journal has all of it
 }
 
 // ManifestCommand is one command of a run.
@@ -141,32 +136,31 @@ type ManifestCommand struct {
 	OK         bool      `json:"ok"`
 	Reason     string    `json:"reason,omitempty"`
 	DurationMS int64     `json:"duration_ms"`
-	Commit     gitd.Hash `json:"commit,omitempty"` // empty: nothing changed
+	Commit     gitd.Hash `json:"commit,omitempty"` // empty if nothing changed
 }
 
-// ManifestFile is one file of the run's evidence.
+// ManifestFile is a file of the run's evidence.
 type ManifestFile struct {
 	Name   string `json:"name"` // path in the sealed run
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256"`
 	Type   string `json:"type,omitempty"`   // media type, from its content
-	Stored bool   `json:"stored,omitempty"` // in the artifact store, by its hash, not in git
+	Stored bool   `json:"stored,omitempty"` // in the artifact store under its hash, and not in git
 }
 
-// ManifestEgress is a host that a container asked for.
+// ManifestEgress is a host that a container asked the proxy for.
 type ManifestEgress struct {
 	Host    string `json:"host"`
 	Verdict string `json:"verdict"` // allowed, refused
 }
 
-// Changed tells whether the run moved its branch. A request that was answered
-// without running anything may have none.
+// Changed reports whether the run moved its branch. A request that was answered without running anything may have no branch.
 func (r Run) Changed() bool { return r.Start != "" && r.Head != "" && r.Start != r.Head }
 
-// maxPromptText is how much of a prompt the manifest repeats.
+// maxPromptText bounds the text of a prompt in the manifest, in bytes.
 const maxPromptText = 4 << 10
 
-// add takes up what one event says.
+// add adds the content of one event.
 func (m *Manifest) add(e Event) {
 	switch e.Type {
 	case EventStepFinished:
@@ -178,7 +172,7 @@ func (m *Manifest) add(e Event) {
 			}
 		}
 	case EventSecret:
-		// What the command left, and what it may have been tested with, is not what is kept.
+		// The kept content differs from the content that the command left and that checks may have seen.
 		if e.Kind == SecretInCommit || e.Kind == SecretInArtifact {
 			m.Unverified = append(m.Unverified, "the value of a secret was taken out: "+e.Message)
 		}
@@ -194,12 +188,12 @@ func (m *Manifest) add(e Event) {
 		m.Policy = &ManifestPolicy{Runner: e.Message, Reason: e.Reason}
 	case EventPrompt:
 		var p Prompt
-		_ = json.Unmarshal(e.Data, &p) // who said it is all that would be missing
+		_ = json.Unmarshal(e.Data, &p) // only the name of its author would be missing
 		m.Prompts = append(m.Prompts, ManifestPrompt{Time: e.Time, By: p.By.Name, Text: text.Clip(e.Message, maxPromptText)})
 	}
 }
 
-// unfinished names the steps that began and have no result.
+// unfinished returns a sentence for each step that began and has no result.
 func unfinished(events []Event) (words []string) {
 	for _, e := range OpenSteps(events) {
 		words = append(words, fmt.Sprintf("%s began but has no result", e.Step))

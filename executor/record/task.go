@@ -6,13 +6,13 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Task is the record of a task. The states are those of runs.
+// Task is the record of a task, a conversation that ends with a pull request. Its states are those of runs.
 type Task struct {
 	ID            string    `json:"id"` // of its conversation: conv:ID
 	Description   string    `json:"description"`
 	Context       string    `json:"context,omitempty"`
 	Status        State     `json:"status"`
-	SessionID     string    `json:"session_id,omitempty"`    // of the agent's, for resuming
+	SessionID     string    `json:"session_id,omitempty"`    // of the agent, for resuming
 	AgentID       string    `json:"agent_id,omitempty"`      // the agent's name
 	WorktreePath  string    `json:"worktree_path,omitempty"` // in the container
 	Branch        string    `json:"branch"`                  // of the pull request
@@ -28,22 +28,22 @@ type Task struct {
 	Asker    gitd.Person `json:"asker,omitzero"`
 	Parent   string      `json:"parent,omitempty"`
 	Run      string      `json:"run"`            // the record's own run
-	Work     []string    `json:"work,omitempty"` // the runs that worked for it, in order
+	Work     []string    `json:"work,omitempty"` // the runs for it, in order
 	Approved bool        `json:"approved,omitempty"`
-	// Unposted is how many messages of it are still to be posted.
+	// Unposted is the number of its messages that wait to be posted.
 	Unposted int `json:"unposted,omitempty"`
 }
 
-// Ended tells whether the task is complete or failed.
+// Ended reports whether the task is complete or failed.
 func (t Task) Ended() bool {
 	return t.Status == StateComplete || t.Status == StateFailed
 }
 
-// Caller is on whose behalf the task's work is done.
+// Caller returns the caller of the task's runs.
 func (t Task) Caller() Caller {
 	c, err := ConvCaller(t.ID)
 	if err != nil {
-		panic(err) // ids are made by newTaskID alone
+		panic(err) // only newTaskID makes ids
 	}
 	return c
 }

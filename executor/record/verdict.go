@@ -27,20 +27,18 @@ func CheckOf(task string) string {
 	return ""
 }
 
-// browserCheck is how the manifest calls what browser_test checks. A picture alone
-// (capture_screenshot) says nothing about the code.
+// browserCheck is the manifest's name of the check by browser_test. A picture alone (capture_screenshot) checks nothing.
 const browserCheck = "browser"
 
-// notInstalled is the shell's exit code for a program that is not there: the
-// check has not said anything about the code.
+// notInstalled is the shell's exit code for a program that does not exist. Such a check says nothing about the code.
 const notInstalled = 127
 
-// checkOutcome is what a check's step.finished event holds of its result.
+// checkOutcome is the part of a check's step.finished event that the manifest needs.
 type checkOutcome struct {
 	Result struct {
 		Error  string `json:"error"`
 		Output struct {
-			ExitCode *int `json:"exit_code"` // nil: no command was run
+			ExitCode *int `json:"exit_code"` // nil if no command ran
 			TimedOut bool `json:"timed_out"`
 			Value    struct {
 				results.Tests
@@ -51,11 +49,10 @@ type checkOutcome struct {
 	} `json:"result"`
 }
 
-// checks reads from a journal what was checked and how it went; subs are the
-// manifests of sub-workflows, by step: what they checked, the run has checked.
-// What a check says, it says of the tree it ran on. tree is that of the run's end.
+// checks returns the runs of tests and the checks in a journal. subs are the manifests of sub-workflows by step, whose checks count as
+// the run's. A result holds for the tree that the check ran on. tree is the tree at the run's end.
 func checks(tree gitd.Hash, events []Event, subs map[string]Manifest) (tested []ManifestTests, list []ManifestCheck) {
-	looks := make(map[string][]BrowserCheck) // by step, since its last beginning
+	looks := make(map[string][]BrowserCheck) // by step, since the step last began
 	for _, e := range events {
 		switch {
 		case e.Type == EventStepStarted:
@@ -76,7 +73,7 @@ func checks(tree gitd.Hash, events []Event, subs map[string]Manifest) (tested []
 			}
 		case e.Type == EventStepFinished && CheckOf(e.Task) != "":
 			var o checkOutcome
-			_ = json.Unmarshal(e.Data, &o) // an event of ours; of a broken one only the exit code is known
+			_ = json.Unmarshal(e.Data, &o) // of a broken event only the exit code is known
 			c := ManifestCheck{Check: CheckOf(e.Task), Task: e.Task, Command: e.Command, Step: e.Step, Tool: o.Result.Output.Value.Tool, Commit: e.Parent, Tree: e.Tree, DurationMS: e.DurationMS}
 			if t := o.Result.Output.Value.Tests; c.Check == "tests" && o.Result.Output.ExitCode != nil {
 				c.Tool = t.Framework
@@ -102,8 +99,8 @@ func checks(tree gitd.Hash, events []Event, subs map[string]Manifest) (tested []
 	return tested, list
 }
 
-// withdrawn is a check of which an event says that it was skipped or could not
-// run; a step that tried it is no check then.
+// withdrawn returns the check of an event that says that it was skipped or could not run. It removes the check of the step that
+// tried it from list.
 func withdrawn(list *[]ManifestCheck, e Event) ManifestCheck {
 	c := ManifestCheck{Check: orName(CheckOf(e.Task), e.Task), Task: e.Task, Command: e.Command, Step: e.Step, Result: CheckSkipped, Why: e.Message}
 	if e.Reason == string(CheckNotRun) {
@@ -120,11 +117,10 @@ func withdrawn(list *[]ManifestCheck, e Event) ManifestCheck {
 	return c
 }
 
-// sawBy says how a check by a browser ended, and on what commit. A task may have done
-// several: the worst of them counts.
+// sawBy sets the result and the commit of a check by a browser. If a task made several, the worst result counts.
 func (c *ManifestCheck) sawBy(looks []BrowserCheck, e Event) {
 	if len(looks) == 0 {
-		return // it could not be done as asked; the step says why
+		return // the check could not be made as asked; the step has the reason
 	}
 	c.Tool, c.Commit, c.Tree, c.Result, c.Why = looks[0].Browser, gitd.Hash(looks[0].Commit), gitd.Hash(looks[0].Tree), CheckPassed, ""
 	for _, l := range looks {
@@ -160,7 +156,7 @@ func orName(name, otherwise string) string {
 	return name
 }
 
-// judge says how a check ended, and in words why it did not pass.
+// judge returns the result of a check, and the reason if it did not pass.
 func (o checkOutcome) judge(e Event) (CheckResult, string) {
 	out := o.Result.Output
 	value := out.Value
@@ -190,13 +186,12 @@ func (o checkOutcome) judge(e Event) (CheckResult, string) {
 	return CheckPassed, ""
 }
 
-// verdict says whether what stands at the run's end was checked; why names what
-// was not. A check counts when it ran on the tree of the branch's last commit: a change
-// after it, whoever made it, the check's own too, takes its word away. A check
-// that failed earlier and never ran again keeps the rest from being called verified.
+// verdict returns whether the files at the run's end were checked, and in why a sentence for each part that was not. A check counts if
+// it ran on the tree of the branch's last commit. A later change by anybody, also by the check itself, makes it void. A check that
+// failed before and did not run again prevents the verdict verified.
 func verdict(r Run, list []ManifestCheck) (v Verdict, why []string) {
 	list = lastWords(list)
-	known := make(map[string]bool) // the kinds of checks that ran on what stands
+	known := make(map[string]bool) // the kinds of checks that ran on the last tree
 	var passed, failed, owed bool
 	for _, c := range list {
 		if c.Current && c.Result.Ran() {
@@ -239,11 +234,11 @@ func verdict(r Run, list []ManifestCheck) (v Verdict, why []string) {
 	return VerdictNone, why
 }
 
-// Ran tells whether a check has said something about the code.
+// Ran reports whether the check has a result about the code.
 func (r CheckResult) Ran() bool { return r == CheckPassed || r == CheckFailed }
 
-// lastWords keeps of each check what it said last. Checks of one kind may look
-// at different parts (a pattern, a target), so each command has a word of its own.
+// lastWords returns the last result of each check. Checks of one kind may select different parts of the code by a pattern or a target,
+// so each command counts as a check.
 func lastWords(list []ManifestCheck) (kept []ManifestCheck) {
 	for i, c := range list {
 		again := func(d ManifestCheck) bool { return d.Task == c.Task && d.Command == c.Command }
