@@ -12,11 +12,9 @@ import (
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
-// Slack's limits on Block Kit, in characters (docs.slack.dev, Block Kit
-// reference). What they are counted in is not said: here it is UTF-16 units
-// after escaping, which is never less than what a reader would count. The texts
-// of a message's blocks may have about 13,000 together, so that most parts are
-// held far below their own limit.
+// Slack's limits on Block Kit, in characters (docs.slack.dev, Block Kit reference). The reference does not define the characters.
+// The limits count UTF-16 units after escaping, which are never fewer than a reader would count. The texts of a message's blocks may
+// have about 13,000 together, so most parts have far smaller bounds.
 const (
 	sectionMax    = 3000
 	headerMax     = 150
@@ -25,10 +23,10 @@ const (
 	optionValue   = 150
 	optionsMax    = 100
 	linkMax       = 3000
-	notifiableMax = 400 // of Message.Text, ours: a notification shows less
+	notifiableMax = 400 // of Message.Text, an own limit, since a notification shows less
 )
 
-// The shapes of Block Kit that are used.
+// The used types of Block Kit.
 type (
 	textObject struct {
 		Type string `json:"type"` // mrkdwn or plain_text
@@ -67,8 +65,7 @@ func plainText(text string) textObject {
 	return textObject{Type: "plain_text", Text: text, Emoji: true}
 }
 
-// layout collects a message's blocks. Texts that are given to it are mrkdwn
-// already: what strangers wrote has gone through escape, codeSpan or quote.
+// layout collects a message's blocks. Its methods take mrkdwn. Untrusted text has gone through escape, CodeSpan or quote.
 type layout struct{ blocks []slack.Block }
 
 func (l *layout) add(b block) {
@@ -84,8 +81,7 @@ func (l *layout) header(text string) {
 	l.add(block{Type: "header", Text: &t})
 }
 
-// section adds a paragraph. Texts that could be too long were cut before, where
-// it was known what may be cut; the cut here keeps the rest of the message alive.
+// section adds a paragraph. The caller cuts long texts where a cut does no harm. The cut in section only keeps the message valid.
 func (l *layout) section(text string) {
 	if text == "" {
 		return
@@ -94,7 +90,7 @@ func (l *layout) section(text string) {
 	l.add(block{Type: "section", Text: &t})
 }
 
-// context adds a line of small print; empty parts are left out.
+// context adds a line of small print without its empty parts.
 func (l *layout) context(parts ...string) {
 	var kept []string
 	for _, p := range parts {
@@ -107,7 +103,7 @@ func (l *layout) context(parts ...string) {
 	}
 }
 
-// actions adds buttons. One whose value is too long is left out: cut, it would press something else.
+// actions adds buttons. It leaves out a button with a value that is too long, since a cut value would name something else.
 func (l *layout) actions(elements ...any) {
 	elements = slices.DeleteFunc(elements, func(e any) bool {
 		b, ok := e.(button)
@@ -122,9 +118,8 @@ func press(action, label, style string, value ...string) button {
 	return button{Type: "button", Text: plainText(label), Action: action, Value: strings.Join(value, " "), Style: style}
 }
 
-// readable is a text of strangers without what cannot be seen or turns it
-// around: control characters but line ends and tabs, escape sequences,
-// zero-width and bidirectional signs, broken UTF-8.
+// readable returns an untrusted text without characters that are invisible or change its direction. These are control characters other
+// than newline and tab, escape sequences, zero-width and bidirectional characters, and broken UTF-8.
 func readable(s string) string {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	if strings.ContainsRune(s, '\x1b') {
@@ -142,10 +137,10 @@ func readable(s string) string {
 	}, s)
 }
 
-// head is more of a text than can be shown of it: work is bounded before the text is read.
+// head returns more of a text than can be shown, so that work on the text is bounded.
 func head(s string, most int) string { return s[:min(len(s), 64*most)] }
 
-// OneLine is a text of strangers on one line, cut.
+// OneLine returns an untrusted text on one line, cut.
 func OneLine(s string, most int) string {
 	s = head(s, most)
 	return Cut(strings.Join(strings.Fields(readable(s)), " "), most)
@@ -153,13 +148,13 @@ func OneLine(s string, most int) string {
 
 var entities = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
-// escape makes text safe in mrkdwn: without < nothing in it is a link or mentions anybody.
+// escape returns text for mrkdwn. Without < nothing in it is a link or a mention.
 func escape(s string) string { return entities.Replace(s) }
 
-// NoTicks keeps text from ending the code it stands in; mrkdwn has no escape for it.
+// NoTicks replaces backticks, which would end code. mrkdwn has no escape for them.
 func NoTicks(s string) string { return strings.ReplaceAll(s, "`", "ˋ") }
 
-// CodeSpan shows a text of strangers as code on one line.
+// CodeSpan returns an untrusted text as code on one line.
 func CodeSpan(s string, most int) string {
 	if s = InlineText(s, most); s == "" {
 		return ""
@@ -167,12 +162,12 @@ func CodeSpan(s string, most int) string {
 	return "`" + s + "`"
 }
 
-// said is a text of strangers within a sentence of ours.
+// InlineText returns an untrusted text as a part of a sentence.
 func InlineText(s string, most int) string {
 	return cutEscaped(escape(NoTicks(OneLine(s, most))), most)
 }
 
-// quote shows a text of strangers as a quotation: no line of it stands outside.
+// quote returns an untrusted text as a quotation that has all of its lines.
 func quote(s string, lines, most int) string {
 	s = strings.TrimSpace(readable(head(s, most)))
 	if s == "" {
@@ -185,7 +180,7 @@ func quote(s string, lines, most int) string {
 	}
 	s = escape(noFences(strings.Join(list, "\n")))
 	if shorter := cutEscaped(s, most); shorter != s {
-		s, cutOff = shorter, false // it ends in … already
+		s, cutOff = shorter, false // it already ends in …
 	}
 	if cutOff {
 		s += "\n…"
@@ -193,7 +188,7 @@ func quote(s string, lines, most int) string {
 	return ">" + strings.ReplaceAll(s, "\n", "\n>")
 }
 
-// ending is the last lines of a text, at most most units of them.
+// ending returns the last lines of a text, of at most most units.
 func ending(s string, lines, most int) string {
 	s = strings.TrimSpace(readable(s[max(0, len(s)-64*most):]))
 	list := strings.Split(s, "\n")
@@ -208,11 +203,11 @@ func ending(s string, lines, most int) string {
 	return s
 }
 
-// noFences keeps a quotation from opening a block of code that swallows what follows.
+// noFences replaces fences, so that a quotation does not open a block of code.
 func noFences(s string) string { return strings.ReplaceAll(s, "```", "ˋˋˋ") }
 
-// codeBlock shows a text of strangers as a block of code of at most most
-// units. It tells how many lines were left out, and whether one was cut short.
+// codeBlock returns an untrusted text as a block of code of at most most units, the number of lines left out, and whether a line was
+// cut.
 func codeBlock(s string, most int) (text string, left int, short bool) {
 	s = noFences(strings.Trim(readable(s), "\n"))
 	if s == "" {
@@ -236,8 +231,8 @@ func codeBlock(s string, most int) (text string, left int, short bool) {
 	return "```\n" + strings.Join(kept, "\n") + "\n```", len(lines) - len(kept), short
 }
 
-// link shows a link of ours; the label is of strangers, perhaps. What is no
-// absolute http address becomes the label alone: Slack would show it as text.
+// link returns a link with a label that may be untrusted. If address is not an absolute http address, link returns the label, because
+// Slack would show the address as text.
 func link(address, label string) string {
 	label = InlineText(strings.ReplaceAll(label, "|", "∣"), 80)
 	to, ok := linkable(address, linkMax/2)
@@ -247,7 +242,7 @@ func link(address, label string) string {
 	return "<" + to + "|" + label + ">"
 }
 
-// linkable is an absolute http address of at most most bytes as it stands in a link.
+// linkable returns an absolute http address of at most most bytes as it is written in a link.
 func linkable(address string, most int) (string, bool) {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(address) > most {
@@ -256,7 +251,7 @@ func linkable(address string, most int) (string, bool) {
 	return strings.NewReplacer("&", "&amp;", "<", "%3C", ">", "%3E", "|", "%7C", " ", "%20").Replace(u.String()), true
 }
 
-// width counts UTF-16 units.
+// width returns the number of UTF-16 units.
 func width(s string) (n int) {
 	for _, r := range s {
 		n++
@@ -267,8 +262,7 @@ func width(s string) (n int) {
 	return n
 }
 
-// Cut shortens a text that is wider than most to most, with … at its end, and
-// not within what is one sign to its reader.
+// Cut shortens a text that is wider than most to most, with … at its end. It never cuts within a character that its reader sees.
 func Cut(s string, most int) string {
 	if len(s) <= most || width(s) <= most {
 		return s
@@ -276,7 +270,7 @@ func Cut(s string, most int) string {
 	return s[:boundary(s, most-1)] + "…"
 }
 
-// cutEscaped is cut for a text in which an entity must not be cut in two.
+// cutEscaped is Cut for escaped text, and does not cut within an entity.
 func cutEscaped(s string, most int) string {
 	if width(s) <= most {
 		return s
@@ -288,7 +282,7 @@ func cutEscaped(s string, most int) string {
 	return s + "…"
 }
 
-// boundary is the last place within the first most units where a text may be cut.
+// boundary returns the last place within the first most units where a text may be cut.
 func boundary(s string, most int) int {
 	var starts []int // of the runes before the cut
 	end := 0
@@ -303,7 +297,7 @@ func boundary(s string, most int) int {
 		starts = append(starts, end)
 		end += size
 	}
-	// A sign of more than 32 runes is none: cutting it harms nobody.
+	// A character of more than 32 runes is artificial and may be cut.
 	for range 32 {
 		if len(starts) == 0 || end == len(s) || !joined(s[:end], s[end:]) {
 			break
@@ -313,7 +307,7 @@ func boundary(s string, most int) int {
 	return end
 }
 
-// joined tells whether a cut between two texts would be within one sign.
+// joined reports whether a cut between two texts would be within a character.
 func joined(before, after string) bool {
 	last, _ := utf8.DecodeLastRuneInString(before)
 	next, _ := utf8.DecodeRuneInString(after)
@@ -331,8 +325,7 @@ func joined(before, after string) bool {
 
 func isFlag(r rune) bool { return '\U0001f1e6' <= r && r <= '\U0001f1ff' }
 
-// bullets are the first of n lines, at most most and within units together;
-// the last says how many more there are.
+// bullets returns the first of n lines, at most most, that fit into units together. The last line has the number of the others.
 func bullets(n, most, units int, more string, line func(i int) string) string {
 	var b strings.Builder
 	for i := range n {

@@ -9,40 +9,37 @@ import (
 	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
-// What is posted to GitHub is Markdown, and may become the message of a squashed
-// commit, which is no Markdown. So texts of strangers are made harmless twice: their
-// signs are escaped, and what GitHub finds in plain text (names, numbers of issues,
-// words that close them or keep checks from running) is broken by a space of no width.
+// Text for GitHub is Markdown, and may become the message of a squashed commit, which is plain text. So untrusted text is neutralized
+// twice. Its markup is escaped, and a zero-width space breaks the words that GitHub acts on in plain text (names, numbers of issues,
+// words that close issues or skip checks).
 
-// pullMax bounds a body, in characters; GitHub takes 65,536.
+// pullMax bounds a body, in characters. GitHub takes 65,536.
 const pullMax = 60_000
 
-// gap stands where GitHub must not see one word. It is invisible, and all that
-// strangers send of its kind was taken out before.
+// gap breaks a word for GitHub and is invisible. Untrusted text has lost its own such characters before.
 const gap = "\u200b"
 
 var (
-	// anyLink is what a link could be made of, asCode what is shown as code: that, and
-	// what its author wrote as code.
+	// anyLink matches text that GitHub could make a link of. asCode matches text to show as code, which is that and code of the
+	// author.
 	anyLink = pattern.New(`(?i)(?:[a-z][a-z0-9+.-]*://|\bwww\.|\bmailto:|\bxmpp:)\S*`)
 	asCode  = pattern.New("`[^`]+`|" + anyLink.String())
-	// closers are the words that close an issue, with what they may refer to.
+	// closers matches words that close an issue, with a reference.
 	closers = pattern.New(`(?i)\b((?:close[sd]?|fix(?:e[sd])?|resolve[sd]?):?)(\s+(?:#|GH-|[\w.-]+/[\w.-]+#|https?://))`)
-	// skipping keeps checks from running when it stands in a commit's message.
+	// skipping matches words in a commit's message that skip checks.
 	skipping = pattern.New(`(?i)\[(skip|no|ci|actions)([ -]?(?:ci|skip|actions|checks)?\])`)
-	// numbered refers to an issue.
+	// numbered matches a reference to an issue.
 	numbered = pattern.New(`(?i)(#|\bGH-)(\d)`)
 )
 
-// inert takes from a text what GitHub acts upon wherever it stands, code included.
+// inert breaks everything in a text that GitHub acts on even in code.
 func inert(s string) string {
 	s = closers.ReplaceAllString(s, "$1"+gap+"$2")
 	s = skipping.ReplaceAllString(s, "["+gap+"$1$2")
-	return strings.ReplaceAll(s, "<!--", "<"+gap+"!--") // marks of ours are such comments
+	return strings.ReplaceAll(s, "<!--", "<"+gap+"!--") // ramus marks its comments so
 }
 
-// mdText is a line of strangers as a part of a sentence or paragraph: it looks as it
-// was written, and nothing of it is markup, a link or the name of somebody.
+// MarkdownText returns an untrusted line as a part of a sentence or paragraph. It looks unchanged, without markup, links and mentions.
 func MarkdownText(s string, most int) string {
 	s = OneLine(s, most)
 	var b strings.Builder
@@ -56,19 +53,18 @@ func MarkdownText(s string, most int) string {
 		if written, ok := strings.CutPrefix(code, "`"); ok {
 			code = strings.TrimSuffix(written, "`")
 		} else if short := strings.TrimRight(code, ".,;:!?)>\"'"); anyLink.MatchString(short) {
-			at[1] -= len(code) - len(short) // they belong to the sentence
+			at[1] -= len(code) - len(short) // punctuation belongs to the sentence
 			code = short
 		}
 		if strings.TrimSpace(code) != "" {
-			b.WriteString(markdownCell(code, most)) // the text may stand in a table
+			b.WriteString(markdownCell(code, most)) // the text may be in a table
 		}
 		s = s[at[1]:]
 	}
 	return b.String()
 }
 
-// mdWords is mdText without links. Signs that mean something at the beginning of a
-// line only are escaped there.
+// mdWords is MarkdownText without links. Characters that are markup only at the beginning of a line are escaped only there.
 func mdWords(s string, begins bool) string {
 	s = numbered.ReplaceAllString(inert(s), "$1"+gap+"$2")
 	s = strings.ReplaceAll(s, "@", "@"+gap)
@@ -95,22 +91,22 @@ func mdWords(s string, begins bool) string {
 	return b.String()
 }
 
-// mdCode shows a text of strangers as code on one line.
+// markdownCode returns an untrusted text as code on one line.
 func markdownCode(s string, most int) string { return ticked(inert(OneLine(s, most))) }
 
-// ticked puts one line between more backticks than it has in a row.
+// ticked returns one line between more backticks than it has in a row.
 func ticked(s string) string {
 	if s == "" {
 		return ""
 	}
 	mark := strings.Repeat("`", longest(s, '`')+1)
 	if len(mark) > 1 {
-		s = " " + s + " " // one of each side is taken away again
+		s = " " + s + " " // Markdown removes one space of each side
 	}
 	return mark + s + mark
 }
 
-// mdCell is mdCode within a table, where a | would end the cell even in code.
+// markdownCell is markdownCode for a table, in which | ends a cell even in code.
 func markdownCell(s string, most int) string {
 	if s = inert(OneLine(s, most)); !strings.Contains(s, "|") {
 		return markdownCode(s, most)
@@ -128,7 +124,7 @@ func markdownCell(s string, most int) string {
 	return b.String()
 }
 
-// longest is the length of the longest run of a sign.
+// longest returns the length of the longest run of a character.
 func longest(s string, sign byte) (most int) {
 	n := 0
 	for i := range len(s) {
@@ -140,23 +136,23 @@ func longest(s string, sign byte) (most int) {
 	return most
 }
 
-// ticksMax bounds a run of backticks: the fences around it are longer still.
+// ticksMax bounds a run of backticks, since the fence around it must be longer.
 const ticksMax = 40
 
 var ticks = pattern.New(fmt.Sprintf("`{%d,}", ticksMax+1))
 
-// Fence shows a text of strangers as a block that nothing within it can end.
+// Fence returns an untrusted text as a block of code that nothing in it can end.
 func Fence(language, text string) string { return codeFence(language, readable(text)) }
 
-// codeFence is fence for a text that is readable, and may have gaps.
+// codeFence is Fence for a text that is readable and may have gaps.
 func codeFence(language, text string) string {
 	text = ticks.ReplaceAllString(strings.Trim(text, "\n"), strings.Repeat("`", ticksMax))
 	mark := strings.Repeat("`", max(3, longest(text, '`')+1))
 	return mark + language + "\n" + text + "\n" + mark
 }
 
-// mdQuote shows paragraphs of strangers as a quotation of at most most units: no line
-// of it stands outside. Blocks of code stay blocks of code.
+// markdownQuote returns untrusted paragraphs as a quotation of at most most units that has all of their lines. Blocks of code stay blocks
+// of code.
 func markdownQuote(s string, most int) string {
 	s = strings.Trim(readable(head(s, most)), "\n")
 	if strings.TrimSpace(s) == "" {
@@ -164,7 +160,7 @@ func markdownQuote(s string, most int) string {
 	}
 	var b strings.Builder
 	lines := strings.Split(s, "\n")
-	last := 0 // that can end a block
+	last := 0 // the last line that can end a block
 	for i, line := range lines {
 		if endsFence(line) {
 			last = i
@@ -190,7 +186,7 @@ func markdownQuote(s string, most int) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// fencedLines is how many of the lines are a block of code that the first one begins.
+// fencedLines returns the number of lines of the block of code that the first line begins.
 func fencedLines(lines []string) int {
 	if !strings.HasPrefix(lines[0], "```") || strings.Contains(lines[0][3:], "`") {
 		return 0
@@ -203,10 +199,10 @@ func fencedLines(lines []string) int {
 	return 0
 }
 
-// endsFence tells whether a line ends a block of code.
+// endsFence reports whether a line ends a block of code.
 func endsFence(line string) bool { return strings.TrimSpace(line) == "```" }
 
-// mdLink is a link of ours; what is no absolute http address becomes the label alone.
+// markdownLink returns a link, and the label if to is not an absolute http address.
 func markdownLink(to, label string) string {
 	label = MarkdownText(label, 100)
 	u, err := url.Parse(to)
@@ -217,8 +213,7 @@ func markdownLink(to, label string) string {
 	return "[" + label + "](" + to + ")"
 }
 
-// mdList is the first of n items, at most most and within units together; the last
-// says how many more there are.
+// markdownList returns the first of n items, at most most, that fit into units together. The last item has the number of the others.
 func markdownList(n, most, units int, item func(i int) string) string {
 	var b strings.Builder
 	for i := range n {
@@ -235,8 +230,7 @@ func markdownList(n, most, units int, item func(i int) string) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// mdTable is a table of at most most rows and within units; note says, below it, how
-// many more there are.
+// markdownTable returns a table of at most most rows that fit into units. A note below it has the number of the others.
 func markdownTable(columns []string, n, most, units int, row func(i int) []string) string {
 	var b strings.Builder
 	line := func(cells []string) string { return "| " + strings.Join(cells, " | ") + " |\n" }
@@ -259,7 +253,7 @@ func markdownTable(columns []string, n, most, units int, row func(i int) []strin
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// mdDetails hides a long part behind its summary, which is of ours.
+// markdownDetails returns a long text that is folded under a trusted summary.
 func markdownDetails(summary, text string) string {
 	if text == "" {
 		return ""

@@ -11,20 +11,17 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// BrowserFiles is what the names of files of checks by a browser begin with in a
-// manifest; the names in the checks are relative to it.
+// BrowserFiles begins the names of the files of checks by a browser in a manifest. The names in the checks are relative to it.
 const BrowserFiles = "artifacts/browser/"
 
-// Bounds of the pictures that are shown in a thread or on a pull request: more
-// than a reader looks at would hide the ones that matter.
+// Bounds of the pictures in a thread or a pull request. More pictures would hide the important ones.
 const (
 	maxPictures      = 5
 	MaxPicture       = 8 << 20
 	maxPicturesBytes = 25 << 20 // together
 )
 
-// Picture is a picture of a page that a check by a browser took. Its words come
-// from the repository and from the page: they are strangers'.
+// Picture is a picture of a page by a check by a browser. Its texts come from the repository and the page and are untrusted.
 type Picture struct {
 	File     record.ManifestFile
 	Check    string
@@ -32,12 +29,12 @@ type Picture struct {
 	width    int
 	height   int
 	verdict  string
-	step     int     // of a step: its number from 1; 0: the page at the end
-	triptych bool    // before, after and what differs, side by side
-	changed  float64 // of a triptych: the share of pixels
+	step     int     // the number of a step, from 1, or 0 for the page at the end
+	triptych bool    // before, after and the difference side by side
+	changed  float64 // of a triptych, the share of pixels
 }
 
-// Caption says what a picture shows, on one line. show writes words of strangers.
+// Caption returns the content of a picture on one line. show escapes untrusted text.
 func (p Picture) Caption(show writing) string {
 	at := fmt.Sprintf("%s at %s (%d×%d): ", show(p.Check, 80), show(p.Viewport, 40), p.width, p.height)
 	switch {
@@ -49,8 +46,7 @@ func (p Picture) Caption(show writing) string {
 	return at + p.verdict
 }
 
-// What a picture is, in the order in which pictures are shown: what is wrong, what
-// is new, what is well, and what another picture shows already.
+// The ranks of pictures, in the order in which they are shown. Failures come first, then differences, successes, and repetitions.
 const (
 	rankFailed = iota
 	rankTriptych
@@ -58,14 +54,13 @@ const (
 	rankElse
 )
 
-// Pictures chooses which pictures of a run are shown where there is room for a
-// few, in which order; the rest is for links. Of a check that ran several times
-// the last run counts; what the pictures of earlier ones show is not so any more, and they are
-// in neither list. A picture that is too large to be shown is in the rest.
+// Pictures returns the pictures of a run to show where there is room for a few, in their order, and the rest for links. Of a check that
+// ran several times the last run counts. Pictures of earlier ones are outdated and in neither list. A picture that is too large to be
+// shown is in the rest.
 func Pictures(m *record.Manifest) (shown, rest []Picture) {
 	type ranked struct {
 		Picture
-		rank, size int // wide windows before phones
+		rank, size int // of the window, large before small
 	}
 	var all []ranked
 	files := make(map[string]record.ManifestFile)
@@ -79,7 +74,7 @@ func Pictures(m *record.Manifest) (shown, rest []Picture) {
 		if !ok || name == "" {
 			return
 		}
-		delete(files, f.Name) // each once
+		delete(files, f.Name) // each file once
 		p.File = f
 		all = append(all, ranked{p, rank, size})
 	}
@@ -105,7 +100,7 @@ func Pictures(m *record.Manifest) (shown, rest []Picture) {
 				p.step = i + 1
 				if !s.OK && s.Screenshot != "" {
 					add(rankFailed, size, s.Screenshot, p)
-					end = rankElse // the page at the end is the same, or says less
+					end = rankElse // the page at the end shows the same or less
 				}
 			}
 			d, compared := diffs[v.Viewport.Name]
@@ -139,7 +134,7 @@ func Pictures(m *record.Manifest) (shown, rest []Picture) {
 	return shown, rest
 }
 
-// lastLooks are the checks by a browser of a run, of those with the same name the last.
+// lastLooks returns the last check by a browser of each name.
 func lastLooks(m *record.Manifest) (list []record.BrowserCheck) {
 	for i, c := range m.Browser {
 		if !slices.ContainsFunc(m.Browser[i+1:], func(d record.BrowserCheck) bool { return d.Name == c.Name && d.Spec == c.Spec }) {
@@ -149,14 +144,13 @@ func lastLooks(m *record.Manifest) (list []record.BrowserCheck) {
 	return list
 }
 
-// PictureName is what a picture's file is called where people save it. n keeps
-// pictures of a run apart, and the run's id those of several runs in a thread: by
-// it they are found again.
+// PictureName returns the name of a picture's file for people who save it. n tells pictures of a run apart, and the run's id tells runs
+// of a thread apart. ramus finds its pictures by the id.
 func PictureName(p Picture, n int, run string) string {
 	return fmt.Sprintf("%s-%s-%d__%s%s", Slug(p.Check), Slug(p.Viewport), n, fileSafe(run), PictureExt(p))
 }
 
-// PictureExt goes by what the file is, not by what it is called.
+// PictureExt returns the extension for the picture's content, whatever the file's name is.
 func PictureExt(p Picture) string {
 	if kind := path.Base(p.File.Type); kind != "jpeg" {
 		return "." + fileSafe(kind)
@@ -164,7 +158,7 @@ func PictureExt(p Picture) string {
 	return ".jpg"
 }
 
-// Slug is a short name of small letters and digits.
+// Slug returns a short name of lower-case letters and digits.
 func Slug(s string) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -184,7 +178,7 @@ func Slug(s string) string {
 	return s
 }
 
-// fileSafe keeps of a name what any place takes in the name of a file.
+// fileSafe returns the characters of a name that are valid in names of files everywhere.
 func fileSafe(s string) string {
 	return strings.Map(func(r rune) rune {
 		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || r == '-' || r == '.' {
@@ -194,7 +188,7 @@ func fileSafe(s string) string {
 	}, s)
 }
 
-// Percent shows a share, as exact as people care.
+// Percent returns a share in percent, rounded for people.
 func Percent(share float64) string {
 	switch p := share * 100; {
 	case math.IsNaN(p) || p <= 0:

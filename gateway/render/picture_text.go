@@ -8,13 +8,13 @@ import (
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
-// looked says in words how a check by a browser ended: "PASS at desktop and mobile; 3.2 %
-// changed", "FAIL at mobile: step 3 …; PASS at desktop".
+// looked returns the result of a check by a browser, such as "PASS at desktop and mobile; 3.2 % changed" or "FAIL at mobile: step 3 …;
+// PASS at desktop".
 func (show writing) looked(m *record.Manifest, c record.BrowserCheck) string {
 	var parts []string
 	worst := record.BrowserPass
 	for _, verdict := range []string{string(record.BrowserFail), string(record.BrowserUnverified), string(record.BrowserPass)} {
-		// Views that ended in the same way for the same reason are told of together.
+		// Views with the same result and reason are combined.
 		var reasons []string
 		at := map[string][]string{}
 		for _, v := range c.Views {
@@ -23,7 +23,7 @@ func (show writing) looked(m *record.Manifest, c record.BrowserCheck) string {
 			}
 			why := v.Reason
 			if v.Verdict == record.BrowserPass {
-				why = "" // it would say what was looked at
+				why = "" // it only has the names of the pages
 			}
 			if at[why] == nil {
 				reasons = append(reasons, why)
@@ -42,7 +42,7 @@ func (show writing) looked(m *record.Manifest, c record.BrowserCheck) string {
 		}
 	}
 	if c.Verdict != worst || len(c.Views) == 0 {
-		// The check as a whole: nothing listened, or more differs than may.
+		// The check as a whole failed, for example because nothing listened, or too much differs.
 		own := show(string(c.Verdict), 20)
 		if c.Reason != "" {
 			own += ": " + strings.TrimSuffix(show(c.Reason, 200), ".")
@@ -56,12 +56,12 @@ func (show writing) looked(m *record.Manifest, c record.BrowserCheck) string {
 	return strings.Join(parts, "; ")
 }
 
-// isEarlier tells whether a check looked at something else than what stands at the run's end.
+// isEarlier reports whether a check saw another tree than the one at the run's end.
 func isEarlier(m *record.Manifest, c record.BrowserCheck) bool {
 	return c.Commit != "" && m.Head != "" && c.Commit != string(m.Head)
 }
 
-// differs says how much of a page changed; nothing where it was not compared.
+// differs returns the changed share of a page, and nothing if it was not compared.
 func (show writing) differs(c record.BrowserCheck) []string {
 	if c.Compare == nil || len(c.Compare.Views) == 0 {
 		return nil
@@ -89,7 +89,7 @@ func (show writing) differs(c record.BrowserCheck) []string {
 	return []string{"changed " + enumerated(shares)}
 }
 
-// enumerated joins words as people do: "a, b and c".
+// enumerated joins words, "a, b and c".
 func enumerated(words []string) string {
 	if n := len(words); n > 1 {
 		return strings.Join(words[:n-1], ", ") + " and " + words[n-1]
@@ -107,7 +107,7 @@ func lookMark(verdict string) string {
 	return "⚠️ "
 }
 
-// looked is what the message of a run's end says of its checks by a browser.
+// looked returns the part of a result about checks by a browser.
 func looked(m *record.Manifest) string {
 	list := lastLooks(m)
 	if len(list) == 0 {
@@ -118,14 +118,14 @@ func looked(m *record.Manifest) string {
 	})
 }
 
-// trace is what the browser recorded of a check, which the viewer opens.
+// trace is the browser's recording of a check, for the trace viewer.
 type trace struct {
 	name     string // in the manifest
 	check    string
 	viewport string
 }
 
-// Traces lists the traces of the latest checks, those of views that failed first.
+// Traces returns the traces of the last checks. Those of views that failed come first.
 func Traces(m *record.Manifest) (list []trace) {
 	kept := make(map[string]bool)
 	for _, f := range m.Files {
@@ -144,16 +144,16 @@ func Traces(m *record.Manifest) (list []trace) {
 	return list
 }
 
-// label names a trace where a link to it stands.
+// label returns the label of a link to the trace.
 func (t trace) label() string {
 	return fmt.Sprintf("%s, %s", OneLine(t.check, 40), OneLine(t.viewport, 30))
 }
 
-// PictureLinks make links to files of a run by their names; nil: there are none.
+// PictureLinks return links to files of a run by their names. Nil functions mean that there are no links.
 type PictureLinks struct{ File, Trace func(name string) string }
 
-// renderShown is the text above pictures in a thread, in mrkdwn: what they show, and links to what is
-// not shown. Unlike a block's it makes links of what looks like one, so words of strangers are code in it.
+// ShownPictures returns the text above pictures in a thread, in mrkdwn, with their captions and links to the others. Slack makes links
+// of addresses in it, unlike in a block, so untrusted text is code.
 func ShownPictures(shown, rest []Picture, recorded []trace, links PictureLinks) string {
 	text := "*Pictures of the pages*"
 	for i, p := range shown {
@@ -162,14 +162,14 @@ func ShownPictures(shown, rest []Picture, recorded []trace, links PictureLinks) 
 	return join("\n", text, links.more(rest, recorded, 2000))
 }
 
-// renderLinked is the message that stands where pictures cannot be shown.
+// LinkedPictures returns the message in place of pictures that cannot be shown.
 func LinkedPictures(why string, rest []Picture, recorded []trace, links PictureLinks) slack.Message {
 	var l layout
 	l.section(join("\n", "*Pictures of the pages*", why, links.more(rest, recorded, 2600)))
 	return slack.Message{Text: "Pictures of the pages", Blocks: l.blocks}
 }
 
-// more lists links to pictures and traces within so many units: whole links, for one that is cut is none.
+// more returns links to pictures and traces that fit into units. Links are never cut.
 func (links PictureLinks) more(rest []Picture, recorded []trace, units int) string {
 	list := func(head string, n int, address func(i int) string, label func(i int) string) string {
 		text, left := "", 0

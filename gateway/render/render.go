@@ -25,19 +25,19 @@ import (
 	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
-// Standing is what a run's one progress message is made from.
+// Standing is the input of a run's progress message.
 type Standing struct {
 	Run    record.Run
 	Policy gate.Policy
-	Step   string // what runs now, in words; empty: nothing
+	Step   string // the step at work in words; empty for none
 	Steps  int    // that have ended
 	Since  time.Time
 	Now    time.Time
-	Base   time.Time // when the base was refreshed; zero: not known
-	Link   string    // to the run's page; empty: none
+	Base   time.Time // when the base was refreshed; zero if unknown
+	Link   string    // to the run's page; empty for none
 }
 
-// Progress makes the progress message of a run that has not ended, with its buttons.
+// Progress returns the progress message of a run that has not ended, with its buttons.
 func Progress(p Standing) slack.Message {
 	var l layout
 	head := p.head()
@@ -57,7 +57,7 @@ func Progress(p Standing) slack.Message {
 	return slack.Message{Text: notification(head, p.notice()), Blocks: l.blocks}
 }
 
-// gate is what a person is asked: by a run that waits, or by an agent at work that asks for leave.
+// gate returns the question of a run that waits, or of an agent at work that asks for permission.
 func (p Standing) gate() *record.Gate {
 	switch p.Run.State {
 	case record.StateAwaitingReview, record.StateRunning:
@@ -93,7 +93,7 @@ func (p Standing) head() string {
 	return "⚙️ " + NoTicks(OneLine(string(p.Run.State), 60))
 }
 
-// doing is the current step, behind the headline.
+// doing returns the current step, which follows the headline.
 func (p Standing) doing() string {
 	if p.Step == "" || p.Run.Ended() {
 		return ""
@@ -128,25 +128,21 @@ func (p Standing) elapsed() string {
 	return Duration(p.Now.Sub(p.Since))
 }
 
-// Result is what the final message of a run is made from. What is said about
-// the run's outcome comes from Manifest alone.
+// Result is the input of the final message of a run. Only Manifest decides about the outcome.
 type Result struct {
 	Manifest record.Manifest
 	Policy   gate.Policy
-	// Page is a link to the run's page, Links gives one for a file of the
-	// manifest; without them none are shown.
+	// Page is a link to the run's page, and Links returns one for a file of the manifest. Links that are missing are not shown.
 	Page  string
 	Links func(name string) string
-	Clone string // URL that git can clone the repository from; empty: none is shown
-	// Output is what the command that matters printed last, as the executor kept
-	// it: that of a single command, or the last that failed.
+	Clone string // URL to clone the repository from; empty for none
+	// Output is the end of the output of a single command, or of the last command that failed, as the executor kept it.
 	Output string
-	// Says is what the agent said last. It is shown as the agent's words, and decides nothing.
+	// Says is the last text of the agent. It is shown as the agent's words, and decides nothing.
 	Says string
 }
 
-// Message renders the result. A request that was answered without running
-// anything has none: the message is empty.
+// Message returns the message. It is empty for a request that was answered without running anything.
 func (r Result) Message() slack.Message {
 	m := &r.Manifest
 	if m.Kind == record.KindRequest {
@@ -179,7 +175,7 @@ func (r Result) Message() slack.Message {
 	return slack.Message{Text: notification(head, changes(m)), Blocks: l.blocks}
 }
 
-// Headline says how the run ended, and what is known of what it left.
+// Headline returns the outcome of the run, and the verdict about its changes.
 func Headline(m *record.Manifest) (head, what string) {
 	switch m.State {
 	case record.StateComplete:
@@ -219,7 +215,7 @@ func (r Result) why() string {
 	return quote(m.Error, 8, 400)
 }
 
-// next says what can be done now, in words that a mention understands.
+// next returns the next possible actions, in words that a mention understands.
 func (r Result) next() string {
 	m := &r.Manifest
 	switch {
@@ -242,7 +238,7 @@ func (r Result) next() string {
 	return ""
 }
 
-// Hint is [record.Reason.Hint] for somebody who has only the thread.
+// Hint returns a hint like [record.Reason.Hint] for a person in the thread, without a command line.
 func Hint(reason record.Reason) string {
 	switch reason {
 	case record.ReasonCommandFailed:
@@ -312,7 +308,7 @@ func ReasonText(reason record.Reason) string {
 	return NoTicks(OneLine(strings.ReplaceAll(string(reason), "_", " "), 60))
 }
 
-// changes sums up the changed files: "3 files changed, +10 −2".
+// changes returns a summary of the changed files, "3 files changed, +10 −2".
 func changes(m *record.Manifest) string {
 	if len(m.Changed) == 0 {
 		return ""
@@ -352,7 +348,7 @@ func (r Result) changed() string {
 	})
 }
 
-// checked lists the checks that have said something, each with its last word, and tests that no check ran.
+// checked returns the checks that have a result, each with the last one, and tests that no check ran.
 func checked(m *record.Manifest) string {
 	ran, alone := lastChecks(m)
 	if len(ran)+len(alone) == 0 {
@@ -382,8 +378,7 @@ func checked(m *record.Manifest) string {
 	})
 }
 
-// lastChecks are the checks that have said something, each with its last word, and
-// the tests that no check ran.
+// lastChecks returns the checks that have a result, each with the last one, and the tests that no check ran.
 func lastChecks(m *record.Manifest) (ran []record.ManifestCheck, alone []record.ManifestTests) {
 	told := map[string]bool{}
 	for i, c := range m.Checks {
@@ -401,7 +396,7 @@ func lastChecks(m *record.Manifest) (ran []record.ManifestCheck, alone []record.
 	return ran, alone
 }
 
-// testsOf is what the tests of a check came to; nil when it ran none.
+// testsOf returns the tests of a check, and nil if it ran none.
 func testsOf(m *record.Manifest, c record.ManifestCheck) *record.ManifestTests {
 	n := slices.IndexFunc(m.Tests, func(t record.ManifestTests) bool { return t.Step == c.Step && c.Step != "" })
 	if n < 0 || c.Check != "tests" {
@@ -417,10 +412,10 @@ func mark(ok bool) string {
 	return "❌ "
 }
 
-// writing shows a stranger's word for one medium, cut to a length.
+// writing escapes untrusted text for one medium, and cuts it to a length.
 type writing func(word string, most int) string
 
-// tool is a check and by what it was made.
+// tool returns a check and its tool.
 func (show writing) tool(check, by string) string {
 	if by == "" {
 		return show(check, 40)
@@ -428,8 +423,7 @@ func (show writing) tool(check, by string) string {
 	return show(check, 40) + " (" + show(by, 40) + ")"
 }
 
-// counted says what tests came to, and names some that failed; empty when it
-// could not be counted.
+// counted returns the counts of tests and the names of some that failed. It is empty if the tests could not be counted.
 func (show writing) counted(t record.ManifestTests, names, most int) string {
 	if t.Unknown {
 		return ""
@@ -450,10 +444,10 @@ func (show writing) counted(t record.ManifestTests, names, most int) string {
 	return s
 }
 
-// unchecked names what nobody has checked.
+// unchecked returns the parts that were not checked.
 func unchecked(m *record.Manifest) []string {
 	list := slices.Clone(m.Unverified)
-	// The manifest names them already, unless it was written by something older.
+	// The manifest has them, unless an earlier version wrote it.
 	for _, c := range m.Checks {
 		words := ""
 		switch c.Result {
@@ -482,7 +476,7 @@ func unverified(m *record.Manifest) string {
 	})
 }
 
-// commands lists the last commands.
+// commands returns the last commands.
 func commands(m *record.Manifest) string {
 	const most = 6
 	if len(m.Commands) == 0 {
@@ -499,7 +493,7 @@ func commands(m *record.Manifest) string {
 		first, _, more := strings.Cut(strings.TrimSpace(c.Command), "\n")
 		line := CodeSpan(first, 160)
 		if more {
-			line += " …" // joined, its lines would read as another command
+			line += " …" // joined lines would read as another command
 		}
 		if line == "" {
 			line = CodeSpan(c.Step, 160)
@@ -519,7 +513,7 @@ func commands(m *record.Manifest) string {
 	})
 }
 
-// printed is the end of the output.
+// printed returns the end of the output.
 func (r Result) printed() string {
 	text, _, _ := codeBlock(ending(r.Output, 15, 900), 1000)
 	return text
@@ -537,7 +531,7 @@ func (r Result) says() string {
 	return who + " says (its own words, nobody has checked them):\n" + q
 }
 
-// links lists the page and the files that people look for.
+// links returns links to the page and to the files that people look for.
 func (r Result) links() string {
 	const (
 		most     = 8
@@ -562,7 +556,7 @@ func (r Result) links() string {
 		case f.Name == "journal.jsonl":
 			named(f.Name, "Journal")
 		case strings.HasPrefix(f.Name, BrowserFiles) && len(r.Manifest.Browser) > 0:
-			// They have a message of their own.
+			// Pictures have a message of their own.
 		case strings.HasPrefix(f.Name, "artifacts/"):
 			artifacts = append(artifacts, f)
 		}
@@ -574,7 +568,7 @@ func (r Result) links() string {
 		}
 		named(f.Name, strings.TrimPrefix(f.Name, "artifacts/")+" ("+bytesize.Text(f.Size)+")")
 	}
-	// Whole links only: one that is cut is none.
+	// A link that is cut does not work, so links are whole.
 	text := ""
 	for i, item := range list {
 		if next := join(" · ", text, item); width(next) <= linksMax {
@@ -593,7 +587,7 @@ func runDuration(m *record.Manifest) string {
 	return "took " + Duration(time.Duration(max(m.DurationMS, 0))*time.Millisecond)
 }
 
-// agentWords tell which agent worked, and what of models it used.
+// agentWords returns the name of the agent and its use of models.
 func agentWords(m *record.Manifest) string {
 	s := ""
 	if m.Agent != "" {
@@ -634,7 +628,7 @@ func whereabouts(repo, branch, base string) string {
 	return s
 }
 
-// refreshed says how old the base is: a thread must show when upstream could not be reached for long.
+// refreshed returns the age of the base, so that a thread shows that upstream could not be reached for long.
 func refreshed(base, now time.Time) string {
 	if base.IsZero() || now.Before(base) {
 		return ""
@@ -649,8 +643,7 @@ func shownPage(page string) string {
 	return ""
 }
 
-// notification is a message's text where blocks are not shown; what follows the
-// headline may be of strangers.
+// notification returns a message's text for places without blocks. rest may be untrusted.
 func notification(head, rest string) string {
 	text := escape(head)
 	if rest = InlineText(rest, 200); rest != "" {
@@ -659,20 +652,19 @@ func notification(head, rest string) string {
 	return cutEscaped(text, notifiableMax)
 }
 
-// Answer is a message that is no run's progress or result.
+// Answer is a message other than the progress or the result of a run.
 type Answer struct {
-	Text string // prose in mrkdwn; nothing in it mentions anybody or links
+	Text string // prose in mrkdwn, in which mentions and links are escaped
 	Code string // shown as a block
-	Page string // a link to where all of Code is, for when it is cut; empty: none
-	// Own is where people reach this server. Its signed links in Text are
-	// shown as links; those of anybody else are not.
+	Page string // a link to all of Code, shown if Code is cut; empty for none
+	// Own is the address of this server. Only its signed links in Text are shown as links.
 	Own string
 }
 
-// RenderText makes a message of plain text: an answer, a question, an error. Code is shown as a block.
+// Text returns a message of plain text, an answer, a question or an error. Code is shown as a block.
 func Text(text, code string) slack.Message { return Answer{Text: text, Code: code}.Message() }
 
-// Message renders the answer. Code of more than about 8,000 characters is cut at a line's end.
+// Message returns the message. Code of more than about 8,000 characters is cut at the end of a line.
 func (a Answer) Message() slack.Message {
 	const (
 		pieces = 3
@@ -681,7 +673,7 @@ func (a Answer) Message() slack.Message {
 	var l layout
 	text := strings.TrimSpace(readable(a.Text))
 	if text != "" {
-		// Escaping makes text longer: what is cut must be cut before.
+		// Escaping makes text longer, so it is cut first.
 		short := Cut(text, sectionMax-200)
 		for width(escape(short)) > sectionMax-100 {
 			short = Cut(short, width(short)*3/4)
@@ -722,15 +714,15 @@ func (a Answer) Message() slack.Message {
 	return slack.Message{Text: cutEscaped(escape(noFences(OneLine(notice, notifiableMax/2))), notifiableMax), Blocks: l.blocks}
 }
 
-// ownLinks makes links of the signed addresses of this server's pages.
+// ownLinks turns signed addresses of this server's pages into links.
 func (a Answer) ownLinks(escaped string) string {
 	if a.Own == "" {
 		return escaped
 	}
-	left := 12 // a link is longer than its address, and there is room for so many
+	left := 12 // links that fit, as a link is longer than its address
 	own := regexp.MustCompile(regexp.QuoteMeta(escape(strings.TrimSuffix(a.Own, "/"))+"/evidence/") + "[^\\s()<>|`]*")
 	return own.ReplaceAllStringFunc(escaped, func(address string) string {
-		// What is not shown as it stands was cut, or is none of ours.
+		// An address that would not be shown unchanged was cut, or is another server's.
 		l := link(html.UnescapeString(address), "page")
 		if left == 0 || !strings.Contains(address, links.SignatureParameter+"=") || l != "<"+address+"|page>" {
 			return address
@@ -740,7 +732,7 @@ func (a Answer) ownLinks(escaped string) string {
 	})
 }
 
-// closeFences closes a block of code that a text, perhaps by being cut, leaves open.
+// closeFences closes a block of code that a text leaves open, for example after a cut.
 func closeFences(s string) string {
 	if strings.Count(s, "```")%2 == 1 {
 		return s + "\n```"
@@ -748,8 +740,7 @@ func closeFences(s string) string {
 	return s
 }
 
-// RenderAsk asks which repository is meant, with one choice for each. key comes
-// back in the choice's value, before the repository's name.
+// Ask returns a question for the repository, with a choice for each. The value of a choice is key, a space and the repository's name.
 func Ask(key string, repos []string) slack.Message {
 	var l layout
 	const ask = "Which repository is this about?"
@@ -781,7 +772,7 @@ func join(between string, parts ...string) string {
 	return strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), between)
 }
 
-// thousands is a large number, as exact as people care.
+// thousands returns a large number, rounded for people.
 func thousands(n int64) string {
 	switch {
 	case n < 1000:

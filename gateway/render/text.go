@@ -10,9 +10,10 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/pattern"
 	"github.com/ramus-dev/ramus/internal/text"
-) // The buttons of messages. A button's value is the run's name; that of an
-// answer to a gate goes on with a space and the step that asks, that of a
-// choice with a space and the repository.
+)
+
+// The ids of buttons in messages. The value of a button is the run's name. For an answer to a gate, a space and the asking step follow,
+// and for a choice, a space and the repository.
 const (
 	ActionStop    = "stop"
 	ActionRetry   = "retry"
@@ -22,11 +23,11 @@ const (
 	ActionRepo    = "repo"
 )
 
-// ansi are the sequences by which programs colour a terminal.
+// ansi matches the escape sequences of terminals.
 var ansi = pattern.New("\x1b(?:\\[[0-?]*[ -/]*[@-~]|\\][^\x07\x1b]*(?:\x07|\x1b\\\\)?|[@-_])")
 
-// Clean makes text from anywhere fit to be read: without a terminal's colours,
-// and with characters visible that are not, or that turn the order of others round.
+// Clean returns an untrusted text without a terminal's colours. Characters that are invisible or change the order of others become
+// U+FFFD.
 func Clean(s string) string {
 	s = strings.ToValidUTF8(ansi.ReplaceAllString(s, ""), "\uFFFD")
 	s = strings.ReplaceAll(s, "\r\n", "\n")
@@ -43,7 +44,7 @@ func Clean(s string) string {
 	}, s)
 }
 
-// cleanCut is clean text of at most n bytes.
+// ClipClean returns clean text of at most n bytes, and … if it cut.
 func ClipClean(s string, n int) string {
 	if len(s) <= n {
 		return Clean(s)
@@ -51,7 +52,7 @@ func ClipClean(s string, n int) string {
 	return Clean(text.Head(s, n)) + "…"
 }
 
-// spanText is a duration for people.
+// Duration returns a duration for people.
 func Duration(d time.Duration) string {
 	switch {
 	case d < time.Second:
@@ -68,8 +69,8 @@ func Duration(d time.Duration) string {
 
 func Time(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// Showable is the media type of pictures and films that a browser shows without
-// running anything of theirs; "" for all else. SVG is none of them.
+// Showable returns the media type of pictures and films that a browser shows without running their content, and "" for all others,
+// such as SVG.
 func Showable(media string) string {
 	switch media {
 	case "image/png", "image/jpeg", "image/gif", "image/webp", "video/webm", "video/mp4":
@@ -80,7 +81,7 @@ func Showable(media string) string {
 
 func ShortHash(h gitd.Hash) string { return string(h)[:min(10, len(h))] }
 
-// Earlier is said of what was checked and is not what stands.
+// Earlier marks a check of an earlier tree.
 const Earlier = "before the last change"
 
 func Plural(n int, one string) string {
@@ -90,8 +91,8 @@ func Plural(n int, one string) string {
 	return strconv.Itoa(n) + " " + one + "s"
 }
 
-// Invisible tells whether a rune shows nothing, or turns what follows around.
-// The joiners of emoji and of some scripts (U+200C, U+200D) are not among them.
+// Invisible reports whether a rune shows nothing or changes the direction of the text after it. It is false for the joiners of emoji and
+// of some scripts (U+200C, U+200D).
 func Invisible(r rune) bool {
 	switch {
 	case r == '\u00ad', r == '\u061c', r == '\u180e', r == '\u200b', r == '\u200e', r == '\u200f', r == '\ufeff',
