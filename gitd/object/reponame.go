@@ -3,7 +3,9 @@ package object
 import (
 	"fmt"
 	"strings"
-) // MaxName bounds the name of a repository in bytes, so that it fits into URLs, ref names and file names
+)
+
+// MaxName bounds the name of a repository in bytes, so that it fits into URLs, ref names and file names
 // with room for prefixes and suffixes.
 const MaxName = 100
 
