@@ -1,5 +1,5 @@
-// Package golden compares results of tests with files below testdata/golden. With the flag -update a test writes the files
-// instead.
+// Package golden compares results of tests with files, below testdata/golden or elsewhere. With the flag -update a test writes the
+// files instead.
 package golden
 
 import (
@@ -9,12 +9,17 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the results of tests to testdata/golden instead of comparing them")
+var update = flag.Bool("update", false, "write the results of tests to files instead of comparing them")
 
 // Compare fails the test if got differs from the file testdata/golden/NAME of the package under test.
 func Compare(t testing.TB, name, got string) {
 	t.Helper()
-	file := filepath.Join("testdata", "golden", name)
+	CompareFile(t, filepath.Join("testdata", "golden", name), got)
+}
+
+// CompareFile is [Compare] for any file, by a path relative to the package under test.
+func CompareFile(t testing.TB, file, got string) {
+	t.Helper()
 	if *update {
 		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
 			t.Fatal(err)
