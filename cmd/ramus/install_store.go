@@ -12,7 +12,7 @@ func openStore(address string, secret *secrets) (store.Bucket, error) {
 	if address == "" {
 		return nil, nil
 	}
-	if strings.HasPrefix(address, "s3:") {
+	if len(address) >= 3 && strings.EqualFold(address[:3], "s3:") { // a scheme may be in capitals
 		for _, name := range []string{"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"} {
 			secret.known("artifacts."+strings.ToLower(name), secret.env(name)) // the library reads them by itself
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -48,6 +49,9 @@ func (f *firstOf) RetrieveWithCredContext(c *credentials.CredContext) (credentia
 			f.found = p
 			return v, nil
 		}
+		if err == nil {
+			err = fmt.Errorf("%s has no keys", providerName(p))
+		}
 		errs = append(errs, err)
 	}
 	return credentials.Value{}, fmt.Errorf("no credentials found: %w", errors.Join(errs...))
@@ -58,3 +62,9 @@ func (f *firstOf) Retrieve() (credentials.Value, error) { return f.RetrieveWithC
 
 // IsExpired implements [credentials.Provider].
 func (f *firstOf) IsExpired() bool { return f.found == nil || f.found.IsExpired() }
+
+// providerName returns the name of a source of credentials for an error, such as "FileAWSCredentials".
+func providerName(p credentials.Provider) string {
+	name := fmt.Sprintf("%T", p)
+	return name[strings.LastIndexByte(name, '.')+1:]
+}

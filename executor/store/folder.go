@@ -10,6 +10,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -22,46 +23,55 @@ type Folder struct {
 	dir string
 }
 
-// OpenFolder opens a folder, or makes it, for its owner alone. It removes the files that a process which died had not finished.
+// OpenFolder opens a folder, or makes it, for its owner alone. It removes the files that a process which died had not finished. It
+// touches no other files, since the folder may hold files of others.
 func OpenFolder(dir string) (*Folder, error) {
 	dir, err := filepath.Abs(dir)
 	if err == nil {
-		err = os.MkdirAll(dir, 0o700)
-	}
-	if err == nil {
-		err = durable.Folder(filepath.Dir(dir))
-	}
-	if err == nil {
-		err = removeUnfinished(dir)
+		err = makeFolder(dir)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot open the artifact store: %w", err)
 	}
+	for _, kind := range keyFolders {
+		removeUnfinished(filepath.Join(dir, kind))
+	}
 	return &Folder{dir: dir}, nil
 }
 
-// removeUnfinished removes the unfinished files below dir that no process holds a lock of.
-func removeUnfinished(dir string) error {
-	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) {
+// makeFolder makes a folder and the folders above it, durably, unless it exists.
+func makeFolder(dir string) error {
+	if info, err := os.Stat(dir); err == nil && info.IsDir() {
+		return nil
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	return durable.Folder(filepath.Dir(dir))
+}
+
+// keyFolders are the folders of all keys, of artifacts and of cached dependencies.
+var keyFolders = []string{strings.TrimSuffix(keys, "/"), "cache"}
+
+// unfinishedName matches the names that Put gives to unfinished files.
+var unfinishedName = regexp.MustCompile(`\.[0-9]+` + regexp.QuoteMeta(unfinished) + `$`)
+
+// removeUnfinished removes the unfinished files below dir that no process holds a lock of. Files that it cannot remove stay.
+func removeUnfinished(dir string) {
+	_ = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() || !unfinishedName.MatchString(entry.Name()) {
 			return nil
-		}
-		if err != nil || !entry.Type().IsRegular() || !strings.HasSuffix(path, unfinished) {
-			return err
 		}
 		f, err := os.Open(path)
-		if err == nil {
-			defer f.Close()
-			// Another server may share the folder, and write the file now.
-			if errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK) {
-				return nil
-			}
-			err = os.Remove(path)
-		}
-		if errors.Is(err, fs.ErrNotExist) {
+		if err != nil {
 			return nil
 		}
-		return err
+		defer f.Close()
+		// Another server may share the folder, and write the file now.
+		if !errors.Is(syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB), syscall.EWOULDBLOCK) {
+			_ = os.Remove(path)
+		}
+		return nil
 	})
 }
 

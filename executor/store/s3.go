@@ -16,6 +16,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -66,6 +67,11 @@ func (s S3) Open() (Bucket, error) {
 	if err := s3utils.CheckValidBucketName(s.Bucket); err != nil {
 		return nil, fmt.Errorf("%w bucket %q: %w", record.ErrInvalid, s.Bucket, err)
 	}
+	for _, name := range []string{"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"} {
+		if s.Endpoint == "" {
+			s.Endpoint = os.Getenv(name) // as the AWS command line has it
+		}
+	}
 	endpoint := &url.URL{Scheme: "https", Host: "s3.amazonaws.com"}
 	if s.Endpoint != "" {
 		var err error
@@ -78,15 +84,16 @@ func (s S3) Open() (Bucket, error) {
 	}
 	transport := s.Transport
 	if transport == nil {
-		transport = http.DefaultTransport.(*http.Transport).Clone()
+		transport = http.DefaultTransport.(*http.Transport)
 	}
+	transport = transport.Clone()       // the caller's stays as it is
 	transport.DisableCompression = true // an object is what it is
 	transport.ResponseHeaderTimeout = answerWithin
 	o := &minio.Options{
 		Creds:        s.credentials(transport),
 		Secure:       endpoint.Scheme == "https",
 		Region:       s.region(),
-		Transport:    transport,
+		Transport:    &idleTransport{transport, answerWithin},
 		BucketLookup: minio.BucketLookupDNS,
 		MaxRetries:   s.Attempts,
 	}
