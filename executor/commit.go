@@ -125,6 +125,7 @@ type gitCommit struct {
 	author  gitd.Person
 	message string
 	paths   []string // limit the commit; none: everything
+	runID   string   // names the ref of a conflict; empty means the run at work
 
 	// How it is tried, changed by failures.
 	flat   bool        // without commits of the command's own
@@ -183,7 +184,7 @@ func (c *gitCommit) run(ctx context.Context) (committed, error) {
 
 // script runs scripts/commit.sh.
 func (c *gitCommit) script(ctx context.Context, tip gitd.Hash, stage string) (commitOutput, error) {
-	env := append(c.t.scriptEnv(c.author, c.before, tip), "RAMUS_MESSAGE="+text.Clip(c.message, messageMax))
+	env := append(c.t.scriptEnv(c.author, c.before, tip), "RAMUS_MESSAGE="+text.Clip(strings.ToValidUTF8(c.message, "\uFFFD"), messageMax))
 	if stage != "" {
 		env = append(env, "RAMUS_STAGE="+stage)
 		c.t.setStaging(stage)
@@ -552,9 +553,12 @@ func (c *gitCommit) sameTree(ctx context.Context, a, b gitd.Hash) (bool, error) 
 // keepAside keeps a commit that the branch cannot have, and returns the error that says why and where.
 func (c *gitCommit) keepAside(ctx context.Context, staged gitd.Hash, reason record.Reason, why string) error {
 	t := c.t
-	run := newToken()
-	if w := t.atWork(); w != nil {
+	run := c.runID
+	if w := t.atWork(); run == "" && w != nil {
 		run = w.l.claim.ID
+	}
+	if run == "" {
+		run = newToken()
 	}
 	ref := fmt.Sprintf("%s/%s/%s-%.8s", conflictPrefix, t.caller.Slug(), run, staged)
 	if err := t.repo.Update(ctx, gitd.RefUpdate{Name: ref, New: staged}); err != nil {

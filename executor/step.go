@@ -407,9 +407,22 @@ func (l *liveRun) committed(ctx context.Context, t *target, step string, after g
 		if err != nil && !errors.Is(err, errBranchGone) {
 			return nil, "", err
 		}
-		c := &gitCommit{t: t, before: after, author: l.claim.Asker}
+		c := &gitCommit{t: t, before: after, author: l.claim.Asker, runID: l.claim.ID}
 		tip, err = c.merge(ctx, now, ref.Name)
 		return commit, tip, err
+	}
+
+	// An earlier server kept the commit aside, and did not come to say so.
+	kept, err := t.repo.Refs(ctx, conflictPrefix+"/"+t.caller.Slug())
+	if err != nil {
+		return nil, "", err
+	}
+	for _, ref := range kept {
+		if commit, err = find(ref.Name); err != nil {
+			return nil, "", err
+		} else if commit != nil {
+			return commit, "", &uncommitted{reason: record.ReasonConflict, text: fmt.Sprintf("the command's work could not be merged into %s; %s has what the command left", t.caller.Branch(), ref.Name)}
+		}
 	}
 	return nil, "", nil
 }

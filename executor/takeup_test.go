@@ -24,6 +24,7 @@ func TestCommittedWithoutServer(t *testing.T) {
 		"less":     {after: work + "; git update-ref $branch $work", trailers: "\nRamus-Uncommitted: true", reason: record.ReasonNotCommitted, made: "made"},
 		"staged":   {after: work + "; git update-ref $stage $work; " + strings.Replace(push, "NAME", "other", 1), made: "made"},
 		"conflict": {after: work + "; git update-ref $stage $work; " + strings.Replace(push, "NAME", "made", 1), reason: record.ReasonConflict, made: "person"},
+		"kept":     {after: work + "; git update-ref refs/ramus/conflicts/run-kept/abc $work; " + strings.Replace(push, "NAME", "made", 1), reason: record.ReasonConflict, made: "person"},
 		"deleted":  {after: work + "; git update-ref $stage $work; git update-ref -d $branch", reason: record.ReasonBranchGone},
 	}
 	w := newWorld(t, nil)

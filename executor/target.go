@@ -294,6 +294,8 @@ func endScripts(ctx context.Context, h *containers.Host) error {
 
 // bring has the container's work tree be at the branch's tip.
 func (t *target) bring(ctx context.Context, h *containers.Host, tip gitd.Hash, env []string) error {
+	// A script that is cut off may go on in the container, and leave the work tree anywhere.
+	t.setKnown("")
 	out, err := t.fetching(ctx, h, syncScript, env)
 	if err != nil {
 		return err
