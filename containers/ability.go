@@ -11,10 +11,10 @@ var ErrLacks = errors.New("this engine cannot do that")
 
 // Sidecars is the ability to run programs in the network of a container.
 type Sidecars interface {
-	// Beside runs a program in a container of its own that shares the network of a running container and nothing else. If id is
-	// "", the program has a loopback of its own. Beside returns when the program has ended. If ctx is done, it kills the
+	// RunSidecar runs a program in a container of its own that shares the network of a running container and nothing else. If id is
+	// "", the program has a loopback of its own. RunSidecar returns when the program has ended. If ctx is done, it kills the
 	// program. Nothing of the sidecar is left then. Returns [ErrGone] if the container is gone.
-	Beside(ctx context.Context, id string, s Sidecar) (SidecarExit, error)
+	RunSidecar(ctx context.Context, id string, s Sidecar) (SidecarExit, error)
 	// SweepSidecars removes the sidecars of an owner that an earlier process left.
 	SweepSidecars(ctx context.Context, owner string) error
 }
@@ -73,7 +73,7 @@ const (
 	AbilityPIDs     = "pids limit by cgroup"
 	AbilityTmpSize  = "limit of /tmp"
 	AbilityNoUserNS = "user namespaces switched off inside"
-	AbilityBeside   = "sidecars"
+	AbilitySidecar  = "sidecars"
 	AbilityImage    = "images"
 	AbilityRootUser = "root inside"
 )

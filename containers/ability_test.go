@@ -61,7 +61,7 @@ func TestFleetWithoutAbilities(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if _, err := f.Beside(t.Context(), "", containers.Sidecar{Key: "x", Args: []string{"true"}}); !errors.Is(err, containers.ErrLacks) {
+	if _, err := f.RunSidecar(t.Context(), "", containers.Sidecar{Key: "x", Args: []string{"true"}}); !errors.Is(err, containers.ErrLacks) {
 		t.Errorf("a sidecar: %v", err)
 	}
 	if f.TaskUID() != -1 {

@@ -15,7 +15,7 @@
 //
 // A [Sidecar] is a program in a container of its own that shares the network of another container and nothing else. For example, a
 // browser that looks at an application has to reach it at 127.0.0.1, and neither may reach the other in another way. A sidecar runs
-// during one call of [Fleet.Beside]. It ends with its container, and with ramus.
+// during one call of [Fleet.RunSidecar]. It ends with its container, and with ramus.
 //
 // # Invariants
 //

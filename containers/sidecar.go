@@ -28,7 +28,7 @@ const (
 // The sidecar shares the whole network. It reaches all that listens on 127.0.0.1 of the other container, and the other reaches all
 // that the sidecar listens on, including abstract unix sockets.
 type Sidecar struct {
-	Owner string // the installation, as in [Spec]; [Fleet.Beside] sets it
+	Owner string // the installation, as in [Spec]; [Fleet.RunSidecar] sets it
 	// Key is a name for people, as "browser:run:fancy-mallard".
 	Key string
 	// Image is the image to start from. The sandbox ignores it and shows the programs of the host.
@@ -42,7 +42,7 @@ type Sidecar struct {
 	// for.
 	Stdin io.Reader
 	// Stdout and Stderr get the output as it is written, never both at a time; nil discards it. A Write that fails ends the
-	// sidecar. No Write is under way when Beside has returned.
+	// sidecar. No Write is under way when RunSidecar has returned.
 	Stdout, Stderr io.Writer
 	// Unqueued starts the sidecar without waiting for others. It is for a program that runs as long as an agent works.
 	Unqueued bool
@@ -97,11 +97,11 @@ type SidecarExit struct {
 	Duration time.Duration
 }
 
-// Beside runs a sidecar of a container to its end. See [Sidecars]. At most [Fleet].Sidecars run at once, first come, first served. ctx
+// RunSidecar runs a sidecar of a container to its end. See [Sidecars]. At most [Fleet].Sidecars run at once, first come, first served. ctx
 // bounds the wait too. Close ends the sidecars that run and those that wait. Returns [ErrLacks] if the engine has no sidecars.
 //
-// Beside does not keep the container awake. The caller needs a [Lease].
-func (f *Fleet) Beside(ctx context.Context, id string, s Sidecar) (SidecarExit, error) {
+// RunSidecar does not keep the container awake. The caller needs a [Lease].
+func (f *Fleet) RunSidecar(ctx context.Context, id string, s Sidecar) (SidecarExit, error) {
 	exit, err := f.beside(ctx, id, s)
 	if err != nil {
 		return exit, fmt.Errorf("cannot run %s beside container %s: %w", cmp.Or(s.Key, "a sidecar"), cmp.Or(id, "(none)"), err)
@@ -135,7 +135,7 @@ func (f *Fleet) beside(ctx context.Context, id string, s Sidecar) (SidecarExit, 
 		defer f.sidecars.Release(1)
 	}
 	s.Owner = f.owner
-	return engine.Beside(ctx, id, s)
+	return engine.RunSidecar(ctx, id, s)
 }
 
 // queueSidecars makes the queue of sidecars. A semaphore serves callers in order.

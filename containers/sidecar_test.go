@@ -40,7 +40,7 @@ func (e *stage) SweepSidecars(_ context.Context, owner string) error {
 	return nil
 }
 
-func (e *stage) Beside(ctx context.Context, id string, s containers.Sidecar) (containers.SidecarExit, error) {
+func (e *stage) RunSidecar(ctx context.Context, id string, s containers.Sidecar) (containers.SidecarExit, error) {
 	name := s.Key + " of " + s.Owner
 	e.mu.Lock()
 	e.on = append(e.on, name)
@@ -91,7 +91,7 @@ func TestFleetSidecarsInLine(t *testing.T) {
 		var all sync.WaitGroup
 		start := func(ctx context.Context, s containers.Sidecar, want error) {
 			all.Go(func() {
-				exit, err := f.Beside(ctx, "id", s)
+				exit, err := f.RunSidecar(ctx, "id", s)
 				if !errors.Is(err, want) || err == nil && exit.Image != "id" {
 					t.Errorf("%s: %+v, %v", s.Key, exit, err)
 				}
@@ -134,7 +134,7 @@ func TestFleetCloseEndsSidecars(t *testing.T) {
 		var all sync.WaitGroup
 		for _, key := range []string{"runs", "waits"} {
 			all.Go(func() {
-				if exit, err := f.Beside(t.Context(), "id", containers.Sidecar{Key: key}); err == nil {
+				if exit, err := f.RunSidecar(t.Context(), "id", containers.Sidecar{Key: key}); err == nil {
 					t.Errorf("%s: %+v", key, exit)
 				}
 			})
@@ -148,7 +148,7 @@ func TestFleetCloseEndsSidecars(t *testing.T) {
 			t.Errorf("Close returned, and %s runs", got)
 		}
 		all.Wait()
-		if _, err := f.Beside(t.Context(), "id", containers.Sidecar{Key: "late"}); err == nil {
+		if _, err := f.RunSidecar(t.Context(), "id", containers.Sidecar{Key: "late"}); err == nil {
 			t.Error("a closed fleet runs one")
 		}
 	})
@@ -161,7 +161,7 @@ func TestFleetSidecarsAwaitEngine(t *testing.T) {
 		f, running := stageFleet(t, e)
 		var all sync.WaitGroup
 		all.Go(func() {
-			if _, err := f.Beside(t.Context(), "id", containers.Sidecar{Key: "early"}); err != nil {
+			if _, err := f.RunSidecar(t.Context(), "id", containers.Sidecar{Key: "early"}); err != nil {
 				t.Error(err)
 			}
 		})

@@ -91,7 +91,7 @@ func (c *conversation) openBrowser(ctx context.Context, w *work) bool {
 // is no use in trying again.
 func (x *Executor) beside(ctx context.Context, id, key string) (end string, gone bool) {
 	said := &text.Tail{Limit: 500}
-	exit, err := x.Fleet.Beside(ctx, id, containers.Sidecar{
+	exit, err := x.Fleet.RunSidecar(ctx, id, containers.Sidecar{
 		Key: key, Image: x.Browser.Image, Limits: x.Browser.Limits, Unqueued: true,
 		Args: []string{containers.BrowserDir + "/ramus-browser", "mcp", "--host", "127.0.0.1", "--port", strconv.Itoa(agentBrowserPort),
 			"--proxy", "http://" + containers.DoorAddr},

@@ -615,7 +615,7 @@ func (k *look) inspect(ctx context.Context, p page, state json.RawMessage) error
 	s := containers.Sidecar{Key: "browser:" + k.w.l.claim.Caller.String(), Image: x.Browser.Image, Limits: x.Browser.Limits,
 		Args:  []string{containers.BrowserDir + "/ramus-browser", "check"},
 		Stdin: stdin, Stdout: pw, Stderr: said}
-	exit, err := x.Fleet.Beside(bctx, k.w.host.Container().ID, s)
+	exit, err := x.Fleet.RunSidecar(bctx, k.w.host.Container().ID, s)
 	pw.Close()
 	bad := <-unpacked
 	k.check.MemoryPeak = exit.Memory

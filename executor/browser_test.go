@@ -326,7 +326,7 @@ type fakeBrowser struct {
 	look func(ctx context.Context, job browser.Job, out io.Writer) (containers.SidecarExit, error)
 }
 
-func (f *fakeBrowser) Beside(ctx context.Context, _ string, s containers.Sidecar) (containers.SidecarExit, error) {
+func (f *fakeBrowser) RunSidecar(ctx context.Context, _ string, s containers.Sidecar) (containers.SidecarExit, error) {
 	var job browser.Job
 	if err := json.NewDecoder(s.Stdin).Decode(&job); err != nil {
 		return containers.SidecarExit{}, err

@@ -54,9 +54,9 @@ func TestClaimOnce(t *testing.T) {
 	}
 }
 
-// TestReindexBesideClaims: what is claimed while the index is built anew is in it, in the
+// TestReindexWithClaims: what is claimed while the index is built anew is in it, in the
 // file too, and is not claimed twice.
-func TestReindexBesideClaims(t *testing.T) {
+func TestReindexWithClaims(t *testing.T) {
 	w := newWorld(t, nil)
 	const claims = 20
 	var wg sync.WaitGroup

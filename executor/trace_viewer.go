@@ -88,7 +88,7 @@ func (x *Executor) keptViewer() string {
 func (x *Executor) fetchViewer(ctx context.Context) (dir string, err error) {
 	var files, words cutBuffer
 	files.left, words.left = viewerBytes, 4<<10
-	exit, err := x.Fleet.Beside(ctx, "", containers.Sidecar{Key: "browser:viewer", Image: x.Browser.Image, Limits: x.Browser.Limits,
+	exit, err := x.Fleet.RunSidecar(ctx, "", containers.Sidecar{Key: "browser:viewer", Image: x.Browser.Image, Limits: x.Browser.Limits,
 		Args: []string{containers.BrowserDir + "/ramus-browser", "viewer"}, Stdout: &files, Stderr: &words})
 	switch {
 	case err != nil:

@@ -49,7 +49,7 @@ func diagnoseBrowser(ctx context.Context, c BrowserConfig, engine containers.Eng
 		return "", fmt.Errorf("no browser can be started: %w", err)
 	}
 	var out, said bytes.Buffer
-	exit, err := sidecars.Beside(ctx, "", containers.Sidecar{Owner: "doctor", Key: "doctor", Image: c.Image, Limits: newBrowser(c).Limits,
+	exit, err := sidecars.RunSidecar(ctx, "", containers.Sidecar{Owner: "doctor", Key: "doctor", Image: c.Image, Limits: newBrowser(c).Limits,
 		Args: []string{containers.BrowserDir + "/ramus-browser", "version"}, Stdout: &out, Stderr: &said})
 	if err != nil {
 		return "", fmt.Errorf("no browser can be started: %w%s", err, hint)

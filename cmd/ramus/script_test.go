@@ -25,7 +25,7 @@ import (
 )
 
 // TestScript runs the stories in testdata/script: the real binary, real git,
-// real sandboxes. Beside testscript's own commands there are
+// real sandboxes. In addition to testscript's own commands there are
 //
 //	server [ARG…]         start `ramus serve`; its address is $URL
 //	kill-server           SIGKILL, as a power cut would

@@ -107,22 +107,22 @@ func Run(t *testing.T, open func(t *testing.T) containers.Engine, o Options) {
 		{"RemoveInMidCommand", "", testRemoveInMidCommand},
 		{"StartGivenUp", "", testStartGivenUp},
 		{"ManyAtOnce", "", testManyAtOnce},
-		{"BesideCommands", containers.AbilityBeside, testBesideCommands},
-		{"BesideStreams", containers.AbilityBeside, testBesideStreams},
-		{"BesideNetwork", containers.AbilityBeside, testBesideNetwork},
-		{"BesideBrowser", containers.AbilityBeside, testBesideBrowser},
-		{"BesideApart", containers.AbilityBeside, testBesideApart},
-		{"BesideMemory", containers.AbilityMemory, testBesideMemory},
-		{"BesidePIDs", containers.AbilityPIDs, testBesidePIDs},
-		{"BesideCancel", containers.AbilityBeside, testBesideCancel},
-		{"BesideGone", containers.AbilityBeside, testBesideGone},
-		{"BesideSweep", containers.AbilityBeside, testBesideSweep},
-		{"BesideMany", containers.AbilityBeside, testBesideMany},
+		{"SidecarCommands", containers.AbilitySidecar, testSidecarCommands},
+		{"SidecarStreams", containers.AbilitySidecar, testSidecarStreams},
+		{"SidecarNetwork", containers.AbilitySidecar, testSidecarNetwork},
+		{"SidecarBrowser", containers.AbilitySidecar, testSidecarBrowser},
+		{"SidecarApart", containers.AbilitySidecar, testSidecarApart},
+		{"SidecarMemory", containers.AbilityMemory, testSidecarMemory},
+		{"SidecarPIDs", containers.AbilityPIDs, testSidecarPIDs},
+		{"SidecarCancel", containers.AbilitySidecar, testSidecarCancel},
+		{"SidecarGone", containers.AbilitySidecar, testSidecarGone},
+		{"SidecarSweep", containers.AbilitySidecar, testSidecarSweep},
+		{"SidecarMany", containers.AbilitySidecar, testSidecarMany},
 	} {
 		if has, known := abilities[test.needs]; known && !has || slices.Contains(o.Lacks, test.needs) {
 			continue // named above
 		}
-		if strings.HasPrefix(test.name, "Beside") && !abilities[abilitySidecars] {
+		if strings.HasPrefix(test.name, "Sidecar") && !abilities[abilitySidecars] {
 			continue
 		}
 		t.Run(test.name, func(t *testing.T) { test.run(s, t) })

@@ -59,7 +59,7 @@ type Engine struct {
 	starting map[string]bool   // names of containers that Start has not handed over yet
 	dirs     map[string]string // host folder of the socket by container id, for Dial
 	process1 map[string]process
-	beside   map[string]bool // names of sidecars that Beside has not finished with
+	sidecars map[string]bool // names of sidecars that RunSidecar has not finished with
 	turns    map[string]turn // by id: of containers that are being renamed or removed
 	undoing  sync.WaitGroup  // work that no caller waits for
 }

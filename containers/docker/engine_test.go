@@ -538,14 +538,14 @@ func TestSidecarRecipe(t *testing.T) {
 	}
 }
 
-func TestBesideWithoutImage(t *testing.T) {
+func TestSidecarWithoutImage(t *testing.T) {
 	for image, want := range map[string]string{"": "make browser", "ramus/browser:video": "make browser", "other:1": "docker pull other:1"} {
 		e, _ := fakeEngine(t, "1.41", map[string]http.HandlerFunc{
 			"GET /images/ramus/browser:latest/json": status(404, "No such image"),
 			"GET /images/ramus/browser:video/json":  status(404, "No such image"),
 			"GET /images/other:1/json":              status(404, "No such image"),
 		})
-		_, err := e.Beside(t.Context(), "abc", containers.Sidecar{Owner: "me", Key: "k", Args: []string{"a"}, Image: image})
+		_, err := e.RunSidecar(t.Context(), "abc", containers.Sidecar{Owner: "me", Key: "k", Args: []string{"a"}, Image: image})
 		if !errors.Is(err, containers.ErrUnavailable) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v", image, err)
 		}

@@ -33,9 +33,9 @@ const (
 	labelSidecarOwner = "ramus.sidecar.owner" // the installation
 )
 
-// Beside runs a program in a container of its own in another one's network. The
+// RunSidecar runs a program in a container of its own in another one's network. The
 // engine keeps nothing of what it writes.
-func (e *Engine) Beside(ctx context.Context, id string, s containers.Sidecar) (_ containers.SidecarExit, err error) {
+func (e *Engine) RunSidecar(ctx context.Context, id string, s containers.Sidecar) (_ containers.SidecarExit, err error) {
 	exit := containers.SidecarExit{}
 	wrap := func(err error) error { return fmt.Errorf("docker: %w", err) }
 	if err := s.Valid(); err != nil {
@@ -68,8 +68,8 @@ func (e *Engine) Beside(ctx context.Context, id string, s containers.Sidecar) (_
 			options.HostConfig.Mounts = append(options.HostConfig.Mounts, hostsMount(hosts))
 		}
 	}
-	e.setBeside(options.Name, true)
-	defer e.setBeside(options.Name, false)
+	e.setSidecars(options.Name, true)
+	defer e.setSidecars(options.Name, false)
 	made, err := e.create(ctx, options)
 	if err != nil {
 		return exit, wrap(e.orGone(ctx, id, err))
@@ -109,16 +109,16 @@ func (e *Engine) hosts(ctx context.Context, id string) (string, error) {
 	return path, nil
 }
 
-func (e *Engine) setBeside(name string, on bool) {
+func (e *Engine) setSidecars(name string, on bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.beside == nil {
-		e.beside = make(map[string]bool)
+	if e.sidecars == nil {
+		e.sidecars = make(map[string]bool)
 	}
 	if on {
-		e.beside[name] = true
+		e.sidecars[name] = true
 	} else {
-		delete(e.beside, name)
+		delete(e.sidecars, name)
 	}
 }
 
@@ -360,7 +360,7 @@ func (e *Engine) measure(ctx context.Context, id string, peak *atomic.Int64) {
 	}
 }
 
-// SweepSidecars removes the sidecars of an owner that no Beside of this engine runs.
+// SweepSidecars removes the sidecars of an owner that no RunSidecar of this engine runs.
 func (e *Engine) SweepSidecars(ctx context.Context, owner string) error {
 	if owner == "" {
 		return errors.New("cannot sweep sidecars: an owner is needed")
@@ -368,7 +368,7 @@ func (e *Engine) SweepSidecars(ctx context.Context, owner string) error {
 	return e.destroyLabelled(ctx, labelSidecarOwner+"="+owner, func(name string) bool {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		return e.beside[name]
+		return e.sidecars[name]
 	})
 }
 

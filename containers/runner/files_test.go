@@ -19,6 +19,9 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 )
 
+// workDir is the work tree of a container.
+const workDir = "/work"
+
 func files(t *testing.T, h *containers.Host) *sftp.Client {
 	t.Helper()
 	f, err := h.Files(t.Context())
@@ -59,8 +62,8 @@ func TestFiles(t *testing.T) {
 		h := b.host(nil)
 		f := files(t, h)
 		data := bytes.Repeat([]byte{0, 1, 2, 0xff, '\n'}, 300_000)
-		odd := "/work/d/a b\n\xff"
-		if err := f.MkdirAll("/work/d/e"); err != nil {
+		odd := workDir + "/d/a b\n\xff"
+		if err := f.MkdirAll(workDir + "/d/e"); err != nil {
 			t.Fatal(err)
 		}
 		put(t, f, odd, data)
@@ -71,73 +74,73 @@ func TestFiles(t *testing.T) {
 		if _, out, _ := shell(t, h, `stat -c '%u %a' d/a*; cat d/a* | wc -c`); !strings.Contains(out, "1000 644") || !strings.Contains(out, "1500000") {
 			t.Errorf("seen from inside: %q", out)
 		}
-		put(t, f, "/work/run", []byte("#!/bin/sh\necho ran\n"))
-		if err := f.Chmod("/work/run", 0o755); err != nil {
+		put(t, f, workDir+"/run", []byte("#!/bin/sh\necho ran\n"))
+		if err := f.Chmod(workDir+"/run", 0o755); err != nil {
 			t.Fatal(err)
 		}
 		if _, out, _ := shell(t, h, "./run"); out != "ran\n" {
 			t.Errorf("%q", out)
 		}
 		// Written again the bit stays.
-		put(t, f, "/work/run", []byte("#!/bin/sh\necho again\n"))
+		put(t, f, workDir+"/run", []byte("#!/bin/sh\necho again\n"))
 		if _, out, _ := shell(t, h, "./run"); out != "again\n" {
 			t.Errorf("%q", out)
 		}
-		if err := f.Chmod("/work/run", 0o4777); err != nil {
+		if err := f.Chmod(workDir+"/run", 0o4777); err != nil {
 			t.Fatal(err)
 		}
-		if info, err := f.Stat("/work/run"); err != nil || info.Mode() != 0o777 {
+		if info, err := f.Stat(workDir + "/run"); err != nil || info.Mode() != 0o777 {
 			t.Errorf("set-user-id was accepted: %v %v", info, err)
 		}
 		for _, text := range []string{"run", "/etc/passwd", "../../x", "no/such\xff"} {
-			if err := f.Symlink(text, "/work/link"); err != nil {
+			if err := f.Symlink(text, workDir+"/link"); err != nil {
 				t.Fatal(err)
 			}
-			if got, err := f.ReadLink("/work/link"); err != nil || got != text {
+			if got, err := f.ReadLink(workDir + "/link"); err != nil || got != text {
 				t.Errorf("link %q reads %q, %v", text, got, err)
 			}
-			if info, err := f.Lstat("/work/link"); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+			if info, err := f.Lstat(workDir + "/link"); err != nil || info.Mode()&fs.ModeSymlink == 0 {
 				t.Errorf("%v %v", info, err)
 			}
-			if err := f.Remove("/work/link"); err != nil {
+			if err := f.Remove(workDir + "/link"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := f.Rename("/work/run", odd); err == nil {
+		if err := f.Rename(workDir+"/run", odd); err == nil {
 			t.Error("rename replaced a file")
 		}
-		if err := f.PosixRename("/work/run", odd); err != nil {
+		if err := f.PosixRename(workDir+"/run", odd); err != nil {
 			t.Error(err)
 		}
-		if err := f.Remove("/work/d"); err == nil {
+		if err := f.Remove(workDir + "/d"); err == nil {
 			t.Error("removed a folder with contents")
 		}
-		a, err := f.OpenFile("/work/log", os.O_WRONLY|os.O_CREATE|os.O_APPEND)
+		a, err := f.OpenFile(workDir+"/log", os.O_WRONLY|os.O_CREATE|os.O_APPEND)
 		if err != nil {
 			t.Fatal(err)
 		}
 		fmt.Fprint(a, "one")
 		fmt.Fprint(a, "two")
 		a.Close()
-		if got, err := get(f, "/work/log"); err != nil || string(got) != "onetwo" {
+		if got, err := get(f, workDir+"/log"); err != nil || string(got) != "onetwo" {
 			t.Errorf("%q %v", got, err)
 		}
-		if err := f.Truncate("/work/log", 2); err != nil {
+		if err := f.Truncate(workDir+"/log", 2); err != nil {
 			t.Error(err)
 		}
 		when := time.Unix(1_700_000_000, 0)
-		if err := f.Chtimes("/work/log", when, when); err != nil {
+		if err := f.Chtimes(workDir+"/log", when, when); err != nil {
 			t.Error(err)
 		}
-		if info, err := f.Stat("/work/log"); err != nil || info.Size() != 2 || !info.ModTime().Equal(when) {
+		if info, err := f.Stat(workDir + "/log"); err != nil || info.Size() != 2 || !info.ModTime().Equal(when) {
 			t.Errorf("%v %v", info, err)
 		}
-		if _, err := f.Stat("/work/none"); !errors.Is(err, fs.ErrNotExist) {
+		if _, err := f.Stat(workDir + "/none"); !errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("a missing file is: %v", err)
 		}
 		// A folder with more entries than one answer holds.
 		shell(t, h, "mkdir many; cd many; i=0; while [ $i -lt 1500 ]; do i=$((i+1)); : > f$i; done")
-		if all, err := f.ReadDir("/work/many"); err != nil || len(all) != 1500 {
+		if all, err := f.ReadDir(workDir + "/many"); err != nil || len(all) != 1500 {
 			t.Errorf("%d entries, %v", len(all), err)
 		}
 		top, err := f.ReadDir("/")
@@ -168,9 +171,9 @@ func TestFilesCannotLeave(t *testing.T) {
 			t.Fatal(errs)
 		}
 		for _, p := range []string{
-			"/etc/passwd", "/work/../etc/passwd", "/work/../../etc/passwd", "../etc/passwd", "/work/abs/passwd", "/work/up/passwd",
-			"/work/pw", "/work/pw2", "/work/all/etc/passwd", "/work/proc/etc/passwd", "/work/a/b/out/etc/passwd", "/proc/1/environ",
-			"/run/ramus/s", "/spool", "/ramus", "/workshop", "/tmp/../etc/passwd", "//etc/passwd", "/work/loop", "/work/\x00", "/dev/null", "/",
+			"/etc/passwd", workDir + "/../etc/passwd", workDir + "/../../etc/passwd", "../etc/passwd", workDir + "/abs/passwd", workDir + "/up/passwd",
+			workDir + "/pw", workDir + "/pw2", workDir + "/all/etc/passwd", workDir + "/proc/etc/passwd", workDir + "/a/b/out/etc/passwd", "/proc/1/environ",
+			"/run/ramus/s", "/spool", "/ramus", "/workshop", "/tmp/../etc/passwd", "//etc/passwd", workDir + "/loop", workDir + "/\x00", "/dev/null", "/",
 		} {
 			if got, err := get(f, p); err == nil {
 				t.Errorf("read %s: %q", p, got)
@@ -191,23 +194,23 @@ func TestFilesCannotLeave(t *testing.T) {
 			if err := f.Symlink("x", p+"/new"); err == nil {
 				t.Errorf("made a link in %s", p)
 			}
-			if err := f.Rename("/work/inside/f", p+"/new"); err == nil {
+			if err := f.Rename(workDir+"/inside/f", p+"/new"); err == nil {
 				t.Errorf("moved a file to %s", p)
 			}
-			if err := f.Link(p, "/work/hard"+path.Base(p)); err == nil {
+			if err := f.Link(p, workDir+"/hard"+path.Base(p)); err == nil {
 				// Of the links themselves that is harmless, of what they show it is not.
-				if info, err := f.Lstat("/work/hard" + path.Base(p)); err != nil || info.Mode()&fs.ModeSymlink == 0 {
+				if info, err := f.Lstat(workDir + "/hard" + path.Base(p)); err != nil || info.Mode()&fs.ModeSymlink == 0 {
 					t.Errorf("linked %s: %v", p, info)
 				}
 			}
 		}
-		for _, dir := range []string{"/work/abs", "/work/up", "/work/all", "/work/a/b/out", "/etc", "/work/.."} {
-			if got, err := f.ReadDir(dir); err == nil && dir != "/work/.." {
+		for _, dir := range []string{workDir + "/abs", workDir + "/up", workDir + "/all", workDir + "/a/b/out", "/etc", workDir + "/.."} {
+			if got, err := f.ReadDir(dir); err == nil && dir != workDir+"/.." {
 				t.Errorf("listed %s: %d entries", dir, len(got))
 			}
 		}
 		// A FIFO without a writer holds nobody up.
-		if _, err := get(f, "/work/fifo"); err == nil {
+		if _, err := get(f, workDir+"/fifo"); err == nil {
 			t.Error("read a FIFO")
 		}
 		if err := f.RemoveDirectory("/work"); err == nil {
@@ -224,10 +227,10 @@ while True:
 		if err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "the race begins", func() error { _, err := f.Lstat("/work/r2"); return err }) // made last
+		eventually(t, "the race begins", func() error { _, err := f.Lstat(workDir + "/r2"); return err }) // made last
 		reads := 0
 		for range 400 {
-			got, err := get(f, "/work/r1/etc/passwd")
+			got, err := get(f, workDir+"/r1/etc/passwd")
 			if err == nil && string(got) != "mine" {
 				t.Fatalf("won the race: %q", got)
 			}

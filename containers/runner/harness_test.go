@@ -367,7 +367,7 @@ func (b *box) Process(context.Context, string) (int, uint64, error)            {
 func (b *box) Assign(context.Context, string, string, map[string]string) error { return nil }
 func (b *box) Volumes(context.Context) ([]string, string)                      { return nil, "" }
 func (b *box) TaskUID() int                                                    { return 0 }
-func (b *box) Beside(context.Context, string, containers.Sidecar) (containers.SidecarExit, error) {
+func (b *box) RunSidecar(context.Context, string, containers.Sidecar) (containers.SidecarExit, error) {
 	return containers.SidecarExit{}, errors.ErrUnsupported
 }
 func (b *box) Dial(ctx context.Context, _ string) (net.Conn, error) {

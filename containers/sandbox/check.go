@@ -139,10 +139,10 @@ func (s *Engine) abilities(given bool) []string {
 	if err != nil {
 		return nil
 	}
-	beside := true
+	sidecars := true
 	if _, other := s.user(); !other {
 		_, _, err := findNsenter()
-		beside = err == nil
+		sidecars = err == nil
 	}
 	var names []string
 	for _, a := range []struct {
@@ -154,7 +154,7 @@ func (s *Engine) abilities(given bool) []string {
 		{containers.AbilityPIDs, cgroups.Has("pids")},
 		{containers.AbilityTmpSize, probe.size},
 		{containers.AbilityNoUserNS, probe.disableUserNS},
-		{containers.AbilityBeside, beside},
+		{containers.AbilitySidecar, sidecars},
 		{containers.AbilityImage, false},
 		{containers.AbilityRootUser, false},
 	} {

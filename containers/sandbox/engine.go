@@ -48,7 +48,7 @@ type Engine struct {
 	probed   *bwrapProbe
 	cgroups  *cgroup.Root // nil until probed; the zero value if there are none
 	starting map[string]bool
-	beside   map[string]*run // the sidecars of this process, by id
+	sidecars map[string]*run // the sidecars of this process, by id
 }
 
 var _ interface {

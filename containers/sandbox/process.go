@@ -28,9 +28,9 @@ func (s *Engine) kill(ctx context.Context, st *state) error {
 // awaitStatus waits until bubblewrap has named its child, if an earlier process of ramus started it and ended at once.
 func (s *Engine) awaitStatus(ctx context.Context, st *state) {
 	s.mu.Lock()
-	ours := s.starting[st.ID] || s.beside[st.ID] != nil
+	ours := s.starting[st.ID] || s.sidecars[st.ID] != nil
 	s.mu.Unlock()
-	if ours { // Start and Beside wait themselves
+	if ours { // Start and RunSidecar wait themselves
 		return
 	}
 	proc.Await(ctx, statusGrace, nil, func() bool { return s.alive(st) })

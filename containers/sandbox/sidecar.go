@@ -30,9 +30,9 @@ type run struct {
 // bwrapTasks is the number of processes of bubblewrap in a sidecar: the outer one, which waits, and process 1.
 const bwrapTasks = 2
 
-// Beside runs a program in a container of its own, in the network of container id. The program sees the host's /usr and
+// RunSidecar runs a program in a container of its own, in the network of container id. The program sees the host's /usr and
 // [Engine.Browser], and no folder of a container. See [containers.Sidecars].
-func (s *Engine) Beside(ctx context.Context, id string, c containers.Sidecar) (exit containers.SidecarExit, err error) {
+func (s *Engine) RunSidecar(ctx context.Context, id string, c containers.Sidecar) (exit containers.SidecarExit, err error) {
 	exit.Image = s.Name()
 	defer func() {
 		if err != nil {
@@ -98,13 +98,13 @@ func (s *Engine) Beside(ctx context.Context, id string, c containers.Sidecar) (e
 func (s *Engine) noteSidecar(id string, r *run) (done func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.beside == nil {
-		s.beside = map[string]*run{}
+	if s.sidecars == nil {
+		s.sidecars = map[string]*run{}
 	}
-	s.beside[id] = r
+	s.sidecars[id] = r
 	return func() {
 		s.mu.Lock()
-		delete(s.beside, id)
+		delete(s.sidecars, id)
 		s.mu.Unlock()
 		close(r.ended)
 	}

@@ -30,7 +30,7 @@ func (s *Engine) removeSidecar(ctx context.Context, st *state) error {
 func (s *Engine) endSidecars(ctx context.Context, of string) error {
 	s.mu.Lock()
 	var ours []*run
-	for _, run := range s.beside {
+	for _, run := range s.sidecars {
 		if run.of == of {
 			ours = append(ours, run)
 		}
@@ -49,7 +49,7 @@ func (s *Engine) endSidecars(ctx context.Context, of string) error {
 	return s.sweepSidecars(ctx, func(st state) bool { return st.Of == of })
 }
 
-// SweepSidecars removes the sidecars of an owner, apart from those that run in [Engine.Beside].
+// SweepSidecars removes the sidecars of an owner, apart from those that run in [Engine.RunSidecar].
 func (s *Engine) SweepSidecars(ctx context.Context, owner string) error {
 	if owner == "" {
 		return errors.New("cannot sweep sidecars: an owner is needed")
@@ -69,7 +69,7 @@ func (s *Engine) sweepSidecars(ctx context.Context, which func(state) bool) erro
 	for _, e := range entries {
 		id := e.Name()
 		s.mu.Lock()
-		ours := s.beside[id] != nil
+		ours := s.sidecars[id] != nil
 		s.mu.Unlock()
 		if ours || !validSidecarID(id) {
 			continue

@@ -17,7 +17,7 @@ import (
 
 // besideMain is a ramus that runs a sidecar until it is killed.
 func besideMain(dir, id string) int {
-	_, err := (&sandbox.Engine{Dir: dir}).Beside(context.Background(), id, containers.Sidecar{
+	_, err := (&sandbox.Engine{Dir: dir}).RunSidecar(context.Background(), id, containers.Sidecar{
 		Owner: "owner", Key: "browser:x", Stdout: os.Stdout,
 		Args: []string{"/bin/sh", "-c", "setsid sleep 600 & echo $RAMUS_SIDECAR; exec sleep 600"},
 	})

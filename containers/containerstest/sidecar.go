@@ -35,7 +35,7 @@ func (s *suite) beside(t *testing.T, id, script string) (stdout, stderr string, 
 	c.Stdout, c.Stderr = &out, &errOut
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	exit, err := s.sidecars.Beside(ctx, id, c)
+	exit, err := s.sidecars.RunSidecar(ctx, id, c)
 	if err != nil {
 		t.Fatalf("%s: %v", script, err)
 	}
@@ -79,7 +79,7 @@ func (s *suite) besideStarted(t *testing.T, ctx context.Context, e containers.Si
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
 		defer close(r.ended)
-		r.exit, r.err = e.Beside(ctx, id, c)
+		r.exit, r.err = e.RunSidecar(ctx, id, c)
 	}()
 	t.Cleanup(func() { cancel(); <-r.ended })
 	select {
@@ -120,7 +120,7 @@ func (s *suite) remember(line string) {
 	}
 }
 
-func testBesideCommands(s *suite, t *testing.T) {
+func testSidecarCommands(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	for _, test := range []struct {
 		script, out, errOut string
@@ -146,15 +146,15 @@ func testBesideCommands(s *suite, t *testing.T) {
 	c.Env = append(c.Env, "SHOWN=yes")
 	var out bytes.Buffer
 	c.Stdout = &out
-	if exit, err := s.sidecars.Beside(t.Context(), b.c.ID, c); err != nil || exit.Code != 0 || out.String() != "$HOME|a b||" {
+	if exit, err := s.sidecars.RunSidecar(t.Context(), b.c.ID, c); err != nil || exit.Code != 0 || out.String() != "$HOME|a b||" {
 		t.Errorf("%q, %+v, %v", out.String(), exit, err)
 	}
 	c.Args = []string{"/no/such/program"}
-	if exit, err := s.sidecars.Beside(t.Context(), b.c.ID, c); err == nil && exit.Code == 0 {
+	if exit, err := s.sidecars.RunSidecar(t.Context(), b.c.ID, c); err == nil && exit.Code == 0 {
 		t.Errorf("a program that is not there: %+v", exit)
 	}
 	c.Args = nil
-	if _, err := s.sidecars.Beside(t.Context(), b.c.ID, c); err == nil {
+	if _, err := s.sidecars.RunSidecar(t.Context(), b.c.ID, c); err == nil {
 		t.Error("no program is run")
 	}
 	s.remember("up " + s.besideOK(t, b.c.ID, "echo $RAMUS_SIDECAR"))
@@ -197,7 +197,7 @@ func (p *pattern) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-func testBesideStreams(s *suite, t *testing.T) {
+func testSidecarStreams(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	const n = 100 << 20
 	want := newCounter()
@@ -205,7 +205,7 @@ func testBesideStreams(s *suite, t *testing.T) {
 	c := s.sidecar("tee /dev/stderr")
 	got, gotErr := newCounter(), newCounter()
 	c.Stdin, c.Stdout, c.Stderr = &pattern{n: n}, got, gotErr
-	exit, err := s.sidecars.Beside(t.Context(), b.c.ID, c)
+	exit, err := s.sidecars.RunSidecar(t.Context(), b.c.ID, c)
 	if err != nil || exit.Code != 0 {
 		t.Fatalf("%+v, %v", exit, err)
 	}
@@ -217,18 +217,18 @@ func testBesideStreams(s *suite, t *testing.T) {
 	// Who does not read is not fed, and not waited for.
 	c = s.sidecar("head -c 3 >/dev/null; exit 4")
 	c.Stdin = &pattern{n: 1 << 40}
-	if exit, err := s.sidecars.Beside(t.Context(), b.c.ID, c); err != nil || exit.Code != 4 {
+	if exit, err := s.sidecars.RunSidecar(t.Context(), b.c.ID, c); err != nil || exit.Code != 4 {
 		t.Errorf("%+v, %v", exit, err)
 	}
 	// A writer or a reader that fails ends it.
 	c = s.sidecar("while echo more; do :; done; exec sleep 600")
 	c.Stdout = failing{}
-	if _, err := s.sidecars.Beside(t.Context(), b.c.ID, c); !errors.Is(err, errFull) {
+	if _, err := s.sidecars.RunSidecar(t.Context(), b.c.ID, c); !errors.Is(err, errFull) {
 		t.Errorf("a writer that fails: %v", err)
 	}
 	c = s.sidecar("cat; exec sleep 600")
 	c.Stdin = failing{}
-	if _, err := s.sidecars.Beside(t.Context(), b.c.ID, c); !errors.Is(err, errFull) {
+	if _, err := s.sidecars.RunSidecar(t.Context(), b.c.ID, c); !errors.Is(err, errFull) {
 		t.Errorf("a reader that fails: %v", err)
 	}
 }
@@ -240,7 +240,7 @@ type failing struct{}
 func (failing) Write([]byte) (int, error) { return 0, errFull }
 func (failing) Read([]byte) (int, error)  { return 0, errFull }
 
-func testBesideNetwork(s *suite, t *testing.T) {
+func testSidecarNetwork(s *suite, t *testing.T) {
 	b := s.startSpec(t, s.spec(containers.Limits{}))
 	b.dial(t, s.engine, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "of the container") }))
 	if got := s.besideOK(t, b.c.ID, fetch+"x"); !strings.HasSuffix(got, "of the container") {
@@ -287,7 +287,7 @@ func (s *suite) mayNot(t *testing.T, id string, tries ...string) {
 }
 
 // A real browser, with the limits that it has by default.
-func testBesideBrowser(s *suite, t *testing.T) {
+func testSidecarBrowser(s *suite, t *testing.T) {
 	const chromium = "/usr/lib/chromium/chromium-headless-shell"
 	b := s.startSpec(t, s.spec(containers.Limits{}))
 	b.dial(t, s.engine, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -301,7 +301,7 @@ func testBesideBrowser(s *suite, t *testing.T) {
 	c.Stdout, c.Stderr = &out, &errOut
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	exit, err := s.sidecars.Beside(ctx, b.c.ID, c)
+	exit, err := s.sidecars.RunSidecar(ctx, b.c.ID, c)
 	if errors.Is(err, containers.ErrUnavailable) || exit.Code == 99 {
 		t.Skipf("cannot run here: there is no %s (%v)", chromium, err)
 	}
@@ -310,7 +310,7 @@ func testBesideBrowser(s *suite, t *testing.T) {
 	}
 }
 
-func testBesideApart(s *suite, t *testing.T) {
+func testSidecarApart(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	secret := "secret-of-the-container-" + s.mark
 	b.ok(t, "for d in /work /artifacts /cache /tmp; do echo x > $d/"+secret+"; done")
@@ -386,12 +386,12 @@ func testBesideApart(s *suite, t *testing.T) {
 	}
 }
 
-func testBesideMemory(s *suite, t *testing.T) {
+func testSidecarMemory(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	for _, hog := range []string{"exec tail -n 1 /dev/zero", "head -c 600000000 /dev/zero > /dev/shm/hog; head -c 600000000 /dev/zero > /tmp/hog; exec tail -n 1 /dev/zero"} {
 		c := s.sidecar(hog)
 		c.Limits = containers.Limits{Memory: 200 << 20, Tmp: 1 << 30}
-		exit, err := s.sidecars.Beside(t.Context(), b.c.ID, c)
+		exit, err := s.sidecars.RunSidecar(t.Context(), b.c.ID, c)
 		if err != nil || exit.Code == 0 || !exit.OOM || exit.Memory < 190<<20 || exit.Memory > 210<<20 {
 			t.Errorf("a hog of memory: %+v, %v", exit, err)
 		}
@@ -399,7 +399,7 @@ func testBesideMemory(s *suite, t *testing.T) {
 	b.usable(t)
 }
 
-func testBesidePIDs(s *suite, t *testing.T) {
+func testSidecarPIDs(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	c := s.sidecar("")
 	// A shell that gives up at once when it cannot fork.
@@ -407,14 +407,14 @@ func testBesidePIDs(s *suite, t *testing.T) {
 	c.Limits.PIDs = 50
 	var out bytes.Buffer
 	c.Stdout = &out
-	exit, err := s.sidecars.Beside(t.Context(), b.c.ID, c)
+	exit, err := s.sidecars.RunSidecar(t.Context(), b.c.ID, c)
 	if n := strings.Count(out.String(), "\n"); err != nil || exit.Code == 0 || n < 40 || n > 50+2 {
 		t.Errorf("%d processes at a limit of 50: %+v, %v", n, exit, err)
 	}
 	b.usable(t)
 }
 
-func testBesideCancel(s *suite, t *testing.T) {
+func testSidecarCancel(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	why := errors.New("nobody wants to know any more")
 	ctx, cancel := context.WithCancelCause(t.Context())
@@ -427,14 +427,14 @@ func testBesideCancel(s *suite, t *testing.T) {
 	s.noneMarked(t)
 	over, cancelOver := context.WithCancel(t.Context())
 	cancelOver()
-	if _, err := s.sidecars.Beside(over, b.c.ID, s.sidecar("true")); !errors.Is(err, context.Canceled) {
+	if _, err := s.sidecars.RunSidecar(over, b.c.ID, s.sidecar("true")); !errors.Is(err, context.Canceled) {
 		t.Errorf("with a context that is over: %v", err)
 	}
 	b.usable(t)
 }
 
 // noneMarked checks that no process of a sidecar is left, at once: that is what
-// Beside's return means.
+// RunSidecar's return means.
 func (s *suite) noneMarked(t *testing.T) {
 	t.Helper()
 	if left := s.marked("SUITE_BESIDE=" + s.mark); len(left) > 0 {
@@ -442,7 +442,7 @@ func (s *suite) noneMarked(t *testing.T) {
 	}
 }
 
-func testBesideGone(s *suite, t *testing.T) {
+func testSidecarGone(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	r, line := s.besideStarted(t, t.Context(), s.sidecars, b.c.ID, s.sidecar(lasting))
 	s.remember(line)
@@ -454,7 +454,7 @@ func testBesideGone(s *suite, t *testing.T) {
 	}
 	s.noneMarked(t)
 	for _, id := range []string{b.c.ID, "no-such-container", "../x", strings.Repeat("0", 64)} {
-		if exit, err := s.sidecars.Beside(t.Context(), id, s.sidecar("true")); !isGone(err) {
+		if exit, err := s.sidecars.RunSidecar(t.Context(), id, s.sidecar("true")); !isGone(err) {
 			t.Errorf("beside %q: %+v, %v", id, exit, err)
 		}
 	}
@@ -462,7 +462,7 @@ func testBesideGone(s *suite, t *testing.T) {
 
 // What an earlier process left, and only that of one owner, is swept; what this
 // one runs is not.
-func testBesideSweep(s *suite, t *testing.T) {
+func testSidecarSweep(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	earlier := s.open(t)
 	defer earlier.Close()
@@ -502,7 +502,7 @@ func testBesideSweep(s *suite, t *testing.T) {
 	}
 }
 
-func testBesideMany(s *suite, t *testing.T) {
+func testSidecarMany(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	var all sync.WaitGroup
 	for i := range 4 {
@@ -510,7 +510,7 @@ func testBesideMany(s *suite, t *testing.T) {
 			c := s.sidecar(fmt.Sprintf("cat; sleep 0.2; exit %d", i))
 			var out bytes.Buffer
 			c.Stdin, c.Stdout = strings.NewReader(strconv.Itoa(i)), &out
-			exit, err := s.sidecars.Beside(t.Context(), b.c.ID, c)
+			exit, err := s.sidecars.RunSidecar(t.Context(), b.c.ID, c)
 			if err != nil || exit.Code != i || out.String() != strconv.Itoa(i) {
 				t.Errorf("number %d: %q, %+v, %v", i, out.String(), exit, err)
 			}
