@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -31,53 +32,47 @@ type HealthLimits struct {
 	Streams    int     `json:"streams"`        // open event streams
 }
 
-func (c *call) health() error {
-	stats := c.Executor.Stats()
-	limits := c.Executor.Limits
-	return c.reply(Health{
-		Status: "ok", Version: c.Version, Engine: c.Engine, Runs: stats,
+func (s *Server) health(c *route.Call) error {
+	stats := s.Executor.Stats()
+	limits := s.Executor.Limits
+	return c.Reply(Health{
+		Status: "ok", Version: s.Version, Engine: s.Engine, Runs: stats,
 		Limits: HealthLimits{
 			Capacity: stats.Capacity, Memory: limits.Memory, CPUs: limits.CPUs, PIDs: limits.PIDs,
-			TimeoutMS: c.Executor.Timeout.Milliseconds(), RunLimitMS: c.Executor.RunTimeout.Milliseconds(),
-			Streams: c.Streams,
+			TimeoutMS: s.Executor.Timeout.Milliseconds(), RunLimitMS: s.Executor.RunTimeout.Milliseconds(),
+			Streams: s.Streams,
 		},
 	})
 }
 
-func (c *call) scrape() error {
-	c.metrics.handler.ServeHTTP(c.W, c.R)
+func (s *Server) scrape(c *route.Call) error {
+	s.metrics.handler.ServeHTTP(c.W, c.R)
 	return nil
 }
 
-func (c *call) jwks() error { return c.raw(c.Git.JWKS()) }
+func (s *Server) jwks(c *route.Call) error { return c.ReplyRaw(s.Git.JWKS()) }
 
 // allowedSigners answers with no line where commits are not signed.
-func (c *call) allowedSigners() error {
-	c.W.Header().Set("Content-Type", mediaText)
-	if c.Git.Signer == nil {
+func (s *Server) allowedSigners(c *route.Call) error {
+	c.W.Header().Set("Content-Type", route.MediaText)
+	if s.Git.Signer == nil {
 		return nil
 	}
-	_, err := io.WriteString(c.W, c.Git.Signer.AllowedSigner(c.Executor.Bot))
+	_, err := io.WriteString(c.W, s.Git.Signer.AllowedSigner(s.Executor.Bot))
 	return err
 }
 
-func (c *call) openapi() error        { return c.raw(c.spec) }
-func (c *call) workflowSchema() error { return c.raw(executor.WorkflowSchema()) }
+func (s *Server) openapi(c *route.Call) error        { return c.ReplyRaw(s.spec) }
+func (s *Server) workflowSchema(c *route.Call) error { return c.ReplyRaw(executor.WorkflowSchema()) }
 
-func (c *call) raw(b []byte) error {
-	c.W.Header().Set("Content-Type", "application/json")
-	_, err := c.W.Write(b)
-	return err
-}
+func (s *Server) whoami(c *route.Call) error { return c.Reply(c.Who) }
 
-func (c *call) whoami() error { return c.reply(c.Who) }
-
-func (c *call) library() error {
+func (s *Server) library(c *route.Call) error {
 	list := []TaskInfo{}
 	for _, t := range executor.Library() {
 		list = append(list, TaskInfo{t.Name, t.Doc, t.ReadOnly, t.Schema})
 	}
-	return c.reply(list)
+	return c.Reply(list)
 }
 
 type checkQuery struct {
@@ -85,20 +80,20 @@ type checkQuery struct {
 	Repo string `json:"repo,omitempty" jsonschema:"the repository whose base has the sub-workflows"`
 }
 
-func (c *call) check() error {
+func (s *Server) check(c *route.Call) error {
 	var q checkQuery
-	if err := c.query(&q); err != nil {
+	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
 	if q.Repo != "" {
-		if _, err := c.findRepo(q.Repo); err != nil {
+		if _, err := s.findRepo(c, q.Repo); err != nil {
 			return err
 		}
-		if err := c.seesBase(c.R.Context(), c.Who, q.Repo, ""); err != nil {
+		if err := s.seesBase(c.R.Context(), c.Who, q.Repo, ""); err != nil {
 			return err
 		}
 	}
-	lift := c.hurry()
+	lift := c.LimitReading()
 	text, err := io.ReadAll(c.R.Body)
 	lift()
 	if err != nil {
@@ -107,11 +102,11 @@ func (c *call) check() error {
 	if q.Name == "" {
 		q.Name = "workflow"
 	}
-	w, err := c.Executor.Check(c.R.Context(), q.Name, text, q.Repo, nil)
+	w, err := s.Executor.Check(c.R.Context(), q.Name, text, q.Repo, nil)
 	if err != nil {
 		return err
 	}
-	return c.reply(Checked{w.ID, w.Repo})
+	return c.Reply(Checked{w.ID, w.Repo})
 }
 
 // NewToken asks for a token.
@@ -140,9 +135,9 @@ const (
 	tokenLongest = 10 * 366 * 24 * time.Hour
 )
 
-func (c *call) newToken() error {
+func (s *Server) newToken(c *route.Call) error {
 	var n NewToken
-	if err := c.body(&n); err != nil {
+	if err := c.ReadJSON(&n); err != nil {
 		return err
 	}
 	g := gitd.Grant{Subject: n.Subject, Repo: n.Repo, Scopes: n.Scopes, Read: n.Read, Write: n.Write, Force: n.Force, Delete: n.Delete}
@@ -152,9 +147,9 @@ func (c *call) newToken() error {
 	life := time.Duration(n.Seconds) * time.Second
 	switch {
 	case g.Subject == "":
-		return problem(KindInvalid, "a token needs a subject")
+		return route.NewProblem(route.KindInvalid, "a token needs a subject")
 	case n.Seconds < 0 || n.Seconds > int64(tokenLongest/time.Second):
-		return problem(KindInvalid, "a token lives between one second and ten years")
+		return route.NewProblem(route.KindInvalid, "a token lives between one second and ten years")
 	case life == 0:
 		life = tokenLife
 	}
@@ -162,28 +157,28 @@ func (c *call) newToken() error {
 		return err
 	}
 	if g.Repo != "*" {
-		if _, err := c.Git.Repo(g.Repo); err != nil {
+		if _, err := s.Git.Repo(g.Repo); err != nil {
 			return err
 		}
 	}
 	if err := narrowRefs(&g); err != nil {
 		return err
 	}
-	g.Expires = c.Now().Add(life).Truncate(time.Second)
-	signed, err := c.Git.Sign(g)
+	g.Expires = s.Now().Add(life).Truncate(time.Second)
+	signed, err := s.Git.Sign(g)
 	if err != nil {
 		return err
 	}
-	return c.replyStatus(http.StatusCreated, Token{signed, g})
+	return c.ReplyStatus(http.StatusCreated, Token{signed, g})
 }
 
 func checkScopes(scopes []string) error {
 	if len(scopes) == 0 {
-		return problem(KindInvalid, "a token needs scopes: read, write, admin, metrics")
+		return route.NewProblem(route.KindInvalid, "a token needs scopes: read, write, admin, metrics")
 	}
 	for _, scope := range scopes {
 		if !slices.Contains(gitd.Scopes(), scope) {
-			return problem(KindInvalid, "unknown scope %q: want read, write, admin or metrics", scope)
+			return route.NewProblem(route.KindInvalid, "unknown scope %q: want read, write, admin or metrics", scope)
 		}
 	}
 	return nil
@@ -194,10 +189,10 @@ func checkScopes(scopes []string) error {
 func narrowRefs(g *gitd.Grant) error {
 	switch {
 	case len(g.Write) > 0 && !g.Has(gitd.ScopeWrite):
-		return problem(KindInvalid, "a token without the scope write changes no refs, also not %.200q", g.Write[0]).
-			withHint("`--scope write` lets it push; `--ref-read` bounds what a token may see")
+		return route.NewProblem(route.KindInvalid, "a token without the scope write changes no refs, also not %.200q", g.Write[0]).
+			WithHint("`--scope write` lets it push; `--ref-read` bounds what a token may see")
 	case len(g.Read) > 0 && !g.Has(gitd.ScopeRead):
-		return problem(KindInvalid, "a token without the scope read sees no refs, also not %.200q", g.Read[0])
+		return route.NewProblem(route.KindInvalid, "a token without the scope read sees no refs, also not %.200q", g.Read[0])
 	case len(g.Write) > 0:
 	case len(g.Read) > 0 && g.Has(gitd.ScopeWrite):
 		for _, ref := range g.Read { // what ramus itself writes only a person may name
@@ -224,25 +219,25 @@ type Reindexed struct {
 	Runs int `json:"runs"`
 }
 
-func (c *call) prune() error {
+func (s *Server) prune(c *route.Call) error {
 	var p executor.Pruning
-	if err := c.body(&p); err != nil {
+	if err := c.ReadJSON(&p); err != nil {
 		return err
 	}
-	list, err := c.Executor.Prune(c.R.Context(), p)
+	list, err := s.Executor.Prune(c.R.Context(), p)
 	if err != nil {
 		return err
 	}
 	if list == nil {
 		list = []executor.Pruned{}
 	}
-	return c.reply(list)
+	return c.Reply(list)
 }
 
-func (c *call) reindex() error {
-	n, err := c.Executor.Reindex(c.R.Context())
+func (s *Server) reindex(c *route.Call) error {
+	n, err := s.Executor.Reindex(c.R.Context())
 	if err != nil {
 		return err
 	}
-	return c.reply(Reindexed{n})
+	return c.Reply(Reindexed{n})
 }

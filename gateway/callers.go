@@ -10,79 +10,80 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
 // findCaller is Executor.Caller for the caller's eyes.
-func (c *call) findCaller(name string) (executor.CallerStatus, error) {
-	return c.callerOf(c.R.Context(), c.Who, name)
+func (s *Server) findCaller(c *route.Call, name string) (executor.CallerStatus, error) {
+	return s.callerOf(c.R.Context(), c.Who, name)
 }
 
-func (s *Server) callerOf(ctx context.Context, who Who, name string) (executor.CallerStatus, error) {
+func (s *Server) callerOf(ctx context.Context, who route.Who, name string) (executor.CallerStatus, error) {
 	st, err := s.Executor.Caller(ctx, name)
 	return s.seen(who, name, st, err)
 }
 
 // seen is a caller that was found by name, for those who may see it.
-func (s *Server) seen(who Who, name string, st executor.CallerStatus, err error) (executor.CallerStatus, error) {
+func (s *Server) seen(who route.Who, name string, st executor.CallerStatus, err error) (executor.CallerStatus, error) {
 	if err != nil {
-		return st, who.narrow("caller", name, err)
+		return st, who.HideMatches("caller", name, err)
 	}
-	if !who.seesBranch(st.Repo, st.Branch) {
-		return executor.CallerStatus{}, notFound("caller", name)
+	if !who.SeesBranch(st.Repo, st.Branch) {
+		return executor.CallerStatus{}, route.NotFound("caller", name)
 	}
 	return st, nil
 }
 
 // namedCaller is findCaller for the name in the path. A route that is for writers
 // is for those who may change the caller's branch.
-func (c *call) namedCaller() (executor.CallerStatus, error) {
-	st, err := c.findCaller(c.R.PathValue("caller"))
-	if err == nil && c.access == AccessWrite {
-		err = c.Who.changes(st.Repo, st.Branch)
+func (s *Server) namedCaller(c *route.Call) (executor.CallerStatus, error) {
+	st, err := s.findCaller(c, c.R.PathValue("caller"))
+	if err == nil && c.Access == route.AccessWrite {
+		err = c.Who.CheckChange(st.Repo, st.Branch)
 	}
 	return st, err
 }
 
-func (c *call) callers() error {
-	f, err := c.filter()
+func (s *Server) callers(c *route.Call) error {
+	f, err := s.filter(c)
 	if err != nil {
 		return err
 	}
-	list, err := c.Executor.Callers(c.R.Context(), f)
+	list, err := s.Executor.Callers(c.R.Context(), f)
 	if err != nil {
 		return err
 	}
 	if list == nil {
 		list = []executor.CallerStatus{}
 	}
-	return c.reply(list)
+	return c.Reply(list)
 }
 
-func (c *call) caller() error {
-	st, err := c.namedCaller()
+func (s *Server) caller(c *route.Call) error {
+	st, err := s.namedCaller(c)
 	if err != nil {
 		return err
 	}
-	return c.reply(st)
+	return c.Reply(st)
 }
 
-func (c *call) sessions() error {
-	st, err := c.namedCaller()
+func (s *Server) sessions(c *route.Call) error {
+	st, err := s.namedCaller(c)
 	if err != nil {
 		return err
 	}
-	list, err := c.Executor.Sessions(c.R.Context(), st.Caller.String())
+	list, err := s.Executor.Sessions(c.R.Context(), st.Caller.String())
 	if err != nil {
 		return err
 	}
-	return c.reply(list)
+	return c.Reply(list)
 }
 
 // span is where a caller's work begins and ends in its repository.
-func (c *call) span(st executor.CallerStatus) (r *gitd.Repo, from, to string, err error) {
+func (s *Server) span(c *route.Call, st executor.CallerStatus) (r *gitd.Repo, from, to string, err error) {
 	ctx := c.R.Context()
-	if r, err = c.Git.Repo(st.Repo); err != nil {
+	if r, err = s.Git.Repo(st.Repo); err != nil {
 		return nil, "", "", err
 	}
 	head, err := r.Resolve(ctx, "refs/heads/"+st.Branch)
@@ -110,32 +111,32 @@ type callerDiffQuery struct {
 	Path []string `json:"path,omitempty" jsonschema:"only these files or folders"`
 }
 
-func (c *call) callerDiff() error {
+func (s *Server) callerDiff(c *route.Call) error {
 	var q callerDiffQuery
-	if err := c.query(&q); err != nil {
+	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	st, err := c.namedCaller()
+	st, err := s.namedCaller(c)
 	if err != nil {
 		return err
 	}
-	r, from, to, err := c.span(st)
+	r, from, to, err := s.span(c, st)
 	if err != nil {
 		return err
 	}
-	return c.diff(r, from, to, gitd.DiffOptions{Stat: q.Stat, Paths: q.Path})
+	return s.diff(c, r, from, to, gitd.DiffOptions{Stat: q.Stat, Paths: q.Path})
 }
 
-func (c *call) callerChanges() error {
-	st, err := c.namedCaller()
+func (s *Server) callerChanges(c *route.Call) error {
+	st, err := s.namedCaller(c)
 	if err != nil {
 		return err
 	}
-	r, from, to, err := c.span(st)
+	r, from, to, err := s.span(c, st)
 	if err != nil {
 		return err
 	}
-	return c.changes(r, from, to, false)
+	return s.changes(c, r, from, to, false)
 }
 
 // LogEntry is a command of a caller, the commit that holds what it changed, or
@@ -165,24 +166,24 @@ type callerLogQuery struct {
 	Max   int  `json:"max,omitempty" jsonschema:"at most so many entries; 200 if 0, 1000 at most"`
 }
 
-func (c *call) callerLog() error {
+func (s *Server) callerLog(c *route.Call) error {
 	var q callerLogQuery
-	if err := c.query(&q); err != nil {
+	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
 	if q.Max == 0 {
 		q.Max = 200
 	}
 	q.Max = min(q.Max, 1000)
-	st, err := c.namedCaller()
+	st, err := s.namedCaller(c)
 	if err != nil {
 		return err
 	}
-	entries, err := c.commands(st)
+	entries, err := s.commands(c, st)
 	if err != nil {
 		return err
 	}
-	r, from, to, err := c.span(st)
+	r, from, to, err := s.span(c, st)
 	if err != nil {
 		return err
 	}
@@ -209,14 +210,14 @@ func (c *call) callerLog() error {
 	slices.SortStableFunc(entries, func(a, b LogEntry) int { return b.Time.Compare(a.Time) })
 	entries = entries[:min(len(entries), q.Max)]
 	for i := range entries {
-		if err := c.fill(r, &entries[i], q.Patch); err != nil {
+		if err := s.fill(c, r, &entries[i], q.Patch); err != nil {
 			return err
 		}
 	}
 	if entries == nil {
 		entries = []LogEntry{}
 	}
-	return c.reply(entries)
+	return c.Reply(entries)
 }
 
 func trailerRun(commit gitd.Commit) string {
@@ -228,16 +229,16 @@ func trailerRun(commit gitd.Commit) string {
 }
 
 // commands reads a caller's commands from the journals of its runs, newest first.
-func (c *call) commands(st executor.CallerStatus) ([]LogEntry, error) {
+func (s *Server) commands(c *route.Call, st executor.CallerStatus) ([]LogEntry, error) {
 	ctx := c.R.Context()
-	runs, err := c.Executor.Runs(ctx, record.Filter{Caller: st.Caller.String(), Max: 1000})
+	runs, err := s.Executor.Runs(ctx, record.Filter{Caller: st.Caller.String(), Max: 1000})
 	if err != nil {
 		return nil, err
 	}
 	var entries []LogEntry
 	for _, run := range runs {
 		open := map[string]record.Event{}
-		for e, err := range c.Executor.Events(ctx, run.Name(), 0, false) {
+		for e, err := range s.Executor.Events(ctx, run.Name(), 0, false) {
 			if err != nil {
 				return nil, err
 			}
@@ -281,7 +282,7 @@ func entry(run record.Run, start, end record.Event) LogEntry {
 const longestPatch = 256 << 10
 
 // fill adds what git knows of an entry's commit.
-func (c *call) fill(r *gitd.Repo, e *LogEntry, patch bool) error {
+func (s *Server) fill(c *route.Call, r *gitd.Repo, e *LogEntry, patch bool) error {
 	if e.Commit == nil {
 		return nil
 	}
@@ -325,12 +326,12 @@ func (b *capped) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (c *call) merge() error {
+func (s *Server) merge(c *route.Call) error {
 	var m record.Merge
-	if err := c.optionalBody(&m); err != nil {
+	if err := c.ReadOptionalJSON(&m); err != nil {
 		return err
 	}
-	st, err := c.namedCaller()
+	st, err := s.namedCaller(c)
 	if err != nil {
 		return err
 	}
@@ -338,14 +339,14 @@ func (c *call) merge() error {
 	if m.Into == "" {
 		m.Into = st.Last.Base
 	}
-	if err := c.Who.changes(st.Repo, m.Into); err != nil {
+	if err := c.Who.CheckChange(st.Repo, m.Into); err != nil {
 		return err
 	}
-	result, err := c.Executor.Merge(c.R.Context(), st.Caller.String(), m)
+	result, err := s.Executor.Merge(c.R.Context(), st.Caller.String(), m)
 	if err != nil {
 		return err
 	}
-	return c.reply(result)
+	return c.Reply(result)
 }
 
 // Rollback names the commit to go back to.
@@ -359,65 +360,65 @@ type RolledBack struct {
 	Commit gitd.Hash `json:"commit"`
 }
 
-func (c *call) rollback() error {
+func (s *Server) rollback(c *route.Call) error {
 	var b Rollback
-	if err := c.body(&b); err != nil {
+	if err := c.ReadJSON(&b); err != nil {
 		return err
 	}
-	st, err := c.namedCaller()
+	st, err := s.namedCaller(c)
 	if err != nil {
 		return err
 	}
-	commit, err := c.Executor.Rollback(c.R.Context(), st.Caller.String(), b.To, c.Who.Person(b.By))
+	commit, err := s.Executor.Rollback(c.R.Context(), st.Caller.String(), b.To, c.Who.Person(b.By))
 	if err != nil {
 		return err
 	}
-	return c.reply(RolledBack{commit})
+	return c.Reply(RolledBack{commit})
 }
 
-func (c *call) stopCaller() error {
-	st, err := c.namedCaller()
+func (s *Server) stopCaller(c *route.Call) error {
+	st, err := s.namedCaller(c)
 	if err != nil {
 		return err
 	}
-	if err := c.Executor.Stop(c.R.Context(), st.Caller.String(), c.Who.Person(st.Last.Asker)); err != nil {
+	if err := s.Executor.Stop(c.R.Context(), st.Caller.String(), c.Who.Person(st.Last.Asker)); err != nil {
 		return err
 	}
-	if st, err = c.namedCaller(); err != nil {
+	if st, err = s.namedCaller(c); err != nil {
 		return err
 	}
-	return c.reply(st)
+	return c.Reply(st)
 }
 
-func (c *call) processes() error {
-	st, err := c.namedCaller()
+func (s *Server) processes(c *route.Call) error {
+	st, err := s.namedCaller(c)
 	if err != nil {
 		return err
 	}
-	list, err := c.Executor.Processes(c.R.Context(), st.Caller.String())
+	list, err := s.Executor.Processes(c.R.Context(), st.Caller.String())
 	if err != nil {
 		return err
 	}
 	if list == nil {
 		list = []executor.Process{}
 	}
-	return c.reply(list)
+	return c.Reply(list)
 }
 
 type processQuery struct {
 	Follow bool `json:"follow,omitempty" jsonschema:"go on until the process ends"`
 }
 
-func (c *call) processOutput() error {
+func (s *Server) processOutput(c *route.Call) error {
 	var q processQuery
-	if err := c.query(&q); err != nil {
+	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	st, err := c.namedCaller()
+	st, err := s.namedCaller(c)
 	if err != nil {
 		return err
 	}
-	done, err := c.streams.open(c.Who)
+	done, err := c.OpenStream()
 	if err != nil {
 		return err
 	}
@@ -425,9 +426,9 @@ func (c *call) processOutput() error {
 	ctx, cancel := context.WithCancel(c.R.Context())
 	defer cancel()
 	out := &execLines{call: c, hangUp: cancel}
-	stop := out.keepAlive(c.Heartbeat)
-	defer context.AfterFunc(c.draining, cancel)()
-	err = c.Executor.ProcessOutput(ctx, st.Caller.String(), c.R.PathValue("process"), q.Follow, out.to("stdout"), out.to("stderr"))
+	stop := out.keepAlive(s.Heartbeat)
+	defer context.AfterFunc(c.Draining(), cancel)()
+	err = s.Executor.ProcessOutput(ctx, st.Caller.String(), c.R.PathValue("process"), q.Follow, out.to("stdout"), out.to("stderr"))
 	stop()
 	if err != nil {
 		return out.fail(err)
@@ -435,13 +436,13 @@ func (c *call) processOutput() error {
 	return out.send(ExecLine{End: true})
 }
 
-func (c *call) stopProcess() error {
-	st, err := c.namedCaller()
+func (s *Server) stopProcess(c *route.Call) error {
+	st, err := s.namedCaller(c)
 	if err != nil {
 		return err
 	}
-	if err := c.Executor.StopProcess(c.R.Context(), st.Caller.String(), c.R.PathValue("process")); err != nil {
+	if err := s.Executor.StopProcess(c.R.Context(), st.Caller.String(), c.R.PathValue("process")); err != nil {
 		return err
 	}
-	return c.reply(struct{}{})
+	return c.Reply(struct{}{})
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -259,7 +260,7 @@ func (c *Chat) Deliver(ctx context.Context, d slack.Delivery) (reply any, err er
 // leave is the answer to what is ignored for its workspace, or cannot be told to be of one.
 func (c *Chat) leave(team string, err error) error {
 	if err != nil {
-		return problem(KindUnavailable, "cannot tell whose event this is: %v", err)
+		return route.NewProblem(route.KindUnavailable, "cannot tell whose event this is: %v", err)
 	}
 	c.Log.Warn("an event of a workspace that is not configured is ignored", "team", team)
 	return nil
@@ -301,7 +302,7 @@ func asker(user, name string) gitd.Person {
 	if name == "" {
 		name = user
 	}
-	return gitd.Person{Name: name, Email: mailbox(user) + "@slack.invalid"}
+	return gitd.Person{Name: name, Email: route.Mailbox(user) + "@slack.invalid"}
 }
 
 // place is where a session's work is to be done.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -48,18 +49,18 @@ type Deployed struct {
 
 // deployHook hears of a deploy. The answer goes out once the news are durable;
 // upstream is asked after it.
-func (c *call) deployHook() error {
-	if c.DeploySecret == "" {
-		return problem(KindNotFound, "this server hears of no deploys").
-			withHint("hooks.deploy in the configuration names the secret that they are signed with")
+func (s *Server) deployHook(c *route.Call) error {
+	if s.DeploySecret == "" {
+		return route.NewProblem(route.KindNotFound, "this server hears of no deploys").
+			WithHint("hooks.deploy in the configuration names the secret that they are signed with")
 	}
-	lift := c.hurry()
+	lift := c.LimitReading()
 	body, err := io.ReadAll(c.R.Body)
 	lift()
 	if err != nil {
-		return badJSON(err)
+		return route.BadJSON(err)
 	}
-	sent, err := c.signed(body)
+	sent, err := s.signed(c, body)
 	if err != nil {
 		return err
 	}
@@ -67,37 +68,37 @@ func (c *call) deployHook() error {
 	in := json.NewDecoder(bytes.NewReader(body))
 	in.DisallowUnknownFields()
 	if err := in.Decode(&d); err != nil {
-		return badJSON(err)
+		return route.BadJSON(err)
 	}
 	if _, err := in.Token(); !errors.Is(err, io.EOF) {
-		return problem(KindInvalid, "the request's body goes on after its JSON object")
+		return route.NewProblem(route.KindInvalid, "the request's body goes on after its JSON object")
 	}
 	d.SentAt = sent
-	known, err := c.Executor.Deployed(c.R.Context(), d)
+	known, err := s.Executor.Deployed(c.R.Context(), d)
 	if err != nil {
 		return err
 	}
-	return c.replyStatus(http.StatusAccepted, Deployed{d.Repo, d.Commit, known})
+	return c.ReplyStatus(http.StatusAccepted, Deployed{d.Repo, d.Commit, known})
 }
 
 // signed checks the signature over the raw body and returns the time that was
 // signed with it.
-func (c *call) signed(body []byte) (time.Time, error) {
+func (s *Server) signed(c *route.Call, body []byte) (time.Time, error) {
 	refused := func(why string) (time.Time, error) {
-		return time.Time{}, problem(KindUnauthorized, "%s", why).
-			withHint(headerSignature + " is v0= and the HMAC-SHA256 of v0:TIMESTAMP:BODY; examples/deploy-hook makes one")
+		return time.Time{}, route.NewProblem(route.KindUnauthorized, "%s", why).
+			WithHint(headerSignature + " is v0= and the HMAC-SHA256 of v0:TIMESTAMP:BODY; examples/deploy-hook makes one")
 	}
 	timestamp, signature := c.R.Header.Get(headerTimestamp), c.R.Header.Get(headerSignature)
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)
 	if err != nil {
 		return refused(headerTimestamp + " is not a number of seconds since 1970")
 	}
-	want := Signature(c.DeploySecret, timestamp, body)
+	want := Signature(s.DeploySecret, timestamp, body)
 	if subtle.ConstantTimeCompare([]byte(want), []byte(signature)) != 1 {
 		return refused(headerSignature + " does not fit the message")
 	}
 	sent := time.Unix(seconds, 0).UTC()
-	if off := c.Now().Sub(sent); off > hookWindow || off < -hookWindow {
+	if off := s.Now().Sub(sent); off > hookWindow || off < -hookWindow {
 		return refused("the message was signed at another time: five minutes are allowed either way")
 	}
 	return sent, nil
@@ -122,23 +123,23 @@ type basesQuery struct {
 	Max int `json:"max,omitempty" jsonschema:"at most so many; 100 if 0, 1000 at most"`
 }
 
-func (c *call) bases() error {
+func (s *Server) bases(c *route.Call) error {
 	var q basesQuery
-	if err := c.query(&q); err != nil {
+	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	r, err := c.findRepo(c.R.PathValue("repo"))
+	r, err := s.findRepo(c, c.R.PathValue("repo"))
 	if err != nil {
 		return err
 	}
-	if err := c.seesBase(c.R.Context(), c.Who, r.Name(), ""); err != nil {
+	if err := s.seesBase(c.R.Context(), c.Who, r.Name(), ""); err != nil {
 		return err
 	}
 	list, err := r.Bases(c.R.Context(), min(q.Max, 1000))
 	if err != nil {
 		return err
 	}
-	out := Bases{Key: c.Git.BaseKey(), Bases: []CheckedBase{}}
+	out := Bases{Key: s.Git.BaseKey(), Bases: []CheckedBase{}}
 	for _, b := range list {
 		checked := CheckedBase{SignedBase: b, Valid: true}
 		if err := r.CheckBase(c.R.Context(), b.Hash); err != nil {
@@ -149,7 +150,7 @@ func (c *call) bases() error {
 		}
 		out.Bases = append(out.Bases, checked)
 	}
-	return c.reply(out)
+	return c.Reply(out)
 }
 
 // RefreshRepo asks for a refresh.

@@ -3,10 +3,10 @@
 //
 // # Nouns
 //
-// A [Server] is one http.Handler made from one table of [Route]s; what a route
-// needs of its caller stands in the table's Access column. A [Who] is the
+// A [Server] is one http.Handler made from one table of [route.Route]s; what a route
+// needs of its caller stands in the table's Access column. A [route.Who] is the
 // caller of a request: the bearer of a grant, whoever may open the unix socket
-// (an administrator: the file system has checked them), or nobody. A [Problem]
+// (an administrator: the file system has checked them), or nobody. A [route.Problem]
 // is every answer that is not a success, in one form (RFC 9457).
 //
 // # Names in paths

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"path"
 	"strings"
 	"time"
@@ -17,12 +16,14 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/page"
 	"github.com/ramus-dev/ramus/gateway/render"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
 // signedQuery is what a signed link carries; see [links.Signer].
-type signedQuery struct {
+type SignedQuery struct {
 	Expires   string `json:"expires,omitempty" jsonschema:"of a signed link: when it ends, in seconds since 1970"`
 	Signature string `json:"signature,omitempty" jsonschema:"of a signed link"`
 }
@@ -60,109 +61,73 @@ type EvidenceStatus struct {
 	EndedAt   time.Time      `json:"ended_at,omitzero"`
 }
 
-// linkProblem says why a link does not open, and how to get one that does.
-func linkProblem(err error) *Problem {
-	p := problem(KindDenied, "this link does not open: %v", err)
-	p.cause = err
-	return p.withHint("ask for `status` in the thread, or run `ramus evidence RUN --link`, for a new one")
-}
-
 // evidenceOf is the run that the path names, for whoever may see it. The name
 // is taken as it stands: a link was signed for one run, never for what is like it.
-func (c *call) evidenceOf() (record.Run, error) {
+func (s *Server) evidenceOf(c *route.Call) (record.Run, error) {
 	name := c.R.PathValue("caller") + "/" + c.R.PathValue("run")
-	r, err := c.Executor.Run(c.R.Context(), name)
+	r, err := s.Executor.Run(c.R.Context(), name)
 	if errors.Is(err, record.ErrNotFound) || errors.Is(err, record.ErrAmbiguous) ||
-		err == nil && (r.Name() != name || c.Until.IsZero() && !c.Who.seesRun(r)) {
-		return record.Run{}, notFound("run", name)
+		err == nil && (r.Name() != name || c.Until.IsZero() && !c.Who.SeesRun(r)) {
+		return record.Run{}, route.NotFound("run", name)
 	}
 	return r, err
 }
 
 // manifestOf is the evidence of a run; nil when there is none yet.
-func (c *call) manifestOf(r record.Run) (*record.Manifest, error) {
+func (s *Server) manifestOf(c *route.Call, r record.Run) (*record.Manifest, error) {
 	if !r.Ended() && r.State != record.StateAwaitingReview {
 		return nil, nil
 	}
-	m, err := c.Executor.Manifest(c.R.Context(), r.Name())
+	m, err := s.Executor.Manifest(c.R.Context(), r.Name())
 	if errors.Is(err, record.ErrNotFound) {
 		return nil, nil // it is being written
 	}
 	return &m, err
 }
 
-// link is where a path of this server is found from one of its pages: signed
-// anew when the page was opened by a signed link, with the same end.
-func (c *call) link(to string) string {
-	if c.Until.IsZero() {
-		return c.prefix() + (&url.URL{Path: to}).String()
-	}
-	return c.prefix() + c.Links.SignUntil(to, c.Until)
-}
-
-// prefix is what stands before this server's paths where people reach it.
-func (c *call) prefix() string {
-	u, err := url.Parse(c.URL)
-	if err != nil {
-		return ""
-	}
-	return strings.TrimSuffix(u.Path, "/")
-}
-
-// private marks an answer that only whoever was given it may keep, and that
-// must not tell other servers where it was found.
-func (c *call) private() {
-	h := c.W.Header()
-	if h.Get("Cache-Control") == "" {
-		h.Set("Cache-Control", "private, no-cache")
-	}
-	h.Set("Referrer-Policy", "no-referrer")
-	h.Set("X-Robots-Tag", "noindex, nofollow")
-}
-
-func (c *call) evidenceStatus() error {
-	var q signedQuery
-	if err := c.query(&q); err != nil {
+func (s *Server) evidenceStatus(c *route.Call) error {
+	var q SignedQuery
+	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	r, err := c.evidenceOf()
+	r, err := s.evidenceOf(c)
 	if err != nil {
 		return err
 	}
-	m, err := c.manifestOf(r)
+	m, err := s.manifestOf(c, r)
 	if err != nil {
 		return err
 	}
-	s := EvidenceStatus{Run: r.Name(), State: r.State, Reason: r.Reason, Error: r.Error, Repo: r.Repo, Branch: r.Branch, Base: r.Base, Head: r.Head,
+	status := EvidenceStatus{Run: r.Name(), State: r.State, Reason: r.Reason, Error: r.Error, Repo: r.Repo, Branch: r.Branch, Base: r.Base, Head: r.Head,
 		Step: r.Step, Place: r.Place, Usage: r.Usage, CreatedAt: r.CreatedAt, StartedAt: r.StartedAt, EndedAt: r.EndedAt}
 	if r.Gate != nil {
-		s.Waits = r.Gate.Message
+		status.Waits = r.Gate.Message
 	}
 	if m != nil {
-		s.Verdict, s.Usage = m.Verdict, m.Usage
+		status.Verdict, status.Usage = m.Verdict, m.Usage
 	}
-	c.private()
-	c.attachment("status.json") // a page links to it, and it quotes what a container said
-	return c.reply(s)
+	page.MarkPrivate(c.W.Header())
+	c.MarkAttachment("status.json") // a page links to it, and it quotes what a container said
+	return c.Reply(status)
 }
 
-func (c *call) evidenceLink() error {
-	r, err := c.named()
+func (s *Server) evidenceLink(c *route.Call) error {
+	r, err := s.named(c)
 	if err != nil {
 		return err
 	}
-	if c.Links == nil {
-		return problem(KindConflict, "this server signs no links")
+	if s.Links == nil {
+		return route.NewProblem(route.KindConflict, "this server signs no links")
 	}
-	address := c.address()
+	address := c.Address()
 	if address == "" {
-		address = c.Loopback
+		address = s.Loopback
 	}
 	if address == "" {
-		return problem(KindConflict, "this server does not know where people reach it").withHint("set `url` in the configuration")
+		return route.NewProblem(route.KindConflict, "this server does not know where people reach it").WithHint("set `url` in the configuration")
 	}
-	until := c.Links.Expiry()
-	return c.reply(EvidenceLink{URL: address + c.Links.SignUntil(links.RunPath(r), until), Status: address + c.Links.SignUntil(links.RunPath(r)+"/status.json", until),
+	until := s.Links.Expiry()
+	return c.Reply(EvidenceLink{URL: address + s.Links.SignUntil(links.RunPath(r), until), Status: address + s.Links.SignUntil(links.RunPath(r)+"/status.json", until),
 		Expires: until.UTC().Truncate(time.Second)})
 }
 
@@ -170,19 +135,19 @@ func (c *call) evidenceLink() error {
 const verifyFirst = 16 << 20
 
 // evidenceFile serves one file: to be saved, or in a page of its own.
-func (c *call) evidenceFile() error {
+func (s *Server) evidenceFile(c *route.Call) error {
 	var q fileQuery
-	if err := c.query(&q); err != nil {
+	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	r, err := c.evidenceOf()
+	r, err := s.evidenceOf(c)
 	if err != nil {
 		return err
 	}
 	if c.R.PathValue("name") == manifestName {
-		return c.evidenceManifest(r)
+		return s.evidenceManifest(c, r)
 	}
-	f, err := c.Executor.Artifact(c.R.Context(), r.Name(), c.R.PathValue("name"))
+	f, err := s.Executor.Artifact(c.R.Context(), r.Name(), c.R.PathValue("name"))
 	if err != nil {
 		return err
 	}
@@ -192,11 +157,11 @@ func (c *call) evidenceFile() error {
 			return err
 		}
 	}
-	c.private()
+	page.MarkPrivate(c.W.Header())
 	if q.View {
-		return c.viewFile(r, f)
+		return s.viewFile(c, r, f)
 	}
-	c.attachment(path.Base(f.Name))
+	c.MarkAttachment(path.Base(f.Name))
 	if media := render.Showable(f.Type); media != "" {
 		c.W.Header().Set("Content-Type", media)
 	}
@@ -204,19 +169,19 @@ func (c *call) evidenceFile() error {
 	in := &watchedFile{File: f}
 	http.ServeContent(c.W, c.R, "", time.Time{}, in)
 	if in.err != nil {
-		return c.cutShort(in.err)
+		return c.CutShort(in.err)
 	}
 	return nil
 }
 
-func (c *call) evidenceManifest(r record.Run) error {
-	m, err := c.Executor.Manifest(c.R.Context(), r.Name())
+func (s *Server) evidenceManifest(c *route.Call, r record.Run) error {
+	m, err := s.Executor.Manifest(c.R.Context(), r.Name())
 	if err != nil {
 		return err
 	}
-	c.private()
-	c.attachment("manifest.json")
-	return c.reply(m)
+	page.MarkPrivate(c.W.Header())
+	c.MarkAttachment("manifest.json")
+	return c.Reply(m)
 }
 
 // watchedFile keeps the error of a read, which http.ServeContent does not tell.
@@ -234,34 +199,34 @@ func (f *watchedFile) Read(p []byte) (int, error) {
 }
 
 // evidenceBundle streams all files, the manifest first.
-func (c *call) evidenceBundle() error {
-	var q signedQuery
-	if err := c.query(&q); err != nil {
+func (s *Server) evidenceBundle(c *route.Call) error {
+	var q SignedQuery
+	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	r, err := c.evidenceOf()
+	r, err := s.evidenceOf(c)
 	if err != nil {
 		return err
 	}
-	m, err := c.Executor.Manifest(c.R.Context(), r.Name())
+	m, err := s.Executor.Manifest(c.R.Context(), r.Name())
 	if err != nil {
 		return err
 	}
-	c.private()
-	c.attachment(strings.NewReplacer(":", "-", "/", "-").Replace(r.Name()) + ".tar.gz")
+	page.MarkPrivate(c.W.Header())
+	c.MarkAttachment(strings.NewReplacer(":", "-", "/", "-").Replace(r.Name()) + ".tar.gz")
 	c.W.Header().Set("Content-Type", "application/gzip")
 	z := gzip.NewWriter(c.W)
 	t := tar.NewWriter(z)
-	if err := c.bundle(c.R.Context(), t, r, m); err != nil {
-		return c.cutShort(err) // without its end nobody takes it for whole
+	if err := s.bundle(c, c.R.Context(), t, r, m); err != nil {
+		return c.CutShort(err) // without its end nobody takes it for whole
 	}
 	if err := errors.Join(t.Close(), z.Close()); err != nil {
-		return c.cutShort(err)
+		return c.CutShort(err)
 	}
 	return nil
 }
 
-func (c *call) bundle(ctx context.Context, t *tar.Writer, r record.Run, m record.Manifest) error {
+func (s *Server) bundle(c *route.Call, ctx context.Context, t *tar.Writer, r record.Run, m record.Manifest) error {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return err
@@ -276,7 +241,7 @@ func (c *call) bundle(ctx context.Context, t *tar.Writer, r record.Run, m record
 		return err
 	}
 	for _, f := range m.Files {
-		in, err := c.Executor.OpenFile(ctx, r, f)
+		in, err := s.Executor.OpenFile(ctx, r, f)
 		if err != nil {
 			return err
 		}

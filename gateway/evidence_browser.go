@@ -10,6 +10,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/render"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
@@ -60,15 +61,15 @@ type (
 
 // showBrowser fills in the checks by a browser. kept are the files of the manifest: nothing
 // else is linked to, whatever a check says.
-func (c *call) showBrowser(p *runPage, r record.Run, m *record.Manifest, kept map[string]bool) {
+func (s *Server) showBrowser(c *route.Call, p *runPage, r record.Run, m *record.Manifest, kept map[string]bool) {
 	link := func(name string, view bool) string {
 		switch full := render.BrowserFiles + name; {
 		case name == "" || !kept[full]:
 			return ""
 		case view:
-			return c.viewLink(r, full)
+			return viewLink(c, r, full)
 		default:
-			return c.link(links.FilePath(r, full))
+			return c.Link(links.FilePath(r, full))
 		}
 	}
 	for _, k := range m.Browser {
@@ -98,7 +99,7 @@ func (c *call) showBrowser(p *runPage, r record.Run, m *record.Manifest, kept ma
 			if i == pageLooks {
 				break
 			}
-			view := c.viewRow(v, link)
+			view := s.viewRow(c, v, link)
 			if view.Reason == row.Reason {
 				view.Reason = "" // it stands above
 			}
@@ -111,7 +112,7 @@ func (c *call) showBrowser(p *runPage, r record.Run, m *record.Manifest, kept ma
 	}
 }
 
-func (c *call) viewRow(v record.BrowserView, link func(name string, view bool) string) viewRow {
+func (s *Server) viewRow(c *route.Call, v record.BrowserView, link func(name string, view bool) string) viewRow {
 	row := viewRow{Name: render.ClipClean(v.Viewport.Name, 100), Size: fmt.Sprintf("%d × %d", v.Viewport.Width, v.Viewport.Height),
 		Verdict: verdictWord(v.Verdict), Class: verdictClass(v.Verdict), Reason: render.ClipClean(v.Reason, 1000), Address: render.ClipClean(v.FinalURL, 500), Title: render.ClipClean(v.Title, 200)}
 	if row.Address == "" {
@@ -154,9 +155,9 @@ func (c *call) viewRow(v record.BrowserView, link func(name string, view bool) s
 	if more := len(faults) - len(row.Faults); more > 0 {
 		row.More = fmt.Sprintf("and %d more", more)
 	}
-	for _, s := range v.Steps {
-		row.Steps = append(row.Steps, doneStep(s, link))
-		row.Open = row.Open || !s.OK
+	for _, step := range v.Steps {
+		row.Steps = append(row.Steps, doneStep(step, link))
+		row.Open = row.Open || !step.OK
 	}
 	if n := len(v.Steps); n > 0 {
 		row.StepsNote = render.Plural(n, "step")
@@ -168,7 +169,7 @@ func (c *call) viewRow(v record.BrowserView, link func(name string, view bool) s
 		}
 	}
 	if link(v.Trace, false) != "" {
-		row.Links = append(row.Links, pageLink{"open the trace", c.traceLink(link(v.Trace, false))})
+		row.Links = append(row.Links, pageLink{"open the trace", s.traceLink(c, link(v.Trace, false))})
 	}
 	for _, f := range []struct {
 		text, name string

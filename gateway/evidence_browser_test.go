@@ -9,6 +9,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/render/rendertest"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/internal/golden"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
@@ -52,7 +53,8 @@ func browserPage(t *testing.T, m *record.Manifest) string {
 	t.Helper()
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	s := &Server{Links: &links.Signer{Key: []byte("0123456789abcdef0123456789abcdef")}, Now: func() time.Time { return now }}
-	c := &call{Server: s, Until: now.Add(time.Hour)}
+	c := (&route.Mux{Links: s.Links}).NewCall(nil, nil, route.AccessSigned)
+	c.Until = now.Add(time.Hour)
 	otter, err := record.RunCaller("otter")
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +65,7 @@ func browserPage(t *testing.T, m *record.Manifest) string {
 	for _, f := range m.Files {
 		kept[f.Name] = true
 	}
-	c.showBrowser(p, r, m, kept)
+	s.showBrowser(c, p, r, m, kept)
 	var b strings.Builder
 	if err := pages.ExecuteTemplate(&b, "run.html", p); err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/render"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -30,11 +31,11 @@ type diffFile struct {
 type diffText struct{ Class, Text string }
 
 // showDiff shows the changed files, each with its part of the diff as far as that is not too long.
-func (c *call) showDiff(p *runPage, r record.Run, m *record.Manifest) error {
+func (s *Server) showDiff(c *route.Call, p *runPage, r record.Run, m *record.Manifest) error {
 	if len(m.Changed) == 0 {
 		return nil
 	}
-	in, err := c.Executor.Artifact(c.R.Context(), r.Name(), "evidence/changes.diff")
+	in, err := s.Executor.Artifact(c.R.Context(), r.Name(), "evidence/changes.diff")
 	var parts map[string][]diffText
 	var whole bool
 	switch {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +13,9 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/page"
 	"github.com/ramus-dev/ramus/gateway/render"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
@@ -81,25 +84,25 @@ type (
 // evidencePage shows a run: as it stands, or, when it has ended, what came of
 // it. Parameters that it does not know are ignored: on their way to people,
 // programs add some to links.
-func (c *call) evidencePage() error {
-	r, err := c.evidenceOf()
+func (s *Server) evidencePage(c *route.Call) error {
+	r, err := s.evidenceOf(c)
 	if err != nil {
 		return err
 	}
-	m, err := c.manifestOf(r)
+	m, err := s.manifestOf(c, r)
 	if err != nil {
 		return err
 	}
-	p, err := c.runPage(r, m)
+	p, err := s.runPage(c, r, m)
 	if err != nil {
 		return err
 	}
-	return c.page(200, pagePolicy, "run.html", p)
+	return page.Write(c.W, http.StatusOK, page.Policy, pages, "run.html", p)
 }
 
 // runPage fills in a page; m is nil while the run goes on.
-func (c *call) runPage(r record.Run, m *record.Manifest) (*runPage, error) {
-	p := &runPage{Run: r, Title: runTitle(r), State: stateBadge(r), Now: render.Time(c.Now())}
+func (s *Server) runPage(c *route.Call, r record.Run, m *record.Manifest) (*runPage, error) {
+	p := &runPage{Run: r, Title: runTitle(r), State: stateBadge(r), Now: render.Time(s.Now())}
 	p.Run.Error, p.Run.Hint = render.ClipClean(r.Error, pageText), render.ClipClean(r.Hint, pageText)
 	if r.Gate != nil {
 		p.Run.Gate = &record.Gate{Step: r.Gate.Step, Message: render.ClipClean(r.Gate.Message, pageText), Allowed: r.Gate.Allowed}
@@ -114,14 +117,14 @@ func (c *call) runPage(r record.Run, m *record.Manifest) (*runPage, error) {
 		for _, f := range m.Files {
 			kept[f.Name] = true
 		}
-		c.showManifest(p, r, m)
-		c.showBrowser(p, r, m, kept)
-		if err := c.showDiff(p, r, m); err != nil {
+		s.showManifest(c, p, r, m)
+		s.showBrowser(c, p, r, m, kept)
+		if err := s.showDiff(c, p, r, m); err != nil {
 			return nil, err
 		}
 	}
-	steps := steps{page: c, run: r, kept: kept, by: map[string]*stepRow{}}
-	for e, err := range c.Executor.Events(c.R.Context(), r.Name(), 0, false) {
+	steps := steps{server: s, call: c, run: r, kept: kept, by: map[string]*stepRow{}}
+	for e, err := range s.Executor.Events(c.R.Context(), r.Name(), 0, false) {
 		if err != nil {
 			return nil, err
 		}
@@ -133,11 +136,11 @@ func (c *call) runPage(r record.Run, m *record.Manifest) (*runPage, error) {
 	p.Steps, p.StepsNote = steps.rows(m == nil)
 	if m == nil {
 		p.Reload = pageReload
-		p.Doing = c.doing(r)
-		p.Ports = c.portLinks(r)
+		p.Doing = s.doing(c, r)
+		p.Ports = s.portLinks(c, r)
 	}
-	p.Facts = c.facts(r, m, policy)
-	c.showWays(p, r, m)
+	p.Facts = s.facts(c, r, m, policy)
+	s.showWays(c, p, r, m)
 	return p, nil
 }
 
@@ -193,12 +196,12 @@ func verdictBadge(v record.Verdict) *badge {
 }
 
 // doing says what a run that goes on does now.
-func (c *call) doing(r record.Run) string {
+func (s *Server) doing(c *route.Call, r record.Run) string {
 	since := r.CreatedAt
 	if !r.StartedAt.IsZero() {
 		since = r.StartedAt
 	}
-	took := render.Duration(c.Now().Sub(since))
+	took := render.Duration(s.Now().Sub(since))
 	switch {
 	case r.Ended():
 		return "It has ended; its evidence is being written."
@@ -213,7 +216,7 @@ func (c *call) doing(r record.Run) string {
 }
 
 // facts are the small print above all else.
-func (c *call) facts(r record.Run, m *record.Manifest, policy *record.ManifestPolicy) []fact {
+func (s *Server) facts(c *route.Call, r record.Run, m *record.Manifest, policy *record.ManifestPolicy) []fact {
 	var list []fact
 	add := func(label, value string, mono bool) {
 		if value != "" {
@@ -273,7 +276,7 @@ func (c *call) facts(r record.Run, m *record.Manifest, policy *record.ManifestPo
 }
 
 // showManifest shows what the manifest alone knows.
-func (c *call) showManifest(p *runPage, r record.Run, m *record.Manifest) {
+func (s *Server) showManifest(c *route.Call, p *runPage, r record.Run, m *record.Manifest) {
 	p.Verdict = verdictBadge(m.Verdict)
 	for _, text := range m.Unverified {
 		p.Unverified = append(p.Unverified, render.ClipClean(text, 500))
@@ -330,10 +333,10 @@ func (c *call) showManifest(p *runPage, r record.Run, m *record.Manifest) {
 			p.Egress = append(p.Egress, row)
 		}
 	}
-	c.showArtifacts(p, r, m)
+	s.showArtifacts(c, p, r, m)
 }
 
-func (c *call) showArtifacts(p *runPage, r record.Run, m *record.Manifest) {
+func (s *Server) showArtifacts(c *route.Call, p *runPage, r record.Run, m *record.Manifest) {
 	count := 0
 	for _, f := range m.Files {
 		name, ok := strings.CutPrefix(f.Name, "artifacts/")
@@ -343,9 +346,9 @@ func (c *call) showArtifacts(p *runPage, r record.Run, m *record.Manifest) {
 		if count++; len(p.Artifacts) >= pageFilesMax {
 			continue
 		}
-		row := fileRow{Name: render.ClipClean(name, 500), Size: bytesize.Text(f.Size), SHA256: f.SHA256, File: c.link(links.FilePath(r, f.Name))}
+		row := fileRow{Name: render.ClipClean(name, 500), Size: bytesize.Text(f.Size), SHA256: f.SHA256, File: c.Link(links.FilePath(r, f.Name))}
 		if viewable(f.Type) {
-			row.View = c.viewLink(r, f.Name)
+			row.View = viewLink(c, r, f.Name)
 		}
 		if strings.HasPrefix(render.Showable(f.Type), "image/") && !isLook(f.Name) && len(p.Shots) < pageShots {
 			p.Shots = append(p.Shots, row)
@@ -362,8 +365,8 @@ func viewable(media string) bool {
 	return strings.HasPrefix(media, "text/") || render.Showable(media) != ""
 }
 
-func (c *call) viewLink(r record.Run, name string) string {
-	link := c.link(links.FilePath(r, name))
+func viewLink(c *route.Call, r record.Run, name string) string {
+	link := c.Link(links.FilePath(r, name))
 	if strings.Contains(link, "?") {
 		return link + "&view=1"
 	}
@@ -371,11 +374,11 @@ func (c *call) viewLink(r record.Run, name string) string {
 }
 
 // showWays tells how to get at everything.
-func (c *call) showWays(p *runPage, r record.Run, m *record.Manifest) {
-	if address := c.cloneURL(r.Repo); address != "" && r.Head != "" {
+func (s *Server) showWays(c *route.Call, p *runPage, r record.Run, m *record.Manifest) {
+	if address := s.cloneURL(c, r.Repo); address != "" && r.Head != "" {
 		p.Clone = fmt.Sprintf("git clone -b %s %s", r.Branch, address)
 	}
-	p.Links = []pageLink{{"status", c.link(links.RunPath(r) + "/status.json")}}
+	p.Links = []pageLink{{"status", c.Link(links.RunPath(r) + "/status.json")}}
 	if m == nil {
 		return
 	}
@@ -384,20 +387,21 @@ func (c *call) showWays(p *runPage, r record.Run, m *record.Manifest) {
 		p.Fetch = fmt.Sprintf("git fetch origin %s:%s", ref, ref)
 	}
 	p.Links = append([]pageLink{
-		{"all files (.tar.gz)", c.link(links.RunPath(r) + "/bundle.tar.gz")},
-		{"manifest", c.link(links.FilePath(r, manifestName))},
-		{"journal", c.viewLink(r, "journal.jsonl")},
-		{"diff", c.viewLink(r, "evidence/changes.diff")},
+		{"all files (.tar.gz)", c.Link(links.RunPath(r) + "/bundle.tar.gz")},
+		{"manifest", c.Link(links.FilePath(r, manifestName))},
+		{"journal", viewLink(c, r, "journal.jsonl")},
+		{"diff", viewLink(c, r, "evidence/changes.diff")},
 	}, p.Links...)
 }
 
 // steps collects the commands of a run from its journal.
 type steps struct {
-	page *call
-	run  record.Run
-	kept map[string]bool // files of the manifest
-	list []*stepRow
-	by   map[string]*stepRow
+	server *Server
+	call   *route.Call
+	run    record.Run
+	kept   map[string]bool // files of the manifest
+	list   []*stepRow
+	by     map[string]*stepRow
 }
 
 func (s *steps) add(e record.Event) {
@@ -468,7 +472,7 @@ func (s *steps) stream(row *stepRow, name string, st *record.Stream, better stri
 		out.Note = "the end of " + bytesize.Text(st.Bytes)
 	}
 	if file := "output/" + st.File; st.File != "" && s.kept[file] {
-		out.Link = s.page.viewLink(s.run, file)
+		out.Link = viewLink(s.call, s.run, file)
 	}
 	row.Streams = append(row.Streams, out)
 }
@@ -493,7 +497,7 @@ func (s *steps) rows(live bool) ([]*stepRow, string) {
 		}
 		row.Mark, row.Class, row.End = "▸", "calm", "at work"
 		for name, stream := range map[string]string{"output": "stdout", "errors": "stderr"} {
-			if tail := s.page.liveTail(s.run, step, stream); tail != "" {
+			if tail := s.server.liveTail(s.call, s.run, step, stream); tail != "" {
 				row.Streams = append(row.Streams, streamRow{Name: name, Tail: tail})
 			}
 		}
@@ -503,8 +507,8 @@ func (s *steps) rows(live bool) ([]*stepRow, string) {
 }
 
 // liveTail is the end of what a command at work has printed.
-func (c *call) liveTail(r record.Run, step, stream string) string {
-	out, err := c.Executor.Output(c.R.Context(), r.Name(), step, stream)
+func (s *Server) liveTail(c *route.Call, r record.Run, step, stream string) string {
+	out, err := s.Executor.Output(c.R.Context(), r.Name(), step, stream)
 	if err != nil {
 		return "" // it has only just begun, or ended meanwhile: the next look tells
 	}
@@ -525,9 +529,9 @@ type viewPage struct {
 }
 
 // viewFile shows a file in a sandboxed page, never as a page of its own making.
-func (c *call) viewFile(r record.Run, f *store.File) error {
+func (s *Server) viewFile(c *route.Call, r record.Run, f *store.File) error {
 	p := viewPage{Run: r.Name(), Name: render.ClipClean(f.Name, 500), Size: bytesize.Text(f.Size), Type: f.Type, SHA256: f.SHA256,
-		Page: c.link(links.RunPath(r)), File: c.link(links.FilePath(r, f.Name))}
+		Page: c.Link(links.RunPath(r)), File: c.Link(links.FilePath(r, f.Name))}
 	media := render.Showable(f.Type)
 	switch {
 	case strings.HasPrefix(media, "image/"):
@@ -544,7 +548,7 @@ func (c *call) viewFile(r record.Run, f *store.File) error {
 			p.Cut = fmt.Sprintf("Only the first %s are shown.", bytesize.Text(pageView))
 		}
 	}
-	return c.page(200, sandboxPolicy, "view.html", p)
+	return page.Write(c.W, http.StatusOK, page.SandboxPolicy, pages, "view.html", p)
 }
 
 // manifestName is where the manifest lies in a sealed run.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -36,7 +37,7 @@ type ExecLine struct {
 	Data    []byte         `json:"data,omitempty"`   // base64: output need not be text
 	Result  *record.Result `json:"result,omitempty"`
 	End     bool           `json:"end,omitempty"` // of a background process's output
-	Problem *Problem       `json:"problem,omitempty"`
+	Problem *route.Problem `json:"problem,omitempty"`
 }
 
 type execQuery struct {
@@ -49,7 +50,7 @@ const NewCaller = "new"
 // callerOrNew finds the caller that a name means, or makes one of it. Where a repository is
 // named, or what to fork, the name is taken as it stands: a part of another's would hand the
 // work to that one.
-func (s *Server) callerOrNew(who Who, name, repo string, fork bool) (record.Caller, string, error) {
+func (s *Server) callerOrNew(who route.Who, name, repo string, fork bool) (record.Caller, string, error) {
 	if name == NewCaller {
 		return record.Caller{}, repo, nil
 	}
@@ -57,20 +58,20 @@ func (s *Server) callerOrNew(who Who, name, repo string, fork bool) (record.Call
 	// been lost would answer late.
 	st, err := s.Executor.Named(name)
 	st, err = s.seen(who, name, st, err)
-	var kind Kind
+	var kind route.Kind
 	if err != nil {
-		kind = asProblem(err, who).Kind
+		kind = route.AsProblem(err, who).Kind
 	}
 	begin := repo != "" || fork
 	switch {
-	case err == nil && begin && !st.Caller.Is(name), begin && (kind == KindNotFound || kind == KindAmbiguous):
+	case err == nil && begin && !st.Caller.Is(name), begin && (kind == route.KindNotFound || kind == route.KindAmbiguous):
 		// Callers whose names are only longer have nothing to do with the one to begin.
 	case err == nil && repo != "" && repo != st.Repo:
-		return record.Caller{}, "", problem(KindConflict, "%s works on repository %s, not on %s", st.Caller, st.Repo, repo)
+		return record.Caller{}, "", route.NewProblem(route.KindConflict, "%s works on repository %s, not on %s", st.Caller, st.Repo, repo)
 	case err == nil:
 		return st.Caller, st.Repo, nil
-	case kind == KindNotFound:
-		return record.Caller{}, "", notFound("caller", name).withHint("name a repository to begin a new one")
+	case kind == route.KindNotFound:
+		return record.Caller{}, "", route.NotFound("caller", name).WithHint("name a repository to begin a new one")
 	default:
 		return record.Caller{}, "", err
 	}
@@ -82,25 +83,25 @@ func (s *Server) callerOrNew(who Who, name, repo string, fork bool) (record.Call
 	return fresh, repo, err
 }
 
-func (c *call) exec() error {
+func (s *Server) exec(c *route.Call) error {
 	var q execQuery
-	if err := c.query(&q); err != nil {
+	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	x, stdin, err := c.execRequest()
+	x, stdin, err := s.execRequest(c)
 	if err != nil {
 		return err
 	}
-	caller, repo, err := c.callerOrNew(c.Who, c.R.PathValue("caller"), x.Repo, x.Fork != nil)
+	caller, repo, err := s.callerOrNew(c.Who, c.R.PathValue("caller"), x.Repo, x.Fork != nil)
 	if err != nil {
 		return err
 	}
 	request := record.Request{Key: x.Key, Caller: caller, Repo: repo, Base: x.Base, Fork: x.Fork, Command: &x.Command, Asker: x.Asker}
-	if err := c.permit(c.R.Context(), c.Who, &request); err != nil {
+	if err := s.permit(c.R.Context(), c.Who, &request); err != nil {
 		return err
 	}
 	if len(x.Command.Args) == 0 && x.Command.Shell == "" {
-		return problem(KindInvalid, "there is no command: want args or shell")
+		return route.NewProblem(route.KindInvalid, "there is no command: want args or shell")
 	}
 	if stdin != nil {
 		request.Command.Stdin = stdin
@@ -115,8 +116,8 @@ func (c *call) exec() error {
 	if q.Detach {
 		out.hangUp = func() {}
 	}
-	stop := out.keepAlive(c.Heartbeat)
-	result, err := c.Executor.Exec(ctx, request, out.to("stdout"), out.to("stderr"))
+	stop := out.keepAlive(s.Heartbeat)
+	result, err := s.Executor.Exec(ctx, request, out.to("stdout"), out.to("stderr"))
 	stop()
 	if err != nil {
 		return out.fail(err)
@@ -126,10 +127,10 @@ func (c *call) exec() error {
 
 // execRequest reads the JSON object at the body's beginning. What follows is
 // standard input, or must be nothing.
-func (c *call) execRequest() (ExecRequest, io.Reader, error) {
+func (s *Server) execRequest(c *route.Call) (ExecRequest, io.Reader, error) {
 	const limit = 1 << 20
 	var x ExecRequest
-	defer c.hurry()()
+	defer c.LimitReading()()
 	// A command may answer before it has read all its input.
 	rc := http.NewResponseController(c.W)
 	if err := rc.EnableFullDuplex(); err != nil && !errors.Is(err, http.ErrNotSupported) {
@@ -140,9 +141,9 @@ func (c *call) execRequest() (ExecRequest, io.Reader, error) {
 	d.DisallowUnknownFields()
 	if err := d.Decode(&x); err != nil {
 		if head.N == 0 {
-			return x, nil, problem(KindTooLarge, "the request is larger than %d bytes", limit)
+			return x, nil, route.NewProblem(route.KindTooLarge, "the request is larger than %d bytes", limit)
 		}
-		return x, nil, badJSON(err)
+		return x, nil, route.BadJSON(err)
 	}
 	rest := io.MultiReader(d.Buffered(), c.R.Body)
 	if x.Stdin {
@@ -154,7 +155,7 @@ func (c *call) execRequest() (ExecRequest, io.Reader, error) {
 		return x, nil, err
 	}
 	if strings.TrimSpace(string(tail)) != "" {
-		return x, nil, problem(KindInvalid, "the request's body goes on after its JSON object; standard input needs \"stdin\": true")
+		return x, nil, route.NewProblem(route.KindInvalid, "the request's body goes on after its JSON object; standard input needs \"stdin\": true")
 	}
 	return x, nil, nil
 }
@@ -181,13 +182,13 @@ func (a *afterNewline) Read(p []byte) (int, error) {
 // execLines writes the answer's lines. mu guards all below it: both streams
 // and the heartbeat write.
 type execLines struct {
-	call   *call
+	call   *route.Call
 	hangUp context.CancelFunc
 
 	mu    sync.Mutex
 	begun bool
 	gone  error // why nobody reads any more
-	out   writer
+	out   route.StreamWriter
 }
 
 func (l *execLines) send(v ExecLine) error {
@@ -197,9 +198,9 @@ func (l *execLines) send(v ExecLine) error {
 		return l.gone
 	}
 	if !l.begun {
-		l.begun, l.out = true, l.call.stream(mediaLines)
+		l.begun, l.out = true, l.call.BeginStream(route.MediaLines)
 	}
-	if l.gone = l.out.line(v); l.gone != nil {
+	if l.gone = l.out.WriteLine(v); l.gone != nil {
 		l.hangUp()
 	}
 	return l.gone
@@ -213,7 +214,7 @@ func (l *execLines) fail(err error) error {
 	if !begun || l.call.R.Context().Err() != nil {
 		return err
 	}
-	p := asProblem(err, l.call.Who)
+	p := route.AsProblem(err, l.call.Who)
 	p.Request = l.call.ID
 	if werr := l.send(ExecLine{Problem: p}); werr != nil {
 		return werr

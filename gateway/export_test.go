@@ -11,10 +11,11 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/route"
 )
 
 // Table is the table of routes, for the authorisation test.
-func (s *Server) Table() []Route { return s.routes() }
+func (s *Server) Table() []route.Route { return s.routes() }
 
 // DerivedID names a run that comes of another one.
 var DerivedID = derivedID
@@ -45,7 +46,7 @@ func EndSessions(s *Server) {
 func ToolSchemas() map[string]json.RawMessage {
 	s := &Server{Engineer: new(Engineer), Executor: new(executor.Executor)}
 	schemas := map[string]json.RawMessage{}
-	for _, t := range slices.Concat(s.mcpTools(local), s.sessionTools(local), new(mcpDoor).taskTools(record.Task{})) {
+	for _, t := range slices.Concat(s.mcpTools(route.Local), s.sessionTools(route.Local), new(mcpDoor).taskTools(record.Task{})) {
 		schemas[t.Name] = t.Schema
 	}
 	return schemas

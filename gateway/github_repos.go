@@ -6,17 +6,18 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/route"
 )
 
 // githubPatience is how long who asks for a list waits for GitHub.
 const githubPatience = 30 * time.Second
 
-func githubRoutes() []Route {
-	return []Route{
-		{Method: "GET", Pattern: "/api/github/installations", Access: AccessAdmin, Summary: "The accounts that the GitHub App is installed in, with its permissions there",
-			Response: []github.Installation{}, Handle: (*call).installations},
-		{Method: "GET", Pattern: "/api/github/repos", Access: AccessAdmin, Summary: "The repositories that ramus may see at GitHub, of people and organizations",
-			Query: githubReposQuery{}, Response: []github.Repo{}, Handle: (*call).githubRepos},
+func (s *Server) githubRoutes() []route.Route {
+	return []route.Route{
+		{Method: "GET", Pattern: "/api/github/installations", Access: route.AccessAdmin, Summary: "The accounts that the GitHub App is installed in, with its permissions there",
+			Response: []github.Installation{}, Handle: s.installations},
+		{Method: "GET", Pattern: "/api/github/repos", Access: route.AccessAdmin, Summary: "The repositories that ramus may see at GitHub, of people and organizations",
+			Query: githubReposQuery{}, Response: []github.Repo{}, Handle: s.githubRepos},
 	}
 }
 
@@ -24,36 +25,36 @@ type githubReposQuery struct {
 	Account string `json:"account,omitempty" jsonschema:"of this person or organization alone"`
 }
 
-func (c *call) installations() error {
-	return fromGitHub(c, func(ctx context.Context) ([]github.Installation, error) { return c.GitHub.Installations(ctx) })
+func (s *Server) installations(c *route.Call) error {
+	return listFromGitHub(c, s.GitHub, func(ctx context.Context) ([]github.Installation, error) { return s.GitHub.Installations(ctx) })
 }
 
-func (c *call) githubRepos() error {
+func (s *Server) githubRepos(c *route.Call) error {
 	var q githubReposQuery
-	if err := c.query(&q); err != nil {
+	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	return fromGitHub(c, func(ctx context.Context) ([]github.Repo, error) { return c.GitHub.Repos(ctx, q.Account) })
+	return listFromGitHub(c, s.GitHub, func(ctx context.Context) ([]github.Repo, error) { return s.GitHub.Repos(ctx, q.Account) })
 }
 
-// fromGitHub answers with a list of GitHub's.
-func fromGitHub[T any](c *call, read func(context.Context) ([]T, error)) error {
-	if c.GitHub == nil {
-		return problem(KindInvalid, "ramus is nobody at GitHub").withHint("set github.app_id and github.key_env, or github.token_env")
+// listFromGitHub answers with a list of GitHub's.
+func listFromGitHub[T any](c *route.Call, client *github.Client, read func(context.Context) ([]T, error)) error {
+	if client == nil {
+		return route.NewProblem(route.KindInvalid, "ramus is nobody at GitHub").WithHint("set github.app_id and github.key_env, or github.token_env")
 	}
 	ctx, cancel := context.WithTimeout(c.R.Context(), githubPatience)
 	defer cancel()
 	list, err := read(ctx)
 	switch {
 	case errors.Is(err, github.ErrRefused) || errors.Is(err, github.ErrNotFound):
-		return &Problem{Kind: KindConflict, Detail: err.Error(), Hint: "look at the App, or the token, that github in the configuration names", cause: err}
+		return &route.Problem{Kind: route.KindConflict, Detail: err.Error(), Hint: "look at the App, or the token, that github in the configuration names", Cause: err}
 	case errors.Is(err, context.DeadlineExceeded):
-		return &Problem{Kind: KindUnavailable, Detail: "GitHub does not answer", Hint: "try again in a moment", cause: err}
+		return &route.Problem{Kind: route.KindUnavailable, Detail: "GitHub does not answer", Hint: "try again in a moment", Cause: err}
 	case err != nil:
 		return err
 	}
 	if list == nil {
 		list = []T{}
 	}
-	return c.reply(list)
+	return c.Reply(list)
 }

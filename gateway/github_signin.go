@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/page"
 	"github.com/ramus-dev/ramus/gateway/render"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -57,85 +59,85 @@ const (
 	maxAsking = 16
 )
 
-func signInRoutes() []Route {
-	return []Route{
-		{Method: "GET", Pattern: signInPath, Access: AccessPublic, Media: mediaHTML, Summary: "Sign in with GitHub: sends a browser there",
-			Handle: (*call).signIn},
-		{Method: "GET", Pattern: callbackPath, Access: AccessPublic, Media: mediaHTML,
-			Summary: "Where GitHub sends the browser back: a token, as a page or as JSON", Handle: (*call).signedIn},
+func (s *Server) signInRoutes() []route.Route {
+	return []route.Route{
+		{Method: "GET", Pattern: signInPath, Access: route.AccessPublic, Media: route.MediaHTML, Summary: "Sign in with GitHub: sends a browser there",
+			Handle: s.signIn},
+		{Method: "GET", Pattern: callbackPath, Access: route.AccessPublic, Media: route.MediaHTML,
+			Summary: "Where GitHub sends the browser back: a token, as a page or as JSON", Handle: s.signedIn},
 	}
 }
 
 // attemptCookie is what remembers an attempt in the browser that began it. It
 // lets nobody in.
-func (c *call) attemptCookie(value string, life time.Duration) *http.Cookie {
+func (s *Server) attemptCookie(c *route.Call, value string, life time.Duration) *http.Cookie {
 	k := &http.Cookie{Name: "ramus-sign-in", Value: value, Path: "/", MaxAge: int(life / time.Second), HttpOnly: true, SameSite: http.SameSiteLaxMode}
-	if strings.HasPrefix(c.address(), "https://") {
+	if strings.HasPrefix(c.Address(), "https://") {
 		// No other host of the domain can set a cookie of such a name.
 		k.Name, k.Secure = "__Host-"+k.Name, true
 	}
 	return k
 }
 
-func (c *call) signIn() error {
-	if c.SignIn == nil || c.address() == "" {
-		return problem(KindInvalid, "nobody can sign in with GitHub here").withHint("set github.sign_in, and url")
+func (s *Server) signIn(c *route.Call) error {
+	if s.SignIn == nil || c.Address() == "" {
+		return route.NewProblem(route.KindInvalid, "nobody can sign in with GitHub here").WithHint("set github.sign_in, and url")
 	}
 	a := github.NewAttempt()
-	http.SetCookie(c.W, c.attemptCookie(a.State+"."+a.Verifier, attemptLife))
-	c.private()
-	http.Redirect(c.W, c.R, c.SignIn.GitHub.Begin(a, c.address()+callbackPath), http.StatusFound)
+	http.SetCookie(c.W, s.attemptCookie(c, a.State+"."+a.Verifier, attemptLife))
+	page.MarkPrivate(c.W.Header())
+	http.Redirect(c.W, c.R, s.SignIn.GitHub.Begin(a, c.Address()+callbackPath), http.StatusFound)
 	return nil
 }
 
-func (c *call) signedIn() error {
-	if c.SignIn == nil || c.address() == "" {
-		return problem(KindInvalid, "nobody can sign in with GitHub here").withHint("set github.sign_in, and url")
+func (s *Server) signedIn(c *route.Call) error {
+	if s.SignIn == nil || c.Address() == "" {
+		return route.NewProblem(route.KindInvalid, "nobody can sign in with GitHub here").WithHint("set github.sign_in, and url")
 	}
 	const again = "begin again at " + signInPath
 	q := c.R.URL.Query()
-	cookie, err := c.R.Cookie(c.attemptCookie("", 0).Name)
+	cookie, err := c.R.Cookie(s.attemptCookie(c, "", 0).Name)
 	if err != nil {
 		cookie = &http.Cookie{}
 	}
-	http.SetCookie(c.W, c.attemptCookie("", -time.Second))
+	http.SetCookie(c.W, s.attemptCookie(c, "", -time.Second))
 	c.W.Header().Set("Cache-Control", "no-store")
 	state, verifier, ok := strings.Cut(cookie.Value, ".")
 	if !ok || subtle.ConstantTimeCompare([]byte(state), []byte(q.Get("state"))) != 1 {
-		return problem(KindInvalid, "this browser has not begun to sign in, or more than ten minutes ago").withHint(again)
+		return route.NewProblem(route.KindInvalid, "this browser has not begun to sign in, or more than ten minutes ago").WithHint(again)
 	}
 	if q.Get("code") == "" {
-		return problem(KindDenied, "GitHub did not let you sign in: %s", render.ClipClean(q.Get("error"), 100)).withHint(again)
+		return route.NewProblem(route.KindDenied, "GitHub did not let you sign in: %s", render.ClipClean(q.Get("error"), 100)).WithHint(again)
 	}
-	defer c.SignIn.asking.Add(-1)
-	if c.SignIn.asking.Add(1) > maxAsking {
-		return problem(KindUnavailable, "too many people sign in at once").withHint("try again in a moment")
+	defer s.SignIn.asking.Add(-1)
+	if s.SignIn.asking.Add(1) > maxAsking {
+		return route.NewProblem(route.KindUnavailable, "too many people sign in at once").WithHint("try again in a moment")
 	}
-	u, err := c.SignIn.GitHub.Finish(c.R.Context(), github.Attempt{State: state, Verifier: verifier}, q.Get("code"), c.address()+callbackPath)
+	u, err := s.SignIn.GitHub.Finish(c.R.Context(), github.Attempt{State: state, Verifier: verifier}, q.Get("code"), c.Address()+callbackPath)
 	switch {
 	case errors.Is(err, github.ErrRefused) || errors.Is(err, github.ErrNotFound):
-		return &Problem{Kind: KindDenied, Detail: "GitHub refuses the sign-in", Hint: again, cause: err}
+		return &route.Problem{Kind: route.KindDenied, Detail: "GitHub refuses the sign-in", Hint: again, Cause: err}
 	case err != nil:
-		return &Problem{Kind: KindUnavailable, Detail: "GitHub does not answer", Hint: "try again in a moment", cause: err}
-	case !c.SignIn.lets(u):
-		return problem(KindDenied, "%s is not let in here", u.Login).withHint("ask who runs this server to name you, or one of your organizations, in github.sign_in")
+		return &route.Problem{Kind: route.KindUnavailable, Detail: "GitHub does not answer", Hint: "try again in a moment", Cause: err}
+	case !s.SignIn.lets(u):
+		return route.NewProblem(route.KindDenied, "%s is not let in here", u.Login).WithHint("ask who runs this server to name you, or one of your organizations, in github.sign_in")
 	}
-	g := gitd.Grant{Subject: "github:" + u.Login, Person: gitd.Person{Name: u.Login, Email: u.Email}, Repo: "*", Scopes: c.SignIn.Scopes,
-		Write: usualRefs(c.SignIn.Scopes), Expires: c.Now().Add(c.SignIn.Life).Truncate(time.Second)}
+	g := gitd.Grant{Subject: "github:" + u.Login, Person: gitd.Person{Name: u.Login, Email: u.Email}, Repo: "*", Scopes: s.SignIn.Scopes,
+		Write: usualRefs(s.SignIn.Scopes), Expires: s.Now().Add(s.SignIn.Life).Truncate(time.Second)}
 	if u.Name != "" {
 		g.Person.Name = u.Name
 	}
-	signed, err := c.Git.Sign(g)
+	signed, err := s.Git.Sign(g)
 	if err != nil {
 		return err
 	}
-	c.Log.Info("signed in", "request", c.ID, "subject", g.Subject, "until", g.Expires)
-	if !c.wantsPage() {
-		c.private()
-		return c.reply(Token{signed, g})
+	s.Log.Info("signed in", "request", c.ID, "subject", g.Subject, "until", g.Expires)
+	if !c.WantsPage() {
+		page.MarkPrivate(c.W.Header())
+		return c.Reply(Token{signed, g})
 	}
-	return c.page(http.StatusOK, pagePolicy, "sign_in.html", struct {
+	return page.Write(c.W, http.StatusOK, page.Policy, pages, "sign_in.html", struct {
 		Token
 		Until, URL string
-	}{Token{signed, g}, render.Time(g.Expires), c.address()})
+	}{Token{signed, g}, render.Time(g.Expires), c.Address()})
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/github/githubtest"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/loopback"
 )
@@ -97,7 +98,7 @@ func TestSignIn(t *testing.T) {
 	if g := token.Grant; g.Subject != "github:reviewer" || g.Repo != "*" || !slices.Equal(g.Write, []string{"refs/heads/*", "refs/tags/*"}) || time.Until(g.Expires) > time.Hour {
 		t.Errorf("%+v", g)
 	}
-	var who gateway.Who
+	var who route.Who
 	if status, body := r.ask(t, false, token.Token, "GET", "/api/whoami", ""); status != 200 || json.Unmarshal([]byte(body), &who) != nil {
 		t.Fatal(status, body)
 	}

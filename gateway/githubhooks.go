@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/route"
 )
 
 // maxHeard bounds how many webhooks are read at once: anybody may send
@@ -14,9 +15,9 @@ const maxHeard = 8
 
 // githubHooks are the ways in from GitHub. The body is checked against the
 // webhook's secret, as it came, before anything in it is read.
-func githubHooks() []Route {
-	return []Route{{Method: "POST", Pattern: "/webhooks/github", Access: AccessHook, Body: github.MaxDelivery,
-		Summary: "GitHub's webhooks: pull requests of tasks are looked at, bases follow what is pushed to them", Handle: (*call).fromGitHub}}
+func (s *Server) githubHooks() []route.Route {
+	return []route.Route{{Method: "POST", Pattern: "/webhooks/github", Access: route.AccessHook, Body: github.MaxDelivery,
+		Summary: "GitHub's webhooks: pull requests of tasks are looked at, bases follow what is pushed to them", Handle: s.fromGitHub}}
 }
 
 // Heard is the answer to a webhook.
@@ -25,38 +26,38 @@ type Heard struct {
 	Action string `json:"action,omitempty"`
 }
 
-func (c *call) fromGitHub() error {
-	if c.Engineer == nil || c.GitHubSecret == "" {
-		return problem(KindNotFound, "no GitHub webhook is configured").withHint("set github.webhook_secret_env")
+func (s *Server) fromGitHub(c *route.Call) error {
+	if s.Engineer == nil || s.GitHubSecret == "" {
+		return route.NewProblem(route.KindNotFound, "no GitHub webhook is configured").WithHint("set github.webhook_secret_env")
 	}
-	d, err := c.hear()
+	d, err := s.hear(c)
 	if errors.Is(err, github.ErrSignature) {
-		return &Problem{Kind: KindUnauthorized, Detail: "the signature is refused", Hint: "github.webhook_secret_env must name the webhook's secret", cause: err}
+		return &route.Problem{Kind: route.KindUnauthorized, Detail: "the signature is refused", Hint: "github.webhook_secret_env must name the webhook's secret", Cause: err}
 	}
 	if errors.Is(err, github.ErrDelivery) {
-		return problem(KindInvalid, "cannot read what GitHub sent: %v", err)
+		return route.NewProblem(route.KindInvalid, "cannot read what GitHub sent: %v", err)
 	}
 	if err != nil {
 		return err
 	}
-	if err := c.Engineer.Deliver(c.R.Context(), d); err != nil {
+	if err := s.Engineer.Deliver(c.R.Context(), d); err != nil {
 		return err
 	}
-	c.Log.Debug("GitHub delivered", "request", c.ID, "delivery", d.ID, "event", d.Event, "action", d.Action)
-	return c.replyStatus(http.StatusAccepted, Heard{Event: d.Event, Action: d.Action})
+	s.Log.Debug("GitHub delivered", "request", c.ID, "delivery", d.ID, "event", d.Event, "action", d.Action)
+	return c.ReplyStatus(http.StatusAccepted, Heard{Event: d.Event, Action: d.Action})
 }
 
 // hear reads a webhook.
-func (c *call) hear() (github.Delivery, error) {
+func (s *Server) hear(c *route.Call) (github.Delivery, error) {
 	select {
-	case c.heard <- struct{}{}:
-		defer func() { <-c.heard }()
+	case s.heard <- struct{}{}:
+		defer func() { <-s.heard }()
 	case <-c.R.Context().Done():
 		return github.Delivery{}, context.Cause(c.R.Context())
 	}
-	body, err := c.rawBody()
+	body, err := c.ReadBody()
 	if err != nil {
 		return github.Delivery{}, err
 	}
-	return github.ParseDelivery(c.R.Header, body, c.GitHubSecret)
+	return github.ParseDelivery(c.R.Header, body, s.GitHubSecret)
 }

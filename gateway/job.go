@@ -16,6 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/render"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
 )
@@ -499,7 +500,7 @@ func (j *job) start(ctx context.Context, w work) error {
 		err = j.launch(ctx, run, record.Request{Agent: &record.AgentCall{Name: t.AgentID, Prompt: prompt, Title: workTitle(t, past, w)}, Base: t.Base})
 	}
 	// What the end of the server cuts short is not refused: the next one goes on.
-	if err != nil && ctx.Err() == nil && !isConflict(err) && asProblem(err, local).Status < 500 {
+	if err != nil && ctx.Err() == nil && !isConflict(err) && route.AsProblem(err, route.Local).Status < 500 {
 		return &refusedWork{err}
 	}
 	return err

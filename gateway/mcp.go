@@ -18,6 +18,7 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/route"
 )
 
 // MCPPath is where MCP is served, to people's programs and, at a container's door, to agents.
@@ -42,43 +43,43 @@ const (
 
 // mcpRoutes are the rows of MCP's one address. Who may use which tool is a
 // column of the table of tools.
-func mcpRoutes() []Route {
-	row := func(method, summary string) Route {
-		return Route{Method: method, Pattern: MCPPath, Access: AccessRead, Summary: summary, Media: mediaSSE, Body: mcpBody, Handle: (*call).mcp}
+func (s *Server) mcpRoutes() []route.Route {
+	row := func(method, summary string) route.Route {
+		return route.Route{Method: method, Pattern: MCPPath, Access: route.AccessRead, Summary: summary, Media: route.MediaSSE, Body: mcpBody, Handle: s.mcp}
 	}
 	post := row("POST", "Model Context Protocol, streamable HTTP: a message to the server \"engineer\"")
 	post.Request = json.RawMessage{}
 	end := row("DELETE", "End a session of the Model Context Protocol")
 	end.Media = ""
-	return []Route{post, row("GET", "What the server says in a session of the Model Context Protocol by itself"), end}
+	return []route.Route{post, row("GET", "What the server says in a session of the Model Context Protocol by itself"), end}
 }
 
 // mcp serves one request.
-func (c *call) mcp() error {
+func (s *Server) mcp(c *route.Call) error {
 	if !c.Who.Local { // no page of a browser reaches the socket
-		if err := rebound(c.R, c.URL, c.CORS); err != nil {
+		if err := rebound(c.R, s.URL, s.CORS); err != nil {
 			return err
 		}
 	}
 	if c.R.Method == http.MethodGet {
-		done, err := c.streams.open(c.Who)
+		done, err := c.OpenStream()
 		if err != nil {
 			return err
 		}
 		defer done()
 		ctx, cancel := context.WithCancel(c.R.Context())
 		defer cancel()
-		defer context.AfterFunc(c.draining, cancel)()
+		defer context.AfterFunc(c.Draining(), cancel)()
 		c.R = c.R.WithContext(ctx)
 	}
-	lift := c.hurry()
+	lift := c.LimitReading()
 	body, err := io.ReadAll(c.R.Body)
 	lift()
 	if err != nil {
 		return err
 	}
 	c.R.Body = io.NopCloser(bytes.NewReader(body))
-	return c.mcpFront.serve(c.W, c.R, c.Who)
+	return s.mcpFront.serve(c.W, c.R, c.Who)
 }
 
 // rebound refuses what a page of another site sends through the browser of somebody
@@ -86,16 +87,16 @@ func (c *call) mcp() error {
 // an Origin that is not ours. Programs send no Origin.
 func rebound(r *http.Request, own string, origins []string) error {
 	if !ownHost(r, own, r.Host) {
-		return problem(KindDenied, "this server does not go by the name %.200q", r.Host).
-			withHint("set `url` in the configuration to the address that people use")
+		return route.NewProblem(route.KindDenied, "this server does not go by the name %.200q", r.Host).
+			WithHint("set `url` in the configuration to the address that people use")
 	}
 	for _, origin := range r.Header.Values("Origin") {
 		u, err := url.Parse(origin)
 		if err == nil && (u.Scheme == "http" || u.Scheme == "https") && ownHost(r, own, u.Host) || slices.Contains(origins, origin) {
 			continue
 		}
-		return problem(KindDenied, "pages of %.200q may not use this server", origin).
-			withHint("`cors` in the configuration lists the origins that may")
+		return route.NewProblem(route.KindDenied, "pages of %.200q may not use this server", origin).
+			WithHint("`cors` in the configuration lists the origins that may")
 	}
 	return nil
 }
@@ -103,7 +104,7 @@ func rebound(r *http.Request, own string, origins []string) error {
 // ownHost tells whether a host, with its port or without, is this server: as it is configured,
 // by a name of the loopback, or by the address that the request came to.
 func ownHost(r *http.Request, own, host string) bool {
-	name := hostName(host)
+	name := route.HostName(host)
 	if name == "" {
 		return false
 	}
@@ -124,20 +125,13 @@ func ownHost(r *http.Request, own, host string) bool {
 	return ok && local.AddrPort().Addr().Unmap().WithZone("") == ip.WithZone("")
 }
 
-func hostName(host string) string {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		return name
-	}
-	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
-}
-
 // mcpFront is MCP over streamable HTTP: sessions of the versions that have them,
 // and single requests of those that have none. A session belongs to the bearer
 // who began it, and to nobody else: its tools were chosen for that bearer.
 type mcpFront struct {
 	// server makes the server that a bearer sees, for the session of that id. What
 	// it does ends with ctx.
-	server   func(ctx context.Context, who Who, session string) *mcp.Server
+	server   func(ctx context.Context, who route.Who, session string) *mcp.Server
 	most     int
 	idle     time.Duration
 	now      func() time.Time
@@ -171,18 +165,18 @@ func (s *mcpSession) end() {
 	}
 }
 
-func newMCPFront(server func(context.Context, Who, string) *mcp.Server, now func() time.Time) *mcpFront {
+func newMCPFront(server func(context.Context, route.Who, string) *mcp.Server, now func() time.Time) *mcpFront {
 	return &mcpFront{server: server, most: mcpSessions, idle: mcpIdle, now: now, sessions: map[string]*mcpSession{}}
 }
 
 // bearer names who a session belongs to: a token with other rights is another bearer.
-func bearer(w Who) string {
+func bearer(w route.Who) string {
 	return fmt.Sprintf("%q %q %q %q %q %t", w.Subject, w.Repo, w.Scopes, w.Read, w.Write, w.Local)
 }
 
 // serve answers one request of a bearer who was let in. What the protocol's
-// library refuses before there is a message is a [Problem] like all others.
-func (f *mcpFront) serve(w http.ResponseWriter, r *http.Request, who Who) error {
+// library refuses before there is a message is a [route.Problem] like all others.
+func (f *mcpFront) serve(w http.ResponseWriter, r *http.Request, who route.Who) error {
 	out := &mcpWriter{ResponseWriter: w, rc: http.NewResponseController(w)}
 	switch id := r.Header.Get(mcpSessionHeader); {
 	case r.Header.Get(mcpVersionHeader) >= firstWithoutSessions:
@@ -242,7 +236,7 @@ func pong(w http.ResponseWriter, r *http.Request) (bool, error) {
 }
 
 // single serves requests that stand each for itself. They end with ctx.
-func (f *mcpFront) single(ctx context.Context, who Who) http.Handler {
+func (f *mcpFront) single(ctx context.Context, who route.Who) http.Handler {
 	server := f.server(ctx, who, "")
 	return mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
 		Stateless: true, PropagateRequestCancellation: true, DisableLocalhostProtection: true, MaxRequestBodyBytes: mcpBody,
@@ -250,9 +244,9 @@ func (f *mcpFront) single(ctx context.Context, who Who) http.Handler {
 }
 
 // begin makes a session for a request that names none.
-func (f *mcpFront) begin(r *http.Request, who Who) (*mcpSession, error) {
+func (f *mcpFront) begin(r *http.Request, who route.Who) (*mcpSession, error) {
 	if r.Method != http.MethodPost {
-		return nil, problem(KindInvalid, "this request is of no session").withHint("a session begins with a POST of `initialize`; its id goes into " + mcpSessionHeader)
+		return nil, route.NewProblem(route.KindInvalid, "this request is of no session").WithHint("a session begins with a POST of `initialize`; its id goes into " + mcpSessionHeader)
 	}
 	// The session outlives the request that begins it.
 	s := &mcpSession{id: rand.Text(), bearer: bearer(who), busy: 1}
@@ -279,7 +273,7 @@ func (f *mcpFront) begin(r *http.Request, who Who) (*mcpSession, error) {
 	}
 	if own >= max(1, f.most/4) || len(f.sessions) >= f.most {
 		if oldest == nil {
-			return nil, problem(KindStreams, "%s has %d sessions at work, and there may be no more", who.Subject, own)
+			return nil, route.NewProblem(route.KindStreams, "%s has %d sessions at work, and there may be no more", who.Subject, own)
 		}
 		// Most clients go without a word: what was left behind gives way.
 		delete(f.sessions, oldest.id)
@@ -290,12 +284,12 @@ func (f *mcpFront) begin(r *http.Request, who Who) (*mcpSession, error) {
 }
 
 // find finds a bearer's session. Another's is not there.
-func (f *mcpFront) find(id string, who Who) (*mcpSession, error) {
+func (f *mcpFront) find(id string, who route.Who) (*mcpSession, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.sessions[id]
 	if s == nil || s.bearer != bearer(who) || s.busy == 0 && !s.live() {
-		return nil, problem(KindNotFound, "there is no such session, or it has ended").withHint("begin a new one with `initialize`")
+		return nil, route.NewProblem(route.KindNotFound, "there is no such session, or it has ended").WithHint("begin a new one with `initialize`")
 	}
 	s.busy++
 	return s, nil
@@ -354,7 +348,7 @@ func (w *mcpWriter) Write(b []byte) (int, error) {
 		w.text = append(w.text, b[:min(len(b), 1000-min(1000, len(w.text)))]...)
 		return len(b), nil
 	}
-	_ = w.rc.SetWriteDeadline(time.Now().Add(slowest)) // only a recorder in a test has none
+	_ = w.rc.SetWriteDeadline(time.Now().Add(route.SlowestRead)) // only a recorder in a test has none
 	defer func() { _ = w.rc.SetWriteDeadline(time.Time{}) }()
 	return w.ResponseWriter.Write(b)
 }
@@ -364,7 +358,7 @@ func (w *mcpWriter) Flush() {
 	if w.refused != 0 {
 		return
 	}
-	_ = w.rc.SetWriteDeadline(time.Now().Add(slowest))
+	_ = w.rc.SetWriteDeadline(time.Now().Add(route.SlowestRead))
 	_ = w.rc.Flush() // a reader who is gone shows at the next write
 	_ = w.rc.SetWriteDeadline(time.Time{})
 }
@@ -377,11 +371,11 @@ func (w *mcpWriter) problem() error {
 	if w.refused == 0 {
 		return nil
 	}
-	kind := KindInvalid
-	for _, k := range []Kind{KindDenied, KindNotFound, KindMethod, KindConflict, KindTooLarge, KindInternal} {
-		if statuses[k] == w.refused {
+	kind := route.KindInvalid
+	for _, k := range []route.Kind{route.KindDenied, route.KindNotFound, route.KindMethod, route.KindConflict, route.KindTooLarge, route.KindInternal} {
+		if k.Status() == w.refused {
 			kind = k
 		}
 	}
-	return problem(kind, "%s", strings.TrimSpace(string(w.text)))
+	return route.NewProblem(kind, "%s", strings.TrimSpace(string(w.text)))
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -67,7 +68,7 @@ func (d *mcpDoor) serve(w http.ResponseWriter, r *http.Request) {
 		log = slog.New(slog.DiscardHandler)
 	}
 	ts := toolset{tools: d.tools(r.Context()), instructions: doorInstructions, version: d.version, secrets: d.x.Secrets, log: log, now: d.x.Now,
-		who: Who{Subject: d.visitor.Caller.String(), Scopes: []string{"write"}}}
+		who: route.Who{Subject: d.visitor.Caller.String(), Scopes: []string{"write"}}}
 	server := ts.server(r.Context(), "")
 	out := &mcpWriter{ResponseWriter: w, rc: http.NewResponseController(w)}
 	mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{
@@ -123,7 +124,7 @@ func (d *mcpDoor) register(listed []Tool, run record.Run, own record.Task) (list
 func (d *mcpDoor) libraryTool(t Tool) mcpTool {
 	readOnly := slices.ContainsFunc(executor.Library(), func(task executor.TaskInfo) bool { return task.Name == t.Name && task.ReadOnly })
 	return mcpTool{
-		Tool: t, Access: AccessWrite, Hints: toolHints{ReadOnly: readOnly, Destructive: !readOnly},
+		Tool: t, Access: route.AccessWrite, Hints: toolHints{ReadOnly: readOnly, Destructive: !readOnly},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 			c.tell(t.Name)
 			out, err := d.visitor.Task(ctx, t.Name, c.args)
@@ -186,7 +187,7 @@ func (d *mcpDoor) pictures(task string, value any) (list []toolPicture) {
 
 // agent is who speaks at the door.
 func (d *mcpDoor) agent() gitd.Person {
-	return gitd.Person{Name: d.visitor.Caller.String(), Email: mailbox(d.visitor.Caller.String()) + "@localhost"}
+	return gitd.Person{Name: d.visitor.Caller.String(), Email: route.Mailbox(d.visitor.Caller.String()) + "@localhost"}
 }
 
 // begun is what the session's tools answer: they do not wait for a run that waits for their own.
@@ -199,7 +200,7 @@ type begun struct {
 // gate and has no policy, so it cannot ask for another: one mention is at most two runs.
 func (d *mcpDoor) startTool(run record.Run, tool Tool) mcpTool {
 	return mcpTool{
-		Tool: tool, Output: schemaFor[begun](), Access: AccessWrite, Hints: toolHints{Idempotent: true},
+		Tool: tool, Output: schemaFor[begun](), Access: route.AccessWrite, Hints: toolHints{Idempotent: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 			var a struct {
 				Prompt string `json:"prompt"`
@@ -221,7 +222,7 @@ func (d *mcpDoor) startTool(run record.Run, tool Tool) mcpTool {
 // resumeTool keeps a note for the agent's own next turn.
 func (d *mcpDoor) resumeTool(run record.Run, tool Tool) mcpTool {
 	return mcpTool{
-		Tool: tool, Output: schemaFor[begun](), Access: AccessWrite, Hints: toolHints{Idempotent: true},
+		Tool: tool, Output: schemaFor[begun](), Access: route.AccessWrite, Hints: toolHints{Idempotent: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 			var a struct {
 				Prompt string `json:"prompt"`
@@ -239,7 +240,7 @@ func (d *mcpDoor) resumeTool(run record.Run, tool Tool) mcpTool {
 // fallbackTool hands the thread of the run over to the fallback runner.
 func (d *mcpDoor) fallbackTool(run record.Run, tool Tool) mcpTool {
 	return mcpTool{
-		Tool: tool, Output: schemaFor[begun](), Access: AccessWrite, Hints: toolHints{Idempotent: true, Open: true},
+		Tool: tool, Output: schemaFor[begun](), Access: route.AccessWrite, Hints: toolHints{Idempotent: true, Open: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 			var a struct {
 				Prompt string `json:"prompt"`
@@ -267,7 +268,7 @@ func (d *mcpDoor) taskTools(own record.Task) []mcpTool {
 			return record.Task{}, err
 		}
 		if t.Parent != own.ID {
-			return record.Task{}, notFound("task", id)
+			return record.Task{}, route.NotFound("task", id)
 		}
 		return t, nil
 	}
@@ -275,7 +276,7 @@ func (d *mcpDoor) taskTools(own record.Task) []mcpTool {
 		{
 			Tool: Tool{toolThread, `Says in your task's own thread, where people follow it, what you are doing: one line, at milestones. The thread takes one message a minute; told is false when this one was left out. Begin, failure and end are told without you.`,
 				strictObject(`"text":{"type":"string","description":"What you are doing, in a line.","minLength":1,"maxLength":500}`, "text")},
-			Output: schemaFor[spoken](), Access: AccessWrite,
+			Output: schemaFor[spoken](), Access: route.AccessWrite,
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				var a struct {
 					Text string `json:"text"`
@@ -291,7 +292,7 @@ func (d *mcpDoor) taskTools(own record.Task) []mcpTool {
 			Tool: Tool{toolSpawn, fmt.Sprintf(`Hands a part of your task over to another agent, as a task of its own in the same repository, with its own branch and pull request. Returns immediately with task_id. It does not see what you have not pushed, nor this conversation: describe it completely. At most %d tasks, and not deeper than %d.`, maxTaskChildren, maxTaskDepth),
 				strictObject(descriptionProperties+`,"base":`+baseProperty+`,"agent":`+agentProperty+
 					`,"key":{"type":"string","description":"Makes it idempotent: asking again with the same key is the same task.","maxLength":100}`, "description")},
-			Output: schemaFor[submitted](), Access: AccessWrite, Hints: toolHints{Open: true},
+			Output: schemaFor[submitted](), Access: route.AccessWrite, Hints: toolHints{Open: true},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				var a delegation
 				if err := c.read(&a); err != nil {
@@ -311,7 +312,7 @@ func (d *mcpDoor) taskTools(own record.Task) []mcpTool {
 		{
 			Tool: Tool{toolStatus, `Get current status of a task that you asked for: submitted, running, awaiting_review, addressing_comments, complete or failed; its pull request once there is one; what went wrong if it failed.`,
 				strictObject(`"task_id":`+taskIDProperty, "task_id")},
-			Output: schemaFor[taskStatus](), Access: AccessWrite, Hints: toolHints{ReadOnly: true, Idempotent: true},
+			Output: schemaFor[taskStatus](), Access: route.AccessWrite, Hints: toolHints{ReadOnly: true, Idempotent: true},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				id, err := c.taskID()
 				if err != nil {
@@ -323,7 +324,7 @@ func (d *mcpDoor) taskTools(own record.Task) []mcpTool {
 		},
 		{
 			Tool:   Tool{toolActive, `List all non-completed tasks that you asked for.`, noArguments},
-			Output: schemaFor[activeTasks](), Access: AccessWrite, Hints: toolHints{ReadOnly: true, Idempotent: true},
+			Output: schemaFor[activeTasks](), Access: route.AccessWrite, Hints: toolHints{ReadOnly: true, Idempotent: true},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				all, err := d.engineer.Tasks(ctx, TaskFilter{Repo: own.Repo, Active: true, Max: 1000})
 				var list []record.Task
@@ -339,7 +340,7 @@ func (d *mcpDoor) taskTools(own record.Task) []mcpTool {
 			Tool: Tool{toolMessage, `Gives a task that you asked for something more to do.`,
 				strictObject(`"task_id":`+taskIDProperty+`,"text":`+promptSchema("What to say to its agent.")+
 					`,"key":{"type":"string","description":"Saying it again with the same key says it once.","maxLength":100}`, "task_id", "text")},
-			Output: schemaFor[taskStatus](), Access: AccessWrite,
+			Output: schemaFor[taskStatus](), Access: route.AccessWrite,
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				var a struct {
 					ID   string `json:"task_id"`
@@ -363,7 +364,7 @@ func (d *mcpDoor) taskTools(own record.Task) []mcpTool {
 		{
 			Tool: Tool{toolCancel, `End a task that you asked for. Its branch is kept, its pull request stays as it is.`,
 				strictObject(`"task_id":`+taskIDProperty, "task_id")},
-			Output: schemaFor[taskStatus](), Access: AccessWrite, Hints: toolHints{Destructive: true, Idempotent: true},
+			Output: schemaFor[taskStatus](), Access: route.AccessWrite, Hints: toolHints{Destructive: true, Idempotent: true},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				id, err := c.taskID()
 				if err != nil {

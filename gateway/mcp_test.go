@@ -18,6 +18,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/render"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
@@ -411,7 +412,7 @@ func TestMCPSessions(t *testing.T) {
 		"an answer as it wants": {"POST", ping, 400, http.Header{"Accept": {"text/html"}}},
 	} {
 		resp := r.mcp(t, x.method, own, "", x.header, x.body)
-		var p gateway.Problem
+		var p route.Problem
 		if resp.status != x.status || json.Unmarshal([]byte(resp.body), &p) != nil || p.Detail == "" {
 			t.Errorf("%s: status %d: %s", name, resp.status, resp.body)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/internal/text"
 )
@@ -29,7 +30,7 @@ type mcpTool struct {
 	Tool
 	Output json.RawMessage // JSON Schema of the structured result; nil: it has none
 	// Access is what a bearer needs for the tool to exist: AccessRead or AccessWrite.
-	Access Access
+	Access route.Access
 	Hints  toolHints
 	Call   func(ctx context.Context, c *toolCall) (toolResult, error)
 }
@@ -48,7 +49,7 @@ func (c *toolCall) read(into any) error {
 	d := json.NewDecoder(bytes.NewReader(c.args))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		return problem(KindInvalid, "cannot read the arguments: %v", err)
+		return route.NewProblem(route.KindInvalid, "cannot read the arguments: %v", err)
 	}
 	return nil
 }
@@ -73,7 +74,7 @@ type toolset struct {
 	tools        []mcpTool
 	instructions string
 	version      string
-	who          Who
+	who          route.Who
 	secrets      *redact.Secrets
 	log          *slog.Logger
 	now          func() time.Time
@@ -131,8 +132,8 @@ func (ts toolset) call(ctx context.Context, t mcpTool, r *mcp.CallToolRequest) (
 	if ctx.Err() != nil {
 		return nil, ctx.Err() // nobody waits for it
 	}
-	p := asProblem(err, ts.who)
-	if p.Kind == KindInternal {
+	p := route.AsProblem(err, ts.who)
+	if p.Kind == route.KindInternal {
 		ts.log.Error("a tool failed", "tool", t.Name, "who", ts.who.Subject, "err", err)
 		p.Hint = "" // it speaks of a request's id
 	}
@@ -196,7 +197,7 @@ func (ts toolset) progress(ctx context.Context, r *mcp.CallToolRequest) func(str
 // arguments checks what a client sent against a tool's schema.
 func arguments(schema, args json.RawMessage) (json.RawMessage, error) {
 	if len(args) > maxArguments {
-		return nil, problem(KindTooLarge, "the arguments have %d bytes, at most %d may be sent", len(args), maxArguments)
+		return nil, route.NewProblem(route.KindTooLarge, "the arguments have %d bytes, at most %d may be sent", len(args), maxArguments)
 	}
 	if given := bytes.TrimSpace(args); len(given) == 0 || string(given) == "null" {
 		args = json.RawMessage("{}")
@@ -211,10 +212,10 @@ func arguments(schema, args json.RawMessage) (json.RawMessage, error) {
 	}
 	var given map[string]any
 	if err := json.Unmarshal(args, &given); err != nil {
-		return nil, problem(KindInvalid, "the arguments are no JSON object: %v", err)
+		return nil, route.NewProblem(route.KindInvalid, "the arguments are no JSON object: %v", err)
 	}
 	if err := resolved.Validate(given); err != nil {
-		return nil, problem(KindInvalid, "wrong arguments: %s", text.ClipMiddle(err.Error(), maxMistake))
+		return nil, route.NewProblem(route.KindInvalid, "wrong arguments: %s", text.ClipMiddle(err.Error(), maxMistake))
 	}
 	return args, nil
 }

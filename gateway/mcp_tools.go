@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
 )
@@ -51,9 +52,9 @@ const (
 )
 
 // mcpServer makes the server that a bearer sees.
-func (s *Server) mcpServer(ctx context.Context, who Who, session string) *mcp.Server {
+func (s *Server) mcpServer(ctx context.Context, who route.Who, session string) *mcp.Server {
 	ts := toolset{tools: s.mcpTools(who), version: s.Version, who: who, secrets: s.Secrets, log: s.Log, now: s.Now, instructions: mcpInstructions}
-	if !who.May(AccessWrite) {
+	if !who.May(route.AccessWrite) {
 		ts.instructions = mcpReadInstructions
 	}
 	if s.Engineer == nil {
@@ -63,7 +64,7 @@ func (s *Server) mcpServer(ctx context.Context, who Who, session string) *mcp.Se
 }
 
 // mcpTools is every tool, with the access that each asks for.
-func (s *Server) mcpTools(who Who) []mcpTool {
+func (s *Server) mcpTools(who route.Who) []mcpTool {
 	var list []mcpTool
 	if s.Engineer != nil {
 		list = append(list, s.engineerTools(who)...)
@@ -156,7 +157,7 @@ var descriptionProperties = fmt.Sprintf(`"description":{"type":"string","descrip
 	`"context":{"type":"string","description":"Relevant context: current behaviour, desired behaviour, affected files.","maxLength":%d,"default":""}`, maxTaskText, maxTaskText)
 
 // engineerTools hand tasks over, and show what becomes of them.
-func (s *Server) engineerTools(who Who) []mcpTool {
+func (s *Server) engineerTools(who route.Who) []mcpTool {
 	return []mcpTool{
 		{
 			Tool: Tool{toolSubmit, `Submit a software development task to the engineer agent. Returns immediately with task_id. Task runs asynchronously: on a branch of its own, to a pull request whose review the engineer answers.
@@ -164,7 +165,7 @@ func (s *Server) engineerTools(who Who) []mcpTool {
 Delegate bug fixes, features, refactors and UI improvements. Say what is broken or missing, what is expected instead, relevant file paths if known, and any constraints. Do not delegate tasks that require real-time data or live state, or that need your ongoing reasoning (analysis, recommendations).`,
 				strictObject(descriptionProperties+`,"repo":`+repoProperty+`,"base":`+baseProperty+`,"agent":`+agentProperty+
 					`,"key":{"type":"string","description":"Makes it idempotent: submitting again with the same key is the same task.","maxLength":200}`, "description")},
-			Output: schemaFor[submitted](), Access: AccessWrite, Hints: toolHints{Open: true},
+			Output: schemaFor[submitted](), Access: route.AccessWrite, Hints: toolHints{Open: true},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				var d delegation
 				if err := c.read(&d); err != nil {
@@ -177,7 +178,7 @@ Delegate bug fixes, features, refactors and UI improvements. Say what is broken 
 		{
 			Tool: Tool{toolStatus, `Get current status of an engineer task: submitted, running, awaiting_review, addressing_comments, complete or failed; its pull request once there is one; what went wrong if it failed.`,
 				strictObject(`"task_id":`+taskIDProperty, "task_id")},
-			Output: schemaFor[taskStatus](), Access: AccessRead, Hints: toolHints{ReadOnly: true, Idempotent: true},
+			Output: schemaFor[taskStatus](), Access: route.AccessRead, Hints: toolHints{ReadOnly: true, Idempotent: true},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				id, err := c.taskID()
 				if err != nil {
@@ -189,13 +190,13 @@ Delegate bug fixes, features, refactors and UI improvements. Say what is broken 
 		},
 		{
 			Tool:   Tool{toolActive, `List all non-completed engineer tasks.`, noArguments},
-			Output: schemaFor[activeTasks](), Access: AccessRead, Hints: toolHints{ReadOnly: true, Idempotent: true},
+			Output: schemaFor[activeTasks](), Access: route.AccessRead, Hints: toolHints{ReadOnly: true, Idempotent: true},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				f := TaskFilter{Active: true}
 				if who.Repo != "*" {
 					f.Repo = who.Repo
 				}
-				f.Keep = who.seesTask
+				f.Keep = who.SeesTask
 				list, err := s.Engineer.Tasks(ctx, f)
 				return activeOf(list), err
 			},
@@ -281,11 +282,11 @@ func (s *Server) report(ctx context.Context, run record.Run) (toolResult, error)
 }
 
 // runTool shows a run.
-func (s *Server) runTool(who Who) mcpTool {
+func (s *Server) runTool(who route.Who) mcpTool {
 	return mcpTool{
 		Tool: Tool{toolRun, `Show how a run stands, and what came of it: its state, whether what it changed was checked, the changed files, a link to its evidence.`,
 			strictObject(`"run":{"type":"string","description":"The run's name, as a tool returned it.","minLength":1,"maxLength":300}`, "run")},
-		Output: schemaFor[runReport](), Access: AccessRead, Hints: toolHints{ReadOnly: true, Idempotent: true},
+		Output: schemaFor[runReport](), Access: route.AccessRead, Hints: toolHints{ReadOnly: true, Idempotent: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 			var a struct {
 				Run string `json:"run"`
@@ -326,7 +327,7 @@ func (s *Server) await(ctx context.Context, run record.Run, tell func(string)) (
 // sessionTools are those of the catalog that a bearer can use: who may write may
 // start runs by the API, too, so the policy is that of a container. There is no thread
 // here: the caller that start_code_session names is what resume_code_session speaks to.
-func (s *Server) sessionTools(who Who) []mcpTool {
+func (s *Server) sessionTools(who route.Who) []mcpTool {
 	const (
 		wait = `"wait":{"type":"boolean","description":"Wait for the run to end. Cancelling the call then only stops the waiting: the run goes on, and get_run shows it.","default":true}`
 	)
@@ -351,7 +352,7 @@ func (s *Server) sessionTools(who Who) []mcpTool {
 		{
 			Tool: Tool{ToolStart, `Starts a run in a disposable container, on a new branch of a repository: a coding agent is given the prompt, what it changes is committed after every step, and the project's checks are run at its end. The answer names the caller, with which resume_code_session goes on. For work that ends in a reviewed pull request hand over a task instead.`,
 				strictObject(`"prompt":`+promptSchema("What is to be done, complete in itself.")+`,"repo":`+repoProperty+`,"base":`+baseProperty+`,"agent":`+agentProperty+`,`+wait, "prompt")},
-			Output: schemaFor[runReport](), Access: AccessWrite, Hints: toolHints{},
+			Output: schemaFor[runReport](), Access: route.AccessWrite, Hints: toolHints{},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				var a arguments
 				if err := c.read(&a); err != nil {
@@ -371,7 +372,7 @@ func (s *Server) sessionTools(who Who) []mcpTool {
 		{
 			Tool: Tool{ToolResume, `Says something more to a caller's run: the agent that is at work gets the prompt at its next turn; when none is at work, a new run goes on with the caller's branch and the agent's own memory.`,
 				strictObject(`"prompt":`+promptSchema("What to say to the agent.")+`,"caller":{"type":"string","description":"The caller that start_code_session returned.","minLength":1,"maxLength":100},`+wait, "prompt", "caller")},
-			Output: schemaFor[runReport](), Access: AccessWrite, Hints: toolHints{},
+			Output: schemaFor[runReport](), Access: route.AccessWrite, Hints: toolHints{},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				var a arguments
 				if err := c.read(&a); err != nil {
@@ -388,10 +389,10 @@ func (s *Server) sessionTools(who Who) []mcpTool {
 }
 
 // goOn says something to the agent of a caller that is at work, or begins a new run of the last one.
-func (s *Server) goOn(ctx context.Context, who Who, caller, prompt string) (record.Run, error) {
+func (s *Server) goOn(ctx context.Context, who route.Who, caller, prompt string) (record.Run, error) {
 	st, err := s.callerOf(ctx, who, caller)
 	if err == nil {
-		err = who.changes(st.Repo, st.Branch)
+		err = who.CheckChange(st.Repo, st.Branch)
 	}
 	if err != nil {
 		return record.Run{}, err
@@ -426,14 +427,14 @@ func (s *Server) goOn(ctx context.Context, who Who, caller, prompt string) (reco
 const stopWithin = 30 * time.Second
 
 // libraryTool is a task of the library as a tool: a run of its own, on a caller's branch.
-func (s *Server) libraryTool(who Who, t executor.TaskInfo) mcpTool {
+func (s *Server) libraryTool(who route.Who, t executor.TaskInfo) mcpTool {
 	return mcpTool{
 		Tool: Tool{t.Name, t.Doc + "\n\nIt is a run in a container, on a caller's branch. Leave caller out to begin a new branch; the answer names the caller to go on with. Cancelling the call stops the run.",
 			withProperties(t.Schema, map[string]json.RawMessage{
 				"caller": json.RawMessage(`{"type":"string","description":"The caller on whose branch to work, as a tool returned it.","maxLength":100}`),
 				"repo":   json.RawMessage(`{"type":"string","description":"The repository of a new caller.","maxLength":100}`),
 			})},
-		Output: schemaFor[runReport](), Access: AccessWrite, Hints: toolHints{ReadOnly: t.ReadOnly, Destructive: !t.ReadOnly},
+		Output: schemaFor[runReport](), Access: route.AccessWrite, Hints: toolHints{ReadOnly: t.ReadOnly, Destructive: !t.ReadOnly},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 			var where struct {
 				Caller string `json:"caller"`
@@ -441,7 +442,7 @@ func (s *Server) libraryTool(who Who, t executor.TaskInfo) mcpTool {
 			}
 			var params map[string]any
 			if err := errors.Join(json.Unmarshal(c.args, &where), json.Unmarshal(c.args, &params)); err != nil {
-				return toolResult{}, problem(KindInvalid, "cannot read the arguments: %v", err)
+				return toolResult{}, route.NewProblem(route.KindInvalid, "cannot read the arguments: %v", err)
 			}
 			delete(params, "caller")
 			delete(params, "repo")

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/ramus-dev/ramus/gateway/route"
 )
 
 // metrics is what /metrics tells: requests as they were counted, all else as
@@ -38,7 +39,7 @@ func newMetrics(s *Server) *metrics {
 	return m
 }
 
-func (m *metrics) request(route Route, status int, took time.Duration) {
+func (m *metrics) request(route route.Route, status int, took time.Duration) {
 	m.latency.WithLabelValues(route.Method, route.Pattern, strconv.Itoa(status)).Observe(took.Seconds())
 }
 

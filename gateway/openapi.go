@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
@@ -21,17 +22,17 @@ type object = map[string]any
 func (s *Server) openAPI() []byte {
 	schemas := object{}
 	paths := map[string]object{}
-	for _, route := range s.routes() {
-		if route.Access == AccessGit || route.Access == AccessPreview {
+	for _, row := range s.routes() {
+		if row.Access == route.AccessGit || row.Access == route.AccessPreview {
 			continue // git's own protocol
 		}
-		path := strings.NewReplacer("...}", "}", "{$}", "").Replace(route.Pattern)
+		path := strings.NewReplacer("...}", "}", "{$}", "").Replace(row.Pattern)
 		if paths[path] == nil {
 			paths[path] = object{}
 		}
-		paths[path][strings.ToLower(route.Method)] = operation(route, schemas)
+		paths[path][strings.ToLower(row.Method)] = operation(row, schemas)
 	}
-	schemaOf(reflect.TypeFor[Problem](), schemas)
+	schemaOf(reflect.TypeFor[route.Problem](), schemas)
 	doc := object{
 		"openapi": "3.1.0",
 		"info": object{
@@ -64,56 +65,56 @@ func (s *Server) openAPI() []byte {
 
 var wildcard = pattern.New(`\{(\w+)(?:\.\.\.)?\}`)
 
-func operation(route Route, schemas object) object {
+func operation(row route.Route, schemas object) object {
 	status := http.StatusOK
 	answer := object{"description": "Done"}
-	if route.Response != nil || route.Media != "" {
-		media := route.Media
+	if row.Response != nil || row.Media != "" {
+		media := row.Media
 		if media == "" {
 			media = "application/json"
 		}
 		schema := object{"type": "string"}
-		if route.Response != nil {
-			schema = schemaOf(reflect.TypeOf(route.Response), schemas)
+		if row.Response != nil {
+			schema = schemaOf(reflect.TypeOf(row.Response), schemas)
 		}
-		if route.Media == mediaSSE || route.Media == mediaLines {
+		if row.Media == route.MediaSSE || row.Media == route.MediaLines {
 			answer["description"] = "A stream; the schema is that of one event or line"
 		}
 		answer["content"] = object{strings.TrimSuffix(media, "; charset=utf-8"): object{"schema": schema}}
 	}
 	op := object{
-		"operationId": operationID(route),
-		"summary":     route.Summary,
-		"x-access":    route.Access,
+		"operationId": operationID(row),
+		"summary":     row.Summary,
+		"x-access":    row.Access,
 		"responses": object{
 			strconv.Itoa(status): answer,
 			"default":            object{"$ref": "#/components/responses/Problem"},
 		},
 	}
-	if route.Access == AccessPublic {
+	if row.Access == route.AccessPublic {
 		op["security"] = []object{}
 	} else {
 		op["security"] = []object{{"bearer": []string{}}, {"basic": []string{}}}
 	}
-	if parameters := parameters(route); len(parameters) > 0 {
+	if parameters := parameters(row); len(parameters) > 0 {
 		op["parameters"] = parameters
 	}
-	if route.Request != nil {
+	if row.Request != nil {
 		op["requestBody"] = object{"required": true, "content": object{
-			"application/json": object{"schema": schemaOf(reflect.TypeOf(route.Request), schemas)}}}
+			"application/json": object{"schema": schemaOf(reflect.TypeOf(row.Request), schemas)}}}
 	}
 	return op
 }
 
 // operationID is made of method and path: "get_api_runs_run_events".
-func operationID(route Route) string {
+func operationID(route route.Route) string {
 	words := strings.FieldsFunc(strings.ToLower(route.Method)+route.Pattern, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < '0' || r > '9')
 	})
 	return strings.Join(words, "_")
 }
 
-func parameters(route Route) []object {
+func parameters(route route.Route) []object {
 	var list []object
 	for _, m := range wildcard.FindAllStringSubmatch(route.Pattern, -1) {
 		list = append(list, object{"name": m[1], "in": "path", "required": true, "schema": object{"type": "string"}})

@@ -8,6 +8,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/render"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
@@ -64,7 +65,7 @@ func (s *session) permit(d decided, m slack.Mention, own bool) func(record.Run, 
 				continue
 			}
 			if why := s.refuse(gate.Doing{Deed: deed, Person: m.User, Starter: s.starterOf(d, m.User, m.Channel), Repo: r.Repo, Own: own}); why != "" {
-				return problem(KindDenied, "%s", why)
+				return route.NewProblem(route.KindDenied, "%s", why)
 			}
 		}
 		return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/gate"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/internal/golden"
 )
@@ -98,7 +99,7 @@ func TestToolCatalogForEachPolicy(t *testing.T) {
 func doorLists(t *testing.T, list []Tool) (names []string) {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
-	server := toolset{tools: new(mcpDoor).register(list, record.Run{}, record.Task{}), who: Who{Scopes: []string{"write"}}}.server(t.Context(), "")
+	server := toolset{tools: new(mcpDoor).register(list, record.Run{}, record.Task{}), who: route.Who{Scopes: []string{"write"}}}.server(t.Context(), "")
 	session, err := server.Connect(t.Context(), there, nil)
 	if err != nil {
 		t.Fatal(err)

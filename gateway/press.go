@@ -11,6 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/render"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
@@ -40,14 +41,14 @@ func (c *Chat) press(ctx context.Context, a slack.Action) error {
 	case render.ActionRetry:
 		return c.again(ctx, run, a, "retry", "-retry")
 	case render.ActionDiff:
-		return c.again(ctx, run, a, "diff", "-diff-"+mailbox(a.TriggerID))
+		return c.again(ctx, run, a, "diff", "-diff-"+route.Mailbox(a.TriggerID))
 	case render.ActionRepo:
 		// Before the words: behind them it would be a part of exec's command.
 		return c.again(ctx, run, a, "repo:"+choice+" "+d.Prompt, "-repo")
 	case render.ActionStop, render.ActionApprove, render.ActionReject:
 		c.background(func(ctx context.Context) {
 			if err := c.control(ctx, run, a, choice); err != nil && ctx.Err() == nil {
-				c.whisper(a, asProblem(err, Who{}).Error())
+				c.whisper(a, route.AsProblem(err, route.Who{}).Error())
 			}
 		})
 	}

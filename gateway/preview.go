@@ -13,6 +13,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/route"
 )
 
 // Port is a port that something listens at in a caller's container.
@@ -29,28 +30,28 @@ type Port struct {
 // end in either direction is the end of both.
 const PortUpgrade = "ramus-tcp"
 
-func (c *call) ports() error {
-	st, err := c.namedCaller()
+func (s *Server) ports(c *route.Call) error {
+	st, err := s.namedCaller(c)
 	if err != nil {
 		return err
 	}
-	open, err := c.Executor.Ports(c.R.Context(), st.Caller)
+	open, err := s.Executor.Ports(c.R.Context(), st.Caller)
 	if err != nil {
 		return err
 	}
 	list := []Port{}
 	for _, port := range open {
-		list = append(list, c.portOf(st.Caller, port))
+		list = append(list, s.portOf(c, st.Caller, port))
 	}
-	return c.reply(list)
+	return c.Reply(list)
 }
 
 // portOf adds the signed link to a port.
-func (c *call) portOf(caller record.Caller, port int) Port {
+func (s *Server) portOf(c *route.Call, caller record.Caller, port int) Port {
 	p := Port{Port: port}
-	if address := c.address(); c.Links != nil && address != "" {
-		until := c.Links.Expiry()
-		p.URL, p.Expires = address+c.Links.SignUntil(previewPath(caller, port), until), until.UTC().Truncate(time.Second)
+	if address := c.Address(); s.Links != nil && address != "" {
+		until := s.Links.Expiry()
+		p.URL, p.Expires = address+s.Links.SignUntil(previewPath(caller, port), until), until.UTC().Truncate(time.Second)
 	}
 	return p
 }
@@ -65,14 +66,14 @@ func previewPath(caller record.Caller, port int) string {
 func portNumber(s string) (int, error) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	if err != nil || n == 0 || strconv.FormatUint(n, 10) != s {
-		return 0, problem(KindInvalid, "%.100q is no port; want 1 to 65535", s)
+		return 0, route.NewProblem(route.KindInvalid, "%.100q is no port; want 1 to 65535", s)
 	}
 	return int(n), nil
 }
 
 // connectPort gives the request's connection to a port of the container.
-func (c *call) connectPort() error {
-	st, err := c.namedCaller()
+func (s *Server) connectPort(c *route.Call) error {
+	st, err := s.namedCaller(c)
 	if err != nil {
 		return err
 	}
@@ -81,28 +82,28 @@ func (c *call) connectPort() error {
 		return err
 	}
 	if !strings.EqualFold(c.R.Header.Get("Upgrade"), PortUpgrade) {
-		return problem(KindInvalid, "a connection to a port takes the place of this one: want the headers `Connection: Upgrade` and `Upgrade: %s`", PortUpgrade)
+		return route.NewProblem(route.KindInvalid, "a connection to a port takes the place of this one: want the headers `Connection: Upgrade` and `Upgrade: %s`", PortUpgrade)
 	}
-	done, err := c.previews.open(c.Who)
+	done, err := s.previews.Acquire(c.Who)
 	if err != nil {
 		return err
 	}
 	defer done()
-	inside, err := c.Executor.DialPort(c.R.Context(), st.Caller, port)
+	inside, err := s.Executor.DialPort(c.R.Context(), st.Caller, port)
 	if err != nil {
 		return err
 	}
 	defer inside.Close()
 	outside, buffered, err := http.NewResponseController(c.W).Hijack()
 	if err != nil {
-		return problem(KindInvalid, "this connection cannot be given to a port: %v", err).withHint("HTTP/1.1 can")
+		return route.NewProblem(route.KindInvalid, "this connection cannot be given to a port: %v", err).WithHint("HTTP/1.1 can")
 	}
 	defer outside.Close()
 	_ = outside.SetDeadline(time.Time{}) // of the server's, for requests
 	if _, err := io.WriteString(outside, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+PortUpgrade+"\r\n\r\n"); err != nil {
 		return nil // it is gone, as connections go
 	}
-	defer context.AfterFunc(c.draining, func() { outside.Close() })()
+	defer context.AfterFunc(c.Draining(), func() { outside.Close() })()
 	Splice(&bufferedConn{outside, buffered.Reader}, inside)
 	return nil
 }
@@ -132,19 +133,19 @@ func Splice(a, b io.ReadWriteCloser) {
 const maxPortLinks = 16
 
 // portLinks leads from the page of a run that goes on to what listens in its container.
-func (c *call) portLinks(r record.Run) []pageLink {
-	if c.Links == nil {
+func (s *Server) portLinks(c *route.Call, r record.Run) []pageLink {
+	if s.Links == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(c.R.Context(), portsWithin)
 	defer cancel()
-	open, err := c.Executor.Ports(ctx, r.Caller)
+	open, err := s.Executor.Ports(ctx, r.Caller)
 	if err != nil {
 		return nil // it has no container yet, or one that is busy; the next look tells
 	}
 	var list []pageLink
 	for _, port := range open[:min(len(open), maxPortLinks)] {
-		list = append(list, pageLink{strconv.Itoa(port), c.link(previewPath(r.Caller, port))})
+		list = append(list, pageLink{strconv.Itoa(port), c.Link(previewPath(r.Caller, port))})
 	}
 	return list
 }
@@ -153,10 +154,10 @@ func (c *call) portLinks(r record.Run) []pageLink {
 const portsWithin = time.Second
 
 // openPorts are the ports that something listens at, as far as that is known, for people.
-func (c *call) openPorts(caller record.Caller) string {
+func (s *Server) openPorts(c *route.Call, caller record.Caller) string {
 	ctx, cancel := context.WithTimeout(c.R.Context(), 5*portsWithin)
 	defer cancel()
-	open, err := c.Executor.Ports(ctx, caller)
+	open, err := s.Executor.Ports(ctx, caller)
 	switch {
 	case errors.Is(err, executor.ErrGone):
 		return fmt.Sprintf("%s has no container at the moment", caller)

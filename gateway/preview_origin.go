@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/page"
+	"github.com/ramus-dev/ramus/gateway/route"
 )
 
 // An application in a container is hostile, and the person who looks at it is not. So
@@ -61,7 +63,7 @@ func (o *PreviewOrigin) label(host string) (string, bool) {
 	if o == nil {
 		return "", false
 	}
-	label, ok := strings.CutSuffix(strings.TrimSuffix(strings.ToLower(hostName(host)), "."), o.domain)
+	label, ok := strings.CutSuffix(strings.TrimSuffix(strings.ToLower(route.HostName(host)), "."), o.domain)
 	return label, ok && label != "" && !strings.Contains(label, ".")
 }
 
@@ -150,78 +152,78 @@ func (k *codes) take(name string, now time.Time) (previewed, bool) {
 const openPath = "/.ramus/open"
 
 // openPreview leads from a signed link to the preview.
-func (c *call) openPreview() error {
-	p, err := c.previewed()
+func (s *Server) openPreview(c *route.Call) error {
+	p, err := s.previewed(c)
 	if err != nil {
 		return err
 	}
-	if c.Links == nil {
-		return problem(KindConflict, "this server signs no links")
+	if s.Links == nil {
+		return route.NewProblem(route.KindConflict, "this server signs no links")
 	}
 	if p.until = c.Until; p.until.IsZero() {
-		p.until = c.Links.Expiry()
+		p.until = s.Links.Expiry()
 	}
-	st, err := c.Executor.Caller(c.R.Context(), p.caller.String())
-	if errors.Is(err, record.ErrNotFound) || err == nil && c.Until.IsZero() && !c.Who.seesBranch(st.Repo, st.Branch) {
-		return notFound("caller", p.caller.String())
+	st, err := s.Executor.Caller(c.R.Context(), p.caller.String())
+	if errors.Is(err, record.ErrNotFound) || err == nil && c.Until.IsZero() && !c.Who.SeesBranch(st.Repo, st.Branch) {
+		return route.NotFound("caller", p.caller.String())
 	}
 	if err != nil {
 		return err
 	}
-	to := c.link(previewPath(p.caller, p.port))
-	if c.Preview != nil {
-		code, err := c.codes.give(p, c.Now())
+	to := c.Link(previewPath(p.caller, p.port))
+	if s.Preview != nil {
+		code, err := s.codes.give(p, s.Now())
 		if err != nil {
-			return problem(KindUnavailable, "cannot open the preview: %v", err).withHint("try again in a minute")
+			return route.NewProblem(route.KindUnavailable, "cannot open the preview: %v", err).WithHint("try again in a minute")
 		}
-		to = c.Preview.origin(previewLabel(p.caller, p.port)) + openPath + "?code=" + code
+		to = s.Preview.origin(previewLabel(p.caller, p.port)) + openPath + "?code=" + code
 	} else {
 		to, _, _ = strings.Cut(to, "?")
-		to += c.Links.Pass(previewPath(p.caller, p.port), p.until) + "/"
+		to += s.Links.Pass(previewPath(p.caller, p.port), p.until) + "/"
 	}
-	c.private()
+	page.MarkPrivate(c.W.Header())
 	c.W.Header().Set("Cache-Control", "no-store")
 	http.Redirect(c.W, c.R, to, http.StatusSeeOther)
 	return nil
 }
 
 // previewed is what the path names.
-func (c *call) previewed() (p previewed, err error) {
+func (s *Server) previewed(c *route.Call) (p previewed, err error) {
 	if p.caller, err = record.ParseCaller(c.R.PathValue("caller")); err != nil {
-		return p, notFound("caller", c.R.PathValue("caller"))
+		return p, route.NotFound("caller", c.R.PathValue("caller"))
 	}
 	p.port, err = portNumber(c.R.PathValue("port"))
 	return p, err
 }
 
 // pathPreview shows what listens at a port below a path of this host, sandboxed.
-func (c *call) pathPreview() error {
-	p, err := c.previewed()
+func (s *Server) pathPreview(c *route.Call) error {
+	p, err := s.previewed(c)
 	if err != nil {
 		return err
 	}
-	if c.Links == nil {
-		return notFound("preview", c.R.URL.Path)
+	if s.Links == nil {
+		return route.NotFound("preview", c.R.URL.Path)
 	}
-	if p.until, err = c.Links.CheckPass(previewPath(p.caller, p.port), c.R.PathValue("pass")); err != nil {
+	if p.until, err = s.Links.CheckPass(previewPath(p.caller, p.port), c.R.PathValue("pass")); err != nil {
 		return previewClosed(err)
 	}
 	// /preview/CALLER/PORT/PASS/REST
 	parts := strings.SplitN(c.R.URL.EscapedPath(), "/", 6)
 	if len(parts) < 6 {
-		return notFound("preview", c.R.URL.Path)
+		return route.NotFound("preview", c.R.URL.Path)
 	}
-	base := c.link(previewPath(p.caller, p.port) + c.R.PathValue("pass"))
+	base := c.Link(previewPath(p.caller, p.port) + c.R.PathValue("pass"))
 	if base, _, _ = strings.Cut(base, "?"); c.R.Method == http.MethodOptions && c.R.Header.Get("Access-Control-Request-Method") != "" {
-		c.preflight()
+		s.preflight(c)
 		return nil
 	}
-	return c.proxy(p, sandboxed{base: base, rest: "/" + parts[5]})
+	return s.proxy(c, p, sandboxed{base: base, rest: "/" + parts[5]})
 }
 
 // preflight lets a page of an opaque origin, such as the application's own here, ask what it is
 // made of: who knows the path may read it, and there is nothing else that lets anybody in.
-func (c *call) preflight() {
+func (s *Server) preflight(c *route.Call) {
 	h := c.W.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Access-Control-Allow-Methods", "*")
@@ -232,10 +234,10 @@ func (c *call) preflight() {
 }
 
 // previewClosed says why a preview does not open.
-func previewClosed(err error) *Problem {
-	p := problem(KindDenied, "this preview does not open: %v", err)
-	p.cause = err
-	return p.withHint("follow its link again; a new one is on the run's page, or comes from `ramus preview CALLER`")
+func previewClosed(err error) *route.Problem {
+	p := route.NewProblem(route.KindDenied, "this preview does not open: %v", err)
+	p.Cause = err
+	return p.WithHint("follow its link again; a new one is on the run's page, or comes from `ramus preview CALLER`")
 }
 
 // errNoPass: the browser has followed no link.
@@ -247,8 +249,8 @@ func (s *Server) byHost(own http.Handler) http.Handler {
 	if s.Preview == nil {
 		return own
 	}
-	route := Route{Pattern: labelPart, Access: AccessPreview, Summary: "What listens at a port of a caller's container", Media: mediaHTML, Body: -1, Handle: (*call).hostPreview}
-	preview := s.serve(route, nil)
+	route := route.Route{Pattern: labelPart, Access: route.AccessPreview, Summary: "What listens at a port of a caller's container", Media: route.MediaHTML, Body: -1, Handle: s.hostPreview}
+	preview := s.mux.Serve(route, nil)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, ok := s.Preview.label(r.Host); ok {
 			preview.ServeHTTP(w, r)
@@ -259,39 +261,39 @@ func (s *Server) byHost(own http.Handler) http.Handler {
 }
 
 // hostPreview shows what listens at a port on a host of its own.
-func (c *call) hostPreview() error {
-	label, _ := c.Preview.label(c.R.Host)
-	origin := c.Preview.origin(label)
+func (s *Server) hostPreview(c *route.Call) error {
+	label, _ := s.Preview.label(c.R.Host)
+	origin := s.Preview.origin(label)
 	switch {
-	case c.Links == nil:
-		return problem(KindConflict, "this server signs no links")
+	case s.Links == nil:
+		return route.NewProblem(route.KindConflict, "this server signs no links")
 	case c.R.URL.Path == openPath:
-		return c.enterPreview(label)
+		return s.enterPreview(c, label)
 	case strings.HasPrefix(c.R.URL.Path, "/.ramus/"):
-		return problem(KindNotFound, "there is nothing at %s", c.R.URL.Path)
+		return route.NewProblem(route.KindNotFound, "there is nothing at %s", c.R.URL.Path)
 	}
-	p, err := c.admitted(label)
+	p, err := s.admitted(c, label)
 	if err != nil {
 		return previewClosed(err)
 	}
 	if err := sameOrigin(c.R, origin); err != nil {
 		return err
 	}
-	return c.proxy(p, ownHosted{origin: origin, cookie: c.Preview.cookie()})
+	return s.proxy(c, p, ownHosted{origin: origin, cookie: s.Preview.cookie()})
 }
 
 // enterPreview makes a code a cookie.
-func (c *call) enterPreview(label string) error {
-	p, ok := c.codes.take(c.R.URL.Query().Get("code"), c.Now())
+func (s *Server) enterPreview(c *route.Call, label string) error {
+	p, ok := s.codes.take(c.R.URL.Query().Get("code"), s.Now())
 	if !ok || previewLabel(p.caller, p.port) != label {
-		if _, err := c.admitted(label); err != nil { // else it is the way back to where somebody is let in already
+		if _, err := s.admitted(c, label); err != nil { // else it is the way back to where somebody is let in already
 			return previewClosed(errors.New("the way to it was used before, or is older than a minute"))
 		}
 	} else {
-		http.SetCookie(c.W, &http.Cookie{Name: c.Preview.cookie(), Value: p.caller.String() + "/" + strconv.Itoa(p.port) + "/" + c.Links.Pass(previewPath(p.caller, p.port), p.until),
-			Path: "/", MaxAge: max(1, int(p.until.Sub(c.Now())/time.Second)), HttpOnly: true, Secure: c.Preview.scheme == "https", SameSite: http.SameSiteLaxMode})
+		http.SetCookie(c.W, &http.Cookie{Name: s.Preview.cookie(), Value: p.caller.String() + "/" + strconv.Itoa(p.port) + "/" + s.Links.Pass(previewPath(p.caller, p.port), p.until),
+			Path: "/", MaxAge: max(1, int(p.until.Sub(s.Now())/time.Second)), HttpOnly: true, Secure: s.Preview.scheme == "https", SameSite: http.SameSiteLaxMode})
 	}
-	c.private()
+	page.MarkPrivate(c.W.Header())
 	c.W.Header().Set("Cache-Control", "no-store")
 	http.Redirect(c.W, c.R, "/", http.StatusSeeOther)
 	return nil
@@ -299,9 +301,9 @@ func (c *call) enterPreview(label string) error {
 
 // admitted is what the request's cookie opens. A hostile application on a sibling host may
 // have put other cookies of the name beside it, which open nothing.
-func (c *call) admitted(label string) (previewed, error) {
+func (s *Server) admitted(c *route.Call, label string) (previewed, error) {
 	err := errNoPass
-	for _, cookie := range c.R.CookiesNamed(c.Preview.cookie()) {
+	for _, cookie := range c.R.CookiesNamed(s.Preview.cookie()) {
 		parts := strings.Split(cookie.Value, "/")
 		if len(parts) != 3 {
 			continue
@@ -311,7 +313,7 @@ func (c *call) admitted(label string) (previewed, error) {
 		if cerr != nil || perr != nil || previewLabel(caller, port) != label {
 			continue
 		}
-		until, uerr := c.Links.CheckPass(previewPath(caller, port), parts[2])
+		until, uerr := s.Links.CheckPass(previewPath(caller, port), parts[2])
 		if uerr == nil {
 			return previewed{caller, port, until}, nil
 		}
@@ -334,5 +336,5 @@ func sameOrigin(r *http.Request, origin string) error {
 	if own || read && h.Get("Origin") == "" && h.Get("Sec-Fetch-Mode") == "navigate" && h.Get("Sec-Fetch-Dest") == "document" {
 		return nil
 	}
-	return problem(KindDenied, "pages elsewhere may not use this preview")
+	return route.NewProblem(route.KindDenied, "pages elsewhere may not use this preview")
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/route"
 )
 
 // stage is how an application is shown: what of a request reaches it, and what of its answer
@@ -30,33 +31,31 @@ type stage interface {
 
 // proxy shows one request's answer of the application. What goes on, an open
 // websocket say, ends with the link by which it was opened, and with the server.
-func (c *call) proxy(p previewed, s stage) error {
+func (s *Server) proxy(c *route.Call, p previewed, as stage) error {
 	label := previewLabel(p.caller, p.port)
-	done, err := c.previews.open(Who{Subject: label})
+	done, err := s.previews.Acquire(route.Who{Subject: label})
 	if err != nil {
 		return err
 	}
 	defer done()
-	ctx, cancel := context.WithDeadlineCause(c.R.Context(), c.clock(p.until), links.ErrExpired)
+	ctx, cancel := context.WithDeadlineCause(c.R.Context(), s.clock(c, p.until), links.ErrExpired)
 	defer cancel()
-	defer context.AfterFunc(c.draining, cancel)()
+	defer context.AfterFunc(c.Draining(), cancel)()
 	// What the container says is its own: there are no secrets of the server's in it, and
 	// what was compressed or is half a stream cannot be searched.
-	if w, ok := c.W.(*recorder); ok {
-		w.clean = nil
-	}
+	c.SendAsIs()
 	for _, name := range []string{"X-Content-Type-Options", "Access-Control-Allow-Origin", "Access-Control-Expose-Headers"} {
 		c.W.Header().Del(name) // the application's are what counts
 	}
 	local := "localhost:" + strconv.Itoa(p.port)
 	var failed error
 	proxy := &httputil.ReverseProxy{
-		Transport: c.inside, FlushInterval: -1, ErrorLog: slog.NewLogLogger(c.Log.Handler(), slog.LevelDebug),
+		Transport: s.inside, FlushInterval: -1, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.Out.URL.Scheme, pr.Out.URL.Host, pr.Out.Host = "http", p.caller.Slug()+":"+strconv.Itoa(p.port), local
 			pr.Out.URL.RawQuery = pr.In.URL.RawQuery // also one that net/url cannot read
-			if token := token(pr.In); token != "" {
-				if _, err := c.Git.Verify(token); err == nil {
+			if token := route.ReadToken(pr.In); token != "" {
+				if _, err := s.Git.Verify(token); err == nil {
 					pr.Out.Header.Del("Authorization") // a token of ramus's opens more than this
 				}
 			}
@@ -64,7 +63,7 @@ func (c *call) proxy(p previewed, s stage) error {
 			if from := pr.Out.Header.Get("Origin"); from != "" {
 				pr.Out.Header.Set("Origin", "http://"+local)
 			}
-			s.ask(pr, local)
+			as.ask(pr, local)
 		},
 		ModifyResponse: func(r *http.Response) error {
 			h := r.Header
@@ -74,7 +73,7 @@ func (c *call) proxy(p previewed, s stage) error {
 			h.Set("X-Robots-Tag", "noindex, nofollow")
 			h.Set("X-Accel-Buffering", "no") // a proxy that collects a stream hides it
 			h.Set("Cache-Control", privately(h.Values("Cache-Control")))
-			s.answer(h, local)
+			as.answer(h, local)
 			return nil
 		},
 		ErrorHandler: func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
@@ -86,7 +85,7 @@ func (c *call) proxy(p previewed, s stage) error {
 	if ctx.Err() != nil && errors.Is(context.Cause(ctx), links.ErrExpired) {
 		return previewClosed(links.ErrExpired)
 	}
-	return c.unseen(p, failed)
+	return s.unseen(c, p, failed)
 }
 
 // finalOnly leaves out informational answers, such as 103 with headers for what comes: none of
@@ -103,7 +102,7 @@ func (w finalOnly) WriteHeader(status int) {
 func (w finalOnly) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // clock is a time of the server's clock on the machine's, which contexts go by.
-func (c *call) clock(t time.Time) time.Time { return time.Now().Add(t.Sub(c.Now())) }
+func (s *Server) clock(c *route.Call, t time.Time) time.Time { return time.Now().Add(t.Sub(s.Now())) }
 
 // foreign are headers by which an application would speak for more than its pages:
 // for other hosts and other ports, or to the proxies before ramus. In their canonical form.
@@ -129,26 +128,26 @@ func privately(given []string) string {
 }
 
 // unseen says why there is nothing to see.
-func (c *call) unseen(p previewed, err error) error {
-	var said *Problem
+func (s *Server) unseen(c *route.Call, p previewed, err error) error {
+	var said *route.Problem
 	switch {
 	case c.R.Context().Err() != nil:
 		return err // nobody waits for it
-	case c.draining.Err() != nil:
+	case c.Draining().Err() != nil:
 		return record.ErrClosed
 	case errors.Is(err, executor.ErrNoPort):
-		said = problem(KindUnavailable, "nothing listens at port %d of %s", p.port, p.caller)
-		said.Hint = c.openPorts(p.caller)
+		said = route.NewProblem(route.KindUnavailable, "nothing listens at port %d of %s", p.port, p.caller)
+		said.Hint = s.openPorts(c, p.caller)
 	case errors.Is(err, executor.ErrGone), errors.Is(err, record.ErrNotFound):
-		said = problem(KindUnavailable, "%s has no container at the moment", p.caller).
-			withHint("it sleeps when nothing is done in it; the next command for it makes a new one, in which the application has to be started again")
+		said = route.NewProblem(route.KindUnavailable, "%s has no container at the moment", p.caller).
+			WithHint("it sleeps when nothing is done in it; the next command for it makes a new one, in which the application has to be started again")
 	case errors.Is(err, executor.ErrUnavailable), errors.Is(err, record.ErrClosed), errors.Is(err, record.ErrInvalid):
 		return err
 	default:
-		said = problem(KindUnavailable, "what listens at port %d of %s gave no answer that could be shown", p.port, p.caller).
-			withHint("it may have ended, or speak no HTTP")
+		said = route.NewProblem(route.KindUnavailable, "what listens at port %d of %s gave no answer that could be shown", p.port, p.caller).
+			WithHint("it may have ended, or speak no HTTP")
 	}
-	said.cause = err
+	said.Cause = err
 	return said
 }
 

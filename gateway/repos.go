@@ -5,13 +5,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/http"
 	"net/url"
 	"path"
 	"strconv"
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -44,32 +44,32 @@ type Progress struct {
 	// Base is the manifest that a refresh made; nil: the newest one says the same.
 	Base *gitd.SignedBase `json:"base,omitempty"`
 	// Cold is why the dependencies of a base that was refreshed are not in the cache.
-	Cold    string   `json:"cold,omitempty"`
-	Problem *Problem `json:"problem,omitempty"`
+	Cold    string         `json:"cold,omitempty"`
+	Problem *route.Problem `json:"problem,omitempty"`
 }
 
 // findRepo is Git.Repo for the caller's eyes.
-func (c *call) findRepo(name string) (*gitd.Repo, error) {
+func (s *Server) findRepo(c *route.Call, name string) (*gitd.Repo, error) {
 	if !c.Who.Sees(name) {
-		return nil, notFound("repository", name)
+		return nil, route.NotFound("repository", name)
 	}
-	return c.Git.Repo(name)
+	return s.Git.Repo(name)
 }
 
-func (c *call) describe(r *gitd.Repo) (Repo, error) {
+func (s *Server) describe(c *route.Call, r *gitd.Repo) (Repo, error) {
 	ctx := c.R.Context()
 	base, err := r.Base(ctx)
 	if err != nil {
 		return Repo{}, err
 	}
-	out := Repo{Name: r.Name(), Base: base, CloneURL: c.cloneURL(r.Name())}
+	out := Repo{Name: r.Name(), Base: base, CloneURL: s.cloneURL(c, r.Name())}
 	if refs, err := r.Refs(ctx, "refs/heads/"+base); err != nil {
 		return Repo{}, err
-	} else if len(refs) > 0 && refs[0].Name == "refs/heads/"+base && c.Who.seesBranch(r.Name(), base) {
+	} else if len(refs) > 0 && refs[0].Name == "refs/heads/"+base && c.Who.SeesBranch(r.Name(), base) {
 		out.Head = refs[0].Hash
 	}
-	if c.Who.seesBranch(r.Name(), base) {
-		if out.Status, err = c.Executor.BaseStatus(ctx, r); err != nil {
+	if c.Who.SeesBranch(r.Name(), base) {
+		if out.Status, err = s.Executor.BaseStatus(ctx, r); err != nil {
 			return Repo{}, err
 		}
 	}
@@ -88,29 +88,16 @@ func (c *call) describe(r *gitd.Repo) (Repo, error) {
 }
 
 // cloneURL is what `git clone` takes; "" when git has no way here.
-func (c *call) cloneURL(repo string) string {
-	address := c.address()
+func (s *Server) cloneURL(c *route.Call, repo string) string {
+	address := c.Address()
 	if address == "" {
 		return ""
 	}
 	return address + (&url.URL{Path: "/" + repo + ".git"}).EscapedPath()
 }
 
-// address is where people reach this server; "" when only a unix socket is known.
-func (c *call) address() string {
-	switch {
-	case c.URL != "":
-		return strings.TrimSuffix(c.URL, "/")
-	case c.Who.Local:
-		return ""
-	case c.R.TLS != nil:
-		return "https://" + c.R.Host
-	}
-	return "http://" + c.R.Host
-}
-
-func (c *call) repos() error {
-	repos, err := c.Git.Repos(c.R.Context())
+func (s *Server) repos(c *route.Call) error {
+	repos, err := s.Git.Repos(c.R.Context())
 	if err != nil {
 		return err
 	}
@@ -119,65 +106,65 @@ func (c *call) repos() error {
 		if !c.Who.Sees(r.Name()) {
 			continue
 		}
-		d, err := c.describe(r)
+		d, err := s.describe(c, r)
 		if err != nil {
 			return fmt.Errorf("cannot describe repository %s: %w", r.Name(), err)
 		}
 		list = append(list, d)
 	}
-	return c.reply(list)
+	return c.Reply(list)
 }
 
-func (c *call) repo() error {
-	r, err := c.findRepo(c.R.PathValue("repo"))
+func (s *Server) repo(c *route.Call) error {
+	r, err := s.findRepo(c, c.R.PathValue("repo"))
 	if err != nil {
 		return err
 	}
-	d, err := c.describe(r)
+	d, err := s.describe(c, r)
 	if err != nil {
 		return err
 	}
-	return c.reply(d)
+	return c.Reply(d)
 }
 
-func (c *call) createRepo() error {
+func (s *Server) createRepo(c *route.Call) error {
 	var n CreateRepo
-	if err := c.body(&n); err != nil {
+	if err := c.ReadJSON(&n); err != nil {
 		return err
 	}
-	return c.progress(func(ctx context.Context, text io.Writer) (Progress, error) {
+	return s.progress(c, func(ctx context.Context, text io.Writer) (Progress, error) {
 		var r *gitd.Repo
 		var err error
 		if n.Source == "" {
-			r, err = c.Git.Create(ctx, n.Name)
+			r, err = s.Git.Create(ctx, n.Name)
 		} else {
-			r, err = c.Git.Import(ctx, n.Name, n.Source, text)
+			r, err = s.Git.Import(ctx, n.Name, n.Source, text)
 		}
 		if err != nil {
 			return Progress{}, err
 		}
-		d, err := c.describe(r)
+		d, err := s.describe(c, r)
 		if err == nil && d.Head != "" {
-			c.warmLater(ctx, d.Name, d.Head)
+			s.warmLater(c, ctx, d.Name, d.Head)
 		}
 		return Progress{Repo: &d}, err
 	})
 }
 
 // warmLater has the dependencies of a repository's first base fetched. What was imported serves without them.
-func (c *call) warmLater(ctx context.Context, repo string, base gitd.Hash) {
-	if err := c.Executor.WarmLater(ctx, repo, base); err != nil {
-		c.Log.Warn("cannot have the dependencies of a base fetched", "repo", repo, "err", err)
+func (s *Server) warmLater(c *route.Call, ctx context.Context, repo string, base gitd.Hash) {
+	if err := s.Executor.WarmLater(ctx, repo, base); err != nil {
+		s.Log.Warn("cannot have the dependencies of a base fetched", "repo", repo, "err", err)
 	}
 }
 
-func (c *call) refreshRepo() error {
+func (s *Server) refreshRepo(c *route.Call) error {
 	name := c.R.PathValue("repo")
 	var q RefreshRepo
-	if err := c.optionalBody(&q); err != nil {
+	if err := c.ReadOptionalJSON(&q); err != nil {
 		return err
 	}
-	r, err := c.findRepo(name)
+	r, err := s.findRepo(c, name)
 	if err != nil {
 		return err
 	}
@@ -185,19 +172,19 @@ func (c *call) refreshRepo() error {
 	if err != nil {
 		return err
 	}
-	if err := c.Who.changes(name, base); err != nil {
+	if err := c.Who.CheckChange(name, base); err != nil {
 		return err
 	}
-	return c.progress(func(ctx context.Context, text io.Writer) (Progress, error) {
-		done, err := c.Executor.RefreshBase(ctx, executor.Deploy{Repo: name, Commit: q.Commit}, text)
+	return s.progress(c, func(ctx context.Context, text io.Writer) (Progress, error) {
+		done, err := s.Executor.RefreshBase(ctx, executor.Deploy{Repo: name, Commit: q.Commit}, text)
 		if err != nil {
 			return Progress{}, err
 		}
 		out := Progress{Refreshed: &done.Refreshed, Base: done.Base}
 		if !q.Wait {
-			return out, c.Executor.WarmLater(ctx, name, done.Commit)
+			return out, s.Executor.WarmLater(ctx, name, done.Commit)
 		}
-		if err := c.Executor.Warm(ctx, name, done.Commit, text); err != nil {
+		if err := s.Executor.Warm(ctx, name, done.Commit, text); err != nil {
 			if ctx.Err() != nil {
 				return out, err
 			}
@@ -209,7 +196,7 @@ func (c *call) refreshRepo() error {
 
 // progress answers with lines. The status is written with the first of them,
 // so that work which is refused at once has its true status.
-func (c *call) progress(work func(ctx context.Context, text io.Writer) (Progress, error)) error {
+func (s *Server) progress(c *route.Call, work func(ctx context.Context, text io.Writer) (Progress, error)) error {
 	ctx, cancel := context.WithCancelCause(c.R.Context())
 	defer cancel(nil)
 	lines := &progressLines{call: c, cancel: cancel}
@@ -218,7 +205,7 @@ func (c *call) progress(work func(ctx context.Context, text io.Writer) (Progress
 		if !lines.begun {
 			return err
 		}
-		last = Progress{Problem: asProblem(err, c.Who)}
+		last = Progress{Problem: route.AsProblem(err, c.Who)}
 		last.Problem.Request = c.ID
 	}
 	lines.rest()
@@ -231,10 +218,10 @@ func (c *call) progress(work func(ctx context.Context, text io.Writer) (Progress
 // progressLines cuts what git tells of its progress into lines of the answer.
 // It is written to by one goroutine at a time.
 type progressLines struct {
-	call   *call
+	call   *route.Call
 	cancel context.CancelCauseFunc
 	begun  bool
-	out    writer
+	out    route.StreamWriter
 	buf    []byte
 }
 
@@ -272,9 +259,9 @@ func (p *progressLines) rest() {
 
 func (p *progressLines) send(v Progress) error {
 	if !p.begun {
-		p.begun, p.out = true, p.call.stream(mediaLines)
+		p.begun, p.out = true, p.call.BeginStream(route.MediaLines)
 	}
-	return p.out.line(v)
+	return p.out.WriteLine(v)
 }
 
 type logQuery struct {
@@ -285,7 +272,7 @@ type logQuery struct {
 }
 
 // revision is the commit that rev, or else the repository's base, means to the caller.
-func (c *call) revision(r *gitd.Repo, rev string) (string, error) {
+func (s *Server) revision(c *route.Call, r *gitd.Repo, rev string) (string, error) {
 	if rev == "" {
 		base, err := r.Base(c.R.Context())
 		if err != nil {
@@ -293,28 +280,28 @@ func (c *call) revision(r *gitd.Repo, rev string) (string, error) {
 		}
 		rev = "refs/heads/" + base
 	}
-	if c.Who.grant().ReadsAll() {
+	if c.Who.Grant().ReadsAll() {
 		return rev, nil
 	}
-	h, err := r.ResolveFor(c.R.Context(), c.Who.grant(), rev)
+	h, err := r.ResolveFor(c.R.Context(), c.Who.Grant(), rev)
 	return string(h), err
 }
 
-func (c *call) repoLog() error {
+func (s *Server) repoLog(c *route.Call) error {
 	var q logQuery
-	if err := c.query(&q); err != nil {
+	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	r, err := c.findRepo(c.R.PathValue("repo"))
+	r, err := s.findRepo(c, c.R.PathValue("repo"))
 	if err != nil {
 		return err
 	}
-	rev, err := c.revision(r, q.Rev)
+	rev, err := s.revision(c, r, q.Rev)
 	if err != nil {
 		return err
 	}
 	if q.Not != "" {
-		if q.Not, err = c.revision(r, q.Not); err != nil {
+		if q.Not, err = s.revision(c, r, q.Not); err != nil {
 			return err
 		}
 	}
@@ -328,7 +315,7 @@ func (c *call) repoLog() error {
 	if commits == nil {
 		commits = []gitd.Commit{}
 	}
-	return c.reply(commits)
+	return c.Reply(commits)
 }
 
 type diffQuery struct {
@@ -339,42 +326,42 @@ type diffQuery struct {
 	Path      []string `json:"path,omitempty" jsonschema:"only these files or folders"`
 }
 
-func (c *call) diffArguments() (*gitd.Repo, diffQuery, error) {
+func (s *Server) diffArguments(c *route.Call) (*gitd.Repo, diffQuery, error) {
 	var q diffQuery
-	if err := c.query(&q); err != nil {
+	if err := c.ReadQuery(&q); err != nil {
 		return nil, q, err
 	}
 	if q.To == "" {
-		return nil, q, problem(KindInvalid, "the query parameter to is missing: which commit?")
+		return nil, q, route.NewProblem(route.KindInvalid, "the query parameter to is missing: which commit?")
 	}
-	r, err := c.findRepo(c.R.PathValue("repo"))
+	r, err := s.findRepo(c, c.R.PathValue("repo"))
 	if err != nil {
 		return nil, q, err
 	}
-	if q.From, err = c.revision(r, q.From); err != nil {
+	if q.From, err = s.revision(c, r, q.From); err != nil {
 		return nil, q, err
 	}
-	q.To, err = c.revision(r, q.To)
+	q.To, err = s.revision(c, r, q.To)
 	return r, q, err
 }
 
-func (c *call) repoDiff() error {
-	r, q, err := c.diffArguments()
+func (s *Server) repoDiff(c *route.Call) error {
+	r, q, err := s.diffArguments(c)
 	if err != nil {
 		return err
 	}
-	return c.diff(r, q.From, q.To, gitd.DiffOptions{Stat: q.Stat, Paths: q.Path, MergeBase: q.MergeBase})
+	return s.diff(c, r, q.From, q.To, gitd.DiffOptions{Stat: q.Stat, Paths: q.Path, MergeBase: q.MergeBase})
 }
 
-func (c *call) repoChanges() error {
-	r, q, err := c.diffArguments()
+func (s *Server) repoChanges(c *route.Call) error {
+	r, q, err := s.diffArguments(c)
 	if err != nil {
 		return err
 	}
-	return c.changes(r, q.From, q.To, q.MergeBase)
+	return s.changes(c, r, q.From, q.To, q.MergeBase)
 }
 
-func (c *call) changes(r *gitd.Repo, from, to string, mergeBase bool) error {
+func (s *Server) changes(c *route.Call, r *gitd.Repo, from, to string, mergeBase bool) error {
 	changes, err := r.Changed(c.R.Context(), from, to, mergeBase)
 	if err != nil {
 		return err
@@ -382,32 +369,22 @@ func (c *call) changes(r *gitd.Repo, from, to string, mergeBase bool) error {
 	if changes == nil {
 		changes = []gitd.Change{}
 	}
-	return c.reply(changes)
+	return c.Reply(changes)
 }
 
 // diff streams a diff. Both ends are looked up first: after the first byte an
 // error could only cut the answer short.
-func (c *call) diff(r *gitd.Repo, from, to string, o gitd.DiffOptions) error {
+func (s *Server) diff(c *route.Call, r *gitd.Repo, from, to string, o gitd.DiffOptions) error {
 	for _, rev := range []string{from, to} {
 		if _, err := r.Resolve(c.R.Context(), rev); err != nil {
 			return err
 		}
 	}
-	c.W.Header().Set("Content-Type", mediaText)
+	c.W.Header().Set("Content-Type", route.MediaText)
 	if err := r.Diff(c.R.Context(), from, to, o, c.W); err != nil {
-		return c.cutShort(err)
+		return c.CutShort(err)
 	}
 	return nil
-}
-
-// cutShort makes sure that an answer which broke in the middle cannot be taken
-// for a whole one: the connection is closed without its last chunk.
-func (c *call) cutShort(err error) error {
-	if c.W.(*recorder).status == 0 {
-		return err
-	}
-	c.Log.ErrorContext(c.R.Context(), "answer cut short", "request", c.ID, "error", err)
-	panic(http.ErrAbortHandler)
 }
 
 type treeQuery struct {
@@ -416,21 +393,21 @@ type treeQuery struct {
 	Recursive bool   `json:"recursive,omitempty" jsonschema:"the files of all folders below, too"`
 }
 
-func (c *call) treeArguments() (*gitd.Repo, treeQuery, error) {
+func (s *Server) treeArguments(c *route.Call) (*gitd.Repo, treeQuery, error) {
 	var q treeQuery
-	if err := c.query(&q); err != nil {
+	if err := c.ReadQuery(&q); err != nil {
 		return nil, q, err
 	}
-	r, err := c.findRepo(c.R.PathValue("repo"))
+	r, err := s.findRepo(c, c.R.PathValue("repo"))
 	if err != nil {
 		return nil, q, err
 	}
-	q.Rev, err = c.revision(r, q.Rev)
+	q.Rev, err = s.revision(c, r, q.Rev)
 	return r, q, err
 }
 
-func (c *call) repoTree() error {
-	r, q, err := c.treeArguments()
+func (s *Server) repoTree(c *route.Call) error {
+	r, q, err := s.treeArguments(c)
 	if err != nil {
 		return err
 	}
@@ -441,11 +418,11 @@ func (c *call) repoTree() error {
 	if entries == nil {
 		entries = []gitd.TreeEntry{}
 	}
-	return c.reply(entries)
+	return c.Reply(entries)
 }
 
-func (c *call) repoFile() error {
-	r, q, err := c.treeArguments()
+func (s *Server) repoFile(c *route.Call) error {
+	r, q, err := s.treeArguments(c)
 	if err != nil {
 		return err
 	}
@@ -454,19 +431,10 @@ func (c *call) repoFile() error {
 		return err
 	}
 	defer f.Close()
-	c.attachment(path.Base(q.Path))
+	c.MarkAttachment(path.Base(q.Path))
 	c.W.Header().Set("Content-Length", strconv.FormatInt(size, 10))
 	if _, err := io.Copy(c.W, f); err != nil {
-		return c.cutShort(err)
+		return c.CutShort(err)
 	}
 	return nil
-}
-
-// attachment marks bytes that somebody else wrote, so that no browser takes
-// them for a page of this server.
-func (c *call) attachment(name string) {
-	h := c.W.Header()
-	h.Set("Content-Type", mediaBytes)
-	h.Set("Content-Disposition", "attachment; filename*=UTF-8''"+url.PathEscape(name))
-	h.Set("Content-Security-Policy", "sandbox; default-src 'none'")
 }

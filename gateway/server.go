@@ -1,8 +1,6 @@
 package gateway
 
 import (
-	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -13,6 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
@@ -67,8 +66,8 @@ type Server struct {
 
 	once     sync.Once
 	metrics  *metrics
-	streams  *streams
-	previews *streams // connections to ports of containers
+	mux      *route.Mux
+	previews *route.Streams // connections to ports of containers
 	codes    codes
 	inside   *http.Transport // to what listens in containers
 	heard    chan struct{}   // a place for each webhook of GitHub's that is being read
@@ -76,9 +75,6 @@ type Server struct {
 	git      http.Handler // the Git server, which asks for grants
 	openGit  http.Handler // and the same for the unix socket, which needs none
 	spec     []byte       // the OpenAPI document
-	// draining ends with Drain.
-	draining context.Context
-	drain    context.CancelFunc
 }
 
 func (s *Server) setUp() {
@@ -86,7 +82,7 @@ func (s *Server) setUp() {
 		s.setUpAlone()
 		s.git = s.Git.Handler()
 		s.openGit = s.Git.GrantHandler(gitd.Grant{
-			Subject: local.Subject, Repo: "*", Scopes: []string{gitd.ScopeAdmin}, Write: []string{"refs/*"}, Force: true, Delete: true,
+			Subject: route.Local.Subject, Repo: "*", Scopes: []string{gitd.ScopeAdmin}, Write: []string{"refs/*"}, Force: true, Delete: true,
 		})
 	})
 }
@@ -105,11 +101,14 @@ func (s *Server) setUpAlone() {
 	if s.Heartbeat == 0 {
 		s.Heartbeat = 15 * time.Second
 	}
-	s.draining, s.drain = context.WithCancel(context.Background())
 	s.metrics = newMetrics(s)
+	s.mux = &route.Mux{URL: s.URL, Links: s.Links, Secrets: s.Secrets, Streams: s.Streams, Heartbeat: s.Heartbeat,
+		Observe: s.metrics.request, Log: s.Log, Now: s.Now}
+	if s.Git != nil {
+		s.mux.Verify = s.Git.Verify
+	}
 	s.heard = make(chan struct{}, maxHeard)
-	s.streams = &streams{max: s.Streams, by: map[string]int{}}
-	s.previews = &streams{max: maxPreviews, by: map[string]int{}}
+	s.previews = &route.Streams{Max: maxPreviews}
 	s.inside = s.insideContainers()
 	s.mcpFront = newMCPFront(s.mcpServer, s.Now)
 	s.spec = s.openAPI()
@@ -118,14 +117,14 @@ func (s *Server) setUpAlone() {
 // Handler serves the API and the Git server to callers that show a grant.
 func (s *Server) Handler() http.Handler {
 	s.setUp()
-	return s.byHost(s.cors(s.mux(s.routes(), nil)))
+	return s.byHost(s.cors(s.mux.Handler(s.routes(), nil)))
 }
 
 // LocalHandler serves the same to whoever can open the unix socket, as an
 // administrator. The socket's folder and mode are the lock: serve it nowhere else.
 func (s *Server) LocalHandler() http.Handler {
 	s.setUp()
-	return s.mux(s.routes(), &local)
+	return s.mux.Handler(s.routes(), &route.Local)
 }
 
 // Drain ends the streams of events, whose readers come back by themselves, and
@@ -133,50 +132,36 @@ func (s *Server) LocalHandler() http.Handler {
 // that run in a request go on.
 func (s *Server) Drain() {
 	s.setUp()
-	s.drain()
+	s.mux.Drain()
 	s.mcpFront.close()
 	s.inside.CloseIdleConnections()
 }
 
-// mux makes the handler of a table. It panics on a row without access class:
-// that is a fault of the program which a test finds, never a state to serve in.
-func (s *Server) mux(routes []Route, fixed *Who) http.Handler {
-	m := http.NewServeMux()
-	classes := []Access{AccessPublic, AccessMetrics, AccessRead, AccessWrite, AccessAdmin, AccessSigned, AccessPreview, AccessGit, AccessHook}
-	for _, route := range routes {
-		if !slices.Contains(classes, route.Access) {
-			panic(fmt.Sprintf("route %s %s has no access class", route.Method, route.Pattern))
-		}
-		m.Handle(strings.TrimSpace(route.Method+" "+route.Pattern), s.serve(route, fixed))
-	}
-	return m
-}
-
 // fallback serves repositories, whose names no pattern of ServeMux can say,
 // and answers everything that is no route.
-func (c *call) fallback() error {
+func (s *Server) fallback(c *route.Call) error {
 	if name, _, ok := strings.Cut(c.R.URL.Path, ".git/"); ok && len(name) > 1 || gitd.Serves(c.R.URL.Path) {
-		handler := c.git
+		handler := s.git
 		if c.Who.Local {
-			handler = c.openGit
+			handler = s.openGit
 		}
 		handler.ServeHTTP(c.W, c.R)
 		return nil
 	}
-	if allowed := c.methods(c.R.URL.Path); len(allowed) > 0 {
+	if allowed := s.methods(c.R.URL.Path); len(allowed) > 0 {
 		c.W.Header().Set("Allow", strings.Join(allowed, ", "))
-		return problem(KindMethod, "%s has only %s", c.R.URL.Path, strings.Join(allowed, ", "))
+		return route.NewProblem(route.KindMethod, "%s has only %s", c.R.URL.Path, strings.Join(allowed, ", "))
 	}
-	return problem(KindNotFound, "there is nothing at %s", c.R.URL.Path).
-		withHint("/api/openapi.json lists all there is")
+	return route.NewProblem(route.KindNotFound, "there is nothing at %s", c.R.URL.Path).
+		WithHint("/api/openapi.json lists all there is")
 }
 
 // methods lists the methods that some route has for a path.
 func (s *Server) methods(path string) []string {
 	var found []string
-	for _, route := range s.routes() {
-		if route.Access != AccessGit && route.Access != AccessPreview && matches(route.Pattern, path) && !slices.Contains(found, route.Method) {
-			found = append(found, route.Method)
+	for _, row := range s.routes() {
+		if row.Access != route.AccessGit && row.Access != route.AccessPreview && matches(row.Pattern, path) && !slices.Contains(found, row.Method) {
+			found = append(found, row.Method)
 		}
 	}
 	slices.Sort(found)

@@ -15,6 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/retry"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -162,8 +163,8 @@ const maxPause = 5 * time.Minute
 
 // lasting tells whether asking again cannot help.
 func lasting(err error) bool {
-	p := asProblem(err, local)
-	return p.Status < 500 && p.Kind != KindConflict && p.Kind != kindGone
+	p := route.AsProblem(err, route.Local)
+	return p.Status < 500 && p.Kind != route.KindConflict && p.Kind != route.KindGone
 }
 
 // mistake ends a mention for an error that asking again does not help; what
@@ -172,7 +173,7 @@ func (s *session) mistake(run record.Run, err error) (*record.Run, error) {
 	if !lasting(err) {
 		return nil, err
 	}
-	return s.end(s.ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: asProblem(err, local).Error()})
+	return s.end(s.ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: route.AsProblem(err, route.Local).Error()})
 }
 
 // later tries a task again after a pause: the process may have months to live,
@@ -471,7 +472,7 @@ func (s *session) begin(ctx context.Context, run record.Run, at place, asked rec
 	asked.Base = at.base
 	begun, err := s.Executor.Begin(ctx, run.Name(), asked)
 	if err != nil {
-		if p := asProblem(err, local); p.Status < 500 {
+		if p := route.AsProblem(err, route.Local); p.Status < 500 {
 			return s.end(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: p.Error()})
 		}
 		return nil, err
@@ -523,7 +524,7 @@ func (s *session) act(ctx context.Context, run record.Run, m slack.Mention, thre
 	case "status", "log", "diff", "why", "stop", "merge":
 		text, code, err := s.answer(ctx, words, run, who)
 		if err != nil {
-			if p := asProblem(err, local); p.Status < 500 {
+			if p := route.AsProblem(err, route.Local); p.Status < 500 {
 				return s.end(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: p.Error()})
 			}
 			return nil, err
@@ -560,7 +561,7 @@ func (s *session) act(ctx context.Context, run record.Run, m slack.Mention, thre
 		}
 		again, err := s.Executor.Again(ctx, last.Name(), who)
 		if err != nil {
-			return s.end(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: asProblem(err, local).Error()})
+			return s.end(ctx, run, executor.Ending{Reason: record.ReasonBadInput, Error: route.AsProblem(err, route.Local).Error()})
 		}
 		asked = again
 		asked.Asker, asked.Permit = who, permit

@@ -2,15 +2,14 @@ package gateway
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ramus-dev/ramus/gateway/route"
 )
 
 // bare is a server that needs no rooms below it: its handlers are not called.
@@ -28,7 +27,7 @@ func TestEveryRouteIsReachableByItsPattern(t *testing.T) {
 	routes := s.routes()
 	for i := range routes {
 		name := routes[i].Method + " " + routes[i].Pattern
-		routes[i].Handle = func(c *call) error {
+		routes[i].Handle = func(c *route.Call) error {
 			hit = name
 			for _, m := range wildcard.FindAllStringSubmatch(c.R.Pattern, -1) {
 				if got := c.R.PathValue(m[1]); got != "team/a:b" {
@@ -38,7 +37,7 @@ func TestEveryRouteIsReachableByItsPattern(t *testing.T) {
 			return nil
 		}
 	}
-	h := s.mux(routes, &local)
+	h := s.mux.Handler(routes, &route.Local)
 	for _, route := range routes {
 		method := route.Method
 		if method == "" {
@@ -53,33 +52,24 @@ func TestEveryRouteIsReachableByItsPattern(t *testing.T) {
 	}
 }
 
-// A full disk is told as one, whatever room it was met in.
-func TestFullDisk(t *testing.T) {
-	err := fmt.Errorf("cannot claim a run: %w", &os.PathError{Op: "write", Path: "x", Err: syscall.ENOSPC})
-	p := asProblem(err, Who{})
-	if p.Kind != KindDiskFull || p.Status != http.StatusInsufficientStorage || p.Hint == "" {
-		t.Errorf("%+v", p)
-	}
-}
-
 func TestWhatIsNoRoute(t *testing.T) {
-	h := bare(t).cors(bare(t).mux(bare(t).routes(), nil))
+	h := bare(t).cors(bare(t).mux.Handler(bare(t).routes(), nil))
 	for _, x := range []struct {
 		method, path string
 		status       int
-		kind         Kind
+		kind         route.Kind
 		allow        string
 	}{
-		{"GET", "/", 404, KindNotFound, ""},
-		{"GET", "/nothing", 404, KindNotFound, ""},
-		{"DELETE", "/health", 405, KindMethod, "GET"},
-		{"PUT", "/api/repos", 405, KindMethod, "GET, POST"},
-		{"GET", "/api/runs/x/stop", 405, KindMethod, "POST"},
-		{"GET", "/api/repos/a/b/c", 404, KindNotFound, ""},
+		{"GET", "/", 404, route.KindNotFound, ""},
+		{"GET", "/nothing", 404, route.KindNotFound, ""},
+		{"DELETE", "/health", 405, route.KindMethod, "GET"},
+		{"PUT", "/api/repos", 405, route.KindMethod, "GET, POST"},
+		{"GET", "/api/runs/x/stop", 405, route.KindMethod, "POST"},
+		{"GET", "/api/repos/a/b/c", 404, route.KindNotFound, ""},
 	} {
 		w := httptest.NewRecorder()
 		h.ServeHTTP(w, httptest.NewRequest(x.method, x.path, nil))
-		var p Problem
+		var p route.Problem
 		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
 			t.Fatalf("%s %s: %v: %s", x.method, x.path, err, w.Body)
 		}
@@ -110,26 +100,26 @@ func TestOpenAPIDescribesEveryRoute(t *testing.T) {
 		t.Fatal(err)
 	}
 	ids := map[string]bool{}
-	for _, route := range s.routes() {
-		if route.Access == AccessGit || route.Access == AccessPreview {
+	for _, row := range s.routes() {
+		if row.Access == route.AccessGit || row.Access == route.AccessPreview {
 			continue
 		}
-		op, ok := doc.Paths[strings.NewReplacer("...}", "}", "{$}", "").Replace(route.Pattern)][strings.ToLower(route.Method)]
+		op, ok := doc.Paths[strings.NewReplacer("...}", "}", "{$}", "").Replace(row.Pattern)][strings.ToLower(row.Method)]
 		if !ok {
-			t.Errorf("%s %s is not described", route.Method, route.Pattern)
+			t.Errorf("%s %s is not described", row.Method, row.Pattern)
 			continue
 		}
 		if op.Summary == "" || op.Responses["200"] == nil || ids[op.OperationID] {
-			t.Errorf("%s %s: summary %q, id %q", route.Method, route.Pattern, op.Summary, op.OperationID)
+			t.Errorf("%s %s: summary %q, id %q", row.Method, row.Pattern, op.Summary, op.OperationID)
 		}
 		ids[op.OperationID] = true
-		for _, m := range wildcard.FindAllStringSubmatch(route.Pattern, -1) {
+		for _, m := range wildcard.FindAllStringSubmatch(row.Pattern, -1) {
 			found := false
 			for _, p := range op.Parameters {
 				found = found || p.Name == m[1] && p.In == "path"
 			}
 			if !found {
-				t.Errorf("%s %s: parameter %s is not described", route.Method, route.Pattern, m[1])
+				t.Errorf("%s %s: parameter %s is not described", row.Method, row.Pattern, m[1])
 			}
 		}
 	}
@@ -143,7 +133,7 @@ func TestOpenAPIDescribesEveryRoute(t *testing.T) {
 func TestCORS(t *testing.T) {
 	s := bare(t)
 	s.CORS = []string{"https://app.example.org"}
-	h := s.cors(s.mux(s.routes(), nil))
+	h := s.cors(s.mux.Handler(s.routes(), nil))
 	for _, x := range []struct {
 		origin, want string
 	}{{"https://app.example.org", "https://app.example.org"}, {"https://evil.example.org", ""}, {"", ""}} {
@@ -168,58 +158,11 @@ func TestCORS(t *testing.T) {
 
 func TestPanicIsAnAnswer(t *testing.T) {
 	s := bare(t)
-	h := s.serve(Route{Method: "GET", Pattern: "/", Access: AccessPublic, Handle: func(*call) error { panic("boom") }}, nil)
+	h := s.mux.Serve(route.Route{Method: "GET", Pattern: "/", Access: route.AccessPublic, Handle: func(*route.Call) error { panic("boom") }}, nil)
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/", nil))
 	if w.Code != 500 || strings.Contains(w.Body.String(), "boom") {
 		t.Errorf("%d %s: want 500 without the fault's text", w.Code, w.Body)
-	}
-}
-
-func TestQuery(t *testing.T) {
-	type q struct {
-		Max  int      `json:"max,omitempty"`
-		Live bool     `json:"live,omitempty"`
-		Path []string `json:"path,omitempty"`
-		Repo string   `json:"repo,omitempty"`
-	}
-	for _, x := range []struct {
-		query string
-		ok    bool
-	}{
-		{"max=3&live&path=a&path=b&repo=x", true},
-		{"live=0", true},
-		{"max=-1", false},
-		{"max=x", false},
-		{"max=99999999999999999999", false},
-		{"live=maybe", false},
-		{"mxa=3", false},
-	} {
-		var got q
-		c := &call{R: httptest.NewRequest("GET", "/?"+x.query, nil)}
-		if err := c.query(&got); (err == nil) != x.ok {
-			t.Errorf("%s: %v", x.query, err)
-		}
-	}
-}
-
-func TestBody(t *testing.T) {
-	type b struct {
-		Name string `json:"name"`
-	}
-	for body, ok := range map[string]bool{
-		`{"name":"x"}`: true, `{"name":"x"} `: true, `{}`: true,
-		``: false, `{"nmae":"x"}`: false, `{"name":"x"}{}`: false, `[]`: false, `{"name":1}`: false, `{`: false,
-	} {
-		var got b
-		c := &call{W: httptest.NewRecorder(), R: httptest.NewRequest("POST", "/", strings.NewReader(body))}
-		err := c.body(&got)
-		if (err == nil) != ok {
-			t.Errorf("%s: %v", body, err)
-		}
-		if err != nil && asProblem(err, Who{}).Kind != KindInvalid {
-			t.Errorf("%s: kind %s", body, asProblem(err, Who{}).Kind)
-		}
 	}
 }
 
@@ -229,9 +172,8 @@ type deadlineless struct{ *httptest.ResponseRecorder }
 func (deadlineless) SetWriteDeadline(time.Time) error { return nil }
 
 func TestProgressLines(t *testing.T) {
-	s := bare(t)
 	w := httptest.NewRecorder()
-	c := &call{Server: s, W: deadlineless{w}, R: httptest.NewRequest("POST", "/", nil)}
+	c := new(route.Mux).NewCall(deadlineless{w}, httptest.NewRequest("POST", "/", nil), route.AccessWrite)
 	p := &progressLines{call: c, cancel: func(error) {}}
 	for _, piece := range []string{"one\rtw", "o\r\nthr", "ee", strings.Repeat("x", longestProgress)} {
 		if _, err := p.Write([]byte(piece)); err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -22,22 +23,22 @@ const (
 const submissionBody = 2 << 20
 
 // taskRoutes are the rows of tasks, under both paths.
-func taskRoutes() []Route {
-	var rows []Route
+func (s *Server) taskRoutes() []route.Route {
+	var rows []route.Route
 	for _, at := range []string{tasksPath, engineerPath} {
 		rows = append(rows,
-			Route{Method: "GET", Pattern: at, Access: AccessRead, Summary: "List tasks, newest first",
-				Query: tasksQuery{}, Response: []record.Task{}, Handle: (*call).listTasks},
-			Route{Method: "POST", Pattern: at, Access: AccessWrite, Summary: "Hand over a software task; it is worked on after the answer. With a key, once however often it is sent",
-				Request: Submission{}, Response: record.Task{}, Body: submissionBody, Handle: (*call).submitTask},
-			Route{Method: "GET", Pattern: at + "/{task}", Access: AccessRead, Summary: "One task",
-				Response: record.Task{}, Handle: (*call).task},
-			Route{Method: "POST", Pattern: at + "/{task}/retry", Access: AccessWrite, Summary: "Take a failed task up again where it stands",
-				Response: record.Task{}, Handle: (*call).retryTask},
-			Route{Method: "POST", Pattern: at + "/{task}/say", Access: AccessWrite, Summary: "Give a task something more to do, as a comment on its pull request would; with a key, once however often it is sent",
-				Request: TaskMessage{}, Response: record.Task{}, Body: submissionBody, Handle: (*call).sayTask},
-			Route{Method: "DELETE", Pattern: at + "/{task}", Access: AccessWrite, Summary: "End a task and remove its container; its branch is kept unless drop=1, its pull request stays as it is",
-				Query: cancelQuery{}, Response: record.Task{}, Handle: (*call).cancelTask},
+			route.Route{Method: "GET", Pattern: at, Access: route.AccessRead, Summary: "List tasks, newest first",
+				Query: tasksQuery{}, Response: []record.Task{}, Handle: s.listTasks},
+			route.Route{Method: "POST", Pattern: at, Access: route.AccessWrite, Summary: "Hand over a software task; it is worked on after the answer. With a key, once however often it is sent",
+				Request: Submission{}, Response: record.Task{}, Body: submissionBody, Handle: s.submitTask},
+			route.Route{Method: "GET", Pattern: at + "/{task}", Access: route.AccessRead, Summary: "One task",
+				Response: record.Task{}, Handle: s.task},
+			route.Route{Method: "POST", Pattern: at + "/{task}/retry", Access: route.AccessWrite, Summary: "Take a failed task up again where it stands",
+				Response: record.Task{}, Handle: s.retryTask},
+			route.Route{Method: "POST", Pattern: at + "/{task}/say", Access: route.AccessWrite, Summary: "Give a task something more to do, as a comment on its pull request would; with a key, once however often it is sent",
+				Request: TaskMessage{}, Response: record.Task{}, Body: submissionBody, Handle: s.sayTask},
+			route.Route{Method: "DELETE", Pattern: at + "/{task}", Access: route.AccessWrite, Summary: "End a task and remove its container; its branch is kept unless drop=1, its pull request stays as it is",
+				Query: cancelQuery{}, Response: record.Task{}, Handle: s.cancelTask},
 		)
 	}
 	return rows
@@ -51,38 +52,35 @@ type TaskMessage struct {
 }
 
 // engineer is who takes tasks, if anybody does.
-func (c *call) engineer() (*Engineer, error) {
-	if c.Engineer == nil {
-		return nil, problem(KindNotFound, "this server takes no tasks").
-			withHint("start one that stays with `ramus serve`: a command's own server would leave them lying")
+func (s *Server) engineer(c *route.Call) (*Engineer, error) {
+	if s.Engineer == nil {
+		return nil, route.NewProblem(route.KindNotFound, "this server takes no tasks").
+			WithHint("start one that stays with `ramus serve`: a command's own server would leave them lying")
 	}
-	return c.Engineer, nil
+	return s.Engineer, nil
 }
 
 // findTask is Engineer.Task for the caller's eyes.
-func (s *Server) findTask(ctx context.Context, who Who, id string) (record.Task, error) {
+func (s *Server) findTask(ctx context.Context, who route.Who, id string) (record.Task, error) {
 	t, err := s.Engineer.Task(ctx, strings.TrimPrefix(id, "conv:"))
 	if err != nil {
 		return record.Task{}, err
 	}
-	if !who.seesTask(t) {
-		return record.Task{}, notFound("task", id)
+	if !who.SeesTask(t) {
+		return record.Task{}, route.NotFound("task", id)
 	}
 	return t, nil
 }
 
-// seesTask tells whether the caller may know of a task: whoever sees the branch it works on.
-func (w Who) seesTask(t record.Task) bool { return w.seesBranch(t.Repo, t.Caller().Branch()) }
-
 // namedTask is the task that the path names.
-func (c *call) namedTask() (*Engineer, record.Task, error) {
-	e, err := c.engineer()
+func (s *Server) namedTask(c *route.Call) (*Engineer, record.Task, error) {
+	e, err := s.engineer(c)
 	if err != nil {
 		return nil, record.Task{}, err
 	}
-	t, err := c.findTask(c.R.Context(), c.Who, c.R.PathValue("task"))
-	if err == nil && c.access == AccessWrite {
-		err = c.Who.changes(t.Repo, t.Caller().Branch())
+	t, err := s.findTask(c.R.Context(), c.Who, c.R.PathValue("task"))
+	if err == nil && c.Access == route.AccessWrite {
+		err = c.Who.CheckChange(t.Repo, t.Caller().Branch())
 	}
 	return e, t, err
 }
@@ -94,17 +92,17 @@ type tasksQuery struct {
 	Max    int    `json:"max,omitempty" jsonschema:"at most so many; 100 if 0, 1000 at most"`
 }
 
-func (c *call) listTasks() error {
+func (s *Server) listTasks(c *route.Call) error {
 	var q tasksQuery
-	if err := c.query(&q); err != nil {
+	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	e, err := c.engineer()
+	e, err := s.engineer(c)
 	if err != nil {
 		return err
 	}
 	if q.Repo != "" && !c.Who.Sees(q.Repo) {
-		return notFound("repository", q.Repo)
+		return route.NotFound("repository", q.Repo)
 	}
 	if c.Who.Repo != "*" {
 		q.Repo = c.Who.Repo
@@ -113,22 +111,22 @@ func (c *call) listTasks() error {
 	if err != nil {
 		return err
 	}
-	list, err := e.Tasks(c.R.Context(), TaskFilter{Repo: q.Repo, Status: state, Active: q.Active, Max: min(q.Max, 1000), Keep: c.Who.seesTask})
+	list, err := e.Tasks(c.R.Context(), TaskFilter{Repo: q.Repo, Status: state, Active: q.Active, Max: min(q.Max, 1000), Keep: c.Who.SeesTask})
 	if err != nil {
 		return err
 	}
 	if list == nil {
 		list = []record.Task{}
 	}
-	return c.reply(list)
+	return c.Reply(list)
 }
 
 // hand submits a task as the caller's own: in a repository that it may see, for
 // a parent that it may see, in its own name.
-func (s *Server) hand(ctx context.Context, who Who, sub Submission) (record.Task, error) {
+func (s *Server) hand(ctx context.Context, who route.Who, sub Submission) (record.Task, error) {
 	sub.Asker = who.Person(sub.Asker)
 	if sub.Repo != "" && !who.Sees(sub.Repo) {
-		return record.Task{}, notFound("repository", sub.Repo)
+		return record.Task{}, route.NotFound("repository", sub.Repo)
 	}
 	if sub.Repo == "" && who.Repo != "*" {
 		sub.Repo = who.Repo
@@ -141,89 +139,89 @@ func (s *Server) hand(ctx context.Context, who Who, sub Submission) (record.Task
 		sub.Parent = parent.ID
 	}
 	sub.permit = func(t record.Task) error {
-		if !who.seesBranch(t.Repo, t.Base) {
-			return notFound("branch", t.Base)
+		if !who.SeesBranch(t.Repo, t.Base) {
+			return route.NotFound("branch", t.Base)
 		}
-		return who.changes(t.Repo, t.Caller().Branch())
+		return who.CheckChange(t.Repo, t.Caller().Branch())
 	}
 	t, err := s.Engineer.Submit(ctx, sub)
 	if err != nil {
 		return record.Task{}, err
 	}
 	// With a key it may be an earlier one, by a token for another repository.
-	if !who.seesTask(t) {
-		return record.Task{}, problem(KindConflict, "the key %q is taken", sub.Key).withHint("use another key")
+	if !who.SeesTask(t) {
+		return record.Task{}, route.NewProblem(route.KindConflict, "the key %q is taken", sub.Key).WithHint("use another key")
 	}
 	return t, nil
 }
 
-func (c *call) submitTask() error {
+func (s *Server) submitTask(c *route.Call) error {
 	var sub Submission
-	if err := c.body(&sub); err != nil {
+	if err := c.ReadJSON(&sub); err != nil {
 		return err
 	}
-	if _, err := c.engineer(); err != nil {
+	if _, err := s.engineer(c); err != nil {
 		return err
 	}
-	t, err := c.hand(c.R.Context(), c.Who, sub)
+	t, err := s.hand(c.R.Context(), c.Who, sub)
 	if err != nil {
 		return err
 	}
 	c.W.Header().Set("Location", c.R.URL.Path+"/"+url.PathEscape(t.ID))
-	return c.replyStatus(http.StatusAccepted, t)
+	return c.ReplyStatus(http.StatusAccepted, t)
 }
 
-func (c *call) task() error {
-	_, t, err := c.namedTask()
+func (s *Server) task(c *route.Call) error {
+	_, t, err := s.namedTask(c)
 	if err != nil {
 		return err
 	}
-	return c.reply(t)
+	return c.Reply(t)
 }
 
-func (c *call) retryTask() error {
-	e, t, err := c.namedTask()
+func (s *Server) retryTask(c *route.Call) error {
+	e, t, err := s.namedTask(c)
 	if err != nil {
 		return err
 	}
 	if t, err = e.Retry(c.R.Context(), t.ID, c.Who.Person(t.Asker)); err != nil {
 		return err
 	}
-	return c.replyStatus(http.StatusAccepted, t)
+	return c.ReplyStatus(http.StatusAccepted, t)
 }
 
-func (c *call) sayTask() error {
+func (s *Server) sayTask(c *route.Call) error {
 	var m TaskMessage
-	if err := c.body(&m); err != nil {
+	if err := c.ReadJSON(&m); err != nil {
 		return err
 	}
-	e, t, err := c.namedTask()
+	e, t, err := s.namedTask(c)
 	if err != nil {
 		return err
 	}
 	if t, err = e.Say(c.R.Context(), t.ID, m.Key, m.Text, c.Who.Person(m.By)); err != nil {
 		return err
 	}
-	return c.replyStatus(http.StatusAccepted, t)
+	return c.ReplyStatus(http.StatusAccepted, t)
 }
 
 type cancelQuery struct {
 	Drop bool `json:"drop,omitempty" jsonschema:"remove the branch, too"`
 }
 
-func (c *call) cancelTask() error {
+func (s *Server) cancelTask(c *route.Call) error {
 	var q cancelQuery
-	if err := c.query(&q); err != nil {
+	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	e, t, err := c.namedTask()
+	e, t, err := s.namedTask(c)
 	if err != nil {
 		return err
 	}
 	if t, err = e.Cancel(c.R.Context(), t.ID, q.Drop, c.Who.Person(t.Asker)); err != nil {
 		return err
 	}
-	return c.reply(t)
+	return c.Reply(t)
 }
 
 // runStates are the states of runs, and of tasks.
@@ -235,5 +233,5 @@ func knownState(name string) (record.State, error) {
 	if state := record.State(name); name == "" || slices.Contains(runStates, state) {
 		return state, nil
 	}
-	return "", problem(KindInvalid, "unknown state %q: want one of %v", name, runStates)
+	return "", route.NewProblem(route.KindInvalid, "unknown state %q: want one of %v", name, runStates)
 }

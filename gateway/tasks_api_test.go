@@ -11,6 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -77,7 +78,7 @@ func TestTaskRoutes(t *testing.T) {
 			{"PUT", at + "/" + task.ID, "", 405},
 		} {
 			resp, body := send(x.method, x.path, token, x.body)
-			var p gateway.Problem
+			var p route.Problem
 			if resp.StatusCode != x.status || json.Unmarshal([]byte(body), &p) != nil || p.Detail == "" {
 				t.Errorf("%s %s %.60s: %d %s, want %d", x.method, x.path, x.body, resp.StatusCode, body, x.status)
 			}
@@ -130,7 +131,7 @@ func TestTaskClient(t *testing.T) {
 func TestNoEngineer(t *testing.T) {
 	r := openWith(t, false, coder, nil)
 	_, err := r.local.Tasks(t.Context(), client.TaskFilter{})
-	if p := new(gateway.Problem); !errors.As(err, &p) || p.Kind != gateway.KindNotFound || !strings.Contains(p.Hint, "ramus serve") {
+	if p := new(route.Problem); !errors.As(err, &p) || p.Kind != route.KindNotFound || !strings.Contains(p.Hint, "ramus serve") {
 		t.Errorf("%v", err)
 	}
 	s := r.assistant(t, "", true, nil)

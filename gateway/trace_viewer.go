@@ -17,6 +17,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
@@ -40,22 +41,22 @@ const workerName = "sw.bundle.js"
 var traceGuard []byte
 
 // traceLink is where a page finds the viewer with a trace in it: the file's link is its parameter.
-func (c *call) traceLink(link string) string {
-	return c.prefix() + links.TracePath + "index.html?trace=" + url.QueryEscape(link)
+func (s *Server) traceLink(c *route.Call, link string) string {
+	return c.Prefix() + links.TracePath + "index.html?trace=" + url.QueryEscape(link)
 }
 
 // traceFile serves one file of the viewer. They are the same for everybody and
 // hold nothing of anybody's.
-func (c *call) traceFile() error {
+func (s *Server) traceFile(c *route.Call) error {
 	name := c.R.PathValue("file")
 	if name == "" {
 		name = "index.html"
 	}
-	files, err := c.Executor.TraceViewer(c.R.Context())
+	files, err := s.Executor.TraceViewer(c.R.Context())
 	if err != nil {
 		if errors.Is(err, executor.ErrUnavailable) {
-			return problem(KindUnavailable, "the trace viewer is not there: this server has no browser").
-				withHint("download the trace and open it with `npx playwright show-trace`")
+			return route.NewProblem(route.KindUnavailable, "the trace viewer is not there: this server has no browser").
+				WithHint("download the trace and open it with `npx playwright show-trace`")
 		}
 		return err
 	}
@@ -82,7 +83,7 @@ func (c *call) traceFile() error {
 const viewerFileMax = 16 << 20
 
 func readViewer(files fs.FS, name string) ([]byte, error) {
-	missing := problem(KindNotFound, "the trace viewer has no file %.100q", name)
+	missing := route.NewProblem(route.KindNotFound, "the trace viewer has no file %.100q", name)
 	if !fs.ValidPath(name) {
 		return nil, missing
 	}
@@ -116,7 +117,7 @@ func viewerType(name string) string {
 	if media := mime.TypeByExtension(path.Ext(name)); media != "" {
 		return media
 	}
-	return mediaBytes
+	return route.MediaBytes
 }
 
 var inlineScript = pattern.New(`(?s)<script>(.*?)</script>`)
@@ -146,9 +147,9 @@ func viewerPolicy(name string, text []byte) string {
 	}, "; ")
 }
 
-func traceRoutes() []Route {
-	return []Route{
-		{Method: "GET", Pattern: links.TracePath + "{file...}", Access: AccessPublic, Summary: "Playwright's trace viewer; index.html?trace=LINK opens a trace of this server's",
-			Media: mediaBytes, Handle: (*call).traceFile},
+func (s *Server) traceRoutes() []route.Route {
+	return []route.Route{
+		{Method: "GET", Pattern: links.TracePath + "{file...}", Access: route.AccessPublic, Summary: "Playwright's trace viewer; index.html?trace=LINK opens a trace of this server's",
+			Media: route.MediaBytes, Handle: s.traceFile},
 	}
 }

@@ -20,8 +20,8 @@ import (
 
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
+	"github.com/ramus-dev/ramus/gateway/route"
 )
 
 // browserFull asks for the long forms: every page on every engine, and ten checks.
@@ -94,7 +94,7 @@ func (s *browserServer) run(caller string, r record.Request) (m record.Manifest,
 	}
 	for {
 		m, err = s.api.Evidence(ctx, run.Name())
-		var answer *gateway.Problem
+		var answer *route.Problem
 		if !errors.As(err, &answer) || answer.Status != http.StatusNotFound {
 			return m, err
 		}

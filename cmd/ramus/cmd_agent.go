@@ -10,6 +10,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
+	"github.com/ramus-dev/ramus/gateway/route"
 )
 
 func agentCommand() command {
@@ -137,7 +138,7 @@ func callerOf(ctx context.Context, c *client.Client, name string, r *record.Requ
 	}
 	st, err := c.Caller(ctx, name)
 	begin := r.Repo != "" || r.Fork != nil
-	var p *gateway.Problem
+	var p *route.Problem
 	switch {
 	case err == nil && begin && !st.Caller.Is(name):
 		// It is another's name, which is only longer.
@@ -146,7 +147,7 @@ func callerOf(ctx context.Context, c *client.Client, name string, r *record.Requ
 	case err == nil:
 		r.Caller, r.Repo = st.Caller, st.Repo
 		return nil
-	case !begin || !errors.As(err, &p) || p.Kind != gateway.KindNotFound && p.Kind != gateway.KindAmbiguous:
+	case !begin || !errors.As(err, &p) || p.Kind != route.KindNotFound && p.Kind != route.KindAmbiguous:
 		return err
 	}
 	if !strings.Contains(name, ":") {

@@ -11,6 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
+	"github.com/ramus-dev/ramus/gateway/route"
 )
 
 func execCommand() command {
@@ -60,7 +61,7 @@ command. The exit status is the command's own, or 125 when ramus itself failed.
 			x.Command.Timeout, x.Command.Env = timeout, env_
 			result, err := execute(ctx, e, args[0], x, stdin)
 			if err != nil {
-				var p *gateway.Problem
+				var p *route.Problem
 				switch {
 				case errors.Is(err, context.Canceled):
 					return err

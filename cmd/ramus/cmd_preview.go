@@ -14,6 +14,7 @@ import (
 
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
+	"github.com/ramus-dev/ramus/gateway/route"
 )
 
 func previewCommand() command {
@@ -173,7 +174,7 @@ func (p *preview) watch(ctx context.Context, end context.CancelCauseFunc) {
 		case <-tick.C:
 		}
 		_, err := p.client.Ports(ctx, p.caller)
-		var refused *gateway.Problem
+		var refused *route.Problem
 		switch {
 		case ctx.Err() != nil:
 			return

@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
@@ -110,7 +110,7 @@ An interrupt stops the run; what stands is committed.`,
 
 // named gives the mistakes of a file that was sent the name that the person knows it by.
 func named(err error, name string, fromBase bool) error {
-	var p *gateway.Problem
+	var p *route.Problem
 	if errors.As(err, &p) && !fromBase {
 		for i := range p.Problems {
 			if p.Problems[i].File == "workflow.yaml" {

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/route"
 )
 
 // ramus runs a command line in this process, with an empty environment but
@@ -119,14 +119,14 @@ func TestExitStatuses(t *testing.T) {
 		{errors.New("x"), 1},
 		{usage("x"), 2},
 		{&unreadable{fs.ErrNotExist}, 2},
-		{&gateway.Problem{Kind: gateway.KindNotFound}, 3},
-		{fmt.Errorf("x: %w", &gateway.Problem{Kind: gateway.KindConflict}), 4},
-		{&gateway.Problem{Kind: gateway.KindAmbiguous}, 4},
-		{&gateway.Problem{Kind: gateway.KindUnauthorized}, 4},
-		{&gateway.Problem{Kind: gateway.KindUnavailable}, 5},
-		{&gateway.Problem{Kind: gateway.KindProblems}, 1},
+		{&route.Problem{Kind: route.KindNotFound}, 3},
+		{fmt.Errorf("x: %w", &route.Problem{Kind: route.KindConflict}), 4},
+		{&route.Problem{Kind: route.KindAmbiguous}, 4},
+		{&route.Problem{Kind: route.KindUnauthorized}, 4},
+		{&route.Problem{Kind: route.KindUnavailable}, 5},
+		{&route.Problem{Kind: route.KindProblems}, 1},
 		{&exitStatus{code: 42}, 42},
-		{&exitStatus{125, &gateway.Problem{Kind: gateway.KindNotFound}}, 125},
+		{&exitStatus{125, &route.Problem{Kind: route.KindNotFound}}, 125},
 		{context.Canceled, 130},
 	} {
 		if got := exitCode(x.err); got != x.want {

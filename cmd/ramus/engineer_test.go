@@ -24,6 +24,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/gateway/github/githubtest"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
 )
 
@@ -152,7 +153,7 @@ func (y *story) begin() error {
 			y.id = t.ID
 			return nil
 		}
-		if answer := (*gateway.Problem)(nil); errors.As(err, &answer) {
+		if answer := (*route.Problem)(nil); errors.As(err, &answer) {
 			return fmt.Errorf("%s: %w", y.name, err)
 		}
 		time.Sleep(50 * time.Millisecond) // there is no server

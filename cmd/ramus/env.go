@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
+	"github.com/ramus-dev/ramus/gateway/route"
 )
 
 // env is what every command has: its streams, the environment, the flags that
@@ -125,7 +125,7 @@ func exitCode(err error) int {
 		status  *exitStatus
 		wrong   *usageError
 		unread  *unreadable
-		problem *gateway.Problem
+		problem *route.Problem
 	)
 	switch {
 	case err == nil:
@@ -138,11 +138,11 @@ func exitCode(err error) int {
 		return exitInterrupted
 	case errors.As(err, &problem):
 		switch problem.Kind {
-		case gateway.KindNotFound:
+		case route.KindNotFound:
 			return exitNotFound
-		case gateway.KindConflict, gateway.KindExists, gateway.KindAmbiguous, gateway.KindDenied, gateway.KindUnauthorized:
+		case route.KindConflict, route.KindExists, route.KindAmbiguous, route.KindDenied, route.KindUnauthorized:
 			return exitInTheWay
-		case gateway.KindUnavailable, gateway.KindTimeout, gateway.KindStreams:
+		case route.KindUnavailable, route.KindTimeout, route.KindStreams:
 			return exitAway
 		}
 	}
@@ -155,7 +155,7 @@ func (e *env) report(err error) int {
 	var (
 		status  *exitStatus
 		wrong   *usageError
-		problem *gateway.Problem
+		problem *route.Problem
 	)
 	if err == nil || errors.As(err, &status) && status.err == nil {
 		return code

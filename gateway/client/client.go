@@ -23,6 +23,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -146,7 +147,7 @@ func readProblem(resp *http.Response) error {
 	if err != nil {
 		return fmt.Errorf("cannot read the server's answer (%s): %w", resp.Status, err)
 	}
-	p := new(gateway.Problem)
+	p := new(route.Problem)
 	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/problem+json") || json.Unmarshal(b, p) != nil || p.Kind == "" {
 		text := strings.TrimSpace(string(b[:min(len(b), 200)]))
 		return fmt.Errorf("the server is not a ramus server, or something stands between: %s: %s", resp.Status, text)
@@ -206,8 +207,8 @@ func (c *Client) Health(ctx context.Context) (gateway.Health, error) {
 }
 
 // Whoami tells whom the token stands for.
-func (c *Client) Whoami(ctx context.Context) (gateway.Who, error) {
-	return get[gateway.Who](ctx, c, "/api/whoami")
+func (c *Client) Whoami(ctx context.Context) (route.Who, error) {
+	return get[route.Who](ctx, c, "/api/whoami")
 }
 
 // Library lists the task library.
@@ -626,13 +627,13 @@ func (c *Client) follow(ctx context.Context, path string, after int64) iter.Seq2
 					return
 				}
 			}
-			var refused *gateway.Problem
+			var refused *route.Problem
 			failures++
 			switch {
 			case ctx.Err() != nil:
 				yield(record.Event{}, ctx.Err())
 				return
-			case errors.As(err, &refused) && refused.Kind != gateway.KindUnavailable, after < 0, failures > 10:
+			case errors.As(err, &refused) && refused.Kind != route.KindUnavailable, after < 0, failures > 10:
 				yield(record.Event{}, err)
 				return
 			}
@@ -668,7 +669,7 @@ func (c *Client) frames(body io.Reader, after *int64, failures *int, yield func(
 			case "drain":
 				return false, errors.New("the server is shutting down")
 			case "error":
-				p := new(gateway.Problem)
+				p := new(route.Problem)
 				if err := json.Unmarshal([]byte(data), p); err != nil {
 					return false, err
 				}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/route"
 )
 
 // Bounds of MCP over standard input and output.
@@ -151,7 +152,7 @@ func (b *bridge) pass(ctx context.Context, m message) {
 		return
 	}
 	text := err.Error()
-	var p *gateway.Problem
+	var p *route.Problem
 	if errors.As(err, &p) && p.Hint != "" {
 		text += " (" + p.Hint + ")"
 	}
@@ -219,8 +220,8 @@ func (b *bridge) agree(m message, resp *http.Response, text []byte) {
 
 // lost tells whether a session is not there any more.
 func lost(err error) bool {
-	var p *gateway.Problem
-	return errors.As(err, &p) && p.Kind == gateway.KindNotFound
+	var p *route.Problem
+	return errors.As(err, &p) && p.Kind == route.KindNotFound
 }
 
 // again begins the client's session anew, unless that was done meanwhile.

@@ -1,4 +1,4 @@
-package gateway
+package route
 
 import (
 	"context"
@@ -14,41 +14,43 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Kind says in one word what went wrong, for programs; it never changes its meaning.
+// Kind is the kind of a problem, for programs. A kind never changes its meaning.
 type Kind string
 
 // The kinds of problems, each with one HTTP status.
 const (
 	KindInvalid      Kind = "invalid"       // 400: the request cannot be carried out as it stands
-	KindUnauthorized Kind = "unauthorized"  // 401: no token, or one that is refused
+	KindUnauthorized Kind = "unauthorized"  // 401: no token, or a token that is refused
 	KindDenied       Kind = "denied"        // 403: the token does not allow it
 	KindNotFound     Kind = "not_found"     // 404
 	KindMethod       Kind = "method"        // 405: the path exists, with other methods
-	KindConflict     Kind = "conflict"      // 409: in the wrong state, or changed meanwhile
+	KindConflict     Kind = "conflict"      // 409: in the wrong state, or changed at the same time
 	KindExists       Kind = "exists"        // 409
-	KindAmbiguous    Kind = "ambiguous"     // 409: a partial name fits several
+	KindAmbiguous    Kind = "ambiguous"     // 409: a partial name has several matches
 	KindTooLarge     Kind = "too_large"     // 413: a limit on size, count or time
 	KindProblems     Kind = "problems"      // 422: a file with mistakes, see Problem.Problems
 	KindStreams      Kind = "streams"       // 429: the caller follows too many streams
 	KindFailed       Kind = "failed"        // 500: the run ended before its command did
-	KindDamaged      Kind = "damaged"       // 500: a file of a run's evidence is gone, or not what its hash says
-	KindInternal     Kind = "internal"      // 500: a fault of ramus; the log has the rest
+	KindDamaged      Kind = "damaged"       // 500: a file of a run's evidence is gone, or does not have its hash
+	KindInternal     Kind = "internal"      // 500: a fault of ramus; the log has the details
 	KindUnavailable  Kind = "unavailable"   // 503: container engine away, queue full, shutting down
 	KindTimeout      Kind = "timeout"       // 504
 	KindDiskFull     Kind = "disk_full"     // 507: nothing was changed
-	kindGone         Kind = "client_closed" // 499: nobody is there to read it; only the log sees this
+	KindGone         Kind = "client_closed" // 499: the caller is gone; only the log has this kind
 )
 
+// statuses are the HTTP statuses of the kinds.
 var statuses = map[Kind]int{
 	KindInvalid: 400, KindUnauthorized: 401, KindDenied: 403, KindNotFound: 404, KindMethod: 405,
 	KindConflict: 409, KindExists: 409, KindAmbiguous: 409, KindTooLarge: 413, KindProblems: 422,
-	KindStreams: 429, KindFailed: 500, KindDamaged: 500, KindInternal: 500, KindUnavailable: 503, KindTimeout: 504, KindDiskFull: 507, kindGone: 499,
+	KindStreams: 429, KindFailed: 500, KindDamaged: 500, KindInternal: 500, KindUnavailable: 503, KindTimeout: 504,
+	KindDiskFull: 507, KindGone: 499,
 }
 
-// Problem is an answer that is not a success, as application/problem+json (RFC
-// 9457). It is an error, so that the client returns it as it came.
+// Problem is an answer that is not a success, as application/problem+json (RFC 9457). It is an error, so that the
+// client returns it as it came.
 type Problem struct {
-	Type   string `json:"type"` // always about:blank: Kind tells more
+	Type   string `json:"type"` // always about:blank; Kind is more precise
 	Title  string `json:"title"`
 	Status int    `json:"status"`
 	Kind   Kind   `json:"kind"`
@@ -59,10 +61,11 @@ type Problem struct {
 	// Request names the request in the server's log.
 	Request string `json:"request,omitempty"`
 
-	cause error
+	// Cause is the error that the problem was made from, on the server. The log has it, the answer does not.
+	Cause error `json:"-"`
 }
 
-// Error is the detail, with the mistakes of a file when there are some.
+// Error returns the mistakes of a file if there are any, and the detail otherwise.
 func (p *Problem) Error() string {
 	switch {
 	case len(p.Problems) > 0:
@@ -73,18 +76,25 @@ func (p *Problem) Error() string {
 	return p.Title
 }
 
-// Unwrap is what the problem was made from, on the side where it arose.
-func (p *Problem) Unwrap() error { return p.cause }
+// Unwrap returns the cause.
+func (p *Problem) Unwrap() error { return p.Cause }
 
-func problem(kind Kind, format string, args ...any) *Problem {
+// NewProblem returns a problem of a kind, with its detail.
+func NewProblem(kind Kind, format string, args ...any) *Problem {
 	return &Problem{Kind: kind, Detail: fmt.Sprintf(format, args...)}
 }
 
-func (p *Problem) withHint(hint string) *Problem { p.Hint = hint; return p }
+// WithHint sets what the reader can do, and returns p.
+func (p *Problem) WithHint(hint string) *Problem { p.Hint = hint; return p }
+
+// NotFound returns the problem of a name that nothing has. what is the kind of thing that was named.
+func NotFound(what, name string) *Problem {
+	return NewProblem(KindNotFound, "there is no %s %q", what, name)
+}
 
 const roomHint = "make room on the disk of the data folder; `ramus stop CALLER` removes a container with what it has not committed"
 
-// kinds maps the errors of the rooms below; the first that fits is taken.
+// kinds maps errors of other rooms to kinds. The first match counts.
 var kinds = []struct {
 	is   error
 	kind Kind
@@ -117,7 +127,7 @@ var kinds = []struct {
 	{os.ErrDeadlineExceeded, KindTimeout, ""},
 }
 
-// reasons maps why a run ended before its command did, where that has a kind of its own.
+// reasons maps reasons why a run ended before its command did to kinds other than KindFailed.
 var reasons = map[record.Reason]Kind{
 	record.ReasonUnavailable: KindUnavailable,
 	record.ReasonTimedOut:    KindTimeout,
@@ -125,10 +135,10 @@ var reasons = map[record.Reason]Kind{
 	record.ReasonBadInput:    KindInvalid,
 }
 
-// asProblem is the one place where errors become answers. What it does not
-// know is internal: its text goes to the log, and only administrators see it.
-func asProblem(err error, who Who) *Problem {
-	p := &Problem{cause: err}
+// AsProblem returns the problem of an error. An error that it does not know is internal: its text goes to the log, and
+// only administrators see it.
+func AsProblem(err error, who Who) *Problem {
+	p := &Problem{Cause: err}
 	var (
 		known   *Problem
 		files   executor.Problems
@@ -137,6 +147,7 @@ func asProblem(err error, who Who) *Problem {
 		syntax  *json.SyntaxError
 		badType *json.UnmarshalTypeError
 	)
+
 	switch {
 	case errors.As(err, &known):
 		c := *known
@@ -154,7 +165,7 @@ func asProblem(err error, who Who) *Problem {
 			p.Kind = kind
 		}
 	case errors.Is(err, context.Canceled), errors.Is(err, errReaderGone):
-		p.Kind = kindGone
+		p.Kind = KindGone
 	default:
 		p.Kind = KindInternal
 		for _, k := range kinds {
@@ -171,9 +182,13 @@ func asProblem(err error, who Who) *Problem {
 			p.Hint = "the server's log has the details under the request's id"
 		}
 	}
-	p.Type, p.Status = "about:blank", statuses[p.Kind]
+
+	p.Type, p.Status = "about:blank", p.Kind.Status()
 	if p.Title = http.StatusText(p.Status); p.Title == "" {
 		p.Title = "Client Closed Request"
 	}
 	return p
 }
+
+// Status returns the HTTP status of a kind.
+func (k Kind) Status() int { return statuses[k] }

@@ -1,0 +1,254 @@
+package route
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/page"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/redact"
+)
+
+// Mux serves tables of routes. Its exported fields are its options, which may be changed until the first call of a
+// method. All methods are safe for concurrent use.
+type Mux struct {
+	// Verify returns the grant of a token, or why the token is refused. It is required if a route needs a token.
+	Verify func(token string) (gitd.Grant, error)
+	// URL is where people reach the server ("https://ramus.example.org"). Empty means the address that a request
+	// came to.
+	URL string
+	// Links checks signed links, and signs the links on pages. If it is nil, no link opens anything.
+	Links *links.Signer
+	// Secrets are removed from all answers except those of the Git server, whose objects would change, and those
+	// after [Call.SendAsIs]. Nil means that there are none.
+	Secrets *redact.Secrets
+	// Streams limits how many streams are open at once. The default is 256. One caller may have a quarter of them.
+	Streams int
+	// Heartbeat is how often a silent stream shows that it is alive. The default is 15 s.
+	Heartbeat time.Duration
+	// Observe is called after each request. It may be nil.
+	Observe func(route Route, status int, took time.Duration)
+	// Log gets refused requests at Info, faults at Error and all others at Debug. Nil discards them.
+	Log *slog.Logger
+	// Now is the clock. Nil means time.Now.
+	Now func() time.Time
+
+	once     sync.Once
+	open     *Streams        // of events and lines
+	draining context.Context // ends with Drain
+	drain    context.CancelFunc
+}
+
+func (m *Mux) setUp() {
+	m.once.Do(func() {
+		if m.Log == nil {
+			m.Log = slog.New(slog.DiscardHandler)
+		}
+		if m.Now == nil {
+			m.Now = time.Now
+		}
+		if m.Streams == 0 {
+			m.Streams = 256
+		}
+		if m.Heartbeat == 0 {
+			m.Heartbeat = 15 * time.Second
+		}
+		m.open = &Streams{Max: m.Streams}
+		m.draining, m.drain = context.WithCancel(context.Background())
+	})
+}
+
+// Drain ends the streams of events and refuses new ones, so that http.Server.Shutdown waits for work alone. The
+// readers of these streams connect again by themselves. Commands that run in a request go on.
+func (m *Mux) Drain() {
+	m.setUp()
+	m.drain()
+}
+
+// Handler returns the handler of a table. Each request comes from fixed or, if fixed is nil, from the bearer of its
+// token. Handler panics on a route without a known access class, which is a fault of the program that a test finds.
+func (m *Mux) Handler(table []Route, fixed *Who) http.Handler {
+	mux := http.NewServeMux()
+	for _, route := range table {
+		if !slices.Contains(accesses, route.Access) {
+			panic(fmt.Sprintf("route %s %s has no access class", route.Method, route.Pattern))
+		}
+		mux.Handle(strings.TrimSpace(route.Method+" "+route.Pattern), m.Serve(route, fixed))
+	}
+	return mux
+}
+
+// NewCall returns the call of a request that has not been admitted yet. Its Who is nobody.
+func (m *Mux) NewCall(w http.ResponseWriter, r *http.Request, access Access) *Call {
+	m.setUp()
+	return &Call{mux: m, W: w, R: r, ID: rand.Text()[:12], Access: access}
+}
+
+// Serve returns the handler of one route. It checks access, applies limits, writes the log, and turns an error into
+// an answer. See [Mux.Handler] for fixed.
+func (m *Mux) Serve(route Route, fixed *Who) http.Handler {
+	m.setUp()
+	limit := route.Body
+	if limit == 0 {
+		limit = 1 << 20
+	}
+	return http.HandlerFunc(func(hw http.ResponseWriter, r *http.Request) {
+		start := m.Now()
+		w := &recorder{ResponseWriter: hw}
+		if route.Access != AccessGit && !m.Secrets.Empty() {
+			w.clean = m.Secrets.Writer(sender{w})
+		}
+		c := m.NewCall(w, r, route.Access)
+		w.Header().Set("X-Request-Id", c.ID)
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+
+		err := m.handle(c, route, fixed, limit)
+
+		var p *Problem
+		if err != nil {
+			p = AsProblem(err, c.Who)
+			p.Request = c.ID
+			p.Detail = m.Secrets.String(p.Detail)
+			if w.status == 0 {
+				m.refuse(c, route, p)
+			}
+		}
+		_ = w.finish() // the caller may be gone, which is no fault of the answer
+
+		took := m.Now().Sub(start)
+		status := w.status
+		if p != nil && p.Kind == KindGone {
+			status = p.Status
+		}
+		if m.Observe != nil {
+			m.Observe(route, status, took)
+		}
+		m.logRequest(c, route, status, w.bytes, took, err, p)
+	})
+}
+
+// handle admits a call and runs the route's handler. A panic becomes an error, except for http.ErrAbortHandler.
+func (m *Mux) handle(c *Call, route Route, fixed *Who, limit int64) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			if v == http.ErrAbortHandler {
+				panic(v)
+			}
+			err = fmt.Errorf("panic: %v\n%s", v, debug.Stack())
+		}
+	}()
+	if err := m.admit(c, route, fixed); err != nil {
+		return err
+	}
+	if limit > 0 {
+		c.R.Body = http.MaxBytesReader(c.W, c.R.Body, limit)
+	}
+	return route.Handle(c)
+}
+
+// admit finds the caller of a request, and refuses callers that the route does not let in.
+func (m *Mux) admit(c *Call, route Route, fixed *Who) error {
+	if fixed != nil {
+		c.Who = *fixed
+		return nil
+	}
+	if route.Access == AccessGit || route.Access == AccessPreview {
+		return nil
+	}
+	unsigned := links.ErrUnsigned
+	if route.Access == AccessSigned && m.Links != nil {
+		var until time.Time
+		if until, unsigned = m.Links.Expires(c.R); unsigned == nil {
+			c.Until = until
+			return nil
+		}
+	}
+	who, err := m.identify(c.R)
+	if err == nil {
+		c.Who = who
+	}
+	switch {
+	case who.May(route.Access):
+	case err != nil:
+		return &Problem{Kind: KindUnauthorized, Detail: "the token is refused: " + err.Error(),
+			Hint: "`ramus token create` makes a new one", Cause: err}
+	case !errors.Is(unsigned, links.ErrUnsigned):
+		return linkProblem(unsigned)
+	case who.Nobody():
+		return NewProblem(KindUnauthorized, "this needs a token").
+			WithHint("send `Authorization: Bearer TOKEN`; `ramus token create` makes one")
+	default:
+		return NewProblem(KindDenied, "%s has not the scope %q", who.Subject, route.Access).
+			WithHint("a token with that scope, for every repository where the route is for administrators")
+	}
+	if repo := c.R.PathValue("repo"); repo != "" && !c.Who.Sees(repo) {
+		return NotFound("repository", repo)
+	}
+	return nil
+}
+
+// refuse writes a problem. It writes a page for a browser on a route that people follow links to.
+func (m *Mux) refuse(c *Call, route Route, p *Problem) {
+	h := c.W.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Cache-Control", "no-store")
+	h.Del("Content-Length")
+	switch p.Kind {
+	case KindUnauthorized:
+		h.Set("WWW-Authenticate", `Bearer realm="ramus"`)
+	case KindUnavailable, KindStreams:
+		h.Set("Retry-After", "2")
+	}
+	if (route.Access == AccessSigned || route.Media == MediaHTML) && c.WantsPage() {
+		if err := page.Write(c.W, p.Status, page.Policy, pages, "problem.html", p); err != nil {
+			http.Error(c.W, p.Error(), p.Status)
+		}
+		return
+	}
+	b, err := json.Marshal(p)
+	if err != nil {
+		b = []byte(`{"type":"about:blank","status":500,"kind":"internal"}`)
+	}
+	c.W.WriteHeader(p.Status)
+	_, _ = c.W.Write(append(b, '\n')) // the caller may be gone; the log has the problem
+}
+
+// logRequest logs a request that was answered. p is the problem of err, and nil if err is.
+func (m *Mux) logRequest(c *Call, route Route, status int, bytes int64, took time.Duration, err error, p *Problem) {
+	level := slog.LevelDebug
+	attrs := []slog.Attr{
+		slog.String("request", c.ID), slog.String("method", c.R.Method), slog.String("path", c.R.URL.Path),
+		slog.String("route", route.Pattern), slog.Int("status", status), slog.Int64("bytes", bytes),
+		slog.Duration("took", took), slog.String("who", c.Who.Subject),
+	}
+	if err != nil {
+		level = slog.LevelInfo
+		if p.Kind == KindInternal {
+			level = slog.LevelError
+		}
+		cause := error(p)
+		if p.Cause != nil {
+			cause = p.Cause
+		}
+		attrs = append(attrs, slog.String("kind", string(p.Kind)), slog.String("error", cause.Error()))
+	}
+	m.Log.LogAttrs(context.WithoutCancel(c.R.Context()), level, "request", attrs...)
+}
+
+// linkProblem returns the problem of a signed link that does not open.
+func linkProblem(err error) *Problem {
+	p := NewProblem(KindDenied, "this link does not open: %v", err)
+	p.Cause = err
+	return p.WithHint("ask for `status` in the thread, or run `ramus evidence RUN --link`, for a new one")
+}

@@ -1,0 +1,55 @@
+package route
+
+// Route is one row of a table.
+type Route struct {
+	Method  string // empty means every method
+	Pattern string // of http.ServeMux
+	Access  Access
+	Summary string
+	// Query, Request and Response are zero values of the types of the query parameters, the JSON body and the JSON
+	// answer. Nil means that there is none.
+	Query, Request, Response any
+	// Media is the media type of the answer. Empty means application/json. For streams Response is the type of one
+	// event or line.
+	Media string
+	// Body limits the body of a request, in bytes. 0 means 1 MiB; below 0 the handler sets the limit.
+	Body int64
+	// Handle answers a call. An error before the first byte of the answer becomes a [Problem].
+	Handle func(c *Call) error
+}
+
+// Access is the class of callers that a route lets in. The zero value is not a class: a Mux panics on a route that
+// has none.
+type Access string
+
+// The classes of access.
+const (
+	AccessPublic  Access = "public"  // everybody
+	AccessMetrics Access = "metrics" // the scope "metrics", or "admin"
+	AccessRead    Access = "read"    // the scope "read", "write" or "admin"
+	AccessWrite   Access = "write"   // the scope "write" or "admin"
+	AccessAdmin   Access = "admin"   // the scope "admin" for every repository, or the unix socket
+	// AccessSigned lets in a link that was signed for the path, see [links.Signer], and the scope of AccessRead for
+	// the repository.
+	AccessSigned Access = "signed"
+	// AccessPreview leaves the check to the handler, which looks for what a signed link led to: a cookie of a host
+	// that belongs to the application alone, or a part of the path. A token lets nobody in.
+	AccessPreview Access = "preview"
+	// AccessGit leaves the check of the grant to the Git server, ref by ref.
+	AccessGit Access = "git"
+	// AccessHook leaves the check to the handler, which verifies the sender's signature over the raw body before it
+	// reads anything in it.
+	AccessHook Access = "hook"
+)
+
+// accesses are all classes of access.
+var accesses = []Access{AccessPublic, AccessMetrics, AccessRead, AccessWrite, AccessAdmin, AccessSigned, AccessPreview, AccessGit, AccessHook}
+
+// Media types of streams and of answers that are not JSON.
+const (
+	MediaSSE   = "text/event-stream"
+	MediaLines = "application/x-ndjson"
+	MediaHTML  = "text/html; charset=utf-8"
+	MediaText  = "text/plain; charset=utf-8"
+	MediaBytes = "application/octet-stream"
+)
