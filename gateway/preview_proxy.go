@@ -47,6 +47,13 @@ func (s *Server) proxy(c *route.Call, p previewed, as stage) error {
 	for _, name := range []string{"X-Content-Type-Options", "Access-Control-Allow-Origin", "Access-Control-Expose-Headers"} {
 		c.W.Header().Del(name) // the application's are what counts
 	}
+	// The application may answer before it has read the whole request. Without full duplex the server reads the rest
+	// and closes the body at the answer's first byte. The proxy's transport, which may be reading the body still,
+	// then closes its connection to the application, and the answer is cut off.
+	rc := http.NewResponseController(c.W)
+	if err := rc.EnableFullDuplex(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
 	local := "localhost:" + strconv.Itoa(p.port)
 	var failed error
 	proxy := &httputil.ReverseProxy{

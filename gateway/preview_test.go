@@ -54,6 +54,20 @@ func application(t *testing.T) *httptest.Server {
 		w.WriteHeader(http.StatusEarlyHints)
 		fmt.Fprint(w, "final")
 	})
+	mux.HandleFunc("/duplex", func(w http.ResponseWriter, r *http.Request) {
+		rc := http.NewResponseController(w)
+		if err := rc.EnableFullDuplex(); err != nil {
+			return
+		}
+		for b := make([]byte, 100); ; {
+			n, err := r.Body.Read(b)
+			_, _ = w.Write(b[:n])
+			_ = rc.Flush()
+			if err != nil {
+				return
+			}
+		}
+	})
 	mux.HandleFunc("/events", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprint(w, "data: first\n\n")
@@ -80,7 +94,7 @@ func application(t *testing.T) *httptest.Server {
 	})
 	// Paths are not cleaned, which the mux would do.
 	app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == "POST" {
+		if r.Method == "POST" && r.URL.Path != "/duplex" {
 			r.URL.Path = "/"
 		}
 		mux.ServeHTTP(w, r)
@@ -358,6 +372,38 @@ func TestPreviewCookieIsSecure(t *testing.T) {
 	resp, _ = b.do("GET", strings.Replace(to, "https:", "http:", 1), nil, "") // something before it speaks TLS
 	if got := resp.Header.Get("Set-Cookie"); !strings.HasPrefix(got, "__Host-ramus-preview=") || !strings.Contains(got, "; Path=/;") || !strings.Contains(got, "; Secure") || strings.Contains(got, "Domain") {
 		t.Error(got)
+	}
+}
+
+// TestPreviewAnswersEarly reads an answer that begins before the request has ended.
+func TestPreviewAnswersEarly(t *testing.T) {
+	b := openViewer(t, "http://{label}.localhost:8080")
+	page, s := b.do("GET", b.link(5173), nil, "")
+	if page.StatusCode != http.StatusOK {
+		t.Fatalf("the page: %s %s", page.Status, s.Body)
+	}
+
+	body, more := io.Pipe()
+	defer more.Close()
+	go func() { _, _ = io.WriteString(more, "first") }()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, "POST", page.Request.URL.Scheme+"://"+page.Request.URL.Host+"/duplex", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := b.Do(req)
+	if err != nil {
+		t.Fatalf("no answer before the request ends: %v", err)
+	}
+	defer resp.Body.Close()
+	go func() {
+		_, _ = io.WriteString(more, " second")
+		more.Close()
+	}()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil || string(got) != "first second" {
+		t.Fatalf("%d, %q, %v", resp.StatusCode, got, err)
 	}
 }
 

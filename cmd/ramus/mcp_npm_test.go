@@ -99,11 +99,19 @@ func TestMCPFromNPM(t *testing.T) {
 	// http.DefaultTransport.
 	own := &http.Transport{}
 	defer own.CloseIdleConnections()
-	between := httptest.NewServer(&httputil.ReverseProxy{FlushInterval: -1, Transport: own, Rewrite: func(r *httputil.ProxyRequest) {
+	proxy := &httputil.ReverseProxy{FlushInterval: -1, Transport: own, Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(target)
 		r.Out.Host = r.In.Host
 		r.Out.Header.Set("Authorization", "Bearer "+s.token)
-	}})
+	}}
+	between := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Otherwise the answer's first byte closes the request's body, which the transport may be reading still: it
+		// closes its connection then, and the answer is cut off.
+		if err := http.NewResponseController(w).EnableFullDuplex(); err != nil {
+			t.Error(err)
+		}
+		proxy.ServeHTTP(w, r)
+	}))
 	defer between.Close()
 	for _, scenario := range mcpScenarios {
 		t.Run("conformance/"+scenario, func(t *testing.T) {
