@@ -26,10 +26,12 @@ var arrows = map[string][]string{
 // inside says which package of a room may import which packages of the rooms. internal/ is open to all. Packages whose name ends
 // with "test" are for tests and may import all.
 var inside = map[string][]string{
-	"gitd":               {"gitd/gitcmd", "gitd/grant", "gitd/object", "gitd/pack", "gitd/pathspec", "gitd/protocol"},
+	"gitd":               {"gitd/clone", "gitd/gitcmd", "gitd/grant", "gitd/history", "gitd/object", "gitd/pack", "gitd/pathspec", "gitd/protocol"},
+	"gitd/clone":         {"gitd/gitcmd", "gitd/history", "gitd/object", "gitd/pack", "gitd/protocol"},
 	"gitd/gitcmd":        {"gitd/object"},
 	"gitd/gitindex":      {"gitd/object"},
 	"gitd/grant":         {"gitd/object"},
+	"gitd/history":       {"gitd/object", "gitd/pack"},
 	"gitd/object":        nil,
 	"gitd/pack":          {"gitd/gitcmd", "gitd/object"},
 	"gitd/pathspec":      nil,

@@ -209,20 +209,20 @@ func (r *Repo) checkBase(ctx context.Context, hash Hash) error {
 	if err := sshVerify(r.server.baseKey.Public().(ed25519.PublicKey), baseSpace, text, sig); err != nil {
 		return err
 	}
-	commit, err := r.rawCommit(ctx, hash)
+	commit, err := r.objects.ReadCommit(ctx, hash)
 	if err != nil {
 		return err
 	}
 	previous := Hash("")
-	if len(commit.parents) > 0 {
-		previous = commit.parents[0]
+	if len(commit.Parents) > 0 {
+		previous = commit.Parents[0]
 	}
 	switch {
 	case b.Type != BaseType:
 		return fmt.Errorf("it is a %q, not a %s", b.Type, BaseType)
 	case b.Repo != r.name:
 		return fmt.Errorf("it is of the repository %q", b.Repo)
-	case len(commit.parents) > 1 || previous != b.Previous:
+	case len(commit.Parents) > 1 || previous != b.Previous:
 		return errors.New("its commit does not follow the manifest that it names")
 	}
 	tip, err := r.ref(ctx, "refs/heads/"+b.Branch)
@@ -275,7 +275,7 @@ func (r *Repo) Lockfiles(ctx context.Context, commit Hash) (map[string]string, e
 }
 
 func (r *Repo) lockfiles(ctx context.Context, commit Hash, found map[string]string) error {
-	root, err := r.treeOf(ctx, commit)
+	root, err := r.objects.TreeOf(ctx, commit)
 	if err != nil {
 		return err
 	}
@@ -285,7 +285,7 @@ func (r *Repo) lockfiles(ctx context.Context, commit Hash, found map[string]stri
 		if folders++; folders > foldersMax || strings.Count(at, "/") > 1000 {
 			return fmt.Errorf("more than %d folders: %w", foldersMax, ErrTooLarge)
 		}
-		entries, err := r.tree(ctx, tree)
+		entries, err := r.objects.ReadTree(ctx, tree)
 		if err != nil {
 			return err
 		}

@@ -1,7 +1,6 @@
 package gitd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -67,14 +66,14 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 	}
 	root := &folder{entries: map[string]node{}}
 	if c.From != "" {
-		tree, err := r.treeOf(ctx, c.From)
+		tree, err := r.objects.TreeOf(ctx, c.From)
 		if err != nil {
 			return "", fmt.Errorf("starting point %s: %w", c.From, err)
 		}
 		root = &folder{was: tree}
 	}
 	for _, p := range c.Delete {
-		parts, err := splitPath(p)
+		parts, err := object.SplitPath(p)
 		if err != nil {
 			return "", err
 		}
@@ -84,7 +83,7 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 	}
 	put := map[string]bool{}
 	for _, f := range c.Put {
-		parts, err := splitPath(f.Path)
+		parts, err := object.SplitPath(f.Path)
 		if err != nil {
 			return "", err
 		}
@@ -93,7 +92,7 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 		}
 		put[f.Path] = true
 		for _, part := range parts {
-			if dotGit(part) {
+			if object.IsDotGit(part) {
 				return "", fmt.Errorf("path %.200q has a part that git keeps for itself: %w", f.Path, ErrInvalid)
 			}
 		}
@@ -146,7 +145,7 @@ func (r *Repo) checkParents(ctx context.Context, parents []Hash) error {
 }
 
 // made is the commit that c describes, with this tree.
-func (r *Repo) made(c NewCommit, tree Hash) rawCommit {
+func (r *Repo) made(c NewCommit, tree Hash) object.RawCommit {
 	when := c.When
 	if when.IsZero() {
 		when = r.server.now()
@@ -154,10 +153,10 @@ func (r *Repo) made(c NewCommit, tree Hash) rawCommit {
 	if c.Committer == (Person{}) {
 		c.Committer = c.Author
 	}
-	return rawCommit{
-		tree: tree, parents: c.Parents,
-		author: c.Author.Signature(when), committer: c.Committer.Signature(when),
-		message: []byte(cleanMessage(c.Message)),
+	return object.RawCommit{
+		Tree: tree, Parents: c.Parents,
+		Author: c.Author.Signature(when), Committer: c.Committer.Signature(when),
+		Message: []byte(cleanMessage(c.Message)),
 	}
 }
 
@@ -199,77 +198,6 @@ func cleanMessage(s string) string {
 	return s + "\n"
 }
 
-// rawCommit is a commit object, with the headers that a replay keeps.
-type rawCommit struct {
-	tree              Hash
-	parents           []Hash
-	author, committer string // with date
-	encoding          string // empty: UTF-8
-	message           []byte
-}
-
-func (c rawCommit) encode() []byte {
-	var b bytes.Buffer
-	fmt.Fprintf(&b, "tree %s\n", c.tree)
-	for _, p := range c.parents {
-		fmt.Fprintf(&b, "parent %s\n", p)
-	}
-	fmt.Fprintf(&b, "author %s\ncommitter %s\n", c.author, c.committer)
-	if c.encoding != "" {
-		fmt.Fprintf(&b, "encoding %s\n", c.encoding)
-	}
-	b.WriteByte('\n')
-	b.Write(c.message)
-	return b.Bytes()
-}
-
-// parseCommit reads a commit. As for git, the tree comes first and the parents before the
-// author: what has their names further down is something else.
-func parseCommit(data []byte) (rawCommit, error) {
-	var c rawCommit
-	head, message, _ := bytes.Cut(data, []byte("\n\n"))
-	c.message = message
-	for line := range strings.SplitSeq(string(head), "\n") {
-		key, value, _ := strings.Cut(line, " ")
-		switch key {
-		case "tree":
-			if c.tree == "" {
-				c.tree = Hash(value)
-			}
-		case "parent":
-			if c.author == "" {
-				c.parents = append(c.parents, Hash(value))
-			}
-		case "author":
-			c.author = value
-		case "committer":
-			c.committer = value
-		case "encoding":
-			c.encoding = value
-		}
-	}
-	if CheckHash(c.tree) != nil {
-		return c, errors.New("damaged commit")
-	}
-	return c, nil
-}
-
-// rawCommit reads the commit h.
-func (r *Repo) rawCommit(ctx context.Context, h Hash) (rawCommit, error) {
-	obj, _, err := r.objects.Small(ctx, h)
-	if err != nil {
-		return rawCommit{}, err
-	}
-	if obj.Kind != "commit" {
-		return rawCommit{}, fmt.Errorf("object %s is a %s, no commit: %w", h, obj.Kind, ErrNotFound)
-	}
-	c, err := parseCommit(obj.Data)
-	if err != nil {
-		return c, fmt.Errorf("object %s: %w", h, err)
-	}
-	return c, nil
-}
-
 // folder is a folder under change. Its entries are read when they are needed,
 // so that a change costs the folders on its path only.
 type folder struct {
@@ -288,7 +216,7 @@ func (r *Repo) read(ctx context.Context, f *folder) error {
 	if f.entries != nil {
 		return nil
 	}
-	entries, err := r.tree(ctx, f.was)
+	entries, err := r.objects.ReadTree(ctx, f.was)
 	if err != nil {
 		return err
 	}
@@ -375,30 +303,6 @@ func (r *Repo) writeFolder(ctx context.Context, w *pack.Writer, f *folder) (Hash
 	}
 	h, err := w.AddNew("tree", data)
 	return h, len(entries) == 0, err
-}
-
-// dotGit says whether a file system could take part for ".git": other case,
-// Windows' short name, characters that HFS+ does not see. A checkout of such a
-// file could plant hooks; git's fsck refuses it, too.
-func dotGit(part string) bool {
-	part = plainName(part)
-	return strings.EqualFold(part, ".git") || strings.EqualFold(part, "git~1")
-}
-
-// plainName is the file that other file systems take a name for.
-func plainName(part string) string {
-	part = strings.Map(func(c rune) rune {
-		switch {
-		case c >= 0x200c && c <= 0x200f, c >= 0x202a && c <= 0x202e, c >= 0x206a && c <= 0x206f, c == 0xfeff:
-			return -1
-		}
-		return c
-	}, part)
-	part = strings.TrimRight(part, ". ")
-	if i := strings.IndexByte(part, ':'); i >= 0 { // an NTFS stream
-		part = part[:i]
-	}
-	return part
 }
 
 // writeBlob writes a file's content.

@@ -92,7 +92,7 @@ func TestWriteCommitLikeGit(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := r.treeOf(ctx, h); string(got) != want || err != nil {
+		if got, err := r.objects.TreeOf(ctx, h); string(got) != want || err != nil {
 			t.Fatalf("round %d: tree %s, git's %s, %v\nput %q, delete %q", round, got, want, err, put, c.Delete)
 		}
 		last = h
@@ -260,13 +260,13 @@ func TestBurst(t *testing.T) {
 func FuzzParseCommit(f *testing.F) {
 	f.Add([]byte("tree " + strings.Repeat("ab", 20) + "\nauthor A <a> 1 +0000\ncommitter C <c> 1 +0000\nencoding latin1\n\nText\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		c, err := parseCommit(data)
+		c, err := object.ParseCommit(data)
 		if err != nil {
 			return
 		}
-		again, err := parseCommit(c.encode())
-		if err != nil || again.tree != c.tree || again.author != c.author || !bytes.Equal(again.message, c.message) {
-			t.Errorf("%q became %q, %v", data, c.encode(), err)
+		again, err := object.ParseCommit(c.Encode())
+		if err != nil || again.Tree != c.Tree || again.Author != c.Author || !bytes.Equal(again.Message, c.Message) {
+			t.Errorf("%q became %q, %v", data, c.Encode(), err)
 		}
 	})
 }

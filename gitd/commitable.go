@@ -15,13 +15,13 @@ import (
 // over the server's limits. The text says which limit.
 func (s *Server) Commitable(path string, mode uint32, size int64) error {
 	for name := range strings.SplitSeq(path, "/") {
-		if dotGit(name) {
+		if object.IsDotGit(name) {
 			return fmt.Errorf("%.40q is a name that git keeps for itself: %w", name, ErrInvalid)
 		}
 	}
 	switch {
-	case len(path) > pathMax:
-		return fmt.Errorf("the path is longer than %d bytes: %w", pathMax, ErrTooLarge)
+	case len(path) > object.MaxPath:
+		return fmt.Errorf("the path is longer than %d bytes: %w", object.MaxPath, ErrTooLarge)
 	case size > s.limits.ObjectBytes && mode != object.ModeCommit:
 		return fmt.Errorf("%d bytes, git.limits.object_bytes allows %d: %w", size, s.limits.ObjectBytes, ErrTooLarge)
 	}
@@ -34,7 +34,7 @@ func (s *Server) PackBytes() int64 { return s.limits.PackBytes }
 // CountFiles returns how many files, links and submodules the tree of a commit has, or max if it
 // has more.
 func (r *Repo) CountFiles(ctx context.Context, commit Hash, max int) (int, error) {
-	tree, err := r.treeOf(ctx, commit)
+	tree, err := r.objects.TreeOf(ctx, commit)
 	if err != nil {
 		return 0, fmt.Errorf("cannot count the files of %s in %s: %w", commit, r.name, err)
 	}
@@ -46,10 +46,10 @@ func (r *Repo) CountFiles(ctx context.Context, commit Hash, max int) (int, error
 }
 
 func (r *Repo) countFiles(ctx context.Context, tree Hash, max, depth int, n *int) error {
-	if depth > folderDepthMax {
+	if depth > object.MaxDepth {
 		return nil
 	}
-	entries, err := r.tree(ctx, tree)
+	entries, err := r.objects.ReadTree(ctx, tree)
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func (r *Repo) countFiles(ctx context.Context, tree Hash, max, depth int, n *int
 
 // TreeOf returns the name of a commit's tree.
 func (r *Repo) TreeOf(ctx context.Context, commit Hash) (Hash, error) {
-	tree, err := r.treeOf(ctx, commit)
+	tree, err := r.objects.TreeOf(ctx, commit)
 	if err != nil && !errors.Is(err, ErrNotFound) {
 		return "", fmt.Errorf("cannot read the commit %s of %s: %w", commit, r.name, err)
 	}

@@ -60,7 +60,7 @@ func (s *Server) grow(ctx context.Context, name string, fill func(dir string) er
 	if _, err := os.Lstat(place); err == nil {
 		return nil, ErrExists
 	}
-	nursery, err := s.nursery()
+	nursery, err := s.makeScratch()
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +70,7 @@ func (s *Server) grow(ctx context.Context, name string, fill func(dir string) er
 	}
 	defer func() {
 		if err != nil {
-			err = fullDisk(err, s.Root)
+			err = gitcmd.ExplainFullDisk(err, s.Root)
 			// Whatever ctx says: half a repository must not stay.
 			if e := os.RemoveAll(dir); e != nil {
 				s.log().Error("cannot remove an unfinished repository", "dir", dir, "error", e)
@@ -132,22 +132,6 @@ func (s *Server) place(dir, place string) error {
 	return fmt.Errorf("the folder above it keeps vanishing: %w", ErrConflict)
 }
 
-// reserve of a file system is left alone by imports: 5 %, at most 1 GiB.
-func reserve(total uint64) uint64 { return min(total/20, 1<<30) }
-
-// room returns how many bytes an import may take, or an error when there is none.
-func room(dir string) (int64, error) {
-	var st unix.Statfs_t
-	if err := unix.Statfs(dir, &st); err != nil {
-		return 0, fmt.Errorf("cannot ask for the free space of %s: %w", dir, err)
-	}
-	free, keep := st.Bavail*uint64(st.Bsize), reserve(st.Blocks*uint64(st.Bsize))
-	if free <= keep {
-		return 0, fmt.Errorf("the disk of %s is full (%d bytes free, %d are kept for running work): %w", dir, free, keep, ErrTooLarge)
-	}
-	return int64(min(free-keep, 1<<62)), nil
-}
-
 // outgrown says whether a pack below dir reached the limit on file size that
 // its maker had; the maker can no longer tell, SIGXFSZ ended it.
 func outgrown(dir string, limit int64) bool {
@@ -161,20 +145,6 @@ func outgrown(dir string, limit int64) bool {
 		}
 	}
 	return false
-}
-
-// fullDisk says so when that is what made err.
-func fullDisk(err error, dir string) error {
-	var st unix.Statfs_t
-	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		return fmt.Errorf("the disk of %s is full: %w", dir, err)
-	}
-	// Git tells it in words only; the file system is asked instead.
-	if code := gitcmd.ExitCode(err); code > 0 && unix.Statfs(dir, &st) == nil &&
-		(st.Bavail*uint64(st.Bsize) < 1<<20 || st.Files > 0 && st.Ffree < 16) {
-		return fmt.Errorf("the disk of %s is full: %w: %w", dir, err, unix.ENOSPC)
-	}
-	return err
 }
 
 // oldSins are mistakes that fsck finds in old and honest repositories and that
@@ -198,7 +168,7 @@ func (s *Server) fill(ctx context.Context, dir string, src source, branch string
 	if err != nil {
 		return err
 	}
-	bytes, err := room(dir)
+	bytes, err := gitcmd.FreeSpace(dir)
 	if err != nil {
 		return err
 	}

@@ -4,13 +4,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/ramus-dev/ramus/gitd/object"
 	curve "github.com/ramus-dev/ramus/internal/growth"
 )
 
 // TestObjectGrowth checks that the time to read objects of git grows with them.
 func TestObjectGrowth(t *testing.T) {
 	head := "tree " + strings.Repeat("0", 40) + "\n"
-	curve.Check(t, "commit", func(text []byte) { _, _ = parseCommit(text) },
+	curve.Check(t, "commit", func(text []byte) { _, _ = object.ParseCommit(text) },
 		append(curve.Tokens("a", "\n", "a\n", " a\n", "parent "+strings.Repeat("1", 40)+"\n"),
 			curve.Case{Prefix: head, Token: "parent " + strings.Repeat("1", 40) + "\n"}, curve.Case{Prefix: head, Token: "a b\n"}, curve.Case{Prefix: head, Token: " a\n"},
 			curve.Case{Prefix: head + "gpgsig a\n", Token: " a\n"}, curve.Case{Prefix: head, Token: "\n"})...)

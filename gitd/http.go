@@ -287,7 +287,7 @@ func (s *Server) serveHTTP(ctx context.Context, w *httpReply, r *http.Request, w
 			if err != nil {
 				return err
 			}
-			return whole(w, advert)
+			return writeWhole(w, advert)
 		}
 		var out io.Writer = w
 		if a.protocol != "version=2" || service == "git-receive-pack" {

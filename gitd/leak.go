@@ -21,8 +21,6 @@ import (
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pack"
 	"github.com/ramus-dev/ramus/gitd/protocol"
-	"github.com/ramus-dev/ramus/internal/redact"
-	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // A push that holds the value of a secret is refused before any ref moves. What
@@ -45,52 +43,6 @@ IFS= read -r answer <&4 || exit 1
 printf '%s\n' "$answer" >&2
 exit 1
 `
-
-// leaksMax is how many objects with secrets in them are told of one push.
-const leaksMax = 100
-
-// Leak is the value of a secret in a push that was refused for it.
-type Leak struct {
-	Secret string // its name
-	Kind   string // blob, tree (the name of a file in it), commit or tag (message, names of people), ref (its name)
-	Object Hash   // empty for a ref
-	Path   string // of a blob or a tree, where it is known; without secrets
-}
-
-func (l Leak) String() string { return l.Secret + " in " + l.Where() }
-
-// Where tells people where the value was.
-func (l Leak) Where() string {
-	switch {
-	case l.Kind == "ref":
-		return "the name of a ref"
-	case l.Kind == "tree" && l.Path == "":
-		return "the name of a file"
-	case l.Kind == "tree":
-		return fmt.Sprintf("the name of a file in %q", l.Path)
-	case l.Path != "":
-		return fmt.Sprintf("%q", l.Path)
-	case l.Object == "":
-		return "a " + l.Kind
-	}
-	return l.Kind + " " + string(l.Object)[:min(12, len(l.Object))]
-}
-
-// leakText tells a client why its push was refused, in one line.
-func leakText(leaks []Leak) string {
-	var texts []string
-	for _, l := range leaks {
-		if text := l.String(); !slices.Contains(texts, text) {
-			texts = append(texts, text)
-		}
-	}
-	more := ""
-	if n := len(texts) - 5; n > 0 {
-		texts, more = texts[:5], fmt.Sprintf(" and %d more", n)
-	}
-	return "refused: the push holds the value of a secret: " + strings.Join(texts, ", ") + more +
-		"; take it out of every commit that is pushed, then push again"
-}
 
 // hook is the folder of the hook; the zero value has still to be made.
 type hook struct {
@@ -249,7 +201,7 @@ func (s *Server) watch(ctx context.Context, a access, p protocol.PushRequest) (*
 		case w.err != nil:
 			answer = "refused: the server could not look for secrets in the push"
 		case len(w.leaks) > 0:
-			answer = leakText(w.leaks)
+			answer = object.LeakText(w.leaks)
 		}
 		_, _ = io.WriteString(t.answer, answer+"\n") // a hook that hears nothing refuses
 	}()
@@ -299,7 +251,7 @@ func (w *watch) look(ctx context.Context, quarantine string) ([]Leak, error) {
 	err := w.s.eachPushed(ctx, w.a.dir, quarantine, func(id Hash, kind string, r io.Reader) error {
 		names, err := w.s.Secrets.Find(r)
 		for _, name := range names {
-			if len(leaks) < leaksMax && !slices.ContainsFunc(leaks, func(l Leak) bool { return l.Secret == name && l.Object == id }) {
+			if len(leaks) < object.MaxLeaks && !slices.ContainsFunc(leaks, func(l Leak) bool { return l.Secret == name && l.Object == id }) {
 				leaks = append(leaks, Leak{Secret: name, Kind: kind, Object: id})
 			}
 		}
@@ -432,20 +384,9 @@ func (w *watch) place(ctx context.Context, quarantine string, leaks []Leak) erro
 		if l.Kind != "blob" && l.Kind != "tree" {
 			continue // git gives a tag its name for a path
 		}
-		leaks[i].Path = shown(w.s.Secrets, paths.paths[l.Object])
+		leaks[i].Path = object.CleanPath(w.s.Secrets, paths.paths[l.Object])
 	}
 	return nil
-}
-
-// shown makes a path fit for a message.
-func shown(s *redact.Secrets, path string) string {
-	path = strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
-			return '?'
-		}
-		return r
-	}, strings.ToValidUTF8(s.Name(path), "?"))
-	return text.Clip(path, 300)
 }
 
 // pathFinder reads lines of "HASH PATH" and keeps the paths of the hashes it knows.

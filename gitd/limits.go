@@ -62,7 +62,7 @@ func newSlots(n int) *slots {
 }
 
 // take waits for a place; give must be called once.
-func (s *slots) take(ctx context.Context, client string) (give func(), err error) {
+func (s *slots) acquire(ctx context.Context, client string) (give func(), err error) {
 	timer := time.NewTimer(slotWait)
 	defer timer.Stop()
 	retry := time.NewTicker(20 * time.Millisecond)
@@ -154,7 +154,7 @@ type httpReply struct {
 }
 
 // length announces the answer's length. What is announced need not be flushed.
-func (r *httpReply) length(n int64) {
+func (r *httpReply) SetLength(n int64) {
 	if !r.begun {
 		r.w.Header().Set("Content-Length", strconv.FormatInt(n, 10))
 		r.sized = true
@@ -182,14 +182,19 @@ func (r *httpReply) Write(p []byte) (int, error) {
 	return n, err
 }
 
+// copyBuffer is the number of bytes that are copied at once where the system cannot send a file.
+const copyBuffer = 32 << 10
+
+var copyBuffers = sync.Pool{New: func() any { return new([copyBuffer]byte) }}
+
 // ReadFrom lets the system send a file where the connection can; src must be
 // as short as a client can take it in idle.
 func (r *httpReply) ReadFrom(src io.Reader) (int64, error) {
 	r.begin()
 	in, ok := r.w.(io.ReaderFrom)
 	if !ok {
-		buf := tails.Get().(*[tailBuffer]byte)
-		defer tails.Put(buf)
+		buf := copyBuffers.Get().(*[copyBuffer]byte)
+		defer copyBuffers.Put(buf)
 		return io.CopyBuffer(pack.WriterOnly{Writer: r}, src, buf[:])
 	}
 	n, err := in.ReadFrom(src)
@@ -197,13 +202,4 @@ func (r *httpReply) ReadFrom(src io.Reader) (int64, error) {
 		err = r.ctl.Flush()
 	}
 	return n, err
-}
-
-// whole sends an answer that is there at once.
-func whole(out answer, b []byte) error {
-	out.length(int64(len(b)))
-	if _, err := out.Write(b); err != nil {
-		return fmt.Errorf("cannot send an answer: %w", err)
-	}
-	return nil
 }

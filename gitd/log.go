@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/history"
 )
 
 // logMax is how many commits [Repo.Log] lists when it is not told.
@@ -139,11 +140,11 @@ func (r *Repo) Commit(ctx context.Context, rev string) (Commit, error) {
 // CommitTime is when a commit was made, as its committer says, to the second; the zero
 // value where it says nothing. It takes no process.
 func (r *Repo) CommitTime(ctx context.Context, commit Hash) (time.Time, error) {
-	c, err := r.rawCommit(ctx, commit)
+	c, err := r.objects.ReadCommit(ctx, commit)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("cannot read the commit %.80s in %s: %w", commit, r.name, err)
 	}
-	if t := commitTime(c.committer); t != 0 {
+	if t := c.CommitterTime(); t != 0 {
 		return time.Unix(t, 0).UTC(), nil
 	}
 	return time.Time{}, nil
@@ -181,11 +182,11 @@ func (r *Repo) reaches(ctx context.Context, commit, new Hash) (bool, error) {
 	if commit == new {
 		return true, nil
 	}
-	if r.plain(new) {
+	if history.IsComplete(r.dir, new) {
 		// Most are asked of commits that are few steps apart.
-		line, err := r.between(ctx, []Hash{new}, []Hash{commit}, twigCommits)
+		line, err := history.Between(ctx, &r.objects, []Hash{new}, []Hash{commit}, history.MaxCommits)
 		if err == nil {
-			return line.reached[commit], nil
+			return line.Reached[commit], nil
 		}
 		if !errors.Is(err, ErrTooLarge) {
 			return false, err

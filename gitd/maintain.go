@@ -25,7 +25,7 @@ func (r *Repo) Maintain(ctx context.Context) error {
 		r.objects.Packs.Changed()
 	}
 	if err != nil {
-		return fmt.Errorf("cannot maintain %s: %w", r.name, fullDisk(err, r.dir))
+		return fmt.Errorf("cannot maintain %s: %w", r.name, gitcmd.ExplainFullDisk(err, r.dir))
 	}
 	return nil
 }

@@ -77,7 +77,7 @@ type MergeResult struct {
 func (r *Repo) Merge(ctx context.Context, m MergeRequest) (MergeResult, error) {
 	res, err := r.merge(ctx, m)
 	if err != nil {
-		return MergeResult{}, fmt.Errorf("cannot merge %.200q into %.200q in %s: %w", m.From, m.Into, r.name, fullDisk(err, r.dir))
+		return MergeResult{}, fmt.Errorf("cannot merge %.200q into %.200q in %s: %w", m.From, m.Into, r.name, gitcmd.ExplainFullDisk(err, r.dir))
 	}
 	return res, nil
 }
@@ -196,23 +196,23 @@ func (r *Repo) mergeOnce(ctx context.Context, m MergeRequest, into string, ours,
 			res.Conflicts = conflicts
 			return res, err
 		}
-		c := rawCommit{
-			tree: tree, parents: []Hash{ours, theirs},
-			author: m.Author.Signature(m.When), committer: m.Committer.Signature(m.When),
-			message: []byte(cleanMessage(m.Message)),
+		c := object.RawCommit{
+			Tree: tree, Parents: []Hash{ours, theirs},
+			Author: m.Author.Signature(m.When), Committer: m.Committer.Signature(m.When),
+			Message: []byte(cleanMessage(m.Message)),
 		}
 		verb := "Merge"
 		if m.Strategy == StrategySquash {
 			verb = "Squash"
-			c.parents = c.parents[:1]
-			if was, err := r.treeOf(ctx, ours); err != nil {
+			c.Parents = c.Parents[:1]
+			if was, err := r.objects.TreeOf(ctx, ours); err != nil {
 				return res, err
 			} else if was == tree {
 				return upToDate, nil
 			}
 		}
-		if len(c.message) == 0 {
-			c.message = fmt.Appendf(nil, "%s branch '%s' into %s\n", verb, m.From, m.Into)
+		if len(c.Message) == 0 {
+			c.Message = fmt.Appendf(nil, "%s branch '%s' into %s\n", verb, m.From, m.Into)
 		}
 		if res.Commit, err = sc.writeMade(c); err != nil {
 			return res, err
@@ -322,7 +322,7 @@ func adoptLoose(w *pack.Writer, file string) error {
 }
 
 // writeMade writes a commit that the server makes.
-func (sc *scratch) writeMade(c rawCommit) (Hash, error) {
+func (sc *scratch) writeMade(c object.RawCommit) (Hash, error) {
 	data, err := sc.r.server.object(c)
 	if err != nil {
 		return "", err
@@ -401,7 +401,7 @@ func (sc *scratch) obey(ctx context.Context, tree Hash) error {
 		if path.Base(file) != attributesFile || len(words) != 3 || words[0] == "120000" || words[1] != "blob" {
 			continue
 		}
-		if _, err := splitPath(file); err != nil {
+		if _, err := object.SplitPath(file); err != nil {
 			continue
 		}
 		if files++; files > attributesFiles {
@@ -472,13 +472,13 @@ func (sc *scratch) replay(ctx context.Context, m MergeRequest, ours, theirs Hash
 		return "", nil, "", err
 	}
 	tip = ours
-	onto, err := r.treeOf(ctx, ours)
+	onto, err := r.objects.TreeOf(ctx, ours)
 	if err != nil {
 		return "", nil, "", err
 	}
 	for marked := range strings.FieldsSeq(string(out)) {
 		h := Hash(marked[1:])
-		pick, err := r.rawCommit(ctx, h)
+		pick, err := r.objects.ReadCommit(ctx, h)
 		if err != nil {
 			return "", nil, "", err
 		}
@@ -495,8 +495,8 @@ func (sc *scratch) replay(ctx context.Context, m MergeRequest, ours, theirs Hash
 		if bytes.Contains(touching, []byte(h)) {
 			reread = func() error { return sc.obey(ctx, onto) }
 		}
-		if len(pick.parents) == 1 && pick.parents[0] == tip {
-			tip, onto = h, pick.tree
+		if len(pick.Parents) == 1 && pick.Parents[0] == tip {
+			tip, onto = h, pick.Tree
 			if err := reread(); err != nil {
 				return "", nil, "", err
 			}
@@ -509,8 +509,8 @@ func (sc *scratch) replay(ctx context.Context, m MergeRequest, ours, theirs Hash
 		if tree == onto && !empty && !m.Keep {
 			continue
 		}
-		pick.tree, pick.parents = tree, []Hash{tip}
-		pick.committer = m.Committer.Signature(m.When)
+		pick.Tree, pick.Parents = tree, []Hash{tip}
+		pick.Committer = m.Committer.Signature(m.When)
 		if tip, err = sc.writeMade(pick); err != nil {
 			return "", nil, "", err
 		}
@@ -523,25 +523,22 @@ func (sc *scratch) replay(ctx context.Context, m MergeRequest, ours, theirs Hash
 }
 
 // isEmpty says whether a commit changes nothing.
-func (r *Repo) isEmpty(ctx context.Context, c rawCommit) (bool, error) {
-	if len(c.parents) == 0 {
-		return c.tree == emptyTree, nil
+func (r *Repo) isEmpty(ctx context.Context, c object.RawCommit) (bool, error) {
+	if len(c.Parents) == 0 {
+		return c.Tree == object.EmptyTree, nil
 	}
-	before, err := r.treeOf(ctx, c.parents[0])
-	return before == c.tree, err
+	before, err := r.objects.TreeOf(ctx, c.Parents[0])
+	return before == c.Tree, err
 }
-
-// emptyTree is the name of the tree without entries.
-const emptyTree Hash = "4b825dc642cb6eb9a060e54bf8d69288fbee4904"
 
 // apply merges the change of one commit into a tree. merge-tree can be told
 // its merge base only since git 2.40; before, it finds one by itself. So it is
 // given a commit that stands on the picked commit's parent and has the tree to
 // be changed: the two then part at that parent.
-func (sc *scratch) apply(ctx context.Context, pick rawCommit, h, onto Hash) (Hash, []string, error) {
+func (sc *scratch) apply(ctx context.Context, pick object.RawCommit, h, onto Hash) (Hash, []string, error) {
 	who := Person{Name: "merge", Email: "merge"}.Signature(time.Unix(0, 0))
-	stand := rawCommit{tree: onto, parents: pick.parents, author: who, committer: who}
-	ours, err := sc.write("commit", stand.encode())
+	stand := object.RawCommit{Tree: onto, Parents: pick.Parents, Author: who, Committer: who}
+	ours, err := sc.write("commit", stand.Encode())
 	if err != nil {
 		return "", nil, err
 	}

@@ -18,8 +18,8 @@ import (
 	"github.com/ramus-dev/ramus/gitd/object"
 )
 
-// history grows random commits on branches, in the ways people do.
-type history struct {
+// branches grows random commits on branches, in the ways people do.
+type branches struct {
 	t    *testing.T
 	r    *Repo
 	rnd  *rand.Rand
@@ -30,7 +30,7 @@ type history struct {
 var historyFiles = []string{"a.txt", "b.txt", "dir/c.txt", "dir/deep/d.txt", "union.log"}
 
 // step adds one commit to a branch.
-func (h *history) step(branch string) {
+func (h *branches) step(branch string) {
 	h.n++
 	h.when = h.when.Add(time.Minute)
 	ctx := h.t.Context()
@@ -72,7 +72,7 @@ func (h *history) step(branch string) {
 	h.add(branch, c)
 }
 
-func (h *history) add(branch string, c NewCommit) {
+func (h *branches) add(branch string, c NewCommit) {
 	hash, err := h.r.WriteCommit(h.t.Context(), c)
 	if err == nil {
 		err = h.r.Update(h.t.Context(), RefUpdate{Name: "refs/heads/" + branch, New: hash})
@@ -83,7 +83,7 @@ func (h *history) add(branch string, c NewCommit) {
 }
 
 // pick repeats the change of another branch's tip, as git cherry-pick does.
-func (h *history) pick(from, onto string) {
+func (h *branches) pick(from, onto string) {
 	ctx := h.t.Context()
 	changes, err := h.r.Changed(ctx, from+"^", from, false)
 	if err == nil {
@@ -123,7 +123,7 @@ func (h *history) pick(from, onto string) {
 
 // newHistory makes the branches main and work, which parted somewhere.
 func newHistory(t *testing.T, r *Repo, seed uint64) {
-	h := &history{t: t, r: r, rnd: rand.New(rand.NewPCG(seed, 1)), when: time.Unix(1700000000, 0).UTC()}
+	h := &branches{t: t, r: r, rnd: rand.New(rand.NewPCG(seed, 1)), when: time.Unix(1700000000, 0).UTC()}
 	base := NewCommit{Author: alice, When: h.when, Message: "Base"}
 	for _, f := range historyFiles[:3+h.rnd.IntN(3)] {
 		base.Put = append(base.Put, File{Path: f, Content: []byte("1\n2\n3\n4\n5\n6\n7\n8\n9\n")})

@@ -1,6 +1,7 @@
 package gitd
 
 import (
+	"github.com/ramus-dev/ramus/gitd/history"
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pack"
 )
@@ -13,6 +14,12 @@ type Person = object.Person
 
 // Pack is a pack and its index.
 type Pack = pack.Pack
+
+// TreeChange is a path whose entry differs between two trees.
+type TreeChange = history.Change
+
+// Leak is the value of a secret in a push that was refused for it.
+type Leak = object.Leak
 
 // CheckHash returns [ErrInvalid] if h does not look like an object name.
 func CheckHash(h Hash) error { return object.CheckHash(h) }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/ramus-dev/ramus/gitd/object"
 )
 
 // overlayNode is an entry of an overlay with what it holds.
@@ -21,9 +23,6 @@ func (n *overlayNode) kid(name string) *overlayNode {
 	return n.kids[i]
 }
 
-// pathMax is the longest path that git can open, without the NUL behind it.
-const pathMax = 4095
-
 // overlayTree makes a tree of the entries, which may be any.
 func overlayTree(entries []OverlayEntry) (*overlayNode, error) {
 	root := &overlayNode{}
@@ -34,8 +33,8 @@ func overlayTree(entries []OverlayEntry) (*overlayNode, error) {
 		if e.Path == ".git" || strings.HasPrefix(e.Path, ".git/") {
 			continue
 		}
-		if len(e.Path) > pathMax {
-			return nil, fmt.Errorf("path %.100q… is longer than %d bytes: %w", e.Path, pathMax, ErrPortable)
+		if len(e.Path) > object.MaxPath {
+			return nil, fmt.Errorf("path %.100q… is longer than %d bytes: %w", e.Path, object.MaxPath, ErrPortable)
 		}
 		up, name := splitName(e.Path)
 		// A parent that was not listed, or was no folder, holds nothing; its own name was looked at then.

@@ -16,7 +16,7 @@ const pruneGrace = "2.weeks.ago"
 // pushes, merges and fetches from upstream wait.
 func (r *Repo) Prune(ctx context.Context) error {
 	if err := r.prune(ctx); err != nil {
-		return fmt.Errorf("cannot prune %s: %w", r.name, fullDisk(err, r.dir))
+		return fmt.Errorf("cannot prune %s: %w", r.name, gitcmd.ExplainFullDisk(err, r.dir))
 	}
 	return nil
 }

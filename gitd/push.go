@@ -284,7 +284,7 @@ func (r *Repo) fetchUpstream(ctx context.Context, u Upstream, branch string) (Ha
 		return "", err
 	}
 	h, err := r.follow(ctx, src, branch)
-	return h, src.quietly(fullDisk(err, r.dir))
+	return h, src.quietly(gitcmd.ExplainFullDisk(err, r.dir))
 }
 
 // follow brings refs/ramus/upstream/BRANCH to where upstream's branch is.
@@ -308,7 +308,7 @@ func (r *Repo) follow(ctx context.Context, src source, branch string) (Hash, err
 	if err := r.clearWay(ctx, name); err != nil {
 		return "", err
 	}
-	bytes, err := room(r.dir)
+	bytes, err := gitcmd.FreeSpace(r.dir)
 	if err != nil {
 		return "", err
 	}

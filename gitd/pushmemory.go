@@ -38,7 +38,7 @@ type share struct {
 
 // take waits for bytes, or for all there is if that is less. The context's end and slotWait end the wait. give must be
 // called once.
-func (s *shares) take(ctx context.Context, bytes int64) (give func(), err error) {
+func (s *shares) acquire(ctx context.Context, bytes int64) (give func(), err error) {
 	w := &share{bytes: min(bytes, s.all), ready: make(chan struct{})}
 	s.mu.Lock()
 	s.waiting = append(s.waiting, w)

@@ -9,18 +9,18 @@ import (
 // TestShares checks that pushes divide memory in their order, and that a push that is larger than all of it runs alone.
 func TestShares(t *testing.T) {
 	s := shares{all: 100}
-	first, err := s.take(t.Context(), 60)
+	first, err := s.acquire(t.Context(), 60)
 	if err != nil {
 		t.Fatal(err)
 	}
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := s.take(gone, 50); !errors.Is(err, context.Canceled) {
+	if _, err := s.acquire(gone, 50); !errors.Is(err, context.Canceled) {
 		t.Fatalf("a push whose client is gone: %v", err)
 	}
 	taken := make(chan func())
 	go func() {
-		give, err := s.take(t.Context(), 1000)
+		give, err := s.acquire(t.Context(), 1000)
 		if err != nil {
 			t.Error(err)
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/history"
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pack"
 	"github.com/ramus-dev/ramus/gitd/protocol"
@@ -71,14 +72,14 @@ func (s *Server) take(ctx context.Context, a access, p protocol.PushRequest, pac
 	if errors.Is(err, ErrConflict) {
 		return false, nil // somebody was faster, which is for git to tell
 	}
-	return err == nil, fullDisk(err, r.dir)
+	return err == nil, gitcmd.ExplainFullDisk(err, r.dir)
 }
 
 // ordinary says whether a push to the branch may be taken here, as far as the repository
 // tells: its refs are known, its configuration says nothing of pushes, its histories are
 // whole, and the branch is neither another name for something nor checked out anywhere.
 func (r *Repo) ordinary(ctx context.Context, c protocol.Command) bool {
-	if r.view.fresh(ctx) != nil || !r.plain(Hash(c.New)) || r.view.symbolic(c.Ref) {
+	if r.view.refresh(ctx) != nil || !history.IsComplete(r.dir, Hash(c.New)) || r.view.symbolic(c.Ref) {
 		return false
 	}
 	own, err := r.view.config()
@@ -138,7 +139,7 @@ func (q *quarantine) git(c gitcmd.Command) gitcmd.Command {
 
 // run runs a child that has something against a push if it says anything at all.
 func (q *quarantine) run(ctx context.Context, c gitcmd.Command) error {
-	give, err := q.s.slots.take(ctx, q.a.client)
+	give, err := q.s.slots.acquire(ctx, q.a.client)
 	if err != nil {
 		return err
 	}
@@ -274,33 +275,33 @@ func (w *wholeness) commit(tip Hash) error {
 			if !w.repo.view.tip(h) {
 				return errUnknown
 			}
-			c, err := w.repo.rawCommit(w.ctx, h)
+			c, err := w.repo.objects.ReadCommit(w.ctx, h)
 			if err != nil {
 				return errAskGit
 			}
-			w.roots[h], w.known[c.tree] = c.tree, "tree"
+			w.roots[h], w.known[c.Tree] = c.Tree, "tree"
 			continue
 		}
-		c, err := parseCommit(obj.Data)
+		c, err := object.ParseCommit(obj.Data)
 		if w.bytes += len(obj.Data); obj.Kind != "commit" || err != nil || w.bytes > wholenessMax {
 			return errAskGit
 		}
 		// Its folders are looked at after those of its parents, which they are compared with.
 		var bases []Hash
-		for _, p := range c.parents {
+		for _, p := range c.Parents {
 			if root, seen := w.roots[p]; seen {
 				bases = append(bases, root)
 			} else {
 				stack = append(stack, p)
 			}
 		}
-		if len(bases) < len(c.parents) {
+		if len(bases) < len(c.Parents) {
 			continue
 		}
-		if err := w.tree(c.tree, bases, 0); err != nil {
+		if err := w.tree(c.Tree, bases, 0); err != nil {
 			return err
 		}
-		w.roots[h] = c.tree
+		w.roots[h] = c.Tree
 	}
 	return nil
 }

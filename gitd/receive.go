@@ -111,7 +111,7 @@ func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func
 	if ended != nil {
 		ended()
 	}
-	give, err := s.memory.take(ctx, memory)
+	give, err := s.memory.acquire(ctx, memory)
 	if err != nil {
 		return s.refusePush(a, p, err, nil, out)
 	}

@@ -107,7 +107,7 @@ func (r *Repo) refresh(ctx context.Context, up Upstream, commit Hash, progress i
 	}()
 	fetched, whole, err := r.fetchIncoming(ctx, src, up.Branch, progress)
 	if err != nil {
-		return res, src.quietly(fullDisk(err, r.dir))
+		return res, src.quietly(gitcmd.ExplainFullDisk(err, r.dir))
 	}
 	if res, err = r.forward(ctx, base, up.Branch, fetched+"/heads/"+up.Branch, commit); err != nil {
 		return res, err
@@ -123,7 +123,7 @@ func (r *Repo) refresh(ctx context.Context, up Upstream, commit Hash, progress i
 // fetchIncoming fetches upstream's branch to a place of its own; of a shallow
 // repository everything, which makes it whole.
 func (r *Repo) fetchIncoming(ctx context.Context, src source, branch string, progress io.Writer) (place string, whole bool, err error) {
-	bytes, err := room(r.dir)
+	bytes, err := gitcmd.FreeSpace(r.dir)
 	if err != nil {
 		return "", false, err
 	}

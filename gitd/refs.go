@@ -386,7 +386,7 @@ func (r *Repo) Update(ctx context.Context, updates ...RefUpdate) error {
 		}
 		return nil
 	}
-	err = fullDisk(err, r.dir)
+	err = gitcmd.ExplainFullDisk(err, r.dir)
 	if len(updates) == 1 {
 		return fmt.Errorf("cannot change %s in %s: %w", updates[0].Name, r.name, err)
 	}

@@ -141,7 +141,7 @@ func testUpdate(t *testing.T, r *Repo) {
 	one := commit(t, r, "main", "One", "a", "1")
 	two := commit(t, r, "main", "Two", "a", "2")
 	none := Hash("")
-	tree, err := r.treeOf(ctx, one)
+	tree, err := r.objects.TreeOf(ctx, one)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ type Repo struct {
 	id      fileID // the folder that dir was when this Repo was made
 	refs    refWriting
 	objects pack.Reader
-	view    refSnapshot
+	view    refView
 	format  atomic.Pointer[string] // of object names, once it was asked for
 	// merging, maintaining and refreshing hold one token each: merges of one
 	// repository take turns instead of losing against each other's

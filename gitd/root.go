@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ramus-dev/ramus/gitd/clone"
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pack"
@@ -106,7 +107,7 @@ func (s *Server) openRoot(ctx context.Context) (err error) {
 		if err := os.RemoveAll(filepath.Join(root, newFolder)); err != nil {
 			return fmt.Errorf("cannot remove unfinished repositories: %w", err)
 		}
-		if err := os.RemoveAll(filepath.Join(root, replyFolder)); err != nil {
+		if err := os.RemoveAll(filepath.Join(root, clone.Folder)); err != nil {
 			return fmt.Errorf("cannot remove the answers that an earlier server kept: %w", err)
 		}
 	}
@@ -124,11 +125,10 @@ func (s *Server) closeRoot() error {
 	s.library.repos = nil
 	s.library.mu.Unlock()
 	s.git.Close()
-	s.spines.close()
+	err := s.clones.Close()
 	for _, r := range repos {
 		r.release()
 	}
-	var err error
 	for _, f := range []*os.File{s.git.Lock, s.library.lock} {
 		if f != nil {
 			err = errors.Join(err, f.Close())
@@ -162,7 +162,7 @@ func onlyServer(root string) (lock *os.File, only bool, err error) {
 func (r *Repo) release() {
 	r.refs.close()
 	r.objects.Close()
-	r.server.spines.remove(func(p *spine) bool { return p.repo == r })
+	r.server.clones.Release(cloneRepo{r})
 }
 
 // Repo returns the repository called name, or an error that is [ErrNotFound] or [ErrInvalid].

@@ -3,12 +3,12 @@ package gitd
 import (
 	"context"
 	"crypto/ed25519"
-	"errors"
 	"log/slog"
-	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/ramus-dev/ramus/gitd/clone"
 	"github.com/ramus-dev/ramus/gitd/gitcmd"
 	"github.com/ramus-dev/ramus/gitd/grant"
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -59,7 +59,7 @@ type Server struct {
 	git     gitcmd.Runner // starts git
 	library library       // the repositories in use; see root.go
 	hook    hook          // looks for Secrets; see leak.go
-	spines  spineShelf    // what is kept for clones; see spine.go
+	clones  clone.Cache   // answers fetches that resemble others
 	upkeep  upkeep        // maintains repositories; see upkeep.go
 
 	// Set by Open, read only after.
@@ -72,9 +72,8 @@ type Server struct {
 
 	requests gitcmd.Group // what is being answered; see http.go and ssh.go
 
-	replies replyCache
-	stats   stats
-	native  bool // protocol v2 goes to git, too; for tests
+	lists  atomic.Uint64 // lists of refs answered without git
+	native bool          // protocol v2 goes to git, too; for tests
 
 	advertMu   sync.Mutex // guards the two below
 	advert     []byte     // git's capabilities in protocol v2
@@ -109,14 +108,11 @@ func (s *Server) Open(ctx context.Context) error {
 	s.limits = s.Limits.withDefaults()
 	s.slots = newSlots(s.limits.Processes)
 	s.memory.all = 2*s.limits.ObjectBytes + 256<<20 // the largest push, and small ones at the same time
-	s.spines.composing = make(chan struct{}, 2*runtime.NumCPU())
-	if s.replies.max = s.ReplyCache; s.ReplyCache == 0 {
-		s.replies.max = replyCacheDefault
-	}
 	if err := s.openRoot(ctx); err != nil {
 		return err
 	}
-	s.replies.root = s.Root
+	c := &s.clones
+	c.Root, c.MaxBytes, c.Git, c.Requests, c.Log, c.Now = s.Root, s.ReplyCache, &s.git, &s.requests, s.log(), s.now
 	s.startUpkeep()
 	return nil
 }
@@ -127,7 +123,7 @@ func (s *Server) Open(ctx context.Context) error {
 func (s *Server) Close() error {
 	s.requests.Close()
 	s.stopUpkeep()
-	return errors.Join(s.replies.close(), s.closeRoot())
+	return s.closeRoot()
 }
 
 func (s *Server) log() *slog.Logger {

@@ -9,6 +9,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/ramus-dev/ramus/gitd/object"
 	"golang.org/x/crypto/ssh"
 )
 
@@ -70,8 +71,8 @@ func (s *CommitSigner) sign(commit []byte) ([]byte, error) {
 }
 
 // object is the commit as it is stored: signed where the server signs.
-func (s *Server) object(c rawCommit) ([]byte, error) {
-	data := c.encode()
+func (s *Server) object(c object.RawCommit) ([]byte, error) {
+	data := c.Encode()
 	if s.Signer == nil {
 		return data, nil
 	}
@@ -126,22 +127,22 @@ func (r *Repo) maySign(ctx context.Context, commit []byte, committer Person, bra
 	if len(commit) > commitMax {
 		return fmt.Errorf("it has more than %d bytes: %w", commitMax, ErrTooLarge)
 	}
-	c, err := parseCommit(commit)
+	c, err := object.ParseCommit(commit)
 	// What is not written again just as it was has more in it than was read.
-	if err != nil || !bytes.Equal(c.encode(), commit) || bytes.IndexByte(commit, 0) >= 0 || !dated.MatchString(c.author) {
+	if err != nil || !bytes.Equal(c.Encode(), commit) || bytes.IndexByte(commit, 0) >= 0 || !dated.MatchString(c.Author) {
 		return fmt.Errorf("it is no commit, or one with headers that are not known here: %w", ErrInvalid)
 	}
-	if len(c.parents) > parentsMax {
+	if len(c.Parents) > parentsMax {
 		return fmt.Errorf("it has more than %d parents: %w", parentsMax, ErrInvalid)
 	}
-	who := dated.FindStringSubmatch(c.committer)
+	who := dated.FindStringSubmatch(c.Committer)
 	if who == nil || who[1] != committer.Ident() {
-		return fmt.Errorf("its committer is %.200q, not %q: %w", c.committer, committer.Ident(), ErrDenied)
+		return fmt.Errorf("its committer is %.200q, not %q: %w", c.Committer, committer.Ident(), ErrDenied)
 	}
-	if len(c.parents) == 0 {
+	if len(c.Parents) == 0 {
 		return fmt.Errorf("it begins a history of its own: %w", ErrDenied)
 	}
-	for _, p := range c.parents {
+	for _, p := range c.Parents {
 		if err := CheckHash(p); err != nil {
 			return err
 		}

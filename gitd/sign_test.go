@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gitd/gittest"
+	"github.com/ramus-dev/ramus/gitd/object"
 	gossh "golang.org/x/crypto/ssh"
 )
 
@@ -215,8 +216,8 @@ func FuzzSignCommit(f *testing.F) {
 			return
 		}
 		// What was signed is one commit of ours, and stays that with the signature in it.
-		c, err := parseCommit(withSignature(text, sig))
-		if err != nil || !strings.HasPrefix(c.committer, robot.Ident()+" ") || len(c.parents) == 0 || !bytes.Equal(c.encode(), text) {
+		c, err := object.ParseCommit(withSignature(text, sig))
+		if err != nil || !strings.HasPrefix(c.Committer, robot.Ident()+" ") || len(c.Parents) == 0 || !bytes.Equal(c.Encode(), text) {
 			t.Errorf("%q", text)
 		}
 	})

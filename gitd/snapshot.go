@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/ramus-dev/ramus/gitd/history"
+	"github.com/ramus-dev/ramus/gitd/object"
 	"github.com/ramus-dev/ramus/gitd/pack"
 )
 
@@ -99,11 +101,9 @@ func (r *Repo) snapshot(ctx context.Context, o Overlay, c NewCommit) (Snapshot, 
 		w.remember()
 		return s, nil
 	}
-	diff := comparison{ctx: ctx, read: w.tree, max: treeListMax}
-	if err := diff.trees(w.knownTree, tree, "", 0); err != nil {
+	if s.Changed, err = history.CompareTrees(ctx, w.tree, w.knownTree, tree, object.MaxEntries); err != nil {
 		return Snapshot{}, err
 	}
-	s.Changed = diff.list
 	commit, err := r.server.object(r.made(c, tree))
 	if err != nil {
 		return Snapshot{}, err

@@ -60,7 +60,7 @@ func (r *Repo) newSnapshotWalk(ctx context.Context, o *Overlay) (*snapshotWalk, 
 	}
 	w.overlay, w.pack, w.secrets = o, pack, r.server.Secrets
 	w.began, w.round = time.Now(), o.Cache.begin()
-	if w.knownTree, err = r.treeOf(ctx, o.Known); err != nil {
+	if w.knownTree, err = r.objects.TreeOf(ctx, o.Known); err != nil {
 		return nil, fmt.Errorf("the commit of the index: %w", err)
 	}
 	w.over, err = overlayTree(o.Entries)
@@ -69,7 +69,7 @@ func (r *Repo) newSnapshotWalk(ctx context.Context, o *Overlay) (*snapshotWalk, 
 
 // checkoutOf is a walk that knows what lies below, and no more.
 func (r *Repo) checkoutOf(ctx context.Context, commit Hash) (*snapshotWalk, error) {
-	tree, err := r.treeOf(ctx, commit)
+	tree, err := r.objects.TreeOf(ctx, commit)
 	return &snapshotWalk{ctx: ctx, repo: r, underTree: tree, trees: map[Hash]*treeEntries{}, places: map[string]*place{}}, err
 }
 
@@ -113,7 +113,7 @@ func (w *snapshotWalk) recall(ctx context.Context, h Hash) (*treeEntries, error)
 	t := &treeEntries{}
 	if h != "" {
 		var err error
-		if t.list, err = w.repo.tree(ctx, h); err != nil {
+		if t.list, err = w.repo.objects.ReadTree(ctx, h); err != nil {
 			return nil, err
 		}
 	}
@@ -140,8 +140,8 @@ func (w *snapshotWalk) folder(p *place, under Hash, origin string, known Hash, d
 	if err := w.ctx.Err(); err != nil {
 		return "", context.Cause(w.ctx)
 	}
-	if depth > folderDepthMax {
-		return "", fmt.Errorf("folders are nested more than %d deep: %w", folderDepthMax, ErrPortable)
+	if depth > object.MaxDepth {
+		return "", fmt.Errorf("folders are nested more than %d deep: %w", object.MaxDepth, ErrPortable)
 	}
 	below, err := w.named(under)
 	if err != nil {
@@ -156,8 +156,8 @@ func (w *snapshotWalk) folder(p *place, under Hash, origin string, known Hash, d
 	if p.over != nil {
 		kids = p.over.kids
 	}
-	if w.entries += len(below.list) + len(kids); w.entries > treeListMax {
-		return "", fmt.Errorf("more than %d files: %w", treeListMax, ErrPortable)
+	if w.entries += len(below.list) + len(kids); w.entries > object.MaxEntries {
+		return "", fmt.Errorf("more than %d files: %w", object.MaxEntries, ErrPortable)
 	}
 	made := make([]object.Entry, 0, len(below.list)+len(kids))
 	add := func(e object.Entry, err error) error {
@@ -206,11 +206,11 @@ func (t *treeEntries) same(list []object.Entry) bool {
 
 // checkNew refuses what git refuses to add, and what it looks into when it is pushed.
 func checkNew(path string, e object.Entry) error {
-	plain := plainName(e.Name)
+	plain := object.FoldName(e.Name)
 	switch {
-	case len(path) > pathMax:
-		return fmt.Errorf("path %.100q… is longer than %d bytes: %w", path, pathMax, ErrPortable)
-	case dotGit(e.Name):
+	case len(path) > object.MaxPath:
+		return fmt.Errorf("path %.100q… is longer than %d bytes: %w", path, object.MaxPath, ErrPortable)
+	case object.IsDotGit(e.Name):
 		return fmt.Errorf("%.200q has a name that git keeps for itself: %w", path, ErrPortable)
 	case strings.EqualFold(plain, ".gitmodules"), strings.Contains(plain, "~") && len(plain) <= 8 && strings.HasPrefix(strings.ToLower(plain), "gi"):
 		// Also by the short names that Windows gives: gitmod~1, gi7eba~1.
@@ -328,7 +328,7 @@ func (w *snapshotWalk) covered(p *place, n *overlayNode, b object.Entry, origin 
 
 // lookup finds a folder of Under that was renamed.
 func (w *snapshotWalk) lookup(path string) (object.Entry, error) {
-	parts, err := splitPath(path)
+	parts, err := object.SplitPath(path)
 	if err != nil {
 		return object.Entry{}, err
 	}
@@ -352,8 +352,8 @@ func (w *snapshotWalk) enter(p *place, name string, over *overlayNode, under Has
 	if over == nil && path == origin && known.Mode == object.ModeFolder && known.Hash == under {
 		return known, nil
 	}
-	if len(path) > pathMax {
-		return object.Entry{}, fmt.Errorf("path %.100q… is longer than %d bytes: %w", path, pathMax, ErrPortable)
+	if len(path) > object.MaxPath {
+		return object.Entry{}, fmt.Errorf("path %.100q… is longer than %d bytes: %w", path, object.MaxPath, ErrPortable)
 	}
 	sub := &place{up: p, path: path, name: name, over: over}
 	tree := known.Hash
@@ -413,14 +413,14 @@ func (w *snapshotWalk) charge(size int64) error {
 
 // found notes the secrets in an object, unless the repository holds it already.
 func (w *snapshotWalk) found(names []string, kind, path string, h Hash) error {
-	if len(names) == 0 || len(w.leaks) >= leaksMax {
+	if len(names) == 0 || len(w.leaks) >= object.MaxLeaks {
 		return nil
 	}
 	if _, err := w.repo.objects.Kind(w.ctx, h); !errors.Is(err, ErrNotFound) {
 		return err
 	}
 	for _, name := range names {
-		w.leaks = append(w.leaks, Leak{Secret: name, Kind: kind, Object: h, Path: shown(w.secrets, path)})
+		w.leaks = append(w.leaks, Leak{Secret: name, Kind: kind, Object: h, Path: object.CleanPath(w.secrets, path)})
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func BenchmarkCommit(b *testing.B) {
 		}
 	})
 	b.Run("update", func(b *testing.B) {
-		was, err := r.treeOf(b.Context(), last)
+		was, err := r.objects.TreeOf(b.Context(), last)
 		_ = was
 		if err != nil {
 			b.Fatal(err)

@@ -450,11 +450,11 @@ func (f *sshFront) sshConverse(ctx context.Context, a access, v *visit) error {
 		if err != nil || q.Command == "" {
 			return err
 		}
-		if err := f.reply(ctx, a, q, out); err != nil {
+		if err := f.answerRequest(ctx, a, q, out); err != nil {
 			return err
 		}
 		// Refs may have changed since the last one.
-		if err := a.repo.view.fresh(ctx); err != nil {
+		if err := a.repo.view.refresh(ctx); err != nil {
 			return err
 		}
 	}
@@ -463,7 +463,7 @@ func (f *sshFront) sshConverse(ctx context.Context, a access, v *visit) error {
 // sshAnswer is an answer over a channel that goes on after it.
 type sshAnswer struct{ io.Writer }
 
-func (sshAnswer) length(int64) {}
+func (sshAnswer) SetLength(int64) {}
 
 func seconds(d time.Duration) string {
 	return fmt.Sprint(max(1, int64((d+time.Second-1)/time.Second)))

@@ -1,7 +1,5 @@
 package gitd
 
-import "sync/atomic"
-
 // Stats counts what a server has done since it was opened.
 type Stats struct {
 	Children uint64 // git processes started, for whatever reason; they may have started others
@@ -12,15 +10,11 @@ type Stats struct {
 	Kept     int64  // bytes of kept answers
 }
 
-// stats holds the counts of [Stats] that the server itself keeps.
-type stats struct {
-	lists, packs, composed, hits atomic.Uint64
-}
-
-// Stats is what the server has done so far.
+// Stats returns the counts since the server was opened.
 func (s *Server) Stats() Stats {
-	s.replies.mu.Lock()
-	kept := s.replies.bytes
-	s.replies.mu.Unlock()
-	return Stats{s.git.Started(), s.stats.lists.Load(), s.stats.packs.Load(), s.stats.composed.Load(), s.stats.hits.Load(), kept}
+	c := s.clones.Stats()
+	return Stats{
+		Children: s.git.Started(), Lists: s.lists.Load(),
+		Packs: c.Packs, Composed: c.Composed, Hits: c.Hits, Kept: c.Kept,
+	}
 }

@@ -16,9 +16,6 @@ import (
 // fileMax bounds [Repo.ReadFile] if its caller gives no bound.
 const fileMax = 64 << 20
 
-// treeListMax bounds [Repo.Tree].
-const treeListMax = 1_000_000
-
 // TreeEntry is one entry of a folder at a commit.
 type TreeEntry struct {
 	Path string `json:"path"` // from the root of the tree
@@ -28,54 +25,13 @@ type TreeEntry struct {
 	Size int64  `json:"size"` // of blobs; 0 for others
 }
 
-// tree reads the tree called h.
-func (r *Repo) tree(ctx context.Context, h Hash) ([]object.Entry, error) {
-	obj, _, err := r.objects.Small(ctx, h)
-	if err != nil {
-		return nil, err
-	}
-	if obj.Kind != "tree" {
-		return nil, fmt.Errorf("object %s is a %s, no folder: %w", h, obj.Kind, ErrInvalid)
-	}
-	entries, err := object.ParseTree(obj.Data, len(h)/2)
-	if err != nil {
-		return nil, fmt.Errorf("object %s: %w", h, err)
-	}
-	return entries, nil
-}
-
-// treeOf returns the root tree of a commit.
-func (r *Repo) treeOf(ctx context.Context, commit Hash) (Hash, error) {
-	c, err := r.rawCommit(ctx, commit)
-	return c.tree, err
-}
-
-// splitPath checks a slash-separated path inside a tree.
-func splitPath(p string) ([]string, error) {
-	switch {
-	case p == "":
-		return nil, fmt.Errorf("the path is empty: %w", ErrInvalid)
-	case len(p) > 4096:
-		return nil, fmt.Errorf("path %.100q… is longer than 4096 bytes: %w", p, ErrInvalid)
-	case strings.Contains(p, "\x00"):
-		return nil, fmt.Errorf("path %.100q contains a NUL: %w", p, ErrInvalid)
-	}
-	parts := strings.Split(p, "/")
-	for _, part := range parts {
-		if part == "" || part == "." || part == ".." {
-			return nil, fmt.Errorf("path %.100q has a part that is empty, '.' or '..': %w", p, ErrInvalid)
-		}
-	}
-	return parts, nil
-}
-
 // find walks from the root of rev to path; "" is the root itself.
 func (r *Repo) find(ctx context.Context, rev, p string) (object.Entry, error) {
 	commit, err := r.resolve(ctx, rev)
 	if err != nil {
 		return object.Entry{}, fmt.Errorf("%.200q: %w", rev, err)
 	}
-	root, err := r.treeOf(ctx, commit)
+	root, err := r.objects.TreeOf(ctx, commit)
 	if err != nil {
 		return object.Entry{}, err
 	}
@@ -83,7 +39,7 @@ func (r *Repo) find(ctx context.Context, rev, p string) (object.Entry, error) {
 	if p == "" {
 		return at, nil
 	}
-	parts, err := splitPath(p)
+	parts, err := object.SplitPath(p)
 	if err != nil {
 		return object.Entry{}, err
 	}
@@ -92,7 +48,7 @@ walk:
 		if at.Mode != object.ModeFolder {
 			return object.Entry{}, ErrNotFound
 		}
-		entries, err := r.tree(ctx, at.Hash)
+		entries, err := r.objects.ReadTree(ctx, at.Hash)
 		if err != nil {
 			return object.Entry{}, err
 		}
@@ -193,7 +149,7 @@ func (r *Repo) listTree(ctx context.Context, rev, folder string, recursive bool)
 		if depth > 1000 {
 			return fmt.Errorf("folders are nested more than 1000 deep: %w", ErrTooLarge)
 		}
-		entries, err := r.tree(ctx, h)
+		entries, err := r.objects.ReadTree(ctx, h)
 		if err != nil {
 			return err
 		}
@@ -205,8 +161,8 @@ func (r *Repo) listTree(ctx context.Context, rev, folder string, recursive bool)
 				}
 				continue
 			}
-			if len(list) == treeListMax {
-				return fmt.Errorf("more than %d entries: %w", treeListMax, ErrTooLarge)
+			if len(list) == object.MaxEntries {
+				return fmt.Errorf("more than %d entries: %w", object.MaxEntries, ErrTooLarge)
 			}
 			list = append(list, TreeEntry{Path: p, Mode: fmt.Sprintf("%06o", e.Mode), Type: e.Kind(), Hash: e.Hash})
 		}

@@ -43,7 +43,7 @@ func sightOf(g Grant) string {
 // may read all refs, blobs and trees, which a partial clone asks for one by one. Git asks for
 // more: with protocol v2 it hands out whatever is in the repository, the commits of branches
 // that were deleted too. The error may be a *wantError.
-func (v *refSnapshot) checkWants(ctx context.Context, g Grant, wants []Hash) error {
+func (v *refView) checkWants(ctx context.Context, g Grant, wants []Hash) error {
 	unknown, turn, tips := v.unknown(g, wants)
 	if len(unknown) == 0 {
 		return nil
@@ -87,7 +87,7 @@ func (v *refSnapshot) checkWants(ctx context.Context, g Grant, wants []Hash) err
 
 // unknown lists the wants that are neither tips nor known to be reachable, and if there
 // are any, the tips that the grant shows.
-func (v *refSnapshot) unknown(g Grant, wants []Hash) (unknown []Hash, turn uint64, tips []Hash) {
+func (v *refView) unknown(g Grant, wants []Hash) (unknown []Hash, turn uint64, tips []Hash) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	known := func(h Hash) bool { return v.verdictTurn == v.turn && v.verdicts[wantVerdict{sightOf(g), h}] }
@@ -104,7 +104,7 @@ func (v *refSnapshot) unknown(g Grant, wants []Hash) (unknown []Hash, turn uint6
 				shown[i] = true
 			}
 		}
-		v.each(g, nil, func(r *shownRef) {
+		v.eachRef(g, nil, func(r *shownRef) {
 			mark(r.hash)
 			mark(r.peeled)
 		})
@@ -118,13 +118,13 @@ func (v *refSnapshot) unknown(g Grant, wants []Hash) (unknown []Hash, turn uint6
 		if v.head.hash != "" && len(g.Read) == 0 {
 			tips = append(tips, v.head.hash)
 		}
-		v.each(g, nil, func(r *shownRef) { tips = append(tips, r.hash) })
+		v.eachRef(g, nil, func(r *shownRef) { tips = append(tips, r.hash) })
 	}
 	return unknown, v.turn, tips
 }
 
 // unreachable finds one of the commits that no tip reaches; "" when there is none.
-func (v *refSnapshot) unreachable(ctx context.Context, commits, tips []Hash) (Hash, error) {
+func (v *refView) unreachable(ctx context.Context, commits, tips []Hash) (Hash, error) {
 	if len(commits) == 0 {
 		return "", nil
 	}

@@ -3,8 +3,10 @@ package gitd
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -22,7 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refSnapshot is a repository's refs in memory, as protocol v2 shows them: sorted, each
+// refView is a repository's refs in memory, as protocol v2 shows them: sorted, each
 // with its line of ls-refs. It is never behind the disk: before each use the signatures
 // of HEAD, of packed-refs and of the folders of loose refs are compared with those that
 // were read, and what changed is read anew: a folder whose time moved, and in it the files that are
@@ -32,7 +34,7 @@ import (
 //
 // A repository that keeps its refs in another way, or whose configuration says how it
 // is to be read, has no snapshot: native git serves it.
-type refSnapshot struct {
+type refView struct {
 	repo *Repo
 	look syncer
 
@@ -176,7 +178,7 @@ func (s signature) String() string {
 var errNative = errors.New("its refs are not read in process")
 
 // fresh brings the snapshot to what is on disk; errNative: there is none.
-func (v *refSnapshot) fresh(ctx context.Context) error {
+func (v *refView) refresh(ctx context.Context) error {
 	// Others wait for the outcome, too: it must not depend on one client's patience.
 	err := v.look.wait(func() error { return v.read(context.WithoutCancel(ctx)) })
 	if err != nil && !errors.Is(err, errNative) {
@@ -187,21 +189,21 @@ func (v *refSnapshot) fresh(ctx context.Context) error {
 
 // deleted is told that this server has deleted refs: what is kept for who asked for them goes
 // at once, not when somebody next asks for anything.
-func (v *refSnapshot) deleted(ctx context.Context) {
+func (v *refView) deleted(ctx context.Context) {
 	v.mu.RLock()
 	known := v.folders != nil
 	v.mu.RUnlock()
 	if !known {
 		return
 	}
-	if err := v.fresh(ctx); err != nil && !errors.Is(err, errNative) {
+	if err := v.refresh(ctx); err != nil && !errors.Is(err, errNative) {
 		v.repo.server.log().Warn("cannot follow deleted refs", "repo", v.repo.name, "err", err)
 	}
 }
 
 // read is fresh for one look. Only one runs at a time, so that it may read the fields
 // without the lock; it holds it to change them.
-func (v *refSnapshot) read(ctx context.Context) error {
+func (v *refView) read(ctx context.Context) error {
 	if err := v.readConfig(); err != nil {
 		return err
 	}
@@ -251,18 +253,18 @@ func (v *refSnapshot) read(ctx context.Context) error {
 	v.shallow, v.peeled = shallow, peeled
 	v.apply(c)
 	if len(v.gone) > 0 {
-		v.repo.server.replies.forget(v.repo.id, v.gone)
+		v.repo.server.clones.Forget(cloneRepo{v.repo}, v.gone)
 		v.gone = nil
 	}
 	return nil
 }
 
-func (v *refSnapshot) path(name string) string {
+func (v *refView) path(name string) string {
 	return filepath.Join(v.repo.dir, filepath.FromSlash(name))
 }
 
 // readConfig finds out whether the repository may be served in process.
-func (v *refSnapshot) readConfig() error {
+func (v *refView) readConfig() error {
 	sig, err := sign(v.path("config"))
 	if err != nil {
 		return err
@@ -296,7 +298,7 @@ func (o ownConfig) alien() bool {
 }
 
 // config is the repository's configuration, read when the file changed.
-func (v *refSnapshot) config() (ownConfig, error) {
+func (v *refView) config() (ownConfig, error) {
 	sig, err := sign(v.path("config"))
 	if err != nil {
 		return nil, err
@@ -325,7 +327,7 @@ type refChanges struct {
 func (c *refChanges) nothing() bool { return len(c.folders) == 0 && !c.repacked }
 
 // readFolder looks at a folder and at those below.
-func (v *refSnapshot) readFolder(c *refChanges, name string) error {
+func (v *refView) readFolder(c *refChanges, name string) error {
 	if strings.Count(name, "/") > object.MaxRef/2 {
 		return nil
 	}
@@ -398,7 +400,7 @@ func (v *refSnapshot) readFolder(c *refChanges, name string) error {
 }
 
 // dropFolder notes that a folder is gone, and what was in it.
-func (v *refSnapshot) dropFolder(c *refChanges, name string) {
+func (v *refView) dropFolder(c *refChanges, name string) {
 	known := v.folders[name]
 	if known == nil {
 		return
@@ -414,7 +416,7 @@ func (v *refSnapshot) dropFolder(c *refChanges, name string) {
 }
 
 // readLoose reads a loose ref, unless it is the file that was read before.
-func (v *refSnapshot) readLoose(name string, was looseRef) (looseRef, error) {
+func (v *refView) readLoose(name string, was looseRef) (looseRef, error) {
 	sig, err := sign(v.path(name))
 	if err != nil {
 		return looseRef{}, err
@@ -442,7 +444,7 @@ func (v *refSnapshot) readLoose(name string, was looseRef) (looseRef, error) {
 	return is, nil
 }
 
-func (v *refSnapshot) readHead() (headRef, error) {
+func (v *refView) readHead() (headRef, error) {
 	b, err := readSmall(v.path("HEAD"))
 	if err != nil {
 		return headRef{}, err
@@ -458,7 +460,7 @@ func (v *refSnapshot) readHead() (headRef, error) {
 }
 
 // readPacked reads packed-refs with the signature of the very file that was read.
-func (v *refSnapshot) readPacked() ([]packedRef, signature, error) {
+func (v *refView) readPacked() ([]packedRef, signature, error) {
 	f, err := os.Open(v.path("packed-refs"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, signature{}, nil
@@ -475,7 +477,7 @@ func (v *refSnapshot) readPacked() ([]packedRef, signature, error) {
 }
 
 // peel finds out what kind of object each new ref is at, and what a tag stands for.
-func (v *refSnapshot) peel(ctx context.Context, c *refChanges) (map[Hash]Hash, error) {
+func (v *refView) peel(ctx context.Context, c *refChanges) (map[Hash]Hash, error) {
 	known := v.peeled
 	var ask []Hash
 	seen := map[Hash]bool{}
@@ -526,7 +528,7 @@ func (v *refSnapshot) peel(ctx context.Context, c *refChanges) (map[Hash]Hash, e
 const unpeeled Hash = "?"
 
 // apply takes over what was found; v.mu is held.
-func (v *refSnapshot) apply(c *refChanges) {
+func (v *refView) apply(c *refChanges) {
 	first := v.folders == nil
 	if first {
 		v.folders = map[string]*refFolder{}
@@ -560,14 +562,14 @@ func (v *refSnapshot) apply(c *refChanges) {
 }
 
 // tip says whether a ref is at an object, or at a tag that stands for it.
-func (v *refSnapshot) tip(h Hash) bool {
+func (v *refView) tip(h Hash) bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.tips[h] > 0
 }
 
 // symbolic says whether a ref is another name for one.
-func (v *refSnapshot) symbolic(name string) bool {
+func (v *refView) symbolic(name string) bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	l, _ := v.loose(name)
@@ -575,7 +577,7 @@ func (v *refSnapshot) symbolic(name string) bool {
 }
 
 // loose is a loose ref by its name.
-func (v *refSnapshot) loose(name string) (looseRef, bool) {
+func (v *refView) loose(name string) (looseRef, bool) {
 	i := strings.LastIndexByte(name, '/')
 	if i < 0 {
 		return looseRef{}, false
@@ -589,7 +591,7 @@ func (v *refSnapshot) loose(name string) (looseRef, bool) {
 }
 
 // resolve follows a ref through symbolic refs to an object.
-func (v *refSnapshot) resolve(name string) (target string, hash Hash, packed *packedRef) {
+func (v *refView) resolve(name string) (target string, hash Hash, packed *packedRef) {
 	for range 5 { // git follows as many
 		l, ok := v.loose(name)
 		if !ok {
@@ -608,7 +610,7 @@ func (v *refSnapshot) resolve(name string) (target string, hash Hash, packed *pa
 }
 
 // show is a ref as it is shown; false: it is not.
-func (v *refSnapshot) show(name string) (shownRef, bool) {
+func (v *refView) show(name string) (shownRef, bool) {
 	target, hash, packed := v.resolve(name)
 	if hash == "" {
 		return shownRef{}, false
@@ -627,12 +629,12 @@ func (v *refSnapshot) show(name string) (shownRef, bool) {
 }
 
 // find is where a ref is, or would be.
-func (v *refSnapshot) find(name string) (int, bool) {
+func (v *refView) find(name string) (int, bool) {
 	return slices.BinarySearchFunc(v.refs, name, func(r shownRef, n string) int { return strings.Compare(r.name, n) })
 }
 
 // put brings one ref up to date.
-func (v *refSnapshot) put(name string) {
+func (v *refView) put(name string) {
 	is, ok := v.show(name)
 	i, was := v.find(name)
 	switch {
@@ -658,7 +660,7 @@ func (v *refSnapshot) put(name string) {
 }
 
 // count counts a ref's objects in or out.
-func (v *refSnapshot) count(r *shownRef, n int) {
+func (v *refView) count(r *shownRef, n int) {
 	for _, h := range []Hash{r.hash, r.peeled} {
 		if h == "" {
 			continue
@@ -670,7 +672,7 @@ func (v *refSnapshot) count(r *shownRef, n int) {
 }
 
 // bury notes that a ref was deleted.
-func (v *refSnapshot) bury(r *shownRef) {
+func (v *refView) bury(r *shownRef) {
 	if v.gone == nil {
 		v.gone = map[Hash]bool{}
 	}
@@ -678,7 +680,7 @@ func (v *refSnapshot) bury(r *shownRef) {
 }
 
 // merge makes refs anew.
-func (v *refSnapshot) merge() {
+func (v *refView) merge() {
 	before := v.refs
 	names := make([]string, 0, len(v.packed)+len(v.refs))
 	for _, p := range v.packed {
@@ -708,7 +710,7 @@ func (v *refSnapshot) merge() {
 }
 
 // relink lists the symbolic refs.
-func (v *refSnapshot) relink() {
+func (v *refView) relink() {
 	v.links = v.links[:0]
 	for folder, f := range v.folders {
 		for file, l := range f.files {
@@ -721,7 +723,7 @@ func (v *refSnapshot) relink() {
 
 // each calls yield for the refs that a grant shows and whose name begins with one of
 // the prefixes (none: all), in order; v.mu is held.
-func (v *refSnapshot) each(g Grant, prefixes []string, yield func(*shownRef)) {
+func (v *refView) eachRef(g Grant, prefixes []string, yield func(*shownRef)) {
 	if len(g.Read) == 0 {
 		if len(prefixes) == 0 {
 			prefixes = []string{""}
@@ -752,7 +754,7 @@ func (v *refSnapshot) each(g Grant, prefixes []string, yield func(*shownRef)) {
 }
 
 // from is where the names begin that have a prefix.
-func (v *refSnapshot) from(prefix string) int {
+func (v *refView) from(prefix string) int {
 	return sort.Search(len(v.refs), func(i int) bool { return v.refs[i].name >= prefix })
 }
 
@@ -773,7 +775,7 @@ func begins(name string, prefixes []string) bool {
 }
 
 // list answers ls-refs.
-func (v *refSnapshot) list(g Grant, q *protocol.RefsRequest) []byte {
+func (v *refView) list(g Grant, q *protocol.RefsRequest) []byte {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	var b []byte
@@ -788,7 +790,7 @@ func (v *refSnapshot) list(g Grant, q *protocol.RefsRequest) []byte {
 			b = protocol.AppendLine(b, "unborn HEAD symref-target:", head.target, "\n")
 		}
 	}
-	v.each(g, q.Prefixes, func(r *shownRef) {
+	v.eachRef(g, q.Prefixes, func(r *shownRef) {
 		if q.Symrefs && q.Peel {
 			b = append(b, r.line...)
 		} else {
@@ -800,14 +802,14 @@ func (v *refSnapshot) list(g Grant, q *protocol.RefsRequest) []byte {
 
 // advertisePush lists what a grant shows as the first words of a push, with git's
 // capabilities; false: git has to say more.
-func (v *refSnapshot) advertisePush(g Grant, capabilities string) ([]byte, bool) {
+func (v *refView) advertisePush(g Grant, capabilities string) ([]byte, bool) {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	if !v.shallow.gone() {
 		return nil, false
 	}
 	var b []byte
-	v.each(g, nil, func(r *shownRef) {
+	v.eachRef(g, nil, func(r *shownRef) {
 		if b == nil {
 			b = protocol.AppendLine(b, string(r.hash), " ", r.name, "\x00", capabilities, "\n")
 		} else {
@@ -821,7 +823,7 @@ func (v *refSnapshot) advertisePush(g Grant, capabilities string) ([]byte, bool)
 }
 
 // showHead is HEAD as a grant shows it, without a hash when it is not born yet.
-func (v *refSnapshot) showHead(g Grant) (shownRef, bool) {
+func (v *refView) showHead(g Grant) (shownRef, bool) {
 	if len(g.Read) > 0 && !g.Shows(v.head.target) {
 		return shownRef{}, false
 	}
@@ -896,4 +898,39 @@ func readAtMost(f *os.File, max int64) ([]byte, error) {
 	b.Grow(int(info.Size()) + 512)
 	_, err = b.ReadFrom(f)
 	return b.Bytes(), err
+}
+
+// shallowState tells whether, and how, the repository's own history is cut.
+func (v *refView) shallowState() string {
+	v.mu.RLock()
+	defer v.mu.RUnlock()
+	if v.shallow.gone() {
+		return ""
+	}
+	return v.shallow.String()
+}
+
+// tagState is one word for all tags, empty when there are none, and whether the grant shows all.
+func (v *refView) tagState(g Grant) (state string, all bool) {
+	const tags = "refs/tags/"
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	n := 0
+	if v.tagsTurn != v.turn {
+		h := sha256.New()
+		v.eachRef(Grant{}, []string{tags}, func(r *shownRef) {
+			n++
+			io.WriteString(h, r.line)
+		})
+		v.tags, v.tagsTurn = "", v.turn
+		if n > 0 {
+			v.tags = string(h.Sum(nil))
+		}
+	}
+	if v.tags == "" || len(g.Read) == 0 {
+		return v.tags, true
+	}
+	all = true
+	v.eachRef(Grant{}, []string{tags}, func(r *shownRef) { all = all && g.Shows(r.name) })
+	return v.tags, all
 }

@@ -3,19 +3,176 @@ package gitd
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
+	cryptorand "crypto/rand"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
+	"github.com/ramus-dev/ramus/gitd/clone"
+	"github.com/ramus-dev/ramus/gitd/gittest"
 	"github.com/ramus-dev/ramus/gitd/protocol"
 )
+
+// cloneKinds are the clones that are composed.
+var cloneKinds = []struct {
+	kind clone.Kind
+	args []string
+}{
+	{clone.Full, nil},
+	{clone.Blobless, []string{"--filter=blob:none", "--no-checkout"}},
+	{clone.Shallow, []string{"--depth=1"}},
+	{clone.Full, []string{"--no-tags"}},
+	{clone.Shallow, []string{"--depth=1", "--no-tags"}},
+}
+
+// TestCompose clones random branches from what is composed and from git itself, and
+// compares what the clones have.
+func TestCompose(t *testing.T) {
+	seeds, each, kinds := 2, 3, cloneKinds[:3]
+	if os.Getenv("RAMUS_SPINES") == "full" {
+		seeds, each, kinds = 40, 20, cloneKinds
+	}
+	w := newWire(t, func(s *Server) { s.Anonymous = true })
+	for seed := range uint64(seeds) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			ctx := t.Context()
+			rnd := rand.New(rand.NewPCG(seed, 11))
+			r, err := w.Create(ctx, fmt.Sprint("r", seed))
+			if err != nil {
+				t.Fatal(err)
+			}
+			commits := randomHistory(t, r, rnd, 40)
+			if rnd.IntN(2) == 0 {
+				if err := r.Maintain(ctx); err != nil {
+					t.Fatal(err)
+				}
+			}
+			// The base has moved on since some branches were made.
+			older, base := commits[rnd.IntN(4)], commits[4+rnd.IntN(6)]
+			for _, k := range kinds {
+				for _, b := range []Hash{older, base} {
+					if err := r.server.clones.Prepare(ctx, cloneRepo{r}, b, k.kind); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			branches := strings.Fields(git(t, r.dir, "for-each-ref", "--format=%(refname:short)", "refs/heads"))
+			rnd.Shuffle(len(branches), func(i, j int) { branches[i], branches[j] = branches[j], branches[i] })
+			// The base itself, and a branch of nothing but it.
+			git(t, r.dir, "branch", "same", string(base))
+			branches = append([]string{"same"}, branches...)
+			stock(t, "", "ls-remote", "-q", w.url(r.name, "")) // so that its refs are known
+			for _, branch := range branches[:min(len(branches), each)] {
+				fits := false
+				for _, b := range []Hash{older, base} {
+					_, err := gittest.Try(r.dir, "merge-base", "--is-ancestor", string(b), branch)
+					fits = fits || err == nil
+				}
+				for _, k := range kinds {
+					composed, children := compareClone(t, w, r, branch, k.kind, k.args)
+					if fits && (composed != 1 || children != 0) || !fits && composed != 0 {
+						t.Errorf("%s %v: descends from a base: %v, composed %d by %d processes", branch, k.args, fits, composed, children)
+					}
+				}
+			}
+		})
+	}
+}
+
+// compareClone clones a branch from the server and from git itself and compares the two;
+// it tells how many answers were composed, and how many processes the server started.
+func compareClone(t *testing.T, w *wire, r *Repo, branch string, kind clone.Kind, more []string) (composed, children uint64) {
+	t.Helper()
+	dir := t.TempDir()
+	ours, theirs := filepath.Join(dir, "ours"), filepath.Join(dir, "theirs")
+	args := append([]string{"-c", "transfer.fsckObjects=true", "-c", "advice.detachedHead=false", "clone", "-q", "--single-branch", "-b", branch}, more...)
+	before := w.Stats()
+	stock(t, "", append(slices.Clone(args), w.url(r.name, ""), ours)...)
+	after := w.Stats()
+	stock(t, "", append(slices.Clone(args), "--no-local", "-u", "git -c uploadpack.allowFilter=true upload-pack", "file://"+r.dir, theirs)...)
+	compareClones(t, fmt.Sprint(branch, more), ours, theirs, kind == clone.Shallow)
+	return after.Composed - before.Composed, after.Children - before.Children
+}
+
+// compareClones checks that a clone has what another has; more says that objects may be
+// among it that nothing reaches.
+func compareClones(t *testing.T, what, ours, theirs string, more bool) {
+	t.Helper()
+	fsck(t, ours)
+	if a, b := stock(t, ours, "for-each-ref"), stock(t, theirs, "for-each-ref"); a != b {
+		t.Errorf("%s: refs:\n%s\ngit has:\n%s", what, a, b)
+	}
+	if a, b := shallowOf(ours), shallowOf(theirs); a != b {
+		t.Errorf("%s: shallow at:\n%s\ngit has:\n%s", what, a, b)
+	}
+	if a, b := stock(t, ours, "rev-parse", "HEAD"), stock(t, theirs, "rev-parse", "HEAD"); a != b {
+		t.Errorf("%s: at %s, git at %s", what, a, b)
+	}
+	all := []string{"cat-file", "--batch-all-objects", "--batch-check=%(objectname) %(objecttype)"}
+	a, b := strings.Split(stock(t, ours, all...), "\n"), strings.Split(stock(t, theirs, all...), "\n")
+	for _, line := range b {
+		if !slices.Contains(a, line) {
+			t.Errorf("%s: %s is missing", what, line)
+		}
+	}
+	for _, line := range a {
+		if !more && !slices.Contains(b, line) {
+			t.Errorf("%s: %s is too much", what, line)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(ours, ".git", "index")); err == nil { // it was checked out
+		if st := stock(t, ours, "status", "--porcelain"); st != "" {
+			t.Errorf("%s: the work tree is not clean:\n%s", what, st)
+		}
+	}
+}
+
+func shallowOf(dir string) string {
+	b, _ := os.ReadFile(filepath.Join(dir, ".git", "shallow"))
+	lines := strings.Fields(string(b))
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+// TestComposeTags clones tags, and tags of tags.
+func TestComposeTags(t *testing.T) {
+	w := newWire(t, func(s *Server) { s.Anonymous = true })
+	r, err := w.Create(t.Context(), "r")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := commit(t, r, "main", "First", "a", "1\n")
+	git(t, r.dir, "tag", "-a", "-m", "x", "inner", string(first))
+	git(t, r.dir, "tag", "-a", "-m", "x", "outer", "inner")
+	commit(t, r, "main", "Second", "b", "2\n")
+	git(t, r.dir, "tag", "light", "main")
+	tip := commit(t, r, "work", "Other", "c", "3\n")
+	git(t, r.dir, "tag", "-a", "-m", "x", "other", string(tip))
+	git(t, r.dir, "tag", "-a", "-m", "x", "tree", "main^{tree}")
+	for _, k := range cloneKinds {
+		if err := r.server.clones.Prepare(t.Context(), cloneRepo{r}, first, k.kind); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, branch := range []string{"main", "outer", "light", "main"} {
+		if i == 3 { // the kept envelopes do not include all any more
+			git(t, r.dir, "tag", "-a", "-m", "x", "later", string(first))
+		}
+		for _, k := range cloneKinds {
+			if composed, _ := compareClone(t, w, r, branch, k.kind, k.args); composed == 0 {
+				t.Errorf("%s %v: not composed", branch, k.args)
+			}
+		}
+	}
+}
 
 // noisy is a repository whose clones are larger than all buffers between; the answer to
 // the request is one that is kept.
@@ -24,7 +181,7 @@ func (w *wire) noisy(name string, size int) (dir, head string, request []byte) {
 	dir = w.repo(name)
 	c := w.clone(dir, "-c", "core.compression=0")
 	noise := make([]byte, size)
-	if _, err := rand.Read(noise); err != nil {
+	if _, err := cryptorand.Read(noise); err != nil {
 		w.t.Fatal(err)
 	}
 	head = addFile(w.t, c, "noise", string(noise))
@@ -183,7 +340,7 @@ func TestReplyBound(t *testing.T) {
 			t.Errorf("%d bytes", len(got))
 		}
 	}
-	files, err := filepath.Glob(filepath.Join(w.Root, replyFolder, "*", "*"))
+	files, err := filepath.Glob(filepath.Join(w.Root, clone.Folder, "*", "*"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +362,7 @@ func TestReplyDropped(t *testing.T) {
 	stock(t, dir, "branch", "twin", "main")
 	w.fetched(t, "a", body)
 	files := func() int {
-		list, err := filepath.Glob(filepath.Join(w.Root, replyFolder, "*", "*"))
+		list, err := filepath.Glob(filepath.Join(w.Root, clone.Folder, "*", "*"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -257,7 +414,7 @@ func TestReplyAbandoned(t *testing.T) {
 func TestReplyCleanup(t *testing.T) {
 	var w *wire
 	t.Cleanup(func() { // when the server is closed
-		if _, err := os.Stat(filepath.Join(w.Root, replyFolder)); !os.IsNotExist(err) {
+		if _, err := os.Stat(filepath.Join(w.Root, clone.Folder)); !os.IsNotExist(err) {
 			t.Error(err)
 		}
 	})
@@ -265,121 +422,15 @@ func TestReplyCleanup(t *testing.T) {
 	_, _, body := w.noisy("a", 1<<10)
 	w.fetched(t, "a", body)
 	root := t.TempDir()
-	write(t, filepath.Join(root, replyFolder, "x", "1"), "old")
+	write(t, filepath.Join(root, clone.Folder, "x", "1"), "old")
 	s := &Server{Root: root}
 	if err := s.Open(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := os.Stat(filepath.Join(root, replyFolder)); !os.IsNotExist(err) {
+	if _, err := os.Stat(filepath.Join(root, clone.Folder)); !os.IsNotExist(err) {
 		t.Error(err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// TestFollow: whoever reads along gets whole packets in order, with progress between them
-// if it is wanted, and nothing behind the end.
-func TestFollow(t *testing.T) {
-	s := &Server{}
-	c := &s.replies
-	c.root, c.max = t.TempDir(), 4<<20
-	defer c.close()
-	rd, err := c.join(replyKey{1}, fileID{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if rd.file, err = os.Create(rd.path); err != nil {
-		t.Fatal(err)
-	}
-	var git, quiet bytes.Buffer
-	git.Write(protocol.AppendLine(nil, "packfile\n"))
-	quiet.Write(git.Bytes())
-	for i := range 400 {
-		git.Write(protocol.AppendBand(nil, protocol.BandProgress, fmt.Appendf(nil, "Counting %d\r", i), protocol.MaxLine))
-		data := protocol.AppendBand(nil, protocol.BandData, bytes.Repeat([]byte{byte(i)}, i*7+1), protocol.MaxLine)
-		git.Write(data)
-		quiet.Write(data)
-	}
-	git.Write(protocol.AppendBand(nil, protocol.BandProgress, []byte("Counting 400, done.\n"), protocol.MaxLine))
-	git.WriteString(protocol.FlushLine)
-	quiet.WriteString(protocol.FlushLine)
-
-	const followers = 6
-	got := make([]bytes.Buffer, followers)
-	var wg sync.WaitGroup
-	for i := range followers {
-		rd, err := c.join(replyKey{1}, fileID{}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		wg.Go(func() {
-			defer c.leave(rd)
-			if err := rd.send(t.Context(), i%2 == 0, unsized{&got[i]}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	if err := s.keep(t.Context(), rd.keptReply, &git); err != nil {
-		t.Fatal(err)
-	}
-	rd.mu.Lock()
-	rd.whole, rd.told = true, lastSaid(rd.said)
-	rd.moved.Broadcast()
-	rd.mu.Unlock()
-	wg.Wait()
-	late, err := c.join(replyKey{1}, fileID{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var last bytes.Buffer
-	if err := late.send(t.Context(), true, unsized{&last}); err != nil {
-		t.Fatal(err)
-	}
-	c.leave(late)
-	c.leave(rd)
-	for i, b := range append(got, last) {
-		data, said := split(t, b.Bytes())
-		if !bytes.Equal(data, quiet.Bytes()) {
-			t.Errorf("reader %d got other %d bytes", i, len(data))
-		}
-		switch {
-		case i%2 == 1 && said != "":
-			t.Errorf("reader %d was told %q", i, said)
-		case i == followers && said != "Counting 400, done.\n":
-			t.Errorf("who came late was told %q", said)
-		case i%2 == 0 && !strings.HasSuffix(said, "done.\n"):
-			t.Errorf("reader %d was told %q", i, said)
-		}
-	}
-}
-
-type unsized struct{ io.Writer }
-
-func (unsized) length(int64) {}
-
-// split takes progress out of an answer, which must end with its flush.
-func split(t testing.TB, b []byte) (data []byte, said string) {
-	t.Helper()
-	r := bytes.NewReader(b)
-	lines := protocol.NewReader(r)
-	for {
-		raw, kind, err := lines.NextRaw()
-		if err != nil {
-			t.Fatalf("%v after %d bytes", err, len(data))
-		}
-		switch {
-		case kind == protocol.Data && raw[4] == protocol.BandProgress:
-			said += string(raw[5:])
-		case kind == protocol.Data && len(raw) == 5:
-		default:
-			data = append(data, raw...)
-		}
-		if kind == protocol.Flush {
-			if r.Len() > 0 {
-				t.Errorf("%d bytes behind the end", r.Len())
-			}
-			return data, said
-		}
 	}
 }

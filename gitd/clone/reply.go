@@ -1,4 +1,4 @@
-package gitd
+package clone
 
 import (
 	"fmt"
@@ -6,9 +6,8 @@ import (
 	"os"
 )
 
-// reply is a whole answer of protocol v2 as it goes over the wire, in pieces. Pieces of
-// files are sent without being read into memory; a reply has its files for itself, because
-// their positions move.
+// reply is a whole answer of protocol v2 in pieces. Pieces of files are sent without a copy in memory. A
+// reply has its files for itself, because their positions change.
 type reply struct {
 	pieces []replyPiece
 	close  func() // releases the files
@@ -29,12 +28,12 @@ func (p *reply) size() int64 {
 	return n
 }
 
-// sendAtOnce is how much of a file is given to the system in one call, which has to be
-// over in the time that a client may be idle.
+// sendAtOnce is the part of a file that one system call sends. The call must end within the time that a
+// client may be idle.
 const sendAtOnce = 256 << 10
 
-// writeReply sends a reply; w's ReadFrom is used for files where it has one.
-func writeReply(w io.Writer, p *reply) error {
+// writeTo sends the reply. It uses the ReadFrom of w for files if there is one.
+func (p *reply) writeTo(w io.Writer) error {
 	for _, q := range p.pieces {
 		if len(q.data) > 0 {
 			if _, err := w.Write(q.data); err != nil {

@@ -40,7 +40,7 @@ func lists(t testing.TB, r *Repo, args ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.view.fresh(t.Context()); err != nil {
+	if err := r.view.refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	// Git lists what is damaged, with a hash of zeros or of nothing that is there, on
@@ -185,7 +185,7 @@ func TestRefSnapshotScope(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := r.view.fresh(t.Context()); err != nil {
+		if err := r.view.refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if got := string(r.view.list(g, &q.Refs)); got != string(out) {
@@ -217,7 +217,7 @@ func TestRefSnapshotIncremental(t *testing.T) {
 		if err := r.Update(t.Context(), RefUpdate{Name: name, New: next}); err != nil {
 			t.Fatal(err)
 		}
-		if err := r.view.fresh(t.Context()); err != nil {
+		if err := r.view.refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		at, ok := r.view.find(name)
