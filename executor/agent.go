@@ -263,7 +263,7 @@ func (x *Executor) say(ctx context.Context, run string, p record.Prompt) error {
 		return err
 	}
 	if p.Key == "" {
-		p.Key = newToken() + newToken()
+		p.Key = record.NewToken() + record.NewToken()
 	}
 	if len(p.Key) > 200 {
 		return fmt.Errorf("%w key: it has more than 200 bytes", record.ErrInvalid)

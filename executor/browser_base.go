@@ -317,7 +317,7 @@ func (x *Executor) writeBaseline(ctx context.Context, repo *gitd.Repo, name stri
 		}
 	}
 	commit, err := repo.WriteCommit(ctx, gitd.NewCommit{Put: put, Author: x.Bot, When: x.Now(),
-		Message: fmt.Sprintf("%.10s in a browser: %s\n\n%s: %s\n", b.Commit, b.Verdict, trailerRun, b.Run)})
+		Message: fmt.Sprintf("%.10s in a browser: %s\n\n%s: %s\n", b.Commit, b.Verdict, record.TrailerRun, b.Run)})
 	if err != nil {
 		return err
 	}

@@ -298,7 +298,7 @@ func (k *look) auth(ctx context.Context, p page) (json.RawMessage, error) {
 		return nil, nil
 	}
 	var out bytes.Buffer
-	limit := &limitWriter{w: &out, left: maxState}
+	limit := &text.Limit{W: &out, Left: maxState}
 	said := &text.Tail{Limit: maxBrowserSaid}
 	_, errs, flush := k.w.l.x.cleanCopy(nil, said)
 	exit, err := k.command(ctx, k.spec.Auth, authWithin, limit, errs, "RAMUS_PAGE_URL="+p.url)
@@ -309,7 +309,7 @@ func (k *look) auth(ctx context.Context, p page) (json.RawMessage, error) {
 	if exit.Code != 0 || exit.Reason != "" {
 		return nil, unverified("no session could be made: `%s` %s: %s", k.spec.Auth, howEnded(exit), lastLines(said.String()))
 	}
-	if limit.cut {
+	if limit.Cut {
 		return nil, unverified("no session could be made: `%s` printed more than %d KiB", k.spec.Auth, maxState>>10)
 	}
 	state, values, err := parseState(out.Bytes())

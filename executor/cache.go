@@ -346,10 +346,10 @@ func (w *warmer) pack(ctx context.Context, s stocked, out io.Writer) (size int64
 	if err != nil {
 		return 0, err
 	}
-	limit := &limitWriter{w: pack, left: cacheMax}
+	limit := &text.Limit{W: pack, Left: cacheMax}
 	exit, err := w.run(ctx, containers.WorkDir, fetchWithin, limit, "tar", "-C", depsDir, "-cf", "-", "--", s.folder)
-	size = cacheMax - limit.left
-	if err == nil && (limit.cut || exit.Stdout != size) {
+	size = cacheMax - limit.Left
+	if err == nil && (limit.Cut || exit.Stdout != size) {
 		err = fmt.Errorf("%w: they have %d MiB, kept are at most %d", errNotWarmed, exit.Stdout>>20, min(cacheMax, w.x.Limits.WithDefaults().Output)>>20)
 	}
 	if err != nil {
@@ -476,7 +476,7 @@ func (t *target) unpack(ctx context.Context, h *containers.Host, s stocked) erro
 		cancel()    // who waits for the artifact store need not
 		whole.end() // and only then what it reads is closed
 	}()
-	p, err := h.Start(ctx, containers.Command{ID: scriptPrefix + newToken(), Stdin: whole, Timeout: unpackWithin,
+	p, err := h.Start(ctx, containers.Command{ID: scriptPrefix + record.NewToken(), Stdin: whole, Timeout: unpackWithin,
 		Args: []string{"tar", "-C", depsDir, "-xf", "-", "--", s.folder}})
 	if err != nil {
 		return fmt.Errorf("cannot unpack %s: %w", key, err)

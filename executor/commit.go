@@ -27,11 +27,6 @@ import (
 // merged here; where both changed the same the branch keeps the push, and the work is kept
 // at refs/ramus/conflicts. A file that no push may bring is left out and kept as an artifact.
 
-// conflictPrefix begins the refs that keep what a command left when its branch could not have it:
-// somebody had pushed other changes of the same lines, or deleted the branch. The caller, the run
-// and a part of the commit's name follow. The caller's own container may read them.
-const conflictPrefix = "refs/ramus/conflicts"
-
 // stagePrefix begins the refs to which a caller's container pushes commits that the host merges.
 func stagePrefix(c record.Caller) string { return gitd.StageRefs + "/" + c.Slug() }
 
@@ -164,7 +159,7 @@ func (c *gitCommit) run(ctx context.Context) (committed, error) {
 		// A branch that moved, or is gone, is none that the container can push to.
 		stage := ""
 		if tip != c.before {
-			stage = stagePrefix(c.t.caller) + "/" + newToken()
+			stage = stagePrefix(c.t.caller) + "/" + record.NewToken()
 		}
 		out, err := c.script(ctx, tip, stage)
 		if err == nil {
@@ -347,15 +342,15 @@ func (c *gitCommit) list(ctx context.Context, tip gitd.Hash) ([]change, error) {
 	if c.apart {
 		env = append(env, "RAMUS_APART=1")
 	}
-	var text strings.Builder
-	out := &limitWriter{w: &text, left: maxListing}
+	var listed strings.Builder
+	out := &text.Limit{W: &listed, Left: maxListing}
 	if _, err := c.t.scriptTo(ctx, c.h, commitScript, env, nil, out, c.paths...); err != nil {
 		return nil, err
 	}
-	if out.cut {
+	if out.Cut {
 		return nil, fmt.Errorf("the names of the changed files have more than %d MiB: %w", maxListing>>20, gitd.ErrTooLarge)
 	}
-	return parseRaw(text.String()), nil
+	return parseRaw(listed.String()), nil
 }
 
 // parseRaw reads the output of git diff-index -z --raw: ":100644 100755 HASH HASH M", the path.
@@ -558,9 +553,9 @@ func (c *gitCommit) keepAside(ctx context.Context, staged gitd.Hash, reason reco
 		run = w.l.claim.ID
 	}
 	if run == "" {
-		run = newToken()
+		run = record.NewToken()
 	}
-	ref := fmt.Sprintf("%s/%s/%s-%.8s", conflictPrefix, t.caller.Slug(), run, staged)
+	ref := fmt.Sprintf("%s/%s/%s-%.8s", record.ConflictPrefix, t.caller.Slug(), run, staged)
 	if err := t.repo.Update(ctx, gitd.RefUpdate{Name: ref, New: staged}); err != nil {
 		return err
 	}
@@ -641,14 +636,14 @@ func (c *gitCommit) refused(ctx context.Context, err error) error {
 
 // isKept tells whether a commit is one that was kept of a caller's work outside of its branch.
 func isKept(ctx context.Context, repo *gitd.Repo, c record.Caller, at gitd.Hash) (bool, error) {
-	kept, err := repo.Resolve(ctx, wipRef(c))
+	kept, err := repo.Resolve(ctx, record.WIPRef(c))
 	if err != nil && !errors.Is(err, gitd.ErrNotFound) {
 		return false, err
 	}
 	if err == nil && kept == at {
 		return true, nil
 	}
-	refs, err := repo.Refs(ctx, conflictPrefix+"/"+c.Slug())
+	refs, err := repo.Refs(ctx, record.ConflictRefs(c))
 	return slices.ContainsFunc(refs, func(r gitd.Ref) bool { return r.Hash == at }), err
 }
 

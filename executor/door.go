@@ -27,7 +27,7 @@ func (t *target) grant() gitd.Grant {
 	return gitd.Grant{
 		Subject: t.caller.String(),
 		Repo:    t.repo.Name(),
-		Read:    []string{"refs/heads/" + t.base, own, conflictPrefix + "/" + t.caller.Slug() + "/*"},
+		Read:    []string{"refs/heads/" + t.base, own, record.ConflictRefs(t.caller) + "/*"},
 		Write:   write,
 		Scopes:  []string{gitd.ScopeWrite},
 		Expires: t.x.Now().AddDate(1, 0, 0), // not a bound: the grant ends with the connection

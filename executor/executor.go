@@ -92,7 +92,7 @@ type Executor struct {
 	// layerEntries is how many files and folders a base layer may have; zero: layerEntries.
 	layerEntries int
 	waits        acpWaits
-	token        func() string // what the ids of runs are drawn from; nil: newToken
+	token        func() string // what the ids of runs are drawn from; nil: [record.NewToken]
 	index        *index.Index
 	artifacts    *store.Store
 	viewer       traceViewer

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/ramus-dev/ramus/containers/layer"
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 // git inside a bound work tree asks what may have changed since its index was written
@@ -31,7 +32,7 @@ const (
 
 // issueLocked makes the token of an index that differs from the layer's in these paths.
 func (b *binding) issueLocked(paths []string) string {
-	token := "ramus-" + newToken()
+	token := "ramus-" + record.NewToken()
 	if b.tokens == nil {
 		b.tokens = make(map[string][]string)
 	}

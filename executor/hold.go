@@ -351,7 +351,7 @@ func (x *Executor) Tell(ctx context.Context, run string, data json.RawMessage) e
 	}
 	commit, err := repo.WriteCommit(ctx, gitd.NewCommit{From: ref, Parents: []gitd.Hash{ref}, Put: []gitd.File{{Path: "run.json", Content: text}},
 		Author: x.Bot, Committer: x.Bot, When: x.Now(),
-		Message: fmt.Sprintf("%s: told\n\n%s: %s\n%s: %s\n", r.Name(), trailerCaller, r.Caller, trailerRun, r.ID)})
+		Message: fmt.Sprintf("%s: told\n\n%s: %s\n%s: %s\n", r.Name(), record.TrailerCaller, r.Caller, record.TrailerRun, r.ID)})
 	if err != nil {
 		return fmt.Errorf("cannot record that %s is told: %w", r.Name(), err)
 	}

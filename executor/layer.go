@@ -356,7 +356,7 @@ func (s *layers) takeLocked(l *baseLayer) (dir string, ok bool) {
 		return "", false
 	}
 	// Under another name it is what a killed process left.
-	dir = filepath.Join(filepath.Dir(l.dir), ".old-"+newToken())
+	dir = filepath.Join(filepath.Dir(l.dir), ".old-"+record.NewToken())
 	if err := os.Rename(l.dir, dir); err != nil {
 		s.x.Log.Warn("cannot remove a base layer", "repo", l.Repo, "commit", l.Commit, "err", err)
 		return "", false

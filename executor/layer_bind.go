@@ -101,7 +101,7 @@ func (x *Executor) bindLeft(ctx context.Context, p containers.Place) error {
 
 // prepare runs scripts/warm.sh.
 func (x *Executor) prepare(ctx context.Context, h *containers.Host) error {
-	id := scriptPrefix + newToken()
+	id := scriptPrefix + record.NewToken()
 	p, err := h.Start(ctx, containers.Command{ID: id, Args: []string{"sh", "-c", warmScript}, Timeout: time.Minute})
 	if err != nil {
 		return fmt.Errorf("cannot prepare the container: %w", err)

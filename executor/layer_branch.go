@@ -140,12 +140,12 @@ func (s *layers) makeBranch(ctx context.Context, t *target) (err error) {
 	if err != nil || under == nil || len(differ) < cmp.Or(x.branchNear, branchNear) {
 		return err
 	}
-	l := &baseLayer{Repo: under.Repo, Commit: tip, Head: tip, Token: "ramus-" + newToken(), Signs: under.Signs, UID: uid, Made: began.UTC(),
+	l := &baseLayer{Repo: under.Repo, Commit: tip, Head: tip, Token: "ramus-" + record.NewToken(), Signs: under.Signs, UID: uid, Made: began.UTC(),
 		Branch: t.caller.Slug(), Over: under.Commit, Base: base, Boot: string(durable.BootID()), under: under}
 	if l.dir = filepath.Join(s.dir, layerFolder(l.Repo), l.name()); s.there(l) {
 		return nil
 	}
-	staging := filepath.Join(filepath.Dir(l.dir), ".new-"+newToken())
+	staging := filepath.Join(filepath.Dir(l.dir), ".new-"+record.NewToken())
 	if err := os.MkdirAll(staging, 0o700); err != nil {
 		return err
 	}

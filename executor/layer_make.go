@@ -148,7 +148,7 @@ func (s *layers) make(ctx context.Context, w wish) (err error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil {
 		return err
 	}
-	staging := filepath.Join(folder, ".new-"+newToken())
+	staging := filepath.Join(folder, ".new-"+record.NewToken())
 	defer func() {
 		if err != nil {
 			s.remove(staging)
@@ -296,7 +296,7 @@ func (s *layers) checkOut(ctx context.Context, repo *gitd.Repo, w wish, l *baseL
 			return err
 		}
 		head, signs, _ := strings.Cut(strings.TrimSpace(out.stdout), " ")
-		l.Head, l.Signs, l.Token = gitd.Hash(head), signs != "", "ramus-"+newToken()
+		l.Head, l.Signs, l.Token = gitd.Hash(head), signs != "", "ramus-"+record.NewToken()
 		if err := gitd.CheckHash(l.Head); err != nil {
 			return err
 		}

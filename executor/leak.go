@@ -114,7 +114,7 @@ func (t *target) cleanContent(files *sftp.Client, at string, info os.FileInfo) e
 	if _, err := from.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	beside := path.Join(path.Dir(at), ".ramus-"+newToken())
+	beside := path.Join(path.Dir(at), ".ramus-"+record.NewToken())
 	to, err := files.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return err

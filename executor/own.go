@@ -2,8 +2,6 @@ package executor
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,12 +16,6 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
-
-func newToken() string {
-	var b [8]byte
-	_, _ = rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
-}
 
 // launch registers a run and starts the goroutine that owns it.
 func (x *Executor) launch(l *liveRun, answers map[string]record.Decision) error {

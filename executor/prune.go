@@ -262,14 +262,14 @@ const branchPrefix = "refs/heads/ramus"
 func (n *pruning) branches(ctx context.Context, repo *gitd.Repo) error {
 	callers := n.callers(repo.Name())
 	var old, merged []candidate
-	for _, prefix := range []string{branchPrefix, wipPrefix, conflictPrefix, gitd.StageRefs} {
+	for _, prefix := range []string{branchPrefix, record.WIPPrefix, record.ConflictPrefix, gitd.StageRefs} {
 		refs, err := repo.Refs(ctx, prefix)
 		if err != nil {
 			return err
 		}
 		for _, ref := range refs {
 			slug := strings.TrimPrefix(ref.Name, prefix+"/")
-			if prefix == conflictPrefix || prefix == gitd.StageRefs {
+			if prefix == record.ConflictPrefix || prefix == gitd.StageRefs {
 				slug, _, _ = strings.Cut(slug, "/") // a run or a token follows
 			}
 			c := callers[slug]

@@ -159,7 +159,7 @@ func (x *Executor) lookAt(ctx context.Context, list []CallerStatus) error {
 		if c.Head, err = repo.Resolve(ctx, "refs/heads/"+c.Branch); err != nil && !errors.Is(err, gitd.ErrNotFound) {
 			return err
 		}
-		if c.Kept, err = repo.Resolve(ctx, wipRef(c.Caller)); err != nil && !errors.Is(err, gitd.ErrNotFound) {
+		if c.Kept, err = repo.Resolve(ctx, record.WIPRef(c.Caller)); err != nil && !errors.Is(err, gitd.ErrNotFound) {
 			return err
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/text"
 )
 
 // review is what a run changed, as its record tells it: the files by name, and a patch
@@ -68,7 +69,7 @@ func (l *liveRun) write(ctx context.Context, v *review, r record.Run) {
 		v.err = fmt.Errorf("cannot keep the diff: %w", err)
 		return
 	}
-	w := &limitWriter{w: f, left: maxDiff}
+	w := &text.Limit{W: f, Left: maxDiff}
 	clean := l.x.Secrets.Writer(w)
 	if r.Changed() {
 		// The base may hold a secret that a commit of ours may not.
@@ -78,7 +79,7 @@ func (l *liveRun) write(ctx context.Context, v *review, r record.Run) {
 	if err := errors.Join(err, f.Close()); err != nil {
 		v.err = fmt.Errorf("cannot keep the diff: %w", err)
 	}
-	v.cut = w.cut
+	v.cut = w.Cut
 }
 
 func (x *Executor) diffPath(r record.Run) string {

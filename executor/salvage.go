@@ -12,13 +12,6 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// wipRef is where what a caller's work tree held is kept when its container was lost
-// in the middle of a command. It is no part of the branch: nobody knows whether that
-// command was done. No container's grant shows it.
-func wipRef(c record.Caller) string { return wipPrefix + "/" + c.Slug() }
-
-const wipPrefix = "refs/ramus/wip"
-
 // salvage is [containers.Fleet].Salvage: what lies in the upper of a container that was
 // lost becomes a commit on top of the branch.
 func (x *Executor) salvage(ctx context.Context, p containers.Place) {
@@ -60,7 +53,7 @@ func (x *Executor) rescue(ctx context.Context, c record.Caller, p containers.Pla
 		return "", err
 	}
 	snap, err := repo.Snapshot(ctx, b.overlayOf(x.layers, changes, tip), gitd.NewCommit{Parents: []gitd.Hash{tip}, Author: x.Bot, Committer: x.Bot,
-		When: x.Now().UTC(), Message: fmt.Sprintf("What the work tree held when its container was lost\n\n%s: %s\n", trailerCaller, c)})
+		When: x.Now().UTC(), Message: fmt.Sprintf("What the work tree held when its container was lost\n\n%s: %s\n", record.TrailerCaller, c)})
 	if err != nil {
 		return "", err
 	}
@@ -71,7 +64,7 @@ func (x *Executor) rescue(ctx context.Context, c record.Caller, p containers.Pla
 	if snap.Commit == "" {
 		return "", nil
 	}
-	return snap.Commit, repo.Update(ctx, gitd.RefUpdate{Name: wipRef(c), New: snap.Commit})
+	return snap.Commit, repo.Update(ctx, gitd.RefUpdate{Name: record.WIPRef(c), New: snap.Commit})
 }
 
 // boundAt is what was bound in a container. Where this process did it, it knows of most
@@ -97,7 +90,7 @@ func (t *target) takeRescued() string {
 	if commit == "" {
 		return ""
 	}
-	return fmt.Sprintf("what the work tree held then is kept as %s; `--fork %s@%s` begins a caller with it", wipRef(t.caller), t.caller, commit[:12])
+	return fmt.Sprintf("what the work tree held then is kept as %s; `--fork %s@%s` begins a caller with it", record.WIPRef(t.caller), t.caller, commit[:12])
 }
 
 // awaitRescued is takeRescued when a lost container's end may still be under way.

@@ -21,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
+	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
@@ -111,7 +112,7 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	}
 	commit, err := repo.WriteCommit(ctx, gitd.NewCommit{From: ref, Put: files, Parents: parents,
 		Author: orElse(r.Asker, x.Bot), Committer: x.Bot, When: x.Now(),
-		Message: fmt.Sprintf("%s: %s\n\n%s: %s\n%s: %s\n", r.Name(), sealedAs(r), trailerCaller, r.Caller, trailerRun, r.ID)})
+		Message: fmt.Sprintf("%s: %s\n\n%s: %s\n%s: %s\n", r.Name(), sealedAs(r), record.TrailerCaller, r.Caller, record.TrailerRun, r.ID)})
 	if err != nil {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
 	}
@@ -279,28 +280,9 @@ func describe(name, path string) (m record.ManifestFile, err error) {
 	}
 	defer f.Close()
 	h := sha256.New()
-	head := &limitWriter{w: new(bytes.Buffer), left: 512}
+	head := &text.Limit{W: new(bytes.Buffer), Left: 512}
 	size, err := io.Copy(io.MultiWriter(h, head), f)
 	// By its content: a name says nothing about what a browser would make of it.
-	kind := http.DetectContentType(head.w.(*bytes.Buffer).Bytes())
+	kind := http.DetectContentType(head.W.(*bytes.Buffer).Bytes())
 	return record.ManifestFile{Name: name, Size: size, SHA256: hex.EncodeToString(h.Sum(nil)), Type: kind}, err
-}
-
-// limitWriter passes on so many bytes and swallows the rest.
-type limitWriter struct {
-	w    io.Writer
-	left int64
-	cut  bool
-}
-
-func (l *limitWriter) Write(p []byte) (int, error) {
-	n := len(p)
-	if int64(n) > l.left {
-		p, l.cut = p[:l.left], true
-	}
-	l.left -= int64(len(p))
-	if _, err := l.w.Write(p); err != nil {
-		return 0, err
-	}
-	return n, nil
 }

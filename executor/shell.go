@@ -17,6 +17,7 @@ import (
 	"github.com/pkg/sftp"
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks"
 )
 
@@ -213,7 +214,7 @@ func (s *taskShell) listed(ctx context.Context, args ...string) (map[string]bool
 	var out bytes.Buffer
 	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Timeout: s.timeout,
 		Args: append([]string{"git", "-c", "core.fsmonitor=false", "ls-files", "-z"}, args...)},
-		&limitWriter{w: &out, left: maxListing}, io.Discard)
+		&text.Limit{W: &out, Left: maxListing}, io.Discard)
 	if err == nil {
 		err = context.Cause(ctx)
 	}
@@ -253,8 +254,8 @@ func (s *taskShell) Commit(ctx context.Context, message string, paths []string) 
 	}
 	text := w.message(outcome{subject: message})
 	if body := strings.TrimSpace(message); strings.Contains(body, "\n") {
-		_, trailers, _ := strings.Cut(text, trailerCaller+": ")
-		text = body + "\n\n" + trailerCaller + ": " + trailers
+		_, trailers, _ := strings.Cut(text, record.TrailerCaller+": ")
+		text = body + "\n\n" + record.TrailerCaller + ": " + trailers
 	}
 	w.head.mu.Lock()
 	defer w.head.mu.Unlock()

@@ -153,7 +153,7 @@ func (x *Executor) keepStanding(ctx context.Context, repo *gitd.Repo, ref gitd.H
 	commit, err := repo.WriteCommit(ctx, gitd.NewCommit{From: ref, Parents: []gitd.Hash{ref},
 		Put:    []gitd.File{{Path: "run.json", Content: text}, {Path: journalFile, Content: journal}},
 		Author: orElse(r.Asker, x.Bot), Committer: x.Bot, When: x.Now(),
-		Message: fmt.Sprintf("%s: %s\n\n%s: %s\n%s: %s\n", r.Name(), sealedAs(r), trailerCaller, r.Caller, trailerRun, r.ID)})
+		Message: fmt.Sprintf("%s: %s\n\n%s: %s\n%s: %s\n", r.Name(), sealedAs(r), record.TrailerCaller, r.Caller, record.TrailerRun, r.ID)})
 	if err != nil {
 		return err
 	}

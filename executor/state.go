@@ -223,7 +223,7 @@ func (t *turn) commitState(ctx context.Context, w *work, files []stateFile) erro
 	}
 	c := gitd.NewCommit{From: old, Delete: []string{t.a.Name}, Author: t.l.x.Bot, Committer: t.l.x.Bot, When: t.l.x.Now(),
 		Message: fmt.Sprintf("Memory of %s after %s\n\n%s: %s\n%s: %s\n%s: %s\n", t.a.Name, w.s.ID,
-			trailerCaller, w.t.caller, trailerRun, t.l.claim.ID, trailerStep, w.s.ID)}
+			record.TrailerCaller, w.t.caller, record.TrailerRun, t.l.claim.ID, record.TrailerStep, w.s.ID)}
 	if old != "" {
 		c.Parents = []gitd.Hash{old}
 	}

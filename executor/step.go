@@ -21,17 +21,6 @@ import (
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
-// The trailers of every commit that a command made.
-const (
-	trailerCaller = "Ramus-Caller"
-	trailerRun    = "Ramus-Run"
-	trailerStep   = "Ramus-Step"
-	trailerExit   = "Ramus-Exit"
-	trailerReason = "Ramus-Reason" // only of commands that did not end by themselves
-	// trailerUncommitted is only of commits that do not hold all files of the work tree.
-	trailerUncommitted = "Ramus-Uncommitted"
-)
-
 // losses is how often a step is begun again because its container ended under it.
 const losses = 3
 
@@ -315,8 +304,8 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 		l.note(s.ID, "the server was restarted; the command had not been committed, what it did is gone")
 		return res, f, nil
 	}
-	code, _ := strconv.Atoi(commit.Trailer(trailerExit))
-	exit := containers.Exit{Code: code, Reason: commit.Trailer(trailerReason)}
+	code, _ := strconv.Atoi(commit.Trailer(record.TrailerExit))
+	exit := containers.Exit{Code: code, Reason: commit.Trailer(record.TrailerReason)}
 	l.note(s.ID, "the server was restarted; the command had been committed, only the end of its output is missing")
 	w := &work{l: l, t: t, s: s, before: b.last.Parent}
 	w.out, err = l.openOutputs(s, b.last.Seq, true)
@@ -328,7 +317,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 	switch {
 	case apart != nil:
 		o.fail(apart.reason, l.x.Secrets.String(apart.Error()))
-	case commit.Trailer(trailerUncommitted) != "":
+	case commit.Trailer(record.TrailerUncommitted) != "":
 		o.fail(record.ReasonNotCommitted, lostLeft)
 	}
 	res, err = w.finish(o, tip, "")
@@ -382,7 +371,7 @@ func (l *liveRun) committed(ctx context.Context, t *target, step string, after g
 		}
 		for i := range commits {
 			c := &commits[i]
-			if c.Trailer(trailerRun) == l.claim.ID && c.Trailer(trailerStep) == step && c.Trailer(trailerExit) != "" {
+			if c.Trailer(record.TrailerRun) == l.claim.ID && c.Trailer(record.TrailerStep) == step && c.Trailer(record.TrailerExit) != "" {
 				return c, nil
 			}
 		}
@@ -413,7 +402,7 @@ func (l *liveRun) committed(ctx context.Context, t *target, step string, after g
 	}
 
 	// An earlier server kept the commit aside, and did not come to say so.
-	kept, err := t.repo.Refs(ctx, conflictPrefix+"/"+t.caller.Slug())
+	kept, err := t.repo.Refs(ctx, record.ConflictRefs(t.caller))
 	if err != nil {
 		return nil, "", err
 	}
@@ -527,7 +516,7 @@ func (w *work) pushed(ctx context.Context, lost error) (committed, error) {
 	if err != nil || c == nil {
 		return committed{}, errors.Join(lost, err)
 	}
-	return committed{tip: tip, less: c.Trailer(trailerUncommitted) != ""}, w.lostArtifacts()
+	return committed{tip: tip, less: c.Trailer(record.TrailerUncommitted) != ""}, w.lostArtifacts()
 }
 
 // lostArtifacts notes that a container was lost before its artifacts were taken.
@@ -659,10 +648,10 @@ func (w *work) message(o outcome) string {
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "%s: %s\n%s: %s\n%s: %s\n%s: %d\n", trailerCaller, w.t.caller, trailerRun, w.l.claim.ID,
-		trailerStep, w.s.ID, trailerExit, o.exit.Code)
+	fmt.Fprintf(&b, "%s: %s\n%s: %s\n%s: %s\n%s: %d\n", record.TrailerCaller, w.t.caller, record.TrailerRun, w.l.claim.ID,
+		record.TrailerStep, w.s.ID, record.TrailerExit, o.exit.Code)
 	if o.exit.Reason != "" {
-		fmt.Fprintf(&b, "%s: %s\n", trailerReason, o.exit.Reason)
+		fmt.Fprintf(&b, "%s: %s\n", record.TrailerReason, o.exit.Reason)
 	}
 	return w.l.x.commitText(b.String())
 }
@@ -670,7 +659,7 @@ func (w *work) message(o outcome) string {
 // halfway is the commit message of what stands in the middle of a step.
 func (w *work) halfway(subject string) string {
 	return w.l.x.commitText(fmt.Sprintf("%s\n\n%s: %s\n%s: %s\n%s: %s\n", text.Clip(strings.Join(strings.Fields(subject), " "), 72),
-		trailerCaller, w.t.caller, trailerRun, w.l.claim.ID, trailerStep, w.s.ID))
+		record.TrailerCaller, w.t.caller, record.TrailerRun, w.l.claim.ID, record.TrailerStep, w.s.ID))
 }
 
 // commitText is a commit message as it may be kept.

@@ -615,7 +615,7 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 			files = append(files, gitd.File{Path: path.Join(filesDir, record.FirstPrompt, a.Name), Content: a.Content})
 		}
 		ref, err := p.repo.WriteCommit(ctx, gitd.NewCommit{Put: files, Parents: parents, Author: orElse(p.run.Asker, x.Bot), Committer: x.Bot, When: x.Now(),
-			Message: fmt.Sprintf("Claim %s\n\n%s: %s\n%s: %s\n", p.run.Name(), trailerCaller, p.run.Caller, trailerRun, p.run.ID)})
+			Message: fmt.Sprintf("Claim %s\n\n%s: %s\n%s: %s\n", p.run.Name(), record.TrailerCaller, p.run.Caller, record.TrailerRun, p.run.ID)})
 		if err != nil {
 			return "", fmt.Errorf("cannot claim a run: %w", err)
 		}
@@ -660,7 +660,7 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 
 // drawRun draws an id for a run that nobody gave one. Of one caller and one second two may be the same.
 func (x *Executor) drawRun(now time.Time) string {
-	token := newToken
+	token := record.NewToken
 	if x.token != nil {
 		token = x.token
 	}

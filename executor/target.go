@@ -343,7 +343,7 @@ func (t *target) script(ctx context.Context, h *containers.Host, source string, 
 // scriptTo is script for one that prints more than a few lines.
 func (t *target) scriptTo(ctx context.Context, h *containers.Host, source string, env []string, stdin io.Reader, stdout io.Writer, args ...string) (string, error) {
 	t.awaitIndex()
-	id := scriptPrefix + newToken()
+	id := scriptPrefix + record.NewToken()
 	ctx, cancel := context.WithTimeout(ctx, housekeeping)
 	defer cancel()
 	p, err := h.Start(ctx, containers.Command{

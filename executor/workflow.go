@@ -446,7 +446,7 @@ func (l *liveRun) mergeLines(ctx context.Context, s workflow.Step) (workflow.Ste
 			return workflow.StepResult{}, record.ReasonInternal, err
 		}
 		m, err := l.target.repo.Merge(ctx, gitd.MergeRequest{From: c.Branch(), Into: l.claim.Branch, Strategy: gitd.StrategyMerge,
-			Message: fmt.Sprintf("Merge line %s\n\n%s: %s\n%s: %s\n%s: %s\n", line, trailerCaller, l.claim.Caller, trailerRun, l.claim.ID, trailerStep, s.ID),
+			Message: fmt.Sprintf("Merge line %s\n\n%s: %s\n%s: %s\n%s: %s\n", line, record.TrailerCaller, l.claim.Caller, record.TrailerRun, l.claim.ID, record.TrailerStep, s.ID),
 			Author:  l.claim.Asker, Committer: l.x.Bot, When: l.x.Now()})
 		if err != nil {
 			return workflow.StepResult{}, record.ReasonInternal, err

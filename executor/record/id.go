@@ -2,6 +2,7 @@ package record
 
 import (
 	"crypto/rand"
+	"encoding/hex"
 	"math/big"
 	"strings"
 )
@@ -15,6 +16,13 @@ func NewID(words int) string {
 		parts = append([]string{draw(adjectives)}, parts...)
 	}
 	return strings.Join(parts, "-")
+}
+
+// NewToken returns 16 random hexadecimal digits, for names that are in use nowhere.
+func NewToken() string {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
 }
 
 func draw(list []string) string {

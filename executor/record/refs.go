@@ -10,6 +10,21 @@ const RunsPrefix = "refs/ramus/runs"
 // RunRef returns the ref of a run of c.
 func RunRef(c Caller, run string) string { return RunsPrefix + "/" + c.Slug() + "/" + run }
 
+// WIPPrefix begins the refs that WIPRef returns.
+const WIPPrefix = "refs/ramus/wip"
+
+// WIPRef returns the ref that keeps the work tree of c if its container is lost in the middle of a command. It is no part of the
+// branch, because nobody knows whether that command was done. No container's grant shows it.
+func WIPRef(c Caller) string { return WIPPrefix + "/" + c.Slug() }
+
+// ConflictPrefix begins the refs that keep what a command left when its branch could not have it: somebody had pushed other changes
+// of the same lines, or deleted the branch. The caller, the run and a part of the commit's name follow. The caller's own container may
+// read them.
+const ConflictPrefix = "refs/ramus/conflicts"
+
+// ConflictRefs begins the refs below ConflictPrefix that keep work of c.
+func ConflictRefs(c Caller) string { return ConflictPrefix + "/" + c.Slug() }
+
 // ValidID reports whether id may be the id of a run. An id becomes a part of a ref and of file names.
 func ValidID(id string) bool {
 	if id == "" || len(id) > 100 || strings.HasPrefix(id, ".") || strings.HasPrefix(id, "-") ||

@@ -1,0 +1,13 @@
+package record
+
+// The trailers of commits that ramus makes for commands. They say for whom, and how the command ended.
+const (
+	TrailerCaller = "Ramus-Caller"
+	TrailerRun    = "Ramus-Run"
+	TrailerStep   = "Ramus-Step"
+	TrailerExit   = "Ramus-Exit"
+	// TrailerReason is only in commits of commands that did not end by themselves.
+	TrailerReason = "Ramus-Reason"
+	// TrailerUncommitted is only in commits that do not hold all files of the work tree.
+	TrailerUncommitted = "Ramus-Uncommitted"
+)
