@@ -22,6 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/acp"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
@@ -436,7 +437,7 @@ func (l *liveRun) endTalks(ctx context.Context, h *containers.Host) (next int, k
 			next = max(next, n+1)
 		}
 		if c.Running {
-			if err := end(ctx, h, c.ID); err != nil && !errors.Is(err, containers.ErrUnknownCommand) {
+			if err := worktree.EndCommand(ctx, h, c.ID); err != nil && !errors.Is(err, containers.ErrUnknownCommand) {
 				return 0, true, err
 			}
 		}

@@ -114,7 +114,7 @@ func (l *liveRun) newTalk(ctx context.Context, w *work, a Agent, browser bool, m
 
 // env is the environment of the agent and of its terminals.
 func (k *talk) env() []string {
-	env := slices.Concat(k.l.x.identity(k.l.claim.Asker), k.a.Env, []string{"RAMUS_FILES=" + filesFolder(k.l.claim)})
+	env := slices.Concat(k.l.x.trees.Identity.Env(k.l.claim.Asker), k.a.Env, []string{"RAMUS_FILES=" + filesFolder(k.l.claim)})
 	if k.browser {
 		env = append(env, agentBrowserEnv+"="+agentBrowserURL)
 	}

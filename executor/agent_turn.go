@@ -276,7 +276,7 @@ func (t *turn) prepare(ctx context.Context, w *work) (*containers.Command, error
 		text += "\n\nFiles that were given along:\n" + strings.Join(added, "\n")
 	}
 	c := &containers.Command{ID: w.id, Args: t.a.Command, Timeout: t.a.Timeout,
-		Env: slices.Concat(l.x.identity(l.claim.Asker), t.a.Env, []string{"RAMUS_FILES=" + filesFolder(l.claim)})}
+		Env: slices.Concat(l.x.trees.Identity.Env(l.claim.Asker), t.a.Env, []string{"RAMUS_FILES=" + filesFolder(l.claim)})}
 	if len(t.a.Resume) > 0 && (known || !t.first) {
 		c.Args = t.a.Resume
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/pkg/sftp"
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
@@ -154,3 +155,30 @@ func (w *work) keep(root *os.Root, name string, from io.Reader, info os.FileInfo
 func (w *work) skipped(text string) error {
 	return w.l.emit(record.Event{Type: record.EventNote, Step: w.s.ID, Reason: record.NoteLeftOut, Message: text}, false)
 }
+
+// keepLeft keeps files that no commit holds among the run's artifacts, below uncommitted/.
+func (w *work) keepLeft(ctx context.Context, left []worktree.LeftOut) error {
+	if len(left) == 0 {
+		return nil
+	}
+	files, err := w.host.Files(ctx)
+	if err != nil {
+		return fmt.Errorf("cannot keep files that are not committed: %w", err)
+	}
+	defer files.Close()
+	defer context.AfterFunc(ctx, func() { files.Close() })()
+	k, err := w.keeper()
+	if err != nil {
+		return fmt.Errorf("cannot keep files that are not committed: %w", err)
+	}
+	defer k.close()
+	for _, f := range left {
+		if err := k.take(files, path.Join(containers.WorkDir, f.Path), containers.WorkDir, uncommittedFolder); err != nil {
+			return fmt.Errorf("cannot keep %q: %w", f.Path, err)
+		}
+	}
+	return nil
+}
+
+// UncommittedFolder is the folder of artifacts for files that no commit holds.
+const uncommittedFolder = "uncommitted/"

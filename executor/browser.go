@@ -110,7 +110,7 @@ func (s *taskShell) Browse(ctx context.Context, spec browser.Spec) (browser.Chec
 	}
 	defer os.RemoveAll(place.part)
 	k := &look{w: w, shell: s, spec: spec, timeout: s.timeout, part: place.part, dir: place.name, secrets: x.Secrets.With(typed(spec))}
-	k.check = browser.Check{Name: spec.Name, Spec: file, Dir: place.name, Commit: string(commit), Tree: string(tree), Branch: w.t.caller.Branch(),
+	k.check = browser.Check{Name: spec.Name, Spec: file, Dir: place.name, Commit: string(commit), Tree: string(tree), Branch: w.t.Caller.Branch(),
 		Step: w.s.ID, Started: begun.UTC(), Views: []browser.View{}, Images: []browser.Image{{Role: "task", Name: cmp.Or(w.image, x.Fleet.Engine.Name())}}}
 	err = k.run(ctx)
 	if err == nil && spec.Compare != nil {
@@ -151,7 +151,7 @@ func (w *work) identify(ctx context.Context, check string) error {
 	if err != nil {
 		return fmt.Errorf("cannot commit the files before %s: %w", check, err)
 	}
-	if len(w.t.left) == 0 { // the check would see files that no tree has
+	if !w.t.LeftOut() { // the check would see files that no tree has
 		w.checked = tree
 	}
 	return nil
@@ -162,13 +162,13 @@ func (w *work) standing(ctx context.Context, subject string) (commit, tree gitd.
 	w.head.mu.Lock()
 	defer w.head.mu.Unlock()
 	// Without the trailer of an exit code: the step has not ended with this commit.
-	made, err := w.t.commit(ctx, w.host, w.head.at, w.l.claim.Asker, w.halfway(subject), nil)
+	made, err := w.t.Commit(ctx, w.host, w.head.at, w.l.claim.Asker, w.halfway(subject), nil)
 	if err != nil {
 		return "", "", err
 	}
-	w.head.at, w.head.left = made.at, append(w.head.left, made.left...)
-	c, err := w.t.repo.Commit(ctx, string(made.at))
-	return made.at, c.Tree, err
+	w.head.at, w.head.left = made.At, append(w.head.left, made.Left...)
+	c, err := w.t.Repo.Commit(ctx, string(made.At))
+	return made.At, c.Tree, err
 }
 
 // checkPlace is where a check's files are gathered, and where they are kept then.

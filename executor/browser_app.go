@@ -47,7 +47,7 @@ func (k *look) start(ctx context.Context, line string) (*app, error) {
 	a.detach = detach
 	// In the background: it may start what serves the page and end.
 	p, err := w.host.Start(attach, containers.Command{ID: a.id, Shell: "unset PORT; " + line, Dir: k.spec.Dir, Background: true,
-		Env: append(w.l.x.identity(w.l.claim.Asker), "CI=true", "BROWSER=none")})
+		Env: append(w.l.x.trees.Identity.Env(w.l.claim.Asker), "CI=true", "BROWSER=none")})
 	if err != nil {
 		detach()
 		return nil, fmt.Errorf("cannot start `%s`: %w", line, err)

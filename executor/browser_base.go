@@ -18,6 +18,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/egress"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
@@ -76,7 +77,7 @@ func (k *look) compare(ctx context.Context, number int) error {
 	}
 	w, x := k.w, k.w.l.x
 	against := *k.spec.Compare
-	c := &browser.Comparison{Base: cmp.Or(against.Base, w.t.base), Verdict: browser.Unverified}
+	c := &browser.Comparison{Base: cmp.Or(against.Base, w.t.Base), Verdict: browser.Unverified}
 	k.check.Compare = c
 	commit, from, err := w.baseCommit(ctx, against.Base, gitd.Hash(k.check.Commit))
 	if errors.Is(err, gitd.ErrNotFound) || errors.Is(err, gitd.ErrInvalid) || errors.Is(err, record.ErrInvalid) {
@@ -94,7 +95,7 @@ func (k *look) compare(ctx context.Context, number int) error {
 			return err
 		}
 		c.Cached = true
-	} else if b, err = x.readBaseline(ctx, w.t.repo, baselineKey(k.check, c.Tree, k.spec)); err == nil {
+	} else if b, err = x.readBaseline(ctx, w.t.Repo, baselineKey(k.check, c.Tree, k.spec)); err == nil {
 		c.Cached = true
 	} else if errors.Is(err, gitd.ErrNotFound) {
 		b, err = k.lookAtBase(ctx, commit, from, number)
@@ -162,9 +163,9 @@ func (k *look) compareView(v *browser.View, b baseline, against browser.Against,
 // baseCommit finds what a check is compared with, and the branch that it is on: the
 // commit that the caller's branch began at, or one that its container may read.
 func (w *work) baseCommit(ctx context.Context, name string, tip gitd.Hash) (c gitd.Commit, branch string, err error) {
-	repo, own := w.t.repo, w.t.caller.Branch()
+	repo, own := w.t.Repo, w.t.Caller.Branch()
 	if name == "" {
-		at, err := repo.MergeBase(ctx, "refs/heads/"+w.t.base, string(tip))
+		at, err := repo.MergeBase(ctx, "refs/heads/"+w.t.Base, string(tip))
 		if errors.Is(err, gitd.ErrNotFound) || err == nil && at == tip {
 			at, err = w.l.claim.BaseCommit, nil // its base was rewritten, or has it already
 		}
@@ -172,7 +173,7 @@ func (w *work) baseCommit(ctx context.Context, name string, tip gitd.Hash) (c gi
 			return c, "", err
 		}
 		c, err = repo.Commit(ctx, string(at))
-		return c, w.t.base, err
+		return c, w.t.Base, err
 	}
 	at, err := repo.Resolve(ctx, "refs/heads/"+name)
 	if errors.Is(err, gitd.ErrNotFound) || errors.Is(err, gitd.ErrInvalid) {
@@ -181,7 +182,7 @@ func (w *work) baseCommit(ctx context.Context, name string, tip gitd.Hash) (c gi
 	if err != nil {
 		return c, "", err
 	}
-	for _, branch := range []string{w.t.base, own} {
+	for _, branch := range []string{w.t.Base, own} {
 		end, err := repo.Resolve(ctx, "refs/heads/"+branch)
 		if err != nil {
 			return c, "", err
@@ -193,7 +194,7 @@ func (w *work) baseCommit(ctx context.Context, name string, tip gitd.Hash) (c gi
 			return c, branch, err
 		}
 	}
-	return c, "", fmt.Errorf("%w base %.100q: it is neither on %s nor on %s, which is all that the container may read", record.ErrInvalid, name, w.t.base, own)
+	return c, "", fmt.Errorf("%w base %.100q: it is neither on %s nor on %s, which is all that the container may read", record.ErrInvalid, name, w.t.Base, own)
 }
 
 // asBaseline is what was just seen, as it would be kept.
@@ -265,25 +266,32 @@ func (w *work) apart(ctx context.Context, commit gitd.Hash, branch string, numbe
 	x := w.l.x
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", w.l.claim.Name(), w.s.ID, number))
 	key := basePrefix + hex.EncodeToString(sum[:10])
-	t := &target{x: x, repo: w.t.repo, base: w.t.base, serving: make(chan struct{}, 1)}
+	t := x.newTarget(record.Caller{}, w.t.Repo, w.t.Base)
 	ctx, cancel := context.WithTimeout(ctx, baseWait)
 	defer cancel()
-	lease, err := t.apart(ctx, apart{key: key, image: cmp.Or(w.l.image(), x.Image), branch: branch, commit: commit, door: w.baseDoor(key), warm: true})
+	lease, err := t.OpenScratch(ctx, worktree.Scratch{
+		Key:     key,
+		Image:   cmp.Or(w.l.image(), x.Image),
+		Branch:  branch,
+		Commit:  commit,
+		Door:    w.baseDoor(key),
+		Furnish: true,
+	})
 	if err != nil {
 		return nil, nil, err
 	}
 	return &work{l: w.l, t: t, host: lease.Host, image: lease.Container.Image, s: w.s, id: w.id, before: commit, head: &head{at: commit}},
-		func() { t.leaveApart(lease, key) }, nil
+		func() { t.CloseScratch(lease, key) }, nil
 }
 
 // baseDoor lets the base's container read what the caller's may, write nothing, and
 // reach the hosts that are allowed; the run hears of those.
 func (w *work) baseDoor(key string) http.Handler {
 	x, t := w.l.x, w.t
-	git := x.Git.GrantHandler(gitd.Grant{Subject: key, Repo: t.repo.Name(), Read: []string{"refs/heads/" + t.base, "refs/heads/" + t.caller.Branch()},
+	git := x.Git.GrantHandler(gitd.Grant{Subject: key, Repo: t.Repo.Name(), Read: []string{"refs/heads/" + t.Base, "refs/heads/" + t.Caller.Branch()},
 		Scopes:  []string{gitd.ScopeRead},
 		Expires: x.Now().AddDate(1, 0, 0)}) // not a bound: the grant ends with the connection
-	return apartDoor(t.repo, git, &egress.Proxy{Allow: x.Egress, Private: x.PrivateEgress, Tell: t.tell})
+	return worktree.ScratchDoor(t.Repo, git, &egress.Proxy{Allow: x.Egress, Private: x.PrivateEgress, Tell: t.tell})
 }
 
 // remember keeps what was seen for later checks that are compared with it. A check is as
@@ -293,7 +301,7 @@ func (k *look) remember(ctx context.Context, b baseline) {
 	if p, err := parsePage(k.spec.URL); err != nil || !p.local || b.Verdict == browser.Unverified || len(b.Views) == 0 {
 		return // what a page elsewhere is like does not follow from the tree
 	}
-	repo := k.w.t.repo
+	repo := k.w.t.Repo
 	name := baselineRefs + "/" + baselineKey(k.check, k.check.Tree, k.spec)
 	err := k.w.l.x.writeBaseline(ctx, repo, name, b)
 	if err != nil && !errors.Is(err, gitd.ErrConflict) && ctx.Err() == nil {

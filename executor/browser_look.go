@@ -213,7 +213,7 @@ func (k *look) command(ctx context.Context, line string, within time.Duration, s
 	w.n++
 	id := w.id + "." + strconv.Itoa(w.n)
 	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Shell: line, Dir: k.spec.Dir, Timeout: within,
-		Env: append(w.l.x.identity(w.l.claim.Asker), env...)}, stdout, stderr)
+		Env: append(w.l.x.trees.Identity.Env(w.l.claim.Asker), env...)}, stdout, stderr)
 	if err == nil {
 		_ = w.host.Forget(ctx, id) // only memory is lost when the runner does not hear it
 	}
@@ -226,7 +226,7 @@ func (k *look) command(ctx context.Context, line string, within time.Duration, s
 func (k *look) install(ctx context.Context, line string) error {
 	from := k.check.Tree
 	if k.spec.Install == "" {
-		locks, err := k.w.t.repo.Lockfiles(ctx, gitd.Hash(k.check.Commit))
+		locks, err := k.w.t.Repo.Lockfiles(ctx, gitd.Hash(k.check.Commit))
 		if err != nil {
 			return err
 		}

@@ -37,23 +37,23 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) 
 	if err != nil {
 		return nil, err
 	}
-	r := record.Run{ID: parent.run.ID + "." + record.FileName(s.ID), Caller: on.caller, Kind: record.KindWorkflow, Repo: parent.run.Repo, Base: parent.run.Base,
+	r := record.Run{ID: parent.run.ID + "." + record.FileName(s.ID), Caller: on.Caller, Kind: record.KindWorkflow, Repo: parent.run.Repo, Base: parent.run.Base,
 		BaseCommit: parent.run.BaseCommit, Workflow: w.ID, Input: s.Sub.Input, Asker: parent.run.Asker, State: record.StateSubmitted,
 		Parent: parent.run.Name(), Sub: true, CreatedAt: x.Now().UTC()}
 	if len(r.ID) > 100 {
 		r.ID = r.ID[:80] + "-" + parent.commandID(s.ID, 0)[:16]
 	}
-	repo := on.repo
-	if r.Start, err = on.tip(ctx); err != nil {
+	repo := on.Repo
+	if r.Start, err = on.Tip(ctx); err != nil {
 		return nil, err
 	}
 	if !s.Sub.InheritBranch {
-		if r.Caller, err = lineCaller(on.caller, s.ID); err != nil {
+		if r.Caller, err = lineCaller(on.Caller, s.ID); err != nil {
 			return nil, err
 		}
 		// An isolated branch is cut from the base that the sub-workflow names,
 		// or else from where its parent stands.
-		r.Base = on.caller.Branch()
+		r.Base = on.Caller.Branch()
 		if w.Repo.BaseBranch != "" {
 			r.Base = w.Repo.BaseBranch
 			if r.Start, err = repo.Resolve(ctx, "refs/heads/"+r.Base); err != nil {

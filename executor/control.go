@@ -283,7 +283,7 @@ func (x *Executor) Merge(ctx context.Context, caller string, m record.Merge) (gi
 		m.Into = base
 	}
 	t := x.target(c.Caller, repo, base)
-	release, err := t.take(ctx)
+	release, err := t.acquire(ctx)
 	if err != nil {
 		return gitd.MergeResult{}, err
 	}
@@ -292,7 +292,7 @@ func (x *Executor) Merge(ctx context.Context, caller string, m record.Merge) (gi
 	if err != nil || len(res.Conflicts) > 0 || !m.Delete {
 		return res, err
 	}
-	tip, err := t.tip(ctx)
+	tip, err := t.Tip(ctx)
 	if err != nil {
 		return res, err
 	}
@@ -307,7 +307,7 @@ func (x *Executor) mergeInto(ctx context.Context, t *target, m record.Merge) (gi
 		m.Strategy = gitd.StrategyRebase
 	}
 	for attempt := 0; ; attempt++ {
-		res, err := t.repo.Merge(ctx, gitd.MergeRequest{From: t.caller.Branch(), Into: m.Into, Strategy: m.Strategy, Message: m.Message,
+		res, err := t.Repo.Merge(ctx, gitd.MergeRequest{From: t.Caller.Branch(), Into: m.Into, Strategy: m.Strategy, Message: m.Message,
 			Author: orElse(m.By, x.Bot), Committer: x.Bot, When: x.Now()})
 		// Somebody else merged first: the next try is against what they made.
 		if !errors.Is(err, gitd.ErrConflict) || attempt == 10 {
@@ -336,12 +336,12 @@ func (x *Executor) Rollback(ctx context.Context, caller, to string, by gitd.Pers
 		return "", err
 	}
 	t := x.target(c.Caller, repo, last)
-	release, err := t.take(ctx)
+	release, err := t.acquire(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer release()
-	tip, err := t.tip(ctx)
+	tip, err := t.Tip(ctx)
 	if err != nil {
 		return "", err
 	}
@@ -433,7 +433,7 @@ func (x *Executor) adopt(ctx context.Context, caller string) (*containers.Lease,
 		return nil, err
 	}
 	t := x.target(c.Caller, repo, base)
-	lease, err := x.Fleet.Adopt(ctx, t.request("", c.Last.Asker, nil))
+	lease, err := x.Fleet.Adopt(ctx, t.Request("", c.Last.Asker, nil))
 	if err != nil {
 		return nil, err
 	}

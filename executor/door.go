@@ -7,32 +7,10 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/deps"
 	"github.com/ramus-dev/ramus/executor/egress"
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gitd"
 )
-
-// grant is what the door lets the caller's container do: read the base and its
-// own branch, write its own branch, forward only. While a commit script runs that pushes
-// to a ref that the host then merges, it may write that ref too. The grant never leaves the
-// host: the connection stands for it.
-func (t *target) grant() gitd.Grant {
-	own := "refs/heads/" + t.caller.Branch()
-	write := []string{own}
-	t.mu.Lock()
-	if t.staging != "" {
-		write = append(write, t.staging)
-	}
-	t.mu.Unlock()
-	return gitd.Grant{
-		Subject: t.caller.String(),
-		Repo:    t.repo.Name(),
-		Read:    []string{"refs/heads/" + t.base, own, record.ConflictRefs(t.caller) + "/*"},
-		Write:   write,
-		Scopes:  []string{gitd.ScopeWrite},
-		Expires: t.x.Now().AddDate(1, 0, 0), // not a bound: the grant ends with the connection
-	}
-}
 
 // Visitor is the container that asks at a door, known by its connection.
 type Visitor struct {
@@ -55,31 +33,23 @@ func (v Visitor) Tell(e record.Event) { v.t.tell(e) }
 // egress proxy, and what other rooms hang behind it. The caller is known by
 // the connection, so nothing in a request is believed about who asks.
 func (t *target) door() http.Handler {
-	git := t.x.Git.DoorHandler(t.grant, t.heardLeaks)
-	out := &egress.Proxy{Allow: t.x.Egress, Private: t.x.PrivateEgress, Tell: t.tell, Run: t.runAtWork}
+	git := t.x.Git.DoorHandler(t.Grant, t.NoteLeaks)
+	out := &egress.Proxy{Allow: t.x.Egress, Private: t.x.PrivateEgress, Tell: t.tell, Run: t.runName}
 	more := make(map[string]http.Handler, len(t.x.Door))
 	for prefix, handler := range t.x.Door {
-		more[prefix] = handler(Visitor{Caller: t.caller, t: t})
+		more[prefix] = handler(Visitor{Caller: t.Caller, t: t})
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Method == http.MethodConnect || r.URL.IsAbs() {
-			out.ServeHTTP(w, r)
-			return
-		}
-		if fromPage(r) {
-			refusePage(w)
-			return
-		}
-		if strings.HasPrefix(r.URL.Path, "/"+t.repo.Name()+".git/") {
+	return out.Door(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/"+t.Repo.Name()+".git/") {
 			git.ServeHTTP(w, r)
 			return
 		}
 		if r.URL.Path == containers.SignPath && t.x.Git.Signer != nil {
-			t.sign(w, r)
+			t.ServeSign(w, r)
 			return
 		}
 		if r.URL.Path == containers.FsmonitorPath {
-			t.fsmonitor(w, r)
+			t.ServeFsmonitor(w, r)
 			return
 		}
 		for prefix, handler := range more {
@@ -89,20 +59,8 @@ func (t *target) door() http.Handler {
 			}
 		}
 		http.Error(w, fmt.Sprintf("ramus: this is the door of %s; behind it are /%s.git and, by http_proxy, the hosts that are allowed",
-			t.caller, t.repo.Name()), http.StatusNotFound)
-	})
-}
-
-// fromPage tells whether a page in a browser asks, by the headers that no script of a
-// page can leave out. The door knows its caller by the connection, and what stands
-// behind it is for the container's programs: a page that is looked at there, which may
-// come from anywhere, must not push, or ask a model, in the container's name.
-func fromPage(r *http.Request) bool {
-	return len(r.Header["Origin"]) > 0 || len(r.Header["Sec-Fetch-Site"]) > 0
-}
-
-func refusePage(w http.ResponseWriter) {
-	http.Error(w, "ramus: the door is not for pages in a browser", http.StatusForbidden)
+			t.Caller, t.Repo.Name()), http.StatusNotFound)
+	}))
 }
 
 // containerEnv is the environment of every command: the door is the proxy.
@@ -115,15 +73,5 @@ func (x *Executor) containerEnv() []string {
 	}
 	// Without it `git status` writes the index, which the host would have to look at.
 	env = append(env, "GIT_OPTIONAL_LOCKS=0")
-	return slices.Concat(env, cacheEnv, x.Env)
-}
-
-// identity makes the asker the author and ramus the committer of what git
-// commits, also when the command itself runs `git commit`.
-func (x *Executor) identity(author gitd.Person) []string {
-	author = x.author(author)
-	return []string{
-		"GIT_AUTHOR_NAME=" + author.Name, "GIT_AUTHOR_EMAIL=" + author.Email,
-		"GIT_COMMITTER_NAME=" + x.Bot.Name, "GIT_COMMITTER_EMAIL=" + x.Bot.Email,
-	}
+	return slices.Concat(env, deps.Env, x.Env)
 }

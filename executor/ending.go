@@ -30,7 +30,5 @@ var (
 	errCancelled  = errors.New("cancelled")
 	errStepOver   = errors.New("the command at work has ended")
 	errRunTimeout = errors.New("the run's time is up")
-	errDiskFull   = errors.New("disk full")
 	errParked     = errors.New("waits for a person")
-	errBranchGone = errors.New("the branch was deleted")
 )

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"os"
@@ -14,9 +15,12 @@ import (
 	"weak"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/deps"
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/store"
+	"github.com/ramus-dev/ramus/executor/upstream"
+	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/tasks/workflow"
@@ -66,7 +70,7 @@ type Executor struct {
 	Keep Retention
 	// Upstreams are where repositories come from, by name: those that were imported
 	// from elsewhere, or not yet. The others are refreshed from where they were imported.
-	Upstreams map[string]Upstream
+	Upstreams map[string]upstream.Source
 	// Door, when set, serves what a container asks at its door beside git and
 	// the proxy, by path prefix ("/model/").
 	Door map[string]func(Visitor) http.Handler
@@ -81,26 +85,23 @@ type Executor struct {
 	wg    sync.WaitGroup // the runs' goroutines
 	// sealEvery is how long a run waits that could not be sealed.
 	sealEvery time.Duration
-	// refreshEvery is how long a deploy waits whose first attempt failed; twice as long after each.
+	// refreshEvery is [upstream.Bases].RetryEvery.
 	refreshEvery time.Duration
 	// baselinesKept is how many looks by a browser are kept of a repository; 0: baselinesKept.
 	baselinesKept int
-	// branchNear is in how many paths a branch differs that gets a layer of its own, and branchRest how
-	// long it rests before; zero: branchNear and branchRest.
-	branchNear int
-	branchRest time.Duration
-	// layerEntries is how many files and folders a base layer may have; zero: layerEntries.
-	layerEntries int
-	waits        acpWaits
-	token        func() string // what the ids of runs are drawn from; nil: [record.NewToken]
-	index        *index.Index
-	artifacts    *store.Store
-	viewer       traceViewer
-	hub          hub
+	// layerBounds are the bounds of base layers that tests set; zero: the defaults.
+	layerBounds worktree.Layers
+	waits       acpWaits
+	token       func() string // what the ids of runs are drawn from; nil: [record.NewToken]
+	index       *index.Index
+	artifacts   *store.Store
+	viewer      traceViewer
+	hub         hub
 
 	commands, commits atomic.Int64
-	layers            *layers // nil: work trees are not bound from outside
-	fast              fast
+	trees             *worktree.Store
+	deps              *deps.Cache
+	bases             *upstream.Bases
 
 	// liveDirs is held while a caller's folder in live/ is made with its first file, or
 	// removed after its last.
@@ -109,12 +110,10 @@ type Executor struct {
 	mu      sync.Mutex // guards all below
 	closed  bool
 	targets map[record.Caller]weak.Pointer[target]
-	live    map[string]*liveRun         // by Run.Name
-	ended   map[record.State]int        // how many runs ended since start, by how
-	waiting map[string]bool             // runs that wait for a person since start, by name
-	bases   map[string]*basing          // by repository
-	holds   map[string]*hold            // by Run.Name
-	rescued map[record.Caller]gitd.Hash // what was kept of containers that were lost, until it is told
+	live    map[string]*liveRun  // by Run.Name
+	ended   map[record.State]int // how many runs ended since start, by how
+	waiting map[string]bool      // runs that wait for a person since start, by name
+	holds   map[string]*hold     // by Run.Name
 	ports   map[*portConn]struct{}
 }
 
@@ -134,9 +133,7 @@ func (x *Executor) Open(ctx context.Context) error {
 	x.Agents = agents
 	x.ctx, x.close = context.WithCancelCause(context.WithoutCancel(ctx))
 	x.targets, x.live = make(map[record.Caller]weak.Pointer[target]), make(map[string]*liveRun)
-	x.bases = make(map[string]*basing)
 	x.ports = make(map[*portConn]struct{})
-	x.rescued = make(map[record.Caller]gitd.Hash)
 	if err := os.MkdirAll(filepath.Join(x.Data, "live"), 0o700); err != nil {
 		return fmt.Errorf("cannot open the data folder: %w", err)
 	}
@@ -147,19 +144,105 @@ func (x *Executor) Open(ctx context.Context) error {
 	if err := x.openIndex(ctx); err != nil {
 		return err
 	}
-	if err := x.openLayers(); err != nil {
+	if err := x.openTrees(); err != nil {
 		return errors.Join(err, x.index.Close())
 	}
-	x.Fleet.Salvage = x.salvage
+	x.bases = x.newBases()
 	if err := x.Fleet.Open(ctx); err != nil {
 		x.close(record.ErrClosed)
 		x.wg.Wait()
+		x.trees.Close()
 		return errors.Join(err, x.index.Close())
 	}
-	if err := errors.Join(x.resumeAll(ctx), x.resumeDeploys()); err != nil {
+	if err := errors.Join(x.resumeAll(ctx), x.bases.Open(x.ctx)); err != nil {
 		return errors.Join(err, x.Close(ctx, true))
 	}
 	return nil
+}
+
+// openTrees opens the store of work trees.
+func (x *Executor) openTrees() error {
+	x.trees = &worktree.Store{
+		Git:       x.Git,
+		Fleet:     x.Fleet,
+		Container: worktree.Container{Image: x.Image, Limits: x.Limits, Env: x.containerEnv()},
+		Identity:  worktree.Identity{Bot: x.Bot},
+		Secrets:   x.Secrets,
+		Layers:    x.layerBounds,
+		Find:      x.findTree,
+		Log:       x.Log,
+		Now:       x.Now,
+	}
+	if x.Git.Signer != nil {
+		x.trees.Identity.Key = x.Git.Signer.PublicKey()
+	}
+	x.trees.Layers.Dir, x.trees.Layers.Bytes = filepath.Join(x.Data, "layers"), x.Layers
+	x.deps = &deps.Cache{
+		Git:     x.Git,
+		Trees:   x.trees,
+		Bucket:  x.artifacts.Bucket,
+		Egress:  x.Egress,
+		Private: x.PrivateEgress,
+		Log:     x.Log,
+	}
+	return x.trees.Open(x.ctx)
+}
+
+// newBases returns the bases of the server's repositories.
+func (x *Executor) newBases() *upstream.Bases {
+	return &upstream.Bases{
+		Git:        x.Git,
+		Sources:    x.Upstreams,
+		Dir:        filepath.Join(x.Data, "deploys"),
+		Bot:        x.Bot,
+		Platform:   worktree.Platform,
+		Secrets:    x.Secrets,
+		RetryEvery: x.refreshEvery,
+		Moved:      x.trees.MakeLater,
+		Dependencies: upstream.Dependencies{
+			Lacks: x.deps.Lacks,
+			Warm: func(ctx context.Context, repo string, commit gitd.Hash) (again bool, err error) {
+				err = x.deps.Warm(ctx, repo, commit, io.Discard)
+				return !errors.Is(err, deps.ErrCannotFetch), err
+			},
+		},
+		Log: x.Log,
+		Now: x.Now,
+	}
+}
+
+// Bases returns the bases of the server's repositories, which follow their upstreams. The Executor must be open.
+func (x *Executor) Bases() *upstream.Bases { return x.bases }
+
+// Warm fetches the dependencies of a commit of a base into the cache; see [deps.Cache.Warm]. progress may be nil.
+func (x *Executor) Warm(ctx context.Context, name string, commit gitd.Hash, progress io.Writer) error {
+	if err := x.isOpen(); err != nil {
+		return err
+	}
+	if progress == nil {
+		progress = io.Discard
+	}
+	return x.deps.Warm(ctx, name, commit, progress)
+}
+
+// WarmPool starts containers of the usual kind before callers need them, if the fleet has a pool, and returns when they wait.
+func (x *Executor) WarmPool(ctx context.Context) error { return x.trees.WarmPool(ctx) }
+
+// MakeLayer makes the base layer of a branch's tip, and those of its dependencies as far as these are in the cache, unless they are
+// there. It returns when they can be bound. Without a Keeper the error is [ErrUnable].
+func (x *Executor) MakeLayer(ctx context.Context, name, branch string) error {
+	repo, err := x.Git.Repo(name)
+	if err != nil {
+		return err
+	}
+	commit, err := repo.Resolve(ctx, "refs/heads/"+branch)
+	if err != nil {
+		return err
+	}
+	if err := x.trees.Make(ctx, worktree.Wish{Repo: name, Branch: branch, Commit: commit}); err != nil {
+		return err
+	}
+	return x.deps.MakeLayers(ctx, repo, commit)
 }
 
 func (x *Executor) defaults() {
@@ -174,9 +257,6 @@ func (x *Executor) defaults() {
 	}
 	if x.RunTimeout <= 0 {
 		x.RunTimeout = 24 * time.Hour
-	}
-	if x.refreshEvery <= 0 {
-		x.refreshEvery = 5 * time.Second
 	}
 	x.waits.defaults()
 	if x.sealEvery <= 0 {
@@ -229,6 +309,8 @@ func (x *Executor) Close(ctx context.Context, keep bool) error {
 	ended := make(chan struct{})
 	go func() {
 		x.wg.Wait()
+		x.bases.Close()
+		x.trees.Close()
 		close(ended)
 	}()
 	var err error

@@ -3,10 +3,14 @@ package executor
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"path"
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/egress"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
@@ -52,10 +56,12 @@ func (x *Executor) Touch(ctx context.Context, caller, name string) error {
 func (b *Browser) SetBrowserGrace(d time.Duration) { b.grace = d }
 
 // SetBranchLayers gives branches that differ in so many paths layers of their own, at once.
-func (x *Executor) SetBranchLayers(near int) { x.branchNear, x.branchRest = near, time.Millisecond }
+func (x *Executor) SetBranchLayers(near int) {
+	x.layerBounds.BranchNear, x.layerBounds.BranchRest = near, time.Millisecond
+}
 
 // SetLayerEntries lets a base layer have so many files and folders.
-func (x *Executor) SetLayerEntries(n int) { x.layerEntries = n }
+func (x *Executor) SetLayerEntries(n int) { x.layerBounds.Entries = n }
 
 // Unpack and ParseState read what comes from browsers and from containers.
 var (
@@ -81,23 +87,30 @@ func (x *Executor) SetLooksKept(n int) { x.baselinesKept = n }
 // SetRefreshEvery makes a deploy wait only so long after its first failed attempt.
 func (x *Executor) SetRefreshEvery(d time.Duration) { x.refreshEvery = d }
 
-// Check tells whether a deploy can be accepted, and File what it would be kept as.
-func (d Deploy) Check() error { return d.check() }
-func (d Deploy) File() string { return (&waitingDeploy{Deploy: d, Accepted: d.DeployedAt}).name() }
-
 // InApart runs a shell line in a container of nobody's on a commit of the base, and gives what it printed.
 func (x *Executor) InApart(ctx context.Context, name string, commit gitd.Hash, line string) (string, error) {
 	repo, err := x.Git.Repo(name)
 	if err != nil {
 		return "", err
 	}
-	w, err := x.openWarmer(ctx, repo, commit)
+	tree := x.trees.NewTree(record.Caller{}, repo, "main")
+	git := x.Git.GrantHandler(gitd.Grant{Subject: "scratch", Repo: name, Read: []string{"refs/heads/main"}, Scopes: []string{gitd.ScopeRead},
+		Expires: x.Now().AddDate(1, 0, 0)})
+	lease, err := tree.OpenScratch(ctx, worktree.Scratch{Key: "base:test", Image: x.Image, Branch: "main", Commit: commit,
+		Door: worktree.ScratchDoor(repo, git, &egress.Proxy{})})
 	if err != nil {
 		return "", err
 	}
-	defer w.close()
-	var out bytes.Buffer
-	_, err = w.run(ctx, containers.WorkDir, time.Minute, &out, "sh", "-c", line)
+	defer tree.CloseScratch(lease, "base:test")
+	p, err := lease.Host.Start(ctx, containers.Command{ID: "line", Args: []string{"sh", "-c", line}, Dir: containers.WorkDir, Timeout: time.Minute})
+	if err != nil {
+		return "", err
+	}
+	var out, said bytes.Buffer
+	exit, err := p.Output(&out, &said)
+	if err == nil && exit.Code != 0 {
+		err = fmt.Errorf("it ended with %d: %s", exit.Code, &said)
+	}
 	return out.String(), err
 }
 

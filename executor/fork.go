@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -43,7 +44,7 @@ func (x *Executor) planFork(ctx context.Context, f record.Fork, p *plan) error {
 			return fmt.Errorf("cannot fork %s at %s: %w", of.Caller, at, err)
 		}
 		if !inside {
-			if inside, err = isKept(ctx, repo, of.Caller, at); err != nil {
+			if inside, err = worktree.IsKept(ctx, repo, of.Caller, at); err != nil {
 				return fmt.Errorf("cannot fork %s at %s: %w", of.Caller, at, err)
 			}
 		}
@@ -86,7 +87,7 @@ func (x *Executor) planForkOfKept(ctx context.Context, f record.Fork, of record.
 		if err != nil {
 			continue
 		}
-		kept, err := isKept(ctx, repo, of, at)
+		kept, err := worktree.IsKept(ctx, repo, of, at)
 		if err != nil {
 			return fmt.Errorf("cannot fork %s at %s: %w", of, at, err)
 		}

@@ -35,7 +35,7 @@ func (x *Executor) hold(ctx context.Context, kind record.Kind, r record.Request,
 	if err != nil {
 		return record.Run{}, false, err
 	}
-	repo, err := x.OpenRepo(ctx, r.Repo)
+	repo, err := x.bases.OpenRepo(ctx, r.Repo)
 	if err != nil {
 		return record.Run{}, false, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
@@ -69,7 +70,7 @@ func (l *liveRun) turn(ctx context.Context) (release func(), err error) {
 	if len(record.OpenSteps(l.journalled())) > 0 {
 		ctx = l.x.ctx // it had its turn before the server was restarted: stopped or not, its command has to be ended
 	}
-	return l.target.take(ctx)
+	return l.target.acquire(ctx)
 }
 
 // perform does the run's work.
@@ -169,7 +170,7 @@ func (l *liveRun) once(ctx context.Context, info stepInfo, do func(context.Conte
 	}
 	if errors.Is(err, containers.ErrGone) && ctx.Err() == nil {
 		text := "the container was lost while the command ran; nothing it did was committed"
-		if kept := l.target.awaitRescued(ctx); kept != "" {
+		if kept := l.target.AwaitRescued(ctx); kept != "" {
 			if err := l.emit(record.Event{Type: record.EventContainer, Step: info.ID, Message: kept}, false); err != nil {
 				return res, err
 			}
@@ -195,12 +196,12 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 		return // its journal stays in live/ and the next process goes on with it
 	}
 	// Clean-up outlives cancellation.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), housekeeping)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktree.Housekeeping)
 	defer cancel()
 	if output != nil {
 		l.change(func(r *record.Run) { r.Output = output })
 	}
-	if tip, err := l.target.tip(ctx); err == nil {
+	if tip, err := l.target.Tip(ctx); err == nil {
 		l.change(func(r *record.Run) { r.Head = tip })
 	}
 	var jerr error
@@ -291,7 +292,7 @@ func (x *Executor) leave(l *liveRun) {
 }
 
 func (x *Executor) sealAgain(l *liveRun) error {
-	ctx, cancel := context.WithTimeout(x.ctx, housekeeping)
+	ctx, cancel := context.WithTimeout(x.ctx, worktree.Housekeeping)
 	defer cancel()
 	r := l.snapshot()
 	journal, events, err := x.openJournal(r)
@@ -436,7 +437,7 @@ func (x *Executor) reopen(ctx context.Context, r record.Run) (*liveRun, error) {
 		return nil, err
 	}
 	// A request needs no container, and may lie in another repository than the caller's branch.
-	t := &target{x: x, caller: kept.Caller, repo: repo, base: kept.Base}
+	t := x.newTarget(kept.Caller, repo, kept.Base)
 	if kept.Kind != record.KindRequest {
 		t = x.target(kept.Caller, repo, kept.Base)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -377,25 +378,22 @@ func (n *pruning) baselines(ctx context.Context, repo *gitd.Repo) error {
 
 // layers removes work trees and dependencies that no container lies over.
 func (n *pruning) layers(_ context.Context, repo *gitd.Repo) error {
-	s := n.x.layers
-	if s == nil {
-		return nil // containers clone their branches
-	}
-	byName := make(map[string]*baseLayer)
+	trees := n.x.trees
+	byName := make(map[string]*worktree.Layer)
 	// The work trees of bases, those of branches, and the dependencies of each ecosystem.
 	byKind := make(map[[2]string][]candidate)
-	for _, l := range s.unheld(repo.Name()) {
-		byName[l.name()] = l
+	for _, l := range trees.Unheld(repo.Name()) {
+		byName[l.Name()] = l
 		kind := [2]string{l.Ecosystem}
 		if l.Branch != "" {
 			kind[1] = "branch"
 		}
-		byKind[kind] = append(byKind[kind], candidate{Pruned: Pruned{Kind: PruneLayers, Repo: repo.Name(), Name: l.name(), Time: s.lastUse(l), Bytes: l.Bytes, Why: "no container uses it"}})
+		byKind[kind] = append(byKind[kind], candidate{Pruned: Pruned{Kind: PruneLayers, Repo: repo.Name(), Name: l.Name(), Time: trees.LastUse(l), Bytes: l.Bytes, Why: "no container uses it"}})
 	}
 	kinds := slices.SortedFunc(maps.Keys(byKind), func(a, b [2]string) int { return slices.Compare(a[:], b[:]) })
 	for _, kind := range kinds {
 		for _, c := range n.over(n.x.Keep.Layers, byKind[kind]) {
-			if n.ask.DryRun || s.drop(byName[c.Name]) {
+			if n.ask.DryRun || trees.Drop(byName[c.Name]) {
 				n.list = append(n.list, c.Pruned)
 			}
 		}

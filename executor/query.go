@@ -408,13 +408,23 @@ func (x *Executor) Reindex(ctx context.Context) (int, error) {
 
 // Stats returns the numbers behind /metrics and /health.
 func (x *Executor) Stats() Stats {
-	s := Stats{Runs: make(map[record.State]int), Hosts: make(map[string]int), Commands: x.commands.Load(), Commits: x.commits.Load(), Capacity: x.Fleet.Capacity,
-		Bound: x.fast.binds.Load(), Snapshots: x.fast.snapshots.Load(), Hashed: x.fast.hashed.Load(), Portable: x.fast.reasons(), Salvaged: x.fast.salvaged.Load(),
-		Mounted: x.fast.mounted.Load(), Unpacked: x.fast.unpacked.Load()}
-	s.Cleared, s.Clearing = x.Fleet.Cleared()
-	if x.layers != nil {
-		s.Layers, s.BranchLayers = x.layers.made.Load(), x.layers.branched.Load()
+	trees := x.trees.Counts()
+	s := Stats{
+		Runs:         make(map[record.State]int),
+		Hosts:        make(map[string]int),
+		Commands:     x.commands.Load(),
+		Commits:      x.commits.Load(),
+		Capacity:     x.Fleet.Capacity,
+		Bound:        trees.Bound,
+		Snapshots:    trees.Snapshots,
+		Hashed:       trees.Hashed,
+		Portable:     trees.Portable,
+		Layers:       trees.Layers,
+		BranchLayers: trees.BranchLayers,
+		Salvaged:     trees.Salvaged,
 	}
+	s.Mounted, s.Unpacked = x.deps.Counts()
+	s.Cleared, s.Clearing = x.Fleet.Cleared()
 	x.mu.Lock()
 	live := make([]*liveRun, 0, len(x.live))
 	for name, l := range x.live {

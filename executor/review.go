@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
 )
@@ -39,7 +40,7 @@ func (l *liveRun) foresee(head gitd.Hash) {
 	v := &review{start: r.Start, head: head, done: make(chan struct{})}
 	l.review = v
 	l.x.wg.Go(func() {
-		ctx, cancel := context.WithTimeout(l.x.ctx, housekeeping)
+		ctx, cancel := context.WithTimeout(l.x.ctx, worktree.Housekeeping)
 		defer cancel()
 		l.write(ctx, v, r)
 	})
@@ -73,7 +74,7 @@ func (l *liveRun) write(ctx context.Context, v *review, r record.Run) {
 	clean := l.x.Secrets.Writer(w)
 	if r.Changed() {
 		// The base may hold a secret that a commit of ours may not.
-		v.changed, err = l.target.repo.Review(ctx, string(r.Start), string(r.Head), clean)
+		v.changed, err = l.target.Repo.Review(ctx, string(r.Start), string(r.Head), clean)
 		err = errors.Join(err, clean.Flush())
 	}
 	if err := errors.Join(err, f.Close()); err != nil {

@@ -42,7 +42,7 @@ const (
 // the run stay reachable when the branch is deleted.
 func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	r := l.snapshot()
-	repo := l.target.repo
+	repo := l.target.Repo
 	events := l.journalled()
 	subs := x.subManifests(ctx, r, events)
 	var tree gitd.Hash

@@ -44,7 +44,7 @@ func (s *taskShell) Exec(ctx context.Context, command string, timeout time.Durat
 	var stdout, stderr tasks.HeadTail
 	// What the task sees is cut in the middle when it is long: secrets are taken out before.
 	cleanOut, cleanErr, flush := w.l.x.cleanCopy(&stdout, &stderr)
-	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Shell: command, Env: w.l.x.identity(w.l.claim.Asker), Timeout: timeout},
+	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Shell: command, Env: w.l.x.trees.Identity.Env(w.l.claim.Asker), Timeout: timeout},
 		w.heard(cleanOut, false), w.heard(cleanErr, true))
 	flush()
 	if err == nil {
@@ -259,16 +259,16 @@ func (s *taskShell) Commit(ctx context.Context, message string, paths []string) 
 	}
 	w.head.mu.Lock()
 	defer w.head.mu.Unlock()
-	made, err := w.t.commit(ctx, w.host, w.head.at, w.l.claim.Asker, text, paths)
+	made, err := w.t.Commit(ctx, w.host, w.head.at, w.l.claim.Asker, text, paths)
 	if err != nil {
 		return "", fmt.Errorf("cannot commit: %w", err)
 	}
-	w.head.left = append(w.head.left, made.left...)
-	if made.at == w.head.at {
+	w.head.left = append(w.head.left, made.Left...)
+	if made.At == w.head.at {
 		return "", nil
 	}
-	w.head.at = made.at
-	return string(made.tip), nil
+	w.head.at = made.At
+	return string(made.Tip), nil
 }
 
 // Push has nothing to send: every command's commits are pushed when it ends,
@@ -283,4 +283,4 @@ func (s *taskShell) Push(_ context.Context, remote, branch string) error {
 	return nil
 }
 
-func (s *taskShell) Branch() string { return s.w.t.caller.Branch() }
+func (s *taskShell) Branch() string { return s.w.t.Caller.Branch() }

@@ -29,7 +29,7 @@ func OpenShell(t *testing.T, x *Executor, c record.Caller, repo string) tasks.Sh
 	if err != nil {
 		t.Fatal(err)
 	}
-	lease, tip, err := l.target.ready(ctx, "", gitd.Person{}, nil)
+	lease, tip, err := l.target.Ready(ctx, "", gitd.Person{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/pkg/sftp"
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
 )
@@ -46,7 +47,7 @@ func (t *turn) recall(ctx context.Context, w *work, files *sftp.Client) (known b
 	if len(t.a.State) == 0 {
 		return false, nil
 	}
-	repo, ref := w.t.repo, stateRef(w.t.caller)
+	repo, ref := w.t.Repo, stateRef(w.t.Caller)
 	entries, err := repo.Tree(ctx, ref, t.a.Name, true)
 	if err != nil && !errors.Is(err, gitd.ErrNotFound) {
 		return false, fmt.Errorf("cannot read the agent's memory: %w", err)
@@ -112,7 +113,7 @@ func (t *turn) remember(ctx context.Context, w *work) {
 		return
 	}
 	// The turn has happened; that it was stopped is no reason to forget it.
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), housekeeping)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktree.Housekeeping)
 	defer cancel()
 	if err := t.keepState(ctx, w); err != nil && !lostHost(w.host) {
 		message := fmt.Sprintf("the agent's memory could not be kept: %v", err)
@@ -213,7 +214,7 @@ func (t *turn) fetch(w *work, files *sftp.Client, f stateFile) error {
 
 // commitState makes files the agent's memory, in the caller's ref.
 func (t *turn) commitState(ctx context.Context, w *work, files []stateFile) error {
-	repo, ref := w.t.repo, stateRef(w.t.caller)
+	repo, ref := w.t.Repo, stateRef(w.t.Caller)
 	old, err := repo.Resolve(ctx, ref)
 	if err != nil && !errors.Is(err, gitd.ErrNotFound) {
 		return err
@@ -223,7 +224,7 @@ func (t *turn) commitState(ctx context.Context, w *work, files []stateFile) erro
 	}
 	c := gitd.NewCommit{From: old, Delete: []string{t.a.Name}, Author: t.l.x.Bot, Committer: t.l.x.Bot, When: t.l.x.Now(),
 		Message: fmt.Sprintf("Memory of %s after %s\n\n%s: %s\n%s: %s\n%s: %s\n", t.a.Name, w.s.ID,
-			record.TrailerCaller, w.t.caller, record.TrailerRun, t.l.claim.ID, record.TrailerStep, w.s.ID)}
+			record.TrailerCaller, w.t.Caller, record.TrailerRun, t.l.claim.ID, record.TrailerStep, w.s.ID)}
 	if old != "" {
 		c.Parents = []gitd.Hash{old}
 	}

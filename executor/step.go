@@ -16,6 +16,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks/workflow"
@@ -55,8 +56,8 @@ func (f *failure) Error() string { return f.text }
 // reasonOf finds the reason for an error that ended a run.
 func reasonOf(err error) record.Reason {
 	var f *failure
-	var s *scriptError
-	var u *uncommitted
+	var s *worktree.ScriptError
+	var u *worktree.Uncommitted
 	switch {
 	case errors.As(err, &f):
 		return f.reason
@@ -64,17 +65,17 @@ func reasonOf(err error) record.Reason {
 		return record.ReasonCancelled
 	case errors.Is(err, errRunTimeout), errors.Is(err, context.DeadlineExceeded):
 		return record.ReasonTimedOut
-	case errors.Is(err, errDiskFull), isNoSpace(err):
+	case errors.Is(err, worktree.ErrDiskFull), isNoSpace(err):
 		return record.ReasonDiskFull
 	case errors.Is(err, containers.ErrUnavailable), errors.Is(err, containers.ErrBusy):
 		return record.ReasonUnavailable
 	case errors.Is(err, containers.ErrGone):
 		return record.ReasonContainerLost
 	case errors.As(err, &u):
-		return u.reason
-	case errors.Is(err, errBranchGone):
+		return u.Reason
+	case errors.Is(err, worktree.ErrBranchGone):
 		return record.ReasonBranchGone
-	case errors.As(err, &s) && s.Code == scriptNoGit, errors.Is(err, record.ErrInvalid), errors.Is(err, gitd.ErrInvalid):
+	case errors.As(err, &s) && s.LacksGit(), errors.Is(err, record.ErrInvalid), errors.Is(err, gitd.ErrInvalid):
 		return record.ReasonBadInput
 	}
 	return record.ReasonInternal
@@ -170,7 +171,7 @@ type work struct {
 type head struct {
 	mu   sync.Mutex // held while something is committed; guards all below
 	at   gitd.Hash
-	left []leftOut // files that these commits do not hold
+	left []worktree.LeftOut // files that these commits do not hold
 }
 
 // outcome is how a step's commands ended.
@@ -193,25 +194,25 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 	if err := context.Cause(ctx); err != nil {
 		return workflow.StepResult{}, err // what a stopped run left behind was seen to, nothing new begins
 	}
-	lease, tip, err := t.ready(ctx, l.image(), l.claim.Asker, l.waiting)
+	lease, tip, err := t.Ready(ctx, l.image(), l.claim.Asker, l.waiting)
 	if err != nil {
 		return workflow.StepResult{}, err
 	}
 	defer lease.Release()
-	if kept := t.takeRescued(); kept != "" {
+	if kept := t.TakeRescued(); kept != "" {
 		if err := l.emit(record.Event{Type: record.EventContainer, Step: s.ID, Message: kept}, false); err != nil {
 			return workflow.StepResult{}, err
 		}
 	}
-	if found := t.takeFurniture(); found != "" {
+	if found := t.takeDeps(); found != "" {
 		if err := l.emit(record.Event{Type: record.EventContainer, Step: s.ID, Message: "started with the base's dependencies from the cache: " + found}, false); err != nil {
 			return workflow.StepResult{}, err
 		}
 	}
 	w := &work{l: l, t: t, host: lease.Host, image: lease.Container.Image, s: s, id: l.commandID(s.ID, start), before: tip, head: &head{at: tip}}
 	data := started{ID: w.id, Prompts: s.Prompts}
-	if t.caller != l.claim.Caller {
-		data.Caller = t.caller
+	if t.Caller != l.claim.Caller {
+		data.Caller = t.Caller
 	}
 	e := record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind, Command: text.Clip(s.Command, 16<<10), Task: s.Task, Parent: tip, Data: marshal(data)}
 	l.change(func(r *record.Run) { r.Step, r.Place, r.Image = s.ID, 0, lease.Container.Image })
@@ -237,15 +238,15 @@ const (
 func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning, do func(context.Context, *work) (outcome, error)) (res workflow.StepResult, f fate, err error) {
 	var st started
 	_ = json.Unmarshal(b.last.Data, &st) // an event of ours; a broken one means "begin again"
-	looking, cancel := context.WithTimeout(l.x.ctx, housekeeping)
+	looking, cancel := context.WithTimeout(l.x.ctx, worktree.Housekeeping)
 	defer cancel()
-	lease, err := l.x.Fleet.Adopt(looking, t.request(l.image(), l.claim.Asker, l.waiting))
+	lease, err := l.x.Fleet.Adopt(looking, t.Request(l.image(), l.claim.Asker, l.waiting))
 	if err != nil && !errors.Is(err, containers.ErrGone) {
 		return res, fateLost, err
 	}
 	if lease != nil {
 		defer lease.Release()
-		t.board(lease)
+		t.Board(lease)
 		commands, err := lease.Host.Commands(looking)
 		if err != nil && !errors.Is(err, containers.ErrGone) {
 			return res, fateLost, err
@@ -255,8 +256,8 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 		// are ended first, what a browser was looking at too. A commit that was half way
 		// is made again by the next.
 		for _, c := range commands {
-			if c.Running && (strings.HasPrefix(c.ID, st.ID+".") || !c.Background && strings.HasPrefix(c.ID, scriptPrefix)) {
-				if err := end(looking, lease.Host, c.ID); err != nil && !errors.Is(err, containers.ErrGone) {
+			if c.Running && (strings.HasPrefix(c.ID, st.ID+".") || worktree.IsScript(c)) {
+				if err := worktree.EndCommand(looking, lease.Host, c.ID); err != nil && !errors.Is(err, containers.ErrGone) {
 					return res, fateLost, err
 				}
 			}
@@ -292,11 +293,11 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 				return res, fateEnded, err
 			}
 		}
-		t.setKnown("")
+		t.Forget()
 	}
 	// The container is gone, or has never heard of the command. Was it committed?
-	commit, tip, err := l.committed(looking, t, s.ID, b.last.Parent)
-	var apart *uncommitted
+	commit, tip, err := t.Recover(looking, b.last.Parent, l.claim.Asker, l.claim.ID, s.ID)
+	var apart *worktree.Uncommitted
 	if err != nil && !errors.As(err, &apart) {
 		return res, fateLost, err
 	}
@@ -316,7 +317,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 	o := shellOutcome(exit, w.out)
 	switch {
 	case apart != nil:
-		o.fail(apart.reason, l.x.Secrets.String(apart.Error()))
+		o.fail(apart.Reason, l.x.Secrets.String(apart.Error()))
 	case commit.Trailer(record.TrailerUncommitted) != "":
 		o.fail(record.ReasonNotCommitted, lostLeft)
 	}
@@ -330,10 +331,10 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 // done something that must not be done twice. Then the container goes on knowing it, for
 // a next server that is to come to the same end.
 func (l *liveRun) endCut(ctx context.Context, h *containers.Host, t *target, s stepInfo, id string) error {
-	if err := end(ctx, h, id); err != nil && !errors.Is(err, containers.ErrGone) {
+	if err := worktree.EndCommand(ctx, h, id); err != nil && !errors.Is(err, containers.ErrGone) {
 		return err
 	}
-	t.setKnown("") // what it did is thrown away
+	t.Forget() // what it did is thrown away
 	if l.outside(s.ID) {
 		return &failure{record.ReasonInterrupted, "the server stopped before the agent had all of its prompt, and the agent had acted outside its container by then; nothing it did was committed"}
 	}
@@ -342,79 +343,8 @@ func (l *liveRun) endCut(ctx context.Context, h *containers.Host, t *target, s s
 	return nil
 }
 
-// end stops a command and waits until it is over.
-func end(ctx context.Context, h *containers.Host, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, killWait)
-	defer cancel()
-	if err := h.Kill(ctx, id); err != nil {
-		return err
-	}
-	p, err := h.Attach(ctx, id, 0, 0)
-	if err != nil {
-		return err
-	}
-	_, err = p.Output(nil, nil)
-	return err
-}
-
 // lostLeft is the error of a commit that holds less than the work tree, of a container that is gone.
 const lostLeft = "files that no commit may hold were not committed, and they are gone with the container"
-
-// committed finds the commit that a step made after a tip, and the tip that the branch has by it. A commit that the
-// container pushed while the branch moved is merged first. The error is an *uncommitted, and tip is
-// empty, if the branch cannot have the commit. The commit is nil if there is none.
-func (l *liveRun) committed(ctx context.Context, t *target, step string, after gitd.Hash) (commit *gitd.Commit, tip gitd.Hash, err error) {
-	find := func(ref string) (*gitd.Commit, error) {
-		commits, err := t.repo.Log(ctx, ref, gitd.LogOptions{Not: string(after), Max: 100})
-		if err != nil && !errors.Is(err, gitd.ErrNotFound) {
-			return nil, err
-		}
-		for i := range commits {
-			c := &commits[i]
-			if c.Trailer(record.TrailerRun) == l.claim.ID && c.Trailer(record.TrailerStep) == step && c.Trailer(record.TrailerExit) != "" {
-				return c, nil
-			}
-		}
-		return nil, nil
-	}
-	if commit, err = find("refs/heads/" + t.caller.Branch()); err != nil {
-		return nil, "", err
-	} else if commit != nil {
-		return commit, commit.Hash, nil
-	}
-	staged, err := t.repo.Refs(ctx, stagePrefix(t.caller))
-	if err != nil {
-		return nil, "", err
-	}
-	for _, ref := range staged {
-		if commit, err = find(ref.Name); err != nil {
-			return nil, "", err
-		} else if commit == nil {
-			continue
-		}
-		now, err := t.tip(ctx)
-		if err != nil && !errors.Is(err, errBranchGone) {
-			return nil, "", err
-		}
-		c := &gitCommit{t: t, before: after, author: l.claim.Asker, runID: l.claim.ID}
-		tip, err = c.merge(ctx, now, ref.Name)
-		return commit, tip, err
-	}
-
-	// An earlier server kept the commit aside, and did not come to say so.
-	kept, err := t.repo.Refs(ctx, record.ConflictRefs(t.caller))
-	if err != nil {
-		return nil, "", err
-	}
-	for _, ref := range kept {
-		if commit, err = find(ref.Name); err != nil {
-			return nil, "", err
-		} else if commit != nil {
-			return commit, "", &uncommitted{reason: record.ReasonConflict, text: fmt.Sprintf("the command's work could not be merged into %s; %s has what the command left", t.caller.Branch(), ref.Name)}
-		}
-	}
-	return nil, "", nil
-}
 
 // run does the step's work, then commits and journals it. When ctx ends the
 // command is stopped and what stands is committed all the same.
@@ -438,51 +368,52 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 	o, err := do(ctx, w)
 	w.guests.close()
 	if err != nil {
-		var u *uncommitted
+		var u *worktree.Uncommitted
 		if errors.As(err, &u) {
-			kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), housekeeping)
+			kctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktree.Housekeeping)
 			defer cancel()
-			err = errors.Join(err, w.keepLeft(kctx, u.left))
+			err = errors.Join(err, w.keepLeft(kctx, u.Left))
 		}
 		return workflow.StepResult{}, err
 	}
 	o.result = l.x.cleanResult(o.result)
 	w.out.save()
 	// From here on nothing may stop the record: the command has happened.
-	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), housekeeping)
+	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktree.Housekeeping)
 	defer cancel()
 	w.head.mu.Lock()
 	defer w.head.mu.Unlock()
-	made, err := w.t.commitLast(cctx, w.host, w.head.at, l.claim.Asker, w.message(o), nil)
+	made, err := w.t.CommitLast(cctx, w.host, w.head.at, l.claim.Asker, w.message(o), nil)
+	less := false // the commit lacks files, and they are gone with the container
 	if errors.Is(err, containers.ErrGone) {
-		made, err = w.pushed(cctx, err)
+		made, less, err = w.pushed(cctx, err)
 	}
-	after := made.tip
-	made.left = append(w.head.left, made.left...)
-	var u *uncommitted
+	after := made.Tip
+	made.Left = append(w.head.left, made.Left...)
+	var u *worktree.Uncommitted
 	switch {
 	case errors.As(err, &u):
-		o.fail(u.reason, l.x.Secrets.String(u.Error()))
-		after, made.left = w.head.at, append(made.left, u.left...)
+		o.fail(u.Reason, l.x.Secrets.String(u.Error()))
+		after, made.Left = w.head.at, append(made.Left, u.Left...)
 	case err != nil:
 		return workflow.StepResult{}, err
-	case made.less:
+	case less:
 		o.fail(record.ReasonNotCommitted, lostLeft)
-	case len(made.left) > 0:
-		o.fail(record.ReasonNotCommitted, l.x.Secrets.String(leftText(made.left)))
+	case len(made.Left) > 0:
+		o.fail(record.ReasonNotCommitted, l.x.Secrets.String(worktree.LeftText(made.Left)))
 	}
-	if err := w.keepLeft(cctx, made.left); err != nil {
+	if err := w.keepLeft(cctx, made.Left); err != nil {
 		return workflow.StepResult{}, err
 	}
 	if gone, err := w.lostMost(cctx, after); err != nil {
 		return workflow.StepResult{}, err
 	} else if gone != "" {
-		made.notes += gone
+		made.Notes += gone
 	}
 	if after == w.before {
 		after = ""
 	}
-	if made.artifacts {
+	if made.Artifacts {
 		err := w.collect(cctx)
 		if after != "" && err != nil && lostHost(w.host) {
 			err = w.lostArtifacts() // the command must not be run again for them
@@ -499,7 +430,7 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 			return workflow.StepResult{}, err
 		}
 	}
-	res, err := w.finish(o, after, made.notes)
+	res, err := w.finish(o, after, made.Notes)
 	w.forget()
 	return res, err
 }
@@ -507,16 +438,16 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 // pushed finds what a container that was lost in the middle of its commit had pushed before:
 // that stands, and the command, run again on top of it, would do all of it twice. What the
 // container was lost by is returned when there is nothing.
-func (w *work) pushed(ctx context.Context, lost error) (committed, error) {
-	c, tip, err := w.l.committed(ctx, w.t, w.s.ID, w.before)
-	var apart *uncommitted
+func (w *work) pushed(ctx context.Context, lost error) (made worktree.Committed, less bool, err error) {
+	c, tip, err := w.t.Recover(ctx, w.before, w.l.claim.Asker, w.l.claim.ID, w.s.ID)
+	var apart *worktree.Uncommitted
 	if errors.As(err, &apart) {
-		return committed{}, apart
+		return made, false, apart
 	}
 	if err != nil || c == nil {
-		return committed{}, errors.Join(lost, err)
+		return made, false, errors.Join(lost, err)
 	}
-	return committed{tip: tip, less: c.Trailer(record.TrailerUncommitted) != ""}, w.lostArtifacts()
+	return worktree.Committed{Tip: tip}, c.Trailer(record.TrailerUncommitted) != "", w.lostArtifacts()
 }
 
 // lostArtifacts notes that a container was lost before its artifacts were taken.
@@ -533,7 +464,7 @@ func (w *work) lostMost(ctx context.Context, after gitd.Hash) (string, error) {
 	if after == w.before || w.before == "" {
 		return "", nil
 	}
-	changes, err := w.t.repo.Compare(ctx, w.before, after, 0)
+	changes, err := w.t.Repo.Compare(ctx, w.before, after, 0)
 	if errors.Is(err, gitd.ErrTooLarge) {
 		return "", nil
 	}
@@ -559,7 +490,7 @@ func (w *work) lostMost(ctx context.Context, after gitd.Hash) (string, error) {
 	if deleted <= deletedFew {
 		return "", nil
 	}
-	total, err := w.t.repo.CountFiles(ctx, w.before, 2*deleted)
+	total, err := w.t.Repo.CountFiles(ctx, w.before, 2*deleted)
 	if err != nil || total >= 2*deleted {
 		return "", err
 	}
@@ -585,7 +516,7 @@ func (w *work) finish(o outcome, commit gitd.Hash, notes string) (workflow.StepR
 	l.x.count(commit != "")
 	if commit != "" {
 		l.change(func(r *record.Run) {
-			if w.t.caller == r.Caller {
+			if w.t.Caller == r.Caller {
 				r.Head = commit
 			}
 		})
@@ -648,7 +579,7 @@ func (w *work) message(o outcome) string {
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "%s: %s\n%s: %s\n%s: %s\n%s: %d\n", record.TrailerCaller, w.t.caller, record.TrailerRun, w.l.claim.ID,
+	fmt.Fprintf(&b, "%s: %s\n%s: %s\n%s: %s\n%s: %d\n", record.TrailerCaller, w.t.Caller, record.TrailerRun, w.l.claim.ID,
 		record.TrailerStep, w.s.ID, record.TrailerExit, o.exit.Code)
 	if o.exit.Reason != "" {
 		fmt.Fprintf(&b, "%s: %s\n", record.TrailerReason, o.exit.Reason)
@@ -659,7 +590,7 @@ func (w *work) message(o outcome) string {
 // halfway is the commit message of what stands in the middle of a step.
 func (w *work) halfway(subject string) string {
 	return w.l.x.commitText(fmt.Sprintf("%s\n\n%s: %s\n%s: %s\n%s: %s\n", text.Clip(strings.Join(strings.Fields(subject), " "), 72),
-		record.TrailerCaller, w.t.caller, record.TrailerRun, w.l.claim.ID, record.TrailerStep, w.s.ID))
+		record.TrailerCaller, w.t.Caller, record.TrailerRun, w.l.claim.ID, record.TrailerStep, w.s.ID))
 }
 
 // commitText is a commit message as it may be kept.
@@ -729,7 +660,7 @@ func (w *work) attend(ctx context.Context, id string, command *containers.Comman
 func (l *liveRun) shell(c record.Command, timeout time.Duration) func(context.Context, *work) (outcome, error) {
 	return func(ctx context.Context, w *work) (outcome, error) {
 		command := &containers.Command{ID: w.id, Args: c.Args, Shell: c.Shell, Dir: c.Dir, Stdin: c.Stdin,
-			Env: append(l.x.identity(l.claim.Asker), c.Env...), Timeout: timeout, Background: c.Background}
+			Env: append(l.x.trees.Identity.Env(l.claim.Asker), c.Env...), Timeout: timeout, Background: c.Background}
 		switch {
 		case w.again:
 			command = nil

@@ -431,7 +431,7 @@ func envNames(env []string) ([]string, error) {
 
 func (x *Executor) planRepo(ctx context.Context, p *plan) (err error) {
 	if p.repo == nil && p.run.Repo != "" {
-		p.repo, err = x.OpenRepo(ctx, p.run.Repo)
+		p.repo, err = x.bases.OpenRepo(ctx, p.run.Repo)
 	}
 	return err
 }

@@ -403,7 +403,7 @@ func (l *liveRun) targetOf(s workflow.Step) (*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.x.target(c, l.target.repo, l.claim.Base), nil
+	return l.x.target(c, l.target.Repo, l.claim.Base), nil
 }
 
 // fork gives a fan-out line a branch of its own, cut from the run's.
@@ -413,18 +413,18 @@ func (l *liveRun) fork(ctx context.Context, info stepInfo, s workflow.Step) (wor
 	if err != nil {
 		return workflow.StepResult{}, err
 	}
-	info.Command = "branch " + t.caller.Branch()
-	tip, err := l.target.tip(ctx)
+	info.Command = "branch " + t.Caller.Branch()
+	tip, err := l.target.Tip(ctx)
 	if err != nil {
 		return workflow.StepResult{}, err
 	}
 	none := gitd.Hash("")
-	err = t.repo.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + t.caller.Branch(), New: tip, Old: &none})
+	err = t.Repo.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + t.Caller.Branch(), New: tip, Old: &none})
 	if err != nil && !errors.Is(err, gitd.ErrConflict) {
 		return workflow.StepResult{}, err
 	}
 	return l.aside(info, func() (workflow.StepResult, record.Reason) {
-		return workflow.StepResult{OK: true, Output: map[string]any{"branch": t.caller.Branch()}}, ""
+		return workflow.StepResult{OK: true, Output: map[string]any{"branch": t.Caller.Branch()}}, ""
 	})
 }
 
@@ -445,7 +445,7 @@ func (l *liveRun) mergeLines(ctx context.Context, s workflow.Step) (workflow.Ste
 		if err != nil {
 			return workflow.StepResult{}, record.ReasonInternal, err
 		}
-		m, err := l.target.repo.Merge(ctx, gitd.MergeRequest{From: c.Branch(), Into: l.claim.Branch, Strategy: gitd.StrategyMerge,
+		m, err := l.target.Repo.Merge(ctx, gitd.MergeRequest{From: c.Branch(), Into: l.claim.Branch, Strategy: gitd.StrategyMerge,
 			Message: fmt.Sprintf("Merge line %s\n\n%s: %s\n%s: %s\n%s: %s\n", line, record.TrailerCaller, l.claim.Caller, record.TrailerRun, l.claim.ID, record.TrailerStep, s.ID),
 			Author:  l.claim.Asker, Committer: l.x.Bot, When: l.x.Now()})
 		if err != nil {

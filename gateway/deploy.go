@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -64,7 +64,7 @@ func (s *Server) deployHook(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	var d executor.Deploy
+	var d upstream.Deploy
 	in := json.NewDecoder(bytes.NewReader(body))
 	in.DisallowUnknownFields()
 	if err := in.Decode(&d); err != nil {
@@ -74,7 +74,7 @@ func (s *Server) deployHook(c *route.Call) error {
 		return route.NewProblem(route.KindInvalid, "the request's body goes on after its JSON object")
 	}
 	d.SentAt = sent
-	known, err := s.Executor.Deployed(c.R.Context(), d)
+	known, err := s.Executor.Bases().Accept(c.R.Context(), d)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/slack"
@@ -333,7 +334,7 @@ func (e *Engineer) workplace(ctx context.Context, s Submission) (repo, base stri
 		}
 		repo = names[0]
 	}
-	r, err := e.Executor.OpenRepo(ctx, repo)
+	r, err := e.Executor.Bases().OpenRepo(ctx, repo)
 	if err != nil {
 		return "", "", err
 	}
@@ -670,12 +671,12 @@ func (e *Engineer) pushed(d github.Delivery) {
 
 func (e *Engineer) refresh(repo string) {
 	for {
-		done, err := e.Executor.RefreshBase(e.ctx, executor.Deploy{Repo: repo}, nil)
+		done, err := e.Executor.Bases().Refresh(e.ctx, upstream.Deploy{Repo: repo}, nil)
 		if err != nil && e.ctx.Err() == nil {
 			e.Log.Warn("cannot refresh a base that was pushed to", "repo", repo, "err", err)
 		}
 		if err == nil {
-			if err := e.Executor.WarmLater(e.ctx, repo, done.Commit); err != nil && e.ctx.Err() == nil {
+			if err := e.Executor.Bases().WarmLater(e.ctx, repo, done.Commit); err != nil && e.ctx.Err() == nil {
 				e.Log.Warn("cannot have the dependencies of a base fetched", "repo", repo, "err", err)
 			}
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/github/githubtest"
@@ -45,21 +46,21 @@ func openShop(t *testing.T, change func(*gateway.Engineer)) *shop {
 	agents := map[string]executor.Agent{"scripted": scriptedAgent(t)}
 	k.rooms = openWith(t, true, agents, func(s *gateway.Server) {
 		app := &github.App{ID: k.github.App, Installation: k.github.Installation, Key: k.github.Key, URL: k.github.API()}
-		upstream := gitd.Upstream{URL: k.github.Upstream("app"), Credential: github.Credential(app, k.github.Upstream("app"), github.AccessWrite)}
+		from := gitd.Upstream{URL: k.github.Upstream("app"), Credential: github.Credential(app, k.github.Upstream("app"), github.AccessWrite)}
 		k.engineer = &gateway.Engineer{Executor: s.Executor, Git: s.Git, Links: s.Links,
 			GitHub: &github.Client{URL: k.github.API(), Tokens: app},
 			Upstream: func(repo string) (gitd.Upstream, github.Name, bool) {
-				return upstream, github.Name{Owner: "acme", Repo: "app"}, repo == "app"
+				return from, github.Name{Owner: "acme", Repo: "app"}, repo == "app"
 			},
 			Slack: &slack.Client{URL: k.slack.API(), Token: k.slack.Token}, Channel: "C01",
 			Gather: 20 * time.Millisecond, Log: slog.New(slog.NewTextHandler(testWriter{t}, nil)),
 		}
-		s.Executor.Upstreams = map[string]executor.Upstream{"app": {Upstream: upstream}}
+		s.Executor.Upstreams = map[string]upstream.Source{"app": {Upstream: from}}
 		s.Engineer, s.GitHubSecret = k.engineer, k.github.HookSecret
 		if change != nil {
 			change(k.engineer)
 		}
-		if _, err := s.Git.ImportFrom(t.Context(), "app", upstream, false, nil); err != nil {
+		if _, err := s.Git.ImportFrom(t.Context(), "app", from, false, nil); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -23,7 +23,7 @@ type Repo struct {
 	Upstream string    `json:"upstream,omitempty"`
 	CloneURL string    `json:"clone_url,omitempty"`
 	// Status is how it stands to its upstream.
-	Status executor.BaseStatus `json:"status"`
+	Status upstream.Status `json:"status"`
 	// Dir is the folder on disk, told to local callers, who can clone from it without a token.
 	Dir string `json:"dir,omitempty"`
 }
@@ -69,7 +69,7 @@ func (s *Server) describe(c *route.Call, r *gitd.Repo) (Repo, error) {
 		out.Head = refs[0].Hash
 	}
 	if c.Who.SeesBranch(r.Name(), base) {
-		if out.Status, err = s.Executor.BaseStatus(ctx, r); err != nil {
+		if out.Status, err = s.Executor.Bases().Status(ctx, r); err != nil {
 			return Repo{}, err
 		}
 	}
@@ -153,7 +153,7 @@ func (s *Server) createRepo(c *route.Call) error {
 
 // warmLater has the dependencies of a repository's first base fetched. What was imported serves without them.
 func (s *Server) warmLater(c *route.Call, ctx context.Context, repo string, base gitd.Hash) {
-	if err := s.Executor.WarmLater(ctx, repo, base); err != nil {
+	if err := s.Executor.Bases().WarmLater(ctx, repo, base); err != nil {
 		s.Log.Warn("cannot have the dependencies of a base fetched", "repo", repo, "err", err)
 	}
 }
@@ -176,13 +176,13 @@ func (s *Server) refreshRepo(c *route.Call) error {
 		return err
 	}
 	return s.progress(c, func(ctx context.Context, text io.Writer) (Progress, error) {
-		done, err := s.Executor.RefreshBase(ctx, executor.Deploy{Repo: name, Commit: q.Commit}, text)
+		done, err := s.Executor.Bases().Refresh(ctx, upstream.Deploy{Repo: name, Commit: q.Commit}, text)
 		if err != nil {
 			return Progress{}, err
 		}
 		out := Progress{Refreshed: &done.Refreshed, Base: done.Base}
 		if !q.Wait {
-			return out, s.Executor.WarmLater(ctx, name, done.Commit)
+			return out, s.Executor.Bases().WarmLater(ctx, name, done.Commit)
 		}
 		if err := s.Executor.Warm(ctx, name, done.Commit, text); err != nil {
 			if ctx.Err() != nil {

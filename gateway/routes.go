@@ -6,6 +6,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -145,7 +146,7 @@ func (s *Server) apiRoutes() []route.Route {
 
 		// Messages that are signed by who sends them.
 		{Method: "POST", Pattern: "/hooks/deploy", Access: route.AccessHook, Summary: "Hear of a deploy: the base follows to its commit",
-			Request: executor.Deploy{}, Response: Deployed{}, Body: deployBody, Handle: s.deployHook},
+			Request: upstream.Deploy{}, Response: Deployed{}, Body: deployBody, Handle: s.deployHook},
 
 		// Everything at once, and administration.
 		{Method: "GET", Pattern: "/api/watch", Access: route.AccessRead, Summary: "Follow all that happens from now on",

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -166,7 +166,7 @@ checks without ramus:
 }
 
 // refreshed tells how old a base is.
-func (e *env) refreshed(s executor.BaseStatus) string {
+func (e *env) refreshed(s upstream.Status) string {
 	text := ""
 	if !s.Refreshed.IsZero() {
 		text = ago(s.Refreshed)

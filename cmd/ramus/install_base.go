@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -25,8 +25,8 @@ type HooksConfig struct {
 }
 
 // newUpstreams makes what the executor knows of where repositories come from.
-func newUpstreams(repos map[string]RepoConfig, hub *hub) (map[string]executor.Upstream, error) {
-	ups := make(map[string]executor.Upstream, len(repos))
+func newUpstreams(repos map[string]RepoConfig, hub *hub) (map[string]upstream.Source, error) {
+	ups := make(map[string]upstream.Source, len(repos))
 	for name, c := range repos {
 		up, err := newUpstream(c, hub)
 		if err == nil {
@@ -40,8 +40,8 @@ func newUpstreams(repos map[string]RepoConfig, hub *hub) (map[string]executor.Up
 	return ups, nil
 }
 
-func newUpstream(c RepoConfig, hub *hub) (executor.Upstream, error) {
-	up := executor.Upstream{Upstream: gitd.Upstream{URL: c.Upstream, Branch: c.Base}, Schema: c.Schema}
+func newUpstream(c RepoConfig, hub *hub) (upstream.Source, error) {
+	up := upstream.Source{Upstream: gitd.Upstream{URL: c.Upstream, Branch: c.Base}, Schema: c.Schema}
 	if c.SSHKey == "" && c.KnownHosts == "" {
 		up.Credential = hub.read(c.Upstream)
 		return up, nil

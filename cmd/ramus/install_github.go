@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gitd"
@@ -191,7 +191,7 @@ func (h *hub) read(upstream string) func(context.Context) (gitd.Credential, erro
 }
 
 // upstream says where a repository of ours is at this GitHub, and lets git in to write.
-func (h *hub) upstream(git *gitd.Server, ups map[string]executor.Upstream) func(repo string) (gitd.Upstream, github.Name, bool) {
+func (h *hub) upstream(git *gitd.Server, ups map[string]upstream.Source) func(repo string) (gitd.Upstream, github.Name, bool) {
 	return func(repo string) (gitd.Upstream, github.Name, bool) {
 		up := ups[repo].Upstream
 		if up.URL == "" {

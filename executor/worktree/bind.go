@@ -1,4 +1,4 @@
-package executor
+package worktree
 
 import (
 	"bytes"
@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
 	"maps"
 	"os"
@@ -17,23 +16,18 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
-	"github.com/ramus-dev/ramus/internal/text"
 )
 
-//go:embed scripts/warm.sh
-var warmScript string
-
-// Bounds of what is written when a work tree is bound: more than that is faster cloned.
+// Bounds of what is written when a work tree is bound. It is faster to clone more than that.
 const (
 	bindChanges = 4000     // paths that differ from the base layer
 	bindBytes   = 64 << 20 // of their contents, and of the branch's own objects
-	// bindFar is from when on a newer layer is asked for.
+	// bindFar is the number of paths from which on a newer layer is asked for.
 	bindFar = 200
 	// bindLayers is how many layers are compared with a branch.
 	bindLayers = 4
@@ -42,29 +36,29 @@ const (
 // Names in the folder of a container that is bound; see [containers.Place].
 const (
 	treeFolder = "tree"      // the upper of the work tree
-	leftFolder = "left"      // what commands leave in /artifacts
-	treeRecord = "tree.json" // what the work tree lies over
+	leftFolder = "left"      // the upper of /artifacts
+	treeRecord = "tree.json" // the record of the layer that the work tree is over
 )
 
 // binding is a caller's work tree over a base layer, in one container.
 type binding struct {
-	layer  *baseLayer
+	layer  *Layer
 	at     layer.Binding // without Fill
-	left   string        // what lies in /artifacts
+	left   string        // the folder of the files in /artifacts
 	config []byte        // .git/config as it was written
 	cache  *gitd.OverlayCache
 
 	mu     sync.Mutex // guards all below
 	differ map[string]gitd.TreeChange
-	// sure says that .git inside is as the host knows it as long as it has this state.
+	// sure says that .git inside is as the host knows it, as long as it has this state.
 	sure  bool
 	state string
-	// tokens are what the work tree's index may still say of paths, by what git was told last.
+	// tokens are the paths in which indexes of the work tree differ from the layer's, by the token of the index.
 	tokens map[string][]string
 	order  []string // of tokens, the oldest first
 }
 
-// boundRecord is a binding for a later process.
+// boundRecord is a binding as a later process finds it.
 type boundRecord struct {
 	Layer gitd.Hash `json:"layer"`
 	// Branch says that it is the layer of the caller's branch.
@@ -74,56 +68,33 @@ type boundRecord struct {
 	At gitd.Hash `json:"at"`
 }
 
-// warmUp does what every container needs, whoever its caller will be.
-func (x *Executor) warmUp(ctx context.Context, p containers.Place) error {
-	if err := x.prepare(ctx, p.Host); err != nil || x.layers == nil {
-		return err
-	}
-	err := x.bindLeft(ctx, p)
+// warmLeft is bindLeft for a new container. A failure is no reason to do without the container: bind tries again, and a container where
+// it fails again goes the portable way.
+func (st *Store) warmLeft(ctx context.Context, p containers.Place) error {
+	err := st.bindLeft(ctx, p)
 	if err == nil || errors.Is(err, layer.ErrGone) || ctx.Err() != nil {
 		return err
 	}
-	// No reason to do without the container: who binds a work tree tries again, and goes the
-	// portable way when it fails again.
 	left := filepath.Join(p.Dir, leftFolder)
-	x.Log.Debug("what commands leave stays in the container for now", "folder", left, "err", err)
-	if err := x.layers.keeper.Remove(ctx, left); err != nil {
-		x.Log.Warn("a folder that is not needed stays", "folder", left, "err", err)
+	st.Log.Debug("files that commands leave stay in the container for now", "folder", left, "err", err)
+	if err := st.layers.keeper.Remove(ctx, left); err != nil {
+		st.Log.Warn("a folder that is not needed stays", "folder", left, "err", err)
 	}
 	return nil
 }
 
-// bindLeft gives commands a place outside of the container for what they leave in /artifacts.
-func (x *Executor) bindLeft(ctx context.Context, p containers.Place) error {
-	return x.layers.keeper.Bind(ctx, layer.Binding{PID: p.PID, Start: p.Start, Dir: filepath.Join(p.Dir, leftFolder),
+// bindLeft gives commands a place outside of the container for the files that they leave in /artifacts.
+func (st *Store) bindLeft(ctx context.Context, p containers.Place) error {
+	return st.layers.keeper.Bind(ctx, layer.Binding{PID: p.PID, Start: p.Start, Dir: filepath.Join(p.Dir, leftFolder),
 		Target: containers.ArtifactsDir, UID: p.UID})
 }
 
-// prepare runs scripts/warm.sh.
-func (x *Executor) prepare(ctx context.Context, h *containers.Host) error {
-	id := scriptPrefix + record.NewToken()
-	p, err := h.Start(ctx, containers.Command{ID: id, Args: []string{"sh", "-c", warmScript}, Timeout: time.Minute})
-	if err != nil {
-		return fmt.Errorf("cannot prepare the container: %w", err)
-	}
-	said := text.Tail{Limit: 1 << 10}
-	exit, err := p.Output(io.Discard, &said)
-	if err != nil {
-		return fmt.Errorf("cannot prepare the container: %w", err)
-	}
-	_ = h.Forget(context.WithoutCancel(ctx), id) // only memory is lost when the runner does not hear it
-	if exit.Code != 0 {
-		return &scriptError{exit.Code, said.String()}
-	}
-	return nil
-}
-
-// bind is [containers.Request].Bind for a caller: its branch's work tree, from outside.
-// Whatever keeps it from that is a reason to go the portable way.
-func (t *target) bind(ctx context.Context, p containers.Place, author gitd.Person) error {
-	t.setKnown("")
+// bind is [containers.Request].Bind for a caller. It binds the work tree of the caller's branch from outside. If it cannot, the container
+// goes the portable way.
+func (t *Tree) bind(ctx context.Context, p containers.Place, author gitd.Person) error {
+	t.Forget()
 	t.setBinding(nil)
-	b, tip, err := t.lay(ctx, p, stand{branch: t.caller.Branch(), author: author})
+	b, tip, err := t.lay(ctx, p, beginning{branch: t.Caller.Branch(), author: author})
 	if err != nil {
 		return err
 	}
@@ -132,22 +103,21 @@ func (t *target) bind(ctx context.Context, p containers.Place, author gitd.Perso
 	return nil
 }
 
-// stand is what a work tree begins as.
-type stand struct {
+// beginning is how a work tree begins.
+type beginning struct {
 	branch string
 	commit gitd.Hash // of it; "": its tip
 	author gitd.Person
-	// alone: its container is of no caller, and has nobody at its door who knows the work
-	// tree or signs what is committed in it.
-	alone bool
+	// scratch says that the container is of no caller. Nobody at its door knows the work tree, or signs commits made in it.
+	scratch bool
 }
 
-// lay binds a work tree; [layer.ErrUnable] sends its container the portable way.
-func (t *target) lay(ctx context.Context, p containers.Place, s stand) (*binding, gitd.Hash, error) {
+// lay binds a work tree. The error is [layer.ErrUnable] if the container has to go the portable way.
+func (t *Tree) lay(ctx context.Context, p containers.Place, s beginning) (*binding, gitd.Hash, error) {
 	b, tip, why, err := t.overlay(ctx, p, s)
 	switch {
 	case err == nil && why == "":
-		t.x.fast.binds.Add(1)
+		t.store.counts.binds.Add(1)
 		return b, tip, nil
 	case ctx.Err() != nil:
 		return nil, "", context.Cause(ctx)
@@ -156,61 +126,43 @@ func (t *target) lay(ctx context.Context, p containers.Place, s stand) (*binding
 	case err != nil:
 		why = "error"
 	}
-	t.x.fast.fellBack("bind: "+why, t, err)
-	return nil, "", fmt.Errorf("%w: %s: %w", layer.ErrUnable, why, orNothing(err))
-}
-
-// errNothing is the error of a work tree that cannot be bound for want of something.
-var errNothing = errors.New("nothing went wrong")
-
-func orNothing(err error) error {
+	t.store.counts.fellBack("bind: "+why, t, err)
 	if err == nil {
-		return errNothing
+		return nil, "", fmt.Errorf("%w: %s", layer.ErrUnable, why)
 	}
-	return err
+	return nil, "", fmt.Errorf("%w: %s: %w", layer.ErrUnable, why, err)
 }
 
-// overlay binds the work tree; why says what is missing for that.
-func (t *target) overlay(ctx context.Context, p containers.Place, s stand) (_ *binding, tip gitd.Hash, why string, err error) {
-	x := t.x
+// overlay binds the work tree. If something is missing for that, why says it.
+func (t *Tree) overlay(ctx context.Context, p containers.Place, s beginning) (_ *binding, tip gitd.Hash, why string, err error) {
+	st := t.store
 	if tip = s.commit; tip == "" {
-		if tip, err = t.repo.Resolve(ctx, "refs/heads/"+s.branch); err != nil {
+		if tip, err = t.Repo.Resolve(ctx, "refs/heads/"+s.branch); err != nil {
 			return nil, "", "", err
 		}
 	}
-	base, err := t.repo.Resolve(ctx, "refs/heads/"+t.base)
+	base, err := t.Repo.Resolve(ctx, "refs/heads/"+t.Base)
 	if err != nil {
 		return nil, "", "", err
 	}
-	var l *baseLayer
-	var differ []gitd.TreeChange
-	if x.layers != nil {
-		layers := x.layers.of(t.repo.Name(), p.UID)
-		if !s.alone {
-			if own := x.layers.branch(t.repo.Name(), p.UID, t.caller.Slug()); own != nil {
-				layers = append([]*baseLayer{own}, layers...)
-			}
-		}
-		if l, differ, err = t.fit(ctx, tip, base, layers); err != nil {
-			return nil, "", "", err
-		}
+	l, differ, err := t.chooseLayer(ctx, p.UID, s, tip, base)
+	if err != nil {
+		return nil, "", "", err
 	}
 	if l == nil || len(differ) > bindFar {
-		x.layerLater(t.repo.Name(), t.base, base)
+		st.MakeLater(t.Repo.Name(), t.Base, base)
 	}
-	if l == nil {
+	switch {
+	case l == nil:
 		return nil, "", "no layer", nil
-	}
-	if x.Git.Signer != nil && !s.alone && !l.Signs {
+	case st.Identity.Key != "" && !s.scratch && !l.Signs:
 		return nil, "", "old git", nil
-	}
-	if !x.layers.hold(l, p.Dir) {
+	case !st.layers.hold(l, p.Dir):
 		return nil, "", "no layer", nil
 	}
-	b := &binding{layer: l, config: t.gitConfig(s), cache: new(gitd.OverlayCache), differ: make(map[string]gitd.TreeChange),
-		left: filepath.Join(p.Dir, leftFolder, "upper"),
-		at: layer.Binding{PID: p.PID, Start: p.Start, Lowers: l.trees(), Dir: filepath.Join(p.Dir, treeFolder),
-			Target: containers.WorkDir, UID: p.UID}}
+
+	b := newBinding(l, p, t.gitConfig(s))
+	b.differ = make(map[string]gitd.TreeChange)
 	fill, why, err := t.fill(ctx, l, s.branch, tip, base, differ, b.config)
 	if err != nil || why != "" {
 		return nil, "", why, err
@@ -219,7 +171,7 @@ func (t *target) overlay(ctx context.Context, p containers.Place, s stand) (_ *b
 		b.differ[c.Path] = c
 	}
 	if _, err := os.Stat(b.left); errors.Is(err, os.ErrNotExist) {
-		if err := x.bindLeft(ctx, p); err != nil {
+		if err := st.bindLeft(ctx, p); err != nil {
 			return nil, "", "", err
 		}
 	}
@@ -230,25 +182,55 @@ func (t *target) overlay(ctx context.Context, p containers.Place, s stand) (_ *b
 	if err != nil {
 		return nil, "", "", err
 	}
+
 	filled := b.at
 	filled.Fill = fill
-	if err := x.layers.keeper.Bind(ctx, filled); err != nil {
+	if err := st.layers.keeper.Bind(ctx, filled); err != nil {
 		return nil, "", "", err
 	}
-	// From here on there is a work tree, and what is not right about it git can mend.
+	// From here on there is a work tree. git can repair what is not right about it.
 	if err := t.recount(ctx, b, len(differ) > 0); err != nil {
-		x.Log.Debug("the index of a bound work tree is left to git", "caller", t.caller, "err", err)
+		st.Log.Debug("the index of a bound work tree is left to git", "caller", t.Caller, "err", err)
 	}
-	if !s.alone {
+	if !s.scratch {
 		t.branchLater(len(differ))
 	}
 	return b, tip, "", nil
 }
 
-// fit finds of some layers the one that differs least from a branch, and how it differs; nil when
-// there is none that the caller may read, or all differ too much.
-func (t *target) fit(ctx context.Context, tip, base gitd.Hash, layers []*baseLayer) (best *baseLayer, differ []gitd.TreeChange, err error) {
-	rank := func(l *baseLayer) int {
+// newBinding returns the binding of a work tree over l in a container.
+func newBinding(l *Layer, p containers.Place, config []byte) *binding {
+	return &binding{
+		layer:  l,
+		config: config,
+		cache:  new(gitd.OverlayCache),
+		left:   filepath.Join(p.Dir, leftFolder, "upper"),
+		at: layer.Binding{
+			PID:    p.PID,
+			Start:  p.Start,
+			Lowers: l.trees(),
+			Dir:    filepath.Join(p.Dir, treeFolder),
+			Target: containers.WorkDir,
+			UID:    p.UID,
+		},
+	}
+}
+
+// chooseLayer returns the layer that a work tree is best bound over, and how the branch differs from it. The layer is nil if there is none.
+func (t *Tree) chooseLayer(ctx context.Context, uid int, s beginning, tip, base gitd.Hash) (*Layer, []gitd.TreeChange, error) {
+	layers := t.store.layers.of(t.Repo.Name(), uid)
+	if !s.scratch {
+		if own := t.store.layers.branch(t.Repo.Name(), uid, t.Caller.Slug()); own != nil {
+			layers = append([]*Layer{own}, layers...)
+		}
+	}
+	return t.fit(ctx, tip, base, layers)
+}
+
+// fit returns the layer that differs least from a branch, and how the branch differs from it. The layer is nil if the caller may read
+// none, or all differ too much.
+func (t *Tree) fit(ctx context.Context, tip, base gitd.Hash, layers []*Layer) (best *Layer, differ []gitd.TreeChange, err error) {
+	rank := func(l *Layer) int {
 		switch {
 		case l.Branch != "" || l.Commit == tip:
 			return 0
@@ -258,19 +240,19 @@ func (t *target) fit(ctx context.Context, tip, base gitd.Hash, layers []*baseLay
 		return 2
 	}
 	layers = slices.Clone(layers)
-	slices.SortStableFunc(layers, func(a, b *baseLayer) int { return rank(a) - rank(b) })
+	slices.SortStableFunc(layers, func(a, b *Layer) int { return rank(a) - rank(b) })
 	most := bindChanges
 	for i, l := range layers {
 		if i == bindLayers {
 			break
 		}
-		// The layer has the histories of its branches, as far as they went then.
+		// The layer has the histories of its branches, as far as they went when it was made.
 		if ok, err := t.mayReadAll(ctx, l.heads(), tip, base); err != nil {
 			return nil, nil, err
 		} else if !ok {
 			continue
 		}
-		d, err := t.repo.Compare(ctx, l.Commit, tip, most)
+		d, err := t.Repo.Compare(ctx, l.Commit, tip, most)
 		switch {
 		case errors.Is(err, gitd.ErrTooLarge):
 			continue
@@ -288,8 +270,8 @@ func (t *target) fit(ctx context.Context, tip, base gitd.Hash, layers []*baseLay
 	return best, differ, nil
 }
 
-// mayReadAll tells whether commits are all part of what the caller may read.
-func (t *target) mayReadAll(ctx context.Context, commits []gitd.Hash, tip, base gitd.Hash) (bool, error) {
+// mayReadAll reports whether the caller may read all of some commits.
+func (t *Tree) mayReadAll(ctx context.Context, commits []gitd.Hash, tip, base gitd.Hash) (bool, error) {
 	for _, h := range commits {
 		if ok, err := t.mayRead(ctx, h, tip, base); err != nil || !ok {
 			return false, err
@@ -298,22 +280,22 @@ func (t *target) mayReadAll(ctx context.Context, commits []gitd.Hash, tip, base 
 	return true, nil
 }
 
-// mayRead tells whether a commit is part of what the caller may read.
-func (t *target) mayRead(ctx context.Context, commit, tip, base gitd.Hash) (bool, error) {
+// mayRead reports whether the caller may read a commit: the base or the caller's branch has it.
+func (t *Tree) mayRead(ctx context.Context, commit, tip, base gitd.Hash) (bool, error) {
 	for _, h := range []gitd.Hash{base, tip} {
 		if h == commit {
 			return true, nil
 		}
-		if ok, err := t.repo.Descends(ctx, h, commit); ok || err != nil {
+		if ok, err := t.Repo.Descends(ctx, h, commit); ok || err != nil {
 			return ok, err
 		}
 	}
 	return false, nil
 }
 
-// gitConfig is .git/config in the caller's work tree: what a clone through the door
-// would have, and what bound work trees need.
-func (t *target) gitConfig(s stand) []byte {
+// gitConfig returns .git/config of the caller's work tree. It has the settings of a clone through the door, and those that bound work
+// trees need.
+func (t *Tree) gitConfig(s beginning) []byte {
 	var out bytes.Buffer
 	section := func(name, sub string, pairs ...string) {
 		out.WriteString("[" + name)
@@ -326,20 +308,20 @@ func (t *target) gitConfig(s stand) []byte {
 		}
 	}
 	section("core", "", "repositoryformatversion", "0", "filemode", "true", "bare", "false", "logallrefupdates", "true", "untrackedCache", "true")
-	if !s.alone {
-		// What changed is asked of the host, which knows it without looking at every file.
+	if !s.scratch {
+		// git asks the host for changes, which knows them without looking at every file.
 		section("core", "", "fsmonitor", containers.RunnerProgram+" fsmonitor", "fsmonitorHookVersion", "2")
 	}
-	// Every commit of the host's brings a pack: their number is no reason to repack it all.
+	// Every commit of the host brings a pack. The number of packs is no reason to repack everything.
 	section("gc", "", "autoPackLimit", "0")
 	section("remote", "origin", "url", t.remote(), "fetch", "+refs/heads/*:refs/remotes/origin/*")
 	section("branch", s.branch, "remote", "origin", "merge", "refs/heads/"+s.branch)
-	who := t.x.author(s.author)
+	who := t.store.Identity.Author(s.author)
 	section("user", "", "name", who.Name, "email", who.Email)
-	if t.x.Git.Signer != nil && !s.alone {
+	if key := t.store.Identity.Key; key != "" && !s.scratch {
 		section("gpg", "", "format", "ssh")
 		section("gpg", "ssh", "program", containers.RunnerProgram)
-		section("user", "", "signingKey", t.x.Git.Signer.PublicKey())
+		section("user", "", "signingKey", key)
 		section("commit", "", "gpgSign", "true")
 	}
 	return out.Bytes()
@@ -347,11 +329,12 @@ func (t *target) gitConfig(s stand) []byte {
 
 var configEscape = strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`, "\x00", "")
 
-// converting are attributes with which a file is another one in the work tree than in git.
+// converting matches attributes with which a file differs between the work tree and git.
 var converting = regexp.MustCompile(`\b(eol|crlf|ident|working-tree-encoding)\b`)
 
-// fill is what is written to a new upper: the difference, as files and whiteouts, and .git.
-func (t *target) fill(ctx context.Context, l *baseLayer, branch string, tip, base gitd.Hash, differ []gitd.TreeChange, config []byte) (_ []layer.File, why string, err error) {
+// fill returns the files of a new upper: the difference, as files and whiteouts, and .git. If the difference cannot be written from
+// outside, why says why.
+func (t *Tree) fill(ctx context.Context, l *Layer, branch string, tip, base gitd.Hash, differ []gitd.TreeChange, config []byte) (_ []layer.File, why string, err error) {
 	left := int64(bindBytes)
 	files, why, err := t.fillTree(ctx, l, tip, differ, &left)
 	if why != "" || err != nil {
@@ -361,15 +344,15 @@ func (t *target) fill(ctx context.Context, l *baseLayer, branch string, tip, bas
 	return append(files, git...), why, err
 }
 
-// fillTree is the difference of the work tree itself; what it holds is taken from left.
-func (t *target) fillTree(ctx context.Context, l *baseLayer, tip gitd.Hash, differ []gitd.TreeChange, left *int64) (files []layer.File, why string, err error) {
+// fillTree returns the files in which the work tree differs. It subtracts their bytes from left.
+func (t *Tree) fillTree(ctx context.Context, l *Layer, tip gitd.Hash, differ []gitd.TreeChange, left *int64) (files []layer.File, why string, err error) {
 	if len(differ) == 0 {
 		return nil, "", nil
 	}
 	if why, err := t.converted(ctx, l, tip, differ); why != "" || err != nil {
 		return nil, why, err
 	}
-	made, err := t.repo.CommitTime(ctx, tip)
+	made, err := t.Repo.CommitTime(ctx, tip)
 	if err != nil {
 		return nil, "", err
 	}
@@ -390,7 +373,7 @@ func (t *target) fillTree(ctx context.Context, l *baseLayer, tip gitd.Hash, diff
 			f.Kind = layer.KindLink
 			fallthrough
 		default:
-			if f.Data, err = t.repo.Blob(ctx, c.New, *left); errors.Is(err, gitd.ErrTooLarge) {
+			if f.Data, err = t.Repo.Blob(ctx, c.New, *left); errors.Is(err, gitd.ErrTooLarge) {
 				return nil, "large difference", nil
 			}
 			if err != nil {
@@ -418,7 +401,7 @@ func (t *target) fillTree(ctx context.Context, l *baseLayer, tip gitd.Hash, diff
 			if !looked {
 				is = dir == "" || dirs[dir]
 				if !is {
-					_, err := t.repo.Entry(ctx, string(tip), dir)
+					_, err := t.Repo.Entry(ctx, string(tip), dir)
 					if err != nil && !errors.Is(err, gitd.ErrNotFound) {
 						return nil, "", err
 					}
@@ -439,17 +422,17 @@ func (t *target) fillTree(ctx context.Context, l *baseLayer, tip gitd.Hash, diff
 	return files, "", nil
 }
 
-// fillGit is what differs in .git: the branch, its objects, the configuration.
-func (t *target) fillGit(ctx context.Context, l *baseLayer, branch string, tip, base gitd.Hash, config []byte, left int64) (_ []layer.File, why string, err error) {
+// fillGit returns the files in which .git differs: the branch, its objects, the configuration.
+func (t *Tree) fillGit(ctx context.Context, l *Layer, branch string, tip, base gitd.Hash, config []byte, left int64) (_ []layer.File, why string, err error) {
 	file := func(name, text string) layer.File {
 		return layer.File{Path: ".git/" + name, Kind: layer.KindFile, Data: []byte(text)}
 	}
-	remote := map[string]gitd.Hash{"refs/remotes/origin/" + branch: tip, "refs/remotes/origin/" + t.base: base}
+	remote := map[string]gitd.Hash{"refs/remotes/origin/" + branch: tip, "refs/remotes/origin/" + t.Base: base}
 	refs := "# pack-refs with: peeled fully-peeled sorted \n"
 	for _, name := range slices.Sorted(maps.Keys(remote)) {
 		refs += string(remote[name]) + " " + name + "\n"
 	}
-	// As few files as can be: each takes longer than all that is in it.
+	// There are as few files as possible. Each takes longer than its content.
 	began := t.reflog(strings.Repeat("0", 40), tip, "clone: from "+t.remote())
 	files := []layer.File{
 		file("HEAD", "ref: refs/heads/"+branch+"\n"),
@@ -463,13 +446,13 @@ func (t *target) fillGit(ctx context.Context, l *baseLayer, branch string, tip, 
 	return append(files, packed...), why, err
 }
 
-// fillPack is the objects of the branch and of the base that the layer lacks.
-func (t *target) fillPack(ctx context.Context, l *baseLayer, tip, base gitd.Hash, left int64) (_ []layer.File, why string, err error) {
+// fillPack returns the objects of the branch and of the base that the layer lacks, as files.
+func (t *Tree) fillPack(ctx context.Context, l *Layer, tip, base gitd.Hash, left int64) (_ []layer.File, why string, err error) {
 	have := l.heads()
 	if slices.Contains(have, tip) && slices.Contains(have, base) {
 		return nil, "", nil
 	}
-	pack, err := t.repo.PackOf(ctx, []gitd.Hash{tip, base}, have)
+	pack, err := t.Repo.PackOf(ctx, []gitd.Hash{tip, base}, have)
 	if err != nil || pack == nil {
 		return nil, "", err
 	}
@@ -481,7 +464,7 @@ func (t *target) fillPack(ctx context.Context, l *baseLayer, tip, base gitd.Hash
 	return packed, "", err
 }
 
-// packFiles are a pack as files of a repository.
+// packFiles returns a pack as files of a repository, of at most max bytes.
 func packFiles(p *gitd.Pack, max int64) ([]layer.File, error) {
 	var files []layer.File
 	for _, f := range []struct {
@@ -504,8 +487,8 @@ func packFiles(p *gitd.Pack, max int64) ([]layer.File, error) {
 	return files, nil
 }
 
-// reflog is a line of a branch's log.
-func (t *target) reflog(from string, to gitd.Hash, what string) string {
+// reflog returns a line of a branch's log.
+func (t *Tree) reflog(from string, to gitd.Hash, what string) string {
 	clean := func(s string) string {
 		return strings.Map(func(r rune) rune {
 			if r < ' ' || r == '<' || r == '>' || r == 0x7f {
@@ -514,11 +497,11 @@ func (t *target) reflog(from string, to gitd.Hash, what string) string {
 			return r
 		}, s)
 	}
-	return fmt.Sprintf("%s %s %s <%s> %d +0000\t%s\n", from, to, clean(t.x.Bot.Name), clean(t.x.Bot.Email), t.x.Now().Unix(), clean(what))
+	return fmt.Sprintf("%s %s %s <%s> %d +0000\t%s\n", from, to, clean(t.store.Identity.Bot.Name), clean(t.store.Identity.Bot.Email), t.store.Now().Unix(), clean(what))
 }
 
-// converted says whether git would write a file that differs otherwise than it is stored.
-func (t *target) converted(ctx context.Context, l *baseLayer, tip gitd.Hash, differ []gitd.TreeChange) (why string, err error) {
+// converted returns a reason if git would write a file that differs with another content than is stored.
+func (t *Tree) converted(ctx context.Context, l *Layer, tip gitd.Hash, differ []gitd.TreeChange) (why string, err error) {
 	var written []string
 	for _, c := range differ {
 		if c.NewMode == 0o100644 || c.NewMode == 0o100755 {
@@ -527,12 +510,12 @@ func (t *target) converted(ctx context.Context, l *baseLayer, tip gitd.Hash, dif
 		if path.Base(c.Path) != ".gitattributes" {
 			continue
 		}
-		// Files that do not differ may be written otherwise for it.
+		// For its rules, git may write files differently that do not differ.
 		for _, rules := range []gitd.Hash{c.Old, c.New} {
 			if rules == "" {
 				continue
 			}
-			text, err := t.repo.Blob(ctx, rules, 1<<20)
+			text, err := t.Repo.Blob(ctx, rules, 1<<20)
 			switch {
 			case errors.Is(err, gitd.ErrTooLarge), errors.Is(err, gitd.ErrInvalid), errors.Is(err, gitd.ErrNotFound), err == nil && converting.Match(text):
 				return "attributes", nil
@@ -541,16 +524,16 @@ func (t *target) converted(ctx context.Context, l *baseLayer, tip gitd.Hash, dif
 			}
 		}
 	}
-	err = t.repo.Verbatim(ctx, tip, written)
+	err = t.Repo.Verbatim(ctx, tip, written)
 	if errors.Is(err, gitd.ErrPortable) {
 		return "attributes", nil
 	}
 	return "", err
 }
 
-// board looks at which work tree the container of a lease has.
-func (t *target) board(lease *containers.Lease) {
-	if !lease.Bound || lease.Place == nil || t.x.layers == nil {
+// Board finds out which work tree the container of a lease has.
+func (t *Tree) Board(lease *containers.Lease) {
+	if !lease.Bound || lease.Place == nil || t.store.layers == nil {
 		t.setBinding(nil)
 		return
 	}
@@ -558,15 +541,15 @@ func (t *target) board(lease *containers.Lease) {
 	if b := t.binding(); b != nil && b.at.Dir == dir {
 		return
 	}
-	b, err := t.x.readBinding(t.repo.Name(), *lease.Place)
+	b, err := t.store.readBinding(t.Repo.Name(), *lease.Place)
 	if err != nil {
-		t.x.Log.Debug("what a work tree lies over is not known any more", "caller", t.caller, "err", err)
+		t.store.Log.Debug("the layer of a work tree is not known any more", "caller", t.Caller, "err", err)
 	}
 	t.setBinding(b)
 }
 
-// readBinding finds out what an earlier process bound.
-func (x *Executor) readBinding(repo string, p containers.Place) (*binding, error) {
+// readBinding returns the binding that an earlier process made.
+func (st *Store) readBinding(repo string, p containers.Place) (*binding, error) {
 	text, err := os.ReadFile(filepath.Join(p.Dir, treeRecord))
 	if err != nil {
 		return nil, err
@@ -575,35 +558,33 @@ func (x *Executor) readBinding(repo string, p containers.Place) (*binding, error
 	if err := json.Unmarshal(text, &r); err != nil {
 		return nil, err
 	}
-	l := x.layers.find(repo, r.Layer, p.UID)
+	l := st.layers.find(repo, r.Layer, p.UID)
 	if r.Branch {
 		l = nil
 		if c, err := record.ParseCaller(p.Key); err == nil {
-			l = x.layers.branchAt(repo, r.Layer, p.UID, c.Slug())
+			l = st.layers.branchAt(repo, r.Layer, p.UID, c.Slug())
 		}
 	}
 	if l == nil {
 		return nil, fmt.Errorf("layer %s: %w", r.Layer, record.ErrNotFound)
 	}
-	return &binding{layer: l, config: r.Config, cache: new(gitd.OverlayCache), left: filepath.Join(p.Dir, leftFolder, "upper"),
-		at: layer.Binding{PID: p.PID, Start: p.Start, Lowers: l.trees(), Dir: filepath.Join(p.Dir, treeFolder),
-			Target: containers.WorkDir, UID: p.UID}}, nil
+	return newBinding(l, p, r.Config), nil
 }
 
-// binding is the work tree of the caller's container; nil when it was not bound.
-func (t *target) binding() *binding {
+// binding returns the binding of the caller's container; nil if it was not bound.
+func (t *Tree) binding() *binding {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.bound
 }
 
-func (t *target) setBinding(b *binding) {
+func (t *Tree) setBinding(b *binding) {
 	t.mu.Lock()
 	t.bound = b
 	t.mu.Unlock()
 }
 
-// folders yields all folders above a path, the nearest first and the top, "", last.
+// folders yields all folders above a path, the nearest first, and the top, "", last.
 func folders(path string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for path != "" {

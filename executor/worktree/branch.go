@@ -1,9 +1,8 @@
-package executor
+package worktree
 
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -18,17 +17,16 @@ import (
 	"github.com/ramus-dev/ramus/internal/durable"
 )
 
-// A branch that changes much has a layer of its own, so that a new container of its caller need
-// not wait until hundreds of files are written: what the branch's tip has otherwise than the base
-// layer it lies over, with its objects and its index. The host makes it of the branch's commit
-// alone, of nothing that a container has written to its disk, while the caller rests.
-// What the branch changes after that is written to the upper as ever.
+// A branch that changes much has a layer of its own, so that a new container of its caller does not wait until hundreds of files are
+// written. It holds the difference between the branch's tip and the base layer that it is over, with the branch's objects and its
+// index. The host makes it from the branch's commit, never from files that a container has written to its disk, while the caller rests.
+// Later changes of the branch are written to the upper.
 //
-// A branch's layer is not made durable, so it is of no use after the machine was booted anew.
+// A branch's layer is not made durable, so it is of no use after the machine was booted again.
 
 // Bounds of branches' layers.
 const (
-	branchNear   = 64              // paths that differ: fewer are written as fast as a layer is found
+	branchNear   = 64              // paths that differ; fewer are written as fast as a layer is found
 	branchRest   = time.Second / 2 // without a new commit, before one is made
 	branchWait   = 10 * time.Second
 	branchesMax  = 1000 // of all repositories
@@ -37,47 +35,41 @@ const (
 
 // branchWish is a caller whose branch could use a layer.
 type branchWish struct {
-	t     *target
+	t     *Tree
 	asked time.Time // first
 	due   time.Time
 }
 
-// branchLater has a layer of the caller's branch made in the background, where it
-// differs in so many paths from what the caller's work tree lies over.
-func (t *target) branchLater(differ int) {
-	x, s := t.x, t.x.layers
-	if s == nil || differ < cmp.Or(x.branchNear, branchNear) {
+// branchLater has a layer of the caller's branch made in the background, if the branch differs in enough paths from the layer that the
+// caller's work tree is over.
+func (t *Tree) branchLater(differ int) {
+	st, s := t.store, t.store.layers
+	if s == nil || differ < cmp.Or(st.Layers.BranchNear, branchNear) {
 		return
 	}
-	x.mu.Lock()
-	defer x.mu.Unlock()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if x.closed {
-		return
-	}
 	now := time.Now()
-	w := s.branches[t.caller]
+	w := s.branches[t.Caller]
 	if w == nil {
 		w = &branchWish{asked: now}
 		if s.branches == nil {
 			s.branches = make(map[record.Caller]*branchWish)
 		}
-		s.branches[t.caller] = w
+		s.branches[t.Caller] = w
 	}
-	w.t, w.due = t, now.Add(cmp.Or(x.branchRest, branchRest))
+	w.t, w.due = t, now.Add(cmp.Or(st.Layers.BranchRest, branchRest))
 	if last := w.asked.Add(branchWait); w.due.After(last) {
 		w.due = last
 	}
 	if !s.branching {
-		s.branching = true
-		x.wg.Go(s.workBranches)
+		s.branching = st.background(s.workBranches)
 	}
 }
 
-// workBranches makes the layers of branches that are wished for, one after another. How
-// long a caller rests is told by the machine's clock: nothing that is kept hangs on it.
-func (s *layers) workBranches() {
+// workBranches makes the layers of branches that are wished for, one after another. It takes the time that a caller rests from the
+// machine's clock, because nothing that is kept depends on it.
+func (s *layerSet) workBranches() {
 	for {
 		s.mu.Lock()
 		var next *branchWish
@@ -86,63 +78,63 @@ func (s *layers) workBranches() {
 				next = w
 			}
 		}
-		if next == nil || s.x.ctx.Err() != nil {
+		if next == nil || s.store.ctx.Err() != nil {
 			s.branching = false
 			s.mu.Unlock()
 			return
 		}
 		wait := time.Until(next.due)
 		if wait <= 0 {
-			delete(s.branches, next.t.caller)
+			delete(s.branches, next.t.Caller)
 		}
 		s.mu.Unlock()
 		if wait > 0 {
 			select {
 			case <-time.After(wait):
-			case <-s.x.ctx.Done():
+			case <-s.store.ctx.Done():
 			}
 			continue
 		}
-		if err := s.makeBranch(s.x.ctx, next.t); err != nil && s.x.ctx.Err() == nil {
-			s.x.Log.Debug("a branch gets no layer of its own", "caller", next.t.caller, "err", err)
+		if err := s.makeBranch(s.store.ctx, next.t); err != nil && s.store.ctx.Err() == nil {
+			s.store.Log.Debug("a branch gets no layer of its own", "caller", next.t.Caller, "err", err)
 		}
 	}
 }
 
-// branch is the newest layer of a caller's branch; nil when it has none.
-func (s *layers) branch(repo string, uid int, slug string) *baseLayer {
-	return s.newest(func(l *baseLayer) bool { return l.Branch == slug && l.Repo == repo && l.UID == uid })
+// branch returns the newest layer of a caller's branch, or nil.
+func (s *layerSet) branch(repo string, uid int, slug string) *Layer {
+	return s.newest(func(l *Layer) bool { return l.Branch == slug && l.Repo == repo && l.UID == uid })
 }
 
-// branchAt is the layer of a caller's branch at a commit; nil when it is not there.
-func (s *layers) branchAt(repo string, commit gitd.Hash, uid int, slug string) *baseLayer {
-	return s.newest(func(l *baseLayer) bool {
+// branchAt returns the layer of a caller's branch at a commit, or nil.
+func (s *layerSet) branchAt(repo string, commit gitd.Hash, uid int, slug string) *Layer {
+	return s.newest(func(l *Layer) bool {
 		return l.Branch == slug && l.Commit == commit && l.Repo == repo && l.UID == uid
 	})
 }
 
-// makeBranch makes the layer of a caller's branch as it stands now, in the place of the last.
-func (s *layers) makeBranch(ctx context.Context, t *target) (err error) {
-	x := s.x
-	began := x.Now()
+// makeBranch makes the layer of a caller's branch as it is now, and removes earlier ones.
+func (s *layerSet) makeBranch(ctx context.Context, t *Tree) (err error) {
+	st := s.store
+	began := st.Now()
 	ctx, cancel := context.WithTimeoutCause(ctx, branchWithin, fmt.Errorf("it takes longer than %v", branchWithin))
 	defer cancel()
-	tip, err := t.tip(ctx)
+	tip, err := t.Tip(ctx)
 	if err != nil {
 		return err
 	}
-	base, err := t.repo.Resolve(ctx, "refs/heads/"+t.base)
+	base, err := t.Repo.Resolve(ctx, "refs/heads/"+t.Base)
 	if err != nil {
 		return err
 	}
-	uid := x.Fleet.TaskUID()
-	under, differ, err := t.fit(ctx, tip, base, s.of(t.repo.Name(), uid))
-	if err != nil || under == nil || len(differ) < cmp.Or(x.branchNear, branchNear) {
+	uid := st.Fleet.TaskUID()
+	under, differ, err := t.fit(ctx, tip, base, s.of(t.Repo.Name(), uid))
+	if err != nil || under == nil || len(differ) < cmp.Or(st.Layers.BranchNear, branchNear) {
 		return err
 	}
-	l := &baseLayer{Repo: under.Repo, Commit: tip, Head: tip, Token: "ramus-" + record.NewToken(), Signs: under.Signs, UID: uid, Made: began.UTC(),
-		Branch: t.caller.Slug(), Over: under.Commit, Base: base, Boot: string(durable.BootID()), under: under}
-	if l.dir = filepath.Join(s.dir, layerFolder(l.Repo), l.name()); s.there(l) {
+	l := &Layer{Repo: under.Repo, Commit: tip, Head: tip, Token: "ramus-" + record.NewToken(), Signs: under.Signs, UID: uid, Made: began.UTC(),
+		Branch: t.Caller.Slug(), Over: under.Commit, Base: base, Boot: string(durable.BootID()), under: under}
+	if l.dir = filepath.Join(s.dir, layerFolder(l.Repo), l.Name()); s.there(l) {
 		return nil
 	}
 	staging := filepath.Join(filepath.Dir(l.dir), ".new-"+record.NewToken())
@@ -160,15 +152,11 @@ func (s *layers) makeBranch(ctx context.Context, t *target) (err error) {
 	if err := s.fillBranch(ctx, t, l, differ, filepath.Join(staging, "upper")); err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(l, "", "  ")
-	if err == nil {
-		err = os.WriteFile(filepath.Join(staging, "layer.json"), text, 0o600)
-	}
-	if err != nil {
+	if err := l.write(staging); err != nil {
 		return err
 	}
-	l.used = x.Now()
-	// In one: between staging's name and its own nobody may take what lies under it.
+	l.used = st.Now()
+	// In one step: between the two names of the folder nobody may take the layer under it.
 	s.mu.Lock()
 	if err = os.Rename(staging, l.dir); err == nil {
 		if s.holdLocked(under, l.dir) {
@@ -183,7 +171,7 @@ func (s *layers) makeBranch(ctx context.Context, t *target) (err error) {
 		return err
 	}
 	s.branched.Add(1)
-	x.Log.Debug("made a branch's layer", "caller", t.caller, "commit", tip, "files", l.Files, "bytes", l.Bytes, "took", x.Now().Sub(began))
+	st.Log.Debug("made a branch's layer", "caller", t.Caller, "commit", tip, "files", l.Files, "bytes", l.Bytes, "took", st.Now().Sub(began))
 	for _, old := range s.unheld(l.Repo) {
 		if old.Branch == l.Branch && old != l {
 			s.drop(old)
@@ -193,8 +181,8 @@ func (s *layers) makeBranch(ctx context.Context, t *target) (err error) {
 	return nil
 }
 
-// fillBranch writes what a branch's layer holds.
-func (s *layers) fillBranch(ctx context.Context, t *target, l *baseLayer, differ []gitd.TreeChange, tree string) error {
+// fillBranch writes the files of a branch's layer to tree.
+func (s *layerSet) fillBranch(ctx context.Context, t *Tree, l *Layer, differ []gitd.TreeChange, tree string) error {
 	left := int64(bindBytes)
 	files, why, err := t.fillTree(ctx, l.under, l.Commit, differ, &left)
 	var packed []layer.File

@@ -1,4 +1,4 @@
-package executor
+package worktree
 
 import (
 	"bytes"
@@ -13,24 +13,22 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// git inside a bound work tree asks what may have changed since its index was written
-// (githooks(5), fsmonitor-watchman), and the host knows without looking at any file that
-// did not: all that differs from the base layer lies in the upper, and what the index
-// has that the layer has not was noted when the host wrote it. Of an index that git wrote
-// itself nothing is known, and all is said to have changed.
+// git inside a bound work tree asks which files may have changed since its index was written (githooks(5), fsmonitor-watchman). The host
+// knows without looking at a file that did not change. All files that differ from the base layer are in the upper, and the paths in which
+// the index differs from the layer's were noted when the host wrote it. Of an index that git wrote itself nothing is known, so the
+// answer is that every file may have changed.
 
 const (
-	// fsmonitorPaths is how many changes are told one by one.
+	// fsmonitorPaths is how many changes are listed one by one.
 	fsmonitorPaths = 20_000
-	// fsmonitorTokens is how many of its indexes the host remembers: a command may
-	// have put one aside.
+	// fsmonitorTokens is how many of its indexes the host remembers, since a command may have put one aside.
 	fsmonitorTokens = 8
-	fsmonitorToken  = 1 << 10 // bytes of a token that is asked about
-	// fsmonitorSpent is told of an index that git may write next.
+	fsmonitorToken  = 1 << 10 // bytes of a token that git asks about
+	// fsmonitorSpent is the token of the index that git may write next.
 	fsmonitorSpent = "ramus-spent"
 )
 
-// issueLocked makes the token of an index that differs from the layer's in these paths.
+// issueLocked makes the token of an index that differs from the layer's in these paths. mu is held.
 func (b *binding) issueLocked(paths []string) string {
 	token := "ramus-" + record.NewToken()
 	if b.tokens == nil {
@@ -45,8 +43,9 @@ func (b *binding) issueLocked(paths []string) string {
 	return token
 }
 
-// fsmonitor answers git at the door.
-func (t *target) fsmonitor(w http.ResponseWriter, r *http.Request) {
+// ServeFsmonitor serves the door's path for git's questions. The body of the request is the token of an index, that of the answer the
+// paths that may differ from the index.
+func (t *Tree) ServeFsmonitor(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
 		http.Error(w, "ramus: POST only", http.StatusMethodNotAllowed)
@@ -67,9 +66,8 @@ func (t *target) fsmonitor(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(answer) // the container may have gone
 }
 
-// changedSince lists the paths that may differ from an index, each with a NUL behind it;
-// false when that may be any.
-func (t *target) changedSince(ctx context.Context, token string) ([]byte, bool) {
+// changedSince returns the paths that may differ from an index, each with a NUL after it. It returns false if any may.
+func (t *Tree) changedSince(ctx context.Context, token string) ([]byte, bool) {
 	b := t.binding()
 	if b == nil {
 		return nil, false
@@ -80,14 +78,14 @@ func (t *target) changedSince(ctx context.Context, token string) ([]byte, bool) 
 	if !known && token != b.layer.Token {
 		return nil, false
 	}
-	changes, err := t.x.layers.keeper.Changes(ctx, b.at.Upper(), fsmonitorPaths)
+	changes, err := t.store.layers.keeper.Changes(ctx, b.at.Upper(), fsmonitorPaths)
 	if err != nil {
 		return nil, false
 	}
 	if under := b.layer.under; under != nil {
-		// The index of a branch's layer has of the one below what that knows of folders: those
-		// that the branch removed are there no more.
-		differ, err := t.repo.Compare(ctx, under.Commit, b.layer.Commit, bindChanges)
+		// The index of a branch's layer has what the one below knows of folders, but those that the branch removed are not there any
+		// more.
+		differ, err := t.Repo.Compare(ctx, under.Commit, b.layer.Commit, bindChanges)
 		if err != nil {
 			return nil, false
 		}
@@ -110,15 +108,15 @@ func (t *target) changedSince(ctx context.Context, token string) ([]byte, bool) 
 		}
 		switch {
 		case c.Redirect != "":
-			// What it holds is not in the upper.
+			// Its content is not in the upper.
 			return nil, false
 		case c.Kind != layer.KindFolder:
-			// Also as a folder: it may be in the place of one.
+			// Also as a folder, since it may be in the place of one.
 			tell(c.Path)
 			tell(c.Path + "/")
 		case c.Opaque:
-			// A new one: what is in it is told below. In the place of one of the layer's
-			// it hides files that nobody tells.
+			// The entries of a new folder are listed too. In the place of a folder of the layer it hides files that are listed
+			// nowhere.
 			for _, tree := range b.layer.trees() {
 				if _, err := os.Lstat(filepath.Join(tree, c.Path)); err == nil || !os.IsNotExist(err) {
 					return nil, false

@@ -1,4 +1,4 @@
-package executor
+package worktree
 
 import (
 	"context"
@@ -18,24 +18,21 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// A commit with the value of a secret in it never reaches the branch: gitd
-// refuses the push. The change is not lost for that: the values are taken out of
-// the work tree, from outside, because the container must not be told what to
-// look for, and the commit is made again.
+// A commit with the value of a secret in it never reaches the branch, because gitd refuses the push. The change is not lost. The host
+// takes the values out of the work tree, since the container must not learn the values, and the commit is made again.
 
-// cleanings is how often that is tried: a process in the background may go on
-// writing what is taken out.
+// cleanings is how often that is tried. A process in the background may write a value again.
 const cleanings = 3
 
-// heardLeaks is told by the door of a push that was refused.
-func (t *target) heardLeaks(leaks []gitd.Leak) {
+// NoteLeaks notes the leaks for which a push of the container was refused.
+func (t *Tree) NoteLeaks(leaks []gitd.Leak) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.leaks = append(t.leaks[:0:0], leaks...)
 }
 
-// takeLeaks gives what was refused last, and forgets it.
-func (t *target) takeLeaks() []gitd.Leak {
+// takeLeaks returns the leaks of the last refused push, and forgets them.
+func (t *Tree) takeLeaks() []gitd.Leak {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	leaks := t.leaks
@@ -43,10 +40,9 @@ func (t *target) takeLeaks() []gitd.Leak {
 	return leaks
 }
 
-// cleanTree takes secrets out of the files of the work tree that a commit would change, with
-// these names: their contents, the targets of links, and the names. Commits that the command made
-// itself become one with the change, since their messages and older trees may hold the secret.
-func (t *target) cleanTree(ctx context.Context, h *containers.Host, names []string, leaks []gitd.Leak) error {
+// cleanTree takes secrets out of the files with these names, which a commit would change. It cleans their contents, the targets of links,
+// and the names. Commits that the command made become one with the change, since their messages and older trees may hold the secret.
+func (t *Tree) cleanTree(ctx context.Context, h *containers.Host, names []string, leaks []gitd.Leak) error {
 	files, err := h.Files(ctx)
 	if err != nil {
 		return fmt.Errorf("cannot take secrets out of the work tree: %w", err)
@@ -62,16 +58,15 @@ func (t *target) cleanTree(ctx context.Context, h *containers.Host, names []stri
 			if cause := context.Cause(ctx); cause != nil {
 				err = cause
 			}
-			return fmt.Errorf("cannot take secrets out of %q: %w", t.x.Secrets.Name(name), err)
+			return fmt.Errorf("cannot take secrets out of %q: %w", t.store.Secrets.Name(name), err)
 		}
 	}
-	w := t.atWork()
+	if t.OnLeak == nil {
+		return nil
+	}
 	for _, l := range leaks {
-		if w == nil {
-			break
-		}
 		l.Object = "" // it is gone, so its name tells nobody anything
-		if err := w.l.removed(w.s.ID, record.SecretInCommit, []string{l.Secret}, l.Where()); err != nil {
+		if err := t.OnLeak(l); err != nil {
 			return err
 		}
 	}
@@ -79,11 +74,11 @@ func (t *target) cleanTree(ctx context.Context, h *containers.Host, names []stri
 }
 
 // cleanFile takes secrets out of one file of the work tree and out of its name.
-func (t *target) cleanFile(files *sftp.Client, name string) error {
+func (t *Tree) cleanFile(files *sftp.Client, name string) error {
 	at := path.Join(containers.WorkDir, name)
 	info, err := files.Lstat(at)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // removed: that is the change
+		return nil // the change removes it
 	}
 	if err != nil {
 		return err
@@ -100,46 +95,46 @@ func (t *target) cleanFile(files *sftp.Client, name string) error {
 	return t.cleanPath(files, name)
 }
 
-func (t *target) cleanContent(files *sftp.Client, at string, info os.FileInfo) error {
+func (t *Tree) cleanContent(files *sftp.Client, at string, info os.FileInfo) error {
 	from, err := files.Open(at)
 	if err != nil {
 		return err
 	}
 	defer from.Close()
-	// Most files hold none: they are read once and not touched.
-	found, err := t.x.Secrets.Find(from)
+	// Most files hold none. They are read once and not touched.
+	found, err := t.store.Secrets.Find(from)
 	if err != nil || len(found) == 0 {
 		return err
 	}
 	if _, err := from.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	beside := path.Join(path.Dir(at), ".ramus-"+record.NewToken())
-	to, err := files.OpenFile(beside, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	clean := path.Join(path.Dir(at), ".ramus-"+record.NewToken())
+	to, err := files.OpenFile(clean, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return err
 	}
 	// No more than there was, however fast it grows.
-	_, err = t.x.Secrets.Copy(to, io.LimitReader(from, info.Size()))
+	_, err = t.store.Secrets.Copy(to, io.LimitReader(from, info.Size()))
 	err = errors.Join(err, to.Close())
 	if err == nil {
-		err = files.Chmod(beside, info.Mode().Perm())
+		err = files.Chmod(clean, info.Mode().Perm())
 	}
 	if err == nil {
-		err = files.PosixRename(beside, at)
+		err = files.PosixRename(clean, at)
 	}
 	if err != nil {
-		_ = files.Remove(beside) // the commit that is thrown away for it takes it along
+		_ = files.Remove(clean) // it goes with the commit that fails for it
 	}
 	return err
 }
 
-func (t *target) cleanLink(files *sftp.Client, at string) error {
+func (t *Tree) cleanLink(files *sftp.Client, at string) error {
 	to, err := files.ReadLink(at)
 	if err != nil {
 		return err
 	}
-	clean := t.x.Secrets.Name(to)
+	clean := t.store.Secrets.Name(to)
 	if clean == to {
 		return nil
 	}
@@ -149,9 +144,9 @@ func (t *target) cleanLink(files *sftp.Client, at string) error {
 	return files.Symlink(clean, at)
 }
 
-// cleanPath renames what has a secret in its name, or lies in a folder that has.
-func (t *target) cleanPath(files *sftp.Client, name string) error {
-	clean := t.x.Secrets.Name(name)
+// cleanPath renames a file with a secret in its name, or in the name of a folder above it.
+func (t *Tree) cleanPath(files *sftp.Client, name string) error {
+	clean := t.store.Secrets.Name(name)
 	if clean == name {
 		return nil
 	}
@@ -175,8 +170,8 @@ func (t *target) cleanPath(files *sftp.Client, name string) error {
 	if err := files.PosixRename(path.Join(containers.WorkDir, name), path.Join(containers.WorkDir, free)); err != nil {
 		return err
 	}
-	// Folders that are empty now; git knows nothing of them.
-	for dir := path.Dir(name); dir != "." && t.x.Secrets.Name(dir) != dir; dir = path.Dir(dir) {
+	// Remove folders that are empty now. git knows nothing of them.
+	for dir := path.Dir(name); dir != "." && t.store.Secrets.Name(dir) != dir; dir = path.Dir(dir) {
 		if files.RemoveDirectory(path.Join(containers.WorkDir, dir)) != nil {
 			break
 		}
@@ -184,7 +179,7 @@ func (t *target) cleanPath(files *sftp.Client, name string) error {
 	return nil
 }
 
-// leakNote tells people what became of their change.
+// leakNote returns a sentence for people about a change that secrets were taken out of.
 func leakNote(leaks []gitd.Leak) string {
 	var names []string
 	for _, l := range leaks {

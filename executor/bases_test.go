@@ -2,7 +2,6 @@ package executor_test
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -15,19 +14,20 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
 // upstream is a repository elsewhere, and a world that knows of it.
-type upstream struct {
+type origin struct {
 	w   *world
 	dir string
 }
 
 // newUpstream makes a world whose repository app is configured and not imported.
-func newUpstream(t *testing.T, opts func(*executor.Executor)) *upstream {
+func newUpstream(t *testing.T, opts func(*executor.Executor)) *origin {
 	t.Helper()
-	u := &upstream{dir: filepath.Join(t.TempDir(), "upstream")}
+	u := &origin{dir: filepath.Join(t.TempDir(), "upstream")}
 	u.w = &world{t: t}
 	u.w.sh(t.TempDir(), "git init -q -b main "+u.dir)
 	for _, word := range []string{"one", "two", "three"} {
@@ -36,7 +36,7 @@ func newUpstream(t *testing.T, opts func(*executor.Executor)) *upstream {
 	u.w.sh(u.dir, "git branch other HEAD~1 && git tag v1 HEAD~1")
 	u.w = newWorld(t, func(x *executor.Executor) {
 		x.SetRefreshEvery(time.Millisecond)
-		x.Upstreams = map[string]executor.Upstream{"app": {Schema: []string{"word"}, Upstream: gitd.Upstream{URL: "file://" + u.dir, Branch: "main"}}}
+		x.Upstreams = map[string]upstream.Source{"app": {Schema: []string{"word"}, Upstream: gitd.Upstream{URL: "file://" + u.dir, Branch: "main"}}}
 		if opts != nil {
 			opts(x)
 		}
@@ -45,7 +45,7 @@ func newUpstream(t *testing.T, opts func(*executor.Executor)) *upstream {
 }
 
 // push moves upstream by a commit and returns it.
-func (u *upstream) push(t *testing.T, word string) gitd.Hash {
+func (u *origin) push(t *testing.T, word string) gitd.Hash {
 	t.Helper()
 	v := *u.w
 	v.t = t
@@ -53,13 +53,13 @@ func (u *upstream) push(t *testing.T, word string) gitd.Hash {
 	return gitd.Hash(strings.TrimSpace(v.sh(u.dir, "git rev-parse HEAD")))
 }
 
-func (u *upstream) at(t *testing.T, rev string) gitd.Hash {
+func (u *origin) at(t *testing.T, rev string) gitd.Hash {
 	t.Helper()
 	return gitd.Hash(strings.TrimSpace(u.w.sh(u.dir, "git rev-parse "+rev)))
 }
 
 // settled waits until nothing is to be done about deploys.
-func (u *upstream) settled(t *testing.T) executor.BaseStatus {
+func (u *origin) settled(t *testing.T) upstream.Status {
 	t.Helper()
 	for range 3000 {
 		left, err := os.ReadDir(filepath.Join(u.w.data, "deploys"))
@@ -69,9 +69,9 @@ func (u *upstream) settled(t *testing.T) executor.BaseStatus {
 		if len(left) == 0 {
 			repo, err := u.w.git.Repo("app")
 			if err != nil {
-				return executor.BaseStatus{}
+				return upstream.Status{}
 			}
-			s, err := u.w.x.BaseStatus(t.Context(), repo)
+			s, err := u.w.x.Bases().Status(t.Context(), repo)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -82,10 +82,10 @@ func (u *upstream) settled(t *testing.T) executor.BaseStatus {
 		time.Sleep(10 * time.Millisecond)
 	}
 	t.Fatal("the deploy is not done")
-	return executor.BaseStatus{}
+	return upstream.Status{}
 }
 
-func (u *upstream) tip(t *testing.T) gitd.Hash {
+func (u *origin) tip(t *testing.T) gitd.Hash {
 	t.Helper()
 	repo, err := u.w.git.Repo("app")
 	if err != nil {
@@ -118,7 +118,7 @@ func TestShallowFallback(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := w.x.BaseStatus(t.Context(), repo)
+	s, err := w.x.Bases().Status(t.Context(), repo)
 	if err != nil || !s.Shallow || s.Refreshed.IsZero() {
 		t.Fatalf("%+v %v", s, err)
 	}
@@ -135,7 +135,7 @@ func TestShallowFallback(t *testing.T) {
 		t.Fatalf("%+v %v", res, err)
 	}
 	four := u.push(t, "four")
-	done, err := w.x.RefreshBase(t.Context(), executor.Deploy{Repo: "app"}, nil)
+	done, err := w.x.Bases().Refresh(t.Context(), upstream.Deploy{Repo: "app"}, nil)
 	if err != nil || done.New != four {
 		t.Fatalf("%+v %v", done, err)
 	}
@@ -188,11 +188,11 @@ func TestDeployOutlivesServerAndUpstream(t *testing.T) {
 	if err := os.Rename(u.dir, u.dir+".away"); err != nil {
 		t.Fatal(err)
 	}
-	d := executor.Deploy{Repo: "app", Commit: two, Environment: "dev", ImageDigest: "sha256:00", SentAt: time.Unix(1_700_000_000, 0)}
-	if known, err := w.x.Deployed(t.Context(), d); err != nil || known {
+	d := upstream.Deploy{Repo: "app", Commit: two, Environment: "dev", ImageDigest: "sha256:00", SentAt: time.Unix(1_700_000_000, 0)}
+	if known, err := w.x.Bases().Accept(t.Context(), d); err != nil || known {
 		t.Fatal(known, err)
 	}
-	if known, err := w.x.Deployed(t.Context(), d); err != nil || !known {
+	if known, err := w.x.Bases().Accept(t.Context(), d); err != nil || !known {
 		t.Error("the same news are news again", err)
 	}
 	w.stop(false)
@@ -213,22 +213,22 @@ func TestDeployOutlivesServerAndUpstream(t *testing.T) {
 	if err := repo.CheckBase(t.Context(), base.Hash); err != nil {
 		t.Error(err)
 	}
-	if known, err := w.x.Deployed(t.Context(), d); err != nil || !known {
+	if known, err := w.x.Bases().Accept(t.Context(), d); err != nil || !known {
 		t.Error("what was done is news again", err)
 	}
 
 	// Another deploy, then a replay of the first one's message: it is the old one.
-	e := executor.Deploy{Repo: "app", Commit: u.at(t, "HEAD"), SentAt: time.Unix(1_700_000_100, 0)}
-	if known, err := w.x.Deployed(t.Context(), e); err != nil || known {
+	e := upstream.Deploy{Repo: "app", Commit: u.at(t, "HEAD"), SentAt: time.Unix(1_700_000_100, 0)}
+	if known, err := w.x.Bases().Accept(t.Context(), e); err != nil || known {
 		t.Fatal(known, err)
 	}
 	u.settled(t)
-	if known, err := w.x.Deployed(t.Context(), d); err != nil || !known {
+	if known, err := w.x.Bases().Accept(t.Context(), d); err != nil || !known {
 		t.Error("a replay is news", err)
 	}
 	// Deployed again, at another time: that is news.
 	d.SentAt = time.Unix(1_700_000_200, 0)
-	if known, err := w.x.Deployed(t.Context(), d); err != nil || known {
+	if known, err := w.x.Bases().Accept(t.Context(), d); err != nil || known {
 		t.Error(known, err)
 	}
 	u.settled(t)
@@ -240,7 +240,7 @@ func TestDeployOutlivesServerAndUpstream(t *testing.T) {
 func TestDeployIsTriedAgain(t *testing.T) {
 	u := newUpstream(t, nil)
 	w := u.w
-	if _, err := w.x.RefreshBase(t.Context(), executor.Deploy{Repo: "app"}, nil); err != nil {
+	if _, err := w.x.Bases().Refresh(t.Context(), upstream.Deploy{Repo: "app"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	// Not yet on upstream's branch: news may be faster than a replica.
@@ -261,7 +261,7 @@ func TestDeployIsTriedAgain(t *testing.T) {
 	}
 	w.start()
 	before := u.tip(t)
-	if _, err := w.x.Deployed(t.Context(), executor.Deploy{Repo: "app", Commit: late}); err != nil {
+	if _, err := w.x.Bases().Accept(t.Context(), upstream.Deploy{Repo: "app", Commit: late}); err != nil {
 		t.Fatal(err)
 	}
 	if s := u.settled(t); !strings.Contains(s.Error, "no credential today") || s.Refreshed.IsZero() {
@@ -276,7 +276,7 @@ func TestDeployIsTriedAgain(t *testing.T) {
 	w.stop(false)
 	w.opts = opts
 	w.start()
-	_, err := w.x.RefreshBase(t.Context(), executor.Deploy{Repo: "app", Commit: late}, nil)
+	_, err := w.x.Bases().Refresh(t.Context(), upstream.Deploy{Repo: "app", Commit: late}, nil)
 	if !errors.Is(err, gitd.ErrNotFound) {
 		t.Errorf("a commit that is not on upstream's branch: %v", err)
 	}
@@ -284,7 +284,7 @@ func TestDeployIsTriedAgain(t *testing.T) {
 	// One that went its own way is given up at once, and says what to do.
 	repo, _ := w.onBaseOf("app", map[string]string{"ours": "1"})
 	diverged := u.push(t, "theirs")
-	if _, err := w.x.Deployed(t.Context(), executor.Deploy{Repo: "app", Commit: diverged}); err != nil {
+	if _, err := w.x.Bases().Accept(t.Context(), upstream.Deploy{Repo: "app", Commit: diverged}); err != nil {
 		t.Fatal(err)
 	}
 	if s := u.settled(t); !strings.Contains(s.Error, "diverged") || !strings.Contains(s.Error, "merge or rebase") {
@@ -298,7 +298,7 @@ func TestDeployIsTriedAgain(t *testing.T) {
 func TestDeploysThatAreRefused(t *testing.T) {
 	u := newUpstream(t, nil)
 	whole := gitd.Hash(strings.Repeat("ab", 20))
-	for name, d := range map[string]executor.Deploy{
+	for name, d := range map[string]upstream.Deploy{
 		"no repository":   {Commit: whole},
 		"a path":          {Repo: "../app", Commit: whole},
 		"unknown":         {Repo: "none", Commit: whole},
@@ -310,7 +310,7 @@ func TestDeploysThatAreRefused(t *testing.T) {
 		"a long text":     {Repo: "app", Commit: whole, Environment: strings.Repeat("x", 501)},
 		"two lines":       {Repo: "app", Commit: whole, ImageDigest: "a\nb"},
 	} {
-		if _, err := u.w.x.Deployed(t.Context(), d); !errors.Is(err, record.ErrInvalid) && !errors.Is(err, gitd.ErrInvalid) && !errors.Is(err, gitd.ErrNotFound) {
+		if _, err := u.w.x.Bases().Accept(t.Context(), d); !errors.Is(err, record.ErrInvalid) && !errors.Is(err, gitd.ErrInvalid) && !errors.Is(err, gitd.ErrNotFound) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -330,7 +330,7 @@ func TestManyDeploys(t *testing.T) {
 	for _, c := range commits {
 		for range 3 {
 			group.Go(func() {
-				if _, err := u.w.x.Deployed(t.Context(), executor.Deploy{Repo: "app", Commit: c}); err != nil {
+				if _, err := u.w.x.Bases().Accept(t.Context(), upstream.Deploy{Repo: "app", Commit: c}); err != nil {
 					t.Error(err)
 				}
 			})
@@ -354,26 +354,4 @@ func TestManyDeploys(t *testing.T) {
 			t.Error(err)
 		}
 	}
-}
-
-// What is accepted fits into refs, file names and manifests.
-func FuzzDeploy(f *testing.F) {
-	f.Add([]byte(`{"repo": "team/app", "commit": "0123456789012345678901234567890123456789", "deployed_at": "2024-05-06T07:08:09Z"}`))
-	f.Add([]byte(`{"repo": "app", "commit": "main", "schema_files": ["a", "../b"], "environment": "a\u0000b"}`))
-	f.Add([]byte(`{"deployed_at": "9999-99-99"}`))
-	f.Fuzz(func(t *testing.T, body []byte) {
-		var d executor.Deploy
-		if json.Unmarshal(body, &d) != nil || d.Check() != nil {
-			return
-		}
-		if gitd.CheckName(d.Repo) != nil || gitd.CheckHash(d.Commit) != nil || gitd.CheckRef("refs/ramus/bases/"+string(d.Commit)) != nil {
-			t.Errorf("accepted: %+v", d)
-		}
-		if name := d.File(); !filepath.IsLocal(name) || strings.ContainsRune(name, '/') || len(name) > 100 {
-			t.Errorf("a file called %q", name)
-		}
-		if _, err := json.Marshal(d); err != nil {
-			t.Errorf("cannot be kept: %v", err)
-		}
-	})
 }

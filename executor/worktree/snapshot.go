@@ -1,4 +1,4 @@
-package executor
+package worktree
 
 import (
 	"context"
@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/ramus-dev/ramus/containers/layer"
@@ -19,45 +18,19 @@ import (
 	"github.com/ramus-dev/ramus/gitd/gitindex"
 )
 
-// After a command what it changed in a bound work tree is committed from outside, by
-// a look at the upper layer alone: no git is run, in the container or here. That is right as
-// long as git inside would do the same, so it is done only where .git is as the
-// host knows it. Whatever a command did there (a commit of its own, a branch, a merge, a
-// setting) is left to scripts/commit.sh, and looked at afterwards.
+// The changes of a command in a bound work tree are committed from outside. The host looks at the upper layer alone, and no git is run,
+// in the container or here. That is right as long as git inside would do the same, so it is done only if .git is as the host knows it.
+// Otherwise a command made a commit, a branch, a merge or a setting. scripts/commit.sh commits such a work tree, and the host looks at
+// it afterwards.
 
 // changesMax is how many entries of an upper are looked at.
 const changesMax = 100_000
 
-// fast counts what is done from outside, and what was left to containers.
-type fast struct {
-	binds, snapshots, hashed, salvaged atomic.Int64
-	mounted, unpacked                  atomic.Int64 // dependencies
-
-	mu       sync.Mutex // guards fallback
-	fallback map[string]int64
-}
-
-func (f *fast) fellBack(why string, t *target, err error) {
-	f.mu.Lock()
-	if f.fallback == nil {
-		f.fallback = make(map[string]int64)
-	}
-	f.fallback[why]++
-	f.mu.Unlock()
-	t.x.Log.Debug("a work tree goes the portable way", "caller", t.caller, "why", why, "err", err)
-}
-
-func (f *fast) reasons() map[string]int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return maps.Clone(f.fallback)
-}
-
-// snapshot commits what a command changed from outside; false when the container has to.
-func (t *target) snapshot(ctx context.Context, before gitd.Hash, author gitd.Person, message string) (committed, bool) {
+// snapshot commits the changes of a command from outside. It returns false if the container has to.
+func (t *Tree) snapshot(ctx context.Context, before gitd.Hash, author gitd.Person, message string) (Committed, bool) {
 	b := t.binding()
 	if b == nil {
-		return committed{}, false
+		return Committed{}, false
 	}
 	made, why, err := t.snapshotOf(ctx, b, before, author, message)
 	if err == nil && why == "" {
@@ -66,71 +39,71 @@ func (t *target) snapshot(ctx context.Context, before gitd.Hash, author gitd.Per
 	if why == "" {
 		why = "error"
 	}
-	t.x.fast.fellBack("commit: "+why, t, err)
-	return committed{}, false
+	t.store.counts.fellBack("commit: "+why, t, err)
+	return Committed{}, false
 }
 
-func (t *target) snapshotOf(ctx context.Context, b *binding, before gitd.Hash, author gitd.Person, message string) (_ committed, why string, err error) {
-	x := t.x
+func (t *Tree) snapshotOf(ctx context.Context, b *binding, before gitd.Hash, author gitd.Person, message string) (_ Committed, why string, err error) {
+	st := t.store
 	t.awaitIndex()
-	tip, err := t.tip(ctx)
+	tip, err := t.Tip(ctx)
 	if err != nil {
-		return committed{}, "", err
+		return Committed{}, "", err
 	}
 	if t.knownTip() != before || tip != before {
-		return committed{}, "pushed", nil
+		return Committed{}, "pushed", nil
 	}
-	changes, err := x.layers.keeper.Changes(ctx, b.at.Upper(), changesMax)
+	changes, err := st.layers.keeper.Changes(ctx, b.at.Upper(), changesMax)
 	if errors.Is(err, layer.ErrTooMany) {
-		return committed{}, "large", nil
+		return Committed{}, "large", nil
 	}
 	if err != nil {
-		return committed{}, "", err
+		return Committed{}, "", err
 	}
 	b.mu.Lock()
 	sure, state := b.sure, b.state
 	b.mu.Unlock()
 	if !sure || gitState(changes) != state {
-		return committed{}, "git inside", nil
+		return Committed{}, "git inside", nil
 	}
 	if slices.ContainsFunc(changes, func(c layer.Change) bool { return c.Closed && !inGit(c.Path) }) {
-		return committed{}, "closed", nil // git would make it readable first
+		return Committed{}, "closed", nil // git would make it readable first
 	}
-	snap, err := t.repo.Snapshot(ctx, b.overlayOf(x.layers, changes, before), gitd.NewCommit{Parents: []gitd.Hash{before},
-		Author: x.author(author), Committer: x.Bot, When: x.Now().UTC(), Message: message})
+	snap, err := t.Repo.Snapshot(ctx, b.overlayOf(st.layers, changes, before), gitd.NewCommit{Parents: []gitd.Hash{before},
+		Author: st.Identity.Author(author), Committer: st.Identity.Bot, When: st.Now().UTC(), Message: message})
 	switch {
 	case errors.Is(err, gitd.ErrPortable):
-		return committed{}, "needs git", nil
+		return Committed{}, "needs git", nil
 	case err != nil:
-		return committed{}, "", err
+		return Committed{}, "", err
 	case len(snap.Leaks) > 0:
-		return committed{}, "secret", nil // which is taken out of the work tree too, and journalled
+		return Committed{}, "secret", nil // it is taken out of the work tree too, and journalled
 	}
 	defer snap.Pack.Close()
-	x.fast.hashed.Add(int64(snap.Hashed))
+	st.counts.hashed.Add(int64(snap.Hashed))
 	if snap.Commit != "" {
-		if w := t.atWork(); w != nil {
-			w.l.foresee(snap.Commit)
+		if t.Foresee != nil {
+			t.Foresee(snap.Commit)
 		}
 		if err := t.place(ctx, b, before, snap, message); err != nil {
-			return committed{}, "", err
+			return Committed{}, "", err
 		}
 		tip = snap.Commit
 		t.setKnown(tip)
 		t.branchLater(b.advance(snap.Changed))
 		t.indexLater(ctx, b, changes)
 	}
-	x.fast.snapshots.Add(1)
-	left, err := x.layers.keeper.Changes(ctx, b.left, 1)
+	st.counts.snapshots.Add(1)
+	left, err := st.layers.keeper.Changes(ctx, b.left, 1)
 	t.left = nil
-	return committed{tip: tip, at: tip, artifacts: len(left) > 0 || err != nil}, "", nil
+	return Committed{Tip: tip, At: tip, Artifacts: len(left) > 0 || err != nil}, "", nil
 }
 
-// place makes a commit the branch's tip: first in the container, so that a
-// server that dies between the two finds that the container has it, then here.
-func (t *target) place(ctx context.Context, b *binding, before gitd.Hash, snap gitd.Snapshot, message string) error {
-	x := t.x
-	branch := t.caller.Branch()
+// place makes a commit the branch's tip, first in the container and then here. A server that dies between the two finds that the
+// container has it.
+func (t *Tree) place(ctx context.Context, b *binding, before gitd.Hash, snap gitd.Snapshot, message string) error {
+	st := t.store
+	branch := t.Caller.Branch()
 	var files []layer.File
 	if snap.Pack != nil {
 		packed, err := packFiles(snap.Pack, 1<<30)
@@ -142,7 +115,7 @@ func (t *target) place(ctx context.Context, b *binding, before gitd.Hash, snap g
 	subject, _, _ := strings.Cut(message, "\n")
 	line := t.reflog(string(before), snap.Commit, "commit: "+subject)
 	for _, name := range []string{"logs/HEAD", "logs/refs/heads/" + branch} {
-		log, err := x.layers.read(ctx, b.at.Upper(), ".git/"+name, reflogMax)
+		log, err := st.layers.read(ctx, b.at.Upper(), ".git/"+name, reflogMax)
 		if err == nil { // a command may have removed it
 			files = append(files, layer.File{Path: ".git/" + name, Kind: layer.KindFile, Data: append(log, line...)})
 		}
@@ -150,25 +123,25 @@ func (t *target) place(ctx context.Context, b *binding, before gitd.Hash, snap g
 	for _, ref := range []string{"refs/remotes/origin/", "refs/heads/"} {
 		files = append(files, layer.File{Path: ".git/" + ref + branch, Kind: layer.KindFile, Data: []byte(snap.Commit + "\n")})
 	}
-	// A container that has just ended is no reason to lose what its command did.
-	if err := x.layers.keeper.Put(ctx, b.at, files); err != nil && !errors.Is(err, layer.ErrGone) {
+	// A container that has just ended is no reason to lose the work of its command.
+	if err := st.layers.keeper.Put(ctx, b.at, files); err != nil && !errors.Is(err, layer.ErrGone) {
 		return err
 	}
-	return t.repo.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + branch, Old: &before, New: snap.Commit})
+	return t.Repo.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + branch, Old: &before, New: snap.Commit})
 }
 
-// reflogMax bounds a log of a branch that is written on, in bytes.
+// reflogMax bounds a log of a branch that is extended, in bytes.
 const reflogMax = 1 << 20
 
-// overlayOf is a work tree for gitd.
-func (b *binding) overlayOf(s *layers, changes []layer.Change, known gitd.Hash) gitd.Overlay {
+// overlayOf returns the work tree as gitd takes it.
+func (b *binding) overlayOf(s *layerSet, changes []layer.Change, known gitd.Hash) gitd.Overlay {
 	return gitd.Overlay{Under: b.layer.Commit, Known: known, Entries: overlayEntries(changes), Cache: b.cache,
 		Open: func(ctx context.Context, path string) (io.ReadCloser, error) {
 			return s.keeper.Open(ctx, b.at.Upper(), path)
 		}}
 }
 
-// overlayEntries are the entries of an upper without those of .git.
+// overlayEntries returns the entries of an upper without those of .git.
 func overlayEntries(changes []layer.Change) []gitd.OverlayEntry {
 	entries := make([]gitd.OverlayEntry, 0, len(changes))
 	for _, c := range changes {
@@ -183,7 +156,7 @@ func overlayEntries(changes []layer.Change) []gitd.OverlayEntry {
 
 func inGit(path string) bool { return path == ".git" || strings.HasPrefix(path, ".git/") }
 
-// gitNoise are parts of .git that change with almost every use and decide nothing.
+// gitNoise reports whether a change is of a part of .git that changes with almost every use and decides nothing.
 func gitNoise(c layer.Change) bool {
 	name := strings.TrimPrefix(c.Path, ".git/")
 	switch name {
@@ -193,11 +166,11 @@ func gitNoise(c layer.Change) bool {
 	if strings.HasPrefix(name, "logs/") || strings.HasPrefix(name, "hooks/") {
 		return true
 	}
-	// Objects that were added: none of them is needed, but those of the base may not go.
+	// No object that was added is needed, but those of the base may not be removed.
 	return strings.HasPrefix(name, "objects/") && c.Kind != layer.KindWhiteout && !c.Opaque && c.Redirect == "" && name != "objects/info/alternates"
 }
 
-// gitState is what of .git decides how a commit comes out, as one hash.
+// gitState returns a hash over the parts of .git that decide the content of a commit.
 func gitState(changes []layer.Change) string {
 	h := sha256.New()
 	for _, c := range changes {
@@ -212,9 +185,8 @@ func gitState(changes []layer.Change) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// plainGit tells whether .git is that of a work tree that stands on its branch and does
-// nothing else, and says what is not so.
-func (t *target) plainGit(ctx context.Context, b *binding, changes []layer.Change, known gitd.Hash) (odd string, err error) {
+// plainGit returns the part of .git that is odd, or "" if .git is that of a work tree which is on its branch and in the middle of nothing.
+func (t *Tree) plainGit(ctx context.Context, b *binding, changes []layer.Change, known gitd.Hash) (odd string, err error) {
 	for _, c := range changes {
 		name, ok := strings.CutPrefix(c.Path, ".git/")
 		if c.Path == ".git" && (c.Kind != layer.KindFolder || c.Opaque || c.Redirect != "") {
@@ -236,10 +208,10 @@ func (t *target) plainGit(ctx context.Context, b *binding, changes []layer.Chang
 		}
 	}
 	for name, want := range map[string]string{
-		"HEAD":                            "ref: refs/heads/" + t.caller.Branch() + "\n",
-		"refs/heads/" + t.caller.Branch(): string(known) + "\n",
+		"HEAD":                            "ref: refs/heads/" + t.Caller.Branch() + "\n",
+		"refs/heads/" + t.Caller.Branch(): string(known) + "\n",
 	} {
-		text, err := t.x.layers.read(ctx, b.at.Upper(), ".git/"+name, 1<<20)
+		text, err := t.store.layers.read(ctx, b.at.Upper(), ".git/"+name, 1<<20)
 		if err != nil || string(text) != want {
 			return name, err
 		}
@@ -247,11 +219,10 @@ func (t *target) plainGit(ctx context.Context, b *binding, changes []layer.Chang
 	return "", nil
 }
 
-// recount takes what .git is now for known, after a binding has brought the work tree to the
-// branch's tip, and what was written for files of the tree. With whole the index is written anew:
-// it says what the branch's tree says.
-func (t *target) recount(ctx context.Context, b *binding, whole bool) error {
-	changes, err := t.x.layers.keeper.Changes(ctx, b.at.Upper(), changesMax)
+// recount trusts .git as it is, after a binding has brought the work tree to the branch's tip, and the files that were written. With
+// whole the index is written again, as of the branch's tree.
+func (t *Tree) recount(ctx context.Context, b *binding, whole bool) error {
+	changes, err := t.store.layers.keeper.Changes(ctx, b.at.Upper(), changesMax)
 	if err != nil {
 		return err
 	}
@@ -269,8 +240,9 @@ func (t *target) recount(ctx context.Context, b *binding, whole bool) error {
 	return nil
 }
 
-// settle looks at a work tree that git inside has brought to a commit.
-func (t *target) settle(ctx context.Context, known gitd.Hash, whole bool) {
+// settle looks at a work tree that git inside has brought to a commit, and trusts its .git if that is plain. With whole the index is
+// written again.
+func (t *Tree) settle(ctx context.Context, known gitd.Hash, whole bool) {
 	b := t.binding()
 	if b == nil {
 		return
@@ -279,12 +251,12 @@ func (t *target) settle(ctx context.Context, known gitd.Hash, whole bool) {
 	b.doubt()
 	odd, err := t.settled(ctx, b, known, whole)
 	if err != nil || odd != "" {
-		t.x.Log.Debug("the work tree of a caller is left to git", "caller", t.caller, "why", odd, "err", err)
+		t.store.Log.Debug("the work tree of a caller is left to git", "caller", t.Caller, "why", odd, "err", err)
 	}
 }
 
-func (t *target) settled(ctx context.Context, b *binding, known gitd.Hash, whole bool) (odd string, err error) {
-	changes, err := t.x.layers.keeper.Changes(ctx, b.at.Upper(), changesMax)
+func (t *Tree) settled(ctx context.Context, b *binding, known gitd.Hash, whole bool) (odd string, err error) {
+	changes, err := t.store.layers.keeper.Changes(ctx, b.at.Upper(), changesMax)
 	if err != nil {
 		return "", err
 	}
@@ -292,12 +264,12 @@ func (t *target) settled(ctx context.Context, b *binding, known gitd.Hash, whole
 		return odd, err
 	}
 	// Git inside would not tell of files that it was told not to look at.
-	if text, err := t.x.layers.read(ctx, b.at.Upper(), ".git/index", gitindex.MaxSize); err == nil {
+	if text, err := t.store.layers.read(ctx, b.at.Upper(), ".git/index", gitindex.MaxSize); err == nil {
 		if err := gitindex.Check(text); err != nil {
 			return "index", err
 		}
 	}
-	differ, err := t.repo.Compare(ctx, b.layer.Commit, known, bindChanges)
+	differ, err := t.Repo.Compare(ctx, b.layer.Commit, known, bindChanges)
 	if err != nil {
 		return "", err
 	}
@@ -315,21 +287,21 @@ func (t *target) settled(ctx context.Context, b *binding, known gitd.Hash, whole
 	return "", nil
 }
 
-// trust takes .git for known as it is.
+// trust says that .git is as the host knows it, in the state that it has now.
 func (b *binding) trust(changes []layer.Change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sure, b.state = true, gitState(changes)
 }
 
-// doubt leaves the work tree to git until it is settled.
+// doubt leaves commits of the work tree to git, until it is trusted again.
 func (b *binding) doubt() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.sure = false
 }
 
-// advance notes how the branch's tree has changed, and tells in how many paths it differs now.
+// advance notes how the branch's tree has changed, and returns in how many paths it differs now.
 func (b *binding) advance(changed []gitd.TreeChange) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -349,28 +321,27 @@ func (b *binding) advance(changed []gitd.TreeChange) int {
 	return len(b.differ)
 }
 
-// indexRest is how long nobody may need an index before it is written. It can have
-// megabytes, and a file system that keeps a journal may have whoever waits for a few bytes
-// wait for these, too: the record of the run that is just ending first of all.
+// indexRest is how long nobody may need an index before it is written. It can have megabytes, and a file system that keeps a journal may
+// have writers of a few bytes wait for these too, most of all the record of the run that is just ending.
 const indexRest = 20 * time.Millisecond
 
-// indexWrite is an index that is to be written.
+// indexWrite is an index that will be written.
 type indexWrite struct {
 	needed sync.Once
 	now    chan struct{} // closed when somebody needs it
 	done   chan struct{} // closed when it is written
 }
 
-// indexLater writes the index while nobody needs it: whoever starts something in the
-// container waits for it. The run that asks is at work as long as it takes to begin.
-func (t *target) indexLater(ctx context.Context, b *binding, changes []layer.Change) {
+// indexLater writes the index while nobody needs it. Each command that is started in the container waits for it. The run that asks is at
+// work until the wait has begun.
+func (t *Tree) indexLater(ctx context.Context, b *binding, changes []layer.Change) {
 	b.doubt()
 	w := &indexWrite{now: make(chan struct{}), done: make(chan struct{})}
 	t.mu.Lock()
 	t.indexing = w
 	t.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), housekeeping)
-	t.x.wg.Go(func() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Housekeeping)
+	write := func() {
 		defer close(w.done)
 		defer cancel()
 		rest := time.NewTimer(indexRest)
@@ -380,13 +351,16 @@ func (t *target) indexLater(ctx context.Context, b *binding, changes []layer.Cha
 		case <-rest.C:
 		}
 		if err := t.index(ctx, b, changes); err != nil && !errors.Is(err, layer.ErrGone) {
-			t.x.Log.Debug("the index of a bound work tree is left to git", "caller", t.caller, "err", err)
+			t.store.Log.Debug("the index of a bound work tree is left to git", "caller", t.Caller, "err", err)
 		}
-	})
+	}
+	if !t.store.background(write) {
+		write()
+	}
 }
 
-// awaitIndex waits until the work tree's index is right. That takes milliseconds.
-func (t *target) awaitIndex() {
+// awaitIndex waits until the work tree's index is written. That takes milliseconds.
+func (t *Tree) awaitIndex() {
 	t.mu.Lock()
 	w := t.indexing
 	t.mu.Unlock()
@@ -396,10 +370,9 @@ func (t *target) awaitIndex() {
 	}
 }
 
-// index writes the work tree's index: the layer's, with what the branch changes. Then
-// .git is known.
-func (t *target) index(ctx context.Context, b *binding, changes []layer.Change) error {
-	s := t.x.layers
+// index writes the work tree's index, which is the layer's with the changes of the branch. Then .git is trusted.
+func (t *Tree) index(ctx context.Context, b *binding, changes []layer.Change) error {
+	s := t.store.layers
 	old, err := s.read(ctx, b.layer.tree(), ".git/index", gitindex.MaxSize)
 	if err != nil {
 		return err
@@ -426,10 +399,10 @@ func (t *target) index(ctx context.Context, b *binding, changes []layer.Change) 
 	return nil
 }
 
-// insideUID is the user of commands as they see it themselves, on every engine.
+// insideUID is the user of commands as they see it, on every engine.
 const insideUID = 1000
 
-// indexStats are what an index says of the files that lie over a layer.
+// indexStats returns the stats by which an index knows the files that are over a layer.
 func indexStats(changes []layer.Change) map[string]gitindex.Stat {
 	stats := make(map[string]gitindex.Stat, len(changes))
 	for _, c := range changes {
@@ -444,39 +417,28 @@ func indexStats(changes []layer.Change) map[string]gitindex.Stat {
 	return stats
 }
 
-// author is who a commit is by.
-func (x *Executor) author(p gitd.Person) gitd.Person {
-	if p.Name == "" {
-		p.Name = x.Bot.Name
-	}
-	if p.Email == "" {
-		p.Email = x.Bot.Email
-	}
-	return p
-}
-
 // seedIndex returns the index of the commit known in the caller's bound work tree: the base
 // layer's, with the entries that differ. It returns nil if there is none.
 // git reads the files that differ, and trusts the layer's times for all others.
-func (t *target) seedIndex(ctx context.Context, known gitd.Hash) []byte {
+func (t *Tree) seedIndex(ctx context.Context, known gitd.Hash) []byte {
 	b := t.binding()
 	if b == nil {
 		return nil
 	}
 	text, err := t.makeSeed(ctx, b, known)
 	if err != nil {
-		t.x.Log.Debug("git reads all files of a bound work tree", "caller", t.caller, "err", err)
+		t.store.Log.Debug("git reads all files of a bound work tree", "caller", t.Caller, "err", err)
 		return nil
 	}
 	return text
 }
 
-func (t *target) makeSeed(ctx context.Context, b *binding, known gitd.Hash) ([]byte, error) {
-	old, err := t.x.layers.read(ctx, b.layer.tree(), ".git/index", gitindex.MaxSize)
+func (t *Tree) makeSeed(ctx context.Context, b *binding, known gitd.Hash) ([]byte, error) {
+	old, err := t.store.layers.read(ctx, b.layer.tree(), ".git/index", gitindex.MaxSize)
 	if err != nil {
 		return nil, err
 	}
-	changes, err := t.repo.Compare(ctx, b.layer.Commit, known, bindChanges)
+	changes, err := t.Repo.Compare(ctx, b.layer.Commit, known, bindChanges)
 	if err != nil {
 		return nil, err
 	}

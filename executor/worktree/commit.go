@@ -1,4 +1,4 @@
-package executor
+package worktree
 
 import (
 	"cmp"
@@ -39,26 +39,28 @@ const maxCommitOutput = 1 << 20
 // messageMax bounds a commit message that git gets in a variable, in bytes; Linux takes 128 KiB.
 const messageMax = 100 << 10
 
+// maxListing bounds a list of changed files, in bytes.
+const maxListing = 64 << 20
+
 // leftMax bounds how many files are left out by name. With more, all changes are left out.
 const leftMax = 1000
 
-// committed is the result of a commit.
-type committed struct {
-	tip       gitd.Hash // of the branch
-	at        gitd.Hash // that the container's work tree is at; another one if a push was merged
-	notes     string    // for people
-	artifacts bool      // there are files in /artifacts
-	left      []leftOut // files that the commit does not hold, and that were not told before
-	less      bool      // the commit does not hold all files, and the others are gone with the container
+// Committed is the result of a commit.
+type Committed struct {
+	Tip       gitd.Hash // of the branch
+	At        gitd.Hash // that the container's work tree is at; another one if a push was merged
+	Notes     string    // for people
+	Artifacts bool      // there are files in /artifacts
+	Left      []LeftOut // files that the commit does not hold, and that were not returned before
 }
 
-// leftOut is a file of the work tree that no commit may hold.
-type leftOut struct {
+// LeftOut is a file of the work tree that no commit may hold.
+type LeftOut struct {
 	Path string
 	Why  string // with the limit
 }
 
-func leftText(left []leftOut) string {
+func LeftText(left []LeftOut) string {
 	const shown = 5
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %s not committed: ", len(left), plural(len(left), "file was", "files were"))
@@ -82,26 +84,26 @@ func plural(n int, one, many string) string {
 	return many
 }
 
-// uncommitted is the error of a commit that did not reach the branch, although the command has ended.
-type uncommitted struct {
-	reason record.Reason
-	text   string
-	left   []leftOut // files that are kept nowhere yet
+// Uncommitted is the error of a commit that did not reach the branch, although the command has ended.
+type Uncommitted struct {
+	Reason record.Reason
+	Text   string
+	Left   []LeftOut // files that are kept nowhere yet
 }
 
-func (u *uncommitted) Error() string { return u.text }
+func (u *Uncommitted) Error() string { return u.Text }
 
-// commit records the container's work tree on the branch. It returns
-// after the index is right for what runs in the container meanwhile. The work tree stays as it
-// is, also where a push was merged on the server.
-func (t *target) commit(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string, paths []string) (committed, error) {
+// Commit commits the container's work tree to the branch. before is the commit that the work tree was at. paths limit the commit; without
+// any it is of everything. Commit returns after the index is written, so that commands that run in the container find it. The work tree
+// stays as it is, also if a push was merged on the server. The error is an *Uncommitted if the changes could not be committed.
+func (t *Tree) Commit(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string, paths []string) (Committed, error) {
 	defer t.awaitIndex()
-	return t.commitLast(ctx, h, before, author, message, paths)
+	return t.CommitLast(ctx, h, before, author, message, paths)
 }
 
-// commitLast is commit when nothing runs in the container any more. The next command
-// brings the work tree to a tip that it does not have.
-func (t *target) commitLast(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string, paths []string) (committed, error) {
+// CommitLast is Commit for a container in which nothing runs any more. It does not wait for the index. The next command brings the work
+// tree to a tip that it does not have.
+func (t *Tree) CommitLast(ctx context.Context, h *containers.Host, before gitd.Hash, author gitd.Person, message string, paths []string) (Committed, error) {
 	t.takeLeaks() // of pushes of the command's own
 	if len(paths) == 0 {
 		if made, ok := t.snapshot(ctx, before, author, message); ok {
@@ -114,7 +116,7 @@ func (t *target) commitLast(ctx context.Context, h *containers.Host, before gitd
 
 // gitCommit is a commit that git makes inside the container.
 type gitCommit struct {
-	t       *target
+	t       *Tree
 	h       *containers.Host
 	before  gitd.Hash // that the container's work tree was at
 	author  gitd.Person
@@ -126,7 +128,7 @@ type gitCommit struct {
 	flat   bool        // without commits of the command's own
 	apart  bool        // without the objects of the container's repository
 	after  remedy      // the last that was tried after a push was refused
-	leave  []leftOut   // stay as they are in the parent
+	leave  []LeftOut   // stay as they are in the parent
 	clean  []gitd.Leak // were taken out of the files
 	cleans int         // how often
 }
@@ -148,18 +150,18 @@ const (
 const busyPause = 2 * time.Second
 
 // run tries until the commit is on the branch or nothing is left to try.
-func (c *gitCommit) run(ctx context.Context) (committed, error) {
+func (c *gitCommit) run(ctx context.Context) (Committed, error) {
 	var last error
 	for range commitTries {
-		tip, err := c.t.tip(ctx)
-		if err != nil && !errors.Is(err, errBranchGone) {
-			return committed{}, err
+		tip, err := c.t.Tip(ctx)
+		if err != nil && !errors.Is(err, ErrBranchGone) {
+			return Committed{}, err
 		}
 
 		// A branch that moved, or is gone, is none that the container can push to.
 		stage := ""
 		if tip != c.before {
-			stage = stagePrefix(c.t.caller) + "/" + record.NewToken()
+			stage = stagePrefix(c.t.Caller) + "/" + record.NewToken()
 		}
 		out, err := c.script(ctx, tip, stage)
 		if err == nil {
@@ -174,7 +176,7 @@ func (c *gitCommit) run(ctx context.Context) (committed, error) {
 		}
 	}
 	c.t.setKnown("")
-	return committed{}, c.refused(ctx, last)
+	return Committed{}, c.refused(ctx, last)
 }
 
 // script runs scripts/commit.sh.
@@ -186,7 +188,7 @@ func (c *gitCommit) script(ctx context.Context, tip gitd.Hash, stage string) (co
 		defer c.t.setStaging("")
 	}
 	if tip == "" {
-		env = append(env, "RAMUS_FETCH=refs/heads/"+c.t.base)
+		env = append(env, "RAMUS_FETCH=refs/heads/"+c.t.Base)
 	}
 	if c.flat {
 		env = append(env, "RAMUS_FLAT=1")
@@ -214,7 +216,7 @@ func (c *gitCommit) script(ctx context.Context, tip gitd.Hash, stage string) (co
 	return out, err
 }
 
-func (t *target) setStaging(ref string) {
+func (t *Tree) setStaging(ref string) {
 	t.mu.Lock()
 	t.staging = ref
 	t.mu.Unlock()
@@ -251,7 +253,7 @@ func parseCommitOutput(text string) (out commitOutput) {
 
 // adapt changes how the commit is tried after a failure. It returns false if nothing is left to change.
 func (c *gitCommit) adapt(ctx context.Context, failed error, tip gitd.Hash) (again bool, err error) {
-	var s *scriptError
+	var s *ScriptError
 	if !errors.As(failed, &s) {
 		return false, nil
 	}
@@ -265,7 +267,7 @@ func (c *gitCommit) adapt(ctx context.Context, failed error, tip gitd.Hash) (aga
 		}
 		return true, c.cleanLeaks(ctx, tip, leaks)
 	case s.Code == scriptPush:
-		if now, err := c.t.tip(ctx); err == nil && now != tip || errors.Is(err, errBranchGone) && tip != "" {
+		if now, err := c.t.Tip(ctx); err == nil && now != tip || errors.Is(err, ErrBranchGone) && tip != "" {
 			return true, nil // somebody else was faster
 		}
 		return c.remedy(ctx, tip)
@@ -371,7 +373,7 @@ func parseRaw(text string) (list []change) {
 }
 
 // judge finds the files that a remedy leaves out.
-func (c *gitCommit) judge(ctx context.Context, tip gitd.Hash, r remedy) ([]leftOut, error) {
+func (c *gitCommit) judge(ctx context.Context, tip gitd.Hash, r remedy) ([]LeftOut, error) {
 	listed, err := c.list(ctx, tip)
 	if err != nil {
 		return nil, err
@@ -383,7 +385,7 @@ func (c *gitCommit) judge(ctx context.Context, tip gitd.Hash, r remedy) ([]leftO
 	defer files.Close()
 	defer context.AfterFunc(ctx, func() { files.Close() })()
 
-	var left, rules, all []leftOut
+	var left, rules, all []LeftOut
 	sizes := make(map[string]int64)
 	var total int64
 	for _, l := range listed {
@@ -393,17 +395,17 @@ func (c *gitCommit) judge(ctx context.Context, tip gitd.Hash, r remedy) ([]leftO
 		if info, err := files.Lstat(path.Join(containers.WorkDir, l.path)); err == nil && info.Mode().IsRegular() {
 			sizes[l.path] = info.Size()
 		}
-		all = append(all, leftOut{l.path, "git refuses the commit with it"})
-		if err := c.t.x.Git.Commitable(l.path, l.mode, sizes[l.path]); err != nil {
-			left = append(left, leftOut{l.path, leftWhy(err)})
+		all = append(all, LeftOut{l.path, "git refuses the commit with it"})
+		if err := c.t.store.Git.Commitable(l.path, l.mode, sizes[l.path]); err != nil {
+			left = append(left, LeftOut{l.path, leftWhy(err)})
 			continue
 		}
 		total += sizes[l.path]
 		if base := strings.ToLower(path.Base(l.path)); strings.HasPrefix(base, ".gitm") || strings.HasPrefix(base, ".gita") {
-			rules = append(rules, leftOut{l.path, "git refuses its content"})
+			rules = append(rules, LeftOut{l.path, "git refuses its content"})
 		}
 	}
-	if max := c.t.x.Git.PackBytes(); total > max && len(left) == 0 {
+	if max := c.t.store.Git.PackBytes(); total > max && len(left) == 0 {
 		left = tooMuch(all, sizes, total, max)
 	}
 
@@ -426,46 +428,46 @@ func leftWhy(err error) string {
 }
 
 // tooMuch returns the largest files, until the others are no more than one push may bring.
-func tooMuch(all []leftOut, sizes map[string]int64, total, max int64) (left []leftOut) {
+func tooMuch(all []LeftOut, sizes map[string]int64, total, max int64) (left []LeftOut) {
 	bySize := slices.Clone(all)
-	slices.SortStableFunc(bySize, func(a, b leftOut) int { return cmp.Compare(sizes[b.Path], sizes[a.Path]) })
+	slices.SortStableFunc(bySize, func(a, b LeftOut) int { return cmp.Compare(sizes[b.Path], sizes[a.Path]) })
 	for _, f := range bySize {
 		if total <= max {
 			break
 		}
-		left = append(left, leftOut{f.Path, fmt.Sprintf("%d bytes; git.limits.pack_bytes allows %d for all changes together", sizes[f.Path], max)})
+		left = append(left, LeftOut{f.Path, fmt.Sprintf("%d bytes; git.limits.pack_bytes allows %d for all changes together", sizes[f.Path], max)})
 		total -= sizes[f.Path]
 	}
 	return left
 }
 
 // land makes a commit that reached the server the branch's, where it is not yet.
-func (c *gitCommit) land(ctx context.Context, out commitOutput, tip gitd.Hash, stage string) (committed, error) {
+func (c *gitCommit) land(ctx context.Context, out commitOutput, tip gitd.Hash, stage string) (Committed, error) {
 	t := c.t
-	made := committed{notes: out.notes, artifacts: out.artifacts, left: c.fresh(ctx, out.left)}
+	made := Committed{Notes: out.notes, Artifacts: out.artifacts, Left: c.fresh(ctx, out.left)}
 	if len(c.clean) > 0 {
-		made.notes += leakNote(c.clean)
+		made.Notes += leakNote(c.clean)
 	}
 	t.setIndexed(out.index)
-	made.at = out.tip
+	made.At = out.tip
 	if stage != "" {
 		var err error
-		if made.tip, err = c.merge(ctx, tip, stage); err != nil {
-			return committed{}, err
+		if made.Tip, err = c.merge(ctx, tip, stage); err != nil {
+			return Committed{}, err
 		}
 		t.setKnown(out.tip)
-		if made.tip == out.tip {
-			t.settle(ctx, made.tip, len(c.paths) == 0)
+		if made.Tip == out.tip {
+			t.settle(ctx, made.Tip, len(c.paths) == 0)
 		}
 		return made, nil
 	}
 
 	// The server's word counts, not the container's.
-	after, err := t.tip(ctx)
+	after, err := t.Tip(ctx)
 	if err != nil {
-		return committed{}, err
+		return Committed{}, err
 	}
-	made.tip = after
+	made.Tip = after
 	if out.loose || out.tip != after {
 		t.setKnown("")
 		return made, nil
@@ -481,7 +483,7 @@ const mergeTries = 5
 // merge brings a staged commit into a branch that moved meanwhile. If both changed the same,
 // the branch is gone or the merge fails, the commit is kept at a ref of its own.
 func (c *gitCommit) merge(ctx context.Context, tip gitd.Hash, stage string) (gitd.Hash, error) {
-	staged, err := c.t.repo.Resolve(ctx, stage)
+	staged, err := c.t.Repo.Resolve(ctx, stage)
 	if err != nil {
 		return "", err
 	}
@@ -491,13 +493,13 @@ func (c *gitCommit) merge(ctx context.Context, tip gitd.Hash, stage string) (git
 			break
 		}
 		var terr error
-		if tip, terr = c.t.tip(ctx); terr != nil && !errors.Is(terr, errBranchGone) {
+		if tip, terr = c.t.Tip(ctx); terr != nil && !errors.Is(terr, ErrBranchGone) {
 			break
 		}
 	}
-	var u *uncommitted
+	var u *Uncommitted
 	if err != nil && !errors.As(err, &u) {
-		if err = c.keepAside(ctx, staged, record.ReasonConflict, fmt.Sprintf("the command's work could not be merged into %s (%v)", c.t.caller.Branch(), err)); !errors.As(err, &u) {
+		if err = c.keepAside(ctx, staged, record.ReasonConflict, fmt.Sprintf("the command's work could not be merged into %s (%v)", c.t.Caller.Branch(), err)); !errors.As(err, &u) {
 			return "", err // the staged commit stays for the next try
 		}
 	}
@@ -507,7 +509,7 @@ func (c *gitCommit) merge(ctx context.Context, tip gitd.Hash, stage string) (git
 
 func (c *gitCommit) mergeStaged(ctx context.Context, staged, tip gitd.Hash, stage string) (gitd.Hash, error) {
 	t := c.t
-	branch := t.caller.Branch()
+	branch := t.Caller.Branch()
 	if tip == "" {
 		return "", c.keepAside(ctx, staged, record.ReasonBranchGone, branch+" was deleted while the command ran")
 	}
@@ -517,13 +519,13 @@ func (c *gitCommit) mergeStaged(ctx context.Context, staged, tip gitd.Hash, stag
 	if err != nil || same {
 		return tip, err
 	}
-	if ahead, err := t.repo.Descends(ctx, staged, tip); err != nil {
+	if ahead, err := t.Repo.Descends(ctx, staged, tip); err != nil {
 		return "", err
 	} else if ahead {
-		return staged, t.repo.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + branch, Old: &tip, New: staged})
+		return staged, t.Repo.Update(ctx, gitd.RefUpdate{Name: "refs/heads/" + branch, Old: &tip, New: staged})
 	}
-	m, err := t.repo.Merge(ctx, gitd.MergeRequest{From: stage, Into: branch, Strategy: gitd.StrategyMerge, Committer: t.x.Bot,
-		Author: t.x.author(c.author), When: t.x.Now().UTC(), Message: fmt.Sprintf("Merge the work of %s into what was pushed to %s meanwhile", t.caller, branch)})
+	m, err := t.Repo.Merge(ctx, gitd.MergeRequest{From: stage, Into: branch, Strategy: gitd.StrategyMerge, Committer: t.store.Identity.Bot,
+		Author: t.store.Identity.Author(c.author), When: t.store.Now().UTC(), Message: fmt.Sprintf("Merge the work of %s into what was pushed to %s meanwhile", t.Caller, branch)})
 	switch {
 	case errors.Is(err, gitd.ErrInvalid):
 		return "", c.keepAside(ctx, staged, record.ReasonConflict, fmt.Sprintf("somebody pushed another history to %s while the command ran (%.12s)", branch, tip))
@@ -537,11 +539,11 @@ func (c *gitCommit) mergeStaged(ctx context.Context, staged, tip gitd.Hash, stag
 }
 
 func (c *gitCommit) sameTree(ctx context.Context, a, b gitd.Hash) (bool, error) {
-	one, err := c.t.repo.TreeOf(ctx, a)
+	one, err := c.t.Repo.TreeOf(ctx, a)
 	if err != nil {
 		return false, err
 	}
-	other, err := c.t.repo.TreeOf(ctx, b)
+	other, err := c.t.Repo.TreeOf(ctx, b)
 	return err == nil && one == other, err
 }
 
@@ -549,36 +551,36 @@ func (c *gitCommit) sameTree(ctx context.Context, a, b gitd.Hash) (bool, error) 
 func (c *gitCommit) keepAside(ctx context.Context, staged gitd.Hash, reason record.Reason, why string) error {
 	t := c.t
 	run := c.runID
-	if w := t.atWork(); run == "" && w != nil {
-		run = w.l.claim.ID
+	if run == "" && t.Run != nil {
+		run = t.Run()
 	}
 	if run == "" {
 		run = record.NewToken()
 	}
-	ref := fmt.Sprintf("%s/%s/%s-%.8s", record.ConflictPrefix, t.caller.Slug(), run, staged)
-	if err := t.repo.Update(ctx, gitd.RefUpdate{Name: ref, New: staged}); err != nil {
+	ref := fmt.Sprintf("%s/%s/%s-%.8s", record.ConflictPrefix, t.Caller.Slug(), run, staged)
+	if err := t.Repo.Update(ctx, gitd.RefUpdate{Name: ref, New: staged}); err != nil {
 		return err
 	}
-	return &uncommitted{reason: reason, text: fmt.Sprintf("%s; %s has what the command left, and `--fork %s@%.12s` begins a caller with it", why, ref, t.caller, staged)}
+	return &Uncommitted{Reason: reason, Text: fmt.Sprintf("%s; %s has what the command left, and `--fork %s@%.12s` begins a caller with it", why, ref, t.Caller, staged)}
 }
 
 // unstage deletes the refs of staged commits, those of an interrupted commit too.
 func (c *gitCommit) unstage(ctx context.Context) {
-	refs, err := c.t.repo.Refs(ctx, stagePrefix(c.t.caller))
+	refs, err := c.t.Repo.Refs(ctx, stagePrefix(c.t.Caller))
 	for _, r := range refs {
-		err = errors.Join(err, c.t.repo.Update(ctx, gitd.RefUpdate{Name: r.Name}))
+		err = errors.Join(err, c.t.Repo.Update(ctx, gitd.RefUpdate{Name: r.Name}))
 	}
 	if err != nil {
-		c.t.x.Log.Warn("cannot delete the refs of staged commits; the next commit tries again", "caller", c.t.caller, "err", err)
+		c.t.store.Log.Warn("cannot delete the refs of staged commits; the next commit tries again", "caller", c.t.Caller, "err", err)
 	}
 }
 
 // fresh returns the files that were left out, without those that were told before and did not change since.
-func (c *gitCommit) fresh(ctx context.Context, more []string) (fresh []leftOut) {
+func (c *gitCommit) fresh(ctx context.Context, more []string) (fresh []LeftOut) {
 	left := slices.Clone(c.leave)
 	for _, p := range more {
 		if p = strings.TrimSuffix(p, "/"); filepath.IsLocal(p) && len(left) < leftMax {
-			left = append(left, leftOut{p, "git cannot add it"})
+			left = append(left, LeftOut{p, "git cannot add it"})
 		}
 	}
 	if len(left) == 0 {
@@ -609,33 +611,33 @@ func (c *gitCommit) fresh(ctx context.Context, more []string) (fresh []leftOut) 
 // refused is the error of a commit that could not be made, with the files that it would have changed.
 // Contexts that ended and containers that were lost stay what they are.
 func (c *gitCommit) refused(ctx context.Context, err error) error {
-	var s *scriptError
-	u := &uncommitted{reason: record.ReasonNotCommitted, text: "the command ran, but its changes could not be committed: " + err.Error()}
+	var s *ScriptError
+	u := &Uncommitted{Reason: record.ReasonNotCommitted, Text: "the command ran, but its changes could not be committed: " + err.Error()}
 	switch {
-	case errors.Is(err, errDiskFull):
-		u.reason = record.ReasonDiskFull
+	case errors.Is(err, ErrDiskFull):
+		u.Reason = record.ReasonDiskFull
 		return u
 	case !errors.As(err, &s):
 		return err
 	case s.Code == scriptNoGit:
-		u.reason = record.ReasonBadInput
+		u.Reason = record.ReasonBadInput
 		return u
 	}
 
 	listed, err := c.list(ctx, "")
 	if err != nil {
-		c.t.x.Log.Warn("the files that could not be committed cannot be listed, and are not kept", "caller", c.t.caller, "err", err)
+		c.t.store.Log.Warn("the files that could not be committed cannot be listed, and are not kept", "caller", c.t.Caller, "err", err)
 	}
 	for _, l := range listed {
 		if l.mode != 0 {
-			u.left = append(u.left, leftOut{l.path, "the commit with it failed"})
+			u.Left = append(u.Left, LeftOut{l.path, "the commit with it failed"})
 		}
 	}
 	return u
 }
 
-// isKept tells whether a commit is one that was kept of a caller's work outside of its branch.
-func isKept(ctx context.Context, repo *gitd.Repo, c record.Caller, at gitd.Hash) (bool, error) {
+// IsKept reports whether a commit is one that was kept of a caller's work outside of its branch.
+func IsKept(ctx context.Context, repo *gitd.Repo, c record.Caller, at gitd.Hash) (bool, error) {
 	kept, err := repo.Resolve(ctx, record.WIPRef(c))
 	if err != nil && !errors.Is(err, gitd.ErrNotFound) {
 		return false, err
@@ -645,47 +647,4 @@ func isKept(ctx context.Context, repo *gitd.Repo, c record.Caller, at gitd.Hash)
 	}
 	refs, err := repo.Refs(ctx, record.ConflictRefs(c))
 	return slices.ContainsFunc(refs, func(r gitd.Ref) bool { return r.Hash == at }), err
-}
-
-// keepLeft keeps files that no commit holds among the run's artifacts, below uncommitted/.
-func (w *work) keepLeft(ctx context.Context, left []leftOut) error {
-	if len(left) == 0 {
-		return nil
-	}
-	files, err := w.host.Files(ctx)
-	if err != nil {
-		return fmt.Errorf("cannot keep files that are not committed: %w", err)
-	}
-	defer files.Close()
-	defer context.AfterFunc(ctx, func() { files.Close() })()
-	k, err := w.keeper()
-	if err != nil {
-		return fmt.Errorf("cannot keep files that are not committed: %w", err)
-	}
-	defer k.close()
-	for _, f := range left {
-		if err := k.take(files, path.Join(containers.WorkDir, f.Path), containers.WorkDir, uncommittedFolder); err != nil {
-			return fmt.Errorf("cannot keep %q: %w", f.Path, err)
-		}
-	}
-	return nil
-}
-
-// uncommittedFolder is the folder of artifacts for files that no commit holds.
-const uncommittedFolder = "uncommitted/"
-
-// scriptEnv is the environment of the scripts. known is where the container's branch is, tip
-// where it is on the server; either may be empty.
-func (t *target) scriptEnv(author gitd.Person, known, tip gitd.Hash) []string {
-	env := append(t.x.identity(author), t.x.signing()...)
-	t.mu.Lock()
-	indexed := t.indexed
-	t.mu.Unlock()
-	return append(env,
-		"RAMUS_BRANCH="+t.caller.Branch(),
-		"RAMUS_REMOTE="+t.remote(),
-		"RAMUS_KNOWN="+string(known),
-		"RAMUS_TIP="+string(tip),
-		"RAMUS_INDEX="+indexed,
-	)
 }

@@ -1,0 +1,80 @@
+package deps
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"path"
+	"slices"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/worktree"
+)
+
+// Dir is where package managers keep the files that they have fetched. Nothing else is in it, so a layer can be mounted there. WarmUp of
+// worktree makes it.
+const Dir = containers.CacheDir + "/deps"
+
+// Env is the environment that tells package managers of Dir. pnpm is told by a file (worktree/scripts/warm.sh), because its variable is
+// npm's too, and npm complains about it.
+var Env = []string{
+	"npm_config_cache=" + Dir + "/npm",
+	"GOMODCACHE=" + Dir + "/go",
+	"CARGO_HOME=" + Dir + "/cargo",
+}
+
+// ecosystem is a package manager that can be told to fetch and not to build.
+type ecosystem struct {
+	name  string
+	locks []string // names of its lock files
+	// folder below Dir is where it keeps the files that it has fetched; see Env.
+	folder string
+	// fetch is run in the folder of each lock file. It does not run scripts of dependencies.
+	fetch []string
+}
+
+var ecosystems = []ecosystem{
+	{"pnpm", []string{"pnpm-lock.yaml"}, "pnpm", []string{"pnpm", "install", "--frozen-lockfile", "--ignore-scripts", "--ignore-pnpmfile"}},
+	{"npm", []string{"package-lock.json", "npm-shrinkwrap.json"}, "npm", []string{"npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"}},
+	{"go", []string{"go.sum"}, "go", []string{"go", "mod", "download"}},
+	{"cargo", []string{"Cargo.lock"}, "cargo", []string{"cargo", "fetch", "--locked"}},
+}
+
+// lockfiles returns the names of the ecosystem's lock files among files, in order. files maps names to hashes.
+func (e ecosystem) lockfiles(files map[string]string) []string {
+	return slices.Sorted(func(yield func(string) bool) {
+		for name := range files {
+			if slices.Contains(e.locks, path.Base(name)) && !yield(name) {
+				return
+			}
+		}
+	})
+}
+
+// lockHash returns one hash over the ecosystem's lock files among files, or "" if there are none.
+func (e ecosystem) lockHash(files map[string]string) string {
+	names := e.lockfiles(files)
+	if len(names) == 0 {
+		return ""
+	}
+	h := sha256.New()
+	for _, name := range names {
+		fmt.Fprintf(h, "%s  %s\n", files[name], name)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// locked is the dependencies that a repository has in an ecosystem with certain lock files.
+type locked struct {
+	ecosystem
+	repo, hash string
+}
+
+// key returns the name of the tarball in the artifact store.
+func (l locked) key() string { return keyPrefix(l.repo, l.name) + l.hash }
+
+// keyPrefix begins the names of an ecosystem's tarballs in the artifact store. The repository is part of it. Otherwise those who can
+// change one base could decide what the tasks of another find.
+func keyPrefix(repo, eco string) string {
+	return "cache/" + worktree.Platform + "/" + eco + "/" + repo + "/"
+}

@@ -1,0 +1,241 @@
+package worktree
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// ErrBranchGone is the error of a caller whose branch is deleted.
+var ErrBranchGone = errors.New("the branch was deleted")
+
+// Tree is the work tree of a caller: the files of its branch in its container. The zero Caller is that of a scratch container, which
+// works for nobody. Commits of one Tree must not overlap.
+type Tree struct {
+	Caller record.Caller
+	Repo   *gitd.Repo
+	Base   string // branch name
+	Hooks
+
+	store *Store
+
+	mu sync.Mutex // guards all below but left
+	// leaks are of the last push that was refused for them.
+	leaks []gitd.Leak
+	// known is where the container's branch is; "": nobody knows.
+	known gitd.Hash
+	// indexed is the SHA-256 of the index that the container keeps for the next script; "": it keeps none.
+	indexed string
+	// staging is the ref that a commit script may push to; "": none does.
+	staging string
+	// left are the files that no commit could hold, by path, with their size and time when that was told. Only commits use it.
+	left map[string]string
+	// bound is the binding of the container's work tree; nil: it was not bound from outside.
+	bound *binding
+	// indexing is the index of bound while it is to be written; nil: it is written.
+	indexing *indexWrite
+}
+
+// Hooks are what a Tree asks and tells those that use it. Each may be nil.
+type Hooks struct {
+	// Door returns the handler of requests at the container's door.
+	Door func() http.Handler
+	// Furnish fills a new container whose work tree is at a commit. The Place is where it can be reached from outside; nil: it
+	// cannot.
+	Furnish func(context.Context, *containers.Host, *containers.Place, gitd.Hash)
+	// Run returns the id of the run at work, or "".
+	Run func() string
+	// Foresee is called before a commit becomes the branch's tip.
+	Foresee func(gitd.Hash)
+	// OnLeak is called after a secret was taken out of the work tree.
+	OnLeak func(gitd.Leak) error
+}
+
+// NewTree returns the Tree of a caller on its branch, which began at base. There must be one Tree of a caller at a time.
+func (st *Store) NewTree(c record.Caller, repo *gitd.Repo, base string) *Tree {
+	return &Tree{store: st, Caller: c, Repo: repo, Base: base}
+}
+
+// Tip returns the branch's tip on the server. The error is ErrBranchGone if the branch is deleted.
+func (t *Tree) Tip(ctx context.Context) (gitd.Hash, error) {
+	tip, err := t.Repo.Resolve(ctx, "refs/heads/"+t.Caller.Branch())
+	if errors.Is(err, gitd.ErrNotFound) {
+		err = fmt.Errorf("%w: %s: %w", ErrBranchGone, t.Caller.Branch(), err)
+	}
+	return tip, err
+}
+
+// Ready returns a lease of the caller's container with its work tree at the branch's tip, and that tip. A container of another image
+// than the one named is removed first. With no image named, any is good.
+func (t *Tree) Ready(ctx context.Context, image string, author gitd.Person, waiting func(int)) (*containers.Lease, gitd.Hash, error) {
+	for attempt := 0; ; attempt++ {
+		lease, err := t.store.Fleet.Acquire(ctx, t.Request(image, author, waiting))
+		if err != nil {
+			return nil, "", err
+		}
+		if attempt == 0 && !t.madeOf(lease.Container, image) {
+			lease.Release()
+			if err := t.store.Fleet.Remove(ctx, t.Caller.String()); err != nil {
+				return nil, "", err
+			}
+			continue
+		}
+		t.Board(lease)
+		t.awaitIndex()
+		tip, err := t.Tip(ctx)
+		if err == nil {
+			err = t.sync(ctx, lease.Host, tip, author)
+		}
+		if err == nil {
+			return lease, tip, nil
+		}
+		lease.Release()
+		if !errors.Is(err, containers.ErrGone) || attempt == 2 {
+			return nil, "", err
+		}
+	}
+}
+
+// sync brings the container's work tree to tip, unless it is known to be there.
+func (t *Tree) sync(ctx context.Context, h *containers.Host, tip gitd.Hash, author gitd.Person) error {
+	known := t.knownTip()
+	if known == tip {
+		return nil
+	}
+	if known == "" {
+		if err := endScripts(ctx, h); err != nil {
+			return err
+		}
+	}
+	// A script that is cut off may go on in the container, and leave the work tree anywhere.
+	env := t.scriptEnv(author, known, tip)
+	t.Forget()
+	out, err := t.fetching(ctx, h, syncScript, env)
+	if err != nil {
+		return err
+	}
+	t.setKnown(tip)
+	t.setIndexed(parseCommitOutput(out.stdout).index)
+	t.settle(ctx, tip, true)
+	return nil
+}
+
+// labelImage is the image that a container was asked with, by its name in the request.
+const labelImage = "ramus.asked"
+
+// Request returns the request for the caller's container. Its work tree is cloned inside. If the fleet has a Keeper, it is bound from
+// outside, and cloned where that cannot be done.
+func (t *Tree) Request(image string, author gitd.Person, waiting func(int)) containers.Request {
+	r := t.store.request(t.Caller.String(), cmp.Or(image, t.store.Container.Image), t.Repo.Name())
+	r.Waiting = waiting
+	if t.Door != nil {
+		r.Door = t.Door()
+	}
+	r.Provision = func(ctx context.Context, h *containers.Host) error {
+		t.Forget()
+		t.setBinding(nil)
+		t.setIndexed("")
+		if _, err := t.fetching(ctx, h, provisionScript, t.scriptEnv(author, "", "")); err != nil {
+			return err
+		}
+		if tip, err := t.Tip(ctx); err == nil { // without one, the next call says so
+			t.furnish(ctx, h, nil, tip)
+		}
+		return nil
+	}
+	if t.store.layers != nil {
+		r.Bind = func(ctx context.Context, p containers.Place) error {
+			if err := t.bind(ctx, p, author); err != nil {
+				return err
+			}
+			t.furnish(ctx, p.Host, &p, t.knownTip())
+			return nil
+		}
+	}
+	return r
+}
+
+// request returns the parts that the requests for all containers have in common.
+func (st *Store) request(key, image, repo string) containers.Request {
+	return containers.Request{
+		Key:    key,
+		Image:  image,
+		Env:    st.Container.Env,
+		Limits: st.Container.Limits,
+		Labels: map[string]string{labelRepo: repo, labelImage: image},
+		Warm:   st.WarmUp,
+	}
+}
+
+// labelRepo is the repository that a container works on.
+const labelRepo = "ramus.repo"
+
+// WarmPool starts containers of the usual kind before callers need them, if the fleet has a pool, and returns when they wait. See
+// [containers.Fleet.Warm].
+func (st *Store) WarmPool(ctx context.Context) error {
+	return st.Fleet.Warm(ctx, containers.Request{Image: st.Container.Image, Env: st.Container.Env, Limits: st.Container.Limits, Warm: st.WarmUp})
+}
+
+func (t *Tree) furnish(ctx context.Context, h *containers.Host, p *containers.Place, at gitd.Hash) {
+	if t.Furnish != nil {
+		t.Furnish(ctx, h, p, at)
+	}
+}
+
+// madeOf reports whether a container is of an image, as far as its engine has images.
+func (t *Tree) madeOf(c containers.Container, image string) bool {
+	return image == "" || c.Image == "" || cmp.Or(c.Labels[labelImage], t.store.Container.Image) == image
+}
+
+// Forget has the next Ready bring the work tree to the branch's tip, wherever it is now.
+func (t *Tree) Forget() { t.setKnown("") }
+
+// knownTip returns where the container's branch is; "" if that is not known.
+func (t *Tree) knownTip() gitd.Hash {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.known
+}
+
+func (t *Tree) setKnown(h gitd.Hash) {
+	t.mu.Lock()
+	t.known = h
+	t.mu.Unlock()
+}
+
+func (t *Tree) setIndexed(sum string) {
+	t.mu.Lock()
+	t.indexed = sum
+	t.mu.Unlock()
+}
+
+// LeftOut reports whether the last commit could not hold all files of the work tree.
+func (t *Tree) LeftOut() bool { return len(t.left) > 0 }
+
+// Grant returns what the container may do at its door: read the base and the caller's branch, write that branch, forward only. While a
+// commit script runs that pushes to a ref that the host then merges, it may write that ref too. The grant never leaves the host: the
+// connection stands for it.
+func (t *Tree) Grant() gitd.Grant {
+	own := "refs/heads/" + t.Caller.Branch()
+	write := []string{own}
+	t.mu.Lock()
+	if t.staging != "" {
+		write = append(write, t.staging)
+	}
+	t.mu.Unlock()
+	return gitd.Grant{
+		Subject: t.Caller.String(),
+		Repo:    t.Repo.Name(),
+		Read:    []string{"refs/heads/" + t.Base, own, record.ConflictRefs(t.Caller) + "/*"},
+		Write:   write,
+		Scopes:  []string{gitd.ScopeWrite},
+		Expires: t.store.Now().AddDate(1, 0, 0), // not a bound: the grant ends with the connection
+	}
+}
