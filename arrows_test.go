@@ -26,7 +26,7 @@ var arrows = map[string][]string{
 // inside says which package of a room may import which packages of the rooms. internal/ is open to all. Packages whose name ends
 // with "test" are for tests and may import all.
 var inside = map[string][]string{
-	"gitd":               {"gitd/clone", "gitd/gitcmd", "gitd/grant", "gitd/history", "gitd/object", "gitd/pack", "gitd/pathspec", "gitd/protocol"},
+	"gitd":               {"gitd/clone", "gitd/gitcmd", "gitd/grant", "gitd/history", "gitd/object", "gitd/pack", "gitd/protocol", "gitd/worktree"},
 	"gitd/clone":         {"gitd/gitcmd", "gitd/history", "gitd/object", "gitd/pack", "gitd/protocol"},
 	"gitd/gitcmd":        {"gitd/object"},
 	"gitd/gitindex":      {"gitd/object"},
@@ -36,6 +36,7 @@ var inside = map[string][]string{
 	"gitd/pack":          {"gitd/gitcmd", "gitd/object"},
 	"gitd/pathspec":      nil,
 	"gitd/protocol":      {"gitd/object"},
+	"gitd/worktree":      {"gitd/history", "gitd/object", "gitd/pack", "gitd/pathspec"},
 	"containers":         {"containers/layer", "containers/proc", "containers/runner"},
 	"containers/cgroup":  {"containers/runner"},
 	"containers/docker":  {"containers", "containers/cgroup", "containers/layer", "containers/proc", "containers/runner"},
@@ -57,7 +58,7 @@ var inside = map[string][]string{
 	"executor/store":     {"executor/record"},
 	"executor/deps":      {"containers", "executor/egress", "executor/record", "executor/store", "executor/worktree", "gitd"},
 	"executor/upstream":  {"containers", "executor/record", "gitd"},
-	"executor/worktree":  {"containers", "containers/layer", "executor/egress", "executor/record", "gitd", "gitd/gitindex"},
+	"executor/worktree":  {"containers", "containers/layer", "executor/egress", "executor/record", "gitd", "gitd/gitindex", "gitd/worktree"},
 	"executor/record":    {"gitd", "tasks/browser", "tasks/results", "tasks/workflow"},
 	"gateway":            {"executor", "executor/record", "executor/store", "executor/upstream", "gateway/fallback", "gateway/gate", "gateway/github", "gateway/links", "gateway/page", "gateway/render", "gateway/retry", "gateway/route", "gateway/slack", "gitd"},
 	"gateway/client":     {"executor", "executor/record", "gateway", "gateway/route", "gitd"},

@@ -122,7 +122,7 @@ func (r *Repo) writeCommit(ctx context.Context, c NewCommit) (Hash, error) {
 	if err != nil {
 		return "", err
 	}
-	data, err := r.server.object(r.made(c, tree))
+	data, err := r.server.encodeCommit(r.newCommit(c, tree))
 	if err != nil {
 		return "", err
 	}
@@ -144,8 +144,8 @@ func (r *Repo) checkParents(ctx context.Context, parents []Hash) error {
 	return nil
 }
 
-// made is the commit that c describes, with this tree.
-func (r *Repo) made(c NewCommit, tree Hash) object.RawCommit {
+// newCommit returns the commit that c describes, with the tree tree.
+func (r *Repo) newCommit(c NewCommit, tree Hash) object.RawCommit {
 	when := c.When
 	if when.IsZero() {
 		when = r.server.now()

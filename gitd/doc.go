@@ -17,7 +17,7 @@
 // This package has servers, repositories, refs, pushes, merges and the transport. Packages below it have the parts that
 // need none of these: object the words that all share, gitcmd the children of git, pack the objects and
 // their packs, history walks of commits and folders, clone the cheaper answers to fetches that resemble each
-// other, protocol the requests of clients, grant the tokens and keys, pathspec the files
+// other, protocol the requests of clients, grant the tokens and keys, worktree the commits of work trees from outside, pathspec the files
 // .gitignore and .gitattributes, gitindex the index file of a work tree.
 //
 // # What survives

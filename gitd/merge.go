@@ -323,7 +323,7 @@ func adoptLoose(w *pack.Writer, file string) error {
 
 // writeMade writes a commit that the server makes.
 func (sc *scratch) writeMade(c object.RawCommit) (Hash, error) {
-	data, err := sc.r.server.object(c)
+	data, err := sc.r.server.encodeCommit(c)
 	if err != nil {
 		return "", err
 	}

@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ramus-dev/ramus/gitd/gittest"
 	"github.com/ramus-dev/ramus/gitd/pack/packtest"
 	"github.com/ramus-dev/ramus/gitd/protocol"
 )
@@ -60,20 +61,6 @@ func (w *wire) post(service, repo string, body io.Reader, header ...string) (int
 		w.t.Fatal(err)
 	}
 	return resp.StatusCode, string(text)
-}
-
-// objectsOf lists all files below a repository's objects folder.
-func objectsOf(t testing.TB, dir string) string {
-	t.Helper()
-	var all []string
-	err := filepath.WalkDir(filepath.Join(dir, "objects"), func(path string, _ os.DirEntry, err error) error {
-		all = append(all, path)
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return strings.Join(all, "\n")
 }
 
 func blobID(data []byte) string {
@@ -125,12 +112,12 @@ func TestHostilePushes(t *testing.T) {
 		{"bad name", "refs/heads/a\x1bb", good, "not a valid ref name"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			before := objectsOf(t, dir)
+			before := gittest.ObjectFiles(t, dir)
 			status, text := w.post("git-receive-pack", "a", bytes.NewReader(pushBody(tt.ref, id, tt.pack)))
 			if status != 200 || !strings.Contains(text, tt.why) || !strings.Contains(text, "ng "+tt.ref) {
 				t.Errorf("%d %.300q, want %q", status, text, tt.why)
 			}
-			if after := objectsOf(t, dir); after != before && tt.name != "a blob for a branch" {
+			if after := gittest.ObjectFiles(t, dir); after != before && tt.name != "a blob for a branch" {
 				t.Errorf("something was left:\n%s", after)
 			}
 			if refs := stock(t, dir, "for-each-ref", "--format=%(refname)"); refs != "refs/heads/main" {
@@ -457,7 +444,7 @@ func (w *wire) bigRepo(size int) (dir string, request []byte) {
 func TestHangUp(t *testing.T) {
 	w := newWire(t, nil)
 	dir, request := w.bigRepo(16 << 20)
-	before := objectsOf(t, dir)
+	before := gittest.ObjectFiles(t, dir)
 	t.Run("in the middle of a push", func(t *testing.T) {
 		c := w.dial("git-receive-pack", 1<<20)
 		hello := &packtest.Builder{}
@@ -477,7 +464,7 @@ func TestHangUp(t *testing.T) {
 		c.Close()
 	})
 	eventually(t, "no git process is left", func() bool { return len(gitChildren(t)) == 0 })
-	eventually(t, "nothing is left of a push", func() bool { return objectsOf(t, dir) == before })
+	eventually(t, "nothing is left of a push", func() bool { return gittest.ObjectFiles(t, dir) == before })
 	w.clone(w.url("a", w.token(full)))
 }
 

@@ -70,8 +70,8 @@ func (s *CommitSigner) sign(commit []byte) ([]byte, error) {
 	return sshSign(s.key, commitSpace, commit)
 }
 
-// object is the commit as it is stored: signed where the server signs.
-func (s *Server) object(c object.RawCommit) ([]byte, error) {
+// encodeCommit returns the commit as it is stored. It is signed if the server has a signer.
+func (s *Server) encodeCommit(c object.RawCommit) ([]byte, error) {
 	data := c.Encode()
 	if s.Signer == nil {
 		return data, nil

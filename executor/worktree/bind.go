@@ -21,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
+	gitworktree "github.com/ramus-dev/ramus/gitd/worktree"
 )
 
 // Bounds of what is written when a work tree is bound. It is faster to clone more than that.
@@ -46,7 +47,7 @@ type binding struct {
 	at     layer.Binding // without Fill
 	left   string        // the folder of the files in /artifacts
 	config []byte        // .git/config as it was written
-	cache  *gitd.OverlayCache
+	cache  *gitworktree.BlobCache
 
 	mu     sync.Mutex // guards all below
 	differ map[string]gitd.TreeChange
@@ -203,7 +204,7 @@ func newBinding(l *Layer, p containers.Place, config []byte) *binding {
 	return &binding{
 		layer:  l,
 		config: config,
-		cache:  new(gitd.OverlayCache),
+		cache:  new(gitworktree.BlobCache),
 		left:   filepath.Join(p.Dir, leftFolder, "upper"),
 		at: layer.Binding{
 			PID:    p.PID,
@@ -525,7 +526,7 @@ func (t *Tree) converted(ctx context.Context, l *Layer, tip gitd.Hash, differ []
 		}
 	}
 	err = t.Repo.Verbatim(ctx, tip, written)
-	if errors.Is(err, gitd.ErrPortable) {
+	if errors.Is(err, gitworktree.ErrNeedsGit) {
 		return "attributes", nil
 	}
 	return "", err

@@ -16,6 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/layer"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/gitd/gitindex"
+	gitworktree "github.com/ramus-dev/ramus/gitd/worktree"
 )
 
 // The changes of a command in a bound work tree are committed from outside. The host looks at the upper layer alone, and no git is run,
@@ -72,7 +73,7 @@ func (t *Tree) snapshotOf(ctx context.Context, b *binding, before gitd.Hash, aut
 	snap, err := t.Repo.Snapshot(ctx, b.overlayOf(st.layers, changes, before), gitd.NewCommit{Parents: []gitd.Hash{before},
 		Author: st.Identity.Author(author), Committer: st.Identity.Bot, When: st.Now().UTC(), Message: message})
 	switch {
-	case errors.Is(err, gitd.ErrPortable):
+	case errors.Is(err, gitworktree.ErrNeedsGit):
 		return Committed{}, "needs git", nil
 	case err != nil:
 		return Committed{}, "", err
@@ -101,7 +102,7 @@ func (t *Tree) snapshotOf(ctx context.Context, b *binding, before gitd.Hash, aut
 
 // place makes a commit the branch's tip, first in the container and then here. A server that dies between the two finds that the
 // container has it.
-func (t *Tree) place(ctx context.Context, b *binding, before gitd.Hash, snap gitd.Snapshot, message string) error {
+func (t *Tree) place(ctx context.Context, b *binding, before gitd.Hash, snap gitworktree.Snapshot, message string) error {
 	st := t.store
 	branch := t.Caller.Branch()
 	var files []layer.File
@@ -134,21 +135,21 @@ func (t *Tree) place(ctx context.Context, b *binding, before gitd.Hash, snap git
 const reflogMax = 1 << 20
 
 // overlayOf returns the work tree as gitd takes it.
-func (b *binding) overlayOf(s *layerSet, changes []layer.Change, known gitd.Hash) gitd.Overlay {
-	return gitd.Overlay{Under: b.layer.Commit, Known: known, Entries: overlayEntries(changes), Cache: b.cache,
+func (b *binding) overlayOf(s *layerSet, changes []layer.Change, known gitd.Hash) gitworktree.Overlay {
+	return gitworktree.Overlay{Lower: b.layer.Commit, Indexed: known, Entries: overlayEntries(changes), Cache: b.cache,
 		Open: func(ctx context.Context, path string) (io.ReadCloser, error) {
 			return s.keeper.Open(ctx, b.at.Upper(), path)
 		}}
 }
 
 // overlayEntries returns the entries of an upper without those of .git.
-func overlayEntries(changes []layer.Change) []gitd.OverlayEntry {
-	entries := make([]gitd.OverlayEntry, 0, len(changes))
+func overlayEntries(changes []layer.Change) []gitworktree.OverlayEntry {
+	entries := make([]gitworktree.OverlayEntry, 0, len(changes))
 	for _, c := range changes {
 		if inGit(c.Path) {
 			continue
 		}
-		entries = append(entries, gitd.OverlayEntry{Path: c.Path, Kind: byte(c.Kind), Exec: c.Exec, Size: c.Size, Inode: c.Inode,
+		entries = append(entries, gitworktree.OverlayEntry{Path: c.Path, Kind: byte(c.Kind), Exec: c.Exec, Size: c.Size, Inode: c.Inode,
 			MTime: c.MTime, CTime: c.CTime, Link: c.Link, Opaque: c.Opaque, Redirect: c.Redirect})
 	}
 	return entries
@@ -229,7 +230,7 @@ func (t *Tree) recount(ctx context.Context, b *binding, whole bool) error {
 	b.mu.Lock()
 	for _, e := range overlayEntries(changes) {
 		if c := b.differ[e.Path]; c.NewMode != 0 && e.Kind == byte(layer.KindFile) {
-			b.cache.Seen(e, c.New)
+			b.cache.Add(e, c.New)
 		}
 	}
 	b.mu.Unlock()

@@ -1,4 +1,4 @@
-package gitd
+package worktree_test
 
 import (
 	"context"
@@ -18,7 +18,10 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers/layer"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/history/historytest"
 	"github.com/ramus-dev/ramus/gitd/pathspec/pathspectest"
+	"github.com/ramus-dev/ramus/gitd/worktree"
 	"golang.org/x/sys/unix"
 )
 
@@ -36,7 +39,7 @@ type overlaid struct {
 }
 
 // newOverlaid is to be called by the goroutine that works in the tree.
-func newOverlaid(t testing.TB, r *Repo) *overlaid {
+func newOverlaid(t testing.TB, r *gitd.Repo) *overlaid {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("cannot run here: overlays need root")
@@ -71,7 +74,7 @@ func (o *overlaid) unmount() {
 }
 
 // begin puts an empty overlay over a fresh checkout of a commit.
-func (o *overlaid) begin(commit Hash) {
+func (o *overlaid) begin(commit gitd.Hash) {
 	o.t.Helper()
 	o.unmount()
 	for _, d := range []string{o.lower, o.upper, o.dir + "/work", o.tree} {
@@ -119,27 +122,27 @@ func (o *overlaid) tryGit(tree string, args ...string) (string, error) {
 }
 
 // addAll is the tree that git add -A makes.
-func (o *overlaid) addAll() (Hash, error) {
+func (o *overlaid) addAll() (gitd.Hash, error) {
 	if _, err := o.tryGit(o.tree, "add", "-A"); err != nil {
 		return "", err
 	}
 	tree, err := o.tryGit(o.tree, "write-tree")
-	return Hash(tree), err
+	return gitd.Hash(tree), err
 }
 
 // overlay is what Snapshot gets.
-func (o *overlaid) overlay(under, known Hash, cache *OverlayCache) Overlay {
+func (o *overlaid) overlay(under, known gitd.Hash, cache *worktree.BlobCache) worktree.Overlay {
 	o.t.Helper()
 	list, err := o.keeper.Changes(context.Background(), o.upper, 100_000)
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	out := Overlay{Under: under, Known: known, Cache: cache,
+	out := worktree.Overlay{Lower: under, Indexed: known, Cache: cache,
 		Open: func(ctx context.Context, path string) (io.ReadCloser, error) {
 			return o.keeper.Open(ctx, o.upper, path)
 		}}
 	for _, c := range list {
-		out.Entries = append(out.Entries, OverlayEntry{Path: c.Path, Kind: byte(c.Kind), Exec: c.Exec, Size: c.Size, Inode: c.Inode,
+		out.Entries = append(out.Entries, worktree.OverlayEntry{Path: c.Path, Kind: byte(c.Kind), Exec: c.Exec, Size: c.Size, Inode: c.Inode,
 			MTime: c.MTime, CTime: c.CTime, Link: c.Link, Opaque: c.Opaque, Redirect: c.Redirect})
 	}
 	return out
@@ -315,7 +318,7 @@ func TestSnapshotLikeGit(t *testing.T) {
 	ctx := t.Context()
 	r := newRepo(t)
 	o := newOverlaid(t, r)
-	empty, err := r.WriteCommit(ctx, NewCommit{Author: alice})
+	empty, err := r.WriteCommit(ctx, gitd.NewCommit{Author: alice})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -332,35 +335,35 @@ func TestSnapshotLikeGit(t *testing.T) {
 		if err != nil {
 			continue
 		}
-		under := Hash(o.git("/", "-c", "user.name=O", "-c", "user.email=o@example.com", "commit-tree", "-m", "base", string(base)))
+		under := gitd.Hash(o.git("/", "-c", "user.name=O", "-c", "user.email=o@example.com", "commit-tree", "-m", "base", string(base)))
 		o.objects = o.oracle + "/objects"
 		o.begin(under)
 		m.log, m.plain = nil, false
 		known, knownTree := under, base
-		commits := []Hash{known}
-		cache := &OverlayCache{}
+		commits := []gitd.Hash{known}
+		cache := &worktree.BlobCache{}
 		for round := range 6 {
 			for range 1 + m.IntN(8) {
 				m.step()
 			}
 			if m.IntN(8) == 0 { // the index is set to another commit
 				known = commits[m.IntN(len(commits))]
-				knownTree = Hash(o.git("/", "rev-parse", string(known)+"^{tree}"))
+				knownTree = gitd.Hash(o.git("/", "rev-parse", string(known)+"^{tree}"))
 				o.git(o.tree, "read-tree", "-m", "-i", string(known))
 				m.log = append(m.log, "reset to "+string(known))
 			}
 			over := o.overlay(under, known, cache)
 			if m.IntN(4) == 0 {
-				cache = &OverlayCache{}
+				cache = &worktree.BlobCache{}
 				over.Cache = cache
 				o.forget(over.Entries, known)
 				m.log = append(m.log, "forget")
 			}
 			m.log = append(m.log, fmt.Sprintf("-- %d", round))
 			want, gitErr := o.addAll()
-			s, err := r.Snapshot(ctx, over, NewCommit{Parents: []Hash{known}, Author: alice, Message: "m", When: time.Unix(1700000000, 0)})
+			s, err := r.Snapshot(ctx, over, gitd.NewCommit{Parents: []gitd.Hash{known}, Author: alice, Message: "m", When: time.Unix(1700000000, 0)})
 			done++
-			if errors.Is(err, ErrPortable) {
+			if errors.Is(err, worktree.ErrNeedsGit) {
 				portable++
 				if gitErr != nil {
 					refused++
@@ -386,7 +389,7 @@ func TestSnapshotLikeGit(t *testing.T) {
 					renamed++
 				}
 			}
-			if got, want := changeText(s.Changed), o.git(o.tree, "diff-tree", "-r", "-z", "--no-renames", string(knownTree), string(want)); got != want {
+			if got, want := historytest.FormatChanges(s.Changed), o.git(o.tree, "diff-tree", "-r", "-z", "--no-renames", string(knownTree), string(want)); got != want {
 				t.Errorf("tree %d: changed\n%q\ngit\n%q", tree, got, want)
 			}
 			if s.Commit == "" {
@@ -401,7 +404,7 @@ func TestSnapshotLikeGit(t *testing.T) {
 			known, knownTree = s.Commit, s.Tree
 			commits = append(commits, known)
 			// The test's end checks that whatever is reached is there.
-			if err := r.Update(ctx, RefUpdate{Name: fmt.Sprintf("refs/heads/t%d", tree), New: known}); err != nil {
+			if err := r.Update(ctx, gitd.RefUpdate{Name: fmt.Sprintf("refs/heads/t%d", tree), New: known}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -413,7 +416,7 @@ func TestSnapshotLikeGit(t *testing.T) {
 }
 
 // forget takes from the index what it remembers of the files of the overlay.
-func (o *overlaid) forget(entries []OverlayEntry, known Hash) {
+func (o *overlaid) forget(entries []worktree.OverlayEntry, known gitd.Hash) {
 	tracked := strings.Split(o.git(o.tree, "ls-tree", "-r", "-z", string(known)), "\x00")
 	in := map[string]bool{}
 	for _, e := range entries {
@@ -437,28 +440,4 @@ func (o *overlaid) forget(entries []OverlayEntry, known Hash) {
 	}
 	future := time.Now().Add(time.Hour)
 	os.Chtimes(o.index, future, future)
-}
-
-// changeText writes changes as git diff-tree -r -z does.
-func changeText(list []TreeChange) string {
-	var b strings.Builder
-	hash := func(h Hash) string {
-		if h == "" {
-			return strings.Repeat("0", 40)
-		}
-		return string(h)
-	}
-	for _, c := range list {
-		status := "M"
-		switch {
-		case c.OldMode == 0:
-			status = "A"
-		case c.NewMode == 0:
-			status = "D"
-		case c.OldMode>>12 != c.NewMode>>12:
-			status = "T"
-		}
-		fmt.Fprintf(&b, ":%06o %06o %s %s %s\x00%s\x00", c.OldMode, c.NewMode, hash(c.Old), hash(c.New), status, c.Path)
-	}
-	return strings.TrimSpace(b.String())
 }

@@ -1,4 +1,4 @@
-package gitd
+package worktree_test
 
 import (
 	"bytes"
@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -17,16 +16,18 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/gitd/gitcmd"
-	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/gitd/gittest"
 	"github.com/ramus-dev/ramus/gitd/pack"
 	"github.com/ramus-dev/ramus/gitd/pathspec"
+	"github.com/ramus-dev/ramus/gitd/worktree"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
 // made is an overlay that only a list tells of.
 type madeEntry struct {
-	OverlayEntry
+	worktree.OverlayEntry
 	data string
 }
 
@@ -35,19 +36,19 @@ func (e madeEntry) opaque() madeEntry          { e.Opaque = true; return e }
 func (e madeEntry) from(path string) madeEntry { e.Redirect = path; return e }
 
 func madeFile(path, data string) madeEntry {
-	return madeEntry{OverlayEntry{Path: path, Kind: 'f', Size: int64(len(data))}, data}
+	return madeEntry{worktree.OverlayEntry{Path: path, Kind: 'f', Size: int64(len(data))}, data}
 }
 
 func madeOf(kind byte, path string) madeEntry {
-	return madeEntry{OverlayEntry{Path: path, Kind: kind}, ""}
+	return madeEntry{worktree.OverlayEntry{Path: path, Kind: kind}, ""}
 }
 
 func madeLink(path, to string) madeEntry {
-	return madeEntry{OverlayEntry{Path: path, Kind: 'l', Link: to}, ""}
+	return madeEntry{worktree.OverlayEntry{Path: path, Kind: 'l', Link: to}, ""}
 }
 
 // overlayOf sorts entries as an overlay has them, with the folders that they need.
-func overlayOf(under, known Hash, list ...madeEntry) Overlay {
+func overlayOf(under, known gitd.Hash, list ...madeEntry) worktree.Overlay {
 	all := map[string]madeEntry{}
 	for _, e := range list {
 		for up, _ := splitName(e.Path); up != ""; up, _ = splitName(up) {
@@ -57,7 +58,7 @@ func overlayOf(under, known Hash, list ...madeEntry) Overlay {
 		}
 		all[e.Path] = e
 	}
-	o := Overlay{Under: under, Known: known}
+	o := worktree.Overlay{Lower: under, Indexed: known}
 	files := map[string]string{}
 	for _, e := range all {
 		e.Inode, e.MTime, e.CTime = 1, 1, int64(len(e.data))
@@ -66,7 +67,7 @@ func overlayOf(under, known Hash, list ...madeEntry) Overlay {
 			files[e.Path] = e.data
 		}
 	}
-	slices.SortFunc(o.Entries, func(a, b OverlayEntry) int {
+	slices.SortFunc(o.Entries, func(a, b worktree.OverlayEntry) int {
 		return slices.Compare(strings.Split(a.Path, "/"), strings.Split(b.Path, "/"))
 	})
 	o.Open = func(_ context.Context, path string) (io.ReadCloser, error) {
@@ -80,13 +81,13 @@ func overlayOf(under, known Hash, list ...madeEntry) Overlay {
 }
 
 // made is what every commit of these tests says.
-var madeCommit = NewCommit{Author: alice, Message: "Made", When: time.Unix(1700000000, 0).UTC()}
+var madeCommit = gitd.NewCommit{Author: alice, Message: "Made", When: time.Unix(1700000000, 0).UTC()}
 
 // snap is a snapshot that must succeed; the text tells of its tree.
-func snap(t testing.TB, r *Repo, o Overlay) (Snapshot, string) {
+func snap(t testing.TB, r *gitd.Repo, o worktree.Overlay) (worktree.Snapshot, string) {
 	t.Helper()
 	c := madeCommit
-	c.Parents = []Hash{o.Known}
+	c.Parents = []gitd.Hash{o.Indexed}
 	s, err := r.Snapshot(t.Context(), o, c)
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +96,7 @@ func snap(t testing.TB, r *Repo, o Overlay) (Snapshot, string) {
 	return s, treeText(t, r, s.Tree)
 }
 
-func treeText(t testing.TB, r *Repo, tree Hash) string {
+func treeText(t testing.TB, r *gitd.Repo, tree gitd.Hash) string {
 	t.Helper()
 	return git(t, r.Dir(), "-c", "core.quotePath=false", "ls-tree", "-r", "--format=%(objectmode) %(path)", string(tree))
 }
@@ -149,17 +150,17 @@ func TestSnapshotOf(t *testing.T) {
 func TestSnapshotNeedsGit(t *testing.T) {
 	ctx := t.Context()
 	r := newRepo(t)
-	link := Hash("1234567890123456789012345678901234567890")
+	link := gitd.Hash("1234567890123456789012345678901234567890")
 	plain := commit(t, r, "main", "One", "a", "1", "dir/b", "2", ".gitattributes", "*.psd filter=lfs\n*.id ident\n*.u16 working-tree-encoding=UTF-16\nkeep text\n", "old.psd", "x", "d/.gitattributes", "*.txt text\n")
 	// WriteCommit knows no submodules; trees of stock git do.
 	tree := git(t, r.Dir(), "rev-parse", string(plain)+"^{tree}")
 	index := filepath.Join(t.TempDir(), "index")
-	stockGit := func(args ...string) Hash {
-		out, err := stockEnvTry(append(stockEnv(), "GIT_INDEX_FILE="+index, "GIT_DIR="+r.Dir()), r.Dir(), args...)
+	stockGit := func(args ...string) gitd.Hash {
+		out, err := gittest.TryEnv([]string{"GIT_INDEX_FILE=" + index, "GIT_DIR=" + r.Dir()}, r.Dir(), args...)
 		if err != nil {
 			t.Fatal(err, out)
 		}
-		return Hash(strings.TrimSpace(out))
+		return gitd.Hash(strings.TrimSpace(out))
 	}
 	stockGit("read-tree", tree)
 	stockGit("update-index", "--add", "--cacheinfo", "160000,"+string(link)+",sub", "--cacheinfo", "160000,"+string(link)+",in/sub")
@@ -192,7 +193,7 @@ func TestSnapshotNeedsGit(t *testing.T) {
 		"a path that is too long":   {madeFile(strings.Repeat("0123456789/", 400)+"x", "")},
 	} {
 		o := overlayOf(base, base, list...)
-		if s, err := r.Snapshot(ctx, o, madeCommit); !errors.Is(err, ErrPortable) {
+		if s, err := r.Snapshot(ctx, o, madeCommit); !errors.Is(err, worktree.ErrNeedsGit) {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}
 	}
@@ -231,8 +232,10 @@ func TestSnapshotRefusals(t *testing.T) {
 	ctx := t.Context()
 	r := newRepo(t)
 	base := commit(t, r, "main", "One", "a", "1", "d/e", "2")
-	e := func(kind byte, path string) OverlayEntry { return OverlayEntry{Kind: kind, Path: path} }
-	for name, list := range map[string][]OverlayEntry{
+	e := func(kind byte, path string) worktree.OverlayEntry {
+		return worktree.OverlayEntry{Kind: kind, Path: path}
+	}
+	for name, list := range map[string][]worktree.OverlayEntry{
 		"no parent":       {e('f', "x/y")},
 		"file as parent":  {e('f', "x"), e('f', "x/y")},
 		"link as parent":  {e('l', "x"), e('f', "x/y")},
@@ -249,23 +252,23 @@ func TestSnapshotRefusals(t *testing.T) {
 		"redirect up":     {{Kind: 'd', Path: "x", Redirect: "../../etc"}},
 		"redirect around": {{Kind: 'd', Path: "x", Redirect: "/d"}},
 	} {
-		if s, err := r.Snapshot(ctx, Overlay{Under: base, Known: base, Entries: list, Open: overlayOf(base, base).Open}, madeCommit); !errors.Is(err, ErrInvalid) {
+		if s, err := r.Snapshot(ctx, worktree.Overlay{Lower: base, Indexed: base, Entries: list, Open: overlayOf(base, base).Open}, madeCommit); !errors.Is(err, gitd.ErrInvalid) {
 			t.Errorf("%s: %+v, %v", name, s, err)
 		}
 	}
 	large := overlayOf(base, base, madeFile("x", ""))
-	large.Entries[0].Size = r.server.limits.ObjectBytes + 1
-	if _, err := r.Snapshot(ctx, large, madeCommit); !errors.Is(err, ErrTooLarge) {
+	large.Entries[0].Size = int64(512<<20) + 1
+	if _, err := r.Snapshot(ctx, large, madeCommit); !errors.Is(err, gitd.ErrTooLarge) {
 		t.Error(err)
 	}
-	for _, o := range []Overlay{overlayOf("", base), overlayOf(base, "nothing"), overlayOf(base, "1234567890123456789012345678901234567890")} {
+	for _, o := range []worktree.Overlay{overlayOf("", base), overlayOf(base, "nothing"), overlayOf(base, "1234567890123456789012345678901234567890")} {
 		if _, err := r.Snapshot(ctx, o, madeCommit); err == nil {
 			t.Error("a commit that is not there")
 		}
 	}
 	c := madeCommit
-	c.Parents = []Hash{"1234567890123456789012345678901234567890"}
-	if _, err := r.Snapshot(ctx, overlayOf(base, base, madeFile("x", "")), c); !errors.Is(err, ErrNotFound) {
+	c.Parents = []gitd.Hash{"1234567890123456789012345678901234567890"}
+	if _, err := r.Snapshot(ctx, overlayOf(base, base, madeFile("x", "")), c); !errors.Is(err, gitd.ErrNotFound) {
 		t.Error(err)
 	}
 	broken := errors.New("broken")
@@ -285,7 +288,7 @@ func TestSnapshotWhileWriting(t *testing.T) {
 	r := newRepo(t)
 	base := commit(t, r, "main", "One", "a", "1", "b", "2")
 	now := map[string]string{"a": "12345", "b": "", "log": "one line\n"}
-	cache := &OverlayCache{}
+	cache := &worktree.BlobCache{}
 	o := overlayOf(base, base, madeFile("a", "123"), madeFile("b", "now shorter"), madeFile("gone", "x"), madeFile("log", "one line\n"))
 	o.Cache = cache
 	o.Open = func(_ context.Context, path string) (io.ReadCloser, error) {
@@ -309,7 +312,7 @@ func TestSnapshotWhileWriting(t *testing.T) {
 func TestSnapshotReadsWhatChanged(t *testing.T) {
 	r := newRepo(t)
 	base := commit(t, r, "main", "One", "a", "1", "b", "2", "c", "3")
-	cache := &OverlayCache{}
+	cache := &worktree.BlobCache{}
 	known := base
 	step := func(hashed int, list ...madeEntry) {
 		t.Helper()
@@ -335,40 +338,16 @@ func TestSnapshotReadsWhatChanged(t *testing.T) {
 	step(2, madeFile("a", "one"), madeFile("dir/new", "newer"))
 
 	// What was written from outside need not be read.
-	cache, known = &OverlayCache{}, base
+	cache, known = &worktree.BlobCache{}, base
 	o := overlayOf(base, base, madeFile("a", "1"))
-	cache.Seen(o.Entries[0], Hash(blobID([]byte("1"))))
+	cache.Add(o.Entries[0], gitd.Hash(plumbing.ComputeHash(plumbing.BlobObject, []byte("1")).String()))
 	step(0, madeFile("a", "1"))
-}
-
-func TestOverlayCacheIsBounded(t *testing.T) {
-	c := OverlayCache{max: 1000}
-	const blob = "1234567890123456789012345678901234567890"
-	file := func(n int) string { return fmt.Sprint(n) }
-	for n := range c.max {
-		c.put(file(n), cachedState{}, blob, c.round)
-	}
-	round := c.begin()
-	kept := file(7)
-	if !c.is(kept, cachedState{}, blob, round) {
-		t.Error("forgotten")
-	}
-	for n := range 100 {
-		c.put(file(c.max+n), cachedState{}, blob, round)
-	}
-	if n := len(c.files); n > 200 || !c.is(kept, cachedState{}, blob, round) {
-		t.Errorf("%d files are remembered", n)
-	}
-	coarse := cachedState{ctime: time.Unix(100, 0).UnixNano()}
-	if !fineTimes() && settled(coarse, time.Unix(100, 1e6)) || !settled(coarse, time.Unix(101, 0)) {
-		t.Error("times")
-	}
 }
 
 func TestSnapshotFindsSecrets(t *testing.T) {
 	ctx := t.Context()
 	const secret = "correct-horse-battery"
-	s := &Server{Root: t.TempDir()}
+	s := &gitd.Server{Root: t.TempDir()}
 	s.Secrets, _ = redact.New(map[string]string{"HORSE": secret})
 	if err := s.Open(ctx); err != nil {
 		t.Fatal(err)
@@ -379,9 +358,9 @@ func TestSnapshotFindsSecrets(t *testing.T) {
 		t.Fatal(err)
 	}
 	base := commit(t, r, "main", "One", "a", "1", "known", "x "+secret, "d/"+secret, "y")
-	before := objectsOf(t, r.Dir())
+	before := gittest.ObjectFiles(t, r.Dir())
 	c := madeCommit
-	c.Parents = []Hash{base}
+	c.Parents = []gitd.Hash{base}
 	for name, test := range map[string]struct {
 		e       madeEntry
 		message string
@@ -404,7 +383,7 @@ func TestSnapshotFindsSecrets(t *testing.T) {
 			t.Errorf("%s: %q, %+v, %v", name, text, got, err)
 		}
 	}
-	if after := objectsOf(t, r.Dir()); after != before {
+	if after := gittest.ObjectFiles(t, r.Dir()); after != before {
 		t.Error("something was written")
 	}
 	// What the repository holds already is not lost by being moved.
@@ -479,7 +458,7 @@ func TestSnapshotStreamsLargeFiles(t *testing.T) {
 		t.Errorf("%+v, opened %v", s.Changed, opened)
 	}
 	// The same again is read, and not written.
-	o.Known = s.Commit
+	o.Indexed = s.Commit
 	if s, _ := snap(t, r, o); s.Commit != "" || s.Hashed != 2 {
 		t.Errorf("%+v", s)
 	}
@@ -515,7 +494,7 @@ func TestSnapshotPack(t *testing.T) {
 	if out, err := verified(t, r.Dir(), server.Signer, s.Commit); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
-	if err := r.Update(t.Context(), RefUpdate{Name: "refs/heads/x", New: s.Commit}); err != nil {
+	if err := r.Update(t.Context(), gitd.RefUpdate{Name: "refs/heads/x", New: s.Commit}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -527,12 +506,12 @@ func TestSnapshotOfMovedLines(t *testing.T) {
 	base := commit(t, r, "main", "One", ".gitattributes", "/a/*.bat eol=crlf\n/text/* text\n", "a/x.bat", "1\n2\n", "a/y", "1\n")
 	for to, want := range map[string]string{"b": "1\r\n2\r\n", "text": "1\n2\n"} {
 		o := overlayOf(base, base, madeOf('w', "a"), madeOf('d', to).from("a"))
-		o.Cache = &OverlayCache{}
+		o.Cache = &worktree.BlobCache{}
 		s, got := snap(t, r, o)
 		if b, err := r.ReadFile(t.Context(), string(s.Commit), to+"/x.bat", 0); string(b) != want || err != nil {
 			t.Errorf("%s: %q, %v\n%s", to, b, err, got)
 		}
-		o.Known = s.Commit
+		o.Indexed = s.Commit
 		if again, _ := snap(t, r, o); again.Commit != "" {
 			t.Errorf("%s: %+v", to, again)
 		}
@@ -545,65 +524,9 @@ func TestVerbatim(t *testing.T) {
 		"a", "1", "x.bat", "1\n", "d/.gitattributes", "*.bat -text\n*.w wide\n")
 	for path, plain := range map[string]bool{"a": true, "x.sh": true, "d/x.bat": true, "not/there": true, "x.w": true,
 		"d/x.psd": true, "x.bat": false, "not/there.bat": false, "x.id": false, "d/x.w": false} {
-		if err := r.Verbatim(t.Context(), base, []string{"a", path}); (err == nil) != plain || err != nil && !errors.Is(err, ErrPortable) {
+		if err := r.Verbatim(t.Context(), base, []string{"a", path}); (err == nil) != plain || err != nil && !errors.Is(err, worktree.ErrNeedsGit) {
 			t.Errorf("%s: %v", path, err)
 		}
-	}
-}
-
-// TestCompareLikeGit compares random commits as git diff-tree does.
-func TestCompareLikeGit(t *testing.T) {
-	ctx := t.Context()
-	r := newRepo(t)
-	rnd := rand.New(rand.NewPCG(51, 52))
-	names := []string{"a", "b", "a.b", "a-b", "a0", "a/b", "a/b/c", "b/x", "a0/y", "\xff", "n\nl"}
-	var commits []Hash
-	for range 30 {
-		c := NewCommit{Author: alice}
-		if len(commits) > 0 {
-			c.From = commits[rnd.IntN(len(commits))]
-		}
-		for range 1 + rnd.IntN(4) {
-			p := names[rnd.IntN(len(names))]
-			if !slices.ContainsFunc(c.Put, func(f File) bool {
-				return f.Path == p || strings.HasPrefix(p, f.Path+"/") || strings.HasPrefix(f.Path, p+"/")
-			}) {
-				c.Put = append(c.Put, File{Path: p, Content: []byte{byte('0' + rnd.IntN(5))}, Mode: []uint32{0, object.ModeExecutable, object.ModeSymlink}[rnd.IntN(3)]})
-			}
-		}
-		h, err := r.WriteCommit(ctx, c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		commits = append(commits, h)
-	}
-	for range 60 {
-		a, b := commits[rnd.IntN(len(commits))], commits[rnd.IntN(len(commits))]
-		list, err := r.Compare(ctx, a, b, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got, want := changeText(list), git(t, r.Dir(), "diff-tree", "-r", "-z", "--no-renames", string(a), string(b)); got != want {
-			t.Fatalf("%s..%s\n%q\ngit\n%q", a, b, got, want)
-		}
-		if n := len(list); n > 1 {
-			if _, err := r.Compare(ctx, a, b, n-1); !errors.Is(err, ErrTooLarge) {
-				t.Error(err)
-			}
-			if _, err := r.Compare(ctx, a, b, n); err != nil {
-				t.Error(err)
-			}
-		}
-	}
-	all, err := r.Compare(ctx, "", commits[3], 0)
-	if err != nil || len(all) == 0 || all[0].OldMode != 0 {
-		t.Error(all, err)
-	}
-	if none, err := r.Compare(ctx, commits[3], "", 0); err != nil || len(none) != len(all) {
-		t.Error(none, err)
-	}
-	if _, err := r.Compare(ctx, commits[0], "1234567890123456789012345678901234567890", 0); !errors.Is(err, ErrNotFound) {
-		t.Error(err)
 	}
 }
 
@@ -613,7 +536,7 @@ func FuzzOverlay(f *testing.F) {
 	f.Add([]byte("d\x00x\x00f\x00x/y\x00w\x00a\x00"), "a/b")
 	f.Add([]byte("d\x01x\x00l\x00x/y\x00f\x00x/.gitignore\x00"), "*\n!y")
 	f.Add([]byte("d\x02d\x00f\x00d/.gitattributes\x00f\x04d/x\x00"), "* text=auto eol=crlf\n\r\n")
-	s := &Server{Root: f.TempDir()}
+	s := &gitd.Server{Root: f.TempDir()}
 	if err := s.Open(f.Context()); err != nil {
 		f.Fatal(err)
 	}
@@ -623,13 +546,13 @@ func FuzzOverlay(f *testing.F) {
 	}
 	base := commit(f, r, "main", "One", "a", "1", "d/e", "2", "d/f/g", "3\r\n", ".gitattributes", "*.t text\n", "x.t", "1")
 	f.Fuzz(func(t *testing.T, data []byte, content string) {
-		o := Overlay{Under: base, Known: base, Open: func(context.Context, string) (io.ReadCloser, error) {
+		o := worktree.Overlay{Lower: base, Indexed: base, Open: func(context.Context, string) (io.ReadCloser, error) {
 			return io.NopCloser(strings.NewReader(content)), nil
 		}}
 		for len(data) > 2 && len(o.Entries) < 1000 {
 			kind, flags := data[0], data[1]
 			path, rest, _ := bytes.Cut(data[2:], []byte{0})
-			e := OverlayEntry{Kind: kind, Path: string(path), Size: int64(len(content)), Link: content, Opaque: flags&1 != 0, Exec: flags&4 != 0}
+			e := worktree.OverlayEntry{Kind: kind, Path: string(path), Size: int64(len(content)), Link: content, Opaque: flags&1 != 0, Exec: flags&4 != 0}
 			if flags&2 != 0 {
 				e.Redirect = content
 			}
@@ -644,11 +567,11 @@ func FuzzOverlay(f *testing.F) {
 		case err == nil:
 			got.Pack.Close()
 			if got.Commit != "" {
-				if err := r.server.git.Run(t.Context(), gitcmd.Command{Repo: r.dir, Args: []string{"rev-list", "--objects", "--quiet", string(got.Commit)}}); err != nil {
-					t.Error(err)
+				if out, err := gittest.Try(r.Dir(), "rev-list", "--objects", "--quiet", string(got.Commit)); err != nil {
+					t.Error(err, out)
 				}
 			}
-		case !errors.Is(err, ErrPortable) && !errors.Is(err, ErrInvalid) && !errors.Is(err, ErrTooLarge) && !errors.Is(err, ErrConflict):
+		case !errors.Is(err, worktree.ErrNeedsGit) && !errors.Is(err, gitd.ErrInvalid) && !errors.Is(err, gitd.ErrTooLarge) && !errors.Is(err, gitd.ErrConflict):
 			t.Error(err)
 		}
 	})
@@ -657,18 +580,18 @@ func FuzzOverlay(f *testing.F) {
 // BenchmarkSnapshot commits three changed files of a tree of 27,000, over and over.
 func BenchmarkSnapshot(b *testing.B) {
 	r := newRepo(b)
-	c := NewCommit{Author: alice}
+	c := gitd.NewCommit{Author: alice}
 	for n := range 27_000 {
-		c.Put = append(c.Put, File{Path: fmt.Sprintf("packages/p%d/src/d%d/f%d.js", n/500, n/50%10, n%50), Content: fmt.Append(nil, n)})
+		c.Put = append(c.Put, gitd.File{Path: fmt.Sprintf("packages/p%d/src/d%d/f%d.js", n/500, n/50%10, n%50), Content: fmt.Append(nil, n)})
 	}
-	c.Put = append(c.Put, File{Path: ".gitignore", Content: []byte("node_modules\n*.log\n/dist/\n")}, File{Path: ".gitattributes", Content: []byte("* text=auto\n")})
+	c.Put = append(c.Put, gitd.File{Path: ".gitignore", Content: []byte("node_modules\n*.log\n/dist/\n")}, gitd.File{Path: ".gitattributes", Content: []byte("* text=auto\n")})
 	base, err := r.WriteCommit(b.Context(), c)
 	if err != nil {
 		b.Fatal(err)
 	}
 	for _, ignored := range []int{0, 10_000} {
 		b.Run(fmt.Sprintf("%d-ignored", ignored), func(b *testing.B) {
-			known, cache := base, &OverlayCache{}
+			known, cache := base, &worktree.BlobCache{}
 			n := 0
 			for b.Loop() {
 				n++
@@ -684,7 +607,7 @@ func BenchmarkSnapshot(b *testing.B) {
 				o.Cache = cache
 				b.StartTimer()
 				c := madeCommit
-				c.Parents = []Hash{known}
+				c.Parents = []gitd.Hash{known}
 				s, err := r.Snapshot(b.Context(), o, c)
 				if err != nil || s.Hashed != 3 {
 					b.Fatal(s, err)

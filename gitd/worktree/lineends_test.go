@@ -1,4 +1,4 @@
-package gitd
+package worktree
 
 import (
 	"fmt"
@@ -10,6 +10,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/go-git/go-git/v5/plumbing"
+	"github.com/ramus-dev/ramus/gitd/gitcmd"
+	"github.com/ramus-dev/ramus/gitd/gittest"
+	"github.com/ramus-dev/ramus/gitd/object"
+	"github.com/ramus-dev/ramus/gitd/pack"
 	"github.com/ramus-dev/ramus/gitd/pathspec"
 	"github.com/ramus-dev/ramus/gitd/pathspec/pathspectest"
 )
@@ -18,9 +23,15 @@ import (
 // attributes, over an index with other content.
 func TestLineEndsLikeGit(t *testing.T) {
 	ctx := t.Context()
-	r := newRepo(t)
+	repo := t.TempDir()
+	gittest.Run(t, repo, "init", "-q", "--bare")
+	runner := &gitcmd.Runner{}
+	defer runner.Close()
+	objects := &pack.Reader{Dir: repo, Git: runner}
+	objects.Packs.Dir = filepath.Join(repo, pack.Folder)
+	defer objects.Close()
 	dir := t.TempDir()
-	git(t, dir, "init", "-q")
+	gittest.Run(t, dir, "init", "-q")
 	m := pathspectest.Random{Rand: rand.New(rand.NewPCG(41, 42))}
 	lines := []string{"", "text", "-text", "text=auto", "text eol=crlf", "text=auto eol=crlf", "text=auto eol=lf", "eol=crlf", "eol=lf", "crlf", "-crlf", "crlf=input", "crlf=auto", "binary", "text=input", "text=other", "-text eol=crlf", "!text crlf", "text=auto -crlf"}
 	var config strings.Builder
@@ -46,8 +57,8 @@ func TestLineEndsLikeGit(t *testing.T) {
 			}
 		}
 	}
-	git(t, dir, "add", "-A")
-	index := git(t, dir, "write-tree")
+	gittest.Run(t, dir, "add", "-A")
+	index := gittest.Run(t, dir, "write-tree")
 	now := map[string][]byte{}
 	for _, f := range slices.Sorted(maps.Keys(was)) { // in an order, so that it is the same content each time
 		now[f] = append(m.Content(), "longer than before, for git's stat"...)
@@ -58,16 +69,16 @@ func TestLineEndsLikeGit(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, ".gitattributes"), []byte(config.String()), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	git(t, dir, "add", "-A")
-	tree := git(t, dir, "write-tree")
-	git(t, dir, "checkout-index", "-q", "-a", "-f", "--prefix=out/")
-	git(t, r.Dir(), "fetch", "-q", dir, git(t, dir, "commit-tree", "-m", "x", index), git(t, dir, "commit-tree", "-m", "x", tree))
-	w := &snapshotWalk{ctx: ctx, repo: r, trees: map[Hash]*treeEntries{}}
-	known, err := w.named(Hash(index))
+	gittest.Run(t, dir, "add", "-A")
+	tree := gittest.Run(t, dir, "write-tree")
+	gittest.Run(t, dir, "checkout-index", "-q", "-a", "-f", "--prefix=out/")
+	gittest.Run(t, repo, "fetch", "-q", dir, gittest.Run(t, dir, "commit-tree", "-m", "x", index), gittest.Run(t, dir, "commit-tree", "-m", "x", tree))
+	w := &walk{ctx: ctx, repo: Repo{Objects: objects, MaxBytes: 1 << 30}, trees: map[object.Hash]*treeEntries{}}
+	known, err := w.namedEntries(object.Hash(index))
 	if err != nil {
 		t.Fatal(err)
 	}
-	want, err := w.named(Hash(tree))
+	want, err := w.namedEntries(object.Hash(tree))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,11 +86,11 @@ func TestLineEndsLikeGit(t *testing.T) {
 	for f, data := range now {
 		var ma pathspec.Tally
 		c := pathspec.ConversionOf(pathspec.Resolve(f, []pathspec.Source{{Attributes: &rules, Path: f}}, &ma))
-		got, err := w.clean(data, c, known.named[f])
+		got, err := w.convert(data, c, known.named[f])
 		if err != nil {
 			t.Fatal(err)
 		}
-		if h := blobID(got); h != string(want.named[f].Hash) {
+		if h := plumbing.ComputeHash(plumbing.BlobObject, got).String(); h != string(want.named[f].Hash) {
 			t.Errorf("%s: %q became %q, not what git makes of it (index: %q)", f, data, got, was[f])
 		}
 		if len(got) != len(data) {
