@@ -30,9 +30,9 @@ type access struct {
 	leaked   func([]Leak) // hears of secrets in a push that was refused; may be nil
 }
 
-// harmless are faults of objects that git's fsck is to overlook in a push: old tools made
+// harmlessFaults are faults of objects that git's fsck is to overlook in a push: old tools made
 // them, and they do no harm.
-var harmless = []string{"badtimezone", "missingspacebeforedate", "zeropaddedfilemode"}
+var harmlessFaults = []string{"badtimezone", "missingspacebeforedate", "zeropaddedfilemode"}
 
 // config is git's configuration for this access. Git reads it after the
 // repository's own, so it names nothing that the repository decides.
@@ -59,7 +59,7 @@ func (a access) config(l Limits) []string {
 	unless("receive.unpacklimit", "1", "transfer.unpacklimit") // 200 pushes kept as loose objects make a clone 20 times dearer
 	unless("receive.advertisepushoptions", "false")
 	unless("receive.fsckobjects", "true", "transfer.fsckobjects")
-	for _, what := range harmless {
+	for _, what := range harmlessFaults {
 		unless("receive.fsck."+what, "ignore")
 	}
 	unless("uploadpack.allowfilter", "true")

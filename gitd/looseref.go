@@ -139,7 +139,7 @@ func (r *Repo) lockLoose(ctx context.Context, u RefUpdate) (l looseLock, err err
 		return l, err
 	}
 	if u.Old != nil && l.was != *u.Old {
-		if err := r.expect(ctx, []RefUpdate{u}); err != nil {
+		if err := r.expectOld(ctx, []RefUpdate{u}); err != nil {
 			return l, err
 		}
 		return l, errNotLoose // it moved there meanwhile, around our lock
@@ -230,9 +230,9 @@ type refFolders struct {
 	turn  int // counts what may have made or removed folders
 }
 
-// foreign tells that a git of this server may change refs and packs until end is called:
+// expectForeign tells that a git of this server may change refs and packs until end is called:
 // what it puts there has names that are waited for by who finds it.
-func (r *Repo) foreign() (end func()) {
+func (r *Repo) expectForeign() (end func()) {
 	folders, packs := r.refs.folders.foreign(), r.objects.Packs.Foreign()
 	return func() { folders(); packs() }
 }

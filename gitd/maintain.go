@@ -43,7 +43,7 @@ func (r *Repo) tidy(ctx context.Context, progress io.Writer, config ...string) e
 	}
 	r.locking.RLock()
 	defer r.locking.RUnlock()
-	defer r.foreign()()
+	defer r.expectForeign()()
 	for _, args := range [][]string{
 		{"pack-refs", "--all", "--prune"},
 		{"repack", "-d", "-l", "-q", "--geometric=2", "--write-midx", bitmap},

@@ -20,7 +20,7 @@ func FuzzParsePush(f *testing.F) {
 		}
 		a := access{grant: Grant{Write: []string{"refs/heads/ok/*"}}}
 		for _, c := range p.Commands {
-			if a.judge(c) == "" && (!strings.HasPrefix(c.Ref, "refs/heads/ok/") || c.Deletes() || CheckRef(c.Ref) != nil) {
+			if a.refusalOf(c) == "" && (!strings.HasPrefix(c.Ref, "refs/heads/ok/") || c.Deletes() || CheckRef(c.Ref) != nil) {
 				t.Errorf("allowed: %+v", c)
 			}
 		}

@@ -44,7 +44,7 @@ func (r *Repo) prune(ctx context.Context) error {
 	}
 	r.locking.RLock()
 	defer r.locking.RUnlock()
-	defer r.foreign()()
+	defer r.expectForeign()()
 	defer r.objects.Packs.Changed()
 	for _, args := range [][]string{
 		{"pack-refs", "--all", "--prune"},

@@ -1,7 +1,6 @@
 package gitd
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,168 +21,209 @@ const (
 	// commandsBytes bounds the commands of one push, which are held in memory. A mirror of 50,000
 	// branches fits.
 	commandsBytes = 16 << 20
-	// reportMax bounds what git may answer to them.
-	reportMax = 32 << 20
-	// drainMax is how much of a refused push is read to its end although it
-	// is not wanted, so that the client comes to read why.
+	// drainMax bounds the part of a refused push that is read although it is not wanted, so that the client
+	// comes to read the reason.
 	drainMax = 1 << 30
 )
 
-// judge says why a command is not allowed, or "".
-func (a access) judge(c protocol.Command) string {
-	if CheckRef(c.Ref) != nil {
-		return "not a valid ref name"
-	}
-	switch {
-	case !a.grant.Writes(c.Ref):
-		return "not allowed: " + a.scope()
-	case c.Deletes() && !a.grant.Delete:
-		return "not allowed: this token may not delete refs"
-	case !c.Creates() && !c.Deletes() && !a.grant.Force && !strings.HasPrefix(c.Ref, "refs/heads/"):
-		// Outside refs/heads/ git knows no fast-forward: each change is a forced one.
-		return "not allowed: this token may not move tags and notes, only add them"
-	}
-	return ""
-}
-
-// scope tells what the grant may write.
-func (a access) scope() string {
-	if n := len(a.grant.Write); n > 3 {
-		return fmt.Sprintf("this token may write only %s and %d more", strings.Join(a.grant.Write[:3], ", "), n-3)
-	}
-	return "this token may write only " + strings.Join(a.grant.Write, ", ")
-}
-
-// receive serves one push: the client's commands and pack are read from in,
-// the answer goes to out. Nothing of the repository is touched before all
-// commands were found to be allowed and the whole pack was scanned. ended, if
-// the transport tells where the client's input ends, is called there. The
-// error is one that the client could not be told.
+// receive serves one push. It reads the commands and the pack of the client from in and writes the answer to
+// out. It changes nothing in the repository before all commands were found to be allowed and the whole
+// pack was scanned. If the transport tells where the input of the client ends, ended is not nil and is called
+// there. receive returns an error that the client could not be told.
 func (s *Server) receive(ctx context.Context, a access, in io.Reader, ended func(), out io.Writer) error {
 	store := &pack.Spool{Dir: filepath.Join(a.dir, "objects")}
 	defer store.Close()
-	t := pack.NewTap(in, store, commandsBytes)
-	// An HTTP client sends all it has before it reads the answer.
-	drain := func() {
-		if ended != nil {
-			t.Drain(drainMax)
-			ended()
-		}
-	}
-	p, err := protocol.ParsePush(t)
+	input := pushInput{tap: pack.NewTap(in, store, commandsBytes), ended: ended}
+	p, err := protocol.ParsePush(input.tap)
 	if err != nil {
-		drain()
+		input.drain()
 		return s.refusePush(a, p, err, nil, out)
 	}
 	if len(p.Commands) == 0 {
 		return nil
 	}
-	reasons := make([]string, len(p.Commands))
-	refused := false
-	for i, c := range p.Commands {
-		reasons[i] = a.judge(c)
-		if reasons[i] == "" && s.Secrets.String(c.Ref) != c.Ref {
-			reasons[i] = "its name holds the value of a secret"
-		}
-		refused = refused || reasons[i] != ""
-	}
-	if refused {
-		drain()
+	if reasons := s.checkCommands(a, p); reasons != nil {
+		input.drain()
 		return s.refusePush(a, p, nil, reasons, out)
 	}
-	objects, begin, memory := int64(0), t.Consumed(), pack.Stats{}.Memory()
-	if p.Packed() {
-		t.Limit = begin + s.limits.PackBytes
-		st, err := pack.Scan(t, p.HashLen, pack.Limits{Bytes: s.limits.PackBytes, Objects: s.limits.Objects, Object: s.limits.ObjectBytes})
-		if err == nil {
-			err = t.AtEnd(ended != nil)
-		}
-		if err != nil {
-			drain()
-			return s.refusePush(a, p, err, nil, out)
-		}
-		s.log().Debug("pack scanned", "repo", a.name, "objects", st.Objects, "declared", st.Declared)
-		objects, memory = st.Objects, st.Memory()
+
+	begin := input.tap.Consumed()
+	stats, err := input.scanPack(p, s.limits)
+	if err == nil {
+		err = input.tap.Flush()
 	}
-	if err := t.Flush(); err != nil {
+	if err != nil {
 		return s.refusePush(a, p, err, nil, out)
 	}
 	if ended != nil {
 		ended()
 	}
-	give, err := s.memory.acquire(ctx, memory)
+	if p.Packed() {
+		s.log().Debug("pack scanned", "repo", a.name, "objects", stats.Objects, "declared", stats.Declared)
+	}
+	release, err := s.memory.acquire(ctx, stats.Memory())
 	if err != nil {
 		return s.refusePush(a, p, err, nil, out)
 	}
-	defer give()
-	if sent, ok := store.Bytes(); ok && ordinaryPush(p) && objects > 0 {
-		if taken, err := s.take(ctx, a, p, sent[begin:]); err != nil {
-			s.log().Warn("push failed", "repo", a.name, "subject", a.grant.Subject, "err", err)
-			return s.refusePush(a, p, err, nil, out)
-		} else if taken {
+	defer release()
+
+	// Git receives the push, unless it is of the simple kind that the server receives itself.
+	if sent, ok := store.Bytes(); ok && stats.Objects > 0 {
+		received, err := s.receiveInProcess(ctx, a, p, sent[begin:])
+		if err != nil {
+			return s.failPush(a, p, err, out)
+		}
+		if received {
 			s.log().Info("push", "repo", a.name, "subject", a.grant.Subject, "refs", 1)
-			return tellPush(p, out, "", protocol.AppendLine(protocol.AppendLine(nil, "unpack ok\n"), "ok ", p.Commands[0].Ref, "\n"))
+			return sendReport(p, out, "", protocol.AppendLine(protocol.AppendLine(nil, "unpack ok\n"), "ok ", p.Commands[0].Ref, "\n"))
 		}
 	}
 	body, err := store.Reader()
 	if err != nil {
 		return s.refusePush(a, p, err, nil, out)
 	}
-	report := &report{band: p.Band}
+	return s.receivePack(ctx, a, p, body, out)
+}
+
+// receivePack lets git receive a push.
+func (s *Server) receivePack(ctx context.Context, a access, p protocol.PushRequest, body io.Reader, out io.Writer) error {
+	report := &gitReport{band: p.Band}
 	git := gitcmd.Command{
 		Args:   []string{"receive-pack", "--stateless-rpc", a.dir},
 		Config: pushConfig,
-		// As in upload: git gets a pipe.
+		// As in uploadPack, git gets a pipe.
 		In: struct{ io.Reader }{body},
 	}
-	var watch *watch
+	var scan *secretScan
 	if p.Packed() && !s.Secrets.Empty() {
-		if watch, err = s.watch(ctx, a, p); err != nil {
+		var err error
+		if scan, err = s.startScan(ctx, a, p); err != nil {
 			s.log().Error("push refused", "repo", a.name, "err", err)
 			return s.refusePush(a, p, err, nil, out)
 		}
-		git = watch.child(git)
+		git = scan.addHook(git)
 	}
+
 	if r, err := s.Repo(a.name); err == nil {
-		r.pushing.RLock()
-		defer r.pushing.RUnlock()
-		r.locking.RLock()
-		defer r.locking.RUnlock()
-		defer r.foreign()()
-		defer func() {
-			r.objects.Packs.Changed()
-			if p.Packed() && report.accepted() {
-				r.wrote()
-			}
-		}()
+		defer r.expectGitPush(p, report)()
 	}
-	err = s.serveChild(ctx, a, git, out, report.read)
-	if watch != nil {
-		err = errors.Join(err, watch.end(err == nil && report.accepted()))
-		if len(watch.leaks) > 0 {
-			s.log().Warn("push refused: it holds secrets", "repo", a.name, "subject", a.grant.Subject, "leaks", watch.leaks)
+	err := s.serveChild(ctx, a, git, out, report.read)
+	if scan != nil {
+		err = errors.Join(err, scan.end(err == nil && report.accepted()))
+		if len(scan.leaks) > 0 {
+			s.log().Warn("push refused: it holds secrets", "repo", a.name, "subject", a.grant.Subject, "leaks", scan.leaks)
 			if a.leaked != nil {
-				a.leaked(watch.leaks)
+				a.leaked(scan.leaks)
 			}
-			return errors.Join(err, report.release(out))
+			return errors.Join(err, report.send(out))
 		}
 	}
 	if err == nil {
 		err = syncPush(a.dir, p)
 	}
 	if err != nil {
-		s.log().Warn("push failed", "repo", a.name, "subject", a.grant.Subject, "err", err)
-		return s.refusePush(a, p, err, nil, out)
+		return s.failPush(a, p, err, out)
 	}
 	s.log().Info("push", "repo", a.name, "subject", a.grant.Subject, "refs", len(p.Commands))
 	if a.repo != nil && slices.ContainsFunc(p.Commands, protocol.Command.Deletes) {
-		a.repo.view.deleted(ctx)
+		a.repo.view.noteDeleted(ctx)
 	}
-	return report.release(out)
+	return report.send(out)
 }
 
-// syncPush returns when what git has taken is on disk. It has written out the pack and
-// its index; what names them, and the refs, is left.
+// expectGitPush takes the locks of the repository for a push that git receives. end releases them and makes
+// the new objects known.
+func (r *Repo) expectGitPush(p protocol.PushRequest, report *gitReport) (end func()) {
+	r.pushing.RLock()
+	r.locking.RLock()
+	endForeign := r.expectForeign()
+	return func() {
+		r.objects.Packs.Changed()
+		if p.Packed() && report.accepted() {
+			r.countWrite()
+		}
+		endForeign()
+		r.locking.RUnlock()
+		r.pushing.RUnlock()
+	}
+}
+
+// pushInput is the input of a push.
+type pushInput struct {
+	tap   *pack.Tap
+	ended func() // as for receive
+}
+
+// drain reads the rest of a push that is refused. An HTTP client sends all it has before it reads the answer.
+func (in pushInput) drain() {
+	if in.ended != nil {
+		in.tap.Drain(drainMax)
+		in.ended()
+	}
+}
+
+// scanPack scans the pack of a push. It drains the input if the pack is refused. The statistics of a push
+// without a pack are zero.
+func (in pushInput) scanPack(p protocol.PushRequest, l Limits) (pack.Stats, error) {
+	if !p.Packed() {
+		return pack.Stats{}, nil
+	}
+	in.tap.Limit = in.tap.Consumed() + l.PackBytes
+	stats, err := pack.Scan(in.tap, p.HashLen, pack.Limits{Bytes: l.PackBytes, Objects: l.Objects, Object: l.ObjectBytes})
+	if err == nil {
+		err = in.tap.AtEnd(in.ended != nil)
+	}
+	if err != nil {
+		in.drain()
+	}
+	return stats, err
+}
+
+// checkCommands returns the reasons why commands of a push are refused, one for each command. Returns nil if
+// all are allowed.
+func (s *Server) checkCommands(a access, p protocol.PushRequest) []string {
+	reasons := make([]string, len(p.Commands))
+	refused := false
+	for i, c := range p.Commands {
+		reasons[i] = a.refusalOf(c)
+		if reasons[i] == "" && s.Secrets.String(c.Ref) != c.Ref {
+			reasons[i] = "its name holds the value of a secret"
+		}
+		refused = refused || reasons[i] != ""
+	}
+	if !refused {
+		return nil
+	}
+	return reasons
+}
+
+// refusalOf returns the reason why the grant does not allow a command, or "".
+func (a access) refusalOf(c protocol.Command) string {
+	if CheckRef(c.Ref) != nil {
+		return "not a valid ref name"
+	}
+	switch {
+	case !a.grant.Writes(c.Ref):
+		return "not allowed: " + a.describeScope()
+	case c.Deletes() && !a.grant.Delete:
+		return "not allowed: this token may not delete refs"
+	case !c.Creates() && !c.Deletes() && !a.grant.Force && !strings.HasPrefix(c.Ref, "refs/heads/"):
+		// Outside of refs/heads/ git knows no fast-forward. Each change is a forced one.
+		return "not allowed: this token may not move tags and notes, only add them"
+	}
+	return ""
+}
+
+// describeScope says which refs the grant may write.
+func (a access) describeScope() string {
+	if n := len(a.grant.Write); n > 3 {
+		return fmt.Sprintf("this token may write only %s and %d more", strings.Join(a.grant.Write[:3], ", "), n-3)
+	}
+	return "this token may write only " + strings.Join(a.grant.Write, ", ")
+}
+
+// syncPush returns when the result of a push that git received is on disk. Git has written out the pack and its
+// index. Their names and the refs are left.
 func syncPush(dir string, p protocol.PushRequest) error {
 	if err := durable.Folder(filepath.Join(dir, pack.Folder)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -195,10 +235,17 @@ func syncPush(dir string, p protocol.PushRequest) error {
 	return syncRefs(dir, names...)
 }
 
+// errChildTime ends a git child that exceeds its time.
 var errChildTime = object.Refuse(ErrTooLarge, "git took longer than allowed")
 
-// refusePush answers a push that was not done: cause is what was wrong with
-// all of it, reasons what was with single commands.
+// failPush answers a push that failed on the server.
+func (s *Server) failPush(a access, p protocol.PushRequest, err error, out io.Writer) error {
+	s.log().Warn("push failed", "repo", a.name, "subject", a.grant.Subject, "err", err)
+	return s.refusePush(a, p, err, nil, out)
+}
+
+// refusePush answers a push that was not done. cause is the fault of the whole push, reasons are those of
+// single commands.
 func (s *Server) refusePush(a access, p protocol.PushRequest, cause error, reasons []string, out io.Writer) error {
 	unpack := "ok"
 	if cause != nil {
@@ -207,115 +254,47 @@ func (s *Server) refusePush(a access, p protocol.PushRequest, cause error, reaso
 	}
 	if len(p.Commands) == 0 || !p.Report {
 		if cause == nil {
-			cause = object.Refuse(ErrDenied, "%s", a.scope())
+			cause = object.Refuse(ErrDenied, "%s", a.describeScope())
 		}
 		return cause
 	}
+
 	body := protocol.AppendLine(nil, "unpack ", unpack, "\n")
 	for i, c := range p.Commands {
-		var why string
+		var reason string
 		switch {
 		case reasons == nil:
-			why = unpack
+			reason = unpack
 		case reasons[i] != "":
-			why = reasons[i]
+			reason = reasons[i]
 		default:
-			why = "not done: another ref of this push is not allowed"
+			reason = "not done: another ref of this push is not allowed"
 		}
 		if len(c.Ref) > object.MaxRef {
 			continue // it would not fit into the answer
 		}
-		body = protocol.AppendLine(body, "ng ", c.Ref, " ", why, "\n")
+		body = protocol.AppendLine(body, "ng ", c.Ref, " ", reason, "\n")
 	}
 	if reasons != nil {
 		s.log().Info("push refused", "repo", a.name, "subject", a.grant.Subject, "refs", len(p.Commands))
 	}
-	said := ""
+	message := ""
 	if cause != nil {
-		said = "error: " + unpack + "\n"
+		message = "error: " + unpack + "\n"
 	}
-	return tellPush(p, out, said, body)
+	return sendReport(p, out, message, body)
 }
 
-// tellPush sends the lines of a report, after what is said to whoever sits before the client.
-func tellPush(p protocol.PushRequest, out io.Writer, said string, lines []byte) error {
+// sendReport sends the lines of a report, after a message for the person at the client.
+func sendReport(p protocol.PushRequest, out io.Writer, message string, lines []byte) error {
 	b := append(lines, protocol.FlushLine...)
 	if p.Band > 0 {
 		var msg []byte
-		if said != "" {
-			msg = protocol.AppendBand(msg, protocol.BandProgress, []byte(said), p.Band)
+		if message != "" {
+			msg = protocol.AppendBand(msg, protocol.BandProgress, []byte(message), p.Band)
 		}
 		b = append(protocol.AppendBand(msg, protocol.BandData, b, p.Band), protocol.FlushLine...)
 	}
 	_, err := out.Write(b)
-	return err
-}
-
-// report passes git's progress on at once and keeps its report until it is
-// released: what it says is not true before it is on disk.
-type report struct {
-	band int
-	held []byte
-}
-
-// read takes git's whole answer from r.
-func (h *report) read(r io.Reader, out io.Writer) error {
-	lines := protocol.NewReader(r)
-	for {
-		raw, kind, err := lines.NextRaw()
-		if err == io.EOF {
-			return nil
-		}
-		if err != nil {
-			return fmt.Errorf("cannot read git's report: %w", err)
-		}
-		// An empty data packet keeps the connection alive while git works.
-		if h.band > 0 && kind == protocol.Data && len(raw) > 4 && (raw[4] != protocol.BandData || len(raw) == 5) {
-			if _, err := out.Write(raw); err != nil {
-				return fmt.Errorf("cannot send git's progress: %w", err)
-			}
-			continue
-		}
-		if len(h.held)+len(raw) > reportMax {
-			return fmt.Errorf("git's report is longer than %d bytes: %w", reportMax, ErrTooLarge)
-		}
-		h.held = append(h.held, raw...)
-	}
-}
-
-// accepted tells whether git says of any ref that it moved it; true also where
-// the client wanted no report, and nothing is known.
-func (h *report) accepted() bool {
-	if len(h.held) == 0 {
-		return true
-	}
-	var inner bytes.Buffer
-	outer := protocol.NewReader(bytes.NewReader(h.held))
-	for {
-		raw, kind, err := outer.NextRaw()
-		if err != nil {
-			break
-		}
-		switch {
-		case h.band == 0:
-			inner.Write(raw)
-		case kind == protocol.Data && len(raw) > 5:
-			inner.Write(raw[5:])
-		}
-	}
-	lines := protocol.NewReader(&inner)
-	for {
-		line, kind, err := lines.Next()
-		if err != nil {
-			return false
-		}
-		if kind == protocol.Data && bytes.HasPrefix(line, []byte("ok ")) {
-			return true
-		}
-	}
-}
-
-func (h *report) release(out io.Writer) error {
-	_, err := out.Write(h.held)
 	return err
 }

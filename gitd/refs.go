@@ -382,7 +382,7 @@ func (r *Repo) Update(ctx context.Context, updates ...RefUpdate) error {
 	err := r.update(ctx, updates)
 	if err == nil {
 		if slices.ContainsFunc(updates, func(u RefUpdate) bool { return u.New == "" }) {
-			r.view.deleted(ctx)
+			r.view.noteDeleted(ctx)
 		}
 		return nil
 	}
@@ -424,14 +424,14 @@ func (r *Repo) update(ctx context.Context, updates []RefUpdate) error {
 	}
 	// A caller that is told "conflict" wants to know which ref; git's answer
 	// is a text, so the refs are compared here. Git compares again, under its locks.
-	if err := r.expect(ctx, updates); err != nil {
+	if err := r.expectOld(ctx, updates); err != nil {
 		return err
 	}
 	return r.refs.write(ctx, updates)
 }
 
-// expect returns ErrConflict when a ref is not at its Old value.
-func (r *Repo) expect(ctx context.Context, updates []RefUpdate) error {
+// expectOld returns ErrConflict when a ref is not at its Old value.
+func (r *Repo) expectOld(ctx context.Context, updates []RefUpdate) error {
 	for _, u := range updates {
 		if u.Old == nil {
 			continue
@@ -515,7 +515,7 @@ func (w *refWriting) write(ctx context.Context, updates []RefUpdate) error {
 	if err := r.objects.Packs.SyncNames(); err != nil {
 		return err
 	}
-	defer r.foreign()()
+	defer r.expectForeign()()
 	if err := w.writer.write(ctx, updates); err != nil {
 		return err
 	}
@@ -605,7 +605,7 @@ func (w *refWriter) write(ctx context.Context, updates []RefUpdate) error {
 			}
 			updates = left
 		}
-		if conflict := w.repo.expect(ctx, updates); conflict != nil {
+		if conflict := w.repo.expectOld(ctx, updates); conflict != nil {
 			return conflict
 		}
 		if conflict := w.repo.standsInTheWay(ctx, updates); conflict != nil {

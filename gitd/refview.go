@@ -187,9 +187,9 @@ func (v *refView) refresh(ctx context.Context) error {
 	return err
 }
 
-// deleted is told that this server has deleted refs: what is kept for who asked for them goes
+// noteDeleted is told that this server has deleted refs: what is kept for who asked for them goes
 // at once, not when somebody next asks for anything.
-func (v *refView) deleted(ctx context.Context) {
+func (v *refView) noteDeleted(ctx context.Context) {
 	v.mu.RLock()
 	known := v.folders != nil
 	v.mu.RUnlock()
@@ -562,14 +562,14 @@ func (v *refView) apply(c *refChanges) {
 }
 
 // tip says whether a ref is at an object, or at a tag that stands for it.
-func (v *refView) tip(h Hash) bool {
+func (v *refView) isTip(h Hash) bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	return v.tips[h] > 0
 }
 
 // symbolic says whether a ref is another name for one.
-func (v *refView) symbolic(name string) bool {
+func (v *refView) isSymbolic(name string) bool {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
 	l, _ := v.loose(name)

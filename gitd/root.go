@@ -185,7 +185,7 @@ func (s *Server) Repo(name string) (*Repo, error) {
 		r.refs.init(r)
 		r.view.repo = r
 		r.objects.Dir, r.objects.Git = dir, &s.git
-		r.objects.Packs.Dir, r.objects.Packs.OnAdopt = filepath.Join(dir, pack.Folder), r.wrote
+		r.objects.Packs.Dir, r.objects.Packs.OnAdopt = filepath.Join(dir, pack.Folder), r.countWrite
 		if s.library.repos == nil {
 			s.library.repos = map[string]*Repo{}
 		}

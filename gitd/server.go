@@ -58,7 +58,7 @@ type Server struct {
 
 	git     gitcmd.Runner // starts git
 	library library       // the repositories in use; see root.go
-	hook    hook          // looks for Secrets; see leak.go
+	hook    secretHook    // looks for Secrets; see leak.go
 	clones  clone.Cache   // answers fetches that resemble others
 	upkeep  upkeep        // maintains repositories; see upkeep.go
 

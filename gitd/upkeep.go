@@ -90,8 +90,8 @@ func (s *Server) stopUpkeep() {
 	}
 }
 
-// wrote tells that the repository has one more pack.
-func (r *Repo) wrote() {
+// countWrite tells that the repository has one more pack.
+func (r *Repo) countWrite() {
 	u := &r.server.upkeep
 	u.mu.Lock()
 	known := u.repos == nil || u.repos[r] != nil
