@@ -6,14 +6,14 @@ import (
 	"fmt"
 )
 
-// ErrLacks reports that an engine does not have an ability.
+// ErrLacks means that an engine does not have an ability.
 var ErrLacks = errors.New("this engine cannot do that")
 
 // Sidecars is the ability to run programs in the network of a container.
 type Sidecars interface {
-	// RunSidecar runs a program in a container of its own that shares the network of a running container and nothing else. If id is
-	// "", the program has a loopback of its own. RunSidecar returns when the program has ended. If ctx is done, it kills the
-	// program. Nothing of the sidecar is left then. Returns [ErrGone] if the container is gone.
+	// RunSidecar runs a program in a container of its own that shares the network of a running container and nothing
+	// else. If id is "", the program has a loopback of its own. RunSidecar returns when the program has ended and
+	// nothing of the sidecar is left. If ctx is done, it kills the program. Returns [ErrGone] if the container is gone.
 	RunSidecar(ctx context.Context, id string, s Sidecar) (SidecarExit, error)
 	// SweepSidecars removes the sidecars of an owner that an earlier process left.
 	SweepSidecars(ctx context.Context, owner string) error
@@ -21,8 +21,9 @@ type Sidecars interface {
 
 // Processes is the ability to name the processes of containers on the host.
 type Processes interface {
-	// Process returns the number of process 1 of a running container on the host, and its start time in clock ticks since
-	// boot. Returns [ErrGone] if it has ended. Only for containers that this value did not start is the engine asked.
+	// Process returns the number of process 1 of a running container on the host, and its start time in clock ticks
+	// since boot. Returns [ErrGone] if it has ended. The engine is asked only for containers that this value did not
+	// start.
 	Process(ctx context.Context, id string) (pid int, start uint64, err error)
 }
 
@@ -32,7 +33,7 @@ type TaskUser interface {
 	TaskUID() int
 }
 
-// Assigner is the ability to give a container that was started without a caller to one.
+// Assigner is the ability to give a container to a caller after it was started without one.
 type Assigner interface {
 	// Assign gives a container a key and labels, as far as the engine can. The name is for people. List returns the new key and
 	// labels if the engine can change them.
@@ -65,8 +66,8 @@ func ability[A any](e Engine, does string) (A, error) {
 	return a, nil
 }
 
-// Limits and features that an engine may be unable to give on a machine. The sandbox names them for `ramus doctor`; the conformance
-// suite leaves out their tests.
+// Limits and features that some machines do not allow an engine. The sandbox names the missing ones for `ramus doctor`,
+// and the conformance suite leaves out their tests.
 const (
 	AbilityMemory   = "memory limit"
 	AbilityCPU      = "cpu limit"

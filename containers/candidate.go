@@ -13,18 +13,18 @@ import (
 	"github.com/ramus-dev/ramus/containers/layer"
 )
 
-// A candidate is a container that has no caller yet: its folder, its door, and, once it is built, the connection to its runner. One
-// goroutine has it at a time.
+// A candidate is a container that has no caller yet. It consists of a folder, a door, and, once it is built, the
+// connection to its runner. One goroutine at a time owns it.
 type candidate struct {
 	name  string // of its folder
 	door  *door
 	made  Container
-	host  *Host // nil until it is built
+	host  *Host // nil until the candidate is built
 	place *Place
 	bound bool
-	since time.Time // in the pool
+	since time.Time // when the candidate entered the pool
 	quota *quota
-	// mounts are held from when its work tree is bound.
+	// mounts is held from the binding of the work tree on.
 	mounts mounts
 }
 
@@ -72,7 +72,7 @@ func (f *Fleet) build(ctx context.Context, v *candidate, r Request) error {
 	return f.provision(ctx, func(ctx context.Context) error { return r.Warm(ctx, p) })
 }
 
-// labels returns the labels of a caller and the one that leads to the folder.
+// labels returns the labels of a caller and the one that names the folder.
 func (v *candidate) labels(callers map[string]string) map[string]string {
 	labels := map[string]string{}
 	maps.Copy(labels, callers)
@@ -88,8 +88,8 @@ func (f *Fleet) provision(ctx context.Context, do func(context.Context) error) e
 	return do(ctx)
 }
 
-// prepare gives a candidate to a caller, with its work tree, from outside if possible. It builds a candidate that is not built. After
-// an error the caller discards the candidate.
+// prepare gives a candidate to a caller, together with its work tree. The work tree is bound from outside if possible.
+// prepare builds a candidate that is not built. After an error the caller discards the candidate.
 func (f *Fleet) prepare(ctx context.Context, v *candidate, r Request) error {
 	if v.host == nil {
 		if err := f.build(ctx, v, r); err != nil {
@@ -122,7 +122,7 @@ func (f *Fleet) prepare(ctx context.Context, v *candidate, r Request) error {
 	return f.provision(ctx, func(ctx context.Context) error { return r.Provision(ctx, v.host) })
 }
 
-// locate returns the place of a container; nil without a Keeper.
+// locate returns the place of a container. Returns nil without a Keeper.
 func (f *Fleet) locate(ctx context.Context, c Container, name string, h *Host) (*Place, error) {
 	if f.Keeper == nil {
 		return nil, nil
@@ -142,8 +142,8 @@ func (f *Fleet) locate(ctx context.Context, c Container, name string, h *Host) (
 	return p, nil
 }
 
-// assign tells the engine the caller of a container of the pool, in the background. The label is only for people who read the list of
-// the engine, so callers come first.
+// assign tells the engine the caller of a container of the pool, in the background. Only people who read the list of
+// the engine need that label, so assign yields to callers.
 func (f *Fleet) assign(v *candidate) {
 	engine, ok := f.Engine.(Assigner)
 	if !ok {

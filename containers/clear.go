@@ -11,22 +11,22 @@ import (
 	"github.com/ramus-dev/ramus/containers/layer"
 )
 
-// Deleting what a container wrote, a million files perhaps, takes longer than all else
-// that is done for a caller. So its folder is only moved out of the way, and deleted
-// when nobody waits for it: one after another, at the lowest priority. What a process did not
-// get to the next one finds here.
-const oldFolders = "old" // below Fleet.Dir
+// oldFolders is the folder below Fleet.Dir that has the folders of removed containers. Deleting all files of a
+// container, perhaps a million, takes longer than everything else that is done for a caller. So a folder is only moved
+// there, and deleted when no caller waits for the machine, one folder at a time and at the lowest priority. Folders
+// that a process does not delete are deleted by the next process.
+const oldFolders = "old"
 
-// clearing is how far that is. Its fields are guarded by the fleet's mutex.
+// clearing is the progress of deleting old folders. The fleet's mutex guards its fields.
 type clearing struct {
-	on      bool // a goroutine does it
-	again   bool // and something came while it did
+	on      bool // a goroutine deletes folders
+	again   bool // a folder was retired meanwhile
 	cleared int64
 }
 
-// retire takes the private folder of a container that is gone out of the way, to be deleted.
+// retire moves the private folder of a removed container to oldFolders, to be deleted.
 func (f *Fleet) retire(name string) error {
-	// A folder of that name may lie there, of a start that was given up in the middle.
+	// A start that was abandoned may have left a folder of that name there.
 	err := os.Rename(f.folder(name), filepath.Join(f.Dir, oldFolders, name+"-"+newFolderName()))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -39,7 +39,7 @@ func (f *Fleet) retire(name string) error {
 	return nil
 }
 
-// clearLocked sees to it that what was retired is deleted.
+// clearLocked starts deleting the retired folders if no goroutine does so already.
 func (f *Fleet) clearLocked() {
 	if f.clears.again = f.clears.on; f.clears.on || f.closed {
 		return
@@ -56,7 +56,7 @@ func (f *Fleet) clearLocked() {
 			}
 			f.mu.Unlock()
 			if err != nil && f.base.Err() == nil {
-				f.log().Warn("old containers are not deleted, and will be tried again", "err", err)
+				f.log().Warn("the folders of old containers are not deleted; the next attempt follows", "err", err)
 			}
 			if !again {
 				return
@@ -65,7 +65,7 @@ func (f *Fleet) clearLocked() {
 	})
 }
 
-// clear deletes what was retired, until ctx ends.
+// clear deletes the retired folders until ctx ends.
 func (f *Fleet) clear(ctx context.Context) error {
 	top, err := filepath.Abs(filepath.Join(f.Dir, oldFolders))
 	if err != nil {
@@ -79,7 +79,7 @@ func (f *Fleet) clear(ctx context.Context) error {
 		}
 		dir := filepath.Join(top, e.Name())
 		if f.Keeper != nil {
-			// What was bound may belong to users whose files this process may not delete.
+			// A bound work tree may belong to users whose files this process may not delete.
 			err = f.Keeper.Remove(ctx, dir)
 		} else {
 			err = layer.ClearAway(ctx, dir)
@@ -97,9 +97,9 @@ func (f *Fleet) clear(ctx context.Context) error {
 	return nil
 }
 
-// Cleared tells how many folders of containers that are gone were deleted, and how many wait for it.
+// Cleared returns how many folders of removed containers were deleted, and how many are still to be deleted.
 func (f *Fleet) Cleared() (cleared, waiting int64) {
-	list, _ := os.ReadDir(filepath.Join(f.Dir, oldFolders)) // none before it was opened
+	list, _ := os.ReadDir(filepath.Join(f.Dir, oldFolders)) // missing before Open
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.clears.cleared, int64(len(list))

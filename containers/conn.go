@@ -10,17 +10,17 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// channelConn makes a [net.Conn] of an SSH channel, with deadlines, which the
-// SSH library has not: an HTTP server cannot hand a connection over (CONNECT,
-// websockets) without them. An expired write deadline closes the connection.
+// channelConn makes a [net.Conn] of an SSH channel. It adds deadlines, which channels of the SSH library lack. Without
+// them an HTTP server cannot hand over a connection (CONNECT, websockets). An expired write deadline closes the
+// connection.
 type channelConn struct {
 	ch     ssh.Channel
 	peer   string
 	closed chan struct{}
 	once   sync.Once
 
-	data  chan []byte   // from the goroutine that reads the channel
-	taken chan struct{} // to it: the last piece was used up
+	data  chan []byte   // from pump to Read
+	taken chan struct{} // from Read to pump, when Read has used the last piece
 
 	reading sync.Mutex // one Read at a time; guards rest
 	rest    []byte
@@ -33,12 +33,12 @@ func newChannelConn(ch ssh.Channel, reqs <-chan *ssh.Request, peer string) *chan
 	c := &channelConn{ch: ch, peer: peer, closed: make(chan struct{}), data: make(chan []byte), taken: make(chan struct{}, 1)}
 	c.read.expired = make(chan struct{})
 	c.write.expired = make(chan struct{})
-	go ssh.DiscardRequests(reqs) // until the channel is closed
+	go ssh.DiscardRequests(reqs) // returns when the channel is closed
 	go c.pump()
 	return c
 }
 
-// pump ends when the channel or the connection does.
+// pump reads the channel until the channel or the connection is closed.
 func (c *channelConn) pump() {
 	defer close(c.data)
 	buf := make([]byte, 32<<10)
@@ -119,7 +119,7 @@ func (c *channelConn) Write(p []byte) (int, error) {
 	}
 }
 
-// CloseWrite tells the other side that nothing more comes.
+// CloseWrite tells the other side that no more data follows.
 func (c *channelConn) CloseWrite() error { return c.ch.CloseWrite() }
 
 func (c *channelConn) Close() error {
@@ -146,20 +146,20 @@ func (c *channelConn) SetReadDeadline(t time.Time) error {
 }
 
 func (c *channelConn) SetWriteDeadline(t time.Time) error {
-	// A Write that waits for the window knows no other way out.
+	// Closing the channel is the only way to interrupt a Write that waits for the window.
 	c.write.set(t, func() { c.ch.Close() })
 	return nil
 }
 
-// channelAddr is the end of an SSH channel.
+// channelAddr is the address of one side of an SSH channel.
 type channelAddr string
 
 func (channelAddr) Network() string  { return "ssh" }
 func (a channelAddr) String() string { return string(a) }
 
-// deadline is a channel that is closed at a time which may be moved.
+// deadline has a channel that is closed at a time. The time may be moved.
 type deadline struct {
-	mu      sync.Mutex // guards all
+	mu      sync.Mutex // guards all fields
 	timer   *time.Timer
 	round   int // timers of earlier rounds do nothing
 	expired chan struct{}

@@ -162,10 +162,10 @@ func (w *diskWatch) look(b *slot) {
 	if f.closed || f.slots[b.key] != b || !b.settledLocked() || !b.quota.found(used, spent, tooDeep) {
 		return
 	}
-	says := b.quota.says(tooDeep)
+	message := b.quota.message(tooDeep)
 	b.quota.ending = true
 	f.tasks.Go(func() {
-		killed, err := f.killFull(b, host, says)
+		killed, err := f.killFull(b, host, message)
 		f.log().Info("a container takes too much of the disk", "key", b.key, "bytes", used.Bytes, "files", used.Files,
 			"bound", most.Bytes, "killed", killed, "err", err)
 		f.mu.Lock()
@@ -216,7 +216,7 @@ func (f *Fleet) kept(host *Host, output int64) (n int64) {
 }
 
 // killFull kills what runs in a container, and returns how many commands when they have ended.
-func (f *Fleet) killFull(b *slot, host *Host, says string) (int, error) {
+func (f *Fleet) killFull(b *slot, host *Host, message string) (int, error) {
 	host, done, err := f.reach(b, host)
 	if err != nil {
 		return 0, err
@@ -233,7 +233,7 @@ func (f *Fleet) killFull(b *slot, host *Host, says string) (int, error) {
 			continue
 		}
 		_, err := bounded(f, f.base, askTimeout, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, host.killFull(ctx, c.ID, says)
+			return struct{}{}, host.killFull(ctx, c.ID, message)
 		}, nil)
 		if err == nil {
 			ids = append(ids, c.ID)

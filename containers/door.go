@@ -12,7 +12,7 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// doorServer answers what the container asks at the door.
+// doorServer answers the requests of a container at the door.
 type doorServer struct {
 	http     *http.Server
 	conns    chan net.Conn
@@ -22,10 +22,10 @@ type doorServer struct {
 	serving  sync.WaitGroup
 
 	mu   sync.Mutex            // guards open
-	open map[net.Conn]struct{} // hijacked ones too, which the HTTP server forgets
+	open map[net.Conn]struct{} // includes hijacked connections, which the HTTP server forgets
 }
 
-// openDoor asks the runner for the door's connections and serves them with h.
+// openDoor asks the runner for the connections to the door and serves them with handler. A nil handler closes the door.
 func (h *Host) openDoor(handler http.Handler) error {
 	host, port, err := net.SplitHostPort(DoorAddr)
 	if err != nil {
@@ -54,8 +54,8 @@ func (h *Host) openDoor(handler http.Handler) error {
 				http.Error(w, "closing", http.StatusServiceUnavailable)
 			}
 		}),
-		// What a container sends is hostile: headers are small and come soon.
-		// Bodies may be large and slow; the handlers bound those.
+		// Everything that a container sends is hostile. Headers must be small and arrive soon. Bodies may be large and
+		// slow, and the handlers bound them.
 		ReadHeaderTimeout: 30 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    64 << 10,
@@ -92,7 +92,7 @@ func (d *doorServer) accept(nc ssh.NewChannel) {
 	}
 }
 
-// doorConn leaves the list of open connections when it is closed.
+// doorConn removes itself from the open connections of door when it is closed.
 type doorConn struct {
 	*channelConn
 	door *doorServer
@@ -115,7 +115,7 @@ func (d *doorServer) Accept() (net.Conn, error) {
 	}
 }
 
-// Close implements [net.Listener]; the HTTP server calls it.
+// Close implements [net.Listener] for the HTTP server.
 func (d *doorServer) Close() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -130,7 +130,7 @@ func (d *doorServer) Close() error {
 // Addr implements [net.Listener].
 func (d *doorServer) Addr() net.Addr { return channelAddr(DoorAddr) }
 
-// close ends the door after the connection was closed, and waits for its handlers.
+// close closes the door after the connection was closed, and waits for its handlers.
 func (d *doorServer) close() {
 	if d == nil {
 		return

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Engine starts, finds and removes containers, and connects to the runner inside. The implementations are sandbox.Engine (bubblewrap)
-// and docker.Engine. All methods may be called concurrently.
+// Engine starts, finds and removes containers, and connects to the runner inside. The implementations are
+// sandbox.Engine (bubblewrap) and docker.Engine. All methods may be called concurrently.
 //
-// The abilities that not every engine has are interfaces of their own: [Sidecars], [Processes], [TaskUser], [Assigner] and
-// [Volumes]. An engine has an ability if it implements the interface. containerstest tests an engine and all its abilities.
+// Optional abilities are interfaces of their own: [Sidecars], [Processes], [TaskUser], [Assigner] and [Volumes]. An
+// engine has an ability if it implements the interface. containerstest tests an engine and all its abilities.
 type Engine interface {
 	// Name returns "sandbox" or "docker", for people and journals.
 	Name() string
@@ -23,10 +23,10 @@ type Engine interface {
 	List(ctx context.Context, owner string) ([]Container, error)
 	// Dial opens a stream to the runner of a running container.
 	Dial(ctx context.Context, id string) (net.Conn, error)
-	// Remove kills a container and frees all that it held apart from Spec.Dir, which stays with the files that the container
-	// wrote there. Removing a container that is gone is no error.
+	// Remove kills a container and frees everything it held, except Spec.Dir and the files that the container wrote
+	// there. Removing a container that does not exist is no error.
 	Remove(ctx context.Context, id string) error
-	// Close releases the connections of the engine. Containers go on.
+	// Close releases the connections of the engine. Containers continue.
 	Close() error
 }
 
@@ -35,8 +35,8 @@ type Spec struct {
 	// Key names the caller, as "run:fancy-mallard". The container always has Key as a label, and is called "container:" + Key
 	// if the engine allows that name.
 	Key string
-	// Owner is the installation, a random id in the data folder. An engine that several installations share lists the
-	// containers of each apart.
+	// Owner is the installation, a random id in the data folder. Several installations may share an engine. List
+	// returns the containers of one Owner.
 	Owner string
 	// Image is the image to start from. The sandbox ignores it.
 	Image string
@@ -52,25 +52,26 @@ type Spec struct {
 	Labels map[string]string
 }
 
-// Limits are those of one container. Fields that are zero take defaults.
+// Limits are the limits of one container. Fields that are zero take defaults.
 type Limits struct {
 	Memory   int64   `json:"memory"`    // bytes, swap included; default 2 GiB
 	CPUs     float64 `json:"cpus"`      // default 2
 	PIDs     int64   `json:"pids"`      // default 512
-	Tmp      int64   `json:"tmp"`       // bytes of /tmp, which are memory: never more than half of it; default 512 MiB
+	Tmp      int64   `json:"tmp"`       // bytes of /tmp, which count as Memory; at most half of Memory; default 512 MiB
 	FileSize int64   `json:"file_size"` // largest single file; default 8 GiB
 	Output   int64   `json:"output"`    // bytes of stdout, and of stderr, kept per command; default 1 GiB
-	// Disk is the number of bytes that the container may take on disk: in /work without the base layer below it, /artifacts,
-	// /cache and the output that is kept. Commands of a container that takes more are killed with [ReasonDiskFull]. The
-	// [Fleet] watches it. Default: 20 GiB; negative: no limit.
+	// Disk is the number of bytes that the container may take on disk. It covers /work without the base layer below it,
+	// /artifacts, /cache and the kept output. Commands of a container that takes more are killed with [ReasonDiskFull].
+	// The [Fleet] enforces it. The default is 20 GiB. A negative value means no limit.
 	Disk int64 `json:"disk"`
-	// DiskFree is the number of bytes that must stay free on the file system of the work tree. A command that leaves less is
-	// killed with [ReasonDiskFull]. Default: 512 MiB.
+	// DiskFree is the number of bytes that must stay free on the file system of the work tree. A command that leaves
+	// less is killed with [ReasonDiskFull]. The default is 512 MiB.
 	DiskFree int64 `json:"disk_free"`
 }
 
-// WithDefaults returns l with defaults for the fields that are zero. Tmp is at most half of Memory. Files in /tmp are memory, and stay
-// after the kernel has killed the command that wrote them for it; with more the kernel would kill the runner next.
+// WithDefaults returns l with defaults for the fields that are zero. Tmp is at most half of Memory. Files in /tmp count
+// as memory and survive the command that wrote them, even if the kernel killed it for lack of memory. With a larger Tmp
+// the kernel would kill the runner next.
 func (l Limits) WithDefaults() Limits {
 	set := func(v *int64, d int64) {
 		if *v == 0 {

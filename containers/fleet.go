@@ -21,37 +21,38 @@ import (
 	"github.com/ramus-dev/ramus/containers/layer"
 )
 
-// Fleet has one [Host] for each caller. Its exported fields are its options and may be changed until Open. Methods are safe for
-// concurrent use.
+// Fleet has one [Host] for each caller. Its exported fields are its options and may be changed until Open. Methods are
+// safe for concurrent use.
 type Fleet struct {
 	Engine Engine
-	// Dir is the folder of the private folders of containers and of the client key.
+	// Dir has the private folders of containers and the client key.
 	Dir string
-	// Capacity is the number of containers that may exist at once. Default: 2 × cores, at least 4.
+	// Capacity is the number of containers that may exist at once. The default is 2 × cores, at least 4.
 	Capacity int
-	// Queue is the number of callers that may wait for a container. More get [ErrBusy]. Default: 1000.
+	// Queue is the number of callers that may wait for a container. More get [ErrBusy]. The default is 1000.
 	Queue int
-	// Sidecars is the number of sidecars that may run at once. Default: the number of cores, at least 2.
+	// Sidecars is the number of sidecars that may run at once. The default is the number of cores, at least 2.
 	Sidecars int
-	// SleepAfter is the time without a command and without a background process after which a container is removed. Default:
-	// 10 min.
+	// SleepAfter is the time without a command and without a background process after which a container is removed. The
+	// default is 10 min.
 	SleepAfter time.Duration
-	// StartTimeout bounds the start by the engine and the first connection. Default: 2 min. ProvisionTimeout bounds
-	// Request.Provision. Default: 10 min.
+	// StartTimeout bounds the start by the engine and the first connection (default 2 min). ProvisionTimeout bounds
+	// Request.Provision (default 10 min).
 	StartTimeout, ProvisionTimeout time.Duration
-	// Pool is the number of started and connected containers that wait for callers, for each combination of image, environment
-	// and limits that was requested lately. Capacity does not count them, and none is used twice. Default: none.
+	// Pool is the number of started and connected containers that wait for callers, for each combination of image,
+	// environment and limits that was requested lately. Capacity does not count them, and none is used twice. The
+	// default is 0.
 	Pool int
 	// Keeper binds work trees from outside. If it is nil, every container is provisioned from inside.
 	Keeper layer.Keeper
-	// Salvage, if not nil, is called after a container was lost and before the work tree that was bound to it is deleted, with
-	// the labels of its request. All processes of the container have ended. For a container of an earlier process the call may
-	// come during Open or later. A caller that waits for a new container of the key waits for Salvage, so Salvage must not
-	// call the fleet or wait for something that does.
+	// Salvage, if not nil, is called after a container was lost and before its bound work tree is deleted, with the
+	// labels of its request. All processes of the container have ended. For a container of an earlier process the call
+	// may come during Open or later. A caller that waits for a new container of the key waits for Salvage, so Salvage
+	// must not call the fleet or wait for something that does.
 	Salvage func(ctx context.Context, p Place)
-	// Log gets failures of clean-up. Default: none.
+	// Log gets failures of clean-up. If it is nil, they are discarded.
 	Log *slog.Logger
-	// Now is the clock that measures idle time. Default: time.Now.
+	// Now is the clock that measures idle time. If it is nil, it is time.Now.
 	Now func() time.Time
 	// Event, if not nil, is called when containers are started, adopted, asleep, lost and removed. It must not block or call
 	// the fleet.
@@ -70,12 +71,12 @@ type Fleet struct {
 	open       bool
 	known      chan struct{} // closed once the engine was listed
 	closed     bool
-	slots      map[string]*slot   // by key; there are at most Capacity, except after adoptions
-	waiters    []*waiter          // the queue: first come, first served
+	slots      map[string]*slot   // by key; at most Capacity, except after adoptions
+	waiters    []*waiter          // the queue, in order of arrival
 	queueMoved chan struct{}      // closed and replaced when the queue moves
 	making     bool               // a goroutine looks for a host to put to sleep
 	again      bool               // the goroutine is to look once more
-	unclean    map[string]remains // by id: containers that could not be removed and are tried again
+	unclean    map[string]remains // containers by id that could not be removed and are tried again
 	pools      map[poolKind]*pool
 	filling    bool          // a goroutine fills the pools
 	lacking    time.Time     // since when filling is true, by the machine's clock
@@ -117,9 +118,9 @@ type Request struct {
 	// Bind, if not nil and the fleet has a Keeper, gives a new container its work tree from outside. If it fails with
 	// [layer.ErrUnable], Provision is called instead.
 	Bind func(ctx context.Context, p Place) error
-	// Warm, if not nil, is called once for a new container before it waits in the pool, or before Bind and Provision if there
-	// is no pool. It prepares the same for all callers. Without a Keeper only Host of its Place is set; Key and Labels never
-	// are.
+	// Warm, if not nil, is called once for a new container before it waits in the pool, or before Bind and Provision if
+	// there is no pool. It prepares a container in the same way for all callers. Its Place never has Key and Labels.
+	// Without a Keeper it has only Host.
 	Warm func(ctx context.Context, p Place) error
 	// Waiting is called with the place in the queue (1 is next) when it changes.
 	Waiting func(place int)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Times of waiting for an engine that does not answer: in Open, between two tries, and at most for a caller that wants a new
-// container.
+// firstList bounds the wait of Open for the engine. listAgain is the pause between two attempts. engineAwaits bounds
+// the wait of a caller that wants a new container.
 const (
 	firstList    = 5 * time.Second
 	listAgain    = 2 * time.Second
@@ -37,11 +37,12 @@ func (f *Fleet) awaitEngine() {
 			f.log().Info("the container engine answers")
 			return
 		}
-		f.log().Error("cannot take over what the container engine has", "err", err)
+		f.log().Error("cannot take over the containers of an earlier process", "err", err)
 	}
 }
 
-// engineKnown waits until the engine was listed. Before that it is not known whether a caller has a container.
+// engineKnown waits until the containers of the engine were listed. Before that the fleet does not know whether a
+// caller has a container.
 func (f *Fleet) engineKnown(ctx context.Context, limit time.Duration) error {
 	f.mu.Lock()
 	known, base, ready := f.known, f.base, f.open && !f.closed
@@ -70,7 +71,7 @@ func (f *Fleet) engineKnown(ctx context.Context, limit time.Duration) error {
 
 // takeOverLocked takes over the containers of an earlier process.
 func (f *Fleet) takeOverLocked(list []Container) error {
-	// Newest first: if two have the same key, the newer one belongs to the caller.
+	// The newest container comes first. If two have the same key, the newer one belongs to the caller.
 	slices.SortFunc(list, func(a, b Container) int { return b.Created.Compare(a.Created) })
 	inUse := map[string]bool{}
 	for _, c := range list {
@@ -79,7 +80,7 @@ func (f *Fleet) takeOverLocked(list []Container) error {
 		if taken {
 			c.Key, c.Labels = rec.Key, rec.Labels
 		} else if c.Labels[labelPool] != "" {
-			c.Key = "" // unused, and made by an earlier process: no caller may get it
+			c.Key = "" // made for the pool by an earlier process and never used; no caller may get it
 		}
 		if c.Running && ok && c.Key != "" && f.slots[c.Key] == nil {
 			inUse[name] = true
@@ -107,7 +108,7 @@ func (f *Fleet) takeOverLocked(list []Container) error {
 		f.tasks.Go(func() {
 			f.salvage(e.Name())
 			if err := f.retire(e.Name()); err != nil {
-				f.log().Warn("a folder of a container that is gone stays", "folder", e.Name(), "err", err)
+				f.log().Warn("the folder of a removed container stays", "folder", e.Name(), "err", err)
 			}
 		})
 	}
@@ -122,9 +123,9 @@ func (f *Fleet) listEngine(ctx context.Context) ([]Container, error) {
 	}, nil)
 }
 
-// bounded calls fn and returns its result. If fn has not returned after d and a little more for cleaning up, bounded returns an error,
-// even if fn ignores its context. So an engine that hangs costs a goroutine and does not block a caller. late gets a value that
-// comes later.
+// bounded calls fn and returns its result. If fn has not returned after d and cleanGrace, bounded returns an error,
+// even if fn ignores its context. So an engine that hangs costs a goroutine and does not block a caller. late gets a
+// value that comes later.
 func bounded[T any](f *Fleet, ctx context.Context, d time.Duration, fn func(context.Context) (T, error), late func(T)) (T, error) {
 	type result struct {
 		v   T
@@ -190,8 +191,8 @@ func (f *Fleet) process(ctx context.Context, id string) (pid int, start uint64, 
 	return engine.Process(ctx, id)
 }
 
-// TaskUID returns the user of commands on the host. Returns -1 if the engine is no [TaskUser], which a fleet with a Keeper does not
-// allow.
+// TaskUID returns the user of commands on the host. Returns -1 if the engine is not a [TaskUser], which a fleet with a
+// Keeper does not allow.
 func (f *Fleet) TaskUID() int {
 	if engine, err := AsTaskUser(f.Engine); err == nil {
 		return engine.TaskUID()

@@ -16,12 +16,10 @@ import (
 	"github.com/ramus-dev/ramus/internal/durable"
 )
 
-// labelFolder is the label that leads from a container to its folder below
-// Fleet.Dir, also for a later process.
+// labelFolder is the label that names the folder of a container below Fleet.Dir. It serves later processes too.
 const labelFolder = "ramus.folder"
 
-// labelPool marks a container that was made for the pool; whose it became, if anybody's,
-// tells its [record].
+// labelPool marks a container that was made for the pool. Its [record] names the caller, if it got one.
 const labelPool = "ramus.pool"
 
 func newFolderName() string {
@@ -30,16 +28,16 @@ func newFolderName() string {
 	return hex.EncodeToString(b[:])
 }
 
-// folderLabel reads labelFolder. Labels come from the engine, which others may
-// use too, so the name is not trusted to be one of ours.
+// folderLabel returns the value of labelFolder. Returns false if the value is not a name that newFolderName makes.
+// Labels come from the engine, which others may use too, so they are not trusted.
 func folderLabel(labels map[string]string) (string, bool) {
 	name := labels[labelFolder]
 	b, err := hex.DecodeString(name)
 	return name, err == nil && len(b) == 6 && name == hex.EncodeToString(b)
 }
 
-// OwnerOf is the id of the installation whose [Fleet] has dir: its containers bear it. It
-// is made at the first call.
+// OwnerOf returns the id of the installation whose [Fleet] has dir. Its containers have the id as a label. The first
+// call makes the id.
 func OwnerOf(dir string) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", fmt.Errorf("cannot keep the owner's id: %w", err)
@@ -47,7 +45,7 @@ func OwnerOf(dir string) (string, error) {
 	return keepOwner(filepath.Join(dir, "owner"))
 }
 
-// keepOwner reads the installation's id, made at the first call.
+// keepOwner returns the installation's id from a file. The first call makes it.
 func keepOwner(name string) (string, error) {
 	b, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -69,7 +67,7 @@ func keepOwner(name string) (string, error) {
 	return id, nil
 }
 
-// keepClientKey reads the SSH key that runners let in, made at the first call.
+// keepClientKey returns the SSH key that runners let in. The first call makes it.
 func keepClientKey(name string) (ssh.Signer, error) {
 	b, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -113,8 +111,8 @@ func (p filePin) Key() []byte {
 	return b
 }
 
-// Store fails where the folder is gone: the container is gone then, too, and whoever answers in its
-// place is not trusted.
+// Store fails if the folder does not exist. The container is gone then too, and the program that answers in its place
+// is not trusted.
 func (p filePin) Store(key []byte) error {
 	if err := durable.Replace(string(p), key, false); err != nil {
 		return fmt.Errorf("cannot keep the runner's host key: %w", err)

@@ -24,80 +24,75 @@ import (
 // Paths inside every container.
 const (
 	WorkDir      = "/work"      // the caller's work tree
-	ArtifactsDir = "/artifacts" // files a command wants kept
+	ArtifactsDir = "/artifacts" // files that a command wants kept
 	CacheDir     = "/cache"     // package managers' caches; HOME is /cache/home
 	DoorAddr     = "127.0.0.1:7070"
-	// Program is ramus itself, for commands: as `/ramus mcp` it is an agent's way to the
-	// tools at the door.
+	// Program is ramus itself, for commands. An agent reaches the tools at the door by `/ramus mcp`.
 	Program = "/ramus"
-	// RunnerProgram is the program that the runner was started from, for git, which has
-	// commits signed by it, at SignPath of the door, and asks it at FsmonitorPath what
-	// changed.
+	// RunnerProgram is the program that the runner was started from. git calls it for signatures of commits, which come
+	// from SignPath of the door, and for the list of changed files, which comes from FsmonitorPath.
 	RunnerProgram = "/ramus-runner"
 	SignPath      = runner.SignPath
 	FsmonitorPath = runner.FsmonitorPath
 )
 
-// The kinds of error of this package.
+// Kinds of error of this package.
 var (
-	// ErrGone: the container or its runner is not there any more.
+	// ErrGone means that the container or its runner no longer exists.
 	ErrGone = errors.New("container is gone")
-	// ErrUnavailable: the engine does not answer.
+	// ErrUnavailable means that the engine does not answer.
 	ErrUnavailable = errors.New("container engine unavailable")
-	// ErrUnknownCommand: the runner remembers no command of that id.
+	// ErrUnknownCommand means that the runner remembers no command of that id.
 	ErrUnknownCommand = errors.New("unknown command")
-	// ErrImpostor: what answered has not the host key the runner had.
+	// ErrImpostor means that the host key of the answering program is not that of the runner.
 	ErrImpostor = errors.New("the runner is not the one that was started")
-	// ErrKnownCommand: a command of that id was started before; attach to it.
+	// ErrKnownCommand means that a command of that id was started before. Attach follows it.
 	ErrKnownCommand = errors.New("command was started before")
-	// ErrBusy: the queue for a container is full.
+	// ErrBusy means that the queue for a container is full.
 	ErrBusy = errors.New("too many callers are waiting")
-	// ErrNoPort: nothing listens at a port inside.
+	// ErrNoPort means that nothing listens at a port inside.
 	ErrNoPort = errors.New("nothing listens there")
 )
 
 const (
 	handshakeTime = 10 * time.Second
-	// A runner that does not answer for so long is taken for gone.
+	// A runner that does not answer for keepaliveTime counts as gone.
 	keepaliveEvery = 15 * time.Second
 	keepaliveTime  = 30 * time.Second
-	// maxAnswer bounds what a runner may answer to a question, in bytes.
+	// maxAnswer bounds an answer of the runner, in bytes.
 	maxAnswer = 64 << 20
 )
 
-// Host is an SSH connection to the runner in one container. Methods are safe
-// for concurrent use. When the connection breaks every method fails with an
-// error that is [ErrGone].
+// Host is an SSH connection to the runner in one container. Methods are safe for concurrent use. After the connection
+// breaks, every method fails with [ErrGone].
 type Host struct {
 	container Container
 	client    *ssh.Client
-	carrier   *runner.Carrier // nil where the runner cannot hand files over
+	carrier   *runner.Carrier // nil if the runner cannot pass files
 	done      chan struct{}   // closed when the connection is lost
 	door      *doorServer     // nil without a door
 	owned     group
 }
 
-// Pin remembers a runner's SSH host key, so that nothing inside a container
-// can take the runner's place later. First use stores, later uses compare.
+// Pin remembers the SSH host key of a runner, so that nothing inside a container can take the runner's place later. The
+// first use stores the key, later uses compare.
 type Pin interface {
-	Key() []byte // nil when none is stored yet
+	Key() []byte // nil if no key is stored yet
 	Store(key []byte) error
 }
 
-// Dialer says how to open a Host.
+// Dialer opens Hosts.
 type Dialer struct {
 	Engine Engine
 	// Signer is the private half of Spec.ClientKey.
 	Signer ssh.Signer
 	Pin    Pin
-	// Door answers what the container asks at 127.0.0.1:7070; nil closes it.
+	// Door answers the requests of the container to 127.0.0.1:7070. If it is nil, the door is closed.
 	Door http.Handler
 }
 
-// Dial connects to the runner in a container. It tries again until the runner
-// answers, the container is found to be gone, or ctx ends; the connection
-// outlives ctx. A runner whose host key is not the pinned one is refused with
-// [ErrImpostor].
+// Dial connects to the runner in a container. It tries again until the runner answers, the container is found to be
+// gone, or ctx ends. The connection outlives ctx. Returns [ErrImpostor] if the runner's host key is not the pinned one.
 func (d *Dialer) Dial(ctx context.Context, id string) (*Host, error) {
 	wait := 5 * time.Millisecond
 	for {
@@ -105,7 +100,7 @@ func (d *Dialer) Dial(ctx context.Context, id string) (*Host, error) {
 		if err == nil {
 			return h, nil
 		}
-		// Only a runner that is not there yet is worth another try.
+		// Only a runner that does not answer yet is worth another attempt.
 		if !errors.Is(err, errNotYet) {
 			return nil, fmt.Errorf("cannot connect to container %s: %w", id, err)
 		}
@@ -118,7 +113,7 @@ func (d *Dialer) Dial(ctx context.Context, id string) (*Host, error) {
 	}
 }
 
-// errNotYet: the runner did not answer, but may soon.
+// errNotYet means that the runner did not answer, but may soon.
 var errNotYet = errors.New("the runner does not answer")
 
 func (d *Dialer) dialOnce(ctx context.Context, id string) (*Host, error) {
@@ -132,7 +127,7 @@ func (d *Dialer) dialOnce(ctx context.Context, id string) (*Host, error) {
 	return d.NewHost(ctx, conn, Container{ID: id, Running: true})
 }
 
-// NewHost is Dial over a connection that is there already. On error conn is closed.
+// NewHost is like Dial over a connection that exists already. After an error conn is closed.
 func (d *Dialer) NewHost(ctx context.Context, conn net.Conn, c Container) (*Host, error) {
 	impostor := false
 	config := &ssh.ClientConfig{
@@ -164,7 +159,7 @@ func (d *Dialer) NewHost(ctx context.Context, conn net.Conn, c Container) (*Host
 	}
 	end := &endingConn{Conn: conn}
 	conn = end
-	// The handshake knows no context; closing the connection ends it.
+	// The handshake takes no context. Closing the connection ends it.
 	hctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
 	stop := context.AfterFunc(hctx, func() { conn.Close() })
@@ -186,7 +181,7 @@ func (d *Dialer) NewHost(ctx context.Context, conn net.Conn, c Container) (*Host
 		return nil, fmt.Errorf("cannot speak to the runner: %w", err)
 	}
 	if string(sc.ServerVersion()) != "SSH-2.0-"+runner.ServerVersion {
-		carrier = nil // one that was started by an earlier ramus
+		carrier = nil // the runner was started by an earlier ramus
 	}
 	client := ssh.NewClient(sc, chans, reqs)
 	end.client.Store(client)
@@ -203,19 +198,17 @@ func (d *Dialer) NewHost(ctx context.Context, conn net.Conn, c Container) (*Host
 	return h, nil
 }
 
-// endingConn sees to it that nobody waits for an answer that cannot come. When a connection
-// ends, the library gives up the channels that it knows, and then those that are opened
-// fail with their first packet; but of the very first packet that cannot be written it tells nobody,
-// and who opened a channel with it would wait for ever. So that first one is ours, and it is
-// before the library hears of the end.
+// endingConn prevents a wait for an answer that cannot come. When a connection ends, the SSH library fails the channels
+// that it knows, and the ones opened later fail with their first packet. But it reports the very first packet that
+// cannot be written to nobody, so a goroutine that opens a channel with it would wait forever. endingConn therefore has
+// a keepalive fail as that first packet, before the library learns of the end.
 type endingConn struct {
 	net.Conn
 	ended  atomic.Bool
 	client atomic.Pointer[ssh.Client] // nil during the handshake, when there are no channels
 }
 
-// endingWait bounds the wait for that packet: where keys are being exchanged it may not
-// be written at once.
+// endingWait bounds the wait for the keepalive. It may not be written at once during a key exchange.
 const endingWait = 100 * time.Millisecond
 
 func (c *endingConn) Read(p []byte) (int, error) {
@@ -223,7 +216,7 @@ func (c *endingConn) Read(p []byte) (int, error) {
 	if err != nil && !c.ended.Swap(true) {
 		if client := c.client.Load(); client != nil {
 			sent := make(chan struct{})
-			go func() { // ends at the latest with the connection
+			go func() { // returns at the latest when the connection is closed
 				defer close(sent)
 				_, _, _ = client.SendRequest("keepalive@openssh.com", false, nil)
 			}()
@@ -245,7 +238,7 @@ func (c *endingConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// broken tells whether err is a connection that ended rather than a refusal.
+// broken reports whether err means that a connection ended, as opposed to a refusal.
 func broken(err error) bool {
 	for _, e := range []error{io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, syscall.ECONNRESET, syscall.EPIPE, io.ErrClosedPipe} {
 		if errors.Is(err, e) {
@@ -255,8 +248,8 @@ func broken(err error) bool {
 	return false
 }
 
-// keepalive closes the connection when the runner stops answering: a paused or
-// dead machine at the other end of a network says nothing by itself.
+// keepalive closes the connection when the runner stops answering. A paused or dead machine at the other side of a
+// network sends no sign of its own.
 func (h *Host) keepalive() {
 	tick := time.NewTicker(keepaliveEvery)
 	defer tick.Stop()
@@ -272,7 +265,7 @@ func (h *Host) keepalive() {
 	}
 }
 
-// Commands lists what the runner remembers, oldest first.
+// Commands returns the commands that the runner remembers, oldest first.
 func (h *Host) Commands(ctx context.Context) ([]CommandState, error) {
 	var states []runner.State
 	if err := h.ask(ctx, &runner.Request{Op: runner.OpList}, &states); err != nil {
@@ -285,8 +278,8 @@ func (h *Host) Commands(ctx context.Context) ([]CommandState, error) {
 	return all, nil
 }
 
-// Kill ends a command as a timeout would, with reason "killed". It does not
-// wait for the end: [Process.Output] does. Killing one that ended is no error.
+// Kill ends a command as a timeout does, with reason "killed". It does not wait for the end, but [Process.Output] does.
+// Killing a command that has ended is no error.
 func (h *Host) Kill(ctx context.Context, id string) error {
 	if err := h.ask(ctx, &runner.Request{Op: runner.OpKill, ID: id}, nil); err != nil {
 		return fmt.Errorf("cannot kill command %s: %w", id, err)
@@ -294,9 +287,9 @@ func (h *Host) Kill(ctx context.Context, id string) error {
 	return nil
 }
 
-// killFull ends a command that takes more of the disk than it may.
-func (h *Host) killFull(ctx context.Context, id, says string) error {
-	err := h.ask(ctx, &runner.Request{Op: runner.OpKill, ID: id, Reason: runner.ReasonDiskFull, Message: says}, nil)
+// killFull ends a command of a container that takes too much disk. message is for people.
+func (h *Host) killFull(ctx context.Context, id, message string) error {
+	err := h.ask(ctx, &runner.Request{Op: runner.OpKill, ID: id, Reason: runner.ReasonDiskFull, Message: message}, nil)
 	if f := (*runner.Failure)(nil); errors.As(err, &f) && f.Kind == runner.FailBad {
 		return h.Kill(ctx, id) // the runner was started by an earlier ramus
 	}
@@ -314,15 +307,14 @@ func (h *Host) Forget(ctx context.Context, id string) error {
 	return nil
 }
 
-// Files opens SFTP, served by a child process of the task's user that cannot
-// leave /work, /artifacts, /cache and /tmp by "..", absolute path or symlink.
-// The caller closes it; ctx bounds only the opening.
+// Files opens SFTP. A child process of the task's user serves it, and cannot leave /work, /artifacts, /cache and /tmp
+// by "..", absolute path or symlink. The caller closes the client. ctx bounds only the opening.
 func (h *Host) Files(ctx context.Context) (*sftp.Client, error) {
 	ch, reqs, err := h.channel(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cannot open files: %w", err)
 	}
-	go ssh.DiscardRequests(reqs) // until the channel is closed, by the client or with the connection
+	go ssh.DiscardRequests(reqs) // returns when the channel is closed, by the client or with the connection
 	stop := context.AfterFunc(ctx, func() { ch.Close() })
 	defer stop()
 	if ok, err := ch.SendRequest("subsystem", true, ssh.Marshal(struct{ Name string }{"sftp"})); err != nil || !ok {
@@ -337,8 +329,8 @@ func (h *Host) Files(ctx context.Context) (*sftp.Client, error) {
 	return c, nil
 }
 
-// Dial connects to a port inside the container ("127.0.0.1:5173", "[::1]:5173"). One
-// that nothing listens at is [ErrNoPort].
+// Dial connects to a port inside the container ("127.0.0.1:5173", "[::1]:5173"). Returns [ErrNoPort] if nothing listens
+// at the port.
 func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -364,7 +356,7 @@ func (h *Host) Dial(ctx context.Context, addr string) (net.Conn, error) {
 	return newChannelConn(ch, reqs, addr), nil
 }
 
-// Ports lists the TCP ports that listen inside, the door's left out.
+// Ports returns the TCP ports that listen inside, without the door's.
 func (h *Host) Ports(ctx context.Context) ([]int, error) {
 	var ports []int
 	if err := h.ask(ctx, &runner.Request{Op: runner.OpPorts}, &ports); err != nil {
@@ -376,11 +368,11 @@ func (h *Host) Ports(ctx context.Context) ([]int, error) {
 // Done is closed when the connection is lost.
 func (h *Host) Done() <-chan struct{} { return h.done }
 
-// Container tells which container this is.
+// Container returns the container of the Host.
 func (h *Host) Container() Container { return h.container }
 
-// Close ends the connection; the container and its commands go on. It waits
-// for the door's handlers, whose requests' contexts are cancelled.
+// Close closes the connection. The container and its commands continue. Close cancels the contexts of the requests at
+// the door and waits for their handlers.
 func (h *Host) Close() error {
 	err := h.client.Close()
 	h.door.close()
@@ -391,7 +383,7 @@ func (h *Host) Close() error {
 	return nil
 }
 
-// why turns a failed exchange into its cause.
+// why returns the cause of a failed exchange.
 func (h *Host) why(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -415,8 +407,8 @@ func (h *Host) channel(ctx context.Context) (ssh.Channel, <-chan *ssh.Request, e
 	return h.open(ctx, "session", nil)
 }
 
-// open opens a channel. The library's call cannot be interrupted; when ctx
-// ends first its outcome is thrown away by the goroutine that waits for it.
+// open opens a channel. The library's call cannot be interrupted. If ctx ends first, the goroutine that waits for the
+// call discards its result.
 func (h *Host) open(ctx context.Context, kind string, data []byte) (ssh.Channel, <-chan *ssh.Request, error) {
 	type result struct {
 		ch   ssh.Channel
@@ -447,8 +439,8 @@ func (h *Host) open(ctx context.Context, kind string, data []byte) (ssh.Channel,
 	case r := <-got:
 		var refused *ssh.OpenChannelError
 		if r.err != nil && !errors.As(r.err, &refused) {
-			// What the library says otherwise is that the connection ended meanwhile, in
-			// several ways, and sometimes before Done is closed.
+			// All other errors of the library mean that the connection ended meanwhile. They take several forms, and
+			// may come before Done is closed.
 			if r.err = h.why(ctx, r.err); ctx.Err() == nil && !errors.Is(r.err, ErrGone) {
 				r.err = fmt.Errorf("%w: %w", ErrGone, r.err)
 			}
@@ -459,7 +451,7 @@ func (h *Host) open(ctx context.Context, kind string, data []byte) (ssh.Channel,
 	}
 }
 
-// group is goroutines that are waited for once; none can join afterwards.
+// group is a set of goroutines that are waited for once. No goroutine can join afterwards.
 type group struct {
 	mu     sync.Mutex // guards closed, and Go against Wait
 	closed bool
@@ -477,7 +469,7 @@ func (g *group) Go(f func()) bool {
 	return true
 }
 
-// Do is Go for f in the caller's own goroutine.
+// Do is like Go, but runs f in the caller's own goroutine.
 func (g *group) Do(f func()) bool {
 	g.mu.Lock()
 	if g.closed {

@@ -12,15 +12,15 @@ type Lease struct {
 	Fresh bool // the call made the container
 	// Container is the engine's record from the time when the container was started or found.
 	Container Container
-	// Place is the way to the work tree of the container from outside; nil if the fleet has no Keeper.
+	// Place is the way to the work tree of the container from outside. It is nil if the fleet has no Keeper.
 	Place *Place
 	Bound bool // the work tree was bound from outside
 	// Release gives back the host. Idle time starts then. A second call does nothing.
 	Release func()
 }
 
-// Adopt connects to the container of a caller if one runs, including one of an earlier process. It makes none. It returns nil, nil
-// if there is none.
+// Adopt connects to the container of a caller if one runs, including one of an earlier process. It makes no container.
+// Returns nil, nil if there is none.
 func (f *Fleet) Adopt(ctx context.Context, r Request) (*Lease, error) {
 	if err := f.engineKnown(ctx, f.startTimeout()); err != nil {
 		return nil, fmt.Errorf("cannot adopt the container of %s: %w", r.Key, err)

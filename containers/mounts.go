@@ -7,22 +7,21 @@ import (
 	"github.com/ramus-dev/ramus/containers/proc"
 )
 
-// mounts is a container's mount namespace, held. The kernel takes a namespace apart with
-// its last user, every cached name and file of a large work tree with it, and the process
-// that was killed ends its connections only after that: tens of milliseconds in which
-// nobody knows that it is dead. Held, it is taken apart by release.
+// mounts holds the mount namespace of a container. The kernel destroys a namespace with its last user, together with
+// every cached name and file of a large work tree. A killed process closes its connections only after that, so its
+// death would go unnoticed for tens of milliseconds. A held namespace is destroyed by release instead.
 type mounts struct{ file *os.File }
 
-// holdMounts holds the mount namespace of a place's process where that is allowed.
+// holdMounts holds the mount namespace of a place's process if the kernel allows it.
 func holdMounts(p *Place) mounts {
 	if p == nil || p.PID <= 1 || p.Start == 0 {
 		return mounts{}
 	}
 	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/mnt", p.PID))
 	if err != nil {
-		return mounts{} // its end is heard of later, and that is all
+		return mounts{} // only the news of the container's end comes later
 	}
-	// Whose number it is now is known when it is held: no other process can have been between.
+	// The start time is read after the namespace was opened, so no other process can have had the number in between.
 	if start, err := proc.Start(p.PID); err != nil || start != p.Start {
 		f.Close()
 		return mounts{}
@@ -30,7 +29,7 @@ func holdMounts(p *Place) mounts {
 	return mounts{f}
 }
 
-// release lets go; a second time it does nothing.
+// release closes the namespace. A second call does nothing.
 func (m *mounts) release() {
 	if m.file != nil {
 		m.file.Close()

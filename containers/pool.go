@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// poolKind is what containers must have in common to be interchangeable.
+// poolKind is the set of properties that interchangeable containers have in common.
 type poolKind struct {
 	image  string
 	env    string // joined by NUL
@@ -19,31 +19,29 @@ func kindOf(r Request) poolKind {
 	return poolKind{r.Image, strings.Join(r.Env, "\x00"), r.Limits.WithDefaults()}
 }
 
-// A pool is the containers of one kind that wait for callers. Its fields are guarded
-// by the fleet's mutex.
+// A pool has the containers of one kind that wait for callers. The fleet's mutex guards its fields.
 type pool struct {
 	like    Request // image, environment, limits and Warm of the latest request
 	ready   []*candidate
-	asked   time.Time // for one of these, latest
-	kept    bool      // asked for by [Fleet.Warm]: however long ago
+	asked   time.Time // time of the latest request of this kind
+	kept    bool      // requested by [Fleet.Warm], so it never expires
 	fails   int       // in a row
 	err     error     // the latest failure
-	after   time.Time // when the next is tried
+	after   time.Time // time of the next attempt
 	changed chan struct{}
 }
 
 const (
-	// poolLinger is how long a pool is kept that nobody takes from.
+	// poolLinger is the time after which an unrequested pool is dropped.
 	poolLinger = time.Hour
-	// maxPools is how many kinds are kept: images that tasks name are many, and each
-	// that waits takes memory.
+	// maxPools is the number of kinds with a pool. Tasks name many images, and each waiting container takes memory.
 	maxPools = 8
-	// poolRest is how long nobody may have taken a container before the next is made. Where
-	// callers never cease to take them it is waited for poolRestMax in all, until the pools
-	// are full again; while one is being made for a caller, none is for a pool.
+	// poolRest is the time without a container taken from a pool after which the next one is made. If callers never
+	// stop taking containers, filling waits poolRestMax in all, until the pools are full again. While a container is
+	// being made for a caller, none is made for a pool.
 	poolRest, poolRestMax = 300 * time.Millisecond, 2 * time.Second
-	// poolPause is the wait after a container for the pool could not be made; twice as long
-	// each time, up to maxPoolPause.
+	// poolPause is the pause after a container for the pool could not be made. It doubles with each failure, up to
+	// maxPoolPause.
 	poolPause, maxPoolPause = 5 * time.Second, 5 * time.Minute
 )
 
@@ -52,8 +50,8 @@ func (p *pool) changedLocked() {
 	p.changed = make(chan struct{})
 }
 
-// poolLocked is the pool for a request, made when there is none, in the place of the one
-// that was asked for the longest ago; nil when there can be none.
+// poolLocked returns the pool for a request. It makes a missing pool, if necessary in place of the pool that was not
+// requested for the longest time. Returns nil if there can be none.
 func (f *Fleet) poolLocked(r Request) *pool {
 	if f.Pool <= 0 {
 		return nil
@@ -72,7 +70,7 @@ func (f *Fleet) poolLocked(r Request) *pool {
 	return p
 }
 
-// giveUpPoolLocked empties the pool that was asked for the longest ago.
+// giveUpPoolLocked empties the pool that was not requested for the longest time. Returns false if all pools are kept.
 func (f *Fleet) giveUpPoolLocked() bool {
 	var last *pool
 	for _, p := range f.pools {
@@ -95,7 +93,7 @@ func (f *Fleet) discardCandidates(list []*candidate) {
 	}
 }
 
-// takePooledLocked takes a container that fits out of its pool; nil when none waits.
+// takePooledLocked takes a fitting container out of its pool. Returns nil if none waits.
 func (f *Fleet) takePooledLocked(r Request) *candidate {
 	p := f.poolLocked(r)
 	if p == nil {
@@ -116,7 +114,7 @@ func (f *Fleet) takePooledLocked(r Request) *candidate {
 	return v
 }
 
-// shortLocked is the pool that lacks a container the longest; nil when none does.
+// shortLocked returns the pool with the fewest containers that lacks one. Returns nil if no pool does.
 func (f *Fleet) shortLocked() *pool {
 	var short *pool
 	for _, p := range f.pools {
@@ -127,7 +125,7 @@ func (f *Fleet) shortLocked() *pool {
 	return short
 }
 
-// fillLocked sees to it that the pools are filled.
+// fillLocked starts filling the pools if one lacks a container.
 func (f *Fleet) fillLocked() {
 	if f.filling || f.closed || f.shortLocked() == nil {
 		return
@@ -137,9 +135,9 @@ func (f *Fleet) fillLocked() {
 	f.tasks.Go(f.fill)
 }
 
-// yieldLocked waits once, the mutex given up meanwhile, where a caller's container is
-// being made, or was taken a moment ago: those who come want the machine for their first
-// commands. It tells whether it waited. since is from when on there is something to do.
+// yieldLocked waits once if a container is being made for a caller, or was taken a moment ago, because new callers need
+// the machine for their first commands. It unlocks the mutex while it waits, and reports whether it waited. since is
+// the time from which the caller of yieldLocked has had work to do.
 func (f *Fleet) yieldLocked(since time.Time) bool {
 	var wait <-chan time.Time
 	var calm <-chan struct{}
@@ -160,7 +158,7 @@ func (f *Fleet) yieldLocked(since time.Time) bool {
 	return true
 }
 
-// fill makes containers for the pools, one after another, when callers leave it the machine.
+// fill makes containers for the pools, one at a time, while callers do not need the machine.
 func (f *Fleet) fill() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -206,7 +204,7 @@ func (f *Fleet) fill() {
 	}
 }
 
-// startingLocked tells whether a container is being made, or found again, for a caller.
+// startingLocked reports whether a container is being made, or found again, for a caller.
 func (f *Fleet) startingLocked() bool {
 	for _, b := range f.slots {
 		if b.state == slotStarting {
@@ -216,8 +214,8 @@ func (f *Fleet) startingLocked() bool {
 	return false
 }
 
-// tidyPools does what time brings to the pools: what died in them is removed, pools
-// that nobody asks for are given up, what could not be made is tried again.
+// tidyPools removes dead containers from the pools, drops pools that nobody requests, and retries containers that could
+// not be made.
 func (f *Fleet) tidyPools() {
 	f.mu.Lock()
 	var gone []*candidate
@@ -240,7 +238,7 @@ func (f *Fleet) tidyPools() {
 	f.discardCandidates(gone)
 }
 
-// drain empties the pools for good.
+// drain empties the pools and returns their containers. The fleet makes no pools afterwards.
 func (f *Fleet) drain() []*candidate {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -252,10 +250,9 @@ func (f *Fleet) drain() []*candidate {
 	return all
 }
 
-// Warm makes the pool for requests like r ready, and keeps it so until Close. It returns
-// when the pool is full, at once where the fleet has none; when a container cannot be
-// made it returns why, and when ctx ends first, its error: the fleet goes on all the same.
-// Of the request only Image, Env, Limits and Warm count.
+// Warm fills the pool for requests like r, and keeps it full until Close. Warm returns when the pool is full, or at
+// once if the fleet has no pools. Returns the cause if a container cannot be made, and the error of ctx if ctx ends
+// first. The fleet continues to fill the pool in both cases. Only Image, Env, Limits and Warm of the request count.
 func (f *Fleet) Warm(ctx context.Context, r Request) error {
 	wrap := func(err error) error { return fmt.Errorf("cannot fill the pool of containers: %w", err) }
 	if err := f.engineKnown(ctx, engineAwaits); err != nil {
@@ -294,7 +291,7 @@ func (f *Fleet) Warm(ctx context.Context, r Request) error {
 	}
 }
 
-// Pooled tells how many containers wait for callers, and how many should.
+// Pooled returns how many containers wait for callers, and how many should.
 func (f *Fleet) Pooled() (ready, want int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -11,18 +11,18 @@ import (
 	"github.com/ramus-dev/ramus/containers/runner"
 )
 
-// printed is one stream of a command's output as the runner hands it over: the
-// beginning by the channel; where it is long, the rest in the runner's own file of it.
+// printed is one stream of a command's output. The runner sends its beginning by the channel, and passes the file with
+// the rest if the stream is long.
 type printed struct {
-	mu      sync.Mutex // guards the below
+	mu      sync.Mutex // guards the fields below
 	changed sync.Cond
 	file    *os.File
 	before  int64 // bytes that come by the channel
-	from    int64 // where in the file the rest begins
-	upto    int64 // how much of it is there so far
-	ended   bool  // nothing more is told
-	came    int64 // by the channel
-	dry     bool  // nothing more comes by it
+	from    int64 // where the rest begins in the file
+	upto    int64 // how much of the file is written so far
+	ended   bool  // the runner reports no more
+	came    int64 // bytes that came by the channel
+	dry     bool  // no more comes by the channel
 }
 
 func newPrinted() *printed {
@@ -31,8 +31,8 @@ func newPrinted() *printed {
 	return p
 }
 
-// tell takes what the runner says of the file.
-func (p *printed) tell(m runner.Output, take func(uint64) (*os.File, error)) error {
+// announce takes a message of the runner about the file. The first one has the file, which take returns.
+func (p *printed) announce(m runner.Output, take func(uint64) (*os.File, error)) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	defer p.changed.Broadcast()
@@ -41,7 +41,7 @@ func (p *printed) tell(m runner.Output, take func(uint64) (*os.File, error)) err
 		if err != nil {
 			return err
 		}
-		if err := plain(f); err != nil {
+		if err := requireRegular(f); err != nil {
 			f.Close()
 			return err
 		}
@@ -55,9 +55,8 @@ func (p *printed) tell(m runner.Output, take func(uint64) (*os.File, error)) err
 	return nil
 }
 
-// plain refuses all but files on a disk or in memory: reading another could take
-// for ever.
-func plain(f *os.File) error {
+// requireRegular refuses a file that is not on a disk or in memory, because reading another could take forever.
+func requireRegular(f *os.File) error {
 	var st unix.Stat_t
 	var fs unix.Statfs_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {
@@ -67,20 +66,20 @@ func plain(f *os.File) error {
 		return err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG || fs.Type == unix.FUSE_SUPER_MAGIC {
-		return fmt.Errorf("the runner hands over no plain file")
+		return fmt.Errorf("the runner does not pass a regular file")
 	}
 	return nil
 }
 
-// end says that nothing more is told.
-func (p *printed) end() {
+// finish notes that the runner reports no more.
+func (p *printed) finish() {
 	p.mu.Lock()
 	p.ended = true
 	p.changed.Broadcast()
 	p.mu.Unlock()
 }
 
-// close lets go of the file.
+// close closes the file.
 func (p *printed) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -90,8 +89,8 @@ func (p *printed) close() {
 	}
 }
 
-// channel notes what came by the channel, and whether more may.
-func (p *printed) channel(n int, dry bool) {
+// noteChannel notes that n bytes came by the channel, and whether it is dry.
+func (p *printed) noteChannel(n int, dry bool) {
 	p.mu.Lock()
 	p.came += int64(n)
 	p.dry = p.dry || dry
@@ -99,8 +98,8 @@ func (p *printed) channel(n int, dry bool) {
 	p.mu.Unlock()
 }
 
-// copyTo copies what the file holds, after what comes by the channel, until
-// nothing more is told. Errors of the file are told from the writer's.
+// copyTo copies the file to w, after everything that comes by the channel, until the runner reports no more. It returns
+// errors of w and of the file apart.
 func (p *printed) copyTo(w io.Writer) (werr, rerr error) {
 	var buf []byte
 	at := int64(-1)

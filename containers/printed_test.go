@@ -27,18 +27,18 @@ func TestPrinted(t *testing.T) {
 		werr, rerr := p.copyTo(&out)
 		done <- errors.Join(werr, rerr)
 	}()
-	if err := p.tell(runner.Output{Before: 3, From: 3, Upto: 5}, open); err != nil {
+	if err := p.announce(runner.Output{Before: 3, From: 3, Upto: 5}, open); err != nil {
 		t.Fatal(err)
 	}
 	out.WriteString("012") // nothing of the file is written until it is noted
-	p.channel(3, false)
+	p.noteChannel(3, false)
 	for _, upto := range []uint64{8, 6, 10} {
-		if err := p.tell(runner.Output{Upto: upto}, open); err != nil {
+		if err := p.announce(runner.Output{Upto: upto}, open); err != nil {
 			t.Fatal(err)
 		}
 	}
-	p.end()
-	p.channel(0, true)
+	p.finish()
+	p.noteChannel(0, true)
 	if err := <-done; err != nil || out.String() != "0123456789" {
 		t.Errorf("%q, %v", out.String(), err)
 	}
@@ -46,10 +46,10 @@ func TestPrinted(t *testing.T) {
 
 	// One that is told of more than there is.
 	p = newPrinted()
-	if err := p.tell(runner.Output{Upto: 11}, open); err != nil {
+	if err := p.announce(runner.Output{Upto: 11}, open); err != nil {
 		t.Fatal(err)
 	}
-	p.end()
+	p.finish()
 	if _, err := p.copyTo(&out); err == nil {
 		t.Error("a file that is too short is no error")
 	}
@@ -57,11 +57,11 @@ func TestPrinted(t *testing.T) {
 
 	// A connection that ends before all came by the channel.
 	p = newPrinted()
-	if err := p.tell(runner.Output{Before: 100, From: 1, Upto: 5}, open); err != nil {
+	if err := p.announce(runner.Output{Before: 100, From: 1, Upto: 5}, open); err != nil {
 		t.Fatal(err)
 	}
-	p.channel(99, true)
-	p.end()
+	p.noteChannel(99, true)
+	p.finish()
 	out.Reset()
 	if werr, rerr := p.copyTo(&out); werr != nil || rerr != nil || out.Len() > 0 {
 		t.Errorf("%v, %v, %q", werr, rerr, out.String())
@@ -73,10 +73,10 @@ func TestPrinted(t *testing.T) {
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := newPrinted().tell(runner.Output{}, func(uint64) (*os.File, error) { return os.OpenFile(fifo, os.O_RDWR, 0) }); err == nil {
+	if err := newPrinted().announce(runner.Output{}, func(uint64) (*os.File, error) { return os.OpenFile(fifo, os.O_RDWR, 0) }); err == nil {
 		t.Error("a pipe is taken for a file")
 	}
-	if err := newPrinted().tell(runner.Output{Before: 1 << 63}, open); err == nil {
+	if err := newPrinted().announce(runner.Output{Before: 1 << 63}, open); err == nil {
 		t.Error("a negative count is taken")
 	}
 }

@@ -19,30 +19,30 @@ import (
 type Command struct {
 	// ID names the command while the runner remembers it: [A-Za-z0-9._-]{1,64}, unique in the container.
 	ID string
-	// Args is run without a shell. Shell, when Args is empty, is run by `sh -c`.
+	// Args is run without a shell. If Args is empty, Shell is run by `sh -c`.
 	Args  []string
 	Shell string
 	Dir   string   // below /work; default /work
 	Env   []string // "K=V", after the container's own
 	Stdin io.Reader
-	// TTY asks for a terminal; stdout then carries both streams.
+	// TTY asks for a terminal. Stdout then carries both streams.
 	TTY *Window
-	// Timeout kills the whole process group (and what left it by setsid) with
-	// SIGTERM, and Grace later with SIGKILL. Zero: no limit.
+	// Timeout is the time after which the whole process group, and processes that left it by setsid, get SIGTERM, and
+	// SIGKILL after Grace. Zero means no limit.
 	Timeout time.Duration
 	Grace   time.Duration // default 5 s
-	// Background commands may outlive later commands and count as activity;
-	// foreground commands take what they started with them when they end.
+	// Background commands may outlive later commands and count as activity. A foreground command ends together with all
+	// processes it started.
 	Background bool
 }
 
-// Window is a terminal's size and kind.
+// Window is the size and kind of a terminal.
 type Window struct {
 	Rows, Cols int
 	Term       string // TERM; default xterm-256color
 }
 
-// Reasons why a command ended other than by itself.
+// Reasons for which a command was ended by others.
 const (
 	ReasonTimeout  = "timeout"
 	ReasonKilled   = "killed"    // by Process.Kill or Host.Kill
@@ -50,59 +50,56 @@ const (
 	ReasonMemory   = "memory"    // the kernel's out-of-memory killer
 )
 
-// Exit is how a command ended.
+// Exit is the result of a command.
 type Exit struct {
-	Code     int           // 0-255; 128+n when ended by signal n; 126/127 when it could not start
+	Code     int           // 0-255; 128+n if signal n ended the command; 126 or 127 if it could not start
 	Signal   string        // "KILL", … or ""
-	Reason   string        // one of the Reason constants, or "" when it ended by itself
-	Message  string        // for people, of who killed it; mostly ""
+	Reason   string        // a Reason constant, or "" if the command ended by itself
+	Message  string        // for people, set by the killer; mostly ""
 	Duration time.Duration // measured by the runner
-	// Stdout and Stderr count all bytes written; more than Limits.Output of
-	// either were dropped after that many.
+	// Stdout and Stderr count all bytes written. Bytes of a stream beyond Limits.Output were dropped.
 	Stdout, Stderr int64
 }
 
-// CommandState is what the runner remembers of a command.
+// CommandState is the runner's record of a command.
 type CommandState struct {
 	ID         string
 	Started    time.Time
 	Background bool
 	Running    bool
-	Exit       Exit // when not Running; while Running only what was printed so far
+	Exit       Exit // of a running command, only the sizes of the output so far
 	Line       string
-	// Cut tells that Command.Stdin broke off: the connection was lost before all of it was
-	// sent, while the command ran. The rest cannot be supplied. Runners of before this was
-	// told say false.
+	// Cut is true if the connection was lost before all of Command.Stdin was sent, while the command ran. The rest
+	// cannot be supplied. Earlier runners do not report it, and leave it false.
 	Cut bool
 }
 
-// Process is a command as seen from outside. Its output is read from what the
-// runner keeps, so it may be attached any number of times.
+// Process is a command as seen from outside. Its output is read from the runner's copy, so a command may be attached
+// any number of times.
 type Process struct {
 	id   string
 	host *Host
 	ctx  context.Context
 	ch   ssh.Channel
-	stop func() bool // ends the watch over ctx
+	stop func() bool // stops watching ctx
 
-	started chan struct{} // closed when the runner said so, or nothing more comes
-	ended   chan struct{} // closed when the runner will say nothing more
+	started chan struct{} // closed when the command is reported started, or nothing more comes
+	ended   chan struct{} // closed when the runner reports no more
 
-	once    sync.Once   // Output
+	once    sync.Once   // guards against a second Output
 	printed [2]*printed // stdout, stderr
 	broken  atomic.Bool // a file with output is missing
 
-	// Written before ended is closed, read after.
+	// exit, failure and over are written before ended is closed, and read after.
 	exit    *runner.Exit
 	failure *runner.Failure
 	over    bool // the answer is complete
 }
 
-// Start runs a command. Its context ends the attachment, not the command; until
-// then, or until [Process.Output] has returned, the attachment holds memory. A
-// program that is not there or cannot be executed is no error of Start: its
-// exit code is 127 or 126. Stdin is read by a goroutine that ends with the
-// first Read that returns after the command has ended.
+// Start runs a command. ctx bounds the attachment and not the command. The attachment holds memory until ctx ends or
+// [Process.Output] has returned. Start returns no error for a program that does not exist or cannot be executed. Its
+// exit code is 127 or 126 instead. A goroutine reads Stdin until the first Read that returns after the command has
+// ended.
 func (h *Host) Start(ctx context.Context, c Command) (*Process, error) {
 	r := &runner.Request{
 		Op: runner.OpStart, ID: c.ID, Shell: []byte(c.Shell), Dir: []byte(c.Dir),
@@ -127,7 +124,7 @@ func (h *Host) Start(ctx context.Context, c Command) (*Process, error) {
 	return p, nil
 }
 
-// Attach follows a remembered command again, its output from the given offsets on.
+// Attach follows a remembered command again. Its output begins at the given offsets.
 func (h *Host) Attach(ctx context.Context, id string, stdout, stderr int64) (*Process, error) {
 	p, err := h.attach(ctx, &runner.Request{Op: runner.OpAttach, ID: id, Stdout: stdout, Stderr: stderr})
 	if err != nil {
@@ -162,7 +159,7 @@ func (h *Host) attach(ctx context.Context, r *runner.Request) (*Process, error) 
 	return p, nil
 }
 
-// request sends r on a channel of its own and listens for what the runner says.
+// request sends r on a channel of its own and listens for messages of the runner.
 func (h *Host) request(ctx context.Context, r *runner.Request) (*Process, error) {
 	r.Version = runner.Version
 	r.Files = h.carrier != nil && (r.Op == runner.OpStart || r.Op == runner.OpAttach)
@@ -170,8 +167,8 @@ func (h *Host) request(ctx context.Context, r *runner.Request) (*Process, error)
 	if err != nil {
 		return nil, err
 	}
-	// The runner checks as well; here it costs no round trip, and keeps what
-	// cannot be sent from breaking the connection.
+	// The runner checks the request as well. This check costs no round trip, and prevents a request that cannot be sent
+	// from breaking the connection.
 	if _, err := runner.ParseRequest(text); err != nil {
 		return nil, err
 	}
@@ -183,10 +180,10 @@ func (h *Host) request(ctx context.Context, r *runner.Request) (*Process, error)
 	p.stop = context.AfterFunc(ctx, func() { ch.Close() })
 	if !h.owned.Go(func() { p.listen(reqs) }) {
 		p.close()
-		return nil, ErrGone // and the library closes reqs
+		return nil, ErrGone // the library closes reqs
 	}
-	// No reply is wanted: what the runner says of the request tells more, and a reply
-	// would be one round trip more before it.
+	// The request asks for no reply. The runner's messages contain more than a reply, and a reply would cost a round
+	// trip before them.
 	if _, err := ch.SendRequest("exec", false, ssh.Marshal(struct{ Command string }{string(text)})); err != nil {
 		p.close()
 		return nil, h.why(ctx, err)
@@ -194,7 +191,7 @@ func (h *Host) request(ctx context.Context, r *runner.Request) (*Process, error)
 	return p, nil
 }
 
-// listen takes the runner's channel requests until the channel is closed.
+// listen handles the runner's channel requests until the channel is closed.
 func (p *Process) listen(reqs <-chan *ssh.Request) {
 	begun := false
 	for req := range reqs {
@@ -205,8 +202,8 @@ func (p *Process) listen(reqs <-chan *ssh.Request) {
 				close(p.started)
 			}
 		case runner.OutputRequest:
-			if p.tell(req.Payload) != nil {
-				p.ch.Close() // half an output must not look like a whole one
+			if p.announceOutput(req.Payload) != nil {
+				p.ch.Close() // an incomplete output must not look complete
 			}
 		case runner.ExitRequest:
 			var e runner.Exit
@@ -226,7 +223,7 @@ func (p *Process) listen(reqs <-chan *ssh.Request) {
 		}
 	}
 	for _, s := range p.printed {
-		s.end()
+		s.finish()
 	}
 	close(p.ended)
 	if !begun {
@@ -234,23 +231,23 @@ func (p *Process) listen(reqs <-chan *ssh.Request) {
 	}
 }
 
-// tell takes what the runner says of a file with output.
-func (p *Process) tell(payload []byte) error {
+// announceOutput passes a message of the runner about a file with output to its stream.
+func (p *Process) announceOutput(payload []byte) error {
 	var o runner.Output
 	if err := ssh.Unmarshal(payload, &o); err != nil {
 		return err
 	}
 	if p.host.carrier == nil || o.Stream < 1 || o.Stream > 2 {
-		return errors.New("the runner speaks of a file that was not asked for")
+		return errors.New("the runner names a file that was not requested")
 	}
-	if err := p.printed[o.Stream-1].tell(o, p.host.carrier.Take); err != nil {
+	if err := p.printed[o.Stream-1].announce(o, p.host.carrier.Take); err != nil {
 		p.broken.Store(true)
 		return err
 	}
 	return nil
 }
 
-// refusal turns the runner's failure into an error of this package.
+// refusal converts the runner's failure to an error of this package.
 func refusal(f *runner.Failure) error {
 	switch f.Kind {
 	case runner.FailUnknown:
@@ -269,11 +266,11 @@ func (p *Process) close() {
 	}
 }
 
-// feed sends stdin. Its end is announced before the channel's, so that the
-// runner can tell it from a connection that broke.
+// feed sends stdin. It announces the end of stdin before the end of the channel, so that the runner can tell it from a
+// broken connection.
 func (p *Process) feed(in io.Reader) {
 	if _, err := io.Copy(p.ch, in); err != nil {
-		// Either the command is over, or half its input is missing: no end, then.
+		// Either the command is over, or half its input is missing, so no end is announced.
 		return
 	}
 	if _, err := p.ch.SendRequest(runner.EOFRequest, false, nil); err == nil {
@@ -281,9 +278,9 @@ func (p *Process) feed(in io.Reader) {
 	}
 }
 
-// Output copies the command's output to the writers and returns how it ended.
-// It returns early with the context's error, or ErrGone, or that of a writer;
-// the command goes on then. A nil writer discards. It can be called once.
+// Output copies the command's output to the writers and returns the command's Exit. It returns early with the error of
+// the context, ErrGone, or the error of a writer. The command then continues. A nil writer discards. Output can be
+// called once.
 func (p *Process) Output(stdout, stderr io.Writer) (Exit, error) {
 	first := false
 	p.once.Do(func() { first = true })
@@ -300,18 +297,18 @@ func (p *Process) Output(stdout, stderr io.Writer) (Exit, error) {
 	var wg sync.WaitGroup
 	var outErr, errErr error
 	copyTo := func(w io.Writer, r io.Reader, s *printed, err *error) {
-		defer s.channel(0, true)
+		defer s.noteChannel(0, true)
 		buf := make([]byte, 64<<10)
-		// Without the reader's own shortcuts: a failed Write must be told from a failed Read.
+		// io.Copy cannot tell a failed Write from a failed Read.
 		for {
 			n, rerr := r.Read(buf)
 			if n > 0 {
 				if _, werr := w.Write(buf[:n]); werr != nil {
 					*err = fmt.Errorf("cannot write the output of command %s: %w", p.id, werr)
-					p.ch.Close() // or the other stream would wait for this one for ever
+					p.ch.Close() // otherwise the other stream would wait forever for this one
 					return
 				}
-				s.channel(n, false)
+				s.noteChannel(n, false)
 			}
 			if rerr != nil {
 				return
@@ -338,14 +335,14 @@ func (p *Process) Output(stdout, stderr io.Writer) (Exit, error) {
 	if err := errors.Join(outErr, errErr, fileErrs[0], fileErrs[1]); err != nil {
 		return Exit{}, err
 	}
-	<-p.ended // the channel is closed, so this is near
+	<-p.ended // the channel is closed, so ended is closed soon
 	if p.exit == nil || p.broken.Load() {
 		return Exit{}, fmt.Errorf("cannot follow command %s: %w", p.id, p.host.why(p.ctx, io.ErrUnexpectedEOF))
 	}
 	return Exit(*p.exit), nil
 }
 
-// Resize tells a terminal its new size.
+// Resize sets the size of the command's terminal.
 func (p *Process) Resize(w Window) error {
 	_, err := p.ch.SendRequest("window-change", false, ssh.Marshal(struct{ Cols, Rows, Width, Height uint32 }{uint32(w.Cols), uint32(w.Rows), 0, 0}))
 	if err != nil {
@@ -354,7 +351,7 @@ func (p *Process) Resize(w Window) error {
 	return nil
 }
 
-// ask sends a request whose answer is JSON, or nothing.
+// ask sends a request whose answer is JSON or empty.
 func (h *Host) ask(ctx context.Context, r *runner.Request, answer any) error {
 	p, err := h.request(ctx, r)
 	if err != nil {

@@ -27,7 +27,7 @@ func (f *Fleet) Acquire(ctx context.Context, r Request) (*Lease, error) {
 	if err := f.engineKnown(ctx, engineAwaits); err != nil {
 		return nil, fmt.Errorf("cannot acquire a container for %s: %w", r.Key, err)
 	}
-	var w *waiter // the place in the queue
+	var w *waiter // the position in the queue
 	told := 0
 	f.mu.Lock()
 	for {
@@ -37,7 +37,7 @@ func (f *Fleet) Acquire(ctx context.Context, r Request) (*Lease, error) {
 			return nil, fmt.Errorf("cannot acquire a container for %s: %w", r.Key, errClosed)
 		}
 		if b := f.slots[r.Key]; b != nil {
-			w = nil // the slot has replaced the place in the queue, if there was one
+			w = nil // the slot has replaced w, if there was one
 			lease, err, again := f.leaseWhenReadyLocked(ctx, b, r)
 			if !again {
 				f.mu.Unlock()
@@ -64,20 +64,20 @@ func (f *Fleet) Acquire(ctx context.Context, r Request) (*Lease, error) {
 				f.makeRoomLocked()
 			}
 		}
-		place := slices.Index(f.waiters, w) + 1
-		if place == 0 { // out of the queue: the slot was made, and may be gone again
+		position := slices.Index(f.waiters, w) + 1
+		if position == 0 { // not in the queue any more; the slot was made, and may be gone again
 			w = nil
 			continue
 		}
 		moved := f.queueMoved
 		f.mu.Unlock()
-		if place != told {
+		if position != told {
 			if told == 0 {
-				f.event(FleetEvent{Key: r.Key, What: "queued", Place: place})
+				f.event(FleetEvent{Key: r.Key, What: "queued", Place: position})
 			}
-			told = place
+			told = position
 			if r.Waiting != nil {
-				r.Waiting(place)
+				r.Waiting(position)
 			}
 		}
 		select {
@@ -104,7 +104,7 @@ func (f *Fleet) leaveQueueLocked(w *waiter) {
 	}
 }
 
-// queueMovedLocked lets all callers in the queue look at their places.
+// queueMovedLocked wakes all callers in the queue, so that they read their positions again.
 func (f *Fleet) queueMovedLocked() {
 	close(f.queueMoved)
 	f.queueMoved = make(chan struct{})

@@ -9,33 +9,31 @@ import (
 )
 
 const (
-	// A name is taken for so many bytes where names are bounded: mkfs makes as many inodes.
+	// A bound of n bytes implies one of n/bytesPerName names, but at least leastNames. mkfs makes as many inodes.
 	bytesPerName = 16 << 10
 	leastNames   = 100_000
-	// Parts of the bound: what is left to a container that went over it, to clean up, and
-	// what the disks must have given away before it is looked at again.
+	// slackPart is the part of the bound that a container over its bound gets for cleaning up. stepPart is the part of
+	// it that the disks must have given away before the container is measured again.
 	slackPart, stepPart = 16, 64
 )
 
-// quota is what one container may take, and what is known of it. Its fields are guarded by
-// the fleet's mutex.
+// quota is the disk space that one container may take, and its measured use. The fleet's mutex guards its fields.
 type quota struct {
-	most   layer.Usage // no bytes: there is no bound
+	most   layer.Usage // zero bytes mean no bound
 	output int64       // bytes kept of each stream of a command
-	// ceiling is what its commands are killed over: most, or a little more than what the
-	// last killing left, so that the next command may clean up.
+	// ceiling is the use over which the commands are killed. It is most, or a little more than the use after the last
+	// killing, so that the next command may clean up.
 	ceiling layer.Usage
 	used    layer.Usage
-	known   bool        // used is right as of spent
-	spent   layer.Usage // what the disks had given away by then
+	known   bool        // used was right when the disks had given away spent
+	spent   layer.Usage // see known
 	looked  time.Time
 	strikes int
 	ending  bool // its commands are being killed
-	killed  bool // they were; what is left is not known yet
+	killed  bool // its commands were killed, and its use was not measured since
 }
 
-// newQuota is the bound of a container that has nothing on disk. spent is what the disks
-// have given away by now.
+// newQuota returns the quota of a container that has nothing on disk. spent is what the disks have given away so far.
 func newQuota(l Limits, spent layer.Usage) *quota {
 	l = l.WithDefaults()
 	q := &quota{output: l.Output, spent: spent, known: true}
@@ -46,7 +44,7 @@ func newQuota(l Limits, spent layer.Usage) *quota {
 	return q
 }
 
-// disk is what newQuota was given.
+// disk returns the Limits.Disk of newQuota.
 func (q *quota) disk() int64 {
 	if q.most.Bytes == 0 {
 		return -1
@@ -54,7 +52,7 @@ func (q *quota) disk() int64 {
 	return q.most.Bytes
 }
 
-// part is a part of a bound.
+// part returns 1/n of a bound.
 func part(u layer.Usage, n int64) layer.Usage {
 	return layer.Usage{Bytes: u.Bytes / n, Files: u.Files / n}
 }
@@ -65,7 +63,7 @@ func plus(a, b layer.Usage) layer.Usage {
 
 func over(u, bound layer.Usage) bool { return u.Bytes > bound.Bytes || u.Files > bound.Files }
 
-// due tells whether the container may have gone over its ceiling by now.
+// due reports whether the container may have gone over its ceiling by now.
 func (q *quota) due(spent layer.Usage) bool {
 	switch {
 	case q.most.Bytes == 0 || q.ending:
@@ -78,7 +76,7 @@ func (q *quota) due(spent layer.Usage) bool {
 		spent.Files-q.spent.Files > max(q.ceiling.Files-q.used.Files, step.Files)
 }
 
-// found takes what a look has found, and tells whether commands are to be killed for it.
+// found records a measurement, and reports whether the commands are to be killed for it.
 func (q *quota) found(used, spent layer.Usage, tooDeep bool) bool {
 	q.used, q.spent, q.known = used, spent, true
 	if !tooDeep && !over(used, q.most) {
@@ -93,8 +91,8 @@ func (q *quota) found(used, spent layer.Usage, tooDeep bool) bool {
 	return tooDeep || over(used, q.ceiling)
 }
 
-// raise lets the container have what it has, and a little more: less each time until it was
-// under its bound again, and never twice the bound.
+// raise sets the ceiling a little above the current use. The margin shrinks with each call until the container was
+// under its bound again. The ceiling is at most twice the bound.
 func (q *quota) raise() {
 	up := plus(q.used, part(q.most, slackPart<<min(q.strikes, 30)))
 	twice := plus(q.most, q.most)
@@ -105,16 +103,18 @@ func (q *quota) raise() {
 	q.strikes++
 }
 
-// says is why commands are killed, and what to do.
-func (q *quota) says(tooDeep bool) string {
-	const todo = "; delete what is not needed and go on, or remove the container (`ramus stop`), which loses what was not committed"
+// message says why commands are killed, and what to do.
+func (q *quota) message(tooDeep bool) string {
+	const todo = "; delete what is not needed and continue, or remove the container (`ramus stop`), which loses uncommitted changes"
 	switch {
 	case q.used.Bytes > q.most.Bytes:
-		return fmt.Sprintf("the container's files take %s of disk, and limits.disk lets a caller have %s", bytesize.Text(q.used.Bytes), bytesize.Text(q.most.Bytes)) + todo
+		return fmt.Sprintf("the container's files take %s of disk, and limits.disk lets a caller have %s",
+			bytesize.Text(q.used.Bytes), bytesize.Text(q.most.Bytes)) + todo
 	case q.used.Files > q.most.Files:
-		return fmt.Sprintf("the container has more than %d files, and with limits.disk at %s a caller may have %d", q.used.Files-1, bytesize.Text(q.most.Bytes), q.most.Files) + todo
+		return fmt.Sprintf("the container has more than %d files, and with limits.disk at %s a caller may have %d",
+			q.used.Files-1, bytesize.Text(q.most.Bytes), q.most.Files) + todo
 	case tooDeep:
-		return "the container's folders lie too deep to tell what they take, and limits.disk bounds that" + todo
+		return "the container's folders are nested too deeply to measure their size, which limits.disk bounds" + todo
 	}
 	return ""
 }

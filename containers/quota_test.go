@@ -53,8 +53,8 @@ func TestQuotaFound(t *testing.T) {
 	if !look(65 * mib) {
 		t.Error("it is over the bound")
 	}
-	if says := q.says(false); !strings.Contains(says, "take 65 MiB") || !strings.Contains(says, "have 64 MiB") {
-		t.Errorf("it says %q", says)
+	if message := q.message(false); !strings.Contains(message, "take 65 MiB") || !strings.Contains(message, "have 64 MiB") {
+		t.Errorf("it says %q", message)
 	}
 	q.killed = true
 	if look(66 * mib) {
@@ -80,11 +80,11 @@ func TestQuotaFound(t *testing.T) {
 	if !look(65 * mib) {
 		t.Error("the bound holds again")
 	}
-	if many := (layer.Usage{Files: 100_001}); !q.found(many, layer.Usage{}, false) || !strings.Contains(q.says(false), "more than 100000 files") {
-		t.Errorf("names: %q", q.says(false))
+	if many := (layer.Usage{Files: 100_001}); !q.found(many, layer.Usage{}, false) || !strings.Contains(q.message(false), "more than 100000 files") {
+		t.Errorf("names: %q", q.message(false))
 	}
-	if !q.found(bytesUsed(1), layer.Usage{}, true) || !strings.Contains(q.says(true), "too deep") {
-		t.Errorf("too deep: %q", q.says(true))
+	if !q.found(bytesUsed(1), layer.Usage{}, true) || !strings.Contains(q.message(true), "too deeply") {
+		t.Errorf("too deep: %q", q.message(true))
 	}
 }
 

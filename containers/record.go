@@ -76,6 +76,6 @@ func (f *Fleet) salvage(name string) {
 	f.Salvage(ctx, Place{Key: r.Key, Labels: r.Labels, Dir: dir, UID: f.TaskUID()})
 	r.Bound = false
 	if err := f.keepRecord(name, r); err != nil {
-		f.log().Warn("what was salvaged may be salvaged again", "key", r.Key, "folder", name, "err", err)
+		f.log().Warn("a salvaged work tree may be salvaged again", "key", r.Key, "folder", name, "err", err)
 	}
 }

@@ -48,15 +48,15 @@ func (f *Fleet) Remove(ctx context.Context, key string) error {
 	}
 }
 
-// remains are the traces of a container. lost is true if the container was lost and not removed; then its folder may have work that
-// is nowhere else.
+// remains are the traces of a container. lost is true if the container was lost and not removed. Its folder may then
+// have work that exists nowhere else.
 type remains struct {
 	folder string
 	lost   bool
 }
 
-// discard removes a container and its folder. It ignores the end of the caller, and takes at most a minute. A container that cannot
-// be removed is tried again later.
+// discard removes a container and its folder. It ignores the end of the caller's context, and takes at most a minute.
+// The removal of a container that fails is tried again later.
 func (f *Fleet) discard(id string, left remains) error {
 	var err error
 	if id != "" {

@@ -21,12 +21,12 @@ const (
 	SidecarHome = "/tmp/home"
 )
 
-// Sidecar is a program in a container of its own that shares the network of another container and nothing else: no file, no process, no
-// user that the other could trace. It has no capabilities and no mounts. It can write only to /tmp and its home, which count as its
-// memory.
+// Sidecar is a program in a container of its own that shares the network of another container and nothing else. It
+// shares no file, no process, and no user that the other could trace. It has no capabilities and no mounts. It can
+// write only to /tmp and its home, which count as its memory.
 //
-// The sidecar shares the whole network. It reaches all that listens on 127.0.0.1 of the other container, and the other reaches all
-// that the sidecar listens on, including abstract unix sockets.
+// The sidecar shares the whole network. It reaches everything that listens on 127.0.0.1 of the other container, and the
+// other reaches everything that the sidecar listens on, including abstract unix sockets.
 type Sidecar struct {
 	Owner string // the installation, as in [Spec]; [Fleet.RunSidecar] sets it
 	// Key is a name for people, as "browser:run:fancy-mallard".
@@ -38,11 +38,11 @@ type Sidecar struct {
 	// Limits has Memory (default 1 GiB), CPUs (default 2), PIDs (default 256) and Tmp (default 512 MiB, at most half of Memory).
 	// The other fields are ignored.
 	Limits Limits
-	// Stdin is read until it ends or the sidecar does; nil is empty. A Read that blocks at the end of the sidecar is not waited
-	// for.
+	// Stdin is read until it ends or the sidecar does. If it is nil, the input is empty. A Read that blocks at the end
+	// of the sidecar is not awaited.
 	Stdin io.Reader
-	// Stdout and Stderr get the output as it is written, never both at a time; nil discards it. A Write that fails ends the
-	// sidecar. No Write is under way when RunSidecar has returned.
+	// Stdout and Stderr get the output as it is written, never both at a time. A nil writer discards it. A Write that
+	// fails ends the sidecar. No Write is in progress after RunSidecar has returned.
 	Stdout, Stderr io.Writer
 	// Unqueued starts the sidecar without waiting for others. It is for a program that runs as long as an agent works.
 	Unqueued bool
@@ -64,7 +64,8 @@ func (s Sidecar) Valid() error {
 	return nil
 }
 
-// Feed copies Stdin to the sidecar, for an engine. It returns only errors of Stdin, because a program need not read to the end.
+// Feed copies Stdin to the sidecar, for an engine. It returns only errors of Stdin, because a program does not have to
+// read to the end.
 func (s Sidecar) Feed(w io.Writer) error {
 	in := source{r: s.Stdin}
 	io.Copy(w, &in)
@@ -74,7 +75,7 @@ func (s Sidecar) Feed(w io.Writer) error {
 	return nil
 }
 
-// source remembers the error of a reader, and so tells it from that of a writer.
+// source remembers the error of a reader, which tells it from an error of a writer.
 type source struct {
 	r   io.Reader
 	err error
@@ -97,19 +98,20 @@ type SidecarExit struct {
 	Duration time.Duration
 }
 
-// RunSidecar runs a sidecar of a container to its end. See [Sidecars]. At most [Fleet].Sidecars run at once, first come, first served. ctx
-// bounds the wait too. Close ends the sidecars that run and those that wait. Returns [ErrLacks] if the engine has no sidecars.
+// RunSidecar runs a sidecar of a container until it ends. See [Sidecars]. At most [Fleet].Sidecars run at once, in
+// order of arrival. ctx bounds the wait too. Close ends the sidecars that run and those that wait. Returns [ErrLacks]
+// if the engine has no sidecars.
 //
 // RunSidecar does not keep the container awake. The caller needs a [Lease].
 func (f *Fleet) RunSidecar(ctx context.Context, id string, s Sidecar) (SidecarExit, error) {
-	exit, err := f.beside(ctx, id, s)
+	exit, err := f.runSidecar(ctx, id, s)
 	if err != nil {
-		return exit, fmt.Errorf("cannot run %s beside container %s: %w", cmp.Or(s.Key, "a sidecar"), cmp.Or(id, "(none)"), err)
+		return exit, fmt.Errorf("cannot run %s as a sidecar of container %s: %w", cmp.Or(s.Key, "a sidecar"), cmp.Or(id, "(none)"), err)
 	}
 	return exit, nil
 }
 
-func (f *Fleet) beside(ctx context.Context, id string, s Sidecar) (SidecarExit, error) {
+func (f *Fleet) runSidecar(ctx context.Context, id string, s Sidecar) (SidecarExit, error) {
 	engine, err := AsSidecars(f.Engine)
 	if err != nil {
 		return SidecarExit{}, err

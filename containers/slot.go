@@ -35,12 +35,13 @@ type slot struct {
 	fresh  bool // new, and not leased yet
 	leases int
 	uses   int       // leases so far
-	idle   time.Time // since when there is no lease
-	live   int       // running commands when last asked
+	idle   time.Time // time from which there is no lease
+	live   int       // running commands at the last count
 	quota  *quota    // nil until the first start has ended
 	mounts mounts
 	misses int // times in a row that the runner did not answer
-	// asked is closed when a connection for a moment has ended; nil if there is none.
+	// asked is closed when the current connection that a lock of [Fleet.lockRunner] allows has ended. It is nil if
+	// there is none.
 	asked chan struct{}
 }
 
@@ -131,7 +132,7 @@ func (f *Fleet) reconnectSlotLocked(b *slot, r Request) {
 	b.door.set(r.Door)
 	f.tasks.Go(func() {
 		defer cancel(nil)
-		old := b.host // only this goroutine writes it while the slot is starting
+		old := b.host // only this goroutine writes it while the state is slotStarting
 		if old != nil {
 			old.Close()
 		}
@@ -165,7 +166,8 @@ func (f *Fleet) slotReconnected(ctx context.Context, b *slot, host *Host, place 
 		}
 		f.mu.Unlock()
 	default:
-		// Gone, or something else answers in its place. In both cases its files are lost, and the next Acquire makes a new one.
+		// The container is gone, or another program answers in its place. In both cases its files are lost, and the
+		// next Acquire makes a new one.
 		f.log().Info("a container is lost", "key", b.key, "id", b.id, "err", err)
 		settled := b.settled
 		f.stopSlotLocked(b)
@@ -177,8 +179,8 @@ func (f *Fleet) slotReconnected(ctx context.Context, b *slot, host *Host, place 
 	}
 }
 
-// missed counts a runner that did not answer. It reports whether the runner may be asked again. The absence of an engine says nothing
-// about its containers.
+// missed counts a runner that did not answer. It reports whether the runner may be asked again. An engine that does not
+// answer does not count.
 func (b *slot) missed(err error) bool {
 	if !errors.Is(err, ErrUnavailable) {
 		b.misses++
@@ -186,7 +188,7 @@ func (b *slot) missed(err error) bool {
 	return b.misses < maxMisses
 }
 
-// stopSlotLocked begins the end of a slot. The caller must call endSlot next.
+// stopSlotLocked sets the state slotStopping. The caller must call endSlot next.
 func (f *Fleet) stopSlotLocked(b *slot) {
 	b.state, b.since, b.settled = slotStopping, f.now(), make(chan struct{})
 }
@@ -205,10 +207,11 @@ func (f *Fleet) endSlot(b *slot, what string) error {
 	}
 	name := filepath.Base(b.dir)
 	if what == "lost" && f.ended(b.id) {
-		// Nothing of it runs, so the slot is free. A caller that waits need not wait for the engine.
+		// No process of the container runs, so the slot is free. A caller in the queue does not have to wait for the
+		// engine.
 		f.salvage(name)
 		vacate()
-		b.mounts.release() // after the caller that waited
+		b.mounts.release() // after vacate, so that the caller in the queue does not wait for it
 		return f.discard(b.id, remains{name, false})
 	}
 	b.mounts.release()
@@ -219,7 +222,7 @@ func (f *Fleet) endSlot(b *slot, what string) error {
 	}
 	discarded := make(chan error, 1)
 	f.tasks.Go(func() { discarded <- f.discard(b.id, remains{name, false}) })
-	// discard deletes the files in volumes of the engine, which may take long. The slot is free before.
+	// discard deletes the files in volumes of the engine, which may take long. The slot is freed before that.
 	tick := time.NewTicker(endedAgain)
 	defer tick.Stop()
 	for {

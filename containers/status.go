@@ -13,16 +13,16 @@ type HostStatus struct {
 	Key      string    `json:"key"`
 	ID       string    `json:"id,omitempty"`
 	State    string    `json:"state"`           // starting, busy, idle, queued, orphan, stopping
-	Place    int       `json:"place,omitempty"` // in the queue
+	Place    int       `json:"place,omitempty"` // position in the queue; 1 is next
 	Since    time.Time `json:"since"`
 	Leases   int       `json:"leases"`
 	Live     int       `json:"live"` // background processes
 	SleepsAt time.Time `json:"sleeps_at,omitzero"`
 }
 
-// List returns the state of every container by key, then the callers in the queue by place. With keys it returns only those, because
-// an installation has many containers and each is asked. Runners that are connected are asked for their live processes; for others
-// the number is the last one known.
+// List returns the state of every container by key, then the callers in the queue by position. With keys it returns
+// only those, because an installation has many containers and each is asked. Connected runners are asked for their live
+// processes. For others Live is the last known number.
 func (f *Fleet) List(ctx context.Context, keys ...string) []HostStatus {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// watchIdle puts idle hosts to sleep until the fleet is closed. It begins with the dead ones that Open found.
+// watchIdle puts idle hosts to sleep until the fleet is closed. Its first sweep also removes the dead containers that
+// Open found.
 func (f *Fleet) watchIdle() {
 	f.sweepOnce()
 	tick := time.NewTicker(min(max(f.sleepAfter()/4, 20*time.Millisecond), 30*time.Second))
@@ -39,7 +40,7 @@ func (f *Fleet) sweepOnce() {
 		}
 	}
 	f.clearLocked()
-	unclean := f.unclean // two goroutines would salvage the same one twice
+	unclean := f.unclean // discarding a container in two goroutines would salvage it twice
 	f.unclean = map[string]remains{}
 	if len(f.waiters) > 0 && !f.closed {
 		f.makeRoomLocked()
@@ -64,11 +65,11 @@ func (f *Fleet) sweepOnce() {
 	}
 }
 
-// removeDead removes the containers that do not run, as the engine says.
+// removeDead removes the containers that do not run according to the engine.
 func (f *Fleet) removeDead(missing []resting) {
 	list, err := f.listEngine(f.base)
 	if err != nil {
-		return // nothing is known; the next sweep asks again
+		return // the state is not known, and the next sweep asks again
 	}
 	running := map[string]bool{}
 	for _, c := range list {
@@ -110,7 +111,7 @@ func (f *Fleet) restingLocked() []resting {
 	return list
 }
 
-// sleepSlot removes the container of a slot, unless it was used since r was taken or a live process is found in it. The channel is
+// sleepSlot removes the container of a slot, unless it was used since r was made or has a live process. The channel is
 // closed when nothing is left of the container. It is nil if the container stays.
 func (f *Fleet) sleepSlot(r resting) <-chan struct{} {
 	b := r.b
@@ -141,7 +142,8 @@ func (f *Fleet) sleepSlot(r resting) <-chan struct{} {
 	return gone
 }
 
-// countLive returns the number of commands that run in a container without a lease. An error means that nothing is known.
+// countLive returns the number of commands that run in a container without a lease. After an error the number is not
+// known.
 func (f *Fleet) countLive(b *slot, host *Host) (int, error) {
 	host, done, err := f.reach(b, host)
 	if err != nil {
@@ -151,8 +153,8 @@ func (f *Fleet) countLive(b *slot, host *Host) (int, error) {
 	return countRunning(f, host)
 }
 
-// errElsewhere reports that a slot got a lease, or lost its container, before its runner could be asked.
-var errElsewhere = errors.New("the container is in other hands")
+// errElsewhere means that a slot got a lease, or lost its container, before its runner could be asked.
+var errElsewhere = errors.New("the container has another user")
 
 // reach returns the host of a slot, or connects to one until done is called. Only one goroutine connects at a time, and none to a
 // container that is being removed or connected to for a caller.

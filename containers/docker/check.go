@@ -13,12 +13,11 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 )
 
-// minAPI is the API of Engine 20.10, the oldest that has what is asked of it
-// (private cgroup namespaces on both versions of cgroups).
+// minAPI is the API of Engine 20.10, the oldest that has private cgroup namespaces on both versions of cgroups.
 const minAPI = "1.41"
 
-// Check tells whether the engine can start containers with every limit they
-// need, all that is wrong at once. What is merely bad is logged.
+// Check reports whether the engine can start containers with every limit they need. The error names all problems at
+// once. Check logs shortcomings that are no obstacle.
 func (e *Engine) Check(ctx context.Context) error {
 	var version client.ServerVersionResult
 	err := e.ask(ctx, shortWait, "reach the Docker engine", func(ctx context.Context, api *client.Client) (err error) {
@@ -44,10 +43,10 @@ func (e *Engine) Check(ctx context.Context) error {
 	var problems []error
 	problem := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
 	if older(version.APIVersion, minAPI) {
-		problem("Docker Engine %s speaks API %s; 20.10 with %s is the oldest that will do", version.Version, version.APIVersion, minAPI)
+		problem("Docker Engine %s speaks API %s; the oldest that works is 20.10 with %s", version.Version, version.APIVersion, minAPI)
 	}
 	if i.OSType != "linux" {
-		problem("the engine runs %s containers; Linux ones are needed", i.OSType)
+		problem("the engine runs %s containers, but Linux containers are needed", i.OSType)
 	}
 	for _, limit := range []struct {
 		name  string
@@ -85,7 +84,7 @@ func (e *Engine) Check(ctx context.Context) error {
 	return nil
 }
 
-// older compares API versions, "1.41". One that cannot be read counts as old.
+// older reports whether API version a ("1.41") is older than b. A version that cannot be read counts as old.
 func older(a, b string) bool {
 	x, okX := numbers(a)
 	y, okY := numbers(b)

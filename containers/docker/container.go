@@ -21,42 +21,42 @@ import (
 	"github.com/ramus-dev/ramus/containers/runner"
 )
 
-// Labels that say whose a container is.
+// Labels that name the owner and the caller of a container.
 const (
 	labelOwner = "ramus.owner"
 	labelKey   = "ramus.key"
-	labelImage = "ramus.image" // name and digest of the image it was made from
-	// labelNames lists the caller's own labels: an image's labels become the
-	// container's too and must not be taken for them.
+	labelImage = "ramus.image" // name and digest of the container's image
+	// labelNames has the names of the caller's labels. A container inherits the labels of its image, which must not be
+	// taken for the caller's.
 	labelNames = "ramus.labels"
 )
 
-// Places inside that are root's alone.
+// Paths inside that only root can reach.
 const (
-	insideDir       = "/run/ramus" // memory, mode 0700: what is below has no way in for others
+	insideDir       = "/run/ramus" // memory, mode 0700, so that only root can reach the paths below
 	insideRunner    = insideDir + "/ramus"
 	insideSocketDir = insideDir + "/run"
-	insideSpool     = insideDir + "/spool" // a volume: output is kept on disk, not in memory
+	insideSpool     = insideDir + "/spool" // a volume, so that output is kept on disk and not in memory
 	socketName      = "runner.sock"
 	hostsName       = "hosts" // in the container's folder on the host
 )
 
-// The user of commands, as in the image.
+// taskUID and taskGID are the user and the group of commands, as in the image.
 const taskUID, taskGID = 1000, 1000
 
 // maxArgument is the kernel's limit for one argument (MAX_ARG_STRLEN).
 const maxArgument = 128 << 10
 
-// containerName makes a name people recognise. Docker allows [a-zA-Z0-9_.-],
-// not the colon of keys. The random end lets a caller's next container be made
-// while the last one is still being removed; it is the labels that count.
+// containerName returns a name that people recognise. Docker allows [a-zA-Z0-9_.-], which excludes the colon of keys.
+// The random suffix allows a new container of a caller while the last one is still being removed. Only the labels
+// identify a container.
 func containerName(key string) string {
 	var b [4]byte
 	rand.Read(b[:])
 	return "container-" + plain(key, 80) + "-" + hex.EncodeToString(b[:])
 }
 
-// plain replaces what names of containers and hosts do not allow.
+// plain returns s with the characters replaced that names of containers and hosts do not allow.
 func plain(s string, limit int) string {
 	s = strings.Map(func(r rune) rune {
 		switch {
@@ -76,17 +76,16 @@ func plain(s string, limit int) string {
 
 func hostname(key string) string { return plain(key, 63) }
 
-// hostsMount is the names that a container without a network of the engine's knows: nobody else
-// gives it any.
+// hostsMount mounts file as /etc/hosts. A container without a network of the engine gets its names from nothing else.
 func hostsMount(file string) mount.Mount {
 	return mount.Mount{Type: mount.TypeBind, Source: file, Target: "/etc/hosts", ReadOnly: true}
 }
 
-// parts is what a container is made from besides its Spec.
+// parts are the ingredients of a container that its Spec does not have.
 type parts struct {
 	image           client.ImageInspectResult
-	name            string // of the image, as it was asked for
-	runner, program string // on the host
+	name            string // of the image, as requested
+	runner, program string // paths on the host
 	cpus            int    // of the engine's machine
 }
 
@@ -210,8 +209,8 @@ func recipeHost(s containers.Spec, p parts, limits containers.Limits) *container
 	}
 }
 
-// digested is an image's name with its digest: the registry's where it came
-// from one, else the image's own id.
+// digested returns an image's name with its digest. The digest is the registry's for an image from a registry, and the
+// image's own id otherwise.
 func digested(name string, image client.ImageInspectResult) string {
 	name, _, _ = strings.Cut(name, "@")
 	for _, d := range image.RepoDigests {
@@ -225,7 +224,7 @@ func digested(name string, image client.ImageInspectResult) string {
 	return name + "@" + image.ID
 }
 
-// callersLabels picks the labels of [containers.Spec] out of a container's.
+// callersLabels returns the labels of [containers.Spec] among all labels of a container.
 func callersLabels(all map[string]string) map[string]string {
 	var names []string
 	if err := json.Unmarshal([]byte(all[labelNames]), &names); err != nil || len(names) == 0 {
@@ -238,7 +237,7 @@ func callersLabels(all map[string]string) map[string]string {
 	return labels
 }
 
-// programs finds the runner's program and the commands'.
+// programs returns the paths of the runner's program and of the commands' program.
 func (e *Engine) programs() (runner, program string, err error) {
 	if runner, err = usableProgram(e.Runner); err != nil || e.Program == "" {
 		return runner, runner, err
@@ -247,8 +246,8 @@ func (e *Engine) programs() (runner, program string, err error) {
 	return runner, program, err
 }
 
-// usableProgram finds a program, by default this one, and refuses what could not run
-// in every container, where the error would be "no such file" about a file that is there.
+// usableProgram resolves the path of a program; "" means this program. It refuses a program that could not run in every
+// container. There the error would be "no such file" for a file that exists.
 func usableProgram(path string) (string, error) {
 	if path == "" {
 		var err error
@@ -267,7 +266,7 @@ func usableProgram(path string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("cannot find the runner: %w", err)
 	}
-	// Commands' user starts it too, to serve files.
+	// The commands' user starts it too, to serve files.
 	if !info.Mode().IsRegular() || info.Mode().Perm()&0o005 != 0o005 {
 		return "", fmt.Errorf("cannot use %s as the runner: it must be executable for everyone (chmod a+rx)", path)
 	}

@@ -37,7 +37,7 @@ func (e *Engine) Dial(ctx context.Context, id string) (net.Conn, error) {
 	e.mu.Lock()
 	p, known := e.process1[id]
 	e.mu.Unlock()
-	if known && p.ends(ctx) {
+	if known && p.endsSoon(ctx) {
 		return nil, wrap(fmt.Errorf("it has ended: %w", containers.ErrGone))
 	}
 	c, ierr := e.inspect(ctx, id)

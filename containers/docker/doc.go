@@ -2,36 +2,30 @@
 //
 // # What a container is made of
 //
-// Process 1 is the runner, ramus's own static binary, mounted read-only below
-// /run/ramus: any image will do, also one without a shell or a libc. The
-// runner is root inside, with the five capabilities it needs to start commands
-// as uid 1000, to end them and to give them their folders; the commands have
-// none. There is no network but the loopback, which the
-// runtime makes: the engine has none for it, and /etc/hosts is a file of ours. The image is read-only; /work,
-// /artifacts and /cache are volumes that are freed with the container, /tmp is
-// memory. The same binary is at /ramus once more, for commands: git has its commits
-// signed by it.
+// Process 1 is the runner, ramus's own static binary, mounted read-only below /run/ramus. So any image works, including
+// one without a shell or a libc. The runner is root inside, with the five capabilities that it needs to start commands
+// as uid 1000, to end them and to give them their folders. The commands have no capabilities. The only network is the
+// loopback, which the runtime makes. The engine has no network for the container, and /etc/hosts is a file of ramus.
+// The image is read-only. /work, /artifacts and /cache are volumes that are deleted with the container. /tmp is memory.
+// The same binary is at /ramus once more, for commands. git calls it to sign commits.
 //
-// The runner listens on a unix socket in [containers.Spec.Dir], a folder of the
-// host mounted at /run/ramus/run. /run/ramus itself belongs to root alone, so
-// the task's user cannot come near the socket.
+// The runner listens on a unix socket in [containers.Spec.Dir], a folder of the host mounted at /run/ramus/run.
+// /run/ramus belongs to root alone, so the task's user cannot reach the socket.
 //
-// A sidecar is made from another image, as uid 1000 from its first process on, in
-// the network of the container it stands beside. Of the host it sees the list of names
-// of that container alone; its input and output go through the engine's connection.
+// A sidecar is made from another image and shares the network of its container. It runs as uid 1000 from its first
+// process on. Of the host it sees only the hosts file of that container. Its input and output go through the connection
+// of the engine.
 //
 // # What survives
 //
-// Labels say whose a container is; nothing else is kept. So a container
-// outlives ramus, and any ramus with the same owner finds it again. It outlives
-// a restart of the engine where the engine has live-restore switched on; where
-// it has not, the engine kills its containers when it stops, and they are
-// listed as dead. Sidecars have labels of their own; what a ramus that was killed
-// leaves of them ends when another one starts.
+// Labels name the owner and the caller of a container. Nothing else is kept. So a container outlives ramus, and any
+// ramus with the same owner finds it again. A container outlives a restart of the engine if the engine has live-restore
+// enabled. Otherwise the engine kills its containers when it stops, and List shows them as dead. Sidecars have labels
+// of their own. The next ramus removes the sidecars of one that was killed.
 //
 // # Which engines
 //
-// Docker Engine 20.10 (API 1.41) and later, by the address in DOCKER_HOST or
-// the usual socket; the API version is negotiated. The engine must share this
-// machine's file system: the runner's binary and the socket go through it.
+// Docker Engine 20.10 (API 1.41) and later works, at the address in DOCKER_HOST or at the usual socket. The API version
+// is negotiated. The engine must share the file system of this machine, because the runner's binary and the socket are
+// files of it.
 package docker

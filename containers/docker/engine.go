@@ -19,49 +19,49 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 )
 
-// DefaultImage is what make image builds.
+// DefaultImage is the image that make image builds.
 const DefaultImage = "ramus/task:latest"
 
-// Limits of time for one request, for callers whose context has none that is
-// shorter. An engine that takes longer counts as not answering.
+// Time limits for one request. The context of a caller may have a shorter one. An engine that takes longer counts as
+// unavailable.
 const (
-	shortWait  = 15 * time.Second // what an engine knows by heart
-	createWait = time.Minute      // also starting: runtimes are slow on a machine that is out of breath
+	shortWait  = 15 * time.Second // for requests that the engine answers from memory
+	createWait = time.Minute      // also for starting; runtimes are slow on a loaded machine
 	removeWait = time.Minute      // killing, unmounting and deleting volumes
-	runnerWait = 30 * time.Second // from the start of the container until the runner greets
+	runnerWait = 30 * time.Second // from the start of the container to the runner's greeting
 
-	// removePatience is how long a removal that the engine refuses is tried again.
+	// removePatience is the time for which a refused removal is retried.
 	removePatience = 30 * time.Second
 )
 
-// Engine is a [containers.Engine] over a Docker Engine. The zero value is ready
-// to use; fields must not change after the first call.
+// Engine is a [containers.Engine] over a Docker Engine. The zero value is ready to use. Fields must not change after
+// the first call.
 type Engine struct {
-	// Host is the engine's address, "unix:///var/run/docker.sock"; default
-	// DOCKER_HOST with the variables that belong to it, else the usual socket.
+	// Host is the engine's address, as "unix:///var/run/docker.sock". If it is empty, DOCKER_HOST and its related
+	// variables apply, and then the usual socket.
 	Host string
-	// Runner is the program whose `runner` subcommand becomes process 1; it must
-	// be static and executable for everyone. Default: this program.
+	// Runner is the program whose `runner` subcommand becomes process 1. It must be static and executable for everyone.
+	// The default is this program.
 	Runner string
-	// Program is what commands have at [containers.Program]; as Runner it must be
-	// static and executable for everyone. Default: Runner.
+	// Program is the program at [containers.Program]. It must be static and executable for everyone. The default is
+	// Runner.
 	Program string
-	// Image is used where a Spec names none; default [DefaultImage].
+	// Image is used for a Spec without one. The default is [DefaultImage].
 	Image string
-	// Log hears of what went wrong where no caller can be told; default none.
+	// Log gets errors that no caller gets. If it is nil, they are discarded.
 	Log *slog.Logger
 
-	requests atomic.Int64 // exchanges with the engine so far
+	requests atomic.Int64 // number of requests to the engine so far
 
-	mu       sync.Mutex // guards the below
+	mu       sync.Mutex // guards the fields below
 	api      *client.Client
 	runsOn   machine
-	starting map[string]bool   // names of containers that Start has not handed over yet
-	dirs     map[string]string // host folder of the socket by container id, for Dial
+	starting map[string]bool   // names of containers that Start has not returned yet
+	dirs     map[string]string // folder of the socket on the host by container id, for Dial
 	process1 map[string]process
-	sidecars map[string]bool // names of sidecars that RunSidecar has not finished with
-	turns    map[string]turn // by id: of containers that are being renamed or removed
-	undoing  sync.WaitGroup  // work that no caller waits for
+	sidecars map[string]bool // names of sidecars whose RunSidecar has not returned
+	turns    map[string]turn // by id of containers that are being renamed or removed
+	undoing  sync.WaitGroup  // work that no caller awaits
 }
 
 var _ interface {
@@ -73,11 +73,10 @@ var _ interface {
 	containers.Volumes
 } = (*Engine)(nil)
 
-// Name is "docker".
+// Name returns "docker".
 func (e *Engine) Name() string { return "docker" }
 
-// Close waits for clean-ups under way and releases the engine's connections.
-// Containers go on.
+// Close waits for clean-ups in progress and closes the engine's connections. Containers continue.
 func (e *Engine) Close() error {
 	e.undoing.Wait()
 	e.mu.Lock()
@@ -105,8 +104,8 @@ func (e *Engine) image(s containers.Spec) string {
 	return DefaultImage
 }
 
-// client returns the one client, made at first use: an engine that is down when
-// ramus starts is found when it is back.
+// client returns the one client, which the first call makes. So an engine that is down when ramus starts is used once
+// it is up.
 func (e *Engine) client() (*client.Client, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -130,8 +129,7 @@ func (e *Engine) client() (*client.Client, error) {
 	return api, nil
 }
 
-// ask runs one exchange with the engine within a limit of time and tells what
-// was attempted when it fails.
+// ask runs one exchange with the engine within a time limit. what names the attempt in errors.
 func (e *Engine) ask(ctx context.Context, limit time.Duration, what string, exchange func(context.Context, *client.Client) error) error {
 	api, err := e.client()
 	if err != nil {
@@ -154,8 +152,8 @@ func (e *Engine) ask(ctx context.Context, limit time.Duration, what string, exch
 	return fmt.Errorf("cannot %s: %w", what, err)
 }
 
-// answered tells an engine's refusal from an engine that is not there, or went
-// away in the middle of an answer.
+// answered reports whether err is a refusal of the engine. Otherwise the engine is not there, or went away in the
+// middle of an answer.
 func answered(err error) bool {
 	if client.IsErrConnectionFailed(err) {
 		return false
@@ -171,8 +169,7 @@ func answered(err error) bool {
 	return false
 }
 
-// List finds the containers of one owner, the newest last. One that Start has
-// not handed over yet is left out.
+// List returns the containers of one owner, the newest last. It leaves out containers that Start has not returned yet.
 func (e *Engine) List(ctx context.Context, owner string) ([]containers.Container, error) {
 	if owner == "" {
 		return nil, errors.New("cannot list containers: an owner is needed")
@@ -208,9 +205,8 @@ func (e *Engine) List(ctx context.Context, owner string) ([]containers.Container
 	return list, nil
 }
 
-// Remove kills the container and its sidecars and deletes its volumes and what
-// it had of the host's. It returns when they are gone, also when somebody else was removing it
-// already.
+// Remove kills the container and its sidecars, and deletes its volumes and its files on the host. It returns when they
+// are gone, even if another caller was removing the container already.
 func (e *Engine) Remove(ctx context.Context, id string) error {
 	what := "remove container " + id
 	dir, err := e.socketDir(ctx, id)
@@ -235,18 +231,18 @@ func (e *Engine) Remove(ctx context.Context, id string) error {
 			return fmt.Errorf("cannot %s: its folder stays: %w", what, err)
 		}
 	}
-	// Last: one that is being made meanwhile finds no network to share.
+	// The sidecars come last. One that is being made meanwhile finds no network to share.
 	return e.destroyLabelled(ctx, labelSidecarOf+"="+id, nil)
 }
 
-// turn lets one after another do what the engine must not be asked for at once: when it renames
-// a container that it removes, it may list it until it is started anew.
+// turn serializes operations that the engine must not run at once. If it renames a container that it removes, it may
+// list the container until the engine is restarted.
 type turn struct {
-	place chan struct{} // holds a value while somebody has the turn
-	n     int           // who have it or wait for it
+	place chan struct{} // holds a value while a goroutine has the turn
+	n     int           // number of goroutines that have the turn or wait for it
 }
 
-// takeTurn waits until nobody else renames or removes a container; leave lets the next one.
+// takeTurn waits until no other goroutine renames or removes a container. leave ends the turn.
 func (e *Engine) takeTurn(ctx context.Context, id string) (leave func(), err error) {
 	count := func(by int) turn {
 		e.mu.Lock()
@@ -274,7 +270,7 @@ func (e *Engine) takeTurn(ctx context.Context, id string) (leave func(), err err
 	}
 }
 
-// destroy kills a container and deletes its volumes, whatever it is.
+// destroy kills a container of any kind and deletes its volumes.
 func (e *Engine) destroy(ctx context.Context, what, id string) error {
 	patience := time.After(removePatience)
 	for pause := 20 * time.Millisecond; ; pause = min(2*pause, time.Second) {
@@ -285,8 +281,8 @@ func (e *Engine) destroy(ctx context.Context, what, id string) error {
 		if err == nil || errdefs.IsNotFound(err) {
 			return nil
 		}
-		// A conflict is a removal under way elsewhere, an internal error a mount
-		// that is still busy: both pass.
+		// A conflict means that another removal is in progress, an internal error that a mount is still busy. Both are
+		// temporary.
 		if !errdefs.IsConflict(err) && !errdefs.IsInternal(err) {
 			return err
 		}
@@ -300,7 +296,7 @@ func (e *Engine) destroy(ctx context.Context, what, id string) error {
 	}
 }
 
-// inspect asks for a container; one that does not exist is [containers.ErrGone].
+// inspect returns the engine's description of a container. Returns [containers.ErrGone] if it does not exist.
 func (e *Engine) inspect(ctx context.Context, id string) (container.InspectResponse, error) {
 	var found client.ContainerInspectResult
 	err := e.ask(ctx, shortWait, "look at container "+id, func(ctx context.Context, api *client.Client) (err error) {
@@ -313,8 +309,8 @@ func (e *Engine) inspect(ctx context.Context, id string) (container.InspectRespo
 	return found.Container, err
 }
 
-// socketDir is the host folder with a container's socket. It is read from the
-// container's mounts, so that nothing but the engine need remember it.
+// socketDir returns the folder of a container's socket on the host. It comes from the container's mounts, so only the
+// engine has to remember it.
 func (e *Engine) socketDir(ctx context.Context, id string) (string, error) {
 	e.mu.Lock()
 	dir, ok := e.dirs[id]
@@ -344,6 +340,5 @@ func (e *Engine) keepDir(id, dir string) {
 	e.dirs[id] = dir
 }
 
-// Requests is how many requests were made to the engine so far: a test's proof that
-// none is on the way that has to be fast.
+// Requests returns the number of requests to the engine so far. Tests use it to show that fast paths make none.
 func (e *Engine) Requests() int64 { return e.requests.Load() }

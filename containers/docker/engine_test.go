@@ -625,17 +625,17 @@ func TestProcessEnds(t *testing.T) {
 	}
 	over, cancel := context.WithCancel(t.Context())
 	cancel()
-	if p := (process{cmd.Process.Pid, start}); p.ends(over) {
+	if p := (process{cmd.Process.Pid, start}); p.endsSoon(over) {
 		t.Error("a process that lives has ended")
 	}
-	if p := (process{cmd.Process.Pid, 0}); p.ends(t.Context()) {
+	if p := (process{cmd.Process.Pid, 0}); p.endsSoon(t.Context()) {
 		t.Error("a process that cannot be seen has ended")
 	}
-	if p := (process{cmd.Process.Pid, start - 1}); !p.ends(over) {
+	if p := (process{cmd.Process.Pid, start - 1}); !p.endsSoon(over) {
 		t.Error("another process of its number is taken for it")
 	}
 	cmd.Process.Kill()
-	if p := (process{cmd.Process.Pid, start}); !p.ends(t.Context()) {
+	if p := (process{cmd.Process.Pid, start}); !p.endsSoon(t.Context()) {
 		t.Error("a killed process does not end")
 	}
 }

@@ -16,24 +16,24 @@ import (
 	"github.com/ramus-dev/ramus/containers/layer"
 )
 
-// labelLift is on the container of a [Lift] alone: nothing that looks for callers'
-// containers finds it. Its value is the owner.
+// labelLift is the label of the container of a [Lift]. Its value is the owner. Other containers do not have it, so
+// nothing that looks for callers' containers finds this one.
 const labelLift = "ramus.layers"
 
-// Lift runs `ramus layers` for a [layer.Helper] in a container that is root beside the
-// engine: it has the host's processes, and of its files ramus's data folder alone.
+// Lift runs `ramus layers` for a [layer.Helper] in a container with root's rights. The container sees the host's
+// processes, and of the host's files only the data folder of ramus.
 type Lift struct {
 	Engine *Engine
-	// Owner is the installation: what it left is ended before another one starts.
+	// Owner is the installation. Up removes an earlier container of the same Owner before it starts another.
 	Owner string
 }
 
 var _ layer.Lift = Lift{}
 
-// liftProgram is where the container has ramus's binary.
+// liftProgram is the path of ramus's binary in the container.
 const liftProgram = "/.ramus"
 
-// Up starts the container; see [layer.Lift].
+// Up starts the container. See [layer.Lift].
 func (l Lift) Up(ctx context.Context, root string, args []string, ready func(context.Context) error) (err error) {
 	e := l.Engine
 	wrap := func(err error) error { return fmt.Errorf("docker: %w", err) }
@@ -44,7 +44,7 @@ func (l Lift) Up(ctx context.Context, root string, args []string, ready func(con
 	if err != nil {
 		return wrap(err)
 	}
-	// Any image will do: nothing of it is run.
+	// Any image works, because nothing of it runs.
 	image, err := e.findImage(ctx, e.image(containers.Spec{}))
 	if err != nil {
 		return wrap(err)
@@ -64,7 +64,7 @@ func (l Lift) Up(ctx context.Context, root string, args []string, ready func(con
 	return nil
 }
 
-// Down ends the container; see [layer.Lift].
+// Down removes the container. See [layer.Lift].
 func (l Lift) Down(ctx context.Context) error {
 	if err := l.Engine.destroyLabelled(ctx, labelLift+"="+l.Owner, nil); err != nil {
 		return fmt.Errorf("docker: %w", err)
@@ -72,9 +72,8 @@ func (l Lift) Down(ctx context.Context) error {
 	return nil
 }
 
-// Near tells whether the engine is one that this machine's processes reach by a socket
-// file, and whether this process sees the engine's own processes: it does not when it
-// runs in a container itself.
+// Near reports whether processes of this machine reach the engine by a socket file, and whether this process sees the
+// engine's own processes. It does not see them if it runs in a container itself.
 func (e *Engine) Near(ctx context.Context) (socket, processes bool, err error) {
 	api, err := e.client()
 	if err != nil {
@@ -93,15 +92,15 @@ func (e *Engine) Near(ctx context.Context) (socket, processes bool, err error) {
 	if err != nil {
 		return true, false, err
 	}
-	// The kernel has no number for a process that this one cannot see.
+	// The kernel reports number 0 for a process that this process cannot see.
 	return true, cred.Pid != 0, nil
 }
 
-// peer is the process that listens where conn leads.
+// peer returns the credentials of the process that listens at the other side of conn.
 func peer(conn net.Conn) (*unix.Ucred, error) {
 	c, ok := conn.(*net.UnixConn)
 	if !ok {
-		return nil, errors.New("it is no unix socket")
+		return nil, errors.New("it is not a unix socket")
 	}
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -115,7 +114,7 @@ func peer(conn net.Conn) (*unix.Ucred, error) {
 	return cred, asked
 }
 
-// liftRecipe is what the engine is asked to create. image is an id.
+// liftRecipe returns the options of the container. image is an id.
 func liftRecipe(owner, image, program, root string, args []string) client.ContainerCreateOptions {
 	no := false
 	limit := int64(256)
@@ -135,18 +134,17 @@ func liftRecipe(owner, image, program, root string, args []string) client.Contai
 			NetworkMode:    "none",
 			IpcMode:        container.IPCModePrivate,
 			PidMode:        "host",
-			UsernsMode:     "host", // an engine that maps users gives this one none of its own
+			UsernsMode:     "host", // on an engine that maps users, this container is not mapped
 			ReadonlyRootfs: true,
-			// It ends with the ramus that it works for, and leaves nothing then.
+			// The container ends with the ramus that it works for, and is removed then.
 			AutoRemove: true,
 			CapDrop:    []string{"ALL"},
 			CapAdd: []string{
-				"SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE", // to mount, in the namespaces of others
-				// What the kernel does to the files of an overlay it does with the rights of who
-				// mounted it.
+				"SYS_ADMIN", "SYS_CHROOT", "SYS_PTRACE", // to mount, in the namespaces of other processes
+				// The kernel changes the files of an overlay with the rights of the process that mounted it.
 				"CHOWN", "DAC_OVERRIDE", "DAC_READ_SEARCH", "FOWNER", "FSETID", "MKNOD", "SETFCAP",
 			},
-			// The usual filters refuse to mount.
+			// The usual filters refuse mounts.
 			SecurityOpt:   []string{"seccomp=unconfined", "apparmor=unconfined", "label=disable", "no-new-privileges"},
 			LogConfig:     container.LogConfig{Type: "none"},
 			RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},

@@ -14,12 +14,12 @@ import (
 
 // process is process 1 of a container.
 type process struct {
-	pid   int    // as the engine counts
-	start uint64 // 0 where the engine's processes are not seen from here
+	pid   int    // number on the engine's host
+	start uint64 // 0 if this process does not see the engine's processes
 }
 
-// Process is process 1 of a container, as the engine's host counts. Where ramus does
-// not see the host's processes, being in a container itself, start is 0.
+// Process returns process 1 of a container, as numbered on the engine's host. start is 0 if ramus runs in a container
+// itself and so does not see the host's processes.
 func (e *Engine) Process(ctx context.Context, id string) (pid int, start uint64, err error) {
 	wrap := func(err error) error { return fmt.Errorf("cannot find the process of container %s: %w", id, err) }
 	e.mu.Lock()
@@ -56,7 +56,7 @@ func (e *Engine) keepProcess(id string, p process) {
 	e.process1[id] = p
 }
 
-// ended tells whether the process is known to be no more.
+// ended reports whether the process is known to have ended.
 func (p process) ended() bool {
 	if p.start == 0 {
 		return false
@@ -65,12 +65,13 @@ func (p process) ended() bool {
 	return err != nil || start != p.start
 }
 
-// endWait is how long a process may take to be seen as dead after its socket was closed: the
-// kernel lets go of open files first, and of a container's mounts and processes after them.
+// endWait is the time that a process may take to disappear after its socket was closed. The kernel closes its files
+// first, and ends the mounts and processes of the container later.
 const endWait = time.Second
 
-// ends is ended for a process that nobody listens at any more, which is about to end.
-func (p process) ends(ctx context.Context) bool {
+// endsSoon waits up to endWait for the end of a process at which nobody listens any more. It reports whether the
+// process ended.
+func (p process) endsSoon(ctx context.Context) bool {
 	late := time.After(endWait)
 	for p.start != 0 {
 		if p.ended() {
@@ -87,8 +88,8 @@ func (p process) ends(ctx context.Context) bool {
 	return false
 }
 
-// startOf is when process pid started, provided that it is the one that listens at the
-// socket in dir: only then the engine and this process count alike. Otherwise it is 0.
+// startOf returns the start time of process pid if it is the one that listens at the socket in dir. Only then the
+// engine and this process number processes alike. Otherwise startOf returns 0.
 func startOf(ctx context.Context, dir string, pid int) uint64 {
 	conn, err := dialSocket(ctx, dir)
 	if err != nil {
@@ -106,11 +107,11 @@ func startOf(ctx context.Context, dir string, pid int) uint64 {
 	return start
 }
 
-// TaskUID is the user of commands, as in the image.
+// TaskUID returns the user of commands, as in the image.
 func (e *Engine) TaskUID() int { return taskUID }
 
-// Assign renames a container for its caller, in the background: the name is for
-// people. The labels of a container cannot be changed, so that List tells the old ones.
+// Assign renames a container for its caller, in the background. The name is for people. The labels of a container
+// cannot be changed, so List returns the old ones.
 func (e *Engine) Assign(ctx context.Context, id, key string, _ map[string]string) error {
 	e.undoing.Go(func() {
 		ctx := context.WithoutCancel(ctx)

@@ -21,20 +21,17 @@ import (
 	"github.com/ramus-dev/ramus/containers/cgroup"
 )
 
-// BrowserImage is what make browser builds, and what sidecars start from that name
-// no image.
+// BrowserImage is the image that make browser builds. A sidecar that names no image starts from it.
 const BrowserImage = "ramus/browser:latest"
 
-// Labels of sidecars. None of them is one of a caller's container, so that
-// nothing that looks for those finds these.
+// Labels of sidecars. Containers of callers have none of them, so a search for those finds no sidecar.
 const (
-	labelSidecar      = "ramus.sidecar"       // its key
-	labelSidecarOf    = "ramus.sidecar.of"    // id of the container whose network it shares
+	labelSidecar      = "ramus.sidecar"       // the key of the sidecar
+	labelSidecarOf    = "ramus.sidecar.of"    // the id of the container whose network the sidecar shares
 	labelSidecarOwner = "ramus.sidecar.owner" // the installation
 )
 
-// RunSidecar runs a program in a container of its own in another one's network. The
-// engine keeps nothing of what it writes.
+// RunSidecar runs a program in a container of its own in the network of another. The engine keeps none of its output.
 func (e *Engine) RunSidecar(ctx context.Context, id string, s containers.Sidecar) (_ containers.SidecarExit, err error) {
 	exit := containers.SidecarExit{}
 	wrap := func(err error) error { return fmt.Errorf("docker: %w", err) }
@@ -52,14 +49,14 @@ func (e *Engine) RunSidecar(ctx context.Context, id string, s containers.Sidecar
 		return exit, wrap(err)
 	}
 	if id != "" {
-		// The name that the caller knows it by may be a short one; labels are not.
+		// id may be abbreviated, but the value of a label may not.
 		if id, err = e.running(ctx, id); err != nil {
 			return exit, wrap(err)
 		}
 	}
 	options := sidecarRecipe(id, s, image.ID, m.cpus)
 	if id != "" {
-		// One that an earlier ramus made has a network of the engine's, which brings its names.
+		// A container that an earlier ramus made has a network of the engine, which brings its own hosts file.
 		hosts, err := e.hosts(ctx, id)
 		if err != nil {
 			return exit, wrap(e.orGone(ctx, id, err))
@@ -75,7 +72,7 @@ func (e *Engine) RunSidecar(ctx context.Context, id string, s containers.Sidecar
 		return exit, wrap(e.orGone(ctx, id, err))
 	}
 	defer func() {
-		// Also when ctx is over: that is what ends it.
+		// This runs also if ctx is done, because it is what ends the sidecar.
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeWait)
 		defer cancel()
 		if derr := e.destroy(undo, "remove sidecar "+made, made); derr != nil {
@@ -86,7 +83,7 @@ func (e *Engine) RunSidecar(ctx context.Context, id string, s containers.Sidecar
 		return containers.SidecarExit{Image: exit.Image}, wrap(e.orGone(ctx, id, err))
 	}
 	if id != "" && exit.Code == 128+9 {
-		// Killed it is, maybe with the container.
+		// The sidecar was killed, perhaps with its container.
 		if _, err := e.running(ctx, id); err != nil {
 			return exit, wrap(err)
 		}
@@ -94,7 +91,7 @@ func (e *Engine) RunSidecar(ctx context.Context, id string, s containers.Sidecar
 	return exit, nil
 }
 
-// hosts is the file with the names that a container knows; empty when it has them from the engine.
+// hosts returns the path of the hosts file of a container. Returns "" if the container has it from the engine.
 func (e *Engine) hosts(ctx context.Context, id string) (string, error) {
 	dir, err := e.socketDir(ctx, id)
 	if err != nil {
@@ -122,7 +119,7 @@ func (e *Engine) setSidecars(name string, on bool) {
 	}
 }
 
-// running returns a container's full id; one that does not run is gone.
+// running returns the full id of a container. Returns [containers.ErrGone] if it does not run.
 func (e *Engine) running(ctx context.Context, id string) (string, error) {
 	c, err := e.inspect(ctx, id)
 	if err != nil {
@@ -134,7 +131,7 @@ func (e *Engine) running(ctx context.Context, id string) (string, error) {
 	return c.ID, nil
 }
 
-// orGone explains a failure by the end of the container beside which it happened.
+// orGone replaces err by the end of the container with the given id, if that container has ended.
 func (e *Engine) orGone(ctx context.Context, id string, err error) error {
 	if id == "" || ctx.Err() != nil {
 		return err
@@ -145,17 +142,17 @@ func (e *Engine) orGone(ctx context.Context, id string, err error) error {
 	return err
 }
 
-// sidecarRecipe is what the engine is asked to create. image is an id.
+// sidecarRecipe returns the options of a sidecar. image is an id.
 func sidecarRecipe(id string, s containers.Sidecar, image string, cpus int) client.ContainerCreateOptions {
 	limits := s.Bounds()
 	network := container.NetworkMode("none")
 	if id != "" {
 		network = container.NetworkMode("container:" + id)
 	}
-	// The engine's own init is process 1: it takes in what is orphaned, and a signal
-	// that process 1 would not even get ends the program, which is 128+n then.
+	// The engine's own init is process 1. It adopts orphans. A signal that process 1 would not receive ends the
+	// program, whose exit code is then 128+n.
 	yes := true
-	// A folder in memory is the task user's, whoever the image says it is.
+	// A folder in memory belongs to the task's user, whatever user the image has.
 	tmpfs := func(mode string, size int64) string {
 		return fmt.Sprintf("rw,exec,nosuid,nodev,mode=%s,uid=%d,gid=%d,size=%d", mode, taskUID, taskGID, size)
 	}
@@ -203,12 +200,12 @@ func sidecarRecipe(id string, s containers.Sidecar, image string, cpus int) clie
 }
 
 const (
-	maxShm  = 256 << 20 // enough for a browser, which keeps its windows there
+	maxShm  = 256 << 20 // enough for a browser, which keeps its windows in shared memory
 	maxHome = 64 << 20  // caches of fonts and shaders
 )
 
-// follow starts a sidecar that was made and feeds it. It returns when the sidecar has ended and all its output was passed on, or when
-// ctx is done.
+// follow starts a sidecar that was made and feeds it. It returns when the sidecar has ended and all its output was
+// passed on, or when ctx is done.
 func (e *Engine) follow(ctx context.Context, id string, s containers.Sidecar, exit *containers.SidecarExit) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -226,7 +223,7 @@ func (e *Engine) follow(ctx context.Context, id string, s containers.Sidecar, ex
 		attached.Close() // unblocks both directions
 		owned.Wait()
 	}()
-	// Before the start, because a program may end before it can be asked about.
+	// awaitSidecar comes before the start, because a program may end before the engine can be asked about it.
 	ended, err := e.awaitSidecar(ctx, id, &owned)
 	if err != nil {
 		return err
@@ -264,14 +261,14 @@ func (e *Engine) follow(ctx context.Context, id string, s containers.Sidecar, ex
 		return err
 	}
 	c, err := e.inspect(ctx, id)
-	if errors.Is(err, containers.ErrGone) { // the sidecar, not the container whose network it has
+	if errors.Is(err, containers.ErrGone) { // the sidecar is gone, not the container whose network it shares
 		return errors.New("it was removed while it ran")
 	} else if err != nil {
 		return err
 	}
 	exit.Memory = peak.Load()
 	if c.State != nil && c.State.OOMKilled {
-		// It had all the memory of its limit, even if less was measured.
+		// The sidecar used all the memory of its limit, even if less was measured.
 		exit.OOM, exit.Memory = true, s.Bounds().Memory
 	}
 	return nil
@@ -314,7 +311,7 @@ func copyStreams(attached *client.ContainerAttachResult, s containers.Sidecar, o
 		defer close(copied)
 		stdout, stderr := orDiscard(s.Stdout), orDiscard(s.Stderr)
 		if _, err := stdcopy.StdCopy(stdout, stderr, attached.Reader); err != nil {
-			cancel(fmt.Errorf("cannot hand its output on: %w", err))
+			cancel(fmt.Errorf("cannot pass on its output: %w", err))
 		}
 	})
 	go func() { // may outlive the sidecar, while a Read of Stdin blocks; see [containers.Sidecar]
@@ -336,13 +333,12 @@ func orDiscard(w io.Writer) io.Writer {
 	return w
 }
 
-// measure keeps the most memory that the sidecar was seen to use, about once a second: the
-// kernel keeps the peak between. The engine's own statistics are none of a container that
-// is in the network of one for which it has made none.
+// measure records the highest memory use of a sidecar, about once a second. The kernel keeps the peak between two
+// readings. The engine's own statistics do not cover a container in the network of a container without one.
 func (e *Engine) measure(ctx context.Context, id string, peak *atomic.Int64) {
 	c, err := e.inspect(ctx, id)
 	if err != nil || c.State == nil || c.State.Pid <= 0 {
-		return // it may have ended, and the figure is for people
+		return // the sidecar may have ended, and the figure is only for people
 	}
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -372,7 +368,7 @@ func (e *Engine) SweepSidecars(ctx context.Context, owner string) error {
 	})
 }
 
-// destroyLabelled removes the containers with a label, but those to be kept.
+// destroyLabelled removes the containers with a label, except those for which keep returns true. A nil keep keeps none.
 func (e *Engine) destroyLabelled(ctx context.Context, label string, keep func(name string) bool) error {
 	var found client.ContainerListResult
 	err := e.ask(ctx, shortWait, "list containers", func(ctx context.Context, api *client.Client) (err error) {

@@ -68,7 +68,7 @@ func (e *Engine) Start(ctx context.Context, s containers.Spec) (_ containers.Con
 		if err == nil {
 			return
 		}
-		// The caller may have given up already; what was begun is undone all the same.
+		// The caller may have stopped waiting. The container is removed all the same.
 		undo, cancel := context.WithTimeout(context.WithoutCancel(ctx), removeWait)
 		defer cancel()
 		if rerr := e.Remove(undo, id); rerr != nil {
@@ -88,14 +88,14 @@ func (e *Engine) Start(ctx context.Context, s containers.Spec) (_ containers.Con
 	}
 	created, err := time.Parse(time.RFC3339Nano, c.Created)
 	if err != nil {
-		return none, wrap(fmt.Errorf("the engine says it was created at %q: %w", c.Created, err))
+		return none, wrap(fmt.Errorf("cannot read the creation time %q: %w", c.Created, err))
 	}
 	return containers.Container{
 		ID:      id,
 		Key:     s.Key,
 		Image:   options.Config.Labels[labelImage],
 		Running: true,
-		// Whole seconds, as List tells them.
+		// Whole seconds, as List returns them.
 		Created: created.UTC().Truncate(time.Second),
 		Labels:  callersLabels(options.Config.Labels),
 	}, nil
@@ -114,10 +114,9 @@ func (e *Engine) setStarting(name string, on bool) {
 	}
 }
 
-// makeSocketDir makes the folder that is shared with the container. The
-// container's root has no right to write where others own, and may be another
-// user than root on this side: so the folder is open to all, and the one above
-// it closed.
+// makeSocketDir makes the folder that is shared with the container. The container's root may not write to folders of
+// other users, and may be another user than root on the host. So the folder is open to all users, and the one above it
+// is closed to them.
 func makeSocketDir(dir, run string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -125,29 +124,29 @@ func makeSocketDir(dir, run string) error {
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return err
 	}
-	// What an earlier container left could be a socket that answers for nobody.
+	// An earlier container may have left a socket at which nobody answers.
 	if err := os.RemoveAll(run); err != nil {
 		return err
 	}
 	if err := os.Mkdir(run, 0o700); err != nil {
 		return err
 	}
-	return os.Chmod(run, 0o777) // Mkdir's mode is cut by the umask
+	return os.Chmod(run, 0o777) // the umask limits the mode of Mkdir
 }
 
-// writeHosts writes the names that a container knows, its own among them. The address is
-// of version 4 alone: a server that is told to listen at "localhost" takes the first address
-// of that name, and previews, checks and the door's clients ask at 127.0.0.1.
+// writeHosts writes the hosts file of a container, with the container's own name. It has only the IPv4 address. A
+// server that is told to listen at "localhost" takes the first address of that name, while previews, checks and clients
+// of the door use 127.0.0.1.
 func writeHosts(s containers.Spec) error {
 	path := filepath.Join(s.Dir, hostsName)
 	err := os.WriteFile(path, []byte("127.0.0.1\tlocalhost "+hostname(s.Key)+"\n"), 0o644)
 	if err == nil {
-		err = os.Chmod(path, 0o644) // whatever the umask: it is read by commands
+		err = os.Chmod(path, 0o644) // independent of the umask, because commands read it
 	}
 	return err
 }
 
-// removeShared deletes what a container had of its folder on the host, by the one of its socket.
+// removeShared deletes the files of a container in its folder on the host. run is the folder of its socket.
 func removeShared(run string) error {
 	err := os.Remove(filepath.Join(filepath.Dir(run), hostsName))
 	if errors.Is(err, os.ErrNotExist) {
@@ -156,8 +155,8 @@ func removeShared(run string) error {
 	return errors.Join(err, os.RemoveAll(run))
 }
 
-// findImage looks an image up; it never pulls one: that takes minutes and is
-// for a person to decide.
+// findImage returns the description of an image. It never pulls one, because that takes minutes and a person should
+// decide on it.
 func (e *Engine) findImage(ctx context.Context, name string) (client.ImageInspectResult, error) {
 	var image client.ImageInspectResult
 	err := e.ask(ctx, shortWait, "look at image "+name, func(ctx context.Context, api *client.Client) (err error) {
@@ -166,11 +165,11 @@ func (e *Engine) findImage(ctx context.Context, name string) (client.ImageInspec
 	})
 	switch {
 	case errdefs.IsNotFound(err) && name == DefaultImage:
-		return image, fmt.Errorf("the image %s is not there: make image builds it: %w: %w", name, containers.ErrUnavailable, err)
+		return image, fmt.Errorf("the image %s does not exist here; make image builds it: %w: %w", name, containers.ErrUnavailable, err)
 	case errdefs.IsNotFound(err) && (strings.HasPrefix(name, "ramus/browser:") || strings.HasPrefix(name, "ramus/task-browser:")):
-		return image, fmt.Errorf("the image %s is not there: make browser builds it: %w: %w", name, containers.ErrUnavailable, err)
+		return image, fmt.Errorf("the image %s does not exist here; make browser builds it: %w: %w", name, containers.ErrUnavailable, err)
 	case errdefs.IsNotFound(err):
-		return image, fmt.Errorf("the image %s is not there: docker pull %s fetches it: %w: %w", name, name, containers.ErrUnavailable, err)
+		return image, fmt.Errorf("the image %s does not exist here; docker pull %s fetches it: %w: %w", name, name, containers.ErrUnavailable, err)
 	case err != nil:
 		return image, err
 	case image.Os != "" && image.Os != "linux":
@@ -179,10 +178,10 @@ func (e *Engine) findImage(ctx context.Context, name string) (client.ImageInspec
 	return image, nil
 }
 
-// machine is what the engine tells of where it runs.
+// machine is the engine's description of its machine.
 type machine struct {
-	cpus    int    // 0: it was not asked yet
-	storage string // its own folder, where volumes lie
+	cpus    int    // 0 if the engine was not asked yet
+	storage string // the engine's own folder, which has the volumes
 }
 
 func (e *Engine) machine(ctx context.Context) (machine, error) {
@@ -206,11 +205,11 @@ func (e *Engine) machine(ctx context.Context) (machine, error) {
 	return e.runsOn, nil
 }
 
-// Volumes are all that a container may write to: Docker keeps them in its own folder.
+// Volumes returns all folders that a container may write to. Docker keeps them in its own folder.
 func (e *Engine) Volumes(ctx context.Context) (inside []string, storage string) {
 	inside = []string{containers.WorkDir, containers.ArtifactsDir, containers.CacheDir}
 	if _, here, err := e.Near(ctx); err != nil || !here {
-		return inside, "" // a folder of that name would be another one
+		return inside, "" // a folder of that name on this machine would be another one
 	}
 	m, err := e.machine(ctx)
 	if err != nil {
@@ -219,15 +218,14 @@ func (e *Engine) Volumes(ctx context.Context) (inside []string, storage string) 
 	return inside, m.storage
 }
 
-// create makes the container. When the caller gives up in the middle the
-// engine may make it all the same; the exchange is then seen through, in the
-// background, and the container removed.
+// create makes the container. If the caller stops waiting, the engine may make the container all the same. A goroutine
+// then completes the exchange and removes the container.
 func (e *Engine) create(ctx context.Context, options client.ContainerCreateOptions) (string, error) {
 	type answer struct {
 		id  string
 		err error
 	}
-	answers := make(chan answer) // unbuffered: an answer is taken by the caller or undone, never both
+	answers := make(chan answer) // unbuffered, so that an answer is either taken by the caller or undone, never both
 	gone := make(chan struct{})
 	e.undoing.Go(func() {
 		detached := context.WithoutCancel(ctx)
@@ -247,7 +245,7 @@ func (e *Engine) create(ctx context.Context, options client.ContainerCreateOptio
 		limited, cancel := context.WithTimeout(detached, removeWait)
 		defer cancel()
 		if err := e.destroy(limited, "remove container "+made.ID, made.ID); err != nil {
-			e.log().Warn("a container that nobody waits for any more stays", "id", made.ID, "err", err)
+			e.log().Warn("an abandoned container could not be removed", "id", made.ID, "err", err)
 		}
 	})
 	select {
@@ -259,9 +257,8 @@ func (e *Engine) create(ctx context.Context, options client.ContainerCreateOptio
 	}
 }
 
-// startAndAwait starts a container and returns when ready does without an error. The
-// container keeps no log, so what its program says in despair is read as it
-// says it.
+// startAndAwait starts a container and returns when ready returns nil. The container keeps no log, so its first output
+// is read while it is written, for the error.
 func (e *Engine) startAndAwait(ctx context.Context, id string, ready func(context.Context) error) error {
 	var attached client.ContainerAttachResult
 	err := e.ask(ctx, shortWait, "attach to it", func(ctx context.Context, api *client.Client) (err error) {
@@ -271,11 +268,11 @@ func (e *Engine) startAndAwait(ctx context.Context, id string, ready func(contex
 	if err != nil {
 		return err
 	}
-	said := new(head)
+	output := new(head)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		stdcopy.StdCopy(said, said, attached.Reader)
+		stdcopy.StdCopy(output, output, attached.Reader)
 	}()
 	defer func() { attached.Close(); <-ended }()
 
@@ -289,7 +286,7 @@ func (e *Engine) startAndAwait(ctx context.Context, id string, ready func(contex
 
 	ctx, cancel := context.WithTimeoutCause(ctx, runnerWait, fmt.Errorf("the runner does not answer within %v", runnerWait))
 	defer cancel()
-	// A runner needs some 10 ms on an idle machine; pauses that double would add up to as much again.
+	// A runner needs about 10 ms on an idle machine. Doubling pauses would add as much again.
 	for pause := time.Millisecond; ; pause = min(pause+pause/4, 50*time.Millisecond) {
 		err := ready(ctx)
 		if err == nil {
@@ -297,15 +294,15 @@ func (e *Engine) startAndAwait(ctx context.Context, id string, ready func(contex
 		}
 		select {
 		case <-time.After(pause):
-		case <-ended: // with the stream the container ends
-			return e.whyEnded(ctx, id, said.String())
+		case <-ended: // the stream ends with the container
+			return e.whyEnded(ctx, id, output.String())
 		case <-ctx.Done():
 			return errors.Join(context.Cause(ctx), err)
 		}
 	}
 }
 
-// greeted tells whether the runner answers as an SSH server does.
+// greeted returns nil if the runner answers like an SSH server.
 func (e *Engine) greeted(ctx context.Context, id string) error {
 	dir, err := e.socketDir(ctx, id)
 	if err != nil {
@@ -327,27 +324,27 @@ func (e *Engine) greeted(ctx context.Context, id string) error {
 	return nil
 }
 
-// whyEnded describes a container that ended when it should have lived.
-func (e *Engine) whyEnded(ctx context.Context, id, said string) error {
-	said = strings.TrimSpace(strings.ToValidUTF8(said, "?"))
-	if said != "" {
-		said = ": " + said
+// whyEnded returns an error for a container that ended too early. output is the beginning of its output.
+func (e *Engine) whyEnded(ctx context.Context, id, output string) error {
+	output = strings.TrimSpace(strings.ToValidUTF8(output, "?"))
+	if output != "" {
+		output = ": " + output
 	}
 	c, err := e.inspect(ctx, id)
 	switch {
 	case err != nil:
-		return fmt.Errorf("the runner ended at once%s (%w)", said, err)
+		return fmt.Errorf("the runner ended at once%s (%w)", output, err)
 	case c.State == nil:
-		return fmt.Errorf("the runner ended at once%s", said)
+		return fmt.Errorf("the runner ended at once%s", output)
 	case c.State.OOMKilled:
-		return fmt.Errorf("the runner ended at once: the memory limit is too small for it%s", said)
+		return fmt.Errorf("the runner ended at once: the memory limit is too small for it%s", output)
 	case c.State.Error != "":
-		return fmt.Errorf("the runner ended at once with exit code %d: %s%s", c.State.ExitCode, c.State.Error, said)
+		return fmt.Errorf("the runner ended at once with exit code %d: %s%s", c.State.ExitCode, c.State.Error, output)
 	}
-	return fmt.Errorf("the runner ended at once with exit code %d%s", c.State.ExitCode, said)
+	return fmt.Errorf("the runner ended at once with exit code %d%s", c.State.ExitCode, output)
 }
 
-// head keeps the beginning of what is written to it.
+// head keeps the first headLimit bytes written to it.
 type head struct {
 	mu   sync.Mutex // guards text
 	text bytes.Buffer

@@ -12,7 +12,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/proc"
 )
 
-// Check binds a tree of two files in a mount namespace of its own; see [Keeper].
+// Check binds a tree of two files in a mount namespace of its own. See [Keeper].
 func (l *Local) Check(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return fmt.Errorf("%w: ramus does not run as root", ErrUnable)
@@ -63,14 +63,14 @@ func (l *Local) try(ctx context.Context) (err error) {
 	return fmt.Errorf("%w: an overlay keeps a renamed folder as %+v", ErrUnable, list)
 }
 
-// useElsewhere leaves the calling thread in a mount namespace of its own, in which the
-// tree is mounted at target, and renames a folder there, which not every overlay can.
+// useElsewhere moves the calling thread to a new mount namespace, in which the tree is mounted at target. It renames a
+// folder there, which not every overlay supports.
 func useElsewhere(tree int, target string) error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 		return unable(fmt.Errorf("cannot make a mount namespace: %w", err))
 	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
-		return unable(fmt.Errorf("cannot part a mount namespace from the host's: %w", err))
+		return unable(fmt.Errorf("cannot separate a mount namespace from the host's: %w", err))
 	}
 	ns, err := unix.Open("/proc/thread-self/ns/mnt", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -1,20 +1,22 @@
-// Package layer gives running containers their work trees from outside: an overlay
-// over an immutable base layer, moved into the container's mount namespace without a
-// word to the container or its engine, and read from outside afterwards.
+// Package layer gives running containers their work trees from outside. A work tree is an overlay over an immutable
+// base layer. It is moved into the container's mount namespace without the help of the container or its engine, and
+// read from outside afterwards.
 //
 // # Nouns
 //
-// A base layer is a folder with the checked-out work tree of one commit, its .git
-// included, that nobody writes to any more. An upper is the folder of one caller with
-// what differs from it: files, whiteouts, opaque and redirected folders (the kernel's
-// overlayfs). A [Binding] is both, mounted at a place inside one container. A [Keeper]
-// does what needs root beside the engine; there are two, [Local] for a ramus that is
-// root itself and [Helper] for one that only reaches the engine's socket.
+// A base layer is a folder with the checked-out work tree of one commit, including its .git. It is never written to
+// again. An upper is the folder of one caller with the differences from the base layer: files, whiteouts, opaque and
+// redirected folders (of the kernel's overlayfs). A [Binding] is a base layer and an upper, mounted at one path inside
+// one container. A [Keeper] does the work that needs root on the engine's machine. There are two: [Local] is for a
+// ramus that is root itself, and [Helper] for one that only reaches the engine's socket.
 //
 // # Invariants
 //
-// Uppers are written by hostile processes. Nothing of one is ever followed, run or
-// trusted: it is opened below a descriptor of its root, without links, and only regular
-// files are read. An upper that is mounted is written by its container, or through the
-// mount; never behind it. A base layer is shared by many; it is only ever replaced.
+// A mounted upper is written only by its container, or through the mount. A base layer is shared by many containers. It
+// is only ever replaced as a whole.
+//
+// # What is hostile
+//
+// Uppers are written by hostile processes. Nothing in one is ever followed, run or trusted. Its files are opened below
+// a descriptor of its root, without links, and only regular files are read.
 package layer

@@ -17,70 +17,67 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lift brings [Serve] up where it is root beside the engine and sees the folders by the
-// same paths, and down again.
+// Lift starts and ends a process of [Serve] that is root on the engine's machine and sees the folders by the same
+// paths.
 type Lift interface {
-	// Up starts `ramus layers` with args, and ends what an earlier Up has left. It returns
-	// when ready does without an error, which says that it is not up yet.
+	// Up starts `ramus layers` with args, and ends the remains of an earlier Up. It returns when ready returns nil. An
+	// error of ready means that the process does not answer yet.
 	Up(ctx context.Context, root string, args []string, ready func(context.Context) error) error
-	// Down ends it; one that is not there is no error.
+	// Down ends the process. It is no error if there is none.
 	Down(ctx context.Context) error
 }
 
-// Helper is the [Keeper] of a process that is not root beside the engine but may start
-// containers that are: `ramus layers` runs in one and does what [Local] does, asked
-// over a unix socket below root. It is started when it is needed first, and again when it
-// died; it ends when this process closes the Helper or dies.
+// Helper is the [Keeper] of a process that is not root but may start containers that are. `ramus layers` runs in such a
+// container and does the work of [Local]. The Helper sends it requests over a unix socket below root. The container is
+// started when it is first needed, and again after it died. It ends when this process closes the Helper or dies.
 type Helper struct {
 	root string
 	lift Lift
-	// Now is the clock; default time.Now. It must not change after the first call.
+	// Now is the clock. If it is nil, it is time.Now. It must not change after the first call.
 	Now func() time.Time
 
 	base  context.Context // ends with Close
 	stop  context.CancelCauseFunc
-	tasks sync.WaitGroup // starts, and watches over what was started
+	tasks sync.WaitGroup // goroutines that start the other side and watch it
 
-	mu       sync.Mutex // guards the below
-	holder   *holder    // nil: none was started, or it has ended
+	mu       sync.Mutex // guards the fields below
+	holder   *holder    // nil if none was started, or if it has ended
 	starting chan struct{}
-	broken   error // why the last start failed; until then no other is tried
+	broken   error // the error of the last start; no other start is tried before until
 	until    time.Time
 	closed   bool
 }
 
-// holder is the connection that keeps the other side up.
+// holder is the connection that keeps the other side running.
 type holder struct {
 	conn  *net.UnixConn
-	ended chan struct{} // closed with the other side
+	ended chan struct{} // closed when the other side has ended
 }
 
 var _ Keeper = (*Helper)(nil)
 
 const (
-	// upWait bounds a start, and the trial after it.
+	// upWait bounds a start together with the check after it.
 	upWait = 2 * time.Minute
-	// downWait bounds the end.
+	// downWait bounds the end of the container.
 	downWait = time.Minute
-	// brokenFor is how long a start that failed is not tried again: callers go the
-	// portable way meanwhile, without waiting.
+	// brokenFor is the time after a failed start during which no other is tried. Callers meanwhile use the portable way
+	// without waiting.
 	brokenFor = time.Minute
-	// noticeWait is how long the end of the other side may take to be noticed here, at most:
-	// on a machine that is busy with all else.
+	// noticeWait bounds the time until the end of the other side is noticed here. It is generous for a busy machine.
 	noticeWait = 10 * time.Second
 )
 
 var errClosed = errors.New("the Helper is closed")
 
-// NewHelper is a Keeper for the folders below root, an absolute path of a folder that
-// is there.
+// NewHelper returns a Keeper for the folders below root, the absolute path of an existing folder.
 func NewHelper(root string, lift Lift) *Helper {
 	h := &Helper{root: filepath.Clean(root), lift: lift}
 	h.base, h.stop = context.WithCancelCause(context.Background())
 	return h
 }
 
-// Name is "helper".
+// Name returns "helper".
 func (h *Helper) Name() string { return "helper" }
 
 func (h *Helper) now() time.Time {
@@ -90,7 +87,7 @@ func (h *Helper) now() time.Time {
 	return time.Now()
 }
 
-// up returns when the other side is there.
+// up returns when the other side is running. It starts the other side if necessary.
 func (h *Helper) up(ctx context.Context) (*holder, error) {
 	for {
 		h.mu.Lock()
@@ -108,7 +105,7 @@ func (h *Helper) up(ctx context.Context) (*holder, error) {
 			return nil, err
 		case h.starting == nil:
 			h.starting = make(chan struct{})
-			// Not with the context of who needs it first: others wait as well.
+			// The start does not use the context of the first caller, because others wait for it too.
 			h.tasks.Go(h.start)
 		}
 		starting := h.starting
@@ -121,7 +118,7 @@ func (h *Helper) up(ctx context.Context) (*holder, error) {
 	}
 }
 
-// start starts the other side and notes how that went.
+// start starts the other side and records the result.
 func (h *Helper) start() {
 	ctx, cancel := context.WithTimeout(h.base, upWait)
 	defer cancel()
@@ -163,7 +160,7 @@ func (h *Helper) tryStart(ctx context.Context) (_ *holder, err error) {
 	return nil, errors.Join(err, h.down(ctx))
 }
 
-// hold opens the connection that keeps the other side up.
+// hold opens the connection that keeps the other side running.
 func (h *Helper) hold(ctx context.Context) (_ *holder, err error) {
 	conn, err := h.dial(ctx)
 	if err != nil {
@@ -199,7 +196,7 @@ func (h *Helper) watch(held *holder) {
 	h.holder = nil
 }
 
-// dial connects to the other side and makes sure that it is root's.
+// dial connects to the other side and verifies that it runs as root.
 func (h *Helper) dial(ctx context.Context) (*net.UnixConn, error) {
 	var conn *net.UnixConn
 	err := through(h.root, func(path string) error {
@@ -223,7 +220,7 @@ func (h *Helper) dial(ctx context.Context) (*net.UnixConn, error) {
 	return conn, nil
 }
 
-// down ends the other side, and removes its socket when that could not do it itself.
+// down ends the other side, and removes a socket that it left.
 func (h *Helper) down(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downWait)
 	defer cancel()
@@ -234,7 +231,7 @@ func (h *Helper) down(ctx context.Context) error {
 	return err
 }
 
-// Close ends what was started, and waits until it is gone.
+// Close ends the container, and returns when it is gone.
 func (h *Helper) Close() error {
 	h.mu.Lock()
 	if h.closed {
@@ -255,7 +252,7 @@ func (h *Helper) Close() error {
 	return nil
 }
 
-// ask starts the other side where that is needed, and asks it.
+// ask sends a request to the other side, which it starts if necessary.
 func (h *Helper) ask(ctx context.Context, r request, files []File) (answer, *os.File, error) {
 	for again := true; ; again = false {
 		held, err := h.up(ctx)
@@ -269,7 +266,7 @@ func (h *Helper) ask(ctx context.Context, r request, files []File) (answer, *os.
 		if !again || ctx.Err() != nil {
 			return answer{}, nil, fmt.Errorf("cannot reach the container with root's rights: %w", err)
 		}
-		// Nothing was asked yet. When it has just died, another one can be.
+		// No request was sent yet. If the other side has just died, a new one can answer.
 		select {
 		case <-held.ended:
 		case <-time.After(noticeWait):
@@ -278,7 +275,7 @@ func (h *Helper) ask(ctx context.Context, r request, files []File) (answer, *os.
 	}
 }
 
-// exchange makes one request over a connection of its own, and closes that.
+// exchange makes one request over conn, and closes it.
 func (h *Helper) exchange(ctx context.Context, conn *net.UnixConn, r request, files []File) (answer, *os.File, error) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.SetDeadline(time.Unix(1, 0)) })()
@@ -341,7 +338,7 @@ func sendContent(out io.Writer, f File, size int64) error {
 	return nil
 }
 
-// Check starts the other side and has it bind a tree for itself; see [Keeper].
+// Check starts the other side, which binds a tree for itself. See [Keeper].
 func (h *Helper) Check(ctx context.Context) error {
 	_, _, err := h.ask(ctx, request{Op: opCheck}, nil)
 	if err != nil && !errors.Is(err, ErrUnable) && ctx.Err() == nil {
@@ -350,19 +347,19 @@ func (h *Helper) Check(ctx context.Context) error {
 	return err
 }
 
-// Bind gives a container its work tree; see [Keeper].
+// Bind gives a container its work tree. See [Keeper].
 func (h *Helper) Bind(ctx context.Context, b Binding) error {
 	_, _, err := h.ask(ctx, request{Op: opBind, Binding: toWire(b)}, b.Fill)
 	return err
 }
 
-// Put writes through a mounted tree; see [Keeper].
+// Put writes through a mounted tree. See [Keeper].
 func (h *Helper) Put(ctx context.Context, b Binding, files []File) error {
 	_, _, err := h.ask(ctx, request{Op: opPut, Binding: toWire(b)}, files)
 	return err
 }
 
-// Changes lists an upper; see [Keeper].
+// Changes lists an upper. See [Keeper].
 func (h *Helper) Changes(ctx context.Context, upper string, max int) ([]Change, error) {
 	a, _, err := h.ask(ctx, request{Op: opChanges, Dir: []byte(upper), Max: min(max, maxEntries)}, nil)
 	if err != nil {
@@ -375,7 +372,7 @@ func (h *Helper) Changes(ctx context.Context, upper string, max int) ([]Change, 
 	return list, nil
 }
 
-// Open opens a regular file of an upper; see [Keeper].
+// Open opens a regular file of an upper. See [Keeper].
 func (h *Helper) Open(ctx context.Context, upper, path string) (*os.File, error) {
 	_, f, err := h.ask(ctx, request{Op: opOpen, Dir: []byte(upper), Path: []byte(path)}, nil)
 	if err == nil && f == nil {
@@ -384,19 +381,19 @@ func (h *Helper) Open(ctx context.Context, upper, path string) (*os.File, error)
 	return f, err
 }
 
-// Fill writes what becomes a layer; see [Keeper].
+// Fill writes the files of a future layer. See [Keeper].
 func (h *Helper) Fill(ctx context.Context, dir string, uid int, files []File) error {
 	_, _, err := h.ask(ctx, request{Op: opFill, Dir: []byte(dir), UID: uid}, files)
 	return err
 }
 
-// Own gives a tree to uid; see [Keeper].
+// Own gives a tree to uid. See [Keeper].
 func (h *Helper) Own(ctx context.Context, dir string, uid int) error {
 	_, _, err := h.ask(ctx, request{Op: opOwn, Dir: []byte(dir), UID: uid}, nil)
 	return err
 }
 
-// Usage tells what a container has written; see [Keeper].
+// Usage returns the disk space that a container takes. See [Keeper].
 func (h *Helper) Usage(ctx context.Context, s Storage, most int64) (Usage, error) {
 	r := request{Op: opUsage, Dir: []byte(s.Dir), PID: s.PID, Start: s.Start, Most: most}
 	for _, path := range s.Inside {
@@ -406,8 +403,8 @@ func (h *Helper) Usage(ctx context.Context, s Storage, most int64) (Usage, error
 	return a.Usage, err
 }
 
-// Remove deletes a folder; see [Keeper]. What this process can delete itself it does:
-// most folders were never bound.
+// Remove deletes a folder. See [Keeper]. This process first tries to delete it itself, because most folders were never
+// bound.
 func (h *Helper) Remove(ctx context.Context, dir string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("cannot remove %s: %w", dir, err)

@@ -8,108 +8,102 @@ import (
 	"time"
 )
 
-// The kinds of error of this package.
+// Kinds of error of this package.
 var (
-	// ErrUnable: this machine, kernel or file system cannot do it; callers go the portable way.
+	// ErrUnable means that this machine, kernel or file system cannot bind work trees. Callers then use the portable
+	// way.
 	ErrUnable = errors.New("layers cannot be used here")
-	// ErrGone: the process, or what was bound in it, is not there any more.
+	// ErrGone means that the process, or the tree bound in it, no longer exists.
 	ErrGone = errors.New("the container is gone")
-	// ErrTooMany: an upper holds more than the bound that was given.
+	// ErrTooMany means that an upper has more entries than the given bound.
 	ErrTooMany = errors.New("too many changes")
 )
 
-// Keeper does what needs root beside the engine. Methods are safe for concurrent use.
-// Folders are absolute paths of the host below the one that the Keeper was made for;
-// others are refused.
+// Keeper does the work that needs root on the engine's machine. Methods are safe for concurrent use. Folders are
+// absolute paths of the host below the root of the Keeper. Others are refused.
 type Keeper interface {
-	// Name is "root" or "helper", for people.
+	// Name returns "root" or "helper", for people.
 	Name() string
-	// Check tells whether it works here, by doing it once in a scratch folder; the error is [ErrUnable] and
-	// says why.
+	// Check reports whether the Keeper works here, by one trial in a scratch folder. The error is [ErrUnable] and names
+	// the cause.
 	Check(ctx context.Context) error
-	// Bind makes b's folders where they are missing, writes Fill, and mounts the tree in
-	// the mount namespace of process b.PID. When it returns the tree is in place for
-	// processes that are started from then on. On error nothing is mounted.
+	// Bind makes missing folders of b, writes Fill, and mounts the tree in the mount namespace of process b.PID.
+	// Processes that start after Bind has returned see the tree. After an error nothing is mounted.
 	Bind(ctx context.Context, b Binding) error
-	// Put writes files through the mounted tree of a binding that was made before (also
-	// by an earlier process), each replaced atomically by rename, folders made as
-	// needed, all owned by b.UID.
+	// Put writes files through the mounted tree of an earlier binding, which an earlier process may have made. Each
+	// file is replaced atomically by rename. Missing folders are made. Everything is owned by b.UID.
 	Put(ctx context.Context, b Binding, files []File) error
-	// Changes lists what an upper holds, parents before what they hold, siblings sorted by name as bytes.
-	// More than max entries is [ErrTooMany].
+	// Changes returns the entries of an upper. Parents come before their children, and siblings are sorted by name as
+	// bytes. Returns [ErrTooMany] if there are more than max entries.
 	Changes(ctx context.Context, upper string, max int) ([]Change, error)
-	// Open opens a regular file of an upper for reading, by its slash-separated path; a
-	// link on the way, or anything but a regular file, is an error.
+	// Open opens a regular file of an upper for reading, by its slash-separated path. A link on the path, or anything
+	// but a regular file, is an error.
 	Open(ctx context.Context, upper, path string) (*os.File, error)
-	// Fill writes files, whiteouts among them, to a folder that no container has or had, made
-	// where it is missing: what becomes a layer. All is owned by uid. What is there already is
-	// an error and stays.
+	// Fill writes files, including whiteouts, to a folder that no container uses or used. The folder becomes a layer. A
+	// missing folder is made. Everything is owned by uid. An existing file is an error and stays.
 	Fill(ctx context.Context, dir string, uid int, files []File) error
-	// Own gives a tree that was written under ramus's own rights to uid, as far as it
-	// lies on one file system.
+	// Own gives a tree that was written with ramus's own rights to uid, without other file systems below it.
 	Own(ctx context.Context, dir string, uid int) error
-	// Usage adds up what a container has written, on the file systems that its folders
-	// lie on: what is mounted below them is not looked into, nor, without root's rights, what its owner may
-	// not read. Nothing is told of files that are deleted and still open. When more than most names were
-	// counted it returns what was counted so far. Folders that lie too deep are [ErrTooMany],
-	// and an end of ctx its cause, both with what was counted.
+	// Usage returns the disk space that a container takes, on the file systems of its folders. It excludes file systems
+	// mounted below them, deleted files that are still open, and, without root's rights, files that their owner may not
+	// read. If more than most names were counted, Usage returns the sum so far. Folders that are nested too deeply are
+	// [ErrTooMany], and an end of ctx is its cause. Both come with the sum so far.
 	Usage(ctx context.Context, s Storage, most int64) (Usage, error)
-	// Remove deletes a folder with whatever hostile commands built below it, at the lowest
-	// priority and, where it is large, in the half of the time: others come first. One that is
-	// gone is no error. When ctx ends first it returns its cause; a part of the folder is left then.
+	// Remove deletes a folder with everything that hostile commands made below it. It works at the lowest priority, and
+	// pauses half of the time if the folder is large, so that other work comes first. Removing a folder that does not
+	// exist is no error. If ctx ends first, Remove returns its cause, and a part of the folder is left.
 	Remove(ctx context.Context, dir string) error
 	io.Closer
 }
 
-// Binding is a tree for one place in one container.
+// Binding is a tree for one path in one container.
 type Binding struct {
-	// PID is a process of the container as the host counts, its process 1; Start its
-	// start time in clock ticks since boot (/proc/PID/stat, field 22), which together
-	// name it for ever. Start 0 says that its process is not known here by that number,
-	// ramus being in a container itself: a Local refuses it, a Helper's other side,
-	// which has the host's processes, takes the number alone.
+	// PID is process 1 of the container as numbered on the host. Start is its start time in clock ticks since boot
+	// (/proc/PID/stat, field 22). Both together identify the process forever. Start 0 means that ramus runs in a
+	// container itself and does not know the process by that number. A Local refuses it. The other side of a Helper,
+	// which sees the host's processes, uses the number alone.
 	PID   int
 	Start uint64
-	// Lowers are base layers, the topmost first. None: Dir/upper itself is mounted, writable.
+	// Lowers are base layers, the topmost first. If there are none, Dir/upper itself is mounted, writable.
 	Lowers []string
-	// Dir is the caller's folder; upper and work below it are made when missing.
+	// Dir is the caller's folder. Missing folders upper and work are made below it.
 	Dir string
-	// Target is the place inside, "/work". It must be there, and no link.
+	// Target is the path inside, "/work". It must exist and must not be a link.
 	Target string
-	// UID owns what is made, with the group of the same number.
+	// UID owns the files that are made, with the group of the same number.
 	UID int
-	// ReadOnly mounts the tree so that nobody can write.
+	// ReadOnly mounts the tree read-only.
 	ReadOnly bool
-	// Fill is written to the upper before it is mounted: what the caller's branch
-	// changes in the base. Ignored where the upper is there already.
+	// Fill is written to a new upper before it is mounted. It has the changes of the caller's branch against the base.
+	// It is ignored if the upper exists.
 	Fill []File
 }
 
-// Upper is the folder of a binding's changes.
+// Upper returns the folder of a binding's changes.
 func (b Binding) Upper() string { return b.Dir + "/upper" }
 
-// File is one thing to be written.
+// File is an entry to be written.
 type File struct {
 	Path string // slash-separated, relative, without "..", "." and empty parts
-	// Kind is KindFile, KindLink, KindFolder or KindWhiteout (only where it is filled).
+	// Kind is KindFile, KindLink, KindFolder or KindWhiteout. KindWhiteout is allowed only in Fill.
 	Kind Kind
 	Exec bool
-	Data []byte // content, or the link's target
-	// Source, when set, is a file of the host that is copied instead of Data.
+	Data []byte // content, or the target of a link
+	// Source, if not empty, is a file of the host that is copied instead of Data.
 	Source string
-	Time   time.Time // of modification; zero: now
+	Time   time.Time // of modification; zero means now
 }
 
-// Kind is what an entry is.
+// Kind is the kind of an entry.
 type Kind byte
 
-// The kinds of entries.
+// Kinds of entries.
 const (
 	KindFile     Kind = 'f'
 	KindLink     Kind = 'l'
 	KindFolder   Kind = 'd'
-	KindWhiteout Kind = 'w' // hides what the layers below have by that name
-	KindOther    Kind = 'o' // a socket, a pipe, a device: nothing for git
+	KindWhiteout Kind = 'w' // hides an entry of that name in the layers below
+	KindOther    Kind = 'o' // a socket, a pipe or a device; git ignores it
 )
 
 // Change is one entry of an upper.
@@ -118,16 +112,15 @@ type Change struct {
 	Kind Kind
 	Exec bool  // the owner's x bit of a file
 	Size int64 // of a file
-	// Inode, MTime and CTime (nanoseconds) change when the content does: the change
-	// time cannot be set from inside.
+	// Inode, MTime and CTime (nanoseconds) change with the content. Processes inside cannot set the change time.
 	Inode        uint64
 	MTime, CTime int64
-	Link         string // a link's target
-	// Closed is a file that its owner may not read, or a folder where it may not do all it wants.
+	Link         string // target of a link
+	// Closed marks a file that its owner may not read, or a folder that its owner may not read, write and enter.
 	Closed bool
-	// Opaque folders hide all that the layers below have in their place.
+	// Opaque folders hide all entries of the layers below at their path.
 	Opaque bool
-	// Redirect of a folder that was renamed: the path, in the layers below, of the
-	// folder whose content it shows; "" means its own path. Slash-separated, relative.
+	// Redirect is set for a renamed folder. It is the path, in the layers below, of the folder whose content it shows.
+	// If it is "", that is its own path. It is slash-separated and relative.
 	Redirect string
 }

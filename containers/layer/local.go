@@ -12,31 +12,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Local is the [Keeper] of a process that is root beside the engine, and sees the
-// processes of containers by the numbers that it is given. It holds nothing between calls: a
-// mount lives in its container's namespace alone, and the kernel frees it with that.
+// Local is the [Keeper] of a process that is root on the engine's machine, and sees the processes of containers by the
+// numbers that it is given. It holds nothing between calls. A mount exists only in the namespace of its container, and
+// the kernel frees both together.
 //
-// It needs Linux 5.12, and a file system below its root that can be the upper layer of
-// an overlay, as ext4, xfs and btrfs can.
+// Local needs Linux 5.12, and a file system below its root that can be the upper layer of an overlay, such as ext4, xfs
+// or btrfs.
 type Local struct {
 	root string
 }
 
 var _ Keeper = (*Local)(nil)
 
-// NewLocal is a Keeper for the folders below root, an absolute path.
+// NewLocal returns a Keeper for the folders below root, an absolute path.
 func NewLocal(root string) *Local { return &Local{root: filepath.Clean(root)} }
 
-// Name is "root".
+// Name returns "root".
 func (l *Local) Name() string { return "root" }
 
-// Close does nothing: nothing is held.
+// Close does nothing, because a Local holds nothing.
 func (l *Local) Close() error { return nil }
 
 func (l *Local) below(dir string) (int, error) { return below(l.root, dir) }
 
-// below opens a folder below a Keeper's root, O_PATH, and refuses every other: also one
-// that only a link puts there.
+// below opens a folder below root, O_PATH. It refuses all other folders, including those that are below root only by a
+// link.
 func below(root, dir string) (int, error) {
 	rest, ok := strings.CutPrefix(dir, root+"/")
 	if !ok || filepath.Clean(dir) != dir {
@@ -54,8 +54,7 @@ func below(root, dir string) (int, error) {
 	return fd, nil
 }
 
-// made is below for a folder that is made when it is missing, for whom the one above
-// it belongs to.
+// made is like below, but makes the folder if it is missing. A new folder gets the owner of its parent.
 func (l *Local) made(dir string) (int, error) {
 	fd, err := l.below(dir)
 	if !errors.Is(err, fs.ErrNotExist) || dir == l.root {
@@ -86,7 +85,7 @@ func (l *Local) made(dir string) (int, error) {
 	return l.below(dir)
 }
 
-// openRoot opens a folder that ramus made itself.
+// openRoot opens a folder that ramus itself made.
 func openRoot(dir string) (int, error) {
 	fd, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -95,13 +94,13 @@ func openRoot(dir string) (int, error) {
 	return fd, nil
 }
 
-// How [openAt] looks a path up.
+// Rules for the look-up of a path by [openAt].
 const (
-	// inside keeps to what lies below the descriptor: no link is followed.
+	// inside stays below the descriptor and follows no link.
 	inside = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
-	// asRoot takes the descriptor for "/", as the container does.
+	// asRoot resolves the path with the descriptor as "/", like the container does.
 	asRoot = unix.RESOLVE_IN_ROOT | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
-	// oneMount does not go into what is mounted below, either.
+	// oneMount also refuses to cross into another mount.
 	oneMount = inside | unix.RESOLVE_NO_XDEV
 )
 
@@ -116,10 +115,10 @@ func openAt(dir int, path string, flags, resolve uint64) (int, error) {
 	return -1, unix.EAGAIN
 }
 
-// openTries bounds how often a look-up is begun anew that renames elsewhere disturbed.
+// openTries bounds the attempts of a look-up that concurrent renames disturb.
 const openTries = 100
 
-// unable marks what this kernel, or this process, cannot do at all.
+// unable marks errors for operations that this kernel or this process does not support.
 func unable(err error) error {
 	for _, e := range []error{unix.ENOSYS, unix.EPERM, unix.EACCES, unix.EINVAL, unix.EOPNOTSUPP, unix.ENODEV, unix.EXDEV, unix.ELOOP, unix.EROFS} {
 		if errors.Is(err, e) {
@@ -129,23 +128,23 @@ func unable(err error) error {
 	return err
 }
 
-// Bind gives a container its work tree; see [Keeper].
+// Bind gives a container its work tree. See [Keeper].
 func (l *Local) Bind(ctx context.Context, b Binding) error {
-	if err := known(b); err != nil {
+	if err := requireStart(b); err != nil {
 		return err
 	}
 	return l.bind(ctx, b, nil)
 }
 
-// known refuses a number that may be another process's here.
-func known(b Binding) error {
+// requireStart refuses a binding without a start time, because its number may be another process's here.
+func requireStart(b Binding) error {
 	if b.Start == 0 {
-		return fmt.Errorf("cannot reach process %d: %w: its start is not known: ramus does not see the engine's processes", b.PID, ErrUnable)
+		return fmt.Errorf("cannot reach process %d: %w: its start time is not known because ramus does not see the engine's processes", b.PID, ErrUnable)
 	}
 	return nil
 }
 
-// bind is Bind with another way to what files hold.
+// bind is Bind with another source for the content of files.
 func (l *Local) bind(ctx context.Context, b Binding, content contents) error {
 	wrap := func(err error) error { return fmt.Errorf("cannot bind %s in process %d: %w", b.Target, b.PID, err) }
 	if err := ctx.Err(); err != nil {
@@ -155,7 +154,7 @@ func (l *Local) bind(ctx context.Context, b Binding, content contents) error {
 		return wrap(fmt.Errorf("%d layers; %d are possible", len(b.Lowers), maxLowers))
 	}
 	if b.UID < 0 {
-		return wrap(fmt.Errorf("%d is no user", b.UID))
+		return wrap(fmt.Errorf("%d is not a user", b.UID))
 	}
 	p, err := openProcess(b.PID, b.Start)
 	if err != nil {
@@ -184,7 +183,8 @@ func (l *Local) bind(ctx context.Context, b Binding, content contents) error {
 	return nil
 }
 
-// make makes the tree of a binding, mounted nowhere: its root, which frees it when closed.
+// make makes the tree of a binding without mounting it. It returns the root of the tree. Closing the root frees the
+// tree.
 func (l *Local) make(b Binding, content contents) (int, error) {
 	dir, err := l.made(b.Dir)
 	if err != nil {
@@ -220,14 +220,14 @@ func (l *Local) make(b Binding, content contents) (int, error) {
 	return makeOverlay(lowers, upper, work, b.ReadOnly)
 }
 
-// openUpper opens the upper of a binding, O_PATH. A new one gets its name when it is
-// filled: one that is there is whole.
+// openUpper opens the upper of a binding, O_PATH. It fills a new upper under another name and renames it afterwards, so
+// an existing upper is complete.
 func openUpper(dir int, b Binding, content contents) (int, error) {
 	fd, err := openAt(dir, "upper", unix.O_PATH|unix.O_DIRECTORY, inside)
 	if err == nil || !errors.Is(err, unix.ENOENT) {
 		return fd, err
 	}
-	if err := RemoveTree(b.Dir + "/" + newUpper); err != nil { // of a process that died in the middle
+	if err := RemoveTree(b.Dir + "/" + newUpper); err != nil { // left by a process that died while it filled the upper
 		return -1, err
 	}
 	if err := unix.Mkdirat(dir, newUpper, 0o700); err != nil {
@@ -253,9 +253,8 @@ func openUpper(dir int, b Binding, content contents) (int, error) {
 
 const newUpper = "upper.new"
 
-// openWork opens a fresh folder for the kernel's own use. One that was mounted before
-// bears the mark of a volatile overlay, with which no other can be mounted; what is in
-// it is nobody's.
+// openWork makes and opens an empty folder for the kernel's own use. A folder that was mounted before has the mark of a
+// volatile overlay and cannot be mounted again. Nothing in it is needed.
 func openWork(path string, dir int) (int, error) {
 	err := unix.Mkdirat(dir, "work", 0o700)
 	if errors.Is(err, unix.EEXIST) {
@@ -264,7 +263,7 @@ func openWork(path string, dir int) (int, error) {
 			return -1, err
 		}
 		if st.Uid != uint32(os.Geteuid()) {
-			return -1, fmt.Errorf("%s/work belongs to user %d: it is no overlay's", path, st.Uid)
+			return -1, fmt.Errorf("%s/work belongs to user %d: it is not the work folder of an overlay", path, st.Uid)
 		}
 		if err := RemoveTree(path + "/work"); err != nil {
 			return -1, err
@@ -272,20 +271,20 @@ func openWork(path string, dir int) (int, error) {
 		err = unix.Mkdirat(dir, "work", 0o700)
 	}
 	if err != nil {
-		return -1, fmt.Errorf("cannot make the overlay's own folder: %w", err)
+		return -1, fmt.Errorf("cannot make the work folder of the overlay: %w", err)
 	}
 	return openAt(dir, "work", unix.O_PATH|unix.O_DIRECTORY, inside)
 }
 
-// Put writes through a mounted tree; see [Keeper].
+// Put writes through a mounted tree. See [Keeper].
 func (l *Local) Put(ctx context.Context, b Binding, files []File) error {
-	if err := known(b); err != nil {
+	if err := requireStart(b); err != nil {
 		return err
 	}
 	return l.put(ctx, b, files, nil)
 }
 
-// put is Put with another way to what files hold.
+// put is Put with another source for the content of files.
 func (l *Local) put(ctx context.Context, b Binding, files []File, content contents) error {
 	wrap := func(err error) error {
 		return fmt.Errorf("cannot write below %s of process %d: %w", b.Target, b.PID, err)
@@ -323,7 +322,7 @@ func (l *Local) put(ctx context.Context, b Binding, files []File, content conten
 	return nil
 }
 
-// Changes lists an upper; see [Keeper].
+// Changes lists an upper. See [Keeper].
 func (l *Local) Changes(ctx context.Context, upper string, max int) ([]Change, error) {
 	wrap := func(err error) error { return fmt.Errorf("cannot list what changed in %s: %w", upper, err) }
 	fd, err := l.below(upper)
@@ -340,7 +339,7 @@ func (l *Local) Changes(ctx context.Context, upper string, max int) ([]Change, e
 	return list, nil
 }
 
-// Open opens a regular file of an upper; see [Keeper].
+// Open opens a regular file of an upper. See [Keeper].
 func (l *Local) Open(ctx context.Context, upper, path string) (*os.File, error) {
 	wrap := func(err error) error { return fmt.Errorf("cannot open %q in %s: %w", path, upper, err) }
 	if err := ctx.Err(); err != nil {
@@ -360,19 +359,19 @@ func (l *Local) Open(ctx context.Context, upper, path string) (*os.File, error) 
 	return f, nil
 }
 
-// Fill writes what becomes a layer; see [Keeper].
+// Fill writes the files of a future layer. See [Keeper].
 func (l *Local) Fill(ctx context.Context, dir string, uid int, files []File) error {
 	return l.fill(ctx, dir, uid, files, nil)
 }
 
-// fill is Fill with another way to what files hold.
+// fill is Fill with another source for the content of files.
 func (l *Local) fill(ctx context.Context, dir string, uid int, files []File, content contents) error {
 	wrap := func(err error) error { return fmt.Errorf("cannot fill %s: %w", dir, err) }
 	if err := ctx.Err(); err != nil {
 		return wrap(err)
 	}
 	if uid < 0 {
-		return wrap(fmt.Errorf("%d is no user", uid))
+		return wrap(fmt.Errorf("%d is not a user", uid))
 	}
 	named, err := l.made(dir)
 	if err != nil {
@@ -391,11 +390,11 @@ func (l *Local) fill(ctx context.Context, dir string, uid int, files []File, con
 	return nil
 }
 
-// Own gives a tree to uid; see [Keeper].
+// Own gives a tree to uid. See [Keeper].
 func (l *Local) Own(ctx context.Context, dir string, uid int) error {
 	wrap := func(err error) error { return fmt.Errorf("cannot give %s to user %d: %w", dir, uid, err) }
 	if uid < 0 {
-		return wrap(errors.New("that is no user"))
+		return wrap(errors.New("it is not a user"))
 	}
 	fd, err := l.below(dir)
 	if err != nil {
@@ -408,7 +407,7 @@ func (l *Local) Own(ctx context.Context, dir string, uid int) error {
 	return nil
 }
 
-// Remove deletes a folder; see [Keeper].
+// Remove deletes a folder. See [Keeper].
 func (l *Local) Remove(ctx context.Context, dir string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("cannot remove %s: %w", dir, err)

@@ -11,8 +11,8 @@ import (
 	"syscall"
 )
 
-// Main is `ramus layers UID FOLDER`, what a [Lift] starts: it does for user UID what a
-// Keeper does below FOLDER. It returns the exit status.
+// Main is `ramus layers UID FOLDER`, which a [Lift] starts. It does the work of a Keeper below FOLDER for user UID, and
+// returns the exit status.
 func Main(args []string) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -25,11 +25,11 @@ func Main(args []string) int {
 
 func serve(ctx context.Context, args []string) error {
 	if len(args) != 2 || !filepath.IsAbs(args[1]) {
-		return errors.New("ramus starts this for itself, with a user's number and a folder")
+		return errors.New("only ramus starts this command, with the number of a user and a folder")
 	}
 	uid, err := strconv.Atoi(args[0])
 	if err != nil || uid < 0 {
-		return fmt.Errorf("%q is no user's number", args[0])
+		return fmt.Errorf("%q is not the number of a user", args[0])
 	}
 	return Serve(ctx, args[1], uid)
 }

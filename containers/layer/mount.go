@@ -8,14 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxLowers is what fits into an option of a mount, of which the kernel takes 255 bytes.
+// maxLowers is the number of layers that fit into an option of a mount, for which the kernel allows 255 bytes.
 const maxLowers = 10
 
-// makeOverlay mounts an overlay nowhere and returns its root.
+// makeOverlay makes an overlay without mounting it, and returns its root.
 //
-// The layers are named by descriptors of this process. That way there is nothing to
-// quote in their paths and no limit to their length, nobody can put another folder in
-// their place, and the container's list of mounts does not tell where they lie.
+// The layers are named by descriptors of this process. So their paths need no quoting and have no limit of length, no
+// other process can exchange a folder, and the container's list of mounts does not reveal their paths.
 func makeOverlay(lowers []int, upper, work int, readOnly bool) (int, error) {
 	fail := func(what string, err error) (int, error) {
 		return -1, unable(fmt.Errorf("cannot %s an overlay: %w", what, err))
@@ -34,19 +33,19 @@ func makeOverlay(lowers []int, upper, work int, readOnly bool) (int, error) {
 		{"lowerdir", strings.Join(under, ":")},
 		{"upperdir", procFD(upper)},
 		{"workdir", procFD(work)},
-		// Without it the kernel refuses to rename folders of the layers below.
+		// Without redirect_dir the kernel refuses to rename folders of the layers below.
 		{"redirect_dir", "on"},
-		// A file of the upper is whole, never only its attributes.
+		// A file of the upper is complete, never only its attributes.
 		{"metacopy", "off"},
 		{"index", "off"},
-		// Files have the numbers of the layers below: git's index stays right.
+		// Files keep the inode numbers of the layers below, so git's index stays right.
 		{"xino", "off"},
 	} {
 		if err := unix.FsconfigSetString(c, o.key, o.value); err != nil {
 			return fail("set "+o.key+" of", err)
 		}
 	}
-	// The branch is the state: nobody waits for the disk in here.
+	// Work that counts is in the branch, so nothing in the container has to wait for the disk.
 	if err := unix.FsconfigSetFlag(c, "volatile"); err != nil {
 		return fail("set volatile of", err)
 	}
@@ -58,20 +57,20 @@ func makeOverlay(lowers []int, upper, work int, readOnly bool) (int, error) {
 		attrs |= unix.MOUNT_ATTR_RDONLY
 	}
 	if err := unix.FsconfigCreate(c); err != nil {
-		return fail("make", said(c, err))
+		return fail("make", explain(c, err))
 	}
 	fd, err := unix.Fsmount(c, unix.FSMOUNT_CLOEXEC, attrs)
 	if err != nil {
-		return fail("mount", said(c, err))
+		return fail("mount", explain(c, err))
 	}
 	return fd, nil
 }
 
-// said adds what the kernel tells of a failure.
-func said(c int, err error) error {
+// explain adds the kernel's own text to an error.
+func explain(c int, err error) error {
 	var b [512]byte
 	if n, rerr := unix.Read(c, b[:]); rerr == nil && n > 0 {
-		// "e " is its mark of an error.
+		// The kernel marks an error with "e ".
 		return fmt.Errorf("%w (%s)", err, strings.TrimSpace(strings.TrimPrefix(string(b[:n]), "e ")))
 	}
 	return err
@@ -79,7 +78,7 @@ func said(c int, err error) error {
 
 func procFD(fd int) string { return fmt.Sprintf("/proc/self/fd/%d", fd) }
 
-// cloneTree mounts a folder nowhere and returns its root.
+// cloneTree makes a mount of a folder without attaching it, and returns its root.
 func cloneTree(dir int, readOnly bool) (int, error) {
 	fd, err := unix.OpenTree(dir, "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
 	if err != nil {
@@ -96,7 +95,7 @@ func cloneTree(dir int, readOnly bool) (int, error) {
 	return fd, nil
 }
 
-// sameTree tells whether root is the root of the tree that was mounted over upper.
+// sameTree returns [ErrGone] if root is not the root of the tree that was mounted over upper.
 func sameTree(root, upper int, overlay bool) error {
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(root, &fs); err != nil {

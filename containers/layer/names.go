@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// names are the entries of an open folder, sorted as bytes, at most limit of them.
+// names returns the entries of an open folder, sorted as bytes. Returns [ErrTooMany] if there are more than limit.
 func names(ctx context.Context, dir int, buf []byte, limit int) ([]string, error) {
 	var list []string
 	for {
@@ -29,10 +29,10 @@ func names(ctx context.Context, dir int, buf []byte, limit int) ([]string, error
 		}
 		_, _, list = unix.ParseDirent(buf[:n], -1, list)
 		if len(list) > limit {
-			return nil, fmt.Errorf("%w: the bound is passed by %d in one folder", ErrTooMany, len(list)-limit)
+			return nil, fmt.Errorf("%w: one folder has %d more than allowed", ErrTooMany, len(list)-limit)
 		}
 	}
 	slices.Sort(list)
-	// Of a folder that is written to meanwhile the kernel may tell a name twice.
+	// The kernel may return a name twice if the folder is written to meanwhile.
 	return slices.Compact(list), nil
 }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// own gives all below an open folder, and that itself, to a user.
+// own gives an open folder and everything below it to a user.
 func own(ctx context.Context, root, uid int) error {
 	dir, err := openAt(root, ".", unix.O_RDONLY|unix.O_DIRECTORY, inside)
 	if err != nil {
@@ -21,7 +21,7 @@ func own(ctx context.Context, root, uid int) error {
 
 func ownFolder(ctx context.Context, dir, uid int, buf []byte, depth int) error {
 	if depth > maxDepth {
-		return fmt.Errorf("folders lie deeper than %d", maxDepth)
+		return fmt.Errorf("folders are nested deeper than %d", maxDepth)
 	}
 	if err := unix.Fchown(dir, uid, uid); err != nil {
 		return err

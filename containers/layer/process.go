@@ -12,18 +12,18 @@ import (
 	"github.com/ramus-dev/ramus/containers/proc"
 )
 
-// process is one process, held by descriptors: they mean the same one for ever,
-// whatever becomes of its number.
+// process is one process, held by descriptors. They refer to the same process forever, even if its number is used
+// again.
 type process struct {
 	pid  int
 	fd   int // a pidfd
 	root int // its "/", O_PATH
 }
 
-// openProcess takes hold of a process and proves that it is the one that is meant.
+// openProcess opens a process and proves that it is the right one.
 func openProcess(pid int, start uint64) (*process, error) {
 	if pid <= 1 {
-		return nil, fmt.Errorf("%d is no process of a container", pid)
+		return nil, fmt.Errorf("%d is not a process of a container", pid)
 	}
 	gone := func(err error) error {
 		if errors.Is(err, unix.ESRCH) || errors.Is(err, fs.ErrNotExist) {
@@ -36,8 +36,8 @@ func openProcess(pid int, start uint64) (*process, error) {
 		return nil, gone(err)
 	}
 	p := &process{pid: pid, fd: fd, root: -1}
-	// Whose number it is now is seen first, and whether that one still lives last: what
-	// lies in between is of the same process.
+	// The start time is read first, and the process is found alive last. So everything in between belongs to the same
+	// process.
 	now, err := proc.Start(pid)
 	if err == nil && start != 0 && now != start {
 		err = fmt.Errorf("%w: its number is another process's now", ErrGone)
@@ -62,7 +62,7 @@ func (p *process) close() {
 	}
 }
 
-// alive fails when the process has ended, also one that nobody has waited for yet.
+// alive returns [ErrGone] if the process has ended, even if its parent has not waited for it yet.
 func (p *process) alive() error {
 	for {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(p.fd), Events: unix.POLLIN}}, 0)
@@ -78,8 +78,8 @@ func (p *process) alive() error {
 	}
 }
 
-// foreign fails for a process that shares the mount namespace of this one or of the
-// machine's process 1: what is mounted there is mounted for all.
+// foreign returns an error if the process shares the mount namespace of this process or of the machine's process 1. A
+// mount there would be visible to all.
 func (p *process) foreign() error {
 	theirs, err := os.Readlink(fmt.Sprintf("/proc/%d/ns/mnt", p.pid))
 	if err != nil {
@@ -87,13 +87,13 @@ func (p *process) foreign() error {
 	}
 	for _, other := range []string{"self", "1"} {
 		if ours, err := os.Readlink("/proc/" + other + "/ns/mnt"); err == nil && ours == theirs {
-			return fmt.Errorf("process %d has the file systems of the host: it is no container's", p.pid)
+			return fmt.Errorf("process %d has the file systems of the host: it is not in a container", p.pid)
 		}
 	}
 	return p.alive()
 }
 
-// orGone explains an error by the end of the process.
+// orGone returns [ErrGone] instead of err if the process has ended.
 func (p *process) orGone(err error) error {
 	if gone := p.alive(); gone != nil {
 		return gone
@@ -101,10 +101,10 @@ func (p *process) orGone(err error) error {
 	return err
 }
 
-// folder opens a folder by the path that it has for the process, O_PATH. No link is followed.
+// folder opens a folder by its path inside the process's root, O_PATH. It follows no link.
 func (p *process) folder(path string) (int, error) {
 	if !strings.HasPrefix(path, "/") {
-		return -1, fmt.Errorf("%q is no path from the root", path)
+		return -1, fmt.Errorf("%q is not an absolute path", path)
 	}
 	fd, err := openAt(p.root, path, unix.O_PATH|unix.O_DIRECTORY, asRoot)
 	if err != nil {
@@ -113,7 +113,7 @@ func (p *process) folder(path string) (int, error) {
 	return fd, nil
 }
 
-// mount moves a tree that is mounted nowhere onto a folder of the process's.
+// mount moves a detached tree onto a folder of the process.
 func (p *process) mount(tree, onto int) error {
 	if err := mountIn(p.fd, tree, onto); err != nil {
 		return p.orGone(err)
@@ -121,17 +121,17 @@ func (p *process) mount(tree, onto int) error {
 	return nil
 }
 
-// mountIn moves a tree that is mounted nowhere onto a folder of another mount namespace,
-// which a process's descriptor names, or its own.
+// mountIn moves a detached tree onto a folder of another mount namespace. ns is a descriptor of a process or of the
+// namespace.
 func mountIn(ns, tree, onto int) error {
 	done := make(chan error, 1)
 	go proc.OnThread(func() { done <- mountHere(ns, tree, onto) })
 	return <-done
 }
 
-// mountHere leaves the calling thread in that namespace.
+// mountHere is mountIn for the calling thread, which stays in the other namespace.
 func mountHere(ns, tree, onto int) error {
-	// Threads that share their root and current folder may not change namespace.
+	// Threads that share their root and current folder may not change their namespace.
 	if err := unix.Unshare(unix.CLONE_FS); err != nil {
 		return unable(fmt.Errorf("cannot leave the other threads' folders: %w", err))
 	}

@@ -15,9 +15,9 @@ import (
 	"github.com/ramus-dev/ramus/containers/proc"
 )
 
-// RemoveTree deletes a tree that hostile commands have built: folders that deny
-// reading and entering to their own owner, and so deep that neither a path nor
-// the descriptors of a process reach their end. Nobody may be writing to it.
+// RemoveTree deletes a tree that hostile commands made. Its folders may deny reading and entering to their own owner,
+// and may be nested so deeply that neither a path nor the descriptors of a process reach the end. No process may write
+// to the tree meanwhile.
 func RemoveTree(dir string) error {
 	if os.RemoveAll(dir) == nil {
 		return nil
@@ -25,16 +25,16 @@ func RemoveTree(dir string) error {
 	return removeFlat(dir, func() error { return nil })
 }
 
-// ClearAway is [RemoveTree] for what nobody waits for: it works at the lowest priority, and
-// at a large tree only half of the time, for what unlinks a million files keeps others from the journal of
-// their file system. When ctx ends first it returns its cause; what is left is a tree still.
+// ClearAway is like [RemoveTree] for a tree that nobody waits for. It works at the lowest priority, and pauses half of
+// the time for a large tree, because unlinking a million files keeps other processes from the journal of the file
+// system. If ctx ends first, it returns the cause, and the rest of the tree stays.
 func ClearAway(ctx context.Context, dir string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
 	done := make(chan error, 1)
 	go proc.OnThread(func() {
-		// Neither is needed, and a kernel may refuse either.
+		// Neither call is necessary, and a kernel may refuse either.
 		_ = unix.Setpriority(unix.PRIO_PROCESS, unix.Gettid(), 19)
 		_, _, _ = unix.Syscall(unix.SYS_IOPRIO_SET, ioprioProcess, 0, ioprioBestEffort<<13|7)
 		p := pacer{ctx: ctx, began: time.Now()}
@@ -43,10 +43,10 @@ func ClearAway(ctx context.Context, dir string) error {
 	return <-done
 }
 
-// Of ioprio_set(2). The idle class is not used: it may never get its turn.
+// Constants of ioprio_set(2). The idle class is not used because it may never be scheduled.
 const ioprioProcess, ioprioBestEffort = 1, 2
 
-// pacer spreads work that is made of many small steps.
+// pacer adds pauses to work that consists of many small steps.
 type pacer struct {
 	ctx   context.Context
 	steps int
@@ -55,7 +55,7 @@ type pacer struct {
 
 const (
 	paceBatch = 500    // steps between two pauses
-	paceFree  = 20_000 // steps without one: most trees are small
+	paceFree  = 20_000 // steps without a pause, enough for most trees
 )
 
 func (p *pacer) step() error {
@@ -80,9 +80,8 @@ func (p *pacer) step() error {
 	return nil
 }
 
-// removeFlat deletes a tree without going deep: it moves the folders of the
-// second level to the first until there is no second level. step is called for each
-// entry, and ends it with an error.
+// removeFlat deletes a tree without deep recursion. It moves the folders of the second level to the first until there
+// is no second level. It calls step for each entry, and stops at the first error.
 func removeFlat(dir string, step func() error) error {
 	if err := os.Chmod(dir, 0o700); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -112,10 +111,10 @@ func removeFlat(dir string, step func() error) error {
 	}
 }
 
-// emptyFolder removes the files of a folder and moves its folders to another.
+// emptyFolder removes the files of a folder and moves its subfolders to another.
 func emptyFolder(dir, to string, step func() error) error {
-	// Neither this nor the one below follows a link: the entry is a folder, and
-	// nobody is there to change it.
+	// Neither this Chmod nor the one below follows a link, because the entry is a folder and no process changes it
+	// meanwhile.
 	if err := os.Chmod(dir, 0o700); err != nil {
 		return err
 	}
@@ -143,7 +142,7 @@ func emptyFolder(dir, to string, step func() error) error {
 	}
 }
 
-// someEntries lists a part of a folder, which may hold millions; none is the end.
+// someEntries returns some entries of a folder, which may have millions. Returns none if the folder is empty.
 func someEntries(dir string) ([]fs.DirEntry, error) {
 	f, err := os.Open(dir)
 	if err != nil {

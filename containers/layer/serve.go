@@ -16,17 +16,17 @@ import (
 )
 
 const (
-	// awaitHolder is how long [Serve] waits for a first Helper.
+	// awaitHolder bounds the wait of [Serve] for the first Helper.
 	awaitHolder = 30 * time.Second
 	// readWait bounds the reading of a request.
 	readWait = 10 * time.Minute
-	// atOnce is how many requests are worked on at once; more wait.
+	// atOnce is the number of requests that are handled at once. Further requests wait.
 	atOnce = 64
 )
 
-// Serve does for a [Helper] what needs the rights that this process has: it answers at a
-// socket below root, for uid alone, and returns when that Helper closes, dies or never
-// comes, or ctx ends. Nothing is done after it has returned.
+// Serve does the work for a [Helper] that needs the rights of this process. It answers at a socket below root, for uid
+// alone. It returns when the Helper closes, dies or never connects, or when ctx ends. No work continues after it has
+// returned.
 func Serve(ctx context.Context, root string, uid int) (err error) {
 	wrap := func(err error) error { return fmt.Errorf("cannot serve layers below %s: %w", root, err) }
 	ln, err := listen(root, uid)
@@ -37,7 +37,7 @@ func Serve(ctx context.Context, root string, uid int) (err error) {
 	defer stop(nil)
 	defer context.AfterFunc(ctx, func() { ln.Close() })()
 	s := &server{local: NewLocal(root), uid: uid, stop: stop, turn: make(chan struct{}, atOnce)}
-	late := time.AfterFunc(awaitHolder, func() { stop(fmt.Errorf("nobody came within %v", awaitHolder)) })
+	late := time.AfterFunc(awaitHolder, func() { stop(fmt.Errorf("no Helper connected within %v", awaitHolder)) })
 	defer late.Stop()
 	s.held = func() { late.Stop() }
 
@@ -61,7 +61,7 @@ func Serve(ctx context.Context, root string, uid int) (err error) {
 	return nil
 }
 
-// errLeft ends [Serve] as it is meant to end.
+// errLeft is the regular end of [Serve].
 var errLeft = errors.New("the Helper has closed")
 
 func dismiss(err error) error {
@@ -71,7 +71,7 @@ func dismiss(err error) error {
 	return err
 }
 
-// socket is a listener, and which file it is.
+// socket is a listener and the identity of its file.
 type socket struct {
 	*net.UnixListener
 	file unix.Stat_t
@@ -87,14 +87,14 @@ func listen(root string, uid int) (*socket, error) {
 		if err != nil {
 			return err
 		}
-		ln.SetUnlinkOnClose(false) // the path goes through a descriptor that is closed then
+		ln.SetUnlinkOnClose(false) // the path goes through a descriptor that is closed by then
 		s.UnixListener = ln
 		if err := unix.Lstat(path, &s.file); err != nil {
 			ln.Close()
 			return err
 		}
-		// Who may connect is asked of the kernel, for each connection; this keeps others
-		// from the queue. The folder is ramus's alone: nobody changes names in it.
+		// The kernel reports the user of each connection, which serve checks. The mode only keeps others out of the
+		// queue. The folder belongs to ramus alone, so no other process renames files in it.
 		if err := errors.Join(os.Chmod(path, 0o600), os.Lchown(path, uid, uid)); err != nil {
 			ln.Close()
 			return err
@@ -107,7 +107,7 @@ func listen(root string, uid int) (*socket, error) {
 	return s, nil
 }
 
-// removeSocket removes the listener's name, unless another one has taken it.
+// removeSocket removes the socket file, unless another listener has replaced it.
 func removeSocket(root string, s *socket) error {
 	return through(root, func(path string) error {
 		var st unix.Stat_t
@@ -123,16 +123,16 @@ type server struct {
 	uid     int
 	stop    context.CancelCauseFunc
 	held    func()
-	turn    chan struct{} // as many as may work at once
+	turn    chan struct{} // its capacity is the number of requests handled at once
 	serving sync.WaitGroup
 }
 
-// serve answers one connection.
+// serve handles one connection.
 func (s *server) serve(ctx context.Context, conn *net.UnixConn) {
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	if uid, err := peer(conn); err != nil || uid != s.uid {
-		return // it gets no word: nobody but ramus has anything to ask here
+		return // no answer, because only ramus has a reason to connect
 	}
 	conn.SetReadDeadline(time.Now().Add(readWait))
 	in := bufio.NewReaderSize(conn, 64<<10)
@@ -167,12 +167,12 @@ func (s *server) serve(ctx context.Context, conn *net.UnixConn) {
 	defer conn.Close()
 	defer cancel()
 	if size == 0 {
-		// All of the request is read: the end of the connection is the end of who asks.
+		// All of the request was read, so the end of the connection means that the Helper stopped waiting.
 		conn.SetReadDeadline(time.Time{})
 		watching.Go(func() { in.ReadByte(); cancel() })
 	}
 	a, f, err := s.do(ctx, &r, body)
-	io.Copy(io.Discard, body) // who still sends does not listen yet
+	io.Copy(io.Discard, body) // a Helper that still sends does not read yet
 	if err != nil {
 		a = answer{Failure: failed(err), Usage: a.Usage}
 	}
@@ -188,10 +188,10 @@ func (s *server) answer(conn *net.UnixConn, a answer, f *os.File) {
 		b, _ = encode(answer{Failure: failed(err)}, maxAnswer)
 		f = nil
 	}
-	send(conn, b, f) // who does not get it is not there any more
+	send(conn, b, f) // an error means that the Helper is gone
 }
 
-// hold keeps the server up for as long as the connection lasts.
+// hold keeps the server running as long as the connection.
 func (s *server) hold(conn *net.UnixConn, in io.Reader) {
 	s.held()
 	conn.SetReadDeadline(time.Time{})
@@ -200,7 +200,7 @@ func (s *server) hold(conn *net.UnixConn, in io.Reader) {
 	s.stop(errLeft)
 }
 
-// do does what a request asks.
+// do performs a request.
 func (s *server) do(ctx context.Context, r *request, body io.Reader) (a answer, f *os.File, err error) {
 	dir := string(r.Dir)
 	switch r.Op {
@@ -238,13 +238,13 @@ func (s *server) do(ctx context.Context, r *request, body io.Reader) (a answer, 
 		}
 		a.Usage, err = s.local.usage(ctx, from, r.Most)
 	default:
-		err = fmt.Errorf("there is no request %q", r.Op)
+		err = fmt.Errorf("the request %q is unknown", r.Op)
 	}
 	return a, f, err
 }
 
-// arrive makes files of a request's. What they hold is read from the connection when they
-// are written, which is in the order in which it was sent.
+// arrive returns the files of a request, and a function that opens their content. The content is read from the
+// connection when the files are written, in the order in which it was sent.
 func arrive(list []wireFile, body io.Reader) ([]File, contents) {
 	files := make([]File, len(list))
 	for i, w := range list {
@@ -255,7 +255,7 @@ func arrive(list []wireFile, body io.Reader) ([]File, contents) {
 	}
 }
 
-// whole reads n bytes, and fails where there are fewer.
+// whole reads exactly n bytes. Read returns io.ErrUnexpectedEOF if there are fewer.
 type whole struct {
 	in io.Reader
 	n  int64

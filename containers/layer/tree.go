@@ -13,33 +13,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// tree is a work tree that is written to from outside, while its container may write to
-// it as well: each step goes from one open folder to the next, none follows a link.
+// tree is a work tree that is written to from outside while its container may write to it as well. Each step goes from
+// one open folder to the next, and none follows a link.
 type tree struct {
 	root int // an open folder
-	uid  int // who owns what is made
-	// fresh says that nobody sees the tree yet: what is written is made under its own
-	// name, and may be a whiteout.
+	uid  int // owner of new entries
+	// fresh means that no process sees the tree yet. New entries are then made under their own names, and may be
+	// whiteouts.
 	fresh bool
-	// content opens what a file gets; nil: its Data, or its Source.
+	// content opens the content of a file. If it is nil, the content is the Data or the Source of the file.
 	content contents
 
-	last   string // the folder that was written to last, and its descriptor
+	last   string // the folder that was written to last
 	lastFD int
 }
 
-// contents opens what one of the files shall hold; each is read to its end, in their order.
+// contents opens the content of file i. Each is read to its end, in order.
 type contents func(i int) (io.ReadCloser, error)
 
 // maxName is the kernel's limit for the name of a file (NAME_MAX).
 const maxName = 255
 
-// parts cuts a path and refuses one that leads elsewhere.
+// parts splits a path. It refuses a path that is not below a folder.
 func parts(path string) ([]string, error) {
 	list := strings.Split(path, "/")
 	for _, p := range list {
 		if p == "" || p == "." || p == ".." || len(p) > maxName || strings.ContainsRune(p, 0) {
-			return nil, fmt.Errorf("%q is no path below a folder", path)
+			return nil, fmt.Errorf("%q is not a path below a folder", path)
 		}
 	}
 	return list, nil
@@ -62,7 +62,7 @@ func (t *tree) leave() {
 	}
 }
 
-// enter returns the descriptor of a folder, made where it is missing; it is closed by the next call.
+// enter returns the descriptor of a folder. It makes missing folders. The next call closes the descriptor.
 func (t *tree) enter(names []string) (int, error) {
 	path := strings.Join(names, "/")
 	if path == "" {
@@ -102,7 +102,7 @@ func (t *tree) makeFolder(at int, name string) (int, error) {
 	if err == nil {
 		err = t.own(fd, 0o755)
 	} else {
-		err = nil // somebody else was faster, and has it as he wants it
+		err = nil // another process made the folder, with the mode of its choice
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -162,7 +162,7 @@ func (t *tree) put(i int, f File) error {
 		err = unix.Renameat(dir, as, dir, name)
 	}
 	if err != nil && as != name {
-		unix.Unlinkat(dir, as, 0) // what is not there needs no removal, and the first error says more
+		unix.Unlinkat(dir, as, 0) // the entry may not exist, and the first error says more
 	}
 	return err
 }
@@ -193,7 +193,7 @@ func (t *tree) makeFile(dir int, name string, i int, f File) (err error) {
 	return t.own(fd, mode)
 }
 
-// open opens what a file or link shall hold.
+// open opens the content of a file or link.
 func (t *tree) open(i int, f File) (io.ReadCloser, error) {
 	switch {
 	case t.content != nil:
@@ -211,7 +211,7 @@ func (t *tree) linkTarget(i int, f File) (string, error) {
 	}
 	defer in.Close()
 	b, err := io.ReadAll(io.LimitReader(in, maxLink+1))
-	return string(b), err // too long a target the kernel refuses
+	return string(b), err // the kernel refuses a target that is too long
 }
 
 func setTime(dir int, name string, at time.Time) error {

@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Attributes of the kernel's overlayfs. Only who administers the machine can set them,
-// so what they say is true. What it keeps besides (origin, impure, nlink, …) has no
-// meaning for what a tree holds.
+// Attributes of the kernel's overlayfs. Only administrators of the machine can set them, so they can be trusted. Its
+// other attributes (origin, impure, nlink, …) do not affect the content of a tree.
 const (
 	attrOpaque   = "trusted.overlay.opaque"
 	attrRedirect = "trusted.overlay.redirect"
@@ -19,13 +18,13 @@ const (
 )
 
 const (
-	// maxDepth is how deep an upper may be: each level takes a descriptor while it is
-	// read, and git refuses deeper trees as well.
+	// maxDepth bounds the depth of an upper. Each level takes a descriptor while it is read, and git refuses deeper
+	// trees as well.
 	maxDepth = 1000
-	// maxText bounds the paths and links of one list together, in bytes: a few deep
-	// entries can have very long ones.
+	// maxText bounds the sum of the paths and links of one list, in bytes, because a few deep entries can have very
+	// long ones.
 	maxText = 64 << 20
-	// turns is how often an entry is looked at again that became another meanwhile.
+	// turns bounds the attempts to read an entry that changes meanwhile.
 	turns = 10
 )
 
@@ -35,10 +34,10 @@ type walk struct {
 	max  int
 	text int
 	list []Change
-	buf  [32 << 10]byte // for what the kernel answers
+	buf  [32 << 10]byte // for answers of the kernel
 }
 
-// changes lists what lies below an open folder.
+// changes returns the entries below an open folder.
 func changes(ctx context.Context, root, max int) ([]Change, error) {
 	dir, err := openAt(root, ".", unix.O_RDONLY|unix.O_DIRECTORY, inside)
 	if err != nil {
@@ -56,7 +55,7 @@ func changes(ctx context.Context, root, max int) ([]Change, error) {
 	return w.list, nil
 }
 
-// attr reads an attribute of an open folder; "" when it has none.
+// attr returns an attribute of an open folder. Returns "" if it has none.
 func (w *walk) attr(dir int, name string) (string, error) {
 	n, err := unix.Fgetxattr(dir, name, w.buf[:])
 	if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.EOPNOTSUPP) {
@@ -67,11 +66,11 @@ func (w *walk) attr(dir int, name string) (string, error) {
 	return string(w.buf[:n]), nil
 }
 
-// folder lists an open folder: its path, and that of what it lies over. marked says
-// that files in it can be whiteouts, by an attribute.
+// folder lists an open folder. path is its own path, and under the path of the folder that it covers. marked means that
+// an attribute may make files in it whiteouts.
 func (w *walk) folder(dir int, path, under string, marked bool, depth int) error {
 	if depth > maxDepth {
-		return fmt.Errorf("%w: folders lie deeper than %d", ErrTooMany, maxDepth)
+		return fmt.Errorf("%w: folders are nested deeper than %d", ErrTooMany, maxDepth)
 	}
 	names, err := names(w.ctx, dir, w.buf[:], w.max-len(w.list))
 	if err != nil {
@@ -92,14 +91,14 @@ func join(dir, name string) string {
 	return dir + "/" + name
 }
 
-// entry lists one entry, and what it holds.
+// entry lists one entry and everything below it.
 func (w *walk) entry(dir int, path, under, name string, marked bool, depth int) error {
 	path = join(path, name)
 	for range turns {
 		var st unix.Stat_t
 		err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 		if errors.Is(err, unix.ENOENT) {
-			return nil // it was removed meanwhile, or had two names for a moment
+			return nil // the entry was removed meanwhile, or had two names for a moment
 		} else if err != nil {
 			return err
 		}
@@ -150,10 +149,10 @@ func (w *walk) entry(dir int, path, under, name string, marked bool, depth int) 
 		}
 		return w.add(change(path, KindOther, &st))
 	}
-	return fmt.Errorf("%q is made anew all the time", path)
+	return fmt.Errorf("%q changes all the time", path)
 }
 
-// child lists an open folder that is not the root, and what it holds.
+// child lists an open folder that is not the root, and everything below it.
 func (w *walk) child(fd int, path, under, name string, depth int) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -181,8 +180,8 @@ func (w *walk) child(fd int, path, under, name string, depth int) error {
 	return w.folder(fd, path, under, opaque == "x", depth+1)
 }
 
-// redirected is the path, in the layers below, that a folder's attribute names: from
-// their root, or a name beside what the folder above lies over.
+// redirected returns the path, in the layers below, that the attribute of a folder names. The value is a path from
+// their root, or the name of a sibling below under.
 func redirected(under, value string) (string, error) {
 	if value == "" {
 		return "", nil
@@ -192,7 +191,7 @@ func redirected(under, value string) (string, error) {
 		path = value[1:]
 	}
 	if _, err := parts(path); err != nil {
-		return "", fmt.Errorf("cannot read where it was renamed from: %w", err)
+		return "", fmt.Errorf("cannot read the path it was renamed from: %w", err)
 	}
 	return path, nil
 }
@@ -213,7 +212,7 @@ func (w *walk) add(c Change) error {
 	return nil
 }
 
-// maxPath is what a path may have, in bytes, for one look-up (PATH_MAX).
+// maxPath bounds the path of one look-up, in bytes (PATH_MAX).
 const maxPath = 4096
 
 // openRegular opens a regular file below an open folder.
@@ -222,8 +221,7 @@ func openRegular(root int, path string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Longer paths take several look-ups. None goes back up, so that what is renamed
-	// meanwhile leads nowhere else.
+	// Longer paths take several look-ups. None goes back up, so concurrent renames lead nowhere else.
 	at := root
 	defer func() {
 		if at != root {
@@ -245,8 +243,8 @@ func openRegular(root int, path string) (*os.File, error) {
 		}
 		at, names, path = fd, names[n:], path[len(head)+1:]
 	}
-	// What it is must be known before it is opened: opening a pipe waits, opening a
-	// device can do anything.
+	// The kind of the file is checked before it is opened, because opening a pipe blocks and opening a device can have
+	// any effect.
 	named, err := openAt(at, path, unix.O_PATH, oneMount)
 	if err != nil {
 		return nil, err
@@ -257,9 +255,9 @@ func openRegular(root int, path string) (*os.File, error) {
 		return nil, err
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return nil, errors.New("it is no regular file")
+		return nil, errors.New("it is not a regular file")
 	}
-	// Whoever holds a lease of the file does not make this wait.
+	// O_NONBLOCK avoids a wait for a holder of a lease of the file.
 	fd, err := unix.Open(procFD(named), unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err

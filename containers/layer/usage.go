@@ -9,32 +9,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Storage is where on disk lies what a container has written.
+// Storage is the set of folders on disk that a container writes to.
 type Storage struct {
-	// Dir is its private folder on the host, one below the Keeper's; one that is missing holds nothing.
+	// Dir is the private folder of the container on the host, below the Keeper's root. A missing folder has no files.
 	Dir string
-	// Inside are further folders, by the paths that they have for process PID, which is
-	// named as in a [Binding]: storage of the engine's own, that is reached through the
-	// container alone.
+	// Inside are further folders, by their paths for process PID. They are storage of the engine that only the
+	// container reaches. PID and Start are as in a [Binding].
 	Inside []string
 	PID    int
 	Start  uint64
 }
 
-// Usage is what folders take on their file systems.
+// Usage is the space that folders take on their file systems.
 type Usage struct {
-	Bytes int64 // in whole blocks, as du counts: the holes of a file take nothing, its second name neither
-	Files int64 // names: what a look costs, and mostly inodes
+	Bytes int64 // in whole blocks, as du counts; holes of a file and its further names take nothing
+	Files int64 // names, which a measurement has to visit; mostly inodes
 }
 
 // usage adds up trees while hostile commands may write to them.
 type usage struct {
 	ctx   context.Context
-	most  int64 // names
+	most  int64 // bound on sum.Files
 	sum   Usage
-	named map[inode]bool // files with several names
-	tops  map[inode]bool // folders near the root, which may be mounted in the container as well
-	buf   [32 << 10]byte // for what the kernel answers
+	named map[inode]bool // files with several names that were counted
+	tops  map[inode]bool // folders near the root; they may be mounted in the container as well
+	buf   [32 << 10]byte // for answers of the kernel
 }
 
 type inode struct{ dev, ino uint64 }
@@ -43,10 +42,10 @@ func newUsage(ctx context.Context, most int64) *usage {
 	return &usage{ctx: ctx, most: most, named: map[inode]bool{}, tops: map[inode]bool{}}
 }
 
-// errEnough ends a walk that has counted all that it may.
+// errEnough ends a walk that has counted most names.
 var errEnough = errors.New("enough was counted")
 
-// tree adds an open folder, O_PATH, and all below it on its file system.
+// tree adds an open folder, O_PATH, and everything below it on its file system.
 func (u *usage) tree(root int) error {
 	dir, err := openAt(root, ".", unix.O_RDONLY|unix.O_DIRECTORY, inside)
 	if errors.Is(err, unix.EACCES) {
@@ -71,7 +70,7 @@ func (u *usage) add(st *unix.Stat_t) error {
 		file := inode{st.Dev, st.Ino}
 		if u.named[file] {
 			st.Blocks = 0
-		} else if len(u.named) < maxNamed { // who has more of them pays for each name
+		} else if len(u.named) < maxNamed { // further files count once for each name
 			u.named[file] = true
 		}
 	}
@@ -82,18 +81,18 @@ func (u *usage) add(st *unix.Stat_t) error {
 	return nil
 }
 
-// Of a hostile tree no more is remembered at a time than this.
+// Bounds on the memory for a hostile tree.
 const (
 	maxNamed   = 100_000 // files with several names
 	maxTops    = 1000    // folders near the root
-	maxFolders = 4096    // names of folders in one folder, that are still to be looked into
+	maxFolders = 4096    // names of subfolders of one folder that are still to be visited
 )
 
-// topDepth is how many levels below Storage.Dir the upper of a Binding may be its root.
+// topDepth is the greatest depth below Storage.Dir of a Binding's upper.
 const topDepth = 2
 
-// folder adds what an open folder holds. Its entries are counted as they are read, for
-// there can be millions; the names of its folders are kept until there are many.
+// folder adds the entries of an open folder. It counts entries while it reads them, because there can be millions. It
+// keeps at most maxFolders names of subfolders before it visits them.
 func (u *usage) folder(dir, depth int) error {
 	var folders []string
 	for {
@@ -115,7 +114,7 @@ func (u *usage) folder(dir, depth int) error {
 		for _, name := range names {
 			var st unix.Stat_t
 			err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT)
-			if passing(err) {
+			if temporary(err) {
 				continue
 			} else if err != nil {
 				return fmt.Errorf("%q: %w", name, err)
@@ -139,14 +138,14 @@ func (u *usage) folder(dir, depth int) error {
 	}
 }
 
-// folders adds what folders in an open one hold.
+// folders adds the content of subfolders of an open folder.
 func (u *usage) folders(dir int, names []string, depth int) error {
 	if len(names) > 0 && depth >= maxDepth {
-		return fmt.Errorf("%w: folders lie deeper than %d", ErrTooMany, maxDepth)
+		return fmt.Errorf("%w: folders are nested deeper than %d", ErrTooMany, maxDepth)
 	}
 	for _, name := range names {
 		fd, err := openAt(dir, name, unix.O_RDONLY|unix.O_DIRECTORY, oneMount)
-		if passing(err) {
+		if temporary(err) {
 			continue
 		} else if err != nil {
 			return fmt.Errorf("%q: %w", name, err)
@@ -160,9 +159,9 @@ func (u *usage) folders(dir int, names []string, depth int) error {
 	return nil
 }
 
-// passing are the errors of an entry that others may have changed, hidden or covered
-// meanwhile: what can be seen of it is counted all the same.
-func passing(err error) bool {
+// temporary reports whether err comes from an entry that others may have changed, hidden or covered meanwhile. The
+// visible rest is counted all the same.
+func temporary(err error) bool {
 	for _, e := range []error{unix.ENOENT, unix.ENOTDIR, unix.ELOOP, unix.EXDEV, unix.EACCES} {
 		if errors.Is(err, e) {
 			return true
@@ -171,19 +170,19 @@ func passing(err error) bool {
 	return false
 }
 
-// Usage tells what a container has written; see [Keeper].
+// Usage returns the disk space that a container takes. See [Keeper].
 func (l *Local) Usage(ctx context.Context, s Storage, most int64) (Usage, error) {
 	if len(s.Inside) > 0 {
-		if err := known(Binding{PID: s.PID, Start: s.Start}); err != nil {
+		if err := requireStart(Binding{PID: s.PID, Start: s.Start}); err != nil {
 			return Usage{}, err
 		}
 	}
 	return l.usage(ctx, s, most)
 }
 
-// usage is Usage, also by the number of a process alone.
+// usage is Usage, but also accepts a process without a start time.
 func (l *Local) usage(ctx context.Context, s Storage, most int64) (Usage, error) {
-	wrap := func(err error) error { return fmt.Errorf("cannot tell what %s takes: %w", s.Dir, err) }
+	wrap := func(err error) error { return fmt.Errorf("cannot measure the disk space of %s: %w", s.Dir, err) }
 	u := newUsage(ctx, most)
 	fd, err := l.below(s.Dir)
 	switch {
@@ -202,7 +201,7 @@ func (l *Local) usage(ctx context.Context, s Storage, most int64) (Usage, error)
 	return u.sum, nil
 }
 
-// inside adds what lies in storage of the engine's.
+// inside adds the folders in storage of the engine.
 func (u *usage) inside(s Storage) error {
 	p, err := openProcess(s.PID, s.Start)
 	if err != nil {
@@ -214,7 +213,7 @@ func (u *usage) inside(s Storage) error {
 		if err != nil {
 			return err
 		}
-		// What a Binding has put there was counted below Dir.
+		// A mounted tree of a Binding was counted below Dir.
 		var st unix.Stat_t
 		if err = unix.Fstat(fd, &st); err == nil && !u.tops[inode{st.Dev, st.Ino}] {
 			err = u.tree(fd)

@@ -16,21 +16,20 @@ import (
 	"github.com/ramus-dev/ramus/internal/shortpath"
 )
 
-// The protocol between a [Helper] and what it started ([Serve]): one request a
-// connection of a unix stream socket. A request is a message, and after it what its
-// files hold, one after the other; the answer is a message, with a descriptor where
-// a file was opened. A message is its length, 4 bytes, big-endian, and JSON. Both sides
-// are the same program. Paths are bytes: JSON's text cannot hold every name.
+// This file has the protocol between a [Helper] and the [Serve] that it started. Each connection of a unix stream
+// socket carries one request. A request is a message, followed by the content of its files in order. The answer is a
+// message, with a descriptor if a file was opened. A message is its length in 4 bytes, big-endian, and JSON. Both sides
+// are the same program. Paths are bytes, because JSON text cannot hold every name.
 
-// socketName is where they meet, below the Keeper's root.
+// socketName is the name of the socket below the Keeper's root.
 const socketName = "layers.sock"
 
-// Bounds of what is taken from the other side.
+// Bounds on messages from the other side.
 const (
 	maxRequest = 64 << 20 // bytes of a request's message
-	maxAnswer  = 1 << 30  // bytes of an answer's
-	maxFiles   = 500_000  // of one request
-	maxContent = 16 << 30 // bytes that they hold together
+	maxAnswer  = 1 << 30  // bytes of an answer's message
+	maxFiles   = 500_000  // files of one request
+	maxContent = 16 << 30 // bytes of the content of one request's files
 	maxLink    = 4096     // bytes of a link's target
 	maxEntries = 5_000_000
 	maxInside  = 100 // folders that are reached through a process
@@ -38,7 +37,7 @@ const (
 
 // Operations.
 const (
-	opHold    = "hold" // no answer follows the first one: the server ends with the connection
+	opHold    = "hold" // no answer follows the first one, and the server ends with the connection
 	opCheck   = "check"
 	opBind    = "bind"
 	opPut     = "put"
@@ -58,7 +57,7 @@ type request struct {
 	Path    []byte       `json:"path,omitempty"`    // open
 	UID     int          `json:"uid,omitempty"`     // fill, own
 	Max     int          `json:"max,omitempty"`     // changes
-	Inside  [][]byte     `json:"inside,omitempty"`  // usage, and the below
+	Inside  [][]byte     `json:"inside,omitempty"`  // usage, like the fields below
 	PID     int          `json:"pid,omitempty"`
 	Start   uint64       `json:"start,omitempty"`
 	Most    int64        `json:"most,omitempty"`
@@ -78,7 +77,7 @@ type wireFile struct {
 	Path []byte    `json:"path"`
 	Kind Kind      `json:"kind"`
 	Exec bool      `json:"exec,omitempty"`
-	Size int64     `json:"size,omitempty"` // of what it holds, which follows the message
+	Size int64     `json:"size,omitempty"` // of the content, which follows the message
 	Time time.Time `json:"time,omitzero"`
 }
 
@@ -102,8 +101,7 @@ type wireChange struct {
 	Redirect []byte `json:"r,omitempty"`
 }
 
-// failure is an error as it comes over the socket. It is of the kinds that it was of
-// on the other side.
+// failure is an error of the other side. It matches the same kinds of error as there.
 type failure struct {
 	Text  string        `json:"text"`
 	Kinds []string      `json:"kinds,omitempty"`
@@ -193,7 +191,7 @@ func (r *request) check() (content int64, err error) {
 func encode(v any, limit int) ([]byte, error) {
 	b, err := json.Marshal(v)
 	if err == nil && len(b) > limit {
-		err = fmt.Errorf("a message takes %d bytes; %d are possible", len(b), limit)
+		err = fmt.Errorf("a message has %d bytes, and the limit is %d", len(b), limit)
 	}
 	if err != nil {
 		return nil, err
@@ -204,9 +202,9 @@ func encode(v any, limit int) ([]byte, error) {
 func decode(length [4]byte, in io.Reader, limit int, v any) error {
 	n := int(binary.BigEndian.Uint32(length[:]))
 	if n > limit {
-		return fmt.Errorf("a message takes %d bytes; %d are possible", n, limit)
+		return fmt.Errorf("a message has %d bytes, and the limit is %d", n, limit)
 	}
-	// As it comes: a length alone reserves nothing.
+	// The message is read as it arrives, so that a length alone reserves no memory.
 	b, err := io.ReadAll(io.LimitReader(in, int64(n)))
 	if err == nil && len(b) < n {
 		err = io.ErrUnexpectedEOF
@@ -217,7 +215,7 @@ func decode(length [4]byte, in io.Reader, limit int, v any) error {
 	return json.Unmarshal(b, v)
 }
 
-// send writes a message, with a file's descriptor if there is one.
+// send writes a message, with the descriptor of f if f is not nil.
 func send(conn *net.UnixConn, message []byte, f *os.File) error {
 	if f != nil {
 		n, _, err := conn.WriteMsgUnix(message[:4], unix.UnixRights(int(f.Fd())), nil)
@@ -259,14 +257,14 @@ func receive(conn *net.UnixConn) (_ answer, _ *os.File, err error) {
 	return a, f, err
 }
 
-// received takes the descriptor out of a control message; nil when there is none.
+// received returns the file in a control message. Returns nil if there is none.
 func received(oob []byte, flags int) (*os.File, error) {
 	if len(oob) == 0 {
 		return nil, nil
 	}
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
-		return nil, fmt.Errorf("cannot read what came beside an answer: %w", err)
+		return nil, fmt.Errorf("cannot read the descriptors of an answer: %w", err)
 	}
 	var fds []int
 	for _, m := range messages {
@@ -288,7 +286,7 @@ func through(root string, f func(path string) error) error {
 	return shortpath.To(root, socketName, f)
 }
 
-// peer is who is at the other end: for a client, who listened.
+// peer returns the user at the other side of a connection. For a client that is the user who listened.
 func peer(conn *net.UnixConn) (uid int, err error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {

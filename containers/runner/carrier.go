@@ -11,34 +11,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Carrier is a unix connection over which open files travel beside the bytes: what a
-// command prints need then not go through SSH, where each byte would be encrypted,
-// decrypted and copied several times between two processes that share a page cache.
-// Files are numbered from 1 in the order they are sent; the numbers are spoken of in
-// the bytes. One goroutine reads and one writes; the other methods are for any.
+// Carrier is a unix connection that carries open files along with its bytes. So the output of a command does not have
+// to go through SSH, where each byte would be encrypted, decrypted and copied several times between two processes that
+// share a page cache. Files are numbered from 1 in the order in which they are sent. Messages in the bytes refer to
+// these numbers. One goroutine reads and one writes. All goroutines may call the other methods.
 type Carrier struct {
 	*net.UnixConn
 
-	mu     sync.Mutex // guards the below
+	mu     sync.Mutex // guards the fields below
 	closed bool
-	queued []int // descriptors that go with the next bytes
+	queued []int // descriptors to send with the next bytes
 	sent   uint64
-	taken  uint64              // the highest number that came
-	files  map[uint64]*os.File // came, and nobody asked for them yet
+	taken  uint64              // the highest number received
+	files  map[uint64]*os.File // received, and not taken yet
 	oob    []byte
 }
 
-// maxCarried is how many files may wait at one end. The other end sends one, and then
-// says what it is for, so that there are never more than channels.
+// maxCarried is the number of files that may wait on one side. The other side sends a file and then a message about it,
+// so there are never more than channels.
 const maxCarried = 256
 
-// NewCarrier is a Carrier over conn.
+// NewCarrier returns a Carrier over conn.
 func NewCarrier(conn *net.UnixConn) *Carrier {
 	return &Carrier{UnixConn: conn, files: map[uint64]*os.File{}, oob: make([]byte, unix.CmsgSpace(4*maxCarried))}
 }
 
-// Send has the descriptor, which it takes over, travel with the bytes that are written
-// next, or before, and tells its number.
+// Send queues a descriptor and returns its number. Send takes over the descriptor. It travels with the next written
+// bytes at the latest.
 func (c *Carrier) Send(fd int) (uint64, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -51,13 +50,13 @@ func (c *Carrier) Send(fd int) (uint64, error) {
 	return c.sent, nil
 }
 
-// Take gives the file of a number out, once. Its bytes must have been read before.
+// Take returns the file with number n, once. The bytes sent with it must have been read.
 func (c *Carrier) Take(n uint64) (*os.File, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f := c.files[n]
 	if f == nil {
-		return nil, fmt.Errorf("file %d did not come", n)
+		return nil, fmt.Errorf("file %d did not arrive", n)
 	}
 	delete(c.files, n)
 	return f, nil
@@ -90,7 +89,7 @@ func (c *Carrier) Read(p []byte) (int, error) {
 		}
 	}
 	if errors.Is(err, io.EOF) || n == 0 && err == nil && len(p) > 0 {
-		err = io.EOF // as readers expect it, unwrapped
+		err = io.EOF // unwrapped, as readers expect it
 	}
 	return max(n, 0), err
 }
@@ -98,7 +97,7 @@ func (c *Carrier) Read(p []byte) (int, error) {
 func (c *Carrier) keep(oob []byte, flags int) error {
 	messages, err := unix.ParseSocketControlMessage(oob)
 	if err != nil {
-		return fmt.Errorf("cannot read what came with the bytes: %w", err)
+		return fmt.Errorf("cannot read the files of a message: %w", err)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,12 +116,12 @@ func (c *Carrier) keep(oob []byte, flags int) error {
 		}
 	}
 	if len(c.files) >= maxCarried || flags&unix.MSG_CTRUNC != 0 {
-		return errors.New("more files came than anybody asks for")
+		return errors.New("too many files arrived that were not taken")
 	}
 	return nil
 }
 
-// Close closes the connection and the files that nobody took.
+// Close closes the connection and the files that were not taken.
 func (c *Carrier) Close() error {
 	c.mu.Lock()
 	c.closed = true

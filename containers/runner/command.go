@@ -18,13 +18,13 @@ import (
 
 const (
 	defaultGrace = 5 * time.Second
-	// drainTime bounds the wait for the end of output once everything that
-	// could write was killed; only a process that cannot die holds it longer.
+	// drainTime bounds the wait for the end of output after every process that could write was killed. Only a process
+	// that cannot die takes longer.
 	drainTime = 2 * time.Second
-	// diskGrace is what a command that writes too much gets at most: it goes on writing.
+	// diskGrace bounds the grace of a command that fills the disk, because it continues to write.
 	diskGrace = time.Second
 	pollTime  = 200 * time.Millisecond
-	// pipeSize lets a command print a good deal while the runner is not scheduled.
+	// pipeSize allows a command to print while the runner is not scheduled.
 	pipeSize    = 256 << 10
 	streamPause = 200 * time.Microsecond
 )
@@ -44,25 +44,25 @@ type command struct {
 	tty    *os.File // the terminal's master, or nil
 	inputs sync.Mutex
 
-	killed  chan struct{} // closed by Kill
+	killed  chan struct{} // closed by kill
 	kill    sync.Once     // closes killed
-	why     string        // the reason, and says in words; written before killed is closed
-	says    string
+	why     string        // the reason for the kill; written before killed is closed, as is message
+	message string
 	exited  chan syscall.WaitStatus   // of the main process
-	drained chan struct{}             // both streams reached their end
-	closers []interface{ stopRead() } // streams to give up on
-	done    chan struct{}             // closed when exit stands
+	drained chan struct{}             // closed when both streams have ended
+	closers []interface{ stopRead() } // streams whose reading is stopped in the end
+	done    chan struct{}             // closed when exit is set
 
-	// Guarded by server.mu.
-	pid     int // process, group and session; 0 when it could not start
+	// server.mu guards the fields below.
+	pid     int // of process, group and session; 0 if the program could not start
 	running bool
 	exit    Exit
-	ended   time.Time // of the main process
+	ended   time.Time // when the main process ended
 	cut     bool      // its input broke off while it ran
 }
 
-// start runs a command as asked. A program that cannot be run is no failure of
-// start: the command then ends with 126 or 127 and says why on its stderr, as a shell's would.
+// start starts a command. A program that cannot be run is no error of start. Like in a shell, the command then ends
+// with 126 or 127 and an explanation on its stderr.
 func (s *server) start(r *Request) (*command, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *server) start(r *Request) (*command, error) {
 		killed: make(chan struct{}), exited: make(chan syscall.WaitStatus, 1),
 		drained: make(chan struct{}), done: make(chan struct{}), running: true,
 	}
-	// What stands before it runs, to compare with afterwards.
+	// newDiskGuard and oomKills read the state before the command runs, for a later comparison.
 	disk, memory := newDiskGuard(s.cfg), s.oomKills()
 	var err error
 	s.user.do(func() { err = s.launch(c, r) })
@@ -89,8 +89,8 @@ func (s *server) start(r *Request) (*command, error) {
 			return nil, err
 		}
 		fmt.Fprintf(c.stderr, "ramus: %v\n", cannot)
-		c.stdout.end()
-		c.stderr.end()
+		c.stdout.finish()
+		c.stderr.finish()
 		c.running = false
 		c.exit = Exit{Code: cannot.code, Stderr: c.stderr.count(), Duration: time.Since(c.started)}
 		close(c.drained)
@@ -104,8 +104,8 @@ func (s *server) start(r *Request) (*command, error) {
 	return c, nil
 }
 
-// makeRoom forgets the oldest background command that ended when too many are
-// remembered. Foreground ones are left: somebody is going to ask for them.
+// makeRoom forgets the oldest background command that has ended if too many are remembered. It keeps foreground
+// commands, because a client is going to ask for them.
 func (s *server) makeRoom() error {
 	if len(s.commands) < s.cfg.Commands {
 		return nil
@@ -119,7 +119,7 @@ func (s *server) makeRoom() error {
 	return failf(FailFull, "cannot start a command: %d are remembered already", len(s.commands))
 }
 
-// drop forgets an ended command; the caller holds mu.
+// drop forgets a command that has ended. The caller holds mu.
 func (s *server) drop(c *command) {
 	delete(s.commands, c.id)
 	for i, o := range s.order {
@@ -132,7 +132,7 @@ func (s *server) drop(c *command) {
 	c.stderr.drop()
 }
 
-// cannotRun is why a program did not start, with the exit code a shell would give.
+// cannotRun is the reason why a program did not start, with the exit code of a shell.
 type cannotRun struct {
 	code int
 	what string
@@ -141,101 +141,136 @@ type cannotRun struct {
 
 func (e *cannotRun) Error() string { return "cannot run " + e.what + ": " + e.err.Error() }
 
-// launch forks. It runs on the user thread with mu held.
+// launch starts the program of c. It runs on the user thread with mu held.
 func (s *server) launch(c *command, r *Request) error {
 	dir, err := s.directory(string(r.Dir))
 	if err != nil {
 		return failf(FailBad, "%v", err)
 	}
-	env := s.environment(r)
-	var open []int
-	defer func() {
-		for _, fd := range open {
-			unix.Close(fd)
+	files, err := c.openFiles(r)
+	defer files.closeInside()
+	if err != nil {
+		files.closeOutside(c)
+		return failf(FailInternal, "%v", err)
+	}
+
+	if err := s.exec(c, r, s.environment(r), dir, files.inside); err != nil {
+		files.closeOutside(c)
+		return err
+	}
+	c.pump(files.outs)
+	return nil
+}
+
+// commandFiles are the files that connect a command with the runner.
+type commandFiles struct {
+	inside [3]uintptr // stdin, stdout and stderr of the command
+	opened []int      // the descriptors in inside
+	outs   []*os.File // the runner's sides of stdout and stderr, or only the terminal
+}
+
+// closeInside closes the runner's copies of the command's descriptors.
+func (f *commandFiles) closeInside() {
+	for _, fd := range f.opened {
+		unix.Close(fd)
+	}
+}
+
+// closeOutside closes the runner's sides of the files of a command that did not start.
+func (f *commandFiles) closeOutside(c *command) {
+	for _, file := range append(f.outs, c.stdin, c.tty) {
+		if file != nil {
+			file.Close()
 		}
-	}()
-	var files [3]uintptr
+	}
+}
+
+// openFiles opens the files of a command. It sets c.tty or, if the request has input, c.stdin. The result is valid after an
+// error too, so that the caller can close it.
+func (c *command) openFiles(r *Request) (*commandFiles, error) {
+	f := &commandFiles{}
 	if r.TTY != nil {
 		master, slave, err := openTerminal(*r.TTY)
 		if err != nil {
-			return failf(FailInternal, "cannot open a terminal: %v", err)
+			return f, fmt.Errorf("cannot open a terminal: %w", err)
 		}
-		open = append(open, slave)
-		files = [3]uintptr{uintptr(slave), uintptr(slave), uintptr(slave)}
+		f.opened = append(f.opened, slave)
+		f.inside = [3]uintptr{uintptr(slave), uintptr(slave), uintptr(slave)}
 		c.tty = master
+		f.outs = append(f.outs, c.tty)
+		return f, nil
+	}
+
+	if r.Stdin {
+		in, out, err := openPipe()
+		if err != nil {
+			return f, err
+		}
+		f.opened = append(f.opened, in)
+		f.inside[0] = uintptr(in)
+		c.stdin = pollable(out, "stdin")
 	} else {
-		if r.Stdin {
-			var p [2]int
-			if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
-				return failf(FailInternal, "cannot make a pipe: %v", err)
-			}
-			open = append(open, p[0])
-			c.stdin = pollable(p[1], "stdin")
-			files[0] = uintptr(p[0])
-		} else {
-			null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
-			if err != nil {
-				return failf(FailInternal, "cannot open /dev/null: %v", err)
-			}
-			open = append(open, null)
-			files[0] = uintptr(null)
+		null, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			return f, fmt.Errorf("cannot open /dev/null: %w", err)
 		}
+		f.opened = append(f.opened, null)
+		f.inside[0] = uintptr(null)
 	}
-	var outs []*os.File
-	giveUp := func() {
-		for _, f := range append(outs, c.stdin, c.tty) {
-			if f != nil {
-				f.Close()
-			}
+
+	for i := 1; i <= 2; i++ {
+		in, out, err := openPipe()
+		if err != nil {
+			return f, err
 		}
+		// The kernel refuses a larger pipe to users with many pipes. The usual size works too.
+		_, _ = unix.FcntlInt(uintptr(out), unix.F_SETPIPE_SZ, pipeSize)
+		f.opened = append(f.opened, out)
+		f.inside[i] = uintptr(out)
+		f.outs = append(f.outs, pollable(in, "output"))
 	}
-	if r.TTY == nil {
-		for i := 1; i <= 2; i++ {
-			var p [2]int
-			if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
-				giveUp()
-				return failf(FailInternal, "cannot make a pipe: %v", err)
-			}
-			// Refused to users who hold many pipes; the usual size does too.
-			_, _ = unix.FcntlInt(uintptr(p[1]), unix.F_SETPIPE_SZ, pipeSize)
-			open = append(open, p[1])
-			files[i] = uintptr(p[1])
-			outs = append(outs, pollable(p[0], "output"))
-		}
-	} else {
-		outs = append(outs, c.tty)
+	return f, nil
+}
+
+// openPipe returns the reading and the writing side of a pipe.
+func openPipe() (in, out int, err error) {
+	var p [2]int
+	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
+		return -1, -1, fmt.Errorf("cannot make a pipe: %w", err)
 	}
-	if err := s.exec(c, r, env, dir, files); err != nil {
-		giveUp()
-		return err
-	}
+	return p[0], p[1], nil
+}
+
+// pump starts copying the outputs of a command to its spools. drained is closed when all have ended.
+func (c *command) pump(outs []*os.File) {
 	var pumps sync.WaitGroup
 	for i, f := range outs {
 		to := []*spool{c.stdout, c.stderr}[i]
 		pumps.Go(func() {
 			pump(to, f)
-			to.end()
+			to.finish()
 			if f != c.tty {
 				f.Close()
 			}
 		})
-		c.closers = append(c.closers, stream{f})
+		c.closers = append(c.closers, outputStream{f})
 	}
-	if r.TTY != nil {
-		c.stderr.end()
+	if c.tty != nil {
+		c.stderr.finish()
 	}
+
 	go func() {
 		pumps.Wait()
 		close(c.drained)
 	}()
-	return nil
 }
 
-type stream struct{ *os.File }
+// outputStream is the reading side of an output, which may be a terminal.
+type outputStream struct{ *os.File }
 
-func (f stream) stopRead() { _ = f.SetReadDeadline(time.Unix(1, 0)) }
+func (f outputStream) stopRead() { _ = f.SetReadDeadline(time.Unix(1, 0)) }
 
-// pump copies until nobody can write any more, or until it is told to stop.
+// pump copies from from to to until no process can write any more, or until it is stopped.
 func pump(to *spool, from *os.File) {
 	buf := make([]byte, 4<<10)
 	flowing := 0
@@ -244,16 +279,15 @@ func pump(to *spool, from *os.File) {
 		if n > 0 {
 			_, _ = to.Write(buf[:n])
 		}
-		// Programs that print much print it in small pieces, each of which
-		// would cost a write, a read and a packet. Once it is a stream, a pause
-		// in which the pipe fills makes few large ones of them.
+		// Programs with much output often write it in small pieces. Each would cost a write, a read and a packet. After
+		// the first MB, a pause in which the pipe fills turns them into few large ones.
 		if n >= len(buf)/2 {
 			flowing = 0
 		} else if flowing += n; flowing > 1<<20 {
 			time.Sleep(streamPause)
 		}
 		if err != nil {
-			// A terminal whose last user left says EIO, which is its end of file.
+			// A terminal returns EIO after its last user has closed it, which is its end of file.
 			return
 		}
 		if n == len(buf) && len(buf) < pipeSize {
@@ -262,8 +296,8 @@ func pump(to *spool, from *os.File) {
 	}
 }
 
-// pollable makes a file whose reads and writes wait in the poller, not in a
-// thread: threads come out of the container's limit of processes.
+// pollable returns a file whose reads and writes wait in the poller and not in a thread, because threads count against
+// the container's limit of processes.
 func pollable(fd int, name string) *os.File {
 	_ = unix.SetNonblock(fd, true)
 	return os.NewFile(uintptr(fd), name)
@@ -279,7 +313,7 @@ func openTerminal(t TTY) (master *os.File, slave int, err error) {
 	if err := unix.IoctlSetWinsize(int(m.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: t.Rows, Col: t.Cols}); err != nil {
 		return nil, 0, err
 	}
-	// pty's files block; copies of their descriptors need not.
+	// The files of package pty block. Copies of their descriptors do not have to.
 	mfd, err := unix.FcntlInt(m.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 	if err != nil {
 		return nil, 0, err
@@ -292,8 +326,8 @@ func openTerminal(t TTY) (master *os.File, slave int, err error) {
 	return pollable(mfd, "terminal"), sfd, nil
 }
 
-// directory resolves a folder below the work tree. The command could go
-// elsewhere by itself; this is for requests that did not mean to.
+// directory resolves a folder below the work tree. A command can leave the work tree by itself, so directory only
+// catches mistakes in requests.
 func (s *server) directory(dir string) (string, error) {
 	rel := dir
 	if filepath.IsAbs(dir) {
@@ -319,13 +353,13 @@ func (s *server) directory(dir string) (string, error) {
 		return "", fmt.Errorf("cannot run in %q: %w", dir, err)
 	}
 	if !info.IsDir() {
-		return "", fmt.Errorf("cannot run in %q: it is no folder", dir)
+		return "", fmt.Errorf("cannot run in %q: it is not a folder", dir)
 	}
 	return filepath.Join(s.cfg.Work, rel), nil
 }
 
-// environment is the runner's, the container's, the command's, and the cookie
-// last, where programs that write their title over their environment reach it last.
+// environment returns the environment of the runner, the container and the command. The cookie is last, because
+// programs that write their title over their environment reach it last.
 func (s *server) environment(r *Request) []string {
 	env := append([]string(nil), s.env...)
 	if r.TTY != nil {
@@ -337,7 +371,7 @@ func (s *server) environment(r *Request) []string {
 	return lastWins(append(env, cookieName+"="+r.ID))
 }
 
-// lastWins keeps the last setting of each variable: programs differ in which of two they believe.
+// lastWins removes all but the last setting of each variable, because programs differ in which of two they use.
 func lastWins(env []string) []string {
 	last := make(map[string]int, len(env))
 	for i, kv := range env {
@@ -354,7 +388,7 @@ func lastWins(env []string) []string {
 	return out
 }
 
-// exec finds and forks the program, as execvp(3) would.
+// exec finds and starts the program, like execvp(3).
 func (s *server) exec(c *command, r *Request, env []string, dir string, files [3]uintptr) error {
 	argv := []string{"sh", "-c", string(r.Shell)}
 	candidates := []string{"/bin/sh"}
@@ -434,7 +468,7 @@ func lookUp(name string, env []string, dir string) []string {
 	return all
 }
 
-// hasBelongings tells whether anything of c is alive besides its main process.
+// hasBelongings reports whether a process of c other than its main process is alive.
 func (s *server) hasBelongings(c *command) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -446,8 +480,7 @@ func (s *server) groupGone(c *command) bool {
 	return errors.Is(syscall.Kill(-c.pid, 0), syscall.ESRCH)
 }
 
-// feed copies stdin until its end. The end is passed on only if complete says
-// that it was meant.
+// feed copies stdin until its end. It passes on the end only if complete returns true.
 func (c *command) feed(from io.Reader, complete func() bool) {
 	to := c.stdin
 	if c.tty != nil {
@@ -457,7 +490,7 @@ func (c *command) feed(from io.Reader, complete func() bool) {
 		_, _ = io.Copy(io.Discard, from)
 		return
 	}
-	// A command that no longer reads is none of the sender's business: the rest is thrown away.
+	// A sender does not need to know that a command no longer reads, so the rest is discarded.
 	if _, err := io.Copy(to, from); err != nil {
 		_, _ = io.Copy(io.Discard, from)
 		return
@@ -487,14 +520,14 @@ func (c *command) resize(rows, cols uint16) {
 	})
 }
 
-// end kills a command as a timeout would.
-func (s *server) end(r *Request) error {
+// killCommand kills a command like a timeout does.
+func (s *server) killCommand(r *Request) error {
 	c, err := s.find(r.ID)
 	if err != nil {
 		return err
 	}
 	c.kill.Do(func() {
-		c.why, c.says = defaulted(r.Reason, ReasonKilled), r.Message
+		c.why, c.message = defaulted(r.Reason, ReasonKilled), r.Message
 		close(c.killed)
 	})
 	return nil
@@ -506,7 +539,7 @@ func (s *server) find(id string) (*command, error) {
 	if c := s.commands[id]; c != nil {
 		return c, nil
 	}
-	return nil, failf(FailUnknown, "no command %s is remembered", id)
+	return nil, failf(FailUnknown, "command %s is not remembered", id)
 }
 
 func (s *server) forget(id string) error {
@@ -514,7 +547,7 @@ func (s *server) forget(id string) error {
 	defer s.mu.Unlock()
 	c := s.commands[id]
 	if c == nil {
-		return failf(FailUnknown, "no command %s is remembered", id)
+		return failf(FailUnknown, "command %s is not remembered", id)
 	}
 	if c.running {
 		return failf(FailRunning, "cannot forget command %s: it is running", id)

@@ -11,54 +11,49 @@ import (
 	"github.com/gliderlabs/ssh"
 )
 
-// Config is the one argument of `ramus runner`, as JSON. The runner's own
-// environment is the base of every command's, so whoever starts it passes on
-// the image's variables and nothing of the host's.
+// Config is the argument of `ramus runner`, as JSON. The environment of the runner is part of every command's. So the
+// runner must be started with the variables of the image and none of the host.
 type Config struct {
-	// Listen is where the SSH server accepts: "unix:/path", or "fd:3" for a
-	// listening socket inherited from the process that started the runner.
-	// The folder of the path must be closed to the commands' user.
+	// Listen is the address of the SSH server. It is "unix:/path", or "fd:3" for a listening socket inherited from the
+	// process that started the runner. The commands' user must not be able to enter the folder of the path.
 	Listen string
-	// ClientKey is the one authorized_keys line that is let in.
+	// ClientKey is the only accepted key, as a line of authorized_keys.
 	ClientKey string
-	// UID and GID are the user of commands. 0 is the runner's own user: the
-	// Sandbox, whose user namespace holds a single one. Otherwise the runner
-	// needs the capabilities SETUID, SETGID, KILL and, at its start, CHOWN;
-	// with SETPCAP it also empties the bounding set of commands.
+	// UID and GID are the user of commands. 0 means the runner's own user, for the Sandbox, whose user namespace has
+	// only one. Otherwise the runner needs the capabilities SETUID, SETGID, KILL and, at its start, CHOWN. With SETPCAP
+	// it also empties the bounding set of commands.
 	UID, GID int
-	// Spool is a folder on disk, writable by the runner, where output is kept
-	// in unlinked files until it is forgotten.
+	// Spool is a folder on disk, writable by the runner. Unlinked files in it keep the output of commands until the
+	// commands are forgotten.
 	Spool string
-	// Work is the work tree, where commands run; default /work.
+	// Work is the work tree, in which commands run. The default is /work.
 	Work string
 	// Env is added to the environment of every command, "K=V".
 	Env []string
-	// Door is the address inside whose connections go to the host; default
-	// 127.0.0.1:7070.
+	// Door is the address inside whose connections go to the host. The default is 127.0.0.1:7070.
 	Door string
-	// Output is how many bytes of stdout, and of stderr, are kept per command;
-	// the rest is counted and dropped. Default 1 GiB, never more than FileSize.
+	// Output is the number of bytes of stdout, and of stderr, that are kept for each command. Further bytes are counted
+	// and dropped. The default is 1 GiB, and the maximum is FileSize.
 	Output int64
-	// FileSize is the largest file a command may write; default 8 GiB.
+	// FileSize is the size of the largest file that a command may write. The default is 8 GiB.
 	FileSize int64
-	// DiskFree is how many bytes the file system of Work must keep free; a
-	// command under which it falls below is killed. 0 is 512 MiB, negative no limit.
+	// DiskFree is the number of bytes that the file system of Work must keep free. A command is killed if the free
+	// space falls below it. 0 means 512 MiB. A negative value means no limit.
 	DiskFree int64
-	// PIDs is how many processes and threads the commands' user may have where
-	// no cgroup says so; 0 is no limit. It is applied only when UID is 0, and
-	// counts the runner's own threads.
+	// PIDs bounds the processes and threads of the commands' user where no cgroup does. 0 means no limit. It is applied
+	// only if UID is 0, and includes the runner's own threads.
 	PIDs int64
-	// Memory is the file whose "oom_kill" line counts what the kernel killed
-	// for want of memory; empty looks in /sys/fs/cgroup.
+	// Memory is the file whose "oom_kill" line counts processes that the kernel killed because memory ran out. If it is
+	// empty, the file is below /sys/fs/cgroup.
 	Memory string
-	// Commands is how many commands are remembered; default 10,000.
+	// Commands is the number of commands that are remembered. The default is 10,000.
 	Commands int
 }
 
-// doorDefault is where commands find the door unless a Config says otherwise.
+// doorDefault is the address of the door if a Config has none.
 const doorDefault = "127.0.0.1:7070"
 
-// parseConfig reads a Config and fills in the defaults.
+// parseConfig reads a Config and sets its defaults.
 func parseConfig(text string) (Config, ssh.PublicKey, error) {
 	var c Config
 	d := json.NewDecoder(bytes.NewReader([]byte(text)))

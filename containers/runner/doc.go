@@ -1,50 +1,41 @@
-// Package runner is process 1 of every container: an SSH server that starts
-// commands, remembers what they printed and how they ended, and outlives them.
+// Package runner is process 1 of every container. It is an SSH server that starts commands, and remembers their output
+// and their exit codes after they have ended.
 //
 // # Nouns
 //
-// A command is a process group with a name, its [Request.ID]. Its stdout and
-// stderr are drained into spools, unlinked files that nobody else can open, so
-// a command never waits for a reader and a reader may come late, twice, or
-// from another process of the host. Whatever the runner knows of a command it
-// keeps until it is told to forget it.
+// A command is a process group with a name, its [Request.ID]. Its stdout and stderr are copied to spools, unlinked
+// files that no other process can open. So a command never waits for a reader, and a reader may come late, twice, or
+// from another process of the host. The runner remembers a command until it is told to forget it.
 //
 // # Protocol
 //
-// The transport is SSH (RFC 4251-4254). One public key is let in; the host key
-// is made when the runner starts and lives in its memory only.
+// The transport is SSH (RFC 4251-4254). One public key is accepted. The host key is made when the runner starts and
+// exists only in its memory.
 //
-// Everything about commands is an "exec" request on a "session" channel, its
-// command string a [Request] in JSON. The answer comes on the same channel:
+// A request about commands is an "exec" request on a "session" channel. Its command string is a [Request] in JSON. The
+// answer comes on the same channel:
 //
-//   - on failure the channel request "error@ramus.dev", a [Failure] in JSON;
-//   - "start" and "attach": the channel request "started@ramus.dev", then the
-//     command's output as the channel's data and extended data, then
-//     "exit@ramus.dev", an [Exit] in JSON, and RFC 4254's "exit-status". The
-//     channel's input is the command's stdin; "eof@ramus.dev" before the
-//     channel's EOF tells an end that was meant from a connection that broke:
-//     input that broke off has no end, so that nobody takes half for whole,
-//     and "list" tells of it. "window-change" and "signal" are RFC 4254's;
-//   - "list" and "ports": JSON as the channel's data, then "exit-status" 0;
-//   - "kill" and "forget": "exit-status" 0.
+//   - A refusal is the channel request "error@ramus.dev", a [Failure] in JSON.
+//   - "start" and "attach" are answered by the channel request "started@ramus.dev", then the command's output as the
+//     channel's data and extended data, then "exit@ramus.dev", an [Exit] in JSON, and RFC 4254's "exit-status". The
+//     channel's input is the command's stdin. "eof@ramus.dev" before the channel's EOF marks an intended end of the
+//     input. Input of a broken connection has no such mark. The command then gets no end of input, so that it does not
+//     take a part for the whole, and "list" reports it. "window-change" and "signal" are those of RFC 4254.
+//   - "list" and "ports" are answered by JSON as the channel's data, then "exit-status" 0.
+//   - "kill" and "forget" are answered by "exit-status" 0.
 //
 // A lost connection or a closed channel ends an attachment, never a command.
 //
-// The subsystem "sftp" is served by a child process of the commands' user.
-// "direct-tcpip" reaches ports of 127.0.0.1. "tcpip-forward" is accepted for
-// the door (127.0.0.1:7070) alone; the runner listens there from its start and
-// until its end, so that no command can take the place; the connection that
-// asked last is the one that gets the door's connections, and those that come
-// while there is none wait for it a while.
+// A child process of the commands' user serves the subsystem "sftp". "direct-tcpip" reaches ports of 127.0.0.1.
+// "tcpip-forward" is accepted only for the door (127.0.0.1:7070). The runner listens there from its start to its end,
+// so that no command can take the address. The connection that asked last gets the connections to the door. Connections
+// that arrive while there is none wait for one, up to a limit.
 //
-// # What hostile commands cannot do
+// # What is hostile
 //
-// Commands may be anything. They run as another user or, where the container
-// has but one, as the same user with the runner made undumpable: its memory,
-// descriptors and spools are out of reach either way. They have no
-// capabilities and cannot gain any. No signal ends the runner: the kernel
-// spares process 1 those it has no handler for, and all others are caught and
-// dropped. When a foreground command ends, everything dies that does not
-// belong to a command that is still running, whatever its session or parent;
-// when none is running, everything.
+// Commands are hostile. They run as another user. If the container has only one, they run as the same user as the
+// runner, which is then undumpable. In both cases its memory, descriptors and spools are out of reach. Commands have no
+// capabilities and cannot gain any. No signal ends the runner. The kernel withholds from process 1 the signals without
+// a handler, and all others are caught and dropped. When a foreground command ends, all processes that do not belong to
+// a running command are killed, whatever their session or parent. If no command is running, these are all processes.
 package runner

@@ -15,27 +15,27 @@ import (
 )
 
 const (
-	// doorWait is how long a connection to the door waits for the host to come
-	// back, so that a push in mid-restart of the host is late, not lost.
+	// doorWait bounds the wait of a connection to the door for the host to return. So a push during a restart of the
+	// host is delayed and not lost.
 	doorWait = 30 * time.Second
-	// doorConns bounds what a command can open at the door; more wait in the kernel's queue.
+	// doorConns bounds the open connections to the door. Further ones wait in the kernel's queue.
 	doorConns = 256
 )
 
-// door listens where commands find the host.
+// door listens at the address at which commands reach the host.
 type door struct {
 	addr string
 	port int
 	ln   net.Listener
 	log  *slog.Logger
 
-	mu      sync.Mutex          // guards what follows
-	hosts   []*gossh.ServerConn // that asked for it, the latest last
-	shut    bool                // the host said that there is no door
-	changed chan struct{}       // closed when hosts get more, or shut changes
+	mu      sync.Mutex          // guards the fields below
+	hosts   []*gossh.ServerConn // connections that requested the door, the latest last
+	shut    bool                // the host cancelled the door
+	changed chan struct{}       // closed and replaced when hosts or shut changes
 }
 
-// openDoor takes the address before any command can.
+// openDoor listens at the address before any command can.
 func openDoor(addr string, log *slog.Logger) (*door, error) {
 	_, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -61,7 +61,7 @@ func (d *door) serve() {
 		conn, err := d.ln.Accept()
 		if err != nil {
 			<-places
-			// Out of descriptors; the listener itself is never closed.
+			// No descriptor is free. The listener itself is never closed.
 			d.log.Warn("cannot accept at the door", "error", err)
 			time.Sleep(50 * time.Millisecond)
 			continue
@@ -74,7 +74,7 @@ func (d *door) serve() {
 	}
 }
 
-// pass connects conn with the host that has the door, waiting for one.
+// pass connects conn with the host that has the door, and waits for one if necessary.
 func (d *door) pass(conn net.Conn) {
 	late := time.After(doorWait)
 	from := conn.RemoteAddr().(*net.TCPAddr)
@@ -104,7 +104,7 @@ func (d *door) pass(conn net.Conn) {
 			if _, refused := err.(*gossh.OpenChannelError); refused {
 				return
 			}
-			// The connection broke in between; wait for the next.
+			// The connection broke meanwhile, so wait for the next host.
 			d.leave(at)
 			continue
 		}
@@ -116,12 +116,12 @@ func (d *door) pass(conn net.Conn) {
 	}
 }
 
-// splice copies both ways until both are done, half-closing in between.
+// splice copies in both directions until both have ended. It passes on the end of each direction.
 func splice(conn *net.TCPConn, ch gossh.Channel, reqs <-chan *gossh.Request) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		gossh.DiscardRequests(reqs)
-		// The other side closed the channel: nothing more can be said or heard.
+		// The other side has closed the channel, so nothing can be sent or received any more.
 		conn.CloseRead()
 	})
 	wg.Go(func() {
@@ -134,12 +134,12 @@ func splice(conn *net.TCPConn, ch gossh.Channel, reqs <-chan *gossh.Request) {
 	} else {
 		_ = ch.CloseWrite()
 	}
-	// Data still flows outward-in until the other side ends as well.
+	// Data may still come from the channel until the other side ends too.
 	wg.Wait()
 	ch.Close()
 }
 
-// give gives the door to a host; nil shuts it.
+// give gives the door to a host. A nil host shuts the door.
 func (d *door) give(host *gossh.ServerConn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -153,9 +153,8 @@ func (d *door) give(host *gossh.ServerConn) {
 	d.changed = make(chan struct{})
 }
 
-// leave takes a host that is gone from the list. One that asked before it, and
-// is there, has the door again: of a server's connections the last to ask need
-// not be the last to stay.
+// leave removes a host that is gone. The host that requested the door before it, if it is still connected, gets the
+// door again. The last of a server's connections to ask does not have to be the last to stay.
 func (d *door) leave(host *gossh.ServerConn) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -189,7 +188,7 @@ func (d *door) forward(ctx ssh.Context, _ *ssh.Server, req *gossh.Request) (bool
 	return true, nil
 }
 
-// dial serves "direct-tcpip": ports of this container, the door's left out.
+// dial serves "direct-tcpip". It connects to ports of this container, except the door's.
 func (d *door) dial(_ *ssh.Server, _ *gossh.ServerConn, nc gossh.NewChannel, ctx ssh.Context) {
 	var p struct {
 		Addr       string
@@ -207,7 +206,7 @@ func (d *door) dial(_ *ssh.Server, _ *gossh.ServerConn, nc gossh.NewChannel, ctx
 	}
 	addr := p.Addr
 	if addr == "localhost" {
-		addr = "127.0.0.1" // without asking the container's own /etc/hosts
+		addr = "127.0.0.1" // independent of the container's own /etc/hosts
 	}
 	dialer := net.Dialer{Timeout: 10 * time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(addr, strconv.Itoa(int(p.Port))))

@@ -15,8 +15,7 @@ import (
 	"github.com/pkg/sftp"
 )
 
-// serveFiles speaks SFTP on stdin and stdout. It is `ramus runner sftp WORK`,
-// a child process of the commands' user.
+// serveFiles serves SFTP on stdin and stdout. It is `ramus runner sftp WORK`, a child process of the commands' user.
 func serveFiles(work string) error {
 	t := &tree{roots: map[string]*os.Root{}}
 	for _, dir := range []string{work, "/artifacts", "/cache", "/tmp"} {
@@ -41,8 +40,8 @@ func serveFiles(work string) error {
 	return nil
 }
 
-// tree is the few folders that can be reached. os.Root keeps each from being
-// left, by "..", by absolute symlinks, and by symlinks that appear in mid-walk.
+// tree has the folders that SFTP can reach. os.Root prevents leaving each by "..", by absolute symlinks, and by
+// symlinks that appear during a look-up.
 type tree struct {
 	roots map[string]*os.Root
 }
@@ -93,7 +92,7 @@ func (t *tree) OpenFile(r *sftp.Request) (sftp.WriterAtReaderAt, error) {
 	if !p.Append {
 		return f, nil
 	}
-	// SFTP's writes carry offsets, which a file opened for appending refuses.
+	// Writes of SFTP have offsets, which a file opened for appending refuses.
 	return &appendFile{f: f}, nil
 }
 
@@ -115,7 +114,8 @@ func (a *appendFile) WriteAt(p []byte, _ int64) (int, error) {
 	return a.f.WriteAt(p, end)
 }
 
-// open opens regular files only: a FIFO would hold the server until somebody opens its other end.
+// open opens regular files only, because opening a FIFO would block the server until another process opens its other
+// end.
 func (t *tree) open(name string, flag int) (*os.File, error) {
 	root, rest, err := t.find(name)
 	if err != nil {
@@ -127,7 +127,7 @@ func (t *tree) open(name string, flag int) (*os.File, error) {
 	}
 	info, err := f.Stat()
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file", name)
+		err = fmt.Errorf("%s is not a regular file", name)
 	}
 	if err != nil {
 		f.Close()
@@ -139,7 +139,7 @@ func (t *tree) open(name string, flag int) (*os.File, error) {
 // Filecmd implements [sftp.FileCmder].
 func (t *tree) Filecmd(r *sftp.Request) error {
 	if r.Method == "Symlink" {
-		// Filepath is the link's text, any bytes; Target is where it is put.
+		// Filepath is the text of the link, in any bytes, and Target is its path.
 		root, rest, err := t.find(r.Target)
 		if err != nil {
 			return err
@@ -187,7 +187,7 @@ func (t *tree) Filecmd(r *sftp.Request) error {
 	return sftp.ErrSSHFxOpUnsupported
 }
 
-// PosixRename implements [sftp.PosixRenameFileCmder]: it replaces.
+// PosixRename implements [sftp.PosixRenameFileCmder]. It replaces the target.
 func (t *tree) PosixRename(r *sftp.Request) error {
 	from, name, err := t.find(r.Filepath)
 	if err != nil {
@@ -271,7 +271,7 @@ func (t *tree) Readlink(name string) (string, error) {
 	return root.Readlink(rest)
 }
 
-// top is the folder above the roots, which shows nothing else.
+// top returns the folder above the roots, which shows nothing else.
 func (t *tree) top(method string) (sftp.ListerAt, error) {
 	var all one
 	for dir, root := range t.roots {
@@ -295,7 +295,7 @@ type named struct {
 
 func (n named) Name() string { return n.name }
 
-// one is a list that is all there.
+// one is a complete list.
 type one []fs.FileInfo
 
 func (o one) ListAt(to []fs.FileInfo, off int64) (int, error) {
@@ -309,7 +309,7 @@ func (o one) ListAt(to []fs.FileInfo, off int64) (int, error) {
 	return n, nil
 }
 
-// listing reads a folder piece by piece; it may have a million entries.
+// listing reads a folder in pieces, because it may have a million entries.
 type listing struct {
 	mu  sync.Mutex
 	dir *os.File

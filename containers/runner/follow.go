@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A follower owns a command from its start to its end. One goroutine has it.
+// A follower owns a command from its start to its end. One goroutine uses it.
 type follower struct {
 	s *server
 	c *command
@@ -18,11 +18,11 @@ type follower struct {
 
 	// Channels that have fired are nil.
 	force  <-chan time.Time // fires when the grace of a command that was told to end is over
-	giveUp <-chan time.Time // fires when output is not waited for any longer
+	giveUp <-chan time.Time // fires when the wait for output is over
 	exited <-chan syscall.WaitStatus
 
 	reason string // why the command was told to end
-	alone  bool   // no process that belongs to the command is alive, as far as can be known
+	alone  bool   // no process that belongs to the command is known to be alive
 }
 
 // follow returns when the command has ended and its result is recorded.
@@ -107,9 +107,9 @@ func (f *follower) settle() {
 	switch {
 	case f.exited != nil || f.alone:
 	case f.force != nil && !f.s.groupGone(f.c):
-		// Its children have their grace too.
+		// The children of the command have the same grace.
 	case f.c.background && f.reason == "" && f.s.hasBelongings(f.c):
-		// The command lives on in the processes that it started.
+		// The command continues in the processes that it started.
 	default:
 		f.sweep()
 	}
@@ -138,7 +138,7 @@ func (f *follower) exit(status syscall.WaitStatus, killed bool) Exit {
 		exit.Code = status.ExitStatus()
 	}
 	if killed && f.reason == c.why {
-		exit.Message = c.says
+		exit.Message = c.message
 	}
 	if f.reason == "" && exit.Code != 0 && f.s.oomKills() > f.memory {
 		exit.Reason = ReasonMemory
@@ -146,7 +146,7 @@ func (f *follower) exit(status syscall.WaitStatus, killed bool) Exit {
 	return exit
 }
 
-// record makes the result of the command known.
+// record publishes the result of the command.
 func (f *follower) record(exit Exit) {
 	f.s.mu.Lock()
 	exit.Duration = f.c.ended.Sub(f.c.started)

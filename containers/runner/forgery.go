@@ -8,11 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forgery is a system call that reaches process 1, when the argument is the
-// value given. Where commands have the runner's own user, two kinds are left
-// that being undumpable does not stop: signals which look as if the kernel had
-// sent them for a fault, which no Go program survives, and changes of the
-// runner's limits and scheduling.
+// forgery is a system call that reaches process 1 if its argument has the given value. If commands have the runner's
+// own user, being undumpable does not prevent two kinds of such calls. The first are signals that look as if the kernel
+// sent them for a fault, which no Go program survives. The second are changes of the runner's limits and scheduling.
 type forgery struct {
 	call, argument, value uint32
 }
@@ -20,7 +18,7 @@ type forgery struct {
 var forgeries = []forgery{
 	{unix.SYS_RT_SIGQUEUEINFO, 0, 1},
 	{unix.SYS_RT_TGSIGQUEUEINFO, 0, 1},
-	{unix.SYS_FCNTL, 1, unix.F_SETSIG}, // an I/O signal of one's choice, for whoever "owns" the file
+	{unix.SYS_FCNTL, 1, unix.F_SETSIG}, // a chosen I/O signal for the "owner" of the file
 	{unix.SYS_PRLIMIT64, 0, 1},
 	{unix.SYS_SETPRIORITY, 1, 1},
 	{unix.SYS_IOPRIO_SET, 1, 1},
@@ -30,11 +28,11 @@ var forgeries = []forgery{
 	{unix.SYS_SCHED_SETATTR, 0, 1},
 }
 
-// architectures are the names the kernel's filters have for where ramus runs.
+// architectures has the kernel's identifiers, as used by its filters, of the architectures that ramus runs on.
 var architectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
 
-// refuseForgery makes the calls above fail with EPERM for all that is forked
-// from this thread, which must have no_new_privs.
+// refuseForgery makes the forgeries fail with EPERM for all processes forked from this thread, which must have
+// no_new_privs.
 func refuseForgery() error {
 	arch, ok := architectures[runtime.GOARCH]
 	if !ok {
@@ -63,7 +61,7 @@ func forgeryFilter(arch uint32) []unix.SockFilter {
 	refused := unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}
 	absent := unix.SockFilter{Code: ret, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)}
 	p := []unix.SockFilter{
-		// Other architectures, and x32, have the same calls by other numbers.
+		// Other architectures and x32 have the same calls with other numbers.
 		{Code: load, K: machine},
 		{Code: equal, K: arch, Jt: 1},
 		absent,
@@ -75,12 +73,12 @@ func forgeryFilter(arch uint32) []unix.SockFilter {
 		p = append(p,
 			unix.SockFilter{Code: load, K: number},
 			unix.SockFilter{Code: equal, K: f.call, Jf: 3},
-			unix.SockFilter{Code: load, K: arguments + 8*f.argument}, // the low half; all are 32 bits wide
+			unix.SockFilter{Code: load, K: arguments + 8*f.argument}, // the low half, because all values are 32 bits wide
 			unix.SockFilter{Code: equal, K: f.value, Jf: 1},
 			refused,
 		)
 	}
-	// A signal by descriptor with a text of one's own, to whomever.
+	// pidfd_send_signal with a siginfo of the caller's choice is refused for all targets.
 	for half := range uint32(2) {
 		p = append(p,
 			unix.SockFilter{Code: load, K: number},

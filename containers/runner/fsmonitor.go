@@ -11,11 +11,11 @@ import (
 	"time"
 )
 
-// git with core.fsmonitor asks a program which files may have changed since its index was
-// written: PROGRAM VERSION TOKEN, and a token and paths are expected on standard output,
-// each with a NUL behind it. In a work tree that the host has bound it is the host that knows.
+// git with core.fsmonitor asks a program for the files that may have changed since its index was written. It calls
+// PROGRAM VERSION TOKEN, and expects a token and paths on standard output, each followed by NUL. In a work tree that
+// the host has bound, the host knows them.
 
-// FsmonitorPath is where the door tells: POST, the body is the token.
+// FsmonitorPath is the path of the door that answers. The method is POST, and the body is the token.
 const FsmonitorPath = "/fsmonitor"
 
 const (
@@ -23,15 +23,15 @@ const (
 	fsmonitorMax  = 64 << 20 // bytes of an answer
 )
 
-// Fsmonitor is `ramus fsmonitor VERSION TOKEN` as git calls it inside a container. It
-// returns the exit status; with any but 0 git looks at every file.
+// Fsmonitor is `ramus fsmonitor VERSION TOKEN` as git calls it inside a container. It returns the exit status. With a
+// status other than 0 git checks every file.
 func Fsmonitor(args []string) int {
 	if len(args) != 2 || args[0] != "2" {
 		return 1 // an older git, which asks by time
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), fsmonitorWait)
 	defer cancel()
-	// What goes wrong is no concern of the user's, whose git does without.
+	// Errors are not shown to the user, because git works without an answer.
 	if err := changedSince(ctx, "http://"+doorDefault+FsmonitorPath, args[1], os.Stdout); err != nil {
 		return 1
 	}
@@ -51,20 +51,19 @@ func changedSince(ctx context.Context, door, token string, out io.Writer) error 
 	if resp.StatusCode != http.StatusOK {
 		return errors.New(resp.Status)
 	}
-	// Whole or not at all: half of the paths would be taken for all.
+	// The answer is passed on only if it is complete, because git would take a part for the whole.
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, fsmonitorMax+1))
 	if err != nil {
 		return err
 	}
 	if len(answer) > fsmonitorMax || int64(len(answer)) != resp.ContentLength && resp.ContentLength >= 0 {
-		return errors.New("the answer is not whole")
+		return errors.New("the answer is incomplete")
 	}
 	_, err = out.Write(answer)
 	return err
 }
 
-// doorClient speaks to the door, and uses no proxy: what the environment names is this
-// very door.
+// doorClient returns a client for the door that uses no proxy, because the environment names the door itself as proxy.
 func doorClient() *http.Client {
 	return &http.Client{Transport: &http.Transport{DialContext: (&net.Dialer{}).DialContext, DisableKeepAlives: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diskGuard tells when a command has used up what must stay free.
+// diskGuard reports when a command uses the disk space that must stay free.
 type diskGuard struct {
 	dirs  []string
 	floor []int64
@@ -26,8 +26,8 @@ func newDiskGuard(c Config) *diskGuard {
 		}
 		floor := c.DiskFree
 		if free < floor {
-			// It began in want: let it run, it may be the one that cleans up,
-			// but not take the rest.
+			// Too little is free already. The command may run, because it may be the one that cleans up, but must not
+			// take the rest.
 			floor = free / 2
 		}
 		g.dirs, g.floor = append(g.dirs, dir), append(g.floor, floor)
@@ -52,10 +52,11 @@ func diskFree(dir string) (int64, bool) {
 	return int64(st.Bavail) * st.Bsize, true
 }
 
-// memoryFiles are where a container sees its own cgroup, version 2 and 1.
+// memoryFiles are the files that describe a container's own cgroup, for versions 2 and 1.
 var memoryFiles = []string{"/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"}
 
-// oomKills counts what the kernel has killed for want of memory; 0 where it cannot be known.
+// oomKills returns the number of processes that the kernel has killed because memory ran out. Returns 0 if it is not
+// known.
 func (s *server) oomKills() int64 {
 	files := memoryFiles
 	if s.cfg.Memory != "" {
@@ -71,7 +72,7 @@ func (s *server) oomKills() int64 {
 	return 0
 }
 
-// ParseOOMKills reads the count from memory.events or memory.oom_control.
+// ParseOOMKills returns the count in memory.events or memory.oom_control.
 func ParseOOMKills(text string) int64 {
 	for line := range strings.Lines(text) {
 		if v, ok := strings.CutPrefix(line, "oom_kill "); ok {

@@ -25,17 +25,16 @@ import (
 )
 
 const (
-	// idleTime ends connections whose peer is dead: a living one sends keepalives far more often.
+	// idleTime is the time after which a silent connection is closed. A live peer sends keepalives far more often.
 	idleTime = 2 * time.Minute
-	// spareThreads are made at the start. A fork bomb takes every place in the
-	// container's limit of processes, threads included, and a Go program that
-	// cannot have the thread it wants dies.
+	// spareThreads is the number of threads made at the start. A fork bomb takes the container's whole limit of
+	// processes, which includes threads, and a Go program dies if it cannot start a thread.
 	spareThreads = 24
 )
 
-// Command does what the runner's program is started for inside containers: as process 1
-// (`runner`), and by git, to sign (`-Y`) and to learn which files changed (`fsmonitor`).
-// args are all of the process's; known is false when they ask for something else.
+// Command performs the call if this program was started as the runner's program inside a container. That is process 1
+// (`runner`), or a call by git to sign (`-Y`) or to list changed files (`fsmonitor`). args are all arguments of the
+// process. known is false for other calls.
 func Command(args []string) (code int, known bool) {
 	if len(args) < 2 {
 		return 0, false
@@ -51,8 +50,7 @@ func Command(args []string) (code int, known bool) {
 	return 0, false
 }
 
-// Main is `ramus runner JSON`: JSON is a [Config]. It returns the exit status,
-// and only if the runner could not start.
+// Main is `ramus runner JSON`, with a [Config]. It returns the exit status only if the runner could not start.
 func Main(args []string) int {
 	var err error
 	switch {
@@ -77,7 +75,7 @@ func run(text string) error {
 		return err
 	}
 	if os.Getpid() != 1 {
-		// It kills whatever is left over; beyond a container that would be the host.
+		// The runner kills all remaining processes. Outside of a container these would be the host's.
 		return errors.New("cannot start: not process 1 of a pid namespace")
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil))
@@ -124,7 +122,7 @@ func run(text string) error {
 		commands: map[string]*command{}, children: map[int]*child{},
 	}
 	user.do(func() {
-		// Best effort: an engine may give a home of its own, or none.
+		// A failure is no error, because an engine may provide a home of its own, or none.
 		_ = os.MkdirAll(home, 0o755)
 	})
 	go func() {
@@ -132,18 +130,18 @@ func run(text string) error {
 			s.reap()
 		}
 	}()
-	// A hundred of these wait at a time, and what the start of a large program leaves
-	// behind is most of what each holds.
+	// A hundred runners may wait on a machine at a time, and most memory of each is left from the start of a large
+	// program.
 	debug.SetGCPercent(50)
 	time.AfterFunc(tidyAfter, debug.FreeOSMemory)
 	return s.serve(ln, key)
 }
 
-// tidyAfter is how long after its start the runner gives back memory: not so soon
-// that the first command would wait for it.
+// tidyAfter is the time from the start of the runner until it returns memory to the kernel. It is long enough for the
+// first command not to wait for it.
 const tidyAfter = time.Second
 
-// home is where programs keep caches and settings.
+// home is the folder for caches and settings of programs.
 const home = "/cache/home"
 
 func baseEnvironment(c Config) []string {
@@ -153,10 +151,10 @@ func baseEnvironment(c Config) []string {
 	return lastWins(append(env, c.Env...))
 }
 
-// carrierKey is where a connection's context has its [Carrier].
+// carrierKey is the key of a connection's [Carrier] in its context.
 type carrierKey struct{}
 
-// serve answers SSH connections for ever.
+// serve serves SSH connections. It returns only after an error.
 func (s *server) serve(ln net.Listener, client ssh.PublicKey) error {
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -179,8 +177,8 @@ func (s *server) serve(ln net.Listener, client ssh.PublicKey) error {
 		},
 		HostSigners: []ssh.Signer{signer},
 		IdleTimeout: idleTime,
-		// One key and no identity derived from it: that a key was merely
-		// offered before another one signed cannot matter.
+		// There is one key, and no identity follows from it. So it does not matter that a client may offer this key and
+		// then sign with another.
 		PublicKeyHandler: func(_ ssh.Context, key ssh.PublicKey) bool { return ssh.KeysEqual(key, client) },
 		ChannelHandlers:  map[string]ssh.ChannelHandler{"session": s.session, "direct-tcpip": s.door.dial},
 		RequestHandlers:  map[string]ssh.RequestHandler{"tcpip-forward": s.door.forward, "cancel-tcpip-forward": s.door.forward},
@@ -191,14 +189,14 @@ func (s *server) serve(ln net.Listener, client ssh.PublicKey) error {
 	return nil
 }
 
-// listen makes or takes over the socket of the SSH server.
+// listen makes the socket of the SSH server, or takes over an inherited one.
 func listen(where string) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(where, "unix:"); ok {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, fmt.Errorf("cannot listen: %w", err)
 		}
-		// Open to everyone who can come near it, which the folder decides: the
-		// host's side may be another user than the container's root.
+		// All users may connect who can enter the folder, because the host's side may be another user than the
+		// container's root.
 		old := unix.Umask(0o111)
 		ln, err := net.Listen("unix", path)
 		unix.Umask(old)
@@ -223,7 +221,7 @@ func listen(where string) (net.Listener, error) {
 	return nil, fmt.Errorf("cannot listen at %q: neither unix:PATH nor fd:N", where)
 }
 
-// closeOnExec keeps every descriptor the runner was started with from commands.
+// closeOnExec marks all inherited descriptors so that commands do not inherit them.
 func closeOnExec() error {
 	if unix.CloseRange(3, 1<<31-1, unix.CLOSE_RANGE_CLOEXEC) == nil {
 		return nil
@@ -241,16 +239,16 @@ func closeOnExec() error {
 	return nil
 }
 
-// catchSignals drops every signal but SIGCHLD. They are caught, not ignored:
-// what is ignored stays ignored in every command.
+// catchSignals drops every signal except SIGCHLD. The signals are caught and not ignored, because every command would
+// inherit an ignored signal.
 func catchSignals() <-chan os.Signal {
 	childEnded := make(chan os.Signal, 1)
-	dropped := make(chan os.Signal, 1) // never read; a full channel drops
+	dropped := make(chan os.Signal, 1) // never read; sends to a full channel are dropped
 	signal.Notify(childEnded, syscall.SIGCHLD)
 	var all []os.Signal
 	for n := syscall.Signal(1); n <= 64; n++ {
 		switch n {
-		// Go sends itself SIGURG thousands of times; it comes to no harm from others'.
+		// Go sends itself SIGURG thousands of times, and those of other processes do no harm.
 		case syscall.SIGCHLD, syscall.SIGURG, syscall.SIGKILL, syscall.SIGSTOP:
 		default:
 			all = append(all, n)
@@ -277,8 +275,8 @@ func warmThreads(n int) {
 	done.Wait()
 }
 
-// limitChildren sets the limits that commands inherit. They hold for the
-// runner as well: its spools are never larger than a command's files.
+// limitChildren sets the limits that commands inherit. They apply to the runner as well, whose spools are never larger
+// than a command's files.
 func limitChildren(c Config) error {
 	limit := func(what int, n uint64) error {
 		var now unix.Rlimit
@@ -302,7 +300,7 @@ func limitChildren(c Config) error {
 	return nil
 }
 
-// giveFolders makes the commands' user the owner of the folders that are theirs.
+// giveFolders gives the folders of commands to the commands' user.
 func giveFolders(c Config) error {
 	for _, dir := range []string{c.Work, "/artifacts", "/cache"} {
 		var st unix.Stat_t

@@ -177,7 +177,7 @@ func TestSpool(t *testing.T) {
 			}
 			i += n
 		}
-		s.end()
+		s.finish()
 		wg.Wait()
 		if s.count() != int64(len(want)) {
 			t.Errorf("limit %d: counted %d of %d", limit, s.count(), len(want))

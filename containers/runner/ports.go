@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// listening lists the TCP ports that listen, without one.
+// listening returns the TCP ports that listen, except one.
 func listening(without int) []int {
 	var all []int
 	for _, name := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
@@ -23,7 +23,7 @@ func listening(without int) []int {
 	return slices.DeleteFunc(all, func(p int) bool { return p == without })
 }
 
-// parseListening reads the lines of /proc/net/tcp that are in the state LISTEN (0A).
+// parseListening returns the ports in the state LISTEN (0A) in the text of /proc/net/tcp.
 func parseListening(text string) []int {
 	var ports []int
 	for line := range strings.Lines(text) {

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// Version is the protocol's version; a runner refuses any other.
+// Version is the version of the protocol. A runner refuses any other.
 const Version = 1
 
-// The names of the channel requests that are not RFC 4254's.
+// Names of the channel requests that RFC 4254 does not define.
 const (
 	StartedRequest = "started@ramus.dev"
 	ExitRequest    = "exit@ramus.dev"
@@ -22,26 +22,26 @@ const (
 	OutputRequest  = "output@ramus.dev" // an [Output]
 )
 
-// ServerVersion is what a runner that can hand files over calls itself, after "SSH-2.0-".
+// ServerVersion is the SSH version, after "SSH-2.0-", of a runner that can pass files.
 const ServerVersion = "ramus-runner-files"
 
-// Output says that a stream goes on in a file, and how much of it is there: only ever
-// more. Nothing more of that stream comes by the channel. The file is the runner's own,
-// and outlives what the runner remembers for who has it open.
+// Output reports that a stream continues in a file, and how much of the file is written. Upto never shrinks. No more of
+// that stream comes by the channel. The file belongs to the runner. It outlives the command's record for a client that
+// has it open.
 type Output struct {
 	Stream uint32 // 1 stdout, 2 stderr
 	File   uint64 // its number in [Carrier]
 	Before uint64 // bytes of the stream that were sent by this channel
-	From   uint64 // where in the file the stream goes on after those
-	Upto   uint64 // bytes that the file holds by now
+	From   uint64 // where the stream continues in the file after those
+	Upto   uint64 // bytes that the file has so far
 }
 
-// MaxRequest is the largest request in bytes, as JSON; SSH packets leave room for it.
+// MaxRequest is the size of the largest request in bytes, as JSON. SSH packets have room for it.
 const MaxRequest = 240 << 10
 
-const maxMessage = 4 << 10 // bytes of what is said of a kill
+const maxMessage = 4 << 10 // bytes of the message of a kill
 
-// The operations.
+// Operations of a [Request].
 const (
 	OpStart  = "start"
 	OpAttach = "attach"
@@ -51,55 +51,56 @@ const (
 	OpPorts  = "ports"
 )
 
-// Request is the command string of an "exec" request. What names files or
-// holds arguments is bytes (base64 in JSON), since it need not be UTF-8.
+// Request is the command string of an "exec" request. Names of files and arguments are bytes (base64 in JSON), because
+// they may not be UTF-8.
 type Request struct {
 	Version int    `json:"v"`
 	Op      string `json:"op"`
-	ID      string `json:"id,omitempty"` // all but list and ports
+	ID      string `json:"id,omitempty"` // of all operations except list and ports
 
-	// Of start. Args is run as it is; Shell, when there are no Args, by /bin/sh -c.
+	// The fields up to Background are for start. Args is run without a shell. If Args is empty, Shell is run by /bin/sh
+	// -c.
 	Args  [][]byte `json:"args,omitempty"`
 	Shell []byte   `json:"shell,omitempty"`
 	Dir   []byte   `json:"dir,omitempty"` // below the work tree, absolute or relative to it
 	Env   [][]byte `json:"env,omitempty"`
-	Stdin bool     `json:"stdin,omitempty"` // the channel's input is wanted; /dev/null otherwise
+	Stdin bool     `json:"stdin,omitempty"` // the channel's input becomes stdin; otherwise stdin is /dev/null
 	TTY   *TTY     `json:"tty,omitempty"`
-	// Timeout and Grace are nanoseconds; no Timeout is none, no Grace is 5 s.
+	// Timeout and Grace are in nanoseconds. A Timeout of 0 means no limit, a Grace of 0 means 5 s.
 	Timeout    time.Duration `json:"timeout,omitempty"`
 	Grace      time.Duration `json:"grace,omitempty"`
 	Background bool          `json:"background,omitempty"`
 
-	// Of kill: why, and in words; no Reason is [ReasonKilled].
+	// Reason and Message are for kill. An empty Reason means [ReasonKilled].
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 
-	// Files: output may be handed over in files, of start and attach; see [Output].
+	// Files allows the runner to pass output in files, for start and attach. See [Output].
 	Files bool `json:"files,omitempty"`
 
-	// Of attach: where to begin.
+	// Stdout and Stderr are the offsets at which attach begins.
 	Stdout int64 `json:"stdout,omitempty"`
 	Stderr int64 `json:"stderr,omitempty"`
 }
 
-// TTY is a terminal's size and kind.
+// TTY is the size and kind of a terminal.
 type TTY struct {
 	Rows uint16 `json:"rows"`
 	Cols uint16 `json:"cols"`
 	Term string `json:"term,omitempty"`
 }
 
-// The kinds of Failure.
+// Kinds of Failure.
 const (
 	FailUnknown  = "unknown"  // no command of that id
 	FailKnown    = "known"    // start: a command of that id is remembered
 	FailRunning  = "running"  // forget: the command has not ended
 	FailFull     = "full"     // start: too many commands are remembered
-	FailBad      = "bad"      // the request itself
-	FailInternal = "internal" // the runner could not do it
+	FailBad      = "bad"      // the request is invalid
+	FailInternal = "internal" // the runner failed
 )
 
-// Failure says why a request was refused.
+// Failure is the reason why a request was refused.
 type Failure struct {
 	Kind    string `json:"kind"`
 	Message string `json:"message"`
@@ -111,7 +112,7 @@ func failf(kind, format string, a ...any) *Failure {
 	return &Failure{Kind: kind, Message: fmt.Sprintf(format, a...)}
 }
 
-// The Reasons of an Exit.
+// Reasons of an Exit.
 const (
 	ReasonTimeout  = "timeout"
 	ReasonKilled   = "killed"
@@ -119,33 +120,33 @@ const (
 	ReasonMemory   = "memory"
 )
 
-// Exit is how a command ended.
+// Exit is the result of a command.
 type Exit struct {
 	Code     int           `json:"code"`
 	Signal   string        `json:"signal,omitempty"` // without SIG
 	Reason   string        `json:"reason,omitempty"`
-	Message  string        `json:"message,omitempty"` // of who killed it, for people
+	Message  string        `json:"message,omitempty"` // for people, set by the killer
 	Duration time.Duration `json:"duration"`
-	// Stdout and Stderr count what was written; no more than Config.Output was kept.
+	// Stdout and Stderr count all bytes written. At most Config.Output were kept.
 	Stdout int64 `json:"stdout"`
 	Stderr int64 `json:"stderr"`
 }
 
-// State is one line of a list.
+// State is one entry of a list.
 type State struct {
 	ID         string    `json:"id"`
 	Started    time.Time `json:"started"`
 	Background bool      `json:"background,omitempty"`
 	Running    bool      `json:"running"`
-	Exit       Exit      `json:"exit"` // while Running only the counts, as they are so far
-	Line       string    `json:"line"` // for people; not always UTF-8 in origin, always cut at 1 KiB
-	// Cut: what sent the command's input was gone before the input had its end, while the
-	// command ran. One that reads to the end waits for the rest for ever. Never of a
-	// terminal, which takes more by attach.
+	Exit       Exit      `json:"exit"` // of a running command, only the sizes so far
+	Line       string    `json:"line"` // for people; invalid UTF-8 replaced, and at most 1 KiB
+	// Cut is true if the sender of the command's input disappeared before the end of the input, while the command ran.
+	// A command that reads to the end waits forever for the rest. It is never true for a terminal, which takes more
+	// input by attach.
 	Cut bool `json:"cut,omitempty"`
 }
 
-// ValidID tells whether id can name a command.
+// ValidID reports whether id can name a command.
 func ValidID(id string) bool {
 	if len(id) == 0 || len(id) > 64 {
 		return false
@@ -172,7 +173,7 @@ func ParseRequest(b []byte) (*Request, error) {
 		return nil, fmt.Errorf("cannot read the request: %w", err)
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return nil, errors.New("cannot read the request: something follows it")
+		return nil, errors.New("cannot read the request: unexpected data after it")
 	}
 	if r.Version != Version {
 		return nil, fmt.Errorf("cannot speak version %d of the protocol: this runner speaks %d", r.Version, Version)
@@ -185,7 +186,7 @@ func ParseRequest(b []byte) (*Request, error) {
 		return nil, fmt.Errorf("unknown operation %q", r.Op)
 	}
 	if !ValidID(r.ID) {
-		return nil, fmt.Errorf("%q is no command id: 1 to 64 of A-Z a-z 0-9 . _ -", r.ID)
+		return nil, fmt.Errorf("%q is not a command id, which has 1 to 64 characters of A-Z a-z 0-9 . _ -", r.ID)
 	}
 	if r.Stdout < 0 || r.Stderr < 0 || r.Timeout < 0 || r.Grace < 0 {
 		return nil, errors.New("offsets and times cannot be negative")
@@ -194,7 +195,7 @@ func ParseRequest(b []byte) (*Request, error) {
 		return nil, fmt.Errorf("cannot %s for the reason %q", r.Op, r.Reason)
 	}
 	if len(r.Message) > maxMessage {
-		return nil, fmt.Errorf("a message of %d bytes; %d are possible", len(r.Message), maxMessage)
+		return nil, fmt.Errorf("the message has %d bytes, and the limit is %d", len(r.Message), maxMessage)
 	}
 	if r.Op == OpStart {
 		return &r, r.checkStart()
@@ -204,7 +205,7 @@ func ParseRequest(b []byte) (*Request, error) {
 
 func (r *Request) checkStart() error {
 	if len(r.Args) == 0 && len(r.Shell) == 0 {
-		return errors.New("there is nothing to run: neither args nor shell")
+		return errors.New("neither args nor shell is set")
 	}
 	if len(r.Args) > 0 && len(r.Args[0]) == 0 {
 		return errors.New("the program's name is empty")
@@ -227,7 +228,7 @@ func (r *Request) checkStart() error {
 	return nil
 }
 
-// line is the command as people would read it.
+// line returns the command for people.
 func (r *Request) line() string {
 	const limit = 1 << 10
 	var b strings.Builder

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// server is the runner's state.
+// server is the state of the runner.
 type server struct {
 	cfg   Config
 	log   *slog.Logger
@@ -23,9 +23,8 @@ type server struct {
 	env   []string
 	score *oomScore
 
-	// mu guards what follows. It is held over fork and over every look at the
-	// process table, so that a pid cannot be reaped and given to somebody else
-	// between finding it and using it.
+	// mu guards the fields below. It is held during a fork and during every look at the process table, so that a pid
+	// cannot be reaped and given to another process between finding and using it.
 	mu       sync.Mutex
 	commands map[string]*command
 	order    []*command // oldest first
@@ -38,14 +37,14 @@ type child struct {
 	ended   func(syscall.WaitStatus)
 }
 
-// fork starts a process of the commands' user. The caller holds mu and runs on
-// the user thread. ended is called with mu held and must not wait.
+// fork starts a process of the commands' user. The caller holds mu and runs on the user thread. ended is called with mu
+// held and must not block.
 func (s *server) fork(program string, argv, env []string, dir string, files [3]uintptr, tty bool, c *child) (int, error) {
 	attr := &syscall.ProcAttr{Dir: dir, Env: env, Files: files[:], Sys: &syscall.SysProcAttr{Setsid: true, Setctty: tty}}
 	if s.cfg.UID != 0 {
 		attr.Sys.Credential = &syscall.Credential{Uid: uint32(s.cfg.UID), Gid: uint32(s.cfg.GID)}
 	}
-	// The score is inherited at the fork; the runner's own is put back at once.
+	// The fork inherits the score. The runner's own is restored at once.
 	s.score.raise()
 	pid, err := syscall.ForkExec(program, argv, attr)
 	s.score.restore()
@@ -56,9 +55,8 @@ func (s *server) fork(program string, argv, env []string, dir string, files [3]u
 	return pid, nil
 }
 
-// reap takes the exit status of every process that ended: the runner's own
-// children and the orphans that process 1 inherits. It is the only place that
-// waits, so nothing is stolen.
+// reap takes the exit status of every process that has ended: the runner's own children and the orphans that process 1
+// inherits. No other code waits for processes, so no status gets lost.
 func (s *server) reap() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -78,7 +76,7 @@ func (s *server) reap() {
 	}
 }
 
-// others tells whether anything the runner started is alive that is not c's.
+// others reports whether a process that the runner started for anything but c is alive.
 func (s *server) others(c *command) bool {
 	for _, ch := range s.children {
 		if ch.command == nil || ch.command != c {
@@ -93,9 +91,9 @@ func (s *server) others(c *command) bool {
 	return false
 }
 
-// belongings finds the processes that belong to c, and those that belong to no
-// running command. A process belongs to the command whose main process is its
-// ancestor, that leads its session, or whose cookie it or an ancestor carries.
+// belongings returns the processes that belong to c, and those that belong to no running command. A process belongs to
+// a command if the main process of the command is an ancestor of it, if the main process leads its session, or if it or
+// an ancestor has the command's cookie.
 func (s *server) belongings(c *command) (its, nobodys []int) {
 	mains := map[int]*command{}
 	spared := map[int]bool{}
@@ -115,7 +113,7 @@ func (s *server) belongings(c *command) (its, nobodys []int) {
 	cookies := map[int]string{}
 	s.user.do(func() {
 		all = processes()
-		patience := 50 // in all, whoever hides its environment on purpose
+		patience := 50 // for all processes together, in case they hide their environment on purpose
 		for _, p := range all {
 			if p.zombie || spared[p.pid] || mains[p.session] != nil {
 				continue
@@ -166,12 +164,12 @@ func (s *server) belongings(c *command) (its, nobodys []int) {
 	return its, nobodys
 }
 
-// signal sends sig to everything that belongs to c, and wakes what is stopped.
+// signal sends sig to all processes of c, and continues stopped ones.
 func (s *server) signal(c *command, sig syscall.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	its, nobodys := s.belongings(c)
-	// The group first, as a terminal would; then who left it.
+	// The process group comes first, as with a terminal, and then the processes that left it.
 	if c.pid > 0 {
 		_ = syscall.Kill(-c.pid, sig)
 		_ = syscall.Kill(-c.pid, syscall.SIGCONT)
@@ -185,26 +183,25 @@ func (s *server) signal(c *command, sig syscall.Signal) {
 	}
 }
 
-// sweep kills everything that belongs to c or to nobody, and waits until it is
-// dead: after a command nothing may write to the work tree any more. The wait
-// is bounded by [drainTime]; only what hangs in the kernel outlives it.
+// sweep kills all processes that belong to c or to no command, and waits for their end, because nothing may write to
+// the work tree after a command. [drainTime] bounds the wait. Only processes that hang in the kernel outlive it.
 func (s *server) sweep(c *command) {
 	late := time.Now().Add(drainTime)
 	for wait := 100 * time.Microsecond; s.sweepOnce(c) && time.Now().Before(late); wait = min(wait*2, 50*time.Millisecond) {
-		time.Sleep(wait) // meanwhile the dead are reaped, for which mu must be free
+		time.Sleep(wait) // the dead are reaped meanwhile, which needs mu
 	}
 }
 
-// sweepOnce tells whether there was anything to kill.
+// sweepOnce reports whether there was a process to kill.
 func (s *server) sweepOnce(c *command) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !s.others(c) {
-		// The kernel does it in one step, which no fork bomb outruns.
+		// The kernel kills all processes in one step, which is faster than any fork bomb.
 		return !errors.Is(syscall.Kill(-1, syscall.SIGKILL), syscall.ESRCH)
 	}
-	// Stop, look again, and kill when nothing new appears: a bomb whose parts
-	// were killed one by one would find their places free.
+	// Stop the processes, look again, and kill them when no new ones appear. If the processes of a fork bomb were
+	// killed one by one, new ones would take their places.
 	stopped := map[int]bool{}
 	for range 100 {
 		its, nobodys := s.belongings(c)
@@ -223,20 +220,20 @@ func (s *server) sweepOnce(c *command) bool {
 			return len(victims) > 0
 		}
 	}
-	// Whatever outruns a hundred looks endangers the rest anyway.
+	// Processes that escape a hundred attempts endanger the container anyway.
 	s.log.Warn("killing every process: one command's could not be caught", "command", c.id)
 	_ = syscall.Kill(-1, syscall.SIGKILL)
 	return true
 }
 
-// oomScore makes the kernel prefer commands to the runner when memory ends.
+// oomScore makes the kernel prefer commands to the runner when memory runs out.
 type oomScore struct {
-	file     *os.File // opened before the runner became undumpable; nil where it cannot be
+	file     *os.File // opened before the runner became undumpable; nil if that is not possible
 	own      string
 	commands string
 }
 
-// likelier is how much more than the runner the kernel wants commands gone; 1000 is all.
+// likelier is the difference between the scores of commands and of the runner. The maximum score is 1000.
 const likelier = 300
 
 func openOOMScore() *oomScore {
@@ -260,7 +257,7 @@ func (o *oomScore) restore() { o.write(o.own) }
 
 func (o *oomScore) write(v string) {
 	if o.file != nil {
-		// Best effort: without it the kernel still takes the largest process first.
+		// A failure is no error, because the kernel still takes the largest process first.
 		_, _ = o.file.WriteAt([]byte(v), 0)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// chunk is how much output is read from a spool at once; SSH cuts it into packets.
+// chunk is the number of bytes that are read from a spool at once. SSH splits them into packets.
 const chunk = 128 << 10
 
 // session serves one "session" channel.
@@ -57,7 +57,7 @@ func (s *server) session(_ *ssh.Server, _ *gossh.ServerConn, nc gossh.NewChannel
 			var p struct{ Name string }
 			if c := v.command.Load(); c != nil && gossh.Unmarshal(req.Payload, &p) == nil {
 				if sig := unix.SignalNum("SIG" + p.Name); sig != 0 {
-					s.pass(c, sig)
+					s.forwardSignal(c, sig)
 					ok = true
 				}
 			}
@@ -71,7 +71,7 @@ func (s *server) session(_ *ssh.Server, _ *gossh.ServerConn, nc gossh.NewChannel
 			_ = req.Reply(ok, nil)
 		}
 		if job != nil {
-			// After the reply: the job may close the channel.
+			// The job starts after the reply, because it may close the channel.
 			work.Go(job)
 		}
 	}
@@ -82,8 +82,8 @@ func (s *server) session(_ *ssh.Server, _ *gossh.ServerConn, nc gossh.NewChannel
 	ch.Close()
 }
 
-// pass sends a signal to a command's process group.
-func (s *server) pass(c *command, sig syscall.Signal) {
+// forwardSignal sends a signal to the process group of a command.
+func (s *server) forwardSignal(c *command, sig syscall.Signal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c.running && c.pid > 0 {
@@ -91,14 +91,14 @@ func (s *server) pass(c *command, sig syscall.Signal) {
 	}
 }
 
-// visit is one channel's stay.
+// visit is one channel and its request.
 type visit struct {
 	server  *server
 	ch      gossh.Channel
-	carrier *Carrier // nil where files cannot be handed over
+	carrier *Carrier // nil if files cannot be passed
 	command atomic.Pointer[command]
 	meant   chan struct{} // closed when the client announces the end of its input
-	gone    chan struct{} // no more requests will come
+	gone    chan struct{} // closed when no more requests can arrive
 }
 
 func (v *visit) answer(ctx context.Context, text string) {
@@ -117,7 +117,7 @@ func (v *visit) answer(ctx context.Context, text string) {
 		v.data(listening(s.door.port))
 		return
 	case OpKill:
-		err = s.end(r)
+		err = s.killCommand(r)
 	case OpForget:
 		err = s.forget(r.ID)
 	case OpStart:
@@ -138,7 +138,7 @@ func (v *visit) answer(ctx context.Context, text string) {
 	}
 	v.command.Store(c)
 	_, err = v.ch.SendRequest(StartedRequest, false, nil)
-	// Whoever is not there any more to hear that it began sends no input either: that is noted, too.
+	// A client that no longer gets this request sends no input either, which noteCut notes.
 	var input sync.WaitGroup
 	if r.Op == OpStart && (r.Stdin || r.TTY != nil) {
 		input.Go(func() { c.feed(v.ch, v.complete) })
@@ -146,7 +146,7 @@ func (v *visit) answer(ctx context.Context, text string) {
 		input.Go(func() { c.feed(v.ch, func() bool { return false }) })
 	}
 	if r.Op == OpStart && c.stdin != nil {
-		// Not by feed, which a command that does not read yet keeps waiting.
+		// feed does not do this, because a command that does not read yet blocks it.
 		input.Go(func() { v.noteCut(c) })
 	}
 	if err == nil {
@@ -155,7 +155,7 @@ func (v *visit) answer(ctx context.Context, text string) {
 	input.Wait()
 }
 
-// noteCut notes whether the command's input broke off. One that had ended by then missed nothing.
+// noteCut notes whether the command's input broke off. A command that had ended by then missed nothing.
 func (v *visit) noteCut(c *command) {
 	if v.complete() {
 		return
@@ -165,9 +165,9 @@ func (v *visit) noteCut(c *command) {
 	v.server.mu.Unlock()
 }
 
-// complete waits until it is known whether the input's end was announced.
+// complete reports whether the end of the input was announced. It waits until that is known.
 func (v *visit) complete() bool {
-	// The announcement came before the end, but another goroutine reads it.
+	// The announcement arrived before the end, but another goroutine reads it.
 	select {
 	case <-v.meant:
 		return true
@@ -181,7 +181,7 @@ func (v *visit) complete() bool {
 	}
 }
 
-// follow sends the command's output and then how it ended.
+// follow sends the command's output and then its exit.
 func (v *visit) follow(ctx context.Context, c *command, stdout, stderr int64) {
 	var wg sync.WaitGroup
 	var broken atomic.Bool
@@ -241,8 +241,8 @@ func (v *visit) follow(ctx context.Context, c *command, stdout, stderr int64) {
 	v.close(exit.Code)
 }
 
-// handOver sends the file that a stream is in, if it is, and tells how it grows until
-// its end; then there is nothing more to send.
+// handOver sends the file of a stream if there is one, and reports its growth until the stream ends. It returns true if
+// nothing more is to be sent.
 func (v *visit) handOver(ctx context.Context, from *spool, o Output) (bool, error) {
 	fd, err := from.share()
 	if fd < 0 || err != nil {

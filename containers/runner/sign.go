@@ -15,24 +15,23 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// git with gpg.format=ssh has commits signed by a program that it takes for
-// ssh-keygen: PROGRAM -Y sign -n git -f KEY FILE, and the signature is expected in
-// FILE.sig. Inside a container that program is this one. It has no key: it
-// shows what is to be signed at the door, and writes down the answer.
+// git with gpg.format=ssh has commits signed by a program that it takes for ssh-keygen. It calls PROGRAM -Y sign -n git
+// -f KEY FILE, and expects the signature in FILE.sig. Inside a container that program is this one. It has no key. It
+// sends the content of FILE to the door, and writes the answer.
 
-// SignPath is where the door signs: POST, the body is what is to be signed, the answer the
-// signature in OpenSSH's armour, or why there is none.
+// SignPath is the path of the door that signs. The method is POST, and the body is the data to sign. The answer is the
+// signature in OpenSSH's armour, or the reason why there is none.
 const SignPath = "/sign"
 
 const (
-	// signMax bounds what is to be signed, signatureMax the answer.
+	// signMax bounds the data to sign, and signatureMax the answer, in bytes.
 	signMax      = 1 << 20
 	signatureMax = 64 << 10
 	signWait     = time.Minute
 )
 
-// Sign is `ramus -Y …` as git calls it inside a container. It returns the exit status.
-// Everything but signing is left to the real ssh-keygen, if there is one.
+// Sign is `ramus -Y …` as git calls it inside a container. It returns the exit status. It leaves everything but signing
+// to the real ssh-keygen, if there is one.
 func Sign(args []string) int {
 	file, ours := toSign(args)
 	if !ours {
@@ -41,14 +40,13 @@ func Sign(args []string) int {
 	ctx, cancel := context.WithTimeout(context.Background(), signWait)
 	defer cancel()
 	if err := sign(ctx, "http://"+doorDefault+SignPath, file); err != nil {
-		fmt.Fprintf(os.Stderr, "ramus: cannot sign the commit: %v; `git commit --no-gpg-sign` makes one that is not signed\n", err)
+		fmt.Fprintf(os.Stderr, "ramus: cannot sign the commit: %v; `git commit --no-gpg-sign` makes an unsigned one\n", err)
 		return 1
 	}
 	return 0
 }
 
-// toSign is the file that git wants to have signed; false for all else that
-// ssh-keygen is asked.
+// toSign returns the file that git wants to have signed. Returns false for all other calls of ssh-keygen.
 func toSign(args []string) (file string, ours bool) {
 	space := ""
 	for i := 0; i < len(args); i++ {
@@ -60,7 +58,7 @@ func toSign(args []string) (file string, ours bool) {
 			i++
 			space = args[i]
 		case args[i] == "-f" && i+1 < len(args):
-			i++ // the key is not here
+			i++ // the key is not in the container
 		case args[i] == "-U":
 		case strings.HasPrefix(args[i], "-"):
 			return "", false

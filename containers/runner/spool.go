@@ -13,7 +13,7 @@ import (
 
 // spoolFolder makes the unlinked files of spools.
 type spoolFolder struct {
-	dir   *os.File // opened once: a path could be bent later by whoever shares the runner's user
+	dir   *os.File // opened once, because a process of the runner's user could redirect a path later
 	limit int64
 }
 
@@ -53,27 +53,25 @@ func (f *spoolFolder) create() (*os.File, error) {
 	return nil, fmt.Errorf("cannot make a spool file: %w", err)
 }
 
-// inMemory is how much of a stream is kept without a file: most commands print
-// little, and ten thousand remembered ones must not need as many descriptors.
+// inMemory is the number of bytes of a stream that are kept without a file. Most commands print little, and ten
+// thousand remembered commands must not need as many descriptors.
 const inMemory = 4 << 10
 
-// spool keeps the beginning of one stream and counts the rest. It has one
-// writer and any number of readers.
+// spool keeps the beginning of one stream and counts the rest. It has one writer and any number of readers.
 type spool struct {
 	folder *spoolFolder
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	mem     []byte
 	file    *os.File
 	kept    int64 // readable bytes
 	total   int64 // written bytes
 	full    bool  // nothing more is kept
 	ended   bool
-	changed chan struct{} // closed at the next change; nil while nobody waits
+	changed chan struct{} // closed at the next change; nil if no goroutine waits
 }
 
-// Write never fails and never waits for a reader: a command must not notice
-// whether anybody listens.
+// Write never fails and never waits for a reader, because a command must not notice whether its output is read.
 func (s *spool) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	file, kept, full := s.file, s.kept, s.full
@@ -89,7 +87,7 @@ func (s *spool) Write(p []byte) (int, error) {
 	var broken bool
 	if len(keep) > 0 && !fits {
 		if file == nil {
-			// Only this goroutine changes mem, so it may be read unlocked.
+			// Only this goroutine changes mem, so it may be read without the lock.
 			var err error
 			if file, err = s.folder.create(); err == nil {
 				_, err = file.WriteAt(s.mem, 0)
@@ -128,8 +126,8 @@ func (s *spool) wake() {
 	}
 }
 
-// end tells readers that nothing follows.
-func (s *spool) end() {
+// finish tells readers that nothing follows.
+func (s *spool) finish() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
@@ -142,7 +140,7 @@ func (s *spool) count() int64 {
 	return s.total
 }
 
-// share returns a descriptor of its own of the file; -1 while there is none.
+// share returns a new descriptor of the file. Returns -1 if there is none.
 func (s *spool) share() (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -152,8 +150,8 @@ func (s *spool) share() (int, error) {
 	return unix.FcntlInt(s.file.Fd(), unix.F_DUPFD_CLOEXEC, 3)
 }
 
-// more waits until more than seen bytes are there, or the end, and tells how many, and
-// whether it is the end.
+// more waits until more than seen bytes are kept or the stream has ended. It returns the number of bytes, and whether
+// the stream has ended.
 func (s *spool) more(ctx context.Context, seen int64) (int64, bool, error) {
 	for {
 		s.mu.Lock()
@@ -175,7 +173,7 @@ func (s *spool) more(ctx context.Context, seen int64) (int64, bool, error) {
 	}
 }
 
-// drop frees the disk. Readers that are still there get an error.
+// drop frees the disk space. Later reads fail.
 func (s *spool) drop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -185,7 +183,7 @@ func (s *spool) drop() {
 	s.mem = nil
 }
 
-// readAt reads what there is at off, waiting for the first byte; io.EOF after the last.
+// readAt reads at off. It waits for the first byte, and returns io.EOF after the last.
 func (s *spool) readAt(ctx context.Context, p []byte, off int64) (int, error) {
 	for {
 		s.mu.Lock()

@@ -12,11 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// userThread is one operating system thread that has, for the file system, the
-// rights of the commands' user and no capability to hand on. What is forked
-// from it can never gain any; files, pipes and terminals made on it belong to
-// the commands' user; and it may look into the user's processes, which root
-// without CAP_SYS_PTRACE may not.
+// userThread is one operating system thread that has, for the file system, the rights of the commands' user, and no
+// capability to pass on. Processes forked from it can never gain any. Files, pipes and terminals made on it belong to
+// the commands' user. It may read /proc of the user's processes, which root without CAP_SYS_PTRACE may not.
 type userThread struct {
 	calls chan func()
 }
@@ -25,7 +23,7 @@ func startUserThread(uid, gid int) (*userThread, error) {
 	u := &userThread{calls: make(chan func())}
 	ready := make(chan error)
 	go func() {
-		// Never unlocked: the thread's rights must not reach other goroutines.
+		// The thread is never unlocked, because its rights must not reach other goroutines.
 		runtime.LockOSThread()
 		if err := becomeUser(uid, gid); err != nil {
 			ready <- err
@@ -49,13 +47,13 @@ func (u *userThread) do(f func()) {
 	<-done
 }
 
-// becomeUser changes the calling thread alone.
+// becomeUser changes only the calling thread.
 func becomeUser(uid, gid int) error {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("cannot set no_new_privs: %w", err)
 	}
-	// Without CAP_SETPCAP the bounding set stays; no_new_privs alone already
-	// keeps commands from gaining what is in it.
+	// Without CAP_SETPCAP the bounding set stays. no_new_privs alone already prevents commands from gaining its
+	// capabilities.
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, c, 0, 0, 0); err != nil {
 			break
@@ -73,7 +71,7 @@ func becomeUser(uid, gid int) error {
 	if err := setCapabilities(1<<unix.CAP_SETUID | 1<<unix.CAP_SETGID | 1<<unix.CAP_KILL); err != nil {
 		return err
 	}
-	// Raw system calls: the standard library's change every thread.
+	// These are raw system calls because those of the standard library change every thread.
 	if _, _, e := unix.RawSyscall(unix.SYS_SETGROUPS, 0, 0, 0); e != 0 {
 		return fmt.Errorf("cannot leave root's groups: %w", e)
 	}
@@ -83,14 +81,15 @@ func becomeUser(uid, gid int) error {
 	if _, _, e := unix.RawSyscall(unix.SYS_SETFSUID, uintptr(uid), 0, 0); e != 0 {
 		return fmt.Errorf("cannot take the user of commands: %w", e)
 	}
-	// setfsuid reports no failure, it returns the former one.
+	// setfsuid reports no failure, but returns the previous user.
 	if is, _, _ := unix.RawSyscall(unix.SYS_SETFSUID, ^uintptr(0), 0, 0); int(is) != uid {
 		return fmt.Errorf("cannot take the user of commands: still %d", int(is))
 	}
 	return nil
 }
 
-// keptCapabilities are those of the thread that are in keep, none of them inheritable, as capset(2) takes them.
+// keptCapabilities returns the thread's capabilities that are in keep, none of them inheritable, as arguments of
+// capset(2).
 func keptCapabilities(keep uint64) (head unix.CapUserHeader, data [2]unix.CapUserData, err error) {
 	head.Version = unix.LINUX_CAPABILITY_VERSION_3
 	if err := unix.Capget(&head, &data[0]); err != nil {
@@ -104,7 +103,7 @@ func keptCapabilities(keep uint64) (head unix.CapUserHeader, data [2]unix.CapUse
 	return head, data, nil
 }
 
-// setCapabilities keeps of the thread's capabilities those in keep, and makes none inheritable.
+// setCapabilities drops the thread's capabilities that are not in keep, and makes none inheritable.
 func setCapabilities(keep uint64) error {
 	head, data, err := keptCapabilities(keep)
 	if err != nil {
@@ -116,7 +115,7 @@ func setCapabilities(keep uint64) error {
 	return nil
 }
 
-// setCapabilitiesEverywhere is setCapabilities for all threads there are and will be.
+// setCapabilitiesEverywhere is setCapabilities for all current and future threads.
 func setCapabilitiesEverywhere(keep uint64) error {
 	head, data, err := keptCapabilities(keep)
 	if err != nil {
@@ -125,20 +124,20 @@ func setCapabilitiesEverywhere(keep uint64) error {
 	_, _, e := syscall.AllThreadsSyscall(unix.SYS_CAPSET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&data[0])), 0)
 	runtime.KeepAlive(&head)
 	runtime.KeepAlive(&data)
-	// A binary with cgo cannot change all threads; it then only keeps more than it needs.
+	// A binary with cgo cannot change all threads, and then keeps more capabilities than it needs.
 	if e != 0 && e != syscall.ENOTSUP {
 		return fmt.Errorf("cannot drop capabilities: %w", e)
 	}
 	return nil
 }
 
-// process is what /proc tells about one process.
+// process is the entry of one process in /proc.
 type process struct {
 	pid, parent, group, session int
 	zombie                      bool
 }
 
-// processes lists all but process 1.
+// processes returns all processes except process 1.
 func processes() []process {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -161,8 +160,8 @@ func processes() []process {
 	return all
 }
 
-// parseStat reads /proc/PID/stat. The name in it is the process's own choice
-// and may hold spaces and brackets; the last bracket ends it.
+// parseStat reads /proc/PID/stat. The process chooses the name in it, which may have spaces and brackets. The last
+// bracket ends it.
 func parseStat(pid int, stat string) (process, bool) {
 	i := strings.LastIndexByte(stat, ')')
 	if i < 0 {
@@ -183,10 +182,9 @@ func parseStat(pid int, stat string) (process, bool) {
 	return p, true
 }
 
-// cookie is the command id a process carries in its environment; it may be
-// missing or forged, so it can only ever spare a process, and only for as long
-// as the command it names runs. blank tells that it has no environment at all: a
-// process in the middle of its execve has none for a moment.
+// cookie returns the command id in the environment of a process. It may be missing or forged. So it can only ever spare
+// a process, and only while the named command runs. blank is true if the process has no environment at all, as a
+// process in the middle of its execve.
 func cookie(pid int) (id string, blank bool) {
 	env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
 	if err != nil {

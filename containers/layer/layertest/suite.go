@@ -1,6 +1,6 @@
-// Package layertest is the test that every [layer.Keeper] has to pass, with containers
-// of every engine. It looks at a work tree from inside, as commands do, and from
-// outside, and builds there what a hostile command would. At its end nothing may be left.
+// Package layertest is the test suite of [layer.Keeper], with containers of every engine. It reads work trees from
+// inside, as commands do, and from outside, and does in them what a hostile command would do. At the end nothing may be
+// left.
 package layertest
 
 import (
@@ -18,25 +18,24 @@ import (
 	"github.com/ramus-dev/ramus/containers/layer"
 )
 
-// Box is a started container that nothing is bound in yet.
+// Box is a started container without a bound work tree.
 type Box struct {
 	PID   int
 	Start uint64
 	// Dir is the container's private folder, below the Keeper's root.
 	Dir string
-	// UID is who commands are, as the host counts.
+	// UID is the user of commands on the host.
 	UID int
-	// Target is where its work tree belongs.
+	// Target is the path for its work tree.
 	Target string
-	// Sh runs a script there as the task's user and returns what it wrote to both
-	// its outputs; a status other than 0 is an error.
+	// Sh runs a script in the container as the task's user, and returns what it wrote to both its outputs. A status
+	// other than 0 is an error.
 	Sh func(ctx context.Context, script string) (string, error)
 	// Kill ends the container and returns when its processes are gone.
 	Kill func()
 }
 
-// Run tests a Keeper for the folders below root, which is ramus's alone. Each call of
-// start starts a container.
+// Run tests a Keeper for the folders below root, which belongs to ramus alone. Each call of start starts a container.
 func Run(t *testing.T, k layer.Keeper, root string, start func(t *testing.T) Box) {
 	if err := k.Check(t.Context()); err != nil {
 		t.Fatalf("Check: %v", err)
@@ -53,7 +52,7 @@ func Run(t *testing.T, k layer.Keeper, root string, start func(t *testing.T) Box
 		return names
 	}
 	s := &suite{T: t, k: k, root: root, start: start}
-	// Most of them share a container, each with places of its own in it.
+	// Most tests share a container, each with paths of its own in it.
 	s.box = start(t)
 	before, mounts, files := left(), mounted(t, root), opened(t)
 	defer func() {
@@ -63,8 +62,8 @@ func Run(t *testing.T, k layer.Keeper, root string, start func(t *testing.T) Box
 		if got := left(); !slices.Equal(got, before) {
 			t.Errorf("folders are left: %q, before %q", got, before)
 		}
-		// What somebody gave up waiting for is closed when it comes. A look at what the container
-		// takes may have had a folder open before.
+		// A file that a test stopped waiting for is closed when it arrives. A measurement of the container may have had
+		// a folder open before.
 		got := opened(t)
 		for end := time.Now().Add(time.Minute); len(got) > len(files) && time.Now().Before(end); got = opened(t) {
 			time.Sleep(10 * time.Millisecond)
@@ -110,7 +109,7 @@ type suite struct {
 	box   Box
 }
 
-// mounted counts what is mounted on the host below root.
+// mounted returns the number of mounts of the host below root.
 func mounted(t *testing.T, root string) int {
 	t.Helper()
 	b, err := os.ReadFile("/proc/self/mountinfo")
@@ -120,8 +119,7 @@ func mounted(t *testing.T, root string) int {
 	return strings.Count(string(b), root)
 }
 
-// opened counts this process's descriptors but those of sockets and the like, which
-// engines keep.
+// opened returns the files that this process has open, without sockets and the like, which engines keep.
 func opened(t *testing.T) (files []string) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc/self/fd")
@@ -136,7 +134,7 @@ func opened(t *testing.T) (files []string) {
 	return files
 }
 
-// place makes a folder in the shared container that a tree can be bound at.
+// place makes a folder in the shared container at which a tree can be bound.
 func (s *suite) place() Box {
 	s.Helper()
 	b := s.box
@@ -145,7 +143,7 @@ func (s *suite) place() Box {
 	return b
 }
 
-// base makes a base layer of paths that end in "/" and files that hold their path.
+// base makes a base layer of folders, whose paths end in "/", and of files, each with its path as content.
 func (s *suite) base(uid int, paths ...string) string {
 	s.Helper()
 	dir, err := os.MkdirTemp(s.root, "base ,:\\-")
@@ -170,20 +168,20 @@ func (s *suite) base(uid int, paths ...string) string {
 	if err := os.Chmod(dir, 0o755); err != nil {
 		s.Fatal(err)
 	}
-	// A layer is as commands see it; nothing in it is ramus's.
+	// A layer belongs to the commands' user, and nothing in it to ramus.
 	if err := s.k.Own(s.Context(), dir, uid); err != nil {
 		s.Fatal(err)
 	}
 	return dir
 }
 
-// binding is one with a folder of its own, at b's place.
+// binding returns a binding with a folder of its own, at b's target.
 func (b Box) binding(lowers []string, fill ...layer.File) layer.Binding {
 	return layer.Binding{PID: b.PID, Start: b.Start, Lowers: lowers, Dir: filepath.Join(b.Dir, "trees", filepath.Base(b.Target)),
 		Target: b.Target, UID: b.UID, Fill: fill}
 }
 
-// bind gives a new container a tree over base layers.
+// bind binds a new tree over base layers in a container.
 func (s *suite) bind(b Box, lowers []string, fill ...layer.File) layer.Binding {
 	s.Helper()
 	bound := b.binding(lowers, fill...)
@@ -202,7 +200,7 @@ func (s *suite) sh(b Box, script string) string {
 	return out
 }
 
-// changes lists an upper, one line an entry.
+// changes lists an upper, one line for each entry.
 func (s *suite) changes(b layer.Binding) []string {
 	s.Helper()
 	list, err := s.k.Changes(s.Context(), b.Upper(), 10_000)

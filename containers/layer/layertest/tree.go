@@ -18,7 +18,7 @@ import (
 )
 
 func testOverlay(s *suite) {
-	b := s.box // at its own place
+	b := s.box // at its own target
 	base := s.base(b.UID, "kept", "gone", "dir/a", "dir/b", "old/deep/file", "replaced/x", "empty/")
 	at := time.Date(2001, 2, 3, 4, 5, 6, 0, time.UTC)
 	bound := s.bind(b, []string{base},
@@ -69,7 +69,7 @@ func testOverlay(s *suite) {
 	}
 }
 
-// A tree without layers is a folder of the host, and can become a layer.
+// testPlain tests that a tree without layers is a folder of the host, and can become a layer.
 func testPlain(s *suite) {
 	b := s.place()
 	bound := s.bind(b, nil, layer.File{Path: "filled", Kind: layer.KindFile, Data: []byte("x")})
@@ -112,7 +112,7 @@ func testReadOnly(s *suite) {
 	}
 }
 
-// The first layer hides the second, the upper both.
+// testOrder tests that the first layer hides the second, and the upper both.
 func testOrder(s *suite) {
 	one, two := s.base(s.box.UID, "both", "one"), s.base(s.box.UID, "both", "two", "sub/two")
 	if err := os.WriteFile(filepath.Join(two, "both"), []byte("hidden"), 0o644); err != nil {
@@ -132,7 +132,7 @@ func testOrder(s *suite) {
 	}
 }
 
-// Names are bytes, and so are what links lead to.
+// testNames tests that names and targets of links are bytes.
 func testNames(s *suite) {
 	b := s.place()
 	bound := s.bind(b, []string{s.base(b.UID)}, layer.File{Path: "\xff\xfe/\n", Kind: layer.KindFile, Data: []byte("x")})
@@ -154,8 +154,8 @@ func testLimits(s *suite) {
 	}
 }
 
-// What is asked of a Keeper is refused where it leads out of its folders or into other
-// processes, and nothing is mounted then.
+// testRefuses tests that a Keeper refuses requests that lead out of its folders or into other processes, and mounts
+// nothing then.
 func testRefuses(s *suite) {
 	base := s.base(s.box.UID, "file")
 	outside, err := os.MkdirTemp("", "outside")
@@ -245,7 +245,7 @@ func testRefuses(s *suite) {
 	}
 }
 
-// startOf is when a process started.
+// startOf returns the start time of a process.
 func startOf(s *suite, pid int) uint64 {
 	s.Helper()
 	start, err := proc.Start(pid)
@@ -255,7 +255,7 @@ func startOf(s *suite, pid int) uint64 {
 	return start
 }
 
-// Where nothing is bound nothing is written, and not everything is written where something is.
+// testNobody tests that nothing is written without a bound tree, and that some files are refused with one.
 func testNobody(s *suite) {
 	b := s.place()
 	bound := b.binding([]string{s.base(b.UID, "dir/file", "file")})
@@ -281,7 +281,7 @@ func testNobody(s *suite) {
 			s.Errorf("%q %c: written", f.Path, f.Kind)
 		}
 	}
-	// What was there is replaced, whatever it was, and nobody waits for it.
+	// Existing entries of any kind are replaced, without waiting for another process.
 	if err := s.k.Put(s.Context(), bound, []layer.File{{Path: "pipe", Kind: layer.KindFile, Data: []byte("p")}, {Path: "link", Kind: layer.KindFile, Data: []byte("l")}}); err != nil {
 		s.Error(err)
 	}
@@ -290,7 +290,7 @@ func testNobody(s *suite) {
 	}
 }
 
-// Files are copied from the host as well, whatever their size.
+// testSource tests that files of any size are copied from the host.
 func testSource(s *suite) {
 	b := s.place()
 	large := make([]byte, 1<<20+17)
@@ -307,7 +307,7 @@ func testSource(s *suite) {
 		{Path: "a/empty", Kind: layer.KindFile}, {Path: "a/data", Kind: layer.KindFile, Data: large},
 	}
 	bound := s.bind(b, []string{s.base(b.UID)}, files...)
-	// Again: what is there already is not filled anew, and what is sent for it is let go.
+	// Fill again. An existing upper is not filled again, and the content sent for it is dropped.
 	if got, err := s.read(bound, "a/large"); err != nil || got != string(large) {
 		s.Errorf("filled: %d bytes, %v", len(got), err)
 	}
@@ -320,7 +320,7 @@ func testSource(s *suite) {
 	if got := s.sh(b, "cd "+b.Target+"; cmp a/large b/large && cmp a/data b/data && cmp a/data a/large && cat a/small b/small && stat -c %u:%a b/large"); got != "ss1000:644\n" {
 		s.Errorf("got %q", got)
 	}
-	// An error in the middle of much leaves nothing half written.
+	// An error in the middle of a long request leaves no incomplete file.
 	bad := []layer.File{{Path: "c/bad", Kind: layer.KindOther}, {Path: "c/large", Kind: layer.KindFile, Data: large}}
 	if err := s.k.Put(s.Context(), bound, bad); err == nil {
 		s.Error("written")
@@ -330,7 +330,7 @@ func testSource(s *suite) {
 	}
 }
 
-// A layer that was filled lies over another one: what it has, and what it hides.
+// testFill tests that a filled layer covers another one, with its files and its whiteouts.
 func testFill(s *suite) {
 	below := s.base(s.box.UID, "gone/a", "stays/a", "stays/b", "file", "both")
 	dir := filepath.Join(s.root, "filled", "upper")
@@ -368,7 +368,7 @@ func testFill(s *suite) {
 	s.want(s.changes(bound), "d moved was stays", "f moved/a 1", "d new", "w new/x", "f new/y 0", "w stays")
 }
 
-// A tree is given away as a whole, but not what links in it lead to.
+// testOwn tests that a tree is given away as a whole, without the targets of its links.
 func testOwn(s *suite) {
 	dir, err := os.MkdirTemp(s.root, "own")
 	if err != nil {
@@ -392,8 +392,8 @@ func testOwn(s *suite) {
 	}
 }
 
-// A tree deeper than any path is long can be listed, opened, written and deleted, and
-// one that is deeper still is refused, not walked for ever.
+// testDeep tests that a tree deeper than the longest path can be listed, opened, written and deleted, and that one
+// deeper still is refused in bounded time.
 func testDeep(s *suite) {
 	b := s.place()
 	bound := s.bind(b, []string{s.base(b.UID)})
@@ -420,7 +420,7 @@ func testDeep(s *suite) {
 	}
 	closed := "chmod 0 " + b.Target + "/" + name
 	s.sh(b, closed)
-	// Its container is there still, which takes nothing from it: what is bound is its own.
+	// The container still exists. Its bound tree stays its own.
 	if err := s.k.Remove(s.Context(), bound.Dir); err != nil {
 		s.Error(err)
 	}
@@ -429,8 +429,8 @@ func testDeep(s *suite) {
 	}
 }
 
-// While a command swaps files, folders and links as fast as it can, nothing outside its
-// tree is read or written, and whatever is asked comes to an end.
+// testMoving tests that nothing outside the tree is read or written while a command swaps files, folders and links as
+// fast as it can, and that every call returns.
 func testMoving(s *suite) {
 	b := s.place()
 	secret := filepath.Join(s.root, "secret")
@@ -445,7 +445,7 @@ func testMoving(s *suite) {
 	ctx, cancel := context.WithCancel(s.Context())
 	ended := make(chan error, 1)
 	go func() {
-		// As seen from the host these links lead to what must stay as it is.
+		// On the host these links lead to files that must not change.
 		_, err := b.Sh(ctx, fmt.Sprintf(`cd %s; mkdir -p .swap; ln -s %s .swap/link; ln -s %s/file .swap/flink; mkfifo .swap/pipe; mkdir .swap/d; echo inside >.swap/d/file; echo inside >.swap/f
 			touch ../started
 			while [ ! -e ../stop ]; do
@@ -475,7 +475,7 @@ func testMoving(s *suite) {
 				s.Fatalf("%s: read %q from outside", path, text)
 			}
 		}
-		// It may fail: what it goes by is taken away. It must not go elsewhere.
+		// Put may fail because its path disappears. It must not write elsewhere.
 		_ = s.k.Put(s.Context(), bound, []layer.File{{Path: "put/x/y", Kind: layer.KindFile, Data: []byte("put")}, {Path: "a/file", Kind: layer.KindFile, Data: []byte("put")}})
 		if i%20 == 0 {
 			if entries, err := os.ReadDir(secret); err != nil || len(entries) != 1 {
@@ -494,7 +494,7 @@ func testMoving(s *suite) {
 	}
 }
 
-// waitFor returns when f does, which asks something that takes its time.
+// waitFor returns when f returns true.
 func waitFor(s *suite, f func() bool) {
 	s.Helper()
 	for deadline := time.Now().Add(time.Minute); !f(); {
@@ -522,12 +522,12 @@ func testCancelled(s *suite) {
 	}
 }
 
-// An upper outlives its container: it can be read, and bound in another one as it is,
-// whatever mark the kernel has left.
+// testAgain tests that an upper outlives its container. It can be read, and bound in another container, whatever marks
+// the kernel has left in it.
 func testAgain(s *suite) {
 	b := s.start(s.T)
 	bound := b.binding([]string{s.base(b.UID, "base")}, layer.File{Path: "filled", Kind: layer.KindFile, Data: []byte("1")})
-	// Not below the first container's folder, which goes with it.
+	// The folder is not below the first container's folder, which goes with the container.
 	bound.Dir = filepath.Join(s.root, "again")
 	defer s.k.Remove(context.Background(), bound.Dir)
 	if err := s.k.Bind(s.Context(), bound); err != nil {
