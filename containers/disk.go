@@ -13,31 +13,31 @@ import (
 	"github.com/ramus-dev/ramus/containers/proc"
 )
 
-// What a container takes on disk is added up from outside, name by name, which costs time.
-// So nobody looks before the disks have given away as much as the container may still
-// take, to whomever. One that writes little is never looked at, however long it lives, and all
-// looks together take a small part of one core.
+// Adding up the disk space of a container from outside, name by name, takes time. So the fleet measures a container
+// only after the disks have given away, to all containers together, as much as this container may still take. A
+// container that writes little is never measured, however long it exists. All measurements together take a small part
+// of one core.
 const (
-	// diskTick is how often the disks are asked what they have left: a system call each.
+	// diskTick is the pause between two system calls that ask the disks for their free space.
 	diskTick = 250 * time.Millisecond
-	// lookRest is how many times as long as a look took there is none.
+	// lookRest is the pause after a measurement, as a multiple of its duration.
 	lookRest    = 19
 	lookTimeout = 30 * time.Second
-	// lookBlind is how often a container in use is looked at where a disk cannot be asked.
+	// lookBlind is the pause between two measurements of a container in use if a disk cannot be asked.
 	lookBlind = 10 * time.Second
-	// killAwait bounds the wait for the end of commands that were killed.
+	// killAwait bounds the wait for the end of killed commands.
 	killAwait = 20 * time.Second
 )
 
 // disks are the file systems that containers write to.
 type disks struct {
 	paths []string
-	free  []layer.Usage // when asked last
-	spent layer.Usage   // given away between two questions, all told: what came back does not count
-	blind bool          // one cannot be asked
+	free  []layer.Usage // at the last call of ask
+	spent layer.Usage   // the sum of the space given away between calls of ask; space that came back does not count
+	blind bool          // at least one disk cannot be asked
 }
 
-// ask asks what is left.
+// ask reads the free space of each file system, and adds the space given away since the last call to spent.
 func (d *disks) ask() {
 	free := make([]layer.Usage, len(d.paths))
 	seen := map[unix.Fsid]bool{}
@@ -61,21 +61,21 @@ func (d *disks) ask() {
 	d.free = free
 }
 
-// diskWatch looks after Limits.Disk. Its fields are one goroutine's.
+// diskWatch enforces Limits.Disk. One goroutine owns its fields.
 type diskWatch struct {
 	f      *Fleet
 	keeper layer.Keeper
 	dir    string // Fleet.Dir, absolute
 	disks  disks
-	inside []string  // volumes of the engine's
-	rest   time.Time // no look before
+	inside []string  // volumes of the engine
+	rest   time.Time // no measurement before this time
 }
 
-// watchDisk looks after Limits.Disk until the fleet is closed.
+// watchDisk enforces Limits.Disk until the fleet is closed.
 func (f *Fleet) watchDisk() {
 	dir, err := filepath.Abs(f.Dir)
 	if err != nil {
-		f.log().Error("limits.disk is not looked after", "err", err)
+		f.log().Error("limits.disk is not enforced", "err", err)
 		return
 	}
 	w := &diskWatch{f: f, keeper: f.Keeper, dir: dir}
@@ -122,7 +122,7 @@ func (w *diskWatch) tick() {
 	}
 }
 
-// dueLocked is the container that is to be looked at next; nil when none is.
+// dueLocked returns the container to measure next. Returns nil if no container is due.
 func (f *Fleet) dueLocked(blind bool) *slot {
 	var due *slot
 	for _, b := range f.slots {
@@ -138,10 +138,10 @@ func (f *Fleet) dueLocked(blind bool) *slot {
 	return due
 }
 
-// settledLocked tells whether the slot has a container that is neither on its way nor on its way out.
+// settledLocked reports whether the slot has a container that is neither starting nor stopping.
 func (b *slot) settledLocked() bool { return b.state == slotReady || b.state == slotOrphan }
 
-// look finds out what a container takes, and has its commands killed if that is too much.
+// look measures the disk space of a container. It has the commands of the container killed if that is too much.
 func (w *diskWatch) look(b *slot) {
 	f := w.f
 	f.mu.Lock()
@@ -152,7 +152,7 @@ func (w *diskWatch) look(b *slot) {
 	used, err := w.usage(&from, 2*most.Files)
 	tooDeep := errors.Is(err, layer.ErrTooMany)
 	if err != nil && !tooDeep && f.base.Err() == nil && !errors.Is(err, layer.ErrGone) && !errors.Is(err, ErrGone) {
-		f.log().Warn("limits.disk is looked after in part only", "key", b.key, "err", err) // what was counted counts
+		f.log().Warn("limits.disk is enforced in part only", "key", b.key, "err", err) // the space that was counted still counts
 	}
 	if !lost(host) {
 		used.Bytes += f.kept(host, output)
@@ -171,19 +171,19 @@ func (w *diskWatch) look(b *slot) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		b.quota.ending, b.quota.killed = false, killed > 0
-		if killed == 0 && !errors.Is(err, errElsewhere) { // then the next look finds the same
+		if killed == 0 && !errors.Is(err, errElsewhere) { // otherwise the next measurement finds the same
 			b.quota.raise()
 		}
 	})
 }
 
-// usage adds up what a container has on disk.
+// usage returns the disk space of a container.
 func (w *diskWatch) usage(b *slot, most int64) (layer.Usage, error) {
 	ctx, cancel := context.WithTimeout(w.f.base, lookTimeout)
 	defer cancel()
 	s := layer.Storage{Dir: filepath.Join(w.dir, "hosts", filepath.Base(b.dir))}
 	for _, path := range w.inside {
-		if path != WorkDir || !b.bound { // there an upper lies over the volume, and in Dir
+		if path != WorkDir || !b.bound { // the upper of a bound work tree covers the volume, and is in Dir
 			s.Inside = append(s.Inside, path)
 		}
 	}
@@ -197,13 +197,13 @@ func (w *diskWatch) usage(b *slot, most int64) (layer.Usage, error) {
 	}
 	used, err := w.keeper.Usage(ctx, s, most)
 	if errors.Is(err, layer.ErrUnable) && len(s.Inside) > 0 {
-		s.Inside = nil // without root's rights there is no way into them
+		s.Inside = nil // only root may enter the volumes
 		used, err = w.keeper.Usage(ctx, s, most)
 	}
 	return used, err
 }
 
-// kept is what the runner keeps of commands' output: in files that have no name.
+// kept returns how many bytes of commands' output the runner keeps. They are in files without a name.
 func (f *Fleet) kept(host *Host, output int64) (n int64) {
 	list, err := bounded(f, f.base, askTimeout, host.Commands, nil)
 	if err != nil {
@@ -215,7 +215,7 @@ func (f *Fleet) kept(host *Host, output int64) (n int64) {
 	return n
 }
 
-// killFull kills what runs in a container, and returns how many commands when they have ended.
+// killFull kills the running commands of a container, waits until they have ended, and returns their number.
 func (f *Fleet) killFull(b *slot, host *Host, message string) (int, error) {
 	host, done, err := f.reach(b, host)
 	if err != nil {

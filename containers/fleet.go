@@ -83,7 +83,7 @@ type Fleet struct {
 	taken      time.Time     // when a container was last taken from a pool, or requested, by that clock
 	calm       chan struct{} // closed and replaced when a start has ended
 	clears     clearing
-	spent      layer.Usage // the space that the disks have given away; see disks
+	spent      layer.Usage // the space that the disks have given away, as in [disks]
 }
 
 // Reasons why a start ends early.
@@ -97,7 +97,7 @@ var (
 type FleetEvent struct {
 	Time  time.Time
 	Key   string
-	What  string // started, adopted, warm, asleep, lost, removed, queued; pooled, without a key
+	What  string // started, adopted, warm, asleep, lost, removed, queued, or pooled (without a key)
 	Place int    // in the queue, if What is queued
 	Took  time.Duration
 	ID    string
@@ -249,8 +249,8 @@ func (f *Fleet) Open(ctx context.Context) error {
 	return nil
 }
 
-// Close stops the goroutines of the fleet. If keep is true, containers stay for the next process to adopt; otherwise they are
-// removed. Callers that wait for a container get an error. A start that has not ended is undone.
+// Close stops the goroutines of the fleet. If keep is true, containers stay for the next process to adopt. Otherwise
+// they are removed. Callers that wait for a container get an error. A start that has not ended is undone.
 func (f *Fleet) Close(ctx context.Context, keep bool) error {
 	f.mu.Lock()
 	if !f.open || f.closed {
@@ -306,7 +306,7 @@ func (f *Fleet) Close(ctx context.Context, keep bool) error {
 	return errors.Join(errs...)
 }
 
-// disconnect closes the connection to the container, which goes on.
+// disconnect closes the connection to the container, which continues.
 func (b *slot) disconnect() {
 	if b.host != nil {
 		b.host.Close()

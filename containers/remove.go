@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// Remove removes the container of a caller now, even if it is in use. It returns when nothing is left of it. If ctx is done first,
-// the removal goes on.
+// Remove removes the container of a caller now, even if it is in use. It returns when nothing is left of it. If ctx is
+// done first, the removal continues.
 func (f *Fleet) Remove(ctx context.Context, key string) error {
 	if err := f.engineKnown(ctx, engineAwaits); err != nil {
 		return fmt.Errorf("cannot remove the container of %s: %w", key, err)

@@ -103,7 +103,7 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// parsePaths reads /proc/PID/cgroup. It returns the path of each controller; "" is version 2.
+// parsePaths reads /proc/PID/cgroup. It returns the path of each controller. The key "" is version 2.
 func parsePaths(r io.Reader) map[string]string {
 	paths := map[string]string{}
 	sc := bufio.NewScanner(io.LimitReader(r, 1<<20))
@@ -166,8 +166,8 @@ func Find() *Root {
 		if !m.v2 {
 			continue
 		}
-		// The nearest group from ours up that may hand its controllers on. Ours
-		// cannot as long as it holds processes, unless it is the root.
+		// Find the nearest group, from the group of this process upwards, that may delegate its controllers. A group
+		// that has processes may not, unless it is the root.
 		own := m.folder(paths[""])
 		stepAside(own)
 		for dir := own; ; dir = filepath.Dir(dir) {
@@ -267,8 +267,8 @@ func (c *Root) Folders(id string) []string {
 
 const cpuPeriod = 100_000 // µs
 
-// Create makes the groups of one container and sets their limits. dirs is what
-// [Root.Folders] returned. After an error some may exist; [Remove] removes them.
+// Create makes the groups of one container and sets their limits. dirs is the result of [Root.Folders]. After an error
+// some may exist, and [Remove] removes them.
 func (c *Root) Create(dirs []string, l Limits) error {
 	memory, pids := strconv.FormatInt(l.Memory, 10), strconv.FormatInt(l.PIDs, 10)
 	quota := strconv.FormatInt(max(int64(l.CPUs*cpuPeriod), 1000), 10)

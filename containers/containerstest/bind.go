@@ -9,8 +9,8 @@ import (
 	"github.com/ramus-dev/ramus/containers/proc"
 )
 
-// The engine tells process 1 of what it started, and of what an earlier one started, and
-// who commands are: that is where a work tree is bound from outside.
+// testProcess tests that the engine names process 1 of its containers, including those that an earlier engine started,
+// and the user of commands. Both are needed to bind a work tree from outside.
 func testProcess(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	b.ok(t, "echo mine > "+containers.WorkDir+"/mine")
@@ -68,8 +68,8 @@ func testVolumes(s *suite, t *testing.T) {
 	}
 }
 
-// A container gets its caller while it runs. What List tells from then on is the new key
-// with the new labels or, where the engine cannot change them, the old ones, never a mixture.
+// testAssign tests that a running container can get a caller. From then on List returns the new key with the new labels
+// or, if the engine cannot change them, the old ones, never a mixture.
 func testAssign(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	key, labels := b.spec.Key+"-assigned", map[string]string{"ramus.test": "assigned"}

@@ -17,10 +17,9 @@ import (
 	"github.com/ramus-dev/ramus/containers/layer"
 )
 
-// Callers binds callers to containers of a pool, one after another and then many at once,
-// and releases them. Each must see its own file and the base's, and be seen from outside;
-// in the end no mount, folder, container, goroutine or descriptor may be left. RAMUS_LAYERS=full
-// makes it 1,000 callers and 200 at once.
+// Callers binds callers to containers of a pool, first one at a time and then many at once, and releases them. Each
+// must see its own file and the base's, and its files must be visible from outside. At the end no mount, folder,
+// container, goroutine or descriptor may be left. RAMUS_LAYERS=full makes it 1,000 callers and 200 at once.
 func Callers(t *testing.T, engine containers.Engine, keeper func(root string) layer.Keeper) {
 	if err := engine.Check(t.Context()); err != nil {
 		t.Skipf("cannot run here: engine %s: %v", engine.Name(), err)
@@ -155,7 +154,7 @@ func Callers(t *testing.T, engine containers.Engine, keeper func(root string) la
 	noGoroutinesLeft(t, goroutines)
 }
 
-// openFiles lists what this process has open.
+// openFiles returns the files that this process has open.
 func openFiles(t *testing.T) (open []string) {
 	entries, err := os.ReadDir("/proc/self/fd")
 	if err != nil {

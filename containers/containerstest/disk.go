@@ -17,11 +17,10 @@ import (
 	"github.com/ramus-dev/ramus/containers/layer"
 )
 
-// DiskHog is how much must stay free on the disk of dir (see limits.DiskFree), and a script that
-// goes on to take of it, in files fill1, fill2 and so on, until that is noticed. Others use the
-// disk meanwhile, and a command that begins when too little is free is let run, for it may be the one
-// that cleans up: so it takes more than others will, without writing it, and only one test at a
-// time does.
+// DiskHog returns the number of bytes that must stay free on the disk of dir (see limits.DiskFree), and a script that
+// takes more and more of it, in files fill1, fill2 and so on, until that is noticed. Others use the disk meanwhile, and
+// a command that begins when too little is free may run, because it may be the one that cleans up. So the script takes
+// more than others will, without writing it, and only one test at a time does so.
 func DiskHog(t *testing.T, dir string) (floor int64, script string) {
 	t.Helper()
 	alone, err := os.Open(os.TempDir())
@@ -41,9 +40,9 @@ func DiskHog(t *testing.T, dir string) (floor int64, script string) {
 	return free - most, fmt.Sprintf("i=0; while i=$((i+1)); do fallocate -l %d fill$i || head -c %[1]d /dev/zero > fill$i || break; sleep 0.05; done; sleep 60", most/16)
 }
 
-// Disk has commands take more of the disk than limits.Disk lets them, in each place that is
-// theirs, in the foreground and in the background, with a work tree that is bound from outside
-// and with one that is not. Each is killed and told why; the next one cleans up.
+// Disk has commands take more of the disk than limits.Disk allows. It does so in each of their folders, in the
+// foreground and in the background, with a work tree bound from outside and without one. Each is killed and gets the
+// reason. The next command cleans up.
 func Disk(t *testing.T, engine containers.Engine, keeper func(root string) layer.Keeper) {
 	if err := engine.Check(t.Context()); err != nil {
 		t.Skipf("cannot run here: engine %s: %v", engine.Name(), err)
@@ -133,8 +132,8 @@ func fill(t *testing.T, h *containers.Host) {
 			t.Errorf("%s: a hog of disk ends with %+v", what, exit)
 		}
 	}
-	// Slow enough that the bound, not the hog's end, is what is tested; links and closed folders
-	// are in the way of who looks.
+	// The script is slow, so that the test covers the bound and not the end of the script. Links and closed folders
+	// obstruct the measurement.
 	hog := func(dir string) string {
 		return "mkdir -p " + dir + "/hog/a/b && cd " + dir + "/hog/a && ln -s / root && i=0; " +
 			"while i=$((i+1)); do head -c 4000000 /dev/zero > b/$i || exit 9; sleep 0.02; done"
@@ -144,7 +143,7 @@ func fill(t *testing.T, h *containers.Host) {
 		full(dir, exit)
 		ok("rm -rf " + dir + "/hog; sleep 0.3; echo still here")
 	}
-	// In the background, by a child that has left its command behind, and that ignores the first signal.
+	// In the background, by a child that has left its command and ignores the first signal.
 	id := rand.Text()
 	if _, err := h.Start(t.Context(), containers.Command{ID: id, Background: true, Grace: time.Hour,
 		Shell: "trap '' TERM; (" + hog(containers.WorkDir) + ") & sleep 0.1"}); err != nil {
@@ -159,7 +158,7 @@ func fill(t *testing.T, h *containers.Host) {
 		t.Fatal(err)
 	}
 	full("in the background", exit)
-	// What is kept of output is the caller's, too.
+	// Kept output counts for the caller too.
 	ok("rm -rf " + containers.WorkDir + "/hog")
 	id = rand.Text()
 	_, exit = run(containers.Command{ID: id, Shell: "while head -c 4000000 /dev/zero; do sleep 0.02; done", Timeout: time.Minute})

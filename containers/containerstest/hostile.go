@@ -83,7 +83,7 @@ func testReadOnly(s *suite, t *testing.T) {
 			t.Errorf("%s is writable", dir)
 		}
 	}
-	// What is writable besides, by a walk over everything but what is large.
+	// Other writable folders are found by a walk over everything except large folders.
 	out := b.ok(t, "find / \\( -path /proc -o -path /usr \\) -prune -o -type d -writable -print 2>/dev/null; true")
 	for dir := range strings.Lines(out) {
 		dir = strings.TrimSpace(dir)

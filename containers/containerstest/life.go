@@ -121,15 +121,15 @@ func testAttachAgain(s *suite, t *testing.T) {
 	}
 }
 
-// A connection that ends in the middle of a command's input leaves the command waiting for
-// the rest, and the next connection is told so; of input that had its end it is not.
+// testInputCut tests a connection that ends in the middle of a command's input. The command then waits for the rest,
+// and the next connection learns of it. Input that has ended is not reported.
 func testInputCut(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	for _, id := range []string{"half", "unread", "over", "whole", "none"} {
 		c := containers.Command{ID: id, Shell: "cat > " + id + "; touch " + id + ".all; sleep 600", Background: true}
 		if id != "none" {
 			r, w := io.Pipe()
-			defer w.Close() // after the connection: it is no end of the input
+			defer w.Close() // after the connection, because it is not the end of the input
 			c.Stdin = r
 			size := 4
 			switch id {
@@ -248,8 +248,7 @@ func testAdopt(s *suite, t *testing.T) {
 
 func testRemoveInMidCommand(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
-	// What a removal has to cope with: a tree that denies entry, many processes,
-	// some of them deaf.
+	// The removal meets a tree that denies entry, and many processes, some of which ignore signals.
 	b.ok(t, "mkdir -p a/b/c && touch a/b/c/d && chmod 000 a/b/c a/b && ln -s /nowhere link && mkdir -m 0500 closed")
 	p, err := b.host.Start(t.Context(), containers.Command{Shell: "trap '' TERM HUP; for i in 1 2 3 4 5; do setsid sleep 600 & done; echo ready; while :; do sleep 600; done", ID: rand.Text()})
 	if err != nil {
@@ -276,7 +275,7 @@ func testRemoveInMidCommand(s *suite, t *testing.T) {
 	if err := s.engine.Remove(ctx, b.c.ID); err != nil {
 		t.Errorf("removing it again: %v", err)
 	}
-	// What it wrote is left, and nothing that writes to it.
+	// Its files are left, and no process that writes to them.
 	if err := layer.RemoveTree(b.spec.Dir); err != nil {
 		t.Error(err)
 	}
@@ -285,8 +284,8 @@ func testRemoveInMidCommand(s *suite, t *testing.T) {
 	}
 }
 
-// A start that is given up, at whatever moment, leaves nothing behind. The
-// check for that is the last of the suite.
+// testStartGivenUp tests that a start that is abandoned at any moment leaves nothing behind. The suite checks for that
+// at its end.
 func testStartGivenUp(s *suite, t *testing.T) {
 	began := time.Now()
 	b := s.start(t, containers.Limits{})
@@ -306,7 +305,7 @@ func testStartGivenUp(s *suite, t *testing.T) {
 			}
 		}
 	}
-	// What an engine made for nobody it removes when it has made it.
+	// The engine removes a container that nobody waits for once it is made.
 	eventually(t, "containers are left", func() (left []string) {
 		list, err := s.engine.List(t.Context(), s.owner)
 		if err != nil {

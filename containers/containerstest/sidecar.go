@@ -27,7 +27,7 @@ func (s *suite) sidecar(script string) containers.Sidecar {
 	}
 }
 
-// beside runs a script beside a container and returns what it wrote.
+// beside runs a script in a sidecar of a container and returns its output.
 func (s *suite) beside(t *testing.T, id, script string) (stdout, stderr string, exit containers.SidecarExit) {
 	t.Helper()
 	c := s.sidecar(script)
@@ -92,7 +92,7 @@ func (s *suite) besideStarted(t *testing.T, ctx context.Context, e containers.Si
 	return r, line
 }
 
-// firstLine tells the first line that is written to it, and drops the rest.
+// firstLine sends the first line that is written to it, and drops the rest.
 type firstLine struct {
 	text bytes.Buffer
 	to   chan<- string
@@ -109,7 +109,7 @@ func (w *firstLine) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lasting says that it runs, by the name the engine may have given it, and stays.
+// lasting is a script that prints a line when it runs, with the name that the engine may have given it, and continues.
 const lasting = "echo up $RAMUS_SIDECAR; exec sleep 600"
 
 func (s *suite) remember(line string) {
@@ -133,7 +133,7 @@ func testSidecarCommands(s *suite, t *testing.T) {
 		{"kill -TERM $$", "", "", 128 + 15},
 		{"cat", "", "", 0}, // nothing to read is the end
 		{"echo $HOME; echo x > $HOME/x; echo y > /tmp/y; cat $HOME/x /tmp/y", containers.SidecarHome + "\nx\ny\n", "", 0},
-		// What it leaves in the background ends with it.
+		// Its background processes end with it.
 		{"sleep 600 & echo started", "started\n", "", 0},
 	} {
 		out, errOut, exit := s.beside(t, b.c.ID, test.script)
@@ -161,7 +161,7 @@ func testSidecarCommands(s *suite, t *testing.T) {
 	b.usable(t)
 }
 
-// counter keeps nothing but a sum of what went through it.
+// counter counts the bytes written to it, and their sum.
 type counter struct {
 	n int64
 	h hash.Hash
@@ -174,7 +174,7 @@ func (c *counter) Write(p []byte) (int, error) {
 	return c.h.Write(p)
 }
 
-// pattern is n bytes that tell where a piece is missing.
+// pattern is n bytes in which a missing piece shows.
 type pattern struct{ at, n int64 }
 
 // patternPeriod is prime: no buffer's size is a multiple of it.
@@ -214,7 +214,7 @@ func testSidecarStreams(s *suite, t *testing.T) {
 			t.Errorf("%s: of %d bytes %d came, or others", name, n, g.n)
 		}
 	}
-	// Who does not read is not fed, and not waited for.
+	// A program that does not read is not fed and not awaited.
 	c = s.sidecar("head -c 3 >/dev/null; exit 4")
 	c.Stdin = &pattern{n: 1 << 40}
 	if exit, err := s.sidecars.RunSidecar(t.Context(), b.c.ID, c); err != nil || exit.Code != 4 {
@@ -265,14 +265,14 @@ func testSidecarNetwork(s *suite, t *testing.T) {
 	s.mayNot(t, b.c.ID, "</dev/tcp/192.0.2.1/80", "ip link add x type dummy", "ip addr add 127.0.0.9/8 dev lo", "echo 0 > /proc/sys/net/ipv4/ip_forward")
 }
 
-// mayNot tries what a sidecar must be refused at once.
+// mayNot tries actions that must be refused to a sidecar at once.
 func (s *suite) mayNot(t *testing.T, id string, tries ...string) {
 	t.Helper()
 	var script strings.Builder
 	for i, try := range tries {
 		fmt.Fprintf(&script, "timeout 30 bash -c '%s' >/dev/null 2>&1; case $? in 0|124) echo %d;; esac\n", try, i)
 	}
-	// What may be done is told apart from that.
+	// An allowed command must be distinguishable from them.
 	out := s.besideOK(t, id, script.String()+"timeout 30 bash -c true && echo may")
 	for line := range strings.Lines(strings.TrimSuffix(out, "may")) {
 		i, err := strconv.Atoi(strings.TrimSpace(line))
@@ -321,7 +321,7 @@ func testSidecarApart(s *suite, t *testing.T) {
 	if out := s.besideOK(t, b.c.ID, "find / \\( -path /proc -o -path /usr \\) -prune -o -name 'secret-of-*' -print 2>/dev/null; true"); out != "" {
 		t.Errorf("files of the container: %s", out)
 	}
-	// The script itself must not name what it looks for.
+	// The script itself must not contain the name it searches for.
 	out := s.besideOK(t, b.c.ID, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; echo; ls -d /proc/[0-9]* | wc -l")
 	if strings.Contains(out, secret) {
 		t.Error("a process of the container is in sight")
@@ -364,7 +364,7 @@ func testSidecarApart(s *suite, t *testing.T) {
 		t.Errorf("it starts with the descriptors %s", got)
 	}
 
-	// And the container sees nothing of it: what has no number cannot be traced.
+	// The container sees no process of the sidecar, so it cannot trace one.
 	hidden := "hidden-in-the-sidecar"
 	r, line := s.besideStarted(t, t.Context(), s.sidecars, b.c.ID, s.sidecar("echo x > /tmp/"+hidden+"; echo x > $HOME/"+hidden+"; echo up $RAMUS_SIDECAR; exec sleep 601"))
 	s.remember(line)
@@ -433,8 +433,7 @@ func testSidecarCancel(s *suite, t *testing.T) {
 	b.usable(t)
 }
 
-// noneMarked checks that no process of a sidecar is left, at once: that is what
-// RunSidecar's return means.
+// noneMarked checks that no process of a sidecar is left when RunSidecar has returned.
 func (s *suite) noneMarked(t *testing.T) {
 	t.Helper()
 	if left := s.marked("SUITE_BESIDE=" + s.mark); len(left) > 0 {
@@ -460,8 +459,7 @@ func testSidecarGone(s *suite, t *testing.T) {
 	}
 }
 
-// What an earlier process left, and only that of one owner, is swept; what this
-// one runs is not.
+// testSidecarSweep tests that the sidecars of an earlier process and of one owner are swept, and running ones are not.
 func testSidecarSweep(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	earlier := s.open(t)

@@ -27,23 +27,23 @@ import (
 	"github.com/ramus-dev/ramus/containers/layer"
 )
 
-// Options tells the suite about an engine.
+// Options describe an engine to the suite.
 type Options struct {
 	// Image to start containers from.
 	Image string
-	// Lacks names abilities ([containers.AbilityMemory] and so on) that the
-	// engine does not have here. Their tests are left out, and the log says so.
+	// Lacks names abilities ([containers.AbilityMemory] and so on) that the engine does not have on this machine. Their
+	// tests are left out, and the log names them.
 	Lacks []string
-	// BrowserImage has Chromium; without it, or where it is not there, none is tried.
+	// BrowserImage is an image with Chromium. If it is empty or does not exist, its test is left out.
 	BrowserImage string
-	// Left, when set, names what the engine still has of an owner's sidecars.
+	// Left, if not nil, names the remains of an owner's sidecars in the engine.
 	Left func(owner string) []string
-	// Many is how many containers are started at once; default 20.
+	// Many is the number of containers that are started at once. The default is 20.
 	Many int
 }
 
-// Run tests an engine. Each call of open returns a new value over the same
-// state, as after a restart of the process; it must not close it.
+// Run tests an engine. Each call of open returns a new value over the same state, as after a restart of the process.
+// open must not close it.
 func Run(t *testing.T, open func(t *testing.T) containers.Engine, o Options) {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -165,7 +165,7 @@ type suite struct {
 	engine containers.Engine
 	signer ssh.Signer
 
-	// Abilities of engine; nil if it has not declared them.
+	// Abilities of engine. They are nil if the engine lacks them.
 	sidecars  containers.Sidecars
 	processes containers.Processes
 	user      containers.TaskUser
@@ -313,7 +313,7 @@ func (s *suite) nothingLeft(t *testing.T) {
 		t.Errorf("container %s (%s) is left", c.ID, c.Key)
 	}
 	for _, dir := range s.dirs {
-		// What a container that was there wrote is whose the folder is; see [containers.Engine].
+		// The files of a container belong to the owner of the folder. See [containers.Engine].
 		for _, name := range []string{"work", "artifacts", "cache", "spool"} {
 			if err := layer.RemoveTree(filepath.Join(dir, name)); err != nil {
 				t.Error(err)
@@ -377,7 +377,7 @@ func (s *suite) marked(mark string) []string {
 	return left
 }
 
-// eventually gives the kernel a while to finish what was asked of it.
+// eventually gives the kernel some time to finish.
 func eventually(t *testing.T, what string, left func() []string) {
 	t.Helper()
 	var last []string

@@ -16,7 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 )
 
-// dial connects to the container; door may be nil.
+// dial connects to the container. door may be nil.
 func (b *box) dial(t *testing.T, e containers.Engine, door http.Handler) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -128,7 +128,7 @@ func testDoor(s *suite, t *testing.T) {
 		t.Errorf("the door says %q", got)
 	}
 	b.ok(t, "test -x "+containers.Program+" -a -x "+containers.RunnerProgram) // with which agents and git speak to it
-	// Another connection brings another door; the old one is gone with its host.
+	// Another connection brings another door. The old door is gone with its host.
 	b.host.Close()
 	b.dial(t, s.engine, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "the second door") }))
 	if got := b.ok(t, fetch+"abc"); !strings.HasSuffix(got, "the second door") {
@@ -179,7 +179,7 @@ func testPorts(s *suite, t *testing.T) {
 func testTimeout(s *suite, t *testing.T) {
 	b := s.start(t, containers.Limits{})
 	_, _, exit := b.command(t, containers.Command{
-		// One process in the group, one that left it, and both deaf.
+		// One process in the group and one that left it, both ignoring the signal.
 		Shell:   "trap '' TERM; (setsid sh -c 'trap \"\" TERM; while :; do sleep 1; done' &); while :; do sleep 1; done",
 		Timeout: 300 * time.Millisecond, Grace: 200 * time.Millisecond,
 	})

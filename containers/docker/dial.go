@@ -17,9 +17,8 @@ import (
 // dialWait bounds the wait for a runner whose queue of connections is full.
 const dialWait = 30 * time.Second
 
-// Dial opens a stream to the runner. The engine is asked only about containers
-// that this Engine has not seen yet, or when the runner does not answer: while
-// the engine restarts, containers that live on stay within reach.
+// Dial opens a stream to the runner. It asks the engine only about containers that this Engine has not seen yet, or if
+// the runner does not answer. So containers that survive a restart of the engine stay reachable during it.
 func (e *Engine) Dial(ctx context.Context, id string) (net.Conn, error) {
 	wrap := func(err error) error { return fmt.Errorf("cannot reach container %s: %w", id, err) }
 	dir, err := e.socketDir(ctx, id)
@@ -33,7 +32,7 @@ func (e *Engine) Dial(ctx context.Context, id string) (net.Conn, error) {
 	if !errors.Is(err, syscall.ECONNREFUSED) && !errors.Is(err, fs.ErrNotExist) {
 		return nil, wrap(err)
 	}
-	// Nobody listens. Whether that is for good the engine knows, if it cannot be seen.
+	// Nobody listens. The container may have ended. If its process does not show that, the engine knows.
 	e.mu.Lock()
 	p, known := e.process1[id]
 	e.mu.Unlock()
@@ -50,11 +49,9 @@ func (e *Engine) Dial(ctx context.Context, id string) (net.Conn, error) {
 	return nil, wrap(err)
 }
 
-// dialSocket connects to the socket in dir. The folder is written by the
-// container: what lies there is opened without following a link and must be a
-// socket, so that a container cannot turn the host's connection towards a
-// socket of the host's. Going by descriptor also does away with the limit of
-// 108 bytes for a socket's path.
+// dialSocket connects to the socket in dir. The container can write to dir. So dialSocket opens the socket without
+// following a link and requires it to be a socket. Otherwise a container could redirect the connection to a socket of
+// the host. A path by descriptor also avoids the limit of 108 bytes for a socket's path.
 func dialSocket(ctx context.Context, dir string) (net.Conn, error) {
 	d, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {

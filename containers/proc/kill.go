@@ -18,8 +18,8 @@ var BootID = sync.OnceValue(func() string {
 	return strings.TrimSpace(string(b))
 })
 
-// Kill kills a process and returns when it is gone. Process 1 of a container goes after all others of its namespace. still
-// reports whether the number means the same process as before; if not, Kill does nothing.
+// Kill kills a process and returns when it is gone. Process 1 of a container ends after all others of its namespace.
+// still reports whether the number means the same process as before. If it returns false, Kill does nothing.
 func Kill(ctx context.Context, pid int, still func() bool) error {
 	fd, err := unix.PidfdOpen(pid, unix.PIDFD_NONBLOCK)
 	if errors.Is(err, unix.ESRCH) {

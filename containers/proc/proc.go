@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Start returns the start time of a process in clock ticks since boot. Number and start time together name a process for ever.
-// A process that has ended and whose parent has not waited for it counts as gone.
+// Start returns the start time of a process in clock ticks since boot. Number and start time together identify a
+// process forever. A process that has ended and whose parent has not waited for it counts as gone.
 func Start(pid int) (uint64, error) {
 	b, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {

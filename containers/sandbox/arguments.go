@@ -67,7 +67,7 @@ func (b *box) namespaceArgs() (a []string) {
 		a = append(a, "--unshare-all")
 	}
 	if b.sidecar {
-		// Bubblewrap stays process 1. It adopts orphans, and tells how the program ended.
+		// Bubblewrap stays process 1. It adopts orphans, and reports how the program ended.
 		a = append(a, "--die-with-parent")
 	}
 	if b.owner == nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 )
 
-// boxEtc are the files of the host's /etc that a container sees: those by which programs find libraries, certificates and the time
-// zone, and none that tell of users, networks or services of the host. They are patterns as of [filepath.Match].
+// boxEtc are the files of the host's /etc that a container sees. With them programs find libraries, certificates and
+// the time zone. None of them has users, networks or services of the host. They are patterns of [filepath.Match].
 var boxEtc = []string{
 	"alternatives", "ca-certificates", "ca-certificates.conf", "debian_version", "fonts", "java-*",
 	"ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "lsb-release", "magic", "mime.types",
@@ -53,9 +53,9 @@ type box struct {
 	// If network is not nil, the thread enters it first.
 	sidecar bool
 	network *os.File
-	// owner is the user namespace that owns network; nil if ramus is root. Only with capabilities in that namespace can a
-	// process enter the network. A process of several threads, as each Go program is, cannot enter a user namespace, so
-	// nsenter does both.
+	// owner is the user namespace that owns network. It is nil if ramus is root. Only a process with capabilities in
+	// that namespace can enter the network. A process of several threads, as each Go program is, cannot enter a user
+	// namespace, so nsenter does both.
 	owner            *os.File
 	nsenter, setpriv string
 	// hold, if not nil, keeps the thread until it is closed. The kernel takes the end of the thread for the end of ramus.

@@ -14,7 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/cgroup"
 )
 
-// bwrapProbe is what one version of bubblewrap can do.
+// bwrapProbe describes the abilities of one version of bubblewrap.
 type bwrapProbe struct {
 	path                string
 	size, disableUserNS bool
@@ -51,7 +51,7 @@ func (s *Engine) probe(ctx context.Context) (*bwrapProbe, *cgroup.Root, error) {
 	return s.probed, s.cgroups, nil
 }
 
-// lookBwrap finds bubblewrap. The error says how to install it.
+// lookBwrap finds bubblewrap. The error explains how to install it.
 func (s *Engine) lookBwrap() (string, error) {
 	name := s.Bwrap
 	if name == "" {
@@ -123,8 +123,8 @@ func userNamespaceHint(setting func(name string) string) string {
 		" or allow the container the unshare and mount system calls"
 }
 
-// Gives returns the limits and features, such as [containers.AbilityMemory], that the engine has on this machine beyond those that
-// every engine has. Returns nil if bubblewrap cannot be found; [Engine.Check] says why.
+// Gives returns the limits and features, such as [containers.AbilityMemory], that the engine has on this machine beyond
+// those that every engine has. Returns nil if bubblewrap cannot be found. [Engine.Check] returns the reason.
 func (s *Engine) Gives() []string { return s.abilities(true) }
 
 // Lacks returns the limits and features that the engine does not have on this machine. Returns nil if bubblewrap cannot be found.

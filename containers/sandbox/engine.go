@@ -11,9 +11,9 @@ import (
 	"github.com/ramus-dev/ramus/containers/cgroup"
 )
 
-// DefaultUID is the user of the host that containers run as if ramus is root and [Engine.UID] is zero. It is in a range that no
-// distribution assigns. It is not "nobody", which other daemons use: these could trace a container, and a command that escaped
-// could trace these.
+// DefaultUID is the user of the host that containers run as if ramus is root and [Engine.UID] is zero. It is in a range
+// that no distribution assigns. It is not "nobody", which other daemons use. They could trace a container, and an
+// escaped command could trace them.
 const DefaultUID = 60999
 
 // Engine is a [containers.Engine] made of bubblewrap. The zero value with Dir set is ready to use. Fields must not change after
@@ -21,23 +21,23 @@ const DefaultUID = 60999
 type Engine struct {
 	// Dir has one folder for each container, with its state and its socket. Dir has mode 0700. It is made if it does not exist.
 	Dir string
-	// Runner is the program whose subcommand `runner` becomes process 1. It must be static, or its libraries must be below /usr.
-	// Default: this program.
+	// Runner is the program whose subcommand `runner` becomes process 1. It must be static, or its libraries must be
+	// below /usr. The default is this program.
 	Runner string
 	// Program is the program that commands find at [containers.Program]. Default: Runner.
 	Program string
 	// ReadOnly are paths of the host, such as a module cache. Containers see them read-only at the same paths. Paths that do not
 	// exist are left out.
 	ReadOnly []string
-	// Browser is a folder of the host with the program and the driver of browser checks; `make browser` fills one. Sidecars see
-	// it at [containers.BrowserDir]. Empty: sidecars have no browser.
+	// Browser is a folder of the host with the program and the driver of browser checks. `make browser` fills one.
+	// Sidecars see it at [containers.BrowserDir]. If it is empty, sidecars have no browser.
 	Browser string
 	// Bwrap is the program of bubblewrap. Default: "bwrap", found in PATH.
 	Bwrap string
 	// UID is the number of the user and of the group that containers run as if ramus is root. Default: [DefaultUID]. If ramus is
 	// not root, containers run as the user of ramus.
 	UID int
-	// Log gets the failures that no caller can be told. Default: none.
+	// Log gets the failures that no caller gets. If it is nil, they are discarded.
 	Log *slog.Logger
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
@@ -62,7 +62,7 @@ var _ interface {
 // Name returns "sandbox".
 func (s *Engine) Name() string { return "sandbox" }
 
-// Close does nothing. Containers go on, and the engine has nothing open.
+// Close does nothing. Containers continue, and the engine has nothing open.
 func (s *Engine) Close() error { return nil }
 
 // TaskUID returns the user that containers run as.

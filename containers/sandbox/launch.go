@@ -27,8 +27,8 @@ func (b *box) start(cmd *exec.Cmd, cgroups *cgroup.Root, dirs []string) error {
 		defer d.Close()
 		cmd.SysProcAttr.UseCgroupFD, cmd.SysProcAttr.CgroupFD = true, int(d.Fd())
 	}
-	// A descriptor that ramus inherited would reach into the container. Kernels before 5.11 do not have the call; there the
-	// runner closes such descriptors itself.
+	// A descriptor that ramus inherited would reach into the container. Kernels before 5.11 do not have the call. There
+	// the runner closes such descriptors itself.
 	unix.CloseRange(3, math.MaxInt32, unix.CLOSE_RANGE_CLOEXEC)
 	done := make(chan error)
 	go proc.OnThread(func() {

@@ -9,12 +9,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What a command in a sandbox may not ask of the kernel. Most of it needs
-// capabilities that it does not have anyhow; the filter is there for the day
-// the kernel has a mistake in one of these, and for the few that need none
-// (keyrings are shared by user, io_uring passes by every filter).
+// seccompDenied are the system calls that are refused to commands. Most of them need capabilities that commands do not
+// have. The filter protects against mistakes of the kernel in them, and refuses the few that need none (keyrings are
+// shared by user, io_uring bypasses every filter).
 //
-// ptrace stays: debuggers need it, and it reaches only the sandbox's own processes.
+// ptrace is allowed because debuggers need it. It reaches only processes of the same sandbox.
 var seccompDenied = []uint32{
 	unix.SYS_ACCT, unix.SYS_ADD_KEY, unix.SYS_BPF, unix.SYS_CLOCK_ADJTIME, unix.SYS_CLOCK_SETTIME,
 	unix.SYS_DELETE_MODULE, unix.SYS_FANOTIFY_INIT, unix.SYS_FINIT_MODULE, unix.SYS_FSCONFIG,
@@ -33,12 +32,12 @@ var seccompDenied = []uint32{
 const newNamespaces = unix.CLONE_NEWNS | unix.CLONE_NEWCGROUP | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
 	unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNET | unix.CLONE_NEWTIME
 
-// personalities that programs ask for: plain Linux, with 2.6 version numbers,
-// without address randomisation (debuggers), and "tell me".
+// personalities are those that programs request: plain Linux, with 2.6 version numbers, without address randomisation
+// (for debuggers), and the query for the current one.
 var personalities = []uint32{0, 0x8, 0x20000, 0x20008, 0x40000, 0xffffffff}
 
-// Offsets into struct seccomp_data; arguments are 64 bits wide, little-endian
-// on both architectures, and only the low half of the ones below means anything.
+// Offsets into struct seccomp_data. Arguments are 64 bits wide and little-endian on both architectures. Only the low
+// half of those below is used.
 const (
 	seccompNR   = 0
 	seccompArch = 4
@@ -67,7 +66,7 @@ func seccompProgram(arch uint32) []unix.SockFilter {
 	load := func(off uint32) {
 		p = append(p, unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: off})
 	}
-	// jump tests the loaded word; jt and jf count instructions to skip.
+	// jump tests the loaded word. jt and jf are numbers of instructions to skip.
 	jump := func(op uint16, k uint32, jt, jf uint8) {
 		p = append(p, unix.SockFilter{Code: unix.BPF_JMP | op | unix.BPF_K, Jt: jt, Jf: jf, K: k})
 	}
@@ -88,8 +87,7 @@ func seccompProgram(arch uint32) []unix.SockFilter {
 		jump(unix.BPF_JEQ, nr, 0, 1)
 		refuse(unix.EPERM)
 	}
-	// clone3 keeps its flags in memory, where no filter can see them; libraries
-	// fall back to clone when it does not exist.
+	// clone3 has its flags in memory, where no filter can see them. Libraries use clone if clone3 does not exist.
 	jump(unix.BPF_JEQ, unix.SYS_CLONE3, 0, 1)
 	refuse(unix.ENOSYS)
 	for _, nr := range []uint32{unix.SYS_CLONE, unix.SYS_UNSHARE} {

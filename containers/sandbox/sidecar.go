@@ -128,7 +128,7 @@ func (s *Engine) joinNetwork(b *box, id string) (err error) {
 	return nil
 }
 
-// leaveNetwork closes what joinNetwork opened.
+// leaveNetwork closes the files that joinNetwork opened.
 func (b *box) leaveNetwork() {
 	for _, f := range []*os.File{b.network, b.owner} {
 		if f != nil {
@@ -281,8 +281,8 @@ func (s *Engine) follow(ctx context.Context, b *box, c containers.Sidecar, cgrou
 	return nil
 }
 
-// copyStreams connects the standard streams of a command that runs with those of c. ended is closed when the command has ended
-// and its output was passed on; waited is its result then. A stream of c that fails cancels the sidecar.
+// copyStreams connects the standard streams of a running command with those of c. ended is closed when the command has
+// ended and its output was passed on. waited is then its result. A stream of c that fails cancels the sidecar.
 func (p *sidecarPipes) copyStreams(cmd *exec.Cmd, c containers.Sidecar, out *sidecarOutput, cancel context.CancelCauseFunc) (waited *error, ended chan struct{}) {
 	waited, ended = new(error), make(chan struct{})
 	var ending sync.WaitGroup

@@ -28,7 +28,7 @@ func listenUnix(dir, name string) (f *os.File, err error) {
 
 // dialUnix connects to a socket.
 func dialUnix(ctx context.Context, dir, name string) (conn net.Conn, err error) {
-	// A full backlog makes connect wait; a runner that hangs must not block the caller.
+	// connect waits for a full backlog, but a runner that hangs must not block the caller.
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	err = shortpath.To(dir, name, func(path string) (err error) {

@@ -82,7 +82,8 @@ func (s *Engine) undoStart(ctx context.Context, st *state) error {
 	return errors.Join(errs...)
 }
 
-// startState starts the container of a state and fills in the rest of the state. After an error, the caller removes what was made.
+// startState starts the container of a state and sets the rest of the state. After an error, the caller removes the
+// started parts.
 func (s *Engine) startState(ctx context.Context, probe *bwrapProbe, cgroups *cgroup.Root, spec containers.Spec, st *state) error {
 	limits := spec.Limits.WithDefaults()
 	if err := os.MkdirAll(s.home(st.ID), 0o700); err != nil {
@@ -197,8 +198,7 @@ func (s *Engine) launch(ctx context.Context, b *box, cgroups *cgroup.Root, st *s
 	go func() { cmd.Wait(); close(ended) }()
 	defer func() {
 		if err != nil {
-			// If bubblewrap were killed before it has told its child to go on, the child would wait for ever, and nobody
-			// would know of it.
+			// If bubblewrap were killed before it has released its child, the child would wait forever and unnoticed.
 			s.awaitChild(st.ID, ended)
 		}
 		cmd.Process.Kill()

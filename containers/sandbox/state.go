@@ -29,8 +29,8 @@ type state struct {
 	Labels  map[string]string `json:"labels,omitempty"`
 	// Boot is [proc.BootID] at the start: the number of a process means nothing after a reboot.
 	Boot string `json:"boot"`
-	// PID is the number of process 1 on the host, Start its start time in clock ticks since boot. Together they name a process
-	// for ever.
+	// PID is the number of process 1 on the host, and Start its start time in clock ticks since boot. Together they
+	// identify a process forever.
 	PID   int    `json:"pid,omitempty"`
 	Start uint64 `json:"start,omitempty"`
 	// Cgroups are the absolute folders of the control groups.
