@@ -22,29 +22,29 @@ func agentCommand() command {
 	)
 	return command{
 		name: "agent", args: "CALLER [--repo NAME] [--agent NAME] -- PROMPT…",
-		short: "let a coding agent work for a caller, and show it",
+		short: "run a coding agent for a caller, and show its work",
 		long: `
 CALLER is a run or a conversation, or any unique part of its name. With --repo it
-is a whole name, and "new", or a name that is free, begins a new caller there.
-PROMPT is what the agent is told; "-" reads it from standard input. Which agents
-there are stands in the configuration, under "agents".
+is a complete name, and "new", or a name that is not taken, makes a new caller.
+PROMPT is the text for the agent. "-" reads it from standard input. The section
+"agents" of the configuration has the agents.
 
-What the agent changes is committed after every turn; what is said to it
-meanwhile (ramus say) is its next turn; after the last one come the agent's
-checks. An interrupt stops it.
+The changes of the agent are committed after every turn. Text that arrives
+meanwhile (ramus say) is its next turn. The agent's checks run after the last
+turn. An interrupt stops the run.
 
   ramus agent new --repo app -- make the tests pass
   ramus agent fancy-mallard -- now do the same for the other package`,
 		rest: true,
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.StringVar(&r.Repo, "repo", "", "`name` of the repository of a new caller")
-			fs.StringVar(&r.Base, "base", "", "`branch` that a new caller starts from")
-			fs.Var(&forkFlag{&r.Fork}, "fork", "`CALLER[@COMMIT]` that a new caller starts from, with what its agents remember")
+			fs.StringVar(&r.Base, "base", "", "`branch` from which a new caller starts")
+			fs.Var(&forkFlag{&r.Fork}, "fork", "`CALLER[@COMMIT]` from which a new caller starts, with the memory of its agents")
 			fs.StringVar(&call.Name, "agent", "", "`name` of the agent (default the only one)")
-			fs.StringVar(&r.Key, "key", "", "`id` of the run; asking twice with the same starts it once")
-			fs.BoolVar(&detached, "detach", false, "start it and return; needs a server that stays")
-			fs.BoolVar(&o.output, "output", true, "show what the agent prints")
-			fs.BoolVar(&e.json, "json", false, "events as JSON, one a line")
+			fs.StringVar(&r.Key, "key", "", "`id` of the run; a second request with the same id starts no second run")
+			fs.BoolVar(&detached, "detach", false, "start the run and return; needs a running server")
+			fs.BoolVar(&o.output, "output", true, "show the output of the agent")
+			fs.BoolVar(&e.json, "json", false, "events as JSON, one per line")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
 			if len(args) == 0 || args[0] == "" {
@@ -59,7 +59,7 @@ checks. An interrupt stops it.
 				return err
 			}
 			if detached && e.conn.own != nil {
-				return usage("--detach needs a server that stays: start `ramus serve` first")
+				return usage("--detach needs a running server: start `ramus serve` first")
 			}
 			if err := callerOf(ctx, c, args[0], &r); err != nil {
 				return err
@@ -88,14 +88,13 @@ func sayCommand() command {
 	var key string
 	return command{
 		name: "say", args: "RUN -- TEXT…",
-		short: "say something to the agent of a run, for its next turn",
+		short: "send text to the agent of a run, for its next turn",
 		long: `
-TEXT "-" reads it from standard input. It is kept when the command returns; when
-the agent has had its last turn already, it is refused: ramus agent CALLER begins
-a new run.`,
+TEXT "-" reads it from standard input. It is stored when the command returns. It is
+refused after the agent's last turn. Then ramus agent CALLER starts a new run.`,
 		rest: true,
 		set: func(fs *flag.FlagSet, e *env) {
-			fs.StringVar(&key, "key", "", "`id` of what is said; saying it twice with the same says it once")
+			fs.StringVar(&key, "key", "", "`id` of the text; a second request with the same id adds nothing")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
 			if len(args) == 0 || args[0] == "" {
@@ -115,7 +114,7 @@ a new run.`,
 	}
 }
 
-// prompt is what a person says on a command line.
+// prompt returns the text on a command line. The single word "-" means standard input.
 func prompt(e *env, words []string) (string, error) {
 	text := strings.Join(words, " ")
 	if len(words) == 1 && words[0] == "-" {
@@ -131,7 +130,7 @@ func prompt(e *env, words []string) (string, error) {
 	return text, nil
 }
 
-// callerOf makes a request one of the caller that a person named.
+// callerOf sets the caller of a request from a name that a person gave.
 func callerOf(ctx context.Context, c *client.Client, name string, r *record.Request) error {
 	if name == gateway.NewCaller {
 		return nil
@@ -141,7 +140,7 @@ func callerOf(ctx context.Context, c *client.Client, name string, r *record.Requ
 	var p *route.Problem
 	switch {
 	case err == nil && begin && !st.Caller.Is(name):
-		// It is another's name, which is only longer.
+		// The name is only a prefix of another caller's, so it is free.
 	case err == nil && r.Repo != "" && r.Repo != st.Repo:
 		return usage("%s works on repository %s, not on %s", st.Caller, st.Repo, r.Repo)
 	case err == nil:

@@ -16,14 +16,14 @@ func approveCommand() command {
 	)
 	return command{
 		name: "approve", args: "RUN [--reject] [--comment TEXT]",
-		short: "answer the question a run waits with, and follow it on",
+		short: "answer the question of a waiting run, and follow the run",
 		set: func(fs *flag.FlagSet, e *env) {
-			fs.BoolVar(&reject, "reject", false, "say no")
+			fs.BoolVar(&reject, "reject", false, "reject instead of approving")
 			fs.StringVar(&d.Comment, "comment", "", "`text` that the workflow and people can read")
-			fs.StringVar(&d.Step, "step", "", "the `step` that asks, where several do")
-			fs.StringVar(&d.By, "by", "", "`who` answers (default you)")
-			fs.BoolVar(&o.output, "output", false, "show what the commands print")
-			fs.BoolVar(&e.json, "json", false, "events as JSON, one a line")
+			fs.StringVar(&d.Step, "step", "", "the `step` that asks, if several do")
+			fs.StringVar(&d.By, "by", "", "`name` of the person who answers (default you)")
+			fs.BoolVar(&o.output, "output", false, "show the output of the commands")
+			fs.BoolVar(&e.json, "json", false, "events as JSON, one per line")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
 			if err := want(args, 1, 1, "RUN"); err != nil {

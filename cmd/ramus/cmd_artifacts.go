@@ -14,10 +14,10 @@ import (
 	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
-// artifactsFolder is where the manifest has what commands and browsers left behind.
+// artifactsFolder is the folder in the manifest with the artifacts of commands and browsers.
 const artifactsFolder = "artifacts/"
 
-// artifactList is what `ramus artifacts --json` prints.
+// artifactList is the output of `ramus artifacts --json`.
 type artifactList struct {
 	Run     string                `json:"run"`
 	Browser []record.BrowserCheck `json:"browser,omitempty"`
@@ -28,16 +28,17 @@ func artifactsCommand() command {
 	var save string
 	return command{
 		name: "artifacts", args: "RUN [NAME] [--save DIR] [--json]",
-		short: "list what a run left behind: checks by a browser, and files; print or save them",
+		short: "list, print or save the artifacts of a run: checks by a browser, and files",
 		long: `
-RUN is a run, or a caller for its latest. Checks by a browser come first, each with
-its verdict for every viewport and its picture; then all files, with size and type.
-NAME is a file as it is listed, or the end of its name where only one ends so.
+RUN is a run, or a caller for its latest run. The list begins with the checks by a
+browser, each with its verdict for every viewport and its picture. All files follow,
+with size and type. NAME is a name in the list, or the end of a name if it is unique.
 
-With NAME the file is printed, as it is: pictures and archives go to a file or
-another program, not to a terminal.
-With --save: the file, or all of them, into a new folder, each compared with its SHA-256.
-A trace opens with "npx playwright show-trace", or on the run's page (ramus evidence RUN --link).`,
+With NAME the file is printed unchanged. Redirect pictures and archives to a file or
+another program, because a terminal cannot show them.
+--save writes the file, or all files, into a new folder, and checks each SHA-256.
+"npx playwright show-trace" opens a trace, and so does the run's page (ramus evidence
+RUN --link).`,
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.BoolVar(&e.json, "json", false, "the checks by a browser and the files, as JSON")
 			fs.StringVar(&save, "save", "", "save into the new `folder`")
@@ -84,8 +85,8 @@ A trace opens with "npx playwright show-trace", or on the run's page (ramus evid
 	}
 }
 
-// artifactNamed finds a file by its name, with or without "artifacts/", or by the
-// end of it after a slash.
+// artifactNamed returns the file with a name, with or without "artifacts/", or whose name ends in a slash and that
+// name.
 func artifactNamed(files []record.ManifestFile, name string) (record.ManifestFile, error) {
 	var found []record.ManifestFile
 	for _, f := range files {
@@ -100,18 +101,18 @@ func artifactNamed(files []record.ManifestFile, name string) (record.ManifestFil
 	case 1:
 		return found[0], nil
 	case 0:
-		return record.ManifestFile{}, fmt.Errorf("cannot find the artifact %q: without a name `ramus artifacts` lists all there are", name)
+		return record.ManifestFile{}, fmt.Errorf("cannot find the artifact %q: without a name `ramus artifacts` lists all of them", name)
 	}
 	var list []string
 	for _, f := range found[:min(len(found), 5)] {
 		list = append(list, strings.TrimPrefix(f.Name, artifactsFolder))
 	}
-	return record.ManifestFile{}, fmt.Errorf("cannot tell which artifact is meant by %q: %d end so, among them %s", name, len(found), strings.Join(list, ", "))
+	return record.ManifestFile{}, fmt.Errorf("the artifact %q is ambiguous: %d names end so, among them %s", name, len(found), strings.Join(list, ", "))
 }
 
 func (e *env) showArtifacts(m record.Manifest, files []record.ManifestFile) error {
 	if len(m.Browser) == 0 && len(files) == 0 {
-		fmt.Fprintf(e.err, "%s has no artifacts: commands leave them in /artifacts\n", m.Run)
+		fmt.Fprintf(e.err, "%s has no artifacts: commands write them to /artifacts\n", m.Run)
 		return nil
 	}
 	var looks [][]string
@@ -119,7 +120,7 @@ func (e *env) showArtifacts(m record.Manifest, files []record.ManifestFile) erro
 		looks = append(looks, []string{string(verdict), name, viewport, file})
 	}
 	for _, k := range m.Browser {
-		if len(k.Views) == 0 { // it did not come to look
+		if len(k.Views) == 0 { // the check has no pictures
 			add(k.Verdict, k.Name, "", k.Reason)
 		}
 		for _, v := range k.Views {
@@ -151,8 +152,7 @@ func (e *env) showArtifacts(m record.Manifest, files []record.ManifestFile) erro
 	return e.table([]string{"SIZE", "TYPE", "FILE"}, rows)
 }
 
-// printArtifact writes a file to standard output. What a terminal would take for commands is
-// made visible there, and nowhere else.
+// printArtifact writes a file to standard output. On a terminal, and only there, it makes control sequences visible.
 func (e *env) printArtifact(ctx context.Context, c *client.Client, run string, f record.ManifestFile) error {
 	name := strings.TrimPrefix(f.Name, artifactsFolder)
 	h := sha256.New()
@@ -169,7 +169,7 @@ func (e *env) printArtifact(ctx context.Context, c *client.Client, run string, f
 		err = c.EvidenceFile(ctx, run, f.Name, io.MultiWriter(e.out, h))
 	}
 	if err == nil {
-		err = rightSum(f, hex.EncodeToString(h.Sum(nil)))
+		err = checkSum(f, hex.EncodeToString(h.Sum(nil)))
 	}
 	if err != nil {
 		return fmt.Errorf("cannot print %q: %w", name, err)

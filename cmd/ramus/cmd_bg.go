@@ -20,7 +20,7 @@ func bgCommand() command {
 				if err != nil {
 					return err
 				}
-				e.conn.leave = true // to look at them is not to end them
+				e.conn.leave = true // listing processes must not end them
 				list, err := c.Processes(ctx, args[0])
 				if err != nil {
 					return err
@@ -39,8 +39,10 @@ func bgCommand() command {
 				return e.table([]string{"PROCESS", "STATE", "STARTED", "COMMAND"}, rows)
 			},
 		}, {
-			name: "logs", args: "CALLER PROCESS [--follow]", short: "show what a background process has printed",
-			set: func(fs *flag.FlagSet, _ *env) { fs.BoolVar(&follow, "follow", false, "go on until it ends") },
+			name: "logs", args: "CALLER PROCESS [--follow]", short: "show the output of a background process",
+			set: func(fs *flag.FlagSet, _ *env) {
+				fs.BoolVar(&follow, "follow", false, "continue until the process ends")
+			},
 			run: func(ctx context.Context, e *env, args []string) error {
 				if err := want(args, 2, 2, "CALLER or PROCESS"); err != nil {
 					return err

@@ -18,16 +18,16 @@ func checkCommand() command {
 		name: "check", args: "FILE… | --schema",
 		short: "check workflow files, and specs of browser checks, without running them",
 		long: `
-All mistakes are shown at once, each with its line. Sub-workflows are looked for
-beside the file, as ID.yaml. A file in a folder .ramus/browser is read as a spec
-of a browser check. No server is needed. Exit status: 0 valid, 1 invalid, 2
-unreadable.
+All mistakes are shown at once, each with its line. Sub-workflows are read from
+ID.yaml in the folder of the file. A file in a folder .ramus/browser is read as a
+spec of a browser check. No server is needed. The exit status is 0 for valid, 1 for
+invalid and 2 for unreadable files.
 
---schema prints the JSON Schema of workflow files, for editors; --schema --browser
-that of specs.`,
+--schema prints the JSON Schema of workflow files, for editors. --schema --browser
+prints that of specs.`,
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.BoolVar(&schema, "schema", false, "print the JSON Schema")
-			fs.BoolVar(&specs, "browser", false, "all files are specs of browser checks, wherever they are")
+			fs.BoolVar(&specs, "browser", false, "read all files as specs of browser checks")
 			fs.BoolVar(&e.json, "json", false, "the mistakes as JSON")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
@@ -75,7 +75,7 @@ that of specs.`,
 	}
 }
 
-// isSpec tells whether a file stands where a repository has its browser checks.
+// isSpec reports whether a file is in the folder of a repository's browser checks.
 func isSpec(name string) bool {
 	full, err := filepath.Abs(name)
 	if err != nil {
@@ -97,7 +97,7 @@ func checkFile(ctx context.Context, e *env, name string, spec, llm bool) (workfl
 		title = s.Name
 	} else {
 		var w *workflow.Workflow
-		if w, err = workflow.Parse(ctx, name, text, workflow.Options{Load: besides(name), LLM: llm}); err == nil {
+		if w, err = workflow.Parse(ctx, name, text, workflow.Options{Load: siblings(name), LLM: llm}); err == nil {
 			title = w.ID
 		}
 	}
@@ -114,11 +114,11 @@ func checkFile(ctx context.Context, e *env, name string, spec, llm bool) (workfl
 	return nil, nil
 }
 
-// besides loads sub-workflows from a file's folder. Ids are names, never paths.
-func besides(name string) func(string) ([]byte, error) {
+// siblings returns a function that loads sub-workflows from a file's folder. Ids are names, never paths.
+func siblings(name string) func(string) ([]byte, error) {
 	return func(id string) ([]byte, error) {
 		if !filepath.IsLocal(id) || filepath.Base(id) != id {
-			return nil, fmt.Errorf("%q is no name of a workflow", id)
+			return nil, fmt.Errorf("%q is not the name of a workflow", id)
 		}
 		for _, suffix := range []string{".yaml", ".yml"} {
 			b, err := os.ReadFile(filepath.Join(filepath.Dir(name), id+suffix))
@@ -126,6 +126,6 @@ func besides(name string) func(string) ([]byte, error) {
 				return b, err
 			}
 		}
-		return nil, fmt.Errorf("there is no %s.yaml beside %s", id, filepath.Base(name))
+		return nil, fmt.Errorf("the folder of %[2]s has no %[1]s.yaml", id, filepath.Base(name))
 	}
 }

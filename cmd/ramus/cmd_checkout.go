@@ -12,10 +12,10 @@ import (
 func checkoutCommand() command {
 	return command{
 		name: "checkout", args: "CALLER",
-		short: "bring a caller's branch into the git checkout you stand in",
+		short: "check out a caller's branch in the current git checkout",
 		long: `
-The branch is fetched and checked out under its own name, ramus/run-ID. Done
-again, it is brought up to date; your own commits on it are never thrown away.`,
+The branch is fetched and checked out under its own name, ramus/run-ID. A second
+checkout updates it. Your own commits on it are never lost.`,
 		run: func(ctx context.Context, e *env, args []string) error {
 			if err := want(args, 1, 1, "CALLER"); err != nil {
 				return err
@@ -46,8 +46,8 @@ func cloneCommand() command {
 		name: "clone", args: "CALLER [DIR]",
 		short: "clone a caller's branch",
 		long: `
-As "git clone -b BRANCH" does, whose line "ramus run" prints. DIR is named after
-the caller where it is left out.`,
+This is "git clone -b BRANCH" as printed by "ramus run". The default of DIR is the
+name of the caller.`,
 		run: func(ctx context.Context, e *env, args []string) error {
 			if err := want(args, 1, 2, "CALLER"); err != nil {
 				return err
@@ -73,10 +73,10 @@ func applyCommand() command {
 	var stop bool
 	return command{
 		name: "apply", args: "CALLER [--delete]",
-		short: "stage what a caller changed in the git checkout you stand in",
+		short: "stage the changes of a caller in the current git checkout",
 		long: `
-The changes are put into the work tree and the index, nothing is committed.
-Where one does not fit, nothing at all is changed.`,
+The changes are written to the work tree and the index. Nothing is committed. If
+one change does not apply, none is made.`,
 		set: func(fs *flag.FlagSet, _ *env) {
 			fs.BoolVar(&stop, "delete", false, "stop the caller's runs and remove its container afterwards")
 		},
@@ -107,15 +107,15 @@ Where one does not fit, nothing at all is changed.`,
 				fmt.Fprintf(e.out, "%s changed nothing\n", st.Caller)
 				return remove()
 			}
-			// From the top: apply leaves out what lies outside the folder it is run in.
+			// apply ignores changes outside the folder it runs in, so it must run in the top folder.
 			top := exec.CommandContext(ctx, "git", "rev-parse", "--show-toplevel")
 			top.Env = e.environ
 			root, err := top.Output()
 			if err != nil {
-				return fmt.Errorf("cannot apply here: this is no git checkout")
+				return fmt.Errorf("cannot apply here: this is not a git checkout")
 			}
 			if err := e.git(ctx, &patch, "-C", string(bytes.TrimRight(root, "\n")), "apply", "--index", "--whitespace=nowarn", "-"); err != nil {
-				return fmt.Errorf("the changes of %s do not fit here, nothing was changed: %w", st.Caller, err)
+				return fmt.Errorf("cannot apply the changes of %s, so nothing was changed: %w", st.Caller, err)
 			}
 			changes, err := c.Changes(ctx, st.Caller.String())
 			if err != nil {

@@ -11,7 +11,7 @@ import (
 func completionCommand() command {
 	return command{
 		name: "completion", args: "bash|zsh|fish",
-		short: "print what makes a shell complete commands and flags",
+		short: "print the script by which a shell completes commands and flags",
 		long: `
   bash:  source <(ramus completion bash)
   zsh:   source <(ramus completion zsh)
@@ -69,14 +69,14 @@ func completionCommand() command {
 					}
 				}
 			default:
-				return usage("there is no completion for %q: want bash, zsh or fish", args[0])
+				return usage("no completion for %q: want bash, zsh or fish", args[0])
 			}
 			return nil
 		},
 	}
 }
 
-// groups are the commands that have commands.
+// groups returns the names of the commands with subcommands.
 func groups() []string {
 	var list []string
 	for _, c := range commands() {

@@ -12,12 +12,13 @@ func diffCommand() command {
 	var stat, asJSON bool
 	return command{
 		name: "diff", args: "CALLER [--stat] [PATH…]",
-		short: "show what a caller changed",
+		short: "show the changes of a caller",
 		long: `
-From where its branch left the base to where it stands. Written to a file or a
-pipe it is a patch for "git apply", binary files and all.`,
+The changes are those from the point where the branch left the base to the head of
+the branch. In a file or a pipe they are a patch for "git apply" that includes
+binary files.`,
 		set: func(fs *flag.FlagSet, _ *env) {
-			fs.BoolVar(&stat, "stat", false, "a diffstat instead of a patch")
+			fs.BoolVar(&stat, "stat", false, "show a diffstat instead of a patch")
 			fs.BoolVar(&asJSON, "json", false, "the changed files as JSON")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
@@ -47,7 +48,7 @@ pipe it is a patch for "git apply", binary files and all.`,
 	}
 }
 
-// diffWriter makes a diff, which has what commands wrote in it, fit for a terminal.
+// diffWriter makes a diff safe for a terminal, because it has text that commands wrote.
 type diffWriter struct {
 	e    *env
 	line bytes.Buffer
@@ -89,7 +90,7 @@ func (w *diffWriter) flush() error {
 	return err
 }
 
-// Close writes a last line that has no end.
+// Close writes an incomplete last line.
 func (w *diffWriter) Close() error {
 	if w.line.Len() == 0 {
 		return nil

@@ -20,16 +20,16 @@ import (
 type finding struct {
 	What  string `json:"what"`
 	OK    bool   `json:"ok"`
-	Needs bool   `json:"needed"` // without it ramus cannot work as configured
+	Needs bool   `json:"needed"` // ramus cannot work as configured without it
 	Says  string `json:"says"`
 }
 
 func doctorCommand() command {
 	return command{
 		name: "doctor", args: "",
-		short: "tell what works on this machine, and what to do about the rest",
+		short: "check this machine, and explain how to fix the problems",
 		long: `
-Exit status 0 when ramus can work as it is configured, 1 otherwise.`,
+The exit status is 0 if ramus can work as configured, and 1 otherwise.`,
 		set: func(fs *flag.FlagSet, e *env) { fs.BoolVar(&e.json, "json", false, "as JSON") },
 		run: func(ctx context.Context, e *env, args []string) error {
 			if err := want(args, 0, 0, ""); err != nil {
@@ -87,7 +87,7 @@ func diagnose(ctx context.Context, e *env) []finding {
 	sandboxErr := bwrap.Check(ctx)
 	if sandboxErr == nil {
 		if lacks := bwrap.Lacks(); len(lacks) > 0 {
-			says += "; what it cannot give here: " + strings.Join(lacks, ", ")
+			says += "; missing on this machine: " + strings.Join(lacks, ", ")
 		}
 	}
 	moby := &docker.Engine{Image: c.Image}
@@ -118,7 +118,7 @@ func diagnose(ctx context.Context, e *env) []finding {
 		conn.Close()
 		add("server", false, "runs on "+socketPath(c.Data), nil)
 	} else {
-		add("server", false, "", errors.New("none runs; commands bring their own (`ramus serve` starts one that stays)"))
+		add("server", false, "", errors.New("none runs, so each command starts its own (`ramus serve` starts a lasting one)"))
 	}
 	known := &secrets{environ: e.environ}
 	err = known.all(c)
@@ -136,19 +136,19 @@ func diagnose(ctx context.Context, e *env) []finding {
 	return list
 }
 
-// diagnoseDisk tells how limits.disk is looked after. sees: what containers write can be
-// looked into, wherever it lies.
+// diagnoseDisk describes the enforcement of limits.disk. sees is true if the files of containers can be read in all
+// their storage.
 func diagnoseDisk(c Config, engine containers.Engine, sees bool) (string, error) {
 	_, sandbox := engine.(*sandbox.Engine)
 	switch {
 	case c.Limits.Disk == 0:
 		return "limits.disk is 0: callers may fill the disk up to limits.disk_free", nil
 	case sees:
-		return "limits.disk: what a caller takes is added up while its commands run", nil
+		return "limits.disk: the disk space of a caller is measured while its commands run", nil
 	case sandbox:
-		return "limits.disk: what a caller takes is added up while its commands run; without root's rights not what is in folders that their owner may not read", nil
+		return "limits.disk: the disk space of a caller is measured while its commands run; without root's rights this excludes folders that their owner may not read", nil
 	}
-	return "", errors.New("limits.disk does not bound what lies in Docker's volumes: only root, or a helper with root's rights (work_tree), sees them")
+	return "", errors.New("limits.disk does not bound Docker's volumes: only root, or a helper with root's rights (work_tree), can read them")
 }
 
 // oldestGit is the first release with `merge-tree --write-tree`.
@@ -159,7 +159,7 @@ func gitVersion(ctx context.Context, e *env) (string, error) {
 	cmd.Env = e.environ
 	b, err := cmd.Output()
 	if err != nil {
-		return "", fmt.Errorf("git cannot be run: %w; install git %s or newer", err, oldestGit)
+		return "", fmt.Errorf("cannot run git: %w; install git %s or newer", err, oldestGit)
 	}
 	text := strings.TrimSpace(string(b))
 	var major, minor int

@@ -24,23 +24,23 @@ func evidenceCommand() command {
 	var save string
 	return command{
 		name: "evidence", args: "RUN [--json] [--link | --save DIR] [--verified]",
-		short: "show what a run did, changed and checked, or save all files of it",
+		short: "show the commands, changes and checks of a run, or save all its files",
 		long: `
-RUN is a run, or a caller for its latest. The evidence is made when a run ends,
-however it does, or waits for a person; it is what the server saw, never what an
-agent said. "verified" means that the last change was followed by a check that
-ran and passed, and by none that failed.
+RUN is a run, or a caller for its latest run. The evidence is made when a run ends
+or waits for a person. It has the observations of the server, never the claims of an
+agent. "verified" means that after the last change a check ran and passed, and none
+failed.
 
-With --link: a link to the same as a page, which opens without a token until it expires;
-with --json as well, this link and one to the run's status.json.
-With --save: every file (outputs, artifacts, diff, journal, manifest) into a new
-folder, each compared with its SHA-256.
-With --verified the exit status is 1 unless the run is verified: for continuous
-integration, before what a run did is taken over.`,
+--link prints a link to the evidence as a page. The link opens without a token until it
+expires. With --json it prints this link and one to the run's status.json.
+--save writes every file (outputs, artifacts, diff, journal, manifest) into a new
+folder, and checks each SHA-256.
+With --verified the exit status is 1 unless the run is verified. Continuous
+integration can use it before it takes over the changes of a run.`,
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.BoolVar(&e.json, "json", false, "the manifest, as JSON")
-			fs.BoolVar(&link, "link", false, "a signed link to the page")
-			fs.BoolVar(&verified, "verified", false, "end with 1 unless the run is verified")
+			fs.BoolVar(&link, "link", false, "print a signed link to the page")
+			fs.BoolVar(&verified, "verified", false, "exit with status 1 unless the run is verified")
 			fs.StringVar(&save, "save", "", "save all files into the new `folder`")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
@@ -81,7 +81,7 @@ integration, before what a run did is taken over.`,
 	}
 }
 
-// marks show results in one character.
+// marks are the symbols of results.
 var marks = map[bool]string{true: "✓", false: "✗"}
 
 func (e *env) showEvidence(m record.Manifest) {
@@ -148,8 +148,8 @@ func (e *env) showEvidence(m record.Manifest) {
 	}
 }
 
-// saveEvidence writes all files into a new folder. Names come from containers:
-// os.Root keeps them inside, and none of them replaces another.
+// saveEvidence writes all files into a new folder. Their names come from containers. os.Root keeps the files inside the
+// folder, and no file replaces another.
 func (e *env) saveEvidence(ctx context.Context, c *client.Client, m record.Manifest, dir string) error {
 	root, err := newFolder(dir)
 	if err != nil {
@@ -182,14 +182,14 @@ func newFolder(dir string) (*os.Root, error) {
 	return os.OpenRoot(dir)
 }
 
-// saveFiles fetches files of a run's evidence, each compared with its hash. Their names are those
-// of the manifest without prefix.
+// saveFiles saves files of a run's evidence, and compares each with its hash. Their names are those in the manifest
+// without prefix.
 func saveFiles(ctx context.Context, c *client.Client, root *os.Root, run string, files []record.ManifestFile, prefix string) error {
 	for _, f := range files {
 		name := gateway.FileName(strings.TrimPrefix(f.Name, prefix))
 		sum, err := saveFile(root, name, func(w io.Writer) error { return c.EvidenceFile(ctx, run, f.Name, w) })
 		if err == nil {
-			err = rightSum(f, sum)
+			err = checkSum(f, sum)
 		}
 		if err != nil {
 			return fmt.Errorf("cannot save %q: %w", f.Name, err)
@@ -198,8 +198,8 @@ func saveFiles(ctx context.Context, c *client.Client, root *os.Root, run string,
 	return nil
 }
 
-// rightSum tells a file that is not what the manifest says.
-func rightSum(f record.ManifestFile, sum string) error {
+// checkSum returns an error if the hash of a file is not that of the manifest.
+func checkSum(f record.ManifestFile, sum string) error {
 	if sum != f.SHA256 {
 		return fmt.Errorf("its SHA-256 is %s, want %s", sum, f.SHA256)
 	}

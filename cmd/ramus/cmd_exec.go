@@ -23,28 +23,28 @@ func execCommand() command {
 	)
 	return command{
 		name: "exec", args: "CALLER [--repo NAME] [--timeout D] -- CMD…",
-		short: "run a command for a caller, and commit what it changed",
+		short: "run a command for a caller, and commit its changes",
 		long: `
 CALLER is a run or a conversation, or any unique part of its name. With --repo it
-is a whole name, and "new", or a name that is free, begins a new caller there.
+is a complete name, and "new", or a name that is not taken, makes a new caller.
 
-One argument after -- is a shell line; several are a program and its arguments,
-which no shell touches. Output streams as it comes; an interrupt stops the
-command. The exit status is the command's own, or 125 when ramus itself failed.
+One argument after -- is a shell line. Several are a program and its arguments,
+without a shell. The output is printed while the command runs. An interrupt stops the
+command. The exit status is that of the command, or 125 if ramus itself failed.
 
   ramus exec new --repo app -- 'go test ./... | tail'
   ramus exec fancy-mallard -- go test ./...`,
 		rest: true,
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.StringVar(&x.Repo, "repo", "", "`name` of the repository of a new caller")
-			fs.StringVar(&x.Base, "base", "", "`branch` that a new caller starts from")
-			fs.Var(&forkFlag{&x.Fork}, "fork", "`CALLER[@COMMIT]` that a new caller starts from, with what its agents remember")
+			fs.StringVar(&x.Base, "base", "", "`branch` from which a new caller starts")
+			fs.Var(&forkFlag{&x.Fork}, "fork", "`CALLER[@COMMIT]` from which a new caller starts, with the memory of its agents")
 			fs.DurationVar(&timeout, "timeout", 0, "stop the command after this `duration`")
 			fs.StringVar(&x.Command.Dir, "dir", "", "`folder` of the work tree to run in")
 			fs.Var(&env_, "env", "`K=V` for the command's environment; may be repeated")
-			fs.BoolVar(&x.Command.Background, "background", false, "start it and leave it running; see ramus bg")
-			fs.BoolVar(&stdin, "i", false, "give the command this standard input")
-			fs.BoolVar(&e.json, "json", false, "the result as JSON at the end, on standard error")
+			fs.BoolVar(&x.Command.Background, "background", false, "start the command and return; see ramus bg")
+			fs.BoolVar(&stdin, "i", false, "pass standard input to the command")
+			fs.BoolVar(&e.json, "json", false, "print the result as JSON at the end, on standard error")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
 			if len(args) == 0 || args[0] == "" {
@@ -81,7 +81,7 @@ func execute(ctx context.Context, e *env, caller string, x gateway.ExecRequest, 
 		return record.Result{}, err
 	}
 	if x.Command.Background {
-		e.conn.leave = true // it shall outlive this command, and so our own server
+		e.conn.leave = true // the process must outlive this command, and so must a server of this command
 	}
 	x.Asker = asker(ctx, e)
 	o := client.ExecOptions{Stdout: e.out, Stderr: e.err}
@@ -91,16 +91,16 @@ func execute(ctx context.Context, e *env, caller string, x gateway.ExecRequest, 
 	return c.Exec(ctx, caller, x, o)
 }
 
-// readerOnly keeps net/http from closing standard input.
+// readerOnly prevents net/http from closing standard input.
 type readerOnly struct{ io.Reader }
 
-// execResult tells, apart from the command's own output, what became of it.
+// execResult prints the result of a command, apart from the command's own output.
 func execResult(e *env, r record.Result, fresh bool) error {
 	if e.json {
 		err := (&env{stdio: stdio{out: e.err}}).line(r)
 		return errors.Join(err, status(r))
 	}
-	if terminal(e.err) || fresh { // how else to know what it is called?
+	if terminal(e.err) || fresh { // the name of a new caller appears nowhere else
 		text := fmt.Sprintf("%s: exit %d in %s", r.Run, r.ExitCode, took(time.Duration(r.DurationMS)*time.Millisecond))
 		if r.Reason != "" {
 			text += ", " + r.Reason
@@ -121,7 +121,8 @@ func execResult(e *env, r record.Result, fresh bool) error {
 	return status(r)
 }
 
-// status is the exit status of a command: its own, or 125 if its changes did not all reach the branch.
+// status returns an error with the exit status of a command. It is the command's own, or 125 if a part of its changes
+// did not reach the branch.
 func status(r record.Result) error {
 	if record.Reason(r.Reason).Uncommitted() || r.ExitCode == 0 && r.Reason != "" {
 		return &exitStatus{code: exitExec}
@@ -132,10 +133,10 @@ func status(r record.Result) error {
 	return nil
 }
 
-// listFlag collects a flag that may be repeated.
+// listFlag collects the values of a flag that may be repeated.
 type listFlag []string
 
 func (l *listFlag) String() string { return "" }
 
-// Set adds one.
+// Set adds a value.
 func (l *listFlag) Set(s string) error { *l = append(*l, s); return nil }

@@ -10,14 +10,14 @@ func followCommand() command {
 	var o followOptions
 	return command{
 		name: "follow", args: "RUN",
-		short: "show a run from its beginning, and stay with it to its end",
+		short: "show a run from its beginning to its end",
 		long: `
-For a run that was started with --detach, or whose command was killed: where no
-server runs, this one goes on with it. An interrupt stops the run, as with
+Use it for a run that was started with --detach, or whose command was killed. If no
+server runs, this command continues the run. An interrupt stops the run, as with
 "ramus run".`,
 		set: func(fs *flag.FlagSet, e *env) {
-			fs.BoolVar(&o.output, "output", false, "show what the commands print")
-			fs.BoolVar(&e.json, "json", false, "events as JSON, one a line")
+			fs.BoolVar(&o.output, "output", false, "show the output of the commands")
+			fs.BoolVar(&e.json, "json", false, "events as JSON, one per line")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
 			if err := want(args, 1, 1, "RUN"); err != nil {

@@ -22,20 +22,20 @@ func gitdCommand() command {
 	)
 	return command{
 		name: "gitd", args: "--root DIR [--listen ADDR] [--ssh ADDR] [--anonymous]",
-		short: "serve the bare repositories of a folder, and nothing else",
+		short: "serve only the bare repositories of a folder",
 		long: `
-NAME, NAME.git and NAME/.git below DIR are served at /NAME and /NAME.git as they are on disk, their own configuration
-obeyed; repositories may come and go while it runs. Without --anonymous a token
-is asked for, as Basic password or Bearer token; one for everything is printed
-at the start.`,
+NAME, NAME.git and NAME/.git below DIR are served at /NAME and /NAME.git, with their
+own configuration. Repositories may be added and removed while it runs. Without
+--anonymous a client needs a token, as Basic password or Bearer token. A token for
+everything is printed at the start.`,
 		set: func(fs *flag.FlagSet, _ *env) {
 			fs.StringVar(&s.Root, "root", "", "`folder` of bare repositories")
 			fs.StringVar(&listen, "listen", "127.0.0.1:8080", "`address` for HTTP")
 			fs.StringVar(&ssh, "ssh", "", "`address` for SSH")
-			fs.StringVar(&s.AuthorizedKeys, "authorized-keys", "", "`file` of the keys that SSH lets in")
+			fs.StringVar(&s.AuthorizedKeys, "authorized-keys", "", "`file` of the keys that SSH accepts")
 			fs.StringVar(&s.KeyFile, "key", "", "`file` of the key that signs tokens (default one in memory)")
 			fs.StringVar(&s.HostKeyFile, "host-key", "", "`file` of the SSH host key (default one in memory)")
-			fs.BoolVar(&s.Anonymous, "anonymous", false, "let everybody read and write")
+			fs.BoolVar(&s.Anonymous, "anonymous", false, "allow everybody to read and write")
 			fs.BoolVar(&verbose, "v", false, "log every request")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
@@ -43,7 +43,7 @@ at the start.`,
 				return err
 			}
 			if s.Root == "" {
-				return usage("--root is missing: which folder?")
+				return usage("--root is missing")
 			}
 			level := slog.LevelInfo
 			if verbose {
@@ -103,5 +103,5 @@ func serveGit(ctx context.Context, e *env, s *gitd.Server, listen, ssh string) e
 	return g.Wait()
 }
 
-// tokenLife is how long the token that is printed at the start is good.
+// tokenLife is the lifetime of the token that is printed at the start.
 const tokenLife = 365 * 24 * time.Hour

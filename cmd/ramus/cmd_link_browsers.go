@@ -17,17 +17,17 @@ import (
 func linkBrowsersCommand() command {
 	return command{
 		name: "link-browsers", args: "[DIR]",
-		short: "let a project's own Playwright tests use the browser that is installed",
+		short: "link the installed browser for a project's own Playwright tests",
 		long: `
-Every release of Playwright looks for a browser of its own revision, and would
-download it. This finds the releases that a project has installed (below DIR,
-default the current folder), and links what each looks for to the Chromium of
-this container or machine, for films to its ffmpeg too. In a container it is run
-as "/ramus link-browsers", after the dependencies are installed and before the
-tests; the image ramus/task-browser has the browser (make task-browser).
+Every release of Playwright needs a browser of its own revision, and would download
+it. This command finds the releases that a project has installed (below DIR, default
+the current folder). It links the paths of their browsers to the Chromium of this
+container or machine, and for films to its ffmpeg. In a container it is called as
+"/ramus link-browsers", after the dependencies are installed and before the tests.
+The image ramus/task-browser has the browser (make task-browser).
 
 The links are made in $PLAYWRIGHT_BROWSERS_PATH, default ~/.cache/ms-playwright.
-A browser that is there is left as it is. There is no Firefox and no WebKit.`,
+An existing browser is not changed. Firefox and WebKit are not supported.`,
 		run: func(ctx context.Context, e *env, args []string) error {
 			if err := want(args, 0, 1, ""); err != nil {
 				return err
@@ -41,20 +41,19 @@ A browser that is there is left as it is. There is no Firefox and no WebKit.`,
 	}
 }
 
-// localBrowsers are the programs that links lead to, each the first that is there.
+// localBrowsers are the programs that links may point to. The first that exists is used.
 type localBrowsers struct{ shell, chromium, ffmpeg []string }
 
-// installedBrowsers is where distributions put them. /usr/bin/chromium of Debian is a
-// script that means to be called by people. A browser without a window does nearly all that one
-// with a window does, so it takes its place.
+// installedBrowsers are the paths that distributions use. /usr/bin/chromium of Debian is a script for people. A browser
+// without a window supports nearly everything that one with a window does, and replaces it.
 var installedBrowsers = localBrowsers{
 	shell:    []string{"/usr/lib/chromium/chromium-headless-shell", "/usr/lib/chromium/chromium", "/usr/lib64/chromium-browser/headless_shell", "/usr/bin/chromium"},
 	chromium: []string{"/usr/lib/chromium/chromium", "/usr/lib/chromium/chromium-headless-shell", "/usr/bin/chromium"},
 	ffmpeg:   []string{"/usr/bin/ffmpeg", "/usr/local/bin/ffmpeg"},
 }
 
-// browserLayouts are the paths inside a browser's folder that releases of Playwright
-// have looked at: up to 1.48, from 1.49, from 1.57, on arm64.
+// browserLayouts are the paths inside a browser's folder that releases of Playwright use: up to 1.48, from 1.49, from
+// 1.57, on arm64.
 var browserLayouts = map[string][]string{
 	"chromium":                {"chrome-linux/chrome", "chrome-linux64/chrome", "chrome-linux-arm64/chrome"},
 	"chromium-headless-shell": {"chrome-linux/headless_shell", "chrome-headless-shell-linux64/chrome-headless-shell", "chrome-headless-shell-linux-arm64/chrome-headless-shell"},
@@ -64,7 +63,7 @@ var browserLayouts = map[string][]string{
 func linkBrowsers(ctx context.Context, e *env, dir string, local localBrowsers) error {
 	packages, err := findPlaywright(ctx, dir)
 	if err != nil {
-		return fmt.Errorf("cannot look for Playwright: %w", err)
+		return fmt.Errorf("cannot search for Playwright: %w", err)
 	}
 	if len(packages) == 0 {
 		return fmt.Errorf("cannot find Playwright in %s: install the project's dependencies first", dir)
@@ -97,7 +96,7 @@ func linkBrowsers(ctx context.Context, e *env, dir string, local localBrowsers) 
 				return fmt.Errorf("cannot link %s for Playwright %s: %w", b.Name, release.version, err)
 			}
 			if !linked {
-				program = "is there already"
+				program = "exists already"
 			}
 			fmt.Fprintf(e.out, "Playwright %s: %s %s → %s\n", e.oneLine(release.version, 40), e.safe(folder), b.Name, program)
 		}
@@ -105,19 +104,19 @@ func linkBrowsers(ctx context.Context, e *env, dir string, local localBrowsers) 
 	return nil
 }
 
-// browsersPath is the folder where Playwright's package p looks for browsers. The end of a link
-// that leads nowhere yet is made: an image may have linked to a folder of a volume.
+// browsersPath returns the folder in which Playwright's package p looks for browsers. If it is a link to a missing
+// folder, that folder is made, because an image may link to a folder of a volume.
 func browsersPath(e *env, p string) (string, error) {
 	path := e.getenv("PLAYWRIGHT_BROWSERS_PATH")
 	switch path {
-	case "0": // its own way to say: inside of the package
+	case "0": // Playwright's own value for a folder inside the package
 		path = filepath.Join(p, ".local-browsers")
 	case "":
 		cache := e.getenv("XDG_CACHE_HOME")
 		if cache == "" {
 			home := e.getenv("HOME")
 			if home == "" {
-				return "", errors.New("cannot tell where browsers are: neither PLAYWRIGHT_BROWSERS_PATH nor HOME is set")
+				return "", errors.New("cannot find the folder of browsers: neither PLAYWRIGHT_BROWSERS_PATH nor HOME is set")
 			}
 			cache = filepath.Join(home, ".cache")
 		}
@@ -138,8 +137,8 @@ func browsersPath(e *env, p string) (string, error) {
 	return path, nil
 }
 
-// linkBrowser makes folder look like one that Playwright has installed. It
-// reports whether program is what is used there; a browser that is no link stays.
+// linkBrowser makes folder look like one that Playwright has installed. It reports whether program is used there. A
+// browser that is not a link stays.
 func linkBrowser(folder string, layouts []string, program string) (bool, error) {
 	for _, layout := range layouts {
 		if info, err := os.Lstat(filepath.Join(folder, layout)); err == nil && info.Mode().IsRegular() {
@@ -163,8 +162,8 @@ func linkBrowser(folder string, layouts []string, program string) (bool, error) 
 			return false, err
 		}
 	}
-	// `playwright install` downloads nothing into a folder that has this, and the other keeps it from
-	// asking the machine for libraries that a browser with a window needs.
+	// `playwright install` downloads nothing into a folder with the first file. The second prevents it from asking for
+	// libraries that a browser with a window needs.
 	for _, marker := range []string{"INSTALLATION_COMPLETE", "DEPENDENCIES_VALIDATED"} {
 		if err := os.WriteFile(filepath.Join(folder, marker), nil, 0o644); err != nil {
 			return false, err
@@ -182,10 +181,10 @@ func firstProgram(paths []string) string {
 	return ""
 }
 
-// playwrightRelease is what one installed playwright-core says of itself.
+// playwrightRelease describes one installed playwright-core.
 type playwrightRelease struct {
 	version  string
-	browsers []playwrightBrowser // those of browserLayouts
+	browsers []playwrightBrowser // those in browserLayouts
 }
 
 type playwrightBrowser struct {
@@ -196,7 +195,7 @@ type playwrightBrowser struct {
 // browserRevision is part of a folder's name.
 var browserRevision = regexp.MustCompile(`^[0-9A-Za-z_]{1,40}$`)
 
-// readPlaywright reads the package's browsers.json. A revision that could leave the folder of browsers is refused.
+// readPlaywright reads the package's browsers.json. It refuses a revision that could leave the folder of browsers.
 func readPlaywright(p string) (playwrightRelease, error) {
 	var about struct {
 		Version string `json:"version"`
@@ -217,7 +216,7 @@ func readPlaywright(p string) (playwrightRelease, error) {
 			continue
 		}
 		if !browserRevision.MatchString(b.Revision) {
-			return playwrightRelease{}, fmt.Errorf("cannot read %s: %q is no revision", name, b.Revision)
+			return playwrightRelease{}, fmt.Errorf("cannot read %s: %q is not a revision", name, b.Revision)
 		}
 		r.browsers = append(r.browsers, b)
 	}
@@ -241,12 +240,11 @@ func readPackageFile(name string, v any) error {
 	return nil
 }
 
-// playwrightNames are the packages that lead to playwright-core, and that one.
+// playwrightNames are playwright-core and the packages that depend on it.
 var playwrightNames = []string{"playwright-core", "playwright", "@playwright/test"}
 
-// findPlaywright returns the real folders of every playwright-core that a
-// project in dir can load: those in its node_modules folders at any depth, and those
-// that their links, and Node's way of looking in the folders above, lead to.
+// findPlaywright returns the real folders of every playwright-core that a project in dir can load. It follows the
+// node_modules folders of the project at any depth, their links, and Node's search in the folders above.
 func findPlaywright(ctx context.Context, dir string) ([]string, error) {
 	dir, err := filepath.Abs(dir)
 	if err == nil {
@@ -255,9 +253,9 @@ func findPlaywright(ctx context.Context, dir string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	found := make(map[string]bool) // by real folder, also of packages that are not playwright-core
-	// follow takes a package's folder, which may be a link into a package manager's store, and
-	// what that package itself would load.
+	found := make(map[string]bool) // by real folder, including packages other than playwright-core
+	// follow adds a package and the packages that it would load. Its folder may be a link into a package manager's
+	// store.
 	var follow func(p string)
 	follow = func(p string) {
 		real, err := filepath.EvalSymlinks(p)
@@ -285,7 +283,7 @@ func findPlaywright(ctx context.Context, dir string) ([]string, error) {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrNotExist):
-			return nil // a folder of somebody else's, or one that just went
+			return nil // a folder of another user, or one that was removed meanwhile
 		case err != nil:
 			return err
 		case entry.Name() == ".git":
@@ -313,7 +311,7 @@ func skip(entry fs.DirEntry) error {
 	return nil
 }
 
-// moduleName is the name of the package that lies at p, "@playwright/test"; empty: none does.
+// moduleName returns the name of the package at p, as "@playwright/test". Returns "" if p is not a package.
 func moduleName(p string) string {
 	parent, name := filepath.Split(p)
 	parent = filepath.Clean(parent)
@@ -326,7 +324,7 @@ func moduleName(p string) string {
 	return name
 }
 
-// nodeModule is where Node finds the package name for a file in dir; empty: nowhere.
+// nodeModule returns the folder in which Node finds a package for a file in dir. Returns "" if there is none.
 func nodeModule(dir, name string) string {
 	for {
 		p := filepath.Join(dir, "node_modules", name)

@@ -179,7 +179,7 @@ func TestLinkBrowsersLeavesAlone(t *testing.T) {
 	s.core("app/node_modules/playwright-core", "1.65.1", "1255")
 	s.write("browsers/chromium-1255/chrome-linux64/chrome", "downloaded")
 	out, err := s.run("app")
-	if err != nil || !strings.Contains(out, "is there already") {
+	if err != nil || !strings.Contains(out, "exists already") {
 		t.Errorf("%v\n%s", err, out)
 	}
 	if _, err := os.Lstat(filepath.Join(s.dir, "browsers/chromium-1255/chrome-linux/chrome")); err == nil {
@@ -189,7 +189,7 @@ func TestLinkBrowsersLeavesAlone(t *testing.T) {
 	for _, revision := range []string{"../../escape", "", "1/2", "1\x1b[2J"} {
 		s.write("bad/node_modules/playwright-core/package.json", "{}")
 		s.write("bad/node_modules/playwright-core/browsers.json", `{"browsers": [{"name": "chromium", "revision": `+quoted(revision)+`}]}`)
-		if _, err := s.run("bad"); err == nil || !strings.Contains(err.Error(), "is no revision") {
+		if _, err := s.run("bad"); err == nil || !strings.Contains(err.Error(), "is not a revision") {
 			t.Errorf("revision %q: %v", revision, err)
 		}
 	}

@@ -18,14 +18,14 @@ func logCommand() command {
 	)
 	return command{
 		name: "log", args: "CALLER [--patch] [--output]",
-		short: "show every command of a caller, with the commits they made",
+		short: "show all commands of a caller with their commits",
 		long: `
-Newest first, as git log does. Commands that changed nothing have no commit;
-commits that a command made by itself stand alone.`,
+The newest comes first, like in git log. Commands without changes have no commit.
+Commits that a command made itself have entries of their own.`,
 		set: func(fs *flag.FlagSet, e *env) {
-			fs.BoolVar(&patch, "patch", false, "with what each command printed and each commit changed")
-			fs.BoolVar(&patch, "p", false, "the same")
-			fs.BoolVar(&output, "output", false, "with the end of what each command printed")
+			fs.BoolVar(&patch, "patch", false, "with the output of each command and the changes of each commit")
+			fs.BoolVar(&patch, "p", false, "short for --patch")
+			fs.BoolVar(&output, "output", false, "with the end of the output of each command")
 			fs.BoolVar(&reverse, "reverse", false, "oldest first")
 			fs.IntVar(&most, "n", 0, "at most `n` entries (default 200)")
 			fs.BoolVar(&e.json, "json", false, "as JSON")
@@ -56,7 +56,7 @@ commits that a command made by itself stand alone.`,
 	}
 }
 
-// entry shows a line of the log, and below it what was asked for.
+// entry shows an entry of the log and, if output is true, its output and its patch.
 func (e *env) entry(l gateway.LogEntry, output bool) {
 	hash := strings.Repeat("·", 10)
 	if l.Commit != nil {
@@ -90,7 +90,7 @@ func (e *env) entry(l gateway.LogEntry, output bool) {
 	if l.Patch != "" {
 		w := &diffWriter{e: e}
 		fmt.Fprintln(e.out)
-		_, _ = w.Write([]byte(l.Patch)) // as for every other line of the log
+		_, _ = w.Write([]byte(l.Patch)) // the other lines of the log ignore errors too
 		_ = w.Close()
 		if l.PatchCut {
 			fmt.Fprintln(e.out, "… (cut)")

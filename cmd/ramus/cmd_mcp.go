@@ -10,17 +10,17 @@ import (
 
 func mcpCommand() command {
 	return command{
-		name: "mcp", short: "speak the Model Context Protocol on standard input and output, for an assistant",
+		name: "mcp", short: "serve the Model Context Protocol on standard input and output, for an assistant",
 		long: `
-It connects an assistant that starts MCP servers as commands to a ramus server
-that runs: its tools hand software tasks to the engineer, start runs, and show
-what became of them. An assistant that speaks streamable HTTP can use the
-server's /mcp itself, with a token.
+The command connects an assistant that starts MCP servers as commands to a running
+ramus server. Its tools submit software tasks to the engineer, start runs, and show
+their results. An assistant that supports streamable HTTP can use the server's /mcp
+directly, with a token.
 
   claude mcp add engineer -- ramus mcp
   claude mcp add engineer --env RAMUS_URL=https://… --env RAMUS_TOKEN=… -- ramus mcp
 
-In a container of ramus, where it is /ramus mcp, it leads to the container's own door.`,
+In a container of ramus it is /ramus mcp, and connects to the container's own door.`,
 		run: func(ctx context.Context, e *env, args []string) error {
 			if err := want(args, 0, 0, ""); err != nil {
 				return err
@@ -35,10 +35,10 @@ In a container of ramus, where it is /ramus mcp, it leads to the container's own
 	}
 }
 
-// mcpClient is the way to the server, or, in a container, to its door.
+// mcpClient returns a client for the server or, inside a container, for its door.
 func mcpClient(ctx context.Context, e *env) (*client.Client, error) {
 	if e.getenv("RAMUS") == "1" && e.getenv("RAMUS_URL") == "" && e.dataFlag == "" {
 		return client.New("http://"+containers.DoorAddr, ""), nil
 	}
-	return standing(ctx, e)
+	return runningServer(ctx, e)
 }

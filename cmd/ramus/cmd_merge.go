@@ -16,13 +16,13 @@ func mergeCommand() command {
 	)
 	return command{
 		name: "merge", args: "CALLER [--into BRANCH] [--strategy S] [--delete]",
-		short: "bring a caller's branch into its base",
+		short: "merge a caller's branch into its base",
 		long: `
-Strategies: rebase (the branch's commits, replayed), merge (a merge commit),
-squash (one commit), ff (only if the base has not moved). A conflict changes
-nothing, names the files and has exit status 4.`,
+The strategies are rebase (replays the branch's commits), merge (a merge commit),
+squash (one commit) and ff (only if the base has not moved). A conflict changes
+nothing. The command then prints the files and exits with status 4.`,
 		set: func(fs *flag.FlagSet, e *env) {
-			fs.StringVar(&m.Into, "into", "", "`branch` to bring it into (default the base it was cut from)")
+			fs.StringVar(&m.Into, "into", "", "target `branch` (default the base of the caller)")
 			fs.StringVar(&strategy, "strategy", "", "rebase, merge, squash or ff (default rebase)")
 			fs.StringVar(&m.Message, "message", "", "`text` of the merge or squash commit")
 			fs.BoolVar(&m.Delete, "delete", false, "remove the branch and the container afterwards")
@@ -35,7 +35,7 @@ nothing, names the files and has exit status 4.`,
 			switch m.Strategy = gitd.Strategy(strategy); m.Strategy {
 			case "", gitd.StrategyRebase, gitd.StrategyMerge, gitd.StrategySquash, gitd.StrategyFF:
 			default:
-				return usage("there is no strategy %q: want rebase, merge, squash or ff", strategy)
+				return usage("unknown strategy %q: want rebase, merge, squash or ff", strategy)
 			}
 			c, err := e.client(ctx)
 			if err != nil {
@@ -65,7 +65,7 @@ nothing, names the files and has exit status 4.`,
 				return &exitStatus{code: exitInTheWay}
 			case e.json:
 			case r.UpToDate:
-				fmt.Fprintln(e.out, "There was nothing to merge.")
+				fmt.Fprintln(e.out, "There is nothing to merge.")
 			default:
 				fmt.Fprintf(e.out, "merged at %s\n", short(string(r.Commit)))
 			}

@@ -20,16 +20,16 @@ import (
 func previewCommand() command {
 	var listen string
 	return command{
-		name: "preview", args: "CALLER [PORT] [--listen ADDR]", short: "see what listens in a caller's container",
+		name: "preview", args: "CALLER [PORT] [--listen ADDR]", short: "show or forward the ports of a caller's container",
 		long: `
-Without PORT: lists the ports that something listens at, with links that show it
-to whoever has them, where the server knows its address ("url").
+Without PORT it lists the ports at which a program listens. If the server knows its
+address ("url"), the list has links that work for everybody who has them.
 
-With PORT: listens on this machine's loopback, at the same port when that is free,
-and passes each connection on into the container, like "ssh -L": websockets and
-the reloading of dev servers work. The container stays awake until an interrupt
-ends the preview. No container is made or woken up for it: start the application
-with "ramus exec CALLER --background".`,
+With PORT it listens on this machine's loopback, at the same port if it is free,
+and forwards each connection into the container, like "ssh -L". Websockets and the
+reloading of dev servers work. The container stays awake until an interrupt ends the
+preview. The command makes and wakes no container. Start the application with
+"ramus exec CALLER --background".`,
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.StringVar(&listen, "listen", "", "listen at this `address`: a port, or HOST:PORT for other machines too")
 			fs.BoolVar(&e.json, "json", false, "the list as JSON")
@@ -42,7 +42,7 @@ with "ramus exec CALLER --background".`,
 			if len(args) == 2 {
 				n, err := strconv.ParseUint(args[1], 10, 16)
 				if err != nil || n == 0 {
-					return usage("%q is no port; want 1 to 65535", args[1])
+					return usage("%q is not a port; want 1 to 65535", args[1])
 				}
 				port = int(n)
 			}
@@ -50,7 +50,7 @@ with "ramus exec CALLER --background".`,
 			if err != nil {
 				return err
 			}
-			e.conn.leave = true // to look at it is not to end it
+			e.conn.leave = true // looking at a container must not end it
 			st, err := c.Caller(ctx, args[0])
 			if err != nil {
 				return err
@@ -68,7 +68,7 @@ with "ramus exec CALLER --background".`,
 	}
 }
 
-// ports lists what listens.
+// ports prints the list of ports.
 func (e *env) ports(list []gateway.Port) error {
 	if e.json {
 		return e.writeJSON(list)
@@ -80,20 +80,20 @@ func (e *env) ports(list []gateway.Port) error {
 	return e.table([]string{"PORT", "LINK"}, rows)
 }
 
-// preview passes connections on to a port of a container.
+// preview forwards connections to a port of a container.
 type preview struct {
 	*env
 	client *client.Client
 	caller string
 	port   int
-	said   sync.Mutex // one line at a time, for whoever has something to say
+	lines  sync.Mutex // for one line at a time
 }
 
-// previewLook is how often a preview looks whether its container is still there, which keeps that awake.
+// previewLook is the pause between two checks that the container still exists. The checks keep the container awake.
 const previewLook = 15 * time.Second
 
-// listenLocal listens at the address that was asked for, or at the port on the
-// loopback, or, where that is taken, at any other one.
+// listenLocal listens at address if it is not empty, otherwise at port on the loopback, or at another port if that one
+// is taken.
 func listenLocal(ctx context.Context, address string, port int) (net.Listener, error) {
 	config := new(net.ListenConfig)
 	if address != "" {
@@ -109,7 +109,7 @@ func listenLocal(ctx context.Context, address string, port int) (net.Listener, e
 	return l, err
 }
 
-// run listens until ctx ends, which is how a preview ends, or the container is gone.
+// run listens until ctx ends, which ends a preview, or until the container is gone.
 func (p *preview) run(ctx context.Context, address string, open []gateway.Port) error {
 	l, err := listenLocal(ctx, address, p.port)
 	if err != nil {
@@ -121,7 +121,7 @@ func (p *preview) run(ctx context.Context, address string, open []gateway.Port) 
 	i := slices.IndexFunc(open, func(o gateway.Port) bool { return o.Port == p.port })
 	switch {
 	case i < 0:
-		p.say(fmt.Sprintf("nothing listens at port %d yet", p.port))
+		p.warn(fmt.Sprintf("nothing listens at port %d yet", p.port))
 	case open[i].URL != "":
 		fmt.Fprintf(p.out, "for others, until %s: %s\n", open[i].Expires.Format(time.RFC3339), p.oneLine(open[i].URL, 2000))
 	}
@@ -134,10 +134,10 @@ func (p *preview) run(ctx context.Context, address string, open []gateway.Port) 
 	for {
 		conn, err := l.Accept()
 		if err != nil {
-			end(fmt.Errorf("cannot listen for the preview any more: %w", err))
+			end(fmt.Errorf("the preview no longer listens: %w", err))
 			break
 		}
-		group.Go(func() { p.pass(ctx, conn) })
+		group.Go(func() { p.forward(ctx, conn) })
 	}
 	group.Wait()
 	if cause := context.Cause(ctx); !errors.Is(cause, context.Canceled) {
@@ -146,15 +146,15 @@ func (p *preview) run(ctx context.Context, address string, open []gateway.Port) 
 	return nil
 }
 
-// pass passes one connection on.
-func (p *preview) pass(ctx context.Context, conn net.Conn) {
+// forward forwards one connection.
+func (p *preview) forward(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	inside, err := p.client.DialPort(ctx, p.caller, p.port)
 	if err != nil {
 		if ctx.Err() == nil {
-			p.say(err.Error())
+			p.warn(err.Error())
 		}
 		return
 	}
@@ -162,7 +162,7 @@ func (p *preview) pass(ctx context.Context, conn net.Conn) {
 	gateway.Splice(conn, inside)
 }
 
-// watch looks whether the container is still there, and ends the preview when it is not.
+// watch ends the preview when the container is gone.
 func (p *preview) watch(ctx context.Context, end context.CancelCauseFunc) {
 	tick := time.NewTicker(previewLook)
 	defer tick.Stop()
@@ -181,15 +181,15 @@ func (p *preview) watch(ctx context.Context, end context.CancelCauseFunc) {
 		case errors.As(err, &refused):
 			end(err)
 			return
-		case err != nil && !away: // the server; it may come back, and goes on with its containers
-			p.say(err.Error())
+		case err != nil && !away: // the server may come back, with its containers
+			p.warn(err.Error())
 		}
 		away = err != nil
 	}
 }
 
-func (p *preview) say(text string) {
-	p.said.Lock()
-	defer p.said.Unlock()
+func (p *preview) warn(text string) {
+	p.lines.Lock()
+	defer p.lines.Unlock()
 	fmt.Fprintf(p.err, "ramus: %s\n", p.safe(text))
 }

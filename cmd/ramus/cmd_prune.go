@@ -14,28 +14,29 @@ func pruneCommand() command {
 	var ask executor.Pruning
 	return command{
 		name: "prune", args: "[--dry-run] [--repo NAME] [KIND...]",
-		short: "remove what is old and not needed any more",
+		short: "remove old data that is no longer needed",
 		long: `
-Of each kind stays what is younger, or among more of the newest, than the
-configuration says below keep. Without a kind, all are looked at:
+The section keep of the configuration sets for each kind the age up to which data is
+kept, and the number of the newest that are kept. The kinds are (default all):
 
-  branches   ramus/* of callers that have ended, and what was saved of their
-             lost containers; whatever its age, a branch goes whose commits
-             are all in its base
+  branches   ramus/* of callers that have ended, and the work saved from their
+             lost containers. A branch whose commits are all in its base is
+             removed at any age
   runs       journals and evidence of callers whose branch is gone. A request
-             that is repeated with the same key runs again then
-  browser    what browsers saw of trees, to be compared with; as old as runs
-  layers     work trees and dependencies that containers begin with; made again where needed
-  artifacts  large files that no run names any more
-  objects    commits and files in git that nothing has named for two weeks.
-             All of the repository is read and written; pushes wait meanwhile
+             that is repeated with the same key then runs again
+  browser    pictures of trees for comparisons, with the age of runs
+  layers     work trees and dependencies that containers start with. They are made
+             again if needed
+  artifacts  large files that no run refers to
+  objects    commits and files in git without a reference for two weeks. The whole
+             repository is read and written, and pushes wait meanwhile
 
-A caller stays as it is while it works, waits for a person, or has a container;
-so do runs that their origin was not told of. What came from people is never
-touched: other branches, tags. Nothing is removed but by this command.`,
+A caller is not changed while it works, waits for a person, or has a container. Nor
+are runs whose result was not reported yet. Other branches and tags, which people
+made, are never changed. No other command removes such data.`,
 		set: func(fs *flag.FlagSet, e *env) {
-			fs.BoolVar(&ask.DryRun, "dry-run", false, "remove nothing, and print what would go")
-			fs.StringVar(&ask.Repo, "repo", "", "only of this repository `name`; artifacts belong to none")
+			fs.BoolVar(&ask.DryRun, "dry-run", false, "remove nothing, and print what would be removed")
+			fs.StringVar(&ask.Repo, "repo", "", "`name` of the only repository to prune; artifacts belong to none")
 			fs.BoolVar(&e.json, "json", false, "as JSON")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {

@@ -18,13 +18,13 @@ func psCommand() command {
 	)
 	return command{
 		name: "ps", args: "[--repo NAME] [--live] [--runs]",
-		short: "list callers, or their runs, and what they are doing",
+		short: "list callers, or their runs, with their states",
 		set: func(fs *flag.FlagSet, e *env) {
-			fs.StringVar(&f.Repo, "repo", "", "only of this repository `name`")
-			fs.StringVar(&f.Caller, "caller", "", "only of this `caller`")
-			fs.StringVar(&f.State, "state", "", "only in this `state`: submitted, running, awaiting_review, addressing_comments, complete, failed")
-			fs.BoolVar(&f.Live, "live", false, "only what has not ended")
-			fs.BoolVar(&runs, "runs", false, "runs instead of callers")
+			fs.StringVar(&f.Repo, "repo", "", "`name` of the only repository to list")
+			fs.StringVar(&f.Caller, "caller", "", "the only `caller` to list")
+			fs.StringVar(&f.State, "state", "", "the only `state` to list: submitted, running, awaiting_review, addressing_comments, complete, failed")
+			fs.BoolVar(&f.Live, "live", false, "leave out what has ended")
+			fs.BoolVar(&runs, "runs", false, "list runs instead of callers")
 			fs.IntVar(&f.Max, "n", 50, "at most `n` lines")
 			fs.BoolVar(&e.json, "json", false, "as JSON")
 		},
@@ -64,7 +64,7 @@ func psCommand() command {
 			var rows [][]string
 			for _, st := range list {
 				container, kept := "", ""
-				if st.Kept != "" { // as --fork takes it
+				if st.Kept != "" { // in the form of --fork
 					kept = st.Caller.String() + "@" + short(string(st.Kept))
 				}
 				if st.Container != nil {
@@ -77,7 +77,7 @@ func psCommand() command {
 	}
 }
 
-// state is a run's state in one word, with the reason for a bad one.
+// state returns a run's state, with the reason for a bad one.
 func state(r record.Run) string {
 	switch {
 	case r.Reason != "":
@@ -88,7 +88,7 @@ func state(r record.Run) string {
 	return string(r.State)
 }
 
-// work is what a run does or did.
+// work returns a short description of a run's work.
 func work(r record.Run) string {
 	switch {
 	case r.Command != "":
@@ -103,7 +103,7 @@ func work(r record.Run) string {
 	return r.Workflow
 }
 
-// latest is when something last happened to a run.
+// latest returns the time of the last change of a run.
 func latest(r record.Run) time.Time {
 	for _, t := range []time.Time{r.EndedAt, r.StartedAt} {
 		if !t.IsZero() {

@@ -8,10 +8,10 @@ import (
 func reindexCommand() command {
 	return command{
 		name: "reindex", args: "",
-		short: "build the index anew from the repositories",
+		short: "rebuild the index from the repositories",
 		long: `
-The index holds nothing that the repositories do not: it may be deleted at any
-time, and is built anew by itself where it is missing or damaged.`,
+All data of the index comes from the repositories. The index may be deleted at any
+time, and is rebuilt automatically if it is missing or damaged.`,
 		run: func(ctx context.Context, e *env, args []string) error {
 			if err := want(args, 0, 0, ""); err != nil {
 				return err

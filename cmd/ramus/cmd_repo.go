@@ -12,160 +12,187 @@ import (
 )
 
 func repoCommand() command {
+	return command{
+		name: "repo", args: "create|import|list|refresh|verify", short: "create, import, list, refresh and verify repositories",
+		subs: []command{
+			repoCreateCommand(), repoImportCommand(), repoListCommand(), repoRefreshCommand(), repoVerifyCommand(),
+		},
+	}
+}
+
+// setJSON declares the flag --json.
+func setJSON(fs *flag.FlagSet, e *env) { fs.BoolVar(&e.json, "json", false, "as JSON") }
+
+func repoCreateCommand() command {
+	return command{
+		name: "create", args: "NAME", short: "create an empty repository", set: setJSON,
+		run: func(ctx context.Context, e *env, args []string) error {
+			if err := want(args, 1, 1, "NAME"); err != nil {
+				return err
+			}
+			return createRepo(ctx, e, gateway.CreateRepo{Name: args[0]})
+		},
+	}
+}
+
+func repoImportCommand() command {
+	return command{
+		name: "import", args: "NAME PATH-OR-URL", short: "create a repository from another, with its branches and tags", set: setJSON,
+		long: `
+The source is anything that git can clone. "ramus repo refresh" fetches from it
+again. A failed import leaves nothing behind.`,
+		run: func(ctx context.Context, e *env, args []string) error {
+			if err := want(args, 2, 2, "NAME or PATH-OR-URL"); err != nil {
+				return err
+			}
+			return createRepo(ctx, e, gateway.CreateRepo{Name: args[0], Source: absolute(args[1])})
+		},
+	}
+}
+
+func repoListCommand() command {
+	return command{
+		name: "list", args: "", short: "list repositories", set: setJSON,
+		run: func(ctx context.Context, e *env, args []string) error {
+			if err := want(args, 0, 0, ""); err != nil {
+				return err
+			}
+			c, err := e.client(ctx)
+			if err != nil {
+				return err
+			}
+			list, err := c.Repos(ctx)
+			if err != nil {
+				return err
+			}
+			if e.json {
+				return e.writeJSON(list)
+			}
+			var rows [][]string
+			for _, r := range list {
+				at := r.CloneURL
+				if at == "" {
+					at = r.Dir
+				}
+				rows = append(rows, []string{r.Name, r.Base, short(string(r.Head)), at, r.Upstream, e.refreshed(r.Status)})
+			}
+			return e.table([]string{"REPO", "BASE", "HEAD", "AT", "UPSTREAM", "REFRESHED"}, rows)
+		},
+	}
+}
+
+func repoRefreshCommand() command {
 	var (
-		commit    string
-		wait, key bool
-		most      int
+		commit string
+		wait   bool
 	)
-	asJSON := func(fs *flag.FlagSet, e *env) { fs.BoolVar(&e.json, "json", false, "as JSON") }
-	return command{name: "repo", args: "create|import|list|refresh|verify", short: "create, import, list, refresh and verify repositories", subs: []command{
-		{
-			name: "create", args: "NAME", short: "make an empty repository", set: asJSON,
-			run: func(ctx context.Context, e *env, args []string) error {
-				if err := want(args, 1, 1, "NAME"); err != nil {
+	return command{
+		name: "refresh", args: "NAME [--commit COMMIT] [--wait]", short: "fast-forward the base from its upstream",
+		long: `
+The upstream is the one in the configuration, or else the source of the import. A
+signed manifest records the new base. A base that has diverged from its upstream is
+an error, and is not changed.`,
+		set: func(fs *flag.FlagSet, e *env) {
+			setJSON(fs, e)
+			fs.StringVar(&commit, "commit", "", "`commit` of the upstream's branch to stop at (default its newest)")
+			fs.BoolVar(&wait, "wait", false, "wait until the base's dependencies are in the cache")
+		},
+		run: func(ctx context.Context, e *env, args []string) error {
+			if err := want(args, 1, 1, "NAME"); err != nil {
+				return err
+			}
+			c, err := e.client(ctx)
+			if err != nil {
+				return err
+			}
+			done, err := c.RefreshRepo(ctx, args[0], gateway.RefreshRepo{Commit: gitd.Hash(commit), Wait: wait}, e.progressLine)
+			if err != nil {
+				return err
+			}
+			r := done.Refreshed
+			switch {
+			case e.json:
+				if err := e.writeJSON(done); err != nil {
 					return err
 				}
-				return createRepo(ctx, e, gateway.CreateRepo{Name: args[0]})
-			},
-		}, {
-			name: "import", args: "NAME PATH-OR-URL", short: "make a repository from another, with its branches and tags", set: asJSON,
-			long: `
-The source is whatever git can clone. "ramus repo refresh" fetches from there
-again. An import that fails leaves nothing behind.`,
-			run: func(ctx context.Context, e *env, args []string) error {
-				if err := want(args, 2, 2, "NAME or PATH-OR-URL"); err != nil {
-					return err
-				}
-				return createRepo(ctx, e, gateway.CreateRepo{Name: args[0], Source: absolute(args[1])})
-			},
-		}, {
-			name: "list", args: "", short: "list repositories", set: asJSON,
-			run: func(ctx context.Context, e *env, args []string) error {
-				if err := want(args, 0, 0, ""); err != nil {
-					return err
-				}
-				c, err := e.client(ctx)
-				if err != nil {
-					return err
-				}
-				list, err := c.Repos(ctx)
-				if err != nil {
-					return err
-				}
-				if e.json {
-					return e.writeJSON(list)
-				}
-				var rows [][]string
-				for _, r := range list {
-					at := r.CloneURL
-					if at == "" {
-						at = r.Dir
-					}
-					rows = append(rows, []string{r.Name, r.Base, short(string(r.Head)), at, r.Upstream, e.refreshed(r.Status)})
-				}
-				return e.table([]string{"REPO", "BASE", "HEAD", "AT", "UPSTREAM", "REFRESHED"}, rows)
-			},
-		}, {
-			name: "refresh", args: "NAME [--commit COMMIT] [--wait]", short: "fast-forward the base from its upstream",
-			long: `
-The upstream is the one that the configuration names, or else where the
-repository was imported from. A signed manifest records the base that comes of
-it. A base that has diverged from its upstream is an error: nothing is forced.`,
-			set: func(fs *flag.FlagSet, e *env) {
-				asJSON(fs, e)
-				fs.StringVar(&commit, "commit", "", "up to this `commit` of upstream's branch, instead of its newest")
-				fs.BoolVar(&wait, "wait", false, "until the base's dependencies are in the cache")
-			},
-			run: func(ctx context.Context, e *env, args []string) error {
-				if err := want(args, 1, 1, "NAME"); err != nil {
-					return err
-				}
-				c, err := e.client(ctx)
-				if err != nil {
-					return err
-				}
-				done, err := c.RefreshRepo(ctx, args[0], gateway.RefreshRepo{Commit: gitd.Hash(commit), Wait: wait}, e.progressLine)
-				if err != nil {
-					return err
-				}
-				r := done.Refreshed
-				switch {
-				case e.json:
-					if err := e.writeJSON(done); err != nil {
-						return err
-					}
-				case r.Old != r.New:
-					fmt.Fprintf(e.out, "%s moved from %s to %s\n", r.Branch, short(string(r.Old)), short(string(r.New)))
-				case r.Commit != r.New:
-					fmt.Fprintf(e.out, "%s stays at %s, which contains %s\n", r.Branch, short(string(r.New)), short(string(r.Commit)))
-				default:
-					fmt.Fprintf(e.out, "%s is up to date at %s\n", r.Branch, short(string(r.New)))
-				}
-				if done.Base != nil && !e.json {
-					fmt.Fprintf(e.out, "manifest %s\n", done.Base.Ref)
-				}
-				if done.Cold != "" {
-					return &exitStatus{exitFailed, fmt.Errorf("the base is refreshed, but its dependencies are not in the cache: %s", done.Cold)}
-				}
-				return nil
-			},
-		}, {
-			name: "verify", args: "NAME [-n N] [--key]", short: "check the signed manifests of the base",
-			long: `
-Each manifest is checked against the server's key, and against what the
-repository holds. --key prints the key as a line of an allowed_signers file, for
-checks without ramus:
+			case r.Old != r.New:
+				fmt.Fprintf(e.out, "%s moved from %s to %s\n", r.Branch, short(string(r.Old)), short(string(r.New)))
+			case r.Commit != r.New:
+				fmt.Fprintf(e.out, "%s stays at %s, which contains %s\n", r.Branch, short(string(r.New)), short(string(r.Commit)))
+			default:
+				fmt.Fprintf(e.out, "%s is up to date at %s\n", r.Branch, short(string(r.New)))
+			}
+			if done.Base != nil && !e.json {
+				fmt.Fprintf(e.out, "manifest %s\n", done.Base.Ref)
+			}
+			if done.Cold != "" {
+				return &exitStatus{exitFailed, fmt.Errorf("the base is refreshed, but its dependencies are not in the cache: %s", done.Cold)}
+			}
+			return nil
+		},
+	}
+}
+
+func repoVerifyCommand() command {
+	var (
+		most int
+		key  bool
+	)
+	return command{
+		name: "verify", args: "NAME [-n N] [--key]", short: "check the signed manifests of the base",
+		long: `
+Each manifest is checked against the server's key, and against the repository. --key
+prints the key as a line of an allowed_signers file, for checks without ramus:
 
     git show REF:base.json >base.json; git show REF:base.json.sig >base.json.sig
     ssh-keygen -Y verify -f SIGNERS -I ramus -n ramus-base -s base.json.sig <base.json`,
-			set: func(fs *flag.FlagSet, e *env) {
-				asJSON(fs, e)
-				fs.IntVar(&most, "n", 1, "the `N` newest")
-				fs.BoolVar(&key, "key", false, "print the key, and check nothing")
-			},
-			run: func(ctx context.Context, e *env, args []string) error {
-				if err := want(args, 1, 1, "NAME"); err != nil {
-					return err
-				}
-				c, err := e.client(ctx)
-				if err != nil {
-					return err
-				}
-				list, err := c.Bases(ctx, args[0], most)
-				switch {
-				case err != nil:
-					return err
-				case key:
-					_, err := fmt.Fprint(e.out, list.Key)
-					return err
-				case e.json:
-					if err := e.writeJSON(list); err != nil {
-						return err
-					}
-				case len(list.Bases) == 0:
-					return &exitStatus{exitNotFound, fmt.Errorf("%s has no manifest of its base; `ramus repo refresh %[1]s` makes one", args[0])}
-				}
-				bad := 0
-				for _, b := range list.Bases {
-					word := "ok"
-					if !b.Valid {
-						bad++
-						word = b.Problem
-					}
-					if !e.json {
-						fmt.Fprintf(e.out, "%s  %s at %s  %d lock files  %s\n", b.Ref, b.Branch, short(string(b.Commit)), len(b.Lockfiles), e.safe(word))
-					}
-				}
-				if bad > 0 {
-					return &exitStatus{exitFailed, fmt.Errorf("%d of %d manifests are not to be trusted", bad, len(list.Bases))}
-				}
-				return nil
-			},
+		set: func(fs *flag.FlagSet, e *env) {
+			setJSON(fs, e)
+			fs.IntVar(&most, "n", 1, "check the `N` newest")
+			fs.BoolVar(&key, "key", false, "print the key, and check nothing")
 		},
-	}}
+		run: func(ctx context.Context, e *env, args []string) error {
+			if err := want(args, 1, 1, "NAME"); err != nil {
+				return err
+			}
+			c, err := e.client(ctx)
+			if err != nil {
+				return err
+			}
+			list, err := c.Bases(ctx, args[0], most)
+			switch {
+			case err != nil:
+				return err
+			case key:
+				_, err := fmt.Fprint(e.out, list.Key)
+				return err
+			case e.json:
+				if err := e.writeJSON(list); err != nil {
+					return err
+				}
+			case len(list.Bases) == 0:
+				return &exitStatus{exitNotFound, fmt.Errorf("%s has no manifest of its base; `ramus repo refresh %[1]s` makes one", args[0])}
+			}
+			bad := 0
+			for _, b := range list.Bases {
+				word := "ok"
+				if !b.Valid {
+					bad++
+					word = b.Problem
+				}
+				if !e.json {
+					fmt.Fprintf(e.out, "%s  %s at %s  %d lock files  %s\n", b.Ref, b.Branch, short(string(b.Commit)), len(b.Lockfiles), e.safe(word))
+				}
+			}
+			if bad > 0 {
+				return &exitStatus{exitFailed, fmt.Errorf("%d of %d manifests are invalid", bad, len(list.Bases))}
+			}
+			return nil
+		},
+	}
 }
 
-// refreshed tells how old a base is.
+// refreshed returns the age of a base, and its problems.
 func (e *env) refreshed(s upstream.Status) string {
 	text := ""
 	if !s.Refreshed.IsZero() {
@@ -199,8 +226,8 @@ func createRepo(ctx context.Context, e *env, n gateway.CreateRepo) error {
 	return nil
 }
 
-// progressLine shows what git tells of its progress: to a log what is done, on a
-// terminal each line over the one before.
+// progressLine shows a line of git's progress. A terminal shows each line in place of the one before, and a log only
+// finished steps.
 func (e *env) progressLine(text string) {
 	if terminal(e.err) {
 		fmt.Fprintf(e.err, "\r\x1b[K%s", e.oneLine(text, 78))

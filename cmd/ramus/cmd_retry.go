@@ -12,11 +12,11 @@ func retryCommand() command {
 		name: "retry", args: "RUN",
 		short: "start a failed run again where it failed",
 		long: `
-A workflow begins at the step that failed, with the results of those before it;
-a command begins anew.`,
+A workflow starts at the failed step, with the results of the steps before it. A
+command starts from its beginning.`,
 		set: func(fs *flag.FlagSet, e *env) {
-			fs.BoolVar(&o.output, "output", false, "show what the commands print")
-			fs.BoolVar(&e.json, "json", false, "events as JSON, one a line")
+			fs.BoolVar(&o.output, "output", false, "show the output of the commands")
+			fs.BoolVar(&e.json, "json", false, "events as JSON, one per line")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
 			if err := want(args, 1, 1, "RUN"); err != nil {

@@ -10,9 +10,9 @@ import (
 func rollbackCommand() command {
 	return command{
 		name: "rollback", args: "CALLER COMMIT",
-		short: "make a caller's branch look as it did at an earlier commit",
+		short: "restore the files of a caller's branch from an earlier commit",
 		long: `
-By a new commit: nothing is lost, and rolling back the rollback is possible.`,
+The command makes a new commit. Nothing is lost, and a rollback can be rolled back.`,
 		run: func(ctx context.Context, e *env, args []string) error {
 			if err := want(args, 2, 2, "CALLER or COMMIT"); err != nil {
 				return err

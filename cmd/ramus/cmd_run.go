@@ -28,35 +28,35 @@ func runCommand() command {
 	)
 	return command{
 		name: "run", args: "FILE [--repo NAME] [--input K=V]… [--from NODE [--of RUN]]",
-		short: "run a workflow and show it line by line",
+		short: "run a workflow and show its progress",
 		long: `
 FILE is a workflow on this machine ("-" is standard input), or with --in-repo a
 path in the repository's base. The run gets a branch of its own, ramus/run-ID,
-with a commit for every command that changed something.
+with a commit for every command that changed files.
 
-At the end stands what it came to and the line that clones its branch. The exit
-status is 0 when the run is complete or waits for a person, 1 when it failed.
-An interrupt stops the run; what stands is committed.`,
+The command prints the result at the end, and the line that clones the branch. The
+exit status is 0 if the run is complete or waits for a person, and 1 if it failed.
+An interrupt stops the run and commits its changes so far.`,
 		set: func(fs *flag.FlagSet, e *env) {
 			fs.StringVar(&r.Repo, "repo", "", "`name` of the repository (default the workflow's own)")
-			fs.StringVar(&r.Base, "base", "", "`branch` to start from (default the workflow's, or the repository's base)")
+			fs.StringVar(&r.Base, "base", "", "`branch` from which the run starts (default the workflow's, or the repository's base)")
 			fs.Var(&inputs, "input", "`K=V` sets an input to text, K:=JSON to any value; may be repeated")
-			fs.StringVar(&r.From, "from", "", "`node` to begin at, with the results before it of --of taken over")
-			fs.StringVar(&r.Of, "of", "", "the `run` that is resumed (default the last of this workflow that has ended)")
-			fs.StringVar(&caller, "caller", "", "work for this `caller`, on its branch (default a new one)")
-			fs.StringVar(&r.Key, "key", "", "`id` of the run; asking twice with the same starts it once")
-			fs.BoolVar(&r.CancelPrevious, "cancel-previous", false, "stop runs of the same workflow that still wait or work")
-			fs.BoolVar(&fromBase, "in-repo", false, "FILE is a path in the repository's base")
-			fs.BoolVar(&detached, "detach", false, "start it and return; needs a server that stays")
-			fs.BoolVar(&o.output, "output", false, "show what the commands print")
-			fs.BoolVar(&e.json, "json", false, "events as JSON, one a line")
+			fs.StringVar(&r.From, "from", "", "`node` to start at, with the earlier results of the run --of")
+			fs.StringVar(&r.Of, "of", "", "the `run` to resume (default the last ended run of this workflow)")
+			fs.StringVar(&caller, "caller", "", "`caller` to work for, on its branch (default a new one)")
+			fs.StringVar(&r.Key, "key", "", "`id` of the run; a second request with the same id starts no second run")
+			fs.BoolVar(&r.CancelPrevious, "cancel-previous", false, "stop unfinished runs of the same workflow")
+			fs.BoolVar(&fromBase, "in-repo", false, "read FILE from the repository's base")
+			fs.BoolVar(&detached, "detach", false, "start the run and return; needs a running server")
+			fs.BoolVar(&o.output, "output", false, "show the output of the commands")
+			fs.BoolVar(&e.json, "json", false, "events as JSON, one per line")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
 			if err := want(args, 1, 1, "FILE"); err != nil {
 				return err
 			}
 			if r.Of != "" && r.From == "" {
-				return usage("--of needs --from: at which node shall it begin?")
+				return usage("--of needs --from, the node to start at")
 			}
 			if fromBase {
 				r.File = args[0]
@@ -78,7 +78,7 @@ An interrupt stops the run; what stands is committed.`,
 				return err
 			}
 			if detached && e.conn.own != nil {
-				return usage("--detach needs a server that stays: start `ramus serve` first")
+				return usage("--detach needs a running server: start `ramus serve` first")
 			}
 			if caller != "" {
 				st, err := c.Caller(ctx, caller)
@@ -90,7 +90,7 @@ An interrupt stops the run; what stands is committed.`,
 			r.Asker = asker(ctx, e)
 			run, err := c.Submit(ctx, r)
 			if err != nil {
-				return named(err, args[0], fromBase)
+				return withName(err, args[0], fromBase)
 			}
 			o.json = e.json
 			if detached {
@@ -108,8 +108,8 @@ An interrupt stops the run; what stands is committed.`,
 	}
 }
 
-// named gives the mistakes of a file that was sent the name that the person knows it by.
-func named(err error, name string, fromBase bool) error {
+// withName replaces the name that a sent file has on the server by the name that the person gave.
+func withName(err error, name string, fromBase bool) error {
 	var p *route.Problem
 	if errors.As(err, &p) && !fromBase {
 		for i := range p.Problems {
@@ -121,24 +121,24 @@ func named(err error, name string, fromBase bool) error {
 	return err
 }
 
-// subWorkflows collects the sub-workflows that lie beside a file and that it
-// uses, directly or not. Those that do not are looked for in the repository.
+// subWorkflows returns the sub-workflows in the folder of a file that the file uses, directly or not. Others are read
+// from the repository.
 func subWorkflows(ctx context.Context, name string, text []byte) map[string]string {
 	found := map[string]string{}
-	beside := besides(name)
+	sibling := siblings(name)
 	load := func(id string) ([]byte, error) {
-		b, err := beside(id)
+		b, err := sibling(id)
 		if err == nil {
 			found[id] = string(b)
 		}
 		return b, err
 	}
-	// Only for what it asks for: the server, which knows more, finds the mistakes.
+	// Parse is called only for the names that it loads. The server knows more and reports the mistakes.
 	_, _ = workflow.Parse(ctx, name, text, workflow.Options{Load: load, LLM: true})
 	return found
 }
 
-// inputFlag collects --input.
+// inputFlag collects the values of --input.
 type inputFlag map[string]any
 
 func (i *inputFlag) String() string { return "" }
@@ -155,7 +155,7 @@ func (i *inputFlag) Set(s string) error {
 	if name, isJSON := strings.CutSuffix(key, ":"); isJSON {
 		var v any
 		if err := json.Unmarshal([]byte(text), &v); err != nil {
-			return fmt.Errorf("the value of %s is no JSON: %w", name, err)
+			return fmt.Errorf("the value of %s is not JSON: %w", name, err)
 		}
 		(*i)[name] = v
 		return nil
@@ -164,10 +164,10 @@ func (i *inputFlag) Set(s string) error {
 	return nil
 }
 
-// largestInput bounds files that are sent to a server.
+// largestInput bounds files that are sent to a server, in bytes.
 const largestInput = 12 << 20
 
-// readInput reads a file that a person named.
+// readInput reads a file that a person named. "-" is standard input.
 func readInput(e *env, name string) ([]byte, error) {
 	in := e.in
 	if name != "-" {
@@ -188,13 +188,14 @@ func readInput(e *env, name string) ([]byte, error) {
 	return b, nil
 }
 
-// asker is who asks, as their git is configured; commits name them as author.
+// asker returns the person who asks, from the configuration of git. Commits name them as author. Returns the zero
+// Person if git has no name or no address.
 func asker(ctx context.Context, e *env) gitd.Person {
 	var p gitd.Person
 	for key, into := range map[string]*string{"user.name": &p.Name, "user.email": &p.Email} {
 		cmd := exec.CommandContext(ctx, "git", "config", "--get", key)
 		cmd.Env = e.environ
-		if b, err := cmd.Output(); err == nil { // none is configured, or no git is there
+		if b, err := cmd.Output(); err == nil { // an error means that nothing is configured or git is missing
 			*into = strings.TrimSpace(string(b))
 		}
 	}
@@ -204,7 +205,7 @@ func asker(ctx context.Context, e *env) gitd.Person {
 	return p
 }
 
-// absolute makes a path that exists here independent of where we stand.
+// absolute returns the absolute form of a path that exists. It returns other text unchanged, as it may be a URL.
 func absolute(path string) string {
 	if _, err := os.Stat(path); err != nil {
 		return path

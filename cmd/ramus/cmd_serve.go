@@ -16,18 +16,18 @@ func serveCommand() command {
 	var wait time.Duration
 	return command{
 		name: "serve", args: "[--listen ADDR] [--ssh ADDR] [--wait D]",
-		short: "serve repositories and the API, and do the work, until stopped",
+		short: "serve repositories and the API, and execute runs, until stopped",
 		long: `
-Commands on this machine find it by the socket in the data folder; others by
-RAMUS_URL and RAMUS_TOKEN ("ramus token create" makes one). An interrupt stops
-it within a minute; containers stay, and the next server goes on with them.
+Commands on this machine find the server by the socket in the data folder. Others use
+RAMUS_URL and RAMUS_TOKEN ("ramus token create" makes one). An interrupt stops the
+server within a minute. Containers stay, and the next server continues with them.
 
-One ramus at a time has the data folder. A command that has it while no server
-runs gives it back when it ends; serve waits for that.`,
+Only one ramus at a time uses the data folder. A command that uses it while no server
+runs releases it when it ends. serve waits for that.`,
 		set: func(fs *flag.FlagSet, _ *env) {
-			fs.Func("listen", "`address` for HTTP instead of the configuration's; empty: none", func(s string) error { listen, listenSet = s, true; return nil })
-			fs.DurationVar(&wait, "wait", 10*time.Second, "wait so long for another ramus to give the data folder back")
-			fs.Func("ssh", "`address` for SSH instead of the configuration's; empty: none", func(s string) error { ssh, sshSet = s, true; return nil })
+			fs.Func("listen", "`address` for HTTP instead of the configuration's; \"\" for none", func(s string) error { listen, listenSet = s, true; return nil })
+			fs.DurationVar(&wait, "wait", 10*time.Second, "how long to wait for another ramus to release the data folder")
+			fs.Func("ssh", "`address` for SSH instead of the configuration's; \"\" for none", func(s string) error { ssh, sshSet = s, true; return nil })
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
 			if err := want(args, 0, 0, ""); err != nil {
@@ -48,7 +48,7 @@ runs gives it back when it ends; serve waits for that.`,
 	}
 }
 
-// Stopping: requests get the first, commands and containers the second.
+// Time limits of stopping: requestsMay for requests, then commandsMay for commands and containers.
 const (
 	requestsMay = 10 * time.Second
 	commandsMay = 40 * time.Second
@@ -58,7 +58,7 @@ func serve(ctx context.Context, e *env, c Config, wait time.Duration) error {
 	log := newLog(e.err, c.Log, slog.LevelDebug)
 	lock, err := awaitFolder(ctx, e.err, c.Data, wait)
 	if errors.Is(err, errLocked) {
-		return &exitStatus{exitInTheWay, fmt.Errorf("cannot serve %s: another ramus%s has it", c.Data, owner(c.Data))}
+		return &exitStatus{exitInTheWay, fmt.Errorf("cannot serve %s: another ramus%s uses it", c.Data, owner(c.Data))}
 	}
 	if err != nil {
 		return err
@@ -69,13 +69,13 @@ func serve(ctx context.Context, e *env, c Config, wait time.Duration) error {
 	}
 	f, err := i.listen(ctx, false)
 	if err == nil {
-		debug.FreeOSMemory() // what the start needed and nobody needs any more
+		debug.FreeOSMemory() // returns the memory that only the start needed
 		ended := make(chan error, 1)
 		go func() { ended <- f.group.Wait() }()
 		select {
 		case <-ctx.Done():
 			log.Info("stopping")
-		case err = <-ended: // a listener broke: stop as a whole, never half
+		case err = <-ended: // a listener failed, so stop all of them
 		}
 		stopping, cancel := context.WithTimeout(context.Background(), requestsMay)
 		err = errors.Join(err, f.shutdown(stopping))

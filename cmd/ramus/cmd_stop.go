@@ -11,8 +11,8 @@ func stopCommand() command {
 		name: "stop", args: "CALLER | CALLER/RUN",
 		short: "stop a caller's runs and remove its container, or stop one run",
 		long: `
-What stands is committed first; the branch stays, and the next command for the
-caller goes on with it.`,
+The changes so far are committed first. The branch stays, and the next command of
+the caller continues on it.`,
 		run: func(ctx context.Context, e *env, args []string) error {
 			if err := want(args, 1, 1, "CALLER"); err != nil {
 				return err

@@ -36,7 +36,7 @@ func tasksCommand() command {
 			}
 			switch {
 			case len(args) == 1 && len(list) == 0:
-				text := fmt.Sprintf("there is no task %q", args[0])
+				text := fmt.Sprintf("unknown task %q", args[0])
 				if near := nearest(args[0], known); near != "" {
 					text += fmt.Sprintf("; did you mean %q?", near)
 				}

@@ -20,34 +20,34 @@ func tokenCommand() command {
 		write  listFlag
 		read   listFlag
 	)
-	return command{name: "token", args: "create|show", short: "make and read tokens", subs: []command{
+	return command{name: "token", args: "create|show", short: "create and read tokens", subs: []command{
 		{
 			name: "create", args: "--subject NAME [--repo NAME] [--scope read,write] [--for D]",
-			short: "make a token for the API and for git",
+			short: "create a token for the API and for git",
 			long: `
-The token goes to RAMUS_TOKEN, to an Authorization: Bearer header, or to git as
-the password. It is not kept anywhere: who loses it makes another. Scopes: read;
-write (read, start runs, run commands, merge, push); admin (everything, with --repo
-left out); metrics (only that). The refs bound git, the API and MCP alike: who may not
-read a branch sees no run on it, and runs need refs/heads/ramus/* among the refs
-that the token writes.`,
+Use the token in RAMUS_TOKEN, in an Authorization: Bearer header, or as the password
+for git. It is not stored anywhere. Replace a lost token by another. The scopes are
+read; write (read, start runs, run commands, merge, push); admin (everything, without
+--repo); metrics (only that). The refs apply to git, the API and MCP. A token that may
+not read a branch sees no run on it. Runs need refs/heads/ramus/* among the refs that
+the token may write.`,
 			set: func(fs *flag.FlagSet, e *env) {
-				fs.StringVar(&n.Subject, "subject", "", "`name` of who will use it")
-				fs.StringVar(&n.Repo, "repo", "", "`name` of the one repository it is for (default every one)")
+				fs.StringVar(&n.Subject, "subject", "", "`name` of the user of the token")
+				fs.StringVar(&n.Repo, "repo", "", "`name` of the only repository of the token (default all)")
 				fs.StringVar(&scopes, "scope", "read", "`list` of read, write, admin, metrics")
-				fs.DurationVar(&life, "for", 30*24*time.Hour, "`duration` of its life")
-				fs.Var(&read, "ref-read", "the token sees only this `ref` (refs/heads/main, refs/heads/*); may be repeated")
-				fs.Var(&write, "ref", "the token changes only this `ref`; may be repeated (default, with scope write, those of --ref-read, or else all branches and tags)")
-				fs.BoolVar(&n.Force, "force", false, "git may force")
-				fs.BoolVar(&n.Delete, "delete", false, "git may delete")
-				fs.BoolVar(&e.json, "json", false, "as JSON, with what it stands for")
+				fs.DurationVar(&life, "for", 30*24*time.Hour, "`duration` until the token expires")
+				fs.Var(&read, "ref-read", "a `ref` that the token may read (refs/heads/main, refs/heads/*); may be repeated (default all)")
+				fs.Var(&write, "ref", "a `ref` that the token may write; may be repeated (default, with scope write, those of --ref-read, or else all branches and tags)")
+				fs.BoolVar(&n.Force, "force", false, "allow git to force")
+				fs.BoolVar(&n.Delete, "delete", false, "allow git to delete")
+				fs.BoolVar(&e.json, "json", false, "as JSON, with its contents")
 			},
 			run: func(ctx context.Context, e *env, args []string) error {
 				if err := want(args, 0, 0, ""); err != nil {
 					return err
 				}
 				if n.Subject == "" {
-					return usage("--subject is missing: who will use it?")
+					return usage("--subject is missing, the name of the user of the token")
 				}
 				for s := range strings.SplitSeq(scopes, ",") {
 					n.Scopes = append(n.Scopes, strings.TrimSpace(s))
@@ -68,9 +68,9 @@ that the token writes.`,
 				return nil
 			},
 		}, {
-			name: "show", args: "[TOKEN]", short: "show what a token says (default RAMUS_TOKEN)",
+			name: "show", args: "[TOKEN]", short: "show the contents of a token (default RAMUS_TOKEN)",
 			long: `
-It is read, not checked: whether it is still good the server knows.`,
+The token is read and not checked. Only the server knows whether it is valid.`,
 			run: func(_ context.Context, e *env, args []string) error {
 				if err := want(args, 0, 1, ""); err != nil {
 					return err
@@ -81,15 +81,15 @@ It is read, not checked: whether it is still good the server knows.`,
 				}
 				parts := strings.Split(token, ".")
 				if len(parts) != 3 {
-					return &unreadable{fmt.Errorf("this is no token")}
+					return &unreadable{fmt.Errorf("this is not a token")}
 				}
 				b, err := base64.RawURLEncoding.DecodeString(parts[1])
 				if err != nil {
-					return &unreadable{fmt.Errorf("this is no token: %w", err)}
+					return &unreadable{fmt.Errorf("this is not a token: %w", err)}
 				}
 				var claims map[string]any
 				if err := json.Unmarshal(b, &claims); err != nil {
-					return &unreadable{fmt.Errorf("this is no token: %w", err)}
+					return &unreadable{fmt.Errorf("this is not a token: %w", err)}
 				}
 				if exp, ok := claims["exp"].(float64); ok {
 					claims["expires"] = time.Unix(int64(exp), 0).UTC()

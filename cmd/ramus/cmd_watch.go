@@ -13,10 +13,10 @@ func watchCommand() command {
 	var output bool
 	return command{
 		name: "watch", args: "[CALLER]",
-		short: "follow everything that happens, or what one caller does",
+		short: "follow the events of all callers, or of one",
 		set: func(fs *flag.FlagSet, e *env) {
-			fs.BoolVar(&output, "output", false, "show what the commands print")
-			fs.BoolVar(&e.json, "json", false, "events as JSON, one a line")
+			fs.BoolVar(&output, "output", false, "show the output of the commands")
+			fs.BoolVar(&e.json, "json", false, "events as JSON, one per line")
 		},
 		run: func(ctx context.Context, e *env, args []string) error {
 			if err := want(args, 0, 1, ""); err != nil {
@@ -31,7 +31,7 @@ func watchCommand() command {
 				caller = args[0]
 			}
 			if e.conn.own != nil {
-				fmt.Fprintln(e.err, "ramus: no server was running; this one sees what other commands do meanwhile")
+				fmt.Fprintln(e.err, "ramus: no server was running, so this command starts one and shows the events of other commands meanwhile")
 			}
 			for ev, err := range c.Watch(ctx, caller) {
 				if err != nil {
@@ -46,7 +46,7 @@ func watchCommand() command {
 					}
 				default:
 					_, err = fmt.Fprintf(e.out, "%s  %s  %s\n", e.colour(dim, ev.Time.Local().Format("15:04:05")),
-						e.colour("1", e.oneLine(ev.Run, 60)), e.oneLine(told(ev), 160))
+						e.colour("1", e.oneLine(ev.Run, 60)), e.oneLine(describe(ev), 160))
 				}
 				if err != nil {
 					return err
@@ -57,8 +57,8 @@ func watchCommand() command {
 	}
 }
 
-// told is an event in one line.
-func told(ev record.Event) string {
+// describe returns an event in one line.
+func describe(ev record.Event) string {
 	parts := []string{ev.Type, name(ev)}
 	switch ev.Type {
 	case record.EventStepStarted:

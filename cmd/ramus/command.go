@@ -10,21 +10,21 @@ import (
 	"strings"
 )
 
-// command is one subcommand, with the text that explains it.
+// command is one subcommand with its help.
 type command struct {
 	name  string
 	args  string // "CALLER [--patch]"
 	short string // one line for the list
 	long  string // the rest of its help
-	// set declares its flags; run does it. A command with subcommands has neither.
+	// set declares the flags of the command, and run executes it. A command with subcommands has neither.
 	set  func(*flag.FlagSet, *env)
 	run  func(context.Context, *env, []string) error
 	subs []command
-	// rest says that arguments after the first belong to somebody else, flags and all.
+	// rest means that the arguments after the first belong to another program, including flags.
 	rest bool
 }
 
-// commands is every subcommand, in the order of the list that help shows.
+// commands returns all subcommands, in the order in which help lists them.
 func commands() []command {
 	return []command{
 		runCommand(), execCommand(), agentCommand(), sayCommand(), followCommand(), psCommand(), logCommand(), diffCommand(), evidenceCommand(), artifactsCommand(), watchCommand(),
@@ -36,17 +36,17 @@ func commands() []command {
 	}
 }
 
-// usageError is a command line that makes no sense.
+// usageError is a wrong command line.
 type usageError struct {
 	text string
-	help string // the command to ask for help, "ramus exec"
+	help string // the command whose help is suggested, as "ramus exec"
 }
 
 func (e *usageError) Error() string { return e.text }
 
 func usage(format string, args ...any) error { return &usageError{text: fmt.Sprintf(format, args...)} }
 
-// run does one command line.
+// run executes one command line and returns the exit status.
 func run(ctx context.Context, args []string, io stdio, environ []string) int {
 	e := newEnv(io, environ)
 	err := dispatch(ctx, e, commands(), "ramus", args)
@@ -56,14 +56,14 @@ func run(ctx context.Context, args []string, io stdio, environ []string) int {
 	return e.report(err)
 }
 
-// dispatch finds the command and parses its flags.
+// dispatch finds the command, parses its flags and runs it.
 func dispatch(ctx context.Context, e *env, table []command, path string, args []string) error {
 	if len(args) == 0 {
 		if path == "ramus" {
 			overview(e.out)
 			return &exitStatus{code: exitUsage}
 		}
-		return &usageError{"which one? " + strings.Join(names(table), ", "), path}
+		return &usageError{"a subcommand is missing: " + strings.Join(names(table), ", "), path}
 	}
 	name := args[0]
 	switch name {
@@ -74,7 +74,7 @@ func dispatch(ctx context.Context, e *env, table []command, path string, args []
 	}
 	i := slices.IndexFunc(table, func(c command) bool { return c.name == name })
 	if i < 0 {
-		text := fmt.Sprintf("there is no command %q", strings.TrimPrefix(path+" "+name, "ramus "))
+		text := fmt.Sprintf("unknown command %q", strings.TrimPrefix(path+" "+name, "ramus "))
 		if near := nearest(name, names(table)); near != "" {
 			text += fmt.Sprintf("; did you mean %q?", strings.TrimPrefix(path+" "+near, "ramus "))
 		}
@@ -108,20 +108,20 @@ func names(table []command) []string {
 	return list
 }
 
-// flags are the command's own and those of every command.
+// flags returns the flags of the command and those of every command.
 func (c command) flags(e *env, path string) *flag.FlagSet {
 	fs := flag.NewFlagSet(path, flag.ContinueOnError)
-	fs.SetOutput(io.Discard) // errors are reported in one place
+	fs.SetOutput(io.Discard) // report prints errors
 	fs.StringVar(&e.dataFlag, "data", "", "data `folder` (default $RAMUS_DATA, or ~/.local/share/ramus)")
 	fs.StringVar(&e.configFlag, "config", "", "configuration `file` (default $RAMUS_CONFIG, or ramus.yaml in the data folder)")
-	fs.BoolVar(&e.keep, "keep", false, "leave containers for the next command, where this one starts the server itself")
+	fs.BoolVar(&e.keep, "keep", false, "keep containers for the next command if this one starts the server itself")
 	if c.set != nil {
 		c.set(fs, e)
 	}
 	return fs
 }
 
-// parse reads flags and arguments in any order; -- ends flags.
+// parse reads flags and arguments in any order. "--" ends the flags.
 func (c command) parse(e *env, path string, args []string) ([]string, error) {
 	fs := c.flags(e, path)
 	var rest []string
@@ -134,7 +134,7 @@ func (c command) parse(e *env, path string, args []string) ([]string, error) {
 			if name, ok := strings.CutPrefix(text, "flag provided but not defined: -"); ok {
 				var known []string
 				fs.VisitAll(func(f *flag.Flag) { known = append(known, f.Name) })
-				text = fmt.Sprintf("there is no flag --%s", name)
+				text = fmt.Sprintf("unknown flag --%s", name)
 				if near := nearest(name, known); near != "" {
 					text += fmt.Sprintf("; did you mean --%s?", near)
 				}
@@ -142,7 +142,7 @@ func (c command) parse(e *env, path string, args []string) ([]string, error) {
 			return nil, &usageError{text, path}
 		}
 		left := fs.Args()
-		// What flag.Parse stopped at was "--" when that stands right before the rest.
+		// flag.Parse stopped at "--" if it is right before the rest.
 		if ended := len(args) - len(left); len(left) == 0 || ended > 0 && args[ended-1] == "--" {
 			return append(rest, left...), nil
 		}
@@ -161,13 +161,13 @@ func want(args []string, least, most int, what string) error {
 	case len(args) > most:
 		return usage("unexpected argument %q", args[most])
 	case slices.Contains(args, ""):
-		return usage("an argument is empty") // as a path of the API it would be another route
+		return usage("an argument is empty") // in a path of the API it would make another route
 	}
 	return nil
 }
 
 func overview(w io.Writer) {
-	fmt.Fprint(w, `ramus runs work on a branch of a repository it serves, in a disposable
+	fmt.Fprint(w, `ramus runs commands on a branch of a repository that it serves, in a disposable
 container, and commits after every command.
 
 Usage: ramus COMMAND [ARGUMENTS]
@@ -177,9 +177,9 @@ Usage: ramus COMMAND [ARGUMENTS]
 		fmt.Fprintf(w, "  %-13s %s\n", c.name, c.short)
 	}
 	fmt.Fprint(w, `
-"ramus COMMAND -h" explains one. Names of callers, runs and commits may be cut
-short. With RAMUS_URL and RAMUS_TOKEN commands speak to that server, otherwise
-to the one of the data folder; where none runs they bring their own.
+"ramus COMMAND -h" shows the help of a command. Names of callers, runs and commits may
+be abbreviated. With RAMUS_URL and RAMUS_TOKEN commands use that server, otherwise
+the one of the data folder. If none runs, a command starts its own.
 `)
 }
 
@@ -188,7 +188,7 @@ func help(e *env, table []command, path string, args []string) error {
 	for _, name := range args {
 		i := slices.IndexFunc(table, func(c command) bool { return c.name == name })
 		if i < 0 {
-			return &usageError{fmt.Sprintf("there is no command %q", name), path}
+			return &usageError{fmt.Sprintf("unknown command %q", name), path}
 		}
 		path += " " + name
 		if c := table[i]; c.subs == nil {

@@ -25,23 +25,23 @@ func ramus(t *testing.T, args ...string) (code int, stdout, stderr string) {
 
 func TestWrongUsage(t *testing.T) {
 	for _, x := range []struct{ line, want string }{
-		{"sevre", `there is no command "sevre"; did you mean "serve"?`},
-		{"repo crate", `there is no command "repo crate"; did you mean "repo create"?`},
-		{"repo", "which one? create, import, list, refresh, verify"},
-		{"ps --lvie", "there is no flag --lvie; did you mean --live?"},
+		{"sevre", `unknown command "sevre"; did you mean "serve"?`},
+		{"repo crate", `unknown command "repo crate"; did you mean "repo create"?`},
+		{"repo", "a subcommand is missing: create, import, list, refresh, verify"},
+		{"ps --lvie", "unknown flag --lvie; did you mean --live?"},
 		{"ps extra", `unexpected argument "extra"`},
 		{"log", "CALLER is missing"},
 		{"exec", "CALLER is missing"},
 		{"exec mallard", "the command is missing"},
-		{"merge x --strategy octopus", `there is no strategy "octopus"`},
+		{"merge x --strategy octopus", `unknown strategy "octopus"`},
 		{"run", "FILE is missing"},
 		{"run f --of r", "--of needs --from"},
 		{"run f --input novalue", "want K=V"},
 		{"exec x --timeout soon -- ls", "invalid value"},
 		{"gitd", "--root is missing"},
 		{"token create", "--subject is missing"},
-		{"completion csh", "there is no completion"},
-		{"help nothing", "there is no command"},
+		{"completion csh", "no completion"},
+		{"help nothing", "unknown command"},
 	} {
 		code, out, err := ramus(t, strings.Fields(x.line)...)
 		if code != exitUsage || out != "" || !strings.Contains(err, x.want) || !strings.Contains(err, "hint:") {

@@ -24,9 +24,8 @@ import (
 	"github.com/ramus-dev/ramus/gateway/model"
 )
 
-// Config is ramus.yaml. Every key is documented in ramus.example.yaml, whose
-// values are the defaults; a test holds the two together. A key a.b is
-// overridden by the environment variable RAMUS_A_B.
+// Config is ramus.yaml. ramus.example.yaml documents every key, and has the defaults as values. A test compares both.
+// The environment variable RAMUS_A_B overrides a key a.b.
 type Config struct {
 	Data           string                 `yaml:"data"`
 	Listen         string                 `yaml:"listen"`
@@ -81,12 +80,12 @@ type LimitsConfig struct {
 	DiskFree Size    `yaml:"disk_free"`
 }
 
-// SandboxConfig is of the Sandbox engine alone.
+// SandboxConfig configures only the Sandbox engine.
 type SandboxConfig struct {
 	ReadOnly []string `yaml:"read_only"`
 }
 
-// BrowserConfig is how web pages are looked at.
+// BrowserConfig configures checks of web pages.
 type BrowserConfig struct {
 	Image   string   `yaml:"image"`
 	Dir     string   `yaml:"dir"`
@@ -97,18 +96,18 @@ type BrowserConfig struct {
 	AtOnce  int      `yaml:"at_once"`
 }
 
-// PreviewConfig is how people see what listens in containers.
+// PreviewConfig configures previews of ports in containers.
 type PreviewConfig struct {
 	URL string `yaml:"url"`
 }
 
-// GitConfig is of the Git server.
+// GitConfig configures the Git server.
 type GitConfig struct {
 	Limits     GitLimits `yaml:"limits"`
 	ReplyCache Size      `yaml:"reply_cache"`
 }
 
-// GitLimits bound what one Git client can cost.
+// GitLimits bound the resources that one Git client can use.
 type GitLimits struct {
 	PackBytes   Size     `yaml:"pack_bytes"`
 	Objects     int64    `yaml:"objects"`
@@ -130,7 +129,7 @@ type LLMConfig struct {
 	Timeout    Duration `yaml:"timeout"`
 }
 
-// ModelsConfig is the model APIs that containers reach through their door.
+// ModelsConfig configures the model APIs that containers reach through their door.
 type ModelsConfig struct {
 	Anthropic ModelConfig  `yaml:"anthropic"`
 	OpenAI    ModelConfig  `yaml:"openai"`
@@ -140,7 +139,7 @@ type ModelsConfig struct {
 	Parallel  int          `yaml:"parallel"`
 }
 
-// ModelConfig is one of them.
+// ModelConfig configures one model API.
 type ModelConfig struct {
 	BaseURL    string                 `yaml:"base_url"`
 	APIKeyEnv  string                 `yaml:"api_key_env"`
@@ -148,7 +147,7 @@ type ModelConfig struct {
 	Prices     map[string]PriceConfig `yaml:"prices"`
 }
 
-// PriceConfig is what a million tokens cost.
+// PriceConfig has the prices of a million tokens.
 type PriceConfig struct {
 	Input      float64 `yaml:"input"`
 	Output     float64 `yaml:"output"`
@@ -156,14 +155,14 @@ type PriceConfig struct {
 	CacheWrite float64 `yaml:"cache_write"`
 }
 
-// BudgetConfig is what one run may use of models.
+// BudgetConfig bounds the use of models by one run.
 type BudgetConfig struct {
 	Tokens int64   `yaml:"tokens"`
 	Cost   float64 `yaml:"cost"`
 	Calls  int64   `yaml:"calls"`
 }
 
-// FallbackConfig is the runner of the threads that ramus does not work for.
+// FallbackConfig configures the runner of the threads that ramus does not work for.
 type FallbackConfig struct {
 	URL        string   `yaml:"url"`
 	SecretEnv  string   `yaml:"secret_env"`
@@ -171,19 +170,19 @@ type FallbackConfig struct {
 	Timeout    Duration `yaml:"timeout"`
 }
 
-// EgressConfig is a host that containers may reach. In a file it is a name, or a mapping.
+// EgressConfig is a host that containers may reach. In a file it is a name or a mapping.
 type EgressConfig struct {
 	Host    string `yaml:"host"`
 	Private bool   `yaml:"private"`
 }
 
-// UnmarshalText reads the name alone.
+// UnmarshalText sets e to a host by its name.
 func (e *EgressConfig) UnmarshalText(b []byte) error {
 	*e = EgressConfig{Host: string(b)}
 	return nil
 }
 
-// hosts are the names in a list, and those among them that may lead to private addresses.
+// hosts returns the names in a list, and those of them that may resolve to private addresses.
 func hosts(list []EgressConfig) (all, private []string) {
 	for _, e := range list {
 		all = append(all, e.Host)
@@ -194,7 +193,7 @@ func hosts(list []EgressConfig) (all, private []string) {
 	return all, private
 }
 
-// SlackConfig is the Slack app that people mention. Without a token there is none.
+// SlackConfig configures the Slack app that people mention. Without a token there is no app.
 type SlackConfig struct {
 	TokenEnv          string                   `yaml:"token_env"`
 	TokenFile         string                   `yaml:"token_file"`
@@ -211,14 +210,14 @@ type SlackConfig struct {
 	Teams             []string                 `yaml:"teams"`
 }
 
-// ChannelConfig is what a channel's threads work on.
+// ChannelConfig has the repository and the agent of a channel's threads.
 type ChannelConfig struct {
 	Repo  string `yaml:"repo"`
 	Base  string `yaml:"base"`
 	Agent string `yaml:"agent"`
 }
 
-// GateConfig says which threads ramus works for.
+// GateConfig selects the threads that ramus works for.
 type GateConfig struct {
 	Enabled        bool     `yaml:"enabled"`
 	ThreadStarters []string `yaml:"thread_starters"`
@@ -231,19 +230,19 @@ type GateConfig struct {
 	People map[string]PersonConfig `yaml:"people"`
 }
 
-// PersonConfig says what a person may do in threads, and in which repositories.
+// PersonConfig has the permissions of a person in threads, and their repositories.
 type PersonConfig struct {
 	May   []string `yaml:"may"`
 	Repos []string `yaml:"repos"`
 }
 
-// ArtifactsConfig is where large outputs and artifacts are kept, and how long links to evidence open.
+// ArtifactsConfig has the storage of large outputs and artifacts, and the lifetime of links to evidence.
 type ArtifactsConfig struct {
 	URL     string   `yaml:"url"`
 	LinkTTL Duration `yaml:"link_ttl"`
 }
 
-// KeepConfig is what `ramus prune` leaves.
+// KeepConfig is the retention policy of `ramus prune`.
 type KeepConfig struct {
 	Branches  KeepKind `yaml:"branches"`
 	Runs      KeepKind `yaml:"runs"`
@@ -251,13 +250,13 @@ type KeepConfig struct {
 	Artifacts KeepKind `yaml:"artifacts"`
 }
 
-// KeepKind is how much is kept of one kind of thing.
+// KeepKind is the retention policy of one kind of data.
 type KeepKind struct {
 	Age   Duration `yaml:"age"`
 	Count int      `yaml:"count"`
 }
 
-// AgentConfig is one coding agent.
+// AgentConfig configures one coding agent.
 type AgentConfig struct {
 	Kind       string            `yaml:"kind"`
 	Image      string            `yaml:"image"`
@@ -276,7 +275,7 @@ type AgentConfig struct {
 	Browser    string            `yaml:"browser"`
 }
 
-// BotConfig is the committer of every commit, and the key that signs them.
+// BotConfig has the committer of every commit, and the key that signs them.
 type BotConfig struct {
 	Name           string `yaml:"name"`
 	Email          string `yaml:"email"`
@@ -284,13 +283,13 @@ type BotConfig struct {
 	SigningKeyFile string `yaml:"signing_key_file"`
 }
 
-// LogConfig shapes the log, which goes to standard error.
+// LogConfig configures the log, which goes to standard error.
 type LogConfig struct {
 	Level  string `yaml:"level"`
 	Format string `yaml:"format"`
 }
 
-// Defaults are the values of keys that nobody set.
+// Defaults returns the values of keys that are not set.
 func Defaults() Config {
 	const mib, gib = 1 << 20, 1 << 30
 	return Config{
@@ -327,14 +326,14 @@ func Defaults() Config {
 	}
 }
 
-// Duration is a time.Duration written as Go does: 90s, 10m, 24h.
+// Duration is a time.Duration in the notation of Go: 90s, 10m, 24h.
 type Duration time.Duration
 
-// UnmarshalText reads one.
+// UnmarshalText reads a Duration.
 func (d *Duration) UnmarshalText(b []byte) error {
 	v, err := time.ParseDuration(string(b))
 	if err != nil || v < 0 {
-		return fmt.Errorf("%q is no duration such as 90s, 10m or 24h", b)
+		return fmt.Errorf("%q is not a duration such as 90s, 10m or 24h", b)
 	}
 	*d = Duration(v)
 	return nil
@@ -343,7 +342,7 @@ func (d *Duration) UnmarshalText(b []byte) error {
 // Size is a number of bytes: 512MiB, 2GiB, 1000.
 type Size int64
 
-// UnmarshalText reads one.
+// UnmarshalText reads a Size.
 func (s *Size) UnmarshalText(b []byte) error {
 	text := strings.TrimSpace(string(b))
 	unit := int64(1)
@@ -354,13 +353,13 @@ func (s *Size) UnmarshalText(b []byte) error {
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > math.MaxInt64/unit {
-		return fmt.Errorf("%q is no size such as 512MiB, 2GiB or a number of bytes", b)
+		return fmt.Errorf("%q is not a size such as 512MiB, 2GiB or a number of bytes", b)
 	}
 	*s = Size(n * unit)
 	return nil
 }
 
-// choices are the keys with a closed list of values.
+// choices are the values of the keys with a closed list of values.
 var choices = map[string][]string{
 	"engine": {"auto", "sandbox", "docker"}, "work_tree": {"auto", "root", "helper", "portable"}, "llm.kind": {"", "openai", "anthropic"},
 	"agents.*.kind": {"command", "acp"}, "agents.*.prompt": {"stdin", "argument"}, "agents.*.permission": {"allow", "ask", "deny"}, "agents.*.browser": {"", "interactive"},
@@ -368,7 +367,7 @@ var choices = map[string][]string{
 	"log.level":            {"debug", "info", "warn", "error"}, "log.format": {"text", "json"},
 }
 
-// choicesOf looks a key up; a name in the middle of its path may be any.
+// choicesOf returns the values of a key, and whether its list is closed. The middle part of its path may be any name.
 func choicesOf(path string) ([]string, bool) {
 	if list, closed := choices[path]; closed {
 		return list, true
@@ -381,16 +380,16 @@ func choicesOf(path string) ([]string, bool) {
 	return list, closed
 }
 
-// ConfigError is all mistakes of a configuration, in order of their place.
+// ConfigError has all mistakes of a configuration, in the order of their positions.
 type ConfigError []string
 
 func (e ConfigError) Error() string { return strings.Join(e, "\n") }
 
-// largestConfig bounds the file; a configuration is some kilobytes.
+// largestConfig bounds the file, in bytes. A configuration has some kilobytes.
 const largestConfig = 1 << 20
 
-// LoadConfig reads the defaults, over them the file at path (which may be
-// missing when optional is set), over them the environment.
+// LoadConfig returns the configuration. The environment overrides the file at path, which overrides the defaults. The
+// file may be missing if optional is true.
 func LoadConfig(path string, optional bool, environ []string) (Config, error) {
 	c := Defaults()
 	info, err := os.Stat(path)
@@ -412,14 +411,14 @@ func LoadConfig(path string, optional bool, environ []string) (Config, error) {
 	return c, overrideConfig(environ, &c)
 }
 
-// configReader walks a YAML tree beside a Go value and collects every mistake.
+// configReader walks a YAML tree and a Go value in parallel, and collects every mistake.
 type configReader struct {
 	name   string
 	lines  []string
 	errors ConfigError
 }
 
-// parseConfig reads text over c.
+// parseConfig reads text into c.
 func parseConfig(name string, text []byte, c *Config) error {
 	r := &configReader{name: name, lines: strings.Split(string(text), "\n")}
 	file, err := parser.ParseBytes(text, 0)
@@ -437,7 +436,7 @@ func parseConfig(name string, text []byte, c *Config) error {
 			continue
 		}
 		if docs++; docs > 1 {
-			r.fault(doc.Body.GetToken(), "a configuration is one YAML document, this is a second one")
+			r.fault(doc.Body.GetToken(), "a configuration is one YAML document, but this is a second one")
 			break
 		}
 		r.mapping(doc.Body, reflect.ValueOf(c).Elem(), "")
@@ -460,7 +459,7 @@ func (r *configReader) fault(t *token.Token, format string, args ...any) {
 	r.errors = append(r.errors, e)
 }
 
-// pairs lists a mapping's entries; the parser has two forms of it.
+// pairs returns the entries of a mapping, which has two forms in the parser. Returns false if n is not a mapping.
 func pairs(n ast.Node) ([]*ast.MappingValueNode, bool) {
 	switch n := n.(type) {
 	case *ast.MappingNode:
@@ -478,7 +477,7 @@ func join(path, key string) string {
 	return path + "." + key
 }
 
-// mapping fills a struct.
+// mapping sets the fields of a struct.
 func (r *configReader) mapping(n ast.Node, v reflect.Value, path string) {
 	entries, ok := pairs(n)
 	if !ok {
@@ -490,7 +489,7 @@ func (r *configReader) mapping(n ast.Node, v reflect.Value, path string) {
 		return
 	}
 	fields := keys(v.Type())
-	for _, entry := range entries { // each key once: the parser sees to that
+	for _, entry := range entries { // the parser rejects repeated keys
 		key := entry.Key.GetToken().Value
 		if field := slices.Index(fields, key); field >= 0 {
 			r.value(entry.Value, v.Field(field), join(path, key))
@@ -502,10 +501,10 @@ func (r *configReader) mapping(n ast.Node, v reflect.Value, path string) {
 	}
 }
 
-// value fills a field.
+// value sets a field.
 func (r *configReader) value(n ast.Node, v reflect.Value, path string) {
 	if n.Type() == ast.NullType {
-		return // a key without a value is a key that nobody set
+		return // a key without a value counts as not set
 	}
 	if _, isText := v.Addr().Interface().(encoding.TextUnmarshaler); !isText {
 		switch v.Kind() {
@@ -527,8 +526,8 @@ func (r *configReader) value(n ast.Node, v reflect.Value, path string) {
 	}
 }
 
-// text is a scalar as it is written. Anchors and aliases are refused: nothing
-// here is long enough to need them, and they make small files large.
+// text returns a scalar as written. It refuses anchors and aliases, which no configuration is long enough to need, and
+// which make small files large.
 func (r *configReader) text(n ast.Node, path string) (string, bool) {
 	switch n := n.(type) {
 	case *ast.StringNode:
@@ -566,7 +565,7 @@ func (r *configReader) list(n ast.Node, v reflect.Value, path string) {
 	v.Set(list)
 }
 
-// dictionary fills a map of names to values, or to mappings of their own.
+// dictionary sets a map of names to values or to mappings.
 func (r *configReader) dictionary(n ast.Node, v reflect.Value, path string) {
 	entries, ok := pairs(n)
 	if !ok {
@@ -583,7 +582,7 @@ func (r *configReader) dictionary(n ast.Node, v reflect.Value, path string) {
 	v.Set(m)
 }
 
-// keys lists a struct's keys, in order of its fields.
+// keys returns the keys of a struct, in the order of its fields.
 func keys(t reflect.Type) []string {
 	var list []string
 	for i := range t.NumField() {
@@ -592,11 +591,11 @@ func keys(t reflect.Type) []string {
 	return list
 }
 
-// set fills a field from text, as the file and the environment have it.
+// set sets a field from text, as the file and the environment have it.
 func set(v reflect.Value, text, path string) error {
 	if list, closed := choicesOf(path); closed && !slices.Contains(list, text) {
 		if near := nearest(text, list); near != "" {
-			return fmt.Errorf("%s: %q is none of its values; did you mean %q?", path, text, near)
+			return fmt.Errorf("%s: unknown value %q; did you mean %q?", path, text, near)
 		}
 		return fmt.Errorf("%s: want one of %s", path, strings.TrimPrefix(strings.Join(list, ", "), ", "))
 	}
@@ -612,7 +611,7 @@ func set(v reflect.Value, text, path string) error {
 	case reflect.Int, reflect.Int64:
 		n, err := strconv.ParseInt(strings.ReplaceAll(text, "_", ""), 10, v.Type().Bits())
 		if err != nil || n < 0 {
-			return fmt.Errorf("%s: %q is no whole number", path, text)
+			return fmt.Errorf("%s: %q is not a whole number", path, text)
 		}
 		v.SetInt(n)
 	case reflect.Bool:
@@ -624,7 +623,7 @@ func set(v reflect.Value, text, path string) error {
 	case reflect.Float64:
 		f, err := strconv.ParseFloat(text, 64)
 		if err != nil || !(f >= 0) || math.IsInf(f, 0) {
-			return fmt.Errorf("%s: %q is no number", path, text)
+			return fmt.Errorf("%s: %q is not a number", path, text)
 		}
 		v.SetFloat(f)
 	case reflect.Slice:
@@ -655,10 +654,10 @@ func set(v reflect.Value, text, path string) error {
 	return nil
 }
 
-// notKeys are variables of ramus that are no configuration.
+// notKeys are variables of ramus that are not part of the configuration.
 var notKeys = []string{"RAMUS_CONFIG", "RAMUS_TOKEN"}
 
-// overrideConfig reads the environment over c.
+// overrideConfig reads the environment into c.
 func overrideConfig(environ []string, c *Config) error {
 	fields := map[string]string{}
 	values := map[string]reflect.Value{}
@@ -671,7 +670,7 @@ func overrideConfig(environ []string, c *Config) error {
 				continue
 			}
 			if f.Kind() == reflect.Map && f.Type().Elem().Kind() != reflect.String {
-				continue // a mapping of mappings does not fit into a variable
+				continue // a variable cannot express a mapping of mappings
 			}
 			name := "RAMUS_" + strings.ToUpper(strings.ReplaceAll(p, ".", "_"))
 			fields[name], values[name] = p, f
@@ -695,7 +694,7 @@ func overrideConfig(environ []string, c *Config) error {
 		}
 		v, ok := values[name]
 		if !ok {
-			// Others may use the prefix too; only what looks like a slip is refused.
+			// Other programs may use the prefix too, so only names that look like misspellings are refused.
 			if near := nearest(name, known); near != "" && edits(name, near) <= 2 {
 				faults = append(faults, fmt.Sprintf("unknown environment variable %s; did you mean %s?", name, near))
 			}
@@ -711,7 +710,7 @@ func overrideConfig(environ []string, c *Config) error {
 	return nil
 }
 
-// folder is path with ~ read as the home folder, absolute.
+// folder returns the absolute form of path, in which ~ means the home folder.
 func folder(path string) (string, error) {
 	if rest, ok := strings.CutPrefix(path, "~"); ok && (rest == "" || rest[0] == '/') {
 		home, err := os.UserHomeDir()

@@ -15,15 +15,14 @@ import (
 	"github.com/ramus-dev/ramus/gateway/client"
 )
 
-// connection is the way to a server: one far away, the one of the data folder,
-// or our own.
+// connection is a connection to a server: a remote one, the one of the data folder, or one inside this process.
 type connection struct {
 	env    *env
 	config Config
 	client *client.Client
-	// remote is set for servers by URL: repositories are not on this disk.
+	// remote is true for servers by URL, whose repositories are not on this disk.
 	remote bool
-	// leave keeps containers when our own server ends.
+	// leave keeps containers when the server inside this process ends.
 	leave bool
 
 	mu    sync.Mutex // guards own and front
@@ -31,7 +30,7 @@ type connection struct {
 	front *front
 }
 
-// connect finds the server that the environment or the data folder names.
+// connect connects to the server that the environment or the data folder names.
 func connect(ctx context.Context, e *env) (*connection, error) {
 	c := &connection{env: e, leave: e.keep}
 	far, err := remote(e)
@@ -46,7 +45,7 @@ func connect(ctx context.Context, e *env) (*connection, error) {
 		return nil, err
 	}
 	c.client = client.Socket(c.dial)
-	// At once, so that what keeps a server from starting is told as it is.
+	// Dial once now, so that the reason why a server cannot start is reported unchanged.
 	conn, err := c.dial(ctx)
 	if err != nil {
 		return nil, err
@@ -54,7 +53,7 @@ func connect(ctx context.Context, e *env) (*connection, error) {
 	return c, conn.Close()
 }
 
-// remote is the server that the environment names; nil where it names none.
+// remote returns a client for the server that the environment names. Returns nil if it names none.
 func remote(e *env) (*client.Client, error) {
 	url := e.getenv("RAMUS_URL")
 	if url == "" || e.dataFlag != "" {
@@ -66,9 +65,9 @@ func remote(e *env) (*client.Client, error) {
 	return client.New(url, e.getenv("RAMUS_TOKEN")), nil
 }
 
-// standing is the way to a server that runs already. What is begun there goes
-// on when this command has ended.
-func standing(ctx context.Context, e *env) (*client.Client, error) {
+// runningServer returns a client for a server that runs already. Work that is started there continues after this
+// command has ended.
+func runningServer(ctx context.Context, e *env) (*client.Client, error) {
 	if far, err := remote(e); far != nil || err != nil {
 		return far, err
 	}
@@ -78,7 +77,7 @@ func standing(ctx context.Context, e *env) (*client.Client, error) {
 	}
 	conn, err := dialSocket(ctx, config.Data)
 	if err != nil {
-		return nil, &exitStatus{exitAway, fmt.Errorf("no ramus server runs on %s; start one with `ramus serve`, or set RAMUS_URL and RAMUS_TOKEN: %w", config.Data, err)}
+		return nil, &exitStatus{exitAway, fmt.Errorf("no ramus server runs on %s: start one with `ramus serve`, or set RAMUS_URL and RAMUS_TOKEN (%w)", config.Data, err)}
 	}
 	if err := conn.Close(); err != nil {
 		return nil, err
@@ -86,11 +85,11 @@ func standing(ctx context.Context, e *env) (*client.Client, error) {
 	return client.Socket(func(ctx context.Context) (net.Conn, error) { return dialSocket(ctx, config.Data) }), nil
 }
 
-// patience is how long to wait silently for another process to be ready.
+// patience is how long to wait for another process without a message.
 const patience = 2 * time.Second
 
-// dial connects to the data folder's server. Where none runs it becomes that
-// server: so a command whose server ends in the middle goes on as its own.
+// dial connects to the server of the data folder. If none runs, this process becomes the server. So a command whose
+// server ends meanwhile continues with its own.
 func (c *connection) dial(ctx context.Context) (net.Conn, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -121,7 +120,7 @@ func (c *connection) dial(ctx context.Context) (net.Conn, error) {
 	}
 }
 
-// owner tells who has the lock, for people.
+// owner returns a description of the process that has the lock, for people.
 func owner(data string) string {
 	b, err := os.ReadFile(filepath.Join(data, "ramus.lock"))
 	if pid := strings.TrimSpace(string(b)); err == nil && pid != "" {
@@ -137,10 +136,9 @@ func (c *connection) start(ctx context.Context, lock *os.File) error {
 		return errors.New("the server inside this process has ended")
 	}
 	log := newLog(c.env.err, c.config.Log, slog.LevelWarn)
-	// The command's context ends at an interrupt; the server still has to
-	// commit what stands after that.
+	// The command's context ends at an interrupt, but the server then still has to commit changes.
 	config := c.config
-	config.Pool = 0 // who comes after this command finds another server
+	config.Pool = 0 // a pool would be of no use to later commands, which find another server
 	i, err := open(context.WithoutCancel(ctx), config, lock, c.env.environ, log)
 	if err != nil {
 		return err
@@ -153,8 +151,8 @@ func (c *connection) start(ctx context.Context, lock *os.File) error {
 	return nil
 }
 
-// How long our own server may take to end: others may be using it, and commands
-// that were stopped still have to be committed.
+// othersMay bounds the wait for other users of this process's server, and endWithin the end of the server. Stopped
+// commands still have to be committed.
 const (
 	othersMay = 10 * time.Minute
 	endWithin = time.Minute

@@ -11,8 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
-// env is what every command has: its streams, the environment, the flags that
-// all have, and the way to a server.
+// env is the context of a command: its streams, the environment, the common flags, and the connection to a server.
 type env struct {
 	stdio
 	environ []string
@@ -20,12 +19,12 @@ type env struct {
 	dataFlag, configFlag string
 	json, keep           bool
 
-	conn *connection // nil until a command asks for a server
+	conn *connection // nil until a command needs a server
 }
 
 func newEnv(io stdio, environ []string) *env { return &env{stdio: io, environ: environ} }
 
-// getenv is os.Getenv over the environment that run was given.
+// getenv is like os.Getenv, but reads environ.
 func (e *env) getenv(name string) string {
 	for i := len(e.environ) - 1; i >= 0; i-- {
 		if value, ok := strings.CutPrefix(e.environ[i], name+"="); ok {
@@ -35,10 +34,10 @@ func (e *env) getenv(name string) string {
 	return ""
 }
 
-// config reads the configuration; Data in it is absolute.
+// config returns the configuration. Its Data is absolute.
 func (e *env) config() (Config, error) {
-	// The data folder has the file that may name the data folder: the flag and
-	// the environment decide first, then the default.
+	// The data folder has the file that may name the data folder. So the flag decides first, then the environment, then
+	// the default.
 	data := e.dataFlag
 	if data == "" {
 		data = e.getenv("RAMUS_DATA")
@@ -68,7 +67,7 @@ func (e *env) config() (Config, error) {
 	return c, err
 }
 
-// client connects to the server, starting one where none runs.
+// client connects to the server. It starts one if none runs.
 func (e *env) client(ctx context.Context) (*client.Client, error) {
 	if e.conn == nil {
 		conn, err := connect(ctx, e)
@@ -80,7 +79,7 @@ func (e *env) client(ctx context.Context) (*client.Client, error) {
 	return e.conn.client, nil
 }
 
-// close gives up the connection, and the server behind it where it is our own.
+// close closes the connection, and ends the server inside this process if there is one.
 func (e *env) close() error {
 	if e.conn == nil {
 		return nil
@@ -88,7 +87,7 @@ func (e *env) close() error {
 	return e.conn.close()
 }
 
-// The exit statuses of every command; see the package comment.
+// Exit statuses of all commands. The package comment describes them.
 const (
 	exitFailed      = 1
 	exitUsage       = 2
@@ -99,7 +98,7 @@ const (
 	exitInterrupted = 130
 )
 
-// exitStatus ends the command with a status; err, when there is one, is reported.
+// exitStatus ends the command with a status. err is reported if it is not nil.
 type exitStatus struct {
 	code int
 	err  error
@@ -114,12 +113,12 @@ func (e *exitStatus) Error() string {
 
 func (e *exitStatus) Unwrap() error { return e.err }
 
-// unreadable is input that cannot be read at all.
+// unreadable is the error for input that cannot be read at all.
 type unreadable struct{ error }
 
 func (e *unreadable) Unwrap() error { return e.error }
 
-// exitCode is the one place where errors become exit statuses.
+// exitCode returns the exit status for an error. No other code maps errors to exit statuses.
 func exitCode(err error) int {
 	var (
 		status  *exitStatus
@@ -149,7 +148,7 @@ func exitCode(err error) int {
 	return exitFailed
 }
 
-// report tells the person what went wrong, and what to do, and returns the exit status.
+// report prints an error and its hint, and returns the exit status.
 func (e *env) report(err error) int {
 	code := exitCode(err)
 	var (

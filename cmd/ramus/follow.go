@@ -14,17 +14,16 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// followOptions shape what is shown of a run while it works.
+// followOptions configure the progress of a run that is shown.
 type followOptions struct {
-	output bool  // the commands' output, live
-	turns  bool  // of that, only what agents print: their checks' results are enough
-	json   bool  // events as they are, one a line
+	output bool  // show the output of commands while they run
+	turns  bool  // with output, show only that of agents; the results of their checks suffice
+	json   bool  // print events as JSON, one per line
 	after  int64 // leave out events up to this number
 }
 
-// follow shows a run line by line until it has ended or waits for a person, and
-// then what it came to.
-// At an interrupt the run is stopped, as a terminal would.
+// follow shows the progress of a run until it has ended or waits for a person, and then its result. An interrupt stops
+// the run.
 func follow(ctx context.Context, e *env, c *client.Client, r record.Run, o followOptions) error {
 	p := &progress{env: e, options: o}
 	for event, err := range c.Events(ctx, r.Name(), o.after) {
@@ -77,15 +76,14 @@ func stopRun(ctx context.Context, e *env, c *client.Client, r record.Run) error 
 	return &exitStatus{code: exitInterrupted}
 }
 
-// progress turns events into lines for people.
+// progress prints events as lines for people.
 type progress struct {
 	*env
 	options followOptions
-	// Of the first and the latest event, which may lie in the past.
+	// start and now are the times of the first and the latest event, which may be in the past.
 	start, now time.Time
 	agent      bool // the latest step is an agent's turn
-	// The stream and step that the last piece of output was of, to begin a new
-	// line where another begins.
+	// last is the stream and the step of the last piece of output. Output of another begins on a new line.
 	last string
 }
 
@@ -98,7 +96,7 @@ func (p *progress) line(node, format string, args ...any) {
 	fmt.Fprintf(p.out, "%s  %s  %s\n", at, p.colour(blue, fmt.Sprintf("%-12s", p.oneLine(node, 24))), fmt.Sprintf(format, args...))
 }
 
-// name is what people call a step: its node, and which of several visits.
+// name returns the name of a step for people: its node, and which of several visits.
 func name(ev record.Event) string {
 	if ev.Step != "" {
 		return ev.Step
@@ -136,17 +134,17 @@ func (p *progress) show(ev record.Event) {
 	case record.EventStepFinished:
 		p.finished(ev)
 	case record.EventQueued:
-		p.line("", "waiting for a container, place %s in line", p.oneLine(ev.Message, 20))
+		p.line("", "waiting for a container, position %s in the queue", p.oneLine(ev.Message, 20))
 	case record.EventGate:
 		p.line(name(ev), "%s", p.colour(yellow, "? "+p.oneLine(ev.Message, 200)))
 	case record.EventDecision:
 		p.line(name(ev), "%s", p.oneLine(decided(ev), 200))
 	case record.EventAgent:
-		p.did(ev)
+		p.agentEvent(ev)
 	case record.EventTool:
 		p.line(name(ev), "%s", p.colour(dim, "tool "+p.oneLine(ev.Message, 100)))
 	case record.EventBrowser:
-		p.looked(ev)
+		p.browserEvent(ev)
 	case record.EventEgress:
 		if ev.Reason == "refused" {
 			p.line("", "%s", p.colour(yellow, "the network refused "+p.oneLine(ev.Message, 100)))
@@ -154,9 +152,9 @@ func (p *progress) show(ev record.Event) {
 	case record.EventMerge:
 		p.merged(ev)
 	case record.EventPrompt:
-		var said record.Prompt
-		_ = json.Unmarshal(ev.Data, &said) // only who said it is missing without
-		p.line("", "%s", p.oneLine(strings.TrimPrefix(said.By.Name+": ", ": ")+ev.Message, 200))
+		var prompt record.Prompt
+		_ = json.Unmarshal(ev.Data, &prompt) // without Data only the name of the person is missing
+		p.line("", "%s", p.oneLine(strings.TrimPrefix(prompt.By.Name+": ", ": ")+ev.Message, 200))
 	case record.EventCheck:
 		p.line(name(ev), "%s", p.colour(yellow, p.oneLine(strings.ReplaceAll(ev.Reason, "_", " ")+": "+ev.Message, 200)))
 	case record.EventRecovered, record.EventNote:
@@ -164,8 +162,8 @@ func (p *progress) show(ev record.Event) {
 	}
 }
 
-// did shows what an agent does: each tool call once, when it begins.
-func (p *progress) did(ev record.Event) {
+// agentEvent shows an event of an agent. A tool call is shown once, when it begins.
+func (p *progress) agentEvent(ev record.Event) {
 	switch ev.Kind {
 	case "tool_call", "plan":
 		p.line(name(ev), "%s", p.colour(dim, p.oneLine(ev.Message, 100)))
@@ -176,10 +174,10 @@ func (p *progress) did(ev record.Event) {
 	}
 }
 
-// looked tells what a browser saw.
-func (p *progress) looked(ev record.Event) {
+// browserEvent shows the result of a browser check.
+func (p *progress) browserEvent(ev record.Event) {
 	var c record.BrowserCheck
-	_ = json.Unmarshal(ev.Data, &c) // only the reason is missing without
+	_ = json.Unmarshal(ev.Data, &c) // without Data only the reason is missing
 	colour := yellow
 	switch c.Verdict {
 	case record.BrowserPass:
@@ -244,7 +242,7 @@ func (p *progress) finished(ev record.Event) {
 	}
 }
 
-// tail shows the last lines of what a failed command said.
+// tail shows the last lines of the output of a failed command.
 func (p *progress) tail(text string) {
 	const most = 12
 	text = strings.TrimRight(p.safe(text), "\n")
@@ -270,7 +268,7 @@ func (p *progress) merged(ev record.Event) {
 	}
 }
 
-// summary tells what a run came to, and how to look at it.
+// summary prints the result of a run, and commands for the next steps.
 func summary(ctx context.Context, e *env, c *client.Client, r record.Run, p *progress) error {
 	word := e.colour(green, string(r.State))
 	switch {
@@ -299,7 +297,7 @@ func summary(ctx context.Context, e *env, c *client.Client, r record.Run, p *pro
 		fmt.Fprintf(e.out, "  hint: %s\n", e.oneLine(r.Hint, 400))
 	}
 	if r.Gate != nil {
-		fmt.Fprintf(e.out, "  it waits for a person: %s\n  go on with: ramus approve %s   (or --reject)\n", e.oneLine(r.Gate.Message, 200), r.Name())
+		fmt.Fprintf(e.out, "  waiting for a person: %s\n  continue with: ramus approve %s   (or --reject)\n", e.oneLine(r.Gate.Message, 200), r.Name())
 	}
 	if r.Merged != "" {
 		fmt.Fprintf(e.out, "  merged into %s at %s\n", e.oneLine(r.Base, 100), short(string(r.Merged)))
@@ -324,7 +322,7 @@ func count(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// indented writes text for people, two columns in.
+// indented writes text for people with an indentation of two columns.
 type indented struct {
 	e   *env
 	mid bool // in the middle of a line

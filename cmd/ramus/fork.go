@@ -8,7 +8,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// forkFlag reads where a fork begins: "happy-mallard", "conv:ID@COMMIT".
+// forkFlag reads the start of a fork: "happy-mallard", "conv:ID@COMMIT".
 type forkFlag struct{ fork **record.Fork }
 
 // String implements flag.Value.

@@ -12,8 +12,8 @@ import (
 	"github.com/ramus-dev/ramus/gateway/client"
 )
 
-// source is where git gets a repository from: its folder where the server is on
-// this machine, otherwise its address.
+// source returns the address from which git gets a repository. It is the folder of the repository if the server is on
+// this machine, and otherwise its URL.
 func source(ctx context.Context, c *client.Client, repo string) (string, error) {
 	r, err := c.Repo(ctx, repo)
 	if err != nil {
@@ -23,12 +23,12 @@ func source(ctx context.Context, c *client.Client, repo string) (string, error) 
 		return r.Dir, nil
 	}
 	if r.CloneURL == "" {
-		return "", errors.New("the server tells no address to clone from")
+		return "", errors.New("the server has no address to clone from")
 	}
 	return r.CloneURL, nil
 }
 
-// cloneLine is the command that clones a branch.
+// cloneLine returns the command that clones a branch.
 func cloneLine(ctx context.Context, c *client.Client, repo, branch string) (string, error) {
 	from, err := source(ctx, c, repo)
 	if err != nil {
@@ -37,7 +37,7 @@ func cloneLine(ctx context.Context, c *client.Client, repo, branch string) (stri
 	return "git clone -b " + shellWord(branch) + " " + shellWord(from), nil
 }
 
-// shellWord is s as people may paste it into a shell.
+// shellWord returns s quoted for a shell.
 func shellWord(s string) string {
 	if s != "" && strings.IndexFunc(s, func(r rune) bool {
 		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("/._-:@%+=,", r)
@@ -47,8 +47,8 @@ func shellWord(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// git runs the person's own git in the folder they stand in. The token, where
-// the server wants one, goes by the environment: arguments can be seen by all.
+// git runs the person's own git in the current folder. A token for the server is passed by the environment, because all
+// users can see arguments.
 func (e *env) git(ctx context.Context, in io.Reader, args ...string) error {
 	cmd := exec.CommandContext(ctx, "git", args...)
 	cmd.Env = e.environ
@@ -67,7 +67,7 @@ func (e *env) git(ctx context.Context, in io.Reader, args ...string) error {
 	return nil
 }
 
-// branchOf finds a caller and where its branch is.
+// branchOf returns a caller's status and the address of its branch.
 func branchOf(ctx context.Context, e *env, caller string) (st executor.CallerStatus, from string, err error) {
 	c, err := e.client(ctx)
 	if err != nil {

@@ -21,6 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/store"
+	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/gateway/fallback"
@@ -33,9 +34,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// installation is a data folder at work: all rooms, opened in order. Whoever
-// holds the folder's lock is the only one, so a second `ramus serve` on the same
-// folder is refused and a second command finds the first one's socket.
+// installation is a data folder in use, with all rooms, opened in order. Only the holder of the folder's lock has one.
+// So a second `ramus serve` on the same folder is refused, and a second command finds the socket of the first.
 type installation struct {
 	config   Config
 	log      *slog.Logger
@@ -43,20 +43,20 @@ type installation struct {
 	git      *gitd.Server
 	engine   containers.Engine
 	workTree *workTree
-	store    store.Bucket // of large artifacts; nil: the executor has a folder of its own
+	store    store.Bucket // of large artifacts; if nil, the executor has a folder of its own
 	executor *executor.Executor
 	gateway  *gateway.Server
-	fallback *fallback.Client  // nil: there is none
-	why      string            // the engine is this one
-	chat     *gateway.Chat     // nil: no Slack app is configured; only a server that stays opens it
-	engineer *gateway.Engineer // the same
+	fallback *fallback.Client  // nil if there is none
+	why      string            // why this engine is used
+	chat     *gateway.Chat     // nil if no Slack app is configured; only a lasting server opens it
+	engineer *gateway.Engineer // only a lasting server opens it
 	hub      *hub
 }
 
-// errLocked: another process has the data folder.
+// errLocked means that another process uses the data folder.
 var errLocked = errors.New("the data folder is in use")
 
-// lockFolder takes a data folder, made where it is missing.
+// lockFolder locks a data folder. It makes a missing one.
 func lockFolder(data string) (*os.File, error) {
 	if err := os.MkdirAll(data, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the data folder: %w", err)
@@ -72,24 +72,24 @@ func lockFolder(data string) (*os.File, error) {
 		}
 		return nil, fmt.Errorf("cannot lock the data folder: %w", err)
 	}
-	// For people who wonder; the lock itself is the kernel's.
+	// The process id is for people. The lock itself is the kernel's.
 	if err := f.Truncate(0); err == nil {
 		fmt.Fprintf(f, "%d\n", os.Getpid())
 	}
 	return f, nil
 }
 
-// lockAgain is how often a data folder is tried that another process has.
+// lockAgain is the pause between two attempts to lock a data folder in use.
 const lockAgain = 50 * time.Millisecond
 
-// awaitFolder is lockFolder for those that can wait. It tells out for whom it waits, and returns
-// errLocked when the time is over.
+// awaitFolder is like lockFolder, but waits for another process. It names that process on out. Returns errLocked when
+// the time is over.
 func awaitFolder(ctx context.Context, out io.Writer, data string, wait time.Duration) (*os.File, error) {
 	lock, err := lockFolder(data)
 	if wait <= 0 || !errors.Is(err, errLocked) {
 		return lock, err
 	}
-	fmt.Fprintf(out, "ramus: waiting up to %v for another ramus%s, which has the data folder\n", wait, owner(data))
+	fmt.Fprintf(out, "ramus: waiting up to %v for another ramus%s, which uses the data folder\n", wait, owner(data))
 	over := time.NewTimer(wait)
 	defer over.Stop()
 	tick := time.NewTicker(lockAgain)
@@ -108,7 +108,7 @@ func awaitFolder(ctx context.Context, out io.Writer, data string, wait time.Dura
 	}
 }
 
-// newEngine chooses the container engine, and says why it is that one.
+// newEngine chooses the container engine. why explains the choice.
 func newEngine(ctx context.Context, c Config, log *slog.Logger) (_ containers.Engine, why string, err error) {
 	runner, program, err := containerPrograms(c.Data)
 	if err != nil {
@@ -130,28 +130,28 @@ func newEngine(ctx context.Context, c Config, log *slog.Logger) (_ containers.En
 	second := moby.Check(ctx)
 	why = whyEngine(c.Engine, first, second)
 	if second != nil {
-		// Not a reason to stop: repositories can be served without containers.
-		log.Warn("no container engine works here; `ramus doctor` tells more", "sandbox", first, "docker", second)
+		// Continue, because repositories can be served without containers.
+		log.Warn("no container engine works here; `ramus doctor` explains why", "sandbox", first, "docker", second)
 		return sandboxes, why, nil
 	}
 	return moby, why, nil
 }
 
-// whyEngine says why a setting of `engine` leads to the engine it does: sandbox and docker are why those do not
-// work here, nil where they do or were not asked.
+// whyEngine explains the engine that a setting of `engine` leads to. sandbox and docker are the errors of the engines'
+// checks. They are nil for an engine that works or was not checked.
 func whyEngine(setting string, sandbox, docker error) string {
 	switch {
 	case setting != "auto":
 		return "engine: " + setting + " in the configuration"
 	case sandbox == nil:
-		return "engine: auto takes the sandbox where it works"
+		return "engine: auto takes the sandbox, which works here"
 	case docker == nil:
-		return fmt.Sprintf("engine: auto takes docker, the sandbox does not work here: %v", sandbox)
+		return fmt.Sprintf("engine: auto takes docker, because the sandbox does not work here: %v", sandbox)
 	}
-	return "engine: auto takes the sandbox, neither it nor docker works here"
+	return "engine: auto takes the sandbox, although neither it nor docker works here"
 }
 
-// open opens a data folder whose lock is held; the lock is given back by close, or on error.
+// open opens a data folder whose lock is held. close releases the lock, and so does open after an error.
 func open(ctx context.Context, c Config, lock *os.File, environ []string, log *slog.Logger) (_ *installation, err error) {
 	secret := &secrets{environ: environ}
 	if err := secret.all(c); err != nil {
@@ -166,34 +166,21 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 			err = errors.Join(err, i.close(context.WithoutCancel(ctx), true))
 		}
 	}()
+
 	keys := filepath.Join(c.Data, "keys")
 	if err := os.MkdirAll(keys, 0o700); err != nil {
 		return nil, fmt.Errorf("cannot make the folder of keys: %w", err)
 	}
-	l := c.Git.Limits
-	git := &gitd.Server{
-		Root: filepath.Join(c.Data, "repos"), KeyFile: filepath.Join(keys, "grants.pem"), HostKeyFile: filepath.Join(keys, "ssh_host.pem"),
-		BaseKeyFile: filepath.Join(keys, "bases.pem"),
-		Limits: gitd.Limits{PackBytes: int64(l.PackBytes), Objects: l.Objects, ObjectBytes: int64(l.ObjectBytes), Time: time.Duration(l.Time),
-			CPU: time.Duration(l.CPU), Memory: int64(l.Memory), Processes: l.Processes, Idle: time.Duration(l.Idle)},
-		ReplyCache: int64(c.Git.ReplyCache),
-		Log:        log,
-	}
-	if git.ReplyCache == 0 {
-		git.ReplyCache = -1 // said to be none; to gitd 0 says nothing
-	}
-	if c.AuthorizedKeys != "" {
-		if git.AuthorizedKeys, err = folder(c.AuthorizedKeys); err != nil {
-			return nil, err
-		}
-	}
-	if git.Signer, err = newSigner(c.Bot, secret); err != nil {
+
+	git, err := newGit(c, keys, secret, log)
+	if err != nil {
 		return nil, err
 	}
 	if err := git.Open(ctx); err != nil {
 		return nil, fmt.Errorf("cannot open the repositories: %w", err)
 	}
 	i.git = git
+
 	engine, why, err := newEngine(ctx, c, log)
 	if err != nil {
 		return nil, err
@@ -202,6 +189,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if i.workTree, err = openWorkTree(ctx, c, engine); err != nil {
 		return nil, err
 	}
+
 	endpoint, err := newLLM(c.LLM, secret)
 	if err != nil {
 		return nil, err
@@ -233,6 +221,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if i.store, err = openStore(c.Artifacts.URL, secret); err != nil {
 		return nil, err
 	}
+
 	links, err := newLinks(keys, c, secret)
 	if err != nil {
 		return nil, err
@@ -241,14 +230,16 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		i.chat.Links = links
 	}
 	i.engineer.Links = links
+
 	preview, err := newPreview(c)
 	if err != nil {
 		return nil, err
 	}
+
 	if err := secret.keys(keys); err != nil {
 		return nil, err
 	}
-	set := secret.set(slog.New(slog.DiscardHandler)) // what is too short was told of above
+	set := secret.set(slog.New(slog.DiscardHandler)) // a warning about short secrets was logged above
 	removed.Store(set)
 	git.Secrets = set
 	if i.chat != nil {
@@ -257,34 +248,13 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	if i.hub.client != nil {
 		i.hub.client.Secrets = set
 	}
-	image := c.Image
-	if _, ok := engine.(*sandbox.Engine); ok {
-		image = "" // it has none, and evidence names what was used
-	}
-	egress, private := hosts(c.Egress)
-	x := &executor.Executor{
-		Data: c.Data, Git: git, Image: image, Egress: egress, PrivateEgress: private, Store: i.store, Upstreams: upstreams, Secrets: set,
-		Fleet: &containers.Fleet{Engine: engine, Dir: filepath.Join(c.Data, "hosts"), Keeper: i.workTree.keeper, Capacity: c.Capacity, Pool: c.Pool, Queue: c.Queue,
-			Sidecars: c.Browser.AtOnce, SleepAfter: time.Duration(c.SleepAfter), Log: log},
-		Browser: newBrowser(c.Browser),
-		Limits: containers.Limits{Memory: int64(c.Limits.Memory), CPUs: c.Limits.CPUs, PIDs: c.Limits.PIDs, Tmp: int64(c.Limits.Tmp),
-			FileSize: int64(c.Limits.FileSize), Output: int64(c.Limits.Output),
-			Disk: cmp.Or(int64(c.Limits.Disk), -1), DiskFree: int64(c.Limits.DiskFree)},
-		Timeout: time.Duration(c.Timeout), RunTimeout: time.Duration(c.RunTimeout),
-		Layers: int64(c.Layers),
-		Bot:    gitd.Person{Name: c.Bot.Name, Email: c.Bot.Email}, Log: log,
-		Agents: newAgents(c.Agents),
-		Keep:   newRetention(c.Keep),
-		Door:   map[string]func(executor.Visitor) http.Handler{model.Prefix: models.Handler},
-	}
-	if i.chat != nil { // before a container of an earlier process asks at its door
+
+	x := i.newExecutor(upstreams, set)
+	x.Door = map[string]func(executor.Visitor) http.Handler{model.Prefix: models.Handler}
+	if i.chat != nil { // set before a container of an earlier process uses its door
 		i.chat.Executor, i.chat.Git, i.chat.Fallback = x, git, i.fallback
 	}
 	x.Door[gateway.MCPPath] = gateway.MCPDoor(x, i.engineer, i.chat, buildVersion())
-	for name, value := range c.Env {
-		x.Env = append(x.Env, name+"="+value)
-	}
-	slices.Sort(x.Env)
 	if endpoint != nil {
 		x.LLM = endpoint
 	}
@@ -292,6 +262,7 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 		return nil, fmt.Errorf("cannot open the executor: %w", err)
 	}
 	i.executor = x
+
 	i.gateway = &gateway.Server{
 		Executor: x, Git: git, Version: buildVersion(), Engine: engine.Name(), URL: c.URL, CORS: c.CORS, Streams: c.Streams,
 		DeploySecret: deploySecret, GitHubSecret: i.hub.secret, GitHub: i.hub.client, SignIn: i.hub.signIn, Secrets: set,
@@ -300,7 +271,72 @@ func open(ctx context.Context, c Config, lock *os.File, environ []string, log *s
 	return i, nil
 }
 
-// newLLM makes the model endpoint of a configuration; nil where there is none.
+// newGit returns the Git server of a configuration. keys is the folder of keys.
+func newGit(c Config, keys string, secret *secrets, log *slog.Logger) (_ *gitd.Server, err error) {
+	l := c.Git.Limits
+	git := &gitd.Server{
+		Root:        filepath.Join(c.Data, "repos"),
+		KeyFile:     filepath.Join(keys, "grants.pem"),
+		HostKeyFile: filepath.Join(keys, "ssh_host.pem"),
+		BaseKeyFile: filepath.Join(keys, "bases.pem"),
+		Limits: gitd.Limits{
+			PackBytes: int64(l.PackBytes), Objects: l.Objects, ObjectBytes: int64(l.ObjectBytes), Time: time.Duration(l.Time),
+			CPU: time.Duration(l.CPU), Memory: int64(l.Memory), Processes: l.Processes, Idle: time.Duration(l.Idle),
+		},
+		ReplyCache: int64(c.Git.ReplyCache),
+		Log:        log,
+	}
+	if git.ReplyCache == 0 {
+		git.ReplyCache = -1 // the configuration sets 0 for no cache, but 0 is the default of gitd
+	}
+	if c.AuthorizedKeys != "" {
+		if git.AuthorizedKeys, err = folder(c.AuthorizedKeys); err != nil {
+			return nil, err
+		}
+	}
+	if git.Signer, err = newSigner(c.Bot, secret); err != nil {
+		return nil, err
+	}
+	return git, nil
+}
+
+// newExecutor returns the executor of an installation whose repositories, engine, work trees and store are open.
+func (i *installation) newExecutor(upstreams map[string]upstream.Source, set *redact.Secrets) *executor.Executor {
+	c := i.config
+	image := c.Image
+	if _, ok := i.engine.(*sandbox.Engine); ok {
+		image = "" // the Sandbox has no images, and evidence names the image that was used
+	}
+	egress, private := hosts(c.Egress)
+	x := &executor.Executor{
+		Data: c.Data, Git: i.git, Image: image, Egress: egress, PrivateEgress: private, Store: i.store,
+		Upstreams: upstreams, Secrets: set,
+		Fleet: &containers.Fleet{
+			Engine: i.engine, Dir: filepath.Join(c.Data, "hosts"), Keeper: i.workTree.keeper,
+			Capacity: c.Capacity, Pool: c.Pool, Queue: c.Queue, Sidecars: c.Browser.AtOnce,
+			SleepAfter: time.Duration(c.SleepAfter), Log: i.log,
+		},
+		Browser: newBrowser(c.Browser),
+		Limits: containers.Limits{
+			Memory: int64(c.Limits.Memory), CPUs: c.Limits.CPUs, PIDs: c.Limits.PIDs, Tmp: int64(c.Limits.Tmp),
+			FileSize: int64(c.Limits.FileSize), Output: int64(c.Limits.Output),
+			Disk: cmp.Or(int64(c.Limits.Disk), -1), DiskFree: int64(c.Limits.DiskFree),
+		},
+		Timeout: time.Duration(c.Timeout), RunTimeout: time.Duration(c.RunTimeout),
+		Layers: int64(c.Layers),
+		Bot:    gitd.Person{Name: c.Bot.Name, Email: c.Bot.Email},
+		Log:    i.log,
+		Agents: newAgents(c.Agents),
+		Keep:   newRetention(c.Keep),
+	}
+	for name, value := range c.Env {
+		x.Env = append(x.Env, name+"="+value)
+	}
+	slices.Sort(x.Env)
+	return x
+}
+
+// newLLM returns the model endpoint of a configuration. Returns nil if there is none.
 func newLLM(c LLMConfig, secret *secrets) (*llm.Client, error) {
 	if c.Kind == "" && c.BaseURL == "" {
 		return nil, nil
@@ -312,7 +348,7 @@ func newLLM(c LLMConfig, secret *secrets) (*llm.Client, error) {
 	return llm.New(llm.Client{Kind: llm.Kind(c.Kind), BaseURL: c.BaseURL, Model: c.Model, Key: key, Timeout: time.Duration(c.Timeout)})
 }
 
-// close closes the rooms in the order from the door inwards.
+// close closes the rooms, from the entrances inwards.
 func (i *installation) close(ctx context.Context, keep bool) error {
 	var errs []error
 	if i.chat != nil {
@@ -340,13 +376,13 @@ func (i *installation) close(ctx context.Context, keep bool) error {
 	return errors.Join(errs...)
 }
 
-// socketName is where commands find the server, in its data folder.
+// socketName is the name of the server's socket in its data folder.
 const socketName = "ramus.sock"
 
 func socketPath(data string) string { return filepath.Join(data, socketName) }
 
-// loopbackURL is where this machine reaches a server that listens at addr, or "" where
-// others may reach it, too: these need the URL of the configuration.
+// loopbackURL returns the URL at which this machine reaches a server that listens at addr. Returns "" if other machines
+// may reach it too, because they need the URL of the configuration.
 func loopbackURL(addr net.Addr) string {
 	if tcp, ok := addr.(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
 		return "http://" + tcp.String()
@@ -354,8 +390,7 @@ func loopbackURL(addr net.Addr) string {
 	return ""
 }
 
-// listenSocket opens the unix socket. The lock is held: a socket that is there
-// is one that a dead process left.
+// listenSocket opens the unix socket. The lock is held, so an existing socket was left by a dead process.
 func listenSocket(data string) (net.Listener, error) {
 	if err := os.Remove(socketPath(data)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("cannot remove the old socket: %w", err)
@@ -368,10 +403,10 @@ func listenSocket(data string) (net.Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %s: %w", socketPath(data), err)
 	}
-	l.SetUnlinkOnClose(false) // it would use the path through the folder's descriptor, which is closed
+	l.SetUnlinkOnClose(false) // the path goes through the descriptor of the folder, which is closed by then
 	if err := os.Chmod(socketPath(data), 0o600); err != nil {
 		l.Close()
-		return nil, fmt.Errorf("cannot close the socket to others: %w", err)
+		return nil, fmt.Errorf("cannot restrict the socket to its owner: %w", err)
 	}
 	return l, nil
 }
@@ -388,15 +423,15 @@ func dialNamed(ctx context.Context, data, name string) (conn net.Conn, err error
 	return conn, err
 }
 
-// door is the socket of a server that may end while somebody comes in. A closed listener hangs
-// up on those who wait for it, and [http.Server.Shutdown] on those who were not yet read: a
-// command that came just when another one's server was ending would fail.
+// door is the socket of a server that may end while a client connects. A closed listener drops clients in its queue,
+// and [http.Server.Shutdown] drops those that were not read yet. Without door a command that connects while another
+// one's server ends would fail.
 type door struct {
 	data string
 
-	mu    sync.Mutex            // guards all below
-	heard map[net.Conn]struct{} // who is being read or answered
-	quiet chan struct{}         // closed when nobody is; nil: nobody waits for that
+	mu    sync.Mutex            // guards the fields below
+	heard map[net.Conn]struct{} // connections that are read or answered
+	quiet chan struct{}         // closed when there is no such connection; nil if no goroutine waits for that
 }
 
 // changed is the server's [http.Server.ConnState].
@@ -418,15 +453,15 @@ func (d *door) changed(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// close takes the socket away and returns when everybody who had connected is answered, or
-// ctx ends. Who comes later finds no socket, and waits for the folder's lock.
+// close removes the socket and returns when all clients that had connected are answered, or when ctx ends. Later
+// clients find no socket, and wait for the folder's lock.
 func (d *door) close(ctx context.Context) error {
 	const last = socketName + ".last"
 	if err := os.Rename(socketPath(d.data), filepath.Join(d.data, last)); err != nil {
-		return fmt.Errorf("cannot take the socket away: %w", err)
+		return fmt.Errorf("cannot remove the socket: %w", err)
 	}
 	defer os.Remove(filepath.Join(d.data, last))
-	// They are let in one after another: when this one is answered, all the others are in.
+	// The listener accepts connections in order. When this one is answered, all earlier ones were accepted.
 	c := client.Socket(func(ctx context.Context) (net.Conn, error) { return dialNamed(ctx, d.data, last) })
 	defer c.Close()
 	if _, err := c.Health(ctx); err != nil {
@@ -448,7 +483,7 @@ func (d *door) close(ctx context.Context) error {
 	}
 }
 
-// newHTTPServer is http.Server with the bounds that hold for every client.
+// newHTTPServer returns an http.Server with the bounds for every client.
 func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler: h, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
@@ -456,7 +491,7 @@ func newHTTPServer(h http.Handler, log *slog.Logger) *http.Server {
 	}
 }
 
-// front is the servers of an installation, started together and stopped together.
+// front has the servers of an installation. They start and stop together.
 type front struct {
 	i       *installation
 	servers []*http.Server
@@ -465,7 +500,7 @@ type front struct {
 	group   errgroup.Group
 }
 
-// listen serves the unix socket and, unless alone, what the configuration says.
+// listen serves the unix socket and, unless alone, the addresses of the configuration.
 func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err error) {
 	serving, stop := context.WithCancel(context.WithoutCancel(ctx))
 	f := &front{i: i, stop: stop, door: door{data: i.config.Data}}
@@ -503,7 +538,7 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 	listenTCP := func(addr, key string) (net.Listener, error) {
 		l, err := net.Listen("tcp", addr)
 		if err != nil {
-			return nil, fmt.Errorf("cannot listen where %s says: %w", key, err)
+			return nil, fmt.Errorf("cannot listen at the address of %s: %w", key, err)
 		}
 		listeners = append(listeners, l)
 		return l, nil
@@ -539,7 +574,7 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 	}
 	f.group.Go(func() error {
 		if err := i.executor.WarmPool(serving); err != nil && serving.Err() == nil {
-			i.log.Warn("no container waits for the first caller", "err", err)
+			i.log.Warn("the pool of containers is not filled", "err", err)
 		}
 		return nil
 	})
@@ -550,12 +585,12 @@ func (i *installation) listen(ctx context.Context, alone bool) (_ *front, err er
 	return f, nil
 }
 
-// shutdown ends streams, waits for work that clients still watch until ctx ends, and stops.
+// shutdown ends streams, waits until ctx ends for requests that clients still follow, and stops.
 func (f *front) shutdown(ctx context.Context) error {
 	f.i.gateway.Drain()
 	f.stop()
 	if err := f.door.close(ctx); err != nil {
-		f.i.log.Debug("whoever came last may not have been answered", "err", err)
+		f.i.log.Debug("the last client may not have been answered", "err", err)
 	}
 	var errs []error
 	for _, s := range f.servers {
@@ -566,7 +601,7 @@ func (f *front) shutdown(ctx context.Context) error {
 	return errors.Join(append(errs, f.group.Wait())...)
 }
 
-// newLog is the log as the configuration wants it.
+// newLog returns the log of a configuration.
 func newLog(w io.Writer, c LogConfig, least slog.Level) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(c.Level)) // one of a closed list

@@ -7,10 +7,10 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 )
 
-// checkTasks are the library tasks that an agent's checks are.
+// checkTasks are the library tasks for the names of an agent's checks.
 var checkTasks = map[string]string{"test": "lib_run_tests", "lint": "lib_run_lint", "build": "lib_run_build"}
 
-// newAgents makes the coding agents of a configuration; the executor checks them.
+// newAgents returns the coding agents of a configuration. The executor checks them.
 func newAgents(c map[string]AgentConfig) map[string]executor.Agent {
 	agents := make(map[string]executor.Agent, len(c))
 	for name, a := range c {

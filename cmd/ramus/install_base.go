@@ -9,7 +9,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// RepoConfig is where a repository comes from.
+// RepoConfig has the upstream of a repository.
 type RepoConfig struct {
 	Upstream   string   `yaml:"upstream"`
 	Base       string   `yaml:"base"`
@@ -18,13 +18,13 @@ type RepoConfig struct {
 	KnownHosts string   `yaml:"known_hosts"`
 }
 
-// HooksConfig is what others may tell the server, by signed messages.
+// HooksConfig has the secrets of signed messages to the server.
 type HooksConfig struct {
 	DeploySecretEnv  string `yaml:"deploy_secret_env"`
 	DeploySecretFile string `yaml:"deploy_secret_file"`
 }
 
-// newUpstreams makes what the executor knows of where repositories come from.
+// newUpstreams returns the upstreams of repositories for the executor.
 func newUpstreams(repos map[string]RepoConfig, hub *hub) (map[string]upstream.Source, error) {
 	ups := make(map[string]upstream.Source, len(repos))
 	for name, c := range repos {
@@ -47,7 +47,7 @@ func newUpstream(c RepoConfig, hub *hub) (upstream.Source, error) {
 		return up, nil
 	}
 	if up.URL == "" {
-		return up, errors.New("a credential is set, but no upstream: name it here, so that it is clear what the credential is sent to")
+		return up, errors.New("a credential is set, but no upstream: name the upstream here, because the credential is sent to it")
 	}
 	key, err := fileIn(c.SSHKey)
 	if err != nil {
@@ -63,7 +63,7 @@ func newUpstream(c RepoConfig, hub *hub) (upstream.Source, error) {
 	return up, nil
 }
 
-// fileIn is folder for a file that may be left out.
+// fileIn is like folder for a file that may be empty.
 func fileIn(path string) (string, error) {
 	if path == "" {
 		return "", nil

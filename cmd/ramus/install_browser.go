@@ -15,14 +15,14 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 )
 
-// newBrowser says how pages are looked at.
+// newBrowser returns the settings for checks of pages.
 func newBrowser(c BrowserConfig) *executor.Browser {
 	return &executor.Browser{Image: c.Image, Timeout: time.Duration(c.Timeout),
 		Limits: containers.Limits{Memory: int64(c.Memory), CPUs: c.CPUs, PIDs: c.PIDs}}
 }
 
-// browserDir is the folder of the Sandbox's browser: the one that is configured, or
-// that lies beside this program; "" when there is neither.
+// browserDir returns the folder of the Sandbox's browser. It is the configured one, or the folder "browser" next to
+// this program. Returns "" if neither exists.
 func browserDir(c BrowserConfig) string {
 	if c.Dir != "" {
 		return c.Dir
@@ -38,21 +38,21 @@ func browserDir(c BrowserConfig) string {
 	return dir
 }
 
-// diagnoseBrowser starts the browser's program as a check would, and has it say what it finds.
+// diagnoseBrowser starts the browser's program like a check does, and returns a description of its answer.
 func diagnoseBrowser(ctx context.Context, c BrowserConfig, engine containers.Engine) (says string, err error) {
-	const hint = "; `make browser` makes what is needed, and browser_test is UNVERIFIED until then"
+	const hint = "; run `make browser`; until then browser_test is UNVERIFIED"
 	if s, ok := engine.(*sandbox.Engine); ok && s.Browser == "" {
-		return "", fmt.Errorf("there is no folder of the browser's programs beside ramus, and browser.dir names none%s", hint)
+		return "", fmt.Errorf("the folder of ramus has no folder browser with the browser's programs, and browser.dir is not set%s", hint)
 	}
 	sidecars, err := containers.AsSidecars(engine)
 	if err != nil {
-		return "", fmt.Errorf("no browser can be started: %w", err)
+		return "", fmt.Errorf("cannot start a browser: %w", err)
 	}
-	var out, said bytes.Buffer
+	var out, errs bytes.Buffer
 	exit, err := sidecars.RunSidecar(ctx, "", containers.Sidecar{Owner: "doctor", Key: "doctor", Image: c.Image, Limits: newBrowser(c).Limits,
-		Args: []string{containers.BrowserDir + "/ramus-browser", "version"}, Stdout: &out, Stderr: &said})
+		Args: []string{containers.BrowserDir + "/ramus-browser", "version"}, Stdout: &out, Stderr: &errs})
 	if err != nil {
-		return "", fmt.Errorf("no browser can be started: %w%s", err, hint)
+		return "", fmt.Errorf("cannot start a browser: %w%s", err, hint)
 	}
 	var v struct {
 		Driver   string `json:"driver"`
@@ -60,7 +60,7 @@ func diagnoseBrowser(ctx context.Context, c BrowserConfig, engine containers.Eng
 		FFmpeg   bool   `json:"ffmpeg"`
 	}
 	if exit.Code != 0 || json.Unmarshal(out.Bytes(), &v) != nil {
-		return "", fmt.Errorf("the browser's program ended with %d: %s%s", exit.Code, strings.TrimSpace(said.String()), hint)
+		return "", fmt.Errorf("the browser's program ended with %d: %s%s", exit.Code, strings.TrimSpace(errs.String()), hint)
 	}
 	says = fmt.Sprintf("%s, driver %s", v.Chromium, v.Driver)
 	if !v.FFmpeg {

@@ -14,7 +14,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
-// newChat makes the Slack front of a configuration; nil where there is no app.
+// newChat returns the Slack front of a configuration. Returns nil if there is no app.
 func newChat(c Config, secret *secrets, log *slog.Logger) (*gateway.Chat, error) {
 	s := c.Slack
 	token, err := secret.value("slack.token", s.TokenEnv, s.TokenFile)
@@ -35,7 +35,7 @@ func newChat(c Config, secret *secrets, log *slog.Logger) (*gateway.Chat, error)
 	case token == "":
 		return nil, errors.New("slack.token_env or slack.token_file is missing: without the bot's token ramus cannot read a thread or answer in it")
 	case signing == "" && app == "":
-		return nil, errors.New("slack has neither signing_secret_env (for the Events API) nor app_token_env (for Socket Mode): nothing could arrive")
+		return nil, errors.New("slack has neither signing_secret_env (for the Events API) nor app_token_env (for Socket Mode), so no event could arrive")
 	}
 	chat := &gateway.Chat{
 		Slack:         &slack.Client{URL: s.URL, Token: token, AppToken: app, Log: log},
@@ -52,14 +52,14 @@ func newChat(c Config, secret *secrets, log *slog.Logger) (*gateway.Chat, error)
 	return chat, readPeople(c.Gate.People, &chat.Gate)
 }
 
-// readPeople fills in who may do what.
+// readPeople sets the permissions of people.
 func readPeople(people map[string]PersonConfig, policy *gate.Gate) error {
 	for _, name := range slices.Sorted(maps.Keys(people)) {
 		set := people[name]
 		p := gate.Permission{Repos: set.Repos}
 		for _, may := range set.May {
 			if !slices.Contains(gate.Deeds(), gate.Deed(may)) {
-				return fmt.Errorf("cannot use gate.people.%s.may: %q is none of %v", name, may, gate.Deeds())
+				return fmt.Errorf("cannot use gate.people.%s.may: unknown value %q, want one of %v", name, may, gate.Deeds())
 			}
 			p.May = append(p.May, gate.Deed(may))
 		}
@@ -71,6 +71,6 @@ func readPeople(people map[string]PersonConfig, policy *gate.Gate) error {
 	return nil
 }
 
-// openChat opens the Slack front over the rooms it speaks for. A command that
-// brings its own server does not: it would begin with mentions and be gone.
+// openChat opens the Slack front over the other rooms. A command with its own server does not open it, because it would
+// end soon after it has begun with mentions.
 func (i *installation) openChat(ctx context.Context) error { return i.chat.Open(ctx) }

@@ -12,7 +12,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/render"
 )
 
-// EngineerConfig is how tasks become pull requests.
+// EngineerConfig configures how tasks become pull requests.
 type EngineerConfig struct {
 	Repo           string   `yaml:"repo"`
 	Agent          string   `yaml:"agent"`
@@ -30,10 +30,10 @@ type EngineerConfig struct {
 	Every          Duration `yaml:"every"`
 }
 
-// maxPromptFile bounds the template of the first prompt.
+// maxPromptFile bounds the template of the first prompt, in bytes.
 const maxPromptFile = 256 << 10
 
-// newEngineer makes what takes tasks.
+// newEngineer returns the engineer, which takes tasks.
 func newEngineer(c EngineerConfig, log *slog.Logger) (*gateway.Engineer, error) {
 	e := &gateway.Engineer{Repo: c.Repo, Agent: c.Agent, Channel: c.SlackChannel, Branch: c.Branch, Draft: c.Draft, Labels: c.Labels, Mention: c.Mention,
 		Repairs: c.Repairs, DeleteBranch: c.DeleteBranch, Evidence: gateway.Evidence(c.Evidence), DeleteEvidence: c.DeleteEvidence, Gather: time.Duration(c.Gather), Every: time.Duration(c.Every), Log: log}
@@ -65,8 +65,8 @@ func newEngineer(c EngineerConfig, log *slog.Logger) (*gateway.Engineer, error) 
 	return e, nil
 }
 
-// openEngineer opens it over the rooms that it works with. A command that brings
-// its own server does not: it would begin with tasks and be gone.
+// openEngineer opens the engineer over the other rooms. A command with its own server does not open it, because it
+// would end soon after it has begun with tasks.
 func (i *installation) openEngineer(ctx context.Context) error {
 	e := i.engineer
 	e.Executor, e.Git, e.GitHub, e.Upstream = i.executor, i.git, i.hub.client, i.hub.upstream(i.git, i.executor.Upstreams)

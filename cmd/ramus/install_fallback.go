@@ -6,7 +6,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/fallback"
 )
 
-// newFallback makes the client of the fallback runner; nil where there is none.
+// newFallback returns the client of the fallback runner. Returns nil if there is none.
 func newFallback(c FallbackConfig, secret *secrets) (*fallback.Client, error) {
 	if c.URL == "" {
 		return nil, nil

@@ -16,7 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// GitHubConfig is the App, or the token, that ramus is at GitHub.
+// GitHubConfig has the App, or the token, of ramus at GitHub.
 type GitHubConfig struct {
 	URL               string       `yaml:"url"`
 	APIURL            string       `yaml:"api_url"`
@@ -31,7 +31,7 @@ type GitHubConfig struct {
 	SignIn            SignInConfig `yaml:"sign_in"`
 }
 
-// SignInConfig says who gets a token of ramus's for being somebody at GitHub.
+// SignInConfig selects the users of GitHub that get a token of ramus.
 type SignInConfig struct {
 	ClientID         string   `yaml:"client_id"`
 	ClientSecretEnv  string   `yaml:"client_secret_env"`
@@ -42,19 +42,19 @@ type SignInConfig struct {
 	Life             Duration `yaml:"life"`
 }
 
-// hub is GitHub as it is configured.
+// hub is the configured GitHub.
 type hub struct {
-	web    *url.URL        // where its repositories are
-	tokens github.Tokens   // nil: nobody knows ramus there
-	client *github.Client  // nil with tokens
-	secret string          // of webhooks; empty: none are taken
-	signIn *gateway.SignIn // nil: nobody can
+	web    *url.URL        // of its web site
+	tokens github.Tokens   // nil if ramus has no identity there
+	client *github.Client  // nil if tokens is nil
+	secret string          // of webhooks; if empty, none are accepted
+	signIn *gateway.SignIn // nil if there is no sign-in
 	log    *slog.Logger
 }
 
 const githubURL = "https://github.com"
 
-// newHub makes what a configuration says of GitHub.
+// newHub returns the GitHub of a configuration.
 func newHub(c GitHubConfig, secret *secrets, log *slog.Logger) (*hub, error) {
 	h := &hub{log: log}
 	var err error
@@ -70,7 +70,7 @@ func newHub(c GitHubConfig, secret *secrets, log *slog.Logger) (*hub, error) {
 	case strings.EqualFold(h.web.Host, "github.com"):
 		api = github.DefaultURL
 	default:
-		api = h.web.JoinPath("api", "v3").String() // of an Enterprise Server
+		api = h.web.JoinPath("api", "v3").String() // the API of an Enterprise Server
 	}
 	if h.tokens, err = newTokens(c, api, secret); err != nil {
 		return nil, err
@@ -82,13 +82,13 @@ func newHub(c GitHubConfig, secret *secrets, log *slog.Logger) (*hub, error) {
 		return nil, err
 	}
 	if h.secret != "" && h.tokens == nil {
-		return nil, errors.New("github.webhook_secret is set, but neither an App nor a token: ramus could hear of pull requests and not look at them")
+		return nil, errors.New("github.webhook_secret is set, but neither an App nor a token, without which ramus cannot read pull requests")
 	}
 	h.signIn, err = newSignIn(c.SignIn, h.web.String(), api, secret, log)
 	return h, err
 }
 
-// siteURL reads a URL that secrets are sent to.
+// siteURL parses a URL to which secrets are sent.
 func siteURL(key, text string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSuffix(text, "/"))
 	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -101,7 +101,7 @@ func siteURL(key, text string) (*url.URL, error) {
 	return u, nil
 }
 
-// newTokens makes what gives tokens; nil where there is nothing.
+// newTokens returns the source of tokens. Returns nil if none is configured.
 func newTokens(c GitHubConfig, api string, secret *secrets) (github.Tokens, error) {
 	key, err := secret.value("github.key", c.KeyEnv, c.KeyFile)
 	if err != nil {
@@ -128,7 +128,7 @@ func newTokens(c GitHubConfig, api string, secret *secrets) (github.Tokens, erro
 	return &github.App{ID: c.AppID, Installation: c.InstallationID, Key: parsed, URL: api}, nil
 }
 
-// newSignIn makes the sign-in; nil where there is none.
+// newSignIn returns the sign-in. Returns nil if none is configured.
 func newSignIn(c SignInConfig, web, api string, secret *secrets, log *slog.Logger) (*gateway.SignIn, error) {
 	text, err := secret.value("github.sign_in.client_secret", c.ClientSecretEnv, c.ClientSecretFile)
 	if err != nil {
@@ -140,18 +140,18 @@ func newSignIn(c SignInConfig, web, api string, secret *secrets, log *slog.Logge
 	case c.ClientID == "" || text == "":
 		return nil, errors.New("github.sign_in needs client_id, and client_secret_env or client_secret_file")
 	case len(c.Users)+len(c.Organizations) == 0:
-		return nil, errors.New("github.sign_in lets nobody in: name users or organizations")
+		return nil, errors.New("github.sign_in accepts nobody: name users or organizations")
 	}
 	s := &gateway.SignIn{GitHub: &github.SignIn{URL: web, API: api, ClientID: c.ClientID, ClientSecret: text, Log: log},
 		Users: c.Users, Organizations: c.Organizations, Scopes: c.Scopes, Life: time.Duration(c.Life)}
 	return s, s.Check()
 }
 
-// at tells whether a URL's repository is at this GitHub, and which it is.
+// at reports whether the repository of a URL is at this GitHub, and returns its name.
 func (h *hub) at(upstream string) (github.Name, bool) {
 	name, ok := github.ParseName(upstream)
 	if !ok || !strings.Contains(upstream, ":") {
-		return name, false // a name alone is of nowhere
+		return name, false // a name without a host has no site
 	}
 	host := ""
 	if u, err := url.Parse(upstream); err == nil && u.Host != "" {
@@ -168,12 +168,12 @@ func (h *hub) at(upstream string) (github.Name, bool) {
 	return name, strings.EqualFold(host, h.web.Hostname()) || strings.EqualFold(host, "ssh."+h.web.Hostname())
 }
 
-// isHTTP tells whether git would show a token to an upstream.
+// isHTTP reports whether git would send a token to an upstream.
 func isHTTP(upstream string) bool {
 	return strings.HasPrefix(upstream, "https://") || strings.HasPrefix(upstream, "http://")
 }
 
-// read lets git read an upstream that lies at this GitHub; nil: it has to do without.
+// read returns the credential with which git reads an upstream at this GitHub. Returns nil if there is none.
 func (h *hub) read(upstream string) func(context.Context) (gitd.Credential, error) {
 	if _, here := h.at(upstream); !here || h.tokens == nil || !isHTTP(upstream) {
 		return nil
@@ -182,7 +182,7 @@ func (h *hub) read(upstream string) func(context.Context) (gitd.Credential, erro
 	return func(ctx context.Context) (gitd.Credential, error) {
 		c, err := ask(ctx)
 		if errors.Is(err, github.ErrNotFound) {
-			// It may be public.
+			// The repository may be public.
 			h.log.WarnContext(ctx, "the GitHub App is not installed for a repository, which is read without a token", "upstream", upstream, "err", err)
 			return gitd.Credential{}, nil
 		}
@@ -190,7 +190,7 @@ func (h *hub) read(upstream string) func(context.Context) (gitd.Credential, erro
 	}
 }
 
-// upstream says where a repository of ours is at this GitHub, and lets git in to write.
+// upstream returns a function that returns the upstream of a repository at this GitHub, with a credential to write.
 func (h *hub) upstream(git *gitd.Server, ups map[string]upstream.Source) func(repo string) (gitd.Upstream, github.Name, bool) {
 	return func(repo string) (gitd.Upstream, github.Name, bool) {
 		up := ups[repo].Upstream
@@ -200,7 +200,7 @@ func (h *hub) upstream(git *gitd.Server, ups map[string]upstream.Source) func(re
 				return gitd.Upstream{}, github.Name{}, false
 			}
 			if up.URL, err = r.Upstream(context.Background()); err != nil {
-				h.log.Warn("cannot tell where a repository comes from", "repo", repo, "err", err)
+				h.log.Warn("cannot read the upstream of a repository", "repo", repo, "err", err)
 			}
 		}
 		name, here := h.at(up.URL)

@@ -13,20 +13,19 @@ import (
 	"github.com/ramus-dev/ramus/containers/layer"
 )
 
-// workTree is how containers get their work trees here, and why not in a better way.
+// workTree is the way in which containers get their work trees, and the reasons against better ways.
 type workTree struct {
-	keeper layer.Keeper // nil: git clones inside
+	keeper layer.Keeper // nil if git clones inside
 	moby   *docker.Engine
-	lower  []error // what each better way lacks
+	lower  []error // why each better way is not used
 }
 
-// newWorkTree chooses the way that the configuration wants, or the best that works.
-// Folders lie below root, an absolute path of a folder that is there. owner names
-// what it starts.
+// newWorkTree chooses the way of the configuration, or the best that works. root is the absolute path of an existing
+// folder, and has the folders of work trees. owner identifies a started helper.
 func newWorkTree(ctx context.Context, want, image, root string, engine containers.Engine, owner string) (*workTree, error) {
 	w := &workTree{}
 	forced := func(err error) error {
-		return errors.Join(fmt.Errorf("cannot give containers their work trees as work_tree says (%s): %w", want, err), w.close())
+		return errors.Join(fmt.Errorf("cannot give containers their work trees in the way of work_tree (%s): %w", want, err), w.close())
 	}
 	if want == "portable" {
 		return w, nil
@@ -62,8 +61,8 @@ func newWorkTree(ctx context.Context, want, image, root string, engine container
 		helper := layer.NewHelper(root, docker.Lift{Engine: moby, Owner: owner})
 		w.keeper = helper
 		if want == "helper" {
-			// Otherwise it is started when it is needed, and found out then: as it is where
-			// the engine does not answer yet, for which nothing else here waits.
+			// Otherwise the helper is started and checked when it is first needed. The check does not wait for an
+			// engine that does not answer yet, and neither does any other part of the start.
 			checking, cancel := context.WithTimeoutCause(ctx, helperWithin, containers.ErrUnavailable)
 			if err = helper.Check(checking); errors.Is(err, containers.ErrUnavailable) || context.Cause(checking) == containers.ErrUnavailable {
 				err = nil
@@ -83,7 +82,7 @@ func newWorkTree(ctx context.Context, want, image, root string, engine container
 // helperWithin bounds the wait for a helper at the start.
 const helperWithin = 10 * time.Second
 
-// seesProcesses fails where an engine counts processes that this process cannot see.
+// seesProcesses returns an error if an engine numbers processes that this process cannot see.
 func seesProcesses(ctx context.Context, engine containers.Engine) error {
 	moby, ok := engine.(*docker.Engine)
 	if !ok {
@@ -91,7 +90,7 @@ func seesProcesses(ctx context.Context, engine containers.Engine) error {
 	}
 	_, processes, err := moby.Near(ctx)
 	if err == nil && !processes {
-		err = errors.New("the Docker engine's processes are not seen from here")
+		err = errors.New("this process cannot see the Docker engine's processes")
 	}
 	return err
 }
@@ -102,7 +101,7 @@ func (w *workTree) close() error {
 	}
 	var errs []error
 	if w.keeper != nil {
-		// What an engine that is away keeps of a helper, the next start ends.
+		// An engine that does not answer keeps its helper, which the next start ends.
 		if err := w.keeper.Close(); !errors.Is(err, containers.ErrUnavailable) {
 			errs = append(errs, err)
 		}
@@ -113,7 +112,7 @@ func (w *workTree) close() error {
 	return errors.Join(errs...)
 }
 
-// name is the way's, for people.
+// name returns the name of the way, for people.
 func (w *workTree) name() string {
 	if w.keeper == nil {
 		return "portable"
@@ -121,7 +120,7 @@ func (w *workTree) name() string {
 	return w.keeper.Name()
 }
 
-// openWorkTree chooses for an installation.
+// openWorkTree chooses the way of an installation.
 func openWorkTree(ctx context.Context, c Config, engine containers.Engine) (*workTree, error) {
 	root, err := filepath.Abs(c.Data)
 	if err != nil {
@@ -134,9 +133,8 @@ func openWorkTree(ctx context.Context, c Config, engine containers.Engine) (*wor
 	return newWorkTree(ctx, c.WorkTree, c.Image, root, engine, owner)
 }
 
-// diagnoseWorkTree tries the way that an installation would choose, in a folder of its
-// own: the installation's may be at work. sees tells whether it could look into what
-// containers write, wherever that lies.
+// diagnoseWorkTree tries the way that an installation would choose, in a folder of its own, because the installation
+// may be in use. sees reports whether the way can read the files of containers in all their storage.
 func diagnoseWorkTree(ctx context.Context, c Config, engine containers.Engine) (says string, sees bool, err error) {
 	above, err := filepath.Abs(c.Data)
 	if err != nil {
@@ -150,7 +148,7 @@ func diagnoseWorkTree(ctx context.Context, c Config, engine containers.Engine) (
 	}
 	root, err := os.MkdirTemp(above, ".ramus-doctor-")
 	if err != nil {
-		return "", false, fmt.Errorf("cannot try how containers get their work trees: %w", err)
+		return "", false, fmt.Errorf("cannot check how containers get their work trees: %w", err)
 	}
 	defer func() { err = errors.Join(err, layer.RemoveTree(root)) }()
 	w, err := newWorkTree(ctx, c.WorkTree, c.Image, root, engine, filepath.Base(root))
@@ -169,19 +167,19 @@ func diagnoseWorkTree(ctx context.Context, c Config, engine containers.Engine) (
 	case "root":
 		return "root: moved into running containers from outside", sees, nil
 	case "helper":
-		says = "helper: moved into running containers by one with root's rights"
+		says = "helper: moved into running containers by a container with root's rights"
 		if len(w.lower) > 0 {
 			says += "; " + listed(w.lower).Error()
 		}
 		return says, true, nil
 	}
 	if len(w.lower) == 0 {
-		return "portable: git clones in each container, as work_tree says", sees, nil
+		return "portable: git clones in each container, as set by work_tree", sees, nil
 	}
 	return "", sees, fmt.Errorf("portable: git clones in each container; %w", listed(w.lower))
 }
 
-// listed is several errors on one line.
+// listed joins errors on one line.
 func listed(errs []error) error {
 	err := errs[0]
 	for _, e := range errs[1:] {

@@ -15,8 +15,8 @@ import (
 // linkKeyBytes is the length of the key that signs links.
 const linkKeyBytes = 32
 
-// newLinks makes what signs links to evidence, with the key in the folder of
-// keys, which is made when it is missing. Who deletes it ends all links.
+// newLinks returns the signer of links to evidence. Its key is in the folder of keys, and is made if it is missing.
+// Deleting it invalidates all links.
 func newLinks(keys string, c Config, secret *secrets) (*links.Signer, error) {
 	key, err := linkKey(filepath.Join(keys, "links.key"))
 	if err != nil {
@@ -32,25 +32,25 @@ func linkKey(path string) ([]byte, error) {
 	case err == nil && len(key) == linkKeyBytes:
 		return key, nil
 	case err == nil:
-		return nil, fmt.Errorf("the key of links in %s has %d bytes, want %d; remove it and start again: a new one is made, and links that were given out end", path, len(key), linkKeyBytes)
+		return nil, fmt.Errorf("the key of links in %s has %d bytes, want %d; remove it and start again, which makes a new key and invalidates all links", path, len(key), linkKeyBytes)
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, fmt.Errorf("cannot read the key of links: %w", err)
 	}
 	key = make([]byte, linkKeyBytes)
-	_, _ = rand.Read(key) // never fails
+	_, _ = rand.Read(key) // Read never fails
 	if err := writeKey(path, key); err != nil {
 		return nil, fmt.Errorf("cannot write the key of links: %w", err)
 	}
 	return key, nil
 }
 
-// writeKey writes a file that is whole or not there, for its owner alone.
+// writeKey writes a file atomically, readable only by its owner.
 func writeKey(path string, key []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".key-*") // made with mode 0600
+	f, err := os.CreateTemp(filepath.Dir(path), ".key-*") // the mode is 0600
 	if err != nil {
 		return err
 	}
-	defer os.Remove(f.Name()) // gone already when it was renamed
+	defer os.Remove(f.Name()) // no longer exists after the rename
 	_, err = f.Write(key)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
 		return err

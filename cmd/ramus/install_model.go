@@ -9,8 +9,8 @@ import (
 	"github.com/ramus-dev/ramus/gateway/model"
 )
 
-// newModels makes what containers find at /model/ of their door. Without any key
-// it says what to configure.
+// newModels returns the handler of /model/ at the door of containers. Without any key its answers explain the
+// configuration.
 func newModels(c ModelsConfig, secret *secrets, log *slog.Logger) (*model.Proxy, error) {
 	p := &model.Proxy{
 		Providers: make(map[string]model.Provider),
@@ -35,7 +35,7 @@ func newModels(c ModelsConfig, secret *secrets, log *slog.Logger) (*model.Proxy,
 	return p, nil
 }
 
-// micros are millionths of a unit; what is too much for them stays the most there is.
+// micros converts units to millionths. Values that are too large become the largest.
 func micros(units float64) int64 {
 	return int64(min(math.Round(units*1e6), math.MaxInt64/2))
 }

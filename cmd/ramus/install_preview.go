@@ -6,7 +6,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway"
 )
 
-// newPreview is where previews have origins of their own; nil: they have none.
+// newPreview returns the origin of previews. Returns nil if previews have no origins of their own.
 func newPreview(c Config) (*gateway.PreviewOrigin, error) {
 	if c.Preview.URL == "" {
 		return nil, nil

@@ -14,12 +14,11 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
-// largestSecret bounds a file that holds one; a private key is some kilobytes.
+// largestSecret bounds a file with a secret, in bytes. A private key has some kilobytes.
 const largestSecret = 64 << 10
 
-// secrets reads the secrets that a configuration names and remembers their
-// values, by the key that named them: what the server holds is removed from
-// all that it writes. It is used while the rooms are opened, by one goroutine.
+// secrets reads the secrets of a configuration and remembers their values by key. All output of the server is redacted
+// by them. One goroutine uses it, while the rooms are opened.
 type secrets struct {
 	environ []string
 	values  map[string]string
@@ -37,8 +36,8 @@ func readSecret(name string) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// value reads a secret from the environment variable or the file that the keys
-// PATH_env and PATH_file name. Both empty: there is none, and value is "".
+// value returns a secret from the environment variable or the file that the keys PATH_env and PATH_file name. Returns
+// "" if both are empty.
 func (s *secrets) value(path, env, file string) (string, error) {
 	var value string
 	switch {
@@ -67,7 +66,7 @@ func (s *secrets) value(path, env, file string) (string, error) {
 	return value, nil
 }
 
-// env is a variable of the environment; "" when it is not set.
+// env returns a variable of the environment. Returns "" if it is not set.
 func (s *secrets) env(name string) (value string) {
 	for _, kv := range s.environ {
 		if v, ok := strings.CutPrefix(kv, name+"="); ok {
@@ -88,9 +87,8 @@ func (s *secrets) known(path, value string) {
 	s.values[path] = value
 }
 
-// all reads every secret that a configuration names: the values of NAME_env and
-// NAME_file wherever they stand, the keys for SSH, and what `secrets` lists. The
-// parts that are opened read theirs again; this is for those that are not, and for who only asks.
+// all reads every secret of a configuration: the values of all keys NAME_env and NAME_file, the keys for SSH, and the
+// variables of `secrets`. Opened parts read theirs again. all covers the parts that are not opened, and `ramus doctor`.
 func (s *secrets) all(c Config) error {
 	var errs []error
 	for _, name := range c.Secrets {
@@ -139,7 +137,7 @@ func (s *secrets) named(v reflect.Value, path string) error {
 	return errors.Join(errs...)
 }
 
-// file remembers what a file holds.
+// file remembers the content of a file.
 func (s *secrets) file(path, name string) error {
 	name, err := folder(name)
 	if err != nil {
@@ -169,8 +167,7 @@ func (s *secrets) keys(dir string) error {
 	return nil
 }
 
-// set is what is removed from all that the server writes; those that are too
-// short to be are named in a warning.
+// set returns the secrets that are removed from the server's output. It warns about those that are too short for that.
 func (s *secrets) set(log *slog.Logger) *redact.Secrets {
 	set, short := redact.New(s.values)
 	if len(short) > 0 {
@@ -180,11 +177,11 @@ func (s *secrets) set(log *slog.Logger) *redact.Secrets {
 }
 
 func shortSecrets(names []string) string {
-	return fmt.Sprintf("%s: shorter than %d characters, so that it cannot be kept out of logs, commits and messages; use a longer one",
+	return fmt.Sprintf("%s: shorter than %d characters and so not removed from logs, commits and messages; use a longer one",
 		strings.Join(names, ", "), redact.MinLength)
 }
 
-// secretLog is a log without secrets, from when they are known.
+// secretLog is a log without secrets, once they are known.
 type secretLog struct {
 	next    slog.Handler
 	secrets *atomic.Pointer[redact.Secrets]

@@ -2,7 +2,7 @@ package main
 
 import "github.com/ramus-dev/ramus/gitd"
 
-// newSigner makes what signs commits; nil where no key is configured.
+// newSigner returns the signer of commits. Returns nil if no key is configured.
 func newSigner(c BotConfig, secret *secrets) (*gitd.CommitSigner, error) {
 	key, err := secret.value("bot.signing_key", c.SigningKeyEnv, c.SigningKeyFile)
 	if err != nil || key == "" {

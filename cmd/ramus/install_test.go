@@ -168,10 +168,10 @@ func TestWhyEngine(t *testing.T) {
 		sandbox, docker error
 		want            string
 	}{
-		{"auto", nil, nil, "engine: auto takes the sandbox where it works"},
-		{"auto", nil, broken, "engine: auto takes the sandbox where it works"},
-		{"auto", broken, nil, "engine: auto takes docker, the sandbox does not work here: bwrap is missing"},
-		{"auto", broken, broken, "engine: auto takes the sandbox, neither it nor docker works here"},
+		{"auto", nil, nil, "engine: auto takes the sandbox, which works here"},
+		{"auto", nil, broken, "engine: auto takes the sandbox, which works here"},
+		{"auto", broken, nil, "engine: auto takes docker, because the sandbox does not work here: bwrap is missing"},
+		{"auto", broken, broken, "engine: auto takes the sandbox, although neither it nor docker works here"},
 		{"docker", broken, nil, "engine: docker in the configuration"},
 		{"sandbox", broken, nil, "engine: sandbox in the configuration"},
 	} {

@@ -1,15 +1,13 @@
-// Command ramus is the one binary of ramus: server, command line and runner.
+// Command ramus is the binary of ramus. It is the server, the command line and the runner.
 //
-// The commands speak REST to a server: the one that RAMUS_URL and RAMUS_TOKEN
-// name, or the one at the unix socket of the data folder. Where none runs
-// there, a command starts one inside its own process, does its work through it
-// and shuts it down again: same code, same socket, no daemon needed.
+// The commands send REST requests to a server. It is the one that RAMUS_URL and RAMUS_TOKEN name, or the one at the
+// unix socket of the data folder. If none runs there, a command starts one inside its own process, works through it and
+// shuts it down again. The code and the socket are the same, and no daemon is needed.
 //
-// Exit statuses: 0 done; 1 failed, or found invalid; 2 wrong usage, or input
-// that cannot be read; 3 not found; 4 in the way of something else (conflict,
-// not allowed, ambiguous); 5 the server or the container engine is away; 130
-// interrupted. `ramus exec` has the command's own status, and 125 when ramus
-// itself could not do its part.
+// The exit status is 0 after success, 1 after a failure or for invalid input, 2 for wrong usage or unreadable input, 3
+// if something is not found, 4 if something is in the way (conflict, not allowed, ambiguous), 5 if the server or the
+// container engine does not answer, and 130 after an interrupt. `ramus exec` exits with the command's own status, and
+// with 125 if ramus itself failed.
 package main
 
 import (
@@ -28,11 +26,11 @@ import (
 var version string
 
 func main() {
-	// Before anything else: process 1 of a container starts here, where it is not ramus-runner.
+	// Process 1 of a container starts here if it is not ramus-runner.
 	if code, known := runner.Command(os.Args); known {
 		os.Exit(code)
 	}
-	// With root's rights beside the engine, for a ramus that has none.
+	// `ramus layers` has root's rights on the engine's machine, for a ramus without them.
 	if len(os.Args) > 1 && os.Args[1] == "layers" {
 		os.Exit(layer.Main(os.Args[2:]))
 	}
@@ -43,19 +41,18 @@ func main() {
 func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	// The second interrupt is the kernel's own: nobody has to wait for a
-	// clean-up that hangs.
+	// A second interrupt ends the process, so that nobody has to wait for a clean-up that hangs.
 	context.AfterFunc(ctx, stop)
 	return run(ctx, os.Args[1:], stdio{os.Stdin, os.Stdout, os.Stderr}, os.Environ())
 }
 
-// stdio is what a command reads and writes.
+// stdio has the standard streams of a command.
 type stdio struct {
 	in       io.Reader
 	out, err io.Writer
 }
 
-// buildVersion is the release, or what the Go tool knows of the build.
+// buildVersion returns the release, or the revision that the Go tool has recorded.
 func buildVersion() string {
 	if version != "" {
 		return version

@@ -2,8 +2,8 @@ package main
 
 import "slices"
 
-// nearest returns the known word that a misspelt one was probably meant to be,
-// or "". More than a third of the letters wrong is another word.
+// nearest returns the known word that a misspelt word probably means. Returns "" if more than a third of the letters
+// are wrong.
 func nearest(word string, known []string) string {
 	best, distance := "", len(word)/3+2
 	for _, k := range known {
@@ -14,10 +14,10 @@ func nearest(word string, known []string) string {
 	return best
 }
 
-// edits is the Levenshtein distance, with a swap of neighbours counted as one.
+// edits returns the Levenshtein distance, with a swap of neighbours counted as one.
 func edits(a, b string) int {
 	if len(a) > 64 || len(b) > 64 {
-		return 64 // nobody's misspelling
+		return 64 // too long for a misspelling
 	}
 	before, last := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range last {

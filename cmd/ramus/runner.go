@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// containerPrograms are what containers get: as process 1 and for git, and for commands.
+// containerPrograms returns the programs for containers: the one for process 1 and for git, and the one for commands.
 func containerPrograms(data string) (runner, program string, err error) {
 	if program, err = os.Executable(); err != nil {
 		return "", "", fmt.Errorf("cannot find this program: %w", err)
@@ -20,9 +20,9 @@ func containerPrograms(data string) (runner, program string, err error) {
 	return runner, program, err
 }
 
-// unpackRunner puts ramus-runner where containers can have it from; empty: this ramus was
-// built without it, and does itself what it is for. Its name tells its content, so that
-// what a running container was started from is never written to.
+// unpackRunner writes ramus-runner to the data folder, for containers. Returns "" if this ramus was built without it
+// and serves as the runner itself. The name of the file has a hash of its content, so that the program of a running
+// container is never written to.
 func unpackRunner(data string) (path string, err error) {
 	if len(runnerProgram) == 0 {
 		return "", nil
@@ -37,7 +37,7 @@ func unpackRunner(data string) (path string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", wrap(err)
 	}
-	// Those of earlier versions; containers that have one keep it.
+	// Programs of earlier versions are removed. Containers that use one keep it.
 	old, err := filepath.Glob(filepath.Join(dir, "ramus-runner-*"))
 	if err != nil {
 		return "", wrap(err)

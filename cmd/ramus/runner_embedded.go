@@ -4,7 +4,7 @@ package main
 
 import _ "embed"
 
-// runnerProgram is ramus-runner, as `make build` has just built it.
+// runnerProgram is the ramus-runner that `make build` has built.
 //
 //go:embed ramus-runner
 var runnerProgram []byte

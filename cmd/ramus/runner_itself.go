@@ -2,5 +2,5 @@
 
 package main
 
-// runnerProgram is not in a ramus that the Go tool built alone.
+// runnerProgram is empty in a ramus that the Go tool built alone.
 var runnerProgram []byte

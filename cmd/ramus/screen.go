@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal tells whether w is one.
+// terminal reports whether w is a terminal.
 func terminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {
@@ -23,7 +23,7 @@ func terminal(w io.Writer) bool {
 	return err == nil
 }
 
-// colour paints text where that helps: on a terminal, unless NO_COLOR says no.
+// colour adds colour to text on a terminal, unless NO_COLOR is set.
 func (e *env) colour(code, text string) string {
 	if !terminal(e.out) || e.getenv("NO_COLOR") != "" || e.getenv("TERM") == "dumb" {
 		return text
@@ -35,8 +35,7 @@ const (
 	red, green, yellow, blue, dim = "31", "32", "33", "34", "2"
 )
 
-// safe makes text from elsewhere (commits, commands, servers) fit for a
-// terminal: it may break lines, and nothing more.
+// safe removes control characters except line breaks and tabs from text of others (commits, commands, servers).
 func (e *env) safe(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r != '\n' && r != '\t' && unicode.In(r, unicode.Cc, unicode.Cf) {
@@ -46,7 +45,7 @@ func (e *env) safe(s string) string {
 	}, strings.ToValidUTF8(s, "\uFFFD"))
 }
 
-// oneLine is safe text on one line, cut to n characters.
+// oneLine returns safe text on one line of at most n characters.
 func (e *env) oneLine(s string, n int) string {
 	s = strings.Join(strings.Fields(e.safe(s)), " ")
 	if r := []rune(s); len(r) > n {
@@ -55,7 +54,7 @@ func (e *env) oneLine(s string, n int) string {
 	return s
 }
 
-// writeJSON writes a list for programs.
+// writeJSON writes a value for programs.
 func (e *env) writeJSON(v any) error {
 	enc := json.NewEncoder(e.out)
 	enc.SetIndent("", "  ")
@@ -63,7 +62,7 @@ func (e *env) writeJSON(v any) error {
 	return enc.Encode(v)
 }
 
-// table writes rows in columns; cells are made safe.
+// table writes rows in columns. Cells are made safe.
 func (e *env) table(head []string, rows [][]string) error {
 	w := tabwriter.NewWriter(e.out, 0, 0, 2, ' ', 0)
 	for _, row := range append([][]string{head}, rows...) {
@@ -77,7 +76,7 @@ func (e *env) table(head []string, rows [][]string) error {
 
 func short(hash string) string { return hash[:min(len(hash), 10)] }
 
-// ago is a time as people say it.
+// ago returns the time since t, for people.
 func ago(t time.Time) string {
 	if t.IsZero() {
 		return ""
@@ -99,7 +98,7 @@ func span(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// took is a short time, exactly.
+// took returns a short duration, exactly.
 func took(d time.Duration) string {
 	switch {
 	case d < time.Second:
