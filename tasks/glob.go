@@ -6,28 +6,27 @@ import (
 	"strings"
 )
 
-// Glob is a pattern for paths. Matching takes time proportional to the product
-// of the lengths of pattern and path, whatever the pattern.
+// Glob is a pattern for paths. For every pattern, the time of matching is proportional to the product of the lengths of
+// pattern and path.
 type Glob struct {
 	alternatives [][]string // segments; nil matches everything
 }
 
-// Bounds of a pattern: it comes from models and clients.
+// Bounds on a pattern, which may come from models and clients.
 const (
 	maxGlob             = 1024
 	maxGlobAlternatives = 256
 )
 
-// ParseGlob reads a pattern over slash-separated paths:
+// ParseGlob reads a pattern for slash-separated paths:
 //
-//   - * is any number of characters but "/", ? one, [a-z] and [^a-z] one of a class
-//   - ** as a whole segment is any number of folders, also none: "src/**/*.go"
-//   - {a,b} is either; not nested
-//   - \ takes the next character as it is
+//   - * matches any number of characters except "/", ? one, [a-z] and [^a-z] one of a class
+//   - ** as a whole segment matches any number of folders, including none, as in "src/**/*.go"
+//   - {a,b} matches either, without nesting
+//   - \ makes the next character literal
 //
-// A pattern stands for the whole path: "*.go" matches in the root only,
-// "**/*.go" everywhere. A leading "./" is ignored, a trailing "/" means all that
-// is below the folder, "" means everything. Names that begin with a dot are
+// A pattern matches the whole path, so "*.go" matches only in the root, and "**/*.go" everywhere. A leading "./" is
+// ignored. A trailing "/" matches everything below the folder. "" matches everything. Names that begin with a dot are
 // matched like any other.
 func ParseGlob(pattern string) (Glob, error) {
 	fail := func(why string) (Glob, error) {
@@ -75,7 +74,7 @@ func ParseGlob(pattern string) (Glob, error) {
 	return g, nil
 }
 
-// expandBraces writes out every combination of the alternatives in p.
+// expandBraces returns every combination of the alternatives in p.
 func expandBraces(p string) (texts []string, why string) {
 	texts = []string{""}
 	add := func(s string) {
@@ -127,7 +126,7 @@ func expandBraces(p string) (texts []string, why string) {
 	return texts, ""
 }
 
-// Match tells whether the pattern matches a whole path.
+// Match reports whether the pattern matches a whole path.
 func (g Glob) Match(name string) bool {
 	if g.alternatives == nil {
 		return true
@@ -141,9 +140,8 @@ func (g Glob) Match(name string) bool {
 	return false
 }
 
-// matchSegments fills, one segment after another, the row of places in parts up
-// to which the pattern so far can reach; backtracking over ** would cost
-// exponential time on patterns made for that.
+// matchSegments computes, segment by segment, the positions in parts that the pattern so far can reach. Backtracking
+// over ** would take exponential time for some patterns.
 func matchSegments(segments, parts []string) bool {
 	reach := make([]bool, len(parts)+1)
 	reach[0] = true
@@ -157,7 +155,7 @@ func matchSegments(segments, parts []string) bool {
 		for i := len(parts); i > 0; i-- {
 			reach[i] = false
 			if reach[i-1] {
-				reach[i], _ = path.Match(s, parts[i-1]) // its syntax was checked by ParseGlob
+				reach[i], _ = path.Match(s, parts[i-1]) // ParseGlob has checked its syntax
 			}
 		}
 		reach[0] = false

@@ -5,8 +5,8 @@ import (
 	"fmt"
 )
 
-// HeadTail is a writer that keeps the first and the last half MiB of what it is
-// given: reports of machines stand at the end. The zero value is ready to use.
+// HeadTail is a writer that keeps the first and the last half MiB written to it, because reports of tools are at the
+// end. The zero value is ready to use.
 type HeadTail struct {
 	head, tail bytes.Buffer
 	dropped    int64
@@ -31,11 +31,10 @@ func (h *HeadTail) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Truncated tells whether something was left out.
+// Truncated reports whether a part was left out.
 func (h *HeadTail) Truncated() bool { return h.dropped > 0 }
 
-// String is what was kept, with a note where something was left out. Bytes that
-// are no UTF-8 are kept.
+// String returns the kept text, with a note in place of the part left out. Bytes that are not UTF-8 are kept.
 func (h *HeadTail) String() string {
 	if h.dropped == 0 {
 		return h.head.String() + h.tail.String()
@@ -44,7 +43,7 @@ func (h *HeadTail) String() string {
 }
 
 const (
-	// maxStream is how much of each of stdout and stderr stays in memory: half
-	// from the start, where causes stand, half from the end, where sums stand.
+	// maxStream is the number of bytes of stdout, and of stderr, that stay in memory. Half of them are from the start,
+	// which has causes, and half from the end, which has sums.
 	maxStream = 1 << 20
 )

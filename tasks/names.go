@@ -4,7 +4,8 @@ import (
 	"strings"
 )
 
-// IsRemoteName keeps out URLs and paths: git would follow `ext::sh -c …` and run it.
+// IsRemoteName reports whether s is the name of a remote. It excludes URLs and paths, because git would execute a
+// command in `ext::sh -c …`.
 func IsRemoteName(s string) bool {
 	for i, r := range s {
 		switch {
@@ -17,8 +18,8 @@ func IsRemoteName(s string) bool {
 	return s != "" && len(s) <= 200
 }
 
-// IsBranchName follows git check-ref-format --branch, without what that expands
-// (@{-1}) and without a leading +, which elsewhere in git means force.
+// IsBranchName follows git check-ref-format --branch. It excludes expressions that git expands (@{-1}) and a leading +,
+// which means force elsewhere in git.
 func IsBranchName(s string) bool {
 	if s == "" || len(s) > 200 || s == "@" || s == "HEAD" || s[0] == '-' || s[0] == '+' || strings.HasSuffix(s, ".") ||
 		strings.Contains(s, "..") || strings.Contains(s, "@{") || strings.ContainsAny(s, " ~^:?*[\\") {

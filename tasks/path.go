@@ -13,14 +13,12 @@ import (
 // maxPath is PATH_MAX of Linux.
 const maxPath = 4096
 
-// CleanPath checks the name of a file below a work tree and returns it in its
-// shortest form; "." is the work tree itself. It looks at the text alone: that
-// no symlink leads out is for the Shell to see.
+// CleanPath checks the name of a file below a work tree and returns its shortest form. "." is the work tree itself. It
+// reads only the text. The Shell has to check that no symlink leads out.
 //
-// .git is refused, in any case of its letters and at any depth, for reading and
-// writing: a line in .git/config or a hook is a program that the next git
-// command would run, with the rights of whoever runs it; and a remote's URL may
-// hold a password.
+// .git is refused, in any case of its letters and at any depth, for reading and writing. A line in .git/config or a
+// hook is a program that the next git command would run, with the rights of its caller. The URL of a remote may have a
+// password.
 func CleanPath(name string) (string, error) {
 	refuse := func(why string) (string, error) {
 		return "", fmt.Errorf("%w path %.200q: %s", ErrRefused, name, why)
@@ -37,7 +35,7 @@ func CleanPath(name string) (string, error) {
 	}
 	for part := range strings.SplitSeq(name, "/") {
 		if part == ".." {
-			// Also where it would come back ("a/../b"): behind a symlink it does not.
+			// Also if the rest comes back ("a/../b"), because it may not after a symlink.
 			return refuse(`it contains ".."`)
 		}
 		if strings.EqualFold(part, ".git") {
@@ -47,16 +45,15 @@ func CleanPath(name string) (string, error) {
 	return path.Clean(name), nil
 }
 
-// Links is what [ResolvePath] asks of a folder; *os.Root is one.
+// Links is the part of a folder that [ResolvePath] needs. *os.Root implements it.
 type Links interface {
 	Lstat(name string) (fs.FileInfo, error)
 	Readlink(name string) (string, error)
 }
 
-// ResolvePath follows the symlinks in a clean path below a work tree by hand
-// and returns a path without any. What leads out of the work tree or into .git
-// is [ErrRefused]. The path may name nothing yet. Whoever opens it has to open
-// it in a way that cannot be led out (os.Root): the work tree may change meanwhile.
+// ResolvePath follows the symlinks in a clean path below a work tree, and returns a path without any. Returns
+// [ErrRefused] if the path leads out of the work tree or into .git. The path may name no existing file. The caller has
+// to open it in a way that cannot be led out (os.Root), because the work tree may change meanwhile.
 func ResolvePath(root Links, name string) (string, error) {
 	refuse := func(why string) (string, error) {
 		return "", fmt.Errorf("%w path %.200q: %s", ErrRefused, name, why)
@@ -69,7 +66,7 @@ func ResolvePath(root Links, name string) (string, error) {
 		case part == "" || part == ".":
 			continue
 		case part == "..":
-			// Only from a link's target; at has no symlink in it, so its parent is what it says.
+			// ".." comes only from a link's target. at has no symlink, so its parent is exact.
 			if at == "." {
 				return refuse("a symlink leads out of the work tree")
 			}
@@ -85,7 +82,7 @@ func ResolvePath(root Links, name string) (string, error) {
 			at = next
 			continue
 		case errors.Is(err, fs.ErrNotExist):
-			// A folder that does not exist holds no symlinks.
+			// A folder that does not exist has no symlinks.
 			if slices.Contains(todo, "..") {
 				return refuse("a symlink leads through a folder that does not exist")
 			}
@@ -113,7 +110,7 @@ func ResolvePath(root Links, name string) (string, error) {
 	return at, nil
 }
 
-// Regular refuses what is no regular file.
+// Regular returns an error if the file is not regular.
 func Regular(name string, info fs.FileInfo) error {
 	switch {
 	case info.IsDir():
@@ -124,5 +121,5 @@ func Regular(name string, info fs.FileInfo) error {
 	return nil
 }
 
-// maxLinks is the number of symbolic links that one path may lead through.
+// maxLinks bounds the symbolic links on one path.
 const maxLinks = 40

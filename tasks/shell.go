@@ -9,49 +9,42 @@ import (
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
-// Shell is what a task needs of the world: a work tree and a way to run
-// commands in it. The executor provides one over a container; LocalShell is one
-// over a plain folder. Package taskstest says in tests what every Shell keeps.
+// Shell is the environment of a task: a work tree and a way to run commands in it. The executor provides one over a
+// container. LocalShell is one over a plain folder. Package taskstest tests the rules for every Shell.
 type Shell interface {
-	// Exec runs one command line with `sh -c` in the work tree's root. A
-	// command that fails is a Result with its exit code, not an error. A timeout
-	// of 0 is the Shell's default. A command with a NUL byte is an error.
+	// Exec runs one command line with `sh -c` in the work tree's root. A command that fails is a Result with its exit
+	// code, not an error. A timeout of 0 means the Shell's default. A command with a NUL byte is an error.
 	Exec(ctx context.Context, command string, timeout time.Duration) (Result, error)
-	// ReadFile, WriteFile and ListFiles name files by slash-separated path below
-	// the work tree; a path that leaves it (by "..", absolute, or through a
-	// symlink) is refused with ErrRefused, and so is .git and what is in it. A
-	// symlink that stays in the work tree is followed. Files above MaxFile are
-	// refused with ErrTooLarge. A file that is missing is fs.ErrNotExist.
+	// ReadFile, WriteFile and ListFiles name files by slash-separated path below the work tree. They return ErrRefused
+	// for a path that leaves it (by "..", absolute, or through a symlink) and for .git and everything in it. They
+	// follow a symlink that stays in the work tree. They return ErrTooLarge for files above MaxFile, and fs.ErrNotExist
+	// for a missing file.
 	ReadFile(ctx context.Context, path string) ([]byte, error)
-	// WriteFile makes missing folders and keeps the mode of a file that exists;
-	// a new one has mode 0644.
+	// WriteFile makes missing folders and keeps the mode of an existing file. A new file has mode 0644.
 	WriteFile(ctx context.Context, path string, content []byte) error
-	// ListFiles lists files and symlinks (not folders) that match a glob with **
-	// ("" is all), sorted; see [ParseGlob]. .git and what .gitignore excludes are
-	// left out.
+	// ListFiles returns the files and symlinks (not folders) that match a glob with ** ("" matches all), sorted. See
+	// [ParseGlob]. It leaves out .git and files that .gitignore excludes.
 	ListFiles(ctx context.Context, pattern string) ([]string, error)
-	// Commit commits what changed now; empty hash when nothing did. Paths name
-	// files or folders to which the commit is limited; none means everything.
+	// Commit commits the current changes. Returns an empty hash if there are none. Paths are files or folders to which
+	// the commit is limited. No paths mean everything.
 	Commit(ctx context.Context, message string, paths []string) (hash string, err error)
-	// Push makes the branch's commits visible on the server. The executor does
-	// so after every command anyway. Remote and branch may be empty.
+	// Push makes the branch's commits visible on the server. The executor also does so after every command. Remote and
+	// branch may be empty.
 	Push(ctx context.Context, remote, branch string) error
-	// Branch is the caller's branch.
+	// Branch returns the caller's branch.
 	Branch() string
 }
 
-// Browser is a Shell that can look at what its work tree serves, in a real browser.
+// Browser is a Shell that can check the pages of its work tree in a real browser.
 type Browser interface {
 	Shell
-	// Browse does one check: it starts the application, looks at the page, ends the
-	// application, and keeps pictures, trace, console and requests as evidence. A
-	// page with faults is a check that says so, not an error; what could not be
-	// looked at is UNVERIFIED with the reason. Mistakes in the spec are [ErrParams].
+	// Browse performs one check. It starts the application, checks the page, ends the application, and keeps pictures,
+	// trace, console and requests as evidence. A page with faults is the result of a check and not an error. A page
+	// that could not be checked is UNVERIFIED with the reason. Mistakes in the spec are [ErrParams].
 	Browse(ctx context.Context, s browser.Spec) (browser.Check, error)
 }
 
-// Result is how a command ended. Stdout and Stderr are capped in memory; the
-// whole output is kept elsewhere.
+// Result is the result of a command. Stdout and Stderr are bounded in memory. The whole output is kept elsewhere.
 type Result struct {
 	Stdout     string `json:"stdout"`
 	Stderr     string `json:"stderr"`
@@ -64,10 +57,10 @@ type Result struct {
 // MaxFile is the size in bytes of the largest file that a Shell reads or writes.
 const MaxFile = 16 << 20
 
-// What a Shell refuses.
+// Errors of a Shell.
 var (
-	// ErrRefused: the path is none of the work tree's files.
+	// ErrRefused means that the path is not a file of the work tree.
 	ErrRefused = errors.New("refused")
-	// ErrTooLarge: the file is larger than MaxFile.
+	// ErrTooLarge means that the file is larger than MaxFile.
 	ErrTooLarge = fmt.Errorf("file is larger than %d MiB", MaxFile>>20)
 )

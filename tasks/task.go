@@ -6,34 +6,33 @@ import (
 	"errors"
 )
 
-// Task is one thing that can be done.
+// Task is one action on a work tree.
 type Task struct {
 	Name string
 	Doc  string
 	// Schema is the JSON Schema of the parameters, derived from the task's parameter struct.
 	Schema json.RawMessage
-	// Run does it. The returned value survives JSON. A task that ran and came
-	// to a bad end (tests failed) reports so in its Output, not as an error.
+	// Run performs the task. The returned value survives JSON. A task that ran with a bad result (tests failed) reports
+	// that in its Output, not as an error.
 	Run func(ctx context.Context, sh Shell, params json.RawMessage) (Output, error)
 	// ReadOnly tasks change nothing in the work tree.
 	ReadOnly bool
 }
 
-// Output is a task's outcome.
+// Output is the result of a task.
 type Output struct {
-	// OK decides which transition is taken by default.
+	// OK selects the default transition.
 	OK bool `json:"ok"`
 	// Value is the structured result (tests passed, files listed …).
 	Value any `json:"value,omitempty"`
-	// Result is the command behind it, where there was one.
+	// Result is the result of the command, if there was one.
 	Result *Result `json:"result,omitempty"`
-	// Command is the command line that was run.
+	// Command is the command line that ran.
 	Command string `json:"command,omitempty"`
 }
 
-// ErrParams is what every mistake in a task's parameters is.
+// ErrParams is the kind of every mistake in a task's parameters.
 var ErrParams = errors.New("wrong parameters")
 
-// ErrNoWay is the kind of error when a work tree has nothing that a task could
-// run: no tests, no linter, no build that is known.
+// ErrNoWay means that a work tree has nothing that a task can run: no known tests, linter or build.
 var ErrNoWay = errors.New("nothing to run")

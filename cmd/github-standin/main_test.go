@@ -4,12 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -20,10 +18,9 @@ import (
 	gogithub "github.com/google/go-github/v66/github"
 
 	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/internal/golden"
 	"github.com/ramus-dev/ramus/internal/loopback"
 )
-
-var update = flag.Bool("update", false, "write testdata/play.txt anew")
 
 // app opens a pull request when a branch is pushed, and answers what is said about it.
 func app(t *testing.T, secret string, client func() *github.Client) http.Handler {
@@ -99,18 +96,7 @@ show
 	got := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d`).ReplaceAllString(out.String(), "09:00:00")
 	got = regexp.MustCompile(`\b[0-9a-f]{10}\b`).ReplaceAllString(got, "0123456789")
 	got = strings.ReplaceAll(got, listen, "ADDRESS")
-	if *update {
-		if err := os.WriteFile("testdata/play.txt", []byte(got), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile("testdata/play.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("the terminal shows\n%s\nand not\n%s", got, want)
-	}
+	golden.CompareFile(t, "testdata/play.txt", got)
 }
 
 func TestControl(t *testing.T) {

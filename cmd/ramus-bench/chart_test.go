@@ -3,14 +3,12 @@ package main
 import (
 	"encoding/xml"
 	"errors"
-	"flag"
 	"io"
-	"os"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "write the golden files anew")
+	"github.com/ramus-dev/ramus/internal/golden"
+)
 
 func testChart() chart {
 	c := chart{Name: "test", Title: "First output <of a caller>", X: "files", Y: "milliseconds"}
@@ -24,17 +22,8 @@ func testChart() chart {
 }
 
 func TestChart(t *testing.T) {
-	const golden = "testdata/chart.svg"
 	got := testChart().svg()
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(golden)
-	if err != nil || got != string(want) {
-		t.Errorf("the chart is another one (%v): look at it, then go test -update", err)
-	}
+	golden.CompareFile(t, "testdata/chart.svg", got)
 	d := xml.NewDecoder(strings.NewReader(got))
 	for {
 		if _, err := d.Token(); errors.Is(err, io.EOF) {

@@ -1,8 +1,9 @@
 package main
 
 import (
-	"os"
 	"testing"
+
+	"github.com/ramus-dev/ramus/internal/golden"
 )
 
 func TestMarkdown(t *testing.T) {
@@ -14,14 +15,5 @@ func TestMarkdown(t *testing.T) {
 			Target: "≤ 0.1×", State: stateMissed, Noisy: true},
 		{Scenario: "push", What: "8 pushes at once", State: stateUnable},
 	}}
-	const golden = "testdata/table.md"
-	got := r.markdown()
-	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if want, err := os.ReadFile(golden); err != nil || string(want) != got {
-		t.Errorf("the table is another one (%v): look at it, then go test -update\n%s", err, got)
-	}
+	golden.CompareFile(t, "testdata/table.md", r.markdown())
 }

@@ -59,7 +59,7 @@ func TestConfigMistakes(t *testing.T) {
 		{"egress: one", "egress must be a list"},
 		{"listen: [a]", "listen must be a single value"},
 		{"capacity: many", `capacity: "many" is not a whole number`},
-		{"capacity: -1", "no whole number"},
+		{"capacity: -1", "not a whole number"},
 		{"timeout: 10", "not a duration"},
 		{"timeout: -1s", "not a duration"},
 		{"limits:\n  memory: 2GB", "not a size"},

@@ -4,13 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -18,10 +16,9 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/slack"
+	"github.com/ramus-dev/ramus/internal/golden"
 	"github.com/ramus-dev/ramus/internal/loopback"
 )
-
-var update = flag.Bool("update", false, "write testdata/play.txt anew")
 
 // app answers every mention in its thread, with a button that says goodbye.
 func app(t *testing.T, secret string, client func() *slack.Client) http.Handler {
@@ -102,18 +99,7 @@ command developer #general status
 	}
 	got := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d`).ReplaceAllString(out.String(), "09:00:00")
 	got = strings.Replace(got, listen, "ADDRESS", 1)
-	if *update {
-		if err := os.WriteFile("testdata/play.txt", []byte(got), 0o666); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile("testdata/play.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("the terminal shows\n%s\nand not\n%s", got, want)
-	}
+	golden.CompareFile(t, "testdata/play.txt", got)
 }
 
 func TestPlayFails(t *testing.T) {

@@ -5,10 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -19,9 +17,8 @@ import (
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/fallback/fallbacktest"
 	"github.com/ramus-dev/ramus/gateway/slack"
+	"github.com/ramus-dev/ramus/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write golden files")
 
 // packet is a thread like any.
 func packet() fallback.Packet {
@@ -110,19 +107,7 @@ func TestBody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join("testdata", "packet.json")
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got, want) {
-		t.Errorf("the packet is\n%s\nwant\n%s", got, want)
-	}
+	golden.CompareFile(t, filepath.Join("testdata", "packet.json"), string(got))
 	if bytes.Contains(got, []byte("files.example.org")) {
 		t.Error("the address of a file is handed over, which needs Slack's token")
 	}
@@ -130,7 +115,7 @@ func TestBody(t *testing.T) {
 	p := packet()
 	p.Mention.Time = p.Mention.Time.In(time.FixedZone("east", 7200))
 	p.Tools = json.RawMessage(`[{"name":"fallback_session"}]`)
-	if again, err := p.Body(); err != nil || !bytes.Equal(again, want) {
+	if again, err := p.Body(); err != nil || !bytes.Equal(again, got) {
 		t.Errorf("the same packet is written as\n%s", again)
 	}
 	var empty, nothing fallback.Packet

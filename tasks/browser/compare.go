@@ -18,27 +18,27 @@ import (
 )
 
 const (
-	// maxPicture bounds a picture that is compared, and the area that both cover, in pixels.
+	// maxPicture bounds a picture, and the area that two pictures cover together, in pixels.
 	maxPicture = 40_000_000
-	// maxTriptych bounds the picture that shows both, in pixels: a chat and a pull
-	// request show it smaller anyway, and the server holds it in memory.
+	// maxTriptych bounds the triptych, in pixels. A chat and a pull request show it smaller anyway, and the server has
+	// it in memory.
 	maxTriptych = 16_000_000
-	// maxSide bounds the sides of a picture, in pixels: twice what Chromium can draw.
+	// maxSide bounds the sides of a picture, in pixels. It is twice the limit of Chromium.
 	maxSide     = 32_768
 	maxBoxes    = 20
-	maxAria     = 1 << 20  // bytes of an accessibility tree that is compared
-	maxAriaDiff = 64 << 10 // bytes of a diff that is kept
+	maxAria     = 1 << 20  // bytes of an accessibility tree
+	maxAriaDiff = 64 << 10 // bytes of the diff of the trees
 )
 
-// Compare says what differs between two views of one viewport. before and after are
-// PNG files (nil: there is none), and the accessibility trees as text. The triptych is a PNG,
-// nil when the pictures are equal: before, after, and after once more, paled, with what differs in
-// red; where only one picture has pixels, the other is striped. Pictures are bounded: more
-// than 40 megapixels are not decoded, and a triptych above 16 is made smaller.
+// Compare returns the differences between two views of one viewport. before and after are PNG files, or nil for a
+// missing picture. ariaBefore and ariaAfter are the accessibility trees as text. The triptych is a PNG, or nil if the
+// pictures are equal. It has before, after, and after in light grey with the differences in red. An area that only one
+// picture covers has stripes in the other. Pictures of more than 40 megapixels are not decoded, and a triptych of more
+// than 16 is scaled down.
 //
-// threshold is how far two colours may be from each other, 0 (equal) to 1 (black and
-// white), by how people see them. Edges of letters get no further tolerance: the same browser
-// draws the same page byte for byte, so what differs there has changed.
+// threshold is the allowed distance of two colours as people perceive it, from 0 (equal) to 1 (black and white). Edges
+// of letters get no further tolerance. The same browser draws the same page byte for byte, so every difference is a
+// change.
 func Compare(before, after []byte, ariaBefore, ariaAfter string, threshold float64) (d Diff, triptych []byte) {
 	var notes []string
 	d.Aria, notes = compareText(ariaBefore, ariaAfter)
@@ -52,7 +52,7 @@ func Compare(before, after []byte, ariaBefore, ariaAfter string, threshold float
 	case before == nil:
 		return note("there is no picture of the base")
 	case after == nil:
-		return note("there is a picture of the base alone")
+		return note("there is only a picture of the base")
 	}
 	d.Note = strings.Join(notes, "; ")
 	if bytes.Equal(before, after) {
@@ -86,7 +86,7 @@ func Compare(before, after []byte, ariaBefore, ariaAfter string, threshold float
 
 // picture decodes a PNG, over white where it is transparent.
 func picture(file []byte) (*image.RGBA, error) {
-	// The header first: what it declares is what the decoder would allocate.
+	// The header is read first, because the decoder allocates memory by its numbers.
 	c, err := png.DecodeConfig(bytes.NewReader(file))
 	if err != nil {
 		return nil, err
@@ -101,14 +101,14 @@ func picture(file []byte) (*image.RGBA, error) {
 	}
 	switch c.ColorModel {
 	case color.RGBA64Model, color.NRGBA64Model, color.Gray16Model:
-		return nil, errors.New("it has 16 bits a channel, which no browser makes")
+		return nil, errors.New("it has 16 bits per channel, which no browser makes")
 	}
 	img, err := png.Decode(bytes.NewReader(file))
 	if err != nil {
 		return nil, err
 	}
 	if rgba, ok := img.(*image.RGBA); ok {
-		return rgba, nil // of a PNG without alpha
+		return rgba, nil // as for a PNG without alpha
 	}
 	rgba := image.NewRGBA(img.Bounds())
 	draw.Draw(rgba, rgba.Rect, image.White, image.Point{}, draw.Src)
@@ -116,7 +116,7 @@ func picture(file []byte) (*image.RGBA, error) {
 	return rgba, nil
 }
 
-// mask is which pixels differ.
+// mask is the set of pixels that differ.
 type mask struct {
 	size  image.Point
 	bits  []uint64 // row by row
@@ -134,7 +134,7 @@ func (m *mask) has(x, y int) bool {
 	return m.bits[i/64]>>(i%64)&1 == 1
 }
 
-// differing lays two pictures over each other at the top left.
+// differing returns the differing pixels of two pictures that are aligned at the top left.
 func differing(a, b *image.RGBA, size image.Point, threshold float64) *mask {
 	m := &mask{size: size, bits: make([]uint64, (size.X*size.Y+63)/64)}
 	if !(threshold > 0) {
@@ -162,10 +162,9 @@ func differing(a, b *image.RGBA, size image.Point, threshold float64) *mask {
 	return m
 }
 
-// distance is how differently two colours look: the squared differences in
-// brightness and in the two axes of colour of YIQ (NTSC), weighted by how much people
-// see of each (Kotsarenko and Ramos, "Measuring perceived color difference using YIQ NTSC
-// transmission color space in mobile applications", 2010).
+// distance returns the perceived difference of two colours. It is the sum of the squared differences in brightness and
+// in the two axes of colour of YIQ (NTSC), weighted by their perception (Kotsarenko and Ramos, "Measuring perceived
+// color difference using YIQ NTSC transmission color space in mobile applications", 2010).
 func distance(p, q []byte) float64 {
 	r := float64(p[0]) - float64(q[0])
 	g := float64(p[1]) - float64(q[1])
@@ -176,17 +175,17 @@ func distance(p, q []byte) float64 {
 	return 0.5053*y*y + 0.299*i*i + 0.1957*k*k
 }
 
-// farthest is the distance of black and white; some colours are a little farther from each other.
+// farthest is the distance of black and white. Some colours are slightly farther apart.
 var farthest = distance([]byte{0, 0, 0}, []byte{255, 255, 255})
 
-// tile is the side of the squares by which differing pixels are gathered. What is less than
-// two tiles apart is one box: the letters of a word, the lines of a paragraph.
+// tile is the side of the squares in which differing pixels are collected. Parts less than two tiles apart form one
+// box, as the letters of a word or the lines of a paragraph.
 const tile = 8
 
-// boxes are the connected parts of the mask, the largest first.
+// boxes returns the connected parts of the mask, the largest first.
 func (m *mask) boxes() []Box {
 	across, down := (m.size.X+tile-1)/tile, (m.size.Y+tile-1)/tile
-	tiles := make([]image.Rectangle, across*down) // what differs in each; empty: nothing, or taken
+	tiles := make([]image.Rectangle, across*down) // the differing part of each tile; empty if there is none, or if it was taken
 	for w, word := range m.bits {
 		for ; word != 0; word &= word - 1 {
 			i := 64*w + bits.TrailingZeros64(word)
@@ -223,7 +222,7 @@ func (m *mask) boxes() []Box {
 		return cmp.Or(cmp.Compare(b.Dx()*b.Dy(), a.Dx()*a.Dy()), cmp.Compare(a.Min.Y, b.Min.Y), cmp.Compare(a.Min.X, b.Min.X))
 	}
 	slices.SortFunc(found, largest)
-	// A frame around another is one box; only among the largest, since each is held against each.
+	// A frame around another box is one box. Only the largest are tested, because each is compared with each.
 	found = joined(found[:min(len(found), 10*maxBoxes)])
 	slices.SortFunc(found, largest)
 	var out []Box
@@ -233,14 +232,14 @@ func (m *mask) boxes() []Box {
 	return out
 }
 
-// joined unites rectangles that overlap, until none do.
+// joined unites rectangles until none overlap.
 func joined(list []image.Rectangle) []image.Rectangle {
 	for i := 0; i < len(list); i++ {
 		for j := i + 1; j < len(list); j++ {
 			if list[i].Overlaps(list[j]) {
 				list[i] = list[i].Union(list[j])
 				list = slices.Delete(list, j, j+1)
-				i, j = -1, len(list) // it may overlap an earlier one now
+				i, j = -1, len(list) // the union may overlap an earlier one
 			}
 		}
 	}
@@ -256,9 +255,9 @@ var (
 // gap is the width of the line between two pictures, in pixels of the triptych.
 const gap = 4
 
-// paint makes the triptych. Each panel is as large as both pictures together.
+// paint returns the triptych. Each panel covers the area of both pictures.
 func paint(before, after *image.RGBA, m *mask, boxes []Box) *image.RGBA {
-	scale := 1 // so many pixels, squared, become one
+	scale := 1 // a square of scale × scale pixels becomes one
 	for (3*((m.size.X+scale-1)/scale)+2*gap)*((m.size.Y+scale-1)/scale) > maxTriptych {
 		scale++
 	}
@@ -288,7 +287,7 @@ func paint(before, after *image.RGBA, m *mask, boxes []Box) *image.RGBA {
 	return out
 }
 
-// average is the colour of a square of the picture; stripes, and false, where the picture has ended.
+// average returns the mean colour of a square of the picture. Outside of the picture it returns stripes and false.
 func average(img *image.RGBA, x, y, scale int) (color.RGBA, bool) {
 	square := image.Rect(x*scale, y*scale, (x+1)*scale, (y+1)*scale).Intersect(img.Rect)
 	if square.Empty() {
@@ -304,7 +303,7 @@ func average(img *image.RGBA, x, y, scale int) (color.RGBA, bool) {
 	return color.RGBA{uint8(r / n), uint8(g / n), uint8(b / n), 0xff}, true
 }
 
-// any tells whether anything differs in a square.
+// any reports whether a pixel of a square differs.
 func (m *mask) any(x, y, scale int) bool {
 	for v := y * scale; v < min((y+1)*scale, m.size.Y); v++ {
 		for u := x * scale; u < min((x+1)*scale, m.size.X); u++ {
@@ -316,14 +315,14 @@ func (m *mask) any(x, y, scale int) bool {
 	return false
 }
 
-// paled is the colour as a light grey.
+// paled returns the colour as a light grey.
 func paled(c color.RGBA) color.RGBA {
 	grey := (299*int(c.R) + 587*int(c.G) + 114*int(c.B)) / 1000
 	light := uint8(255 - (255-grey)*35/100)
 	return color.RGBA{light, light, light, 0xff}
 }
 
-// frame draws the outline of r, so many pixels wide, where it is within bounds.
+// frame draws the outline of r within bounds. wide is its width in pixels.
 func frame(img *image.RGBA, r, bounds image.Rectangle, wide int) {
 	for _, side := range []image.Rectangle{
 		image.Rect(r.Min.X, r.Min.Y, r.Max.X, r.Min.Y+wide), image.Rect(r.Min.X, r.Max.Y-wide, r.Max.X, r.Max.Y),
@@ -333,7 +332,7 @@ func frame(img *image.RGBA, r, bounds image.Rectangle, wide int) {
 	}
 }
 
-// compareText is the unified diff of two accessibility trees, and what must be said of it.
+// compareText returns the unified diff of two accessibility trees, and notes about it.
 func compareText(before, after string) (text string, notes []string) {
 	if before == after {
 		return "", nil
@@ -342,13 +341,13 @@ func compareText(before, after string) (text string, notes []string) {
 		return "", []string{fmt.Sprintf("the accessibility trees differ and are too large to compare (%d and %d bytes)", len(before), len(after))}
 	}
 	out := diff.Diff("before", []byte(before), "after", []byte(after))
-	// The first line repeats the names as git's command line would.
+	// The first line repeats the names, like git's command line.
 	if _, rest, ok := bytes.Cut(out, []byte("\n")); ok {
 		out = rest
 	}
 	if len(out) > maxAriaDiff {
 		out = out[:bytes.LastIndexByte(out[:maxAriaDiff], '\n')+1]
-		notes = append(notes, fmt.Sprintf("of the accessibility trees' diff the first %d KiB are shown", maxAriaDiff>>10))
+		notes = append(notes, fmt.Sprintf("the diff of the accessibility trees is cut after %d KiB", maxAriaDiff>>10))
 	}
 	if text = string(out); !utf8.ValidString(text) {
 		text = strings.ToValidUTF8(text, "\uFFFD")

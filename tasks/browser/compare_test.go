@@ -177,7 +177,7 @@ func TestCompareSaysWhyItDoesNot(t *testing.T) {
 	}{
 		{"neither", nil, nil, "no pictures"},
 		{"no base", nil, good, "no picture of the base"},
-		{"no branch", good, nil, "base alone"},
+		{"no branch", good, nil, "only a picture of the base"},
 		{"not a PNG", good, []byte("<html>"), "picture of the branch"},
 		{"cut off", good[:len(good)/2], good, "picture of the base"},
 		{"30000 x 30000", good, huge, "40 megapixels"},
@@ -211,7 +211,7 @@ func TestAriaDiff(t *testing.T) {
 		t.Errorf("%d bytes of diff; %s", len(d.Aria), d.Note)
 	}
 	d, _ = browser.Compare(nil, nil, strings.Repeat("- a\n", 200_000), "- \xff\n", 0.1)
-	if len(d.Aria) > 64<<10 || !strings.HasSuffix(d.Aria, "\n") || !strings.Contains(d.Note, "first 64 KiB") {
+	if len(d.Aria) > 64<<10 || !strings.HasSuffix(d.Aria, "\n") || !strings.Contains(d.Note, "cut after 64 KiB") {
 		t.Errorf("%d bytes of diff; %s", len(d.Aria), d.Note)
 	}
 }

@@ -1,11 +1,10 @@
-// Package browser describes checks of web pages in a real browser: what is to
-// be done ([Spec]), what came of it ([Check]), and how two of them differ
-// ([Compare]). It drives no browser itself: the program ramus-browser does, in a
-// container of its own beside the one where the page is served. A [Job] goes
-// to that program's standard input, a tar of evidence with an index.json, which is
-// a [Check], comes from its standard output.
+// Package browser describes checks of web pages in a real browser. A [Spec] has the steps of a check, a [Check] its
+// result, and [Compare] finds the differences of two results. The package itself drives no browser. The program
+// ramus-browser does, in a sidecar of the container that serves the page. It reads a [Job] from standard input, and
+// writes a tar of evidence to standard output, with an index.json that is a [Check].
 //
-// Who writes a spec decides what is looked at and what is allowed; it is part
-// of the repository, like its tests. Whatever comes from the browser is hostile:
-// the page may have taken it over.
+// # What is hostile
+//
+// The author of a spec decides about the checked pages and the allowed faults. A spec is part of the repository, like
+// its tests. Everything from the browser is hostile, because the page may control the browser.
 package browser

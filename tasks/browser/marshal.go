@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Actions are what a step can do, in the order in which they are documented.
+// Actions returns the actions of a step, in the order of their documentation.
 func Actions() []string { return slices.Clone(actions) }
 
 var actions = []string{
@@ -18,10 +18,10 @@ var actions = []string{
 	"expect_text", "expect_visible", "expect_hidden", "expect_url", "expect_title", "expect_count", "screenshot",
 }
 
-// MarshalJSON writes the action and its target first, as people do.
+// MarshalJSON writes the action and its target first, like people do.
 func (s Step) MarshalJSON() ([]byte, error) {
 	if !slices.Contains(actions, s.Do) {
-		return nil, fmt.Errorf("cannot write a step: there is no action %.100q", s.Do)
+		return nil, fmt.Errorf("cannot write a step: unknown action %.100q", s.Do)
 	}
 	var b bytes.Buffer
 	b.WriteByte('{')
@@ -37,7 +37,7 @@ func (s Step) MarshalJSON() ([]byte, error) {
 		return nil
 	}
 	errs := []error{field(s.Do, s.Target)}
-	if s.Value != "" || s.Do == "fill" { // to fill in nothing is to empty a field
+	if s.Value != "" || s.Do == "fill" { // fill with an empty value empties a field
 		errs = append(errs, field("value", s.Value))
 	}
 	if s.In != "" {
@@ -53,8 +53,7 @@ func (s Step) MarshalJSON() ([]byte, error) {
 	return b.Bytes(), errors.Join(errs...)
 }
 
-// UnmarshalJSON takes the keys in any order. It knows a step's shape, not
-// whether what it says makes sense: that is [Parse]'s.
+// UnmarshalJSON accepts the keys in any order. It checks the form of a step, and [Parse] its meaning.
 func (s *Step) UnmarshalJSON(text []byte) error {
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(text, &fields); err != nil {
@@ -74,10 +73,10 @@ func (s *Step) UnmarshalJSON(text []byte) error {
 			err = json.Unmarshal(value, &step.Timeout)
 		default:
 			if !slices.Contains(actions, name) {
-				return fmt.Errorf("cannot read a step: there is no action %.100q; known are %s", name, strings.Join(actions, ", "))
+				return fmt.Errorf("cannot read a step: unknown action %.100q; known are %s", name, strings.Join(actions, ", "))
 			}
 			if step.Do != "" {
-				return fmt.Errorf("cannot read a step: %s and %s are two actions; a step has one", min(step.Do, name), max(step.Do, name))
+				return fmt.Errorf("cannot read a step: it has two actions, %s and %s", min(step.Do, name), max(step.Do, name))
 			}
 			step.Do = name
 			err = json.Unmarshal(value, &step.Target)
@@ -93,10 +92,10 @@ func (s *Step) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// MarshalJSON writes a duration as people do, "1m30s".
+// MarshalJSON writes a duration like people do, "1m30s".
 func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
 
-// UnmarshalJSON reads what time.ParseDuration does.
+// UnmarshalJSON reads a duration in the format of time.ParseDuration.
 func (d *Duration) UnmarshalJSON(text []byte) error {
 	var s string
 	if err := json.Unmarshal(text, &s); err != nil {
@@ -110,7 +109,7 @@ func (d *Duration) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// String is the duration without units that are zero: "2m", not "2m0s".
+// String returns the duration without units that are zero, as "2m" instead of "2m0s".
 func (d Duration) String() string {
 	s := time.Duration(d).String()
 	if strings.HasSuffix(s, "m0s") {
@@ -122,7 +121,7 @@ func (d Duration) String() string {
 	return s
 }
 
-// UnmarshalJSON takes the name of a known viewport, or an object.
+// UnmarshalJSON accepts the name of a known viewport, or an object.
 func (v *Viewport) UnmarshalJSON(text []byte) error {
 	if text = bytes.TrimSpace(text); len(text) > 0 && text[0] == '"' {
 		var name string
@@ -133,13 +132,13 @@ func (v *Viewport) UnmarshalJSON(text []byte) error {
 			*v = known
 			return nil
 		}
-		return fmt.Errorf("cannot read a viewport: %.100q is none that is known (desktop, mobile)", name)
+		return fmt.Errorf("cannot read a viewport: unknown name %.100q; known are desktop, mobile", name)
 	}
 	type plain Viewport // without this method
 	return json.Unmarshal(text, (*plain)(v))
 }
 
-// KnownViewport finds a viewport by its name.
+// KnownViewport returns the viewport with a name.
 func KnownViewport(name string) (Viewport, bool) {
 	for _, v := range []Viewport{Desktop, Mobile} {
 		if v.Name == name {

@@ -16,9 +16,10 @@ import (
 	"unicode/utf8"
 
 	"github.com/ramus-dev/ramus/internal/pattern"
+	shorten "github.com/ramus-dev/ramus/internal/text"
 )
 
-// Bounds on what a spec may say.
+// Bounds on the values of a spec.
 const (
 	maxViewports = 10
 	maxSteps     = 200
@@ -27,7 +28,7 @@ const (
 	maxWait      = 15 * time.Minute
 	maxTimeout   = 15 * time.Minute
 
-	// In bytes.
+	// The bounds below are in bytes.
 	maxName     = 100
 	maxCommand  = 16 << 10
 	maxURL      = 2_000
@@ -36,17 +37,17 @@ const (
 	maxPattern  = 1_000
 )
 
-// The defaults of a spec.
+// Defaults of a spec.
 const (
 	DefaultWait        = time.Minute
 	DefaultTimeout     = 2 * time.Minute
 	DefaultStepTimeout = 10 * time.Second
-	// DefaultThreshold is how much a colour may differ.
+	// DefaultThreshold is the allowed distance of two colours.
 	DefaultThreshold = 0.1
 )
 
-// Complete checks a spec that was made in Go and fills in every default but
-// URL and Start, as [Parse] does. All mistakes are told at once.
+// Complete checks a spec that was made in Go, and sets every default except URL and Start, like [Parse]. The error
+// names all mistakes.
 func (s Spec) Complete() (Spec, error) {
 	s.fill()
 	var all []error
@@ -54,12 +55,12 @@ func (s Spec) Complete() (Spec, error) {
 		all = append(all, errors.New(m.text))
 	}
 	if len(all) > 0 {
-		return Spec{}, fmt.Errorf("the check cannot be done: %w", errors.Join(all...))
+		return Spec{}, fmt.Errorf("the check is not valid: %w", errors.Join(all...))
 	}
 	return s, nil
 }
 
-// fill sets what was not said. What s shares with others stays as it is.
+// fill sets the defaults. It does not change slices that s shares with others.
 func (s *Spec) fill() {
 	if s.Name == "" {
 		s.Name = "page"
@@ -100,13 +101,13 @@ func (s *Spec) fill() {
 	}
 }
 
-// mistake is what is wrong with one field: its path, "steps.3.timeout", and a whole sentence.
+// mistake is a mistake in one field. at is the path of the field, "steps.3.timeout", and text a sentence.
 type mistake struct{ at, text string }
 
-// child is the path of an item of a list.
+// child returns the path of an item of a list.
 func child(at string, i int) string { return at + "." + strconv.Itoa(i) }
 
-// inWords is a path as a sentence needs it: "timeout of step 4", "allow.console, item 2".
+// inWords returns a path for use in a sentence, as "timeout of step 4" or "allow.console, item 2".
 func inWords(at string) string {
 	parts := strings.Split(at, ".")
 	for i := 1; i < len(parts); i++ {
@@ -129,13 +130,13 @@ func inWords(at string) string {
 	return at
 }
 
-// mistakes are all that is wrong with a spec whose defaults are filled in.
+// mistakes returns all mistakes of a spec whose defaults are set.
 func (s Spec) mistakes() []mistake {
 	c := &checker{}
 	c.name("name", s.Name)
 	for _, l := range []struct{ at, line string }{{"install", s.Install}, {"start", s.Start}, {"auth", s.Auth}} {
 		if c.length(l.at, l.line, maxCommand) && strings.IndexByte(l.line, 0) >= 0 {
-			c.say(l.at, "contains a NUL byte, which no command line can hold")
+			c.add(l.at, "contains a NUL byte, which no command line can hold")
 		}
 	}
 	c.dir(s.Dir)
@@ -143,13 +144,13 @@ func (s Spec) mistakes() []mistake {
 		c.address("url", s.URL, true)
 	}
 	if s.Start == "none" && s.URL == "" {
-		c.say("start", "is none: then url must say where the page is")
+		c.add("start", "is none, so url must have the address of the page")
 	}
 	c.within("wait", time.Duration(s.Wait), time.Second, maxWait)
 	c.within("timeout", time.Duration(s.Timeout), time.Second, maxTimeout)
 	c.viewports(s.Viewports)
 	if len(s.Steps) > maxSteps {
-		c.say("steps", "are %d; a spec may have %d", len(s.Steps), maxSteps)
+		c.add("steps", "are %d, and the limit is %d", len(s.Steps), maxSteps)
 	}
 	for i, step := range s.Steps[:min(len(s.Steps), maxSteps)] {
 		c.step(child("steps", i), step)
@@ -159,7 +160,7 @@ func (s Spec) mistakes() []mistake {
 		c.selector("screenshot.selector", s.Screenshot.Selector)
 	}
 	if len(s.Screenshot.Mask) > maxMasks {
-		c.say("screenshot.mask", "has %d selectors; it may have %d", len(s.Screenshot.Mask), maxMasks)
+		c.add("screenshot.mask", "has %d selectors, and the limit is %d", len(s.Screenshot.Mask), maxMasks)
 	}
 	for i, m := range s.Screenshot.Mask[:min(len(s.Screenshot.Mask), maxMasks)] {
 		c.selector(child("screenshot.mask", i), m)
@@ -167,36 +168,36 @@ func (s Spec) mistakes() []mistake {
 	if a := s.Compare; a != nil {
 		if a.Base != "" && (len(a.Base) > 250 || strings.HasPrefix(a.Base, "-") || strings.Contains(a.Base, "..") ||
 			strings.ContainsFunc(a.Base, func(r rune) bool { return r <= ' ' || r == 0x7f || strings.ContainsRune("~^:?*[\\", r) })) {
-			c.say("compare.base", "must be a branch or a commit, not %.200q", a.Base)
+			c.add("compare.base", "must be a branch or a commit, not %.200q", a.Base)
 		}
 		if a.MaxChanged != nil && !(*a.MaxChanged >= 0 && *a.MaxChanged <= 1) {
-			c.say("compare.max_changed", "must be a share from 0 to 1, not %v", *a.MaxChanged)
+			c.add("compare.max_changed", "must be a share from 0 to 1, not %v", *a.MaxChanged)
 		}
 		if !(a.Threshold >= 0 && a.Threshold <= 1) {
-			c.say("compare.threshold", "must be from 0 to 1, not %v", a.Threshold)
+			c.add("compare.threshold", "must be from 0 to 1, not %v", a.Threshold)
 		}
 	}
 	if s.Clock != "" {
 		if _, err := time.Parse(time.RFC3339, s.Clock); err != nil {
-			c.say("clock", `must be a time like "2026-03-01T12:00:00Z" (RFC 3339), not %.100q`, s.Clock)
+			c.add("clock", `must be a time like "2026-03-01T12:00:00Z" (RFC 3339), not %.100q`, s.Clock)
 		}
 	}
 	return c.found
 }
 
-// checker gathers mistakes.
+// checker collects mistakes.
 type checker struct{ found []mistake }
 
-func (c *checker) say(at, format string, args ...any) {
+func (c *checker) add(at, format string, args ...any) {
 	c.found = append(c.found, mistake{at, inWords(at) + " " + fmt.Sprintf(format, args...)})
 }
 
 func (c *checker) length(at, text string, most int) bool {
 	switch {
 	case !utf8.ValidString(text):
-		c.say(at, "is not UTF-8")
+		c.add(at, "is not UTF-8")
 	case len(text) > most:
-		c.say(at, "has %d bytes; it may have %d", len(text), most)
+		c.add(at, "has %d bytes, and the limit is %d", len(text), most)
 	default:
 		return true
 	}
@@ -205,7 +206,7 @@ func (c *checker) length(at, text string, most int) bool {
 
 func (c *checker) name(at, name string) {
 	if c.length(at, name, maxName) && (strings.TrimSpace(name) == "" || strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) })) {
-		c.say(at, "must be a name that can be read, not %q", name)
+		c.add(at, "must be a readable name, not %q", name)
 	}
 }
 
@@ -215,7 +216,7 @@ func (c *checker) dir(dir string) {
 	}
 	for part := range strings.SplitSeq(dir, "/") {
 		if part == ".." || part == "" || strings.EqualFold(part, ".git") || strings.ContainsFunc(part, unicode.IsControl) {
-			c.say("dir", "must be a folder below the root of the repository, not %q", dir)
+			c.add("dir", "must be a folder below the root of the repository, not %q", dir)
 			return
 		}
 	}
@@ -223,14 +224,14 @@ func (c *checker) dir(dir string) {
 
 func (c *checker) within(at string, d, least, most time.Duration) {
 	if d < least || d > most {
-		c.say(at, "must be %v to %v, not %v", Duration(least), Duration(most), Duration(d))
+		c.add(at, "must be %v to %v, not %v", Duration(least), Duration(most), Duration(d))
 	}
 }
 
-// address checks the address of a page; one that is not absolute is a path on the page's host.
+// address checks the address of a page. If absolute is false, a path on the page's host is allowed too.
 func (c *checker) address(at, text string, absolute bool) {
 	if text == "" {
-		c.say(at, "is empty; it must be an address or a path")
+		c.add(at, "is empty; it must be an address or a path")
 		return
 	}
 	if !c.length(at, text, maxURL) {
@@ -238,32 +239,32 @@ func (c *checker) address(at, text string, absolute bool) {
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		// net/url's own words repeat the whole address, which may have a password in it.
-		c.say(at, "is no address that can be read")
+		// The error of net/url repeats the whole address, which may have a password in it.
+		c.add(at, "is not a valid address")
 		return
 	}
 	port, _ := strconv.Atoi(u.Port())
 	switch {
 	case u.User != nil:
-		c.say(at, "has a name or a password in it, which evidence would show: sign in by a step with secret: true, or by auth")
+		c.add(at, "has a name or a password in it, which evidence would show: sign in by a step with secret: true, or by auth")
 	case !absolute && u.Scheme == "" && u.Host == "":
 	case u.Scheme != "http" && u.Scheme != "https" && absolute && !strings.Contains(text, "://") && !strings.HasPrefix(text, "/"):
-		c.say(at, "must begin with http:// or https://; did you mean %q?", "http://"+clip(text, 200))
+		c.add(at, "must begin with http:// or https://; did you mean %q?", "http://"+shorten.Clip(text, 200))
 	case u.Scheme != "http" && u.Scheme != "https":
-		c.say(at, "must begin with http:// or https://, not %q", clip(text, 200))
+		c.add(at, "must begin with http:// or https://, not %q", shorten.Clip(text, 200))
 	case u.Hostname() == "":
-		c.say(at, "has no host")
+		c.add(at, "has no host")
 	case u.Port() != "" && (port < 1 || port > 65535):
-		c.say(at, "has the port %s; ports are 1 to 65535", u.Port())
+		c.add(at, "has the port %s; ports are 1 to 65535", u.Port())
 	}
 }
 
-// viewportName is also the name of a folder of evidence.
+// viewportName is the form of a viewport's name, which is also the name of a folder of evidence.
 var viewportName = pattern.New(`^[a-z0-9][a-z0-9-]{0,39}$`)
 
 func (c *checker) viewports(list []Viewport) {
 	if len(list) > maxViewports {
-		c.say("viewports", "are %d; a spec may have %d", len(list), maxViewports)
+		c.add("viewports", "are %d, and the limit is %d", len(list), maxViewports)
 		return
 	}
 	seen := map[string]bool{}
@@ -272,30 +273,30 @@ func (c *checker) viewports(list []Viewport) {
 		before := len(c.found)
 		switch {
 		case !viewportName.MatchString(v.Name):
-			c.say(at+".name", "must be 1 to 40 of a-z, 0-9 and -, not %.100q", v.Name)
+			c.add(at+".name", "must be 1 to 40 of a-z, 0-9 and -, not %.100q", v.Name)
 		case seen[v.Name]:
-			c.say(at+".name", "is %q, as of another one", v.Name)
+			c.add(at+".name", "is %q, like that of another viewport", v.Name)
 		}
 		seen[v.Name] = true
 		if v.Width < 200 || v.Width > 4000 {
-			c.say(at+".width", "must be 200 to 4000 CSS pixels, not %d", v.Width)
+			c.add(at+".width", "must be 200 to 4000 CSS pixels, not %d", v.Width)
 		}
 		if v.Height < 200 || v.Height > 8000 {
-			c.say(at+".height", "must be 200 to 8000 CSS pixels, not %d", v.Height)
+			c.add(at+".height", "must be 200 to 8000 CSS pixels, not %d", v.Height)
 		}
 		if !(v.Scale >= 0.5 && v.Scale <= 4) {
-			c.say(at+".scale", "must be 0.5 to 4, not %v", v.Scale)
+			c.add(at+".scale", "must be 0.5 to 4, not %v", v.Scale)
 		}
 		area := float64(v.Width) * float64(v.Height) * v.Scale * v.Scale
 		if len(c.found) == before && area > maxPicture {
-			c.say(at, "has %d megapixels; a picture may have %d", int(math.Ceil(area/1e6)), maxPicture/1_000_000)
+			c.add(at, "has %d megapixels, and the limit is %d", int(math.Ceil(area/1e6)), maxPicture/1_000_000)
 		}
 	}
 }
 
 func (c *checker) selector(at, s string) {
 	if strings.TrimSpace(s) == "" {
-		c.say(at, `is empty; it must be a selector, like "#id", "button" or "text=Save"`)
+		c.add(at, `is empty; it must be a selector, like "#id", "button" or "text=Save"`)
 		return
 	}
 	c.length(at, s, maxSelector)
@@ -304,10 +305,10 @@ func (c *checker) selector(at, s string) {
 func (c *checker) step(at string, s Step) {
 	if !slices.Contains(actions, s.Do) {
 		if s.Do == "" {
-			c.say(at, "has no action; it needs one of %s", strings.Join(actions, ", "))
+			c.add(at, "has no action; it needs one of %s", strings.Join(actions, ", "))
 			return
 		}
-		c.say(at, "has no action %.100q; known are %s", s.Do, strings.Join(actions, ", "))
+		c.add(at, "has no action %.100q; known are %s", s.Do, strings.Join(actions, ", "))
 		return
 	}
 	target := at + "." + s.Do
@@ -316,14 +317,14 @@ func (c *checker) step(at string, s Step) {
 		c.address(target, s.Target, false)
 	case "press":
 		if s.Target == "" {
-			c.say(target, `is empty; it must be a key, like "Enter" or "Control+A"`)
+			c.add(target, `is empty; it must be a key, like "Enter" or "Control+A"`)
 		}
 		c.length(target, s.Target, 100)
 	case "screenshot":
 		c.name(target, s.Target)
 	case "expect_title":
 		if strings.TrimSpace(s.Target) == "" {
-			c.say(target, "is empty; it must be the title, or a part of it")
+			c.add(target, "is empty; it must be the title, or a part of it")
 		}
 		c.length(target, s.Target, maxSelector)
 	default:
@@ -335,33 +336,33 @@ func (c *checker) step(at string, s Step) {
 		c.length(value, s.Value, maxValue)
 	case "select", "expect_text":
 		if strings.TrimSpace(s.Value) == "" {
-			c.say(value, "is missing: %s needs what to %s", s.Do, map[string]string{"select": "choose", "expect_text": "find in the element"}[s.Do])
+			c.add(value, "is missing: %s needs %s", s.Do, map[string]string{"select": "an option", "expect_text": "a text"}[s.Do])
 		}
 		c.length(value, s.Value, maxValue)
 	case "expect_count":
 		if n, err := strconv.Atoi(s.Value); err != nil || n < 0 || n > 1_000_000 {
-			c.say(value, "must be how many elements there are to be, not %.100q", s.Value)
+			c.add(value, "must be a number of elements, not %.100q", s.Value)
 		}
 	default:
 		if s.Value != "" {
-			c.say(value, "is not used by %s", s.Do)
+			c.add(value, "is not used by %s", s.Do)
 		}
 	}
 	if s.In != "" {
 		if s.Do != "press" {
-			c.say(at+".in", "is not used by %s", s.Do)
+			c.add(at+".in", "is not used by %s", s.Do)
 		}
 		c.selector(at+".in", s.In)
 	}
 	if s.Secret && s.Do != "fill" {
-		c.say(at+".secret", "is for what is filled in; %s shows its value anyway", s.Do)
+		c.add(at+".secret", "is only for fill; %s shows its value", s.Do)
 	}
 	c.within(at+".timeout", time.Duration(s.Timeout), time.Millisecond, maxTimeout)
 }
 
 func (c *checker) allow(a Allow) {
 	if n := len(a.Console) + len(a.PageErrors) + len(a.Requests); n > maxPatterns {
-		c.say("allow", "has %d patterns; a spec may have %d", n, maxPatterns)
+		c.add("allow", "has %d patterns, and the limit is %d", n, maxPatterns)
 		return
 	}
 	for _, l := range []struct {
@@ -371,7 +372,7 @@ func (c *checker) allow(a Allow) {
 		for i, p := range l.list {
 			at := child(l.at, i)
 			if p == "" {
-				c.say(at, "is empty and would allow everything; write .* if that is meant")
+				c.add(at, "is empty and would allow everything; write .* to do that")
 				continue
 			}
 			if !c.length(at, p, maxPattern) {
@@ -379,20 +380,14 @@ func (c *checker) allow(a Allow) {
 			}
 			var wrong *syntax.Error
 			if _, err := regexp.Compile(p); errors.As(err, &wrong) {
-				c.say(at, "is no regular expression (RE2): %s: %.100q", wrong.Code, wrong.Expr)
+				c.add(at, "is not a regular expression (RE2): %s: %.100q", wrong.Code, wrong.Expr)
 			}
 		}
 	}
 }
 
-func clip(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
-}
-
-// Slug is Name as the name of a folder: 1 to 60 of a-z, 0-9 and -. Two names may have the same one.
+// Slug returns Name as the name of a folder, of 1 to 60 characters a-z, 0-9 and -. Different names may have the same
+// slug.
 func (s Spec) Slug() string {
 	var b strings.Builder
 	for _, r := range strings.ToLower(s.Name) {

@@ -11,28 +11,28 @@ import (
 	"github.com/ramus-dev/ramus/tasks/document"
 )
 
-// specFile bounds the bytes of a spec far above what people write.
+// specFile is the format of a spec. It bounds the bytes far above those that people write.
 var specFile = document.Format{
-	Noun: "spec", Needs: "write {} for a check in which everything is left to be found out", MaxBytes: 256 << 10,
+	Noun: "spec", Needs: "write {} for a check with all defaults", MaxBytes: 256 << 10,
 }
 
-// The keys of each mapping of a spec. The JSON Schema lists the same; a test holds them together.
+// Keys of the mappings of a spec. The JSON Schema has the same, and a test compares both.
 var (
 	specKeys = []string{"name", "install", "start", "dir", "url", "wait", "timeout", "viewports", "steps", "auth", "allow",
 		"screenshot", "video", "pdf", "compare", "clock"}
 	viewportKeys = []string{"name", "width", "height", "scale", "mobile"}
-	stepKeys     = []string{"value", "in", "secret", "timeout"} // beside the action
+	stepKeys     = []string{"value", "in", "secret", "timeout"} // in addition to the action
 	allowKeys    = []string{"console", "page_errors", "requests"}
 	shotKeys     = []string{"full_page", "selector", "mask"}
 	againstKeys  = []string{"base", "max_changed", "threshold"}
 )
 
-// Parse reads a spec from YAML or JSON and fills in every default but URL and
-// Start. name is what messages call it and where Name's default comes from. All mistakes are told
-// at once, with line and column where there are any: the error is then of type [document.Problems].
+// Parse reads a spec from YAML or JSON, and sets every default except URL and Start. name is the name of the file in
+// messages, and the source of Name's default. The error has all mistakes, with line and column if they have any. It is
+// then a [document.Problems].
 func Parse(name string, text []byte) (Spec, error) {
 	if json.Valid(text) {
-		// JSON may be indented by tabs, which YAML must not; inside its texts there are none.
+		// JSON may be indented with tabs, which YAML forbids. Strings of JSON contain no tabs.
 		text = bytes.ReplaceAll(text, []byte("\t"), []byte(" "))
 	}
 	d, root := specFile.Parse(name, text)
@@ -45,7 +45,7 @@ func Parse(name string, text []byte) (Spec, error) {
 		}
 		s.fill()
 		for _, m := range s.mistakes() {
-			if !r.said(m.at) {
+			if !r.reported(m.at) {
 				r.At(r.place(m.at), "%s", m.text)
 			}
 		}
@@ -56,21 +56,20 @@ func Parse(name string, text []byte) (Spec, error) {
 	return s, nil
 }
 
-// fileName is a file's name without its folder and its ending.
+// fileName returns a file's name without its folder and its extension.
 func fileName(name string) string {
 	base := path.Base(name)
 	return strings.TrimSuffix(base, path.Ext(base))
 }
 
-// reader makes a Spec of a document: it looks at what kind of value stands where,
-// and keeps the places for what is said about them later.
+// reader makes a Spec from a document. It checks the kinds of values, and keeps their positions for later mistakes.
 type reader struct {
 	*document.Document
 	places map[string]*document.Value // by path, "steps.3.timeout"
-	wrong  map[string]bool            // paths that could not be read, which has been said
+	wrong  map[string]bool            // paths that could not be read, whose mistake is known
 }
 
-// note keeps the place of a single value and remembers whether reading it went wrong.
+// note keeps the position of a value, and whether reading it made a mistake.
 func note[T any](r *reader, at string, v *document.Value, read func() T) T {
 	if v != nil {
 		r.places[at] = v
@@ -83,8 +82,8 @@ func note[T any](r *reader, at string, v *document.Value, read func() T) T {
 	return got
 }
 
-// said tells whether a path, or one that it is below, has been complained about.
-func (r *reader) said(at string) bool {
+// reported reports whether a path, or one above it, has a mistake already.
+func (r *reader) reported(at string) bool {
 	for {
 		if r.wrong[at] {
 			return true
@@ -97,7 +96,7 @@ func (r *reader) said(at string) bool {
 	}
 }
 
-// place is the value at a path, or what it would stand in.
+// place returns the value at a path, or the nearest value above it.
 func (r *reader) place(at string) *document.Value {
 	for {
 		if v := r.places[at]; v != nil {
@@ -120,7 +119,7 @@ func (r *reader) number(v *document.Value, at string) float64 {
 }
 
 func (r *reader) integer(v *document.Value, at string) int {
-	const far = 1 << 30 // the bounds are the field's; this one keeps it an int
+	const far = 1 << 30 // the field has its own bounds; this one keeps the value an int
 	return note(r, at, v, func() int { return r.Integer(v, inWords(at), -far, far, 0) })
 }
 
@@ -136,7 +135,7 @@ func (r *reader) duration(v *document.Value, at string) Duration {
 		s := r.Text(v, inWords(at))
 		d, err := time.ParseDuration(s)
 		if err != nil && v.Kind == document.StringValue {
-			r.At(v, `%s must be a time with its unit, like "90s" or "2m", not %q`, inWords(at), s)
+			r.At(v, `%s must be a duration with its unit, like "90s" or "2m", not %q`, inWords(at), s)
 		}
 		return Duration(d)
 	})
@@ -191,7 +190,7 @@ func (r *reader) spec(v *document.Value) Spec {
 		r.places["compare"] = a
 		switch {
 		case a.Kind == document.NullValue || a.Any == true:
-			r.At(a, "compare must be a mapping; write compare: {} to compare with the commit that the branch began at")
+			r.At(a, "compare must be a mapping; write compare: {} to compare with the commit at which the branch began")
 		case r.Object(a, "compare", againstKeys):
 			s.Compare = &Against{Base: r.text(a.Get("base"), "compare.base"), Threshold: r.number(a.Get("threshold"), "compare.threshold")}
 			if m := a.Get("max_changed"); m != nil {
@@ -209,7 +208,7 @@ func (r *reader) viewport(v *document.Value, at string) Viewport {
 		known, ok := KnownViewport(v.Text)
 		if !ok {
 			names := []string{Desktop.Name, Mobile.Name}
-			r.At(v, "%s: %q is none that is known (%s)%s", inWords(at), v.Text, strings.Join(names, ", "), document.Suggest(v.Text, names))
+			r.At(v, "%s: unknown viewport %q, known are %s%s", inWords(at), v.Text, strings.Join(names, ", "), document.Suggest(v.Text, names))
 		}
 		r.wrong[at] = !ok
 		return known
@@ -241,7 +240,7 @@ func (r *reader) step(v *document.Value, at string) (s Step) {
 			r.Problem(f.Line, f.Column, "%s has two actions, %s and %s: make them two steps", inWords(at), s.Do, f.Key)
 		case f.Value.Kind == document.NullValue:
 			s.Do = f.Key
-			r.Problem(f.Line, f.Column, "%s of %s is missing; text that begins with # must stand in quotes, or YAML takes it for a comment", f.Key, inWords(at))
+			r.Problem(f.Line, f.Column, "%s of %s is missing; text that begins with # must be quoted, because YAML reads it as a comment", f.Key, inWords(at))
 			r.wrong[at+"."+f.Key] = true
 		default:
 			s.Do = f.Key
@@ -256,10 +255,10 @@ func (r *reader) step(v *document.Value, at string) (s Step) {
 		}
 		r.wrong[at] = true
 	case s.Do == "fill" && value == nil:
-		r.At(v, `%s fills in nothing: it needs a value ("" empties the field)`, inWords(at))
+		r.At(v, `%s needs a value ("" empties the field)`, inWords(at))
 	}
 	if value != nil && (value.Kind == document.NumberValue || value.Kind == document.BoolValue) {
-		// {expect_count: li, value: 3} means what it looks like.
+		// {expect_count: li, value: 3} is accepted.
 		r.places[at+".value"] = value
 		s.Value = value.Text
 	} else {

@@ -14,33 +14,31 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
-// What a file may be at most to be cleaned. One that is more is an error of [Redact].
+// Bounds on a file for [Redact]. A larger file is an error.
 const (
 	MaxRedactEntries = 20_000    // files in a trace
-	MaxRedactEntry   = 64 << 20  // bytes of one of them, or of a file that is no trace
-	MaxRedactTotal   = 512 << 20 // bytes of all of them, and of the trace itself
-	// A file in a trace of more than 8 MiB that was packed to less than a 250th of
-	// it is no page's: it is there to fill memory.
+	MaxRedactEntry   = 64 << 20  // bytes of one file in a trace, or of a file that is not a trace
+	MaxRedactTotal   = 512 << 20 // bytes of all files in a trace, and of the trace itself
+	// A file in a trace that has more than ratioFrom bytes and was compressed by more than maxRatio is not from a page,
+	// but made to fill memory.
 	maxRatio, ratioFrom = 250, 8 << 20
-	// A JSON text is held as a tree, which needs up to a hundred bytes a value.
+	// A JSON text is kept as a tree, which needs up to a hundred bytes for each value.
 	maxLine, maxValues = 32 << 20, 2_000_000
 )
 
-// Redacted is what takes the place of a credential that was found by where it stood; a
-// secret that was known becomes "[secret NAME]", wherever it stands.
+// Redacted replaces a credential that was found by its position. A known secret is replaced by "[secret NAME]"
+// everywhere.
 const Redacted = "[redacted]"
 
-// Redact copies one file of a check and takes out of it cookies, Authorization and other
-// credential headers, and the values of secrets: name says what kind of file it is
-// (trace.zip, network.har, console.jsonl, aria.yml; pictures and films go as they are). The
-// copy of a trace opens in Playwright's viewer like the original. What cannot be
-// parsed is an error: it is not kept then, nor what was written to w until then. Input is hostile and
-// bounded: see the constants.
+// Redact copies one file of a check, and removes cookies, Authorization and other credential headers, and the values of
+// secrets. name determines the kind of the file (trace.zip, network.har, console.jsonl, aria.yml). Pictures and films
+// are copied unchanged. The copy of a trace opens in Playwright's viewer like the original. Returns an error if the
+// file cannot be parsed. The data written to w is not to be kept then. The input is hostile, and bounded by the
+// constants.
 //
-// found names those of secrets that the file held, in alphabetical order. Beyond the
-// names of headers and fields that docs/browser.md lists, a credential that was found in
-// one place of a trace or HAR is taken out of all of it: a cookie that a page
-// prints, a password that it sends. [Learn] does so for the other files of a check.
+// found has the names of the secrets in the file, in alphabetical order. Redact covers the names of headers and fields
+// that docs/browser.md lists. A credential that was found in one part of a trace or HAR is removed from all of it, as
+// for a cookie that a page prints or a password that it sends. [Learn] does so for the other files of a check.
 func Redact(name string, w io.Writer, r io.Reader, secrets *redact.Secrets) (found []string, err error) {
 	defer func() {
 		if err != nil {
@@ -71,28 +69,28 @@ func Redact(name string, w io.Writer, r io.Reader, secrets *redact.Secrets) (fou
 	return slices.Sorted(maps.Keys(s.found)), nil
 }
 
-// Learn finds the values of cookies, credential headers and passwords in a trace.zip
-// or network.har, by a name for people, fit for [redact.Secrets.With]: what one file of a check gives
-// away shall not stand in another, nor in the check itself. Other files teach nothing. Values
-// that may be words of the page as well ("theme=dark" is a cookie, too) are not among them.
+// Learn returns the values of cookies, credential headers and passwords in a trace.zip or network.har, by a name for
+// people. They suit [redact.Secrets.With], because a credential of one file must not appear in another, or in the check
+// itself. It returns nothing for other files. It leaves out values that may be words of the page as well, such as
+// "dark" in the cookie "theme=dark".
 func Learn(name string, r io.Reader, secrets *redact.Secrets) (values map[string]string, err error) {
 	l := &lesson{secrets: secrets}
 	if err := (&scrub{secrets: secrets, lesson: l}).file(name, io.Discard, r); err != nil {
-		return nil, fmt.Errorf("cannot look for credentials in %s: %w", path.Base(name), err)
+		return nil, fmt.Errorf("cannot search %s for credentials: %w", path.Base(name), err)
 	}
 	return l.named(), nil
 }
 
-// kind is what a file is, which decides how it is cleaned.
+// kind is the kind of a file, which determines the way of cleaning it.
 type kind int
 
 const (
-	kindText   kind = iota // anything else: the rules for text
+	kindText   kind = iota // any other file, by the rules for text
 	kindMedia              // pictures and films, which cannot be cleaned
-	kindTrace              // a zip of Playwright's
+	kindTrace              // a zip of Playwright
 	kindHAR                // one JSON text
-	kindLines              // one JSON text a line
-	kindOpaque             // PDF: its text is packed and cannot be cleaned
+	kindLines              // one JSON text per line
+	kindOpaque             // PDF, whose text is compressed and cannot be cleaned
 )
 
 func kindOf(name string) kind {
@@ -144,7 +142,7 @@ func (s *scrub) file(name string, w io.Writer, r io.Reader) error {
 	return writeJSON(w, s.value("", v))
 }
 
-// lines cleans a file of one JSON text a line. Lines are held one at a time.
+// lines cleans a file of one JSON text per line. It has one line in memory at a time.
 func (s *scrub) lines(w io.Writer, r io.Reader) error {
 	in := bufio.NewReaderSize(r, 64<<10)
 	for n := 1; ; n++ {
@@ -168,7 +166,7 @@ func (s *scrub) lines(w io.Writer, r io.Reader) error {
 	}
 }
 
-// readLine reads up to a line's end; with the last line comes io.EOF.
+// readLine reads to the end of a line. It returns io.EOF together with the last line.
 func readLine(r *bufio.Reader) (line []byte, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -182,7 +180,7 @@ func readLine(r *bufio.Reader) (line []byte, err error) {
 	}
 }
 
-// readAll reads no more than limit bytes.
+// readAll reads at most limit bytes. Returns an error if there are more.
 func readAll(r io.Reader, limit int64) ([]byte, error) {
 	b, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err == nil && int64(len(b)) > limit {

@@ -16,22 +16,20 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
-// scrub takes credentials out of one file. It goes over it in one of two ways: with
-// a lesson it only looks, and what it returns is nobody's.
+// scrub removes credentials from one file. With a lesson it only collects them, and its output is discarded.
 type scrub struct {
-	secrets *redact.Secrets // that were given
-	lesson  *lesson         // of the first look; nil: this is the second
-	// What the first look told; known are all values, those that were given too.
+	secrets *redact.Secrets // as given by the caller
+	lesson  *lesson         // of the first pass; nil in the second
+	// The results of the first pass. known has all values, including the given ones.
 	known  *redact.Secrets
 	typed  map[string]string
 	bodies map[string]string
 
 	found map[string]bool // names of secrets
-	depth int             // of JSON within strings of JSON
+	depth int             // nesting of JSON in strings of JSON
 }
 
-// hide is what takes the place of a credential: also of one that was a known secret,
-// whose own label is not fit for a URL.
+// hide returns the replacement of a credential. It also replaces a known secret, whose own label is not fit for a URL.
 func (s *scrub) hide(name, value string, how strength) string {
 	if value == "" {
 		return value
@@ -40,11 +38,11 @@ func (s *scrub) hide(name, value string, how strength) string {
 		s.lesson.take(name, value, how)
 		return value
 	}
-	s.exact(value) // for its name, if it is a known one
+	s.exact(value) // only to record the name of a known secret
 	return Redacted
 }
 
-// header is what takes the place of a credential header's value.
+// header returns the replacement of the value of a credential header.
 func (s *scrub) header(name, value string) string {
 	if value == "" {
 		return value
@@ -63,13 +61,13 @@ func (s *scrub) header(name, value string) string {
 	return value
 }
 
-// fill marks log lines of Playwright's in which it says what it types.
+// fillMessage matches log lines in which Playwright names the typed text.
 var fillMessage = pattern.New(`^(\s*(?:fill|type|press|insertText)\()".*"\)$`)
 
-// passwordElement marks log lines in which it says where.
+// passwordElement matches log lines in which Playwright names the element.
 var passwordElement = pattern.New(`locator resolved to .*(?:type="password"|autocomplete="(?:current-password|new-password|one-time-code)")`)
 
-// event cleans one line of a trace, or of the console.
+// event cleans one line of a trace or of the console.
 func (s *scrub) event(v any) any {
 	e, ok := v.(map[string]any)
 	if !ok {
@@ -102,7 +100,7 @@ func (s *scrub) event(v any) any {
 			e["message"] = fillMessage.ReplaceAllString(message, `$1"`+Redacted+`")`)
 		}
 	}
-	// Words of the format itself: a secret that is one of them would take the trace apart.
+	// These are words of the format itself. Removing a secret that equals one of them would break the trace.
 	kept := make(map[string]any)
 	for _, key := range []string{"type", "class", "method", "origin", "browserName", "platform", "sdkLanguage", "messageType"} {
 		if word, ok := e[key].(string); ok && isWord(word) {
@@ -121,7 +119,7 @@ var wordRule = pattern.New(`^[A-Za-z][A-Za-z0-9\-]{0,40}$`)
 
 func isWord(text string) bool { return wordRule.MatchString(text) }
 
-// ask remembers what a call types until it is known where.
+// ask remembers the typed text of a call until its element is known.
 func (l *lesson) ask(id, text string) {
 	if id == "" || len(text) > lessonValue || len(l.asked) >= lessonCalls {
 		return
@@ -132,7 +130,7 @@ func (l *lesson) ask(id, text string) {
 	l.asked[id] = text
 }
 
-// password says that what a call types is a password.
+// password marks the typed text of a call as a password.
 func (l *lesson) password(id string) {
 	text := l.asked[id]
 	if text == "" {
@@ -145,14 +143,13 @@ func (l *lesson) password(id string) {
 	l.take("password", text, certain)
 }
 
-// value cleans a JSON value; key is what it is called where it stands. Maps and
-// lists are changed in place.
+// value cleans a JSON value. key is its name in the object around it. Maps and lists are changed in place.
 func (s *scrub) value(key string, v any) any {
 	switch v := v.(type) {
 	case string:
 		return s.string(v)
 	case json.Number:
-		// Only a number that is a secret as a whole: a part of a time is a time.
+		// A number is replaced only if it is a secret as a whole, because a part of a time is harmless.
 		if clean := s.exact(v.String()); isLabel(clean) {
 			return clean
 		}
@@ -168,7 +165,7 @@ func (s *scrub) value(key string, v any) any {
 	return v
 }
 
-// object cleans a JSON object. What is a credential is known by the object's shape.
+// object cleans a JSON object. Credentials are recognised by the form of the object.
 func (s *scrub) object(key string, o map[string]any) any {
 	switch name, value := textOf(o["name"]), textOf(o["value"]); {
 	case value == "":
@@ -190,7 +187,7 @@ func (s *scrub) object(key string, o map[string]any) any {
 			}
 		}
 	}
-	// Playwright's own way to write an object that is an argument.
+	// This is Playwright's notation for an argument that is an object.
 	if field, inner := textOf(o["k"]), objectOf(o["v"]); isCredentialField(field) && inner != nil {
 		if value := textOf(inner["s"]); value != "" {
 			inner["s"] = s.hide("field "+field, value, likely)
@@ -219,7 +216,7 @@ func (s *scrub) object(key string, o map[string]any) any {
 	return out
 }
 
-// isPasswordElement tells the attributes of an element that passwords are typed in.
+// isPasswordElement reports whether o has the attributes of a password field.
 func isPasswordElement(o map[string]any) bool {
 	if strings.EqualFold(textOf(o["type"]), "password") {
 		return true
@@ -231,7 +228,7 @@ func isPasswordElement(o map[string]any) bool {
 	return false
 }
 
-// bodyOf remembers the media type of a body that lies in a file of its own.
+// bodyOf remembers the media type of a body that is in a file of its own.
 func (s *scrub) bodyOf(o map[string]any) {
 	media := textOf(o["mimeType"])
 	if media == "" {
@@ -256,7 +253,7 @@ func (s *scrub) bodyType(name string) string {
 	return s.bodies[name]
 }
 
-// bodyText cleans a body that stands in the object itself: of a HAR's content or postData.
+// bodyText cleans a body inside the object, in a HAR's content or postData.
 func (s *scrub) bodyText(o map[string]any) {
 	text, media := textOf(o["text"]), textOf(o["mimeType"])
 	if text == "" || media == "" {
@@ -273,7 +270,7 @@ func (s *scrub) bodyText(o map[string]any) {
 	o["text"] = string(s.body([]byte(text), media))
 }
 
-// bodyKind is "json", "form" or "multipart"; "" for what has no fields.
+// bodyKind returns "json", "form" or "multipart". Returns "" for a body without fields.
 func bodyKind(media string) string {
 	media, _, _ = mime.ParseMediaType(media)
 	switch {
@@ -287,7 +284,7 @@ func bodyKind(media string) string {
 	return ""
 }
 
-// body cleans what was sent or received.
+// body cleans a body that was sent or received.
 func (s *scrub) body(b []byte, media string) []byte {
 	switch bodyKind(media) {
 	case "form":
@@ -303,7 +300,7 @@ func (s *scrub) body(b []byte, media string) []byte {
 	return []byte(s.text(string(b)))
 }
 
-// form cleans a form as browsers send it.
+// form cleans a form in the encoding of browsers.
 func (s *scrub) form(t string) string {
 	fields := strings.Split(t, "&")
 	for i, field := range fields {
@@ -315,12 +312,12 @@ func (s *scrub) form(t string) string {
 	return s.rules(strings.Join(fields, "&"))
 }
 
-// maxInner is how deep JSON is looked for within strings of JSON.
+// maxInner bounds the nesting of JSON in strings of JSON.
 const maxInner = 4
 
-// string cleans a string of a JSON text, which may be JSON itself.
+// string cleans a string of a JSON text. The string may be JSON itself.
 func (s *scrub) string(t string) string {
-	// A shorter text holds no member that is a credential.
+	// A shorter text has no member that is a credential.
 	if len(t) >= redact.MinLength && s.depth < maxInner && (t[0] == '{' && t[len(t)-1] == '}' || t[0] == '[' && t[len(t)-1] == ']') {
 		if v, err := parseJSON([]byte(t)); err == nil {
 			var out bytes.Buffer
@@ -339,7 +336,7 @@ func textOf(v any) string { t, _ := v.(string); return t }
 
 func objectOf(v any) map[string]any { o, _ := v.(map[string]any); return o }
 
-// parseJSON reads one JSON text, keeping numbers as they are written.
+// parseJSON reads one JSON text. Numbers keep their notation.
 func parseJSON(b []byte) (v any, err error) {
 	if n := countValues(b); n > maxValues {
 		return nil, fmt.Errorf("it has more than %d values", maxValues)
@@ -347,15 +344,15 @@ func parseJSON(b []byte) (v any, err error) {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
 	if err := d.Decode(&v); err != nil {
-		return nil, fmt.Errorf("it is no JSON: %w", err)
+		return nil, fmt.Errorf("it is not JSON: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("it is no JSON: something stands behind its end")
+		return nil, errors.New("it is not JSON: unexpected data after its end")
 	}
 	return v, nil
 }
 
-// countValues counts what a JSON text would need memory for.
+// countValues returns the number of values of a JSON text that would need memory.
 func countValues(b []byte) (n int) {
 	quoted := false
 	for i := 0; i < len(b); i++ {
@@ -371,7 +368,7 @@ func countValues(b []byte) (n int) {
 	return n
 }
 
-// writeJSON writes a JSON text and a line's end. Objects have their keys in alphabetical order.
+// writeJSON writes a JSON text and a line end. The keys of objects are in alphabetical order.
 func writeJSON(w io.Writer, v any) error {
 	e := json.NewEncoder(w)
 	e.SetEscapeHTML(false)

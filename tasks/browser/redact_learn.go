@@ -10,8 +10,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
-// What is learned at most: a page that makes more credentials than these has the
-// rest removed only where they stand.
+// Bounds on a lesson. Of a page with more credentials, the rest is removed only at their own positions.
 const (
 	lessonValues = 300
 	lessonBytes  = 128 << 10
@@ -19,28 +18,28 @@ const (
 	lessonCalls  = 10_000
 )
 
-// lesson is what a first look at a trace or HAR tells for the second.
+// lesson has the results of the first pass over a trace or HAR, for the second.
 type lesson struct {
-	secrets *redact.Secrets   // that are known anyway: no name may show one
+	secrets *redact.Secrets   // the given secrets, which no name may contain
 	values  map[string]string // names by value
 	bytes   int
-	typed   map[string]string // what calls typed into fields for passwords, by the call's id
-	asked   map[string]string // what calls typed into any field, until it is known which
+	typed   map[string]string // text that calls typed into password fields, by the call's id
+	asked   map[string]string // text that calls typed into any field, until the kind of the field is known
 	bodies  map[string]string // media types of bodies that were sent or received, by their file's name
 }
 
-// strength says how sure it is that a text is a credential and not a word that
-// stands in the page too.
+// strength is the certainty that a text is a credential and not a word of the page.
 type strength int
 
 const (
-	// likely: named like one. "theme=dark" is a cookie as well, so that it must look like one.
+	// likely is for a text with the name of a credential. "theme=dark" is a cookie as well, so the text must also look
+	// like a credential.
 	likely strength = iota
-	// certain: a password that was typed, or an Authorization header.
+	// certain is for a typed password or an Authorization header.
 	certain
 )
 
-// take remembers a value by what it is called.
+// take remembers a value and its name.
 func (l *lesson) take(name, value string, how strength) {
 	value = strings.TrimSpace(value)
 	if len(value) < redact.MinLength || len(value) > lessonValue || how == likely && !looksSecret(value) || value == Redacted {
@@ -57,7 +56,7 @@ func (l *lesson) take(name, value string, how strength) {
 	}
 	l.values[value] = name
 	l.bytes += len(value)
-	// Programs print what they had before it was escaped.
+	// Programs may print the value before it was escaped.
 	if plain, err := url.QueryUnescape(value); err == nil && plain != value {
 		l.take(name, plain, how)
 	}
@@ -98,7 +97,7 @@ func (l *lesson) cookies(header string) {
 	}
 }
 
-// looksSecret tells a value that was made by a program from words and addresses.
+// looksSecret reports whether value looks as if a program made it, as opposed to words and addresses.
 func looksSecret(value string) bool {
 	if strings.Contains(value, "://") || strings.HasPrefix(value, "/") {
 		return false
@@ -117,7 +116,7 @@ func looksSecret(value string) bool {
 	return len(value) >= 24 || len(value) >= 12 && digits && letters
 }
 
-// named are the values that were learned, by names that differ.
+// named returns the learned values by unique names.
 func (l *lesson) named() map[string]string {
 	values := make(map[string]string, len(l.values))
 	for _, value := range sortedKeys(l.values) {

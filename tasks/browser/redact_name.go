@@ -2,7 +2,7 @@ package browser
 
 import "strings"
 
-// isCredentialHeader tells whether a header's value is one that nobody else may see.
+// isCredentialHeader reports whether the value of a header is a credential.
 func isCredentialHeader(name string) bool {
 	name = strings.ToLower(name)
 	switch name {
@@ -23,7 +23,7 @@ func isCredentialHeader(name string) bool {
 	return false
 }
 
-// isCredentialField tells whether a field of a form or a JSON object is one.
+// isCredentialField reports whether the value of a field of a form or a JSON object is a credential.
 func isCredentialField(name string) bool {
 	name = plainName(name)
 	switch name {
@@ -39,8 +39,8 @@ func isCredentialField(name string) bool {
 	return strings.HasSuffix(name, "token")
 }
 
-// isCredentialParameter is isCredentialField for a URL's query, where a few short names
-// mean more than they do elsewhere.
+// isCredentialParameter is like isCredentialField for a URL's query, in which a few more short names are used for
+// credentials.
 func isCredentialParameter(name string) bool {
 	switch plainName(name) {
 	case "key", "sig", "signature", "code", "sid", "auth", "session", "assertion", "ticket", "expiressignature":
@@ -49,8 +49,8 @@ func isCredentialParameter(name string) bool {
 	return isCredentialField(name)
 }
 
-// plainName is a name without what programs put between its words: access_token,
-// accessToken and Access-Token are one.
+// plainName returns a name without separators of its words, so that access_token, accessToken and Access-Token are
+// equal.
 func plainName(name string) string {
 	if len(name) > 200 {
 		name = name[:200]

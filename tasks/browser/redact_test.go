@@ -167,10 +167,10 @@ func TestRedactRefuses(t *testing.T) {
 		{"a bomb", "trace.zip", traceOf(t, "a", string(bomb)), "packed more than"},
 		{"too many files", "trace.zip", traceOf(t, many...), "more than"},
 		{"a broken event", "trace.zip", traceOf(t, "trace.trace", "{}\n{\n"), "line 2"},
-		{"no HAR", "network.har", []byte("hello"), "no JSON"},
-		{"two texts", "network.har", []byte("{} {}"), "behind its end"},
+		{"no HAR", "network.har", []byte("hello"), "not JSON"},
+		{"two texts", "network.har", []byte("{} {}"), "after its end"},
 		{"no lines", "console.jsonl", []byte("{}\nhello\n"), "line 2"},
-		{"too deep", "network.har", bytes.Repeat([]byte{'['}, 20_000), "no JSON"},
+		{"too deep", "network.har", bytes.Repeat([]byte{'['}, 20_000), "not JSON"},
 		{"too many values", "network.har", bytes.Repeat([]byte("[],"), 1_100_000), "values"},
 		{"too large", "app.log", make([]byte, browser.MaxRedactEntry+1), "larger than"},
 	} {

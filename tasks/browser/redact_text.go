@@ -11,32 +11,30 @@ import (
 
 func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// The rules for text. A label that has taken a secret's place may be part of what
-// they match: no rule may cut one in two.
+// label matches the replacement of a secret. Other rules may match it as a part, but must not split it.
 const label = `\[secret [^\]\n]{0,100}\]`
 
 var (
-	// A parameter of a URL, also of a relative one, and where HTML has escaped the ampersand.
+	// parameterRule matches a parameter of a URL, also of a relative one, and after an escaped ampersand in HTML.
 	parameterRule = pattern.New(`([?&#;]|&amp;)([A-Za-z0-9_.\-\[\]$]{1,60})=((?:` + label + "|[^&\\s\"'<>#;`\\\\])+)")
-	// user:password@ of a URL.
+	// userinfoRule matches user:password@ of a URL.
 	userinfoRule = pattern.New(`([a-zA-Z][a-zA-Z0-9+.\-]{1,20}://)((?:` + label + "|[^/?#\\s\"'<>@`])+)@")
 	bearerRule   = pattern.New(`(?i)\b(bearer|basic|negotiate)([ +]|%20)((?:` + label + `|[A-Za-z0-9._~+/=\-]){8,})`)
-	// A JSON Web Token is known by itself: both of its first parts are JSON objects.
+	// jwtRule matches a JSON Web Token, whose first two parts are JSON objects.
 	jwtRule = pattern.New(`\beyJ[A-Za-z0-9_\-]{8,}\.eyJ[A-Za-z0-9_\-]{4,}\.[A-Za-z0-9_\-]*`)
-	// A header as programs log it, to the end of its line or string.
+	// headerRule matches a header in a log, to the end of its line or string.
 	headerRule = pattern.New(`(?i)\b((?:proxy-)?authorization|(?:set-)?cookie|x-api-key|x-(?:csrf|xsrf|auth)-token)(["']?[ \t]*:[ \t]*["']?)([^\r\n"']+)`)
-	// An element that passwords are typed in, and its value.
+	// passwordTag matches a password field, and valueOfTag its value.
 	passwordTag  = pattern.New(`(?is)<input\b[^>]*?\b(?:type\s*=\s*\\?["']?password|autocomplete\s*=\s*\\?["']?(?:current-password|new-password|one-time-code))[^>]*>`)
 	valueOfTag   = pattern.New(`(?is)(\svalue\s*=\s*)(\\?"[^"]*"|\\?'[^']*'|[^\s>"']+)`)
 	multipartRow = pattern.New(`(?is)(\bform-data;[^\r\n]{0,200}?\bname="([^"\r\n]{1,200})"[^\r\n]*\r?\n(?:[^\r\n]+\r?\n){0,10}\r?\n)(.*?)(\r?\n--)`)
 	oneLabel     = pattern.New(`^(?:` + label + `|\[redacted\])$`)
 )
 
-// isLabel tells whether a text is nothing but what took a secret's place.
+// isLabel reports whether a text consists only of the replacement of a secret.
 func isLabel(text string) bool { return oneLabel.MatchString(text) }
 
-// text cleans a text of any kind: known values first, because a rule might take a part
-// of one.
+// text cleans a text of any kind. It replaces known values first, because a rule might match a part of one.
 func (s *scrub) text(t string) string {
 	if t == "" {
 		return t
@@ -44,15 +42,15 @@ func (s *scrub) text(t string) string {
 	return s.rules(s.exact(t))
 }
 
-// exact takes known values out.
+// exact replaces known values.
 func (s *scrub) exact(t string) string {
 	if s.lesson != nil {
-		return t // the first look wants to see what stands there
+		return t // the first pass needs the values
 	}
 	clean := s.known.String(t)
 	if clean != t {
 		f := s.secrets.Finder()
-		_, _ = f.Write([]byte(t)) // never fails
+		_, _ = f.Write([]byte(t)) // Write never fails
 		for _, name := range f.Names() {
 			s.found[name] = true
 		}
@@ -60,7 +58,7 @@ func (s *scrub) exact(t string) string {
 	return clean
 }
 
-// rules takes out of a text what looks like a credential.
+// rules replaces the parts of a text that look like a credential.
 func (s *scrub) rules(t string) string {
 	if strings.Contains(t, "://") && strings.Contains(t, "@") {
 		t = replace(userinfoRule, t, func(m []string) string {
@@ -88,14 +86,14 @@ func (s *scrub) rules(t string) string {
 	}
 	t = replace(bearerRule, t, func(m []string) string {
 		if strings.EqualFold(m[1], "basic") && !strings.ContainsAny(m[3], "0123456789=") {
-			return m[0] // "basic information" is no credential
+			return m[0] // "basic information" is not a credential
 		}
 		return m[1] + m[2] + s.hide("authorization", m[3], likely)
 	})
 	return s.forms(t)
 }
 
-// forms are the rules for what people fill in, and for tokens.
+// forms applies the rules for filled-in forms and for tokens.
 func (s *scrub) forms(t string) string {
 	if strings.Contains(t, "eyJ") {
 		t = jwtRule.ReplaceAllStringFunc(t, func(m string) string { return s.hide("token", m, likely) })
@@ -130,7 +128,7 @@ func containsAny(t string, parts ...string) bool {
 	return slices.ContainsFunc(parts, func(part string) bool { return strings.Contains(t, part) })
 }
 
-// replace is [regexp.Regexp.ReplaceAllStringFunc] with the groups of each match.
+// replace is like [regexp.Regexp.ReplaceAllStringFunc], but passes the groups of each match.
 func replace(rule *pattern.Regexp, t string, with func(groups []string) string) string {
 	var b strings.Builder
 	end := 0

@@ -15,13 +15,12 @@ import (
 	"strings"
 )
 
-// A trace is a zip of *.trace (what was done, with snapshots of the DOM), *.network
-// (an entry of a HAR a line) and *.stacks, and of resources/SHA1.EXT, the bodies that
-// the others name by their SHA-1. The viewer looks them up by that name and
-// never computes it, so that a cleaned body keeps its name.
+// A trace is a zip. It has files *.trace (the actions, with snapshots of the DOM), *.network (one entry of a HAR per
+// line) and *.stacks, and bodies resources/SHA1.EXT, to which the others refer by SHA-1. The viewer finds bodies by
+// these names and never computes the hash, so a cleaned body keeps its name.
 
-// archive cleans a trace. The copy has the same files in the order of their names,
-// without times: of one trace it is always the same.
+// archive cleans a trace. The copy has the same files in the order of their names, without times, so it depends only on
+// the content.
 func (s *scrub) archive(w io.Writer, r io.Reader) error {
 	in, done, err := spool(r)
 	if err != nil {
@@ -34,7 +33,7 @@ func (s *scrub) archive(w io.Writer, r io.Reader) error {
 	}
 	files := slices.Clone(z.File)
 	slices.SortFunc(files, func(a, b *zip.File) int {
-		// What refers to bodies comes first: it tells what they are.
+		// Files that refer to bodies come first, because they have the types of the bodies.
 		return cmp.Or(cmp.Compare(entryRank(a.Name), entryRank(b.Name)), cmp.Compare(a.Name, b.Name))
 	})
 	out := zip.NewWriter(w)
@@ -84,7 +83,7 @@ func entryRank(name string) int {
 	return rankRest
 }
 
-// teaches tells whether a body was sent or received as one with named fields.
+// teaches reports whether a body was sent or received with a type that has named fields.
 func (s *scrub) teaches(name string) bool {
 	return s.lesson.bodies[path.Base(name)] != ""
 }
@@ -111,7 +110,7 @@ func (s *scrub) entry(w io.Writer, f *zip.File) error {
 	return err
 }
 
-// isMedia tells pictures, films and fonts, which no text is in, by their first bytes.
+// isMedia reports whether the first bytes are those of a picture, film or font, which contain no text.
 func isMedia(b []byte) bool {
 	media := http.DetectContentType(b)
 	for _, prefix := range []string{"image/", "video/", "audio/", "font/"} {
@@ -122,8 +121,7 @@ func isMedia(b []byte) bool {
 	return false
 }
 
-// openZip opens a zip of which every size is within bounds as far as it tells;
-// [boundedReader] holds where it lied.
+// openZip opens a zip whose declared sizes are within bounds. [boundedReader] enforces them for false declarations.
 func openZip(in *os.File) (*zip.Reader, error) {
 	info, err := in.Stat()
 	if err != nil {
@@ -131,9 +129,9 @@ func openZip(in *os.File) (*zip.Reader, error) {
 	}
 	size := info.Size()
 	if !info.Mode().IsRegular() || size > MaxRedactTotal {
-		return nil, fmt.Errorf("it is no file, or larger than %d MiB", MaxRedactTotal>>20)
+		return nil, fmt.Errorf("it is not a file, or larger than %d MiB", MaxRedactTotal>>20)
 	}
-	// The reader makes a header of every entry before it can be asked how many there are.
+	// The zip reader makes a header of every entry before it returns their number.
 	n, err := countEntries(io.NewSectionReader(in, 0, size))
 	if err != nil {
 		return nil, err
@@ -162,7 +160,7 @@ func openZip(in *os.File) (*zip.Reader, error) {
 	return z, nil
 }
 
-// countEntries counts what may be headers of entries in a zip's directory; there may be a few more than entries.
+// countEntries counts the marks of entries in a zip's directory. There may be a few more marks than entries.
 func countEntries(r io.Reader) (n int, err error) {
 	mark := []byte("PK\x01\x02")
 	b := make([]byte, 64<<10)
@@ -170,7 +168,8 @@ func countEntries(r io.Reader) (n int, err error) {
 	for {
 		m, err := r.Read(b[kept:])
 		n += bytes.Count(b[:kept+m], mark)
-		// The end may be the beginning of one; without it none is counted twice.
+		// The last bytes may be the start of a mark, and are kept. They are too few for a whole mark, so none is
+		// counted twice.
 		end := kept + m
 		kept = min(len(mark)-1, end)
 		copy(b, b[end-kept:end])
@@ -183,7 +182,7 @@ func countEntries(r io.Reader) (n int, err error) {
 	}
 }
 
-// boundedReader ends with an error where there is more than left.
+// boundedReader returns an error after left bytes.
 type boundedReader struct {
 	r    io.Reader
 	left int64
@@ -197,7 +196,7 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// spool is r as a file, which done gives back: r itself where it is one.
+// spool returns r as a file, and a function that frees it. If r is a file, it is r itself.
 func spool(r io.Reader) (f *os.File, done func() error, err error) {
 	if f, ok := r.(*os.File); ok {
 		return f, func() error { return nil }, nil
@@ -205,7 +204,7 @@ func spool(r io.Reader) (f *os.File, done func() error, err error) {
 	if f, err = os.CreateTemp("", "ramus-redact-*"); err != nil {
 		return nil, nil, err
 	}
-	// Nothing needs its name; so nothing is left behind either.
+	// The file needs no name, and so is never left behind.
 	err = os.Remove(f.Name())
 	if err == nil {
 		var n int64

@@ -9,7 +9,6 @@ import (
 //go:embed spec.schema.json
 var specSchema []byte
 
-// Schema is the JSON Schema of a spec, for editors and tools. It has no references, so
-// that it can stand within another one. It knows the shape of a spec; what regular expressions,
-// addresses and times mean is [Parse]'s.
+// Schema returns the JSON Schema of a spec, for editors and tools. It has no references, so that it can be a part of
+// another schema. It describes the form of a spec. [Parse] also checks regular expressions, addresses and times.
 func Schema() json.RawMessage { return slices.Clone(specSchema) }

@@ -11,21 +11,20 @@ import (
 	"github.com/ramus-dev/ramus/tasks/nodejs"
 )
 
-// ErrNoServer: nothing in the work tree says how its page is served.
-var ErrNoServer = errors.New("cannot find out how to serve the page")
+// ErrNoServer means that no file of the work tree names a way to serve its page.
+var ErrNoServer = errors.New("no way to serve the page is known")
 
 // serving are the scripts of package.json that serve a page, the best first.
 var serving = []string{"dev", "start", "preview"}
 
-// Server finds in package.json how the page of a work tree is served: by its script
-// dev, start or preview, with the package manager whose lock file is there. install
-// is "" when there is nothing to install. read reads a file of the folder where both will
-// be run; one that is missing is fs.ErrNotExist. When there is no such script the error
-// is [ErrNoServer].
+// Server returns the command lines that serve the page of a work tree. They call the script dev, start or preview of
+// package.json, with the package manager whose lock file exists. install is "" if there is nothing to install. read
+// reads a file of the folder in which both will run. It returns fs.ErrNotExist for a missing file. Returns
+// [ErrNoServer] if there is no such script.
 func Server(read func(name string) ([]byte, error)) (install, start string, err error) {
 	text, err := read("package.json")
 	if errors.Is(err, fs.ErrNotExist) {
-		return "", "", fmt.Errorf("%w: there is no package.json; say it in the spec, as start: …", ErrNoServer)
+		return "", "", fmt.Errorf("%w: there is no package.json; set start: … in the spec", ErrNoServer)
 	}
 	if err != nil {
 		return "", "", fmt.Errorf("cannot read package.json: %w", err)
@@ -49,9 +48,9 @@ func Server(read func(name string) ([]byte, error)) (install, start string, err 
 		}
 	}
 	if script == "" {
-		return "", "", fmt.Errorf("%w: package.json has no script %s; say it in the spec, as start: …", ErrNoServer, strings.Join(serving, ", "))
+		return "", "", fmt.Errorf("%w: package.json has no script %s; set start: … in the spec", ErrNoServer, strings.Join(serving, ", "))
 	}
-	// A lock file that cannot be read, since it is too large, is there all the same.
+	// A lock file that is too large to be read counts as existing.
 	has := func(name string) bool {
 		_, err := read(name)
 		return !errors.Is(err, fs.ErrNotExist)

@@ -3,7 +3,6 @@ package browser_test
 import (
 	"encoding/json"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -12,11 +11,10 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/ramus-dev/ramus/internal/golden"
 	"github.com/ramus-dev/ramus/tasks/browser"
 	"github.com/ramus-dev/ramus/tasks/document"
 )
-
-var update = flag.Bool("update", false, "write the golden files anew")
 
 func TestParse(t *testing.T) {
 	text, err := os.ReadFile("testdata/todo.yaml")
@@ -118,7 +116,7 @@ func TestParseJSON(t *testing.T) {
 	}
 }
 
-// All mistakes are told, each once, at its place.
+// TestProblems tests that all mistakes are reported, each once, at its position.
 func TestProblems(t *testing.T) {
 	files, _ := filepath.Glob("testdata/bad/*.yaml")
 	if len(files) < 5 {
@@ -135,17 +133,7 @@ func TestProblems(t *testing.T) {
 			t.Errorf("%s: %v", file, err)
 			continue
 		}
-		golden := strings.TrimSuffix(file, ".yaml") + ".problems"
-		if *update {
-			if err := os.WriteFile(golden, []byte(err.Error()+"\n"), 0o644); err != nil {
-				t.Fatal(err)
-			}
-			continue
-		}
-		want, _ := os.ReadFile(golden)
-		if err.Error()+"\n" != string(want) {
-			t.Errorf("%s: got\n%v\nwant\n%s", file, err, want)
-		}
+		golden.CompareFile(t, strings.TrimSuffix(file, ".yaml")+".problems", err.Error()+"\n")
 	}
 }
 
@@ -155,16 +143,16 @@ func TestBounds(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ text, want string }{
 		"a large file":        {"name: a\n# " + strings.Repeat("x", 256<<10), "a spec may have 262144"},
-		"201 steps":           {"steps: " + many(201, "{click: a}"), "steps are 201; a spec may have 200"},
-		"11 viewports":        {"viewports: " + many(11, "desktop"), "viewports are 11; a spec may have 10"},
-		"101 patterns":        {"allow: {console: " + many(60, "a") + ", requests: " + many(41, "b") + "}", "allow has 101 patterns; a spec may have 100"},
-		"101 masks":           {"screenshot: {mask: " + many(101, "a") + "}", "it may have 100"},
-		"a long pattern":      {"allow: {console: [" + strings.Repeat("a", 1001) + "]}", "it may have 1000"},
-		"a long selector":     {"steps: [{click: " + strings.Repeat("a", 2001) + "}]", "it may have 2000"},
-		"a long command":      {"start: " + strings.Repeat("a", 16<<10+1), "it may have 16384"},
+		"201 steps":           {"steps: " + many(201, "{click: a}"), "steps are 201, and the limit is 200"},
+		"11 viewports":        {"viewports: " + many(11, "desktop"), "viewports are 11, and the limit is 10"},
+		"101 patterns":        {"allow: {console: " + many(60, "a") + ", requests: " + many(41, "b") + "}", "allow has 101 patterns, and the limit is 100"},
+		"101 masks":           {"screenshot: {mask: " + many(101, "a") + "}", "the limit is 100"},
+		"a long pattern":      {"allow: {console: [" + strings.Repeat("a", 1001) + "]}", "the limit is 1000"},
+		"a long selector":     {"steps: [{click: " + strings.Repeat("a", 2001) + "}]", "the limit is 2000"},
+		"a long command":      {"start: " + strings.Repeat("a", 16<<10+1), "the limit is 16384"},
 		"a costly pattern":    {"allow: {console: ['(a{1000}){1000}']}", "RE2"},
 		"NUL":                 {`start: "a\0b"`, "NUL"},
-		"a name with colours": {`name: "a\e[31m"`, "can be read"},
+		"a name with colours": {`name: "a\e[31m"`, "readable name"},
 		"not a number":        {"compare: {max_changed: .nan}", "cannot stand in a spec"},
 		"two documents":       {"a: b\n---\nc: d\n", "a spec holds one"},
 	} {

@@ -1,8 +1,13 @@
-// Package document reads files that people write in YAML. A [Format] makes of one a tree
-// of [Value]s that know their places, and a [Document] that gathers mistakes: whoever
-// makes sense of the tree notes what is wrong with [Document.At] and reads on, so that
-// a person sees all mistakes at once, each with its line.
+// Package document reads YAML files that people write.
 //
-// Files are bounded in bytes, tokens, depth, and in what their aliases amount to. Tags,
-// merge keys, keys that are no plain text, and keys that stand twice are mistakes.
+// # Nouns
+//
+// A [Format] is a kind of file. Its Parse returns a tree of [Value]s, which know their positions, and a [Document],
+// which collects mistakes. The reader of the tree reports mistakes with [Document.At] and continues, so that a person
+// sees all mistakes at once, each with its line.
+//
+// # Invariants
+//
+// Bytes, tokens, depth, and the size of the expanded aliases of a file are bounded. Tags, merge keys, keys that are not
+// plain text, and repeated keys are mistakes.
 package document

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// places finds the places in the file of a scalar's text. It reads each line of the text once, whatever the number
-// of places that are asked for.
+// places finds positions of a scalar's text in the file. It reads each line of the text once, for any number of
+// positions.
 type places struct {
 	of    *Value
 	lines []textLine
@@ -18,16 +18,16 @@ type textLine struct {
 	offset int    // in the text
 	text   string // without its line break
 
-	found  bool   // whether the fields below are set
-	source string // the line of the file from its first character of text on; as far as the two are the same
+	found  bool   // the fields below are set
+	source string // the line of the file from the first character of text on, as far as both are equal
 	column int    // of that character, from 1; 0 if there is none
-	runes  []int  // characters before each step of the source
+	runes  []int  // number of characters before each step of source
 }
 
-// runeStep is how many bytes are counted at once in a long line.
+// runeStep is the number of bytes that are counted at once in a long line.
 const runeStep = 256
 
-// Place is the line and column of a byte offset in a scalar's text, as of [Document.Within].
+// Place returns the line and column of a byte offset in a scalar's text, as described at [Document.Within].
 func (d *Document) Place(v *Value, offset int) (line, column int) {
 	if d.placed == nil || d.placed.of != v {
 		d.placed = newPlaces(v)
@@ -42,7 +42,7 @@ func (d *Document) Place(v *Value, offset int) (line, column int) {
 	if v.style == literalStyle {
 		line++ // the text begins below the mark
 	} else if n > 0 {
-		return v.Line, v.Column // a line break in the text is an escape or a folded one
+		return v.Line, v.Column // a line break in the text comes from an escape or from folding
 	}
 	if line < 1 || line > len(d.lines) {
 		return v.Line, v.Column
@@ -58,7 +58,7 @@ func (d *Document) Place(v *Value, offset int) (line, column int) {
 	return line, t.column + t.count(offset-t.offset)
 }
 
-// newPlaces divides a value's text into its lines.
+// newPlaces splits a value's text into its lines.
 func newPlaces(v *Value) *places {
 	p := &places{of: v}
 	offset := 0
@@ -72,7 +72,7 @@ func newPlaces(v *Value) *places {
 // cursor is a column of a line of the file and its byte offset.
 type cursor struct{ line, column, offset int }
 
-// skip returns the byte offset of a column, from 0, in a line. It goes on from the column that was asked for last.
+// skip returns the byte offset of a column, from 0, in a line. It continues from the column of the last call.
 func (d *Document) skip(line, column int) int {
 	c := &d.cursor
 	if c.line != line || c.column > column {
@@ -85,7 +85,7 @@ func (d *Document) skip(line, column int) int {
 	return c.offset
 }
 
-// find looks for the line's text in a line of the file. skip finds the byte offset of a column.
+// find searches the line's text in a line of the file. skip returns the byte offset of a column.
 func (t *textLine) find(v *Value, source string, skip func(column int) int) {
 	t.found = true
 	start, column := 0, 0
@@ -112,7 +112,7 @@ func (t *textLine) find(v *Value, source string, skip func(column int) int) {
 	}
 }
 
-// count returns how many characters stand before an offset.
+// count returns the number of characters before an offset.
 func (t *textLine) count(offset int) int {
 	step := min(offset/runeStep, len(t.runes)-1)
 	if step < 0 {
@@ -121,7 +121,7 @@ func (t *textLine) count(offset int) int {
 	return t.runes[step] + begun(t.source[step*runeStep:offset])
 }
 
-// begun returns how many characters begin in a piece of a text, which may be cut within one.
+// begun returns the number of characters that begin in a part of a text, which may be cut within one.
 func begun(s string) int {
 	n := 0
 	for i := range len(s) {

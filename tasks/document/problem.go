@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// maxProblems bounds how many mistakes of one file are reported: a file that is
-// wrong everywhere is not a reason to write megabytes of complaints.
+// maxProblems bounds the mistakes of one file that are reported, so that a file with mistakes everywhere does not cause
+// megabytes of messages.
 const maxProblems = 100
 
 // maxMessage bounds one message, in bytes.
@@ -23,13 +23,12 @@ type Problem struct {
 	Source  string `json:"source"` // the line itself
 }
 
-// String is the problem as a compiler would print it: place and message, the
-// line, and a caret below the column.
+// String returns the problem like a compiler prints it: position and message, the line, and a caret below the column.
 func (p Problem) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s:%d:%d: %s", p.File, p.Line, p.Column, p.Message)
 	if strings.TrimSpace(p.Source) != "" {
-		// A tab in front of the caret must stay a tab, or the caret stands elsewhere than the mistake.
+		// A tab before the caret must stay a tab, or the caret is at another position than the mistake.
 		pad := []rune(p.Source)
 		pad = pad[:min(max(p.Column-1, 0), len(pad))]
 		for i, r := range pad {
@@ -42,10 +41,10 @@ func (p Problem) String() string {
 	return b.String()
 }
 
-// Problems are all mistakes of a file, in order of their place.
+// Problems are all mistakes of a file, in the order of their positions.
 type Problems []Problem
 
-// Error lists them, each with file:line:column, the line and a mark below it.
+// Error returns all problems, each with file:line:column, the line and a mark below it.
 func (p Problems) Error() string {
 	var b strings.Builder
 	for i, one := range p {
@@ -57,7 +56,7 @@ func (p Problems) Error() string {
 	return b.String()
 }
 
-// Sorted puts problems in order of their place, without repetitions.
+// Sorted returns the problems in the order of their positions, without repetitions.
 func (p Problems) Sorted() Problems {
 	slices.SortStableFunc(p, func(a, b Problem) int {
 		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column), cmp.Compare(a.Message, b.Message))
@@ -72,7 +71,7 @@ func (p Problems) Sorted() Problems {
 	return p
 }
 
-// sourceLine is line n of a text, cut so that one endless line does not flood a terminal.
+// sourceLine returns line n of a text. It clips a long line, which would flood a terminal.
 func sourceLine(lines []string, n int) string {
 	const most = 200
 	if n < 1 || n > len(lines) {
@@ -94,7 +93,7 @@ func sourceLine(lines []string, n int) string {
 // maxNear bounds the names that are compared, in bytes.
 const maxNear = 64
 
-// nearest is the candidate that a person most likely meant by name, or "".
+// nearest returns the candidate that a person most likely means by name, or "".
 func nearest(name string, candidates []string) string {
 	if len(name) > maxNear {
 		return ""
@@ -108,7 +107,7 @@ func nearest(name string, candidates []string) string {
 	return best
 }
 
-// Suggest is nearest as the end of a sentence: "; did you mean X?".
+// Suggest returns the nearest candidate as the end of a sentence, "; did you mean X?".
 func Suggest(name string, candidates []string) string {
 	if n := nearest(name, candidates); n != "" {
 		return fmt.Sprintf("; did you mean %q?", n)
@@ -116,8 +115,8 @@ func Suggest(name string, candidates []string) string {
 	return ""
 }
 
-// distance is the number of letters to insert, remove, replace or swap with
-// their neighbour to get from a to b; anything from limit on is reported as limit.
+// distance returns the number of letters to insert, remove, replace or swap with their neighbour to get from a to b. It
+// returns limit for all numbers from limit on.
 func distance(a, b string, limit int) int {
 	if len(a) > maxNear || len(b) > maxNear || len(a)-len(b) >= limit || len(b)-len(a) >= limit {
 		return limit

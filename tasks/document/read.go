@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Object checks that v is a mapping with no keys but the known ones.
+// Object checks that v is a mapping with only known keys.
 func (d *Document) Object(v *Value, what string, known []string) bool {
 	if v == nil {
 		return false
@@ -26,7 +26,7 @@ func (d *Document) Object(v *Value, what string, known []string) bool {
 	return true
 }
 
-// Text is a value that must be text; "" when it is not there or is something else.
+// Text returns a value that must be text. Returns "" if it is missing or of another kind.
 func (d *Document) Text(v *Value, what string) string {
 	switch {
 	case v == nil:
@@ -38,7 +38,7 @@ func (d *Document) Text(v *Value, what string) string {
 	return v.Text
 }
 
-// Flag is a value that must be true or false; otherwise when it is not there.
+// Flag returns a value that must be true or false. Returns otherwise if it is missing.
 func (d *Document) Flag(v *Value, what string, otherwise bool) bool {
 	if v == nil {
 		return otherwise
@@ -50,7 +50,7 @@ func (d *Document) Flag(v *Value, what string, otherwise bool) bool {
 	return b
 }
 
-// Integer is a whole number from least to most; otherwise when it is not there or is none.
+// Integer returns a whole number from least to most. Returns otherwise if it is missing or not such a number.
 func (d *Document) Integer(v *Value, what string, least, most, otherwise int) int {
 	if v == nil {
 		return otherwise
@@ -69,7 +69,7 @@ func (d *Document) Integer(v *Value, what string, least, most, otherwise int) in
 	return otherwise
 }
 
-// Choice is one of a few texts; otherwise when it is not there or is none of them.
+// Choice returns a text that must be among from. Returns otherwise if it is missing or another text.
 func (d *Document) Choice(v *Value, what string, from []string, otherwise string) string {
 	s := d.Text(v, what)
 	if v == nil || s == "" {
@@ -82,7 +82,7 @@ func (d *Document) Choice(v *Value, what string, from []string, otherwise string
 	return s
 }
 
-// List is the items of a value that must be a list; nil when it is not there or is none.
+// List returns the items of a value that must be a list. Returns nil if it is missing or of another kind.
 func (d *Document) List(v *Value, what string) []*Value {
 	if v == nil {
 		return nil
@@ -94,7 +94,7 @@ func (d *Document) List(v *Value, what string) []*Value {
 	return v.Items
 }
 
-// Number is a number; otherwise when it is not there or is none.
+// Number returns a number. Returns otherwise if it is missing or of another kind.
 func (d *Document) Number(v *Value, what string, otherwise float64) float64 {
 	if v == nil {
 		return otherwise

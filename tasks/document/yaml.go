@@ -15,19 +15,19 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Bounds on the YAML of a file. They are far above what people write
-// and far below what hurts: a file is checked in well under a second.
+// Bounds on the YAML of a file. They are far above files that people write. A file within them is checked in well under
+// a second.
 const (
-	maxYAMLTokens = 100_000 // lexical tokens; the YAML parser is a recursive one
+	maxYAMLTokens = 100_000 // lexical tokens, because the YAML parser is recursive
 	maxYAMLDepth  = 64      // nesting
-	maxYAMLValues = 50_000  // values once aliases are expanded
-	maxYAMLKeys   = 1_000   // keys of one block mapping; the YAML parser's time grows with their square
-	maxYAMLBlank  = 100     // lines without text in a row; the YAML lexer's time is their product with the text before
-	maxYAMLText   = 2       // bytes of text once aliases are expanded, in sizes of the largest file
+	maxYAMLValues = 50_000  // values after the expansion of aliases
+	maxYAMLKeys   = 1_000   // keys of one block mapping, because the YAML parser's time grows with their square
+	maxYAMLBlank  = 100     // consecutive lines without text, because the YAML lexer's time is their product with the text before them
+	maxYAMLText   = 2       // bytes of text after the expansion of aliases, as a multiple of the largest file
 )
 
-// Value is a YAML Value that knows its place. A tree of values has no aliases
-// and no duplicate keys; parts may be shared, so a Value is never changed.
+// Value is a YAML value that knows its position. A tree of values has no aliases and no duplicate keys. Parts may be
+// shared, so a Value is never changed.
 type Value struct {
 	Kind   ValueKind
 	Line   int // of the value's first character, from 1
@@ -55,10 +55,10 @@ const (
 	StringValue
 	ListValue
 	MapValue
-	BrokenValue // has been complained about; nothing more is said of it
+	BrokenValue // its mistake was reported, and no further ones are
 )
 
-// String names the kind as a sentence needs it.
+// String returns the kind for use in a sentence.
 func (k ValueKind) String() string {
 	return [...]string{"nothing", "true or false", "a number", "text", "a list", "a mapping", "nothing"}[k]
 }
@@ -73,7 +73,7 @@ const (
 	foldedStyle  // >
 )
 
-// Get is the value of a key, or nil.
+// Get returns the value of a key, or nil.
 func (v *Value) Get(key string) *Value {
 	if v == nil {
 		return nil
@@ -86,12 +86,12 @@ func (v *Value) Get(key string) *Value {
 	return nil
 }
 
-// Implied is a text that the file does not hold: mistakes in it are told at a place of the file's.
+// Implied returns a text that is not in the file. Mistakes in it are reported at the given position.
 func Implied(text string, line, column int) *Value {
 	return &Value{Kind: StringValue, Text: text, Line: line, Column: column, style: foldedStyle}
 }
 
-// Data is the value as JSON would have it.
+// Data returns the value in the types of JSON.
 func (v *Value) Data() any {
 	switch v.Kind {
 	case ListValue:
@@ -118,25 +118,25 @@ type Document struct {
 
 	file   string
 	lines  []string
-	placed *places // of the value that was asked about last
+	placed *places // of the value of the last call
 	cursor cursor
 	cut    excerpt // of the line that was shown last
 	more   int     // mistakes beyond maxKept
 }
 
-// excerpt is a line as mistakes show it.
+// excerpt is a line in the form of messages.
 type excerpt struct {
 	line int
 	text string
 }
 
-// maxKept bounds how many mistakes are kept with their texts; further ones are counted.
+// maxKept bounds the mistakes that are kept with their texts. Further ones are counted.
 const maxKept = 10 * maxProblems
 
-// Full tells whether the document has so many mistakes that further ones are only counted.
+// Full reports whether the document has so many mistakes that further ones are only counted.
 func (d *Document) Full() bool { return len(d.Problems) >= maxKept }
 
-// Mistakes returns the problems in order of their place, and how many there are beyond them.
+// Mistakes returns the problems in the order of their positions, and a note about the number of the others.
 func (d *Document) Mistakes() Problems {
 	all := d.Problems.Sorted()
 	if d.more == 0 {
@@ -147,7 +147,7 @@ func (d *Document) Mistakes() Problems {
 	return all
 }
 
-// Suggest is [Suggest] until the document is full, and "" from then on.
+// Suggest is like [Suggest], but returns "" once the document is full.
 func (d *Document) Suggest(name string, candidates func() []string) string {
 	if d.Full() {
 		return ""
@@ -155,7 +155,7 @@ func (d *Document) Suggest(name string, candidates func() []string) string {
 	return Suggest(name, candidates())
 }
 
-// Problem notes a mistake at a place.
+// Problem reports a mistake at a position.
 func (d *Document) Problem(line, column int, format string, args ...any) {
 	if d.Full() {
 		d.more++
@@ -167,12 +167,12 @@ func (d *Document) Problem(line, column int, format string, args ...any) {
 	}
 	for i, arg := range args {
 		if text, ok := arg.(string); ok && len(text) > maxMessage {
-			args[i] = text[:maxMessage] // more than the message holds
+			args[i] = text[:maxMessage] // longer than the message may be
 		}
 	}
 	message := fmt.Sprintf(format, args...)
 	if len(message) > maxMessage {
-		// What was written is part of many messages, and may be anything.
+		// Many messages contain a part of the file, which may be anything.
 		message = strings.ToValidUTF8(message[:maxMessage], "") + "…"
 	}
 	d.Problems = append(d.Problems, Problem{
@@ -180,7 +180,7 @@ func (d *Document) Problem(line, column int, format string, args ...any) {
 	})
 }
 
-// At notes a mistake At a value.
+// At reports a mistake at a value.
 func (d *Document) At(v *Value, format string, args ...any) {
 	if v.Kind == BrokenValue {
 		return
@@ -188,9 +188,8 @@ func (d *Document) At(v *Value, format string, args ...any) {
 	d.Problem(v.Line, v.Column, format, args...)
 }
 
-// Within notes a mistake at a byte offset inside a scalar's text. Where the
-// text stands in the file as it is (plain, quoted without escapes, literal
-// block), the place is exact; elsewhere it is the scalar's beginning.
+// Within reports a mistake at a byte offset inside a scalar's text. The position is exact if the text is in the file
+// unchanged (plain, quoted without escapes, literal block). Otherwise it is the beginning of the scalar.
 func (d *Document) Within(v *Value, offset int, format string, args ...any) {
 	line, column := d.Place(v, offset)
 	d.Problem(line, column, format, args...)
@@ -198,13 +197,13 @@ func (d *Document) Within(v *Value, offset int, format string, args ...any) {
 
 // Format is a kind of file.
 type Format struct {
-	Noun     string // what messages call such a file, "workflow file"
-	Needs    string // what is said of an empty one, "a workflow needs at least an id and nodes"
-	MaxBytes int    // above it a file is not looked at
+	Noun     string // name of such a file in messages, as "workflow file"
+	Needs    string // message for an empty file, as "a workflow needs at least an id and nodes"
+	MaxBytes int    // larger files are not read
 }
 
-// Parse reads one YAML document. Mistakes go into the document, whose messages call it
-// file; a nil value means that there is nothing to look at.
+// Parse reads one YAML document. Mistakes are in the returned document, whose messages call it file. The value is nil
+// if there is none to read.
 func (f Format) Parse(file string, data []byte) (*Document, *Value) {
 	d := &Document{Format: f, file: file}
 	if len(data) > f.MaxBytes {
@@ -274,8 +273,8 @@ func (f Format) Parse(file string, data []byte) (*Document, *Value) {
 	return d, v
 }
 
-// bounded looks at the tokens before the parser does, since the parser follows
-// nesting by recursion and a Go stack that overflows cannot be recovered from.
+// bounded checks the tokens before the parser, because the parser follows nesting by recursion and a Go program cannot
+// recover from a stack overflow.
 func (d *Document) bounded(tokens token.Tokens) bool {
 	if len(tokens) > maxYAMLTokens {
 		at := tokens[maxYAMLTokens].Position
@@ -310,13 +309,13 @@ func (d *Document) bounded(tokens token.Tokens) bool {
 	return true
 }
 
-// mappingKeys counts the keys of a block mapping that is open.
+// mappingKeys has the number of keys of an open block mapping.
 type mappingKeys struct {
 	column int // of its keys
 	count  int
 }
 
-// countKeys counts one token outside of brackets. open holds the mappings around it, the innermost last.
+// countKeys counts one token outside of brackets. open has the mappings around it, the innermost last.
 func countKeys(open []mappingKeys, t *token.Token) []mappingKeys {
 	column := t.Position.Column
 	switch {
@@ -338,15 +337,15 @@ func countKeys(open []mappingKeys, t *token.Token) []mappingKeys {
 	return open
 }
 
-// tabs reports tabs that the YAML parser would get wrong: it drops them from
-// plain text, and loses count of lines behind them in double quotes.
+// tabs reports tabs that the YAML parser handles wrongly. It drops them from plain text, and loses count of lines after
+// them in double quotes.
 func (d *Document) tabs(tokens token.Tokens) bool {
 	good := true
 	for _, t := range tokens {
 		switch {
 		case t.Type == token.DoubleQuoteType && strings.Contains(t.Origin, "\t"):
 			d.Problem(t.Position.Line, t.Position.Column, `a tab stands in this text; write \t for it, or put the text into a | block`)
-			return false // further places cannot be told
+			return false // the positions of further tokens are not known
 		case t.Type == token.StringType && t.CharacterType == token.CharacterTypeMiscellaneous && strings.Contains(strings.TrimSpace(t.Origin), "\t") && !d.inBlock(t):
 			d.Problem(t.Position.Line, t.Position.Column, "a tab stands in this text and would be lost; put the text into quotes or into a | block")
 			good = false
@@ -355,20 +354,20 @@ func (d *Document) tabs(tokens token.Tokens) bool {
 	return good
 }
 
-// inBlock tells whether a token is the text of a | or > block.
+// inBlock reports whether a token is the text of a | or > block.
 func (d *Document) inBlock(t *token.Token) bool {
 	for t = t.Prev; t != nil && t.Type == token.CommentType; t = t.Prev {
 	}
 	return t != nil && (t.Type == token.LiteralType || t.Type == token.FoldedType)
 }
 
-// isBlockEntry tells whether a token opens a level of a block by its indentation.
+// isBlockEntry reports whether a token opens a level of a block by its indentation.
 func isBlockEntry(t *token.Token) bool {
 	return t.Type == token.SequenceEntryType || t.Type == token.MappingValueType &&
 		t.Prev != nil && (t.Prev.Prev == nil || t.Prev.Prev.Position.Line != t.Position.Line)
 }
 
-// syntax turns the parser's error into a problem.
+// syntax converts the parser's error to a problem.
 func (d *Document) syntax(err error) {
 	var bad *yaml.SyntaxError
 	if !errors.As(err, &bad) || bad.Token == nil {
@@ -386,18 +385,17 @@ func (d *Document) syntax(err error) {
 	d.Problem(at.Line, at.Column, "%s", message)
 }
 
-// expander turns the parser's tree into values: aliases are replaced by what
-// they name, and what that costs is counted.
+// expander converts the parser's tree to values. It replaces aliases by their targets, and counts the cost.
 type expander struct {
 	*Document
 	anchors map[string]*Value
-	sizes   map[*Value]measured // of what stands below a value, once expanded
+	sizes   map[*Value]measured // sizes of expanded values
 	count   int                 // values
 	text    int                 // bytes of texts
 	stopped bool
 }
 
-// stop ends the expansion at a mistake that would repeat without end.
+// stop ends the expansion at a mistake that would otherwise repeat many times.
 func (e *expander) stop(t *token.Token, format string, args ...any) *Value {
 	if !e.stopped {
 		e.stopped = true
@@ -406,7 +404,7 @@ func (e *expander) stop(t *token.Token, format string, args ...any) *Value {
 	return &Value{Line: t.Position.Line, Column: t.Position.Column}
 }
 
-// broken notes a mistake at a value that nothing can be made of.
+// broken reports a mistake at a value that cannot be used.
 func (e *expander) broken(v *Value, format string, args ...any) {
 	e.At(v, format, args...)
 	v.Kind = BrokenValue
@@ -513,7 +511,7 @@ func (e *expander) mapping(v *Value, n *ast.MappingNode, depth int) {
 	for i, entry := range n.Values {
 		key := entry.Key.GetToken()
 		if i == 0 && !n.IsFlowStyle {
-			// The parser gives a block mapping the place of its first colon.
+			// The parser gives a block mapping the position of its first colon.
 			v.Line, v.Column = key.Position.Line, key.Position.Column
 		}
 		f := Field{Key: key.Value, Line: key.Position.Line, Column: key.Position.Column}
@@ -535,16 +533,15 @@ func (e *expander) mapping(v *Value, n *ast.MappingNode, depth int) {
 	}
 }
 
-// measured is what an alias adds to a file.
+// measured is the size that an alias adds to a file.
 type measured struct {
 	values int
 	text   int // bytes of texts and keys
 	deep   int
 }
 
-// measure returns what a value and all below it add. Since anchors
-// only name what stands before them there is no circle. The size of what was
-// measured is kept, so that a file of aliases to aliases stays cheap.
+// measure returns the size of a value and of everything below it. Anchors only refer to earlier values, so there is no
+// circle. Measured sizes are kept, so that a file of aliases to aliases stays cheap.
 func (e *expander) measure(v *Value) measured {
 	if len(v.Items) == 0 && len(v.Fields) == 0 {
 		return measured{values: 1, text: len(v.Text), deep: 1}
@@ -574,7 +571,7 @@ func (e *expander) measure(v *Value) measured {
 	return m
 }
 
-// KindOf says what a value is, for a message about what it should have been.
+// KindOf returns the kind of a value, for a message about the expected kind.
 func KindOf(v *Value) string {
 	if v.Kind == NumberValue {
 		return v.Text

@@ -17,10 +17,10 @@ import (
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
-// Browsed is the value of browser_test and capture_screenshot: what the checks
-// came to. All of them is in the run's evidence, browser/index.json.
+// Browsed is the value of browser_test and capture_screenshot, a summary of the checks. The run's evidence has them
+// completely, in browser/index.json.
 type Browsed struct {
-	// Verdict is the worst of the checks': FAIL before UNVERIFIED before PASS.
+	// Verdict is the worst verdict of the checks, in the order FAIL, UNVERIFIED, PASS.
 	Verdict browser.Verdict `json:"verdict"`
 	Reason  string          `json:"reason"` // of the first check with that verdict
 	Checks  []BrowsedCheck  `json:"checks"`
@@ -29,16 +29,16 @@ type Browsed struct {
 // BrowsedCheck is one check of a [Browsed].
 type BrowsedCheck struct {
 	Name    string          `json:"name"`
-	Spec    string          `json:"spec,omitempty"` // the file it came from
+	Spec    string          `json:"spec,omitempty"` // the file of the spec
 	Verdict browser.Verdict `json:"verdict"`
 	Reason  string          `json:"reason"`
 	Views   []BrowsedView   `json:"views"`
 	Compare *BrowsedDiff    `json:"compare,omitempty"`
-	// Log is the end of what the application printed, when the check did not pass.
+	// Log is the end of the application's output if the check did not pass.
 	Log string `json:"log,omitempty"`
 }
 
-// BrowsedView is a check at one viewport. Files are named as in the evidence, below browser/.
+// BrowsedView is a check at one viewport. The names of files are those of the evidence, below browser/.
 type BrowsedView struct {
 	Viewport   string          `json:"viewport"`
 	Verdict    browser.Verdict `json:"verdict"`
@@ -49,12 +49,12 @@ type BrowsedView struct {
 	Screenshot string          `json:"screenshot,omitempty"`
 	Trace      string          `json:"trace,omitempty"`
 	Aria       string          `json:"aria,omitempty"`
-	Console    []string        `json:"console_errors,omitempty"` // and uncaught exceptions, the first 10
+	Console    []string        `json:"console_errors,omitempty"` // including uncaught exceptions; the first 10
 	Network    []string        `json:"network_errors,omitempty"` // "GET URL: 500", the first 10
-	Step       string          `json:"failed_step,omitempty"`    // and why
+	Step       string          `json:"failed_step,omitempty"`    // with the reason
 }
 
-// BrowsedDiff is what differs from the base.
+// BrowsedDiff has the differences from the base.
 type BrowsedDiff struct {
 	Commit  string            `json:"commit"`
 	Verdict browser.Verdict   `json:"verdict"` // of the check on the base
@@ -62,7 +62,7 @@ type BrowsedDiff struct {
 	Views   []BrowsedPictures `json:"views,omitempty"`
 }
 
-// BrowsedPictures is what differs at one viewport.
+// BrowsedPictures has the differences at one viewport.
 type BrowsedPictures struct {
 	Viewport string  `json:"viewport"`
 	Changed  float64 `json:"changed"` // share of the pixels, 0 to 1
@@ -73,32 +73,32 @@ type BrowsedPictures struct {
 
 const (
 	specFiles = ".ramus/browser/*.{yaml,yml}"
-	// maxSpecs bounds the checks of one step: each may take minutes.
+	// maxSpecs bounds the checks of one step, because each may take minutes.
 	maxSpecs = 50
 )
 
-const browserTestDoc = `Checks web pages in a real browser (Chromium) against the work tree as it stands. For each check it starts the application, opens the page at each viewport (1440x1000 and 390x844 unless the spec says others), does the spec's steps, takes a picture, ends the application.
+const browserTestDoc = `Checks web pages in a real browser (Chromium) against the current work tree. For each check it starts the application, opens the page at each viewport (1440x1000 and 390x844 by default), performs the spec's steps, takes a picture and ends the application.
 
-A check fails on an uncaught exception, a console error, a request that failed or was answered with 500 and above, a step that did not work, a page that did not load. It is UNVERIFIED when the page could not be looked at: nothing started, nothing listened. OK means that every check passed; reason says why not, views say it for each viewport. Pictures, trace, requests, console and accessibility tree are kept as the run's evidence below browser/.
+A check fails on an uncaught exception, a console error, a request that failed or was answered with 500 and above, a step that did not work, a page that did not load. It is UNVERIFIED if the page could not be checked because nothing started or nothing listened. OK means that every check passed. Otherwise reason names the cause, and views has it for each viewport. Pictures, trace, requests, console and accessibility tree are kept as the run's evidence below browser/.
 
 Without parameters every .ramus/browser/*.yaml is checked, one after another. spec names one file, check is a spec inline: {"start": "npm run dev", "steps": [{"fill": "#new", "value": "Milk"}, {"press": "Enter", "in": "#new"}, {"expect_text": "#list", "value": "Milk"}]}. Steps take Playwright selectors. start and url may be left out: package.json says how the page is served, and the port that comes to listen is the page's. A server must listen on 127.0.0.1 or all addresses.`
 
 type browserTestParams struct {
 	Spec    string          `json:"spec,omitempty" jsonschema:"A spec file of the repository, like .ramus/browser/todo.yaml."`
 	Check   json.RawMessage `json:"check,omitempty" jsonschema:"A spec inline, instead of a file."`
-	Compare bool            `json:"compare,omitempty" jsonschema:"Also do the check on the commit that the branch began at, and show what differs."`
+	Compare bool            `json:"compare,omitempty" jsonschema:"Also make the check on the commit at which the branch began, and show the differences."`
 }
 
 func (browserTestParams) adjust(s *jsonschema.Schema) {
 	spec := new(jsonschema.Schema)
 	if err := json.Unmarshal(browser.Schema(), spec); err != nil {
-		panic(fmt.Sprintf("the schema of a spec: %v", err)) // part of the program; every test would see it
+		panic(fmt.Sprintf("the schema of a spec: %v", err)) // the schema is part of the program, so every test would show this
 	}
 	spec.Schema, spec.Title, spec.Description = "", "", s.Properties["check"].Description
 	s.Properties["check"] = spec
 }
 
-// browserTest is browser_test: it needs a Shell that is a [tasks.Browser].
+// browserTest is browser_test. It needs a Shell that is a [tasks.Browser].
 func browserTest() tasks.Task {
 	return newTask("browser_test", browserTestDoc, func(ctx context.Context, sh tasks.Shell, p browserTestParams) (tasks.Output, error) {
 		b, err := browserOf(sh)
@@ -125,7 +125,7 @@ func browserTest() tasks.Task {
 	})
 }
 
-// specs are the checks that are asked for, all of them read before the first is done.
+// specs returns the requested checks. All of them are read before the first is performed.
 func (p browserTestParams) specs(ctx context.Context, sh tasks.Shell) ([]browser.Spec, error) {
 	var files []string
 	switch {
@@ -182,19 +182,19 @@ func (p browserTestParams) specs(ctx context.Context, sh tasks.Shell) ([]browser
 const captureDoc = `Takes pictures of a web page in a real browser (Chromium), one for each viewport: starts the application of the work tree, opens the page, waits until it has loaded, takes the picture, ends the application. The pictures are kept as the run's evidence below browser/; views name them. It is OK when all pictures were taken; what is wrong with the page is told in reason and fails nothing: use browser_test for a verdict.`
 
 type captureParams struct {
-	URL       string   `json:"url,omitempty" jsonschema:"The page, like http://127.0.0.1:5173/about. Without one, the port that the application comes to listen on."`
-	Start     string   `json:"start,omitempty" jsonschema:"The command line that serves the page. Without one it is found in package.json, unless something listens already; \"none\" starts nothing."`
-	Dir       string   `json:"dir,omitempty" jsonschema:"The folder of the repository where start is run; default its root."`
+	URL       string   `json:"url,omitempty" jsonschema:"The page, like http://127.0.0.1:5173/about. Without one, the port at which the application listens."`
+	Start     string   `json:"start,omitempty" jsonschema:"The command line that serves the page. Without one it is found in package.json, unless a program listens already; \"none\" starts nothing."`
+	Dir       string   `json:"dir,omitempty" jsonschema:"The folder of the repository in which start runs; default its root."`
 	Viewports []string `json:"viewports,omitempty" jsonschema:"desktop (1440x1000), mobile (390x844), or a size in CSS pixels like 1024x768; default desktop and mobile."`
-	FullPage  bool     `json:"full_page,omitempty" jsonschema:"The whole page, not only what is seen without scrolling."`
+	FullPage  bool     `json:"full_page,omitempty" jsonschema:"The whole page, not only the part that is visible without scrolling."`
 	Selector  string   `json:"selector,omitempty" jsonschema:"Only the element of this Playwright selector."`
-	Mask      []string `json:"mask,omitempty" jsonschema:"Selectors of what is covered in the picture: clocks, names of people."`
-	Name      string   `json:"name,omitempty" jsonschema:"What the picture is called; default page."`
+	Mask      []string `json:"mask,omitempty" jsonschema:"Selectors of elements to cover in the picture, such as clocks and names of people."`
+	Name      string   `json:"name,omitempty" jsonschema:"The name of the picture; default page."`
 }
 
 var windowSize = pattern.New(`^([0-9]{1,5})x([0-9]{1,5})$`)
 
-// captureScreenshot is capture_screenshot: it needs a Shell that is a [tasks.Browser].
+// captureScreenshot is capture_screenshot. It needs a Shell that is a [tasks.Browser].
 func captureScreenshot() tasks.Task {
 	return newTask("capture_screenshot", captureDoc, func(ctx context.Context, sh tasks.Shell, p captureParams) (tasks.Output, error) {
 		b, err := browserOf(sh)
@@ -239,7 +239,7 @@ func (p captureParams) spec() (browser.Spec, error) {
 	return s, nil
 }
 
-// browserOf is the browser of a Shell that has one.
+// browserOf returns the browser of a Shell. Returns an error if the Shell has none.
 func browserOf(sh tasks.Shell) (tasks.Browser, error) {
 	b, ok := sh.(tasks.Browser)
 	if !ok {
@@ -248,11 +248,11 @@ func browserOf(sh tasks.Shell) (tasks.Browser, error) {
 	return b, nil
 }
 
-// browsed sums checks up for whoever reads a step's result: what a person or an agent
-// needs to go on, and the names of the files with the rest.
+// browsed summarises checks for the readers of a step's result. It has the facts that a person or an agent needs next,
+// and the names of the files with the rest.
 func browsed(checks []browser.Check) Browsed {
 	out := Browsed{Verdict: browser.Pass}
-	// One check has its say; of many, each has a part of the room.
+	// One check may use the whole bound, and many share it.
 	for share := 1; ; share *= 2 {
 		out.Checks = []BrowsedCheck{}
 		for _, c := range checks {
@@ -274,10 +274,10 @@ func browsed(checks []browser.Check) Browsed {
 	return out
 }
 
-// maxBrowsed bounds what a step says of its checks, in bytes of JSON.
+// maxBrowsed bounds a summary, in bytes of JSON.
 const maxBrowsed = 512 << 10
 
-// summary is a check in a share-th of the words that it would have alone.
+// summary returns the summary of a check. Its texts are a share-th of their length for a single check.
 func summary(c browser.Check, share int) BrowsedCheck {
 	brief := func(s string, most int) string { return brief(s, most/share) }
 	faults := (10 + share - 1) / share // of each kind
@@ -325,7 +325,7 @@ func summary(c browser.Check, share int) BrowsedCheck {
 	return out
 }
 
-// brief is the beginning of what a page said, as JSON can hold it.
+// brief returns the beginning of a text of a page, as valid UTF-8.
 func brief(s string, most int) string {
 	if len(s) > most {
 		s = s[:most] + "…"

@@ -16,9 +16,8 @@ import (
 	"github.com/ramus-dev/ramus/tasks/nodejs"
 )
 
-// project is what the root of a work tree tells about how its tests, linters
-// and builds are run. Everything in it was written by the repository's authors:
-// names from it go into command lines only quoted.
+// project has the facts in the root of a work tree that determine its tests, linters and builds. The repository's
+// authors wrote all of it, so names from it are quoted in command lines.
 type project struct {
 	sh    tasks.Shell
 	files map[string]bool // in the root
@@ -26,20 +25,19 @@ type project struct {
 	make  []string        // targets; nil without a Makefile
 }
 
-// nodePackage is what matters of a package.json.
+// nodePackage has the relevant parts of a package.json.
 type nodePackage struct {
 	nodejs.Manager
-	said    string // the package manager that it names, "yarn@4.1.0"
+	pinned  string // the package manager in package.json, as "yarn@4.1.0"
 	scripts map[string]string
 	deps    map[string]bool // of all kinds
 }
 
 var (
 	pythonMarkers = []string{"pyproject.toml", "pytest.ini", "setup.cfg", "setup.py", "tox.ini", "conftest.py", "requirements.txt", "ruff.toml", ".ruff.toml", ".flake8"}
-	makefiles     = []string{"GNUmakefile", "makefile", "Makefile"} // in the order in which make itself takes them
+	makefiles     = []string{"GNUmakefile", "makefile", "Makefile"} // in the order of make itself
 
-	// markers are the files looked for in the root, in the order of priority in
-	// which their languages are taken.
+	// markers are the files that determine the languages, in the order of priority.
 	markers = slices.Concat([]string{"go.mod", "Cargo.toml", "package.json"}, pythonMarkers, makefiles)
 )
 
@@ -71,7 +69,7 @@ func look(ctx context.Context, sh tasks.Shell) (*project, error) {
 	return p, nil
 }
 
-// none is the error when the project has no way for a job that was looked for.
+// none returns the error for a job that the project does not support.
 func (p *project) none(job, more string) error {
 	var found []string
 	for _, m := range markers {
@@ -86,16 +84,16 @@ func (p *project) none(job, more string) error {
 	return &noWay{fmt.Sprintf("cannot find out how to %s: looked in the root of the work tree for %s; %s. %s", job, strings.Join(markers, ", "), seen, more)}
 }
 
-// noWay is an [tasks.ErrNoWay] that says where was looked.
+// noWay is an [tasks.ErrNoWay] that names the searched files.
 type noWay struct{ text string }
 
 func (e *noWay) Error() string     { return e.text }
 func (e *noWay) Is(err error) bool { return err == tasks.ErrNoWay }
 
-// has tells whether a file is in the root.
+// has reports whether a file is in the root.
 func (p *project) has(name string) bool { return p.files[name] }
 
-// contains tells whether a file in the root has a line that re matches.
+// contains reports whether a file in the root has a line that re matches.
 func (p *project) contains(ctx context.Context, name string, re *pattern.Regexp) (bool, error) {
 	if !p.files[name] {
 		return false, nil
@@ -107,7 +105,7 @@ func (p *project) contains(ctx context.Context, name string, re *pattern.Regexp)
 	return re.Match(text), err
 }
 
-// exists tells whether any file matches a glob.
+// exists reports whether any file matches a glob.
 func (p *project) exists(ctx context.Context, pattern string) (bool, error) {
 	names, err := p.sh.ListFiles(ctx, pattern)
 	return len(names) > 0, err
@@ -140,29 +138,28 @@ func (p *project) readPackage(ctx context.Context) (*nodePackage, error) {
 			n.deps[name] = true
 		}
 	}
-	n.said = raw.PackageManager
-	n.Manager = nodejs.Find(p.has, n.said)
-	// What `npm init` writes is no test.
+	n.pinned = raw.PackageManager
+	n.Manager = nodejs.Find(p.has, n.pinned)
+	// The script that `npm init` writes is not a test.
 	if strings.Contains(n.scripts["test"], "no test specified") {
 		delete(n.scripts, "test")
 	}
 	return n, nil
 }
 
-// install is the shell text that installs the dependencies when node_modules
-// is missing; "" when there are none. What is installed must not end in a
-// commit, so a repository whose .gitignore does not name node_modules is told so.
+// install returns the shell text that installs the dependencies if node_modules is missing, or "" if there are none.
+// The installed files must not be committed, so a repository whose .gitignore does not have node_modules gets an error.
 func (n *nodePackage) install() string {
 	if len(n.deps) == 0 {
 		return ""
 	}
 	return "if [ ! -d node_modules ] && [ ! -e .pnp.cjs ]; then " +
-		"git check-ignore -q node_modules/x; " + // 1: not ignored; 128: no repository
+		"git check-ignore -q node_modules/x; " + // 1 means not ignored, 128 no repository
 		"if [ $? -eq 1 ]; then echo 'node_modules is missing, and installing it would commit it: name it in .gitignore' >&2; exit 1; fi; " +
 		n.Install + " >&2 || exit; fi; "
 }
 
-// run is the shell text that runs a script of package.json with further arguments.
+// run returns the shell text that runs a script of package.json with further arguments.
 func (n *nodePackage) run(script, args string) string {
 	text := n.Name + " run " + tasks.Quote(script)
 	if args == "" {
@@ -174,9 +171,8 @@ func (n *nodePackage) run(script, args string) string {
 	return text + " " + args
 }
 
-// nodeTool says which tool a script ends in: vitest, jest, mocha, node (for
-// node --test), eslint, tsc; "" for any other. Arguments after the script's name reach
-// its last command, so only that is looked at.
+// nodeTool returns the tool at the end of a script: vitest, jest, mocha, node (for node --test), eslint or tsc, or ""
+// for any other. Only the last command matters, because it gets the arguments after the script's name.
 func nodeTool(script string) string {
 	for _, separator := range []string{"\n", ";", "|", "&"} {
 		script = strings.TrimSpace(script)
@@ -190,7 +186,7 @@ func nodeTool(script string) string {
 		switch {
 		case assignment.MatchString(w):
 		case w == "npx" || w == "cross-env" || w == "c8" || w == "nyc" || w == "env" || w == "pnpm" || w == "yarn" || w == "exec":
-			// An option of a wrapper may take the next word; then it is not understood, and "" comes out.
+			// An option of a wrapper may take the next word. Then the result is "".
 		case strings.HasPrefix(w, "-"):
 		default:
 			tool := strings.TrimSuffix(path.Base(w), ".js")
@@ -222,9 +218,8 @@ var (
 	makeName     = pattern.New(`^[A-Za-z0-9_][A-Za-z0-9_./+@-]*$`)
 )
 
-// parseMakeTargets finds the targets of a Makefile by reading it. Running make
-// to be told (make -pn) would run what $(shell …) says. What other files it
-// includes is not seen, nor are names that are computed.
+// parseMakeTargets reads the targets of a Makefile. Asking make (make -pn) would run the commands in $(shell …).
+// Targets of included files and computed names are not found.
 func parseMakeTargets(text []byte) []string {
 	targets := []string{}
 	seen := map[string]bool{}
@@ -258,7 +253,7 @@ func parseMakeTargets(text []byte) []string {
 	return targets
 }
 
-// firstTarget is the first of names that the Makefile has.
+// firstTarget returns the first of names that the Makefile has.
 func (p *project) firstTarget(names ...string) string {
 	for _, n := range names {
 		if slices.Contains(p.make, n) {
@@ -268,7 +263,7 @@ func (p *project) firstTarget(names ...string) string {
 	return ""
 }
 
-// isPython tells whether the root looks like Python.
+// isPython reports whether the root looks like Python.
 func (p *project) isPython(ctx context.Context) (bool, error) {
 	for _, m := range pythonMarkers {
 		if p.files[m] {
@@ -291,7 +286,7 @@ var (
 	hasStaticcheck = pattern.New(`(?m)^\s*(?:tool\s+)?honnef\.co/go/tools/cmd/staticcheck\s*$`)
 )
 
-// usesPytest tells whether the project names pytest.
+// usesPytest reports whether a file of the project names pytest.
 func (p *project) usesPytest(ctx context.Context) (bool, error) {
 	if p.files["pytest.ini"] || p.files["conftest.py"] {
 		return true, nil

@@ -11,7 +11,7 @@ import (
 
 // Committed is the value of lib_git_commit.
 type Committed struct {
-	// Hash is empty when nothing had changed.
+	// Hash is empty if nothing had changed.
 	Hash      string `json:"hash,omitempty"`
 	Committed bool   `json:"committed"`
 	Branch    string `json:"branch,omitempty"`
@@ -25,13 +25,13 @@ type Pushed struct {
 
 // Status is the value of lib_git_status.
 type Status struct {
-	Branch   string `json:"branch,omitempty"` // empty when detached
+	Branch   string `json:"branch,omitempty"` // empty if the head is detached
 	Head     string `json:"head,omitempty"`   // empty before the first commit
 	Upstream string `json:"upstream,omitempty"`
 	Ahead    int    `json:"ahead"`
 	Behind   int    `json:"behind"`
 	Clean    bool   `json:"clean"`
-	// Files are the first 1000 that differ; Changed is how many do.
+	// Files are the first 1000 files that differ, and Changed is the number of all.
 	Files   []FileStatus `json:"files"`
 	Changed int          `json:"changed"`
 }
@@ -39,7 +39,7 @@ type Status struct {
 // FileStatus is one file that differs from the last commit.
 type FileStatus struct {
 	Path string `json:"path"`
-	From string `json:"from,omitempty"` // where it was before a rename or copy
+	From string `json:"from,omitempty"` // the name before a rename or copy
 	// Status is one of modified, added, deleted, renamed, copied, type_changed, untracked, conflict.
 	Status string `json:"status"`
 }
@@ -51,11 +51,11 @@ const (
 
 func gitCommit() tasks.Task {
 	type params struct {
-		Message string   `json:"message" jsonschema:"The commit message: a subject line, then, after an empty line, why."`
+		Message string   `json:"message" jsonschema:"The commit message: a subject line, an empty line and the reason."`
 		Files   []string `json:"files,omitempty" jsonschema:"Files or folders to commit, relative to the root of the repository. Without any, everything that changed."`
 	}
 	return newTask("lib_git_commit",
-		`Commits what changed in the work tree, or only the named files, on the current branch. What .gitignore excludes is left out, nothing else. When nothing changed the task is OK and makes no commit ("committed": false).`,
+		`Commits the changes of the work tree, or only those of the named files, on the current branch. Only files that .gitignore excludes are left out. If nothing changed, the task is OK and makes no commit ("committed": false).`,
 		func(ctx context.Context, sh tasks.Shell, p params) (tasks.Output, error) {
 			switch {
 			case strings.TrimSpace(p.Message) == "":
@@ -83,14 +83,14 @@ func gitCommit() tasks.Task {
 
 func gitPush() tasks.Task {
 	type params struct {
-		Remote string `json:"remote,omitempty" jsonschema:"The name of the remote, origin in a container. Without one, the server the branch came from."`
+		Remote string `json:"remote,omitempty" jsonschema:"The name of the remote, origin in a container. Without one, the server that the branch came from."`
 		Branch string `json:"branch,omitempty" jsonschema:"The branch to push, the current one in a container. Without one, the current branch."`
 	}
 	return newTask("lib_git_push",
-		`Makes sure that the commits of the current branch are on the server that the branch came from. A container reaches no other remote, and may push no other branch: both are refused. The server has the commits of every command when the command ends, so that a push that is not refused has nothing to send. Never by force.`,
+		`Makes sure that the commits of the current branch are on the server that the branch came from. A container reaches no other remote and may push no other branch, so both are refused. The server has the commits of every command when the command ends, so a push has nothing left to send. The task never uses force.`,
 		func(ctx context.Context, sh tasks.Shell, p params) (tasks.Output, error) {
 			if p.Remote != "" && !tasks.IsRemoteName(p.Remote) {
-				return tasks.Output{}, refuse("remote", p.Remote, "is not the name of a remote (letters, digits, . _ -; URLs are not taken)")
+				return tasks.Output{}, refuse("remote", p.Remote, "is not the name of a remote (letters, digits, . _ -; URLs are not accepted)")
 			}
 			if p.Branch != "" && !tasks.IsBranchName(p.Branch) {
 				return tasks.Output{}, refuse("branch", p.Branch, "is not the name of a branch")
@@ -128,9 +128,8 @@ func gitStatus() tasks.Task {
 	return t
 }
 
-// parseStatus reads `git status --porcelain=v2 --branch`. Lines of a kind it
-// does not know are skipped, as git's documentation asks; a known one that is
-// broken is an error beside all that could be read.
+// parseStatus reads `git status --porcelain=v2 --branch`. It skips lines of unknown kinds, as git's documentation
+// demands. A malformed line of a known kind is an error, returned with all that could be read.
 func parseStatus(text []byte) (Status, error) {
 	s := Status{Files: []FileStatus{}}
 	var broken error
@@ -188,24 +187,24 @@ func parseStatus(text []byte) (Status, error) {
 	return s, broken
 }
 
-// cutNames splits "path<TAB>from", either of which git may have quoted like a C string.
+// cutNames splits "path<TAB>from". git may have quoted either name like a C string.
 func cutNames(s string) (name, from string, both bool) {
 	name, from, both = strings.Cut(s, "\t")
 	return unquoteC(name), unquoteC(from), both
 }
 
-// unquoteC undoes git's quoting; invalid UTF-8 becomes U+FFFD, since the result goes into JSON.
+// unquoteC undoes git's quoting. Invalid UTF-8 becomes U+FFFD, because the result is part of JSON.
 func unquoteC(s string) string {
 	if strings.HasPrefix(s, `"`) {
-		if u, err := strconv.Unquote(s); err == nil { // git's escapes (\t, \", \\, \ooo) are all Go's too
+		if u, err := strconv.Unquote(s); err == nil { // git's escapes (\t, \", \\, \ooo) are also Go's
 			s = u
 		}
 	}
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// statusWord sums up the two letters of index and work tree: against the last
-// commit, which is what a reader of a branch compares with.
+// statusWord combines the two letters of index and work tree to the status against the last commit, which is the one of
+// interest on a branch.
 func statusWord(xy string) string {
 	for _, c := range xy {
 		switch c {

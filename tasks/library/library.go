@@ -20,19 +20,19 @@ type Written struct {
 // File is the value of lib_read_file.
 type File struct {
 	Path string `json:"path"`
-	// Missing says that there is no such file; the rest is then empty.
+	// Missing is true if the file does not exist. The other fields are then empty.
 	Missing bool   `json:"missing,omitempty"`
 	Content string `json:"content"`
-	// Encoding of Content: "utf-8", or "base64" for what is not valid UTF-8.
+	// Encoding of Content is "utf-8", or "base64" for a file that is not valid UTF-8.
 	Encoding string `json:"encoding,omitempty"`
 	Size     int    `json:"size"` // bytes of the file
 }
 
 // Files is the value of lib_list_files.
 type Files struct {
-	// Files are sorted. A byte of a name that is not UTF-8 shows as U+FFFD, since JSON has no other way.
+	// Files are sorted. A byte of a name that is not UTF-8 becomes U+FFFD, because JSON has no other way.
 	Files []string `json:"files"`
-	// Count is how many matched, also when Files ends at the 10,000th.
+	// Count is the number of all matching files, even if Files ends at the 10,000th.
 	Count     int  `json:"count"`
 	Truncated bool `json:"truncated,omitempty"`
 }
@@ -44,7 +44,7 @@ func readFile() tasks.Task {
 		Path string `json:"path" jsonschema:"The file, relative to the root of the repository, with slashes."`
 	}
 	t := newTask("lib_read_file",
-		`Reads one file of the work tree. The value has its content as text, or as base64 when it is not valid UTF-8 (encoding says which), and its size in bytes. A file that does not exist is no error: the task ends not OK with "missing": true. Paths that leave the work tree, and .git, are refused; so are files above 16 MiB.`,
+		`Reads one file of the work tree. The value has its content as text, or as base64 if it is not valid UTF-8 (see encoding), and its size in bytes. For a file that does not exist, the task is not OK and returns "missing": true. Paths that leave the work tree, .git, and files above 16 MiB are refused.`,
 		func(ctx context.Context, sh tasks.Shell, p params) (tasks.Output, error) {
 			name, err := tasks.CleanPath(p.Path)
 			if err != nil {
@@ -70,10 +70,10 @@ func readFile() tasks.Task {
 func writeFile() tasks.Task {
 	type params struct {
 		Path    string `json:"path" jsonschema:"The file, relative to the root of the repository, with slashes."`
-		Content string `json:"content" jsonschema:"The whole new content of the file, as text."`
+		Content string `json:"content" jsonschema:"The complete new content of the file, as text."`
 	}
 	return newTask("lib_write_file",
-		`Writes one file of the work tree, whole: missing folders are made, an existing file is replaced and keeps its mode (an executable one stays executable). Paths that leave the work tree, and .git, are refused; so is content above 16 MiB.`,
+		`Writes one complete file of the work tree. Missing folders are made. An existing file is replaced and keeps its mode (an executable file stays executable). Paths that leave the work tree, .git, and content above 16 MiB are refused.`,
 		func(ctx context.Context, sh tasks.Shell, p params) (tasks.Output, error) {
 			name, err := tasks.CleanPath(p.Path)
 			if err != nil {
@@ -91,7 +91,7 @@ func listFiles() tasks.Task {
 		Pattern string `json:"pattern,omitempty" jsonschema:"A glob relative to the root of the repository: * within a folder name, ** for any number of folders, ? [a-z] {a,b}. A trailing / means everything below. Without one, all files."`
 	}
 	t := newTask("lib_list_files",
-		`Lists the files of the work tree that match a glob, sorted, at most 10,000 (count says how many there are). Folders, .git and what .gitignore excludes are left out. "*.go" matches in the root only, "**/*.go" everywhere.`,
+		`Lists the files of the work tree that match a glob, sorted, at most 10,000 (count is the number of all). Folders, .git and files that .gitignore excludes are left out. "*.go" matches in the root only, "**/*.go" everywhere.`,
 		func(ctx context.Context, sh tasks.Shell, p params) (tasks.Output, error) {
 			if _, err := tasks.ParseGlob(p.Pattern); err != nil {
 				return tasks.Output{}, err
@@ -110,7 +110,7 @@ func listFiles() tasks.Task {
 	return t
 }
 
-// refuse makes the error of a parameter whose type is right and whose value is not.
+// refuse returns the error for a parameter with the right type and a wrong value.
 func refuse(param, value, why string) error {
 	return fmt.Errorf("%w: parameter %q: %.200q %s", tasks.ErrParams, param, value, why)
 }

@@ -11,12 +11,12 @@ import (
 	"github.com/ramus-dev/ramus/tasks/results"
 )
 
-const lintDoc = `Runs the project's linters, found out from the root of the work tree; the first that fits: go.mod (go vet, and golangci-lint or staticcheck where the project configures it and it is installed), Cargo.toml (cargo clippy), package.json (its scripts lint and typecheck, else eslint, else tsc), Python (ruff or flake8, whichever is configured, else installed), Makefile (the target lint). With fix, what the tool can repair is repaired in the work tree: go fmt, golangci-lint --fix, clippy --fix, eslint --fix or the script lint:fix, ruff --fix, the make target fix or fmt.
-The value tells the tool and the number of findings, with file, line, column and message of the first 100. The task is OK when the tool ends with exit code 0.`
+const lintDoc = `Runs the project's linters. The files in the root of the work tree determine them, the first in this list that exists: go.mod (go vet, and golangci-lint or staticcheck where the project configures it and it is installed), Cargo.toml (cargo clippy), package.json (its scripts lint and typecheck, else eslint, else tsc), Python (ruff or flake8, whichever is configured, else installed), Makefile (the target lint). With fix, what the tool can repair is repaired in the work tree: go fmt, golangci-lint --fix, clippy --fix, eslint --fix or the script lint:fix, ruff --fix, the make target fix or fmt.
+The value has the tool and the number of findings, with file, line, column and message of the first 100. The task is OK if the tool ends with exit code 0.`
 
 func runLint() tasks.Task {
 	type params struct {
-		Fix bool `json:"fix,omitempty" jsonschema:"Repair what the tool can repair by itself."`
+		Fix bool `json:"fix,omitempty" jsonschema:"Fix the findings that the tool can fix itself."`
 	}
 	return newTask("lib_run_lint", lintDoc, func(ctx context.Context, sh tasks.Shell, p params) (tasks.Output, error) {
 		proj, err := look(ctx, sh)
@@ -50,14 +50,13 @@ func runLint() tasks.Task {
 	})
 }
 
-// toolLine begins a report's first line when the shell chose the tool; say is
-// the shell text that writes that line.
+// toolLine begins the first line of a report if the shell chose the tool. say is the shell text that writes that line.
 const toolLine = "tool "
 
 func say(tool string) string { return `echo '` + toolLine + tool + `' >"$d/report"; ` }
 
-const buildDoc = `Builds the project in the way that is its own, found out from the root of the work tree; the first that fits: go.mod (go build ./..., binaries thrown away), Cargo.toml (cargo build), package.json (its script build, else typecheck), Python (python3 -m build into dist/ where that is set up and installed, else every file is compiled), Makefile (the target build, else all). target chooses a part: a Go package, a crate, a script of package.json, a target of the Makefile. What is built is committed unless .gitignore names it.
-The task is OK when the tool ends with exit code 0.`
+const buildDoc = `Builds the project. The files in the root of the work tree determine the tool, the first in this list that exists: go.mod (go build ./..., binaries thrown away), Cargo.toml (cargo build), package.json (its script build, else typecheck), Python (python3 -m build into dist/ where that is set up and installed, else every file is compiled), Makefile (the target build, else all). target chooses a part: a Go package, a crate, a script of package.json, a target of the Makefile. What is built is committed unless .gitignore names it.
+The task is OK if the tool ends with exit code 0.`
 
 func runBuild() tasks.Task {
 	type params struct {
@@ -84,7 +83,7 @@ func runBuild() tasks.Task {
 	})
 }
 
-// lint chooses how linters are run.
+// lint chooses the command line of the linters.
 func (p *project) lint(ctx context.Context, fix bool) (job, error) {
 	if p.files["go.mod"] {
 		return p.goLint(ctx, fix)
@@ -123,7 +122,7 @@ func (p *project) goLint(ctx context.Context, fix bool) (job, error) {
 	if fix {
 		command = "go fmt ./... && "
 	}
-	// All tools run, the first exit code that is not 0 stays.
+	// All tools run. The first exit code other than 0 is kept.
 	command += "go vet ./...; rc=$?; "
 	configured := slices.ContainsFunc([]string{".golangci.yml", ".golangci.yaml", ".golangci.toml", ".golangci.json"}, func(n string) bool { return p.files[n] })
 	static, err := p.contains(ctx, "go.mod", hasStaticcheck)
@@ -146,7 +145,7 @@ func (p *project) goLint(ctx context.Context, fix bool) (job, error) {
 	return job{tool: strings.Join(tools, ", "), command: command + "(exit $rc)"}, nil
 }
 
-// nodeLint is not ok when package.json has nothing to lint with.
+// nodeLint returns false if package.json has no linter.
 func (p *project) nodeLint(ctx context.Context, fix bool) (job, bool, error) {
 	n := p.node
 	setup := "export CI=true; " + n.install()
@@ -198,7 +197,7 @@ func noFix(tool string) error {
 }
 
 func (p *project) pythonLint(ctx context.Context, fix bool) (job, error) {
-	// Caches stay out of the work tree.
+	// Caches are kept out of the work tree.
 	ruff := "ruff check --no-cache --output-format=concise"
 	if fix {
 		ruff += " --fix"
@@ -214,7 +213,7 @@ func (p *project) pythonLint(ctx context.Context, fix bool) (job, error) {
 	} else if ok {
 		configured = true
 	}
-	// A ruff that is a program of its own (no Python module) is as good.
+	// A ruff program is as good as the Python module.
 	find := `if "$py" -c 'import ruff' 2>/dev/null; then ` + ruff + `; elif command -v ruff >/dev/null; then ` + strings.TrimPrefix(ruff, `"$py" -m `)
 	if configured {
 		return job{tool: "ruff", command: pythonEnv + find + `; else echo 'ruff is configured, but not installed' >&2; (exit 127); fi`}, nil
@@ -235,14 +234,14 @@ func (p *project) pythonLint(ctx context.Context, fix bool) (job, error) {
 		`; else echo 'neither ruff nor flake8 is installed' >&2; (exit 127); fi`}, nil
 }
 
-// build chooses how the project is built.
+// build chooses the command line of the build.
 func (p *project) build(ctx context.Context, target string) (job, error) {
 	if p.files["go.mod"] {
 		what := "./..."
 		if target != "" {
 			what = "-- " + tasks.Quote(asPath(target))
 		}
-		// To /dev/null, since a single main package would leave its binary in the work tree.
+		// The output goes to /dev/null, because a single main package would leave its binary in the work tree.
 		return job{tool: "go", command: "go build -o /dev/null " + what}, nil
 	}
 	if p.files["Cargo.toml"] {
@@ -287,8 +286,8 @@ func (p *project) build(ctx context.Context, target string) (job, error) {
 		if t == "" {
 			t = p.firstTarget("build", "all")
 		} else if !slices.Contains(p.make, t) {
-			// Anything else might be an option or set a variable (SHELL=…).
-			return job{}, refuse("target", target, "is no target of the Makefile; it has: "+text.Clip(strings.Join(p.make, ", "), 500))
+			// Other arguments might be options or set a variable (SHELL=…).
+			return job{}, refuse("target", target, "is not a target of the Makefile; it has: "+text.Clip(strings.Join(p.make, ", "), 500))
 		}
 		if t != "" {
 			return job{tool: "make", command: "make -- " + tasks.Quote(t)}, nil

@@ -16,26 +16,24 @@ import (
 	"github.com/ramus-dev/ramus/tasks/results"
 )
 
-// frameworks are the names that lib_run_tests takes.
+// frameworks are the frameworks that lib_run_tests accepts.
 var frameworks = []string{"go", "cargo", "npm", "pnpm", "yarn", "vitest", "jest", "mocha", "node", "pytest", "unittest", "make"}
 
-// job is a command line that a library task runs, with how its output is read.
+// job is a command line of a library task, with the parser of its output.
 type job struct {
 	tool string
-	// command is shell text; in it "$d" is a fresh folder outside the work
-	// tree. A tool that writes its report into a file writes it to "$d/report".
+	// command is shell text. "$d" in it is a new folder outside the work tree. A tool that writes its report to a file
+	// writes it to "$d/report".
 	command string
-	// parse reads the report, or stdout where there is none. It may say by
-	// Framework which of several tools it was.
+	// parse reads the report, or stdout if there is none. It may set Framework to one of several tools.
 	parse func(report, stdout, stderr []byte, truncated bool) (*results.Tests, bool)
-	// text, where set, makes stdout readable after it was parsed.
+	// text, if not nil, makes stdout readable after it was parsed.
 	text func(stdout []byte) string
 }
 
-// line makes the whole command line. What the tool wrote to "$d/report" is
-// printed last, behind a mark that the tool cannot know and so not forge, and
-// the folder in which it ran.
-// Nothing of it touches the work tree: what stands there afterwards is committed.
+// line returns the whole command line. The report in "$d/report" and the folder of the command are printed last, after
+// a mark that the tool does not know and so cannot forge. They are never in the work tree, whose files are committed
+// afterwards.
 func (j job) line(mark string) string {
 	if !strings.Contains(j.command, `"$d`) {
 		return j.command
@@ -44,8 +42,8 @@ func (j job) line(mark string) string {
 		`; rc=$?; [ ! -s "$d/report" ] || { printf '\n%s\n' ` + mark + `; pwd; cat "$d/report"; }; exit $rc`
 }
 
-// run runs the job and cuts the report off the output. The root is where it
-// ran, with a slash at the end, to be cut off the names that tools make absolute.
+// run runs the job and removes the report from the output. root is the folder of the command, with a slash at the end.
+// It is to be removed from absolute names that tools print.
 func (j job) run(ctx context.Context, sh tasks.Shell) (out tasks.Output, report []byte, root string, err error) {
 	mark := "ramus-report-" + rand.Text()
 	line := j.line(mark)
@@ -62,8 +60,8 @@ func (j job) run(ctx context.Context, sh tasks.Shell) (out tasks.Output, report 
 }
 
 type testParams struct {
-	Pattern   string `json:"pattern,omitempty" jsonschema:"Which tests to run. A file or folder (Go: a package, ./x or ./x/...) where it looks like a path, else a part of test names: a regular expression for go, jest, vitest, mocha and node, an expression of -k for pytest. Without one, all tests."`
-	Framework string `json:"framework,omitempty" jsonschema:"How to run them, when the repository has several ways. Without one, the way is found out."`
+	Pattern   string `json:"pattern,omitempty" jsonschema:"Which tests to run. A file or folder (Go: a package, ./x or ./x/...) if it looks like a path, else a part of test names: a regular expression for go, jest, vitest, mocha and node, an expression of -k for pytest. Without one, all tests."`
+	Framework string `json:"framework,omitempty" jsonschema:"The framework to use if the repository has several. Without one, it is detected."`
 }
 
 func (testParams) adjust(s *jsonschema.Schema) {
@@ -72,9 +70,9 @@ func (testParams) adjust(s *jsonschema.Schema) {
 	}
 }
 
-const testsDoc = `Runs the project's tests in the way that is the project's own, found out from the root of the work tree; the first that fits: go.mod (go test ./...), Cargo.toml (cargo test), package.json (its test script by pnpm, yarn or npm, whichever has its lock file there; else vitest, jest, mocha or node --test), Python (pytest where it is named or installed, else unittest), Makefile (the target test or check). framework chooses another. node_modules is installed from the lock file first when it is missing.
+const testsDoc = `Runs the project's tests. The files in the root of the work tree determine the tool, the first in this list that exists: go.mod (go test ./...), Cargo.toml (cargo test), package.json (its test script by pnpm, yarn or npm, whichever has its lock file there; else vitest, jest, mocha or node --test), Python (pytest where it is named or installed, else unittest), Makefile (the target test or check). framework chooses another. node_modules is installed from the lock file first when it is missing.
 
-The value tells passed, failed, skipped and total, the names of failed tests (at most 200) and what was said about the first 20 of them. "unknown": true means that the output could not be counted; then only the exit code speaks. The task is OK when all tests passed.`
+The value has passed, failed, skipped and total, the names of failed tests (at most 200) and the messages of the first 20 of them. "unknown": true means that the output could not be counted, so that only the exit code shows the result. The task is OK if all tests passed.`
 
 func runTests() tasks.Task {
 	return newTask("lib_run_tests", testsDoc, func(ctx context.Context, sh tasks.Shell, p testParams) (tasks.Output, error) {
@@ -117,14 +115,14 @@ func runTests() tasks.Task {
 		if t.DurationMS == 0 {
 			t.DurationMS = r.DurationMS
 		}
-		// A script may swallow the exit code of its tests.
+		// A script may hide the exit code of its tests.
 		out.OK = out.OK && t.Failed == 0
 		out.Value = *t
 		return out, nil
 	})
 }
 
-// checkArgument refuses what cannot be one argument, or hides in a log.
+// checkArgument refuses a value that cannot be one argument, or that would be invisible in a log.
 func checkArgument(param, value string) error {
 	if tasks.Quotable(value) != nil {
 		return refuse(param, value, tasks.ErrNUL.Error())
@@ -135,7 +133,7 @@ func checkArgument(param, value string) error {
 	return nil
 }
 
-// asPath keeps a file name from being taken for an option.
+// asPath prevents a file name from being read as an option.
 func asPath(s string) string {
 	if strings.HasPrefix(s, "-") {
 		return "./" + s
@@ -148,7 +146,7 @@ var (
 	pythonFile = pattern.New(`/|::|\.py$`)
 )
 
-// tests chooses how tests are run.
+// tests chooses the command line of the tests.
 func (p *project) tests(ctx context.Context, q testParams) (job, error) {
 	has := func(f string) bool { return q.Framework == f }
 	none := q.Framework == ""
@@ -161,7 +159,7 @@ func (p *project) tests(ctx context.Context, q testParams) (job, error) {
 		if p.node == nil || p.node.scripts["test"] == "" {
 			return job{}, fmt.Errorf("cannot run tests with %s: there is no package.json with a script \"test\" in the root of the work tree", q.Framework)
 		}
-		p.node.Manager = nodejs.Named(q.Framework, p.has, p.node.said)
+		p.node.Manager = nodejs.Named(q.Framework, p.has, p.node.pinned)
 		return p.nodeScriptTests(q.Pattern)
 	case has("vitest") || has("jest") || has("mocha") || has("node"):
 		if p.node != nil && nodeTool(p.node.scripts["test"]) == q.Framework {
@@ -215,8 +213,8 @@ func (p *project) tests(ctx context.Context, q testParams) (job, error) {
 	return job{}, p.none("run tests", "The parameter framework takes: "+strings.Join(frameworks, ", ")+".")
 }
 
-// goDigest keeps the events that count when go test has printed more than a
-// Shell holds in memory: its lines stand behind the mark, at the end, which is kept.
+// goDigest keeps the important events if go test prints more than a Shell keeps in memory. Its lines come after the
+// mark, at the end, which is kept.
 const goDigest = `{ [ $(wc -c <"$d/events") -le 250000 ] || grep -E '"Action":"(pass|fail|skip)"' "$d/events" >"$d/report"; }`
 
 func goTests(pattern string) job {
@@ -224,7 +222,7 @@ func goTests(pattern string) job {
 	switch {
 	case pattern == "":
 	case pattern == "." || strings.HasPrefix(pattern, "./") || strings.HasSuffix(pattern, "/..."):
-		// Not behind "--": go test passes what stands there on to the tests.
+		// Not after "--", because go test passes arguments after it to the tests.
 		if strings.HasPrefix(pattern, "-") {
 			pattern = "./" + pattern
 		}
@@ -234,7 +232,7 @@ func goTests(pattern string) job {
 	}
 	return job{
 		tool: "go",
-		// sh has no pipefail: the exit code goes through a file.
+		// sh has no pipefail, so the exit code goes through a file.
 		command: `{ go test -json ` + args + `; echo $? >"$d/rc"; } | tee "$d/events"; ` + goDigest + `; (exit "$(cat "$d/rc")")`,
 		text:    results.GoText,
 		parse: func(report, stdout, _ []byte, truncated bool) (*results.Tests, bool) {
@@ -258,8 +256,8 @@ func cargoTests(pattern string) job {
 // cargoEnv keeps target/ out of a work tree that does not ignore it.
 const cargoEnv = `git check-ignore -q target/x; [ $? -ne 1 ] || export CARGO_TARGET_DIR="${TMPDIR:-/tmp}/ramus-target"; `
 
-// nodeScriptTests runs the test script of package.json, with a reporter that
-// can be read where the script ends in a tool that has one.
+// nodeScriptTests runs the test script of package.json. If the script ends in a tool with a parsable reporter, it
+// selects that reporter.
 func (p *project) nodeScriptTests(pattern string) (job, error) {
 	n := p.node
 	script := n.scripts["test"]
@@ -277,7 +275,7 @@ func (p *project) nodeScriptTests(pattern string) (job, error) {
 			if pattern == "" {
 				return job{tool: "node", command: setup + n.run("test", ""), parse: parseAny}, nil
 			}
-			// Arguments behind the script's own files would be files as well.
+			// Arguments after the script's own files would be files as well.
 			return p.nodeToolTests("node", pattern), nil
 		}
 		env := `NODE_OPTIONS="$NODE_OPTIONS --test-reporter=tap --test-reporter-destination=stdout" `
@@ -310,7 +308,7 @@ func (p *project) nodeToolTests(tool, pattern string) job {
 	return job{tool: tool, command: strings.TrimSpace(setup + command + nodeArgs(tool, pattern)), parse: nodeParse(tool)}
 }
 
-// nodeArgs are a tool's arguments: the reporter, the pattern.
+// nodeArgs returns the arguments of a tool, with the reporter and the pattern.
 func nodeArgs(tool, pattern string) string {
 	var args []string
 	switch tool {
@@ -339,7 +337,7 @@ func nodeParse(tool string) func(report, stdout, stderr []byte, truncated bool) 
 		if tool == "node" && truncated {
 			return results.ParseTAPSums(stdout)
 		}
-		for _, text := range [][]byte{report, stdout} { // mocha before 9.2 knows no output file
+		for _, text := range [][]byte{report, stdout} { // mocha before 9.2 supports no output file
 			if t, ok := parse(text); ok {
 				return t, true
 			}
@@ -355,7 +353,7 @@ const (
 	pytestIfThere
 )
 
-// flatTests tells whether unittest must be pointed at tests/, since that is no package.
+// flatTests reports whether unittest needs the folder tests/ as argument, because it is not a package.
 func (p *project) flatTests(ctx context.Context) (bool, error) {
 	names, err := p.sh.ListFiles(ctx, "{test*.py,tests/__init__.py,tests/test*.py}")
 	if err != nil {
@@ -366,11 +364,11 @@ func (p *project) flatTests(ctx context.Context) (bool, error) {
 	}), nil
 }
 
-// pythonEnv leaves no bytecode in the work tree, and takes the project's own interpreter where there is one.
+// pythonEnv keeps bytecode out of the work tree, and prefers the project's own interpreter.
 const pythonEnv = `export PYTHONDONTWRITEBYTECODE=1; py=python3; [ ! -x .venv/bin/python ] || py=.venv/bin/python; `
 
 func pythonTests(which int, pattern string, flat bool) job {
-	// cache_dir, since .pytest_cache is not in everybody's .gitignore.
+	// The cache is moved because not every .gitignore has .pytest_cache.
 	pytest := `"$py" -m pytest --junitxml="$d/report" -o cache_dir="$d/cache"`
 	unittest := `"$py" -m unittest -v`
 	switch {
@@ -400,7 +398,7 @@ func pythonTests(which int, pattern string, flat bool) job {
 			t.Framework = "pytest"
 			return t, true
 		}
-		// unittest prints to stderr, its sums last: also when the middle is missing.
+		// unittest prints to stderr, with its sums at the end, so they are there even if the middle is missing.
 		if t, ok := results.ParseUnittest(stderr); ok && which != pytestOnly {
 			t.Framework = "unittest"
 			return t, true
@@ -423,7 +421,7 @@ func (p *project) makeTests(pattern string) (job, error) {
 	return job{tool: "make", command: "make " + target, parse: parseAny}, nil
 }
 
-// parseAny reads the output of a script that may run anything. Output that was cut is not counted.
+// parseAny reads the output of a script that may run anything. It does not count truncated output.
 func parseAny(_, stdout, stderr []byte, truncated bool) (*results.Tests, bool) {
 	sum, ok := results.ParseAny(stdout, stderr)
 	return sum, ok && !truncated

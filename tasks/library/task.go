@@ -28,7 +28,7 @@ func Lookup(name string) (tasks.Task, bool) {
 	return tasks.Task{}, false
 }
 
-// library is made once, at its first use: deriving schemas takes reflection.
+// library is made once, at its first use, because schemas are derived by reflection.
 var library = sync.OnceValue(func() []tasks.Task {
 	list := []tasks.Task{
 		gitCommit(), gitPush(), gitStatus(),
@@ -40,16 +40,16 @@ var library = sync.OnceValue(func() []tasks.Task {
 	return list
 })
 
-// newTask makes a task whose parameters are a P: a struct with json and
-// jsonschema tags, where omitempty marks what is optional.
+// newTask makes a task with parameters of type P. P is a struct with json and jsonschema tags, in which omitempty marks
+// optional fields.
 func newTask[P any](name, doc string, run func(ctx context.Context, sh tasks.Shell, p P) (tasks.Output, error)) tasks.Task {
 	schema, err := jsonschema.For[P](nil)
 	if err != nil {
-		// Only a parameter type of this package can be at fault; every test would see it.
+		// Only a parameter type of this package can cause this, and every test would show it.
 		panic(fmt.Sprintf("task %s: %v", name, err))
 	}
 	for _, p := range schema.Properties {
-		// A nil slice is what `null` would say; leaving the field out says it better.
+		// A nil slice would be `null`. Omitting the field is clearer.
 		if len(p.Types) == 2 && p.Types[0] == "null" {
 			p.Type, p.Types = p.Types[1], nil
 		}
@@ -79,16 +79,16 @@ func newTask[P any](name, doc string, run func(ctx context.Context, sh tasks.She
 	}
 }
 
-// adjuster is a parameter struct that says more in its schema than tags can.
+// adjuster is a parameter struct whose schema needs more than tags can express.
 type adjuster interface{ adjust(*jsonschema.Schema) }
 
-// decodeParams reads params strictly: names are taken letter by letter (not in
-// any case, as encoding/json does), unknown and missing ones are named.
+// decodeParams reads params strictly. Names are case-sensitive, unlike in encoding/json. The error names unknown and
+// missing ones.
 func decodeParams[P any](schema *jsonschema.Schema, params json.RawMessage) (p P, err error) {
 	fail := func(format string, args ...any) (P, error) {
 		return p, fmt.Errorf("%w: %s", tasks.ErrParams, fmt.Sprintf(format, args...))
 	}
-	// A step without parameters says nothing or null.
+	// A step without parameters has none or null.
 	if given := bytes.TrimSpace(params); len(given) == 0 || string(given) == "null" {
 		params = json.RawMessage("{}")
 	}
@@ -137,7 +137,7 @@ func decodeParams[P any](schema *jsonschema.Schema, params json.RawMessage) (p P
 	return p, nil
 }
 
-// wrongType says in what value does not fit s, which is a schema without references.
+// wrongType explains why a value does not match s, a schema without references.
 func wrongType(s *jsonschema.Schema, value json.RawMessage) string {
 	want := map[string]string{
 		"string": "a string", "boolean": "true or false", "array": "a list",
@@ -147,7 +147,7 @@ func wrongType(s *jsonschema.Schema, value json.RawMessage) string {
 		return fmt.Sprintf("must be %s, not %s", want, got)
 	}
 	if s.Type == "integer" {
-		// As the schema has it: 3.0 is a whole number, 3.5 is none.
+		// The schema accepts 3.0 as a whole number, and not 3.5.
 		if n, ok := new(big.Float).SetString(string(bytes.TrimSpace(value))); !ok || !n.IsInt() {
 			return fmt.Sprintf("must be a whole number, not %.40s", value)
 		}
@@ -166,7 +166,7 @@ func wrongType(s *jsonschema.Schema, value json.RawMessage) string {
 	return ""
 }
 
-// jsonKind names the kind of a JSON text by its first byte.
+// jsonKind returns the kind of a JSON text by its first byte.
 func jsonKind(v json.RawMessage) string {
 	v = bytes.TrimSpace(v)
 	if len(v) == 0 {

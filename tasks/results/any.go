@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// ParseAny adds up the results that it recognises, of all frameworks, for scripts that may run anything.
+// ParseAny adds up the results of all frameworks that it recognises, for scripts that may run anything.
 func ParseAny(stdout, stderr []byte) (*Tests, bool) {
 	out := slices.Concat(stdout, []byte("\n"), stderr)
 	sum, seen := NewTests(), false

@@ -14,15 +14,15 @@ var (
 	cargoStdout = pattern.New(`^---- (.+?) stdout ----\s*$`)
 )
 
-// ParseCargo reads what `cargo test` prints, over all its test programs. A
-// crate that does not compile prints no result: that is unknown, not 0 failed.
+// ParseCargo reads the output of `cargo test`, over all its test programs. A crate that does not compile prints no
+// result. That is unknown, not 0 failed.
 func ParseCargo(out []byte) (*Tests, bool) {
 	var (
 		r     = NewTests()
 		names []Failure
 		texts = map[string]*strings.Builder{}
 		text  *strings.Builder
-		quote bool // what a test printed is quoted: nothing in it counts
+		quote bool // the text is quoted output of a test, which does not count
 		seen  bool
 	)
 	for raw := range bytes.Lines(ansi.ReplaceAll(out, nil)) {
@@ -36,7 +36,7 @@ func ParseCargo(out []byte) (*Tests, bool) {
 			continue
 		}
 		if line == "failures:" {
-			quote = false // the second one, behind all that is quoted
+			quote = false // the second one, after all quoted text
 		}
 		if quote {
 			if text != nil {

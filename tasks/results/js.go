@@ -9,8 +9,8 @@ import (
 	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
-// ParseJest reads jest's --json, which vitest's json reporter writes as well. A
-// file that could not be loaded counts as one failed test.
+// ParseJest reads jest's --json, which is also the format of vitest's json reporter. A file that could not be loaded
+// counts as one failed test.
 func ParseJest(out []byte) (*Tests, bool) {
 	type jest struct {
 		TestResults []struct {
@@ -72,7 +72,7 @@ func ParseMocha(out []byte) (*Tests, bool) {
 	}
 	type mocha struct {
 		Stats *struct{ Duration float64 }
-		// Each as it came: one odd field in a test would else lose the whole report.
+		// Tests are decoded one by one, because otherwise one odd field in a test would lose the whole report.
 		Passes, Pending, Failures []json.RawMessage
 	}
 	report, ok := decodeReport(out, func(m *mocha) bool { return m.Stats != nil })
@@ -101,8 +101,8 @@ func ParseMocha(out []byte) (*Tests, bool) {
 	return r, true
 }
 
-// decodeReport decodes the JSON object in out: out itself, or the first object
-// at the start of a line that is good. Scripts print around it.
+// decodeReport decodes the JSON object in out. It is out itself, or the first object at the start of a line that is
+// good, because scripts print other text around it.
 func decodeReport[T any](out []byte, good func(*T) bool) (report T, ok bool) {
 	const attempts = 20 // each may read to the end
 	for range attempts {
@@ -118,7 +118,7 @@ func decodeReport[T any](out []byte, good func(*T) bool) (report T, ok bool) {
 			return report, false
 		}
 		out = out[i:]
-		var r T // fresh, since a failed attempt leaves its traces
+		var r T // new for each attempt, because a failed one leaves parts
 		if err := json.NewDecoder(bytes.NewReader(out)).Decode(&r); err == nil && good(&r) {
 			return r, true
 		}
@@ -129,18 +129,18 @@ func decodeReport[T any](out []byte, good func(*T) bool) (report T, ok bool) {
 
 var (
 	ansi = pattern.New("\x1b\\[[0-9;?]*[A-Za-z]")
-	// "Tests:       1 failed, 1 skipped, 3 passed, 5 total"
+	// jestSum matches "Tests: 1 failed, 1 skipped, 3 passed, 5 total".
 	jestSum = pattern.New(`(?m)^Tests: +([^\n]*[0-9]+ total)\s*$`)
-	// "      Tests  1 failed | 3 passed | 1 skipped (5)"
+	// vitestSum matches " Tests 1 failed | 3 passed | 1 skipped (5)".
 	vitestSum = pattern.New(`(?m)^ +Tests +([0-9]+ [a-z]+(?: \| [0-9]+ [a-z]+)*) \([0-9]+\)\s*$`)
-	// "  3 passing (12ms)" and on lines of their own "  1 pending", "  2 failing"
+	// mochaSum matches " 3 passing (12ms)", and mochaOther " 1 pending" and " 2 failing" on lines of their own.
 	mochaSum   = pattern.New(`(?m)^ +([0-9]+ passing) \([^)\n]*\)\s*$`)
 	mochaOther = pattern.New(`(?m)^ +([0-9]+ (?:pending|failing))\s*$`)
 	counted    = pattern.New(`([0-9]{1,9}) ([a-z]+)`)
 )
 
-// ParseJSText reads the sums that jest, vitest and mocha print for people, for
-// scripts through which no reporter can be chosen. There are no names in it.
+// ParseJSText reads the sums that jest, vitest and mocha print for people, for scripts that do not allow another
+// reporter. The result has no names.
 func ParseJSText(out []byte) (*Tests, bool) {
 	out = ansi.ReplaceAll(out, nil)
 	r, seen := NewTests(), false
@@ -158,7 +158,7 @@ func ParseJSText(out []byte) (*Tests, bool) {
 	return r, seen
 }
 
-// addCounts adds "2 failed, 3 passed, 1 skipped" in the words of several tools.
+// addCounts adds counts like "2 failed, 3 passed, 1 skipped", in the words of several tools.
 func (t *Tests) addCounts(text []byte) {
 	for _, m := range counted.FindAllSubmatch(text, -1) {
 		n, _ := strconv.Atoi(string(m[1]))

@@ -10,14 +10,14 @@ import (
 )
 
 var (
-	// "path/file.go:12:3: message", the form of go vet, gcc, ruff, flake8, clippy's short one …
+	// placed matches "path/file.go:12:3: message", the format of go vet, gcc, ruff, flake8, clippy's short one and
+	// others.
 	placed = pattern.New(`^(?:vet: )?((?:[A-Za-z]:)?[^:\s][^:]*):([0-9]{1,9})(?::([0-9]{1,9}))?:? +(.+?)\s*$`)
-	// "src/a.ts(3,7): error TS2322: message", the form of tsc
+	// tscPlaced matches "src/a.ts(3,7): error TS2322: message", the format of tsc.
 	tscPlaced = pattern.New(`^([^(\s][^(]*)\(([0-9]{1,9}),([0-9]{1,9})\): (.+?)\s*$`)
 )
 
-// ParseFindings reads places in files from what compilers and linters print,
-// line by line; all else is skipped.
+// ParseFindings reads the positions in files that compilers and linters print. It skips all other lines.
 func ParseFindings(out []byte) Lint {
 	l := Lint{Findings: []Finding{}}
 	seen := map[Finding]bool{}
@@ -37,7 +37,7 @@ func ParseFindings(out []byte) Lint {
 		f := Finding{File: strings.TrimPrefix(m[1], "./"), Message: m[4]}
 		f.Line, _ = strconv.Atoi(m[2])
 		f.Column, _ = strconv.Atoi(m[3])
-		// The same place is reported once for a package and once for its test variant.
+		// A position is reported once for a package and once for its test variant.
 		if seen[f] {
 			continue
 		}
@@ -51,7 +51,7 @@ func isDigits(s string) bool {
 	return strings.Trim(s, "0123456789-T. ") == ""
 }
 
-// ParseESLint reads eslint's json format; names below root are shown relative to it.
+// ParseESLint reads eslint's json format. Names below root become relative to it.
 func ParseESLint(out []byte) (Lint, bool) {
 	l := Lint{Findings: []Finding{}}
 	i := bytes.IndexByte(out, '[')

@@ -11,7 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
-// ParseJUnit reads a JUnit XML report, as pytest writes it.
+// ParseJUnit reads a JUnit XML report of pytest.
 func ParseJUnit(out []byte) (*Tests, bool) {
 	if i := bytes.IndexByte(out, '<'); i >= 0 {
 		out = out[i:]
@@ -102,20 +102,20 @@ func attr(e xml.StartElement, name string) string {
 }
 
 var (
-	// "=== 1 failed, 2 passed, 1 warning in 0.12s (0:00:01) ===", with -q without the signs
+	// pytestSum matches "=== 1 failed, 2 passed, 1 warning in 0.12s (0:00:01) ===", and with -q the same without the
+	// signs.
 	pytestSum    = pattern.New(`^(?:=+ )?((?:[0-9]+ [a-z]+(?:, )?)+|no tests ran) in ([0-9.]+)s(?: \([0-9:]+\))?(?: =+)?\s*$`)
 	pytestFailed = pattern.New(`^(?:FAILED|ERROR) (\S.*?)(?: - (.*))?\s*$`)
 )
 
-// ParsePytest reads what pytest prints for people: the last line and the short
-// summary. A fall-back for when the report is missing.
+// ParsePytest reads the last line and the short summary that pytest prints for people. It is for a missing report.
 func ParsePytest(out []byte) (*Tests, bool) {
 	r, seen := NewTests(), false
 	var names []Failure
 	for line := range bytes.Lines(ansi.ReplaceAll(out, nil)) {
 		if m := pytestSum.FindSubmatch(line); m != nil {
 			seen = true
-			*r = *NewTests() // the last one counts: a test may print one, pytest has the last word
+			*r = *NewTests() // a test may print such a line too, but pytest prints the last one
 			r.addCounts(m[1])
 			s, _ := strconv.ParseFloat(string(m[2]), 64)
 			r.seconds(s)
@@ -127,7 +127,7 @@ func ParsePytest(out []byte) (*Tests, bool) {
 	return r, seen
 }
 
-// takeNames gives failed tests that were counted already their names.
+// takeNames sets the names of failed tests that were counted already.
 func (t *Tests) takeNames(names []Failure) {
 	failed, total := t.Failed, t.Total
 	for _, n := range names[:min(len(names), failed)] {
@@ -143,17 +143,16 @@ var (
 	unittestFailed = pattern.New(`^(?:FAIL|ERROR|UNEXPECTED SUCCESS): (.*?)\s*$`)
 )
 
-// ParseUnittest reads what Python's unittest prints. A test with several
-// failed subtests counts once for each.
+// ParseUnittest reads the output of Python's unittest. A test with several failed subtests counts once for each.
 func ParseUnittest(out []byte) (*Tests, bool) {
 	var (
 		r       = NewTests()
 		names   []Failure
 		ran     = -1
 		seen    bool
-		collect *Failure // whose traceback we are in
+		collect *Failure // the failure whose traceback is being read
 		rules   int
-		oks     int // lines of -v
+		oks     int // number of lines of -v
 	)
 	for raw := range bytes.Lines(ansi.ReplaceAll(out, nil)) {
 		line := strings.TrimRight(string(raw), "\r\n")
@@ -186,10 +185,9 @@ func ParseUnittest(out []byte) (*Tests, bool) {
 			}
 			r.Failed = counts["failures"] + counts["errors"] + counts["unexpected successes"]
 			r.Skipped = counts["skipped"] + counts["expected failures"]
-			// An error in setUpClass fails without having been run, and a test
-			// with subtests may fail more than once; so what is left of those
-			// that ran may be too few. The lines that end in "ok" may be too
-			// few as well, where a test printed something in between.
+			// An error in setUpClass counts as failed without having run, and a test with subtests may fail more than
+			// once. So ran minus the others may be too low. The number of lines that end in "ok" may be too low as
+			// well, because a test may print in between.
 			r.Passed = min(ran, max(ran-r.Failed-r.Skipped, oks, 0))
 			r.Total = r.Passed + r.Failed + r.Skipped
 		case collect != nil && len(collect.Text) < maxFailureText:

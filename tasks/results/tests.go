@@ -9,8 +9,8 @@ import (
 
 // Tests is the value of lib_run_tests.
 type Tests struct {
-	// Framework is the framework that ran: go, vitest, jest, mocha, node, pytest, unittest,
-	// cargo, make, or the package manager (npm, pnpm, yarn) whose script ran.
+	// Framework is the framework that ran: go, vitest, jest, mocha, node, pytest, unittest, cargo, make, or the package
+	// manager (npm, pnpm, yarn) whose script ran.
 	Framework string `json:"framework"`
 	Passed    int    `json:"passed"`
 	Failed    int    `json:"failed"`
@@ -21,7 +21,8 @@ type Tests struct {
 	// Failures are the first 20 of those with their messages, each clipped to 2 KiB.
 	Failures   []Failure `json:"failures,omitempty"`
 	DurationMS int64     `json:"duration_ms"`
-	// Unknown is true if the output could not be read. The counts mean nothing then; only the exit code tells the result.
+	// Unknown is true if the output could not be read. The counts then have no meaning, and only the exit code shows
+	// the result.
 	Unknown bool `json:"unknown"`
 }
 
@@ -59,7 +60,7 @@ const (
 	maxFindings    = 100
 	maxFailureText = 2 << 10 // bytes of a failure's text or a finding's message
 	maxName        = 500     // bytes of a test's name
-	maxSuiteDepth  = 100     // of nested suites; deeper ones are not read
+	maxSuiteDepth  = 100     // nesting of suites; deeper ones are not read
 )
 
 // NewTests returns Tests without a test.

@@ -1,17 +1,15 @@
 package results
 
 import (
-	"bytes"
 	"encoding/json"
-	"flag"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
-)
 
-var updateResults = flag.Bool("update-results", false, "write the golden files of testdata/results anew")
+	"github.com/ramus-dev/ramus/internal/golden"
+)
 
 // parsers are all parsers of test results, by the first word of their golden files.
 var parsers = map[string]func([]byte) (*Tests, bool){
@@ -60,19 +58,7 @@ func TestResults(t *testing.T) {
 				t.Fatal(err)
 			}
 			text = append(text, '\n')
-			golden := strings.TrimSuffix(file, ".txt") + ".json"
-			if *updateResults {
-				if err := os.WriteFile(golden, text, 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(text, want) {
-				t.Errorf("got\n%s\nwant\n%s", text, want)
-			}
+			golden.CompareFile(t, strings.TrimSuffix(file, ".txt")+".json", string(text))
 		})
 	}
 }

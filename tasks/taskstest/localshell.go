@@ -20,21 +20,19 @@ import (
 	"github.com/ramus-dev/ramus/tasks"
 )
 
-// LocalShell is a Shell over a plain folder of this machine: for tests, and for
-// work in a checkout of one's own. It contains nothing: its commands run with
-// the rights of this process. Files it reads and writes itself stay in the folder.
+// LocalShell is a Shell over a plain folder of this machine, for tests. It isolates nothing. Its commands run with the
+// rights of this process. The files that it reads and writes itself are in the folder.
 //
-// It is safe for concurrent use as far as the commands it runs are.
+// LocalShell is as safe for concurrent use as the commands that it runs.
 type LocalShell struct {
-	// Dir is the work tree's root. Usually a git work tree; Commit and Push need one.
+	// Dir is the work tree's root. Commit and Push need a git work tree.
 	Dir string
-	// Env is the whole environment of commands, "K=V". Nil: PATH, HOME, USER and
-	// TMPDIR of this process and LANG=C.UTF-8; nothing else, so that no secret of
-	// this process reaches a command by accident.
+	// Env is the whole environment of commands, "K=V". If it is nil, commands get PATH, HOME, USER and TMPDIR of this
+	// process and LANG=C.UTF-8. They get nothing else, so that no secret of this process reaches a command by accident.
 	Env []string
-	// Timeout of a command that names none; default 30 min.
+	// Timeout is the timeout of a command without one. The default is 30 min.
 	Timeout time.Duration
-	// Now is the clock that durations are read from; default time.Now.
+	// Now is the clock that measures durations. If it is nil, it is time.Now.
 	Now func() time.Time
 }
 
@@ -42,17 +40,17 @@ var _ tasks.Shell = (*LocalShell)(nil)
 
 const (
 	defaultTimeout = 30 * time.Minute
-	// pipeGrace is how long a command that has ended may keep its output open
-	// through a process that escaped its group.
+	// pipeGrace bounds the time for which a process that left the command's group may keep the output open after the
+	// end of the command.
 	pipeGrace = time.Second
-	// maxWalk bounds how many files are listed.
+	// maxWalk bounds the number of listed files.
 	maxWalk = 1_000_000
-	// maxGitOutput bounds what git may print about a work tree, in bytes.
+	// maxGitOutput bounds git's output about a work tree, in bytes.
 	maxGitOutput = 256 << 20
 )
 
-// Exec implements Shell. At the timeout the whole process group is killed; what
-// ended with a signal has the exit code 128 + signal, as in a shell.
+// Exec implements Shell. At the timeout it kills the whole process group. The exit code after a signal is 128 + signal,
+// as in a shell.
 func (l *LocalShell) Exec(ctx context.Context, command string, timeout time.Duration) (tasks.Result, error) {
 	if err := tasks.Quotable(command); err != nil {
 		return tasks.Result{}, fmt.Errorf("cannot run the command: it %w", err)
@@ -88,8 +86,8 @@ func (l *LocalShell) run(ctx context.Context, timeout time.Duration, stdin io.Re
 	start := now()
 	err := cmd.Run()
 	if cmd.Process != nil {
-		// What the command left running in the background goes with it, as it
-		// would when its container is removed; nothing outlives its caller.
+		// Background processes of the command are killed too, as when its container is removed. No process outlives its
+		// caller.
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 	}
 	if cause := ctx.Err(); cause != nil {
@@ -128,9 +126,8 @@ func (l *LocalShell) environ() []string {
 	return env
 }
 
-// open opens the root and follows symlinks in name by hand: os.Root would keep
-// them inside the folder, but not out of .git. The path returned has no symlink
-// in it, but possibly names nothing yet.
+// open opens the root and follows symlinks in name itself, because os.Root would keep them inside the folder, but not
+// out of .git. The returned path has no symlink, and may name no existing file.
 func (l *LocalShell) open(name string) (*os.Root, string, error) {
 	name, err := tasks.CleanPath(name)
 	if err != nil {
@@ -166,7 +163,7 @@ func (l *LocalShell) readFile(ctx context.Context, name string) ([]byte, error) 
 		return nil, err
 	}
 	defer root.Close()
-	// Without O_NONBLOCK, opening a named pipe would wait for ever for a writer.
+	// Without O_NONBLOCK, opening a named pipe would wait forever for a writer.
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
@@ -187,13 +184,12 @@ func (l *LocalShell) readFile(ctx context.Context, name string) ([]byte, error) 
 		return nil, err
 	}
 	if len(content) > tasks.MaxFile {
-		return nil, fmt.Errorf("%.200q: %w", name, tasks.ErrTooLarge) // it grew meanwhile
+		return nil, fmt.Errorf("%.200q: %w", name, tasks.ErrTooLarge) // the file grew meanwhile
 	}
 	return content, nil
 }
 
-// WriteFile implements Shell. The file is replaced by rename, so that nobody
-// ever sees half of it.
+// WriteFile implements Shell. It replaces the file by rename, so that no process sees a part of it.
 func (l *LocalShell) WriteFile(ctx context.Context, name string, content []byte) error {
 	if err := l.writeFile(ctx, name, content); err != nil {
 		return fmt.Errorf("cannot write file: %w", err)
@@ -229,7 +225,7 @@ func (l *LocalShell) writeFile(ctx context.Context, name string, content []byte)
 			return err
 		}
 	}
-	// O_EXCL, so that no symlink somebody put there is followed.
+	// O_EXCL prevents following a symlink of that name.
 	temp := path.Join(path.Dir(name), ".ramus-"+rand.Text()+".tmp")
 	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -246,8 +242,8 @@ func (l *LocalShell) writeFile(ctx context.Context, name string, content []byte)
 	return err
 }
 
-// ListFiles implements Shell. In a git work tree git is asked, so that its
-// rules of what is ignored hold; elsewhere the folder is walked.
+// ListFiles implements Shell. In a git work tree it asks git, so that git's rules for ignored files apply. Elsewhere it
+// walks the folder.
 func (l *LocalShell) ListFiles(ctx context.Context, pattern string) ([]string, error) {
 	glob, err := tasks.ParseGlob(pattern)
 	if err != nil {
@@ -275,7 +271,7 @@ func (l *LocalShell) allFiles(ctx context.Context) ([]string, error) {
 			case ctx.Err() != nil:
 				return ctx.Err()
 			case errors.Is(err, fs.ErrNotExist):
-				return nil // gone since its folder was read
+				return nil // removed since its folder was read
 			case err != nil:
 				return err
 			case strings.EqualFold(d.Name(), ".git"):
@@ -303,7 +299,7 @@ func (l *LocalShell) allFiles(ctx context.Context) ([]string, error) {
 		if name == "" || strings.HasSuffix(name, "/") { // a nested repository
 			continue
 		}
-		// The index also names files that were deleted, and submodules.
+		// The index also has deleted files and submodules.
 		if info, err := root.Lstat(name); err != nil || info.IsDir() {
 			continue
 		}
@@ -315,8 +311,7 @@ func (l *LocalShell) allFiles(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-// isGit tells whether Dir is itself the top of a git work tree. A folder inside
-// somebody else's repository is not.
+// isGit reports whether Dir itself is the top of a git work tree, and not a folder inside another repository.
 func (l *LocalShell) isGit(ctx context.Context) bool {
 	out, err := l.git(ctx, "rev-parse", "--show-prefix").Output()
 	return err == nil && strings.TrimSpace(string(out)) == "" && l.hasDotGit()
@@ -327,8 +322,8 @@ func (l *LocalShell) hasDotGit() bool {
 	return err == nil
 }
 
-// git prepares a git command that runs no hook, asks nothing and speaks no
-// language but its own: a hook may be something a command has just written.
+// git returns a git command that runs no hook, asks nothing and uses no translations. A command may have just written a
+// hook.
 func (l *LocalShell) git(ctx context.Context, args ...string) *exec.Cmd {
 	args = append([]string{"-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "commit.gpgSign=false"}, args...)
 	cmd := exec.CommandContext(ctx, "git", args...)
@@ -340,7 +335,7 @@ func (l *LocalShell) git(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// output runs git and returns what it printed; its own words are in the error.
+// output runs git and returns its standard output. The error has git's message.
 func (l *LocalShell) output(ctx context.Context, stdin string, args ...string) (string, error) {
 	var stderr tasks.HeadTail
 	stdout := limitedBuffer{left: maxGitOutput}
@@ -355,8 +350,7 @@ func (l *LocalShell) output(ctx context.Context, stdin string, args ...string) (
 	return stdout.String(), nil
 }
 
-// limitedBuffer refuses what is beyond its limit: a list of names with a hole
-// in it would be worse than none.
+// limitedBuffer returns an error beyond its limit, because an incomplete list of names would be worse than none.
 type limitedBuffer struct {
 	bytes.Buffer
 	left int
@@ -370,8 +364,7 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// Commit implements Shell. The author is whom git's own configuration names,
-// else ramus.
+// Commit implements Shell. The author is that of git's configuration, or else ramus.
 func (l *LocalShell) Commit(ctx context.Context, message string, paths []string) (string, error) {
 	hash, err := l.commit(ctx, message, paths)
 	if err != nil {
@@ -390,7 +383,7 @@ func (l *LocalShell) commit(ctx context.Context, message string, paths []string)
 	if !l.isGit(ctx) {
 		return "", fmt.Errorf("%s is not the top of a git work tree", l.Dir)
 	}
-	// Literal: a file may be called ":(exclude)x" or "*".
+	// Literal, because a file may be called ":(exclude)x" or "*".
 	status := []string{"--literal-pathspecs", "status", "--porcelain", "-z", "--no-renames", "--untracked-files=all", "--"}
 	for _, p := range paths {
 		name, err := tasks.CleanPath(p)
@@ -403,8 +396,7 @@ func (l *LocalShell) commit(ctx context.Context, message string, paths []string)
 	if err != nil || changed == "" {
 		return "", err
 	}
-	// What changed below paths is named file by file, since git refuses all
-	// when one of several names means nothing to it.
+	// The changed files below paths are named one by one, because git refuses all names if one of them has no match.
 	var only []string
 	if len(paths) > 0 {
 		list, err := os.CreateTemp("", "ramus-paths-*")
@@ -437,8 +429,8 @@ func (l *LocalShell) commit(ctx context.Context, message string, paths []string)
 	return strings.TrimSpace(hash), err
 }
 
-// Push implements Shell. Remote is the name of a configured remote ("" is
-// origin), branch the name over there ("" is the current branch).
+// Push implements Shell. Remote is the name of a configured remote ("" means origin), and branch the name in it (""
+// means the current branch).
 func (l *LocalShell) Push(ctx context.Context, remote, branch string) error {
 	if remote == "" {
 		remote = "origin"
@@ -449,7 +441,7 @@ func (l *LocalShell) Push(ctx context.Context, remote, branch string) error {
 	if !tasks.IsRemoteName(remote) || !tasks.IsBranchName(branch) {
 		return fmt.Errorf("cannot push: %w remote %.100q, branch %.100q", tasks.ErrRefused, remote, branch)
 	}
-	// A URL or a path would be taken by git as well as a name.
+	// git would also accept a URL or a path as remote.
 	if _, err := l.output(ctx, "", "remote", "get-url", "--", remote); err != nil {
 		return fmt.Errorf("cannot push: there is no remote %q: %w", remote, err)
 	}
@@ -459,7 +451,7 @@ func (l *LocalShell) Push(ctx context.Context, remote, branch string) error {
 	return nil
 }
 
-// Branch implements Shell; "" where there is none (no repository, detached).
+// Branch implements Shell. Returns "" if there is none (no repository, detached).
 func (l *LocalShell) Branch() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	defer cancel()

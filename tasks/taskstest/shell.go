@@ -1,4 +1,4 @@
-// Package taskstest says in tests what every tasks.Shell keeps.
+// Package taskstest tests the rules for every tasks.Shell.
 package taskstest
 
 import (
@@ -16,11 +16,9 @@ import (
 	"github.com/ramus-dev/ramus/tasks/library"
 )
 
-// Shell runs the conformance suite. open gives a Shell over a fresh work tree
-// for each test: a git repository on a branch with at least one commit, clean,
-// with an "origin" that Push reaches, and without files whose names begin with
-// "t-". Commands run on a Unix with sh, git, ln, cat, printf and sleep. What open
-// made is cleaned up by itself (t.Cleanup).
+// Shell runs the conformance suite. open returns a Shell over a new work tree for each test: a git repository on a
+// branch with at least one commit, clean, with an "origin" for Push, and without files whose names begin with "t-".
+// Commands run on a Unix with sh, git, ln, cat, printf and sleep. open cleans up by t.Cleanup.
 func Shell(t *testing.T, open func(t *testing.T) tasks.Shell) {
 	for _, c := range []struct {
 		name string
@@ -130,7 +128,7 @@ func execute(t *testing.T, s shell) {
 func execTimeout(t *testing.T, s shell) {
 	var r tasks.Result
 	begun := func() bool { return s.sh("test -e t-begun").ExitCode == 0 }
-	// A machine may be too slow for a command to begin in so short a time.
+	// A machine may be too slow to start a command in such a short time.
 	for timeout := 500 * time.Millisecond; timeout < time.Minute && !begun(); timeout *= 2 {
 		var err error
 		if r, err = s.Exec(t.Context(), "echo before; : >t-begun; trap '' TERM; sleep 600; echo after", timeout); err != nil {
@@ -243,7 +241,7 @@ func hostilePaths(t *testing.T, s shell) {
 	s.must("mkdir -p t-dir")
 	for _, name := range []string{
 		"", "/", "/etc/passwd", "..", "../x", "t-dir/../../x", "t-dir/../x", "./../x", "t-dir/..", "a\x00b", strings.Repeat("x/", 4000),
-		// git would run what stands in these.
+		// git would run programs that these files name.
 		".git", ".git/config", ".git/hooks/pre-commit", ".GIT/config", "./.git/config", "t-dir/.git/config",
 	} {
 		s.refused(name)
@@ -375,7 +373,7 @@ func commit(t *testing.T, s shell) {
 	s.write("t-dir/b", "2")
 	message := "-m: a subject with 'quotes' and $(id)\n\nA body.\n# not a comment\n"
 	if hash, err = s.Commit(t.Context(), message, nil); err != nil || hash == "" {
-		// A Shell may have committed already, right after the write.
+		// A Shell may have committed already, directly after the write.
 		if hash = strings.TrimSpace(s.must("git rev-parse HEAD")); err != nil || hash == head {
 			t.Fatalf("got %q, %v", hash, err)
 		}

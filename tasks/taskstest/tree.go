@@ -21,7 +21,7 @@ func GitTree(t testing.TB, files map[string]string) *LocalShell {
 	}
 	WriteTree(t, dir, files)
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "LANG=C.UTF-8", "GIT_CONFIG_NOSYSTEM=1"}
-	// Caches of tools stay warm between tests; no tool reads more of the user's home.
+	// Caches of tools stay warm between tests. No tool reads more of the user's home.
 	for _, k := range []string{"GOCACHE", "GOMODCACHE", "CARGO_HOME", "RUSTUP_HOME", "PYENV_ROOT"} {
 		if v := toolEnv(k); v != "" {
 			env = append(env, k+"="+v)

@@ -11,7 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/tasks/document"
 )
 
-// check looks at the workflow as a whole, once every node is known.
+// check checks the workflow as a whole, once every node is known.
 func (p *parsing) check(root *document.Value) {
 	p.order(root)
 	p.begin(root)
@@ -21,8 +21,7 @@ func (p *parsing) check(root *document.Value) {
 	p.subworkflows()
 }
 
-// order makes transitions where none are written: nodes follow each other as
-// written, or as depends_on wants it.
+// order makes transitions if none are written. Nodes follow each other in written order, or in that of depends_on.
 func (p *parsing) order(root *document.Value) {
 	depends := slices.ContainsFunc(p.nodes, func(n *node) bool { return len(n.dependsOn) > 0 })
 	if len(p.transitions) > 0 {
@@ -35,13 +34,13 @@ func (p *parsing) order(root *document.Value) {
 		return
 	}
 	if root.Get("transitions") != nil && len(root.Get("transitions").Items) > 0 {
-		p.unordered = true // there are some, all of them wrong
+		p.unordered = true // there are transitions, but all of them are wrong
 		return
 	}
 	sorted := p.nodes
 	if depends {
 		if start := root.Get("start"); start != nil {
-			p.At(start, "with depends_on the order follows from it; start is not used")
+			p.At(start, "depends_on determines the order; start is not used")
 		}
 		if sorted = p.dependencies(); sorted == nil {
 			p.unordered = true
@@ -61,15 +60,15 @@ func (p *parsing) order(root *document.Value) {
 	}
 }
 
-// dependencies sorts the nodes so that each stands behind what it depends on,
-// otherwise as written; nil when that cannot be done.
+// dependencies sorts the nodes so that each comes after its dependencies, and otherwise in written order. Returns nil
+// if that is impossible.
 func (p *parsing) dependencies() []*node {
 	good := true
 	for _, n := range p.nodes {
 		for _, d := range n.dependsOn {
 			if _, ok := p.byID[d]; !ok {
 				good = false
-				p.Problem(n.Line, n.column, "%s depends on %q, which is no node%s", n.ID, d, p.Suggest(d, func() []string { return slices.Sorted(maps.Keys(p.byID)) }))
+				p.Problem(n.Line, n.column, "%s depends on %q, which is not a node%s", n.ID, d, p.Suggest(d, func() []string { return slices.Sorted(maps.Keys(p.byID)) }))
 			}
 		}
 	}
@@ -78,7 +77,7 @@ func (p *parsing) dependencies() []*node {
 	}
 	var sorted []*node
 	done := map[string]bool{}
-	met := make([]int, len(p.nodes)) // how many of each node's dependencies, from the first on, are done
+	met := make([]int, len(p.nodes)) // by node, how many of its dependencies, from the first on, are done
 	for len(sorted) < len(p.nodes) {
 		i := -1
 		for k, n := range p.nodes {
@@ -91,7 +90,7 @@ func (p *parsing) dependencies() []*node {
 			}
 		}
 		if i < 0 {
-			// Whoever is left waits for somebody who is left: follow one of them round.
+			// Every remaining node waits for another one, so following one of them leads round a circle.
 			i = slices.IndexFunc(p.nodes, func(n *node) bool { return !done[n.ID] })
 			var path []string
 			for n := p.nodes[i]; ; {
@@ -103,7 +102,7 @@ func (p *parsing) dependencies() []*node {
 				path = append(path, n.ID)
 				j := slices.IndexFunc(n.dependsOn, func(d string) bool { return !done[d] })
 				if j < 0 {
-					return nil // two nodes of one id; reported where they stand
+					return nil // two nodes have one id, which is reported elsewhere
 				}
 				n = p.byID[n.dependsOn[j]]
 			}
@@ -114,10 +113,10 @@ func (p *parsing) dependencies() []*node {
 	return sorted
 }
 
-// shadowed reports transitions that can never be taken, since one before them always is.
+// shadowed reports transitions that are never taken because an earlier one always is.
 func (p *parsing) shadowed() {
 	for _, n := range p.nodes {
-		taken := map[string]int{} // outcome → line of the transition that takes it
+		taken := map[string]int{} // line of the transition that takes an outcome, by outcome
 		for _, t := range n.next {
 			covers := []string{t.on}
 			if t.on == "always" {
@@ -131,7 +130,7 @@ func (p *parsing) shadowed() {
 				first = max(first, taken[c])
 			}
 			if all {
-				p.Problem(t.line, t.column, "this transition is never taken: the one in line %d always comes first (to run several nodes at once use fan_out)", first)
+				p.Problem(t.line, t.column, "this transition is never taken, because the one in line %d always comes first (use fan_out to run several nodes at once)", first)
 				continue
 			}
 			if !t.sometimes {
@@ -158,8 +157,7 @@ func (p *parsing) begin(root *document.Value) {
 	}
 }
 
-// sections finds out which nodes run in the lines of a fan-out, and whether
-// they may.
+// sections finds the nodes that run in the lines of a fan-out, and checks that they may.
 func (p *parsing) sections() {
 	for _, t := range p.transitions {
 		entry := p.byID[t.to]
@@ -176,7 +174,7 @@ func (p *parsing) sections() {
 			p.Problem(t.line, t.column, "the lines that fan out to %s never come together; a transition with fan_in must follow", t.to)
 		}
 	}
-	// What the main line reaches must not be part of a section.
+	// Nodes that the main line reaches must not be part of a section.
 	if p.start == nil {
 		return
 	}
@@ -251,23 +249,23 @@ func (p *parsing) gather(s *section, out *transition) {
 	}
 }
 
-// allowedInLine reports nodes that need a work tree in lines that have none.
+// allowedInLine reports nodes that need a work tree in lines without one.
 func (p *parsing) allowedInLine(n *node, s *section, out *transition) {
 	if s.out.branch {
 		return
 	}
 	switch {
 	case n.Kind == KindShell || n.Kind == KindTask:
-		p.Problem(n.Line, n.column, "%s needs a shell, and lines of a fan-out have none: several would write to one branch at once; say branch: true in line %d to give each line a branch of its own", n.ID, out.line)
+		p.Problem(n.Line, n.column, "%s needs a shell, and lines of a fan-out have none: several would write to one branch at once; set branch: true in line %d to give each line a branch of its own", n.ID, out.line)
 	case n.Kind == KindWorkflow && n.inherit:
-		p.Problem(n.Line, n.column, "%s would share the run's branch with the other lines; say inherit_branch: false, or branch: true in line %d", n.ID, out.line)
+		p.Problem(n.Line, n.column, "%s would share the run's branch with the other lines; set inherit_branch: false, or branch: true in line %d", n.ID, out.line)
 	}
 }
 
-// reachable reports nodes that no path leads to.
+// reachable reports nodes to which no path leads.
 func (p *parsing) reachable() {
 	if p.start == nil || p.unordered || len(p.nodes) != len(p.byID) {
-		return // ids or the order are wrong; what follows from that would only distract
+		return // ids or the order are wrong, and further mistakes that follow from that would only distract
 	}
 	seen := map[string]bool{}
 	todo := []string{p.start.ID}
@@ -290,8 +288,8 @@ func (p *parsing) reachable() {
 	}
 }
 
-// names checks what templates and expressions read against what the workflow
-// has: declared inputs, the outputs of its nodes, the parts of the context.
+// names checks the names that templates and expressions read. They must be declared inputs, outputs of the workflow's
+// nodes, or parts of the context.
 func (p *parsing) names() {
 	state := map[string]bool{}
 	for _, n := range p.nodes {
@@ -351,14 +349,14 @@ func (p *parsing) names() {
 	}
 }
 
-// loader finds sub-workflows, each only once.
+// loader loads sub-workflows, each only once.
 type loader struct {
 	Options
 	known map[string]*loaded
 	chain []string // the workflows that are being read, outermost first
 }
 
-// loaded is a sub-workflow or why there is none.
+// loaded is a sub-workflow, or the error of loading it.
 type loaded struct {
 	w   *Workflow
 	err error
@@ -386,7 +384,7 @@ func (l *loader) load(ctx context.Context, id string) (*Workflow, error) {
 	return entry.w, entry.err
 }
 
-// subworkflows checks the calls of other workflows, and theirs.
+// subworkflows checks the calls of other workflows, and those workflows.
 func (p *parsing) subworkflows() {
 	p.chain = append(p.chain, p.ID)
 	defer func() { p.chain = p.chain[:len(p.chain)-1] }()
@@ -423,7 +421,7 @@ func (p *parsing) subworkflows() {
 	p.needs = slices.Sorted(maps.Keys(needs))
 }
 
-// calls checks the input of a call against what the sub-workflow declares.
+// calls checks the input of a call against the inputs that the sub-workflow declares.
 func (p *parsing) calls(sub subUse, child *Workflow) {
 	fields := map[string]*document.Value{}
 	if sub.input != nil {

@@ -18,23 +18,22 @@ import (
 	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
-// Bounds on expressions. An expression's cost counts what it reads and makes,
-// so it bounds time and memory at once, and the same on every machine.
+// Bounds on expressions. The cost of an expression counts the values that it reads and makes. So it bounds time and
+// memory, and is the same on every machine.
 const (
-	// CEL compiles an expression in a time that grows with its square.
+	// The time in which CEL compiles an expression grows with the square of its length.
 	maxExpression  = 4_000   // bytes of text
 	maxExpressions = 50_000  // bytes of all expressions of a workflow
 	maxCost        = 500_000 // steps of one evaluation
 	maxElements    = 100_000 // values in one result
 )
 
-// condition is a CEL expression: the `when` of a transition or a node, the
-// `over` of a fan-out, or an output mapping. It is immutable and safe for
-// concurrent use.
+// condition is a CEL expression, the `when` of a transition or a node, the `over` of a fan-out, or an output mapping.
+// It is immutable and safe for concurrent use.
 type condition struct {
 	source  string
 	program cel.Program
-	// refs are the names of state, input, context and result that it uses.
+	// refs are the used names of state, input, context and result.
 	refs []reference
 }
 
@@ -45,8 +44,8 @@ type reference struct {
 	column     int // from 0
 }
 
-// environments are the two kinds of place an expression can stand in: where a
-// step's result is at hand, and before any.
+// environments returns the CEL environments for expressions after a step, which may use its result, and before any
+// step.
 var environments = sync.OnceValues(func() (e struct{ after, before *cel.Env }, err error) {
 	dynMap := cel.MapType(cel.StringType, cel.DynType)
 	texts := cel.ListType(cel.StringType)
@@ -86,7 +85,7 @@ var environments = sync.OnceValues(func() (e struct{ after, before *cel.Env }, e
 	return e, err
 })
 
-// textLines splits text into its lines; a line break at the end opens no further one.
+// textLines splits text into lines. A line break at the end starts no further line.
 func textLines(s string) []string {
 	s = strings.TrimSuffix(s, "\n")
 	if s == "" {
@@ -100,7 +99,7 @@ func joinTexts(list, sep ref.Val) ref.Val {
 	for it, first := list.(traits.Lister).Iterator(), true; it.HasNext() == types.True; first = false {
 		text, ok := it.Next().(types.String)
 		if !ok {
-			return types.NewErr("join wants a list of texts")
+			return types.NewErr("join needs a list of texts")
 		}
 		if !first {
 			b.WriteString(string(sep.(types.String)))
@@ -113,10 +112,10 @@ func joinTexts(list, sep ref.Val) ref.Val {
 	return types.String(b.String())
 }
 
-// textCost makes ramus' own functions cost what they read, as CEL's own do.
+// textCost gives ramus' own functions the cost of the text that they read, like CEL's own.
 type textCost struct{}
 
-// CallCost is the cost of one call, or nil where CEL knows itself.
+// CallCost returns the cost of one call, or nil for functions of CEL.
 func (textCost) CallCost(function, _ string, args []ref.Val, result ref.Val) *uint64 {
 	switch function {
 	case "trim", "lines", "split", "join", "json":
@@ -142,15 +141,14 @@ var (
 	celWords = map[string]bool{"result": true, "state": true, "input": true, "context": true, "true": true, "false": true, "null": true}
 )
 
-// celMistake is something wrong in an expression at a line and column of it.
+// celMistake is a mistake at a line and column of an expression.
 type celMistake struct {
 	line, column int // from 1 and 0
 	message      string
 }
 
-// compileCondition checks an expression. want is the type it must have, or nil
-// for any; with after unset there is no result yet. A mapping may leave out the
-// leading "result.": path then says so.
+// compileCondition checks and compiles an expression. want is its required type, or nil for any. after allows it to use
+// result. path allows a mapping without the leading "result.".
 func compileCondition(source string, want *cel.Type, after, path bool) (*condition, []celMistake) {
 	env, err := environments()
 	if err != nil {
@@ -161,7 +159,7 @@ func compileCondition(source string, want *cel.Type, after, path bool) (*conditi
 		e = env.after
 	}
 	c := &condition{source: strings.TrimRight(source, " \t\n")}
-	shift := 0 // of columns, from the expression to what was written
+	shift := 0 // from columns of the expression to columns of the source
 	if first, _, _ := strings.Cut(c.source, "."); path && barePath.MatchString(c.source) && !celWords[first] {
 		c.source, shift = "result."+c.source, -len("result.")
 	}
@@ -174,7 +172,7 @@ func compileCondition(source string, want *cel.Type, after, path bool) (*conditi
 		for _, issue := range issues.Errors() {
 			message, _, _ := strings.Cut(issue.Message, "\n")
 			message = strings.ReplaceAll(message, " (in container '')", "")
-			message, _, _ = strings.Cut(message, " expecting {") // a list of every token there is
+			message, _, _ = strings.Cut(message, " expecting {") // the rest lists all tokens
 			if !after && strings.Contains(c.source, "result") {
 				message += "; there is no result yet before a node has run"
 			}
@@ -193,7 +191,7 @@ func compileCondition(source string, want *cel.Type, after, path bool) (*conditi
 	return c, nil
 }
 
-// references lists what an expression reads by name: ROOT.NAME and ROOT["NAME"].
+// references returns the names that an expression reads, as ROOT.NAME and ROOT["NAME"].
 func references(tree *celast.AST, shift int) []reference {
 	var refs []reference
 	note := func(operand celast.Expr, name string) {
@@ -219,7 +217,7 @@ func references(tree *celast.AST, shift int) []reference {
 	return refs
 }
 
-// eval gives the expression's value as JSON would have it.
+// eval returns the expression's value in the types of JSON.
 func (c *condition) eval(s scope, result map[string]any) (any, error) {
 	vars := map[string]any{"state": s.state, "input": s.input, "context": s.context}
 	if result != nil {
@@ -237,7 +235,7 @@ func (c *condition) eval(s scope, result map[string]any) (any, error) {
 	return v, nil
 }
 
-// holds evaluates a condition that must be true or false.
+// holds evaluates a condition, which must be true or false.
 func (c *condition) holds(s scope, result map[string]any) (bool, error) {
 	v, err := c.eval(s, result)
 	if err != nil {
@@ -252,7 +250,7 @@ func (c *condition) holds(s scope, result map[string]any) (bool, error) {
 
 var errTooManyElements = fmt.Errorf("the value has more than %d elements", maxElements)
 
-// native turns a CEL value into what JSON knows; left counts down.
+// native converts a CEL value to the types of JSON. left is the number of values still allowed.
 func native(v ref.Val, left *int) (any, error) {
 	if *left--; *left < 0 {
 		return nil, errTooManyElements
@@ -306,7 +304,7 @@ func native(v ref.Val, left *int) (any, error) {
 	}
 }
 
-// kindOfJSON names the kind of a JSON value.
+// kindOfJSON returns the kind of a JSON value, for people.
 func kindOfJSON(v any) string {
 	switch v.(type) {
 	case nil:

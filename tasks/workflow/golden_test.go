@@ -4,33 +4,14 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ramus-dev/ramus/internal/golden"
 )
-
-var update = flag.Bool("update", false, "write what the tests get to testdata instead of comparing")
-
-// golden compares text with a file, or writes it with -update.
-func golden(t *testing.T, file, got string) {
-	t.Helper()
-	if *update {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s differs; got:\n%s\nwant:\n%s", file, got, want)
-	}
-}
 
 // testOptions knows the workflows under testdata/sub.
 var testOptions = Options{LLM: true, Load: func(id string) ([]byte, error) {
@@ -59,7 +40,7 @@ func TestProblems(t *testing.T) {
 			if !errors.As(err, &problems) || len(problems) == 0 {
 				t.Fatalf("got %v, want problems", err)
 			}
-			golden(t, strings.TrimSuffix(file, ".yaml")+".problems", strings.TrimRight(err.Error(), "\n")+"\n")
+			golden.CompareFile(t, strings.TrimSuffix(file, ".yaml")+".problems", strings.TrimRight(err.Error(), "\n")+"\n")
 		})
 	}
 }
@@ -166,7 +147,7 @@ func TestTraces(t *testing.T) {
 				t.Fatalf("\n%v", err)
 			}
 			got, _ := trace(t, w, s)
-			golden(t, "testdata/run/"+name+".trace", got)
+			golden.CompareFile(t, "testdata/run/"+name+".trace", got)
 		})
 	}
 }

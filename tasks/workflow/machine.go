@@ -12,52 +12,51 @@ import (
 	"github.com/ramus-dev/ramus/tasks/library"
 )
 
-// Machine is the state of one run of a workflow. It is not safe for concurrent
-// use: one goroutine owns it. The same calls in the same order give the same steps.
+// Machine is the state of one run of a workflow. It is not safe for concurrent use; one goroutine owns it. The same
+// calls in the same order give the same steps.
 //
-// The owner alternates: [Machine.Next] gives the steps that became ready, the
-// owner does them (those of different lines side by side, if it likes) and
-// gives each result to [Machine.Finish], until [Machine.Done]. Steps are named
-// by where they stand in the workflow, never by when they were ready, so the
-// order in which the lines of a fan-out finish changes no name and no state.
+// The owner repeats three actions until [Machine.Done]. It calls [Machine.Next] for the steps that became ready,
+// performs them (steps of different lines may run in parallel), and passes each result to [Machine.Finish]. The names
+// of steps depend on their positions in the workflow and not on time. So the order in which the lines of a fan-out
+// finish changes no name and no state.
 type Machine struct {
 	w       *Workflow
 	input   map[string]any
 	context map[string]any
 
 	main    *line
-	work    []arrival           // nodes that a line has come to, to be looked at
-	ready   []Step              // made, not yet given out
-	running map[string]*running // made, not yet finished; given out or not
-	issued  []string            // given out, not yet finished, in that order
+	work    []arrival           // nodes that a line has reached, still to be visited
+	ready   []Step              // made, and not returned by Next yet
+	running map[string]*running // made, and not finished yet, whether Next has returned them or not
+	issued  []string            // returned by Next and not finished yet, in that order
 	steps   int
-	visits  map[string]int // of fan-outs: how often each was entered
+	visits  map[string]int // how often each fan-out was entered
 	outcome *Outcome
 }
 
-// line is one path through the graph: the main line, or one line of a fan-out.
+// line is one path through the graph, the main line or one line of a fan-out.
 type line struct {
 	name   string // "" or "judge[3]"
 	suffix string // "" or "[3]"
 	index  int
-	// state is shared with nobody; the values in it are never changed in place.
+	// state belongs to this line alone. Its values are never changed in place.
 	state  map[string]any
 	sizes  map[string]int // of the values, in bytes of JSON
 	made   map[string]any // the outputs of this line
 	visits map[string]int // by node
-	issues map[string]int // by node: steps made, retries too
-	group  *group         // nil: the main line
-	// failed is the last failure that a transition of this line handled; it is
-	// the run's when that path ends in $failed.
+	issues map[string]int // steps made by node, including retries
+	group  *group         // nil for the main line
+	// failed is the last failure that a transition of this line handled. It becomes the failure of the run if the path
+	// ends in $failed.
 	failed Outcome
 }
 
-// group is one fan-out that has not come together yet.
+// group is one fan-out whose lines have not all arrived.
 type group struct {
 	section *section
 	name    string // "judge", "judge#2"
 	lines   []*line
-	left    int // lines that have not arrived
+	left    int // number of lines that have not arrived
 }
 
 // arrival is a line at a node.
@@ -66,21 +65,20 @@ type arrival struct {
 	node *node
 }
 
-// running is a step that waits for its result.
+// running is a step without a result.
 type running struct {
 	step    Step
-	line    *line // nil: a join
+	line    *line // nil for a join
 	node    *node
-	group   *group // of fork and join
-	retries int    // left
+	group   *group // only for fork and join
+	retries int    // retries left
 }
 
-// ErrNoStep is the result of a step that is not running.
+// ErrNoStep means that a result belongs to no running step.
 var ErrNoStep = errors.New("no such step is running")
 
-// NewMachine starts a run. context is what templates see as `context`
-// (run_id, run, caller, branch, base_branch, base_commit, repo_id, asker); input is checked against the
-// workflow's declared inputs, an [InputError] says what does not fit.
+// NewMachine starts a run. context is `context` in templates (run_id, run, caller, branch, base_branch, base_commit,
+// repo_id, asker). input is checked against the workflow's declared inputs, and an [InputError] names all mistakes.
 func NewMachine(w *Workflow, input, context map[string]any) (*Machine, error) {
 	m := &Machine{w: w, running: map[string]*running{}, visits: map[string]int{}, main: newLine(nil)}
 	var err error
@@ -103,9 +101,8 @@ func newLine(state map[string]any) *line {
 	return l
 }
 
-// Next returns the steps that became ready since the last call, in a fixed
-// order: lines of a fan-out by number. It is empty while everything waits for
-// results, and once the run has ended.
+// Next returns the steps that became ready since the last call, in a fixed order. Lines of a fan-out are in the order
+// of their numbers. The result is empty while all steps wait for results, and after the run has ended.
 func (m *Machine) Next() ([]Step, error) {
 	steps := m.ready
 	m.ready = nil
@@ -115,8 +112,7 @@ func (m *Machine) Next() ([]Step, error) {
 	return steps, nil
 }
 
-// Running lists the steps that Next gave out and that have no result yet, in
-// the order they were given out.
+// Running returns the steps without a result, in the order in which Next returned them.
 func (m *Machine) Running() []Step {
 	list := make([]Step, len(m.issued))
 	for i, id := range m.issued {
@@ -125,8 +121,8 @@ func (m *Machine) Running() []Step {
 	return list
 }
 
-// Done tells whether the run has ended: no step is ready or running. After a
-// failure no further steps begin, but those that run are waited for.
+// Done reports whether the run has ended, so that no step is ready or running. After a failure no further steps start,
+// but running steps still have to finish.
 func (m *Machine) Done() (Outcome, bool) {
 	if len(m.running) > 0 || m.outcome == nil {
 		return Outcome{}, false
@@ -134,15 +130,14 @@ func (m *Machine) Done() (Outcome, bool) {
 	return *m.outcome, true
 }
 
-// State is the run's state as output mappings have made it (a deep copy).
+// State returns a deep copy of the state that output mappings have made.
 func (m *Machine) State() map[string]any {
-	copied, _ := normalObject(m.main.state) // it came through JSON, so it goes through again
+	copied, _ := normalObject(m.main.state) // the state came from JSON, so this cannot fail
 	return copied
 }
 
-// Finish takes a step's result and follows its transitions. An error says that
-// the call was wrong (ErrNoStep, a result that is no JSON) and changed nothing;
-// whatever goes wrong in the run is in its Outcome.
+// Finish takes a step's result and follows its transitions. An error means that the call was wrong (ErrNoStep, or a
+// result that is not JSON) and had no effect. Failures of the run are in its Outcome.
 func (m *Machine) Finish(id string, r StepResult) error {
 	at := slices.Index(m.issued, id)
 	if at < 0 {
@@ -157,7 +152,7 @@ func (m *Machine) Finish(id string, r StepResult) error {
 	m.issued = slices.Delete(m.issued, at, at+1)
 	delete(m.running, id)
 	if m.outcome != nil {
-		return nil // the run has failed already; this one was only waited for
+		return nil // the run has failed already and only waited for this step
 	}
 	switch {
 	case run.step.Kind == KindFork:
@@ -181,7 +176,7 @@ func (m *Machine) Finish(id string, r StepResult) error {
 	return nil
 }
 
-// because is what a result says about its failure, as the end of a sentence.
+// because returns the failure in a result as the end of a sentence.
 func because(r StepResult) string {
 	if r.Error != "" {
 		return ": " + r.Error
@@ -196,7 +191,7 @@ func because(r StepResult) string {
 	return ""
 }
 
-// fail ends the run. What was ready and not given out never happens.
+// fail ends the run. Steps that Next has not returned yet never happen.
 func (m *Machine) fail(step, why string) {
 	m.end(Outcome{Failed: step, Error: why})
 }
@@ -212,13 +207,13 @@ func (m *Machine) end(o Outcome) {
 	m.ready, m.work = nil, nil
 }
 
-// enter brings a line to a node; settle looks at it.
+// enter moves a line to a node. settle visits it.
 func (m *Machine) enter(l *line, n *node) {
 	m.work = append(m.work, arrival{l, n})
 }
 
-// settle follows the lines until each waits for a step or has ended. It is a
-// loop and no recursion, since nodes that are skipped may go round a circle.
+// settle follows the lines until each waits for a step or has ended. It is a loop and not a recursion, because skipped
+// nodes may form a circle.
 func (m *Machine) settle() {
 	for len(m.work) > 0 && m.outcome == nil {
 		a := m.work[0]
@@ -227,7 +222,7 @@ func (m *Machine) settle() {
 	}
 }
 
-// visit makes the step of a node, or passes it by.
+// visit makes the step of a node, or skips the node.
 func (m *Machine) visit(l *line, n *node) {
 	l.visits[n.ID]++
 	if l.visits[n.ID] > n.maxVisits {
@@ -237,7 +232,7 @@ func (m *Machine) visit(l *line, n *node) {
 	if n.when != nil {
 		wanted, err := n.when.holds(m.scope(l), nil)
 		if err != nil {
-			m.fail(n.ID+l.suffix, "cannot tell whether to run "+n.ID+": "+err.Error())
+			m.fail(n.ID+l.suffix, "cannot decide whether to run "+n.ID+": "+err.Error())
 			return
 		}
 		if !wanted {
@@ -250,7 +245,7 @@ func (m *Machine) visit(l *line, n *node) {
 	m.issue(l, n, n.retries)
 }
 
-// count counts a step against the run's bound.
+// count counts a step against the bound of the run.
 func (m *Machine) count(id string) bool {
 	if m.steps++; m.steps > maxSteps {
 		m.fail(id, fmt.Sprintf("the run has taken %d steps; a loop does not end", maxSteps))
@@ -259,8 +254,8 @@ func (m *Machine) count(id string) bool {
 	return true
 }
 
-// issue makes a step ready. A step that cannot even be put together (a slot
-// without a value) has failed like one that ran, and its transitions apply.
+// issue makes a step ready. If the step cannot be made, because a slot has no value, the step counts as failed, and its
+// transitions apply.
 func (m *Machine) issue(l *line, n *node, retries int) {
 	l.issues[n.ID]++
 	id := n.ID + l.suffix
@@ -282,7 +277,7 @@ func (m *Machine) issue(l *line, n *node, retries int) {
 
 func (m *Machine) scope(l *line) scope { return scope{l.state, m.input, m.context} }
 
-// step puts a node's step together.
+// step returns the step of a node.
 func (n *node) step(s scope) (Step, error) {
 	step := Step{Node: n.ID, Kind: n.Kind, Timeout: n.timeout, Background: n.background}
 	var err error
@@ -320,8 +315,7 @@ func (n *node) step(s scope) (Step, error) {
 	return step, nil
 }
 
-// taskParams expands a task's parameters and checks them against its schema,
-// now that the slots are filled.
+// taskParams expands a task's parameters and checks them against its schema, because the slots have values now.
 func (n *node) taskParams(s scope) (json.RawMessage, error) {
 	params, err := n.params.object(s)
 	if err != nil {
@@ -350,8 +344,8 @@ func (n *node) taskParams(s scope) (json.RawMessage, error) {
 // conclude maps a step's output into the state and follows the transitions.
 func (m *Machine) conclude(l *line, n *node, id string, r StepResult) {
 	if err := m.mapOutput(l, n, r); err != nil {
-		// Of a failed step some outputs are not there, and that is no news. A
-		// step that did its work and has not what the next ones need has failed.
+		// Some outputs of a failed step may be missing, which is no further failure. A successful step without an
+		// output that later steps need has failed.
 		if r.OK {
 			r.OK, r.Error = false, err.Error()
 		}
@@ -359,15 +353,15 @@ func (m *Machine) conclude(l *line, n *node, id string, r StepResult) {
 	m.follow(l, n, id, r)
 }
 
-// visible is what expressions see as result.
+// visible returns the variables of result in expressions.
 func (r StepResult) visible() map[string]any {
 	v := map[string]any{"ok": r.OK, "error": r.Error}
 	maps.Copy(v, r.Output)
 	return v
 }
 
-// mapOutput sets the node's output keys. All are set, to null where the
-// expression has no value; the first error is returned.
+// mapOutput sets the node's output keys. An expression without a value sets its key to null. mapOutput returns the
+// first error.
 func (m *Machine) mapOutput(l *line, n *node, r StepResult) error {
 	if len(n.outputs) == 0 {
 		return nil
@@ -393,7 +387,7 @@ func (m *Machine) mapOutput(l *line, n *node, r StepResult) error {
 		}
 		values[i] = v
 	}
-	// Only now: expressions of one mapping all see the state from before.
+	// The keys are set at the end, because all expressions of a mapping see the state from before.
 	for i, o := range n.outputs {
 		l.set(o.key, values[i], sizes[i])
 		l.made[o.key] = values[i]
@@ -429,12 +423,11 @@ func (m *Machine) follow(l *line, n *node, id string, r StepResult) {
 			}
 			holds, err := t.when.holds(m.scope(l), result)
 			if err != nil && !r.OK {
-				// A step that failed early may have nothing of what the condition
-				// asks for. The failure is the news, not that.
+				// A step that failed early may lack the values of the condition. That must not hide its failure.
 				continue
 			}
 			if err != nil {
-				m.fail(id, fmt.Sprintf("cannot tell whether to go on to %s: %v", t.to, err))
+				m.fail(id, fmt.Sprintf("cannot decide whether to continue with %s: %v", t.to, err))
 				return
 			}
 			if !holds {
@@ -454,7 +447,7 @@ func (m *Machine) follow(l *line, n *node, id string, r StepResult) {
 	m.finished(l)
 }
 
-// failure says in words how a step failed.
+// failure returns a description of a step's failure.
 func failure(n *node, r StepResult) string {
 	switch {
 	case r.Error != "":
@@ -497,7 +490,7 @@ func (m *Machine) take(l *line, t *transition, id string, r StepResult) {
 	}
 }
 
-// finished ends a line: the run with the main one, the fan-out with the last of its lines.
+// finished ends a line. The main line ends the run, and the last line of a fan-out ends the fan-out.
 func (m *Machine) finished(l *line) {
 	g := l.group
 	if g == nil {

@@ -36,7 +36,7 @@ func (m *Machine) spread(l *line, t *transition, id string, r StepResult) {
 	}
 	suffix := g.name[len(t.to):]
 	for i := range count {
-		// The values are shared, since nobody changes them in place.
+		// The lines share the values, which are never changed in place.
 		one := newLine(l.state)
 		one.group, one.index = g, i
 		one.suffix = fmt.Sprintf("%s[%d]", suffix, i)
@@ -66,8 +66,7 @@ func (m *Machine) spread(l *line, t *transition, id string, r StepResult) {
 	}
 }
 
-// together collects the outputs of a fan-out's lines into a list, in line
-// order, and lets the main line go on.
+// together collects the outputs of a fan-out's lines into a list, in line order, and continues the main line.
 func (m *Machine) together(g *group) {
 	list := make([]any, len(g.lines))
 	for i, l := range g.lines {

@@ -5,23 +5,19 @@ import (
 	"slices"
 )
 
-// Recorded is the result of one step, as a journal keeps it.
+// Recorded is the result of one step in a journal.
 type Recorded struct {
-	Step   string     `json:"step"` // its ID
+	Step   string     `json:"step"` // the ID of the step
 	Result StepResult `json:"result"`
 }
 
-// Replay rebuilds a machine from the results of a run, in the order in which
-// they were given to [Machine.Finish], and returns it with the steps that wait
-// for a result: those to do next.
+// Replay rebuilds a machine from the results of a run, in the order in which [Machine.Finish] got them. pending are the
+// steps without a result, which are to be performed next.
 //
-// With until empty all results are used: that is how a run goes on after the
-// server was killed. With until the ID of a node or of a step, the machine
-// stops where that is about to be done for the first time, and it is among the
-// pending steps: that is how a run is resumed at a node. Results behind that
-// point are left aside, used tells how many were not; an until that was never
-// reached is an error, and so is a result that the workflow, as it is now, has
-// no step for.
+// If until is empty, all results are used. So a run continues after the server was killed. Otherwise until is the ID of
+// a node or of a step. The machine stops when that node is about to run for the first time, and it is among the pending
+// steps. So a run is resumed at a node. Later results are not used, and used is the number of those that were. Returns
+// an error if until is never reached, or if a result has no step in the current workflow.
 func Replay(w *Workflow, input, context map[string]any, results []Recorded, until string) (m *Machine, pending []Step, used int, err error) {
 	if m, err = NewMachine(w, input, context); err != nil {
 		return nil, nil, 0, err

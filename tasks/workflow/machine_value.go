@@ -19,8 +19,8 @@ const (
 	maxState      = 8 << 20
 )
 
-// decodeJSON reads one JSON value; whole numbers become int64, so that
-// expressions can count with them, and all others float64.
+// decodeJSON reads one JSON value. Whole numbers become int64, so that expressions can count with them, and all others
+// float64.
 func decodeJSON(data []byte, into *any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -43,7 +43,7 @@ func numbers(v any) any {
 		}
 		f, err := v.Float64()
 		if err != nil {
-			// Too large for a float64: the nearest that JSON can write again.
+			// The number is too large for a float64, and becomes the nearest one that JSON can write again.
 			return math.Copysign(math.MaxFloat64, f)
 		}
 		return f
@@ -59,9 +59,8 @@ func numbers(v any) any {
 	return v
 }
 
-// throughJSON is a deep copy of a value as it looks after a journey through
-// JSON, and the length of that JSON. A run that was rebuilt from its journal
-// must see what the first one saw.
+// throughJSON encodes a value as JSON and returns the decoded copy and the length of the JSON. A run that was rebuilt
+// from its journal must see the same values as the first one.
 func throughJSON(v any) (any, int, error) {
 	raw, err := json.Marshal(v)
 	if err != nil {
@@ -74,7 +73,7 @@ func throughJSON(v any) (any, int, error) {
 	return copied, len(raw), nil
 }
 
-// normal is throughJSON of a value that came out of a file, which always can.
+// normal is throughJSON for a value from a file, which cannot fail.
 func normal(v any) any {
 	if n, _, err := throughJSON(v); err == nil {
 		return n
@@ -82,7 +81,7 @@ func normal(v any) any {
 	return v
 }
 
-// normalObject is throughJSON of a mapping; nil gives an empty one.
+// normalObject is throughJSON for a mapping. nil becomes an empty one.
 func normalObject(m map[string]any) (map[string]any, error) {
 	if len(m) == 0 {
 		return map[string]any{}, nil
@@ -94,8 +93,8 @@ func normalObject(m map[string]any) (map[string]any, error) {
 	return v.(map[string]any), nil
 }
 
-// accept checks a value for an input. Text is read as JSON where the input is
-// something other than text, since a command line can only give text.
+// accept checks a value for an input. If the type of the input is not text, a text is read as JSON, because a command
+// line has only texts.
 func (in Input) accept(v any) (any, error) {
 	if text, ok := v.(string); ok && in.Type != "string" && in.Type != "any" {
 		var parsed any
@@ -127,7 +126,7 @@ func (in Input) accept(v any) (any, error) {
 	return v, nil
 }
 
-// article names an input type as a sentence needs it.
+// article returns an input type for use in a sentence.
 func article(kind string) string {
 	switch kind {
 	case "string":
@@ -143,7 +142,7 @@ func article(kind string) string {
 	}
 }
 
-// InputError is input that does not fit what the workflow declares.
+// InputError is input that does not match the workflow's declarations.
 type InputError struct {
 	Workflow string
 	Mistakes []string // one sentence each, sorted
@@ -153,7 +152,7 @@ func (e *InputError) Error() string {
 	return "the input of " + e.Workflow + " does not fit: " + strings.Join(e.Mistakes, "; ")
 }
 
-// resolveInput checks given input and fills in defaults.
+// resolveInput checks the given input and sets defaults.
 func (w *Workflow) resolveInput(given map[string]any) (map[string]any, error) {
 	given, err := normalObject(given)
 	if err != nil {
@@ -179,7 +178,7 @@ func (w *Workflow) resolveInput(given map[string]any) (map[string]any, error) {
 	}
 	for name := range given {
 		if !slices.Contains(names, name) {
-			wrong = append(wrong, fmt.Sprintf("there is no input %q%s", name, document.Suggest(name, names)))
+			wrong = append(wrong, fmt.Sprintf("unknown input %q%s", name, document.Suggest(name, names)))
 		}
 	}
 	if len(wrong) > 0 {

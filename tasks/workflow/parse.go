@@ -20,7 +20,7 @@ import (
 	"github.com/ramus-dev/ramus/tasks/library"
 )
 
-// Bounds on what a workflow may say.
+// Bounds on a workflow.
 const (
 	maxNodes       = 1_000
 	maxTransitions = 5_000
@@ -29,12 +29,11 @@ const (
 	maxTimeout     = 7 * 24 * time.Hour
 	defaultVisits  = 100
 	maxSteps       = 10_000 // of one run
-	maxNesting     = 16     // sub-workflows inside sub-workflows
-	maxNeeds       = 100    // different sub-workflows below one workflow
+	maxNesting     = 16     // nesting of sub-workflows
+	maxNeeds       = 100    // different sub-workflows of one workflow, directly or not
 )
 
-// The keys of each mapping in a workflow file. The JSON Schema and the
-// reference list the same; tests hold them together.
+// Keys of the mappings in a workflow file. The JSON Schema and the reference have the same, and tests compare them.
 var (
 	workflowKeys   = []string{"id", "description", "repo", "input", "start", "nodes", "transitions"}
 	repoKeys       = []string{"id", "base_branch", "merge_on_success", "merge_strategy"}
@@ -55,8 +54,7 @@ var (
 	strategies  = []string{"rebase", "merge", "squash", "ff"}
 	outcomes    = []string{"success", "failure", "always"}
 	contextKeys = []string{"run_id", "run", "caller", "branch", "base_branch", "base_commit", "repo_id", "asker"}
-	// resultKeys are what conditions see as result.KEY behind a node of a kind
-	// whose results have a fixed shape.
+	// resultKeys are the names of result.KEY in conditions after a node, for the kinds whose results have a fixed form.
 	resultKeys = map[Kind][]string{
 		KindShell:    {"stdout", "stderr", "exit_code", "timed_out", "truncated", "duration_ms"},
 		KindLLM:      {"text", "json"},
@@ -70,21 +68,20 @@ var (
 	keyName   = pattern.New(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 )
 
-// Problem is one mistake in a workflow file, Problems are all of one.
+// Problem is one mistake in a workflow file, and Problems are all of one file.
 type (
 	Problem  = document.Problem
 	Problems = document.Problems
 )
 
-// workflowFile bounds the bytes of a workflow file far above what people write.
+// workflowFile is the format of a workflow file. It bounds the bytes far above those that people write.
 var workflowFile = document.Format{
 	Noun: "workflow file", Needs: "a workflow needs at least an id and nodes", MaxBytes: 1 << 20,
 }
 
-// Parse reads and checks a workflow file. All mistakes are reported at once:
-// the error is then of type Problems.
+// Parse reads and checks a workflow file. All mistakes are reported at once. The error is then of type Problems.
 //
-// The time grows with the file. Once ctx is done Parse ends early, with ctx's error.
+// The time grows with the file. Once ctx is done, Parse returns its error.
 func Parse(ctx context.Context, name string, data []byte, o Options) (*Workflow, error) {
 	return parse(ctx, name, data, &loader{Options: o, known: map[string]*loaded{}})
 }
@@ -107,7 +104,7 @@ func parse(ctx context.Context, name string, data []byte, l *loader) (*Workflow,
 	return p.Workflow, nil
 }
 
-// parsing is a workflow on its way from YAML to a checked graph.
+// parsing is a workflow between YAML and a checked graph.
 type parsing struct {
 	ctx context.Context // ends the parsing early
 	*document.Document
@@ -115,27 +112,26 @@ type parsing struct {
 	*Workflow
 
 	transitions []*transition
-	unordered   bool // no order of the nodes could be found; that has been said
-	// uses are the names that templates and conditions read, checked once all
-	// nodes are known.
+	unordered   bool // the nodes have no order, which was reported
+	// uses are the names in templates and conditions. They are checked once all nodes are known.
 	uses []use
 	subs []subUse
-	// expressions counts the bytes of all expressions.
+	// expressions is the number of bytes of all expressions.
 	expressions int
 }
 
-// use is one reading of state, input or context.
+// use is a read of state, input or context.
 type use struct {
-	root, name   string // root "": state, then input
-	node         *node  // where it stands; nil in transitions
+	root, name   string // root "" means state, then input
+	node         *node  // the node of the text; nil in transitions
 	line, column int
 }
 
 // subUse is a call of a sub-workflow.
 type subUse struct {
 	node  *node
-	at    *document.Value // its id
-	input *document.Value // nil: none given
+	at    *document.Value // the id
+	input *document.Value // nil if there is no input
 }
 
 func (p *parsing) identifier(v *document.Value, what string) string {
@@ -168,7 +164,7 @@ func (p *parsing) template(v *document.Value, what string, n *node) *template {
 		u := use{node: n, line: line, column: column, name: s.path[0]}
 		if root := s.path[0]; root == "state" || root == "input" || root == "context" {
 			if len(s.path) < 2 {
-				continue // the whole of it
+				continue // the slot is a whole root
 			}
 			u.root, u.name = root, s.path[1]
 		}
@@ -232,7 +228,7 @@ func (p *parsing) condition(v *document.Value, what string, want *cel.Type, n *n
 	}
 	source := v.Text
 	switch v.Kind {
-	case document.BoolValue, document.NumberValue: // when: true
+	case document.BoolValue, document.NumberValue: // as in when: true
 	case document.StringValue:
 	default:
 		p.At(v, "%s must be a CEL expression, not %s", what, document.KindOf(v))
@@ -242,7 +238,7 @@ func (p *parsing) condition(v *document.Value, what string, want *cel.Type, n *n
 		return nil
 	}
 	if p.expressions += len(source); p.expressions > maxExpressions {
-		p.At(v, "the expressions of a workflow may have %d bytes together; split it into sub-workflows", maxExpressions)
+		p.At(v, "the expressions of a workflow have more than %d bytes together; split it into sub-workflows", maxExpressions)
 		return nil
 	}
 	c, wrong := compileCondition(source, want, after, path)
@@ -259,7 +255,7 @@ func (p *parsing) condition(v *document.Value, what string, want *cel.Type, n *n
 	return c
 }
 
-// offsetOf is the byte offset of a line (from 1) and a column (from 0, in characters).
+// offsetOf returns the byte offset of a line (from 1) and a column (from 0, in characters).
 func offsetOf(s string, line, column int) int {
 	offset := 0
 	for ; line > 1; line-- {
@@ -342,12 +338,12 @@ func (p *parsing) repo(v *document.Value) {
 	}
 }
 
-// repoName tells whether a text can be the name of a repository.
+// repoName reports whether a text can be the name of a repository.
 func repoName(s string) bool {
 	return s != "" && !strings.HasPrefix(s, "-") && !strings.ContainsAny(s, " \t\n\\:*?[~^{}")
 }
 
-// branchName tells whether git would take a name for a branch (git check-ref-format --branch).
+// branchName reports whether git accepts a name of a branch (git check-ref-format --branch).
 func branchName(s string) bool {
 	if s == "" || s == "@" || strings.HasPrefix(s, "-") || strings.HasPrefix(s, "refs/") || strings.HasSuffix(s, ".") ||
 		strings.Contains(s, "..") || strings.Contains(s, "@{") || strings.ContainsAny(s, " ~^:?*[\\\x7f") ||
@@ -383,7 +379,7 @@ func (p *parsing) declared(v *document.Value) []Input {
 			in.Description = p.Text(f.Value.Get("description"), "description")
 			if def := f.Value.Get("default"); def != nil {
 				if in.Required {
-					p.At(def, "an input that is required has no use for a default")
+					p.At(def, "a required input cannot have a default")
 				}
 				var err error
 				if in.Default, err = in.accept(normal(def.Data())); err != nil {
@@ -438,13 +434,13 @@ func (p *parsing) node(v *document.Value) {
 	}
 }
 
-// shortForms are the keys that say what a node does in one word.
+// shortForms are the keys that determine the kind of a node.
 var shortForms = []struct {
 	key  string
 	kind Kind
 }{{"run", KindShell}, {"task", KindTask}, {"llm", KindLLM}, {"human", KindHuman}, {"workflow", KindWorkflow}}
 
-// kind finds out what a node does.
+// kind returns the kind of a node.
 func (p *parsing) kind(v *document.Value) Kind {
 	var kind Kind
 	first := ""
@@ -483,7 +479,7 @@ func (p *parsing) kind(v *document.Value) Kind {
 	return kind
 }
 
-// misplaced reports keys that mean nothing for the node's kind.
+// misplaced reports keys that have no meaning for the node's kind.
 func (p *parsing) misplaced(n *node, v *document.Value) {
 	if n.Kind == "" {
 		return
@@ -518,15 +514,15 @@ func (p *parsing) shell(n *node, v, impl *document.Value) {
 	} else {
 		p.At(impl, "a shell node needs a command_template")
 	}
-	// The run's branch and repository are where its commands work, always. The
-	// two keys may say so, as the source does, but not otherwise.
+	// Commands always run on the branch and in the repository of the run. The two keys may repeat these, but not name
+	// others.
 	if b := impl.Get("branch"); b != nil && strings.Join(strings.Fields(strings.Trim(p.Text(b, "branch"), "{} ")), "") != "context.branch" && b.Kind == document.StringValue {
 		p.At(b, "a command works on the run's own branch, {{context.branch}}; for another branch use a sub-workflow")
 	}
 	p.repoID(impl.Get("repo_id"))
 }
 
-// repoID reads the repository of a command. Where nobody has named the run's yet, the first node does.
+// repoID reads the repository of a command. If the repository of the run is not known yet, the first node names it.
 func (p *parsing) repoID(v *document.Value) {
 	name := p.Text(v, "repo_id")
 	if v == nil || v.Kind != document.StringValue || strings.Trim(name, "{} ") == "context.repo_id" {
@@ -578,17 +574,17 @@ func (p *parsing) task(n *node, v, impl *document.Value) {
 			}
 			hint := document.Suggest(n.task, names)
 			if hint == "" {
-				hint = "; ramus tasks lists what there is"
+				hint = "; `ramus tasks` lists all tasks"
 			}
-			p.At(name, "there is no task %q%s", n.task, hint)
+			p.At(name, "unknown task %q%s", n.task, hint)
 		}
 		return
 	}
 	p.fits(t, n.params, params, name)
 }
 
-// fits checks parameters against the task's JSON Schema, as far as they are
-// known before the run: what holds a slot is checked when it is filled.
+// fits checks parameters against the task's JSON Schema, as far as they are known before the run. A parameter with a
+// slot is checked when the slot has a value.
 func (p *parsing) fits(t tasks.Task, given *param, params, name *document.Value) {
 	var schema jsonschema.Schema
 	if len(t.Schema) == 0 || json.Unmarshal(t.Schema, &schema) != nil {
@@ -637,7 +633,7 @@ func valid(schema *jsonschema.Schema, v any) error {
 		return fmt.Errorf("its schema cannot be used: %w", err)
 	}
 	err = resolved.Validate(v)
-	// Of the library's chain of places in the schema only the last, the reason, helps a reader.
+	// The library returns a chain of positions in the schema. Only the last error, the reason, helps a reader.
 	for inner := err; inner != nil; inner = errors.Unwrap(inner) {
 		err = inner
 	}
@@ -706,7 +702,7 @@ func (p *parsing) human(n *node, v, impl *document.Value) {
 		p.At(v, "a human gate needs human with a message")
 		return
 	}
-	if body.Kind == document.StringValue { // human: MESSAGE
+	if body.Kind == document.StringValue { // in the form human: MESSAGE
 		n.gate.message, n.Action = p.template(body, "message", n), body.Text
 		return
 	}
@@ -791,7 +787,7 @@ func (p *parsing) output(n *node, v *document.Value) {
 			return
 		}
 		if v == nil || v.Kind == document.NullValue {
-			// {verdict} is what the result calls verdict.
+			// {verdict} means the part verdict of the result.
 			source := key
 			if n.Kind == KindLLM && !slices.Contains(resultKeys[KindLLM], key) {
 				source = "json." + key
@@ -886,7 +882,7 @@ func (p *parsing) transition(v *document.Value) {
 	}
 }
 
-// known finds a node that is named somewhere.
+// known returns the node with an id, and reports an unknown id.
 func (p *parsing) known(at *document.Value, id string) *node {
 	if at == nil || id == "" {
 		return nil

@@ -9,7 +9,6 @@ import (
 //go:embed workflow.schema.json
 var workflowSchema []byte
 
-// Schema is the JSON Schema of workflow files, for editors. It knows
-// the shape of a file; what only the whole of it tells (names, reachability,
-// expressions, slots) is [Parse]'s.
+// Schema returns the JSON Schema of workflow files, for editors. It describes the form of a file. [Parse] also checks
+// the file as a whole (names, reachability, expressions, slots).
 func Schema() json.RawMessage { return slices.Clone(workflowSchema) }

@@ -10,8 +10,8 @@ import (
 	"github.com/ramus-dev/ramus/tasks"
 )
 
-// maxCommand bounds an expanded command line in bytes: the kernel takes one
-// argument of 128 KiB at most, and `sh -c COMMAND` is one argument.
+// maxCommand bounds an expanded command line in bytes. `sh -c COMMAND` passes it as one argument, for which the kernel
+// allows 128 KiB.
 const maxCommand = 120_000
 
 // maxExpanded bounds an expanded prompt, message or parameter in bytes.
@@ -19,8 +19,8 @@ const maxExpanded = 4 << 20
 
 // template is text with slots, {{path}}. It is immutable.
 //
-// In a command each slot becomes one shell word, quoted ([tasks.Quote]); in prompts,
-// messages and parameters it is plain text. `\{{` is a literal `{{`.
+// In a command each slot becomes one shell word, quoted ([tasks.Quote]). In prompts, messages and parameters it is
+// plain text. `\{{` is a literal `{{`.
 type template struct {
 	source string
 	parts  []part
@@ -36,14 +36,14 @@ type part struct {
 type slot struct {
 	path   []string // "state", "x", "0"
 	offset int      // of "{{" in the source
-	// glued slots touch other text of their word, so a list cannot stand there.
+	// glued slots touch other text of their word, so they cannot be a list.
 	glued bool
 }
 
-// String is the slot as it is written.
+// String returns the slot as written.
 func (s *slot) String() string { return "{{" + strings.Join(s.path, ".") + "}}" }
 
-// mistake is something wrong at a byte offset of a text.
+// mistake is a mistake at a byte offset of a text.
 type mistake struct {
 	offset  int
 	message string
@@ -54,12 +54,12 @@ const maxSlot = 1000
 
 var slotPath = pattern.New(`^[A-Za-z_][A-Za-z0-9_-]*(\.([A-Za-z_][A-Za-z0-9_-]*|[0-9]{1,9}))*$`)
 
-// parseTemplate finds the slots of a text.
+// parseTemplate splits a text into literal text and slots.
 func parseTemplate(source string) (*template, []mistake) {
 	t := &template{source: source}
 	var wrong []mistake
 	var text strings.Builder
-	closed := -1 // where the first }} stands that is not before the slot
+	closed := -1 // position of the first }} that is not before the slot
 	for at := 0; at < len(source); {
 		open := strings.Index(source[at:], "{{")
 		if open < 0 {
@@ -102,7 +102,7 @@ func parseTemplate(source string) (*template, []mistake) {
 	return t, wrong
 }
 
-// slots lists the slots in order.
+// slots returns the slots in order.
 func (t *template) slots() []*slot {
 	var all []*slot
 	for _, p := range t.parts {
@@ -113,13 +113,13 @@ func (t *template) slots() []*slot {
 	return all
 }
 
-// scope is what slots and conditions can see.
+// scope has the values that slots and conditions can use.
 type scope struct {
 	state, input, context map[string]any
 }
 
-// lookup follows a slot's path. A path that names none of state, input and
-// context is looked for in state, then in input.
+// lookup follows a slot's path. A path that begins with none of state, input and context is looked up in state, then in
+// input.
 func (s scope) lookup(path []string) (any, bool) {
 	var v any
 	switch path[0] {
@@ -157,8 +157,8 @@ func (s scope) lookup(path []string) (any, bool) {
 	return v, true
 }
 
-// value is what a slot stands for. A value that is missing or null is an error:
-// a command with a hole in it is seldom the command that was meant.
+// value returns the value of a slot. A missing value or null is an error, because a command with a gap is rarely the
+// intended one.
 func (s scope) value(at *slot) (any, error) {
 	v, ok := s.lookup(at.path)
 	if !ok {
@@ -170,7 +170,7 @@ func (s scope) value(at *slot) (any, error) {
 	return v, nil
 }
 
-// command expands a command template: every slot becomes quoted words.
+// command expands a command template. Slots become quoted words.
 func (t *template) command(s scope) (string, error) {
 	var b strings.Builder
 	for _, p := range t.parts {
@@ -211,7 +211,7 @@ func (t *template) command(s scope) (string, error) {
 	return b.String(), nil
 }
 
-// expand expands a text template: slots become plain text.
+// expand expands a text template. Slots become plain text.
 func (t *template) expand(s scope) (string, error) {
 	var b strings.Builder
 	for _, p := range t.parts {
@@ -231,7 +231,7 @@ func (t *template) expand(s scope) (string, error) {
 	return b.String(), nil
 }
 
-// plain is a value as text: text as it is, everything else as JSON.
+// plain returns a value as text. Texts are unchanged, and other values become JSON.
 func plain(v any) string {
 	if s, ok := v.(string); ok {
 		return s
@@ -243,17 +243,16 @@ func plain(v any) string {
 	return string(b)
 }
 
-// param is a parameter: JSON in which texts may be templates.
+// param is a parameter. It is JSON whose texts may be templates.
 type param struct {
-	constant any // when nothing else is set
+	constant any // used if no other field is set
 	text     *template
 	list     []*param
 	fields   map[string]*param
-	slotted  bool // a slot stands somewhere in it
+	slotted  bool // it has a slot
 }
 
-// expand gives the parameter's value. A text that is exactly one slot keeps the
-// type of what the slot stands for.
+// expand returns the parameter's value. A text that is exactly one slot keeps the type of the slot's value.
 func (p *param) expand(s scope) (any, error) {
 	switch {
 	case p.text != nil:
@@ -278,7 +277,7 @@ func (p *param) expand(s scope) (any, error) {
 	}
 }
 
-// object is expand for a mapping; a nil param is an empty one.
+// object is expand for a mapping. A nil param is an empty one.
 func (p *param) object(s scope) (map[string]any, error) {
 	m := map[string]any{}
 	if p == nil {

@@ -9,14 +9,11 @@ import (
 	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
-// checkCommand tells which slots of a command template stand where a quoted
-// word would not be one argument: inside quotes, backticks, comments,
-// here-documents, ${…}, $((…)) or "$(…)". It also marks slots that touch other
-// text of their word.
+// checkCommand returns the slots of a command template at which a quoted word would not be one argument: inside quotes,
+// backticks, comments, here-documents, ${…}, $((…)) or "$(…)". It also marks slots that touch other text of their word.
 //
-// It follows the POSIX shell's rules, and where they are murky (a `case` inside
-// "$(…)", quotes inside ${…}, what bash and dash read differently) it does not
-// guess: every slot behind such a place is refused.
+// It follows the rules of the POSIX shell. Where these are unclear (a `case` inside "$(…)", quotes inside ${…},
+// differences between bash and dash) it does not guess, and refuses every later slot.
 func checkCommand(t *template) []mistake {
 	l := &shellLexer{refused: map[int]bool{}}
 	for _, p := range t.parts {
@@ -36,29 +33,29 @@ func checkCommand(t *template) []mistake {
 	return l.mistakes
 }
 
-// slotMark stands for a slot in the text that the lexer reads; templates hold no NUL.
+// slotMark represents a slot in the text of the lexer. Templates contain no NUL.
 const slotMark = 0
 
-// shellLexer walks over a command line once, from left to right.
+// shellLexer reads a command line once, from left to right.
 type shellLexer struct {
 	text  []byte
-	at    []int   // where the slots stand in text
-	slots []*slot // and what they are
+	at    []int   // positions of the slots in text
+	slots []*slot // the slots at these positions
 
 	i       int
 	stack   []shellFrame
-	doubles int // how many of them are double-quoted strings
-	// lastEsac is where the last `esac` stands, or -1.
+	doubles int // number of double-quoted strings in stack
+	// lastEsac is the position of the last `esac`, or -1.
 	lastEsac int
 	// pending are here-documents whose bodies begin at the next line.
 	pending  []hereDoc
-	lost     string // why nothing behind this point can be trusted; "" if all can
+	lost     string // the reason why the text after this point is not understood; "" if it is
 	mistakes []mistake
-	refused  map[int]bool // slots that are among the mistakes
+	refused  map[int]bool // slots with a mistake
 }
 
-// shellFrame is a construct that is open: a double-quoted string or a command
-// substitution with its own count of parentheses.
+// shellFrame is an open construct, either a double-quoted string or a command substitution with its own count of
+// parentheses.
 type shellFrame struct {
 	double bool
 	parens int
@@ -67,8 +64,8 @@ type shellFrame struct {
 
 type hereDoc struct {
 	delimiter string
-	quoted    bool // the body is taken as it is
-	tabs      bool // <<-: leading tabs are removed
+	quoted    bool // the body is not expanded
+	tabs      bool // <<-, which removes leading tabs
 }
 
 func (l *shellLexer) run() {
@@ -93,15 +90,15 @@ func (l *shellLexer) run() {
 	}
 }
 
-// double tells whether the innermost open construct is a double-quoted string.
+// double reports whether the innermost open construct is a double-quoted string.
 func (l *shellLexer) double() bool {
 	return len(l.stack) > 0 && l.stack[len(l.stack)-1].double
 }
 
-// withinDouble tells whether any open construct is one.
+// withinDouble reports whether any open construct is a double-quoted string.
 func (l *shellLexer) withinDouble() bool { return l.doubles > 0 }
 
-// peek is the byte n places on, or a newline behind the end.
+// peek returns the byte n positions ahead, or a newline after the end.
 func (l *shellLexer) peek(n int) byte {
 	if i := l.i + n; i >= 0 && i < len(l.text) {
 		return l.text[i]
@@ -109,11 +106,11 @@ func (l *shellLexer) peek(n int) byte {
 	return '\n'
 }
 
-// code reads one thing outside quotes.
+// code reads one item outside quotes.
 func (l *shellLexer) code() {
 	switch c := l.text[l.i]; c {
 	case slotMark:
-		l.place()
+		l.slot()
 		l.i++
 	case '\'':
 		l.single()
@@ -129,8 +126,8 @@ func (l *shellLexer) code() {
 			return
 		}
 		if l.i > 0 && l.text[l.i-1] == ')' {
-			// Behind $(…) it belongs to the word, behind (…) it begins a comment.
-			l.lose("a # right behind a parenthesis")
+			// After $(…) it belongs to the word, but after (…) it begins a comment.
+			l.lose("a # directly after a parenthesis")
 			return
 		}
 		end := len(l.text)
@@ -164,9 +161,8 @@ func (l *shellLexer) code() {
 		}
 		l.i++
 	case ')':
-		// A pattern of `case` ends with an unpaired ")". Taking it for the end of
-		// a $(…) is harmless as long as what is around is not quoted, and inside
-		// double quotes `case` is not accepted at all.
+		// A pattern of `case` ends with an unpaired ")". Reading it as the end of a $(…) is harmless as long as the
+		// text around is not quoted. Inside double quotes `case` is not accepted at all.
 		if n := len(l.stack); n > 0 {
 			if l.stack[n-1].parens > 0 {
 				l.stack[n-1].parens--
@@ -184,11 +180,11 @@ func (l *shellLexer) code() {
 	}
 }
 
-// quoted reads one thing inside double quotes.
+// quoted reads one item inside double quotes.
 func (l *shellLexer) quoted() {
 	switch l.text[l.i] {
 	case slotMark:
-		l.refuse(l.i, "this slot stands inside double quotes; write %s bare, ramus quotes the value itself", l.slotAt(l.i))
+		l.refuse(l.i, "this slot is inside double quotes; write %s bare, ramus quotes the value itself", l.slotAt(l.i))
 		l.i++
 	case '"':
 		l.stack = l.stack[:len(l.stack)-1]
@@ -205,11 +201,11 @@ func (l *shellLexer) quoted() {
 	}
 }
 
-// place accepts or refuses a slot outside quotes.
-func (l *shellLexer) place() {
+// slot accepts or refuses a slot outside quotes.
+func (l *shellLexer) slot() {
 	switch {
 	case l.withinDouble():
-		l.refuse(l.i, "this slot stands inside \"$(…)\"; set a variable before (value=%s) and use \"$value\" here", l.slotAt(l.i))
+		l.refuse(l.i, "this slot is inside \"$(…)\"; set a variable before (value=%s) and use \"$value\" here", l.slotAt(l.i))
 		return
 	case len(l.pending) > 0:
 		l.refuse(l.i, "this slot stands between << and its here-document; put it into another command")
@@ -225,7 +221,7 @@ func (l *shellLexer) place() {
 	}
 }
 
-// wordEnds tells whether the byte at i separates words.
+// wordEnds reports whether the byte at i separates words.
 func (l *shellLexer) wordEnds(i int) bool {
 	return strings.IndexByte(" \t\n;&|()<>", l.text[i]) >= 0
 }
@@ -237,30 +233,30 @@ func (l *shellLexer) single() {
 	}
 	n := bytes.IndexByte(l.text[l.i+1:], '\'')
 	if n < 0 {
-		l.refuseIn(l.i, len(l.text), "this slot stands inside single quotes; write it bare, ramus quotes the value itself")
+		l.refuseIn(l.i, len(l.text), "this slot is inside single quotes; write it bare, ramus quotes the value itself")
 		l.wrong(l.i, "this single quote is not closed")
 		l.i = len(l.text)
 		return
 	}
 	end := l.i + 1 + n
-	l.refuseIn(l.i, end, "this slot stands inside single quotes; write it bare, ramus quotes the value itself")
+	l.refuseIn(l.i, end, "this slot is inside single quotes; write it bare, ramus quotes the value itself")
 	l.i = end + 1
 }
 
 func (l *shellLexer) backslash() {
 	if l.peek(1) == '\n' && l.i+1 < len(l.text) {
-		// The shell removes a backslash with its line break before it reads
-		// operators, so one of them may be put together across the lines.
+		// The shell removes a backslash with its line break before it reads operators, so an operator may be split
+		// across the lines.
 		joins := l.i > 0 && strings.IndexByte("$<(", l.text[l.i-1]) >= 0 || strings.IndexByte("#\\", l.peek(2)) >= 0
 		if l.withinDouble() || joins {
 			l.lose("a line break in the middle of something")
 			return
 		}
 	} else if l.peek(1) == slotMark {
-		l.refuse(l.i+1, "this slot stands right behind a backslash")
+		l.refuse(l.i+1, "this slot follows a backslash")
 	}
 	if l.i += 2; l.peek(0) == '#' && l.text[l.i-1] != '\n' {
-		l.i++ // the word goes on, though a blank may stand before the #
+		l.i++ // the word continues, although a blank may precede the #
 	}
 }
 
@@ -286,7 +282,7 @@ func (l *shellLexer) dollar() {
 	}
 }
 
-// arithmetic skips $((…)) where nothing but numbers, names and operators stands in it.
+// arithmetic skips $((…)) if it contains only numbers, names and operators.
 func (l *shellLexer) arithmetic() {
 	depth := 0
 	for j := l.i + 1; j < len(l.text); j++ {
@@ -303,7 +299,7 @@ func (l *shellLexer) arithmetic() {
 				return
 			}
 		case c == slotMark:
-			l.refuse(j, "this slot stands inside $((…)); set a variable before (value=%s) and use $((value)) here", l.slotAt(j))
+			l.refuse(j, "this slot is inside $((…)); set a variable before (value=%s) and use $((value)) here", l.slotAt(j))
 		case c == '_' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z':
 		case strings.IndexByte(" \t+-*/%<>=!&|^~?:,$", c) >= 0:
 		default:
@@ -314,7 +310,7 @@ func (l *shellLexer) arithmetic() {
 	l.lose("$(( that is not closed")
 }
 
-// braces skips ${…} where nothing in it could be quoting.
+// braces skips ${…} if it contains no possible quoting.
 func (l *shellLexer) braces() {
 	for j := l.i + 2; j < len(l.text); j++ {
 		switch c := l.text[j]; {
@@ -322,7 +318,7 @@ func (l *shellLexer) braces() {
 			l.i = j + 1
 			return
 		case c == slotMark:
-			l.refuse(j, "this slot stands inside ${…}; set a variable before (value=%s)", l.slotAt(j))
+			l.refuse(j, "this slot is inside ${…}; set a variable before (value=%s)", l.slotAt(j))
 			l.i = j + 1
 			l.lose("${…} with a slot in it")
 			return
@@ -343,9 +339,9 @@ func (l *shellLexer) backticks() {
 				j--
 			}
 		case slotMark:
-			l.refuse(j, "this slot stands inside backticks; write $(…) instead, and the slot bare in it")
+			l.refuse(j, "this slot is inside backticks; write $(…) instead, and the slot bare in it")
 		case '\'', '"':
-			l.refuseIn(l.i, j, "this slot stands inside backticks")
+			l.refuseIn(l.i, j, "this slot is inside backticks")
 			l.lose("quotes inside backticks")
 			return
 		case '`':
@@ -397,7 +393,7 @@ func (l *shellLexer) bodies() {
 			l.i = min(end+1, len(l.text))
 		}
 		body := string(l.text[start:l.i])
-		l.refuseIn(start, l.i, "this slot stands inside a here-document; write the value with printf '%%s\\n' {{…}} instead")
+		l.refuseIn(start, l.i, "this slot is inside a here-document; write the value with printf '%%s\\n' {{…}} instead")
 		if !doc.quoted && (strings.Contains(body, "\\\n") || strings.Contains(body, "$(") || strings.Contains(body, "${") || strings.Contains(body, "`")) {
 			l.lose("a here-document with substitutions or joined lines in it")
 			return
@@ -406,10 +402,10 @@ func (l *shellLexer) bodies() {
 	l.pending = nil
 }
 
-// lose gives up: what follows cannot be told for sure.
+// lose gives up, because the rest of the text cannot be understood for sure.
 func (l *shellLexer) lose(why string) { l.lost = why }
 
-// refuse reports the slot at a place of the text.
+// refuse reports the slot at a position of the text.
 func (l *shellLexer) refuse(at int, format string, args ...any) {
 	if n, ok := slices.BinarySearch(l.at, at); ok && !l.refused[n] {
 		l.refused[n] = true
@@ -417,7 +413,7 @@ func (l *shellLexer) refuse(at int, format string, args ...any) {
 	}
 }
 
-// refuseIn reports every slot in a stretch of the text.
+// refuseIn reports every slot in a range of the text.
 func (l *shellLexer) refuseIn(from, to int, format string, args ...any) {
 	n, _ := slices.BinarySearch(l.at, from)
 	for ; n < len(l.at) && l.at[n] < to; n++ {
@@ -425,14 +421,13 @@ func (l *shellLexer) refuseIn(from, to int, format string, args ...any) {
 	}
 }
 
-// wrong reports a place of the text that is no slot; its offset in the source
-// is found by counting what the slots before it take there.
+// wrong reports a position of the text that is not a slot. Its offset in the source follows from the preceding slot.
 func (l *shellLexer) wrong(at int, message string) {
 	offset := at
 	for n, place := range l.at {
 		if place < at {
 			offset = l.slots[n].offset + (at - place)
-			// behind the slot's own text, whose length is not kept: its first byte will do
+			// the length of the slot's own text is not known, so this is the offset of its first byte at worst
 		}
 	}
 	l.mistakes = append(l.mistakes, mistake{offset, message})

@@ -24,22 +24,22 @@ type Workflow struct {
 	needs       []string
 }
 
-// Description is what the file says about itself.
+// Description returns the description in the file.
 func (w *Workflow) Description() string { return w.description }
 
-// File is the name that was given to Parse.
+// File returns the name that was passed to Parse.
 func (w *Workflow) File() string { return w.file }
 
-// Source is the text that was parsed.
+// Source returns the parsed text.
 func (w *Workflow) Source() []byte { return []byte(w.source) }
 
-// Inputs are the declared inputs, in written order.
+// Inputs returns the declared inputs, in written order.
 func (w *Workflow) Inputs() []Input { return slices.Clone(w.inputs) }
 
-// Needs names the sub-workflows that it calls itself, sorted.
+// Needs returns the names of the sub-workflows that the workflow calls directly, sorted.
 func (w *Workflow) Needs() []string { return slices.Clone(w.needs) }
 
-// Nodes lists the nodes in written order, for display.
+// Nodes returns the nodes in written order, for display.
 func (w *Workflow) Nodes() []Node {
 	list := make([]Node, len(w.nodes))
 	for i, n := range w.nodes {
@@ -48,8 +48,7 @@ func (w *Workflow) Nodes() []Node {
 	return list
 }
 
-// Describe draws the workflow for a terminal: each node with what it does, and
-// where its transitions lead.
+// Describe returns a drawing of the workflow for a terminal, with the action and the transitions of each node.
 func (w *Workflow) Describe() string {
 	var b strings.Builder
 	b.WriteString(w.ID)
@@ -89,7 +88,7 @@ func (w *Workflow) Describe() string {
 	return b.String()
 }
 
-// Node is what can be shown of a node before it runs.
+// Node has the parts of a node that are known before it runs.
 type Node struct {
 	ID          string `json:"id"`
 	Kind        Kind   `json:"kind"`
@@ -97,7 +96,7 @@ type Node struct {
 	Line        int    `json:"line"` // in the file
 	// Action is the command template, the task, the sub-workflow, the model or the gate's message, as written.
 	Action string `json:"action"`
-	// Section is the first node of the fan-out section it belongs to, or "".
+	// Section is the first node of its fan-out section, or "".
 	Section string `json:"section,omitempty"`
 }
 
@@ -106,7 +105,7 @@ type Input struct {
 	Name        string `json:"name"`
 	Type        string `json:"type"` // string (default), number, integer, boolean, list, object, any
 	Required    bool   `json:"required,omitempty"`
-	Default     any    `json:"default,omitempty"` // nil: none
+	Default     any    `json:"default,omitempty"` // nil if there is none
 	Description string `json:"description,omitempty"`
 }
 
@@ -118,7 +117,7 @@ type node struct {
 	command    *template // shell
 	background bool
 	task       string // task
-	params     *param // task and workflow; nil: none
+	params     *param // task and workflow; nil if there is none
 	llm        *llmNode
 	gate       *gateNode
 	workflow   string // workflow
@@ -132,7 +131,7 @@ type node struct {
 	dependsOn []string
 
 	next    []*transition // in written order
-	section *section      // the fan-out section it belongs to; nil: the main line
+	section *section      // the fan-out section of the node; nil for the main line
 }
 
 type llmNode struct {
@@ -159,15 +158,15 @@ type transition struct {
 	when         *condition
 	fanOut       *fanOut
 	fanIn        bool
-	into         string // of a fan-in: the state key of the lines' outputs
-	sometimes    bool   // it has a condition, if perhaps a wrong one
+	into         string // state key of the lines' outputs, for a fan-in
+	sometimes    bool   // the transition has a condition, even if a wrong one
 	line, column int
 }
 
 // fanOut starts several lines.
 type fanOut struct {
-	count  int        // lines, when over is nil
-	over   *condition // a list: one line for each element
+	count  int        // number of lines if over is nil
+	over   *condition // a list, with one line for each element
 	branch bool       // each line has a branch of its own
 	as     string     // state key of the element in each line
 }
@@ -180,7 +179,7 @@ type section struct {
 	into   string
 }
 
-// The ends of a run that a transition can name instead of a node.
+// Targets of transitions that end the run.
 const (
 	endComplete = "$complete"
 	endFailed   = "$failed"
@@ -194,59 +193,57 @@ type RepoSpec struct {
 	MergeStrategy  string `json:"merge_strategy,omitempty"` // rebase (default), merge, squash, ff
 }
 
-// Options say what a workflow may refer to.
+// Options determine the names that a workflow may use.
 type Options struct {
-	// Load returns the text of the workflow called id (a sub-workflow); nil knows none.
+	// Load returns the text of a sub-workflow by id. If it is nil, no other workflows are known.
 	Load func(id string) ([]byte, error)
-	// RepoID is the repository that the workflow runs on, which a node's repo_id may name as well as
-	// the file's repo. Empty: it is not known yet, and all nodes must name the same one, which is then
-	// that of a file without repo.
+	// RepoID is the repository of the run. A node's repo_id may name it as well as the file's repo. If it is empty, the
+	// repository is not known yet, and all nodes must name the same one, which becomes that of a file without repo.
 	RepoID string
-	// LLM tells whether an endpoint is configured; without one an llm node is a mistake.
+	// LLM is true if a model endpoint is configured. Without one an llm node is a mistake.
 	LLM bool
 }
 
-// Kind of a step.
+// Kind is the kind of a step.
 type Kind string
 
-// The kinds of steps.
+// Kinds of steps.
 const (
 	KindShell    Kind = "shell"    // a command line
 	KindTask     Kind = "task"     // a library task
 	KindLLM      Kind = "llm"      // a question to a model
-	KindHuman    Kind = "human"    // a gate: a person approves or rejects
-	KindWorkflow Kind = "workflow" // a sub-workflow as a run of its own (inherit_branch says on which branch)
-	KindFork     Kind = "fork"     // a fan-out line with a branch of its own begins: branch it from the run's branch
-	KindJoin     Kind = "join"     // fan-in: merge the branches of Lines, in order
+	KindHuman    Kind = "human"    // a gate, at which a person approves or rejects
+	KindWorkflow Kind = "workflow" // a sub-workflow as a run of its own, on the branch that inherit_branch selects
+	KindFork     Kind = "fork"     // the start of a fan-out line with a branch of its own, made from the run's branch
+	KindJoin     Kind = "join"     // a fan-in, which merges the branches of Lines, in order
 )
 
-// Step is one thing to do next. It is data only and survives JSON.
+// Step is one action to perform next. It is pure data and survives JSON.
 type Step struct {
-	// ID is unique in the run: "test", "test#2" when visited again, "judge[3]" in fan-out line 3.
+	// ID is unique in the run, as "test", "test#2" for the second visit, and "judge[3]" in fan-out line 3.
 	ID   string `json:"id"`
 	Node string `json:"node"`
 	Kind Kind   `json:"kind"`
-	// Line is the fan-out line it belongs to ("" is the main line; "judge[3]").
-	// A line with a branch of its own has Branch set.
+	// Line is the fan-out line of the step, as "judge[3]", or "" for the main line. Branch is true if the line has a
+	// branch of its own.
 	Line   string `json:"line,omitempty"`
 	Branch bool   `json:"branch,omitempty"`
-	// Command of a shell step, expanded and quoted.
+	// Command is the expanded and quoted command of a shell step.
 	Command string `json:"command,omitempty"`
-	// Task and Params of a task step, expanded.
+	// Task and Params are those of a task step, expanded.
 	Task   string          `json:"task,omitempty"`
 	Params json.RawMessage `json:"params,omitempty"`
-	// LLM of an llm step.
+	// LLM is the question of an llm step.
 	LLM *LLMCall `json:"llm,omitempty"`
-	// Human of a gate.
+	// Human is the question of a gate.
 	Human *Gate `json:"human,omitempty"`
-	// Sub of a workflow step.
+	// Sub is the call of a workflow step.
 	Sub *SubCall `json:"sub,omitempty"`
-	// Lines of a join step: the lines whose branches are merged, in order.
+	// Lines of a join step are the lines whose branches are merged, in order.
 	Lines []string `json:"lines,omitempty"`
-	// Background shell steps start a process that later steps find running; the
-	// step ends when it has started.
+	// Background shell steps start a process for later steps. The step ends when the process has started.
 	Background bool          `json:"background,omitempty"`
-	Timeout    time.Duration `json:"timeout,omitempty"` // from execution.timeout_ms; 0 is the executor's default
+	Timeout    time.Duration `json:"timeout,omitempty"` // from execution.timeout_ms; 0 means the executor's default
 }
 
 // LLMCall is a question to a model.
@@ -255,13 +252,13 @@ type LLMCall struct {
 	System    string          `json:"system,omitempty"`
 	Prompt    string          `json:"prompt"`
 	MaxTokens int             `json:"max_tokens,omitempty"`
-	Schema    json.RawMessage `json:"schema,omitempty"` // the answer must be JSON that fits it
+	Schema    json.RawMessage `json:"schema,omitempty"` // the answer must be JSON that matches it
 }
 
 // Gate is a question to a person.
 type Gate struct {
 	Message string   `json:"message"`
-	Allowed []string `json:"allowed,omitempty"` // who may answer; empty: whoever may approve runs
+	Allowed []string `json:"allowed,omitempty"` // people who may answer; if empty, those who may approve runs
 }
 
 // SubCall starts a sub-workflow.
@@ -271,21 +268,20 @@ type SubCall struct {
 	Input         map[string]any `json:"input,omitempty"`
 }
 
-// StepResult is what a step came to; it survives JSON.
+// StepResult is the result of a step. It survives JSON.
 type StepResult struct {
 	OK bool `json:"ok"`
-	// Output is what conditions and output mappings see as `result`: for shell
-	// steps {stdout, stderr, exit_code, timed_out}, for tasks their value beside
-	// those, for llm {text, json}, for gates {approved, by, comment}, for
-	// sub-workflows {status, state}, for joins {conflicts}.
+	// Output is `result` in conditions and output mappings. Shell steps have {stdout, stderr, exit_code, timed_out},
+	// tasks the same and their value, llm steps {text, json}, gates {approved, by, comment}, sub-workflows {status,
+	// state}, and joins {conflicts}.
 	Output map[string]any `json:"output,omitempty"`
-	Error  string         `json:"error,omitempty"` // the step could not be done at all
+	Error  string         `json:"error,omitempty"` // set if the step could not be performed at all
 }
 
-// Outcome is how a run ended.
+// Outcome is the result of a run.
 type Outcome struct {
 	OK bool `json:"ok"`
-	// Failed is the step whose failure no transition handled; Error says why in words.
+	// Failed is the step whose failure no transition handled. Error describes the failure.
 	Failed string `json:"failed,omitempty"`
 	Error  string `json:"error,omitempty"`
 }
