@@ -176,7 +176,7 @@ func TestCaptureScreenshot(t *testing.T) {
 		`{"viewports":"mobile"}`:          "must be a list, not a string",
 		`{"url":"file:///etc/passwd"}`:    "http:// or https://",
 		`{"url":"http://a:b@127.0.0.1/"}`: "password",
-		`{"start":"none"}`:                "url must say",
+		`{"start":"none"}`:                "so url must",
 		`{"selector":" "}`:                "is empty",
 		`{"mask":[""]}`:                   "is empty",
 		`{"dir":".."}`:                    "below the root",
