@@ -18,39 +18,26 @@ var actions = []string{
 	"expect_text", "expect_visible", "expect_hidden", "expect_url", "expect_title", "expect_count", "screenshot",
 }
 
-// MarshalJSON writes the action and its target first, like people do.
+// MarshalJSON writes the action's name as a key, with the target as its value. Options are left out where they are zero,
+// apart from the value of fill: to fill in nothing empties a field.
 func (s Step) MarshalJSON() ([]byte, error) {
 	if !slices.Contains(actions, s.Do) {
 		return nil, fmt.Errorf("cannot write a step: unknown action %.100q", s.Do)
 	}
-	var b bytes.Buffer
-	b.WriteByte('{')
-	field := func(name string, value any) error {
-		text, err := json.Marshal(value)
-		if err != nil {
-			return err
-		}
-		if b.Len() > 1 {
-			b.WriteByte(',')
-		}
-		fmt.Fprintf(&b, "%q:%s", name, text)
-		return nil
-	}
-	errs := []error{field(s.Do, s.Target)}
-	if s.Value != "" || s.Do == "fill" { // fill with an empty value empties a field
-		errs = append(errs, field("value", s.Value))
+	fields := map[string]any{s.Do: s.Target}
+	if s.Value != "" || s.Do == "fill" {
+		fields["value"] = s.Value
 	}
 	if s.In != "" {
-		errs = append(errs, field("in", s.In))
+		fields["in"] = s.In
 	}
 	if s.Secret {
-		errs = append(errs, field("secret", true))
+		fields["secret"] = true
 	}
 	if s.Timeout != 0 {
-		errs = append(errs, field("timeout", s.Timeout))
+		fields["timeout"] = s.Timeout
 	}
-	b.WriteByte('}')
-	return b.Bytes(), errors.Join(errs...)
+	return json.Marshal(fields)
 }
 
 // UnmarshalJSON accepts the keys in any order. It checks the form of a step, and [Parse] its meaning.

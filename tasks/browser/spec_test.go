@@ -213,7 +213,7 @@ func TestStepsOfJSON(t *testing.T) {
 		t.Error("an unknown action is written")
 	}
 	text, err := json.Marshal(browser.Step{Do: "fill", Target: "#new", Value: "<a>", Secret: true, Timeout: browser.Duration(5 * time.Second)})
-	if want := `{"fill":"#new","value":"\u003ca\u003e","secret":true,"timeout":"5s"}`; err != nil || string(text) != want {
+	if want := `{"fill":"#new","secret":true,"timeout":"5s","value":"\u003ca\u003e"}`; err != nil || string(text) != want {
 		t.Errorf("%s, %v", text, err)
 	}
 }
