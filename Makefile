@@ -44,12 +44,18 @@ test: ## set-up, images, vet, staticcheck and all tests with the race detector
 	@scripts/setup.sh
 	@$(MAKE) --no-print-directory browser-program || true
 	@containers/image/build.sh task browser || true
-	@go build -o bin/testreport ./internal/testreport
-	@bin/testreport -lint -race ./...
+	@$(MAKE) --no-print-directory lint
+	@$(GOTESTSUM) -- -race $(TESTS)
 
 test-quick: ## the short tests, without set-up, race detector or lint
-	@go build -o bin/testreport ./internal/testreport
-	@bin/testreport -short ./...
+	@$(GOTESTSUM) -- -short $(TESTS)
+
+# -count=1: many tests depend on what the go command does not see (a container engine, an image, a program
+# they build). -p: one more than there are processors, since tests wait for containers and servers more than they compute.
+# -vet=off: lint has done it.
+GOTESTSUM = mkdir -p bin && go tool gotestsum --format pkgname-and-test-fails --format-icons text --format-hide-empty-pkg --jsonfile bin/tests.json \
+	--post-run-command scripts/cannot-run.sh
+TESTS = -count=1 -vet=off -timeout 15m -p $$(($$(nproc) + 1)) ./...
 
 # BENCH=cold,clone for some scenarios, BENCH_ROUNDS=n; docs/benchmarks.md has the others.
 bench: build ## ramus beside what else does the work: a table, bin/bench/results.json, charts
