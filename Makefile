@@ -4,7 +4,7 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS := -s -w -X main.version=$(VERSION)
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo demo-slack demo-engineer demo-browser smoke-slack test test-quick bench bench-go image browser-program browser browser-video task-browser setup lint cover fuzz vuln clean
+.PHONY: help build demo demo-slack demo-engineer demo-browser smoke-slack test test-quick bench bench-go image browser-program browser browser-video task-browser setup lint cover fuzz vuln mutants clean
 .NOTPARALLEL:
 
 help: ## this list
@@ -99,6 +99,14 @@ fuzz: ## every fuzz target for FUZZTIME (10s)
 
 vuln: ## known vulnerabilities; DB=file://… where the public data base is out of reach
 	go run golang.org/x/vuln/cmd/govulncheck@v1.8.0 $(if $(DB),-db $(DB)) ./...
+
+# PACKAGES=./gitd/pack, FAULTS=n of each package (0: all), SEED=n.
+mutants: ## faults planted in packages of pure logic; names those that no test notices
+	@go run ./internal/mutants -n $(or $(FAULTS),30) -seed $(or $(SEED),1) $(or $(PACKAGES),$(PURE))
+
+PURE = ./executor/egress ./executor/index ./executor/record ./gateway/gate ./gateway/github ./gateway/links ./gateway/model ./gateway/render \
+	./gateway/slack ./gitd/gitindex ./gitd/grant ./gitd/object ./gitd/pack ./gitd/pathspec ./gitd/protocol ./internal/... \
+	./tasks/browser ./tasks/document ./tasks/library ./tasks/nodejs ./tasks/results ./tasks/workflow
 
 clean: ## removes what was built here
 	rm -rf bin dist
