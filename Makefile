@@ -11,7 +11,8 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## bin/ramus, one static binary, with the one for containers in it
-	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o cmd/ramus/ramus-runner ./cmd/ramus-runner
+	@CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags '-s -w' -o bin/ramus-runner ./cmd/ramus-runner
+	@gzip -9nc bin/ramus-runner >cmd/ramus/ramus-runner.gz
 	CGO_ENABLED=0 go build -trimpath -tags ramusrunner -ldflags '$(LDFLAGS)' -o bin/ramus ./cmd/ramus
 
 demo: ## a workflow on a real repository, without Docker

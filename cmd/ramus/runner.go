@@ -2,9 +2,13 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"hash/crc32"
+	"io"
 	"os"
 	"path/filepath"
 )
@@ -20,9 +24,9 @@ func containerPrograms(data string) (runner, program string, err error) {
 	return runner, program, err
 }
 
-// unpackRunner writes ramus-runner to the data folder, for containers. Returns "" if this ramus was built without it
-// and serves as the runner itself. The name of the file has a hash of its content, so that the program of a running
-// container is never written to.
+// unpackRunner writes ramus-runner to a file that containers can mount, and returns its path. The path is empty if this
+// ramus was built without it. The file's name is a hash of its content, so that a file which a running container
+// was started from is never written to.
 func unpackRunner(data string) (path string, err error) {
 	if len(runnerProgram) == 0 {
 		return "", nil
@@ -30,7 +34,7 @@ func unpackRunner(data string) (path string, err error) {
 	sum := sha256.Sum256(runnerProgram)
 	dir := filepath.Join(data, "programs")
 	path = filepath.Join(dir, "ramus-runner-"+hex.EncodeToString(sum[:8]))
-	if there, err := os.ReadFile(path); err == nil && bytes.Equal(there, runnerProgram) {
+	if isUnpacked(path, runnerProgram) {
 		return path, nil
 	}
 	wrap := func(err error) error { return fmt.Errorf("cannot unpack ramus-runner: %w", err) }
@@ -51,8 +55,7 @@ func unpackRunner(data string) (path string, err error) {
 	if err != nil {
 		return "", wrap(err)
 	}
-	_, err = f.Write(runnerProgram)
-	if err == nil {
+	if err = gunzip(f, runnerProgram); err == nil {
 		err = f.Chmod(0o755)
 	}
 	if cerr := f.Close(); err == nil {
@@ -66,4 +69,27 @@ func unpackRunner(data string) (path string, err error) {
 		return "", wrap(err)
 	}
 	return path, nil
+}
+
+// isUnpacked reports whether a file has the length and the checksum that the trailer of packed tells (RFC 1952).
+func isUnpacked(path string, packed []byte) bool {
+	f, err := os.Open(path)
+	if err != nil || len(packed) < 8 {
+		return false
+	}
+	defer f.Close()
+	sum := crc32.NewIEEE()
+	size, err := io.Copy(sum, f)
+	trailer := packed[len(packed)-8:]
+	return err == nil && sum.Sum32() == binary.LittleEndian.Uint32(trailer) && uint32(size) == binary.LittleEndian.Uint32(trailer[4:])
+}
+
+// gunzip writes to w the content of packed.
+func gunzip(w io.Writer, packed []byte) error {
+	r, err := gzip.NewReader(bytes.NewReader(packed))
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(w, r)
+	return err
 }

@@ -4,7 +4,7 @@ package main
 
 import _ "embed"
 
-// runnerProgram is the ramus-runner that `make build` has built.
+// runnerProgram is ramus-runner, as `make build` has just built and compressed it with gzip.
 //
-//go:embed ramus-runner
+//go:embed ramus-runner.gz
 var runnerProgram []byte

@@ -2,5 +2,5 @@
 
 package main
 
-// runnerProgram is empty in a ramus that the Go tool built alone.
+// runnerProgram is empty in a ramus that the go command built without the tag ramusrunner.
 var runnerProgram []byte

@@ -1,10 +1,26 @@
 package main
 
 import (
+	"bytes"
+	"compress/gzip"
 	"os"
 	"path/filepath"
 	"testing"
 )
+
+// pack compresses a program as make build does.
+func pack(t *testing.T, program string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write([]byte(program)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
 
 func TestUnpackRunner(t *testing.T) {
 	was := runnerProgram
@@ -14,7 +30,7 @@ func TestUnpackRunner(t *testing.T) {
 	if path, err := unpackRunner(data); path != "" || err != nil {
 		t.Errorf("nothing is unpacked to %q, %v", path, err)
 	}
-	runnerProgram = []byte("one")
+	runnerProgram = pack(t, "one")
 	one, err := unpackRunner(data)
 	if err != nil {
 		t.Fatal(err)
@@ -30,19 +46,21 @@ func TestUnpackRunner(t *testing.T) {
 		t.Errorf("it was written anew: %v", err)
 	}
 	// Another version takes its place, and what was damaged does not stay.
-	runnerProgram = []byte("two")
+	runnerProgram = pack(t, "two")
 	two, err := unpackRunner(data)
 	if err != nil || two == one {
 		t.Fatalf("%q, %v", two, err)
 	}
-	if err := os.WriteFile(two, []byte("tw"), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if path, err := unpackRunner(data); path != two || err != nil {
-		t.Errorf("%q, %v", path, err)
-	}
-	if text, err := os.ReadFile(two); string(text) != "two" || err != nil {
-		t.Errorf("%q, %v", text, err)
+	for _, damaged := range []string{"tw", "twx", "two\x00", ""} {
+		if err := os.WriteFile(two, []byte(damaged), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if path, err := unpackRunner(data); path != two || err != nil {
+			t.Errorf("%q, %v", path, err)
+		}
+		if text, err := os.ReadFile(two); string(text) != "two" || err != nil {
+			t.Errorf("%q, %v", text, err)
+		}
 	}
 	if left, err := os.ReadDir(filepath.Dir(two)); len(left) != 1 || err != nil {
 		t.Errorf("%v, %v", left, err)
