@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gitd"
 	gossh "golang.org/x/crypto/ssh"
 )
@@ -286,7 +286,7 @@ func TestRefsBoundTheAPI(t *testing.T) {
 	}
 
 	// A new token asks for no refs that its scopes cannot use.
-	for _, n := range []gateway.NewToken{
+	for _, n := range []signin.NewToken{
 		{Subject: "x", Scopes: []string{"read"}, Write: []string{"refs/heads/main"}},
 		{Subject: "x", Scopes: []string{"metrics"}, Write: []string{"refs/heads/main"}},
 		{Subject: "x", Scopes: []string{"metrics"}, Read: []string{"refs/heads/main"}},
@@ -295,7 +295,7 @@ func TestRefsBoundTheAPI(t *testing.T) {
 			t.Errorf("%+v became %+v", n, got.Grant)
 		}
 	}
-	made, err := r.local.NewToken(t.Context(), gateway.NewToken{Subject: "x", Scopes: []string{"write"}, Read: []string{"refs/heads/main", "refs/ramus/runs/*"}})
+	made, err := r.local.NewToken(t.Context(), signin.NewToken{Subject: "x", Scopes: []string{"write"}, Read: []string{"refs/heads/main", "refs/ramus/runs/*"}})
 	if err != nil || len(made.Grant.Write) != 1 || made.Grant.Write[0] != "refs/heads/main" {
 		t.Errorf("a token that reads main writes %q: %v", made.Grant.Write, err)
 	}

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -134,7 +135,7 @@ func (s *session) log(ctx context.Context, runs []record.Run, args []string) (st
 			if e.Exit != nil {
 				exit = "exit " + strconv.Itoa(*e.Exit)
 			}
-			command, _, _ := strings.Cut(first(e.Command, e.Node, e.Step), "\n")
+			command, _, _ := strings.Cut(cmp.Or(e.Command, e.Node, e.Step), "\n")
 			of = append(of, fmt.Sprintf("%s  %-8s %8s  %s", commit, exit, (time.Duration(e.DurationMS)*time.Millisecond).String(), command))
 		}
 		for j := len(of) - 1; j >= 0 && len(lines) < most; j-- {
@@ -224,7 +225,7 @@ func (s *session) merge(ctx context.Context, last record.Run, words Words, who g
 	if err != nil {
 		return "", "", err
 	}
-	into := first(words.Into, last.Base)
+	into := cmp.Or(words.Into, last.Base)
 	switch {
 	case len(res.Conflicts) > 0:
 		return fmt.Sprintf("`%s` cannot be brought into %s: it conflicts in", last.Branch, into), strings.Join(res.Conflicts, "\n"), nil
@@ -250,7 +251,7 @@ func workflowFile(name string) string {
 // taskCall is the library task of a word.
 func taskCall(w Words) *record.TaskCall {
 	call := &record.TaskCall{Params: map[string]any{}}
-	arg := first(w.Args...)
+	arg := cmp.Or(w.Args...)
 	switch w.Verb {
 	case "test":
 		call.Name = "lib_run_tests"
@@ -282,7 +283,7 @@ func agentPrompt(t slack.Thread, m slack.Mention, text string, skipped []string)
 				continue
 			}
 			var said strings.Builder
-			fmt.Fprintf(&said, "\n%s:\n", first(p.Name, p.User, "somebody"))
+			fmt.Fprintf(&said, "\n%s:\n", cmp.Or(p.Name, p.User, "somebody"))
 			for line := range strings.Lines(p.Text) {
 				said.WriteString("> " + strings.TrimRight(line, "\n") + "\n")
 			}

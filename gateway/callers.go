@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"slices"
 	"strings"
@@ -10,47 +9,55 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// findCaller is Executor.Caller for the caller's eyes.
-func (s *Server) findCaller(c *route.Call, name string) (executor.CallerStatus, error) {
-	return s.callerOf(c.R.Context(), c.Who, name)
+// callersAPI shows the work of callers, and brings it into other branches.
+type callersAPI struct {
+	Executor *executor.Executor
+	Git      *gitd.Server
+	find     *lookup.Lookup
 }
 
-func (s *Server) callerOf(ctx context.Context, who route.Who, name string) (executor.CallerStatus, error) {
-	st, err := s.Executor.Caller(ctx, name)
-	return s.seen(who, name, st, err)
-}
-
-// seen is a caller that was found by name, for those who may see it.
-func (s *Server) seen(who route.Who, name string, st executor.CallerStatus, err error) (executor.CallerStatus, error) {
-	if err != nil {
-		return st, who.HideMatches("caller", name, err)
+// Routes returns the routes of callers.
+func (api *callersAPI) Routes() []route.Route {
+	return []route.Route{
+		{Method: "GET", Pattern: "/api/callers", Access: route.AccessRead,
+			Summary: "List callers, the most recently active first", Query: listQuery{},
+			Response: []executor.CallerStatus{}, Handle: api.callers},
+		{Method: "GET", Pattern: "/api/callers/{caller}", Access: route.AccessRead, Summary: "One caller",
+			Response: executor.CallerStatus{}, Handle: api.caller},
+		{Method: "GET", Pattern: "/api/callers/{caller}/log", Access: route.AccessRead,
+			Summary: "Every command and commit of a caller, newest first", Query: callerLogQuery{},
+			Response: []LogEntry{}, Handle: api.callerLog},
+		{Method: "GET", Pattern: "/api/callers/{caller}/diff", Access: route.AccessRead,
+			Summary: "What a caller changed, as git writes it", Query: callerDiffQuery{}, Media: route.MediaText,
+			Handle: api.callerDiff},
+		{Method: "GET", Pattern: "/api/callers/{caller}/changes", Access: route.AccessRead,
+			Summary: "The files a caller changed", Response: []gitd.Change{}, Handle: api.callerChanges},
+		{Method: "POST", Pattern: "/api/callers/{caller}/merge", Access: route.AccessWrite,
+			Summary: "Bring a caller's branch into another; a conflict is an answer", Request: record.Merge{},
+			Response: gitd.MergeResult{}, Handle: api.merge},
+		{Method: "POST", Pattern: "/api/callers/{caller}/rollback", Access: route.AccessWrite,
+			Summary: "Make a caller's branch look as it did at an earlier commit, by a new commit",
+			Request: Rollback{}, Response: RolledBack{}, Handle: api.rollback},
+		{Method: "POST", Pattern: "/api/callers/{caller}/stop", Access: route.AccessWrite,
+			Summary: "Stop all runs of a caller and remove its container", Response: executor.CallerStatus{},
+			Handle: api.stopCaller},
+		{Method: "GET", Pattern: "/api/callers/{caller}/sessions", Access: route.AccessRead,
+			Summary:  "A caller's sessions with agents, by agent and label, the most recently used first",
+			Response: []executor.Session{}, Handle: api.sessions},
 	}
-	if !who.SeesBranch(st.Repo, st.Branch) {
-		return executor.CallerStatus{}, route.NotFound("caller", name)
-	}
-	return st, nil
 }
 
-// namedCaller is findCaller for the name in the path. A route that is for writers
-// is for those who may change the caller's branch.
-func (s *Server) namedCaller(c *route.Call) (executor.CallerStatus, error) {
-	st, err := s.findCaller(c, c.R.PathValue("caller"))
-	if err == nil && c.Access == route.AccessWrite {
-		err = c.Who.CheckChange(st.Repo, st.Branch)
-	}
-	return st, err
-}
-
-func (s *Server) callers(c *route.Call) error {
-	f, err := s.filter(c)
+func (api *callersAPI) callers(c *route.Call) error {
+	f, err := readFilter(c)
 	if err != nil {
 		return err
 	}
-	list, err := s.Executor.Callers(c.R.Context(), f)
+	list, err := api.Executor.Callers(c.R.Context(), f)
 	if err != nil {
 		return err
 	}
@@ -60,20 +67,20 @@ func (s *Server) callers(c *route.Call) error {
 	return c.Reply(list)
 }
 
-func (s *Server) caller(c *route.Call) error {
-	st, err := s.namedCaller(c)
+func (api *callersAPI) caller(c *route.Call) error {
+	st, err := api.find.PathCaller(c)
 	if err != nil {
 		return err
 	}
 	return c.Reply(st)
 }
 
-func (s *Server) sessions(c *route.Call) error {
-	st, err := s.namedCaller(c)
+func (api *callersAPI) sessions(c *route.Call) error {
+	st, err := api.find.PathCaller(c)
 	if err != nil {
 		return err
 	}
-	list, err := s.Executor.Sessions(c.R.Context(), st.Caller.String())
+	list, err := api.Executor.Sessions(c.R.Context(), st.Caller.String())
 	if err != nil {
 		return err
 	}
@@ -81,9 +88,9 @@ func (s *Server) sessions(c *route.Call) error {
 }
 
 // span is where a caller's work begins and ends in its repository.
-func (s *Server) span(c *route.Call, st executor.CallerStatus) (r *gitd.Repo, from, to string, err error) {
+func (api *callersAPI) span(c *route.Call, st executor.CallerStatus) (r *gitd.Repo, from, to string, err error) {
 	ctx := c.R.Context()
-	if r, err = s.Git.Repo(st.Repo); err != nil {
+	if r, err = api.Git.Repo(st.Repo); err != nil {
 		return nil, "", "", err
 	}
 	head, err := r.Resolve(ctx, "refs/heads/"+st.Branch)
@@ -111,32 +118,32 @@ type callerDiffQuery struct {
 	Path []string `json:"path,omitempty" jsonschema:"only these files or folders"`
 }
 
-func (s *Server) callerDiff(c *route.Call) error {
+func (api *callersAPI) callerDiff(c *route.Call) error {
 	var q callerDiffQuery
 	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	st, err := s.namedCaller(c)
+	st, err := api.find.PathCaller(c)
 	if err != nil {
 		return err
 	}
-	r, from, to, err := s.span(c, st)
+	r, from, to, err := api.span(c, st)
 	if err != nil {
 		return err
 	}
-	return s.diff(c, r, from, to, gitd.DiffOptions{Stat: q.Stat, Paths: q.Path})
+	return replyDiff(c, r, from, to, gitd.DiffOptions{Stat: q.Stat, Paths: q.Path})
 }
 
-func (s *Server) callerChanges(c *route.Call) error {
-	st, err := s.namedCaller(c)
+func (api *callersAPI) callerChanges(c *route.Call) error {
+	st, err := api.find.PathCaller(c)
 	if err != nil {
 		return err
 	}
-	r, from, to, err := s.span(c, st)
+	r, from, to, err := api.span(c, st)
 	if err != nil {
 		return err
 	}
-	return s.changes(c, r, from, to, false)
+	return replyChanges(c, r, from, to, false)
 }
 
 // LogEntry is a command of a caller, the commit that holds what it changed, or
@@ -166,7 +173,7 @@ type callerLogQuery struct {
 	Max   int  `json:"max,omitempty" jsonschema:"at most so many entries; 200 if 0, 1000 at most"`
 }
 
-func (s *Server) callerLog(c *route.Call) error {
+func (api *callersAPI) callerLog(c *route.Call) error {
 	var q callerLogQuery
 	if err := c.ReadQuery(&q); err != nil {
 		return err
@@ -175,15 +182,15 @@ func (s *Server) callerLog(c *route.Call) error {
 		q.Max = 200
 	}
 	q.Max = min(q.Max, 1000)
-	st, err := s.namedCaller(c)
+	st, err := api.find.PathCaller(c)
 	if err != nil {
 		return err
 	}
-	entries, err := s.commands(c, st)
+	entries, err := api.commands(c, st)
 	if err != nil {
 		return err
 	}
-	r, from, to, err := s.span(c, st)
+	r, from, to, err := api.span(c, st)
 	if err != nil {
 		return err
 	}
@@ -210,7 +217,7 @@ func (s *Server) callerLog(c *route.Call) error {
 	slices.SortStableFunc(entries, func(a, b LogEntry) int { return b.Time.Compare(a.Time) })
 	entries = entries[:min(len(entries), q.Max)]
 	for i := range entries {
-		if err := s.fill(c, r, &entries[i], q.Patch); err != nil {
+		if err := api.fill(c, r, &entries[i], q.Patch); err != nil {
 			return err
 		}
 	}
@@ -229,16 +236,16 @@ func trailerRun(commit gitd.Commit) string {
 }
 
 // commands reads a caller's commands from the journals of its runs, newest first.
-func (s *Server) commands(c *route.Call, st executor.CallerStatus) ([]LogEntry, error) {
+func (api *callersAPI) commands(c *route.Call, st executor.CallerStatus) ([]LogEntry, error) {
 	ctx := c.R.Context()
-	runs, err := s.Executor.Runs(ctx, record.Filter{Caller: st.Caller.String(), Max: 1000})
+	runs, err := api.Executor.Runs(ctx, record.Filter{Caller: st.Caller.String(), Max: 1000})
 	if err != nil {
 		return nil, err
 	}
 	var entries []LogEntry
 	for _, run := range runs {
 		open := map[string]record.Event{}
-		for e, err := range s.Executor.Events(ctx, run.Name(), 0, false) {
+		for e, err := range api.Executor.Events(ctx, run.Name(), 0, false) {
 			if err != nil {
 				return nil, err
 			}
@@ -282,7 +289,7 @@ func entry(run record.Run, start, end record.Event) LogEntry {
 const longestPatch = 256 << 10
 
 // fill adds what git knows of an entry's commit.
-func (s *Server) fill(c *route.Call, r *gitd.Repo, e *LogEntry, patch bool) error {
+func (api *callersAPI) fill(c *route.Call, r *gitd.Repo, e *LogEntry, patch bool) error {
 	if e.Commit == nil {
 		return nil
 	}
@@ -326,12 +333,12 @@ func (b *capped) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func (s *Server) merge(c *route.Call) error {
+func (api *callersAPI) merge(c *route.Call) error {
 	var m record.Merge
 	if err := c.ReadOptionalJSON(&m); err != nil {
 		return err
 	}
-	st, err := s.namedCaller(c)
+	st, err := api.find.PathCaller(c)
 	if err != nil {
 		return err
 	}
@@ -342,7 +349,7 @@ func (s *Server) merge(c *route.Call) error {
 	if err := c.Who.CheckChange(st.Repo, m.Into); err != nil {
 		return err
 	}
-	result, err := s.Executor.Merge(c.R.Context(), st.Caller.String(), m)
+	result, err := api.Executor.Merge(c.R.Context(), st.Caller.String(), m)
 	if err != nil {
 		return err
 	}
@@ -360,89 +367,32 @@ type RolledBack struct {
 	Commit gitd.Hash `json:"commit"`
 }
 
-func (s *Server) rollback(c *route.Call) error {
+func (api *callersAPI) rollback(c *route.Call) error {
 	var b Rollback
 	if err := c.ReadJSON(&b); err != nil {
 		return err
 	}
-	st, err := s.namedCaller(c)
+	st, err := api.find.PathCaller(c)
 	if err != nil {
 		return err
 	}
-	commit, err := s.Executor.Rollback(c.R.Context(), st.Caller.String(), b.To, c.Who.Person(b.By))
+	commit, err := api.Executor.Rollback(c.R.Context(), st.Caller.String(), b.To, c.Who.Person(b.By))
 	if err != nil {
 		return err
 	}
 	return c.Reply(RolledBack{commit})
 }
 
-func (s *Server) stopCaller(c *route.Call) error {
-	st, err := s.namedCaller(c)
+func (api *callersAPI) stopCaller(c *route.Call) error {
+	st, err := api.find.PathCaller(c)
 	if err != nil {
 		return err
 	}
-	if err := s.Executor.Stop(c.R.Context(), st.Caller.String(), c.Who.Person(st.Last.Asker)); err != nil {
+	if err := api.Executor.Stop(c.R.Context(), st.Caller.String(), c.Who.Person(st.Last.Asker)); err != nil {
 		return err
 	}
-	if st, err = s.namedCaller(c); err != nil {
+	if st, err = api.find.PathCaller(c); err != nil {
 		return err
 	}
 	return c.Reply(st)
-}
-
-func (s *Server) processes(c *route.Call) error {
-	st, err := s.namedCaller(c)
-	if err != nil {
-		return err
-	}
-	list, err := s.Executor.Processes(c.R.Context(), st.Caller.String())
-	if err != nil {
-		return err
-	}
-	if list == nil {
-		list = []executor.Process{}
-	}
-	return c.Reply(list)
-}
-
-type processQuery struct {
-	Follow bool `json:"follow,omitempty" jsonschema:"go on until the process ends"`
-}
-
-func (s *Server) processOutput(c *route.Call) error {
-	var q processQuery
-	if err := c.ReadQuery(&q); err != nil {
-		return err
-	}
-	st, err := s.namedCaller(c)
-	if err != nil {
-		return err
-	}
-	done, err := c.OpenStream()
-	if err != nil {
-		return err
-	}
-	defer done()
-	ctx, cancel := context.WithCancel(c.R.Context())
-	defer cancel()
-	out := &execLines{call: c, hangUp: cancel}
-	stop := out.keepAlive(s.Heartbeat)
-	defer context.AfterFunc(c.Draining(), cancel)()
-	err = s.Executor.ProcessOutput(ctx, st.Caller.String(), c.R.PathValue("process"), q.Follow, out.to("stdout"), out.to("stderr"))
-	stop()
-	if err != nil {
-		return out.fail(err)
-	}
-	return out.send(ExecLine{End: true})
-}
-
-func (s *Server) stopProcess(c *route.Call) error {
-	st, err := s.namedCaller(c)
-	if err != nil {
-		return err
-	}
-	if err := s.Executor.StopProcess(c.R.Context(), st.Caller.String(), c.R.PathValue("process")); err != nil {
-		return err
-	}
-	return c.Reply(struct{}{})
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -318,7 +319,7 @@ type place struct {
 func (c *Chat) place(ctx context.Context, s Session, channel string, words Words) place {
 	var p place
 	set := c.Channels[channel]
-	p.agent = first(words.Agent, set.Agent, c.Agent)
+	p.agent = cmp.Or(words.Agent, set.Agent, c.Agent)
 	home, base, err := c.Executor.Home(ctx, s.Caller())
 	if err == nil {
 		p.home = home
@@ -339,7 +340,7 @@ func (c *Chat) place(ctx context.Context, s Session, channel string, words Words
 	if words.Repo != "" && words.Repo != p.repo {
 		p.repo, p.base = words.Repo, ""
 	}
-	p.base = first(words.Base, p.base)
+	p.base = cmp.Or(words.Base, p.base)
 	p.claim = houseRepo
 	if p.repo != "" {
 		if _, err := c.Git.Repo(p.repo); err == nil {
@@ -347,15 +348,6 @@ func (c *Chat) place(ctx context.Context, s Session, channel string, words Words
 		}
 	}
 	return p
-}
-
-func first(texts ...string) string {
-	for _, t := range texts {
-		if t != "" {
-			return t
-		}
-	}
-	return ""
 }
 
 // repos lists the repositories that people may name.

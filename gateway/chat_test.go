@@ -47,7 +47,7 @@ func openTalk(t *testing.T, withContainers bool, change func(*gateway.Chat), wor
 		if change != nil {
 			change(k.chat)
 		}
-		s.Chat = k.chat
+		s.Chat, s.Now = k.chat, k.chat.Now
 	})
 	k.slack.SetRequestURLs(k.web.URL+"/slack/events", k.web.URL+"/slack/commands", k.web.URL+"/slack/interactions")
 	k.repo(t, "app")
@@ -323,7 +323,6 @@ func TestThreadOutsideTheGate(t *testing.T) {
 				c.Slack.Now = now
 				c.Fallback = &fallback.Client{URL: web.URL, Secret: runner.Secret, Now: now}
 			}, func(s *slacktest.Server) { s.Now = now })
-			k.Now = now
 			// Whoever has to ask for it a second time has one request more.
 			k.recorded("who ramus is", func() bool { return gateway.KnowsItself(k.chat) })
 			ts := k.slack.Write("U02", "C01", "", "the build is red & <@U03> is away")

@@ -13,10 +13,28 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
+
+// deployAPI receives the news of deploys.
+type deployAPI struct {
+	Executor *executor.Executor
+	// DeploySecret signs the messages. If it is empty, none are taken.
+	DeploySecret string
+	Now          func() time.Time
+}
+
+// Routes returns the routes of deploys.
+func (api *deployAPI) Routes() []route.Route {
+	return []route.Route{
+		{Method: "POST", Pattern: "/hooks/deploy", Access: route.AccessHook,
+			Summary: "Hear of a deploy: the base follows to its commit", Request: upstream.Deploy{},
+			Response: Deployed{}, Body: deployBody, Handle: api.deployHook},
+	}
+}
 
 // The headers of a deploy's message.
 const (
@@ -49,8 +67,8 @@ type Deployed struct {
 
 // deployHook hears of a deploy. The answer goes out once the news are durable;
 // upstream is asked after it.
-func (s *Server) deployHook(c *route.Call) error {
-	if s.DeploySecret == "" {
+func (api *deployAPI) deployHook(c *route.Call) error {
+	if api.DeploySecret == "" {
 		return route.NewProblem(route.KindNotFound, "this server hears of no deploys").
 			WithHint("hooks.deploy in the configuration names the secret that they are signed with")
 	}
@@ -60,7 +78,7 @@ func (s *Server) deployHook(c *route.Call) error {
 	if err != nil {
 		return route.BadJSON(err)
 	}
-	sent, err := s.signed(c, body)
+	sent, err := api.signed(c, body)
 	if err != nil {
 		return err
 	}
@@ -74,7 +92,7 @@ func (s *Server) deployHook(c *route.Call) error {
 		return route.NewProblem(route.KindInvalid, "the request's body goes on after its JSON object")
 	}
 	d.SentAt = sent
-	known, err := s.Executor.Bases().Accept(c.R.Context(), d)
+	known, err := api.Executor.Bases().Accept(c.R.Context(), d)
 	if err != nil {
 		return err
 	}
@@ -83,7 +101,7 @@ func (s *Server) deployHook(c *route.Call) error {
 
 // signed checks the signature over the raw body and returns the time that was
 // signed with it.
-func (s *Server) signed(c *route.Call, body []byte) (time.Time, error) {
+func (api *deployAPI) signed(c *route.Call, body []byte) (time.Time, error) {
 	refused := func(why string) (time.Time, error) {
 		return time.Time{}, route.NewProblem(route.KindUnauthorized, "%s", why).
 			WithHint(headerSignature + " is v0= and the HMAC-SHA256 of v0:TIMESTAMP:BODY; examples/deploy-hook makes one")
@@ -93,71 +111,13 @@ func (s *Server) signed(c *route.Call, body []byte) (time.Time, error) {
 	if err != nil {
 		return refused(headerTimestamp + " is not a number of seconds since 1970")
 	}
-	want := Signature(s.DeploySecret, timestamp, body)
+	want := Signature(api.DeploySecret, timestamp, body)
 	if subtle.ConstantTimeCompare([]byte(want), []byte(signature)) != 1 {
 		return refused(headerSignature + " does not fit the message")
 	}
 	sent := time.Unix(seconds, 0).UTC()
-	if off := s.Now().Sub(sent); off > hookWindow || off < -hookWindow {
+	if off := api.Now().Sub(sent); off > hookWindow || off < -hookWindow {
 		return refused("the message was signed at another time: five minutes are allowed either way")
 	}
 	return sent, nil
-}
-
-// Bases are the manifests of a repository's bases, newest first.
-type Bases struct {
-	// Key is what they are signed with, as a line of an allowed_signers file:
-	// `ssh-keygen -Y verify -n ramus-base -I ramus` checks one without ramus.
-	Key   string        `json:"key"`
-	Bases []CheckedBase `json:"bases"`
-}
-
-// CheckedBase is a manifest that the server checked against its own key and the repository.
-type CheckedBase struct {
-	gitd.SignedBase
-	Valid   bool   `json:"valid"`
-	Problem string `json:"problem,omitempty"` // why it is not
-}
-
-type basesQuery struct {
-	Max int `json:"max,omitempty" jsonschema:"at most so many; 100 if 0, 1000 at most"`
-}
-
-func (s *Server) bases(c *route.Call) error {
-	var q basesQuery
-	if err := c.ReadQuery(&q); err != nil {
-		return err
-	}
-	r, err := s.findRepo(c, c.R.PathValue("repo"))
-	if err != nil {
-		return err
-	}
-	if err := s.seesBase(c.R.Context(), c.Who, r.Name(), ""); err != nil {
-		return err
-	}
-	list, err := r.Bases(c.R.Context(), min(q.Max, 1000))
-	if err != nil {
-		return err
-	}
-	out := Bases{Key: s.Git.BaseKey(), Bases: []CheckedBase{}}
-	for _, b := range list {
-		checked := CheckedBase{SignedBase: b, Valid: true}
-		if err := r.CheckBase(c.R.Context(), b.Hash); err != nil {
-			if ctx := c.R.Context(); ctx.Err() != nil {
-				return ctx.Err()
-			}
-			checked.Valid, checked.Problem = false, err.Error()
-		}
-		out.Bases = append(out.Bases, checked)
-	}
-	return c.Reply(out)
-}
-
-// RefreshRepo asks for a refresh.
-type RefreshRepo struct {
-	// Commit is what the base is to be brought to; empty: upstream's newest.
-	Commit gitd.Hash `json:"commit,omitempty"`
-	// Wait goes on until the dependencies of the base are in the cache; otherwise
-	// they are fetched after the answer.
-	Wait bool `json:"wait,omitempty"`
 }

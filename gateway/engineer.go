@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -18,6 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/upstream"
+	"github.com/ramus-dev/ramus/gateway/catalog"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/slack"
@@ -112,17 +114,8 @@ type Submission struct {
 	permit func(record.Task) error
 }
 
-// maxTaskText bounds a task's description and context together, in bytes. An agent is told both, so they
-// fit into its first prompt with the template around them.
-const maxTaskText = 96_000
-
-// Bounds of tasks that tasks ask for: how deep, how many of each, how many at
-// work for all of one first task.
-const (
-	maxTaskDepth    = 3
-	maxTaskChildren = 5
-	maxTaskFamily   = 10
-)
+// maxTaskFamily limits how many tasks may be at work for all of one first task.
+const maxTaskFamily = 10
 
 // standingRun is the id of the run that is a task's record.
 const standingRun = "task"
@@ -253,9 +246,9 @@ func (e *Engineer) submit(ctx context.Context, s Submission) (record.Task, error
 	switch {
 	case strings.TrimSpace(s.Description) == "":
 		return record.Task{}, invalid("it has no description; say what to build or fix")
-	case len(s.Description)+len(s.Context) > maxTaskText:
+	case len(s.Description)+len(s.Context) > catalog.MaxTaskText:
 		return record.Task{}, invalid("its description has %d bytes and its context %d, at most %d together; put the details into a file of the repository, and say where",
-			len(s.Description), len(s.Context), maxTaskText)
+			len(s.Description), len(s.Context), catalog.MaxTaskText)
 	case len(s.Key) > 200:
 		return record.Task{}, invalid("its key has more than 200 bytes")
 	case isOurs(s.Base):
@@ -316,7 +309,7 @@ func (e *Engineer) submit(ctx context.Context, s Submission) (record.Task, error
 
 // workplace is the repository and base of a submission.
 func (e *Engineer) workplace(ctx context.Context, s Submission) (repo, base string, err error) {
-	repo = first(s.Repo, e.Repo)
+	repo = cmp.Or(s.Repo, e.Repo)
 	if repo == "" {
 		all, err := e.Git.Repos(ctx)
 		if err != nil {
@@ -353,7 +346,7 @@ func (e *Engineer) workplace(ctx context.Context, s Submission) (repo, base stri
 // agent is the agent of a submission.
 func (e *Engineer) agent(asked string) (string, error) {
 	names := e.Executor.AgentNames()
-	name := first(asked, e.Agent)
+	name := cmp.Or(asked, e.Agent)
 	switch {
 	case len(names) == 0:
 		return "", invalid("no agent is configured here; see `agents` in the configuration")
@@ -396,10 +389,10 @@ func (e *Engineer) mayBear(parent string) error {
 		}
 	}
 	switch {
-	case depth > maxTaskDepth:
-		return fmt.Errorf("%w: tasks of tasks of tasks go %d deep and no deeper", record.ErrConflict, maxTaskDepth)
-	case children >= maxTaskChildren:
-		return fmt.Errorf("%w: a task may ask for %d others", record.ErrConflict, maxTaskChildren)
+	case depth > catalog.MaxTaskDepth:
+		return fmt.Errorf("%w: tasks of tasks of tasks go %d deep and no deeper", record.ErrConflict, catalog.MaxTaskDepth)
+	case children >= catalog.MaxTaskChildren:
+		return fmt.Errorf("%w: a task may ask for %d others", record.ErrConflict, catalog.MaxTaskChildren)
 	case family >= maxTaskFamily:
 		return fmt.Errorf("%w: %d tasks of this one are at work already", record.ErrConflict, maxTaskFamily)
 	}
@@ -408,7 +401,7 @@ func (e *Engineer) mayBear(parent string) error {
 
 // descends tells whether a task comes of another. Called under mu.
 func (e *Engineer) descends(t record.Task, of string) bool {
-	for range maxTaskDepth + 1 {
+	for range catalog.MaxTaskDepth + 1 {
 		if t.ID == of {
 			return true
 		}

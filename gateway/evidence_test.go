@@ -22,6 +22,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/evidence"
 	"github.com/ramus-dev/ramus/gitd"
 	"golang.org/x/net/html"
 )
@@ -193,7 +194,7 @@ exit 3
 
 	// The status, and a page for whoever comes too late.
 	_, text = r.get(t, r.Links.Sign("/evidence/run:otter/k/status.json"))
-	var status gateway.EvidenceStatus
+	var status evidence.EvidenceStatus
 	if err := json.Unmarshal([]byte(text), &status); err != nil || status.State != record.StateFailed || status.Verdict != record.VerdictFailed || status.Head != m.Head {
 		t.Errorf("status: %v, %s", err, text)
 	}
@@ -303,7 +304,7 @@ func (r *rooms) tryBundle(t *testing.T, run record.Run, m record.Manifest) {
 		t.Errorf("%d files, want %d: %v", len(got), len(m.Files)+1, got)
 	}
 	for _, f := range m.Files {
-		if got["k/"+gateway.FileName(f.Name)] != f.SHA256 {
+		if got["k/"+evidence.FileName(f.Name)] != f.SHA256 {
 			t.Errorf("%q is not in the bundle as it was", f.Name)
 		}
 	}

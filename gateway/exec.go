@@ -10,10 +10,37 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
+
+// commandsAPI runs commands, and shows the background processes that they leave.
+type commandsAPI struct {
+	Executor *executor.Executor
+	find     *lookup.Lookup
+	// Heartbeat is how often a silent answer shows that its connection is alive.
+	Heartbeat time.Duration
+}
+
+// Routes returns the routes of commands and background processes.
+func (api *commandsAPI) Routes() []route.Route {
+	return []route.Route{
+		{Method: "POST", Pattern: "/api/callers/{caller}/exec", Access: route.AccessWrite,
+			Summary: "Run a command and stream its output; hanging up stops it, unless detach=1. CALLER may be \"new\", or an id that is free, with a repo",
+			Query:   execQuery{}, Request: ExecRequest{}, Response: ExecLine{}, Media: route.MediaLines, Body: -1,
+			Handle: api.exec},
+		{Method: "GET", Pattern: "/api/callers/{caller}/processes", Access: route.AccessRead,
+			Summary: "A caller's background processes", Response: []executor.Process{}, Handle: api.processes},
+		{Method: "GET", Pattern: "/api/callers/{caller}/processes/{process}/output", Access: route.AccessRead,
+			Summary: "What a background process has printed; follow=1 goes on until it ends", Query: processQuery{},
+			Response: ExecLine{}, Media: route.MediaLines, Handle: api.processOutput},
+		{Method: "DELETE", Pattern: "/api/callers/{caller}/processes/{process}", Access: route.AccessWrite,
+			Summary: "End a background process", Response: struct{}{}, Handle: api.stopProcess},
+	}
+}
 
 // ExecRequest asks for a command.
 type ExecRequest struct {
@@ -44,60 +71,21 @@ type execQuery struct {
 	Detach bool `json:"detach,omitempty" jsonschema:"the command goes on when the connection breaks"`
 }
 
-// NewCaller stands in a path for a caller that the server names.
-const NewCaller = "new"
-
-// callerOrNew finds the caller that a name means, or makes one of it. Where a repository is
-// named, or what to fork, the name is taken as it stands: a part of another's would hand the
-// work to that one.
-func (s *Server) callerOrNew(who route.Who, name, repo string, fork bool) (record.Caller, string, error) {
-	if name == NewCaller {
-		return record.Caller{}, repo, nil
-	}
-	// Only by the index: this is on the way of every command, and a container that has just
-	// been lost would answer late.
-	st, err := s.Executor.Named(name)
-	st, err = s.seen(who, name, st, err)
-	var kind route.Kind
-	if err != nil {
-		kind = route.AsProblem(err, who).Kind
-	}
-	begin := repo != "" || fork
-	switch {
-	case err == nil && begin && !st.Caller.Is(name), begin && (kind == route.KindNotFound || kind == route.KindAmbiguous):
-		// Callers whose names are only longer have nothing to do with the one to begin.
-	case err == nil && repo != "" && repo != st.Repo:
-		return record.Caller{}, "", route.NewProblem(route.KindConflict, "%s works on repository %s, not on %s", st.Caller, st.Repo, repo)
-	case err == nil:
-		return st.Caller, st.Repo, nil
-	case kind == route.KindNotFound:
-		return record.Caller{}, "", route.NotFound("caller", name).WithHint("name a repository to begin a new one")
-	default:
-		return record.Caller{}, "", err
-	}
-	full := name
-	if !strings.Contains(full, ":") {
-		full = "run:" + full
-	}
-	fresh, err := record.ParseCaller(full)
-	return fresh, repo, err
-}
-
-func (s *Server) exec(c *route.Call) error {
+func (api *commandsAPI) exec(c *route.Call) error {
 	var q execQuery
 	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	x, stdin, err := s.execRequest(c)
+	x, stdin, err := api.execRequest(c)
 	if err != nil {
 		return err
 	}
-	caller, repo, err := s.callerOrNew(c.Who, c.R.PathValue("caller"), x.Repo, x.Fork != nil)
+	caller, repo, err := api.find.CallerOrNew(c.Who, c.R.PathValue("caller"), x.Repo, x.Fork != nil)
 	if err != nil {
 		return err
 	}
 	request := record.Request{Key: x.Key, Caller: caller, Repo: repo, Base: x.Base, Fork: x.Fork, Command: &x.Command, Asker: x.Asker}
-	if err := s.permit(c.R.Context(), c.Who, &request); err != nil {
+	if err := api.find.Bind(c.R.Context(), c.Who, &request); err != nil {
 		return err
 	}
 	if len(x.Command.Args) == 0 && x.Command.Shell == "" {
@@ -116,8 +104,8 @@ func (s *Server) exec(c *route.Call) error {
 	if q.Detach {
 		out.hangUp = func() {}
 	}
-	stop := out.keepAlive(s.Heartbeat)
-	result, err := s.Executor.Exec(ctx, request, out.to("stdout"), out.to("stderr"))
+	stop := out.keepAlive(api.Heartbeat)
+	result, err := api.Executor.Exec(ctx, request, out.to("stdout"), out.to("stderr"))
 	stop()
 	if err != nil {
 		return out.fail(err)
@@ -127,7 +115,7 @@ func (s *Server) exec(c *route.Call) error {
 
 // execRequest reads the JSON object at the body's beginning. What follows is
 // standard input, or must be nothing.
-func (s *Server) execRequest(c *route.Call) (ExecRequest, io.Reader, error) {
+func (api *commandsAPI) execRequest(c *route.Call) (ExecRequest, io.Reader, error) {
 	const limit = 1 << 20
 	var x ExecRequest
 	defer c.LimitReading()()

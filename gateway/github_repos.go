@@ -12,12 +12,18 @@ import (
 // githubPatience is how long who asks for a list waits for GitHub.
 const githubPatience = 30 * time.Second
 
-func (s *Server) githubRoutes() []route.Route {
+// githubAPI lists what ramus sees at GitHub.
+type githubAPI struct {
+	GitHub *github.Client // nil: ramus has no account at GitHub
+}
+
+// Routes returns the routes of lists from GitHub.
+func (api *githubAPI) Routes() []route.Route {
 	return []route.Route{
 		{Method: "GET", Pattern: "/api/github/installations", Access: route.AccessAdmin, Summary: "The accounts that the GitHub App is installed in, with its permissions there",
-			Response: []github.Installation{}, Handle: s.installations},
+			Response: []github.Installation{}, Handle: api.installations},
 		{Method: "GET", Pattern: "/api/github/repos", Access: route.AccessAdmin, Summary: "The repositories that ramus may see at GitHub, of people and organizations",
-			Query: githubReposQuery{}, Response: []github.Repo{}, Handle: s.githubRepos},
+			Query: githubReposQuery{}, Response: []github.Repo{}, Handle: api.githubRepos},
 	}
 }
 
@@ -25,16 +31,16 @@ type githubReposQuery struct {
 	Account string `json:"account,omitempty" jsonschema:"of this person or organization alone"`
 }
 
-func (s *Server) installations(c *route.Call) error {
-	return listFromGitHub(c, s.GitHub, func(ctx context.Context) ([]github.Installation, error) { return s.GitHub.Installations(ctx) })
+func (api *githubAPI) installations(c *route.Call) error {
+	return listFromGitHub(c, api.GitHub, func(ctx context.Context) ([]github.Installation, error) { return api.GitHub.Installations(ctx) })
 }
 
-func (s *Server) githubRepos(c *route.Call) error {
+func (api *githubAPI) githubRepos(c *route.Call) error {
 	var q githubReposQuery
 	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	return listFromGitHub(c, s.GitHub, func(ctx context.Context) ([]github.Repo, error) { return s.GitHub.Repos(ctx, q.Account) })
+	return listFromGitHub(c, api.GitHub, func(ctx context.Context) ([]github.Repo, error) { return api.GitHub.Repos(ctx, q.Account) })
 }
 
 // listFromGitHub answers with a list of GitHub's.

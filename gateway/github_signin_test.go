@@ -17,6 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/github/githubtest"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/loopback"
 )
@@ -72,10 +73,10 @@ func (b *browser) callback(at, login string) string {
 }
 
 // openSignIn is rooms where the user "reviewer", or all of an organization, may sign in.
-func openSignIn(t *testing.T, change func(*gateway.SignIn)) (*githubtest.Server, *rooms) {
+func openSignIn(t *testing.T, change func(*signin.GitHub)) (*githubtest.Server, *rooms) {
 	t.Helper()
 	hub := githubtest.New(t, func(s *githubtest.Server) { s.Addr = loopback.Address(t) }) // where it comes up again
-	s := &gateway.SignIn{Users: []string{"Reviewer"}, Scopes: []string{"read", "write"}, Life: time.Hour, GitHub: &github.SignIn{URL: hub.URL(), API: hub.API(),
+	s := &signin.GitHub{Users: []string{"Reviewer"}, Scopes: []string{"read", "write"}, Life: time.Hour, Client: &github.SignIn{URL: hub.URL(), API: hub.API(),
 		ClientID: githubtest.ClientID, ClientSecret: githubtest.ClientSecret, HTTP: newBrowser(t).http, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}}
 	if change != nil {
 		change(s)
@@ -91,7 +92,7 @@ func TestSignIn(t *testing.T) {
 	r.repo(t, "team/app")
 	b := newBrowser(t)
 	resp, body := b.get(b.callback(r.web.URL, "reviewer"), "application/json")
-	var token gateway.Token
+	var token signin.Token
 	if err := json.Unmarshal([]byte(body), &token); err != nil || resp.StatusCode != http.StatusOK {
 		t.Fatal(resp.StatusCode, body, err)
 	}
@@ -165,17 +166,17 @@ func TestSignInRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	_, r = openSignIn(t, func(s *gateway.SignIn) { s.GitHub.ClientSecret = "wrong" })
+	_, r = openSignIn(t, func(s *signin.GitHub) { s.Client.ClientSecret = "wrong" })
 	want("a wrong secret", b, b.callback(r.web.URL, "reviewer"), 403)
 }
 
 func TestSignInOfAnOrganization(t *testing.T) {
-	_, r := openSignIn(t, func(s *gateway.SignIn) {
+	_, r := openSignIn(t, func(s *signin.GitHub) {
 		s.Users, s.Organizations, s.Scopes = nil, []string{"ACME"}, []string{"read"}
 	})
 	b := newBrowser(t)
 	resp, body := b.get(b.callback(r.web.URL, "developer"), "application/json")
-	var token gateway.Token
+	var token signin.Token
 	if err := json.Unmarshal([]byte(body), &token); err != nil || resp.StatusCode != 200 || len(token.Grant.Write) > 0 {
 		t.Fatal(resp.StatusCode, body, err)
 	}
@@ -185,7 +186,7 @@ func TestSignInOfAnOrganization(t *testing.T) {
 }
 
 func TestSignInChecked(t *testing.T) {
-	for _, s := range []*gateway.SignIn{
+	for _, s := range []*signin.GitHub{
 		{Life: time.Hour}, {Life: time.Hour, Scopes: []string{"all"}}, {Scopes: []string{"read"}}, {Scopes: []string{"read"}, Life: 11 * 366 * 24 * time.Hour},
 	} {
 		if s.Check() == nil {

@@ -15,9 +15,9 @@ const maxHeard = 8
 
 // githubHooks are the ways in from GitHub. The body is checked against the
 // webhook's secret, as it came, before anything in it is read.
-func (s *Server) githubHooks() []route.Route {
+func (api *taskAPI) githubHooks() []route.Route {
 	return []route.Route{{Method: "POST", Pattern: "/webhooks/github", Access: route.AccessHook, Body: github.MaxDelivery,
-		Summary: "GitHub's webhooks: pull requests of tasks are looked at, bases follow what is pushed to them", Handle: s.fromGitHub}}
+		Summary: "GitHub's webhooks: pull requests of tasks are looked at, bases follow what is pushed to them", Handle: api.fromGitHub}}
 }
 
 // Heard is the answer to a webhook.
@@ -26,11 +26,11 @@ type Heard struct {
 	Action string `json:"action,omitempty"`
 }
 
-func (s *Server) fromGitHub(c *route.Call) error {
-	if s.Engineer == nil || s.GitHubSecret == "" {
+func (api *taskAPI) fromGitHub(c *route.Call) error {
+	if api.Engineer == nil || api.GitHubSecret == "" {
 		return route.NewProblem(route.KindNotFound, "no GitHub webhook is configured").WithHint("set github.webhook_secret_env")
 	}
-	d, err := s.hear(c)
+	d, err := api.hear(c)
 	if errors.Is(err, github.ErrSignature) {
 		return &route.Problem{Kind: route.KindUnauthorized, Detail: "the signature is refused", Hint: "github.webhook_secret_env must name the webhook's secret", Cause: err}
 	}
@@ -40,18 +40,18 @@ func (s *Server) fromGitHub(c *route.Call) error {
 	if err != nil {
 		return err
 	}
-	if err := s.Engineer.Deliver(c.R.Context(), d); err != nil {
+	if err := api.Engineer.Deliver(c.R.Context(), d); err != nil {
 		return err
 	}
-	s.Log.Debug("GitHub delivered", "request", c.ID, "delivery", d.ID, "event", d.Event, "action", d.Action)
+	api.Log.Debug("GitHub delivered", "request", c.ID, "delivery", d.ID, "event", d.Event, "action", d.Action)
 	return c.ReplyStatus(http.StatusAccepted, Heard{Event: d.Event, Action: d.Action})
 }
 
 // hear reads a webhook.
-func (s *Server) hear(c *route.Call) (github.Delivery, error) {
+func (api *taskAPI) hear(c *route.Call) (github.Delivery, error) {
 	select {
-	case s.heard <- struct{}{}:
-		defer func() { <-s.heard }()
+	case api.heard <- struct{}{}:
+		defer func() { <-api.heard }()
 	case <-c.R.Context().Done():
 		return github.Delivery{}, context.Cause(c.R.Context())
 	}
@@ -59,5 +59,5 @@ func (s *Server) hear(c *route.Call) (github.Delivery, error) {
 	if err != nil {
 		return github.Delivery{}, err
 	}
-	return github.ParseDelivery(c.R.Header, body, s.GitHubSecret)
+	return github.ParseDelivery(c.R.Header, body, api.GitHubSecret)
 }

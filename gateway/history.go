@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -52,7 +53,7 @@ func (i item) excerpt() string {
 	case i.Comment != nil:
 		return i.Comment.Body
 	case i.Review != nil:
-		return first(i.Review.Body, "changes requested")
+		return cmp.Or(i.Review.Body, "changes requested")
 	case i.Check != nil:
 		return i.Check.Name + " failed"
 	case i.Word != nil:

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/catalog"
 	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -146,7 +148,7 @@ func (j *job) load(ctx context.Context) error {
 	j.task, j.past, j.read = t, past, true
 	if past.last == 0 { // nothing was ever said about it
 		return j.amendLocked(ctx, nil, append(j.toSlack("received", render.TaskReceived(t)), record.Event{Type: record.EventPolicy,
-			Message: string(gate.RunnerContainer), Reason: "grant", Data: encode(decided{Policy: gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant, Prompt: t.Description}})})...)
+			Message: string(gate.RunnerContainer), Reason: "grant", Data: encode(catalog.Decision{Policy: gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant, Prompt: t.Description}})})...)
 	}
 	return nil
 }
@@ -394,7 +396,7 @@ func (j *job) prompt(ctx context.Context, t record.Task, past history, w work) (
 		if err != nil {
 			return "", err
 		}
-		return render.Prompt(first(j.Prompt, render.DefaultPrompt), render.PromptData{Task: t, Conventions: files})
+		return render.Prompt(cmp.Or(j.Prompt, render.DefaultPrompt), render.PromptData{Task: t, Conventions: files})
 	}
 	return render.FeedbackPrompt(t, past.feedback(w)), nil
 }
@@ -487,9 +489,9 @@ func (j *job) start(ctx context.Context, w work) error {
 	if run.Kind != record.KindRequest || run.Ended() {
 		return nil
 	}
-	if _, known := policyOf(ctx, j.Executor, run.Name()); !known {
-		d := decided{Policy: gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant, Prompt: t.Description}}
-		d.Tools = toolNames(Catalog(d.Policy, Offer{Browser: j.Executor.Browser != nil, Task: true}))
+	if _, known := catalog.ReadDecision(ctx, j.Executor, run.Name()); !known {
+		p := gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant, Prompt: t.Description}
+		d := catalog.Decide(p, catalog.Offer{Browser: j.Executor.Browser != nil, Task: true})
 		err := j.Executor.Note(ctx, run.Name(), record.Event{Type: record.EventPolicy, Message: string(d.Runner), Reason: string(d.Reason), Data: encode(d)})
 		if err != nil {
 			return err
@@ -532,9 +534,9 @@ func (j *job) finished(ctx context.Context, w work, run record.Run) error {
 	end := work{N: w.N, Ended: true, OK: run.State == record.StateComplete, Error: run.Error, Head: run.Head}
 	e := record.Event{Type: record.EventWork, Step: w.id(), Kind: workEnded, OK: &end.OK, Commit: run.Head, Reason: string(run.Reason), Message: run.Error, Data: encode(end)}
 	if !end.OK {
-		return j.fail(ctx, run.Reason, fmt.Sprintf("%s (%s)", first(run.Error, string(run.Reason)), run.Name()), e)
+		return j.fail(ctx, run.Reason, fmt.Sprintf("%s (%s)", cmp.Or(run.Error, string(run.Reason)), run.Name()), e)
 	}
-	return j.amend(ctx, func(t *record.Task) { t.SessionID = first(run.Session, t.SessionID) }, e)
+	return j.amend(ctx, func(t *record.Task) { t.SessionID = cmp.Or(run.Session, t.SessionID) }, e)
 }
 
 // cutShort is the end of work that was stopped from outside.
@@ -580,7 +582,7 @@ func (j *job) retry(ctx context.Context, by gitd.Person) error {
 	if past.merged {
 		return errEnded
 	}
-	events := []record.Event{{Type: record.EventWork, Kind: workRetried, Message: "retried by " + first(by.Name, j.Executor.Bot.Name)}}
+	events := []record.Event{{Type: record.EventWork, Kind: workRetried, Message: "retried by " + cmp.Or(by.Name, j.Executor.Bot.Name)}}
 	w, any := past.latest()
 	status := record.StateSubmitted
 	switch {
@@ -622,7 +624,7 @@ func (j *job) cancel(ctx context.Context, drop bool, by gitd.Person) error {
 		return errEnded
 	}
 	if !t.Ended() {
-		if err := j.fail(ctx, record.ReasonCancelled, "cancelled by "+first(by.Name, j.Executor.Bot.Name)); err != nil {
+		if err := j.fail(ctx, record.ReasonCancelled, "cancelled by "+cmp.Or(by.Name, j.Executor.Bot.Name)); err != nil {
 			return err
 		}
 	}

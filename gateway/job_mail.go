@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -213,7 +214,7 @@ func (j *job) postGitHub(ctx context.Context, t record.Task, past history, m mes
 		c, err := j.GitHub.Say(ctx, name, t.PRNumber, text, m.Key)
 		return c.URL, nil, nil, err
 	case mailUnbranch:
-		return "", nil, nil, j.GitHub.DeleteBranch(ctx, name, first(m.Text, t.Branch))
+		return "", nil, nil, j.GitHub.DeleteBranch(ctx, name, cmp.Or(m.Text, t.Branch))
 	}
 	return "", nil, nil, fmt.Errorf("%w: an unknown kind of message, %q", github.ErrRefused, m.Kind)
 }

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -373,7 +374,7 @@ func (j *job) takeIn(ctx context.Context) (done bool, err error) {
 		return false, err
 	}
 	// Where nothing is known to have been pushed it may have been all the same, and the answer was lost.
-	kept, err := repo.Descends(ctx, theirs, gitd.Hash(first(string(past.pushed), string(ours))))
+	kept, err := repo.Descends(ctx, theirs, gitd.Hash(cmp.Or(string(past.pushed), string(ours))))
 	if err != nil {
 		return false, err
 	}

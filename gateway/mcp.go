@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/netip"
@@ -17,9 +18,29 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/internal/redact"
 )
+
+// mcpAPI serves MCP to people's programs.
+type mcpAPI struct {
+	Executor *executor.Executor
+	Engineer *Engineer // nil: no tasks are taken
+	find     *lookup.Lookup
+	Links    *links.Signer
+	URL      string
+	CORS     []string
+	Version  string
+	Secrets  *redact.Secrets
+	Log      *slog.Logger
+	Now      func() time.Time
+
+	mcpFront *mcpFront
+}
 
 // MCPPath is where MCP is served, to people's programs and, at a container's door, to agents.
 const MCPPath = "/mcp"
@@ -43,9 +64,9 @@ const (
 
 // mcpRoutes are the rows of MCP's one address. Who may use which tool is a
 // column of the table of tools.
-func (s *Server) mcpRoutes() []route.Route {
+func (api *mcpAPI) Routes() []route.Route {
 	row := func(method, summary string) route.Route {
-		return route.Route{Method: method, Pattern: MCPPath, Access: route.AccessRead, Summary: summary, Media: route.MediaSSE, Body: mcpBody, Handle: s.mcp}
+		return route.Route{Method: method, Pattern: MCPPath, Access: route.AccessRead, Summary: summary, Media: route.MediaSSE, Body: mcpBody, Handle: api.mcp}
 	}
 	post := row("POST", "Model Context Protocol, streamable HTTP: a message to the server \"engineer\"")
 	post.Request = json.RawMessage{}
@@ -55,9 +76,9 @@ func (s *Server) mcpRoutes() []route.Route {
 }
 
 // mcp serves one request.
-func (s *Server) mcp(c *route.Call) error {
+func (api *mcpAPI) mcp(c *route.Call) error {
 	if !c.Who.Local { // no page of a browser reaches the socket
-		if err := rebound(c.R, s.URL, s.CORS); err != nil {
+		if err := rebound(c.R, api.URL, api.CORS); err != nil {
 			return err
 		}
 	}
@@ -79,7 +100,7 @@ func (s *Server) mcp(c *route.Call) error {
 		return err
 	}
 	c.R.Body = io.NopCloser(bytes.NewReader(body))
-	return s.mcpFront.serve(c.W, c.R, c.Who)
+	return api.mcpFront.serve(c.W, c.R, c.Who)
 }
 
 // rebound refuses what a page of another site sends through the browser of somebody

@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -14,20 +13,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/catalog"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
 // doorInstructions tell the agent in a container what its door has for it.
 const doorInstructions = `These tools work in your own container, on your own branch. What lib_… tools do is recorded in this run's journal as ramus saw it, and what they change is committed with your step.`
-
-// The tools of tasks that ask for tasks.
-const (
-	toolSpawn   = "spawn_task"
-	toolMessage = "message_task"
-	toolCancel  = "cancel_task"
-	toolThread  = "reply_to_thread"
-)
 
 // MCPDoor serves MCP to the agent in a container: the [Catalog] of the policy that its
 // run's journal holds, which was decided before the agent was started. The library's
@@ -83,7 +75,7 @@ func (d *mcpDoor) serve(w http.ResponseWriter, r *http.Request) {
 // tools are what the visitor may use now.
 func (d *mcpDoor) tools(ctx context.Context) []mcpTool {
 	run := d.visitor.Run()
-	offer := Offer{Browser: d.x.Browser != nil, Fallback: d.chat != nil && d.chat.mayHandOver(run)}
+	offer := catalog.Offer{Browser: d.x.Browser != nil, Fallback: d.chat != nil && d.chat.mayHandOver(run)}
 	var own record.Task
 	if d.engineer != nil {
 		if t, err := d.engineer.Task(ctx, d.visitor.Caller.ID()); err == nil && t.Caller() == d.visitor.Caller {
@@ -91,27 +83,27 @@ func (d *mcpDoor) tools(ctx context.Context) []mcpTool {
 		}
 	}
 
-	listed := offer.always() // a run without a policy came by no gate, and has no session
+	listed := offer.WithoutPolicy() // a run without a policy came by no gate, and has no session
 	if run.ID != "" {
-		if p, known := policyOf(ctx, d.x, run.Name()); known {
-			listed = Catalog(p.Policy, offer)
+		if p, known := catalog.ReadDecision(ctx, d.x, run.Name()); known {
+			listed = catalog.List(p.Policy, offer)
 		}
 	}
 	return d.register(listed, run, own)
 }
 
 // register makes the tools of a list ones that can be called, for a run and the task that it works for.
-func (d *mcpDoor) register(listed []Tool, run record.Run, own record.Task) (list []mcpTool) {
+func (d *mcpDoor) register(listed []catalog.Tool, run record.Run, own record.Task) (list []mcpTool) {
 	forTask := d.taskTools(own)
 	for _, tool := range listed {
 		switch i := slices.IndexFunc(forTask, func(t mcpTool) bool { return t.Name == tool.Name }); {
 		case i >= 0:
 			list = append(list, forTask[i])
-		case tool.Name == ToolStart:
+		case tool.Name == catalog.ToolStart:
 			list = append(list, d.startTool(run, tool))
-		case tool.Name == ToolResume:
+		case tool.Name == catalog.ToolResume:
 			list = append(list, d.resumeTool(run, tool))
-		case tool.Name == ToolFallback:
+		case tool.Name == catalog.ToolFallback:
 			list = append(list, d.fallbackTool(run, tool))
 		default:
 			list = append(list, d.libraryTool(tool))
@@ -121,7 +113,7 @@ func (d *mcpDoor) register(listed []Tool, run record.Run, own record.Task) (list
 }
 
 // libraryTool is a task of the library, run beside the agent.
-func (d *mcpDoor) libraryTool(t Tool) mcpTool {
+func (d *mcpDoor) libraryTool(t catalog.Tool) mcpTool {
 	readOnly := slices.ContainsFunc(executor.Library(), func(task executor.TaskInfo) bool { return task.Name == t.Name && task.ReadOnly })
 	return mcpTool{
 		Tool: t, Access: route.AccessWrite, Hints: toolHints{ReadOnly: readOnly, Destructive: !readOnly},
@@ -132,7 +124,7 @@ func (d *mcpDoor) libraryTool(t Tool) mcpTool {
 				return toolResult{}, err
 			}
 			r := toolResult{value: out, failed: !out.OK}
-			if slices.Contains(browserTools, t.Name) {
+			if slices.Contains(catalog.BrowserTools, t.Name) {
 				r.pictures = d.pictures(t.Name, out.Value)
 			}
 			return r, nil
@@ -165,12 +157,12 @@ func (d *mcpDoor) pictures(task string, value any) (list []toolPicture) {
 		return nil // a result of another kind
 	}
 	most := toolPictures
-	if task == ToolBrowser {
+	if task == catalog.ToolBrowser {
 		most = faultyPictures
 	}
 	for _, check := range browsed.Checks {
 		for _, v := range check.Views {
-			if v.Screenshot == "" || task == ToolBrowser && v.Verdict == string(record.BrowserPass) || len(list) == most {
+			if v.Screenshot == "" || task == catalog.ToolBrowser && v.Verdict == string(record.BrowserPass) || len(list) == most {
 				continue
 			}
 			png, err := d.visitor.Picture(v.Screenshot)
@@ -198,7 +190,7 @@ type begun struct {
 
 // startTool asks for a run after this one, on the same branch. That run came by no
 // gate and has no policy, so it cannot ask for another: one mention is at most two runs.
-func (d *mcpDoor) startTool(run record.Run, tool Tool) mcpTool {
+func (d *mcpDoor) startTool(run record.Run, tool catalog.Tool) mcpTool {
 	return mcpTool{
 		Tool: tool, Output: schemaFor[begun](), Access: route.AccessWrite, Hints: toolHints{Idempotent: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
@@ -220,7 +212,7 @@ func (d *mcpDoor) startTool(run record.Run, tool Tool) mcpTool {
 }
 
 // resumeTool keeps a note for the agent's own next turn.
-func (d *mcpDoor) resumeTool(run record.Run, tool Tool) mcpTool {
+func (d *mcpDoor) resumeTool(run record.Run, tool catalog.Tool) mcpTool {
 	return mcpTool{
 		Tool: tool, Output: schemaFor[begun](), Access: route.AccessWrite, Hints: toolHints{Idempotent: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
@@ -238,7 +230,7 @@ func (d *mcpDoor) resumeTool(run record.Run, tool Tool) mcpTool {
 }
 
 // fallbackTool hands the thread of the run over to the fallback runner.
-func (d *mcpDoor) fallbackTool(run record.Run, tool Tool) mcpTool {
+func (d *mcpDoor) fallbackTool(run record.Run, tool catalog.Tool) mcpTool {
 	return mcpTool{
 		Tool: tool, Output: schemaFor[begun](), Access: route.AccessWrite, Hints: toolHints{Idempotent: true, Open: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
@@ -274,8 +266,7 @@ func (d *mcpDoor) taskTools(own record.Task) []mcpTool {
 	}
 	return []mcpTool{
 		{
-			Tool: Tool{toolThread, `Says in your task's own thread, where people follow it, what you are doing: one line, at milestones. The thread takes one message a minute; told is false when this one was left out. Begin, failure and end are told without you.`,
-				strictObject(`"text":{"type":"string","description":"What you are doing, in a line.","minLength":1,"maxLength":500}`, "text")},
+			Tool:   catalog.ReplyToThread,
 			Output: schemaFor[spoken](), Access: route.AccessWrite,
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				var a struct {
@@ -289,9 +280,7 @@ func (d *mcpDoor) taskTools(own record.Task) []mcpTool {
 			},
 		},
 		{
-			Tool: Tool{toolSpawn, fmt.Sprintf(`Hands a part of your task over to another agent, as a task of its own in the same repository, with its own branch and pull request. Returns immediately with task_id. It does not see what you have not pushed, nor this conversation: describe it completely. At most %d tasks, and not deeper than %d.`, maxTaskChildren, maxTaskDepth),
-				strictObject(descriptionProperties+`,"base":`+baseProperty+`,"agent":`+agentProperty+
-					`,"key":{"type":"string","description":"Makes it idempotent: asking again with the same key is the same task.","maxLength":100}`, "description")},
+			Tool:   catalog.SpawnTask,
 			Output: schemaFor[submitted](), Access: route.AccessWrite, Hints: toolHints{Open: true},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				var a delegation
@@ -310,8 +299,7 @@ func (d *mcpDoor) taskTools(own record.Task) []mcpTool {
 			},
 		},
 		{
-			Tool: Tool{toolStatus, `Get current status of a task that you asked for: submitted, running, awaiting_review, addressing_comments, complete or failed; its pull request once there is one; what went wrong if it failed.`,
-				strictObject(`"task_id":`+taskIDProperty, "task_id")},
+			Tool:   catalog.ChildStatus,
 			Output: schemaFor[taskStatus](), Access: route.AccessWrite, Hints: toolHints{ReadOnly: true, Idempotent: true},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				id, err := c.taskID()
@@ -323,7 +311,7 @@ func (d *mcpDoor) taskTools(own record.Task) []mcpTool {
 			},
 		},
 		{
-			Tool:   Tool{toolActive, `List all non-completed tasks that you asked for.`, noArguments},
+			Tool:   catalog.ActiveChildren,
 			Output: schemaFor[activeTasks](), Access: route.AccessWrite, Hints: toolHints{ReadOnly: true, Idempotent: true},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				all, err := d.engineer.Tasks(ctx, TaskFilter{Repo: own.Repo, Active: true, Max: 1000})
@@ -337,9 +325,7 @@ func (d *mcpDoor) taskTools(own record.Task) []mcpTool {
 			},
 		},
 		{
-			Tool: Tool{toolMessage, `Gives a task that you asked for something more to do.`,
-				strictObject(`"task_id":`+taskIDProperty+`,"text":`+promptSchema("What to say to its agent.")+
-					`,"key":{"type":"string","description":"Saying it again with the same key says it once.","maxLength":100}`, "task_id", "text")},
+			Tool:   catalog.MessageTask,
 			Output: schemaFor[taskStatus](), Access: route.AccessWrite,
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				var a struct {
@@ -362,8 +348,7 @@ func (d *mcpDoor) taskTools(own record.Task) []mcpTool {
 			},
 		},
 		{
-			Tool: Tool{toolCancel, `End a task that you asked for. Its branch is kept, its pull request stays as it is.`,
-				strictObject(`"task_id":`+taskIDProperty, "task_id")},
+			Tool:   catalog.CancelTask,
 			Output: schemaFor[taskStatus](), Access: route.AccessWrite, Hints: toolHints{Destructive: true, Idempotent: true},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				id, err := c.taskID()

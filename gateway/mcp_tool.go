@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/ramus-dev/ramus/gateway/catalog"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/internal/text"
@@ -27,7 +28,7 @@ const (
 
 // mcpTool is a [Tool] that can be called over MCP.
 type mcpTool struct {
-	Tool
+	catalog.Tool
 	Output json.RawMessage // JSON Schema of the structured result; nil: it has none
 	// Access is what a bearer needs for the tool to exist: AccessRead or AccessWrite.
 	Access route.Access

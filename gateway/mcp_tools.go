@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/catalog"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
@@ -43,49 +44,36 @@ Do not delegate:
 // mcpReadInstructions are for bearers who may look and not ask.
 const mcpReadInstructions = `get_task_status, list_active_tasks and get_run show what the engineer agent and other runs are doing.`
 
-// The tools of the engineer, and the one that shows a run.
-const (
-	toolSubmit = "submit_task"
-	toolStatus = "get_task_status"
-	toolActive = "list_active_tasks"
-	toolRun    = "get_run"
-)
+// toolRun is the tool that shows a run.
+const toolRun = "get_run"
 
 // mcpServer makes the server that a bearer sees.
-func (s *Server) mcpServer(ctx context.Context, who route.Who, session string) *mcp.Server {
-	ts := toolset{tools: s.mcpTools(who), version: s.Version, who: who, secrets: s.Secrets, log: s.Log, now: s.Now, instructions: mcpInstructions}
+func (api *mcpAPI) mcpServer(ctx context.Context, who route.Who, session string) *mcp.Server {
+	ts := toolset{tools: api.mcpTools(who), version: api.Version, who: who, secrets: api.Secrets, log: api.Log, now: api.Now, instructions: mcpInstructions}
 	if !who.May(route.AccessWrite) {
 		ts.instructions = mcpReadInstructions
 	}
-	if s.Engineer == nil {
+	if api.Engineer == nil {
 		ts.instructions = ""
 	}
 	return ts.server(ctx, session)
 }
 
 // mcpTools is every tool, with the access that each asks for.
-func (s *Server) mcpTools(who route.Who) []mcpTool {
+func (api *mcpAPI) mcpTools(who route.Who) []mcpTool {
 	var list []mcpTool
-	if s.Engineer != nil {
-		list = append(list, s.engineerTools(who)...)
+	if api.Engineer != nil {
+		list = append(list, api.engineerTools(who)...)
 	}
-	if len(s.Executor.AgentNames()) > 0 {
-		list = append(list, s.sessionTools(who)...)
+	if len(api.Executor.AgentNames()) > 0 {
+		list = append(list, api.sessionTools(who)...)
 	}
-	list = append(list, s.runTool(who))
+	list = append(list, api.runTool(who))
 	for _, t := range executor.Library() {
-		list = append(list, s.libraryTool(who, t))
+		list = append(list, api.libraryTool(who, t))
 	}
 	return list
 }
-
-// Properties of schemas that several tools have.
-const (
-	repoProperty   = `{"type":"string","description":"The repository to work in. Leave it out to take the default one.","maxLength":100}`
-	baseProperty   = `{"type":"string","description":"The branch to start from. Leave it out to take the repository's own base.","maxLength":200}`
-	agentProperty  = `{"type":"string","description":"The coding agent, by its name in the configuration. Leave it out to take the default.","maxLength":64}`
-	taskIDProperty = `{"type":"string","description":"The task's id.","minLength":1,"maxLength":100}`
-)
 
 // submitted is what submit_task answers.
 type submitted struct {
@@ -153,43 +141,50 @@ type delegation struct {
 	Key         string `json:"key"`
 }
 
-var descriptionProperties = fmt.Sprintf(`"description":{"type":"string","description":"What to build or fix (be specific).","minLength":1,"maxLength":%d},`+
-	`"context":{"type":"string","description":"Relevant context: current behaviour, desired behaviour, affected files.","maxLength":%d,"default":""}`, maxTaskText, maxTaskText)
-
 // engineerTools hand tasks over, and show what becomes of them.
-func (s *Server) engineerTools(who route.Who) []mcpTool {
+func (api *mcpAPI) engineerTools(who route.Who) []mcpTool {
 	return []mcpTool{
 		{
-			Tool: Tool{toolSubmit, `Submit a software development task to the engineer agent. Returns immediately with task_id. Task runs asynchronously: on a branch of its own, to a pull request whose review the engineer answers.
+			Tool: catalog.Tool{
+				Name: catalog.ToolSubmit,
+				Description: `Submit a software development task to the engineer agent. Returns immediately with task_id. Task runs asynchronously: on a branch of its own, to a pull request whose review the engineer answers.
 
 Delegate bug fixes, features, refactors and UI improvements. Say what is broken or missing, what is expected instead, relevant file paths if known, and any constraints. Do not delegate tasks that require real-time data or live state, or that need your ongoing reasoning (analysis, recommendations).`,
-				strictObject(descriptionProperties+`,"repo":`+repoProperty+`,"base":`+baseProperty+`,"agent":`+agentProperty+
-					`,"key":{"type":"string","description":"Makes it idempotent: submitting again with the same key is the same task.","maxLength":200}`, "description")},
+				Schema: catalog.Object(catalog.DescriptionProperties+`,"repo":`+catalog.RepoProperty+`,"base":`+catalog.BaseProperty+`,"agent":`+catalog.AgentProperty+
+					`,"key":{"type":"string","description":"Makes it idempotent: submitting again with the same key is the same task.","maxLength":200}`, "description"),
+			},
 			Output: schemaFor[submitted](), Access: route.AccessWrite, Hints: toolHints{Open: true},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				var d delegation
 				if err := c.read(&d); err != nil {
 					return toolResult{}, err
 				}
-				t, err := s.hand(ctx, who, Submission{Description: d.Description, Context: d.Context, Repo: d.Repo, Base: d.Base, Agent: d.Agent, Key: d.Key})
+				t, err := api.Engineer.SubmitFor(ctx, who, Submission{Description: d.Description, Context: d.Context, Repo: d.Repo, Base: d.Base, Agent: d.Agent, Key: d.Key})
 				return toolResult{value: submitted{t.ID, record.StateSubmitted}}, err
 			},
 		},
 		{
-			Tool: Tool{toolStatus, `Get current status of an engineer task: submitted, running, awaiting_review, addressing_comments, complete or failed; its pull request once there is one; what went wrong if it failed.`,
-				strictObject(`"task_id":`+taskIDProperty, "task_id")},
+			Tool: catalog.Tool{
+				Name:        catalog.ToolStatus,
+				Description: `Get current status of an engineer task: submitted, running, awaiting_review, addressing_comments, complete or failed; its pull request once there is one; what went wrong if it failed.`,
+				Schema:      catalog.Object(`"task_id":`+catalog.TaskIDProperty, "task_id"),
+			},
 			Output: schemaFor[taskStatus](), Access: route.AccessRead, Hints: toolHints{ReadOnly: true, Idempotent: true},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				id, err := c.taskID()
 				if err != nil {
 					return toolResult{}, err
 				}
-				t, err := s.findTask(ctx, who, id)
+				t, err := api.Engineer.TaskFor(ctx, who, id)
 				return toolResult{value: statusOf(t)}, err
 			},
 		},
 		{
-			Tool:   Tool{toolActive, `List all non-completed engineer tasks.`, noArguments},
+			Tool: catalog.Tool{
+				Name:        catalog.ToolActive,
+				Description: `List all non-completed engineer tasks.`,
+				Schema:      catalog.NoArguments,
+			},
 			Output: schemaFor[activeTasks](), Access: route.AccessRead, Hints: toolHints{ReadOnly: true, Idempotent: true},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				f := TaskFilter{Active: true}
@@ -197,7 +192,7 @@ Delegate bug fixes, features, refactors and UI improvements. Say what is broken 
 					f.Repo = who.Repo
 				}
 				f.Keep = who.SeesTask
-				list, err := s.Engineer.Tasks(ctx, f)
+				list, err := api.Engineer.Tasks(ctx, f)
 				return activeOf(list), err
 			},
 		},
@@ -234,16 +229,16 @@ type runReport struct {
 }
 
 // report tells how a run stands.
-func (s *Server) report(ctx context.Context, run record.Run) (toolResult, error) {
+func (api *mcpAPI) report(ctx context.Context, run record.Run) (toolResult, error) {
 	r := runReport{Run: run.Name(), Caller: run.Caller.String(), Repo: run.Repo, Branch: run.Branch, State: run.State, Reason: run.Reason, Error: run.Error, Hint: run.Hint}
 	if run.Gate != nil {
 		r.Waiting = run.Gate.Message
 	}
-	if s.Links != nil && s.Links.URL != "" {
-		r.Evidence = s.Links.Run(run)
+	if api.Links != nil && api.Links.URL != "" {
+		r.Evidence = api.Links.Run(run)
 	}
 	if run.Ended() {
-		m, err := s.Executor.Manifest(ctx, run.Name())
+		m, err := api.Executor.Manifest(ctx, run.Name())
 		if err != nil && !errors.Is(err, record.ErrNotFound) { // it is being written: how the run ended is known before
 			return toolResult{}, err
 		}
@@ -253,7 +248,7 @@ func (s *Server) report(ctx context.Context, run record.Run) (toolResult, error)
 		}
 	}
 	if run.Kind == record.KindTask {
-		for e, err := range s.Executor.Events(ctx, run.Name(), 0, false) {
+		for e, err := range api.Executor.Events(ctx, run.Name(), 0, false) {
 			if err != nil {
 				return toolResult{}, err
 			}
@@ -282,10 +277,13 @@ func (s *Server) report(ctx context.Context, run record.Run) (toolResult, error)
 }
 
 // runTool shows a run.
-func (s *Server) runTool(who route.Who) mcpTool {
+func (api *mcpAPI) runTool(who route.Who) mcpTool {
 	return mcpTool{
-		Tool: Tool{toolRun, `Show how a run stands, and what came of it: its state, whether what it changed was checked, the changed files, a link to its evidence.`,
-			strictObject(`"run":{"type":"string","description":"The run's name, as a tool returned it.","minLength":1,"maxLength":300}`, "run")},
+		Tool: catalog.Tool{
+			Name:        toolRun,
+			Description: `Show how a run stands, and what came of it: its state, whether what it changed was checked, the changed files, a link to its evidence.`,
+			Schema:      catalog.Object(`"run":{"type":"string","description":"The run's name, as a tool returned it.","minLength":1,"maxLength":300}`, "run"),
+		},
 		Output: schemaFor[runReport](), Access: route.AccessRead, Hints: toolHints{ReadOnly: true, Idempotent: true},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 			var a struct {
@@ -294,11 +292,11 @@ func (s *Server) runTool(who route.Who) mcpTool {
 			if err := c.read(&a); err != nil {
 				return toolResult{}, err
 			}
-			run, err := s.runOf(ctx, who, a.Run)
+			run, err := api.find.Run(ctx, who, a.Run)
 			if err != nil {
 				return toolResult{}, err
 			}
-			result, err := s.report(ctx, run)
+			result, err := api.report(ctx, run)
 			result.failed = false // to look at it did not fail
 			return result, err
 		},
@@ -306,8 +304,8 @@ func (s *Server) runTool(who route.Who) mcpTool {
 }
 
 // await follows a run until it ends or waits for a person, and tells how it goes on.
-func (s *Server) await(ctx context.Context, run record.Run, tell func(string)) (record.Run, error) {
-	for e, err := range s.Executor.Events(ctx, run.Name(), 0, true) {
+func (api *mcpAPI) await(ctx context.Context, run record.Run, tell func(string)) (record.Run, error) {
+	for e, err := range api.Executor.Events(ctx, run.Name(), 0, true) {
 		if err != nil {
 			return run, err
 		}
@@ -321,13 +319,13 @@ func (s *Server) await(ctx context.Context, run record.Run, tell func(string)) (
 	if err := ctx.Err(); err != nil {
 		return run, err
 	}
-	return s.Executor.Run(ctx, run.Name())
+	return api.Executor.Run(ctx, run.Name())
 }
 
 // sessionTools are those of the catalog that a bearer can use: who may write may
 // start runs by the API, too, so the policy is that of a container. There is no thread
 // here: the caller that start_code_session names is what resume_code_session speaks to.
-func (s *Server) sessionTools(who route.Who) []mcpTool {
+func (api *mcpAPI) sessionTools(who route.Who) []mcpTool {
 	const (
 		wait = `"wait":{"type":"boolean","description":"Wait for the run to end. Cancelling the call then only stops the waiting: the run goes on, and get_run shows it.","default":true}`
 	)
@@ -342,16 +340,19 @@ func (s *Server) sessionTools(who route.Who) []mcpTool {
 	finish := func(ctx context.Context, c *toolCall, a arguments, run record.Run) (toolResult, error) {
 		if a.Wait == nil || *a.Wait {
 			var err error
-			if run, err = s.await(ctx, run, c.tell); err != nil {
+			if run, err = api.await(ctx, run, c.tell); err != nil {
 				return toolResult{}, err
 			}
 		}
-		return s.report(ctx, run)
+		return api.report(ctx, run)
 	}
 	return []mcpTool{
 		{
-			Tool: Tool{ToolStart, `Starts a run in a disposable container, on a new branch of a repository: a coding agent is given the prompt, what it changes is committed after every step, and the project's checks are run at its end. The answer names the caller, with which resume_code_session goes on. For work that ends in a reviewed pull request hand over a task instead.`,
-				strictObject(`"prompt":`+promptSchema("What is to be done, complete in itself.")+`,"repo":`+repoProperty+`,"base":`+baseProperty+`,"agent":`+agentProperty+`,`+wait, "prompt")},
+			Tool: catalog.Tool{
+				Name:        catalog.ToolStart,
+				Description: `Starts a run in a disposable container, on a new branch of a repository: a coding agent is given the prompt, what it changes is committed after every step, and the project's checks are run at its end. The answer names the caller, with which resume_code_session goes on. For work that ends in a reviewed pull request hand over a task instead.`,
+				Schema:      catalog.Object(`"prompt":`+catalog.PromptProperty("What is to be done, complete in itself.")+`,"repo":`+catalog.RepoProperty+`,"base":`+catalog.BaseProperty+`,"agent":`+catalog.AgentProperty+`,`+wait, "prompt"),
+			},
 			Output: schemaFor[runReport](), Access: route.AccessWrite, Hints: toolHints{},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				var a arguments
@@ -359,10 +360,10 @@ func (s *Server) sessionTools(who route.Who) []mcpTool {
 					return toolResult{}, err
 				}
 				r := record.Request{Repo: a.Repo, Base: a.Base, Agent: &record.AgentCall{Name: a.Agent, Prompt: a.Prompt}}
-				if err := s.permit(ctx, who, &r); err != nil {
+				if err := api.find.Bind(ctx, who, &r); err != nil {
 					return toolResult{}, err
 				}
-				run, err := s.Executor.Submit(ctx, r)
+				run, err := api.Executor.Submit(ctx, r)
 				if err != nil {
 					return toolResult{}, err
 				}
@@ -370,15 +371,18 @@ func (s *Server) sessionTools(who route.Who) []mcpTool {
 			},
 		},
 		{
-			Tool: Tool{ToolResume, `Says something more to a caller's run: the agent that is at work gets the prompt at its next turn; when none is at work, a new run goes on with the caller's branch and the agent's own memory.`,
-				strictObject(`"prompt":`+promptSchema("What to say to the agent.")+`,"caller":{"type":"string","description":"The caller that start_code_session returned.","minLength":1,"maxLength":100},`+wait, "prompt", "caller")},
+			Tool: catalog.Tool{
+				Name:        catalog.ToolResume,
+				Description: `Says something more to a caller's run: the agent that is at work gets the prompt at its next turn; when none is at work, a new run goes on with the caller's branch and the agent's own memory.`,
+				Schema:      catalog.Object(`"prompt":`+catalog.PromptProperty("What to say to the agent.")+`,"caller":{"type":"string","description":"The caller that start_code_session returned.","minLength":1,"maxLength":100},`+wait, "prompt", "caller"),
+			},
 			Output: schemaFor[runReport](), Access: route.AccessWrite, Hints: toolHints{},
 			Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 				var a arguments
 				if err := c.read(&a); err != nil {
 					return toolResult{}, err
 				}
-				run, err := s.goOn(ctx, who, a.Caller, a.Prompt)
+				run, err := api.goOn(ctx, who, a.Caller, a.Prompt)
 				if err != nil {
 					return toolResult{}, err
 				}
@@ -389,8 +393,8 @@ func (s *Server) sessionTools(who route.Who) []mcpTool {
 }
 
 // goOn says something to the agent of a caller that is at work, or begins a new run of the last one.
-func (s *Server) goOn(ctx context.Context, who route.Who, caller, prompt string) (record.Run, error) {
-	st, err := s.callerOf(ctx, who, caller)
+func (api *mcpAPI) goOn(ctx context.Context, who route.Who, caller, prompt string) (record.Run, error) {
+	st, err := api.find.Caller(ctx, who, caller)
 	if err == nil {
 		err = who.CheckChange(st.Repo, st.Branch)
 	}
@@ -398,7 +402,7 @@ func (s *Server) goOn(ctx context.Context, who route.Who, caller, prompt string)
 		return record.Run{}, err
 	}
 	agent := ""
-	for _, run := range slices.Backward(s.Executor.OfCaller(st.Caller)) {
+	for _, run := range slices.Backward(api.Executor.OfCaller(st.Caller)) {
 		if run.Kind != record.KindAgent {
 			continue
 		}
@@ -408,7 +412,7 @@ func (s *Server) goOn(ctx context.Context, who route.Who, caller, prompt string)
 		if run.Ended() {
 			continue
 		}
-		err := s.Executor.Say(ctx, run.Name(), record.Prompt{Text: prompt, By: who.Person(gitd.Person{})})
+		err := api.Executor.Say(ctx, run.Name(), record.Prompt{Text: prompt, By: who.Person(gitd.Person{})})
 		if err == nil {
 			return run, nil
 		}
@@ -417,23 +421,26 @@ func (s *Server) goOn(ctx context.Context, who route.Who, caller, prompt string)
 		}
 	}
 	r := record.Request{Caller: st.Caller, Repo: st.Repo, Agent: &record.AgentCall{Name: agent, Prompt: prompt}}
-	if err := s.permit(ctx, who, &r); err != nil {
+	if err := api.find.Bind(ctx, who, &r); err != nil {
 		return record.Run{}, err
 	}
-	return s.Executor.Submit(ctx, r)
+	return api.Executor.Submit(ctx, r)
 }
 
 // stopWithin is how long a run that nobody waits for any more may take to be stopped.
 const stopWithin = 30 * time.Second
 
 // libraryTool is a task of the library as a tool: a run of its own, on a caller's branch.
-func (s *Server) libraryTool(who route.Who, t executor.TaskInfo) mcpTool {
+func (api *mcpAPI) libraryTool(who route.Who, t executor.TaskInfo) mcpTool {
 	return mcpTool{
-		Tool: Tool{t.Name, t.Doc + "\n\nIt is a run in a container, on a caller's branch. Leave caller out to begin a new branch; the answer names the caller to go on with. Cancelling the call stops the run.",
-			withProperties(t.Schema, map[string]json.RawMessage{
+		Tool: catalog.Tool{
+			Name:        t.Name,
+			Description: t.Doc + "\n\nIt is a run in a container, on a caller's branch. Leave caller out to begin a new branch; the answer names the caller to go on with. Cancelling the call stops the run.",
+			Schema: withProperties(t.Schema, map[string]json.RawMessage{
 				"caller": json.RawMessage(`{"type":"string","description":"The caller on whose branch to work, as a tool returned it.","maxLength":100}`),
 				"repo":   json.RawMessage(`{"type":"string","description":"The repository of a new caller.","maxLength":100}`),
-			})},
+			}),
+		},
 		Output: schemaFor[runReport](), Access: route.AccessWrite, Hints: toolHints{ReadOnly: t.ReadOnly, Destructive: !t.ReadOnly},
 		Call: func(ctx context.Context, c *toolCall) (toolResult, error) {
 			var where struct {
@@ -449,34 +456,34 @@ func (s *Server) libraryTool(who route.Who, t executor.TaskInfo) mcpTool {
 			r := record.Request{Repo: where.Repo, Task: &record.TaskCall{Name: t.Name, Params: params}}
 			if where.Caller != "" {
 				var err error
-				if r.Caller, r.Repo, err = s.callerOrNew(who, where.Caller, where.Repo, false); err != nil {
+				if r.Caller, r.Repo, err = api.find.CallerOrNew(who, where.Caller, where.Repo, false); err != nil {
 					return toolResult{}, err
 				}
 			}
-			if err := s.permit(ctx, who, &r); err != nil {
+			if err := api.find.Bind(ctx, who, &r); err != nil {
 				return toolResult{}, err
 			}
-			run, err := s.Executor.Submit(ctx, r)
+			run, err := api.Executor.Submit(ctx, r)
 			if err != nil {
 				return toolResult{}, err
 			}
-			ended, err := s.await(ctx, run, c.tell)
+			ended, err := api.await(ctx, run, c.tell)
 			if err != nil {
 				if ctx.Err() != nil {
-					err = errors.Join(err, s.giveUp(ctx, run, r.Asker))
+					err = errors.Join(err, api.giveUp(ctx, run, r.Asker))
 				}
 				return toolResult{}, err
 			}
-			return s.report(ctx, ended)
+			return api.report(ctx, ended)
 		},
 	}
 }
 
 // giveUp stops a run that nobody waits for any more.
-func (s *Server) giveUp(ctx context.Context, run record.Run, by gitd.Person) error {
+func (api *mcpAPI) giveUp(ctx context.Context, run record.Run, by gitd.Person) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
-	if err := s.Executor.Stop(ctx, run.Name(), by); err != nil && !errors.Is(err, record.ErrConflict) {
+	if err := api.Executor.Stop(ctx, run.Name(), by); err != nil && !errors.Is(err, record.ErrConflict) {
 		return err
 	}
 	return nil
@@ -508,6 +515,3 @@ func withProperties(schema json.RawMessage, more map[string]json.RawMessage) jso
 	}
 	panic(fmt.Sprintf("the schema of a task: %v: %s", err, strings.TrimSpace(string(schema)))) // a fault of the program, which every test finds
 }
-
-// noArguments is the schema of a tool that takes none.
-var noArguments = json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/catalog"
 	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -26,7 +27,7 @@ func deedOf(verb string) (gate.Deed, bool) {
 // starterOf is the person who counts as a thread's starter. A thread that is open by the
 // prefix of a requester alone is nobody else's. The thread of a task was begun by ramus:
 // there whoever the gate would let through counts.
-func (c *Chat) starterOf(d decided, user, channel string) string {
+func (c *Chat) starterOf(d catalog.Decision, user, channel string) string {
 	switch {
 	case d.Reason == gate.ReasonExplicitPrefix:
 		return ""
@@ -51,14 +52,14 @@ func (c *Chat) refuse(d gate.Doing) string {
 }
 
 // usable lists the repositories that a person may use in a thread.
-func (s *session) usable(ctx context.Context, d decided, m slack.Mention) []string {
+func (s *session) usable(ctx context.Context, d catalog.Decision, m slack.Mention) []string {
 	return slices.DeleteFunc(s.repos(ctx), func(repo string) bool {
 		return !s.Gate.Permits(gate.Doing{Deed: gate.DeedRun, Person: m.User, Starter: s.starterOf(d, m.User, m.Channel), Repo: repo})
 	})
 }
 
 // permit is asked before a run of a thread begins: one that merges by itself needs a person who may merge.
-func (s *session) permit(d decided, m slack.Mention, own bool) func(record.Run, string) error {
+func (s *session) permit(d catalog.Decision, m slack.Mention, own bool) func(record.Run, string) error {
 	return func(r record.Run, into string) error {
 		for _, deed := range []gate.Deed{gate.DeedRun, gate.DeedMerge} {
 			if deed == gate.DeedMerge && into == "" {

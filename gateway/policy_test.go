@@ -10,6 +10,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/catalog"
 	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/slack"
@@ -47,36 +48,36 @@ func TestToolCatalogForEachPolicy(t *testing.T) {
 	var library, blind []string // the second without a browser
 	for _, task := range executor.Library() {
 		library = append(library, task.Name)
-		if !slices.Contains(browserTools, task.Name) {
+		if !slices.Contains(catalog.BrowserTools, task.Name) {
 			blind = append(blind, task.Name)
 		}
 	}
 	if len(library) != len(blind)+2 {
-		t.Fatalf("the library has %q, of which %q need a browser", library, browserTools)
+		t.Fatalf("the library has %q, of which %q need a browser", library, catalog.BrowserTools)
 	}
-	most := Offer{Browser: true, Fallback: true}
+	most := catalog.Offer{Browser: true, Fallback: true}
 	for _, x := range []struct {
 		policy gate.Policy
-		offer  Offer
+		offer  catalog.Offer
 		want   []string
 	}{
 		{gate.Policy{}, most, fallback},
-		{gate.Policy{}, Offer{Browser: true, Task: true}, nil},
+		{gate.Policy{}, catalog.Offer{Browser: true, Task: true}, nil},
 		{gate.Policy{Runner: "superset", Reason: gate.ReasonThreadStarter}, most, fallback},
 		{gate.Policy{Runner: gate.RunnerFallback, Reason: gate.ReasonGlobalDisabled}, most, fallback},
 		{gate.Policy{Runner: gate.RunnerFallback, Reason: gate.ReasonNotAllowlisted, Prompt: "use start_code_session"}, most, fallback},
 		{gate.Policy{Runner: gate.RunnerFallback, Reason: gate.ReasonAgent}, most, fallback},
-		{gate.Policy{Runner: gate.RunnerFallback, Reason: gate.ReasonNotAllowlisted}, Offer{Browser: true}, nil},
+		{gate.Policy{Runner: gate.RunnerFallback, Reason: gate.ReasonNotAllowlisted}, catalog.Offer{Browser: true}, nil},
 		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonThreadStarter}, most, slices.Concat(session, library, fallback)},
 		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonExplicitPrefix}, most, slices.Concat(session, library, fallback)},
-		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonChannelAllowlist}, Offer{Fallback: true}, slices.Concat(session, blind, fallback)},
-		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonRepoAllowlist}, Offer{Browser: true}, slices.Concat(session, library)},
-		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonPercentage}, Offer{}, slices.Concat(session, blind)},
-		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant}, Offer{Browser: true, Task: true}, slices.Concat(ofTask, library)},
-		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant}, Offer{Fallback: true, Task: true}, slices.Concat(ofTask, blind)},
+		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonChannelAllowlist}, catalog.Offer{Fallback: true}, slices.Concat(session, blind, fallback)},
+		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonRepoAllowlist}, catalog.Offer{Browser: true}, slices.Concat(session, library)},
+		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonPercentage}, catalog.Offer{}, slices.Concat(session, blind)},
+		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant}, catalog.Offer{Browser: true, Task: true}, slices.Concat(ofTask, library)},
+		{gate.Policy{Runner: gate.RunnerContainer, Reason: gate.ReasonGrant}, catalog.Offer{Fallback: true, Task: true}, slices.Concat(ofTask, blind)},
 	} {
-		list := Catalog(x.policy, x.offer)
-		if got := toolNames(list); !slices.Equal(got, x.want) {
+		list := catalog.List(x.policy, x.offer)
+		if got := catalog.Names(list); !slices.Equal(got, x.want) {
 			t.Errorf("%+v, %+v: %q, want %q", x.policy, x.offer, got, x.want)
 		}
 		// What is listed is what the door has, by tools/list.
@@ -86,7 +87,7 @@ func TestToolCatalogForEachPolicy(t *testing.T) {
 		}
 	}
 	for _, runner := range []gate.Runner{gate.RunnerFallback, gate.RunnerContainer} {
-		own := slices.DeleteFunc(Catalog(gate.Policy{Runner: runner}, most), func(t Tool) bool { return strings.HasPrefix(t.Name, "lib_") })
+		own := slices.DeleteFunc(catalog.List(gate.Policy{Runner: runner}, most), func(t catalog.Tool) bool { return strings.HasPrefix(t.Name, "lib_") })
 		text, err := json.MarshalIndent(own, "", "  ")
 		if err != nil {
 			t.Fatal(err)
@@ -96,7 +97,7 @@ func TestToolCatalogForEachPolicy(t *testing.T) {
 }
 
 // doorLists are the names of the tools that a door with a list answers tools/list with.
-func doorLists(t *testing.T, list []Tool) (names []string) {
+func doorLists(t *testing.T, list []catalog.Tool) (names []string) {
 	t.Helper()
 	here, there := mcp.NewInMemoryTransports()
 	server := toolset{tools: new(mcpDoor).register(list, record.Run{}, record.Task{}), who: route.Who{Scopes: []string{"write"}}}.server(t.Context(), "")
@@ -125,25 +126,25 @@ func TestToolSchemas(t *testing.T) {
 		tool, input string
 		ok          bool
 	}{
-		{ToolStart, `{"prompt":"fix it"}`, true},
-		{ToolStart, `{"prompt":"fix it","agent":"coder"}`, true},
-		{ToolStart, `{"prompt":"fix it","repo":"team/app"}`, false}, // a thread has one repository
-		{ToolStart, `{}`, false},
-		{ToolStart, `{"prompt":""}`, false},
-		{ToolStart, `{"prompt":"fix it","thread":"slack:T:C:1"}`, false},
-		{ToolResume, `{"prompt":"go on"}`, true},
-		{ToolResume, `{"prompt":"go on","run":"conv:x/y"}`, false},
-		{ToolBrowser, `{"spec":".ramus/browser/login.yaml","compare":true}`, true},
-		{ToolBrowser, `{"check":{"start":"npm start","url":"http://127.0.0.1:3000/login","steps":[{"expect_visible":"h1"}]}}`, true},
-		{ToolBrowser, `{"test":"e2e/login.spec.ts"}`, false},
-		{ToolScreenshot, `{"url":"http://localhost:3000","viewports":["mobile","1024x768"],"full_page":true,"mask":[".clock"]}`, true},
-		{ToolScreenshot, `{"thread":"slack:T:C:1"}`, false},
-		{ToolScreenshot, `{"full_page":"yes"}`, false},
-		{ToolFallback, `{"prompt":"needs a Mac"}`, true},
-		{ToolFallback, `{"prompt":1}`, false},
+		{catalog.ToolStart, `{"prompt":"fix it"}`, true},
+		{catalog.ToolStart, `{"prompt":"fix it","agent":"coder"}`, true},
+		{catalog.ToolStart, `{"prompt":"fix it","repo":"team/app"}`, false}, // a thread has one repository
+		{catalog.ToolStart, `{}`, false},
+		{catalog.ToolStart, `{"prompt":""}`, false},
+		{catalog.ToolStart, `{"prompt":"fix it","thread":"slack:T:C:1"}`, false},
+		{catalog.ToolResume, `{"prompt":"go on"}`, true},
+		{catalog.ToolResume, `{"prompt":"go on","run":"conv:x/y"}`, false},
+		{catalog.ToolBrowser, `{"spec":".ramus/browser/login.yaml","compare":true}`, true},
+		{catalog.ToolBrowser, `{"check":{"start":"npm start","url":"http://127.0.0.1:3000/login","steps":[{"expect_visible":"h1"}]}}`, true},
+		{catalog.ToolBrowser, `{"test":"e2e/login.spec.ts"}`, false},
+		{catalog.ToolScreenshot, `{"url":"http://localhost:3000","viewports":["mobile","1024x768"],"full_page":true,"mask":[".clock"]}`, true},
+		{catalog.ToolScreenshot, `{"thread":"slack:T:C:1"}`, false},
+		{catalog.ToolScreenshot, `{"full_page":"yes"}`, false},
+		{catalog.ToolFallback, `{"prompt":"needs a Mac"}`, true},
+		{catalog.ToolFallback, `{"prompt":1}`, false},
 	} {
-		tools := Catalog(gate.Policy{Runner: gate.RunnerContainer}, Offer{Browser: true, Fallback: true})
-		tool := tools[slices.IndexFunc(tools, func(tool Tool) bool { return tool.Name == x.tool })]
+		tools := catalog.List(gate.Policy{Runner: gate.RunnerContainer}, catalog.Offer{Browser: true, Fallback: true})
+		tool := tools[slices.IndexFunc(tools, func(tool catalog.Tool) bool { return tool.Name == x.tool })]
 		var s jsonschema.Schema
 		if err := json.Unmarshal(tool.Schema, &s); err != nil {
 			t.Fatalf("%s: %v", tool.Name, err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/catalog"
 	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
@@ -58,7 +59,7 @@ func (c *Chat) press(ctx context.Context, a slack.Action) error {
 // mayPress tells why a user may not press a button, or "". A thread that is open to a
 // single requester's prefix is open to allowed requesters alone. In all others buttons
 // are for those who may say the same, and a question is also for those whom it names.
-func (c *Chat) mayPress(ctx context.Context, p decided, run record.Run, a slack.Action, choice string) string {
+func (c *Chat) mayPress(ctx context.Context, p catalog.Decision, run record.Run, a slack.Action, choice string) string {
 	switch {
 	case !c.Gate.Enabled && a.ID != render.ActionStop:
 		return "ramus is switched off here at the moment."

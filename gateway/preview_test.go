@@ -22,7 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
-	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/preview"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -112,17 +112,20 @@ type viewer struct {
 	caller record.Caller
 }
 
-func openViewer(t *testing.T, origin string) *viewer {
+func openViewer(t *testing.T, origin string, change ...func(*gateway.Server)) *viewer {
 	t.Helper()
 	b := &viewer{t: t}
 	b.r = open(t, false, func(s *gateway.Server) {
 		s.URL = "http://ramus.example.org"
 		if origin != "" {
-			o, err := gateway.ParsePreviewOrigin(origin, s.URL)
+			o, err := preview.ParseOrigin(origin, s.URL)
 			if err != nil {
 				t.Fatal(err)
 			}
 			s.Preview = o
+		}
+		for _, f := range change {
+			f(s)
 		}
 	})
 	b.r.repo(t, "app")
@@ -314,9 +317,10 @@ func TestPreviewFromElsewhere(t *testing.T) {
 
 // The way from the link to the origin is good once, for its own host, and for a minute.
 func TestPreviewCode(t *testing.T) {
-	b := openViewer(t, "http://{label}.preview.example.org")
 	now := time.Now()
-	b.r.Now = func() time.Time { return now }
+	b := openViewer(t, "http://{label}.preview.example.org", func(s *gateway.Server) {
+		s.Now = func() time.Time { return now }
+	})
 	b.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	follow := func() string {
 		resp, s := b.do("GET", b.link(5173), nil, "")
@@ -562,80 +566,4 @@ func TestPreviewUnseen(t *testing.T) {
 			t.Errorf("%s: %d %s", path, resp.StatusCode, s.Body)
 		}
 	}
-}
-
-func TestParsePreviewOrigin(t *testing.T) {
-	for _, ok := range []string{"https://{label}.preview.example.org", "http://{label}.localhost:8080"} {
-		if _, err := gateway.ParsePreviewOrigin(ok, "https://ramus.example.org"); err != nil {
-			t.Error(err)
-		}
-	}
-	for _, bad := range []string{"", "{label}", "https://preview.example.org", "https://x{label}.example.org", "ftp://{label}.example.org", "https://{label}.example.org/x",
-		"https://{label}.", "https://{label}.{label}.org", "https://u@{label}.example.org", "https://{label}.example.org"} {
-		if _, err := gateway.ParsePreviewOrigin(bad, "https://ramus.example.org"); err == nil {
-			t.Errorf("%q is taken", bad)
-		}
-	}
-}
-
-func TestPreviewLabel(t *testing.T) {
-	labels := map[string]bool{}
-	for _, id := range []string{"fancy-mallard", "a", strings.Repeat("a", 60), strings.Repeat("a", 61), strings.Repeat("a-b", 26), strings.Repeat("a-b", 26) + "c"} {
-		for _, port := range []int{1, 5173, 65535} {
-			c, err := record.ConvCaller(id)
-			if err != nil {
-				t.Fatal(err)
-			}
-			label := gateway.PreviewLabel(c, port)
-			if len(label) > 63 || strings.Trim(label, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || strings.HasSuffix(label, "-") || labels[label] {
-				t.Errorf("%s %d: %q", id, port, label)
-			}
-			labels[label] = true
-		}
-	}
-}
-
-// No pass but the one that was made opens a preview, whatever is written there.
-func FuzzPreviewPass(f *testing.F) {
-	links := &links.Signer{Key: []byte(strings.Repeat("k", 32)), Now: func() time.Time { return time.Unix(1_700_000_000, 0) }}
-	c, err := record.RunCaller("x")
-	if err != nil {
-		f.Fatal(err)
-	}
-	good := gateway.PreviewPass(links, c, 5173, time.Unix(1_700_000_001, 0))
-	for _, seed := range []string{good, "", ".", "1.x", good + "x", "0" + good, gateway.PreviewPass(links, c, 5174, time.Unix(1_700_000_001, 0)), gateway.PreviewPass(links, c, 5173, time.Unix(1_699_999_999, 0))} {
-		f.Add(seed)
-	}
-	f.Fuzz(func(t *testing.T, pass string) {
-		if err := gateway.CheckPreviewPass(links, c, 5173, pass); (err == nil) != (pass == good) {
-			t.Errorf("%q: %v", pass, err)
-		}
-	})
-}
-
-// Whatever an application says, its cookies are of its own host, ours is not among them, and
-// below a path of ramus's host it stays in its sandbox.
-func FuzzPreviewAnswer(f *testing.F) {
-	f.Add("a=1; Domain=example.org", "/x", "default-src *")
-	f.Add("a=1;DOMAIN = x; domain", "http://localhost:5173/x", "")
-	f.Add("__Host-ramus-preview=x; Path=/", "///x", "sandbox allow-same-origin")
-	f.Add(" __Host-ramus-preview =x", "\x00", "x,y")
-	f.Fuzz(func(t *testing.T, cookie, location, policy string) {
-		for _, own := range []bool{true, false} {
-			h := http.Header{"Set-Cookie": {cookie}, "Location": {location}, "Content-Security-Policy": {policy}}
-			gateway.PreviewAnswer(h, own)
-			for _, k := range (&http.Response{Header: h}).Cookies() {
-				if k.Domain != "" || k.Name == "__Host-ramus-preview" || !own {
-					t.Errorf("%q becomes %q", cookie, h.Values("Set-Cookie"))
-				}
-			}
-			to := h.Get("Location")
-			if !own && strings.HasPrefix(to, "/") && !strings.HasPrefix(to, "//") && !strings.HasPrefix(to, "/preview/run:x/5173/pass/") {
-				t.Errorf("%q becomes %q", location, to)
-			}
-			if policies := h.Values("Content-Security-Policy"); !own && policies[len(policies)-1] != "sandbox allow-scripts allow-forms allow-popups allow-modals" {
-				t.Errorf("policies: %q", policies)
-			}
-		}
-	})
 }

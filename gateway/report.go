@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -200,7 +201,7 @@ func (r *reporter) watch(ctx context.Context) error {
 func (r *reporter) take(e record.Event) {
 	switch e.Type {
 	case record.EventStepStarted:
-		r.step = first(e.Node, e.Task, e.Command, e.Step)
+		r.step = cmp.Or(e.Node, e.Task, e.Command, e.Step)
 	case record.EventStepFinished:
 		r.step, r.steps = "", r.steps+1
 		r.hear(e)

@@ -5,15 +5,56 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net/url"
+	"log/slog"
 	"path"
 	"strconv"
 	"strings"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/upstream"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
+
+// reposAPI shows, creates and refreshes repositories.
+type reposAPI struct {
+	Executor *executor.Executor
+	Git      *gitd.Server
+	find     *lookup.Lookup
+	Log      *slog.Logger
+}
+
+// Routes returns the routes of repositories.
+func (api *reposAPI) Routes() []route.Route {
+	return []route.Route{
+		{Method: "GET", Pattern: "/api/repos", Access: route.AccessRead, Summary: "List repositories",
+			Response: []Repo{}, Handle: api.repos},
+		{Method: "POST", Pattern: "/api/repos", Access: route.AccessAdmin,
+			Summary: "Create an empty repository, or import one; the answer streams progress", Request: CreateRepo{},
+			Response: Progress{}, Media: route.MediaLines, Handle: api.createRepo},
+		{Method: "GET", Pattern: "/api/repos/{repo}", Access: route.AccessRead, Summary: "One repository",
+			Response: Repo{}, Handle: api.repo},
+		{Method: "POST", Pattern: "/api/repos/{repo}/refresh", Access: route.AccessWrite,
+			Summary: "Fast-forward the base from its upstream; the answer streams progress", Request: RefreshRepo{},
+			Response: Progress{}, Media: route.MediaLines, Handle: api.refreshRepo},
+		{Method: "GET", Pattern: "/api/repos/{repo}/bases", Access: route.AccessRead,
+			Summary: "The signed manifests of the base, newest first, checked", Query: basesQuery{},
+			Response: Bases{}, Handle: api.bases},
+		{Method: "GET", Pattern: "/api/repos/{repo}/log", Access: route.AccessRead, Summary: "Commits, newest first",
+			Query: logQuery{}, Response: []gitd.Commit{}, Handle: api.repoLog},
+		{Method: "GET", Pattern: "/api/repos/{repo}/diff", Access: route.AccessRead,
+			Summary: "The difference between two commits, as git writes it", Query: diffQuery{},
+			Media: route.MediaText, Handle: api.repoDiff},
+		{Method: "GET", Pattern: "/api/repos/{repo}/changes", Access: route.AccessRead,
+			Summary: "The files that differ between two commits", Query: diffQuery{}, Response: []gitd.Change{},
+			Handle: api.repoChanges},
+		{Method: "GET", Pattern: "/api/repos/{repo}/tree", Access: route.AccessRead, Summary: "A folder at a commit",
+			Query: treeQuery{}, Response: []gitd.TreeEntry{}, Handle: api.repoTree},
+		{Method: "GET", Pattern: "/api/repos/{repo}/file", Access: route.AccessRead, Summary: "A file at a commit",
+			Query: treeQuery{}, Media: route.MediaBytes, Handle: api.repoFile},
+	}
+}
 
 // Repo is a repository as it is listed.
 type Repo struct {
@@ -48,28 +89,20 @@ type Progress struct {
 	Problem *route.Problem `json:"problem,omitempty"`
 }
 
-// findRepo is Git.Repo for the caller's eyes.
-func (s *Server) findRepo(c *route.Call, name string) (*gitd.Repo, error) {
-	if !c.Who.Sees(name) {
-		return nil, route.NotFound("repository", name)
-	}
-	return s.Git.Repo(name)
-}
-
-func (s *Server) describe(c *route.Call, r *gitd.Repo) (Repo, error) {
+func (api *reposAPI) describe(c *route.Call, r *gitd.Repo) (Repo, error) {
 	ctx := c.R.Context()
 	base, err := r.Base(ctx)
 	if err != nil {
 		return Repo{}, err
 	}
-	out := Repo{Name: r.Name(), Base: base, CloneURL: s.cloneURL(c, r.Name())}
+	out := Repo{Name: r.Name(), Base: base, CloneURL: c.CloneURL(r.Name())}
 	if refs, err := r.Refs(ctx, "refs/heads/"+base); err != nil {
 		return Repo{}, err
 	} else if len(refs) > 0 && refs[0].Name == "refs/heads/"+base && c.Who.SeesBranch(r.Name(), base) {
 		out.Head = refs[0].Hash
 	}
 	if c.Who.SeesBranch(r.Name(), base) {
-		if out.Status, err = s.Executor.Bases().Status(ctx, r); err != nil {
+		if out.Status, err = api.Executor.Bases().Status(ctx, r); err != nil {
 			return Repo{}, err
 		}
 	}
@@ -87,17 +120,8 @@ func (s *Server) describe(c *route.Call, r *gitd.Repo) (Repo, error) {
 	return out, nil
 }
 
-// cloneURL is what `git clone` takes; "" when git has no way here.
-func (s *Server) cloneURL(c *route.Call, repo string) string {
-	address := c.Address()
-	if address == "" {
-		return ""
-	}
-	return address + (&url.URL{Path: "/" + repo + ".git"}).EscapedPath()
-}
-
-func (s *Server) repos(c *route.Call) error {
-	repos, err := s.Git.Repos(c.R.Context())
+func (api *reposAPI) repos(c *route.Call) error {
+	repos, err := api.Git.Repos(c.R.Context())
 	if err != nil {
 		return err
 	}
@@ -106,7 +130,7 @@ func (s *Server) repos(c *route.Call) error {
 		if !c.Who.Sees(r.Name()) {
 			continue
 		}
-		d, err := s.describe(c, r)
+		d, err := api.describe(c, r)
 		if err != nil {
 			return fmt.Errorf("cannot describe repository %s: %w", r.Name(), err)
 		}
@@ -115,56 +139,56 @@ func (s *Server) repos(c *route.Call) error {
 	return c.Reply(list)
 }
 
-func (s *Server) repo(c *route.Call) error {
-	r, err := s.findRepo(c, c.R.PathValue("repo"))
+func (api *reposAPI) repo(c *route.Call) error {
+	r, err := api.find.PathRepo(c)
 	if err != nil {
 		return err
 	}
-	d, err := s.describe(c, r)
+	d, err := api.describe(c, r)
 	if err != nil {
 		return err
 	}
 	return c.Reply(d)
 }
 
-func (s *Server) createRepo(c *route.Call) error {
+func (api *reposAPI) createRepo(c *route.Call) error {
 	var n CreateRepo
 	if err := c.ReadJSON(&n); err != nil {
 		return err
 	}
-	return s.progress(c, func(ctx context.Context, text io.Writer) (Progress, error) {
+	return api.progress(c, func(ctx context.Context, text io.Writer) (Progress, error) {
 		var r *gitd.Repo
 		var err error
 		if n.Source == "" {
-			r, err = s.Git.Create(ctx, n.Name)
+			r, err = api.Git.Create(ctx, n.Name)
 		} else {
-			r, err = s.Git.Import(ctx, n.Name, n.Source, text)
+			r, err = api.Git.Import(ctx, n.Name, n.Source, text)
 		}
 		if err != nil {
 			return Progress{}, err
 		}
-		d, err := s.describe(c, r)
+		d, err := api.describe(c, r)
 		if err == nil && d.Head != "" {
-			s.warmLater(c, ctx, d.Name, d.Head)
+			api.warmLater(c, ctx, d.Name, d.Head)
 		}
 		return Progress{Repo: &d}, err
 	})
 }
 
 // warmLater has the dependencies of a repository's first base fetched. What was imported serves without them.
-func (s *Server) warmLater(c *route.Call, ctx context.Context, repo string, base gitd.Hash) {
-	if err := s.Executor.Bases().WarmLater(ctx, repo, base); err != nil {
-		s.Log.Warn("cannot have the dependencies of a base fetched", "repo", repo, "err", err)
+func (api *reposAPI) warmLater(c *route.Call, ctx context.Context, repo string, base gitd.Hash) {
+	if err := api.Executor.Bases().WarmLater(ctx, repo, base); err != nil {
+		api.Log.Warn("cannot have the dependencies of a base fetched", "repo", repo, "err", err)
 	}
 }
 
-func (s *Server) refreshRepo(c *route.Call) error {
+func (api *reposAPI) refreshRepo(c *route.Call) error {
 	name := c.R.PathValue("repo")
 	var q RefreshRepo
 	if err := c.ReadOptionalJSON(&q); err != nil {
 		return err
 	}
-	r, err := s.findRepo(c, name)
+	r, err := api.find.Repo(c.Who, name)
 	if err != nil {
 		return err
 	}
@@ -175,16 +199,16 @@ func (s *Server) refreshRepo(c *route.Call) error {
 	if err := c.Who.CheckChange(name, base); err != nil {
 		return err
 	}
-	return s.progress(c, func(ctx context.Context, text io.Writer) (Progress, error) {
-		done, err := s.Executor.Bases().Refresh(ctx, upstream.Deploy{Repo: name, Commit: q.Commit}, text)
+	return api.progress(c, func(ctx context.Context, text io.Writer) (Progress, error) {
+		done, err := api.Executor.Bases().Refresh(ctx, upstream.Deploy{Repo: name, Commit: q.Commit}, text)
 		if err != nil {
 			return Progress{}, err
 		}
 		out := Progress{Refreshed: &done.Refreshed, Base: done.Base}
 		if !q.Wait {
-			return out, s.Executor.Bases().WarmLater(ctx, name, done.Commit)
+			return out, api.Executor.Bases().WarmLater(ctx, name, done.Commit)
 		}
-		if err := s.Executor.Warm(ctx, name, done.Commit, text); err != nil {
+		if err := api.Executor.Warm(ctx, name, done.Commit, text); err != nil {
 			if ctx.Err() != nil {
 				return out, err
 			}
@@ -196,7 +220,7 @@ func (s *Server) refreshRepo(c *route.Call) error {
 
 // progress answers with lines. The status is written with the first of them,
 // so that work which is refused at once has its true status.
-func (s *Server) progress(c *route.Call, work func(ctx context.Context, text io.Writer) (Progress, error)) error {
+func (api *reposAPI) progress(c *route.Call, work func(ctx context.Context, text io.Writer) (Progress, error)) error {
 	ctx, cancel := context.WithCancelCause(c.R.Context())
 	defer cancel(nil)
 	lines := &progressLines{call: c, cancel: cancel}
@@ -272,7 +296,7 @@ type logQuery struct {
 }
 
 // revision is the commit that rev, or else the repository's base, means to the caller.
-func (s *Server) revision(c *route.Call, r *gitd.Repo, rev string) (string, error) {
+func (api *reposAPI) revision(c *route.Call, r *gitd.Repo, rev string) (string, error) {
 	if rev == "" {
 		base, err := r.Base(c.R.Context())
 		if err != nil {
@@ -287,21 +311,21 @@ func (s *Server) revision(c *route.Call, r *gitd.Repo, rev string) (string, erro
 	return string(h), err
 }
 
-func (s *Server) repoLog(c *route.Call) error {
+func (api *reposAPI) repoLog(c *route.Call) error {
 	var q logQuery
 	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	r, err := s.findRepo(c, c.R.PathValue("repo"))
+	r, err := api.find.PathRepo(c)
 	if err != nil {
 		return err
 	}
-	rev, err := s.revision(c, r, q.Rev)
+	rev, err := api.revision(c, r, q.Rev)
 	if err != nil {
 		return err
 	}
 	if q.Not != "" {
-		if q.Not, err = s.revision(c, r, q.Not); err != nil {
+		if q.Not, err = api.revision(c, r, q.Not); err != nil {
 			return err
 		}
 	}
@@ -326,7 +350,7 @@ type diffQuery struct {
 	Path      []string `json:"path,omitempty" jsonschema:"only these files or folders"`
 }
 
-func (s *Server) diffArguments(c *route.Call) (*gitd.Repo, diffQuery, error) {
+func (api *reposAPI) diffArguments(c *route.Call) (*gitd.Repo, diffQuery, error) {
 	var q diffQuery
 	if err := c.ReadQuery(&q); err != nil {
 		return nil, q, err
@@ -334,34 +358,34 @@ func (s *Server) diffArguments(c *route.Call) (*gitd.Repo, diffQuery, error) {
 	if q.To == "" {
 		return nil, q, route.NewProblem(route.KindInvalid, "the query parameter to is missing: which commit?")
 	}
-	r, err := s.findRepo(c, c.R.PathValue("repo"))
+	r, err := api.find.PathRepo(c)
 	if err != nil {
 		return nil, q, err
 	}
-	if q.From, err = s.revision(c, r, q.From); err != nil {
+	if q.From, err = api.revision(c, r, q.From); err != nil {
 		return nil, q, err
 	}
-	q.To, err = s.revision(c, r, q.To)
+	q.To, err = api.revision(c, r, q.To)
 	return r, q, err
 }
 
-func (s *Server) repoDiff(c *route.Call) error {
-	r, q, err := s.diffArguments(c)
+func (api *reposAPI) repoDiff(c *route.Call) error {
+	r, q, err := api.diffArguments(c)
 	if err != nil {
 		return err
 	}
-	return s.diff(c, r, q.From, q.To, gitd.DiffOptions{Stat: q.Stat, Paths: q.Path, MergeBase: q.MergeBase})
+	return replyDiff(c, r, q.From, q.To, gitd.DiffOptions{Stat: q.Stat, Paths: q.Path, MergeBase: q.MergeBase})
 }
 
-func (s *Server) repoChanges(c *route.Call) error {
-	r, q, err := s.diffArguments(c)
+func (api *reposAPI) repoChanges(c *route.Call) error {
+	r, q, err := api.diffArguments(c)
 	if err != nil {
 		return err
 	}
-	return s.changes(c, r, q.From, q.To, q.MergeBase)
+	return replyChanges(c, r, q.From, q.To, q.MergeBase)
 }
 
-func (s *Server) changes(c *route.Call, r *gitd.Repo, from, to string, mergeBase bool) error {
+func replyChanges(c *route.Call, r *gitd.Repo, from, to string, mergeBase bool) error {
 	changes, err := r.Changed(c.R.Context(), from, to, mergeBase)
 	if err != nil {
 		return err
@@ -374,7 +398,7 @@ func (s *Server) changes(c *route.Call, r *gitd.Repo, from, to string, mergeBase
 
 // diff streams a diff. Both ends are looked up first: after the first byte an
 // error could only cut the answer short.
-func (s *Server) diff(c *route.Call, r *gitd.Repo, from, to string, o gitd.DiffOptions) error {
+func replyDiff(c *route.Call, r *gitd.Repo, from, to string, o gitd.DiffOptions) error {
 	for _, rev := range []string{from, to} {
 		if _, err := r.Resolve(c.R.Context(), rev); err != nil {
 			return err
@@ -393,21 +417,21 @@ type treeQuery struct {
 	Recursive bool   `json:"recursive,omitempty" jsonschema:"the files of all folders below, too"`
 }
 
-func (s *Server) treeArguments(c *route.Call) (*gitd.Repo, treeQuery, error) {
+func (api *reposAPI) treeArguments(c *route.Call) (*gitd.Repo, treeQuery, error) {
 	var q treeQuery
 	if err := c.ReadQuery(&q); err != nil {
 		return nil, q, err
 	}
-	r, err := s.findRepo(c, c.R.PathValue("repo"))
+	r, err := api.find.PathRepo(c)
 	if err != nil {
 		return nil, q, err
 	}
-	q.Rev, err = s.revision(c, r, q.Rev)
+	q.Rev, err = api.revision(c, r, q.Rev)
 	return r, q, err
 }
 
-func (s *Server) repoTree(c *route.Call) error {
-	r, q, err := s.treeArguments(c)
+func (api *reposAPI) repoTree(c *route.Call) error {
+	r, q, err := api.treeArguments(c)
 	if err != nil {
 		return err
 	}
@@ -421,8 +445,8 @@ func (s *Server) repoTree(c *route.Call) error {
 	return c.Reply(entries)
 }
 
-func (s *Server) repoFile(c *route.Call) error {
-	r, q, err := s.treeArguments(c)
+func (api *reposAPI) repoFile(c *route.Call) error {
+	r, q, err := api.treeArguments(c)
 	if err != nil {
 		return err
 	}

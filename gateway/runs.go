@@ -8,9 +8,51 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 )
+
+// runsAPI starts, follows and stops runs.
+type runsAPI struct {
+	Executor *executor.Executor
+	find     *lookup.Lookup
+}
+
+// Routes returns the routes of runs.
+func (api *runsAPI) Routes() []route.Route {
+	return []route.Route{
+		{Method: "GET", Pattern: "/api/runs", Access: route.AccessRead, Summary: "List runs, newest first",
+			Query: listQuery{}, Response: []record.Run{}, Handle: api.runs},
+		{Method: "POST", Pattern: "/api/runs", Access: route.AccessWrite,
+			Summary: "Start a run: a workflow, a command, a task or an agent", Request: record.Request{},
+			Response: record.Run{}, Body: workflowBody, Handle: api.submit},
+		{Method: "GET", Pattern: "/api/runs/{run}", Access: route.AccessRead, Summary: "One run",
+			Response: record.Run{}, Handle: api.run},
+		{Method: "GET", Pattern: "/api/runs/{run}/events", Access: route.AccessRead,
+			Summary: "Follow a run's journal and live output; resumes at Last-Event-ID; follow=0 lists the journal as JSON",
+			Query:   eventsQuery{}, Response: record.Event{}, Media: route.MediaSSE, Handle: api.events},
+		{Method: "GET", Pattern: "/api/runs/{run}/output/{step}/{stream}", Access: route.AccessRead,
+			Summary: "A step's whole stdout or stderr", Media: route.MediaBytes, Handle: api.output},
+		{Method: "GET", Pattern: "/api/runs/{run}/evidence", Access: route.AccessRead,
+			Summary:  "What was run and changed, with checksums, once the run has ended or waits",
+			Response: record.Manifest{}, Handle: api.evidence},
+		{Method: "POST", Pattern: "/api/runs/{run}/stop", Access: route.AccessWrite,
+			Summary: "Stop a run; what stands is committed", Response: record.Run{}, Handle: api.stopRun},
+		{Method: "POST", Pattern: "/api/runs/{run}/retry", Access: route.AccessWrite,
+			Summary: "Start a failed run again where it failed", Response: record.Run{}, Handle: api.retry},
+		{Method: "POST", Pattern: "/api/runs/{run}/say", Access: route.AccessWrite,
+			Summary: "Say something to a run's agent, for its next turn; with a key, once however often it is sent",
+			Request: record.Prompt{}, Response: record.Run{}, Body: promptBody, Handle: api.say},
+		{Method: "POST", Pattern: "/api/runs/{run}/decide", Access: route.AccessWrite,
+			Summary: "Answer the question a run waits with", Request: record.Decision{}, Response: record.Run{},
+			Handle: api.decide},
+		{Method: "GET", Pattern: "/api/watch", Access: route.AccessRead,
+			Summary: "Follow all that happens from now on", Query: watchQuery{}, Response: record.Event{},
+			Media: route.MediaSSE, Handle: api.watch},
+	}
+}
 
 type listQuery struct {
 	Repo   string `json:"repo,omitempty" jsonschema:"only of this repository"`
@@ -21,7 +63,7 @@ type listQuery struct {
 }
 
 // filter is what the caller asked for, inside what it may see.
-func (s *Server) filter(c *route.Call) (record.Filter, error) {
+func readFilter(c *route.Call) (record.Filter, error) {
 	var q listQuery
 	if err := c.ReadQuery(&q); err != nil {
 		return record.Filter{}, err
@@ -32,19 +74,19 @@ func (s *Server) filter(c *route.Call) (record.Filter, error) {
 	if c.Who.Repo != "*" {
 		q.Repo = c.Who.Repo
 	}
-	state, err := knownState(q.State)
+	state, err := lookup.ParseState(q.State)
 	if err != nil {
 		return record.Filter{}, err
 	}
 	return record.Filter{Repo: q.Repo, Caller: q.Caller, State: state, Live: q.Live, Max: min(q.Max, 1000), Keep: c.Who.SeesRun}, nil
 }
 
-func (s *Server) runs(c *route.Call) error {
-	f, err := s.filter(c)
+func (api *runsAPI) runs(c *route.Call) error {
+	f, err := readFilter(c)
 	if err != nil {
 		return err
 	}
-	runs, err := s.Executor.Runs(c.R.Context(), f)
+	runs, err := api.Executor.Runs(c.R.Context(), f)
 	if err != nil {
 		return err
 	}
@@ -54,117 +96,23 @@ func (s *Server) runs(c *route.Call) error {
 	return c.Reply(runs)
 }
 
-// findRun is Executor.Run for the caller's eyes.
-func (s *Server) findRun(c *route.Call, name string) (record.Run, error) {
-	return s.runOf(c.R.Context(), c.Who, name)
-}
-
-func (s *Server) runOf(ctx context.Context, who route.Who, name string) (record.Run, error) {
-	r, err := s.Executor.Run(ctx, name)
-	if err != nil {
-		return r, who.HideMatches("run", name, err)
-	}
-	if !who.SeesRun(r) {
-		return record.Run{}, route.NotFound("run", name)
-	}
-	return r, nil
-}
-
-// named is findRun for the name in the path. A route that is for writers is for those who
-// may change the run's branch.
-func (s *Server) named(c *route.Call) (record.Run, error) {
-	r, err := s.findRun(c, c.R.PathValue("run"))
-	if err == nil && c.Access == route.AccessWrite {
-		err = c.Who.CheckChange(r.Repo, r.Branch)
-	}
-	return r, err
-}
-
-func (s *Server) run(c *route.Call) error {
-	r, err := s.named(c)
+func (api *runsAPI) run(c *route.Call) error {
+	r, err := api.find.PathRun(c)
 	if err != nil {
 		return err
 	}
 	return c.Reply(r)
 }
 
-// permit makes a request the caller's own: the repository it may see, the
-// caller it may work for, the name it goes by.
-func (s *Server) permit(ctx context.Context, who route.Who, r *record.Request) error {
-	r.Asker = who.Person(r.Asker)
-	if r.Repo != "" && !who.Sees(r.Repo) {
-		return route.NotFound("repository", r.Repo)
-	}
-	if !r.Caller.IsZero() {
-		// Without runs it will be a new one. Only the index is asked, not the caller's
-		// container: this is on the way of every command.
-		if runs := s.Executor.OfCaller(r.Caller); len(runs) > 0 {
-			switch last := runs[len(runs)-1]; {
-			case !who.SeesRun(last):
-				return route.NotFound("caller", r.Caller.String())
-			case r.Repo == "":
-				r.Repo = last.Repo
-			}
-		}
-	}
-	if r.Repo == "" && who.Repo != "*" {
-		r.Repo = who.Repo
-	}
-	if r.Repo != "" {
-		if err := s.seesBase(ctx, who, r.Repo, r.Base); err != nil {
-			return err
-		}
-	}
-	r.Permit = who.CheckRun
-	if r.Fork != nil {
-		of, err := s.callerOf(ctx, who, r.Fork.Of)
-		if err != nil {
-			return err
-		}
-		if r.Repo == "" {
-			r.Repo = of.Repo
-		}
-		r.Fork.Of = of.Caller.String()
-	}
-	if r.Of != "" {
-		of, err := s.runOf(ctx, who, r.Of)
-		if err != nil {
-			return err
-		}
-		r.Of = of.Name()
-	}
-	return nil
-}
-
-// seesBase refuses a base that the caller may not know of; empty is the repository's own.
-func (s *Server) seesBase(ctx context.Context, who route.Who, repo, base string) error {
-	if who.Grant().ReadsAll() {
-		return nil
-	}
-	if base == "" {
-		r, err := s.Git.Repo(repo)
-		if err != nil {
-			return err
-		}
-		if base, err = r.Base(ctx); err != nil {
-			return err
-		}
-	}
-	if !who.SeesBranch(repo, base) {
-		return route.NotFound("branch", base)
-	}
-	return nil
-}
-
-func (s *Server) submit(c *route.Call) error {
+func (api *runsAPI) submit(c *route.Call) error {
 	var r record.Request
 	if err := c.ReadJSON(&r); err != nil {
 		return err
 	}
-	if err := s.permit(c.R.Context(), c.Who, &r); err != nil {
+	if err := api.find.Bind(c.R.Context(), c.Who, &r); err != nil {
 		return err
 	}
-	run, err := s.Executor.Submit(c.R.Context(), r)
+	run, err := api.Executor.Submit(c.R.Context(), r)
 	if err != nil {
 		return err
 	}
@@ -176,12 +124,12 @@ type eventsQuery struct {
 	Follow string `json:"follow,omitempty" jsonschema:"0 lists the journal as a JSON array instead of a stream"`
 }
 
-func (s *Server) events(c *route.Call) error {
+func (api *runsAPI) events(c *route.Call) error {
 	q := eventsQuery{Follow: "1"}
 	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	r, err := s.named(c)
+	r, err := api.find.PathRun(c)
 	if err != nil {
 		return err
 	}
@@ -192,24 +140,24 @@ func (s *Server) events(c *route.Call) error {
 	}
 	switch q.Follow {
 	case "0", "false":
-		return s.journal(c, r, q.After)
+		return api.journal(c, r, q.After)
 	case "1", "true", "":
 	default:
 		return route.NewProblem(route.KindInvalid, "query parameter follow: %q is neither 1 nor 0", q.Follow)
 	}
 	return c.Follow(route.Feed{
 		Events: func(ctx context.Context) iter.Seq2[record.Event, error] {
-			return s.Executor.Events(ctx, r.Name(), q.After, true)
+			return api.Executor.Events(ctx, r.Name(), q.After, true)
 		},
 		Numbered: true,
-		Last:     func() (any, error) { return s.findRun(c, r.Name()) },
+		Last:     func() (any, error) { return api.find.Run(c.R.Context(), c.Who, r.Name()) },
 	})
 }
 
 // journal lists events, written as they come: a journal may be long.
-func (s *Server) journal(c *route.Call, r record.Run, after int64) error {
+func (api *runsAPI) journal(c *route.Call, r record.Run, after int64) error {
 	separator := "["
-	for e, err := range s.Executor.Events(c.R.Context(), r.Name(), after, false) {
+	for e, err := range api.Executor.Events(c.R.Context(), r.Name(), after, false) {
 		if err != nil {
 			return c.CutShort(err)
 		}
@@ -230,8 +178,8 @@ func (s *Server) journal(c *route.Call, r record.Run, after int64) error {
 	return err
 }
 
-func (s *Server) output(c *route.Call) error {
-	r, err := s.named(c)
+func (api *runsAPI) output(c *route.Call) error {
+	r, err := api.find.PathRun(c)
 	if err != nil {
 		return err
 	}
@@ -239,7 +187,7 @@ func (s *Server) output(c *route.Call) error {
 	if stream != "stdout" && stream != "stderr" {
 		return route.NewProblem(route.KindNotFound, "there is no stream %q: want stdout or stderr", stream)
 	}
-	out, err := s.Executor.Output(c.R.Context(), r.Name(), step, stream)
+	out, err := api.Executor.Output(c.R.Context(), r.Name(), step, stream)
 	if err != nil {
 		return err
 	}
@@ -251,81 +199,81 @@ func (s *Server) output(c *route.Call) error {
 	return nil
 }
 
-func (s *Server) evidence(c *route.Call) error {
-	r, err := s.named(c)
+func (api *runsAPI) evidence(c *route.Call) error {
+	r, err := api.find.PathRun(c)
 	if err != nil {
 		return err
 	}
-	m, err := s.Executor.Manifest(c.R.Context(), r.Name())
+	m, err := api.Executor.Manifest(c.R.Context(), r.Name())
 	if err != nil {
 		return err
 	}
 	return c.Reply(m)
 }
 
-func (s *Server) stopRun(c *route.Call) error {
-	r, err := s.named(c)
+func (api *runsAPI) stopRun(c *route.Call) error {
+	r, err := api.find.PathRun(c)
 	if err != nil {
 		return err
 	}
-	if err := s.Executor.Stop(c.R.Context(), r.Name(), c.Who.Person(r.Asker)); err != nil {
+	if err := api.Executor.Stop(c.R.Context(), r.Name(), c.Who.Person(r.Asker)); err != nil {
 		return err
 	}
-	if r, err = s.findRun(c, r.Name()); err != nil {
+	if r, err = api.find.Run(c.R.Context(), c.Who, r.Name()); err != nil {
 		return err
 	}
 	return c.Reply(r)
 }
 
-func (s *Server) retry(c *route.Call) error {
-	r, err := s.named(c)
+func (api *runsAPI) retry(c *route.Call) error {
+	r, err := api.find.PathRun(c)
 	if err != nil {
 		return err
 	}
-	request, err := s.Executor.Again(c.R.Context(), r.Name(), c.Who.Person(r.Asker))
+	request, err := api.Executor.Again(c.R.Context(), r.Name(), c.Who.Person(r.Asker))
 	if err != nil {
 		return err
 	}
 	request.Permit = c.Who.CheckRun
-	again, err := s.Executor.Submit(c.R.Context(), request)
+	again, err := api.Executor.Submit(c.R.Context(), request)
 	if err != nil {
 		return err
 	}
 	return c.ReplyStatus(http.StatusCreated, again)
 }
 
-func (s *Server) decide(c *route.Call) error {
+func (api *runsAPI) decide(c *route.Call) error {
 	var d record.Decision
 	if err := c.ReadJSON(&d); err != nil {
 		return err
 	}
-	r, err := s.named(c)
+	r, err := api.find.PathRun(c)
 	if err != nil {
 		return err
 	}
 	if !c.Who.Admin() || d.By == "" {
 		d.By = c.Who.Subject // a gate may name who answers it: nobody answers as somebody else
 	}
-	if r, err = s.Executor.Decide(c.R.Context(), r.Name(), d); err != nil {
+	if r, err = api.Executor.Decide(c.R.Context(), r.Name(), d); err != nil {
 		return err
 	}
 	return c.Reply(r)
 }
 
-func (s *Server) say(c *route.Call) error {
+func (api *runsAPI) say(c *route.Call) error {
 	var p record.Prompt
 	if err := c.ReadJSON(&p); err != nil {
 		return err
 	}
-	r, err := s.named(c)
+	r, err := api.find.PathRun(c)
 	if err != nil {
 		return err
 	}
 	p.By = c.Who.Person(p.By)
-	if err := s.Executor.Say(c.R.Context(), r.Name(), p); err != nil {
+	if err := api.Executor.Say(c.R.Context(), r.Name(), p); err != nil {
 		return err
 	}
-	if r, err = s.findRun(c, r.Name()); err != nil {
+	if r, err = api.find.Run(c.R.Context(), c.Who, r.Name()); err != nil {
 		return err
 	}
 	return c.Reply(r)
@@ -335,13 +283,13 @@ type watchQuery struct {
 	Caller string `json:"caller,omitempty" jsonschema:"only of this caller"`
 }
 
-func (s *Server) watch(c *route.Call) error {
+func (api *runsAPI) watch(c *route.Call) error {
 	var q watchQuery
 	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
 	if q.Caller != "" {
-		st, err := s.findCaller(c, q.Caller)
+		st, err := api.find.Caller(c.R.Context(), c.Who, q.Caller)
 		if err != nil {
 			return err
 		}
@@ -349,23 +297,23 @@ func (s *Server) watch(c *route.Call) error {
 	}
 	var keep func(record.Event) bool
 	if c.Who.Repo != "*" || !c.Who.Grant().ReadsAll() {
-		keep = s.ofRepo(c)
+		keep = api.ofRepo(c)
 	}
 	return c.Follow(route.Feed{
-		Events: func(ctx context.Context) iter.Seq2[record.Event, error] { return s.Executor.Watch(ctx, q.Caller) },
+		Events: func(ctx context.Context) iter.Seq2[record.Event, error] { return api.Executor.Watch(ctx, q.Caller) },
 		Keep:   keep,
 	})
 }
 
 // ofRepo tells which events are of runs that the caller may see. A run's
 // repository and branch never change, so it is looked up once.
-func (s *Server) ofRepo(c *route.Call) func(record.Event) bool {
+func (api *runsAPI) ofRepo(c *route.Call) func(record.Event) bool {
 	const most = 10_000 // forgetting costs a look-up, remembering for ever costs memory
 	seen := map[string]bool{}
 	return func(e record.Event) bool {
 		ok, known := seen[e.Run]
 		if !known {
-			r, err := s.Executor.Run(c.R.Context(), e.Run)
+			r, err := api.Executor.Run(c.R.Context(), e.Run)
 			ok = err == nil && c.Who.SeesRun(r)
 			if len(seen) >= most {
 				clear(seen)

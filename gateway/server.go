@@ -9,9 +9,13 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/gateway/evidence"
 	"github.com/ramus-dev/ramus/gateway/github"
 	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/lookup"
+	"github.com/ramus-dev/ramus/gateway/preview"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
 )
@@ -34,7 +38,7 @@ type Server struct {
 	// GitHub lists what is there; nil: ramus is nobody at GitHub.
 	GitHub *github.Client
 	// SignIn lets people in by GitHub; nil: nobody.
-	SignIn *SignIn
+	SignIn *signin.GitHub
 	// URL is where people reach this server ("https://ramus.example.org"), for
 	// clone lines; empty: the address a request came to.
 	URL string
@@ -44,7 +48,7 @@ type Server struct {
 	// Links signs and checks links to evidence; nil: it takes a token.
 	Links *links.Signer
 	// Preview gives each preview an origin of its own; nil: they are shown below a path of this one, sandboxed.
-	Preview *PreviewOrigin
+	Preview *preview.Origin
 	// DeploySecret is what messages to /hooks/deploy are signed with; empty: none are taken.
 	DeploySecret string
 	// CORS lists origins whose pages may call the API ("https://app.example.org";
@@ -64,17 +68,14 @@ type Server struct {
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
-	once     sync.Once
-	metrics  *metrics
-	mux      *route.Mux
-	previews *route.Streams // connections to ports of containers
-	codes    codes
-	inside   *http.Transport // to what listens in containers
-	heard    chan struct{}   // a place for each webhook of GitHub's that is being read
-	mcpFront *mcpFront
-	git      http.Handler // the Git server, which asks for grants
-	openGit  http.Handler // and the same for the unix socket, which needs none
-	spec     []byte       // the OpenAPI document
+	once    sync.Once
+	mux     *route.Mux
+	apis    []interface{ Routes() []route.Route }
+	preview *preview.API
+	mcp     *mcpAPI
+	spec    []byte       // the OpenAPI document
+	git     http.Handler // the Git server, which asks for grants
+	openGit http.Handler // the same for the unix socket, which needs none
 }
 
 func (s *Server) setUp() {
@@ -101,23 +102,42 @@ func (s *Server) setUpAlone() {
 	if s.Heartbeat == 0 {
 		s.Heartbeat = 15 * time.Second
 	}
-	s.metrics = newMetrics(s)
+	m := newMetrics(s)
 	s.mux = &route.Mux{URL: s.URL, Links: s.Links, Secrets: s.Secrets, Streams: s.Streams, Heartbeat: s.Heartbeat,
-		Observe: s.metrics.request, Log: s.Log, Now: s.Now}
+		Observe: m.request, Log: s.Log, Now: s.Now}
 	if s.Git != nil {
 		s.mux.Verify = s.Git.Verify
 	}
-	s.heard = make(chan struct{}, maxHeard)
-	s.previews = &route.Streams{Max: maxPreviews}
-	s.inside = s.insideContainers()
-	s.mcpFront = newMCPFront(s.mcpServer, s.Now)
+
+	find := &lookup.Lookup{Executor: s.Executor, Git: s.Git}
+	s.preview = &preview.API{Executor: s.Executor, Verify: s.mux.Verify, Find: find, Links: s.Links, Origin: s.Preview, Log: s.Log, Now: s.Now}
+	s.mcp = &mcpAPI{Executor: s.Executor, Engineer: s.Engineer, find: find, Links: s.Links, URL: s.URL, CORS: s.CORS, Version: s.Version,
+		Secrets: s.Secrets, Log: s.Log, Now: s.Now}
+	s.mcp.mcpFront = newMCPFront(s.mcp.mcpServer, s.Now)
+	s.apis = []interface{ Routes() []route.Route }{
+		&aboutAPI{Executor: s.Executor, Git: s.Git, find: find, Version: s.Version, Engine: s.Engine, Streams: s.Streams,
+			metrics: m, spec: func() []byte { return s.spec }},
+		&reposAPI{Executor: s.Executor, Git: s.Git, find: find, Log: s.Log},
+		&runsAPI{Executor: s.Executor, find: find},
+		&callersAPI{Executor: s.Executor, Git: s.Git, find: find},
+		&commandsAPI{Executor: s.Executor, find: find, Heartbeat: s.Heartbeat},
+		newTaskAPI(s.Engineer, s.GitHubSecret, s.Log),
+		&evidence.API{Executor: s.Executor, Find: find, Links: s.Links, Loopback: s.Loopback, Now: s.Now},
+		s.preview,
+		s.mcp,
+		&slackAPI{Chat: s.Chat, Log: s.Log, Now: s.Now},
+		&deployAPI{Executor: s.Executor, DeploySecret: s.DeploySecret, Now: s.Now},
+		&githubAPI{GitHub: s.GitHub},
+		&signin.API{Git: s.Git, GitHub: s.SignIn, Log: s.Log, Now: s.Now},
+		&adminAPI{Executor: s.Executor},
+	}
 	s.spec = s.openAPI()
 }
 
 // Handler serves the API and the Git server to callers that show a grant.
 func (s *Server) Handler() http.Handler {
 	s.setUp()
-	return s.byHost(s.cors(s.mux.Handler(s.routes(), nil)))
+	return s.preview.ByHost(s.mux, s.cors(s.mux.Handler(s.routes(), nil)))
 }
 
 // LocalHandler serves the same to whoever can open the unix socket, as an
@@ -133,8 +153,8 @@ func (s *Server) LocalHandler() http.Handler {
 func (s *Server) Drain() {
 	s.setUp()
 	s.mux.Drain()
-	s.mcpFront.close()
-	s.inside.CloseIdleConnections()
+	s.mcp.mcpFront.close()
+	s.preview.Transport.CloseIdleConnections()
 }
 
 // fallback serves repositories, whose names no pattern of ServeMux can say,

@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/catalog"
 	"github.com/ramus-dev/ramus/gateway/fallback"
 	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/retry"
@@ -239,27 +241,8 @@ func event(run record.Run) (slack.Mention, error) {
 	return m, nil
 }
 
-// decided is the data of a policy event.
-type decided struct {
-	gate.Policy
-	Tools []string `json:"tools"`
-	// Starter is who began the thread; empty: a program, or nobody knows.
-	Starter string `json:"starter,omitempty"`
-}
-
-func (c *Chat) policy(ctx context.Context, run string) (decided, bool) {
-	return policyOf(ctx, c.Executor, run)
-}
-
-// policyOf is the decision that a run's journal holds.
-func policyOf(ctx context.Context, x *executor.Executor, run string) (decided, bool) {
-	for e, err := range x.Events(ctx, run, 0, false) {
-		var d decided
-		if err == nil && e.Type == record.EventPolicy && json.Unmarshal(e.Data, &d) == nil {
-			return d, true
-		}
-	}
-	return decided{}, false
+func (c *Chat) policy(ctx context.Context, run string) (catalog.Decision, bool) {
+	return catalog.ReadDecision(ctx, c.Executor, run)
 }
 
 // decide finds out what a mention wants and does it, or begins it.
@@ -358,10 +341,10 @@ func (s *session) decide(ctx context.Context, t task) (next following, err error
 
 // judge asks the gate about a mention. A button is a part of the thread that it
 // was let through for.
-func (s *session) judge(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, at place) (decided, error) {
+func (s *session) judge(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, at place) (catalog.Decision, error) {
 	var p pressed
 	if err := json.Unmarshal(run.Origin.Event, &p); err != nil {
-		return decided{}, fmt.Errorf("cannot read the event of %s: %w", run.Name(), err)
+		return catalog.Decision{}, fmt.Errorf("cannot read the event of %s: %w", run.Name(), err)
 	}
 	if p.HandOver != "" {
 		return s.decision(gate.Policy{Runner: gate.RunnerFallback, Reason: gate.ReasonAgent, Prompt: p.HandOver}), nil
@@ -376,14 +359,14 @@ func (s *session) judge(ctx context.Context, run record.Run, m slack.Mention, th
 	}
 	// What the thread has done already is where it works, whatever a text names.
 	d := s.decision(s.Gate.Resolve(gate.Asked{ThreadStarter: threadStarter(thread), Requester: m.User, Text: m.Said(),
-		Channel: m.Channel, Repo: first(at.home, at.repo), Session: s.Key}))
+		Channel: m.Channel, Repo: cmp.Or(at.home, at.repo), Session: s.Key}))
 	d.Starter = threadStarter(thread)
 	return d, nil
 }
 
 // decision is a policy with the tools that it leaves to the run of a mention.
-func (c *Chat) decision(p gate.Policy) decided {
-	return decided{Policy: p, Tools: toolNames(Catalog(p, Offer{Browser: c.Executor.Browser != nil, Fallback: c.Fallback != nil}))}
+func (c *Chat) decision(p gate.Policy) catalog.Decision {
+	return catalog.Decide(p, catalog.Offer{Browser: c.Executor.Browser != nil, Fallback: c.Fallback != nil})
 }
 
 // thread reads the conversation. What a slash command began has no message of
@@ -416,7 +399,7 @@ const outputLeft = "left"
 // handOver gives a thread to the fallback runner.
 func (s *session) handOver(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, p gate.Policy) (*record.Run, error) {
 	output := map[string]any{"runner": string(gate.RunnerFallback)}
-	tools, err := json.Marshal([]Tool{fallbackEntry})
+	tools, err := json.Marshal([]catalog.Tool{catalog.FallbackSession})
 	if err != nil {
 		return nil, err
 	}
@@ -506,13 +489,13 @@ func (s *session) move(ctx context.Context, run record.Run, at place, by gitd.Pe
 }
 
 // act does what the words of a mention say.
-func (s *session) act(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, words Words, at place, d decided) (*record.Run, error) {
+func (s *session) act(ctx context.Context, run record.Run, m slack.Mention, thread slack.Thread, words Words, at place, d catalog.Decision) (*record.Run, error) {
 	who := asker(m.User, name(thread, m.User))
 	if deed, does := deedOf(words.Verb); does {
 		doing := gate.Doing{Deed: deed, Person: m.User, Starter: s.starterOf(d, m.User, m.Channel), Repo: at.repo, Own: at.repo == at.own}
 		switch words.Verb {
 		case "merge", "stop", "retry": // whatever is named, they are about the thread's branch
-			doing.Repo, doing.Own = first(at.home, at.own), true
+			doing.Repo, doing.Own = cmp.Or(at.home, at.own), true
 		}
 		if why := s.refuse(doing); why != "" && doing.Repo != "" {
 			return s.say(ctx, run, why, "")

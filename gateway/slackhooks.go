@@ -1,21 +1,30 @@
 package gateway
 
 import (
+	"log/slog"
 	"net/http"
+	"time"
 
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
-// slackHooks are the ways in from Slack. The body is checked against the
+// slackAPI takes what Slack sends.
+type slackAPI struct {
+	Chat *Chat // nil: no Slack app is configured
+	Log  *slog.Logger
+	Now  func() time.Time
+}
+
+// Routes are the ways in from Slack. The body is checked against the
 // signing secret, as it came, before anything in it is read.
-func (s *Server) slackHooks() []route.Route {
+func (api *slackAPI) Routes() []route.Route {
 	hook := func(pattern, summary string, parse func(c *route.Call, body []byte) (slack.Delivery, error)) route.Route {
 		return route.Route{Method: "POST", Pattern: pattern, Access: route.AccessHook, Summary: summary,
-			Handle: func(c *route.Call) error { return s.fromSlack(c, parse) }}
+			Handle: func(c *route.Call) error { return api.fromSlack(c, parse) }}
 	}
 	events := func(c *route.Call, body []byte) (slack.Delivery, error) {
-		return slack.ParseEvent(body, s.Chat.bot())
+		return slack.ParseEvent(body, api.Chat.bot())
 	}
 	return []route.Route{
 		hook("/slack/events", "Slack's Events API: a mention is claimed, then answered", events),
@@ -27,15 +36,15 @@ func (s *Server) slackHooks() []route.Route {
 	}
 }
 
-func (s *Server) fromSlack(c *route.Call, parse func(*route.Call, []byte) (slack.Delivery, error)) error {
-	if s.Chat == nil || s.Chat.SigningSecret == "" {
+func (api *slackAPI) fromSlack(c *route.Call, parse func(*route.Call, []byte) (slack.Delivery, error)) error {
+	if api.Chat == nil || api.Chat.SigningSecret == "" {
 		return route.NewProblem(route.KindNotFound, "no Slack app is configured").WithHint("set slack.token_env and slack.signing_secret_env")
 	}
 	body, err := c.ReadBody()
 	if err != nil {
 		return err
 	}
-	if err := slack.Verify(s.Chat.SigningSecret, c.R.Header, body, s.Now()); err != nil {
+	if err := slack.Verify(api.Chat.SigningSecret, c.R.Header, body, api.Now()); err != nil {
 		return &route.Problem{Kind: route.KindUnauthorized, Detail: "the signature is refused: " + err.Error(),
 			Hint: "slack.signing_secret_env must name the app's signing secret, and the clocks must agree", Cause: err}
 	}
@@ -44,9 +53,9 @@ func (s *Server) fromSlack(c *route.Call, parse func(*route.Call, []byte) (slack
 		return route.NewProblem(route.KindInvalid, "cannot read what Slack sent: %v", err)
 	}
 	if retry := c.R.Header.Get("X-Slack-Retry-Num"); retry != "" {
-		s.Log.Debug("Slack delivers again", "request", c.ID, "retry", retry, "reason", c.R.Header.Get("X-Slack-Retry-Reason"))
+		api.Log.Debug("Slack delivers again", "request", c.ID, "retry", retry, "reason", c.R.Header.Get("X-Slack-Retry-Reason"))
 	}
-	reply, err := s.Chat.Deliver(c.R.Context(), d)
+	reply, err := api.Chat.Deliver(c.R.Context(), d)
 	if err != nil {
 		return err
 	}

@@ -2,15 +2,33 @@ package gateway
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
+
+// taskAPI hands tasks to an engineer, and its webhooks.
+type taskAPI struct {
+	Engineer *Engineer // nil: no tasks are taken
+	// GitHubSecret is what GitHub signs its webhooks with. If it is empty, none are taken.
+	GitHubSecret string
+	Log          *slog.Logger
+
+	heard chan struct{} // a place for each webhook that is being read
+}
+
+func newTaskAPI(e *Engineer, secret string, log *slog.Logger) *taskAPI {
+	return &taskAPI{Engineer: e, GitHubSecret: secret, Log: log, heard: make(chan struct{}, maxHeard)}
+}
+
+// Routes returns the routes of tasks and of GitHub's webhooks.
+func (api *taskAPI) Routes() []route.Route { return append(api.taskRoutes(), api.githubHooks()...) }
 
 // tasksPath and engineerPath are where tasks are: the same routes twice, so that programs
 // which were written for an engineer's own server find them where they look.
@@ -23,22 +41,22 @@ const (
 const submissionBody = 2 << 20
 
 // taskRoutes are the rows of tasks, under both paths.
-func (s *Server) taskRoutes() []route.Route {
+func (api *taskAPI) taskRoutes() []route.Route {
 	var rows []route.Route
 	for _, at := range []string{tasksPath, engineerPath} {
 		rows = append(rows,
 			route.Route{Method: "GET", Pattern: at, Access: route.AccessRead, Summary: "List tasks, newest first",
-				Query: tasksQuery{}, Response: []record.Task{}, Handle: s.listTasks},
+				Query: tasksQuery{}, Response: []record.Task{}, Handle: api.listTasks},
 			route.Route{Method: "POST", Pattern: at, Access: route.AccessWrite, Summary: "Hand over a software task; it is worked on after the answer. With a key, once however often it is sent",
-				Request: Submission{}, Response: record.Task{}, Body: submissionBody, Handle: s.submitTask},
+				Request: Submission{}, Response: record.Task{}, Body: submissionBody, Handle: api.submitTask},
 			route.Route{Method: "GET", Pattern: at + "/{task}", Access: route.AccessRead, Summary: "One task",
-				Response: record.Task{}, Handle: s.task},
+				Response: record.Task{}, Handle: api.task},
 			route.Route{Method: "POST", Pattern: at + "/{task}/retry", Access: route.AccessWrite, Summary: "Take a failed task up again where it stands",
-				Response: record.Task{}, Handle: s.retryTask},
+				Response: record.Task{}, Handle: api.retryTask},
 			route.Route{Method: "POST", Pattern: at + "/{task}/say", Access: route.AccessWrite, Summary: "Give a task something more to do, as a comment on its pull request would; with a key, once however often it is sent",
-				Request: TaskMessage{}, Response: record.Task{}, Body: submissionBody, Handle: s.sayTask},
+				Request: TaskMessage{}, Response: record.Task{}, Body: submissionBody, Handle: api.sayTask},
 			route.Route{Method: "DELETE", Pattern: at + "/{task}", Access: route.AccessWrite, Summary: "End a task and remove its container; its branch is kept unless drop=1, its pull request stays as it is",
-				Query: cancelQuery{}, Response: record.Task{}, Handle: s.cancelTask},
+				Query: cancelQuery{}, Response: record.Task{}, Handle: api.cancelTask},
 		)
 	}
 	return rows
@@ -52,17 +70,17 @@ type TaskMessage struct {
 }
 
 // engineer is who takes tasks, if anybody does.
-func (s *Server) engineer(c *route.Call) (*Engineer, error) {
-	if s.Engineer == nil {
+func (api *taskAPI) engineer(c *route.Call) (*Engineer, error) {
+	if api.Engineer == nil {
 		return nil, route.NewProblem(route.KindNotFound, "this server takes no tasks").
 			WithHint("start one that stays with `ramus serve`: a command's own server would leave them lying")
 	}
-	return s.Engineer, nil
+	return api.Engineer, nil
 }
 
 // findTask is Engineer.Task for the caller's eyes.
-func (s *Server) findTask(ctx context.Context, who route.Who, id string) (record.Task, error) {
-	t, err := s.Engineer.Task(ctx, strings.TrimPrefix(id, "conv:"))
+func (e *Engineer) TaskFor(ctx context.Context, who route.Who, id string) (record.Task, error) {
+	t, err := e.Task(ctx, strings.TrimPrefix(id, "conv:"))
 	if err != nil {
 		return record.Task{}, err
 	}
@@ -73,12 +91,12 @@ func (s *Server) findTask(ctx context.Context, who route.Who, id string) (record
 }
 
 // namedTask is the task that the path names.
-func (s *Server) namedTask(c *route.Call) (*Engineer, record.Task, error) {
-	e, err := s.engineer(c)
+func (api *taskAPI) namedTask(c *route.Call) (*Engineer, record.Task, error) {
+	e, err := api.engineer(c)
 	if err != nil {
 		return nil, record.Task{}, err
 	}
-	t, err := s.findTask(c.R.Context(), c.Who, c.R.PathValue("task"))
+	t, err := api.Engineer.TaskFor(c.R.Context(), c.Who, c.R.PathValue("task"))
 	if err == nil && c.Access == route.AccessWrite {
 		err = c.Who.CheckChange(t.Repo, t.Caller().Branch())
 	}
@@ -92,12 +110,12 @@ type tasksQuery struct {
 	Max    int    `json:"max,omitempty" jsonschema:"at most so many; 100 if 0, 1000 at most"`
 }
 
-func (s *Server) listTasks(c *route.Call) error {
+func (api *taskAPI) listTasks(c *route.Call) error {
 	var q tasksQuery
 	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	e, err := s.engineer(c)
+	e, err := api.engineer(c)
 	if err != nil {
 		return err
 	}
@@ -107,7 +125,7 @@ func (s *Server) listTasks(c *route.Call) error {
 	if c.Who.Repo != "*" {
 		q.Repo = c.Who.Repo
 	}
-	state, err := knownState(q.Status)
+	state, err := lookup.ParseState(q.Status)
 	if err != nil {
 		return err
 	}
@@ -123,7 +141,7 @@ func (s *Server) listTasks(c *route.Call) error {
 
 // hand submits a task as the caller's own: in a repository that it may see, for
 // a parent that it may see, in its own name.
-func (s *Server) hand(ctx context.Context, who route.Who, sub Submission) (record.Task, error) {
+func (e *Engineer) SubmitFor(ctx context.Context, who route.Who, sub Submission) (record.Task, error) {
 	sub.Asker = who.Person(sub.Asker)
 	if sub.Repo != "" && !who.Sees(sub.Repo) {
 		return record.Task{}, route.NotFound("repository", sub.Repo)
@@ -132,7 +150,7 @@ func (s *Server) hand(ctx context.Context, who route.Who, sub Submission) (recor
 		sub.Repo = who.Repo
 	}
 	if sub.Parent != "" {
-		parent, err := s.findTask(ctx, who, sub.Parent)
+		parent, err := e.TaskFor(ctx, who, sub.Parent)
 		if err != nil {
 			return record.Task{}, err
 		}
@@ -144,7 +162,7 @@ func (s *Server) hand(ctx context.Context, who route.Who, sub Submission) (recor
 		}
 		return who.CheckChange(t.Repo, t.Caller().Branch())
 	}
-	t, err := s.Engineer.Submit(ctx, sub)
+	t, err := e.Submit(ctx, sub)
 	if err != nil {
 		return record.Task{}, err
 	}
@@ -155,15 +173,15 @@ func (s *Server) hand(ctx context.Context, who route.Who, sub Submission) (recor
 	return t, nil
 }
 
-func (s *Server) submitTask(c *route.Call) error {
+func (api *taskAPI) submitTask(c *route.Call) error {
 	var sub Submission
 	if err := c.ReadJSON(&sub); err != nil {
 		return err
 	}
-	if _, err := s.engineer(c); err != nil {
+	if _, err := api.engineer(c); err != nil {
 		return err
 	}
-	t, err := s.hand(c.R.Context(), c.Who, sub)
+	t, err := api.Engineer.SubmitFor(c.R.Context(), c.Who, sub)
 	if err != nil {
 		return err
 	}
@@ -171,16 +189,16 @@ func (s *Server) submitTask(c *route.Call) error {
 	return c.ReplyStatus(http.StatusAccepted, t)
 }
 
-func (s *Server) task(c *route.Call) error {
-	_, t, err := s.namedTask(c)
+func (api *taskAPI) task(c *route.Call) error {
+	_, t, err := api.namedTask(c)
 	if err != nil {
 		return err
 	}
 	return c.Reply(t)
 }
 
-func (s *Server) retryTask(c *route.Call) error {
-	e, t, err := s.namedTask(c)
+func (api *taskAPI) retryTask(c *route.Call) error {
+	e, t, err := api.namedTask(c)
 	if err != nil {
 		return err
 	}
@@ -190,12 +208,12 @@ func (s *Server) retryTask(c *route.Call) error {
 	return c.ReplyStatus(http.StatusAccepted, t)
 }
 
-func (s *Server) sayTask(c *route.Call) error {
+func (api *taskAPI) sayTask(c *route.Call) error {
 	var m TaskMessage
 	if err := c.ReadJSON(&m); err != nil {
 		return err
 	}
-	e, t, err := s.namedTask(c)
+	e, t, err := api.namedTask(c)
 	if err != nil {
 		return err
 	}
@@ -209,12 +227,12 @@ type cancelQuery struct {
 	Drop bool `json:"drop,omitempty" jsonschema:"remove the branch, too"`
 }
 
-func (s *Server) cancelTask(c *route.Call) error {
+func (api *taskAPI) cancelTask(c *route.Call) error {
 	var q cancelQuery
 	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	e, t, err := s.namedTask(c)
+	e, t, err := api.namedTask(c)
 	if err != nil {
 		return err
 	}
@@ -222,16 +240,4 @@ func (s *Server) cancelTask(c *route.Call) error {
 		return err
 	}
 	return c.Reply(t)
-}
-
-// runStates are the states of runs, and of tasks.
-var runStates = []record.State{record.StateSubmitted, record.StateRunning, record.StateAwaitingReview,
-	record.StateAddressingComments, record.StateComplete, record.StateFailed}
-
-// knownState refuses what is no state; empty is none in particular.
-func knownState(name string) (record.State, error) {
-	if state := record.State(name); name == "" || slices.Contains(runStates, state) {
-		return state, nil
-	}
-	return "", route.NewProblem(route.KindInvalid, "unknown state %q: want one of %v", name, runStates)
 }

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/catalog"
 	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gitd"
@@ -361,7 +362,7 @@ func TestGuide(t *testing.T) {
 	for _, reason := range []gate.PolicyReason{gate.ReasonGlobalDisabled, gate.ReasonThreadStarter, gate.ReasonExplicitPrefix, gate.ReasonNotAllowlisted, gate.ReasonChannelAllowlist, gate.ReasonRepoAllowlist, gate.ReasonPercentage, gate.ReasonAgent} {
 		names = append(names, "`"+string(reason)+"`")
 	}
-	for _, tool := range Catalog(gate.Policy{Runner: gate.RunnerContainer}, Offer{Browser: true, Fallback: true}) {
+	for _, tool := range catalog.List(gate.Policy{Runner: gate.RunnerContainer}, catalog.Offer{Browser: true, Fallback: true}) {
 		if !strings.HasPrefix(tool.Name, "lib_") {
 			names = append(names, "`"+tool.Name+"`")
 		}

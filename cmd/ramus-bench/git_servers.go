@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/signin"
 )
 
 // The sides of the Git half.
@@ -53,7 +54,7 @@ func (b *bench) housed(ctx context.Context, r *repository) (*gitServer, error) {
 	if _, err := h.client.CreateRepo(ctx, gateway.CreateRepo{Name: r.name, Source: r.dir}, func(string) {}); err != nil {
 		return nil, err
 	}
-	token, err := h.client.NewToken(ctx, gateway.NewToken{Subject: "bench", Repo: r.name, Scopes: []string{"read", "write"}})
+	token, err := h.client.NewToken(ctx, signin.NewToken{Subject: "bench", Repo: r.name, Scopes: []string{"read", "write"}})
 	if err != nil {
 		return nil, err
 	}

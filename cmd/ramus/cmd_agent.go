@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
@@ -132,7 +132,7 @@ func prompt(e *env, words []string) (string, error) {
 
 // callerOf sets the caller of a request from a name that a person gave.
 func callerOf(ctx context.Context, c *client.Client, name string, r *record.Request) error {
-	if name == gateway.NewCaller {
+	if name == lookup.NewCaller {
 		return nil
 	}
 	st, err := c.Caller(ctx, name)

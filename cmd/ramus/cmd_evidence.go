@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
+	"github.com/ramus-dev/ramus/gateway/evidence"
 )
 
 func evidenceCommand() command {
@@ -186,7 +186,7 @@ func newFolder(dir string) (*os.Root, error) {
 // without prefix.
 func saveFiles(ctx context.Context, c *client.Client, root *os.Root, run string, files []record.ManifestFile, prefix string) error {
 	for _, f := range files {
-		name := gateway.FileName(strings.TrimPrefix(f.Name, prefix))
+		name := evidence.FileName(strings.TrimPrefix(f.Name, prefix))
 		sum, err := saveFile(root, name, func(w io.Writer) error { return c.EvidenceFile(ctx, run, f.Name, w) })
 		if err == nil {
 			err = checkSum(f, sum)

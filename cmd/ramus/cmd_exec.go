@@ -11,6 +11,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
@@ -70,7 +71,7 @@ command. The exit status is that of the command, or 125 if ramus itself failed.
 				}
 				return &exitStatus{exitExec, err}
 			}
-			return execResult(e, result, args[0] == gateway.NewCaller)
+			return execResult(e, result, args[0] == lookup.NewCaller)
 		},
 	}
 }

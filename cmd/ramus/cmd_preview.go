@@ -12,8 +12,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
+	"github.com/ramus-dev/ramus/gateway/preview"
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
@@ -62,14 +62,14 @@ preview. The command makes and wakes no container. Start the application with
 			if port == 0 {
 				return e.ports(list)
 			}
-			p := &preview{env: e, client: c, caller: st.Caller.String(), port: port}
+			p := &portForward{env: e, client: c, caller: st.Caller.String(), port: port}
 			return p.run(ctx, listen, list)
 		},
 	}
 }
 
 // ports prints the list of ports.
-func (e *env) ports(list []gateway.Port) error {
+func (e *env) ports(list []preview.Port) error {
 	if e.json {
 		return e.writeJSON(list)
 	}
@@ -80,8 +80,8 @@ func (e *env) ports(list []gateway.Port) error {
 	return e.table([]string{"PORT", "LINK"}, rows)
 }
 
-// preview forwards connections to a port of a container.
-type preview struct {
+// portForward forwards connections to a port of a container.
+type portForward struct {
 	*env
 	client *client.Client
 	caller string
@@ -110,7 +110,7 @@ func listenLocal(ctx context.Context, address string, port int) (net.Listener, e
 }
 
 // run listens until ctx ends, which ends a preview, or until the container is gone.
-func (p *preview) run(ctx context.Context, address string, open []gateway.Port) error {
+func (p *portForward) run(ctx context.Context, address string, open []preview.Port) error {
 	l, err := listenLocal(ctx, address, p.port)
 	if err != nil {
 		return fmt.Errorf("cannot listen for the preview: %w", err)
@@ -118,7 +118,7 @@ func (p *preview) run(ctx context.Context, address string, open []gateway.Port) 
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	fmt.Fprintf(p.out, "http://%s/ shows port %d of %s\n", l.Addr(), p.port, p.caller)
-	i := slices.IndexFunc(open, func(o gateway.Port) bool { return o.Port == p.port })
+	i := slices.IndexFunc(open, func(o preview.Port) bool { return o.Port == p.port })
 	switch {
 	case i < 0:
 		p.warn(fmt.Sprintf("nothing listens at port %d yet", p.port))
@@ -147,7 +147,7 @@ func (p *preview) run(ctx context.Context, address string, open []gateway.Port) 
 }
 
 // forward forwards one connection.
-func (p *preview) forward(ctx context.Context, conn net.Conn) {
+func (p *portForward) forward(ctx context.Context, conn net.Conn) {
 	defer conn.Close()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -159,11 +159,11 @@ func (p *preview) forward(ctx context.Context, conn net.Conn) {
 		return
 	}
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
-	gateway.Splice(conn, inside)
+	preview.Splice(conn, inside)
 }
 
 // watch ends the preview when the container is gone.
-func (p *preview) watch(ctx context.Context, end context.CancelCauseFunc) {
+func (p *portForward) watch(ctx context.Context, end context.CancelCauseFunc) {
 	tick := time.NewTicker(previewLook)
 	defer tick.Stop()
 	away := false
@@ -188,7 +188,7 @@ func (p *preview) watch(ctx context.Context, end context.CancelCauseFunc) {
 	}
 }
 
-func (p *preview) warn(text string) {
+func (p *portForward) warn(text string) {
 	p.lines.Lock()
 	defer p.lines.Unlock()
 	fmt.Fprintf(p.err, "ramus: %s\n", p.safe(text))

@@ -9,12 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/signin"
 )
 
 func tokenCommand() command {
 	var (
-		n      gateway.NewToken
+		n      signin.NewToken
 		scopes string
 		life   time.Duration
 		write  listFlag

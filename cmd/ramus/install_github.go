@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/upstream"
-	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/github"
+	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -44,11 +44,11 @@ type SignInConfig struct {
 
 // hub is the configured GitHub.
 type hub struct {
-	web    *url.URL        // of its web site
-	tokens github.Tokens   // nil if ramus has no identity there
-	client *github.Client  // nil if tokens is nil
-	secret string          // of webhooks; if empty, none are accepted
-	signIn *gateway.SignIn // nil if there is no sign-in
+	web    *url.URL       // of its web site
+	tokens github.Tokens  // nil if ramus has no identity there
+	client *github.Client // nil if tokens is nil
+	secret string         // of webhooks; if empty, none are accepted
+	signIn *signin.GitHub // nil if there is no sign-in
 	log    *slog.Logger
 }
 
@@ -129,7 +129,7 @@ func newTokens(c GitHubConfig, api string, secret *secrets) (github.Tokens, erro
 }
 
 // newSignIn returns the sign-in. Returns nil if none is configured.
-func newSignIn(c SignInConfig, web, api string, secret *secrets, log *slog.Logger) (*gateway.SignIn, error) {
+func newSignIn(c SignInConfig, web, api string, secret *secrets, log *slog.Logger) (*signin.GitHub, error) {
 	text, err := secret.value("github.sign_in.client_secret", c.ClientSecretEnv, c.ClientSecretFile)
 	if err != nil {
 		return nil, err
@@ -142,7 +142,7 @@ func newSignIn(c SignInConfig, web, api string, secret *secrets, log *slog.Logge
 	case len(c.Users)+len(c.Organizations) == 0:
 		return nil, errors.New("github.sign_in accepts nobody: name users or organizations")
 	}
-	s := &gateway.SignIn{GitHub: &github.SignIn{URL: web, API: api, ClientID: c.ClientID, ClientSecret: text, Log: log},
+	s := &signin.GitHub{Client: &github.SignIn{URL: web, API: api, ClientID: c.ClientID, ClientSecret: text, Log: log},
 		Users: c.Users, Organizations: c.Organizations, Scopes: c.Scopes, Life: time.Duration(c.Life)}
 	return s, s.Check()
 }

@@ -23,7 +23,10 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
+	"github.com/ramus-dev/ramus/gateway/evidence"
+	"github.com/ramus-dev/ramus/gateway/preview"
 	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gateway/signin"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
@@ -407,8 +410,8 @@ func (c *Client) Evidence(ctx context.Context, run string) (record.Manifest, err
 }
 
 // EvidenceLink makes a link to the page of a run's evidence that opens without a token.
-func (c *Client) EvidenceLink(ctx context.Context, run string) (gateway.EvidenceLink, error) {
-	return post[gateway.EvidenceLink](ctx, c, "/api/runs/"+segment(run)+"/link", nil)
+func (c *Client) EvidenceLink(ctx context.Context, run string) (evidence.EvidenceLink, error) {
+	return post[evidence.EvidenceLink](ctx, c, "/api/runs/"+segment(run)+"/link", nil)
 }
 
 // EvidenceFile copies a file of a run's evidence; run is the whole name, file the one in the manifest.
@@ -475,14 +478,14 @@ func (c *Client) Processes(ctx context.Context, caller string) ([]executor.Proce
 }
 
 // Ports lists what listens in a caller's container.
-func (c *Client) Ports(ctx context.Context, caller string) ([]gateway.Port, error) {
-	return get[[]gateway.Port](ctx, c, "/api/callers/"+segment(caller)+"/ports")
+func (c *Client) Ports(ctx context.Context, caller string) ([]preview.Port, error) {
+	return get[[]preview.Port](ctx, c, "/api/callers/"+segment(caller)+"/ports")
 }
 
 // DialPort connects to a port of a caller's container. ctx bounds the whole life of the connection.
 func (c *Client) DialPort(ctx context.Context, caller string, port int) (io.ReadWriteCloser, error) {
 	resp, err := c.exchange(ctx, "POST", "/api/callers/"+segment(caller)+"/ports/"+strconv.Itoa(port)+"/connect", nil,
-		http.Header{"Connection": {"Upgrade"}, "Upgrade": {gateway.PortUpgrade}})
+		http.Header{"Connection": {"Upgrade"}, "Upgrade": {preview.PortUpgrade}})
 	if err != nil {
 		return nil, err
 	}
@@ -518,8 +521,8 @@ func (c *Client) ProcessOutput(ctx context.Context, caller, id string, follow bo
 }
 
 // NewToken makes a token.
-func (c *Client) NewToken(ctx context.Context, n gateway.NewToken) (gateway.Token, error) {
-	return post[gateway.Token](ctx, c, "/api/tokens", n)
+func (c *Client) NewToken(ctx context.Context, n signin.NewToken) (signin.Token, error) {
+	return post[signin.Token](ctx, c, "/api/tokens", n)
 }
 
 // Reindex builds the index anew.

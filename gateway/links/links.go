@@ -39,6 +39,12 @@ const (
 	SignatureParameter = "signature"
 )
 
+// Query is the query of a signed link, for tables of routes.
+type Query struct {
+	Expires   string `json:"expires,omitempty" jsonschema:"of a signed link: when it ends, in seconds since 1970"`
+	Signature string `json:"signature,omitempty" jsonschema:"of a signed link"`
+}
+
 // Reasons for which a link does not open.
 var (
 	ErrUnsigned = errors.New("it is not signed")
@@ -144,6 +150,11 @@ func (l *Signer) named(run, name string) string { return l.Sign("/evidence/" + r
 
 // RunPath returns the path of the page of a run's evidence.
 func RunPath(r record.Run) string { return "/evidence/" + r.Name() }
+
+// PreviewPath returns the path that links to a port of a caller's container are signed for.
+func PreviewPath(caller record.Caller, port int) string {
+	return fmt.Sprintf("/preview/%s/%d/", caller, port)
+}
 
 // FilePath returns the path of a file of a run's evidence.
 func FilePath(r record.Run, name string) string { return RunPath(r) + "/files/" + name }

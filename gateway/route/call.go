@@ -93,6 +93,15 @@ func (c *Call) Address() string {
 	return "http://" + c.R.Host
 }
 
+// CloneURL returns the URL of a repository for `git clone`. Returns "" if git has no way to the server.
+func (c *Call) CloneURL(repo string) string {
+	address := c.Address()
+	if address == "" {
+		return ""
+	}
+	return address + (&url.URL{Path: "/" + repo + ".git"}).EscapedPath()
+}
+
 // Link returns a link from a page of this server to a path of it. If the page was opened by a signed link, the link
 // is signed too, with the same end.
 func (c *Call) Link(to string) string {

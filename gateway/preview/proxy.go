@@ -1,4 +1,4 @@
-package gateway
+package preview
 
 import (
 	"context"
@@ -31,14 +31,14 @@ type stage interface {
 
 // proxy shows one request's answer of the application. What goes on, an open
 // websocket say, ends with the link by which it was opened, and with the server.
-func (s *Server) proxy(c *route.Call, p previewed, as stage) error {
+func (api *API) proxy(c *route.Call, p previewed, as stage) error {
 	label := previewLabel(p.caller, p.port)
-	done, err := s.previews.Acquire(route.Who{Subject: label})
+	done, err := api.connections.Acquire(route.Who{Subject: label})
 	if err != nil {
 		return err
 	}
 	defer done()
-	ctx, cancel := context.WithDeadlineCause(c.R.Context(), s.clock(c, p.until), links.ErrExpired)
+	ctx, cancel := context.WithDeadlineCause(c.R.Context(), api.clock(c, p.until), links.ErrExpired)
 	defer cancel()
 	defer context.AfterFunc(c.Draining(), cancel)()
 	// What the container says is its own: there are no secrets of the server's in it, and
@@ -57,12 +57,12 @@ func (s *Server) proxy(c *route.Call, p previewed, as stage) error {
 	local := "localhost:" + strconv.Itoa(p.port)
 	var failed error
 	proxy := &httputil.ReverseProxy{
-		Transport: s.inside, FlushInterval: -1, ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug),
+		Transport: api.Transport, FlushInterval: -1, ErrorLog: slog.NewLogLogger(api.Log.Handler(), slog.LevelDebug),
 		Rewrite: func(pr *httputil.ProxyRequest) {
 			pr.Out.URL.Scheme, pr.Out.URL.Host, pr.Out.Host = "http", p.caller.Slug()+":"+strconv.Itoa(p.port), local
 			pr.Out.URL.RawQuery = pr.In.URL.RawQuery // also one that net/url cannot read
 			if token := route.ReadToken(pr.In); token != "" {
-				if _, err := s.Git.Verify(token); err == nil {
+				if _, err := api.Verify(token); err == nil {
 					pr.Out.Header.Del("Authorization") // a token of ramus's opens more than this
 				}
 			}
@@ -92,7 +92,7 @@ func (s *Server) proxy(c *route.Call, p previewed, as stage) error {
 	if ctx.Err() != nil && errors.Is(context.Cause(ctx), links.ErrExpired) {
 		return previewClosed(links.ErrExpired)
 	}
-	return s.unseen(c, p, failed)
+	return api.unseen(c, p, failed)
 }
 
 // finalOnly leaves out informational answers, such as 103 with headers for what comes: none of
@@ -109,7 +109,9 @@ func (w finalOnly) WriteHeader(status int) {
 func (w finalOnly) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // clock is a time of the server's clock on the machine's, which contexts go by.
-func (s *Server) clock(c *route.Call, t time.Time) time.Time { return time.Now().Add(t.Sub(s.Now())) }
+func (api *API) clock(c *route.Call, t time.Time) time.Time {
+	return time.Now().Add(t.Sub(api.Now()))
+}
 
 // foreign are headers by which an application would speak for more than its pages:
 // for other hosts and other ports, or to the proxies before ramus. In their canonical form.
@@ -135,7 +137,7 @@ func privately(given []string) string {
 }
 
 // unseen says why there is nothing to see.
-func (s *Server) unseen(c *route.Call, p previewed, err error) error {
+func (api *API) unseen(c *route.Call, p previewed, err error) error {
 	var said *route.Problem
 	switch {
 	case c.R.Context().Err() != nil:
@@ -144,7 +146,7 @@ func (s *Server) unseen(c *route.Call, p previewed, err error) error {
 		return record.ErrClosed
 	case errors.Is(err, executor.ErrNoPort):
 		said = route.NewProblem(route.KindUnavailable, "nothing listens at port %d of %s", p.port, p.caller)
-		said.Hint = s.openPorts(c, p.caller)
+		said.Hint = api.openPorts(c, p.caller)
 	case errors.Is(err, executor.ErrGone), errors.Is(err, record.ErrNotFound):
 		said = route.NewProblem(route.KindUnavailable, "%s has no container at the moment", p.caller).
 			WithHint("it sleeps when nothing is done in it; the next command for it makes a new one, in which the application has to be started again")
@@ -158,9 +160,9 @@ func (s *Server) unseen(c *route.Call, p previewed, err error) error {
 	return said
 }
 
-// insideContainers is HTTP to applications: http://SLUG:PORT is a port of the container of the
-// caller with that slug. A connection keeps its container awake, so none is kept for long.
-func (s *Server) insideContainers() *http.Transport {
+// newTransport returns a transport to the ports of containers. A connection keeps its container awake, so that none is
+// kept for long.
+func newTransport(x Executor) *http.Transport {
 	return &http.Transport{
 		DialContext: func(ctx context.Context, _, address string) (net.Conn, error) {
 			host, port, err := net.SplitHostPort(address)
@@ -178,7 +180,7 @@ func (s *Server) insideContainers() *http.Transport {
 			}
 			ctx, cancel := context.WithTimeout(ctx, dialInside)
 			defer cancel()
-			return s.Executor.DialPort(ctx, caller, n)
+			return x.DialPort(ctx, caller, n)
 		},
 		DisableCompression: true, MaxIdleConnsPerHost: 8, MaxIdleConns: 64, IdleConnTimeout: 5 * time.Second, MaxResponseHeaderBytes: 256 << 10,
 	}

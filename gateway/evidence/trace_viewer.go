@@ -1,4 +1,4 @@
-package gateway
+package evidence
 
 import (
 	"bytes"
@@ -41,18 +41,18 @@ const workerName = "sw.bundle.js"
 var traceGuard []byte
 
 // traceLink is where a page finds the viewer with a trace in it: the file's link is its parameter.
-func (s *Server) traceLink(c *route.Call, link string) string {
+func (api *API) traceLink(c *route.Call, link string) string {
 	return c.Prefix() + links.TracePath + "index.html?trace=" + url.QueryEscape(link)
 }
 
 // traceFile serves one file of the viewer. They are the same for everybody and
 // hold nothing of anybody's.
-func (s *Server) traceFile(c *route.Call) error {
+func (api *API) traceFile(c *route.Call) error {
 	name := c.R.PathValue("file")
 	if name == "" {
 		name = "index.html"
 	}
-	files, err := s.Executor.TraceViewer(c.R.Context())
+	files, err := api.Executor.TraceViewer(c.R.Context())
 	if err != nil {
 		if errors.Is(err, executor.ErrUnavailable) {
 			return route.NewProblem(route.KindUnavailable, "the trace viewer is not there: this server has no browser").
@@ -145,11 +145,4 @@ func viewerPolicy(name string, text []byte) string {
 		"frame-src 'self' data: blob:",
 		"object-src 'none'", "base-uri 'none'", "form-action 'none'", "frame-ancestors 'none'",
 	}, "; ")
-}
-
-func (s *Server) traceRoutes() []route.Route {
-	return []route.Route{
-		{Method: "GET", Pattern: links.TracePath + "{file...}", Access: route.AccessPublic, Summary: "Playwright's trace viewer; index.html?trace=LINK opens a trace of this server's",
-			Media: route.MediaBytes, Handle: s.traceFile},
-	}
 }

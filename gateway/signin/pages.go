@@ -1,4 +1,4 @@
-package gateway
+package signin
 
 import (
 	"embed"

@@ -1,4 +1,4 @@
-package gateway
+package evidence
 
 import (
 	"bufio"
@@ -31,11 +31,11 @@ type diffFile struct {
 type diffText struct{ Class, Text string }
 
 // showDiff shows the changed files, each with its part of the diff as far as that is not too long.
-func (s *Server) showDiff(c *route.Call, p *runPage, r record.Run, m *record.Manifest) error {
+func (api *API) showDiff(c *route.Call, p *runPage, r record.Run, m *record.Manifest) error {
 	if len(m.Changed) == 0 {
 		return nil
 	}
-	in, err := s.Executor.Artifact(c.R.Context(), r.Name(), "evidence/changes.diff")
+	in, err := api.Executor.Artifact(c.R.Context(), r.Name(), "evidence/changes.diff")
 	var parts map[string][]diffText
 	var whole bool
 	switch {

@@ -1,4 +1,4 @@
-package gateway
+package signin
 
 import (
 	"crypto/subtle"
@@ -20,8 +20,8 @@ import (
 // SignIn gives people a token for being somebody at GitHub. It knows no session
 // and keeps nothing: who signs in takes a grant home, which ends by itself. Its
 // exported fields are its options and may be changed until the first request.
-type SignIn struct {
-	GitHub *github.SignIn
+type GitHub struct {
+	Client *github.SignIn
 	// Users are the logins that are let in, Organizations those whose members are.
 	// A login that its owner gives up is anybody's.
 	Users, Organizations []string
@@ -32,7 +32,7 @@ type SignIn struct {
 }
 
 // Check finds what could not be meant.
-func (s *SignIn) Check() error {
+func (s *GitHub) Check() error {
 	if err := checkScopes(s.Scopes); err != nil {
 		return fmt.Errorf("cannot let people sign in: %w", err)
 	}
@@ -43,7 +43,7 @@ func (s *SignIn) Check() error {
 }
 
 // lets tells whether somebody is let in.
-func (s *SignIn) lets(u github.User) bool {
+func (s *GitHub) lets(u github.User) bool {
 	in := func(list []string, name string) bool {
 		return slices.ContainsFunc(list, func(one string) bool { return strings.EqualFold(one, name) })
 	}
@@ -59,18 +59,9 @@ const (
 	maxAsking = 16
 )
 
-func (s *Server) signInRoutes() []route.Route {
-	return []route.Route{
-		{Method: "GET", Pattern: signInPath, Access: route.AccessPublic, Media: route.MediaHTML, Summary: "Sign in with GitHub: sends a browser there",
-			Handle: s.signIn},
-		{Method: "GET", Pattern: callbackPath, Access: route.AccessPublic, Media: route.MediaHTML,
-			Summary: "Where GitHub sends the browser back: a token, as a page or as JSON", Handle: s.signedIn},
-	}
-}
-
 // attemptCookie is what remembers an attempt in the browser that began it. It
 // lets nobody in.
-func (s *Server) attemptCookie(c *route.Call, value string, life time.Duration) *http.Cookie {
+func (api *API) attemptCookie(c *route.Call, value string, life time.Duration) *http.Cookie {
 	k := &http.Cookie{Name: "ramus-sign-in", Value: value, Path: "/", MaxAge: int(life / time.Second), HttpOnly: true, SameSite: http.SameSiteLaxMode}
 	if strings.HasPrefix(c.Address(), "https://") {
 		// No other host of the domain can set a cookie of such a name.
@@ -79,28 +70,28 @@ func (s *Server) attemptCookie(c *route.Call, value string, life time.Duration) 
 	return k
 }
 
-func (s *Server) signIn(c *route.Call) error {
-	if s.SignIn == nil || c.Address() == "" {
+func (api *API) signIn(c *route.Call) error {
+	if api.GitHub == nil || c.Address() == "" {
 		return route.NewProblem(route.KindInvalid, "nobody can sign in with GitHub here").WithHint("set github.sign_in, and url")
 	}
 	a := github.NewAttempt()
-	http.SetCookie(c.W, s.attemptCookie(c, a.State+"."+a.Verifier, attemptLife))
+	http.SetCookie(c.W, api.attemptCookie(c, a.State+"."+a.Verifier, attemptLife))
 	page.MarkPrivate(c.W.Header())
-	http.Redirect(c.W, c.R, s.SignIn.GitHub.Begin(a, c.Address()+callbackPath), http.StatusFound)
+	http.Redirect(c.W, c.R, api.GitHub.Client.Begin(a, c.Address()+callbackPath), http.StatusFound)
 	return nil
 }
 
-func (s *Server) signedIn(c *route.Call) error {
-	if s.SignIn == nil || c.Address() == "" {
+func (api *API) signedIn(c *route.Call) error {
+	if api.GitHub == nil || c.Address() == "" {
 		return route.NewProblem(route.KindInvalid, "nobody can sign in with GitHub here").WithHint("set github.sign_in, and url")
 	}
 	const again = "begin again at " + signInPath
 	q := c.R.URL.Query()
-	cookie, err := c.R.Cookie(s.attemptCookie(c, "", 0).Name)
+	cookie, err := c.R.Cookie(api.attemptCookie(c, "", 0).Name)
 	if err != nil {
 		cookie = &http.Cookie{}
 	}
-	http.SetCookie(c.W, s.attemptCookie(c, "", -time.Second))
+	http.SetCookie(c.W, api.attemptCookie(c, "", -time.Second))
 	c.W.Header().Set("Cache-Control", "no-store")
 	state, verifier, ok := strings.Cut(cookie.Value, ".")
 	if !ok || subtle.ConstantTimeCompare([]byte(state), []byte(q.Get("state"))) != 1 {
@@ -109,29 +100,29 @@ func (s *Server) signedIn(c *route.Call) error {
 	if q.Get("code") == "" {
 		return route.NewProblem(route.KindDenied, "GitHub did not let you sign in: %s", render.ClipClean(q.Get("error"), 100)).WithHint(again)
 	}
-	defer s.SignIn.asking.Add(-1)
-	if s.SignIn.asking.Add(1) > maxAsking {
+	defer api.GitHub.asking.Add(-1)
+	if api.GitHub.asking.Add(1) > maxAsking {
 		return route.NewProblem(route.KindUnavailable, "too many people sign in at once").WithHint("try again in a moment")
 	}
-	u, err := s.SignIn.GitHub.Finish(c.R.Context(), github.Attempt{State: state, Verifier: verifier}, q.Get("code"), c.Address()+callbackPath)
+	u, err := api.GitHub.Client.Finish(c.R.Context(), github.Attempt{State: state, Verifier: verifier}, q.Get("code"), c.Address()+callbackPath)
 	switch {
 	case errors.Is(err, github.ErrRefused) || errors.Is(err, github.ErrNotFound):
 		return &route.Problem{Kind: route.KindDenied, Detail: "GitHub refuses the sign-in", Hint: again, Cause: err}
 	case err != nil:
 		return &route.Problem{Kind: route.KindUnavailable, Detail: "GitHub does not answer", Hint: "try again in a moment", Cause: err}
-	case !s.SignIn.lets(u):
+	case !api.GitHub.lets(u):
 		return route.NewProblem(route.KindDenied, "%s is not let in here", u.Login).WithHint("ask who runs this server to name you, or one of your organizations, in github.sign_in")
 	}
-	g := gitd.Grant{Subject: "github:" + u.Login, Person: gitd.Person{Name: u.Login, Email: u.Email}, Repo: "*", Scopes: s.SignIn.Scopes,
-		Write: usualRefs(s.SignIn.Scopes), Expires: s.Now().Add(s.SignIn.Life).Truncate(time.Second)}
+	g := gitd.Grant{Subject: "github:" + u.Login, Person: gitd.Person{Name: u.Login, Email: u.Email}, Repo: "*", Scopes: api.GitHub.Scopes,
+		Write: usualRefs(api.GitHub.Scopes), Expires: api.Now().Add(api.GitHub.Life).Truncate(time.Second)}
 	if u.Name != "" {
 		g.Person.Name = u.Name
 	}
-	signed, err := s.Git.Sign(g)
+	signed, err := api.Git.Sign(g)
 	if err != nil {
 		return err
 	}
-	s.Log.Info("signed in", "request", c.ID, "subject", g.Subject, "until", g.Expires)
+	api.Log.Info("signed in", "request", c.ID, "subject", g.Subject, "until", g.Expires)
 	if !c.WantsPage() {
 		page.MarkPrivate(c.W.Header())
 		return c.Reply(Token{signed, g})

@@ -1,4 +1,4 @@
-package gateway
+package evidence
 
 import (
 	"fmt"
@@ -61,7 +61,7 @@ type (
 
 // showBrowser fills in the checks by a browser. kept are the files of the manifest: nothing
 // else is linked to, whatever a check says.
-func (s *Server) showBrowser(c *route.Call, p *runPage, r record.Run, m *record.Manifest, kept map[string]bool) {
+func (api *API) showBrowser(c *route.Call, p *runPage, r record.Run, m *record.Manifest, kept map[string]bool) {
 	link := func(name string, view bool) string {
 		switch full := render.BrowserFiles + name; {
 		case name == "" || !kept[full]:
@@ -99,7 +99,7 @@ func (s *Server) showBrowser(c *route.Call, p *runPage, r record.Run, m *record.
 			if i == pageLooks {
 				break
 			}
-			view := s.viewRow(c, v, link)
+			view := api.viewRow(c, v, link)
 			if view.Reason == row.Reason {
 				view.Reason = "" // it stands above
 			}
@@ -112,7 +112,7 @@ func (s *Server) showBrowser(c *route.Call, p *runPage, r record.Run, m *record.
 	}
 }
 
-func (s *Server) viewRow(c *route.Call, v record.BrowserView, link func(name string, view bool) string) viewRow {
+func (api *API) viewRow(c *route.Call, v record.BrowserView, link func(name string, view bool) string) viewRow {
 	row := viewRow{Name: render.ClipClean(v.Viewport.Name, 100), Size: fmt.Sprintf("%d × %d", v.Viewport.Width, v.Viewport.Height),
 		Verdict: verdictWord(v.Verdict), Class: verdictClass(v.Verdict), Reason: render.ClipClean(v.Reason, 1000), Address: render.ClipClean(v.FinalURL, 500), Title: render.ClipClean(v.Title, 200)}
 	if row.Address == "" {
@@ -169,7 +169,7 @@ func (s *Server) viewRow(c *route.Call, v record.BrowserView, link func(name str
 		}
 	}
 	if link(v.Trace, false) != "" {
-		row.Links = append(row.Links, pageLink{"open the trace", s.traceLink(c, link(v.Trace, false))})
+		row.Links = append(row.Links, pageLink{"open the trace", api.traceLink(c, link(v.Trace, false))})
 	}
 	for _, f := range []struct {
 		text, name string

@@ -1,4 +1,4 @@
-package gateway
+package preview
 
 import (
 	"crypto/rand"
@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gateway/page"
 	"github.com/ramus-dev/ramus/gateway/route"
 )
@@ -21,32 +22,32 @@ import (
 // An application in a container is hostile, and the person who looks at it is not. So
 // it never shares an origin with ramus:
 //
-//   - With a [PreviewOrigin] each port of each caller has a host of its own, all of
+//   - With a [Origin] each port of each caller has a host of its own, all of
 //     which is the application's. The signed link on ramus's own host leads there with
 //     a code that is good once and for a minute, and becomes a cookie of that host alone.
 //   - Without one the application is shown below a path of ramus's host, in a sandbox
 //     of the browser's that gives it an opaque origin: no cookies, no storage.
 
-// PreviewOrigin is where each preview has an origin of its own: a URL such as
+// Origin is where each preview has an origin of its own: a URL such as
 // https://{label}.preview.example.org or http://{label}.localhost:8080.
-type PreviewOrigin struct {
+type Origin struct {
 	scheme string
 	domain string // ".preview.example.org"
 	port   string // ":8080", or nothing
 }
 
-// labelPart stands in the URL of a [PreviewOrigin] for the name of a preview.
+// labelPart stands in the URL of a [Origin] for the name of a preview.
 const labelPart = "{label}"
 
-// ParsePreviewOrigin reads a URL whose host begins with {label}. own is where people
+// ParseOrigin reads a URL whose host begins with {label}. own is where people
 // reach the server itself, which must not be one of the hosts that the URL means.
-func ParsePreviewOrigin(s, own string) (*PreviewOrigin, error) {
+func ParseOrigin(s, own string) (*Origin, error) {
 	scheme, host, ok := strings.Cut(s, "://"+labelPart+".")
 	u, err := url.Parse(scheme + "://" + host)
 	if !ok || err != nil || scheme != "http" && scheme != "https" || host == "" || u.Host != host || u.Hostname() == "" || strings.ContainsAny(u.Hostname(), "{}:") {
 		return nil, fmt.Errorf("%q is no origin of previews; want https://{label}.preview.example.org, or http://{label}.localhost:8080", s)
 	}
-	o := &PreviewOrigin{scheme: scheme, domain: "." + strings.ToLower(u.Hostname())}
+	o := &Origin{scheme: scheme, domain: "." + strings.ToLower(u.Hostname())}
 	if u.Port() != "" {
 		o.port = ":" + u.Port()
 	}
@@ -59,7 +60,7 @@ func ParsePreviewOrigin(s, own string) (*PreviewOrigin, error) {
 }
 
 // label is what stands for {label} in a Host; false when it is no host of previews.
-func (o *PreviewOrigin) label(host string) (string, bool) {
+func (o *Origin) label(host string) (string, bool) {
 	if o == nil {
 		return "", false
 	}
@@ -68,13 +69,13 @@ func (o *PreviewOrigin) label(host string) (string, bool) {
 }
 
 // origin is the origin of a preview.
-func (o *PreviewOrigin) origin(label string) string {
+func (o *Origin) origin(label string) string {
 	return o.scheme + "://" + label + o.domain + o.port
 }
 
 // cookie is what lets a browser in. No other host can set one of that name where
 // there is https.
-func (o *PreviewOrigin) cookie() string {
+func (o *Origin) cookie() string {
 	if o.scheme == "https" {
 		return "__Host-ramus-preview"
 	}
@@ -152,34 +153,34 @@ func (k *codes) take(name string, now time.Time) (previewed, bool) {
 const openPath = "/.ramus/open"
 
 // openPreview leads from a signed link to the preview.
-func (s *Server) openPreview(c *route.Call) error {
-	p, err := s.previewed(c)
+func (api *API) openPreview(c *route.Call) error {
+	p, err := api.previewed(c)
 	if err != nil {
 		return err
 	}
-	if s.Links == nil {
+	if api.Links == nil {
 		return route.NewProblem(route.KindConflict, "this server signs no links")
 	}
 	if p.until = c.Until; p.until.IsZero() {
-		p.until = s.Links.Expiry()
+		p.until = api.Links.Expiry()
 	}
-	st, err := s.Executor.Caller(c.R.Context(), p.caller.String())
+	st, err := api.Executor.Caller(c.R.Context(), p.caller.String())
 	if errors.Is(err, record.ErrNotFound) || err == nil && c.Until.IsZero() && !c.Who.SeesBranch(st.Repo, st.Branch) {
 		return route.NotFound("caller", p.caller.String())
 	}
 	if err != nil {
 		return err
 	}
-	to := c.Link(previewPath(p.caller, p.port))
-	if s.Preview != nil {
-		code, err := s.codes.give(p, s.Now())
+	to := c.Link(links.PreviewPath(p.caller, p.port))
+	if api.Origin != nil {
+		code, err := api.codes.give(p, api.Now())
 		if err != nil {
 			return route.NewProblem(route.KindUnavailable, "cannot open the preview: %v", err).WithHint("try again in a minute")
 		}
-		to = s.Preview.origin(previewLabel(p.caller, p.port)) + openPath + "?code=" + code
+		to = api.Origin.origin(previewLabel(p.caller, p.port)) + openPath + "?code=" + code
 	} else {
 		to, _, _ = strings.Cut(to, "?")
-		to += s.Links.Pass(previewPath(p.caller, p.port), p.until) + "/"
+		to += api.Links.Pass(links.PreviewPath(p.caller, p.port), p.until) + "/"
 	}
 	page.MarkPrivate(c.W.Header())
 	c.W.Header().Set("Cache-Control", "no-store")
@@ -188,7 +189,7 @@ func (s *Server) openPreview(c *route.Call) error {
 }
 
 // previewed is what the path names.
-func (s *Server) previewed(c *route.Call) (p previewed, err error) {
+func (api *API) previewed(c *route.Call) (p previewed, err error) {
 	if p.caller, err = record.ParseCaller(c.R.PathValue("caller")); err != nil {
 		return p, route.NotFound("caller", c.R.PathValue("caller"))
 	}
@@ -197,15 +198,15 @@ func (s *Server) previewed(c *route.Call) (p previewed, err error) {
 }
 
 // pathPreview shows what listens at a port below a path of this host, sandboxed.
-func (s *Server) pathPreview(c *route.Call) error {
-	p, err := s.previewed(c)
+func (api *API) pathPreview(c *route.Call) error {
+	p, err := api.previewed(c)
 	if err != nil {
 		return err
 	}
-	if s.Links == nil {
+	if api.Links == nil {
 		return route.NotFound("preview", c.R.URL.Path)
 	}
-	if p.until, err = s.Links.CheckPass(previewPath(p.caller, p.port), c.R.PathValue("pass")); err != nil {
+	if p.until, err = api.Links.CheckPass(links.PreviewPath(p.caller, p.port), c.R.PathValue("pass")); err != nil {
 		return previewClosed(err)
 	}
 	// /preview/CALLER/PORT/PASS/REST
@@ -213,17 +214,17 @@ func (s *Server) pathPreview(c *route.Call) error {
 	if len(parts) < 6 {
 		return route.NotFound("preview", c.R.URL.Path)
 	}
-	base := c.Link(previewPath(p.caller, p.port) + c.R.PathValue("pass"))
+	base := c.Link(links.PreviewPath(p.caller, p.port) + c.R.PathValue("pass"))
 	if base, _, _ = strings.Cut(base, "?"); c.R.Method == http.MethodOptions && c.R.Header.Get("Access-Control-Request-Method") != "" {
-		s.preflight(c)
+		api.preflight(c)
 		return nil
 	}
-	return s.proxy(c, p, sandboxed{base: base, rest: "/" + parts[5]})
+	return api.proxy(c, p, sandboxed{base: base, rest: "/" + parts[5]})
 }
 
 // preflight lets a page of an opaque origin, such as the application's own here, ask what it is
 // made of: who knows the path may read it, and there is nothing else that lets anybody in.
-func (s *Server) preflight(c *route.Call) {
+func (api *API) preflight(c *route.Call) {
 	h := c.W.Header()
 	h.Set("Access-Control-Allow-Origin", "*")
 	h.Set("Access-Control-Allow-Methods", "*")
@@ -243,16 +244,16 @@ func previewClosed(err error) *route.Problem {
 // errNoPass: the browser has followed no link.
 var errNoPass = errors.New("it opens by its link alone")
 
-// byHost gives requests for hosts of previews to these, and all others to own. No
+// ByHost gives requests for hosts of previews to these, and all others to own. No
 // route of ramus's is on such a host, and nothing of a preview on another.
-func (s *Server) byHost(own http.Handler) http.Handler {
-	if s.Preview == nil {
+func (api *API) ByHost(mux *route.Mux, own http.Handler) http.Handler {
+	if api.Origin == nil {
 		return own
 	}
-	route := route.Route{Pattern: labelPart, Access: route.AccessPreview, Summary: "What listens at a port of a caller's container", Media: route.MediaHTML, Body: -1, Handle: s.hostPreview}
-	preview := s.mux.Serve(route, nil)
+	route := route.Route{Pattern: labelPart, Access: route.AccessPreview, Summary: "What listens at a port of a caller's container", Media: route.MediaHTML, Body: -1, Handle: api.hostPreview}
+	preview := mux.Serve(route, nil)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if _, ok := s.Preview.label(r.Host); ok {
+		if _, ok := api.Origin.label(r.Host); ok {
 			preview.ServeHTTP(w, r)
 			return
 		}
@@ -261,37 +262,37 @@ func (s *Server) byHost(own http.Handler) http.Handler {
 }
 
 // hostPreview shows what listens at a port on a host of its own.
-func (s *Server) hostPreview(c *route.Call) error {
-	label, _ := s.Preview.label(c.R.Host)
-	origin := s.Preview.origin(label)
+func (api *API) hostPreview(c *route.Call) error {
+	label, _ := api.Origin.label(c.R.Host)
+	origin := api.Origin.origin(label)
 	switch {
-	case s.Links == nil:
+	case api.Links == nil:
 		return route.NewProblem(route.KindConflict, "this server signs no links")
 	case c.R.URL.Path == openPath:
-		return s.enterPreview(c, label)
+		return api.enterPreview(c, label)
 	case strings.HasPrefix(c.R.URL.Path, "/.ramus/"):
 		return route.NewProblem(route.KindNotFound, "there is nothing at %s", c.R.URL.Path)
 	}
-	p, err := s.admitted(c, label)
+	p, err := api.admitted(c, label)
 	if err != nil {
 		return previewClosed(err)
 	}
 	if err := sameOrigin(c.R, origin); err != nil {
 		return err
 	}
-	return s.proxy(c, p, ownHosted{origin: origin, cookie: s.Preview.cookie()})
+	return api.proxy(c, p, ownHosted{origin: origin, cookie: api.Origin.cookie()})
 }
 
 // enterPreview makes a code a cookie.
-func (s *Server) enterPreview(c *route.Call, label string) error {
-	p, ok := s.codes.take(c.R.URL.Query().Get("code"), s.Now())
+func (api *API) enterPreview(c *route.Call, label string) error {
+	p, ok := api.codes.take(c.R.URL.Query().Get("code"), api.Now())
 	if !ok || previewLabel(p.caller, p.port) != label {
-		if _, err := s.admitted(c, label); err != nil { // else it is the way back to where somebody is let in already
+		if _, err := api.admitted(c, label); err != nil { // else it is the way back to where somebody is let in already
 			return previewClosed(errors.New("the way to it was used before, or is older than a minute"))
 		}
 	} else {
-		http.SetCookie(c.W, &http.Cookie{Name: s.Preview.cookie(), Value: p.caller.String() + "/" + strconv.Itoa(p.port) + "/" + s.Links.Pass(previewPath(p.caller, p.port), p.until),
-			Path: "/", MaxAge: max(1, int(p.until.Sub(s.Now())/time.Second)), HttpOnly: true, Secure: s.Preview.scheme == "https", SameSite: http.SameSiteLaxMode})
+		http.SetCookie(c.W, &http.Cookie{Name: api.Origin.cookie(), Value: p.caller.String() + "/" + strconv.Itoa(p.port) + "/" + api.Links.Pass(links.PreviewPath(p.caller, p.port), p.until),
+			Path: "/", MaxAge: max(1, int(p.until.Sub(api.Now())/time.Second)), HttpOnly: true, Secure: api.Origin.scheme == "https", SameSite: http.SameSiteLaxMode})
 	}
 	page.MarkPrivate(c.W.Header())
 	c.W.Header().Set("Cache-Control", "no-store")
@@ -301,9 +302,9 @@ func (s *Server) enterPreview(c *route.Call, label string) error {
 
 // admitted is what the request's cookie opens. A hostile application on a sibling host may
 // have put other cookies of the name beside it, which open nothing.
-func (s *Server) admitted(c *route.Call, label string) (previewed, error) {
+func (api *API) admitted(c *route.Call, label string) (previewed, error) {
 	err := errNoPass
-	for _, cookie := range c.R.CookiesNamed(s.Preview.cookie()) {
+	for _, cookie := range c.R.CookiesNamed(api.Origin.cookie()) {
 		parts := strings.Split(cookie.Value, "/")
 		if len(parts) != 3 {
 			continue
@@ -313,7 +314,7 @@ func (s *Server) admitted(c *route.Call, label string) (previewed, error) {
 		if cerr != nil || perr != nil || previewLabel(caller, port) != label {
 			continue
 		}
-		until, uerr := s.Links.CheckPass(previewPath(caller, port), parts[2])
+		until, uerr := api.Links.CheckPass(links.PreviewPath(caller, port), parts[2])
 		if uerr == nil {
 			return previewed{caller, port, until}, nil
 		}

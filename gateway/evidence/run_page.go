@@ -1,12 +1,14 @@
-package gateway
+package evidence
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -84,16 +86,16 @@ type (
 // evidencePage shows a run: as it stands, or, when it has ended, what came of
 // it. Parameters that it does not know are ignored: on their way to people,
 // programs add some to links.
-func (s *Server) evidencePage(c *route.Call) error {
-	r, err := s.evidenceOf(c)
+func (api *API) evidencePage(c *route.Call) error {
+	r, err := api.evidenceOf(c)
 	if err != nil {
 		return err
 	}
-	m, err := s.manifestOf(c, r)
+	m, err := api.manifestOf(c, r)
 	if err != nil {
 		return err
 	}
-	p, err := s.runPage(c, r, m)
+	p, err := api.runPage(c, r, m)
 	if err != nil {
 		return err
 	}
@@ -101,8 +103,8 @@ func (s *Server) evidencePage(c *route.Call) error {
 }
 
 // runPage fills in a page; m is nil while the run goes on.
-func (s *Server) runPage(c *route.Call, r record.Run, m *record.Manifest) (*runPage, error) {
-	p := &runPage{Run: r, Title: runTitle(r), State: stateBadge(r), Now: render.Time(s.Now())}
+func (api *API) runPage(c *route.Call, r record.Run, m *record.Manifest) (*runPage, error) {
+	p := &runPage{Run: r, Title: runTitle(r), State: stateBadge(r), Now: render.Time(api.Now())}
 	p.Run.Error, p.Run.Hint = render.ClipClean(r.Error, pageText), render.ClipClean(r.Hint, pageText)
 	if r.Gate != nil {
 		p.Run.Gate = &record.Gate{Step: r.Gate.Step, Message: render.ClipClean(r.Gate.Message, pageText), Allowed: r.Gate.Allowed}
@@ -117,14 +119,14 @@ func (s *Server) runPage(c *route.Call, r record.Run, m *record.Manifest) (*runP
 		for _, f := range m.Files {
 			kept[f.Name] = true
 		}
-		s.showManifest(c, p, r, m)
-		s.showBrowser(c, p, r, m, kept)
-		if err := s.showDiff(c, p, r, m); err != nil {
+		api.showManifest(c, p, r, m)
+		api.showBrowser(c, p, r, m, kept)
+		if err := api.showDiff(c, p, r, m); err != nil {
 			return nil, err
 		}
 	}
-	steps := steps{server: s, call: c, run: r, kept: kept, by: map[string]*stepRow{}}
-	for e, err := range s.Executor.Events(c.R.Context(), r.Name(), 0, false) {
+	steps := steps{api: api, call: c, run: r, kept: kept, by: map[string]*stepRow{}}
+	for e, err := range api.Executor.Events(c.R.Context(), r.Name(), 0, false) {
 		if err != nil {
 			return nil, err
 		}
@@ -136,11 +138,11 @@ func (s *Server) runPage(c *route.Call, r record.Run, m *record.Manifest) (*runP
 	p.Steps, p.StepsNote = steps.rows(m == nil)
 	if m == nil {
 		p.Reload = pageReload
-		p.Doing = s.doing(c, r)
-		p.Ports = s.portLinks(c, r)
+		p.Doing = api.doing(c, r)
+		p.Ports = api.portLinks(c, r)
 	}
-	p.Facts = s.facts(c, r, m, policy)
-	s.showWays(c, p, r, m)
+	p.Facts = api.facts(c, r, m, policy)
+	api.showWays(c, p, r, m)
 	return p, nil
 }
 
@@ -196,12 +198,12 @@ func verdictBadge(v record.Verdict) *badge {
 }
 
 // doing says what a run that goes on does now.
-func (s *Server) doing(c *route.Call, r record.Run) string {
+func (api *API) doing(c *route.Call, r record.Run) string {
 	since := r.CreatedAt
 	if !r.StartedAt.IsZero() {
 		since = r.StartedAt
 	}
-	took := render.Duration(s.Now().Sub(since))
+	took := render.Duration(api.Now().Sub(since))
 	switch {
 	case r.Ended():
 		return "It has ended; its evidence is being written."
@@ -216,7 +218,7 @@ func (s *Server) doing(c *route.Call, r record.Run) string {
 }
 
 // facts are the small print above all else.
-func (s *Server) facts(c *route.Call, r record.Run, m *record.Manifest, policy *record.ManifestPolicy) []fact {
+func (api *API) facts(c *route.Call, r record.Run, m *record.Manifest, policy *record.ManifestPolicy) []fact {
 	var list []fact
 	add := func(label, value string, mono bool) {
 		if value != "" {
@@ -276,7 +278,7 @@ func (s *Server) facts(c *route.Call, r record.Run, m *record.Manifest, policy *
 }
 
 // showManifest shows what the manifest alone knows.
-func (s *Server) showManifest(c *route.Call, p *runPage, r record.Run, m *record.Manifest) {
+func (api *API) showManifest(c *route.Call, p *runPage, r record.Run, m *record.Manifest) {
 	p.Verdict = verdictBadge(m.Verdict)
 	for _, text := range m.Unverified {
 		p.Unverified = append(p.Unverified, render.ClipClean(text, 500))
@@ -333,10 +335,10 @@ func (s *Server) showManifest(c *route.Call, p *runPage, r record.Run, m *record
 			p.Egress = append(p.Egress, row)
 		}
 	}
-	s.showArtifacts(c, p, r, m)
+	api.showArtifacts(c, p, r, m)
 }
 
-func (s *Server) showArtifacts(c *route.Call, p *runPage, r record.Run, m *record.Manifest) {
+func (api *API) showArtifacts(c *route.Call, p *runPage, r record.Run, m *record.Manifest) {
 	count := 0
 	for _, f := range m.Files {
 		name, ok := strings.CutPrefix(f.Name, "artifacts/")
@@ -374,8 +376,8 @@ func viewLink(c *route.Call, r record.Run, name string) string {
 }
 
 // showWays tells how to get at everything.
-func (s *Server) showWays(c *route.Call, p *runPage, r record.Run, m *record.Manifest) {
-	if address := s.cloneURL(c, r.Repo); address != "" && r.Head != "" {
+func (api *API) showWays(c *route.Call, p *runPage, r record.Run, m *record.Manifest) {
+	if address := c.CloneURL(r.Repo); address != "" && r.Head != "" {
 		p.Clone = fmt.Sprintf("git clone -b %s %s", r.Branch, address)
 	}
 	p.Links = []pageLink{{"status", c.Link(links.RunPath(r) + "/status.json")}}
@@ -396,12 +398,12 @@ func (s *Server) showWays(c *route.Call, p *runPage, r record.Run, m *record.Man
 
 // steps collects the commands of a run from its journal.
 type steps struct {
-	server *Server
-	call   *route.Call
-	run    record.Run
-	kept   map[string]bool // files of the manifest
-	list   []*stepRow
-	by     map[string]*stepRow
+	api  *API
+	call *route.Call
+	run  record.Run
+	kept map[string]bool // files of the manifest
+	list []*stepRow
+	by   map[string]*stepRow
 }
 
 func (s *steps) add(e record.Event) {
@@ -497,7 +499,7 @@ func (s *steps) rows(live bool) ([]*stepRow, string) {
 		}
 		row.Mark, row.Class, row.End = "▸", "calm", "at work"
 		for name, stream := range map[string]string{"output": "stdout", "errors": "stderr"} {
-			if tail := s.server.liveTail(s.call, s.run, step, stream); tail != "" {
+			if tail := s.api.liveTail(s.call, s.run, step, stream); tail != "" {
 				row.Streams = append(row.Streams, streamRow{Name: name, Tail: tail})
 			}
 		}
@@ -507,8 +509,8 @@ func (s *steps) rows(live bool) ([]*stepRow, string) {
 }
 
 // liveTail is the end of what a command at work has printed.
-func (s *Server) liveTail(c *route.Call, r record.Run, step, stream string) string {
-	out, err := s.Executor.Output(c.R.Context(), r.Name(), step, stream)
+func (api *API) liveTail(c *route.Call, r record.Run, step, stream string) string {
+	out, err := api.Executor.Output(c.R.Context(), r.Name(), step, stream)
 	if err != nil {
 		return "" // it has only just begun, or ended meanwhile: the next look tells
 	}
@@ -529,7 +531,7 @@ type viewPage struct {
 }
 
 // viewFile shows a file in a sandboxed page, never as a page of its own making.
-func (s *Server) viewFile(c *route.Call, r record.Run, f *store.File) error {
+func (api *API) viewFile(c *route.Call, r record.Run, f *store.File) error {
 	p := viewPage{Run: r.Name(), Name: render.ClipClean(f.Name, 500), Size: bytesize.Text(f.Size), Type: f.Type, SHA256: f.SHA256,
 		Page: c.Link(links.RunPath(r)), File: c.Link(links.FilePath(r, f.Name))}
 	media := render.Showable(f.Type)
@@ -553,3 +555,27 @@ func (s *Server) viewFile(c *route.Call, r record.Run, f *store.File) error {
 
 // manifestName is where the manifest lies in a sealed run.
 const manifestName = "evidence/manifest.json"
+
+// portsWithin is how long a page waits for the list of open ports.
+const portsWithin = time.Second
+
+// maxPortLinks is how many ports a run's page leads to.
+const maxPortLinks = 16
+
+// portLinks leads from the page of a run that goes on to what listens in its container.
+func (api *API) portLinks(c *route.Call, r record.Run) []pageLink {
+	if api.Links == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(c.R.Context(), portsWithin)
+	defer cancel()
+	open, err := api.Executor.Ports(ctx, r.Caller)
+	if err != nil {
+		return nil // it has no container yet, or one that is busy; the next look tells
+	}
+	var list []pageLink
+	for _, port := range open[:min(len(open), maxPortLinks)] {
+		list = append(list, pageLink{strconv.Itoa(port), c.Link(links.PreviewPath(r.Caller, port))})
+	}
+	return list
+}

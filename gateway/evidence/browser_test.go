@@ -1,4 +1,4 @@
-package gateway
+package evidence
 
 import (
 	"strings"
@@ -52,7 +52,7 @@ func browserManifest() *record.Manifest {
 func browserPage(t *testing.T, m *record.Manifest) string {
 	t.Helper()
 	now := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	s := &Server{Links: &links.Signer{Key: []byte("0123456789abcdef0123456789abcdef")}, Now: func() time.Time { return now }}
+	s := &API{Links: &links.Signer{Key: []byte("0123456789abcdef0123456789abcdef")}, Now: func() time.Time { return now }}
 	c := (&route.Mux{Links: s.Links}).NewCall(nil, nil, route.AccessSigned)
 	c.Until = now.Add(time.Hour)
 	otter, err := record.RunCaller("otter")

@@ -1,4 +1,4 @@
-package gateway
+package evidence
 
 import (
 	"archive/tar"
@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
+	"iter"
 	"net/http"
 	"path"
 	"strings"
@@ -16,16 +18,61 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/gateway/links"
+	"github.com/ramus-dev/ramus/gateway/lookup"
 	"github.com/ramus-dev/ramus/gateway/page"
 	"github.com/ramus-dev/ramus/gateway/render"
 	"github.com/ramus-dev/ramus/gateway/route"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// signedQuery is what a signed link carries; see [links.Signer].
-type SignedQuery struct {
-	Expires   string `json:"expires,omitempty" jsonschema:"of a signed link: when it ends, in seconds since 1970"`
-	Signature string `json:"signature,omitempty" jsonschema:"of a signed link"`
+// Executor is what pages of evidence need of the executor.
+type Executor interface {
+	Run(ctx context.Context, name string) (record.Run, error)
+	Events(ctx context.Context, run string, after int64, follow bool) iter.Seq2[record.Event, error]
+	Output(ctx context.Context, run, step, stream string) (io.ReadCloser, error)
+	// Manifest returns the evidence of a run that has ended or waits. Until it is written the error wraps
+	// [record.ErrNotFound].
+	Manifest(ctx context.Context, run string) (record.Manifest, error)
+	Artifact(ctx context.Context, run, name string) (*store.File, error)
+	OpenFile(ctx context.Context, run record.Run, f record.ManifestFile) (*store.File, error)
+	// Ports returns the ports that something listens at in the container of a caller.
+	Ports(ctx context.Context, caller record.Caller) ([]int, error)
+	// TraceViewer returns the files of Playwright's trace viewer.
+	TraceViewer(ctx context.Context) (fs.FS, error)
+}
+
+// API is the routes of evidence. Its fields are its options.
+type API struct {
+	Executor Executor
+	// Find finds the runs that paths name.
+	Find *lookup.Lookup
+	// Links signs the links. If it is nil, evidence takes a token.
+	Links *links.Signer
+	// Loopback is the URL of links for a person at the unix socket, where no other URL is known. Empty means none.
+	Loopback string
+	Now      func() time.Time
+}
+
+// Routes returns the routes of evidence.
+func (api *API) Routes() []route.Route {
+	return []route.Route{
+		{Method: "POST", Pattern: "/api/runs/{run}/link", Access: route.AccessRead,
+			Summary:  "Make a link to the page of a run's evidence that opens without a token until it expires",
+			Response: EvidenceLink{}, Handle: api.evidenceLink},
+		{Method: "GET", Pattern: "/evidence/{caller}/{run}", Access: route.AccessSigned,
+			Summary: "The page of a run: what was asked, run, changed and checked", Query: links.Query{},
+			Media: route.MediaHTML, Handle: api.evidencePage},
+		{Method: "GET", Pattern: "/evidence/{caller}/{run}/status.json", Access: route.AccessSigned,
+			Summary: "How a run stands", Query: links.Query{}, Response: EvidenceStatus{}, Handle: api.evidenceStatus},
+		{Method: "GET", Pattern: "/evidence/{caller}/{run}/bundle.tar.gz", Access: route.AccessSigned,
+			Summary: "All files of a run's evidence, once the run has ended or waits", Query: links.Query{},
+			Media: "application/gzip", Handle: api.evidenceBundle},
+		{Method: "GET", Pattern: "/evidence/{caller}/{run}/files/{name...}", Access: route.AccessSigned,
+			Summary: "One file of a run's evidence, by its name in the manifest; view=1 shows text, pictures and films in a page",
+			Query:   fileQuery{}, Media: route.MediaBytes, Handle: api.evidenceFile},
+		{Method: "GET", Pattern: links.TracePath + "{file...}", Access: route.AccessPublic, Summary: "Playwright's trace viewer; index.html?trace=LINK opens a trace of this server's",
+			Media: route.MediaBytes, Handle: api.traceFile},
+	}
 }
 
 type fileQuery struct {
@@ -63,9 +110,9 @@ type EvidenceStatus struct {
 
 // evidenceOf is the run that the path names, for whoever may see it. The name
 // is taken as it stands: a link was signed for one run, never for what is like it.
-func (s *Server) evidenceOf(c *route.Call) (record.Run, error) {
+func (api *API) evidenceOf(c *route.Call) (record.Run, error) {
 	name := c.R.PathValue("caller") + "/" + c.R.PathValue("run")
-	r, err := s.Executor.Run(c.R.Context(), name)
+	r, err := api.Executor.Run(c.R.Context(), name)
 	if errors.Is(err, record.ErrNotFound) || errors.Is(err, record.ErrAmbiguous) ||
 		err == nil && (r.Name() != name || c.Until.IsZero() && !c.Who.SeesRun(r)) {
 		return record.Run{}, route.NotFound("run", name)
@@ -74,27 +121,27 @@ func (s *Server) evidenceOf(c *route.Call) (record.Run, error) {
 }
 
 // manifestOf is the evidence of a run; nil when there is none yet.
-func (s *Server) manifestOf(c *route.Call, r record.Run) (*record.Manifest, error) {
+func (api *API) manifestOf(c *route.Call, r record.Run) (*record.Manifest, error) {
 	if !r.Ended() && r.State != record.StateAwaitingReview {
 		return nil, nil
 	}
-	m, err := s.Executor.Manifest(c.R.Context(), r.Name())
+	m, err := api.Executor.Manifest(c.R.Context(), r.Name())
 	if errors.Is(err, record.ErrNotFound) {
 		return nil, nil // it is being written
 	}
 	return &m, err
 }
 
-func (s *Server) evidenceStatus(c *route.Call) error {
-	var q SignedQuery
+func (api *API) evidenceStatus(c *route.Call) error {
+	var q links.Query
 	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	r, err := s.evidenceOf(c)
+	r, err := api.evidenceOf(c)
 	if err != nil {
 		return err
 	}
-	m, err := s.manifestOf(c, r)
+	m, err := api.manifestOf(c, r)
 	if err != nil {
 		return err
 	}
@@ -111,23 +158,23 @@ func (s *Server) evidenceStatus(c *route.Call) error {
 	return c.Reply(status)
 }
 
-func (s *Server) evidenceLink(c *route.Call) error {
-	r, err := s.named(c)
+func (api *API) evidenceLink(c *route.Call) error {
+	r, err := api.Find.PathRun(c)
 	if err != nil {
 		return err
 	}
-	if s.Links == nil {
+	if api.Links == nil {
 		return route.NewProblem(route.KindConflict, "this server signs no links")
 	}
 	address := c.Address()
 	if address == "" {
-		address = s.Loopback
+		address = api.Loopback
 	}
 	if address == "" {
 		return route.NewProblem(route.KindConflict, "this server does not know where people reach it").WithHint("set `url` in the configuration")
 	}
-	until := s.Links.Expiry()
-	return c.Reply(EvidenceLink{URL: address + s.Links.SignUntil(links.RunPath(r), until), Status: address + s.Links.SignUntil(links.RunPath(r)+"/status.json", until),
+	until := api.Links.Expiry()
+	return c.Reply(EvidenceLink{URL: address + api.Links.SignUntil(links.RunPath(r), until), Status: address + api.Links.SignUntil(links.RunPath(r)+"/status.json", until),
 		Expires: until.UTC().Truncate(time.Second)})
 }
 
@@ -135,19 +182,19 @@ func (s *Server) evidenceLink(c *route.Call) error {
 const verifyFirst = 16 << 20
 
 // evidenceFile serves one file: to be saved, or in a page of its own.
-func (s *Server) evidenceFile(c *route.Call) error {
+func (api *API) evidenceFile(c *route.Call) error {
 	var q fileQuery
 	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	r, err := s.evidenceOf(c)
+	r, err := api.evidenceOf(c)
 	if err != nil {
 		return err
 	}
 	if c.R.PathValue("name") == manifestName {
-		return s.evidenceManifest(c, r)
+		return api.evidenceManifest(c, r)
 	}
-	f, err := s.Executor.Artifact(c.R.Context(), r.Name(), c.R.PathValue("name"))
+	f, err := api.Executor.Artifact(c.R.Context(), r.Name(), c.R.PathValue("name"))
 	if err != nil {
 		return err
 	}
@@ -159,7 +206,7 @@ func (s *Server) evidenceFile(c *route.Call) error {
 	}
 	page.MarkPrivate(c.W.Header())
 	if q.View {
-		return s.viewFile(c, r, f)
+		return api.viewFile(c, r, f)
 	}
 	c.MarkAttachment(path.Base(f.Name))
 	if media := render.Showable(f.Type); media != "" {
@@ -174,8 +221,8 @@ func (s *Server) evidenceFile(c *route.Call) error {
 	return nil
 }
 
-func (s *Server) evidenceManifest(c *route.Call, r record.Run) error {
-	m, err := s.Executor.Manifest(c.R.Context(), r.Name())
+func (api *API) evidenceManifest(c *route.Call, r record.Run) error {
+	m, err := api.Executor.Manifest(c.R.Context(), r.Name())
 	if err != nil {
 		return err
 	}
@@ -199,16 +246,16 @@ func (f *watchedFile) Read(p []byte) (int, error) {
 }
 
 // evidenceBundle streams all files, the manifest first.
-func (s *Server) evidenceBundle(c *route.Call) error {
-	var q SignedQuery
+func (api *API) evidenceBundle(c *route.Call) error {
+	var q links.Query
 	if err := c.ReadQuery(&q); err != nil {
 		return err
 	}
-	r, err := s.evidenceOf(c)
+	r, err := api.evidenceOf(c)
 	if err != nil {
 		return err
 	}
-	m, err := s.Executor.Manifest(c.R.Context(), r.Name())
+	m, err := api.Executor.Manifest(c.R.Context(), r.Name())
 	if err != nil {
 		return err
 	}
@@ -217,7 +264,7 @@ func (s *Server) evidenceBundle(c *route.Call) error {
 	c.W.Header().Set("Content-Type", "application/gzip")
 	z := gzip.NewWriter(c.W)
 	t := tar.NewWriter(z)
-	if err := s.bundle(c, c.R.Context(), t, r, m); err != nil {
+	if err := api.bundle(c, c.R.Context(), t, r, m); err != nil {
 		return c.CutShort(err) // without its end nobody takes it for whole
 	}
 	if err := errors.Join(t.Close(), z.Close()); err != nil {
@@ -226,7 +273,7 @@ func (s *Server) evidenceBundle(c *route.Call) error {
 	return nil
 }
 
-func (s *Server) bundle(c *route.Call, ctx context.Context, t *tar.Writer, r record.Run, m record.Manifest) error {
+func (api *API) bundle(c *route.Call, ctx context.Context, t *tar.Writer, r record.Run, m record.Manifest) error {
 	text, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return err
@@ -241,7 +288,7 @@ func (s *Server) bundle(c *route.Call, ctx context.Context, t *tar.Writer, r rec
 		return err
 	}
 	for _, f := range m.Files {
-		in, err := s.Executor.OpenFile(ctx, r, f)
+		in, err := api.Executor.OpenFile(ctx, r, f)
 		if err != nil {
 			return err
 		}

@@ -1,0 +1,220 @@
+// Package lookup finds runs, callers and repositories by name, for the callers of requests.
+//
+// # Invariants
+//
+// A caller gets only what its grant lets it see. Everything else is "not found", and so are the names that a partial
+// name matches there. On a route for writers a caller gets only what it may change.
+package lookup
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/gateway/route"
+	"github.com/ramus-dev/ramus/gitd"
+)
+
+// Executor finds runs and callers by a part of their name that is unique.
+type Executor interface {
+	Run(ctx context.Context, name string) (record.Run, error)
+	// Caller returns a caller and the state of its container.
+	Caller(ctx context.Context, name string) (executor.CallerStatus, error)
+	// Named is Caller by the index alone. It does not ask a container, which may answer late.
+	Named(name string) (executor.CallerStatus, error)
+	// OfCaller returns the runs of a caller by the index, the oldest first.
+	OfCaller(caller record.Caller) []record.Run
+}
+
+// Lookup finds what the caller of a request names. Methods are safe for concurrent use.
+type Lookup struct {
+	Executor Executor
+	Git      *gitd.Server
+}
+
+// Repo returns a repository that the caller sees.
+func (l *Lookup) Repo(who route.Who, name string) (*gitd.Repo, error) {
+	if !who.Sees(name) {
+		return nil, route.NotFound("repository", name)
+	}
+	return l.Git.Repo(name)
+}
+
+// PathRepo returns the repository that the path of a call names.
+func (l *Lookup) PathRepo(c *route.Call) (*gitd.Repo, error) {
+	return l.Repo(c.Who, c.R.PathValue("repo"))
+}
+
+// CheckBase returns why the caller may not know of a branch that a run begins from. An empty base means the
+// repository's own.
+func (l *Lookup) CheckBase(ctx context.Context, who route.Who, repo, base string) error {
+	if who.Grant().ReadsAll() {
+		return nil
+	}
+	if base == "" {
+		r, err := l.Git.Repo(repo)
+		if err != nil {
+			return err
+		}
+		if base, err = r.Base(ctx); err != nil {
+			return err
+		}
+	}
+	if !who.SeesBranch(repo, base) {
+		return route.NotFound("branch", base)
+	}
+	return nil
+}
+
+// Run returns a run that the caller sees.
+func (l *Lookup) Run(ctx context.Context, who route.Who, name string) (record.Run, error) {
+	r, err := l.Executor.Run(ctx, name)
+	if err != nil {
+		return r, who.HideMatches("run", name, err)
+	}
+	if !who.SeesRun(r) {
+		return record.Run{}, route.NotFound("run", name)
+	}
+	return r, nil
+}
+
+// PathRun returns the run that the path of a call names. On a route for writers the caller must be allowed to change
+// the run's branch.
+func (l *Lookup) PathRun(c *route.Call) (record.Run, error) {
+	r, err := l.Run(c.R.Context(), c.Who, c.R.PathValue("run"))
+	if err == nil && c.Access == route.AccessWrite {
+		err = c.Who.CheckChange(r.Repo, r.Branch)
+	}
+	return r, err
+}
+
+// Caller returns a caller that the caller of the request sees.
+func (l *Lookup) Caller(ctx context.Context, who route.Who, name string) (executor.CallerStatus, error) {
+	st, err := l.Executor.Caller(ctx, name)
+	return restrictCaller(who, name, st, err)
+}
+
+// restrictCaller returns a caller that was found by name, or its error, if the caller of the request sees it.
+func restrictCaller(who route.Who, name string, st executor.CallerStatus, err error) (executor.CallerStatus, error) {
+	if err != nil {
+		return st, who.HideMatches("caller", name, err)
+	}
+	if !who.SeesBranch(st.Repo, st.Branch) {
+		return executor.CallerStatus{}, route.NotFound("caller", name)
+	}
+	return st, nil
+}
+
+// PathCaller returns the caller that the path of a call names. On a route for writers the caller of the request must
+// be allowed to change its branch.
+func (l *Lookup) PathCaller(c *route.Call) (executor.CallerStatus, error) {
+	st, err := l.Caller(c.R.Context(), c.Who, c.R.PathValue("caller"))
+	if err == nil && c.Access == route.AccessWrite {
+		err = c.Who.CheckChange(st.Repo, st.Branch)
+	}
+	return st, err
+}
+
+// NewCaller is the name, in a path, of a caller that the server names.
+const NewCaller = "new"
+
+// CallerOrNew returns the caller that a name means and its repository, or a new caller of that name. With a
+// repository, or with fork, a partial name is not completed, because the work would go to another caller whose name
+// it is a part of. For [NewCaller] the caller is zero.
+func (l *Lookup) CallerOrNew(who route.Who, name, repo string, fork bool) (record.Caller, string, error) {
+	if name == NewCaller {
+		return record.Caller{}, repo, nil
+	}
+
+	// The index is enough. Every command comes through here, and a container that has just been lost would answer
+	// late.
+	st, err := l.Executor.Named(name)
+	st, err = restrictCaller(who, name, st, err)
+	var kind route.Kind
+	if err != nil {
+		kind = route.AsProblem(err, who).Kind
+	}
+	begins := repo != "" || fork
+	switch {
+	case err == nil && begins && !st.Caller.Is(name), begins && (kind == route.KindNotFound || kind == route.KindAmbiguous):
+		// Callers with a longer name have nothing to do with the new one.
+	case err == nil && repo != "" && repo != st.Repo:
+		return record.Caller{}, "", route.NewProblem(route.KindConflict, "%s works on repository %s, not on %s", st.Caller, st.Repo, repo)
+	case err == nil:
+		return st.Caller, st.Repo, nil
+	case kind == route.KindNotFound:
+		return record.Caller{}, "", route.NotFound("caller", name).WithHint("name a repository to begin a new one")
+	default:
+		return record.Caller{}, "", err
+	}
+
+	full := name
+	if !strings.Contains(full, ":") {
+		full = "run:" + full
+	}
+	fresh, err := record.ParseCaller(full)
+	return fresh, repo, err
+}
+
+// Bind makes a request the caller's own. It fills in the repository and the asker that follow from the caller's grant,
+// completes partial names, and refuses names of what the caller may not see. The request's Permit checks the planned
+// run.
+func (l *Lookup) Bind(ctx context.Context, who route.Who, r *record.Request) error {
+	r.Asker = who.Person(r.Asker)
+	if r.Repo != "" && !who.Sees(r.Repo) {
+		return route.NotFound("repository", r.Repo)
+	}
+	if !r.Caller.IsZero() {
+		// A caller without runs is a new one. The index is enough, for the reason given at CallerOrNew.
+		if runs := l.Executor.OfCaller(r.Caller); len(runs) > 0 {
+			switch last := runs[len(runs)-1]; {
+			case !who.SeesRun(last):
+				return route.NotFound("caller", r.Caller.String())
+			case r.Repo == "":
+				r.Repo = last.Repo
+			}
+		}
+	}
+	if r.Repo == "" && who.Repo != "*" {
+		r.Repo = who.Repo
+	}
+	if r.Repo != "" {
+		if err := l.CheckBase(ctx, who, r.Repo, r.Base); err != nil {
+			return err
+		}
+	}
+	r.Permit = who.CheckRun
+
+	if r.Fork != nil {
+		of, err := l.Caller(ctx, who, r.Fork.Of)
+		if err != nil {
+			return err
+		}
+		if r.Repo == "" {
+			r.Repo = of.Repo
+		}
+		r.Fork.Of = of.Caller.String()
+	}
+	if r.Of != "" {
+		of, err := l.Run(ctx, who, r.Of)
+		if err != nil {
+			return err
+		}
+		r.Of = of.Name()
+	}
+	return nil
+}
+
+// states are the states of runs and of tasks.
+var states = []record.State{record.StateSubmitted, record.StateRunning, record.StateAwaitingReview,
+	record.StateAddressingComments, record.StateComplete, record.StateFailed}
+
+// ParseState returns the state of a name, and refuses a name of none. The empty name is the empty state.
+func ParseState(name string) (record.State, error) {
+	if state := record.State(name); name == "" || slices.Contains(states, state) {
+		return state, nil
+	}
+	return "", route.NewProblem(route.KindInvalid, "unknown state %q: want one of %v", name, states)
+}
