@@ -60,7 +60,7 @@ TESTS = -count=1 -vet=off -timeout 15m -p $$(($$(nproc) + 1)) ./...
 
 # BENCH=cold,clone for some scenarios, BENCH_ROUNDS=n; docs/benchmarks.md has the others.
 bench: build ## ramus beside what else does the work: a table, bin/bench/results.json, charts
-	@go build -trimpath -o bin/ramus-bench ./cmd/ramus-bench
+	@go build -trimpath -o bin/ramus-bench ./internal/bench
 	@bin/ramus-bench
 
 bench-go: ## the benchmarks of single packages
@@ -106,7 +106,8 @@ mutants: ## faults planted in packages of pure logic; names those that no test n
 	@go run ./internal/mutants -n $(or $(FAULTS),30) -seed $(or $(SEED),1) $(or $(PACKAGES),$(PURE))
 
 PURE = ./executor/egress ./executor/index ./executor/record ./gateway/gate ./gateway/github ./gateway/links ./gateway/model ./gateway/render \
-	./gateway/slack ./gitd/gitindex ./gitd/grant ./gitd/object ./gitd/pack ./gitd/pathspec ./gitd/protocol ./internal/... \
+	./gateway/slack ./gitd/gitindex ./gitd/grant ./gitd/object ./gitd/pack ./gitd/pathspec ./gitd/protocol ./internal/bytesize ./internal/durable ./internal/netaddr \
+	./internal/pattern ./internal/redact ./internal/text \
 	./tasks/browser ./tasks/document ./tasks/library ./tasks/nodejs ./tasks/results ./tasks/workflow
 
 clean: ## removes what was built here

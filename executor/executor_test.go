@@ -49,7 +49,7 @@ func testMain(m *testing.M) int {
 	}
 	defer os.RemoveAll(dir)
 	runnerBinary, standinBinary = filepath.Join(dir, "ramus"), filepath.Join(dir, "agents", "acp-standin")
-	for binary, pkg := range map[string]string{runnerBinary: "cmd/ramus", standinBinary: "cmd/acp-standin"} {
+	for binary, pkg := range map[string]string{runnerBinary: "cmd/ramus", standinBinary: "internal/standin/acp-standin"} {
 		if err := programs.Into(filepath.Dir(binary), pkg); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			return 1

@@ -11,9 +11,9 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/github"
-	"github.com/ramus-dev/ramus/gateway/github/githubtest"
-	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/standin/githubtest"
+	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
 var ada = gitd.Person{Name: "Ada", Email: "ada@example.org"}

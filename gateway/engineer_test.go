@@ -15,11 +15,11 @@ import (
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/github"
-	"github.com/ramus-dev/ramus/gateway/github/githubtest"
 	"github.com/ramus-dev/ramus/gateway/slack"
-	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/loopback"
+	"github.com/ramus-dev/ramus/internal/standin/githubtest"
+	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
 // shop is rooms with an engineer in them, a repository at a GitHub, and a Slack.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
-	"github.com/ramus-dev/ramus/gateway/github/githubtest"
 	"github.com/ramus-dev/ramus/gateway/links"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 )
 
 // openGallery is a shop whose engineer tries again at once and shows evidence in a way.

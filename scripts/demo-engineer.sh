@@ -26,7 +26,7 @@ until_ok() {
 
 started=$(date +%s)
 mkdir -p "$work/bin" "$work/data"
-go build -o "$work/bin/" ./cmd/acp-standin ./cmd/github-standin ./cmd/model-standin ./cmd/slack-standin
+go build -o "$work/bin/" ./internal/standin/acp-standin ./internal/standin/github-standin ./internal/standin/model-standin ./internal/standin/slack-standin
 web=127.0.0.1:$(port 0) hub=127.0.0.1:$(port 1) chat=127.0.0.1:$(port 2) llm=127.0.0.1:$(port 3)
 
 export GITHUB_WEBHOOK_SECRET=demo-webhook-secret GITHUB_TOKEN=ghp_demo
@@ -151,7 +151,7 @@ standins="$standins $!"
 standins="$standins $!"
 until_ok 30 curl -sf "http://$hub/_standin/pulls"
 
-# people does what a line says at GitHub; see cmd/github-standin.
+# people does what a line says at GitHub; see internal/standin/github-standin.
 people() {
     local answer
     answer=$(curl -sS --fail-with-body --data-binary "$1" "http://$hub/_standin" 2>&1) || missed "$1: $answer"

@@ -20,7 +20,7 @@ what=${1:-demo}
 case $what in demo | smoke) ;; *) echo "usage: demo-slack.sh [smoke]" >&2; exit 2 ;; esac
 stage slack
 
-go build -o "$work/slack-standin" ./cmd/slack-standin
+go build -o "$work/slack-standin" ./internal/standin/slack-standin
 slack=127.0.0.1:$(port 0) web=127.0.0.1:$(port 1) elsewhere=127.0.0.1:$(port 2)
 
 export SLACK_BOT_TOKEN=xoxb-demo-token SLACK_SIGNING_SECRET=demo-signing-secret FALLBACK_SECRET=demo-fallback-secret

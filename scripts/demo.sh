@@ -57,7 +57,7 @@ git -C "$work/clone" log --format='%h %an: %s%n%w(0,4,4)%(trailers:only)' -1
 git -C "$work/clone" fetch -q origin 'refs/ramus/*:refs/ramus/*'
 echo "journal: $(git -C "$work/clone" for-each-ref --format='%(refname)' refs/ramus/runs)"
 git -C "$work/clone" fsck --strict --no-dangling
-test -f "$work/clone/internal/text/demo_test.go"
-test "$(git -C "$work/clone" show origin/main:internal/text/demo_test.go | head -1)" = "package text"
+test -f "$work/clone/internal/redact/demo_test.go"
+test "$(git -C "$work/clone" show origin/main:internal/redact/demo_test.go | head -1)" = "package redact"
 
 say "done: main has it, and the branch stays"

@@ -19,8 +19,8 @@ import (
 
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway/model/modeltest"
 	"github.com/ramus-dev/ramus/internal/programs"
+	"github.com/ramus-dev/ramus/internal/standin/modeltest"
 )
 
 // npmAgent is a coding agent as it is released on npm, and how it does the edit task.

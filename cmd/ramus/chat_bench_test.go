@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/slack"
-	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
+	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
 // BenchmarkChat sends 50 mentions a second, in threads of their own, for ten

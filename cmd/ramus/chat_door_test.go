@@ -13,7 +13,7 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/fallback"
-	"github.com/ramus-dev/ramus/gateway/fallback/fallbacktest"
+	"github.com/ramus-dev/ramus/internal/standin/fallbacktest"
 )
 
 // TestChatDoor has a thread's agent use the session's tools at its door: it leaves

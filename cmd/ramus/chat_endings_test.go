@@ -20,8 +20,8 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/fallback"
-	"github.com/ramus-dev/ramus/gateway/fallback/fallbacktest"
 	"github.com/ramus-dev/ramus/gateway/slack"
+	"github.com/ramus-dev/ramus/internal/standin/fallbacktest"
 )
 
 // typed is a text as Slack delivers what somebody typed.

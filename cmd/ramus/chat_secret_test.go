@@ -18,10 +18,10 @@ import (
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/fallback"
-	"github.com/ramus-dev/ramus/gateway/fallback/fallbacktest"
-	"github.com/ramus-dev/ramus/gateway/model/modeltest"
-	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
 	"github.com/ramus-dev/ramus/internal/redact/redacttest"
+	"github.com/ramus-dev/ramus/internal/standin/fallbacktest"
+	"github.com/ramus-dev/ramus/internal/standin/modeltest"
+	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 	"github.com/rogpeppe/go-internal/txtar"
 )
 

@@ -21,10 +21,10 @@ import (
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/slack"
-	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
 	"github.com/ramus-dev/ramus/internal/loopback"
 	"github.com/ramus-dev/ramus/internal/programs"
 	"github.com/ramus-dev/ramus/internal/remains"
+	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
 // chatServer is the real binary serving a stand-in of Slack. It can be killed

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/gateway/github/githubtest"
-	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
+	"github.com/ramus-dev/ramus/internal/standin/githubtest"
+	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
 // killPoint is where in a story the server is killed. It is known by what is seen

@@ -23,9 +23,9 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
-	"github.com/ramus-dev/ramus/gateway/github/githubtest"
 	"github.com/ramus-dev/ramus/gateway/route"
-	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
+	"github.com/ramus-dev/ramus/internal/standin/githubtest"
+	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
 // engineerServer is the real binary with an engineer, between a stand-in of

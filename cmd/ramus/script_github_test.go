@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/gateway/github/githubtest"
+	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 

@@ -17,10 +17,10 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers/sandbox"
-	"github.com/ramus-dev/ramus/gateway/github/githubtest"
 	"github.com/ramus-dev/ramus/internal/programs"
 	"github.com/ramus-dev/ramus/internal/redact/redacttest"
 	"github.com/ramus-dev/ramus/internal/remains"
+	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 	"github.com/rogpeppe/go-internal/testscript"
 )
 

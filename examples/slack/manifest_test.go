@@ -11,7 +11,7 @@ import (
 	slackgo "github.com/slack-go/slack"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
+	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
 // TestManifest holds the app's manifest against what ramus asks of Slack, and

@@ -15,7 +15,7 @@ import (
 
 	sdk "github.com/coder/acp-go-sdk"
 	"github.com/ramus-dev/ramus/executor/acp"
-	"github.com/ramus-dev/ramus/executor/acp/acptest"
+	"github.com/ramus-dev/ramus/internal/standin/acptest"
 )
 
 // client keeps what an agent tells and asks for; its files are a map.

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/fallback"
-	"github.com/ramus-dev/ramus/gateway/fallback/fallbacktest"
 	"github.com/ramus-dev/ramus/gateway/slack"
 	"github.com/ramus-dev/ramus/internal/golden"
+	"github.com/ramus-dev/ramus/internal/standin/fallbacktest"
 )
 
 // packet is a thread like any.

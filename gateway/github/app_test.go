@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/github"
-	"github.com/ramus-dev/ramus/gateway/github/githubtest"
 	"github.com/ramus-dev/ramus/gitd"
+	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 )
 
 // clock is a clock that stands still until it is moved.

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/github"
-	"github.com/ramus-dev/ramus/gateway/github/githubtest"
+	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 )
 
 // office is a stand-in of GitHub with a branch to open a pull request of, and

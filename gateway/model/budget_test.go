@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway/model/modeltest"
+	"github.com/ramus-dev/ramus/internal/standin/modeltest"
 )
 
 // used is a run of which the journal tells that it used so much.

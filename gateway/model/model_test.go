@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/gateway/model/modeltest"
+	"github.com/ramus-dev/ramus/internal/standin/modeltest"
 )
 
 func TestEveryProtocolIsCounted(t *testing.T) {

@@ -19,9 +19,9 @@ import (
 	"github.com/ramus-dev/ramus/executor"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/model"
-	"github.com/ramus-dev/ramus/gateway/model/modeltest"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/programs"
+	"github.com/ramus-dev/ramus/internal/standin/modeltest"
 )
 
 // site is a server whose containers reach models.

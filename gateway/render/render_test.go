@@ -16,9 +16,9 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/gate"
 	"github.com/ramus-dev/ramus/gateway/slack"
-	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/golden"
+	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 	slackgo "github.com/slack-go/slack"
 )
 

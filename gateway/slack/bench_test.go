@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/gateway/slack"
-	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
+	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
 // BenchmarkPost posts to fifty channels at once.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/gateway/slack"
-	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
+	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
 // listen runs Socket until the returned stop, which waits for its end.

@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/gateway/slack"
-	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
 	"github.com/ramus-dev/ramus/internal/redact"
+	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
 // twoPictures is a share of two files in a thread.

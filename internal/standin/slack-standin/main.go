@@ -41,8 +41,8 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/fallback"
-	"github.com/ramus-dev/ramus/gateway/fallback/fallbacktest"
-	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
+	"github.com/ramus-dev/ramus/internal/standin/fallbacktest"
+	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
 func main() {

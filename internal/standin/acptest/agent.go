@@ -1,7 +1,7 @@
 // Package acptest is a stand-in of a coding agent: it speaks the agent's side of the Agent
 // Client Protocol, keeps its sessions in files, asks for leave, and uses the
 // client's files and terminals. What it does is decided by a [Brain]: [Script]
-// does what it is told line by line, cmd/acp-standin asks a model.
+// does what it is told line by line, internal/standin/acp-standin asks a model.
 package acptest
 
 import (

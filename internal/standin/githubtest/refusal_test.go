@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-github/v66/github"
 
-	"github.com/ramus-dev/ramus/gateway/github/githubtest"
+	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 )
 
 // ask sends a request as it is and returns the answer.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/gateway/slack"
-	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
+	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
 // call asks a method as an app does, and gives status, code of the error, and answer.

@@ -34,7 +34,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"github.com/ramus-dev/ramus/gateway/model/modeltest"
+	"github.com/ramus-dev/ramus/internal/standin/modeltest"
 )
 
 func main() {

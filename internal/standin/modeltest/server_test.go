@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ramus-dev/ramus/gateway/model/modeltest"
+	"github.com/ramus-dev/ramus/internal/standin/modeltest"
 )
 
 // questions are what real clients ask, one for each way to ask.

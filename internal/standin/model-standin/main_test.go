@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/gateway/model/modeltest"
+	"github.com/ramus-dev/ramus/internal/standin/modeltest"
 )
 
 const scenes = `

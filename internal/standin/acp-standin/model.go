@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor/acp/acptest"
+	"github.com/ramus-dev/ramus/internal/standin/acptest"
 )
 
 // model is a brain that asks Anthropic's Messages API.

@@ -24,7 +24,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor/acp/acptest"
+	"github.com/ramus-dev/ramus/internal/standin/acptest"
 )
 
 func main() {

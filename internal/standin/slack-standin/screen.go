@@ -9,7 +9,7 @@ import (
 	"sync"
 	"unicode"
 
-	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
+	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
 // screen writes what happens in the workspace to a terminal.

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ramus-dev/ramus/executor/acp/acptest"
-	"github.com/ramus-dev/ramus/gateway/model/modeltest"
+	"github.com/ramus-dev/ramus/internal/standin/acptest"
+	"github.com/ramus-dev/ramus/internal/standin/modeltest"
 )
 
 // TestModel plays a turn against a stand-in of the API that is busy at first:

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/gateway/slack/slacktest"
+	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
 // workspace is the stand-in with the names that lines of the input use.

@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/ramus-dev/ramus/gateway/github/githubtest"
+	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 )
 
 // hub is the stand-in, and what lines of the input have chosen.

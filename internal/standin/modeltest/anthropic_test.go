@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/ramus-dev/ramus/gateway/model/modeltest"
+	"github.com/ramus-dev/ramus/internal/standin/modeltest"
 )
 
 // script has the model read a file and run a command at once, edit, and end.

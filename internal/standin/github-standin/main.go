@@ -59,7 +59,7 @@ import (
 	"syscall"
 
 	"github.com/ramus-dev/ramus/gateway/github"
-	"github.com/ramus-dev/ramus/gateway/github/githubtest"
+	"github.com/ramus-dev/ramus/internal/standin/githubtest"
 )
 
 func main() {
