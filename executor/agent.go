@@ -327,7 +327,7 @@ func (l *liveRun) say(p record.Prompt) error {
 			return err
 		}
 	}
-	return l.emitLocked(record.Event{Type: record.EventPrompt, Message: text.Clip(p.Text, 4<<10), Data: marshal(p)}, true)
+	return l.emitLocked(record.Event{Type: record.EventPrompt, Message: text.Clip(p.Text, 4<<10), Data: record.Marshal(p)}, true)
 }
 
 // promptsHeard returns how many prompts an agent has heard with the turn that e begins, and 0 if e begins none.

@@ -21,6 +21,7 @@ import (
 	"github.com/pkg/sftp"
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/acp"
+	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/internal/text"
@@ -240,7 +241,7 @@ func (t *turn) call(ctx context.Context, w *work, files *sftp.Client, meter func
 		return false, err
 	}
 	data := spoken{ID: k.session, Agent: k.conn.Agent.Name, Version: k.conn.Agent.Version, Resumed: open.ID != ""}
-	return lost, l.emit(record.Event{Type: record.EventAgent, Kind: agentSession, Step: w.s.ID, Message: k.session, Data: marshal(data)}, true)
+	return lost, l.emit(record.Event{Type: record.EventAgent, Kind: agentSession, Step: w.s.ID, Message: k.session, Data: record.Marshal(data)}, true)
 }
 
 // setSession sets the session of the run's agent if e begins one.
@@ -288,7 +289,7 @@ func (t *turn) servers(ctx context.Context, w *work, browser bool) []sdk.McpServ
 	var list []sdk.McpServer
 	if t.talk.conn.Agent.Capabilities.McpCapabilities.Http {
 		if browser {
-			list = append(list, byHTTP("browser", agentBrowserURL))
+			list = append(list, byHTTP("browser", browse.InteractiveURL))
 		}
 		if _, ok := t.l.x.Door[mcpPath]; ok {
 			list = append(list, byHTTP("ramus", "http://"+containers.DoorAddr+mcpPath))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
@@ -100,7 +101,7 @@ func TestAgentBrowserGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	w := newWorld(t, func(x *executor.Executor) {
-		x.Browser = &executor.Browser{}
+		x.Browser = &browse.Browser{}
 		x.Agents = map[string]executor.Agent{"text": {Command: []string{"sh"}, Browser: executor.BrowserInteractive}}
 		x.Fleet.Engine.(*sandbox.Engine).Browser = dir
 	})

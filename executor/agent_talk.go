@@ -13,6 +13,7 @@ import (
 	sdk "github.com/coder/acp-go-sdk"
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/acp"
+	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
@@ -116,7 +117,7 @@ func (l *liveRun) newTalk(ctx context.Context, w *work, a Agent, browser bool, m
 func (k *talk) env() []string {
 	env := slices.Concat(k.l.x.trees.Identity.Env(k.l.claim.Asker), k.a.Env, []string{"RAMUS_FILES=" + filesFolder(k.l.claim)})
 	if k.browser {
-		env = append(env, agentBrowserEnv+"="+agentBrowserURL)
+		env = append(env, browse.InteractiveEnv+"="+browse.InteractiveURL)
 	}
 	return env
 }

@@ -99,7 +99,7 @@ func (t *telling) update(u acp.Update) {
 	switch u.Kind {
 	case acp.UpdateTool, acp.UpdateToolMore:
 		if now, news := t.tool(*u.Tool); news {
-			t.emit(u.Kind, now.Words()+statusWords(now.Status), marshal(now))
+			t.emit(u.Kind, now.Words()+statusWords(now.Status), record.Marshal(now))
 		}
 	case acp.UpdatePlan:
 		t.emit(u.Kind, planWords(u.Plan), u.Raw)

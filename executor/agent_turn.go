@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/tasks"
 	"github.com/ramus-dev/ramus/tasks/workflow"
@@ -27,7 +28,7 @@ type conversation struct {
 	talk   *talk             // of ProtocolACP: the process that is there for the next turn; may be nil
 	clock  *turnClock        // of the turn with it
 	// browser is the agent's own while it works; with an agent of ProtocolACP it stays as long as talk.
-	browser *agentBrowser
+	browser *browse.Interactive
 }
 
 // converse takes an agent's run to its end, from where its journal stands.
@@ -203,7 +204,7 @@ func (t *turn) do(ctx context.Context, w *work) (outcome, error) {
 			return outcome{}, fmt.Errorf("cannot prepare %s: %w", w.s.ID, err)
 		}
 		if opened {
-			command.Env = append(command.Env, agentBrowserEnv+"="+agentBrowserURL)
+			command.Env = append(command.Env, browse.InteractiveEnv+"="+browse.InteractiveURL)
 		}
 	}
 	// Whoever prints for ever works no more: it is ended as one that hangs is.

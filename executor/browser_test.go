@@ -28,6 +28,7 @@ import (
 	"github.com/ramus-dev/ramus/containers/docker"
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/tasks/browser"
@@ -55,7 +56,7 @@ func browserWorld(t *testing.T, engine string, opts func(*executor.Executor)) *w
 		if s, ok := x.Fleet.Engine.(*sandbox.Engine); ok {
 			s.Browser = dir
 		}
-		x.Browser = &executor.Browser{}
+		x.Browser = &browse.Browser{}
 		if opts != nil {
 			opts(x)
 		}
@@ -382,8 +383,8 @@ func TestBrowseHostile(t *testing.T) {
 	}
 	f := &fakeBrowser{}
 	w := newWorld(t, func(x *executor.Executor) {
-		f.Engine, x.Fleet.Engine, x.Browser = x.Fleet.Engine.(containerstest.Engine), f, &executor.Browser{}
-		x.Browser.SetBrowserGrace(time.Second)
+		f.Engine, x.Fleet.Engine, x.Browser = x.Fleet.Engine.(containerstest.Engine), f, &browse.Browser{}
+		x.Browser.Grace = time.Second
 	})
 	w.onBase(browserFiles)
 	for _, c := range []struct {
@@ -599,31 +600,6 @@ func TestDoorRefusesPages(t *testing.T) {
 	}
 }
 
-// Of the looks at a repository the newest are kept; two that keep the same are both content.
-func TestBrowseLooksKept(t *testing.T) {
-	clock := time.Unix(1_700_000_000, 0)
-	w := newWorld(t, func(x *executor.Executor) { x.Now = func() time.Time { return clock }; x.SetLooksKept(10) })
-	repo, err := w.git.Repo("demo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 12 {
-		clock = clock.Add(time.Second)
-		for range 1 + i%2 {
-			if err := w.x.KeepLook(t.Context(), repo, fmt.Sprintf("%04d", (i*7919)%10_000)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	refs, err := repo.Refs(t.Context(), "refs/ramus/browser")
-	if err != nil || len(refs) != 10 {
-		t.Fatalf("%d looks are kept, %v", len(refs), err)
-	}
-	if slices.ContainsFunc(refs, func(r gitd.Ref) bool { return strings.HasSuffix(r.Name, "/0000") }) {
-		t.Error("the oldest is kept")
-	}
-}
-
 // What a sub-workflow saw on the run's branch, and lines of their own, is the run's evidence, with its files.
 func TestBrowseInParts(t *testing.T) {
 	w := browserWorld(t, "sandbox", nil)
@@ -762,92 +738,6 @@ func TestBrowsePublic(t *testing.T) {
 		}
 		if want := (record.ManifestEgress{Host: host(refused), Verdict: "refused"}); !slices.Contains(m.Egress, want) {
 			t.Errorf("the journal does not tell of %s: %+v", want.Host, m.Egress)
-		}
-	})
-}
-
-// However much a page and a spec have to say, a check fits into the journal: a line that does not
-// would make the whole run unreadable.
-func TestBrowseBounded(t *testing.T) {
-	long := strings.Repeat("<\x01", 8<<10) // JSON writes six bytes for each
-	c := browser.Check{Name: "todo", Reason: long, Log: long, Compare: &browser.Comparison{Reason: long}}
-	for i := range 10 {
-		v := browser.View{Viewport: browser.Viewport{Name: fmt.Sprintf("v%d", i)}, Verdict: browser.Fail, Reason: long, URL: long, FinalURL: long, Title: long}
-		for range 300 {
-			v.Console.Errors, v.Console.PageErrors = append(v.Console.Errors, long), append(v.Console.PageErrors, long)
-			v.Network = append(v.Network, browser.NetworkError{Method: long, URL: long, Failure: long, Resource: long})
-			v.Steps = append(v.Steps, browser.StepResult{Do: long, Target: long, Value: long, In: long, Error: long, Screenshot: "001-todo/v0/step-01.png"})
-		}
-		c.Views = append(c.Views, v)
-		c.Compare.Views = append(c.Compare.Views, browser.Diff{Viewport: v.Viewport.Name, Aria: long})
-		for n := range 200 {
-			c.Files = append(c.Files, browser.File{Name: fmt.Sprintf("001-todo/%s/step-%02d-%s.png", v.Viewport.Name, n, strings.Repeat("a", 64)), SHA256: strings.Repeat("0", 64), Type: "image/png"})
-		}
-	}
-	name := filepath.Join(t.TempDir(), "journal")
-	j, _, err := record.OpenJournal(name, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	bounded := executor.BoundedCheck(c)
-	text, err := json.Marshal(bounded)
-	if err != nil || len(text) > 1<<20 || len(bounded.Views) != 10 || len(bounded.Files) != 2000 || len(bounded.Views[0].Network) == 0 {
-		t.Errorf("%d bytes, %d views, %d files, %v", len(text), len(bounded.Views), len(bounded.Files), err)
-	}
-	if err := j.Append(&record.Event{Type: record.EventBrowser, Data: text}, false); err != nil {
-		t.Error(err)
-	}
-	// What is too long all the same is refused, and not what came before it.
-	if err := j.Append(&record.Event{Type: record.EventNote, Message: strings.Repeat("a", 5<<20)}, false); err == nil {
-		t.Error("a line that cannot be read again was written")
-	}
-	if err := j.Close(); err != nil {
-		t.Fatal(err)
-	}
-	again, events, err := record.OpenJournal(name, nil)
-	if err != nil || len(events) != 1 {
-		t.Fatalf("%d events, %v", len(events), err)
-	}
-	_ = again.Close()
-}
-
-func FuzzUnpackBrowser(f *testing.F) {
-	f.Add(tarOf(`{}`, tar.Header{Name: "mobile/aria.yml", Uname: "abc"}))
-	f.Add(tarOf(``, tar.Header{Name: "../x"}))
-	f.Add(tarOf(``, tar.Header{Name: "mobile/screenshot.png", Typeflag: tar.TypeSymlink, Linkname: "/"}))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		above := t.TempDir()
-		dir := filepath.Join(above, "raw")
-		_ = executor.Unpack(bytes.NewReader(text), dir, []browser.Viewport{browser.Mobile})
-		err := filepath.WalkDir(above, func(name string, e fs.DirEntry, err error) error {
-			if err != nil || e.IsDir() {
-				return err
-			}
-			in, err := filepath.Rel(dir, name)
-			if base := filepath.Base(in); err != nil || !e.Type().IsRegular() || in != "index.json" && in != filepath.Join("mobile", base) {
-				t.Errorf("%q was unpacked, %v", in, err)
-			}
-			return nil
-		})
-		if err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-func FuzzParseState(f *testing.F) {
-	f.Add([]byte(`{"cookies":[{"name":"a","value":"b%20c","domain":"127.0.0.1","path":"/","expires":-1,"httpOnly":true,"secure":false,"sameSite":"Lax"}],"origins":[]}`))
-	f.Add([]byte(`{"origins":[{"origin":"http://127.0.0.1:1","localStorage":[{"name":"t","value":"{\"token\":\"0123456789abcdef\"}"}]}]}`))
-	f.Add([]byte(`{"cookies":[]} x`))
-	f.Add([]byte(`{"cookies":[],"more":1}`))
-	f.Fuzz(func(t *testing.T, text []byte) {
-		state, values, err := executor.ParseState(text)
-		if err != nil {
-			return
-		}
-		again, more, err := executor.ParseState(state)
-		if err != nil || !bytes.Equal(again, state) || !reflect.DeepEqual(more, values) {
-			t.Errorf("%s becomes %s, then %s, %v", text, state, again, err)
 		}
 	})
 }

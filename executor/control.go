@@ -371,7 +371,7 @@ func (x *Executor) Processes(ctx context.Context, caller string) ([]containers.C
 
 // ProcessOutput copies what a background process has printed; with follow also what it prints until it ends.
 func (x *Executor) ProcessOutput(ctx context.Context, caller, id string, follow bool, stdout, stderr io.Writer) error {
-	stdout, stderr, flush := x.cleanCopy(stdout, stderr)
+	stdout, stderr, flush := x.Secrets.Writers(stdout, stderr)
 	defer flush()
 	return x.withHost(ctx, caller, func(h *containers.Host) error {
 		commands, err := h.Commands(ctx)

@@ -22,6 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/remains"
@@ -60,7 +61,7 @@ func crashChild(dir string) error {
 		x.Fleet.Engine.(*sandbox.Engine).ReadOnly = []string{filepath.Dir(a.Command[0])}
 	}
 	if browser := os.Getenv("RAMUS_TEST_BROWSER"); browser != "" {
-		x.Browser, x.Fleet.Engine.(*sandbox.Engine).Browser = &executor.Browser{}, browser
+		x.Browser, x.Fleet.Engine.(*sandbox.Engine).Browser = &browse.Browser{}, browser
 	}
 	at, dies := os.LookupEnv("RAMUS_TEST_DIES")
 	if dies {

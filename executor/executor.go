@@ -15,6 +15,7 @@ import (
 	"weak"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/deps"
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/record"
@@ -60,7 +61,7 @@ type Executor struct {
 	Agents map[string]Agent
 	// Browser says how pages are looked at; nil: there is no browser, and checks by one
 	// end as UNVERIFIED.
-	Browser *Browser
+	Browser *browse.Browser
 	// Secrets are removed from all that is journalled, sealed, stored or shown. nil: there are none.
 	Secrets *redact.Secrets
 	// Store keeps the files that are too large for git, and the dependency cache. nil: the folder
@@ -87,15 +88,14 @@ type Executor struct {
 	sealEvery time.Duration
 	// refreshEvery is [upstream.Bases].RetryEvery.
 	refreshEvery time.Duration
-	// baselinesKept is how many looks by a browser are kept of a repository; 0: baselinesKept.
-	baselinesKept int
 	// layerBounds are the bounds of base layers that tests set; zero: the defaults.
 	layerBounds worktree.Layers
 	waits       acpWaits
 	token       func() string // what the ids of runs are drawn from; nil: [record.NewToken]
 	index       *index.Index
 	artifacts   *store.Store
-	viewer      traceViewer
+	inspector   *browse.Inspector
+	viewer      *browse.Viewer
 	hub         hub
 
 	commands, commits atomic.Int64
@@ -148,6 +148,8 @@ func (x *Executor) Open(ctx context.Context) error {
 		return errors.Join(err, x.index.Close())
 	}
 	x.bases = x.newBases()
+	x.inspector = x.newInspector()
+	x.viewer = x.newViewer()
 	if err := x.Fleet.Open(ctx); err != nil {
 		x.close(record.ErrClosed)
 		x.wg.Wait()

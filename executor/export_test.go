@@ -12,7 +12,6 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
-	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
 // SetSealEvery makes a run that could not be sealed wait only so long.
@@ -52,9 +51,6 @@ func (x *Executor) Touch(ctx context.Context, caller, name string) error {
 	})
 }
 
-// SetBrowserGrace gives a browser only so long to end by itself after its deadline.
-func (b *Browser) SetBrowserGrace(d time.Duration) { b.grace = d }
-
 // SetBranchLayers gives branches that differ in so many paths layers of their own, at once.
 func (x *Executor) SetBranchLayers(near int) {
 	x.layerBounds.BranchNear, x.layerBounds.BranchRest = near, time.Millisecond
@@ -63,26 +59,8 @@ func (x *Executor) SetBranchLayers(near int) {
 // SetLayerEntries lets a base layer have so many files and folders.
 func (x *Executor) SetLayerEntries(n int) { x.layerBounds.Entries = n }
 
-// Unpack and ParseState read what comes from browsers and from containers.
-var (
-	Unpack     = unpack
-	ParseState = parseState
-)
-
-// BoundedCheck is a check as the journal can hold it.
-var BoundedCheck = boundedCheck
-
-// KeepLook keeps a look at a tree, as a check does, under a key.
-func (x *Executor) KeepLook(ctx context.Context, repo *gitd.Repo, key string) error {
-	return x.writeBaseline(ctx, repo, baselineRefs+"/"+key, baseline{Verdict: browser.Pass, Tree: key,
-		Views: []baselineView{{Viewport: "mobile", Screenshot: "mobile/screenshot.png", picture: []byte(key)}}})
-}
-
 // SetTokens has the ids of runs drawn from a list.
 func (x *Executor) SetTokens(next func() string) { x.token = next }
-
-// SetLooksKept keeps so many looks of a repository, and a tenth more before the oldest are removed.
-func (x *Executor) SetLooksKept(n int) { x.baselinesKept = n }
 
 // SetRefreshEvery makes a deploy wait only so long after its first failed attempt.
 func (x *Executor) SetRefreshEvery(d time.Duration) { x.refreshEvery = d }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
@@ -33,7 +34,7 @@ type liveRun struct {
 	// stdout and stderr get a copy of every command's output as it comes; see Executor.Exec.
 	stdout, stderr io.Writer
 	ending         *Ending       // of a request that is answered without work
-	browsing       browsing      // its checks by a browser
+	checks         *browse.Run   // by a browser
 	stdin          io.Reader     // of the first command, when there is somebody to give it
 	env            []string      // of the command of KindExec, with its values; nil after a restart
 	asking         chan struct{} // holds one token: its agent asks one thing at a time
@@ -93,6 +94,7 @@ func (x *Executor) newLive(r record.Run, ref gitd.Hash, files runFiles, t *targe
 	l := &liveRun{x: x, target: t, files: files, claim: r, run: r, ref: ref, journal: j, events: events, kept: true,
 		done: make(chan struct{}), asking: make(chan struct{}, 1), followed: make(map[*follower]struct{}), printing: make(map[string]*outputs)}
 	l.ctx, l.cancel = context.WithCancelCause(x.ctx)
+	l.checks = l.newChecks()
 	return l, nil
 }
 
@@ -208,7 +210,7 @@ func (l *liveRun) state(s record.State, reason record.Reason, text string) error
 	case record.StateComplete, record.StateFailed:
 		l.run.EndedAt, l.run.Place, l.run.Gate = now, 0, nil
 		e.Commit = l.run.Head
-		if data := marshal(ended{l.run.Output}); len(data) <= maxOutput {
+		if data := record.Marshal(ended{l.run.Output}); len(data) <= maxOutput {
 			e.Data = data
 		}
 	}

@@ -97,7 +97,7 @@ func (l *liveRun) perform(ctx context.Context, answers map[string]record.Decisio
 		return nil, l.single(ctx, stepInfo{ID: "exec", Kind: string(workflow.KindShell), Command: l.claim.Command, Background: c.Background}, l.shell(c, timeout))
 	case record.KindTask:
 		info := stepInfo{ID: l.claim.Task.Name, Kind: string(workflow.KindTask), Task: l.claim.Task.Name}
-		do, err := l.task(l.claim.Task.Name, marshal(l.claim.Task.Params), l.x.Timeout, &info)
+		do, err := l.task(l.claim.Task.Name, record.Marshal(l.claim.Task.Params), l.x.Timeout, &info)
 		if err != nil {
 			return nil, err
 		}
@@ -389,7 +389,7 @@ func (x *Executor) resume(ctx context.Context, r record.Run, decide *record.Deci
 		return nil
 	}
 	if decide != nil {
-		if err := l.emit(record.Event{Type: record.EventDecision, Step: decide.Step, Message: decide.Comment, Data: marshal(*decide)}, true); err != nil {
+		if err := l.emit(record.Event{Type: record.EventDecision, Step: decide.Step, Message: decide.Comment, Data: record.Marshal(*decide)}, true); err != nil {
 			return err
 		}
 	}

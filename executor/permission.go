@@ -84,7 +84,7 @@ func (t *telling) permitted(q acp.Question, verdict string) {
 	}
 	t.endThought()
 	t.endMessage()
-	t.emit(agentPermission, verdict+": "+q.Tool.Words(), marshal(q.Tool))
+	t.emit(agentPermission, verdict+": "+q.Tool.Words(), record.Marshal(q.Tool))
 }
 
 // asked is a question that a run's agent waits with while the run goes on.
@@ -106,7 +106,7 @@ func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (ap
 	l.questions++
 	a.gate = record.Gate{Step: step + "/permission-" + strconv.Itoa(l.questions), Message: question(q)}
 	a.gate.Message = l.x.Secrets.String(a.gate.Message)
-	e := record.Event{Type: record.EventGate, Step: a.gate.Step, Kind: agentPermission, Message: a.gate.Message, Data: marshal(a.gate)}
+	e := record.Event{Type: record.EventGate, Step: a.gate.Step, Kind: agentPermission, Message: a.gate.Message, Data: record.Marshal(a.gate)}
 	err = l.emitLocked(e, true)
 	if err == nil {
 		gate := a.gate
@@ -137,7 +137,7 @@ func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (ap
 	if l.run.Gate != nil && l.run.Gate.Step == a.gate.Step {
 		l.run.Gate = nil
 	}
-	err = l.emitLocked(record.Event{Type: record.EventDecision, Step: d.Step, Kind: agentPermission, Message: d.Comment, Data: marshal(d)}, true)
+	err = l.emitLocked(record.Event{Type: record.EventDecision, Step: d.Step, Kind: agentPermission, Message: d.Comment, Data: record.Marshal(d)}, true)
 	return d.Approved && err == nil, err
 }
 

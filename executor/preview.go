@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
@@ -18,7 +19,7 @@ import (
 func (x *Executor) Ports(ctx context.Context, c record.Caller) (ports []int, err error) {
 	err = x.withHost(ctx, c.String(), func(h *containers.Host) error {
 		ports, err = h.Ports(ctx)
-		ports = slices.DeleteFunc(ports, func(port int) bool { return port == agentBrowserPort })
+		ports = slices.DeleteFunc(ports, func(port int) bool { return port == browse.InteractivePort })
 		return err
 	})
 	if err != nil {
@@ -36,7 +37,7 @@ func (x *Executor) DialPort(ctx context.Context, c record.Caller, port int) (net
 	if port < 1 || port > 65535 {
 		return nil, wrap(fmt.Errorf("%w port: want 1 to 65535", record.ErrInvalid))
 	}
-	if port == agentBrowserPort {
+	if port == browse.InteractivePort {
 		// Whoever drives an agent's browser acts in the container; a viewer is not to.
 		return nil, wrap(fmt.Errorf("%w: it is the agent's browser's", ErrNoPort))
 	}

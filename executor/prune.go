@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
@@ -360,7 +361,7 @@ func (n *pruning) runs(ctx context.Context, repo *gitd.Repo) error {
 
 // baselines removes what browsers saw of trees.
 func (n *pruning) baselines(ctx context.Context, repo *gitd.Repo) error {
-	refs, err := repo.Refs(ctx, baselineRefs)
+	refs, err := repo.Refs(ctx, browse.BaselineRefs)
 	if err != nil {
 		return err
 	}

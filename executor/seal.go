@@ -1,17 +1,13 @@
 package executor
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
@@ -19,9 +15,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/store"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
-	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
@@ -81,7 +77,7 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 		return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
 	}
 	for _, f := range []gitd.File{{Path: "evidence/changes.diff", Source: x.diffPath(r)}, {Path: journalFile, Source: journal}} {
-		described, err := describe(f.Path, f.Source)
+		described, err := store.Describe(f.Path, f.Source)
 		if err != nil {
 			return fmt.Errorf("cannot seal %s: %w", r.Name(), err)
 		}
@@ -228,7 +224,7 @@ func (x *Executor) outputFiles(ctx context.Context, r record.Run) (files []gitd.
 		default:
 			return nil
 		}
-		f, err := describe(name, path)
+		f, err := store.Describe(name, path)
 		if err != nil {
 			return err
 		}
@@ -270,19 +266,4 @@ func gitCanHold(name string) bool {
 		}
 	}
 	return true
-}
-
-// describe reads a file for the manifest.
-func describe(name, path string) (m record.ManifestFile, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return m, err
-	}
-	defer f.Close()
-	h := sha256.New()
-	head := &text.Limit{W: new(bytes.Buffer), Left: 512}
-	size, err := io.Copy(io.MultiWriter(h, head), f)
-	// By its content: a name says nothing about what a browser would make of it.
-	kind := http.DetectContentType(head.W.(*bytes.Buffer).Bytes())
-	return record.ManifestFile{Name: name, Size: size, SHA256: hex.EncodeToString(h.Sum(nil)), Type: kind}, err
 }

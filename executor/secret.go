@@ -2,7 +2,6 @@ package executor
 
 import (
 	"fmt"
-	"io"
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
@@ -77,19 +76,4 @@ func (x *Executor) cleanPerson(p gitd.Person) gitd.Person {
 // must be what the journal says when the run is taken up again.
 func (x *Executor) cleanResult(r workflow.StepResult) workflow.StepResult {
 	return redact.Clean(x.Secrets, r)
-}
-
-// cleanCopy wraps writers that somebody reads a command's output from. flush
-// writes what was held back; a reader who hung up is no error of the command.
-func (x *Executor) cleanCopy(stdout, stderr io.Writer) (cleanOut, cleanErr io.Writer, flush func()) {
-	wrap := func(w io.Writer) (io.Writer, func()) {
-		if w == nil {
-			return nil, func() {}
-		}
-		clean := x.Secrets.Writer(w)
-		return clean, func() { _ = clean.Flush() }
-	}
-	cleanOut, flushOut := wrap(stdout)
-	cleanErr, flushErr := wrap(stderr)
-	return cleanOut, cleanErr, func() { flushOut(); flushErr() }
 }

@@ -43,7 +43,7 @@ func (s *taskShell) Exec(ctx context.Context, command string, timeout time.Durat
 	id := w.id + "." + strconv.Itoa(w.n)
 	var stdout, stderr tasks.HeadTail
 	// What the task sees is cut in the middle when it is long: secrets are taken out before.
-	cleanOut, cleanErr, flush := w.l.x.cleanCopy(&stdout, &stderr)
+	cleanOut, cleanErr, flush := w.l.x.Secrets.Writers(&stdout, &stderr)
 	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Shell: command, Env: w.l.x.trees.Identity.Env(w.l.claim.Asker), Timeout: timeout},
 		w.heard(cleanOut, false), w.heard(cleanErr, true))
 	flush()

@@ -214,7 +214,7 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 	if t.Caller != l.claim.Caller {
 		data.Caller = t.Caller
 	}
-	e := record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind, Command: text.Clip(s.Command, 16<<10), Task: s.Task, Parent: tip, Data: marshal(data)}
+	e := record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind, Command: text.Clip(s.Command, 16<<10), Task: s.Task, Parent: tip, Data: record.Marshal(data)}
 	l.change(func(r *record.Run) { r.Step, r.Place, r.Image = s.ID, 0, lease.Container.Image })
 	if err := l.emit(e, true); err != nil {
 		return workflow.StepResult{}, err
@@ -512,7 +512,7 @@ func (w *work) finish(o outcome, commit gitd.Hash, notes string) (workflow.StepR
 	}
 	e := record.Event{Type: record.EventStepFinished, Tree: w.checked, Step: w.s.ID, Node: w.s.Node, Kind: w.s.Kind, Command: text.Clip(w.s.Command, 16<<10), Task: w.s.Task,
 		Parent: w.before, Commit: commit, Exit: &exit, OK: &ok, Reason: o.exit.Reason, DurationMS: o.exit.Duration.Milliseconds(),
-		Stdout: stdout, Stderr: stderr, Message: text.Clip(message, 16<<10), Data: marshal(record.StepResult{Result: o.result})}
+		Stdout: stdout, Stderr: stderr, Message: text.Clip(message, 16<<10), Data: record.Marshal(record.StepResult{Result: o.result})}
 	l.x.count(commit != "")
 	if commit != "" {
 		l.change(func(r *record.Run) {
@@ -729,12 +729,4 @@ func (l *liveRun) waiting(place int) {
 
 func (l *liveRun) note(step, text string) {
 	_ = l.emit(record.Event{Type: record.EventRecovered, Step: step, Message: text}, false) // an event that counts follows and meets the same error
-}
-
-func marshal(v any) json.RawMessage {
-	b, err := json.Marshal(v)
-	if err != nil {
-		panic(fmt.Sprintf("cannot marshal %T: %v", v, err)) // a type of ours that JSON cannot hold
-	}
-	return b
 }

@@ -8,6 +8,7 @@ import (
 	"weak"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
@@ -18,21 +19,18 @@ type target struct {
 	*worktree.Tree
 	x    *Executor
 	turn chan struct{} // holds one token: commands run one after another
-	// serving holds one token: one check by a browser at a time serves its page.
-	serving chan struct{}
+	site *browse.Site  // the container as browsers see it
 
 	mu     sync.Mutex         // guards all below
 	listen func(record.Event) // the run at work hears of egress and refusals; nil: there is none
 	step   *work              // the step that runs now; nil: none does
 	// deps lists what the newest container found in its cache, until a step journals it.
 	deps string
-	// installed is the dependencies that a check by a browser has installed, and in which container.
-	installed string
 }
 
 // newTarget returns a target that the executor does not remember.
 func (x *Executor) newTarget(c record.Caller, repo *gitd.Repo, base string) *target {
-	t := &target{x: x, turn: make(chan struct{}, 1), serving: make(chan struct{}, 1)}
+	t := &target{x: x, turn: make(chan struct{}, 1), site: browse.NewSite()}
 	t.Tree = x.trees.NewTree(c, repo, base)
 	t.Hooks = worktree.Hooks{Door: t.door, Furnish: t.furnish, Run: t.runID, Foresee: t.foresee, OnLeak: t.leaked}
 	return t

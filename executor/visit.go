@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/redact"
 	"github.com/ramus-dev/ramus/internal/text"
@@ -52,7 +53,7 @@ func (v Visitor) Task(ctx context.Context, name string, params json.RawMessage) 
 	if err != nil {
 		e.Reason = text.Clip(x.Secrets.String(err.Error()), maxAgentWords)
 	}
-	if data := marshal(toolRun{params, out}); len(data) <= maxToolData {
+	if data := record.Marshal(toolRun{params, out}); len(data) <= maxToolData {
 		e.Data = data
 	}
 	e = redact.Clean(secrets, e)
@@ -73,7 +74,7 @@ func typedInline(params json.RawMessage) map[string]string {
 		Check browser.Spec `json:"check"`
 	}
 	_ = json.Unmarshal(params, &p) // also what is no whole spec may have them
-	return typed(p.Check)
+	return browse.Typed(p.Check)
 }
 
 // MaxPicture is the largest picture that [Visitor.Picture] gives, in bytes.

@@ -176,7 +176,7 @@ func (c *conductor) run(ctx context.Context, pending []workflow.Step) (workflow.
 // park journals what people are asked.
 func (c *conductor) park() error {
 	for _, g := range c.gates {
-		if err := c.l.emit(record.Event{Type: record.EventGate, Step: g.Step, Message: g.Message, Data: marshal(g)}, true); err != nil {
+		if err := c.l.emit(record.Event{Type: record.EventGate, Step: g.Step, Message: g.Message, Data: record.Marshal(g)}, true); err != nil {
 			return err
 		}
 	}
@@ -331,7 +331,7 @@ func taskOutcome(out tasks.Output, err error, took time.Duration) outcome {
 	o.result.Output["value"] = out.Value
 	// The fields of a structured result stand beside the others: result.failed_names.
 	var fields map[string]any
-	if json.Unmarshal(marshal(out.Value), &fields) == nil {
+	if json.Unmarshal(record.Marshal(out.Value), &fields) == nil {
 		for k, v := range fields {
 			if _, taken := o.result.Output[k]; !taken {
 				o.result.Output[k] = v
@@ -351,7 +351,7 @@ func (l *liveRun) aside(s stepInfo, do func() (res workflow.StepResult, reason r
 	res = l.x.cleanResult(res)
 	ok := res.OK
 	return res, l.emit(record.Event{Type: record.EventStepFinished, Step: s.ID, Node: s.Node, Kind: s.Kind, OK: &ok, Reason: string(reason), Message: text.Clip(res.Error, 16<<10),
-		DurationMS: l.x.Now().Sub(begun).Milliseconds(), Data: marshal(record.StepResult{Result: res})}, true)
+		DurationMS: l.x.Now().Sub(begun).Milliseconds(), Data: record.Marshal(record.StepResult{Result: res})}, true)
 }
 
 // ask puts an llm step's question to the model.
@@ -503,7 +503,7 @@ func (c *conductor) sub(ctx context.Context, info stepInfo, s workflow.Step) (wo
 		reason = string(run.Reason)
 	}
 	return res, nil, l.emit(record.Event{Type: record.EventStepFinished, Step: s.ID, Node: s.Node, Kind: info.Kind, Command: info.Command, OK: &ok, Reason: reason,
-		Message: text.Clip(res.Error, 16<<10), DurationMS: run.EndedAt.Sub(run.StartedAt).Milliseconds(), Data: marshal(record.StepResult{Result: res})}, true)
+		Message: text.Clip(res.Error, 16<<10), DurationMS: run.EndedAt.Sub(run.StartedAt).Milliseconds(), Data: record.Marshal(record.StepResult{Result: res})}, true)
 }
 
 // mergeOnSuccess brings a finished workflow's branch into its base.
@@ -516,7 +516,7 @@ func (l *liveRun) mergeOnSuccess(ctx context.Context, w *workflow.Workflow) erro
 	if err != nil {
 		return err
 	}
-	if err := l.emit(record.Event{Type: record.EventMerge, Message: l.claim.Base, Commit: res.Commit, Data: marshal(res)}, true); err != nil {
+	if err := l.emit(record.Event{Type: record.EventMerge, Message: l.claim.Base, Commit: res.Commit, Data: record.Marshal(res)}, true); err != nil {
 		return err
 	}
 	if len(res.Conflicts) > 0 {

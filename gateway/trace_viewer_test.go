@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/tasks/browser/browsertest"
 )
@@ -26,7 +26,7 @@ import (
 // a browser's container.
 func withViewer(t *testing.T, pkg string) func(*gateway.Server) {
 	return func(s *gateway.Server) {
-		s.Executor.Browser = new(executor.Browser)
+		s.Executor.Browser = new(browse.Browser)
 		dir := filepath.Join(s.Executor.Data, "trace-viewer", strings.Repeat("0", 64))
 		if err := os.CopyFS(dir, os.DirFS(filepath.Join(pkg, "lib", "vite", "traceViewer"))); err != nil {
 			t.Fatal(err)

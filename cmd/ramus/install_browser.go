@@ -12,12 +12,12 @@ import (
 
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/sandbox"
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/browse"
 )
 
 // newBrowser returns the settings for checks of pages.
-func newBrowser(c BrowserConfig) *executor.Browser {
-	return &executor.Browser{Image: c.Image, Timeout: time.Duration(c.Timeout),
+func newBrowser(c BrowserConfig) *browse.Browser {
+	return &browse.Browser{Image: c.Image, Timeout: time.Duration(c.Timeout),
 		Limits: containers.Limits{Memory: int64(c.Memory), CPUs: c.CPUs, PIDs: c.PIDs}}
 }
 

@@ -39,10 +39,10 @@ type Bases struct {
 	// RetryEvery is the wait after the first failed attempt at a deploy. It doubles after each other one. Default 5 s.
 	RetryEvery time.Duration
 	// Moved is called after a base has got a commit.
-	Moved func(repo, branch string, commit gitd.Hash)
-	Dependencies
-	Log *slog.Logger
-	Now func() time.Time
+	Moved        func(repo, branch string, commit gitd.Hash)
+	Dependencies Dependencies
+	Log          *slog.Logger
+	Now          func() time.Time
 
 	ctx context.Context // of work in the background
 	wg  sync.WaitGroup  // of it

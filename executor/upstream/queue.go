@@ -91,7 +91,7 @@ func (b *Bases) WarmLater(ctx context.Context, name string, commit gitd.Hash) er
 	if err != nil {
 		return err
 	}
-	if lacks, err := b.Lacks(ctx, repo, commit); err != nil || !lacks {
+	if lacks, err := b.Dependencies.Lacks(ctx, repo, commit); err != nil || !lacks {
 		return err
 	}
 	w := &waitingDeploy{Deploy: Deploy{Repo: name, Commit: commit}, Accepted: b.Now().UTC(), Fetched: commit}
@@ -190,7 +190,7 @@ func (b *Bases) tryWarm(o *base, w *waitingDeploy) (over bool) {
 		b.discard(w)
 		return true
 	}
-	again, err := b.Warm(b.ctx, w.Repo, w.Fetched)
+	again, err := b.Dependencies.Warm(b.ctx, w.Repo, w.Fetched)
 	if err != nil && again {
 		return b.tryAgain(w, err, warmTries)
 	}

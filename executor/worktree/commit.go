@@ -551,8 +551,8 @@ func (c *gitCommit) sameTree(ctx context.Context, a, b gitd.Hash) (bool, error) 
 func (c *gitCommit) keepAside(ctx context.Context, staged gitd.Hash, reason record.Reason, why string) error {
 	t := c.t
 	run := c.runID
-	if run == "" && t.Run != nil {
-		run = t.Run()
+	if run == "" && t.Hooks.Run != nil {
+		run = t.Hooks.Run()
 	}
 	if run == "" {
 		run = record.NewToken()

@@ -61,12 +61,12 @@ func (t *Tree) cleanTree(ctx context.Context, h *containers.Host, names []string
 			return fmt.Errorf("cannot take secrets out of %q: %w", t.store.Secrets.Name(name), err)
 		}
 	}
-	if t.OnLeak == nil {
+	if t.Hooks.OnLeak == nil {
 		return nil
 	}
 	for _, l := range leaks {
 		l.Object = "" // it is gone, so its name tells nobody anything
-		if err := t.OnLeak(l); err != nil {
+		if err := t.Hooks.OnLeak(l); err != nil {
 			return err
 		}
 	}

@@ -83,8 +83,8 @@ func (t *Tree) snapshotOf(ctx context.Context, b *binding, before gitd.Hash, aut
 	defer snap.Pack.Close()
 	st.counts.hashed.Add(int64(snap.Hashed))
 	if snap.Commit != "" {
-		if t.Foresee != nil {
-			t.Foresee(snap.Commit)
+		if t.Hooks.Foresee != nil {
+			t.Hooks.Foresee(snap.Commit)
 		}
 		if err := t.place(ctx, b, before, snap, message); err != nil {
 			return Committed{}, "", err

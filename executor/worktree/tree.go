@@ -22,7 +22,7 @@ type Tree struct {
 	Caller record.Caller
 	Repo   *gitd.Repo
 	Base   string // branch name
-	Hooks
+	Hooks  Hooks
 
 	store *Store
 
@@ -135,8 +135,8 @@ const labelImage = "ramus.asked"
 func (t *Tree) Request(image string, author gitd.Person, waiting func(int)) containers.Request {
 	r := t.store.request(t.Caller.String(), cmp.Or(image, t.store.Container.Image), t.Repo.Name())
 	r.Waiting = waiting
-	if t.Door != nil {
-		r.Door = t.Door()
+	if t.Hooks.Door != nil {
+		r.Door = t.Hooks.Door()
 	}
 	r.Provision = func(ctx context.Context, h *containers.Host) error {
 		t.Forget()
@@ -184,8 +184,8 @@ func (st *Store) WarmPool(ctx context.Context) error {
 }
 
 func (t *Tree) furnish(ctx context.Context, h *containers.Host, p *containers.Place, at gitd.Hash) {
-	if t.Furnish != nil {
-		t.Furnish(ctx, h, p, at)
+	if t.Hooks.Furnish != nil {
+		t.Hooks.Furnish(ctx, h, p, at)
 	}
 }
 

@@ -1,4 +1,4 @@
-package executor
+package browse
 
 import (
 	"archive/tar"
@@ -20,27 +20,22 @@ import (
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
-// What a browser hands out is hostile: the page may have taken it over. It is
-// unpacked into a folder of its own, read with bounds, and only what the layout of a
-// check knows is copied from there, without secrets, to where evidence is kept.
-
 // Folders of a check while it is gathered.
 const (
 	rawFolder  = "raw"
 	keptFolder = "kept"
 )
 
-// Bounds of what is taken from a browser.
+// Bounds of a browser's output, in bytes.
 const (
-	maxEvidence      = 256 << 20 // bytes of all files
-	maxEvidenceFiles = 2000
+	maxEvidence      = 256 << 20 // of all files
+	maxEvidenceFiles = 2000      // files
 	maxEvidenceFile  = 64 << 20
 	maxEvidenceVideo = 200 << 20
 	maxEvidenceIndex = 4 << 20
 )
 
-// viewFiles are the files that a view may have, each with how its content begins, as
-// far as others open it by its name.
+// viewFiles are the files that a view may have, each with the beginning of its content if programs open it by its name.
 var viewFiles = map[string]string{
 	"screenshot.png": pngMagic,
 	"trace.zip":      "PK",
@@ -55,7 +50,7 @@ const pngMagic = "\x89PNG\r\n\x1a\n"
 
 var stepPicture = regexp.MustCompile(`^step-[0-9]{1,4}(-[a-z0-9-]{1,64})?\.png$`)
 
-// viewFile tells whether a view may have a file of that name, and how it begins.
+// viewFile reports whether a view may have a file of that name, and returns how it begins.
 func viewFile(name string) (magic string, ok bool) {
 	if stepPicture.MatchString(name) {
 		return pngMagic, true
@@ -64,8 +59,8 @@ func viewFile(name string) (magic string, ok bool) {
 	return magic, ok
 }
 
-// unpack reads the tar of a check to its end. Nothing is taken but regular files that the
-// layout knows: the index, and those of the viewports that were asked for.
+// unpack unpacks the tar of a check, and reads it to its end. It takes only regular files that the layout knows, the index and those of the
+// viewports that were asked for.
 func unpack(r io.Reader, dir string, viewports []browser.Viewport) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -133,8 +128,8 @@ func unpackFile(root *os.Root, name string, from io.Reader) error {
 	return errors.Join(err, f.Close())
 }
 
-// take reads what a browser has handed out, into check and the folder of what is
-// kept. code is how its program ended, said the end of what it printed.
+// take reads a browser's output into check and the folder of kept files. code is the exit code of the browser's program, said the end of its
+// error output.
 func (k *look) take(raw string, code int, said string) error {
 	found, err := readIndex(filepath.Join(raw, "index.json"))
 	if err != nil {
@@ -147,7 +142,7 @@ func (k *look) take(raw string, code int, said string) error {
 	values := make(map[string]string)
 	for _, v := range found.Views {
 		for i, step := range v.Steps {
-			// The browser knows which fields are for passwords; that it should lie about it only hides more.
+			// The browser knows which fields are for passwords. A lie about it only hides more.
 			if step.Secret && i < len(k.spec.Steps) && k.spec.Steps[i].Do == "fill" {
 				values[fmt.Sprintf("typed in step %d", i+1)] = k.spec.Steps[i].Value
 			}
@@ -178,8 +173,7 @@ func (k *look) take(raw string, code int, said string) error {
 	return nil
 }
 
-// judge is the verdict of a look: the browser's, as far as its words, its views and its
-// exit code agree.
+// judge returns the verdict of a look. It is the browser's if its words, its views and its exit code agree.
 func judge(found browser.Check, views []browser.View, code int) (browser.Verdict, string) {
 	reason := found.Reason
 	if reason == "" {
@@ -216,7 +210,7 @@ func readIndex(name string) (c browser.Check, err error) {
 	if err := json.Unmarshal(content, &c); err != nil {
 		return c, err
 	}
-	c.Reason = text.Clip(c.Reason, maxBrowserSaid)
+	c.Reason = text.Clip(c.Reason, maxSaid)
 	return c, nil
 }
 
@@ -228,7 +222,7 @@ const (
 	maxViewKinds   = 20
 )
 
-// boundedView cuts what a page said to so many bytes each, and the lists of it.
+// boundedView cuts the texts of a view to most bytes each, and its lists.
 func boundedView(v browser.View, most int) browser.View {
 	for _, field := range []*string{&v.Reason, &v.URL, &v.FinalURL, &v.Title} {
 		*field = text.Clip(*field, most)
@@ -266,8 +260,7 @@ func boundedView(v browser.View, most int) browser.View {
 	return v
 }
 
-// takeView copies a view's files to those that are kept, and names in the view those
-// that are there. lacks are those that could not be.
+// takeView copies a view's files to the kept ones, and names them in the view. It returns the names of those that it could not copy.
 func (k *look) takeView(v *browser.View, raw string) (lacks []string, err error) {
 	from := filepath.Join(raw, v.Viewport.Name)
 	entries, err := os.ReadDir(from)
@@ -279,7 +272,7 @@ func (k *look) takeView(v *browser.View, raw string) (lacks []string, err error)
 		// Only names of the layout were unpacked.
 		to := filepath.Join(k.part, keptFolder, v.Viewport.Name, e.Name())
 		if err := k.takeFile(filepath.Join(from, e.Name()), to); err != nil {
-			k.w.l.x.Log.Info("a file of a browser check is not kept", "run", k.w.l.claim.Name(), "file", e.Name(), "err", err)
+			k.in.Log.Info("a file of a browser check is not kept", "run", k.step.Claim.Name(), "file", e.Name(), "err", err)
 			lacks = append(lacks, path.Join(v.Viewport.Name, e.Name()))
 			if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return nil, err
@@ -296,9 +289,8 @@ func (k *look) takeView(v *browser.View, raw string) (lacks []string, err error)
 	return lacks, nil
 }
 
-// learn finds in traces and HARs what is a credential by where it stands there, so that it is
-// taken out of the check's other files and of what is said of it as well. What cannot be read
-// is not kept later.
+// learn finds values in traces and HARs that are credentials by their place there, so that they are taken out of the check's other files and
+// texts as well. A file that cannot be read is not kept later.
 func (k *look) learn(raw string) {
 	values := make(map[string]string)
 	for _, v := range k.spec.Viewports {

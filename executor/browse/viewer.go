@@ -1,4 +1,4 @@
-package executor
+package browse
 
 import (
 	"archive/tar"
@@ -19,63 +19,63 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 )
 
-// What the viewer's files may be at most; those of 2026 are 30, with 2 MiB.
+// Bounds of the viewer's files. Those of 2026 are 30, with 2 MiB.
 const (
 	viewerFiles = 2000
 	viewerBytes = 64 << 20
 )
 
-// viewerAgain is how long it takes until somebody else's request may try again what
-// failed: whoever can reach the server can ask for the viewer.
+// viewerAgain is the wait until a request may try again what failed. Everybody who can reach the server can ask for the viewer.
 const viewerAgain = time.Minute
 
 // viewerTimeout bounds the wait for a turn and the sidecar itself, which needs a second.
 const viewerTimeout = 2 * time.Minute
 
-// traceViewer is the viewer of one server's life. Its zero value is ready.
-type traceViewer struct {
+// Viewer is Playwright's trace viewer, static files that come with the driver. Its exported fields are its options.
+type Viewer struct {
+	Inspector *Inspector
+	// Dir is the folder where the files are kept.
+	Dir string
+
 	mu     sync.Mutex // guards all below; held while the files are fetched
 	files  fs.FS
 	err    error
 	failed time.Time
 }
 
-// TraceViewer is Playwright's trace viewer, static files that come with the driver,
-// taken from the browser's sidecar once and kept in Data, below trace-viewer/. Without a
-// browser it is ErrUnavailable.
-func (x *Executor) TraceViewer(ctx context.Context) (fs.FS, error) {
-	if x.Browser == nil {
-		return nil, fmt.Errorf("%w: there is no browser, and so no trace viewer", ErrUnavailable)
+// Files returns the viewer's files. They are taken from the browser's sidecar once, until ctx ends, and kept in Dir. The error is
+// [containers.ErrUnavailable] if there is no browser.
+func (v *Viewer) Files(ctx context.Context) (fs.FS, error) {
+	if v.Inspector.Browser == nil {
+		return nil, fmt.Errorf("%w: there is no browser, and so no trace viewer", containers.ErrUnavailable)
 	}
-	v := &x.viewer
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.files != nil {
 		return v.files, nil
 	}
-	if v.err != nil && x.Now().Sub(v.failed) < viewerAgain {
+	if v.err != nil && v.Inspector.Now().Sub(v.failed) < viewerAgain {
 		return nil, v.err
 	}
-	// Who asked may go away: the next one needs it as well.
-	fetch, cancel := context.WithTimeout(x.ctx, viewerTimeout)
+	fetch, cancel := context.WithTimeout(ctx, viewerTimeout)
 	defer cancel()
-	dir, err := x.fetchViewer(fetch)
+	dir, err := v.fetch(fetch)
 	if err != nil {
-		// What an earlier server kept reads the traces that it kept.
-		if dir = x.keptViewer(); dir == "" {
-			v.err = fmt.Errorf("%w: cannot get the trace viewer: %w", ErrUnavailable, err)
-			v.failed = x.Now()
+		// The viewer of an earlier server reads the traces of that server.
+		if dir = v.kept(); dir == "" {
+			v.err = fmt.Errorf("%w: cannot get the trace viewer: %w", containers.ErrUnavailable, err)
+			v.failed = v.Inspector.Now()
 			return nil, v.err
 		}
-		x.Log.WarnContext(ctx, "the trace viewer is an earlier one", "error", err)
+		v.Inspector.Log.WarnContext(ctx, "the trace viewer is an earlier one", "error", err)
 	}
 	v.files, v.err = os.DirFS(dir), nil
 	return v.files, nil
 }
 
-// keptViewer is the folder of a viewer that was fetched before; "" for none.
-func (x *Executor) keptViewer() string {
-	list, _ := filepath.Glob(filepath.Join(x.Data, "trace-viewer", "*", "index.html"))
+// kept returns the folder of a viewer that was fetched before; "": there is none.
+func (v *Viewer) kept() string {
+	list, _ := filepath.Glob(filepath.Join(v.Dir, "*", "index.html"))
 	for _, name := range list {
 		if dir := filepath.Dir(name); len(filepath.Base(dir)) == sha256.Size*2 {
 			return dir
@@ -84,12 +84,11 @@ func (x *Executor) keptViewer() string {
 	return ""
 }
 
-// fetchViewer runs the browser's sidecar for the viewer's files, and returns their folder.
-func (x *Executor) fetchViewer(ctx context.Context) (dir string, err error) {
+// fetch runs the browser's sidecar for the viewer's files, and returns their folder.
+func (v *Viewer) fetch(ctx context.Context) (dir string, err error) {
 	var files, words cutBuffer
 	files.left, words.left = viewerBytes, 4<<10
-	exit, err := x.Fleet.RunSidecar(ctx, "", containers.Sidecar{Key: "browser:viewer", Image: x.Browser.Image, Limits: x.Browser.Limits,
-		Args: []string{containers.BrowserDir + "/ramus-browser", "viewer"}, Stdout: &files, Stderr: &words})
+	exit, err := v.Inspector.Fleet.RunSidecar(ctx, "", v.Inspector.sidecar("browser:viewer", &files, &words, "viewer"))
 	switch {
 	case err != nil:
 		return "", err
@@ -99,15 +98,14 @@ func (x *Executor) fetchViewer(ctx context.Context) (dir string, err error) {
 		return "", fmt.Errorf("the browser's container ended with %d: %s", exit.Code, strings.TrimSpace(words.String()))
 	}
 	sum := sha256.Sum256(files.Bytes())
-	home := filepath.Join(x.Data, "trace-viewer")
-	if err := os.MkdirAll(home, 0o700); err != nil {
+	if err := os.MkdirAll(v.Dir, 0o700); err != nil {
 		return "", err
 	}
-	dir = filepath.Join(home, hex.EncodeToString(sum[:]))
+	dir = filepath.Join(v.Dir, hex.EncodeToString(sum[:]))
 	if _, err := os.Stat(filepath.Join(dir, "index.html")); err == nil {
 		return dir, nil
 	}
-	next, err := os.MkdirTemp(home, "next-*")
+	next, err := os.MkdirTemp(v.Dir, "next-*")
 	if err != nil {
 		return "", err
 	}
@@ -117,18 +115,18 @@ func (x *Executor) fetchViewer(ctx context.Context) (dir string, err error) {
 	if err != nil {
 		return "", errors.Join(err, os.RemoveAll(next))
 	}
-	// The only one: whatever else is there is of another driver, or of a server that was killed.
-	list, err := os.ReadDir(home)
+	// All other folders are of another driver, or of a server that was killed.
+	list, err := os.ReadDir(v.Dir)
 	for _, e := range list {
 		if e.Name() != filepath.Base(dir) {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(home, e.Name())))
+			err = errors.Join(err, os.RemoveAll(filepath.Join(v.Dir, e.Name())))
 		}
 	}
 	return dir, err
 }
 
-// unpackViewer writes the files of a tar into a folder. It comes from a container,
-// which keeps nothing out of the folder and makes nothing but files.
+// unpackViewer writes the files of a tar to a folder. The tar comes from a container. Nothing is written outside of the folder, and nothing but
+// files.
 func unpackViewer(dir string, r io.Reader) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -159,7 +157,7 @@ func unpackViewer(dir string, r io.Reader) error {
 	return nil
 }
 
-// cutBuffer keeps the first left bytes and swallows the rest.
+// cutBuffer keeps the first left bytes and drops the rest.
 type cutBuffer struct {
 	bytes.Buffer
 	left int

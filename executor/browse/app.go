@@ -1,4 +1,4 @@
-package executor
+package browse
 
 import (
 	"context"
@@ -6,7 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"strconv"
+	"slices"
 	"strings"
 
 	"github.com/ramus-dev/ramus/containers"
@@ -15,7 +15,7 @@ import (
 
 // app is the application that serves a page, for as long as the page is looked at.
 type app struct {
-	w      *work
+	host   *containers.Host
 	id     string
 	line   string
 	before []int // ports that listened before it was started
@@ -28,26 +28,25 @@ type app struct {
 	err  error
 }
 
-// maxAppLog is how much is kept of what an application prints, its end.
+// maxAppLog is how much is kept of the end of an application's output, in bytes.
 const maxAppLog = 1 << 20
 
-// start starts the application. It gets the environment in which dev servers
-// neither open a browser nor wait for somebody who types, and chooses its port itself.
+// start starts the application. In its environment dev servers neither open a browser nor wait for somebody who types. It chooses its port
+// itself.
 func (k *look) start(ctx context.Context, line string) (*app, error) {
-	w := k.w
-	w.n++
-	a := &app{w: w, id: w.id + "." + strconv.Itoa(w.n), line: line, log: &text.Tail{Limit: maxAppLog}, done: make(chan struct{})}
+	host := k.step.Host
+	a := &app{host: host, id: k.step.NextID(), line: line, log: &text.Tail{Limit: maxAppLog}, done: make(chan struct{})}
 	var err error
-	if a.before, err = w.host.Ports(ctx); err != nil {
+	if a.before, err = host.Ports(ctx); err != nil {
 		return nil, fmt.Errorf("cannot start `%s`: %w", line, err)
 	}
 	var stdout, stderr io.Writer
-	stdout, stderr, a.flush = w.l.x.cleanCopy(a.log, a.log)
+	stdout, stderr, a.flush = k.in.Secrets.Writers(a.log, a.log)
 	attach, detach := context.WithCancel(context.WithoutCancel(ctx))
 	a.detach = detach
-	// In the background: it may start what serves the page and end.
-	p, err := w.host.Start(attach, containers.Command{ID: a.id, Shell: "unset PORT; " + line, Dir: k.spec.Dir, Background: true,
-		Env: append(w.l.x.trees.Identity.Env(w.l.claim.Asker), "CI=true", "BROWSER=none")})
+	// It runs in the background, because it may start the server of the page and end.
+	p, err := host.Start(attach, containers.Command{ID: a.id, Shell: "unset PORT; " + line, Dir: k.spec.Dir, Background: true,
+		Env: slices.Concat(k.step.Env, []string{"CI=true", "BROWSER=none"})})
 	if err != nil {
 		detach()
 		return nil, fmt.Errorf("cannot start `%s`: %w", line, err)
@@ -59,12 +58,12 @@ func (k *look) start(ctx context.Context, line string) (*app, error) {
 	return a, nil
 }
 
-// stop ends the application, and returns when it is over.
+// stop ends the application, and returns when it has ended.
 func (a *app) stop(ctx context.Context) {
-	// Also when nobody waits for the check any more: it would go on serving.
+	// Also if ctx has ended. It would go on serving.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
-	if err := a.w.host.Kill(ctx, a.id); err == nil {
+	if err := a.host.Kill(ctx, a.id); err == nil {
 		select {
 		case <-a.done:
 		case <-ctx.Done():
@@ -73,11 +72,11 @@ func (a *app) stop(ctx context.Context) {
 	a.detach()
 	<-a.done
 	a.flush()
-	_ = a.w.host.Forget(ctx, a.id) // only memory is lost when the runner does not hear it
+	_ = a.host.Forget(ctx, a.id) // only memory is lost if the runner does not hear it
 }
 
-// keepLog writes what the application printed into the evidence. Its beginning is cut
-// off at a line where it was too long: half a secret would not be found.
+// keepLog writes the application's output to the evidence. If the output was too long it begins at a line, because half a secret would not be
+// found.
 func (k *look) keepLog(a *app) error {
 	printed := a.log.String()
 	if a.log.Total() > int64(len(printed)) {
@@ -87,6 +86,6 @@ func (k *look) keepLog(a *app) error {
 	if printed == "" {
 		return nil
 	}
-	k.check.Log = text.ClipEnd(strings.TrimRight(printed, "\n"), maxBrowserSaid)
+	k.check.Log = text.ClipEnd(strings.TrimRight(printed, "\n"), maxSaid)
 	return os.WriteFile(filepath.Join(k.part, keptFolder, "app.log"), []byte(printed), 0o600)
 }

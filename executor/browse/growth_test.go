@@ -1,4 +1,4 @@
-package executor
+package browse
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/growth"
 )
 
-// TestGrowth checks that the time to read what comes from containers grows with it.
+// TestGrowth checks that the time to read addresses and storage states grows with them.
 func TestGrowth(t *testing.T) {
 	growth.Check(t, "page", func(text []byte) { _, _ = parsePage("http://localhost:8080/" + string(text)) }, growth.Tokens("a", "/", "%", "%41", "?", "#", "&a=b", "..", "../", "é", " ")...)
 	growth.Check(t, "state", func(text []byte) { _, _, _ = parseState(text) }, append(growth.Tokens("{", "[", `"`, "a"),
