@@ -2,7 +2,6 @@ package executor
 
 import (
 	"bufio"
-	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -12,33 +11,18 @@ import (
 	"net/http"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	sdk "github.com/coder/acp-go-sdk"
 	"github.com/pkg/sftp"
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/executor/acp"
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
-	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/internal/text"
 )
-
-// acpWaits is how long ramus waits for an agent of ProtocolACP.
-type acpWaits struct {
-	start  time.Duration // until its process and its session are there; default 2 min
-	grace  time.Duration // until a turn that is cancelled ends by itself; default 10 s
-	leave  time.Duration // until it ends when its input has; default 5 s
-	person time.Duration // until somebody answers what it asks; then it is "no"; default 1 h
-}
-
-func (w *acpWaits) defaults() {
-	w.start, w.grace = cmp.Or(w.start, 2*time.Minute), cmp.Or(w.grace, 10*time.Second)
-	w.leave, w.person = cmp.Or(w.leave, 5*time.Second), cmp.Or(w.person, time.Hour)
-}
 
 // spoken is the data of the EventAgent of kind "session": which session a run's turns are said in.
 type spoken struct {
@@ -48,14 +32,6 @@ type spoken struct {
 	Resumed bool   `json:"resumed,omitempty"`
 }
 
-// The kinds of EventAgent that are the executor's own; all others are the protocol's.
-const (
-	agentSession = "session"  // message: its id, data: spoken
-	agentStop    = "stop"     // message: the stop reason
-	agentThought = "thought"  // message: what the agent thought
-	agentLimit   = "flooding" // it tells more than is journalled
-)
-
 // acpReason are the stop reasons that are no success, for people.
 var acpReason = map[string]string{
 	"max_tokens":        "the model may not write more",
@@ -64,7 +40,7 @@ var acpReason = map[string]string{
 	"cancelled":         "it says that the turn was cancelled",
 }
 
-// speak is a turn with an agent of ProtocolACP: the prompt is said in the
+// speak is a turn with an agent of agent.ProtocolACP: the prompt is said in the
 // session, and the turn is over when the agent says so. The process stays for the
 // next turn when somebody has spoken meanwhile.
 //
@@ -80,8 +56,8 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 	}
 	tctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	t.clock = newTurnClock(t.a.Timeout, func() { end(errTurnTimeout) })
-	defer t.clock.pause()
+	t.clock = agent.NewClock(t.a.Timeout, func() { end(errTurnTimeout) })
+	defer t.clock.Pause()
 	left := new(atomic.Int64)
 	left.Store(t.a.Output)
 	stop, err := t.talkTo(tctx, w, func(n int) {
@@ -110,20 +86,20 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 	case err != nil:
 		exit.Code = 1
 	}
-	if err != nil || !t.l.unheard(t.heard) || !t.talk.lasts() {
+	if err != nil || !t.l.unheard(t.heard) || !t.talk.Lasts() {
 		// Before its memory is read, which it may still be writing.
 		left := t.hangUp()
 		if left != nil && err != nil && exit.Reason == "" && left.Reason != containers.ReasonKilled { // by hangUp
 			exit.Code, exit.Reason, exit.Message = max(left.Code, 1), left.Reason, left.Message
 		}
 	} else {
-		t.talk.turn(nil, nil)
+		t.talk.SetTurn(nil, nil)
 	}
 	if err := w.out.flush(); err != nil {
 		return outcome{}, err
 	}
 	if err == nil {
-		if err := t.l.emit(record.Event{Type: record.EventAgent, Kind: agentStop, Step: w.s.ID, Message: stop}, true); err != nil {
+		if err := t.l.emit(record.Event{Type: record.EventAgent, Kind: agent.KindStop, Step: w.s.ID, Message: stop}, true); err != nil {
 			return outcome{}, err
 		}
 	}
@@ -147,7 +123,7 @@ func (t *turn) stopped(w *work) (reason string, ok bool) {
 		case e.Step != w.s.ID:
 		case e.Type == record.EventStepStarted:
 			return "", false
-		case e.Type == record.EventAgent && e.Kind == agentStop:
+		case e.Type == record.EventAgent && e.Kind == agent.KindStop:
 			return e.Message, true
 		}
 	}
@@ -190,7 +166,7 @@ func (t *turn) talkTo(ctx context.Context, w *work, meter func(int)) (stop strin
 		return "", err
 	}
 	defer files.Close()
-	if t.talk != nil && !t.talk.ready(w.host) {
+	if t.talk != nil && !t.talk.Ready(w.host) {
 		t.hangUp()
 	}
 	fresh := t.talk == nil
@@ -204,28 +180,28 @@ func (t *turn) talkTo(ctx context.Context, w *work, meter func(int)) (stop strin
 	if err != nil {
 		return "", err
 	}
-	t.talk.turn(w, meter)
-	return t.talk.say(ctx, t.clock, blocks)
+	t.talk.SetTurn(agentTurn{w}, meter)
+	return t.talk.Say(ctx, t.clock, blocks)
 }
 
 // call starts the agent and opens the session; lost tells that there was one
 // which the agent could not go on with.
 func (t *turn) call(ctx context.Context, w *work, files *sftp.Client, meter func(int)) (lost bool, err error) {
 	l := t.l
-	if _, err := t.recall(ctx, w, files); err != nil {
+	if _, err := t.memory(w).Restore(ctx, w.host.Container().ID, files); err != nil {
 		return false, err
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, l.x.waits.start, fmt.Errorf("the agent was not ready after %s", l.x.waits.start))
+	ctx, cancel := context.WithTimeoutCause(ctx, l.x.waits.Start, fmt.Errorf("the agent was not ready after %s", l.x.waits.Start))
 	defer cancel()
 	browser := t.openBrowser(ctx, w)
-	k, err := l.newTalk(ctx, w, t.a, browser, meter)
+	k, err := agent.Start(ctx, w.host, t.agentOptions(browser), agentTurn{w}, meter)
 	t.talk = k // also one that did not come up has to be ended
 	if err != nil {
 		return false, err
 	}
 	open := acp.Session{Dir: containers.WorkDir, Mode: t.a.Mode, Auth: t.a.Auth, MCP: t.servers(ctx, w, browser), ID: t.formerSession()}
 	if open.ID != "" {
-		k.session, err = k.conn.Open(ctx, open)
+		k.Session, err = k.Conn.Open(ctx, open)
 		if errors.Is(err, acp.ErrRefused) {
 			note := record.Event{Type: record.EventNote, Step: w.s.ID, Message: text.Clip("the agent's session could not be gone on with, a new one begins: "+err.Error(), 4<<10)}
 			if err := l.emit(note, false); err != nil {
@@ -235,18 +211,18 @@ func (t *turn) call(ctx context.Context, w *work, files *sftp.Client, meter func
 		}
 	}
 	if open.ID == "" && err == nil {
-		k.session, err = k.conn.Open(ctx, open)
+		k.Session, err = k.Conn.Open(ctx, open)
 	}
 	if err != nil {
 		return false, err
 	}
-	data := spoken{ID: k.session, Agent: k.conn.Agent.Name, Version: k.conn.Agent.Version, Resumed: open.ID != ""}
-	return lost, l.emit(record.Event{Type: record.EventAgent, Kind: agentSession, Step: w.s.ID, Message: k.session, Data: record.Marshal(data)}, true)
+	data := spoken{ID: k.Session, Agent: k.Conn.Agent.Name, Version: k.Conn.Agent.Version, Resumed: open.ID != ""}
+	return lost, l.emit(record.Event{Type: record.EventAgent, Kind: agent.KindSession, Step: w.s.ID, Message: k.Session, Data: record.Marshal(data)}, true)
 }
 
 // setSession sets the session of the run's agent if e begins one.
 func setSession(r *record.Run, e record.Event) {
-	if e.Type == record.EventAgent && e.Kind == agentSession {
+	if e.Type == record.EventAgent && e.Kind == agent.KindSession {
 		r.Session = e.Message
 	}
 }
@@ -287,7 +263,7 @@ func (t *turn) servers(ctx context.Context, w *work, browser bool) []sdk.McpServ
 		return sdk.McpServer{Http: &sdk.McpServerHttpInline{Type: "http", Name: name, Url: url, Headers: []sdk.HttpHeader{}}}
 	}
 	var list []sdk.McpServer
-	if t.talk.conn.Agent.Capabilities.McpCapabilities.Http {
+	if t.talk.Conn.Agent.Capabilities.McpCapabilities.Http {
 		if browser {
 			list = append(list, byHTTP("browser", browse.InteractiveURL))
 		}
@@ -299,7 +275,7 @@ func (t *turn) servers(ctx context.Context, w *work, browser bool) []sdk.McpServ
 	if _, ok := t.l.x.Door[mcpPath]; !ok {
 		return nil
 	}
-	id := t.talk.id + "-mcp"
+	id := t.talk.ID + "-mcp"
 	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Args: []string{"test", "-x", containers.Program}}, io.Discard, io.Discard)
 	if err != nil || exit.Code != 0 {
 		return nil // without them an agent can do its work all the same
@@ -328,7 +304,7 @@ func (t *turn) words(ctx context.Context, w *work, files *sftp.Client, lost bool
 	}
 	blocks := []sdk.ContentBlock{sdk.TextBlock(text)}
 	added := slices.Concat(names[len(t.all)-len(prompts):]...)
-	if len(added) > maxFiles {
+	if len(added) > agent.MaxFiles {
 		blocks[0].Text.Text += "\n\nFiles that were given along are in " + filesFolder(l.claim)
 		return blocks, nil
 	}
@@ -339,7 +315,7 @@ func (t *turn) words(ctx context.Context, w *work, files *sftp.Client, lost bool
 		}
 		blocks = append(blocks, sdk.ContentBlock{ResourceLink: link})
 	}
-	if !t.talk.conn.Agent.Capabilities.PromptCapabilities.Image {
+	if !t.talk.Conn.Agent.Capabilities.PromptCapabilities.Image {
 		return blocks, nil
 	}
 	pictures, err := l.x.givenPictures(ctx, l.claim, prompts)
@@ -401,7 +377,7 @@ func (x *Executor) givenPicture(ctx context.Context, r record.Run, p record.Prom
 	return content, media, nil
 }
 
-// hangUp ends the agent's process, if there is one, and tells how it ended where that is known.
+// hangUp ends the agent's process, if there is one, and returns how it ended if that is known.
 func (c *conversation) hangUp() *containers.Exit {
 	defer c.closeBrowser() // after the process that uses it
 	k := c.talk
@@ -409,47 +385,62 @@ func (c *conversation) hangUp() *containers.Exit {
 		return nil
 	}
 	c.talk = nil
-	return k.end()
+	return k.End(c.l.ctx)
+}
+
+// agentTurn is the [agent.Turn] of a step.
+type agentTurn struct{ w *work }
+
+func (t agentTurn) Step() string { return t.w.s.ID }
+
+func (t agentTurn) Emit(e record.Event) error { return t.w.l.emit(e, false) }
+
+func (t agentTurn) Output() (stdout, stderr io.Writer) {
+	if t.w.out == nil {
+		return io.Discard, io.Discard
+	}
+	return t.w.out.stdout, t.w.out.stderr
+}
+
+func (t agentTurn) AskLeave(ctx context.Context, q acp.Question) (approved bool, err error) {
+	return t.w.l.askLeave(ctx, t.w.s.ID, q)
+}
+
+// agentOptions returns what a process of the run's agent needs to know.
+func (c *conversation) agentOptions(browser bool) agent.Options {
+	x := c.l.x
+	return agent.Options{
+		Agent:      c.a,
+		Env:        c.env(browser),
+		Prefix:     c.l.talkPrefix(),
+		Timeout:    x.Timeout,
+		RunTimeout: x.RunTimeout,
+		Output:     x.Limits.WithDefaults().Output,
+		Waits:      x.waits,
+	}
+}
+
+// env returns the environment of the agent.
+func (c *conversation) env(browser bool) []string {
+	env := slices.Concat(c.l.x.trees.Identity.Env(c.l.claim.Asker), c.a.Env, []string{"RAMUS_FILES=" + filesFolder(c.l.claim)})
+	if browser {
+		env = append(env, browse.InteractiveEnv+"="+browse.InteractiveURL)
+	}
+	return env
 }
 
 // talkPrefix begins the ids of the processes and terminals of the run's agent.
 func (l *liveRun) talkPrefix() string { return l.commandID("acp", 0) + "." }
 
-// speaks tells whether a step is a turn with an agent of ProtocolACP.
+// speaks tells whether a step is a turn with an agent of agent.ProtocolACP.
 func (l *liveRun) speaks(s stepInfo) bool {
-	return s.Kind == string(record.KindAgent) && l.claim.Agent != nil && l.x.Agents[l.claim.Agent.Name].Protocol == ProtocolACP
-}
-
-// endTalks ends what is left of the run's agent in a container and tells the
-// number of the next process; known is false when it never ran there.
-func (l *liveRun) endTalks(ctx context.Context, h *containers.Host) (next int, known bool, err error) {
-	commands, err := h.Commands(ctx)
-	if err != nil {
-		return 0, false, err
-	}
-	next = 1
-	for _, c := range commands {
-		rest, ours := strings.CutPrefix(c.ID, l.talkPrefix())
-		if !ours {
-			continue
-		}
-		known = true
-		if n, err := strconv.Atoi(rest); err == nil {
-			next = max(next, n+1)
-		}
-		if c.Running {
-			if err := worktree.EndCommand(ctx, h, c.ID); err != nil && !errors.Is(err, containers.ErrUnknownCommand) {
-				return 0, true, err
-			}
-		}
-	}
-	return next, known, nil
+	return s.Kind == string(record.KindAgent) && l.claim.Agent != nil && l.x.Agents[l.claim.Agent.Name].Protocol == agent.ProtocolACP
 }
 
 // repeatable tells whether a turn that is gone with its container may be begun
 // again from the branch: its words are in the run's record, the session is as it
 // was before them, and nothing outside the container has seen what it did. An agent
-// of ProtocolText does not tell what it does, so its turns are not.
+// of agent.ProtocolText does not tell what it does, so its turns are not.
 func (l *liveRun) repeatable(s stepInfo) bool {
 	return l.beginning(s.ID).starts < losses && (browserTasks[s.Task] || l.speaks(s) && !l.outside(s.ID))
 }

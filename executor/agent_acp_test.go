@@ -12,18 +12,19 @@ import (
 
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/remains"
 )
 
 // withACP gives the world an agent of ProtocolACP that does what it is told line by line.
-func withACP(change func(*executor.Agent)) func(*executor.Executor) {
-	a := executor.Agent{Protocol: executor.ProtocolACP, Command: []string{standinBinary}, Env: []string{"ACP_STANDIN_SCRIPT=1"}, State: []string{".acp-standin"}}
+func withACP(change func(*agent.Agent)) func(*executor.Executor) {
+	a := agent.Agent{Protocol: agent.ProtocolACP, Command: []string{standinBinary}, Env: []string{"ACP_STANDIN_SCRIPT=1"}, State: []string{".acp-standin"}}
 	if change != nil {
 		change(&a)
 	}
 	return func(x *executor.Executor) {
-		x.Agents = map[string]executor.Agent{"standin": a}
+		x.Agents = map[string]agent.Agent{"standin": a}
 		x.Fleet.Engine.(*sandbox.Engine).ReadOnly = []string{filepath.Dir(standinBinary)}
 	}
 }
@@ -57,7 +58,7 @@ func TestACPPictures(t *testing.T) {
 		{Name: "large.png", Type: "image/png", Content: append(picture, make([]byte, 4_000_000)...)}}
 	for name, can := range map[string]bool{"can": true, "cannot": false} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, withACP(func(a *executor.Agent) {
+			w := newWorld(t, withACP(func(a *agent.Agent) {
 				if can {
 					a.Env = append(a.Env, "ACP_STANDIN_IMAGES=1")
 				}
@@ -159,7 +160,7 @@ func TestACPLabels(t *testing.T) {
 // TestACPPermission answers an agent's requests for leave by its policy.
 func TestACPPermission(t *testing.T) {
 	const prompt = "write made.txt something\nrun echo ran >ran.txt"
-	asks := func(a *executor.Agent) { a.Env = append(a.Env, "ACP_STANDIN_ASK=edit,execute") }
+	asks := func(a *agent.Agent) { a.Env = append(a.Env, "ACP_STANDIN_ASK=edit,execute") }
 	made := func(w *world, run record.Run) string { return w.inRepo("ls-tree", "--name-only", run.Branch) }
 	t.Run("allow", func(t *testing.T) {
 		w := newWorld(t, withACP(asks))
@@ -169,9 +170,9 @@ func TestACPPermission(t *testing.T) {
 		}
 	})
 	t.Run("deny", func(t *testing.T) {
-		w := newWorld(t, withACP(func(a *executor.Agent) {
+		w := newWorld(t, withACP(func(a *agent.Agent) {
 			asks(a)
-			a.Permission, a.Allow = executor.PermissionDeny, []string{"edit"}
+			a.Permission, a.Allow = agent.PermissionDeny, []string{"edit"}
 		}))
 		r := w.ended(w.ask("conv:p", prompt).Name())
 		if got := made(w, r); !strings.Contains(got, "made.txt") || strings.Contains(got, "ran.txt") {
@@ -179,9 +180,9 @@ func TestACPPermission(t *testing.T) {
 		}
 	})
 	t.Run("ask", func(t *testing.T) {
-		w := newWorld(t, withACP(func(a *executor.Agent) {
+		w := newWorld(t, withACP(func(a *agent.Agent) {
 			asks(a)
-			a.Permission, a.Allow = executor.PermissionAsk, []string{"edit"}
+			a.Permission, a.Allow = agent.PermissionAsk, []string{"edit"}
 		}))
 		for _, yes := range []bool{true, false} {
 			r := w.ask("conv:p", "run echo ran >>ran.txt")
@@ -212,7 +213,7 @@ func TestACPPermission(t *testing.T) {
 		}
 	})
 	t.Run("stopped", func(t *testing.T) {
-		w := newWorld(t, withACP(func(a *executor.Agent) { asks(a); a.Permission = executor.PermissionAsk }))
+		w := newWorld(t, withACP(func(a *agent.Agent) { asks(a); a.Permission = agent.PermissionAsk }))
 		r := w.ask("conv:p", "run echo ran >ran.txt")
 		w.until(r.Name(), func(e record.Event) bool { return e.Type == record.EventGate })
 		if err := w.x.Stop(t.Context(), r.Name(), record.Run{}.Asker); err != nil {
@@ -224,7 +225,7 @@ func TestACPPermission(t *testing.T) {
 	})
 	t.Run("nobody", func(t *testing.T) {
 		w := newWorld(t, func(x *executor.Executor) {
-			withACP(func(a *executor.Agent) { asks(a); a.Permission = executor.PermissionAsk })(x)
+			withACP(func(a *agent.Agent) { asks(a); a.Permission = agent.PermissionAsk })(x)
 			x.SetPatience(0, time.Millisecond)
 		})
 		r := w.ended(w.ask("conv:p", "run echo ran >ran.txt").Name())
@@ -265,25 +266,25 @@ func TestACPStop(t *testing.T) {
 
 // TestACPEndings has agents end in all the ways that are no success.
 func TestACPEndings(t *testing.T) {
-	shell := func(line string) func(*executor.Agent) {
-		return func(a *executor.Agent) { a.Command = []string{"sh", "-c", line} }
+	shell := func(line string) func(*agent.Agent) {
+		return func(a *agent.Agent) { a.Command = []string{"sh", "-c", line} }
 	}
 	endings := map[string]struct {
 		prompt string
-		change func(*executor.Agent)
+		change func(*agent.Agent)
 		reason record.Reason
 		words  string
 	}{
-		"time":      {"write made.txt x\nhang", func(a *executor.Agent) { a.Timeout = 10 * time.Second }, record.ReasonTimedOut, "took longer than 10s"},
+		"time":      {"write made.txt x\nhang", func(a *agent.Agent) { a.Timeout = 10 * time.Second }, record.ReasonTimedOut, "took longer than 10s"},
 		"exit":      {"write made.txt x\nexit 3", nil, record.ReasonCommandFailed, "exit code 3"},
 		"tokens":    {"write made.txt x\nstop max_tokens", nil, record.ReasonCommandFailed, "may not write more"},
 		"refusal":   {"write made.txt x\nstop refusal", nil, record.ReasonCommandFailed, "refused to go on"},
 		"error":     {"write made.txt x\nfail with these words", nil, record.ReasonCommandFailed, "with these words"},
-		"babble":    {"write made.txt x\nflood 5000", func(a *executor.Agent) { a.Output = 64 << 10 }, record.ReasonCommandFailed, "printed more than"},
-		"absent":    {"anything", func(a *executor.Agent) { a.Command = []string{"no-such-agent"} }, record.ReasonCommandFailed, "exit code 127"},
+		"babble":    {"write made.txt x\nflood 5000", func(a *agent.Agent) { a.Output = 64 << 10 }, record.ReasonCommandFailed, "printed more than"},
+		"absent":    {"anything", func(a *agent.Agent) { a.Command = []string{"no-such-agent"} }, record.ReasonCommandFailed, "exit code 127"},
 		"talkative": {"anything", shell("echo usage: agent; echo what is wrong >&2; exit 2"), record.ReasonCommandFailed, "what is wrong"},
 		"endless":   {"anything", shell("head -c 9000000 /dev/zero; sleep 600"), record.ReasonCommandFailed, "more than 8 MiB"},
-		"mode":      {"anything", func(a *executor.Agent) { a.Mode = "plan" }, record.ReasonCommandFailed, "mode to plan"},
+		"mode":      {"anything", func(a *agent.Agent) { a.Mode = "plan" }, record.ReasonCommandFailed, "mode to plan"},
 	}
 	w := newWorld(t, func(x *executor.Executor) {
 		withACP(nil)(x)
@@ -404,7 +405,7 @@ func TestACPServers(t *testing.T) {
 	for want, env := range map[string]string{"http http://127.0.0.1:7070/mcp": "ACP_STANDIN_NO_HTTP=", "stdio /ramus mcp": "ACP_STANDIN_NO_HTTP=1"} {
 		t.Run(env, func(t *testing.T) {
 			w := newWorld(t, func(x *executor.Executor) {
-				withACP(func(a *executor.Agent) { a.Env = append(a.Env, env) })(x)
+				withACP(func(a *agent.Agent) { a.Env = append(a.Env, env) })(x)
 				x.Door = map[string]func(executor.Visitor) http.Handler{"/mcp": func(executor.Visitor) http.Handler { return http.NotFoundHandler() }}
 			})
 			r := w.ended(w.ask("conv:mcp", "servers").Name())

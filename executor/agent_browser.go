@@ -4,17 +4,15 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// BrowserInteractive gives an agent a browser of its own to drive while it works; see [Agent.Browser].
-const BrowserInteractive = "interactive"
-
 // openBrowser starts the agent's browser and waits until it listens. It returns false if the agent has none, or none is to be had. The journal
 // says so.
 func (c *conversation) openBrowser(ctx context.Context, w *work) bool {
-	if c.a.Browser != BrowserInteractive {
+	if c.a.Browser != agent.BrowserInteractive {
 		return false
 	}
 	c.closeBrowser() // of a container that is gone, or of an agent that did not come up

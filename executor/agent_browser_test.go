@@ -9,6 +9,7 @@ import (
 
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
 )
@@ -53,22 +54,22 @@ func TestAgentBrowser(t *testing.T) {
 	}
 	page := `<!doctype html><title>seen</title><link rel=icon href="data:,"><h1>Only in here</h1>`
 	script := "cat >surf.py <<'END'\n" + surf + "END\necho '" + page + "' >index.html"
-	for name, a := range map[string]executor.Agent{
-		"acp":  {Protocol: executor.ProtocolACP, Browser: executor.BrowserInteractive},
-		"text": {Command: []string{"sh"}, Browser: executor.BrowserInteractive},
+	for name, a := range map[string]agent.Agent{
+		"acp":  {Protocol: agent.ProtocolACP, Browser: agent.BrowserInteractive},
+		"text": {Command: []string{"sh"}, Browser: agent.BrowserInteractive},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := browserWorld(t, "sandbox", func(x *executor.Executor) {
-				if a.Protocol == executor.ProtocolACP {
-					withACP(func(a *executor.Agent) { a.Browser = executor.BrowserInteractive })(x)
+				if a.Protocol == agent.ProtocolACP {
+					withACP(func(a *agent.Agent) { a.Browser = agent.BrowserInteractive })(x)
 				} else {
-					x.Agents = map[string]executor.Agent{"text": a}
+					x.Agents = map[string]agent.Agent{"text": a}
 				}
 				x.Fleet.Engine.(*sandbox.Engine).ReadOnly = []string{filepath.Dir(standinBinary)}
 			})
 			w.exec("conv:surfer", script)
 			line := "python3 -m http.server --bind 127.0.0.1 5173 >/dev/null 2>&1 & until curl -s 127.0.0.1:5173 >/dev/null; do :; done; python3 surf.py http://127.0.0.1:5173/; kill %1 2>/dev/null || kill $!"
-			if a.Protocol == executor.ProtocolACP {
+			if a.Protocol == agent.ProtocolACP {
 				line = "servers\nrun " + line
 			}
 			r := w.ended(w.ask("conv:surfer", line).Name())
@@ -76,7 +77,7 @@ func TestAgentBrowser(t *testing.T) {
 			if r.State != record.StateComplete || !strings.Contains(out, `heading "Only in here"`) {
 				t.Errorf("%s %s\n%s\n%s", r.State, r.Error, out, w.journal(r.Name()))
 			}
-			if a.Protocol == executor.ProtocolACP && !strings.Contains(out, "http http://127.0.0.1:8931/mcp\n") {
+			if a.Protocol == agent.ProtocolACP && !strings.Contains(out, "http http://127.0.0.1:8931/mcp\n") {
 				t.Errorf("it was not told of its browser: %s", out)
 			}
 			notes := w.notes(r.Name())
@@ -102,7 +103,7 @@ func TestAgentBrowserGone(t *testing.T) {
 	}
 	w := newWorld(t, func(x *executor.Executor) {
 		x.Browser = &browse.Browser{}
-		x.Agents = map[string]executor.Agent{"text": {Command: []string{"sh"}, Browser: executor.BrowserInteractive}}
+		x.Agents = map[string]agent.Agent{"text": {Command: []string{"sh"}, Browser: agent.BrowserInteractive}}
 		x.Fleet.Engine.(*sandbox.Engine).Browser = dir
 	})
 	r := w.ended(w.ask("conv:blind", "echo works; env | grep RAMUS_BROWSER_MCP || echo blind").Name())

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/internal/remains"
 )
@@ -20,7 +21,7 @@ import (
 func TestAgentEndsBadly(t *testing.T) {
 	const brief = 4 * time.Second // for what it does before it hangs
 	w := newWorld(t, func(x *executor.Executor) {
-		withAgent(t, func(a *executor.Agent) { a.Output = 1 << 20 })(x)
+		withAgent(t, func(a *agent.Agent) { a.Output = 1 << 20 })(x)
 		a := x.Agents["scripted"]
 		a.Timeout = brief
 		x.Agents["brief"] = a
@@ -180,7 +181,7 @@ func makefile(line string) string {
 }
 
 func TestAgentChecks(t *testing.T) {
-	w := newWorld(t, withAgent(t, func(a *executor.Agent) { a.Checks = []string{"lib_run_tests"} }))
+	w := newWorld(t, withAgent(t, func(a *agent.Agent) { a.Checks = []string{"lib_run_tests"} }))
 	r := w.ended(w.ask("conv:red", makefile("echo broken; false")).Name())
 	if r.State != record.StateFailed || r.Reason != record.ReasonCommandFailed || !strings.Contains(r.Error, "lib_run_tests") {
 		t.Errorf("%s %s: %s", r.State, r.Reason, r.Error)
@@ -210,7 +211,7 @@ func TestAgentChecks(t *testing.T) {
 
 // What a container calls its agent's memory is not believed.
 func TestAgentHostileMemory(t *testing.T) {
-	w := newWorld(t, withAgent(t, func(a *executor.Agent) { a.State = []string{".scripted", "more/deep", "link"} }))
+	w := newWorld(t, withAgent(t, func(a *agent.Agent) { a.State = []string{".scripted", "more/deep", "link"} }))
 	r := w.ended(w.ask("conv:hostile", strings.Join([]string{
 		`run ln -s /etc/passwd ~/.scripted/passwd; ln -s / ~/link; ln -s /etc ~/.scripted/etc`,
 		`run mkfifo ~/.scripted/fifo; mkdir -p ~/.scripted/.git/hooks ~/more/deep; echo x >~/.scripted/.git/config`,
@@ -248,7 +249,7 @@ func TestAgentImage(t *testing.T) {
 		t.Skipf("cannot run here: docker tag: %v %s", err, out)
 	}
 	t.Cleanup(func() { _ = exec.Command("docker", "rmi", "--no-prune", image).Run() })
-	w := newWorldOn(t, "docker", withAgent(t, func(a *executor.Agent) { a.Image = image }))
+	w := newWorldOn(t, "docker", withAgent(t, func(a *agent.Agent) { a.Image = image }))
 	res, _, _ := w.exec("conv:image", "touch /cache/mark")
 	first, err := w.x.Run(t.Context(), res.Run)
 	if err != nil || !strings.HasPrefix(first.Image, "ramus/task") {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/pkg/sftp"
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/durable"
@@ -24,26 +25,6 @@ import (
 // filesDir is where a run's live folder and its ref keep what was given along
 // with prompts: files/PROMPT/NAME.
 const filesDir = "files"
-
-// Bounds of what is given along with one prompt.
-const (
-	maxFiles     = 32
-	maxFileBytes = 64 << 20 // together
-)
-
-func acceptFiles(files []record.Attachment) error {
-	if len(files) > maxFiles {
-		return fmt.Errorf("%w prompt: %d files are attached, at most %d can be", record.ErrInvalid, len(files), maxFiles)
-	}
-	var total int
-	for _, f := range files {
-		total += len(f.Content)
-	}
-	if total > maxFileBytes {
-		return fmt.Errorf("%w prompt: its files have %d MiB together, at most %d can be given", record.ErrInvalid, total>>20, maxFileBytes>>20)
-	}
-	return nil
-}
 
 // named gives files names that a folder and git can hold, each its own. They
 // come from people's machines, by way of a chat: nothing in them is believed.
@@ -71,7 +52,7 @@ func fileNamed(name string, taken map[string]bool) string {
 		ext = ""
 	}
 	stem := strings.TrimSuffix(text.Clip(strings.TrimSuffix(name, ext), 120), "…")
-	if stem == "" || !gitCanHold(stem+ext) {
+	if stem == "" || !record.GitCanHold(stem+ext) {
 		stem = "file"
 	}
 	free := stem + ext
@@ -169,7 +150,7 @@ func (x *Executor) givenFiles(ctx context.Context, r record.Run, p record.Prompt
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the file %q of a prompt: %w", f.Name, err)
 		}
-		f.Content, err = io.ReadAll(io.LimitReader(in, maxFileBytes))
+		f.Content, err = io.ReadAll(io.LimitReader(in, agent.MaxFileBytes))
 		in.Close()
 		if err != nil {
 			return nil, fmt.Errorf("cannot read the file %q of a prompt: %w", f.Name, err)
@@ -198,7 +179,7 @@ func (x *Executor) offer(ctx context.Context, r record.Run, files *sftp.Client, 
 			}
 			name := path.Join(filesFolder(r), fileNamed(f.Name, taken))
 			own = append(own, name)
-			err = put(files, name, in, 0o644)
+			err = agent.WriteFile(files, name, in, 0o644)
 			in.Close()
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", name, err)
@@ -207,14 +188,4 @@ func (x *Executor) offer(ctx context.Context, r record.Run, files *sftp.Client, 
 		names = append(names, own)
 	}
 	return names, nil
-}
-
-// put writes a file in the container.
-func put(files *sftp.Client, name string, from io.Reader, mode os.FileMode) error {
-	f, err := files.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(f, from)
-	return errors.Join(err, f.Chmod(mode), f.Close())
 }

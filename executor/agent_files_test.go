@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/ramus-dev/ramus/executor/record"
 )
 
 func TestFileNamed(t *testing.T) {
@@ -45,37 +47,9 @@ func FuzzFileNamed(f *testing.F) {
 			t.Fatalf("two files are named %q", first)
 		}
 		for _, got := range []string{first, second} {
-			if got != filepath.Base(got) || !filepath.IsLocal(got) || !gitCanHold(got) || !utf8.ValidString(got) || len(got) > 200 || strings.HasPrefix(got, "-") || strings.HasPrefix(got, ".") {
+			if got != filepath.Base(got) || !filepath.IsLocal(got) || !record.GitCanHold(got) || !utf8.ValidString(got) || len(got) > 200 || strings.HasPrefix(got, "-") || strings.HasPrefix(got, ".") {
 				t.Errorf("%q is named %q", name, got)
 			}
 		}
 	})
-}
-
-func TestCheckAgents(t *testing.T) {
-	command := []string{"agent"}
-	for name, x := range map[string]struct {
-		agent Agent
-		want  string
-	}{
-		"good":  {Agent{Command: command, State: []string{"~/.agent/sessions/", "one/file"}, Checks: []string{"lib_run_tests"}, Env: []string{"A=b"}}, ""},
-		"empty": {Agent{}, "no command"},
-		"Upper": {Agent{Command: command}, "lower-case"},
-		"named": {Agent{Name: "other", Command: command}, `calls itself "other"`},
-		"up":    {Agent{Command: command, State: []string{"../x"}}, "below the home folder"},
-		"all":   {Agent{Command: command, State: []string{"~"}}, ""},
-		"root":  {Agent{Command: command, State: []string{"/etc"}}, "below the home folder"},
-		"home":  {Agent{Command: command, State: []string{"~/"}}, "below the home folder"},
-		"git":   {Agent{Command: command, State: []string{".gitconfig"}}, "below the home folder"},
-		"check": {Agent{Command: command, Checks: []string{"lib_nothing"}}, "there is no task"},
-		"env":   {Agent{Command: command, Env: []string{"=x"}}, "NAME=VALUE"},
-	} {
-		agents, err := checkAgents(map[string]Agent{name: x.agent})
-		switch {
-		case x.want == "" && err != nil, x.want != "" && (err == nil || !strings.Contains(err.Error(), x.want)):
-			t.Errorf("%s: %v, want %q", name, err, x.want)
-		case name == "good" && (agents[name].Name != "good" || agents[name].State[0] != ".agent/sessions"):
-			t.Errorf("%+v", agents[name])
-		}
-	}
 }

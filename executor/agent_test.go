@@ -13,28 +13,29 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 )
 
 // scripted is the stand-in agent of the examples.
-func scripted(t *testing.T) executor.Agent {
+func scripted(t *testing.T) agent.Agent {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "examples", "agents", "scripted.sh"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	command := []string{"sh", "-c", string(text), "scripted"}
-	return executor.Agent{Command: command, Resume: append(command[:len(command):len(command)], "--resume"), State: []string{".scripted"}}
+	return agent.Agent{Command: command, Resume: append(command[:len(command):len(command)], "--resume"), State: []string{".scripted"}}
 }
 
 // withAgent gives the world one agent, "scripted".
-func withAgent(t *testing.T, change func(*executor.Agent)) func(*executor.Executor) {
+func withAgent(t *testing.T, change func(*agent.Agent)) func(*executor.Executor) {
 	a := scripted(t)
 	if change != nil {
 		change(&a)
 	}
-	return func(x *executor.Executor) { x.Agents = map[string]executor.Agent{"scripted": a} }
+	return func(x *executor.Executor) { x.Agents = map[string]agent.Agent{"scripted": a} }
 }
 
 // ask starts an agent's run.
@@ -129,7 +130,7 @@ func (w *world) events(run, kind string) (list []record.Event) {
 func TestAgent(t *testing.T) { onEngines(t, testAgent) }
 
 func testAgent(t *testing.T, engine string) {
-	w := newWorldOn(t, engine, withAgent(t, func(a *executor.Agent) {
+	w := newWorldOn(t, engine, withAgent(t, func(a *agent.Agent) {
 		a.Checks = []string{"lib_run_tests", "lib_run_lint"}
 		a.Env = []string{"COLOUR=green"}
 	}))
@@ -271,7 +272,7 @@ func TestSayAtTheEnd(t *testing.T) {
 }
 
 func TestAgentRefused(t *testing.T) {
-	w := newWorld(t, withAgent(t, func(a *executor.Agent) { a.Argument = true }))
+	w := newWorld(t, withAgent(t, func(a *agent.Agent) { a.Argument = true }))
 	for want, call := range map[string]record.AgentCall{
 		`agent "other"; known are scripted`: {Name: "other", Prompt: "x"},
 		"it is empty":                       {Prompt: " \n"},
@@ -295,7 +296,7 @@ func TestAgentRefused(t *testing.T) {
 // What is said to a run that waits in line is a part of its first turn, and a
 // container can neither see nor fetch what agents remember.
 func TestSayInLine(t *testing.T) {
-	w := newWorld(t, withAgent(t, func(a *executor.Agent) {
+	w := newWorld(t, withAgent(t, func(a *agent.Agent) {
 		a.State = nil
 		a.Resume = []string{"sh", "-c", "echo resumed; cat"}
 	}))

@@ -5,14 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
+	"github.com/ramus-dev/ramus/executor/worktree"
+	"github.com/ramus-dev/ramus/internal/text"
 	"github.com/ramus-dev/ramus/tasks"
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
@@ -21,13 +25,13 @@ import (
 // say, and then the checks. The run's goroutine alone touches it.
 type conversation struct {
 	l      *liveRun
-	a      Agent
+	a      agent.Agent
 	turns  int
 	heard  int               // prompts that the agent has been given
 	checks map[string]string // how each ended the last time: passed, failed, skipped
-	talk   *talk             // of ProtocolACP: the process that is there for the next turn; may be nil
-	clock  *turnClock        // of the turn with it
-	// browser is the agent's own while it works; with an agent of ProtocolACP it stays as long as talk.
+	talk   *agent.Process    // of agent.ProtocolACP: the process that is there for the next turn; may be nil
+	clock  *agent.Clock      // of the turn with it
+	// browser is the agent's own while it works; with an agent of agent.ProtocolACP it stays as long as talk.
 	browser *browse.Interactive
 }
 
@@ -104,7 +108,7 @@ func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
 	t := &turn{conversation: c, first: n == 1, all: prompts[:upto], now: prompts[c.heard:upto]}
 	c.heard = upto
 	do := t.do
-	if c.a.Protocol == ProtocolACP {
+	if c.a.Protocol == agent.ProtocolACP {
 		do = t.speak
 	}
 	res, err := l.once(ctx, stepInfo{ID: id, Kind: string(record.KindAgent), Command: c.a.Name + ": " + t.about(), Prompts: upto}, do)
@@ -137,7 +141,7 @@ func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
 func (c *conversation) fit(prompts []record.Prompt) int {
 	most, n, size := maxTurnText, c.heard, 0
 	if c.a.Argument {
-		most = c.a.maxPrompt()
+		most = c.a.MaxPrompt()
 	}
 	for n < len(prompts) {
 		if size += len(prompts[n].Text) + 2; size > most && n > c.heard {
@@ -197,14 +201,11 @@ func (t *turn) do(ctx context.Context, w *work) (outcome, error) {
 	var command *containers.Command
 	if !w.again {
 		var err error
-		if command, err = t.prepare(ctx, w); err != nil {
+		if command, err = t.prepare(ctx, w, opened); err != nil {
 			if lostHost(w.host) {
 				err = fmt.Errorf("%w: %w", containers.ErrGone, err)
 			}
 			return outcome{}, fmt.Errorf("cannot prepare %s: %w", w.s.ID, err)
-		}
-		if opened {
-			command.Env = append(command.Env, browse.InteractiveEnv+"="+browse.InteractiveURL)
 		}
 	}
 	// Whoever prints for ever works no more: it is ended as one that hangs is.
@@ -249,14 +250,14 @@ func (m *metered) Write(p []byte) (int, error) {
 }
 
 // prepare gives the container what the agent needs, and says how it is called.
-func (t *turn) prepare(ctx context.Context, w *work) (*containers.Command, error) {
+func (t *turn) prepare(ctx context.Context, w *work, browser bool) (*containers.Command, error) {
 	l := t.l
 	files, err := w.host.Files(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer files.Close()
-	known, err := t.recall(ctx, w, files)
+	known, err := t.memory(w).Restore(ctx, w.host.Container().ID, files)
 	if err != nil {
 		return nil, err
 	}
@@ -271,13 +272,12 @@ func (t *turn) prepare(ctx context.Context, w *work) (*containers.Command, error
 	}
 	text := t.text()
 	switch added := slices.Concat(names[len(t.all)-len(t.now):]...); {
-	case len(added) > maxFiles:
+	case len(added) > agent.MaxFiles:
 		text += "\n\nFiles that were given along are in " + filesFolder(l.claim)
 	case len(added) > 0:
 		text += "\n\nFiles that were given along:\n" + strings.Join(added, "\n")
 	}
-	c := &containers.Command{ID: w.id, Args: t.a.Command, Timeout: t.a.Timeout,
-		Env: slices.Concat(l.x.trees.Identity.Env(l.claim.Asker), t.a.Env, []string{"RAMUS_FILES=" + filesFolder(l.claim)})}
+	c := &containers.Command{ID: w.id, Args: t.a.Command, Timeout: t.a.Timeout, Env: t.env(browser)}
 	if len(t.a.Resume) > 0 && (known || !t.first) {
 		c.Args = t.a.Resume
 	}
@@ -391,4 +391,42 @@ func (c *conversation) tellSkipped(step, task, why string) error {
 		}
 	}
 	return c.l.emit(record.Event{Type: record.EventCheck, Step: step, Task: task, Reason: reasonSkipped, Message: why}, true)
+}
+
+// memory returns the memory of the turn's agent.
+func (t *turn) memory(w *work) *agent.Memory {
+	l := t.l
+	return &agent.Memory{
+		Agent:   t.a,
+		Repo:    w.t.Repo,
+		Caller:  w.t.Caller,
+		Dir:     filepath.Join(l.x.outputDir(l.claim), "state"),
+		Bot:     l.x.Bot,
+		Now:     l.x.Now,
+		Secrets: l.x.Secrets,
+		Subject: fmt.Sprintf("Memory of %s after %s", t.a.Name, w.s.ID),
+		Trailers: fmt.Sprintf("%s: %s\n%s: %s\n%s: %s\n", record.TrailerCaller, w.t.Caller, record.TrailerRun, l.claim.ID,
+			record.TrailerStep, w.s.ID),
+		Clean: w.cleanName,
+		Note: func(text string) error {
+			return l.emit(record.Event{Type: record.EventNote, Step: w.s.ID, Message: text}, false)
+		},
+		Removed: func(names []string) error {
+			return l.removed(w.s.ID, record.SecretInState, names, "the agent's memory")
+		},
+	}
+}
+
+// remember commits the agent's memory. A turn does not fail for it, because the branch has its work.
+func (t *turn) remember(ctx context.Context, w *work) {
+	if len(t.a.State) == 0 {
+		return
+	}
+	// The turn has happened. That it was stopped is no reason to forget it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktree.Housekeeping)
+	defer cancel()
+	if err := t.memory(w).Keep(ctx, w.host); err != nil && !lostHost(w.host) {
+		message := fmt.Sprintf("the agent's memory could not be kept: %v", err)
+		_ = t.l.emit(record.Event{Type: record.EventNote, Step: w.s.ID, Message: text.Clip(message, 4<<10)}, false) // the step's end follows and meets the same error
+	}
 }

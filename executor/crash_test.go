@@ -22,6 +22,7 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
@@ -172,7 +173,7 @@ func crashSaid(ctx context.Context, x *executor.Executor, at string) error {
 // the next server ends an agent that has not all of it and begins again, and waits for
 // one that has.
 func TestCrashInPrompt(t *testing.T) {
-	agent := withAgent(t, func(a *executor.Agent) { a.Timeout = 30 * time.Second })
+	agent := withAgent(t, func(a *agent.Agent) { a.Timeout = 30 * time.Second })
 	w := newWorld(t, agent)
 	for at, want := range []struct {
 		moment string
@@ -248,16 +249,16 @@ func crashWait(ctx context.Context, x *executor.Executor, r record.Run) (_ recor
 	return r, nil
 }
 
-func crashAgents() map[string]executor.Agent {
+func crashAgents() map[string]agent.Agent {
 	script := os.Getenv("RAMUS_TEST_AGENT")
 	if script == "" {
 		return nil
 	}
 	if binary, ok := strings.CutPrefix(script, "acp:"); ok {
-		return map[string]executor.Agent{"standin": {Protocol: executor.ProtocolACP, Command: []string{binary},
+		return map[string]agent.Agent{"standin": {Protocol: agent.ProtocolACP, Command: []string{binary},
 			Env: []string{"ACP_STANDIN_SCRIPT=1"}, State: []string{".acp-standin"}}}
 	}
-	return map[string]executor.Agent{"scripted": {Command: []string{"sh", "-c", script, "scripted"},
+	return map[string]agent.Agent{"scripted": {Command: []string{"sh", "-c", script, "scripted"},
 		Resume: []string{"sh", "-c", script, "scripted", "--resume"}, State: []string{".scripted"}}}
 }
 

@@ -15,6 +15,7 @@ import (
 	"weak"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/browse"
 	"github.com/ramus-dev/ramus/executor/deps"
 	"github.com/ramus-dev/ramus/executor/index"
@@ -58,7 +59,7 @@ type Executor struct {
 	// LLM answers llm nodes; nil: there is none.
 	LLM LLM
 	// Agents are the coding agents that requests may name.
-	Agents map[string]Agent
+	Agents map[string]agent.Agent
 	// Browser says how pages are looked at; nil: there is no browser, and checks by one
 	// end as UNVERIFIED.
 	Browser *browse.Browser
@@ -90,7 +91,7 @@ type Executor struct {
 	refreshEvery time.Duration
 	// layerBounds are the bounds of base layers that tests set; zero: the defaults.
 	layerBounds worktree.Layers
-	waits       acpWaits
+	waits       agent.Waits
 	token       func() string // what the ids of runs are drawn from; nil: [record.NewToken]
 	index       *index.Index
 	artifacts   *store.Store
@@ -126,7 +127,7 @@ type LLM interface {
 // run that had not ended. A damaged or missing index is built anew from the refs.
 func (x *Executor) Open(ctx context.Context) error {
 	x.defaults()
-	agents, err := checkAgents(x.Agents)
+	agents, err := agent.Complete(x.Agents)
 	if err != nil {
 		return err
 	}
@@ -260,7 +261,7 @@ func (x *Executor) defaults() {
 	if x.RunTimeout <= 0 {
 		x.RunTimeout = 24 * time.Hour
 	}
-	x.waits.defaults()
+	x.waits = x.waits.WithDefaults()
 	if x.sealEvery <= 0 {
 		x.sealEvery = 5 * time.Second
 	}

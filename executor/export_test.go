@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/egress"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/worktree"
@@ -30,9 +31,9 @@ func (x *Executor) Waiting(run string) int {
 	return l.attended
 }
 
-// SetPatience makes agents of ProtocolACP, and questions of theirs, be waited for only so long.
-func (x *Executor) SetPatience(agent, person time.Duration) {
-	x.waits = acpWaits{grace: agent, leave: agent, person: person}
+// SetPatience makes agents of agent.ProtocolACP, and questions of theirs, be waited for only so long.
+func (x *Executor) SetPatience(patience, person time.Duration) {
+	x.waits = agent.Waits{Grace: patience, Leave: patience, Person: person}
 }
 
 // Touch makes an empty file in the work tree of a caller's container.

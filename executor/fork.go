@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
@@ -107,7 +108,7 @@ func (x *Executor) planForkOfKept(ctx context.Context, f record.Fork, of record.
 // stateAt is what a caller's agents remembered when a commit of its branch was
 // the newest; empty where they remembered nothing.
 func stateAt(ctx context.Context, repo *gitd.Repo, c record.Caller, at gitd.Hash, newest bool) (gitd.Hash, error) {
-	state, err := repo.Resolve(ctx, stateRef(c))
+	state, err := repo.Resolve(ctx, agent.MemoryRef(c))
 	if errors.Is(err, gitd.ErrNotFound) {
 		return "", nil
 	}

@@ -4,88 +4,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/ramus-dev/ramus/executor/acp"
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/text"
 )
-
-// agentPermission is the kind of the EventAgent that tells what an agent asked
-// leave for and, in reason, what the policy said. What people are asked stands in
-// EventGate and EventDecision.
-const agentPermission = "permission"
-
-// Permit implements acp.Client: it answers by the agent's policy.
-func (k *talk) Permit(ctx context.Context, q acp.Question) (option string, err error) {
-	k.mu.Lock()
-	t, said, clock := k.tells, k.said, k.clock
-	k.mu.Unlock()
-	if t == nil || said == nil || said.Err() != nil {
-		return "", nil // no turn, nothing that could be allowed
-	}
-	q.Tool = t.about(q.Tool)
-	verdict := k.a.Permission
-	if verdict == "" || slices.Contains(k.a.Allow, q.Tool.Kind) {
-		verdict = PermissionAllow
-	}
-	if verdict == PermissionAsk {
-		ctx, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(said, cancel)()
-		clock.pause()
-		defer clock.resume()
-		approved, err := k.l.askLeave(ctx, t.w.s.ID, q)
-		if ctx.Err() != nil {
-			return "", nil
-		}
-		if err != nil {
-			return "", err
-		}
-		return optionFor(q, approved), nil
-	}
-	t.permitted(q, verdict)
-	return optionFor(q, verdict == PermissionAllow), nil
-}
-
-// optionFor is the option that says yes or no. An agent that offers no way to
-// say it hears that the turn was cancelled, which no agent takes for a yes.
-func optionFor(q acp.Question, yes bool) string {
-	o, _ := q.Pick(yes)
-	return o.ID
-}
-
-// about is a tool call with what was told of it before.
-func (t *telling) about(u acp.Tool) acp.Tool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	now := t.tools[u.ID]
-	now.ID = u.ID
-	if u.Title != "" {
-		now.Title = u.Title
-	}
-	if u.Kind != "" {
-		now.Kind = u.Kind
-	}
-	now.RawInput = bounded(u.RawInput)
-	return now
-}
-
-// permitted journals what the policy said.
-func (t *telling) permitted(q acp.Question, verdict string) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.over {
-		return
-	}
-	t.endThought()
-	t.endMessage()
-	t.emit(agentPermission, verdict+": "+q.Tool.Words(), record.Marshal(q.Tool))
-}
 
 // asked is a question that a run's agent waits with while the run goes on.
 type asked struct {
@@ -106,7 +34,7 @@ func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (ap
 	l.questions++
 	a.gate = record.Gate{Step: step + "/permission-" + strconv.Itoa(l.questions), Message: question(q)}
 	a.gate.Message = l.x.Secrets.String(a.gate.Message)
-	e := record.Event{Type: record.EventGate, Step: a.gate.Step, Kind: agentPermission, Message: a.gate.Message, Data: record.Marshal(a.gate)}
+	e := record.Event{Type: record.EventGate, Step: a.gate.Step, Kind: agent.KindPermission, Message: a.gate.Message, Data: record.Marshal(a.gate)}
 	err = l.emitLocked(e, true)
 	if err == nil {
 		gate := a.gate
@@ -116,7 +44,7 @@ func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (ap
 	if err != nil {
 		return false, err
 	}
-	late := time.NewTimer(l.x.waits.person)
+	late := time.NewTimer(l.x.waits.Person)
 	defer late.Stop()
 	var d record.Decision
 	answered := false
@@ -124,7 +52,7 @@ func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (ap
 	case d = <-a.answer:
 		answered = true
 	case <-late.C:
-		d = record.Decision{Step: a.gate.Step, By: l.x.Bot.Name, Comment: fmt.Sprintf("nobody answered within %s", l.x.waits.person)}
+		d = record.Decision{Step: a.gate.Step, By: l.x.Bot.Name, Comment: fmt.Sprintf("nobody answered within %s", l.x.waits.Person)}
 	case <-ctx.Done():
 		d = record.Decision{Step: a.gate.Step, By: l.x.Bot.Name, Comment: "the agent does not wait for an answer any more"}
 	}
@@ -137,7 +65,7 @@ func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (ap
 	if l.run.Gate != nil && l.run.Gate.Step == a.gate.Step {
 		l.run.Gate = nil
 	}
-	err = l.emitLocked(record.Event{Type: record.EventDecision, Step: d.Step, Kind: agentPermission, Message: d.Comment, Data: record.Marshal(d)}, true)
+	err = l.emitLocked(record.Event{Type: record.EventDecision, Step: d.Step, Kind: agent.KindPermission, Message: d.Comment, Data: record.Marshal(d)}, true)
 	return d.Approved && err == nil, err
 }
 

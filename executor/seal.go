@@ -12,7 +12,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/store"
@@ -231,7 +230,7 @@ func (x *Executor) outputFiles(ctx context.Context, r record.Run) (files []gitd.
 		switch {
 		case f.Size == 0 && strings.HasPrefix(name, "output/"):
 			return nil
-		case f.Size <= storeOver && gitCanHold(name):
+		case f.Size <= storeOver && record.GitCanHold(name):
 			files = append(files, gitd.File{Path: f.Name, Source: path})
 		default:
 			f.Stored = true
@@ -255,15 +254,4 @@ func (x *Executor) store(ctx context.Context, path, sum string, size int64) erro
 	defer cancel(nil)
 	defer context.AfterFunc(x.ctx, func() { cancel(context.Cause(x.ctx)) })()
 	return x.artifacts.Put(ctx, path, sum, size)
-}
-
-// gitCanHold tells whether a name chosen in a container may stand in a tree; a
-// file with any other name is kept by its hash alone.
-func gitCanHold(name string) bool {
-	for part := range strings.SplitSeq(name, "/") {
-		if strings.HasPrefix(strings.ToLower(part), ".git") || strings.HasPrefix(strings.ToLower(part), "git~") || !utf8.ValidString(part) {
-			return false
-		}
-	}
-	return true
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
 	"github.com/ramus-dev/ramus/internal/redact"
@@ -289,12 +290,12 @@ nodes:
 
 // TestSecretsOfAgents: in prompts, offered files, output, and the agent's memory, its file names too.
 func TestSecretsOfAgents(t *testing.T) {
-	agent := executor.Agent{State: []string{".memory"}, Command: []string{"sh", "-c", `
+	scripted := agent.Agent{State: []string{".memory"}, Command: []string{"sh", "-c", `
 		cat; ls "$RAMUS_FILES" && cat "$RAMUS_FILES"/*
 		H=$(printf %s "$CANARY" | od -An -v -tx1 | tr -d ' \n')
 		mkdir -p ~/.memory/$H && echo "I know $CANARY" >~/.memory/$H/said && printf %s "$CANARY" | base64 >>~/.memory/log
 		find ~/.memory -type f | sort; echo "$CANARY" >f`}}
-	w := newCanaryWorld(t, func(x *executor.Executor) { x.Agents = map[string]executor.Agent{"scripted": agent} })
+	w := newCanaryWorld(t, func(x *executor.Executor) { x.Agents = map[string]agent.Agent{"scripted": scripted} })
 	for range 2 {
 		run := w.ask("conv:c1", "log in with "+canary, record.Attachment{Name: "x" + fmt.Sprintf("%x", canary) + ".txt", Content: []byte("file " + canary + "\n")})
 		if run = w.ended(run.Name()); run.State != record.StateComplete {

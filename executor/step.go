@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/ramus-dev/ramus/containers"
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/worktree"
 	"github.com/ramus-dev/ramus/gitd"
@@ -267,7 +268,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 		}
 		if l.speaks(s) && err == nil {
 			// Nobody speaks to that process any more. What it did stands in the work tree, for the next one.
-			_, known, err := l.endTalks(looking, lease.Host)
+			_, known, err := agent.EndAll(looking, lease.Host, l.talkPrefix())
 			if err != nil && !errors.Is(err, containers.ErrGone) {
 				return res, fateLost, err
 			}
@@ -729,4 +730,14 @@ func (l *liveRun) waiting(place int) {
 
 func (l *liveRun) note(step, text string) {
 	_ = l.emit(record.Event{Type: record.EventRecovered, Step: step, Message: text}, false) // an event that counts follows and meets the same error
+}
+
+// lostHost reports whether the connection to a container has ended.
+func lostHost(h *containers.Host) bool {
+	select {
+	case <-h.Done():
+		return true
+	default:
+		return false
+	}
 }

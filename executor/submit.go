@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/index"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gitd"
@@ -627,7 +628,7 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 		if p.fresh {
 			updates = append(updates, gitd.RefUpdate{Name: "refs/heads/" + p.run.Branch, New: p.run.Start, Old: &none})
 			if p.state != "" {
-				updates = append(updates, gitd.RefUpdate{Name: stateRef(p.run.Caller), New: p.state})
+				updates = append(updates, gitd.RefUpdate{Name: agent.MemoryRef(p.run.Caller), New: p.state})
 			}
 		}
 		err = p.repo.Update(ctx, updates...)

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
@@ -113,7 +114,7 @@ func TestBudgetEndsAnAgent(t *testing.T) {
 	var d guestDoor
 	w := newWorld(t, func(x *executor.Executor) {
 		d.open(x)
-		x.Agents = map[string]executor.Agent{"poor": {Command: []string{"sh", "-c", curlGuest + "ask budget; exit 4"}}}
+		x.Agents = map[string]agent.Agent{"poor": {Command: []string{"sh", "-c", curlGuest + "ask budget; exit 4"}}}
 	})
 	r := w.ended(w.ask("run:poor", "work").Name())
 	if r.Reason != record.ReasonBudget || !strings.Contains(r.Error, "the agent ended with 4: the run's budget for models is used up") || r.Hint == "" {

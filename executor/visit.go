@@ -21,8 +21,11 @@ import (
 	"github.com/ramus-dev/ramus/tasks/library"
 )
 
-// maxToolData bounds what of a tool's result the journal keeps, in bytes.
-const maxToolData = 8 << 10
+// Bounds of a tool's result in the journal, in bytes.
+const (
+	maxToolData  = 8 << 10
+	maxToolWords = 300 // of an error
+)
 
 // Task runs a library task in the visitor's container, beside the step that runs
 // now: an agent's tool. It is journalled as an EventTool of kind "task"; what it
@@ -51,7 +54,7 @@ func (v Visitor) Task(ctx context.Context, name string, params json.RawMessage) 
 	done := out.OK && err == nil
 	e := record.Event{Type: record.EventTool, Kind: string(record.KindTask), Task: name, Message: name, OK: &done, DurationMS: x.Now().Sub(begun).Milliseconds()}
 	if err != nil {
-		e.Reason = text.Clip(x.Secrets.String(err.Error()), maxAgentWords)
+		e.Reason = text.Clip(x.Secrets.String(err.Error()), maxToolWords)
 	}
 	if data := record.Marshal(toolRun{params, out}); len(data) <= maxToolData {
 		e.Data = data

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/fallback"
@@ -434,7 +434,7 @@ func TestResumeStartBranching(t *testing.T) {
 	}
 	command := []string{"sh", "-c", string(script), "scripted"}
 	k := openTalk(t, true, func(c *gateway.Chat) {
-		c.Executor.Agents = map[string]executor.Agent{"scripted": {Name: "scripted", Command: command, Resume: append(command[:len(command):len(command)], "--resume"),
+		c.Executor.Agents = map[string]agent.Agent{"scripted": {Name: "scripted", Command: command, Resume: append(command[:len(command):len(command)], "--resume"),
 			State: []string{".scripted"}, Timeout: time.Minute, Output: 1 << 20}}
 	})
 	mention := "<@" + k.slack.BotUser + "> "
@@ -483,7 +483,7 @@ func TestSaidBeforeTheEnd(t *testing.T) {
 	}
 	k := openTalk(t, true, func(c *gateway.Chat) {
 		c.RetryEvery = time.Millisecond
-		c.Executor.Agents = map[string]executor.Agent{"scripted": {Name: "scripted", Command: []string{"sh", "-c", string(script), "scripted"},
+		c.Executor.Agents = map[string]agent.Agent{"scripted": {Name: "scripted", Command: []string{"sh", "-c", string(script), "scripted"},
 			Timeout: time.Minute, Output: 1 << 20}}
 	})
 	mention := "<@" + k.slack.BotUser + "> "
@@ -509,7 +509,7 @@ func TestSaidBeforeTheEnd(t *testing.T) {
 // TestLongConversation: a thread that says more than an agent takes is cut for it.
 func TestLongConversation(t *testing.T) {
 	k := openTalk(t, true, func(c *gateway.Chat) {
-		c.Executor.Agents = map[string]executor.Agent{"short": {Name: "short", Command: []string{"sh", "-c", `printf %s "$1" | wc -c`, "short"}, Argument: true,
+		c.Executor.Agents = map[string]agent.Agent{"short": {Name: "short", Command: []string{"sh", "-c", `printf %s "$1" | wc -c`, "short"}, Argument: true,
 			Timeout: time.Minute, Output: 1 << 20}}
 	})
 	ts := k.slack.Write(owner, "C01", "", "it begins")

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/executor/upstream"
 	"github.com/ramus-dev/ramus/gateway"
@@ -43,7 +43,7 @@ func openShop(t *testing.T, change func(*gateway.Engineer)) *shop {
 	if k.repo, err = k.github.AddRepo("app", ""); err != nil {
 		t.Fatal(err)
 	}
-	agents := map[string]executor.Agent{"scripted": scriptedAgent(t)}
+	agents := map[string]agent.Agent{"scripted": scriptedAgent(t)}
 	k.rooms = openWith(t, true, agents, func(s *gateway.Server) {
 		app := &github.App{ID: k.github.App, Installation: k.github.Installation, Key: k.github.Key, URL: k.github.API()}
 		from := gitd.Upstream{URL: k.github.Upstream("app"), Credential: github.Credential(app, k.github.Upstream("app"), github.AccessWrite)}
@@ -240,12 +240,12 @@ func TestEngineer(t *testing.T) {
 	}
 }
 
-func scriptedAgent(t *testing.T) executor.Agent {
+func scriptedAgent(t *testing.T) agent.Agent {
 	t.Helper()
 	script, err := os.ReadFile("../examples/agents/scripted.sh")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return executor.Agent{Command: []string{"sh", "-c", string(script), "scripted"},
+	return agent.Agent{Command: []string{"sh", "-c", string(script), "scripted"},
 		Resume: []string{"sh", "-c", string(script), "scripted", "--resume"}, State: []string{".scripted"}}
 }

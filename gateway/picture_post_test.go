@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/links"
@@ -272,7 +272,7 @@ func TestPicturesThatAreNone(t *testing.T) {
 // TestFilesOfAMention reach the agent as they are, five at most; what is left out is named.
 func TestFilesOfAMention(t *testing.T) {
 	k := openTalk(t, true, func(c *gateway.Chat) {
-		c.Executor.Agents = map[string]executor.Agent{"reader": {Name: "reader", Command: []string{"sh", "-c", "cat; cd \"$RAMUS_FILES\" && sha256sum *"}, Timeout: time.Minute, Output: 1 << 20}}
+		c.Executor.Agents = map[string]agent.Agent{"reader": {Name: "reader", Command: []string{"sh", "-c", "cat; cd \"$RAMUS_FILES\" && sha256sum *"}, Timeout: time.Minute, Output: 1 << 20}}
 	})
 	var files []slacktest.File
 	for n := range 6 {

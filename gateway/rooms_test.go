@@ -13,6 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/containers"
 	"github.com/ramus-dev/ramus/containers/sandbox"
 	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/gateway"
 	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/gateway/links"
@@ -34,10 +35,10 @@ func open(t *testing.T, withContainers bool, change func(*gateway.Server)) *room
 }
 
 // coder is a coding agent that tells back what it is told.
-var coder = map[string]executor.Agent{"coder": {Command: []string{"cat"}}}
+var coder = map[string]agent.Agent{"coder": {Command: []string{"cat"}}}
 
 // openWith is open with coding agents.
-func openWith(t *testing.T, withContainers bool, agents map[string]executor.Agent, change func(*gateway.Server)) *rooms {
+func openWith(t *testing.T, withContainers bool, agents map[string]agent.Agent, change func(*gateway.Server)) *rooms {
 	t.Helper()
 	before := runtime.NumGoroutine()
 	// Short: sockets lie below it.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/gateway/gate"
 )
 
@@ -193,7 +193,7 @@ func TestExampleAgents(t *testing.T) {
 			t.Errorf("%s has no agents", file)
 		}
 		for name, a := range newAgents(c.Agents) {
-			resumes := len(a.Resume) > 1 || a.Protocol == executor.ProtocolACP
+			resumes := len(a.Resume) > 1 || a.Protocol == agent.ProtocolACP
 			if len(a.Command) == 0 || !resumes || len(a.State) == 0 || a.Checks[0] != "lib_run_tests" || a.Timeout == 0 {
 				t.Errorf("%s: %s: %+v", file, name, a)
 			}

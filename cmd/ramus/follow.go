@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ramus-dev/ramus/executor"
+	"github.com/ramus-dev/ramus/executor/agent"
 	"github.com/ramus-dev/ramus/executor/record"
 	"github.com/ramus-dev/ramus/gateway/client"
 	"github.com/ramus-dev/ramus/gitd"
@@ -168,7 +168,7 @@ func (p *progress) agentEvent(ev record.Event) {
 	case "tool_call", "plan":
 		p.line(name(ev), "%s", p.colour(dim, p.oneLine(ev.Message, 100)))
 	case "permission":
-		if strings.HasPrefix(ev.Message, executor.PermissionDeny) {
+		if strings.HasPrefix(ev.Message, agent.PermissionDeny) {
 			p.line(name(ev), "%s", p.colour(yellow, p.oneLine(ev.Message, 200)))
 		}
 	}

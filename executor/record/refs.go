@@ -2,6 +2,7 @@ package record
 
 import (
 	"strings"
+	"unicode/utf8"
 )
 
 // RunsPrefix begins the refs of all runs, refs/ramus/runs/CALLER/RUN.
@@ -34,4 +35,14 @@ func ValidID(id string) bool {
 	return !strings.ContainsFunc(id, func(r rune) bool {
 		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.')
 	})
+}
+
+// GitCanHold reports whether name, which was chosen in a container, may be in a tree. git keeps names of its own to itself.
+func GitCanHold(name string) bool {
+	for part := range strings.SplitSeq(name, "/") {
+		if strings.HasPrefix(strings.ToLower(part), ".git") || strings.HasPrefix(strings.ToLower(part), "git~") || !utf8.ValidString(part) {
+			return false
+		}
+	}
+	return true
 }

@@ -1,16 +1,13 @@
-package executor
+package agent
 
 import (
-	"path/filepath"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/ramus-dev/ramus/executor/acp"
-	"github.com/ramus-dev/ramus/executor/record"
 )
 
+// TestReadLines reads parts of files by lines.
 func TestReadLines(t *testing.T) {
 	n := func(i int) *int { return &i }
 	for _, c := range []struct {
@@ -39,6 +36,7 @@ func TestReadLines(t *testing.T) {
 	}
 }
 
+// TestPlanWords says in words how far a plan is done.
 func TestPlanWords(t *testing.T) {
 	for want, plan := range map[string][]acp.PlanItem{
 		"0 of 0 done":       nil,
@@ -51,54 +49,4 @@ func TestPlanWords(t *testing.T) {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
-}
-
-// TestClockStandsWhileAsked: the time of a turn stands while a person is asked.
-func TestClockStandsWhileAsked(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "journal")
-	synctest.Test(t, func(t *testing.T) {
-		x := &Executor{}
-		x.defaults()
-		j, _, err := record.OpenJournal(name, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		l := &liveRun{x: x, journal: j, asking: make(chan struct{}, 1)}
-		defer l.end()
-		over := make(chan struct{})
-		k := &talk{l: l, a: Agent{Permission: PermissionAsk}, tells: newTelling(l, &work{s: stepInfo{ID: "turn-1"}}), said: t.Context(),
-			clock: newTurnClock(3*time.Second, func() { close(over) })}
-		ended := func() bool {
-			synctest.Wait()
-			select {
-			case <-over:
-				return true
-			default:
-				return false
-			}
-		}
-		time.Sleep(2 * time.Second)
-		answered := make(chan string, 1)
-		go func() {
-			option, err := k.Permit(t.Context(), acp.Question{Options: []acp.Option{{ID: "yes", Kind: "allow_once"}}})
-			if err != nil {
-				t.Error(err)
-			}
-			answered <- option
-		}()
-		synctest.Wait()
-		time.Sleep(30 * time.Minute)
-		if err := l.decide(record.Decision{Approved: true}); err != nil {
-			t.Error(err)
-		}
-		if got := <-answered; got != "yes" || ended() {
-			t.Errorf("answered %q, the turn's time is up: %v", got, ended())
-		}
-		if time.Sleep(time.Second - 1); ended() {
-			t.Error("less than its time is over")
-		}
-		if time.Sleep(time.Nanosecond); !ended() {
-			t.Error("its time never ends")
-		}
-	})
 }

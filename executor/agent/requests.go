@@ -1,4 +1,4 @@
-package executor
+package agent
 
 import (
 	"bufio"
@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,20 +22,19 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// Bounds of what an agent may ask of files and terminals.
+// Bounds of an agent's requests for files and terminals.
 const (
-	maxReadBytes     = 4 << 20   // of a file that is handed over
+	maxReadBytes     = 4 << 20   // of a file that is returned
 	maxScanBytes     = 256 << 20 // of a file in which lines are looked for
 	maxTerminals     = 16        // that are not released
-	maxTerminalBytes = 1 << 20   // of a terminal's output that are kept: the last
-	deskWait         = time.Minute
+	maxTerminalBytes = 1 << 20   // of the end of a terminal's output
+	requestWait      = time.Minute
 )
 
-// desk serves an agent's requests for files and terminals. All of it happens in
-// the agent's own container, as its own user: what an agent can have here it could
-// take by itself, and nothing of the host's is within reach.
-type desk struct {
-	k *talk
+// requests serves an agent's requests for files and terminals. They are done in the agent's own container, as its own user. So an agent gets nothing
+// that it could not take by itself, and nothing of the host is within reach.
+type requests struct {
+	k *Process
 
 	mu        sync.Mutex // guards all below
 	closed    bool
@@ -43,13 +43,14 @@ type desk struct {
 	made      int
 }
 
-func newDesk(k *talk) *desk { return &desk{k: k, terminals: make(map[string]*terminal)} }
+// newRequests returns the requests of a process.
+func newRequests(k *Process) *requests { return &requests{k: k, terminals: make(map[string]*terminal)} }
 
-// errNoDesk: the agent is being ended.
-var errNoDesk = errors.New("the agent is being ended")
+// errEnding is the error of requests of an agent that is being ended.
+var errEnding = errors.New("the agent is being ended")
 
 // close ends the terminals. Requests have ended before, with the connection.
-func (d *desk) close() {
+func (d *requests) close(ctx context.Context) {
 	d.mu.Lock()
 	d.closed = true
 	list := d.terminals
@@ -60,28 +61,28 @@ func (d *desk) close() {
 	if client != nil {
 		client.Close()
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(d.k.l.ctx), killWait)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), killWait)
 	defer cancel()
 	for _, t := range list {
-		_ = d.k.host.Kill(ctx, t.id) // what does not end goes with the step
+		_ = d.k.Host.Kill(ctx, t.id) // a command that does not end goes with the step
 	}
 	for _, t := range list {
 		t.leave(ctx)
 	}
 }
 
-// files calls f with the container's files. A request that hangs, as on a pipe
-// that nobody writes to, ends with its connection; others at that time with it.
-func (d *desk) files(ctx context.Context, f func(*sftp.Client) error) error {
-	ctx, cancel := context.WithTimeout(ctx, deskWait)
+// files calls f with the container's files. A request that hangs, as on a pipe that nobody writes to, ends with its connection. Others at that time
+// end with it.
+func (d *requests) files(ctx context.Context, f func(*sftp.Client) error) error {
+	ctx, cancel := context.WithTimeout(ctx, requestWait)
 	defer cancel()
 	d.mu.Lock()
 	if d.closed {
 		d.mu.Unlock()
-		return errNoDesk
+		return errEnding
 	}
 	if d.sftp == nil {
-		client, err := d.k.host.Files(ctx)
+		client, err := d.k.Host.Files(ctx)
 		if err != nil {
 			d.mu.Unlock()
 			return err
@@ -106,8 +107,8 @@ func (d *desk) files(ctx context.Context, f func(*sftp.Client) error) error {
 }
 
 // ReadFile implements acp.Client.
-func (k *talk) ReadFile(ctx context.Context, r sdk.ReadTextFileRequest) (content string, err error) {
-	err = k.desk.files(ctx, func(files *sftp.Client) error {
+func (k *Process) ReadFile(ctx context.Context, r sdk.ReadTextFileRequest) (content string, err error) {
+	err = k.requests.files(ctx, func(files *sftp.Client) error {
 		name, err := absolute(r.Path)
 		if err != nil {
 			return err
@@ -128,12 +129,12 @@ func (k *talk) ReadFile(ctx context.Context, r sdk.ReadTextFileRequest) (content
 		return err
 	})
 	if err != nil {
-		return "", fmt.Errorf("cannot read %q: %w", text.Clip(r.Path, maxAgentWords), err)
+		return "", fmt.Errorf("cannot read %q: %w", text.Clip(r.Path, maxWords), err)
 	}
 	return content, nil
 }
 
-// readLines reads from a line on (the first is 1) so many lines; nil: from the first, all.
+// readLines reads limit lines, from the given line on. The first line is 1. nil: from the first, all.
 func readLines(from io.Reader, line, limit *int) (string, error) {
 	first, count := 1, -1
 	if line != nil {
@@ -166,8 +167,8 @@ func readLines(from io.Reader, line, limit *int) (string, error) {
 }
 
 // WriteFile implements acp.Client.
-func (k *talk) WriteFile(ctx context.Context, r sdk.WriteTextFileRequest) error {
-	err := k.desk.files(ctx, func(files *sftp.Client) error {
+func (k *Process) WriteFile(ctx context.Context, r sdk.WriteTextFileRequest) error {
+	err := k.requests.files(ctx, func(files *sftp.Client) error {
 		name, err := absolute(r.Path)
 		if err != nil {
 			return err
@@ -185,10 +186,10 @@ func (k *talk) WriteFile(ctx context.Context, r sdk.WriteTextFileRequest) error 
 		default:
 			mode = info.Mode().Perm()
 		}
-		return put(files, name, strings.NewReader(r.Content), mode)
+		return WriteFile(files, name, strings.NewReader(r.Content), mode)
 	})
 	if err != nil {
-		return fmt.Errorf("cannot write %q: %w", text.Clip(r.Path, maxAgentWords), err)
+		return fmt.Errorf("cannot write %q: %w", text.Clip(r.Path, maxWords), err)
 	}
 	return nil
 }
@@ -214,14 +215,14 @@ type terminal struct {
 	limit int
 }
 
-// Write takes both of the command's streams, as they come.
+// Write takes both of the command's streams, in the order that they come.
 func (t *terminal) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.out.Write(p)
 }
 
-// leave lets go of a terminal whose command was ended.
+// leave releases a terminal whose command was ended.
 func (t *terminal) leave(ctx context.Context) {
 	select {
 	case <-t.ended:
@@ -233,16 +234,16 @@ func (t *terminal) leave(ctx context.Context) {
 }
 
 // StartTerminal implements acp.Client.
-func (k *talk) StartTerminal(ctx context.Context, r sdk.CreateTerminalRequest) (string, error) {
-	id, err := k.desk.start(ctx, r)
+func (k *Process) StartTerminal(ctx context.Context, r sdk.CreateTerminalRequest) (string, error) {
+	id, err := k.requests.start(ctx, r)
 	if err != nil {
-		return "", fmt.Errorf("cannot start %q: %w", text.Clip(r.Command, maxAgentWords), err)
+		return "", fmt.Errorf("cannot start %q: %w", text.Clip(r.Command, maxWords), err)
 	}
 	return id, nil
 }
 
-func (d *desk) start(ctx context.Context, r sdk.CreateTerminalRequest) (string, error) {
-	c := containers.Command{Timeout: d.k.l.x.Timeout, Env: d.k.env()}
+func (d *requests) start(ctx context.Context, r sdk.CreateTerminalRequest) (string, error) {
+	c := containers.Command{Timeout: d.k.o.Timeout, Env: slices.Clone(d.k.o.Env)}
 	if r.Cwd != nil {
 		c.Dir = *r.Cwd
 	}
@@ -266,19 +267,19 @@ func (d *desk) start(ctx context.Context, r sdk.CreateTerminalRequest) (string, 
 	switch {
 	case d.closed:
 		d.mu.Unlock()
-		return "", errNoDesk
+		return "", errEnding
 	case len(d.terminals) >= maxTerminals:
 		d.mu.Unlock()
 		return "", fmt.Errorf("%d terminals are open already; release some", maxTerminals)
 	}
 	d.made++
-	t := &terminal{id: d.k.id + "-t" + strconv.Itoa(d.made), host: d.k.host, ended: make(chan struct{}), limit: limit, out: text.Tail{Limit: max(limit, 1)}}
-	d.terminals[t.id] = t // its place is taken while it starts
+	t := &terminal{id: d.k.ID + "-t" + strconv.Itoa(d.made), host: d.k.Host, ended: make(chan struct{}), limit: limit, out: text.Tail{Limit: max(limit, 1)}}
+	d.terminals[t.id] = t // it counts while it starts
 	d.mu.Unlock()
 	c.ID = t.id
 	var attach context.Context
 	attach, t.detach = context.WithCancel(context.WithoutCancel(ctx))
-	p, err := d.k.host.Start(attach, c)
+	p, err := d.k.Host.Start(attach, c)
 	if err != nil {
 		t.err = err
 		close(t.ended)
@@ -295,7 +296,7 @@ func (d *desk) start(ctx context.Context, r sdk.CreateTerminalRequest) (string, 
 	return t.id, nil
 }
 
-func (d *desk) terminal(id string) (*terminal, error) {
+func (d *requests) terminal(id string) (*terminal, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	t := d.terminals[id]
@@ -306,8 +307,8 @@ func (d *desk) terminal(id string) (*terminal, error) {
 }
 
 // TerminalOutput implements acp.Client.
-func (k *talk) TerminalOutput(_ context.Context, id string) (sdk.TerminalOutputResponse, error) {
-	t, err := k.desk.terminal(id)
+func (k *Process) TerminalOutput(_ context.Context, id string) (sdk.TerminalOutputResponse, error) {
+	t, err := k.requests.terminal(id)
 	if err != nil {
 		return sdk.TerminalOutputResponse{}, err
 	}
@@ -326,7 +327,7 @@ func (k *talk) TerminalOutput(_ context.Context, id string) (sdk.TerminalOutputR
 	return r, nil
 }
 
-// status is how a terminal's command ended.
+// status returns how a terminal's command ended.
 func (t *terminal) status() sdk.TerminalExitStatus {
 	if t.err != nil {
 		return sdk.TerminalExitStatus{}
@@ -340,8 +341,8 @@ func (t *terminal) status() sdk.TerminalExitStatus {
 }
 
 // AwaitTerminal implements acp.Client.
-func (k *talk) AwaitTerminal(ctx context.Context, id string) (sdk.TerminalExitStatus, error) {
-	t, err := k.desk.terminal(id)
+func (k *Process) AwaitTerminal(ctx context.Context, id string) (sdk.TerminalExitStatus, error) {
+	t, err := k.requests.terminal(id)
 	if err != nil {
 		return sdk.TerminalExitStatus{}, err
 	}
@@ -354,30 +355,40 @@ func (k *talk) AwaitTerminal(ctx context.Context, id string) (sdk.TerminalExitSt
 }
 
 // KillTerminal implements acp.Client.
-func (k *talk) KillTerminal(ctx context.Context, id string) error {
-	t, err := k.desk.terminal(id)
+func (k *Process) KillTerminal(ctx context.Context, id string) error {
+	t, err := k.requests.terminal(id)
 	if err != nil {
 		return err
 	}
-	return k.host.Kill(ctx, t.id)
+	return k.Host.Kill(ctx, t.id)
 }
 
 // ReleaseTerminal implements acp.Client.
-func (k *talk) ReleaseTerminal(ctx context.Context, id string) error {
-	t, err := k.desk.terminal(id)
+func (k *Process) ReleaseTerminal(ctx context.Context, id string) error {
+	t, err := k.requests.terminal(id)
 	if err != nil {
 		return err
 	}
-	k.desk.mu.Lock()
-	_, there := k.desk.terminals[id]
-	delete(k.desk.terminals, id)
-	k.desk.mu.Unlock()
+	k.requests.mu.Lock()
+	_, there := k.requests.terminals[id]
+	delete(k.requests.terminals, id)
+	k.requests.mu.Unlock()
 	if !there {
-		return nil // somebody else lets go of it
+		return nil // another request releases it
 	}
-	err = k.host.Kill(ctx, t.id)
+	err = k.Host.Kill(ctx, t.id)
 	ctx, cancel := context.WithTimeout(ctx, killWait)
 	defer cancel()
 	t.leave(ctx)
 	return err
+}
+
+// WriteFile writes a file in a container.
+func WriteFile(files *sftp.Client, name string, from io.Reader, mode os.FileMode) error {
+	f, err := files.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(f, from)
+	return errors.Join(err, f.Chmod(mode), f.Close())
 }
