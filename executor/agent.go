@@ -71,10 +71,10 @@ func (x *Executor) planAgent(call record.AgentCall, p *plan) error {
 
 // image is the image that the run's container has to be made of; empty: any.
 func (l *liveRun) image() string {
-	if l.claim.Agent == nil {
+	if l.initial.Agent == nil {
 		return ""
 	}
-	return l.x.Agents[l.claim.Agent.Name].Image
+	return l.x.Agents[l.initial.Agent.Name].Image
 }
 
 func firstLine(text string) string {
@@ -143,7 +143,7 @@ func (x *Executor) say(ctx context.Context, run string, p record.Prompt) error {
 func (l *liveRun) say(p record.Prompt) error {
 	given := named(p.Files)
 	p.Files = withoutContent(given)
-	dir, discard, err := l.x.keepFiles(l.claim, given)
+	dir, discard, err := l.x.keepFiles(l.initial, given)
 	defer discard()
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -160,7 +160,7 @@ func (l *liveRun) say(p record.Prompt) error {
 		}
 	}
 	switch {
-	case l.over || l.deaf:
+	case l.over || l.noPrompts:
 		return errOver // and its folder may be gone already
 	case err != nil:
 		return err
@@ -168,7 +168,7 @@ func (l *liveRun) say(p record.Prompt) error {
 		return fmt.Errorf("%w: %d prompts wait for its agent already", record.ErrConflict, maxUnheard)
 	}
 	if dir != "" {
-		if err := l.x.placeFiles(l.claim, dir, p.Key); err != nil {
+		if err := l.x.placeFiles(l.initial, dir, p.Key); err != nil {
 			return err
 		}
 	}
@@ -205,14 +205,14 @@ func (l *liveRun) unheardLocked(than int) bool {
 func (l *liveRun) lastTurn(heard int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.deaf = !l.unheardLocked(heard)
-	return l.deaf
+	l.noPrompts = !l.unheardLocked(heard)
+	return l.noPrompts
 }
 
 // deafen ends the conversation whatever was said.
-func (l *liveRun) deafen() {
+func (l *liveRun) refusePrompts() {
 	l.mu.Lock()
-	l.deaf = true
+	l.noPrompts = true
 	l.mu.Unlock()
 }
 

@@ -60,7 +60,7 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 	defer t.clock.Pause()
 	left := new(atomic.Int64)
 	left.Store(t.a.Output)
-	stop, err := t.talkTo(tctx, w, func(n int) {
+	stop, err := t.sayTo(tctx, w, func(n int) {
 		if left.Add(-int64(n)) < 0 {
 			end(errBabble)
 		}
@@ -71,10 +71,10 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 	}
 	switch {
 	case errors.Is(cause, record.ErrClosed):
-		t.hangUp()
+		t.endProcess()
 		return outcome{}, cause
 	case err != nil && lostHost(w.host):
-		t.hangUp()
+		t.endProcess()
 		return outcome{}, fmt.Errorf("cannot speak to the agent in %s: %w", w.s.ID, containers.ErrGone)
 	}
 	exit := containers.Exit{Duration: t.l.x.Now().Sub(began)}
@@ -86,14 +86,14 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 	case err != nil:
 		exit.Code = 1
 	}
-	if err != nil || !t.l.unheard(t.heard) || !t.talk.Lasts() {
+	if err != nil || !t.l.unheard(t.heard) || !t.process.Lasts() {
 		// Before its memory is read, which it may still be writing.
-		left := t.hangUp()
+		left := t.endProcess()
 		if left != nil && err != nil && exit.Reason == "" && left.Reason != containers.ReasonKilled { // by hangUp
 			exit.Code, exit.Reason, exit.Message = max(left.Code, 1), left.Reason, left.Message
 		}
 	} else {
-		t.talk.SetTurn(nil, nil)
+		t.process.SetTurn(nil, nil)
 	}
 	if err := w.out.flush(); err != nil {
 		return outcome{}, err
@@ -160,16 +160,16 @@ func tailOf(c *capture) string {
 }
 
 // talkTo says the turn's words, in the agent that is there or in a new one.
-func (t *turn) talkTo(ctx context.Context, w *work, meter func(int)) (stop string, err error) {
+func (t *turn) sayTo(ctx context.Context, w *work, meter func(int)) (stop string, err error) {
 	files, err := w.host.Files(ctx)
 	if err != nil {
 		return "", err
 	}
 	defer files.Close()
-	if t.talk != nil && !t.talk.Ready(w.host) {
-		t.hangUp()
+	if t.process != nil && !t.process.Ready(w.host) {
+		t.endProcess()
 	}
-	fresh := t.talk == nil
+	fresh := t.process == nil
 	lost := false
 	if fresh {
 		if lost, err = t.call(ctx, w, files, meter); err != nil {
@@ -180,8 +180,8 @@ func (t *turn) talkTo(ctx context.Context, w *work, meter func(int)) (stop strin
 	if err != nil {
 		return "", err
 	}
-	t.talk.SetTurn(agentTurn{w}, meter)
-	return t.talk.Say(ctx, t.clock, blocks)
+	t.process.SetTurn(agentTurn{w}, meter)
+	return t.process.Say(ctx, t.clock, blocks)
 }
 
 // call starts the agent and opens the session; lost tells that there was one
@@ -195,7 +195,7 @@ func (t *turn) call(ctx context.Context, w *work, files *sftp.Client, meter func
 	defer cancel()
 	browser := t.openBrowser(ctx, w)
 	k, err := agent.Start(ctx, w.host, t.agentOptions(browser), agentTurn{w}, meter)
-	t.talk = k // also one that did not come up has to be ended
+	t.process = k // also one that did not come up has to be ended
 	if err != nil {
 		return false, err
 	}
@@ -234,8 +234,8 @@ func (t *turn) formerSession() string {
 	if id := t.l.snapshot().Session; id != "" {
 		return id
 	}
-	own := *t.l.claim.Agent
-	for c, depth := t.l.claim.Caller, 0; depth <= maxForks; depth++ {
+	own := *t.l.initial.Agent
+	for c, depth := t.l.initial.Caller, 0; depth <= maxForks; depth++ {
 		runs := t.l.x.OfCaller(c)
 		for _, s := range sessions(runs) {
 			if s.Agent == own.Name && s.Label == own.Session && s.ID != "" {
@@ -263,7 +263,7 @@ func (t *turn) servers(ctx context.Context, w *work, browser bool) []sdk.McpServ
 		return sdk.McpServer{Http: &sdk.McpServerHttpInline{Type: "http", Name: name, Url: url, Headers: []sdk.HttpHeader{}}}
 	}
 	var list []sdk.McpServer
-	if t.talk.Conn.Agent.Capabilities.McpCapabilities.Http {
+	if t.process.Conn.Agent.Capabilities.McpCapabilities.Http {
 		if browser {
 			list = append(list, byHTTP("browser", browse.InteractiveURL))
 		}
@@ -275,7 +275,7 @@ func (t *turn) servers(ctx context.Context, w *work, browser bool) []sdk.McpServ
 	if _, ok := t.l.x.Door[mcpPath]; !ok {
 		return nil
 	}
-	id := t.talk.ID + "-mcp"
+	id := t.process.ID + "-mcp"
 	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Args: []string{"test", "-x", containers.Program}}, io.Discard, io.Discard)
 	if err != nil || exit.Code != 0 {
 		return nil // without them an agent can do its work all the same
@@ -289,7 +289,7 @@ const mcpPath = "/mcp"
 // words is what is said in the turn.
 func (t *turn) words(ctx context.Context, w *work, files *sftp.Client, lost bool) ([]sdk.ContentBlock, error) {
 	l := t.l
-	names, err := l.x.offer(ctx, l.claim, files, t.all)
+	names, err := l.x.offer(ctx, l.initial, files, t.all)
 	if err != nil {
 		return nil, fmt.Errorf("cannot give the agent its files: %w", err)
 	}
@@ -305,7 +305,7 @@ func (t *turn) words(ctx context.Context, w *work, files *sftp.Client, lost bool
 	blocks := []sdk.ContentBlock{sdk.TextBlock(text)}
 	added := slices.Concat(names[len(t.all)-len(prompts):]...)
 	if len(added) > agent.MaxFiles {
-		blocks[0].Text.Text += "\n\nFiles that were given along are in " + filesFolder(l.claim)
+		blocks[0].Text.Text += "\n\nFiles that were given along are in " + filesFolder(l.initial)
 		return blocks, nil
 	}
 	for _, name := range added {
@@ -315,10 +315,10 @@ func (t *turn) words(ctx context.Context, w *work, files *sftp.Client, lost bool
 		}
 		blocks = append(blocks, sdk.ContentBlock{ResourceLink: link})
 	}
-	if !t.talk.Conn.Agent.Capabilities.PromptCapabilities.Image {
+	if !t.process.Conn.Agent.Capabilities.PromptCapabilities.Image {
 		return blocks, nil
 	}
-	pictures, err := l.x.givenPictures(ctx, l.claim, prompts)
+	pictures, err := l.x.givenPictures(ctx, l.initial, prompts)
 	if err != nil {
 		return nil, err
 	}
@@ -378,13 +378,13 @@ func (x *Executor) givenPicture(ctx context.Context, r record.Run, p record.Prom
 }
 
 // hangUp ends the agent's process, if there is one, and returns how it ended if that is known.
-func (c *conversation) hangUp() *containers.Exit {
+func (c *conversation) endProcess() *containers.Exit {
 	defer c.closeBrowser() // after the process that uses it
-	k := c.talk
+	k := c.process
 	if k == nil {
 		return nil
 	}
-	c.talk = nil
+	c.process = nil
 	return k.End(c.l.ctx)
 }
 
@@ -412,7 +412,7 @@ func (c *conversation) agentOptions(browser bool) agent.Options {
 	return agent.Options{
 		Agent:      c.a,
 		Env:        c.env(browser),
-		Prefix:     c.l.talkPrefix(),
+		Prefix:     c.l.processPrefix(),
 		Timeout:    x.Timeout,
 		RunTimeout: x.RunTimeout,
 		Output:     x.Limits.WithDefaults().Output,
@@ -422,19 +422,19 @@ func (c *conversation) agentOptions(browser bool) agent.Options {
 
 // env returns the environment of the agent.
 func (c *conversation) env(browser bool) []string {
-	env := slices.Concat(c.l.x.trees.Identity.Env(c.l.claim.Asker), c.a.Env, []string{"RAMUS_FILES=" + filesFolder(c.l.claim)})
+	env := slices.Concat(c.l.x.trees.Identity.Env(c.l.initial.Asker), c.a.Env, []string{"RAMUS_FILES=" + filesFolder(c.l.initial)})
 	if browser {
 		env = append(env, browse.InteractiveEnv+"="+browse.InteractiveURL)
 	}
 	return env
 }
 
-// talkPrefix begins the ids of the processes and terminals of the run's agent.
-func (l *liveRun) talkPrefix() string { return l.commandID("acp", 0) + "." }
+// processPrefix begins the ids of the processes and terminals of the run's agent.
+func (l *liveRun) processPrefix() string { return l.commandID("acp", 0) + "." }
 
 // speaks tells whether a step is a turn with an agent of agent.ProtocolACP.
 func (l *liveRun) speaks(s stepInfo) bool {
-	return s.Kind == string(record.KindAgent) && l.claim.Agent != nil && l.x.Agents[l.claim.Agent.Name].Protocol == agent.ProtocolACP
+	return s.Kind == string(record.KindAgent) && l.initial.Agent != nil && l.x.Agents[l.initial.Agent.Name].Protocol == agent.ProtocolACP
 }
 
 // repeatable tells whether a turn that is gone with its container may be begun

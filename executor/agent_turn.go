@@ -24,24 +24,24 @@ import (
 // conversation is an agent's run: turns, as long as somebody has something to
 // say, and then the checks. The run's goroutine alone touches it.
 type conversation struct {
-	l      *liveRun
-	a      agent.Agent
-	turns  int
-	heard  int               // prompts that the agent has been given
-	checks map[string]string // how each ended the last time: passed, failed, skipped
-	talk   *agent.Process    // of agent.ProtocolACP: the process that is there for the next turn; may be nil
-	clock  *agent.Clock      // of the turn with it
+	l       *liveRun
+	a       agent.Agent
+	turns   int
+	heard   int               // prompts that the agent has been given
+	checks  map[string]string // how each ended the last time: passed, failed, skipped
+	process *agent.Process    // of agent.ProtocolACP: the process that is there for the next turn; may be nil
+	clock   *agent.Clock      // of the turn with it
 	// browser is the agent's own while it works; with an agent of agent.ProtocolACP it stays as long as talk.
 	browser *browse.Interactive
 }
 
 // converse takes an agent's run to its end, from where its journal stands.
 func (l *liveRun) converse(ctx context.Context) (map[string]any, error) {
-	defer l.deafen()
-	if l.claim.Agent == nil {
+	defer l.refusePrompts()
+	if l.initial.Agent == nil {
 		return nil, &failure{record.ReasonInternal, "an agent's run that names no agent"}
 	}
-	a, err := l.x.agent(l.claim.Agent.Name)
+	a, err := l.x.agent(l.initial.Agent.Name)
 	if err != nil {
 		return nil, &failure{record.ReasonBadInput, err.Error()}
 	}
@@ -50,7 +50,7 @@ func (l *liveRun) converse(ctx context.Context) (map[string]any, error) {
 	}
 	c := &conversation{l: l, a: a, checks: map[string]string{}}
 	err = c.run(ctx)
-	c.hangUp()
+	c.endProcess()
 	return map[string]any{"agent": a.Name, "turns": c.turns, "checks": c.checks}, err
 }
 
@@ -88,8 +88,8 @@ func (c *conversation) run(ctx context.Context) error {
 
 // giveUp ends the conversation with what the agent has not heard in the journal.
 func (c *conversation) giveUp() error {
-	c.l.deafen()
-	left := len(c.l.claim.Prompts(c.l.journalled())) - c.heard
+	c.l.refusePrompts()
+	left := len(c.l.initial.Prompts(c.l.journalled())) - c.heard
 	if left == 0 {
 		return nil
 	}
@@ -100,7 +100,7 @@ func (c *conversation) giveUp() error {
 func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
 	l := c.l
 	id := "turn-" + strconv.Itoa(n)
-	prompts := l.claim.Prompts(l.journalled())
+	prompts := l.initial.Prompts(l.journalled())
 	upto := c.fit(prompts)
 	if b := l.beginning(id); b.last != nil {
 		upto = min(max(promptsHeard(*b.last), c.heard), len(prompts))
@@ -162,7 +162,7 @@ type turn struct {
 
 // about is what the turn is about: what was said, or the title that it was given.
 func (t *turn) about() string {
-	if title := firstLine(t.l.claim.Agent.Title); t.first && len(t.now) == 1 && title != "" {
+	if title := firstLine(t.l.initial.Agent.Title); t.first && len(t.now) == 1 && title != "" {
 		return title
 	}
 	return joinPrompts(t.now)
@@ -182,9 +182,9 @@ func (t *turn) withNote(text string) string {
 
 // conflictBefore returns a note for the agent if the caller's run before this one ended in a conflict.
 func (l *liveRun) conflictBefore() string {
-	for _, r := range slices.Backward(l.x.OfCaller(l.claim.Caller)) {
+	for _, r := range slices.Backward(l.x.OfCaller(l.initial.Caller)) {
 		switch {
-		case r.ID == l.claim.ID || !r.CreatedAt.Before(l.claim.CreatedAt):
+		case r.ID == l.initial.ID || !r.CreatedAt.Before(l.initial.CreatedAt):
 			continue
 		case r.Reason == record.ReasonConflict:
 			return fmt.Sprintf("Note from ramus: %s. The work tree is at what was pushed. `git fetch origin` with the name of that ref brings your own version as FETCH_HEAD.", r.Error)
@@ -262,18 +262,18 @@ func (t *turn) prepare(ctx context.Context, w *work, browser bool) (*containers.
 		return nil, err
 	}
 	if t.first && !known && len(t.a.State) == 0 && len(t.a.Resume) > 0 {
-		if known, err = l.x.knows(ctx, l.claim); err != nil {
+		if known, err = l.x.knows(ctx, l.initial); err != nil {
 			return nil, err
 		}
 	}
-	names, err := l.x.offer(ctx, l.claim, files, t.all)
+	names, err := l.x.offer(ctx, l.initial, files, t.all)
 	if err != nil {
 		return nil, fmt.Errorf("cannot give the agent its files: %w", err)
 	}
 	text := t.text()
 	switch added := slices.Concat(names[len(t.all)-len(t.now):]...); {
 	case len(added) > agent.MaxFiles:
-		text += "\n\nFiles that were given along are in " + filesFolder(l.claim)
+		text += "\n\nFiles that were given along are in " + filesFolder(l.initial)
 	case len(added) > 0:
 		text += "\n\nFiles that were given along:\n" + strings.Join(added, "\n")
 	}
@@ -400,12 +400,12 @@ func (t *turn) memory(w *work) *agent.Memory {
 		Agent:   t.a,
 		Repo:    w.t.Repo,
 		Caller:  w.t.Caller,
-		Dir:     filepath.Join(l.x.outputDir(l.claim), "state"),
+		Dir:     filepath.Join(l.x.outputDir(l.initial), "state"),
 		Bot:     l.x.Bot,
 		Now:     l.x.Now,
 		Secrets: l.x.Secrets,
 		Subject: fmt.Sprintf("Memory of %s after %s", t.a.Name, w.s.ID),
-		Trailers: fmt.Sprintf("%s: %s\n%s: %s\n%s: %s\n", record.TrailerCaller, w.t.Caller, record.TrailerRun, l.claim.ID,
+		Trailers: fmt.Sprintf("%s: %s\n%s: %s\n%s: %s\n", record.TrailerCaller, w.t.Caller, record.TrailerRun, l.initial.ID,
 			record.TrailerStep, w.s.ID),
 		Clean: w.cleanName,
 		Note: func(text string) error {

@@ -51,7 +51,7 @@ func (x *Executor) TraceViewer(context.Context) (fs.FS, error) {
 // newChecks returns the checks of the run, of which there are none yet in this process.
 func (l *liveRun) newChecks() *browse.Run {
 	return &browse.Run{
-		Output:  l.x.outputDir(l.claim),
+		Output:  l.x.outputDir(l.initial),
 		Journal: l.journalled,
 		Emit:    func(e record.Event) error { return l.emit(e, false) },
 	}
@@ -67,12 +67,12 @@ func pageStep(s *taskShell) browse.Step {
 	w := s.w
 	return browse.Step{
 		ID:    w.s.ID,
-		Claim: w.l.claim,
+		Claim: w.l.initial,
 		Run:   w.l.checks,
 		Tree:  w.t.Tree,
 		Host:  w.host,
 		Image: w.image,
-		Env:   w.l.x.trees.Identity.Env(w.l.claim.Asker),
+		Env:   w.l.x.trees.Identity.Env(w.l.initial.Asker),
 		Site:  w.t.site,
 		Shell: pageShell{s},
 	}
@@ -103,7 +103,7 @@ func (p pageShell) ReadFile(ctx context.Context, name string) ([]byte, error) {
 
 func (p pageShell) Scratch(ctx context.Context, commit gitd.Hash, branch string, number int) (browse.Step, func(), error) {
 	w, x := p.s.w, p.s.w.l.x
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", w.l.claim.Name(), w.s.ID, number))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s\x00%s\x00%d", w.l.initial.Name(), w.s.ID, number))
 	key := scratchPrefix + hex.EncodeToString(sum[:10])
 	t := x.newTarget(record.Caller{}, w.t.Repo, w.t.Base)
 	ctx, cancel := context.WithTimeout(ctx, scratchWait)
@@ -154,7 +154,7 @@ func (w *work) commitSoFar(ctx context.Context, subject string) (commit, tree gi
 	w.head.mu.Lock()
 	defer w.head.mu.Unlock()
 	// Without the trailer of an exit code, since the step has not ended with this commit.
-	made, err := w.t.Commit(ctx, w.host, w.head.at, w.l.claim.Asker, w.halfway(subject), nil)
+	made, err := w.t.Commit(ctx, w.host, w.head.at, w.l.initial.Asker, w.halfway(subject), nil)
 	if err != nil {
 		return "", "", err
 	}

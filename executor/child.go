@@ -29,7 +29,7 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) 
 		return nil, &failure{record.ReasonBadInput, fmt.Sprintf("there is no workflow %q", s.Sub.Workflow)}
 	}
 	files := runFiles{Workflow: text, Sub: parent.files.Sub}
-	w, err := files.parse(context.WithoutCancel(ctx), x, parent.claim.Repo) // also of a run that was stopped
+	w, err := files.parse(context.WithoutCancel(ctx), x, parent.initial.Repo) // also of a run that was stopped
 	if err != nil {
 		return nil, &failure{record.ReasonBadInput, err.Error()}
 	}
@@ -106,7 +106,7 @@ func (c *childRun) run(ctx context.Context, answers map[string]record.Decision) 
 	l.ctx, l.cancel = context.WithCancelCause(ctx)
 	defer l.cancel(nil)
 	c.x.mu.Lock()
-	c.x.live[l.claim.Name()] = l
+	c.x.live[l.initial.Name()] = l
 	c.x.mu.Unlock()
 	defer close(l.done)
 	for step, d := range decisions(l.journalled()) {

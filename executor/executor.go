@@ -114,7 +114,7 @@ type Executor struct {
 	live    map[string]*liveRun  // by Run.Name
 	ended   map[record.State]int // how many runs ended since start, by how
 	waiting map[string]bool      // runs that wait for a person since start, by name
-	holds   map[string]*hold     // by Run.Name
+	locks   map[string]*runLock  // by Run.Name
 	ports   map[*portConn]struct{}
 }
 

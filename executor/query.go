@@ -28,7 +28,7 @@ func (x *Executor) current() []record.Run {
 	x.mu.Unlock()
 	runs := x.index.All()
 	for i := range runs {
-		if l := live[runs[i].Name()]; l != nil && l.claim.Repo == runs[i].Repo {
+		if l := live[runs[i].Name()]; l != nil && l.initial.Repo == runs[i].Repo {
 			runs[i] = l.snapshot()
 		}
 	}

@@ -162,7 +162,7 @@ func (x *Executor) listEarlier(ctx context.Context, repo *gitd.Repo, l *liveRun,
 		err = json.Unmarshal(text, &before)
 	}
 	if err != nil {
-		return fmt.Errorf("cannot seal %s: cannot read its record before: %w", l.claim.Name(), err)
+		return fmt.Errorf("cannot seal %s: cannot read its record before: %w", l.initial.Name(), err)
 	}
 	for _, f := range before.Files {
 		if !slices.ContainsFunc(m.Files, func(now record.ManifestFile) bool { return now.Name == f.Name }) {
@@ -177,7 +177,7 @@ func (x *Executor) listEarlier(ctx context.Context, repo *gitd.Repo, l *liveRun,
 func (l *liveRun) copyJournal(to string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	from, err := os.Open(l.x.journalPath(l.claim))
+	from, err := os.Open(l.x.journalPath(l.initial))
 	if err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (s *taskShell) Exec(ctx context.Context, command string, timeout time.Durat
 	var stdout, stderr tasks.HeadTail
 	// What the task sees is cut in the middle when it is long: secrets are taken out before.
 	cleanOut, cleanErr, flush := w.l.x.Secrets.Writers(&stdout, &stderr)
-	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Shell: command, Env: w.l.x.trees.Identity.Env(w.l.claim.Asker), Timeout: timeout},
+	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Shell: command, Env: w.l.x.trees.Identity.Env(w.l.initial.Asker), Timeout: timeout},
 		w.heard(cleanOut, false), w.heard(cleanErr, true))
 	flush()
 	if err == nil {
@@ -259,7 +259,7 @@ func (s *taskShell) Commit(ctx context.Context, message string, paths []string) 
 	}
 	w.head.mu.Lock()
 	defer w.head.mu.Unlock()
-	made, err := w.t.Commit(ctx, w.host, w.head.at, w.l.claim.Asker, text, paths)
+	made, err := w.t.Commit(ctx, w.host, w.head.at, w.l.initial.Asker, text, paths)
 	if err != nil {
 		return "", fmt.Errorf("cannot commit: %w", err)
 	}

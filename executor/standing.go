@@ -42,7 +42,7 @@ type Amendment struct {
 // and Repo. A second claim with the same caller and key returns the first one's
 // run, and fresh is false. The caller's branch is made by the first run that works.
 func (x *Executor) Stand(ctx context.Context, r record.Request, rec json.RawMessage) (run record.Run, fresh bool, err error) {
-	return x.hold(ctx, record.KindConversation, r, x.Secrets.JSON(rec))
+	return x.claimIdle(ctx, record.KindConversation, r, x.Secrets.JSON(rec))
 }
 
 // Amend changes a run of KindConversation. When it returns, all of it is in the
@@ -62,7 +62,7 @@ func (x *Executor) amend(ctx context.Context, run string, was int64, a Amendment
 	if err := x.isOpen(); err != nil {
 		return record.Run{}, err
 	}
-	_, repo, ref, release, err := x.held(ctx, run)
+	_, repo, ref, release, err := x.lockIdle(ctx, run)
 	if err != nil {
 		return record.Run{}, err
 	}

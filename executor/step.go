@@ -118,7 +118,7 @@ func (b beginning) result() (workflow.StepResult, error) {
 
 // commandID names a step's command in its runner; each beginning has its own.
 func (l *liveRun) commandID(step string, start int) string {
-	sum := sha256.Sum256([]byte(l.claim.Name() + "\x00" + step))
+	sum := sha256.Sum256([]byte(l.initial.Name() + "\x00" + step))
 	return hex.EncodeToString(sum[:10]) + "-" + strconv.Itoa(start)
 }
 
@@ -195,7 +195,7 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 	if err := context.Cause(ctx); err != nil {
 		return workflow.StepResult{}, err // what a stopped run left behind was seen to, nothing new begins
 	}
-	lease, tip, err := t.Ready(ctx, l.image(), l.claim.Asker, l.waiting)
+	lease, tip, err := t.Ready(ctx, l.image(), l.initial.Asker, l.waiting)
 	if err != nil {
 		return workflow.StepResult{}, err
 	}
@@ -212,7 +212,7 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 	}
 	w := &work{l: l, t: t, host: lease.Host, image: lease.Container.Image, s: s, id: l.commandID(s.ID, start), before: tip, head: &head{at: tip}}
 	data := started{ID: w.id, Prompts: s.Prompts}
-	if t.Caller != l.claim.Caller {
+	if t.Caller != l.initial.Caller {
 		data.Caller = t.Caller
 	}
 	e := record.Event{Type: record.EventStepStarted, Step: s.ID, Node: s.Node, Kind: s.Kind, Command: text.Clip(s.Command, 16<<10), Task: s.Task, Parent: tip, Data: record.Marshal(data)}
@@ -241,7 +241,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 	_ = json.Unmarshal(b.last.Data, &st) // an event of ours; a broken one means "begin again"
 	looking, cancel := context.WithTimeout(l.x.ctx, worktree.Housekeeping)
 	defer cancel()
-	lease, err := l.x.Fleet.Adopt(looking, t.Request(l.image(), l.claim.Asker, l.waiting))
+	lease, err := l.x.Fleet.Adopt(looking, t.Request(l.image(), l.initial.Asker, l.waiting))
 	if err != nil && !errors.Is(err, containers.ErrGone) {
 		return res, fateLost, err
 	}
@@ -268,7 +268,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 		}
 		if l.speaks(s) && err == nil {
 			// Nobody speaks to that process any more. What it did stands in the work tree, for the next one.
-			_, known, err := agent.EndAll(looking, lease.Host, l.talkPrefix())
+			_, known, err := agent.EndAll(looking, lease.Host, l.processPrefix())
 			if err != nil && !errors.Is(err, containers.ErrGone) {
 				return res, fateLost, err
 			}
@@ -297,7 +297,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 		t.Forget()
 	}
 	// The container is gone, or has never heard of the command. Was it committed?
-	commit, tip, err := t.Recover(looking, b.last.Parent, l.claim.Asker, l.claim.ID, s.ID)
+	commit, tip, err := t.Recover(looking, b.last.Parent, l.initial.Asker, l.initial.ID, s.ID)
 	var apart *worktree.Uncommitted
 	if err != nil && !errors.As(err, &apart) {
 		return res, fateLost, err
@@ -384,7 +384,7 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 	defer cancel()
 	w.head.mu.Lock()
 	defer w.head.mu.Unlock()
-	made, err := w.t.CommitLast(cctx, w.host, w.head.at, l.claim.Asker, w.message(o), nil)
+	made, err := w.t.CommitLast(cctx, w.host, w.head.at, l.initial.Asker, w.message(o), nil)
 	less := false // the commit lacks files, and they are gone with the container
 	if errors.Is(err, containers.ErrGone) {
 		made, less, err = w.pushed(cctx, err)
@@ -440,7 +440,7 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 // that stands, and the command, run again on top of it, would do all of it twice. What the
 // container was lost by is returned when there is nothing.
 func (w *work) pushed(ctx context.Context, lost error) (made worktree.Committed, less bool, err error) {
-	c, tip, err := w.t.Recover(ctx, w.before, w.l.claim.Asker, w.l.claim.ID, w.s.ID)
+	c, tip, err := w.t.Recover(ctx, w.before, w.l.initial.Asker, w.l.initial.ID, w.s.ID)
 	var apart *worktree.Uncommitted
 	if errors.As(err, &apart) {
 		return made, false, apart
@@ -522,8 +522,8 @@ func (w *work) finish(o outcome, commit gitd.Hash, notes string) (workflow.StepR
 			}
 		})
 	}
-	if l.claim.Kind == record.KindExec {
-		return o.result, l.hold(e) // that the run ends is journalled next
+	if l.initial.Kind == record.KindExec {
+		return o.result, l.emitDeferred(e) // that the run ends is journalled next
 	}
 	return o.result, l.emit(e, true)
 }
@@ -580,7 +580,7 @@ func (w *work) message(o outcome) string {
 		}
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(&b, "%s: %s\n%s: %s\n%s: %s\n%s: %d\n", record.TrailerCaller, w.t.Caller, record.TrailerRun, w.l.claim.ID,
+	fmt.Fprintf(&b, "%s: %s\n%s: %s\n%s: %s\n%s: %d\n", record.TrailerCaller, w.t.Caller, record.TrailerRun, w.l.initial.ID,
 		record.TrailerStep, w.s.ID, record.TrailerExit, o.exit.Code)
 	if o.exit.Reason != "" {
 		fmt.Fprintf(&b, "%s: %s\n", record.TrailerReason, o.exit.Reason)
@@ -591,7 +591,7 @@ func (w *work) message(o outcome) string {
 // halfway is the commit message of what stands in the middle of a step.
 func (w *work) halfway(subject string) string {
 	return w.l.x.commitText(fmt.Sprintf("%s\n\n%s: %s\n%s: %s\n%s: %s\n", text.Clip(strings.Join(strings.Fields(subject), " "), 72),
-		record.TrailerCaller, w.t.Caller, record.TrailerRun, w.l.claim.ID, record.TrailerStep, w.s.ID))
+		record.TrailerCaller, w.t.Caller, record.TrailerRun, w.l.initial.ID, record.TrailerStep, w.s.ID))
 }
 
 // commitText is a commit message as it may be kept.
@@ -661,7 +661,7 @@ func (w *work) attend(ctx context.Context, id string, command *containers.Comman
 func (l *liveRun) shell(c record.Command, timeout time.Duration) func(context.Context, *work) (outcome, error) {
 	return func(ctx context.Context, w *work) (outcome, error) {
 		command := &containers.Command{ID: w.id, Args: c.Args, Shell: c.Shell, Dir: c.Dir, Stdin: c.Stdin,
-			Env: append(l.x.trees.Identity.Env(l.claim.Asker), c.Env...), Timeout: timeout, Background: c.Background}
+			Env: append(l.x.trees.Identity.Env(l.initial.Asker), c.Env...), Timeout: timeout, Background: c.Background}
 		switch {
 		case w.again:
 			command = nil

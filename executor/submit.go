@@ -118,7 +118,7 @@ func (x *Executor) submit(ctx context.Context, r record.Request, a *attendance) 
 	}
 	if r.Key != "" && !r.Caller.IsZero() {
 		// Between its claim and its start a run can be neither found nor joined, so others with the key wait.
-		release, err := x.alone(ctx, record.Run{ID: r.Key, Caller: r.Caller}.Name())
+		release, err := x.lockRun(ctx, record.Run{ID: r.Key, Caller: r.Caller}.Name())
 		if err != nil {
 			return nil, record.Run{}, err
 		}
@@ -133,7 +133,7 @@ func (x *Executor) submit(ctx context.Context, r record.Request, a *attendance) 
 	}
 	alone := r.CancelPrevious && p.run.Workflow != ""
 	if alone {
-		release, err := x.alone(ctx, "workflow "+p.run.Repo+" "+p.run.Workflow)
+		release, err := x.lockRun(ctx, "workflow "+p.run.Repo+" "+p.run.Workflow)
 		if err != nil {
 			return nil, record.Run{}, err
 		}

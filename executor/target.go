@@ -111,7 +111,7 @@ func (t *target) setAtWork(w *work) {
 // runName returns the name of the run at work; "" between steps.
 func (t *target) runName() string {
 	if w := t.atWork(); w != nil {
-		return w.l.claim.Name()
+		return w.l.initial.Name()
 	}
 	return ""
 }
@@ -119,7 +119,7 @@ func (t *target) runName() string {
 // runID returns the id of the run at work; "" between steps.
 func (t *target) runID() string {
 	if w := t.atWork(); w != nil {
-		return w.l.claim.ID
+		return w.l.initial.ID
 	}
 	return ""
 }

@@ -40,7 +40,7 @@ type stepDone struct {
 // nothing is left but questions to people.
 func (l *liveRun) workflow(ctx context.Context, answers map[string]record.Decision) (map[string]any, error) {
 	// A run that was stopped is taken up all the same: its file was checked before.
-	w, err := l.files.parse(context.WithoutCancel(ctx), l.x, l.claim.Repo)
+	w, err := l.files.parse(context.WithoutCancel(ctx), l.x, l.initial.Repo)
 	if err != nil {
 		return nil, &failure{record.ReasonBadInput, err.Error()}
 	}
@@ -48,7 +48,7 @@ func (l *liveRun) workflow(ctx context.Context, answers map[string]record.Decisi
 	if err != nil {
 		return nil, err
 	}
-	machine, pending, _, err := workflow.Replay(w, l.claim.Input, workflowContext(l.claim), results, "")
+	machine, pending, _, err := workflow.Replay(w, l.initial.Input, workflowContext(l.initial), results, "")
 	if err != nil {
 		return nil, &failure{record.ReasonBadInput, err.Error()}
 	}
@@ -399,11 +399,11 @@ func (l *liveRun) targetOf(s workflow.Step) (*target, error) {
 	if s.Line == "" || !s.Branch {
 		return l.target, nil
 	}
-	c, err := lineCaller(l.claim.Caller, s.Line)
+	c, err := lineCaller(l.initial.Caller, s.Line)
 	if err != nil {
 		return nil, err
 	}
-	return l.x.target(c, l.target.Repo, l.claim.Base), nil
+	return l.x.target(c, l.target.Repo, l.initial.Base), nil
 }
 
 // fork gives a fan-out line a branch of its own, cut from the run's.
@@ -441,13 +441,13 @@ func (l *liveRun) join(ctx context.Context, info stepInfo, s workflow.Step) (wor
 
 func (l *liveRun) mergeLines(ctx context.Context, s workflow.Step) (workflow.StepResult, record.Reason, error) {
 	for _, line := range s.Lines {
-		c, err := lineCaller(l.claim.Caller, line)
+		c, err := lineCaller(l.initial.Caller, line)
 		if err != nil {
 			return workflow.StepResult{}, record.ReasonInternal, err
 		}
-		m, err := l.target.Repo.Merge(ctx, gitd.MergeRequest{From: c.Branch(), Into: l.claim.Branch, Strategy: gitd.StrategyMerge,
-			Message: fmt.Sprintf("Merge line %s\n\n%s: %s\n%s: %s\n%s: %s\n", line, record.TrailerCaller, l.claim.Caller, record.TrailerRun, l.claim.ID, record.TrailerStep, s.ID),
-			Author:  l.claim.Asker, Committer: l.x.Bot, When: l.x.Now()})
+		m, err := l.target.Repo.Merge(ctx, gitd.MergeRequest{From: c.Branch(), Into: l.initial.Branch, Strategy: gitd.StrategyMerge,
+			Message: fmt.Sprintf("Merge line %s\n\n%s: %s\n%s: %s\n%s: %s\n", line, record.TrailerCaller, l.initial.Caller, record.TrailerRun, l.initial.ID, record.TrailerStep, s.ID),
+			Author:  l.initial.Asker, Committer: l.x.Bot, When: l.x.Now()})
 		if err != nil {
 			return workflow.StepResult{}, record.ReasonInternal, err
 		}
@@ -512,15 +512,15 @@ func (l *liveRun) mergeOnSuccess(ctx context.Context, w *workflow.Workflow) erro
 	if strategy == "" {
 		strategy = gitd.StrategyRebase
 	}
-	res, err := l.x.mergeInto(ctx, l.target, record.Merge{Into: l.claim.Base, Strategy: strategy, By: l.claim.Asker})
+	res, err := l.x.mergeInto(ctx, l.target, record.Merge{Into: l.initial.Base, Strategy: strategy, By: l.initial.Asker})
 	if err != nil {
 		return err
 	}
-	if err := l.emit(record.Event{Type: record.EventMerge, Message: l.claim.Base, Commit: res.Commit, Data: record.Marshal(res)}, true); err != nil {
+	if err := l.emit(record.Event{Type: record.EventMerge, Message: l.initial.Base, Commit: res.Commit, Data: record.Marshal(res)}, true); err != nil {
 		return err
 	}
 	if len(res.Conflicts) > 0 {
-		return &failure{record.ReasonMergeConflict, fmt.Sprintf("%s cannot be brought into %s: conflicts in %s", l.claim.Branch, l.claim.Base, strings.Join(res.Conflicts, ", "))}
+		return &failure{record.ReasonMergeConflict, fmt.Sprintf("%s cannot be brought into %s: conflicts in %s", l.initial.Branch, l.initial.Base, strings.Join(res.Conflicts, ", "))}
 	}
 	l.change(func(r *record.Run) { r.Merged = res.Commit })
 	return nil

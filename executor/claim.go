@@ -20,11 +20,11 @@ import (
 // key returns the first one's run, and fresh is false. The caller's branch is
 // not made before Begin.
 func (x *Executor) Claim(ctx context.Context, r record.Request) (run record.Run, fresh bool, err error) {
-	return x.hold(ctx, record.KindRequest, r, nil)
+	return x.claimIdle(ctx, record.KindRequest, r, nil)
 }
 
 // hold claims a run at which nothing works.
-func (x *Executor) hold(ctx context.Context, kind record.Kind, r record.Request, rec json.RawMessage) (run record.Run, fresh bool, err error) {
+func (x *Executor) claimIdle(ctx context.Context, kind record.Kind, r record.Request, rec json.RawMessage) (run record.Run, fresh bool, err error) {
 	if err := x.isOpen(); err != nil {
 		return record.Run{}, false, err
 	}
@@ -40,7 +40,7 @@ func (x *Executor) hold(ctx context.Context, kind record.Kind, r record.Request,
 		return record.Run{}, false, err
 	}
 	// Between its claim and the index a run cannot be found by whoever is told of it.
-	release, err := x.alone(ctx, record.Run{ID: r.Key, Caller: r.Caller}.Name())
+	release, err := x.lockRun(ctx, record.Run{ID: r.Key, Caller: r.Caller}.Name())
 	if err != nil {
 		return record.Run{}, false, err
 	}
@@ -71,7 +71,7 @@ func (x *Executor) Find(c record.Caller, id string) (record.Run, bool) {
 	if !known {
 		return record.Run{}, false
 	}
-	if l != nil && l.claim.Repo == r.Repo {
+	if l != nil && l.initial.Repo == r.Repo {
 		return l.snapshot(), true
 	}
 	return r, true
@@ -146,7 +146,7 @@ func (x *Executor) Begin(ctx context.Context, run string, r record.Request) (rec
 	if err := x.isOpen(); err != nil {
 		return record.Run{}, err
 	}
-	held, repo, ref, release, err := x.held(ctx, run)
+	held, repo, ref, release, err := x.lockIdle(ctx, run)
 	if err != nil {
 		return held, err
 	}
@@ -179,12 +179,12 @@ func (x *Executor) Begin(ctx context.Context, run string, r record.Request) (rec
 
 // held reads a run that may be claimed only, with its ref, and keeps everybody
 // else from beginning, ending or journalling in it until release is called.
-func (x *Executor) held(ctx context.Context, run string) (_ record.Run, _ *gitd.Repo, ref gitd.Hash, release func(), err error) {
+func (x *Executor) lockIdle(ctx context.Context, run string) (_ record.Run, _ *gitd.Repo, ref gitd.Hash, release func(), err error) {
 	r, err := x.Run(ctx, run)
 	if err != nil {
 		return r, nil, "", nil, err
 	}
-	if release, err = x.alone(ctx, r.Name()); err != nil {
+	if release, err = x.lockRun(ctx, r.Name()); err != nil {
 		return r, nil, "", nil, err
 	}
 	if now, known := x.Find(r.Caller, r.ID); known {
@@ -202,21 +202,21 @@ func (x *Executor) held(ctx context.Context, run string) (_ record.Run, _ *gitd.
 }
 
 // hold is a claimed run in somebody's hands.
-type hold struct {
+type runLock struct {
 	turn  chan struct{} // one token
 	users int           // guarded by Executor.mu
 }
 
 // alone waits for a claimed run to be in nobody's hands.
-func (x *Executor) alone(ctx context.Context, run string) (release func(), err error) {
+func (x *Executor) lockRun(ctx context.Context, run string) (release func(), err error) {
 	x.mu.Lock()
-	if x.holds == nil {
-		x.holds = make(map[string]*hold)
+	if x.locks == nil {
+		x.locks = make(map[string]*runLock)
 	}
-	h := x.holds[run]
+	h := x.locks[run]
 	if h == nil {
-		h = &hold{turn: make(chan struct{}, 1)}
-		x.holds[run] = h
+		h = &runLock{turn: make(chan struct{}, 1)}
+		x.locks[run] = h
 	}
 	h.users++
 	x.mu.Unlock()
@@ -224,7 +224,7 @@ func (x *Executor) alone(ctx context.Context, run string) (release func(), err e
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		if h.users--; h.users == 0 {
-			delete(x.holds, run)
+			delete(x.locks, run)
 		}
 	}
 	select {
@@ -249,7 +249,7 @@ func (x *Executor) Note(ctx context.Context, run string, e record.Event) error {
 	case r.Ended() || r.Kind != record.KindRequest:
 		return fmt.Errorf("cannot journal in %s: %w: nothing works at it", r.Name(), record.ErrConflict)
 	}
-	_, _, _, release, err := x.held(ctx, r.Name())
+	_, _, _, release, err := x.lockIdle(ctx, r.Name())
 	if err != nil {
 		return err
 	}
@@ -280,7 +280,7 @@ type Ending struct {
 // End seals a claimed run that was answered without running anything. It
 // returns when that is done; a run that has begun or ended is returned as it is.
 func (x *Executor) End(ctx context.Context, run string, e Ending) (record.Run, error) {
-	held, _, _, release, err := x.held(ctx, run)
+	held, _, _, release, err := x.lockIdle(ctx, run)
 	if err != nil {
 		return held, err
 	}

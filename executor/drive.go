@@ -20,7 +20,7 @@ import (
 
 // launch registers a run and starts the goroutine that owns it.
 func (x *Executor) launch(l *liveRun, answers map[string]record.Decision) error {
-	name := l.claim.Name()
+	name := l.initial.Name()
 	x.mu.Lock()
 	switch {
 	case x.closed:
@@ -38,19 +38,19 @@ func (x *Executor) launch(l *liveRun, answers map[string]record.Decision) error 
 	x.mu.Unlock()
 	go func() {
 		defer x.wg.Done()
-		x.own(l, answers)
+		x.drive(l, answers)
 	}()
 	return nil
 }
 
 // own takes a run from its turn to its end.
-func (x *Executor) own(l *liveRun, answers map[string]record.Decision) {
+func (x *Executor) drive(l *liveRun, answers map[string]record.Decision) {
 	defer close(l.done)
 	ctx, cancel := context.WithTimeoutCause(l.ctx, x.RunTimeout, errRunTimeout)
 	defer cancel()
 	var output map[string]any
 	var err error
-	if l.claim.Kind == record.KindRequest {
+	if l.initial.Kind == record.KindRequest {
 		output, err = l.answer() // it needs no container, so it waits for nobody's turn
 	} else {
 		var release func()
@@ -81,11 +81,11 @@ func (l *liveRun) perform(ctx context.Context, answers map[string]record.Decisio
 	if err := l.state(record.StateRunning, "", ""); err != nil {
 		return nil, err
 	}
-	switch l.claim.Kind {
+	switch l.initial.Kind {
 	case record.KindWorkflow:
 		return l.workflow(ctx, answers)
 	case record.KindExec:
-		c := *l.claim.Exec
+		c := *l.initial.Exec
 		c.Stdin, c.Env = l.stdin, l.env
 		if l.envLost() && l.beginning("exec").last == nil {
 			return nil, l.withoutEnv()
@@ -94,10 +94,10 @@ func (l *liveRun) perform(ctx context.Context, answers map[string]record.Decisio
 		if timeout <= 0 && !c.Background {
 			timeout = l.x.Timeout
 		}
-		return nil, l.single(ctx, stepInfo{ID: "exec", Kind: string(workflow.KindShell), Command: l.claim.Command, Background: c.Background}, l.shell(c, timeout))
+		return nil, l.single(ctx, stepInfo{ID: "exec", Kind: string(workflow.KindShell), Command: l.initial.Command, Background: c.Background}, l.shell(c, timeout))
 	case record.KindTask:
-		info := stepInfo{ID: l.claim.Task.Name, Kind: string(workflow.KindTask), Task: l.claim.Task.Name}
-		do, err := l.task(l.claim.Task.Name, record.Marshal(l.claim.Task.Params), l.x.Timeout, &info)
+		info := stepInfo{ID: l.initial.Task.Name, Kind: string(workflow.KindTask), Task: l.initial.Task.Name}
+		do, err := l.task(l.initial.Task.Name, record.Marshal(l.initial.Task.Params), l.x.Timeout, &info)
 		if err != nil {
 			return nil, err
 		}
@@ -105,18 +105,18 @@ func (l *liveRun) perform(ctx context.Context, answers map[string]record.Decisio
 	case record.KindAgent:
 		return l.converse(ctx)
 	}
-	return nil, &failure{record.ReasonInternal, fmt.Sprintf("a run of the unknown kind %q", l.claim.Kind)}
+	return nil, &failure{record.ReasonInternal, fmt.Sprintf("a run of the unknown kind %q", l.initial.Kind)}
 }
 
 // envLost tells whether the command was given an environment whose values went with an
 // earlier process. A command that has begun has them.
 func (l *liveRun) envLost() bool {
-	return l.claim.Kind == record.KindExec && len(l.claim.Exec.Env) > 0 && len(l.env) == 0
+	return l.initial.Kind == record.KindExec && len(l.initial.Exec.Env) > 0 && len(l.env) == 0
 }
 
 // withoutEnv is the end of a run whose command cannot get its environment any more.
 func (l *liveRun) withoutEnv() error {
-	return &failure{record.ReasonEnvLost, fmt.Sprintf("the server stopped before the command had its environment (%s); it was not run", l.claim.Exec.EnvNames())}
+	return &failure{record.ReasonEnvLost, fmt.Sprintf("the server stopped before the command had its environment (%s); it was not run", l.initial.Exec.EnvNames())}
 }
 
 // single runs the only step of a run.
@@ -183,7 +183,7 @@ func (l *liveRun) once(ctx context.Context, info stepInfo, do func(context.Conte
 
 // settle writes down how a run ended, or that it waits, and lets go of it.
 func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any, err error) {
-	name := l.claim.Name()
+	name := l.initial.Name()
 	unsealed := false
 	defer func() {
 		l.end()
@@ -212,8 +212,8 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 		gate := *l.snapshot().Gate
 		jerr = l.state(record.StateAwaitingReview, "", gate.Message)
 		// A question to a person may be open for days: it holds no container.
-		if !l.claim.Sub {
-			jerr = errors.Join(jerr, x.Fleet.Remove(ctx, l.claim.Caller.String()))
+		if !l.initial.Sub {
+			jerr = errors.Join(jerr, x.Fleet.Remove(ctx, l.initial.Caller.String()))
 		}
 	default:
 		reason := reasonOf(err)
@@ -263,11 +263,11 @@ func (x *Executor) sealLater(l *liveRun, first time.Duration) {
 		case <-timer.C:
 		}
 		if err := x.sealAgain(l); err != nil {
-			x.Log.Debug("still cannot seal a run", "run", l.claim.Name(), "err", err)
+			x.Log.Debug("still cannot seal a run", "run", l.initial.Name(), "err", err)
 			timer.Reset(x.sealEvery)
 			continue
 		}
-		x.Log.Info("sealed a run that could not be when it ended", "run", l.claim.Name())
+		x.Log.Info("sealed a run that could not be when it ended", "run", l.initial.Name())
 		x.sealed(l)
 		x.leave(l)
 		return
@@ -277,7 +277,7 @@ func (x *Executor) sealLater(l *liveRun, first time.Duration) {
 // sealOnly takes up a run that had ended before the server was stopped, and was not sealed.
 func (x *Executor) sealOnly(l *liveRun) {
 	x.mu.Lock()
-	x.live[l.claim.Name()] = l
+	x.live[l.initial.Name()] = l
 	x.mu.Unlock()
 	l.end()
 	close(l.done)
@@ -318,7 +318,7 @@ func (x *Executor) sealed(l *liveRun) {
 	if err := x.index.Put(l.snapshot()); err != nil {
 		x.Log.Error("cannot index a run; `ramus reindex` mends that", "run", name, "err", err)
 	}
-	x.discard(l.claim)
+	x.discard(l.initial)
 }
 
 // discard removes what a run had in live/: it is in its ref now.

@@ -48,7 +48,7 @@ func (v Visitor) Task(ctx context.Context, name string, params json.RawMessage) 
 	}
 	x := g.w.l.x
 	begun := x.Now()
-	out, err := task.Run(g.Context(), &taskShell{w: g.w.beside(), timeout: x.Timeout}, params)
+	out, err := task.Run(g.Context(), &taskShell{w: g.w.forVisitor(), timeout: x.Timeout}, params)
 	secrets := x.Secrets.With(typedInline(params))
 	out = redact.Clean(secrets, out)
 	done := out.OK && err == nil
@@ -95,7 +95,7 @@ func (v Visitor) Picture(name string) ([]byte, error) {
 	if path.Ext(name) != ".png" {
 		return nil, wrap(fmt.Errorf("%w: it is no picture", record.ErrInvalid))
 	}
-	folder, err := os.OpenRoot(filepath.Join(w.l.x.outputDir(w.l.claim), "artifacts", record.BrowserFolder))
+	folder, err := os.OpenRoot(filepath.Join(w.l.x.outputDir(w.l.initial), "artifacts", record.BrowserFolder))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, wrap(record.ErrNotFound)
 	}
@@ -129,6 +129,6 @@ type toolRun struct {
 
 // beside is the step as a visitor's task sees it: the same container and
 // branch, commands of its own, and no part in what the step prints.
-func (w *work) beside() *work {
+func (w *work) forVisitor() *work {
 	return &work{l: w.l, t: w.t, host: w.host, image: w.image, s: w.s, before: w.before, head: w.head, id: w.id + ".v" + strconv.FormatInt(w.visits.Add(1), 10)}
 }

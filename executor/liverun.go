@@ -23,13 +23,13 @@ const backlogBytes = 1 << 20
 // liveRun is a run that works or waits in line. One goroutine owns it (see
 // Executor.work); what others touch stands below the mutex.
 type liveRun struct {
-	x      *Executor
-	target *target
-	files  runFiles
-	claim  record.Run // as it was claimed: what never changes is read from here
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when the run's goroutine has ended
+	x       *Executor
+	target  *target
+	files   runFiles
+	initial record.Run // as it was claimed: what never changes is read from here
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	done    chan struct{} // closed when the run's goroutine has ended
 
 	// stdout and stderr get a copy of every command's output as it comes; see Executor.Exec.
 	stdout, stderr io.Writer
@@ -44,11 +44,11 @@ type liveRun struct {
 	ref       gitd.Hash // what the run's ref points to
 	journal   *record.Journal
 	events    []record.Event
-	held      []record.Event // of events, what nobody was told of
+	deferred  []record.Event // of events, what nobody was told of
 	followed  map[*follower]struct{}
 	printing  map[string]*outputs // by step, of those at work
 	over      bool                // nothing is journalled any more
-	deaf      bool                // its agent has had its last turn
+	noPrompts bool                // its agent has had its last turn
 	asked     *asked              // what its agent waits for a person with
 	questions int                 // that it asked so
 	attended  int                 // requests that wait for its end
@@ -91,7 +91,7 @@ func (x *Executor) newLive(r record.Run, ref gitd.Hash, files runFiles, t *targe
 		j.Close()
 		return nil, fmt.Errorf("cannot keep outputs: %w", err)
 	}
-	l := &liveRun{x: x, target: t, files: files, claim: r, run: r, ref: ref, journal: j, events: events, kept: true,
+	l := &liveRun{x: x, target: t, files: files, initial: r, run: r, ref: ref, journal: j, events: events, kept: true,
 		done: make(chan struct{}), asking: make(chan struct{}, 1), followed: make(map[*follower]struct{}), printing: make(map[string]*outputs)}
 	l.ctx, l.cancel = context.WithCancelCause(x.ctx)
 	l.checks = l.newChecks()
@@ -127,7 +127,7 @@ func (l *liveRun) emitLocked(e record.Event, sync bool) error {
 	if err := l.appendLocked(&e, sync); err != nil {
 		return err
 	}
-	l.tell(e)
+	l.announce(e)
 	return nil
 }
 
@@ -147,17 +147,17 @@ func (l *liveRun) appendLocked(e *record.Event, sync bool) error {
 }
 
 // tell publishes an event that was journalled, after those that were held back.
-func (l *liveRun) tell(e record.Event) {
-	for _, held := range l.held {
+func (l *liveRun) announce(e record.Event) {
+	for _, held := range l.deferred {
 		l.publish(held)
 	}
-	l.held = nil
+	l.deferred = nil
 	l.publish(e)
 }
 
 // hold journals an event that is on disk with the next one that is, and is told to
 // nobody until that was journalled: it comes at once, and two waits are one.
-func (l *liveRun) hold(e record.Event) error {
+func (l *liveRun) emitDeferred(e record.Event) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.over {
@@ -166,7 +166,7 @@ func (l *liveRun) hold(e record.Event) error {
 	if err := l.appendLocked(&e, false); err != nil {
 		return err
 	}
-	l.held = append(l.held, e)
+	l.deferred = append(l.deferred, e)
 	return nil
 }
 
@@ -190,7 +190,7 @@ func (l *liveRun) publish(e record.Event) {
 	for f := range l.followed {
 		f.push(e)
 	}
-	e.Run = l.claim.Name()
+	e.Run = l.initial.Name()
 	l.x.hub.push(e)
 }
 
@@ -270,7 +270,7 @@ func (l *liveRun) follow(after int64) *follower {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var atWork []string
-	for _, e := range l.events[:len(l.events)-len(l.held)] {
+	for _, e := range l.events[:len(l.events)-len(l.deferred)] {
 		if e.Seq <= after {
 			continue
 		}
