@@ -17,7 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// agent finds an agent by its name; the only one has no need of it.
+// agent returns an agent by its name. The only one needs no name.
 func (x *Executor) agent(name string) (agent.Agent, error) {
 	names := slices.Sorted(maps.Keys(x.Agents))
 	if name == "" && len(names) == 1 {
@@ -69,7 +69,7 @@ func (x *Executor) planAgent(call record.AgentCall, p *plan) error {
 	return nil
 }
 
-// image is the image that the run's container has to be made of; empty: any.
+// image returns the image that the run's container must be made of; "": any.
 func (l *liveRun) image() string {
 	if l.initial.Agent == nil {
 		return ""
@@ -82,10 +82,9 @@ func firstLine(text string) string {
 	return strings.TrimSpace(line)
 }
 
-// Say hands text to a run's agent at its next turn. It is durable when Say
-// returns. A run that is not an agent's, or has had its last turn, is ErrConflict:
-// then it takes a new run. A key that was said before to this run is no error,
-// also when the run has ended meanwhile.
+// Say gives text to a run's agent for its next turn. It is durable when Say returns. The error is ErrConflict if the run is not an
+// agent's, or the agent has had its last turn. Then a new run is needed. A key that was said to this run before is no error, also
+// if the run has ended meanwhile.
 func (x *Executor) Say(ctx context.Context, run string, p record.Prompt) error {
 	if err := x.say(ctx, run, p); err != nil {
 		return fmt.Errorf("cannot speak to %s: %w", run, err)
@@ -93,7 +92,7 @@ func (x *Executor) Say(ctx context.Context, run string, p record.Prompt) error {
 	return nil
 }
 
-// errOver: the run takes nothing more.
+// errOver is the error of a run that takes no more prompts.
 var errOver = fmt.Errorf("%w: its agent has had its last turn; start a new run", record.ErrConflict)
 
 func (x *Executor) say(ctx context.Context, run string, p record.Prompt) error {
@@ -114,7 +113,7 @@ func (x *Executor) say(ctx context.Context, run string, p record.Prompt) error {
 		return fmt.Errorf("%w key: it has more than 200 bytes", record.ErrInvalid)
 	}
 	files := x.cleanFiles(p.Files)
-	// Its key, too: it is compared with what was journalled.
+	// Its key too, because it is compared with the journalled one.
 	p = redact.Clean(x.Secrets, p)
 	p.Files = files
 	l := x.alive(r.Caller, r.ID)
@@ -138,8 +137,8 @@ func (x *Executor) say(ctx context.Context, run string, p record.Prompt) error {
 	return errOver
 }
 
-// say journals a prompt. That there is another turn for it is decided under the
-// same lock under which the run's owner decides that there is none.
+// say journals a prompt. The lock under which it finds that there is another turn is the one under which the run's owner finds
+// that there is none.
 func (l *liveRun) say(p record.Prompt) error {
 	given := named(p.Files)
 	p.Files = withoutContent(given)
@@ -184,7 +183,7 @@ func promptsHeard(e record.Event) int {
 	return s.Prompts
 }
 
-// unheard tells whether more was said than a number of prompts.
+// unheard reports whether more prompts were said than a number.
 func (l *liveRun) unheard(than int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -201,7 +200,7 @@ func (l *liveRun) unheardLocked(than int) bool {
 	return said > than
 }
 
-// lastTurn ends the conversation when nothing more was said; from then on Say refuses.
+// lastTurn ends the conversation if nothing more was said. From then on Say refuses.
 func (l *liveRun) lastTurn(heard int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -209,14 +208,14 @@ func (l *liveRun) lastTurn(heard int) bool {
 	return l.noPrompts
 }
 
-// deafen ends the conversation whatever was said.
+// refusePrompts ends the conversation, whatever was said.
 func (l *liveRun) refusePrompts() {
 	l.mu.Lock()
 	l.noPrompts = true
 	l.mu.Unlock()
 }
 
-// saidTo is all that was said to a run's agent, as one call.
+// saidTo returns everything that was said to a run's agent, as one call.
 func (x *Executor) saidTo(ctx context.Context, r record.Run) (*record.AgentCall, error) {
 	a, err := x.agent(r.Agent.Name)
 	if err != nil {
@@ -232,7 +231,7 @@ func (x *Executor) saidTo(ctx context.Context, r record.Run) (*record.AgentCall,
 	prompts := r.Prompts(events)
 	call := &record.AgentCall{Name: a.Name, Prompt: joinPrompts(prompts), Title: r.Agent.Title, Session: r.Agent.Session}
 	if len(call.Prompt) > a.MaxPrompt() {
-		// Each was short enough, all of them are not: they become a file.
+		// Each was short enough, but all of them are not. They become a file.
 		call.Files = []record.Attachment{{Name: "prompts.txt", Type: "text/plain", Content: []byte(call.Prompt)}}
 		call.Prompt = prompts[0].Text
 	}
@@ -246,7 +245,7 @@ func (x *Executor) saidTo(ctx context.Context, r record.Run) (*record.AgentCall,
 	return call, nil
 }
 
-// joinPrompts is the text of several prompts for one turn.
+// joinPrompts returns the text of several prompts for one turn.
 func joinPrompts(prompts []record.Prompt) string {
 	texts := make([]string, len(prompts))
 	for i, p := range prompts {

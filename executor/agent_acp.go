@@ -24,7 +24,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// spoken is the data of the EventAgent of kind "session": which session a run's turns are said in.
+// spoken is the data of the EventAgent of kind "session". It is the session of a run's turns.
 type spoken struct {
 	ID      string `json:"id"`
 	Agent   string `json:"agent,omitempty"` // as it calls itself
@@ -40,13 +40,11 @@ var acpReason = map[string]string{
 	"cancelled":         "it says that the turn was cancelled",
 }
 
-// speak is a turn with an agent of agent.ProtocolACP: the prompt is said in the
-// session, and the turn is over when the agent says so. The process stays for the
-// next turn when somebody has spoken meanwhile.
+// speak is a turn with an agent of agent.ProtocolACP. The prompt is said in the session, and the turn is over when the agent says
+// so. The process stays for the next turn if somebody has spoken meanwhile.
 //
-// After a restart of the server the agent's input is gone, and with it the
-// agent: another process in the same container loads the session and is told
-// that the turn was interrupted. What had been done stands in the work tree.
+// A restart of the server ends the agent's input, and with it the agent. Another process in the same container loads the session
+// and is told that the turn was interrupted. Its earlier work is in the work tree.
 func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 	began := t.l.x.Now()
 	stop, said := t.stopped(w)
@@ -87,7 +85,7 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 		exit.Code = 1
 	}
 	if err != nil || !t.l.unheard(t.heard) || !t.process.Lasts() {
-		// Before its memory is read, which it may still be writing.
+		// End the process before its memory is read, which it may still be writing.
 		left := t.endProcess()
 		if left != nil && err != nil && exit.Reason == "" && left.Reason != containers.ReasonKilled { // by hangUp
 			exit.Code, exit.Reason, exit.Message = max(left.Code, 1), left.Reason, left.Message
@@ -110,10 +108,10 @@ func (t *turn) speak(ctx context.Context, w *work) (outcome, error) {
 	return t.spokenOutcome(w, exit, stop, err), nil
 }
 
-// errTurnTimeout: the agent took longer for a turn than it may.
+// errTurnTimeout is the cause of the end of a turn that took longer than it may.
 var errTurnTimeout = errors.New("the turn took too long")
 
-// stopped finds out whether the turn was over when the server was stopped.
+// stopped reports whether the turn was over when the server stopped, and for what reason.
 func (t *turn) stopped(w *work) (reason string, ok bool) {
 	if !w.again {
 		return "", false
@@ -152,14 +150,14 @@ func (t *turn) spokenOutcome(w *work, exit containers.Exit, stop string, err err
 	return o
 }
 
-// tailOf is the end of what an agent printed beside the protocol.
+// tailOf returns the end of an agent's output that is not of the protocol.
 func tailOf(c *capture) string {
 	short := text.Tail{Limit: 500}
 	_, _ = short.Write([]byte(c.tail.String()))
 	return strings.TrimSpace(short.String())
 }
 
-// talkTo says the turn's words, in the agent that is there or in a new one.
+// sayTo says the turn's words to the agent that is there, or to a new one.
 func (t *turn) sayTo(ctx context.Context, w *work, meter func(int)) (stop string, err error) {
 	files, err := w.host.Files(ctx)
 	if err != nil {
@@ -184,8 +182,7 @@ func (t *turn) sayTo(ctx context.Context, w *work, meter func(int)) (stop string
 	return t.process.Say(ctx, t.clock, blocks)
 }
 
-// call starts the agent and opens the session; lost tells that there was one
-// which the agent could not go on with.
+// call starts the agent and opens the session. lost says that the agent could not go on with an earlier session.
 func (t *turn) call(ctx context.Context, w *work, files *sftp.Client, meter func(int)) (lost bool, err error) {
 	l := t.l
 	if _, err := t.memory(w).Restore(ctx, w.host.Container().ID, files); err != nil {
@@ -227,9 +224,8 @@ func setSession(r *record.Run, e record.Event) {
 	}
 }
 
-// formerSession is the session that the run's words belong to: its own, that of
-// the caller's last run with the same agent and label, or that which the caller
-// was forked with. The runs' refs hold it, so it outlives containers and the index.
+// formerSession returns the session that the run's words belong to: its own, that of the caller's last run with the same agent and
+// label, or that which the caller was forked with. The runs' refs hold it, so it outlives containers and the index.
 func (t *turn) formerSession() string {
 	if id := t.l.snapshot().Session; id != "" {
 		return id
@@ -255,9 +251,8 @@ func (t *turn) formerSession() string {
 	return ""
 }
 
-// servers are the MCP servers that an agent in a container gets: the one at its
-// door, by HTTP or, when the agent cannot do that and ramus's own binary can be
-// run there, through that; and its browser, by HTTP alone.
+// servers returns the MCP servers that an agent in a container gets. The server at its door is reached by HTTP, or by ramus's own
+// binary if the agent cannot speak HTTP and the binary can run there. Its browser is reached by HTTP alone.
 func (t *turn) servers(ctx context.Context, w *work, browser bool) []sdk.McpServer {
 	byHTTP := func(name, url string) sdk.McpServer {
 		return sdk.McpServer{Http: &sdk.McpServerHttpInline{Type: "http", Name: name, Url: url, Headers: []sdk.HttpHeader{}}}
@@ -283,10 +278,10 @@ func (t *turn) servers(ctx context.Context, w *work, browser bool) []sdk.McpServ
 	return []sdk.McpServer{{Stdio: &sdk.McpServerStdio{Name: "ramus", Command: containers.Program, Args: []string{"mcp"}, Env: []sdk.EnvVariable{{Name: "RAMUS", Value: "1"}}}}}
 }
 
-// mcpPath is where other rooms hang MCP behind the door.
+// mcpPath is where other rooms serve MCP at the door.
 const mcpPath = "/mcp"
 
-// words is what is said in the turn.
+// words returns what is said in the turn.
 func (t *turn) words(ctx context.Context, w *work, files *sftp.Client, lost bool) ([]sdk.ContentBlock, error) {
 	l := t.l
 	names, err := l.x.offer(ctx, l.initial, files, t.all)
@@ -325,15 +320,15 @@ func (t *turn) words(ctx context.Context, w *work, files *sftp.Client, lost bool
 	return append(blocks, pictures...), nil
 }
 
-// Bounds of the pictures that an agent is shown in its prompt; the others it finds as
-// files. Models take pictures of up to 5 MB each, in base64.
+// Bounds of the pictures that an agent is shown in its prompt. It finds the others as files. Models take pictures of up to 5 MB
+// each, in base64.
 const (
 	maxShown      = 5
 	maxShownBytes = 3_700_000
 )
 
-// givenPictures are the pictures among the files of prompts, to be looked at at once. What is
-// a picture is told by its content: its name is a stranger's.
+// givenPictures returns the pictures among the files of prompts, to be shown at once. A picture is told by its content, because a
+// stranger chose its name.
 func (x *Executor) givenPictures(ctx context.Context, r record.Run, prompts []record.Prompt) (blocks []sdk.ContentBlock, err error) {
 	for _, p := range prompts {
 		for _, f := range p.Files {
@@ -353,7 +348,7 @@ func (x *Executor) givenPictures(ctx context.Context, r record.Run, prompts []re
 	return blocks, nil
 }
 
-// givenPicture reads a file of a prompt if it is a picture that can be shown; else media is empty.
+// givenPicture reads a file of a prompt if it is a picture that can be shown. Otherwise media is empty.
 func (x *Executor) givenPicture(ctx context.Context, r record.Run, p record.Prompt, name string) (content []byte, media string, err error) {
 	in, err := x.openGiven(ctx, r, p, name)
 	if err != nil {
@@ -377,7 +372,7 @@ func (x *Executor) givenPicture(ctx context.Context, r record.Run, p record.Prom
 	return content, media, nil
 }
 
-// hangUp ends the agent's process, if there is one, and returns how it ended if that is known.
+// endProcess ends the agent's process, if there is one, and returns how it ended if that is known.
 func (c *conversation) endProcess() *containers.Exit {
 	defer c.closeBrowser() // after the process that uses it
 	k := c.process
@@ -432,27 +427,25 @@ func (c *conversation) env(browser bool) []string {
 // processPrefix begins the ids of the processes and terminals of the run's agent.
 func (l *liveRun) processPrefix() string { return l.commandID("acp", 0) + "." }
 
-// speaks tells whether a step is a turn with an agent of agent.ProtocolACP.
+// speaks reports whether a step is a turn with an agent of agent.ProtocolACP.
 func (l *liveRun) speaks(s stepInfo) bool {
 	return s.Kind == string(record.KindAgent) && l.initial.Agent != nil && l.x.Agents[l.initial.Agent.Name].Protocol == agent.ProtocolACP
 }
 
-// repeatable tells whether a turn that is gone with its container may be begun
-// again from the branch: its words are in the run's record, the session is as it
-// was before them, and nothing outside the container has seen what it did. An agent
-// of agent.ProtocolText does not tell what it does, so its turns are not.
+// repeatable reports whether a turn that is gone with its container may begin again from the branch. Its words are in the run's
+// record, the session is as it was before them, and nothing outside the container has seen its work. An agent of
+// agent.ProtocolText does not tell what it does, so its turns are not repeatable.
 func (l *liveRun) repeatable(s stepInfo) bool {
 	return l.beginning(s.ID).starts < losses && (browserTasks[s.Task] || l.speaks(s) && !l.outside(s.ID))
 }
 
-// notBegun tells whether a step that ended with err can be begun again because its command
-// has not begun, as far as anybody knows, and all that it is given is still there.
+// notBegun reports whether a step that ended with err can begin again because its command has not begun, as far as anybody knows,
+// and its input is still there.
 func (l *liveRun) notBegun(s stepInfo, err error) bool {
 	return errors.Is(err, errUnheard) && l.stdin == nil && l.beginning(s.ID).starts < losses && !l.outside(s.ID)
 }
 
-// outside tells whether a step did anything outside its container since its
-// last beginning: what the agent may have caused there must not be caused twice.
+// outside reports whether a step did anything outside its container since its last beginning. An agent must not do that twice.
 func (l *liveRun) outside(step string) bool {
 	for _, e := range slices.Backward(l.journalled()) {
 		switch {

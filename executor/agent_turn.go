@@ -21,8 +21,7 @@ import (
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
-// conversation is an agent's run: turns, as long as somebody has something to
-// say, and then the checks. The run's goroutine alone touches it.
+// conversation is an agent's run: turns as long as somebody says something, and then the checks. Only the run's goroutine uses it.
 type conversation struct {
 	l       *liveRun
 	a       agent.Agent
@@ -31,11 +30,11 @@ type conversation struct {
 	checks  map[string]string // how each ended the last time: passed, failed, skipped
 	process *agent.Process    // of agent.ProtocolACP: the process that is there for the next turn; may be nil
 	clock   *agent.Clock      // of the turn with it
-	// browser is the agent's own while it works; with an agent of agent.ProtocolACP it stays as long as talk.
+	// browser is the agent's own while it works. With an agent of agent.ProtocolACP it stays as long as process.
 	browser *browse.Interactive
 }
 
-// converse takes an agent's run to its end, from where its journal stands.
+// converse takes an agent's run to its end, from where its journal is.
 func (l *liveRun) converse(ctx context.Context) (map[string]any, error) {
 	defer l.refusePrompts()
 	if l.initial.Agent == nil {
@@ -66,7 +65,7 @@ func (c *conversation) run(ctx context.Context) error {
 			}
 		} else {
 			c.turns = n
-			// Checks that had begun when the server was stopped come first.
+			// Checks that had begun when the server stopped come first.
 			if !c.checking(n) && c.l.unheard(c.heard) {
 				continue
 			}
@@ -86,7 +85,7 @@ func (c *conversation) run(ctx context.Context) error {
 	}
 }
 
-// giveUp ends the conversation with what the agent has not heard in the journal.
+// giveUp ends the conversation, and journals how many prompts the agent has not heard.
 func (c *conversation) giveUp() error {
 	c.l.refusePrompts()
 	left := len(c.l.initial.Prompts(c.l.journalled())) - c.heard
@@ -96,7 +95,7 @@ func (c *conversation) giveUp() error {
 	return c.l.emit(record.Event{Type: record.EventNote, Message: fmt.Sprintf("the agent did not hear %d of the prompts; `ramus retry` gives it all of them", left)}, false)
 }
 
-// turn runs the agent once; failed is why it did not end well.
+// turn runs the agent once. failed is why it did not end well.
 func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
 	l := c.l
 	id := "turn-" + strconv.Itoa(n)
@@ -136,8 +135,7 @@ func (c *conversation) turn(ctx context.Context, n int) (failed, err error) {
 	return &failure{reason, text}, nil
 }
 
-// fit is how many of the prompts have been heard after a turn that takes as
-// many of those that wait as go into one.
+// fit returns how many of the prompts have been heard after a turn that takes as many of the waiting ones as fit into it.
 func (c *conversation) fit(prompts []record.Prompt) int {
 	most, n, size := maxTurnText, c.heard, 0
 	if c.a.Argument {
@@ -160,7 +158,7 @@ type turn struct {
 	now   []record.Prompt // and what is new to it
 }
 
-// about is what the turn is about: what was said, or the title that it was given.
+// about returns what the turn is about: its prompts, or the title that it was given.
 func (t *turn) about() string {
 	if title := firstLine(t.l.initial.Agent.Title); t.first && len(t.now) == 1 && title != "" {
 		return title
@@ -168,7 +166,7 @@ func (t *turn) about() string {
 	return joinPrompts(t.now)
 }
 
-// text returns the words of the turn. The first turn after a conflict begins with it.
+// text returns the words of the turn. The first turn after a conflict begins with a note about it.
 func (t *turn) text() string {
 	return t.withNote(joinPrompts(t.now))
 }
@@ -208,7 +206,7 @@ func (t *turn) do(ctx context.Context, w *work) (outcome, error) {
 			return outcome{}, fmt.Errorf("cannot prepare %s: %w", w.s.ID, err)
 		}
 	}
-	// Whoever prints for ever works no more: it is ended as one that hangs is.
+	// An agent that prints without end does not work any more. It is ended like one that hangs.
 	tctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	left := new(atomic.Int64)
@@ -232,7 +230,7 @@ func (t *turn) do(ctx context.Context, w *work) (outcome, error) {
 	return o, nil
 }
 
-// errBabble: a turn printed more than it may.
+// errBabble is the cause of the end of a turn that printed more than it may.
 var errBabble = errors.New("too much output")
 
 // metered ends a turn that prints too much.
@@ -249,7 +247,7 @@ func (m *metered) Write(p []byte) (int, error) {
 	return m.to.Write(p)
 }
 
-// prepare gives the container what the agent needs, and says how it is called.
+// prepare gives the container the agent's files and memory, and returns the agent's command.
 func (t *turn) prepare(ctx context.Context, w *work, browser bool) (*containers.Command, error) {
 	l := t.l
 	files, err := w.host.Files(ctx)
@@ -292,7 +290,7 @@ func (t *turn) prepare(ctx context.Context, w *work, browser bool) (*containers.
 	return c, nil
 }
 
-// knows tells whether the run's agent has ended a turn for its caller before.
+// knows reports whether the run's agent has ended a turn for its caller before.
 func (x *Executor) knows(ctx context.Context, r record.Run) (bool, error) {
 	runs, err := x.Runs(ctx, record.Filter{Repo: r.Repo, Caller: r.Caller.String(), Max: 50})
 	if err != nil {
@@ -321,7 +319,7 @@ func checkStep(name string, n int) string {
 	return "check-" + name + "#" + strconv.Itoa(n)
 }
 
-// checking tells whether checks of turn n began before the server was restarted.
+// checking reports whether checks of turn n began before the server was restarted.
 func (c *conversation) checking(n int) bool {
 	for _, name := range c.a.Checks {
 		if c.l.beginning(checkStep(name, n)).last != nil {
@@ -334,7 +332,7 @@ func (c *conversation) checking(n int) bool {
 // reasonSkipped is the reason of a check's step that found nothing to run.
 const reasonSkipped = "skipped"
 
-// check runs the checks after turn n, all of them, and names those that failed.
+// check runs all checks after turn n, and returns the names of those that failed.
 func (c *conversation) check(ctx context.Context, n int) (bad []string, err error) {
 	l := c.l
 	for _, name := range c.a.Checks {

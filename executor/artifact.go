@@ -18,15 +18,14 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// Bounds of what is taken from a container's /artifacts.
+// Bounds of the files of a container's /artifacts.
 const (
 	maxArtifacts     = 1000
 	maxArtifactBytes = 1 << 30 // of one run together
 )
 
-// collect copies what commands left in /artifacts to the run's live folder,
-// as soon as the command has ended: the container may be gone by the run's end.
-// Names come from the container: os.Root keeps them inside the folder.
+// collect copies the files in /artifacts to the run's live folder as soon as a command has ended, because the container may be
+// gone by the run's end. Their names come from the container. os.Root keeps them inside the folder.
 func (w *work) collect(ctx context.Context) error {
 	files, err := w.host.Files(ctx)
 	if err != nil {
@@ -75,7 +74,7 @@ func (k *artifactKeeper) take(files *sftp.Client, from, folder, prefix string) e
 		info := walk.Stat()
 		name := prefix + strings.TrimPrefix(walk.Path(), folder+"/")
 		if name == record.BrowserFolder || prefix != "" && path.Base(name) == ".git" {
-			// What is kept of that name is what the host saw. See taskShell.Browse.
+			// The host's own files of that name are kept. See taskShell.Browse.
 			if info.IsDir() {
 				walk.SkipDir()
 			}
@@ -114,8 +113,7 @@ func (k *artifactKeeper) take(files *sftp.Client, from, folder, prefix string) e
 	return nil
 }
 
-// cleanName is a file's path without secrets. Two may become the same, or one a
-// folder of the other: the second gets a number then.
+// cleanName returns a file's path without secrets. If two become the same, or one a folder of the other, the second gets a number.
 func (w *work) cleanName(name string, taken map[string]bool) string {
 	clean := w.l.x.Secrets.Name(name)
 	for dir := path.Dir(clean); dir != "."; dir = path.Dir(dir) {
@@ -135,7 +133,7 @@ func (w *work) cleanName(name string, taken map[string]bool) string {
 	return free
 }
 
-// keep copies an artifact and names the secrets that were taken out of it.
+// keep copies an artifact, and returns the names of the secrets that were taken out of it.
 func (w *work) keep(root *os.Root, name string, from io.Reader, info os.FileInfo) (found []string, err error) {
 	if err := root.MkdirAll(path.Dir(name), 0o700); err != nil {
 		return nil, err
@@ -180,5 +178,5 @@ func (w *work) keepLeft(ctx context.Context, left []worktree.LeftOut) error {
 	return nil
 }
 
-// UncommittedFolder is the folder of artifacts for files that no commit holds.
+// uncommittedFolder is the folder of artifacts for files that no commit holds.
 const uncommittedFolder = "uncommitted/"

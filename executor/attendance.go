@@ -7,8 +7,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// An attendance is a request's wait for a run's end, see [Executor.Exec]. The run is told by it what the
-// request gives to it and gets from it.
+// attendance is a request's wait for a run's end; see [Executor.Exec]. It has the request's input and outputs.
 type attendance struct {
 	command        *record.Command // the request's, with stdin in place of its own
 	stdin          *given          // nil: there is none
@@ -27,8 +26,8 @@ func newAttendance(c *record.Command, stdout, stderr io.Writer) *attendance {
 	return a
 }
 
-// attend has a request wait for the run's end. Without an attendance the request asks for the run itself,
-// which goes on then when nobody waits for it.
+// attend has a request wait for the run's end. A request without an attendance asks for the run itself, which then goes on if
+// nobody waits for it.
 func (l *liveRun) attend(a *attendance) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -39,8 +38,8 @@ func (l *liveRun) attend(a *attendance) {
 	l.attended++
 }
 
-// leave ends a request's wait, and returns for how many others the run goes on; 0: it has to end.
-// Nothing is written for the request any more if the run goes on.
+// leave ends a request's wait, and returns for how many others the run goes on. 0: it has to end. If the run goes on, nothing more
+// is written for the request.
 func (l *liveRun) leave(a *attendance) int {
 	l.mu.Lock()
 	l.attended--
@@ -83,7 +82,7 @@ func (g *given) ended() bool {
 	return g.over
 }
 
-// outlet is where a request wants output to go, until the request leaves.
+// outlet is where a request wants output to be written, until the request leaves.
 type outlet struct {
 	mu sync.Mutex // guards w, and is held while it is written to
 	w  io.Writer  // nil: nowhere

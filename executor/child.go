@@ -21,8 +21,8 @@ type childRun struct {
 	l      *liveRun
 }
 
-// child claims the run of a sub-workflow, or finds it when the step began
-// before. Its caller and id follow from the step, so there is only ever one.
+// child claims the run of a sub-workflow, or finds it if the step began before. Its caller and id follow from the step, so there
+// is only one.
 func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) (*childRun, error) {
 	text, ok := parent.files.Sub[s.Sub.Workflow]
 	if !ok {
@@ -51,8 +51,7 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) 
 		if r.Caller, err = lineCaller(on.Caller, s.ID); err != nil {
 			return nil, err
 		}
-		// An isolated branch is cut from the base that the sub-workflow names,
-		// or else from where its parent stands.
+		// An isolated branch begins at the base that the sub-workflow names, or at its parent's branch.
 		r.Base = on.Caller.Branch()
 		if w.Repo.BaseBranch != "" {
 			r.Base = w.Repo.BaseBranch
@@ -97,7 +96,7 @@ func (x *Executor) child(ctx context.Context, parent *liveRun, s workflow.Step) 
 	return c, c.l.emit(record.Event{Type: record.EventRunCreated, Message: r.Title(), Commit: r.Start, State: record.StateSubmitted}, false)
 }
 
-// run works the sub-workflow to its end, or until it waits for a person.
+// run takes the sub-workflow to its end, or until it waits for a person.
 func (c *childRun) run(ctx context.Context, answers map[string]record.Decision) (record.Run, map[string]any, error) {
 	if c.ended != nil {
 		return *c.ended, c.ended.Output, nil

@@ -14,16 +14,14 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Claim makes a run durable before it is known what is to be done: a run of
-// KindRequest that is submitted and at which nothing works. The request needs
-// Key, Caller and Repo; it has no work. A second claim with the same caller and
-// key returns the first one's run, and fresh is false. The caller's branch is
-// not made before Begin.
+// Claim makes a run durable before its work is known. The run is of KindRequest, submitted, and nothing works at it. The request
+// needs Key, Caller and Repo, and has no work. A second claim with the same caller and key returns the run of the first, and fresh
+// is false. Begin makes the caller's branch.
 func (x *Executor) Claim(ctx context.Context, r record.Request) (run record.Run, fresh bool, err error) {
 	return x.claimIdle(ctx, record.KindRequest, r, nil)
 }
 
-// hold claims a run at which nothing works.
+// claimIdle claims a run at which nothing works.
 func (x *Executor) claimIdle(ctx context.Context, kind record.Kind, r record.Request, rec json.RawMessage) (run record.Run, fresh bool, err error) {
 	if err := x.isOpen(); err != nil {
 		return record.Run{}, false, err
@@ -39,7 +37,7 @@ func (x *Executor) claimIdle(ctx context.Context, kind record.Kind, r record.Req
 	if err != nil {
 		return record.Run{}, false, err
 	}
-	// Between its claim and the index a run cannot be found by whoever is told of it.
+	// Between its claim and the index nobody who is told of the run can find it.
 	release, err := x.lockRun(ctx, record.Run{ID: r.Key, Caller: r.Caller}.Name())
 	if err != nil {
 		return record.Run{}, false, err
@@ -61,11 +59,11 @@ func (x *Executor) claimIdle(ctx context.Context, kind record.Kind, r record.Req
 	return p.run, true, x.index.Put(p.run)
 }
 
-// Find returns the run of a caller with this very id, in whatever repository it
-// is. Unlike [Executor.Run] it looks nowhere else, and takes no time.
+// Find returns the run of a caller with this id, in any repository. Unlike [Executor.Run] it looks nowhere else, and takes no
+// time.
 func (x *Executor) Find(c record.Caller, id string) (record.Run, bool) {
-	// The index comes second: a run that ends stands there before it leaves those that live, and
-	// would else be found as it was when it began.
+	// Look at live runs before the index. An ending run is written to the index first and leaves x.live second, so the other
+	// order could return it as it was when it began.
 	l := x.alive(c, id)
 	r, known := x.index.Get(c, id)
 	if !known {
@@ -77,14 +75,14 @@ func (x *Executor) Find(c record.Caller, id string) (record.Run, bool) {
 	return r, true
 }
 
-// alive is a run of a caller that works or waits in line; nil when nothing works at it.
+// alive returns a run of a caller that works or waits in line; nil if nothing works at it.
 func (x *Executor) alive(c record.Caller, id string) *liveRun {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.live[record.Run{Caller: c, ID: id}.Name()]
 }
 
-// OfCaller lists a caller's runs as they stand, oldest first.
+// OfCaller returns a caller's runs as they are now, oldest first.
 func (x *Executor) OfCaller(c record.Caller) []record.Run {
 	runs := x.index.OfCaller(c)
 	for i := range runs {
@@ -96,10 +94,10 @@ func (x *Executor) OfCaller(c record.Caller) []record.Run {
 	return runs
 }
 
-// AgentNames lists the agents that requests may name.
+// AgentNames returns the names of the agents that requests may name.
 func (x *Executor) AgentNames() []string { return slices.Sorted(maps.Keys(x.Agents)) }
 
-// Home is where a caller's branch is, and its base. A caller without a branch is ErrNotFound.
+// Home returns the repository of a caller's branch, and its base. The error is ErrNotFound if the caller has no branch.
 func (x *Executor) Home(ctx context.Context, c record.Caller) (repo, base string, err error) {
 	r, base, err := x.home(ctx, c)
 	if err != nil {
@@ -108,8 +106,7 @@ func (x *Executor) Home(ctx context.Context, c record.Caller) (repo, base string
 	return r.Name(), base, nil
 }
 
-// Settled waits until a run has ended, or waits for a person, and all of that
-// is in its ref: then its manifest can be read.
+// Settled waits until a run has ended, or waits for a person, and its ref has all of that. Then its manifest can be read.
 func (x *Executor) Settled(ctx context.Context, c record.Caller, id string) (record.Run, error) {
 	for {
 		l := x.alive(c, id)
@@ -128,7 +125,7 @@ func (x *Executor) Settled(ctx context.Context, c record.Caller, id string) (rec
 		if x.alive(c, id) != l {
 			continue
 		}
-		// Its goroutine has ended, and it is still not in its ref: a full disk, or the end of the server.
+		// Its goroutine has ended, and its ref does not have it yet. The disk may be full, or the server closing.
 		select {
 		case <-time.After(100 * time.Millisecond):
 		case <-ctx.Done():
@@ -139,9 +136,8 @@ func (x *Executor) Settled(ctx context.Context, c record.Caller, id string) (rec
 	}
 }
 
-// Begin gives a claimed run its work and starts it. Of the request only the
-// work, Input, Sub, Of, From, Base and Asker count. A run that has begun
-// already is returned as it is.
+// Begin gives a claimed run its work and starts it. Only the work, Input, Sub, Of, From, Base and Asker of the request count. A
+// run that has begun already is returned as it is.
 func (x *Executor) Begin(ctx context.Context, run string, r record.Request) (record.Run, error) {
 	if err := x.isOpen(); err != nil {
 		return record.Run{}, err
@@ -177,8 +173,8 @@ func (x *Executor) Begin(ctx context.Context, run string, r record.Request) (rec
 	return begun, err
 }
 
-// held reads a run that may be claimed only, with its ref, and keeps everybody
-// else from beginning, ending or journalling in it until release is called.
+// lockIdle reads a run at which nothing may be at work, with its ref. Until release is called, nobody else can begin it, end it or
+// journal in it.
 func (x *Executor) lockIdle(ctx context.Context, run string) (_ record.Run, _ *gitd.Repo, ref gitd.Hash, release func(), err error) {
 	r, err := x.Run(ctx, run)
 	if err != nil {
@@ -201,13 +197,13 @@ func (x *Executor) lockIdle(ctx context.Context, run string) (_ record.Run, _ *g
 	return r, repo, ref, release, nil
 }
 
-// hold is a claimed run in somebody's hands.
+// runLock is the lock of a claimed run.
 type runLock struct {
 	turn  chan struct{} // one token
 	users int           // guarded by Executor.mu
 }
 
-// alone waits for a claimed run to be in nobody's hands.
+// lockRun waits for the lock of a claimed run.
 func (x *Executor) lockRun(ctx context.Context, run string) (release func(), err error) {
 	x.mu.Lock()
 	if x.locks == nil {
@@ -257,8 +253,7 @@ func (x *Executor) Note(ctx context.Context, run string, e record.Event) error {
 	if now, known := x.Find(r.Caller, r.ID); known && (now.Ended() || now.Kind != record.KindRequest) {
 		return fmt.Errorf("cannot journal in %s: %w: it was begun or ended meanwhile", r.Name(), record.ErrConflict)
 	}
-	// Its journal is opened for this one event: claims may wait in great
-	// number, for as long as their source does not answer.
+	// The journal is opened for this one event. Many claims may wait, for as long as their source does not answer.
 	j, _, err := x.openJournal(r)
 	if err != nil {
 		return err
@@ -270,15 +265,15 @@ func (x *Executor) Note(ctx context.Context, run string, e record.Event) error {
 	return j.Close()
 }
 
-// Ending is how a claimed run ends that is never begun.
+// Ending is how a claimed run ends that never begins.
 type Ending struct {
 	Reason record.Reason // empty: complete
 	Error  string
 	Output map[string]any
 }
 
-// End seals a claimed run that was answered without running anything. It
-// returns when that is done; a run that has begun or ended is returned as it is.
+// End seals a claimed run that was answered without any work. It returns when that is done. A run that has begun or ended is
+// returned as it is.
 func (x *Executor) End(ctx context.Context, run string, e Ending) (record.Run, error) {
 	held, _, _, release, err := x.lockIdle(ctx, run)
 	if err != nil {
@@ -308,7 +303,7 @@ func (x *Executor) End(ctx context.Context, run string, e Ending) (record.Run, e
 	}
 }
 
-// answer is the work of a run that is ended without any.
+// answer is the work of a run that ends without any.
 func (l *liveRun) answer() (map[string]any, error) {
 	if l.ending == nil {
 		return nil, &failure{record.ReasonInternal, "a request is not work"}
@@ -319,8 +314,7 @@ func (l *liveRun) answer() (map[string]any, error) {
 	return l.ending.Output, nil
 }
 
-// Tell records in an ended run that its origin knows. It is durable when Tell
-// returns; a run that was told is left as it is.
+// Tell records in an ended run that its origin knows. It is durable when Tell returns. A run that was told is left as it is.
 func (x *Executor) Tell(ctx context.Context, run string, data json.RawMessage) error {
 	r, err := x.Run(ctx, run)
 	if err == nil {
@@ -361,8 +355,8 @@ func (x *Executor) Tell(ctx context.Context, run string, data json.RawMessage) e
 	return x.index.Put(r)
 }
 
-// Untold lists the runs with an Origin that is not known to have been told of
-// their end: those that are claimed, at work, waiting for a person, or ended. Oldest first.
+// Untold returns the runs with an Origin that is not known to have heard of their end, oldest first: runs that are claimed, at
+// work, waiting for a person, or ended.
 func (x *Executor) Untold(context.Context) ([]record.Run, error) {
 	var runs []record.Run
 	for _, r := range x.current() {

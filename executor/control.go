@@ -12,8 +12,8 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Stop cancels a run, or all of a caller's runs and its container when name is
-// a caller. What stands is committed first. It returns when that is done.
+// Stop cancels a run. If name is a caller it cancels all of the caller's runs and removes its container. Work trees are committed
+// first. Stop returns when that is done.
 func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error {
 	runs, caller, err := x.named(ctx, name)
 	if err != nil {
@@ -39,7 +39,7 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 				stopped++
 				continue
 			}
-			// It was begun meanwhile.
+			// It began meanwhile.
 			l = x.alive(r.Caller, r.ID)
 			if l == nil {
 				continue
@@ -47,7 +47,7 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 		case r.Kind == record.KindConversation:
 			continue // its owner ends it
 		case r.State == record.StateAwaitingReview:
-			// It waits in its ref only: it is taken up to be ended.
+			// Only its ref has it, where it waits. It is taken up to be ended.
 			if l, err = x.reopen(ctx, r); err != nil {
 				return err
 			}
@@ -81,16 +81,15 @@ func (x *Executor) Stop(ctx context.Context, name string, by gitd.Person) error 
 	return nil
 }
 
-// errUnsealed: what is asked for needs the run's record in its ref.
+// errUnsealed is the error of a request that needs the run's record in its ref.
 var errUnsealed = fmt.Errorf("%w: its record is not written yet; the server's log tells why", record.ErrConflict)
 
-// unsealed says whether a run that has ended, or waits, is still not in its ref; see sealLater.
+// unsealed reports whether the ref of a run that has ended, or waits, does not have it yet; see sealLater.
 func (x *Executor) unsealed(r record.Run) bool {
 	return x.alive(r.Caller, r.ID) != nil
 }
 
-// settled waits while a run that has ended, or that waits for a person, is
-// still being written down: only then can it be taken up again.
+// settled waits while a run that has ended, or that waits for a person, is being written down. Only then can it be taken up again.
 func (x *Executor) settled(ctx context.Context, r record.Run) (record.Run, error) {
 	l := x.alive(r.Caller, r.ID)
 	if l == nil {
@@ -107,7 +106,7 @@ func (x *Executor) settled(ctx context.Context, r record.Run) (record.Run, error
 	}
 }
 
-// named returns the runs that a name means: one run, or all live ones of a caller.
+// named returns the runs that a name means, one run or all live ones of a caller.
 func (x *Executor) named(ctx context.Context, name string) ([]record.Run, record.Caller, error) {
 	if !strings.Contains(name, "/") {
 		c, err := x.Caller(ctx, name)
@@ -123,9 +122,8 @@ func (x *Executor) named(ctx context.Context, name string) ([]record.Run, record
 	return []record.Run{r}, record.Caller{}, err
 }
 
-// Retry starts a failed run again: a workflow at the failed step, a command
-// from its beginning, both on the same branch with the step's input restored; an
-// agent with all that was said to it.
+// Retry starts a failed run again. A workflow begins at the failed step, a command from its beginning, both on the same branch
+// with the step's input restored. An agent is told everything that was said to it.
 func (x *Executor) Retry(ctx context.Context, run string, by gitd.Person) (record.Run, error) {
 	req, err := x.Again(ctx, run, by)
 	if err != nil {
@@ -134,7 +132,7 @@ func (x *Executor) Retry(ctx context.Context, run string, by gitd.Person) (recor
 	return x.Submit(ctx, req)
 }
 
-// Again is the request that Retry submits, for [Executor.Begin].
+// Again returns the request that Retry submits, for [Executor.Begin].
 func (x *Executor) Again(ctx context.Context, run string, by gitd.Person) (record.Request, error) {
 	r, err := x.Run(ctx, run)
 	if err == nil {
@@ -192,7 +190,7 @@ func (x *Executor) Again(ctx context.Context, run string, by gitd.Person) (recor
 	return req, nil
 }
 
-// failedNode is the node of a run's last step that failed or has no result; "" when there is none.
+// failedNode returns the node of a run's last step that failed or has no result; "": there is none.
 func (x *Executor) failedNode(ctx context.Context, r record.Run) (string, error) {
 	open := make(map[string]string)
 	node := ""
@@ -216,7 +214,7 @@ func (x *Executor) failedNode(ctx context.Context, r record.Run) (string, error)
 	return node, nil
 }
 
-// Decide answers a run's gate; the run goes on.
+// Decide answers a run's gate. Then the run goes on.
 func (x *Executor) Decide(ctx context.Context, run string, d record.Decision) (record.Run, error) {
 	r, err := x.Run(ctx, run)
 	if err == nil {
@@ -253,8 +251,8 @@ func (x *Executor) Decide(ctx context.Context, run string, d record.Decision) (r
 	return x.Run(ctx, r.Name())
 }
 
-// baseOf is a run's base. One that was only claimed may name none, and the
-// caller's target would keep that for all that come after.
+// baseOf returns a run's base. A run that was only claimed may name none, and the caller's target would keep that for all later
+// runs.
 func baseOf(ctx context.Context, repo *gitd.Repo, r record.Run) (string, error) {
 	if r.Base != "" {
 		return r.Base, nil
@@ -262,9 +260,8 @@ func baseOf(ctx context.Context, repo *gitd.Repo, r record.Run) (string, error) 
 	return repo.Base(ctx)
 }
 
-// Merge brings a caller's branch into a branch (default: its base) of its
-// repository. A conflict is a result. With Delete the caller's branch and
-// container go; its runs, and through them its commits, stay.
+// Merge brings a caller's branch into a branch of its repository, by default its base. A conflict is a result, not an error. With
+// Delete the caller's branch and container are removed. Its runs stay, and through them its commits.
 func (x *Executor) Merge(ctx context.Context, caller string, m record.Merge) (gitd.MergeResult, error) {
 	c, err := x.Caller(ctx, caller)
 	if err != nil {
@@ -309,15 +306,14 @@ func (x *Executor) mergeInto(ctx context.Context, t *target, m record.Merge) (gi
 	for attempt := 0; ; attempt++ {
 		res, err := t.Repo.Merge(ctx, gitd.MergeRequest{From: t.Caller.Branch(), Into: m.Into, Strategy: m.Strategy, Message: m.Message,
 			Author: orElse(m.By, x.Bot), Committer: x.Bot, When: x.Now()})
-		// Somebody else merged first: the next try is against what they made.
+		// Another merge was first. The next try is against its result.
 		if !errors.Is(err, gitd.ErrConflict) || attempt == 10 {
 			return res, err
 		}
 	}
 }
 
-// Rollback moves a caller's branch to an earlier commit of its own by a new
-// commit with that tree; nothing is lost.
+// Rollback moves a caller's branch to an earlier commit of its own, by a new commit with that tree, so nothing is lost.
 func (x *Executor) Rollback(ctx context.Context, caller, to string, by gitd.Person) (gitd.Hash, error) {
 	c, err := x.Caller(ctx, caller)
 	if err != nil {
@@ -351,7 +347,7 @@ func (x *Executor) Rollback(ctx context.Context, caller, to string, by gitd.Pers
 	return x.restore(ctx, repo, c.Caller, commit, x.cleanPerson(by))
 }
 
-// Processes lists a caller's background processes.
+// Processes returns a caller's background processes.
 func (x *Executor) Processes(ctx context.Context, caller string) ([]containers.CommandState, error) {
 	var list []containers.CommandState
 	err := x.withHost(ctx, caller, func(h *containers.Host) error {
@@ -369,7 +365,7 @@ func (x *Executor) Processes(ctx context.Context, caller string) ([]containers.C
 	return list, err
 }
 
-// ProcessOutput copies what a background process has printed; with follow also what it prints until it ends.
+// ProcessOutput copies the output of a background process, with follow until the process ends.
 func (x *Executor) ProcessOutput(ctx context.Context, caller, id string, follow bool, stdout, stderr io.Writer) error {
 	stdout, stderr, flush := x.Secrets.Writers(stdout, stderr)
 	defer flush()
@@ -408,7 +404,7 @@ func (x *Executor) StopProcess(ctx context.Context, caller, id string) error {
 	})
 }
 
-// withHost uses a caller's running container; ErrGone when it has none.
+// withHost calls f with a caller's running container. The error is ErrGone if it has none.
 func (x *Executor) withHost(ctx context.Context, caller string, f func(*containers.Host) error) error {
 	lease, err := x.adopt(ctx, caller)
 	if err != nil {
@@ -418,7 +414,7 @@ func (x *Executor) withHost(ctx context.Context, caller string, f func(*containe
 	return f(lease.Host)
 }
 
-// adopt leases a caller's running container; ErrGone when it has none.
+// adopt leases a caller's running container. The error is ErrGone if it has none.
 func (x *Executor) adopt(ctx context.Context, caller string) (*containers.Lease, error) {
 	c, err := x.Caller(ctx, caller)
 	if err != nil {
@@ -443,7 +439,7 @@ func (x *Executor) adopt(ctx context.Context, caller string) (*containers.Lease,
 	return lease, nil
 }
 
-// printed copies what a running process has printed so far.
+// printed copies the output so far of a running process.
 func (x *Executor) printed(ctx context.Context, h *containers.Host, c containers.CommandState, stdout, stderr io.Writer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -462,7 +458,7 @@ func (x *Executor) printed(ctx context.Context, h *containers.Host, c containers
 	return err
 }
 
-// orElse is p, or otherwise when p has no name.
+// orElse returns p, or otherwise if p has no name.
 func orElse(p, otherwise gitd.Person) gitd.Person {
 	if p.Name == "" {
 		return otherwise

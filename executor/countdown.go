@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// countdown ends a copy of two streams when so many bytes of each have come.
+// countdown ends a copy of two streams when a number of bytes of each has been copied.
 type countdown struct {
 	mu             sync.Mutex // guards the counts
 	stdout, stderr int64

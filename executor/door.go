@@ -12,13 +12,13 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// Visitor is the container that asks at a door, known by its connection.
+// Visitor is the container that sends a request to a door. The connection tells which it is.
 type Visitor struct {
 	Caller record.Caller
 	t      *target
 }
 
-// Run is the caller's run that works now; its ID is empty between runs.
+// Run returns the caller's run that works now. Its ID is empty between runs.
 func (v Visitor) Run() record.Run {
 	if w := v.t.atWork(); w != nil {
 		return w.l.snapshot()
@@ -26,12 +26,11 @@ func (v Visitor) Run() record.Run {
 	return record.Run{}
 }
 
-// Tell journals an event in the run that works now; between runs it is dropped.
+// Tell journals an event in the run that works now. Between runs it is dropped.
 func (v Visitor) Tell(e record.Event) { v.t.tell(e) }
 
-// door answers what the container asks at 127.0.0.1:7070: its repository, the
-// egress proxy, and what other rooms hang behind it. The caller is known by
-// the connection, so nothing in a request is believed about who asks.
+// door returns the handler of the container's requests to 127.0.0.1:7070. It serves its repository, the egress proxy, and what
+// other rooms add. The caller is known by the connection, so nothing in a request is believed about the sender.
 func (t *target) door() http.Handler {
 	git := t.x.Git.DoorHandler(t.Grant, t.NoteLeaks)
 	out := &egress.Proxy{Allow: t.x.Egress, Private: t.x.PrivateEgress, Tell: t.tell, Run: t.runName}
@@ -63,7 +62,7 @@ func (t *target) door() http.Handler {
 	}))
 }
 
-// containerEnv is the environment of every command: the door is the proxy.
+// containerEnv returns the environment of every command. The door is the proxy.
 func (x *Executor) containerEnv() []string {
 	proxy := "http://" + containers.DoorAddr
 	env := []string{

@@ -43,7 +43,7 @@ func (x *Executor) launch(l *liveRun, answers map[string]record.Decision) error 
 	return nil
 }
 
-// own takes a run from its turn to its end.
+// drive takes a run from its turn to its end.
 func (x *Executor) drive(l *liveRun, answers map[string]record.Decision) {
 	defer close(l.done)
 	ctx, cancel := context.WithTimeoutCause(l.ctx, x.RunTimeout, errRunTimeout)
@@ -108,13 +108,12 @@ func (l *liveRun) perform(ctx context.Context, answers map[string]record.Decisio
 	return nil, &failure{record.ReasonInternal, fmt.Sprintf("a run of the unknown kind %q", l.initial.Kind)}
 }
 
-// envLost tells whether the command was given an environment whose values went with an
-// earlier process. A command that has begun has them.
+// envLost reports whether the values of the command's environment went with an earlier process. A command that has begun has them.
 func (l *liveRun) envLost() bool {
 	return l.initial.Kind == record.KindExec && len(l.initial.Exec.Env) > 0 && len(l.env) == 0
 }
 
-// withoutEnv is the end of a run whose command cannot get its environment any more.
+// withoutEnv returns the error of a run whose command cannot get its environment any more.
 func (l *liveRun) withoutEnv() error {
 	return &failure{record.ReasonEnvLost, fmt.Sprintf("the server stopped before the command had its environment (%s); it was not run", l.initial.Exec.EnvNames())}
 }
@@ -138,9 +137,8 @@ func (l *liveRun) single(ctx context.Context, info stepInfo, do func(context.Con
 	return nil
 }
 
-// once runs a step, or finds its result in the journal. Unlike a workflow's
-// steps it is not begun again when it was lost half way: nobody said that it
-// may happen twice.
+// once runs a step, or finds its result in the journal. Unlike a workflow's step, a step that was lost half way does not begin
+// again, because nobody said that it may happen twice.
 func (l *liveRun) once(ctx context.Context, info stepInfo, do func(context.Context, *work) (outcome, error)) (workflow.StepResult, error) {
 	b := l.beginning(info.ID)
 	var res workflow.StepResult
@@ -154,7 +152,7 @@ func (l *liveRun) once(ctx context.Context, info stepInfo, do func(context.Conte
 		switch {
 		case err != nil || f == fateEnded:
 		case f == fateUnheard && l.stdin == nil && info.Kind == string(record.KindAgent), l.repeatable(info):
-			// All that it is given is in the run's record.
+			// The run's record has everything that the step is given.
 			res, err = l.begin(ctx, l.target, info, b.starts+1, do)
 		default:
 			err = &failure{record.ReasonInterrupted, "the server stopped while the command ran, and its container is gone; nothing it did was committed"}
@@ -181,7 +179,7 @@ func (l *liveRun) once(ctx context.Context, info stepInfo, do func(context.Conte
 	return res, err
 }
 
-// settle writes down how a run ended, or that it waits, and lets go of it.
+// settle writes down how a run ended, or that it waits, and releases it.
 func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any, err error) {
 	name := l.initial.Name()
 	unsealed := false
@@ -211,7 +209,7 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 	case errors.Is(err, errParked):
 		gate := *l.snapshot().Gate
 		jerr = l.state(record.StateAwaitingReview, "", gate.Message)
-		// A question to a person may be open for days: it holds no container.
+		// A question to a person may be open for days. It holds no container.
 		if !l.initial.Sub {
 			jerr = errors.Join(jerr, x.Fleet.Remove(ctx, l.initial.Caller.String()))
 		}
@@ -225,7 +223,7 @@ func (x *Executor) settle(ctx context.Context, l *liveRun, output map[string]any
 	x.tally(l.snapshot())
 	if jerr = errors.Join(jerr, x.seal(ctx, l)); jerr != nil {
 		x.Log.Error("cannot seal a run; it is tried again until it can be", "run", name, "err", jerr)
-		// Until it is sealed only its liveRun knows how it ended, or what it asks.
+		// Until it is sealed, only its liveRun knows how it ended or what it asks.
 		unsealed = true
 		x.wg.Go(func() { x.sealLater(l, x.sealEvery) })
 		return
@@ -250,9 +248,8 @@ func (x *Executor) tally(r record.Run) {
 	x.waiting[r.Name()] = true
 }
 
-// sealLater seals a run that could not be when it ended, on a full disk or
-// without the artifact store: until then it cannot be retried, and the process
-// may have months to live.
+// sealLater seals a run that could not be sealed when it ended, on a full disk or without the artifact store. Until then it cannot
+// be retried, and the process may live for months.
 func (x *Executor) sealLater(l *liveRun, first time.Duration) {
 	timer := time.NewTimer(first)
 	defer timer.Stop()
@@ -274,7 +271,7 @@ func (x *Executor) sealLater(l *liveRun, first time.Duration) {
 	}
 }
 
-// sealOnly takes up a run that had ended before the server was stopped, and was not sealed.
+// sealOnly takes up a run that had ended before the server stopped, and was not sealed.
 func (x *Executor) sealOnly(l *liveRun) {
 	x.mu.Lock()
 	x.live[l.initial.Name()] = l
@@ -284,7 +281,7 @@ func (x *Executor) sealOnly(l *liveRun) {
 	x.wg.Go(func() { x.sealLater(l, 0) })
 }
 
-// leave takes a run out of those that live.
+// leave removes a run from the live ones.
 func (x *Executor) leave(l *liveRun) {
 	x.mu.Lock()
 	delete(x.live, l.run.Name())
@@ -303,7 +300,7 @@ func (x *Executor) sealAgain(l *liveRun) error {
 	l.journal, l.events, l.over = journal, events, false
 	l.mu.Unlock()
 	defer l.end()
-	// What kept the run from being sealed may have kept its end out of the journal.
+	// The reason that the run could not be sealed may have kept its end out of the journal.
 	if n := len(events); n == 0 || events[n-1].Type != record.EventRunState || events[n-1].State != r.State {
 		if err := l.state(r.State, r.Reason, r.Error); err != nil {
 			return err
@@ -312,7 +309,7 @@ func (x *Executor) sealAgain(l *liveRun) error {
 	return x.seal(ctx, l)
 }
 
-// sealed indexes a run that is in its ref, and removes what it had elsewhere.
+// sealed indexes a run that its ref has, and removes its other files.
 func (x *Executor) sealed(l *liveRun) {
 	name := l.run.Name()
 	if err := x.index.Put(l.snapshot()); err != nil {
@@ -321,7 +318,7 @@ func (x *Executor) sealed(l *liveRun) {
 	x.discard(l.initial)
 }
 
-// discard removes what a run had in live/: it is in its ref now.
+// discard removes a run's files in live/, because its ref has them now.
 func (x *Executor) discard(r record.Run) {
 	err := errors.Join(os.RemoveAll(x.outputDir(r)), os.Remove(x.journalPath(r)))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -358,7 +355,7 @@ func (x *Executor) resumeAll(ctx context.Context) error {
 	return nil
 }
 
-// indexClaim indexes a run whose ref was made just before the last process ended, if it was.
+// indexClaim indexes a run whose ref was made just before the last process ended, if the ref is there.
 func (x *Executor) indexClaim(ctx context.Context, name, ref string) error {
 	repo, err := x.Git.Repo(name)
 	if err != nil {
@@ -378,7 +375,7 @@ func (x *Executor) indexClaim(ctx context.Context, name, ref string) error {
 	return x.index.Put(r)
 }
 
-// resume takes up a run where its journal stands.
+// resume goes on with a run from its journal.
 func (x *Executor) resume(ctx context.Context, r record.Run, decide *record.Decision) error {
 	l, err := x.reopen(ctx, r)
 	if err != nil || l == nil {
@@ -396,7 +393,7 @@ func (x *Executor) resume(ctx context.Context, r record.Run, decide *record.Deci
 	return x.launch(l, decisions(l.journalled()))
 }
 
-// decisions are the answers that a journal holds, by step.
+// decisions returns the answers that a journal holds, by step.
 func decisions(events []record.Event) map[string]record.Decision {
 	answers := make(map[string]record.Decision)
 	for _, e := range events {
@@ -408,7 +405,7 @@ func decisions(events []record.Event) map[string]record.Decision {
 	return answers
 }
 
-// reopen makes a liveRun of a run that is in its ref; nil when it has ended there.
+// reopen makes a liveRun of a run that its ref has. It returns nil if the run has ended there.
 func (x *Executor) reopen(ctx context.Context, r record.Run) (*liveRun, error) {
 	repo, err := x.Git.Repo(r.Repo)
 	if err != nil {
@@ -436,7 +433,7 @@ func (x *Executor) reopen(ctx context.Context, r record.Run) (*liveRun, error) {
 	if err := x.restoreJournal(ctx, repo, ref, kept); err != nil {
 		return nil, err
 	}
-	// A request needs no container, and may lie in another repository than the caller's branch.
+	// A request needs no container, and may be in another repository than the caller's branch.
 	t := x.newTarget(kept.Caller, repo, kept.Base)
 	if kept.Kind != record.KindRequest {
 		t = x.target(kept.Caller, repo, kept.Base)
@@ -460,7 +457,7 @@ func (x *Executor) reopen(ctx context.Context, r record.Run) (*liveRun, error) {
 	return l, nil
 }
 
-// restoreJournal puts the sealed journal of a run that waited back in its place.
+// restoreJournal puts the sealed journal of a run that waited back into live/.
 func (x *Executor) restoreJournal(ctx context.Context, repo *gitd.Repo, ref gitd.Hash, r record.Run) error {
 	path := x.journalPath(r)
 	if _, err := os.Stat(path); err == nil {

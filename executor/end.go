@@ -6,8 +6,8 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// hintLocked is what a person can do about how the run ended. Hosts that the run was refused come first: they
-// are often why. mu is held.
+// hintLocked returns what a person can do about how the run ended. Hosts that the run was refused come first, because they are
+// often why. mu is held.
 func (l *liveRun) hintLocked(reason record.Reason) string {
 	hint := reason.Hint()
 	if reason != record.ReasonCommandFailed && reason != record.ReasonTimedOut {
@@ -25,7 +25,7 @@ func (l *liveRun) hintLocked(reason record.Reason) string {
 	return hint
 }
 
-// Why a run's context ended.
+// Causes of the end of a run's context.
 var (
 	errCancelled  = errors.New("cancelled")
 	errStepOver   = errors.New("the command at work has ended")

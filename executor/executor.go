@@ -45,12 +45,12 @@ type Executor struct {
 	Limits containers.Limits
 	// Env is set for every command, "K=V".
 	Env []string
-	// Egress lists host names ("registry.example.org", "*.example.org", with :PORT
-	// where it is not 80 or 443) that containers may reach by the door's proxy. Empty: none.
+	// Egress lists host names ("registry.example.org", "*.example.org", with :PORT if it is not 80 or 443) that containers may
+	// reach by the door's proxy. Empty: none.
 	Egress []string
-	// PrivateEgress lists the entries of Egress whose names may lead to addresses that are not
-	// public: of this machine, of private and shared networks. All other names are refused
-	// where they lead to one. An entry that is an address itself, or localhost, needs none here.
+	// PrivateEgress lists the entries of Egress whose names may lead to addresses that are not public: of this machine, of
+	// private and shared networks. Any other name is refused if it leads to one. An entry that is an address itself, or
+	// localhost, needs none here.
 	PrivateEgress []string
 	// Timeout of a command that names none; default 30 min. RunTimeout of a whole run; default 24 h.
 	Timeout, RunTimeout time.Duration
@@ -60,24 +60,23 @@ type Executor struct {
 	LLM LLM
 	// Agents are the coding agents that requests may name.
 	Agents map[string]agent.Agent
-	// Browser says how pages are looked at; nil: there is no browser, and checks by one
-	// end as UNVERIFIED.
+	// Browser says how pages are looked at. nil: there is no browser, and checks by one end as UNVERIFIED.
 	Browser *browse.Browser
-	// Secrets are removed from all that is journalled, sealed, stored or shown. nil: there are none.
+	// Secrets are removed from everything that is journalled, sealed, stored or shown. nil: there are none.
 	Secrets *redact.Secrets
-	// Store keeps the files that are too large for git, and the dependency cache. nil: the folder
-	// artifacts of Data, which is read in any case. The executor does not close it.
+	// Store keeps the files that are too large for git, and the dependency cache. nil: the folder artifacts of Data, which is
+	// read in any case. The executor does not close it.
 	Store store.Bucket
-	// Keep says what Prune leaves; the zero value keeps nothing that nobody can still need.
+	// Keep is the retention policy of Prune. The zero value keeps only what is still needed.
 	Keep Retention
-	// Upstreams are where repositories come from, by name: those that were imported
-	// from elsewhere, or not yet. The others are refreshed from where they were imported.
+	// Upstreams are where repositories come from, by name, whether they were imported or not yet. Other repositories are
+	// refreshed from where they were imported.
 	Upstreams map[string]upstream.Source
-	// Door, when set, serves what a container asks at its door beside git and
-	// the proxy, by path prefix ("/model/").
+	// Door serves further requests at a container's door, apart from git and the proxy, by path prefix ("/model/"). nil: there
+	// are none.
 	Door map[string]func(Visitor) http.Handler
-	// Layers bounds what base layers may take on disk together, in bytes; default 20 GiB. They
-	// are used where the fleet has a Keeper.
+	// Layers bounds what base layers may take on disk together, in bytes; default 20 GiB. They are used if the fleet has a
+	// Keeper.
 	Layers int64
 	Log    *slog.Logger
 	Now    func() time.Time
@@ -85,7 +84,7 @@ type Executor struct {
 	ctx   context.Context // ends with cause ErrClosed
 	close context.CancelCauseFunc
 	wg    sync.WaitGroup // the runs' goroutines
-	// sealEvery is how long a run waits that could not be sealed.
+	// sealEvery is the wait before a run is sealed again that could not be sealed.
 	sealEvery time.Duration
 	// refreshEvery is [upstream.Bases].RetryEvery.
 	refreshEvery time.Duration
@@ -104,8 +103,7 @@ type Executor struct {
 	deps              *deps.Cache
 	bases             *upstream.Bases
 
-	// liveDirs is held while a caller's folder in live/ is made with its first file, or
-	// removed after its last.
+	// liveDirs is held while a caller's folder in live/ is made with its first file, or removed after its last.
 	liveDirs sync.Mutex
 
 	mu      sync.Mutex // guards all below
@@ -123,8 +121,8 @@ type LLM interface {
 	Ask(ctx context.Context, call workflow.LLMCall) (text string, err error)
 }
 
-// Open starts the fleet, adopts what an earlier process left, and resumes every
-// run that had not ended. A damaged or missing index is built anew from the refs.
+// Open starts the fleet, adopts the containers of an earlier process, and resumes every run that had not ended. A damaged or
+// missing index is rebuilt from the refs.
 func (x *Executor) Open(ctx context.Context) error {
 	x.defaults()
 	agents, err := agent.Complete(x.Agents)
@@ -297,8 +295,8 @@ func (x *Executor) openIndex(ctx context.Context) (err error) {
 	return err
 }
 
-// Close stops taking work. Runs are not ended by it: they go on at the next
-// Open. Containers are left for the next process when keep is set.
+// Close stops taking work. It does not end runs, which go on at the next Open. Containers are left for the next process if keep is
+// set.
 func (x *Executor) Close(ctx context.Context, keep bool) error {
 	x.mu.Lock()
 	closed := x.closed
@@ -333,7 +331,7 @@ type CallerStatus struct {
 	Repo   string        `json:"repo"`
 	Branch string        `json:"branch"`
 	Head   gitd.Hash     `json:"head"`
-	// Kept is what its work tree held when its container was lost last; it may be forked.
+	// Kept is the commit of its work tree when its container was lost last. It may be forked.
 	Kept      gitd.Hash              `json:"kept,omitempty"`
 	Runs      int                    `json:"runs"`
 	Last      record.Run             `json:"last"`
@@ -348,11 +346,10 @@ type Stats struct {
 	Queue    int                  `json:"queue"`
 	Hosts    map[string]int       `json:"hosts"` // by state
 	Capacity int                  `json:"capacity"`
-	// Bound are the containers that got their work tree from outside, Snapshots the commits
-	// made from outside, of which Hashed files were read; Portable counts by reason what was
-	// left to git in containers. Layers were made since start. Mounted and Unpacked are the
-	// dependencies that containers got from the cache, an ecosystem each. Salvaged are lost containers
-	// of which something was kept.
+	// Bound are the containers that got their work tree from outside, Snapshots the commits made from outside, of which Hashed
+	// files were read. Portable counts by reason the work that was left to git in containers. Layers were made since start.
+	// Mounted and Unpacked are the dependencies that containers got from the cache, an ecosystem each. Salvaged are lost
+	// containers of which something was kept.
 	Bound     int64            `json:"bound"`
 	Snapshots int64            `json:"snapshots"`
 	Hashed    int64            `json:"hashed"`
@@ -363,7 +360,7 @@ type Stats struct {
 	Mounted      int64 `json:"mounted"`
 	Unpacked     int64 `json:"unpacked"`
 	Salvaged     int64 `json:"salvaged"`
-	// Cleared are the folders of containers that are gone that were deleted, Clearing those that wait for it.
+	// Cleared are the deleted folders of containers that are gone, Clearing those that are still to be deleted.
 	Cleared  int64 `json:"cleared"`
 	Clearing int64 `json:"clearing"`
 }

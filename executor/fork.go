@@ -73,8 +73,8 @@ func (x *Executor) planFork(ctx context.Context, f record.Fork, p *plan) error {
 	return nil
 }
 
-// planForkOfKept fills in where a fork begins of a caller whose branch is deleted: at
-// a commit that was kept of its work.
+// planForkOfKept fills in where a fork begins of a caller whose branch is deleted. It begins at a commit that was kept of the
+// caller's work.
 func (x *Executor) planForkOfKept(ctx context.Context, f record.Fork, of record.Caller, p *plan) error {
 	for _, r := range slices.Backward(x.index.OfCaller(of)) {
 		if p.run.Repo != "" && p.run.Repo != r.Repo {
@@ -105,8 +105,7 @@ func (x *Executor) planForkOfKept(ctx context.Context, f record.Fork, of record.
 	return fmt.Errorf("cannot fork %s at %s: its branch is deleted, and that is no commit that was kept of it: %w", of, f.Commit, record.ErrNotFound)
 }
 
-// stateAt is what a caller's agents remembered when a commit of its branch was
-// the newest; empty where they remembered nothing.
+// stateAt returns the memory of a caller's agents when a commit of its branch was the newest; "": they had none.
 func stateAt(ctx context.Context, repo *gitd.Repo, c record.Caller, at gitd.Hash, newest bool) (gitd.Hash, error) {
 	state, err := repo.Resolve(ctx, agent.MemoryRef(c))
 	if errors.Is(err, gitd.ErrNotFound) {

@@ -8,21 +8,20 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// guestWait is how long a step waits for those who do not leave when asked to.
+// guestWait is how long a step waits for guests that do not leave when asked to.
 const guestWait = 30 * time.Second
 
-// Guest is a request at a container's door for which a run answers: what it
-// costs is journalled in that run, however late it becomes known.
+// Guest is a request at a container's door for which a run answers. Its cost is journalled in that run, however late it becomes
+// known.
 type Guest struct {
 	w    *work
 	ctx  context.Context
 	exit func()
 }
 
-// Enter makes a request a guest of the step that runs now; false between steps.
-// The guest's context ends with ctx and with the step's command, and the step is
-// not finished before Leave: a process that a command left behind cannot go on at
-// the run's expense, and nothing that was used goes unrecorded.
+// Enter makes a request a guest of the step that runs now. It returns false between steps. The guest's context ends with ctx and
+// with the step's command, and the step does not end before Leave. So a process that a command left running cannot go on at the
+// run's expense, and all use is recorded.
 func (v Visitor) Enter(ctx context.Context) (*Guest, bool) {
 	w := v.t.atWork()
 	if w == nil {
@@ -34,7 +33,7 @@ func (v Visitor) Enter(ctx context.Context) (*Guest, bool) {
 // Context ends when the guest has to leave.
 func (g *Guest) Context() context.Context { return g.ctx }
 
-// Run is the run as it stands.
+// Run returns the run as it is now.
 func (g *Guest) Run() record.Run { return g.w.l.snapshot() }
 
 // Tell journals an event in the guest's run and step.
@@ -43,10 +42,10 @@ func (g *Guest) Tell(e record.Event) {
 	_ = g.w.l.emit(e, false) // the run's own events will meet the same error
 }
 
-// Leave ends the visit; a second time it does nothing.
+// Leave ends the visit. A second call does nothing.
 func (g *Guest) Leave() { g.exit() }
 
-// guests are those of one step.
+// guests are the guests of one step.
 type guests struct {
 	mu     sync.Mutex // guards all below
 	in     map[*Guest]context.CancelCauseFunc
@@ -79,8 +78,8 @@ func (gs *guests) enter(ctx context.Context, w *work) (*Guest, bool) {
 	return g, true
 }
 
-// close asks all guests to leave, waits until they have, and lets nobody in any
-// more. What one of them does that will not leave in time may go unrecorded.
+// close asks all guests to leave, waits until they have, and lets no other in. The use of a guest that does not leave in time may
+// go unrecorded.
 func (gs *guests) close() {
 	gs.mu.Lock()
 	if gs.closed {

@@ -13,8 +13,7 @@ import (
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
-// What the rooms above the executor see of the rooms below it: they import
-// neither tasks nor containers.
+// The types of lower rooms that the rooms above the executor use. They import neither tasks nor containers.
 type (
 	// TaskInfo is a library task.
 	TaskInfo = tasks.Task
@@ -30,7 +29,7 @@ type (
 	Process = containers.CommandState
 )
 
-// The kinds of error of containers that reach an executor's user.
+// The kinds of errors of containers that users of an executor see.
 var (
 	ErrBusy           = containers.ErrBusy
 	ErrUnavailable    = containers.ErrUnavailable
@@ -39,14 +38,14 @@ var (
 	ErrUnknownProcess = containers.ErrUnknownCommand
 )
 
-// Library lists the library tasks by name.
+// Library returns the library tasks by name.
 func Library() []TaskInfo { return library.All() }
 
-// WorkflowSchema is the JSON Schema of workflow files, for editors.
+// WorkflowSchema returns the JSON Schema of workflow files, for editors.
 func WorkflowSchema() json.RawMessage { return workflow.Schema() }
 
-// Check reads a workflow as Submit would: sub-workflows are those given, or
-// else the base's. Mistakes are all in the error, which is then [Problems].
+// Check reads a workflow as Submit would. Sub-workflows are those given, or else the base's. The error has all mistakes, and is
+// then [Problems].
 func (x *Executor) Check(ctx context.Context, name string, text []byte, repo string, sub map[string]string) (*Workflow, error) {
 	load := loader{sub: sub, used: map[string]string{}}
 	if repo != "" {
@@ -59,8 +58,8 @@ func (x *Executor) Check(ctx context.Context, name string, text []byte, repo str
 	return workflow.Parse(ctx, name, text, workflow.Options{Load: load.load(ctx), RepoID: repo, LLM: x.LLM != nil})
 }
 
-// loader finds workflow files: those a person gave along, or else the base's.
-// It keeps what was used, so that a run carries its own text.
+// loader finds workflow files, those that a person gave along or else the base's. It keeps those that were used, so that a run has
+// its own text.
 type loader struct {
 	repo *gitd.Repo // nil: only what was given along
 	base string     // branch; empty: the repository's own

@@ -16,12 +16,12 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// backlogBytes is how much live output a follower may be behind before
-// chunks are dropped for it; the whole output is kept elsewhere.
+// backlogBytes is how much live output a follower may have unread before chunks are dropped for it. The whole output is kept
+// elsewhere.
 const backlogBytes = 1 << 20
 
-// liveRun is a run that works or waits in line. One goroutine owns it (see
-// Executor.work); what others touch stands below the mutex.
+// liveRun is a run that works or waits in line. One goroutine owns it (see Executor.drive). Fields that others use are below the
+// mutex.
 type liveRun struct {
 	x       *Executor
 	target  *target
@@ -31,7 +31,7 @@ type liveRun struct {
 	cancel  context.CancelCauseFunc
 	done    chan struct{} // closed when the run's goroutine has ended
 
-	// stdout and stderr get a copy of every command's output as it comes; see Executor.Exec.
+	// stdout and stderr get a copy of every command's output at once; see Executor.Exec.
 	stdout, stderr io.Writer
 	ending         *Ending       // of a request that is answered without work
 	checks         *browse.Run   // by a browser
@@ -57,13 +57,13 @@ type liveRun struct {
 	review    *review
 }
 
-// runFiles are the texts a run was started with; they are kept in its ref.
+// runFiles are the texts that a run was started with. They are kept in its ref.
 type runFiles struct {
 	Workflow string            // the workflow file
 	Sub      map[string]string // sub-workflows by id
 }
 
-// liveDir is where a run's journal and outputs are while it works.
+// liveDir returns the folder of the journals and outputs of a caller's runs while they work.
 func (x *Executor) liveDir(c record.Caller) string { return filepath.Join(x.Data, "live", c.Slug()) }
 
 func (x *Executor) journalPath(r record.Run) string {
@@ -81,7 +81,7 @@ func (x *Executor) outputDir(r record.Run) string {
 	return filepath.Join(x.liveDir(r.Caller), r.ID+".output")
 }
 
-// newLive prepares a run to be worked on; its journal is opened or made.
+// newLive prepares a run to be worked on. It opens its journal, or makes it.
 func (x *Executor) newLive(r record.Run, ref gitd.Hash, files runFiles, t *target) (*liveRun, error) {
 	j, events, err := x.openJournal(r)
 	if err != nil {
@@ -98,14 +98,14 @@ func (x *Executor) newLive(r record.Run, ref gitd.Hash, files runFiles, t *targe
 	return l, nil
 }
 
-// snapshot is the run as it stands.
+// snapshot returns the run as it is now.
 func (l *liveRun) snapshot() record.Run {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.run
 }
 
-// change alters the run's record; it is stored with the next seal.
+// change changes the run's record. The next seal stores it.
 func (l *liveRun) change(f func(*record.Run)) {
 	l.mu.Lock()
 	f(&l.run)
@@ -113,7 +113,7 @@ func (l *liveRun) change(f func(*record.Run)) {
 	l.mu.Unlock()
 }
 
-// emit journals an event and tells those who follow. With sync it is on disk when emit returns.
+// emit journals an event and tells followers. With sync it is on disk when emit returns.
 func (l *liveRun) emit(e record.Event, sync bool) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -131,7 +131,7 @@ func (l *liveRun) emitLocked(e record.Event, sync bool) error {
 	return nil
 }
 
-// appendLocked journals an event.
+// appendLocked journals an event. mu is held.
 func (l *liveRun) appendLocked(e *record.Event, sync bool) error {
 	e.Time = l.x.Now().UTC()
 	if err := l.journal.Append(e, sync); err != nil {
@@ -146,7 +146,7 @@ func (l *liveRun) appendLocked(e *record.Event, sync bool) error {
 	return nil
 }
 
-// tell publishes an event that was journalled, after those that were held back.
+// announce tells followers of a journalled event, after the deferred ones. mu is held.
 func (l *liveRun) announce(e record.Event) {
 	for _, held := range l.deferred {
 		l.publish(held)
@@ -155,8 +155,8 @@ func (l *liveRun) announce(e record.Event) {
 	l.publish(e)
 }
 
-// hold journals an event that is on disk with the next one that is, and is told to
-// nobody until that was journalled: it comes at once, and two waits are one.
+// emitDeferred journals e without syncing and without telling followers. Both happen with the next synced event, which must follow
+// at once. The pair then costs one fsync.
 func (l *liveRun) emitDeferred(e record.Event) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -170,7 +170,7 @@ func (l *liveRun) emitDeferred(e record.Event) error {
 	return nil
 }
 
-// output tells those who follow what a command prints; it is not journalled.
+// output tells followers what a command prints. It is not journalled.
 func (l *liveRun) output(c *capture, p []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -181,7 +181,7 @@ func (l *liveRun) output(c *capture, p []byte) {
 	l.publish(l.said(c, string(p)))
 }
 
-// said is the event of what a command printed.
+// said returns the event of a command's output.
 func (l *liveRun) said(c *capture, text string) record.Event {
 	return record.Event{Time: l.x.Now().UTC(), Type: record.EventOutput, Step: c.step, Kind: c.stream, Message: text}
 }
@@ -194,7 +194,7 @@ func (l *liveRun) publish(e record.Event) {
 	l.x.hub.push(e)
 }
 
-// state moves the run to a state and journals it, durably where it ends or waits.
+// state moves the run to a state and journals it, durably if the run ends or waits.
 func (l *liveRun) state(s record.State, reason record.Reason, text string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -219,16 +219,16 @@ func (l *liveRun) state(s record.State, reason record.Reason, text string) error
 	return l.emitLocked(e, s != record.StateRunning) // which says nothing that a later event does not
 }
 
-// ended is the data of the run.state event with which a run ends: with it the
-// journal alone knows how, should the server be stopped before the run is sealed.
+// ended is the data of the run.state event with which a run ends. With it the journal alone says how, if the server stops before
+// the run is sealed.
 type ended struct {
 	Output map[string]any `json:"output,omitempty"`
 }
 
-// maxOutput is how large a run's output may be to stand in its journal, too.
+// maxOutput is how large a run's output may be to be in its journal too, in bytes.
 const maxOutput = 1 << 20
 
-// hadEnded takes over from the journal how the run ended, when it had.
+// hadEnded takes over from the journal how the run ended. It returns false if the run had not ended.
 func (l *liveRun) hadEnded() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -263,8 +263,8 @@ func (l *liveRun) hadEnded() bool {
 	return true
 }
 
-// follow attaches a reader: it gets everything journalled after a sequence number, the end of what
-// the steps at work that it hears of so have printed, which no journal holds, then what comes.
+// follow attaches a reader. It gets everything journalled after a sequence number, then the end of the output of the steps at work
+// that it hears of so, which no journal holds, then whatever follows.
 func (l *liveRun) follow(after int64) *follower {
 	f := newFollower()
 	l.mu.Lock()
@@ -307,7 +307,7 @@ func (l *liveRun) unfollow(f *follower) {
 	l.mu.Unlock()
 }
 
-// end closes the journal; followers get to its end.
+// end closes the journal. Followers get to its end.
 func (l *liveRun) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -319,8 +319,8 @@ func (l *liveRun) end() {
 	clear(l.followed)
 }
 
-// follower is a queue between a run and one reader. Journalled events are
-// never dropped from it, live output is when the reader is far behind.
+// follower is a queue between a run and one reader. Journalled events are never dropped from it. Live output is, if the reader is
+// too slow.
 type follower struct {
 	mu     sync.Mutex // guards all below
 	queue  []record.Event
@@ -359,7 +359,7 @@ func (f *follower) signal() {
 	}
 }
 
-// events yields what is queued until the end, or until ctx ends.
+// events yields the queue until its end, or until ctx ends.
 func (f *follower) events(ctx context.Context) iter.Seq[record.Event] {
 	return func(yield func(record.Event) bool) {
 		for {
@@ -387,7 +387,7 @@ func (f *follower) events(ctx context.Context) iter.Seq[record.Event] {
 	}
 }
 
-// hub tells watchers what happens in all runs.
+// hub tells watchers of the events of all runs.
 type hub struct {
 	mu       sync.Mutex // guards watchers
 	watchers map[*follower]record.Caller

@@ -15,16 +15,14 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// Of a command's output the journal holds the last journalTail bytes, a
-// step's result (what templates and conditions see) the last resultTail; all
-// of it is in a file.
+// Of a command's output the journal holds the last journalTail bytes, and a step's result, which templates and conditions see, the
+// last resultTail. A file has everything.
 const (
 	journalTail = 2 << 10
 	resultTail  = 256 << 10
 )
 
-// outputs are the two streams of a step, on their way to files, to whoever
-// waits for them, and to whoever follows the run.
+// outputs are the two streams of a step, on their way to files, to the request that waits for them, and to followers of the run.
 type outputs struct {
 	stdout, stderr *capture
 	saved          chan error // nil: save was not called
@@ -85,15 +83,14 @@ func (l *liveRun) openOutputs(s stepInfo, seq int64, keep bool) (*outputs, error
 	return o, nil
 }
 
-// What is held back for a secret that may follow is shown after idleHold when it
-// is at most idleBytes long: a prompt or the end of a line must not wait for the
-// next one. More of a secret than so few bytes is never shown.
+// Output that is held back because it may begin a secret is shown after idleHold if it is at most idleBytes long, since a prompt
+// or the end of a line must not wait for the next one. So no more than idleBytes of a secret are ever shown.
 const (
 	idleHold  = time.Second
 	idleBytes = 3
 )
 
-// Write takes what a command printed.
+// Write takes the output of a command.
 func (c *capture) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +123,7 @@ func (c *capture) end() error {
 	return c.clean.Flush()
 }
 
-// kept is where a capture's output goes without secrets.
+// kept writes a capture's output without secrets.
 type kept struct{ *capture }
 
 func (c kept) Write(p []byte) (int, error) {
@@ -158,15 +155,14 @@ func (o *outputs) flush() error {
 	return errors.Join(o.stdout.end(), o.stderr.end())
 }
 
-// save begins to write both to the disk: nothing is printed any more, and what was is
-// committed meanwhile.
+// save begins to write both to the disk. Nothing more is printed, and the work tree is committed meanwhile.
 func (o *outputs) save() {
 	saved := make(chan error, 1)
 	o.saved = saved
 	go func() { saved <- o.sync() }()
 }
 
-// saving waits for save, and does its work where it was not called.
+// saving waits for save, or does its work if it was not called.
 func (o *outputs) saving() error {
 	if o.saved == nil {
 		return o.sync()
@@ -190,7 +186,7 @@ func (o *outputs) sync() error {
 	return nil
 }
 
-// streams describes both for the journal; the files are on disk then.
+// streams describes both for the journal. The files are on disk then.
 func (o *outputs) streams() (stdout, stderr *record.Stream, err error) {
 	if err := o.saving(); err != nil {
 		return nil, nil, err

@@ -21,7 +21,7 @@ type asked struct {
 	answer chan record.Decision // takes one
 }
 
-// askLeave asks a person. One question is open at a time; the others wait for their turn.
+// askLeave asks a person. One question is open at a time. The others wait for their turn.
 func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (approved bool, err error) {
 	select {
 	case l.asking <- struct{}{}:
@@ -69,7 +69,7 @@ func (l *liveRun) askLeave(ctx context.Context, step string, q acp.Question) (ap
 	return d.Approved && err == nil, err
 }
 
-// question is what a person is asked.
+// question returns the question to a person.
 func question(q acp.Question) string {
 	var b strings.Builder
 	b.WriteString("The agent asks for leave: " + q.Tool.Words())
@@ -82,10 +82,10 @@ func question(q acp.Question) string {
 	return text.Clip(b.String(), 2<<10)
 }
 
-// errNotAsked: the run's agent asks nothing at the moment.
+// errNotAsked is the error of an answer while the run's agent asks nothing.
 var errNotAsked = errors.New("nothing is asked")
 
-// decide answers what the run's agent asks; errNotAsked when it asks nothing.
+// decide answers the question of the run's agent. The error is errNotAsked if there is none.
 func (l *liveRun) decide(d record.Decision) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

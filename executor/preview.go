@@ -14,8 +14,8 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// Ports lists the TCP ports that listen in a caller's container, the door's and that of
-// an agent's browser left out. A caller without a container is ErrGone; it is not woken up.
+// Ports returns the TCP ports that listen in a caller's container, without the door's and that of an agent's browser. The error is
+// ErrGone if the caller has no container. A sleeping container is not woken.
 func (x *Executor) Ports(ctx context.Context, c record.Caller) (ports []int, err error) {
 	err = x.withHost(ctx, c.String(), func(h *containers.Host) error {
 		ports, err = h.Ports(ctx)
@@ -28,17 +28,16 @@ func (x *Executor) Ports(ctx context.Context, c record.Caller) (ports []int, err
 	return ports, nil
 }
 
-// DialPort connects to a port of a caller's container, on its loopback. The container
-// stays awake until the connection is closed, and Close closes it. A caller without
-// a container is ErrGone, a port that nothing listens at ErrNoPort. ctx bounds the
-// dialling alone.
+// DialPort connects to a port of a caller's container, on its loopback. The container stays awake until the connection is closed,
+// and Close closes it. The error is ErrGone if the caller has no container, and ErrNoPort if nothing listens at the port. ctx
+// bounds the dialling alone.
 func (x *Executor) DialPort(ctx context.Context, c record.Caller, port int) (net.Conn, error) {
 	wrap := func(err error) error { return fmt.Errorf("cannot connect to port %d of %s: %w", port, c, err) }
 	if port < 1 || port > 65535 {
 		return nil, wrap(fmt.Errorf("%w port: want 1 to 65535", record.ErrInvalid))
 	}
 	if port == browse.InteractivePort {
-		// Whoever drives an agent's browser acts in the container; a viewer is not to.
+		// A person who drives an agent's browser acts in the container. A viewer must not.
 		return nil, wrap(fmt.Errorf("%w: it is the agent's browser's", ErrNoPort))
 	}
 	lease, err := x.adopt(ctx, c.String())
@@ -47,7 +46,7 @@ func (x *Executor) DialPort(ctx context.Context, c record.Caller, port int) (net
 	}
 	conn, err := lease.Host.Dial(ctx, net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
 	if errors.Is(err, ErrNoPort) {
-		// A server that listens at "localhost" may have been given the other family alone.
+		// A server that listens at "localhost" may listen on the other family alone.
 		var also error
 		if conn, also = lease.Host.Dial(ctx, net.JoinHostPort("::1", strconv.Itoa(port))); also == nil || !errors.Is(also, ErrNoPort) {
 			err = also
@@ -79,7 +78,7 @@ func (x *Executor) DialPort(ctx context.Context, c record.Caller, port int) (net
 	return p, nil
 }
 
-// portConn is a connection to a port of a container, which keeps that awake.
+// portConn is a connection to a port of a container, which keeps the container awake.
 type portConn struct {
 	net.Conn
 	end func() error
@@ -88,7 +87,7 @@ type portConn struct {
 // Close ends the connection, once.
 func (p *portConn) Close() error { return p.end() }
 
-// hangUpPorts closes what DialPort gave out.
+// hangUpPorts closes the connections of DialPort.
 func (x *Executor) hangUpPorts() {
 	x.mu.Lock()
 	var open []*portConn

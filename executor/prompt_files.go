@@ -22,12 +22,11 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// filesDir is where a run's live folder and its ref keep what was given along
-// with prompts: files/PROMPT/NAME.
+// filesDir is where a run's live folder and its ref keep the files of prompts: files/PROMPT/NAME.
 const filesDir = "files"
 
-// named gives files names that a folder and git can hold, each its own. They
-// come from people's machines, by way of a chat: nothing in them is believed.
+// named gives files names that a folder and git can hold, each its own. The names come from people's machines, by way of a chat,
+// so nothing in them is believed.
 func named(files []record.Attachment) []record.Attachment {
 	taken := make(map[string]bool)
 	list := make([]record.Attachment, len(files))
@@ -72,7 +71,7 @@ func withoutContent(files []record.Attachment) []record.Attachment {
 	return list
 }
 
-// promptDir is the folder of a prompt's files. A key may hold anything.
+// promptDir returns the folder of a prompt's files. A key may hold anything.
 func promptDir(key string) string {
 	if key == record.FirstPrompt {
 		return key
@@ -81,9 +80,8 @@ func promptDir(key string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// keepFiles writes a prompt's files to a folder of their own in the run's live
-// folder, on disk when it returns; placeFiles makes them the prompt's. discard
-// is never nil.
+// keepFiles writes a prompt's files to a folder of their own in the run's live folder, durably. placeFiles makes them the
+// prompt's. discard is never nil.
 func (x *Executor) keepFiles(r record.Run, files []record.Attachment) (dir string, discard func(), err error) {
 	if len(files) == 0 {
 		return "", func() {}, nil
@@ -122,9 +120,8 @@ func writeDurable(name string, content []byte) error {
 	return errors.Join(err, f.Sync(), f.Close())
 }
 
-// openGiven opens a file that was given along with a prompt: from the live
-// folder while the run works, from its ref what it was asked with and, once it
-// has ended, everything.
+// openGiven opens a file of a prompt. While the run works it is in the live folder, and in the ref if the run was asked with it.
+// Once the run has ended the ref has all files.
 func (x *Executor) openGiven(ctx context.Context, r record.Run, p record.Prompt, name string) (io.ReadCloser, error) {
 	at := path.Join(filesDir, promptDir(p.Key), name)
 	f, err := os.Open(filepath.Join(x.outputDir(r), filepath.FromSlash(at)))
@@ -160,8 +157,7 @@ func (x *Executor) givenFiles(ctx context.Context, r record.Run, p record.Prompt
 	return list, nil
 }
 
-// filesFolder is where a run's agent finds the files: outside the work tree, so
-// that they are not committed.
+// filesFolder returns where a run's agent finds the files. It is outside the work tree, so that they are not committed.
 func filesFolder(r record.Run) string { return path.Join(containers.CacheDir, "files", r.ID) }
 
 // offer puts the files of prompts into the container and returns their names there, by prompt.

@@ -17,23 +17,22 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Nothing is removed by itself: what was done stays on record. Prune is for whoever has
-// seen enough of it. It removes what [Executor.Keep] does not keep and nobody can still
-// need; in git, objects go two weeks after the last ref that reached them.
+// Nothing is removed by itself, because the record of work is kept. Prune removes what [Executor.Keep] does not keep and nobody
+// can still need. git removes objects two weeks after the last ref that reached them.
 
-// Keep says how much is kept of one kind of thing: what is younger than Age, and so many
-// of the newest in each repository. Zero values keep none.
+// Keep says how much is kept of one kind of thing: everything younger than Age, and so many of the newest in each repository. Zero
+// values keep none.
 type Keep struct {
 	Age   time.Duration
 	Count int
 }
 
-// Retention says what [Executor.Prune] leaves.
+// Retention is the policy of [Executor.Prune].
 type Retention struct {
-	// Branches are those of callers that have ended, with what was saved of their lost
-	// containers. Those whose commits are all in the base go whatever their age.
+	// Branches are those of callers that have ended, with what was saved of their lost containers. Branches whose commits are
+	// all in the base are removed at any age.
 	Branches Keep
-	// Runs are the sealed runs of callers without a branch, and what browsers saw of trees.
+	// Runs are the sealed runs of callers without a branch, and the looks of browsers at trees.
 	Runs Keep
 	// Layers are the work trees, and the dependencies, that containers begin with.
 	Layers Keep
@@ -41,8 +40,7 @@ type Retention struct {
 	Artifacts Keep
 }
 
-// The kinds of what can be pruned, in the order in which they are looked at: what went
-// does not keep what comes after.
+// The kinds of things that can be pruned, in the order of their removal. A thing that was removed does not keep later ones.
 const (
 	PruneBranches  = "branches"
 	PruneRuns      = "runs"
@@ -52,16 +50,16 @@ const (
 	PruneObjects   = "objects"
 )
 
-// PruneKinds lists them.
+// PruneKinds returns the kinds.
 func PruneKinds() []string {
 	return []string{PruneBranches, PruneRuns, PruneBrowser, PruneLayers, PruneArtifacts, PruneObjects}
 }
 
-// Pruning asks for what is not needed to be removed.
+// Pruning is a request to remove things that are not needed.
 type Pruning struct {
 	Kinds []string `json:"kinds,omitempty"` // empty: all
 	Repo  string   `json:"repo,omitempty"`  // empty: all; artifacts belong to none
-	// DryRun removes nothing and tells what would be.
+	// DryRun removes nothing and returns what would be removed.
 	DryRun bool `json:"dry_run,omitempty"`
 }
 
@@ -75,12 +73,12 @@ type Pruned struct {
 	Bytes int64     `json:"bytes,omitzero"` // where that is known
 }
 
-// claimLife is how long a run that was asked for from outside stays whatever is said: its
-// ref tells a repeated delivery of the same request from a new one.
+// claimLife is how long a run that was asked for from outside stays in any case. Its ref tells a repeated delivery of the same
+// request from a new one.
 const claimLife = 24 * time.Hour
 
-// Prune removes what is not kept, and lists it. An error may come with a list: that much
-// was removed. What is in use stays, and so does everything that others began meanwhile.
+// Prune removes what is not kept, and returns it. With an error the list has what was removed. Things in use stay, and so does
+// everything that began meanwhile.
 func (x *Executor) Prune(ctx context.Context, p Pruning) ([]Pruned, error) {
 	if err := x.isOpen(); err != nil {
 		return nil, err
@@ -148,13 +146,13 @@ func (n *pruning) all(ctx context.Context, repos []*gitd.Repo) error {
 	return nil
 }
 
-// candidate is something that goes unless it is kept.
+// candidate is a thing that is removed unless it is kept.
 type candidate struct {
 	Pruned
 	ref gitd.Ref // where it is one
 }
 
-// over returns those that k does not keep, the newest first.
+// over returns the candidates that k does not keep, the newest first.
 func (n *pruning) over(k Keep, all []candidate) []candidate {
 	slices.SortFunc(all, func(a, b candidate) int {
 		return cmp.Or(b.Time.Compare(a.Time), strings.Compare(a.Name, b.Name))
@@ -165,11 +163,10 @@ func (n *pruning) over(k Keep, all []candidate) []candidate {
 	return slices.DeleteFunc(all[max(k.Count, 0):], func(c candidate) bool { return n.now.Sub(c.Time) < k.Age })
 }
 
-// pruneBatch is how many refs are removed at once: git writes all packed refs anew
-// with each.
+// pruneBatch is how many refs are removed at once. git writes all packed refs again each time.
 const pruneBatch = 200
 
-// remove removes refs that still are where they were seen.
+// remove removes refs that still are at the commits that were seen.
 func (n *pruning) remove(ctx context.Context, repo *gitd.Repo, all []candidate) ([]candidate, error) {
 	if n.ask.DryRun {
 		n.removed(repo, all)
@@ -210,7 +207,7 @@ func (n *pruning) removed(repo *gitd.Repo, all []candidate) {
 	}
 }
 
-// callers sums up what the runs of a repository say of each caller.
+// callers summarizes the runs of a repository by caller.
 func (n *pruning) callers(repo string) map[string]*callerRuns {
 	open := make(map[string]bool) // runs of all repositories that have not ended
 	for _, r := range n.x.current() {
@@ -232,7 +229,7 @@ func (n *pruning) callers(repo string) map[string]*callerRuns {
 			c = &callerRuns{caller: r.Caller, base: r.Base, busy: hosts[r.Caller.String()]}
 			callers[r.Caller.Slug()] = c
 		}
-		// A parent that goes on may still want what its child has made.
+		// A parent that goes on may still want the work of its child.
 		c.busy = c.busy || open[r.Name()] || open[r.Parent]
 		if at := cmp.Or(r.EndedAt, r.CreatedAt); at.After(c.last) {
 			c.last = at
@@ -251,7 +248,7 @@ type callerRuns struct {
 	runs   []record.Run
 }
 
-// works tells whether something works at a run that may have ended: it is being sealed.
+// works reports whether something works at a run that may have ended, because it is being sealed.
 func (x *Executor) works(r record.Run) bool {
 	return x.alive(r.Caller, r.ID) != nil
 }
@@ -259,8 +256,7 @@ func (x *Executor) works(r record.Run) bool {
 // branchPrefix begins the refs of callers' branches.
 const branchPrefix = "refs/heads/ramus"
 
-// branches removes the branches of callers that have ended. Branches of that form that
-// belong to no caller are somebody's own.
+// branches removes the branches of callers that have ended. Branches of that form that belong to no caller are a person's own.
 func (n *pruning) branches(ctx context.Context, repo *gitd.Repo) error {
 	callers := n.callers(repo.Name())
 	var old, merged []candidate
@@ -297,7 +293,7 @@ func (n *pruning) branches(ctx context.Context, repo *gitd.Repo) error {
 	return err
 }
 
-// contained tells whether the base has a commit.
+// contained reports whether the base has a commit.
 func (n *pruning) contained(ctx context.Context, repo *gitd.Repo, tip gitd.Hash, base string) (bool, error) {
 	if base == "" {
 		var err error
@@ -315,8 +311,7 @@ func (n *pruning) contained(ctx context.Context, repo *gitd.Repo, tip gitd.Hash,
 	return repo.Descends(ctx, at, tip)
 }
 
-// runs removes the runs of callers that are done with: that have no branch any more, and
-// whose origin was told.
+// runs removes the runs of callers that are done, which have no branch any more and whose origin was told.
 func (n *pruning) runs(ctx context.Context, repo *gitd.Repo) error {
 	refs, err := repo.Refs(ctx, record.RunsPrefix)
 	if err != nil {
@@ -359,7 +354,7 @@ func (n *pruning) runs(ctx context.Context, repo *gitd.Repo) error {
 	return errors.Join(err, n.x.index.Remove(runs...))
 }
 
-// baselines removes what browsers saw of trees.
+// baselines removes the looks of browsers at trees.
 func (n *pruning) baselines(ctx context.Context, repo *gitd.Repo) error {
 	refs, err := repo.Refs(ctx, browse.BaselineRefs)
 	if err != nil {
@@ -377,7 +372,7 @@ func (n *pruning) baselines(ctx context.Context, repo *gitd.Repo) error {
 	return err
 }
 
-// layers removes work trees and dependencies that no container lies over.
+// layers removes work trees and dependencies that no container is over.
 func (n *pruning) layers(_ context.Context, repo *gitd.Repo) error {
 	trees := n.x.trees
 	byName := make(map[string]*worktree.Layer)
@@ -402,10 +397,10 @@ func (n *pruning) layers(_ context.Context, repo *gitd.Repo) error {
 	return nil
 }
 
-// artifacts removes what no manifest names any more.
+// artifacts removes the artifacts that no manifest names any more.
 func (n *pruning) artifacts(ctx context.Context) error {
-	// Listed first: what comes later is not looked at, and what is named by a manifest that
-	// comes later was marked as in use before that was written.
+	// They are listed first. Later ones are not looked at, and an artifact that a later manifest names was marked as in use
+	// before.
 	var all []candidate
 	for o, err := range n.x.artifacts.List(ctx) {
 		if err != nil {
@@ -433,8 +428,8 @@ func (n *pruning) artifacts(ctx context.Context) error {
 	return nil
 }
 
-// named collects the artifacts that runs name. One manifest that cannot be read is the end
-// of it: nobody knows what it names.
+// named returns the artifacts that runs name. It fails if one manifest cannot be read, because nobody knows which artifacts that
+// names.
 func (n *pruning) named(ctx context.Context) (map[string]bool, error) {
 	repos, err := n.x.Git.Repos(ctx)
 	if err != nil {

@@ -20,9 +20,9 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// current returns every run: as sealed, and those at work as they stand now.
+// current returns every run, the ones at work as they are now and the others as sealed.
 func (x *Executor) current() []record.Run {
-	// The index comes second: a run that ends stands there before it leaves those that live.
+	// Look at live runs before the index. A run that ends is in the index before it leaves them.
 	x.mu.Lock()
 	live := maps.Clone(x.live)
 	x.mu.Unlock()
@@ -35,7 +35,7 @@ func (x *Executor) current() []record.Run {
 	return runs
 }
 
-// Runs lists runs, newest first.
+// Runs returns runs, newest first.
 func (x *Executor) Runs(_ context.Context, f record.Filter) ([]record.Run, error) {
 	all := x.current()
 	runs := []record.Run{}
@@ -58,7 +58,7 @@ func newer(a, b record.Run) bool {
 	return a.Name() > b.Name()
 }
 
-// Run finds a run by "CALLER/RUN", by caller (its latest run), by id, or by a unique part of one.
+// Run returns a run by "CALLER/RUN", by caller (its latest run), by id, or by a unique part of one.
 func (x *Executor) Run(ctx context.Context, name string) (record.Run, error) {
 	if name == "" {
 		return record.Run{}, fmt.Errorf("%w run: it has no name", record.ErrInvalid)
@@ -97,7 +97,7 @@ func (x *Executor) Run(ctx context.Context, name string) (record.Run, error) {
 	return record.Run{}, fmt.Errorf("run %q: %w: %s and %d more", name, record.ErrAmbiguous, found[0].Name(), len(found)-1)
 }
 
-// Callers lists callers, the most recently active first.
+// Callers returns callers, the most recently active first.
 func (x *Executor) Callers(ctx context.Context, f record.Filter) ([]CallerStatus, error) {
 	list := x.callers(f)
 	if err := x.lookAt(ctx, list); err != nil {
@@ -106,7 +106,7 @@ func (x *Executor) Callers(ctx context.Context, f record.Filter) ([]CallerStatus
 	return list, nil
 }
 
-// callers is Callers by what the index knows.
+// callers is Callers without what git and containers say.
 func (x *Executor) callers(f record.Filter) []CallerStatus {
 	all := x.current
 	if c, err := record.ParseCaller(f.Caller); err == nil {
@@ -144,7 +144,7 @@ func (x *Executor) callers(f record.Filter) []CallerStatus {
 	return kept
 }
 
-// lookAt asks git and the containers of callers how they stand.
+// lookAt completes callers by what git and their containers say.
 func (x *Executor) lookAt(ctx context.Context, list []CallerStatus) error {
 	keys := make([]string, len(list))
 	at := make(map[string][]*CallerStatus, len(list))
@@ -175,8 +175,8 @@ func (x *Executor) lookAt(ctx context.Context, list []CallerStatus) error {
 	return nil
 }
 
-// Caller finds a caller by "run:ID", by "ID", its branch, or a unique part of these.
-// "run:ID" is whole: where there is no such caller, none whose name is longer is meant.
+// Caller returns a caller by "run:ID", by "ID", by its branch, or by a unique part of these. "run:ID" is a whole name: if there is
+// no such caller, no caller with a longer name is meant.
 func (x *Executor) Caller(ctx context.Context, name string) (CallerStatus, error) {
 	c, err := x.Named(name)
 	if err != nil {
@@ -187,8 +187,8 @@ func (x *Executor) Caller(ctx context.Context, name string) (CallerStatus, error
 	return found[0], err
 }
 
-// Named is [Executor.Caller] from the index alone, without its branch and container: it
-// takes no time, also where the container has just been lost.
+// Named is [Executor.Caller] from the index alone, without branch and container. It takes no time, also if the container has just
+// been lost.
 func (x *Executor) Named(name string) (CallerStatus, error) {
 	if name == "" {
 		return CallerStatus{}, fmt.Errorf("%w caller: it has no name", record.ErrInvalid)
@@ -217,10 +217,9 @@ func (x *Executor) Named(name string) (CallerStatus, error) {
 	return CallerStatus{}, fmt.Errorf("caller %q: %w: %s and %d more", name, record.ErrAmbiguous, found[0].Caller, len(found)-1)
 }
 
-// Events follows a run from after sequence number after: first what is
-// journalled, and the end of what steps that began after that number and are at work have
-// printed so far; then what happens, live output included, until the run has ended
-// or waits for a person (or ctx ends). With follow unset it stops at the journal's end.
+// Events follows a run from after a sequence number. It yields the journal's events, then the output so far of steps that began
+// after that number and are at work, then new events and live output, until the run has ended or waits for a person, or ctx ends.
+// Without follow it stops at the journal's end.
 func (x *Executor) Events(ctx context.Context, run string, after int64, follow bool) iter.Seq2[record.Event, error] {
 	return func(yield func(record.Event, error) bool) {
 		r, err := x.Run(ctx, run)
@@ -260,7 +259,7 @@ func (x *Executor) Events(ctx context.Context, run string, after int64, follow b
 	}
 }
 
-// sealedEvents reads the journal of a run that is not at work here.
+// sealedEvents returns the journal of a run that is not at work here.
 func (x *Executor) sealedEvents(ctx context.Context, r record.Run) ([]record.Event, error) {
 	repo, err := x.Git.Repo(r.Repo)
 	if err != nil {
@@ -268,7 +267,7 @@ func (x *Executor) sealedEvents(ctx context.Context, r record.Run) ([]record.Eve
 	}
 	text, err := repo.ReadFile(ctx, record.RunRef(r.Caller, r.ID), journalFile, 1<<30)
 	if errors.Is(err, gitd.ErrNotFound) {
-		// Not sealed: the server that worked on it ended. Its journal lies in live/.
+		// It is not sealed, because the server that worked on it ended. Its journal is in live/.
 		text, err = os.ReadFile(x.journalPath(r))
 		if errors.Is(err, os.ErrNotExist) {
 			return nil, nil
@@ -280,7 +279,7 @@ func (x *Executor) sealedEvents(ctx context.Context, r record.Run) ([]record.Eve
 	return record.ParseJournal(text)
 }
 
-// Watch follows what happens in every run (of one caller, when named) from now on.
+// Watch follows the events of every run from now on, or of every run of one caller.
 func (x *Executor) Watch(ctx context.Context, caller string) iter.Seq2[record.Event, error] {
 	return func(yield func(record.Event, error) bool) {
 		var c record.Caller
@@ -306,8 +305,7 @@ func (x *Executor) Watch(ctx context.Context, caller string) iter.Seq2[record.Ev
 	}
 }
 
-// Output opens a command's whole output; stream is "stdout" or "stderr". A
-// command that is at work gives what it has printed so far.
+// Output opens a command's whole output. stream is "stdout" or "stderr". Of a command that is at work it gives the output so far.
 func (x *Executor) Output(ctx context.Context, run, step, stream string) (io.ReadCloser, error) {
 	if stream != "stdout" && stream != "stderr" {
 		return nil, fmt.Errorf("%w stream %q: stdout or stderr", record.ErrInvalid, stream)
@@ -340,8 +338,8 @@ func (x *Executor) Output(ctx context.Context, run, step, stream string) (io.Rea
 	return out, err
 }
 
-// Artifact opens a file of a run's evidence by its name in the manifest, such
-// as "artifacts/report.html". The run has ended or waits for a person.
+// Artifact opens a file of a run's evidence by its name in the manifest, such as "artifacts/report.html". The run must have ended
+// or wait for a person.
 func (x *Executor) Artifact(ctx context.Context, run, name string) (*store.File, error) {
 	r, err := x.Run(ctx, run)
 	if err != nil {

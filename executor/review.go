@@ -13,9 +13,9 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// review is what a run changed, as its record tells it: the files by name, and a patch
-// in a file. A command's is begun as soon as its commit is known, while that is still being
-// made durable: git then runs beside the waits for the disk instead of after them.
+// review is the changes of a run as its record has them: the names of the files, and a patch in a file. The review of a command
+// begins as soon as its commit is known, while the commit is still being made durable. So git runs during the waits for the disk
+// instead of after them.
 type review struct {
 	start, head gitd.Hash
 	done        chan struct{} // closed when all below may be read
@@ -46,7 +46,7 @@ func (l *liveRun) foresee(head gitd.Hash) {
 	})
 }
 
-// reviewed is the review of a run as it stands.
+// reviewed returns the review of a run as it is now.
 func (l *liveRun) reviewed(ctx context.Context, r record.Run) *review {
 	l.mu.Lock()
 	v := l.review
@@ -73,7 +73,7 @@ func (l *liveRun) write(ctx context.Context, v *review, r record.Run) {
 	w := &text.Limit{W: f, Left: maxDiff}
 	clean := l.x.Secrets.Writer(w)
 	if r.Changed() {
-		// The base may hold a secret that a commit of ours may not.
+		// The base may hold a secret, and a commit of ours may not.
 		v.changed, err = l.target.Repo.Review(ctx, string(r.Start), string(r.Head), clean)
 		err = errors.Join(err, clean.Flush())
 	}

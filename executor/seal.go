@@ -20,8 +20,8 @@ import (
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
-// Outputs up to storeOver bytes are sealed into the run's ref; larger ones go
-// to the artifact store and the manifest names them by their hash.
+// Outputs of up to storeOver bytes are sealed into the run's ref. Larger ones are in the artifact store, and the manifest has
+// their hashes.
 const (
 	journalFile  = "journal.jsonl"
 	manifestPath = "evidence/manifest.json"
@@ -32,9 +32,8 @@ const (
 	maxFileList = 10_000   // changed files named in a manifest
 )
 
-// seal writes a run's record into one commit and moves the run's ref to it.
-// Its parents are the run's record before and the branch's tip: the commits of
-// the run stay reachable when the branch is deleted.
+// seal writes a run's record into one commit and moves the run's ref to it. Its parents are the run's earlier record and the
+// branch's tip, so the commits of the run stay reachable if the branch is deleted.
 func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	r := l.snapshot()
 	repo := l.target.Repo
@@ -120,8 +119,8 @@ func (x *Executor) seal(ctx context.Context, l *liveRun) error {
 	return nil
 }
 
-// subManifests reads the evidence of the sub-workflows that worked on the run's
-// own branch, by step. One that cannot be read has checked nothing that could be told.
+// subManifests returns the evidence of the sub-workflows that worked on the run's own branch, by step. One that cannot be read
+// counts as one without checks.
 func (x *Executor) subManifests(ctx context.Context, r record.Run, events []record.Event) map[string]record.Manifest {
 	subs := make(map[string]record.Manifest)
 	for _, e := range events {
@@ -147,8 +146,8 @@ func (x *Executor) subManifests(ctx context.Context, r record.Run, events []reco
 	return subs
 }
 
-// listEarlier adds the files of the record before: a run that waited for a
-// person was sealed then, and what it had in live/ was removed.
+// listEarlier adds the files of the run's earlier record. A run that waited for a person was sealed then, and its files in live/
+// were removed.
 func (x *Executor) listEarlier(ctx context.Context, repo *gitd.Repo, l *liveRun, m *record.Manifest) error {
 	l.mu.Lock()
 	ref := l.ref
@@ -172,8 +171,8 @@ func (x *Executor) listEarlier(ctx context.Context, repo *gitd.Repo, l *liveRun,
 	return nil
 }
 
-// copyJournal copies the journal as it stands: a note may still come while the
-// run is sealed, and then the file would not be what the manifest says.
+// copyJournal copies the journal as it is now. A note may still come while the run is sealed, and then the file would differ from
+// the manifest.
 func (l *liveRun) copyJournal(to string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -197,8 +196,7 @@ func sealedAs(r record.Run) string {
 	return string(r.State)
 }
 
-// outputFiles lists a run's outputs and artifacts: small ones to be sealed,
-// large ones put into the artifact store.
+// outputFiles returns a run's outputs and artifacts, the small ones to be sealed. It puts the large ones into the artifact store.
 func (x *Executor) outputFiles(ctx context.Context, r record.Run) (files []gitd.File, listed []record.ManifestFile, err error) {
 	dir := x.outputDir(r)
 	err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
@@ -210,7 +208,7 @@ func (x *Executor) outputFiles(ctx context.Context, r record.Run) (files []gitd.
 			return err
 		}
 		if entry.IsDir() {
-			// Other folders come and go: what is being said just now, and refused.
+			// Other folders are temporary, as those of prompts that are being said, or refused.
 			if top, _, _ := strings.Cut(name, "/"); top != "." && top != "artifacts" && top != filesDir {
 				return fs.SkipDir
 			}
@@ -247,8 +245,8 @@ func (x *Executor) outputFiles(ctx context.Context, r record.Run) (files []gitd.
 	return files, listed, nil
 }
 
-// store puts a file into the artifact store. The executor's end is the end of it, so that a store
-// that hangs does not keep the executor from closing. The next process seals the run.
+// store puts a file into the artifact store. It ends with the executor, so that a store that hangs does not keep the executor from
+// closing. The next process seals the run.
 func (x *Executor) store(ctx context.Context, path, sum string, size int64) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -9,13 +9,12 @@ import (
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
-// Secrets are removed where something is about to be kept, not where it is
-// read: from requests before they are claimed, from a run's record whenever it
-// changes, from events in [record.Journal.Append], from output before its first byte
-// is written, from results before the workflow sees them. What is shown is what was kept.
+// Secrets are removed where text is about to be kept, not where it is read: from requests before they are claimed, from a run's
+// record whenever it changes, from events in [record.Journal.Append], from output before its first byte is written, from results
+// before the workflow sees them. Readers see the kept text.
 
-// cleanRequest takes secrets out of a request: it is kept in the run's ref. What
-// names refs and files cannot be changed without meaning something else, and is refused.
+// cleanRequest takes secrets out of a request, which is kept in the run's ref. Names of refs and files cannot be changed without
+// another meaning, so a secret in them is refused.
 func (x *Executor) cleanRequest(r record.Request) (record.Request, error) {
 	if x.Secrets.Empty() {
 		return r, nil
@@ -42,15 +41,14 @@ func (x *Executor) cleanFiles(files []record.Attachment) []record.Attachment {
 	return clean
 }
 
-// cleanRun takes secrets out of a run's record. By what names it is found was
-// looked at when it was asked for.
+// cleanRun takes secrets out of a run's record. Its names were looked at when it was asked for.
 func (x *Executor) cleanRun(r record.Run) record.Run {
 	clean := redact.Clean(x.Secrets, r)
 	clean.ID, clean.Repo, clean.Base, clean.Branch = r.ID, r.Repo, r.Base, r.Branch
 	return clean
 }
 
-// removed journals which secrets were taken out of what, once each.
+// removed journals which secrets were taken out of a thing, once each.
 func (l *liveRun) removed(step, kind string, names []string, where string) error {
 	for _, name := range names {
 		message := name + " in " + where
@@ -72,8 +70,8 @@ func (x *Executor) cleanPerson(p gitd.Person) gitd.Person {
 	return gitd.Person{Name: x.Secrets.String(p.Name), Email: x.Secrets.String(p.Email)}
 }
 
-// cleanResult takes secrets out of what a workflow gets to see of a step: it
-// must be what the journal says when the run is taken up again.
+// cleanResult takes secrets out of a step's result before a workflow sees it. It must be equal to the journal's when the run is
+// taken up again.
 func (x *Executor) cleanResult(r workflow.StepResult) workflow.StepResult {
 	return redact.Clean(x.Secrets, r)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// SessionState is how a session with an agent stands.
+// SessionState is the state of a session with an agent.
 type SessionState string
 
 // The states of a session.
@@ -32,8 +32,8 @@ type Session struct {
 	At     time.Time     `json:"at"`              // when that ended or, while it has not, began
 }
 
-// Sessions lists the sessions of a caller, the most recently used first. They
-// follow from its runs, so they are there as long as those are.
+// Sessions returns the sessions of a caller, the most recently used first. They follow from its runs, so they are there as long as
+// those are.
 func (x *Executor) Sessions(ctx context.Context, caller string) ([]Session, error) {
 	c, err := x.Caller(ctx, caller)
 	if err != nil {
@@ -42,7 +42,7 @@ func (x *Executor) Sessions(ctx context.Context, caller string) ([]Session, erro
 	return sessions(x.OfCaller(c.Caller)), nil
 }
 
-// sessions are those of a caller's runs, oldest run first.
+// sessions returns the sessions of a caller's runs, which are in order, oldest first.
 func sessions(runs []record.Run) []Session {
 	list := []Session{}
 	for _, r := range runs {

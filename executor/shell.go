@@ -21,9 +21,8 @@ import (
 	"github.com/ramus-dev/ramus/tasks"
 )
 
-// taskShell is the tasks.Shell of a step: its commands run in the caller's
-// container, one after another, and what they change is committed when the
-// task has ended.
+// taskShell is the tasks.Shell of a step. Its commands run in the caller's container, one after another. Their changes are
+// committed when the task has ended.
 type taskShell struct {
 	w       *work
 	timeout time.Duration // of a command that names none
@@ -42,7 +41,7 @@ func (s *taskShell) Exec(ctx context.Context, command string, timeout time.Durat
 	w.n++
 	id := w.id + "." + strconv.Itoa(w.n)
 	var stdout, stderr tasks.HeadTail
-	// What the task sees is cut in the middle when it is long: secrets are taken out before.
+	// A long output is cut in the middle for the task, so secrets are taken out before.
 	cleanOut, cleanErr, flush := w.l.x.Secrets.Writers(&stdout, &stderr)
 	exit, err := w.attend(ctx, id, &containers.Command{ID: id, Shell: command, Env: w.l.x.trees.Identity.Env(w.l.initial.Asker), Timeout: timeout},
 		w.heard(cleanOut, false), w.heard(cleanErr, true))
@@ -59,7 +58,7 @@ func (s *taskShell) Exec(ctx context.Context, command string, timeout time.Durat
 		DurationMS: exit.Duration.Milliseconds()}, nil
 }
 
-// heard adds the step's own output to who hears a command; a visitor's task has none.
+// heard returns a writer to by and to the step's own output. A visitor's task has none.
 func (w *work) heard(by io.Writer, stderr bool) io.Writer {
 	switch {
 	case w.out == nil:
@@ -70,7 +69,7 @@ func (w *work) heard(by io.Writer, stderr bool) io.Writer {
 	return io.MultiWriter(w.out.stdout, by)
 }
 
-// links looks at a container's work tree for tasks.ResolvePath.
+// links reads a container's work tree for tasks.ResolvePath.
 type links struct{ files *sftp.Client }
 
 func (l links) Lstat(name string) (fs.FileInfo, error) {
@@ -81,8 +80,8 @@ func (l links) Readlink(name string) (string, error) {
 	return l.files.ReadLink(path.Join(containers.WorkDir, name))
 }
 
-// open connects to the container's files and finds what a path names there.
-// The container's side opens files in a way that no symlink leads out of.
+// open connects to the container's files and resolves a path there. The container opens files in a way that no symlink leads out
+// of.
 func (s *taskShell) open(ctx context.Context, name string) (*sftp.Client, string, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, "", err
@@ -271,8 +270,8 @@ func (s *taskShell) Commit(ctx context.Context, message string, paths []string) 
 	return string(made.Tip), nil
 }
 
-// Push has nothing to send: every command's commits are pushed when it ends,
-// and Commit pushes at once. It checks that nothing else is asked for.
+// Push has nothing to send. Each command's commits are pushed when it ends, and Commit pushes at once. Push returns an error if
+// anything else is asked for.
 func (s *taskShell) Push(_ context.Context, remote, branch string) error {
 	if remote != "" && remote != "origin" {
 		return fmt.Errorf("cannot push to %q: %w: a container reaches only origin", remote, record.ErrInvalid)

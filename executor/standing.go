@@ -16,40 +16,36 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
-// maxStanding bounds the journal of a run of KindConversation, in bytes: all of
-// it is read and written with every amendment.
+// maxStanding bounds the journal of a run of KindConversation, in bytes. Every amendment reads and writes all of it.
 const maxStanding = 8 << 20
 
-// farewell is how much longer the journal of one that has ended may be: what
-// grew too long has to be able to end, and to tell that it did.
+// farewell is how much longer the journal of one that has ended may be, in bytes. One that is too long must be able to end, and to
+// tell that it did.
 const farewell = 1 << 20
 
-// Amendment is what changes in a run of KindConversation.
+// Amendment is a change of a run of KindConversation.
 type Amendment struct {
 	// Events are journalled, in order, all or none.
 	Events []record.Event
-	// State, Reason and Error replace the run's when State is set.
+	// State, Reason and Error replace the run's if State is set.
 	State  record.State
 	Reason record.Reason
 	Error  string
-	// Record replaces Run.Record when it is set.
+	// Record replaces Run.Record if it is set.
 	Record json.RawMessage
 }
 
-// Stand claims a run of KindConversation: one that nothing of the executor works
-// at. Whoever claimed it keeps its journal and its record by [Executor.Amend]; the
-// work is done by other runs of the same caller. The request needs Key, Caller
-// and Repo. A second claim with the same caller and key returns the first one's
-// run, and fresh is false. The caller's branch is made by the first run that works.
+// Stand claims a run of KindConversation, at which nothing of the executor works. Its owner keeps its journal and its record by
+// [Executor.Amend]. Other runs of the same caller do the work. The request needs Key, Caller and Repo. A second claim with the
+// same caller and key returns the run of the first, and fresh is false. The first run that works makes the caller's branch.
 func (x *Executor) Stand(ctx context.Context, r record.Request, rec json.RawMessage) (run record.Run, fresh bool, err error) {
 	return x.claimIdle(ctx, record.KindConversation, r, x.Secrets.JSON(rec))
 }
 
-// Amend changes a run of KindConversation. When it returns, all of it is in the
-// run's ref, as one commit, or none of it is. was is the number of the last
-// event that the change is based on: when there are later ones it is
-// ErrConflict, and nothing happened. Below 0 it is not looked at.
-// A journal of 8 MiB takes no more, which is ErrFull, but what ends the run and what follows on that.
+// Amend changes a run of KindConversation. When it returns, the run's ref has all of the change as one commit, or none of it. was
+// is the number of the last event that the change is based on. If there are later events the error is ErrConflict, and nothing
+// happened. A was below 0 is not looked at. A journal of 8 MiB takes nothing more, and the error is ErrFull, except for the end of
+// the run and what follows on that.
 func (x *Executor) Amend(ctx context.Context, run string, was int64, a Amendment) (record.Run, error) {
 	r, err := x.amend(ctx, run, was, a)
 	if err != nil {
@@ -67,7 +63,7 @@ func (x *Executor) amend(ctx context.Context, run string, was int64, a Amendment
 		return record.Run{}, err
 	}
 	defer release()
-	// The ref is the truth: the index may be behind it after a kill.
+	// The ref is the truth. After a kill the index may lag.
 	r, err := index.ReadRun(ctx, repo, gitd.Ref{Name: run, Hash: ref})
 	if err != nil {
 		return r, err
@@ -157,7 +153,7 @@ func (x *Executor) keepStanding(ctx context.Context, repo *gitd.Repo, ref gitd.H
 	if err != nil {
 		return err
 	}
-	// Noted first: a kill between the ref and the index would leave the index behind.
+	// The index is told first. A kill between the ref and the index would leave the index late.
 	if err := x.index.Claim(r); err != nil {
 		return err
 	}
@@ -167,7 +163,7 @@ func (x *Executor) keepStanding(ctx context.Context, repo *gitd.Repo, ref gitd.H
 	return x.index.Put(r)
 }
 
-// Standing lists the runs of KindConversation, oldest first.
+// Standing returns the runs of KindConversation, oldest first.
 func (x *Executor) Standing() []record.Run {
 	runs := slices.DeleteFunc(x.index.All(), func(r record.Run) bool { return r.Kind != record.KindConversation })
 	sort.SliceStable(runs, func(i, j int) bool { return newer(runs[j], runs[i]) })

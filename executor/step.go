@@ -23,7 +23,7 @@ import (
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
-// losses is how often a step is begun again because its container ended under it.
+// losses is how often a step begins again because its container was lost.
 const losses = 3
 
 // killWait is how long a stopped command may take to end and to be committed.
@@ -38,7 +38,7 @@ type stepInfo struct {
 	Prompts        int // of an agent's turn: how many were said until then
 }
 
-// started is the data of a step.started event: enough to find the command in its container again.
+// started is the data of a step.started event. It is enough to find the command in its container again.
 type started struct {
 	ID     string        `json:"id"`     // of the command in the runner; of tasks, its prefix
 	Caller record.Caller `json:"caller"` // whose container, when it is not the run's own
@@ -46,7 +46,7 @@ type started struct {
 	Prompts int `json:"prompts,omitempty"`
 }
 
-// failure is a run's end for a reason of the closed list.
+// failure is the error of a run that ends for a reason of the closed list.
 type failure struct {
 	reason record.Reason
 	text   string
@@ -54,7 +54,7 @@ type failure struct {
 
 func (f *failure) Error() string { return f.text }
 
-// reasonOf finds the reason for an error that ended a run.
+// reasonOf returns the reason for an error that ended a run.
 func reasonOf(err error) record.Reason {
 	var f *failure
 	var s *worktree.ScriptError
@@ -82,7 +82,7 @@ func reasonOf(err error) record.Reason {
 	return record.ReasonInternal
 }
 
-// beginning is how a step stood in the journal when the run was taken up.
+// beginning is a step in the journal at the time when the run is taken up.
 type beginning struct {
 	last   *record.Event // its last step.started
 	starts int
@@ -107,7 +107,7 @@ func (l *liveRun) beginning(step string) beginning {
 	return b
 }
 
-// result is the result of a step that has ended.
+// result returns the result of a step that has ended.
 func (b beginning) result() (workflow.StepResult, error) {
 	var f record.StepResult
 	if err := json.Unmarshal(b.done.Data, &f); err != nil {
@@ -116,16 +116,14 @@ func (b beginning) result() (workflow.StepResult, error) {
 	return f.Result, nil
 }
 
-// commandID names a step's command in its runner; each beginning has its own.
+// commandID returns the name of a step's command in its runner. Each beginning has its own.
 func (l *liveRun) commandID(step string, start int) string {
 	sum := sha256.Sum256([]byte(l.initial.Name() + "\x00" + step))
 	return hex.EncodeToString(sum[:10]) + "-" + strconv.Itoa(start)
 }
 
-// onHost runs a step in its caller's container: it begins it, takes it up again
-// after a restart of the server, begins it anew when the container was lost,
-// and commits and journals what came of it. do runs the step's commands and
-// returns its outcome; attached is set when the command began before.
+// onHost runs a step in its caller's container. It begins the step, takes it up after a restart of the server, begins it again if
+// the container was lost, and commits and journals the outcome. do runs the step's commands and returns their outcome.
 func (l *liveRun) onHost(ctx context.Context, t *target, s stepInfo, do func(context.Context, *work) (outcome, error)) (workflow.StepResult, error) {
 	b := l.beginning(s.ID)
 	if b.last != nil {
@@ -167,8 +165,7 @@ type work struct {
 	visits  atomic.Int64 // tasks that its agent has run by its door
 }
 
-// head is a branch's tip as a step's own commits move it: those of its task, or
-// of tasks that its agent runs meanwhile.
+// head is a branch's tip as commits in the middle of a step move it: those of its task, or of tasks that its agent runs.
 type head struct {
 	mu   sync.Mutex // held while something is committed; guards all below
 	at   gitd.Hash
@@ -179,12 +176,12 @@ type head struct {
 type outcome struct {
 	exit   containers.Exit
 	result workflow.StepResult
-	// subject is the commit's first line; empty: made from the step.
+	// subject is the commit's first line. Empty: it is made from the step.
 	subject string
 	fault   error // why a task could not be done as asked
 }
 
-// fail has the step fail although its commands have ended.
+// fail makes the step fail although its commands have ended.
 func (o *outcome) fail(reason record.Reason, text string) {
 	o.exit.Reason = string(reason)
 	o.result.OK = false
@@ -223,7 +220,7 @@ func (l *liveRun) begin(ctx context.Context, t *target, s stepInfo, start int, d
 	return w.run(ctx, do)
 }
 
-// fate is what became of a step that had begun when the server stopped.
+// fate is what happened to a step that had begun when the server stopped.
 type fate int
 
 const (
@@ -232,10 +229,8 @@ const (
 	fateEnded               // it has ended, and its result is journalled
 )
 
-// takeUp finds out what became of a step that had begun when the server
-// stopped, and takes it to its end where that is possible. A run that is stopped
-// meanwhile is taken up all the same: its command would go on otherwise, in a
-// container that nobody may have because of it.
+// takeUp finds out what happened to a step that had begun when the server stopped, and takes it to its end if possible. It does so
+// also for a run that was stopped meanwhile. Otherwise its command would go on in a container that nobody may have.
 func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning, do func(context.Context, *work) (outcome, error)) (res workflow.StepResult, f fate, err error) {
 	var st started
 	_ = json.Unmarshal(b.last.Data, &st) // an event of ours; a broken one means "begin again"
@@ -253,9 +248,8 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 			return res, fateLost, err
 		}
 		w := &work{l: l, t: t, host: lease.Host, image: lease.Container.Image, s: s, id: st.ID, before: b.last.Parent, head: &head{at: b.last.Parent}, again: true}
-		// Scripts, and commands of a task, cannot be taken up in the middle: they
-		// are ended first, what a browser was looking at too. A commit that was half way
-		// is made again by the next.
+		// Scripts, and commands of a task, cannot be taken up in the middle. They are ended first, and so is a browser's
+		// application. The next commit makes a commit again that was half way.
 		for _, c := range commands {
 			if c.Running && (strings.HasPrefix(c.ID, st.ID+".") || worktree.IsScript(c)) {
 				if err := worktree.EndCommand(looking, lease.Host, c.ID); err != nil && !errors.Is(err, containers.ErrGone) {
@@ -267,7 +261,7 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 			f = fateUnheard
 		}
 		if l.speaks(s) && err == nil {
-			// Nobody speaks to that process any more. What it did stands in the work tree, for the next one.
+			// Nobody speaks to that process any more. Its work is in the work tree, for the next one.
 			_, known, err := agent.EndAll(looking, lease.Host, l.processPrefix())
 			if err != nil && !errors.Is(err, containers.ErrGone) {
 				return res, fateLost, err
@@ -326,11 +320,10 @@ func (l *liveRun) takeUp(ctx context.Context, t *target, s stepInfo, b beginning
 	return res, fateEnded, err
 }
 
-// endCut ends an agent whose prompt broke off when the server stopped: most wait for the rest
-// until their time is up, and what one has made of half a prompt meanwhile is not what
-// was asked. The prompt is in the run's record, so the step can begin again, unless the agent has
-// done something that must not be done twice. Then the container goes on knowing it, for
-// a next server that is to come to the same end.
+// endCut ends an agent whose prompt broke off when the server stopped. Most agents wait for the rest until their time is up, and
+// the work on half a prompt is not what was asked. The run's record has the prompt, so the step can begin again, unless the agent
+// has done something that must not be done twice. Then the container keeps the command, so that a next server comes to the same
+// end.
 func (l *liveRun) endCut(ctx context.Context, h *containers.Host, t *target, s stepInfo, id string) error {
 	if err := worktree.EndCommand(ctx, h, id); err != nil && !errors.Is(err, containers.ErrGone) {
 		return err
@@ -344,16 +337,16 @@ func (l *liveRun) endCut(ctx context.Context, h *containers.Host, t *target, s s
 	return nil
 }
 
-// lostLeft is the error of a commit that holds less than the work tree, of a container that is gone.
+// lostLeft is the error of a commit that lacks files of the work tree, if the container is gone.
 const lostLeft = "files that no commit may hold were not committed, and they are gone with the container"
 
-// run does the step's work, then commits and journals it. When ctx ends the
-// command is stopped and what stands is committed all the same.
+// run does the step's work, then commits and journals it. If ctx ends the command is stopped, and the work tree is committed all
+// the same.
 func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome, error)) (workflow.StepResult, error) {
 	l := w.l
 	b := l.beginning(w.s.ID)
 	var err error
-	// A command's output comes again from its beginning, what an agent said does not.
+	// A command's output comes again from its beginning. An agent's does not.
 	if w.out, err = l.openOutputs(w.s, b.last.Seq, w.again && l.speaks(w.s)); err != nil {
 		return workflow.StepResult{}, err
 	}
@@ -379,7 +372,7 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 	}
 	o.result = l.x.cleanResult(o.result)
 	w.out.save()
-	// From here on nothing may stop the record: the command has happened.
+	// From here on nothing may stop the record, because the command has happened.
 	cctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), worktree.Housekeeping)
 	defer cancel()
 	w.head.mu.Lock()
@@ -436,9 +429,8 @@ func (w *work) run(ctx context.Context, do func(context.Context, *work) (outcome
 	return res, err
 }
 
-// pushed finds what a container that was lost in the middle of its commit had pushed before:
-// that stands, and the command, run again on top of it, would do all of it twice. What the
-// container was lost by is returned when there is nothing.
+// pushed returns the commit that a container pushed before it was lost. That commit stays, and the command must not run again on
+// top of it. If there is none, the error is lost.
 func (w *work) pushed(ctx context.Context, lost error) (made worktree.Committed, less bool, err error) {
 	c, tip, err := w.t.Recover(ctx, w.before, w.l.initial.Asker, w.l.initial.ID, w.s.ID)
 	var apart *worktree.Uncommitted
@@ -528,10 +520,10 @@ func (w *work) finish(o outcome, commit gitd.Hash, notes string) (workflow.StepR
 	return o.result, l.emit(e, true)
 }
 
-// forgetWait is how long a runner may take to forget.
+// forgetWait is how long a runner may take to forget a command.
 const forgetWait = 10 * time.Second
 
-// forget lets the runner forget the step's commands; nobody waits for that.
+// forget has the runner forget the step's commands, in the background.
 func (w *work) forget() {
 	if w.s.Background {
 		return // its output is asked for later
@@ -551,7 +543,7 @@ func (w *work) forget() {
 	})
 }
 
-// message is the commit message of a step.
+// message returns the commit message of a step.
 func (w *work) message(o outcome) string {
 	subject := o.subject
 	if subject == "" {
@@ -574,7 +566,7 @@ func (w *work) message(o outcome) string {
 	var b strings.Builder
 	b.WriteString(first + "\n\n")
 	if more {
-		// Indented, so that no line of a command is taken for a trailer.
+		// Indented, so that git takes no line of a command for a trailer.
 		for line := range strings.Lines(text.Clip(strings.ToValidUTF8(w.s.Command, "\uFFFD"), 8<<10)) {
 			b.WriteString("    " + strings.TrimRight(line, "\n") + "\n")
 		}
@@ -588,23 +580,23 @@ func (w *work) message(o outcome) string {
 	return w.l.x.commitText(b.String())
 }
 
-// halfway is the commit message of what stands in the middle of a step.
+// halfway returns the commit message of a work tree in the middle of a step.
 func (w *work) halfway(subject string) string {
 	return w.l.x.commitText(fmt.Sprintf("%s\n\n%s: %s\n%s: %s\n%s: %s\n", text.Clip(strings.Join(strings.Fields(subject), " "), 72),
 		record.TrailerCaller, w.t.Caller, record.TrailerRun, w.l.initial.ID, record.TrailerStep, w.s.ID))
 }
 
-// commitText is a commit message as it may be kept.
+// commitText returns a commit message without secrets.
 func (x *Executor) commitText(text string) string {
 	return strings.ReplaceAll(x.Secrets.String(text), "\x00", "\uFFFD")
 }
 
-// errUnheard: the container was lost before it said that the command had begun. Nothing
-// of the command has been seen then, and what it may have done went with its container.
+// errUnheard is the error of a container that was lost before it said that the command had begun. Nobody has seen anything of the
+// command then, and its work went with its container.
 var errUnheard = errors.New("the container did not hear of the command")
 
-// attend follows one command of the step to its end. When ctx ends it is
-// stopped, unless the executor is closing: then it goes on, to be adopted.
+// attend follows one command of the step to its end. If ctx ends the command is stopped. If the executor is closing it goes on,
+// and the next process adopts it.
 func (w *work) attend(ctx context.Context, id string, command *containers.Command, stdout, stderr io.Writer) (containers.Exit, error) {
 	attach, detach := context.WithCancel(context.WithoutCancel(ctx))
 	defer detach()
@@ -657,7 +649,7 @@ func (w *work) attend(ctx context.Context, id string, command *containers.Comman
 	return exit, nil
 }
 
-// shell is the work of a step that is one command.
+// shell returns the work of a step that is one command.
 func (l *liveRun) shell(c record.Command, timeout time.Duration) func(context.Context, *work) (outcome, error) {
 	return func(ctx context.Context, w *work) (outcome, error) {
 		command := &containers.Command{ID: w.id, Args: c.Args, Shell: c.Shell, Dir: c.Dir, Stdin: c.Stdin,
@@ -682,8 +674,7 @@ func (l *liveRun) shell(c record.Command, timeout time.Duration) func(context.Co
 	}
 }
 
-// background starts a process that later commands find running. It is over
-// for the step when the process has started.
+// background starts a process that later commands find running. The step ends when the process has started.
 func (w *work) background(ctx context.Context, c *containers.Command) (outcome, error) {
 	if c != nil {
 		if _, err := w.host.Start(ctx, *c); err != nil {
@@ -720,7 +711,7 @@ func shellOutcome(exit containers.Exit, out *outputs) outcome {
 	return o
 }
 
-// waiting tells those who follow the place in line for a container.
+// waiting tells followers of the run's place in line for a container.
 func (l *liveRun) waiting(place int) {
 	l.change(func(r *record.Run) { r.Place = place })
 	if place > 0 {

@@ -21,27 +21,26 @@ import (
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
-// WorkflowDir is where a repository keeps its own workflows, ID.yaml each.
-// They are read from the base, never from the branch under work.
+// WorkflowDir is where a repository keeps its own workflows, ID.yaml each. They are read from the base, never from the branch that
+// is worked on.
 const WorkflowDir = ".ramus/workflows"
 
 // maxWorkflow bounds a workflow file.
 const maxWorkflow = 1 << 20
 
-// Submit claims a run and starts it. It returns once the claim is durable: from
-// then on the run goes on or ends with a reason, whatever is killed.
+// Submit claims a run and starts it. It returns once the claim is durable. From then on the run goes on or ends with a reason,
+// whatever is killed.
 func (x *Executor) Submit(ctx context.Context, r record.Request) (record.Run, error) {
 	_, run, err := x.submit(ctx, r, nil)
 	return run, err
 }
 
-// Exec runs one command for a caller as a run of its own and copies its output
-// as it comes; nil writers discard. A command that fails is a Result, not an error.
+// Exec runs one command for a caller as a run of its own and copies its output at once. Output to a nil writer is discarded. A
+// command that fails is a Result, not an error.
 //
-// A request whose key was used before waits for the run that there is, and is told its
-// result alone. When ctx ends the request leaves: nothing is written any more, and the
-// error is the context's. The last one that leaves stops the command and gets its result,
-// and so does one whose Stdin has not ended. A run of Submit is stopped by nobody's leaving.
+// A request whose key was used before waits for the run that there is, and gets only its result. If ctx ends the request leaves:
+// nothing is written any more, and the error is the context's. The last request that leaves stops the command and gets its result,
+// and so does one whose Stdin has not ended. A run of Submit is not stopped by requests that leave.
 func (x *Executor) Exec(ctx context.Context, r record.Request, stdout, stderr io.Writer) (record.Result, error) {
 	if r.Command == nil {
 		return record.Result{}, fmt.Errorf("%w request: it has no command", record.ErrInvalid)
@@ -73,7 +72,7 @@ func (x *Executor) Exec(ctx context.Context, r record.Request, stdout, stderr io
 	})
 }
 
-// result reads a command's outcome from its run's events.
+// result returns a command's outcome from its run's events.
 func (x *Executor) result(run record.Run, events iter.Seq2[record.Event, error]) (record.Result, error) {
 	res := record.Result{Run: run.Name()}
 	for e, err := range events {
@@ -103,15 +102,15 @@ func (x *Executor) result(run record.Run, events iter.Seq2[record.Event, error])
 	return res, &RunError{run}
 }
 
-// RunError is a run that ended before its command did.
+// RunError is the error of a run that ended before its command did.
 type RunError struct{ Run record.Run }
 
 func (e *RunError) Error() string {
 	return fmt.Sprintf("%s failed (%s): %s", e.Run.Name(), e.Run.Reason, e.Run.Error)
 }
 
-// submit plans, claims and launches a run. With an attendance the run ends when nobody attends it
-// any more. The liveRun is nil when the request's key was claimed before and nothing works at that run.
+// submit plans, claims and launches a run. With an attendance the run ends when nobody attends it any more. The liveRun is nil if
+// the request's key was claimed before and nothing works at that run.
 func (x *Executor) submit(ctx context.Context, r record.Request, a *attendance) (*liveRun, record.Run, error) {
 	if err := x.isOpen(); err != nil {
 		return nil, record.Run{}, err
@@ -141,7 +140,7 @@ func (x *Executor) submit(ctx context.Context, r record.Request, a *attendance) 
 	}
 	ref, err := x.claim(ctx, p, "")
 	if errors.Is(err, errClaimed) {
-		// The index did not know of it; its ref is what counts.
+		// The index did not know of it. Its ref counts.
 		run, err := x.claimed(ctx, p)
 		if err != nil {
 			return nil, record.Run{}, err
@@ -154,12 +153,12 @@ func (x *Executor) submit(ctx context.Context, r record.Request, a *attendance) 
 	if alone {
 		err = x.cancelPrevious(ctx, p.run)
 	}
-	// The run is claimed, so it starts, whatever became of those before it.
+	// The run is claimed, so it starts, whatever happened to the ones before it.
 	l, run, startErr := x.start(p, ref, a)
 	return l, run, errors.Join(err, startErr)
 }
 
-// join has a request wait for a run that was claimed before. Its Permit is asked like for a new run.
+// join has a request wait for a run that was claimed before. Its Permit is asked as for a new run.
 func (x *Executor) join(r record.Request, run record.Run, a *attendance) (*liveRun, record.Run, error) {
 	if r.Permit != nil {
 		if err := r.Permit(run, ""); err != nil {
@@ -214,7 +213,7 @@ func (x *Executor) isOpen() error {
 	return nil
 }
 
-// plan is a request that was understood.
+// plan is a request that was understood, and the run that it asks for.
 type plan struct {
 	run     record.Run
 	repo    *gitd.Repo
@@ -342,7 +341,7 @@ func (x *Executor) permit(ctx context.Context, r record.Request, p *plan) error 
 	return r.Permit(p.run, into)
 }
 
-// planCaller finds where a named caller lives, or that it is new.
+// planCaller finds the repository of a named caller, or finds that the caller is new.
 func (x *Executor) planCaller(ctx context.Context, p *plan) error {
 	repo, base, err := x.home(ctx, p.run.Caller)
 	switch {
@@ -364,8 +363,8 @@ func (x *Executor) planCaller(ctx context.Context, p *plan) error {
 	return nil
 }
 
-// home finds a caller's repository and base. What was only asked for counts for
-// neither: whoever may speak in a thread can name a base, allowed to work or not.
+// home returns a caller's repository and base. Runs that only were asked for count for neither, because everybody who may speak in
+// a thread can name a base.
 func (x *Executor) home(ctx context.Context, c record.Caller) (*gitd.Repo, string, error) {
 	runs := x.index.OfCaller(c)
 	without := map[string]bool{} // repositories
@@ -385,7 +384,7 @@ func (x *Executor) home(ctx context.Context, c record.Caller) (*gitd.Repo, strin
 	return nil, "", fmt.Errorf("caller %s: %w", c, record.ErrNotFound)
 }
 
-// planWork fills in what is to be done.
+// planWork fills in the work.
 func (x *Executor) planWork(ctx context.Context, r record.Request, p *plan) error {
 	switch {
 	case r.Command != nil:
@@ -417,7 +416,7 @@ func (x *Executor) planWork(ctx context.Context, r record.Request, p *plan) erro
 	return x.planRepo(ctx, p)
 }
 
-// envNames are the names in an environment of a request. Its values are in no record.
+// envNames returns the names in an environment of a request. No record has its values.
 func envNames(env []string) ([]string, error) {
 	var names []string
 	for _, kv := range env {
@@ -479,7 +478,7 @@ func (x *Executor) planWorkflow(ctx context.Context, r record.Request, p *plan) 
 	return x.planRepo(ctx, p)
 }
 
-// parse reads a run's own workflow again; it was checked when the run was planned, on repo.
+// parse parses a run's own workflow again. It was checked when the run was planned on repo.
 func (f runFiles) parse(ctx context.Context, x *Executor, repo string) (*workflow.Workflow, error) {
 	return workflow.Parse(ctx, "workflow.yaml", []byte(f.Workflow), workflow.Options{RepoID: repo, LLM: x.LLM != nil, Load: func(id string) ([]byte, error) {
 		if text, ok := f.Sub[id]; ok {
@@ -489,8 +488,7 @@ func (f runFiles) parse(ctx context.Context, x *Executor, repo string) (*workflo
 	}})
 }
 
-// takeOver copies the results of an earlier run up to a node: the new run's
-// branch begins at the commit that was the node's input.
+// takeOver copies the results of an earlier run up to a node. The new run's branch begins at the commit that was the node's input.
 func (x *Executor) takeOver(ctx context.Context, r record.Request, p *plan) error {
 	if p.run.Kind != record.KindWorkflow {
 		return fmt.Errorf("%w request: only a workflow can begin at a node", record.ErrInvalid)
@@ -563,7 +561,7 @@ func (x *Executor) takeOver(ctx context.Context, r record.Request, p *plan) erro
 		p.run.Start, p.run.Head = start, start
 		return nil
 	}
-	// On a branch that goes on, the node's input is put back by a commit, so nothing is lost.
+	// On a branch that goes on, a commit restores the node's input, so nothing is lost.
 	tip, err := x.restore(ctx, p.repo, p.run.Caller, start, r.Asker)
 	if err != nil {
 		return err
@@ -572,7 +570,7 @@ func (x *Executor) takeOver(ctx context.Context, r record.Request, p *plan) erro
 	return nil
 }
 
-// resumable is the run to take over from: the one named, or the last of this workflow on this repository.
+// resumable returns the run to take over from, which is the named one or the last of this workflow on this repository.
 func (x *Executor) resumable(ctx context.Context, name string, like record.Run) (record.Run, error) {
 	if name != "" {
 		return x.Run(ctx, name)
@@ -589,12 +587,11 @@ func (x *Executor) resumable(ctx context.Context, name string, like record.Run) 
 	return record.Run{}, fmt.Errorf("cannot resume workflow %s: %w: it has no ended run on %s", like.Workflow, record.ErrNotFound, like.Repo)
 }
 
-// errClaimed: another request made the run's ref first.
+// errClaimed is the error of a claim that another request made first.
 var errClaimed = errors.New("claimed already")
 
-// claim makes the run's ref, and with it the branch of a caller that is new.
-// The ref is made against zero, or moved from old, where an earlier claim left
-// it: whoever does that owns the run.
+// claim makes the run's ref, and with it the branch of a new caller. The ref is made against zero, or moved from old, where an
+// earlier claim left it. The request that does so owns the run.
 func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash, error) {
 	var parents []gitd.Hash
 	if old != "" {
@@ -659,7 +656,7 @@ func (x *Executor) claim(ctx context.Context, p *plan, old gitd.Hash) (gitd.Hash
 	}
 }
 
-// drawRun draws an id for a run that nobody gave one. Of one caller and one second two may be the same.
+// drawRun draws an id for a run that has none. Two runs of one caller in one second may draw the same.
 func (x *Executor) drawRun(now time.Time) string {
 	token := record.NewToken
 	if x.token != nil {
@@ -668,7 +665,7 @@ func (x *Executor) drawRun(now time.Time) string {
 	return now.Format("20060102-150405") + "-" + token()[:4]
 }
 
-// claimed reads the run that another request claimed first.
+// claimed returns the run that another request claimed first.
 func (x *Executor) claimed(ctx context.Context, p *plan) (record.Run, error) {
 	name := record.RunRef(p.run.Caller, p.run.ID)
 	hash, err := p.repo.Resolve(ctx, name)
@@ -678,8 +675,8 @@ func (x *Executor) claimed(ctx context.Context, p *plan) (record.Run, error) {
 	return index.ReadRun(ctx, p.repo, gitd.Ref{Name: name, Hash: hash})
 }
 
-// cancelPrevious stops the other runs of the same workflow and repository that still wait or work. It
-// does so also for a request that was hung up meanwhile: its run is claimed.
+// cancelPrevious stops the other runs of the same workflow and repository that still wait or work. It does so also if the request
+// has left, because its run is claimed.
 func (x *Executor) cancelPrevious(ctx context.Context, like record.Run) error {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
@@ -700,7 +697,7 @@ func (x *Executor) cancelPrevious(ctx context.Context, like record.Run) error {
 	return errors.Join(errs...)
 }
 
-// quoteArgs writes an argument vector as a person would type it.
+// quoteArgs returns an argument vector as a person would type it.
 func quoteArgs(args []string) string {
 	words := make([]string, len(args))
 	for i, a := range args {

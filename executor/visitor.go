@@ -27,12 +27,10 @@ const (
 	maxToolWords = 300 // of an error
 )
 
-// Task runs a library task in the visitor's container, beside the step that runs
-// now: an agent's tool. It is journalled as an EventTool of kind "task"; what it
-// changes is committed with the step, and the step does not end before it. What it
-// prints is in what it returns, secrets taken out, and not in the step's output.
-// Between steps it is ErrConflict; a task that is not there, or that would not take
-// its parameters, is ErrInvalid.
+// Task runs a library task in the visitor's container during the step that runs now, as an agent's tool. It is journalled as an
+// EventTool of kind "task". Its changes are committed with the step, and the step does not end before it. Its output is in the
+// result, without secrets, and not in the step's output. The error is ErrConflict between steps, and ErrInvalid if there is no
+// such task or it does not take the parameters.
 func (v Visitor) Task(ctx context.Context, name string, params json.RawMessage) (tasks.Output, error) {
 	g, ok := v.Enter(ctx)
 	if !ok {
@@ -71,7 +69,7 @@ func (v Visitor) Task(ctx context.Context, name string, params json.RawMessage) 
 	return out, nil
 }
 
-// typedInline are the values of secret steps of a browser's check that stands in the parameters of a task.
+// typedInline returns the values of secret steps of a browser's check that is in the parameters of a task.
 func typedInline(params json.RawMessage) map[string]string {
 	var p struct {
 		Check browser.Spec `json:"check"`
@@ -80,12 +78,12 @@ func typedInline(params json.RawMessage) map[string]string {
 	return browse.Typed(p.Check)
 }
 
-// MaxPicture is the largest picture that [Visitor.Picture] gives, in bytes.
+// MaxPicture is the largest picture that [Visitor.Picture] returns, in bytes.
 const MaxPicture = 1 << 20
 
-// Picture is a picture of a browser check of the run that works now, by the name that
-// the check gives it ("001-todo/desktop/screenshot.png"): a PNG as the browser made it.
-// A larger one than MaxPicture is ErrInvalid; it is in the run's evidence all the same.
+// Picture returns a picture of a browser check of the run that works now, by the name that the check gives it
+// ("001-todo/desktop/screenshot.png"). It is a PNG as the browser made it. The error is ErrInvalid if it is larger than
+// MaxPicture. The run's evidence has it all the same.
 func (v Visitor) Picture(name string) ([]byte, error) {
 	wrap := func(err error) error { return fmt.Errorf("cannot show %.200q: %w", name, err) }
 	w := v.t.atWork()
@@ -121,14 +119,14 @@ func (v Visitor) Picture(name string) ([]byte, error) {
 	return b, nil
 }
 
-// toolRun is the data of a task's EventTool, where it is not too long.
+// toolRun is the data of a task's EventTool, unless it is too long.
 type toolRun struct {
 	Params json.RawMessage `json:"params,omitempty"`
 	Output tasks.Output    `json:"output"`
 }
 
-// beside is the step as a visitor's task sees it: the same container and
-// branch, commands of its own, and no part in what the step prints.
+// forVisitor returns the step as a visitor's task sees it, with the same container and branch, commands of its own, and no part in
+// the step's output.
 func (w *work) forVisitor() *work {
 	return &work{l: w.l, t: w.t, host: w.host, image: w.image, s: w.s, before: w.before, head: w.head, id: w.id + ".v" + strconv.FormatInt(w.visits.Add(1), 10)}
 }

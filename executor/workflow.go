@@ -18,8 +18,8 @@ import (
 	"github.com/ramus-dev/ramus/tasks/workflow"
 )
 
-// conductor drives one workflow run. Its goroutine alone touches the machine;
-// steps run in goroutines of their own, get copies and send results back.
+// conductor drives one workflow run. Its goroutine alone uses the machine. Steps run in goroutines of their own, get copies and
+// send results back.
 type conductor struct {
 	l       *liveRun
 	machine *workflow.Machine
@@ -36,10 +36,9 @@ type stepDone struct {
 	err    error
 }
 
-// workflow runs a workflow from where its journal stands to its end, or until
-// nothing is left but questions to people.
+// workflow runs a workflow from where its journal is to its end, or until only questions to people are left.
 func (l *liveRun) workflow(ctx context.Context, answers map[string]record.Decision) (map[string]any, error) {
-	// A run that was stopped is taken up all the same: its file was checked before.
+	// Also of a run that was stopped. Its file was checked before.
 	w, err := l.files.parse(context.WithoutCancel(ctx), l.x, l.initial.Repo)
 	if err != nil {
 		return nil, &failure{record.ReasonBadInput, err.Error()}
@@ -73,7 +72,7 @@ func (l *liveRun) workflow(ctx context.Context, answers map[string]record.Decisi
 	return machine.State(), nil
 }
 
-// reasonOfStep is the reason that the journal holds for a failed step.
+// reasonOfStep returns the reason that the journal holds for a failed step.
 func (l *liveRun) reasonOfStep(step string, otherwise record.Reason) record.Reason {
 	b := l.beginning(step)
 	if b.done == nil {
@@ -104,7 +103,7 @@ func (l *liveRun) journalled() []record.Event {
 	return append([]record.Event(nil), l.events...)
 }
 
-// recorded lists the results that a journal holds, in the order in which they came.
+// recorded returns the results that a journal holds, in the order that they came.
 func recorded(events []record.Event) ([]workflow.Recorded, error) {
 	var results []workflow.Recorded
 	for _, e := range events {
@@ -136,7 +135,7 @@ func (c *conductor) run(ctx context.Context, pending []workflow.Step) (workflow.
 			c.gates = append(c.gates, *d.gate)
 			continue
 		case d.err != nil:
-			// One step could not be done at all: the others are stopped and waited for.
+			// One step could not be done at all. The others are stopped and awaited.
 			if first == nil {
 				first = d.err
 				stop(d.err)
@@ -173,7 +172,7 @@ func (c *conductor) run(ctx context.Context, pending []workflow.Step) (workflow.
 	return outcome, nil
 }
 
-// park journals what people are asked.
+// park journals the questions to people.
 func (c *conductor) park() error {
 	for _, g := range c.gates {
 		if err := c.l.emit(record.Event{Type: record.EventGate, Step: g.Step, Message: g.Message, Data: record.Marshal(g)}, true); err != nil {
@@ -185,7 +184,7 @@ func (c *conductor) park() error {
 	return errParked
 }
 
-// start runs a step in a goroutine; its result comes back on the channel.
+// start runs a step in a goroutine. Its result comes back on the channel.
 func (c *conductor) start(ctx context.Context, s workflow.Step) {
 	c.running++
 	go func() {
@@ -242,8 +241,8 @@ func (c *conductor) step(ctx context.Context, s workflow.Step) (workflow.StepRes
 	return workflow.StepResult{}, nil, &failure{record.ReasonInternal, fmt.Sprintf("step %s is of the unknown kind %q", s.ID, s.Kind)}
 }
 
-// left tells whether a step was at work in a container when the last server
-// stopped. Even in a run that is stopped by now its command has to be ended.
+// left reports whether a step was at work in a container when the last server stopped. Its command has to be ended even if the run
+// is stopped by now.
 func (l *liveRun) left(s workflow.Step) bool {
 	switch s.Kind {
 	case workflow.KindShell, workflow.KindTask, workflow.KindWorkflow:
@@ -253,7 +252,7 @@ func (l *liveRun) left(s workflow.Step) bool {
 	return false
 }
 
-// doStep is what a shell or task step does in its container.
+// doStep returns the work of a shell or task step in its container.
 func (l *liveRun) doStep(s workflow.Step, info *stepInfo) (func(context.Context, *work) (outcome, error), error) {
 	timeout := s.Timeout
 	if timeout <= 0 {
@@ -269,7 +268,7 @@ func (l *liveRun) doStep(s workflow.Step, info *stepInfo) (func(context.Context,
 	return l.task(s.Task, s.Params, timeout, info)
 }
 
-// task is the work of a step that is a library task.
+// task returns the work of a step that is a library task.
 func (l *liveRun) task(name string, params json.RawMessage, timeout time.Duration, info *stepInfo) (func(context.Context, *work) (outcome, error), error) {
 	task, ok := library.Lookup(name)
 	if !ok {
@@ -290,7 +289,7 @@ func (l *liveRun) task(name string, params json.RawMessage, timeout time.Duratio
 		switch {
 		case err == nil || isOwnFault(ctx, err):
 		case ctx.Err() != nil && !errors.Is(context.Cause(ctx), record.ErrClosed) && !errors.Is(err, containers.ErrGone):
-			// It was stopped; what stands is committed all the same.
+			// It was stopped. The work tree is committed all the same.
 			return outcome{exit: containers.Exit{Code: 143, Reason: containers.ReasonKilled, Duration: l.x.Now().Sub(begun)},
 				result: workflow.StepResult{Error: "the task was stopped"}}, nil
 		default:
@@ -300,8 +299,8 @@ func (l *liveRun) task(name string, params json.RawMessage, timeout time.Duratio
 	}, nil
 }
 
-// isOwnFault tells a task that could not be done as asked (a file that is not
-// there, a path that leaves the work tree) from a container that failed under it.
+// isOwnFault reports whether a task could not be done as asked, as with a file that is not there or a path that leaves the work
+// tree. Otherwise its container failed.
 func isOwnFault(ctx context.Context, err error) bool {
 	switch reasonOf(err) {
 	case record.ReasonInternal, record.ReasonBadInput:
@@ -329,7 +328,7 @@ func taskOutcome(out tasks.Output, err error, took time.Duration) outcome {
 		o.exit.Code = 1
 	}
 	o.result.Output["value"] = out.Value
-	// The fields of a structured result stand beside the others: result.failed_names.
+	// The fields of a structured result are in the output too: result.failed_names.
 	var fields map[string]any
 	if json.Unmarshal(record.Marshal(out.Value), &fields) == nil {
 		for k, v := range fields {
@@ -354,7 +353,7 @@ func (l *liveRun) aside(s stepInfo, do func() (res workflow.StepResult, reason r
 		DurationMS: l.x.Now().Sub(begun).Milliseconds(), Data: record.Marshal(record.StepResult{Result: res})}, true)
 }
 
-// ask puts an llm step's question to the model.
+// ask asks the model the question of an llm step.
 func (l *liveRun) ask(ctx context.Context, info stepInfo, s workflow.Step) (workflow.StepResult, error) {
 	info.Command = text.Clip(s.LLM.Prompt, 4<<10)
 	if l.x.LLM == nil {
@@ -384,7 +383,7 @@ func (l *liveRun) ask(ctx context.Context, info stepInfo, s workflow.Step) (work
 
 var notCallerID = regexp.MustCompile(`[^a-z0-9]+`)
 
-// lineCaller is the caller of a fan-out line with a branch of its own.
+// lineCaller returns the caller of a fan-out line with a branch of its own.
 func lineCaller(parent record.Caller, line string) (record.Caller, error) {
 	part := strings.Trim(notCallerID.ReplaceAllString(strings.ToLower(line), "-"), "-")
 	id := parent.ID() + "-" + part
@@ -394,7 +393,7 @@ func lineCaller(parent record.Caller, line string) (record.Caller, error) {
 	return record.ParseCaller(parent.Kind() + ":" + id)
 }
 
-// targetOf is where a step's commands run: the run's own branch, or its fan-out line's.
+// targetOf returns where a step's commands run: on the run's own branch, or on its fan-out line's.
 func (l *liveRun) targetOf(s workflow.Step) (*target, error) {
 	if s.Line == "" || !s.Branch {
 		return l.target, nil
@@ -406,7 +405,7 @@ func (l *liveRun) targetOf(s workflow.Step) (*target, error) {
 	return l.x.target(c, l.target.Repo, l.initial.Base), nil
 }
 
-// fork gives a fan-out line a branch of its own, cut from the run's.
+// fork gives a fan-out line a branch of its own, which begins at the run's.
 func (l *liveRun) fork(ctx context.Context, info stepInfo, s workflow.Step) (workflow.StepResult, error) {
 	s.Branch = true
 	t, err := l.targetOf(s)
@@ -455,7 +454,7 @@ func (l *liveRun) mergeLines(ctx context.Context, s workflow.Step) (workflow.Ste
 			return workflow.StepResult{Output: map[string]any{"conflicts": m.Conflicts, "line": line},
 				Error: fmt.Sprintf("line %s conflicts in %s", line, strings.Join(m.Conflicts, ", "))}, record.ReasonMergeConflict, nil
 		}
-		// What the line's container held is on the branch; it is not needed again.
+		// The branch has the line's work, so its container is not needed again.
 		if err := l.x.Fleet.Remove(context.WithoutCancel(ctx), c.String()); err != nil {
 			l.x.Log.Warn("cannot remove the container of a line that was merged", "caller", c, "err", err)
 		}
@@ -463,7 +462,7 @@ func (l *liveRun) mergeLines(ctx context.Context, s workflow.Step) (workflow.Ste
 	return workflow.StepResult{OK: true, Output: map[string]any{"conflicts": []string{}}}, "", nil
 }
 
-// sub runs a sub-workflow as a run of its own: on this run's branch, or on one of its own.
+// sub runs a sub-workflow as a run of its own, on this run's branch or on one of its own.
 func (c *conductor) sub(ctx context.Context, info stepInfo, s workflow.Step) (workflow.StepResult, *record.Gate, error) {
 	l := c.l
 	info.Command = "workflow " + s.Sub.Workflow
