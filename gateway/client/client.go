@@ -1,8 +1,6 @@
-// Package client speaks to a ramus server: by the unix socket of its data
-// folder, or by a URL and a token.
+// Package client sends requests to a ramus server, by the unix socket of its data folder, or by a URL and a token.
 //
-// Its types are those of package gateway, and what the server refuses comes
-// back as the *gateway.Problem that the server wrote.
+// Its types are those of package gateway. A refusal of the server is returned as the problem that the server wrote.
 package client
 
 import (
@@ -30,39 +28,38 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Client is a way to one server. Its fields may be changed until the first
-// call. Methods are safe for concurrent use.
+// Client has the address of one server. Its fields may be changed until the first call. Methods are safe for concurrent
+// use.
 type Client struct {
-	// URL is the server's address, "https://ramus.example.org". Empty: see Dial.
+	// URL is the server's address, "https://ramus.example.org". If it is empty, Dial connects to the server.
 	URL string
-	// Token is sent as Bearer token; empty sends none.
+	// Token is sent as Bearer token. If it is empty, none is sent.
 	Token string
-	// Dial, when set, opens connections instead of the network: by it the client
-	// reaches a unix socket.
+	// Dial, if not nil, opens the connections, as to a unix socket.
 	Dial func(ctx context.Context) (net.Conn, error)
-	// Agent is sent as User-Agent; empty means "ramus".
+	// Agent is sent as User-Agent. If it is empty, "ramus" is sent.
 	Agent string
 
 	http *http.Client
 }
 
-// New makes a client of a URL and a token.
+// New returns a client for a URL and a token.
 func New(url, token string) *Client {
 	return (&Client{URL: url, Token: token}).init()
 }
 
-// Socket makes a client of whatever dial connects to.
+// Socket returns a client for the server to which dial connects.
 func Socket(dial func(ctx context.Context) (net.Conn, error)) *Client {
 	return (&Client{URL: "http://socket", Dial: dial}).init()
 }
 
 func (c *Client) init() *Client {
 	t := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableCompression: true, Protocols: new(http.Protocols)}
-	t.Protocols.SetHTTP1(true) // HTTP/2 gives no connections away, see DialPort
+	t.Protocols.SetHTTP1(true) // DialPort takes over a connection, which HTTP/2 does not allow
 	if c.Dial != nil {
 		t.Proxy = nil
-		// A server that ends closes what is idle, perhaps while the next request is on its way.
-		// A new connection to a socket costs nothing, and is let in or not made at all.
+		// A server that ends closes idle connections, perhaps while the next request is on its way. A new connection to
+		// a socket costs nothing, and is either accepted or fails at once.
 		t.DisableKeepAlives = true
 		t.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return c.Dial(ctx) }
 	}
@@ -70,13 +67,13 @@ func (c *Client) init() *Client {
 	return c
 }
 
-// Close gives up idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// segment is a name as one path segment.
+// segment returns a name as one path segment.
 func segment(name string) string { return url.PathEscape(name) }
 
-// query makes a query of a struct's JSON, so that names stand in one place.
+// query returns the JSON of a struct as a query, so that the names of parameters are in one place.
 func query(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -104,7 +101,7 @@ func query(v any) string {
 	return "?" + values.Encode()
 }
 
-// send makes a request and returns its answer when that is a success.
+// send makes a request and returns its answer if that is a success.
 func (c *Client) send(ctx context.Context, method, path string, body io.Reader, header http.Header) (*http.Response, error) {
 	resp, err := c.exchange(ctx, method, path, body, header)
 	if err != nil || resp.StatusCode < 300 {
@@ -114,7 +111,7 @@ func (c *Client) send(ctx context.Context, method, path string, body io.Reader, 
 	return nil, readProblem(resp)
 }
 
-// exchange makes a request and returns its answer, whatever that is.
+// exchange makes a request and returns its answer, whatever its status.
 func (c *Client) exchange(ctx context.Context, method, path string, body io.Reader, header http.Header) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(c.URL, "/")+path, body)
 	if err != nil {
@@ -135,7 +132,7 @@ func (c *Client) exchange(ctx context.Context, method, path string, body io.Read
 	if err != nil {
 		var ue *url.Error
 		if errors.As(err, &ue) {
-			err = ue.Err // the socket's made-up URL tells nobody anything
+			err = ue.Err // the invented URL of the socket would not help
 		}
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -158,7 +155,7 @@ func readProblem(resp *http.Response) error {
 	return p
 }
 
-// do is send with JSON both ways; nil sends, or expects, nothing.
+// do is send with JSON in both directions. nil sends, or expects, no body.
 func (c *Client) do(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
 	header := http.Header{}
@@ -193,7 +190,7 @@ func post[T any](ctx context.Context, c *Client, path string, in any) (out T, er
 	return out, c.do(ctx, "POST", path, in, &out)
 }
 
-// copyTo copies an answer that is no JSON.
+// copyTo copies an answer that is not JSON.
 func (c *Client) copyTo(ctx context.Context, path string, w io.Writer) error {
 	resp, err := c.send(ctx, "GET", path, nil, nil)
 	if err != nil {
@@ -204,22 +201,22 @@ func (c *Client) copyTo(ctx context.Context, path string, w io.Writer) error {
 	return err
 }
 
-// Health asks for version, engine and limits.
+// Health returns version, engine and limits.
 func (c *Client) Health(ctx context.Context) (gateway.Health, error) {
 	return get[gateway.Health](ctx, c, "/health")
 }
 
-// Whoami tells whom the token stands for.
+// Whoami returns the identity of the token.
 func (c *Client) Whoami(ctx context.Context) (route.Who, error) {
 	return get[route.Who](ctx, c, "/api/whoami")
 }
 
-// Library lists the task library.
+// Library returns the task library.
 func (c *Client) Library(ctx context.Context) ([]gateway.TaskInfo, error) {
 	return get[[]gateway.TaskInfo](ctx, c, "/api/library")
 }
 
-// TaskFilter narrows a listing of tasks, as gateway.TaskFilter does.
+// TaskFilter selects tasks, like gateway.TaskFilter.
 type TaskFilter struct {
 	Repo   string `json:"repo,omitempty"`
 	Status string `json:"status,omitempty"`
@@ -227,32 +224,32 @@ type TaskFilter struct {
 	Max    int    `json:"max,omitempty"`
 }
 
-// Tasks lists the engineer's tasks, newest first.
+// Tasks returns the engineer's tasks, newest first.
 func (c *Client) Tasks(ctx context.Context, f TaskFilter) ([]record.Task, error) {
 	return get[[]record.Task](ctx, c, "/api/tasks"+query(f))
 }
 
-// SubmitTask hands over a software task.
+// SubmitTask submits a software task.
 func (c *Client) SubmitTask(ctx context.Context, s gateway.Submission) (record.Task, error) {
 	return post[record.Task](ctx, c, "/api/tasks", s)
 }
 
-// Task finds a task by its id.
+// Task returns a task by its id.
 func (c *Client) Task(ctx context.Context, id string) (record.Task, error) {
 	return get[record.Task](ctx, c, "/api/tasks/"+segment(id))
 }
 
-// RetryTask takes a failed task up again.
+// RetryTask continues a failed task.
 func (c *Client) RetryTask(ctx context.Context, id string) (record.Task, error) {
 	return post[record.Task](ctx, c, "/api/tasks/"+segment(id)+"/retry", nil)
 }
 
-// SayTask gives a task something more to do.
+// SayTask sends text to a task.
 func (c *Client) SayTask(ctx context.Context, id string, m gateway.TaskMessage) (record.Task, error) {
 	return post[record.Task](ctx, c, "/api/tasks/"+segment(id)+"/say", m)
 }
 
-// CancelTask ends a task; with drop its branch is removed, too.
+// CancelTask ends a task. With drop its branch is removed too.
 func (c *Client) CancelTask(ctx context.Context, id string, drop bool) (t record.Task, err error) {
 	q := struct {
 		Drop bool `json:"drop,omitempty"`
@@ -260,7 +257,7 @@ func (c *Client) CancelTask(ctx context.Context, id string, drop bool) (t record
 	return t, c.do(ctx, "DELETE", "/api/tasks/"+segment(id)+query(q), nil, &t)
 }
 
-// Check checks the text of a workflow; repo, when not empty, has its sub-workflows.
+// Check checks the text of a workflow. repo, if not empty, has its sub-workflows.
 func (c *Client) Check(ctx context.Context, name, repo string, text []byte) (out gateway.Checked, err error) {
 	q := struct {
 		Name string `json:"name,omitempty"`
@@ -274,17 +271,17 @@ func (c *Client) Check(ctx context.Context, name, repo string, text []byte) (out
 	return out, json.NewDecoder(resp.Body).Decode(&out)
 }
 
-// Repos lists repositories.
+// Repos returns all repositories.
 func (c *Client) Repos(ctx context.Context) ([]gateway.Repo, error) {
 	return get[[]gateway.Repo](ctx, c, "/api/repos")
 }
 
-// Repo describes one.
+// Repo returns the description of a repository.
 func (c *Client) Repo(ctx context.Context, name string) (gateway.Repo, error) {
 	return get[gateway.Repo](ctx, c, "/api/repos/"+segment(name))
 }
 
-// Commits lists what is reachable from rev and not from not, newest first, at most 1000.
+// Commits returns the commits that are reachable from rev and not from not, newest first, at most 1000.
 func (c *Client) Commits(ctx context.Context, repo, rev, not string) ([]gitd.Commit, error) {
 	q := struct {
 		Rev string `json:"rev,omitempty"`
@@ -294,7 +291,7 @@ func (c *Client) Commits(ctx context.Context, repo, rev, not string) ([]gitd.Com
 	return get[[]gitd.Commit](ctx, c, "/api/repos/"+segment(repo)+"/log"+query(q))
 }
 
-// CreateRepo makes or imports a repository; text hears the lines of progress.
+// CreateRepo creates or imports a repository. text gets the lines of progress.
 func (c *Client) CreateRepo(ctx context.Context, n gateway.CreateRepo, text func(string)) (gateway.Repo, error) {
 	p, err := c.progress(ctx, "/api/repos", n, text)
 	if err != nil || p.Repo == nil {
@@ -303,12 +300,12 @@ func (c *Client) CreateRepo(ctx context.Context, n gateway.CreateRepo, text func
 	return *p.Repo, nil
 }
 
-// RefreshRepo fast-forwards a repository's base: of the answer Refreshed, Base and Cold are set.
+// RefreshRepo fast-forwards a repository's base. The answer has Refreshed, Base and Cold.
 func (c *Client) RefreshRepo(ctx context.Context, name string, r gateway.RefreshRepo, text func(string)) (gateway.Progress, error) {
 	return c.progress(ctx, "/api/repos/"+segment(name)+"/refresh", r, text)
 }
 
-// Bases lists the manifests of a repository's bases, newest first.
+// Bases returns the manifests of a repository's bases, newest first.
 func (c *Client) Bases(ctx context.Context, name string, max int) (gateway.Bases, error) {
 	q := struct {
 		Max int `json:"max,omitempty"`
@@ -347,7 +344,7 @@ func (c *Client) progress(ctx context.Context, path string, in any, text func(st
 	}
 }
 
-// broken is what the end of a stream means that had not come to its end.
+// broken returns the error for a stream that ended too early.
 func broken(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -355,7 +352,7 @@ func broken(ctx context.Context, err error) error {
 	return fmt.Errorf("the connection to the ramus server broke: %w", err)
 }
 
-// Filter narrows lists, as executor.Filter does.
+// Filter selects entries of a list, like executor.Filter.
 type Filter struct {
 	Repo   string `json:"repo,omitempty"`
 	Caller string `json:"caller,omitempty"`
@@ -364,7 +361,7 @@ type Filter struct {
 	Max    int    `json:"max,omitempty"`
 }
 
-// Runs lists runs, newest first.
+// Runs returns runs, newest first.
 func (c *Client) Runs(ctx context.Context, f Filter) ([]record.Run, error) {
 	return get[[]record.Run](ctx, c, "/api/runs"+query(f))
 }
@@ -374,7 +371,7 @@ func (c *Client) Submit(ctx context.Context, r record.Request) (record.Run, erro
 	return post[record.Run](ctx, c, "/api/runs", r)
 }
 
-// Run finds a run by name, or a part of it.
+// Run returns a run by name, or by a part of it.
 func (c *Client) Run(ctx context.Context, name string) (record.Run, error) {
 	return get[record.Run](ctx, c, "/api/runs/"+segment(name))
 }
@@ -394,42 +391,42 @@ func (c *Client) Decide(ctx context.Context, name string, d record.Decision) (re
 	return post[record.Run](ctx, c, "/api/runs/"+segment(name)+"/decide", d)
 }
 
-// Say says something to a run's agent, for its next turn.
+// Say sends text to a run's agent, for its next turn.
 func (c *Client) Say(ctx context.Context, name string, p record.Prompt) (record.Run, error) {
 	return post[record.Run](ctx, c, "/api/runs/"+segment(name)+"/say", p)
 }
 
-// Output copies a step's whole stdout or stderr.
+// Output copies a step's complete stdout or stderr.
 func (c *Client) Output(ctx context.Context, run, step, stream string, w io.Writer) error {
 	return c.copyTo(ctx, "/api/runs/"+segment(run)+"/output/"+segment(step)+"/"+stream, w)
 }
 
-// Evidence is what was run and changed, once the run has ended or waits.
+// Evidence returns the manifest of a run that has ended or waits.
 func (c *Client) Evidence(ctx context.Context, run string) (record.Manifest, error) {
 	return get[record.Manifest](ctx, c, "/api/runs/"+segment(run)+"/evidence")
 }
 
-// EvidenceLink makes a link to the page of a run's evidence that opens without a token.
+// EvidenceLink returns a link to the page of a run's evidence that opens without a token.
 func (c *Client) EvidenceLink(ctx context.Context, run string) (evidence.EvidenceLink, error) {
 	return post[evidence.EvidenceLink](ctx, c, "/api/runs/"+segment(run)+"/link", nil)
 }
 
-// EvidenceFile copies a file of a run's evidence; run is the whole name, file the one in the manifest.
+// EvidenceFile copies a file of a run's evidence. run is the complete name, and file the name in the manifest.
 func (c *Client) EvidenceFile(ctx context.Context, run, file string, w io.Writer) error {
 	return c.copyTo(ctx, (&url.URL{Path: "/evidence/" + run + "/files/" + file}).EscapedPath(), w)
 }
 
-// Callers lists callers, the most recently active first.
+// Callers returns callers, the most recently active first.
 func (c *Client) Callers(ctx context.Context, f Filter) ([]executor.CallerStatus, error) {
 	return get[[]executor.CallerStatus](ctx, c, "/api/callers"+query(f))
 }
 
-// Caller finds a caller by name, or a part of it.
+// Caller returns a caller by name, or by a part of it.
 func (c *Client) Caller(ctx context.Context, name string) (executor.CallerStatus, error) {
 	return get[executor.CallerStatus](ctx, c, "/api/callers/"+segment(name))
 }
 
-// Log lists a caller's commands and commits, newest first.
+// Log returns a caller's commands and commits, newest first.
 func (c *Client) Log(ctx context.Context, caller string, patch bool, max int) ([]gateway.LogEntry, error) {
 	q := struct {
 		Patch bool `json:"patch,omitempty"`
@@ -438,7 +435,7 @@ func (c *Client) Log(ctx context.Context, caller string, patch bool, max int) ([
 	return get[[]gateway.LogEntry](ctx, c, "/api/callers/"+segment(caller)+"/log"+query(q))
 }
 
-// Diff writes what a caller changed, as a patch or a diffstat.
+// Diff writes the changes of a caller, as a patch or a diffstat.
 func (c *Client) Diff(ctx context.Context, caller string, stat bool, paths []string, w io.Writer) error {
 	q := struct {
 		Stat bool     `json:"stat,omitempty"`
@@ -447,17 +444,17 @@ func (c *Client) Diff(ctx context.Context, caller string, stat bool, paths []str
 	return c.copyTo(ctx, "/api/callers/"+segment(caller)+"/diff"+query(q), w)
 }
 
-// Changes lists the files a caller changed.
+// Changes returns the files that a caller changed.
 func (c *Client) Changes(ctx context.Context, caller string) ([]gitd.Change, error) {
 	return get[[]gitd.Change](ctx, c, "/api/callers/"+segment(caller)+"/changes")
 }
 
-// Merge brings a caller's branch into another; a conflict is a result.
+// Merge merges a caller's branch into another. A conflict is a result and not an error.
 func (c *Client) Merge(ctx context.Context, caller string, m record.Merge) (gitd.MergeResult, error) {
 	return post[gitd.MergeResult](ctx, c, "/api/callers/"+segment(caller)+"/merge", m)
 }
 
-// Rollback makes a caller's branch look as it did at an earlier commit.
+// Rollback restores the files of a caller's branch from an earlier commit.
 func (c *Client) Rollback(ctx context.Context, caller string, b gateway.Rollback) (gateway.RolledBack, error) {
 	return post[gateway.RolledBack](ctx, c, "/api/callers/"+segment(caller)+"/rollback", b)
 }
@@ -467,22 +464,22 @@ func (c *Client) StopCaller(ctx context.Context, name string) (executor.CallerSt
 	return post[executor.CallerStatus](ctx, c, "/api/callers/"+segment(name)+"/stop", nil)
 }
 
-// Sessions lists a caller's sessions with agents, the most recently used first.
+// Sessions returns a caller's sessions with agents, the most recently used first.
 func (c *Client) Sessions(ctx context.Context, caller string) ([]executor.Session, error) {
 	return get[[]executor.Session](ctx, c, "/api/callers/"+segment(caller)+"/sessions")
 }
 
-// Processes lists a caller's background processes.
+// Processes returns a caller's background processes.
 func (c *Client) Processes(ctx context.Context, caller string) ([]executor.Process, error) {
 	return get[[]executor.Process](ctx, c, "/api/callers/"+segment(caller)+"/processes")
 }
 
-// Ports lists what listens in a caller's container.
+// Ports returns the ports at which programs listen in a caller's container.
 func (c *Client) Ports(ctx context.Context, caller string) ([]preview.Port, error) {
 	return get[[]preview.Port](ctx, c, "/api/callers/"+segment(caller)+"/ports")
 }
 
-// DialPort connects to a port of a caller's container. ctx bounds the whole life of the connection.
+// DialPort connects to a port of a caller's container. ctx bounds the whole lifetime of the connection.
 func (c *Client) DialPort(ctx context.Context, caller string, port int) (io.ReadWriteCloser, error) {
 	resp, err := c.exchange(ctx, "POST", "/api/callers/"+segment(caller)+"/ports/"+strconv.Itoa(port)+"/connect", nil,
 		http.Header{"Connection": {"Upgrade"}, "Upgrade": {preview.PortUpgrade}})
@@ -499,13 +496,12 @@ func (c *Client) DialPort(ctx context.Context, caller string, port int) (io.Read
 	return nil, readProblem(resp)
 }
 
-// StopProcess ends one of them.
+// StopProcess ends a background process.
 func (c *Client) StopProcess(ctx context.Context, caller, id string) error {
 	return c.do(ctx, "DELETE", "/api/callers/"+segment(caller)+"/processes/"+segment(id), nil, nil)
 }
 
-// ProcessOutput copies what a background process has printed; with follow also
-// what it prints until it ends.
+// ProcessOutput copies the output of a background process so far, and with follow also the rest until it ends.
 func (c *Client) ProcessOutput(ctx context.Context, caller, id string, follow bool, stdout, stderr io.Writer) error {
 	path := "/api/callers/" + segment(caller) + "/processes/" + segment(id) + "/output"
 	if follow {
@@ -520,32 +516,32 @@ func (c *Client) ProcessOutput(ctx context.Context, caller, id string, follow bo
 	return err
 }
 
-// NewToken makes a token.
+// NewToken creates a token.
 func (c *Client) NewToken(ctx context.Context, n signin.NewToken) (signin.Token, error) {
 	return post[signin.Token](ctx, c, "/api/tokens", n)
 }
 
-// Reindex builds the index anew.
+// Reindex rebuilds the index.
 func (c *Client) Reindex(ctx context.Context) (gateway.Reindexed, error) {
 	return post[gateway.Reindexed](ctx, c, "/api/reindex", nil)
 }
 
-// Prune removes what is not kept, and lists it.
+// Prune removes the data that is not kept, and returns a list of it.
 func (c *Client) Prune(ctx context.Context, p executor.Pruning) ([]executor.Pruned, error) {
 	return post[[]executor.Pruned](ctx, c, "/api/prune", p)
 }
 
-// ExecOptions are what is beside the request of [Client.Exec].
+// ExecOptions are the options of [Client.Exec] that are not part of the request.
 type ExecOptions struct {
-	// Stdin is copied to the command; nil gives it none.
+	// Stdin is copied to the command. If it is nil, the command has no input.
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
-	// Detach lets the command go on when ctx ends.
+	// Detach lets the command continue after ctx has ended.
 	Detach bool
 }
 
-// Exec runs a command for a caller ("new" for a fresh one) and copies its
-// output as it comes. When ctx ends, the command is stopped.
+// Exec runs a command for a caller ("new" makes one) and copies its output as it arrives. If ctx ends, the command is
+// stopped.
 func (c *Client) Exec(ctx context.Context, caller string, x gateway.ExecRequest, o ExecOptions) (record.Result, error) {
 	var none record.Result
 	x.Stdin = o.Stdin != nil
@@ -569,7 +565,7 @@ func (c *Client) Exec(ctx context.Context, caller string, x gateway.ExecRequest,
 	return execLines(ctx, resp.Body, o.Stdout, o.Stderr)
 }
 
-// execLines copies output until the stream's end says how it ended.
+// execLines copies output until the end of the stream, which has the result.
 func execLines(ctx context.Context, body io.Reader, stdout, stderr io.Writer) (none record.Result, err error) {
 	streams := map[string]io.Writer{"stdout": stdout, "stderr": stderr}
 	d := json.NewDecoder(body)
@@ -593,19 +589,18 @@ func execLines(ctx context.Context, body io.Reader, stdout, stderr io.Writer) (n
 	}
 }
 
-// Journal lists what is journalled of a run so far.
+// Journal returns the events of a run so far.
 func (c *Client) Journal(ctx context.Context, run string) ([]record.Event, error) {
 	return get[[]record.Event](ctx, c, "/api/runs/"+segment(run)+"/events?follow=0")
 }
 
-// Events follows a run from after an event's number until the run has ended,
-// coming back by itself where the connection breaks.
+// Events returns the events of a run after a number, until the run has ended. It reconnects if the connection breaks.
 func (c *Client) Events(ctx context.Context, run string, after int64) iter.Seq2[record.Event, error] {
 	return c.follow(ctx, "/api/runs/"+segment(run)+"/events", after)
 }
 
-// Watch follows what happens in every run, or those of one caller. It ends
-// with an error when the connection breaks: what was missed is not known.
+// Watch returns the events of all runs, or of those of one caller. It ends with an error if the connection breaks,
+// because missed events are not known.
 func (c *Client) Watch(ctx context.Context, caller string) iter.Seq2[record.Event, error] {
 	q := struct {
 		Caller string `json:"caller,omitempty"`
@@ -613,7 +608,7 @@ func (c *Client) Watch(ctx context.Context, caller string) iter.Seq2[record.Even
 	return c.follow(ctx, "/api/watch"+query(q), -1)
 }
 
-// follow reads server-sent events; after is below zero when they cannot be resumed.
+// follow reads server-sent events. after is negative if they cannot be resumed.
 func (c *Client) follow(ctx context.Context, path string, after int64) iter.Seq2[record.Event, error] {
 	return func(yield func(record.Event, error) bool) {
 		for failures := 0; ; {
@@ -648,7 +643,7 @@ func (c *Client) follow(ctx context.Context, path string, after int64) iter.Seq2
 	}
 }
 
-// frames reads one connection's events. done tells that there is nothing to come back for.
+// frames reads the events of one connection. done is true if there is nothing to reconnect for.
 func (c *Client) frames(body io.Reader, after *int64, failures *int, yield func(record.Event, error) bool) (done bool, err error) {
 	s := bufio.NewScanner(body)
 	s.Buffer(nil, 16<<20)

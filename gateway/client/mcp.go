@@ -17,28 +17,25 @@ import (
 	"github.com/ramus-dev/ramus/gateway/route"
 )
 
-// Bounds of MCP over standard input and output.
+// Bounds on MCP over standard input and output.
 const (
 	longestMessage = 8 << 20 // bytes of one message
-	mostCalls      = 256     // requests under way at once; the next one waits
-	// How long calls under way may go on when nobody sends any more, and how long
-	// it may take to tell the server that the session is over.
+	mostCalls      = 256     // requests in progress at once; further ones wait
+	// lastCalls bounds the time for calls in progress after the end of the input, and goodbye the time for ending the
+	// session on the server.
 	lastCalls = 30 * time.Second
 	goodbye   = 5 * time.Second
 )
 
-// MCP is a transparent bridge between the two transports of the Model Context
-// Protocol (https://modelcontextprotocol.io/specification): it reads messages from in, one a line,
-// sends each to the server over streamable HTTP, and writes what comes back to out,
-// one a line. It ends when in does.
+// MCP is a transparent bridge between the two transports of the Model Context Protocol
+// (https://modelcontextprotocol.io/specification). It reads messages from in, one per line, sends each to the server
+// over streamable HTTP, and writes the answers to out, one per line. It returns when in ends.
 //
-// A session that the server has lost, because it was restarted, is begun again
-// with the client's own words, and the client does not notice. Where the server
-// cannot be reached the client's requests are answered with that as their error.
-// The server says nothing unasked, so no stream is held open for it. note hears of
-// what went wrong with messages that get no answer.
+// If the server has lost a session because it was restarted, MCP starts it again with the client's own messages, which
+// the client does not notice. If the server cannot be reached, the client's requests get that as their error. The
+// server sends nothing on its own, so no stream is kept open. note gets problems with messages that have no answer.
 //
-// When ctx ends, MCP returns although a read of in may be under way still.
+// If ctx ends, MCP returns although a read of in may still be in progress.
 func (c *Client) MCP(ctx context.Context, in io.Reader, out io.Writer, note func(error)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -74,7 +71,7 @@ func (c *Client) MCP(ctx context.Context, in io.Reader, out io.Writer, note func
 				}
 				m := read(line)
 				if !m.call() || m.Method == "initialize" {
-					b.pass(ctx, m) // what comes next counts on it
+					b.forward(ctx, m) // later messages depend on it
 					continue
 				}
 				select {
@@ -84,7 +81,7 @@ func (c *Client) MCP(ctx context.Context, in io.Reader, out io.Writer, note func
 				}
 				calls.Go(func() {
 					defer func() { <-places }()
-					b.pass(ctx, m)
+					b.forward(ctx, m)
 				})
 			}
 		}
@@ -96,24 +93,24 @@ func (c *Client) MCP(ctx context.Context, in io.Reader, out io.Writer, note func
 	return errors.Join(err, b.err)
 }
 
-// bridge is one client's way to the server.
+// bridge connects one client with the server.
 type bridge struct {
 	client *Client
 	note   func(error)
 
 	write sync.Mutex // guards out and err
 	out   io.Writer
-	err   error // the first of writing; nobody reads what comes after
+	err   error // the first error of writing; later output is not read by anybody
 
-	mu       sync.Mutex // guards all below
-	session  string     // as the server named it; empty: there is none
-	version  string     // of the protocol, as it was agreed on
-	opening  message    // the client's initialize,
-	opened   message    // and what it said when that was answered
-	reopened sync.Mutex // held while a lost session is begun again
+	mu       sync.Mutex // guards the fields below
+	session  string     // as named by the server; empty if there is none
+	version  string     // the agreed version of the protocol
+	opening  message    // the client's initialize
+	opened   message    // the client's message after the answer to initialize
+	reopened sync.Mutex // held while a lost session is started again
 }
 
-// message is one that the client sent, with what of it the transport needs.
+// message is a message of the client, with the parts that the transport needs.
 type message struct {
 	text   []byte
 	ID     json.RawMessage `json:"id"`
@@ -127,7 +124,7 @@ type message struct {
 	} `json:"params"`
 }
 
-// read takes a line for what it says; what is no message the server will refuse.
+// read parses a line. The server will refuse one that is not a message.
 func read(line []byte) message {
 	m := message{text: line}
 	if err := json.Unmarshal(line, &m); err != nil {
@@ -136,13 +133,13 @@ func read(line []byte) message {
 	return m
 }
 
-// call tells whether the message wants an answer.
+// call reports whether the message needs an answer.
 func (m message) call() bool {
 	return m.Method != "" && len(m.ID) > 0 && string(m.ID) != "null" || bytes.HasPrefix(bytes.TrimSpace(m.text), []byte("["))
 }
 
-// pass sends a message and writes its answer.
-func (b *bridge) pass(ctx context.Context, m message) {
+// forward sends a message and writes its answer.
+func (b *bridge) forward(ctx context.Context, m message) {
 	err := b.exchange(ctx, m)
 	if err == nil || ctx.Err() != nil {
 		return
@@ -171,12 +168,12 @@ func (b *bridge) pass(ctx context.Context, m message) {
 	b.line(answer)
 }
 
-// exchange is pass without what becomes of errors.
+// exchange is forward without the handling of errors.
 func (b *bridge) exchange(ctx context.Context, m message) error {
 	session, version := b.agreed()
 	resp, err := b.post(ctx, m, session, version)
 	if lost(err) && session != "" && m.Method != "initialize" {
-		if session, version, err = b.again(ctx, session); err == nil {
+		if session, version, err = b.reopen(ctx, session); err == nil {
 			resp, err = b.post(ctx, m, session, version)
 		}
 	}
@@ -203,7 +200,7 @@ func (b *bridge) agreed() (session, version string) {
 	return b.session, b.version
 }
 
-// agree keeps what an initialize was answered with.
+// agree keeps the answer to an initialize.
 func (b *bridge) agree(m message, resp *http.Response, text []byte) {
 	var a struct {
 		Result struct {
@@ -211,21 +208,21 @@ func (b *bridge) agree(m message, resp *http.Response, text []byte) {
 		} `json:"result"`
 	}
 	if json.Unmarshal(text, &a) != nil || a.Result.Version == "" {
-		return // it was refused
+		return // the server refused it
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.opening, b.session, b.version = m, resp.Header.Get("Mcp-Session-Id"), a.Result.Version
 }
 
-// lost tells whether a session is not there any more.
+// lost reports whether err means that a session no longer exists.
 func lost(err error) bool {
 	var p *route.Problem
 	return errors.As(err, &p) && p.Kind == route.KindNotFound
 }
 
-// again begins the client's session anew, unless that was done meanwhile.
-func (b *bridge) again(ctx context.Context, old string) (session, version string, err error) {
+// reopen starts the client's session again, unless that happened meanwhile.
+func (b *bridge) reopen(ctx context.Context, old string) (session, version string, err error) {
 	b.reopened.Lock()
 	defer b.reopened.Unlock()
 	b.mu.Lock()
@@ -262,8 +259,8 @@ func (b *bridge) post(ctx context.Context, m message, session, version string) (
 	if session != "" {
 		header.Set("Mcp-Session-Id", session)
 	}
-	// Versions without sessions say in every message what others agree on once,
-	// and want it, and what the message is about, in the header, too.
+	// Versions without sessions repeat in every message the facts that others agree on once. They require these, and
+	// the subject of the message, in the header too.
 	if v := m.Params.Meta.Version; v != "" {
 		version = v
 		header.Set("Mcp-Method", m.Method)
@@ -287,7 +284,7 @@ func media(resp *http.Response) string {
 	return t
 }
 
-// answers takes the messages of an answer, one after another.
+// answers passes the messages of an answer to take, one by one.
 func (b *bridge) answers(resp *http.Response, take func([]byte)) error {
 	switch {
 	case resp.StatusCode == http.StatusAccepted:
@@ -302,7 +299,7 @@ func (b *bridge) answers(resp *http.Response, take func([]byte)) error {
 		}
 		return nil
 	}
-	// Server-sent events: a message is the data of one.
+	// In server-sent events, a message is the data of one event.
 	s := bufio.NewScanner(resp.Body)
 	s.Buffer(nil, longestMessage)
 	var data []byte
@@ -330,7 +327,7 @@ func (b *bridge) answers(resp *http.Response, take func([]byte)) error {
 	}
 }
 
-// answer tells whether a message is one to a request.
+// answer reports whether a message answers a request.
 func answer(text []byte) bool {
 	m := read(bytes.TrimSpace(text))
 	return m.Method == "" && len(m.ID) > 0 || bytes.HasPrefix(bytes.TrimSpace(text), []byte("["))
@@ -349,7 +346,7 @@ func cmpError(err, otherwise error) error {
 func (b *bridge) line(text []byte) {
 	var one bytes.Buffer
 	if json.Compact(&one, text) != nil {
-		return // the server writes JSON; what is none would break the client's reading
+		return // the server writes JSON, and other text would break the client's reading
 	}
 	one.WriteByte('\n')
 	b.write.Lock()
@@ -362,7 +359,7 @@ func (b *bridge) line(text []byte) {
 	}
 }
 
-// goodbye ends the session, so that the server need not keep it.
+// goodbye ends the session, so that the server does not have to keep it.
 func (b *bridge) goodbye(ctx context.Context) {
 	session, version := b.agreed()
 	if session == "" {
@@ -372,6 +369,6 @@ func (b *bridge) goodbye(ctx context.Context) {
 	defer cancel()
 	resp, err := b.client.exchange(ctx, "DELETE", gateway.MCPPath, nil, http.Header{"Mcp-Session-Id": {session}, "Mcp-Protocol-Version": {version}})
 	if err == nil {
-		resp.Body.Close() // it would have ended by itself, too
+		resp.Body.Close() // the session also ends by itself
 	}
 }

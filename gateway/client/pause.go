@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// pause waits before another attempt, longer each time; false when ctx ended.
+// pause waits before another attempt, longer after each failure. Returns false if ctx has ended.
 func pause(ctx context.Context, failures int) bool {
 	t := time.NewTimer(min(time.Duration(failures)*200*time.Millisecond, 2*time.Second))
 	defer t.Stop()

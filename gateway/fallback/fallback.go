@@ -1,5 +1,5 @@
-// Package fallback hands threads over to a runner elsewhere: one signed HTTP
-// request with the whole thread, answered with a text to post.
+// Package fallback sends threads to a runner elsewhere. One signed HTTP request has the whole thread, and its answer a
+// text to post.
 //
 // # The protocol
 //
@@ -11,17 +11,17 @@
 //	X-Ramus-Signature: v0= and the hexadecimal HMAC-SHA256, under the shared
 //	    secret, of "v0:" TIMESTAMP ":" BODY
 //
-// The runner checks the signature over the raw body in constant time, refuses a
-// timestamp that is more than five minutes off, and answers
+// The runner checks the signature over the raw body in constant time, refuses a timestamp that is more than five
+// minutes off, and answers
 //
 //	200 {"text": "…"}      posted in the thread
-//	202                    accepted: the runner posts by itself later
+//	202                    accepted; the runner posts by itself later
 //	409 {"text": "…"}      the key was answered before, with this
-//	409                    the key is being worked on: asked again later
-//	408, 425, 429, 5xx     asked again, after Retry-After where that is given
+//	409                    the key is in progress; retried later
+//	408, 425, 429, 5xx     retried, after Retry-After if it is given
 //
-// Any other answer is final. The body is the same, byte for byte, in all
-// attempts, and whenever the same thread is handed over again.
+// Any other answer is final. The body is the same, byte for byte, in all attempts, and each time the same thread is
+// sent again.
 package fallback
 
 import (
@@ -45,67 +45,66 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// The headers of a request.
+// Headers of a request.
 const (
 	HeaderKey       = "Idempotency-Key"
 	HeaderTimestamp = "X-Ramus-Timestamp"
 	HeaderSignature = "X-Ramus-Signature"
 )
 
-// Skew is how far a request's timestamp may be off, either way.
+// Skew bounds the difference of a request's timestamp, in both directions.
 const Skew = 5 * time.Minute
 
-// Bounds of an exchange.
+// Bounds on an exchange.
 const (
 	maxAnswer = 256 << 10
 	maxPause  = time.Minute // between attempts
-	maxAsked  = time.Hour   // the same, where the runner asks for it
-	maxSaid   = 500         // of an error text of the runner's
+	maxAsked  = time.Hour   // between attempts if the runner asks for it
+	maxSaid   = 500         // bytes of an error text of the runner
 )
 
-// ErrRefused: the runner does not take the thread, or gave an answer that is
-// none; asking again does not help.
+// ErrRefused means that the runner refuses the thread or gave an invalid answer. A retry does not help.
 var ErrRefused = errors.New("the fallback runner refuses")
 
-// Client hands over. Its fields are its options and may be changed until the
-// first Send. Send is safe for concurrent use.
+// Client sends threads to a runner. Its fields are its options and may be changed until the first Send. Send is safe
+// for concurrent use.
 type Client struct {
-	URL    string // where the runner takes threads
-	Secret string // signs each request
-	// Timeout of one attempt; default 2 min: a runner may answer only when it has done the work.
+	URL    string // the runner's address for threads
+	Secret string // for the signatures of requests
+	// Timeout bounds one attempt. The default is 2 min, because a runner may do the work before it answers.
 	Timeout time.Duration
-	// HTTP makes the requests; nil means one of its own. Redirects are never
-	// followed: they would carry the thread to who knows whom.
+	// HTTP makes the requests. If it is nil, the client makes its own. Redirects are never followed, because they would
+	// send the thread to unknown servers.
 	HTTP *http.Client
-	// Now is the clock of timestamps; nil means time.Now.
+	// Now is the clock of timestamps. If it is nil, it is time.Now.
 	Now func() time.Time
-	// Sleep pauses between attempts; nil means real time. For tests.
+	// Sleep pauses between attempts, for tests. If it is nil, it uses real time.
 	Sleep func(ctx context.Context, d time.Duration) error
 }
 
-// Packet is what is handed over. It says nothing about ramus's own runner or
-// gate: a thread that is not let through looks the same as when there is no gate.
+// Packet is the content of a request. It has nothing about ramus's own runner or gate. So a thread that the gate
+// rejects looks the same as one without a gate.
 type Packet struct {
 	Session string          `json:"session"`
 	Key     string          `json:"key"`
 	Mention slack.Mention   `json:"mention"`
 	Text    string          `json:"text"`
 	Thread  slack.Thread    `json:"thread"`
-	Tools   json.RawMessage `json:"tools"` // the catalog: the fallback alone
+	Tools   json.RawMessage `json:"tools"` // the catalog, with the fallback alone
 }
 
-// Answer is what the runner says. Accepted without Text: it posts by itself later.
+// Answer is the answer of the runner. If it is accepted without Text, the runner posts by itself later.
 type Answer struct {
 	Text     string `json:"text"`
 	Accepted bool   `json:"-"`
 }
 
-// Check tells what is wrong with the options.
+// Check returns an error if an option is wrong.
 func (c *Client) Check() error {
 	u, err := url.Parse(c.URL)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
-		// The URL itself is not quoted: it may hold a token.
+		// The URL itself is not quoted, because it may have a token.
 		return errors.New("cannot use the fallback runner: its URL must be like https://runner.example.org/threads")
 	case u.User != nil || u.Fragment != "":
 		return errors.New("cannot use the fallback runner: its URL must have no user and no fragment")
@@ -115,8 +114,8 @@ func (c *Client) Check() error {
 	return nil
 }
 
-// Body is the packet as it is sent: the same bytes for the same packet, whatever
-// time zone its times are in and whether its empty lists are nil.
+// Body returns the bytes of the packet. They are the same for the same packet, independent of the time zone of its
+// times and of nil lists.
 func (p Packet) Body() ([]byte, error) {
 	p.Mention.Time = p.Mention.Time.UTC().Round(0)
 	if p.Thread.Replies == nil {
@@ -132,7 +131,7 @@ func (p Packet) Body() ([]byte, error) {
 	return b, nil
 }
 
-// Sign is the value of [HeaderSignature] for a body and a [HeaderTimestamp].
+// Sign returns the value of [HeaderSignature] for a body and a [HeaderTimestamp].
 func Sign(secret, timestamp string, body []byte) string {
 	mac := hmac.New(sha256.New, []byte(secret))
 	io.WriteString(mac, "v0:"+timestamp+":")
@@ -140,9 +139,8 @@ func Sign(secret, timestamp string, body []byte) string {
 	return "v0=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// Send hands over and waits out failures that may pass until ctx ends. The
-// packet's key goes along as Idempotency-Key. The error wraps [ErrRefused], or
-// the context's together with the last failure.
+// Send sends a packet. It retries temporary failures until ctx ends. The packet's key is the Idempotency-Key. The error
+// wraps [ErrRefused], or that of the context together with the last failure.
 func (c *Client) Send(ctx context.Context, p Packet) (Answer, error) {
 	if err := c.Check(); err != nil {
 		return Answer{}, err
@@ -173,8 +171,8 @@ func (c *Client) Send(ctx context.Context, p Packet) (Answer, error) {
 	}
 }
 
-// once makes one attempt; an error that is not ErrRefused may pass, and wait is
-// how long the runner asked to wait, or 0.
+// once makes one attempt. An error other than ErrRefused is temporary. wait is the pause that the runner asked for, or
+// 0.
 func (c *Client) once(ctx context.Context, key string, body []byte) (_ Answer, wait time.Duration, err error) {
 	timeout := c.Timeout
 	if timeout <= 0 {
@@ -197,7 +195,7 @@ func (c *Client) once(ctx context.Context, key string, body []byte) (_ Answer, w
 	if err != nil {
 		var u *url.Error
 		if errors.As(err, &u) {
-			err = u.Err // without the URL, which may hold a token
+			err = u.Err // without the URL, which may have a token
 		}
 		return Answer{}, 0, err
 	}
@@ -209,7 +207,7 @@ func (c *Client) once(ctx context.Context, key string, body []byte) (_ Answer, w
 	return c.read(resp, b)
 }
 
-// read makes sense of an answer.
+// read interprets an answer.
 func (c *Client) read(resp *http.Response, b []byte) (_ Answer, wait time.Duration, err error) {
 	status := resp.StatusCode
 	switch {
@@ -228,14 +226,14 @@ func (c *Client) read(resp *http.Response, b []byte) (_ Answer, wait time.Durati
 		fallthrough
 	case status == http.StatusRequestTimeout, status == http.StatusTooEarly, status == http.StatusTooManyRequests, status >= 500:
 		return Answer{}, retry.After(resp.Header.Get("Retry-After"), c.now(), maxAsked),
-			fmt.Errorf("the fallback runner is busy: status %d%s", status, c.said(b))
+			fmt.Errorf("the fallback runner is busy: status %d%s", status, c.errorText(b))
 	}
-	return Answer{}, 0, fmt.Errorf("%w: status %d%s", ErrRefused, status, c.said(b))
+	return Answer{}, 0, fmt.Errorf("%w: status %d%s", ErrRefused, status, c.errorText(b))
 }
 
-// said is the beginning of the runner's own words about an error, without the
-// secret, which a careless one may repeat.
-func (c *Client) said(b []byte) string {
+// errorText returns the beginning of the runner's text about an error, without the secret, which a careless runner may
+// repeat.
+func (c *Client) errorText(b []byte) string {
 	said := strings.ReplaceAll(string(b), c.Secret, "[secret]")
 	said = strings.Join(strings.Fields(strings.ToValidUTF8(said, "\uFFFD")), " ")
 	if said == "" {

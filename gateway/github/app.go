@@ -20,29 +20,29 @@ import (
 	"github.com/ramus-dev/ramus/gateway/retry"
 )
 
-// App is a GitHub App as it is installed in one account or several. Its exported
-// fields are its options and may be changed until the first call. Methods are
-// safe for concurrent use. They ask once: waiting is for who calls them.
+// App is a GitHub App that is installed in one account or several. Its exported fields are its options and may be
+// changed until the first call. Methods are safe for concurrent use. They make one attempt. Retries are left to the
+// caller.
 type App struct {
 	// ID is the App's id.
 	ID int64
-	// Installation is the id of its installation; 0: GitHub is asked which one a repository's is.
+	// Installation is the id of the App's installation. If it is 0, GitHub is asked for that of a repository.
 	Installation int64
-	// Key is the App's private key; see [ParseKey].
+	// Key is the App's private key. See [ParseKey].
 	Key *rsa.PrivateKey
-	// URL of the API; default https://api.github.com/.
+	// URL is the address of the API. The default is https://api.github.com/.
 	URL string
-	// HTTP is the client for the API; nil: the default one. Each request ends after 30 s.
+	// HTTP is the client for the API. If it is nil, it is the default one. Each request ends after 30 s.
 	HTTP *http.Client
-	// Now is the clock; nil means time.Now.
+	// Now is the clock. If it is nil, it is time.Now.
 	Now func() time.Time
 
 	once   sync.Once
 	client *github.Client
-	bad    error       // URL is none
-	lanes  retry.Lanes // one for each token that is asked for, so that it is asked for once
+	bad    error       // the error of an invalid URL
+	lanes  retry.Lanes // one lane for each kind of token, so that each is requested once
 
-	mu            sync.Mutex // guards all below
+	mu            sync.Mutex // guards the fields below
 	tokens        map[tokenKey]token
 	installations map[string]int64 // by account
 	login         string
@@ -59,17 +59,16 @@ type token struct {
 }
 
 const (
-	// assertionLife is how long an assertion is good for; GitHub takes 10 min at
-	// most, and counts from its own clock.
+	// assertionLife is the lifetime of an assertion. GitHub accepts at most 10 min by its own clock.
 	assertionLife = 9 * time.Minute
 	clockSkew     = time.Minute
-	// tokenLeft is how long a token that is handed out is good for at least: a
-	// clone may take so long. GitHub's live an hour.
+	// tokenLeft is the minimum remaining lifetime of a returned token, because a clone may take that long. GitHub's
+	// tokens last an hour.
 	tokenLeft = 15 * time.Minute
-	keyBits   = 2048 // at least
+	keyBits   = 2048 // minimum
 )
 
-// ParseKey reads the private key of an App, as GitHub gives it out: PEM, PKCS#1 or PKCS#8.
+// ParseKey reads the private key of an App in the format of GitHub, PEM with PKCS#1 or PKCS#8.
 func ParseKey(text []byte) (*rsa.PrivateKey, error) {
 	block, _ := pem.Decode(text)
 	if block == nil {
@@ -92,8 +91,8 @@ func ParseKey(text []byte) (*rsa.PrivateKey, error) {
 	return key, nil
 }
 
-// permissions are what an access takes. Comments in a pull request's conversation,
-// and its labels, are the pull request's as much as an issue's.
+// permissions returns the permissions of an access. Comments in a pull request's conversation and its labels need those
+// of pull requests as well as those of issues.
 func (a Access) permissions() (*github.InstallationPermissions, error) {
 	read, write := "read", "write"
 	switch a {
@@ -107,9 +106,8 @@ func (a Access) permissions() (*github.InstallationPermissions, error) {
 	return nil, &RefusedError{Message: fmt.Sprintf("%q is no access", string(a))}
 }
 
-// Token is an installation token that is good for one repository and what a
-// names: one that was made before, as long as it lives for another 15 minutes.
-// No repository, the zero Name, is refused: such a token would be good for all.
+// Token returns an installation token for one repository and the access a. It reuses an earlier one that lasts at least
+// 15 more minutes. It refuses the zero Name, because a token without a repository would be valid for all.
 func (a *App) Token(ctx context.Context, repo Name, access Access) (string, error) {
 	text, err := a.token(ctx, repo, access)
 	if err != nil {
@@ -151,7 +149,7 @@ func (a *App) token(ctx context.Context, repo Name, access Access) (string, erro
 		Repositories: []string{repo.Repo}, Permissions: allowed})
 	if err != nil {
 		if errors.Is(err, ErrNotFound) {
-			a.forgetInstallation(repo) // it may be installed anew
+			a.forgetInstallation(repo) // the App may be installed again
 		}
 		return "", err
 	}
@@ -168,7 +166,7 @@ func (a *App) token(ctx context.Context, repo Name, access Access) (string, erro
 	return made.GetToken(), nil
 }
 
-// installation finds the id of the installation that may see a repository.
+// installation returns the id of the installation for a repository.
 func (a *App) installation(ctx context.Context, repo Name) (int64, error) {
 	if a.Installation != 0 {
 		return a.Installation, nil
@@ -199,14 +197,14 @@ func (a *App) forgetInstallation(repo Name) {
 	a.mu.Unlock()
 }
 
-// Forget drops a token that GitHub does not take any more.
+// Forget drops a token that GitHub no longer accepts.
 func (a *App) Forget(text string) {
 	a.mu.Lock()
 	maps.DeleteFunc(a.tokens, func(_ tokenKey, t token) bool { return t.text == text })
 	a.mu.Unlock()
 }
 
-// Login is whom the App's posts come from, such as "ramus[bot]". It is remembered.
+// Login returns the author of the App's posts, such as "ramus[bot]". The answer is cached.
 func (a *App) Login(ctx context.Context) (string, error) {
 	if err := a.setup(); err != nil {
 		return "", err
@@ -252,7 +250,7 @@ func (a *App) setup() error {
 	return a.bad
 }
 
-// asserting puts an assertion into each request.
+// asserting adds an assertion to each request.
 type asserting struct {
 	app  *App
 	next http.RoundTripper
@@ -268,12 +266,12 @@ func (t *asserting) RoundTrip(r *http.Request) (*http.Response, error) {
 	return send(r, t.next, t.app.Now)
 }
 
-// assertion says that its bearer is the App, for some minutes.
+// assertion returns a proof that its bearer is the App, valid for some minutes.
 func (a *App) assertion() (string, error) {
 	now := a.Now()
 	assertion := jwt.NewWithClaims(jwt.SigningMethodRS256, jwt.RegisteredClaims{
 		Issuer: strconv.FormatInt(a.ID, 10),
-		// In the past, for a clock that is behind ours.
+		// In the past, in case GitHub's clock is behind the local one.
 		IssuedAt: jwt.NewNumericDate(now.Add(-clockSkew)), ExpiresAt: jwt.NewNumericDate(now.Add(assertionLife - clockSkew)),
 	})
 	text, err := assertion.SignedString(a.Key)

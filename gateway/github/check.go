@@ -20,10 +20,10 @@ type Check struct {
 	Title      string `json:"title,omitempty"`
 	Summary    string `json:"summary,omitempty"`
 	Text       string `json:"text,omitempty"`
-	Pulls      []int  `json:"pulls,omitempty"` // it is for
+	Pulls      []int  `json:"pulls,omitempty"` // numbers of its pull requests
 }
 
-// Failed tells whether a check has ended and found fault.
+// Failed reports whether a check has ended with a failure.
 func (c Check) Failed() bool {
 	switch c.Conclusion {
 	case "failure", "timed_out", "startup_failure":
@@ -48,7 +48,7 @@ func numbers(pulls []*github.PullRequest) (out []int) {
 	return out
 }
 
-// Checks lists the newest check run of each name for a commit.
+// Checks returns the newest check run of each name for a commit.
 func (c *Client) Checks(ctx context.Context, repo Name, commit string) ([]Check, error) {
 	if err := checkRef(commit); err != nil {
 		return nil, fmt.Errorf("cannot list checks: %w", err)

@@ -17,24 +17,23 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
-// DefaultURL is GitHub's API.
+// DefaultURL is the address of GitHub's API.
 const DefaultURL = "https://api.github.com/"
 
-// The kinds of error of this package. A RateLimit that lasts longer than the
-// caller's patience, and an API that is down, are neither.
+// Kinds of error of this package. A rate limit that lasts longer than the caller waits, and an API that is down, are
+// neither.
 var (
-	// ErrNotFound: there is no such thing, or the token may not know of it.
+	// ErrNotFound means that the object does not exist, or that the token may not see it.
 	ErrNotFound = errors.New("not found at GitHub")
-	// ErrRefused: GitHub will never do that: the request itself is wrong, or not allowed.
+	// ErrRefused means that GitHub refuses the request for good, because it is wrong or not allowed.
 	ErrRefused = errors.New("refused by GitHub")
 )
 
-// RefusedError is an answer of GitHub's that asking again will not change. It
-// is [ErrNotFound] or [ErrRefused].
+// RefusedError is a refusal of GitHub that a retry does not change. It is [ErrNotFound] or [ErrRefused].
 type RefusedError struct {
-	Status  int    // of HTTP; 0: it was not even asked
-	Message string // GitHub's, with what it says of each field
-	Needed  string // permissions of which one would have been enough, such as "pull_requests=write"
+	Status  int    // of HTTP; 0 if no request was made
+	Message string // GitHub's message, with its messages about fields
+	Needed  string // permissions of which one would have sufficed, such as "pull_requests=write"
 	Request string // GitHub's id of the request, for its support
 }
 
@@ -52,7 +51,7 @@ func (e *RefusedError) Error() string {
 	return text
 }
 
-// Unwrap is the kind.
+// Unwrap returns the kind of the error.
 func (e *RefusedError) Unwrap() error {
 	if e.Status == http.StatusNotFound || e.Status == http.StatusGone {
 		return ErrNotFound
@@ -60,33 +59,32 @@ func (e *RefusedError) Unwrap() error {
 	return ErrRefused
 }
 
-// OfToken tells whether GitHub refuses the token or what it may do, and not what
-// was asked: whoever has set it up can mend that, and then it may be asked again.
+// OfToken reports whether GitHub refuses the token or its permissions, and not the request. Its administrator can fix
+// that, and a retry then helps.
 func (e *RefusedError) OfToken() bool {
 	return e.Status == http.StatusUnauthorized || e.Status == http.StatusForbidden
 }
 
-// Client speaks to GitHub's REST API. Its exported fields are its options and
-// may be changed until the first call. Methods are safe for concurrent use. They
-// wait out rate limits (primary and secondary, by Retry-After and
-// X-RateLimit-Reset) and an API that is down, until ctx ends; an error means
-// that GitHub refused for good ([ErrNotFound], [ErrRefused]) or that ctx ended.
+// Client uses GitHub's REST API. Its exported fields are its options and may be changed until the first call. Methods
+// are safe for concurrent use. They wait during rate limits (primary and secondary, by Retry-After and
+// X-RateLimit-Reset) and outages of the API, until ctx ends. An error means that GitHub refused for good
+// ([ErrNotFound], [ErrRefused]) or that ctx ended.
 type Client struct {
 	URL    string // of the API; default https://api.github.com/
 	Tokens Tokens
-	HTTP   *http.Client // nil: one with a time-out of 30 s
-	// Secrets are removed from all that is posted. nil: there are none.
+	HTTP   *http.Client // if nil, one with a timeout of 30 s
+	// Secrets are removed from all posts. It is nil if there are none.
 	Secrets *redact.Secrets
 	Log     *slog.Logger
-	// Now and Sleep are the clock; a test replaces both or none.
+	// Now and Sleep are the clock. A test replaces both or none.
 	Now   func() time.Time
 	Sleep func(ctx context.Context, d time.Duration) error
-	// Patience is the longest pause that the client chooses itself; default 1 min.
+	// Patience is the longest pause that the client chooses itself. The default is 1 min.
 	Patience time.Duration
 
 	once  sync.Once
 	base  *url.URL // URL with a slash at its end
-	bad   error    // URL is none
+	bad   error    // the error of an invalid URL
 	lanes retry.Lanes
 	kept  kept
 
@@ -111,7 +109,7 @@ func (c *Client) setup() error {
 	return c.bad
 }
 
-// baseURL is the URL of an API with a slash at its end.
+// baseURL returns the URL of an API with a slash at its end.
 func baseURL(text string) (*url.URL, error) {
 	u, err := url.Parse(strings.TrimSuffix(cmp.Or(text, DefaultURL), "/") + "/")
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
@@ -120,7 +118,7 @@ func baseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// Me is the login that the client's posts come from ("ramus[bot]").
+// Me returns the author of the client's posts ("ramus[bot]").
 func (c *Client) Me(ctx context.Context) (string, error) {
 	c.mu.Lock()
 	me := c.me
@@ -151,10 +149,10 @@ func (c *Client) Me(ctx context.Context) (string, error) {
 	return me, nil
 }
 
-// CanWrite tells whether a user may push to the repository.
+// CanWrite reports whether a user may push to the repository.
 func (c *Client) CanWrite(ctx context.Context, repo Name, user string) (bool, error) {
 	if !isLogin(user) {
-		return false, nil // an App, or nobody
+		return false, nil // an App, or an invalid name
 	}
 	var level string
 	err := c.call(ctx, request{what: "tell what a user may do", repo: repo}, func(ctx context.Context, gh *github.Client) error {
@@ -165,11 +163,11 @@ func (c *Client) CanWrite(ctx context.Context, repo Name, user string) (bool, er
 	if errors.Is(err, ErrNotFound) {
 		return false, nil
 	}
-	// What GitHub calls maintain is "write" here, and triage "read".
+	// GitHub reports its role maintain as "write" here, and triage as "read".
 	return level == "admin" || level == "write", err
 }
 
-// DeleteBranch deletes a branch; one that is not there is no error.
+// DeleteBranch deletes a branch. A missing branch is no error.
 func (c *Client) DeleteBranch(ctx context.Context, repo Name, branch string) error {
 	if err := checkRef(branch); err != nil {
 		return fmt.Errorf("cannot delete a branch: %w", err)
@@ -182,7 +180,7 @@ func (c *Client) DeleteBranch(ctx context.Context, repo Name, branch string) err
 	if !hasStatus(err, http.StatusUnprocessableEntity) {
 		return err
 	}
-	// That is what GitHub says when there is none, and when there is a rule against it.
+	// GitHub gives this answer if the branch does not exist, and if a rule protects it.
 	lookErr := c.call(ctx, request{what: "look for a branch", repo: repo}, func(ctx context.Context, gh *github.Client) error {
 		_, _, err := gh.Git.GetRef(ctx, repo.Owner, repo.Repo, ref)
 		return err

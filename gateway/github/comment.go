@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-github/v66/github"
 )
 
-// The states of a Review.
+// States of a Review.
 const (
 	ReviewApproved  = "approved"
 	ReviewChanges   = "changes_requested"
@@ -36,18 +36,17 @@ type Review struct {
 	SubmittedAt time.Time `json:"submitted_at,omitzero"`
 }
 
-// Comment is a comment on a line of a pull request or, when Issue is set, in its
-// conversation.
+// Comment is a comment on a line of a pull request. If Issue is set, it is one in the conversation.
 type Comment struct {
 	ID        int64     `json:"id"`
 	Issue     bool      `json:"issue,omitempty"`
 	InReplyTo int64     `json:"in_reply_to,omitempty"`
-	Review    int64     `json:"review,omitempty"` // it was submitted with
+	Review    int64     `json:"review,omitempty"` // the review of the comment
 	User      string    `json:"user"`
 	Bot       bool      `json:"bot,omitempty"`
 	Body      string    `json:"body"`
 	Path      string    `json:"path,omitempty"`
-	Line      int       `json:"line,omitempty"` // 0: of the whole file, or outdated
+	Line      int       `json:"line,omitempty"` // 0 if the comment is on the whole file, or outdated
 	Side      string    `json:"side,omitempty"` // LEFT, RIGHT
 	DiffHunk  string    `json:"diff_hunk,omitempty"`
 	Commit    string    `json:"commit,omitempty"`
@@ -74,14 +73,14 @@ func issueCommentOf(r *github.IssueComment) Comment {
 func isBot(u *github.User) bool { return u.GetType() == "Bot" }
 
 const (
-	// maxText is GitHub's limit for a body in characters, and maxBytes is that in bytes.
+	// maxText is GitHub's limit for a body in characters, and maxBytes in bytes.
 	maxText  = 65536
 	maxBytes = maxText * utf8.UTFMax
-	// maxHunk bounds a diff hunk, which GitHub does not.
+	// maxHunk bounds a diff hunk, in bytes. GitHub has no bound.
 	maxHunk = 32 << 10
 )
 
-// bounded bounds what GitHub bounds itself.
+// bounded clips a text to GitHub's own limit.
 func bounded(text string) string {
 	if len(text) > maxBytes {
 		text = strings.ToValidUTF8(text[:maxBytes], "")
@@ -89,7 +88,7 @@ func bounded(text string) string {
 	return text
 }
 
-// lastLines bounds a diff hunk: a comment is on its last line.
+// lastLines clips a diff hunk to its end, because a comment is on its last line.
 func lastLines(hunk string) string {
 	if len(hunk) <= maxHunk {
 		return hunk
@@ -99,7 +98,7 @@ func lastLines(hunk string) string {
 	return strings.ToValidUTF8(cmp.Or(rest, hunk), "")
 }
 
-// Reviews lists the submitted reviews of a pull request, oldest first.
+// Reviews returns the submitted reviews of a pull request, oldest first.
 func (c *Client) Reviews(ctx context.Context, repo Name, number int) ([]Review, error) {
 	all, err := list(ctx, c, request{what: "list reviews", repo: repo}, reviewOf,
 		func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.PullRequestReview, *github.Response, error) {
@@ -110,8 +109,7 @@ func (c *Client) Reviews(ctx context.Context, repo Name, number int) ([]Review, 
 	return all, err
 }
 
-// Comments lists all comments of a pull request, on lines and in the
-// conversation, oldest first.
+// Comments returns all comments of a pull request, on lines and in the conversation, oldest first.
 func (c *Client) Comments(ctx context.Context, repo Name, number int) ([]Comment, error) {
 	lines, err := c.lineComments(ctx, repo, number)
 	if err != nil {
@@ -140,14 +138,14 @@ func (c *Client) conversation(ctx context.Context, repo Name, number int) ([]Com
 		})
 }
 
-// Reply answers a comment: in its thread when it is on a line, in the
-// conversation otherwise. mark makes the answer known again: a second Reply with
-// the same mark finds the first one, however that ended.
+// Reply answers a comment. The answer is in the comment's thread if that is on a line, and otherwise in the
+// conversation. mark identifies the answer. A second Reply with the same mark finds the first one, however that call
+// ended.
 func (c *Client) Reply(ctx context.Context, repo Name, number int, to Comment, body, mark string) (Comment, error) {
 	if to.Issue || to.ID == 0 {
 		return c.Say(ctx, repo, number, body, mark)
 	}
-	thread := cmp.Or(to.InReplyTo, to.ID) // GitHub knows no answer to an answer
+	thread := cmp.Or(to.InReplyTo, to.ID) // GitHub does not allow an answer to an answer
 	return c.post(ctx, request{what: "answer a comment", repo: repo, write: true}, number, body, mark, c.lineComments,
 		func(ctx context.Context, gh *github.Client, text string) (Comment, error) {
 			made, _, err := gh.PullRequests.CreateCommentInReplyTo(ctx, repo.Owner, repo.Repo, number, text, thread)
@@ -155,7 +153,7 @@ func (c *Client) Reply(ctx context.Context, repo Name, number int, to Comment, b
 		})
 }
 
-// Say comments in the conversation, once for each mark.
+// Say posts a comment in the conversation, once for each mark.
 func (c *Client) Say(ctx context.Context, repo Name, number int, body, mark string) (Comment, error) {
 	return c.post(ctx, request{what: "comment on a pull request", repo: repo, write: true}, number, body, mark, c.conversation,
 		func(ctx context.Context, gh *github.Client, text string) (Comment, error) {
@@ -164,8 +162,7 @@ func (c *Client) Say(ctx context.Context, repo Name, number int, body, mark stri
 		})
 }
 
-// post makes a comment unless there is one with the mark, of which an earlier
-// process may not have heard.
+// post makes a comment unless there is one with the mark, perhaps from an earlier process.
 func (c *Client) post(ctx context.Context, r request, number int, body, mark string,
 	read func(context.Context, Name, int) ([]Comment, error), write func(context.Context, *github.Client, string) (Comment, error)) (Comment, error) {
 	if mark == "" {
@@ -188,7 +185,7 @@ func (c *Client) post(ctx context.Context, r request, number int, body, mark str
 	r.done = func() (bool, error) {
 		all, err := read(ctx, r.repo, number)
 		for _, one := range all {
-			// Whoever quotes ramus, quotes its mark.
+			// A quote of a post may contain its mark.
 			if strings.EqualFold(one.User, me) && strings.HasSuffix(strings.TrimSpace(one.Body), trailer) {
 				out = one
 				return true, nil
@@ -210,18 +207,17 @@ func (c *Client) post(ctx context.Context, r request, number int, body, mark str
 	return out, err
 }
 
-// trailer is the last line of a post with a mark: a comment that people do not
-// see. It is the last, so that no text within a post can pass for it.
+// trailer returns the last line of a post with a mark, a comment that is invisible to people. It is the last line, so
+// that no text within a post can imitate it.
 func trailer(mark string) string {
 	sum := sha256.Sum256([]byte("ramus post\x00" + mark))
 	return "<!-- ramus:" + hex.EncodeToString(sum[:16]) + " -->"
 }
 
-// cutNote ends a text that was too long.
-const cutNote = "\n\n*The text goes on, but GitHub takes no more of it.*"
+// cutNote is the end of a text that was too long.
+const cutNote = "\n\n*The rest of the text exceeds GitHub's limit.*"
 
-// text makes a body fit to be posted: without secrets, not longer than GitHub
-// takes, and with the trailer at its end.
+// text prepares a body for a post. It removes secrets, clips the body to GitHub's limit, and adds the trailer.
 func (c *Client) text(body, trailer string) string {
 	body = strings.ToValidUTF8(c.Secrets.String(body), "�")
 	if trailer != "" {
@@ -233,10 +229,9 @@ func (c *Client) text(body, trailer string) string {
 	return body + trailer
 }
 
-// cut shortens Markdown to so many characters, at the end of a line if there is
-// one, and closes what it leaves open.
+// cut clips Markdown to a number of characters, at the end of a line if there is one, and closes open parts.
 func cut(body string, room int) string {
-	const spare = 256 // for what has to be closed
+	const spare = 256 // for closing open parts
 	runes := []rune(body)
 	kept := string(runes[:room-spare-utf8.RuneCountInString(cutNote)])
 	if i := strings.LastIndexByte(kept, '\n'); i > len(kept)/2 {
@@ -245,10 +240,10 @@ func cut(body string, room int) string {
 	return kept + closing(kept) + cutNote
 }
 
-// longestFence is the most characters of a fence that is worth being closed.
+// longestFence is the length of the longest fence that is closed.
 const longestFence = 100
 
-// closing is what closes the code block, or the folded parts, that a text ends in.
+// closing returns the text that closes the code block, or the folded parts, in which a text ends.
 func closing(text string) string {
 	fence, folded := "", 0
 	for line := range strings.Lines(text) {

@@ -15,39 +15,39 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// MaxDelivery is the most bytes that a delivery may have; GitHub sends no more.
+// MaxDelivery bounds a delivery, in bytes. GitHub sends no more.
 const MaxDelivery = 25 << 20
 
-// Delivery is what a webhook said, as far as ramus cares: that something happened,
-// and to what. How things stand now is asked of the [Client].
+// Delivery has the relevant parts of a webhook: that an event happened, and to which object. The [Client] reads the
+// current state.
 type Delivery struct {
-	ID     string `json:"id"`    // X-GitHub-Delivery; the same when it is delivered again
+	ID     string `json:"id"`    // X-GitHub-Delivery; the same for a repeated delivery
 	Event  string `json:"event"` // X-GitHub-Event
 	Action string `json:"action,omitempty"`
-	// Digest is of the content: a delivery with another ID and the same Digest is
-	// the same news, such as one that a repository's webhook sends beside the App's.
+	// Digest is the hash of the content. A delivery with another ID and the same Digest is the same event, such as one
+	// that both a repository's webhook and the App's send.
 	Digest string `json:"digest"`
 	Repo   Name   `json:"repo"`
-	Number int    `json:"number,omitempty"` // of the pull request, or issue
+	Number int    `json:"number,omitempty"` // of the pull request or issue
 	Check  *Check `json:"check,omitempty"`
 	Push   *Push  `json:"push,omitempty"`
 }
 
-// Push is what was pushed.
+// Push is a push to a repository.
 type Push struct {
 	Ref     string `json:"ref"` // refs/heads/main
 	Deleted bool   `json:"deleted,omitempty"`
 }
 
-// Why a delivery is not taken.
+// Reasons for which a delivery is rejected.
 var (
-	// ErrSignature: it was not signed with the webhook's secret.
+	// ErrSignature means that the delivery was not signed with the webhook's secret.
 	ErrSignature = errors.New("not signed by GitHub")
-	// ErrDelivery: it was, and cannot be read all the same.
+	// ErrDelivery means that a signed delivery cannot be read.
 	ErrDelivery = errors.New("no delivery of GitHub's")
 )
 
-// head is what the bodies of all events have.
+// head has the common fields of all events.
 type head struct {
 	Action     string `json:"action"`
 	Repository *struct {
@@ -58,13 +58,13 @@ type head struct {
 	} `json:"repository"`
 }
 
-// numbered is a pull request or an issue, of which nothing else counts.
+// numbered is a pull request or an issue. Only its number is used.
 type numbered struct {
 	Number int `json:"number"`
 }
 
-// checked is what check runs and workflow runs have. All else of them, dates above all, comes in several
-// forms, and is not read.
+// checked has the common fields of check runs and workflow runs. Other fields, above all dates, have several forms and
+// are not read.
 type checked struct {
 	ID           int64       `json:"id"`
 	Name         string      `json:"name"`
@@ -116,10 +116,9 @@ func (r *workflowRun) check() *Check {
 	return c
 }
 
-// ParseDelivery checks the signature (X-Hub-Signature-256, HMAC-SHA256 over the
-// body as it came, compared in constant time) and reads the delivery. Events and actions
-// that ramus does not know are a Delivery with nothing but its head. The errors are
-// [ErrSignature] and [ErrDelivery].
+// ParseDelivery checks the signature (X-Hub-Signature-256, HMAC-SHA256 over the raw body, compared in constant time)
+// and reads the delivery. For events and actions that ramus does not use, the Delivery has only its head. The errors
+// are [ErrSignature] and [ErrDelivery].
 //
 // See https://docs.github.com/en/webhooks/webhook-events-and-payloads.
 func ParseDelivery(h http.Header, body []byte, secret string) (Delivery, error) {
@@ -174,7 +173,7 @@ func verify(h http.Header, body []byte, secret string) error {
 	return nil
 }
 
-// read fills in what the known events are about. Nothing else of the body is read.
+// read reads the objects of known events. It reads nothing else of the body.
 func (d *Delivery) read(body []byte) error {
 	var err error
 	missing := ""
@@ -237,8 +236,8 @@ func (d *Delivery) read(body []byte) error {
 	return nil
 }
 
-// digest is of what a body says, in whatever order and spelling, but for whom
-// it is told: a repository's webhook and an App's differ in that alone.
+// digest returns the hash of the content of a body, independent of the order and spelling of its JSON, and of the
+// recipient, which is the only difference between a repository's webhook and an App's.
 func digest(event string, body []byte) (string, error) {
 	var fields map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(body))

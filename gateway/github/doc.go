@@ -1,14 +1,15 @@
-// Package github speaks to GitHub, or to a GitHub Enterprise Server: as an App
-// that is installed in accounts, or with a token that somebody made.
+// Package github uses GitHub or a GitHub Enterprise Server, as an App that is installed in accounts, or with a token
+// that a person made.
 //
-// An [App]'s private key signs short-lived assertions (RS256 JWTs), each good for
-// asking for tokens alone; a token is asked for one repository and one [Access],
-// whatever more the installation may do. [Token] is a token of somebody's.
+// # Nouns
 //
-// The [Client] reads and writes pull requests. It asks until GitHub answers, and
-// what it posts carries a mark that nobody sees, so that an answer that got lost
-// does not make a second post.
+// An [App] has a private key. It signs short-lived assertions (RS256 JWTs), which only serve to request tokens. A token
+// is requested for one repository and one [Access], even if the installation may do more. [Token] is a token that a
+// person made.
 //
-// [ParseDelivery] reads what a webhook says. A delivery may come twice, late, out
-// of order or never: it says that something happened, and the Client how things stand.
+// The [Client] reads and writes pull requests. It retries until GitHub answers. Its posts have an invisible mark, so
+// that a lost answer does not cause a second post.
+//
+// [ParseDelivery] reads a webhook. A delivery may arrive twice, late, out of order or never. It reports that an event
+// happened, and the Client reads the current state.
 package github

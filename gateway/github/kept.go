@@ -9,20 +9,21 @@ import (
 )
 
 const (
-	// keptBytes bounds all answers that are kept, and keptLongest one of them.
+	// keptBytes bounds the sum of all cached answers, and keptLongest one of them, in bytes.
 	keptBytes   = 16 << 20
 	keptLongest = 1 << 20
 )
 
-// kept remembers answers by their URL, so that GitHub can say that nothing has
-// changed, which counts against no limit: what is looked at again and again
-// rarely has. The least used go first. The zero value is ready.
+// kept caches answers by their URL, so that GitHub can answer that nothing has changed, which counts against no limit.
+// Objects that are read repeatedly rarely change. The least recently used answers are dropped first. The zero value is
+// ready to use.
 //
-// See https://docs.github.com/en/rest/using-the-rest-api/best-practices-for-using-the-rest-api#use-conditional-requests-if-appropriate.
+// See
+// https://docs.github.com/en/rest/using-the-rest-api/best-practices-for-using-the-rest-api#use-conditional-requests-if-appropriate.
 type kept struct {
-	mu    sync.Mutex // guards all below
+	mu    sync.Mutex // guards the fields below
 	byURL map[string]*lru.Element
-	order lru.List // of *keptAnswer, the last used first
+	order lru.List // of *keptAnswer, the most recently used first
 	size  int
 }
 
@@ -32,7 +33,7 @@ type keptAnswer struct {
 	body     []byte
 }
 
-// ask makes a request conditional where an answer is kept.
+// ask makes a request conditional if its answer is cached.
 func (k *kept) ask(r *http.Request) *keptAnswer {
 	if r.Method != http.MethodGet {
 		return nil
@@ -49,20 +50,20 @@ func (k *kept) ask(r *http.Request) *keptAnswer {
 	return a
 }
 
-// answer is what was kept, as if it had come anew.
+// answer returns the cached answer as if it were new.
 func (a *keptAnswer) answer(resp *http.Response) *http.Response {
 	resp.StatusCode, resp.Status = http.StatusOK, "200 OK"
 	resp.Header, resp.Body, resp.ContentLength = a.header.Clone(), io.NopCloser(bytes.NewReader(a.body)), int64(len(a.body))
 	return resp
 }
 
-// keep remembers an answer to a request.
+// keep caches the answer to a request.
 func (k *kept) keep(r *http.Request, resp *http.Response) {
 	tag := resp.Header.Get("ETag")
 	if r.Method != http.MethodGet || resp.StatusCode != http.StatusOK || tag == "" {
 		return
 	}
-	body, _ := io.ReadAll(resp.Body) // it is in memory, see send
+	body, _ := io.ReadAll(resp.Body) // the body is in memory already, see send
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -83,7 +84,7 @@ func (k *kept) keep(r *http.Request, resp *http.Response) {
 	}
 }
 
-// size is about what it costs.
+// size returns the approximate memory of the answer.
 func (a *keptAnswer) size() int { return len(a.body) + len(a.url) + 4<<10 }
 
 func (k *kept) drop(e *lru.Element) {

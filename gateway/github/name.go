@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// Name is a repository at GitHub.
+// Name is the name of a repository at GitHub.
 type Name struct{ Owner, Repo string }
 
-// String is "owner/repo".
+// String returns "owner/repo".
 func (n Name) String() string { return n.Owner + "/" + n.Repo }
 
-// Is tells whether two names are of the same repository: GitHub ignores case.
+// Is reports whether two names are of the same repository. GitHub ignores case.
 func (n Name) Is(o Name) bool {
 	return strings.EqualFold(n.Owner, o.Owner) && strings.EqualFold(n.Repo, o.Repo)
 }
 
-// ParseName reads the name from an upstream's URL, https:// or ssh, or from "owner/repo".
+// ParseName reads the name in an upstream's URL, https:// or ssh, or in "owner/repo".
 func ParseName(upstream string) (Name, bool) {
 	path := upstream
 	if strings.Contains(upstream, "://") {
@@ -27,7 +27,7 @@ func ParseName(upstream string) (Name, bool) {
 		}
 		path = strings.Trim(u.Path, "/")
 	} else if host, rest, ok := strings.Cut(upstream, ":"); ok {
-		// git@github.com:owner/repo.git, as scp writes it.
+		// git@github.com:owner/repo.git, the notation of scp.
 		if host == "" || strings.Contains(host, "/") {
 			return Name{}, false
 		}
@@ -38,14 +38,13 @@ func ParseName(upstream string) (Name, bool) {
 	return n, ok && n.valid()
 }
 
-// valid tells whether a name can stand in a URL's path and mean what it says.
+// valid reports whether a name can be part of a URL's path without changing its meaning.
 func (n Name) valid() bool {
 	return len(n.Owner) <= 100 && isLogin(n.Owner) && len(n.Repo) <= 100 && n.Repo != "" && n.Repo != "." && n.Repo != ".." &&
 		strings.Trim(n.Repo, alnum+"-_.") == ""
 }
 
-// checkRef refuses what would be another path in a URL than it seems. Git has no
-// such branches.
+// checkRef refuses a name that would be another path in a URL. Git has no such branches.
 func checkRef(name string) error {
 	for part := range strings.SplitSeq(name, "/") {
 		if part == "" || part[0] == '.' {
@@ -57,8 +56,7 @@ func checkRef(name string) error {
 
 const alnum = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
-// isLogin tells whether text can be the login of a user or an organisation.
-// Underscores are in those of managed users.
+// isLogin reports whether text can be the login of a user or an organisation. Logins of managed users have underscores.
 func isLogin(text string) bool {
 	return text != "" && strings.Trim(text, alnum+"-_") == "" && text[0] != '-'
 }

@@ -24,18 +24,18 @@ type Pull struct {
 	HeadSHA     string    `json:"head_sha"`
 	Base        string    `json:"base"` // branch
 	Author      string    `json:"author"`
-	Requested   []string  `json:"requested,omitempty"` // users whose review is asked for
+	Requested   []string  `json:"requested,omitempty"` // users whose review is requested
 	Labels      []string  `json:"labels,omitempty"`
 	UpdatedAt   time.Time `json:"updated_at,omitzero"`
 }
 
-// NewPull asks for a pull request. Head is a branch of the same repository.
+// NewPull has the fields of a new pull request. Head is a branch of the same repository.
 type NewPull struct {
 	Head, Base, Title, Body string
 	Draft                   bool
 }
 
-// pullOf and its like take nil, which is a null in the answer, or no answer at all.
+// pullOf and similar functions accept nil, which is a null in the answer, or no answer at all.
 func pullOf(p *github.PullRequest) Pull {
 	if p == nil {
 		return Pull{}
@@ -46,7 +46,7 @@ func pullOf(p *github.PullRequest) Pull {
 		Head: p.GetHead().GetRef(), HeadSHA: p.GetHead().GetSHA(), Base: p.GetBase().GetRef(), Author: p.GetUser().GetLogin(),
 		UpdatedAt: p.GetUpdatedAt().Time,
 	}
-	if out.Merged { // before that, it is a commit that GitHub tries the merge with
+	if out.Merged { // before the merge it is a commit with which GitHub tests the merge
 		out.MergeCommit = p.GetMergeCommitSHA()
 	}
 	for _, u := range p.RequestedReviewers {
@@ -58,7 +58,7 @@ func pullOf(p *github.PullRequest) Pull {
 	return out
 }
 
-// Pull reads a pull request.
+// Pull returns a pull request.
 func (c *Client) Pull(ctx context.Context, repo Name, number int) (Pull, error) {
 	var out Pull
 	err := c.call(ctx, request{what: "read a pull request", repo: repo}, func(ctx context.Context, gh *github.Client) error {
@@ -71,7 +71,7 @@ func (c *Client) Pull(ctx context.Context, repo Name, number int) (Pull, error) 
 	return out, err
 }
 
-// openPull finds the open pull request of a branch into a base.
+// openPull returns the open pull request of a branch into a base.
 func (c *Client) openPull(ctx context.Context, repo Name, head, base string) (p Pull, found bool, err error) {
 	for one, err := range items(ctx, c, request{what: "look for a pull request", repo: repo},
 		func(ctx context.Context, gh *github.Client, o github.ListOptions) ([]*github.PullRequest, *github.Response, error) {
@@ -81,8 +81,7 @@ func (c *Client) openPull(ctx context.Context, repo Name, head, base string) (p 
 		if err != nil {
 			return Pull{}, false, err
 		}
-		// A fork may have a branch of the same name, and GitHub ignores a filter
-		// that it does not understand.
+		// A fork may have a branch of the same name, and GitHub ignores invalid filters.
 		if one.GetHead().GetRef() == head && one.GetHead().GetRepo().GetID() == one.GetBase().GetRepo().GetID() &&
 			one.GetBase().GetRef() == base {
 			return pullOf(one), true, nil
@@ -91,8 +90,8 @@ func (c *Client) openPull(ctx context.Context, repo Name, head, base string) (p 
 	return Pull{}, false, nil
 }
 
-// CreatePull opens a pull request. Where GitHub says that there is one for the
-// branch already, that one is returned: an answer that was lost opens no second.
+// CreatePull opens a pull request. If GitHub reports that the branch has one already, CreatePull returns that one. So a
+// lost answer causes no second pull request.
 func (c *Client) CreatePull(ctx context.Context, repo Name, p NewPull) (Pull, error) {
 	var out Pull
 	err := c.call(ctx, request{what: "open a pull request", repo: repo, write: true}, func(ctx context.Context, gh *github.Client) error {
@@ -116,7 +115,7 @@ func (c *Client) CreatePull(ctx context.Context, repo Name, p NewPull) (Pull, er
 	return there, nil
 }
 
-// EditPull replaces title and body; an empty one is left as it is.
+// EditPull replaces title and body. An empty one is not changed.
 func (c *Client) EditPull(ctx context.Context, repo Name, number int, title, body string) (Pull, error) {
 	var change github.PullRequest
 	if title != "" {
@@ -136,7 +135,7 @@ func (c *Client) EditPull(ctx context.Context, repo Name, number int, title, bod
 	return out, err
 }
 
-// AddLabels adds labels; those that are there stay.
+// AddLabels adds labels. Existing ones stay.
 func (c *Client) AddLabels(ctx context.Context, repo Name, number int, labels []string) error {
 	if len(labels) == 0 {
 		return nil
@@ -147,11 +146,11 @@ func (c *Client) AddLabels(ctx context.Context, repo Name, number int, labels []
 	})
 }
 
-// RequestReview asks users for a review (again). Those who cannot be asked are left out.
+// RequestReview requests a review from users, perhaps again. It leaves out users that GitHub does not accept.
 func (c *Client) RequestReview(ctx context.Context, repo Name, number int, users []string) error {
 	var ask []string
 	for _, user := range users {
-		if isLogin(user) { // an App is none
+		if isLogin(user) { // an App is not a user
 			ask = append(ask, user)
 		}
 	}
@@ -171,7 +170,7 @@ func (c *Client) RequestReview(ctx context.Context, repo Name, number int, users
 	if len(ask) == 1 {
 		return nil
 	}
-	// One of them is the author, or no collaborator, and GitHub asks all or none.
+	// One of them is the author, or not a collaborator. GitHub then refuses the request as a whole.
 	for _, user := range ask {
 		if err := request(user); err != nil && !hasStatus(err, http.StatusUnprocessableEntity) {
 			return err
@@ -183,7 +182,7 @@ func (c *Client) RequestReview(ctx context.Context, repo Name, number int, users
 // maxTitle is GitHub's limit in characters.
 const maxTitle = 256
 
-// title makes a text fit to be one line of a title, without secrets.
+// title returns a text as one line of a title, without secrets.
 func (c *Client) title(text string) string {
 	text = strings.Join(strings.Fields(strings.ToValidUTF8(c.Secrets.String(text), "�")), " ")
 	if runes := []rune(text); len(runes) > maxTitle {

@@ -12,12 +12,12 @@ import (
 	"github.com/google/go-github/v66/github"
 )
 
-// Installation is an account that the App is installed in.
+// Installation is an account in which the App is installed.
 type Installation struct {
 	ID           int64  `json:"id"`
 	Account      string `json:"account"`
 	Organization bool   `json:"organization,omitempty"` // not a person
-	// All: it may see all repositories of the account, not only chosen ones.
+	// All means that the App may see all repositories of the account, not only chosen ones.
 	All         bool              `json:"all,omitempty"`
 	Suspended   bool              `json:"suspended,omitempty"`
 	Permissions map[string]string `json:"permissions"` // "contents": "write"
@@ -26,7 +26,7 @@ type Installation struct {
 func installationOf(i *github.Installation) Installation {
 	out := Installation{ID: i.GetID(), Account: i.GetAccount().GetLogin(), Organization: i.GetAccount().GetType() == "Organization",
 		All: i.GetRepositorySelection() == "all", Suspended: !i.GetSuspendedAt().IsZero(), Permissions: map[string]string{}}
-	// go-github has a field for each of them; as JSON they are what they are.
+	// go-github has a field for each permission. As JSON they are a map.
 	if b, err := json.Marshal(i.GetPermissions()); err == nil {
 		_ = json.Unmarshal(b, &out.Permissions)
 	}
@@ -50,7 +50,7 @@ func repoOf(r *github.Repository) Repo {
 		Private: r.GetPrivate(), Fork: r.GetFork(), Archived: r.GetArchived(), PushedAt: r.GetPushedAt().Time}
 }
 
-// Installations lists where the App is installed, by account; a token is nowhere.
+// Installations returns the App's installations, by account. A token has none.
 func (c *Client) Installations(ctx context.Context) ([]Installation, error) {
 	app, ok := c.Tokens.(*App)
 	if !ok {
@@ -64,8 +64,7 @@ func (c *Client) Installations(ctx context.Context) ([]Installation, error) {
 	return all, err
 }
 
-// Repos lists the repositories of an account that ramus may see, by name; account
-// "": those of all.
+// Repos returns the repositories of an account that ramus may see, by name. If account is "", it returns those of all.
 func (c *Client) Repos(ctx context.Context, account string) ([]Repo, error) {
 	var all []Repo
 	if app, ok := c.Tokens.(*App); ok {
@@ -108,7 +107,7 @@ func (c *Client) Repos(ctx context.Context, account string) ([]Repo, error) {
 	return all, nil
 }
 
-// assert gives out an assertion in place of a token.
+// assert returns an assertion in place of a token.
 func (a *App) assert(context.Context) (string, error) {
 	if err := a.setup(); err != nil {
 		return "", err
@@ -116,8 +115,8 @@ func (a *App) assert(context.Context) (string, error) {
 	return a.assertion()
 }
 
-// listing gives out a token that is good for the names of all repositories of
-// an installation, and for nothing else.
+// listing returns a function that returns a token for the names of all repositories of an installation, and for nothing
+// else.
 func (a *App) listing(installation int64) func(context.Context) (string, error) {
 	var token string
 	return func(ctx context.Context) (string, error) {

@@ -20,35 +20,35 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// SignIn finds out who somebody is at GitHub, by the web application flow of
-// OAuth (RFC 6749, with PKCE, RFC 7636), of a GitHub App or an OAuth App. Nothing is kept: the user's token is
-// used for three questions and then revoked. Its exported fields are its options
-// and may be changed until the first call. Methods are safe for concurrent use.
+// SignIn determines the identity of a person at GitHub, by the web application flow of OAuth (RFC 6749, with PKCE, RFC
+// 7636), of a GitHub App or an OAuth App. It stores nothing. The user's token serves for three requests and is then
+// revoked. The exported fields are options and may be changed until the first call. Methods are safe for concurrent
+// use.
 //
 // See https://docs.github.com/en/apps/oauth-apps/building-oauth-apps/authorizing-oauth-apps.
 type SignIn struct {
-	URL          string // where people are sent; default https://github.com
+	URL          string // of the page for people; default https://github.com
 	API          string // default https://api.github.com/
 	ClientID     string
 	ClientSecret string
-	HTTP         *http.Client     // nil: the default one
-	Now          func() time.Time // nil: time.Now
-	Log          *slog.Logger     // nil: slog.Default
+	HTTP         *http.Client     // if nil, the default one
+	Now          func() time.Time // if nil, time.Now
+	Log          *slog.Logger     // if nil, slog.Default
 }
 
-// Attempt is one sign-in on its way. It belongs into the browser that began it.
+// Attempt is one sign-in in progress. It belongs to the browser that started it.
 type Attempt struct {
-	State    string // comes back with the code, and shows that it is the same browser
-	Verifier string // without it, the code is worth nothing
+	State    string // returned with the code, and proves that it is the same browser
+	Verifier string // required to use the code
 }
 
-// NewAttempt makes one that nobody can guess.
+// NewAttempt returns an Attempt that cannot be guessed.
 func NewAttempt() Attempt { return Attempt{rand.Text(), rand.Text() + rand.Text()} }
 
-// scopes are what an OAuth App asks for; those of a GitHub App are set at GitHub.
+// scopes are those that an OAuth App requests. Those of a GitHub App are set at GitHub.
 const scopes = "read:user user:email read:org"
 
-// Begin is the page at GitHub that a person is sent to. redirect is where they come back.
+// Begin returns the URL of the page at GitHub for the person. redirect is the URL to which the person returns.
 func (s *SignIn) Begin(a Attempt, redirect string) string {
 	sum := sha256.Sum256([]byte(a.Verifier))
 	q := url.Values{"client_id": {s.ClientID}, "redirect_uri": {redirect}, "scope": {scopes}, "state": {a.State}, "allow_signup": {"false"},
@@ -60,19 +60,18 @@ func (s *SignIn) site(path string) string {
 	return strings.TrimSuffix(cmp.Or(s.URL, "https://github.com"), "/") + path
 }
 
-// User is somebody at GitHub.
+// User is a user of GitHub.
 type User struct {
-	ID    int64  `json:"id"` // stays, whatever the login becomes
+	ID    int64  `json:"id"` // stable, even if the login changes
 	Login string `json:"login"`
-	Name  string `json:"name,omitempty"` // as they write it
-	// Email is the verified primary address, or the one that GitHub forwards nothing
-	// from, which makes a commit theirs all the same.
+	Name  string `json:"name,omitempty"` // as the person writes it
+	// Email is the verified primary address, or the no-reply address of GitHub, which attributes commits as well.
 	Email string `json:"email"`
-	// Organizations that they are a member of, as far as the App may know.
+	// Organizations are those of the user, as far as the App may know them.
 	Organizations []string `json:"organizations,omitempty"`
 }
 
-// Finish tells who came back with a code.
+// Finish returns the user who came back with a code.
 func (s *SignIn) Finish(ctx context.Context, a Attempt, code, redirect string) (User, error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
@@ -81,15 +80,14 @@ func (s *SignIn) Finish(ctx context.Context, a Attempt, code, redirect string) (
 		return User{}, fmt.Errorf("cannot exchange the code of a sign-in: %w", plain(err))
 	}
 	u, err := s.user(ctx, token)
-	// It is of no more use, to us or to anybody who finds it. Who
-	// signed in need not care whether that works.
+	// The token is no longer needed. The person does not have to know whether revoking it succeeds.
 	if err := s.revoke(context.WithoutCancel(ctx), token); err != nil {
 		cmp.Or(s.Log, slog.Default()).WarnContext(ctx, "cannot revoke the token of a sign-in", "login", u.Login, "err", plain(err))
 	}
 	return u, err
 }
 
-// exchange gets a token for a code.
+// exchange returns the token for a code.
 func (s *SignIn) exchange(ctx context.Context, a Attempt, code, redirect string) (string, error) {
 	form := url.Values{"client_id": {s.ClientID}, "client_secret": {s.ClientSecret}, "code": {code}, "redirect_uri": {redirect}, "code_verifier": {a.Verifier}}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, s.site("/login/oauth/access_token"), strings.NewReader(form.Encode()))
@@ -112,13 +110,13 @@ func (s *SignIn) exchange(ctx context.Context, a Attempt, code, redirect string)
 		return "", fmt.Errorf("the answer is not GitHub's: %w", err)
 	}
 	if said.Token == "" {
-		// GitHub says no with status 200.
+		// GitHub refuses with status 200.
 		return "", &RefusedError{Status: resp.StatusCode, Message: text.Clip(said.Error+": "+said.Description, 500)}
 	}
 	return said.Token, nil
 }
 
-// anonymous is the transport of a sign-in: to GitHub, within bounds, with our name on it.
+// anonymous is the transport of a sign-in. It sets bounds and the User-Agent.
 type anonymous struct{ s *SignIn }
 
 func (t anonymous) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -135,7 +133,7 @@ func (t anonymous) RoundTrip(r *http.Request) (*http.Response, error) {
 	return send(r, next, now)
 }
 
-// api is a client for the API.
+// api returns a client for the API.
 func (s *SignIn) api() (*github.Client, error) {
 	base, err := baseURL(s.API)
 	if err != nil {
@@ -146,7 +144,7 @@ func (s *SignIn) api() (*github.Client, error) {
 	return gh, nil
 }
 
-// user asks who a token's owner is.
+// user returns the owner of a token.
 func (s *SignIn) user(ctx context.Context, token string) (User, error) {
 	gh, err := s.api()
 	if err != nil {
@@ -179,7 +177,7 @@ func (s *SignIn) user(ctx context.Context, token string) (User, error) {
 	for {
 		orgs, resp, err := gh.Organizations.List(ctx, "", page)
 		if hasStatus(err, http.StatusForbidden) || hasStatus(err, http.StatusNotFound) {
-			return u, nil // an App that may not know has users named one by one
+			return u, nil // an App that may not read them has its users named one by one
 		}
 		if err != nil {
 			return User{}, fmt.Errorf("cannot ask for the organizations of %s: %w", u.Login, plain(err))
@@ -197,7 +195,7 @@ func (s *SignIn) user(ctx context.Context, token string) (User, error) {
 // maxName bounds the name of a person, in bytes.
 const maxName = 150
 
-// oneLine makes a name, which may be anything, fit for a line of a commit or a log.
+// oneLine returns a name, which may be any text, as a part of one line of a commit or a log.
 func oneLine(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || unicode.Is(unicode.Cf, r) {
@@ -208,7 +206,7 @@ func oneLine(name string) string {
 	return text.Clip(strings.Join(strings.Fields(name), " "), maxName)
 }
 
-// revoke ends a token.
+// revoke revokes a token.
 func (s *SignIn) revoke(ctx context.Context, token string) error {
 	ctx, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()

@@ -8,38 +8,36 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// Access is what a token has to be good for. A token is asked for one repository
-// and for no more than that.
+// Access is the purpose of a token. A token is requested for one repository and has no further permissions.
 type Access string
 
-// The accesses.
+// Accesses.
 const (
 	AccessRead   Access = "read"   // contents
 	AccessWrite  Access = "write"  // contents and pull requests, with their conversation and labels
 	AccessChecks Access = "checks" // checks, to read
 )
 
-// Tokens gives tokens: an App's installation, or a token that somebody made.
+// Tokens is a source of tokens: an App's installation, or a token that a person made.
 //
-// Two abilities more are asked for where they are there: Login(ctx) is whom posts
-// come from, where that cannot be asked with the token; Forget(token) tells that
-// GitHub does not take a token any more, so that the next one is another.
+// There are two optional abilities. Login(ctx) returns the author of posts, if the token cannot be used to ask for it.
+// Forget(token) reports that GitHub no longer accepts a token, so that the next one is another.
 type Tokens interface {
 	Token(ctx context.Context, repo Name, a Access) (string, error)
 }
 
-// Token is a token that somebody made (ghp_…, github_pat_…). It is good for
-// whatever it is good for, until its owner or GitHub ends it. It prints as "[token]".
+// Token is a token that a person made (ghp_…, github_pat_…). It has fixed permissions, until its owner or GitHub
+// revokes it. It prints as "[token]".
 type Token string
 
-// Token is t itself.
+// Token returns t itself.
 func (t Token) Token(context.Context, Name, Access) (string, error) { return string(t), nil }
 
 func (Token) String() string   { return "[token]" }
 func (Token) GoString() string { return "[token]" }
 
-// Credential lets git in at upstream, a URL such as https://github.com/acme/app.git,
-// with a token of t's that is made, or taken out of a cache, whenever git is called.
+// Credential returns a function that returns git's credential for upstream, a URL such as
+// https://github.com/acme/app.git. Each call returns a token of t, new or cached.
 func Credential(t Tokens, upstream string, a Access) func(context.Context) (gitd.Credential, error) {
 	return func(ctx context.Context) (gitd.Credential, error) {
 		repo, ok := ParseName(upstream)

@@ -22,43 +22,43 @@ import (
 )
 
 const (
-	// maxAnswer bounds an answer: a page of 100 comments of the greatest length,
-	// escaped, with what they are about.
+	// maxAnswer bounds an answer, in bytes. It is a page of 100 comments of maximum length, escaped, with their
+	// context.
 	maxAnswer = 64 << 20
-	// attemptTime is what one attempt may take. GitHub ends its own after 10 s.
+	// attemptTime bounds one attempt. GitHub ends its own after 10 s.
 	attemptTime = 30 * time.Second
-	// maxPause bounds what a Retry-After or a reset may ask for; a primary limit lasts an hour.
+	// maxPause bounds the pause of a Retry-After or a reset. A primary limit lasts an hour.
 	maxPause = time.Hour + time.Minute
-	// limitPause is how long GitHub wants to be left alone when it does not say.
+	// limitPause is the pause after a rate limit without one.
 	limitPause = time.Minute
-	// abreast is how many requests for one account are under way at once. Those
-	// that write go one after another, as GitHub asks.
-	abreast   = 8
-	redirects = 5 // at most
+	// concurrency is the number of requests for one account at once. Requests that write are made one after another, as
+	// GitHub demands.
+	concurrency = 8
+	redirects   = 5 // maximum
 )
 
-// passing is a failure that may be gone at the next attempt.
-type passing struct {
+// temporary is a failure that may be gone at the next attempt.
+type temporary struct {
 	err   error
-	after time.Duration // what GitHub asked to wait, at most maxPause; 0 when it did not say
-	// limited: it was not done because too much was asked; otherwise it may have been done all the same.
+	after time.Duration // the pause that GitHub asks for, at most maxPause; 0 if it names none
+	// limited means that a rate limit prevented the request. Otherwise it may have been performed.
 	limited bool
 }
 
-func (e *passing) Error() string { return e.err.Error() }
-func (e *passing) Unwrap() error { return e.err }
+func (e *temporary) Error() string { return e.err.Error() }
+func (e *temporary) Unwrap() error { return e.err }
 
-// request says what a call is for.
+// request describes a call.
 type request struct {
 	what  string // for "cannot WHAT"
 	repo  Name
-	free  bool // it is about no repository
+	free  bool // the request concerns no repository
 	need  Access
 	write bool
-	// tokens gives the token; nil: the Client's Tokens do.
+	// tokens returns the token. If it is nil, the Client's Tokens do.
 	tokens func(context.Context) (string, error)
-	// done, which may be nil, is asked ahead of every attempt that follows one
-	// which may have been done, and says whether it was.
+	// done, if not nil, is called before every attempt after one that may have been performed, and reports whether it
+	// was.
 	done func() (bool, error)
 }
 
@@ -96,11 +96,11 @@ func (c *Client) call(ctx context.Context, r request, attempt func(context.Conte
 		if ctx.Err() != nil {
 			return fmt.Errorf("cannot %s: %w (the last attempt: %v)", r.what, context.Cause(ctx), err)
 		}
-		var pass *passing
+		var pass *temporary
 		if !errors.As(err, &pass) {
-			pass = &passing{err: err} // an answer that could not be read
+			pass = &temporary{err: err} // an answer that could not be read
 		}
-		// That this attempt surely did nothing says nothing about those before it.
+		// Even if this attempt surely had no effect, an earlier one may have.
 		unsure = unsure || !pass.limited
 		pause := pass.after
 		if pause == 0 && pass.limited {
@@ -116,8 +116,8 @@ func (c *Client) call(ctx context.Context, r request, attempt func(context.Conte
 	}
 }
 
-// wire is the transport of one call below go-github. It puts the token in,
-// reads answers within bounds, and tells the three kinds apart: done, refused, passing.
+// wire is the transport of one call below go-github. It adds the token, reads bounded answers, and distinguishes
+// success, refusals and temporary failures.
 type wire struct {
 	c     *Client
 	r     request
@@ -130,37 +130,37 @@ func (w *wire) client() *github.Client {
 	return gh
 }
 
-// stay leaves redirects to the wire: net/http would make a GET of a POST.
+// stay leaves redirects to the wire, because net/http would turn a POST into a GET.
 func stay(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// attempt makes one, in its account's lane.
+// attempt makes one attempt in the lane of its account.
 func (w *wire) attempt(ctx context.Context, gh *github.Client, f func(context.Context, *github.Client) error) error {
 	lane := "account " + strings.ToLower(w.r.repo.Owner)
 	if w.r.write {
-		// First: who waits to write must not keep others from reading.
+		// This lane comes first, so that waiting writes do not block reads.
 		alone, err := w.c.lanes.Enter(ctx, lane+" writes", 1)
 		if err != nil {
 			return err
 		}
 		defer alone(0)
 	}
-	leave, err := w.c.lanes.Enter(ctx, lane, abreast)
+	leave, err := w.c.lanes.Enter(ctx, lane, concurrency)
 	if err != nil {
 		return err
 	}
 	short, cancel := context.WithTimeout(ctx, attemptTime)
 	defer cancel()
 	err = plain(f(short, gh))
-	var pass *passing
+	var pass *temporary
 	if errors.As(err, &pass) && pass.limited {
-		leave(cmp.Or(pass.after, limitPause)) // nobody else need try
+		leave(cmp.Or(pass.after, limitPause)) // other requests would fail too
 	} else {
 		leave(0)
 	}
 	return err
 }
 
-// forget tells whether another token may be had instead of one that GitHub does not take.
+// forget reports whether another token is available in place of one that GitHub does not accept.
 func (w *wire) forget() bool {
 	t, ok := w.c.Tokens.(interface{ Forget(token string) })
 	if ok {
@@ -169,7 +169,7 @@ func (w *wire) forget() bool {
 	return ok
 }
 
-// RoundTrip makes one request and follows where it is sent on, at the same host.
+// RoundTrip makes one request and follows its redirects at the same host.
 func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	var err error
 	switch {
@@ -200,8 +200,8 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// send makes a request. The answer is a success, or 304, and its body has been
-// read; everything else is an error, refused or passing.
+// send makes a request. The answer is a success, or 304, and its body has been read. Everything else is an error,
+// either a refusal or temporary.
 func send(r *http.Request, next http.RoundTripper, now func() time.Time) (*http.Response, error) {
 	if next == nil {
 		next = http.DefaultTransport
@@ -209,9 +209,8 @@ func send(r *http.Request, next http.RoundTripper, now func() time.Time) (*http.
 	for n := 0; ; n++ {
 		resp, err := next.RoundTrip(r)
 		if err != nil {
-			// Where no connection was made nothing was done, but to look before the
-			// next attempt all the same costs little.
-			return nil, &passing{err: err}
+			// Without a connection the request had no effect, but checking before the next attempt costs little.
+			return nil, &temporary{err: err}
 		}
 		body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 		_ = resp.Body.Close()
@@ -219,12 +218,12 @@ func send(r *http.Request, next http.RoundTripper, now func() time.Time) (*http.
 			return nil, &RefusedError{Status: resp.StatusCode, Message: fmt.Sprintf("the answer has more than %d bytes", maxAnswer)}
 		}
 		if err != nil {
-			return nil, &passing{err: fmt.Errorf("cannot read the answer: %w", err)}
+			return nil, &temporary{err: fmt.Errorf("cannot read the answer: %w", err)}
 		}
 		switch {
 		case resp.StatusCode/100 == 2 || resp.StatusCode == http.StatusNotModified:
 			resp.Body = io.NopCloser(bytes.NewReader(body))
-			// go-github would go by them, and by a clock of its own.
+			// go-github would obey them, by its own clock.
 			for _, h := range [...]string{"Limit", "Remaining", "Reset", "Used", "Resource"} {
 				resp.Header.Del("X-RateLimit-" + h)
 			}
@@ -238,8 +237,7 @@ func send(r *http.Request, next http.RoundTripper, now func() time.Time) (*http.
 	}
 }
 
-// follow is a request at the place where an answer sends it: with its method and
-// body, and at the same host only, for it carries a token.
+// follow returns the request for a redirect. It keeps method and body, and is at the same host, because it has a token.
 func follow(r *http.Request, resp *http.Response, n int) (*http.Request, error) {
 	to, err := resp.Location()
 	if err != nil || n >= redirects {
@@ -258,7 +256,7 @@ func follow(r *http.Request, resp *http.Response, n int) (*http.Request, error) 
 	return r, nil
 }
 
-// classify makes an error of an answer that is no success.
+// classify returns the error for an answer that is not a success.
 func classify(resp *http.Response, body []byte, now time.Time) error {
 	var said struct {
 		Message string `json:"message"`
@@ -270,7 +268,7 @@ func classify(resp *http.Response, body []byte, now time.Time) error {
 		} `json:"errors"`
 		Documentation string `json:"documentation_url"`
 	}
-	_ = json.Unmarshal(body, &said) // a proxy's answer is none of GitHub's
+	_ = json.Unmarshal(body, &said) // the answer of a proxy has another form
 	message := text.Clip(said.Message, 500)
 	for i, e := range said.Errors {
 		if i == 10 {
@@ -288,25 +286,25 @@ func classify(resp *http.Response, body []byte, now time.Time) error {
 	switch code := resp.StatusCode; {
 	case code == http.StatusTooManyRequests || code == http.StatusForbidden:
 		spent := resp.Header.Get("X-RateLimit-Remaining") == "0"
-		// The documentation that it names is all that tells some secondary limits from a lack of permissions.
+		// Only the URL of the documentation distinguishes some secondary limits from missing permissions.
 		secondary := strings.HasSuffix(said.Documentation, "secondary-rate-limits") || strings.HasSuffix(said.Documentation, "#abuse-rate-limits")
 		if code == http.StatusForbidden && !spent && !secondary && after == 0 {
 			return refused
 		}
 		reset, err := strconv.ParseInt(resp.Header.Get("X-RateLimit-Reset"), 10, 64)
-		// A reset that is over is one of a clock that is behind ours: then it does not say.
+		// A reset in the past comes from a clock that is behind the local one, and is ignored.
 		if left := time.Unix(reset, 0).Sub(now); err == nil && spent && after == 0 && left > 0 {
-			after = min(left, maxPause-time.Second) + time.Second // it is in whole seconds
+			after = min(left, maxPause-time.Second) + time.Second // the reset has whole seconds
 		}
-		return &passing{err: fmt.Errorf("rate-limited: %s", message), after: after, limited: true}
+		return &temporary{err: fmt.Errorf("rate-limited: %s", message), after: after, limited: true}
 	case code == http.StatusRequestTimeout || code >= 500:
-		return &passing{err: fmt.Errorf("status %d: %s", code, message), after: after}
+		return &temporary{err: fmt.Errorf("status %d: %s", code, message), after: after}
 	}
 	return refused
 }
 
-// errEmpty: an answer is a success and does not have what was asked for, as those
-// of what stands between GitHub and us. It is no answer of GitHub's.
+// errEmpty means that a successful answer lacks the requested data, like the answers of systems between GitHub and
+// ramus.
 var errEmpty = errors.New("the answer does not have what was asked for")
 
 func hasStatus(err error, code int) bool {
@@ -314,7 +312,7 @@ func hasStatus(err error, code int) bool {
 	return errors.As(err, &refused) && refused.Status == code
 }
 
-// plain is an error of net/http without the URL that it repeats.
+// plain returns an error of net/http without the URL that it repeats.
 func plain(err error) error {
 	var u *url.Error
 	if errors.As(err, &u) {
@@ -323,17 +321,16 @@ func plain(err error) error {
 	return err
 }
 
-// pageSize and maxItems bound what is listed.
+// pageSize and maxItems bound lists.
 const (
 	pageSize = 100
 	maxItems = 5000
 )
 
-// getPage gets one page of a list.
+// getPage returns one page of a list.
 type getPage[T any] func(context.Context, *github.Client, github.ListOptions) ([]T, *github.Response, error)
 
-// items are what a list has on all its pages, read as they are needed. An error
-// is the last.
+// items returns the items of all pages of a list, which are read as needed. An error comes last.
 func items[T any](ctx context.Context, c *Client, r request, get getPage[T]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
@@ -368,7 +365,7 @@ func items[T any](ctx context.Context, c *Client, r request, get getPage[T]) ite
 	}
 }
 
-// list reads a list to its end.
+// list returns all items of a list.
 func list[T, U any](ctx context.Context, c *Client, r request, of func(T) U, get getPage[T]) ([]U, error) {
 	var all []U
 	for item, err := range items(ctx, c, r, get) {

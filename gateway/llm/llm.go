@@ -1,10 +1,9 @@
-// Package llm asks a model endpoint for the answers of llm nodes: one question,
-// one answer, over HTTP.
+// Package llm asks a model endpoint for the answers of llm nodes. Each request over HTTP is one question with one
+// answer.
 //
-// Two protocols are spoken: Chat Completions, which most servers and proxies
-// offer, and Messages. An endpoint that is busy is asked again, with the pauses
-// it asks for; one that refuses is not. The key goes into one header of one
-// request and nowhere else: not into errors, not into logs, not along redirects.
+// It supports two protocols: Chat Completions, which most servers and proxies offer, and Messages. It retries a busy
+// endpoint with the requested pauses, and does not retry one that refuses. The key is sent in one header of one
+// request. It is never in errors, logs or redirects.
 package llm
 
 import (
@@ -26,19 +25,19 @@ import (
 // Kind is the protocol of an endpoint.
 type Kind string
 
-// The protocols.
+// Protocols.
 const (
 	OpenAI    Kind = "openai"    // POST BASE/chat/completions
 	Anthropic Kind = "anthropic" // POST BASE/v1/messages
 )
 
-// The kinds of error of this package; every error wraps one, or the context's.
+// Kinds of error of this package. Every error wraps one of them or that of the context.
 var (
-	// ErrBusy: the endpoint was busy or away each time it was asked.
+	// ErrBusy means that the endpoint was busy or unreachable in every attempt.
 	ErrBusy = errors.New("model endpoint is busy or away")
-	// ErrRefused: the endpoint does not accept the question (key, model, size).
+	// ErrRefused means that the endpoint does not accept the question (key, model, size).
 	ErrRefused = errors.New("model endpoint refused")
-	// ErrAnswer: there is an answer, but none that can be used: cut off, withheld, or not in the protocol.
+	// ErrAnswer means that the answer cannot be used, because it was cut off, withheld, or not in the protocol.
 	ErrAnswer = errors.New("unusable answer of the model endpoint")
 )
 
@@ -46,30 +45,30 @@ var (
 type Client struct {
 	Kind    Kind
 	BaseURL string // "https://llm.example.org/v1"
-	Model   string // for questions that name none
-	Key     string // empty: the endpoint asks for none
-	// Timeout of one question, all attempts and pauses included; default 5 min.
+	Model   string // for questions without a model
+	Key     string // empty if the endpoint needs none
+	// Timeout bounds one question, including all attempts and pauses. The default is 5 min.
 	Timeout time.Duration
-	// Attempts is how often a busy endpoint is asked; default 5.
+	// Attempts is the number of attempts for a busy endpoint. The default is 5.
 	Attempts int
-	// HTTP makes the requests; nil means a client of its own. Redirects are
-	// never followed: they would carry the question to who knows whom.
+	// HTTP makes the requests. If it is nil, the client makes its own. Redirects are never followed, because they would
+	// send the question to unknown servers.
 	HTTP *http.Client
-	// Sleep pauses between attempts; nil means real time. For tests.
+	// Sleep pauses between attempts, for tests. If it is nil, it uses real time.
 	Sleep func(ctx context.Context, d time.Duration) error
 
 	endpoint string
 }
 
-// Bounds of an exchange.
+// Bounds on an exchange.
 const (
 	largestAnswer = 16 << 20
-	largestSaid   = 500 // of an error text of the endpoint's
+	largestSaid   = 500 // bytes of an endpoint's error text
 	longestPause  = time.Minute
-	maxTokens     = 4096 // where neither the node nor the protocol has a default
+	maxTokens     = 4096 // default of the protocols without one of their own
 )
 
-// New checks an endpoint's options and fills in what is missing.
+// New checks an endpoint's options and sets their defaults.
 func New(c Client) (*Client, error) {
 	u, err := url.Parse(c.BaseURL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
@@ -105,8 +104,7 @@ func New(c Client) (*Client, error) {
 	return &c, nil
 }
 
-// Ask puts one question. With a schema the answer is JSON text; whether it fits
-// is for the caller to check.
+// Ask sends one question. With a schema the answer is JSON text. The caller has to check it against the schema.
 func (c *Client) Ask(ctx context.Context, call executor.LLMCall) (string, error) {
 	if call.Model == "" {
 		call.Model = c.Model
@@ -142,8 +140,7 @@ func (c *Client) Ask(ctx context.Context, call executor.LLMCall) (string, error)
 	}
 }
 
-// once makes one attempt. With ErrBusy pause is how long the endpoint asked to
-// wait, or 0.
+// once makes one attempt. With ErrBusy, pause is the wait that the endpoint asked for, or 0.
 func (c *Client) once(ctx context.Context, body []byte) (answer []byte, pause time.Duration, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.endpoint, bytes.NewReader(body))
 	if err != nil {
@@ -171,16 +168,15 @@ func (c *Client) once(ctx context.Context, body []byte) (answer []byte, pause ti
 	case resp.StatusCode == http.StatusOK:
 		return b, 0, nil
 	}
-	said := c.said(b)
+	said := c.errorText(b)
 	if resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode == http.StatusRequestTimeout || resp.StatusCode >= 500 {
 		return nil, retry.After(resp.Header.Get("Retry-After"), time.Now(), longestPause), fmt.Errorf("%w: status %d: %s", ErrBusy, resp.StatusCode, said)
 	}
 	return nil, 0, fmt.Errorf("%w: status %d: %s", ErrRefused, resp.StatusCode, said)
 }
 
-// said is the endpoint's own words about an error, without the key, which some
-// endpoints repeat.
-func (c *Client) said(b []byte) string {
+// errorText returns the endpoint's own error text, without the key, which some endpoints repeat.
+func (c *Client) errorText(b []byte) string {
 	var e struct {
 		Error struct {
 			Message string `json:"message"`

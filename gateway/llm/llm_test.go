@@ -325,7 +325,7 @@ func FuzzDecode(f *testing.F) {
 			if _, err := c.decode(b, call); err != nil && !errors.Is(err, ErrAnswer) {
 				t.Error(err)
 			}
-			c.said(b)
+			c.errorText(b)
 		}
 	})
 }

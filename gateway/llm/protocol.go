@@ -40,8 +40,8 @@ type chatAnswer struct {
 	} `json:"choices"`
 }
 
-// messagesQuestion is a request in the Messages protocol. Structured answers
-// are asked for as the input of a tool that the model must call.
+// messagesQuestion is a request in the Messages protocol. Structured answers are requested as the input of a tool that
+// the model must call.
 type messagesQuestion struct {
 	Model      string      `json:"model"`
 	System     string      `json:"system,omitempty"`
@@ -73,7 +73,7 @@ type messagesAnswer struct {
 
 const answerTool = "answer"
 
-// encode writes a question in the endpoint's protocol.
+// encode returns a question in the endpoint's protocol.
 func (c *Client) encode(call executor.LLMCall) ([]byte, error) {
 	if c.Kind == Anthropic {
 		q := messagesQuestion{Model: call.Model, System: call.System, MaxTokens: call.MaxTokens,
@@ -98,8 +98,8 @@ func (c *Client) encode(call executor.LLMCall) ([]byte, error) {
 	return json.Marshal(q)
 }
 
-// decode reads an answer. One that was cut off at the token limit is no answer:
-// half a verdict could say the opposite of the whole.
+// decode reads an answer. An answer that was cut off at the token limit is an error, because a part of a verdict could
+// mean the opposite of the whole.
 func (c *Client) decode(b []byte, call executor.LLMCall) (string, error) {
 	if c.Kind == Anthropic {
 		return decodeMessages(b, len(call.Schema) > 0)

@@ -7,46 +7,45 @@ import (
 	"github.com/ramus-dev/ramus/internal/pattern"
 )
 
-// api is how one provider is spoken to.
+// api describes the API of one provider.
 type api struct {
-	url string // the provider's own
-	// version is what every path begins with already; people write it at the end
-	// of the base URL all the same, and there it is taken off.
+	url string // the provider's own address
+	// version is the beginning of every path. People write it at the end of the base URL as well, from which it is
+	// removed.
 	version   string
 	endpoints []endpoint
-	// headers of a request that are passed on, beside its content type.
+	// headers of a request that are forwarded, in addition to its content type
 	headers []string
-	// authorise puts the key where the provider wants it.
+	// authorise sets the key in the provider's header.
 	authorise func(h http.Header, key string)
-	// read makes the tally of one JSON object of an answer: the whole of it, or
-	// the data of one event of a stream.
+	// read adds one JSON object of an answer to the tally. It is the whole answer, or the data of one event of a
+	// stream.
 	read func(t *tally, object []byte)
-	// format writes a refusal as the provider would.
+	// format returns a refusal in the provider's format.
 	format func(r refusal) any
 }
 
-// endpoint is one thing that may be asked of a provider. Everything else may not:
-// with the server's key a container could otherwise read the organisation's
-// files, or have work done that nobody counts.
+// endpoint is one allowed request to a provider. All others are refused, because a container could otherwise use the
+// server's key to read the organisation's files, or to start work that nobody counts.
 type endpoint struct {
 	method string
-	// pattern of the whole path below the provider's name. Its first group is the
-	// path at the provider; the second, where there is one, the model's name.
+	// pattern matches the whole path after the provider's name. Its first group is the path at the provider, and its
+	// second, if it has one, the name of the model.
 	pattern *pattern.Regexp
-	query   []string // parameters that are passed on
+	query   []string // parameters that are forwarded
 	counted counting
 }
 
-// counting says what of a call is counted.
+// counting selects the tokens of a call that are counted.
 type counting int
 
 const (
-	countNothing counting = iota // no model works
-	countInput                   // there is no text in the answer
+	countNothing counting = iota // no model is used
+	countInput                   // the answer has no text
 	countBoth
 )
 
-// model names as they may stand in a path: nothing that a URL gives a meaning to.
+// modelName matches names of models in a path. They have no character with a meaning in URLs.
 const modelName = `([A-Za-z0-9][A-Za-z0-9._:-]{0,127})`
 
 func anchored(s string) *pattern.Regexp {
@@ -81,7 +80,7 @@ var apis = map[string]*api{
 			{"GET", anchored(`(?:/v1)?(/models)`), nil, countNothing},
 			{"GET", anchored(`(?:/v1)?(/models/MODEL)`), nil, countNothing},
 		},
-		// Codex' own says that the tools stand in the conversation.
+		// Codex's own header, which says that the tools are in the conversation.
 		headers:   []string{"OpenAI-Beta", "X-Openai-Internal-Codex-Responses-Lite"},
 		authorise: func(h http.Header, key string) { h.Set("Authorization", "Bearer "+key) },
 		read:      readOpenAI,
@@ -111,7 +110,7 @@ var apis = map[string]*api{
 
 type object map[string]any
 
-// find tells which endpoint a request is for; refusal is nil when there is one.
+// find returns the endpoint of a request. refusal is nil if there is one.
 func (a *api) find(method, path string) (e endpoint, at, model string, no *refusal) {
 	for _, e := range a.endpoints {
 		m := e.pattern.FindStringSubmatch(path)
@@ -129,7 +128,7 @@ func (a *api) find(method, path string) (e endpoint, at, model string, no *refus
 	return e, "", "", &refusal{kind: kindNotFound, text: "ramus: no such endpoint here; a container is served those of models only: " + a.list()}
 }
 
-// list names the endpoints, for people.
+// list returns the endpoints, for people.
 func (a *api) list() string {
 	var names []string
 	for _, e := range a.endpoints {

@@ -22,18 +22,18 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// Bounds of an answer.
+// Bounds on an answer.
 const (
 	maxAnswer  = 32 << 20
-	maxRefused = 64 << 10 // of the provider's words about an error
-	// writeTime is how long the container may leave what is written to it unread.
-	// It is less than a step waits for its guests.
+	maxRefused = 64 << 10 // bytes of the provider's text about an error
+	// writeTime bounds the time for which the container may leave an answer unread. It is shorter than a step's wait
+	// for its guests.
 	writeTime = 20 * time.Second
 )
 
 var errTimeout = errors.New("the call took too long")
 
-// guest is a call as the executor sees it; *executor.Guest is one.
+// guest is the executor's view of a call. *executor.Guest implements it.
 type guest interface {
 	Context() context.Context
 	Run() record.Run
@@ -46,8 +46,8 @@ type visit struct {
 	p     *Proxy
 	enter func(*http.Request) (guest, bool)
 
-	mu   sync.Mutex
-	told string // the run in whose journal it stands that a call was refused; guarded by mu
+	mu    sync.Mutex
+	noted string // the run whose journal has the refusal of a call; guarded by mu
 }
 
 func (s *visit) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -85,27 +85,27 @@ func (s *visit) notServed(w http.ResponseWriter, name string) {
 		write(w, &provider{api: a, name: name})
 }
 
-// call is one request on its way.
+// call is one request in progress.
 type call struct {
 	*visit
 	provider *provider
 	endpoint endpoint
-	path     string // at the provider
+	path     string // path at the provider
 	guest    guest
 	account  *account
 	began    time.Time
-	held     int64 // bytes of memory
+	held     int64 // bytes of memory that the account counts for this call
 
 	question question
 	tally    tally
-	sent     atomic.Bool // the provider has the whole question: it may work on it
+	sent     atomic.Bool // the provider has the whole question and may be working on it
 	status   int
 	ended    string
-	// What the account holds of this call; guarded by account.mu.
+	// The part of the account that belongs to this call. account.mu guards it.
 	tokens, micros int64
 }
 
-// serve takes a call from its request to its answer. What it returns is still to be answered.
+// serve performs a call, from its request to its answer. A returned refusal is still to be sent.
 func (c *call) serve(w http.ResponseWriter, r *http.Request, model string) *refusal {
 	if !c.takeSlot() {
 		return &refusal{kind: kindBusy, text: fmt.Sprintf("ramus: %d calls of this run are at work; try again when one has ended", c.p.slots())}
@@ -162,7 +162,7 @@ func (c *call) giveSlot() {
 	c.account.mu.Unlock()
 }
 
-// admit lets a call in that the budget has room for.
+// admit allows a call for which the budget has room.
 func (c *call) admit() *refusal {
 	if _, ok := c.provider.price(c.question.model); !ok && c.p.Budget.CostMicros > 0 {
 		return &refusal{kind: kindBadRequest, text: fmt.Sprintf("ramus: the budget is in money and no price of %s is known; whoever runs ramus adds it to models.%s.prices",
@@ -181,7 +181,7 @@ func (c *call) admit() *refusal {
 		text = fmt.Sprintf("ramus: this run has called models %d times, which is all it may%s", calls, advice)
 	}
 	if text != "" {
-		c.tellRefused()
+		c.noteRefused()
 		return &refusal{kind: kindBudget, text: text}
 	}
 	a.calls++
@@ -189,10 +189,10 @@ func (c *call) admit() *refusal {
 	return nil
 }
 
-// advice is for the model that reads why it was refused.
-const advice = "; commit what stands and stop"
+// advice is for the model that reads the reason of a refusal.
+const advice = "; commit the changes so far and stop"
 
-// exhausted says in words that the budget is used up; "" when it is not. Called under account.mu.
+// exhausted explains that the budget is used up. Returns "" if it is not. The caller holds account.mu.
 func (c *call) exhausted() string {
 	used, b := c.guest.Run().Usage, c.p.Budget
 	tokens, micros := used.Tokens()+c.account.tokens, c.account.micros
@@ -208,7 +208,7 @@ func (c *call) exhausted() string {
 	return ""
 }
 
-// book brings the account up to what is known of the call. Called under account.mu.
+// book updates the account with the current use of the call. The caller holds account.mu.
 func (c *call) book() {
 	n, _ := c.tally.tokens()
 	price, _ := c.provider.price(c.tally.model, c.question.model)
@@ -218,18 +218,18 @@ func (c *call) book() {
 	c.tokens, c.micros = total, micros
 }
 
-// progress books what an answer has used so far; text says that the budget is used up.
+// progress books the use of an answer so far. Returns a text if the budget is used up.
 func (c *call) progress() (text string) {
 	c.account.mu.Lock()
 	defer c.account.mu.Unlock()
 	c.book()
 	if c.tally.whole {
-		return "" // it is at its end; the next call will hear of it
+		return "" // the call is at its end, and the next one will be refused
 	}
 	return c.exhausted()
 }
 
-// finish moves what a call has used from the account to the run's journal.
+// finish moves the use of a call from the account to the run's journal.
 func (c *call) finish() {
 	c.tally.waited = c.p.now().Sub(c.began)
 	n, estimated := c.tally.tokens()
@@ -255,7 +255,7 @@ func (c *call) finish() {
 	c.guest.Tell(record.Event{Type: record.EventUsage, Message: message, Reason: done.Ended, DurationMS: done.DurationMS, Data: marshal(done)})
 }
 
-// model is the name for the journal.
+// model returns the name of the model for the journal.
 func (c *call) model() string {
 	if bodyModel.MatchString(c.tally.model) {
 		return c.tally.model
@@ -263,13 +263,12 @@ func (c *call) model() string {
 	return c.question.model
 }
 
-// tellRefused journals that a call was refused for the budget: once, whatever
-// the container keeps asking.
-func (c *call) tellRefused() {
+// noteRefused journals once that a call was refused for the budget, however often the container asks.
+func (c *call) noteRefused() {
 	run := c.guest.Run().Name()
 	c.visit.mu.Lock()
-	told := c.visit.told == run
-	c.visit.told = run
+	told := c.visit.noted == run
+	c.visit.noted = run
 	c.visit.mu.Unlock()
 	if told {
 		return
@@ -280,7 +279,7 @@ func (c *call) tellRefused() {
 		Reason: no.Ended, Data: marshal(no)})
 }
 
-// ask makes the request: everything in it is named here.
+// ask makes the request. Every part of it is set here.
 func (c *call) ask(ctx context.Context, r *http.Request) (*http.Response, error) {
 	query := url.Values{}
 	asked := r.URL.Query()
@@ -313,33 +312,32 @@ func (c *call) ask(ctx context.Context, r *http.Request) (*http.Response, error)
 	if c.question.body != nil {
 		h.Set("Content-Type", "application/json")
 	}
-	h.Set("Accept-Encoding", "identity") // what is compressed comes late, and has to be undone to be counted
+	h.Set("Accept-Encoding", "identity") // compressed data arrives late, and would have to be decompressed for counting
 	h.Set("User-Agent", "ramus")
 	c.provider.authorise(h, c.provider.key)
-	return c.p.transport().RoundTrip(out) // which follows no redirect
+	return c.p.transport().RoundTrip(out) // RoundTrip follows no redirect
 }
 
-// unanswered is for a call that got no answer, or only the beginning of one of
-// which nothing was passed on.
+// unanswered returns the refusal for a call without an answer, or with a partial one of which nothing was forwarded.
 func (c *call) unanswered(ctx context.Context, err error) *refusal {
 	switch {
 	case errors.Is(context.Cause(ctx), errTimeout):
 		c.ended = record.EndedTime
 		return &refusal{kind: kindTime, text: fmt.Sprintf("ramus: %s did not answer within %v", c.provider.name, c.p.timeout())}
 	case ctx.Err() != nil:
-		panic(http.ErrAbortHandler) // the client has gone, or the command that it is of
+		panic(http.ErrAbortHandler) // the client, or the command of the call, is gone
 	}
 	c.p.log().Warn("cannot ask a model provider", "provider", c.provider.name, "err", err)
 	return &refusal{kind: kindGateway, text: "ramus: " + c.provider.name + " cannot be reached, or its answer broke off; try again"}
 }
 
-// client is the container's end of a call.
+// client is the container's side of a call.
 type client struct {
 	w       http.ResponseWriter
 	control *http.ResponseController
 }
 
-// write sends on at once.
+// write sends p immediately.
 func (c *client) write(p []byte) error {
 	_ = c.control.SetWriteDeadline(time.Now().Add(writeTime))
 	if _, err := c.w.Write(p); err != nil {
@@ -348,7 +346,7 @@ func (c *client) write(p []byte) error {
 	return c.control.Flush()
 }
 
-// answerHeaders are passed on; those that end in "-" begin the names of many.
+// answerHeaders are forwarded. A name that ends in "-" is a prefix.
 var answerHeaders = []string{"Content-Type", "Retry-After", "Retry-After-Ms", "X-Should-Retry", "Request-Id", "X-Request-Id",
 	"Anthropic-Ratelimit-", "X-Ratelimit-"}
 
@@ -363,7 +361,7 @@ func (c *client) header(from http.Header) {
 	c.w.Header().Set("X-Content-Type-Options", "nosniff")
 }
 
-// answer passes the provider's answer on.
+// answer forwards the provider's answer.
 func (c *call) answer(ctx context.Context, w *client, resp *http.Response) *refusal {
 	c.status = resp.StatusCode
 	if resp.StatusCode >= 400 {
@@ -405,11 +403,11 @@ func (c *call) answer(ctx context.Context, w *client, resp *http.Response) *refu
 	if c.endpoint.counted != countNothing {
 		c.progress()
 	}
-	_ = w.write(c.provider.secrets.Bytes(text)) // who does not read the answer does not get it
+	_ = w.write(c.provider.secrets.Bytes(text)) // an error means that the client does not read
 	return nil
 }
 
-// stream passes events on as they come.
+// stream forwards events as they arrive.
 func (c *call) stream(ctx context.Context, w *client, resp *http.Response, body io.Reader) {
 	w.header(resp.Header)
 	w.w.Header().Set("Cache-Control", "no-store")
@@ -424,7 +422,7 @@ func (c *call) stream(ctx context.Context, w *client, resp *http.Response, body 
 			if c.endpoint.counted != countNothing {
 				over = c.progress()
 			}
-			half := err != nil && !errors.Is(err, io.EOF) // of an event, which is none
+			half := err != nil && !errors.Is(err, io.EOF) // an incomplete event does not count
 			if !half && (!c.question.usageAdded || !onlyUsage(object)) {
 				if w.write(c.provider.secrets.Bytes(event)) != nil {
 					panic(http.ErrAbortHandler)
@@ -432,7 +430,7 @@ func (c *call) stream(ctx context.Context, w *client, resp *http.Response, body 
 			}
 			if over != "" {
 				c.ended = record.EndedBudget
-				_ = w.write(refusal{kind: kindBudget, text: over}.event(c.provider, c.path)) // the end is the same when it is not read
+				_ = w.write(refusal{kind: kindBudget, text: over}.event(c.provider, c.path)) // an error changes nothing, because this is the end
 				return
 			}
 		}
@@ -448,19 +446,19 @@ func (c *call) stream(ctx context.Context, w *client, resp *http.Response, body 
 			if ctx.Err() == nil {
 				c.p.log().Warn("a model provider's stream broke off", "provider", c.provider.name, "err", err)
 				if c.provider.name == "gemini" {
-					// Its clients take an error in place of an event for one, as Google sends it. Gemini
-					// CLI then asks again, but not when it loses the connection.
+					// Clients of Gemini accept an error in place of an event, as Google sends it. Gemini CLI then tries
+					// again, which it does not after a lost connection.
 					_ = w.write(marshal(c.provider.format(refusal{kind: kindGateway, text: "ramus: gemini's answer broke off; try again"})))
 					return
 				}
 			}
-			panic(http.ErrAbortHandler) // the client shall see that it is not whole
+			panic(http.ErrAbortHandler) // shows the client that the answer is incomplete
 		}
 	}
 }
 
-// onlyUsage tells the chunk that ends a streamed completion when the usage was
-// asked for. Clients that did not ask take a chunk's first choice without looking.
+// onlyUsage reports whether object is the last chunk of a streamed completion with the usage. Clients that did not ask
+// for it use the first choice of a chunk without checking that there is one.
 func onlyUsage(object []byte) bool {
 	var chunk struct {
 		Choices *[]json.RawMessage `json:"choices"`
@@ -469,16 +467,15 @@ func onlyUsage(object []byte) bool {
 	return json.Unmarshal(object, &chunk) == nil && chunk.Choices != nil && len(*chunk.Choices) == 0 && chunk.Usage != nil
 }
 
-// accounts are the organisations, projects and users that providers name in errors.
+// accounts matches the organisations, projects and users in providers' errors.
 var accounts = pattern.New(`\b(org|proj|user)-[A-Za-z0-9]{6,}|\b(org|proj|user)_[A-Za-z0-9]{6,}|\bprojects?/[0-9]{6,}`)
 
-// providerRefused passes an error of the provider's on, without what it says
-// about the server's account there.
+// providerRefused forwards an error of the provider, without its information about the server's account.
 func (c *call) providerRefused(w *client, resp *http.Response) *refusal {
-	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefused+1)) // half an error is not JSON
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefused+1)) // a part of an error is not JSON
 	switch {
 	case resp.StatusCode == http.StatusUnauthorized || resp.StatusCode == http.StatusForbidden:
-		// Its words would be about a key that the container has never seen.
+		// The provider's text is about a key that the container does not know.
 		c.p.log().Warn("a model provider refuses the key", "provider", c.provider.name, "status", resp.StatusCode)
 		return &refusal{kind: kindRefused, code: resp.StatusCode,
 			text: fmt.Sprintf("ramus: %s does not allow this with the key that ramus has for it (status %d); whoever runs ramus looks at models.%s.api_key_env or models.%s.api_key_file",
@@ -491,6 +488,6 @@ func (c *call) providerRefused(w *client, resp *http.Response) *refusal {
 	w.w.Header().Set("Content-Type", "application/json")
 	w.w.WriteHeader(resp.StatusCode)
 	text = accounts.ReplaceAll(c.provider.secrets.Bytes(text), []byte("[account]"))
-	_ = w.write(text) // who does not read it does not get it
+	_ = w.write(text) // an error means that the client does not read
 	return nil
 }

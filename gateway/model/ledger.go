@@ -2,37 +2,36 @@ package model
 
 import "sync"
 
-// Bounds of the memory that requests take on their way.
+// Bounds on the memory for requests in progress.
 const (
 	heldByRun = 64 << 20
 	heldByAll = 512 << 20
 )
 
-// ledger has an account for each run that has calls at work.
+// ledger has an account for each run with calls in progress.
 type ledger struct {
-	mu       sync.Mutex // guards all below, and who uses an account
+	mu       sync.Mutex // guards the fields below, and the users of accounts
 	accounts map[string]*account
 	held     int64
 }
 
-// account is what a run's calls at work have used so far: it is not in the run's
-// journal before they end.
+// account is the use of a run's calls in progress, which the run's journal gets when they end.
 type account struct {
 	ledger *ledger
 	run    string
 	users  int   // guarded by ledger.mu
 	held   int64 // bytes; guarded by ledger.mu
 
-	// A call's end moves what it used from here to the journal in one step, and
-	// nobody is admitted in between: else it would count twice, or not at all.
-	mu     sync.Mutex // guards all below
-	slots  int        // requests at work, those that make no model work included
-	calls  int64      // those that do
+	// The end of a call moves its use from here to the journal in one step. No call is admitted meanwhile, because it
+	// would count twice or not at all.
+	mu     sync.Mutex // guards the fields below
+	slots  int        // requests in progress, including those that use no model
+	calls  int64      // requests in progress that use a model
 	tokens int64
 	micros int64
 }
 
-// open finds a run's account; it is given back by close.
+// open returns the account of a run. close releases it.
 func (l *ledger) open(run string) *account {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +55,7 @@ func (a *account) close() {
 	}
 }
 
-// hold takes so many bytes of memory; false when that is too much.
+// hold adds n bytes of memory. Returns false if the bound is exceeded.
 func (a *account) hold(n int64) bool {
 	a.ledger.mu.Lock()
 	defer a.ledger.mu.Unlock()

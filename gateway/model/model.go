@@ -1,39 +1,32 @@
-// Package model is the way from a container to model APIs: it serves
-// /model/PROVIDER/… at the door, adds the real key on the host's side, counts
-// tokens and cost into the run's journal, and cuts off at a budget.
+// Package model connects containers with model APIs. It serves /model/PROVIDER/… at the door, adds the real key on the
+// host's side, counts tokens and cost into the run's journal, and stops at a budget.
 //
-// # What goes through
+// # Requests and answers
 //
-// A client in the container takes http://127.0.0.1:7070/model/anthropic (…/openai,
-// …/gemini) for the provider's address, and any key. Nothing of its request is
-// forwarded that is not named here: a closed list of endpoints, a closed list of
-// headers and of query parameters, a body that is a JSON object. The address
-// asked is made from the configuration and the endpoint's own pattern. The same
-// holds for what comes back: no cookies, no redirects, no organisation.
-// Answers that are streams (text/event-stream) are passed on event by event, all
-// others whole. Errors of the provider keep their status; asking again is the
-// client's business.
+// A client in the container uses http://127.0.0.1:7070/model/anthropic (…/openai, …/gemini) as the provider's address,
+// with any key. Only the following is forwarded: a closed list of endpoints, a closed list of headers and of query
+// parameters, and a body that is a JSON object. The address of the request comes from the configuration and the
+// endpoint's own pattern. Answers are restricted in the same way, without cookies, redirects and organisation. Streams
+// (text/event-stream) are forwarded event by event, all other answers as a whole. Errors of the provider keep their
+// status. Retries are left to the client.
 //
-// # What is counted
+// # Counting
 //
-// Every call of a model is journalled in the run that works ([record.EventUsage],
-// [record.ModelCall]) with the tokens that the provider says it counted. When
-// an answer ends before that, because the client hung up or the connection broke,
-// the tokens are estimated from the bytes that went either way, and marked so.
+// Every call of a model is journalled in the run that works ([record.EventUsage], [record.ModelCall]), with the tokens
+// that the provider reports. If an answer ends before the report, because the client closed or the connection broke,
+// the tokens are estimated from the bytes in both directions, and marked as estimated.
 //
 // # The budget
 //
-// A call is refused when what the run has used, as its journal tells, and what
-// its calls at work are known to have used by now, has reached the budget; a
-// stream that runs into it is ended. Because that is derived from the journal, a
-// restart of the server changes nothing. Calls that are answered whole can exceed
-// the budget by what they cost themselves, and at most [Proxy.Calls] are at work
-// at once.
+// A call is refused if the use of the run has reached the budget. The use is the sum in the journal and the known use
+// of the calls in progress. A stream that reaches the budget is ended. The sum comes from the journal, so a restart of
+// the server changes nothing. Calls that are answered as a whole can exceed the budget by their own cost. At most
+// [Proxy.Calls] are in progress at once.
 //
 // # What is hostile
 //
-// The container is. The provider is trusted with what it is sent, not to be
-// bounded, and its answers are searched for the key all the same.
+// The container is hostile. The provider is trusted with the data that it gets, but its answers are bounded, and
+// searched for the key.
 package model
 
 import (
@@ -51,26 +44,26 @@ import (
 	"github.com/ramus-dev/ramus/internal/redact"
 )
 
-// Prefix is where the door serves the model APIs.
+// Prefix is the path of the model APIs at the door.
 const Prefix = "/model/"
 
-// Proxy serves the model APIs. Its exported fields are its options and may be
-// changed until the first Handler. It is safe for concurrent use.
+// Proxy serves the model APIs. Its exported fields are its options and may be changed until the first Handler. It is
+// safe for concurrent use.
 type Proxy struct {
-	// Providers by name: "anthropic", "openai", "gemini".
+	// Providers are by name: "anthropic", "openai", "gemini".
 	Providers map[string]Provider
 	Budget    Budget
-	// HTTP's transport makes the requests; nil means http.DefaultTransport.
-	// Redirects are never followed.
+	// HTTP has the transport of the requests. If it is nil, http.DefaultTransport is used. Redirects are never
+	// followed.
 	HTTP *http.Client
-	// Timeout of one call; default 30 min, which a long answer can take.
+	// Timeout bounds one call. The default is 30 min, for long answers.
 	Timeout time.Duration
-	// Calls is how many calls one run may have at work at once; default 16. More are
-	// told to come again.
+	// Calls is the number of calls that one run may have in progress at once. The default is 16. Further calls are told
+	// to retry.
 	Calls int
-	// Now is the clock of durations; nil means time.Now.
+	// Now is the clock that measures durations. If it is nil, it is time.Now.
 	Now func() time.Time
-	// Log hears of what is wrong on the host's side; nil: nobody does.
+	// Log gets problems on the host's side. If it is nil, they are discarded.
 	Log *slog.Logger
 
 	open      sync.Once
@@ -80,24 +73,24 @@ type Proxy struct {
 
 // Provider is one model API.
 type Provider struct {
-	// BaseURL of the API; empty: the provider's own, see [DefaultURL].
+	// BaseURL is the address of the API. If it is empty, it is that of [DefaultURL].
 	BaseURL string
-	// Key that the requests carry; a provider without one is not served.
+	// Key is the key of the requests. A provider without one is not served.
 	Key string
-	// Prices by model name, or by a prefix of it that ends in "*": the longest that fits counts.
+	// Prices are by model name, or by a prefix of it that ends in "*". The longest match counts.
 	Prices map[string]Price
 }
 
-// Price of a million tokens, in millionths of a currency unit. Tokens read from
-// or written to the provider's cache cost as much as others where their price is 0.
+// Price is the price of a million tokens, in millionths of a currency unit. Tokens read from or written to the
+// provider's cache cost as much as others if their price is 0.
 type Price struct{ Input, Output, CacheRead, CacheWrite int64 }
 
-// Budget bounds one run; zero fields do not. With CostMicros, models whose price
-// is not known are refused.
+// Budget bounds one run. Fields that are zero do not bound it. With CostMicros, models without a known price are
+// refused.
 type Budget struct {
-	Tokens     int64 // in and out together, those read from a cache included
+	Tokens     int64 // input and output, including tokens read from a cache
 	CostMicros int64
-	Calls      int64 // default 10,000: each is a line in the run's journal
+	Calls      int64 // default 10,000, because each is a line in the run's journal
 }
 
 func (b Budget) calls() int64 {
@@ -107,10 +100,10 @@ func (b Budget) calls() int64 {
 	return b.Calls
 }
 
-// maxPrice keeps the cost of the most tokens within 63 bits.
+// maxPrice keeps the cost of the largest number of tokens within 63 bits.
 const maxPrice = 1 << 30
 
-// DefaultURL is a provider's own address, "" for a name that is none's.
+// DefaultURL returns a provider's own address, or "" for an unknown name.
 func DefaultURL(name string) string {
 	if a := apis[name]; a != nil {
 		return a.url
@@ -118,7 +111,7 @@ func DefaultURL(name string) string {
 	return ""
 }
 
-// Names lists the providers that there can be.
+// Names returns the names of all possible providers.
 func Names() []string { return []string{"anthropic", "gemini", "openai"} }
 
 // provider is a Provider that is served.
@@ -131,7 +124,7 @@ type provider struct {
 	secrets *redact.Secrets // the key
 }
 
-// Check tells what is wrong with the options.
+// Check returns an error if an option is wrong.
 func (p *Proxy) Check() error {
 	var errs []error
 	for name, c := range p.Providers {
@@ -191,7 +184,7 @@ func (p *Proxy) start() {
 	}
 }
 
-// Handler is what a container finds at /model/ of its door.
+// Handler returns the handler of /model/ at the door of a container.
 func (p *Proxy) Handler(v executor.Visitor) http.Handler {
 	return p.handler(func(r *http.Request) (guest, bool) {
 		g, ok := v.Enter(r.Context())
@@ -199,7 +192,7 @@ func (p *Proxy) Handler(v executor.Visitor) http.Handler {
 	})
 }
 
-// handler serves those whom enter lets in.
+// handler serves the requests that enter accepts.
 func (p *Proxy) handler(enter func(*http.Request) (guest, bool)) http.Handler {
 	p.open.Do(p.start)
 	return &visit{p: p, enter: enter}
@@ -233,8 +226,7 @@ func (p *Proxy) timeout() time.Duration {
 	return p.Timeout
 }
 
-// price finds what a model costs; the name that the provider gave it counts
-// before the one it was asked for by.
+// price returns the price of a model. The name that the provider reported comes before the requested one.
 func (v *provider) price(names ...string) (Price, bool) {
 	for _, name := range names {
 		if price, ok := v.prices[name]; ok {
@@ -253,7 +245,7 @@ func (v *provider) price(names ...string) (Price, bool) {
 	return Price{}, false
 }
 
-// cost of tokens in millionths, rounded up: a budget shall not be got round by small calls.
+// cost returns the cost of tokens in millionths, rounded up so that many small calls cannot evade a budget.
 func (p Price) cost(t tokens) int64 {
 	read, write := p.CacheRead, p.CacheWrite
 	if read == 0 {
@@ -270,7 +262,7 @@ func (p Price) cost(t tokens) int64 {
 	return micros
 }
 
-// known lists the providers that are served, for people.
+// known returns the names of the served providers, for people.
 func (p *Proxy) known() []string {
 	var names []string
 	for name := range p.providers {

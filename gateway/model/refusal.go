@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// kind of a refusal: how each provider would call it.
+// kind is a kind of refusal, with its name at each provider.
 type kind struct {
 	code                      int
 	anthropic, openai, gemini string
@@ -17,22 +17,22 @@ var (
 	kindNotFound   = &kind{404, "not_found_error", "not_found", "NOT_FOUND"}
 	kindMethod     = &kind{405, "invalid_request_error", "method_not_allowed", "UNIMPLEMENTED"}
 	kindTooLarge   = &kind{413, "request_too_large", "request_too_large", "INVALID_ARGUMENT"}
-	// A budget is not a rate: clients try again after 429, and a few after 402 too, so
-	// each provider's way to say "there is nothing left" is taken.
+	// Clients retry after 429, and some after 402. An exhausted budget is not a rate limit, so the answer is each
+	// provider's own error for it.
 	kindBudget  = &kind{402, "billing_error", "insufficient_quota", "RESOURCE_EXHAUSTED"}
 	kindBusy    = &kind{429, "rate_limit_error", "rate_limit_exceeded", "RESOURCE_EXHAUSTED"}
 	kindGateway = &kind{502, "api_error", "server_error", "UNAVAILABLE"}
 	kindTime    = &kind{504, "timeout_error", "timeout", "DEADLINE_EXCEEDED"}
 )
 
-// refusal is an answer of ramus's own.
+// refusal is an answer of ramus itself.
 type refusal struct {
 	kind *kind
 	text string
-	code int // the provider's own status; 0: the kind's
+	code int // the provider's own status; 0 means that of kind
 }
 
-// status of the answer. Of the three providers only Anthropic knows 402.
+// status returns the status of the answer. Of the three providers only Anthropic uses 402.
 func (r refusal) status(provider string) int {
 	if r.code != 0 {
 		return r.code
@@ -43,7 +43,7 @@ func (r refusal) status(provider string) int {
 	return r.kind.code
 }
 
-// write answers in the provider's format.
+// write sends the refusal in the provider's format.
 func (r refusal) write(w http.ResponseWriter, v *provider) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
@@ -52,14 +52,13 @@ func (r refusal) write(w http.ResponseWriter, v *provider) {
 		h.Set("Retry-After", "1")
 	case kindGateway, kindTime:
 	default:
-		h.Set("X-Should-Retry", "false") // the official clients heed it
+		h.Set("X-Should-Retry", "false") // the official clients obey it
 	}
 	w.WriteHeader(r.status(v.name))
-	_, _ = w.Write(append(marshal(v.format(r)), '\n')) // a client that has gone needs no answer
+	_, _ = w.Write(append(marshal(v.format(r)), '\n')) // an error means that the client is gone
 }
 
-// event is the refusal as the last event of a stream; path tells which of a
-// provider's protocols is spoken.
+// event returns the refusal as the last event of a stream. path determines the provider's protocol.
 func (r refusal) event(v *provider, path string) []byte {
 	name, data := "", marshal(v.format(r))
 	switch {
@@ -79,7 +78,7 @@ func (r refusal) event(v *provider, path string) []byte {
 func marshal(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic("cannot marshal: " + err.Error()) // strings and numbers of ours
+		panic("cannot marshal: " + err.Error()) // the value has only strings and numbers
 	}
 	return b
 }

@@ -16,40 +16,39 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// Bounds of a request.
+// Bounds on a request.
 const (
 	maxRequest = 32 << 20
-	// bodyTime is how long a body may take to come.
+	// bodyTime bounds the time until a body has arrived.
 	bodyTime = 2 * time.Minute
 )
 
-// question is what is asked of a model.
+// question is a request to a model.
 type question struct {
 	body   []byte
 	model  string
 	stream bool
-	most   int64 // tokens that may come out; 0: not said
-	// usageAdded: the last chunk of the stream is one that the client did not ask for.
+	most   int64 // most tokens of the answer; 0 if the request has no limit
+	// usageAdded means that the client did not ask for the last chunk of the stream.
 	usageAdded bool
 }
 
-// bodyModel is a model's name as it may stand in a body; endpoints that serve
-// many makers' models have slashes in theirs.
+// bodyModel matches the name of a model in a body. The names of endpoints that serve many vendors' models have slashes.
 var bodyModel = pattern.New(`^[A-Za-z0-9][A-Za-z0-9._:@/-]{0,127}$`)
 
-// readBody reads a request's body into memory that the run's account answers for.
+// readBody reads a request's body into memory, which the account of the run counts.
 func (c *call) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *refusal) {
 	tooLarge := &refusal{kind: kindTooLarge, text: fmt.Sprintf("ramus: the request is larger than %d MiB", maxRequest>>20)}
 	if r.ContentLength > maxRequest {
 		return nil, tooLarge
 	}
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // a server without deadlines is a test's
+	_ = control.SetReadDeadline(time.Now().Add(bodyTime)) // only a server of a test has no deadlines
 	defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 	var body []byte
 	for {
 		if len(body) == cap(body) {
-			// One byte more than allowed shows that there is more.
+			// One byte more than allowed shows that the body is too long.
 			size := min(max(2*cap(body), 64<<10), maxRequest+1)
 			if !c.account.hold(int64(size - cap(body))) {
 				return nil, &refusal{kind: kindBusy, text: "ramus: too many large requests at once; try again"}
@@ -72,8 +71,7 @@ func (c *call) readBody(w http.ResponseWriter, r *http.Request) ([]byte, *refusa
 	}
 }
 
-// parse reads what matters here from a body, and makes of it what is sent on.
-// model is the one that the path names, if it does.
+// parse reads the relevant parts of a body, and returns the question to send. model is the name in the path, or "".
 func (e *endpoint) parse(v *provider, path, model string, body []byte) (question, *refusal) {
 	q := question{body: body, model: model}
 	bad := func(format string, args ...any) (question, *refusal) {
@@ -86,7 +84,7 @@ func (e *endpoint) parse(v *provider, path, model string, body []byte) (question
 	seen := make(map[string]bool)
 	var options member
 	for m := range members(body) {
-		// Of two keys the provider may take the one that was not looked at here.
+		// The provider might use the key that was not checked here.
 		if seen[m.key] {
 			return bad("the body has the key %q twice", text.Clip(m.key, clipped))
 		}
@@ -94,7 +92,7 @@ func (e *endpoint) parse(v *provider, path, model string, body []byte) (question
 		switch m.key {
 		case "model":
 			if model != "" {
-				continue // Gemini's body has none of any effect
+				continue // in Gemini's body it has no effect
 			}
 			if json.Unmarshal(m.value(body), &q.model) != nil || !bodyModel.MatchString(q.model) {
 				return bad("the body's model is no model's name")
@@ -122,8 +120,8 @@ func (e *endpoint) parse(v *provider, path, model string, body []byte) (question
 	return q, nil
 }
 
-// withUsage asks for the usage in a streamed completion: without it the last
-// chunk does not say what was counted. added tells that the client did not ask.
+// withUsage asks for the usage in a streamed completion, because its last chunk otherwise lacks the counts. added is
+// true if the client did not ask.
 func withUsage(body []byte, options member) (with []byte, added bool) {
 	var o map[string]json.RawMessage
 	if options.key != "" && json.Unmarshal(options.value(body), &o) == nil && string(o["include_usage"]) == "true" {
@@ -137,11 +135,11 @@ func withUsage(body []byte, options member) (with []byte, added bool) {
 	if options.key != "" {
 		return bytes.Join([][]byte{body[:options.from], value, body[options.to:]}, nil), true
 	}
-	// It has a member, the one that says that it is streamed.
+	// The object has at least the member stream.
 	return bytes.Join([][]byte{[]byte(`{"stream_options":`), value, []byte(`,`), body[1:]}, nil), true
 }
 
-// member is one member of a JSON object: its value is text[from:to].
+// member is one member of a JSON object. Its value is text[from:to].
 type member struct {
 	key      string
 	from, to int
@@ -149,9 +147,8 @@ type member struct {
 
 func (m member) value(text []byte) []byte { return text[m.from:m.to] }
 
-// members lists those of a JSON object that is valid and begins with its brace.
-// It copies nothing but keys: bodies are large, and all but a few members are
-// the provider's alone.
+// members returns the members of a valid JSON object that begins with its brace. It copies only keys, because bodies
+// are large, and only a few members matter here.
 func members(text []byte) iter.Seq[member] {
 	return func(yield func(member) bool) {
 		i := 1
@@ -182,7 +179,7 @@ func members(text []byte) iter.Seq[member] {
 	}
 }
 
-// stringEnd is the place behind the string that begins at i.
+// stringEnd returns the index after the string that begins at i.
 func stringEnd(text []byte, i int) int {
 	for i++; i < len(text); i++ {
 		switch text[i] {
@@ -195,7 +192,7 @@ func stringEnd(text []byte, i int) int {
 	return len(text)
 }
 
-// valueEnd is the place behind the value that begins at i.
+// valueEnd returns the index after the value that begins at i.
 func valueEnd(text []byte, i int) int {
 	for depth := 0; i < len(text); i++ {
 		switch text[i] {
@@ -224,5 +221,5 @@ func valueEnd(text []byte, i int) int {
 	return len(text)
 }
 
-// clipped is how many bytes of a container's text an error shows.
+// clipped is the number of bytes of a container's text in an error.
 const clipped = 40

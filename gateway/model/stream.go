@@ -7,13 +7,13 @@ import (
 	"io"
 )
 
-// maxEvent bounds one event of a stream; the last one of a response holds all of it.
+// maxEvent bounds one event of a stream, in bytes. The last one of a response contains the whole response.
 const maxEvent = 16 << 20
 
 var errEventTooLarge = errors.New("an event of the stream is too large")
 
-// events splits a stream of server-sent events (WHATWG HTML, section 9.2) into
-// events with their ends. Lines that end with a lone CR, which no provider sends, are not told apart.
+// events splits a stream of server-sent events (WHATWG HTML, section 9.2) into events with their ends. A lone CR, which
+// no provider sends, does not end a line.
 type events struct {
 	r   *bufio.Reader
 	buf []byte
@@ -21,8 +21,8 @@ type events struct {
 
 func newEvents(r io.Reader) *events { return &events{r: bufio.NewReaderSize(r, 32<<10)} }
 
-// next is the next event as it came, good until the next call. The last one may
-// lack its end; then err is what ended the stream.
+// next returns the next event unchanged, valid until the next call. The last one may be incomplete. err is then the
+// error that ended the stream.
 func (s *events) next() (event []byte, err error) {
 	s.buf = s.buf[:0]
 	start := 0 // of the current line
@@ -44,10 +44,10 @@ func (s *events) next() (event []byte, err error) {
 	}
 }
 
-// data is that of an event: its data lines, joined.
+// data returns the data of an event, its data lines joined.
 func data(event []byte) []byte {
 	var joined []byte
-	found, own := false, false // own: joined is no part of the event
+	found, own := false, false // own means that joined is not a part of event
 	for line := range bytes.Lines(event) {
 		rest, ok := bytes.CutPrefix(bytes.TrimRight(line, "\r\n"), []byte("data:"))
 		if !ok {

@@ -6,34 +6,34 @@ import (
 	"time"
 )
 
-// tokens of a call. input includes those read from and written to a cache.
+// tokens are those of a call. input includes those read from and written to a cache.
 type tokens struct{ input, output, cacheRead, cacheWrite int64 }
 
 func (t tokens) total() int64 { return t.input + t.output }
 
-// maxTokens is more than any call can have; what an endpoint says beyond it is no count.
+// maxTokens is more than any call can have. A larger count of an endpoint is ignored.
 const maxTokens = 1 << 28
 
-// tally is what is known of a call's use while its answer comes.
+// tally is the known use of a call while its answer arrives.
 type tally struct {
-	model   string        // as the provider names it
-	said    tokens        // by the provider, so far
-	hasIn   bool          // it said what went in
-	whole   bool          // and what came out to the end
-	guess   int64         // input, from the request's size
-	visible int64         // bytes of text that came out
-	waited  time.Duration // for the answer, when the call is over
-	most    int64         // output that was allowed for, 0: not said
+	model   string        // as reported by the provider
+	said    tokens        // as reported by the provider so far
+	hasIn   bool          // the provider has reported the input
+	whole   bool          // the provider has reported the final output
+	guess   int64         // of the input, from the size of the request
+	visible int64         // bytes of text in the answer
+	waited  time.Duration // for the answer, once the call is over
+	most    int64         // limit of the output; 0 if the request has none
 }
 
-// Where the provider did not say: a token is about four bytes of text, and a
-// model that was given up before its answer may have written that many a second.
+// Estimates for calls whose provider reported nothing. A token is about four bytes of text. A model that was abandoned
+// before its answer may have written tokensPerSecond.
 const (
 	bytesPerToken   = 4
 	tokensPerSecond = 100
 )
 
-// tokens is the best that is known; estimated tells that it is not the provider's word.
+// tokens returns the best known numbers. estimated is true if they are not the provider's.
 func (t *tally) tokens() (n tokens, estimated bool) {
 	n = t.said
 	if !t.hasIn {
@@ -41,7 +41,7 @@ func (t *tally) tokens() (n tokens, estimated bool) {
 	}
 	if !t.whole {
 		out := t.visible / bytesPerToken
-		if out == 0 { // it may have been thinking
+		if out == 0 { // the model may have been thinking
 			out = int64(t.waited.Seconds() * tokensPerSecond)
 			if t.most > 0 {
 				out = min(out, t.most)
@@ -52,7 +52,7 @@ func (t *tally) tokens() (n tokens, estimated bool) {
 	return n, estimated
 }
 
-// count is a number of tokens as a provider says it; nil: it does not.
+// count is a number of tokens of a provider. It is nil if the provider does not report it.
 type count *int64
 
 func value(c count) int64 {
@@ -62,8 +62,8 @@ func value(c count) int64 {
 	return max(0, min(*c, maxTokens))
 }
 
-// decode reads JSON as far as its types fit: endpoints that only resemble a
-// provider's differ in fields that do not matter here.
+// decode reads JSON as far as its types match, because endpoints that only resemble a provider's differ in fields that
+// do not matter here.
 func decode(object []byte, into any) bool {
 	if len(object) == 0 {
 		return false
@@ -73,8 +73,7 @@ func decode(object []byte, into any) bool {
 	return err == nil || errors.As(err, &mismatch)
 }
 
-// anthropicUsage is the usage of the Messages API: input_tokens are those that no
-// cache was used for.
+// anthropicUsage is the usage of the Messages API. input_tokens are those without use of a cache.
 type anthropicUsage struct {
 	Input      count `json:"input_tokens"`
 	Output     count `json:"output_tokens"`
@@ -87,8 +86,8 @@ type anthropicMessage struct {
 	Usage *anthropicUsage `json:"usage"`
 }
 
-// readAnthropic reads a message, or an event of a streamed one: message_start has
-// what went in, message_delta what came out, both as totals so far.
+// readAnthropic reads a message, or an event of a streamed one. message_start has the input, and message_delta the
+// output, both as totals so far.
 func readAnthropic(t *tally, object []byte) {
 	var e struct {
 		Type string `json:"type"`
@@ -117,7 +116,7 @@ func readAnthropic(t *tally, object []byte) {
 	}
 	if u.Input != nil {
 		read, write := value(u.CacheRead), value(u.CacheWrite)
-		if e.Type == "message_delta" { // which may leave the caches out
+		if e.Type == "message_delta" { // message_delta may omit the caches
 			read, write = max(read, t.said.cacheRead), max(write, t.said.cacheWrite)
 		}
 		t.said.cacheRead, t.said.cacheWrite = read, write
@@ -129,8 +128,8 @@ func readAnthropic(t *tally, object []byte) {
 	}
 }
 
-// openAIUsage is the usage of both of OpenAI's APIs: Chat Completions (and
-// Embeddings) say prompt and completion, Responses input and output.
+// openAIUsage is the usage of both of OpenAI's APIs. Chat Completions (and Embeddings) use prompt and completion, and
+// Responses input and output.
 type openAIUsage struct {
 	Prompt        count         `json:"prompt_tokens"`
 	Completion    count         `json:"completion_tokens"`
@@ -149,8 +148,8 @@ type openAIAnswer struct {
 	Usage *openAIUsage `json:"usage"`
 }
 
-// readOpenAI reads an answer, a chunk of a streamed completion, or an event of a
-// streamed response, of which the last ones hold the response as it ended.
+// readOpenAI reads an answer, a chunk of a streamed completion, or an event of a streamed response. The last events
+// have the whole response.
 func readOpenAI(t *tally, object []byte) {
 	var e struct {
 		openAIAnswer
@@ -201,8 +200,7 @@ func readOpenAI(t *tally, object []byte) {
 	t.hasIn, t.whole = true, true
 }
 
-// geminiAnswer is an answer of generateContent, or one part of a streamed one;
-// each has the totals so far.
+// geminiAnswer is an answer of generateContent, or one part of a streamed one. Each has the totals so far.
 type geminiAnswer struct {
 	Version    string `json:"modelVersion"`
 	Candidates []struct {
@@ -214,7 +212,7 @@ type geminiAnswer struct {
 		} `json:"content"`
 		Finish string `json:"finishReason"`
 	} `json:"candidates"`
-	Feedback *struct{} `json:"promptFeedback"` // the prompt was blocked: nothing comes out
+	Feedback *struct{} `json:"promptFeedback"` // the prompt was blocked, so there is no output
 	Usage    *struct {
 		Prompt     count `json:"promptTokenCount"`
 		Candidates count `json:"candidatesTokenCount"`
@@ -224,8 +222,8 @@ type geminiAnswer struct {
 	} `json:"usageMetadata"`
 }
 
-// readGemini reads an answer, or one part of a streamed one. A stream that was
-// not asked for as events is an array of parts.
+// readGemini reads an answer, or one part of a streamed one. A stream that was not requested as events is an array of
+// parts.
 func readGemini(t *tally, object []byte) {
 	var parts []geminiAnswer
 	if len(object) == 0 || object[0] != '[' || !decode(object, &parts) {
@@ -259,9 +257,8 @@ func readGemini(t *tally, object []byte) {
 	}
 }
 
-// guessInput estimates the tokens of a request's body. A long run of letters
-// without any white space or punctuation is an image or a document in base64,
-// which costs about as much as a picture does, however long it is.
+// guessInput estimates the tokens of a request's body. A long run of letters without any white space or punctuation is
+// an image or a document in base64. It costs about as much as a picture, independent of its length.
 func guessInput(body []byte) int64 {
 	const long, picture = 2 << 10, 1600
 	var n, run, pictures int64

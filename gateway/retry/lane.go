@@ -6,25 +6,24 @@ import (
 	"time"
 )
 
-// Lanes keep requests of one kind from crowding: so many are under way at once,
-// and none while the server wants to be left alone. Now and Sleep are set before
-// the first use; methods are safe for concurrent use.
+// Lanes limit requests of one kind. Each lane allows a number of requests at once, and none while the server asks for a
+// pause. Now and Sleep are set before the first use. Methods are safe for concurrent use.
 type Lanes struct {
 	Now   func() time.Time
 	Sleep func(ctx context.Context, d time.Duration) error
 
-	mu    sync.Mutex // guards everything below
+	mu    sync.Mutex // guards the fields below
 	lanes map[string]*lane
 }
 
 type lane struct {
-	users int // in it or waiting for it; the last one takes the lane away
+	users int // requests in the lane or waiting for it; the last one removes the lane
 	slots chan struct{}
 	until time.Time // no request before this
 }
 
-// Enter waits for a place in the lane of key, which is width wide. leave gives
-// it back, and keeps the lane closed for as long as after says.
+// Enter waits until the lane of key has room. width is the number of requests at once. leave frees the room again, and
+// keeps the lane closed for the time after.
 func (l *Lanes) Enter(ctx context.Context, key string, width int) (leave func(after time.Duration), err error) {
 	l.mu.Lock()
 	if l.lanes == nil {

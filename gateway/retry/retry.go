@@ -1,5 +1,5 @@
-// Package retry is how ramus waits before it asks a server again that was busy
-// or away: as long as the server says (Retry-After), or else longer each time.
+// Package retry waits between attempts to reach a server that is busy or unreachable. The pause is the one that the
+// server asks for (Retry-After), or else grows with each failure.
 package retry
 
 import (
@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// Backoff is the pause after so many failures (1, 2, …): twice as long each
-// time up to most, spread so that many who were turned away together do not come
-// back together.
+// Backoff returns the pause after a number of failures (1, 2, …). It doubles with each failure up to most, and is
+// random within limits, so that many rejected clients do not return together.
 func Backoff(failures int, most time.Duration) time.Duration {
 	d := most
 	if shift := max(failures, 1) - 1; shift < 16 {
@@ -22,8 +21,8 @@ func Backoff(failures int, most time.Duration) time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// After reads a Retry-After header (RFC 9110, section 10.2.3; seconds, with a
-// fraction too, or a date) as a time from now, at most most; 0 when it says nothing.
+// After returns the time from now in a Retry-After header (RFC 9110, section 10.2.3: seconds, also with a fraction, or
+// a date), at most most. Returns 0 if the header has none.
 func After(header string, now time.Time, most time.Duration) time.Duration {
 	header = strings.TrimSpace(header)
 	var d time.Duration
@@ -35,7 +34,7 @@ func After(header string, now time.Time, most time.Duration) time.Duration {
 	return max(0, min(d, most))
 }
 
-// Sleep pauses; the error is the context's when that ends first.
+// Sleep pauses for d. Returns the error of ctx if ctx ends first.
 func Sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -16,8 +16,8 @@ import (
 	slackgo "github.com/slack-go/slack"
 )
 
-// Ephemeral shows a text to one user alone. It may be shown twice where the first outcome was
-// unknown: it leaves nothing in the thread by which it could be found.
+// Ephemeral shows a text to one user. It may be shown twice if the outcome of the first attempt is unknown, because it
+// leaves nothing in the thread by which it could be found.
 func (c *Client) Ephemeral(ctx context.Context, channel, threadTS, user, text string) error {
 	c.setup()
 	options := []slackgo.MsgOption{slackgo.MsgOptionText(c.Secrets.String(text), false)}
@@ -34,9 +34,9 @@ func (c *Client) Ephemeral(ctx context.Context, channel, threadTS, user, text st
 	return nil
 }
 
-// Respond answers at a response_url, which must lie below one of Slack's hosts or the configured URL's.
-// Only who pressed the button or typed the command sees it. Slack takes five
-// answers within half an hour, then refuses.
+// Respond answers at a response_url, which must be at one of Slack's hosts or at the configured URL's. Only the user
+// who pressed the button or typed the command sees the answer. Slack accepts five answers within half an hour, and
+// refuses further ones.
 func (c *Client) Respond(ctx context.Context, responseURL, printed string) error {
 	c.setup()
 	const method = "response_url"
@@ -58,7 +58,7 @@ func (c *Client) Respond(ctx context.Context, responseURL, printed string) error
 		if err != nil {
 			return err
 		}
-		// "ok" as text, or an object.
+		// The answer is "ok" as text, or an object.
 		var said struct {
 			OK    bool   `json:"ok"`
 			Error string `json:"error"`
@@ -77,8 +77,8 @@ func (c *Client) Respond(ctx context.Context, responseURL, printed string) error
 // download is the name of the lane of files.
 const download = "files"
 
-// Download fetches a file that was shared, at most max bytes. A file that is
-// longer, deleted, or kept somewhere else than at Slack is refused.
+// Download fetches a shared file of at most max bytes. It refuses a file that is longer, deleted, or stored outside of
+// Slack.
 func (c *Client) Download(ctx context.Context, f File, max int64) ([]byte, error) {
 	c.setup()
 	refuse := func(code, detail string) error {
@@ -86,8 +86,8 @@ func (c *Client) Download(ctx context.Context, f File, max int64) ([]byte, error
 	}
 	u, err := url.Parse(f.Download)
 	if err != nil || !c.trusted(u) {
-		// The link of an external file is whatever its author wrote; the token must not go there.
-		return nil, refuse("foreign_url", "it is not kept at Slack")
+		// The author of an external file chose its link, and the token must not be sent there.
+		return nil, refuse("foreign_url", "it is not stored at Slack")
 	}
 	if f.Size > max {
 		return nil, refuse("file_too_large", fmt.Sprintf("%d bytes, more than %d", f.Size, max))
@@ -113,15 +113,15 @@ func (c *Client) Download(ctx context.Context, f File, max int64) ([]byte, error
 	return data, nil
 }
 
-// downloadTime is what one attempt to fetch a file may take.
+// downloadTime bounds one attempt to fetch a file.
 const downloadTime = 5 * time.Minute
 
-// fetch makes a request outside of the Web API and, where good finds nothing
-// wrong with the answer's header, reads at most most bytes.
+// fetch makes a request outside of the Web API. If good returns nil for the answer's header, it reads at most most
+// bytes.
 func (c *Client) fetch(req *http.Request, method string, most int64, good func(http.Header) error) ([]byte, error) {
 	client := *c.HTTP
 	client.CheckRedirect = func(to *http.Request, via []*http.Request) error {
-		// Slack sends those who may not read a file to its sign-in page.
+		// Slack redirects users who may not read a file to its sign-in page.
 		if len(via) >= 5 || !c.trusted(to.URL) || to.URL.Query().Has("redir") {
 			return http.ErrUseLastResponse
 		}
@@ -133,13 +133,13 @@ func (c *Client) fetch(req *http.Request, method string, most int64, good func(h
 		if errors.As(err, &u) {
 			err = u.Err // a response_url is a secret
 		}
-		return nil, &passing{err: fmt.Errorf("%s: %w", method, err), unknown: true}
+		return nil, &temporary{err: fmt.Errorf("%s: %w", method, err), unknown: true}
 	}
 	defer resp.Body.Close()
 	switch {
 	case resp.StatusCode/100 == 2:
 	case resp.StatusCode == http.StatusTooManyRequests, resp.StatusCode == http.StatusRequestTimeout, resp.StatusCode/100 == 5:
-		return nil, &passing{err: fmt.Errorf("%s: status %d", method, resp.StatusCode), after: retryAfter(resp.Header), unknown: true}
+		return nil, &temporary{err: fmt.Errorf("%s: status %d", method, resp.StatusCode), after: retryAfter(resp.Header), unknown: true}
 	default:
 		code, _ := io.ReadAll(io.LimitReader(resp.Body, 80))
 		return nil, &RefusedError{Method: method, Code: fmt.Sprintf("status %d", resp.StatusCode), Detail: strings.ToValidUTF8(string(code), "?")}
@@ -149,7 +149,7 @@ func (c *Client) fetch(req *http.Request, method string, most int64, good func(h
 	}
 	body, err := io.ReadAll(io.LimitReader(resp.Body, most+1))
 	if err != nil {
-		return nil, &passing{err: fmt.Errorf("%s: cannot read the answer: %w", method, err), unknown: true}
+		return nil, &temporary{err: fmt.Errorf("%s: cannot read the answer: %w", method, err), unknown: true}
 	}
 	if int64(len(body)) > most {
 		return nil, &RefusedError{Method: method, Code: "file_too_large", Detail: fmt.Sprintf("more than %d bytes", most)}
@@ -157,8 +157,7 @@ func (c *Client) fetch(req *http.Request, method string, most int64, good func(h
 	return body, nil
 }
 
-// trusted says whether a URL is Slack's, or the configured stand-in's: what
-// people and payloads name may be anybody's.
+// trusted reports whether a URL is Slack's or the configured one's. People and payloads may name any URL.
 func (c *Client) trusted(u *url.URL) bool {
 	if base, err := url.Parse(c.base); err == nil && u.Scheme == base.Scheme && strings.EqualFold(u.Host, base.Host) && u.User == nil {
 		return true

@@ -24,40 +24,38 @@ import (
 	slackgo "github.com/slack-go/slack"
 )
 
-// DefaultURL is Slack's Web API.
+// DefaultURL is the address of Slack's Web API.
 const DefaultURL = "https://slack.com/api/"
 
 const (
-	// maxAnswer bounds an answer of the Web API. A page of 200 messages of the
-	// greatest length comes near it.
+	// maxAnswer bounds an answer of the Web API, in bytes. A page of 200 messages of maximum length comes near it.
 	maxAnswer = 32 << 20
-	// attemptTime is what one attempt may take. Slack answers within some seconds or not at all.
+	// attemptTime bounds one attempt. Slack answers within some seconds or not at all.
 	attemptTime = 30 * time.Second
-	// maxRetryAfter bounds what a Retry-After may ask for.
+	// maxRetryAfter bounds the pause in a Retry-After.
 	maxRetryAfter = time.Hour
-	// abreast is how many requests of one method are under way at once: Slack
-	// counts them by the minute, and a burst would only earn a 429.
-	abreast = 8
+	// concurrency is the number of requests of one method at once. Slack counts requests by the minute, and a burst
+	// would only cause a 429.
+	concurrency = 8
 )
 
-// Client reads and writes through the Web API. Its exported fields are its
-// options and may be changed until the first call. Methods are safe for
-// concurrent use. They wait out rate limits (Retry-After) and Slack being
-// down until ctx ends; an error means that Slack refused for good.
+// Client reads and writes through the Web API. Its exported fields are its options and may be changed until the first
+// call. Methods are safe for concurrent use. They wait during rate limits (Retry-After) and outages of Slack until ctx
+// ends. Any other error means that Slack refused for good.
 type Client struct {
 	URL      string // of the Web API; default [DefaultURL]
 	Token    string // xoxb-…
-	AppToken string // xapp-…, for Socket Mode alone
-	// Secrets are removed from all that is posted. nil: there are none.
+	AppToken string // xapp-…, only for Socket Mode
+	// Secrets are removed from all posts. It is nil if there are none.
 	Secrets *redact.Secrets
 	HTTP    *http.Client // default http.DefaultClient; each attempt has a time limit of its own
 	Log     *slog.Logger // default slog.Default
-	// Now and Sleep are the clock that pauses are measured by; a test replaces
-	// both or none. Sleep waits for d or until ctx ends, then with its cause.
+	// Now and Sleep are the clock of pauses. A test replaces both or none. Sleep waits for d or until ctx ends, and
+	// then returns its cause.
 	Now   func() time.Time
 	Sleep func(ctx context.Context, d time.Duration) error
-	// Patience is the longest pause between two attempts that the client chooses
-	// itself; default 30 s. A Retry-After is kept to even where it is longer.
+	// Patience is the longest pause between two attempts that the client chooses itself. The default is 30 s. A longer
+	// Retry-After is obeyed.
 	Patience time.Duration
 
 	once  sync.Once
@@ -71,16 +69,16 @@ type Client struct {
 	me Identity
 }
 
-// ErrRefused: Slack will not do it, however often it is asked (channel_not_found,
-// not_in_channel, invalid_auth …). [RefusedError] has the code.
+// ErrRefused means that Slack refuses a request, and that a retry does not help (channel_not_found, not_in_channel,
+// invalid_auth …). [RefusedError] has the code.
 var ErrRefused = errors.New("refused by Slack")
 
-// RefusedError is an answer of Slack's that asking again will not change.
+// RefusedError is a refusal of Slack that a retry does not change.
 type RefusedError struct {
 	Method string // of the Web API, such as chat.postMessage
 	Code   string // of Slack, such as channel_not_found
 	Needed string // the scope that the token lacks, for missing_scope
-	Detail string // what Slack adds, as for invalid_blocks
+	Detail string // Slack's explanation, as for invalid_blocks
 }
 
 func (e *RefusedError) Error() string {
@@ -96,49 +94,49 @@ func (e *RefusedError) Error() string {
 
 func (e *RefusedError) Unwrap() error { return ErrRefused }
 
-// ofApp are the codes that say something about the app and its token.
+// ofApp are the codes that concern the app and its token.
 var ofApp = map[string]bool{
 	"invalid_auth": true, "not_authed": true, "account_inactive": true, "token_revoked": true, "token_expired": true,
 	"no_permission": true, "missing_scope": true, "not_allowed_token_type": true, "access_denied": true, "ekm_access_denied": true,
 	"two_factor_setup_required": true, "accesslimited": true, "team_access_not_granted": true,
 }
 
-// OfApp tells whether Slack refuses the app or its token, and not what was
-// asked: whoever has set the app up can mend that, and then it may be asked again.
+// OfApp reports whether Slack refuses the app or its token, and not the request. The administrator of the app can fix
+// that, and a retry then helps.
 func (e *RefusedError) OfApp() bool { return ofApp[e.Code] || e.Needed != "" }
 
-// passing is a failure that may be gone at the next attempt.
-type passing struct {
+// temporary is a failure that may be gone at the next attempt.
+type temporary struct {
 	err   error
-	after time.Duration // what Slack asked to wait; 0 when it did not say
-	// unknown: what was asked may have been done all the same.
+	after time.Duration // the pause that Slack asks for; 0 if it names none
+	// unknown means that the request may have been performed.
 	unknown bool
 }
 
-func (e *passing) Error() string { return e.err.Error() }
-func (e *passing) Unwrap() error { return e.err }
+func (e *temporary) Error() string { return e.err.Error() }
+func (e *temporary) Unwrap() error { return e.err }
 
-// passingCodes are Slack's codes of failures that pass, and whether it may have
-// done what it was asked. Every other code is a refusal.
-var passingCodes = map[string]bool{
+// temporaryCodes are Slack's codes of temporary failures. The value is true if the request may have been performed.
+// Every other code is a refusal.
+var temporaryCodes = map[string]bool{
 	"ratelimited":                false,
 	"rate_limited":               false,
 	"service_unavailable":        false,
-	"request_timeout":            false, // the body did not arrive in full
-	"team_added_to_org":          false, // and the next two: a workspace is being moved
+	"request_timeout":            false, // the body did not arrive completely
+	"team_added_to_org":          false, // like the next two, a workspace is being moved
 	"org_login_required":         false,
 	"external_channel_migrating": false,
 	"internal_error":             true,
 	"fatal_error":                true, // "some aspect of the operation may have succeeded"
 	"update_failed":              true,
-	"file_update_failed":         true, // of completeUploadExternal, which is to be asked again
+	"file_update_failed":         true, // of completeUploadExternal, which is to be retried
 }
 
 func (c *Client) setup() {
 	c.once.Do(func() {
 		c.base = strings.TrimSuffix(cmp.Or(c.URL, DefaultURL), "/") + "/"
 		c.HTTP = cmp.Or(c.HTTP, http.DefaultClient)
-		// A redirect would carry the token to wherever it leads.
+		// A redirect would send the token to any address.
 		c.web = *c.HTTP
 		c.web.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 		c.Log = cmp.Or(c.Log, slog.Default())
@@ -155,9 +153,8 @@ func (c *Client) setup() {
 	})
 }
 
-// call makes attempts until one succeeds, Slack refuses, or ctx ends. done,
-// which may be nil, is asked ahead of every attempt that follows one of unknown
-// outcome, and says whether that one did it.
+// call makes attempts until one succeeds, Slack refuses, or ctx ends. done, if not nil, is called before every attempt
+// after one with an unknown outcome, and reports whether that one was performed.
 func (c *Client) call(ctx context.Context, method string, attempt func(context.Context) error, done func() (bool, error)) error {
 	c.setup()
 	unknown := false
@@ -168,14 +165,14 @@ func (c *Client) call(ctx context.Context, method string, attempt func(context.C
 			}
 		}
 		err := c.attempt(ctx, method, attempt)
-		var pass *passing
+		var pass *temporary
 		if err == nil || !errors.As(err, &pass) {
 			return err
 		}
 		if ctx.Err() != nil {
 			return fmt.Errorf("%s: %w (the last attempt: %v)", method, context.Cause(ctx), err)
 		}
-		// That this attempt surely did nothing says nothing about those before it.
+		// Even if this attempt surely had no effect, an earlier one may have.
 		unknown = unknown || pass.unknown
 		pause := c.pause(n, pass.after)
 		c.Log.LogAttrs(ctx, slog.LevelWarn, "Slack did not answer; waiting", slog.String("method", method),
@@ -186,9 +183,9 @@ func (c *Client) call(ctx context.Context, method string, attempt func(context.C
 	}
 }
 
-// attempt makes one request, in its method's lane.
+// attempt makes one request in the lane of its method.
 func (c *Client) attempt(ctx context.Context, method string, f func(context.Context) error) error {
-	leave, err := c.lanes.Enter(ctx, method, abreast)
+	leave, err := c.lanes.Enter(ctx, method, concurrency)
 	if err != nil {
 		return fmt.Errorf("%s: %w", method, err)
 	}
@@ -199,10 +196,9 @@ func (c *Client) attempt(ctx context.Context, method string, f func(context.Cont
 	short, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	err = f(short)
-	var pass *passing
+	var pass *temporary
 	if errors.As(err, &pass) && method != postMessage {
-		// Slack limits postMessage by channel, whose lane the caller of call
-		// keeps meanwhile; everything else by method.
+		// Slack limits postMessage by channel, whose lane the caller of call holds. It limits all others by method.
 		leave(pass.after)
 		return err
 	}
@@ -210,7 +206,7 @@ func (c *Client) attempt(ctx context.Context, method string, f func(context.Cont
 	return err
 }
 
-// pause is what Slack asks for, or else longer each time, up to Patience.
+// pause returns the pause that Slack asks for, or else one that grows with each attempt up to Patience.
 func (c *Client) pause(attempt int, after time.Duration) time.Duration {
 	if after > 0 {
 		return min(after, maxRetryAfter)
@@ -218,22 +214,22 @@ func (c *Client) pause(attempt int, after time.Duration) time.Duration {
 	return retry.Backoff(attempt, c.Patience)
 }
 
-// wire is the Client as the HTTP client of slack-go. It reads answers within
-// bounds and tells the three kinds apart: done, refused, passing.
+// wire is the Client as the HTTP client of slack-go. It reads bounded answers and distinguishes success, refusals and
+// temporary failures.
 type wire Client
 
 func (w *wire) Do(req *http.Request) (*http.Response, error) {
 	method := path.Base(req.URL.Path)
 	resp, err := w.web.Do(req)
 	if err != nil {
-		// Where no connection was made nothing was asked.
+		// Without a connection no request was sent.
 		var op *net.OpError
 		dial := errors.As(err, &op) && op.Op == "dial"
 		var u *url.Error
 		if errors.As(err, &u) {
 			err = u.Err
 		}
-		return nil, &passing{err: fmt.Errorf("%s: %w", method, err), unknown: !dial}
+		return nil, &temporary{err: fmt.Errorf("%s: %w", method, err), unknown: !dial}
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
@@ -241,10 +237,10 @@ func (w *wire) Do(req *http.Request) (*http.Response, error) {
 		err = fmt.Errorf("the answer has more than %d bytes", maxAnswer)
 	}
 	if err != nil {
-		return nil, &passing{err: fmt.Errorf("%s: cannot read the answer: %w", method, err), unknown: true}
+		return nil, &temporary{err: fmt.Errorf("%s: cannot read the answer: %w", method, err), unknown: true}
 	}
 	if resp.StatusCode == http.StatusTooManyRequests {
-		return nil, &passing{err: fmt.Errorf("%s: rate-limited", method), after: retryAfter(resp.Header)}
+		return nil, &temporary{err: fmt.Errorf("%s: rate-limited", method), after: retryAfter(resp.Header)}
 	}
 	var answer struct {
 		OK       bool   `json:"ok"`
@@ -257,14 +253,14 @@ func (w *wire) Do(req *http.Request) (*http.Response, error) {
 	err = json.Unmarshal(body, &answer)
 	switch {
 	case err == nil && answer.Error != "" && !answer.OK:
-		if unknown, passes := passingCodes[answer.Error]; passes {
-			return nil, &passing{err: fmt.Errorf("%s: %s", method, answer.Error), after: retryAfter(resp.Header), unknown: unknown}
+		if unknown, passes := temporaryCodes[answer.Error]; passes {
+			return nil, &temporary{err: fmt.Errorf("%s: %s", method, answer.Error), after: retryAfter(resp.Header), unknown: unknown}
 		}
 		return nil, &RefusedError{Method: method, Code: answer.Error, Needed: answer.Needed, Detail: text.Clip(strings.Join(answer.Metadata.Messages, "; "), clipped)}
 	case resp.StatusCode/100 != 2:
-		return nil, &passing{err: fmt.Errorf("%s: status %d", method, resp.StatusCode), unknown: true}
+		return nil, &temporary{err: fmt.Errorf("%s: status %d", method, resp.StatusCode), unknown: true}
 	case err != nil || !answer.OK:
-		return nil, &passing{err: fmt.Errorf("%s: the answer is not Slack's: %q", method, text.Clip(string(body), clipped)), unknown: true}
+		return nil, &temporary{err: fmt.Errorf("%s: the answer is not Slack's: %q", method, text.Clip(string(body), clipped)), unknown: true}
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))
 	return resp, nil
@@ -277,10 +273,10 @@ func retryAfter(h http.Header) time.Duration {
 	return 0
 }
 
-// Identity is whom the token belongs to: ids of the workspace, of ramus as a user, and of its bot.
+// Identity has the owner of the token: ids of the workspace, of ramus as a user, and of its bot.
 type Identity struct{ Team, User, Bot string }
 
-// Me asks auth.test; the answer is remembered.
+// Me returns the answer of auth.test, which it caches.
 func (c *Client) Me(ctx context.Context) (Identity, error) {
 	c.mu.Lock()
 	me := c.me

@@ -1,24 +1,21 @@
-// Package slack speaks Slack's protocol: it checks and reads what Slack sends
-// (Events API, Socket Mode, slash commands, interactions), and reads and writes
-// threads through the Web API. It decides nothing: what a mention means is the
-// gateway's business.
+// Package slack implements Slack's protocol. It checks and reads the requests of Slack (Events API, Socket Mode, slash
+// commands, interactions), and reads and writes threads through the Web API. It makes no decisions. The gateway decides
+// about mentions.
 //
 // # Nouns
 //
-// A [Mention] is a message that speaks to ramus; its Key is the same in every
-// envelope that carries it. A [Thread] is everything said in a conversation,
-// normalised. A [Message] is what ramus posts; it carries a [Mark], by which it
-// is found again in the thread after a crash.
+// A [Mention] is a message to ramus. Its Key is the same in every envelope with the message. A [Thread] is a normalised
+// conversation with all its messages. A [Message] is a post of ramus. It has a [Mark], by which it is found again in
+// the thread after a crash.
 //
-// # What goes wrong
+// # Failures
 //
-// A call waits until Slack has done it or refuses it for good ([ErrRefused]);
-// rate limits, broken connections and outages take only time. What is posted
-// stands in the thread once: after an attempt whose outcome is unknown the thread
-// is read back before the next. Package slacktest has all of Slack's ways to fail.
+// A call waits until Slack has performed it or refuses it for good ([ErrRefused]). Rate limits, broken connections and
+// outages only take time. A post appears in the thread once. After an attempt with an unknown outcome the thread is
+// read before the next attempt. Package slacktest simulates all failures of Slack.
 //
 // # What is hostile
 //
-// Every byte: bodies are checked against the signing secret before they are
-// parsed, and what they say is text of strangers.
+// Every byte is hostile. Bodies are checked against the signing secret before they are parsed, and contain text of
+// strangers.
 package slack

@@ -2,31 +2,31 @@ package slack
 
 import "time"
 
-// Mention is a message that speaks to ramus.
+// Mention is a message to ramus.
 type Mention struct {
 	Team     string    `json:"team"`
 	Channel  string    `json:"channel"`
 	TS       string    `json:"ts"`        // of the message
-	ThreadTS string    `json:"thread_ts"` // of the thread's parent; TS when the mention begins one
+	ThreadTS string    `json:"thread_ts"` // of the thread's parent; equal to TS if the mention starts a thread
 	User     string    `json:"user"`
-	Bot      string    `json:"bot"`             // ramus's own user id, as the envelope or auth.test has it
-	Text     string    `json:"text"`            // as Slack sent it, entities and all; see Said
-	Slash    bool      `json:"slash,omitempty"` // a slash command: there is no message; TS is made up by the caller
+	Bot      string    `json:"bot"`             // ramus's own user id, from the envelope or auth.test
+	Text     string    `json:"text"`            // as Slack sent it, including entities; see Said
+	Slash    bool      `json:"slash,omitempty"` // a slash command, which has no message, so the caller invents TS
 	Time     time.Time `json:"time,omitzero"`
 }
 
-// Key is "{channel}:{ts}": the same for both envelopes of a mention and for every retry.
+// Key returns "{channel}:{ts}". It is the same for both envelopes of a mention and for every retry.
 func (m Mention) Key() string { return m.Channel + ":" + m.TS }
 
-// Session is "slack:{team}:{channel}:{thread_ts}".
+// Session returns "slack:{team}:{channel}:{thread_ts}".
 func (m Mention) Session() string {
 	return "slack:" + m.Team + ":" + m.Channel + ":" + m.ThreadTS
 }
 
-// Action is a button that was pressed.
+// Action is the press of a button.
 type Action struct {
 	ID          string `json:"id"`    // action_id: "stop", "retry", "approve", "reject", "diff", "repo"
-	Value       string `json:"value"` // the button's value, or the option that was selected
+	Value       string `json:"value"` // the button's value, or the selected option
 	Team        string `json:"team"`
 	Channel     string `json:"channel"`
 	ThreadTS    string `json:"thread_ts"`
@@ -41,16 +41,15 @@ type Command struct {
 	Name, Text, Team, Channel, User, TriggerID, ResponseURL string
 }
 
-// Delivery is one thing that Slack sent; at most one field is set. None is an event
-// that means nothing to ramus (its own messages, edits, joins): it is
-// acknowledged and forgotten.
+// Delivery is one request of Slack. At most one field is set. It is empty for an event without meaning for ramus (its
+// own messages, edits, joins), which is acknowledged and dropped.
 type Delivery struct {
-	Challenge string // url_verification: to be sent back as it is
+	Challenge string // url_verification, to be sent back unchanged
 	Mention   *Mention
 	// Reply is a message in a thread that does not mention ramus.
 	Reply   *Mention
 	Action  *Action
 	Command *Command
 	EventID string
-	Retry   int // X-Slack-Retry-Num, for the log alone: no event is dropped for it
+	Retry   int // X-Slack-Retry-Num, only for the log; no event is dropped because of it
 }

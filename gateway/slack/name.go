@@ -14,16 +14,16 @@ import (
 )
 
 const (
-	maxNames = 4096           // kept; the least used is forgotten
-	nameTime = 12 * time.Hour // after which a name is asked for again
-	maxAsked = 100            // users that are asked for in one thread; beyond it, ids stay
+	maxNames = 4096           // cached names; the least recently used one is dropped
+	nameTime = 12 * time.Hour // lifetime of a cached name
+	maxAsked = 100            // users of one thread that are asked for; others keep their ids
 )
 
-// names remembers what users are called. The zero value is ready.
+// names caches the names of users. The zero value is ready to use.
 type names struct {
-	mu    sync.Mutex // guards everything below
+	mu    sync.Mutex // guards the fields below
 	byID  map[string]*list.Element
-	order list.List // of called, the latest used first
+	order list.List // keys of called, the most recently used first
 }
 
 type called struct {
@@ -59,11 +59,11 @@ func (n *names) put(id, name string, now time.Time) {
 	}
 }
 
-// mentioned finds users in a text.
+// mentioned matches users in a text.
 var mentioned = pattern.New(`<@([A-Za-z0-9]{1,64})[|>]`)
 
-// resolve tells the names of those who speak in a thread, and of those who are
-// spoken of. Ids without a name there stay ids.
+// resolve returns the names of the authors in a thread, and of the mentioned users. Users without a name keep their
+// ids.
 func (c *Client) resolve(ctx context.Context, parent *message, replies []*message) (map[string]string, error) {
 	known := map[string]string{}
 	asked := 0
@@ -86,8 +86,8 @@ func (c *Client) resolve(ctx context.Context, parent *message, replies []*messag
 		known[id] = name
 		return nil
 	}
-	// Whom the bound leaves out are the last here: who began the thread comes
-	// first, then who spoke, the latest before the others, then who is spoken of.
+	// The bound leaves out the last users: first comes the starter of the thread, then the authors, the latest first,
+	// then mentioned users.
 	if err := ask(parent.User); err != nil {
 		return nil, err
 	}
@@ -107,8 +107,7 @@ func (c *Client) resolve(ctx context.Context, parent *message, replies []*messag
 	return known, nil
 }
 
-// name asks users.info. Where there is no answer to be had (a stranger of another
-// workspace, no scope), the id is the name.
+// name returns the name in users.info. If there is none (a stranger of another workspace, no scope), it returns the id.
 func (c *Client) name(ctx context.Context, id string) (string, error) {
 	name := id
 	err := c.call(ctx, "users.info", func(ctx context.Context) error {
@@ -125,7 +124,7 @@ func (c *Client) name(ctx context.Context, id string) (string, error) {
 	return name, nil
 }
 
-// oneLine is a name that a person chose, kept from looking like anything else in a transcript.
+// oneLine returns a name that a person chose in a form that cannot look like another part of a transcript.
 func oneLine(name string) string {
 	words := strings.Fields(strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) {

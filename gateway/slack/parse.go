@@ -12,7 +12,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// maxChallenge bounds what is sent back at a url_verification. Slack's have some 50 bytes.
+// maxChallenge bounds the answer to a url_verification, in bytes. Slack's challenges have about 50.
 const maxChallenge = 1 << 10
 
 // envelope is the outer body of the Events API around a message.
@@ -29,7 +29,7 @@ type envelope struct {
 	Event words `json:"event"`
 }
 
-// words is an event that a person's words come with.
+// words is an event with a person's text.
 type words struct {
 	kind
 	Hidden      bool   `json:"hidden"`
@@ -43,14 +43,14 @@ type words struct {
 	ThreadTS    string `json:"thread_ts"`
 }
 
-// kind tells events apart.
+// kind has the fields by which events are distinguished.
 type kind struct {
 	Type    string `json:"type"`
 	Subtype string `json:"subtype"`
 }
 
-// read tells whether an event of the kind is read further. Others have other things below the same
-// names, such as a whole channel or user.
+// read reports whether an event of the kind is read further. The others have different values under the same names,
+// such as a whole channel or user.
 func (k kind) read() bool {
 	switch k.Subtype {
 	case "", "file_share", "thread_broadcast":
@@ -59,12 +59,11 @@ func (k kind) read() bool {
 	return false
 }
 
-// ParseEvent reads a body of the Events API. bot is ramus's own user id, for
-// envelopes that do not say.
+// ParseEvent reads a body of the Events API. bot is ramus's own user id, for envelopes without one.
 //
-// An app_mention and the message envelope that Slack sends beside it (with an
-// event_id of its own) become the same Mention, with the same Key. So does every
-// message of a direct conversation. What bots say is nothing, or two of them would talk for ever.
+// An app_mention and the message envelope that Slack also sends (with another event_id) become the same Mention, with
+// the same Key. So does every message of a direct conversation. Messages of bots are ignored, because two bots would
+// otherwise talk forever.
 func ParseEvent(body []byte, bot string) (Delivery, error) {
 	var head struct {
 		Type      string          `json:"type"`
@@ -114,11 +113,10 @@ func ParseEvent(body []byte, bot string) (Delivery, error) {
 	return d, nil
 }
 
-// mention is the event as a message that a person wrote; nil when it is none.
+// mention returns the event as a message of a person. Returns nil if it is not one.
 func (e *envelope) mention(bot string) (*Mention, error) {
 	team := cmp.Or(e.TeamID, e.ContextTeamID)
-	// Only a bot's authorization names ramus; a user's names the person who
-	// installed it.
+	// Only a bot's authorization names ramus. A user's names the person who installed the app.
 	if len(e.Authorizations) > 0 && e.Authorizations[0].IsBot {
 		bot = cmp.Or(e.Authorizations[0].UserID, bot)
 	}
@@ -150,7 +148,7 @@ func (e *envelope) mention(bot string) (*Mention, error) {
 	return m, nil
 }
 
-// mentions says whether a text speaks to the user: <@U1> or <@U1|name>.
+// mentions reports whether a text mentions the user, as <@U1> or <@U1|name>.
 func mentions(text, user string) bool {
 	return user != "" && (strings.Contains(text, "<@"+user+">") || strings.Contains(text, "<@"+user+"|"))
 }
@@ -190,8 +188,8 @@ type interaction struct {
 	} `json:"actions"`
 }
 
-// ParseInteraction reads a body (form with a payload) of an interaction. Kinds
-// that ramus does not offer (views, shortcuts) are an empty Delivery.
+// ParseInteraction reads a body (form with a payload) of an interaction. It returns an empty Delivery for kinds that
+// ramus does not offer (views, shortcuts).
 func ParseInteraction(body []byte) (Delivery, error) {
 	form, err := parseForm(body)
 	if err != nil {
@@ -200,7 +198,7 @@ func ParseInteraction(body []byte) (Delivery, error) {
 	return parseAction([]byte(form.Get("payload")))
 }
 
-// parseAction reads the payload of an interaction, which in Socket Mode comes without the form.
+// parseAction reads the payload of an interaction, which Socket Mode sends without the form.
 func parseAction(payload []byte) (Delivery, error) {
 	var k kind
 	if err := unmarshal(payload, &k); err != nil {
@@ -253,14 +251,14 @@ func ParseCommand(body []byte) (Delivery, error) {
 	if err != nil {
 		return Delivery{}, fmt.Errorf("cannot read a slash command of Slack's: %w", err)
 	}
-	// Slack calls the URL now and then with ssl_check=1 to look at its certificate.
+	// Slack sometimes calls the URL with ssl_check=1 to check its certificate.
 	if form.Get("ssl_check") == "1" && form.Get("command") == "" {
 		return Delivery{}, nil
 	}
 	return newCommand(form.Get)
 }
 
-// newCommand makes a Command of its fields, which are a form's, or in Socket Mode an object's.
+// newCommand returns a Command with the given fields. They are those of a form, or in Socket Mode of an object.
 func newCommand(field func(string) string) (Delivery, error) {
 	c := &Command{
 		Name:        field("command"),
@@ -281,7 +279,7 @@ func newCommand(field func(string) string) (Delivery, error) {
 	return Delivery{Command: c}, nil
 }
 
-// parseForm reads a form. Slack sends a few fields, never hundreds.
+// parseForm reads a form. Slack sends few fields, never hundreds.
 func parseForm(body []byte) (url.Values, error) {
 	if len(body) > MaxBody {
 		return nil, fmt.Errorf("it has %d bytes, more than %d", len(body), MaxBody)
@@ -299,11 +297,11 @@ func unmarshal(body []byte, v any) error {
 	return json.Unmarshal(body, v)
 }
 
-// maxID is longer than any id of Slack's (11 to 20 letters and digits).
+// maxID is longer than any id of Slack (11 to 20 letters and digits).
 const maxID = 64
 
-// field is a value of Slack's that is to be checked: keys, branches and files are named after
-// these, so nothing goes through that could mean something there.
+// field is a value of Slack that is to be checked. Keys, branches and files have names made of such values, so no
+// character with a special meaning may pass.
 type field struct {
 	name, value string
 	good        func(string) bool
@@ -328,16 +326,16 @@ func only(s string, f func(rune) bool) bool {
 	return strings.IndexFunc(s, func(c rune) bool { return !f(c) }) < 0
 }
 
-// isID: letters and digits. Slack's are upper case.
+// isID reports whether s has only letters and digits. Slack's ids are in upper case.
 func isID(s string) bool { return s != "" && len(s) <= maxID && only(s, isAlnum) }
 
-// isStamp: seconds, a point, and a counter, as in 1355517523.000005.
+// isStamp reports whether s has the form seconds, point, counter, as 1355517523.000005.
 func isStamp(s string) bool {
 	seconds, rest, _ := strings.Cut(s, ".")
 	return seconds != "" && rest != "" && len(seconds) <= 12 && len(rest) <= 9 && only(seconds+rest, isDigit)
 }
 
-// Time is the moment that a message's ts names, to the second; zero when it is no ts.
+// Time returns the time of a message's ts, to the second. Returns the zero time if ts is not valid.
 func Time(ts string) time.Time {
 	if !isStamp(ts) {
 		return time.Time{}
@@ -350,5 +348,5 @@ func Time(ts string) time.Time {
 	return time.Unix(n, 0).UTC()
 }
 
-// clipped is how many bytes of foreign text an error shows.
+// clipped is the number of bytes of foreign text in an error.
 const clipped = 80

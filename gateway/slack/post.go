@@ -13,12 +13,11 @@ import (
 
 const (
 	postMessage = "chat.postMessage"
-	// markType is the event_type of the metadata that carries a Mark.
+	// markType is the event_type of the metadata with a Mark.
 	markType = "ramus_message"
 )
 
-// Mark makes a message of ours known again: it travels in the message's
-// metadata. At least Run or Key must be set.
+// Mark identifies a message of ramus. It is in the message's metadata. At least Run or Key must be set.
 type Mark struct {
 	Run  string `json:"run"`  // Run.Name
 	Key  string `json:"key"`  // of the event
@@ -29,11 +28,11 @@ func (m Mark) metadata() slackgo.SlackMetadata {
 	return slackgo.SlackMetadata{EventType: markType, EventPayload: map[string]any{"run": m.Run, "key": m.Key, "part": m.Part}}
 }
 
-// Message is what is posted. Blocks are Block Kit blocks, already within Slack's limits.
+// Message is a post. Blocks are Block Kit blocks within Slack's limits.
 type Message struct {
 	Channel  string
-	ThreadTS string // "" begins a thread
-	Text     string // the fallback for notifications, and all there is without blocks
+	ThreadTS string // "" starts a thread
+	Text     string // for notifications, and the whole message if there are no blocks
 	Blocks   []Block
 	Mark     Mark
 }
@@ -41,15 +40,15 @@ type Message struct {
 // Block is one block of Block Kit as JSON.
 type Block = json.RawMessage
 
-// rawBlock is a Block as slack-go takes it.
+// rawBlock is a Block with the interface of slack-go.
 type rawBlock Block
 
 func (b rawBlock) BlockType() slackgo.MessageBlockType { return "" }
 func (b rawBlock) ID() string                          { return "" }
 func (b rawBlock) MarshalJSON() ([]byte, error)        { return b, nil }
 
-// options are the message as chat.postMessage and chat.update take it. Links
-// are not unfurled: they lead to evidence, and Slack would fetch it.
+// options returns the message as options of chat.postMessage and chat.update. Links are not unfurled, because Slack
+// would fetch the evidence.
 func (m Message) options(s *redact.Secrets) ([]slackgo.MsgOption, error) {
 	if m.Mark.Run == "" && m.Mark.Key == "" {
 		return nil, errors.New("it has no mark, so it could not be found again")
@@ -60,7 +59,7 @@ func (m Message) options(s *redact.Secrets) ([]slackgo.MsgOption, error) {
 		slackgo.MsgOptionDisableLinkUnfurl(),
 		slackgo.MsgOptionDisableMediaUnfurl(),
 	}
-	// Not nil even when empty: an edit without blocks must take the old ones away.
+	// The slice is not nil even if it is empty, because an edit without blocks must remove the old ones.
 	blocks := make([]slackgo.Block, 0, len(m.Blocks))
 	for i, b := range m.Blocks {
 		if !json.Valid(b) {
@@ -71,12 +70,11 @@ func (m Message) options(s *redact.Secrets) ([]slackgo.MsgOption, error) {
 	return append(options, slackgo.MsgOptionBlocks(blocks...)), nil
 }
 
-// Post posts a message once: when an attempt's outcome is unknown (a time-out, a broken
-// connection, a 5xx), the thread is read back and the message with the same
-// Mark is taken for it. With look set that is done before the first attempt too.
+// Post posts a message once. If the outcome of an attempt is unknown (a timeout, a broken connection, a 5xx), Post
+// reads the thread and accepts a message with the same Mark. With look it also does so before the first attempt.
 //
-// Messages for one channel go one after another: Slack takes about one a second
-// for each. m must have a mark.
+// Messages of one channel are posted one after another, because Slack accepts about one a second for each channel. m
+// must have a mark.
 func (c *Client) Post(ctx context.Context, m Message, look bool) (ts string, err error) {
 	c.setup()
 	options, err := m.options(c.Secrets)
@@ -109,7 +107,7 @@ func (c *Client) Post(ctx context.Context, m Message, look bool) (ts string, err
 		return err
 	}, find)
 	if err != nil && !errors.Is(err, ErrRefused) && ctx.Err() == nil {
-		// Slack said ok in a way that could not be read.
+		// Slack's confirmation could not be read.
 		if found, findErr := find(); found && findErr == nil {
 			return ts, nil
 		}
@@ -120,8 +118,8 @@ func (c *Client) Post(ctx context.Context, m Message, look bool) (ts string, err
 	return ts, nil
 }
 
-// Find looks for a message of ours with this mark in a thread; with threadTS "",
-// among the channel's latest 1,000 messages.
+// Find searches for a message of ramus with a mark in a thread. If threadTS is "", it searches the channel's latest
+// 1,000 messages.
 func (c *Client) Find(ctx context.Context, channel, threadTS string, mark Mark) (ts string, found bool, err error) {
 	me, err := c.Me(ctx)
 	if err != nil {
@@ -135,7 +133,7 @@ func (c *Client) Find(ctx context.Context, channel, threadTS string, mark Mark) 
 	})
 	var refused *RefusedError
 	if errors.As(err, &refused) && refused.Code == "thread_not_found" {
-		// Nothing of ours is in a thread that is not there.
+		// A thread that does not exist has no message of ramus.
 		return "", false, nil
 	}
 	if err != nil {
@@ -144,7 +142,7 @@ func (c *Client) Find(ctx context.Context, channel, threadTS string, mark Mark) 
 	return ts, found, nil
 }
 
-// Update edits a message of ours. An edit may be made twice, so an unknown outcome is none to look into.
+// Update edits a message of ramus. An edit may be repeated, so an unknown outcome does not matter.
 func (c *Client) Update(ctx context.Context, m Message, ts string) error {
 	c.setup()
 	options, err := m.options(c.Secrets)
@@ -160,7 +158,7 @@ func (c *Client) Update(ctx context.Context, m Message, ts string) error {
 	return nil
 }
 
-// React adds a reaction (name without colons) to a message; there already is no error.
+// React adds a reaction (a name without colons) to a message. An existing reaction is no error.
 func (c *Client) React(ctx context.Context, channel, ts, name string) error {
 	c.setup()
 	err := c.call(ctx, "reactions.add", func(ctx context.Context) error {
@@ -169,7 +167,7 @@ func (c *Client) React(ctx context.Context, channel, ts, name string) error {
 	return unless(err, "already_reacted", "cannot react in Slack")
 }
 
-// Unreact removes a reaction; gone already is no error.
+// Unreact removes a reaction. A missing reaction is no error.
 func (c *Client) Unreact(ctx context.Context, channel, ts, name string) error {
 	c.setup()
 	err := c.call(ctx, "reactions.remove", func(ctx context.Context) error {
@@ -178,7 +176,7 @@ func (c *Client) Unreact(ctx context.Context, channel, ts, name string) error {
 	return unless(err, "no_reaction", "cannot take back a reaction in Slack")
 }
 
-// unless forgives the refusal that says that nothing is left to do.
+// unless ignores the refusal with a code that means that nothing is left to do.
 func unless(err error, code, what string) error {
 	var refused *RefusedError
 	if err == nil || errors.As(err, &refused) && refused.Code == code {

@@ -12,20 +12,18 @@ import (
 	"time"
 )
 
-// MaxBody is the most bytes a body of Slack's may have; a route reads no more.
+// MaxBody bounds a body of Slack, in bytes. A route reads no more.
 const MaxBody = 1 << 20
 
-// ErrSignature: a body was not signed by Slack, or too long ago to be believed.
+// ErrSignature means that a body is not signed by Slack, or was signed too long ago.
 var ErrSignature = errors.New("not signed by Slack")
 
-// window is how far Slack's clock and ours may be apart. A body that was
-// recorded cannot be played back later than this.
+// window bounds the difference between Slack's clock and the local one. A recorded body cannot be replayed after it.
 const window = 5 * time.Minute
 
-// Verify checks Slack's v0 signature over the raw body (X-Slack-Signature,
-// X-Slack-Request-Timestamp), in constant time, five minutes either way. Its
-// errors are [ErrSignature]. Within the window a body passes as often as it is sent: the
-// claim of [Mention.Key] is what makes it count once.
+// Verify checks Slack's v0 signature over the raw body (X-Slack-Signature, X-Slack-Request-Timestamp), in constant
+// time, with a timestamp within five minutes. Its errors are [ErrSignature]. Within that time a body passes each time
+// it is sent. The claim of [Mention.Key] makes it count once.
 //
 // See https://docs.slack.dev/authentication/verifying-requests-from-slack/.
 func Verify(secret string, h http.Header, body []byte, now time.Time) error {
@@ -33,7 +31,7 @@ func Verify(secret string, h http.Header, body []byte, now time.Time) error {
 		return fmt.Errorf("%w: no signing secret is configured", ErrSignature)
 	}
 	stamp := h.Get("X-Slack-Request-Timestamp")
-	// Digits alone: what ParseInt takes besides ("+1", "-1") Slack never sends.
+	// Only digits are accepted. ParseInt also accepts "+1" and "-1", which Slack never sends.
 	if stamp == "" || len(stamp) > 12 || strings.Trim(stamp, "0123456789") != "" {
 		return fmt.Errorf("%w: X-Slack-Request-Timestamp is missing or no number", ErrSignature)
 	}

@@ -17,35 +17,34 @@ import (
 )
 
 const (
-	// silence is how long a socket may say nothing. Slack pings every few
-	// seconds; a connection that died without a word is noticed by this.
+	// silence bounds the time without a message on a socket. Slack pings every few seconds, so a longer silence means
+	// that the connection is dead.
 	silence = time.Minute
-	// farewell is how long a socket that Slack is about to close is still read.
+	// farewell bounds the time for which a socket that Slack is about to close is still read.
 	farewell = 10 * time.Second
-	// atOnce is how many deliveries of a socket are handled at a time; more wait unread.
+	// atOnce is the number of deliveries of a socket that are handled at once. Further ones wait unread.
 	atOnce = 32
-	// maxAck is what an acknowledgement may have; Slack drops longer ones without a word.
+	// maxAck bounds an acknowledgement, in bytes. Slack drops longer ones without notice.
 	maxAck = 20_000
-	// shortLived is a connection that failed, whatever it says: reconnecting at once would go on and on.
+	// shortLived is the lifetime up to which a connection counts as failed. Reconnecting at once would then repeat
+	// endlessly.
 	shortLived = 10 * time.Second
 )
 
-// errDisabled: somebody switched the app's Socket Mode off.
+// errDisabled means that Socket Mode is switched off for the app.
 var errDisabled = fmt.Errorf("%w: the app's Socket Mode is switched off", ErrRefused)
 
-// Handle does what a delivery asks for. Its reply goes with the acknowledgement
-// of a command or an interaction; nil is none.
+// Handle handles a delivery. Its reply is part of the acknowledgement of a command or an interaction. A nil reply is
+// left out.
 type Handle = func(context.Context, Delivery) (reply any, err error)
 
-// Socket receives deliveries by Socket Mode until ctx ends, reconnecting. Each
-// is acknowledged after handle has returned nil, with its reply; one that fails
-// is not, so that Slack sends it again. What means nothing to ramus, or cannot be
-// read, is acknowledged without handle.
+// Socket receives deliveries by Socket Mode until ctx ends. It reconnects as needed. A delivery is acknowledged, with
+// the reply, after handle has returned nil. A delivery whose handle fails is not, so that Slack sends it again.
+// Deliveries without meaning for ramus, or that cannot be read, are acknowledged without handle.
 //
-// handle is called by several goroutines at once; all of them have returned when
-// Socket returns. Where Slack announces the end of a connection the next one is
-// opened while the last is read to its end. The error is the cause of ctx's end,
-// or that Slack refuses.
+// Several goroutines call handle at once. All of them have returned when Socket returns. If Slack announces the end of
+// a connection, Socket opens the next one while it reads the old one to its end. It returns the cause of ctx's end, or
+// a refusal of Slack.
 //
 // See https://docs.slack.dev/apis/events-api/using-socket-mode.
 func (c *Client) Socket(ctx context.Context, handle Handle) error {
@@ -87,7 +86,7 @@ func (c *Client) Socket(ctx context.Context, handle Handle) error {
 	}
 }
 
-// dial opens a connection with an address that Slack gives for it alone.
+// dial opens a connection. Slack provides a new address for each.
 func (c *Client) dial(ctx context.Context) (*websocket.Conn, error) {
 	var address string
 	err := c.call(ctx, "apps.connections.open", func(ctx context.Context) error {
@@ -98,7 +97,7 @@ func (c *Client) dial(ctx context.Context) (*websocket.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The address has a secret in it, so errors do not show it.
+	// The address has a secret, so errors do not show it.
 	u, err := url.Parse(address)
 	if err != nil || !c.trusted(&url.URL{Scheme: strings.Replace(u.Scheme, "ws", "http", 1), Host: u.Host}) {
 		return nil, errors.New("the address that Slack gave for a socket is not Slack's")
@@ -120,17 +119,17 @@ type socket struct {
 	conn   *websocket.Conn
 	bot    string
 	handle Handle
-	// next is told once, when it is time for the next connection: with nil where Slack asked for that.
+	// next gets one value when it is time for the next connection. The value is nil if Slack asked for it.
 	next chan error
 
 	writing sync.Mutex // guards writes to conn
 
-	waking sync.Mutex // guards the two below, and conn's read deadline
-	until  time.Time  // when it is read no longer, once Slack has said goodbye
-	ended  bool       // ctx is over
+	waking sync.Mutex // guards until and ended, and conn's read deadline
+	until  time.Time  // the end of reading, once Slack has announced the end
+	ended  bool       // ctx has ended
 }
 
-// socketMessage is what Slack sends over a socket.
+// socketMessage is a message of Slack over a socket.
 type socketMessage struct {
 	Type       string          `json:"type"`
 	Reason     string          `json:"reason"`
@@ -140,7 +139,7 @@ type socketMessage struct {
 	Payload    json.RawMessage `json:"payload"`
 }
 
-// run reads until the connection ends and what it delivered has been handled.
+// run reads until the connection ends and all deliveries have been handled.
 func (k *socket) run(ctx context.Context) {
 	stop := context.AfterFunc(ctx, func() {
 		k.waking.Lock()
@@ -152,7 +151,7 @@ func (k *socket) run(ctx context.Context) {
 	stop()
 	select {
 	case k.next <- err:
-	default: // told already
+	default: // next has a value already
 	}
 	_ = k.conn.Close()
 }
@@ -203,8 +202,7 @@ func (k *socket) read(ctx context.Context) error {
 	}
 }
 
-// awake lets the connection live on: it has said something. The network keeps
-// its own time, whatever clock the Client has.
+// awake extends the read deadline after a message. Deadlines use the real time, independent of the Client's clock.
 func (k *socket) awake() error {
 	k.waking.Lock()
 	defer k.waking.Unlock()
@@ -217,7 +215,7 @@ func (k *socket) awake() error {
 	return k.conn.SetReadDeadline(k.until)
 }
 
-// leave sets the end of a connection that Slack is about to close; false when it was set before.
+// leave sets the end of a connection that Slack is about to close. Returns false if it was set before.
 func (k *socket) leave() bool {
 	k.waking.Lock()
 	defer k.waking.Unlock()
@@ -228,12 +226,12 @@ func (k *socket) leave() bool {
 	return true
 }
 
-// deliver hands a delivery over and acknowledges it.
+// deliver handles and acknowledges a delivery.
 func (k *socket) deliver(ctx context.Context, m socketMessage) {
 	log := k.c.Log.With("type", m.Type, "retry", m.Retry)
 	d, err := parseEnvelope(m, k.bot)
 	if err != nil {
-		// It will not be better the next time: acknowledged, so that it does not come again.
+		// A retry would not help, so the delivery is acknowledged.
 		log.LogAttrs(ctx, slog.LevelWarn, "a delivery of Slack's cannot be read", slog.Any("err", err))
 	}
 	var reply any
@@ -272,7 +270,7 @@ func (k *socket) acknowledge(m socketMessage, reply any) error {
 	return k.conn.WriteMessage(websocket.TextMessage, body)
 }
 
-// parseEnvelope reads what comes in an envelope: bodies as by HTTP, without the forms.
+// parseEnvelope reads the content of an envelope, which is a body as over HTTP without the form.
 func parseEnvelope(m socketMessage, bot string) (d Delivery, err error) {
 	switch m.Type {
 	case "events_api":

@@ -7,9 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Said is the text for people and agents: mentions of ramus itself taken out,
-// entities (&amp;, links) undone, trimmed. Other users stay as <@U…>. Within
-// code (`…`, ```…```) nothing but the entities changes.
+// Said returns the text for people and agents. Mentions of ramus itself are removed, entities (&amp;, links) are
+// decoded, and the text is trimmed. Other users stay <@U…>. Within code (`…`, ```…```) only the entities change.
 func (m Mention) Said() string {
 	said := plain(m.Text, func(user, _ string) (string, bool) {
 		if m.Bot != "" && user == m.Bot {
@@ -20,18 +19,16 @@ func (m Mention) Said() string {
 	return strings.TrimSpace(said)
 }
 
-// maxEntity bounds the search for an entity's end, which keeps the time linear. URLs in Slack are shorter.
+// maxEntity bounds the search for the end of an entity, which keeps the time linear. URLs in Slack are shorter.
 const maxEntity = 8 << 10
 
-// plain undoes Slack's markup of a text
-// (https://docs.slack.dev/messaging/formatting-message-text). What people typed
-// as <, > and & arrives as an entity, so every <…> is Slack's own. name tells how
-// a user is written, or that the mention is dropped, and the gap after it. A
-// mention within code was typed as code and is never dropped.
+// plain decodes Slack's markup of a text (https://docs.slack.dev/messaging/formatting-message-text). Characters <, >
+// and & that people typed arrive as entities, so every <…> is Slack's own. name returns the text for a user, or that
+// the mention is dropped together with the gap after it. A mention within code was typed as code and is never dropped.
 func plain(text string, name func(user, label string) (written string, drop bool)) string {
 	var out strings.Builder
 	out.Grow(len(text))
-	fence := "" // what ends the code that we are in
+	fence := "" // the end of the open code
 	for text != "" {
 		if fence == "" {
 			fence = opens(text)
@@ -59,12 +56,12 @@ func plain(text string, name func(user, label string) (written string, drop bool
 		c, size := utf8.DecodeRuneInString(text)
 		text = text[size:]
 		if c == '\u00a0' && fence == "" {
-			// Slack's editor puts these around mentions; they would hide the words of a command.
+			// Slack's editor puts these characters around mentions. They would hide the words of a command.
 			c = ' '
 		}
 		out.WriteRune(c)
 	}
-	// Control characters do something to terminals and nothing for readers.
+	// Control characters affect terminals and are of no use to readers.
 	return strings.Map(func(c rune) rune {
 		if unicode.IsControl(c) && c != '\n' && c != '\t' {
 			return -1
@@ -73,8 +70,8 @@ func plain(text string, name func(user, label string) (written string, drop bool
 	}, out.String())
 }
 
-// opens is the fence of the code that the text begins with; "" where it begins
-// with none. Code that nobody closes is none, and `…` ends on its line.
+// opens returns the fence of the code with which the text begins, or "". Unclosed code is not code, and `…` ends on its
+// line.
 func opens(text string) string {
 	if rest, ok := strings.CutPrefix(text, "```"); ok && strings.Contains(rest, "```") {
 		return "```"
@@ -87,7 +84,7 @@ func opens(text string) string {
 	return ""
 }
 
-// angled is what stands between the < that the text begins with and its >.
+// angled returns the text between the < at the beginning of the text and its >.
 func angled(text string) (inner, rest string, ok bool) {
 	if text == "" || text[0] != '<' {
 		return "", text, false
@@ -99,11 +96,11 @@ func angled(text string) (inner, rest string, ok bool) {
 	return text[1:end], text[end+1:], true
 }
 
-// closeGap takes away what a dropped mention leaves behind: "@ramus: run"
-// becomes "run", "hey @ramus run" becomes "hey run".
+// closeGap removes the gap that a dropped mention leaves. "@ramus: run" becomes "run", and "hey @ramus run" becomes
+// "hey run".
 func closeGap(out *strings.Builder, text string) string {
 	said := out.String()
-	begins := len(said) < 64 && strings.TrimSpace(said) == "" // bounded: a text may be nothing but gaps
+	begins := len(said) < 64 && strings.TrimSpace(said) == "" // bounded, because a text may consist of gaps
 	if begins && text != "" && (text[0] == ':' || text[0] == ',') {
 		text = text[1:]
 	}
@@ -128,10 +125,10 @@ func unescape(text string) (c byte, rest string, ok bool) {
 	return 0, text, false
 }
 
-// unescapeAll undoes the entities of a label or a URL.
+// unescapeAll decodes the entities of a label or a URL.
 var unescapeAll = strings.NewReplacer("&lt;", "<", "&gt;", ">", "&amp;", "&").Replace
 
-// entity writes what stands between < and >.
+// entity returns the text for the part between < and >.
 func entity(inner string, code bool, name func(user, label string) (string, bool)) (written string, drop bool) {
 	target, label, labelled := strings.Cut(inner, "|")
 	target, label = unescapeAll(target), unescapeAll(label)
@@ -152,13 +149,13 @@ func entity(inner string, code bool, name func(user, label string) (string, bool
 	case !labelled || label == "":
 		return target, false
 	case code, label == target, shown(target) == shown(label):
-		// Slack made a link of what was typed; the label is what was typed.
+		// Slack made a link of the typed text, which is the label.
 		return label, false
 	}
 	return label + " (" + target + ")", false
 }
 
-// shown is a link as people type it.
+// shown returns a link as people type it.
 func shown(link string) string {
 	for _, scheme := range [...]string{"https://", "http://", "mailto:", "tel:"} {
 		if rest, ok := strings.CutPrefix(link, scheme); ok {
@@ -168,7 +165,7 @@ func shown(link string) string {
 	return strings.TrimSuffix(link, "/")
 }
 
-// special writes <!here>, <!subteam^S1|@team> and <!date^…|text>.
+// special returns the text for <!here>, <!subteam^S1|@team> and <!date^…|text>.
 func special(what, label string) string {
 	switch what {
 	case "here", "channel", "everyone":
@@ -184,11 +181,10 @@ func special(what, label string) string {
 	return "@" + kind
 }
 
-// maxBlockDepth is deeper than Block Kit nests: a list in a rich text has four levels.
+// maxBlockDepth is deeper than the nesting of Block Kit. A list in a rich text has four levels.
 const maxBlockDepth = 12
 
-// blocksText is what blocks say, in Slack's markup, for messages that have no
-// text beside them: a line a block.
+// blocksText returns the text of blocks in Slack's markup, one line per block, for messages without other text.
 func blocksText(raw json.RawMessage) string {
 	var blocks []any
 	if len(raw) == 0 || json.Unmarshal(raw, &blocks) != nil {
@@ -205,7 +201,7 @@ func blocksText(raw json.RawMessage) string {
 	return strings.Join(lines, "\n")
 }
 
-// asMarkup writes a text as Slack's markup has it.
+// asMarkup escapes a text for Slack's markup.
 var asMarkup = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
 func blockText(out *strings.Builder, v any, depth int) {
@@ -219,7 +215,7 @@ func blockText(out *strings.Builder, v any, depth int) {
 	}
 	switch text("type") {
 	case "button", "image", "static_select", "overflow":
-		return // for hands and eyes
+		return // buttons and pictures have no text
 	case "user":
 		out.WriteString("<@" + text("user_id") + ">")
 	case "channel":
@@ -237,7 +233,7 @@ func blockText(out *strings.Builder, v any, depth int) {
 			out.WriteByte('\n')
 		}
 	case "text":
-		// Here alone a text is as it was typed, not in markup.
+		// Only this text is as typed, and not in markup.
 		out.WriteString(asMarkup.Replace(text("text")))
 	default:
 		out.WriteString(text("text"))

@@ -15,7 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/text"
 )
 
-// Thread is a conversation, normalised: everything that was said, oldest first.
+// Thread is a normalised conversation with all its messages, oldest first.
 type Thread struct {
 	Team    string `json:"team"`
 	Channel string `json:"channel"`
@@ -23,8 +23,7 @@ type Thread struct {
 	// Parent is the first message. Its User is the thread's starter.
 	Parent  Post   `json:"parent"`
 	Replies []Post `json:"replies"`
-	// Omitted is how many messages are left out between Parent and Replies, of
-	// which only the newest 999 are kept.
+	// Omitted is the number of messages between Parent and Replies that are left out. Only the newest 999 are kept.
 	Omitted int `json:"omitted,omitempty"`
 }
 
@@ -32,33 +31,32 @@ type Thread struct {
 type Post struct {
 	TS    string `json:"ts"`
 	User  string `json:"user,omitempty"`
-	Name  string `json:"name,omitempty"` // display name; the id where it cannot be resolved
+	Name  string `json:"name,omitempty"` // display name, or the id if it cannot be resolved
 	Bot   bool   `json:"bot,omitempty"`
 	Own   bool   `json:"own,omitempty"`  // posted by ramus
-	Mark  *Mark  `json:"mark,omitempty"` // of ramus's own
-	Text  string `json:"text"`           // entities undone, users' names in place of ids
+	Mark  *Mark  `json:"mark,omitempty"` // of a post of ramus
+	Text  string `json:"text"`           // entities decoded, and users' names in place of ids
 	Files []File `json:"files,omitempty"`
 }
 
-// File is a file or an image that was shared.
+// File is a shared file or image.
 type File struct {
 	ID       string `json:"id"`
 	Name     string `json:"name"`
 	MIME     string `json:"mime,omitempty"`
 	Size     int64  `json:"size,omitempty"`
-	Download string `json:"-"` // url_private_download: it needs the token, so it is told to nobody
+	Download string `json:"-"` // url_private_download; it needs the token, so it is never passed on
 }
 
 const (
-	pageSize   = 200 // what Slack recommends as the most
+	pageSize   = 200 // the maximum that Slack recommends
 	maxPages   = 100 // of a thread
 	maxReplies = 999
-	maxFiles   = 20 // of a message; Slack's clients share 10 at most
+	maxFiles   = 20 // of a message; Slack's clients share at most 10
 	maxShared  = 20 // attachments of a message that are read
 )
 
-// Thread reads a thread to the end of its pages (conversations.replies) and
-// resolves the names of those who speak in it.
+// Thread reads all pages of a thread (conversations.replies) and resolves the names of its authors.
 func (c *Client) Thread(ctx context.Context, team, channel, ts string) (Thread, error) {
 	me, err := c.Me(ctx)
 	if err != nil {
@@ -99,7 +97,7 @@ func (c *Client) Thread(ctx context.Context, team, channel, ts string) (Thread, 
 	return t, nil
 }
 
-// newest puts messages in order, each once, and keeps the latest; it counts those it leaves out.
+// newest sorts messages, removes duplicates, and keeps the latest. It counts the others.
 func newest(all []*message, omitted *int) []*message {
 	slices.SortStableFunc(all, func(a, b *message) int { return strings.Compare(a.TS, b.TS) })
 	all = slices.CompactFunc(all, func(a, b *message) bool { return a.TS == b.TS })
@@ -110,8 +108,8 @@ func newest(all []*message, omitted *int) []*message {
 	return all
 }
 
-// message is what is read of a message of Slack's. Everything else in it, which
-// grows with every feature of Slack's, cannot make it unreadable.
+// message has the fields of Slack's message that are read. Its other fields, which grow with every feature of Slack,
+// cannot make it unreadable.
 type message struct {
 	TS         string `json:"ts"`
 	User       string `json:"user"`
@@ -146,12 +144,12 @@ type message struct {
 	} `json:"metadata"`
 }
 
-// own says whether ramus posted the message.
+// own reports whether ramus posted the message.
 func (m *message) own(me Identity) bool {
 	return m.BotID != "" && m.BotID == me.Bot || m.User != "" && m.User == me.User
 }
 
-// mark is the mark of a message of ramus's own. Others may write the same metadata; it says nothing there.
+// mark returns the mark of a message of ramus. The same metadata of others is ignored.
 func (m *message) mark(me Identity) *Mark {
 	if m.Metadata.Type != markType || !m.own(me) {
 		return nil
@@ -163,8 +161,8 @@ func (m *message) mark(me Identity) *Mark {
 	return &mark
 }
 
-// gather puts all that the message says into its text, in Slack's markup. What is
-// forwarded, and what most bots say, stands in attachments or blocks.
+// gather collects all texts of the message into Text, in Slack's markup. Forwarded messages, and most messages of bots,
+// have their text in attachments or blocks.
 func (m *message) gather() {
 	m.Text = cmp.Or(m.Text, blocksText(m.Blocks))
 	for _, a := range m.Attachments[:min(len(m.Attachments), maxShared)] {
@@ -194,7 +192,7 @@ func (m *message) post(me Identity, names map[string]string) Post {
 		return "@" + cmp.Or(names[user], label, user), false
 	}))
 	for _, f := range m.Files {
-		// Deleted, or too old to be shown in a free workspace.
+		// The file was deleted, or is too old to be shown in a free workspace.
 		if f.Mode == "tombstone" || f.Mode == "hidden_by_limit" || len(p.Files) == maxFiles {
 			continue
 		}
@@ -203,8 +201,8 @@ func (m *message) post(me Identity, names map[string]string) Post {
 	return p
 }
 
-// pages reads the messages of a thread, oldest first, or with threadTS "" those
-// of a channel, newest first, until each returns false.
+// pages reads the messages of a thread, oldest first, until each returns false. If threadTS is "", it reads those of a
+// channel, newest first.
 func (c *Client) pages(ctx context.Context, channel, threadTS string, each func(*message) bool) error {
 	c.setup()
 	form := url.Values{"channel": {channel}, "limit": {strconv.Itoa(pageSize)}, "include_all_metadata": {"true"}}
@@ -251,8 +249,8 @@ func (c *Client) pages(ctx context.Context, channel, threadTS string, each func(
 	return nil
 }
 
-// form calls a method where slack-go is in the way: it reads all of a message,
-// and a message that it cannot read makes a page unreadable.
+// form calls a method without slack-go, which reads all fields of a message, so that one unreadable message makes a
+// page unreadable.
 func (c *Client) form(ctx context.Context, method string, form url.Values, answer any) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+method, strings.NewReader(form.Encode()))
 	if err != nil {

@@ -13,9 +13,8 @@ import (
 	"time"
 )
 
-// Share is files that are shown in one message of a thread. A message with files
-// carries no metadata, so it is found again by the files' names: they must be
-// of this message alone.
+// Share has files that are shown in one message of a thread. A message with files has no metadata, so it is found again
+// by the files' names. These must belong to this message only.
 type Share struct {
 	Channel  string
 	ThreadTS string
@@ -25,14 +24,13 @@ type Share struct {
 
 // Upload is one file of a Share.
 type Upload struct {
-	Name    string // as it is saved; letters, digits, points, dashes and low lines
+	Name    string // for saving; letters, digits, points, dashes and underscores
 	Title   string
-	Alt     string // what a picture shows, for who cannot see it
+	Alt     string // description of a picture, for people who cannot see it
 	Content []byte
 }
 
-// The methods of files, version 2: a URL, the bytes to it, and only then is
-// anything seen by anybody.
+// The methods of files, version 2. They provide a URL, take the bytes there, and make the file visible at the end.
 const (
 	getUploadURL   = "files.getUploadURLExternal"
 	sendUpload     = "upload"
@@ -40,15 +38,15 @@ const (
 	filesInfo      = "files.info"
 )
 
-// maxAlt bounds the description of a picture; Slack takes 1,000 characters.
+// maxAlt bounds the description of a picture. Slack accepts 1,000 characters.
 const maxAlt = 1000
 
-// Share uploads files and shows them in a thread, all in one message, once: until the last call
-// nobody sees anything, and when that call's outcome is unknown, Slack is asked where the files
-// are before the next attempt. With look set the thread is read for them before the first attempt, too.
+// Share uploads files and shows them in a thread, all in one message, once. Nothing is visible until the last call. If
+// the outcome of that call is unknown, Share asks Slack where the files are before the next attempt. With look it also
+// searches the thread for them before the first attempt.
 //
-// [ErrRefused] means that the files are not there and never will be: the app lacks the
-// scope files:write, the workspace has no room, or Slack took them and showed them nowhere.
+// [ErrRefused] means that the files are not there and never will be. The app lacks the scope files:write, the workspace
+// has no space, or Slack accepted them and showed them nowhere.
 func (c *Client) Share(ctx context.Context, s Share, look bool) error {
 	c.setup()
 	err := c.share(ctx, s, look)
@@ -67,7 +65,7 @@ func (c *Client) share(ctx context.Context, s Share, look bool) error {
 			return err
 		}
 	}
-	// Messages of ours for one channel go one after another, these among them.
+	// Messages of ramus for one channel are posted one after another, including these.
 	leave, err := c.lanes.Enter(ctx, postMessage+" "+s.Channel, 1)
 	if err != nil {
 		return err
@@ -101,7 +99,7 @@ func (c *Client) share(ctx context.Context, s Share, look bool) error {
 	}, shown)
 	var refused *RefusedError
 	if errors.As(err, &refused) {
-		// An attempt before may have done it: files that are complete are refused.
+		// An earlier attempt may have succeeded, because Slack refuses files that are complete.
 		if was, lookErr := shown(); was && lookErr == nil {
 			return nil
 		}
@@ -112,8 +110,8 @@ func (c *Client) share(ctx context.Context, s Share, look bool) error {
 	return c.awaitShared(ctx, titles[0].ID, s.Channel)
 }
 
-// upload brings a file's bytes to Slack, where they wait to be completed. A URL is good for
-// one attempt: after one that failed another URL is asked for, and what lies at the first is dropped by Slack.
+// upload sends a file's bytes to Slack, which keeps them until they are completed. A URL serves one attempt. After a
+// failure another URL is requested, and Slack drops the bytes at the first one.
 func (c *Client) upload(ctx context.Context, f Upload) (id string, err error) {
 	form := url.Values{"filename": {f.Name}, "length": {strconv.Itoa(len(f.Content))}}
 	if alt := []rune(c.Secrets.String(f.Alt)); len(alt) > 0 {
@@ -144,7 +142,7 @@ func (c *Client) upload(ctx context.Context, f Upload) (id string, err error) {
 			_, err = c.fetch(req, sendUpload, 1<<16, func(http.Header) error { return nil })
 			return err
 		})
-		var pass *passing
+		var pass *temporary
 		if err == nil || !errors.As(err, &pass) {
 			return at.ID, err
 		}
@@ -159,11 +157,11 @@ func (c *Client) upload(ctx context.Context, f Upload) (id string, err error) {
 	}
 }
 
-// isShared asks Slack whether a file of ours is shown in a channel.
+// isShared reports whether a file of ramus is shown in a channel.
 func (c *Client) isShared(ctx context.Context, id, channel string) (bool, error) {
 	var answer struct {
 		File struct {
-			Shares map[string]map[string]json.RawMessage `json:"shares"` // public or private, then the channel
+			Shares map[string]map[string]json.RawMessage `json:"shares"` // by public or private, then by channel
 		} `json:"file"`
 	}
 	err := c.call(ctx, filesInfo, func(ctx context.Context) error {
@@ -180,8 +178,7 @@ func (c *Client) isShared(ctx context.Context, id, channel string) (bool, error)
 	return false, nil
 }
 
-// awaitShared waits for files to be seen: Slack shows them some moments after it has said that it does, and
-// now and then it says so and never does.
+// awaitShared waits until files are visible. Slack shows them some moments after its confirmation, and sometimes never.
 func (c *Client) awaitShared(ctx context.Context, id, channel string) error {
 	for pause := time.Second; ; pause *= 2 {
 		shown, err := c.isShared(ctx, id, channel)
@@ -190,7 +187,7 @@ func (c *Client) awaitShared(ctx context.Context, id, channel string) error {
 		case shown:
 			return nil
 		case errors.As(err, &refused):
-			return nil // without files:read there is nothing to be known but Slack's word
+			return nil // without files:read only Slack's confirmation is known
 		case err != nil:
 			return err
 		case pause > 16*time.Second:
@@ -202,7 +199,7 @@ func (c *Client) awaitShared(ctx context.Context, id, channel string) error {
 	}
 }
 
-// hasFiles looks for a message of ours in the thread that has one of the files, by name.
+// hasFiles reports whether a message of ramus in the thread has one of the files, by name.
 func (c *Client) hasFiles(ctx context.Context, s Share) (found bool, err error) {
 	me, err := c.Me(ctx)
 	if err != nil {
@@ -210,7 +207,7 @@ func (c *Client) hasFiles(ctx context.Context, s Share) (found bool, err error) 
 	}
 	err = c.pages(ctx, s.Channel, s.ThreadTS, func(m *message) bool {
 		for _, f := range m.Files {
-			// Files that somebody else gave the same names are none of ours.
+			// Files of others with the same names do not count.
 			found = found || m.own(me) && slices.ContainsFunc(s.Files, func(u Upload) bool { return u.Name == f.Name })
 		}
 		return !found
