@@ -1,12 +1,12 @@
-// Package bytesize writes numbers of bytes for people, the same way wherever ramus shows one.
+// Package bytesize formats numbers of bytes for people.
 package bytesize
 
 import "strconv"
 
 var units = [...]string{"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"}
 
-// Text is n in the largest binary unit that it has one of, rounded to a tenth: "512 B",
-// "64 MiB", "1.5 GiB".
+// Text returns n in the largest binary unit that is not larger than n, rounded to a tenth, as "512 B", "64 MiB" or "1.5
+// GiB".
 func Text(n int64) string {
 	v, unit := float64(n), 0
 	for ; v >= 1024-.05 && unit < len(units)-1; unit++ { // 1023.95 would be rounded to 1024

@@ -1,6 +1,5 @@
-// Package durable waits until what was written outlives a loss of power. A file that was
-// made, renamed or removed does so only when its folder has been waited for, too
-// (fsync(2)).
+// Package durable waits until written data survives a loss of power. A file that was made, renamed or removed survives
+// only after a wait for its folder too (fsync(2)).
 package durable
 
 import (

@@ -1,10 +1,10 @@
 // Package growth tests that the time of a parser grows with its input and not with its square.
 //
-// [Check] feeds a parser one token, repeated up to an eighth of the parser's size limit, and fails if the process spends
-// more than [Hopeless] on it. With RAMUS_CURVES=FILE it goes up to 1/8, 1/4, 1/2 and all of the limit, appends the curve to FILE,
-// one line of tab-separated values a case, and fails if the time grows with more than the input, or is above [Slow] for one MB.
-// A square gives 64 times the time for 8 times the input. Check allows 32 times, and it allows everything below
-// [Quick], since small times are noise.
+// [Check] feeds a parser one token, repeated up to an eighth of the parser's size limit, and fails if the process
+// spends more than [Hopeless] on it. With RAMUS_CURVES=FILE it goes up to 1/8, 1/4, 1/2 and all of the limit. It then
+// appends the curve to FILE, one line of tab-separated values per case. It fails if the time grows with more than the
+// input, or is above [Slow] for one MB. A square gives 64 times the time for 8 times the input. Check allows 32 times,
+// and it allows everything below [Quick], because small times are noise.
 package growth
 
 import (
@@ -18,7 +18,7 @@ import (
 
 // Bounds of [Check].
 const (
-	Quick    = 250 * time.Millisecond // at full size, in which no growth is looked for
+	Quick    = 250 * time.Millisecond // at full size, below which no growth is checked
 	Slow     = 200 * time.Millisecond // for one MB, with RAMUS_CURVES
 	ratio    = 32                     // of the time at full size to that at 1/8
 	Hopeless = 20 * time.Second       // at any size
@@ -34,7 +34,7 @@ type Case struct {
 	Each                  func(int) string // makes the token with a number instead, where tokens must differ
 }
 
-// Repeat returns a case without prefix and suffix that bears the token's own text as its name.
+// Repeat returns a case without prefix and suffix. Its name is the token's own text.
 func Repeat(token string) Case { return Case{Token: token} }
 
 // Tokens returns one case for each token, as [Repeat] does.

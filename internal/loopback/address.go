@@ -1,7 +1,6 @@
-// Package loopback gives tests addresses for servers that must know theirs before they
-// listen, or listen there again after they were killed. Between times the address is
-// nobody's, so another test, of any package, could be given a port of 127.0.0.1 meanwhile:
-// the server would not start, or another one would be asked in its place.
+// Package loopback provides addresses to tests of servers that must know their address before they listen, or that
+// listen there again after they were killed. Between these times another test of any package could get the same port of
+// 127.0.0.1. The server would then not start, or requests would reach another one.
 package loopback
 
 import (
@@ -10,14 +9,13 @@ import (
 	"net"
 )
 
-// T is what Address needs of a test.
+// T is the part of a test that Address uses.
 type T interface {
 	Helper()
 	Fatal(args ...any)
 }
 
-// Address is an IP address, 127.x.y.z, that no other test has, with a port at which
-// nobody listens.
+// Address returns an IP address, 127.x.y.z, that no other test has, with a free port.
 func Address(t T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(IP(), "0"))
@@ -28,7 +26,7 @@ func Address(t T) string {
 	return l.Addr().String()
 }
 
-// IP is an IP address of this machine, 127.x.y.z, that no other test has.
+// IP returns an IP address of this machine, 127.x.y.z, that no other test has.
 func IP() string {
 	return fmt.Sprintf("127.%d.%d.%d", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
 }

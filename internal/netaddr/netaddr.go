@@ -1,10 +1,10 @@
-// Package netaddr tells public addresses from all others.
+// Package netaddr distinguishes public addresses from all others.
 package netaddr
 
 import "net/netip"
 
-// closed are the networks that are not public, apart from those that [netip.Addr] knows:
-// the registries of special-purpose addresses of RFC 6890, as IANA keeps them.
+// closed are the networks that are not public, in addition to those that [netip.Addr] knows. They come from the
+// registries of special-purpose addresses of RFC 6890 at IANA.
 var closed = prefixes(
 	"0.0.0.0/8",       // this network
 	"100.64.0.0/10",   // shared by carriers, and by overlay networks
@@ -21,14 +21,14 @@ var closed = prefixes(
 	"64:ff9b:1::/48",  // NAT64 of a local network
 	"100::/64",        // discard
 	"100:0:0:1::/64",  // dummy
-	"2001::/23",       // protocol assignments: Teredo, benchmarks, ORCHID
+	"2001::/23",       // protocol assignments, as Teredo, benchmarks, ORCHID
 	"2001:db8::/32",   // documentation
 	"3fff::/20",       // documentation
 	"5f00::/16",       // segment routing
 	"fec0::/10",       // site-local
 )
 
-// Networks whose addresses hold one of IPv4, at which byte.
+// embedding are the networks whose addresses contain one of IPv4, and its first byte.
 var embedding = []struct {
 	network netip.Prefix
 	at      int
@@ -45,9 +45,9 @@ func prefixes(texts ...string) []netip.Prefix {
 	return list
 }
 
-// Public tells whether an address is one of the public internet: none of this machine, of
-// private and shared networks, or of networks with a special purpose, also where a
-// transition mechanism wraps such an address of IPv4 in one of IPv6.
+// Public reports whether an address is one of the public internet. It returns false for addresses of this machine, of
+// private and shared networks, and of networks with a special purpose. This includes such IPv4 addresses that a
+// transition mechanism embeds in IPv6.
 func Public(ip netip.Addr) bool {
 	ip = ip.Unmap().WithZone("")
 	if !ip.IsValid() || !ip.IsGlobalUnicast() || ip.IsPrivate() {

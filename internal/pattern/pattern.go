@@ -1,7 +1,6 @@
-// Package pattern compiles regular expressions when they are first used. The one binary
-// of ramus is also what runs in every container, a hundred times at once and for every
-// `git status`; the expressions of the other rooms were a third of its start and of its
-// memory there.
+// Package pattern compiles regular expressions at their first use. The binary of ramus also runs in every container, a
+// hundred times at once and for every `git status`. There the expressions of the other packages took a third of its
+// start time and memory.
 package pattern
 
 import (
@@ -9,11 +8,10 @@ import (
 	"sync"
 )
 
-// Regexp is a regular expression. Its methods are [regexp.Regexp]'s.
+// Regexp is a regular expression. Its methods are those of [regexp.Regexp].
 type Regexp struct{ compiled func() *regexp.Regexp }
 
-// New is a regular expression that is known to be right: one that is not panics at its
-// first use.
+// New returns a regular expression. An invalid one panics at its first use.
 func New(text string) *Regexp {
 	return &Regexp{sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(text) })}
 }

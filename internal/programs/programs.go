@@ -1,8 +1,8 @@
-// Package programs has this project's programs ready for tests that run them for real.
+// Package programs builds this project's programs for tests that run them.
 //
-// A program is linked once for all packages, in bin/test of the checkout: linking
-// takes seconds, and finding that nothing has changed a fraction of one. Each test
-// gets a name of its own for it, which stays what it is when the checkout's is built anew.
+// A program is linked once for all packages, in bin/test of the checkout, because linking takes seconds, and finding
+// that nothing has changed a fraction of one. Each test gets a name of its own for the program, which stays the same
+// when the checkout's is built again.
 package programs
 
 import (
@@ -17,18 +17,17 @@ import (
 	"syscall"
 )
 
-// module is what programs are built from.
+// module is the path of this project's module.
 const module = "github.com/ramus-dev/ramus"
 
-// Into puts the programs of these packages, such as "cmd/ramus", into a folder, which is
-// made when missing; each is named as its package's folder. They are static, so they start in
-// every container. The folder, and the programs, are open to every user: containers run as
-// another one. Safe for concurrent use, also by several processes.
+// Into puts the programs of packages, such as "cmd/ramus", into a folder. Each has the name of its package's folder. A
+// missing folder is made. The programs are static, so they start in every container. All users may access the folder
+// and the programs, because containers run as another one. Into is safe for concurrent use, also by several processes.
 func Into(dir string, packages ...string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("cannot put programs for tests: %w", err)
 	}
-	if err := os.Chmod(dir, 0o755); err != nil { // t.TempDir's is closed
+	if err := os.Chmod(dir, 0o755); err != nil { // the folder of t.TempDir is private
 		return fmt.Errorf("cannot put programs for tests: %w", err)
 	}
 	for _, pkg := range packages {
@@ -42,14 +41,14 @@ func Into(dir string, packages ...string) error {
 // once has a function for each package that this process builds.
 var once sync.Map
 
-// put builds a package, at the first call of this process, and gives it another name.
+// put builds a package, at the first call of this process, and gives the program another name.
 func put(path, pkg string) error {
 	build, _ := once.LoadOrStore(pkg, sync.OnceValues(func() (string, error) { return build(pkg) }))
 	program, err := build.(func() (string, error))()
 	if err != nil {
 		return err
 	}
-	// Another package's tests may just be building it anew: the checkout has changed.
+	// The tests of another package may be building it again after a change of the checkout.
 	lock, err := locked(program, syscall.LOCK_SH)
 	if err != nil {
 		return err
@@ -61,7 +60,7 @@ func put(path, pkg string) error {
 	return clone(program, path)
 }
 
-// build returns where the program lies.
+// build returns the path of the program.
 func build(pkg string) (string, error) {
 	root, err := checkout()
 	if err != nil {
@@ -85,7 +84,7 @@ func build(pkg string) (string, error) {
 	return program, os.Chmod(program, 0o755)
 }
 
-// locked waits for a program's lock; closing it gives it back.
+// locked waits for a program's lock. Closing the file releases it.
 func locked(program string, how int) (*os.File, error) {
 	lock, err := os.OpenFile(program+".lock", os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -97,7 +96,7 @@ func locked(program string, how int) (*os.File, error) {
 	return lock, nil
 }
 
-// checkout is the folder of go.mod, which is above that of every package's tests.
+// checkout returns the folder of go.mod, which is above that of every package's tests.
 func checkout() (string, error) {
 	dir, err := os.Getwd()
 	if err != nil {
@@ -115,7 +114,7 @@ func checkout() (string, error) {
 	}
 }
 
-// clone copies a program where it cannot have two names.
+// clone copies a program if it cannot have two names.
 func clone(from, to string) error {
 	in, err := os.Open(from)
 	if err != nil {

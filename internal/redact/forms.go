@@ -14,16 +14,16 @@ import (
 	"unicode/utf8"
 )
 
-// minLine is the shortest line of a value of several lines that is a secret by itself.
+// minLine is the length of the shortest line of a value with several lines that is a secret by itself.
 const minLine = 16
 
-// form is one way to write a value.
+// form is one notation of a value.
 type form struct {
 	text  string
-	wraps bool // may be broken into lines
+	wraps bool // line breaks may split it
 }
 
-// formsOf lists the ways to write a value that are looked for, each once.
+// formsOf returns the notations of a value that are searched, each once.
 func formsOf(value string) []form {
 	var list []form
 	for _, v := range append(parts(value), value) {
@@ -46,8 +46,8 @@ func formsOf(value string) []form {
 	})
 }
 
-// parts are what of a value is a secret by itself: the longer lines or, of the
-// JSON of a service's account, whose lines are mostly the same for everybody, the keys in it.
+// parts returns the parts of a value that are secrets by themselves. These are its longer lines. In the JSON of a
+// service account, whose lines are mostly the same for everybody, they are the keys.
 func parts(value string) (list []string) {
 	var fields map[string]any
 	if json.Unmarshal([]byte(value), &fields) != nil {
@@ -62,8 +62,8 @@ func parts(value string) (list []string) {
 	return list
 }
 
-// lines are those lines of a value that tell something: no frame of a PEM
-// file, which everybody's begins with.
+// lines returns the lines of a value with content. It leaves out the first and last line of a PEM file, which many
+// files share.
 func lines(value string) (list []string) {
 	if !strings.Contains(value, "\n") {
 		return nil
@@ -76,15 +76,15 @@ func lines(value string) (list []string) {
 	return list
 }
 
-// base64Forms are the characters that a value has in a longer base64 text,
-// depending on how many bytes stand before it, and the text of the value alone.
-// They are one byte string in both alphabets, or in URLs and JSON, where the value needs neither + nor /.
+// base64Forms returns the characters of a value within a longer base64 text, for each number of bytes before it, and
+// the base64 text of the value alone. If the value needs neither + nor /, these are the same in both alphabets, in URLs
+// and in JSON.
 func base64Forms(v string) (list []string) {
 	std := base64.StdEncoding
 	list = append(list, std.EncodeToString([]byte(v)), std.WithPadding(base64.NoPadding).EncodeToString([]byte(v)))
 	for before := range 3 {
 		text := std.EncodeToString(append(make([]byte, before), v...))
-		// The first whole character of v, and the first that is not.
+		// The first whole character of v, and the first one after v.
 		from, to := (before*8+5)/6, (before+len(v))*8/6
 		list = append(list, text[from:to])
 	}
@@ -106,13 +106,12 @@ func hexForms(v string) []string {
 	return []string{text, strings.ToUpper(text)}
 }
 
-// escapedURL is a value in a URL or a form. Programs differ in what they leave
-// as it is.
+// escapedURL returns the notations of a value in a URL or a form. Programs differ in the characters that they escape.
 func escapedURL(v string) (list []string) {
 	const alnum = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
 	for _, kept := range []string{
 		"",                             // everything is escaped
-		alnum,                          // the cautious
+		alnum,                          // cautious programs
 		alnum + "-_.~",                 // RFC 3986
 		alnum + "-_.!~*'()",            // encodeURIComponent
 		alnum + "-_.*",                 // forms of browsers
@@ -131,7 +130,7 @@ func escapedURL(v string) (list []string) {
 			list = append(list, b.String(), strings.ReplaceAll(b.String(), "%20", "+"))
 		}
 	}
-	lower := func(s string) string { // only the digits of escapes
+	lower := func(s string) string { // lower converts only the digits of escapes
 		var b strings.Builder
 		for i := 0; i < len(s); i++ {
 			if s[i] == '%' && i+2 < len(s) {
@@ -149,18 +148,18 @@ func escapedURL(v string) (list []string) {
 	return list
 }
 
-// quoted is a value as it is, and within the quotes of JSON, Go, a shell and HTML.
+// quoted returns a value unchanged, and in the quotes of JSON, Go, a shell and HTML.
 func quoted(v string) []string {
 	list := []string{v}
 	for _, text := range jsonForms(v) {
 		list = append(list, text)
-		// JSON in JSON: a message that holds a message.
+		// JSON in JSON, as in a message within a message.
 		list = append(list, jsonForms(text)...)
 	}
 	inner := func(s string) string { return s[1 : len(s)-1] }
 	list = append(list, inner(strconv.Quote(v)), inner(strconv.QuoteToASCII(v)))
-	// ' becomes '\'' or '"'"' in quotes; in double quotes four characters get a backslash;
-	// bash's printf %q and xtrace put one before whatever means something.
+	// In single quotes ' becomes '\'' or '"'"'. In double quotes four characters get a backslash. bash's printf %q and
+	// xtrace escape every character with a meaning.
 	list = append(list, strings.ReplaceAll(v, `'`, `'\''`), strings.ReplaceAll(v, `'`, `'"'"'`), strings.ReplaceAll(v, `'`, `\'`),
 		strings.NewReplacer(`\`, `\\`, `"`, `\"`, "$", `\$`, "`", "\\`").Replace(v),
 		backslashed(v, " !\"$&'()*,;<>?[\\]^`{|}\t"), backslashed(v, " !\"#$&'()*,;<>?[\\]^`{|}~\t"))
@@ -187,15 +186,15 @@ func backslashed(v, special string) string {
 	return b.String()
 }
 
-// jsonForms are what encoders write between the quotes: with and without
-// escapes for HTML, for slashes, and for what is not ASCII.
+// jsonForms returns the notations of encoders between quotes, with and without escapes for HTML, for slashes, and for
+// characters that are not ASCII.
 func jsonForms(v string) (list []string) {
 	for _, forHTML := range []bool{false, true} {
 		var b bytes.Buffer
 		e := json.NewEncoder(&b)
 		e.SetEscapeHTML(forHTML)
 		if e.Encode(v) != nil {
-			continue // a string is always encoded
+			continue // encoding a string cannot fail
 		}
 		text := strings.TrimSuffix(b.String(), "\n")
 		text = text[1 : len(text)-1]

@@ -6,8 +6,8 @@ import (
 	"log/slog"
 )
 
-// Handler removes secrets from the records of a log before next gets them:
-// from messages, keys and values, whatever their type. With no secrets it is next itself.
+// Handler removes secrets from the records of a log before next gets them. It covers messages, keys and values of any
+// type. Without secrets it returns next itself.
 func (s *Secrets) Handler(next slog.Handler) slog.Handler {
 	if s.Empty() {
 		return next
@@ -57,8 +57,8 @@ func (h *handler) attr(a slog.Attr) slog.Attr {
 	case slog.KindGroup:
 		a.Value = slog.GroupValue(h.attrs(a.Value.Group())...)
 	case slog.KindAny:
-		// What next would print is its own business: a value that shows a secret
-		// in any of the usual ways is replaced by its cleaned text.
+		// The format of next is not known. A value that shows a secret in any of the usual formats is replaced by its
+		// redacted text.
 		v := a.Value.Any()
 		for _, verb := range []string{"%v", "%+v", "%s"} {
 			text := fmt.Sprintf(verb, v)

@@ -6,11 +6,10 @@ import (
 	"reflect"
 )
 
-// JSON is a JSON text without secrets: none in any string, key or number, however
-// it is escaped. A number that is a secret becomes a string. The same text when
-// there is none, and text that is no JSON is treated as text.
+// JSON returns a JSON text without secrets in any string, key or number, independent of escapes. A number that is a
+// secret becomes a string. It returns the same text if there is none. Text that is not JSON is treated as text.
 func (s *Secrets) JSON(text []byte) []byte {
-	// Escapes of letters are the only ones that the forms do not know.
+	// Escapes of letters are the only ones that the forms do not cover.
 	if s.Empty() || len(text) < MinLength || len(s.find(text)) == 0 && !bytes.Contains(text, []byte(`\u`)) {
 		return text
 	}
@@ -27,7 +26,7 @@ func (s *Secrets) JSON(text []byte) []byte {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
 	e.SetEscapeHTML(false)
-	if e.Encode(clean.Interface()) != nil { // what was decoded is encoded
+	if e.Encode(clean.Interface()) != nil { // a decoded value can be encoded
 		return s.Bytes(text)
 	}
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n"))

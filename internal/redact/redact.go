@@ -1,20 +1,15 @@
 // Package redact removes the values of secrets from text and streams.
 //
-// A server holds secrets: tokens, keys, passwords. They never enter a
-// container, but a person may paste one, a tool may print one, and an error of
-// a library may quote one. [Secrets] knows the exact values and takes them out
-// wherever something is journalled, stored or shown: as they are, and in their
-// base64 (both alphabets, at each of the three offsets), hexadecimal (both
-// cases) and URL-encoded forms, as JSON, a shell, Go and HTML quote them, also
-// where a value is split over several writes, or an encoding over several lines.
-// Of a value of several lines, such as a private key, each longer line is a
-// secret by itself.
+// A server has secrets, such as tokens, keys and passwords. They never enter a container, but a person may paste one, a
+// tool may print one, and an error of a library may quote one. [Secrets] knows the exact values and removes them
+// wherever text is journalled, stored or shown. It removes a value unchanged, in its base64 (both alphabets, at each of
+// the three offsets), hexadecimal (both cases) and URL-encoded forms, and in the quotes of JSON, a shell, Go and HTML.
+// It also finds a value that is split over several writes, or an encoding over several lines. Each longer line of a
+// value with several lines, such as a private key, is a secret by itself.
 //
-// What is removed is exact: text without a value passes byte for byte. It is no
-// defence against somebody who has a value and wants to hide that he shows it.
-// Where base64 text begins or ends within a value's first or last three bytes,
-// the characters that carry bits of a neighbour too are left; they tell
-// at most four bits of the value at either end.
+// The removal is exact. Text without a value is copied byte for byte. It does not protect against a person who has a
+// value and hides it in another form. If base64 text begins or ends within a value's first or last three bytes, the
+// characters that also have bits of a neighbour are kept. They reveal at most four bits of the value at either end.
 package redact
 
 import (
@@ -27,28 +22,27 @@ import (
 	"unicode/utf8"
 )
 
-// MinLength is the shortest value that is removed; shorter ones would be found everywhere.
+// MinLength is the length of the shortest value that is removed, in bytes. Shorter ones would be found everywhere.
 const MinLength = 8
 
 // Secrets is a set of values to remove. A nil *Secrets removes nothing. It is
 // immutable and safe for concurrent use.
 type Secrets struct {
-	// patterns, by their first eight bytes, the longest first.
+	// patterns are by their first eight bytes, the longest first.
 	patterns map[uint64][]*pattern
-	// heads are the first one to seven bytes of all patterns; true for those of
-	// a pattern that lines may break.
+	// heads are the first one to seven bytes of all patterns. The value is true for patterns that line breaks may
+	// split.
 	heads map[uint64]bool
-	// first knows the first four bytes of all patterns, blocks any four of their first eight.
+	// first has the first four bytes of all patterns, and blocks any four of their first eight.
 	first, blocks filter
 }
 
-// New makes a set from values by name; values shorter than MinLength are left
-// out and their names returned. In text a value becomes "[secret NAME]". White
-// space around a value does not belong to it.
+// New returns a set of values by name. It leaves out values shorter than MinLength and returns their names. A value in
+// a text is replaced by "[secret NAME]". White space around a value is not a part of it.
 func New(values map[string]string) (s *Secrets, short []string) {
 	s = &Secrets{patterns: make(map[uint64][]*pattern), heads: make(map[uint64]bool)}
 	known := make(map[string]*pattern)
-	// In the order of names, so that of two names for one value it is always the same that is shown.
+	// In the order of names, so that a value with two names always shows the same one.
 	for _, name := range slices.Sorted(maps.Keys(values)) {
 		value := strings.TrimSpace(values[name])
 		if len(value) < MinLength {
@@ -71,9 +65,8 @@ func New(values map[string]string) (s *Secrets, short []string) {
 	return s, short
 }
 
-// label gives each pattern the text that takes its place. It means nothing to
-// JSON, HTML or a shell's quotes, so that it can stand where the value stood. A name
-// that holds a secret, its own or another, must not bring it back.
+// label sets the replacement of each pattern. It has no meaning in JSON, HTML or a shell's quotes, so that it can
+// replace the value there. A name that contains a secret, its own or another, must not show it.
 func (s *Secrets) label(known map[string]*pattern) {
 	plain := func(r rune) rune {
 		if r < ' ' || strings.ContainsRune("\"\\'`<>&$%", r) || r == utf8.RuneError {
@@ -92,7 +85,7 @@ func (s *Secrets) label(known map[string]*pattern) {
 	}
 }
 
-// With is a set of these values and of more. A value that is in both keeps its name.
+// With returns a set of these values and further ones. A value that is in both keeps its name.
 func (s *Secrets) With(values map[string]string) *Secrets {
 	more, _ := New(values)
 	if s.Empty() {
@@ -116,10 +109,10 @@ func (s *Secrets) With(values map[string]string) *Secrets {
 	return all
 }
 
-// Empty tells whether there is nothing to remove.
+// Empty reports whether there is nothing to remove.
 func (s *Secrets) Empty() bool { return s == nil || len(s.patterns) == 0 }
 
-// String is text without secrets; the same text when there is none.
+// String returns text without secrets. It returns the same text if there is none.
 func (s *Secrets) String(text string) string {
 	if s.Empty() || len(text) < MinLength {
 		return text
@@ -131,7 +124,7 @@ func (s *Secrets) String(text string) string {
 	return text
 }
 
-// Bytes is b without secrets; b itself when there is none. b is not changed.
+// Bytes returns b without secrets. It returns b itself if there is none, and never changes b.
 func (s *Secrets) Bytes(b []byte) []byte {
 	if s.Empty() || len(b) < MinLength {
 		return b
@@ -144,8 +137,7 @@ func (s *Secrets) Bytes(b []byte) []byte {
 	return out
 }
 
-// Name is a file's path without secrets, fit to be a path: what takes a value's
-// place holds no slash. Two paths may become the same.
+// Name returns a file's path without secrets. A replacement has no slash. Two paths may become the same.
 func (s *Secrets) Name(path string) string {
 	if s.Empty() || len(path) < MinLength {
 		return path
@@ -169,8 +161,8 @@ func (s *Secrets) Name(path string) string {
 	return string(append(out, b[start:]...))
 }
 
-// Find names the secrets that r holds, in alphabetical order, reading it to its
-// end. With an error it names those that were found before.
+// Find returns the names of the secrets in r, in alphabetical order. It reads r to its end. After an error it returns
+// those found before.
 func (s *Secrets) Find(r io.Reader) (names []string, err error) {
 	if s.Empty() {
 		_, err = io.Copy(io.Discard, r)
@@ -181,22 +173,21 @@ func (s *Secrets) Find(r io.Reader) (names []string, err error) {
 	return f.Names(), err
 }
 
-// find names the secrets in b.
+// find returns the names of the secrets in b.
 func (s *Secrets) find(b []byte) []string {
 	f := s.Finder()
-	_, _ = f.Write(b) // never fails
+	_, _ = f.Write(b) // Write never fails
 	return f.Names()
 }
 
-// Finder names the secrets in what is written to it; it keeps no text.
-// It is not safe for concurrent use.
+// Finder finds the secrets in the text written to it. It keeps no text. It is not safe for concurrent use.
 type Finder struct {
 	s     *Secrets
 	held  []byte
 	names map[string]bool
 }
 
-// Finder makes a Finder.
+// Finder returns a new Finder.
 func (s *Secrets) Finder() *Finder { return &Finder{s: s} }
 
 // Write never fails.
@@ -211,8 +202,8 @@ func (f *Finder) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Names is what was found in all that was written, in alphabetical order; what
-// is written afterwards is another text.
+// Names returns the names of the secrets in the text written so far, in alphabetical order. Later writes start another
+// text.
 func (f *Finder) Names() []string {
 	if !f.s.Empty() {
 		f.scan(f.held, true)
@@ -236,10 +227,9 @@ func (f *Finder) scan(b []byte, final bool) (done int) {
 	}
 }
 
-// Writer removes secrets from what is written through it, also where a value is
-// split over writes: it holds back what may be the beginning of one until it is
-// none, or until Flush, which must be called at the end. Everything else goes
-// on at once. It is not safe for concurrent use.
+// Writer removes secrets from the text written through it, including values that are split over writes. It holds back
+// text that may be the beginning of a value, until that is decided or until Flush, which must be called at the end. All
+// other text is written immediately. It is not safe for concurrent use.
 type Writer struct {
 	s    *Secrets
 	w    io.Writer
@@ -249,10 +239,10 @@ type Writer struct {
 	err  error
 }
 
-// Writer makes a Writer that writes to w.
+// Writer returns a Writer that writes to w.
 func (s *Secrets) Writer(w io.Writer) *Writer { return &Writer{s: s, w: w} }
 
-// Write takes all of p; the error is w's, and stays.
+// Write takes all of p. It returns the error of w, which stays.
 func (w *Writer) Write(p []byte) (int, error) {
 	if w.s.Empty() {
 		return w.w.Write(p)
@@ -271,7 +261,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush writes what was held back. What is written afterwards is another text.
+// Flush writes the text held back. Later writes start another text.
 func (w *Writer) Flush() error {
 	if w.s.Empty() || w.err != nil {
 		return w.err
@@ -279,11 +269,11 @@ func (w *Writer) Flush() error {
 	return w.pass(w.held, true)
 }
 
-// Held is how many bytes may be the beginning of a secret.
+// Held returns the number of bytes that may be the beginning of a secret.
 func (w *Writer) Held() int { return len(w.held) }
 
-// LetGo writes what is held back and goes on looking. Where a secret follows
-// after all, so much of its beginning has been shown, and the rest is removed.
+// LetGo writes the text held back and continues the search. If a secret follows after all, that part of it has been
+// shown, and the rest is removed.
 func (w *Writer) LetGo() error {
 	if w.err != nil || w.cut.covered >= len(w.held) {
 		return w.err
@@ -293,7 +283,7 @@ func (w *Writer) LetGo() error {
 	return w.err
 }
 
-// Found names the secrets that were removed, in alphabetical order.
+// Found returns the names of the removed secrets, in alphabetical order.
 func (w *Writer) Found() []string { return slices.Sorted(maps.Keys(w.cut.found)) }
 
 func (w *Writer) pass(b []byte, final bool) error {
@@ -307,7 +297,7 @@ func (w *Writer) pass(b []byte, final bool) error {
 			return err
 		}
 	}
-	// Large writes are rare; their memory is not kept for the small ones.
+	// Large writes are rare, so their memory is not kept.
 	if w.out = out; cap(out) > 1<<20 {
 		w.out = nil
 	}
@@ -315,7 +305,7 @@ func (w *Writer) pass(b []byte, final bool) error {
 	return nil
 }
 
-// Copy copies from r to w without secrets, to r's end, and names those that were removed.
+// Copy copies r without secrets to w, and returns the names of the removed ones.
 func (s *Secrets) Copy(w io.Writer, r io.Reader) (found []string, err error) {
 	out := s.Writer(w)
 	_, err = io.Copy(out, r)

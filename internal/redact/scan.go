@@ -5,24 +5,23 @@ import (
 	"encoding/binary"
 )
 
-// The search needs one look-up for five positions: a pattern that begins at one
-// of them has, with its first eight bytes, all of the four that follow the fourth.
-// Where a filter knows those four, the first eight bytes of each position
-// lead to the few patterns that are compared. An automaton would read every byte, in
-// tables that no cache holds once a private key is among the values.
+// The search needs one look-up for five positions. A pattern that begins at one of them has, within its first eight
+// bytes, all of the four bytes after the fourth. If a filter has those four, the first eight bytes of each position
+// select the few patterns to compare. An automaton would read every byte, with tables too large for the cache once a
+// private key is among the values.
 
-// filterBits: 8 KiB, which stay in the first cache.
+// filterBits gives a filter 8 KiB, which stay in the first cache.
 const filterBits = 16
 
 const (
-	head  = MinLength // how many first bytes lead to a pattern; no pattern is shorter
-	block = 4         // how many bytes a filter looks at
+	head  = MinLength // number of first bytes that select a pattern; no pattern is shorter
+	block = 4         // number of bytes that a filter tests
 	step  = head - block + 1
-	// stretch is how far ahead line breaks are looked for.
+	// stretch is the distance in which line breaks are searched at once.
 	stretch = 512
 )
 
-// filter is a set of blocks that now and then says yes to another.
+// filter is a set of blocks. It may report blocks that it does not have.
 type filter [1 << (filterBits - 6)]uint64
 
 func (f *filter) add(b []byte) {
@@ -38,14 +37,14 @@ func (f *filter) has(block uint32) bool {
 // pattern is one form of one value.
 type pattern struct {
 	text  []byte
-	wraps bool // line breaks may stand within: base64 and hexadecimal are printed in lines
+	wraps bool // line breaks may split it, because base64 and hexadecimal are printed in lines
 	name  string
 	label []byte
 }
 
 func hash(block uint32) uint32 { return block * 0x9E3779B1 >> (32 - filterBits) }
 
-// headKey is the key of up to seven first bytes; their number stands above them.
+// headKey returns the key of up to seven first bytes. Their number is in the bits above them.
 func headKey(b []byte) uint64 {
 	var k [8]byte
 	copy(k[:7], b)
@@ -66,11 +65,11 @@ func (s *Secrets) add(p *pattern) {
 	}
 }
 
-// breaks are the bytes that a line break begins with.
+// breaks are the first bytes of line breaks.
 var breaks = [256]bool{'\n': true, '\r': true, '\\': true}
 
-// lineBreak is the length of the line break that b begins with, as it is or as
-// JSON has it: 0 when there is none, -1 when more of b is needed to tell.
+// lineBreak returns the length of the line break at the beginning of b, as it is or in the notation of JSON. Returns 0
+// if there is none, and -1 if more of b is needed to decide.
 func lineBreak(b []byte) int {
 	if b[0] == '\n' {
 		return 1
@@ -86,8 +85,8 @@ func lineBreak(b []byte) int {
 	return 0
 }
 
-// encoded tells the characters of patterns that lines may break: base64, also
-// within URLs and JSON, and hexadecimal.
+// encoded has the characters of patterns that line breaks may split: base64, also within URLs and JSON, and
+// hexadecimal.
 var encoded = func() (set [256]bool) {
 	for _, c := range `ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/-_=%\` {
 		set[c] = true
@@ -95,13 +94,12 @@ var encoded = func() (set [256]bool) {
 	return set
 }()
 
-// next finds the first position from i on where a pattern begins, which is n
-// bytes long there. Without one, p is nil and at is the length of b or, unless
-// b is final, the first position where with more text there may be one: pending.
+// next returns the first position from i on at which a pattern begins, with the pattern and its length there. If there
+// is none, p is nil, and at is the length of b. If b is not final, at may be the first position at which a pattern may
+// begin with more text, and pending is true.
 func (s *Secrets) next(b []byte, i int, final bool) (at int, p *pattern, n int, pending bool) {
 	for i < len(b) {
-		// Up to whole no line break stands within the first bytes of a position, from
-		// there to broken one may.
+		// Up to whole the first bytes of a position have no line break. From there to broken they may have one.
 		whole := max(i, min(i+stretch, len(b)-head+1))
 		broken := whole
 		if whole == len(b)-head+1 || whole == i {
@@ -126,8 +124,8 @@ func (s *Secrets) next(b []byte, i int, final bool) (at int, p *pattern, n int, 
 	return len(b), nil, 0, false
 }
 
-// skip finds the first position in b[i:end] where a pattern may begin, or end.
-// Eight bytes can be read at each of them.
+// skip returns the first position in b[i:end] at which a pattern may begin, or end. Eight bytes can be read at each of
+// them.
 func (s *Secrets) skip(b []byte, i, end int) int {
 	for i < end {
 		v := binary.LittleEndian.Uint64(b[i:])
@@ -144,8 +142,7 @@ func (s *Secrets) skip(b []byte, i, end int) int {
 	return end
 }
 
-// nextBreak finds the first line break in b[i:end] behind which an encoding may
-// go on; -1 when there is none.
+// nextBreak returns the first line break in b[i:end] after which an encoding may continue. Returns -1 if there is none.
 func nextBreak(b []byte, i, end int) int {
 	for i < end {
 		n := bytes.IndexByte(b[i:end], '\n')
@@ -171,7 +168,7 @@ func nextBreak(b []byte, i, end int) int {
 	return -1
 }
 
-// joins tells whether an encoding may go on behind a line break at b[i].
+// joins reports whether an encoding may continue after a line break at b[i].
 func joins(b []byte, i int) bool {
 	if !encoded[b[i-1]] {
 		return false
@@ -180,7 +177,7 @@ func joins(b []byte, i int) bool {
 	return n < 0 || n > 0 && (i+n == len(b) || encoded[b[i+n]])
 }
 
-// beginning lists the patterns that begin with the first bytes of b.
+// beginning returns the patterns that begin with the first bytes of b.
 func (s *Secrets) beginning(b []byte) []*pattern {
 	if !s.first.has(binary.LittleEndian.Uint32(b)) {
 		return nil
@@ -188,8 +185,8 @@ func (s *Secrets) beginning(b []byte) []*pattern {
 	return s.patterns[binary.LittleEndian.Uint64(b)]
 }
 
-// at tells which pattern b begins with: the longest, and how long it is here.
-// pending: with more text there might be one, or a longer one.
+// at returns the longest pattern at the beginning of b, and its length there. pending means that there might be one, or
+// a longer one, with more text.
 func (s *Secrets) at(b []byte, final bool) (p *pattern, n int, pending bool) {
 	consider := func(c *pattern, wrapped bool) {
 		if !wrapped {
@@ -230,7 +227,7 @@ func (s *Secrets) at(b []byte, final bool) (p *pattern, n int, pending bool) {
 			}
 			if m > 0 {
 				i += m
-				// One line break, and then the encoding goes on.
+				// A single line break, after which the encoding continues.
 				if i < len(b) && (!encoded[b[i]] || breaks[b[i]] && lineBreak(b[i:]) > 0) {
 					return choose(p, n, pending)
 				}
@@ -255,7 +252,7 @@ func (s *Secrets) at(b []byte, final bool) (p *pattern, n int, pending bool) {
 	return choose(p, n, pending)
 }
 
-// choose: what is pending comes first, because it may turn out to be longer.
+// choose prefers a pending pattern, because it may be longer.
 func choose(p *pattern, n int, pending bool) (*pattern, int, bool) {
 	if pending {
 		return nil, 0, true
@@ -263,8 +260,8 @@ func choose(p *pattern, n int, pending bool) (*pattern, int, bool) {
 	return p, n, false
 }
 
-// wrapped is the length of the pattern at the beginning of b with line breaks
-// within, 0 when it is not there. more: b ends before that can be told.
+// wrapped returns the length of the pattern at the beginning of b with line breaks inside. Returns 0 if it is not
+// there. more means that b ends before that is decided.
 func (p *pattern) wrapped(b []byte) (n int, more bool) {
 	for k := 0; k < len(p.text); {
 		switch {
@@ -289,15 +286,14 @@ func (p *pattern) wrapped(b []byte) (n int, more bool) {
 	return n, false
 }
 
-// cut takes values out of a text that comes in parts.
+// cut removes values from a text that arrives in parts.
 type cut struct {
-	covered int             // bytes at the beginning of the next part that belong to a value
+	covered int             // number of bytes at the beginning of the next part that belong to a value
 	found   map[string]bool // names
 }
 
-// take appends b without its values to out. Values that overlap are one: no
-// byte of either is left. rest is the end of b that has to be looked at again
-// with what follows; none when b is final.
+// take appends b without its values to out. Overlapping values are one, and nothing of either is kept. rest is the end
+// of b that has to be read again together with the next part. It is empty if b is final.
 func (c *cut) take(s *Secrets, out, b []byte, final bool) (_, rest []byte) {
 	start := c.covered
 	for i := 0; ; {

@@ -13,10 +13,10 @@ var (
 	numberType = reflect.TypeFor[json.Number]()
 )
 
-// Clean is v without secrets in any string, key or byte slice that it leads to,
-// and in numbers where anything may stand. Strings of a type of their own are
-// left: they are hashes and words of closed lists, which a secret that is a common word must
-// not take apart. So is what has no exported fields. v itself is not changed, and is returned when there is none.
+// Clean returns v without secrets in any string, key or byte slice inside, and in numbers of dynamic type. It does not
+// change strings of a named type. These are hashes and words of closed lists, which a secret that is a common word must
+// not change. It does not change values without exported fields either. v itself is not changed, and is returned if
+// there is no secret.
 func Clean[T any](s *Secrets, v T) T {
 	if s.Empty() {
 		return v
@@ -120,7 +120,7 @@ func (s *Secrets) cleanMap(v reflect.Value) (_ reflect.Value, changed bool) {
 	return out, true
 }
 
-// number is a number's digits.
+// number returns the digits of a number.
 func number(v reflect.Value) (text string, ok bool) {
 	switch {
 	case v.Type() == numberType:

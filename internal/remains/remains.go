@@ -1,11 +1,9 @@
-// Package remains finds what is left of a folder on the machine: the processes
-// that live in it, in whatever namespaces, and the mounts that lie there. Tests
-// that start servers and containers end with it.
+// Package remains finds the remains of a folder on the machine: the processes that use it, in any namespaces, and the
+// mounts in it. Tests that start servers and containers call it at their end.
 //
-// It goes by what the kernel tells below /proc, not by what an engine knows: a
-// container that its engine has forgotten is what it is there to find. What it cannot
-// read is passed over; a process that keeps others from looking, as a runner
-// does, is told by its command line unless this process is root.
+// It reads /proc of the kernel and not the state of an engine, because it has to find containers that their engine has
+// forgotten. It skips everything that it may not read. A process that denies access, like a runner, is found by its
+// command line unless this process is root.
 package remains
 
 import (
@@ -21,26 +19,25 @@ import (
 	"time"
 )
 
-// Process is one that has to do with a folder.
+// Process is a process that uses a folder.
 type Process struct {
 	PID  int
-	Line string // its command line, shortened
-	// Container is the sandbox of which it is process 1; "" for every other process.
+	Line string // its command line, clipped
+	// Container is the sandbox of which the process is process 1, or "" for every other process.
 	Container string
-	Why       string // what of it lies in the folder
+	Why       string // how the process uses the folder
 }
 
 func (p Process) String() string { return fmt.Sprintf("process %d, %s: %s", p.PID, p.Why, p.Line) }
 
 const (
-	// grace is for what ends by itself, such as the git of a server that was killed.
+	// grace bounds the wait for processes that end by themselves, such as the git of a killed server.
 	grace = 30 * time.Second
 	again = 10 * time.Millisecond
 )
 
-// Check fails the test when a process or a mount of the folder is left, and ends
-// such processes, so that the next test does not meet them. The data folders of servers
-// are folders directly in it, or itself.
+// Check fails the test if a process or a mount of the folder is left. It ends such processes, so that they do not
+// disturb the next test. The data folders of servers are the folder itself or its subfolders.
 func Check(t testing.TB, dir string) {
 	t.Helper()
 	var left []Process
@@ -60,7 +57,7 @@ func Check(t testing.TB, dir string) {
 	}
 }
 
-// mountedIn is where something is mounted in a folder.
+// mountedIn returns the mount points in a folder.
 func mountedIn(t testing.TB, dir string) (at []string) {
 	t.Helper()
 	mounts, err := os.ReadFile("/proc/self/mountinfo")
@@ -75,24 +72,24 @@ func mountedIn(t testing.TB, dir string) (at []string) {
 	return at
 }
 
-// KillContainers kills the sandboxes of a data folder, as an engine that died or a
-// kernel would, and waits until they have ended. Nobody is told, and nothing is tidied up.
+// KillContainers kills the sandboxes of a data folder, as a crash of the engine or the kernel would, and waits until
+// they have ended. It informs no other process and cleans up nothing.
 func KillContainers(data string) {
-	killed := make(map[int]string) // the container of each
+	killed := make(map[int]string) // id of the container by process
 	for _, p := range Of(data) {
 		if p.Container != "" {
 			killed[p.PID] = p.Container
 			_ = syscall.Kill(p.PID, syscall.SIGKILL)
 		}
 	}
-	// Others may have begun meanwhile.
+	// Others may have started meanwhile.
 	alive := func(p Process) bool { return p.Container != "" && killed[p.PID] == p.Container }
 	for until := time.Now().Add(grace); slices.ContainsFunc(Of(data), alive) && time.Now().Before(until); {
 		time.Sleep(again)
 	}
 }
 
-// Of lists the processes that have to do with a folder, this one excepted.
+// Of returns the processes that use a folder, without this one.
 func Of(dir string) []Process {
 	if real, err := filepath.EvalSymlinks(dir); err == nil {
 		dir = real
@@ -143,11 +140,11 @@ func Of(dir string) []Process {
 	return list
 }
 
-// containerMark stands on the command line of process 1 of a sandbox, ahead of its id.
+// containerMark is on the command line of process 1 of a sandbox, before its id.
 const containerMark = "RAMUS_CONTAINER="
 
-// containersIn are the ids of the sandboxes that have a folder in dir, or did: a
-// process can outlive its folder, but then it is found by its mounts.
+// containersIn returns the ids of the sandboxes that have a folder in dir, or had one. A process can outlive its
+// folder. It is then found by its mounts.
 func containersIn(dir string) []string {
 	var ids []string
 	for _, pattern := range []string{"sandbox/sb*", "*/sandbox/sb*"} {
@@ -162,7 +159,7 @@ func containersIn(dir string) []string {
 // A mount is a line of /proc/PID/mountinfo.
 type mount struct {
 	device   string // major:minor
-	root, at string // what of the file system is seen, and where
+	root, at string // the visible part of the file system, and its mount point
 }
 
 func parseMounts(mountinfo []byte) []mount {
@@ -175,8 +172,8 @@ func parseMounts(mountinfo []byte) []mount {
 	return list
 }
 
-// locate tells where a folder lies on its file system. Names with spaces, which
-// the kernel writes as escapes, are not found.
+// locate returns the position of a folder on its file system. It does not find names with spaces, which the kernel
+// escapes.
 func locate(mounts []mount, dir string) (device, root string) {
 	var best mount
 	for _, m := range mounts {
@@ -188,7 +185,7 @@ func locate(mounts []mount, dir string) (device, root string) {
 	return best.device, filepath.Join(best.root, rest)
 }
 
-// within tells whether a path is a folder's, or in it. A file that was deleted counts.
+// within reports whether a path is that of a folder or inside it. Deleted files count.
 func within(path, dir string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
 }

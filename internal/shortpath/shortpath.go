@@ -1,5 +1,5 @@
-// Package shortpath names unix sockets in folders that lie deep: the address of one
-// holds 107 bytes (unix(7)), and a path may be longer.
+// Package shortpath provides paths of unix sockets in deeply nested folders. The address of a socket has at most 107
+// bytes (unix(7)), and a path may be longer.
 package shortpath
 
 import (
@@ -7,10 +7,9 @@ import (
 	"os"
 )
 
-// To calls use with a short path to the name in a folder, which goes through a
-// descriptor of the folder and is good until use returns: a listener must not remove its
-// socket by it when it is closed ([net.UnixListener.SetUnlinkOnClose]). The name may be
-// a link; where others write to the folder, that is not the way.
+// To calls use with a short path to the name in a folder. The path goes through a descriptor of the folder and is valid
+// until use returns. So a listener must not remove its socket by that path when it is closed
+// ([net.UnixListener.SetUnlinkOnClose]). The name may be a link, so To is not safe for a folder to which others write.
 func To(dir, name string, use func(path string) error) error {
 	d, err := os.Open(dir)
 	if err != nil {
