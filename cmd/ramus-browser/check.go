@@ -17,10 +17,10 @@ import (
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
-// maxStderr bounds what the driver may say in words.
+// maxStderr bounds the driver's standard error, in bytes.
 const maxStderr = 64 << 10
 
-// check does a job and writes the evidence, whatever becomes of the browser.
+// check performs a job and writes the evidence, even if the browser crashes.
 func check(ctx context.Context, args []string, std streams) (int, error) {
 	begun := time.Now()
 	if len(args) != 0 {
@@ -56,7 +56,7 @@ func check(ctx context.Context, args []string, std streams) (int, error) {
 	return exitOther, nil
 }
 
-// checkJob has the job driven and makes one check of what came of it.
+// checkJob runs the driver for the job and returns the check with its results.
 func checkJob(ctx context.Context, std streams, work, out string) browser.Check {
 	in, err := readJob(std.in)
 	if err != nil {
@@ -85,24 +85,24 @@ func checkJob(ctx context.Context, std streams, work, out string) browser.Check 
 	return c
 }
 
-// unverified is a check that could not be done.
+// unverified returns a check that could not be performed.
 func unverified(in browser.Job, err error) browser.Check {
 	return browser.Check{Name: in.Spec.Name, Verdict: browser.Unverified, Reason: err.Error(), Views: []browser.View{}}
 }
 
-// How a driver can end, beside by itself.
+// Ends of a driver other than by itself.
 var (
 	errDeadline = errors.New("the deadline passed")
 	errStopped  = errors.New("the check was stopped")
 )
 
-// drive runs `ramus-browser drive` to its end, or to the deadline's, and leaves no process behind.
+// drive runs `ramus-browser drive` to its end or to the deadline, and leaves no process behind.
 func (j *job) drive(ctx context.Context, p place, env []string, in browser.Job, stderr io.Writer, work, out string) (said string, end error) {
 	text, err := json.Marshal(in)
 	if err != nil {
 		return "", fmt.Errorf("cannot pass the job on: %w", err)
 	}
-	// The child's own time begins a little later.
+	// The child's own deadline begins slightly later.
 	ctx, cancel := context.WithTimeoutCause(ctx, j.deadline+500*time.Millisecond, errDeadline)
 	defer cancel()
 	jobIn, jobOut, err := os.Pipe()
@@ -119,7 +119,8 @@ func (j *job) drive(ctx context.Context, p place, env []string, in browser.Job, 
 	cmd := exec.Command(p.self, "drive", out, filepath.Join(work, "tmp"))
 	cmd.Env = env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	// Files and not writers: the browser holds them longer than the driver lives, and it is buried only then.
+	// These are files and not writers, because the browser holds them longer than the driver runs, and is killed only
+	// afterwards.
 	cmd.Stdin, cmd.Stderr = jobIn, wordsOut
 	err = cmd.Start()
 	jobIn.Close()
@@ -148,10 +149,10 @@ func (j *job) drive(ctx context.Context, p place, env []string, in browser.Job, 
 	return tail.last(), end
 }
 
-// maxIndex bounds the check itself.
+// maxIndex bounds the check itself, in bytes.
 const maxIndex = 8 << 20
 
-// readCheck reads what the driver wrote last.
+// readCheck reads the check that the driver wrote last.
 func readCheck(out string) (browser.Check, error) {
 	var c browser.Check
 	f, err := os.Open(filepath.Join(out, indexFile))
@@ -169,8 +170,7 @@ func readCheck(out string) (browser.Check, error) {
 	return c, nil
 }
 
-// complete gives every view a verdict that has none because the driver did not come so
-// far, and makes the check's out of them.
+// complete sets the verdict of every view that the driver did not reach, and then that of the check.
 func complete(c *browser.Check, j *job, end error, said string) {
 	first := true
 	for i := range c.Views {
@@ -180,7 +180,7 @@ func complete(c *browser.Check, j *job, end error, said string) {
 		}
 		switch {
 		case errors.Is(end, errDeadline) && v.Status > 0:
-			// The page answered and then kept the browser from going on.
+			// The page answered and then blocked the browser.
 			v.Verdict, v.Reason = browser.Fail, "the check "+timeoutError(j.deadline).Error()
 		case errors.Is(end, errDeadline):
 			v.Verdict, v.Reason = browser.Unverified, "not looked at: the check "+timeoutError(j.deadline).Error()
@@ -196,7 +196,7 @@ func complete(c *browser.Check, j *job, end error, said string) {
 	sum(c)
 }
 
-// lastWords says why a driver ended before its work was done.
+// lastWords returns the reason why a driver ended too early.
 func lastWords(said string, end, otherwise error) string {
 	var exit *exec.ExitError
 	switch {
@@ -212,7 +212,7 @@ func lastWords(said string, end, otherwise error) string {
 	return otherwise.Error()
 }
 
-// tailWriter passes a bounded amount on and remembers what was said last.
+// tailWriter passes a bounded number of bytes to w and remembers the last ones.
 type tailWriter struct {
 	w    io.Writer
 	left int
@@ -231,7 +231,7 @@ func (t *tailWriter) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// last is the line that says most: that of a panic, else the last one.
+// last returns the most informative line, that of a panic or else the last one.
 func (t *tailWriter) last() string {
 	line := ""
 	for l := range strings.Lines(string(t.tail)) {

@@ -10,14 +10,14 @@ import (
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
-// Bounds of console.jsonl.
+// Bounds on console.jsonl.
 const (
 	maxConsoleLines = 2000
 	maxConsoleText  = 8 << 10
 	maxKinds        = 20
 )
 
-// consoleLog writes console.jsonl. It is not safe for use from several goroutines.
+// consoleLog writes console.jsonl. It is not safe for concurrent use.
 type consoleLog struct {
 	begun   time.Time
 	file    *os.File
@@ -25,7 +25,7 @@ type consoleLog struct {
 	lines   int
 	dropped int
 	counts  map[string]int
-	err     error // the first of writing
+	err     error // the first error of writing
 }
 
 func newConsoleLog(name string, begun time.Time) (*consoleLog, error) {

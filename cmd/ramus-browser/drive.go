@@ -15,14 +15,13 @@ import (
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
-// driveGrace is what is left of the deadline for writing evidence down.
+// driveGrace returns the part of the deadline that is reserved for writing evidence.
 func driveGrace(deadline time.Duration) time.Duration {
 	return min(max(deadline/5, 2*time.Second), 20*time.Second)
 }
 
-// drive does a check and writes it below a folder, as far as it has come at each
-// moment: args are the folder of the evidence and one for everything else. It may end in
-// a panic of Playwright's client; `check` is the one who watches it.
+// drive performs a check and writes it to a folder, with its current state at each moment. args are the folder of the
+// evidence and one for other files. It may end in a panic of Playwright's client. `check` watches it.
 func drive(ctx context.Context, args []string, std streams) (int, error) {
 	begun := time.Now()
 	if len(args) != 2 {
@@ -41,8 +40,7 @@ func drive(ctx context.Context, args []string, std streams) (int, error) {
 	if err != nil {
 		return exitOther, err
 	}
-	// Evidence is written until shortly before the deadline, and the page is looked at until
-	// there is just time for that.
+	// Evidence is written until shortly before the deadline. The page is checked until only the time for that is left.
 	hard, cancel := context.WithDeadlineCause(ctx, begun.Add(j.deadline-time.Second), timeoutError(j.deadline))
 	defer cancel()
 	ready, cancelReady := context.WithDeadlineCause(hard, begun.Add(j.deadline-driveGrace(j.deadline)), timeoutError(j.deadline))
@@ -78,32 +76,32 @@ func drive(ctx context.Context, args []string, std streams) (int, error) {
 	if err := d.save(); err != nil {
 		return exitOther, err
 	}
-	// The browser is not closed: a page may make that slow, and `check` ends what is left.
+	// The browser is not closed, because a page can delay that. `check` kills the remaining processes.
 	return exitPass, nil
 }
 
-// timeoutError is the cause of a context that ended because the time for the check was over.
+// timeoutError is the cause of a context that ended because the time of the check was over.
 type timeoutError time.Duration
 
 func (t timeoutError) Error() string {
 	return "took longer than " + time.Duration(t).Round(time.Millisecond).String()
 }
 
-// driver is one check at work. Only the goroutine of drive touches it.
+// driver is one check in progress. Only the goroutine of drive uses it.
 type driver struct {
 	job     *job
 	place   place
 	out     string // folder of the evidence
-	work    string // folder of what is none
+	work    string // folder of other files
 	hard    context.Context
 	browser playwright.Browser
 	check   browser.Check
 }
 
-// indexFile is the check among its files.
+// indexFile is the name of the check among its files.
 const indexFile = "index.json"
 
-// save writes the check as it stands, whole or not at all.
+// save writes the current check atomically.
 func (d *driver) save() error {
 	text, err := json.Marshal(d.check)
 	if err != nil {
@@ -119,7 +117,8 @@ func (d *driver) save() error {
 	return nil
 }
 
-// awaitPort waits until something listens at the page's port. Of a page elsewhere only the proxy knows.
+// awaitPort waits until a program listens at the page's port. For a remote page only the proxy can know that, so
+// awaitPort does not wait.
 func (d *driver) awaitPort(ctx context.Context) error {
 	host, port := d.job.page.Hostname(), d.job.page.Port()
 	if !isLocal(host) || port == doorPort {
@@ -173,9 +172,8 @@ func (d *driver) launch(ctx context.Context) error {
 	})
 }
 
-// within bounds a call to Playwright, some of which have no time limit of their own: a page
-// whose thread never rests keeps them waiting for ever. A call that is given up is left to
-// the end of the process, which comes soon.
+// within bounds a call to Playwright. Some calls have no time limit of their own, and a page with a busy thread blocks
+// them forever. An abandoned call ends with the process, which is soon.
 func within(ctx context.Context, limit time.Duration, call func() error) error {
 	if err := context.Cause(ctx); err != nil {
 		return err

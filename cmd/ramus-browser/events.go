@@ -9,8 +9,8 @@ import (
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
-// listen hears what the page does. Playwright calls these functions one at a time, but for
-// dialogs; they must not wait for an answer of the driver.
+// listen registers handlers for the page's events. Playwright calls them one at a time, except for dialogs. They must
+// not wait for an answer of the driver.
 func (v *view) listen() {
 	v.browser.OnDisconnected(func(playwright.Browser) { v.stop(errBrowser) })
 	v.page.OnClose(func(playwright.Page) {
@@ -35,7 +35,7 @@ func (v *view) isClosing() bool {
 	return v.closing
 }
 
-// note writes a line of ours into the console.
+// note writes a line of ramus into the console.
 func (v *view) note(kind, text, url string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -82,7 +82,7 @@ func (v *view) heardError(e playwright.WebError) {
 	v.faults.addPage(text)
 }
 
-// heardDialog has a goroutine of its own.
+// heardDialog runs in a goroutine of its own.
 func (v *view) heardDialog(d playwright.Dialog) {
 	v.mu.Lock()
 	v.dialogs++
@@ -92,7 +92,7 @@ func (v *view) heardDialog(d playwright.Dialog) {
 	}
 	v.mu.Unlock()
 	if tooMany {
-		// Left open: the page stands still until its context ends.
+		// The dialog stays open, which blocks the page until its context ends.
 		v.stop(errDialogs)
 		return
 	}
@@ -126,7 +126,7 @@ func (v *view) heardRequest(playwright.Request) {
 	}
 }
 
-// isDocument says whether a request is for the page itself.
+// isDocument reports whether a request is for the page itself.
 func (v *view) isDocument(r playwright.Request) bool {
 	return r.IsNavigationRequest() && r.Frame() == v.page.MainFrame()
 }
@@ -149,7 +149,7 @@ func (v *view) heardResponse(r playwright.Response) {
 	}
 }
 
-// cancelled is what the browser calls a request that the page, or its leaving, gave up.
+// cancelled is the browser's error for a request that the page, or leaving it, cancelled.
 const cancelled = "net::ERR_ABORTED"
 
 func (v *view) heardFailure(r playwright.Request) {
@@ -168,7 +168,7 @@ func (v *view) heardFailure(r playwright.Request) {
 	}})
 }
 
-// plainError is the first line of an error, without the library's name.
+// plainError returns the first line of an error, without the library's name.
 func plainError(err error) string {
 	text, _, _ := strings.Cut(err.Error(), "\n")
 	for _, prefix := range []string{"playwright: ", "timeout: ", "Error: "} {

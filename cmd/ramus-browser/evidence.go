@@ -16,7 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
-// Bounds of the evidence. A file that is over them is left out, and the check says so.
+// Bounds on the evidence. A larger file is left out, which the check reports.
 const (
 	maxFile  = 64 << 20
 	maxVideo = 200 << 20
@@ -24,8 +24,7 @@ const (
 	maxFiles = 2000
 )
 
-// writeEvidence writes a check and its files as a tar, the check first. It names
-// only files that are there.
+// writeEvidence writes a check and its files as a tar, the check first. It names only existing files.
 func writeEvidence(w io.Writer, dir string, c *browser.Check) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -68,13 +67,13 @@ func writeEvidence(w io.Writer, dir string, c *browser.Check) error {
 	return nil
 }
 
-// evidenceFile is a file that goes into the tar.
+// evidenceFile is a file for the tar.
 type evidenceFile struct {
 	name string
 	size int64
 }
 
-// listEvidence finds the regular files that fit, small ones before large ones, and counts those that do not.
+// listEvidence returns the regular files within the bounds, small ones first, and the number of the others.
 func listEvidence(root *os.Root) (files []evidenceFile, left int, err error) {
 	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
@@ -117,7 +116,7 @@ func listEvidence(root *os.Root) (files []evidenceFile, left int, err error) {
 	return files, left, nil
 }
 
-// copy writes the file. One that changed since it was listed is an error: nothing that could is alive.
+// copy writes the file. A change since it was listed is an error, because no process that could change it is alive.
 func (f evidenceFile) copy(tw *tar.Writer, root *os.Root) error {
 	in, err := root.OpenFile(f.name, os.O_RDONLY|syscall.O_NOFOLLOW, 0)
 	if err != nil {
@@ -134,8 +133,8 @@ func (f evidenceFile) copy(tw *tar.Writer, root *os.Root) error {
 	return err
 }
 
-// nameFiles takes out of a view the names of files that are not there, and fills in those
-// that a driver which died had written but not yet named.
+// nameFiles removes the names of missing files from a view, and adds those of files that a driver wrote before it died
+// and had not named yet.
 func nameFiles(v *browser.View, present map[string]bool) {
 	for file, field := range map[string]*string{
 		"screenshot.png": &v.Screenshot,

@@ -14,9 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adopt makes this process the parent of whatever its descendants leave behind. The browser
-// gives itself a process group of its own, so that a signal to the child's group does
-// not reach it.
+// adopt makes this process the parent of orphaned descendants. The browser has a process group of its own, so a signal
+// to the child's group does not reach it.
 func adopt() error {
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("cannot become the parent of what the browser starts: %w", err)
@@ -24,9 +23,8 @@ func adopt() error {
 	return nil
 }
 
-// bury kills and reaps all children until there is none; those of a child that died come to us
-// meanwhile. No exec.Cmd may be waiting. It gives up after a time that only a
-// process stuck in the kernel needs.
+// bury kills and reaps all children until there are none, including those adopted meanwhile. No exec.Cmd may be
+// waiting. It gives up after a time that only a process that hangs in the kernel needs.
 func bury() {
 	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); {
 		for _, pid := range children(os.Getpid()) {
@@ -37,12 +35,12 @@ func bury() {
 		case errors.Is(err, syscall.ECHILD):
 			return
 		case err == nil && pid == 0:
-			time.Sleep(5 * time.Millisecond) // not synchronisation: the kernel is ending them
+			time.Sleep(5 * time.Millisecond) // the kernel is ending them; this is not synchronisation
 		}
 	}
 }
 
-// killFamily kills a process and everything below it, stopping each first so that none can start another.
+// killFamily kills a process and all its descendants. It stops each first, so that none can start another.
 func killFamily(root int) {
 	seen := []int{root}
 	_ = syscall.Kill(root, syscall.SIGSTOP)
@@ -59,7 +57,7 @@ func killFamily(root int) {
 	}
 }
 
-// children are the processes whose parent is pid; none where /proc is not to be read.
+// children returns the processes whose parent is pid. Returns none if /proc cannot be read.
 func children(pid int) []int {
 	names, _ := filepath.Glob("/proc/[0-9]*/stat")
 	var pids []int
@@ -68,7 +66,7 @@ func children(pid int) []int {
 		if err != nil {
 			continue // it has ended
 		}
-		// "12 (a name) S 1 …": the name may hold anything, also brackets.
+		// "12 (a name) S 1 …", in which the name may have any characters, including brackets.
 		_, rest, _ := strings.Cut(string(text[max(strings.LastIndexByte(string(text), ')'), 0):]), " ")
 		fields := strings.Fields(rest)
 		if len(fields) < 2 || fields[1] != strconv.Itoa(pid) {

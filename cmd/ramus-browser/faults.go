@@ -10,28 +10,28 @@ import (
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
-// How much of what a page did wrong is kept. The counts are whole.
+// Bounds on the faults of a page that are kept. The counts are complete.
 const (
 	keptErrors  = 20
 	keptNetwork = 100
-	maxText     = 500 // bytes of one message in words
+	maxText     = 500 // bytes of one message
 	maxURL      = 2000
 )
 
 // consoleError is a message of kind error.
 type consoleError struct {
 	text, url string
-	position  bool // it comes from a place in a script
+	position  bool // it has a position in a script
 }
 
-// exchange is a request that failed or was answered with 400 and above.
+// exchange is a request that failed or was answered with status 400 or above.
 type exchange struct {
 	browser.NetworkError
 	document bool // the page itself
 }
 
-// faults is what a page did, as the browser told it, and what is made of it.
-// Lists hold the first of each kind; more of them are only counted.
+// faults has the reports of the browser about a page, and their evaluation. Each list has the first of its kind.
+// Further ones are only counted.
 type faults struct {
 	console   []consoleError
 	pages     []string
@@ -39,7 +39,7 @@ type faults struct {
 	more      struct{ console, pages, exchanges int }
 }
 
-// kept bounds each list: a page can make faults without end.
+// kept bounds each list, because a page can cause faults without end.
 const kept = 1000
 
 func (f *faults) addConsole(e consoleError) {
@@ -68,24 +68,24 @@ func (f *faults) addExchange(e exchange) {
 	f.exchanges = append(f.exchanges, e)
 }
 
-// finding is one thing that is wrong, in words. A smaller rank is told first.
+// finding is one fault, as text. Findings with a smaller rank come first.
 type finding struct {
 	rank int
 	text string
 }
 
-// The ranks: what explains most is told first.
+// Ranks of findings. The best explanation comes first.
 const (
-	rankEnd      = iota // the page could not be looked at to the end
+	rankEnd      = iota // the page could not be checked completely
 	rankDocument        // the page itself was not served
 	rankStep
 	rankPageError
-	rankServer // an answer of 500 and above
+	rankServer // an answer with status 500 or above
 	rankFailed // no answer
 	rankConsole
 )
 
-// judge takes out what the spec allows, fills in the view's lists, and says what is wrong.
+// judge removes the allowed faults, sets the view's lists, and returns the findings.
 func (f *faults) judge(a allowed, v *browser.View) []finding {
 	var found []finding
 	told := make(map[string]bool) // addresses whose failure the console repeats
@@ -145,8 +145,8 @@ func (f *faults) judge(a allowed, v *browser.View) []finding {
 	return found
 }
 
-// repeats says whether a console message only tells of a request that is told already,
-// or of an icon that the browser asked for by itself. Such messages come from no script.
+// repeats reports whether a console message only repeats a reported request, or is about an icon that the browser
+// itself requested. Such messages have no position in a script.
 func (e consoleError) repeats(told map[string]bool) bool {
 	if e.position {
 		return false
@@ -159,14 +159,14 @@ func isFavicon(address string) bool {
 	return err == nil && strings.HasSuffix(u.Path, "/favicon.ico")
 }
 
-// refusals are what the walls of launch.go look like from inside.
+// refusals are the errors that the network rules in launch.go cause.
 var refusals = map[string]bool{
 	"net::ERR_PROXY_CONNECTION_FAILED":  true,
 	"net::ERR_TUNNEL_CONNECTION_FAILED": true,
 	"net::ERR_NAME_NOT_RESOLVED":        true,
 }
 
-// failure says in words why a request had no answer. outside: its host is not local.
+// failure explains a request without an answer.
 func failure(code string, address string, proxied bool) string {
 	u, err := url.Parse(address)
 	if err != nil || !refusals[code] {
@@ -182,7 +182,7 @@ func failure(code string, address string, proxied bool) string {
 	}
 }
 
-// documentFailure says why there is no page.
+// documentFailure explains why there is no page.
 func documentFailure(address, code string) string {
 	switch code {
 	case "net::ERR_CONNECTION_REFUSED", "net::ERR_EMPTY_RESPONSE", "net::ERR_CONNECTION_RESET", "net::ERR_CONNECTION_CLOSED":
@@ -195,7 +195,7 @@ func documentFailure(address, code string) string {
 	return fmt.Sprintf("cannot load %s: %s", address, code)
 }
 
-// others says how many more there are.
+// others returns a text with the number of further faults.
 func others(n int) string {
 	switch {
 	case n <= 0:

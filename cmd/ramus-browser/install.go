@@ -14,12 +14,12 @@ import (
 	"github.com/mxschmitt/playwright-go"
 )
 
-// registryEnv is where the driver's package is got from, npm's registry; when it is empty npm is asked.
+// registryEnv is the variable with the npm registry of the driver's package. If it is empty, npm is asked for its
+// registry.
 const registryEnv = "PLAYWRIGHT_GO_NPM_REGISTRY"
 
-// install puts Playwright's driver and this program into a folder. It is done when an
-// image is built or a machine set up, never while a task runs: no browser is got,
-// that is the distribution's package.
+// install writes Playwright's driver and this program to a folder. It runs when an image is built or a machine is set
+// up, never during a task. It installs no browser, which is a package of the distribution.
 func install(ctx context.Context, args []string, w io.Writer) error {
 	if len(args) != 1 {
 		return errors.New("install takes one folder: `ramus-browser install DIR`")
@@ -61,9 +61,9 @@ func install(ctx context.Context, args []string, w io.Writer) error {
 	return copyProgram(self, filepath.Join(dir, "ramus-browser"))
 }
 
-// installDriver leaves a driver of this version that is good. One that is not there is unpacked
-// beside its place: who is killed at that leaves no half of one, of which Playwright
-// may think that it is whole. What is no good at its place, another version's say, makes way.
+// installDriver keeps a working driver of this version. It unpacks a missing one in another folder and renames it, so
+// that a kill leaves no incomplete driver that Playwright would take for complete. It replaces a driver that does not
+// work, such as one of another version.
 func installDriver(driver string, w io.Writer) error {
 	at := func(dir string) error {
 		return playwright.Install(&playwright.RunOptions{
@@ -97,7 +97,7 @@ func installDriver(driver string, w io.Writer) error {
 	return nil
 }
 
-// npmRegistry is the registry that npm is configured to ask; "" when npm cannot say.
+// npmRegistry returns the registry that npm is configured to use. Returns "" if npm does not answer.
 func npmRegistry(ctx context.Context) string {
 	out, err := exec.CommandContext(ctx, "npm", "config", "get", "registry").Output()
 	if err != nil {
@@ -110,7 +110,7 @@ func npmRegistry(ctx context.Context) string {
 	return url
 }
 
-// link replaces what is at name in one step: a check may be looking.
+// link replaces the link at name atomically, because a check may be using it.
 func link(target, name string) error {
 	if now, err := os.Readlink(name); err == nil && now == target {
 		return nil
@@ -128,7 +128,7 @@ func link(target, name string) error {
 	return nil
 }
 
-// copyProgram copies to a new file and moves it there: the old one may be running.
+// copyProgram copies to a new file and renames it, because the old one may be running.
 func copyProgram(from, to string) error {
 	if same, err := filepath.EvalSymlinks(to); err == nil && same == from {
 		return nil

@@ -17,8 +17,7 @@ import (
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
-// Bounds of a job. Its server holds it to narrower ones; these keep a broken one from
-// filling the container.
+// Bounds on a job. The server has narrower ones. These prevent a broken job from filling the container.
 const (
 	maxJob       = 4 << 20
 	maxViewports = 10
@@ -33,20 +32,19 @@ const (
 	defaultStepTime = 10 * time.Second
 )
 
-// job is a browser.Job that has been looked through.
+// job is a checked browser.Job.
 type job struct {
 	spec     browser.Spec
 	page     *url.URL
 	state    json.RawMessage
-	proxy    *url.URL // nil: nothing but local addresses
+	proxy    *url.URL // nil allows only local addresses
 	deadline time.Duration
 	timeout  time.Duration
-	clock    time.Time // zero: the real one
+	clock    time.Time // zero means the real time
 	allow    allowed
 }
 
-// readJob reads a job to its end. What is wrong with it is the server's fault,
-// not the page's.
+// readJob reads a job. Its mistakes are the server's and not the page's.
 func readJob(r io.Reader) (browser.Job, error) {
 	var j browser.Job
 	text, err := io.ReadAll(io.LimitReader(r, maxJob+1))
@@ -62,10 +60,10 @@ func readJob(r io.Reader) (browser.Job, error) {
 	return j, nil
 }
 
-// viewName is what a viewport may be called: its name is a folder of the evidence.
+// viewName is the form of a viewport's name, which is also the name of a folder of the evidence.
 var viewName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
 
-// newJob checks what the driver is going to rely on.
+// newJob checks the fields that the driver relies on.
 func newJob(in browser.Job) (*job, error) {
 	j := &job{spec: in.Spec, state: in.State}
 	wait := orElse(in.Spec.Wait, defaultWait)
@@ -96,7 +94,7 @@ func newJob(in browser.Job) (*job, error) {
 	if len(j.state) > 0 && string(j.state) != "null" {
 		var s playwright.OptionalStorageState
 		if json.Unmarshal(j.state, &s) != nil {
-			// The error would quote what is secret.
+			// The error would quote a secret.
 			return nil, errors.New("cannot read the storage state: it is not {\"cookies\": […], \"origins\": […]}")
 		}
 	} else {
@@ -106,7 +104,7 @@ func newJob(in browser.Job) (*job, error) {
 	return j, err
 }
 
-// orElse is a time of the job's that is one, or the other.
+// orElse returns a duration of the job if it is valid, and otherwise the other one.
 func orElse(d browser.Duration, otherwise time.Duration) time.Duration {
 	if d <= 0 || time.Duration(d) > maxTime {
 		return otherwise
@@ -114,7 +112,7 @@ func orElse(d browser.Duration, otherwise time.Duration) time.Duration {
 	return time.Duration(d)
 }
 
-// checkViews fills in viewports and refuses what could not be a window or a folder.
+// checkViews sets default viewports, and refuses those that cannot be a window or a folder.
 func (j *job) checkViews() error {
 	if len(j.spec.Viewports) == 0 {
 		j.spec.Viewports = []browser.Viewport{browser.Desktop, browser.Mobile}
@@ -143,8 +141,8 @@ func (j *job) checkViews() error {
 	return nil
 }
 
-// webURL reads an address that a page may have. Others (file:, view-source:, chrome:)
-// would show what is no page of the application's.
+// webURL parses the address of a page. It refuses other schemes (file:, view-source:, chrome:), which would show pages
+// that are not the application's.
 func webURL(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil {
@@ -156,7 +154,7 @@ func webURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// proxyURL reads the address of the egress proxy.
+// proxyURL parses the address of the egress proxy.
 func proxyURL(text string) (*url.URL, error) {
 	if text == "" {
 		return nil, nil
@@ -171,7 +169,7 @@ func proxyURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// isLocal says whether a host is the container's own.
+// isLocal reports whether a host is the container's own.
 func isLocal(host string) bool {
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
 		return true
@@ -180,7 +178,7 @@ func isLocal(host string) bool {
 	return err == nil && addr.IsLoopback()
 }
 
-// resolve reads the address of a goto or expect_url, which may be a path.
+// resolve parses the address of a goto or expect_url, which may be a path.
 func (j *job) resolve(target string) (*url.URL, error) {
 	u, err := j.page.Parse(target)
 	if err != nil {

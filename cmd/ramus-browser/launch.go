@@ -8,23 +8,22 @@ import (
 	"github.com/mxschmitt/playwright-go"
 )
 
-// doorPort is where the server's door listens on the task container's loopback. A task
-// may speak to it; a page must not, wherever it came from.
+// doorPort is the port of the server's door on the task container's loopback. A task may use the door, but no page may,
+// wherever it came from.
 const doorPort = "7070"
 
-// egressAlias is the name under which the browser knows the proxy. The proxy may be the door
-// itself: by its address the browser can find it then for requests that it passes on, but for no
-// page's. Names under .invalid exist nowhere (RFC 6761).
+// egressAlias is the browser's name for the proxy. The proxy may be the door itself. With the alias the browser finds
+// it for requests to forward, but no page can reach it. Names under .invalid never exist (RFC 6761).
 const egressAlias = "egress.ramus.invalid"
 
-// launchArgs are the switches of the browser, beside those of Playwright. shut are ports of loopback
-// that pages must not reach, beside the door's.
+// launchArgs returns the browser's switches that Playwright does not set. shut are ports of loopback that pages must
+// not reach, in addition to the door's.
 func launchArgs(proxy *url.URL, shut ...string) []string {
 	return append(networkArgs(proxy, shut...),
-		// Pictures are the same wherever they are taken.
+		// Pictures are the same on every machine.
 		"--disable-gpu",
-		// A part that is painted again has other edges than the same part painted with the whole:
-		// of 24 pictures of one page, after a click, 9 differed from the rest.
+		// A part that is painted again has other edges than the same part painted with the whole. In a test, after a
+		// click, 9 of 24 pictures of one page differed.
 		"--disable-partial-raster",
 		"--font-render-hinting=none",
 		"--disable-font-subpixel-positioning",
@@ -32,7 +31,7 @@ func launchArgs(proxy *url.URL, shut ...string) []string {
 		"--force-color-profile=srgb",
 		"--hide-scrollbars",
 		"--lang=en-US",
-		// Nothing is asked for that the page did not ask for.
+		// The browser makes no requests other than the page's.
 		"--disable-background-networking",
 		"--disable-component-update",
 		"--disable-domain-reliability",
@@ -47,9 +46,9 @@ func launchArgs(proxy *url.URL, shut ...string) []string {
 	)
 }
 
-// networkArgs are the walls. Loopback is reached directly, but for the door; all else
-// goes to the proxy, or nowhere. Names are resolved by the proxy only: the browser
-// asks no DNS server, so that names carry nothing out either.
+// networkArgs returns the network rules. Loopback is reached directly, except for the door. All other requests go to
+// the proxy, or fail. Only the proxy resolves names. The browser uses no DNS server, so names cannot carry data out
+// either.
 func networkArgs(proxy *url.URL, shut ...string) []string {
 	rules := []string{}
 	server := "http://" + net.JoinHostPort(egressAlias, "9")
@@ -61,7 +60,7 @@ func networkArgs(proxy *url.URL, shut ...string) []string {
 		}
 		rules = append(rules, "MAP "+egressAlias+" "+host)
 	}
-	// The first rule that fits decides.
+	// The first matching rule applies.
 	for _, port := range append([]string{doorPort}, shut...) {
 		rules = append(rules, "MAP *:"+port+" ~NOTFOUND")
 	}
@@ -74,8 +73,8 @@ func networkArgs(proxy *url.URL, shut ...string) []string {
 	)
 	return []string{
 		"--proxy-server=" + server,
-		// Without <-loopback> the browser would also go directly to 169.254.0.0/16 and fe80::/10,
-		// where clouds keep credentials.
+		// Without <-loopback> the browser would also connect directly to 169.254.0.0/16 and fe80::/10, where clouds
+		// have credentials.
 		"--proxy-bypass-list=<-loopback>;localhost;*.localhost;127.0.0.1/8;[::1]",
 		"--host-resolver-rules=" + strings.Join(rules, ","),
 		"--disable-quic",
@@ -84,8 +83,8 @@ func networkArgs(proxy *url.URL, shut ...string) []string {
 	}
 }
 
-// launchOptions start the browser. Its own sandbox is off: it needs namespaces that
-// the container must not give; the container is the wall.
+// launchOptions returns the options of the browser. Its own sandbox is off, because it needs namespaces that the
+// container must not allow. The container isolates it.
 func launchOptions(p place, j *job, work string) playwright.BrowserTypeLaunchOptions {
 	return playwright.BrowserTypeLaunchOptions{
 		ExecutablePath:  playwright.String(p.chromium),

@@ -1,18 +1,13 @@
-// Command ramus-browser looks at one page with a real browser and says what it
-// saw. It runs in a container of its own beside the one that serves the page: a
-// job (tasks/browser.Job, JSON) comes by standard input, a tar of evidence goes to
-// standard output, and the exit code is the verdict. It is the only program of ramus
-// that speaks to Playwright.
+// Command ramus-browser checks one page with a real browser. It runs in a sidecar of the container that serves the
+// page. Its standard input is a job (tasks/browser.Job, JSON), its standard output a tar of evidence, and its exit code
+// the verdict. It is the only program of ramus that uses Playwright.
 //
-// A check is two processes. `check` reads the job, starts itself again as
-// `drive`, bounds its time, ends whatever it left running, and writes the tar.
-// `drive` speaks to Playwright's driver, whose client panics in a goroutine of
-// its own when the protocol surprises it; then the evidence so far still comes out,
-// with the verdict UNVERIFIED.
+// A check has two processes. `check` reads the job, starts itself again as `drive`, bounds its time, kills the
+// processes it left, and writes the tar. `drive` uses Playwright's driver, whose client panics in a goroutine of its
+// own after an unexpected message. Even then the evidence so far is written, with the verdict UNVERIFIED.
 //
-// What leaves the browser is decided by the browser's own switches (see launch.go), not by
-// rules for pages that Playwright would have to apply one request at a time: redirects,
-// workers, websockets and prefetches are under them too.
+// The browser's own switches (see launch.go) restrict its requests, and not rules for pages, which Playwright would
+// have to apply to each request. So redirects, workers, websockets and prefetches are restricted too.
 package main
 
 import (
@@ -29,7 +24,7 @@ import (
 const (
 	exitPass  = 0
 	exitFail  = 1
-	exitOther = 2 // UNVERIFIED, and whatever is broken
+	exitOther = 2 // UNVERIFIED, and all errors
 )
 
 const usage = `usage: ramus-browser COMMAND
@@ -42,16 +37,16 @@ const usage = `usage: ramus-browser COMMAND
   version            print versions (JSON)
 `
 
-// streams are a command's standard input and output.
+// streams are the standard streams of a command.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
 }
 
-// errUsage is a command line that is none.
+// errUsage means that the command line is wrong.
 var errUsage = errors.New("unknown command; `ramus-browser help` lists them")
 
-// run does one command and says how the process is to exit.
+// run executes one command and returns the exit code.
 func run(ctx context.Context, args []string, std streams) (int, error) {
 	command, rest := "help", []string(nil)
 	if len(args) > 0 {

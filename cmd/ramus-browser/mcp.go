@@ -15,9 +15,9 @@ import (
 	"github.com/mxschmitt/playwright-go"
 )
 
-// mcp becomes Playwright's own MCP server, which comes with the driver: an agent in the
-// container beside drives a browser with it, by HTTP on loopback (/mcp). The browser has the
-// same walls as that of a check, and does not reach the server itself.
+// mcp becomes Playwright's own MCP server, which is part of the driver. With it an agent in the neighbouring container
+// controls a browser, by HTTP on loopback (/mcp). The browser has the same network rules as that of a check, and cannot
+// reach the server itself.
 func mcp(args []string) error {
 	flags := flag.NewFlagSet("mcp", flag.ContinueOnError)
 	host := flags.String("host", "127.0.0.1", "address to listen on")
@@ -61,12 +61,12 @@ func mcp(args []string) error {
 	}
 	err = syscall.Exec(p.node, []string{"node", server,
 		"--config", config, "--host", *host, "--port", strconv.Itoa(*port),
-		// A page that has its own name resolve to loopback speaks to nobody here.
+		// A page whose own name resolves to loopback gets no answer.
 		"--allowed-hosts", "localhost:" + strconv.Itoa(*port) + "," + net.JoinHostPort(*host, strconv.Itoa(*port))}, env)
 	return fmt.Errorf("cannot start the MCP server: %w", err)
 }
 
-// mcpConfig is the server's configuration file.
+// mcpConfig returns the server's configuration file.
 func mcpConfig(p place, args, origins []string, output string) map[string]any {
 	config := map[string]any{
 		"browser": map[string]any{
@@ -83,7 +83,7 @@ func mcpConfig(p place, args, origins []string, output string) map[string]any {
 			},
 		},
 		"outputDir":     output,
-		"outputMaxSize": 128 << 20, // of the sidecar's memory
+		"outputMaxSize": 128 << 20, // part of the sidecar's memory
 	}
 	if len(origins) > 0 {
 		config["network"] = map[string]any{"allowedOrigins": origins}

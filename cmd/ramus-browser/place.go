@@ -8,26 +8,26 @@ import (
 	"path/filepath"
 )
 
-// DirEnv names a folder that is taken instead of the one where this program lies.
+// dirEnv is the variable with a folder that is used instead of the one of this program.
 const dirEnv = "RAMUS_BROWSER_DIR"
 
-// place is where the programs lie that a check needs.
+// place has the paths of the programs that a check needs.
 type place struct {
 	self     string // this program
 	driver   string // package/cli.js is below it
 	node     string
 	chromium string
-	ffmpeg   string // empty: there is none, and no videos
+	ffmpeg   string // if empty, there is none, and no videos
 }
 
-// chromiums are the browsers that will do, the best first: the headless shell needs two
-// thirds of the memory and of the time.
+// chromiums are the supported browsers, the best first. The headless shell needs two thirds of the memory and of the
+// time.
 var chromiums = []string{
 	"/usr/lib/chromium/chromium-headless-shell",
 	"/usr/lib/chromium/chromium",
 }
 
-// findPlace looks where image and installation put things.
+// findPlace returns the paths of image and installation.
 func findPlace() (place, error) {
 	var p place
 	self, err := os.Executable()
@@ -53,7 +53,7 @@ func findPlace() (place, error) {
 	return p, nil
 }
 
-// findNode prefers the driver's own link, which was made where the driver was put.
+// findNode prefers the driver's own link, which install made.
 func findNode(driver string) (string, error) {
 	node := firstFile(filepath.Join(driver, "node"), "/usr/bin/node", "/usr/local/bin/node")
 	if node == "" {
@@ -62,7 +62,7 @@ func findNode(driver string) (string, error) {
 	return node, nil
 }
 
-// firstFile is the first of the names behind which there is a file; "" without one.
+// firstFile returns the first name of an existing file, or "".
 func firstFile(names ...string) string {
 	for _, name := range names {
 		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() {
@@ -72,8 +72,8 @@ func firstFile(names ...string) string {
 	return ""
 }
 
-// environment is what the driver and the browser see: nothing of ours but where
-// things are. home is where they may write, below the work folder of the check.
+// environment returns the environment of the driver and the browser. It has only paths, and no other variables of this
+// process. work is the folder of the check, below which they may write.
 func (p place) environment(work string) ([]string, error) {
 	home, tmp, browsers := filepath.Join(work, "home"), filepath.Join(work, "tmp"), filepath.Join(work, "browsers")
 	for _, dir := range []string{home, tmp, browsers} {
@@ -92,7 +92,7 @@ func (p place) environment(work string) ([]string, error) {
 		"XDG_CONFIG_HOME=" + filepath.Join(home, "config"),
 		"XDG_CACHE_HOME=" + filepath.Join(home, "cache"),
 		"PATH=/usr/local/bin:/usr/bin:/bin",
-		// Pictures must not depend on where they are taken.
+		// Pictures must not depend on the machine.
 		"LANG=C.UTF-8",
 		"TZ=UTC",
 		"PLAYWRIGHT_DRIVER_PATH=" + p.driver,
@@ -106,8 +106,8 @@ func (p place) environment(work string) ([]string, error) {
 	return env, nil
 }
 
-// linkFFmpeg puts the machine's ffmpeg where Playwright looks for its own, under the
-// revision that the driver wants.
+// linkFFmpeg links the machine's ffmpeg at the path at which Playwright expects its own, with the revision of the
+// driver.
 func (p place) linkFFmpeg(browsers string) error {
 	revision, err := p.revision("ffmpeg")
 	if err != nil {

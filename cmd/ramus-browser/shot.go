@@ -11,17 +11,17 @@ import (
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
-// Bounds of a picture.
+// Bounds on a picture.
 const (
 	maxPixels  = 40_000_000
-	maxTall    = 16_000 // device pixels; higher ones the browser cannot paint at once
+	maxTall    = 16_000 // device pixels; the browser cannot paint taller pictures at once
 	shotTries  = 6
 	shotTime   = 10 * time.Second
 	shotsTotal = 20 * time.Second
 )
 
-// picture takes a picture and says its name in the evidence. It is taken until two in a
-// row are equal, so that what was still moving does not make a difference tomorrow.
+// picture takes a picture and returns its name in the evidence. It repeats until two consecutive pictures are equal, so
+// that movements cause no differences later.
 func (v *view) picture(ctx context.Context, name string, shot browser.Shot) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, shotsTotal)
 	defer cancel()
@@ -75,7 +75,7 @@ func (v *view) shoot(ctx context.Context, shot browser.Shot) (png []byte, err er
 	return png, err
 }
 
-// clipTall is the upper part of a page that is too tall for a picture; nil when all of it fits.
+// clipTall returns the upper part of a page that is too tall for a picture. Returns nil if the page fits.
 func (v *view) clipTall() (*playwright.Rect, error) {
 	size, err := v.page.Evaluate(`() => [document.documentElement.scrollWidth, document.documentElement.scrollHeight]`)
 	if err != nil {
@@ -104,7 +104,7 @@ func (v *view) noteOnce(text string) {
 	v.notes = append(v.notes, text)
 }
 
-// number reads what the browser hands out as one.
+// number returns a number from the browser.
 func number(x any) float64 {
 	switch n := x.(type) {
 	case int:

@@ -13,10 +13,10 @@ import (
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
-// redacted stands for a value that is secret.
+// redacted replaces a secret value.
 const redacted = "[redacted]"
 
-// steps does the job's steps until one fails.
+// steps performs the job's steps until one fails.
 func (v *view) steps(ctx context.Context) []finding {
 	for i, step := range v.job.spec.Steps {
 		if context.Cause(ctx) != nil {
@@ -39,7 +39,7 @@ func (v *view) steps(ctx context.Context) []finding {
 		var found []finding
 		if err != nil {
 			if cause := context.Cause(ctx); cause != nil {
-				err = cause // the page or the time ended, which is told as that
+				err = cause // the page or the time ended, which is reported instead
 			} else {
 				found = []finding{{rankStep, fmt.Sprintf("step %d, %s: %s", s.number, s.words(), s.explain(err))}}
 				r.Screenshot, _ = s.screenshot(ctx)
@@ -57,7 +57,7 @@ func (v *view) steps(ctx context.Context) []finding {
 	return nil
 }
 
-// stepAtWork is one step being done.
+// stepAtWork is one step in progress.
 type stepAtWork struct {
 	*view
 	browser.Step
@@ -67,7 +67,7 @@ type stepAtWork struct {
 	picture string
 }
 
-// words are the step as people wrote it.
+// words returns the step as people wrote it.
 func (s *stepAtWork) words() string {
 	text := s.Do
 	if s.Target != "" {
@@ -76,14 +76,14 @@ func (s *stepAtWork) words() string {
 	return text
 }
 
-// mismatch is an expectation that did not come true in time.
+// mismatch is an expectation that was not met in time.
 type mismatch struct {
 	want, got string
 }
 
 func (m *mismatch) Error() string { return fmt.Sprintf("want %s, got %s", m.want, m.got) }
 
-// explain says what went wrong. Playwright's own words could quote a secret value.
+// explain describes the error of a step. Playwright's own text could quote a secret value.
 func (s *stepAtWork) explain(err error) string {
 	var m *mismatch
 	switch {
@@ -97,7 +97,7 @@ func (s *stepAtWork) explain(err error) string {
 	return plainError(err)
 }
 
-// stuck says what a step waited for in vain.
+// stuck describes the state for which a step waited in vain.
 func (s *stepAtWork) stuck() string {
 	selector := s.Target
 	if s.Do == "press" {
@@ -125,11 +125,11 @@ func (s *stepAtWork) screenshot(context.Context) (string, error) {
 	return s.view.picture(s.hard, fmt.Sprintf("step-%02d.png", s.number), browser.Shot{Mask: s.job.spec.Screenshot.Mask})
 }
 
-// do does the step, within its time.
+// do performs the step, within its time limit.
 func (s *stepAtWork) do(ctx context.Context) (err error) {
 	ms := playwright.Float(float64(s.limit.Milliseconds()))
 	element := s.page.Locator(s.Target)
-	// The driver keeps the time; a page that never rests could make it late.
+	// The driver enforces the time limit. A busy page could delay it.
 	call := func(f func() error) error { return within(ctx, s.limit+2*time.Second, f) }
 	switch s.Do {
 	case "goto":
@@ -152,7 +152,7 @@ func (s *stepAtWork) do(ctx context.Context) (err error) {
 			if is, _ := password.(bool); is {
 				s.secret = true
 			} else if s.secret {
-				// A field for passwords shows dots; this one shows what is in it.
+				// A password field shows dots, but this field shows its content.
 				s.covered = append(s.covered, s.Target)
 			}
 			return element.Fill(s.Value, playwright.LocatorFillOptions{Timeout: ms})
@@ -187,7 +187,7 @@ func (s *stepAtWork) do(ctx context.Context) (err error) {
 	return fmt.Errorf("there is no step %q", s.Do)
 }
 
-// expect waits until an expectation comes true.
+// expect waits until an expectation is met.
 func (s *stepAtWork) expect(ctx context.Context, call func(func() error) error) error {
 	element := s.page.Locator(s.Target)
 	ms := float64(s.limit.Milliseconds())
@@ -238,7 +238,7 @@ func (s *stepAtWork) expect(ctx context.Context, call func(func() error) error) 
 	return nil
 }
 
-// failed is a mismatch, unless the page or the time of the whole check ended.
+// failed returns a mismatch, unless the page or the time of the whole check ended.
 func (s *stepAtWork) failed(ctx context.Context, err error, m *mismatch) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -249,7 +249,7 @@ func (s *stepAtWork) failed(ctx context.Context, err error, m *mismatch) error {
 // errWaited is the end of a poll.
 var errWaited = errors.New("it did not come true")
 
-// poll asks until the answer fits or the step's time is over.
+// poll asks until the answer matches or the step's time is over.
 func (s *stepAtWork) poll(ctx context.Context, ask func() (string, error), fits func(string) bool) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limit, errWaited)
 	defer cancel()
@@ -277,7 +277,7 @@ func (s *stepAtWork) poll(ctx context.Context, ask func() (string, error), fits 
 	}
 }
 
-// seen says what there is instead of something visible.
+// seen describes the elements that were found instead of a visible one.
 func (s *stepAtWork) seen(l playwright.Locator) string {
 	if s.count(l) == "0" {
 		return "no such element"
@@ -285,7 +285,7 @@ func (s *stepAtWork) seen(l playwright.Locator) string {
 	return "it hidden"
 }
 
-// text is what an element says now.
+// text returns the current text of an element.
 func (s *stepAtWork) text(l playwright.Locator) string {
 	if s.count(l) == "0" {
 		return "no such element"
@@ -302,7 +302,7 @@ func (s *stepAtWork) text(l playwright.Locator) string {
 	return quoted(<-text)
 }
 
-// count is how many elements there are now.
+// count returns the current number of elements.
 func (s *stepAtWork) count(l playwright.Locator) string {
 	count := make(chan int, 1)
 	err := within(s.hard, 2*time.Second, func() error {
@@ -316,8 +316,8 @@ func (s *stepAtWork) count(l playwright.Locator) string {
 	return strconv.Itoa(<-count)
 }
 
-// quoted is a text of a page in words.
+// quoted returns a text of a page in quotes.
 func quoted(text string) string { return `"` + clip(squash(text), 200) + `"` }
 
-// squash makes every run of white space one blank, as people see it.
+// squash replaces every run of white space by one space, like a browser.
 func squash(text string) string { return strings.Join(strings.Fields(text), " ") }

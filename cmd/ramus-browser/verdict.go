@@ -7,7 +7,7 @@ import (
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
-// sum makes verdict and reason of a check out of its views.
+// sum sets verdict and reason of a check from its views.
 func sum(c *browser.Check) {
 	c.Verdict = browser.Pass
 	for _, v := range c.Views {
@@ -21,7 +21,7 @@ func sum(c *browser.Check) {
 		c.Reason = looked(c.Views)
 		return
 	}
-	// Views with one reason are told together, the verdict's own before the others.
+	// Views with the same reason are reported together, those with the check's verdict first.
 	type group struct {
 		verdict browser.Verdict
 		reason  string
@@ -54,8 +54,7 @@ func sum(c *browser.Check) {
 	c.Reason = strings.Join(texts, "; ")
 }
 
-// worse is the verdict that counts of two: a fault that was seen counts more
-// than what was not looked at.
+// worse returns the worse of two verdicts. A seen fault counts more than a missing check.
 func worse(a, b browser.Verdict) browser.Verdict {
 	rank := func(v browser.Verdict) int {
 		switch v {
@@ -72,7 +71,7 @@ func worse(a, b browser.Verdict) browser.Verdict {
 	return a
 }
 
-// looked says what was looked at and found good.
+// looked describes the views that passed.
 func looked(views []browser.View) string {
 	var sizes []string
 	steps, allowed := 0, 0

@@ -12,16 +12,16 @@ import (
 	"strings"
 )
 
-// versions is what `ramus-browser version` prints. What is missing is empty.
+// versions is the output of `ramus-browser version`. Missing parts are empty.
 type versions struct {
 	Self     string `json:"ramus-browser"`
 	Driver   string `json:"driver"`
 	Chromium string `json:"chromium"`
 	Node     string `json:"node"`
-	FFmpeg   bool   `json:"ffmpeg"` // videos can be taken
+	FFmpeg   bool   `json:"ffmpeg"` // videos are supported
 }
 
-// version prints what would do a check here.
+// version prints the versions of the programs for checks.
 func version(ctx context.Context, w io.Writer) error {
 	v := versions{Self: selfVersion()}
 	p, err := findPlace()
@@ -41,7 +41,7 @@ func version(ctx context.Context, w io.Writer) error {
 	return err
 }
 
-// selfVersion is the module's version or commit, as the build noted it.
+// selfVersion returns the module's version or commit, as recorded in the build.
 func selfVersion() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -58,7 +58,7 @@ func selfVersion() string {
 	return "devel"
 }
 
-// driverVersion reads the driver's package.json; "" when it cannot.
+// driverVersion returns the version in the driver's package.json. Returns "" if it cannot be read.
 func (p place) driverVersion() string {
 	text, err := os.ReadFile(filepath.Join(p.driver, "package", "package.json"))
 	if err != nil {
@@ -73,7 +73,7 @@ func (p place) driverVersion() string {
 	return pkg.Version
 }
 
-// revision is the one of Playwright's own builds of name that the driver looks for.
+// revision returns the revision of one of Playwright's own builds that the driver expects.
 func (p place) revision(name string) (string, error) {
 	text, err := os.ReadFile(filepath.Join(p.driver, "package", "browsers.json"))
 	if err != nil {
@@ -93,7 +93,7 @@ func (p place) revision(name string) (string, error) {
 	return "", fmt.Errorf("cannot find %s among the browsers the driver wants", name)
 }
 
-// programVersion is the first line of `program --version`; "" when there is none.
+// programVersion returns the first line of `program --version`. Returns "" if there is none.
 func programVersion(ctx context.Context, program string) string {
 	if program == "" {
 		return ""

@@ -16,7 +16,7 @@ import (
 	"github.com/ramus-dev/ramus/tasks/browser"
 )
 
-// Bounds of what a page may do before it is looked at no longer.
+// Bounds on a page, above which its check ends.
 const (
 	maxDialogs = 50
 	maxPopups  = 20
@@ -27,17 +27,17 @@ const (
 	finishTime = 10 * time.Second
 )
 
-// The ends of a page that are its own doing.
+// Ends of a page that the page itself causes.
 var (
 	errClosed  = errors.New("the page closed itself")
 	errCrashed = errors.New("the page crashed")
 	errDialogs = fmt.Errorf("the page opens dialogs without end (more than %d)", maxDialogs)
 	errPopups  = fmt.Errorf("the page opens windows without end (more than %d)", maxPopups)
-	// errBrowser is nobody's fault that we know of.
+	// errBrowser has no known cause.
 	errBrowser = errors.New("the browser or its driver ended by itself")
 )
 
-// view is a page looked at in one viewport.
+// view is the check of a page in one viewport.
 type view struct {
 	*driver
 	result *browser.View
@@ -47,13 +47,13 @@ type view struct {
 
 	context playwright.BrowserContext
 	page    playwright.Page
-	givenUp bool                    // both may still be made, by a call that nobody waits for any more
-	stop    context.CancelCauseFunc // ends the looking, with one of the errors above
-	notes   []string                // words for the reason that are no faults
-	covered []string                // selectors of what pictures must not show
+	givenUp bool                    // an abandoned call may still be making context and page
+	stop    context.CancelCauseFunc // ends the check, with one of the errors above
+	notes   []string                // texts for the reason that are not faults
+	covered []string                // selectors of elements to cover in pictures
 
-	mu sync.Mutex // guards what follows: the goroutines of Playwright's events tell it
-	// closing: what the page does now is our doing.
+	mu sync.Mutex // guards the fields below, which the goroutines of Playwright's events write
+	// closing means that this program causes the page's current events.
 	closing bool
 	faults  faults
 	console *consoleLog
@@ -61,8 +61,8 @@ type view struct {
 	popups  int
 }
 
-// look fills in the view's result. What is wrong with our own means makes it
-// UNVERIFIED, what is wrong with the page FAIL.
+// look sets the view's result. A failure of this program or the browser makes it UNVERIFIED, and a fault of the page
+// FAIL.
 func (v *view) look(ctx context.Context) {
 	v.begun = time.Now()
 	defer func() { v.result.DurationMS = time.Since(v.begun).Milliseconds() }()
@@ -110,7 +110,7 @@ func (v *view) open(ctx context.Context) error {
 		Locale:            playwright.String("en-US"),
 		TimezoneId:        playwright.String("UTC"),
 		ColorScheme:       playwright.ColorSchemeLight,
-		// A dev server's certificate is its own; of a page elsewhere it must be right.
+		// A dev server may have a self-signed certificate. That of a remote page must be valid.
 		IgnoreHttpsErrors: playwright.Bool(isLocal(v.job.page.Hostname())),
 		RecordHarPath:     playwright.String(filepath.Join(v.dir, "network.har")),
 		RecordHarContent:  playwright.HarContentPolicyOmit,
@@ -132,7 +132,7 @@ func (v *view) open(ctx context.Context) error {
 		if v.context, err = v.browser.NewContext(options); err != nil {
 			return fmt.Errorf("cannot open a window: %w", err)
 		}
-		// Before the trace begins: it writes down what it is told.
+		// The state is set before the trace begins, because a trace records it.
 		if err := v.setState(); err != nil {
 			return err
 		}
@@ -156,8 +156,8 @@ func (v *view) open(ctx context.Context) error {
 	return err
 }
 
-// setState gives the context its cookies and local storage, by a file that lives shortly and
-// is no evidence: as an option of the context they would stand in the trace.
+// setState sets the cookies and the local storage of the context. It passes them in a short-lived file that is not
+// evidence, because a trace records the options of its context.
 func (v *view) setState() error {
 	if v.job.state == nil {
 		return nil
@@ -171,13 +171,13 @@ func (v *view) setState() error {
 		return fmt.Errorf("cannot remove the storage state: %w", rerr)
 	}
 	if err != nil {
-		// Playwright's words may quote a value.
+		// Playwright's error may quote a value.
 		return errors.New("cannot sign in: the browser does not take the storage state")
 	}
 	return nil
 }
 
-// visit loads the page and does the steps.
+// visit loads the page and performs the steps.
 func (v *view) visit(ctx context.Context) []finding {
 	err := within(ctx, loadTime+time.Second, func() error {
 		_, err := v.page.Goto(v.job.page.String(), playwright.PageGotoOptions{
@@ -186,7 +186,7 @@ func (v *view) visit(ctx context.Context) []finding {
 		return err
 	})
 	v.mu.Lock()
-	failed := false // the document's own failure is among the faults and says it better
+	failed := false // the document's own failure is among the faults and is clearer
 	for _, e := range v.faults.exchanges {
 		failed = failed || e.document
 	}
@@ -214,8 +214,8 @@ func (v *view) visit(ctx context.Context) []finding {
 	return found
 }
 
-// settle waits until the page asks for nothing for a while and its fonts are there, but not long:
-// some pages always ask for something.
+// settle waits until the page makes no request for a while and its fonts are loaded. The wait is bounded, because some
+// pages never stop making requests.
 func (v *view) settle(ctx context.Context) {
 	_ = within(ctx, quietTime+time.Second, func() error {
 		return v.page.WaitForLoadState(playwright.PageWaitForLoadStateOptions{
@@ -228,12 +228,12 @@ func (v *view) settle(ctx context.Context) {
 	})
 }
 
-// keep takes what shows the page as it is at the end. Time for it is left when the check's is over.
+// keep collects the evidence of the page's final state. Time is reserved for it after the check's own has run out.
 func (v *view) keep(ctx context.Context) {
 	v.result.FinalURL = clip(v.page.URL(), maxURL)
 	switch context.Cause(ctx) {
 	case errClosed, errCrashed, errDialogs, errBrowser:
-		return // there is no page, or it answers to nothing
+		return // there is no page, or the page does not respond
 	}
 	v.mu.Lock()
 	answered := v.result.Status > 0
@@ -241,7 +241,7 @@ func (v *view) keep(ctx context.Context) {
 	late := timeoutError(0)
 	over := errors.As(context.Cause(ctx), &late)
 	if over && !answered {
-		return // the browser would wait with its answers for a page that does not come
+		return // the browser would wait for a page that does not come before it responds
 	}
 	ctx = v.hard
 	var title string
@@ -283,7 +283,7 @@ func (v *view) keep(ctx context.Context) {
 	}
 }
 
-// write puts a file among the view's and says its name in the evidence; "" when it could not.
+// write writes a file into the view's folder and returns its name for the evidence, or "" if it fails.
 func (v *view) write(name string, content []byte) string {
 	if err := os.WriteFile(filepath.Join(v.dir, name), content, 0o600); err != nil {
 		v.notes = append(v.notes, fmt.Sprintf("cannot keep %s: %v", name, err))
@@ -292,7 +292,7 @@ func (v *view) write(name string, content []byte) string {
 	return v.size.Name + "/" + name
 }
 
-// close ends trace and context, which writes the HAR and the video.
+// close ends the trace and the context, which writes the HAR and the video.
 func (v *view) close() {
 	v.mu.Lock()
 	v.closing = true
@@ -304,7 +304,7 @@ func (v *view) close() {
 		} else {
 			v.notes = append(v.notes, "no trace: "+plainError(err))
 			if errors.Is(err, playwright.ErrTargetClosed) && v.stop != nil {
-				v.stop(errBrowser) // of whose end nobody tells; a trace outlives its page, but not its driver
+				v.stop(errBrowser) // no event reports its end; a trace outlives its page, but not its driver
 			}
 		}
 		if err := within(v.hard, finishTime, func() error { return v.context.Close() }); err == nil {
@@ -326,7 +326,7 @@ func (v *view) close() {
 	}
 }
 
-// keepVideo moves the video of the main page to the evidence; those of popups stay behind.
+// keepVideo moves the video of the main page to the evidence. Videos of popups are not kept.
 func (v *view) keepVideo() {
 	if v.page == nil || !v.job.spec.Video || v.place.ffmpeg == "" {
 		return
@@ -349,14 +349,14 @@ func (v *view) keepVideo() {
 	}
 }
 
-// conclude makes verdict and reason out of what was found.
+// conclude sets the verdict and the reason from the findings.
 func (v *view) conclude(ctx context.Context, found []finding) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	found = append(found, v.faults.judge(v.job.allow, v.result)...)
 	cause := context.Cause(ctx)
 	if !v.browser.IsConnected() {
-		cause = errBrowser // the page's end was the browser's
+		cause = errBrowser // the browser ended the page
 	}
 	var late timeoutError
 	switch {

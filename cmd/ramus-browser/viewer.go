@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// viewer writes the static files of Playwright's trace viewer as a tar. They come
-// with the driver, so they understand the traces that this driver writes.
+// viewer writes the static files of Playwright's trace viewer as a tar. The files come with the driver, so they
+// understand the traces that the driver writes.
 func viewer(args []string, w io.Writer) error {
 	if len(args) != 0 {
 		return errors.New("viewer takes no arguments")

@@ -1,8 +1,7 @@
-// Command ramus-runner is the part of ramus that works inside containers: process 1
-// there, and what git asks to sign its commits and which files changed. `ramus` can do
-// all of it too, but it is the server with all its libraries: a tenth of the size
-// starts in a tenth of the time, and of that there is one in every container. `make build` puts
-// it into ramus, which puts it into containers.
+// Command ramus-runner is the part of ramus that runs inside containers. It is process 1 of a container, it signs
+// commits for git, and it reports to git which files have changed. Command ramus can do all of this as well, but it
+// contains the server and all its libraries. A container starts ramus-runner in a tenth of the time, because it is a
+// tenth of the size. `make build` embeds it in ramus, which copies it into containers.
 package main
 
 import (
