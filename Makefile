@@ -45,7 +45,7 @@ test: ## set-up, images, vet, staticcheck and all tests with the race detector
 	@scripts/setup.sh
 	@$(MAKE) --no-print-directory browser-program || true
 	@containers/image/build.sh task browser || true
-	@$(MAKE) --no-print-directory lint
+	@$(MAKE) --no-print-directory lint RACE=-race
 	@$(GOTESTSUM) -- -race $(TESTS)
 
 test-quick: ## the short tests, without set-up, race detector or lint
@@ -88,9 +88,11 @@ task-browser: browser-program ## the image ramus/task-browser:latest, for a proj
 setup: ## what make test needs: packages, a Docker engine
 	@scripts/setup.sh
 
+# RACE=-race: the tests are compiled so, and both compile the packages that they look at.
 lint: ## go vet and staticcheck
-	go vet ./...
-	go tool staticcheck ./...
+	go vet $(RACE) ./...
+	@go build -o bin/staticcheck honnef.co/go/tools/cmd/staticcheck
+	GOFLAGS=$(RACE) bin/staticcheck ./...
 
 cover: ## statements reached by the tests, by room
 	@scripts/cover.sh
