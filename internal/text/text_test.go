@@ -110,3 +110,28 @@ func FuzzClip(f *testing.F) {
 		}
 	})
 }
+
+// TestBounds cuts exactly at the limit, and text that is not UTF-8 at most a rune before it.
+func TestBounds(t *testing.T) {
+	for _, s := range []string{"", "a", "abc", "é"} {
+		if got := text.Head(s, len(s)); got != s {
+			t.Errorf("Head(%q, %d) is %q", s, len(s), got)
+		}
+		if got := text.End(s, len(s)); got != s {
+			t.Errorf("End(%q, %d) is %q", s, len(s), got)
+		}
+	}
+	broken := "ab\x80\x80\x80\x80\x80"
+	if got := text.Head(broken, 5); got != broken[:5] {
+		t.Errorf("Head(%q, 5) is %q", broken, got)
+	}
+	if got := text.Head("a\x80\x80\x80", 2); got != "a\x80" {
+		t.Errorf("Head of a beginning that is not UTF-8 is %q", got)
+	}
+	if got := text.End("\x80a", 2); got != "\x80a" {
+		t.Errorf("End of a whole text that is not UTF-8 is %q", got)
+	}
+	if got, want := text.OneLine(strings.Repeat("a ", 100), 199), strings.TrimSpace(strings.Repeat("a ", 100)); got != want {
+		t.Errorf("OneLine leaves %q", got)
+	}
+}
