@@ -460,3 +460,61 @@ func TestWith(t *testing.T) {
 		}
 	}
 }
+
+// TestLowerEscapes finds a path that a program escaped with small digits.
+func TestLowerEscapes(t *testing.T) {
+	s := set(t, map[string]string{"A": "hunter/2$&:x?"})
+	for _, text := range []string{"hunter%2F2$&:x%3F", "hunter%2f2$&:x%3f", "hunter/2$&:x%3f"} {
+		if got := s.String("<" + text + ">"); got != "<[secret A]>" {
+			t.Errorf("%s becomes %s", text, got)
+		}
+	}
+}
+
+// TestHandlerShowsValues prints a value without its secret as the next handler would print it.
+func TestHandlerShowsValues(t *testing.T) {
+	s := set(t, map[string]string{"A": "hunter22"})
+	var out bytes.Buffer
+	slog.New(s.Handler(slog.NewTextHandler(&out, nil))).Info("m", "v", struct {
+		S string
+		N int
+	}{"hunter22", 7})
+	if got := out.String(); !strings.Contains(got, `v="{[secret A] 7}"`) {
+		t.Error(got)
+	}
+}
+
+// failingOnce fails at the first write only.
+type failingOnce struct {
+	failed bool
+	out    strings.Builder
+}
+
+var errOnce = errors.New("once")
+
+func (w *failingOnce) Write(b []byte) (int, error) {
+	if !w.failed {
+		w.failed = true
+		return 0, errOnce
+	}
+	return w.out.Write(b)
+}
+
+// TestErrorStays writes nothing more once a write has failed.
+func TestErrorStays(t *testing.T) {
+	s := set(t, map[string]string{"A": "hunter22"})
+	var next failingOnce
+	w := s.Writer(&next)
+	if _, err := w.Write([]byte("text hunt")); !errors.Is(err, errOnce) {
+		t.Error(err)
+	}
+	if err := w.LetGo(); !errors.Is(err, errOnce) {
+		t.Error(err)
+	}
+	if _, err := w.Write([]byte("more")); !errors.Is(err, errOnce) {
+		t.Error(err)
+	}
+	if err := w.Flush(); !errors.Is(err, errOnce) || next.out.Len() > 0 {
+		t.Errorf("%v, and %q is written", err, &next.out)
+	}
+}

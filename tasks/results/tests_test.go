@@ -243,3 +243,25 @@ func FuzzGoText(f *testing.F) {
 	seed(f, "go")
 	f.Fuzz(func(t *testing.T, in []byte) { GoText(in) })
 }
+
+// TestNesting reads suites to the depth that is allowed, and no deeper.
+func TestNesting(t *testing.T) {
+	nested := func(depth int) []byte {
+		return []byte(strings.Repeat(`<testsuite name="s">`, depth-1) + `<testcase name="a"/>` + strings.Repeat("</testsuite>", depth-1))
+	}
+	if r, ok := ParseJUnit(nested(maxSuiteDepth)); !ok || r.Passed != 1 {
+		t.Errorf("%d elements deep: %v, %+v", maxSuiteDepth, ok, r)
+	}
+	if _, ok := ParseJUnit(nested(maxSuiteDepth + 1)); ok {
+		t.Errorf("%d elements deep is read", maxSuiteDepth+1)
+	}
+
+	point := func(indent int) []byte {
+		return []byte("TAP version 13\n" + strings.Repeat(" ", indent) + "ok 1 - inner\nok 2 - outer\n1..2\n")
+	}
+	for indent, want := range map[int]int{2: 1, 4 * (maxSuiteDepth + 1): 1} {
+		if r, ok := ParseTAP(point(indent)); !ok || r.Passed != want {
+			t.Errorf("a line with %d spaces before it: %v, %+v", indent, ok, r)
+		}
+	}
+}
