@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// chart is lines over a growing number, both axes logarithmic: a straight line that rises
-// with the axis is cost in proportion, a level one cost that stays.
+// chart has lines over a growing number. Both axes are logarithmic. The cost is proportional where a line rises like
+// the axis, and constant where it is level.
 type chart struct {
-	Name   string   `json:"name"` // of its file, without .svg
+	Name   string   `json:"name"` // file name, without .svg
 	Title  string   `json:"title"`
 	X      string   `json:"x"`
 	Y      string   `json:"y"`
@@ -28,10 +28,10 @@ type point struct {
 	Y float64 `json:"y"`
 }
 
-// add appends a point to a line, which is made at its first.
+// add appends a point to a line. The first point creates the line.
 func (c *chart) add(name string, x, y float64) {
 	if y <= 0 || math.IsNaN(y) {
-		return // cannot stand on a logarithmic axis
+		return // a logarithmic axis has no such value
 	}
 	i := slices.IndexFunc(c.Series, func(s series) bool { return s.Name == name })
 	if i < 0 {
@@ -41,8 +41,8 @@ func (c *chart) add(name string, x, y float64) {
 	c.Series[i].Points = append(c.Series[i].Points, point{x, y})
 }
 
-// Sizes of a chart in its own units. Text is set larger where the chart is shown small,
-// by the image's own width, so the margins have room for both.
+// Sizes of a chart, in its own units. The image's width sets the size of text, which is larger where the chart is shown
+// small. The margins have space for both.
 const (
 	chartWidth, chartHeight = 720, 480
 	marginLeft, marginRight = 104, 28
@@ -67,10 +67,10 @@ text { font: 15px system-ui, sans-serif; fill: #24292f }
 }
 `
 
-// keyGap is the dot and the space of a name in the key, in letters.
+// keyGap is the width of the dot and the space of a name in the key, in letters.
 const keyGap = 6
 
-// svg draws the chart.
+// svg returns the chart as SVG.
 func (c chart) svg() string {
 	x, y := axis{math.Inf(1), math.Inf(-1)}, axis{math.Inf(1), math.Inf(-1)}
 	for _, s := range c.Series {
@@ -105,7 +105,7 @@ func (c chart) svg() string {
 	for i, v := range xs {
 		class := ""
 		if i%2 == 1 && i != len(xs)-1 || i == len(xs)-2 && len(xs) > 2 {
-			class = "wide" // where there is little room every other one is left out
+			class = "wide" // every other one is left out where space is short
 		}
 		fmt.Fprintf(&b, "<line class=\"grid\" x1=\"%.1f\" x2=\"%.1[1]f\" y1=\"%d\" y2=\"%d\"/>\n", atX(v), marginTop, bottom)
 		text(atX(v), bottom+26, class, "middle", short(v))
@@ -126,7 +126,7 @@ func (c chart) svg() string {
 		for _, p := range s.Points {
 			fmt.Fprintf(&b, "<circle class=\"d%d\" cx=\"%.1f\" cy=\"%.1f\" r=\"5\"/>\n", i%4, atX(p.X), atY(p.Y))
 		}
-		// The key stands above, in columns as wide as their words: it has its place at any width.
+		// The key is above the lines, in columns as wide as their names, so that it fits any width.
 		fmt.Fprintf(&b, "<circle class=\"d%d\" cx=\"%.1f\" cy=\"86\" r=\"7\"/>\n", i%4, column+7)
 		text(column+22, 92, "", "start", s.Name)
 		column += float64((chartWidth-36)*(len(s.Name)+keyGap)) / float64(letters)
@@ -135,7 +135,7 @@ func (c chart) svg() string {
 	return b.String()
 }
 
-// xs are all places on the x axis that have a point.
+// xs returns the x values of all points.
 func (c chart) xs() []float64 {
 	var out []float64
 	for _, s := range c.Series {
@@ -147,12 +147,12 @@ func (c chart) xs() []float64 {
 	return slices.Compact(out)
 }
 
-// axis is logarithmic, from the least to the most of what it took.
+// axis is logarithmic. It goes from the smallest to the largest value.
 type axis struct{ min, max float64 }
 
 func (a *axis) take(v float64) { a.min, a.max = min(a.min, v), max(a.max, v) }
 
-// toDecades widens an axis to powers of ten, or to ones and threes where that is narrower.
+// toDecades widens an axis to powers of ten, or to ones and threes if that is narrower.
 func (a *axis) toDecades() {
 	low, high := math.Pow(10, math.Floor(math.Log10(a.min))), math.Pow(10, math.Ceil(math.Log10(a.max)))
 	if 3*low <= a.min {
@@ -167,7 +167,7 @@ func (a *axis) toDecades() {
 	a.min, a.max = low, high
 }
 
-// part is where v lies between the ends: 0 to 1.
+// part returns the position of v between the ends, 0 to 1.
 func (a axis) part(v float64) float64 {
 	if a.max <= a.min {
 		return 0.5
@@ -175,7 +175,7 @@ func (a axis) part(v float64) float64 {
 	return math.Log(v/a.min) / math.Log(a.max/a.min)
 }
 
-// ticks are ones and threes; only ones where these are many.
+// ticks returns ones and threes, or only ones if there are many.
 func (a axis) ticks() []float64 {
 	var out []float64
 	for d := math.Floor(math.Log10(a.min)); d <= math.Log10(a.max)+1e-9; d++ {
@@ -191,7 +191,7 @@ func (a axis) ticks() []float64 {
 	return out
 }
 
-// short writes a number for an axis: 1,000 as 1k.
+// short formats a number for an axis. It returns 1k for 1,000.
 func short(v float64) string {
 	switch {
 	case v >= 1e6:

@@ -17,10 +17,10 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// firstOutput is the metric of all that begins with a request for a container.
+// firstOutput is the metric of all sides whose rounds begin with a request for a container.
 var firstOutput = metric{"first output", "ms"}
 
-// mark is a folder with nothing but the file that every first command prints.
+// mark makes a folder that has only the file that every first command prints.
 func (b *bench) mark() (string, error) {
 	dir := filepath.Join(b.dir, "mark")
 	if err := os.MkdirAll(dir, 0o755); err != nil {
@@ -29,8 +29,8 @@ func (b *bench) mark() (string, error) {
 	return dir, os.WriteFile(filepath.Join(dir, markPath), []byte(markText), 0o644)
 }
 
-// plainRun is the same command in a container of the engine's, with the one file that it
-// needs bound: it has no repository at all.
+// plainRun returns a side that runs the same command in a container of the engine. The container has no repository. The
+// one file that the command needs is bound.
 func (b *bench) plainRun(e *engineAPI) (side, error) {
 	dir, err := b.mark()
 	return side{name: sideRun, round: func(ctx context.Context, _ int) ([]float64, error) {
@@ -42,7 +42,7 @@ func (b *bench) plainRun(e *engineAPI) (side, error) {
 	}}, err
 }
 
-// cloneRun is what is done without ramus to have a work tree: a clone in the container.
+// cloneRun returns a side that makes a work tree without ramus, by a clone in the container.
 func cloneRun(e *engineAPI, r *repository, every int) side {
 	return side{name: sideClone, every: every, round: func(ctx context.Context, _ int) ([]float64, error) {
 		first, out, err := e.run(ctx, []string{r.dir + ":/repo.git:ro"}, "sh", "-c", "git clone -q file:///repo.git tree 2>/dev/null && cat tree/"+markPath)
@@ -53,7 +53,7 @@ func cloneRun(e *engineAPI, r *repository, every int) side {
 	}}
 }
 
-// floor is the same command as a process of this machine.
+// floor returns a side that runs the same command as a process of this machine.
 func (b *bench) floor() (side, error) {
 	dir, err := b.mark()
 	return side{name: sideFloor, round: func(ctx context.Context, _ int) ([]float64, error) {
@@ -130,7 +130,7 @@ func coldCaller(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// copyFloor copies a checked-out tree, which is the least that a copy of its own costs.
+// copyFloor returns a side that copies a checked-out tree, which is the minimal cost of a private copy.
 func (b *bench) copyFloor(ctx context.Context, r *repository) (side, error) {
 	tree := filepath.Join(b.dir, "tree")
 	if err := os.MkdirAll(tree, 0o755); err != nil {
@@ -207,7 +207,7 @@ func coldWithoutPool(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// kill ends process 1 of a caller's container at once.
+// kill kills process 1 of a caller's container.
 func (h *house) kill(ctx context.Context, caller string) error {
 	if h.api == nil {
 		return unable("only containers of Docker are killed here")
@@ -279,7 +279,7 @@ func rebuild(ctx context.Context, b *bench) error {
 			if err != nil {
 				return nil, err
 			}
-			// All that lies there, as git sees it, must be the branch's tree, and the index agree.
+			// According to git, the whole work tree must equal the branch's tree, and the index must agree.
 			check, err := h.exec(ctx, caller, r.name, record.Command{Shell: "git status --porcelain | head -5; export GIT_INDEX_FILE=/tmp/index; git read-tree --empty; git add -A . && git write-tree; rm -f /tmp/index"})
 			if err == nil {
 				err = check.printed(tree + "\n")
@@ -298,10 +298,10 @@ func rebuild(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// atOnce is a metric of several callers: the 90th percentile of their first outputs.
+// atOnce is a metric of several callers, the 90th percentile of the times of their first outputs.
 var atOnce = metric{"p90 of first outputs", "ms"}
 
-// crowd is a side of n new callers at once.
+// crowd returns a side of n concurrent new callers.
 func (h *house) crowd(r *repository, n int) side {
 	var came []string
 	return side{name: sideRamus,
@@ -329,7 +329,7 @@ func (h *house) crowd(r *repository, n int) side {
 		}}
 }
 
-// crowdOfRuns is a side of n containers of the engine's at once.
+// crowdOfRuns returns a side of n concurrent containers of the engine.
 func (b *bench) crowdOfRuns(e *engineAPI, n int) (side, error) {
 	dir, err := b.mark()
 	return side{name: sideRun, round: func(ctx context.Context, _ int) ([]float64, error) {
@@ -403,7 +403,7 @@ func idleContainers(ctx context.Context, b *bench) error {
 		}
 		pids = append(pids, c.Container.State.Pid)
 	}
-	if err := pause(ctx, 5*time.Second); err != nil { // what the last starts and ends leave to be done
+	if err := pause(ctx, 5*time.Second); err != nil { // work that the last starts and ends have left
 		return err
 	}
 	n := float64(b.idle)
@@ -432,7 +432,7 @@ func idleContainers(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// available is what memory the machine could still give, in MB.
+// available returns the memory that the machine could still give, in MB.
 func available() float64 {
 	text, _ := os.ReadFile("/proc/meminfo")
 	for line := range bytes.Lines(text) {
@@ -444,7 +444,7 @@ func available() float64 {
 	return 0
 }
 
-// ranFor is how long a process's threads have run, in ms.
+// ranFor returns how long the threads of a process have run, in ms.
 func ranFor(pid int) (total float64) {
 	files, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	for _, f := range files {

@@ -18,14 +18,14 @@ import (
 	"github.com/ramus-dev/ramus/gateway"
 )
 
-// depsFiles is how many files the dependencies have: a middle-sized web application's.
+// depsFiles is the number of files of the dependencies. It is that of a middle-sized web application.
 const depsFiles = 20_000
 
-// depending is a small repository with one dependency, which lies beside it, so that
-// nothing is fetched: pnpm keeps each of its files on its own.
+// depending is a small repository with one dependency. The dependency is in a folder next to the repository, so that
+// nothing is fetched. pnpm stores each of its files separately.
 var depending = shape{name: "depending", files: 437, commits: 100, depends: true}
 
-// dependency is what makes a repository depend on so many files.
+// dependency returns the files that give a repository a dependency of depsFiles files.
 func dependency() (map[string]string, error) {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
@@ -55,7 +55,7 @@ func dependency() (map[string]string, error) {
 	}, nil
 }
 
-// dependencies is what a new caller's dependencies add to its first output.
+// dependencies measures what a new caller's dependencies add to the time of its first output.
 func dependencies(ctx context.Context, b *bench) error {
 	r, err := b.repository(ctx, depending)
 	if err != nil {
@@ -65,7 +65,7 @@ func dependencies(ctx context.Context, b *bench) error {
 	if err != nil {
 		return err
 	}
-	// A host must be allowed before anything is fetched; none is asked.
+	// ramus fetches dependencies only if some host is allowed. No request reaches this one.
 	h, err := b.house(ctx, "deps", 2, "RAMUS_EGRESS=localhost:9")
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func dependencies(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// coldSeeing is a side whose rounds are new callers that look whether dependencies are there.
+// coldSeeing returns a side whose rounds are new callers that check whether dependencies are present.
 func (h *house) coldSeeing(name string, r *repository, want string) side {
 	const look = `[ -e /cache/deps/pnpm/*/file+dep.tgz/tarball-integrity ] && echo yes || echo no`
 	return side{name: name, settle: h.settled, round: func(ctx context.Context, _ int) ([]float64, error) {
@@ -134,7 +134,7 @@ func (h *house) coldSeeing(name string, r *repository, want string) side {
 	}}
 }
 
-// unpackRun is what is done without a layer: a container that unpacks the same dependencies.
+// unpackRun returns a side without a layer, a container that unpacks the same dependencies.
 func (h *house) unpackRun(r *repository) (side, error) {
 	found, err := filepath.Glob(filepath.Join(h.data, "artifacts", "cache", "*", "pnpm", r.name, "*"))
 	found = slices.DeleteFunc(found, func(name string) bool { return strings.HasSuffix(name, ".attrs") })

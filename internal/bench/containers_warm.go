@@ -19,8 +19,8 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// runner is a container of ramus's whose runner is spoken to directly, without journal
-// and commit: what an exec of the engine's is, too.
+// runner starts a container of ramus and returns the connection to its runner, which has no journal and makes no
+// commit. An exec of the engine has neither.
 func (b *bench) runner(ctx context.Context) (*containers.Host, error) {
 	dir, err := os.MkdirTemp(b.dir, "fleet-")
 	if err != nil {
@@ -141,7 +141,7 @@ func warmCommands(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// timed is a round that is measured from its begin to its end.
+// timed returns a round that measures the time of f.
 func timed(f func(ctx context.Context, n int) error) func(context.Context, int) ([]float64, error) {
 	return func(ctx context.Context, n int) ([]float64, error) {
 		begin := time.Now()
@@ -150,7 +150,7 @@ func timed(f func(ctx context.Context, n int) error) func(context.Context, int) 
 	}
 }
 
-// zeros counts bytes and looks whether each piece begins and ends with a zero.
+// zeros counts bytes and checks that each piece begins and ends with a zero.
 type zeros struct {
 	n     int64
 	other bool
@@ -232,10 +232,10 @@ func commits(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// rest is a moment between rounds, for what goes on behind an answer.
+// rest pauses between rounds, because the server still works after a response.
 func rest(ctx context.Context) error { return pause(ctx, 200*time.Millisecond) }
 
-// changes checks that a commit differs from its parent in so many files.
+// changes checks that a commit differs from its parent in want files.
 func changes(ctx context.Context, repo, commit string, want int) error {
 	if commit == "" {
 		return errors.New("nothing was committed")
@@ -253,7 +253,7 @@ func gitStatus(ctx context.Context, b *bench) error {
 		return err
 	}
 	caller := h.name()
-	// Measured inside, around git alone, with a change to be found.
+	// The time is measured inside, around git alone, with one change to find.
 	look := func(name, options string) side {
 		return side{name: name, settle: rest, round: func(ctx context.Context, n int) ([]float64, error) {
 			x, err := h.exec(ctx, caller, r.name, record.Command{Shell: fmt.Sprintf(

@@ -24,8 +24,8 @@ const (
 	sideFloor = "plain process"
 )
 
-// engineAPI drives the container engine as the docker program does, by its API, without
-// the time that program takes to start. What it makes is labelled, and removed.
+// engineAPI drives the container engine by its API, as the docker program does, without the time that this program
+// takes to start. It labels and removes what it makes.
 type engineAPI struct {
 	api   *client.Client
 	image string
@@ -34,8 +34,7 @@ type engineAPI struct {
 // label is on all containers that are made for comparison.
 const label = "ramus.bench"
 
-// engine is the connection to the engine; without one, or without the image, scenarios
-// that need them cannot run.
+// engineAPI returns the connection to the engine. Scenarios that need the engine or the image cannot run without them.
 func (b *bench) engineAPI(ctx context.Context) (*engineAPI, error) {
 	if b.api != nil {
 		return b.api, nil
@@ -54,21 +53,21 @@ func (b *bench) engineAPI(ctx context.Context) (*engineAPI, error) {
 	return b.api, nil
 }
 
-// options of a container without a network that runs args.
+// options returns the options of a container that runs args without a network.
 func (e *engineAPI) options(binds []string, args ...string) client.ContainerCreateOptions {
 	return client.ContainerCreateOptions{
 		Config: &container.Config{
 			Image: e.image, Cmd: args, User: "0:0", WorkingDir: containers.WorkDir, AttachStdout: true, AttachStderr: true,
 			Labels: map[string]string{label: fmt.Sprint(os.Getpid())},
-			// The repositories that are bound belong to whoever runs the bench.
+			// The bound repositories belong to the user who runs the bench.
 			Env: []string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*"},
 		},
 		HostConfig: &container.HostConfig{NetworkMode: "none", Binds: binds},
 	}
 }
 
-// run is `docker run --rm --network none IMAGE args`, until its first output, and then to
-// its end. Removing it is not counted.
+// run runs `docker run --rm --network none IMAGE args` and returns the time until its first output. It waits for the
+// end of the container. The time does not include its removal.
 func (e *engineAPI) run(ctx context.Context, binds []string, args ...string) (first time.Duration, out string, err error) {
 	begin := time.Now()
 	made, err := e.api.ContainerCreate(ctx, e.options(binds, args...))
@@ -105,7 +104,7 @@ func (b *bench) stay(ctx context.Context, e *engineAPI, binds ...string) (string
 	return made.ID, err
 }
 
-// exec is `docker exec`: create, attach, read to the end, ask for the exit code.
+// exec does what `docker exec` does. It creates an exec, attaches, reads to the end and requests the exit code.
 func (e *engineAPI) exec(ctx context.Context, id string, out io.Writer, args ...string) error {
 	made, err := e.api.ExecCreate(ctx, id, client.ExecCreateOptions{Cmd: args, WorkingDir: containers.WorkDir, AttachStdout: true, AttachStderr: true})
 	if err != nil {
@@ -132,19 +131,19 @@ func (e *engineAPI) remove(ctx context.Context, id string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	_, err := e.api.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true, RemoveVolumes: true})
-	if errdefs.IsNotFound(err) || errdefs.IsConflict(err) { // gone, or going
+	if errdefs.IsNotFound(err) || errdefs.IsConflict(err) { // removed, or being removed
 		return nil
 	}
 	return err
 }
 
-// list finds containers by a label.
+// list returns the containers that have a label.
 func (e *engineAPI) list(ctx context.Context, label string) ([]container.Summary, error) {
 	r, err := e.api.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: make(client.Filters).Add("label", label)})
 	return r.Items, err
 }
 
-// firstWriter keeps text and tells when its first byte came, and its last.
+// firstWriter keeps text and records when its first byte came, and its last.
 type firstWriter struct {
 	begin       time.Time
 	first, last time.Duration

@@ -63,7 +63,7 @@ func cloneStorm(ctx context.Context, b *bench) error {
 				wallTarget, cpuTarget = atMost(1.3), target{}
 			}
 			if i > 0 && s.name != sideStatic {
-				wallTarget, cpuTarget = target{}, target{} // told once, beside git's own server
+				wallTarget, cpuTarget = target{}, target{} // reported once, in the row of git's own server
 			}
 			b.add(m, k.label, wall.what, s.name, wallTarget)
 			b.add(m, k.label, cpuEach.what, s.name, cpuTarget)
@@ -106,7 +106,7 @@ func branchStorm(ctx context.Context, b *bench) error {
 		depth int
 		wall  target
 	}{{"depth 1", 1, atMost(0.1)}, {"full", 0, target{}}} {
-		// No branch is asked for twice in the same way: each is an answer nobody has yet.
+		// No two rounds request a branch in the same way, so that no server has the response in a cache.
 		c := comparison{metrics: []metric{wall, cpuEach}, rounds: r.branches/stormOf - 1}
 		for _, g := range servers {
 			c.sides = append(c.sides, cloner(g, stormOf, func(n, i int) clone {
@@ -126,8 +126,8 @@ func branchStorm(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// refsRate has clients ask for the advertisement and the refs in turn, each on one
-// connection, and tells requests a second, and the server's CPU for each.
+// refsRate returns a round in which clients request the advertisement and the refs in turn, each on one connection. The
+// round returns the requests per second and the server's CPU time for each.
 func refsRate(g *gitServer, clients int, long time.Duration, refs int) func(ctx context.Context, n int) ([]float64, error) {
 	return func(ctx context.Context, _ int) ([]float64, error) {
 		var count atomic.Int64
@@ -243,7 +243,7 @@ func realClones(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// git runs a command of stock git's with the repository's address and a folder in it.
+// git runs a command of stock git with the repository's address and a folder.
 func (g *gitServer) git(ctx context.Context, dir string, args []string) error {
 	address := g.repo
 	if name, token, ok := strings.Cut(g.user, ":"); ok {
@@ -268,7 +268,7 @@ func (g *gitServer) git(ctx context.Context, dir string, args []string) error {
 	return err
 }
 
-// stalledClients is how many stop reading.
+// stalledClients is the number of clients that stop reading.
 const stalledClients = 200
 
 func stalled(ctx context.Context, b *bench) error {
@@ -294,9 +294,9 @@ func stalled(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// stall opens clones that nobody reads and looks at the server once they are all served.
+// stall opens clones that no client reads, and measures the server once it has served them all.
 func stall(ctx context.Context, g *gitServer, tip string) ([]float64, error) {
-	// One that reads, first: what is kept for all is not what is asked about.
+	// One client reads first, because memory that serves all clients is not measured here.
 	c := g.client()
 	defer c.close()
 	if _, err := c.clone(ctx, clone{ref: "HEAD"}); err != nil {
@@ -336,7 +336,7 @@ func stall(ctx context.Context, g *gitServer, tip string) ([]float64, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Served when nothing changes any more: processes, and CPU time.
+	// All are served when neither the number of processes nor the CPU time changes any more.
 	var processes int
 	var used float64
 	for quiet := 0; quiet < 10; {

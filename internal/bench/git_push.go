@@ -10,7 +10,7 @@ import (
 
 func basic(user string) string { return base64.StdEncoding.EncodeToString([]byte(user)) }
 
-// Pushes of one round: so many at once, each so many one after another.
+// Pushes of one round, concurrent ones and the number of each client's.
 const (
 	pushersAtOnce = 8
 	pushesEach    = 4
@@ -76,7 +76,7 @@ func pushes(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// agedBy is how many small pushes make a repository old.
+// agedBy is the number of small pushes that age a repository.
 const agedBy = 200
 
 func aged(ctx context.Context, b *bench) error {
@@ -108,7 +108,7 @@ func aged(ctx context.Context, b *bench) error {
 			return err
 		}
 	}
-	// Before each round main moves, so that the first clone is one that nobody asked for before.
+	// main moves before each round, so that no clone before the first one has made the same request.
 	first, again := metric{"server CPU, first", "ms"}, metric{"server CPU, again", "ms"}
 	c := comparison{metrics: []metric{first, again}}
 	for _, g := range servers {
@@ -161,8 +161,8 @@ func aged(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// quiet waits until a server has done what it does by itself after pushes: until it
-// has used no CPU and its packs have not changed for a while.
+// quiet waits until a server has finished the work that it does by itself after pushes. The server must use no CPU time
+// and its packs must not change for a while.
 func quiet(ctx context.Context, g *gitServer) error {
 	const still = 700 * time.Millisecond
 	packs := func() int {

@@ -27,19 +27,18 @@ const (
 	sideStatic = "a static file"
 )
 
-// gitServer is a Git server under test with a copy of a repository, the same bytes as
-// the others have.
+// gitServer is a Git server under test with a copy of a repository. All servers' copies have the same bytes.
 type gitServer struct {
 	*server
-	repo string // its URL
+	repo string // URL of the repository
 	user string
-	dir  string // the copy
+	dir  string // folder of the copy
 }
 
 func (g *gitServer) client() *gitClient { return newGitClient(g.repo, g.user) }
 
-// housed serves a repository by `ramus serve`, as its own: what `ramus gitd` serves belongs
-// to others, whom it obeys, so git answers there for it.
+// housed serves a repository by `ramus serve`, which owns it. The repositories of `ramus gitd` have other owners, whose
+// configuration it obeys, so git responds for it there.
 func (b *bench) housed(ctx context.Context, r *repository) (*gitServer, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -72,8 +71,8 @@ func (b *bench) serve(ctx context.Context, s shape) (*repository, []*gitServer, 
 	return r, servers, err
 }
 
-// gitServers starts all Git servers: ramus first, with the repository imported and with a
-// token, although the plainest of the others ask for none; they have copies of r.
+// gitServers starts all Git servers with copies of r. The first is ramus, which has imported the repository and asks
+// for a token, although the simplest of the others ask for none.
 func (b *bench) gitServers(ctx context.Context, r *repository) ([]*gitServer, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -127,13 +126,13 @@ func (b *bench) gitServers(ctx context.Context, r *repository) ([]*gitServer, er
 	return out, nil
 }
 
-// wall is the metric of a storm; cpu is the server's, for each of its clients.
+// wall is the metric of a storm. cpu is the server's CPU time for each of its clients.
 var (
 	wall    = metric{"wall", "ms"}
 	cpuEach = metric{"server CPU each", "ms"}
 )
 
-// storm runs work n times at once and measures the wall time, and the server's CPU for each.
+// storm calls work n times concurrently and measures the wall time, and the server's CPU time for each call.
 func (s *server) storm(ctx context.Context, n int, work func(ctx context.Context, i int) error) ([]float64, error) {
 	before, begin := s.cpu(), time.Now()
 	if err := together(ctx, n, work); err != nil {
@@ -143,7 +142,7 @@ func (s *server) storm(ctx context.Context, n int, work func(ctx context.Context
 	return []float64{took, (s.cpu() - before) / float64(n)}, nil
 }
 
-// together runs work n times at once.
+// together calls work n times concurrently.
 func together(ctx context.Context, n int, work func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -157,7 +156,7 @@ func together(ctx context.Context, n int, work func(ctx context.Context, i int) 
 		})
 	}
 	w.Wait()
-	for _, err := range errs { // the first that is not only the others' end
+	for _, err := range errs { // the first error that is not a mere consequence of another
 		if err != nil && !errors.Is(err, context.Canceled) {
 			return err
 		}
@@ -167,12 +166,11 @@ func together(ctx context.Context, n int, work func(ctx context.Context, i int) 
 
 func ms(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// cloner is a side whose rounds are storms of clones; which of the repository's tips
-// the i-th client of round n wants is said by what. The warm-up round has its packs
-// checked by git itself.
+// cloner returns a side whose rounds are storms of clones. what returns the clone of the i-th client in round n. In the
+// warm-up round git itself checks the packs.
 func cloner(g *gitServer, clients int, what func(n, i int) clone) side {
 	var mu sync.Mutex
-	objects := map[string]uint32{} // by what was asked for: every answer must have as many
+	objects := map[string]uint32{} // by request, since all responses to it must have the same number
 	return side{name: g.name, round: func(ctx context.Context, n int) ([]float64, error) {
 		return g.storm(ctx, clients, func(ctx context.Context, i int) error {
 			f := what(n, i)
@@ -204,8 +202,7 @@ func cloner(g *gitServer, clients int, what func(n, i int) clone) side {
 	}}
 }
 
-// checkPack has git index a pack in a repository of its own; a whole one must have all
-// that its objects name.
+// checkPack has git index a pack in a new repository. A whole pack must have all objects that its objects name.
 func checkPack(ctx context.Context, beside string, pack []byte, tip string, whole bool) error {
 	dir, err := os.MkdirTemp(filepath.Dir(beside), "check-")
 	if err != nil {
@@ -237,7 +234,7 @@ func (b *bench) static(ctx context.Context, dir string) (*server, error) {
 	return b.start(ctx, sideStatic, nil, serving, self, "peer", "static", dir)
 }
 
-// fileOf drains one file of a static server and checks how long it is.
+// fileOf reads one file of a static server to its end and checks its length.
 func fileOf(ctx context.Context, url string, size int64) error {
 	c := &http.Client{Transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true}}
 	req, err := http.NewRequestWithContext(ctx, "GET", url, nil)

@@ -18,12 +18,12 @@ import (
 	"time"
 )
 
-// nobody is who Gitea runs as where we are root: it changes git's global configuration
-// wherever that lies, and must not reach anything but its own folder.
+// nobody is the user as which Gitea runs if the bench runs as root. Gitea changes git's global configuration wherever
+// that is, and must not reach anything outside its own folder.
 const nobody = 65534
 
-// startGitea serves a copy of r by Gitea: the repository is made by its API and then given
-// our bytes. Its clients sign in with a token, since a password costs it 100 ms each.
+// startGitea serves a copy of r by Gitea. Its API makes the repository, which then gets our bytes. Clients sign in with
+// a token, because each check of a password takes 100 ms.
 func (b *bench) startGitea(ctx context.Context, program string, r *repository) (*gitServer, error) {
 	home, err := os.MkdirTemp(b.dir, "gitea-")
 	if err != nil {
@@ -145,7 +145,7 @@ GC = 60
 		return nil, fmt.Errorf("cannot make a repository in Gitea: %s: %s", resp.Status, said)
 	}
 	dir := filepath.Join(home, "repos", "bench", r.name+".git")
-	// Its hooks stay: they are what makes it Gitea. All else is ours.
+	// Its hooks stay, because they belong to Gitea. All other files are replaced.
 	for _, name := range []string{"objects", "refs", "packed-refs", "HEAD"} {
 		to := filepath.Join(dir, name)
 		if err := os.RemoveAll(to); err != nil {
@@ -161,7 +161,7 @@ GC = 60
 	return &gitServer{server: s, repo: s.url + "/bench/" + r.name + ".git", user: "bench:" + token, dir: dir}, nil
 }
 
-// staticRoot is for a Gitea that was built without its templates inside.
+// staticRoot returns the folder of templates for a Gitea that was built without them.
 func staticRoot() string {
 	if dir := os.Getenv("BENCH_GITEA_STATIC"); dir != "" {
 		return "STATIC_ROOT_PATH = " + dir

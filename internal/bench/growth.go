@@ -8,7 +8,7 @@ import (
 	"github.com/ramus-dev/ramus/executor/record"
 )
 
-// grow tells one point of a curve: a row beside each other side, and the chart's points.
+// grow adds one point of a curve. It adds a row for each other side, and the chart's points.
 func (b *bench) grow(c *chart, m *measured, label string, x float64, what string) {
 	for i, name := range m.names {
 		if s := statOf(m.of[i][m.metric(what)]); s.N > 0 {
@@ -111,7 +111,7 @@ func growthCallers(ctx context.Context, b *bench) error {
 		if err := b.growCallers(ctx, &c, r, callers); err != nil {
 			return err
 		}
-		if err := b.exitTo(ctx, kept); err != nil { // its containers go before the next one's come
+		if err := b.exitTo(ctx, kept); err != nil { // its containers are removed before those of the next one start
 			return err
 		}
 	}

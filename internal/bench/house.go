@@ -19,7 +19,7 @@ import (
 	"github.com/ramus-dev/ramus/gateway/client"
 )
 
-// house is a ramus that serves from a data folder of its own, and a client of it.
+// house is a ramus that serves from its own data folder, and a client of it.
 type house struct {
 	*server
 	b      *bench
@@ -27,13 +27,13 @@ type house struct {
 	client *client.Client
 	api    *engineAPI // nil with the Sandbox
 	pool   int
-	// poolless: no container was ever seen that waits for a caller.
+	// poolless is true if no container was ever seen to wait for a caller.
 	poolless bool
 	callers  atomic.Int64
 	named    string
 }
 
-// house starts a ramus whose pool is that deep.
+// house starts a ramus whose pool has the given depth.
 func (b *bench) house(ctx context.Context, name string, pool int, env ...string) (*house, error) {
 	api, err := b.engineAPI(ctx)
 	if err != nil && b.engine == "docker" {
@@ -47,7 +47,7 @@ func (b *bench) house(ctx context.Context, name string, pool int, env ...string)
 		return nil, err
 	}
 	b.onExit(func(context.Context) error { return os.RemoveAll(h.data) })
-	// Runs when the server has stopped, which leaves containers for the next one.
+	// clean runs after the server has stopped, which leaves containers for its next start.
 	b.onExit(h.clean)
 	env = append([]string{"RAMUS_DATA=" + h.data, "RAMUS_LISTEN=", "RAMUS_ENGINE=" + b.engine, "RAMUS_IMAGE=" + b.image,
 		fmt.Sprintf("RAMUS_POOL=%d", pool), "RAMUS_CAPACITY=250", "RAMUS_SLEEP_AFTER=2h", "RAMUS_LOG_LEVEL=warn",
@@ -80,7 +80,7 @@ func (b *bench) house(ctx context.Context, name string, pool int, env ...string)
 	}
 }
 
-// furnished is a house with a repository whose base layer is made.
+// furnished returns a house with a repository whose base layer is made.
 func (b *bench) furnished(ctx context.Context, name string, pool int, s shape) (*house, *repository, error) {
 	r, err := b.repository(ctx, s)
 	if err != nil {
@@ -104,7 +104,7 @@ func without(list []string, item string) []string {
 	return out
 }
 
-// dismiss removes the containers of all callers while the server still can.
+// dismiss removes the containers of all callers. It needs the running server.
 func (h *house) dismiss(ctx context.Context) error {
 	defer h.client.Close()
 	list, err := h.client.Callers(ctx, client.Filter{Max: 1000})
@@ -117,7 +117,7 @@ func (h *house) dismiss(ctx context.Context) error {
 	})
 }
 
-// clean removes the containers that the server left: those that waited in its pool.
+// clean removes the containers that the server left in its pool.
 func (h *house) clean(ctx context.Context) error {
 	if h.api == nil {
 		return nil
@@ -133,7 +133,7 @@ func (h *house) clean(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// owners is what containers of this house are labelled with.
+// owners returns the label values of this house's containers.
 func (h *house) owners() []string {
 	text, err := os.ReadFile(filepath.Join(h.data, "hosts", "owner"))
 	if err != nil {
@@ -142,8 +142,8 @@ func (h *house) owners() []string {
 	return []string{strings.TrimSpace(string(text))}
 }
 
-// import brings a repository in, and waits until a first caller and what ramus makes for
-// those behind it are through; took is how long the latter needed, 0 where nothing is made.
+// take imports a repository. It waits for a first caller, and until ramus has made the layer for later callers. took is
+// the time of the latter, or 0 if nothing is made.
 func (h *house) take(ctx context.Context, r *repository) (took time.Duration, err error) {
 	if _, err := h.client.CreateRepo(ctx, gateway.CreateRepo{Name: r.name, Source: r.dir}, func(string) {}); err != nil {
 		return 0, err
@@ -173,8 +173,7 @@ func (h *house) take(ctx context.Context, r *repository) (took time.Duration, er
 	}
 }
 
-// layer tells whether the base layer of a repository's tip is there, and whether
-// anything was begun.
+// layer reports whether the base layer of a repository's tip exists, and whether any was begun.
 func (h *house) layer(r *repository) (made, begun bool) {
 	entries, err := os.ReadDir(filepath.Join(h.data, "layers", r.name))
 	for _, e := range entries {
@@ -183,11 +182,11 @@ func (h *house) layer(r *repository) (made, begun bool) {
 	return made, err == nil && len(entries) > 0
 }
 
-// name is one that no caller has.
+// name returns a name that no caller has.
 func (h *house) name() string { return fmt.Sprintf("run:%s-%d", h.named, h.callers.Add(1)) }
 
-// settled waits until the pool is full again, and the machine has a moment of rest: what
-// is done for the next caller is not to be counted as this one's, nor as another side's.
+// settled waits until the pool is full again, and then for a moment. The work for the next caller must not count as
+// work for this one, nor for another side.
 func (h *house) settled(ctx context.Context) error {
 	if h.api == nil || h.pool == 0 || h.poolless {
 		return pause(ctx, 300*time.Millisecond)
@@ -214,7 +213,7 @@ func (h *house) settled(ctx context.Context) error {
 	}
 }
 
-// waiting counts the containers that run and that no caller has.
+// waiting returns the number of running containers that no caller has.
 func (h *house) waiting(ctx context.Context) (n int, err error) {
 	list, err := h.client.Callers(ctx, client.Filter{Max: 1000})
 	if err != nil {
@@ -231,7 +230,7 @@ func (h *house) waiting(ctx context.Context) (n int, err error) {
 			return 0, err
 		}
 		for _, c := range all {
-			// What makes base layers is nobody's either, and waits for nobody.
+			// A container that makes base layers has no caller either, but does not wait for one.
 			making := slices.ContainsFunc(c.Names, func(name string) bool { return strings.HasPrefix(name, "/container-layer") })
 			if c.State == "running" && !making {
 				n++
@@ -241,7 +240,7 @@ func (h *house) waiting(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// execution is what came of a command, and when, as its client saw it.
+// execution is the result of a command, with the times that its client measured.
 type execution struct {
 	*firstWriter
 	caller string
@@ -256,7 +255,7 @@ func (x *execution) printed(want string) error {
 	return nil
 }
 
-// exec runs a command for a caller, which is new if there is none of that name.
+// exec runs a command for a caller. It creates the caller if none has that name.
 func (h *house) exec(ctx context.Context, caller, repo string, c record.Command) (*execution, error) {
 	x := &execution{firstWriter: &firstWriter{begin: time.Now()}, caller: caller}
 	var err error
@@ -268,7 +267,7 @@ func (h *house) exec(ctx context.Context, caller, repo string, c record.Command)
 	return x, nil
 }
 
-// newCaller runs a command for a caller that never was, and ends it again.
+// newCaller runs a command for a new caller, and ends the caller.
 func (h *house) newCaller(ctx context.Context, r *repository) (*execution, error) {
 	x, err := h.exec(ctx, h.name(), r.name, record.Command{Args: []string{"cat", markPath}})
 	if err != nil {
@@ -280,7 +279,7 @@ func (h *house) newCaller(ctx context.Context, r *repository) (*execution, error
 	return x, x.printed(markText)
 }
 
-// cold is a side whose rounds are new callers, from the request to the first output.
+// cold returns a side whose rounds are new callers. It measures from the request to the first output.
 func (h *house) cold(name string, r *repository) side {
 	return side{name: name, settle: h.settled, round: func(ctx context.Context, _ int) ([]float64, error) {
 		x, err := h.newCaller(ctx, r)
@@ -298,7 +297,7 @@ func joined(a, b error) error {
 	return errors.Join(a, b)
 }
 
-// execTo is exec for output that is too much to be kept.
+// execTo is exec for output that is too large to keep.
 func (h *house) execTo(ctx context.Context, caller, repo string, c record.Command, w io.Writer) error {
 	result, err := h.client.Exec(ctx, caller, gateway.ExecRequest{Repo: repo, Command: c}, client.ExecOptions{Stdout: w, Stderr: io.Discard})
 	if err == nil && result.ExitCode != 0 {

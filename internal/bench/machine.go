@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// machine is where a run was made.
+// machine describes the machine of a run.
 type machine struct {
 	Time   time.Time `json:"time"`
 	Cores  int       `json:"cores"`
@@ -59,7 +59,7 @@ func (m machine) String() string {
 	return s + fmt.Sprintf(", load %.1f at the start", m.Load)
 }
 
-// loadAverage is that of the last minute.
+// loadAverage returns the load average of the last minute.
 func loadAverage() float64 {
 	text, _ := os.ReadFile("/proc/loadavg")
 	first, _, _ := strings.Cut(string(text), " ")

@@ -1,26 +1,22 @@
-// Command ramus-bench measures ramus beside what else would do the work, on the same
-// machine, with the same bytes, in one run. `make bench` builds and runs it;
-// docs/benchmarks.md says what each line means.
+// Command ramus-bench compares ramus with its alternatives on the same machine, with the same bytes, in one run. `make bench`
+// builds and runs it. docs/benchmarks.md explains each row of the report.
 //
 // # How it measures
 //
-// A scenario has sides: ramus, the alternatives, and where there is one the physical
-// floor. Each round runs every side once, in an order that is shuffled anew, and each
-// side checks its own output before its time counts. Told are medians, the ratio of the
-// medians, and the 90th percentile of the ratios round by round: machines are noisy, and
-// ratios inside one round survive that. A scenario whose alternative itself swings
-// (p90 over minimum above 3) is marked noisy.
+// A scenario has sides. They are ramus, the alternatives, and the physical floor where there is one. Each round runs every side
+// once, in a random order, and each side checks its own output before its time counts. The report has medians, the ratio of the
+// medians, and the 90th percentile of the ratios of the rounds, because a ratio within one round is the same on a noisy machine. A
+// scenario is marked noisy if an alternative itself varies (p90 over minimum above 3).
 //
-// Servers under test are processes of their own, ramus as the built binary like the
-// others, so that the memory and CPU time that is told is theirs. Containers of ramus are
-// driven by REST over the socket of `ramus serve`, journal, commit and all: what users get.
-// Two lines stand for the connection to the runner alone and say so, because what they are
-// compared with, an exec of the engine's, keeps no journal either.
+// The servers under test are separate processes, and ramus is the built binary like the others, so that memory and CPU time are
+// those of the server. The bench drives containers of ramus by REST over the socket of `ramus serve`, with journal and commit,
+// because that is how users use it. Two rows measure the connection to the runner alone and have a note about it. Their
+// alternative, an exec of the engine, has no journal either.
 //
 //	ramus-bench [-run NAMES] [-rounds N] [-seconds N] [-out DIR] [-ramus FILE]
 //	ramus-bench -list
 //
-// What it starts it ends, also on an interrupt.
+// The bench removes everything that it starts, also on an interrupt.
 package main
 
 import (
@@ -49,18 +45,18 @@ func main() {
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	err := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop() // a second interrupt ends it at once
+	stop() // a second interrupt ends the process at once
 	if err != nil && !errors.Is(err, flag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "ramus-bench:", err)
 		os.Exit(1)
 	}
 }
 
-// settings are what a run was asked for.
+// settings are the options of a run.
 type settings struct {
-	names   []string // prefixes of scenarios; empty: all
+	names   []string // prefixes of scenarios; empty means all
 	rounds  int
-	seconds time.Duration // per comparison; after it no round begins, beyond the third
+	seconds time.Duration // per comparison; when they have passed, only the first three rounds still begin
 	out     string
 	ramus   string
 	image   string
@@ -117,7 +113,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) error {
 	return measure(ctx, s, out, errs)
 }
 
-// measure runs the scenarios that were asked for and writes what came of them.
+// measure runs the chosen scenarios and writes their results.
 func measure(ctx context.Context, s settings, out, errs io.Writer) (err error) {
 	if s.ramus, err = filepath.Abs(s.ramus); err != nil {
 		return err
@@ -135,11 +131,11 @@ func measure(ctx context.Context, s settings, out, errs io.Writer) (err error) {
 	if b.dir, err = os.MkdirTemp("", "ramus-bench-"); err != nil {
 		return fmt.Errorf("cannot make a working folder: %w", err)
 	}
-	// Servers that run as other users pass through it to folders of their own.
+	// Servers that run as other users reach their own folders through this one.
 	if err := os.Chmod(b.dir, 0o711); err != nil {
 		return err
 	}
-	// What was started is ended also when ctx has: with time of its own.
+	// Servers and containers are removed even after ctx has ended, with a time limit of their own.
 	b.onExit(func(context.Context) error { return os.RemoveAll(b.dir) })
 	defer func() {
 		ending, cancel := context.WithTimeout(context.WithoutCancel(ctx), 3*time.Minute)

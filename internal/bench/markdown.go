@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// markdown is the table for people who read about ramus and not of one run: the lines
-// that have a target, or could not be measured.
+// markdown returns the table for readers who are interested in ramus and not in one run. It has only the rows that have
+// a target or could not be measured.
 func (r *report) markdown() string {
 	var s strings.Builder
 	m := r.Machine

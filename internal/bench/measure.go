@@ -11,46 +11,46 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// side is one way of doing a comparison's work.
+// side is one way to do a comparison's work.
 type side struct {
 	name string
-	// settle, when set, comes before each round of this side, outside of what is measured.
+	// settle, when set, runs before each round of this side. Its time is not measured.
 	settle func(ctx context.Context) error
-	// round does the work once, checks what came of it, and tells what it measured: one
-	// number for each of the comparison's metrics. n counts from 0.
+	// round does the work once, checks its result, and returns the measurements, one number for each of the
+	// comparison's metrics. n counts from 0.
 	round func(ctx context.Context, n int) ([]float64, error)
-	// every lets the side take part only in each n-th round; 0 and 1: in all. For
-	// alternatives that take a hundred times as long.
+	// every limits the side to each n-th round. 0 and 1 mean all rounds. It is for alternatives that take a hundred
+	// times as long.
 	every int
 }
 
-// comparison is sides that do the same work; the first is ramus.
+// comparison has sides that do the same work. The first is ramus.
 type comparison struct {
 	metrics []metric
 	sides   []side
-	// rounds bounds the settings' rounds; 0: as the settings say.
+	// rounds limits the rounds of the settings. 0 means no further limit.
 	rounds int
-	// noWarmUp leaves out the round before the first, whose numbers are dropped.
+	// noWarmUp omits the round before the first, whose numbers are dropped.
 	noWarmUp bool
 }
 
-// metric is what a number means.
+// metric is the meaning of a number.
 type metric struct {
 	what string // "first output", "CPU"
 	unit string // "ms", "MB", "/s", ""
 }
 
-// measured is what came of a comparison.
+// measured is the result of a comparison.
 type measured struct {
 	metrics []metric
 	names   []string
-	// of[side][metric] are the rounds' numbers; NaN where the side did not take part.
+	// of[side][metric] has the numbers of the rounds, and NaN for a round without the side.
 	of    [][][]float64
 	load  float64
 	began time.Time
 }
 
-// compare runs a comparison's rounds.
+// compare runs the rounds of a comparison.
 func (b *bench) compare(ctx context.Context, c comparison) (*measured, error) {
 	m := &measured{metrics: c.metrics, began: time.Now()}
 	for _, s := range c.sides {
@@ -68,8 +68,8 @@ func (b *bench) compare(ctx context.Context, c comparison) (*measured, error) {
 				return nil, fmt.Errorf("%s, before round %d: %w", s.name, n, err)
 			}
 		}
-		// What other sides have left to be written is written first: a file system that keeps
-		// a journal would have this side's fsync wait for it.
+		// Data that other sides have left unwritten is written first. In a file system with a journal, this side's
+		// fsync would wait for it.
 		unix.Sync()
 		v, err := s.round(ctx, n)
 		if err != nil {
@@ -110,14 +110,14 @@ func (b *bench) compare(ctx context.Context, c comparison) (*measured, error) {
 	return m, nil
 }
 
-// side finds a side by name.
+// side returns the index of a side by its name.
 func (m *measured) side(name string) int { return slices.Index(m.names, name) }
 
 func (m *measured) metric(what string) int {
 	return slices.IndexFunc(m.metrics, func(x metric) bool { return x.what == what })
 }
 
-// stat is how numbers lie.
+// stat is the distribution of numbers.
 type stat struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
@@ -133,7 +133,7 @@ func statOf(v []float64) stat {
 	return stat{Median: quantile(v, 0.5), Min: v[0], P90: quantile(v, 0.9), N: len(v)}
 }
 
-// known is v sorted, without what was not measured.
+// known returns v sorted and without the numbers that were not measured.
 func known(v []float64) []float64 {
 	v = slices.DeleteFunc(slices.Clone(v), math.IsNaN)
 	slices.Sort(v)
@@ -150,7 +150,7 @@ func quantile(v []float64, q float64) float64 {
 	return v[i] + (at-float64(i))*(v[i+1]-v[i])
 }
 
-// ratios divides round by round, where both sides took part.
+// ratios divides the numbers of each round in which both sides took part.
 func ratios(a, b []float64) []float64 {
 	var out []float64
 	for i := range a {

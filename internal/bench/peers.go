@@ -14,12 +14,12 @@ import (
 	"strings"
 )
 
-// servePeer is `ramus-bench peer KIND FOLDER`: a server to be measured beside ramus. It
-// serves until its standard input ends, so that none outlives the bench.
+// servePeer runs `ramus-bench peer KIND FOLDER`, a server to compare with ramus. It serves until its standard input ends, so that
+// no peer outlives the bench. The kinds are
 //
 //	cgi     git http-backend below net/http/cgi, as git ships it
-//	spawn   a git child for each request, which is what most forges do
-//	static  files, by sendfile: as fast as HTTP gets
+//	spawn   a git child for each request, like most forges
+//	static  files, by sendfile, which is as fast as HTTP gets
 func servePeer(kind string, args []string, in io.Reader, out io.Writer) error {
 	if len(args) != 1 {
 		return fmt.Errorf("cannot serve %s: one folder is wanted", kind)
@@ -61,7 +61,7 @@ func servePeer(kind string, args []string, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// spawn serves git's smart HTTP with one child a request.
+// spawn serves git's smart HTTP with one child per request.
 func spawn(root string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		repo, rest, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), ".git/")

@@ -12,8 +12,7 @@ import (
 	"strings"
 )
 
-// push is a prepared push of one small commit: the client's share of the work is done
-// before anything is measured.
+// push is a prepared push of one small commit. The client's part of the work is done before the measurement.
 type push struct {
 	ref      string
 	old, new string // old is all zeros for a new branch
@@ -22,7 +21,7 @@ type push struct {
 
 var noHash = strings.Repeat("0", 40)
 
-// parent is what prepared commits stand on.
+// parent is the parent of prepared commits.
 type parent struct {
 	commit string
 	root   []byte // the tree object
@@ -33,7 +32,7 @@ func parentIn(ctx context.Context, dir, rev string) (parent, error) {
 	if err != nil {
 		return parent{}, err
 	}
-	// The entries by ls-tree: what gitIn returns has lost a newline that a hash may end with.
+	// The entries come from ls-tree, because gitIn removes the last newline, which may be the last byte of a hash.
 	text, err := gitIn(ctx, dir, "ls-tree", "-z", rev)
 	if err != nil {
 		return parent{}, err
@@ -52,7 +51,7 @@ func parentIn(ctx context.Context, dir, rev string) (parent, error) {
 	return parent{commit, root}, nil
 }
 
-// prepare makes a push of ten new files in a folder that sorts behind all others.
+// prepare makes a push of ten new files in a folder that sorts after all others.
 func prepare(on parent, ref string, n int) push {
 	var objects []packed
 	var folder []byte
@@ -70,7 +69,7 @@ func prepare(on parent, ref string, n int) push {
 }
 
 type packed struct {
-	kind byte // as packs number them
+	kind byte // number of the type in a pack
 	data []byte
 }
 
@@ -80,7 +79,7 @@ func keep(objects *[]packed, kind byte, data []byte) [20]byte {
 	return sha1.Sum(append(fmt.Appendf(nil, "%s %d\x00", name, len(data)), data...))
 }
 
-// packOf writes a pack (gitformat-pack).
+// packOf returns a pack (gitformat-pack).
 func packOf(objects []packed) []byte {
 	var b bytes.Buffer
 	b.WriteString("PACK\x00\x00\x00\x02")
@@ -101,7 +100,7 @@ func packOf(objects []packed) []byte {
 	return append(b.Bytes(), sum[:]...)
 }
 
-// push sends a prepared push as git does, advertisement first, and checks the report.
+// push sends a prepared push as git does, with the advertisement first, and checks the report.
 func (c *gitClient) push(ctx context.Context, p push) error {
 	resp, err := c.do(ctx, "GET", "/info/refs?service=git-receive-pack", nil)
 	if err != nil {

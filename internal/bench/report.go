@@ -14,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// report is all that a run found.
+// report has all results of a run.
 type report struct {
 	Machine machine `json:"machine"`
 	Rows    []row   `json:"rows"`
@@ -29,7 +29,7 @@ const (
 	stateFailed = "FAILED"
 )
 
-// row is one line of the table: ramus beside one alternative, in one metric.
+// row is one line of the table, which compares ramus with one alternative in one metric.
 type row struct {
 	Scenario string  `json:"scenario"`
 	What     string  `json:"what"`
@@ -38,28 +38,28 @@ type row struct {
 	Other    string  `json:"alternative,omitempty"`
 	Beside   stat    `json:"beside,omitzero"`
 	Ratio    float64 `json:"ratio,omitempty"`     // of the medians, ramus over the alternative
-	RatioP90 float64 `json:"ratio_p90,omitempty"` // of the ratios round by round; the 10th percentile where more is better
+	RatioP90 float64 `json:"ratio_p90,omitempty"` // of the ratios of the rounds; the 10th percentile where more is better
 	Target   string  `json:"target,omitempty"`
 	State    string  `json:"state,omitempty"`
 	Noisy    bool    `json:"noisy,omitempty"`
 	Load     float64 `json:"load"`
 	Note     string  `json:"note,omitempty"`
-	// Samples are the rounds' numbers; null where a side did not take part.
+	// Samples are the numbers of the rounds, null for a round without the side.
 	Samples map[string][]*float64 `json:"samples,omitempty"`
 }
 
-// target is what a row has to reach. The zero value is no target.
+// target is the goal of a row. The zero value is no target.
 type target struct {
 	limit float64
-	least bool // the ratio, or the number, must be at least limit; otherwise at most
-	alone bool // of ramus's own median, not of the ratio
+	least bool // the ratio, or the number, must be at least limit, otherwise at most
+	alone bool // of ramus's own median instead of the ratio
 }
 
 func atMost(ratio float64) target  { return target{limit: ratio} }
 func atLeast(ratio float64) target { return target{limit: ratio, least: true} }
 func below(number float64) target  { return target{limit: number, alone: true} }
 
-// onlyFor is the target where it is told, once, and none elsewhere.
+// onlyFor returns t if told is true, and otherwise no target. A target belongs to one of several rows.
 func (t target) onlyFor(told bool) target {
 	if !told {
 		return target{}
@@ -83,7 +83,7 @@ func (t target) text(unit string) string {
 	return strings.TrimSpace(fmt.Sprintf("%s %s%s", sign, digits(t.limit), unit))
 }
 
-// add tells a metric of ramus's beside one other side. label says what of, "27,000 files".
+// add adds a row that compares ramus with one other side in a metric. label names the case, for example "27,000 files".
 func (b *bench) add(m *measured, label, what, other string, t target) *row {
 	return b.addPair(m, label, what, m.names[0], other, t)
 }
@@ -136,7 +136,7 @@ func samples(v []float64) []*float64 {
 	return out
 }
 
-// tell adds a row of one number of ramus's that is compared with nothing measured here.
+// tell adds a row for one number of ramus that has no measured counterpart here.
 func (b *bench) tell(what, unit string, v float64, t target, note string) {
 	r := row{Scenario: b.scenario, What: what, Unit: unit, Ramus: stat{v, v, v, 1}, Load: loadAverage(), Note: note}
 	if t.set() {
@@ -157,7 +157,7 @@ func (r *report) failed() (n int) {
 	return n
 }
 
-// digits writes a number with as many digits as mean something.
+// digits formats a number with as many digits as are significant.
 func digits(v float64) string {
 	switch a := math.Abs(v); {
 	case v == 0:
@@ -257,7 +257,7 @@ func (r *report) print(out io.Writer) {
 	fmt.Fprintln(out)
 }
 
-// write keeps the report and its charts in a folder.
+// write writes the report and its charts into a folder.
 func (r *report) write(dir string) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
@@ -271,5 +271,5 @@ func (r *report) write(dir string) error {
 	return errors.Join(errs...)
 }
 
-// note says something about a row.
+// note attaches a remark to a row.
 func (r *row) note(text string) { r.Note = cmp.Or(r.Note, text) }

@@ -16,20 +16,20 @@ import (
 	"strings"
 )
 
-// shape says what a repository looks like. The same shape is the same bytes everywhere.
+// shape describes a repository. The same shape is the same bytes on every machine.
 type shape struct {
 	name    string
 	files   int
 	commits int // after the first, which has all the files; each changes three
-	// branches leave main's tip, "task-0" and so on, each with a commit of its own that
-	// changes a file and adds one.
+	// branches start at main's tip and are called "task-0" and so on. Each has one commit that changes a file and adds
+	// one.
 	branches int
-	long     bool // files are six times as long: source text, not fixtures
+	long     bool // files are six times as long, like source text instead of fixtures
 	depends  bool // it has the dependency of containers_deps.go
 }
 
-// The shapes that scenarios share. Sizes and histories are those of a small tool, a
-// large JavaScript monorepo, three of these, and a middle-sized Go project.
+// The shapes that scenarios share. Their sizes and histories are those of a small tool, a large JavaScript monorepo,
+// three such monorepos, and a middle-sized Go project.
 var (
 	small  = shape{name: "small", files: 437, commits: 100}
 	medium = shape{name: "medium", files: 27_000, commits: 200}
@@ -38,24 +38,24 @@ var (
 	tasked = shape{name: "tasked", files: 961, commits: 5_000, branches: 640, long: true}
 )
 
-// repository is one that was made.
+// repository is a repository that was made.
 type repository struct {
 	shape
 	dir string // bare
 	tip string
 }
 
-// shapeVersion changes with what repositories are made of, so that old ones are not used.
+// shapeVersion changes with the content of the repositories, so that old ones are not used.
 const shapeVersion = 2
 
-// markPath is in every repository, with markText.
+// markPath is a file of every repository. Its content is markText.
 const (
 	markPath = "MARK"
 	markText = "the work tree is here\n"
 )
 
-// repository makes a repository, or finds it where an earlier run made it. It is packed,
-// with bitmap and commit-graph, as a careful owner keeps it.
+// repository makes a repository, or returns the one that an earlier run has made. It is packed and has a bitmap and a
+// commit-graph, like a well-maintained one.
 func (b *bench) repository(ctx context.Context, s shape) (*repository, error) {
 	if r := b.repos[s.name]; r != nil {
 		return r, nil
@@ -100,7 +100,7 @@ func makeRepository(ctx context.Context, dir string, s shape) error {
 	}
 	w := bufio.NewWriterSize(in, 1<<20)
 	err = s.write(w)
-	w.Flush() // its error is git's, which says why
+	w.Flush() // git's error has the reason
 	in.Close()
 	if err := joined(err, cmd.Wait()); err != nil {
 		return fmt.Errorf("git fast-import: %w: %s", err, said.Bytes())
@@ -131,7 +131,7 @@ func (s shape) write(w io.Writer) error {
 		}
 	}
 	file := func(path, text string) { fmt.Fprintf(w, "M 100644 inline %s\ndata %d\n%s\n", path, len(text), text) }
-	texts := map[int]string{} // of files that were changed
+	texts := map[int]string{} // of changed files
 	commit("main", 0, "", "Begin")
 	file(markPath, markText)
 	file(".gitignore", "node_modules/\n*.log\n/out/\n")
@@ -166,14 +166,14 @@ func (s shape) write(w io.Writer) error {
 	return err
 }
 
-// path is where the i-th file lies: a dozen in a folder, folders in packages.
+// path returns the path of the i-th file. A folder has a dozen files, and a package has folders.
 func (s shape) path(i int) string {
 	folder := i / 12
 	kinds := [...]string{"src", "test", "lib", "fixtures/input", "fixtures/output"}
 	return fmt.Sprintf("packages/package-%03d/%s/module-%02d/file-%02d.js", folder/40, kinds[folder%len(kinds)], folder%40/len(kinds), i%12)
 }
 
-// text is what the i-th file says at first.
+// text returns the first content of the i-th file.
 func (s shape) text(i int) string {
 	if s.long {
 		return prose(uint64(i), 0, 6)
@@ -185,7 +185,7 @@ var words = strings.Fields("const let return function export import from if else
 	"token node parent child left right name type kind state path scope block source target options context buffer length push pop map " +
 	"filter reduce assert equal true false null undefined async await try catch throw class extends super static get set of in")
 
-// prose is text of a file, the same for the same seeds: most are small, some are not.
+// prose returns the text of a file, which depends on the seeds alone. Most texts are small, some are not.
 func prose(i, n uint64, times int) string {
 	random := rand.New(rand.NewPCG(i, n))
 	lines := (4 + random.IntN(40)) * times
@@ -208,7 +208,7 @@ func writeLine(s *strings.Builder, random *rand.Rand) {
 	fmt.Fprintf(s, "%x;\n", random.Uint32())
 }
 
-// edited is text with a line replaced.
+// edited returns text with one line replaced.
 func edited(text string, random *rand.Rand) string {
 	lines := strings.SplitAfter(text, "\n")
 	var s strings.Builder
@@ -217,18 +217,18 @@ func edited(text string, random *rand.Rand) string {
 	return strings.Join(lines, "")
 }
 
-// copyTo copies the repository, as bytes on the disk.
+// copyTo copies the files of the repository.
 func (r *repository) copyTo(dir string) error {
 	return os.CopyFS(dir, os.DirFS(r.dir))
 }
 
-// gitIn runs git and returns what it printed, without its last newline.
+// gitIn runs git and returns its output without the last newline.
 func gitIn(ctx context.Context, dir string, args ...string) (string, error) {
 	if dir != "" {
 		args = append([]string{"-C", dir}, args...)
 	}
 	cmd := exec.CommandContext(ctx, "git", args...)
-	// A server may run as somebody else, to whom its copy of a repository belongs.
+	// A server may run as another user, to whom its copy of a repository belongs.
 	cmd.Env = append(plainEnv(), "GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=safe.directory", "GIT_CONFIG_VALUE_0=*")
 	var out, said bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &said

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// scenario is one thing to be measured; its rows are added to the bench's report.
+// scenario is one thing to measure. Its rows are added to the bench's report.
 type scenario struct {
 	name, about string
 	run         func(ctx context.Context, b *bench) error
 }
 
-// scenarios in the order in which they run and are told.
+// scenarios has the scenarios in the order of their runs and of the report.
 var scenarios = []scenario{
 	{"cold", "a new caller's first output, over the size of the repository", coldCaller},
 	{"pool", "what a pool costs before, and a new caller without one", coldWithoutPool},
@@ -44,11 +44,11 @@ type bench struct {
 	dir      string // for this run alone
 	said     io.Writer
 	report   report
-	scenario string // that runs now
+	scenario string // the running scenario
 
 	exits []func(context.Context) error
 
-	repos map[string]*repository // by name, as they are made
+	repos map[string]*repository // by name; filled on first use
 	api   *engineAPI
 }
 
@@ -56,7 +56,8 @@ func (b *bench) sayf(format string, args ...any) {
 	fmt.Fprintf(b.said, "%s  %s\n", time.Now().Format("15:04:05"), fmt.Sprintf(format, args...))
 }
 
-// onExit has f called when the scenario that runs has ended, or the run; the last first.
+// onExit registers f. It is called when the running scenario, or the run, has ended. The last one registered is called
+// first.
 func (b *bench) onExit(f func(context.Context) error) { b.exits = append(b.exits, f) }
 
 func (b *bench) exit(ctx context.Context) error { return b.exitTo(ctx, 0) }
@@ -72,7 +73,7 @@ func (b *bench) exitTo(ctx context.Context, kept int) error {
 	return errors.Join(errs...)
 }
 
-// unableError is a scenario that this machine cannot run.
+// unableError is the error of a scenario that this machine cannot run.
 type unableError struct{ why string }
 
 func (e *unableError) Error() string { return e.why }

@@ -18,35 +18,35 @@ import (
 	"time"
 )
 
-// server is a server under test: a process of its own with whatever it starts.
+// server is a server under test, a process with its children.
 type server struct {
 	name  string
 	url   string
 	cmd   *exec.Cmd
 	stdin io.Closer
-	group string // its control group, where one could be made
+	group string // its control group, if one could be made
 	ended chan error
 	log   *tail
 }
 
-// starting is how long a server may take until it tells where it serves.
+// starting is how long a server may take to print its address.
 const starting = 30 * time.Second
 
-// start starts a server and waits for the line on its standard output that ready
-// recognises; ready nil: it is not waited for.
+// start starts a server and waits for the line of its standard output that ready recognises. It does not wait if ready
+// is nil.
 func (b *bench) start(ctx context.Context, name string, env []string, ready func(line string) (url string, ok bool), program string, args ...string) (*server, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Env, cmd.Dir = append(plainEnv(), env...), b.dir
-	// Interrupts of the terminal reach only us: we end the servers in our own order.
+	// The terminal's interrupts reach only the bench, which stops the servers in its own order.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return b.startCommand(ctx, name, cmd, ready)
 }
 
-// startCommand is start for a command that is set up already, in a process group of its own.
+// startCommand is start for a prepared command. It runs in a process group of its own.
 func (b *bench) startCommand(ctx context.Context, name string, cmd *exec.Cmd, ready func(string) (string, bool)) (*server, error) {
 	s := &server{name: name, cmd: cmd, ended: make(chan error, 1), log: new(tail)}
 	s.cmd.Stderr = s.log
-	in, err := s.cmd.StdinPipe() // our peers end with it, whatever becomes of us
+	in, err := s.cmd.StdinPipe() // our peers end with it, even if the bench is killed
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (b *bench) startCommand(ctx context.Context, name string, cmd *exec.Cmd, re
 		return nil, err
 	}
 	s.cmd.Stdout = theirs
-	s.cmd.WaitDelay = time.Second // what the server leaves running may hold its outputs
+	s.cmd.WaitDelay = time.Second // a process that the server leaves may hold its outputs open
 	s.makeGroup()
 	s.enterGroup()
 	err = s.cmd.Start()
@@ -106,13 +106,13 @@ func (b *bench) startCommand(ctx context.Context, name string, cmd *exec.Cmd, re
 	}
 }
 
-// serving reads the line that our servers begin with.
+// serving reads the first line that our servers print.
 func serving(line string) (string, bool) {
 	url, ok := strings.CutPrefix(line, "serving ")
 	return url, ok && strings.HasPrefix(url, "http://")
 }
 
-// stop ends the server and all it started.
+// stop stops the server and all its processes.
 func (s *server) stop(ctx context.Context) error {
 	if s.cmd == nil {
 		return nil
@@ -122,14 +122,14 @@ func (s *server) stop(ctx context.Context) error {
 	var err error
 	select {
 	case <-s.ended:
-	case <-time.After(time.Minute): // what ramus itself takes at most
+	case <-time.After(time.Minute): // the longest time that ramus itself needs
 		err = fmt.Errorf("%s did not stop within a minute and was killed", s.name)
 		s.cmd.Process.Kill()
 		<-s.ended
 	}
 	syscall.Kill(-s.cmd.Process.Pid, syscall.SIGKILL)
 	for _, pid := range s.pids() {
-		syscall.Kill(pid, syscall.SIGKILL) // what it left
+		syscall.Kill(pid, syscall.SIGKILL) // a process that it left
 	}
 	s.cmd = nil
 	return joined(err, s.leaveGroup())
@@ -139,7 +139,7 @@ func (s *server) leaveGroup() (err error) {
 	if s.group == "" {
 		return nil
 	}
-	for range 1500 { // what was killed may take a moment to end
+	for range 1500 { // killed processes may take a moment to end
 		if err = os.Remove(s.group); err == nil || errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -148,9 +148,8 @@ func (s *server) leaveGroup() (err error) {
 	return err
 }
 
-// makeGroup makes a control group for the server that is about to start. CPU time is counted
-// there in nanoseconds, with children that have been given away. Where that is not
-// allowed the process tree is read instead.
+// makeGroup makes a control group for the server that starts next. A group counts CPU time in nanoseconds, including
+// that of orphaned children. Without permission for it, cpu reads the process tree instead.
 func (s *server) makeGroup() {
 	for _, root := range []string{"/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup"} {
 		if _, err := os.Stat(filepath.Join(root, "cgroup.procs")); err != nil {
@@ -166,8 +165,8 @@ func (s *server) makeGroup() {
 
 var groups atomic.Int64
 
-// enterGroup has the command enter the group before it becomes the server, so that no child
-// is outside. One that starts as somebody else, who may not, is put there by joinGroup.
+// enterGroup has the command enter the group before it becomes the server, so that no child is outside. A command that
+// starts as another user has no permission to enter. joinGroup moves it.
 func (s *server) enterGroup() {
 	if s.group == "" || s.cmd.SysProcAttr.Credential != nil {
 		return
@@ -186,7 +185,7 @@ func (s *server) joinGroup() {
 	}
 }
 
-// cpu is the CPU time that the server and its children have used, in ms.
+// cpu returns the CPU time of the server and its children, in ms.
 func (s *server) cpu() float64 {
 	if s.group != "" {
 		if text, err := os.ReadFile(filepath.Join(s.group, "cpuacct.usage")); err == nil {
@@ -204,7 +203,7 @@ func (s *server) cpu() float64 {
 	ticks := 0.0
 	for _, pid := range s.pids() {
 		f := statFields(pid)
-		for i := 13; i < 17 && i < len(f); i++ { // utime, stime, and those of children that ended
+		for i := 13; i < 17 && i < len(f); i++ { // utime, stime, and those of ended children
 			v, _ := strconv.ParseFloat(f[i], 64)
 			ticks += v
 		}
@@ -212,7 +211,7 @@ func (s *server) cpu() float64 {
 	return ticks * 10 // a tick is 10 ms on every Linux
 }
 
-// pids are the server's processes.
+// pids returns the server's processes.
 func (s *server) pids() []int {
 	if s.group != "" {
 		return groupPIDs(s.group)
@@ -231,9 +230,8 @@ func groupPIDs(dir string) []int {
 	return out
 }
 
-// rss is what the server's processes hold in memory, in MB; pages that they share are
-// counted once each. own is the part of it that is no file's: their programs are files, which
-// the kernel maps in larger pieces than are used, and can take back.
+// rss returns the memory of the server's processes, in MB. Shared pages count once. own is the part that does not
+// belong to files. A program is a file, of which the kernel maps larger pieces than are used, and which it can reclaim.
 func (s *server) rss() (mb, own float64) {
 	for _, pid := range s.pids() {
 		kb, anonymous := pss(pid)
@@ -242,7 +240,7 @@ func (s *server) rss() (mb, own float64) {
 	return mb, own
 }
 
-// pss is a process's share of memory, in kB, and what of it is no file's.
+// pss returns a process's share of memory in kB, and the part that does not belong to files.
 func pss(pid int) (kb, anonymous float64) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/smaps_rollup", pid))
 	for line := range strings.Lines(string(text)) {
@@ -256,7 +254,7 @@ func pss(pid int) (kb, anonymous float64) {
 	return kb, anonymous
 }
 
-// watch samples memory until stop is called, and tells the peaks as rss does.
+// watch samples memory until stop is called. stop returns the peaks in the units of rss.
 func (s *server) watch() (stop func() (mb, own float64)) {
 	done := make(chan struct{})
 	var w sync.WaitGroup
@@ -281,21 +279,21 @@ func (s *server) watch() (stop func() (mb, own float64)) {
 	}
 }
 
-// statFields are those of /proc/PID/stat, the first at index 0; nil when it is gone.
+// statFields returns the fields of /proc/PID/stat, the first at index 0. It returns nil if the process does not exist.
 func statFields(pid int) []string {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return nil
 	}
 	s := string(text)
-	i := strings.LastIndexByte(s, ')') // names may hold anything
+	i := strings.LastIndexByte(s, ')') // names may contain any character
 	if i < 0 {
 		return nil
 	}
 	return append([]string{strconv.Itoa(pid), ""}, strings.Fields(s[i+1:])...)
 }
 
-// descendants are a process and all below it.
+// descendants returns a process and all processes below it.
 func descendants(root int) []int {
 	children := map[int][]int{}
 	entries, _ := os.ReadDir("/proc")
@@ -316,14 +314,14 @@ func descendants(root int) []int {
 	return out
 }
 
-// plainEnv is an environment in which git has no configuration but the repository's.
+// plainEnv returns an environment in which git has no configuration except the repository's.
 func plainEnv() []string {
-	// No GIT_CONFIG_GLOBAL=/dev/null: a root that writes there puts a file in its place.
+	// GIT_CONFIG_GLOBAL=/dev/null is missing on purpose. A root that writes there replaces the device by a file.
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=/nonexistent", "LC_ALL=C", "TMPDIR=" + os.TempDir(),
 		"GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0"}
 }
 
-// tail keeps the end of what is written to it.
+// tail keeps the end of its input.
 type tail struct {
 	mu   sync.Mutex // guards text
 	text []byte

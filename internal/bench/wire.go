@@ -15,9 +15,8 @@ import (
 	"strings"
 )
 
-// gitClient speaks protocol v2 (gitprotocol-v2) as a clone does, and throws the pack
-// away: what it measures is the server. It insists on v2 and checks that the answer is a
-// whole pack. Each value is one client with a connection of its own.
+// gitClient speaks protocol v2 (gitprotocol-v2) as a clone does, and drops the pack, so that it measures the server. It
+// requires v2 and checks that the response is a complete pack. Each value is one client with its own connection.
 type gitClient struct {
 	url  string // of the repository
 	user string // "name:token", or empty
@@ -30,17 +29,17 @@ func newGitClient(url, user string) *gitClient {
 
 func (c *gitClient) close() { c.http.CloseIdleConnections() }
 
-// clone says what to fetch.
+// clone is the request of a fetch.
 type clone struct {
 	ref    string // "HEAD", "refs/heads/main"
-	all    bool   // and every other branch
+	all    bool   // also all other branches
 	depth  int
 	filter string
-	// pack, when set, gets the pack's bytes: for the check that costs.
+	// pack, when set, receives the bytes of the pack, for the expensive check.
 	pack io.Writer
 }
 
-// fetched is what came.
+// fetched is the result of a fetch.
 type fetched struct {
 	tip     string
 	objects uint32
@@ -74,7 +73,7 @@ func (c *gitClient) do(ctx context.Context, method, path string, body io.Reader)
 	return resp, nil
 }
 
-// capabilities reads the advertisement and refuses anything but protocol v2.
+// capabilities reads the advertisement. It returns an error if the protocol is not v2.
 func (c *gitClient) capabilities(ctx context.Context) error {
 	resp, err := c.do(ctx, "GET", "/info/refs?service=git-upload-pack", nil)
 	if err != nil {
@@ -84,7 +83,7 @@ func (c *gitClient) capabilities(ctx context.Context) error {
 	p := newPackets(resp.Body)
 	line, err := p.next()
 	if err == nil && bytes.HasPrefix(line, []byte("# service=")) {
-		if _, err = p.next(); err == nil { // the flush behind it
+		if _, err = p.next(); err == nil { // the flush that follows
 			line, err = p.next()
 		}
 	}
@@ -98,7 +97,7 @@ func (c *gitClient) capabilities(ctx context.Context) error {
 	return err
 }
 
-// refs asks for refs below prefixes; they come as name and hash.
+// refs returns the refs below prefixes, as names and hashes.
 func (c *gitClient) refs(ctx context.Context, prefixes ...string) (map[string]string, error) {
 	var body bytes.Buffer
 	writePacket(&body, "command=ls-refs\n")
@@ -132,7 +131,7 @@ func (c *gitClient) refs(ctx context.Context, prefixes ...string) (map[string]st
 	}
 }
 
-// clone does all that a clone asks of a server.
+// clone performs all requests of a clone.
 func (c *gitClient) clone(ctx context.Context, f clone) (fetched, error) {
 	if err := c.capabilities(ctx); err != nil {
 		return fetched{}, err
@@ -166,7 +165,7 @@ func (c *gitClient) clone(ctx context.Context, f clone) (fetched, error) {
 	return got, nil
 }
 
-// fetchBody is the request of a client that has nothing.
+// fetchBody returns the request of a client that has no objects.
 func fetchBody(wants []string, f clone) *bytes.Buffer {
 	body := new(bytes.Buffer)
 	writePacket(body, "command=fetch")
@@ -189,9 +188,9 @@ func fetchBody(wants []string, f clone) *bytes.Buffer {
 	return body
 }
 
-// readPack reads a fetch's answer to its end.
+// readPack reads a fetch's response to its end.
 func readPack(p *packets, to io.Writer) (got fetched, err error) {
-	for { // sections before the pack: shallow-info, each ended by a delimiter
+	for { // sections before the pack, such as shallow-info, each ended by a delimiter
 		line, err := p.next()
 		if err != nil {
 			return got, err
@@ -267,7 +266,7 @@ type packets struct {
 
 func newPackets(r io.Reader) *packets { return &packets{r: bufio.NewReaderSize(r, 64<<10)} }
 
-// length reads the four digits before a packet: 0, 1 and 2 are flush, delimiter, end.
+// length reads the four digits before a packet. 0, 1 and 2 are flush, delimiter and end.
 func (p *packets) length() (int, error) {
 	var b [4]byte
 	if _, err := io.ReadFull(p.r, b[:]); err != nil {
@@ -280,7 +279,7 @@ func (p *packets) length() (int, error) {
 	return int(n), nil
 }
 
-// next is the next packet's content; nil at a flush, a delimiter or an end.
+// next returns the content of the next packet, or nil at a flush, a delimiter or an end.
 func (p *packets) next() ([]byte, error) {
 	n, err := p.length()
 	if err != nil {
