@@ -150,7 +150,7 @@ func readProblem(resp *http.Response) error {
 	p := new(route.Problem)
 	if !strings.HasPrefix(resp.Header.Get("Content-Type"), "application/problem+json") || json.Unmarshal(b, p) != nil || p.Kind == "" {
 		text := strings.TrimSpace(string(b[:min(len(b), 200)]))
-		return fmt.Errorf("the server is not a ramus server, or something stands between: %s: %s", resp.Status, text)
+		return fmt.Errorf("the server is not a ramus server, or a proxy responds instead: %s: %s", resp.Status, text)
 	}
 	return p
 }

@@ -46,10 +46,10 @@ type Policy struct {
 type Gate struct {
 	Enabled        bool     // if unset, everything goes to the fallback
 	ThreadStarters []string // users whose threads go to the container
-	Requesters     []string // users whose mentions do if they begin with Prefix
+	Requesters     []string // users whose mentions go there if they begin with Prefix
 	Prefix         string   // default "!!!"
-	Channels       []string // all of whose threads do
-	Repos          []string // all of whose threads do
+	Channels       []string // all of whose threads go there
+	Repos          []string // all of whose threads go there
 	Percentage     float64  // of all other threads, from 0 to 100, by a hash of the session's key
 	// People has the permissions of people in such threads, by the user's id, [PersonStarter] or [PersonAnybody]. For an empty
 	// map see [Gate.Permits].

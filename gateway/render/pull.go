@@ -14,19 +14,18 @@ import (
 	"github.com/ramus-dev/ramus/internal/bytesize"
 )
 
-// titleMax is how long a pull request's title is: what a squashed commit's subject may be.
+// titleMax is the maximal length of a pull request's title, in characters. It is that of a squashed commit's subject.
 const titleMax = 72
 
-// RenderPull is title and body of a pull request, from the manifests of the task's work, oldest
-// first: what was asked, what changed, commands and test results, how pages looked, screenshots,
-// links to evidence, what is unverified.
-// Nothing of it is an agent's claim. A title has at most 72 characters, a body 60,000.
+// Pull returns the title and the body of a pull request. The manifests of the task's work are in order, the oldest
+// first. The body has the request, the changes, the commands and test results, the checks of pages, screenshots, links
+// to evidence, and the list of unverified things. No part of it is an agent's claim. A title has at most 72 characters,
+// a body 60,000.
 func Pull(t record.Task, work []record.Manifest, links PullLinks) (title, body string) {
 	p := pullBody{task: t, work: work, links: links}
 	parts := []string{p.asked(), p.changed(), p.checked(), p.looked(), p.unverified(), p.commands(), p.screenshots(), p.runs()}
 	body = join("\n\n", parts...)
-	// Each part is held within its own bounds; together they are below the limit, and
-	// this is for the day when somebody changes one.
+	// The bounds of all parts add up to less than the limit. The loop is for a later change of one of them.
 	for i := len(parts) - 1; width(body) > pullMax && i >= 0; i-- {
 		parts[i] = ""
 		body = join("\n\n", parts...)
@@ -34,8 +33,8 @@ func Pull(t record.Task, work []record.Manifest, links PullLinks) (title, body s
 	return pullTitle(t), body + "\n"
 }
 
-// pullTitle is the description's first line. Titles are no Markdown but for code;
-// they become the subject of a squashed commit.
+// pullTitle returns the first line of the description. Only code is Markdown in a title, which becomes the subject of a
+// squashed commit.
 func pullTitle(t record.Task) string {
 	for line := range strings.SplitSeq(readable(head(t.Description, 4*titleMax)), "\n") {
 		line = strings.TrimLeft(strings.TrimSpace(line), "#>*-+=~_` \t")
@@ -43,7 +42,7 @@ func pullTitle(t record.Task) string {
 		if line == "" {
 			continue
 		}
-		// The gaps are put in first: they count, too.
+		// The gaps come first, because they count as well.
 		line = numbered.ReplaceAllString(strings.ReplaceAll(inert(line), "@", "@"+gap), "$1"+gap+"$2")
 		if width(line) > titleMax {
 			line = line[:boundary(line, titleMax-1)]
@@ -57,23 +56,23 @@ func pullTitle(t record.Task) string {
 	return Cut("Task "+OneLine(t.ID, titleMax), titleMax)
 }
 
-// PullLinks is where the evidence of runs can be seen from a pull request; nil functions, and empty
-// addresses, are of what cannot.
+// PullLinks makes the links from a pull request to the evidence of runs. A nil function and an empty address mean that
+// there is no link.
 type PullLinks struct {
 	Page        func(run string) string       // of a run
 	File, Trace func(run, name string) string // of a picture of a run, and of a trace in its viewer
-	Picture     func(run, name string) string // of a picture that is shown where it stands
+	Picture     func(run, name string) string // of a picture that the body shows
 }
 
-// pullBody is what the parts of a body are made from.
+// pullBody is the input for the parts of a body.
 type pullBody struct {
 	task  record.Task
 	work  []record.Manifest
 	links PullLinks
 }
 
-// last is the manifest that speaks for what stands now: the newest, or one before it
-// if those since have changed and checked nothing.
+// last returns the manifest that describes the current state. It is the newest one, or the one before it if the newer
+// ones have changed and checked nothing.
 func (p pullBody) last() *record.Manifest {
 	for i := len(p.work) - 1; i >= 0; i-- {
 		m := &p.work[i]
@@ -117,7 +116,7 @@ func (p pullBody) changed() string {
 	return s
 }
 
-// changes are the files that were changed, by name, and in how many runs.
+// changes returns the changed files by name, and the number of runs that changed files.
 func (p pullBody) changes() (list []gitd.Change, rounds int) {
 	at := map[string]int{}
 	for _, m := range p.work {
@@ -178,7 +177,7 @@ func (p pullBody) checked() string {
 	return join("\n\n", "## Checks\n\n"+strings.TrimSpace("**"+MarkdownText(head, 100)+"** "+MarkdownText(what, 300)), checkTable(m))
 }
 
-// checkTable says how the checks of a run ended.
+// checkTable returns a table of the results of a run's checks.
 func checkTable(m *record.Manifest) string {
 	ran, alone := lastChecks(m)
 	if len(ran)+len(alone) == 0 {
@@ -223,8 +222,8 @@ func (p pullBody) unverified() string {
 	return "### Not verified\n\n" + markdownList(len(list), 20, 4000, func(i int) string { return MarkdownText(list[i], 400) })
 }
 
-// screenshots lists the pictures and films of the newest run that made any. They are
-// shown by their run's page: what they are a picture of may not be meant for everybody.
+// screenshots lists the pictures and films of the newest run that made any. Only the page of the run shows them,
+// because a picture may not be intended for everybody.
 func (p pullBody) screenshots() string {
 	for _, m := range slices.Backward(p.work) {
 		var shots []record.ManifestFile
@@ -248,7 +247,7 @@ func (p pullBody) screenshots() string {
 	return ""
 }
 
-// page is a link to a run's page; empty where there is none.
+// page returns a link to a run's page, or "" if there is none.
 func (p pullBody) page(run, label string) string {
 	if p.links.Page == nil {
 		return ""
@@ -267,7 +266,7 @@ func (p pullBody) commands() string {
 	if len(list) == 0 {
 		return ""
 	}
-	slices.Reverse(list) // what is cut is the oldest
+	slices.Reverse(list) // the oldest are cut
 	return markdownDetails("Commands ("+strconv.Itoa(len(list))+", the last one first)", markdownTable([]string{"command", "result", "took"}, len(list), 60, 7000, func(i int) []string {
 		c := list[i]
 		first, _, more := strings.Cut(strings.TrimSpace(c.Command), "\n")
@@ -289,7 +288,7 @@ func (p pullBody) commands() string {
 	}))
 }
 
-// runs lists the runs that worked for the task, who did, and how old the base was.
+// runs lists the runs that worked for the task, their agents, and the age of the base.
 func (p pullBody) runs() string {
 	if len(p.work) == 0 {
 		return ""
@@ -341,8 +340,8 @@ func (p pullBody) runs() string {
 	return s
 }
 
-// RenderReply answers one comment, or in the conversation when c is zero, from the manifest of the
-// work that addressed it: the commit, what changed, how the checks ended.
+// Reply returns the reply to a comment, or to the conversation if c is zero. It is made from the manifest of the work
+// that addressed the comment, and has the commit, the changes and the results of the checks.
 func Reply(t record.Task, c github.Comment, work record.Manifest, links PullLinks) string {
 	p := pullBody{task: t, work: []record.Manifest{work}, links: links}
 	m := &p.work[0]
@@ -378,7 +377,7 @@ func Reply(t record.Task, c github.Comment, work record.Manifest, links PullLink
 	return join("\n\n", head, files, MarkdownText(what, 300), checkTable(m), p.lookTable(m, m.Head), markdownDetails("Pictures", p.lookPictures(m)), missing, p.page(m.Run, "Run's page")) + "\n"
 }
 
-// mdHash is a commit in a form that GitHub makes a link of.
+// mdHash returns a commit in a form that GitHub turns into a link.
 func mdHash(h gitd.Hash) string {
 	if gitd.CheckHash(h) != nil {
 		return markdownCode(string(h), 64)

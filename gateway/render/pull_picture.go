@@ -9,7 +9,7 @@ import (
 	"github.com/ramus-dev/ramus/gitd"
 )
 
-// looked is how pages looked in the newest work that looked at any.
+// looked returns the results of the checks of pages, from the newest work that has any.
 func (p pullBody) looked() string {
 	for i := range slices.Backward(p.work) {
 		m := &p.work[i]
@@ -25,16 +25,16 @@ func (p pullBody) looked() string {
 	return ""
 }
 
-// lookTable is a row for each check and viewport; head is what stands on the branch now.
+// lookTable returns a table with a row for each check and viewport. head is the current tip of the branch.
 func (p pullBody) lookTable(m *record.Manifest, head gitd.Hash) string {
-	var rows []func() []string // made only as far as they are shown
+	var rows []func() []string // called only for the rows that are shown
 	for _, c := range lastLooks(m) {
 		old := ""
 		if c.Commit != "" && head != "" && c.Commit != string(head) {
 			old = Earlier
 		}
 		if !slices.ContainsFunc(c.Views, func(v record.BrowserView) bool { return v.Verdict == c.Verdict }) {
-			// Nothing listened, or more differs than may: the reason is no view's.
+			// No program listened, or more than the limit differs. The reason does not belong to a view.
 			rows = append(rows, func() []string {
 				return []string{MarkdownText(c.Name, 80), "", mdLook(string(c.Verdict)), join(", ", MarkdownText(c.Reason, 300), old), ""}
 			})
@@ -58,7 +58,7 @@ func (p pullBody) lookTable(m *record.Manifest, head gitd.Hash) string {
 
 func mdLook(verdict string) string { return lookMark(verdict) + MarkdownText(verdict, 20) }
 
-// changedAt is how much of a page changed at a viewport; empty where it was not compared.
+// changedAt returns the changed share of a page at a viewport, or "" if the page was not compared.
 func changedAt(c record.BrowserCheck, viewport string) string {
 	if c.Compare == nil {
 		return ""
@@ -77,7 +77,7 @@ func changedAt(c record.BrowserCheck, viewport string) string {
 	return ""
 }
 
-// lookLinks are links to what there is of one view.
+// lookLinks returns links to the files of one view.
 func (p pullBody) lookLinks(m *record.Manifest, c record.BrowserCheck, v record.BrowserView) string {
 	var list []string
 	add := func(to func(run, name string) string, file, label string) {

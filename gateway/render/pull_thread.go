@@ -7,9 +7,8 @@ import (
 	"github.com/ramus-dev/ramus/gateway/slack"
 )
 
-// The texts of a task's thread in Slack, in mrkdwn: what strangers wrote in them is
-// escaped, so that it mentions nobody. [TaskMessage] makes a message of one; RenderText,
-// which escapes, must not.
+// TaskReceived and the functions below return the texts of a task's thread in Slack, in mrkdwn. Texts from outside are
+// escaped in them, so that they mention nobody. [TaskMessage] makes a message of a text, without escaping it again.
 
 func TaskReceived(t record.Task) string {
 	return "🔨 New task received: " + cutEscaped(escape(noFences(strings.TrimSpace(readable(head(t.Description, sectionMax))))), sectionMax-200)
@@ -27,7 +26,7 @@ func TaskPushed() string { return "✅ Changes pushed, re-review requested" }
 
 func TaskMerged(t record.Task) string { return mergedHead + shownURL(t.PRURL) }
 
-// What stands before the address of a pull request.
+// The texts before the address of a pull request.
 const (
 	raisedHead = "🚀 PR raised: "
 	mergedHead = "🎉 Merged: "
@@ -41,17 +40,17 @@ func TaskFailed(t record.Task) string {
 	return "❌ Task failed: " + why
 }
 
-// TaskAsks is a question of an agent that waits for leave.
+// TaskAsks returns the question of an agent that waits for permission.
 func TaskAsks(question string) string { return "❓ The agent asks: " + InlineText(question, 400) }
 
-// AnswerButtons answer the question with which a step of a run waits.
+// AnswerButtons returns the buttons that answer the question of a waiting step.
 func AnswerButtons(run, step string) []slack.Block {
 	var l layout
 	l.actions(press(ActionApprove, "Approve", "primary", run, step), press(ActionReject, "Reject", "danger", run, step))
 	return l.blocks
 }
 
-// shownURL is an address as it is; in a block [TaskMessage] makes it one that can be pressed.
+// shownURL returns an address as it is. [TaskMessage] turns it into a link.
 func shownURL(address string) string {
 	if to, ok := linkable(address, notifiableMax/2); ok {
 		return to
@@ -59,8 +58,8 @@ func shownURL(address string) string {
 	return InlineText(address, 200)
 }
 
-// TaskMessage is a message of one of the texts. The address of a pull request is a link
-// in it; those that strangers wrote are not.
+// TaskMessage makes a message of one of the texts. The address of a pull request becomes a link in it. Addresses in
+// texts from outside do not.
 func TaskMessage(text string) slack.Message {
 	shown := text
 	for _, head := range []string{raisedHead, mergedHead} {

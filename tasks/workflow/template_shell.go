@@ -208,7 +208,7 @@ func (l *shellLexer) slot() {
 		l.refuse(l.i, "this slot is inside \"$(…)\"; set a variable before (value=%s) and use \"$value\" here", l.slotAt(l.i))
 		return
 	case len(l.pending) > 0:
-		l.refuse(l.i, "this slot stands between << and its here-document; put it into another command")
+		l.refuse(l.i, "this slot is between << and its here-document; put it into another command")
 		return
 	case l.i > 0 && l.text[l.i-1] == '$':
 		l.refuse(l.i, "this slot stands right behind a $, which would change how its quotes are read")
