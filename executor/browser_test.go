@@ -641,8 +641,8 @@ transitions:
 // oneEngine leaves the second engine to long runs, where both take the same way to the browser.
 func oneEngine(t *testing.T, engine string) {
 	t.Helper()
-	if engine == "docker" && os.Getenv("RAMUS_BROWSER") != "full" {
-		t.Skip("only with RAMUS_BROWSER=full: TestBrowse looks at pages on both engines")
+	if engine == "docker" && os.Getenv("RAMUS_TEST") != "full" {
+		t.Skip("only with RAMUS_TEST=full: TestBrowse looks at pages on both engines")
 	}
 }
 

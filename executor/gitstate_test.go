@@ -16,7 +16,7 @@ import (
 // TestGitStates puts the container's repository into random states, changes files at random, and
 // compares the tree of each commit with the tree that stock git computes, from a repository of
 // its own, of the same files. It does so on each engine, for work trees that are bound
-// from outside and for those that git cloned. RAMUS_LAYERS=full does 2,000 states of each,
+// from outside and for those that git cloned. RAMUS_TEST=full does 2,000 states of each,
 // RAMUS_SEED=N others.
 func TestGitStates(t *testing.T) { onEngines(t, gitStates) }
 
@@ -30,7 +30,7 @@ func gitStates(t *testing.T, engine string) {
 func compareGitStates(t *testing.T, w *world) {
 	const steps = 25 // of one container
 	rounds, seed := 1, uint64(1)
-	if os.Getenv("RAMUS_LAYERS") == "full" {
+	if os.Getenv("RAMUS_TEST") == "full" {
 		rounds = 80
 	}
 	if s, err := strconv.ParseUint(os.Getenv("RAMUS_SEED"), 10, 64); err == nil {

@@ -140,10 +140,10 @@ const look = `git status --porcelain=v2 -b -uall | grep -v '^# branch.oid'; git 
 
 // TestBothWays does the same random things in work trees that are bound from outside and in
 // those that git made, and finds the same on the branch and inside, step by step.
-// RAMUS_LAYERS=full does many more.
+// RAMUS_TEST=full does many more.
 func TestBothWays(t *testing.T) {
 	rounds, steps := 1, 12
-	if os.Getenv("RAMUS_LAYERS") == "full" {
+	if os.Getenv("RAMUS_TEST") == "full" {
 		rounds, steps = 20, 40
 	}
 	var stats [2]executor.Stats

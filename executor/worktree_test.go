@@ -156,13 +156,13 @@ func TestPushMeanwhile(t *testing.T) {
 }
 
 // TestManyCallers has many callers on one repository at once, each with several
-// commands; half of them wait for a container's place first. RAMUS_CALLERS=full
+// commands; half of them wait for a container's place first. RAMUS_TEST=full
 // makes it 20 callers with 10 commands each.
 func TestManyCallers(t *testing.T) { onEngines(t, manyCallers) }
 
 func manyCallers(t *testing.T, engine string) {
 	callers, commands := 8, 5
-	if os.Getenv("RAMUS_CALLERS") == "full" {
+	if os.Getenv("RAMUS_TEST") == "full" {
 		callers, commands = 20, 10
 	}
 	w := newWorldOn(t, engine, func(x *executor.Executor) { x.Fleet.Capacity = callers / 2 })

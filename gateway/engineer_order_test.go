@@ -211,9 +211,9 @@ func inAnyOrder(t *testing.T, orders [][]string, play func(p *pullStory, order [
 	}
 }
 
-// some are orders from all over the list; RAMUS_CALLERS=full takes all of them.
+// some are orders from all over the list; RAMUS_TEST=full takes all of them.
 func some(orders [][]string, n int) (list [][]string) {
-	if os.Getenv("RAMUS_CALLERS") == "full" {
+	if os.Getenv("RAMUS_TEST") == "full" {
 		return orders
 	}
 	for i := range n {

@@ -37,7 +37,7 @@ var cloneKinds = []struct {
 // compares what the clones have.
 func TestCompose(t *testing.T) {
 	seeds, each, kinds := 2, 3, cloneKinds[:3]
-	if os.Getenv("RAMUS_SPINES") == "full" {
+	if os.Getenv("RAMUS_TEST") == "full" {
 		seeds, each, kinds = 40, 20, cloneKinds
 	}
 	w := newWire(t, func(s *Server) { s.Anonymous = true })

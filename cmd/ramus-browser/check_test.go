@@ -129,7 +129,7 @@ for(let i=0;i<2;i++)new Worker(URL.createObjectURL(new Blob(["for(;;);"])))</scr
 		allow   browser.Allow
 		steps   []browser.Step
 		also    func(*testing.T, outcome)
-		full    bool // seen by tests of the whole of ramus, too: tried with RAMUS_BROWSER=full only
+		full    bool // seen by tests of the whole of ramus, too: tried with RAMUS_TEST=full only
 	}{
 		{path: "/console", verdict: browser.Fail, words: []string{"console error: a bad thing 7"}, full: true},
 		{path: "/page", verdict: browser.Fail, words: []string{"uncaught TypeError: Cannot read properties of undefined"}},
@@ -181,7 +181,7 @@ for(let i=0;i<2;i++)new Worker(URL.createObjectURL(new Blob(["for(;;);"])))</scr
 		}
 		t.Run(fmt.Sprintf("%s %s", name, c.verdict), func(t *testing.T) {
 			if c.full && !full() {
-				t.Skip("only with RAMUS_BROWSER=full")
+				t.Skip("only with RAMUS_TEST=full")
 			}
 			t.Parallel()
 			sp := spec(s, c.path, c.steps...)
@@ -227,7 +227,7 @@ func TestDeadline(t *testing.T) {
 	for _, path := range []string{"/held", "/busy", "/half"} {
 		t.Run(path[1:], func(t *testing.T) {
 			if path != "/held" && !full() {
-				t.Skip("only with RAMUS_BROWSER=full")
+				t.Skip("only with RAMUS_TEST=full")
 			}
 			t.Parallel()
 			sp := spec(s, path, browser.Step{Do: "click", Target: "#none"})

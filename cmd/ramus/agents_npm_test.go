@@ -81,8 +81,8 @@ const (
 // goes on with its session in another container. By ACP it also uses ramus's own tools, and takes
 // no for an answer. None speaks to anybody but its model.
 func TestAgentsFromNPM(t *testing.T) {
-	if os.Getenv("RAMUS_AGENTS") != "npm" {
-		t.Skip("only with RAMUS_AGENTS=npm: downloads and runs coding agents, for some minutes")
+	if os.Getenv("RAMUS_TEST") != "npm" {
+		t.Skip("only with RAMUS_TEST=npm: downloads and runs coding agents, for some minutes")
 	}
 	binary := filepath.Join(t.TempDir(), "ramus")
 	if err := programs.Into(filepath.Dir(binary), "cmd/ramus"); err != nil {

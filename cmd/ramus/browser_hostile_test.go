@@ -32,7 +32,7 @@ type harm struct {
 	mayPass bool                  // PASS will do, too
 	reason  string                // a regular expression
 	more    func(t testing.TB, s *browserServer, m record.Manifest, b record.BrowserCheck)
-	full    bool // it is tried with RAMUS_BROWSER=full only
+	full    bool // it is tried with RAMUS_TEST=full only
 }
 
 // stepWithin is what a step of the run may take: far more than a check takes that ends by itself.
@@ -167,7 +167,7 @@ func refused(prefixes ...string) func(testing.TB, *browserServer, record.Manifes
 func TestBrowserHostile(t *testing.T) {
 	onBrowsers(t, func(t *testing.T, engine string) {
 		if engine == "docker" && !browserFull() {
-			t.Skip("only with RAMUS_BROWSER=full: TestBrowserTakenOver looks at the walls of this engine")
+			t.Skip("only with RAMUS_TEST=full: TestBrowserTakenOver looks at the walls of this engine")
 		}
 		addrs, came := hostListeners(t)
 		var hosts []string
@@ -259,7 +259,7 @@ func (s *browserServer) unslipped() {
 func TestBrowserTakenOver(t *testing.T) {
 	onBrowsers(t, func(t *testing.T, engine string) {
 		if engine == "sandbox" && !browserFull() {
-			t.Skip("only with RAMUS_BROWSER=full: TestBrowserHostile looks at the walls of this engine")
+			t.Skip("only with RAMUS_TEST=full: TestBrowserHostile looks at the walls of this engine")
 		}
 		addrs, came := hostListeners(t)
 		dir := t.TempDir()

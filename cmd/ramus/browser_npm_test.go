@@ -22,8 +22,8 @@ import (
 // nothing answers there.
 func npmRegistry(t *testing.T) *url.URL {
 	t.Helper()
-	if os.Getenv("RAMUS_BROWSER") != "npm" {
-		t.Skip("only with RAMUS_BROWSER=npm: downloads packages, for some minutes")
+	if os.Getenv("RAMUS_TEST") != "npm" {
+		t.Skip("only with RAMUS_TEST=npm: downloads packages, for some minutes")
 	}
 	out, err := exec.CommandContext(t.Context(), "npm", "config", "get", "registry").Output()
 	if err != nil {

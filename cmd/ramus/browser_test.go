@@ -25,7 +25,7 @@ import (
 )
 
 // browserFull asks for the long forms: every page on every engine, and ten checks.
-func browserFull() bool { return os.Getenv("RAMUS_BROWSER") == "full" }
+func browserFull() bool { return os.Getenv("RAMUS_TEST") == "full" }
 
 // browserServer is the real binary serving, with the repository "web", whose pages
 // are looked at in a real browser.
@@ -192,7 +192,7 @@ func TestBrowserIdentical(t *testing.T) {
 	seen := make(map[string]map[string]int) // picture → bytes → how often
 	onBrowsers(t, func(t *testing.T, engine string) {
 		if engine == "docker" && !browserFull() {
-			t.Skip("only with RAMUS_BROWSER=full: TestBrowserFourAtOnce compares pictures, too")
+			t.Skip("only with RAMUS_TEST=full: TestBrowserFourAtOnce compares pictures, too")
 		}
 		s := newBrowserServer(t, engine)
 		var group sync.WaitGroup
@@ -250,7 +250,7 @@ func TestBrowserFourAtOnce(t *testing.T) {
 	const memory, callers = 1 << 30, 4
 	onBrowsers(t, func(t *testing.T, engine string) {
 		if engine == "sandbox" && !browserFull() {
-			t.Skip("only with RAMUS_BROWSER=full: one engine will do")
+			t.Skip("only with RAMUS_TEST=full: one engine will do")
 		}
 		s := newBrowserServer(t, engine, "memory: 1GiB", "pids: 256", "at_once: 4")
 		begun := time.Now()

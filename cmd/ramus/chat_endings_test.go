@@ -382,10 +382,10 @@ var endings = []ending{
 
 // TestChatEndings ends runs in every way there is, while the server is killed
 // and started again: of each there is a whole record, and one reply.
-// RAMUS_CALLERS=full ends 100.
+// RAMUS_TEST=full ends 100.
 func TestChatEndings(t *testing.T) {
 	mentions := 30
-	if os.Getenv("RAMUS_CALLERS") == "full" {
+	if os.Getenv("RAMUS_TEST") == "full" {
 		mentions = 100
 	}
 	s := newChatServer(t, "capacity: 12\n"+scripted(t, "timeout: 20s, output: 1MiB"))

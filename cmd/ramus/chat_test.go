@@ -369,7 +369,7 @@ func TestChatBursts(t *testing.T) {
 	s := newChatServer(t, "")
 	s.start()
 	mentions := 50
-	if os.Getenv("RAMUS_CALLERS") == "full" {
+	if os.Getenv("RAMUS_TEST") == "full" {
 		mentions = 200
 	}
 	var stamps []string

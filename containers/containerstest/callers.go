@@ -19,13 +19,13 @@ import (
 
 // Callers binds callers to containers of a pool, first one at a time and then many at once, and releases them. Each
 // must see its own file and the base's, and its files must be visible from outside. At the end no mount, folder,
-// container, goroutine or descriptor may be left. RAMUS_LAYERS=full makes it 1,000 callers and 200 at once.
+// container, goroutine or descriptor may be left. RAMUS_TEST=full makes it 1,000 callers and 200 at once.
 func Callers(t *testing.T, engine containers.Engine, keeper func(root string) layer.Keeper) {
 	if err := engine.Check(t.Context()); err != nil {
 		t.Skipf("cannot run here: engine %s: %v", engine.Name(), err)
 	}
 	sequence, once := 3, 4
-	if os.Getenv("RAMUS_LAYERS") == "full" {
+	if os.Getenv("RAMUS_TEST") == "full" {
 		sequence, once = 1000, 200
 	}
 	root := t.TempDir()

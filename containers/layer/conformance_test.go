@@ -68,7 +68,7 @@ func TestKeepers(t *testing.T) {
 			})
 			for _, engine := range []containers.Engine{moby, &sandbox.Engine{Dir: filepath.Join(root, "sandbox"), Runner: program}} {
 				t.Run(engine.Name(), func(t *testing.T) {
-					if keeper == "helper" && engine != moby && os.Getenv("RAMUS_LAYERS") != "full" {
+					if keeper == "helper" && engine != moby && os.Getenv("RAMUS_TEST") != "full" {
 						return // nobody works so unless told to
 					}
 					needEngine(t, engine)

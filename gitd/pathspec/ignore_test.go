@@ -87,7 +87,7 @@ func TestPatternsLikeGit(t *testing.T) {
 	}
 	var patterns []string
 	n := 700
-	if os.Getenv("RAMUS_LAYERS") == "full" {
+	if os.Getenv("RAMUS_TEST") == "full" {
 		n = 5000
 	}
 	for range n {

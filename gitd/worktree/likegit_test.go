@@ -305,7 +305,7 @@ func (m *mutation) step() {
 // tree that Snapshot makes with the one of git add -A.
 func TestSnapshotLikeGit(t *testing.T) {
 	states := 40
-	if os.Getenv("RAMUS_LAYERS") == "full" {
+	if os.Getenv("RAMUS_TEST") == "full" {
 		states = 2000
 	}
 	seed := uint64(7)

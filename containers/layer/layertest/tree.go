@@ -457,7 +457,7 @@ func testMoving(s *suite) {
 	}()
 	waitFor(s, func() bool { return s.sh(b, "test -e "+b.Target+"/../started && echo yes || true") == "yes\n" })
 	rounds := 40
-	if os.Getenv("RAMUS_LAYERS") == "full" {
+	if os.Getenv("RAMUS_TEST") == "full" {
 		rounds = 3000
 	}
 	for i := range rounds {
