@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Fails with CI=true if tests could not run on this machine. gotestsum runs it after the
-# tests and has named those tests with their reasons.
+# Fails with CI=true if tests could not run on this machine. gotestsum runs it after the tests and prints those tests
+# with their reasons.
 set -euo pipefail
 
 case "${CI:-}" in

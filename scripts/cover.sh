@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Measures which statements the tests reach (make cover), counting a statement
-# as reached when any package's tests reach it, and sums up by room.
+# Measures the statements that the tests reach (make cover), by room. A statement counts as reached if the tests of any
+# package reach it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,12 +1,10 @@
 #!/usr/bin/env bash
-# Shows ramus looking at a page: imports examples/web, runs a workflow that changes
-# the page on a branch, and has a real browser check it at both sizes, before and
-# after. Then the page is broken in four ways, and each check has to say how. Everything
-# runs in sandboxes, without Docker. Ends with 0 only if all of that happened.
+# Shows how ramus checks a page. It imports examples/web, runs a workflow that changes the page on a branch, and has a real
+# browser check the page at both sizes, before and after. Then it breaks the page in four ways, and each check must report
+# the fault. Everything runs in sandboxes, without Docker. The exit status is 0 only if all of this happened.
 #
-# Everything lies in a temporary folder; KEEP=1 leaves it behind, so that the pages
-# can be opened. RAMUS names a binary that is built already, with the folder browser
-# beside it.
+# All files are in a temporary folder. KEEP=1 keeps it, so that the pages can be opened. RAMUS is the path of a built binary,
+# with the folder browser next to it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -20,7 +18,7 @@ listen=127.0.0.1:$(port 0)
 registry=$(npm config get registry 2>/dev/null)
 host=${registry#*://}
 host=${host%%/*}
-host=${host##*@} # a password is not for the list of hosts
+host=${host##*@} # the list of hosts must not contain a password
 node=$(dirname "$(readlink -f "$(command -v node)")")
 cat >"$RAMUS_DATA/ramus.yaml" <<YAML
 listen: $listen
@@ -28,7 +26,7 @@ url: http://$listen
 engine: sandbox
 sandbox:
   read_only: ["$(dirname "$node")"]
-# The dependencies of the page come from here, and nothing from anywhere else.
+# The dependencies of the page come from this host. No other host is allowed.
 egress: ["$host"]
 env:
   PATH: "$node:/usr/local/bin:/usr/bin:/bin"
@@ -46,7 +44,7 @@ git -C "$work/web" -c user.name=demo -c user.email=demo@localhost commit -qm "Th
 
 serve
 
-# look runs a workflow and saves its evidence: $run, $index, the folder $work/NAME.
+# look runs a workflow, saves its evidence in the folder $work/NAME, and sets $run and $index.
 look() {
     "$ramus" run "$work/web/.ramus/workflows/$1.yaml" --repo web | tee "$work/$1.log" || true
     run=$(grep -o 'run:[a-z0-9-]*/[0-9a-f-]*' "$work/$1.log" | head -n 1)
@@ -55,7 +53,7 @@ look() {
     index=$work/$1/artifacts/browser/index.json
     [ -s "$index" ] || missed "artifacts/browser/index.json of $run"
 }
-# shown prints checks with their reasons, and how they differ from before.
+# shown prints checks with their reasons and the differences from before.
 shown() {
     jq -r '.checks[] | "  \(.verdict)  \(.name): \(.reason)",
         (.views[] | "        \(.viewport.name) \(.viewport.width)x\(.viewport.height)  \(.verdict)  \(.requests) requests, \(.duration_ms) ms"),
@@ -74,7 +72,7 @@ changed=$run page=$("$ramus" evidence "$run" --link)
 
 say "the evidence opens by its link, in Playwright's trace viewer too"
 curl -sSf -o "$work/page.html" "$page" || missed "the run's page"
-# linked prints the first address on the page that has a text in it.
+# linked prints the first address on the page that contains a text.
 linked() { grep -o "href=\"[^\"]*$1[^\"]*\"" "$work/page.html" | head -n 1 | sed "s|^href=\"|http://$listen|; s|\"\$||; s|&amp;|\&|g"; }
 triptych=$(linked desktop/triptych.png) zip=$(linked desktop/trace.zip?) viewer=$(linked /trace/index.html)
 begins() { # ADDRESS BYTES
@@ -88,7 +86,7 @@ begins "$viewer" '<!'
 say "four faults, and what a check says of each"
 look planted-faults
 shown
-# fault NAME PATTERN: both views failed, for this reason.
+# fault NAME PATTERN checks that both views failed for the reason that the pattern matches.
 fault() {
     jq -e --arg name "$1" --arg why "$2" '.checks[] | select(.name == $name) | .verdict == "FAIL" and (.reason | test($why))' "$index" >/dev/null ||
         missed "$1: FAIL because of $2"

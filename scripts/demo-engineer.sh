@@ -1,19 +1,17 @@
 #!/usr/bin/env bash
-# Shows ramus as an engineer, without GitHub, Slack or a model: stand-ins of all
-# three on loopback, and an agent in a sandbox that speaks the Agent Client Protocol. A program
-# hands over a task by MCP; a pull request comes of it; a comment and a review are
-# answered; it is merged, and nothing is left behind but the change and the evidence.
-# Ends with 0 only if all of that happened. Everything lies in a temporary
-# folder; KEEP=1 leaves it behind.
+# Shows ramus as an engineer, with stand-ins of GitHub, Slack and a model on loopback, and an agent in a sandbox that speaks
+# the Agent Client Protocol. A program submits a task by MCP. The task becomes a pull request, the agent addresses a comment
+# and a review, and the pull request is merged. Only the change and the evidence remain. The exit status is 0 only if all of
+# this happened. All files are in a temporary folder. KEEP=1 keeps it.
 #
-# RAMUS names a binary that is built already.
+# RAMUS is the path of a built binary.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 . scripts/stage.sh
 stage engineer
 
-# until waits for a command to succeed.
+# until waits until a command succeeds.
 until_ok() {
     local limit=$1
     shift
@@ -73,7 +71,7 @@ engineer:
   delete_branch: true
 YAML
 
-# What the model says: it is the only part of an agent that nobody has at hand.
+# The texts of the model, which is the only part of an agent that is not available here.
 cat >"$work/scenes.yaml" <<'YAML'
 - prompt: an ounce is exactly
   answers:
@@ -151,7 +149,7 @@ standins="$standins $!"
 standins="$standins $!"
 until_ok 30 curl -sf "http://$hub/_standin/pulls"
 
-# people does what a line says at GitHub; see internal/standin/github-standin.
+# people performs one line of the script of GitHub (internal/standin/github-standin).
 people() {
     local answer
     answer=$(curl -sS --fail-with-body --data-binary "$1" "http://$hub/_standin" 2>&1) || missed "$1: $answer"
@@ -162,7 +160,7 @@ serve
 people "ping 30"
 token=$("$ramus" token create --subject assistant --repo sample --scope write --for 1h)
 
-# mcp sends one message of the Model Context Protocol and prints the answer's JSON.
+# mcp sends one message of the Model Context Protocol and prints the JSON of the response.
 session=()
 mcp() {
     curl -sS --fail-with-body -D "$work/headers" "http://$web/mcp" -H "Authorization: Bearer $token" -H 'Content-Type: application/json' \
@@ -226,7 +224,7 @@ awk -v caller="conv:$task" '$1 == caller && /idle|busy/ { exit 1 }' "$work/ps" |
 "$ramus" log "conv:$task" | sed -n 1,12p
 if grep -rlE 'ghs_[A-Z0-9]{20}|sk-demo|xoxb-demo' "$RAMUS_DATA" --include='*' --exclude=ramus.yaml; then missed "a secret is in one of these files"; fi
 
-# The stand-ins say what they would complain of when they end.
+# The stand-ins print their complaints when they end.
 for one in $standins; do
     kill "$one"
     wait "$one" || missed "a stand-in complains; see above"

@@ -1,17 +1,15 @@
 #!/usr/bin/env bash
-# Shows ramus in a Slack thread, without Slack: a stand-in of Slack on loopback
-# delivers signed events and shows the threads here. A mention tests the sample
-# repository in a sandbox; a second mention goes on with the same branch; a
-# thread that the gate does not let through goes to the fallback runner.
-# Ends with 0 only if all of that happened. Everything lies in a temporary
-# folder; KEEP=1 leaves it behind.
+# Shows ramus in a Slack thread. A stand-in of Slack on loopback delivers signed events and shows the threads in the
+# terminal. A mention tests the sample repository in a sandbox. A second mention continues on the same branch. A thread that
+# the gate does not allow goes to the fallback runner. The exit status is 0 only if all of this happened. All files are in a
+# temporary folder. KEEP=1 keeps it.
 #
 #   scripts/demo-slack.sh         the demo (make demo-slack)
-#   scripts/demo-slack.sh smoke   only the smoke test of the gate (make smoke-slack): a
-#                                 thread that is not allowed, one that is, one by its
+#   scripts/demo-slack.sh smoke   only the smoke test of the gate (make smoke-slack), with a
+#                                 thread that is not allowed, one that is, and one with the
 #                                 prefix; the runner of each is logged and posted
 #
-# RAMUS names a binary that is built already.
+# RAMUS is the path of a built binary.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Shows ramus at work: imports this checkout, runs examples/workflows/demo.yaml
-# on it in a sandbox, and proves that a stock git client can clone the result.
-# Ends with 0 only if all of that happened. Everything lies in a temporary
-# folder; KEEP=1 leaves it behind.
+# Shows ramus at work. It imports this checkout, runs examples/workflows/demo.yaml on it in a sandbox, and clones the result
+# with a stock git client. The exit status is 0 only if all of this happened. All files are in a temporary folder. KEEP=1
+# keeps it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -11,7 +10,7 @@ stage demo
 
 export RAMUS_DATA=$work/data
 mkdir -p "$RAMUS_DATA"
-# The sandbox sees the host's /usr; Go may lie elsewhere.
+# The sandbox sees the host's /usr. Go may be in another folder.
 goroot=$(go env GOROOT)
 cat >"$RAMUS_DATA/ramus.yaml" <<YAML
 listen: 127.0.0.1:0
@@ -27,7 +26,7 @@ env:
 YAML
 
 say "importing this checkout"
-# A checkout may be shallow, or stand on no branch: what is imported is its HEAD as main.
+# A checkout may be shallow, or have no branch. The import has its HEAD as main.
 git init -q --bare -b main "$work/source.git"
 git push -q "$work/source.git" HEAD:refs/heads/main 2>/dev/null ||
     { git fetch -q --unshallow && git push -q "$work/source.git" HEAD:refs/heads/main; }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for a short while (make fuzz); FUZZTIME each, default 10s.
+# Runs every fuzz target for FUZZTIME (make fuzz). The default is 10s.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

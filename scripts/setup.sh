@@ -1,14 +1,12 @@
 #!/usr/bin/env bash
-# Makes a Debian or Ubuntu machine ready for ramus: installs the packages that
-# are missing and starts a Docker engine if none answers. What it may not or
-# cannot do it says, and goes on: the tests name what could not run.
+# Sets up a Debian or Ubuntu machine for ramus. It installs missing packages, and starts a Docker engine if none runs. It
+# reports each step that fails or is not permitted, and continues. The tests then report which of them cannot run.
 #
-#   scripts/setup.sh         for make test
-#   scripts/setup.sh demo    for make demo: no Docker, no test tools
-#   scripts/setup.sh browser for make demo-browser: the same, and a browser
+#   scripts/setup.sh          for make test
+#   scripts/setup.sh demo     for make demo, without Docker and test tools
+#   scripts/setup.sh browser  for make demo-browser, as demo, and with a browser
 #
-# Needs root or sudo only where something is missing. DOCKERD_ARGS are further
-# arguments for an engine that is started here.
+# It needs root or sudo only if something is missing. DOCKERD_ARGS has arguments for an engine that it starts.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
@@ -17,7 +15,7 @@ state=${XDG_STATE_HOME:-$HOME/.local/state}/ramus
 
 say() { echo "setup: $*"; }
 
-# as_root runs a command as root; fails without a question where nobody could answer it.
+# as_root runs a command as root. It fails instead of asking for a password without a terminal.
 if [ "$(id -u)" -eq 0 ]; then
     may_root=yes
     as_root() { "$@"; }
@@ -29,7 +27,7 @@ else
     as_root() { return 1; }
 fi
 
-# patiently tries a command three times: what is fetched may not come the first time.
+# patiently tries a command three times, because a download may fail the first time.
 patiently() {
     "$@" && return
     sleep 5
@@ -39,19 +37,19 @@ patiently() {
 }
 
 has() { command -v "$1" >/dev/null 2>&1; }
-# Debian's own interpreter: the one that sees Debian's python3-* packages.
+# Only Debian's own interpreter sees Debian's python3-* packages.
 has_module() { [ -x /usr/bin/python3 ] && /usr/bin/python3 -c "import $1" >/dev/null 2>&1; }
 has_headers() { [ -e /usr/include/stdlib.h ]; }
 engine_answers() { has docker && timeout 15 docker version --format '{{.Server.Version}}' >/dev/null 2>&1; }
 has_chromium() { [ -x /usr/lib/chromium/chromium-headless-shell ]; }
 has_font() { [ -e "/usr/share/fonts/truetype/$1" ]; }
-# With an engine elsewhere (DOCKER_HOST) only the client is needed here.
+# With an engine on another machine (DOCKER_HOST), only the client is needed here.
 has_engine() { has docker && { has dockerd || engine_answers; }; }
 
 # probe, then the package that satisfies it
 needs=("has git:git" "has make:make" "has bwrap:bubblewrap")
 if [ "$what" = test ] || [ "$what" = browser ]; then
-    # The fonts are those of the browser's image.
+    # The fonts are the same as in the browser's image.
     needs+=(
         "has_chromium:chromium-headless-shell" "has curl:curl" "has jq:jq"
         "has_font liberation:fonts-liberation" "has_font dejavu:fonts-dejavu-core" "has_font noto/NotoColorEmoji.ttf:fonts-noto-color-emoji"
@@ -85,15 +83,15 @@ else
         as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300 \
             install --no-install-recommends "$@" >"$log" 2>&1
     }
-    # To apt a mirror that did not answer is no error, and the packages are unknown then.
+    # For apt, a mirror that does not respond is not an error, and its packages are then unknown.
     refresh() {
         as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -o DPkg::Lock::Timeout=300 -o APT::Update::Error-Mode=any update >"$log" 2>&1
     }
-    # What an installation that was killed has left half done keeps apt from installing anything.
+    # Until this repairs a killed installation, apt installs nothing.
     as_root env DEBIAN_FRONTEND=noninteractive dpkg --configure -a >"$log" 2>&1 || say "dpkg --configure -a failed: $(tail -n 1 "$log")"
     patiently refresh || say "cannot refresh the package lists: $(tail -n 1 "$log")"
     if ! install "${missing[@]}"; then
-        # One by one: a package this release does not know must not cost the others.
+        # One by one, because one unknown package would prevent the installation of all others.
         for package in "${missing[@]}"; do
             install "$package" || say "cannot install $package: $(tail -n 1 "$log")"
         done
@@ -102,9 +100,9 @@ else
 fi
 
 if has go; then say "$(go version)"; else say "missing: Go (https://go.dev/dl)"; fi
-# Not installed from here: that of Debian 12 is too old for what drives the browser.
+# This script does not install Node, because the program that drives the browser needs a newer one than Debian 12 has.
 if [ "$what" != demo ] && { ! has npm || ! node -e 'process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)' 2>/dev/null; }; then
-    say "missing: Node 20 or newer with npm; without it no page can be looked at, no image built where there is no image registry, and the JavaScript git client is not tested"
+    say "missing: Node 20 or newer with npm; without it there are no checks of pages, no images without an image registry, and no tests of the JavaScript git client"
 fi
 
 if has bwrap; then
@@ -117,15 +115,15 @@ if has bwrap; then
 fi
 if [ "$what" != test ]; then exit 0; fi
 
-# Otherwise many builds fetch them at once, and each test of a package fails for which one did not come.
+# Otherwise many builds would fetch them concurrently, and the tests of a package fail if one of its modules fails.
 if has go; then
     said=$(patiently go mod download 2>&1) || say "cannot fetch the Go modules: $(tail -n 1 <<<"$said")"
 fi
 
-# dockerd_runs tells whether an engine is there, be it that it does not answer yet.
+# dockerd_runs reports whether an engine runs, even if it does not respond yet.
 dockerd_runs() { grep -qsE '^[0-9]+ \(dockerd\) [^ZX]' /proc/[0-9]*/stat; }
 
-# wait_for_engine waits until the engine answers, as long as there is one: it may take its time.
+# wait_for_engine waits until the engine responds, as long as its process runs.
 wait_for_engine() {
     local end=$((SECONDS + 180)) seen=$SECONDS
     while [ "$SECONDS" -lt "$end" ]; do
@@ -140,8 +138,8 @@ wait_for_engine() {
     return 1
 }
 
-# forget_dead removes what an engine that was killed has left. Where another process has
-# its number by now, the next one takes that for itself and does not start.
+# forget_dead removes the files of a killed engine. If another process has its number by now, the next engine would take that
+# process for a running engine and not start.
 forget_dead() {
     local of file
     for of in dockerd:/var/run/docker.pid dockerd:/var/run/docker-ssd.pid containerd:/var/run/docker/containerd/containerd.pid; do
@@ -150,12 +148,12 @@ forget_dead() {
     done
 }
 
-# mount_cgroups does what an init system would have done: without the
-# controllers an engine starts, but no container does.
+# mount_cgroups mounts the cgroups as an init system would. An engine starts without the controllers, but its containers do
+# not.
 mount_cgroups() {
     if grep -q ' cgroup2\? ' /proc/mounts || [ ! -d /sys/fs/cgroup ]; then return 0; fi
     local names name
-    # Controllers that already belong to version 1 somewhere cannot be had as version 2.
+    # Controllers that version 1 already uses are not available in version 2.
     names=$(awk '!/^#/ && $2 != 0 && $4 == 1 { print $1 }' /proc/cgroups)
     if [ -z "$names" ]; then
         as_root mount -t cgroup2 cgroup2 /sys/fs/cgroup && say "cgroups: version 2 mounted"
@@ -169,7 +167,7 @@ mount_cgroups() {
     say "cgroups: version 1 mounted"
 }
 
-# start_dockerd runs an engine in the background, for machines without an init system.
+# start_dockerd starts an engine in the background, for machines without an init system.
 start_dockerd() {
     local log=$state/dockerd.log pid
     mkdir -p "$state"
@@ -185,7 +183,7 @@ start_dockerd() {
     tail -n 15 "$log" | sed 's/^/    /'
     pid=$(cat "$state/dockerd.pid" 2>/dev/null || true)
     if [ -n "$pid" ] && as_root kill "$pid" 2>/dev/null; then
-        # The next one finds its files as long as it is there.
+        # The next engine finds the files of this one as long as it runs.
         for _ in $(seq 60); do
             as_root kill -0 "$pid" 2>/dev/null || break
             sleep 0.5
@@ -210,13 +208,12 @@ elif [ -d /run/systemd/system ]; then
 else
     mount_cgroups
     forget_dead
-    # One that was started with its package, or by somebody else, may not answer yet.
+    # An engine that its package or another user has started may not respond yet.
     if dockerd_runs || { [ -x /etc/init.d/docker ] && [ -z "${DOCKERD_ARGS:-}" ] && as_root service docker start >/dev/null 2>&1; }; then
         wait_for_engine || true
     fi
-    # Networks are not needed: containers have none, and the image is built in
-    # the host's. So an engine that cannot set up its own is still good.
-    # With live-restore a restart of the engine leaves containers alone.
+    # An engine that cannot set up its networks is sufficient, because containers have none, and images are built in the
+    # host's network. With live-restore, containers survive a restart of the engine.
     engine_answers || start_dockerd --live-restore ||
         start_dockerd --live-restore --bridge=none --iptables=false --ip6tables=false
 fi

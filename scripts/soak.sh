@@ -19,7 +19,7 @@ git -C "$work/source" add -A
 git -C "$work/source" commit -qm "Begin"
 "$ramus" repo import soak "$work/source"
 
-# measure prints resident MiB, open packs and open packs that are removed.
+# measure prints the resident MiB, the number of open packs, and the number of open packs that have been removed.
 measure() {
     local fds
     fds=$(ls -l "/proc/$server/fd" 2>/dev/null || true)
@@ -27,7 +27,7 @@ measure() {
         "$(grep -c 'pack-.*\.pack' <<<"$fds" || true)" "$(grep -c 'objects/pack/pack-.*(deleted)' <<<"$fds" || true)"
 }
 
-# round does one of everything.
+# round performs each operation once.
 round() {
     local n=$1 clone=$work/clone$1
     "$ramus" exec "run:soak$n" --repo soak -- "echo $n >> f$((n % 200 + 1))" >/dev/null
@@ -46,7 +46,7 @@ round() {
     fi
 }
 
-# up starts a server and learns where it listens.
+# up starts a server and reads its address.
 up() {
     serve
     address=$(grep -o 'msg="serving HTTP".*' "$work/serve.log" | grep -oE '127\.0\.0\.1:[0-9]+' | head -1)

@@ -1,9 +1,8 @@
-# What every demo stands on: `stage NAME` makes its folder, $work. Everything
-# lies in it; KEEP=1 leaves it behind. $server is ramus, once it was
-# started, $standins are other programs to be ended.
+# The functions of all demos. `stage NAME` makes the folder $work, which has all files of the demo. KEEP=1 keeps it. $server is
+# the process of ramus once it has started, and $standins are the other programs to end.
 # shellcheck shell=bash
 
-# RAMUS names a binary that is built already.
+# RAMUS is the path of a built binary.
 ramus=${RAMUS:-$PWD/bin/ramus}
 unset RAMUS
 server= standins=
@@ -17,7 +16,7 @@ strike() {
     if [ -n "$server" ]; then
         kill "$server" 2>/dev/null || true
         wait "$server" 2>/dev/null || true
-        # The server leaves its containers to the next one; a command that brings its own removes them.
+        # The server leaves its containers for its next start. A command that starts its own server removes them.
         "$ramus" ps >/dev/null 2>&1 || true
     fi
     for one in $standins; do
@@ -26,8 +25,8 @@ strike() {
     done
     if [ -n "${KEEP:-}" ]; then echo "kept: $work"; else rm -rf "$work"; fi
 }
-# serve starts ramus and waits until people and programs find it. No command is asked for that:
-# until the server is there it would bring its own, which keeps this one out.
+# serve starts ramus and waits until people and programs can reach it. It runs no ramus command for this, because a command
+# starts a server of its own if none runs, and that server would exclude this one.
 serve() {
     "$ramus" serve >"$work/serve.log" 2>&1 &
     server=$!
@@ -43,8 +42,8 @@ missed() {
     exit 1
 }
 
-# `port N` prints a free one, for those who have to know each other's: another one for each
-# N below 8, and none that the kernel gives to somebody who does not say which he wants.
+# `port N` prints a free port, for programs that must know each other's ports. Each N below 8 has another port. The kernel does
+# not assign these ports to programs that ask for any port.
 port() {
     local p
     while :; do
