@@ -1,18 +1,17 @@
-// Acp-standin is a small coding agent that speaks the Agent Client Protocol: it
-// asks a model by Anthropic's Messages API and does what the model says, with
-// three tools: read, edit and bash. It needs nothing but itself, so demos and tests
-// have an agent where none is installed; it is no match for a real one.
+// Acp-standin is a small coding agent that speaks the Agent Client Protocol. It calls a model by Anthropic's Messages API and
+// performs the model's calls of its three tools, which are read, edit and bash. It has no dependencies, so that demos and tests
+// have an agent on a machine without a real one.
 //
-// Everything comes from its environment, as in a container of ramus:
+// All settings are in its environment, as in a container of ramus:
 //
 //	ANTHROPIC_BASE_URL    default http://127.0.0.1:7070/model/anthropic
-//	ANTHROPIC_API_KEY     default "none": the door takes it away
+//	ANTHROPIC_API_KEY     default "none", which the model door removes
 //	ANTHROPIC_MODEL       default claude-sonnet-4-5
-//	ACP_STANDIN_ASK       kinds of tool calls that it asks leave for: "edit,execute"
-//	ACP_STANDIN_HOME      where it keeps its sessions; default ~/.acp-standin
-//	ACP_STANDIN_IMAGES    "1": it can look at pictures
-//	ACP_STANDIN_NO_HTTP   "1": it cannot use MCP servers by HTTP
-//	ACP_STANDIN_SCRIPT    "1": no model; it does what it is told line by line
+//	ACP_STANDIN_ASK       kinds of tool calls for which it asks permission, "edit,execute"
+//	ACP_STANDIN_HOME      folder of its sessions; default ~/.acp-standin
+//	ACP_STANDIN_IMAGES    "1" enables pictures
+//	ACP_STANDIN_NO_HTTP   "1" disables MCP servers by HTTP
+//	ACP_STANDIN_SCRIPT    "1" performs the lines of a prompt instead of calling a model
 package main
 
 import (

@@ -15,7 +15,7 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/acptest"
 )
 
-// model is a brain that asks Anthropic's Messages API.
+// model is a brain that calls Anthropic's Messages API.
 type model struct {
 	url, key, model string
 	client          *http.Client
@@ -24,7 +24,7 @@ type model struct {
 const system = `You are a coding agent in a container. The work tree of the repository is your current folder.
 Make the change that you are asked for, run the tests, and say in a few sentences what you did.`
 
-// tools are what the model may call, with their schemas.
+// tools are the model's tools, with their schemas.
 var tools = []map[string]any{
 	tool("read", "Read a text file.", "path"),
 	tool("edit", "Replace a text that is in a file once by another. Without old, text becomes the whole file.", "path", "old", "new", "text"),
@@ -57,8 +57,8 @@ type message struct {
 	Content []block `json:"content"`
 }
 
-// messages is a history in the API's form: a person's words and tools' results
-// are the user's, and no two messages of the same side follow each other.
+// messages returns a history in the API's format. A person's texts and tools' results are messages of the user. No two
+// consecutive messages have the same role.
 func messages(history []acptest.Entry) []message {
 	var list []message
 	add := func(role string, blocks ...block) {
@@ -93,7 +93,7 @@ func messages(history []acptest.Entry) []message {
 				}
 				said = append(said, block{Type: "tool_use", ID: c.ID, Name: c.Tool, Input: input})
 				if !answered[c.ID] {
-					// The process was ended in between; the API wants every call answered.
+					// The process ended before the result. The API requires a result for every call.
 					missing = append(missing, block{Type: "tool_result", ToolUseID: c.ID, Content: "interrupted", IsError: true})
 				}
 			}
@@ -145,14 +145,14 @@ func (m *model) Next(ctx context.Context, s acptest.View) (acptest.Step, error) 
 	return step, nil
 }
 
-// Bounds of asking a model.
+// Bounds on calls of a model.
 const (
 	maxTries  = 8
 	maxAnswer = 16 << 20
-	longest   = 30 * time.Second // between two tries
+	longest   = 30 * time.Second // between two attempts
 )
 
-// ask sends a request, again when the API is busy or the connection breaks.
+// ask sends a request. It retries if the API is busy or the connection breaks.
 func (m *model) ask(ctx context.Context, body []byte) ([]byte, error) {
 	wait := 250 * time.Millisecond
 	for try := 1; ; try++ {
@@ -170,7 +170,7 @@ func (m *model) ask(ctx context.Context, body []byte) ([]byte, error) {
 	}
 }
 
-// busy is an error that may be over soon.
+// busy is a temporary error.
 type busy struct{ error }
 
 func (m *model) once(ctx context.Context, body []byte) (answer []byte, after time.Duration, err error) {

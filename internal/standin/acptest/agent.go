@@ -1,7 +1,6 @@
-// Package acptest is a stand-in of a coding agent: it speaks the agent's side of the Agent
-// Client Protocol, keeps its sessions in files, asks for leave, and uses the
-// client's files and terminals. What it does is decided by a [Brain]: [Script]
-// does what it is told line by line, internal/standin/acp-standin asks a model.
+// Package acptest is a stand-in of a coding agent. It implements the agent's side of the Agent Client Protocol, stores
+// its sessions in files, asks for permission, and uses the client's files and terminals. A [Brain] decides about its
+// actions. [Script] performs the lines of a prompt, and internal/standin/acp-standin calls a model.
 package acptest
 
 import (
@@ -21,71 +20,71 @@ import (
 	sdk "github.com/coder/acp-go-sdk"
 )
 
-// Agent is one agent process. Its fields are its options and may be changed until Serve.
+// Agent is one agent process. Its fields are its options and may change until Serve.
 type Agent struct {
-	Name  string // what it calls itself; default "stand-in"
+	Name  string // its name in the protocol; default "stand-in"
 	Brain Brain
-	// Dir keeps the sessions; empty: they are gone with the process.
+	// Dir is the folder of the sessions. If it is empty, sessions end with the process.
 	Dir string
-	// Ask lists the kinds of tool calls that it asks leave for ("edit", "execute").
+	// Ask lists the kinds of tool calls for which the agent asks permission ("edit", "execute").
 	Ask []string
-	// Modes are the ids of the session modes that it has.
+	// Modes are the ids of the session modes.
 	Modes []string
-	// Auth, when set, is the way to sign in that it wants before a session.
+	// Auth, when set, is the way to sign in that is required before a session.
 	Auth string
-	// NoLoad: it cannot go on with a session. Resume: it can do so by session/resume, too.
+	// NoLoad disables the continuation of a session. Resume enables it by session/resume as well.
 	NoLoad, Resume bool
-	// HTTP: it can use MCP servers by HTTP.
+	// HTTP enables MCP servers by HTTP.
 	HTTP bool
-	// Images: pictures may stand in a prompt.
+	// Images enables pictures in a prompt.
 	Images bool
 
 	conn     *sdk.AgentSideConnection
 	out      io.Writer
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards the fields below
 	client   sdk.ClientCapabilities
 	signedIn bool
 	sessions map[string]*session
 }
 
-// Brain decides what an agent does next.
+// Brain decides about the next action of an agent.
 type Brain interface {
-	// Next is called until it returns a step without calls: that ends the turn.
+	// Next is called until it returns a step without calls, which ends the turn.
 	Next(ctx context.Context, s View) (Step, error)
 }
 
-// View is a session as a brain sees it.
+// View is the part of a session that a brain sees.
 type View struct {
-	History []Entry // all that was said and done
+	History []Entry // all events so far
 	Servers []sdk.McpServer
 }
 
-// Step is what an agent says and does.
+// Step is one step of an agent, texts and calls.
 type Step struct {
 	Text  string
 	Plan  []string
 	Calls []Call
-	Stop  string              // ends the turn so; empty with no calls: "end_turn"
-	Raw   []sdk.SessionUpdate // sent as they are
-	Print string              // written to the standard output as it is: no message
+	Stop  string              // the reason for the end of the turn; the default without calls is "end_turn"
+	Raw   []sdk.SessionUpdate // sent without a change
+	Print string              // written to the standard output without a change, outside of the protocol
 	Exit  *int                // ends the process
 	Hang  bool                // waits until the turn is cancelled
-	Deaf  bool                // and does not even end then
+	Deaf  bool                // does not end even then
 }
 
-// Call is the use of a tool.
+// Call is a call of a tool.
 type Call struct {
 	ID   string            `json:"id"`
 	Tool string            `json:"tool"` // "read", "edit", "bash"
 	Args map[string]string `json:"args"`
 }
 
-// Entry is one thing that was said or done in a session.
+// Entry is one event of a session.
 type Entry struct {
 	Role   string `json:"role"` // "user", "agent", "tool"
 	Text   string `json:"text,omitempty"`
 	Calls  []Call `json:"calls,omitempty"`  // of "agent"
-	CallID string `json:"call,omitempty"`   // of "tool": whose result it is
+	CallID string `json:"call,omitempty"`   // of "tool", the call whose result it is
 	Failed bool   `json:"failed,omitempty"` // of "tool"
 }
 
@@ -97,10 +96,10 @@ type session struct {
 	Servers []sdk.McpServer `json:"-"`
 	History []Entry         `json:"history"`
 
-	cancel context.CancelFunc // of the turn that runs
+	cancel context.CancelFunc // of the running turn
 }
 
-// Serve speaks over a pair of pipes until the client closes its end.
+// Serve serves the protocol over a pair of pipes until the client closes its end.
 func (a *Agent) Serve(in io.Reader, out io.Writer) error {
 	if a.Name == "" {
 		a.Name = "stand-in"
@@ -115,7 +114,7 @@ func (a *Agent) Serve(in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// gated is not read before the connection is set up.
+// gated delays reads until the connection is set up.
 type gated struct {
 	io.Reader
 	open <-chan struct{}
@@ -126,7 +125,7 @@ func (g gated) Read(p []byte) (int, error) {
 	return g.Reader.Read(p)
 }
 
-// locked keeps what a brain prints beside the protocol out of its messages.
+// locked keeps a brain's direct output from splitting messages.
 type locked struct {
 	mu sync.Mutex
 	to io.Writer
@@ -176,7 +175,7 @@ func (a *Agent) NewSession(_ context.Context, r sdk.NewSessionRequest) (sdk.NewS
 	}
 	s := &session{ID: fmt.Sprintf("sess-%d-%d", os.Getpid(), len(a.sessions)+1), Dir: r.Cwd, Servers: r.McpServers}
 	if a.Dir != "" {
-		for n := 1; ; n++ { // ids of earlier processes are taken
+		for n := 1; ; n++ { // ids of earlier processes are in use
 			s.ID = "sess-" + strconv.Itoa(n)
 			if _, err := os.Stat(a.file(s.ID)); errors.Is(err, os.ErrNotExist) && a.sessions[s.ID] == nil {
 				break

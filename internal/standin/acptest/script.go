@@ -10,15 +10,15 @@ import (
 	sdk "github.com/coder/acp-go-sdk"
 )
 
-// Script is a brain that does what it is told, a line at a time:
+// Script is a brain that performs the lines of a prompt:
 //
 //	say WORDS            write FILE TEXT      append FILE TEXT    read FILE
 //	run COMMAND          plan A | B           recall              stop REASON
 //	hang                 deaf                 exit CODE           print TEXT
 //	flood NUMBER         think WORDS          wait MILLISECONDS   fail WORDS
 //
-// "servers" says which MCP servers the session has; "recall" says every line it was ever told in the session. Other lines are
-// only heard. What tools give back is said.
+// "servers" prints the MCP servers of the session, and "recall" every line of its prompts so far. Other lines have no effect. The
+// agent's text has the results of tools.
 type Script struct{}
 
 // Next implements Brain.
@@ -53,7 +53,7 @@ func (Script) Next(ctx context.Context, s View) (Step, error) {
 	step, err := script(ctx, lines[done], s)
 	step.Text = said.String() + step.Text
 	if len(step.Calls) == 0 && step.Stop == "" {
-		step.Calls = []Call{{Tool: "nothing"}} // the next line comes
+		step.Calls = []Call{{Tool: "nothing"}} // the next line follows
 	}
 	return step, err
 }

@@ -14,10 +14,10 @@ import (
 	sdk "github.com/coder/acp-go-sdk"
 )
 
-// maxSteps is how often a brain is asked in one turn.
+// maxSteps is the maximal number of steps in one turn.
 const maxSteps = 200
 
-// Prompt implements sdk.Agent: one turn.
+// Prompt implements sdk.Agent. It runs one turn.
 func (a *Agent) Prompt(ctx context.Context, r sdk.PromptRequest) (sdk.PromptResponse, error) {
 	a.mu.Lock()
 	s, err := a.find(string(r.SessionId))
@@ -25,8 +25,8 @@ func (a *Agent) Prompt(ctx context.Context, r sdk.PromptRequest) (sdk.PromptResp
 		a.mu.Unlock()
 		return sdk.PromptResponse{}, err
 	}
-	// The SDK ends its own context when the turn is cancelled, and the answer then
-	// says so; this one ends by Cancel, which is told what remains to be told.
+	// The SDK ends its own context when the turn is cancelled, and reports it in the response. This context ends by
+	// Cancel, after the remaining updates are sent.
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	s.cancel = cancel
@@ -106,13 +106,13 @@ func (a *Agent) note(s *session, e Entry) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s.History = append(s.History, e)
-	_ = a.save(s) // the end of the turn meets the same error
+	_ = a.save(s) // the end of the turn reports the same error
 }
 
-// show does what of a step is no tool call.
+// show performs the parts of a step that are not tool calls.
 func (a *Agent) show(ctx context.Context, s *session, step Step) error {
 	if step.Text != "" {
-		// In pieces, as a model's words come.
+		// A model's text comes in pieces as well.
 		for _, piece := range strings.SplitAfter(step.Text, " ") {
 			if err := a.tell(ctx, s, sdk.UpdateAgentMessageText(piece)); err != nil {
 				return err
@@ -150,10 +150,10 @@ func (a *Agent) show(ctx context.Context, s *session, step Step) error {
 	return nil
 }
 
-// kinds are the protocol's names for what the tools do.
+// kinds are the protocol's names for the tools' kinds.
 var kinds = map[string]sdk.ToolKind{"read": sdk.ToolKindRead, "edit": sdk.ToolKindEdit, "bash": sdk.ToolKindExecute}
 
-// use runs a tool, when it may, and tells so.
+// use runs a tool if that is permitted, and reports it.
 func (a *Agent) use(ctx context.Context, s *session, c Call) (string, error) {
 	kind := kinds[c.Tool]
 	if kind == "" {
@@ -169,7 +169,7 @@ func (a *Agent) use(ctx context.Context, s *session, c Call) (string, error) {
 	}
 	end := func(status sdk.ToolCallStatus, text string) {
 		_ = a.tell(context.WithoutCancel(ctx), s, sdk.UpdateToolCall(sdk.ToolCallId(c.ID), sdk.WithUpdateStatus(status),
-			sdk.WithUpdateContent([]sdk.ToolCallContent{sdk.ToolContent(sdk.TextBlock(text))}))) // the next message meets the same error
+			sdk.WithUpdateContent([]sdk.ToolCallContent{sdk.ToolContent(sdk.TextBlock(text))}))) // the next message reports the same error
 	}
 	if slices.Contains(a.Ask, string(kind)) {
 		answer, err := a.conn.RequestPermission(ctx, sdk.RequestPermissionRequest{SessionId: sdk.SessionId(s.ID),
@@ -199,7 +199,7 @@ func (a *Agent) use(ctx context.Context, s *session, c Call) (string, error) {
 	return text, nil
 }
 
-// at is a path of the session's folder.
+// at returns a path below the session's folder.
 func (s *session) at(p string) string {
 	if filepath.IsAbs(p) {
 		return p
@@ -258,7 +258,7 @@ func (a *Agent) bash(ctx context.Context, s *session, command string) (string, e
 		return "", err
 	}
 	defer func() {
-		_, _ = a.conn.ReleaseTerminal(context.WithoutCancel(ctx), sdk.ReleaseTerminalRequest{SessionId: id, TerminalId: t.TerminalId}) // it goes with the turn
+		_, _ = a.conn.ReleaseTerminal(context.WithoutCancel(ctx), sdk.ReleaseTerminalRequest{SessionId: id, TerminalId: t.TerminalId}) // it ends with the turn
 	}()
 	exit, err := a.conn.WaitForTerminalExit(ctx, sdk.WaitForTerminalExitRequest{SessionId: id, TerminalId: t.TerminalId})
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package fallbacktest stands in for a fallback runner: an HTTP server with state
-// that takes threads as package fallback hands them over, checks their
-// signatures, remembers what it answered, and can be busy, slow, away or forgetful
-// of answering.
+// Package fallbacktest is a stand-in of a fallback runner. It is an HTTP server with state that accepts threads from
+// package fallback, checks their signatures and remembers its responses. It can be busy, slow or down, and can omit
+// responses.
 package fallbacktest
 
 import (
@@ -20,78 +19,77 @@ import (
 	"github.com/ramus-dev/ramus/gateway/fallback"
 )
 
-// Secret is what requests are signed with unless a Runner is told otherwise.
+// Secret is the default secret of the signatures.
 const Secret = "stand-in-of-the-fallback-runner"
 
-// Runner is the stand-in: an http.Handler that takes threads at any path. Its
-// exported fields are its options and may be changed until the first request. It
-// is safe for concurrent use.
+// Runner is the stand-in, an http.Handler that accepts threads at any path. Its exported fields are its options and may
+// change until the first request. It is safe for concurrent use.
 type Runner struct {
 	// Secret of the signatures; default [Secret].
 	Secret string
-	// Answer makes the text to post; nil: a line that names the session and what was asked.
+	// Answer returns the text to post. If it is nil, the text is a line with the session and the request.
 	Answer func(fallback.Packet) string
-	// Accept answers 202: the runner posts by itself later.
+	// Accept responds with 202, as a runner that posts by itself later.
 	Accept bool
-	// Now is the clock that timestamps are compared with; nil means time.Now.
+	// Now is the clock for the check of timestamps. Nil means time.Now.
 	Now func() time.Time
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards the fields below
 	requests []Request
 	faults   []Fault
 	done     map[string]*work // by idempotency key
 }
 
-// work is a thread that was taken.
+// work is an accepted thread.
 type work struct {
 	body []byte
 	text string
 }
 
-// Request is one request as it came.
+// Request is a request as received.
 type Request struct {
 	Method string
 	Header http.Header
 	Body   []byte
-	Status int // of the answer; 0: none was given
+	Status int // of the response; 0 means that there was none
 }
 
-// Fault is what goes wrong with one request.
+// Fault is the failure of one request.
 type Fault struct {
-	Status     int    // answer with this, and do not take the thread
+	Status     int    // respond with it, and do not accept the thread
 	RetryAfter string // header
 	Body       string
-	// Lose takes the thread, then breaks the connection instead of answering.
+	// Lose accepts the thread, then breaks the connection instead of responding.
 	Lose bool
-	// Hold waits, before the thread is taken, until it is closed or the client has gone.
+	// Hold waits before the thread is accepted, until the channel is closed or the client has disconnected.
 	Hold <-chan struct{}
-	// Held, when set, is closed when the waiting begins.
+	// Held, when set, is closed when the wait begins.
 	Held chan<- struct{}
-	// Location redirects the client there.
+	// Location redirects the client to this URL.
 	Location string
 }
 
-// New starts a stand-in on loopback; the returned server is closed by the caller.
+// New starts a stand-in on loopback. The caller closes the returned server.
 func New() (*Runner, *httptest.Server) {
 	r := &Runner{}
 	return r, httptest.NewServer(r)
 }
 
-// Fail has the next requests fail, one fault each.
+// Fail makes the next requests fail, one for each fault.
 func (r *Runner) Fail(faults ...Fault) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.faults = append(r.faults, faults...)
 }
 
-// Requests are those that came so far, refused ones too.
+// Requests returns all requests so far, including refused ones.
 func (r *Runner) Requests() []Request {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return slices.Clone(r.requests)
 }
 
-// Taken is how many threads were taken: each key once, however often it came.
+// Taken returns the number of accepted threads. Each key counts once.
 func (r *Runner) Taken() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,7 +103,7 @@ func (r *Runner) now() time.Time {
 	return r.Now()
 }
 
-// answer is what a request comes to.
+// answer is the response to a request.
 type answer struct {
 	status     int
 	text       string // 200, 409
@@ -114,14 +112,14 @@ type answer struct {
 	location   string
 }
 
-// maxBody is more than any thread has.
+// maxBody is larger than any thread.
 const maxBody = 64 << 20
 
 // ServeHTTP implements http.Handler.
 func (r *Runner) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(q.Body, maxBody))
 	if err != nil {
-		return // the client has gone
+		return // the client has disconnected
 	}
 	r.mu.Lock()
 	var f Fault
@@ -168,10 +166,10 @@ func (a answer) write(w http.ResponseWriter) {
 		b, _ = json.Marshal(fallback.Answer{Text: a.text}) // a string
 	}
 	w.WriteHeader(a.status)
-	_, _ = w.Write(b) // who does not read it does not get it
+	_, _ = w.Write(b) // the client need not read the response
 }
 
-// take checks a request and does what it asks for, once a key.
+// take checks a request and accepts its thread, once for each key.
 func (r *Runner) take(q *http.Request, body []byte) answer {
 	if no := r.check(q, body); no != nil {
 		return *no
@@ -209,7 +207,7 @@ func (r *Runner) take(q *http.Request, body []byte) answer {
 	return answer{status: http.StatusOK, text: n.text}
 }
 
-// check refuses what is not signed, or long ago.
+// check refuses a request that is not signed or too old.
 func (r *Runner) check(q *http.Request, body []byte) *answer {
 	secret := r.Secret
 	if secret == "" {

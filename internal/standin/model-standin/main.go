@@ -1,9 +1,9 @@
-// Model-standin is the model APIs of Anthropic, OpenAI and Google on this
-// machine, to try coding agents without a model: it says what a file tells it to.
+// Model-standin serves the model APIs of Anthropic, OpenAI and Google on this machine, to try coding agents without a model. A
+// file has its answers.
 //
 //	model-standin -listen 127.0.0.1:7070 -scenes scenes.yaml
 //
-// A file has scenes, of which the first is played whose prompt is a part of what the agent was told:
+// The file has scenes. The first scene whose prompt is a part of the agent's prompt is played:
 //
 //   - prompt: TestOunces fails
 //     answers:
@@ -12,11 +12,10 @@
 //   - {name: read, input: {path: units/units.go}}
 //   - text: There is nothing to do.
 //
-// Each answer but the last calls tools, and the next one follows when these have
-// given back what they found. It ends when it is interrupted, with status 1 where
-// a provider would have complained of the agent.
+// Each answer except the last calls tools, and the next one follows when these have returned their results. The program ends
+// on an interrupt. Its exit status is 1 if a provider would have complained about the agent.
 //
-// The key that it wants is read from MODEL_KEY, and is that of package modeltest otherwise.
+// MODEL_KEY is the API key. The default is that of package modeltest.
 package main
 
 import (
@@ -92,7 +91,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, out io.
 	return err
 }
 
-// parse reads scenes.
+// parse parses scenes.
 func parse(text []byte) (scenes []modeltest.Scene, err error) {
 	var file []struct {
 		Prompt  string

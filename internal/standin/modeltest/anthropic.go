@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// anthropic speaks the Messages API.
+// anthropic implements the Messages API.
 func (x *exchange) anthropic() {
 	if x.r.Header.Get("Anthropic-Version") == "" {
 		x.refuse(http.StatusBadRequest, "anthropic-version: header is required")
@@ -26,7 +26,7 @@ func (x *exchange) anthropic() {
 	}
 }
 
-// message is one of a conversation.
+// message is one message of a conversation.
 type message struct {
 	Role    string          `json:"role"`
 	Content json.RawMessage `json:"content"`
@@ -43,7 +43,7 @@ type block struct {
 	Content   json.RawMessage `json:"content"`
 }
 
-// blocks are the parts of a message; a string is one text.
+// blocks returns the parts of a message. A string is one text.
 func (m message) blocks() (blocks []block, ok bool) {
 	var text string
 	if json.Unmarshal(m.Content, &text) == nil {
@@ -54,7 +54,7 @@ func (m message) blocks() (blocks []block, ok bool) {
 
 var anthropicTool = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
 
-// messagesRequest is what POST /v1/messages takes.
+// messagesRequest is the body of POST /v1/messages.
 type messagesRequest struct {
 	Model     string          `json:"model"`
 	MaxTokens int64           `json:"max_tokens"`
@@ -68,7 +68,7 @@ type messagesRequest struct {
 	} `json:"tools"`
 }
 
-// read checks a request as the real one does. False: it was refused.
+// readMessages checks a request as the provider does. It returns false if it has refused the request.
 func (x *exchange) readMessages(q *messagesRequest, counting bool) (*talk, bool) {
 	refuse := func(format string, args ...any) (*talk, bool) {
 		x.refuse(http.StatusBadRequest, format, args...)
@@ -95,7 +95,7 @@ func (x *exchange) readMessages(q *messagesRequest, counting bool) (*talk, bool)
 		}
 		t.Tools = append(t.Tools, tool.Name)
 	}
-	open := map[string]bool{} // calls of the message before that have no result yet
+	open := map[string]bool{} // calls of the previous message that have no result yet
 	for i, m := range q.Messages {
 		blocks, ok := m.blocks()
 		if !ok {
@@ -140,7 +140,7 @@ func (x *exchange) readMessages(q *messagesRequest, counting bool) (*talk, bool)
 			t.system(strings.Join(texts, "\n"))
 		case m.Role != "user":
 			return refuse("messages: Unexpected role %q", m.Role)
-		case results: // what stands beside results is the client's remark on them
+		case results: // a text next to results is the client's remark on them
 			for _, text := range texts {
 				t.model(text)
 			}
@@ -198,7 +198,7 @@ func (x *exchange) messages() {
 		parts, kind, field := words, "text_delta", "text"
 		empty := object{"type": "text", "text": ""}
 		if input, ok := c["input"].(json.RawMessage); ok {
-			// The first piece of a real one is empty.
+			// The first piece of a provider is empty.
 			parts, kind, field = append([]string{""}, pieces(string(input))...), "input_json_delta", "partial_json"
 			empty = object{"type": "tool_use", "id": c["id"], "name": c["name"], "input": object{}}
 		}

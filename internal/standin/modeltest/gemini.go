@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// geminiPart is a part of a content: a text, a call of a tool, or what it gave back.
+// geminiPart is a part of a content. It is a text, a call of a tool, or a tool's result.
 type geminiPart struct {
 	Text    string `json:"text"`
 	Thought bool   `json:"thought"`
@@ -27,7 +27,7 @@ type geminiContent struct {
 	Parts []geminiPart `json:"parts"`
 }
 
-// texts are those of a content's parts.
+// texts returns the texts of a content's parts.
 func (c geminiContent) texts() (texts []string) {
 	for _, p := range c.Parts {
 		if p.Text != "" {
@@ -37,7 +37,7 @@ func (c geminiContent) texts() (texts []string) {
 	return texts
 }
 
-// geminiRequest is what generateContent takes.
+// geminiRequest is the body of generateContent.
 type geminiRequest struct {
 	Contents []geminiContent `json:"contents"`
 	System   geminiContent   `json:"systemInstruction"`
@@ -52,7 +52,7 @@ type geminiRequest struct {
 	} `json:"generationConfig"`
 }
 
-// geminiSchema is as much of a schema as it takes to satisfy one.
+// geminiSchema has the parts of a schema that are necessary to satisfy it.
 type geminiSchema struct {
 	Type       string                  `json:"type"`
 	Properties map[string]geminiSchema `json:"properties"`
@@ -60,7 +60,7 @@ type geminiSchema struct {
 	Enum       []any                   `json:"enum"`
 }
 
-// least is the smallest value that the schema takes.
+// least returns the smallest value that satisfies the schema.
 func (s geminiSchema) least() any {
 	if len(s.Enum) > 0 {
 		return s.Enum[0]
@@ -84,7 +84,7 @@ func (s geminiSchema) least() any {
 
 var geminiTool = regexp.MustCompile(`^[a-zA-Z_][a-zA-Z0-9_.:-]{0,63}$`)
 
-// readGemini checks a request as the real one does. False: it was refused.
+// readGemini checks a request as the provider does. It returns false if it has refused the request.
 func (x *exchange) readGemini(model string, q *geminiRequest) (*talk, bool) {
 	refuse := func(format string, args ...any) (*talk, bool) {
 		x.refuse(http.StatusBadRequest, format, args...)
@@ -105,19 +105,20 @@ func (x *exchange) readGemini(model string, q *geminiRequest) (*talk, bool) {
 			t.Tools = append(t.Tools, f.Name)
 		}
 	}
-	turn := 0 // the content that the turn begins with: what a person said last
+	turn := 0 // the index of the person's last content, with which the turn begins
 	for i, c := range q.Contents {
 		if c.Role != "model" && !slices.ContainsFunc(c.Parts, func(p geminiPart) bool { return p.Response != nil }) {
 			turn = i
 		}
 	}
-	var open []string // the calls of the content before
+	var open []string // the calls of the previous content
 	for i, c := range q.Contents {
 		var called, answered []string
 		for _, p := range c.Parts {
 			switch {
 			case p.Call != nil:
-				// The newest models want back what they thought, with the first call of each step of this turn.
+				// The newest models require the signature of their thoughts with the first call of each step of this
+				// turn.
 				if i > turn && len(called) == 0 && strings.HasPrefix(model, "gemini-3") && p.Signature == "" {
 					return refuse("Function call is missing a thought_signature in functionCall parts. Function call `%s`, position %d.", p.Call.Name, i+1)
 				}
@@ -132,7 +133,7 @@ func (x *exchange) readGemini(model string, q *geminiRequest) (*talk, bool) {
 			return refuse("Please ensure that function call turn comes immediately after a user turn or after a function response turn.")
 		case len(answered) != len(open):
 			return refuse("Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn.")
-		case c.Role == "model", len(answered) > 0: // what stands beside results is the client's remark on them
+		case c.Role == "model", len(answered) > 0: // a text next to results is the client's remark on them
 			for _, text := range c.texts() {
 				t.model(text)
 			}
@@ -149,7 +150,7 @@ func (x *exchange) readGemini(model string, q *geminiRequest) (*talk, bool) {
 	return t, true
 }
 
-// geminiResult is the text of what a tool gave back: its output, or all of it.
+// geminiResult returns the text of a tool's result. It is the output, or the whole result if it has no output.
 func geminiResult(response json.RawMessage) string {
 	var r struct {
 		Output string `json:"output"`
@@ -160,7 +161,7 @@ func geminiResult(response json.RawMessage) string {
 	return string(response)
 }
 
-// gemini speaks generateContent and streamGenerateContent.
+// gemini implements generateContent and streamGenerateContent.
 func (x *exchange) gemini() {
 	rest, ok := strings.CutPrefix(x.path, "/v1beta/models")
 	if ok && rest == "" {
@@ -192,7 +193,7 @@ func (x *exchange) gemini() {
 	if s := q.Config.Schema; s != nil && q.Config.MIMEType == "application/json" && !json.Valid([]byte(strings.Join(words, ""))) {
 		text, err := json.Marshal(s.least())
 		if err != nil {
-			panic(err) // of what was JSON before
+			panic(err) // the value was JSON before
 		}
 		words = []string{string(text)}
 		x.call.Output = int64(len(words))
@@ -236,8 +237,8 @@ func (x *exchange) gemini() {
 	}
 }
 
-// streamGemini sends events with alt=sse, and otherwise one array in pieces. A
-// part with a call comes whole: unlike the others', arguments are not cut up.
+// streamGemini sends events with alt=sse, and otherwise one array in pieces. In contrast to the other providers, a part
+// with a call is not split.
 func (x *exchange) streamGemini(parts []object, answer func(int64, bool, ...object) object) {
 	events := x.r.URL.Query().Get("alt") == "sse"
 	kind := "application/json"
@@ -259,7 +260,7 @@ func (x *exchange) streamGemini(parts []object, answer func(int64, bool, ...obje
 		}
 		text, err := json.Marshal(piece)
 		if err != nil {
-			panic(err) // of a type of ours
+			panic(err) // the type is ours
 		}
 		s.send([]byte(map[bool]string{true: "[", false: ",\r\n"}[i == 0] + string(text)))
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// openai speaks Chat Completions, Responses and Embeddings.
+// openai implements Chat Completions, Responses and Embeddings.
 func (x *exchange) openai() {
 	id, one := strings.CutPrefix(x.path, "/v1/models/")
 	switch {
@@ -41,7 +41,7 @@ type chatMessage struct {
 	ToolCallID string `json:"tool_call_id"`
 }
 
-// chatRequest is what POST /v1/chat/completions takes.
+// chatRequest is the body of POST /v1/chat/completions.
 type chatRequest struct {
 	Model    string        `json:"model"`
 	Messages []chatMessage `json:"messages"`
@@ -57,7 +57,7 @@ type chatRequest struct {
 	} `json:"stream_options"`
 }
 
-// readChat checks a request as the real one does. False: it was refused.
+// readChat checks a request as the provider does. It returns false if it has refused the request.
 func (x *exchange) readChat(q *chatRequest) (*talk, bool) {
 	refuse := func(format string, args ...any) (*talk, bool) {
 		x.refuse(http.StatusBadRequest, format, args...)
@@ -168,7 +168,7 @@ func (x *exchange) completions() {
 	for i, c := range calls {
 		c := c.(object)
 		function := c["function"].(object)
-		// The first piece has the name, all others nothing but arguments.
+		// The first piece has the name. All others have only arguments.
 		delta(object{"tool_calls": []any{object{"index": i, "id": c["id"], "type": "function", "function": object{"name": function["name"], "arguments": ""}}}})
 		for _, part := range pieces(function["arguments"].(string)) {
 			delta(object{"tool_calls": []any{object{"index": i, "function": object{"arguments": part}}}})
@@ -183,7 +183,7 @@ func (x *exchange) completions() {
 	s.event("", "[DONE]")
 }
 
-// responsesRequest is what POST /v1/responses takes.
+// responsesRequest is the body of POST /v1/responses.
 type responsesRequest struct {
 	Model        string          `json:"model"`
 	Instructions string          `json:"instructions"`
@@ -194,8 +194,8 @@ type responsesRequest struct {
 	Previous     string          `json:"previous_response_id"`
 }
 
-// responsesTool is a tool of a client's own ("function", or "custom", which takes
-// plain text), a namespace of them, or one that the provider runs.
+// responsesTool is a client's tool ("function", or "custom", which takes plain text), a namespace of tools, or a tool
+// that the provider runs.
 type responsesTool struct {
 	Type  string          `json:"type"`
 	Name  string          `json:"name"`
@@ -209,17 +209,16 @@ type responsesItem struct {
 	CallID string          `json:"call_id"`
 	Name   string          `json:"name"`
 	Output json.RawMessage `json:"output"`
-	Tools  []responsesTool `json:"tools"` // of "additional_tools", which Codex puts first
+	Tools  []responsesTool `json:"tools"` // of "additional_tools", which Codex sends first
 }
 
-// responsesTalk knows how each tool is called, besides.
+// responsesTalk is a talk with the kind of each tool.
 type responsesTalk struct {
 	talk
 	kinds map[string]responsesTool // by the tool's name; Name is its namespace
 }
 
-// offer notes tools; false: one has no good name. Those of the namespace
-// "functions" are as if they were in none.
+// offer records tools. It returns false if one has an invalid name. The namespace "functions" equals no namespace.
 func (t *responsesTalk) offer(namespace string, tools []responsesTool) bool {
 	if namespace == "functions" {
 		namespace = ""
@@ -233,7 +232,7 @@ func (t *responsesTalk) offer(namespace string, tools []responsesTool) bool {
 			continue
 		case "function", "custom":
 		default:
-			continue // the provider's own
+			continue // a tool of the provider
 		}
 		if !openAITool.MatchString(tool.Name) {
 			return false
@@ -244,7 +243,7 @@ func (t *responsesTalk) offer(namespace string, tools []responsesTool) bool {
 	return true
 }
 
-// readResponses checks a request as the real one does. False: it was refused.
+// readResponses checks a request as the provider does. It returns false if it has refused the request.
 func (x *exchange) readResponses(q *responsesRequest) (*responsesTalk, bool) {
 	refuse := func(format string, args ...any) (*responsesTalk, bool) {
 		x.refuse(http.StatusBadRequest, format, args...)
@@ -312,7 +311,7 @@ func (x *exchange) readResponses(q *responsesRequest) (*responsesTalk, bool) {
 	return t, true
 }
 
-// call is an item that calls a tool, with what its text is, under which field.
+// call returns an item that calls a tool, the name of the field that has its text, and the text.
 func (t *responsesTalk) call(x *exchange, c ToolCall) (item object, field, text string) {
 	kind := t.kinds[c.Name]
 	item = object{"call_id": x.id("call_"), "name": c.Name, "status": "completed"}
@@ -355,7 +354,7 @@ func (x *exchange) responses() {
 		}
 		return r
 	}
-	// An answer that is not streamed is made as one that nobody sees coming.
+	// A response without a stream is made like a stream that is not sent.
 	event := func(string, object) {}
 	if q.Stream {
 		s := x.stream("text/event-stream; charset=utf-8")

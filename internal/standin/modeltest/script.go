@@ -8,21 +8,21 @@ import (
 	"strings"
 )
 
-// Question is what a client asked, in no provider's words.
+// Question is a client's request, independent of the provider.
 type Question struct {
 	Provider, Model string
 	System          string
 	Tools           []string // their names
-	// Prompt is what a person said last, Results what the tools that were called
-	// since then gave back, in order. What coding agents put into a person's mouth
-	// themselves, such as blocks that begin with "<system-reminder>", is no prompt.
+	// Prompt is the last text of a person. Results has the results of the tools that were called since then, in order.
+	// A text that a coding agent itself adds to a person's message, such as a block that begins with
+	// "<system-reminder>", is not part of the prompt.
 	Prompt  string
 	Results []string
-	// Said is all texts of persons and tools so far.
+	// Said has all texts of persons and tools so far.
 	Said string
 }
 
-// Answer is what the model says: words, and the tools that it calls.
+// Answer is the model's answer, a text and calls of tools.
 type Answer struct {
 	Text  string
 	Calls []ToolCall
@@ -34,20 +34,19 @@ type ToolCall struct {
 	Input map[string]any
 }
 
-// Scene is what the model does when a person says something.
+// Scene is the model's behaviour after a person's text.
 type Scene struct {
-	// Prompt is a part of what the person says.
+	// Prompt is a part of the person's text.
 	Prompt string
-	// Answers are given one after another: each but the last calls tools, and the
-	// next one follows when all of them have given back what they found.
+	// Answers are given in order. Each except the last calls tools, and the next one follows when all of them have
+	// returned their results.
 	Answers []Answer
 }
 
-// Play makes a [Server.Answer] of scenes; of those that fit the first is played. Where a
-// scene stands follows from the question alone, so a request that is repeated after a fault gets
-// the same answer again, and conversations do not disturb each other. A question
-// without tools, as agents ask to name a conversation, and one that no scene
-// fits, are answered with "Understood.".
+// Play makes a [Server.Answer] of scenes. The first scene whose prompt matches is played. The position in a scene
+// depends on the question alone. A request that is repeated after a fault therefore gets the same answer again, and
+// conversations are independent. The answer is "Understood." if no scene matches, or if the question has no tools, like
+// an agent's request for the name of a conversation.
 func Play(scenes ...Scene) func(Question) Answer {
 	return func(q Question) Answer {
 		for _, s := range scenes {
@@ -66,10 +65,10 @@ func Play(scenes ...Scene) func(Question) Answer {
 	}
 }
 
-// talk collects a Question from a request, in the order of its conversation.
+// talk builds a Question from a request, in the order of the conversation.
 type talk struct {
 	Question
-	all []string // every text, the model's own too: it is what is counted
+	all []string // every text, including the model's; it is the input for the count of tokens
 }
 
 func (t *talk) system(text string) {
@@ -77,11 +76,11 @@ func (t *talk) system(text string) {
 	t.all = append(t.all, text)
 }
 
-// remarks begin the texts that coding agents put into a person's mouth: Claude
-// Code, Codex and Gemini CLI have their own.
+// remarks matches the beginnings of texts that coding agents add to a person's message. Claude Code, Codex and Gemini
+// CLI have their own.
 var remarks = regexp.MustCompile(`^(?:<system-reminder>|<environment_context>|# AGENTS\.md instructions|<session_context>)`)
 
-// person notes what one message of a person says, block by block.
+// person records the blocks of a person's message.
 func (t *talk) person(blocks ...string) {
 	t.all = append(t.all, blocks...)
 	own := slices.DeleteFunc(slices.Clone(blocks), func(b string) bool {
@@ -94,21 +93,21 @@ func (t *talk) person(blocks ...string) {
 	}
 }
 
-// result notes what a tool gave back.
+// result records the result of a tool.
 func (t *talk) result(text string) {
 	t.all = append(t.all, text)
 	t.tell(text)
 	t.Results = append(t.Results, text)
 }
 
-// model notes what the model itself said before.
+// model records an earlier text of the model.
 func (t *talk) model(text string) { t.all = append(t.all, text) }
 
 func (t *talk) tell(texts ...string) {
 	t.Said = strings.TrimPrefix(t.Said+" "+strings.Join(texts, " "), " ")
 }
 
-// answer is what comes out: words, and calls of tools. Both are counted.
+// answer returns the words and the calls of the answer. Both are counted.
 func (x *exchange) answer(t *talk) (words []string, calls []ToolCall) {
 	all := strings.Join(t.all, " ")
 	x.call.Input = int64(len(strings.Fields(all))) + x.s.CacheRead + x.s.CacheWrite
@@ -133,19 +132,19 @@ func (x *exchange) answer(t *talk) (words []string, calls []ToolCall) {
 	return words, a.Calls
 }
 
-// arguments is the input of a call as JSON.
+// arguments returns the input of a call as JSON.
 func (c ToolCall) arguments() string {
 	if c.Input == nil {
 		return "{}"
 	}
 	b, err := json.Marshal(c.Input)
 	if err != nil {
-		panic(err) // of a test's own making
+		panic(err) // the test made the value
 	}
 	return string(b)
 }
 
-// pieces cuts a text as models stream it, never within a character.
+// pieces splits a text as models stream it, never within a character.
 func pieces(text string) (parts []string) {
 	for part := range slices.Chunk([]rune(text), 16) {
 		parts = append(parts, string(part))
@@ -153,8 +152,8 @@ func pieces(text string) (parts []string) {
 	return parts
 }
 
-// id makes an identifier that no other answer of the server has: clients take
-// messages with the same one for the same message.
+// id returns an identifier that no other response of the server has. Clients take messages with equal identifiers for
+// the same message.
 func (x *exchange) id(prefix string) string {
 	x.s.mu.Lock()
 	defer x.s.mu.Unlock()
@@ -162,10 +161,10 @@ func (x *exchange) id(prefix string) string {
 	return fmt.Sprintf("%s%024d", prefix, x.s.ids)
 }
 
-// textOf finds the text in a message's content: a string, or a list of parts.
+// textOf returns the text of a message's content, which is a string or a list of parts.
 func textOf(content json.RawMessage) string { return strings.Join(textsOf(content), " ") }
 
-// textsOf is the same, part by part.
+// textsOf returns the same as a list of parts.
 func textsOf(content json.RawMessage) []string {
 	var text string
 	if json.Unmarshal(content, &text) == nil {

@@ -1,11 +1,10 @@
-// Package modeltest stands in for the model APIs of Anthropic, OpenAI and
-// Google: an HTTP server with state that speaks their protocols, streams, counts
-// tokens, refuses what the real ones refuse and complains when it is misused.
+// Package modeltest is a stand-in of the model APIs of Anthropic, OpenAI and Google. It is an HTTP server with state
+// that implements their protocols, streams, counts tokens, refuses the requests that the providers refuse, and
+// complains about misuse.
 //
-// It counts words as tokens, and answers with what [Server.Reply] makes of what was
-// said, or with what [Server.Answer] makes of the question: words, and calls of the tools
-// that the client offers. [Play] is an Answer that has coding agents do a piece of
-// work. A [Fault] makes it busy, slow, away or break off.
+// It counts words as tokens. The answer is the result of [Server.Reply] for the text, or the result of [Server.Answer]
+// for the question, which has a text and calls of the client's tools. [Play] returns an Answer that lets coding agents
+// do a piece of work. A [Fault] makes the server busy, slow or down, or interrupts a stream.
 package modeltest
 
 import (
@@ -23,36 +22,35 @@ import (
 	"time"
 )
 
-// Key is what every provider of a stand-in wants unless it is told otherwise.
+// Key is the default API key of every provider.
 const Key = "sk-stand-in-0123456789abcdefghij"
 
-// Server is the stand-in: an http.Handler that serves /anthropic, /openai/v1 and
-// /gemini. Its exported fields are its options and may be changed until the
-// first request. It is safe for concurrent use.
+// Server is the stand-in, an http.Handler that serves /anthropic, /openai/v1 and /gemini. Its exported fields are its
+// options and may change until the first request. It is safe for concurrent use.
 type Server struct {
-	// Key that requests must carry; default [Key].
+	// Key is the key that requests must carry. The default is [Key].
 	Key string
-	// Reply is the text of an answer; nil repeats what was said.
+	// Reply returns the text of an answer. If it is nil, the answer repeats the text.
 	Reply func(said string) string
-	// Answer, when set, is asked instead of Reply: it may call tools. It is called
-	// from several goroutines, and again for a request that is repeated.
+	// Answer, when set, replaces Reply, and may call tools. It is called from several goroutines, and again for a
+	// repeated request.
 	Answer func(Question) Answer
-	// CacheRead and CacheWrite are tokens that each answer says came from, and went
-	// into, a cache, beside the words of the request.
+	// CacheRead and CacheWrite are the tokens that each answer reports as read from, and written to, a cache, in
+	// addition to the words of the request.
 	CacheRead, CacheWrite int64
-	// Split writes streams in pieces of so many bytes, each flushed; 0: an event at a time.
+	// Split writes streams in pieces of so many bytes and flushes each. 0 means one event at a time.
 	Split int
-	// Pause between the events of a stream.
+	// Pause is the time between the events of a stream.
 	Pause time.Duration
 
-	mu         sync.Mutex // guards all below
+	mu         sync.Mutex // guards the fields below
 	calls      []Call
 	faults     []Fault
 	complaints []string
 	ids        int
 }
 
-// Call is one request as it came.
+// Call is a request as received.
 type Call struct {
 	Provider string // "anthropic", "openai", "gemini"
 	Method   string
@@ -61,40 +59,39 @@ type Call struct {
 	Header   http.Header
 	Body     []byte
 	Status   int
-	// Input and Output are the tokens that were told, caches included; of a stream
-	// that broke off, those that would have been.
+	// Input and Output are the reported tokens, including those of caches. For an interrupted stream they are the
+	// tokens of the whole stream.
 	Input, Output int64
 }
 
-// Fault is what goes wrong with one request.
+// Fault is the failure of one request.
 type Fault struct {
-	Status     int    // answer with this error; 0: answer
+	Status     int    // respond with this error; 0 means a normal response
 	RetryAfter string // header
-	Body       string // of the error, in place of the provider's own format
+	Body       string // of the error, instead of the provider's own format
 	Header     http.Header
-	// Cut breaks the connection after so many events of a stream (or, with -1,
-	// before anything).
+	// Cut breaks the connection after so many events of a stream, or before any with -1.
 	Cut int
-	// Hold waits, after so many events as Cut says (0: before the answer), until
-	// it is closed or the client has gone. The stream then goes on.
+	// Hold waits after as many events as Cut, or before the response if Cut is 0, until the channel is closed or the
+	// client has disconnected. The stream then continues.
 	Hold <-chan struct{}
-	// Held, when set, is closed when the waiting begins.
+	// Held, when set, is closed when the wait begins.
 	Held chan<- struct{}
-	// Gzip compresses the answer, though it was not asked for.
+	// Gzip compresses the response without a request for it.
 	Gzip bool
-	// NoUsage leaves the usage out.
+	// NoUsage omits the usage.
 	NoUsage bool
-	// Redirect sends the client there.
+	// Redirect redirects the client to this URL.
 	Redirect string
 }
 
-// New starts a stand-in on loopback; the returned server is closed by the caller.
+// New starts a stand-in on loopback. The caller closes the returned server.
 func New() (*Server, *httptest.Server) {
 	s := &Server{}
 	return s, httptest.NewServer(s)
 }
 
-// BaseURL is a provider's address at a stand-in that answers at root.
+// BaseURL returns a provider's address at a stand-in at root.
 func BaseURL(root, provider string) string {
 	if provider == "openai" {
 		return root + "/openai/v1"
@@ -102,21 +99,21 @@ func BaseURL(root, provider string) string {
 	return root + "/" + provider
 }
 
-// Fail has the next requests fail, one fault each.
+// Fail makes the next requests fail, one for each fault.
 func (s *Server) Fail(faults ...Fault) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.faults = append(s.faults, faults...)
 }
 
-// Calls are the requests so far.
+// Calls returns the requests so far.
 func (s *Server) Calls() []Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.calls)
 }
 
-// Complaints are what clients did that no good client does.
+// Complaints returns the mistakes of clients.
 func (s *Server) Complaints() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,10 +133,10 @@ func (s *Server) key() string {
 	return s.Key
 }
 
-// maxBody is more than any provider takes.
+// maxBody is larger than the limit of any provider.
 const maxBody = 64 << 20
 
-// keyHeaders are where each provider wants its key, and nowhere else.
+// keyHeaders has the only header in which each provider accepts its key.
 var keyHeaders = map[string]string{"anthropic": "X-Api-Key", "openai": "Authorization", "gemini": "X-Goog-Api-Key"}
 
 // ServeHTTP implements http.Handler.
@@ -153,7 +150,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
 	if err != nil {
-		return // the client has gone
+		return // the client has disconnected
 	}
 	x := &exchange{s: s, w: w, r: r, provider: provider, path: path, body: body, call: Call{
 		Provider: provider, Method: r.Method, Path: path, Query: r.URL.Query(), Header: r.Header.Clone(), Body: body, Status: 200}}
@@ -167,7 +164,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	x.serve()
 }
 
-// exchange is one request and its answer.
+// exchange is one request and its response.
 type exchange struct {
 	s        *Server
 	w        http.ResponseWriter
@@ -181,7 +178,7 @@ type exchange struct {
 	events   int
 }
 
-// record remembers the request, before the client has its answer.
+// record stores the request before the client has its response.
 func (x *exchange) record() {
 	if x.recorded {
 		return
@@ -192,7 +189,7 @@ func (x *exchange) record() {
 	x.s.calls = append(x.s.calls, x.call)
 }
 
-// complain notes what the client should not have sent.
+// complain records mistakes in the request.
 func (x *exchange) complain() {
 	for provider, name := range keyHeaders {
 		if provider != x.provider && x.r.Header.Get(name) != "" {
@@ -229,7 +226,7 @@ func (x *exchange) serve() {
 	for name, values := range x.fault.Header {
 		x.w.Header()[name] = values
 	}
-	// What real ones send along, and what nobody in a container shall see.
+	// Providers send these headers as well, and no container may see them.
 	x.w.Header().Set("Set-Cookie", "__cf_bm=session; Path=/")
 	x.w.Header().Set("Anthropic-Organization-Id", "0b1e55ed-0000-4000-8000-000000000000")
 	x.w.Header().Set("Openai-Organization", "org-standin1234567890")
@@ -259,7 +256,7 @@ func (x *exchange) serve() {
 	}
 }
 
-// hold waits as the fault says.
+// hold waits as the fault requires.
 func (x *exchange) hold() {
 	if x.fault.Hold == nil {
 		return
@@ -276,7 +273,7 @@ func (x *exchange) hold() {
 
 type object = map[string]any
 
-// refuse answers with an error as the provider does.
+// refuse responds with an error in the provider's format.
 func (x *exchange) refuse(status int, format string, args ...any) {
 	x.call.Status = status
 	x.record()
@@ -304,7 +301,7 @@ func (x *exchange) refuse(status int, format string, args ...any) {
 	_, _ = x.w.Write(b)
 }
 
-// question reads the body; false when it was refused.
+// question reads the body. It returns false if it has refused the request.
 func (x *exchange) question(into any) bool {
 	if x.r.Method != http.MethodPost {
 		x.refuse(http.StatusMethodNotAllowed, "method not allowed")
@@ -317,7 +314,7 @@ func (x *exchange) question(into any) bool {
 	return true
 }
 
-// say answers what has no conversation: words for words.
+// say answers a request without a conversation, words for words.
 func (x *exchange) say(said string) []string {
 	t := &talk{}
 	t.person(said)
@@ -325,11 +322,11 @@ func (x *exchange) say(said string) []string {
 	return words
 }
 
-// whole answers with one object.
+// whole responds with one object.
 func (x *exchange) whole(v any) {
 	b, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // of a type of ours
+		panic(err) // the type is ours
 	}
 	x.w.Header().Set("Content-Type", "application/json")
 	w, end := x.writer()
@@ -337,7 +334,7 @@ func (x *exchange) whole(v any) {
 	_, _ = w.Write(b)
 }
 
-// writer is the answer's body, compressed where the fault says so.
+// writer returns the body of the response, compressed if the fault requires it.
 func (x *exchange) writer() (w io.Writer, end func()) {
 	x.record()
 	if !x.fault.Gzip {
@@ -348,7 +345,7 @@ func (x *exchange) writer() (w io.Writer, end func()) {
 	return z, func() { _ = z.Close() } // the client notices
 }
 
-// stream is an answer in pieces.
+// stream is a response in pieces.
 type stream struct {
 	x   *exchange
 	w   io.Writer
@@ -361,7 +358,7 @@ func (x *exchange) stream(kind string) *stream {
 	return &stream{x, w, end}
 }
 
-// event sends a named event with an object; name "" is none.
+// event sends a named event with an object. The name "" means no name.
 func (s *stream) event(name string, v any) {
 	var b bytes.Buffer
 	if name != "" {
@@ -371,7 +368,7 @@ func (s *stream) event(name string, v any) {
 	if !ok {
 		text, err := json.Marshal(v)
 		if err != nil {
-			panic(err) // of a type of ours
+			panic(err) // the type is ours
 		}
 		data = string(text)
 	}
@@ -379,7 +376,7 @@ func (s *stream) event(name string, v any) {
 	s.send(b.Bytes())
 }
 
-// send writes a piece, then does what the fault says.
+// send writes a piece, then applies the fault.
 func (s *stream) send(b []byte) {
 	x := s.x
 	size := x.s.Split

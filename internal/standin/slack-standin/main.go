@@ -1,29 +1,26 @@
-// Slack-standin is a workspace of Slack's on this machine, to try ramus
-// without Slack: it speaks the Web API and delivers signed events, and shows in
-// the terminal what is said.
+// Slack-standin is a Slack workspace on this machine, to try ramus without Slack. It implements the Web API, delivers signed
+// events, and prints the messages to the terminal.
 //
 //	slack-standin -listen 127.0.0.1:7080 -events http://127.0.0.1:7077/slack/events
 //
-// Who says what is read from standard input, a line each:
+// Standard input has the actions of people, one per line:
 //
 //	verify SECONDS              wait until the app answers Slack's challenge
 //	say NAME #CHANNEL TEXT      begin a thread
-//	reply NAME TEXT             answer in the last thread that was begun or chosen
-//	thread N                    choose the Nth thread that was begun
+//	reply NAME TEXT             answer in the current thread, which is the last one that was begun or chosen
+//	thread N                    choose the Nth thread
 //	command NAME #CHANNEL TEXT  type /ramus TEXT
 //	press NAME ACTION [VALUE]   press a button of the app's latest message that has it
-//	wait SECONDS REGEXP         until what the app said after the last line of a person's matches
+//	wait SECONDS REGEXP         wait until the app's messages after a person's last line match
 //	sleep SECONDS
 //
-// In a TEXT, @ramus and @NAME are mentions, and \n is a new line. A line that
-// begins with # is skipped. It ends with its input, or with -serve when it is interrupted; the exit
-// status is 1 when something that was waited for did not come.
+// In a TEXT, @ramus and @NAME are mentions, and \n is a new line. A line that begins with # is skipped. The program ends with
+// its input, or with -serve on an interrupt. The exit status is 1 if a wait was in vain.
 //
-// With -fallback it is the fallback runner too, and shows what it is handed.
+// With -fallback it is the fallback runner as well, and prints the threads that it receives.
 //
-// Slack's secrets are read from SLACK_BOT_TOKEN, SLACK_APP_TOKEN and
-// SLACK_SIGNING_SECRET, and are those of package slacktest otherwise;
-// the fallback runner's from FALLBACK_SECRET.
+// Slack's secrets are SLACK_BOT_TOKEN, SLACK_APP_TOKEN and SLACK_SIGNING_SECRET, with defaults from package slacktest. The
+// fallback runner's secret is FALLBACK_SECRET.
 package main
 
 import (
@@ -138,7 +135,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, in io.R
 	return err
 }
 
-// serveFallback is a runner elsewhere until stop is called.
+// serveFallback runs a fallback runner until stop is called.
 func serveFallback(addr, secret string, s *screen) (stop func(), err error) {
 	l, err := net.Listen("tcp", addr)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
-// screen writes what happens in the workspace to a terminal.
+// screen prints the events of the workspace to a terminal.
 type screen struct {
-	mu       sync.Mutex // guards everything below
+	mu       sync.Mutex // guards the fields below
 	out      io.Writer
 	users    map[string]string // names by id
 	channels map[string]string
-	last     map[string]string // what a message showed last, by its ts
+	last     map[string]string // the latest text of a message, by its ts
 }
 
 func (s *screen) name(id, name string) {
@@ -33,7 +33,7 @@ func (s *screen) say(format string, args ...any) {
 	fmt.Fprintf(s.out, format+"\n", args...)
 }
 
-// change shows a change. A message's edit that changes nothing that can be seen is not shown.
+// change prints a change. It omits an edit that changes nothing visible.
 func (s *screen) change(c slacktest.Change) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -81,7 +81,8 @@ func (s *screen) change(c slacktest.Change) {
 
 var userMention = regexp.MustCompile(`<@([A-Za-z0-9]+)>`)
 
-// people writes names in place of ids, undoes entities, and keeps what came from a container from moving the cursor.
+// people replaces ids by names and decodes entities. It removes the characters with which a text from a container could
+// move the cursor.
 func (s *screen) people(text string) string {
 	text = userMention.ReplaceAllStringFunc(text, func(m string) string {
 		if name := s.users[m[2:len(m)-1]]; name != "" {
@@ -98,7 +99,7 @@ func (s *screen) people(text string) string {
 	}, text)
 }
 
-// shown is what blocks show: a line or more for each.
+// shown returns the text of blocks, at least one line for each.
 func shown(raw json.RawMessage) string {
 	type object struct {
 		Type string `json:"type"`

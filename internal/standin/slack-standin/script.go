@@ -14,16 +14,16 @@ import (
 	"github.com/ramus-dev/ramus/internal/standin/slacktest"
 )
 
-// workspace is the stand-in with the names that lines of the input use.
+// workspace is the stand-in with the names that the input uses.
 type workspace struct {
 	*slacktest.Server
 	screen   *screen
 	users    map[string]string // ids by name
 	channels map[string]string
 
-	threads []place // begun so far
-	at      place   // the one that reply, press and wait mean
-	since   string  // ts of what a person said last; wait looks at what the app said after it
+	threads []place // all threads so far
+	at      place   // the current thread of reply, press and wait
+	since   string  // ts of a person's last message; wait considers the app's messages after it
 }
 
 type place struct{ channel, ts string }
@@ -31,7 +31,7 @@ type place struct{ channel, ts string }
 // maxLine bounds a line of the input.
 const maxLine = 1 << 16
 
-// play does what the lines of the input say, until it ends.
+// play performs the lines of the input until it ends.
 func (w *workspace) play(ctx context.Context, in io.Reader) error {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, maxLine)
@@ -160,7 +160,7 @@ func failed(a slacktest.Attempt) error {
 	return nil
 }
 
-// within tries something until it succeeds, for so many seconds.
+// within calls try until it succeeds, for at most limit seconds.
 func (w *workspace) within(ctx context.Context, limit string, try func(context.Context) error) error {
 	d, err := seconds(limit)
 	if err != nil {
@@ -207,7 +207,7 @@ func (w *workspace) channel(rest string) (id, text string, err error) {
 
 var named = regexp.MustCompile(`@[a-z0-9-]+`)
 
-// text is what a person typed, as Slack writes it.
+// text returns a typed text as Slack encodes it.
 func (w *workspace) text(typed string) string {
 	typed = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `\n`, "\n").Replace(typed)
 	return named.ReplaceAllStringFunc(typed, func(at string) string {
